@@ -1,0 +1,134 @@
+# diwarp: one non-recursive Makefile. `make help` lists the targets and settings.
+#: MODE=release|debug|asan|tsan  how to compile; every mode but release has a directory of its own
+#: BUILD=DIR                     where everything goes (build, or build/MODE)
+#: PREFIX=/usr/local DESTDIR=    where install puts it
+#: V=1                           print the whole commands
+#: CI=1                          warnings are errors
+VERSION = 0.1.0
+MODE ?= release
+BUILD ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+PKG_CONFIG ?= pkg-config
+
+CFLAGS_release = -O2 -g
+CFLAGS_debug = -O0 -g3
+CFLAGS_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_tsan = -O1 -g -fsanitize=thread
+# A sanitizer's symbols come from the program.
+DEFS_release = -Wl,-z,defs
+DEFS_debug = -Wl,-z,defs
+$(if $(CFLAGS_$(MODE)),,$(error MODE=$(MODE): choose release, debug, asan or tsan))
+
+# ISA-L computes the CRC-32 nine times as fast as zlib, but zlib is enough to build and run. ISAL= builds without it.
+ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
+WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
+CPPFLAGS_all = -I. -D_GNU_SOURCE -DDIW_VERSION='"$(VERSION)"' $(if $(ISAL),-DHAVE_ISAL) $(CPPFLAGS)
+CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
+LIBS = $(if $(ISAL),-lisal) -lz -pthread
+TOOL_LIBS = -lcjson -lcrypto -lm
+CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
+
+objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
+LIB_OBJ := $(call objs,base/*.c llp/*.c ddp/*.c rdmap/*.c verbs/*.c)
+TOOL_OBJ := $(call objs,tools/*.c)
+LIB_A = $(BUILD)/lib/libdiwarp.a
+LIB_SO = $(BUILD)/lib/libdiwarp.so
+DIW = $(BUILD)/bin/diw
+# A directory of Check suites is one program; a C file of the system tests is one each.
+SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
+TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/system/*.c))
+
+Q = $(if $(V),,@)
+SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
+say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
+
+all: $(LIB_A) $(LIB_SO) $(DIW)  ## build the library and diw (the default)
+
+# Whatever changes the compiler's command line compiles everything again.
+FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS))' > $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CPPFLAGS_all) $(CFLAGS_all) -MMD -MP -c $< -o $@
+
+$(LIB_A): $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+
+$(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libdiwarp.so.0 -Wl,--version-script,verbs/libdiwarp.map \
+		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS)
+	$(Q)ln -sf libdiwarp.so.0 $@
+
+$(DIW): $(TOOL_OBJ) $(LIB_A)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
+
+define suite
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c) $(LIB_A)
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
+endef
+$(foreach d,$(SUITES),$(eval $(call suite,$(d))))
+
+$(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+tests: $(TESTS)                 ## build the test programs
+
+TEST_ENV = BUILD='$(BUILD)' MODE='$(MODE)' CC='$(CC)' MAKE='$(MAKE)'
+check: all tests                ## build and run all tests (a few minutes)
+	@$(TEST_ENV) tests/run
+
+check-full: all tests           ## check, more simulator seeds, and both README commands in a bare Debian (root, network)
+	@$(TEST_ENV) tests/run --full
+
+check-layers:                   ## no layer includes a header of a layer above it; header and version map agree
+	@tools/check-layers
+
+demo: all                       ## a file over a link that loses 1 %: send/recv, Write-Record, Write-Record with repair
+	@BUILD='$(BUILD)' tools/demo
+
+lint:                           ## clang-tidy over the C, shellcheck over the scripts, mandoc over the manual pages
+	@CPPFLAGS='$(CPPFLAGS_all)' tools/lint
+
+install: all                    ## install below DESTDIR and PREFIX
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/diwarp $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 755 $(DIW) $(DESTDIR)$(PREFIX)/bin/diw
+	install -m 644 verbs/diw.h $(DESTDIR)$(PREFIX)/include/diwarp/diw.h
+	install -m 644 $(LIB_A) $(DESTDIR)$(LIBDIR)/libdiwarp.a
+	install -m 755 $(LIB_SO).0 $(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION)
+	ln -sf libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdiwarp.so.0
+	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
+		-e 's|@LIBS@|$(LIBS)|' diwarp.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc
+	$(foreach m,$(wildcard man/*.[1-9]),install -D -m 644 $(m) $(DESTDIR)$(call man_dest,$(m));)
+
+man_dest = $(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
+uninstall:                      ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
+		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
+		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
+		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m)))
+	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
+
+clean:                          ## remove BUILD
+	rm -rf $(BUILD)
+
+help:                           ## print this
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "  %-14s %s\n", $$1, $$2 } \
+		/^#: / { s = s "  " substr($$0, 4) "\n" } END { printf "\nsettings:\n%s", s }' Makefile
+
+.PHONY: all tests check check-full check-layers demo lint install uninstall clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
