@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A dgram over one UDP socket. A burst leaves as one UDP_SEGMENT super-buffer and arrives as one UDP_GRO super-buffer:
+ * without them each datagram costs the kernel's whole path (docs/performance.md). Where the kernel, the device or the
+ * path's MTU refuses a super-buffer, its datagrams leave one by one and IP may fragment them (IP_PMTUDISC_WANT):
+ * nothing is lost by it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "llp/dgram.h"
+#include "llp/udp.h"
+
+#define RX_ROOM (65536u + 128u)      /* the largest super-buffer that IPv4 or IPv6 can carry, and some */
+#define SNDBUF (2 << 20)
+#define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
+#define ANSWER_SLOTS 256u
+#define KEPT_RETRY (100 * DIW_US)
+
+struct answer {
+	struct diw_addr peer;        /* whoever sent to a wildcard socket, */
+	uint8_t local[16];           /* asked this address, */
+	unsigned ifindex;            /* on this interface: link-local only */
+};
+
+struct cursor {
+	int i;
+	size_t off;
+};
+
+struct udp {
+	struct diw_dgram d;
+	int fd;
+	int family;
+	bool connected, any, gso;
+	uint32_t max_segs;
+	uint64_t now;                /* of the last call that had a clock */
+
+	/* Send: everything but iovec and segment size stays from call to call while the destination does. */
+	struct msghdr tx;
+	struct diw_addr tx_peer;
+	struct sockaddr_storage tx_name;
+	socklen_t tx_namelen;
+	size_t tx_infolen;           /* of the source address's control message, 0 without */
+	union {
+		struct cmsghdr align;
+		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo))];
+	} tx_control;
+
+	struct msghdr rx;
+	struct iovec rx_iov, rx_burst;
+	struct sockaddr_storage rx_name;
+	union {
+		struct cmsghdr align;
+		uint8_t b[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct in_pktinfo)) +
+			  CMSG_SPACE(sizeof(struct in6_pktinfo))];
+	} rx_control;
+
+	struct diw_dgram_burst kept; /* what the socket did not take of a burst that it began to send; len 0: nothing */
+	struct iovec kept_iov;
+	struct diw_udp_pmtu pmtu;
+	struct answer answer[ANSWER_SLOTS];
+	struct iovec slice[IOV_MAX];
+	uint8_t kept_buf[DIW_DGRAM_MAX];
+	uint8_t rx_buf[RX_ROOM];
+};
+
+static struct udp *udp_of(struct diw_dgram *d)
+{
+	return (struct udp *)d;
+}
+
+static uint32_t path_payload(const struct udp *u, const struct diw_addr *dst)
+{
+	return diw_udp_pmtu_payload(&u->pmtu, dst, u->now);
+}
+
+static bool learn_path_mtu(struct udp *u, const struct diw_addr *dst)
+{
+	if (!diw_udp_pmtu_learn(&u->pmtu, u->any ? NULL : &u->d.local, dst, u->now))
+		return false;
+	u->d.mtu_changed = true;
+	u->d.c->tx_emsgsize++;
+	return true;
+}
+
+/* ---- Send ---- */
+
+static void tx_source(struct udp *u, const struct diw_addr *peer)
+{
+	const struct answer *a = &u->answer[diw_addr_hash(peer, 0) % ANSWER_SLOTS];
+	struct cmsghdr *c = (void *)(u->tx_control.b + CMSG_SPACE(sizeof(uint16_t)));
+
+	u->tx_infolen = 0;
+	if (!diw_addr_eq(&a->peer, peer))
+		return;
+	if (u->family == AF_INET) {
+		struct in_pktinfo i = { 0 };
+
+		memcpy(&i.ipi_spec_dst, a->local + 12, 4);
+		c->cmsg_level = IPPROTO_IP;
+		c->cmsg_type = IP_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof i);
+		memcpy(CMSG_DATA(c), &i, sizeof i);
+		u->tx_infolen = CMSG_SPACE(sizeof i);
+	} else {
+		struct in6_pktinfo i = { .ipi6_ifindex = a->ifindex };
+
+		memcpy(&i.ipi6_addr, a->local, 16);
+		c->cmsg_level = IPPROTO_IPV6;
+		c->cmsg_type = IPV6_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof i);
+		memcpy(CMSG_DATA(c), &i, sizeof i);
+		u->tx_infolen = CMSG_SPACE(sizeof i);
+	}
+}
+
+/* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */
+static socklen_t name_of(struct udp *u, const struct diw_addr *a, struct sockaddr_storage *ss)
+{
+	struct sockaddr_in6 *in6 = (void *)ss;
+
+	if (u->family == AF_INET)
+		return diw_addr_to_sockaddr(a, ss);
+	*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_scope_id = a->scope };
+	memcpy(&in6->sin6_addr, a->ip, 16);
+	return sizeof *in6;
+}
+
+static void tx_towards(struct udp *u, const struct diw_addr *peer)
+{
+	if (diw_addr_eq(&u->tx_peer, peer))
+		return;
+	u->tx_peer = *peer;
+	if (!u->connected) {
+		u->tx.msg_name = &u->tx_name;
+		u->tx.msg_namelen = u->tx_namelen = name_of(u, peer, &u->tx_name);
+	}
+	if (u->any)
+		tx_source(u, peer);
+}
+
+/* One system call that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
+static int tx_call(struct udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
+{
+	const size_t room = CMSG_SPACE(sizeof(uint16_t));
+	bool many = len > seg;
+	int err;
+
+	u->tx.msg_iov = (struct iovec *)iov;
+	u->tx.msg_iovlen = (size_t)niov;
+	if (many) {
+		uint16_t size = (uint16_t)seg;
+
+		memcpy(CMSG_DATA(&u->tx_control.align), &size, sizeof size);
+	}
+	u->tx.msg_control = u->tx_control.b + (many ? 0 : room);
+	u->tx.msg_controllen = u->tx_infolen + (many ? room : 0);
+	for (int i = 0; i < 4; i++) {
+		if (sendmsg(u->fd, &u->tx, 0) >= 0) {
+			u->d.c->tx_bursts++;
+			u->d.c->tx_datagrams += many ? (len + seg - 1) / seg : 1;
+			u->d.c->tx_bytes += len;
+			return 0;
+		}
+		err = errno;
+		/* An ICMP answer to an earlier datagram surfaces here, and this one was not sent. */
+		if (err == ECONNREFUSED && u->connected)
+			u->d.c->tx_error++;
+		else if (err != EINTR)
+			return err == ENOBUFS || err == EWOULDBLOCK ? -EAGAIN : -err;
+	}
+	return -err;
+}
+
+/* The next LEN bytes of a burst; the number of entries, or -EMSGSIZE when they are too many for one call. */
+static int slice_next(struct udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
+{
+	int n = 0;
+
+	while (len > 0) {
+		size_t have = b->iov[c->i].iov_len - c->off, take = have < len ? have : len;
+
+		if (take && n == IOV_MAX)
+			return -EMSGSIZE;
+		if (take)
+			u->slice[n++] = (struct iovec){ (uint8_t *)b->iov[c->i].iov_base + c->off, take };
+		len -= (uint32_t)take;
+		c->off += take;
+		if (take == have)
+			*c = (struct cursor){ c->i + 1, 0 };
+	}
+	return n;
+}
+
+/* The socket filled up inside a burst: the burst counts as taken, so what is left of it is ours to send. */
+static void keep_rest(struct udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
+{
+	uint32_t at = 0;
+
+	while (done + at < b->len) {
+		size_t n = b->iov[c.i].iov_len - c.off;
+
+		memmove(u->kept_buf + at, (uint8_t *)b->iov[c.i].iov_base + c.off, n);
+		at += (uint32_t)n;
+		c = (struct cursor){ c.i + 1, 0 };
+	}
+	u->kept_iov = (struct iovec){ u->kept_buf, at };
+	u->kept = (struct diw_dgram_burst){ b->peer, &u->kept_iov, 1, at, b->seg < at ? b->seg : at };
+}
+
+struct tx_state {
+	uint32_t per_call;           /* datagrams */
+	bool asked;                  /* the path's MTU, for this burst */
+	bool doubt;                  /* a super-buffer was refused for no known reason */
+};
+
+/* An old kernel's limit of 64 datagrams, a path with a smaller MTU, a device without checksum offload: each refuses a
+ * super-buffer in its way. True when the same bytes should be tried again, in smaller calls. */
+static bool tx_again(struct udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
+{
+	if (err != -EMSGSIZE && err != -EINVAL && err != -EIO)
+		return false;
+	if (s->per_call == 1) {
+		/* A connected socket hears of "fragmentation needed" by an error on whatever it sends next. */
+		if (err != -EMSGSIZE || s->asked || !u->connected)
+			return false;
+		s->asked = true;
+		learn_path_mtu(u, &b->peer);
+		return true;
+	}
+	s->asked = true;
+	if (err == -EIO)
+		u->gso = false;
+	else if (!learn_path_mtu(u, &b->peer) && err == -EINVAL) {
+		if (s->per_call > OLD_MAX_SEGS) {
+			s->per_call = OLD_MAX_SEGS;
+			return true;
+		}
+		s->doubt = true;
+	}
+	s->per_call = 1;
+	return true;
+}
+
+static void tx_done(struct udp *u, const struct tx_state *s, uint32_t n)
+{
+	if (s->doubt)
+		u->gso = false;      /* one by one they go: this socket's super-buffers do not */
+	if (s->per_call == OLD_MAX_SEGS && n > 1)
+		u->max_segs = OLD_MAX_SEGS;
+}
+
+static void tx_refused(struct udp *u, int err, uint32_t n)
+{
+	u->d.c->tx_error += n;
+	if (err != -ECONNREFUSED)
+		u->d.tx_errno = -err;
+}
+
+/* 0 when the burst is taken, -EAGAIN when nothing of it is. */
+static int tx_burst(struct udp *u, const struct diw_dgram_burst *b)
+{
+	struct tx_state s = { .per_call = 1 };
+	struct cursor at = { 0, 0 };
+	uint32_t done = 0;
+
+	tx_towards(u, &b->peer);
+	if (u->gso && b->len > b->seg && b->seg <= path_payload(u, &b->peer))
+		s.per_call = u->max_segs;
+	while (done < b->len) {
+		uint64_t most = (uint64_t)s.per_call * b->seg;
+		uint32_t len = b->len - done < most ? b->len - done : (uint32_t)most;
+		uint32_t count = (len + b->seg - 1) / b->seg;
+		struct cursor next = at;
+		bool whole = len == b->len && b->niov <= IOV_MAX;
+		int niov = whole ? b->niov : slice_next(u, b, &next, len);
+		int err = niov < 0 ? niov : tx_call(u, whole ? b->iov : u->slice, niov, len, b->seg);
+
+		if (err == -EAGAIN) {
+			u->d.c->tx_blocked++;
+			if (!done)
+				return err;
+			keep_rest(u, b, at, done);
+			return 0;
+		}
+		if (err && tx_again(u, b, err, &s))
+			continue;
+		if (err)
+			tx_refused(u, err, count);
+		else
+			tx_done(u, &s, count);
+		at = next;
+		done += len;
+	}
+	return 0;
+}
+
+static int tx_kept(struct udp *u)
+{
+	struct diw_dgram_burst b = u->kept;
+	struct iovec iov = u->kept_iov;
+	int err;
+
+	if (!b.len)
+		return 0;
+	b.iov = &iov;
+	u->kept.len = 0;
+	err = tx_burst(u, &b);
+	if (err)
+		u->kept.len = b.len;
+	return u->kept.len ? -EAGAIN : 0;
+}
+
+static int udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct udp *u = udp_of(d);
+	int i, err;
+
+	u->now = now;
+	err = tx_kept(u);
+	for (i = 0; i < n && !err; i++) {
+		err = u->kept.len ? -EAGAIN : tx_burst(u, &b[i]);
+		if (err)
+			break;
+	}
+	return i > 0 ? i : err;
+}
+
+/* ---- Receive ---- */
+
+static void remember_asked(struct udp *u, const struct diw_addr *peer, const uint8_t local[16], unsigned ifindex)
+{
+	struct answer *a = &u->answer[diw_addr_hash(peer, 0) % ANSWER_SLOTS];
+	struct diw_addr l = { 0 };
+
+	memcpy(l.ip, local, 16);
+	if (diw_addr_is_multicast(&l))
+		return;
+	if (!(local[0] == 0xfe && (local[1] & 0xc0) == 0x80))
+		ifindex = 0;
+	if (diw_addr_eq(&a->peer, peer) && !memcmp(a->local, local, 16) && a->ifindex == ifindex)
+		return;
+	*a = (struct answer){ .peer = *peer, .ifindex = ifindex };
+	memcpy(a->local, local, 16);
+	u->tx_peer.port = 0;         /* prepared headers may name the old source */
+}
+
+/* Segment size of a super-buffer, else 0. */
+static uint32_t rx_cmsgs(struct udp *u, const struct diw_addr *peer)
+{
+	uint32_t seg = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&u->rx); c; c = CMSG_NXTHDR(&u->rx, c)) {
+		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+			int v;
+
+			memcpy(&v, CMSG_DATA(c), sizeof v);
+			seg = v > 0 ? (uint32_t)v : 0;
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
+			struct in_pktinfo i;
+
+			memcpy(&i, CMSG_DATA(c), sizeof i);
+			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
+			remember_asked(u, peer, mapped, 0);
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(peer)) {
+			struct in6_pktinfo i;
+
+			memcpy(&i, CMSG_DATA(c), sizeof i);
+			remember_asked(u, peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+		}
+	}
+	return seg;
+}
+
+/* Bytes of the next datagram or super-buffer, -1 when there is none. */
+static ssize_t rx_call(struct udp *u)
+{
+	for (int i = 0; i < 8; i++) {
+		ssize_t n;
+
+		u->rx.msg_namelen = sizeof u->rx_name;
+		u->rx.msg_controllen = sizeof u->rx_control;
+		n = recvmsg(u->fd, &u->rx, 0);
+		if (n >= 0 && !(u->rx.msg_flags & MSG_TRUNC))
+			return n;
+		if (n >= 0)
+			u->d.c->rx_truncated++;
+		else if (errno == EMSGSIZE && u->connected)
+			learn_path_mtu(u, &u->tx_peer);
+		else if (errno == EAGAIN || errno == EWOULDBLOCK)
+			return -1;
+	}
+	return -1;
+}
+
+static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct udp *u = udp_of(d);
+	ssize_t len;
+
+	u->now = now;
+	if (u->kept.len)
+		tx_kept(u);
+	if (n < 1)
+		return 0;
+	len = rx_call(u);
+	if (len < 0)
+		return 0;
+	diw_addr_from_sockaddr(&b->peer, (const struct sockaddr *)&u->rx_name);
+	if (u->rx_name.ss_family == AF_INET6 && diw_addr_is_v4(&b->peer))
+		b->peer.scope = 0;
+	b->seg = rx_cmsgs(u, &b->peer);
+	b->len = (uint32_t)len;
+	if (!b->seg || b->seg > b->len)
+		b->seg = b->len;
+	u->rx_burst = (struct iovec){ u->rx_buf, b->len };
+	b->iov = &u->rx_burst;
+	b->niov = 1;
+	d->c->rx_bursts++;
+	d->c->rx_datagrams += b->seg ? (b->len + b->seg - 1) / b->seg : 1;
+	d->c->rx_bytes += b->len;
+	return 1;
+}
+
+/* ---- The rest ---- */
+
+static uint64_t udp_deadline(struct diw_dgram *d)
+{
+	struct udp *u = udp_of(d);
+
+	return u->kept.len ? u->now + KEPT_RETRY : DIW_NEVER;
+}
+
+static uint32_t udp_mtu(struct diw_dgram *d, const struct diw_addr *dst)
+{
+	return path_payload(udp_of(d), dst);
+}
+
+static int udp_fd(struct diw_dgram *d)
+{
+	return udp_of(d)->fd;
+}
+
+static void udp_close(struct diw_dgram *d)
+{
+	close(udp_of(d)->fd);
+	free(d);
+}
+
+static const struct diw_dgram_ops udp_ops = {
+	.name = "udp", .send = udp_send, .recv = udp_recv, .deadline = udp_deadline, .mtu = udp_mtu, .fd = udp_fd,
+	.close = udp_close,
+};
+
+static int set_int(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
+}
+
+static int open_socket(struct udp *u, const struct diw_dgram_attr *attr)
+{
+	const int type = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+	bool v4 = diw_addr_is_v4(&attr->local);
+
+	u->family = v4 && !attr->any ? AF_INET : AF_INET6;
+	u->fd = socket(u->family, type, 0);
+	if (u->fd < 0 && attr->any) {
+		u->family = AF_INET;
+		u->fd = socket(AF_INET, type, 0);
+	}
+	if (u->fd < 0)
+		return -errno;
+	return u->family == AF_INET6 ? set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
+}
+
+/* Options that a kernel may refuse without harm are not checked. */
+static int set_options(struct udp *u, const struct diw_dgram_attr *attr)
+{
+	socklen_t len = sizeof(int);
+	int granted = 0;
+
+	if (attr->rcvbuf)
+		set_int(u->fd, SOL_SOCKET, SO_RCVBUF, attr->rcvbuf < INT_MAX ? (int)attr->rcvbuf : INT_MAX);
+	set_int(u->fd, SOL_SOCKET, SO_SNDBUF, SNDBUF);
+	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
+	u->d.rcvbuf = (uint32_t)granted;
+	set_int(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+	if (u->family == AF_INET6)
+		set_int(u->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
+	u->gso = diw_udp_offload().gso;
+	if (diw_udp_offload().gro)
+		set_int(u->fd, SOL_UDP, UDP_GRO, 1);
+	if (attr->any) {
+		set_int(u->fd, IPPROTO_IP, IP_PKTINFO, 1);
+		if (u->family == AF_INET6)
+			set_int(u->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	}
+	return attr->broadcast ? set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
+}
+
+static int bind_socket(struct udp *u, const struct diw_dgram_attr *attr)
+{
+	struct diw_addr local = attr->local;
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (attr->any) {
+		memset(local.ip, 0, sizeof local.ip);
+		if (u->family == AF_INET)
+			local.ip[10] = local.ip[11] = 0xff;
+	}
+	len = name_of(u, &local, &ss);
+	if (bind(u->fd, (struct sockaddr *)&ss, len))
+		return -errno;
+	len = sizeof ss;
+	if (getsockname(u->fd, (struct sockaddr *)&ss, &len))
+		return -errno;
+	diw_addr_from_sockaddr(&u->d.local, (struct sockaddr *)&ss);
+	if (attr->any)
+		memset(u->d.local.ip, 0, sizeof u->d.local.ip);
+	return 0;
+}
+
+/* Whatever strangers sent between bind and connect is still queued: it goes. */
+static int connect_socket(struct udp *u, const struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = name_of(u, peer, &ss), mtulen = sizeof(int);
+	bool v4 = diw_addr_is_v4(peer);
+	uint8_t byte;
+	int mtu;
+
+	if (connect(u->fd, (struct sockaddr *)&ss, len))
+		return -errno;
+	while (recv(u->fd, &byte, 1, MSG_TRUNC) >= 0)
+		;
+	u->connected = true;
+	u->tx_peer = *peer;
+	if (!getsockopt(u->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &mtulen) && mtu > 0 &&
+	    (uint32_t)mtu < u->pmtu.ifmtu)
+		u->pmtu.ifmtu = (uint32_t)mtu;
+	return 0;
+}
+
+static void prepare_headers(struct udp *u)
+{
+	struct cmsghdr *c = &u->tx_control.align;
+
+	c->cmsg_level = SOL_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+	u->rx_iov = (struct iovec){ u->rx_buf, sizeof u->rx_buf };
+	u->rx.msg_name = &u->rx_name;
+	u->rx.msg_iov = &u->rx_iov;
+	u->rx.msg_iovlen = 1;
+	u->rx.msg_control = &u->rx_control;
+}
+
+int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)
+{
+	struct udp *u;
+	int err;
+
+	if (!attr->c || (!attr->any && (diw_addr_ip_is_zero(&attr->local) || diw_addr_is_multicast(&attr->local))))
+		return -EINVAL;
+	u = calloc(1, sizeof *u);
+	if (!u)
+		return -ENOMEM;
+	u->d.ops = &udp_ops;
+	u->d.c = attr->c;
+	u->any = attr->any;
+	u->pmtu.ifmtu = attr->mtu ? attr->mtu : 1500;
+	u->max_segs = DIW_DGRAM_MAX_SEGS;
+	prepare_headers(u);
+	err = open_socket(u, attr);
+	if (!err)
+		err = set_options(u, attr);
+	if (!err)
+		err = bind_socket(u, attr);
+	if (!err && attr->peer.port)
+		err = connect_socket(u, &attr->peer);
+	if (err) {
+		if (u->fd >= 0)
+			close(u->fd);
+		free(u);
+		return err;
+	}
+	*d = &u->d;
+	return 0;
+}
