@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A link over a dgram: one segment a datagram, with a CRC-32 behind it, low-order byte first (docs/ud-profile.md).
+ *
+ * Small segments are staged: header, payload and CRC are copied into one contiguous super-buffer, which stays open for
+ * more of the same destination and size until flush. Large ones are gathered: the super-buffer is a list of pieces of
+ * the caller's memory, which leaves before send returns because payload is borrowed no longer than that.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/crc.h"
+#include "base/wire.h"
+#include "llp/link.h"
+
+#define CRC_LEN 4u
+#define MIN_SEG 2u                   /* RFC 5041: DDP control and RDMAP control */
+#define STAGE_MAX 4096u              /* datagrams up to this are staged */
+#define GATHER_IOV 256               /* pieces of one gathered super-buffer */
+#define RX_BATCH 16                  /* segments handed up at once: their bytes are still in the cache when placed */
+
+struct seal {
+	struct diw_link l;
+	struct diw_dgram *d;
+	uint32_t mulpdu;             /* as set; 0 = what the MTU allows */
+
+	/* The open super-buffer: room for more of open.peer while the last datagram is as long as the others. */
+	struct diw_dgram_burst open; /* len 0: none */
+	uint32_t open_count;
+	struct iovec open_iov;
+
+	struct iovec gather[GATHER_IOV];
+	uint8_t crcs[DIW_DGRAM_MAX_SEGS][CRC_LEN];
+	uint8_t stage[DIW_DGRAM_MAX_BURST];
+};
+
+static struct seal *seal_of(struct diw_link *l)
+{
+	return (struct seal *)l;
+}
+
+/* ---- Send ---- */
+
+/* 0: nothing is staged any more; -EAGAIN: it still is. */
+static int send_open(struct seal *s, uint64_t now)
+{
+	int n;
+
+	if (!s->open.len)
+		return 0;
+	s->open_iov.iov_len = s->open.len;
+	n = s->d->ops->send(s->d, &s->open, 1, now);
+	if (n < 1)
+		return -EAGAIN;
+	s->open.len = 0;
+	return 0;
+}
+
+static bool open_fits(const struct seal *s, const struct diw_addr *dst, uint32_t len)
+{
+	return len <= s->open.seg && s->open.len + len <= sizeof s->stage && s->open_count < DIW_DGRAM_MAX_SEGS &&
+	       s->open.len == s->open_count * s->open.seg && diw_addr_eq(&s->open.peer, dst);
+}
+
+static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g)
+{
+	const struct iovec *v = g->iov;
+	size_t off = g->off, left = g->len;
+
+	while (left > 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
+
+		memcpy(to, (uint8_t *)v->iov_base + off, n);
+		to += n;
+		left -= n;
+		off = 0;
+		v++;
+	}
+	return to;
+}
+
+/* 0, or -EAGAIN: not taken. */
+static int stage_one(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *g, uint64_t now)
+{
+	uint32_t len = g->hdr_len + g->len + CRC_LEN;
+	uint8_t *begin, *end;
+
+	if (s->open.len && !open_fits(s, dst, len) && send_open(s, now))
+		return -EAGAIN;
+	if (!s->open.len) {
+		s->open.peer = *dst;
+		s->open.seg = len;
+		s->open_count = 0;
+	}
+	begin = s->stage + s->open.len;
+	memcpy(begin, g->hdr, g->hdr_len);
+	end = copy_payload(begin + g->hdr_len, g);
+	diw_put32le(end, diw_crc32(0, begin, (size_t)(end - begin)));
+	s->open.len += len;
+	s->open_count++;
+	if (!open_fits(s, dst, s->open.seg))
+		send_open(s, now);   /* full; when blocked it waits for flush like any other */
+	return 0;
+}
+
+/* Append one segment's pieces and its CRC to the gather list; how many entries, 0 when there is no room for them. */
+static int gather_one(struct seal *s, int at, uint8_t crc_at[CRC_LEN], const struct diw_link_seg *g)
+{
+	const struct iovec *v = g->iov;
+	size_t off = g->off, left = g->len;
+	uint32_t crc = diw_crc32(0, g->hdr, g->hdr_len);
+	int n = at;
+
+	if (n + 2 > GATHER_IOV)
+		return 0;
+	s->gather[n++] = (struct iovec){ (void *)g->hdr, g->hdr_len };
+	while (left > 0) {
+		size_t take = v->iov_len - off < left ? v->iov_len - off : left;
+		uint8_t *p = (uint8_t *)v->iov_base + off;
+
+		if (n + 2 > GATHER_IOV)
+			return 0;
+		crc = diw_crc32(crc, p, take);
+		s->gather[n++] = (struct iovec){ p, take };
+		left -= take;
+		off = 0;
+		v++;
+	}
+	diw_put32le(crc_at, crc);
+	s->gather[n++] = (struct iovec){ crc_at, CRC_LEN };
+	return n - at;
+}
+
+/* Send as many segments from the front as make one super-buffer; how many, or -EAGAIN. */
+static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+			uint64_t now)
+{
+	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather };
+	int count = 0;
+
+	b.seg = segs[0].hdr_len + segs[0].len + CRC_LEN;
+	while (count < n && count < (int)DIW_DGRAM_MAX_SEGS) {
+		uint32_t len = segs[count].hdr_len + segs[count].len + CRC_LEN;
+		int pieces;
+
+		if (count && (len > b.seg || b.len + len > DIW_DGRAM_MAX_BURST))
+			break;
+		pieces = gather_one(s, b.niov, s->crcs[count], &segs[count]);
+		if (!pieces)
+			break;
+		b.niov += pieces;
+		b.len += len;
+		count++;
+		if (len < b.seg)
+			break;
+	}
+	return s->d->ops->send(s->d, &b, 1, now) < 1 ? -EAGAIN : count;
+}
+
+static int seal_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+		     uint64_t now)
+{
+	struct seal *s = seal_of(l);
+	int i = 0;
+
+	while (i < n) {
+		if (segs[i].hdr_len + segs[i].len + CRC_LEN <= STAGE_MAX) {
+			if (stage_one(s, dst, &segs[i], now))
+				break;
+			i++;
+		} else {
+			int sent = send_open(s, now) ? -EAGAIN : gather_burst(s, dst, segs + i, n - i, now);
+
+			if (sent < 0)
+				break;
+			i += sent;
+		}
+	}
+	return i;
+}
+
+static int seal_flush(struct diw_link *l, uint64_t now)
+{
+	return send_open(seal_of(l), now);
+}
+
+/* ---- Receive ---- */
+
+/* Cut one burst, check every segment, hand up the intact ones. */
+static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct diw_link_rxseg segs[RX_BATCH];
+	const uint8_t *p = b->iov->iov_base;
+	uint32_t left = b->len;
+	int n = 0;
+
+	if (!left)
+		s->l.c->rx_short++;
+	while (left > 0) {
+		uint32_t len = left < b->seg ? left : b->seg;
+
+		if (len < MIN_SEG + CRC_LEN)
+			s->l.c->rx_short++;
+		else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN))
+			s->l.c->rx_crc++;
+		else
+			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN };
+		p += len;
+		left -= len;
+		if (n == RX_BATCH || (n && !left)) {
+			s->l.up->rx(s->l.up_ctx, &b->peer, segs, n, now);
+			n = 0;
+		}
+	}
+}
+
+static int seal_poll(struct diw_link *l, int budget, uint64_t now)
+{
+	struct seal *s = seal_of(l);
+	struct diw_dgram_burst b;
+	int n = 0;
+
+	while (n < budget && s->d->ops->recv(s->d, &b, 1, now) == 1) {
+		rx_burst(s, &b, now);
+		n++;
+	}
+	return n;
+}
+
+/* ---- The rest ---- */
+
+static uint64_t seal_deadline(struct diw_link *l)
+{
+	struct seal *s = seal_of(l);
+
+	return s->d->ops->deadline(s->d);
+}
+
+static uint32_t seal_mulpdu(struct diw_link *l, const struct diw_addr *dst)
+{
+	struct seal *s = seal_of(l);
+
+	uint32_t room = s->mulpdu ? s->mulpdu + CRC_LEN : s->d->ops->mtu(s->d, dst);
+
+	/* Whatever a path claims, a segment carries at least a byte: IP fragments what is too large for it. */
+	return room > DIW_LINK_MAX_HDR + CRC_LEN ? room - CRC_LEN : DIW_LINK_MAX_HDR + 1;
+}
+
+static void seal_close(struct diw_link *l)
+{
+	struct seal *s = seal_of(l);
+
+	s->d->ops->close(s->d);
+	free(s);
+}
+
+static const struct diw_link_ops seal_ops = {
+	.send = seal_send, .flush = seal_flush, .poll = seal_poll, .deadline = seal_deadline, .mulpdu = seal_mulpdu,
+	.close = seal_close,
+};
+
+int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx, struct diw_link **l)
+{
+	struct seal *s;
+
+	if (mulpdu && mulpdu <= DIW_LINK_MAX_HDR)
+		return -EINVAL;      /* no room for payload */
+	s = malloc(sizeof *s);
+	if (!s)
+		return -ENOMEM;
+	memset(s, 0, offsetof(struct seal, gather));
+	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .up = up, .up_ctx = up_ctx, .c = d->c };
+	s->d = d;
+	s->mulpdu = mulpdu < DIW_DGRAM_MAX - CRC_LEN ? mulpdu : DIW_DGRAM_MAX - CRC_LEN;
+	s->open_iov.iov_base = s->stage;
+	s->open.iov = &s->open_iov;
+	s->open.niov = 1;
+	*l = &s->l;
+	return 0;
+}
