@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
+X(crc)
+X(seal)

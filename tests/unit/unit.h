@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef DIW_TESTS_UNIT_H
+#define DIW_TESTS_UNIT_H
+
+#include <check.h>
+
+#define X(name) Suite *suite_##name(void);
+#include "tests/unit/suites.h"
+#undef X
+
+#endif
