@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tools/tool.h"
+
+int endpoint_open(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel)
+{
+	char buf[DIW_ADDR_STRLEN];
+	int rc;
+
+	memset(e, 0, sizeof *e);
+	if (!dev && dst) {
+		rc = diw_dev_open_route(dst, NULL, &e->dev);
+		if (rc)
+			return tool_failed("no device reaches %s: %s", diw_addr_str(dst, buf), strerror(-rc));
+	} else {
+		rc = diw_dev_open(dev, NULL, &e->dev);
+		if (rc)
+			return tool_failed("device %s: %s", dev ? dev : "(any)", strerror(-rc));
+	}
+	rc = diw_dev_query(e->dev, &e->dev_info);
+	if (!rc)
+		rc = diw_pd_alloc(e->dev, &e->pd);
+	if (!rc && channel)
+		rc = diw_channel_create(e->dev, &e->channel);
+	if (!rc)
+		rc = diw_cq_create(e->dev, cq_depth, e->channel, NULL, &e->cq);
+	if (!rc)
+		return TOOL_OK;
+	endpoint_close(e);
+	return tool_failed("device %s: %s", dev ? dev : "(any)", strerror(-rc));
+}
+
+/* The impairment is set afterwards, because only that call says what is wrong with it. */
+int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
+{
+	const char *impair = attr->impair, *env = getenv("DIWARP_IMPAIR");
+	char buf[DIW_ADDR_STRLEN], err[256] = "";
+	int rc;
+
+	attr->send_cq = attr->recv_cq = e->cq;
+	attr->qkey = TOOL_QKEY;
+	if (impair)
+		attr->impair = "";
+	rc = diw_qp_create(e->pd, attr, &e->qp);
+	attr->impair = impair;
+	if (rc)
+		return tool_failed("queue pair at %s: %s%s%s", diw_addr_str(&attr->local, buf), strerror(-rc),
+				   rc == -EINVAL && !impair && env ? "; DIWARP_IMPAIR=" : "",
+				   rc == -EINVAL && !impair && env ? env : "");
+	if (impair && diw_qp_impair(e->qp, impair, err, sizeof err))
+		return tool_usage("--impair: %s", err);
+	rc = diw_qp_query(e->qp, &e->info);
+	return rc ? tool_failed("queue pair: %s", strerror(-rc)) : TOOL_OK;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+	if (e->qp)
+		diw_qp_destroy(e->qp);
+	if (e->cq)
+		diw_cq_destroy(e->cq);
+	if (e->channel)
+		diw_channel_destroy(e->channel);
+	if (e->pd)
+		diw_pd_free(e->pd);
+	if (e->dev)
+		diw_dev_close(e->dev);
+	memset(e, 0, sizeof *e);
+}
+
+void endpoint_report_errors(struct endpoint *e)
+{
+	struct diw_qp_error err, last = { 0 };
+	char buf[DIW_ADDR_STRLEN];
+
+	while (e->qp && diw_qp_error_get(e->qp, &err) == 0) {
+		if (err.fault == last.fault && err.errnum == last.errnum && err.remote == last.remote)
+			continue;
+		last = err;
+		tool_failed("%s%s: %s", err.remote ? "reported by " : "peer ", diw_addr_str(&err.peer, buf),
+			    err.fault ? diw_fault_str(err.fault) : strerror(err.errnum));
+	}
+}
+
+int region_alloc(struct region *r, struct diw_pd *pd, size_t len, unsigned access)
+{
+	int rc;
+
+	memset(r, 0, sizeof *r);
+	r->addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (r->addr == MAP_FAILED) {
+		rc = -errno;
+		r->addr = NULL;
+		return tool_failed("%zu bytes of memory: %s", len, strerror(-rc));
+	}
+	r->len = len;
+	rc = diw_mr_reg(pd, r->addr, len, access, &r->mr);
+	return rc ? tool_failed("memory region of %zu bytes: %s", len, strerror(-rc)) : TOOL_OK;
+}
+
+void region_free(struct region *r)
+{
+	if (r->mr)
+		diw_mr_dereg(r->mr);
+	if (r->addr)
+		munmap(r->addr, r->len);
+	memset(r, 0, sizeof *r);
+}

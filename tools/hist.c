@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A logarithmic histogram: 128 buckets a power of two, so a quantile is right to 0.8 %, whatever the range. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/tool.h"
+
+#define SUB_BITS 7
+#define SUB (1u << SUB_BITS)
+#define BUCKETS ((64 - SUB_BITS + 1) * SUB)
+
+int hist_init(struct hist *h)
+{
+	h->count = calloc(BUCKETS, sizeof *h->count);
+	if (!h->count)
+		return -ENOMEM;
+	hist_reset(h);
+	return 0;
+}
+
+void hist_fini(struct hist *h)
+{
+	free(h->count);
+	h->count = NULL;
+}
+
+void hist_reset(struct hist *h)
+{
+	memset(h->count, 0, BUCKETS * sizeof *h->count);
+	h->n = h->sum = h->max = 0;
+	h->min = UINT64_MAX;
+}
+
+/* Values below 2 * SUB have a bucket each; above, the SUB_BITS bits below the leading one choose it. */
+static unsigned bucket_of(uint64_t v)
+{
+	unsigned shift;
+
+	if (v < 2 * SUB)
+		return (unsigned)v;
+	shift = 63u - (unsigned)__builtin_clzll(v) - SUB_BITS;
+	return (shift << SUB_BITS) + (unsigned)(v >> shift);
+}
+
+static double bucket_middle(unsigned b)
+{
+	unsigned shift;
+
+	if (b < 2 * SUB)
+		return b;
+	shift = (b >> SUB_BITS) - 1;
+	return ((double)(b - (shift << SUB_BITS)) + 0.5) * (double)(1ull << shift);
+}
+
+void hist_add(struct hist *h, uint64_t ns)
+{
+	h->count[bucket_of(ns)]++;
+	h->n++;
+	h->sum += ns;
+	if (ns < h->min)
+		h->min = ns;
+	if (ns > h->max)
+		h->max = ns;
+}
+
+double hist_quantile(const struct hist *h, double q)
+{
+	uint64_t seen = 0, want = (uint64_t)(q * (double)h->n);
+	double v;
+
+	if (!h->n)
+		return 0;
+	if (want >= h->n)
+		want = h->n - 1;
+	for (unsigned b = 0; b < BUCKETS; b++) {
+		seen += h->count[b];
+		if (seen > want) {
+			v = bucket_middle(b);
+			return v < (double)h->min ? (double)h->min : v > (double)h->max ? (double)h->max : v;
+		}
+	}
+	return (double)h->max;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <getopt.h>
+#include <locale.h>
+#include <string.h>
+
+#include "tools/tool.h"
+
+#ifndef DIW_VERSION
+#define DIW_VERSION "0.1.0"
+#endif
+
+static const struct tool_cmd *const commands[] = { &cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf };
+
+static int help(FILE *to, int status)
+{
+	fputs("usage: diw COMMAND [OPTION]...\n"
+	      "A software RNIC for datagram-iWARP (RDMA over UDP): look at it, try it, measure it.\n\n", to);
+	for (size_t i = 0; i < TOOL_COUNT(commands); i++)
+		fprintf(to, "  diw %-7s %s\n", commands[i]->name, commands[i]->brief);
+	fputs("\n'diw COMMAND --help' tells more, and diw(1) all. Exit status: 0 success, 1 failed or incomplete, 2 usage.\n", to);
+	return status;
+}
+
+static int run(const struct tool_cmd *cmd, int argc, char **argv)
+{
+	tool_cmd = cmd;
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return tool_help(cmd, stdout);
+	opterr = 0;
+	tool_catch_signals();
+	return cmd->run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	setlocale(LC_CTYPE, "");
+	if (argc < 2)
+		return help(stderr, TOOL_USAGE);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+		return help(stdout, TOOL_OK);
+	if (!strcmp(argv[1], "--version")) {
+		puts("diw " DIW_VERSION);
+		return TOOL_OK;
+	}
+	for (size_t i = 0; i < TOOL_COUNT(commands); i++)
+		if (!strcmp(argv[1], commands[i]->name))
+			return run(commands[i], argc - 1, argv + 1);
+	return tool_usage("'%s' is not a command", argv[1]);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ping and listen: Sends that come back. Every wait is bounded, since a UD message or its echo may be lost. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/wire.h"
+#include "tools/tool.h"
+
+#define PING_MAGIC 0x44495750u
+#define PING_HDR 16u                         /* magic 4, sequence 4, time sent 8 */
+#define PING_MAX (1u << 20)
+#define LISTEN_SLOTS 64u
+#define PING_SLOTS 16u
+#define SEEN 65536u                          /* echoes that may be under way: tells answers from duplicates */
+#define FLOOD_WAIT_NS DIW_S
+
+struct ping {
+	struct endpoint ep;
+	struct region rx, tx;
+	struct diw_addr dst;
+	struct hist rtt;
+	uint64_t count, interval_ns, wait_ns, size;
+	uint64_t sent, received, duplicates;
+	uint64_t sent_at;
+	bool answered;                       /* the newest one */
+	bool queued;                         /* tx belongs to the stack */
+	bool json;
+	uint8_t seen[SEEN / 8];
+};
+
+static int post_slot(struct endpoint *ep, const struct region *r, uint64_t slot, uint32_t size)
+{
+	struct diw_sge sge = { (char *)r->addr + slot * size, size, r->mr->stag };
+	struct diw_recv_wr wr = { .wr_id = slot, .sge = &sge, .num_sge = 1 };
+
+	return diw_post_recv(ep->qp, &wr, NULL);
+}
+
+static int open_both(struct endpoint *ep, struct region *rx, struct diw_qp_attr *attr, uint32_t slots, uint32_t size)
+{
+	int rc;
+
+	attr->sq_depth = attr->rq_depth = slots;
+	rc = endpoint_qp(ep, attr);
+	if (!rc)
+		rc = region_alloc(rx, ep->pd, (size_t)slots * size, DIW_ACCESS_LOCAL_WRITE);
+	for (uint32_t i = 0; i < slots && !rc; i++) {
+		rc = post_slot(ep, rx, i, size);
+		if (rc)
+			rc = tool_failed("receive: %s", strerror(-rc));
+	}
+	return rc;
+}
+
+/* ---- ping ---- */
+
+static int ping_send(struct ping *p, uint64_t now)
+{
+	struct diw_sge sge = { p->tx.addr, (uint32_t)p->size, p->tx.mr->stag };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst = p->dst };
+	uint8_t *h = p->tx.addr;
+	int rc;
+
+	diw_put32(h, PING_MAGIC);
+	diw_put32(h + 4, (uint32_t)p->sent);
+	diw_put64(h + 8, now);
+	p->seen[p->sent % SEEN / 8] &= (uint8_t)~(1u << p->sent % 8);
+	rc = diw_post_send(p->ep.qp, &wr, NULL);
+	if (rc)
+		return tool_failed("send: %s", strerror(-rc));
+	p->sent++;
+	p->sent_at = now;
+	p->answered = false;
+	p->queued = true;
+	return 0;
+}
+
+static void ping_answer(struct ping *p, const struct diw_wc *wc, uint64_t now)
+{
+	const uint8_t *h = (uint8_t *)p->rx.addr + wc->wr_id * PING_MAX;
+	char buf[DIW_ADDR_STRLEN];
+	uint32_t seq;
+	uint64_t rtt;
+
+	if (wc->status != DIW_WC_SUCCESS || wc->byte_len != p->size || diw_get32(h) != PING_MAGIC)
+		return;
+	seq = diw_get32(h + 4);
+	rtt = now - diw_get64(h + 8);
+	if ((uint32_t)p->sent - seq - 1 >= SEEN)
+		return;
+	if (p->seen[seq % SEEN / 8] & 1u << seq % 8) {
+		p->duplicates++;
+		return;
+	}
+	p->seen[seq % SEEN / 8] |= (uint8_t)(1u << seq % 8);
+	p->received++;
+	p->answered |= seq == (uint32_t)p->sent - 1;
+	hist_add(&p->rtt, rtt);
+	if (!p->json)
+		printf("%u B from %s: seq %u, %.1f us\n", wc->byte_len, diw_addr_str(&wc->src, buf), seq, (double)rtt / 1e3);
+}
+
+static uint64_t ping_due(const struct ping *p)
+{
+	if (!p->sent)
+		return 0;
+	if (p->interval_ns)
+		return p->sent_at + p->interval_ns;
+	return p->answered ? 0 : p->sent_at + FLOOD_WAIT_NS;
+}
+
+static int ping_loop(struct ping *p)
+{
+	struct diw_wc wc[PING_SLOTS];
+	uint64_t now, until;
+	int rc, n;
+
+	while (!tool_stopped && p->received < p->count) {
+		now = diw_clock_ns();
+		if (p->sent < p->count && !p->queued && now >= ping_due(p)) {
+			rc = ping_send(p, now);
+			if (rc)
+				return rc;
+		}
+		until = p->sent < p->count ? ping_due(p) : p->sent_at + p->wait_ns;
+		if (p->sent == p->count && now >= until)
+			break;
+		n = diw_cq_wait(p->ep.cq, wc, PING_SLOTS, until > now ? (int64_t)diw_min64(until - now, 100 * DIW_MS) : 0);
+		if (n < 0)
+			return tool_failed("wait: %s", strerror(-n));
+		now = diw_clock_ns();
+		for (int i = 0; i < n; i++) {
+			if (wc[i].opcode != DIW_WC_RECV) {
+				p->queued = false;
+				continue;
+			}
+			ping_answer(p, &wc[i], now);
+			post_slot(&p->ep, &p->rx, wc[i].wr_id, PING_MAX);
+		}
+		if (!p->json)
+			fflush(stdout);
+	}
+	return TOOL_OK;
+}
+
+static void ping_report(const struct ping *p, const char *host)
+{
+	uint64_t lost = p->sent - p->received;
+	double loss = p->sent ? 100.0 * (double)lost / (double)p->sent : 0;
+	double us[4] = { p->rtt.n ? (double)p->rtt.min / 1e3 : 0, hist_quantile(&p->rtt, 0.5) / 1e3,
+		hist_quantile(&p->rtt, 0.99) / 1e3, (double)p->rtt.max / 1e3 };
+	static const char *const key[4] = { "rtt_us_min", "rtt_us_p50", "rtt_us_p99", "rtt_us_max" };
+	char buf[DIW_ADDR_STRLEN];
+	cJSON *o;
+
+	if (!p->json) {
+		printf("--- %s: %llu sent, %llu received, %.1f %% lost", host, (unsigned long long)p->sent,
+		       (unsigned long long)p->received, loss);
+		if (p->duplicates)
+			printf(", %llu duplicates", (unsigned long long)p->duplicates);
+		if (p->rtt.n)
+			printf("\nround trip min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us", us[0], us[1], us[2], us[3]);
+		putchar('\n');
+		return;
+	}
+	o = cJSON_CreateObject();
+	cJSON_AddStringToObject(o, "host", host);
+	cJSON_AddStringToObject(o, "address", diw_addr_str(&p->dst, buf));
+	json_add_count(o, "size", p->size);
+	json_add_count(o, "sent", p->sent);
+	json_add_count(o, "received", p->received);
+	json_add_count(o, "duplicates", p->duplicates);
+	json_add_number(o, "loss_percent", loss);
+	for (int i = 0; i < 4; i++)
+		json_add_null_number(o, key[i], p->rtt.n > 0, us[i]);
+	json_print(o);
+}
+
+static int ping_run(struct ping *p, const char *host)
+{
+	struct diw_qp_attr attr;
+	int rc;
+
+	diw_qp_attr_init(&attr);
+	rc = local_addr_for(&p->dst, &attr.local);
+	if (rc)
+		return tool_failed("%s: %s", host, strerror(-rc));
+	rc = endpoint_open(&p->ep, NULL, &p->dst, 4 * PING_SLOTS, false);
+	if (!rc)
+		rc = open_both(&p->ep, &p->rx, &attr, PING_SLOTS, PING_MAX);
+	if (!rc)
+		rc = region_alloc(&p->tx, p->ep.pd, p->size, DIW_ACCESS_LOCAL_READ);
+	if (!rc)
+		rc = ping_loop(p);
+	if (!rc) {
+		ping_report(p, host);
+		endpoint_report_errors(&p->ep);
+		if (!p->received)
+			rc = tool_failed("%s: no answer (is 'diw listen' running there?)", host);
+	}
+	if (p->ep.qp)
+		diw_qp_destroy(p->ep.qp);
+	p->ep.qp = NULL;
+	region_free(&p->tx);
+	region_free(&p->rx);
+	endpoint_close(&p->ep);
+	return rc;
+}
+
+static int ping_options(struct ping *p, int argc, char **argv, uint16_t *port)
+{
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+		{ "count", required_argument, NULL, 'c' }, { "interval", required_argument, NULL, 'i' },
+		{ "size", required_argument, NULL, 's' }, { "wait", required_argument, NULL, 'W' }, { 0 } };
+	double sec;
+	int opt, rc = 0;
+
+	while (!rc && (opt = getopt_long(argc, argv, "c:i:s:W:", opts, NULL)) != -1) {
+		switch (opt) {
+		case 'c': rc = opt_number("-c", optarg, 1, 1000000000, &p->count); break;
+		case 's': rc = opt_size("-s", optarg, PING_HDR, PING_MAX, &p->size); break;
+		case 'p': rc = opt_port(optarg, port); break;
+		case 'j': p->json = true; break;
+		case 'i':
+			rc = opt_seconds("-i", optarg, 0, 3600, &sec);
+			p->interval_ns = (uint64_t)(sec * 1e9);
+			break;
+		case 'W':
+			rc = opt_seconds("-W", optarg, 0.001, 3600, &sec);
+			p->wait_ns = (uint64_t)(sec * 1e9);
+			break;
+		default: rc = tool_bad_option(argv);
+		}
+	}
+	if (!rc && argc - optind != 1)
+		rc = tool_usage(argc == optind ? "HOST is missing" : "one HOST only");
+	return rc;
+}
+
+static int ping_main(int argc, char **argv)
+{
+	struct ping *p = calloc(1, sizeof *p);
+	uint16_t port = DIW_PORT;
+	int rc;
+
+	if (!p || hist_init(&p->rtt)) {
+		free(p);
+		return tool_failed("out of memory");
+	}
+	p->count = 5;
+	p->size = 64;
+	p->interval_ns = 200 * DIW_MS;
+	p->wait_ns = DIW_S;
+	rc = ping_options(p, argc, argv, &port);
+	if (!rc)
+		rc = opt_host(argv[optind], port, &p->dst);
+	if (!rc)
+		rc = ping_run(p, argv[optind]);
+	hist_fini(&p->rtt);
+	free(p);
+	return rc;
+}
+
+/* ---- listen ---- */
+
+struct listener {
+	struct endpoint ep;
+	struct region rx;
+	uint64_t messages, bytes, unsent;
+};
+
+static void listen_wc(struct listener *l, const struct diw_wc *wc)
+{
+	struct diw_sge sge = { (char *)l->rx.addr + wc->wr_id * PING_MAX, wc->byte_len, l->rx.mr->stag };
+	struct diw_send_wr wr = { .wr_id = wc->wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst = wc->src };
+
+	if (wc->opcode == DIW_WC_RECV && wc->status == DIW_WC_SUCCESS) {
+		l->messages++;
+		l->bytes += wc->byte_len;
+		if (diw_post_send(l->ep.qp, &wr, NULL) == 0)
+			return;              /* its completion gives the slot back */
+		l->unsent++;
+	}
+	post_slot(&l->ep, &l->rx, wc->wr_id, PING_MAX);
+}
+
+static int listen_loop(struct listener *l, uint16_t port, bool json)
+{
+	struct diw_wc wc[2 * LISTEN_SLOTS];
+	char buf[24];
+	cJSON *o;
+	int n;
+
+	if (!json) {
+		printf("listening on UDP port %u\n", l->ep.info.local.port);
+		fflush(stdout);
+	}
+	while (!tool_stopped) {
+		n = diw_cq_wait(l->ep.cq, wc, (int)TOOL_COUNT(wc), 100 * (int64_t)DIW_MS);
+		if (n < 0)
+			return tool_failed("wait: %s", strerror(-n));
+		for (int i = 0; i < n; i++)
+			listen_wc(l, &wc[i]);
+	}
+	endpoint_report_errors(&l->ep);
+	if (!json) {
+		printf("--- %llu messages echoed, %s, %llu not\n", (unsigned long long)(l->messages - l->unsent),
+		       fmt_bytes(l->bytes, buf), (unsigned long long)l->unsent);
+		return TOOL_OK;
+	}
+	o = cJSON_CreateObject();
+	cJSON_AddNumberToObject(o, "port", port);
+	json_add_count(o, "messages", l->messages);
+	json_add_count(o, "bytes", l->bytes);
+	json_add_count(o, "unsent", l->unsent);
+	json_print(o);
+	return TOOL_OK;
+}
+
+static int listen_main(int argc, char **argv)
+{
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+		{ 0 } };
+	struct listener l = { 0 };
+	struct diw_qp_attr attr;
+	uint16_t port = DIW_PORT;
+	bool json = false;
+	int opt, rc = 0;
+
+	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		if (opt == 'p')
+			rc = opt_port(optarg, &port);
+		else if (opt == 'j')
+			json = true;
+		else
+			rc = tool_bad_option(argv);
+	}
+	if (!rc && optind < argc)
+		rc = tool_usage("'%s': listen takes no argument", argv[optind]);
+	if (rc)
+		return rc;
+	diw_qp_attr_init(&attr);
+	attr.any_addr = true;
+	attr.local.port = port;
+	rc = endpoint_open(&l.ep, NULL, NULL, 4 * LISTEN_SLOTS, false);
+	if (!rc)
+		rc = open_both(&l.ep, &l.rx, &attr, LISTEN_SLOTS, PING_MAX);
+	if (!rc)
+		rc = listen_loop(&l, port, json);
+	if (l.ep.qp)
+		diw_qp_destroy(l.ep.qp);
+	l.ep.qp = NULL;
+	region_free(&l.rx);
+	endpoint_close(&l.ep);
+	return rc;
+}
+
+const struct tool_cmd cmd_ping = {
+	.name = "ping", .run = ping_main, .args = "HOST [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
+	.brief = "Sends messages to 'diw listen' and times their return",
+	.help = "  -c, --count N           messages (default 5)\n"
+		"  -i, --interval SECONDS  between two; 0: as soon as one has come back (default 0.2)\n"
+		"  -s, --size SIZE         bytes of a message, 16 to 1m (default 64)\n"
+		"  -W, --wait SECONDS      for the last answers (default 1)\n"
+		"      --port N            of the listener (default 4791)\n"
+		"      --json              one JSON object\n"
+		"Exit status 1 when nothing came back.\n",
+};
+
+const struct tool_cmd cmd_listen = {
+	.name = "listen", .run = listen_main, .args = "[--port N] [--json]",
+	.brief = "Sends every message back to where it came from",
+	.help = "  --port N    UDP port (default 4791), on all addresses\n"
+		"  --json      one JSON object when it ends\n"
+		"Ends by SIGINT or SIGTERM.\n",
+};
