@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What `diw cp` and `diw recv` say to each other: one Send a message, at most XFER_MAX bytes, any of which may be lost.
+ *
+ *   cp                                        recv
+ *   OFFER name, size, SHA-256, message size ->            repeated until something comes back
+ *                                           <- REFUSE     text; `busy`: ask again later
+ *                                           <- ASK        STag, TO, entries first, first + 1, ...: (offset, length)
+ *   Write-Records, one an entry, the entry's index as immediate ->
+ *   STATUS next                             ->            everything before entry `next` has been sent; also every 20 ms
+ *                                           <- DONE       what became of it, and a page of the holes that remain
+ *   MORE first                              ->            the page of holes that begins there
+ *   BYE                                     ->
+ *
+ * The receiver drives: it asks for no more than its socket buffer holds, reads the validity map of every record, and asks
+ * again for what is missing. The list of entries is go-back-N: STATUS acknowledges, entries beyond a gap are ignored and
+ * sent again. STATUS leaves behind the data it speaks of, so an entry before `next` whose record is not open is lost.
+ */
+#ifndef DIW_TOOLS_XFER_H
+#define DIW_TOOLS_XFER_H
+
+#include "tools/tool.h"
+
+#define XFER_MAX 512u                /* inline: no buffer to keep until a completion */
+#define XFER_NAME_MAX 255u
+#define XFER_TEXT_MAX 120u
+#define XFER_PAGE 16u                /* entries or holes of one message */
+#define XFER_SLOTS 256u              /* receives kept posted */
+#define XFER_ENTRIES 1024u           /* unresolved entries at most; a power of two */
+#define XFER_SILENCE_NS (5 * DIW_S)  /* then the other end is given up */
+#define XFER_STATUS_NS (20 * DIW_MS)
+#define XFER_RETRY_NS (200 * DIW_MS)
+#define XFER_MESSAGE (256u << 10)    /* bytes of one Write-Record unless --message says otherwise */
+
+enum xfer_type { XFER_OFFER = 1, XFER_REFUSE, XFER_ASK, XFER_STATUS, XFER_DONE, XFER_MORE, XFER_BYE };
+enum xfer_flags {
+	XFER_ONCE = 1,               /* OFFER: no repair */
+	XFER_BUSY = 1,               /* REFUSE */
+	XFER_SHA_OK = 1,             /* DONE */
+	XFER_NOT_SAVED = 2,          /* DONE: complete or not, the file could not be kept; text says why */
+	XFER_AGAIN = 1,              /* entry: asked for before */
+};
+
+struct xfer_entry { uint64_t off; uint64_t len; uint32_t flags; };
+
+struct xfer_msg {
+	uint8_t type;
+	uint64_t id;                 /* of the transfer: random, the sender's choice */
+	uint32_t flags;
+	uint64_t size;               /* OFFER; DONE: bytes that are valid */
+	uint32_t message;            /* OFFER: bytes of one Write-Record at most */
+	uint8_t sha[32];             /* OFFER */
+	char text[XFER_NAME_MAX + 1];/* OFFER: name; REFUSE, DONE: why */
+	uint32_t stag;               /* ASK */
+	uint64_t to;                 /* ASK: of the file's first byte */
+	uint32_t first;              /* ASK, STATUS (next), DONE, MORE: index */
+	uint32_t total;              /* DONE: holes */
+	uint64_t again;              /* DONE: bytes asked for again */
+	uint64_t elapsed_ns;         /* DONE: from the first ASK to the last byte */
+	uint32_t n;                  /* ASK, DONE: entries here */
+	struct xfer_entry entry[XFER_PAGE];
+};
+
+uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX]);
+int xfer_decode(struct xfer_msg *m, const uint8_t *buf, size_t len);        /* -EBADMSG */
+
+/* An endpoint with its receives for such messages. */
+struct xfer_port { struct endpoint ep; struct region rx; };
+int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, struct diw_qp_attr *attr);
+void xfer_close(struct xfer_port *p);
+int xfer_send(struct xfer_port *p, const struct diw_addr *dst, const struct xfer_msg *m);
+/* The message of a receive completion; its receive is posted again. -EBADMSG when it is none. */
+int xfer_take(struct xfer_port *p, const struct diw_wc *wc, struct xfer_msg *m);
+
+/* SHA-256 of LEN bytes in slices, with TICK(ctx, done) called in between; -EINTR when tick returns false. */
+int xfer_sha256(const void *data, uint64_t len, uint8_t sha[32], bool (*tick)(void *ctx, uint64_t done), void *ctx);
+void xfer_hex(const uint8_t sha[32], char hex[65]);
+void xfer_catch_sigbus(void);        /* a mapped file shrank or its disk failed: say so and exit */
+
+/* A name that stays inside a directory and does no harm on a terminal. */
+bool xfer_name_ok(const char *name);
+/* A peer's words: control characters become '?'. */
+const char *xfer_printable(char *text);
+
+#endif
