@@ -26,7 +26,8 @@ $(if $(CFLAGS_$(MODE)),,$(error MODE=$(MODE): choose release, debug, asan or tsa
 # ISA-L computes the CRC-32 nine times as fast as zlib, but zlib is enough to build and run. ISAL= builds without it.
 ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-CPPFLAGS_all = -I. -D_GNU_SOURCE -DDIW_VERSION='"$(VERSION)"' $(if $(ISAL),-DHAVE_ISAL) $(CPPFLAGS)
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL)
+CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) -lz -pthread
 TOOL_LIBS = -lcjson -lcrypto -lm
@@ -38,8 +39,11 @@ TOOL_OBJ := $(call objs,tools/*.c)
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
-# A directory of Check suites is one program; a C file of the system tests is one each.
+# A directory of Check suites is one program (two of them share the in-memory network); a C file of the system tests is one
+# each.
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
+COMMON_wire = tests/net/*.c
+COMMON_sim = tests/net/*.c
 TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/system/*.c))
 
 Q = $(if $(V),,@)
@@ -73,7 +77,7 @@ $(DIW): $(TOOL_OBJ) $(LIB_A)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
 
 define suite
-$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c) $(LIB_A)
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
 endef
@@ -99,7 +103,7 @@ demo: all                       ## a file over a link that loses 1 %: send/recv,
 	@BUILD='$(BUILD)' tools/demo
 
 lint:                           ## clang-tidy over the C, shellcheck over the scripts, mandoc over the manual pages
-	@CPPFLAGS='$(CPPFLAGS_all)' tools/lint
+	@CPPFLAGS='$(DEFINES)' tools/lint
 
 install: all                    ## install below DESTDIR and PREFIX
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/diwarp $(DESTDIR)$(LIBDIR)/pkgconfig

@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# tools/check-layers passes here and fails on every kind of violation that is planted into a copy.
+DIW_TEST_NO_NS=1
+. "${0%/*}/lib.sh"
+
+check "the tree has no violation" tools/check-layers
+# plant FILE LINE: check-layers of a copy with LINE added to FILE.
+plant() {
+	rm -rf "$TMP/copy"
+	mkdir "$TMP/copy"
+	cp -r base llp ddp rdmap verbs tools tests "$TMP/copy"
+	mkdir -p "$TMP/copy/${1%/*}"
+	printf '%s\n' "$2" >> "$TMP/copy/$1"
+	tools/check-layers "$TMP/copy"
+}
+while read -r file line; do
+	expect 1 "found: $line in $file" plant "$file" "$line"
+	check "... and named" matches "$OUT" "$file:[0-9]+:"
+done << 'END'
+base/crc.c #include "llp/link.h"
+llp/udp.c #include "ddp/hdr.h"
+llp/udp.c #include "verbs/diw.h"
+llp/seal.c #  include  "rdmap/rdmap.h"
+ddp/rx.c #include "rdmap/rdmap.h"
+rdmap/rx.c #include "verbs/diw.h"
+ddp/rx.c #include "mpa/mpa.h/../../verbs/diw.h"
+ddp/rx.c #include "../rdmap/rdmap.h"
+tools/cp.c #include "llp/dgram.h"
+tools/cp.c #include "verbs/dev.h"
+verbs/of/device.c #include "verbs/dev.h"
+verbs/dev.h #include "verbs/of/device.h"
+base/crc.c #include "tests/net/net.h"
+ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
+END
+while read -r file line; do
+	check "allowed: $line in $file" plant "$file" "$line"
+done << 'END'
+ddp/rx.c #include "llp/link.h"
+ddp/rx.c #include "ddp.h"
+verbs/of/device.c #include "verbs/diw.h"
+verbs/of/device.c #include "verbs/of/device.h"
+tools/cp.c #include "base/wire.h"
+tests/unit/x.c #include "ddp/hdr.h"
+tools/cp.c #include <poll.h>
+END
+
+expect 1 "a function that the version map forgot" env sh -c '
+	cp -r verbs tools "$0" && cd "$0" && rm -rf map && mkdir map && mv verbs tools map && cd map &&
+	echo "int diw_planted(void);" >> verbs/diw.h && tools/check-exports' "$TMP"
+check "... is named" matches "$OUT" diw_planted
+end

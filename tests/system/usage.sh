@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Exit 2 and a line on stderr for what cannot be meant; --help on stdout and exit 0.
+. "${0%/*}/lib.sh"
+
+while read -r line; do
+	# shellcheck disable=SC2086  # words are meant
+	expect 2 "usage: diw $line" $DIW $line
+	check "... with a reason" [ -n "$OUT" ]
+done << 'END'
+
+nonsense
+info surplus
+ping
+ping a b
+ping -c 0 127.0.0.1
+ping -s 10g 127.0.0.1
+ping --port 99999 127.0.0.1
+listen --port x
+cp
+cp onlyone
+cp /etc/hostname 127.0.0.1
+cp /etc/hostname :
+cp --mulpdu 1 /etc/hostname 127.0.0.1:
+cp --impair rain=1% /etc/hostname 127.0.0.1:
+recv
+recv a b
+recv --count none /tmp
+perf
+perf sideways --local
+perf lat
+perf bw --op jump --local
+perf bw --qp rc --local
+perf bw --size 0x --local
+perf bw --local --server
+END
+for sub in '' info ping listen cp recv 'perf'; do
+	check "diw $sub --help" $DIW $sub --help
+	check "... is a usage" matches "$OUT" 'diw'
+done
+check "diw --version" $DIW --version
+check "... is the library's" matches "$OUT" '^diw [0-9]+\.[0-9]+\.[0-9]+$'
+end

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# An ordinary user, without any privilege, uses diw; and runs system tests in namespaces of a user's own.
+. "${0%/*}/lib.sh"
+[ -n "${DIW_TEST_UID0:=$(awk '$1 == 0 && $2 == 0 { print 1 }' /proc/self/uid_map)}" ] ||
+	{ skip "this is an ordinary user already: all tests are"; end; }
+
+# The tree may lie where nobody may look.
+mkdir -p "$TMP/home/build/bin" "$TMP/home/tests"
+cp "$BUILD/bin/diw" "$TMP/home/build/bin"
+cp -r tests/system "$TMP/home/tests"
+chmod 755 "$TMP"
+mkdir -m 777 "$TMP/tmp"
+as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all \
+	env HOME=/ TMPDIR="$TMP/tmp" BUILD="$TMP/home/build" "$@"; }
+diw=$TMP/home/build/bin/diw
+
+check "info" as_user "$diw" info --json
+check "... finds lo" holds '.device == "diw_lo" and .up'
+background "$TMP/listen" as_user "$diw" listen
+check "listen" eventually 10 listening 4791
+check "ping" as_user "$diw" ping -c 10 -i 0 127.0.0.1
+check "perf" as_user "$diw" perf bw --op write --size 64k --secs 0.3 --local
+kill "$PID"
+
+own_namespaces() { as_user DIW_TEST_NS= bash "$TMP/home/tests/system/ping.sh" > "$TMP/log"; grep -q '^ok' "$TMP/log" &&
+	! grep '^not ok' "$TMP/log" && [ "$(tail -n 1 "$TMP/log")" = end ]; }
+if as_user unshare -Urn true 2> /dev/null; then
+	check "ping.sh by unshare -Urn" own_namespaces
+else
+	skip "unshare -Urn is refused to an ordinary user here"
+fi
+end
