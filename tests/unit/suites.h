@@ -2,3 +2,4 @@
 /* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
 X(crc)
 X(seal)
+X(impair)

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A dgram over a dgram that loses, doubles, damages, reorders and delays what passes, below the CRC. Idle it hands
+ * bursts through untouched; with loss alone a super-buffer stays one, sent from the pieces that survive.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "llp/impair.h"
+
+struct impair {
+	struct diw_dgram d;
+	struct diw_dgram *lower;
+	struct diw_impair_line tx, rx;
+	struct iovec tx_iov[IOV_MAX];
+
+	struct diw_dgram_burst rx_burst;    /* the lower dgram's, while rx.run still refers to it */
+	int rx_next;                        /* of rx.run: the first not yet handed up */
+	struct iovec rx_iov;
+};
+
+static struct impair *impair_of(struct diw_dgram *d)
+{
+	return (struct impair *)d;
+}
+
+static void pull_up(struct impair *im)
+{
+	if (im->lower->tx_errno) {
+		im->d.tx_errno = im->lower->tx_errno;
+		im->lower->tx_errno = 0;
+	}
+	if (im->lower->mtu_changed) {
+		im->d.mtu_changed = true;
+		im->lower->mtu_changed = false;
+	}
+}
+
+/* ---- Send ---- */
+
+/* Append LEN bytes of IOV from AT to the N pieces; those that continue each other become one. The new number. */
+static int add_pieces(struct impair *im, int n, const struct iovec *iov, struct diw_impair_cursor at, uint32_t len)
+{
+	while (len > 0) {
+		uint8_t *p = (uint8_t *)iov[at.i].iov_base + at.off;
+		size_t have = iov[at.i].iov_len - at.off, take = have < len ? have : len;
+		struct iovec *last = n ? &im->tx_iov[n - 1] : NULL;
+
+		if (last && (uint8_t *)last->iov_base + last->iov_len == p)
+			last->iov_len += take;
+		else
+			im->tx_iov[n++] = (struct iovec){ p, take };
+		len -= (uint32_t)take;
+		at = (struct diw_impair_cursor){ at.i + 1, 0 };
+	}
+	return n;
+}
+
+/* Make one super-buffer of the run from FROM on; how many datagrams it holds. */
+static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, struct diw_dgram_burst *out)
+{
+	const struct diw_impair_line *l = &im->tx;
+	int room = IOV_MAX - (b ? b->niov : 1);     /* no datagram has more pieces than its burst */
+	int i;
+
+	*out = (struct diw_dgram_burst){ .iov = im->tx_iov };
+	for (i = from; i < l->nrun && i - from < (int)DIW_DGRAM_MAX_SEGS; i++) {
+		const struct diw_impair_item *r = &l->run[i];
+		const struct diw_addr *peer = r->e ? &r->e->peer : &b->peer;
+		struct iovec own = { r->e ? r->e->data : NULL, r->len };
+
+		if (i == from) {
+			out->peer = *peer;
+			out->seg = r->len;
+		} else if (r->len > out->seg || out->len + r->len > DIW_DGRAM_MAX_BURST || out->niov > room ||
+			   !diw_addr_eq(peer, &out->peer)) {
+			break;
+		}
+		out->niov = add_pieces(im, out->niov, r->e ? &own : b->iov, r->at, r->len);
+		out->len += r->len;
+		if (r->len < out->seg)
+			return i + 1 - from;
+	}
+	return i - from;
+}
+
+/* Send the run; how many datagrams of it have left. */
+static int send_run(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
+{
+	int done = 0;
+
+	while (done < im->tx.nrun) {
+		struct diw_dgram_burst out;
+		int n = pack(im, b, done, &out);
+
+		if (im->lower->ops->send(im->lower, &out, 1, now) < 1)
+			break;
+		done += n;
+	}
+	return done;
+}
+
+/* Send what has become due: 0, or -EAGAIN when the lower dgram would not take all of it. */
+static int send_due(struct impair *im, uint64_t now)
+{
+	int done, all;
+
+	if (diw_impair_line_deadline(&im->tx) > now)
+		return 0;
+	do {
+		diw_impair_line_release(&im->tx, now);
+		all = im->tx.nrun;
+		done = send_run(im, NULL, now);
+		diw_impair_line_end(&im->tx, NULL, done, now);
+	} while (done == all && diw_impair_line_deadline(&im->tx) <= now);
+	return done == all ? 0 : -EAGAIN;
+}
+
+/* 0: taken. -EAGAIN: not, and everything is as before, so that a second try decides the same. */
+static int send_burst(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct diw_impair_line *l = &im->tx;
+	typeof(l->s) before = l->s;
+	uint64_t lost = l->c->impair_lost, doubled = l->c->impair_duplicated;
+	int done;
+
+	diw_impair_line_plan(l, b, now);
+	done = send_run(im, b, now);
+	if (!done && l->nrun && !l->altered) {
+		l->s = before;
+		l->c->impair_lost = lost;
+		l->c->impair_duplicated = doubled;
+		l->nrun = 0;
+		return -EAGAIN;
+	}
+	diw_impair_line_end(l, b, done, now);
+	return 0;
+}
+
+static int impair_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct impair *im = impair_of(d);
+	int i, err;
+
+	if (diw_impair_line_idle(&im->tx)) {
+		i = im->lower->ops->send(im->lower, b, n, now);
+		pull_up(im);
+		return i;
+	}
+	err = send_due(im, now);
+	for (i = 0; i < n && !err; i++) {
+		err = send_burst(im, &b[i], now);
+		if (err)
+			break;
+	}
+	pull_up(im);
+	return i ? i : err;
+}
+
+/* ---- Receive ---- */
+
+static const uint8_t *item_data(const struct impair *im, const struct diw_impair_item *r)
+{
+	return r->e ? r->e->data : (uint8_t *)im->rx_burst.iov->iov_base + r->at.off;
+}
+
+static const struct diw_addr *item_peer(const struct impair *im, const struct diw_impair_item *r)
+{
+	return r->e ? &r->e->peer : &im->rx_burst.peer;
+}
+
+/* The next burst of the run: datagrams that follow each other in memory. */
+static void hand_up(struct impair *im, struct diw_dgram_burst *b)
+{
+	const struct diw_impair_item *r = &im->rx.run[im->rx_next], *end = im->rx.run + im->rx.nrun;
+	const uint8_t *data = item_data(im, r);
+
+	*b = (struct diw_dgram_burst){ .peer = *item_peer(im, r), .iov = &im->rx_iov, .niov = 1, .len = r->len,
+				       .seg = r->len };
+	for (r++; r < end && b->seg && b->len % b->seg == 0 && r->len <= b->seg && r->len; r++) {
+		if (item_data(im, r) != data + b->len || b->len + r->len > DIW_DGRAM_MAX_BURST ||
+		    !diw_addr_eq(item_peer(im, r), &b->peer))
+			break;
+		b->len += r->len;
+	}
+	im->rx_iov = (struct iovec){ (void *)data, b->len };
+	im->rx_next = (int)(r - im->rx.run);
+}
+
+/* Fill the run from what is due, else from the lower dgram. False when there is nothing now. */
+static bool refill(struct impair *im, uint64_t now)
+{
+	while (!im->rx.nrun) {
+		diw_impair_line_release(&im->rx, now);
+		if (im->rx.nrun)
+			break;
+		if (im->lower->ops->recv(im->lower, &im->rx_burst, 1, now) < 1)
+			return false;
+		diw_impair_line_plan(&im->rx, &im->rx_burst, now);
+	}
+	return true;
+}
+
+static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct impair *im = impair_of(d);
+	int got = 0;
+
+	send_due(im, now);
+	if (im->rx.nrun && im->rx_next == im->rx.nrun) {
+		diw_impair_line_end(&im->rx, &im->rx_burst, im->rx.nrun, now);
+		im->rx_next = 0;
+	}
+	if (!im->rx.nrun && diw_impair_line_idle(&im->rx)) {
+		got = im->lower->ops->recv(im->lower, b, n, now);
+	} else if (n > 0 && refill(im, now)) {
+		hand_up(im, b);
+		got = 1;
+	}
+	pull_up(im);
+	return got;
+}
+
+/* ---- The rest ---- */
+
+static uint64_t impair_deadline(struct diw_dgram *d)
+{
+	struct impair *im = impair_of(d);
+	uint64_t t = diw_min64(diw_impair_line_deadline(&im->tx), diw_impair_line_deadline(&im->rx));
+
+	if (im->rx_next < im->rx.nrun)
+		return 0;            /* received, and not yet fetched */
+	return diw_min64(t, im->lower->ops->deadline(im->lower));
+}
+
+static uint32_t impair_mtu(struct diw_dgram *d, const struct diw_addr *dst)
+{
+	struct impair *im = impair_of(d);
+
+	return im->lower->ops->mtu(im->lower, dst);
+}
+
+static int impair_fd(struct diw_dgram *d)
+{
+	struct impair *im = impair_of(d);
+
+	return im->lower->ops->fd(im->lower);
+}
+
+static void impair_close(struct diw_dgram *d)
+{
+	struct impair *im = impair_of(d);
+
+	im->lower->ops->close(im->lower);
+	diw_impair_line_fini(&im->tx);
+	diw_impair_line_fini(&im->rx);
+	free(im);
+}
+
+static const struct diw_dgram_ops impair_ops = {
+	.name = "impair", .send = impair_send, .recv = impair_recv, .deadline = impair_deadline, .mtu = impair_mtu,
+	.fd = impair_fd, .close = impair_close,
+};
+
+int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec)
+{
+	struct impair *im = impair_of(d);
+	int err = diw_impair_line_set(&im->tx, spec ? &spec->dir[DIW_IMPAIR_TX] : NULL, DIW_IMPAIR_TX);
+
+	return err ? err : diw_impair_line_set(&im->rx, spec ? &spec->dir[DIW_IMPAIR_RX] : NULL, DIW_IMPAIR_RX);
+}
+
+int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d)
+{
+	struct impair *im = calloc(1, sizeof *im);
+
+	if (!im)
+		return -ENOMEM;
+	im->lower = lower;
+	im->d = (struct diw_dgram){ .ops = &impair_ops, .local = lower->local, .rcvbuf = lower->rcvbuf, .c = lower->c };
+	im->tx.c = im->rx.c = lower->c;
+	if (diw_impair_set(&im->d, spec)) {
+		diw_impair_line_fini(&im->tx);
+		diw_impair_line_fini(&im->rx);
+		free(im);
+		return -ENOMEM;
+	}
+	*d = &im->d;
+	return 0;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the impairing dgram share: the specification, and one direction's line of datagrams. */
+#ifndef DIW_LLP_IMPAIR_H
+#define DIW_LLP_IMPAIR_H
+
+#include "base/list.h"
+#include "base/rng.h"
+#include "llp/dgram.h"
+
+enum { DIW_IMPAIR_TX, DIW_IMPAIR_RX };
+
+struct diw_impair_dir {
+	double loss, dup, reorder, corrupt;         /* probabilities */
+	double burst;                               /* fraction of datagrams lost in bursts, */
+	double burst_len;                           /* of this mean length */
+	uint64_t delay;                             /* ns */
+	uint64_t mask;                              /* bit i: datagram i mod 64 is lost */
+	uint32_t mtu;                               /* 0: no fragments */
+	uint64_t seed;
+};
+
+struct diw_impair_spec {
+	struct diw_impair_dir dir[2];
+};
+
+struct diw_impair_entry {                           /* a datagram that is ours: delayed, held back or altered */
+	struct diw_list node;
+	struct diw_addr peer;
+	uint8_t *data;
+	uint32_t len, taken;                        /* taken: arena bytes, the gap at its end included */
+	uint64_t due;
+	int behind;                                 /* held: datagrams that it still lets pass */
+	bool used;
+};
+
+struct diw_impair_cursor {
+	int i;                                      /* iovec of the burst */
+	size_t off;
+};
+
+struct diw_impair_item {                            /* a datagram on its way out: one of ours, or still the burst's */
+	struct diw_impair_entry *e;
+	struct diw_impair_cursor at;
+	uint32_t len;
+};
+
+#define DIW_IMPAIR_ENTRIES 4096u
+#define DIW_IMPAIR_ARENA (8u << 20)
+#define DIW_IMPAIR_HELD 64
+/* A burst, all of it duplicated, and everything that was held. */
+#define DIW_IMPAIR_RUN (2 * (int)DIW_DGRAM_MAX_SEGS + DIW_IMPAIR_HELD)
+
+struct diw_impair_line {
+	struct diw_impair_dir p;
+	struct diw_counters *c;
+	struct {                                    /* everything that decides; restored when a burst was not taken */
+		struct diw_rng rng;
+		bool bad;                           /* Gilbert: in a burst of loss */
+		unsigned index;                     /* datagrams seen, mod 64 */
+	} s;
+	double enter, leave;                        /* Gilbert: probabilities of the transitions */
+	bool active, copies;
+	bool altered;                               /* since the last plan began an entry was made or moved */
+
+	struct diw_list delayed;                    /* first in, first out */
+	struct diw_list held;
+	int nheld;
+
+	struct diw_impair_item run[DIW_IMPAIR_RUN]; /* leaves now, in this order */
+	int nrun;
+
+	/* Entries and their bytes are taken in order and given back in order: two rings. */
+	struct diw_impair_entry *entry;
+	uint32_t entry_head, entry_count;
+	uint8_t *arena;
+	uint32_t arena_head, arena_used;
+};
+
+int diw_impair_line_set(struct diw_impair_line *l, const struct diw_impair_dir *p, int which);
+void diw_impair_line_fini(struct diw_impair_line *l);
+/* Nothing to do, nothing waiting. */
+bool diw_impair_line_idle(const struct diw_impair_line *l);
+/* Decide over each datagram of B: what leaves now is appended to the run. */
+void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now);
+/* Append what has become due to the run. */
+void diw_impair_line_release(struct diw_impair_line *l, uint64_t now);
+/* The first DONE datagrams of the run have left; those of B that have not are copied, and lead the delayed ones. */
+void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst *b, int done, uint64_t now);
+uint64_t diw_impair_line_deadline(const struct diw_impair_line *l);
+
+#endif

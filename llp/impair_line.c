@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One direction of an impaired path: who is lost, doubled, damaged, held back and delayed. Decisions are made datagram
+ * by datagram, so that they do not depend on how datagrams were packed into bursts, and a seed replays them exactly.
+ * Only what waits or is altered is copied; the rest stays the burst's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "llp/impair.h"
+
+#define HOLD_TIME (500 * DIW_US)     /* a datagram is held back no longer than this */
+#define HOLD_BEHIND 8                /* and lets at most so many others pass */
+
+int diw_impair_line_set(struct diw_impair_line *l, const struct diw_impair_dir *p, int which)
+{
+	bool copies = p && (p->dup > 0 || p->reorder > 0 || p->corrupt > 0 || p->delay > 0);
+
+	if (!l->delayed.next) {
+		diw_list_init(&l->delayed);
+		diw_list_init(&l->held);
+	}
+	if (copies && !l->arena) {
+		l->entry = calloc(DIW_IMPAIR_ENTRIES, sizeof *l->entry);
+		l->arena = malloc(DIW_IMPAIR_ARENA);
+		if (!l->entry || !l->arena) {
+			diw_impair_line_fini(l);
+			return -ENOMEM;
+		}
+	}
+	l->p = p ? *p : (struct diw_impair_dir){ 0 };
+	l->copies = copies;
+	l->active = copies || l->p.loss > 0 || l->p.burst > 0 || l->p.mask;
+	memset(&l->s, 0, sizeof l->s);
+	l->s.rng.state = l->p.seed * 2 + (uint64_t)which;
+	l->leave = l->p.burst < 1 ? 1 / (l->p.burst_len > 1 ? l->p.burst_len : 1) : 0;
+	l->enter = l->p.burst < 1 ? l->p.burst * l->leave / (1 - l->p.burst) : 1;
+	return 0;
+}
+
+void diw_impair_line_fini(struct diw_impair_line *l)
+{
+	free(l->entry);
+	free(l->arena);
+	l->entry = NULL;
+	l->arena = NULL;
+}
+
+bool diw_impair_line_idle(const struct diw_impair_line *l)
+{
+	return !l->active && !l->nheld && diw_list_empty(&l->delayed);
+}
+
+uint64_t diw_impair_line_deadline(const struct diw_impair_line *l)
+{
+	uint64_t t = DIW_NEVER;
+
+	if (!diw_list_empty(&l->delayed))
+		t = diw_container(l->delayed.next, struct diw_impair_entry, node)->due;
+	if (l->nheld)
+		t = diw_min64(t, diw_container(l->held.next, struct diw_impair_entry, node)->due);
+	return t;
+}
+
+/* ---- Entries ---- */
+
+static void reclaim(struct diw_impair_line *l)
+{
+	while (l->entry_count) {
+		struct diw_impair_entry *e =
+			&l->entry[(l->entry_head + DIW_IMPAIR_ENTRIES - l->entry_count) % DIW_IMPAIR_ENTRIES];
+
+		if (e->used)
+			return;
+		l->entry_count--;
+		l->arena_used -= e->taken;
+	}
+}
+
+/* A copy of LEN bytes of B from AT; NULL when there is no room. */
+static struct diw_impair_entry *entry_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
+					   struct diw_impair_cursor at, uint32_t len)
+{
+	struct diw_impair_entry *e;
+	uint32_t gap = l->arena_head + len > DIW_IMPAIR_ARENA ? DIW_IMPAIR_ARENA - l->arena_head : 0;
+
+	if (l->entry_count == DIW_IMPAIR_ENTRIES || l->arena_used + gap + len > DIW_IMPAIR_ARENA)
+		return NULL;
+	if (gap)
+		l->arena_head = 0;
+	e = &l->entry[l->entry_head];
+	*e = (struct diw_impair_entry){ .peer = b->peer, .data = l->arena + l->arena_head, .len = len,
+					.taken = gap + len, .used = true };
+	diw_list_init(&e->node);
+	l->entry_head = (l->entry_head + 1) % DIW_IMPAIR_ENTRIES;
+	l->entry_count++;
+	l->arena_head += len;
+	l->arena_used += gap + len;
+	l->altered = true;
+	for (uint32_t done = 0; done < len;) {
+		size_t have = b->iov[at.i].iov_len - at.off, n = have < len - done ? have : len - done;
+
+		memcpy(e->data + done, (uint8_t *)b->iov[at.i].iov_base + at.off, n);
+		done += (uint32_t)n;
+		at = (struct diw_impair_cursor){ at.i + 1, 0 };
+	}
+	return e;
+}
+
+static void entry_free(struct diw_impair_line *l, struct diw_impair_entry *e)
+{
+	e->used = false;
+	reclaim(l);
+}
+
+/* ---- Decisions ---- */
+
+/* An IP fragment carries a multiple of 8 bytes (RFC 791 section 3.2, RFC 8200 section 4.5). */
+static uint32_t fragments(const struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
+{
+	uint32_t ip = diw_addr_is_v4(peer) ? 20 : 40, each;
+
+	len += 8;
+	if (!l->p.mtu || ip + len <= l->p.mtu)
+		return 1;
+	ip += ip == 40 ? 8 : 0;
+	each = l->p.mtu > ip + 8 ? (l->p.mtu - ip) & ~7u : 8;
+	return (len + each - 1) / each;
+}
+
+/* The two-state model of Gilbert (1960): nothing passes in the bad state. */
+static bool burst_loses(struct diw_impair_line *l)
+{
+	l->s.bad = l->s.bad ? !diw_rng_chance(&l->s.rng, l->leave) : diw_rng_chance(&l->s.rng, l->enter);
+	return l->s.bad;
+}
+
+static bool loses(struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
+{
+	bool lost = l->p.mask >> l->s.index & 1;
+
+	l->s.index = (l->s.index + 1) % 64;
+	if (l->p.loss > 0 || l->p.burst > 0)
+		for (uint32_t n = fragments(l, peer, len); n > 0; n--) {
+			if (l->p.loss > 0 && diw_rng_chance(&l->s.rng, l->p.loss))
+				lost = true;
+			if (l->p.burst > 0 && burst_loses(l))
+				lost = true;
+		}
+	return lost;
+}
+
+static bool happens(struct diw_impair_line *l, double p)
+{
+	return p > 0 && diw_rng_chance(&l->s.rng, p);
+}
+
+/* ---- The way of a datagram: held back, delayed, out ---- */
+
+static void lose(struct diw_impair_line *l, struct diw_impair_entry *e)
+{
+	l->c->impair_lost++;
+	if (e)
+		entry_free(l, e);
+}
+
+static void delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_t due)
+{
+	e->due = due;
+	diw_list_add_tail(&l->delayed, &e->node);
+	l->altered = true;
+}
+
+/* E, or when it is NULL the LEN bytes of B at AT. */
+static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len,
+		 struct diw_impair_entry *e, uint64_t now)
+{
+	if (l->p.delay) {
+		if (!e)
+			e = entry_copy(l, b, at, len);
+		if (!e) {
+			lose(l, NULL);
+			return;
+		}
+		l->c->impair_delayed++;
+		delay(l, e, now + l->p.delay);
+	} else if (l->nrun < DIW_IMPAIR_RUN) {
+		l->run[l->nrun++] = (struct diw_impair_item){ e, e ? (struct diw_impair_cursor){ 0, 0 } : at, len };
+	} else {
+		lose(l, e);
+	}
+}
+
+/* One datagram has come behind those that are held: some may be free now. CAME is it, when it is held itself. */
+static void overtaken(struct diw_impair_line *l, const struct diw_impair_entry *came, uint64_t now)
+{
+	struct diw_list *pos, *tmp;
+
+	l->altered = true;
+	diw_list_for_each_safe(pos, tmp, &l->held) {
+		struct diw_impair_entry *e = diw_container(pos, struct diw_impair_entry, node);
+
+		if (e == came || --e->behind > 0)
+			continue;
+		diw_list_del(&e->node);
+		l->nheld--;
+		pass(l, NULL, (struct diw_impair_cursor){ 0, 0 }, e->len, e, now);
+	}
+}
+
+static void hold(struct diw_impair_line *l, struct diw_impair_entry *e, int behind, uint64_t now)
+{
+	e->behind = behind;
+	e->due = now + HOLD_TIME;
+	diw_list_add_tail(&l->held, &e->node);
+	l->nheld++;
+	l->c->impair_reordered++;
+}
+
+static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at,
+		     uint32_t len, uint64_t now)
+{
+	bool corrupt = len && happens(l, l->p.corrupt);
+	uint64_t bit = corrupt ? diw_rng_next(&l->s.rng) % (len * 8ull) : 0;
+	bool late = happens(l, l->p.reorder);
+	int behind = late ? 1 + (int)(diw_rng_next(&l->s.rng) % HOLD_BEHIND) : 0;
+	struct diw_impair_entry *e = NULL;
+
+	late = late && l->nheld < DIW_IMPAIR_HELD;
+	if (corrupt || late) {
+		e = entry_copy(l, b, at, len);
+		if (!e) {
+			lose(l, NULL);
+			return;
+		}
+	}
+	if (corrupt) {
+		e->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		l->c->impair_corrupted++;
+	}
+	if (late)
+		hold(l, e, behind, now);
+	else
+		pass(l, b, at, len, e, now);
+	if (l->nheld)
+		overtaken(l, late ? e : NULL, now);
+}
+
+static void advance(const struct diw_dgram_burst *b, struct diw_impair_cursor *at, uint32_t len)
+{
+	while (len > 0) {
+		size_t have = b->iov[at->i].iov_len - at->off;
+
+		if (have > len) {
+			at->off += len;
+			return;
+		}
+		len -= (uint32_t)have;
+		*at = (struct diw_impair_cursor){ at->i + 1, 0 };
+	}
+}
+
+void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct diw_impair_cursor at = { 0, 0 };
+	uint32_t left = b->len;
+
+	l->altered = false;
+	do {
+		uint32_t len = left < b->seg ? left : b->seg;
+
+		if (loses(l, &b->peer, len)) {
+			lose(l, NULL);
+		} else {
+			bool twice = happens(l, l->p.dup);
+
+			one_copy(l, b, at, len, now);
+			if (twice) {
+				l->c->impair_duplicated++;
+				one_copy(l, b, at, len, now);
+			}
+		}
+		advance(b, &at, len);
+		left -= len;
+	} while (left > 0);
+}
+
+void diw_impair_line_release(struct diw_impair_line *l, uint64_t now)
+{
+	struct diw_list *pos, *tmp;
+
+	diw_list_for_each_safe(pos, tmp, &l->held) {
+		struct diw_impair_entry *e = diw_container(pos, struct diw_impair_entry, node);
+
+		if (e->due > now)
+			break;
+		diw_list_del(&e->node);
+		l->nheld--;
+		delay(l, e, now + l->p.delay);
+	}
+	while (l->nrun < DIW_IMPAIR_RUN && !diw_list_empty(&l->delayed)) {
+		struct diw_impair_entry *e = diw_container(l->delayed.next, struct diw_impair_entry, node);
+
+		if (e->due > now)
+			break;
+		diw_list_del(&e->node);
+		l->run[l->nrun++] = (struct diw_impair_item){ e, { 0, 0 }, e->len };
+	}
+}
+
+void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst *b, int done, uint64_t now)
+{
+	for (int i = 0; i < done; i++)
+		if (l->run[i].e)
+			entry_free(l, l->run[i].e);
+	/* Oldest first at the front of the list, so from the last to the first. */
+	for (int i = l->nrun - 1; i >= done; i--) {
+		struct diw_impair_item *r = &l->run[i];
+		struct diw_impair_entry *e = r->e ? r->e : l->arena ? entry_copy(l, b, r->at, r->len) : NULL;
+
+		if (!e) {
+			lose(l, NULL);
+			continue;
+		}
+		e->due = now;
+		diw_list_add_tail(l->delayed.next, &e->node);
+	}
+	l->nrun = 0;
+}

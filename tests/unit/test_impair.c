@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/param.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/wire.h"
+#include "tests/unit/fake_dgram.h"
+#include "tests/unit/unit.h"
+
+static struct fake *f;
+static struct diw_dgram *d;
+
+static void open_with(const char *text)
+{
+	struct diw_impair_spec *spec = NULL;
+	char err[160];
+
+	f = fake_new();
+	if (text)
+		ck_assert_msg(diw_impair_parse(text, &spec, err, sizeof err) == 0, "%s: %s", text, err);
+	ck_assert_int_eq(diw_impair_open(&f->d, spec, &d), 0);
+	diw_impair_spec_free(spec);
+}
+
+static void done(void)
+{
+	d->ops->close(d);
+	ck_assert_int_eq(f->closed, 1);
+	fake_free(f);
+}
+
+/* A burst of COUNT datagrams of SEG bytes, the last of LAST, numbered from FIRST; in two pieces that cut a datagram. */
+static uint8_t buf[1 << 17];
+
+static struct diw_dgram_burst burst_of(struct iovec iov[2], uint32_t first, uint32_t count, uint32_t seg, uint32_t last)
+{
+	uint32_t len = (count - 1) * seg + last;
+
+	for (uint32_t i = 0; i < len; i++)
+		buf[i] = (uint8_t)i;
+	for (uint32_t i = 0; i < count; i++)
+		diw_put32(buf + i * seg, first + i);
+	iov[0] = (struct iovec){ buf, len / 3 };
+	iov[1] = (struct iovec){ buf + len / 3, len - len / 3 };
+	return (struct diw_dgram_burst){ fake_addr(9, 5), iov, 2, len, seg };
+}
+
+static int send_burst(uint32_t first, uint32_t count, uint32_t seg, uint32_t last, uint64_t now)
+{
+	struct iovec iov[2];
+	struct diw_dgram_burst b = burst_of(iov, first, count, seg, last);
+
+	return d->ops->send(d, &b, 1, now);
+}
+
+static void send_numbered(uint32_t n, uint32_t per, uint32_t seg)
+{
+	for (uint32_t at = 0; at < n; at += per)
+		ck_assert_int_eq(send_burst(at, MIN(per, n - at), seg, seg, 0), 1);
+}
+
+/* Numbers of all datagrams that left, in order; returns how many. */
+static int left(uint32_t *no, int max)
+{
+	int n = 0;
+
+	for (int i = 0; i < f->ntx; i++)
+		for (uint32_t at = 0; at < f->tx[i].len; at += f->tx[i].seg) {
+			ck_assert_int_lt(n, max);
+			no[n++] = diw_get32(f->tx[i].data + at);
+		}
+	return n;
+}
+
+static uint32_t no[1 << 18];
+
+START_TEST(idle_is_untouched)
+{
+	struct iovec iov[2];
+	struct diw_dgram_burst b;
+
+	open_with(_i ? "" : NULL);
+	b = burst_of(iov, 0, 45, 1400, 77);
+	ck_assert_int_eq(d->ops->send(d, &b, 1, 0), 1);
+	ck_assert_int_eq(f->ntx, 1);
+	ck_assert_ptr_eq(f->tx[0].first, buf);
+	ck_assert_int_eq(f->tx[0].niov, 2);
+	fake_deliver(f, &b.peer, buf, b.len, b.seg);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
+	ck_assert_ptr_eq(b.iov->iov_base, f->rx[0].data);
+	ck_assert_uint_eq(d->ops->mtu(d, &b.peer), 1472);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	f->room = 0;
+	ck_assert_int_eq(d->ops->send(d, &b, 1, 0), -EAGAIN);
+	f->d.tx_errno = EPERM;
+	f->d.mtu_changed = true;
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 0);
+	ck_assert_int_eq(d->tx_errno, EPERM);
+	ck_assert(d->mtu_changed);
+	ck_assert_int_eq(f->d.tx_errno, 0);
+	done();
+}
+END_TEST
+
+START_TEST(mask_is_exact)
+{
+	int n;
+
+	open_with("mask=8000000000000006");
+	ck_assert_int_eq(send_burst(0, 128, 100, 100, 0), 1);
+	ck_assert_int_eq(f->ntx, 1);         /* still one super-buffer */
+	n = left(no, 200);
+	ck_assert_int_eq(n, 122);
+	for (int i = 0, want = 0; i < n; i++, want++) {
+		while (want % 64 == 1 || want % 64 == 2 || want % 64 == 63)
+			want++;
+		ck_assert_uint_eq(no[i], want);
+	}
+	for (uint32_t i = 0; i < f->tx[0].len; i++)
+		if (i % 100 >= 4)
+			ck_assert_uint_eq(f->tx[0].data[i], (uint8_t)(no[i / 100] * 100 + i % 100));
+	ck_assert_uint_eq(f->c.impair_lost, 6);
+	done();
+	/* First and last of a burst, and the short last alone. */
+	open_with("mask=9");
+	send_burst(0, 4, 100, 30, 0);
+	ck_assert_uint_eq(f->tx[0].len, 200);
+	ck_assert_uint_eq(f->tx[0].seg, 100);
+	done();
+	open_with("mask=7");
+	send_burst(0, 4, 100, 30, 0);
+	ck_assert_uint_eq(f->tx[0].len, 30);
+	ck_assert_uint_eq(f->tx[0].seg, 30);
+	done();
+	open_with("mask=ffffffffffffffff");
+	ck_assert_int_eq(send_burst(0, 4, 100, 30, 0), 1);
+	ck_assert_int_eq(f->ntx, 0);
+	done();
+}
+END_TEST
+
+/* P within five standard deviations of N draws. */
+static void rate_is(uint64_t count, uint64_t n, double p, double spread)
+{
+	double sigma = sqrt((double)n * p * (1 - p)) * spread;
+
+	ck_assert_msg(fabs((double)count - (double)n * p) <= 5 * sigma, "%lu of %lu, expected %g", (unsigned long)count,
+		      (unsigned long)n, (double)n * p);
+}
+
+START_TEST(loss_rate)
+{
+	open_with("loss=1%,seed=5");
+	send_numbered(100000, 50, 60);
+	rate_is(f->c.impair_lost, 100000, 0.01, 1);
+	ck_assert_int_eq(left(no, 1 << 18), 100000 - (int)f->c.impair_lost);
+	ck_assert_int_eq(f->ntx, 2000);      /* loss does not break super-buffers up */
+	done();
+	open_with("loss=0.3");
+	send_numbered(100000, 50, 60);
+	rate_is(f->c.impair_lost, 100000, 0.3, 1);
+	done();
+	open_with("loss=1");
+	send_numbered(1000, 50, 60);
+	ck_assert_uint_eq(f->c.impair_lost, 1000);
+	done();
+}
+END_TEST
+
+START_TEST(loss_in_bursts)
+{
+	uint32_t gaps = 0, prev = UINT32_MAX;
+	int n;
+
+	open_with("burst=5%:10,seed=3");
+	send_numbered(200000, 100, 60);
+	rate_is(f->c.impair_lost, 200000, 0.05, 5);  /* correlated: the spread is larger */
+	n = left(no, 1 << 18);
+	for (int i = 0; i < n; prev = no[i++])
+		gaps += no[i] != prev + 1;
+	/* The mean length of a gap is 10. */
+	ck_assert_double_gt((double)f->c.impair_lost / gaps, 9);
+	ck_assert_double_lt((double)f->c.impair_lost / gaps, 11);
+	done();
+	open_with("burst=1");
+	send_numbered(1000, 50, 60);
+	ck_assert_uint_eq(f->c.impair_lost, 1000);
+	done();
+}
+END_TEST
+
+START_TEST(fragments_are_lost_together)
+{
+	/* 8000 B + 8 in fragments of 1480 are 6; 1472 B + 8 still fit one packet. */
+	open_with("loss=2%,mtu=1500");
+	send_numbered(20000, 8, 8000);
+	rate_is(f->c.impair_lost, 20000, 1 - pow(0.98, 6), 1);
+	done();
+	open_with("loss=2%,mtu=1500");
+	send_numbered(50000, 40, 1472);
+	rate_is(f->c.impair_lost, 50000, 0.02, 1);
+	done();
+	open_with("loss=2%,mtu=1500");
+	send_numbered(50000, 40, 1473);
+	rate_is(f->c.impair_lost, 50000, 1 - pow(0.98, 2), 1);
+	done();
+}
+END_TEST
+
+static int loss_pattern(const char *text, uint32_t per, uint32_t *pattern)
+{
+	int n;
+
+	open_with(text);
+	send_numbered(4000, per, 60);
+	n = left(pattern, 1 << 18);
+	done();
+	return n;
+}
+
+START_TEST(seed_decides)
+{
+	static const char *const spec[] = { "loss=5%,seed=9", "burst=5%,seed=9", "loss=5%,dup=3%,seed=9",
+					    "loss=5%,reorder=10%,dup=1%,corrupt=1%,seed=9" };
+	static uint32_t other[1 << 18];
+	int n = loss_pattern(spec[_i], 100, no), m;
+
+	m = loss_pattern(spec[_i], 100, other);
+	ck_assert_int_eq(n, m);
+	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
+	/* Datagram by datagram: the packing into bursts does not matter. */
+	m = loss_pattern(spec[_i], 1, other);
+	ck_assert_int_eq(n, m);
+	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
+	m = loss_pattern("loss=5%,seed=10", 100, other);
+	ck_assert(n != m || memcmp(no, other, sizeof *no * (size_t)n));
+}
+END_TEST
+
+START_TEST(blocked_decides_the_same)
+{
+	static uint32_t want[1 << 18];
+	int n = loss_pattern("loss=20%,seed=4", 50, want);
+	struct diw_rng r = { 8 };
+
+	open_with("loss=20%,seed=4");
+	for (uint32_t at = 0; at < 4000;) {
+		int rc;
+
+		f->room = (int)(diw_rng_next(&r) % 2);
+		rc = send_burst(at, 50, 60, 60, 0);
+		ck_assert(rc == 1 || rc == -EAGAIN);
+		ck_assert(rc == 1 || !f->room);
+		at += rc == 1 ? 50 : 0;
+	}
+	ck_assert_int_eq(left(no, 1 << 18), n);
+	ck_assert_mem_eq(no, want, sizeof *no * (size_t)n);
+	ck_assert_uint_eq(f->c.impair_lost, 4000 - n);
+	done();
+}
+END_TEST
+
+START_TEST(duplicates)
+{
+	uint32_t twice = 0;
+	int n;
+
+	open_with("dup=10%");
+	send_numbered(20000, 100, 60);
+	rate_is(f->c.impair_duplicated, 20000, 0.1, 1);
+	n = left(no, 1 << 18);
+	ck_assert_int_eq(n, 20000 + (int)f->c.impair_duplicated);
+	for (int i = 1; i < n; i++) {
+		ck_assert(no[i] == no[i - 1] || no[i] == no[i - 1] + 1);
+		twice += no[i] == no[i - 1];
+	}
+	ck_assert_uint_eq(twice, f->c.impair_duplicated);
+	done();
+}
+END_TEST
+
+/* Whatever the lower dgram refuses in the middle of a burst leaves later, once, in order. */
+START_TEST(blocked_in_the_middle)
+{
+	struct diw_rng r = { (uint64_t)_i };
+	struct diw_dgram_burst b;
+	int n;
+
+	/* Doubled to 200 datagrams a burst: never one super-buffer. */
+	open_with("dup=100%");
+	for (uint32_t at = 0; at < 3000;) {
+		int rc;
+
+		f->room = (int)(diw_rng_next(&r) % 3);
+		rc = send_burst(at, 100, 60, 60, at);
+		ck_assert(rc == 1 || rc == -EAGAIN);
+		at += rc == 1 ? 100 : 0;
+	}
+	f->room = -1;
+	d->ops->recv(d, &b, 1, 3000);
+	n = left(no, 1 << 18);
+	ck_assert_int_eq(n, 6000);
+	for (int i = 0; i < n; i++)
+		ck_assert_uint_eq(no[i], i / 2);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	ck_assert_uint_eq(f->c.impair_lost, 0);
+	done();
+}
+END_TEST
+
+START_TEST(corruption_flips_one_bit)
+{
+	uint32_t bad = 0;
+
+	open_with("corrupt=10%");
+	for (uint32_t at = 0; at < 20000; at += 100)
+		ck_assert_int_eq(send_burst(at, 100, 60, 60, 0), 1);
+	rate_is(f->c.impair_corrupted, 20000, 0.1, 1);
+	uint32_t k = 0;
+
+	for (int i = 0; i < f->ntx; i++)
+		for (uint32_t at = 0; at < f->tx[i].len; at += 60, k++) {
+			const uint8_t *p = f->tx[i].data + at;
+			uint8_t want[4];
+			int flipped = 0;
+
+			diw_put32(want, k);
+			for (uint32_t j = 0; j < 60; j++)
+				flipped += __builtin_popcount(p[j] ^ (j < 4 ? want[j] : (uint8_t)(k % 100 * 60 + j)));
+			ck_assert_int_le(flipped, 1);
+			bad += (uint32_t)flipped;
+		}
+	ck_assert_uint_eq(k, 20000);
+	ck_assert_uint_eq(bad, f->c.impair_corrupted);
+	/* The caller's bytes are not touched. */
+	for (uint32_t j = 4; j < 60; j++)
+		ck_assert_uint_eq(buf[j], j);
+	done();
+}
+END_TEST
+
+START_TEST(reordering)
+{
+	uint32_t behind = 0, highest = 0;
+	static bool seen[20000];
+	struct diw_dgram_burst b;
+	int n;
+
+	memset(seen, 0, sizeof seen);
+	open_with("reorder=5%");
+	send_numbered(20000, 100, 60);
+	d->ops->recv(d, &b, 1, DIW_MS);
+	rate_is(f->c.impair_reordered, 20000, 0.05, 1);
+	n = left(no, 1 << 18);
+	ck_assert_int_eq(n, 20000);          /* all are there, once */
+	for (int i = 0; i < n; i++) {
+		ck_assert(!seen[no[i]]);
+		seen[no[i]] = true;
+		if (no[i] < highest) {
+			behind++;
+			ck_assert_uint_le(highest - no[i], 16);
+		}
+		highest = MAX(highest, no[i]);
+	}
+	ck_assert_uint_ge(behind, f->c.impair_reordered * 9 / 10);
+	ck_assert_uint_le(behind, f->c.impair_reordered);
+	done();
+}
+END_TEST
+
+START_TEST(held_back_no_longer_than_500us)
+{
+	struct diw_dgram_burst b;
+
+	open_with("reorder=100%");
+	ck_assert_int_eq(send_burst(1, 1, 60, 60, 1000), 1);
+	ck_assert_int_eq(f->ntx, 0);
+	ck_assert_uint_eq(d->ops->deadline(d), 1000 + 500 * DIW_US);
+	d->ops->recv(d, &b, 1, 999 + 500 * DIW_US);
+	ck_assert_int_eq(f->ntx, 0);
+	d->ops->recv(d, &b, 1, 1000 + 500 * DIW_US);
+	ck_assert_int_eq(f->ntx, 1);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	done();
+}
+END_TEST
+
+START_TEST(delay_on_virtual_time)
+{
+	struct diw_dgram_burst b;
+
+	open_with("delay=200us");
+	f->deadline = 900 * DIW_US;
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_int_eq(send_burst(i * 10, 10, 100, i == 2 ? 50 : 100, 1000 * i), 1);
+	ck_assert_int_eq(f->ntx, 0);
+	ck_assert_uint_eq(f->c.impair_delayed, 30);
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t due = 1000 * i + 200 * DIW_US;
+
+		ck_assert_uint_eq(d->ops->deadline(d), due);
+		d->ops->recv(d, &b, 1, due - 1);
+		ck_assert_int_eq(f->ntx, (int)i);
+		d->ops->recv(d, &b, 1, due);
+		ck_assert_int_eq(f->ntx, (int)i + 1);
+		ck_assert_uint_eq(f->tx[i].len, i == 2 ? 950 : 1000);   /* again one super-buffer */
+		ck_assert_uint_eq(f->tx[i].now, due);
+	}
+	ck_assert_uint_eq(d->ops->deadline(d), 900 * DIW_US);
+	/* A later send pushes out what is due. */
+	send_burst(100, 1, 60, 60, DIW_MS);
+	send_burst(101, 1, 60, 60, 2 * DIW_MS);
+	ck_assert_int_eq(f->ntx, 4);
+	/* When the lower dgram is full what is due stays, and blocks. */
+	f->room = 0;
+	ck_assert_int_eq(send_burst(102, 1, 60, 60, 3 * DIW_MS), -EAGAIN);
+	f->room = -1;
+	ck_assert_int_eq(send_burst(102, 1, 60, 60, 3 * DIW_MS), 1);
+	ck_assert_int_eq(f->ntx, 5);
+	/* Ending the impairment does not end what waits. */
+	ck_assert_int_eq(diw_impair_set(d, NULL), 0);
+	ck_assert_uint_eq(d->ops->deadline(d), 900 * DIW_US);
+	d->ops->recv(d, &b, 1, 3 * DIW_MS + 200 * DIW_US);
+	ck_assert_int_eq(left(no, 100), 33);
+	ck_assert_uint_eq(no[32], 102);
+	done();
+}
+END_TEST
+
+START_TEST(queue_is_bounded)
+{
+	open_with("delay=1s");
+	for (uint32_t i = 0; i < 6000; i++)
+		ck_assert_int_eq(send_burst(i, 1, 60, 60, 0), 1);
+	ck_assert_uint_eq(f->c.impair_lost, 6000 - f->c.impair_delayed);
+	ck_assert_uint_eq(f->c.impair_delayed, 4096);
+	done();
+	open_with("delay=1ms");
+	for (uint32_t i = 0; i < 1000; i++) {
+		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, i * 10 * DIW_US), 1);
+		ck_assert_uint_eq(f->c.impair_lost, 0);
+	}
+	for (uint32_t i = 0; i < 1000; i++)
+		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, 10 * DIW_MS), 1);
+	ck_assert_uint_gt(f->c.impair_lost, 800);
+	done();
+}
+END_TEST
+
+/* ---- The other direction ---- */
+
+static int receive_all(uint32_t *out, uint64_t now)
+{
+	struct diw_dgram_burst b;
+	int n = 0;
+
+	while (d->ops->recv(d, &b, 1, now) == 1) {
+		ck_assert_int_eq(b.niov, 1);
+		ck_assert_uint_eq(b.iov->iov_len, b.len);
+		for (uint32_t at = 0; at < b.len; at += b.seg)
+			out[n++] = diw_get32((uint8_t *)b.iov->iov_base + at);
+	}
+	return n;
+}
+
+static void deliver_numbered(uint32_t n, uint32_t per, uint32_t seg)
+{
+	for (uint32_t at = 0; at < n; at += per) {
+		struct iovec iov[2];
+		struct diw_dgram_burst b = burst_of(iov, at, per, seg, seg);
+
+		fake_deliver(f, &b.peer, buf, b.len, b.seg);
+	}
+}
+
+START_TEST(receive_side)
+{
+	int n;
+
+	open_with("rx.mask=6");
+	deliver_numbered(128, 64, 100);
+	ck_assert_int_eq(receive_all(no, 0), 124);
+	ck_assert_uint_eq(no[0], 0);
+	ck_assert_uint_eq(no[1], 3);
+	ck_assert_uint_eq(no[62], 64);
+	ck_assert_uint_eq(no[63], 67);
+	send_burst(0, 64, 100, 100, 0);      /* the other direction is idle */
+	ck_assert_uint_eq(f->tx[0].len, 6400);
+	done();
+	open_with("rx.loss=10%,seed=2");
+	deliver_numbered(50000, 50, 100);
+	n = receive_all(no, 0);
+	rate_is(f->c.impair_lost, 50000, 0.1, 1);
+	ck_assert_int_eq(n, 50000 - (int)f->c.impair_lost);
+	for (int i = 1; i < n; i++)
+		ck_assert_uint_gt(no[i], no[i - 1]);
+	done();
+	open_with("rx.dup=10%");
+	deliver_numbered(5000, 50, 100);
+	n = receive_all(no, 0);
+	ck_assert_int_eq(n, 5000 + (int)f->c.impair_duplicated);
+	rate_is(f->c.impair_duplicated, 5000, 0.1, 1);
+	done();
+	open_with("rx.reorder=10%,rx.corrupt=0%");
+	deliver_numbered(5000, 50, 100);
+	n = receive_all(no, 0);
+	n += receive_all(no + n, DIW_MS);
+	ck_assert_int_eq(n, 5000);
+	rate_is(f->c.impair_reordered, 5000, 0.1, 1);
+	done();
+}
+END_TEST
+
+START_TEST(receive_delay)
+{
+	open_with("rx.delay=1ms");
+	deliver_numbered(100, 50, 100);
+	ck_assert_int_eq(receive_all(no, 10), 0);
+	ck_assert_uint_eq(d->ops->deadline(d), 10 + DIW_MS);
+	ck_assert_int_eq(receive_all(no, 9 + DIW_MS), 0);
+	ck_assert_int_eq(receive_all(no, 10 + DIW_MS), 100);
+	for (uint32_t i = 0; i < 100; i++)
+		ck_assert_uint_eq(no[i], i);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	done();
+}
+END_TEST
+
+START_TEST(receive_in_part)
+{
+	struct diw_dgram_burst b;
+
+	/* What one burst became is fetched by several calls; until then it asks to be called again. */
+	open_with("rx.mask=2");
+	deliver_numbered(4, 4, 100);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
+	ck_assert_uint_eq(b.len, 100);
+	ck_assert_uint_eq(d->ops->deadline(d), 0);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
+	ck_assert_uint_eq(b.len, 200);
+	ck_assert_uint_eq(b.seg, 100);
+	ck_assert_uint_eq(diw_get32(b.iov->iov_base), 2);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	fake_deliver(f, &b.peer, "", 0, 0);  /* an empty datagram stays one */
+	fake_deliver(f, &b.peer, "", 0, 0);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
+	ck_assert_uint_eq(b.len, 0);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
+	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 0);
+	done();
+}
+END_TEST
+
+START_TEST(everything_at_once)
+{
+	struct diw_dgram_burst b;
+	uint64_t out;
+
+	open_with("loss=5%,burst=2%:4,dup=5%,reorder=10%,delay=50us,corrupt=5%,mtu=1500,seed=77");
+	for (uint32_t at = 0; at < 20000; at += 40) {
+		int rc;
+
+		f->room = at % 3 ? -1 : 1;
+		rc = send_burst(at, 40, 1400, 900, at * 500ull);
+		f->room = -1;
+		if (rc == -EAGAIN)
+			rc = send_burst(at, 40, 1400, 900, at * 500ull);
+		ck_assert_int_eq(rc, 1);
+	}
+	d->ops->recv(d, &b, 1, DIW_S);
+	d->ops->recv(d, &b, 1, 2 * DIW_S);
+	out = 0;
+	for (int i = 0; i < f->ntx; i++)
+		out += (f->tx[i].len + f->tx[i].seg - 1) / f->tx[i].seg;
+	ck_assert_uint_eq(out, 20000 + f->c.impair_duplicated - f->c.impair_lost);
+	rate_is(f->c.impair_lost, 20000, 1 - 0.95 * 0.98, 3);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	done();
+}
+END_TEST
+
+/* ---- The text ---- */
+
+#define GOOD_TEXTS 22
+START_TEST(good_text)
+{
+	static const char *const good[] = {
+		"", "loss=1%", "loss=0.01", "loss=.5", "loss=100%", "loss=0", "burst=1%", "burst=1%:2.5", "burst=0.5:1",
+		"tx.loss=1%,rx.loss=2%", "delay=0ns", "delay=1.5ms", "delay=60s", "mask=0x1", "mask=ffffffffffffffff",
+		"mtu=68", "mtu=65535", "seed=18446744073709551615", "rx.seed=2", "loss=1%,loss=0.01", "loss=1%,loss=1%",
+		"loss=1%,reorder=0.5%,delay=200us,seed=7",
+	};
+	struct diw_impair_spec *spec;
+	char err[160];
+
+	ck_assert_uint_eq(sizeof good / sizeof *good, GOOD_TEXTS);
+	ck_assert_msg(diw_impair_parse(good[_i], &spec, err, sizeof err) == 0, "%s: %s", good[_i], err);
+	diw_impair_spec_free(spec);
+}
+END_TEST
+
+#define BAD_TEXTS 41
+START_TEST(bad_text)
+{
+	static const struct { const char *text, *key; } bad[] = {
+		{ "los=1%", "los" }, { "loss", "loss" }, { "loss=", "loss" }, { "loss=x", "loss" },
+		{ "loss=-1%", "loss" }, { "loss=101%", "loss" }, { "loss=1.01", "loss" },
+		{ "loss=1%%", "loss" }, { "loss=1 %", "loss" }, { "loss=nan", "loss" },
+		{ "loss=1e-3", "loss" }, { "loss=.", "loss" }, { "loss=1%,", "\"\"" },
+		{ "loss=1%,loss=2%", "loss" }, { "tx.loss=1%,loss=2%", "loss" }, { "dup=2", "dup" },
+		{ "reorder=a", "reorder" }, { "corrupt=1%x", "corrupt" }, { "burst=1%:", "burst" },
+		{ "burst=1%:0.5", "burst" }, { "burst=0.9:2", "burst" }, { "burst=1%:8x", "burst" },
+		{ "burst=1%,burst=1%:9", "burst" }, { "delay=5", "delay" }, { "delay=61s", "delay" },
+		{ "delay=us", "delay" }, { "delay=1min", "delay" }, { "delay=-1us", "delay" },
+		{ "mask=", "mask" }, { "mask=g", "mask" }, { "mask=10000000000000000", "mask" },
+		{ "mtu=67", "mtu" }, { "mtu=65536", "mtu" }, { "mtu=1k", "mtu" }, { "seed=-1", "seed" },
+		{ "seed=0x1", "seed" }, { "seed=18446744073709551616", "seed" }, { "xx.loss=1%", "xx.loss" },
+		{ "rx.=1", "rx." }, { "rx.dup=3", "rx.dup" }, { "=1", "\"\"" },
+	};
+	struct diw_impair_spec *spec = NULL;
+	char err[160] = "";
+
+	ck_assert_uint_eq(sizeof bad / sizeof *bad, BAD_TEXTS);
+	ck_assert_msg(diw_impair_parse(bad[_i].text, &spec, err, sizeof err) == -EINVAL, "%s", bad[_i].text);
+	ck_assert_msg(strstr(err, bad[_i].key) != NULL, "%s: %s", bad[_i].text, err);
+	ck_assert_ptr_null(spec);
+	ck_assert_int_eq(diw_impair_parse(bad[_i].text, &spec, NULL, 0), -EINVAL);
+}
+END_TEST
+
+Suite *suite_impair(void)
+{
+	Suite *s = suite_create("impair");
+	TCase *t = tcase_create("impair");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_loop_test(t, idle_is_untouched, 0, 2);
+	tcase_add_test(t, mask_is_exact);
+	tcase_add_test(t, loss_rate);
+	tcase_add_test(t, loss_in_bursts);
+	tcase_add_test(t, fragments_are_lost_together);
+	tcase_add_loop_test(t, seed_decides, 0, 4);
+	tcase_add_test(t, blocked_decides_the_same);
+	tcase_add_test(t, duplicates);
+	tcase_add_loop_test(t, blocked_in_the_middle, 0, 10);
+	tcase_add_test(t, corruption_flips_one_bit);
+	tcase_add_test(t, reordering);
+	tcase_add_test(t, held_back_no_longer_than_500us);
+	tcase_add_test(t, delay_on_virtual_time);
+	tcase_add_test(t, queue_is_bounded);
+	tcase_add_test(t, receive_side);
+	tcase_add_test(t, receive_delay);
+	tcase_add_test(t, receive_in_part);
+	tcase_add_test(t, everything_at_once);
+	tcase_add_loop_test(t, good_text, 0, GOOD_TEXTS);
+	tcase_add_loop_test(t, bad_text, 0, BAD_TEXTS);
+	suite_add_tcase(s, t);
+	return s;
+}
