@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef DIW_BASE_CLOCK_H
+#define DIW_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define DIW_NEVER UINT64_MAX         /* a deadline that does not come */
+#define DIW_US 1000ull
+#define DIW_MS 1000000ull
+#define DIW_S 1000000000ull
+
+/* Only public calls, the progress thread and tools read it; everything below takes `now`. */
+static inline uint64_t diw_clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t diw_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+#endif

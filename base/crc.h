@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef DIW_BASE_CRC_H
+#define DIW_BASE_CRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* zlib's crc32(): start with 0, feed pieces in order. ISA-L computes it where the build found ISA-L, else zlib. */
+uint32_t diw_crc32(uint32_t crc, const void *buf, size_t len);
+const char *diw_crc_engine(void);              /* "isal" or "zlib" */
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/fault.h"
+
+void diw_fault_count(struct diw_counters *c, uint16_t fault)
+{
+	switch (fault) {
+#define X(name, code, counter, text) case code: c->counter++; break;
+	DIW_FAULTS(X)
+#undef X
+	}
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a peer can do wrong, as one 16-bit number: Terminate layer << 12 | error type << 8 | error code (RFC 5040
+ * section 4.8, RFC 5041 section 7). Layer F is ours: such faults are counted and never reported to the peer.
+ */
+#ifndef DIW_BASE_FAULT_H
+#define DIW_BASE_FAULT_H
+
+#include <stdint.h>
+
+#include "base/counters.h"
+
+/* name, code, counter, text */
+#define DIW_FAULTS(X) \
+	X(ACCESS, 0x0102, rx_access, "access rights violation") \
+	X(RDMAP_VERSION, 0x0205, rx_version, "invalid RDMAP version") \
+	X(OPCODE, 0x0206, rx_opcode, "unexpected opcode") \
+	X(STAG, 0x1100, rx_stag, "invalid STag") \
+	X(BOUNDS, 0x1101, rx_bounds, "base or bounds violation") \
+	X(WRAP, 0x1103, rx_wrap, "tagged offset wrap") \
+	X(TAGGED_VERSION, 0x1104, rx_version, "invalid DDP version (tagged)") \
+	X(QN, 0x1201, rx_qn, "invalid queue number") \
+	X(NO_BUFFER, 0x1202, rx_no_recv, "no buffer available") \
+	X(MO, 0x1204, rx_malformed, "invalid message offset") \
+	X(TOO_LONG, 0x1205, rx_too_long, "message too long for the buffer") \
+	X(UNTAGGED_VERSION, 0x1206, rx_version, "invalid DDP version (untagged)") \
+	X(SHORT, 0xf001, rx_malformed, "segment shorter than its header") \
+	X(QKEY, 0xf002, rx_qkey, "wrong Q_Key") \
+	X(PEER, 0xf003, rx_peer, "not from the peer") \
+	X(CQ_FULL, 0xf004, rx_cq_full, "completion queue full") \
+	X(SOURCE_FULL, 0xf005, source_full, "source table full") \
+	X(EPOCH_OLD, 0xf006, source_epoch_old, "epoch that ended") \
+	X(RECORD_FULL, 0xf007, record_full, "record table full") \
+	X(RECORD_RANGES, 0xf008, record_ranges_full, "too many ranges") \
+	X(RECORD_MISMATCH, 0xf009, record_mismatch, "disagrees with its record") \
+	X(RECORD_LATE, 0xf00a, record_late, "record is closed") \
+	X(REASM_LIMIT, 0xf00b, reasm_limit, "too many incomplete messages") \
+	X(REASM_MISMATCH, 0xf00c, reasm_mismatch, "disagrees with its message") \
+	X(REASM_LATE, 0xf00d, reasm_late, "message has ended") \
+	X(READ_UNMATCHED, 0xf00e, read_unmatched, "no outstanding read") \
+	X(READ_LIMIT, 0xf00f, read_limit, "too many inbound reads") \
+	X(LOCAL_PROT, 0xf010, rx_local_prot, "a posted receive names memory that is not registered")
+
+enum diw_fault {
+	DIW_FAULT_NONE = 0,
+#define X(name, code, counter, text) DIW_FAULT_##name = code,
+	DIW_FAULTS(X)
+#undef X
+};
+
+static inline int diw_fault_is_local(uint16_t fault) { return fault >> 12 == 0xf; }
+
+/* The counter of that name, + 1. */
+void diw_fault_count(struct diw_counters *c, uint16_t fault);
+
+#endif
