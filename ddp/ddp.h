@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * DDP (RFC 5041) over a link of datagrams: segmenting, checking and placing, validity records, reassembly.
+ * One instance a queue pair; the caller holds the device's lock and passes the clock.
+ */
+#ifndef DIW_DDP_DDP_H
+#define DIW_DDP_DDP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/addr.h"
+#include "base/counters.h"
+#include "base/fault.h"
+#include "ddp/hdr.h"
+#include "ddp/reasm.h"
+#include "ddp/record.h"
+#include "ddp/source.h"
+#include "ddp/stag.h"
+#include "llp/link.h"
+
+#define DIW_DDP_MAX_SGE 16
+
+/* ---- What both directions share ---- */
+
+struct diw_ddp_sge { uint64_t to; uint32_t len, stag; };
+
+/* A buffer as a work request names it. Resolved through the STag table at every use, so a deregistered region is never
+ * touched, however long the work request has been waiting. */
+struct diw_ddp_buf {
+	const struct diw_ddp_sge *sge;
+	uint32_t n, len;             /* entries, bytes in all */
+};
+
+/* A segment that arrived, decoded; everything is borrowed until the callback returns. */
+struct diw_ddp_seg {
+	struct diw_ddp_hdr h;
+	uint32_t hdr_len, len;       /* header, payload */
+	const uint8_t *raw;          /* the header's first byte */
+	const uint8_t *payload;
+	const struct diw_addr *src;
+};
+
+/* ---- Up: what DDP asks of RDMAP ---- */
+
+enum diw_ddp_target_kind {
+	DIW_TARGET_RECORD,           /* Write-Record: placed by the STag of the segment, recorded */
+	DIW_TARGET_RECV,             /* a message for the receive queue */
+	DIW_TARGET_BUF,              /* into `buf` at MO, then placed() */
+	DIW_TARGET_STAG,             /* by the STag of the segment, no record, then placed() */
+	DIW_TARGET_MESSAGE,          /* RDMAP's own single-segment message */
+};
+
+struct diw_ddp_target {
+	enum diw_ddp_target_kind kind;
+	struct diw_ddp_buf buf;
+	void *cookie;
+};
+
+/* A posted receive, as far as DDP sees it. */
+struct diw_recv {
+	uint64_t wr_id;
+	struct diw_ddp_buf buf;
+};
+
+struct diw_ddp_ulp {
+	/* Who takes this segment? Called before a byte of it is placed or a byte of state is spent. 0 or a fault. */
+	uint16_t (*target)(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
+	/* The next posted receive, or NULL; it is held until done or returned. */
+	struct diw_recv *(*recv_take)(void *ctx);
+	void (*recv_return)(void *ctx, struct diw_recv *r);
+	/* A whole message is in R, or FAULT made R unusable. SEG is the segment that completed it. */
+	void (*recv_done)(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault);
+	/* Posted receives now, those that are held not included. */
+	uint32_t (*recv_posted)(void *ctx);
+	/* Would N more completions fit the receive completion queue? */
+	bool (*cq_room)(void *ctx, uint32_t n);
+	/* The record has closed (or, in chunk mode, [lo, hi) of it is a contiguous run; `end` with the last completion).
+	 * The room was asked for. Message mode: true keeps the record alive until diw_record_release(). */
+	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
+	/* The bytes of a BUF or STAG target are in place. */
+	void (*placed)(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now);
+	void (*message)(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);
+	/* The segment was dropped and counted for that fault. seg->hdr_len 0: not even a header. */
+	void (*fault)(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+};
+
+/* ---- Transmit (ddp/tx.c) ---- */
+
+/* A message and how far it is cut; `h` is the template of its segments' headers. */
+struct diw_ddp_tx {
+	struct diw_ddp_hdr h;
+	struct diw_addr dst;
+	uint32_t off;                /* payload bytes taken by the link; the next segment's MO */
+	uint32_t seg;                /* payload bytes a segment */
+	bool active;                 /* begun, not finished */
+};
+
+/* Begin a message of h.length bytes; draws its MSN unless it answers one (a Read Response). */
+void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn);
+/* Cut and send at most *BUDGET bytes of segments (at least one segment; reduced by what went). IOV is the whole message's
+ * payload. 0: all taken; -EAGAIN: the link is blocked; -EBUSY: the budget is spent; call again. */
+int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now);
+
+/* ---- Receive (ddp/rx.c) ---- */
+
+struct diw_ddp_cfg {
+	uint32_t qkey;
+	bool fixed_peer;             /* UC: only this one */
+	struct diw_addr peer;
+	bool chunks;                 /* one completion a contiguous run a burst */
+	bool close_last;             /* never report a record whose last segment did not come */
+	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */
+	uint32_t max_sources, max_records, max_reasm;
+};
+
+/* The receive table of a link: links call this with their bursts. */
+extern const struct diw_link_up diw_ddp_link_up;
+
+/* Copy LEN bytes to OFF of the buffer; a fault leaves nothing or a part of it copied, never a byte elsewhere. */
+uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, const uint8_t *data,
+		       uint32_t len);
+/* Resolve the whole buffer for reading; IOV has room for buf->n entries. */
+uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, struct iovec *iov);
+
+/* ---- The instance ---- */
+
+struct diw_ddp {
+	const struct diw_ddp_ulp *ulp;
+	void *ulp_ctx;
+	struct diw_link *link;
+	struct diw_counters *c;
+	const struct diw_stag_table *stags;
+	const void *pd;
+	struct diw_ddp_cfg cfg;
+	uint16_t epoch;
+	uint32_t msn_tagged, msn_untagged;   /* of the next message */
+	struct diw_arena arena;
+	struct diw_sources sources;
+	struct diw_records records;
+	struct diw_reasms reasms;
+};
+
+/* The caller sets ulp, ulp_ctx, c, stags, pd and cfg, and the link as soon as it is open. -ENOMEM */
+int diw_ddp_init(struct diw_ddp *d);
+/* Held receives go back; records vanish. The link is the caller's. */
+void diw_ddp_fini(struct diw_ddp *d);
+void diw_ddp_timers(struct diw_ddp *d, uint64_t now);
+uint64_t diw_ddp_deadline(const struct diw_ddp *d);
+size_t diw_ddp_memory(const struct diw_ddp *d);      /* bytes that peers' state holds */
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ddp/hdr.h"
+
+#include "base/fault.h"
+#include "base/wire.h"
+
+uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
+{
+	uint8_t *q;
+
+	p[0] = (h->tagged ? DIW_DDP_TAGGED : 0) | (h->last ? DIW_DDP_LAST : 0) | 1;
+	p[1] = 0x40 | (h->imm_valid ? DIW_RDMAP_IMM : 0) | (h->solicited ? DIW_RDMAP_SOLICITED : 0) | h->opcode;
+	if (h->tagged) {
+		diw_put32(p + 2, h->stag);
+		diw_put64(p + 6, h->to);
+		diw_put32(p + 14, h->qkey);
+		diw_put16(p + 18, h->epoch);
+		diw_put32(p + 20, h->msn);
+		diw_put32(p + 24, h->mo);
+		diw_put32(p + 28, h->length);
+		q = p + DIW_DDP_TAGGED_LEN;
+	} else {
+		diw_put32(p + 2, 0);
+		diw_put32(p + 6, h->qn);
+		diw_put32(p + 10, h->msn);
+		diw_put32(p + 14, h->mo);
+		diw_put32(p + 18, h->qkey);
+		diw_put16(p + 22, h->epoch);
+		diw_put32(p + 24, h->length);
+		q = p + DIW_DDP_UNTAGGED_LEN;
+	}
+	if (h->imm_valid) {
+		diw_put32(q, h->imm);
+		q += 4;
+	}
+	return (uint32_t)(q - p);
+}
+
+static void decode_fields(struct diw_ddp_hdr *h, const uint8_t *p)
+{
+	h->last = p[0] & DIW_DDP_LAST;
+	h->solicited = p[1] & DIW_RDMAP_SOLICITED;
+	h->opcode = p[1] & DIW_RDMAP_OP;
+	if (h->tagged) {
+		h->stag = diw_get32(p + 2);
+		h->to = diw_get64(p + 6);
+		h->qkey = diw_get32(p + 14);
+		h->epoch = diw_get16(p + 18);
+		h->msn = diw_get32(p + 20);
+		h->mo = diw_get32(p + 24);
+		h->length = diw_get32(p + 28);
+		h->qn = 0;
+	} else {
+		h->qn = diw_get32(p + 6);
+		h->msn = diw_get32(p + 10);
+		h->mo = diw_get32(p + 14);
+		h->qkey = diw_get32(p + 18);
+		h->epoch = diw_get16(p + 22);
+		h->length = diw_get32(p + 24);
+		h->stag = 0;
+		h->to = 0;
+	}
+}
+
+uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint8_t *p, uint32_t len)
+{
+	uint32_t n, payload;
+	uint64_t end;
+
+	*hdr_len = 0;
+	if (len < 2)
+		return DIW_FAULT_SHORT;
+	h->tagged = p[0] & DIW_DDP_TAGGED;
+	h->imm_valid = p[1] & DIW_RDMAP_IMM;
+	n = diw_ddp_hdr_len(h->tagged, h->imm_valid);
+	if (len < n)
+		return DIW_FAULT_SHORT;
+	decode_fields(h, p);
+	h->imm = h->imm_valid ? diw_get32(p + n - 4) : 0;
+	*hdr_len = n;
+	if ((p[0] & (DIW_DDP_RSVD | DIW_DDP_DV)) != 1)
+		return h->tagged ? DIW_FAULT_TAGGED_VERSION : DIW_FAULT_UNTAGGED_VERSION;
+	/* The Invalidate STag is reserved here: no opcode of the datagram profile invalidates. */
+	if ((p[1] & DIW_RDMAP_RV) != 0x40 || (!h->tagged && diw_get32(p + 2) != 0))
+		return DIW_FAULT_RDMAP_VERSION;
+	payload = len - n;
+	end = (uint64_t)h->mo + payload;
+	if (end > h->length || h->last != (end == h->length))
+		return DIW_FAULT_MO;
+	if (payload == 0 && h->length != 0)
+		return DIW_FAULT_MO;
+	return 0;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ddp/reasm.h"
+
+#include "base/clock.h"
+#include "base/wire.h"
+#include "ddp/ddp.h"
+
+static uint32_t buckets(uint32_t max)
+{
+	uint32_t n = 64;
+
+	while (n < max)
+		n *= 2;
+	return n;
+}
+
+size_t diw_reasms_bytes(uint32_t max)
+{
+	return diw_pool_bytes(sizeof(struct diw_reasm), max) + diw_range_pools_bytes(max) +
+	       diw_arena_round(buckets(max) * sizeof(struct diw_reasm *));
+}
+
+void diw_reasms_init(struct diw_reasms *r, struct diw_arena *a, uint32_t max)
+{
+	diw_pool_init(&r->pool, a, sizeof(struct diw_reasm), max);
+	diw_range_pools_init(&r->ranges, a, max);
+	r->mask = buckets(max) - 1;
+	r->bucket = diw_arena_take(a, buckets(max) * sizeof *r->bucket);
+	r->nopen = 0;
+	diw_list_init(&r->open);
+	diw_list_init(&r->tombs);
+}
+
+static struct diw_reasm **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+{
+	uint32_t h = diw_addr_hash(addr, d->sources.seed) + msn;
+
+	return &d->reasms.bucket[h & d->reasms.mask];
+}
+
+static struct diw_reasm *find(const struct diw_ddp *d, const struct diw_ddp_seg *seg)
+{
+	struct diw_reasm *m = *bucket_of(d, seg->src, seg->h.msn);
+
+	while (m && (m->msn != seg->h.msn || m->epoch != seg->h.epoch || !diw_addr_eq(&m->addr, seg->src)))
+		m = m->hnext;
+	return m;
+}
+
+static void forget(struct diw_ddp *d, struct diw_reasm *m)
+{
+	struct diw_reasm **p = bucket_of(d, &m->addr, m->msn);
+
+	while (*p != m)
+		p = &(*p)->hnext;
+	*p = m->hnext;
+	diw_list_del(&m->timer);
+	diw_pool_put(&d->reasms.pool, m);
+}
+
+/* The message is over, whole or not; what remains is a tombstone. */
+static struct diw_recv *end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
+{
+	struct diw_recv *recv = m->recv;
+
+	m->recv = NULL;
+	m->src->nreasm--;
+	m->src = NULL;
+	m->last_ns = now;
+	diw_range_fini(&m->ranges, &d->reasms.ranges);
+	diw_list_del(&m->src_link);
+	diw_list_del(&m->timer);
+	diw_list_add_tail(&d->reasms.tombs, &m->timer);
+	d->reasms.nopen--;
+	return recv;
+}
+
+static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
+{
+	d->c->reasm_evicted++;
+	d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+}
+
+/* Incomplete messages hold at most four receives a source and half of all. A source sends one message after the other,
+ * so when it is over its share its oldest has lost segments and gives way; a stranger's gives way only when it stands. */
+static uint16_t make_room(struct diw_ddp *d, struct diw_source *src, uint64_t now)
+{
+	uint32_t held = d->reasms.nopen, half = (d->ulp->recv_posted(d->ulp_ctx) + held) / 2;
+	struct diw_list *l;
+
+	if ((src && src->nreasm >= DIW_REASM_PER_SOURCE) || held >= (half ? half : 1)) {
+		l = src ? diw_list_first(&src->reasms) : NULL;
+		if (l) {
+			evict(d, diw_container(l, struct diw_reasm, src_link), now);
+		} else {
+			struct diw_reasm *m = diw_container(diw_list_first(&d->reasms.open), struct diw_reasm, timer);
+
+			if (now < m->last_ns + d->cfg.reasm_timeout / 4)
+				return DIW_FAULT_REASM_LIMIT;
+			evict(d, m, now);
+		}
+	}
+	if (d->reasms.pool.used == d->reasms.pool.cap) {
+		l = diw_list_first(&d->reasms.tombs);
+		if (!l)
+			return DIW_FAULT_REASM_LIMIT;
+		forget(d, diw_container(l, struct diw_reasm, timer));
+	}
+	return 0;
+}
+
+static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_recv **recv)
+{
+	struct diw_recv *r = d->ulp->recv_take(d->ulp_ctx);
+
+	if (!r)
+		return DIW_FAULT_NO_BUFFER;
+	if (seg->h.length > r->buf.len) {
+		d->ulp->recv_return(d->ulp_ctx, r);
+		return DIW_FAULT_TOO_LONG;
+	}
+	*recv = r;
+	return 0;
+}
+
+/* A receive whose memory is gone would block every later message: it completes with an error, the message is lost. */
+static uint16_t place(struct diw_ddp *d, struct diw_recv *r, const struct diw_ddp_seg *seg)
+{
+	if (diw_ddp_place(d, &r->buf, seg->h.mo, seg->payload, seg->len) != 0)
+		return DIW_FAULT_LOCAL_PROT;
+	d->c->rx_payload += seg->len;
+	return 0;
+}
+
+/* A message of one segment needs no state: a datagram that the network duplicates is delivered twice. */
+static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
+{
+	struct diw_recv *recv;
+	uint16_t fault;
+
+	fault = take_recv(d, seg, &recv);
+	if (fault)
+		return fault;
+	fault = place(d, recv, seg);
+	d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
+	return fault;
+}
+
+static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_reasm **out)
+{
+	struct diw_recv *recv;
+	struct diw_source *src = diw_source_find(&d->sources, seg->src);
+	struct diw_reasm *m, **b;
+	uint16_t fault = make_room(d, src, now);
+
+	if (fault)
+		return fault;
+	fault = take_recv(d, seg, &recv);
+	if (fault)
+		return fault;
+	fault = diw_source_get(d, seg, now, &src);
+	if (fault) {
+		d->ulp->recv_return(d->ulp_ctx, recv);
+		return fault;
+	}
+	m = diw_pool_get(&d->reasms.pool);
+	b = bucket_of(d, seg->src, seg->h.msn);
+	*m = (struct diw_reasm){
+		.hnext = *b, .src = src, .addr = *seg->src, .recv = recv, .last_ns = now, .msn = seg->h.msn,
+		.length = seg->h.length, .imm = seg->h.imm, .epoch = seg->h.epoch, .opcode = seg->h.opcode,
+		.imm_valid = seg->h.imm_valid,
+	};
+	*b = m;
+	diw_range_init(&m->ranges);
+	diw_list_add_tail(&d->reasms.open, &m->timer);
+	diw_list_add_tail(&src->reasms, &m->src_link);
+	src->nreasm++;
+	d->reasms.nopen++;
+	d->c->reasm_opened++;
+	*out = m;
+	return 0;
+}
+
+static bool agrees(const struct diw_reasm *m, const struct diw_ddp_hdr *h)
+{
+	return m->length == h->length && m->opcode == h->opcode && m->imm_valid == h->imm_valid && m->imm == h->imm;
+}
+
+static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	uint16_t fault;
+	int64_t fresh;
+
+	/* The room for its completion is asked for before its last byte counts as there. */
+	if (m->ranges.bytes + seg->len >= m->length && !d->ulp->cq_room(d->ulp_ctx, 1))
+		return DIW_FAULT_CQ_FULL;
+	fresh = diw_range_add(&m->ranges, &d->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);
+	if (fresh < 0)
+		return DIW_FAULT_RECORD_RANGES;
+	if (m->last_ns != now) {
+		m->last_ns = now;
+		diw_list_del(&m->timer);
+		diw_list_add_tail(&d->reasms.open, &m->timer);
+	}
+	if (fresh == 0) {
+		d->c->reasm_duplicate++;
+		return 0;
+	}
+	fault = place(d, m->recv, seg);
+	if (fault == 0 && m->ranges.bytes < m->length)
+		return 0;
+	if (fault == 0) {
+		d->c->reasm_complete++;
+	} else if (!d->ulp->cq_room(d->ulp_ctx, 1)) {
+		d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+		return fault;
+	}
+	d->ulp->recv_done(d->ulp_ctx, end(d, m, now), seg, fault);
+	return fault;
+}
+
+uint16_t diw_reasm_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_reasm *m;
+	uint16_t fault;
+
+	if (seg->len == seg->h.length)
+		return d->ulp->cq_room(d->ulp_ctx, 1) ? whole_message(d, seg) : DIW_FAULT_CQ_FULL;
+	m = find(d, seg);
+	if (!m) {
+		fault = open_message(d, seg, now, &m);
+		if (fault)
+			return fault;
+	} else if (!m->recv) {
+		return DIW_FAULT_REASM_LATE;
+	} else if (!agrees(m, &seg->h)) {
+		return DIW_FAULT_REASM_MISMATCH;
+	}
+	return into_message(d, m, seg, now);
+}
+
+void diw_reasms_close_source(struct diw_ddp *d, struct diw_source *src, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &src->reasms)
+		evict(d, diw_container(l, struct diw_reasm, src_link), now);
+}
+
+void diw_reasms_timers(struct diw_ddp *d, uint64_t now)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->reasms.open))) {
+		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);
+
+		if (now < m->last_ns + d->cfg.reasm_timeout)
+			break;
+		d->c->reasm_timeout++;
+		d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+	}
+	while ((l = diw_list_first(&d->reasms.tombs))) {
+		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);
+
+		if (now < m->last_ns + d->cfg.reasm_timeout)
+			break;
+		forget(d, m);
+	}
+}
+
+uint64_t diw_reasms_deadline(const struct diw_ddp *d)
+{
+	const struct diw_list *l;
+	uint64_t t = DIW_NEVER;
+
+	if ((l = diw_list_first(&d->reasms.open)))
+		t = diw_container(l, struct diw_reasm, timer)->last_ns + d->cfg.reasm_timeout;
+	if ((l = diw_list_first(&d->reasms.tombs)))
+		t = diw_min64(t, diw_container(l, struct diw_reasm, timer)->last_ns + d->cfg.reasm_timeout);
+	return t;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ddp/record.h"
+
+#include "base/clock.h"
+#include "base/wire.h"
+#include "ddp/ddp.h"
+
+/* As many records may be open as may be closed and wait for the application: a slow application costs new records, not
+ * open ones. */
+static uint32_t pool_cap(uint32_t max)
+{
+	return 2 * max;
+}
+
+static uint32_t buckets(uint32_t max)
+{
+	uint32_t n = 64;
+
+	while (n < max)
+		n *= 2;
+	return n;
+}
+
+size_t diw_records_bytes(uint32_t max)
+{
+	return diw_pool_bytes(sizeof(struct diw_record), pool_cap(max)) + diw_range_pools_bytes(max) +
+	       diw_arena_round(buckets(max) * sizeof(struct diw_record *));
+}
+
+void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max)
+{
+	diw_pool_init(&r->pool, a, sizeof(struct diw_record), pool_cap(max));
+	diw_range_pools_init(&r->ranges, a, max);
+	r->mask = buckets(max) - 1;
+	r->bucket = diw_arena_take(a, buckets(max) * sizeof *r->bucket);
+	r->nopen = 0;
+	r->run = NULL;
+	diw_list_init(&r->idle);
+	diw_list_init(&r->closing);
+	diw_list_init(&r->closed);
+}
+
+static struct diw_record **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+{
+	uint32_t h = diw_addr_hash(addr, d->sources.seed) + msn;
+
+	return &d->records.bucket[h & d->records.mask];
+}
+
+struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+{
+	struct diw_record *r = *bucket_of(d, addr, msn);
+
+	while (r && (r->msn != msn || !diw_addr_eq(&r->addr, addr)))
+		r = r->hnext;
+	return r;
+}
+
+void diw_record_release(struct diw_ddp *d, struct diw_record *r)
+{
+	diw_range_fini(&r->ranges, &d->records.ranges);
+	diw_pool_put(&d->records.pool, r);
+}
+
+/* ---- Completions ---- */
+
+/* Chunk mode: report the run that is being placed. Its room was asked for when it began, and nothing else completes
+ * while it lasts: every other completion ends it first. */
+static void end_run(struct diw_ddp *d)
+{
+	struct diw_record *r = d->records.run;
+
+	d->records.run = NULL;
+	if (r)
+		d->ulp->record_done(d->ulp_ctx, r, d->records.run_lo, d->records.run_hi, false);
+}
+
+void diw_record_burst_end(struct diw_ddp *d)
+{
+	end_run(d);
+}
+
+static void report(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)
+{
+	if (!d->ulp->record_done(d->ulp_ctx, r, lo, hi, true))
+		diw_record_release(d, r);
+}
+
+static void deliver_closed(struct diw_ddp *d)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->records.closed)) && d->ulp->cq_room(d->ulp_ctx, 1)) {
+		struct diw_record *r = diw_container(l, struct diw_record, timer);
+
+		diw_list_del(l);
+		report(d, r, 0, d->cfg.chunks ? 0 : r->length);
+	}
+}
+
+static void count_close(struct diw_counters *c, uint8_t reason)
+{
+	switch (reason) {
+	case DIW_CLOSE_COMPLETE: c->record_complete++; break;
+	case DIW_CLOSE_WINDOW: c->record_closed_window++; break;
+	case DIW_CLOSE_TIMEOUT: c->record_closed_timeout++; break;
+	case DIW_CLOSE_EVICTED: c->record_evicted++; break;
+	case DIW_CLOSE_DEREG: c->record_closed_dereg++; break;
+	case DIW_CLOSE_EPOCH: c->record_closed_epoch++; break;
+	}
+}
+
+static void unlink_open(struct diw_ddp *d, struct diw_record *r)
+{
+	struct diw_record **p = bucket_of(d, &r->addr, r->msn);
+
+	while (*p != r)
+		p = &(*p)->hnext;
+	*p = r->hnext;
+	diw_list_del(&r->src_link);
+	diw_list_del(&r->timer);
+	diw_source_count_record(&d->sources, r->src, -1);
+	diw_source_set_closed(&d->sources, r->src, r->msn);
+	r->src = NULL;
+	r->open = false;
+	d->records.nopen--;
+}
+
+static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason)
+{
+	uint32_t lo = 0, hi = r->length;
+
+	unlink_open(d, r);
+	r->reason = reason;
+	if (d->cfg.close_last && !r->have_last) {
+		d->c->record_abandoned++;
+		diw_record_release(d, r);
+		return;
+	}
+	count_close(d->c, reason);
+	if (d->cfg.chunks) {                    /* the last run, when it is this record's, is the completion with END */
+		lo = hi = 0;
+		if (d->records.run == r) {
+			lo = d->records.run_lo;
+			hi = d->records.run_hi;
+			d->records.run = NULL;
+			report(d, r, lo, hi);
+			return;
+		}
+		end_run(d);
+	}
+	if (diw_list_empty(&d->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1))
+		report(d, r, lo, hi);
+	else
+		diw_list_add_tail(&d->records.closed, &r->timer);
+}
+
+/* ---- Opening ---- */
+
+static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
+{
+	if (r->close_ns)
+		return;
+	r->close_ns = now + diw_min64(d->cfg.reorder_window, d->cfg.record_timeout);
+	diw_list_del(&r->timer);
+	diw_list_add_tail(&d->records.closing, &r->timer);
+}
+
+/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent. */
+static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	if (src->have_newest && !diw_serial_after(msn, src->newest))
+		return;
+	src->have_newest = true;
+	src->newest = msn;
+	if (d->cfg.close_last)
+		return;
+	diw_list_for_each_safe(l, next, &src->records)
+		begin_closing(d, diw_container(l, struct diw_record, src_link), now);
+}
+
+static uint16_t make_room(struct diw_ddp *d)
+{
+	struct diw_source *src;
+
+	if (d->records.pool.used == d->records.pool.cap)
+		return DIW_FAULT_RECORD_FULL;
+	if (d->records.nopen < d->cfg.max_records)
+		return 0;
+	src = diw_source_heaviest(&d->sources);
+	close_record(d, diw_container(diw_list_first(&src->records), struct diw_record, src_link), DIW_CLOSE_EVICTED);
+	return d->records.pool.used == d->records.pool.cap ? DIW_FAULT_RECORD_FULL : 0;
+}
+
+static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+
+	r->addr = *seg->src;
+	r->to = h->to - h->mo;
+	r->stag = h->stag;
+	r->length = h->length;
+	r->msn = h->msn;
+	r->epoch = h->epoch;
+	r->imm = h->imm;
+	r->imm_valid = h->imm_valid;
+	r->solicited = h->solicited;
+	r->have_last = h->last;
+	r->reason = DIW_CLOSE_COMPLETE;
+	r->open = false;
+	r->close_ns = 0;
+	r->src = NULL;
+	diw_list_init(&r->timer);
+	diw_list_init(&r->src_link);
+	diw_range_init(&r->ranges);
+}
+
+static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now,
+			    struct diw_record **out)
+{
+	struct diw_record **b = bucket_of(d, seg->src, seg->h.msn), *r;
+	uint16_t fault = make_room(d);
+
+	if (fault)
+		return fault;
+	r = diw_pool_get(&d->records.pool);
+	fill(r, seg);
+	r->open = true;
+	r->src = src;
+	r->hnext = *b;
+	*b = r;
+	diw_list_add_tail(&src->records, &r->src_link);
+	diw_list_add_tail(&d->records.idle, &r->timer);
+	diw_source_count_record(&d->sources, src, 1);
+	d->records.nopen++;
+	d->c->record_opened++;
+	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has begun already */
+		begin_closing(d, r, now);
+	*out = r;
+	return 0;
+}
+
+/* ---- Segments ---- */
+
+static void copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg *seg)
+{
+	memcpy(to, seg->payload, seg->len);
+	d->c->rx_payload += seg->len;
+}
+
+/* A message of one segment needs no table: it opens, completes and is reported in one step. */
+static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint8_t *to,
+			      uint64_t now)
+{
+	bool room = diw_list_empty(&d->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1);
+	struct diw_record now_done, *r = &now_done;
+
+	if (!room) {
+		r = diw_pool_get(&d->records.pool);
+		if (!r)
+			return DIW_FAULT_RECORD_FULL;
+	}
+	copy(d, to, seg);
+	note_msn(d, src, seg->h.msn, now);
+	diw_source_set_closed(&d->sources, src, seg->h.msn);
+	fill(r, seg);
+	if (seg->len) {
+		r->ranges.v[0] = (struct diw_extent){ 0, seg->len };
+		r->ranges.n = 1;
+		r->ranges.bytes = seg->len;
+	}
+	d->c->record_opened++;
+	d->c->record_complete++;
+	if (room)
+		d->ulp->record_done(d->ulp_ctx, r, 0, seg->len, true);
+	else
+		diw_list_add_tail(&d->records.closed, &r->timer);
+	return 0;
+}
+
+static bool agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
+{
+	return r->stag == h->stag && r->to == h->to - h->mo && r->length == h->length && r->imm_valid == h->imm_valid &&
+	       r->imm == h->imm;
+}
+
+/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. */
+static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t lo)
+{
+	const struct diw_records *rs = &d->records;
+
+	if (rs->run == r && rs->run_hi == lo)
+		return true;
+	return diw_list_empty(&rs->closed) && d->ulp->cq_room(d->ulp_ctx, rs->run ? 2 : 1);
+}
+
+static void extend_run(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)
+{
+	struct diw_records *rs = &d->records;
+
+	if (rs->run != r || rs->run_hi != lo) {
+		end_run(d);
+		rs->run = r;
+		rs->run_lo = lo;
+	}
+	rs->run_hi = hi;
+}
+
+static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struct diw_ddp_seg *seg, uint8_t *to, uint64_t now)
+{
+	uint32_t lo = seg->h.mo, hi = lo + seg->len;
+	int64_t fresh;
+
+	if (d->cfg.chunks && !run_has_room(d, r, lo))
+		return DIW_FAULT_CQ_FULL;
+	fresh = diw_range_add(&r->ranges, &d->records.ranges, lo, hi);
+	if (fresh < 0)
+		return DIW_FAULT_RECORD_RANGES;
+	if (r->last_ns != now && !r->close_ns) {
+		diw_list_del(&r->timer);
+		diw_list_add_tail(&d->records.idle, &r->timer);
+	}
+	r->last_ns = now;
+	if (fresh == 0) {
+		d->c->record_duplicate++;
+		return 0;
+	}
+	copy(d, to, seg);
+	if (d->cfg.chunks)
+		extend_run(d, r, lo, hi);
+	r->have_last |= seg->h.last;
+	if (r->ranges.bytes == r->length)
+		close_record(d, r, DIW_CLOSE_COMPLETE);
+	else if (seg->h.last)
+		begin_closing(d, r, now);
+	return 0;
+}
+
+uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	struct diw_source *src;
+	struct diw_record *r;
+	uint16_t fault;
+	uint8_t *to;
+
+	if (h->to < h->mo)
+		return DIW_FAULT_WRAP;
+	fault = diw_stag_resolve(d->stags, h->stag, d->pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	if (fault)
+		return fault;
+	fault = diw_source_get(d, seg, now, &src);
+	if (fault)
+		return fault;
+	r = src->nrecords ? diw_record_find(d, seg->src, h->msn) : NULL;
+	if (!r) {
+		if (diw_source_is_closed(src, h->msn))
+			return DIW_FAULT_RECORD_LATE;
+		if (d->cfg.chunks)
+			end_run(d);
+		if (seg->len == h->length)
+			return whole_message(d, src, seg, to, now);
+		note_msn(d, src, h->msn, now);
+		fault = open_record(d, src, seg, now, &r);
+		if (fault)
+			return fault;
+	} else if (!agrees(r, h)) {
+		return DIW_FAULT_RECORD_MISMATCH;
+	}
+	return into_record(d, r, seg, to, now);
+}
+
+/* ---- Closing by others ---- */
+
+void diw_records_close_source(struct diw_ddp *d, struct diw_source *src)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &src->records)
+		close_record(d, diw_container(l, struct diw_record, src_link), DIW_CLOSE_EPOCH);
+}
+
+static void dereg_list(struct diw_ddp *d, struct diw_list *head, uint32_t stag)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, head) {
+		struct diw_record *r = diw_container(l, struct diw_record, timer);
+
+		if (r->stag == stag)
+			close_record(d, r, DIW_CLOSE_DEREG);
+	}
+}
+
+void diw_records_dereg(struct diw_ddp *d, uint32_t stag)
+{
+	dereg_list(d, &d->records.idle, stag);
+	dereg_list(d, &d->records.closing, stag);
+}
+
+void diw_records_timers(struct diw_ddp *d, uint64_t now)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->records.closing))) {
+		struct diw_record *r = diw_container(l, struct diw_record, timer);
+
+		if (now < r->close_ns)
+			break;
+		close_record(d, r, DIW_CLOSE_WINDOW);
+	}
+	while ((l = diw_list_first(&d->records.idle))) {
+		struct diw_record *r = diw_container(l, struct diw_record, timer);
+
+		if (now < r->last_ns + d->cfg.record_timeout)
+			break;
+		close_record(d, r, DIW_CLOSE_TIMEOUT);
+	}
+	deliver_closed(d);
+}
+
+uint64_t diw_records_deadline(const struct diw_ddp *d)
+{
+	const struct diw_list *l;
+	uint64_t t = DIW_NEVER;
+
+	if ((l = diw_list_first(&d->records.closing)))
+		t = diw_container(l, struct diw_record, timer)->close_ns;
+	if ((l = diw_list_first(&d->records.idle)))
+		t = diw_min64(t, diw_container(l, struct diw_record, timer)->last_ns + d->cfg.record_timeout);
+	return t;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ddp/stag.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "base/rng.h"
+
+/* Open addressing with linear probing; the index is random, so it is its own hash. */
+static uint32_t home(const struct diw_stag_table *t, uint32_t stag)
+{
+	return (stag >> 8) & t->mask;
+}
+
+static struct diw_stag *lookup(const struct diw_stag_table *t, uint32_t stag)
+{
+	for (uint32_t i = home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
+		if (t->slot[i]->stag == stag)
+			return t->slot[i];
+	return NULL;
+}
+
+static bool index_taken(const struct diw_stag_table *t, uint32_t index)
+{
+	for (uint32_t i = index & t->mask; t->slot[i]; i = (i + 1) & t->mask)
+		if (t->slot[i]->stag >> 8 == index)
+			return true;
+	return false;
+}
+
+int diw_stag_init(struct diw_stag_table *t)
+{
+	t->n = 0;
+	t->mask = 63;
+	t->slot = calloc(t->mask + 1, sizeof(*t->slot));
+	return t->slot ? 0 : -ENOMEM;
+}
+
+void diw_stag_fini(struct diw_stag_table *t)
+{
+	free(t->slot);
+	t->slot = NULL;
+}
+
+static void insert(struct diw_stag_table *t, struct diw_stag *s)
+{
+	uint32_t i = home(t, s->stag);
+
+	while (t->slot[i])
+		i = (i + 1) & t->mask;
+	t->slot[i] = s;
+}
+
+static int grow(struct diw_stag_table *t)
+{
+	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n };
+
+	bigger.slot = calloc(bigger.mask + 1, sizeof(*bigger.slot));
+	if (!bigger.slot)
+		return -ENOMEM;
+	for (uint32_t i = 0; i <= t->mask; i++)
+		if (t->slot[i])
+			insert(&bigger, t->slot[i]);
+	free(t->slot);
+	*t = bigger;
+	return 0;
+}
+
+int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s)
+{
+	uint32_t index;
+
+	if (t->n >= 1u << 22)                   /* a quarter of the indices: drawing stays quick, guessing stays hard */
+		return -ENOMEM;
+	if (t->n * 2 > t->mask && grow(t) < 0)
+		return -ENOMEM;
+	do
+		index = (uint32_t)diw_random() & 0xffffff;
+	while (index == 0 || index_taken(t, index));
+	s->stag = index << 8 | (diw_random() & 0xff);
+	insert(t, s);
+	t->n++;
+	return 0;
+}
+
+void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
+{
+	uint32_t i = home(t, s->stag);
+
+	while (t->slot[i] != s)
+		i = (i + 1) & t->mask;
+	t->slot[i] = NULL;
+	t->n--;
+	/* Close the gap: what probed past this slot must still be found. */
+	for (i = (i + 1) & t->mask; t->slot[i]; i = (i + 1) & t->mask) {
+		struct diw_stag *moved = t->slot[i];
+
+		t->slot[i] = NULL;
+		insert(t, moved);
+	}
+}
+
+uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const void *pd, unsigned access,
+			  const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
+{
+	const struct diw_stag *s = lookup(t, stag);
+
+	if (!s || s->pd != pd)
+		return DIW_FAULT_STAG;
+	if (peer && s->bound && !(s->peer.port ? diw_addr_eq(peer, &s->peer) : diw_addr_same_host(peer, &s->peer)))
+		return DIW_FAULT_STAG;
+	if ((s->access & access) != access)
+		return DIW_FAULT_ACCESS;
+	if (to + len < to)
+		return DIW_FAULT_WRAP;
+	if (to < s->to || to - s->to > s->len || len > s->len - (to - s->to))
+		return DIW_FAULT_BOUNDS;
+	*addr = s->addr + (to - s->to);
+	return 0;
+}

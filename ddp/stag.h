@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The STag table of a device: STag -> registered region. An STag is a random 24-bit index and an 8-bit key (RFC 5040
+ * section 3.4 leaves both to us; unguessable ones are what keeps a stranger out of memory, RFC 5042 section 6.1.1).
+ * The caller holds the device's lock.
+ */
+#ifndef DIW_DDP_STAG_H
+#define DIW_DDP_STAG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+enum diw_stag_access {               /* the values of verbs/diw.h's enum diw_access */
+	DIW_STAG_LOCAL_WRITE = 1,
+	DIW_STAG_REMOTE_WRITE = 2,
+	DIW_STAG_REMOTE_READ = 4,
+};
+
+struct diw_stag {
+	uint32_t stag;
+	unsigned access;
+	uint8_t *addr;
+	uint64_t to, len;            /* tagged offsets [to, to + len); never wraps */
+	const void *pd;
+	bool bound;                  /* to that peer; its port 0 = any port */
+	struct diw_addr peer;
+};
+
+struct diw_stag_table { struct diw_stag **slot; uint32_t mask, n; };
+
+int diw_stag_init(struct diw_stag_table *t);                     /* -ENOMEM */
+void diw_stag_fini(struct diw_stag_table *t);
+/* Draws s->stag. The entry is the caller's and stays where it is until removed. -ENOMEM */
+int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s);
+void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s);
+
+/* The address of [to, to + len), or a fault. PEER NULL: a local use. */
+uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const void *pd, unsigned access,
+			  const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr);
+
+#endif

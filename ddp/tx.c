@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A message becomes a burst of segments, cut at MULPDU (RFC 5041 section 5.1). */
+#include <errno.h>
+
+#include "ddp/ddp.h"
+
+#define BURST 64
+
+/* Equal pieces, since segmentation offload wants segments of one size: the last is shorter by less than their number. */
+static uint32_t segment_size(uint32_t length, uint32_t max)
+{
+	uint32_t n = length / max + (length % max != 0);
+
+	return n <= 1 ? length : (length + n - 1) / n;
+}
+
+void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
+{
+	uint32_t mulpdu = d->link->ops->mulpdu(d->link, &tx->dst);
+
+	tx->h.epoch = d->epoch;
+	if (draw_msn)
+		tx->h.msn = tx->h.tagged ? d->msn_tagged++ : d->msn_untagged++;
+	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(tx->h.tagged, tx->h.imm_valid));
+	tx->off = 0;
+	tx->active = true;
+}
+
+/* A position in the message's payload. */
+struct cursor { const struct iovec *iov; size_t off; };
+
+static void advance(struct cursor *c, size_t n)
+{
+	c->off += n;
+	while (c->off && c->off >= c->iov->iov_len) {
+		c->off -= c->iov->iov_len;
+		c->iov++;
+	}
+}
+
+/* Cut up to BURST segments from OFF on; returns how many. */
+static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
+	       struct diw_link_seg *segs)
+{
+	uint32_t off = tx->off;
+	int n = 0;
+
+	do {
+		uint32_t len = tx->h.length - off < tx->seg ? tx->h.length - off : tx->seg;
+
+		tx->h.mo = off;
+		tx->h.last = off + len == tx->h.length;
+		segs[n].hdr = hdr[n];
+		segs[n].hdr_len = diw_ddp_hdr_encode(hdr[n], &tx->h);
+		segs[n].len = len;
+		segs[n].iov = at->iov;
+		segs[n].off = at->off;
+		if (!tx->h.last)
+			advance(at, len);
+		tx->h.to += len;
+		off += len;
+		budget -= segs[n].hdr_len + len;
+		n++;
+	} while (off < tx->h.length && n < BURST && budget > 0);
+	tx->h.to -= off - tx->off;              /* counts again when the link has taken them */
+	return n;
+}
+
+int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now)
+{
+	uint8_t hdr[BURST][DIW_LINK_MAX_HDR];
+	struct diw_link_seg segs[BURST];
+	struct cursor at = { iov, 0 };
+
+	advance(&at, tx->off);
+	while (tx->active) {
+		struct cursor ahead = at;
+		int n, taken;
+
+		if (*budget <= 0)
+			return -EBUSY;
+		n = cut(tx, &ahead, *budget, hdr, segs);
+		taken = d->link->ops->send(d->link, &tx->dst, segs, n, now);
+		for (int i = 0; i < taken; i++) {
+			tx->off += segs[i].len;
+			tx->h.to += segs[i].len;
+			*budget -= segs[i].hdr_len + segs[i].len;
+			d->c->tx_payload += segs[i].len;
+		}
+		d->c->tx_segments += (uint64_t)taken;
+		if (taken && tx->off == tx->h.length)
+			tx->active = false;
+		else if (taken < n)
+			return -EAGAIN;
+		else
+			at = ahead;
+	}
+	d->c->tx_messages++;
+	return 0;
+}
