@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RDMAP (RFC 5040) over DDP: operations become messages, messages become completions. One instance a queue pair; the caller
+ * holds the device's lock and passes the clock.
+ */
+#ifndef DIW_RDMAP_RDMAP_H
+#define DIW_RDMAP_RDMAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ddp/ddp.h"
+
+/* ---- Opcodes (rdmap/op.c) ---- */
+
+enum diw_rdmap_opcode {
+	DIW_OP_WRITE = 0x0,
+	DIW_OP_READ_REQUEST = 0x1,
+	DIW_OP_READ_RESPONSE = 0x2,
+	DIW_OP_SEND = 0x3,
+	DIW_OP_SEND_SE = 0x5,
+	DIW_OP_TERMINATE = 0x7,
+	DIW_OP_WRITE_RECORD = 0xc,
+};
+
+enum diw_rdmap_type { DIW_TYPE_UD = 1, DIW_TYPE_UC = 2 };   /* bits: an opcode belongs to several */
+
+struct diw_rdmap_op {
+	unsigned types;              /* queue pair types that take it; 0: unknown */
+	bool tagged, imm, solicited; /* may carry an immediate, the solicited bit */
+	bool any_qkey;               /* authorised otherwise: an outstanding request of ours */
+	uint32_t qn;
+};
+extern const struct diw_rdmap_op diw_rdmap_ops[16];
+
+/* ---- Send side ---- */
+
+/* A send-side work request. The entries, or the inline data, stay where they are until it is executed. */
+struct diw_rdmap_wr {
+	uint64_t wr_id;
+	uint8_t opcode;              /* DIW_OP_READ_REQUEST for a Read */
+	bool signaled, imm_valid, solicited;
+	uint32_t imm, qkey, stag;
+	uint64_t to;
+	struct diw_addr dst;
+	uint64_t timeout;            /* Read: ns, 0 = measured */
+	struct diw_ddp_buf buf;
+	const uint8_t *inline_data;  /* or NULL */
+};
+
+enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, DIW_RDMAP_TIMEOUT };
+
+/* ---- Reads (rdmap/read.c) ---- */
+
+#define DIW_RDMAP_READS 128          /* outstanding; also what a queue pair answers at a time */
+#define DIW_RDMAP_READS_SOURCE 16    /* of one source */
+#define DIW_RDMAP_MAX_READ (16u << 20)
+#define DIW_RDMAP_READ_LEN 28u       /* RFC 5040 section 4.4 */
+
+struct diw_rdmap_read {              /* one that we asked for */
+	struct diw_list link;        /* active by post order, or done */
+	struct diw_list hash;
+	uint64_t wr_id, to;
+	uint64_t begun_ns, deadline_ns;
+	struct diw_addr dst;
+	uint32_t stag, length, msn;
+	uint16_t fault;              /* REFUSED: the target's word */
+	uint8_t status;
+	bool signaled;
+	struct diw_ddp_buf buf;
+	struct diw_range_set ranges;
+	struct diw_ddp_sge sge[DIW_DDP_MAX_SGE];
+};
+
+struct diw_rdmap_answer {            /* one that a peer asked for */
+	struct diw_list link;
+	struct diw_ddp_tx tx;
+	uint32_t stag, msn;          /* source STag; the request's MSN */
+	uint64_t to;
+	uint16_t epoch;
+	struct diw_ddp_seg cause;    /* for the error message: header and length only */
+	uint8_t raw[DIW_DDP_UNTAGGED_LEN];
+};
+
+struct diw_rdmap_reads {
+	struct diw_arena arena;
+	struct diw_pool pool, answer_pool;
+	struct diw_range_pools ranges;
+	struct diw_list active, done, answers;
+	struct diw_list hash[DIW_RDMAP_READS];
+	uint64_t unit_ns;            /* smoothed time of a Read, a started 64 KiB of it */
+};
+
+/* ---- Up: what RDMAP asks of the verbs ---- */
+
+struct diw_rdmap_up {
+	struct diw_recv *(*recv_take)(void *ctx);
+	void (*recv_return)(void *ctx, struct diw_recv *r);
+	uint32_t (*recv_posted)(void *ctx);
+	bool (*recv_room)(void *ctx, uint32_t n);    /* in the receive completion queue */
+	bool (*send_room)(void *ctx);                /* for one in the send completion queue */
+	/* seg->h.opcode tells what completed it: a Send, or a Write with immediate. */
+	void (*recv_done)(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault);
+	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
+	/* True keeps it until diw_rdmap_read_release(). */
+	bool (*read_done)(void *ctx, struct diw_rdmap_read *r);
+	/* A peer says that a message of ours was at fault. */
+	void (*peer_error)(void *ctx, const struct diw_addr *peer, uint32_t msn, uint16_t fault);
+};
+
+/* ---- The instance ---- */
+
+struct diw_rdmap {
+	struct diw_ddp ddp;
+	enum diw_rdmap_type type;
+	const struct diw_rdmap_up *up;
+	void *up_ctx;
+	struct diw_counters *c;
+	struct diw_ddp_tx tx;        /* the work request in progress */
+	struct diw_rdmap_reads reads;
+	uint64_t read_timeout;       /* ns; 0 measured */
+	uint64_t errors_since;       /* error messages: at most 100 a second */
+	uint32_t errors_sent;
+	struct {                     /* UC: the Write that arrives */
+		struct diw_ddp_hdr first;
+		struct diw_range_set ranges;
+		bool open, any;
+	} write;
+};
+
+extern const struct diw_ddp_ulp diw_rdmap_ulp;
+
+/* The caller sets type, up, up_ctx, read_timeout and what diw_ddp_init() wants. -ENOMEM */
+int diw_rdmap_init(struct diw_rdmap *r);
+void diw_rdmap_fini(struct diw_rdmap *r);
+
+/* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked; -EBUSY
+ * the budget (bytes) is spent; -ENOSPC too many Reads are outstanding. The same WR must come again until done. */
+int diw_rdmap_send(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
+
+/* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
+int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
+void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now);
+/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
+uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting);
+void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
+
+/* Between the files of this layer. */
+int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg, uint64_t now);
+bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
+uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+/* Tell the source of SEG about the fault, if it may be told (rdmap/term.c). */
+void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+
+#endif
