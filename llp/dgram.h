@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The datagram seam: bursts of possibly damaged, lost or reordered datagrams.
+ *
+ * A burst (super-buffer) is consecutive datagrams of one peer: each `seg` bytes long, but the last, which may be shorter.
+ * Not thread-safe: the caller holds the device's lock. `now` is the caller's clock, nanoseconds.
+ */
+#ifndef DIW_LLP_DGRAM_H
+#define DIW_LLP_DGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/addr.h"
+#include "base/counters.h"
+
+#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: 65,504 gave two thirds of the goodput (docs/performance.md) */
+#define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
+#define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
+
+struct diw_dgram_burst {
+	struct diw_addr peer;        /* tx: destination, rx: source */
+	const struct iovec *iov;     /* rx: exactly one entry, valid until the next recv */
+	int niov;                    /* at most IOV_MAX */
+	uint32_t len;                /* bytes in all iov */
+	uint32_t seg;                /* bytes of each datagram but the last; count == ceil(len / seg); seg == len for one
+	                              * (an empty datagram arrives as len == seg == 0) */
+};
+
+struct diw_dgram;
+
+struct diw_dgram_ops {
+	const char *name;
+	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then wait
+	 * for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error, and leaves its
+	 * errno in tx_errno. iov content is read before the call returns, never later (or copied). */
+	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
+	/* Bursts received, 0 when there is none now. */
+	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
+	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER. */
+	uint64_t (*deadline)(struct diw_dgram *d);
+	/* Largest datagram that reaches DST without IP fragments, as far as is known. */
+	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
+	int (*fd)(struct diw_dgram *d);              /* to poll; -1 none (simulator) */
+	void (*close)(struct diw_dgram *d);
+};
+
+struct diw_dgram {
+	const struct diw_dgram_ops *ops;
+	struct diw_addr local;       /* bound address */
+	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
+	int tx_errno;                /* the last refusal; whoever reports it clears it */
+	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
+	struct diw_counters *c;
+};
+
+struct diw_dgram_attr {
+	struct diw_addr local;       /* ip zero with `any` set: wildcard; port 0: the kernel chooses */
+	struct diw_addr peer;        /* port != 0: connect to it, and take nothing from others */
+	unsigned ifindex;            /* of the device, 0 none; for scope only, sockets are not bound to an interface */
+	uint32_t mtu;                /* of the interface, IP bytes */
+	uint32_t rcvbuf;             /* bytes to ask for */
+	bool any, broadcast;
+	struct diw_counters *c;
+};
+
+/* llp/udp.c */
+int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
+struct diw_udp_offload { bool gso, gro; };
+/* What a loopback pair proved, once a process. DIWARP_OFFLOAD=none|gso|gro restricts it. */
+struct diw_udp_offload diw_udp_offload(void);
+
+/* llp/impair.c */
+struct diw_impair_spec;
+/* Parse "loss=1%,reorder=0.5%,delay=200us,seed=7" (grammar: diwarp(7)). 0, or -EINVAL with a text in err. */
+int diw_impair_parse(const char *text, struct diw_impair_spec **spec, char *err, size_t errlen);
+void diw_impair_spec_free(struct diw_impair_spec *spec);
+/* Wrap LOWER (owned from now on, closed with it). SPEC NULL = idle: bursts pass through untouched. */
+int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d);
+/* Change it in place; D must come from diw_impair_open. What is delayed stays so. */
+int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec);
+
+#endif

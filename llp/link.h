@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The segment seam: a link delivers whole, intact DDP segments; maybe not all of them, maybe out of order.
+ * How it does that (CRC, framing, retransmission) is its own business. Same locking and clock as llp/dgram.h.
+ */
+#ifndef DIW_LLP_LINK_H
+#define DIW_LLP_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/addr.h"
+#include "base/counters.h"
+#include "llp/dgram.h"
+
+enum diw_link_flags {
+	DIW_LINK_RELIABLE = 1,
+	DIW_LINK_ORDERED = 2,
+};
+
+#define DIW_LINK_MAX_HDR 40          /* bytes of a segment's header at most */
+
+struct diw_link_seg {                /* tx; borrowed until send returns */
+	const uint8_t *hdr;
+	uint32_t hdr_len;
+	uint32_t len;                /* payload bytes */
+	const struct iovec *iov;     /* payload begins `off` bytes into iov[0] and runs on through the entries that follow */
+	size_t off;
+};
+
+struct diw_link_rxseg {              /* rx; borrowed until the callback returns */
+	const uint8_t *data;
+	uint32_t len;
+};
+
+struct diw_link;
+
+struct diw_link_up {
+	/* A burst of intact segments of one peer, n >= 1. */
+	void (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
+};
+
+struct diw_link_ops {
+	/* Segments taken, in order; fewer than n, maybe 0, when it is blocked: then wait for the descriptor to be writable.
+	 * They may stay staged until flush. */
+	int (*send)(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now);
+	/* Send what is staged. 0, or -EAGAIN: still staged, wait for the descriptor to be writable. */
+	int (*flush)(struct diw_link *l, uint64_t now);
+	/* Receive at most BUDGET bursts and hand their segments up; returns how many bursts there were. */
+	int (*poll)(struct diw_link *l, int budget, uint64_t now);
+	uint64_t (*deadline)(struct diw_link *l);
+	/* Largest segment (header + payload) to DST: RFC 5041's MULPDU. */
+	uint32_t (*mulpdu)(struct diw_link *l, const struct diw_addr *dst);
+	void (*close)(struct diw_link *l);           /* closes what is below, too */
+};
+
+struct diw_link {
+	const struct diw_link_ops *ops;
+	unsigned flags;
+	struct diw_dgram *dgram;     /* for its descriptor and address */
+	const struct diw_link_up *up;
+	void *up_ctx;
+	struct diw_counters *c;
+};
+
+/* llp/seal.c: appends and checks CRC-32 over a dgram, which it owns from now on. MULPDU 0: what the MTU allows; larger than
+ * that: datagrams that IP fragments (docs/ud-profile.md). */
+int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx, struct diw_link **l);
+
+#endif

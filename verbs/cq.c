@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/cq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MAX_DEPTH (1u << 22)
+
+int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **out)
+{
+	uint32_t size = 1;
+	struct diw_cq *cq;
+	int rc;
+
+	if (depth == 0 || depth > MAX_DEPTH || (channel && channel->dev != dev))
+		return -EINVAL;
+	while (size < depth)
+		size *= 2;
+	cq = calloc(1, sizeof *cq);
+	if (!cq)
+		return -ENOMEM;
+	cq->ring = calloc(size, sizeof *cq->ring);
+	rc = cq->ring ? diw_dev_lock(dev) : -ENOMEM;
+	if (rc < 0) {
+		free(cq->ring);
+		free(cq);
+		return rc;
+	}
+	cq->dev = dev;
+	cq->channel = channel;
+	cq->ctx = ctx;
+	cq->mask = size - 1;
+	cq->depth = size;
+	pthread_mutex_init(&cq->take, NULL);
+	diw_list_init(&cq->event);
+	dev->ncqs++;
+	if (channel)
+		channel->ncqs++;
+	diw_dev_unlock(dev);
+	*out = cq;
+	return 0;
+}
+
+static void mark_dirty(struct diw_channel *ch)
+{
+	diw_list_del(&ch->dirty);
+	diw_list_add_tail(&ch->dev->dirty, &ch->dirty);
+}
+
+static void cq_free(struct diw_cq *cq)
+{
+	pthread_mutex_destroy(&cq->take);
+	free(cq->ring);
+	free(cq);
+}
+
+int diw_cq_destroy(struct diw_cq *cq)
+{
+	struct diw_dev *dev = cq->dev;
+
+	if (diw_dev_lock(dev) < 0) {
+		cq_free(cq);
+		return 0;
+	}
+	if (cq->nqps) {
+		diw_dev_unlock(dev);
+		return -EBUSY;
+	}
+	dev->ncqs--;
+	if (cq->channel) {
+		cq->channel->ncqs--;
+		diw_list_del(&cq->event);
+		mark_dirty(cq->channel);
+	}
+	diw_dev_unlock(dev);
+	cq_free(cq);
+	return 0;
+}
+
+void *diw_cq_ctx(const struct diw_cq *cq)
+{
+	return cq->ctx;
+}
+
+/* ---- Events ---- */
+
+static void fire(struct diw_cq *cq)
+{
+	cq->armed = DIW_CQ_IDLE;
+	if (!cq->channel)
+		return;
+	if (cq->nevents++ == 0)
+		diw_list_add_tail(&cq->channel->events, &cq->event);
+	mark_dirty(cq->channel);
+	diw_dev_wake(cq->dev, cq->channel);
+}
+
+void diw_cq_push(struct diw_cq *cq)
+{
+	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	const struct diw_wc *wc = &cq->ring[tail & cq->mask];
+	bool solicited = (wc->flags & DIW_WC_SOLICITED) || wc->status != DIW_WC_SUCCESS;
+
+	if (solicited)
+		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
+	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
+	if (cq->armed == DIW_CQ_ARMED || (cq->armed == DIW_CQ_ARMED_SOLICITED && solicited))
+		fire(cq);
+	if (cq->waiters)
+		diw_dev_wake(cq->dev, cq);
+}
+
+int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
+{
+	uint32_t head, upto;
+	int rc = diw_dev_lock(cq->dev);
+
+	if (rc < 0)
+		return rc;
+	head = atomic_load(&cq->head);
+	upto = solicited_only ? atomic_load(&cq->solicited) : atomic_load(&cq->tail);
+	cq->armed = solicited_only && cq->armed != DIW_CQ_ARMED ? DIW_CQ_ARMED_SOLICITED : DIW_CQ_ARMED;
+	if ((int32_t)(upto - head) > 0)
+		fire(cq);
+	else if (diw_dev_deadline(cq->dev, false) < cq->dev->leader_until)
+		diw_dev_kick(cq->dev);          /* an armed queue waits for its Reads' timeouts */
+	diw_dev_unlock(cq->dev);
+	return 0;
+}
+
+/* The descriptor tells what the list of events says, unless a thread in diw_channel_get is about to take the event. */
+void diw_channel_sync(struct diw_dev *dev)
+{
+	struct diw_list *l;
+	uint64_t n = 1;
+
+	while ((l = diw_list_first(&dev->dirty))) {
+		struct diw_channel *ch = diw_container(l, struct diw_channel, dirty);
+		bool want = !diw_list_empty(&ch->events);
+
+		diw_list_del(l);
+		if (want == ch->signalled || (want && diw_dev_has_waiter(dev, ch)) || ch->fd < 0)
+			continue;
+		ch->signalled = want;
+		if (want)
+			(void)!write(ch->fd, &n, sizeof n);
+		else
+			(void)!read(ch->fd, &n, sizeof n);
+	}
+}
+
+int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
+{
+	struct diw_channel *ch = calloc(1, sizeof *ch);
+	int rc;
+
+	if (!ch)
+		return -ENOMEM;
+	ch->dev = dev;
+	diw_list_init(&ch->events);
+	diw_list_init(&ch->dirty);
+	ch->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	rc = ch->fd < 0 ? -EMFILE : diw_dev_lock(dev);
+	if (rc < 0) {
+		if (ch->fd >= 0)
+			close(ch->fd);
+		free(ch);
+		return rc;
+	}
+	dev->nchannels++;
+	diw_dev_unlock(dev);
+	*out = ch;
+	return 0;
+}
+
+int diw_channel_destroy(struct diw_channel *ch)
+{
+	struct diw_dev *dev = ch->dev;
+
+	if (diw_dev_lock(dev) == 0) {
+		if (ch->ncqs) {
+			diw_dev_unlock(dev);
+			return -EBUSY;
+		}
+		dev->nchannels--;
+		diw_list_del(&ch->dirty);
+		diw_dev_unlock(dev);
+	}
+	close(ch->fd);
+	free(ch);
+	return 0;
+}
+
+int diw_channel_fd(const struct diw_channel *ch)
+{
+	return diw_dev_alive(ch->dev) ? ch->fd : -ENODEV;
+}
+
+static struct diw_cq *take_event(struct diw_channel *ch)
+{
+	struct diw_list *l = diw_list_first(&ch->events);
+	struct diw_cq *cq;
+
+	if (!l)
+		return NULL;
+	cq = diw_container(l, struct diw_cq, event);
+	diw_list_del(l);
+	if (--cq->nevents)
+		diw_list_add_tail(&ch->events, l);
+	mark_dirty(ch);
+	return cq;
+}
+
+int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout_ns)
+{
+	struct diw_dev *dev = ch->dev;
+	struct diw_waiter w;
+	struct diw_cq *cq;
+	uint64_t until, now;
+	int rc = diw_dev_lock(dev);
+
+	if (rc < 0)
+		return rc;
+	until = diw_until(diw_dev_now(dev), timeout_ns);
+	diw_waiter_init(dev, &w, ch);
+	while (!(cq = take_event(ch))) {
+		now = diw_dev_now(dev);
+		diw_dev_step_locked(dev, now);
+		if ((cq = take_event(ch)) || now >= until)
+			break;
+		diw_dev_sleep(dev, &w, until);
+	}
+	diw_waiter_fini(dev, &w);
+	if (!diw_list_empty(&ch->events))       /* for those who poll the descriptor, which this thread held back */
+		mark_dirty(ch);
+	diw_dev_unlock(dev);
+	if (!cq)
+		return -EAGAIN;
+	*out = cq;
+	return 0;
+}
+
+/* ---- Taking completions ---- */
+
+static int take(struct diw_cq *cq, struct diw_wc *wc, int n)
+{
+	uint32_t head, avail, taken;
+
+	if (atomic_load_explicit(&cq->tail, memory_order_acquire) ==
+	    atomic_load_explicit(&cq->head, memory_order_relaxed))
+		return 0;
+	pthread_mutex_lock(&cq->take);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	avail = atomic_load_explicit(&cq->tail, memory_order_acquire) - head;
+	taken = avail < (uint32_t)n ? avail : (uint32_t)n;
+	for (uint32_t i = 0; i < taken; i++)
+		wc[i] = cq->ring[(head + i) & cq->mask];
+	atomic_store_explicit(&cq->head, head + taken, memory_order_release);
+	pthread_mutex_unlock(&cq->take);
+	return (int)taken;
+}
+
+/* The work of a poll, unless another thread is at it. */
+static void try_step(struct diw_dev *dev, uint64_t now)
+{
+	atomic_store_explicit(&dev->app_ns, now, memory_order_relaxed);
+	if (pthread_mutex_trylock(&dev->lock) != 0)
+		return;
+	diw_dev_step_locked(dev, now);
+	diw_dev_unlock(dev);
+}
+
+int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
+{
+	struct diw_dev *dev = cq->dev;
+	uint64_t now, until = 0;
+	int got;
+
+	if (!diw_dev_alive(dev))
+		return -ENODEV;
+	if (n < 1)
+		return -EINVAL;
+	got = take(cq, wc, n);
+	if (got) {
+		if (atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
+			try_step(dev, diw_dev_now(dev));
+		return got;
+	}
+	do {
+		now = diw_dev_now(dev);
+		if (until == 0)
+			until = diw_until(now, timeout_ns);
+		try_step(dev, now);
+		got = take(cq, wc, n);
+	} while (!got && now < until);
+	return got;
+}
+
+int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
+{
+	struct diw_dev *dev = cq->dev;
+	struct diw_waiter w;
+	uint64_t until, now;
+	int rc, got;
+
+	if (n < 1)
+		return -EINVAL;
+	rc = diw_dev_lock(dev);
+	if (rc < 0)
+		return rc;
+	until = diw_until(diw_dev_now(dev), timeout_ns);
+	diw_waiter_init(dev, &w, cq);
+	cq->waiters++;
+	while (!(got = take(cq, wc, n))) {
+		now = diw_dev_now(dev);
+		diw_dev_step_locked(dev, now);
+		got = take(cq, wc, n);
+		if (got || now >= until)
+			break;
+		diw_dev_sleep(dev, &w, until);
+	}
+	cq->waiters--;
+	diw_waiter_fini(dev, &w);
+	if (atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
+		diw_dev_step_locked(dev, diw_dev_now(dev));
+	diw_dev_unlock(dev);
+	return got;
+}
+
+void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp)
+{
+	pthread_mutex_lock(&cq->take);
+	for (uint32_t i = atomic_load(&cq->head); i != atomic_load(&cq->tail); i++) {
+		struct diw_wc *wc = &cq->ring[i & cq->mask];
+
+		if (wc->qp == qp && wc->map) {
+			wc->map = NULL;
+			wc->nranges = 0;
+		}
+	}
+	pthread_mutex_unlock(&cq->take);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef DIW_VERBS_CQ_H
+#define DIW_VERBS_CQ_H
+
+#include "verbs/dev.h"
+
+struct diw_channel {
+	struct diw_dev *dev;
+	struct diw_list events;      /* completion queues that fired */
+	struct diw_list dirty;
+	int fd;                      /* eventfd; readable while events is not empty */
+	bool signalled;
+	int ncqs;
+};
+
+/* One producer (the holder of the device's lock), consumers under a lock of their own: a poll never waits for a step. */
+struct diw_cq {
+	struct diw_dev *dev;
+	struct diw_channel *channel;
+	struct diw_list event;       /* in channel->events */
+	void *ctx;
+	struct diw_wc *ring;
+	uint32_t mask, depth;
+	_Atomic uint32_t tail;       /* next to fill */
+	_Atomic uint32_t head;       /* next to take */
+	_Atomic uint32_t solicited;  /* tail after the last solicited or failed completion */
+	atomic_bool starved;         /* a queue pair waits for room */
+	pthread_mutex_t take;
+	enum { DIW_CQ_IDLE, DIW_CQ_ARMED, DIW_CQ_ARMED_SOLICITED } armed;
+	uint32_t nevents;
+	int nqps;
+	int waiters;
+};
+
+/* The device's lock is held. */
+static inline uint32_t diw_cq_room(const struct diw_cq *cq)
+{
+	return cq->depth - (atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+			    atomic_load_explicit(&cq->head, memory_order_acquire));
+}
+/* The next entry to fill; there must be room. Then push it. */
+static inline struct diw_wc *diw_cq_slot(struct diw_cq *cq)
+{
+	return &cq->ring[atomic_load_explicit(&cq->tail, memory_order_relaxed) & cq->mask];
+}
+void diw_cq_push(struct diw_cq *cq);
+/* The queue pair goes: maps of its completions that nobody has taken yet go with it. */
+void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp);
+void diw_channel_sync(struct diw_dev *dev);
+
+#endif

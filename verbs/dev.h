@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A device: one lock, one step function, and who calls it: a thread that polls a completion queue, a thread that waits for
+ * one (the leader sleeps on the sockets, the others on semaphores), the progress thread when no application thread has
+ * looked for a while, or the simulator.
+ */
+#ifndef DIW_VERBS_DEV_H
+#define DIW_VERBS_DEV_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "ddp/stag.h"
+#include "llp/dgram.h"
+#include "verbs/diw.h"
+
+/* Where datagrams and time come from: sockets and the monotonic clock, or the simulator. */
+struct diw_transport {
+	uint64_t (*now)(struct diw_transport *t);
+	int (*open)(struct diw_transport *t, const struct diw_dgram_attr *attr, struct diw_dgram **d);
+};
+
+/* A device on another transport: no thread, no descriptors; the caller steps it. */
+int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *info, struct diw_dev **dev);
+
+#define DIW_DEV_EVENTS 256
+
+/* A thread asleep in a public call. Lives on its stack; the device's lock guards it. */
+struct diw_waiter {
+	struct diw_list link;
+	sem_t sem;
+	const void *object;          /* the completion queue, channel or device whose event it waits for */
+	bool woken;
+};
+
+struct diw_dev {
+	pthread_mutex_t lock;
+	atomic_bool pending;         /* a post found the lock held: whoever unlocks runs the send queues */
+	unsigned fork_generation;
+	struct diw_transport *transport;
+	struct diw_dev_info info;
+	int npds, nqps, ncqs, nchannels;
+	struct diw_list qps;         /* the first has the next turn */
+	struct diw_list dirty;       /* channels whose descriptor does not tell the truth yet */
+	struct diw_stag_table stags;
+	uint64_t timer_at;           /* no queue pair has work by the clock before */
+
+	/* Sleeping (verbs/wait.c). Descriptors are -1 on a transport without. */
+	int epfd;                    /* every queue pair's socket */
+	int kick_fd;                 /* wakes the leader */
+	struct diw_list waiters;     /* those that follow */
+	const void *leader;          /* the waiter, or the device itself for its thread, that sleeps on epfd */
+	uint64_t leader_until;
+	atomic_ulong leader_seq;
+	atomic_bool app_leads;
+	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
+	uint64_t wakeups;
+
+	/* The progress thread (verbs/wait.c). */
+	pthread_t thread;
+	bool have_thread;
+	atomic_bool stop, thread_deep;
+	int thread_fd;               /* wakes it from the sockets */
+	sem_t thread_sem;            /* wakes it from a park */
+
+	struct diw_event events[DIW_DEV_EVENTS];
+	uint32_t events_head, events_n;
+	int event_fd;
+};
+
+/* ---- Locking (verbs/dev.c) ---- */
+
+bool diw_dev_alive(const struct diw_dev *dev);                 /* false in a child after fork */
+int diw_dev_lock(struct diw_dev *dev);                         /* -ENODEV after fork */
+void diw_dev_unlock(struct diw_dev *dev);                      /* and what posts left meanwhile */
+static inline uint64_t diw_dev_now(struct diw_dev *dev) { return dev->transport->now(dev->transport); }
+
+/* ---- Work; the lock is held (verbs/dev.c) ---- */
+
+/* All that is due, a fair share of each queue pair. Returns the next deadline (DIW_NEVER none). */
+uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now);
+/* The same for the simulator, which holds no lock. */
+uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
+/* Until when the device may sleep. WAITING: an application thread waits, so outstanding Reads count. */
+uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting);
+void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
+
+/* ---- Sleeping; the lock is held, and given up meanwhile (verbs/wait.c) ---- */
+
+void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object);
+/* Sleep until something may have happened, at the latest UNTIL. The caller then steps and looks. */
+void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until);
+void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w);
+/* Wake who waits for OBJECT. */
+void diw_dev_wake(struct diw_dev *dev, const void *object);
+bool diw_dev_has_waiter(const struct diw_dev *dev, const void *object);
+/* The leader slept too long or on too little: there is an earlier deadline, or another queue pair. */
+void diw_dev_kick(struct diw_dev *dev);
+uint64_t diw_until(uint64_t now, int64_t timeout_ns);
+
+/* The progress thread. */
+int diw_thread_start(struct diw_dev *dev);
+void diw_thread_stop(struct diw_dev *dev);
+
+#endif

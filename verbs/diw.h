@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (DDP and RDMAP over UDP).
+ *
+ * Conventions, true for every call here unless it says otherwise:
+ * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
+ *   status of its completion, never a return value.
+ * - Every call may be made from any thread at any time, except that an object must not be used while or after it is
+ *   destroyed. In a child after fork() every call on an inherited object returns -ENODEV; closing one is silent.
+ * - Times are nanoseconds. A timeout < 0 waits for ever, 0 looks once.
+ * - A buffer named by a work request belongs to the stack from the post to the completion.
+ * - Multi-byte fields are in host byte order; the library converts.
+ * - Before 1.0 this header promises no binary compatibility.
+ */
+#ifndef DIW_H
+#define DIW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DIW_PORT 4791u               /* the tools' default UDP port; a queue pair may take any */
+#define DIW_MAX_SGE 16               /* scatter/gather entries of one work request */
+#define DIW_MAX_SEND (16u << 20)     /* bytes of one Send message */
+#define DIW_MAX_RDMA (1u << 30)      /* bytes of one Write-Record or Write */
+#define DIW_MAX_READ (16u << 20)     /* bytes of one Read */
+#define DIW_MAX_INLINE 512u          /* bytes of inline data of one work request */
+#define DIW_MAX_RANGES 4096          /* ranges that one record can hold */
+
+/* ---- Addresses ------------------------------------------------------------------------------------------------ */
+
+/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, UDP port in host order. */
+#ifndef DIW_ADDR_DEFINED
+#define DIW_ADDR_DEFINED
+struct diw_addr {
+	uint8_t ip[16];
+	uint32_t scope;
+	uint16_t port;
+	uint16_t reserved;           /* 0 */
+};
+#endif
+#define DIW_ADDR_STRLEN 72
+
+/* Resolve HOST (a number, "fe80::1%eth0", or a name) with PORT. -EINVAL no such host, -ENOMEM. */
+int diw_addr_parse(const char *host, uint16_t port, struct diw_addr *addr);
+/* "192.0.2.1:4791", "[2001:db8::1]:4791"; returns buf, of at least DIW_ADDR_STRLEN bytes. */
+const char *diw_addr_str(const struct diw_addr *addr, char *buf);
+
+/* ---- Devices -------------------------------------------------------------------------------------------------- */
+
+struct diw_dev;                      /* one network interface seen as an RNIC; holds one lock and one progress thread */
+
+#define DIW_MAX_DEV_ADDRS 16
+struct diw_dev_info {
+	char name[24];               /* diw_<interface> */
+	char ifname[16];
+	unsigned ifindex;
+	uint32_t mtu;                /* of the interface, bytes */
+	bool up;
+	int naddrs;
+	struct diw_addr addrs[DIW_MAX_DEV_ADDRS];   /* IPv4 first; port 0 */
+	uint32_t mulpdu;             /* largest DDP segment that fits the MTU (RFC 5041 section 5.3) */
+	bool gso, gro;               /* proved at start-up on a loopback pair */
+	const char *crc_engine;      /* "isal" or "zlib" */
+	const char *llp;             /* "udp" */
+	bool progress_thread;
+	uint32_t rcvbuf;             /* receive buffer that a queue pair gets without privilege, bytes as the kernel counts */
+	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_wr, max_sge, max_inline, max_cqe;
+	uint32_t max_send, max_rdma, max_read; /* bytes of one message */
+};
+
+enum diw_progress { DIW_PROGRESS_DEFAULT, DIW_PROGRESS_THREAD, DIW_PROGRESS_INLINE };
+
+struct diw_dev_attr {
+	enum diw_progress progress;  /* default: DIWARP_PROGRESS=thread|inline, else a thread */
+};
+
+/* Fill at most MAX entries, in interface order with lo last; returns how many devices exist. */
+int diw_dev_list(struct diw_dev_info *list, int max);
+/* Open by name; NULL opens the first device that is up and not lo, else diw_lo. ATTR may be NULL.
+ * -ENODEV no such device, -ENOMEM, -EMFILE. */
+int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_dev **dev);
+/* Open the device that reaches DST: whose interface the kernel's route to it uses (lo for an own address). */
+int diw_dev_open_route(const struct diw_addr *dst, const struct diw_dev_attr *attr, struct diw_dev **dev);
+int diw_dev_query(struct diw_dev *dev, struct diw_dev_info *info);
+/* -EBUSY while a PD, CQ, channel, SRQ or QP of it exists. */
+int diw_dev_close(struct diw_dev *dev);
+
+/* ---- Asynchronous events -------------------------------------------------------------------------------------- */
+
+enum diw_event_type {
+	DIW_EVENT_QP_ERROR,          /* the queue pair's error queue (diw_qp_error_get) has an entry */
+	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
+	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
+	DIW_EVENT_OVERRUN,           /* events or error entries were lost because nobody fetched them */
+};
+struct diw_event {
+	enum diw_event_type type;
+	struct diw_qp *qp;           /* or NULL */
+	struct diw_srq *srq;         /* or NULL */
+	void *ctx;                   /* the ctx of that object */
+};
+/* Readable when an event is there. */
+int diw_event_fd(struct diw_dev *dev);
+/* 0 and an event; -EAGAIN none came within the timeout. At most 256 are kept. */
+int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns);
+
+/* ---- Protection domains and memory ---------------------------------------------------------------------------- */
+
+struct diw_pd;
+int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **pd);
+int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, SRQ or QP uses it */
+
+enum diw_access {
+	DIW_ACCESS_LOCAL_READ = 0,              /* always given */
+	DIW_ACCESS_LOCAL_WRITE = 1,             /* needed by receives and by the sink of a Read */
+	DIW_ACCESS_REMOTE_WRITE = 2,            /* Write, Write-Record; needs LOCAL_WRITE */
+	DIW_ACCESS_REMOTE_READ = 4,
+};
+
+/* A registered region; the fields are read-only. The STag is a random 24-bit index and an 8-bit key, and serves locally
+ * and remotely. */
+struct diw_mr {
+	struct diw_pd *pd;
+	void *addr;
+	size_t length;
+	uint64_t to;                 /* tagged offset of the first byte: the address, unless an iova was given */
+	uint32_t stag;
+	unsigned access;
+};
+
+struct diw_mr_attr {
+	void *addr;
+	size_t length;               /* 1 .. 2^48 */
+	unsigned access;             /* enum diw_access */
+	bool use_iova;               /* tagged offsets begin at iova, not at the address */
+	uint64_t iova;
+	const struct diw_addr *peer; /* not NULL: only this peer may use the STag remotely; its port 0 = any port of that host */
+};
+
+/* -EINVAL empty, wraps, unknown access, REMOTE_WRITE without LOCAL_WRITE; -ENOMEM. */
+int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
+int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
+/* When this returns nobody touches the memory any more: open records on it are closed, later segments are refused, work
+ * requests that still name it complete with DIW_WC_LOC_PROT_ERR. */
+int diw_mr_dereg(struct diw_mr *mr);
+
+/* ---- Completion queues ---------------------------------------------------------------------------------------- */
+
+struct diw_channel;
+struct diw_cq;
+
+enum diw_wc_status {
+	DIW_WC_SUCCESS,              /* for a Write-Record this does not say complete: compare byte_len with msg_len */
+	DIW_WC_LOC_LEN_ERR,          /* message longer than the receive, or than the peer can take */
+	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
+	DIW_WC_REM_ACCESS_ERR,       /* a Read was refused by the target; wc.fault says why */
+	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
+	DIW_WC_FLUSH_ERR,            /* the queue pair was destroyed or reset before it was executed */
+};
+enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
+	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM };           /* in the receive completion queue */
+enum diw_wc_flags {
+	DIW_WC_IMM = 1,              /* imm is valid */
+	DIW_WC_SOLICITED = 2,
+	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
+};
+enum diw_record_close {
+	DIW_RECORD_COMPLETE,         /* every byte is there */
+	DIW_RECORD_WINDOW,           /* the reorder window after its last segment, or after a later message began, passed */
+	DIW_RECORD_TIMEOUT,          /* nothing came for the record timeout */
+	DIW_RECORD_EVICTED,          /* the table was full and this was the heaviest source's oldest */
+	DIW_RECORD_DEREG,            /* its STag was deregistered */
+	DIW_RECORD_EPOCH,            /* its source began a new epoch */
+};
+
+struct diw_wc {
+	uint64_t wr_id;              /* of the request; 0 for DIW_WC_RECV_WRITE_RECORD, which consumes none */
+	struct diw_qp *qp;
+	void *map;                   /* private: the validity map */
+	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
+	uint32_t stag;               /* Write-Record: where it was written */
+	uint32_t msg_len;            /* length of the whole message */
+	uint32_t byte_len;           /* bytes that are valid; in chunk mode of this chunk */
+	uint32_t mo;                 /* offset in the message of the first valid byte; chunk mode: of the chunk */
+	uint32_t nranges;            /* how many ranges are valid */
+	uint32_t imm;
+	uint32_t msn;
+	uint16_t fault;              /* DIW_WC_REM_ACCESS_ERR: the Terminate code; diw_fault_str() names it */
+	uint8_t status, opcode, flags, close;
+	struct diw_addr src;         /* receive side: the sender; Read: the responder */
+};
+struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
+
+/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns: when it is full send requests wait
+ * in their queue and arriving messages are refused (counted), records wait in their table. */
+int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
+int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
+void *diw_cq_ctx(const struct diw_cq *cq);
+
+/* Take up to N completions. poll spins in the caller (lowest latency), wait sleeps (the caller itself waits on the
+ * sockets: one wake-up). Both do the device's work meanwhile. Returns how many; 0 when the timeout passed. */
+int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns);
+int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns);
+
+/* The validity map of a completion: up to MAX ranges, ascending, disjoint, not adjacent; returns how many there are. */
+int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max);
+/* Give the map back. Needed for every completion with nranges > 1 (harmless for others): maps that are not released
+ * count against the queue pair's records. */
+void diw_wc_release(struct diw_wc *wc);
+
+const char *diw_wc_status_str(int status);
+const char *diw_wc_opcode_str(int opcode);
+const char *diw_record_close_str(int close);
+/* Names a fault: the Terminate layer << 12 | etype << 8 | code (RFC 5040 section 4.8). */
+const char *diw_fault_str(uint16_t fault);
+
+/* A channel gathers the events of armed completion queues. Its descriptor is readable only when an event is there. */
+int diw_channel_create(struct diw_dev *dev, struct diw_channel **channel);
+int diw_channel_destroy(struct diw_channel *channel);  /* -EBUSY while a completion queue uses it */
+int diw_channel_fd(const struct diw_channel *channel);
+/* The next event's completion queue; -EAGAIN none came within the timeout. Sleeping here costs one wake-up; sleeping in
+ * poll(2) on the descriptor costs the progress thread's as well. */
+int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t timeout_ns);
+/* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
+ * between the last poll and this call counts: after arming no completion is missed. */
+int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
+
+/* ---- Queue pairs ---------------------------------------------------------------------------------------------- */
+
+struct diw_srq;
+struct diw_qp;
+
+enum diw_qp_type { DIW_QP_UD, DIW_QP_UC };
+enum diw_record_mode { DIW_RECORD_MESSAGE, DIW_RECORD_CHUNK };
+
+struct diw_qp_attr {
+	enum diw_qp_type type;
+	struct diw_cq *send_cq, *recv_cq;
+	struct diw_srq *srq;         /* or NULL: a receive queue of its own */
+	uint32_t sq_depth, rq_depth; /* 1 .. 65536 work requests */
+	uint32_t max_sge;            /* 1 .. DIW_MAX_SGE; both queues */
+	uint32_t max_inline;         /* 0 .. DIW_MAX_INLINE */
+	bool sq_sig_all;             /* every send request completes, signalled or not */
+	bool broadcast;              /* sends to broadcast addresses are allowed */
+	bool any_addr;               /* bind to the wildcard address and answer from the address that was asked */
+	uint32_t qkey;               /* what arriving segments must carry */
+	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses */
+	struct diw_addr peer;        /* UC only: the one peer */
+	uint32_t mulpdu;             /* DDP segment size, bytes; 0 = what the MTU allows; larger than that = IP fragments */
+	enum diw_record_mode record_mode;
+	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
+	int64_t reorder_window_ns;   /* 0 = at once */
+	int64_t record_timeout_ns;   /* > 0 */
+	int64_t reasm_timeout_ns;    /* > 0 */
+	int64_t read_timeout_ns;     /* 0 = a multiple of the measured round trip */
+	uint64_t rate_limit;         /* bytes a second of segments, Reads answered included; 0 = none */
+	uint32_t rate_burst;         /* bytes that may leave at once under a rate limit */
+	uint32_t max_sources;        /* peers with state at a time */
+	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
+	uint32_t rcvbuf;             /* bytes asked of the kernel */
+	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR */
+	void *ctx;
+};
+/* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB. */
+void diw_qp_attr_init(struct diw_qp_attr *attr);
+/* Ready to send and receive at once. -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
+int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
+/* Requests that were not executed vanish without completions; those already in a completion queue stay. */
+int diw_qp_destroy(struct diw_qp *qp);
+
+struct diw_qp_info {
+	uint32_t num;                /* kind << 16 | UDP port */
+	struct diw_addr local;
+	uint32_t mulpdu, rcvbuf;
+	uint16_t epoch;
+	uint32_t sq_pending, rq_posted;
+	uint32_t sources, records_open, records_held, reasm_open, reads_open;
+	size_t memory;               /* bytes that peers' state holds now */
+};
+int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
+/* Change the impairment; NULL or "" ends it. -EINVAL with a text in err (may be NULL). */
+int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
+
+/* Faults never tear a UD queue pair down: the newest 64 are kept here. */
+struct diw_qp_error {
+	uint16_t fault;              /* what went wrong; 0 when errnum says it */
+	bool remote;                 /* the peer reported it of a message of ours */
+	int errnum;                  /* the kernel refused to send: ENETUNREACH, ... */
+	uint32_t msn;                /* the message, where known */
+	struct diw_addr peer;
+};
+int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e);  /* -EAGAIN none */
+
+/* Counters: COUNT values by index; names are stable, indices are not. */
+int diw_counter_count(void);
+const char *diw_counter_name(int i);
+int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max);
+
+/* Records that are still open. */
+struct diw_record_info {
+	struct diw_addr src;
+	uint32_t msn, stag, msg_len, byte_len, nranges;
+	uint64_t to;
+};
+int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max);  /* returns how many are open */
+/* Its map now: like diw_wc_ranges; -ENOENT when it has closed. */
+int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max);
+
+/* ---- Work requests -------------------------------------------------------------------------------------------- */
+
+/* addr is the address; in a region registered with an iova, the tagged offset. Zero-length entries need no STag. */
+struct diw_sge { void *addr; uint32_t length; uint32_t stag; };
+
+enum diw_wr_opcode {
+	DIW_WR_SEND,
+	DIW_WR_WRITE,                /* UC only: no record; with an immediate it consumes a receive, only if complete */
+	DIW_WR_WRITE_RECORD,         /* UD only */
+	DIW_WR_READ,                 /* UD only; the entries are the sink */
+};
+enum diw_send_flags {
+	DIW_SEND_SIGNALED = 1,
+	DIW_SEND_SOLICITED = 2,
+	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
+	DIW_SEND_IMM = 8,            /* imm goes along; not for Reads */
+	DIW_SEND_MORE = 16,          /* hint: another post follows at once, it may wait for it (or for the next poll) */
+};
+struct diw_send_wr {
+	struct diw_send_wr *next;
+	uint64_t wr_id;
+	const struct diw_sge *sge;
+	int num_sge;
+	enum diw_wr_opcode opcode;
+	unsigned flags;
+	uint32_t imm;
+	uint32_t qkey;               /* of the destination queue pair */
+	struct diw_addr dst;         /* ignored on UC */
+	uint32_t stag;               /* remote STag and tagged offset: Write, Write-Record, Read */
+	uint64_t to;
+	int64_t timeout_ns;          /* Read: 0 = the queue pair's */
+};
+struct diw_recv_wr {
+	struct diw_recv_wr *next;
+	uint64_t wr_id;
+	const struct diw_sge *sge;
+	int num_sge;
+};
+/* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
+ * when the lower layer has taken it. -ENOMEM queue full, -EINVAL. */
+int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
+int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+
+/* Shared receive queue; LIMIT > 0 raises DIW_EVENT_SRQ_LIMIT once when fewer are posted. */
+int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ctx, struct diw_srq **srq);
+int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
+int diw_srq_destroy(struct diw_srq *srq);       /* -EBUSY while a queue pair uses it */
+int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

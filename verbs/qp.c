@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/qp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/rng.h"
+
+/* Super-buffers that one queue pair receives before another has its turn. */
+#define RX_SHARE 4
+#define MIN_MULPDU 128u
+#define MAX_DEPTH 65536u
+
+void diw_qp_attr_init(struct diw_qp_attr *attr)
+{
+	*attr = (struct diw_qp_attr){
+		.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128,
+		.reorder_window_ns = 1 * DIW_MS, .record_timeout_ns = 100 * DIW_MS, .reasm_timeout_ns = 100 * DIW_MS,
+		.rate_burst = 256 << 10, .max_sources = 16384, .max_records = 16384, .rcvbuf = 4 << 20,
+	};
+}
+
+static bool in(uint32_t v, uint32_t lo, uint32_t hi)
+{
+	return v >= lo && v <= hi;
+}
+
+static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
+{
+	const struct diw_dev *dev = pd->dev;
+
+	if (!a->send_cq || !a->recv_cq || a->send_cq->dev != dev || a->recv_cq->dev != dev)
+		return -EINVAL;
+	if (a->srq && a->srq->pd != pd)
+		return -EINVAL;
+	if (!in(a->sq_depth, 1, MAX_DEPTH) || !in(a->rq_depth, 1, MAX_DEPTH) || !in(a->max_sge, 1, DIW_MAX_SGE) ||
+	    a->max_inline > DIW_MAX_INLINE)
+		return -EINVAL;
+	if (a->type == DIW_QP_UC ? a->peer.port == 0 : a->type != DIW_QP_UD)
+		return -EINVAL;
+	if (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_DGRAM_MAX - 4))
+		return -EINVAL;
+	if (a->reorder_window_ns < 0 || a->record_timeout_ns <= 0 || a->reasm_timeout_ns <= 0 || a->read_timeout_ns < 0)
+		return -EINVAL;
+	return in(a->max_sources, 1, 1 << 20) && in(a->max_records, 1, 1 << 20) && a->rcvbuf ? 0 : -EINVAL;
+}
+
+static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
+{
+	struct diw_dev *dev = qp->dev;
+	const char *text = a->impair ? a->impair : getenv("DIWARP_IMPAIR");
+	struct diw_dgram_attr da = {
+		.local = a->local, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = a->rcvbuf,
+		.any = a->any_addr, .broadcast = a->broadcast, .c = &qp->c,
+	};
+	struct diw_impair_spec *spec = NULL;
+	struct diw_dgram *udp, *impair;
+	char err[128];
+	int rc;
+
+	if (a->type == DIW_QP_UC)
+		da.peer = a->peer;
+	if (diw_addr_ip_is_zero(&a->local) && !a->any_addr) {
+		if (dev->info.naddrs == 0)
+			return -EADDRNOTAVAIL;
+		da.local = dev->info.addrs[0];
+		da.local.port = a->local.port;
+	}
+	if (text && *text && diw_impair_parse(text, &spec, err, sizeof err) < 0) {
+		fprintf(stderr, "diwarp: impairment \"%s\": %s\n", text, err);
+		return -EINVAL;
+	}
+	rc = dev->transport->open(dev->transport, &da, &udp);
+	if (rc == 0) {
+		rc = diw_impair_open(udp, spec, &impair);
+		if (rc < 0)
+			udp->ops->close(udp);
+	}
+	diw_impair_spec_free(spec);
+	if (rc < 0)
+		return rc;
+	rc = diw_seal_open(impair, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
+	if (rc < 0) {
+		impair->ops->close(impair);
+		return rc;
+	}
+	qp->impair = impair;
+	qp->rdmap.ddp.link = qp->link;
+	return 0;
+}
+
+static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
+{
+	struct diw_rdmap *r = &qp->rdmap;
+	struct diw_ddp *d = &r->ddp;
+
+	r->type = a->type == DIW_QP_UC ? DIW_TYPE_UC : DIW_TYPE_UD;
+	r->up = &diw_qp_up;
+	r->up_ctx = qp;
+	r->read_timeout = (uint64_t)a->read_timeout_ns;
+	d->c = &qp->c;
+	d->stags = &qp->dev->stags;
+	d->pd = qp->pd;
+	d->epoch = (uint16_t)diw_random();
+	d->msn_tagged = (uint32_t)diw_random();
+	d->msn_untagged = (uint32_t)diw_random();
+	d->cfg = (struct diw_ddp_cfg){
+		.qkey = a->qkey, .fixed_peer = a->type == DIW_QP_UC, .peer = a->peer,
+		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
+		.reorder_window = (uint64_t)a->reorder_window_ns, .record_timeout = (uint64_t)a->record_timeout_ns,
+		.reasm_timeout = (uint64_t)a->reasm_timeout_ns, .max_sources = a->max_sources,
+		.max_records = a->max_records, .max_reasm = a->max_sources,
+	};
+	return diw_rdmap_init(r);
+}
+
+static struct diw_dgram *dgram_of(const struct diw_qp *qp)
+{
+	return qp->link->dgram;
+}
+
+static int epoll_set(struct diw_qp *qp, int op, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = qp };
+	int fd = dgram_of(qp)->ops->fd(dgram_of(qp));
+
+	if (fd < 0)
+		return 0;
+	return epoll_ctl(qp->dev->epfd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+static void enlist(struct diw_qp *qp)
+{
+	qp->pd->users++;
+	qp->send_cq->nqps++;
+	qp->recv_cq->nqps++;
+	if (qp->srq)
+		qp->srq->nqps++;
+	diw_list_add_tail(&qp->dev->qps, &qp->turn);
+	qp->dev->nqps++;
+	qp->dev->timer_at = 0;
+}
+
+static void qp_free(struct diw_qp *qp)
+{
+	if (qp->rdmap.ddp.arena.base)
+		diw_rdmap_fini(&qp->rdmap);
+	if (qp->link)
+		qp->link->ops->close(qp->link);
+	diw_sq_fini(&qp->sq);
+	diw_rq_fini(&qp->own_rq);
+	free(qp);
+}
+
+static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
+{
+	int rc = diw_sq_init(&qp->sq, a);
+
+	if (rc == 0 && !a->srq)
+		rc = diw_rq_init(&qp->own_rq, a->rq_depth, a->max_sge);
+	if (rc == 0)
+		rc = init_protocol(qp, a);
+	if (rc == 0)
+		rc = open_link(qp, a);
+	return rc;
+}
+
+int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
+{
+	struct diw_qp *qp;
+	int rc = check(pd, a);
+
+	if (rc < 0)
+		return rc;
+	qp = calloc(1, sizeof *qp);
+	if (!qp)
+		return -ENOMEM;
+	qp->dev = pd->dev;
+	qp->pd = pd;
+	qp->ctx = a->ctx;
+	qp->type = a->type;
+	qp->send_cq = a->send_cq;
+	qp->recv_cq = a->recv_cq;
+	qp->srq = a->srq;
+	qp->rq = a->srq ? &a->srq->rq : &qp->own_rq;
+	qp->sig_all = a->sq_sig_all;
+	qp->rate = a->rate_limit;
+	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
+	qp->rate_at = diw_dev_now(pd->dev);
+	rc = build(qp, a);
+	if (rc == 0)
+		rc = diw_dev_lock(qp->dev);
+	if (rc == 0) {
+		rc = epoll_set(qp, EPOLL_CTL_ADD, EPOLLIN);
+		if (rc == 0)
+			enlist(qp);
+		diw_dev_unlock(qp->dev);
+	}
+	if (rc < 0) {
+		qp_free(qp);
+		return rc;
+	}
+	*out = qp;
+	return 0;
+}
+
+int diw_qp_destroy(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+
+	if (diw_dev_lock(dev) == 0) {
+		diw_list_del(&qp->turn);
+		dev->nqps--;
+		epoll_set(qp, EPOLL_CTL_DEL, 0);
+		diw_cq_forget_maps(qp->send_cq, qp);
+		diw_cq_forget_maps(qp->recv_cq, qp);
+		qp->pd->users--;
+		qp->send_cq->nqps--;
+		qp->recv_cq->nqps--;
+		if (qp->srq)
+			qp->srq->nqps--;
+		qp_free(qp);                    /* under the lock: held receives go back to a shared queue */
+		diw_dev_unlock(dev);
+		return 0;
+	}
+	qp_free(qp);
+	return 0;
+}
+
+/* ---- Work; the lock is held ---- */
+
+void diw_qp_rx(struct diw_qp *qp, uint64_t now)
+{
+	qp->link->ops->poll(qp->link, RX_SHARE, now);
+}
+
+void diw_qp_after_send(struct diw_qp *qp)
+{
+	struct diw_dgram *d = dgram_of(qp);
+
+	if (qp->blocked != qp->want_write) {
+		qp->want_write = qp->blocked;
+		epoll_set(qp, EPOLL_CTL_MOD, EPOLLIN | (qp->blocked ? EPOLLOUT : 0));
+	}
+	if (d->tx_errno) {
+		diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno });
+		d->tx_errno = 0;
+	}
+	if (d->mtu_changed) {
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_MTU_CHANGE, .qp = qp, .ctx = qp->ctx });
+		d->mtu_changed = false;
+	}
+}
+
+uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
+{
+	uint64_t t = diw_min64(diw_rdmap_deadline(&qp->rdmap, waiting), qp->link->ops->deadline(qp->link));
+
+	return diw_min64(t, diw_sq_deadline(qp));
+}
+
+/* ---- The error queue ---- */
+
+void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
+{
+	qp->errors[(qp->errors_head + qp->errors_n) % DIW_QP_ERRORS] = *e;
+	if (qp->errors_n < DIW_QP_ERRORS)
+		qp->errors_n++;
+	else
+		qp->errors_head = (qp->errors_head + 1) % DIW_QP_ERRORS;
+	if (!qp->error_event)
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_QP_ERROR, .qp = qp, .ctx = qp->ctx });
+	qp->error_event = true;
+}
+
+int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
+{
+	int rc = diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	if (qp->errors_n) {
+		*e = qp->errors[qp->errors_head];
+		qp->errors_head = (qp->errors_head + 1) % DIW_QP_ERRORS;
+		qp->errors_n--;
+	} else {
+		rc = -EAGAIN;
+	}
+	if (qp->errors_n == 0)
+		qp->error_event = false;
+	diw_dev_unlock(qp->dev);
+	return rc;
+}
+
+/* ---- Looking at it ---- */
+
+int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
+{
+	const struct diw_ddp *d = &qp->rdmap.ddp;
+	int rc = diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	*info = (struct diw_qp_info){
+		.num = dgram_of(qp)->local.port, .local = dgram_of(qp)->local, .rcvbuf = dgram_of(qp)->rcvbuf,
+		.mulpdu = qp->link->ops->mulpdu(qp->link, &d->cfg.peer), .epoch = d->epoch,
+		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
+		.sources = d->sources.pool.used, .records_open = d->records.nopen,
+		.records_held = d->records.pool.used - d->records.nopen, .reasm_open = d->reasms.nopen,
+		.reads_open = qp->rdmap.reads.pool.used, .memory = diw_ddp_memory(d),
+	};
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
+int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
+{
+	struct diw_impair_spec *spec = NULL;
+	int rc = 0;
+
+	if (text && *text)
+		rc = diw_impair_parse(text, &spec, err, errlen);
+	if (rc == 0)
+		rc = diw_dev_lock(qp->dev);
+	if (rc == 0) {
+		rc = diw_impair_set(qp->impair, spec);
+		diw_dev_unlock(qp->dev);
+	}
+	diw_impair_spec_free(spec);
+	return rc;
+}
+
+int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
+{
+	int n = diw_counter_count(), rc = diw_dev_lock(qp->dev);
+	const uint64_t *c = (const uint64_t *)&qp->c;
+
+	if (rc < 0)
+		return rc;
+	qp->c.wakeups = qp->dev->wakeups;
+	for (int i = 0; i < n && i < max; i++)
+		values[i] = c[i];
+	diw_dev_unlock(qp->dev);
+	return n;
+}
+
+static int list_open(const struct diw_list *head, struct diw_record_info *info, int max, int n)
+{
+	const struct diw_list *l;
+
+	for (l = head->next; l != head; l = l->next, n++) {
+		const struct diw_record *r = diw_container(l, struct diw_record, timer);
+
+		if (n < max)
+			info[n] = (struct diw_record_info){
+				.src = r->addr, .msn = r->msn, .stag = r->stag, .msg_len = r->length, .to = r->to,
+				.byte_len = r->ranges.bytes, .nranges = r->ranges.n,
+			};
+	}
+	return n;
+}
+
+int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
+{
+	const struct diw_records *rs = &qp->rdmap.ddp.records;
+	int n = diw_dev_lock(qp->dev);
+
+	if (n < 0)
+		return n;
+	n = list_open(&rs->idle, info, max, 0);
+	n = list_open(&rs->closing, info, max, n);
+	diw_dev_unlock(qp->dev);
+	return n;
+}
+
+int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max)
+{
+	const struct diw_record *r;
+	int n = diw_dev_lock(qp->dev);
+
+	if (n < 0)
+		return n;
+	r = diw_record_find(&qp->rdmap.ddp, &info->src, info->msn);
+	n = r ? (int)r->ranges.n : -ENOENT;
+	for (int i = 0; i < n && i < max; i++)
+		ranges[i] = (struct diw_range){ r->ranges.v[i].lo, r->ranges.v[i].hi - r->ranges.v[i].lo };
+	diw_dev_unlock(qp->dev);
+	return n;
+}

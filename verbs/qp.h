@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef DIW_VERBS_QP_H
+#define DIW_VERBS_QP_H
+
+#include "rdmap/rdmap.h"
+#include "verbs/cq.h"
+#include "verbs/dev.h"
+
+#define DIW_QP_ERRORS 64
+
+struct diw_pd {
+	struct diw_dev *dev;
+	int users;
+};
+
+/* ---- Receive queue, of a queue pair or shared (verbs/rq.c) ---- */
+
+struct diw_rwqe {
+	struct diw_recv recv;        /* what DDP sees; first */
+	uint32_t slot;
+	struct diw_ddp_sge sge[];
+};
+
+struct diw_rq {
+	pthread_mutex_t lock;        /* inside the device's */
+	uint32_t depth, max_sge;
+	uint8_t *slots;
+	uint32_t *fifo, head, posted;
+	uint32_t *free, nfree;
+};
+
+struct diw_srq {
+	struct diw_rq rq;
+	struct diw_pd *pd;
+	void *ctx;
+	uint32_t limit;
+	int nqps;
+};
+
+int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
+void diw_rq_fini(struct diw_rq *rq);
+int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+uint32_t diw_rq_posted(struct diw_rq *rq);
+struct diw_recv *diw_rq_take(struct diw_rq *rq);
+void diw_rq_return(struct diw_rq *rq, struct diw_recv *r);      /* to the front */
+void diw_rq_done(struct diw_rq *rq, struct diw_recv *r);        /* the slot is free */
+
+/* ---- Send queue (verbs/sq.c) ---- */
+
+struct diw_sq {
+	pthread_mutex_t post;        /* between posters; the holder of the device's lock consumes */
+	uint8_t *slots;
+	size_t slot_size;
+	uint32_t depth, mask, max_sge, max_inline;
+	_Atomic uint32_t tail, head;
+};
+
+/* ---- Queue pair (verbs/qp.c) ---- */
+
+struct diw_qp {
+	struct diw_list turn;        /* in dev->qps */
+	struct diw_dev *dev;
+	struct diw_pd *pd;
+	void *ctx;
+	struct diw_link *link;
+	struct diw_dgram *impair;
+	struct diw_cq *send_cq, *recv_cq;
+	struct diw_srq *srq;
+	struct diw_rq *rq;           /* own_rq, or the shared one's */
+	uint64_t deadline;           /* no work by the clock before */
+	bool blocked;                /* the socket is full */
+	bool want_write;             /* EPOLLOUT is asked for */
+	bool more;                   /* the step's share was spent before the queue was empty */
+	bool sig_all;
+	enum diw_qp_type type;
+	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */
+	int64_t rate_burst, tokens;
+	struct diw_sq sq;
+	struct diw_rq own_rq;
+	struct diw_rdmap rdmap;
+	struct diw_counters c;
+	struct diw_qp_error errors[DIW_QP_ERRORS];
+	uint32_t errors_head, errors_n;
+	bool error_event;            /* not fetched yet: one event is enough */
+};
+
+extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; context is the queue pair */
+void diw_qp_complete_send(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);
+
+int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
+void diw_sq_fini(struct diw_sq *sq);
+bool diw_sq_empty(const struct diw_sq *sq);
+
+/* The lock is held. */
+void diw_qp_rx(struct diw_qp *qp, uint64_t now);
+void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */
+void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
+uint64_t diw_sq_deadline(const struct diw_qp *qp);
+void diw_qp_after_send(struct diw_qp *qp);                       /* EPOLLOUT, what the kernel refused */
+uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting);
+void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Send queues: post_send fills slots under the posters' lock; whoever holds the device's lock executes them in order. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "verbs/qp.h"
+
+/* Bytes of segments that one queue pair sends before another has its turn. */
+#define STEP_SHARE (256 << 10)
+#define POST_SHARE (4 << 20)
+
+int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr)
+{
+	uint32_t size = 1;
+
+	while (size < attr->sq_depth)
+		size *= 2;
+	sq->depth = attr->sq_depth;
+	sq->mask = size - 1;
+	sq->max_sge = attr->max_sge;
+	sq->max_inline = attr->max_inline;
+	sq->slot_size = sizeof(struct diw_rdmap_wr) + sq->max_sge * sizeof(struct diw_ddp_sge) + sq->max_inline;
+	sq->slot_size = (sq->slot_size + 15) & ~(size_t)15;
+	sq->slots = calloc(size, sq->slot_size);
+	if (!sq->slots)
+		return -ENOMEM;
+	pthread_mutex_init(&sq->post, NULL);
+	return 0;
+}
+
+void diw_sq_fini(struct diw_sq *sq)
+{
+	if (sq->slots)
+		pthread_mutex_destroy(&sq->post);
+	free(sq->slots);
+}
+
+bool diw_sq_empty(const struct diw_sq *sq)
+{
+	return atomic_load_explicit(&sq->tail, memory_order_acquire) ==
+	       atomic_load_explicit(&sq->head, memory_order_relaxed);
+}
+
+static struct diw_rdmap_wr *slot_at(const struct diw_sq *sq, uint32_t i)
+{
+	return (void *)(sq->slots + (i & sq->mask) * sq->slot_size);
+}
+
+/* ---- Posting ---- */
+
+static int opcode_of(const struct diw_qp *qp, const struct diw_send_wr *wr)
+{
+	bool uc = qp->type == DIW_QP_UC;
+
+	switch (wr->opcode) {
+	case DIW_WR_SEND: return DIW_OP_SEND;
+	case DIW_WR_WRITE: return uc ? DIW_OP_WRITE : -EINVAL;
+	case DIW_WR_WRITE_RECORD: return uc ? -EINVAL : DIW_OP_WRITE_RECORD;
+	case DIW_WR_READ: return uc ? -EINVAL : DIW_OP_READ_REQUEST;
+	}
+	return -EINVAL;
+}
+
+static uint32_t length_limit(int opcode)
+{
+	return opcode == DIW_OP_SEND ? DIW_MAX_SEND : opcode == DIW_OP_READ_REQUEST ? DIW_MAX_READ : DIW_MAX_RDMA;
+}
+
+static int check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len)
+{
+	const unsigned known = DIW_SEND_SIGNALED | DIW_SEND_SOLICITED | DIW_SEND_INLINE | DIW_SEND_IMM | DIW_SEND_MORE;
+	int opcode = opcode_of(qp, wr);
+
+	if (opcode < 0 || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known))
+		return -EINVAL;
+	if (qp->type == DIW_QP_UD && (wr->dst.port == 0 || diw_addr_ip_is_zero(&wr->dst)))
+		return -EINVAL;
+	*len = 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		*len += wr->sge[i].length;
+	if (*len > length_limit(opcode) || ((wr->flags & DIW_SEND_INLINE) && *len > qp->sq.max_inline))
+		return -EINVAL;
+	if (opcode != DIW_OP_SEND && wr->to + *len < wr->to)
+		return -EINVAL;
+	if (opcode == DIW_OP_READ_REQUEST && ((wr->flags & (DIW_SEND_INLINE | DIW_SEND_IMM)) || wr->timeout_ns < 0))
+		return -EINVAL;
+	return opcode;
+}
+
+static void copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	struct diw_ddp_sge *sge = (void *)(w + 1);
+	uint8_t *data = (uint8_t *)(sge + sq->max_sge), *p = data;
+
+	if (!(wr->flags & DIW_SEND_INLINE)) {
+		for (int i = 0; i < wr->num_sge; i++)
+			sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
+		w->buf.sge = sge;
+		w->buf.n = (uint32_t)wr->num_sge;
+		w->inline_data = NULL;
+		return;
+	}
+	for (int i = 0; i < wr->num_sge; i++) {
+		memcpy(p, wr->sge[i].addr, wr->sge[i].length);
+		p += wr->sge[i].length;
+	}
+	w->buf.n = 0;
+	w->inline_data = data;
+}
+
+static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
+	struct diw_rdmap_wr *w;
+	uint64_t len;
+	int opcode = check(qp, wr, &len);
+
+	if (opcode < 0)
+		return opcode;
+	if (tail - atomic_load_explicit(&sq->head, memory_order_acquire) == sq->depth)
+		return -ENOMEM;
+	w = slot_at(sq, tail);
+	w->wr_id = wr->wr_id;
+	w->opcode = (uint8_t)opcode;
+	w->signaled = qp->sig_all || (wr->flags & DIW_SEND_SIGNALED);
+	w->imm_valid = wr->flags & DIW_SEND_IMM;
+	w->solicited = wr->flags & DIW_SEND_SOLICITED;
+	w->imm = wr->imm;
+	w->qkey = wr->qkey;
+	w->stag = wr->stag;
+	w->to = wr->to;
+	w->dst = qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer : wr->dst;
+	w->timeout = (uint64_t)wr->timeout_ns;
+	w->buf.len = (uint32_t)len;
+	copy_payload(sq, w, wr);
+	atomic_store_explicit(&sq->tail, tail + 1, memory_order_release);
+	return 0;
+}
+
+/* The send half, by the poster itself if the lock is free; else its holder sees `pending` when it unlocks. */
+static void run_now(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	uint64_t now;
+
+	atomic_store(&dev->pending, true);
+	if (pthread_mutex_trylock(&dev->lock) != 0)
+		return;
+	atomic_store(&dev->pending, false);
+	now = diw_dev_now(dev);
+	diw_qp_run_sends(qp, POST_SHARE, now);
+	qp->deadline = diw_min64(qp->deadline, diw_qp_deadline(qp, true));
+	dev->timer_at = diw_min64(dev->timer_at, qp->deadline);
+	if (dev->leader && qp->deadline < dev->leader_until)
+		diw_dev_kick(dev);
+	diw_dev_unlock(dev);
+}
+
+int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad)
+{
+	bool run = false;
+	int rc = 0;
+
+	if (!diw_dev_alive(qp->dev))
+		return -ENODEV;
+	pthread_mutex_lock(&qp->sq.post);
+	for (; wr && rc == 0; wr = wr->next) {
+		rc = post_one(qp, wr);
+		if (rc < 0 && bad)
+			*bad = wr;
+		run = rc < 0 || !(wr->flags & DIW_SEND_MORE);
+	}
+	pthread_mutex_unlock(&qp->sq.post);
+	if (run)
+		run_now(qp);
+	return rc;
+}
+
+/* ---- Executing; the device's lock is held ---- */
+
+/* Returns why it stopped: 0 the queue is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
+static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+
+	while (head != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
+		struct diw_rdmap_wr *w = slot_at(sq, head);
+		bool read = w->opcode == DIW_OP_READ_REQUEST;
+		uint8_t status;
+		int rc;
+
+		if (w->signaled && !read && !diw_qp_up.send_room(qp))
+			return -ENOBUFS;
+		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+		if (rc < 0)
+			return rc;
+		if (status != DIW_RDMAP_OK && !diw_qp_up.send_room(qp))
+			return -ENOBUFS;
+		if (status != DIW_RDMAP_OK || (w->signaled && !read))
+			diw_qp_complete_send(qp, w, status);
+		atomic_store_explicit(&sq->head, ++head, memory_order_release);
+	}
+	return 0;
+}
+
+static void refill(struct diw_qp *qp, uint64_t now)
+{
+	uint64_t dt = now - qp->rate_at;
+
+	if (dt > DIW_S)
+		dt = DIW_S;
+	qp->tokens += (int64_t)((double)dt * (double)qp->rate / (double)DIW_S);
+	if (qp->tokens > qp->rate_burst)
+		qp->tokens = qp->rate_burst;
+	qp->rate_at = now;
+}
+
+void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
+{
+	int64_t budget = share, had;
+	int rc, rc_answers = 0;
+
+	if (qp->rate) {
+		refill(qp, now);
+		budget = qp->tokens < share ? qp->tokens : share;
+	}
+	had = budget;
+	rc = run_queue(qp, &budget, now);
+	if (rc != -EAGAIN)
+		rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
+	qp->blocked = rc == -EAGAIN || rc_answers == -EAGAIN;
+	qp->more = rc == -EBUSY || rc_answers == -EBUSY;
+	if (qp->rate) {
+		qp->tokens -= had - budget;
+		if (qp->more && qp->tokens <= 0)
+			qp->c.rate_limited++;
+	}
+	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
+		qp->blocked = true;
+	diw_qp_after_send(qp);
+}
+
+/* When the send queue may go on by itself: at once, when the rate limit allows, or not by the clock. */
+uint64_t diw_sq_deadline(const struct diw_qp *qp)
+{
+	if (!qp->more || qp->blocked)
+		return DIW_NEVER;
+	if (!qp->rate || qp->tokens > 0)
+		return 0;
+	return qp->rate_at + (uint64_t)((double)(1 - qp->tokens) * (double)DIW_S / (double)qp->rate) + 1;
+}
+
+void diw_qp_run(struct diw_qp *qp, uint64_t now)
+{
+	diw_rdmap_timers(&qp->rdmap, now);
+	diw_qp_run_sends(qp, STEP_SHARE, now);
+	qp->deadline = diw_qp_deadline(qp, true);
+	qp->dev->timer_at = diw_min64(qp->dev->timer_at, qp->deadline);
+}

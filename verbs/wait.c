@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Leader and followers. A thread that waits becomes the leader if there is none: it sleeps on the sockets itself, so that one
+ * wake-up carries a datagram to its completion. The others follow, each on its semaphore, until a step (anybody's) gives
+ * them what they wait for or the leader leaves. The progress thread leads only when nobody else does.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "verbs/cq.h"
+#include "verbs/dev.h"
+
+uint64_t diw_until(uint64_t now, int64_t timeout_ns)
+{
+	if (timeout_ns < 0 || (uint64_t)timeout_ns > DIW_NEVER - now)
+		return DIW_NEVER;
+	return now + (uint64_t)timeout_ns;
+}
+
+static void signal_fd(int fd)
+{
+	uint64_t one = 1;
+
+	if (fd >= 0)
+		(void)!write(fd, &one, sizeof one);   /* full = already signalled */
+}
+
+static void clear_fd(int fd)
+{
+	uint64_t n;
+
+	(void)!read(fd, &n, sizeof n);
+}
+
+static struct timespec at(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
+}
+
+static void wait_sem(sem_t *sem, uint64_t until)
+{
+	struct timespec ts = at(until);
+
+	if (until == DIW_NEVER)
+		sem_wait(sem);
+	else
+		sem_clockwait(sem, CLOCK_MONOTONIC, &ts);
+}
+
+/* Sleep on the sockets and a descriptor that others can signal. The lock is not held. */
+static void wait_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
+{
+	struct pollfd p[2] = { { .fd = dev->epfd, .events = POLLIN }, { .fd = wake_fd, .events = POLLIN } };
+	struct timespec ts = at(until > now ? until - now : 0);
+
+	ppoll(p, 2, until == DIW_NEVER ? NULL : &ts, NULL);
+	if (p[1].revents)
+		clear_fd(wake_fd);
+}
+
+void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object)
+{
+	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
+	sem_init(&w->sem, 0, 0);
+	w->object = object;
+	w->woken = false;
+	diw_list_add_tail(&dev->waiters, &w->link);
+}
+
+static void lead(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
+{
+	uint64_t now = diw_dev_now(dev);
+
+	if (dev->leader)                        /* the progress thread gives way */
+		signal_fd(dev->thread_fd);
+	dev->leader = w;
+	atomic_store(&dev->app_leads, true);
+	atomic_fetch_add(&dev->leader_seq, 1);
+	until = diw_min64(until, diw_dev_deadline(dev, true));
+	dev->leader_until = until;
+	diw_dev_unlock(dev);
+	wait_sockets(dev, dev->kick_fd, now, until);
+	pthread_mutex_lock(&dev->lock);
+	dev->wakeups++;
+	dev->leader = NULL;
+	atomic_store(&dev->app_leads, false);
+	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
+}
+
+void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
+{
+	if (w->woken) {                         /* between its look and now */
+		w->woken = false;
+		sem_trywait(&w->sem);
+		return;
+	}
+	if (!dev->leader || dev->leader == dev) {
+		lead(dev, w, until);
+		return;
+	}
+	diw_dev_unlock(dev);
+	wait_sem(&w->sem, until);
+	pthread_mutex_lock(&dev->lock);
+	dev->wakeups++;
+	w->woken = false;
+}
+
+static void wake(struct diw_dev *dev, struct diw_waiter *w)
+{
+	if (dev->leader == w) {
+		signal_fd(dev->kick_fd);
+	} else if (!w->woken) {
+		w->woken = true;
+		sem_post(&w->sem);
+	}
+}
+
+void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w)
+{
+	struct diw_list *successor;
+
+	diw_list_del(&w->link);
+	sem_destroy(&w->sem);
+	if (dev->leader && dev->leader != dev)
+		return;
+	successor = diw_list_first(&dev->waiters);
+	if (successor)
+		wake(dev, diw_container(successor, struct diw_waiter, link));
+	else if (atomic_exchange(&dev->thread_deep, false))
+		sem_post(&dev->thread_sem);
+}
+
+void diw_dev_wake(struct diw_dev *dev, const void *object)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &dev->waiters) {
+		struct diw_waiter *w = diw_container(l, struct diw_waiter, link);
+
+		if (w->object == object)
+			wake(dev, w);
+	}
+}
+
+bool diw_dev_has_waiter(const struct diw_dev *dev, const void *object)
+{
+	const struct diw_list *l;
+
+	for (l = dev->waiters.next; l != &dev->waiters; l = l->next)
+		if (diw_container(l, struct diw_waiter, link)->object == object)
+			return true;
+	return false;
+}
+
+void diw_dev_kick(struct diw_dev *dev)
+{
+	if (dev->leader)
+		signal_fd(dev->leader == dev ? dev->thread_fd : dev->kick_fd);
+}
+
+/* ---- The progress thread ---- */
+
+/* How long after an application thread's last look the progress thread takes over: longer than any gap of a busy one,
+ * shorter than what a passive target's peer minds. */
+#define GRACE_NS (2 * DIW_MS)
+
+/* Application threads do the work themselves: stay out of their way. When the same one has slept for a whole period, sleep
+ * until it leaves. */
+static void park(struct diw_dev *dev)
+{
+	unsigned long seq = atomic_load(&dev->leader_seq);
+	bool led = atomic_load(&dev->app_leads);
+
+	wait_sem(&dev->thread_sem, diw_dev_now(dev) + GRACE_NS);
+	if (!led || !atomic_load(&dev->app_leads) || atomic_load(&dev->leader_seq) != seq)
+		return;
+	pthread_mutex_lock(&dev->lock);
+	atomic_store(&dev->thread_deep, atomic_load(&dev->app_leads) && !atomic_load(&dev->stop));
+	diw_dev_unlock(dev);
+	if (atomic_load(&dev->thread_deep))
+		wait_sem(&dev->thread_sem, DIW_NEVER);
+}
+
+static bool application_is_busy(struct diw_dev *dev)
+{
+	uint64_t seen = atomic_load_explicit(&dev->app_ns, memory_order_relaxed);
+
+	return atomic_load(&dev->app_leads) || (seen && diw_dev_now(dev) < seen + GRACE_NS);
+}
+
+static void *progress(void *arg)
+{
+	struct diw_dev *dev = arg;
+	uint64_t now, until;
+
+	while (!atomic_load(&dev->stop)) {
+		if (application_is_busy(dev)) {
+			park(dev);
+			continue;
+		}
+		pthread_mutex_lock(&dev->lock);
+		now = diw_dev_now(dev);
+		diw_dev_step_locked(dev, now);
+		if (dev->leader || atomic_load(&dev->stop)) {
+			diw_dev_unlock(dev);
+			continue;
+		}
+		until = diw_dev_deadline(dev, false);
+		dev->leader = dev;
+		dev->leader_until = until;
+		diw_dev_unlock(dev);
+		wait_sockets(dev, dev->thread_fd, now, until);
+		pthread_mutex_lock(&dev->lock);
+		dev->wakeups++;
+		if (dev->leader == dev)
+			dev->leader = NULL;
+		diw_dev_unlock(dev);
+	}
+	return NULL;
+}
+
+int diw_thread_start(struct diw_dev *dev)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);                       /* signals are the application's */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&dev->thread, NULL, progress, dev);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	dev->have_thread = rc == 0;
+	if (rc == 0)
+		pthread_setname_np(dev->thread, "diw-progress");
+	return -rc;
+}
+
+void diw_thread_stop(struct diw_dev *dev)
+{
+	if (!dev->have_thread)
+		return;
+	atomic_store(&dev->stop, true);
+	sem_post(&dev->thread_sem);
+	signal_fd(dev->thread_fd);
+	pthread_join(dev->thread, NULL);
+	dev->have_thread = false;
+}
