@@ -2,14 +2,14 @@
 /*
  * The honest rivals that `diw perf --against` measures: bare UDP sockets by the best recipe that the kernel offers.
  *
- * raw-udp      connected sockets, UDP_SEGMENT super-buffers, UDP_GRO, one recvmsg a burst          { .gso = 1 }
+ * raw-udp      connected sockets, UDP_SEGMENT super-buffers, UDP_GRO, one recvmsg a burst     { .gso = 1 }
  * raw-udp-crc  the same, and each segment is staged with an offset and a CRC-32, checked and copied
- *              to its place by the receiver: what any stack over UDP must do at least               { .gso = 1, .crc = 1 }
- * raw-udp-1    one send and one recv a datagram                                                      { .gso = 0 }
+ *              to its place by the receiver: what any stack over UDP must do at least          { .gso = 1, .crc = 1 }
+ * raw-udp-1    one send and one recv a datagram                                                { .gso = 0 }
  *
- * Use: both ends raw_open(), tell each other the bound address, raw_connect(), and then each runs raw_run() with the same
- * test, gso, crc, size, seg, window; one of them is the sender. The receiver ends when the sender says so, when *stop
- * becomes true, or after two seconds of silence once data has come (ten before).
+ * Use: both ends raw_open(), tell each other the bound address, raw_connect(), and then each runs raw_run() with the
+ * same test, gso, crc, size, seg, window; one of them is the sender. The receiver ends when the sender says so, when
+ * *stop becomes true, or after two seconds of silence once data has come (ten before).
  */
 #ifndef DIW_TOOLS_RAW_H
 #define DIW_TOOLS_RAW_H
@@ -22,7 +22,7 @@
 
 enum raw_test {
 	RAW_LAT,                     /* one message there and back; the sender keeps half round trips */
-	RAW_STREAM,                  /* one way, as fast as the window allows: goodput, and message rate when size is small */
+	RAW_STREAM,                  /* one way, as fast as the window allows: goodput, and message rate */
 };
 
 struct raw_attr {
@@ -33,7 +33,7 @@ struct raw_attr {
 	bool crc;
 	bool spinning;               /* waits by spinning; else it sleeps in the system call */
 	uint32_t size;               /* bytes of a message, 1 .. 1 GiB */
-	uint32_t seg;                /* largest UDP payload: messages are cut to it (crc: 12 bytes of it are not payload) */
+	uint32_t seg;                /* largest UDP payload of a datagram (crc: 12 bytes of it are not payload) */
 	uint32_t slots;              /* message buffers that are used in turn at both ends; 0 = 1 */
 	uint64_t window;             /* stream: payload bytes not yet credited; 0 = what the receive buffer holds */
 	uint64_t duration_ns;        /* the sender's; measured after warmup_ns */
@@ -47,8 +47,8 @@ struct raw_attr {
 struct raw_result {
 	uint64_t bytes;              /* payload: sender sent, receiver received (crc: checked and placed) */
 	uint64_t msgs;               /* bytes / size; RAW_LAT: round trips */
-	uint64_t bytes_sent;         /* what the sender says it sent; both ends know it; 0 when its last word was lost */
-	uint64_t lost;               /* bytes_sent - bytes, at the receiver; RAW_LAT sender: round trips that timed out */
+	uint64_t bytes_sent;         /* what the sender says it sent, at both ends; 0: its last word was lost */
+	uint64_t lost;               /* receiver: bytes_sent - bytes; RAW_LAT sender: round trips that timed out */
 	uint64_t crc_errors;
 	uint64_t calls;              /* system calls that moved data */
 	uint64_t elapsed_ns;         /* measured part; receiver: first to last byte of it */
@@ -56,7 +56,8 @@ struct raw_result {
 	uint32_t lat_n;              /* samples in lat */
 };
 
-/* A UDP socket bound to LOCAL (port 0: any); BOUND tells where. RCVBUF bytes are asked for (0 = 4 MiB). fd or -errno. */
+/* A UDP socket bound to LOCAL (port 0: any); BOUND tells where. RCVBUF bytes are asked for (0 = 4 MiB).
+ * The descriptor, or -errno. */
 int raw_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_addr *bound);
 int raw_connect(int fd, const struct diw_addr *peer);
 /* Run one end in the calling thread. 0 or -errno. */
