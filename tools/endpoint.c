@@ -72,6 +72,21 @@ void endpoint_close(struct endpoint *e)
 	memset(e, 0, sizeof *e);
 }
 
+int endpoint_check_impair(const char *spec)
+{
+	struct endpoint e;
+	struct diw_qp_attr attr;
+	int rc;
+
+	diw_qp_attr_init(&attr);
+	attr.impair = spec;
+	rc = endpoint_open(&e, "diw_lo", NULL, 1, false);
+	if (!rc)
+		rc = endpoint_qp(&e, &attr);
+	endpoint_close(&e);
+	return rc;
+}
+
 void endpoint_report_errors(struct endpoint *e)
 {
 	struct diw_qp_error err, last = { 0 };

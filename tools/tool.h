@@ -98,6 +98,8 @@ int endpoint_open(struct endpoint *e, const char *dev, const struct diw_addr *ds
 /* Fills in the completion queues and the Q_Key. */
 int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr);
 void endpoint_close(struct endpoint *e);
+/* TOOL_OK, or TOOL_USAGE when this is no impairment. */
+int endpoint_check_impair(const char *spec);
 /* Prints what the queue pair's error queue holds, once a fault. */
 void endpoint_report_errors(struct endpoint *e);
 

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rigs of bare sockets: what raw.h measures, under the same conditions. They are never impaired. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/perf_rig.h"
+#include "tools/raw.h"
+
+#define RAW_SAMPLES 1000000u
+#define CRC_LEN 4u
+#define MAX_UDP 65507u
+
+static bool gso(const struct rig *r)
+{
+	return r->pc.qp != PERF_RAW_1;
+}
+
+int raw_rig_open(struct rig *r)
+{
+	struct diw_addr local = r->side.local, bound;
+	uint32_t mulpdu = r->pc.mulpdu;
+	int rc;
+
+	rc = endpoint_open(&r->ep, r->side.dev, &r->side.peer, 1, false);
+	if (rc)
+		return rc;
+	if (!mulpdu)
+		mulpdu = r->ep.dev_info.mulpdu;
+	endpoint_close(&r->ep);
+	r->raw_seg = mulpdu + CRC_LEN < MAX_UDP ? mulpdu + CRC_LEN : MAX_UDP;
+	local.port = 0;
+	for (int i = 0; i < (r->pc.test == PERF_BIBW ? 2 : 1); i++) {
+		r->fd[i] = raw_open(&local, gso(r), 0, &bound);
+		if (r->fd[i] < 0)
+			return tool_failed("%s: %s", perf_qp_name[r->pc.qp], strerror(-r->fd[i]));
+		r->port[i] = bound.port;
+	}
+	return 0;
+}
+
+/* bibw: the first socket is the client's to send with, the second the server's. */
+int raw_rig_connect(struct rig *r, const cJSON *peer)
+{
+	static const char *const key[2] = { "port", "port2" };
+	struct diw_addr to = r->side.peer;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && r->fd[i] >= 0 && !rc; i++) {
+		to.port = (uint16_t)ctl_number(peer, key[i]);
+		rc = raw_connect(r->fd[i], &to);
+	}
+	return rc ? tool_failed("%s: %s", perf_qp_name[r->pc.qp], strerror(-rc)) : 0;
+}
+
+void raw_rig_close(struct rig *r)
+{
+	for (int i = 0; i < 2; i++)
+		if (r->fd[i] >= 0)
+			close(r->fd[i]);
+}
+
+struct way { struct raw_attr attr; struct raw_result result; int rc; };
+
+/* raw-udp-1 blocks in its streams, as the plain program that it stands for does; bibw has two threads on one core. */
+static void make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
+{
+	bool lat = r->pc.test == PERF_LAT;
+
+	memset(w, 0, sizeof *w);
+	w->attr = (struct raw_attr){ .fd = r->fd[i], .test = lat ? RAW_LAT : RAW_STREAM, .sender = r->side.client == (i == 0),
+		.gso = gso(r), .crc = r->pc.qp == PERF_RAW_CRC, .size = (uint32_t)r->pc.size, .seg = r->raw_seg,
+		.spinning = r->pc.mode == PERF_POLL && r->pc.test != PERF_BIBW && (lat || gso(r)),
+		.slots = r->slots, .duration_ns = ns, .warmup_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS };
+}
+
+static void *run_way(void *arg)
+{
+	struct way *w = arg;
+
+	w->rc = raw_run(&w->attr, &w->result);
+	return NULL;
+}
+
+static void add_latencies(const struct way *w, struct perf_part *part)
+{
+	struct hist h;
+
+	if (hist_init(&h))
+		return;
+	for (uint32_t i = 0; i < w->result.lat_n; i++)
+		hist_add(&h, w->attr.lat[i]);
+	part->p50_ns = hist_quantile(&h, 0.5);
+	part->p99_ns = hist_quantile(&h, 0.99);
+	hist_fini(&h);
+}
+
+static void add_way(const struct way *w, struct perf_part *part)
+{
+	part->cpu_s += w->result.cpu_s;
+	if (w->attr.sender) {
+		part->tx_msgs += (double)w->result.msgs;
+		part->tx_bytes += (double)w->result.bytes;
+	}
+	if (w->attr.test == RAW_LAT && w->attr.sender) {
+		part->tx_msgs += (double)w->result.lost;
+		part->tx_bytes += (double)w->result.lost * w->attr.size;
+		part->rx_msgs = (double)w->result.msgs;
+		part->rx_bytes = (double)w->result.bytes;
+		add_latencies(w, part);
+	} else if (w->attr.test == RAW_STREAM && !w->attr.sender) {
+		part->rx_msgs += (double)w->result.msgs;
+		part->rx_bytes += (double)w->result.bytes;
+		part->m_msgs += (double)w->result.msgs;
+		part->m_bytes += (double)w->result.bytes;
+		part->m_ns = (double)w->result.elapsed_ns;
+	}
+}
+
+int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part)
+{
+	int n = r->pc.test == PERF_BIBW ? 2 : 1, rc = 0;
+	struct way way[2];
+	pthread_t thread;
+	bool started = false;
+
+	for (int i = 0; i < n; i++)
+		make_way(r, i, ns, &way[i]);
+	if (way[0].attr.test == RAW_LAT) {
+		way[0].attr.lat_max = RAW_SAMPLES;
+		way[0].attr.lat = calloc(RAW_SAMPLES, sizeof *way[0].attr.lat);
+		if (!way[0].attr.lat)
+			return tool_failed("out of memory");
+	}
+	if (n == 2)
+		started = pthread_create(&thread, NULL, run_way, &way[1]) == 0;
+	run_way(&way[0]);
+	if (started)
+		pthread_join(thread, NULL);
+	for (int i = 0; i < n && !rc; i++) {
+		rc = way[i].rc;
+		add_way(&way[i], part);
+	}
+	free(way[0].attr.lat);
+	return rc ? tool_failed("%s: %s", perf_qp_name[r->pc.qp], strerror(-rc)) : 0;
+}
