@@ -3,3 +3,4 @@
 X(crc)
 X(seal)
 X(impair)
+X(udp)

@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/param.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "llp/udp.h"
+#include "llp/dgram.h"
+#include "tests/unit/unit.h"
+
+/* ---- What the kernel would answer on other machines: these replace libc's, for the whole program ---- */
+
+static int (*refuse)(const struct msghdr *m, int call);     /* errno for this sendmsg, 0: let it pass */
+static int send_calls, fake_mtu, truncate_next;
+
+static uint32_t gso_of(const struct msghdr *m)
+{
+	struct cmsghdr *c = m->msg_controllen ? CMSG_FIRSTHDR(m) : NULL;
+	uint16_t v = 0;
+
+	if (c && c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT)
+		memcpy(&v, CMSG_DATA(c), sizeof v);
+	return v;
+}
+
+static uint32_t bytes_of(const struct msghdr *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		n += m->msg_iov[i].iov_len;
+	return (uint32_t)n;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	int err = refuse ? refuse(m, send_calls) : 0;
+
+	send_calls++;
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
+
+	if (n >= 0 && truncate_next) {
+		truncate_next--;
+		m->msg_flags |= MSG_TRUNC;
+	}
+	return n;
+}
+
+int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	if (fake_mtu && ((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU))) {
+		*(int *)value = fake_mtu;
+		return 0;
+	}
+	return (int)syscall(SYS_getsockopt, fd, level, name, value, len);
+}
+
+/* ---- Helpers ---- */
+
+static struct diw_counters ca, cb;
+static struct diw_dgram *a, *b;
+
+static struct diw_addr loopback(bool v6, uint8_t last)
+{
+	struct diw_addr l = { .ip = { [15] = 1 } };
+
+	if (!v6)
+		l = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = last } };
+	return l;
+}
+
+static struct diw_dgram *open_at(struct diw_addr local, bool any, const struct diw_addr *peer, struct diw_counters *c)
+{
+	struct diw_dgram_attr attr = { .local = local, .any = any, .mtu = 65536, .rcvbuf = 1 << 20, .c = c };
+	struct diw_dgram *d;
+
+	if (peer)
+		attr.peer = *peer;
+	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
+	return d;
+}
+
+static void open_pair(bool v6)
+{
+	a = open_at(loopback(v6, 1), false, NULL, &ca);
+	b = open_at(loopback(v6, 1), false, NULL, &cb);
+}
+
+static void close_pair(void)
+{
+	refuse = NULL;
+	fake_mtu = 0;
+	a->ops->close(a);
+	b->ops->close(b);
+}
+
+static void setup(void)
+{
+	memset(&ca, 0, sizeof ca);
+	memset(&cb, 0, sizeof cb);
+	send_calls = 0;
+}
+
+static uint8_t out[1 << 17];
+static struct iovec out_iov[4096];
+
+/* LEN bytes that tell their place, in pieces of PIECE bytes. */
+static struct diw_dgram_burst make(const struct diw_addr *to, uint32_t len, uint32_t seg, uint32_t piece)
+{
+	static uint32_t salt;
+	int n = 0;
+
+	salt += 12345;
+	for (uint32_t i = 0; i + 4 <= sizeof out; i += 4)
+		memcpy(out + i, &(uint32_t){ (i + salt) * 2654435761u }, 4);
+	for (uint32_t at = 0; at < len; at += piece)
+		out_iov[n++] = (struct iovec){ out + at, MIN(piece, len - at) };
+	return (struct diw_dgram_burst){ *to, out_iov, n, len, seg };
+}
+
+struct take { uint8_t data[1 << 18]; uint32_t len, datagrams, bursts, longest; struct diw_addr from; };
+static struct take got;
+
+/* Everything that comes until WANT bytes are there, or nothing comes for a while. */
+static void take_all(struct diw_dgram *d, uint32_t want)
+{
+	struct diw_dgram_burst r;
+	struct pollfd p = { d->ops->fd(d), POLLIN, 0 };
+
+	got.len = got.datagrams = got.bursts = got.longest = 0;
+	do {
+		while (d->ops->recv(d, &r, 1, 1) == 1) {
+			ck_assert_int_eq(r.niov, 1);
+			ck_assert_uint_eq(r.iov->iov_len, r.len);
+			memcpy(got.data + got.len, r.iov->iov_base, r.len);
+			got.len += r.len;
+			got.bursts++;
+			got.datagrams += r.seg ? (r.len + r.seg - 1) / r.seg : 1;
+			got.longest = MAX(got.longest, r.seg);
+			got.from = r.peer;
+		}
+	} while (got.len < want && poll(&p, 1, 200) > 0);
+	ck_assert_int_eq(d->ops->recv(d, &r, 1, 1), 0);
+}
+
+static void arrives(const struct diw_dgram_burst *t)
+{
+	take_all(a, t->len);
+	ck_assert_uint_eq(got.len, t->len);
+	ck_assert_mem_eq(got.data, out, t->len);
+	ck_assert_uint_eq(got.datagrams, (t->len + t->seg - 1) / t->seg);
+	ck_assert_uint_eq(got.longest, t->seg);
+}
+
+/* ---- As it is ---- */
+
+START_TEST(bursts_arrive)
+{
+	static const char *const env[] = { "all", "none", "gso", "gro" };
+	static const uint32_t shape[][3] = {         /* bytes, of each datagram, of each piece of memory */
+		{ 1, 1, 1 }, { 64, 64, 64 }, { 6400, 64, 6400 }, { 128 * 64, 64, 11 }, { 5000, 1452, 999 },
+		{ 44 * 1472, 1472, 44 * 1472 }, { 65200, 8000, 333 }, { 65000, 65000, 4096 }, { 3001, 1000, 3001 },
+		{ 65507, 65507, 65507 },
+	};
+	bool v6 = _i & 1, many;
+
+	setenv("DIWARP_OFFLOAD", env[_i / 2], 1);
+	open_pair(v6);
+	many = diw_udp_offload().gso && diw_udp_offload().gro;
+	ck_assert(!(_i / 2 == 1 || _i / 2 == 3) || !diw_udp_offload().gso);
+	ck_assert(!(_i / 2 == 1 || _i / 2 == 2) || !diw_udp_offload().gro);
+	ck_assert_uint_ge(a->rcvbuf, 65536);
+	ck_assert_uint_ne(a->local.port, 0);
+	for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+		struct diw_dgram_burst t = make(&a->local, shape[i][0], shape[i][1], shape[i][2]);
+		uint64_t bursts = cb.tx_bursts, datagrams = cb.tx_datagrams;
+		uint32_t n = (t.len + t.seg - 1) / t.seg;
+
+		ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+		arrives(&t);
+		ck_assert(diw_addr_eq(&got.from, &b->local));
+		ck_assert_uint_eq(cb.tx_datagrams - datagrams, n);
+		ck_assert_uint_eq(cb.tx_bursts - bursts, diw_udp_offload().gso ? 1 : n);
+		ck_assert_uint_eq(got.bursts, many ? 1 : n);
+	}
+	ck_assert_uint_eq(ca.rx_bytes, cb.tx_bytes);
+	ck_assert_uint_eq(ca.rx_datagrams, cb.tx_datagrams);
+	ck_assert_uint_eq(cb.tx_error + cb.tx_blocked + ca.rx_truncated, 0);
+	close_pair();
+}
+END_TEST
+
+START_TEST(several_bursts_a_call)
+{
+	struct diw_dgram_burst t[3];
+	struct diw_dgram *c;
+
+	open_pair(false);
+	c = open_at(loopback(false, 1), false, NULL, &ca);
+	t[0] = make(&a->local, 3000, 1000, 3000);
+	t[1] = t[2] = t[0];
+	t[1].peer = c->local;
+	ck_assert_int_eq(b->ops->send(b, t, 3, 1), 3);
+	take_all(a, 6000);
+	ck_assert_uint_eq(got.datagrams, 6);
+	take_all(c, 3000);
+	ck_assert_uint_eq(got.datagrams, 3);
+	c->ops->close(c);
+	close_pair();
+}
+END_TEST
+
+START_TEST(empty_datagram)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_storage ss;
+	struct diw_dgram_burst r;
+	socklen_t len;
+
+	open_pair(false);
+	len = diw_addr_to_sockaddr(&a->local, &ss);
+	ck_assert_int_eq(sendto(fd, "", 0, 0, (struct sockaddr *)&ss, len), 0);
+	ck_assert_int_eq(a->ops->recv(a, &r, 1, 1), 1);
+	ck_assert_uint_eq(r.len, 0);
+	ck_assert_uint_eq(r.seg, 0);
+	ck_assert_uint_eq(ca.rx_datagrams, 1);
+	close(fd);
+	close_pair();
+}
+END_TEST
+
+START_TEST(connected)
+{
+	struct diw_addr nobody, peer;
+	struct diw_dgram *c;
+	struct diw_dgram_burst t, r;
+
+	open_pair(false);
+	nobody = b->local;
+	c = open_at(loopback(false, 1), false, &a->local, &cb);
+	t = make(&c->local, 3000, 1000, 3000);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);      /* a stranger */
+	take_all(c, 0);
+	ck_assert_uint_eq(got.len, 0);
+	ck_assert_int_eq(a->ops->send(a, &t, 1, 1), 1);      /* the peer */
+	take_all(c, 3000);
+	ck_assert_uint_eq(got.len, 3000);
+	ck_assert(diw_addr_eq(&got.from, &a->local));
+	t.peer = a->local;
+	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
+	take_all(a, 3000);
+	ck_assert_uint_eq(got.len, 3000);
+	/* The peer goes and comes back at the same port: nothing in between is an error. */
+	peer = a->local;
+	a->ops->close(a);
+	for (int i = 0; i < 6; i++) {
+		ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
+		if (i & 1)
+			ck_assert_int_eq(c->ops->recv(c, &r, 1, 1), 0);
+	}
+	ck_assert_int_eq(c->tx_errno, 0);
+	ck_assert_uint_gt(cb.tx_error, 0);
+	a = open_at(peer, false, NULL, &ca);
+	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
+	take_all(a, 3000);
+	ck_assert_uint_eq(got.len, 3000);
+	ck_assert(!diw_addr_eq(&got.from, &nobody));
+	c->ops->close(c);
+	close_pair();
+}
+END_TEST
+
+/* A wildcard socket answers from the address that was asked, whatever its family. */
+START_TEST(answers_from_where_it_was_asked)
+{
+	struct diw_counters cs = { 0 };
+	struct diw_addr none = { .port = 0 }, to;
+	struct diw_dgram *s = open_at(none, true, NULL, &cs), *c6;
+	struct diw_dgram_burst t;
+
+	ck_assert(diw_addr_ip_is_zero(&s->local));
+	open_pair(false);
+	for (int round = 0; round < 3; round++)
+		for (int who = 0; who < 2; who++) {
+			struct diw_dgram *c = who ? b : a;
+
+			to = loopback(false, (uint8_t)(2 + who + round));
+			to.port = s->local.port;
+			t = make(&to, 100, 100, 100);
+			ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
+			take_all(s, 100);
+			ck_assert_uint_eq(got.len, 100);
+			ck_assert(diw_addr_eq(&got.from, &c->local));
+			t = make(&c->local, round == 1 ? 100 : 3100, round == 1 ? 100 : 1000, 500);
+			ck_assert_int_eq(s->ops->send(s, &t, 1, 1), 1);
+			take_all(c, t.len);
+			ck_assert_uint_eq(got.len, t.len);
+			ck_assert(diw_addr_eq(&got.from, &to));
+		}
+	c6 = open_at(loopback(true, 1), false, NULL, &cb);
+	to = c6->local;
+	to.port = s->local.port;
+	t = make(&to, 2100, 1000, 2100);
+	ck_assert_int_eq(c6->ops->send(c6, &t, 1, 1), 1);
+	take_all(s, 2100);
+	ck_assert(diw_addr_eq(&got.from, &c6->local));
+	t = make(&c6->local, 2100, 1000, 2100);
+	ck_assert_int_eq(s->ops->send(s, &t, 1, 1), 1);
+	take_all(c6, 2100);
+	ck_assert_uint_eq(got.len, 2100);
+	ck_assert(diw_addr_eq(&got.from, &to));
+	ck_assert_uint_eq(cs.tx_error, 0);
+	c6->ops->close(c6);
+	s->ops->close(s);
+	close_pair();
+}
+END_TEST
+
+START_TEST(opening)
+{
+	struct diw_dgram_attr attr = { .mtu = 1500, .c = &ca };
+	struct diw_addr v4 = loopback(false, 9), v6 = loopback(true, 1);
+	socklen_t len = sizeof(int);
+	struct diw_dgram *d, *e;
+	int fd, on = 0;
+
+	ck_assert_int_eq(diw_udp_open(&attr, &d), -EINVAL);          /* the zero address needs `any` */
+	attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 224, [15] = 1 } };
+	ck_assert_int_eq(diw_udp_open(&attr, &d), -EINVAL);
+	attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 192, 0, 2, 1 } };
+	ck_assert_int_eq(diw_udp_open(&attr, &d), -EADDRNOTAVAIL);
+	attr.local = loopback(false, 1);
+	attr.broadcast = true;
+	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
+	fd = d->ops->fd(d);
+	ck_assert_int_eq(getsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, &len), 0);
+	ck_assert_int_eq(on, 1);
+	ck_assert_int_ne(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+	ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+	ck_assert_uint_eq(d->ops->mtu(d, &v4), 1472);
+	ck_assert_uint_eq(d->ops->mtu(d, &v6), 1452);
+	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
+	attr.local = d->local;
+	ck_assert_int_eq(diw_udp_open(&attr, &e), -EADDRINUSE);
+	d->ops->close(d);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	attr.mtu = 65536;
+	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);                /* the port is free again */
+	ck_assert_uint_eq(d->ops->mtu(d, &v4), DIW_DGRAM_MAX);
+	ck_assert_uint_eq(d->ops->mtu(d, &v6), 65536 - 48);
+	d->ops->close(d);
+}
+END_TEST
+
+/* ---- Refusals ---- */
+
+static int salt_of_refusal;
+
+static int refuse_at_random(const struct msghdr *m, int call)
+{
+	struct diw_rng r = { (uint64_t)call * 31 + (uint64_t)salt_of_refusal };
+
+	(void)m;
+	return diw_rng_chance(&r, 0.3) ? (call & 1 ? EAGAIN : ENOBUFS) : 0;
+}
+
+/* Datagram by datagram, with a socket that fills up anywhere: nothing lost, nothing doubled, order kept. */
+START_TEST(blocked_anywhere)
+{
+	static uint8_t sent[1 << 18];
+	uint32_t len = 0;
+	int blocked = 0;
+
+	setenv("DIWARP_OFFLOAD", _i & 1 ? "none" : "all", 1);
+	open_pair(false);
+	salt_of_refusal = _i;
+	refuse = refuse_at_random;
+	for (int i = 0; i < 60; i++) {
+		struct diw_dgram_burst t = make(&a->local, 40 * 50 + 17, 50, 33);
+		int rc = b->ops->send(b, &t, 1, 1);
+
+		ck_assert(rc == 1 || rc == -EAGAIN);
+		blocked += rc != 1;
+		if (rc == 1) {
+			memcpy(sent + len, out, t.len);
+			len += t.len;
+		}
+	}
+	/* What was left of the last burst goes when it is called to receive: it asked for that. */
+	for (int i = 0; i < 100 && b->ops->deadline(b) != DIW_NEVER; i++)
+		take_all(b, 0);
+	ck_assert_uint_eq(b->ops->deadline(b), DIW_NEVER);
+	take_all(a, len);
+	ck_assert_uint_eq(got.len, len);
+	ck_assert_mem_eq(got.data, sent, len);
+	ck_assert_int_gt(blocked, 0);
+	ck_assert_uint_ge(cb.tx_blocked, blocked);
+	ck_assert_uint_eq(cb.tx_error, 0);
+	close_pair();
+}
+END_TEST
+
+static int refuse_errno;
+
+static int refuse_gso(const struct msghdr *m, int call)
+{
+	(void)call;
+	return gso_of(m) ? refuse_errno : 0;
+}
+
+static int refuse_more_than_64(const struct msghdr *m, int call)
+{
+	(void)call;
+	return gso_of(m) && bytes_of(m) > 64 * gso_of(m) ? EINVAL : 0;
+}
+
+static int refuse_gso_over_mtu(const struct msghdr *m, int call)
+{
+	(void)call;
+	return gso_of(m) > 1272 ? refuse_errno : 0;
+}
+
+static int refuse_all(const struct msghdr *m, int call)
+{
+	(void)m;
+	(void)call;
+	return refuse_errno;
+}
+
+/* A device without checksum offload: EIO. A reason that nobody foresaw: EINVAL. After one refusal none is tried. */
+START_TEST(super_buffers_refused)
+{
+	struct diw_dgram_burst t;
+
+	open_pair(false);
+	refuse = refuse_gso;
+	refuse_errno = _i ? EINVAL : EIO;
+	t = make(&a->local, 20 * 100 + 7, 100, 44);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	arrives(&t);
+	send_calls = 0;
+	t = make(&a->local, 20 * 100 + 7, 100, 44);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	ck_assert_int_eq(send_calls, 21);
+	arrives(&t);
+	ck_assert_uint_eq(cb.tx_error, 0);
+	ck_assert_int_eq(b->tx_errno, 0);
+	ck_assert(!b->mtu_changed);
+	close_pair();
+}
+END_TEST
+
+START_TEST(old_kernel_takes_64)
+{
+	struct diw_dgram_burst t;
+
+	open_pair(false);
+	refuse = refuse_more_than_64;
+	for (int i = 0; i < 2; i++) {
+		send_calls = 0;
+		t = make(&a->local, 120 * 100 + 7, 100, 1000);
+		ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+		ck_assert_int_eq(send_calls, i ? 2 : 3);
+		arrives(&t);
+	}
+	ck_assert_uint_eq(cb.tx_error, 0);
+	close_pair();
+}
+END_TEST
+
+START_TEST(path_mtu_shrinks)
+{
+	static const int errs[] = { EMSGSIZE, EINVAL };
+	struct diw_addr other = loopback(false, 7);
+	struct diw_dgram_burst t;
+
+	open_pair(false);
+	refuse = refuse_gso_over_mtu;
+	refuse_errno = errs[_i];
+	fake_mtu = 1300;
+	t = make(&a->local, 10 * 1400, 1400, 14000);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, DIW_S), 1);
+	arrives(&t);
+	ck_assert_uint_eq(cb.tx_emsgsize, 1);
+	ck_assert_uint_eq(cb.tx_error, 0);
+	ck_assert(b->mtu_changed);
+	ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
+	ck_assert_uint_eq(b->ops->mtu(b, &other), DIW_DGRAM_MAX);
+	/* What is too large is not tried again; what fits goes as a super-buffer. */
+	send_calls = 0;
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 2 * DIW_S), 1);
+	ck_assert_int_eq(send_calls, 10);
+	arrives(&t);
+	send_calls = 0;
+	t = make(&a->local, 10 * 1272, 1272, 12720);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 2 * DIW_S), 1);
+	ck_assert_int_eq(send_calls, 1);
+	arrives(&t);
+	ck_assert_uint_eq(cb.tx_emsgsize, 1);
+	/* Ten minutes later it is forgotten. */
+	ck_assert_int_eq(b->ops->send(b, &t, 0, 600 * DIW_S), 0);
+	ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
+	ck_assert_int_eq(b->ops->send(b, &t, 0, 601 * DIW_S + 1), 0);
+	ck_assert_uint_eq(b->ops->mtu(b, &a->local), DIW_DGRAM_MAX);
+	close_pair();
+}
+END_TEST
+
+START_TEST(refused_for_good)
+{
+	struct diw_dgram_burst t;
+
+	open_pair(false);
+	refuse = refuse_all;
+	refuse_errno = EPERM;
+	t = make(&a->local, 10 * 100 + 1, 100, 100);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	ck_assert_uint_eq(cb.tx_error, 11);
+	ck_assert_int_eq(b->tx_errno, EPERM);
+	ck_assert_uint_eq(cb.tx_datagrams, 0);
+	refuse = NULL;
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	arrives(&t);
+	/* No route for it: the kernel's own refusal. */
+	t.peer = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 255, 255, 255, 255 }, .port = 9 };
+	b->tx_errno = 0;
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	ck_assert_int_ne(b->tx_errno, 0);
+	close_pair();
+}
+END_TEST
+
+START_TEST(truncated_is_dropped)
+{
+	struct diw_dgram_burst t;
+
+	open_pair(false);
+	t = make(&a->local, 100, 100, 100);
+	b->ops->send(b, &t, 1, 1);
+	b->ops->send(b, &t, 1, 1);
+	truncate_next = 1;
+	take_all(a, 100);
+	ck_assert_uint_eq(got.len, 100);
+	ck_assert_uint_eq(ca.rx_truncated, 1);
+	close_pair();
+}
+END_TEST
+
+/* ---- A path that really shrinks: loopback of a network namespace of our own ---- */
+
+static bool own_network(void)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) && unshare(CLONE_NEWNET))
+		return false;
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	return fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &r) && !close(fd);
+}
+
+static bool can_own_network(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(!own_network());
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+START_TEST(path_mtu_for_real)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_mtu = 1300 };
+	struct diw_dgram_burst t;
+	int fd;
+
+	ck_assert(own_network());
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	open_pair(false);
+	t = make(&a->local, 10 * 1400 + 9, 1400, 14009);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	arrives(&t);
+	ck_assert_int_eq(ioctl(fd, SIOCSIFMTU, &r), 0);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	arrives(&t);                                         /* in IP fragments */
+	ck_assert_uint_eq(cb.tx_error, 0);
+	if (diw_udp_offload().gso) {
+		ck_assert_uint_eq(cb.tx_emsgsize, 1);
+		ck_assert(b->mtu_changed);
+		ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
+	}
+	t = make(&a->local, 65507, 65507, 65507);
+	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
+	arrives(&t);
+	close(fd);
+	close_pair();
+}
+END_TEST
+
+/* Loopback that is down proves nothing: the kernel's word is taken. */
+START_TEST(offload_without_loopback)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = 0 };
+	int fd;
+
+	ck_assert(own_network());
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	ck_assert_int_eq(ioctl(fd, SIOCSIFFLAGS, &r), 0);
+	ck_assert(diw_udp_offload().gso);
+	ck_assert(diw_udp_offload().gro);
+	close(fd);
+}
+END_TEST
+
+Suite *suite_udp(void)
+{
+	Suite *s = suite_create("udp");
+	TCase *t = tcase_create("udp");
+
+	tcase_add_checked_fixture(t, setup, NULL);
+	tcase_set_timeout(t, 30);
+	tcase_add_loop_test(t, bursts_arrive, 0, 8);
+	tcase_add_test(t, several_bursts_a_call);
+	tcase_add_test(t, empty_datagram);
+	tcase_add_test(t, connected);
+	tcase_add_test(t, answers_from_where_it_was_asked);
+	tcase_add_test(t, opening);
+	tcase_add_loop_test(t, blocked_anywhere, 0, 10);
+	tcase_add_loop_test(t, super_buffers_refused, 0, 2);
+	tcase_add_test(t, old_kernel_takes_64);
+	tcase_add_loop_test(t, path_mtu_shrinks, 0, 2);
+	tcase_add_test(t, refused_for_good);
+	tcase_add_test(t, truncated_is_dropped);
+	if (can_own_network()) {
+		tcase_add_test(t, path_mtu_for_real);
+		tcase_add_test(t, offload_without_loopback);
+	} else {
+		printf("udp: no network namespaces here: path_mtu_for_real, offload_without_loopback left out\n");
+	}
+	suite_add_tcase(s, t);
+	return s;
+}
