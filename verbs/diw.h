@@ -22,6 +22,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)         /* the library is built with hidden visibility */
+#endif
 
 #define DIW_PORT 4791u               /* the tools' default UDP port; a queue pair may take any */
 #define DIW_MAX_SGE 16               /* scatter/gather entries of one work request */
@@ -360,6 +363,9 @@ int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
 int diw_srq_destroy(struct diw_srq *srq);       /* -EBUSY while a queue pair uses it */
 int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,7 @@ same() { cmp "$TMP/file" "$TMP/in/${1:-file}"; }
 
 for mulpdu in 1452 8952 65000; do
 	receiver
-	check "cp loses nothing on lo, mulpdu $mulpdu" $DIW cp --json --mulpdu $mulpdu "$TMP/file" 127.0.0.1:
+	run "cp loses nothing on lo, mulpdu $mulpdu" $DIW cp --json --mulpdu $mulpdu "$TMP/file" 127.0.0.1:
 	check "SHA-256 agrees" holds '.sha256_ok and .bytes_valid == 3333333 and .missing == []'
 	check "the hash is the file's" [ "$(field .sha256)" = "$(sha256sum < "$TMP/file" | cut -d' ' -f1)" ]
 	check "recv ends after one transfer" join $RECV 10
@@ -19,7 +19,7 @@ done
 for impair in loss=1%,seed=7 loss=20%,seed=3 burst=2%:20,seed=5 reorder=2%,dup=2%,seed=1 corrupt=1%,seed=2 \
 	tx.loss=5%,tx.reorder=1%,tx.delay=200us,seed=9; do
 	receiver
-	check "cp under $impair" $DIW cp --json --mulpdu 1452 --impair $impair "$TMP/file" 127.0.0.1:
+	run "cp under $impair" $DIW cp --json --mulpdu 1452 --impair $impair "$TMP/file" 127.0.0.1:
 	check "all of it arrived" holds '.sha256_ok and .bytes_valid == 3333333'
 	case $impair in reorder*) ;; *)
 		check "what was lost was asked for again, and little else" \
@@ -55,10 +55,10 @@ check "it shows a map and ranges" matches "$OUT" 'validity map.*missing ranges'
 
 : > "$TMP/empty"
 receiver
-check "an empty file" $DIW cp --json "$TMP/empty" 127.0.0.1:
+run "an empty file" $DIW cp --json "$TMP/empty" 127.0.0.1:
 check "it arrived" eventually 5 test -e "$TMP/in/empty"
 receiver
-check "over IPv6, with another name" $DIW cp --json "$TMP/file" '[::1]:other'
+run "over IPv6, with another name" $DIW cp --json "$TMP/file" '[::1]:other'
 check "the file is the same" same other
 join $RECV 10
 

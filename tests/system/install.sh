@@ -6,7 +6,7 @@
 
 root=$TMP/root
 make_() { MAKEFLAGS='' "$MAKE" -s BUILD="$BUILD" MODE="$MODE" DESTDIR="$1" PREFIX=/opt/diw "$2"; }
-check "make install" make_ "$root" install
+run "make install" make_ "$root" install
 for file in bin/diw include/diwarp/diw.h lib/libdiwarp.so lib/libdiwarp.so.0 lib/libdiwarp.a lib/pkgconfig/diwarp.pc \
 	share/man/man1/diw.1 share/man/man7/diwarp.7 share/man/man7/diw_verbs.7; do
 	check "installed: $file" [ -s "$root/opt/diw/$file" ]
@@ -33,14 +33,14 @@ END
 cc_with() { "$CC" -Wall -Wextra -Werror -pedantic -std=c11 $(pc --cflags) "$TMP/prog.c" -o "$TMP/prog" "$@"; }
 # shellcheck disable=SC2046
 check "a program compiles and links by pkg-config" cc_with $(pc --libs)
-check "it runs with the installed library" env LD_LIBRARY_PATH="$root/opt/diw/lib" "$TMP/prog"
+run "it runs with the installed library" env LD_LIBRARY_PATH="$root/opt/diw/lib" "$TMP/prog"
 check "it found a device" matches "$OUT" '^[1-9][0-9]* devices, open 0'
 # shellcheck disable=SC2046
 check "it links with the static library" cc_with "$root/opt/diw/lib/libdiwarp.a" $(pc --static --libs-only-other) \
 	$(grep ^Libs.private "$root/opt/diw/lib/pkgconfig/diwarp.pc" | cut -d: -f2)
-check "it runs without the shared one" "$TMP/prog"
+run "it runs without the shared one" "$TMP/prog"
 check "the header is C++ too" "${CXX:-$CC}" -x c++ -Wall -Wextra -Werror -fsyntax-only -I"$root/opt/diw/include" "$TMP/prog.c"
 
-check "make uninstall" make_ "$root" uninstall
+run "make uninstall" make_ "$root" uninstall
 check "nothing is left" [ -z "$(find "$root" -type f -o -type l)" ]
 end

@@ -9,7 +9,7 @@
 set -u
 SELF=$(readlink -f -- "$0")
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
-MODE=${MODE:-release}
+MODE=${MODE:-release} CC=${CC:-gcc} MAKE=${MAKE:-make}
 BUILD=$(readlink -f -- "${BUILD:-build}")
 DIW=$BUILD/bin/diw
 JOBS=()
@@ -20,21 +20,28 @@ not_ok() { echo "not ok - $*"; FAILED=$((FAILED + 1)); }
 skip() { echo "SKIP: ${0##*/}: $*"; }
 end() { echo end; exit $((FAILED > 0)); }
 
-# check WHAT COMMAND...: ok when it succeeds; its output is shown when it does not. OUT is its output.
-check() { expect 0 "$@"; }
-
-# expect STATUS WHAT COMMAND...
+# expect STATUS WHAT COMMAND...: ok when it exits so; its output is shown when it does not, and is OUT afterwards.
 expect() {
-	local want=$1 what=$2 got
-	shift 2
-	"$@" > "$TMP/out" 2>&1 < /dev/null
-	got=$?
+	judge "$TMP/out" "$@"
+	local rc=$?
 	OUT=$(< "$TMP/out")
+	return $rc
+}
+run() { expect 0 "$@"; }
+
+# check WHAT COMMAND...: ok when it succeeds. OUT stays, so that many things can be checked of one command.
+check() { judge "$TMP/out.check" 0 "$@"; }
+
+judge() {
+	local out=$1 want=$2 what=$3 got
+	shift 3
+	"$@" > "$out" 2>&1 < /dev/null
+	got=$?
 	if [ $got -eq "$want" ]; then
 		ok "$what"
 	else
 		not_ok "$what (exit $got, not $want: $*)"
-		[ -z "$OUT" ] || sed 's/^/    /' <<< "$OUT" | tail -n 30
+		sed 's/^/    /' "$out" | tail -n 30
 	fi
 	return $((got != want))
 }
@@ -71,8 +78,8 @@ eventually() {
 	done
 }
 
-# listening PORT [IN]: a UDP socket is bound to PORT; IN is "in_b" for the other namespace.
-listening() { ${2:-} ss -Huln "sport = :$1" | grep -q .; }
+# listening PORT [IN]: a socket is bound to PORT, UDP or TCP; IN is "in_b" for the other namespace.
+listening() { ${2:-} ss -Htuln "sport = :$1" | grep -q .; }
 
 cleanup() {
 	for job in "${JOBS[@]}"; do
@@ -168,4 +175,7 @@ receiver() {
 # JSON field of the last command's output: its last line that is an object.
 field() { grep '^{' <<< "$OUT" | tail -n 1 | jq -r "$1"; }
 # holds EXPRESSION: of the same object.
-holds() { grep '^{' <<< "$OUT" | tail -n 1 > "$TMP/json"; jq -e "$1" "$TMP/json" > /dev/null || { echo "not so: $1"; cat "$TMP/json"; return 1; }; }
+holds() {
+	grep '^{' <<< "$OUT" | tail -n 1 > "$TMP/json"
+	[ -s "$TMP/json" ] && jq -e "$1" "$TMP/json" > /dev/null || { echo "not so: $1, of:"; cat "$TMP/json"; return 1; }
+}

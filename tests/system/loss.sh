@@ -9,7 +9,7 @@ for mtu in 1500 9000; do
 		two_namespaces $mtu || { skip "no veth pair here"; end; }
 		lose 2
 		receiver in_b
-		check "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" "$host:"
+		run "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" "$host:"
 		check "SHA-256 agrees" holds .sha256_ok
 		check "about 2 % was asked for again" holds '.bytes_asked_again / .size | . > 0.01 and . < 0.2'
 		check "recv ends well" join $RECV 15

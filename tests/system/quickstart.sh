@@ -44,32 +44,32 @@ untouched() { ! grep -Eq '^(apt-get|sudo)' "$TMP/calls" || { cat "$TMP/calls"; r
 echo 0 > "$TMP/fail"
 
 for uid in 0 1000; do
-	check "all there, uid $uid: builds" quick $uid '' demo
+	run "all there, uid $uid: builds" quick $uid '' demo
 	check "... and calls make demo" called '^make .*demo$'
 	check "... and neither apt-get nor sudo" untouched
 done
-check "check calls make check" quick 1000 '' check
+run "check calls make check" quick 1000 '' check
 check "... it does" called '^make .*check$'
 ln -s "$PWD/tools/quickstart" "$TMP/link"
-QUICK=$TMP/link check "by a symbolic link from another directory" quick 1000 '' demo
+QUICK=$TMP/link run "by a symbolic link from another directory" quick 1000 '' demo
 
 expect 1 "an ordinary user, gcc and make missing: stops" quick 1000 'gcc make' demo
 check "... with the exact line" matches "$OUT" $'\napt-get install --no-install-recommends --no-upgrade make gcc($|\n)'
 check "... and installs nothing" [ -z "$(grep ^apt-get "$TMP/calls")" ]
 check "... and builds nothing" [ -z "$(grep ^make "$TMP/calls")" ]
-check "what only the tests need is not asked for by demo" quick 1000 check demo
+run "what only the tests need is not asked for by demo" quick 1000 check demo
 expect 1 "but by check" quick 1000 check check
 
-check "root, gcc missing: installs it and builds" quick 0 gcc demo
+run "root, gcc missing: installs it and builds" quick 0 gcc demo
 check "... without upgrading or removing" called '^apt-get install -y .*--no-upgrade --no-remove .*gcc$'
 check "... without fetching lists that are there" [ -z "$(grep '^apt-get update' "$TMP/calls")" ]
 check "... and calls make" called '^make'
 touch "$TMP/sudo"
-check "a user with sudo: the same" quick 1000 gcc demo
+run "a user with sudo: the same" quick 1000 gcc demo
 check "... by sudo -n" called '^sudo -n env DEBIAN_FRONTEND=noninteractive .*apt-get install -y'
 
 echo 1 > "$TMP/fail"
-check "lists are missing: fetches them, then installs" quick 0 gcc demo
+run "lists are missing: fetches them, then installs" quick 0 gcc demo
 check "... it does" called '^apt-get update'
 echo 9 > "$TMP/fail"
 expect 1 "apt-get fails: stops" quick 0 gcc demo
@@ -85,7 +85,7 @@ done
 
 expect 2 "no argument is a usage error" quick 0 ''
 expect 2 "so is an unknown one" quick 0 '' all
-check "--help" quick 0 '' --help
+run "--help" quick 0 '' --help
 listed() { awk '/^[^#]/ && (NF < 3 || $1 !~ /^(build|check|lint)$/) { print; bad = 1 } END { exit bad }' tools/packages; }
 check "every package is listed with its reason" listed
 end

@@ -35,9 +35,9 @@ perf bw --size 0x --local
 perf bw --local --server
 END
 for sub in '' info ping listen cp recv 'perf'; do
-	check "diw $sub --help" $DIW $sub --help
+	run "diw $sub --help" $DIW $sub --help
 	check "... is a usage" matches "$OUT" 'diw'
 done
-check "diw --version" $DIW --version
+run "diw --version" $DIW --version
 check "... is the library's" matches "$OUT" '^diw [0-9]+\.[0-9]+\.[0-9]+$'
 end

@@ -15,12 +15,12 @@ as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all -
 	env HOME=/ TMPDIR="$TMP/tmp" BUILD="$TMP/home/build" "$@"; }
 diw=$TMP/home/build/bin/diw
 
-check "info" as_user "$diw" info --json
+run "info" as_user "$diw" info --json
 check "... finds lo" holds '.device == "diw_lo" and .up'
 background "$TMP/listen" as_user "$diw" listen
 check "listen" eventually 10 listening 4791
-check "ping" as_user "$diw" ping -c 10 -i 0 127.0.0.1
-check "perf" as_user "$diw" perf bw --op write --size 64k --secs 0.3 --local
+run "ping" as_user "$diw" ping -c 10 -i 0 127.0.0.1
+run "perf" as_user "$diw" perf bw --op write --size 64k --secs 0.3 --local
 kill "$PID"
 
 own_namespaces() { as_user DIW_TEST_NS= bash "$TMP/home/tests/system/ping.sh" > "$TMP/log"; grep -q '^ok' "$TMP/log" &&
