@@ -31,21 +31,28 @@ static uint32_t recv_posted(void *ctx)
 	return diw_rq_posted(qp->rq);
 }
 
+/* Who finds no room is served again when somebody takes completions. */
+static bool room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
+{
+	if (diw_cq_room(cq) >= n)
+		return true;
+	qp->starved = true;
+	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
+	return false;
+}
+
 static bool recv_room(void *ctx, uint32_t n)
 {
 	struct diw_qp *qp = ctx;
 
-	return diw_cq_room(qp->recv_cq) >= n;
+	return room(qp, qp->recv_cq, n);
 }
 
 static bool send_room(void *ctx)
 {
 	struct diw_qp *qp = ctx;
 
-	if (diw_cq_room(qp->send_cq))
-		return true;
-	atomic_store_explicit(&qp->send_cq->starved, true, memory_order_relaxed);
-	return false;
+	return room(qp, qp->send_cq, 1);
 }
 
 static void recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault)

@@ -263,12 +263,24 @@ static int take(struct diw_cq *cq, struct diw_wc *wc, int n)
 	return (int)taken;
 }
 
-/* The work of a poll, unless another thread is at it. */
-static void try_step(struct diw_dev *dev, uint64_t now)
+/* There is room again: queue pairs that waited for it are served, whatever their sockets say. */
+static void feed_starved(struct diw_cq *cq, uint64_t now)
 {
+	if (!atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
+		return;
+	cq->dev->timer_at = 0;
+	diw_dev_step_locked(cq->dev, now);
+}
+
+/* The work of a poll, unless another thread is at it. */
+static void try_step(struct diw_cq *cq, uint64_t now)
+{
+	struct diw_dev *dev = cq->dev;
+
 	atomic_store_explicit(&dev->app_ns, now, memory_order_relaxed);
 	if (pthread_mutex_trylock(&dev->lock) != 0)
 		return;
+	feed_starved(cq, now);
 	diw_dev_step_locked(dev, now);
 	diw_dev_unlock(dev);
 }
@@ -285,15 +297,15 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 		return -EINVAL;
 	got = take(cq, wc, n);
 	if (got) {
-		if (atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
-			try_step(dev, diw_dev_now(dev));
+		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
+			try_step(cq, diw_dev_now(dev));
 		return got;
 	}
 	do {
 		now = diw_dev_now(dev);
 		if (until == 0)
 			until = diw_until(now, timeout_ns);
-		try_step(dev, now);
+		try_step(cq, now);
 		got = take(cq, wc, n);
 	} while (!got && now < until);
 	return got;
@@ -324,8 +336,7 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	}
 	cq->waiters--;
 	diw_waiter_fini(dev, &w);
-	if (atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
-		diw_dev_step_locked(dev, diw_dev_now(dev));
+	feed_starved(cq, diw_dev_now(dev));
 	diw_dev_unlock(dev);
 	return got;
 }

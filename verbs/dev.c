@@ -10,9 +10,6 @@
 #include "verbs/ifaces.h"
 #include "verbs/qp.h"
 
-/* Up to that many sockets it is cheaper to try each than to ask epoll which are ready. */
-#define TRY_ALL 4
-
 /* ---- fork: a child shares the sockets but not the threads, so its handles are dead ---- */
 
 static unsigned generation;
@@ -73,29 +70,12 @@ void diw_dev_unlock(struct diw_dev *dev)
 
 /* ---- Step ---- */
 
-static void serve(struct diw_qp *qp, uint64_t now)
-{
-	diw_qp_rx(qp, now);
-	diw_qp_run(qp, now);
-}
-
 static void serve_all(struct diw_dev *dev, uint64_t now)
 {
 	struct diw_list *l, *next;
 
 	diw_list_for_each_safe(l, next, &dev->qps)
-		diw_qp_rx(diw_container(l, struct diw_qp, turn), now);
-	diw_list_for_each_safe(l, next, &dev->qps)
-		diw_qp_run(diw_container(l, struct diw_qp, turn), now);
-}
-
-static void serve_ready(struct diw_dev *dev, uint64_t now)
-{
-	struct epoll_event ev[64];
-	int n = epoll_wait(dev->epfd, ev, 64, 0);
-
-	for (int i = 0; i < n; i++)
-		serve(ev[i].data.ptr, now);
+		diw_qp_serve(diw_container(l, struct diw_qp, turn), now);
 }
 
 /* Those that the clock calls, or that have work left from their last turn. */
@@ -109,8 +89,8 @@ static void serve_due(struct diw_dev *dev, uint64_t now)
 	diw_list_for_each_safe(l, next, &dev->qps) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 
-		if (now >= qp->deadline)
-			serve(qp, now);
+		if (now >= qp->deadline || qp->starved)
+			diw_qp_serve(qp, now);
 		t = diw_min64(t, qp->deadline);
 	}
 	dev->timer_at = t;
@@ -120,12 +100,10 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 {
 	struct diw_list *first = diw_list_first(&dev->qps);
 
-	if (dev->nqps <= TRY_ALL || dev->epfd < 0) {
+	if (dev->epoll_on)
+		diw_ready_serve(dev, now);
+	else
 		serve_all(dev, now);
-		dev->timer_at = 0;
-	} else {
-		serve_ready(dev, now);
-	}
 	serve_due(dev, now);
 	if (dev->nqps > 1 && first) {           /* another queue pair begins the next step */
 		diw_list_del(first);

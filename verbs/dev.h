@@ -7,6 +7,7 @@
 #ifndef DIW_VERBS_DEV_H
 #define DIW_VERBS_DEV_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -49,10 +50,11 @@ struct diw_dev {
 	uint64_t timer_at;           /* no queue pair has work by the clock before */
 
 	/* Sleeping (verbs/wait.c). Descriptors are -1 on a transport without. */
-	int epfd;                    /* every queue pair's socket */
+	int epfd;                    /* every queue pair's socket, when they are many */
+	bool epoll_on;
 	int kick_fd;                 /* wakes the leader */
 	struct diw_list waiters;     /* those that follow */
-	const void *leader;          /* the waiter, or the device itself for its thread, that sleeps on epfd */
+	const void *leader;          /* the waiter, or the device itself for its thread, that sleeps on the sockets */
 	uint64_t leader_until;
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
@@ -87,6 +89,18 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
 /* Until when the device may sleep. WAITING: an application thread waits, so outstanding Reads count. */
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting);
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
+
+/* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
+
+#define DIW_READY_FEW 4              /* so many sockets are tried one by one, more are in an epoll set */
+
+/* Add before the queue pair is counted, delete after. */
+int diw_ready_add(struct diw_qp *qp);
+void diw_ready_del(struct diw_qp *qp);
+void diw_ready_blocked(struct diw_qp *qp);   /* qp->blocked may have changed */
+/* What to sleep on; room for DIW_READY_FEW. */
+int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p);
+void diw_ready_serve(struct diw_dev *dev, uint64_t now);
 
 /* ---- Sleeping; the lock is held, and given up meanwhile (verbs/wait.c) ---- */
 

@@ -70,6 +70,7 @@ struct diw_qp {
 	uint64_t deadline;           /* no work by the clock before */
 	bool blocked;                /* the socket is full */
 	bool want_write;             /* EPOLLOUT is asked for */
+	bool starved;                /* a completion queue had no room */
 	bool more;                   /* the step's share was spent before the queue was empty */
 	bool sig_all;
 	enum diw_qp_type type;
@@ -92,7 +93,8 @@ void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_empty(const struct diw_sq *sq);
 
 /* The lock is held. */
-void diw_qp_rx(struct diw_qp *qp, uint64_t now);
+/* Receive, then run if there is anything to do. */
+void diw_qp_serve(struct diw_qp *qp, uint64_t now);
 void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
 uint64_t diw_sq_deadline(const struct diw_qp *qp);

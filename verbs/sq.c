@@ -254,6 +254,7 @@ uint64_t diw_sq_deadline(const struct diw_qp *qp)
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
+	qp->starved = false;
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
 	qp->deadline = diw_qp_deadline(qp, true);

@@ -5,7 +5,6 @@
  * them what they wait for or the leader leaves. The progress thread leads only when nobody else does.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -49,15 +48,21 @@ static void wait_sem(sem_t *sem, uint64_t until)
 		sem_clockwait(sem, CLOCK_MONOTONIC, &ts);
 }
 
-/* Sleep on the sockets and a descriptor that others can signal. The lock is not held. */
-static void wait_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
+/* Give the lock up and sleep on the sockets and a descriptor that others can signal. */
+static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
 {
-	struct pollfd p[2] = { { .fd = dev->epfd, .events = POLLIN }, { .fd = wake_fd, .events = POLLIN } };
+	struct pollfd p[DIW_READY_FEW + 1];
 	struct timespec ts = at(until > now ? until - now : 0);
+	int n = diw_ready_pollfds(dev, p);
 
-	ppoll(p, 2, until == DIW_NEVER ? NULL : &ts, NULL);
-	if (p[1].revents)
+	p[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
+	dev->leader_until = until;
+	diw_dev_unlock(dev);
+	ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
+	if (p[n].revents)
 		clear_fd(wake_fd);
+	pthread_mutex_lock(&dev->lock);
+	dev->wakeups++;
 }
 
 void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object)
@@ -78,12 +83,7 @@ static void lead(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 	dev->leader = w;
 	atomic_store(&dev->app_leads, true);
 	atomic_fetch_add(&dev->leader_seq, 1);
-	until = diw_min64(until, diw_dev_deadline(dev, true));
-	dev->leader_until = until;
-	diw_dev_unlock(dev);
-	wait_sockets(dev, dev->kick_fd, now, until);
-	pthread_mutex_lock(&dev->lock);
-	dev->wakeups++;
+	sleep_on_sockets(dev, dev->kick_fd, now, diw_min64(until, diw_dev_deadline(dev, true)));
 	dev->leader = NULL;
 	atomic_store(&dev->app_leads, false);
 	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
@@ -193,7 +193,7 @@ static bool application_is_busy(struct diw_dev *dev)
 static void *progress(void *arg)
 {
 	struct diw_dev *dev = arg;
-	uint64_t now, until;
+	uint64_t now;
 
 	while (!atomic_load(&dev->stop)) {
 		if (application_is_busy(dev)) {
@@ -207,13 +207,8 @@ static void *progress(void *arg)
 			diw_dev_unlock(dev);
 			continue;
 		}
-		until = diw_dev_deadline(dev, false);
 		dev->leader = dev;
-		dev->leader_until = until;
-		diw_dev_unlock(dev);
-		wait_sockets(dev, dev->thread_fd, now, until);
-		pthread_mutex_lock(&dev->lock);
-		dev->wakeups++;
+		sleep_on_sockets(dev, dev->thread_fd, now, diw_dev_deadline(dev, false));
 		if (dev->leader == dev)
 			dev->leader = NULL;
 		diw_dev_unlock(dev);
