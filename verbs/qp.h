@@ -21,12 +21,19 @@ struct diw_rwqe {
 	struct diw_ddp_sge sge[];
 };
 
+/* Slot numbers go round: free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers the
+ * device's lock, so each ring has one producer and one consumer at a time and a message costs no lock of its own. */
+struct diw_slot_ring {
+	uint32_t *slot, mask;
+	_Atomic uint32_t tail, head;
+};
+
 struct diw_rq {
-	pthread_mutex_t lock;        /* inside the device's */
+	pthread_mutex_t post;
 	uint32_t depth, max_sge;
 	uint8_t *slots;
-	uint32_t *fifo, head, posted;
-	uint32_t *free, nfree;
+	struct diw_slot_ring fifo, free;
+	uint32_t *returned, nreturned;       /* taken before the fifo, last in first out */
 };
 
 struct diw_srq {
@@ -40,7 +47,8 @@ struct diw_srq {
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
 void diw_rq_fini(struct diw_rq *rq);
 int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
-uint32_t diw_rq_posted(struct diw_rq *rq);
+/* The device's lock is held. */
+uint32_t diw_rq_posted(const struct diw_rq *rq);
 struct diw_recv *diw_rq_take(struct diw_rq *rq);
 void diw_rq_return(struct diw_rq *rq, struct diw_recv *r);      /* to the front */
 void diw_rq_done(struct diw_rq *rq, struct diw_recv *r);        /* the slot is free */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receive queues: slots with the posted entries, a FIFO of slot numbers that also takes back at the front. */
+/* Receive queues. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,41 +12,75 @@ static struct diw_rwqe *slot_at(const struct diw_rq *rq, uint32_t i)
 	return (void *)(rq->slots + i * size);
 }
 
+static uint32_t ring_len(const struct diw_slot_ring *r)
+{
+	return atomic_load_explicit(&r->tail, memory_order_acquire) - atomic_load_explicit(&r->head, memory_order_acquire);
+}
+
+/* Never full: there are no more slots than entries. */
+static void ring_push(struct diw_slot_ring *r, uint32_t slot)
+{
+	uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+
+	r->slot[tail & r->mask] = slot;
+	atomic_store_explicit(&r->tail, tail + 1, memory_order_release);
+}
+
+static bool ring_pop(struct diw_slot_ring *r, uint32_t *slot)
+{
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+
+	if (head == atomic_load_explicit(&r->tail, memory_order_acquire))
+		return false;
+	*slot = r->slot[head & r->mask];
+	atomic_store_explicit(&r->head, head + 1, memory_order_release);
+	return true;
+}
+
+static int ring_init(struct diw_slot_ring *r, uint32_t depth)
+{
+	uint32_t size = 1;
+
+	while (size < depth)
+		size *= 2;
+	r->mask = size - 1;
+	r->slot = calloc(size, sizeof *r->slot);
+	return r->slot ? 0 : -ENOMEM;
+}
+
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge)
 {
-	pthread_mutex_init(&rq->lock, NULL);
+	pthread_mutex_init(&rq->post, NULL);
 	rq->depth = depth;
 	rq->max_sge = max_sge;
-	rq->head = rq->posted = 0;
 	rq->slots = calloc(depth, sizeof(struct diw_rwqe) + max_sge * sizeof(struct diw_ddp_sge));
-	rq->fifo = calloc(depth, sizeof *rq->fifo);
-	rq->free = calloc(depth, sizeof *rq->free);
-	if (!rq->slots || !rq->fifo || !rq->free) {
+	rq->returned = calloc(depth, sizeof *rq->returned);
+	if (!rq->slots || !rq->returned || ring_init(&rq->fifo, depth) < 0 || ring_init(&rq->free, depth) < 0) {
 		diw_rq_fini(rq);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < depth; i++) {
 		slot_at(rq, i)->slot = i;
-		rq->free[i] = depth - 1 - i;
+		ring_push(&rq->free, i);
 	}
-	rq->nfree = depth;
 	return 0;
 }
 
 void diw_rq_fini(struct diw_rq *rq)
 {
 	if (rq->depth)
-		pthread_mutex_destroy(&rq->lock);
+		pthread_mutex_destroy(&rq->post);
 	free(rq->slots);
-	free(rq->fifo);
-	free(rq->free);
-	*rq = (struct diw_rq){ 0 };
+	free(rq->returned);
+	free(rq->fifo.slot);
+	free(rq->free.slot);
 }
 
 static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 {
 	struct diw_rwqe *w;
 	uint64_t len = 0;
+	uint32_t slot;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
 		return -EINVAL;
@@ -54,14 +88,14 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 		len += wr->sge[i].length;
 	if (len > UINT32_MAX)
 		return -EINVAL;
-	if (rq->nfree == 0)
+	if (!ring_pop(&rq->free, &slot))
 		return -ENOMEM;
-	w = slot_at(rq, rq->free[--rq->nfree]);
+	w = slot_at(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
 		w->sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
 	w->recv.wr_id = wr->wr_id;
 	w->recv.buf = (struct diw_ddp_buf){ w->sge, (uint32_t)wr->num_sge, (uint32_t)len };
-	rq->fifo[(rq->head + rq->posted++) % rq->depth] = w->slot;
+	ring_push(&rq->fifo, slot);
 	return 0;
 }
 
@@ -69,58 +103,40 @@ int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct di
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&rq->lock);
+	pthread_mutex_lock(&rq->post);
 	for (; wr && rc == 0; wr = wr->next) {
 		rc = post_one(rq, wr);
 		if (rc < 0 && bad)
 			*bad = wr;
 	}
-	pthread_mutex_unlock(&rq->lock);
+	pthread_mutex_unlock(&rq->post);
 	return rc;
 }
 
-uint32_t diw_rq_posted(struct diw_rq *rq)
+uint32_t diw_rq_posted(const struct diw_rq *rq)
 {
-	uint32_t n;
-
-	pthread_mutex_lock(&rq->lock);
-	n = rq->posted;
-	pthread_mutex_unlock(&rq->lock);
-	return n;
+	return rq->nreturned + ring_len(&rq->fifo);
 }
 
 struct diw_recv *diw_rq_take(struct diw_rq *rq)
 {
-	struct diw_recv *r = NULL;
+	uint32_t slot;
 
-	pthread_mutex_lock(&rq->lock);
-	if (rq->posted) {
-		r = &slot_at(rq, rq->fifo[rq->head])->recv;
-		rq->head = (rq->head + 1) % rq->depth;
-		rq->posted--;
-	}
-	pthread_mutex_unlock(&rq->lock);
-	return r;
+	if (rq->nreturned)
+		slot = rq->returned[--rq->nreturned];
+	else if (!ring_pop(&rq->fifo, &slot))
+		return NULL;
+	return &slot_at(rq, slot)->recv;
 }
 
 void diw_rq_return(struct diw_rq *rq, struct diw_recv *r)
 {
-	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
-
-	pthread_mutex_lock(&rq->lock);
-	rq->head = (rq->head + rq->depth - 1) % rq->depth;
-	rq->fifo[rq->head] = w->slot;
-	rq->posted++;
-	pthread_mutex_unlock(&rq->lock);
+	rq->returned[rq->nreturned++] = diw_container(r, struct diw_rwqe, recv)->slot;
 }
 
 void diw_rq_done(struct diw_rq *rq, struct diw_recv *r)
 {
-	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
-
-	pthread_mutex_lock(&rq->lock);
-	rq->free[rq->nfree++] = w->slot;
-	pthread_mutex_unlock(&rq->lock);
+	ring_push(&rq->free, diw_container(r, struct diw_rwqe, recv)->slot);
 }
 
 /* ---- Shared receive queues ---- */
