@@ -325,7 +325,7 @@ END_TEST
 START_TEST(blocked_anywhere)
 {
 	struct diw_rng r = { (uint64_t)_i + 1 };
-	static const uint32_t sizes[] = { 0, 64, 64, 64, 1000, 1416, 4000, 4060, 4061, 8000, 8916, 30000, 65471 };
+	static const uint32_t sizes[] = { 0, 64, 64, 64, 1000, 1416, 4000, 6108, 6109, 8000, 8916, 30000, 65471 };
 
 	f->room = 0;
 	while (given.n < 600) {
