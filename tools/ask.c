@@ -46,7 +46,7 @@ static void add_entry(struct ask *a, uint64_t off, uint32_t len, bool again)
 		a->again += len;
 }
 
-/* Holes first: they are what a reader of the file's beginning waits for. The newest first is as good and needs no queue. */
+/* Holes first, so that few are kept; in which order does not matter. */
 void ask_fill(struct ask *a)
 {
 	struct hole *h;

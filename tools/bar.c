@@ -92,8 +92,8 @@ void map_print(FILE *f, uint64_t size, const struct hole *holes, size_t n)
 
 	while (unit * MAP_ROW * MAP_ROWS < size)
 		unit *= 2;
-	fprintf(f, "validity map, %s a cell: %s all valid  %s %s %s partly  %s nothing\n", fmt_bytes(unit, buf), cell[4],
-		cell[3], cell[2], cell[1], cell[0]);
+	fprintf(f, "validity map, %s a cell: %s all valid  %s %s %s partly  %s nothing\n", fmt_bytes(unit, buf),
+		cell[4], cell[3], cell[2], cell[1], cell[0]);
 	for (uint64_t off = 0; off < size; off += unit) {
 		if (off / unit % MAP_ROW == 0)
 			fprintf(f, "%s  %12llu  ", off ? "\n" : "", (unsigned long long)off);

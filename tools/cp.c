@@ -174,7 +174,8 @@ static int copy_loop(struct copy *c)
 			rc = copy_tick(c, now);
 		sec = (double)(now - c->began_at) / 1e9;
 		if (c->state == SENDING)
-			bar_draw(&c->bar, now, c->sent, c->size, sec > 0 ? (double)c->sent / sec / 1e9 : 0, c->sent_again);
+			bar_draw(&c->bar, now, c->sent, c->size, sec > 0 ? (double)c->sent / sec / 1e9 : 0,
+				 c->sent_again);
 	}
 	if (c->state != OFFERING)
 		bar_end(&c->bar);
@@ -328,7 +329,8 @@ static int parse_target(struct copy *c, const char *arg, uint16_t port)
 
 static int run(int argc, char **argv)
 {
-	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
+		{ "port", required_argument, NULL, 'p' },
 		{ "once", no_argument, NULL, 'o' }, { "mulpdu", required_argument, NULL, 'm' },
 		{ "message", required_argument, NULL, 'M' }, { "impair", required_argument, NULL, 'I' }, { 0 } };
 	struct copy c = { .fd = -1, .message = XFER_MESSAGE };

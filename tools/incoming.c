@@ -33,7 +33,8 @@ static int open_tmp(struct incoming *in)
 	return in->fd < 0 ? -errno : 0;
 }
 
-int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err, size_t errlen)
+int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err,
+		    size_t errlen)
 {
 	struct stat st;
 	int rc;

@@ -13,7 +13,8 @@ struct incoming {
 };
 
 /* 0, or -errno and a text for the sender in err. Nothing outside dirfd is touched, no symbolic link followed. */
-int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err, size_t errlen);
+int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err,
+		    size_t errlen);
 /* Give it its name; without force an existing file of that name stays and -EEXIST is returned. */
 int incoming_commit(struct incoming *in, bool force);
 /* Closes; removes the temporary file unless it was committed. */

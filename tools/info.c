@@ -73,7 +73,19 @@ static void print_human(const struct diw_dev_info *d)
 	printf("  %-16s Send %s, Write-Record and Read %s\n", "largest message", fmt_bytes(d->max_send, a),
 	       fmt_bytes(d->max_rdma, b));
 	printf("  %-16s %u QP, %u CQ of %u, %u MR, %u PD, %u SRQ; %u WR a queue, %u SGE, %u B inline\n", "limits",
-	       d->max_qp, d->max_cq, d->max_cqe, d->max_mr, d->max_pd, d->max_srq, d->max_wr, d->max_sge, d->max_inline);
+	       d->max_qp, d->max_cq, d->max_cqe, d->max_mr, d->max_pd, d->max_srq, d->max_wr, d->max_sge,
+	       d->max_inline);
+}
+
+/* Only an open device knows how it makes progress. */
+static void look(struct diw_dev_info *d)
+{
+	struct diw_dev *dev;
+
+	if (diw_dev_open(d->name, NULL, &dev))
+		return;
+	diw_dev_query(dev, d);
+	diw_dev_close(dev);
 }
 
 static int run(int argc, char **argv)
@@ -94,8 +106,10 @@ static int run(int argc, char **argv)
 	if (!list)
 		return tool_failed("out of memory");
 	n = diw_dev_list(list, MAX_DEVS);
-	for (int i = 0; i < n && i < MAX_DEVS; i++)
+	for (int i = 0; i < n && i < MAX_DEVS; i++) {
+		look(&list[i]);
 		json ? print_json(&list[i]) : print_human(&list[i]);
+	}
 	free(list);
 	return n > 0 ? TOOL_OK : n < 0 ? tool_failed("%s", strerror(-n)) : tool_failed("no device");
 }

@@ -17,7 +17,8 @@ static int help(FILE *to, int status)
 	      "A software RNIC for datagram-iWARP (RDMA over UDP): look at it, try it, measure it.\n\n", to);
 	for (size_t i = 0; i < TOOL_COUNT(commands); i++)
 		fprintf(to, "  diw %-7s %s\n", commands[i]->name, commands[i]->brief);
-	fputs("\n'diw COMMAND --help' tells more, and diw(1) all. Exit status: 0 success, 1 failed or incomplete, 2 usage.\n", to);
+	fputs("\n'diw COMMAND --help' tells more, and diw(1) all.\n"
+	      "Exit status: 0 success, 1 failed or incomplete, 2 usage.\n", to);
 	return status;
 }
 

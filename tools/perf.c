@@ -42,11 +42,13 @@ static int set_place(struct perf_plan *p, enum perf_place place)
 	return 0;
 }
 
-enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, AGAINST, LOCAL, SERVER, CONNECT, DEV, BIND, PORT, JSON };
+enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, AGAINST, LOCAL, SERVER, CONNECT, DEV,
+	BIND, PORT, JSON };
 
 static const struct option options[] = {
-	{ "qp", required_argument, NULL, QP }, { "op", required_argument, NULL, OP }, { "size", required_argument, NULL, SIZE },
-	{ "secs", required_argument, NULL, SECS }, { "depth", required_argument, NULL, DEPTH },
+	{ "qp", required_argument, NULL, QP }, { "op", required_argument, NULL, OP },
+	{ "size", required_argument, NULL, SIZE }, { "secs", required_argument, NULL, SECS },
+	{ "depth", required_argument, NULL, DEPTH },
 	{ "events", no_argument, NULL, EVENTS }, { "wait", no_argument, NULL, WAIT },
 	{ "mulpdu", required_argument, NULL, MULPDU }, { "impair", required_argument, NULL, IMPAIR },
 	{ "against", required_argument, NULL, AGAINST }, { "local", no_argument, NULL, LOCAL },
@@ -157,21 +159,23 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 		return tool_usage("--op read: not on uc");
 	for (int i = 0; i < p->nsizes; i++)
 		if (stack && has_op(p, PERF_SEND) && p->sizes[i] > DIW_MAX_SEND)
-			return tool_usage("--size: a send has at most 16m bytes, not %llu", (unsigned long long)p->sizes[i]);
+			return tool_usage("--size: a send has at most 16m bytes, not %llu",
+					  (unsigned long long)p->sizes[i]);
 	return 0;
 }
 
 static int run(int argc, char **argv)
 {
-	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .qps = { PERF_UD }, .nqps = 1, .ops = { PERF_SEND }, .nops = 1 };
+	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .qps = { PERF_UD }, .nqps = 1, .ops = { PERF_SEND },
+		.nops = 1 };
 	int opt, rc = 0;
 
 	while (!rc && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
 		rc = set_option(&p, opt, argv);
 	if (!rc)
 		rc = complete_plan(&p, argc, argv);
-	if (!rc && p.side.impair)
-		rc = endpoint_check_impair(p.side.impair);   /* here, where it is a matter of usage, and before the fork */
+	if (!rc && p.side.impair)            /* here it is still a matter of usage */
+		rc = endpoint_check_impair(p.side.impair);
 	if (rc)
 		return rc;
 	return p.place == PERF_LOCAL ? perf_local(&p) : p.place == PERF_SERVER ? perf_server(&p) : perf_connect(&p);

@@ -3,7 +3,8 @@
 
 void meter_init(struct meter *m, uint64_t ns)
 {
-	*m = (struct meter){ .ns = ns, .warm_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS, .cpu0 = perf_cpu_now() };
+	*m = (struct meter){ .ns = ns, .warm_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS,
+		.cpu0 = perf_cpu_now() };
 }
 
 void meter_batch(struct meter *m, uint64_t now, uint64_t msgs, uint64_t bytes)

@@ -14,7 +14,8 @@ double perf_cpu_now(void)
 	struct rusage ru;
 
 	getrusage(RUSAGE_SELF, &ru);
-	return (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) + (double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6;
+	return (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) +
+		(double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6;
 }
 
 void perf_add_round(struct perf_figures *f, const struct perf_part *a, const struct perf_part *b)
@@ -112,13 +113,18 @@ static void print_table(const struct row *r)
 	static bool headed;
 	char size[24], b[7][16];
 
+	if (r->pc->size % 1024)
+		snprintf(size, sizeof size, "%llu B", (unsigned long long)r->pc->size);
+	else
+		fmt_bytes(r->pc->size, size);
 	if (!headed)
-		printf("%-4s  %-11s  %-5s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "op", "size", "GB/s",
-		       "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
+		printf("%-4s  %-11s  %-5s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "op", "size",
+		       "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
 	headed = true;
 	printf("%-4s  %-11s  %-5s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
-	       perf_qp_name[r->pc->qp], r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], fmt_bytes(r->pc->size, size),
-	       cell(b[0], !r->lat, r->gbps), cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
+	       perf_qp_name[r->pc->qp], r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op],
+	       size, cell(b[0], !r->lat, r->gbps),
+	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
 	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
 	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s));
 	if (r->has_ratio)
@@ -132,9 +138,10 @@ void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct
 		struct perf_figures *base, bool json)
 {
 	double under = base ? figure(base_case, base) : 0;
-	struct row r = { .pc = pc, .baseline = base ? perf_qp_name[base_case->qp] : NULL, .f = f, .lat = pc->test == PERF_LAT,
-		.gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds), .p50 = median(f->p50, f->rounds),
-		.p99 = median(f->p99, f->rounds), .has_ratio = under > 0, .ratio = under > 0 ? figure(pc, f) / under : 0 };
+	struct row r = { .pc = pc, .baseline = base ? perf_qp_name[base_case->qp] : NULL, .f = f,
+		.lat = pc->test == PERF_LAT, .gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
+		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds), .has_ratio = under > 0,
+		.ratio = under > 0 ? figure(pc, f) / under : 0 };
 
 	json ? print_json(&r) : print_table(&r);
 }

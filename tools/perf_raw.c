@@ -70,8 +70,9 @@ static void make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
 	bool lat = r->pc.test == PERF_LAT;
 
 	memset(w, 0, sizeof *w);
-	w->attr = (struct raw_attr){ .fd = r->fd[i], .test = lat ? RAW_LAT : RAW_STREAM, .sender = r->side.client == (i == 0),
-		.gso = gso(r), .crc = r->pc.qp == PERF_RAW_CRC, .size = (uint32_t)r->pc.size, .seg = r->raw_seg,
+	w->attr = (struct raw_attr){ .fd = r->fd[i], .test = lat ? RAW_LAT : RAW_STREAM,
+		.sender = r->side.client == (i == 0), .gso = gso(r), .crc = r->pc.qp == PERF_RAW_CRC,
+		.size = (uint32_t)r->pc.size, .seg = r->raw_seg,
 		.spinning = r->pc.mode == PERF_POLL && r->pc.test != PERF_BIBW && (lat || gso(r)),
 		.slots = r->slots, .duration_ns = ns, .warmup_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS };
 }

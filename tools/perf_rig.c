@@ -12,6 +12,7 @@
 #define WINDOW_MAX 2048u
 #define SKB_OVERHEAD 4096u           /* what the kernel may count for the smallest datagram */
 #define LAT_RECORD_NS (10 * DIW_MS)
+#define READ_TIMEOUT_NS (50 * DIW_MS)        /* a target that loses its core for a while has lost nothing */
 
 /* Messages that fit the peer's socket buffer for certain, as the kernel counts, with its overhead. */
 static uint32_t window_of(uint64_t rcvbuf, uint64_t size)
@@ -33,7 +34,7 @@ static uint32_t slots_of(uint64_t size)
 
 static uint32_t recv_depth(const struct rig *r)
 {
-	uint32_t slack = r->window < 8 ? 8 : r->window > 64 ? 64 : r->window;
+	uint32_t slack = r->window < 12 ? 12 : r->window > 64 ? 64 : r->window;     /* for credits */
 
 	return r->pc.test == PERF_LAT ? 64 : r->window + slack;
 }
@@ -52,7 +53,8 @@ static int make_receives(struct rig *r)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < r->nrecv; i++) {
-		r->recv_sge[i] = (struct diw_sge){ (char *)r->rx.addr + (size_t)i * r->recv_size, r->recv_size, r->rx.mr->stag };
+		r->recv_sge[i] = (struct diw_sge){ (char *)r->rx.addr + (size_t)i * r->recv_size, r->recv_size,
+			r->rx.mr->stag };
 		r->recv[i] = (struct diw_recv_wr){ .wr_id = i, .sge = &r->recv_sge[i], .num_sge = 1 };
 		rig_recv_again(r, i);
 	}
@@ -96,6 +98,7 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
 	r->window = window_of(attr.rcvbuf * 2ull, r->pc.size);
 	attr.rq_depth = recv_depth(r);
+	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
 		attr.record_timeout_ns = attr.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
 	rc = endpoint_open(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
@@ -195,6 +198,8 @@ static void make_ring(struct rig *r)
 	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ };
 	bool write = r->pc.op == PERF_WRITE, read = r->pc.op == PERF_READ, uc = r->pc.qp == PERF_UC;
 	bool small = r->pc.test == PERF_LAT && r->pc.size <= DIW_MAX_INLINE && !read;
+	unsigned flags = (write && uc ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) |
+		(read ? DIW_SEND_SIGNALED : 0);
 	size_t slot;
 
 	for (uint32_t i = 0; i < RIG_RING; i++) {
@@ -204,8 +209,7 @@ static void make_ring(struct rig *r)
 		r->sge[i].stag = read ? r->target.mr->stag : r->tx.mr->stag;
 		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < RIG_RING ? &r->wr[i + 1] : NULL, .wr_id = i,
 			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst = r->dst,
-			.opcode = write && uc ? DIW_WR_WRITE : opcode[r->pc.op],
-			.flags = read ? DIW_SEND_SIGNALED : (write && uc ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0),
+			.opcode = write && uc ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
 			.stag = r->stag, .to = r->to + slot };
 	}
 }

@@ -190,32 +190,42 @@ static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures
 	return rc;
 }
 
+/* Bare sockets are new ones every round: the last words of a round may still be on their way when the next begins. */
+static int run_round(struct client *c, int slot, const struct perf_case *pc, uint64_t ns, struct perf_figures *f)
+{
+	int rc = 0;
+
+	if (pc->qp >= PERF_RAW)
+		close_both(c, slot);
+	if (!c->rig[slot])
+		rc = open_both(c, slot, pc);
+	return rc ? rc : run_both(c, slot, ns, f);
+}
+
 static int run_case(struct client *c, const struct perf_case *pc)
 {
 	uint64_t ns = (uint64_t)(c->plan->secs * 1e9 / PERF_ROUNDS);
 	struct perf_figures f = { .rounds = 0 }, base = { .rounds = 0 };
 	struct perf_case bc = *pc;
 	bool against = c->plan->has_against;
-	int rc = open_both(c, 0, pc);
+	int rc = 0;
 
 	bc.qp = c->plan->against;
-	if (!rc && against)
-		rc = open_both(c, 1, &bc);
 	for (int i = 0; i < PERF_ROUNDS && !rc; i++) {
-		rc = run_both(c, 0, ns, &f);
+		rc = run_round(c, 0, pc, ns, &f);
 		if (!rc && against)
-			rc = run_both(c, 1, ns, &base);
-	}
-	if (!rc) {
-		perf_print(pc, &f, against ? &bc : NULL, against ? &base : NULL, c->plan->json);
-		if (against)
-			perf_print(&bc, &base, NULL, NULL, c->plan->json);
-		if (!f.rx_bytes)
-			rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp], perf_op_name[pc->op],
-					 (unsigned long long)pc->size);
+			rc = run_round(c, 1, &bc, ns, &base);
 	}
 	close_both(c, 1);
 	close_both(c, 0);
+	if (rc)
+		return rc;
+	perf_print(pc, &f, against ? &bc : NULL, against ? &base : NULL, c->plan->json);
+	if (against)
+		perf_print(&bc, &base, NULL, NULL, c->plan->json);
+	if (!f.rx_bytes)
+		rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp], perf_op_name[pc->op],
+				 (unsigned long long)pc->size);
 	return rc;
 }
 
@@ -381,7 +391,8 @@ int perf_connect(struct perf_plan *p)
 			rc = tool_failed("--bind %s: %s", p->bind, strerror(errno));
 	}
 	if (!rc && connect(fd, (struct sockaddr *)&ss, len))
-		rc = tool_failed("%s port %u: %s (is 'diw perf --server' running there?)", p->host, p->port, strerror(errno));
+		rc = tool_failed("%s port %u: %s (is 'diw perf --server' running there?)", p->host, p->port,
+				 strerror(errno));
 	if (!rc && sides_of(fd, &p->side))
 		rc = tool_failed("%s: no address of the connection", p->host);
 	p->side.client = true;

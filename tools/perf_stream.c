@@ -6,8 +6,8 @@
  * makes a system call or reads the clock for a single message: completions come in batches, requests go as lists.
  *
  * UD has no flow control: the source sends at most a window beyond what the sink has accounted for. The sink knows the
- * source's messages by their MSN, so a later message accounts for the lost ones before it; cumulative counts make a lost
- * credit harmless; and a source that stalls says how much it has sent, which accounts for everything before it.
+ * source's messages by their MSN, so a later message accounts for the lost ones before it; cumulative counts make a
+ * lost credit harmless; and a source that stalls says how much it has sent, which accounts for everything before it.
  */
 #include <errno.h>
 #include <string.h>
@@ -30,6 +30,7 @@ struct stream {
 	enum tx_state tx_state;
 	uint64_t sent, limit;                /* messages */
 	uint64_t credit_at, drain_at;
+	uint64_t patience;                   /* before the next SYNC: each takes a receive of the peer's */
 	uint32_t credit_msn;
 	bool credited;                       /* credit_msn is valid */
 	struct meter m;
@@ -91,6 +92,7 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now)
 		s->credit_msn = wc->msn;
 		s->limit = diw_get64(p) + s->r->window;
 		s->credit_at = now;
+		s->patience = STALL_NS;
 	}
 	if (!tagged(s))
 		anchor(s, sent, wc->msn);
@@ -201,9 +203,10 @@ static void tick_tx(struct stream *s, uint64_t now)
 {
 	struct diw_qp_info info;
 
-	if (s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 && now - s->credit_at > STALL_NS) {
+	if (s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 && now - s->credit_at > s->patience) {
 		send_credit(s, CREDIT_SYNC);
 		s->credit_at = now;
+		s->patience *= 2;
 	}
 	if (s->tx_state != TX_DRAIN)
 		return;
@@ -268,7 +271,8 @@ static int stream_loop(struct stream *s)
 int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
 	struct stream s = { .r = r, .ctl = ctl, .tx = r->side.client || r->pc.test == PERF_BIBW,
-		.rx = !r->side.client || r->pc.test == PERF_BIBW, .limit = r->window, .peer_sent = -1 };
+		.rx = !r->side.client || r->pc.test == PERF_BIBW, .limit = r->window, .patience = STALL_NS,
+		.peer_sent = -1 };
 	int rc;
 
 	meter_init(&s.m, ns);

@@ -100,7 +100,8 @@ static void ping_answer(struct ping *p, const struct diw_wc *wc, uint64_t now)
 	p->answered |= seq == (uint32_t)p->sent - 1;
 	hist_add(&p->rtt, rtt);
 	if (!p->json)
-		printf("%u B from %s: seq %u, %.1f us\n", wc->byte_len, diw_addr_str(&wc->src, buf), seq, (double)rtt / 1e3);
+		printf("%u B from %s: seq %u, %.1f us\n", wc->byte_len, diw_addr_str(&wc->src, buf), seq,
+		       (double)rtt / 1e3);
 }
 
 static uint64_t ping_due(const struct ping *p)
@@ -128,7 +129,8 @@ static int ping_loop(struct ping *p)
 		until = p->sent < p->count ? ping_due(p) : p->sent_at + p->wait_ns;
 		if (p->sent == p->count && now >= until)
 			break;
-		n = diw_cq_wait(p->ep.cq, wc, PING_SLOTS, until > now ? (int64_t)diw_min64(until - now, 100 * DIW_MS) : 0);
+		n = diw_cq_wait(p->ep.cq, wc, PING_SLOTS,
+				until > now ? (int64_t)diw_min64(until - now, 100 * DIW_MS) : 0);
 		if (n < 0)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
@@ -212,7 +214,8 @@ static int ping_run(struct ping *p, const char *host)
 
 static int ping_options(struct ping *p, int argc, char **argv, uint16_t *port)
 {
-	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
+		{ "port", required_argument, NULL, 'p' },
 		{ "count", required_argument, NULL, 'c' }, { "interval", required_argument, NULL, 'i' },
 		{ "size", required_argument, NULL, 's' }, { "wait", required_argument, NULL, 'W' }, { 0 } };
 	double sec;
@@ -323,7 +326,8 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 
 static int listen_main(int argc, char **argv)
 {
-	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
+		{ "port", required_argument, NULL, 'p' },
 		{ 0 } };
 	struct listener l = { 0 };
 	struct diw_qp_attr attr;

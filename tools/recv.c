@@ -58,7 +58,8 @@ static void send_asks(struct receiver *r, uint64_t now)
 {
 	struct session *s = &r->s;
 	struct ask_entry *e;
-	struct xfer_msg m = { .type = XFER_ASK, .id = s->id, .stag = s->mr ? s->mr->stag : 0, .to = s->mr ? s->mr->to : 0 };
+	struct xfer_msg m = { .type = XFER_ASK, .id = s->id, .stag = s->mr ? s->mr->stag : 0,
+		.to = s->mr ? s->mr->to : 0 };
 
 	while (s->asked != s->ask.head) {
 		m.first = s->asked;
@@ -75,8 +76,8 @@ static void send_asks(struct receiver *r, uint64_t now)
 static void send_done(struct receiver *r, uint32_t first)
 {
 	struct session *s = &r->s;
-	struct xfer_msg m = { .type = XFER_DONE, .id = s->id, .first = first, .size = s->ask.valid, .again = s->ask.again,
-		.elapsed_ns = s->ended_at - s->began_at, .total = (uint32_t)s->ask.nholes };
+	struct xfer_msg m = { .type = XFER_DONE, .id = s->id, .first = first, .size = s->ask.valid,
+		.again = s->ask.again, .elapsed_ns = s->ended_at - s->began_at, .total = (uint32_t)s->ask.nholes };
 
 	m.flags = (s->sha_ok ? XFER_SHA_OK : 0) | (s->why[0] ? XFER_NOT_SAVED : 0);
 	snprintf(m.text, sizeof m.text, "%s", s->why);
@@ -359,23 +360,23 @@ static void session_step(struct receiver *r, uint64_t now)
 		session_abort(r, "the sender fell silent");
 }
 
-static bool over(const struct receiver *r, uint64_t now)
+static bool over(const struct receiver *r)
 {
 	if (tool_stopped)
 		return true;
 	if (!r->max_files || r->files < r->max_files)
 		return false;
-	return r->s.state == IDLE || r->s.said_bye || now - r->s.heard_at > LINGER_NS;
+	return r->s.state == IDLE || r->s.said_bye || diw_clock_ns() - r->s.heard_at > LINGER_NS;
 }
 
 static int receive(struct receiver *r)
 {
 	struct diw_wc wc[WC_BATCH];
 	struct xfer_msg m;
-	uint64_t now = diw_clock_ns();
+	uint64_t now;
 	int n;
 
-	while (!over(r, now)) {
+	while (!over(r)) {
 		n = diw_cq_wait(r->port.ep.cq, wc, WC_BATCH, r->s.state == ACTIVE ? ACTIVE_WAIT_NS : 100 * DIW_MS);
 		if (n < 0)
 			return tool_failed("wait: %s", strerror(-n));
@@ -397,7 +398,8 @@ static int receive(struct receiver *r)
 
 static int options(struct receiver *r, struct diw_qp_attr *attr, int argc, char **argv)
 {
-	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { "port", required_argument, NULL, 'p' },
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
+		{ "port", required_argument, NULL, 'p' },
 		{ "force", no_argument, NULL, 'f' }, { "count", required_argument, NULL, 'c' },
 		{ "impair", required_argument, NULL, 'I' }, { 0 } };
 	int opt, rc = 0;

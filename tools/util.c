@@ -17,22 +17,21 @@
 const struct tool_cmd *tool_cmd;
 volatile sig_atomic_t tool_stopped;
 
-static void say(const char *fmt, va_list ap)
+static void begin_message(void)
 {
 	fflush(stdout);
 	fprintf(stderr, "diw%s%s: ", tool_cmd ? " " : "", tool_cmd ? tool_cmd->name : "");
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
 }
 
 int tool_usage(const char *fmt, ...)
 {
 	va_list ap;
 
+	begin_message();
 	va_start(ap, fmt);
-	say(fmt, ap);
+	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "Try 'diw%s%s --help'.\n", tool_cmd ? " " : "", tool_cmd ? tool_cmd->name : "");
+	fprintf(stderr, "\nTry 'diw%s%s --help'.\n", tool_cmd ? " " : "", tool_cmd ? tool_cmd->name : "");
 	return TOOL_USAGE;
 }
 
@@ -40,9 +39,11 @@ int tool_failed(const char *fmt, ...)
 {
 	va_list ap;
 
+	begin_message();
 	va_start(ap, fmt);
-	say(fmt, ap);
+	vfprintf(stderr, fmt, ap);
 	va_end(ap);
+	fputc('\n', stderr);
 	return TOOL_FAILED;
 }
 
@@ -88,7 +89,8 @@ int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, ui
 	if (!parse_number(text, false, value))
 		return tool_usage("%s: '%s' is not a number", opt, text);
 	if (*value < min || *value > max)
-		return tool_usage("%s: %s is not in %llu..%llu", opt, text, (unsigned long long)min, (unsigned long long)max);
+		return tool_usage("%s: %s is not in %llu..%llu", opt, text, (unsigned long long)min,
+				  (unsigned long long)max);
 	return 0;
 }
 

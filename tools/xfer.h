@@ -7,14 +7,15 @@
  *                                           <- REFUSE     text; `busy`: ask again later
  *                                           <- ASK        STag, TO, entries first, first + 1, ...: (offset, length)
  *   Write-Records, one an entry, the entry's index as immediate ->
- *   STATUS next                             ->            everything before entry `next` has been sent; also every 20 ms
+ *   STATUS next                             ->            all before entry `next` has been sent; also every 20 ms
  *                                           <- DONE       what became of it, and a page of the holes that remain
  *   MORE first                              ->            the page of holes that begins there
  *   BYE                                     ->
  *
- * The receiver drives: it asks for no more than its socket buffer holds, reads the validity map of every record, and asks
- * again for what is missing. The list of entries is go-back-N: STATUS acknowledges, entries beyond a gap are ignored and
- * sent again. STATUS leaves behind the data it speaks of, so an entry before `next` whose record is not open is lost.
+ * The receiver drives: it asks for no more than its socket buffer holds, reads the validity map of every record, and
+ * asks again for what is missing. The list of entries is go-back-N: STATUS acknowledges, entries beyond a gap are
+ * ignored and sent again. STATUS leaves behind the data it speaks of: an entry before `next` whose record is not open is
+ * lost.
  */
 #ifndef DIW_TOOLS_XFER_H
 #define DIW_TOOLS_XFER_H
