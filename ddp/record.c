@@ -94,7 +94,7 @@ static void deliver_closed(struct diw_ddp *d)
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		diw_list_del(l);
-		report(d, r, 0, d->cfg.chunks ? 0 : r->length);
+		report(d, r, 0, d->cfg.chunks && !r->whole ? 0 : r->length);
 	}
 }
 
@@ -209,7 +209,7 @@ static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 	r->solicited = h->solicited;
 	r->have_last = h->last;
 	r->reason = DIW_CLOSE_COMPLETE;
-	r->open = false;
+	r->open = r->whole = false;
 	r->close_ns = 0;
 	r->src = NULL;
 	diw_list_init(&r->timer);
@@ -266,6 +266,7 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 	note_msn(d, src, seg->h.msn, now);
 	diw_source_set_closed(&d->sources, src, seg->h.msn);
 	fill(r, seg);
+	r->whole = true;
 	if (seg->len) {
 		r->ranges.v[0] = (struct diw_extent){ 0, seg->len };
 		r->ranges.n = 1;

@@ -36,6 +36,7 @@ struct diw_record {
 	uint16_t epoch;
 	uint8_t reason;
 	bool imm_valid, solicited, have_last, open;
+	bool whole;                  /* of one segment: no run of it was reported before */
 	struct diw_range_set ranges;
 };
 
