@@ -82,31 +82,33 @@ static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 }
 
 /* Incomplete messages hold at most four receives a source and half of all. A source sends one message after the other,
- * so when it is over its share its oldest has lost segments and gives way; a stranger's gives way only when it stands. */
-static uint16_t make_room(struct diw_ddp *d, struct diw_source *src, uint64_t now)
+ * so when it is over its share its oldest has lost segments and gives way; a stranger's gives way only when it stands.
+ * NULL: there is room. */
+static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t now, struct diw_reasm **victim)
 {
 	uint32_t held = d->reasms.nopen, half = (d->ulp->recv_posted(d->ulp_ctx) + held) / 2;
 	struct diw_list *l;
 
-	if ((src && src->nreasm >= DIW_REASM_PER_SOURCE) || held >= (half ? half : 1)) {
-		l = src ? diw_list_first(&src->reasms) : NULL;
-		if (l) {
-			evict(d, diw_container(l, struct diw_reasm, src_link), now);
-		} else {
-			struct diw_reasm *m = diw_container(diw_list_first(&d->reasms.open), struct diw_reasm, timer);
+	*victim = NULL;
+	if ((!src || src->nreasm < DIW_REASM_PER_SOURCE) && held < (half ? half : 1))
+		return 0;
+	l = src ? diw_list_first(&src->reasms) : NULL;
+	if (l) {
+		*victim = diw_container(l, struct diw_reasm, src_link);
+		return 0;
+	}
+	*victim = diw_container(diw_list_first(&d->reasms.open), struct diw_reasm, timer);
+	return now < (*victim)->last_ns + d->cfg.reasm_timeout / 4 ? DIW_FAULT_REASM_LIMIT : 0;
+}
 
-			if (now < m->last_ns + d->cfg.reasm_timeout / 4)
-				return DIW_FAULT_REASM_LIMIT;
-			evict(d, m, now);
-		}
-	}
-	if (d->reasms.pool.used == d->reasms.pool.cap) {
-		l = diw_list_first(&d->reasms.tombs);
-		if (!l)
-			return DIW_FAULT_REASM_LIMIT;
+/* A tombstone gives way to a message. */
+static struct diw_reasm *take_entry(struct diw_ddp *d)
+{
+	struct diw_list *l = diw_list_first(&d->reasms.tombs);
+
+	if (d->reasms.pool.used == d->reasms.pool.cap && l)
 		forget(d, diw_container(l, struct diw_reasm, timer));
-	}
-	return 0;
+	return diw_pool_get(&d->reasms.pool);
 }
 
 static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_recv **recv)
@@ -146,24 +148,47 @@ static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	return fault;
 }
 
+/* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and whose
+ * source may send. */
+static uint16_t admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
+		      struct diw_recv **recv)
+{
+	struct diw_reasm *victim;
+	uint16_t fault = find_victim(d, diw_source_find(&d->sources, seg->src), now, &victim);
+
+	*recv = NULL;
+	if (fault)
+		return fault;
+	if (!victim)
+		fault = take_recv(d, seg, recv);
+	else if (seg->h.length > victim->recv->buf.len)
+		fault = DIW_FAULT_TOO_LONG;
+	if (fault)
+		return fault;
+	fault = diw_source_get(d, seg, now, src);
+	if (fault && *recv)
+		d->ulp->recv_return(d->ulp_ctx, *recv);
+	if (fault || *recv)
+		return fault;
+	if (victim->recv)                       /* unless a new epoch of its source has ended it just now */
+		evict(d, victim, now);
+	return take_recv(d, seg, recv);
+}
+
 static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_reasm **out)
 {
+	struct diw_source *src;
 	struct diw_recv *recv;
-	struct diw_source *src = diw_source_find(&d->sources, seg->src);
 	struct diw_reasm *m, **b;
-	uint16_t fault = make_room(d, src, now);
+	uint16_t fault = admit(d, seg, now, &src, &recv);
 
 	if (fault)
 		return fault;
-	fault = take_recv(d, seg, &recv);
-	if (fault)
-		return fault;
-	fault = diw_source_get(d, seg, now, &src);
-	if (fault) {
+	m = take_entry(d);
+	if (!m) {
 		d->ulp->recv_return(d->ulp_ctx, recv);
-		return fault;
+		return DIW_FAULT_REASM_LIMIT;
 	}
-	m = diw_pool_get(&d->reasms.pool);
 	b = bucket_of(d, seg->src, seg->h.msn);
 	*m = (struct diw_reasm){
 		.hnext = *b, .src = src, .addr = *seg->src, .recv = recv, .last_ns = now, .msn = seg->h.msn,
@@ -198,6 +223,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	if (fresh < 0)
 		return DIW_FAULT_RECORD_RANGES;
 	if (m->last_ns != now) {
+		diw_source_touch(&d->sources, m->src, now);
 		m->last_ns = now;
 		diw_list_del(&m->timer);
 		diw_list_add_tail(&d->reasms.open, &m->timer);

@@ -96,6 +96,16 @@ static void begin_epoch(struct diw_ddp *d, struct diw_source *src, uint16_t epoc
 	src->epoch = epoch;
 }
 
+void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now)
+{
+	if (src->last_ns == now && !diw_list_empty(&src->lru))
+		return;
+	src->last_ns = now;
+	src->quiet = false;
+	diw_list_del(&src->lru);
+	diw_list_add_tail(&s->active, &src->lru);
+}
+
 uint16_t diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **out)
 {
 	struct diw_sources *s = &d->sources;
@@ -110,12 +120,7 @@ uint16_t diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 			return DIW_FAULT_EPOCH_OLD;
 		begin_epoch(d, src, seg->h.epoch, now);
 	}
-	if (src->last_ns != now || diw_list_empty(&src->lru)) {
-		src->last_ns = now;
-		src->quiet = false;
-		diw_list_del(&src->lru);
-		diw_list_add_tail(&s->active, &src->lru);
-	}
+	diw_source_touch(s, src, now);
 	*out = src;
 	return 0;
 }

@@ -58,6 +58,8 @@ struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw
 /* Find or create, and check the epoch: a new one closes the source's open records. 0 or a fault. Only for segments that
  * have passed every check, so that strangers cost no memory. */
 uint16_t diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src);
+/* Something came from it: it does not become quiet yet. */
+void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now);
 bool diw_source_is_closed(const struct diw_source *src, uint32_t msn);
 void diw_source_set_closed(struct diw_sources *s, struct diw_source *src, uint32_t msn);
 void diw_source_count_record(struct diw_sources *s, struct diw_source *src, int by);
