@@ -125,6 +125,9 @@ struct diw_rdmap {
 	struct {                     /* UC: the Write that arrives */
 		struct diw_ddp_hdr first;
 		struct diw_range_set ranges;
+		uint64_t last_ns;        /* when a segment of it came */
+		uint64_t old_until_ns;   /* old_epoch is refused until then */
+		uint16_t old_epoch;
 		bool open, any;
 	} write;
 };
@@ -147,6 +150,8 @@ uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
 
 /* Between the files of this layer. */
+void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
+uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg, uint64_t now);

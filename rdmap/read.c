@@ -296,6 +296,7 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
 {
 	diw_ddp_timers(&r->ddp, now);
+	diw_rdmap_write_timer(r, now);
 	check_timeouts(r, now);
 	deliver(r);
 }
@@ -303,7 +304,7 @@ void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
 uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	const struct diw_list *l, *head = &r->reads.active;
-	uint64_t t = diw_ddp_deadline(&r->ddp);
+	uint64_t t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
 
 	if (waiting)
 		for (l = head->next; l != head; l = l->next)
