@@ -19,6 +19,11 @@ static uint32_t msn_offset(bool tagged)
 	return tagged ? 20 : 10;
 }
 
+static uint32_t epoch_offset(bool tagged)
+{
+	return tagged ? 18 : 22;
+}
+
 static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
@@ -72,6 +77,12 @@ void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 		r->c->error_suppressed++;
 }
 
+/* Of another life of this port, as far as the quotation tells. */
+static bool other_epoch(const struct diw_rdmap *r, const uint8_t *quote, uint32_t len, bool tagged)
+{
+	return len >= epoch_offset(tagged) + 2 && diw_get16(quote + epoch_offset(tagged)) != r->ddp.epoch;
+}
+
 void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	const uint8_t *p = seg->payload;
@@ -91,7 +102,7 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 	fault = diw_get16(p);
 	msn = diw_get32(p + TERM_FIXED + msn_offset(tagged));
 	ago = (tagged ? r->ddp.msn_tagged : r->ddp.msn_untagged) - msn;
-	if (ago == 0 || ago > RECENT) {
+	if (ago == 0 || ago > RECENT || other_epoch(r, p + TERM_FIXED, seg->len - TERM_FIXED, tagged)) {
 		r->c->error_rx_ignored++;
 		return;
 	}
