@@ -144,10 +144,12 @@ static void run_now(struct diw_qp *qp)
 	struct diw_dev *dev = qp->dev;
 	uint64_t now;
 
-	atomic_store(&dev->pending, true);
-	if (pthread_mutex_trylock(&dev->lock) != 0)
-		return;
-	atomic_store(&dev->pending, false);
+	if (pthread_mutex_trylock(&dev->lock) != 0) {
+		atomic_store(&dev->pending, true);
+		if (pthread_mutex_trylock(&dev->lock) != 0)
+			return;
+		atomic_store(&dev->pending, false);
+	}
 	now = diw_dev_now(dev);
 	diw_qp_run_sends(qp, POST_SHARE, now);
 	qp->deadline = diw_min64(qp->deadline, diw_qp_deadline(qp, true));
@@ -208,13 +210,17 @@ static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 static void refill(struct diw_qp *qp, uint64_t now)
 {
 	uint64_t dt = now - qp->rate_at;
+	double add;
 
 	if (dt > DIW_S)
 		dt = DIW_S;
-	qp->tokens += (int64_t)((double)dt * (double)qp->rate / (double)DIW_S);
+	add = (double)dt * (double)qp->rate / (double)DIW_S;
+	if (add < 1)                            /* who polls often must not round its share away */
+		return;
+	qp->tokens += (int64_t)add;
 	if (qp->tokens > qp->rate_burst)
 		qp->tokens = qp->rate_burst;
-	qp->rate_at = now;
+	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
