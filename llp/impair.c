@@ -10,10 +10,13 @@
 #include "base/clock.h"
 #include "llp/impair.h"
 
+#define RETRY_NS (100 * DIW_US)             /* a full socket is tried again so much later, not at once */
+
 struct impair {
 	struct diw_dgram d;
 	struct diw_dgram *lower;
 	struct diw_impair_line tx, rx;
+	uint64_t tx_retry_ns;               /* the lower dgram would not take what is due; 0 */
 	struct iovec tx_iov[IOV_MAX];
 
 	struct diw_dgram_burst rx_burst;    /* the lower dgram's, while rx.run still refers to it */
@@ -115,6 +118,7 @@ static int send_due(struct impair *im, uint64_t now)
 		done = send_run(im, NULL, now);
 		diw_impair_line_end(&im->tx, NULL, done, now);
 	} while (done == all && diw_impair_line_deadline(&im->tx) <= now);
+	im->tx_retry_ns = done == all ? 0 : now + RETRY_NS;
 	return done == all ? 0 : -EAGAIN;
 }
 
@@ -228,8 +232,11 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 static uint64_t impair_deadline(struct diw_dgram *d)
 {
 	struct impair *im = impair_of(d);
-	uint64_t t = diw_min64(diw_impair_line_deadline(&im->tx), diw_impair_line_deadline(&im->rx));
+	uint64_t tx = diw_impair_line_deadline(&im->tx), t;
 
+	if (tx < im->tx_retry_ns)
+		tx = im->tx_retry_ns;
+	t = diw_min64(tx, diw_impair_line_deadline(&im->rx));
 	if (im->rx_next < im->rx.nrun)
 		return 0;            /* received, and not yet fetched */
 	return diw_min64(t, im->lower->ops->deadline(im->lower));
