@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/net/net.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/wire.h"
+
+#define BLOCKED_FOR (50 * DIW_US)
+#define MAX_STEPS_AT_ONE_TIME 100000
+
+struct net_pkt {
+	uint64_t at, seq;
+	struct diw_addr src, dst;
+	uint32_t len;
+	uint8_t data[];
+};
+
+struct net_sock {
+	struct diw_dgram d;          /* first */
+	struct net_sock *next;
+	struct net *net;
+	struct diw_addr peer;
+	bool connected, any;
+	uint64_t blocked_until;
+	struct net_pkt **queue;      /* arrived, not yet taken */
+	uint32_t head, tail;         /* of a ring of max_queue */
+	uint32_t cap;
+	uint8_t *lent[64];           /* bursts handed out, valid until the next recv */
+	struct iovec iov[64];
+	int nlent;
+};
+
+struct diw_addr net_addr4(uint32_t ip, uint16_t port)
+{
+	struct diw_addr a = { .ip = { [10] = 0xff, [11] = 0xff }, .port = port };
+
+	a.ip[12] = (uint8_t)(ip >> 24);
+	a.ip[13] = (uint8_t)(ip >> 16);
+	a.ip[14] = (uint8_t)(ip >> 8);
+	a.ip[15] = (uint8_t)ip;
+	return a;
+}
+
+/* ---- The queue of datagrams on their way: a heap ordered by (at, seq) ---- */
+
+static bool earlier(const struct net_pkt *a, const struct net_pkt *b)
+{
+	return a->at < b->at || (a->at == b->at && a->seq < b->seq);
+}
+
+static void heap_push(struct net *net, struct net_pkt *p)
+{
+	size_t i = net->nheap++;
+
+	if (net->nheap > net->heap_cap) {
+		net->heap_cap = net->heap_cap ? net->heap_cap * 2 : 256;
+		net->heap = realloc(net->heap, net->heap_cap * sizeof(*net->heap));
+		if (!net->heap)
+			abort();
+	}
+	for (; i > 0 && earlier(p, net->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		net->heap[i] = net->heap[(i - 1) / 2];
+	net->heap[i] = p;
+}
+
+static struct net_pkt *heap_pop(struct net *net)
+{
+	struct net_pkt *top = net->heap[0], *last = net->heap[--net->nheap];
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+
+		if (child >= net->nheap)
+			break;
+		if (child + 1 < net->nheap && earlier(net->heap[child + 1], net->heap[child]))
+			child++;
+		if (!earlier(net->heap[child], last))
+			break;
+		net->heap[i] = net->heap[child];
+		i = child;
+	}
+	net->heap[i] = last;
+	return top;
+}
+
+/* No addresses in memory, which differ from run to run: two transcripts of a seed are the same. */
+static void trace(const struct net *net, const char *what, const struct diw_addr *src, const struct diw_addr *dst,
+		  const uint8_t *data, uint32_t len)
+{
+	static const char *const op[16] = { [0] = "Write", "Read-Request", "Read-Response", "Send", [5] = "Send-SE", [7] = "Error",
+		[12] = "Write-Record" };
+	char a[DIW_ADDR_STRLEN], b[DIW_ADDR_STRLEN];
+	bool tagged;
+
+	if (!net->verbose)
+		return;
+	printf("%12.3f us    %-7s %s > %s %u", (double)net->now / 1e3, what, diw_addr_str(src, a), diw_addr_str(dst, b), len);
+	if (len >= 36) {
+		tagged = data[0] & 0x80;
+		printf(": %s%s MSN %08x MO %u of %u", op[data[1] & 15] ? op[data[1] & 15] : "?", data[0] & 0x40 ? " L" : "",
+		       diw_get32(data + (tagged ? 20 : 10)), diw_get32(data + (tagged ? 24 : 14)), diw_get32(data + (tagged ? 28 : 24)));
+	}
+	printf("\n");
+}
+
+void net_inject(struct net *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
+		uint64_t at)
+{
+	struct net_pkt *p = malloc(sizeof(*p) + len);
+
+	if (!p)
+		abort();
+	*p = (struct net_pkt){ .at = at, .seq = net->seq++, .src = *src, .dst = *dst, .len = len };
+	if (len)
+		memcpy(p->data, data, len);
+	heap_push(net, p);
+}
+
+/* ---- Sockets ---- */
+
+static void transmit(struct net_sock *s, const struct diw_addr *dst, const uint8_t *data, uint32_t len)
+{
+	struct net *net = s->net;
+	int copies = 1;
+
+	net->sent++;
+	if (net->tap)
+		net->tap(net->tap_ctx, &s->d.local, dst, data, len);
+	if ((net->drop && net->drop(data, len)) || diw_rng_chance(&net->rng, net->loss)) {
+		net->lost++;
+		trace(net, "lost", &s->d.local, dst, data, len);
+		return;
+	}
+	if (diw_rng_chance(&net->rng, net->dup)) {
+		net->duplicated++;
+		copies = 2;
+	}
+	while (copies--) {
+		uint64_t late = net->jitter ? diw_rng_next(&net->rng) % net->jitter : 0;
+
+		net_inject(net, &s->d.local, dst, data, len, net->now + net->latency + late);
+	}
+	trace(net, "sent", &s->d.local, dst, data, len);
+}
+
+static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct net_sock *s = (struct net_sock *)d;
+	uint8_t *flat = malloc(DIW_DGRAM_MAX);
+	int taken = 0;
+
+	for (; taken < n; taken++) {
+		uint32_t len = 0;
+
+		if (now < s->blocked_until)
+			break;
+		if (diw_rng_chance(&s->net->rng, s->net->block)) {
+			s->net->blocked++;
+			s->blocked_until = now + BLOCKED_FOR;
+			break;
+		}
+		for (int i = 0; i < b[taken].niov; i++) {
+			if (len + b[taken].iov[i].iov_len > DIW_DGRAM_MAX)
+				abort();
+			memcpy(flat + len, b[taken].iov[i].iov_base, b[taken].iov[i].iov_len);
+			len += (uint32_t)b[taken].iov[i].iov_len;
+		}
+		if (len != b[taken].len || b[taken].seg == 0 || (len + b[taken].seg - 1) / b[taken].seg > DIW_DGRAM_MAX_SEGS)
+			abort();        /* the seam's contract */
+		for (uint32_t off = 0; off < len; off += b[taken].seg) {
+			uint32_t part = len - off < b[taken].seg ? len - off : b[taken].seg;
+
+			transmit(s, &b[taken].peer, flat + off, part);
+			d->c->tx_datagrams++;
+		}
+		d->c->tx_bursts++;
+		d->c->tx_bytes += len;
+	}
+	free(flat);
+	if (taken < n)
+		d->c->tx_blocked++;
+	return taken || n == 0 ? taken : -EAGAIN;
+}
+
+static struct net_pkt *peek(const struct net_sock *s, uint32_t i)
+{
+	return s->tail - s->head > i ? s->queue[(s->head + i) % s->cap] : NULL;
+}
+
+/* The next datagram, with the neighbours that GRO would join to it, in a buffer of exactly its size. */
+static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iovec *iov)
+{
+	struct net_pkt *first = peek(s, 0), *p;
+	uint32_t n = 1, len = first->len;
+	uint8_t *buf, *q;
+
+	while (s->net->gro && n < DIW_DGRAM_MAX_SEGS && (p = peek(s, n)) && first->len > 0 && diw_addr_eq(&p->src, &first->src) &&
+	       p->len > 0 && p->len <= first->len && len + p->len <= DIW_DGRAM_MAX_BURST) {
+		len += p->len;
+		n++;
+		if (p->len < first->len)
+			break;
+	}
+	q = buf = malloc(len ? len : 1);
+	*iov = (struct iovec){ buf, len };
+	*b = (struct diw_dgram_burst){ .peer = first->src, .iov = iov, .niov = 1, .len = len, .seg = first->len };
+	while (n--) {
+		p = s->queue[s->head++ % s->cap];
+		memcpy(q, p->data, p->len);
+		q += p->len;
+		s->d.c->rx_datagrams++;
+		s->net->delivered++;
+		free(p);
+	}
+	s->d.c->rx_bursts++;
+	s->d.c->rx_bytes += len;
+	s->lent[s->nlent++] = buf;
+}
+
+static int sock_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct net_sock *s = (struct net_sock *)d;
+	int got = 0;
+
+	(void)now;
+	while (s->nlent)
+		free(s->lent[--s->nlent]);
+	for (; got < n && got < 64 && s->head != s->tail; got++)
+		take_burst(s, &b[got], &s->iov[got]);
+	return got;
+}
+
+static uint64_t sock_deadline(struct diw_dgram *d)
+{
+	(void)d;
+	return DIW_NEVER;
+}
+
+static uint32_t sock_mtu(struct diw_dgram *d, const struct diw_addr *dst)
+{
+	(void)dst;
+	return ((struct net_sock *)d)->net->mtu;
+}
+
+static int sock_fd(struct diw_dgram *d)
+{
+	(void)d;
+	return -1;
+}
+
+static void sock_close(struct diw_dgram *d)
+{
+	struct net_sock *s = (struct net_sock *)d, **at = &s->net->socks;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	while (s->nlent)
+		free(s->lent[--s->nlent]);
+	while (s->head != s->tail)
+		free(s->queue[s->head++ % s->cap]);
+	free(s->queue);
+	free(s);
+}
+
+static const struct diw_dgram_ops sock_ops = {
+	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu, .fd = sock_fd,
+	.close = sock_close,
+};
+
+static struct net_sock *sock_find(struct net *net, const struct diw_addr *dst)
+{
+	for (struct net_sock *s = net->socks; s; s = s->next)
+		if (diw_addr_eq(&s->d.local, dst))
+			return s;
+	return NULL;
+}
+
+static int transport_open(struct diw_transport *t, const struct diw_dgram_attr *attr, struct diw_dgram **d)
+{
+	struct net_host *host = (struct net_host *)t;
+	struct net *net = host->net;
+	struct net_sock *s = calloc(1, sizeof(*s));
+
+	*s = (struct net_sock){ .d = { .ops = &sock_ops, .local = attr->local, .rcvbuf = attr->rcvbuf, .c = attr->c },
+		.net = net, .peer = attr->peer, .connected = attr->peer.port != 0, .cap = net->max_queue };
+	if (diw_addr_ip_is_zero(&s->d.local))
+		memcpy(s->d.local.ip, host->addr.ip, sizeof s->d.local.ip);
+	if (s->d.local.port == 0)
+		s->d.local.port = net->next_port++;
+	if (sock_find(net, &s->d.local)) {
+		free(s);
+		return -EADDRINUSE;
+	}
+	s->queue = calloc(s->cap, sizeof(*s->queue));
+	s->next = net->socks;
+	net->socks = s;
+	*d = &s->d;
+	return 0;
+}
+
+static uint64_t transport_now(struct diw_transport *t)
+{
+	return ((struct net_host *)t)->net->now;
+}
+
+/* ---- The world ---- */
+
+struct net *net_new(uint64_t seed)
+{
+	struct net *net = calloc(1, sizeof(*net));
+
+	*net = (struct net){ .now = DIW_S, .rng = { seed }, .latency = 20 * DIW_US, .mtu = 1472, .max_queue = 65536, .gro = true,
+		.next_port = 40000 };
+	net_random_seed(seed ^ 0x6b657973);
+	return net;
+}
+
+void net_free(struct net *net)
+{
+	while (net->nheap)
+		free(heap_pop(net));
+	free(net->heap);
+	free(net);
+}
+
+struct net_host *net_host_add(struct net *net)
+{
+	struct net_host *host = &net->host[net->nhosts++];
+	struct diw_dev_info info = { .mtu = net->mtu + 28, .up = true, .naddrs = 1 };
+	int err;
+
+	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open }, .net = net, .deadline = DIW_NEVER };
+	host->addr = net_addr4(0x0a000000u + (uint32_t)net->nhosts, 0);
+	snprintf(info.name, sizeof info.name, "diw_net%d", net->nhosts);
+	snprintf(info.ifname, sizeof info.ifname, "net%d", net->nhosts);
+	info.ifindex = (unsigned)net->nhosts;
+	info.addrs[0] = host->addr;
+	err = diw_dev_open_transport(&host->t, &info, &host->dev);
+	if (err < 0) {
+		fprintf(stderr, "diw_dev_open_transport: %s\n", strerror(-err));
+		abort();
+	}
+	return host;
+}
+
+static void deliver(struct net *net, struct net_pkt *p)
+{
+	struct net_sock *s = sock_find(net, &p->dst);
+
+	if (!s || (s->connected && !diw_addr_eq(&s->peer, &p->src))) {
+		net->unroutable++;
+	} else if (s->tail - s->head == s->cap) {
+		net->overflowed++;
+	} else {
+		trace(net, "arrived", &p->src, &p->dst, p->data, p->len);
+		s->queue[s->tail++ % s->cap] = p;
+		return;
+	}
+	free(p);
+}
+
+static uint64_t next_event(const struct net *net)
+{
+	uint64_t t = net->nheap ? net->heap[0]->at : DIW_NEVER;
+
+	for (int i = 0; i < net->nhosts; i++)
+		if (net->host[i].dev)
+			t = diw_min64(t, net->host[i].deadline);
+	for (const struct net_sock *s = net->socks; s; s = s->next) {
+		if (s->blocked_until > net->now)
+			t = diw_min64(t, s->blocked_until);
+		if (s->head != s->tail)
+			t = diw_min64(t, net->now);
+	}
+	return t;
+}
+
+static void step_hosts(struct net *net)
+{
+	while (net->nheap && net->heap[0]->at <= net->now)
+		deliver(net, heap_pop(net));
+	for (int i = 0; i < net->nhosts; i++)
+		if (net->host[i].dev)
+			net->host[i].deadline = diw_dev_step(net->host[i].dev, net->now);
+}
+
+void net_settle(struct net *net)
+{
+	int steps = 0;
+
+	do {
+		step_hosts(net);
+		if (++steps > MAX_STEPS_AT_ONE_TIME) {
+			fprintf(stderr, "a device's deadline stays at %.3f us\n", (double)net->now / 1e3);
+			abort();
+		}
+	} while (next_event(net) <= net->now);
+}
+
+bool net_step(struct net *net, uint64_t limit)
+{
+	uint64_t t;
+
+	net_settle(net);
+	t = next_event(net);
+	if (t > limit || t == DIW_NEVER) {
+		if (limit != DIW_NEVER && limit > net->now)
+			net->now = limit;
+		return false;
+	}
+	net->now = t;
+	net_settle(net);
+	return true;
+}
+
+void net_run(struct net *net, uint64_t duration)
+{
+	uint64_t end = net->now + duration;
+
+	while (net_step(net, end))
+		;
+	net_settle(net);
+}
