@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A queue pair alone on the in-memory network, to which these tests send datagrams octet by octet as docs/ud-profile.md
+ * says. Nothing here uses the library's encoder, decoder or CRC: datagrams are built from the specification, with zlib.
+ */
+#ifndef TESTS_WIRE_WIRE_H
+#define TESTS_WIRE_WIRE_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/net/net.h"
+
+Suite *suite_vectors(void);
+Suite *suite_damage(void);
+Suite *suite_hostile(void);
+Suite *suite_flood(void);
+Suite *suite_fuzz(void);
+
+/* The fields of the specification's vectors. */
+#define QKEY 0x1badcafeu
+#define EPOCH 0x5a17u
+#define TO 0x00007f0012345000ull
+#define REGION 4096u                 /* registered octets */
+#define GUARD 4096u                  /* octets around every buffer that nothing may touch */
+#define NRECV 8
+#define RECV 512u                    /* octets of a receive */
+#define PEER_PORT 5000
+
+enum op { OP_WRITE = 0, OP_READ_REQ = 1, OP_READ_RESP = 2, OP_SEND = 3, OP_SEND_SE = 5, OP_ERROR = 7, OP_WRITE_RECORD = 0xc };
+#define BIT_T 0x80
+#define BIT_L 0x40
+#define BIT_I 0x20
+#define BIT_S 0x10
+
+/* ---- Datagrams ---- */
+
+struct gram { uint8_t b[2048]; uint32_t len; };
+
+struct fields {
+	uint8_t c0, c1;              /* the control octets */
+	uint32_t stag, qn, qkey, msn, mo, length, imm;
+	uint64_t to;
+	uint16_t epoch;
+	const void *payload;
+	uint32_t n;
+};
+
+/* Control octets with L, DV 1, RV 1 and the rest as the vectors have it. */
+struct fields send_fields(uint32_t msn, const void *payload, uint32_t n);
+struct fields record_fields(uint32_t stag, uint32_t msn, uint64_t to, const void *payload, uint32_t n);
+struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, uint32_t size, uint32_t stag, uint64_t to);
+/* The segment with its CRC. */
+void gram_build(struct gram *g, const struct fields *f);
+void gram_hex(struct gram *g, const char *hex);
+void gram_put32(struct gram *g, uint32_t off, uint32_t v);
+void gram_put64(struct gram *g, uint32_t off, uint64_t v);
+uint32_t gram_get32(const struct gram *g, uint32_t off);
+/* The CRC of what is there now in place of the last 4 octets. */
+void gram_seal(struct gram *g);
+bool gram_sealed(const struct gram *g);
+
+/* ---- The bench ---- */
+
+struct bench {
+	struct net *net;
+	struct net_host *host;
+	struct diw_pd *pd, *other_pd;
+	struct diw_cq *scq, *rcq;
+	struct diw_qp *qp;
+	struct diw_qp_info info;
+	struct diw_addr addr, peer;  /* the queue pair's, and who sends unless told otherwise */
+	struct diw_mr *mr;           /* of the region, remotely readable and writable */
+	struct diw_mr *recv_mr;
+	uint8_t *arena, *image;      /* all memory that the stack knows of, and what must be in it */
+	uint32_t arena_len;
+	uint8_t *region, *recv[NRECV];
+	uint64_t before[256];        /* counters at the last look */
+	struct gram *sent;           /* what the stack has sent since the last look */
+	int nsent;
+};
+
+/* ATTR's queues are filled in; NULL: the defaults with the vectors' Q_Key. */
+void bench_open(struct bench *b, const struct diw_qp_attr *attr);
+void bench_close(struct bench *b);
+void bench_post(struct bench *b, int i);
+/* Counters and sent datagrams from now on. */
+void bench_look(struct bench *b);
+void bench_inject(struct bench *b, const struct gram *g);
+void bench_inject_from(struct bench *b, const struct diw_addr *src, const struct gram *g);
+/* What a counter has grown by since the last look. */
+uint64_t bench_count(struct bench *b, const char *name);
+/* Nothing in memory is other than the image says. */
+void bench_check_memory(const struct bench *b);
+/* The names of all counters of drops that grew, "rx_crc rx_crc" for two; "" none. */
+const char *bench_drops(struct bench *b);
+/* Injects; exactly the counter NAME counts it, once; memory stays and nothing completes. */
+void bench_refused(struct bench *b, const struct gram *g, const char *name);
+/* Takes one completion that must be there. */
+struct diw_wc bench_wc(struct bench *b, struct diw_cq *cq);
+void bench_no_wc(struct bench *b);
+
+/* ---- The specification's checks, in its order, as a program of their own ---- */
+
+/* The counter that a segment with a good CRC, sent to a UD bench by its peer, must step; NULL: it passes all checks that need
+ * no state. */
+const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len);
+
+#endif
