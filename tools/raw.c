@@ -529,8 +529,13 @@ static int prepare(struct end *e)
 		return -EINVAL;
 	pieces = (e->a->size + e->a->seg - e->over - 1) / (e->a->seg - e->over);
 	e->piece = (uint32_t)((e->a->size + pieces - 1) / pieces);
-	if (slots * e->a->size < BURST)
-		slots = (BURST + e->a->size - 1) / e->a->size;
+	if (pieces == 1) {
+		/* Several messages a super-buffer: the ring ends with one. */
+		uint64_t per = BURST / (e->piece + e->over);
+
+		per = per > BURST_SEGS ? BURST_SEGS : per ? per : 1;
+		slots = (slots + per - 1) / per * per;
+	}
 	e->ring = slots * e->a->size;
 	e->window = e->a->window ? e->a->window : default_window(e);
 	e->step = e->window / 4 < BURST ? (e->window + 3) / 4 : BURST;
