@@ -11,6 +11,7 @@
 
 #define RAW_SAMPLES 1000000u
 #define CRC_LEN 4u
+#define UDP_HDR 8u
 #define MAX_UDP 65507u
 
 static bool gso(const struct rig *r)
@@ -18,19 +19,27 @@ static bool gso(const struct rig *r)
 	return r->pc.qp != PERF_RAW_1;
 }
 
+/* Datagrams as large as the stack's; but UDP_SEGMENT makes none that IP would have to fragment. */
+static uint32_t datagram_size(const struct rig *r)
+{
+	uint32_t fits = r->ep.dev_info.mtu - (diw_addr_is_v4(&r->side.peer) ? 20 : 40) - UDP_HDR;
+	uint32_t seg = r->pc.mulpdu ? r->pc.mulpdu + CRC_LEN : fits;
+
+	if (gso(r) && seg > fits)
+		seg = fits;
+	return seg < MAX_UDP ? seg : MAX_UDP;
+}
+
 int raw_rig_open(struct rig *r)
 {
 	struct diw_addr local = r->side.local, bound;
-	uint32_t mulpdu = r->pc.mulpdu;
 	int rc;
 
 	rc = endpoint_open(&r->ep, r->side.dev, &r->side.peer, 1, false);
 	if (rc)
 		return rc;
-	if (!mulpdu)
-		mulpdu = r->ep.dev_info.mulpdu;
+	r->raw_seg = datagram_size(r);
 	endpoint_close(&r->ep);
-	r->raw_seg = mulpdu + CRC_LEN < MAX_UDP ? mulpdu + CRC_LEN : MAX_UDP;
 	local.port = 0;
 	for (int i = 0; i < (r->pc.test == PERF_BIBW ? 2 : 1); i++) {
 		r->fd[i] = raw_open(&local, gso(r), 0, &bound);
