@@ -381,10 +381,15 @@ static uint64_t next_event(const struct net *net)
 	return t;
 }
 
-static void step_hosts(struct net *net)
+void net_deliver(struct net *net)
 {
 	while (net->nheap && net->heap[0]->at <= net->now)
 		deliver(net, heap_pop(net));
+}
+
+static void step_hosts(struct net *net)
+{
+	net_deliver(net);
 	for (int i = 0; i < net->nhosts; i++)
 		if (net->host[i].dev)
 			net->host[i].deadline = diw_dev_step(net->host[i].dev, net->now);

@@ -69,6 +69,8 @@ struct net_host *net_host_add(struct net *net);
 /* A datagram from anywhere, real or not, that arrives at the time AT. Nothing is done to it on the way. */
 void net_inject(struct net *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
 		uint64_t at);
+/* Datagrams that are due reach their sockets; hosts do nothing yet. */
+void net_deliver(struct net *net);
 /* All hosts do what is due now, until nothing is. */
 void net_settle(struct net *net);
 /* The clock jumps to the next event, if there is one not later than LIMIT, and hosts do what is due. False: there was

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads, Sends, errors and scheduling, each in a situation that was chosen for it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/wire.h"
+#include "tests/sim/sim.h"
+
+static struct ep *a, *b;
+static struct diw_range ranges[DIW_MAX_RANGES];
+static struct diw_wc wc;
+
+static unsigned opcode(const uint8_t *d)
+{
+	return d[1] & 0x0f;
+}
+
+static bool send_wc(struct ep *ep, struct diw_wc *w, uint64_t limit)
+{
+	uint64_t end = sim.net->now + limit;
+
+	while (diw_cq_poll(ep->scq, w, 1, 0) == 0)
+		if (!net_step(sim.net, end))
+			return false;
+	diw_wc_ranges(w, ranges, DIW_MAX_RANGES);
+	wc_send(ep, w);
+	diw_wc_release(&(struct diw_wc){ .qp = w->qp, .map = w->map, .opcode = w->opcode });
+	return true;
+}
+
+/* ---- Reads ---- */
+
+static bool drop_response_middle(const uint8_t *d, uint32_t len)
+{
+	(void)len;
+	return opcode(d) == 2 && (seen_mo(d) == 2000 || seen_mo(d) == 3000);
+}
+
+/* Two of ten segments are lost: a timeout with the map; the application asks for just these again. */
+START_TEST(read_timeout_and_repair)
+{
+	uint64_t begun;
+
+	pair_begin(&a, &b, NULL);
+	sim.net->drop = drop_response_middle;
+	begun = sim.net->now;
+	post_read(a, b, 10000, (int64_t)(20 * DIW_MS));
+	ck_assert(send_wc(a, &wc, DIW_S));
+	ck_assert_int_eq(wc.status, DIW_WC_TIMEOUT);
+	ck_assert_uint_ge(sim.net->now, begun + 20 * DIW_MS);
+	ck_assert_uint_eq(wc.byte_len, 8000);
+	ck_assert_uint_eq(wc.nranges, 2);
+	ck_assert_uint_eq(ranges[0].len, 2000);
+	ck_assert_uint_eq(ranges[1].off, 4000);
+	ck_assert_uint_eq(ranges[1].len, 6000);
+	sim.net->drop = NULL;
+	post_read_at(a, b, 2000, sim.msgs[0].source_off + 2000, (int64_t)(20 * DIW_MS));
+	ck_assert(send_wc(a, &wc, DIW_S));
+	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+	sim_end();
+}
+END_TEST
+
+/* A response to a Read that has timed out finds nothing in the list. */
+START_TEST(read_late_response)
+{
+	pair_begin(&a, &b, NULL);
+	sim.net->latency = 30 * DIW_MS;
+	post_read(a, b, 5000, (int64_t)(20 * DIW_MS));
+	net_run(sim.net, 25 * DIW_MS);
+	ck_assert(send_wc(a, &wc, 0));
+	ck_assert_int_eq(wc.status, DIW_WC_TIMEOUT);
+	ck_assert_uint_eq(wc.byte_len, 0);
+	net_run(sim.net, DIW_S);
+	ck_assert_uint_eq(counter(a, "read_unmatched"), 5);
+	memory_check(a);
+	sim_end();
+}
+END_TEST
+
+/* Both read from each other, more than may be outstanding: waiting for one's own Reads holds up no answers. */
+START_TEST(read_each_other)
+{
+	struct diw_qp_attr attr;
+	int done = 0;
+
+	pair_attr(&attr);
+	attr.sq_depth = 512;
+	pair_begin(&a, &b, &attr);
+	for (int i = 0; i < 150; i++) {
+		post_read(a, b, 100, (int64_t)(30 * DIW_S));
+		post_read(b, a, 100, (int64_t)(30 * DIW_S));
+	}
+	for (int ms = 0; ms < 1000; ms++) {
+		net_run(sim.net, DIW_MS);
+		while (send_wc(a, &wc, 0))
+			done += wc.status == DIW_WC_SUCCESS;
+		while (send_wc(b, &wc, 0))
+			done += wc.status == DIW_WC_SUCCESS;
+	}
+	/* Requests over the responder's limit of 16 a source are dropped when they come in one burst; all else is answered. */
+	ck_assert_int_eq(done + (int)counter(a, "read_limit") + (int)counter(b, "read_limit"), 300);
+	ck_assert_int_ge(done, 32);
+	sim_end();
+}
+END_TEST
+
+START_TEST(read_refused)
+{
+	struct diw_qp_error e;
+
+	pair_begin(&a, &b, NULL);
+	ck_assert_int_eq(diw_mr_dereg(b->source_mr), 0);
+	post_read(a, b, 5000, (int64_t)DIW_S);
+	sim.msgs[0].spoiled = true;
+	ck_assert_int_eq(diw_mr_reg(b->pd, b->source, SIM_REGION, DIW_ACCESS_LOCAL_WRITE, &b->source_mr), 0);
+	ck_assert(send_wc(a, &wc, DIW_MS));
+	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(wc.fault, 0x1100);
+	ck_assert_int_eq(diw_qp_error_get(a->qp, &e), -EAGAIN);
+	post_read(a, b, 5000, (int64_t)DIW_S);           /* registered again, but not to be read */
+	sim.msgs[1].spoiled = true;
+	ck_assert(send_wc(a, &wc, DIW_MS));
+	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(wc.fault, 0x0102);
+	sim_end();
+}
+END_TEST
+
+/* ---- Errors ---- */
+
+START_TEST(error_reaches_the_sender)
+{
+	struct diw_qp_error e;
+	struct diw_event ev;
+
+	pair_begin(&a, &b, NULL);
+	b->target_mr->stag ^= 0x100;                     /* what the sender believes */
+	post_record(a, b, 500);
+	b->target_mr->stag ^= 0x100;
+	ck_assert_int_eq(diw_event_get(a->host->dev, &ev, 0), -EAGAIN);
+	net_run(sim.net, DIW_MS);
+	ck_assert_int_eq(diw_event_get(a->host->dev, &ev, 0), 0);
+	ck_assert_int_eq(ev.type, DIW_EVENT_QP_ERROR);
+	ck_assert_ptr_eq(ev.qp, a->qp);
+	ck_assert_int_eq(diw_qp_error_get(a->qp, &e), 0);
+	ck_assert(e.remote);
+	ck_assert_uint_eq(e.fault, 0x1100);
+	ck_assert(diw_addr_eq(&e.peer, &b->addr));
+	ck_assert_int_eq(diw_qp_error_get(a->qp, &e), -EAGAIN);
+	ck_assert_int_eq(diw_event_get(a->host->dev, &ev, 0), -EAGAIN);
+	/* The queue pair is none the worse for it. */
+	post_record(a, b, 600);
+	ck_assert(pair_wc(b, &wc, ranges, DIW_MS));
+	ck_assert_uint_eq(wc.byte_len, 600);
+	sim_end();
+}
+END_TEST
+
+/* ---- Sends ---- */
+
+static bool drop_send_last(const uint8_t *d, uint32_t len)
+{
+	(void)len;
+	return opcode(d) == 3 && is_last(d);
+}
+
+START_TEST(duplicated_sends)
+{
+	pair_begin(&a, &b, NULL);
+	sim.may_dup = true;
+	sim.net->dup = 1;
+	post_send(a, b, 500);
+	post_send(a, b, 5000);
+	net_run(sim.net, DIW_MS);
+	ck_assert(pair_wc(b, &wc, NULL, 0));
+	ck_assert_uint_eq(wc.msg_len, 500);
+	ck_assert(pair_wc(b, &wc, NULL, 0));
+	ck_assert_uint_eq(wc.msg_len, 500);
+	ck_assert(pair_wc(b, &wc, NULL, 0));
+	ck_assert_uint_eq(wc.msg_len, 5000);
+	ck_assert(!pair_wc(b, &wc, NULL, DIW_S));
+	ck_assert_uint_ge(counter(b, "reasm_duplicate") + counter(b, "reasm_late"), 5);
+	sim_end();
+}
+END_TEST
+
+/* A message that lost its end gives its receive back, and its late segments do not take another. */
+START_TEST(abandoned_send)
+{
+	struct diw_qp_info info;
+
+	pair_begin(&a, &b, NULL);
+	watch();
+	sim.net->drop = drop_send_last;
+	post_send(a, b, 5000);
+	net_run(sim.net, 99 * DIW_MS);
+	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
+	ck_assert_uint_eq(info.reasm_open, 1);
+	ck_assert_uint_eq(info.rq_posted, 31);
+	net_run(sim.net, 2 * DIW_MS);
+	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
+	ck_assert_uint_eq(info.reasm_open, 0);
+	ck_assert_uint_eq(info.rq_posted, 32);
+	ck_assert_int_eq(nseen, 5);
+	for (int i = 0; i < nseen; i++)
+		replay(&seen[i]);
+	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
+	ck_assert_uint_eq(info.reasm_open, 0);
+	ck_assert_uint_eq(counter(b, "reasm_late"), (uint64_t)nseen);
+	ck_assert(!pair_wc(b, &wc, NULL, DIW_S));
+	sim_end();
+}
+END_TEST
+
+/* A message of 12 seconds, by a rate limit: longer than any state lives that nobody touches. */
+START_TEST(slow_send)
+{
+	struct diw_qp_attr attr;
+
+	sim_begin(1);
+	sim.plain = true;
+	pair_attr(&attr);
+	attr.rate_limit = 20000;
+	attr.rate_burst = 1500;
+	a = ep_open(net_host_add(sim.net), &attr, 64, 4, 1000);
+	b = ep_open(net_host_add(sim.net), &attr, 64, 4, 400000);
+	post_send(a, b, 400000);
+	ck_assert(pair_wc(b, &wc, NULL, 60 * DIW_S));
+	ck_assert_uint_eq(wc.byte_len, 400000);
+	ck_assert_uint_ge(sim.net->now, 15 * DIW_S);
+	sim_end();
+}
+END_TEST
+
+/* ---- UC ---- */
+
+static void uc_begin(void)
+{
+	struct diw_qp_attr attr;
+
+	pair_begin(&a, &b, NULL);
+	pair_attr(&attr);
+	attr.type = DIW_QP_UC;
+	attr.local = sim.net->host[0].addr;
+	attr.peer = sim.net->host[1].addr;
+	attr.local.port = attr.peer.port = 6000;
+	a = ep_open(&sim.net->host[0], &attr, 64, 8, 1000);
+	attr.peer = a->addr;
+	attr.local = sim.net->host[1].addr;
+	attr.local.port = 6000;
+	b = ep_open(&sim.net->host[1], &attr, 64, 8, 1000);
+	a->peer = b;
+	b->peer = a;
+}
+
+static bool written(const struct msg *m)
+{
+	for (uint32_t i = 0; i < m->length; i++)
+		if (m->slot->mem[i] != msg_octet(m, i))
+			return false;
+	return true;
+}
+
+/* A peer that was restarted is heard, wherever its new MSNs begin. */
+START_TEST(uc_restart)
+{
+	uc_begin();
+	for (uint32_t life = 0; life < 12; life++) {
+		post_write(a, 3000);
+		net_run(sim.net, DIW_MS);
+		ck_assert_msg(written(&sim.msgs[life]), "life %u of the peer is ignored", life);
+		ep_restart(a);
+		net_run(sim.net, 3 * DIW_S);
+	}
+	sim_end();
+}
+END_TEST
+
+static bool drop_write_last(const uint8_t *d, uint32_t len)
+{
+	(void)len;
+	return opcode(d) == 0 && is_last(d);
+}
+
+START_TEST(uc_incomplete_write)
+{
+	struct diw_qp_info info;
+
+	uc_begin();
+	watch();
+	sim.net->drop = drop_write_last;
+	post_write(a, 3000);
+	net_run(sim.net, DIW_MS);
+	sim.net->drop = NULL;
+	post_write(a, 2000);
+	net_run(sim.net, DIW_MS);
+	ck_assert(written(&sim.msgs[1]));
+	ck_assert(!written(&sim.msgs[0]));
+	ck_assert_uint_eq(counter(b, "write_incomplete"), 1);
+	for (int i = 0; i < nseen; i++)
+		replay(&seen[i]);
+	ck_assert_uint_eq(counter(b, "record_late"), (uint64_t)nseen);
+	ck_assert(!written(&sim.msgs[0]));
+	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
+	ck_assert_uint_eq(info.memory, 0);
+	sim_end();
+}
+END_TEST
+
+/* ---- Scheduling ---- */
+
+/* Messages to one destination share super-buffers; a lone one does not wait. */
+START_TEST(coalescing)
+{
+	static uint8_t data[64];
+	struct diw_sge sge = { data, sizeof data, 0 };
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .flags = DIW_SEND_INLINE, .qkey = SIM_QKEY };
+	struct diw_send_wr list[100];
+
+	pair_begin(&a, &b, NULL);
+	wr.dst = b->addr;
+	ck_assert_int_eq(diw_post_send(a->qp, &wr, NULL), 0);
+	ck_assert_uint_eq(counter(a, "tx_bursts"), 1);
+	ck_assert_uint_eq(counter(a, "tx_datagrams"), 1);
+	for (int i = 0; i < 100; i++) {
+		list[i] = wr;
+		list[i].next = i < 99 ? &list[i + 1] : NULL;
+	}
+	ck_assert_int_eq(diw_post_send(a->qp, list, NULL), 0);
+	ck_assert_uint_eq(counter(a, "tx_datagrams"), 101);
+	ck_assert_uint_eq(counter(a, "tx_bursts"), 2);
+	for (int i = 0; i < 100; i++) {
+		wr.flags = DIW_SEND_INLINE | (i < 99 ? DIW_SEND_MORE : 0);
+		ck_assert_int_eq(diw_post_send(a->qp, &wr, NULL), 0);
+	}
+	ck_assert_uint_eq(counter(a, "tx_datagrams"), 201);
+	ck_assert_uint_eq(counter(a, "tx_bursts"), 3);
+	net_run(sim.net, DIW_MS);
+	while (diw_cq_poll(b->rcq, &wc, 1, 0) == 1) {    /* the ledger does not know these */
+		b->recvs[wc.wr_id].posted = false;
+		recv_poison(b, &b->recvs[wc.wr_id]);
+	}
+	sim_end();
+}
+END_TEST
+
+/* One queue pair has 20,000 datagrams waiting, another one. */
+START_TEST(no_starvation)
+{
+	static uint8_t junk[1400];
+	struct diw_addr stranger = net_addr4(0x0a0000fe, 9);
+	struct diw_qp_attr attr;
+	struct ep *c;
+	int steps = 0;
+
+	pair_attr(&attr);
+	pair_begin(&a, &b, NULL);
+	c = ep_open(b->host, &attr, 64, 4, 1000);
+	sim.net->gro = false;
+	for (int i = 0; i < 20000; i++)
+		net_inject(sim.net, &stranger, &b->addr, junk, sizeof junk, sim.net->now + sim.net->latency);
+	post_send(a, c, 100);
+	sim.net->now += sim.net->latency;
+	net_deliver(sim.net);
+	while (diw_cq_poll(c->rcq, &wc, 1, 0) == 0)
+		ck_assert_int_lt(++steps, 4);
+	wc_recv(c, &wc);
+	ck_assert_uint_lt(counter(b, "rx_datagrams"), 200);
+	net_run(sim.net, DIW_MS);
+	ck_assert_uint_eq(counter(b, "rx_crc"), 20000);
+	sim_end();
+}
+END_TEST
+
+/* In any second at most the rate, and a burst to begin with; also when the application polls all the time. */
+START_TEST(rate_limit)
+{
+	struct diw_qp_attr attr;
+	uint64_t begun, before;
+
+	pair_attr(&attr);
+	attr.rate_limit = 1000000;
+	attr.rate_burst = 10000;
+	attr.sq_depth = 64;
+	pair_begin(&a, &b, &attr);
+	for (int i = 0; i < 20; i++)
+		post_record(a, b, 40000);
+	begun = sim.net->now;
+	while (sim.net->now < begun + DIW_MS) {          /* every 100 ns: a tenth of an octet */
+		if (diw_cq_poll(a->scq, &wc, 1, 0) == 1)
+			wc_send(a, &wc);
+		sim.net->now += 100;
+	}
+	ck_assert_uint_ge(counter(a, "tx_bytes"), 10000 + 1000 - 1100);
+	ck_assert_uint_le(counter(a, "tx_bytes"), 10000 + 1000 + 1100 * 2);
+	before = counter(a, "tx_bytes");
+	net_run(sim.net, DIW_S / 2);
+	ck_assert_uint_ge(counter(a, "tx_bytes") - before, 500000 - 1100);
+	ck_assert_uint_le(counter(a, "tx_bytes") - before, 500000 + 5000);
+	sim_end();
+}
+END_TEST
+
+/* 64 KiB datagrams, as the original design had them. */
+START_TEST(large_datagrams)
+{
+	struct diw_qp_attr attr;
+
+	pair_attr(&attr);
+	attr.mulpdu = 65503;
+	pair_begin(&a, &b, &attr);
+	post_record(a, b, 200000);
+	ck_assert(pair_wc(b, &wc, ranges, DIW_MS));
+	ck_assert_uint_eq(wc.byte_len, 200000);
+	ck_assert_uint_eq(counter(a, "tx_datagrams"), 4);
+	sim_end();
+}
+END_TEST
+
+Suite *suite_stack(void)
+{
+	Suite *s = suite_create("stack");
+	TCase *tc = tcase_create("reads");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, read_timeout_and_repair);
+	tcase_add_test(tc, read_late_response);
+	tcase_add_test(tc, read_each_other);
+	tcase_add_test(tc, read_refused);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("sends");
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, error_reaches_the_sender);
+	tcase_add_test(tc, duplicated_sends);
+	tcase_add_test(tc, abandoned_send);
+	tcase_add_test(tc, slow_send);
+	tcase_add_test(tc, uc_restart);
+	tcase_add_test(tc, uc_incomplete_write);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("scheduling");
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, coalescing);
+	tcase_add_test(tc, no_starvation);
+	tcase_add_test(tc, rate_limit);
+	tcase_add_test(tc, large_datagrams);
+	suite_add_tcase(s, tc);
+	return s;
+}
