@@ -54,6 +54,15 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	return syscall(SYS_sendmsg, fd, m, flags);
 }
 
+/* The short way of a lone datagram: the same refusals, the same count. */
+ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
+{
+	struct iovec iov = { (void *)buf, len };
+
+	return sendmsg(fd, &(struct msghdr){ .msg_name = (void *)to, .msg_namelen = tolen, .msg_iov = &iov, .msg_iovlen = 1 },
+		       flags);
+}
+
 ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
 	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
