@@ -207,6 +207,21 @@ START_TEST(fragments_are_lost_together)
 	send_numbered(50000, 40, 1473);
 	rate_is(f->c.impair_lost, 50000, 1 - pow(0.98, 2), 1);
 	done();
+	/* IPv6: 40 and a fragment header of 8 leave 1448; 8 + 1452 still fit one packet, 8 + 2889 take three. */
+	for (uint32_t seg = 1452; seg <= 2889; seg = seg == 1452 ? 2888 : seg + 1) {
+		int parts = seg == 1452 ? 1 : seg == 2888 ? 2 : 3;
+
+		open_with("loss=10%,mtu=1500");
+		for (uint32_t at = 0; at < 50000; at += 20) {
+			struct iovec iov[2];
+			struct diw_dgram_burst b = burst_of(iov, at, 20, seg, seg);
+
+			b.peer = (struct diw_addr){ .ip = { 0x20, 1, 0xd, 0xb8, [15] = 1 }, .port = 5 };
+			ck_assert_int_eq(d->ops->send(d, &b, 1, 0), 1);
+		}
+		rate_is(f->c.impair_lost, 50000, 1 - pow(0.9, parts), 1);
+		done();
+	}
 }
 END_TEST
 
@@ -278,6 +293,32 @@ START_TEST(duplicates)
 		twice += no[i] == no[i - 1];
 	}
 	ck_assert_uint_eq(twice, f->c.impair_duplicated);
+	done();
+}
+END_TEST
+
+/* What is held back survives a lower dgram that refuses the burst which would have freed it. */
+START_TEST(blocked_while_held)
+{
+	struct diw_rng r = { 5 };
+	static bool seen[4000];
+	struct diw_dgram_burst b;
+	int n;
+
+	memset(seen, 0, sizeof seen);
+	open_with("reorder=20%");
+	for (uint32_t at = 0; at < 4000;) {
+		f->room = (int)(diw_rng_next(&r) % 2);
+		at += send_burst(at, 5, 60, 60, at) == 1 ? 5 : 0;
+	}
+	f->room = -1;
+	d->ops->recv(d, &b, 1, DIW_MS);
+	n = left(no, 1 << 18);
+	ck_assert_int_eq(n, 4000);
+	for (int i = 0; i < n; i++) {
+		ck_assert(!seen[no[i]]);
+		seen[no[i]] = true;
+	}
 	done();
 }
 END_TEST
@@ -447,6 +488,15 @@ START_TEST(queue_is_bounded)
 		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, 10 * DIW_MS), 1);
 	ck_assert_uint_gt(f->c.impair_lost, 800);
 	done();
+	/* More in flight than there is room for, again and again around the ring: lost or whole, never overwritten. */
+	open_with("delay=1500us");
+	for (uint32_t i = 0; i < 2000; i++)
+		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, i * 10 * DIW_US), 1);
+	ck_assert_uint_gt(f->c.impair_lost, 0);
+	ck_assert_int_gt(left(no, 1 << 18), 1700);
+	for (int i = 1, n = left(no, 1 << 18); i < n; i++)
+		ck_assert_uint_gt(no[i], no[i - 1]);
+	done();
 }
 END_TEST
 
@@ -511,6 +561,31 @@ START_TEST(receive_side)
 	ck_assert_int_eq(n, 5000);
 	rate_is(f->c.impair_reordered, 5000, 0.1, 1);
 	done();
+}
+END_TEST
+
+static int receive_pattern(const char *text, uint32_t *out)
+{
+	int n;
+
+	open_with(text);
+	deliver_numbered(5000, 50, 100);
+	n = receive_all(out, 0);
+	done();
+	return n;
+}
+
+/* A seed without a direction is both directions', unless the other has one of its own. */
+START_TEST(receive_seed)
+{
+	static uint32_t other[5000];
+	int n = receive_pattern("rx.loss=10%,seed=2", no);
+
+	ck_assert_int_eq(receive_pattern("rx.loss=10%,rx.seed=2,seed=3", other), n);
+	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
+	ck_assert(receive_pattern("rx.loss=10%,seed=3", other) != n || memcmp(no, other, sizeof *no * (size_t)n));
+	/* Both directions under one seed do not lose the same datagrams. */
+	ck_assert(loss_pattern("loss=10%,seed=2", 50, other) != n || memcmp(no, other, sizeof *no * (size_t)n));
 }
 END_TEST
 
@@ -645,6 +720,7 @@ Suite *suite_impair(void)
 	tcase_add_loop_test(t, seed_decides, 0, 4);
 	tcase_add_test(t, blocked_decides_the_same);
 	tcase_add_test(t, duplicates);
+	tcase_add_test(t, blocked_while_held);
 	tcase_add_loop_test(t, blocked_in_the_middle, 0, 10);
 	tcase_add_test(t, corruption_flips_one_bit);
 	tcase_add_test(t, reordering);
@@ -652,6 +728,7 @@ Suite *suite_impair(void)
 	tcase_add_test(t, delay_on_virtual_time);
 	tcase_add_test(t, queue_is_bounded);
 	tcase_add_test(t, receive_side);
+	tcase_add_test(t, receive_seed);
 	tcase_add_test(t, receive_delay);
 	tcase_add_test(t, receive_in_part);
 	tcase_add_test(t, everything_at_once);

@@ -338,8 +338,9 @@ START_TEST(blocked_anywhere)
 
 		for (int i = 0; i < count; i++) {
 			diw_put64(hdrs[i], diw_rng_next(&r));
-			segs[i] = (struct diw_link_seg){ hdrs[i], HDR, size - (i == count - 1 ? size / 3 : 0), &iov,
-							 diw_rng_next(&r) % 1000 };
+			segs[i] = (struct diw_link_seg){ hdrs[i], HDR, size, &iov, diw_rng_next(&r) % 1000 };
+			if (diw_rng_chance(&r, 0.1))
+				segs[i].len -= size / 5;
 		}
 		f->room = (int)(diw_rng_next(&r) % 3);
 		count = l->ops->send(l, &a, segs, count, 1);
