@@ -57,7 +57,7 @@ static int tick(struct reads *s, uint64_t now)
 		return 0;
 	s->tick_at = now;
 	meter_batch(&s->m, now, 0, 0);
-	if (ctl_ready(s->ctl)) {
+	if (!s->peer_over && ctl_ready(s->ctl)) {
 		o = ctl_recv(s->ctl, DIW_S);
 		if (!o)
 			return tool_failed("the other end has gone");

@@ -179,11 +179,13 @@ static void tell(struct stream *s, const char *key, double v)
 	ctl_send(s->ctl, o);         /* when it fails the other end has gone: the next look says so */
 }
 
+/* One "stop" for a source, one "sent" for a sink: what comes after them is not for us. */
 static int look_at_ctl(struct stream *s, uint64_t now)
 {
+	bool expecting = (s->tx && s->tx_state == TX_RUN) || (s->rx && s->peer_sent < 0);
 	cJSON *o;
 
-	if (!ctl_ready(s->ctl))
+	if (!expecting || !ctl_ready(s->ctl))
 		return 0;
 	o = ctl_recv(s->ctl, DIW_S);
 	if (!o)
