@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #define MAX_DEPTH (1u << 22)
+/* A spinning poll looks at the clock every so often: some microseconds matter to no timer, 25 ns a look do. */
+#define SPINS_A_CLOCK 8
 
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **out)
 {
@@ -266,8 +268,9 @@ static int take(struct diw_cq *cq, struct diw_wc *wc, int n)
 /* There is room again: queue pairs that waited for it are served, whatever their sockets say. */
 static void feed_starved(struct diw_cq *cq, uint64_t now)
 {
-	if (!atomic_exchange_explicit(&cq->starved, false, memory_order_relaxed))
+	if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
 		return;
+	atomic_store_explicit(&cq->starved, false, memory_order_relaxed);
 	cq->dev->timer_at = 0;
 	diw_dev_step_locked(cq->dev, now);
 }
@@ -288,7 +291,7 @@ static void try_step(struct diw_cq *cq, uint64_t now)
 int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 {
 	struct diw_dev *dev = cq->dev;
-	uint64_t now, until = 0;
+	uint64_t now, until;
 	int got;
 
 	if (!diw_dev_alive(dev))
@@ -301,14 +304,16 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 			try_step(cq, diw_dev_now(dev));
 		return got;
 	}
-	do {
-		now = diw_dev_now(dev);
-		if (until == 0)
-			until = diw_until(now, timeout_ns);
+	now = diw_dev_now(dev);
+	until = diw_until(now, timeout_ns);
+	for (unsigned i = 0;; i++) {
 		try_step(cq, now);
 		got = take(cq, wc, n);
-	} while (!got && now < until);
-	return got;
+		if (got || now >= until)
+			return got;
+		if (i % SPINS_A_CLOCK == 0)
+			now = diw_dev_now(dev);
+	}
 }
 
 int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)

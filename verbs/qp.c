@@ -289,13 +289,16 @@ int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 {
 	const struct diw_ddp *d = &qp->rdmap.ddp;
+	const struct diw_addr *local = &dgram_of(qp)->local, *peer = &d->cfg.peer;
 	int rc = diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
+	if (!d->cfg.fixed_peer)                 /* then a neighbour, of the family that the queue pair has */
+		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	*info = (struct diw_qp_info){
-		.num = dgram_of(qp)->local.port, .local = dgram_of(qp)->local, .rcvbuf = dgram_of(qp)->rcvbuf,
-		.mulpdu = qp->link->ops->mulpdu(qp->link, &d->cfg.peer), .epoch = d->epoch,
+		.num = local->port, .local = *local, .rcvbuf = dgram_of(qp)->rcvbuf,
+		.mulpdu = qp->link->ops->mulpdu(qp->link, peer), .epoch = d->epoch,
 		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
 		.sources = d->sources.pool.used, .records_open = d->records.nopen,
 		.records_held = d->records.pool.used - d->records.nopen, .reasm_open = d->reasms.nopen,
