@@ -77,17 +77,17 @@ static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
 
-	while (left > 0) {
+	for (; left > 0; v++, off = 0) {
 		size_t have = v->iov_len - off, n = have < left ? have : left;
 		const uint8_t *from = (uint8_t *)v->iov_base + off;
 
+		if (n == 0)                     /* an empty entry of a work request names no memory */
+			continue;
 		prefetch(from + n, have - n < g->len ? have - n : g->len);
 		*crc = diw_crc32(*crc, from, n);
 		memcpy(to, from, n);
 		to += n;
 		left -= n;
-		off = 0;
-		v++;
 	}
 	return to;
 }
