@@ -3,4 +3,6 @@
 X(crc)
 X(seal)
 X(impair)
+X(impair_rx)
+X(impair_spec)
 X(udp)

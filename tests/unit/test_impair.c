@@ -1,81 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <sys/param.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "base/wire.h"
-#include "tests/unit/fake_dgram.h"
-#include "tests/unit/unit.h"
-
-static struct fake *f;
-static struct diw_dgram *d;
-
-static void open_with(const char *text)
-{
-	struct diw_impair_spec *spec = NULL;
-	char err[160];
-
-	f = fake_new();
-	if (text)
-		ck_assert_msg(diw_impair_parse(text, &spec, err, sizeof err) == 0, "%s: %s", text, err);
-	ck_assert_int_eq(diw_impair_open(&f->d, spec, &d), 0);
-	diw_impair_spec_free(spec);
-}
-
-static void done(void)
-{
-	d->ops->close(d);
-	ck_assert_int_eq(f->closed, 1);
-	fake_free(f);
-}
-
-/* A burst of COUNT datagrams of SEG bytes, the last of LAST, numbered from FIRST; in two pieces that cut a datagram. */
-static uint8_t buf[1 << 17];
-
-static struct diw_dgram_burst burst_of(struct iovec iov[2], uint32_t first, uint32_t count, uint32_t seg, uint32_t last)
-{
-	uint32_t len = (count - 1) * seg + last;
-
-	for (uint32_t i = 0; i < len; i++)
-		buf[i] = (uint8_t)i;
-	for (uint32_t i = 0; i < count; i++)
-		diw_put32(buf + i * seg, first + i);
-	iov[0] = (struct iovec){ buf, len / 3 };
-	iov[1] = (struct iovec){ buf + len / 3, len - len / 3 };
-	return (struct diw_dgram_burst){ fake_addr(9, 5), iov, 2, len, seg };
-}
-
-static int send_burst(uint32_t first, uint32_t count, uint32_t seg, uint32_t last, uint64_t now)
-{
-	struct iovec iov[2];
-	struct diw_dgram_burst b = burst_of(iov, first, count, seg, last);
-
-	return d->ops->send(d, &b, 1, now);
-}
-
-static void send_numbered(uint32_t n, uint32_t per, uint32_t seg)
-{
-	for (uint32_t at = 0; at < n; at += per)
-		ck_assert_int_eq(send_burst(at, MIN(per, n - at), seg, seg, 0), 1);
-}
-
-/* Numbers of all datagrams that left, in order; returns how many. */
-static int left(uint32_t *no, int max)
-{
-	int n = 0;
-
-	for (int i = 0; i < f->ntx; i++)
-		for (uint32_t at = 0; at < f->tx[i].len; at += f->tx[i].seg) {
-			ck_assert_int_lt(n, max);
-			no[n++] = diw_get32(f->tx[i].data + at);
-		}
-	return n;
-}
-
-static uint32_t no[1 << 18];
+#include "tests/unit/impair_kit.h"
 
 START_TEST(idle_is_untouched)
 {
@@ -141,15 +69,6 @@ START_TEST(mask_is_exact)
 	done();
 }
 END_TEST
-
-/* P within five standard deviations of N draws. */
-static void rate_is(uint64_t count, uint64_t n, double p, double spread)
-{
-	double sigma = sqrt((double)n * p * (1 - p)) * spread;
-
-	ck_assert_msg(fabs((double)count - (double)n * p) <= 5 * sigma, "%lu of %lu, expected %g", (unsigned long)count,
-		      (unsigned long)n, (double)n * p);
-}
 
 START_TEST(loss_rate)
 {
@@ -224,17 +143,6 @@ START_TEST(fragments_are_lost_together)
 	}
 }
 END_TEST
-
-static int loss_pattern(const char *text, uint32_t per, uint32_t *pattern)
-{
-	int n;
-
-	open_with(text);
-	send_numbered(4000, per, 60);
-	n = left(pattern, 1 << 18);
-	done();
-	return n;
-}
 
 START_TEST(seed_decides)
 {
@@ -500,135 +408,6 @@ START_TEST(queue_is_bounded)
 }
 END_TEST
 
-/* ---- The other direction ---- */
-
-static int receive_all(uint32_t *out, uint64_t now)
-{
-	struct diw_dgram_burst b;
-	int n = 0;
-
-	while (d->ops->recv(d, &b, 1, now) == 1) {
-		ck_assert_int_eq(b.niov, 1);
-		ck_assert_uint_eq(b.iov->iov_len, b.len);
-		for (uint32_t at = 0; at < b.len; at += b.seg)
-			out[n++] = diw_get32((uint8_t *)b.iov->iov_base + at);
-	}
-	return n;
-}
-
-static void deliver_numbered(uint32_t n, uint32_t per, uint32_t seg)
-{
-	for (uint32_t at = 0; at < n; at += per) {
-		struct iovec iov[2];
-		struct diw_dgram_burst b = burst_of(iov, at, per, seg, seg);
-
-		fake_deliver(f, &b.peer, buf, b.len, b.seg);
-	}
-}
-
-START_TEST(receive_side)
-{
-	int n;
-
-	open_with("rx.mask=6");
-	deliver_numbered(128, 64, 100);
-	ck_assert_int_eq(receive_all(no, 0), 124);
-	ck_assert_uint_eq(no[0], 0);
-	ck_assert_uint_eq(no[1], 3);
-	ck_assert_uint_eq(no[62], 64);
-	ck_assert_uint_eq(no[63], 67);
-	send_burst(0, 64, 100, 100, 0);      /* the other direction is idle */
-	ck_assert_uint_eq(f->tx[0].len, 6400);
-	done();
-	open_with("rx.loss=10%,seed=2");
-	deliver_numbered(50000, 50, 100);
-	n = receive_all(no, 0);
-	rate_is(f->c.impair_lost, 50000, 0.1, 1);
-	ck_assert_int_eq(n, 50000 - (int)f->c.impair_lost);
-	for (int i = 1; i < n; i++)
-		ck_assert_uint_gt(no[i], no[i - 1]);
-	done();
-	open_with("rx.dup=10%");
-	deliver_numbered(5000, 50, 100);
-	n = receive_all(no, 0);
-	ck_assert_int_eq(n, 5000 + (int)f->c.impair_duplicated);
-	rate_is(f->c.impair_duplicated, 5000, 0.1, 1);
-	done();
-	open_with("rx.reorder=10%,rx.corrupt=0%");
-	deliver_numbered(5000, 50, 100);
-	n = receive_all(no, 0);
-	n += receive_all(no + n, DIW_MS);
-	ck_assert_int_eq(n, 5000);
-	rate_is(f->c.impair_reordered, 5000, 0.1, 1);
-	done();
-}
-END_TEST
-
-static int receive_pattern(const char *text, uint32_t *out)
-{
-	int n;
-
-	open_with(text);
-	deliver_numbered(5000, 50, 100);
-	n = receive_all(out, 0);
-	done();
-	return n;
-}
-
-/* A seed without a direction is both directions', unless the other has one of its own. */
-START_TEST(receive_seed)
-{
-	static uint32_t other[5000];
-	int n = receive_pattern("rx.loss=10%,seed=2", no);
-
-	ck_assert_int_eq(receive_pattern("rx.loss=10%,rx.seed=2,seed=3", other), n);
-	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
-	ck_assert(receive_pattern("rx.loss=10%,seed=3", other) != n || memcmp(no, other, sizeof *no * (size_t)n));
-	/* Both directions under one seed do not lose the same datagrams. */
-	ck_assert(loss_pattern("loss=10%,seed=2", 50, other) != n || memcmp(no, other, sizeof *no * (size_t)n));
-}
-END_TEST
-
-START_TEST(receive_delay)
-{
-	open_with("rx.delay=1ms");
-	deliver_numbered(100, 50, 100);
-	ck_assert_int_eq(receive_all(no, 10), 0);
-	ck_assert_uint_eq(d->ops->deadline(d), 10 + DIW_MS);
-	ck_assert_int_eq(receive_all(no, 9 + DIW_MS), 0);
-	ck_assert_int_eq(receive_all(no, 10 + DIW_MS), 100);
-	for (uint32_t i = 0; i < 100; i++)
-		ck_assert_uint_eq(no[i], i);
-	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
-	done();
-}
-END_TEST
-
-START_TEST(receive_in_part)
-{
-	struct diw_dgram_burst b;
-
-	/* What one burst became is fetched by several calls; until then it asks to be called again. */
-	open_with("rx.mask=2");
-	deliver_numbered(4, 4, 100);
-	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
-	ck_assert_uint_eq(b.len, 100);
-	ck_assert_uint_eq(d->ops->deadline(d), 0);
-	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
-	ck_assert_uint_eq(b.len, 200);
-	ck_assert_uint_eq(b.seg, 100);
-	ck_assert_uint_eq(diw_get32(b.iov->iov_base), 2);
-	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
-	fake_deliver(f, &b.peer, "", 0, 0);  /* an empty datagram stays one */
-	fake_deliver(f, &b.peer, "", 0, 0);
-	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
-	ck_assert_uint_eq(b.len, 0);
-	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
-	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 0);
-	done();
-}
-END_TEST
-
 START_TEST(everything_at_once)
 {
 	struct diw_dgram_burst b;
@@ -657,55 +436,6 @@ START_TEST(everything_at_once)
 }
 END_TEST
 
-/* ---- The text ---- */
-
-#define GOOD_TEXTS 22
-START_TEST(good_text)
-{
-	static const char *const good[] = {
-		"", "loss=1%", "loss=0.01", "loss=.5", "loss=100%", "loss=0", "burst=1%", "burst=1%:2.5", "burst=0.5:1",
-		"tx.loss=1%,rx.loss=2%", "delay=0ns", "delay=1.5ms", "delay=60s", "mask=0x1", "mask=ffffffffffffffff",
-		"mtu=68", "mtu=65535", "seed=18446744073709551615", "rx.seed=2", "loss=1%,loss=0.01", "loss=1%,loss=1%",
-		"loss=1%,reorder=0.5%,delay=200us,seed=7",
-	};
-	struct diw_impair_spec *spec;
-	char err[160];
-
-	ck_assert_uint_eq(sizeof good / sizeof *good, GOOD_TEXTS);
-	ck_assert_msg(diw_impair_parse(good[_i], &spec, err, sizeof err) == 0, "%s: %s", good[_i], err);
-	diw_impair_spec_free(spec);
-}
-END_TEST
-
-#define BAD_TEXTS 41
-START_TEST(bad_text)
-{
-	static const struct { const char *text, *key; } bad[] = {
-		{ "los=1%", "los" }, { "loss", "loss" }, { "loss=", "loss" }, { "loss=x", "loss" },
-		{ "loss=-1%", "loss" }, { "loss=101%", "loss" }, { "loss=1.01", "loss" },
-		{ "loss=1%%", "loss" }, { "loss=1 %", "loss" }, { "loss=nan", "loss" },
-		{ "loss=1e-3", "loss" }, { "loss=.", "loss" }, { "loss=1%,", "\"\"" },
-		{ "loss=1%,loss=2%", "loss" }, { "tx.loss=1%,loss=2%", "loss" }, { "dup=2", "dup" },
-		{ "reorder=a", "reorder" }, { "corrupt=1%x", "corrupt" }, { "burst=1%:", "burst" },
-		{ "burst=1%:0.5", "burst" }, { "burst=0.9:2", "burst" }, { "burst=1%:8x", "burst" },
-		{ "burst=1%,burst=1%:9", "burst" }, { "delay=5", "delay" }, { "delay=61s", "delay" },
-		{ "delay=us", "delay" }, { "delay=1min", "delay" }, { "delay=-1us", "delay" },
-		{ "mask=", "mask" }, { "mask=g", "mask" }, { "mask=10000000000000000", "mask" },
-		{ "mtu=67", "mtu" }, { "mtu=65536", "mtu" }, { "mtu=1k", "mtu" }, { "seed=-1", "seed" },
-		{ "seed=0x1", "seed" }, { "seed=18446744073709551616", "seed" }, { "xx.loss=1%", "xx.loss" },
-		{ "rx.=1", "rx." }, { "rx.dup=3", "rx.dup" }, { "=1", "\"\"" },
-	};
-	struct diw_impair_spec *spec = NULL;
-	char err[160] = "";
-
-	ck_assert_uint_eq(sizeof bad / sizeof *bad, BAD_TEXTS);
-	ck_assert_msg(diw_impair_parse(bad[_i].text, &spec, err, sizeof err) == -EINVAL, "%s", bad[_i].text);
-	ck_assert_msg(strstr(err, bad[_i].key) != NULL, "%s: %s", bad[_i].text, err);
-	ck_assert_ptr_null(spec);
-	ck_assert_int_eq(diw_impair_parse(bad[_i].text, &spec, NULL, 0), -EINVAL);
-}
-END_TEST
-
 Suite *suite_impair(void)
 {
 	Suite *s = suite_create("impair");
@@ -727,13 +457,7 @@ Suite *suite_impair(void)
 	tcase_add_test(t, held_back_no_longer_than_500us);
 	tcase_add_test(t, delay_on_virtual_time);
 	tcase_add_test(t, queue_is_bounded);
-	tcase_add_test(t, receive_side);
-	tcase_add_test(t, receive_seed);
-	tcase_add_test(t, receive_delay);
-	tcase_add_test(t, receive_in_part);
 	tcase_add_test(t, everything_at_once);
-	tcase_add_loop_test(t, good_text, 0, GOOD_TEXTS);
-	tcase_add_loop_test(t, bad_text, 0, BAD_TEXTS);
 	suite_add_tcase(s, t);
 	return s;
 }

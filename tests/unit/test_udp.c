@@ -3,85 +3,18 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/param.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "llp/udp.h"
 #include "llp/dgram.h"
+#include "llp/udp.h"
+#include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
-
-/* ---- What the kernel would answer on other machines: these replace libc's, for the whole program ---- */
-
-static int (*refuse)(const struct msghdr *m, int call);     /* errno for this sendmsg, 0: let it pass */
-static int send_calls, fake_mtu, truncate_next;
-
-static uint32_t gso_of(const struct msghdr *m)
-{
-	struct cmsghdr *c = m->msg_controllen ? CMSG_FIRSTHDR(m) : NULL;
-	uint16_t v = 0;
-
-	if (c && c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT)
-		memcpy(&v, CMSG_DATA(c), sizeof v);
-	return v;
-}
-
-static uint32_t bytes_of(const struct msghdr *m)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < m->msg_iovlen; i++)
-		n += m->msg_iov[i].iov_len;
-	return (uint32_t)n;
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
-{
-	int err = refuse ? refuse(m, send_calls) : 0;
-
-	send_calls++;
-	if (err) {
-		errno = err;
-		return -1;
-	}
-	return syscall(SYS_sendmsg, fd, m, flags);
-}
-
-/* The short way of a lone datagram: the same refusals, the same count. */
-ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
-{
-	struct iovec iov = { (void *)buf, len };
-
-	return sendmsg(fd, &(struct msghdr){ .msg_name = (void *)to, .msg_namelen = tolen, .msg_iov = &iov, .msg_iovlen = 1 },
-		       flags);
-}
-
-ssize_t recvmsg(int fd, struct msghdr *m, int flags)
-{
-	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
-
-	if (n >= 0 && truncate_next) {
-		truncate_next--;
-		m->msg_flags |= MSG_TRUNC;
-	}
-	return n;
-}
-
-int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
-{
-	if (fake_mtu && ((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU))) {
-		*(int *)value = fake_mtu;
-		return 0;
-	}
-	return (int)syscall(SYS_getsockopt, fd, level, name, value, len);
-}
 
 /* ---- Helpers ---- */
 
@@ -116,8 +49,8 @@ static void open_pair(bool v6)
 
 static void close_pair(void)
 {
-	refuse = NULL;
-	fake_mtu = 0;
+	kernel_refuse = NULL;
+	kernel_mtu = 0;
 	a->ops->close(a);
 	b->ops->close(b);
 }
@@ -126,7 +59,7 @@ static void setup(void)
 {
 	memset(&ca, 0, sizeof ca);
 	memset(&cb, 0, sizeof cb);
-	send_calls = 0;
+	kernel_sends = 0;
 }
 
 static uint8_t out[1 << 17];
@@ -389,7 +322,7 @@ static int refuse_at_random(const struct msghdr *m, int call)
 	struct diw_rng r = { (uint64_t)call * 31 + (uint64_t)salt_of_refusal };
 
 	(void)m;
-	return diw_rng_chance(&r, 0.3) ? (call & 1 ? EAGAIN : ENOBUFS) : 0;
+	return diw_rng_chance(&r, 0.3) ? (int[]){ EAGAIN, ENOBUFS, EINTR }[call % 3] : 0;
 }
 
 /* Datagram by datagram, with a socket that fills up anywhere: nothing lost, nothing doubled, order kept. */
@@ -402,7 +335,7 @@ START_TEST(blocked_anywhere)
 	setenv("DIWARP_OFFLOAD", _i & 1 ? "none" : "all", 1);
 	open_pair(false);
 	salt_of_refusal = _i;
-	refuse = refuse_at_random;
+	kernel_refuse = refuse_at_random;
 	for (int i = 0; i < 60; i++) {
 		struct diw_dgram_burst t = make(&a->local, 40 * 50 + 17, 50, 33);
 		int rc = b->ops->send(b, &t, 1, 1);
@@ -433,19 +366,19 @@ static int refuse_errno;
 static int refuse_gso(const struct msghdr *m, int call)
 {
 	(void)call;
-	return gso_of(m) ? refuse_errno : 0;
+	return kernel_gso_of(m) ? refuse_errno : 0;
 }
 
 static int refuse_more_than_64(const struct msghdr *m, int call)
 {
 	(void)call;
-	return gso_of(m) && bytes_of(m) > 64 * gso_of(m) ? EINVAL : 0;
+	return kernel_gso_of(m) && kernel_bytes_of(m) > 64 * kernel_gso_of(m) ? EINVAL : 0;
 }
 
 static int refuse_gso_over_mtu(const struct msghdr *m, int call)
 {
 	(void)call;
-	return gso_of(m) > 1272 ? refuse_errno : 0;
+	return kernel_gso_of(m) > 1272 ? refuse_errno : 0;
 }
 
 static int refuse_all(const struct msghdr *m, int call)
@@ -461,15 +394,15 @@ START_TEST(super_buffers_refused)
 	struct diw_dgram_burst t;
 
 	open_pair(false);
-	refuse = refuse_gso;
+	kernel_refuse = refuse_gso;
 	refuse_errno = _i ? EINVAL : EIO;
 	t = make(&a->local, 20 * 100 + 7, 100, 44);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	arrives(&t);
-	send_calls = 0;
+	kernel_sends = 0;
 	t = make(&a->local, 20 * 100 + 7, 100, 44);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
-	ck_assert_int_eq(send_calls, 21);
+	ck_assert_int_eq(kernel_sends, 21);
 	arrives(&t);
 	ck_assert_uint_eq(cb.tx_error, 0);
 	ck_assert_int_eq(b->tx_errno, 0);
@@ -483,12 +416,12 @@ START_TEST(old_kernel_takes_64)
 	struct diw_dgram_burst t;
 
 	open_pair(false);
-	refuse = refuse_more_than_64;
+	kernel_refuse = refuse_more_than_64;
 	for (int i = 0; i < 2; i++) {
-		send_calls = 0;
+		kernel_sends = 0;
 		t = make(&a->local, 120 * 100 + 7, 100, 1000);
 		ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
-		ck_assert_int_eq(send_calls, i ? 2 : 3);
+		ck_assert_int_eq(kernel_sends, i ? 2 : 3);
 		arrives(&t);
 	}
 	ck_assert_uint_eq(cb.tx_error, 0);
@@ -503,9 +436,9 @@ START_TEST(path_mtu_shrinks)
 	struct diw_dgram_burst t;
 
 	open_pair(false);
-	refuse = refuse_gso_over_mtu;
+	kernel_refuse = refuse_gso_over_mtu;
 	refuse_errno = errs[_i];
-	fake_mtu = 1300;
+	kernel_mtu = 1300;
 	t = make(&a->local, 10 * 1400, 1400, 14000);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, DIW_S), 1);
 	arrives(&t);
@@ -515,14 +448,14 @@ START_TEST(path_mtu_shrinks)
 	ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
 	ck_assert_uint_eq(b->ops->mtu(b, &other), DIW_DGRAM_MAX);
 	/* What is too large is not tried again; what fits goes as a super-buffer. */
-	send_calls = 0;
+	kernel_sends = 0;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 2 * DIW_S), 1);
-	ck_assert_int_eq(send_calls, 10);
+	ck_assert_int_eq(kernel_sends, 10);
 	arrives(&t);
-	send_calls = 0;
+	kernel_sends = 0;
 	t = make(&a->local, 10 * 1272, 1272, 12720);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 2 * DIW_S), 1);
-	ck_assert_int_eq(send_calls, 1);
+	ck_assert_int_eq(kernel_sends, 1);
 	arrives(&t);
 	ck_assert_uint_eq(cb.tx_emsgsize, 1);
 	/* Ten minutes later it is forgotten. */
@@ -539,14 +472,14 @@ START_TEST(refused_for_good)
 	struct diw_dgram_burst t;
 
 	open_pair(false);
-	refuse = refuse_all;
+	kernel_refuse = refuse_all;
 	refuse_errno = EPERM;
 	t = make(&a->local, 10 * 100 + 1, 100, 100);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	ck_assert_uint_eq(cb.tx_error, 11);
 	ck_assert_int_eq(b->tx_errno, EPERM);
 	ck_assert_uint_eq(cb.tx_datagrams, 0);
-	refuse = NULL;
+	kernel_refuse = NULL;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	arrives(&t);
 	/* No route for it: the kernel's own refusal. */
@@ -566,7 +499,7 @@ START_TEST(truncated_is_dropped)
 	t = make(&a->local, 100, 100, 100);
 	b->ops->send(b, &t, 1, 1);
 	b->ops->send(b, &t, 1, 1);
-	truncate_next = 1;
+	kernel_truncate = 1;
 	take_all(a, 100);
 	ck_assert_uint_eq(got.len, 100);
 	ck_assert_uint_eq(ca.rx_truncated, 1);
@@ -576,34 +509,13 @@ END_TEST
 
 /* ---- A path that really shrinks: loopback of a network namespace of our own ---- */
 
-static bool own_network(void)
-{
-	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int fd;
-
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) && unshare(CLONE_NEWNET))
-		return false;
-	fd = socket(AF_INET, SOCK_DGRAM, 0);
-	return fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &r) && !close(fd);
-}
-
-static bool can_own_network(void)
-{
-	int status;
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(!own_network());
-	return waitpid(pid, &status, 0) == pid && status == 0;
-}
-
 START_TEST(path_mtu_for_real)
 {
 	struct ifreq r = { .ifr_name = "lo", .ifr_mtu = 1300 };
 	struct diw_dgram_burst t;
 	int fd;
 
-	ck_assert(own_network());
+	ck_assert(kernel_own_network());
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	open_pair(false);
 	t = make(&a->local, 10 * 1400 + 9, 1400, 14009);
@@ -632,7 +544,7 @@ START_TEST(offload_without_loopback)
 	struct ifreq r = { .ifr_name = "lo", .ifr_flags = 0 };
 	int fd;
 
-	ck_assert(own_network());
+	ck_assert(kernel_own_network());
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	ck_assert_int_eq(ioctl(fd, SIOCSIFFLAGS, &r), 0);
 	ck_assert(diw_udp_offload().gso);
@@ -660,7 +572,7 @@ Suite *suite_udp(void)
 	tcase_add_loop_test(t, path_mtu_shrinks, 0, 2);
 	tcase_add_test(t, refused_for_good);
 	tcase_add_test(t, truncated_is_dropped);
-	if (can_own_network()) {
+	if (kernel_can_own_network()) {
 		tcase_add_test(t, path_mtu_for_real);
 		tcase_add_test(t, offload_without_loopback);
 	} else {

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/unit/kernel.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "llp/udp.h"
+
+int (*kernel_refuse)(const struct msghdr *m, int call);
+int kernel_sends, kernel_mtu, kernel_truncate;
+
+uint32_t kernel_gso_of(const struct msghdr *m)
+{
+	struct cmsghdr *c = m->msg_controllen ? CMSG_FIRSTHDR(m) : NULL;
+	uint16_t v = 0;
+
+	if (c && c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT)
+		memcpy(&v, CMSG_DATA(c), sizeof v);
+	return v;
+}
+
+uint32_t kernel_bytes_of(const struct msghdr *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		n += m->msg_iov[i].iov_len;
+	return (uint32_t)n;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	int err = kernel_refuse ? kernel_refuse(m, kernel_sends) : 0;
+
+	kernel_sends++;
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+/* The short way of a lone datagram: the same refusals, the same count. */
+ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
+{
+	struct iovec iov = { (void *)buf, len };
+	struct msghdr m = { .msg_name = (void *)to, .msg_namelen = tolen, .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return sendmsg(fd, &m, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
+
+	if (n >= 0 && kernel_truncate) {
+		kernel_truncate--;
+		m->msg_flags |= MSG_TRUNC;
+	}
+	return n;
+}
+
+int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	if (kernel_mtu && ((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU))) {
+		*(int *)value = kernel_mtu;
+		return 0;
+	}
+	return (int)syscall(SYS_getsockopt, fd, level, name, value, len);
+}
+
+bool kernel_own_network(void)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) && unshare(CLONE_NEWNET))
+		return false;
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	return fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &r) && !close(fd);
+}
+
+bool kernel_can_own_network(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(!kernel_own_network());
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
