@@ -14,8 +14,8 @@
  *
  * The receiver drives: it asks for no more than its socket buffer holds, reads the validity map of every record, and
  * asks again for what is missing. The list of entries is go-back-N: STATUS acknowledges, entries beyond a gap are
- * ignored and sent again. STATUS leaves behind the data it speaks of: an entry before `next` whose record is not open is
- * lost.
+ * ignored and sent again. STATUS leaves behind the data it speaks of: an entry before `next` whose record is not open
+ * is lost.
  */
 #ifndef DIW_TOOLS_XFER_H
 #define DIW_TOOLS_XFER_H
