@@ -61,6 +61,37 @@ static int add_pieces(struct impair *im, int n, const struct iovec *iov, struct 
 	return n;
 }
 
+/* Datagrams are only lost: what survives of a super-buffer is one super-buffer, without a copy. */
+static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct diw_impair_run runs[DIW_DGRAM_MAX_SEGS];
+	struct diw_impair_line *l = &im->tx;
+	typeof(l->s) before = l->s;
+	uint64_t lost = l->c->impair_lost;
+	struct diw_impair_cursor at = { 0, 0 };
+	struct diw_dgram_burst out = *b;
+	uint32_t from = 0;
+	int n = diw_impair_line_thin(l, b, runs);
+
+	if (!n)
+		return 0;
+	if (runs[0].len < b->len) {
+		out = (struct diw_dgram_burst){ .peer = b->peer, .iov = im->tx_iov };
+		for (int i = 0; i < n; i++) {
+			diw_impair_advance(b->iov, &at, runs[i].off - from);
+			from = runs[i].off;
+			out.niov = add_pieces(im, out.niov, b->iov, at, runs[i].len);
+			out.len += runs[i].len;
+		}
+		out.seg = out.len < b->seg ? out.len : b->seg;
+	}
+	if (im->lower->ops->send(im->lower, &out, 1, now) == 1)
+		return 0;
+	l->s = before;
+	l->c->impair_lost = lost;
+	return -EAGAIN;
+}
+
 /* Make one super-buffer of the run from FROM on; how many datagrams it holds. */
 static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, struct diw_dgram_burst *out)
 {
@@ -130,6 +161,9 @@ static int send_burst(struct impair *im, const struct diw_dgram_burst *b, uint64
 	uint64_t lost = l->c->impair_lost, doubled = l->c->impair_duplicated;
 	int done;
 
+	if (!l->copies && !l->nheld && b->niov + (int)DIW_DGRAM_MAX_SEGS <= IOV_MAX &&
+	    b->len <= b->seg * DIW_DGRAM_MAX_SEGS)
+		return send_thinned(im, b, now);
 	diw_impair_line_plan(l, b, now);
 	done = send_run(im, b, now);
 	if (!done && l->nrun && !l->altered) {

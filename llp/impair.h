@@ -38,6 +38,10 @@ struct diw_impair_cursor {
 	size_t off;
 };
 
+struct diw_impair_run {                             /* datagrams that survive side by side: bytes of the burst */
+	uint32_t off, len;
+};
+
 struct diw_impair_item {                            /* a datagram on its way out: one of ours, or still the burst's */
 	struct diw_impair_entry *e;
 	struct diw_impair_cursor at;
@@ -58,6 +62,7 @@ struct diw_impair_line {
 		bool bad;                           /* Gilbert: in a burst of loss */
 		unsigned index;                     /* datagrams seen, mod 64 */
 	} s;
+	uint64_t loss;                              /* probability in 2^-53 */
 	double enter, leave;                        /* Gilbert: probabilities of the transitions */
 	bool active, copies;
 	bool altered;                               /* since the last plan began an entry was made or moved */
@@ -82,6 +87,10 @@ void diw_impair_line_fini(struct diw_impair_line *l);
 bool diw_impair_line_idle(const struct diw_impair_line *l);
 /* Decide over each datagram of B: what leaves now is appended to the run. */
 void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now);
+/* The same when datagrams are only lost (no copies): which runs of B survive, at most half of its datagrams and one. */
+int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs);
+/* Move AT on by LEN bytes of IOV. */
+void diw_impair_advance(const struct iovec *iov, struct diw_impair_cursor *at, uint32_t len);
 /* Append what has become due to the run. */
 void diw_impair_line_release(struct diw_impair_line *l, uint64_t now);
 /* The first DONE datagrams of the run have left; those of B that have not are copied, and lead the delayed ones. */

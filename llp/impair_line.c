@@ -33,6 +33,7 @@ int diw_impair_line_set(struct diw_impair_line *l, const struct diw_impair_dir *
 	l->copies = copies;
 	l->active = copies || l->p.loss > 0 || l->p.burst > 0 || l->p.mask;
 	memset(&l->s, 0, sizeof l->s);
+	l->loss = (uint64_t)(l->p.loss * 0x1p53);
 	l->s.rng.state = l->p.seed * 2 + (uint64_t)which;
 	l->leave = l->p.burst < 1 ? 1 / (l->p.burst_len > 1 ? l->p.burst_len : 1) : 0;
 	l->enter = l->p.burst < 1 ? l->p.burst * l->leave / (1 - l->p.burst) : 1;
@@ -141,9 +142,9 @@ static bool loses(struct diw_impair_line *l, const struct diw_addr *peer, uint32
 	bool lost = l->p.mask >> l->s.index & 1;
 
 	l->s.index = (l->s.index + 1) % 64;
-	if (l->p.loss > 0 || l->p.burst > 0)
+	if (l->loss || l->p.burst > 0)
 		for (uint32_t n = fragments(l, peer, len); n > 0; n--) {
-			if (l->p.loss > 0 && diw_rng_chance(&l->s.rng, l->p.loss))
+			if (l->loss && diw_rng_next(&l->s.rng) >> 11 < l->loss)
 				lost = true;
 			if (l->p.burst > 0 && burst_loses(l))
 				lost = true;
@@ -247,10 +248,10 @@ static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 		overtaken(l, late ? e : NULL, now);
 }
 
-static void advance(const struct diw_dgram_burst *b, struct diw_impair_cursor *at, uint32_t len)
+void diw_impair_advance(const struct iovec *iov, struct diw_impair_cursor *at, uint32_t len)
 {
 	while (len > 0) {
-		size_t have = b->iov[at->i].iov_len - at->off;
+		size_t have = iov[at->i].iov_len - at->off;
 
 		if (have > len) {
 			at->off += len;
@@ -259,6 +260,26 @@ static void advance(const struct diw_dgram_burst *b, struct diw_impair_cursor *a
 		len -= (uint32_t)have;
 		*at = (struct diw_impair_cursor){ at->i + 1, 0 };
 	}
+}
+
+int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs)
+{
+	int n = 0;
+
+	for (uint32_t at = 0, end = 0; at < b->len; at += b->seg) {
+		uint32_t len = b->len - at < b->seg ? b->len - at : b->seg;
+
+		if (loses(l, &b->peer, len)) {
+			l->c->impair_lost++;
+			continue;
+		}
+		if (n && end == at)
+			runs[n - 1].len += len;
+		else
+			runs[n++] = (struct diw_impair_run){ at, len };
+		end = at + len;
+	}
+	return n;
 }
 
 void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now)
@@ -281,7 +302,7 @@ void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burs
 				one_copy(l, b, at, len, now);
 			}
 		}
-		advance(b, &at, len);
+		diw_impair_advance(b->iov, &at, len);
 		left -= len;
 	} while (left > 0);
 }
