@@ -150,6 +150,8 @@ uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
 
 /* Between the files of this layer. */
+uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);

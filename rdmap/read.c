@@ -10,6 +10,8 @@
 #include "base/wire.h"
 #include "rdmap/rdmap.h"
 
+#define SHORTEST (50 * DIW_MS)
+
 /* ---- Initiator ---- */
 
 static uint64_t units(uint32_t length)
@@ -24,8 +26,8 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 	if (t)
 		return t;
 	t = 8 * r->reads.unit_ns * units(wr->buf.len);
-	if (t < 10 * DIW_MS)
-		return 10 * DIW_MS;
+	if (t < SHORTEST)                       /* a busy machine may not run the target for that long */
+		return SHORTEST;
 	return t < 10 * DIW_S ? t : 10 * DIW_S;
 }
 
