@@ -106,12 +106,40 @@ START_TEST(read_each_other)
 }
 END_TEST
 
+static bool drop_response_odd(const uint8_t *d, uint32_t len)
+{
+	(void)len;
+	return opcode(d) == 2 && (seen_mo(d) / 1000) % 2 == 1;
+}
+
+/* Maps that were released are there for others: a thousand Reads with ten holes each. */
+START_TEST(read_maps_are_reused)
+{
+	pair_begin(&a, &b, NULL);
+	sim.net->drop = drop_response_odd;
+	for (int i = 0; i < 1000; i++) {
+		post_read(a, b, 20000, (int64_t)DIW_MS);
+		ck_assert(send_wc(a, &wc, 10 * DIW_MS));
+		ck_assert_int_eq(wc.status, DIW_WC_TIMEOUT);
+		ck_assert_uint_eq(wc.nranges, 10);
+		sim.nmsgs = 0;                           /* the ledger is smaller than that */
+		a->nslots = 0;
+		memset(a->target, 0xa5, a->target_used);
+		a->target_used = 0;
+	}
+	sim_end();
+}
+END_TEST
+
 START_TEST(read_refused)
 {
+	struct diw_mr gone;
 	struct diw_qp_error e;
 
 	pair_begin(&a, &b, NULL);
+	gone = *b->source_mr;
 	ck_assert_int_eq(diw_mr_dereg(b->source_mr), 0);
+	b->source_mr = &gone;
 	post_read(a, b, 5000, (int64_t)DIW_S);
 	sim.msgs[0].spoiled = true;
 	ck_assert_int_eq(diw_mr_reg(b->pd, b->source, SIM_REGION, DIW_ACCESS_LOCAL_WRITE, &b->source_mr), 0);
@@ -214,10 +242,11 @@ START_TEST(abandoned_send)
 }
 END_TEST
 
-/* A message of 12 seconds, by a rate limit: longer than any state lives that nobody touches. */
+/* A message of 20 seconds, by a rate limit: longer than any state lives that nobody touches. */
 START_TEST(slow_send)
 {
 	struct diw_qp_attr attr;
+	struct diw_qp_info info;
 
 	sim_begin(1);
 	sim.plain = true;
@@ -227,6 +256,10 @@ START_TEST(slow_send)
 	a = ep_open(net_host_add(sim.net), &attr, 64, 4, 1000);
 	b = ep_open(net_host_add(sim.net), &attr, 64, 4, 400000);
 	post_send(a, b, 400000);
+	net_run(sim.net, 15 * DIW_S);
+	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
+	ck_assert_uint_eq(info.reasm_open, 1);
+	ck_assert_uint_eq(info.sources, 1);
 	ck_assert(pair_wc(b, &wc, NULL, 60 * DIW_S));
 	ck_assert_uint_eq(wc.byte_len, 400000);
 	ck_assert_uint_ge(sim.net->now, 15 * DIW_S);
@@ -428,6 +461,7 @@ Suite *suite_stack(void)
 	tcase_add_test(tc, read_timeout_and_repair);
 	tcase_add_test(tc, read_late_response);
 	tcase_add_test(tc, read_each_other);
+	tcase_add_test(tc, read_maps_are_reused);
 	tcase_add_test(tc, read_refused);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("sends");

@@ -107,6 +107,17 @@ START_TEST(ten_thousand_sources)
 	ck_assert_uint_lt(grown, 40u << 20);
 #endif
 	ck_assert_uint_ge(memory, SOURCES * 100u);       /* it does count something */
+	/* All of them end; each source now remembers which of its messages are over. */
+	net_run(b.net, DIW_S + 10 * DIW_MS);
+	memory = qp_memory();
+	grown = rss() - before;
+	ck_assert_uint_eq(b.info.records_open + b.info.reasm_open, 0);
+	ck_assert_uint_eq(bench_count(&b, "record_closed_timeout"), SOURCES);
+	printf("after they ended: %zu octets by diw_qp_query, %zu resident\n", memory, grown);
+	ck_assert_uint_lt(memory, 40u << 20);
+#ifndef __SANITIZE_ADDRESS__
+	ck_assert_uint_lt(grown, 40u << 20);
+#endif
 	image_of_records();
 	image_of_sends();
 	bench_close(&b);

@@ -26,6 +26,16 @@ static void refused(const struct fields *f, const char *name)
 	bench_refused(&b, &g, name);
 }
 
+/* Good by itself, but not after what came before. */
+static void refused_by_state(const struct fields *f, const char *name)
+{
+	struct gram g;
+
+	gram_build(&g, f);
+	ck_assert_ptr_null(spec_verdict(&b, g.b, g.len - 4));
+	bench_refused(&b, &g, name);
+}
+
 static struct fields some_record(void)
 {
 	return record_fields(b.mr->stag, 1, TO, "some octets of payload, enough for an error message", 48);
@@ -354,6 +364,86 @@ START_TEST(inside)
 	ck_assert_uint_eq(wc.nranges, 0);
 	ck_assert_int_eq(wc.close, DIW_RECORD_COMPLETE);
 	ck_assert_str_eq(bench_drops(&b), "");
+}
+END_TEST
+
+/* The second segment of a record has to agree with the first in all that belongs to the message. */
+START_TEST(record_disagreements)
+{
+	struct diw_mr_attr attr = { .addr = b.region, .length = REGION, .use_iova = true, .iova = TO,
+		.access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
+	struct fields first = some_record(), f;
+	struct diw_mr *alias;
+	struct diw_wc wc;
+	struct gram g;
+
+	ck_assert_int_eq(diw_mr_reg_attr(b.pd, &attr, &alias), 0);
+	first.c0 = BIT_T | 1;
+	first.length = 49;
+	gram_build(&g, &first);
+	bench_inject(&b, &g);
+	memcpy(b.image + GUARD, first.payload, 48);
+	f = record_fields(b.mr->stag, first.msn, TO + 48, "!", 1);
+	f.mo = 48;
+	f.length = 49;
+	f.stag = alias->stag;                            /* the same memory under another STag */
+	gram_build(&g, &f);
+	bench_refused(&b, &g, "record_mismatch");
+	f.stag = b.mr->stag;
+	f.to++;                                          /* another TO - MO */
+	refused_by_state(&f, "record_mismatch");
+	f.to--;
+	f.mo = 47;
+	f.length = 48;
+	refused_by_state(&f, "record_mismatch");
+	f.mo = 48;
+	f.length = 50;
+	f.c0 = BIT_T | 1;
+	refused_by_state(&f, "record_mismatch");
+	f.length = 49;
+	f.c0 = BIT_T | BIT_L | 1;
+	f.c1 |= BIT_I;
+	refused_by_state(&f, "record_mismatch");
+	f.c1 &= (uint8_t)~BIT_I;
+	gram_build(&g, &f);
+	bench_no_wc(&b);                                 /* 48 of 49 are not all */
+	bench_inject(&b, &g);
+	b.image[GUARD + 48] = '!';
+	wc = bench_wc(&b, b.rcq);
+	ck_assert_uint_eq(wc.byte_len, 49);
+	ck_assert_int_eq(wc.close, DIW_RECORD_COMPLETE);
+	refused_by_state(&f, "record_late");
+	ck_assert_int_eq(diw_mr_dereg(alias), 0);
+}
+END_TEST
+
+START_TEST(send_disagreements)
+{
+	struct fields first = some_send(), f;
+	struct gram g;
+
+	first.c0 = 1;
+	first.length = 49;
+	gram_build(&g, &first);
+	bench_inject(&b, &g);
+	memcpy(b.image + (b.recv[0] - b.arena), first.payload, 48);
+	f = send_fields(first.msn, "!", 1);
+	f.mo = 48;
+	f.length = 50;
+	f.c0 = 1;
+	refused_by_state(&f, "reasm_mismatch");
+	f.length = 49;
+	f.c0 = BIT_L | 1;
+	f.c1 = 0x40 | OP_SEND_SE;
+	refused_by_state(&f, "reasm_mismatch");
+	f.c1 = 0x40 | OP_SEND | BIT_I;
+	refused_by_state(&f, "reasm_mismatch");
+	f.c1 = 0x40 | OP_SEND;
+	gram_build(&g, &f);
+	bench_inject(&b, &g);
+	b.image[b.recv[0] - b.arena + 48] = '!';
+	ck_assert_uint_eq(bench_wc(&b, b.rcq).byte_len, 49);
+	refused_by_state(&f, "reasm_late");
 }
 END_TEST
 
@@ -703,6 +793,8 @@ Suite *suite_hostile(void)
 	tcase_add_test(tc, other_regions);
 	tcase_add_test(tc, bounds);
 	tcase_add_test(tc, inside);
+	tcase_add_test(tc, record_disagreements);
+	tcase_add_test(tc, send_disagreements);
 	tcase_add_test(tc, receive_lengths);
 	tcase_add_test(tc, read_requests);
 	tcase_add_test(tc, read_responses);
