@@ -17,6 +17,7 @@
 
 #define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: 65,504 gave two thirds of the goodput (docs/performance.md) */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
+#define DIW_DGRAM_FDS 2
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
 
 struct diw_dgram_burst {
@@ -42,7 +43,8 @@ struct diw_dgram_ops {
 	uint64_t (*deadline)(struct diw_dgram *d);
 	/* Largest datagram that reaches DST without IP fragments, as far as is known. */
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
-	int (*fd)(struct diw_dgram *d);              /* to poll; -1 none (simulator) */
+	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
+	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
 	void (*close)(struct diw_dgram *d);
 };
 
@@ -51,6 +53,7 @@ struct diw_dgram {
 	struct diw_addr local;       /* bound address */
 	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
 	int tx_errno;                /* the last refusal; whoever reports it clears it */
+	bool fds_changed;            /* there is one more; whoever polls them clears it */
 	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
 	struct diw_counters *c;
 };

@@ -35,6 +35,8 @@ static void pull_up(struct impair *im)
 		im->d.tx_errno = im->lower->tx_errno;
 		im->lower->tx_errno = 0;
 	}
+	im->d.fds_changed |= im->lower->fds_changed;
+	im->lower->fds_changed = false;
 	if (im->lower->mtu_changed) {
 		im->d.mtu_changed = true;
 		im->lower->mtu_changed = false;
@@ -283,11 +285,11 @@ static uint32_t impair_mtu(struct diw_dgram *d, const struct diw_addr *dst)
 	return im->lower->ops->mtu(im->lower, dst);
 }
 
-static int impair_fd(struct diw_dgram *d)
+static int impair_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	struct impair *im = impair_of(d);
 
-	return im->lower->ops->fd(im->lower);
+	return im->lower->ops->fds(im->lower, fd);
 }
 
 static void impair_close(struct diw_dgram *d)
@@ -302,7 +304,7 @@ static void impair_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops impair_ops = {
 	.name = "impair", .send = impair_send, .recv = impair_recv, .deadline = impair_deadline, .mtu = impair_mtu,
-	.fd = impair_fd, .close = impair_close,
+	.fds = impair_fds, .close = impair_close,
 };
 
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A dgram over one UDP socket. A burst leaves as one UDP_SEGMENT super-buffer and arrives as one UDP_GRO super-buffer:
+ * A dgram over UDP sockets: one, and a second for the peer that gets most. A burst leaves as one UDP_SEGMENT super-buffer and arrives as one UDP_GRO super-buffer:
  * without them each datagram costs the kernel's whole path (docs/performance.md). Where the kernel, the device or the
  * path's MTU refuses a super-buffer, its datagrams leave one by one and IP may fragment them (IP_PMTUDISC_WANT):
  * nothing is lost by it.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,71 +13,27 @@
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
-#define RX_ROOM (65536u + 128u)      /* the largest super-buffer that IPv4 or IPv6 can carry, and some */
-#define SNDBUF (2 << 20)
 #define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
-#define ANSWER_SLOTS 256u
 #define KEPT_RETRY (100 * DIW_US)
-
-struct answer {
-	struct diw_addr peer;        /* whoever sent to a wildcard socket, */
-	uint8_t local[16];           /* asked this address, */
-	unsigned ifindex;            /* on this interface: link-local only */
-};
+#define RX_OTHER 4                   /* looks at the hot peer's socket to one at the other */
+#define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
 
 struct cursor {
 	int i;
 	size_t off;
 };
 
-struct udp {
-	struct diw_dgram d;
-	int fd;
-	int family;
-	bool connected, any, gso;
-	uint32_t max_segs;
-	uint64_t now;                /* of the last call that had a clock */
-
-	/* Send: everything but iovec and segment size stays from call to call while the destination does. */
-	struct msghdr tx;
-	struct diw_addr tx_peer;
-	struct sockaddr_storage tx_name;
-	socklen_t tx_namelen;
-	size_t tx_infolen;           /* of the source address's control message, 0 without */
-	union {
-		struct cmsghdr align;
-		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo))];
-	} tx_control;
-
-	struct msghdr rx;
-	struct iovec rx_iov, rx_burst;
-	struct sockaddr_storage rx_name;
-	union {
-		struct cmsghdr align;
-		uint8_t b[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct in_pktinfo)) +
-			  CMSG_SPACE(sizeof(struct in6_pktinfo))];
-	} rx_control;
-
-	struct diw_dgram_burst kept; /* what the socket did not take of a burst that it began to send; len 0: nothing */
-	struct iovec kept_iov;
-	struct diw_udp_pmtu pmtu;
-	struct answer answer[ANSWER_SLOTS];
-	struct iovec slice[IOV_MAX];
-	uint8_t kept_buf[DIW_DGRAM_MAX];
-	uint8_t rx_buf[RX_ROOM];
-};
-
-static struct udp *udp_of(struct diw_dgram *d)
+static struct diw_udp *udp_of(struct diw_dgram *d)
 {
-	return (struct udp *)d;
+	return (struct diw_udp *)d;
 }
 
-static uint32_t path_payload(const struct udp *u, const struct diw_addr *dst)
+static uint32_t path_payload(const struct diw_udp *u, const struct diw_addr *dst)
 {
 	return diw_udp_pmtu_payload(&u->pmtu, dst, u->now);
 }
 
-static bool learn_path_mtu(struct udp *u, const struct diw_addr *dst)
+static bool learn_path_mtu(struct diw_udp *u, const struct diw_addr *dst)
 {
 	if (!diw_udp_pmtu_learn(&u->pmtu, u->any ? NULL : &u->d.local, dst, u->now))
 		return false;
@@ -89,9 +44,9 @@ static bool learn_path_mtu(struct udp *u, const struct diw_addr *dst)
 
 /* ---- Send ---- */
 
-static void tx_source(struct udp *u, const struct diw_addr *peer)
+static void tx_source(struct diw_udp *u, const struct diw_addr *peer)
 {
-	const struct answer *a = &u->answer[diw_addr_hash(peer, 0) % ANSWER_SLOTS];
+	const struct diw_udp_answer *a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
 	struct cmsghdr *c = (void *)(u->tx_control.b + CMSG_SPACE(sizeof(uint16_t)));
 
 	u->tx_infolen = 0;
@@ -118,33 +73,36 @@ static void tx_source(struct udp *u, const struct diw_addr *peer)
 	}
 }
 
-/* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */
-static socklen_t name_of(struct udp *u, const struct diw_addr *a, struct sockaddr_storage *ss)
+static void tx_hot(struct diw_udp *u)
 {
-	struct sockaddr_in6 *in6 = (void *)ss;
-
-	if (u->family == AF_INET)
-		return diw_addr_to_sockaddr(a, ss);
-	*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_scope_id = a->scope };
-	memcpy(&in6->sin6_addr, a->ip, 16);
-	return sizeof *in6;
+	u->tx_fd = u->hot_fd;
+	u->tx.msg_name = NULL;
+	u->tx.msg_namelen = 0;
 }
 
-static void tx_towards(struct udp *u, const struct diw_addr *peer)
+static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 {
-	if (diw_addr_eq(&u->tx_peer, peer))
+	if (diw_addr_eq(&u->tx_peer, peer)) {
+		if (++u->tx_streak == HOT_AFTER && !u->connected && !u->any && !diw_addr_is_multicast(peer) &&
+		    diw_udp_hot(u, peer))
+			tx_hot(u);
 		return;
+	}
 	u->tx_peer = *peer;
+	u->tx_streak = 0;
+	u->tx_fd = u->fd;
 	if (!u->connected) {
 		u->tx.msg_name = &u->tx_name;
-		u->tx.msg_namelen = u->tx_namelen = name_of(u, peer, &u->tx_name);
+		u->tx.msg_namelen = u->tx_namelen = diw_udp_name(u, peer, &u->tx_name);
 	}
 	if (u->any)
 		tx_source(u, peer);
+	else if (u->hot_fd >= 0 && diw_addr_eq(peer, &u->hot_peer))
+		tx_hot(u);
 }
 
 /* One system call that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
-static int tx_call(struct udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
+static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
 {
 	const size_t room = CMSG_SPACE(sizeof(uint16_t));
 	bool many = len > seg;
@@ -161,8 +119,8 @@ static int tx_call(struct udp *u, const struct iovec *iov, int niov, uint32_t le
 	u->tx.msg_controllen = u->tx_infolen + (many ? room : 0);
 	for (int i = 0; i < 4; i++) {
 		/* One plain datagram: without a message header to copy in, the call is 0.1 us of 2.6 us quicker. */
-		ssize_t n = u->tx.msg_controllen || niov != 1 ? sendmsg(u->fd, &u->tx, 0) :
-			    sendto(u->fd, iov->iov_base, len, 0, u->tx.msg_name, u->tx.msg_namelen);
+		ssize_t n = u->tx.msg_controllen || niov != 1 ? sendmsg(u->tx_fd, &u->tx, 0) :
+			    sendto(u->tx_fd, iov->iov_base, len, 0, u->tx.msg_name, u->tx.msg_namelen);
 
 		if (n >= 0) {
 			u->d.c->tx_bursts++;
@@ -172,7 +130,7 @@ static int tx_call(struct udp *u, const struct iovec *iov, int niov, uint32_t le
 		}
 		err = errno;
 		/* An ICMP answer to an earlier datagram surfaces here, and this one was not sent. */
-		if (err == ECONNREFUSED && u->connected)
+		if (err == ECONNREFUSED && !u->tx.msg_name)
 			u->d.c->tx_error++;
 		else if (err != EINTR)
 			return err == ENOBUFS || err == EWOULDBLOCK ? -EAGAIN : -err;
@@ -181,7 +139,7 @@ static int tx_call(struct udp *u, const struct iovec *iov, int niov, uint32_t le
 }
 
 /* The next LEN bytes of a burst; the number of entries, or -EMSGSIZE when they are too many for one call. */
-static int slice_next(struct udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
+static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
 {
 	int n = 0;
 
@@ -201,7 +159,7 @@ static int slice_next(struct udp *u, const struct diw_dgram_burst *b, struct cur
 }
 
 /* The socket filled up inside a burst: the burst counts as taken, so what is left of it is ours to send. */
-static void keep_rest(struct udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
+static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
 {
 	uint32_t at = 0;
 
@@ -224,13 +182,13 @@ struct tx_state {
 
 /* An old kernel's limit of 64 datagrams, a path with a smaller MTU, a device without checksum offload: each refuses a
  * super-buffer in its way. True when the same bytes should be tried again, in smaller calls. */
-static bool tx_again(struct udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
+static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
 {
 	if (err != -EMSGSIZE && err != -EINVAL && err != -EIO)
 		return false;
 	if (s->per_call == 1) {
 		/* A connected socket hears of "fragmentation needed" by an error on whatever it sends next. */
-		if (err != -EMSGSIZE || s->asked || !u->connected)
+		if (err != -EMSGSIZE || s->asked || u->tx.msg_name)
 			return false;
 		s->asked = true;
 		learn_path_mtu(u, &b->peer);
@@ -250,7 +208,7 @@ static bool tx_again(struct udp *u, const struct diw_dgram_burst *b, int err, st
 	return true;
 }
 
-static void tx_done(struct udp *u, const struct tx_state *s, uint32_t n)
+static void tx_done(struct diw_udp *u, const struct tx_state *s, uint32_t n)
 {
 	if (s->doubt)
 		u->gso = false;      /* one by one they go: this socket's super-buffers do not */
@@ -258,7 +216,7 @@ static void tx_done(struct udp *u, const struct tx_state *s, uint32_t n)
 		u->max_segs = OLD_MAX_SEGS;
 }
 
-static void tx_refused(struct udp *u, int err, uint32_t n)
+static void tx_refused(struct diw_udp *u, int err, uint32_t n)
 {
 	u->d.c->tx_error += n;
 	if (err != -ECONNREFUSED)
@@ -266,7 +224,7 @@ static void tx_refused(struct udp *u, int err, uint32_t n)
 }
 
 /* 0 when the burst is taken, -EAGAIN when nothing of it is. */
-static int tx_burst(struct udp *u, const struct diw_dgram_burst *b)
+static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 {
 	struct tx_state s = { .per_call = 1 };
 	struct cursor at = { 0, 0 };
@@ -303,7 +261,7 @@ static int tx_burst(struct udp *u, const struct diw_dgram_burst *b)
 	return 0;
 }
 
-static int tx_kept(struct udp *u)
+static int tx_kept(struct diw_udp *u)
 {
 	struct diw_dgram_burst b = u->kept;
 	struct iovec iov = u->kept_iov;
@@ -321,7 +279,7 @@ static int tx_kept(struct udp *u)
 
 static int udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
 {
-	struct udp *u = udp_of(d);
+	struct diw_udp *u = udp_of(d);
 	int i, err;
 
 	u->now = now;
@@ -336,9 +294,9 @@ static int udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 
 /* ---- Receive ---- */
 
-static void remember_asked(struct udp *u, const struct diw_addr *peer, const uint8_t local[16], unsigned ifindex)
+static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const uint8_t local[16], unsigned ifindex)
 {
-	struct answer *a = &u->answer[diw_addr_hash(peer, 0) % ANSWER_SLOTS];
+	struct diw_udp_answer *a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
 	struct diw_addr l = { 0 };
 
 	memcpy(l.ip, local, 16);
@@ -348,13 +306,13 @@ static void remember_asked(struct udp *u, const struct diw_addr *peer, const uin
 		ifindex = 0;
 	if (diw_addr_eq(&a->peer, peer) && !memcmp(a->local, local, 16) && a->ifindex == ifindex)
 		return;
-	*a = (struct answer){ .peer = *peer, .ifindex = ifindex };
+	*a = (struct diw_udp_answer){ .peer = *peer, .ifindex = ifindex };
 	memcpy(a->local, local, 16);
 	u->tx_peer.port = 0;         /* prepared headers may name the old source */
 }
 
 /* Segment size of a super-buffer, else 0. */
-static uint32_t rx_cmsgs(struct udp *u, const struct diw_addr *peer)
+static uint32_t rx_cmsgs(struct diw_udp *u, const struct diw_addr *peer)
 {
 	uint32_t seg = 0;
 
@@ -382,29 +340,45 @@ static uint32_t rx_cmsgs(struct udp *u, const struct diw_addr *peer)
 }
 
 /* Bytes of the next datagram or super-buffer, -1 when there is none. */
-static ssize_t rx_call(struct udp *u)
+static ssize_t rx_call(struct diw_udp *u, int fd)
 {
 	for (int i = 0; i < 8; i++) {
 		ssize_t n;
 
 		u->rx.msg_namelen = sizeof u->rx_name;
 		u->rx.msg_controllen = sizeof u->rx_control;
-		n = recvmsg(u->fd, &u->rx, 0);
+		n = recvmsg(fd, &u->rx, 0);
 		if (n >= 0 && !(u->rx.msg_flags & MSG_TRUNC))
 			return n;
 		if (n >= 0)
 			u->d.c->rx_truncated++;
-		else if (errno == EMSGSIZE && u->connected)
-			learn_path_mtu(u, &u->tx_peer);
+		else if (errno == EMSGSIZE)     /* of a connected socket only */
+			learn_path_mtu(u, u->connected ? &u->tx_peer : &u->hot_peer);
 		else if (errno == EAGAIN || errno == EWOULDBLOCK)
 			return -1;
 	}
 	return -1;
 }
 
+/* The hot peer's socket, and often enough the one of all others: every time while something comes there. */
+static ssize_t rx_next(struct diw_udp *u)
+{
+	bool other = u->hot_fd < 0 || u->rx_turn++ % (u->rx_other ? 2 : RX_OTHER) == 0;
+	ssize_t n;
+
+	if (!other) {
+		n = rx_call(u, u->hot_fd);
+		if (n >= 0 || !u->rx_other)
+			return n;
+	}
+	n = rx_call(u, u->fd);
+	u->rx_other = n >= 0;
+	return n < 0 && other && u->hot_fd >= 0 ? rx_call(u, u->hot_fd) : n;
+}
+
 static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
 {
-	struct udp *u = udp_of(d);
+	struct diw_udp *u = udp_of(d);
 	ssize_t len;
 
 	u->now = now;
@@ -412,7 +386,7 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		tx_kept(u);
 	if (n < 1)
 		return 0;
-	len = rx_call(u);
+	len = rx_next(u);
 	if (len < 0)
 		return 0;
 	diw_addr_from_sockaddr(&b->peer, (const struct sockaddr *)&u->rx_name);
@@ -435,7 +409,7 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 
 static uint64_t udp_deadline(struct diw_dgram *d)
 {
-	struct udp *u = udp_of(d);
+	struct diw_udp *u = udp_of(d);
 
 	return u->kept.len ? u->now + KEPT_RETRY : DIW_NEVER;
 }
@@ -445,113 +419,29 @@ static uint32_t udp_mtu(struct diw_dgram *d, const struct diw_addr *dst)
 	return path_payload(udp_of(d), dst);
 }
 
-static int udp_fd(struct diw_dgram *d)
+static int udp_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
-	return udp_of(d)->fd;
+	struct diw_udp *u = udp_of(d);
+
+	fd[0] = u->tx_fd;
+	fd[1] = u->tx_fd == u->fd ? u->hot_fd : u->fd;
+	return fd[1] < 0 ? 1 : 2;
 }
 
 static void udp_close(struct diw_dgram *d)
 {
 	close(udp_of(d)->fd);
+	if (udp_of(d)->hot_fd >= 0)
+		close(udp_of(d)->hot_fd);
 	free(d);
 }
 
 static const struct diw_dgram_ops udp_ops = {
-	.name = "udp", .send = udp_send, .recv = udp_recv, .deadline = udp_deadline, .mtu = udp_mtu, .fd = udp_fd,
+	.name = "udp", .send = udp_send, .recv = udp_recv, .deadline = udp_deadline, .mtu = udp_mtu, .fds = udp_fds,
 	.close = udp_close,
 };
 
-static int set_int(int fd, int level, int name, int value)
-{
-	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
-}
-
-static int open_socket(struct udp *u, const struct diw_dgram_attr *attr)
-{
-	const int type = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-	bool v4 = diw_addr_is_v4(&attr->local);
-
-	u->family = v4 && !attr->any ? AF_INET : AF_INET6;
-	u->fd = socket(u->family, type, 0);
-	if (u->fd < 0 && attr->any) {
-		u->family = AF_INET;
-		u->fd = socket(AF_INET, type, 0);
-	}
-	if (u->fd < 0)
-		return -errno;
-	return u->family == AF_INET6 ? set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
-}
-
-/* Options that a kernel may refuse without harm are not checked. */
-static int set_options(struct udp *u, const struct diw_dgram_attr *attr)
-{
-	socklen_t len = sizeof(int);
-	int granted = 0;
-
-	if (attr->rcvbuf)
-		set_int(u->fd, SOL_SOCKET, SO_RCVBUF, attr->rcvbuf < INT_MAX ? (int)attr->rcvbuf : INT_MAX);
-	set_int(u->fd, SOL_SOCKET, SO_SNDBUF, SNDBUF);
-	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
-	u->d.rcvbuf = (uint32_t)granted;
-	set_int(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
-	if (u->family == AF_INET6)
-		set_int(u->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
-	u->gso = diw_udp_offload().gso;
-	if (diw_udp_offload().gro)
-		set_int(u->fd, SOL_UDP, UDP_GRO, 1);
-	if (attr->any) {
-		set_int(u->fd, IPPROTO_IP, IP_PKTINFO, 1);
-		if (u->family == AF_INET6)
-			set_int(u->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-	}
-	return attr->broadcast ? set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
-}
-
-static int bind_socket(struct udp *u, const struct diw_dgram_attr *attr)
-{
-	struct diw_addr local = attr->local;
-	struct sockaddr_storage ss;
-	socklen_t len;
-
-	if (attr->any) {
-		memset(local.ip, 0, sizeof local.ip);
-		if (u->family == AF_INET)
-			local.ip[10] = local.ip[11] = 0xff;
-	}
-	len = name_of(u, &local, &ss);
-	if (bind(u->fd, (struct sockaddr *)&ss, len))
-		return -errno;
-	len = sizeof ss;
-	if (getsockname(u->fd, (struct sockaddr *)&ss, &len))
-		return -errno;
-	diw_addr_from_sockaddr(&u->d.local, (struct sockaddr *)&ss);
-	if (attr->any)
-		memset(u->d.local.ip, 0, sizeof u->d.local.ip);
-	return 0;
-}
-
-/* Whatever strangers sent between bind and connect is still queued: it goes. */
-static int connect_socket(struct udp *u, const struct diw_addr *peer)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = name_of(u, peer, &ss), mtulen = sizeof(int);
-	bool v4 = diw_addr_is_v4(peer);
-	uint8_t byte;
-	int mtu;
-
-	if (connect(u->fd, (struct sockaddr *)&ss, len))
-		return -errno;
-	while (recv(u->fd, &byte, 1, MSG_TRUNC) >= 0)
-		;
-	u->connected = true;
-	u->tx_peer = *peer;
-	if (!getsockopt(u->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &mtulen) && mtu > 0 &&
-	    (uint32_t)mtu < u->pmtu.ifmtu)
-		u->pmtu.ifmtu = (uint32_t)mtu;
-	return 0;
-}
-
-static void prepare_headers(struct udp *u)
+static void prepare_headers(struct diw_udp *u)
 {
 	struct cmsghdr *c = &u->tx_control.align;
 
@@ -567,7 +457,7 @@ static void prepare_headers(struct udp *u)
 
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)
 {
-	struct udp *u;
+	struct diw_udp *u;
 	int err;
 
 	if (!attr->c || (!attr->any && (diw_addr_ip_is_zero(&attr->local) || diw_addr_is_multicast(&attr->local))))
@@ -578,22 +468,18 @@ int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)
 	u->d.ops = &udp_ops;
 	u->d.c = attr->c;
 	u->any = attr->any;
+	u->hot_fd = -1;
+	u->rcvbuf = attr->rcvbuf;
+	u->gso = diw_udp_offload().gso;
 	u->pmtu.ifmtu = attr->mtu ? attr->mtu : 1500;
 	u->max_segs = DIW_DGRAM_MAX_SEGS;
 	prepare_headers(u);
-	err = open_socket(u, attr);
-	if (!err)
-		err = set_options(u, attr);
-	if (!err)
-		err = bind_socket(u, attr);
-	if (!err && attr->peer.port)
-		err = connect_socket(u, &attr->peer);
+	err = diw_udp_socket(u, attr);
 	if (err) {
-		if (u->fd >= 0)
-			close(u->fd);
 		free(u);
 		return err;
 	}
+	u->tx_fd = u->fd;
 	*d = &u->d;
 	return 0;
 }

@@ -92,13 +92,14 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
 
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 
-#define DIW_READY_FEW 4              /* so many sockets are tried one by one, more are in an epoll set */
+#define DIW_READY_FEW 4              /* so many queue pairs are tried one by one, more are in an epoll set */
+#define DIW_READY_FDS (DIW_READY_FEW * DIW_DGRAM_FDS)
 
 /* Add before the queue pair is counted, delete after. */
 int diw_ready_add(struct diw_qp *qp);
 void diw_ready_del(struct diw_qp *qp);
-void diw_ready_blocked(struct diw_qp *qp);   /* qp->blocked may have changed */
-/* What to sleep on; room for DIW_READY_FEW. */
+void diw_ready_changed(struct diw_qp *qp);   /* qp->blocked, or its descriptors, may have changed */
+/* What to sleep on; room for DIW_READY_FDS. */
 int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p);
 void diw_ready_serve(struct diw_dev *dev, uint64_t now);
 

@@ -233,7 +233,7 @@ void diw_qp_after_send(struct diw_qp *qp)
 {
 	struct diw_dgram *d = dgram_of(qp);
 
-	diw_ready_blocked(qp);
+	diw_ready_changed(qp);
 	if (d->tx_errno) {
 		diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno });
 		d->tx_errno = 0;

@@ -8,21 +8,22 @@
 
 #include "verbs/qp.h"
 
-static int fd_of(const struct diw_qp *qp)
+static int fds_of(const struct diw_qp *qp, int fd[DIW_DGRAM_FDS])
 {
-	return qp->link->dgram->ops->fd(qp->link->dgram);
-}
-
-static uint32_t wanted(const struct diw_qp *qp)
-{
-	return EPOLLIN | (qp->blocked ? EPOLLOUT : 0);
+	return qp->link->dgram->ops->fds(qp->link->dgram, fd);
 }
 
 static int ctl(struct diw_qp *qp, int op)
 {
-	struct epoll_event ev = { .events = wanted(qp), .data.ptr = qp };
+	struct epoll_event ev = { .data.ptr = qp };
+	int fd[DIW_DGRAM_FDS], n = fds_of(qp, fd), rc = 0;
 
-	return epoll_ctl(qp->dev->epfd, op, fd_of(qp), &ev) < 0 ? -errno : 0;
+	for (int i = 0; i < n && rc == 0; i++) {
+		ev.events = EPOLLIN | (qp->blocked && i == 0 ? EPOLLOUT : 0);
+		if (epoll_ctl(qp->dev->epfd, op, fd[i], &ev) < 0 && errno != EEXIST)
+			rc = -errno;
+	}
+	return rc;
 }
 
 static void ctl_all(struct diw_dev *dev, int op)
@@ -64,8 +65,14 @@ void diw_ready_del(struct diw_qp *qp)
 	}
 }
 
-void diw_ready_blocked(struct diw_qp *qp)
+void diw_ready_changed(struct diw_qp *qp)
 {
+	if (qp->link->dgram->fds_changed) {
+		qp->link->dgram->fds_changed = false;
+		if (qp->dev->epoll_on)
+			ctl(qp, EPOLL_CTL_ADD);
+		diw_dev_kick(qp->dev);
+	}
 	if (qp->blocked == qp->want_write)
 		return;
 	qp->want_write = qp->blocked;
@@ -86,8 +93,11 @@ int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p)
 	}
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
 		const struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
+		int fd[DIW_DGRAM_FDS], count = fds_of(qp, fd);
 
-		p[n++] = (struct pollfd){ .fd = fd_of(qp), .events = (short)(POLLIN | (qp->blocked ? POLLOUT : 0)) };
+		for (int i = 0; i < count; i++)
+			p[n++] = (struct pollfd){ .fd = fd[i],
+						  .events = (short)(POLLIN | (qp->blocked && i == 0 ? POLLOUT : 0)) };
 	}
 	return n;
 }

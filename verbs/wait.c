@@ -51,7 +51,7 @@ static void wait_sem(sem_t *sem, uint64_t until)
 /* Give the lock up and sleep on the sockets and a descriptor that others can signal. */
 static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
 {
-	struct pollfd p[DIW_READY_FEW + 1];
+	struct pollfd p[DIW_READY_FDS + 1];
 	struct timespec ts = at(until > now ? until - now : 0);
 	int n = diw_ready_pollfds(dev, p);
 

@@ -247,10 +247,11 @@ static uint32_t sock_mtu(struct diw_dgram *d, const struct diw_addr *dst)
 	return ((struct net_sock *)d)->net->mtu;
 }
 
-static int sock_fd(struct diw_dgram *d)
+static int sock_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	(void)d;
-	return -1;
+	(void)fd;
+	return 0;
 }
 
 static void sock_close(struct diw_dgram *d)
@@ -269,7 +270,7 @@ static void sock_close(struct diw_dgram *d)
 }
 
 static const struct diw_dgram_ops sock_ops = {
-	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu, .fd = sock_fd,
+	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu, .fds = sock_fds,
 	.close = sock_close,
 };
 

@@ -63,10 +63,11 @@ static uint32_t fake_mtu(struct diw_dgram *d, const struct diw_addr *dst)
 	return ((struct fake *)d)->mtu;
 }
 
-static int fake_fd(struct diw_dgram *d)
+static int fake_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	(void)d;
-	return -1;
+	(void)fd;
+	return 0;
 }
 
 static void fake_close(struct diw_dgram *d)
@@ -75,7 +76,7 @@ static void fake_close(struct diw_dgram *d)
 }
 
 static const struct diw_dgram_ops fake_ops = {
-	.name = "fake", .send = fake_send, .recv = fake_recv, .deadline = fake_deadline, .mtu = fake_mtu, .fd = fake_fd,
+	.name = "fake", .send = fake_send, .recv = fake_recv, .deadline = fake_deadline, .mtu = fake_mtu, .fds = fake_fds,
 	.close = fake_close,
 };
 

@@ -86,7 +86,8 @@ static struct take got;
 static void take_all(struct diw_dgram *d, uint32_t want)
 {
 	struct diw_dgram_burst r;
-	struct pollfd p = { d->ops->fd(d), POLLIN, 0 };
+	int fd[DIW_DGRAM_FDS], n = d->ops->fds(d, fd);
+	struct pollfd p[DIW_DGRAM_FDS] = { { fd[0], POLLIN, 0 }, { fd[n - 1], POLLIN, 0 } };
 
 	got.len = got.datagrams = got.bursts = got.longest = 0;
 	do {
@@ -100,7 +101,7 @@ static void take_all(struct diw_dgram *d, uint32_t want)
 			got.longest = MAX(got.longest, r.seg);
 			got.from = r.peer;
 		}
-	} while (got.len < want && poll(&p, 1, 200) > 0);
+	} while (got.len < want && poll(p, (nfds_t)n, 200) > 0);
 	ck_assert_int_eq(d->ops->recv(d, &r, 1, 1), 0);
 }
 
@@ -283,7 +284,7 @@ START_TEST(opening)
 	struct diw_addr v4 = loopback(false, 9), v6 = loopback(true, 1);
 	socklen_t len = sizeof(int);
 	struct diw_dgram *d, *e;
-	int fd, on = 0;
+	int fd[DIW_DGRAM_FDS], on = 0;
 
 	ck_assert_int_eq(diw_udp_open(&attr, &d), -EINVAL);          /* the zero address needs `any` */
 	attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 224, [15] = 1 } };
@@ -293,18 +294,18 @@ START_TEST(opening)
 	attr.local = loopback(false, 1);
 	attr.broadcast = true;
 	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
-	fd = d->ops->fd(d);
-	ck_assert_int_eq(getsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, &len), 0);
+	ck_assert_int_eq(d->ops->fds(d, fd), 1);
+	ck_assert_int_eq(getsockopt(fd[0], SOL_SOCKET, SO_BROADCAST, &on, &len), 0);
 	ck_assert_int_eq(on, 1);
-	ck_assert_int_ne(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
-	ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+	ck_assert_int_ne(fcntl(fd[0], F_GETFL) & O_NONBLOCK, 0);
+	ck_assert_int_ne(fcntl(fd[0], F_GETFD) & FD_CLOEXEC, 0);
 	ck_assert_uint_eq(d->ops->mtu(d, &v4), 1472);
 	ck_assert_uint_eq(d->ops->mtu(d, &v6), 1452);
 	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
 	attr.local = d->local;
 	ck_assert_int_eq(diw_udp_open(&attr, &e), -EADDRINUSE);
 	d->ops->close(d);
-	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	ck_assert_int_eq(fcntl(fd[0], F_GETFD), -1);
 	attr.mtu = 65536;
 	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);                /* the port is free again */
 	ck_assert_uint_eq(d->ops->mtu(d, &v4), DIW_DGRAM_MAX);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The sockets of a UDP dgram: made, bound, connected. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "llp/udp.h"
+
+#define SNDBUF (2 << 20)
+
+socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct sockaddr_storage *ss)
+{
+	struct sockaddr_in6 *in6 = (void *)ss;
+
+	if (u->family == AF_INET)
+		return diw_addr_to_sockaddr(a, ss);
+	*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_scope_id = a->scope };
+	memcpy(&in6->sin6_addr, a->ip, 16);
+	return sizeof *in6;
+}
+
+static int set_int(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
+}
+
+static int open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
+{
+	const int type = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+	bool v4 = diw_addr_is_v4(&attr->local);
+
+	u->family = v4 && !attr->any ? AF_INET : AF_INET6;
+	u->fd = socket(u->family, type, 0);
+	if (u->fd < 0 && attr->any) {
+		u->family = AF_INET;
+		u->fd = socket(AF_INET, type, 0);
+	}
+	if (u->fd < 0)
+		return -errno;
+	return u->family == AF_INET6 ? set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
+}
+
+/* What both sockets of a queue pair have. Options that a kernel may refuse without harm are not checked. */
+static void set_common(const struct diw_udp *u, int fd)
+{
+	if (u->rcvbuf)
+		set_int(fd, SOL_SOCKET, SO_RCVBUF, u->rcvbuf < INT_MAX ? (int)u->rcvbuf : INT_MAX);
+	set_int(fd, SOL_SOCKET, SO_SNDBUF, SNDBUF);
+	set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+	if (u->family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
+	if (diw_udp_offload().gro)
+		set_int(fd, SOL_UDP, UDP_GRO, 1);
+}
+
+static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
+{
+	socklen_t len = sizeof(int);
+	int granted = 0;
+
+	set_common(u, u->fd);
+	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
+	u->d.rcvbuf = (uint32_t)granted;
+	if (attr->any) {
+		set_int(u->fd, IPPROTO_IP, IP_PKTINFO, 1);
+		if (u->family == AF_INET6)
+			set_int(u->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	}
+	return attr->broadcast ? set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
+}
+
+static int bind_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
+{
+	struct diw_addr local = attr->local;
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (attr->any) {
+		memset(local.ip, 0, sizeof local.ip);
+		if (u->family == AF_INET)
+			local.ip[10] = local.ip[11] = 0xff;
+	}
+	len = diw_udp_name(u, &local, &ss);
+	if (bind(u->fd, (struct sockaddr *)&ss, len))
+		return -errno;
+	len = sizeof ss;
+	if (getsockname(u->fd, (struct sockaddr *)&ss, &len))
+		return -errno;
+	diw_addr_from_sockaddr(&u->d.local, (struct sockaddr *)&ss);
+	if (attr->any)
+		memset(u->d.local.ip, 0, sizeof u->d.local.ip);
+	return 0;
+}
+
+/* Whatever strangers sent between bind and connect is still queued: it goes. */
+static int connect_socket(struct diw_udp *u, const struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_udp_name(u, peer, &ss), mtulen = sizeof(int);
+	bool v4 = diw_addr_is_v4(peer);
+	uint8_t byte;
+	int mtu;
+
+	if (connect(u->fd, (struct sockaddr *)&ss, len))
+		return -errno;
+	while (recv(u->fd, &byte, 1, MSG_TRUNC) >= 0)
+		;
+	u->connected = true;
+	u->tx_peer = *peer;
+	if (!getsockopt(u->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &mtulen) && mtu > 0 &&
+	    (uint32_t)mtu < u->pmtu.ifmtu)
+		u->pmtu.ifmtu = (uint32_t)mtu;
+	return 0;
+}
+
+int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
+{
+	int err = open_socket(u, attr);
+
+	if (!err)
+		err = set_options(u, attr);
+	if (!err)
+		err = bind_socket(u, attr);
+	if (!err && attr->peer.port)
+		err = connect_socket(u, &attr->peer);
+	if (err && u->fd >= 0)
+		close(u->fd);
+	return err;
+}
+
+/* Both sockets must allow it at the time of the bind; afterwards nobody else shall join them. */
+static int second_socket(struct diw_udp *u)
+{
+	int fd = socket(u->family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_storage ss;
+	socklen_t len = diw_udp_name(u, &u->d.local, &ss);
+	bool ok;
+
+	if (fd < 0)
+		return -1;
+	set_common(u, fd);
+	ok = !set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 1) && !set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) &&
+	     !bind(fd, (struct sockaddr *)&ss, len);
+	set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 0);
+	set_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
+	if (ok)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_udp_name(u, peer, &ss);
+	int fd = u->hot_fd >= 0 ? u->hot_fd : second_socket(u);
+
+	if (fd < 0)
+		return false;
+	if (connect(fd, (struct sockaddr *)&ss, len) == 0) {
+		u->d.fds_changed |= fd != u->hot_fd;
+		u->hot_fd = fd;
+		u->hot_peer = *peer;
+		return true;
+	}
+	if (fd != u->hot_fd)
+		close(fd);
+	return false;
+}

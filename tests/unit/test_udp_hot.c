@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The second socket, for the peer that gets most: it must change nothing but the speed. */
+#include <poll.h>
+
+#include "llp/dgram.h"
+#include "tests/unit/unit.h"
+
+#define MANY 1100                    /* bursts in a row, more than llp/udp.c waits for */
+
+static struct diw_counters c;
+static struct diw_dgram *a, *b, *stranger;
+
+static struct diw_dgram *open_one(bool v6)
+{
+	struct diw_dgram_attr attr = { .mtu = 65536, .rcvbuf = 4 << 20, .c = &c };
+	struct diw_dgram *d;
+
+	attr.local.ip[15] = 1;
+	if (!v6)
+		attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
+	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
+	return d;
+}
+
+static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_t value)
+{
+	struct iovec iov = { &value, sizeof value };
+	struct diw_dgram_burst out = { to->local, &iov, 1, sizeof value, sizeof value };
+
+	ck_assert_int_eq(from->ops->send(from, &out, 1, 1), 1);
+}
+
+/* VALUE comes next from FROM, within a poll's four looks. */
+static void expect(struct diw_dgram *d, const struct diw_dgram *from, uint32_t value)
+{
+	struct diw_dgram_burst in;
+	int n = 0;
+
+	for (int i = 0; i < 4 && n == 0; i++)
+		n = d->ops->recv(d, &in, 1, 1);
+	ck_assert_int_eq(n, 1);
+	ck_assert_uint_eq(in.len, sizeof value);
+	ck_assert_mem_eq(in.iov->iov_base, &value, sizeof value);
+	ck_assert(diw_addr_eq(&in.peer, &from->local));
+}
+
+static void exchange(struct diw_dgram *x, struct diw_dgram *y, int times)
+{
+	for (int i = 0; i < times; i++) {
+		send_one(x, y, 2u * (uint32_t)i);
+		expect(y, x, 2u * (uint32_t)i);
+		send_one(y, x, 2u * (uint32_t)i + 1);
+		expect(x, y, 2u * (uint32_t)i + 1);
+	}
+}
+
+static int descriptors(struct diw_dgram *d)
+{
+	int fd[DIW_DGRAM_FDS];
+
+	return d->ops->fds(d, fd);
+}
+
+START_TEST(hot_peer)
+{
+	a = open_one(_i);
+	b = open_one(_i);
+	stranger = open_one(_i);
+	ck_assert_int_eq(descriptors(a), 1);
+	exchange(a, b, MANY);
+	ck_assert_int_eq(descriptors(a), 2);
+	ck_assert(a->fds_changed);
+	exchange(a, b, MANY);
+	/* Others come and go between. */
+	for (uint32_t i = 0; i < 50; i++) {
+		send_one(stranger, a, i);
+		expect(a, stranger, i);
+		exchange(a, b, 3);
+		exchange(a, stranger, 1);
+	}
+	/* Another becomes the hot one; the first is still heard, and what it sent before the change is not lost. */
+	for (uint32_t i = 0; i < 8; i++)
+		send_one(b, a, 1000 + i);
+	for (uint32_t i = 0; i < MANY; i++) {
+		send_one(a, stranger, i);
+		expect(stranger, a, i);
+	}
+	for (uint32_t i = 0; i < 8; i++)
+		expect(a, b, 1000 + i);
+	exchange(a, b, 20);
+	exchange(a, stranger, 20);
+	ck_assert_int_eq(descriptors(a), 2);
+	a->ops->close(a);
+	b->ops->close(b);
+	stranger->ops->close(stranger);
+}
+END_TEST
+
+/* A poll of its descriptors tells of a datagram, whichever socket has it. */
+START_TEST(hot_peer_wakes)
+{
+	struct diw_dgram *from[2];
+	int fd[DIW_DGRAM_FDS];
+
+	a = open_one(false);
+	from[0] = b = open_one(false);
+	from[1] = stranger = open_one(false);
+	exchange(a, b, MANY);
+	for (int i = 0; i < 2; i++) {
+		struct pollfd p[DIW_DGRAM_FDS];
+		int n = a->ops->fds(a, fd);
+
+		for (int k = 0; k < n; k++)
+			p[k] = (struct pollfd){ fd[k], POLLIN, 0 };
+		ck_assert_int_eq(poll(p, (nfds_t)n, 0), 0);
+		send_one(from[i], a, 7);
+		ck_assert_int_eq(poll(p, (nfds_t)n, 1000), 1);
+		expect(a, from[i], 7);
+	}
+	a->ops->close(a);
+	b->ops->close(b);
+	stranger->ops->close(stranger);
+}
+END_TEST
+
+Suite *suite_udp_hot(void)
+{
+	Suite *s = suite_create("udp_hot");
+	TCase *t = tcase_create("udp_hot");
+
+	tcase_add_loop_test(t, hot_peer, 0, 2);
+	tcase_add_test(t, hot_peer_wakes);
+	suite_add_tcase(s, t);
+	return s;
+}
