@@ -92,18 +92,20 @@ static struct net_pkt *heap_pop(struct net *net)
 static void trace(const struct net *net, const char *what, const struct diw_addr *src, const struct diw_addr *dst,
 		  const uint8_t *data, uint32_t len)
 {
-	static const char *const op[16] = { [0] = "Write", "Read-Request", "Read-Response", "Send", [5] = "Send-SE", [7] = "Error",
-		[12] = "Write-Record" };
+	static const char *const op[16] = { [0] = "Write", "Read-Request", "Read-Response", "Send", [5] = "Send-SE",
+		[7] = "Error", [12] = "Write-Record" };
 	char a[DIW_ADDR_STRLEN], b[DIW_ADDR_STRLEN];
 	bool tagged;
 
 	if (!net->verbose)
 		return;
-	printf("%12.3f us    %-7s %s > %s %u", (double)net->now / 1e3, what, diw_addr_str(src, a), diw_addr_str(dst, b), len);
+	printf("%12.3f us    %-7s %s > %s %u", (double)net->now / 1e3, what, diw_addr_str(src, a), diw_addr_str(dst, b),
+	       len);
 	if (len >= 36) {
 		tagged = data[0] & 0x80;
-		printf(": %s%s MSN %08x MO %u of %u", op[data[1] & 15] ? op[data[1] & 15] : "?", data[0] & 0x40 ? " L" : "",
-		       diw_get32(data + (tagged ? 20 : 10)), diw_get32(data + (tagged ? 24 : 14)), diw_get32(data + (tagged ? 28 : 24)));
+		printf(": %s%s MSN %08x MO %u of %u", op[data[1] & 15] ? op[data[1] & 15] : "?",
+		       data[0] & 0x40 ? " L" : "", diw_get32(data + (tagged ? 20 : 10)),
+		       diw_get32(data + (tagged ? 24 : 14)), diw_get32(data + (tagged ? 28 : 24)));
 	}
 	printf("\n");
 }
@@ -170,7 +172,8 @@ static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 			memcpy(flat + len, b[taken].iov[i].iov_base, b[taken].iov[i].iov_len);
 			len += (uint32_t)b[taken].iov[i].iov_len;
 		}
-		if (len != b[taken].len || b[taken].seg == 0 || (len + b[taken].seg - 1) / b[taken].seg > DIW_DGRAM_MAX_SEGS)
+		if (len != b[taken].len || b[taken].seg == 0 ||
+		    (len + b[taken].seg - 1) / b[taken].seg > DIW_DGRAM_MAX_SEGS)
 			abort();        /* the seam's contract */
 		for (uint32_t off = 0; off < len; off += b[taken].seg) {
 			uint32_t part = len - off < b[taken].seg ? len - off : b[taken].seg;
@@ -192,6 +195,12 @@ static struct net_pkt *peek(const struct net_sock *s, uint32_t i)
 	return s->tail - s->head > i ? s->queue[(s->head + i) % s->cap] : NULL;
 }
 
+static bool joins(const struct net_pkt *first, const struct net_pkt *p, uint32_t len)
+{
+	return p->len > 0 && p->len <= first->len && len + p->len <= DIW_DGRAM_MAX_BURST &&
+	       diw_addr_eq(&p->src, &first->src);
+}
+
 /* The next datagram, with the neighbours that GRO would join to it, in a buffer of exactly its size. */
 static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iovec *iov)
 {
@@ -199,8 +208,7 @@ static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iov
 	uint32_t n = 1, len = first->len;
 	uint8_t *buf, *q;
 
-	while (s->net->gro && n < DIW_DGRAM_MAX_SEGS && (p = peek(s, n)) && first->len > 0 && diw_addr_eq(&p->src, &first->src) &&
-	       p->len > 0 && p->len <= first->len && len + p->len <= DIW_DGRAM_MAX_BURST) {
+	while (s->net->gro && n < DIW_DGRAM_MAX_SEGS && (p = peek(s, n)) && joins(first, p, len)) {
 		len += p->len;
 		n++;
 		if (p->len < first->len)
@@ -270,7 +278,8 @@ static void sock_close(struct diw_dgram *d)
 }
 
 static const struct diw_dgram_ops sock_ops = {
-	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu, .fds = sock_fds,
+	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu,
+	.fds = sock_fds,
 	.close = sock_close,
 };
 
@@ -316,8 +325,8 @@ struct net *net_new(uint64_t seed)
 {
 	struct net *net = calloc(1, sizeof(*net));
 
-	*net = (struct net){ .now = DIW_S, .rng = { seed }, .latency = 20 * DIW_US, .mtu = 1472, .max_queue = 65536, .gro = true,
-		.next_port = 40000 };
+	*net = (struct net){ .now = DIW_S, .rng = { seed }, .latency = 20 * DIW_US, .mtu = 1472, .max_queue = 65536,
+		.gro = true, .next_port = 40000 };
 	net_random_seed(seed ^ 0x6b657973);
 	return net;
 }
@@ -336,7 +345,8 @@ struct net_host *net_host_add(struct net *net)
 	struct diw_dev_info info = { .mtu = net->mtu + 28, .up = true, .naddrs = 1 };
 	int err;
 
-	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open }, .net = net, .deadline = DIW_NEVER };
+	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open }, .net = net,
+		.deadline = DIW_NEVER };
 	host->addr = net_addr4(0x0a000000u + (uint32_t)net->nhosts, 0);
 	snprintf(info.name, sizeof info.name, "diw_net%d", net->nhosts);
 	snprintf(info.ifname, sizeof info.ifname, "net%d", net->nhosts);

@@ -60,11 +60,13 @@ static void create_qp(struct ep *ep)
 	say("ep%d: port %u, MULPDU %u, epoch %04x", ep->index, info.local.port, info.mulpdu, info.epoch);
 }
 
-struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32_t cq_depth, uint32_t nrecvs, uint32_t recv_size)
+struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32_t cq_depth, uint32_t nrecvs,
+		   uint32_t recv_size)
 {
 	struct ep *ep = &sim.eps[sim.neps];
 
-	*ep = (struct ep){ .index = sim.neps++, .host = host, .attr = *attr, .nrecvs = (int)nrecvs, .recv_size = recv_size };
+	*ep = (struct ep){ .index = sim.neps++, .host = host, .attr = *attr, .nrecvs = (int)nrecvs,
+		.recv_size = recv_size };
 	ok(diw_pd_alloc(host->dev, &ep->pd), "diw_pd_alloc");
 	ok(diw_cq_create(host->dev, cq_depth, NULL, ep, &ep->scq), "diw_cq_create");
 	ok(diw_cq_create(host->dev, cq_depth, NULL, ep, &ep->rcq), "diw_cq_create");
@@ -132,14 +134,16 @@ void ep_close(struct ep *ep)
 	ep_release(ep, SIM_MAX_HELD);
 	if (ep->qp) {
 		ok(diw_qp_query(ep->qp, &info), "diw_qp_query");
-		must(info.memory == 0 && info.sources == 0 && info.records_open == 0 && info.records_held == 0 && info.reasm_open == 0 &&
-		     info.reads_open == 0, "ep%d: %zu octets, %u sources, %u+%u records, %u partial sends, %u reads are left", ep->index,
+		must(info.memory == 0 && info.sources == 0 && info.records_open == 0 && info.records_held == 0 &&
+		     info.reasm_open == 0 && info.reads_open == 0,
+		     "ep%d: %zu octets, %u sources, %u+%u records, %u partial sends, %u reads are left", ep->index,
 		     info.memory, info.sources, info.records_open, info.records_held, info.reasm_open, info.reads_open);
 		must(info.sq_pending == 0, "ep%d: %u requests are left", ep->index, info.sq_pending);
 		int posted = 0;
 		for (int i = 0; i < ep->nrecvs; i++)
 			posted += ep->recvs[i].posted;
-		must(info.rq_posted == (uint32_t)posted, "ep%d: %u receives are posted instead of %d", ep->index, info.rq_posted, posted);
+		must(info.rq_posted == (uint32_t)posted, "ep%d: %u receives are posted instead of %d", ep->index,
+		     info.rq_posted, posted);
 		ok(diw_qp_destroy(ep->qp), "diw_qp_destroy");
 	}
 	ok(diw_mr_dereg(ep->target_mr), "diw_mr_dereg");
@@ -225,6 +229,7 @@ bool ep_quiet(struct ep *ep)
 
 static int post(struct msg *m, struct diw_send_wr *wr, const struct diw_sge *sge, int num_sge)
 {
+	static const char *const kind[] = { "Send", "Write-Record", "Read", "Write" };
 	int rc;
 
 	wr->wr_id = m->id;
@@ -241,9 +246,8 @@ static int post(struct msg *m, struct diw_send_wr *wr, const struct diw_sge *sge
 	rc = diw_post_send(m->from->qp, wr, NULL);
 	must(rc == 0 || rc == -ENOMEM, "diw_post_send: %s", strerror(-rc));
 	m->posted = rc == 0;
-	say("ep%d: posts message %u to ep%d: %s, %u octets%s%s", m->from->index, m->id, m->to->index,
-	    (const char *[]){ "Send", "Write-Record", "Read", "Write" }[m->kind], m->length, m->signaled ? "" : ", unsignalled",
-	    rc ? ": queue full" : "");
+	say("ep%d: posts message %u to ep%d: %s, %u octets%s%s", m->from->index, m->id, m->to->index, kind[m->kind],
+	    m->length, m->signaled ? "" : ", unsignalled", rc ? ": queue full" : "");
 	return rc;
 }
 

@@ -58,8 +58,8 @@ static void slot_untouched(struct ep *ep, struct slot *s)
 {
 	for (uint32_t i = 0; i < s->cap; i++)
 		if (s->mem[i] != poison(ep, s, i))
-			sim_fail("ep%d: octet %u of the slot at +%td changed although no message is on its way there", ep->index, i,
-			     s->mem - ep->target);
+			sim_fail("ep%d: octet %u of the slot at +%td changed although no message is on its way there",
+				 ep->index, i, s->mem - ep->target);
 }
 
 struct slot *slot_take(struct ep *ep, uint32_t length)
@@ -111,14 +111,15 @@ void slots_freeze(struct ep *ep)
 static void octet_undeclared(struct ep *ep, const struct slot *s, uint32_t i)
 {
 	if (s->mem[i] != poison(ep, s, i))
-		sim_fail("ep%d: message %u: octet %u of %u was written, but its map does not say so", ep->index, s->msg->id, i, s->msg->length);
+		sim_fail("ep%d: message %u: octet %u of %u was written, but its map does not say so", ep->index,
+			 s->msg->id, i, s->msg->length);
 }
 
 static void octet_declared(struct ep *ep, const struct msg *m, const uint8_t *at, uint32_t i)
 {
 	if (*at != msg_octet(m, i))
-		sim_fail("ep%d: message %u: octet %u of %u is declared valid and is %02x instead of %02x", ep->index, m->id, i, m->length, *at,
-		     msg_octet(m, i));
+		sim_fail("ep%d: message %u: octet %u of %u is declared valid and is %02x instead of %02x", ep->index,
+			 m->id, i, m->length, *at, msg_octet(m, i));
 }
 
 static void slot_check(struct ep *ep, struct slot *s)
@@ -131,7 +132,8 @@ static void slot_check(struct ep *ep, struct slot *s)
 		sim_fail("ep%d: message %u was placed after its region was deregistered", ep->index, s->msg->id);
 	for (uint32_t i = 0; i < s->cap; i++)
 		if (s->mem[i] != poison(ep, s, i) && (i >= s->msg->length || s->mem[i] != msg_octet(s->msg, i)))
-			sim_fail("ep%d: octet %u of the slot of message %u is neither old nor the message's", ep->index, i, s->msg->id);
+			sim_fail("ep%d: octet %u of the slot of message %u is neither old nor the message's", ep->index,
+				 i, s->msg->id);
 }
 
 /* Octet I of a receive: its buffer is two entries with a gap. */
@@ -153,7 +155,8 @@ void recv_untouched(struct ep *ep, const struct recv_slot *r)
 {
 	for (uint32_t i = 0; i < ep->recv_size; i++)
 		if (r->mem[recv_at(ep, i)] != mix(0xb0000000u + r->gen, i))
-			sim_fail("ep%d: octet %u of receive %td changed, which is not posted", ep->index, i, r - ep->recvs);
+			sim_fail("ep%d: octet %u of receive %td changed, which is not posted", ep->index, i,
+				 r - ep->recvs);
 }
 
 void memory_check(struct ep *ep)
@@ -164,7 +167,8 @@ void memory_check(struct ep *ep)
 		slot_check(ep, &ep->slots[i]);
 		at = (uint32_t)(ep->slots[i].mem - ep->target) + ep->slots[i].cap;
 		for (uint32_t g = 0; g < SIM_GUARD; g++)
-			must(ep->target[at + g] == 0xa5, "ep%d: the gap at +%u behind slot %d was written", ep->index, at + g, i);
+			must(ep->target[at + g] == 0xa5, "ep%d: the gap at +%u behind slot %d was written", ep->index,
+			     at + g, i);
 	}
 	for (at = ep->target_used; at < SIM_REGION + SIM_GUARD; at++)
 		must(ep->target[at] == 0xa5, "ep%d: +%u was written, where nothing lies", ep->index, at);
@@ -192,13 +196,15 @@ static struct msg *find_target(struct ep *ep, uint64_t to)
 	return NULL;
 }
 
-static void check_ranges(struct ep *ep, struct msg *m, const struct diw_range *r, uint32_t n, uint32_t bytes, bool strict)
+static void check_ranges(struct ep *ep, struct msg *m, const struct diw_range *r, uint32_t n, uint32_t bytes,
+			 bool strict)
 {
 	uint32_t at = 0, sum = 0;
 
 	for (uint32_t k = 0; k < n; k++) {
 		must(r[k].len > 0 && r[k].off >= at && (k == 0 || r[k].off > at) && r[k].off <= m->length &&
-		     r[k].len <= m->length - r[k].off, "ep%d: message %u: range %u is [%u, +%u) of %u", ep->index, m->id, k, r[k].off,
+		     r[k].len <= m->length - r[k].off, "ep%d: message %u: range %u is [%u, +%u) of %u", ep->index,
+		     m->id, k, r[k].off,
 		     r[k].len, m->length);
 		for (; strict && at < r[k].off; at++)
 			octet_undeclared(ep, m->slot, at);
@@ -216,8 +222,8 @@ static void check_chunk(struct ep *ep, struct msg *m, const struct diw_wc *wc)
 {
 	if (!m->declared)
 		m->declared = calloc(1, m->length + 1);
-	must(wc->mo <= m->length && wc->byte_len <= m->length - wc->mo, "ep%d: message %u: chunk [%u, +%u) of %u", ep->index, m->id, wc->mo,
-	     wc->byte_len, m->length);
+	must(wc->mo <= m->length && wc->byte_len <= m->length - wc->mo, "ep%d: message %u: chunk [%u, +%u) of %u",
+	     ep->index, m->id, wc->mo, wc->byte_len, m->length);
 	for (uint32_t i = wc->mo; i < wc->mo + wc->byte_len; i++) {
 		must(!m->declared[i], "ep%d: message %u: octet %u is in two chunks", ep->index, m->id, i);
 		m->declared[i] = 1;
@@ -234,22 +240,25 @@ static void wc_record(struct ep *ep, const struct diw_wc *wc)
 	struct diw_range r[DIW_MAX_RANGES];
 	int n;
 
-	must(m && m->kind == MSG_RECORD, "ep%d: a record at TO %llx that is no message's", ep->index, (unsigned long long)wc->to);
-	say("ep%d: record of message %u: %u of %u in %u ranges, %s%s", ep->index, m->id, wc->byte_len, wc->msg_len, wc->nranges,
-	    diw_record_close_str(wc->close), wc->flags & DIW_WC_END ? "" : " (chunk)");
+	must(m && m->kind == MSG_RECORD, "ep%d: a record at TO %llx that is no message's", ep->index,
+	     (unsigned long long)wc->to);
+	say("ep%d: record of message %u: %u of %u in %u ranges, %s%s", ep->index, m->id, wc->byte_len, wc->msg_len,
+	    wc->nranges, diw_record_close_str(wc->close), wc->flags & DIW_WC_END ? "" : " (chunk)");
 	must(m->recv_wcs == 0, "ep%d: message %u completes twice", ep->index, m->id);
-	must(wc->status == DIW_WC_SUCCESS && wc->msg_len == m->length && wc->wr_id == 0, "ep%d: message %u: wrong completion", ep->index,
-	     m->id);
+	must(wc->status == DIW_WC_SUCCESS && wc->msg_len == m->length && wc->wr_id == 0,
+	     "ep%d: message %u: wrong completion", ep->index, m->id);
 	must(diw_addr_eq(&wc->src, &m->from->addr), "ep%d: message %u: wrong source", ep->index, m->id);
-	must(!!(wc->flags & DIW_WC_IMM) == (m->has_imm && (wc->flags & DIW_WC_END)) && (!m->has_imm || wc->imm == m->imm),
-	     "ep%d: message %u: wrong immediate", ep->index, m->id);
+	must(!!(wc->flags & DIW_WC_IMM) == (m->has_imm && (wc->flags & DIW_WC_END)), "ep%d: message %u: no immediate",
+	     ep->index, m->id);
+	must(!(wc->flags & DIW_WC_IMM) || wc->imm == m->imm, "ep%d: message %u: wrong immediate", ep->index, m->id);
 	if (ep->attr.record_mode == DIW_RECORD_CHUNK) {
 		check_chunk(ep, m, wc);
 	} else {
 		n = diw_wc_ranges(wc, r, DIW_MAX_RANGES);
 		must(n == (int)wc->nranges, "ep%d: message %u: nranges %u, but %d", ep->index, m->id, wc->nranges, n);
 		check_ranges(ep, m, r, wc->nranges, wc->byte_len, true);
-		must((wc->close == DIW_RECORD_COMPLETE) == (wc->byte_len == m->length), "ep%d: message %u: closed as %s with %u of %u",
+		must((wc->close == DIW_RECORD_COMPLETE) == (wc->byte_len == m->length),
+		     "ep%d: message %u: closed as %s with %u of %u",
 		     ep->index, m->id, diw_record_close_str(wc->close), wc->byte_len, m->length);
 	}
 	if (!(wc->flags & DIW_WC_END))
@@ -275,8 +284,8 @@ void records_check(struct ep *ep)
 		int k = diw_qp_record_ranges(ep->qp, &info[i], r, DIW_MAX_RANGES);
 
 		must(m, "ep%d: an open record at TO %llx is no message's", ep->index, (unsigned long long)info[i].to);
-		must(k == (int)info[i].nranges, "ep%d: open record of message %u: %d ranges instead of %u", ep->index, m->id, k,
-		     info[i].nranges);
+		must(k == (int)info[i].nranges, "ep%d: open record of message %u: %d ranges instead of %u", ep->index,
+		     m->id, k, info[i].nranges);
 		check_ranges(ep, m, r, info[i].nranges, info[i].byte_len, true);
 	}
 }
@@ -287,7 +296,8 @@ static void wc_write_imm(struct ep *ep, const struct diw_wc *wc)
 {
 	struct msg *m = &sim.msgs[wc->imm];
 
-	must(wc->imm < sim.nmsgs && m->kind == MSG_WRITE && m->to == ep && m->has_imm, "ep%d: a Write that nobody sent", ep->index);
+	must(wc->imm < sim.nmsgs && m->kind == MSG_WRITE && m->to == ep && m->has_imm, "ep%d: a Write that nobody sent",
+	     ep->index);
 	say("ep%d: Write %u with immediate", ep->index, m->id);
 	must(m->recv_wcs++ == 0, "ep%d: Write %u completes twice", ep->index, m->id);
 	must(wc->msg_len == m->length, "ep%d: Write %u: wrong length", ep->index, m->id);
@@ -322,13 +332,13 @@ static void wc_send_arrived(struct ep *ep, const struct diw_wc *wc)
 
 	say("ep%d: receive %u: message %u, %u octets", ep->index, (unsigned)wc->wr_id, m->id, wc->byte_len);
 	must(m->kind == MSG_SEND && m->to == ep, "ep%d: message %u is another's", ep->index, m->id);
-	must(wc->byte_len == m->length && wc->msg_len == m->length, "ep%d: message %u: %u octets of %u", ep->index, m->id, wc->byte_len,
-	     m->length);
+	must(wc->byte_len == m->length && wc->msg_len == m->length, "ep%d: message %u: %u octets of %u", ep->index,
+	     m->id, wc->byte_len, m->length);
 	must(diw_addr_eq(&wc->src, &m->from->addr), "ep%d: message %u: wrong source", ep->index, m->id);
-	must(!!(wc->flags & DIW_WC_IMM) == m->has_imm && (!m->has_imm || wc->imm == m->imm), "ep%d: message %u: wrong immediate",
-	     ep->index, m->id);
-	must(m->recv_wcs == 0 || (sim.may_dup && (m->length <= m->from->mtu_payload || m->to_life != ep->life)), "ep%d: message %u of %u octets is delivered twice",
-	     ep->index, m->id, m->length);
+	must(!!(wc->flags & DIW_WC_IMM) == m->has_imm && (!m->has_imm || wc->imm == m->imm),
+	     "ep%d: message %u: wrong immediate", ep->index, m->id);
+	must(m->recv_wcs == 0 || (sim.may_dup && (m->length <= m->from->mtu_payload || m->to_life != ep->life)),
+	     "ep%d: message %u of %u octets is delivered twice", ep->index, m->id, m->length);
 	m->recv_wcs++;
 	sim.delivered[MSG_SEND]++;
 	for (uint32_t i = 0; i < m->length; i++)
@@ -341,10 +351,11 @@ void wc_recv(struct ep *ep, const struct diw_wc *wc)
 		wc_record(ep, wc);
 		return;
 	}
-	must(wc->wr_id < (uint64_t)ep->nrecvs && ep->recvs[wc->wr_id].posted, "ep%d: receive %u was not posted", ep->index,
-	     (unsigned)wc->wr_id);
+	must(wc->wr_id < (uint64_t)ep->nrecvs && ep->recvs[wc->wr_id].posted, "ep%d: receive %u was not posted",
+	     ep->index, (unsigned)wc->wr_id);
 	ep->recvs[wc->wr_id].posted = false;
-	must(wc->status == DIW_WC_SUCCESS, "ep%d: receive %u: %s", ep->index, (unsigned)wc->wr_id, diw_wc_status_str(wc->status));
+	must(wc->status == DIW_WC_SUCCESS, "ep%d: receive %u: %s", ep->index, (unsigned)wc->wr_id,
+	     diw_wc_status_str(wc->status));
 	if (wc->opcode == DIW_WC_RECV_WRITE_IMM)
 		wc_write_imm(ep, wc);
 	else
@@ -362,8 +373,8 @@ static void wc_read(struct ep *ep, struct msg *m, const struct diw_wc *wc)
 	must(wc->status == DIW_WC_SUCCESS || wc->status == DIW_WC_TIMEOUT || (m->spoiled &&
 	     (wc->status == DIW_WC_REM_ACCESS_ERR || wc->status == DIW_WC_LOC_PROT_ERR)),
 	     "ep%d: Read %u: %s, fault %04x", ep->index, m->id, diw_wc_status_str(wc->status), wc->fault);
-	must(wc->status != DIW_WC_SUCCESS || wc->byte_len == m->length, "ep%d: Read %u: success with %u of %u", ep->index, m->id,
-	     wc->byte_len, m->length);
+	must(wc->status != DIW_WC_SUCCESS || wc->byte_len == m->length, "ep%d: Read %u: success with %u of %u",
+	     ep->index, m->id, wc->byte_len, m->length);
 	must(n == (int)wc->nranges, "ep%d: Read %u: nranges %u, but %d", ep->index, m->id, wc->nranges, n);
 	check_ranges(ep, m, r, wc->nranges, wc->byte_len, true);
 	sim.delivered[MSG_READ] += wc->status == DIW_WC_SUCCESS;
@@ -374,13 +385,15 @@ void wc_send(struct ep *ep, const struct diw_wc *wc)
 {
 	struct msg *m = &sim.msgs[wc->wr_id];
 
-	must(wc->wr_id < sim.nmsgs && m->from == ep && m->from_life == ep->life, "ep%d: completion of a request that was not posted",
-	     ep->index);
+	must(wc->wr_id < sim.nmsgs && m->from == ep && m->from_life == ep->life,
+	     "ep%d: completion of a request that was not posted", ep->index);
 	say("ep%d: request %u: %s", ep->index, m->id, diw_wc_status_str(wc->status));
 	must(m->send_wcs++ == 0, "ep%d: request %u completes twice", ep->index, m->id);
-	must(m->signaled || wc->status != DIW_WC_SUCCESS, "ep%d: request %u completes though it is unsignalled", ep->index, m->id);
+	must(m->signaled || wc->status != DIW_WC_SUCCESS, "ep%d: request %u completes though it is unsignalled",
+	     ep->index, m->id);
 	if (m->kind == MSG_READ)
 		wc_read(ep, m, wc);
 	else
-		must(wc->status == DIW_WC_SUCCESS, "ep%d: request %u: %s", ep->index, m->id, diw_wc_status_str(wc->status));
+		must(wc->status == DIW_WC_SUCCESS, "ep%d: request %u: %s", ep->index, m->id,
+		     diw_wc_status_str(wc->status));
 }

@@ -10,9 +10,9 @@ static const char *impairment(char *spec, size_t len)
 	static const char *const dir[] = { "", "rx." };
 	const char *d = dir[below(2)];
 
-	snprintf(spec, len, "%sloss=%u%%,%sdup=%u%%,%sreorder=%u%%,%sdelay=%uus,%scorrupt=%u%%,seed=%u", d, chance(0.7) ? below(31) : 0, d,
-		 chance(0.4) ? below(20) : 0, d, chance(0.5) ? below(20) : 0, d, chance(0.3) ? below(500) : 0, d,
-		 chance(0.4) ? below(10) : 0, 1 + below(1000000));
+	snprintf(spec, len, "%sloss=%u%%,%sdup=%u%%,%sreorder=%u%%,%sdelay=%uus,%scorrupt=%u%%,seed=%u",
+		 d, chance(0.7) ? below(31) : 0, d, chance(0.4) ? below(20) : 0, d, chance(0.5) ? below(20) : 0,
+		 d, chance(0.3) ? below(500) : 0, d, chance(0.4) ? below(10) : 0, 1 + below(1000000));
 	return spec;
 }
 
@@ -80,11 +80,24 @@ static struct ep *open_one(struct net_host *host, struct diw_qp_attr *attr)
 	return ep;
 }
 
+/* No segment is larger than its sender's MULPDU. */
+static void check_size(void *ctx, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *data,
+		       uint32_t len)
+{
+	(void)ctx;
+	(void)dst;
+	(void)data;
+	for (int i = 0; i < sim.neps; i++)
+		if (diw_addr_eq(&sim.eps[i].addr, src))
+			must(len <= sim.eps[i].mtu_payload + 28 + 4, "ep%d: a datagram of %u octets", i, len);
+}
+
 static void open_world(void)
 {
 	uint32_t nhosts = 2 + below(2), nud = 2 + below(4);
 	struct diw_qp_attr attr;
 
+	sim.net->tap = check_size;
 	for (uint32_t i = 0; i < nhosts; i++)
 		net_host_add(sim.net);
 	for (uint32_t i = 0; i < nud; i++) {
@@ -129,6 +142,7 @@ static struct ep *some_ep(void)
 static void post_something(struct ep *from)
 {
 	uint32_t length = some_length();
+	uint64_t timeout_ns;
 	struct ep *to = from->peer ? from->peer : some_ep();
 
 	if (!from->qp || to->attr.type != from->attr.type || from->send_used + length > SIM_SEND_MEM)
@@ -146,7 +160,8 @@ static void post_something(struct ep *from)
 		post_send(from, to, length > to->recv_size && (sim.clean || chance(0.8)) ? to->recv_size : length);
 		break;
 	case 1:
-		post_read(from, to, length, sim.clean ? (int64_t)(10 * DIW_S) : (int64_t)(below(3) ? 1 + below(20) : 0) * (int64_t)DIW_MS);
+		timeout_ns = sim.clean ? 10 * DIW_S : below(3) ? (1 + below(20)) * DIW_MS : 0;
+		post_read(from, to, length, (int64_t)timeout_ns);
 		break;
 	default:
 		post_record(from, to, length);
@@ -172,8 +187,8 @@ static void rare_event(struct ep *ep)
 		ep_dereg(ep);
 		break;
 	case 4:
-		must(diw_qp_impair(ep->qp, chance(0.3) ? NULL : impairment(spec, sizeof spec), err, sizeof err) == 0, "diw_qp_impair: %s",
-		     err);
+		must(diw_qp_impair(ep->qp, chance(0.3) ? NULL : impairment(spec, sizeof spec), err, sizeof err) == 0,
+		     "diw_qp_impair: %s", err);
 		break;
 	case 5:
 		net_run(sim.net, DIW_S + below(1000) * DIW_MS);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Write-Record to the microsecond: when a record closes, what its map says, what comes too late (docs/ud-profile.md section 7). */
+/* Write-Record to the microsecond: when a record closes, what its map says, what comes too late (docs/ud-profile.md
+ * section 7). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -247,8 +248,8 @@ START_TEST(late_segments)
 }
 END_TEST
 
-/* 300 messages closed: each is late for ever, the first 44 by the floor. One that was never seen may still come, if it is
- * above the floor. */
+/* 300 messages closed: each is late for ever, the first 44 by the floor. One that was never seen may still come, if it
+ * is above the floor. */
 START_TEST(closed_window_and_floor)
 {
 	pair_begin(&a, &b, NULL);
@@ -300,7 +301,8 @@ START_TEST(epoch)
 }
 END_TEST
 
-/* With the completion queue full closed records wait; with the table full of them nobody gets in, and nothing is placed. */
+/* With the completion queue full closed records wait; with the table full of them nobody gets in, and nothing is
+ * placed. */
 START_TEST(never_overrun)
 {
 	struct diw_qp_attr attr;

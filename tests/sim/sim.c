@@ -98,10 +98,11 @@ static void check_accounts(void)
 			must(m->send_wcs + m->recv_wcs == 0, "message %u was refused, but completes", m->id);
 			continue;
 		}
-		must(m->send_wcs == 1 || !m->signaled || m->from_life != m->from->life, "ep%d: request %u never completed", m->from->index,
-		     m->id);
+		must(m->send_wcs == 1 || !m->signaled || m->from_life != m->from->life,
+		     "ep%d: request %u never completed", m->from->index, m->id);
 		if (sim.clean && !m->spoiled && m->kind != MSG_READ && (m->kind != MSG_WRITE || m->has_imm))
-			must(m->recv_wcs == 1, "message %u of %u octets never arrived, though nothing was lost", m->id, m->length);
+			must(m->recv_wcs == 1, "message %u of %u octets never arrived, though nothing was lost", m->id,
+			     m->length);
 	}
 	must(!sim.clean || sim.partial == 0, "%u records were incomplete, though nothing was lost", sim.partial);
 }
@@ -124,9 +125,9 @@ void sim_end(void)
 	}
 	for (uint32_t i = 0; i < sim.nmsgs; i++)
 		free(sim.msgs[i].declared);
-	say("%u messages: %u sends, %u records (%u partial), %u reads, %u writes delivered; %llu datagrams, %llu lost", sim.nmsgs,
-	    sim.delivered[MSG_SEND], sim.delivered[MSG_RECORD], sim.partial, sim.delivered[MSG_READ], sim.delivered[MSG_WRITE],
-	    (unsigned long long)sim.net->sent, (unsigned long long)sim.net->lost);
+	say("%u messages: %u sends, %u records (%u partial), %u reads, %u writes delivered; %llu datagrams, %llu lost",
+	    sim.nmsgs, sim.delivered[MSG_SEND], sim.delivered[MSG_RECORD], sim.partial, sim.delivered[MSG_READ],
+	    sim.delivered[MSG_WRITE], (unsigned long long)sim.net->sent, (unsigned long long)sim.net->lost);
 	net_free(sim.net);
 	sim.net = NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The simulator: the whole stack of several devices on virtual time over a network that loses, duplicates, delays and damages,
- * driven by a seed. A ledger knows of every message what was sent and where its octets may lie, so that each completion, and
- * each octet of memory, can be held against it.
+ * The simulator: the whole stack of several devices on virtual time over a network that loses, duplicates, delays and
+ * damages, driven by a seed. A ledger knows of every message what was sent and where its octets may lie, so that each
+ * completion, and each octet of memory, can be held against it.
  *
  *   SIM_SEEDS=N  seeds 0 .. N-1 of the random mix (default 300)
  *   SIM_SEED=K   only seed K, with a transcript
@@ -42,7 +42,8 @@ struct msg {
 	uint8_t *declared;           /* chunk mode: an octet's been declared valid */
 };
 
-/* A piece of memory that one message at a time may be written to. Everything in it but that message's octets is poison. */
+/* A piece of memory that one message at a time may be written to. Everything in it but that message's octets is
+ * poison. */
 struct slot {
 	uint8_t *mem;
 	uint32_t cap, gen;
@@ -128,7 +129,8 @@ void records_check(struct ep *ep);               /* maps of open records */
 
 /* ---- ep.c ---- */
 
-struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32_t cq_depth, uint32_t nrecvs, uint32_t recv_size);
+struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32_t cq_depth, uint32_t nrecvs,
+		   uint32_t recv_size);
 /* The attributes with Q_Key and queues filled in by ep_open. */
 void ep_kill(struct ep *ep);
 void ep_restart(struct ep *ep);                  /* another process on the same port */
@@ -147,7 +149,8 @@ void post_write(struct ep *from, uint32_t length);
 
 /* ---- Scenarios (pair.c) ---- */
 
-/* Two hosts, a queue pair each, 20 us apart; MULPDU 1032 cuts Write-Records into 1000 octets a segment. NULL: defaults. */
+/* Two hosts, a queue pair each, 20 us apart; MULPDU 1032 cuts Write-Records into 1000 octets a segment. NULL:
+ * defaults. */
 void pair_begin(struct ep **a, struct ep **b, const struct diw_qp_attr *attr);
 void pair_attr(struct diw_qp_attr *attr);
 /* The next receive completion, checked by the ledger; the clock runs until it is there, at most LIMIT. */

@@ -99,7 +99,8 @@ START_TEST(read_each_other)
 		while (send_wc(b, &wc, 0))
 			done += wc.status == DIW_WC_SUCCESS;
 	}
-	/* Requests over the responder's limit of 16 a source are dropped when they come in one burst; all else is answered. */
+	/* Requests over the responder's limit of 16 a source are dropped when they come in one burst; all else is
+	 * answered. */
 	ck_assert_int_eq(done + (int)counter(a, "read_limit") + (int)counter(b, "read_limit"), 300);
 	ck_assert_int_ge(done, 32);
 	sim_end();
@@ -349,7 +350,8 @@ START_TEST(coalescing)
 {
 	static uint8_t data[64];
 	struct diw_sge sge = { data, sizeof data, 0 };
-	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .flags = DIW_SEND_INLINE, .qkey = SIM_QKEY };
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .flags = DIW_SEND_INLINE,
+		.qkey = SIM_QKEY };
 	struct diw_send_wr list[100];
 
 	pair_begin(&a, &b, NULL);

@@ -35,7 +35,8 @@ static void open_memory(struct bench *b)
 		b->recv[i] = b->region + REGION + GUARD + (uint32_t)i * (RECV + GUARD);
 	attr.addr = b->region;
 	ck_assert_int_eq(diw_mr_reg_attr(b->pd, &attr, &b->mr), 0);
-	ck_assert_int_eq(diw_mr_reg(b->pd, b->recv[0], (NRECV - 1) * (RECV + GUARD) + RECV, DIW_ACCESS_LOCAL_WRITE, &b->recv_mr), 0);
+	ck_assert_int_eq(diw_mr_reg(b->pd, b->recv[0], (NRECV - 1) * (RECV + GUARD) + RECV, DIW_ACCESS_LOCAL_WRITE,
+				    &b->recv_mr), 0);
 }
 
 void bench_open(struct bench *b, const struct diw_qp_attr *given)
@@ -130,16 +131,21 @@ void bench_check_memory(const struct bench *b)
 {
 	for (uint32_t i = 0; i < b->arena_len; i++)
 		if (b->arena[i] != b->image[i])
-			ck_abort_msg("octet %d of the region (arena %u) is %02x, not %02x", (int)i - (int)GUARD, i, b->arena[i], b->image[i]);
+			ck_abort_msg("octet %d of the region (arena %u) is %02x, not %02x", (int)i - (int)GUARD, i,
+				     b->arena[i], b->image[i]);
 }
 
 /* A datagram that does what it should steps none but these. */
 static bool counts_a_drop(const char *name)
 {
-	static const char *const no_drop[] = { "rx_bursts", "rx_datagrams", "rx_bytes", "rx_segments", "rx_messages", "rx_payload",
-		"record_opened", "record_complete", "record_closed_window", "record_closed_timeout", "record_closed_epoch",
-		"record_closed_dereg", "record_evicted", "record_duplicate", "reasm_opened", "reasm_complete", "reasm_duplicate", "read_requests_rx",
-		"read_requests_tx", "read_answered", "error_rx", "error_suppressed", "source_expired", "wakeups" };
+	static const char *const no_drop[] = {
+		"rx_bursts", "rx_datagrams", "rx_bytes", "rx_segments", "rx_messages", "rx_payload",
+		"record_opened", "record_complete", "record_closed_window", "record_closed_timeout",
+		"record_closed_epoch", "record_closed_dereg", "record_evicted", "record_duplicate",
+		"reasm_opened", "reasm_complete", "reasm_duplicate",
+		"read_requests_rx", "read_requests_tx", "read_answered",
+		"error_rx", "error_suppressed", "source_expired", "wakeups",
+	};
 
 	if (strncmp(name, "tx_", 3) == 0 || strncmp(name, "error_tx", 8) == 0)
 		return false;
@@ -158,8 +164,10 @@ const char *bench_drops(struct bench *b)
 	text[0] = 0;
 	diw_qp_counters(b->qp, now, 256);
 	for (int i = 0; i < diw_counter_count(); i++)
-		for (uint64_t n = b->before[i]; n < now[i] && counts_a_drop(diw_counter_name(i)) && used < sizeof text - 64; n++)
-			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "", diw_counter_name(i));
+		for (uint64_t n = b->before[i]; n < now[i] && counts_a_drop(diw_counter_name(i)) &&
+		     used < sizeof text - 64; n++)
+			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "",
+						 diw_counter_name(i));
 	return text;
 }
 

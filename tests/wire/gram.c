@@ -22,14 +22,14 @@ static void append_crc(struct gram *g)
 
 struct fields send_fields(uint32_t msn, const void *payload, uint32_t n)
 {
-	return (struct fields){ .c0 = BIT_L | 1, .c1 = 0x40 | OP_SEND, .qkey = QKEY, .epoch = EPOCH, .msn = msn, .length = n,
-		.payload = payload, .n = n };
+	return (struct fields){ .c0 = BIT_L | 1, .c1 = 0x40 | OP_SEND, .qkey = QKEY, .epoch = EPOCH, .msn = msn,
+		.length = n, .payload = payload, .n = n };
 }
 
 struct fields record_fields(uint32_t stag, uint32_t msn, uint64_t to, const void *payload, uint32_t n)
 {
-	return (struct fields){ .c0 = BIT_T | BIT_L | 1, .c1 = 0x40 | OP_WRITE_RECORD, .stag = stag, .to = to, .qkey = QKEY,
-		.epoch = EPOCH, .msn = msn, .length = n, .payload = payload, .n = n };
+	return (struct fields){ .c0 = BIT_T | BIT_L | 1, .c1 = 0x40 | OP_WRITE_RECORD, .stag = stag, .to = to,
+		.qkey = QKEY, .epoch = EPOCH, .msn = msn, .length = n, .payload = payload, .n = n };
 }
 
 struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, uint32_t size, uint32_t stag, uint64_t to)
@@ -42,8 +42,8 @@ struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, ui
 	put(&g, size, 4);
 	put(&g, stag, 4);
 	put(&g, to, 8);
-	return (struct fields){ .c0 = BIT_L | 1, .c1 = 0x40 | OP_READ_REQ, .qn = 1, .qkey = QKEY, .epoch = EPOCH, .msn = msn,
-		.length = 28, .payload = g.b, .n = 28 };
+	return (struct fields){ .c0 = BIT_L | 1, .c1 = 0x40 | OP_READ_REQ, .qn = 1, .qkey = QKEY, .epoch = EPOCH,
+		.msn = msn, .length = 28, .payload = g.b, .n = 28 };
 }
 
 void gram_build(struct gram *g, const struct fields *f)

@@ -11,6 +11,7 @@ int main(void)
 
 	srunner_add_suite(sr, suite_damage());
 	srunner_add_suite(sr, suite_hostile());
+	srunner_add_suite(sr, suite_answers());
 	srunner_add_suite(sr, suite_flood());
 	srunner_add_suite(sr, suite_fuzz());
 	srunner_run_all(sr, CK_ENV);

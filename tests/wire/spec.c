@@ -23,6 +23,7 @@ struct view {
 static const char *look(struct view *v, const uint8_t *s, uint32_t len)
 {
 	uint32_t hdr;
+	uint64_t end;
 
 	v->tagged = s[0] & BIT_T;
 	v->imm = s[1] & BIT_I;
@@ -41,7 +42,8 @@ static const char *look(struct view *v, const uint8_t *s, uint32_t len)
 	v->payload = s + hdr;
 	if ((s[0] & 0x3f) != 1 || (s[1] & 0xc0) != 0x40 || (!v->tagged && v->stag != 0))
 		return "rx_version";
-	if ((uint64_t)v->mo + v->n > v->length || v->last != ((uint64_t)v->mo + v->n == v->length) || (v->n == 0 && v->length != 0))
+	end = (uint64_t)v->mo + v->n;
+	if (end > v->length || v->last != (end == v->length) || (v->n == 0 && v->length != 0))
 		return "rx_malformed";
 	return NULL;
 }
@@ -81,7 +83,7 @@ const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len
 {
 	struct view v;
 	const char *fault = look(&v, seg, len);
-	bool solicited = seg[1] & BIT_S;
+	bool solicited = seg[1] & BIT_S, send;
 
 	if (fault)
 		return fault;
@@ -101,7 +103,8 @@ const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len
 	}
 	if (!v.tagged && v.qn != (v.op == OP_READ_REQ ? 1u : v.op == OP_ERROR ? 2u : 0u))
 		return "rx_qn";
-	if ((v.imm && v.op != OP_SEND && v.op != OP_SEND_SE && v.op != OP_WRITE_RECORD) || (solicited && v.op != OP_WRITE_RECORD))
+	send = v.op == OP_SEND || v.op == OP_SEND_SE;
+	if ((v.imm && !send && v.op != OP_WRITE_RECORD) || (solicited && v.op != OP_WRITE_RECORD))
 		return "rx_version";
 	switch (v.op) {
 	case OP_READ_REQ:

@@ -7,8 +7,9 @@
 
 /* One of each kind that a UD queue pair takes. */
 static const struct { const char *hex; int stag_at; } valid[] = {
-	{ V1_SEND, 0 }, { V2_SEND_SE_IMM, 0 }, { V3_SEND_FIRST, 0 }, { V3_SEND_LAST, 0 }, { V4_SEND_EMPTY, 0 }, { V5_RECORD_FIRST, 2 },
-	{ V5_RECORD_LAST, 2 }, { V6_RECORD_IMM, 2 }, { V7_READ_REQUEST, 44 }, { V8_READ_RESPONSE, 0 }, { V11_ERROR, 0 },
+	{ V1_SEND, 0 }, { V2_SEND_SE_IMM, 0 }, { V3_SEND_FIRST, 0 }, { V3_SEND_LAST, 0 }, { V4_SEND_EMPTY, 0 },
+	{ V5_RECORD_FIRST, 2 }, { V5_RECORD_LAST, 2 }, { V6_RECORD_IMM, 2 },
+	{ V7_READ_REQUEST, 44 }, { V8_READ_RESPONSE, 0 }, { V11_ERROR, 0 },
 };
 #define NVALID ((int)(sizeof valid / sizeof *valid))
 
@@ -46,8 +47,8 @@ static void image_of_buffers(struct bench *b)
 		memcpy(b->image + (b->recv[i] - b->arena), b->recv[i], RECV);
 }
 
-/* A last segment that lost octets contradicts its length; any other is a shorter segment, down to a header without payload. The
- * datagram lies in an allocation of exactly its size, so nothing behind it can be looked at unnoticed. */
+/* A last segment that lost octets contradicts its length; any other is a shorter segment, down to a header without
+ * payload. The datagram lies in an allocation of exactly its size, so nothing behind it can be looked at unnoticed. */
 START_TEST(truncated_sealed)
 {
 	struct gram g;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that come in thousands, real or forged: what they cost in memory has a bound, and they do not shut out the others. */
+/* Peers that come in thousands, real or forged: what they cost in memory has a bound, and they do not shut out the
+ * others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,8 @@ START_TEST(ten_thousand_sources)
 	ck_assert_uint_eq(b.info.sources, SOURCES);
 	ck_assert_uint_eq(b.info.records_open, SOURCES);
 	ck_assert_uint_eq(b.info.reasm_open, SOURCES);
-	printf("10,000 sources with a record and a partial send each: %zu octets by diw_qp_query, %zu resident\n", memory, grown);
+	printf("10,000 sources with a record and a partial send each: %zu octets by diw_qp_query, %zu resident\n",
+	       memory, grown);
 	ck_assert_uint_lt(memory, 40u << 20);
 #ifndef __SANITIZE_ADDRESS__
 	ck_assert_uint_lt(grown, 40u << 20);
@@ -161,8 +163,8 @@ START_TEST(quiet_sources)
 }
 END_TEST
 
-/* 10,000 forged sources, ten records each, and an application that polls nothing: the bounds hold, and whoever is over them
- * is refused before a byte of it is placed. */
+/* 10,000 forged sources, ten records each, and an application that polls nothing: the bounds hold, and whoever is over
+ * them is refused before a byte of it is placed. */
 START_TEST(record_flood)
 {
 	struct diw_qp_attr attr;

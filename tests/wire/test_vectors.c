@@ -10,25 +10,25 @@ static const struct {
 	const char *hex;
 	struct diw_ddp_hdr h;
 } vector[] = {
-	{ V1_SEND, { .last = true, .opcode = 3, .epoch = EPOCH, .qkey = QKEY, .msn = 0x01020304, .length = 4 } },
-	{ V2_SEND_SE_IMM, { .last = true, .imm_valid = true, .opcode = 5, .epoch = EPOCH, .qkey = QKEY, .msn = 0x01020305, .length = 11,
-		.imm = 0xcafe0042 } },
-	{ V3_SEND_FIRST, { .opcode = 3, .epoch = EPOCH, .qkey = QKEY, .msn = 0xffffffff, .length = 20 } },
-	{ V3_SEND_LAST, { .last = true, .opcode = 3, .epoch = EPOCH, .qkey = QKEY, .msn = 0xffffffff, .mo = 12, .length = 20 } },
-	{ V4_SEND_EMPTY, { .last = true, .opcode = 3, .epoch = EPOCH, .qkey = QKEY } },
-	{ V5_RECORD_FIRST, { .tagged = true, .opcode = 12, .epoch = EPOCH, .qkey = QKEY, .msn = 0x0a0b0c0d, .length = 24,
-		.stag = 0xa1b2c37e, .to = TO } },
-	{ V5_RECORD_LAST, { .tagged = true, .last = true, .opcode = 12, .epoch = EPOCH, .qkey = QKEY, .msn = 0x0a0b0c0d, .mo = 16,
-		.length = 24, .stag = 0xa1b2c37e, .to = TO + 16 } },
-	{ V6_RECORD_IMM, { .tagged = true, .last = true, .imm_valid = true, .solicited = true, .opcode = 12, .epoch = EPOCH, .qkey = QKEY,
-		.msn = 0x0a0b0c0e, .length = 8, .imm = 0xdeadbeef, .stag = 0xa1b2c37e, .to = TO } },
-	{ V7_READ_REQUEST, { .last = true, .opcode = 1, .qn = 1, .epoch = EPOCH, .qkey = QKEY, .msn = 0x01020306, .length = 28 } },
-	{ V8_READ_RESPONSE, { .tagged = true, .last = true, .opcode = 2, .epoch = 0x33c4, .msn = 0x01020306, .length = 8,
-		.stag = 0x0f1e2d3c, .to = 0x0000560000001000 } },
-	{ V9_UC_WRITE, { .tagged = true, .last = true, .opcode = 0, .epoch = EPOCH, .qkey = QKEY, .msn = 0x0a0b0c0f, .length = 4,
-		.stag = 0xa1b2c37e, .to = TO } },
-	{ V10_FORGED, { .tagged = true, .last = true, .opcode = 12, .epoch = EPOCH, .qkey = QKEY, .msn = 0x0a0b0c10, .length = 32,
-		.stag = 0xa1b2c3ff, .to = TO } },
+#define MINE .epoch = EPOCH, .qkey = QKEY
+#define THERE .stag = 0xa1b2c37e, .to = TO
+	{ V1_SEND, { .last = true, .opcode = 3, MINE, .msn = 0x01020304, .length = 4 } },
+	{ V2_SEND_SE_IMM, { .last = true, .imm_valid = true, .opcode = 5, MINE, .msn = 0x01020305, .length = 11,
+			    .imm = 0xcafe0042 } },
+	{ V3_SEND_FIRST, { .opcode = 3, MINE, .msn = 0xffffffff, .length = 20 } },
+	{ V3_SEND_LAST, { .last = true, .opcode = 3, MINE, .msn = 0xffffffff, .mo = 12, .length = 20 } },
+	{ V4_SEND_EMPTY, { .last = true, .opcode = 3, MINE } },
+	{ V5_RECORD_FIRST, { .tagged = true, .opcode = 12, MINE, .msn = 0x0a0b0c0d, .length = 24, THERE } },
+	{ V5_RECORD_LAST, { .tagged = true, .last = true, .opcode = 12, MINE, .msn = 0x0a0b0c0d, .mo = 16, .length = 24,
+			    THERE + 16 } },
+	{ V6_RECORD_IMM, { .tagged = true, .last = true, .imm_valid = true, .solicited = true, .opcode = 12, MINE,
+			   .msn = 0x0a0b0c0e, .length = 8, .imm = 0xdeadbeef, THERE } },
+	{ V7_READ_REQUEST, { .last = true, .opcode = 1, .qn = 1, MINE, .msn = 0x01020306, .length = 28 } },
+	{ V8_READ_RESPONSE, { .tagged = true, .last = true, .opcode = 2, .epoch = 0x33c4, .msn = 0x01020306,
+			      .length = 8, .stag = 0x0f1e2d3c, .to = 0x0000560000001000 } },
+	{ V9_UC_WRITE, { .tagged = true, .last = true, .opcode = 0, MINE, .msn = 0x0a0b0c0f, .length = 4, THERE } },
+	{ V10_FORGED, { .tagged = true, .last = true, .opcode = 12, MINE, .msn = 0x0a0b0c10, .length = 32,
+			.stag = 0xa1b2c3ff, .to = TO } },
 	{ V11_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665544, .length = 36 } },
 	{ V12_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665545, .length = 28 } },
 };
@@ -333,9 +333,10 @@ static void post(struct bench *b, struct diw_send_wr *wr, const void *data, uint
 START_TEST(send_vectors)
 {
 	struct diw_send_wr send = { .opcode = DIW_WR_SEND };
-	struct diw_send_wr sol = { .opcode = DIW_WR_SEND, .flags = DIW_SEND_SOLICITED | DIW_SEND_IMM, .imm = 0xcafe0042 };
-	struct diw_send_wr rec = { .opcode = DIW_WR_WRITE_RECORD, .flags = DIW_SEND_SOLICITED | DIW_SEND_IMM, .imm = 0xdeadbeef,
-		.stag = 0xa1b2c37e, .to = TO };
+	struct diw_send_wr sol = { .opcode = DIW_WR_SEND, .flags = DIW_SEND_SOLICITED | DIW_SEND_IMM,
+		.imm = 0xcafe0042 };
+	struct diw_send_wr rec = { .opcode = DIW_WR_WRITE_RECORD, .flags = DIW_SEND_SOLICITED | DIW_SEND_IMM,
+		.imm = 0xdeadbeef, .stag = 0xa1b2c37e, .to = TO };
 	struct bench b;
 	uint32_t msn;
 
@@ -354,10 +355,11 @@ START_TEST(send_vectors)
 }
 END_TEST
 
-/* A MULPDU of 128 leaves 100 octets a segment, so 180 octets take two; ours are equal. */
+/* A MULPDU of 128 leaves 100 octets a segment, so 180 octets take two; ours are equal. With an immediate 200 take
+ * three. */
 START_TEST(send_segments)
 {
-	static const char data[180] = "abcdefghijklmnopqrstuvwxyz";
+	static const char data[200] = "abcdefghijklmnopqrstuvwxyz";
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
 	struct diw_qp_attr attr;
 	struct fields f;
@@ -366,7 +368,7 @@ START_TEST(send_segments)
 
 	diw_qp_attr_init(&attr);
 	attr.mulpdu = 128;
-	attr.max_inline = 180;
+	attr.max_inline = 200;
 	bench_open(&b, &attr);
 	ck_assert_uint_eq(b.info.mulpdu, 128);
 	post(&b, &wr, data, 180);
@@ -379,6 +381,11 @@ START_TEST(send_segments)
 		gram_build(&g, &f);
 		expect_gram(&b, i, &g, sent_msn(&b, 0));
 	}
+	wr.flags |= DIW_SEND_IMM;
+	post(&b, &wr, data, 200);
+	ck_assert_int_eq(b.nsent, 2 + 3);
+	for (int i = 2; i < 5; i++)
+		ck_assert_uint_le(b.sent[i].len, 128 + 4);
 	bench_close(&b);
 }
 END_TEST
@@ -402,8 +409,8 @@ END_TEST
 START_TEST(send_read)
 {
 	static const uint8_t twos[8] = { [0 ... 7] = 0x22 };
-	struct diw_send_wr wr = { .opcode = DIW_WR_READ, .wr_id = 77, .stag = 0xa1b2c37e, .to = TO + 8, .qkey = QKEY, .num_sge = 1,
-		.flags = DIW_SEND_SIGNALED };
+	struct diw_send_wr wr = { .opcode = DIW_WR_READ, .wr_id = 77, .stag = 0xa1b2c37e, .to = TO + 8, .qkey = QKEY,
+		.num_sge = 1, .flags = DIW_SEND_SIGNALED };
 	struct diw_sge sge;
 	struct diw_wc wc;
 	struct bench b;

@@ -15,6 +15,7 @@
 Suite *suite_vectors(void);
 Suite *suite_damage(void);
 Suite *suite_hostile(void);
+Suite *suite_answers(void);
 Suite *suite_flood(void);
 Suite *suite_fuzz(void);
 
@@ -28,7 +29,8 @@ Suite *suite_fuzz(void);
 #define RECV 512u                    /* octets of a receive */
 #define PEER_PORT 5000
 
-enum op { OP_WRITE = 0, OP_READ_REQ = 1, OP_READ_RESP = 2, OP_SEND = 3, OP_SEND_SE = 5, OP_ERROR = 7, OP_WRITE_RECORD = 0xc };
+enum op { OP_WRITE = 0, OP_READ_REQ = 1, OP_READ_RESP = 2, OP_SEND = 3, OP_SEND_SE = 5, OP_ERROR = 7,
+	OP_WRITE_RECORD = 0xc };
 #define BIT_T 0x80
 #define BIT_L 0x40
 #define BIT_I 0x20
@@ -50,7 +52,8 @@ struct fields {
 /* Control octets with L, DV 1, RV 1 and the rest as the vectors have it. */
 struct fields send_fields(uint32_t msn, const void *payload, uint32_t n);
 struct fields record_fields(uint32_t stag, uint32_t msn, uint64_t to, const void *payload, uint32_t n);
-struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, uint32_t size, uint32_t stag, uint64_t to);
+struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, uint32_t size, uint32_t stag,
+			  uint64_t to);
 /* The segment with its CRC. */
 void gram_build(struct gram *g, const struct fields *f);
 void gram_hex(struct gram *g, const char *hex);
@@ -103,8 +106,8 @@ void bench_no_wc(struct bench *b);
 
 /* ---- The specification's checks, in its order, as a program of their own ---- */
 
-/* The counter that a segment with a good CRC, sent to a UD bench by its peer, must step; NULL: it passes all checks that need
- * no state. */
+/* The counter that a segment with a good CRC, sent to a UD bench by its peer, must step; NULL: it passes all checks
+ * that need no state. */
 const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len);
 
 #endif
