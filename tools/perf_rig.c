@@ -12,7 +12,7 @@
 #define WINDOW_MAX 2048u
 #define SKB_OVERHEAD 4096u           /* what the kernel may count for the smallest datagram */
 #define LAT_RECORD_NS (10 * DIW_MS)
-#define READ_TIMEOUT_NS (20 * DIW_MS)        /* a target that loses its core for a while has lost nothing */
+#define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
 
 /* Messages that fit the peer's socket buffer for certain, as the kernel counts, with its overhead. */
 static uint32_t window_of(uint64_t rcvbuf, uint64_t size)

@@ -20,6 +20,8 @@
 #define STALL_NS (500 * DIW_US)
 #define QUIET_NS (130 * DIW_MS)      /* longer than the record and reassembly timeouts */
 #define DRAIN_NS DIW_S
+#define OPEN_NS (20 * DIW_US)
+#define OPEN_MAX 256
 
 enum tx_state { TX_RUN, TX_DRAIN, TX_DONE };
 
@@ -39,7 +41,7 @@ struct stream {
 	uint64_t anchor_count;               /* the peer's message with this MSN is its anchor_count'th */
 	uint32_t anchor_msn, last_msn;
 	bool anchored, seen;
-	uint64_t data_at, tick_at, begin;
+	uint64_t data_at, tick_at, open_at, begin;
 	int64_t peer_sent;                   /* -1: not told yet */
 	bool stopped, rx_done;               /* the peer was told to stop; everything has come */
 	double tx_cpu;
@@ -103,19 +105,40 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now)
 	return sync ? send_credit(s, 0) : 0;
 }
 
-static void on_data(struct stream *s, const struct diw_wc *wc)
+/* Everything up to that message has left the source. */
+static void account(struct stream *s, uint32_t msn)
 {
 	int64_t count;
 
 	if (!s->anchored)
-		anchor(s, s->consumed, wc->msn - 1);
-	if (!s->seen || diw_serial_after(wc->msn, s->last_msn))
-		s->last_msn = wc->msn;
+		anchor(s, s->consumed, msn - 1);
+	if (!s->seen || diw_serial_after(msn, s->last_msn))
+		s->last_msn = msn;
 	s->seen = true;
-	count = (int64_t)s->anchor_count + (int32_t)(wc->msn - s->anchor_msn);
+	count = (int64_t)s->anchor_count + (int32_t)(msn - s->anchor_msn);
 	if (count > (int64_t)s->consumed)
 		s->consumed = (uint64_t)count;
-	s->arrived++;
+}
+
+/* A record with holes stays open for the reorder window. It must not hold up the source meanwhile: that a later one is
+ * open accounts for it. */
+static void look_at_open(struct stream *s, uint64_t now)
+{
+	struct diw_record_info open[OPEN_MAX];
+	uint32_t newest;
+	int n;
+
+	if (now - s->open_at < OPEN_NS)
+		return;
+	s->open_at = now;
+	n = diw_qp_records(s->r->ep.qp, open, OPEN_MAX);
+	if (n < 1 || !s->anchored)
+		return;
+	newest = open[0].msn;
+	for (int i = 1; i < n && i < OPEN_MAX; i++)
+		if (diw_serial_after(open[i].msn, newest))
+			newest = open[i].msn;
+	account(s, newest - 1);
 }
 
 /* ---- the loop's parts ---- */
@@ -124,13 +147,13 @@ static void on_data(struct stream *s, const struct diw_wc *wc)
 static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 {
 	uint64_t msgs = 0, bytes = 0;
-	int64_t owed;
 	int rc = 0;
 
 	for (int i = 0; i < n && !rc; i++) {
 		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD || wc[i].opcode == DIW_WC_RECV_WRITE_IMM ||
 		    (wc[i].opcode == DIW_WC_RECV && !(wc[i].flags & DIW_WC_IMM))) {
-			on_data(s, &wc[i]);
+			account(s, wc[i].msn);
+			s->arrived++;
 			msgs += wc[i].byte_len == wc[i].msg_len;
 			bytes += wc[i].byte_len;
 		} else if (wc[i].opcode == DIW_WC_RECV) {
@@ -149,8 +172,18 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 		s->data_at = now;
 	if (s->rx)
 		meter_batch(&s->m, now, msgs, bytes);
+	return rc;
+}
+
+static int give_credit(struct stream *s, uint64_t now)
+{
+	int64_t owed;
+	int rc = 0;
+
+	if (tagged(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
+		look_at_open(s, now);
 	owed = (int64_t)(s->consumed - s->returned);
-	if (!rc && owed > 0 && owed >= s->r->window / 4)
+	if (owed > 0 && owed >= s->r->window / 4)
 		rc = send_credit(s, 0);
 	return rc ? tool_failed("post: %s", strerror(-rc)) : 0;
 }
@@ -264,6 +297,8 @@ static int stream_loop(struct stream *s)
 			return tool_failed("completion queue: %s", strerror(-n));
 		now = diw_clock_ns();
 		rc = n ? take_batch(s, wc, n, now) : 0;
+		if (!rc)
+			rc = give_credit(s, now);
 		if (!rc)
 			rc = tick(s, now);
 	}
