@@ -59,7 +59,7 @@ static const char *place_verdict(const struct bench *b, uint32_t stag, uint64_t 
 
 static const char *read_verdict(const struct bench *b, const struct view *v)
 {
-	if (v->n != 28 || v->mo != 0)
+	if (v->n != 28 || v->length != 28)
 		return "rx_malformed";
 	if (get(v->payload + 12, 4) > 16 << 20)
 		return "rx_too_long";
