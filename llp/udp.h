@@ -71,6 +71,7 @@ struct diw_udp {
 	} tx_control;
 
 	struct diw_addr hot_peer;
+	bool hot_named;              /* what came to hot_fd before it was connected may still be there */
 	uint32_t rcvbuf;             /* as asked for */
 	unsigned rx_turn;
 	bool rx_other;               /* the last look at fd, beside hot_fd, found something */
@@ -91,6 +92,12 @@ struct diw_udp {
 	uint8_t kept_buf[DIW_DGRAM_MAX];
 	uint8_t rx_buf[DIW_UDP_RX_ROOM];
 };
+
+/* ---- System calls on non-blocking sockets (llp/udp_sys.c) ---- */
+
+ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
+ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen);
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
 
 /* ---- Sockets (llp/udp_open.c) ---- */
 

@@ -160,6 +160,7 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 		u->d.fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
+		u->hot_named = true;
 		return true;
 	}
 	if (fd != u->hot_fd)

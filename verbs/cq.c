@@ -125,10 +125,10 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
 	head = atomic_load(&cq->head);
 	upto = solicited_only ? atomic_load(&cq->solicited) : atomic_load(&cq->tail);
 	cq->armed = solicited_only && cq->armed != DIW_CQ_ARMED ? DIW_CQ_ARMED_SOLICITED : DIW_CQ_ARMED;
-	if ((int32_t)(upto - head) > 0)
+	if (upto - head - 1 < atomic_load(&cq->tail) - head)    /* it is not older than what was taken already */
 		fire(cq);
-	else if (diw_dev_deadline(cq->dev, false) < cq->dev->leader_until)
-		diw_dev_kick(cq->dev);          /* an armed queue waits for its Reads' timeouts */
+	else
+		diw_dev_hasten(cq->dev, diw_dev_deadline(cq->dev, false));   /* it waits for its Reads' timeouts now */
 	diw_dev_unlock(cq->dev);
 	return 0;
 }
@@ -247,12 +247,17 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 
 /* ---- Taking completions ---- */
 
+static bool has_completions(const struct diw_cq *cq)
+{
+	return atomic_load_explicit(&cq->tail, memory_order_acquire) !=
+	       atomic_load_explicit(&cq->head, memory_order_relaxed);
+}
+
 static int take(struct diw_cq *cq, struct diw_wc *wc, int n)
 {
 	uint32_t head, avail, taken;
 
-	if (atomic_load_explicit(&cq->tail, memory_order_acquire) ==
-	    atomic_load_explicit(&cq->head, memory_order_relaxed))
+	if (!has_completions(cq))
 		return 0;
 	pthread_mutex_lock(&cq->take);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
@@ -275,8 +280,9 @@ static void feed_starved(struct diw_cq *cq, uint64_t now)
 	diw_dev_step_locked(cq->dev, now);
 }
 
-/* The work of a poll, unless another thread is at it. */
-static void try_step(struct diw_cq *cq, uint64_t now)
+/* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another thread
+ * has something to send. */
+static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
 	struct diw_dev *dev = cq->dev;
 
@@ -284,7 +290,9 @@ static void try_step(struct diw_cq *cq, uint64_t now)
 	if (pthread_mutex_trylock(&dev->lock) != 0)
 		return;
 	feed_starved(cq, now);
-	diw_dev_step_locked(dev, now);
+	do
+		diw_dev_step_locked(dev, now);
+	while (--spins > 0 && !has_completions(cq) && !atomic_load_explicit(&dev->pending, memory_order_relaxed));
 	diw_dev_unlock(dev);
 }
 
@@ -300,19 +308,19 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 		return -EINVAL;
 	got = take(cq, wc, n);
 	if (got) {
+		atomic_thread_fence(memory_order_seq_cst);      /* room is made before we look who waits for it */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
-			try_step(cq, diw_dev_now(dev));
+			try_steps(cq, diw_dev_now(dev), 1);
 		return got;
 	}
 	now = diw_dev_now(dev);
 	until = diw_until(now, timeout_ns);
-	for (unsigned i = 0;; i++) {
-		try_step(cq, now);
+	for (;;) {
+		try_steps(cq, now, now < until ? SPINS_A_CLOCK : 1);
 		got = take(cq, wc, n);
 		if (got || now >= until)
 			return got;
-		if (i % SPINS_A_CLOCK == 0)
-			now = diw_dev_now(dev);
+		now = diw_dev_now(dev);
 	}
 }
 

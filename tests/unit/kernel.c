@@ -34,7 +34,7 @@ uint32_t kernel_bytes_of(const struct msghdr *m)
 	return (uint32_t)n;
 }
 
-ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m)
 {
 	int err = kernel_refuse ? kernel_refuse(m, kernel_sends) : 0;
 
@@ -43,21 +43,21 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 		errno = err;
 		return -1;
 	}
-	return syscall(SYS_sendmsg, fd, m, flags);
+	return syscall(SYS_sendmsg, fd, m, 0);
 }
 
 /* The short way of a lone datagram: the same refusals, the same count. */
-ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t tolen)
+ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen)
 {
 	struct iovec iov = { (void *)buf, len };
 	struct msghdr m = { .msg_name = (void *)to, .msg_namelen = tolen, .msg_iov = &iov, .msg_iovlen = 1 };
 
-	return sendmsg(fd, &m, flags);
+	return diw_sys_sendmsg(fd, &m);
 }
 
-ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
-	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
+	ssize_t n = syscall(SYS_recvmsg, fd, m, 0);
 
 	if (n >= 0 && kernel_truncate) {
 		kernel_truncate--;

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The system calls of the data path, straight: in a program with threads, libc's are cancellation points, which costs two
+ * atomic operations a call. The unit tests put another kernel in this place.
+ */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "llp/udp.h"
+
+ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m)
+{
+	return syscall(SYS_sendmsg, fd, m, 0);
+}
+
+ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen)
+{
+	return syscall(SYS_sendto, fd, buf, len, 0, to, tolen);
+}
+
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
+{
+	return syscall(SYS_recvmsg, fd, m, 0);
+}
