@@ -33,9 +33,7 @@ void diw_reasms_init(struct diw_reasms *r, struct diw_arena *a, uint32_t max)
 
 static struct diw_reasm **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
-	uint32_t h = diw_addr_hash(addr, d->sources.seed) + msn;
-
-	return &d->reasms.bucket[h & d->reasms.mask];
+	return &d->reasms.bucket[diw_source_hash(&d->sources, addr, msn) & d->reasms.mask];
 }
 
 static struct diw_reasm *find(const struct diw_ddp *d, const struct diw_ddp_seg *seg)
@@ -217,7 +215,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	int64_t fresh;
 
 	/* The room for its completion is asked for before its last byte counts as there. */
-	if (m->ranges.bytes + seg->len >= m->length && !d->ulp->cq_room(d->ulp_ctx, 1))
+	if (seg->len >= m->length - m->ranges.bytes && !d->ulp->cq_room(d->ulp_ctx, 1))
 		return DIW_FAULT_CQ_FULL;
 	fresh = diw_range_add(&m->ranges, &d->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);
 	if (fresh < 0)

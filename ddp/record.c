@@ -42,9 +42,7 @@ void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max)
 
 static struct diw_record **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
-	uint32_t h = diw_addr_hash(addr, d->sources.seed) + msn;
-
-	return &d->records.bucket[h & d->records.mask];
+	return &d->records.bucket[diw_source_hash(&d->sources, addr, msn) & d->records.mask];
 }
 
 struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
@@ -133,6 +131,8 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 	unlink_open(d, r);
 	r->reason = reason;
 	if (d->cfg.close_last && !r->have_last) {
+		if (d->records.run == r)
+			end_run(d);
 		d->c->record_abandoned++;
 		diw_record_release(d, r);
 		return;
@@ -166,19 +166,19 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 	diw_list_add_tail(&d->records.closing, &r->timer);
 }
 
-/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent. */
+/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent. Those
+ * before the newest heard so when it came. */
 static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, uint64_t now)
 {
-	struct diw_list *l, *next;
+	struct diw_record *r;
 
 	if (src->have_newest && !diw_serial_after(msn, src->newest))
 		return;
+	r = src->nrecords ? diw_record_find(d, &src->addr, src->newest) : NULL;
+	if (r && !d->cfg.close_last)
+		begin_closing(d, r, now);
 	src->have_newest = true;
 	src->newest = msn;
-	if (d->cfg.close_last)
-		return;
-	diw_list_for_each_safe(l, next, &src->records)
-		begin_closing(d, diw_container(l, struct diw_record, src_link), now);
 }
 
 static uint16_t make_room(struct diw_ddp *d)
@@ -228,6 +228,7 @@ static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const str
 	r = diw_pool_get(&d->records.pool);
 	fill(r, seg);
 	r->open = true;
+	r->last_ns = now;
 	r->src = src;
 	r->hnext = *b;
 	*b = r;
@@ -287,12 +288,13 @@ static bool agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
 	       r->imm == h->imm;
 }
 
-/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. */
+/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. R NULL: of a
+ * record that is not open yet. */
 static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t lo)
 {
 	const struct diw_records *rs = &d->records;
 
-	if (rs->run == r && rs->run_hi == lo)
+	if (r && rs->run == r && rs->run_hi == lo)
 		return true;
 	return diw_list_empty(&rs->closed) && d->ulp->cq_room(d->ulp_ctx, rs->run ? 2 : 1);
 }
@@ -363,6 +365,8 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 			end_run(d);
 		if (seg->len == h->length)
 			return whole_message(d, src, seg, to, now);
+		if (d->cfg.chunks && !run_has_room(d, NULL, h->mo))
+			return DIW_FAULT_CQ_FULL;
 		note_msn(d, src, h->msn, now);
 		fault = open_record(d, src, seg, now, &r);
 		if (fault)

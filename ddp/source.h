@@ -54,6 +54,12 @@ struct diw_sources {
 
 size_t diw_sources_bytes(uint32_t max);
 void diw_sources_init(struct diw_sources *s, struct diw_arena *a, uint32_t max);
+/* Of a message. A peer chooses its MSNs, but not those that share a bucket; neighbours share a cache line. */
+static inline uint32_t diw_source_hash(const struct diw_sources *s, const struct diw_addr *addr, uint32_t msn)
+{
+	return diw_addr_hash(addr, s->seed + (msn >> 3) * 0x9e3779b97f4a7c15u) + (msn & 7);
+}
+
 struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr);
 /* Find or create, and check the epoch: a new one closes the source's open records. 0 or a fault. Only for segments that
  * have passed every check, so that strangers cost no memory. */

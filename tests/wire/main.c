@@ -14,6 +14,7 @@ int main(void)
 	srunner_add_suite(sr, suite_answers());
 	srunner_add_suite(sr, suite_flood());
 	srunner_add_suite(sr, suite_fuzz());
+	srunner_add_suite(sr, suite_tables());
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);

@@ -18,6 +18,7 @@ Suite *suite_hostile(void);
 Suite *suite_answers(void);
 Suite *suite_flood(void);
 Suite *suite_fuzz(void);
+Suite *suite_tables(void);
 
 /* The fields of the specification's vectors. */
 #define QKEY 0x1badcafeu
