@@ -15,7 +15,7 @@
 #include "base/addr.h"
 #include "base/counters.h"
 
-#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: 65,504 gave two thirds of the goodput (docs/performance.md) */
+#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: the last 300 that UDP allows made the kernel slower */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
 #define DIW_DGRAM_FDS 2
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */

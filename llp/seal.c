@@ -16,7 +16,9 @@
 #define CRC_LEN 4u
 #define CACHE_LINE 64u
 #define MIN_SEG 2u                   /* RFC 5041: DDP control and RDMAP control */
-#define STAGE_MAX 6144u              /* datagrams up to this are staged (docs/performance.md) */
+#ifndef STAGE_MAX                    /* docs/performance.md tells how it was found */
+#define STAGE_MAX 6144u              /* datagrams up to this are staged */
+#endif
 #define GATHER_IOV 256               /* pieces of one gathered super-buffer */
 #define RX_BATCH 16                  /* segments handed up at once: their bytes are still in the cache when placed */
 
@@ -70,8 +72,8 @@ static void prefetch(const uint8_t *p, size_t len)
 		__builtin_prefetch(p + i, 0, 3);
 }
 
-/* Copy the payload to TO, continuing CRC over it. The CRC reads the source and goes first: reading the copy back would
- * wait for the stores of it, which cost a third of the goodput when the source was cold (docs/performance.md). */
+/* Copy the payload to TO, continuing CRC over it. The CRC reads the source and goes first: on a source that is not in the
+ * cache that was quicker than to copy and then read the copy back. */
 static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t *crc)
 {
 	const struct iovec *v = g->iov;

@@ -31,7 +31,7 @@ static void print_json(const struct diw_dev_info *d)
 		{ "max_qp", d->max_qp }, { "max_cq", d->max_cq }, { "max_mr", d->max_mr }, { "max_pd", d->max_pd },
 		{ "max_srq", d->max_srq }, { "max_wr", d->max_wr }, { "max_sge", d->max_sge },
 		{ "max_inline", d->max_inline }, { "max_cqe", d->max_cqe }, { "max_send", d->max_send },
-		{ "max_rdma", d->max_rdma },
+		{ "max_rdma", d->max_rdma }, { "max_read", d->max_read },
 	};
 	cJSON *o = cJSON_CreateObject(), *a;
 	char buf[DIW_ADDR_STRLEN];
@@ -58,7 +58,7 @@ static void print_json(const struct diw_dev_info *d)
 
 static void print_human(const struct diw_dev_info *d)
 {
-	char buf[DIW_ADDR_STRLEN], a[24], b[24];
+	char buf[DIW_ADDR_STRLEN], a[24], b[24], c[24];
 
 	printf("%s\n", d->name);
 	printf("  %-16s %s, index %u, %s\n", "interface", d->ifname, d->ifindex, d->up ? "up" : "down");
@@ -70,8 +70,8 @@ static void print_human(const struct diw_dev_info *d)
 	printf("  %-16s %s\n", "CRC-32 engine", d->crc_engine);
 	printf("  %-16s %s\n", "progress", d->progress_thread ? "thread, and inline while someone polls" : "inline");
 	printf("  %-16s %s\n", "receive buffer", fmt_bytes(d->rcvbuf, a));
-	printf("  %-16s Send %s, Write-Record and Read %s\n", "largest message", fmt_bytes(d->max_send, a),
-	       fmt_bytes(d->max_rdma, b));
+	printf("  %-16s Send %s, Write and Write-Record %s, Read %s\n", "largest message", fmt_bytes(d->max_send, a),
+	       fmt_bytes(d->max_rdma, b), fmt_bytes(d->max_read, c));
 	printf("  %-16s %u QP, %u CQ of %u, %u MR, %u PD, %u SRQ; %u WR a queue, %u SGE, %u B inline\n", "limits",
 	       d->max_qp, d->max_cq, d->max_cqe, d->max_mr, d->max_pd, d->max_srq, d->max_wr, d->max_sge,
 	       d->max_inline);
