@@ -38,7 +38,9 @@ static bool room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
 		return true;
 	qp->starved = true;
 	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
-	return false;
+	/* Who took completions before it could see that does not look again. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return diw_cq_room(cq) >= n;
 }
 
 static bool recv_room(void *ctx, uint32_t n)
@@ -174,10 +176,13 @@ void diw_wc_release(struct diw_wc *wc)
 
 	if (!wc->map || diw_dev_lock(qp->dev) < 0)
 		return;
-	if (wc->opcode == DIW_WC_READ)
+	if (wc->opcode == DIW_WC_READ) {
 		diw_rdmap_read_release(&qp->rdmap, wc->map);
-	else
+		if (!diw_sq_empty(&qp->sq))     /* the next Read may have waited for this one's place */
+			atomic_store(&qp->dev->pending, true);
+	} else {
 		diw_record_release(&qp->rdmap.ddp, wc->map);
+	}
 	wc->map = NULL;
 	wc->nranges = 0;
 	diw_dev_unlock(qp->dev);

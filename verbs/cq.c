@@ -281,14 +281,19 @@ static void feed_starved(struct diw_cq *cq, uint64_t now)
 }
 
 /* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another thread
- * has something to send. */
+ * has something to send. That thread feeds the starved, too, before it goes. */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
 	struct diw_dev *dev = cq->dev;
 
 	atomic_store_explicit(&dev->app_ns, now, memory_order_relaxed);
-	if (pthread_mutex_trylock(&dev->lock) != 0)
-		return;
+	if (pthread_mutex_trylock(&dev->lock) != 0) {
+		if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
+			return;
+		atomic_store(&dev->pending, true);
+		if (pthread_mutex_trylock(&dev->lock) != 0)
+			return;
+	}
 	feed_starved(cq, now);
 	do
 		diw_dev_step_locked(dev, now);

@@ -34,13 +34,13 @@ bool diw_dev_alive(const struct diw_dev *dev)
 
 static void run_pending(struct diw_dev *dev)
 {
-	uint64_t now = diw_dev_now(dev);
+	uint64_t now = diw_dev_forward(dev, diw_dev_now(dev));
 	struct diw_list *l, *next;
 
 	diw_list_for_each_safe(l, next, &dev->qps) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 
-		if (!diw_sq_empty(&qp->sq))
+		if (!diw_sq_empty(&qp->sq) || qp->starved)
 			diw_qp_run(qp, now);
 	}
 }
@@ -100,6 +100,7 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 {
 	struct diw_list *first = diw_list_first(&dev->qps);
 
+	now = diw_dev_forward(dev, now);
 	if (dev->epoll_on)
 		diw_ready_serve(dev, now);
 	else
@@ -152,6 +153,18 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 	if (dev->event_fd >= 0 && dev->events_n == 1)
 		(void)!write(dev->event_fd, &one, sizeof one);  /* an eventfd at 0 takes it */
 	diw_dev_wake(dev, dev);
+}
+
+void diw_dev_forget_events(struct diw_dev *dev, const void *object)
+{
+	uint32_t n = dev->events_n, at = dev->events_head;
+	uint64_t drained;
+
+	for (dev->events_n = 0; n; n--, at = (at + 1) % DIW_DEV_EVENTS)
+		if (dev->events[at].qp != object && dev->events[at].srq != object)
+			dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = dev->events[at];
+	if (dev->events_n == 0 && dev->event_fd >= 0)
+		(void)!read(dev->event_fd, &drained, sizeof drained);
 }
 
 int diw_event_fd(struct diw_dev *dev)
@@ -233,6 +246,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 		return -ENOMEM;
 	pthread_once(&atfork_once, register_atfork);
 	pthread_mutex_init(&dev->lock, NULL);
+	pthread_cond_init(&dev->all_awake, NULL);
 	sem_init(&dev->thread_sem, 0, 0);
 	dev->fork_generation = generation;
 	dev->transport = t;
@@ -319,6 +333,7 @@ int diw_dev_close(struct diw_dev *dev)
 	if (busy)
 		return -EBUSY;
 	diw_thread_stop(dev);
+	pthread_cond_destroy(&dev->all_awake);
 	pthread_mutex_destroy(&dev->lock);
 	dev_free(dev);
 	return 0;

@@ -48,6 +48,7 @@ struct diw_dev {
 	struct diw_list dirty;       /* channels whose descriptor does not tell the truth yet */
 	struct diw_stag_table stags;
 	uint64_t timer_at;           /* no queue pair has work by the clock before */
+	uint64_t latest;             /* time that work has been done at */
 
 	/* Sleeping (verbs/wait.c). Descriptors are -1 on a transport without. */
 	int epfd;                    /* every queue pair's socket, when they are many */
@@ -59,6 +60,9 @@ struct diw_dev {
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
+	unsigned departures;         /* of sockets that are slept on; those asleep since the last, and since before */
+	unsigned asleep, asleep_before;
+	pthread_cond_t all_awake;
 	uint64_t wakeups;
 
 	/* The progress thread (verbs/wait.c). */
@@ -80,6 +84,14 @@ int diw_dev_lock(struct diw_dev *dev);                         /* -ENODEV after 
 void diw_dev_unlock(struct diw_dev *dev);                      /* and what posts left meanwhile */
 static inline uint64_t diw_dev_now(struct diw_dev *dev) { return dev->transport->now(dev->transport); }
 
+/* A caller may have read its clock before another did work; with the lock, time does not go back. */
+static inline uint64_t diw_dev_forward(struct diw_dev *dev, uint64_t now)
+{
+	if (now > dev->latest)
+		dev->latest = now;
+	return dev->latest;
+}
+
 /* ---- Work; the lock is held (verbs/dev.c) ---- */
 
 /* All that is due, a fair share of each queue pair. Returns the next deadline (DIW_NEVER none). */
@@ -89,6 +101,7 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
 /* Until when the device may sleep. WAITING: an application thread waits, so outstanding Reads count. */
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting);
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
+void diw_dev_forget_events(struct diw_dev *dev, const void *object);     /* which is about to go: a queue pair, an SRQ */
 
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 
@@ -112,8 +125,12 @@ void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w);
 /* Wake who waits for OBJECT. */
 void diw_dev_wake(struct diw_dev *dev, const void *object);
 bool diw_dev_has_waiter(const struct diw_dev *dev, const void *object);
-/* The leader slept too long or on too little: there is an earlier deadline, or another queue pair. */
+/* The leader sleeps on too little: there is another descriptor. */
 void diw_dev_kick(struct diw_dev *dev);
+/* There is work at that time, whoever found it: neither a step nor the leader comes later. */
+void diw_dev_hasten(struct diw_dev *dev, uint64_t t);
+/* Nobody sleeps any more on the sockets that are there now; the lock is given up meanwhile. */
+void diw_dev_rouse(struct diw_dev *dev);
 uint64_t diw_until(uint64_t now, int64_t timeout_ns);
 
 /* The progress thread. */

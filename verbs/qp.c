@@ -91,6 +91,12 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return 0;
 }
 
+/* The longest that stays clear of wrapping when times are added up: 36 years. */
+static uint64_t bounded(int64_t ns)
+{
+	return diw_min64((uint64_t)ns, 1ull << 60);
+}
+
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	struct diw_rdmap *r = &qp->rdmap;
@@ -99,7 +105,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	r->type = a->type == DIW_QP_UC ? DIW_TYPE_UC : DIW_TYPE_UD;
 	r->up = &diw_qp_up;
 	r->up_ctx = qp;
-	r->read_timeout = (uint64_t)a->read_timeout_ns;
+	r->read_timeout = bounded(a->read_timeout_ns);
 	d->c = &qp->c;
 	d->stags = &qp->dev->stags;
 	d->pd = qp->pd;
@@ -109,8 +115,8 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	d->cfg = (struct diw_ddp_cfg){
 		.qkey = a->qkey, .fixed_peer = a->type == DIW_QP_UC, .peer = a->peer,
 		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
-		.reorder_window = (uint64_t)a->reorder_window_ns, .record_timeout = (uint64_t)a->record_timeout_ns,
-		.reasm_timeout = (uint64_t)a->reasm_timeout_ns, .max_sources = a->max_sources,
+		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
+		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
 		.max_records = a->max_records, .max_reasm = a->max_sources,
 	};
 	return diw_rdmap_init(r);
@@ -204,8 +210,10 @@ int diw_qp_destroy(struct diw_qp *qp)
 		diw_list_del(&qp->turn);
 		dev->nqps--;
 		diw_ready_del(qp);
+		diw_dev_rouse(dev);
 		diw_cq_forget_maps(qp->send_cq, qp);
 		diw_cq_forget_maps(qp->recv_cq, qp);
+		diw_dev_forget_events(dev, qp);
 		qp->pd->users--;
 		qp->send_cq->nqps--;
 		qp->recv_cq->nqps--;

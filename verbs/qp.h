@@ -80,6 +80,7 @@ struct diw_qp {
 	bool want_write;             /* EPOLLOUT is asked for */
 	bool starved;                /* a completion queue had no room */
 	bool more;                   /* the step's share was spent before the queue was empty */
+	bool answers_first;          /* next time, Reads are answered before requests are sent */
 	bool sig_all;
 	enum diw_qp_type type;
 	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */

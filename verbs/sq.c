@@ -138,7 +138,8 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 	return 0;
 }
 
-/* The send half, by the poster itself if the lock is free; else its holder sees `pending` when it unlocks. */
+/* The send half, by the poster itself if the lock is free; else its holder sees `pending` when it unlocks. Who gets the
+ * lock at the second try leaves `pending` as it is, since others may rely on it. */
 static void run_now(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
@@ -148,14 +149,11 @@ static void run_now(struct diw_qp *qp)
 		atomic_store(&dev->pending, true);
 		if (pthread_mutex_trylock(&dev->lock) != 0)
 			return;
-		atomic_store(&dev->pending, false);
 	}
-	now = diw_dev_now(dev);
+	now = diw_dev_forward(dev, diw_dev_now(dev));
 	diw_qp_run_sends(qp, POST_SHARE, now);
 	qp->deadline = diw_min64(qp->deadline, diw_qp_deadline(qp, true));
-	dev->timer_at = diw_min64(dev->timer_at, qp->deadline);
-	if (dev->leader && qp->deadline < dev->leader_until)
-		diw_dev_kick(dev);
+	diw_dev_hasten(dev, qp->deadline);
 	diw_dev_unlock(dev);
 }
 
@@ -209,32 +207,36 @@ static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 
 static void refill(struct diw_qp *qp, uint64_t now)
 {
-	uint64_t dt = now - qp->rate_at;
-	double add;
+	double add = (double)(now - qp->rate_at) * (double)qp->rate / (double)DIW_S;
 
-	if (dt > DIW_S)
-		dt = DIW_S;
-	add = (double)dt * (double)qp->rate / (double)DIW_S;
+	if (add >= (double)(qp->rate_burst - qp->tokens)) {
+		qp->tokens = qp->rate_burst;
+		qp->rate_at = now;
+		return;
+	}
 	if (add < 1)                            /* who polls often must not round its share away */
 		return;
 	qp->tokens += (int64_t)add;
-	if (qp->tokens > qp->rate_burst)
-		qp->tokens = qp->rate_burst;
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 {
 	int64_t budget = share, had;
-	int rc, rc_answers = 0;
+	int rc = 0, rc_answers = 0;
+	bool answers_first = qp->answers_first;
 
 	if (qp->rate) {
 		refill(qp, now);
 		budget = qp->tokens < share ? qp->tokens : share;
 	}
 	had = budget;
-	rc = run_queue(qp, &budget, now);
-	if (rc != -EAGAIN)
+	qp->answers_first = !answers_first;     /* neither waits until the other has nothing left */
+	if (answers_first)
+		rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
+	if (rc_answers != -EAGAIN)
+		rc = run_queue(qp, &budget, now);
+	if (!answers_first && rc != -EAGAIN)
 		rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
 	qp->blocked = rc == -EAGAIN || rc_answers == -EAGAIN;
 	qp->more = rc == -EBUSY || rc_answers == -EBUSY;
@@ -264,5 +266,5 @@ void diw_qp_run(struct diw_qp *qp, uint64_t now)
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
 	qp->deadline = diw_qp_deadline(qp, true);
-	qp->dev->timer_at = diw_min64(qp->dev->timer_at, qp->deadline);
+	diw_dev_hasten(qp->dev, qp->deadline);
 }

@@ -55,14 +55,36 @@ static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 	struct timespec ts = at(until > now ? until - now : 0);
 	int n = diw_ready_pollfds(dev, p);
 
+	unsigned seen = dev->departures;
+
 	p[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 	dev->leader_until = until;
+	dev->asleep++;
 	diw_dev_unlock(dev);
 	ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
 	if (p[n].revents)
 		clear_fd(wake_fd);
 	pthread_mutex_lock(&dev->lock);
 	dev->wakeups++;
+	if (seen == dev->departures)
+		dev->asleep--;
+	else if (--dev->asleep_before == 0)
+		pthread_cond_broadcast(&dev->all_awake);
+}
+
+/* A sleeping poll holds the sockets that it sleeps on, and so their ports, beyond their close. Whoever sleeps leaves by
+ * diw_dev_unlock(), which does what this one, letting go of the lock, does not. */
+void diw_dev_rouse(struct diw_dev *dev)
+{
+	dev->departures++;
+	dev->asleep_before += dev->asleep;
+	dev->asleep = 0;
+	if (dev->asleep_before) {
+		signal_fd(dev->kick_fd);
+		signal_fd(dev->thread_fd);
+	}
+	while (dev->asleep_before)
+		pthread_cond_wait(&dev->all_awake, &dev->lock);
 }
 
 void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object)
@@ -158,6 +180,15 @@ void diw_dev_kick(struct diw_dev *dev)
 {
 	if (dev->leader)
 		signal_fd(dev->leader == dev ? dev->thread_fd : dev->kick_fd);
+}
+
+void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
+{
+	dev->timer_at = diw_min64(dev->timer_at, t);
+	if (dev->leader && t < dev->leader_until) {
+		dev->leader_until = t;
+		diw_dev_kick(dev);
+	}
 }
 
 /* ---- The progress thread ---- */

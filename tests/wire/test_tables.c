@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer that may write here can do to the tables: how long its choice of MSNs makes a lookup, what is opened for
- * a segment that is refused then. */
+/* What a peer that may write here can do to the tables: how long its choice of MSNs makes a lookup, what is opened for a
+ * segment that is refused then, times that nobody expects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +117,129 @@ START_TEST(refused_chunk_opens_nothing)
 }
 END_TEST
 
+/* "For ever" is a time-out like another: the source does not expire under its open record and its partial send. */
+START_TEST(longest_timeouts)
+{
+	struct diw_qp_attr attr;
+	struct gram g;
+
+	diw_qp_attr_init(&attr);
+	attr.record_timeout_ns = attr.reasm_timeout_ns = attr.reorder_window_ns = attr.read_timeout_ns = INT64_MAX;
+	bench_open(&b, &attr);
+	first_segment(&g, OP_WRITE_RECORD, 7);
+	bench_inject(&b, &g);
+	first_segment(&g, OP_SEND, 7);
+	bench_inject(&b, &g);
+	net_run(b.net, 3600 * DIW_S);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sources, 1);
+	ck_assert_uint_eq(b.info.records_open, 1);
+	ck_assert_uint_eq(b.info.reasm_open, 1);
+	image_of_first();
+	bench_close(&b);
+}
+END_TEST
+
+/* Two threads step a device, one with a clock that it read before: nothing may come of the difference. */
+START_TEST(a_late_clock)
+{
+	struct diw_qp_attr attr;
+	struct fields f;
+	struct diw_wc wc;
+	struct gram g;
+
+	diw_qp_attr_init(&attr);
+	attr.rate_limit = 1000;
+	attr.rate_burst = 100;
+	bench_open(&b, &attr);
+	net_run(b.net, DIW_S);
+	/* 100 octets may go, and so a segment goes; the next waits for its debt to be paid. */
+	for (int i = 0; i < 3; i++) {
+		struct diw_sge sge = { b.recv[7], RECV, b.recv_mr->stag };
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst = b.peer };
+
+		ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
+	}
+	ck_assert_int_eq(b.nsent, 1);
+	for (int i = 0; i < 100; i++) {
+		diw_dev_step(b.host->dev, b.net->now - DIW_US);
+		diw_dev_step(b.host->dev, b.net->now);
+	}
+	ck_assert_int_eq(b.nsent, 1);
+	/* Nor do error messages come faster. */
+	bench_look(&b);
+	f = record_fields(b.mr->stag ^ 1, 1, TO, "0123456789abcdef", 16);
+	gram_build(&g, &f);
+	for (int i = 0; i < 200; i++) {
+		net_inject(b.net, &b.peer, &b.addr, g.b, g.len, b.net->now);
+		net_deliver(b.net);
+		diw_dev_step(b.host->dev, b.net->now - (i & 1) * DIW_US);
+	}
+	diw_dev_step(b.host->dev, b.net->now);
+	ck_assert_uint_le(bench_count(&b, "error_tx"), 100);
+	ck_assert_int_eq(diw_cq_poll(b.scq, &wc, 1, 0), 0);
+	bench_close(&b);
+}
+END_TEST
+
+/* A segment larger than a second's allowance is paid for like any other: the next goes when that is done, not later. */
+START_TEST(a_debt_of_seconds)
+{
+	struct diw_sge sge;
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND };
+	struct diw_qp_attr attr;
+	uint64_t begun;
+
+	diw_qp_attr_init(&attr);
+	attr.rate_limit = 100;
+	attr.rate_burst = 1;
+	bench_open(&b, &attr);
+	wr.dst = b.peer;
+	sge = (struct diw_sge){ b.recv[7], RECV, b.recv_mr->stag };
+	net_run(b.net, DIW_S);
+	begun = b.net->now;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
+	while (b.nsent < 3 && b.net->now - begun < 60 * DIW_S)
+		net_step(b.net, begun + 60 * DIW_S);
+	/* Two segments of 540 octets at 100 a second. */
+	ck_assert_int_eq(b.nsent, 3);
+	ck_assert_uint_ge(b.net->now - begun, 10 * DIW_S);
+	ck_assert_uint_le(b.net->now - begun, 12 * DIW_S);
+	bench_close(&b);
+}
+END_TEST
+
+/* A queue pair with endless work of its own still answers its peers' Reads. */
+START_TEST(answers_among_requests)
+{
+	static uint8_t big[64 << 20];
+	struct fields f;
+	struct diw_mr *mr;
+	struct diw_sge sge;
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD };
+	struct gram g;
+
+	bench_open(&b, NULL);
+	ck_assert_int_eq(diw_mr_reg(b.pd, big, sizeof big, 0, &mr), 0);
+	sge = (struct diw_sge){ big, sizeof big, mr->stag };
+	wr.dst = net_addr4(0x0a000064, 9);
+	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
+	f = read_fields(5, 0x1234, 0x5000, 64, b.mr->stag, TO);
+	gram_build(&g, &f);
+	net_inject(b.net, &b.peer, &b.addr, g.b, g.len, b.net->now);
+	net_deliver(b.net);
+	for (int i = 0; i < 4; i++)
+		diw_dev_step(b.host->dev, b.net->now);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sq_pending, 1);         /* the long message still goes on */
+	ck_assert_uint_eq(bench_count(&b, "read_answered"), 1);
+	net_settle(b.net);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	bench_close(&b);
+}
+END_TEST
+
 Suite *suite_tables(void)
 {
 	Suite *s = suite_create("tables");
@@ -125,6 +248,10 @@ Suite *suite_tables(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, msns_do_not_choose_their_bucket, 0, 2);
 	tcase_add_test(tc, refused_chunk_opens_nothing);
+	tcase_add_test(tc, longest_timeouts);
+	tcase_add_test(tc, a_late_clock);
+	tcase_add_test(tc, a_debt_of_seconds);
+	tcase_add_test(tc, answers_among_requests);
 	suite_add_tcase(s, tc);
 	return s;
 }

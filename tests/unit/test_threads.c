@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Many threads on one device: nothing posted is forgotten, nobody sleeps for ever, nobody works for nothing. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+
+static struct kit k;
+static struct end a, b;
+static atomic_bool stop;
+
+/* So many of the next tries for a lock find it held, as if by another thread. */
+static int held_tries;
+
+int pthread_mutex_trylock(pthread_mutex_t *m)
+{
+	static int (*real)(pthread_mutex_t *);
+
+	if (held_tries > 0) {
+		held_tries--;
+		return EBUSY;
+	}
+	if (!real)
+		real = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_trylock");
+	return real(m);
+}
+
+/* Any call that takes the device's lock, and so does what it finds pending when it lets go. */
+static struct diw_qp_info lock_and_unlock(struct end *e)
+{
+	struct diw_qp_info info;
+
+	ck_assert_int_eq(diw_qp_query(e->qp, &info), 0);
+	ck_assert_int_eq(diw_qp_query(e->qp, &info), 0);
+	return info;
+}
+
+/* ---- Who does what ---- */
+
+/* Two posts find the lock held; the second gets it after all. The first is not forgotten. */
+START_TEST(a_post_beside_another)
+{
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(&a, &k, NULL, 64);
+	end_open(&b, &k, NULL, 64);
+	held_tries = 2;
+	ck_assert_int_eq(end_send(&a, &b, 0, 8, 0), 0);
+	held_tries = 1;
+	ck_assert_int_eq(end_send(&b, &a, 0, 8, 0), 0);
+	ck_assert_uint_eq(lock_and_unlock(&b).sq_pending, 0);
+	ck_assert_uint_eq(lock_and_unlock(&a).sq_pending, 0);
+	end_close(&a);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
+
+/* Who makes room in a completion queue while another thread holds the lock leaves it to that one to fill it again. */
+START_TEST(room_beside_another)
+{
+	struct diw_wc wc;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(&a, &k, NULL, 64);
+	end_open(&b, &k, NULL, 1);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(end_write(&a, &b, 0, 8, 0), 0);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(diw_cq_poll(a.scq, &wc, 1, 0), 0);
+	ck_assert_uint_eq(lock_and_unlock(&b).records_held, 2);
+	held_tries = 2;
+	ck_assert_int_eq(diw_cq_poll(b.rcq, &wc, 1, 0), 1);
+	ck_assert_uint_eq(lock_and_unlock(&b).records_held, 1);
+	end_close(&a);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
+
+/* ---- Sleeping ---- */
+
+static void *wait_for_ever(void *arg)
+{
+	struct diw_wc wc;
+
+	while (!atomic_load(&stop))
+		diw_cq_wait(((struct end *)arg)->rcq, &wc, 1, -1);
+	return NULL;
+}
+
+static void end_waiter(pthread_t t, struct end *e, struct end *from)
+{
+	atomic_store(&stop, true);
+	ck_assert_int_eq(end_recv(e, 0, 64, 0), 0);
+	ck_assert_int_eq(end_send(from, e, 0, 8, 0), 0);
+	pthread_join(t, NULL);
+}
+
+/* A socket that nobody reads, so that nothing but the sender's own work wakes anybody. */
+static int sink_open(struct end *sink)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof in;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&in, len), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+	*sink = (struct end){ .k = &k };
+	ck_assert_int_eq(diw_addr_parse("127.0.0.1", ntohs(in.sin_port), &sink->addr), 0);
+	return fd;
+}
+
+/* Who sleeps for all must hear of work that another thread's call has left: room in a completion queue lets a long message
+ * begin, which takes several turns. */
+START_TEST(a_turn_left_over_wakes_the_leader)
+{
+	struct end sink;
+	struct diw_wc wc;
+	pthread_t t;
+	int fd = sink_open(&sink);
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open(&a, &k, NULL, 1);
+	end_open(&b, &k, NULL, 64);
+	pthread_create(&t, NULL, wait_for_ever, &b);
+	sleep_ms(50);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(end_write(&a, &sink, 0, KIT_SIZE / 2, DIW_SEND_SIGNALED), 0);
+	sleep_ms(50);
+	for (int i = 0; i < 3; i++)
+		ck_assert_msg(diw_cq_wait(a.scq, &wc, 1, 5 * (int64_t)DIW_S) == 1, "request %d never completes", i);
+	end_waiter(t, &b, &a);
+	close(fd);
+	end_close(&a);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
+
+/* The port of a queue pair that was destroyed is free, though a thread sleeps on its sockets. */
+START_TEST(a_destroyed_queue_pair_frees_its_port)
+{
+	struct diw_qp_attr attr;
+	uint16_t port;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	for (int i = 0; i < 100; i++) {
+		end_attr(&attr);
+		end_open(&a, &k, &attr, 4);
+		port = a.addr.port;
+		sleep_ms(3);                    /* the progress thread falls asleep on it */
+		end_close(&a);
+		attr.local.port = port;
+		end_open(&a, &k, &attr, 4);
+		end_close(&a);
+	}
+	kit_close(&k);
+}
+END_TEST
+
+/* ---- Clocks ---- */
+
+static void *poll_on(void *arg)
+{
+	struct diw_wc wc;
+
+	while (!atomic_load(&stop))
+		diw_cq_poll(((struct end *)arg)->rcq, &wc, 1, (int64_t)DIW_MS);
+	return NULL;
+}
+
+/* Two threads' clocks are not in step: a rate limit must not gain from it. */
+START_TEST(a_rate_limit_holds_beside_a_poller)
+{
+	struct diw_qp_attr attr;
+	uint64_t begun, took, sent;
+	struct diw_wc wc;
+	pthread_t t[2];
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_attr(&attr);
+	attr.rate_limit = 1 << 20;
+	attr.rate_burst = 16 << 10;
+	end_open(&a, &k, &attr, 64);
+	end_open(&b, &k, NULL, 64);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, poll_on, i ? &a : &b);
+	begun = diw_clock_ns();
+	do {
+		if (end_write(&a, &b, 0, 1000, DIW_SEND_SIGNALED) == 0)
+			continue;
+		diw_cq_poll(a.scq, &wc, 1, 0);
+	} while ((took = diw_clock_ns() - begun) < DIW_S / 2);
+	sent = end_counter(&a, "tx_bytes");
+	atomic_store(&stop, true);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_gt(sent, 100 << 10);
+	ck_assert_uint_lt(sent, (uint64_t)((double)took / 1e9 * 1.05 * (1 << 20)) + (32 << 10));
+	end_close(&a);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
+
+Suite *suite_threads(void)
+{
+	Suite *s = suite_create("threads");
+	TCase *tc = tcase_create("threads");
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_test(tc, a_post_beside_another);
+	tcase_add_test(tc, room_beside_another);
+	tcase_add_test(tc, a_turn_left_over_wakes_the_leader);
+	tcase_add_test(tc, a_destroyed_queue_pair_frees_its_port);
+	tcase_add_test(tc, a_rate_limit_holds_beside_a_poller);
+	suite_add_tcase(s, tc);
+	return s;
+}
