@@ -166,8 +166,8 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 	diw_list_add_tail(&d->records.closing, &r->timer);
 }
 
-/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent. Those
- * before the newest heard so when it came. */
+/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent.
+ * Those before the newest heard so when it came. */
 static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, uint64_t now)
 {
 	struct diw_record *r;
@@ -288,8 +288,8 @@ static bool agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
 	       r->imm == h->imm;
 }
 
-/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. R NULL: of a
- * record that is not open yet. */
+/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. R NULL:
+ * of a record that is not open yet. */
 static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t lo)
 {
 	const struct diw_records *rs = &d->records;

@@ -116,7 +116,8 @@ static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf
 	for (uint32_t i = 0; i < buf->n; i++) {
 		uint8_t *addr;
 
-		if (diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, r->ddp.pd, DIW_STAG_LOCAL_WRITE, NULL,
+		if (buf->sge[i].len &&
+		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, r->ddp.pd, DIW_STAG_LOCAL_WRITE, NULL,
 				     buf->sge[i].to, buf->sge[i].len, &addr) != 0)
 			return false;
 	}

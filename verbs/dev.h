@@ -101,7 +101,7 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
 /* Until when the device may sleep. WAITING: an application thread waits, so outstanding Reads count. */
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting);
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
-void diw_dev_forget_events(struct diw_dev *dev, const void *object);     /* which is about to go: a queue pair, an SRQ */
+void diw_dev_forget_events(struct diw_dev *dev, const void *object);     /* a queue pair or an SRQ that is about to go */
 
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 

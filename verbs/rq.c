@@ -74,6 +74,7 @@ void diw_rq_fini(struct diw_rq *rq)
 	free(rq->returned);
 	free(rq->fifo.slot);
 	free(rq->free.slot);
+	*rq = (struct diw_rq){ 0 };
 }
 
 static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
@@ -191,6 +192,7 @@ int diw_srq_destroy(struct diw_srq *srq)
 			return -EBUSY;
 		}
 		srq->pd->users--;
+		diw_dev_forget_events(dev, srq);
 		diw_dev_unlock(dev);
 	}
 	diw_rq_fini(&srq->rq);

@@ -115,8 +115,8 @@ static int sink_open(struct end *sink)
 	return fd;
 }
 
-/* Who sleeps for all must hear of work that another thread's call has left: room in a completion queue lets a long message
- * begin, which takes several turns. */
+/* Who sleeps for all must hear of work that another thread's call has left: room in a completion queue lets a long
+ * message begin, which takes several turns. */
 START_TEST(a_turn_left_over_wakes_the_leader)
 {
 	struct end sink;

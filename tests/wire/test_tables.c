@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer that may write here can do to the tables: how long its choice of MSNs makes a lookup, what is opened for a
- * segment that is refused then, times that nobody expects. */
+/* What a peer that may write here can do to the tables: how long its choice of MSNs makes a lookup, what is opened for
+ * a segment that is refused then, times that nobody expects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,14 +70,15 @@ START_TEST(msns_do_not_choose_their_bucket)
 	uint8_t op = _i ? OP_SEND : OP_WRITE_RECORD;
 	uint64_t few = time_of(op, FEW, 1), near = time_of(op, MANY, 1), far = time_of(op, MANY, 1u << 16);
 
-	printf("a message, MSNs in a row: %lu ns of %u, %lu ns of %u; 65536 apart: %lu ns\n", few, FEW, near, MANY, far);
+	printf("a message, MSNs in a row: %lu ns of %u, %lu ns of %u; 65536 apart: %lu ns\n", few, FEW, near, MANY,
+	       far);
 	ck_assert_uint_lt(near, 5 * few);
 	ck_assert_uint_lt(far, 5 * few);
 }
 END_TEST
 
-/* Chunk mode, completion queue full: nothing is opened for a segment that cannot be placed, and when there is room again the
- * message arrives as if that segment had been lost. */
+/* Chunk mode, completion queue full: nothing is opened for a segment that cannot be placed, and when there is room again
+ * the message arrives as if that segment had been lost. */
 START_TEST(refused_chunk_opens_nothing)
 {
 	struct diw_qp_attr attr;

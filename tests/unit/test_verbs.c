@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The verbs by themselves: what they refuse, their edges, and what they say of themselves, on lo. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+#include "verbs/qp.h"
+
+static struct kit k;
+static struct end a, b;
+
+static void open_all(void)
+{
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open(&a, &k, NULL, 16);
+	end_open(&b, &k, NULL, 16);
+}
+
+static void close_all(void)
+{
+	end_close(&a);
+	end_close(&b);
+	kit_close(&k);
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static struct diw_wc one(struct diw_cq *cq)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_cq_wait(cq, &wc, 1, 2 * (int64_t)DIW_S), 1);
+	return wc;
+}
+
+/* ---- Misuse ---- */
+
+static void qp_refused(void (*spoil)(struct diw_qp_attr *), int rc)
+{
+	struct diw_qp_attr attr;
+	struct diw_qp *qp;
+
+	end_attr(&attr);
+	attr.send_cq = a.scq;
+	attr.recv_cq = a.rcq;
+	spoil(&attr);
+	ck_assert_int_eq(diw_qp_create(k.pd, &attr, &qp), rc);
+}
+
+#define SPOIL(name, what) static void name(struct diw_qp_attr *x) { what; }
+SPOIL(no_scq, x->send_cq = NULL)
+SPOIL(no_rcq, x->recv_cq = NULL)
+SPOIL(sq_0, x->sq_depth = 0)
+SPOIL(sq_big, x->sq_depth = 65537)
+SPOIL(rq_0, x->rq_depth = 0)
+SPOIL(rq_big, x->rq_depth = 65537)
+SPOIL(sge_0, x->max_sge = 0)
+SPOIL(sge_17, x->max_sge = DIW_MAX_SGE + 1)
+SPOIL(inline_big, x->max_inline = DIW_MAX_INLINE + 1)
+SPOIL(bad_type, x->type = 7)
+SPOIL(uc_no_peer, x->type = DIW_QP_UC)
+SPOIL(mulpdu_small, x->mulpdu = 127)
+SPOIL(mulpdu_big, x->mulpdu = 65504)
+SPOIL(window_neg, x->reorder_window_ns = -1)
+SPOIL(record_0, x->record_timeout_ns = 0)
+SPOIL(reasm_0, x->reasm_timeout_ns = 0)
+SPOIL(read_neg, x->read_timeout_ns = -1)
+SPOIL(sources_0, x->max_sources = 0)
+SPOIL(records_0, x->max_records = 0)
+SPOIL(rcvbuf_0, x->rcvbuf = 0)
+SPOIL(impair_bad, x->impair = "loss=nonsense")
+SPOIL(port_taken, x->local = a.addr)
+SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->local))
+
+START_TEST(queue_pairs_that_cannot_be)
+{
+	void (*const invalid[])(struct diw_qp_attr *) = {
+		no_scq, no_rcq, sq_0, sq_big, rq_0, rq_big, sge_0, sge_17, inline_big, bad_type, uc_no_peer, mulpdu_small,
+		mulpdu_big, window_neg, record_0, reasm_0, read_neg, sources_0, records_0, rcvbuf_0,
+	};
+
+	open_all();
+	for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
+		qp_refused(invalid[i], -EINVAL);
+	qp_refused(port_taken, -EADDRINUSE);
+	qp_refused(not_ours, -EADDRNOTAVAIL);
+	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));        /* it says what is wrong with it */
+	qp_refused(impair_bad, -EINVAL);
+	close_all();
+}
+END_TEST
+
+START_TEST(regions_that_cannot_be)
+{
+	uint8_t byte;
+	struct diw_mr_attr attr = { .addr = &byte, .length = 2, .use_iova = true, .iova = UINT64_MAX };
+	struct diw_mr *mr;
+
+	open_all();
+	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 0, 0, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg(k.pd, NULL, 1, 0, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, (1ull << 48) + 1, 0, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg(k.pd, (void *)(UINTPTR_MAX - 10), 100, 0, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, 8, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, DIW_ACCESS_REMOTE_WRITE, &mr), -EINVAL);
+	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), -EINVAL);
+	close_all();
+}
+END_TEST
+
+START_TEST(requests_that_cannot_be)
+{
+	uint8_t big[DIW_MAX_INLINE];
+	struct diw_sge sge[5] = { { k.mem, 8, 0 } };
+	struct diw_send_wr good, wr, second;
+	const struct diw_send_wr *bad = NULL;
+	struct diw_recv_wr recv = { .sge = sge, .num_sge = 5 };
+	const struct diw_recv_wr *bad_recv = NULL;
+
+	open_all();
+	sge[0] = (struct diw_sge){ k.mem, 8, k.mr->stag };
+	good = (struct diw_send_wr){ .sge = sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst = b.addr };
+#define REFUSED(what) wr = good; what; ck_assert_int_eq(diw_post_send(a.qp, &wr, &bad), -EINVAL); \
+	ck_assert_ptr_eq(bad, &wr)
+	REFUSED(wr.opcode = 9);
+	REFUSED(wr.opcode = DIW_WR_WRITE);      /* UC only */
+	REFUSED(wr.num_sge = 5);
+	REFUSED(wr.num_sge = -1);
+	REFUSED(wr.flags = 32);
+	REFUSED(wr.dst.port = 0);
+	REFUSED(memset(&wr.dst, 0, 16));
+	REFUSED(sge[0].length = DIW_MAX_SEND + 1);
+	sge[0] = (struct diw_sge){ big, 129, 0 };
+	REFUSED(wr.flags = DIW_SEND_INLINE);
+	sge[0] = (struct diw_sge){ k.mem, 8, k.mr->stag };
+	REFUSED(wr.opcode = DIW_WR_WRITE_RECORD; wr.to = UINT64_MAX - 7);
+	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_IMM);
+	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_INLINE);
+	REFUSED(wr.opcode = DIW_WR_READ; wr.timeout_ns = -1);
+	/* A list stops at the first that cannot be posted; those before it are. */
+	wr = second = good;
+	wr.next = &second;
+	wr.flags = DIW_SEND_SIGNALED;
+	second.flags = 64;
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, &bad), -EINVAL);
+	ck_assert_ptr_eq(bad, &second);
+	ck_assert_int_eq(one(a.scq).opcode, DIW_WC_SEND);
+	ck_assert_int_eq(diw_post_recv(a.qp, &recv, &bad_recv), -EINVAL);
+	ck_assert_ptr_eq(bad_recv, &recv);
+	ck_assert_int_eq(diw_cq_poll(a.scq, NULL, 0, 0), -EINVAL);
+	ck_assert_int_eq(diw_cq_wait(a.scq, NULL, 0, 0), -EINVAL);
+	close_all();
+}
+END_TEST
+
+START_TEST(objects_in_use)
+{
+	struct diw_channel *ch;
+	struct diw_cq *cq;
+	struct diw_srq *srq;
+	struct diw_dev *dev;
+
+	open_all();
+	ck_assert_int_eq(diw_dev_open("diw_nonesuch", NULL, &dev), -ENODEV);
+	ck_assert_int_eq(diw_channel_create(k.dev, &ch), 0);
+	ck_assert_int_eq(diw_cq_create(k.dev, 0, NULL, NULL, &cq), -EINVAL);
+	ck_assert_int_eq(diw_cq_create(k.dev, (1u << 22) + 1, NULL, NULL, &cq), -EINVAL);
+	ck_assert_int_eq(diw_cq_create(k.dev, 1, ch, NULL, &cq), 0);
+	ck_assert_int_eq(diw_srq_create(k.pd, 0, 1, NULL, &srq), -EINVAL);
+	ck_assert_int_eq(diw_srq_create(k.pd, 1, DIW_MAX_SGE + 1, NULL, &srq), -EINVAL);
+	ck_assert_int_eq(diw_channel_destroy(ch), -EBUSY);
+	ck_assert_int_eq(diw_cq_destroy(a.scq), -EBUSY);
+	ck_assert_int_eq(diw_pd_free(k.pd), -EBUSY);
+	ck_assert_int_eq(diw_dev_close(k.dev), -EBUSY);
+	ck_assert_int_eq(diw_cq_destroy(cq), 0);
+	ck_assert_int_eq(diw_channel_destroy(ch), 0);
+	close_all();
+}
+END_TEST
+
+/* A receive queue for which there is no memory ends twice: by itself, and with its owner. */
+START_TEST(receive_queue_ends_twice)
+{
+	struct diw_rq rq = { 0 };
+
+	ck_assert_int_eq(diw_rq_init(&rq, 4, 1), 0);
+	diw_rq_fini(&rq);
+	diw_rq_fini(&rq);
+}
+END_TEST
+
+/* ---- Work requests ---- */
+
+START_TEST(depth_one)
+{
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_attr(&attr);
+	attr.sq_depth = attr.rq_depth = 1;
+	end_open(&a, &k, &attr, 1);
+	end_open(&b, &k, &attr, 1);
+	ck_assert_int_eq(end_recv(&b, 0, 64, 5), 0);
+	ck_assert_int_eq(end_recv(&b, 0, 64, 6), -ENOMEM);
+	/* The first completes, the second waits for room in the completion queue, the third for the second's place. */
+	ck_assert_int_eq(end_send(&a, &b, 1, 8, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_send(&a, &b, 2, 8, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_send(&a, &b, 3, 8, DIW_SEND_SIGNALED), -ENOMEM);
+	wc = one(a.scq);
+	ck_assert_uint_eq(wc.wr_id, 1);
+	wc = one(a.scq);
+	ck_assert_uint_eq(wc.wr_id, 2);
+	wc = one(b.rcq);
+	ck_assert_uint_eq(wc.wr_id, 5);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(diw_cq_poll(b.rcq, &wc, 1, 0), 0);      /* the second message found no receive */
+	ck_assert_uint_eq(end_counter(&b, "rx_no_recv") + end_counter(&b, "rx_cq_full"), 1);
+	close_all();
+}
+END_TEST
+
+/* Sixteen entries a side, of odd and no length, cut differently. */
+START_TEST(sixteen_entries)
+{
+	struct diw_qp_attr attr;
+	struct diw_sge from[16], to[16];
+	struct diw_send_wr wr = { .sge = from, .num_sge = 16, .opcode = DIW_WR_SEND, .flags = DIW_SEND_SIGNALED };
+	struct diw_recv_wr recv = { .sge = to, .num_sge = 16 };
+	uint32_t f = 0, t = 0;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_attr(&attr);
+	attr.max_sge = 16;
+	end_open(&a, &k, &attr, 16);
+	end_open(&b, &k, &attr, 16);
+	for (uint32_t i = 0; i < KIT_SIZE / 2; i++)
+		k.mem[i] = (uint8_t)(i * 31 + i / 251);
+	for (uint32_t i = 0; i < 16; i++) {
+		uint32_t nf = i % 5 == 0 ? 0 : 1000 * i + 1, nt = i % 7 == 3 ? 0 : 12345 + i;
+
+		from[i] = (struct diw_sge){ nf ? k.mem + f : NULL, nf, nf ? k.mr->stag : 0 };
+		to[i] = (struct diw_sge){ nt ? k.mem + KIT_SIZE / 2 + t : NULL, nt, nt ? k.mr->stag : 0 };
+		f += nf;
+		t += nt;
+	}
+	ck_assert_uint_lt(f, t);
+	wr.dst = b.addr;
+	ck_assert_int_eq(diw_post_recv(b.qp, &recv, NULL), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	ck_assert_uint_eq(one(b.rcq).byte_len, f);
+	ck_assert_int_eq(memcmp(k.mem, k.mem + KIT_SIZE / 2, f), 0);
+	/* The same as the sink of a Read. */
+	memset(k.mem, 0, f);
+	wr.opcode = DIW_WR_READ;
+	wr.stag = k.mr->stag;
+	wr.to = k.mr->to + KIT_SIZE / 2;
+	ck_assert_int_eq(one(a.scq).opcode, DIW_WC_SEND);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	ck_assert_int_eq(one(a.scq).status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(memcmp(k.mem, k.mem + KIT_SIZE / 2, f), 0);
+	close_all();
+}
+END_TEST
+
+START_TEST(inline_data_is_copied)
+{
+	char text[129] = "the caller's own";
+	struct diw_sge sge = { text, 128, 0 };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .flags = DIW_SEND_INLINE | DIW_SEND_MORE };
+
+	open_all();
+	wr.dst = b.addr;
+	ck_assert_int_eq(end_recv(&b, 0, 128, 0), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	memset(text, 'x', sizeof text);
+	ck_assert_uint_eq(one(b.rcq).byte_len, 128);
+	ck_assert_str_eq((char *)k.mem, "the caller's own");
+	close_all();
+}
+END_TEST
+
+/* Only what is asked for completes, but an error always does, and it stops nothing. */
+START_TEST(unsignalled)
+{
+	struct diw_sge wrong = { k.mem, 8, 0 };
+	struct diw_send_wr wr = { .wr_id = 99, .sge = &wrong, .num_sge = 1, .opcode = DIW_WR_SEND };
+	struct diw_wc wc;
+
+	open_all();
+	wrong = (struct diw_sge){ k.mem, 8, k.mr->stag ^ 1 };
+	wr.dst = b.addr;
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_int_eq(end_recv(&b, 0, 64, i), 0);
+	ck_assert_int_eq(end_send(&a, &b, 1, 8, 0), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	ck_assert_int_eq(end_send(&a, &b, 2, 8, DIW_SEND_SIGNALED), 0);
+	wc = one(a.scq);
+	ck_assert_uint_eq(wc.wr_id, 99);
+	ck_assert_int_eq(wc.status, DIW_WC_LOC_PROT_ERR);
+	wc = one(a.scq);
+	ck_assert_uint_eq(wc.wr_id, 2);
+	ck_assert_int_eq(diw_cq_wait(a.scq, &wc, 1, 0), 0);
+	one(b.rcq);
+	one(b.rcq);
+	close_all();
+}
+END_TEST
+
+/* ---- Waiting ---- */
+
+START_TEST(timeouts)
+{
+	uint64_t begun;
+	struct diw_wc wc;
+
+	open_all();
+	for (int polls = 0; polls < 2; polls++) {
+		begun = diw_clock_ns();
+		ck_assert_int_eq(polls ? diw_cq_poll(a.rcq, &wc, 1, 0) : diw_cq_wait(a.rcq, &wc, 1, 0), 0);
+		ck_assert_int_eq(polls ? diw_cq_poll(a.rcq, &wc, 1, 20 * (int64_t)DIW_MS) :
+				 diw_cq_wait(a.rcq, &wc, 1, 20 * (int64_t)DIW_MS), 0);
+		ck_assert_uint_ge(diw_clock_ns() - begun, 20 * DIW_MS);
+		ck_assert_uint_lt(diw_clock_ns() - begun, 2 * DIW_S);
+	}
+	close_all();
+}
+END_TEST
+
+/* A process whose device lies idle, or whose thread waits for what does not come, sleeps. */
+START_TEST(idle_costs_nothing)
+{
+	uint64_t begun;
+	struct diw_wc wc;
+	struct diw_event ev;
+
+	open_all();
+	ck_assert_int_eq(end_write(&a, &b, 0, 100000, DIW_SEND_SIGNALED), 0);   /* leaves a source, which has timers */
+	one(a.scq);
+	one(b.rcq);
+	sleep_ms(20);
+	begun = cpu_ns();
+	sleep_ms(300);
+	ck_assert_uint_lt(cpu_ns() - begun, 5 * DIW_MS);
+	begun = cpu_ns();
+	ck_assert_int_eq(diw_cq_wait(b.rcq, &wc, 1, 300 * (int64_t)DIW_MS), 0);
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 100 * (int64_t)DIW_MS), -EAGAIN);
+	ck_assert_uint_lt(cpu_ns() - begun, 5 * DIW_MS);
+	close_all();
+}
+END_TEST
+
+/* ---- Events ---- */
+
+static void message(unsigned flags)
+{
+	ck_assert_int_eq(end_recv(&b, 0, 64, 0), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 8, flags), 0);
+	sleep_ms(30);                           /* the progress thread does it */
+}
+
+START_TEST(the_descriptor_tells_of_events)
+{
+	struct diw_channel *ch;
+	struct diw_qp_attr attr;
+	struct diw_cq *cq, *got;
+	struct diw_wc wc[4];
+	int fd;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	ck_assert_int_eq(diw_channel_create(k.dev, &ch), 0);
+	ck_assert_int_eq(diw_cq_create(k.dev, 16, ch, &k, &cq), 0);
+	ck_assert_ptr_eq(diw_cq_ctx(cq), &k);
+	fd = diw_channel_fd(ch);
+	end_open(&a, &k, NULL, 16);
+	end_attr(&attr);
+	attr.recv_cq = cq;
+	end_open(&b, &k, &attr, 16);
+	message(0);
+	ck_assert(!readable(fd));               /* not armed */
+	ck_assert_int_eq(diw_cq_arm(cq, true), 0);
+	ck_assert(!readable(fd));               /* what is there was not solicited */
+	message(0);
+	ck_assert(!readable(fd));
+	message(DIW_SEND_SOLICITED);
+	ck_assert(readable(fd));
+	ck_assert_int_eq(diw_channel_get(ch, &got, 0), 0);
+	ck_assert_ptr_eq(got, cq);
+	ck_assert(!readable(fd));
+	ck_assert_int_eq(diw_channel_get(ch, &got, 0), -EAGAIN);
+	ck_assert_int_eq(diw_cq_arm(cq, true), 0);      /* it has not been taken: an event at once */
+	ck_assert(readable(fd));
+	ck_assert_int_eq(diw_channel_get(ch, &got, 0), 0);
+	ck_assert_int_eq(diw_cq_poll(cq, wc, 4, 0), 3);
+	ck_assert_int_eq(diw_cq_arm(cq, true), 0);
+	ck_assert_int_eq(diw_cq_arm(cq, false), 0);     /* armed for all, */
+	ck_assert_int_eq(diw_cq_arm(cq, true), 0);      /* it stays so */
+	ck_assert(!readable(fd));
+	message(0);
+	ck_assert(readable(fd));
+	message(0);                             /* one event an arming */
+	ck_assert_int_eq(diw_channel_get(ch, &got, 0), 0);
+	ck_assert(!readable(fd));
+	ck_assert_int_eq(diw_cq_arm(cq, false), 0);
+	ck_assert(readable(fd));
+	end_close(&b);
+	ck_assert_int_eq(diw_cq_destroy(cq), 0);
+	ck_assert(!readable(fd));               /* its events go with it */
+	end_close(&a);
+	ck_assert_int_eq(diw_channel_destroy(ch), 0);
+	kit_close(&k);
+}
+END_TEST
+
+/* After 2^31 completions that were not solicited, none is. */
+START_TEST(solicited_long_ago)
+{
+	struct diw_channel *ch;
+	struct diw_cq *cq;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	ck_assert_int_eq(diw_channel_create(k.dev, &ch), 0);
+	ck_assert_int_eq(diw_cq_create(k.dev, 16, ch, NULL, &cq), 0);
+	atomic_store(&cq->head, 0x80000001u);
+	atomic_store(&cq->tail, 0x80000001u);
+	ck_assert_int_eq(diw_cq_arm(cq, true), 0);
+	ck_assert(!readable(diw_channel_fd(ch)));
+	ck_assert_int_eq(diw_cq_destroy(cq), 0);
+	ck_assert_int_eq(diw_channel_destroy(ch), 0);
+	kit_close(&k);
+}
+END_TEST
+
+START_TEST(shared_receives)
+{
+	struct diw_srq *srq;
+	struct diw_qp_attr attr;
+	struct diw_sge sge;
+	struct diw_recv_wr recv = { .sge = &sge, .num_sge = 1 };
+	struct diw_event ev;
+	int fd;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	fd = diw_event_fd(k.dev);
+	ck_assert_int_eq(diw_srq_create(k.pd, 4, 1, &sge, &srq), 0);
+	ck_assert_int_eq(diw_srq_set_limit(srq, 5), -EINVAL);
+	ck_assert_int_eq(diw_srq_set_limit(srq, 2), 0);
+	end_attr(&attr);
+	attr.srq = srq;
+	end_open(&a, &k, &attr, 16);
+	end_open(&b, &k, &attr, 16);
+	ck_assert_int_eq(end_recv(&a, 0, 64, 0), -EINVAL);
+	ck_assert_int_eq(diw_srq_destroy(srq), -EBUSY);
+	sge = (struct diw_sge){ k.mem, 64, k.mr->stag };
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(diw_post_srq_recv(srq, &recv, NULL), 0);
+	ck_assert_int_eq(diw_post_srq_recv(srq, &recv, NULL), -ENOMEM);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(i & 1 ? end_send(&a, &b, 0, 8, 0) : end_send(&b, &a, 0, 8, 0), 0);
+		one(i & 1 ? b.rcq : a.rcq);
+		ck_assert_int_eq(readable(fd), i >= 2);  /* one is left of the two */
+	}
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), 0);
+	ck_assert_int_eq(ev.type, DIW_EVENT_SRQ_LIMIT);
+	ck_assert_ptr_eq(ev.srq, srq);
+	ck_assert_ptr_eq(ev.ctx, &sge);
+	ck_assert(!readable(fd));
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), -EAGAIN);         /* once */
+	end_close(&a);
+	end_close(&b);
+	ck_assert_int_eq(diw_srq_destroy(srq), 0);
+	kit_close(&k);
+}
+END_TEST
+
+/* A queue pair's events go with it; another's stay. */
+START_TEST(events_of_the_gone)
+{
+	struct diw_event ev;
+	struct diw_qp_error e;
+
+	open_all();
+	/* Each writes where it may not, is told so, and so has an error. */
+	for (int i = 0; i < 2; i++) {
+		struct end *from = i ? &b : &a;
+		struct diw_sge sge = { k.mem, 64, k.mr->stag };
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD,
+					  .dst = i ? a.addr : b.addr, .stag = k.mr->stag ^ 1, .to = k.mr->to };
+
+		ck_assert_int_eq(diw_post_send(from->qp, &wr, NULL), 0);
+		sleep_ms(50);
+	}
+	ck_assert(readable(diw_event_fd(k.dev)));
+	end_close(&a);
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), 0);
+	ck_assert_int_eq(ev.type, DIW_EVENT_QP_ERROR);
+	ck_assert_ptr_eq(ev.qp, b.qp);
+	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), 0);
+	ck_assert_int_eq(e.fault, 0x1100);
+	ck_assert(e.remote);
+	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), -EAGAIN);
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), -EAGAIN);
+	end_close(&b);
+	ck_assert(!readable(diw_event_fd(k.dev)));
+	kit_close(&k);
+}
+END_TEST
+
+/* ---- Addresses ---- */
+
+START_TEST(addresses_as_text)
+{
+	static const char *const text[][2] = {
+		{ "192.0.2.1", "192.0.2.1:4791" }, { "2001:db8::1", "[2001:db8::1]:4791" }, { "::1", "[::1]:4791" },
+		{ "fe80::1%lo", "[fe80::1%lo]:4791" }, { "::ffff:192.0.2.1", "192.0.2.1:4791" },
+	};
+	char buf[DIW_ADDR_STRLEN];
+	struct diw_addr addr;
+
+	for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+		ck_assert_int_eq(diw_addr_parse(text[i][0], DIW_PORT, &addr), 0);
+		ck_assert_str_eq(diw_addr_str(&addr, buf), text[i][1]);
+	}
+	ck_assert_int_eq(diw_addr_parse("no such host", 1, &addr), -EINVAL);
+	ck_assert_int_eq(diw_addr_parse("", 1, &addr), -EINVAL);
+}
+END_TEST
+
+/* Bound to no address, a queue pair answers from the one that was asked, in both families. */
+START_TEST(any_address)
+{
+	static const char *const host[] = { "127.0.0.1", "::1", "127.0.0.2" };
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+
+	for (int i = 0; i < 3; i++) {
+		kit_open(&k, DIW_PROGRESS_THREAD);
+		end_attr(&attr);
+		attr.any_addr = true;
+		end_open(&b, &k, &attr, 16);
+		ck_assert_int_eq(diw_addr_parse(host[i], b.addr.port, &b.addr), 0);
+		end_attr(&attr);
+		ck_assert_int_eq(diw_addr_parse(i == 1 ? "::1" : "127.0.0.1", 0, &attr.local), 0);
+		end_open(&a, &k, &attr, 16);
+		ck_assert_int_eq(end_read(&a, &b, 0, 100000), 0);
+		wc = one(a.scq);
+		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);     /* only an answer from where it asked counts */
+		ck_assert_uint_eq(wc.byte_len, 100000);
+		close_all();
+	}
+}
+END_TEST
+
+static void add_all(TCase *tc)
+{
+	tcase_add_test(tc, queue_pairs_that_cannot_be);
+	tcase_add_test(tc, regions_that_cannot_be);
+	tcase_add_test(tc, requests_that_cannot_be);
+	tcase_add_test(tc, objects_in_use);
+	tcase_add_test(tc, receive_queue_ends_twice);
+	tcase_add_test(tc, depth_one);
+	tcase_add_test(tc, sixteen_entries);
+	tcase_add_test(tc, inline_data_is_copied);
+	tcase_add_test(tc, unsignalled);
+	tcase_add_test(tc, timeouts);
+	tcase_add_test(tc, idle_costs_nothing);
+	tcase_add_test(tc, the_descriptor_tells_of_events);
+	tcase_add_test(tc, solicited_long_ago);
+	tcase_add_test(tc, shared_receives);
+	tcase_add_test(tc, events_of_the_gone);
+	tcase_add_test(tc, addresses_as_text);
+	tcase_add_test(tc, any_address);
+}
+
+Suite *suite_verbs(void)
+{
+	Suite *s = suite_create("verbs");
+	TCase *tc = tcase_create("verbs");
+
+	tcase_set_timeout(tc, 20);
+	add_all(tc);
+	suite_add_tcase(s, tc);
+	return s;
+}
