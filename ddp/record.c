@@ -157,11 +157,16 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 
 /* ---- Opening ---- */
 
+static uint64_t window(const struct diw_ddp *d)
+{
+	return diw_min64(d->cfg.reorder_window, d->cfg.record_timeout);
+}
+
 static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 {
 	if (r->close_ns)
 		return;
-	r->close_ns = now + diw_min64(d->cfg.reorder_window, d->cfg.record_timeout);
+	r->close_ns = now + window(d);
 	diw_list_del(&r->timer);
 	diw_list_add_tail(&d->records.closing, &r->timer);
 }
@@ -211,6 +216,7 @@ static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 	r->reason = DIW_CLOSE_COMPLETE;
 	r->open = r->whole = false;
 	r->close_ns = 0;
+	r->waited_ns = 0;
 	r->src = NULL;
 	diw_list_init(&r->timer);
 	diw_list_init(&r->src_link);
@@ -414,6 +420,7 @@ void diw_records_timers(struct diw_ddp *d, uint64_t now)
 
 		if (now < r->close_ns)
 			break;
+		r->waited_ns = (uint32_t)diw_min64(now - r->close_ns + window(d), UINT32_MAX);
 		close_record(d, r, DIW_CLOSE_WINDOW);
 	}
 	while ((l = diw_list_first(&d->records.idle))) {

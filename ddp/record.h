@@ -33,6 +33,7 @@ struct diw_record {
 	uint64_t last_ns;
 	uint64_t close_ns;           /* when the reorder window has passed; 0 not begun */
 	uint32_t stag, length, msn, imm;
+	uint32_t waited_ns;          /* closed by the window: since that began */
 	uint16_t epoch;
 	uint8_t reason;
 	bool imm_valid, solicited, have_last, open;

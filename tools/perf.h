@@ -48,6 +48,7 @@ struct perf_part {
 	double rx_msgs, rx_bytes;    /* messages that came whole; valid bytes */
 	double m_msgs, m_bytes, m_ns;/* the same in the measured interval */
 	double p50_ns, p99_ns;       /* half round trips; 0: none */
+	double close_p99_ns;         /* records: from the reorder window's begin to their close; 0: none closed so */
 	double cpu_s;
 };
 
@@ -82,6 +83,7 @@ void rig_close(struct rig *r);
 
 struct perf_figures {
 	double gbps[PERF_ROUNDS], msgs[PERF_ROUNDS], p50[PERF_ROUNDS], p99[PERF_ROUNDS];
+	double close_p99[PERF_ROUNDS];
 	int rounds;
 	double tx_bytes, rx_bytes, lost, cpu_s;
 };

@@ -34,6 +34,7 @@ void perf_add_round(struct perf_figures *f, const struct perf_part *a, const str
 			f->p50[r] = p->p50_ns / 1e3;
 			f->p99[r] = p->p99_ns / 1e3;
 		}
+		f->close_p99[r] += p->close_p99_ns / 1e3;
 		f->tx_bytes += p->tx_bytes;
 		f->rx_bytes += p->rx_bytes;
 		f->lost += p->tx_msgs - p->rx_msgs;
@@ -72,7 +73,7 @@ static double figure(const struct perf_case *pc, const struct perf_figures *f)
 struct row {
 	const struct perf_case *pc;
 	const char *baseline;
-	double gbps, msgs, p50, p99, ratio;
+	double gbps, msgs, p50, p99, close_p99, ratio;
 	const struct perf_figures *f;
 	bool lat, has_ratio;
 };
@@ -93,6 +94,7 @@ static void print_json(const struct row *r)
 	json_add_number(o, "lost", r->f->lost > 0 ? r->f->lost : 0);
 	json_add_null_number(o, "lat_us_p50", r->lat && r->p50 > 0, r->p50);
 	json_add_null_number(o, "lat_us_p99", r->lat && r->p50 > 0, r->p99);
+	json_add_null_number(o, "close_us_p99", r->close_p99 > 0, r->close_p99);
 	json_add_number(o, "cpu_s", r->f->cpu_s);
 	json_add_null_number(o, "ratio", r->has_ratio, r->ratio);
 	cJSON_AddItemToObject(o, "baseline", r->baseline ? cJSON_CreateString(r->baseline) : cJSON_CreateNull());
@@ -140,7 +142,7 @@ void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct
 	double under = base ? figure(base_case, base) : 0;
 	struct row r = { .pc = pc, .baseline = base ? perf_qp_name[base_case->qp] : NULL, .f = f,
 		.lat = pc->test == PERF_LAT, .gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
-		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds), .has_ratio = under > 0,
+		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds), .close_p99 = median(f->close_p99, f->rounds), .has_ratio = under > 0,
 		.ratio = under > 0 ? figure(pc, f) / under : 0 };
 
 	json ? print_json(&r) : print_table(&r);

@@ -45,6 +45,7 @@ struct stream {
 	int64_t peer_sent;                   /* -1: not told yet */
 	bool stopped, rx_done;               /* the peer was told to stop; everything has come */
 	double tx_cpu;
+	struct hist closing;                 /* of records that the reorder window closed */
 };
 
 static bool tagged(const struct stream *s)
@@ -161,6 +162,8 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 		} else if (wc[i].status != DIW_WC_SUCCESS) {
 			return tool_failed("%s: %s", diw_wc_opcode_str(wc[i].opcode), diw_wc_status_str(wc[i].status));
 		}
+		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD && wc[i].close == DIW_RECORD_WINDOW)
+			hist_add(&s->closing, wc[i].waited_ns);
 		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD)
 			diw_wc_release(&wc[i]);
 		else if (wc[i].opcode == DIW_WC_RECV || wc[i].opcode == DIW_WC_RECV_WRITE_IMM)
@@ -312,6 +315,8 @@ int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_par
 		.peer_sent = -1 };
 	int rc;
 
+	if (hist_init(&s.closing))
+		return tool_failed("out of memory");
 	meter_init(&s.m, ns);
 	s.begin = s.credit_at = s.data_at = diw_clock_ns();
 	rc = stream_loop(&s);
@@ -319,6 +324,8 @@ int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_par
 		meter_part(&s.m, part);
 	else
 		part->cpu_s = s.tx_cpu;
+	part->close_p99_ns = hist_quantile(&s.closing, 0.99);
+	hist_fini(&s.closing);
 	part->tx_msgs = (double)s.sent;
 	part->tx_bytes = (double)(s.sent * r->pc.size);
 	return rc;

@@ -88,7 +88,7 @@ static bool record_done(void *ctx, struct diw_record *r, uint32_t lo, uint32_t h
 		.imm = r->imm, .msn = r->msn, .src = r->addr, .opcode = DIW_WC_RECV_WRITE_RECORD,
 		.flags = (end ? DIW_WC_END : 0) | (end && r->imm_valid ? DIW_WC_IMM : 0) |
 			 (end && r->solicited ? DIW_WC_SOLICITED : 0),
-		.close = end ? r->reason : 0, .map = keep ? r : NULL,
+		.close = end ? r->reason : 0, .waited_ns = end ? r->waited_ns : 0, .map = keep ? r : NULL,
 	};
 	diw_cq_push(qp->recv_cq);
 	return keep;

@@ -193,6 +193,7 @@ struct diw_wc {
 	uint32_t nranges;            /* how many ranges are valid */
 	uint32_t imm;
 	uint32_t msn;
+	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: between what began the window and the record's close */
 	uint16_t fault;              /* DIW_WC_REM_ACCESS_ERR: the Terminate code; diw_fault_str() names it */
 	uint8_t status, opcode, flags, close;
 	struct diw_addr src;         /* receive side: the sender; Read: the responder */
