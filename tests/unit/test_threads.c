@@ -15,11 +15,11 @@ static struct end a, b;
 static atomic_bool stop;
 
 /* So many of the next tries for a lock find it held, as if by another thread. */
-static int held_tries;
+static _Thread_local int held_tries;
 
 int pthread_mutex_trylock(pthread_mutex_t *m)
 {
-	static int (*real)(pthread_mutex_t *);
+	static _Thread_local int (*real)(pthread_mutex_t *);
 
 	if (held_tries > 0) {
 		held_tries--;

@@ -84,8 +84,8 @@ SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->local))
 START_TEST(queue_pairs_that_cannot_be)
 {
 	void (*const invalid[])(struct diw_qp_attr *) = {
-		no_scq, no_rcq, sq_0, sq_big, rq_0, rq_big, sge_0, sge_17, inline_big, bad_type, uc_no_peer, mulpdu_small,
-		mulpdu_big, window_neg, record_0, reasm_0, read_neg, sources_0, records_0, rcvbuf_0,
+		no_scq, no_rcq, sq_0, sq_big, rq_0, rq_big, sge_0, sge_17, inline_big, bad_type, uc_no_peer,
+		mulpdu_small, mulpdu_big, window_neg, record_0, reasm_0, read_neg, sources_0, records_0, rcvbuf_0,
 	};
 
 	open_all();
