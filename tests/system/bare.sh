@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # The README's two commands on a bare Debian 12: as root, and as an ordinary user who is shown what to install. Wants
-# root, debootstrap and the machine's own Debian mirror (apt's configuration says which); takes a quarter of an hour.
+# root, debootstrap and the machine's own Debian mirror (apt's configuration says which); takes some minutes.
 # `make check-full` runs it. BARE_KEEP=1 keeps the systems, in TMPDIR.
 #
 # The system is entered by pivot_root: in a plain chroot the kernel refuses unshare -U, and with it the system tests of an
