@@ -44,6 +44,15 @@ static size_t object_size(size_t size)
 	return (size + 15) & ~(size_t)15;
 }
 
+uint32_t diw_pool_buckets(uint32_t cap)
+{
+	uint32_t n = 64;
+
+	while (n < cap)
+		n *= 2;
+	return n;
+}
+
 size_t diw_pool_bytes(size_t size, uint32_t cap)
 {
 	return diw_arena_round(object_size(size) * cap);

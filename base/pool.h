@@ -24,6 +24,8 @@ struct diw_pool {
 	uint32_t cap, fresh, used;   /* bound, objects ever touched, objects out */
 };
 
+/* A power of two, for the hash table of so many objects. */
+uint32_t diw_pool_buckets(uint32_t cap);
 size_t diw_pool_bytes(size_t size, uint32_t cap);
 void diw_pool_init(struct diw_pool *p, struct diw_arena *a, size_t size, uint32_t cap);
 void *diw_pool_get(struct diw_pool *p);                  /* not zeroed when reused; NULL at the bound */

@@ -118,13 +118,15 @@ struct diw_ddp_cfg {
 /* The receive table of a link: links call this with their bursts. */
 extern const struct diw_link_up diw_ddp_link_up;
 
+/* ---- Buffers (ddp/place.c) ---- */
+
 /* Copy LEN bytes to OFF of the buffer; a fault leaves nothing or a part of it copied, never a byte elsewhere. */
 uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, const uint8_t *data,
 		       uint32_t len);
 /* Resolve the whole buffer for reading; IOV has room for buf->n entries. */
 uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, struct iovec *iov);
 
-/* ---- The instance ---- */
+/* ---- The instance (ddp/ddp.c) ---- */
 
 struct diw_ddp {
 	const struct diw_ddp_ulp *ulp;

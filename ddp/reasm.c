@@ -5,27 +5,18 @@
 #include "base/wire.h"
 #include "ddp/ddp.h"
 
-static uint32_t buckets(uint32_t max)
-{
-	uint32_t n = 64;
-
-	while (n < max)
-		n *= 2;
-	return n;
-}
-
 size_t diw_reasms_bytes(uint32_t max)
 {
 	return diw_pool_bytes(sizeof(struct diw_reasm), max) + diw_range_pools_bytes(max) +
-	       diw_arena_round(buckets(max) * sizeof(struct diw_reasm *));
+	       diw_arena_round(diw_pool_buckets(max) * sizeof(struct diw_reasm *));
 }
 
 void diw_reasms_init(struct diw_reasms *r, struct diw_arena *a, uint32_t max)
 {
 	diw_pool_init(&r->pool, a, sizeof(struct diw_reasm), max);
 	diw_range_pools_init(&r->ranges, a, max);
-	r->mask = buckets(max) - 1;
-	r->bucket = diw_arena_take(a, buckets(max) * sizeof *r->bucket);
+	r->mask = diw_pool_buckets(max) - 1;
+	r->bucket = diw_arena_take(a, diw_pool_buckets(max) * sizeof *r->bucket);
 	r->nopen = 0;
 	diw_list_init(&r->open);
 	diw_list_init(&r->tombs);

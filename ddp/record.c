@@ -12,27 +12,18 @@ static uint32_t pool_cap(uint32_t max)
 	return 2 * max;
 }
 
-static uint32_t buckets(uint32_t max)
-{
-	uint32_t n = 64;
-
-	while (n < max)
-		n *= 2;
-	return n;
-}
-
 size_t diw_records_bytes(uint32_t max)
 {
 	return diw_pool_bytes(sizeof(struct diw_record), pool_cap(max)) + diw_range_pools_bytes(max) +
-	       diw_arena_round(buckets(max) * sizeof(struct diw_record *));
+	       diw_arena_round(diw_pool_buckets(max) * sizeof(struct diw_record *));
 }
 
 void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max)
 {
 	diw_pool_init(&r->pool, a, sizeof(struct diw_record), pool_cap(max));
 	diw_range_pools_init(&r->ranges, a, max);
-	r->mask = buckets(max) - 1;
-	r->bucket = diw_arena_take(a, buckets(max) * sizeof *r->bucket);
+	r->mask = diw_pool_buckets(max) - 1;
+	r->bucket = diw_arena_take(a, diw_pool_buckets(max) * sizeof *r->bucket);
 	r->nopen = 0;
 	r->run = NULL;
 	diw_list_init(&r->idle);

@@ -5,73 +5,6 @@
 #include "base/clock.h"
 #include "ddp/ddp.h"
 
-int diw_ddp_init(struct diw_ddp *d)
-{
-	const struct diw_ddp_cfg *cfg = &d->cfg;
-	size_t bytes = diw_sources_bytes(cfg->max_sources) + diw_records_bytes(cfg->max_records) +
-		       diw_reasms_bytes(cfg->max_reasm);
-	int rc = diw_arena_init(&d->arena, bytes);
-
-	if (rc < 0)
-		return rc;
-	diw_sources_init(&d->sources, &d->arena, cfg->max_sources);
-	diw_records_init(&d->records, &d->arena, cfg->max_records);
-	diw_reasms_init(&d->reasms, &d->arena, cfg->max_reasm);
-	return 0;
-}
-
-void diw_ddp_fini(struct diw_ddp *d)
-{
-	struct diw_list *l;
-
-	for (l = d->reasms.open.next; l != &d->reasms.open; l = l->next)
-		d->ulp->recv_return(d->ulp_ctx, diw_container(l, struct diw_reasm, timer)->recv);
-	diw_arena_fini(&d->arena);
-}
-
-/* Called once for each entry that [off, off + len) of the buffer touches. */
-uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, const uint8_t *data,
-		       uint32_t len)
-{
-	for (uint32_t i = 0; i < buf->n && len; i++) {
-		const struct diw_ddp_sge *s = &buf->sge[i];
-		uint32_t n = s->len - off;
-		uint16_t fault;
-		uint8_t *to;
-
-		if (off >= s->len) {
-			off -= s->len;
-			continue;
-		}
-		if (n > len)
-			n = len;
-		fault = diw_stag_resolve(d->stags, s->stag, d->pd, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
-		if (fault)
-			return fault;
-		memcpy(to, data, n);
-		data += n;
-		len -= n;
-		off = 0;
-	}
-	return len ? DIW_FAULT_BOUNDS : 0;
-}
-
-uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, struct iovec *iov)
-{
-	for (uint32_t i = 0; i < buf->n; i++) {
-		const struct diw_ddp_sge *s = &buf->sge[i];
-		uint8_t *from = NULL;
-		uint16_t fault = 0;
-
-		if (s->len)
-			fault = diw_stag_resolve(d->stags, s->stag, d->pd, 0, NULL, s->to, s->len, &from);
-		if (fault)
-			return fault;
-		iov[i] = (struct iovec){ from, s->len };
-	}
-	return 0;
-}
-
 static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
@@ -142,24 +75,3 @@ static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 }
 
 const struct diw_link_up diw_ddp_link_up = { .rx = link_rx };
-
-void diw_ddp_timers(struct diw_ddp *d, uint64_t now)
-{
-	diw_records_timers(d, now);
-	diw_reasms_timers(d, now);
-	diw_sources_timers(d, now);
-}
-
-uint64_t diw_ddp_deadline(const struct diw_ddp *d)
-{
-	uint64_t t = diw_min64(diw_records_deadline(d), diw_reasms_deadline(d));
-
-	return diw_min64(t, diw_sources_deadline(d));
-}
-
-size_t diw_ddp_memory(const struct diw_ddp *d)
-{
-	return diw_sources_memory(&d->sources) + d->records.pool.used * d->records.pool.size +
-	       diw_range_pools_used(&d->records.ranges) + d->reasms.pool.used * d->reasms.pool.size +
-	       diw_range_pools_used(&d->reasms.ranges);
-}

@@ -6,27 +6,18 @@
 #include "base/wire.h"
 #include "ddp/ddp.h"
 
-static uint32_t buckets(uint32_t max)
-{
-	uint32_t n = 64;
-
-	while (n < max)
-		n *= 2;
-	return n;
-}
-
 size_t diw_sources_bytes(uint32_t max)
 {
 	return diw_pool_bytes(sizeof(struct diw_source), max) + diw_pool_bytes(DIW_SOURCE_CLOSED * 4, max) +
-	       diw_arena_round(buckets(max) * sizeof(struct diw_source *));
+	       diw_arena_round(diw_pool_buckets(max) * sizeof(struct diw_source *));
 }
 
 void diw_sources_init(struct diw_sources *s, struct diw_arena *a, uint32_t max)
 {
 	diw_pool_init(&s->pool, a, sizeof(struct diw_source), max);
 	diw_pool_init(&s->rings, a, DIW_SOURCE_CLOSED * 4, max);
-	s->mask = buckets(max) - 1;
-	s->bucket = diw_arena_take(a, buckets(max) * sizeof *s->bucket);
+	s->mask = diw_pool_buckets(max) - 1;
+	s->bucket = diw_arena_take(a, diw_pool_buckets(max) * sizeof *s->bucket);
 	s->seed = diw_random();
 	diw_list_init(&s->active);
 	diw_list_init(&s->quiet);
