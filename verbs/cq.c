@@ -130,6 +130,8 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
 	else
 		diw_dev_hasten(cq->dev, diw_dev_deadline(cq->dev, false));   /* it waits for its Reads' timeouts now */
 	diw_dev_unlock(cq->dev);
+	if (cq->channel && atomic_load_explicit(&cq->channel->polled, memory_order_relaxed))
+		diw_dev_hand_over(cq->dev);
 	return 0;
 }
 
@@ -198,7 +200,10 @@ int diw_channel_destroy(struct diw_channel *ch)
 
 int diw_channel_fd(const struct diw_channel *ch)
 {
-	return diw_dev_alive(ch->dev) ? ch->fd : -ENODEV;
+	if (!diw_dev_alive(ch->dev))
+		return -ENODEV;
+	atomic_store_explicit(&((struct diw_channel *)ch)->polled, true, memory_order_relaxed);
+	return ch->fd;
 }
 
 static struct diw_cq *take_event(struct diw_channel *ch)
@@ -212,6 +217,7 @@ static struct diw_cq *take_event(struct diw_channel *ch)
 	diw_list_del(l);
 	if (--cq->nevents)
 		diw_list_add_tail(&ch->events, l);
+	atomic_store(&ch->dev->app_away, false);
 	mark_dirty(ch);
 	return cq;
 }

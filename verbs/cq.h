@@ -10,6 +10,7 @@ struct diw_channel {
 	struct diw_list dirty;
 	int fd;                      /* eventfd; readable while events is not empty */
 	bool signalled;
+	atomic_bool polled;          /* the application has the descriptor, and so sleeps on that */
 	int ncqs;
 };
 

@@ -60,6 +60,7 @@ struct diw_dev {
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
+	atomic_bool app_away;        /* it armed, to sleep on a descriptor; until it takes the event */
 	unsigned departures;         /* of sockets that are slept on; those asleep since the last, and since before */
 	unsigned asleep, asleep_before;
 	pthread_cond_t all_awake;
@@ -68,7 +69,7 @@ struct diw_dev {
 	/* The progress thread (verbs/wait.c). */
 	pthread_t thread;
 	bool have_thread;
-	atomic_bool stop, thread_deep;
+	atomic_bool stop, thread_deep, thread_parked;
 	int thread_fd;               /* wakes it from the sockets */
 	sem_t thread_sem;            /* wakes it from a park */
 
@@ -131,6 +132,8 @@ void diw_dev_kick(struct diw_dev *dev);
 void diw_dev_hasten(struct diw_dev *dev, uint64_t t);
 /* Nobody sleeps any more on the sockets that are there now; the lock is given up meanwhile. */
 void diw_dev_rouse(struct diw_dev *dev);
+/* The application is about to sleep where the library does not see it: the progress thread takes over at once. */
+void diw_dev_hand_over(struct diw_dev *dev);
 uint64_t diw_until(uint64_t now, int64_t timeout_ns);
 
 /* The progress thread. */

@@ -199,6 +199,22 @@ void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (16 * DIW_MS)
 
+static bool application_is_busy(struct diw_dev *dev)
+{
+	uint64_t seen = atomic_load_explicit(&dev->app_ns, memory_order_relaxed);
+
+	if (atomic_load(&dev->app_leads))
+		return true;
+	return !atomic_load(&dev->app_away) && seen && diw_dev_now(dev) < seen + GRACE_MIN_NS;
+}
+
+void diw_dev_hand_over(struct diw_dev *dev)
+{
+	atomic_store(&dev->app_away, true);
+	if (!atomic_load(&dev->app_leads) && atomic_exchange(&dev->thread_parked, false))
+		sem_post(&dev->thread_sem);
+}
+
 /* Application threads do the work themselves: stay out of their way. When the same one has slept for a whole period, sleep
  * until it leaves. */
 static void park(struct diw_dev *dev, uint64_t grace)
@@ -206,7 +222,10 @@ static void park(struct diw_dev *dev, uint64_t grace)
 	unsigned long seq = atomic_load(&dev->leader_seq);
 	bool led = atomic_load(&dev->app_leads);
 
-	wait_sem(&dev->thread_sem, diw_dev_now(dev) + grace);
+	atomic_store(&dev->thread_parked, true);
+	if (application_is_busy(dev))           /* still, or diw_dev_hand_over() saw us too late */
+		wait_sem(&dev->thread_sem, diw_dev_now(dev) + grace);
+	atomic_store(&dev->thread_parked, false);
 	if (!led || !atomic_load(&dev->app_leads) || atomic_load(&dev->leader_seq) != seq)
 		return;
 	pthread_mutex_lock(&dev->lock);
@@ -214,13 +233,6 @@ static void park(struct diw_dev *dev, uint64_t grace)
 	diw_dev_unlock(dev);
 	if (atomic_load(&dev->thread_deep))
 		wait_sem(&dev->thread_sem, DIW_NEVER);
-}
-
-static bool application_is_busy(struct diw_dev *dev)
-{
-	uint64_t seen = atomic_load_explicit(&dev->app_ns, memory_order_relaxed);
-
-	return atomic_load(&dev->app_leads) || (seen && diw_dev_now(dev) < seen + GRACE_MIN_NS);
 }
 
 static void *progress(void *arg)

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -163,6 +165,73 @@ START_TEST(a_destroyed_queue_pair_frees_its_port)
 }
 END_TEST
 
+#define ECHOES 101
+
+static struct kit far;
+static struct diw_channel *channel;
+
+/* An application that knows nothing but poll(2). */
+static void *echo(void *arg)
+{
+	struct pollfd p = { .fd = diw_channel_fd(channel), .events = POLLIN };
+	struct diw_cq *cq;
+	struct diw_wc wc;
+
+	for (int i = 0; i < ECHOES; i++) {
+		while (diw_cq_poll(b.rcq, &wc, 1, 0) == 0) {
+			ck_assert_int_eq(diw_cq_arm(b.rcq, false), 0);
+			if (diw_cq_poll(b.rcq, &wc, 1, 0) == 1)
+				break;
+			ck_assert_int_eq(poll(&p, 1, 10000), 1);
+			ck_assert_int_eq(diw_channel_get(channel, &cq, 0), 0);
+		}
+		ck_assert_int_eq(end_write(&b, &a, 0, 8, 0), 0);
+	}
+	return arg;
+}
+
+static int by_size(const void *x, const void *y)
+{
+	return *(const uint64_t *)x < *(const uint64_t *)y ? -1 : 1;
+}
+
+/* To sleep on a channel's descriptor costs the progress thread's wake-up, not the time that it leaves a busy application
+ * alone. */
+START_TEST(asleep_on_a_descriptor)
+{
+	static uint64_t took[ECHOES];
+	struct diw_qp_attr attr;
+	struct diw_cq *cq;
+	struct diw_wc wc;
+	pthread_t t;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	kit_open(&far, DIW_PROGRESS_THREAD);
+	ck_assert_int_eq(diw_channel_create(far.dev, &channel), 0);
+	ck_assert_int_eq(diw_cq_create(far.dev, 16, channel, NULL, &cq), 0);
+	end_open(&a, &k, NULL, 16);
+	end_attr(&attr);
+	attr.recv_cq = cq;
+	end_open(&b, &far, &attr, 16);
+	b.rcq = cq;
+	pthread_create(&t, NULL, echo, NULL);
+	for (int i = 0; i < ECHOES; i++) {
+		took[i] = diw_clock_ns();
+		ck_assert_int_eq(end_write(&a, &b, 0, 8, 0), 0);
+		ck_assert_int_eq(diw_cq_wait(a.rcq, &wc, 1, 10 * (int64_t)DIW_S), 1);
+		took[i] = diw_clock_ns() - took[i];
+	}
+	pthread_join(t, NULL);
+	qsort(took, ECHOES, sizeof *took, by_size);
+	ck_assert_uint_lt(took[ECHOES / 2], DIW_MS);
+	end_close(&a);
+	end_close(&b);
+	ck_assert_int_eq(diw_channel_destroy(channel), 0);
+	kit_close(&k);
+	kit_close(&far);
+}
+END_TEST
+
 /* ---- Clocks ---- */
 
 static void *poll_on(void *arg)
@@ -218,6 +287,7 @@ Suite *suite_threads(void)
 	tcase_add_test(tc, room_beside_another);
 	tcase_add_test(tc, a_turn_left_over_wakes_the_leader);
 	tcase_add_test(tc, a_destroyed_queue_pair_frees_its_port);
+	tcase_add_test(tc, asleep_on_a_descriptor);
 	tcase_add_test(tc, a_rate_limit_holds_beside_a_poller);
 	suite_add_tcase(s, tc);
 	return s;
