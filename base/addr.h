@@ -53,7 +53,7 @@ static inline bool diw_addr_ip_is_zero(const struct diw_addr *a)
 bool diw_addr_is_multicast(const struct diw_addr *a);  /* also the limited broadcast address */
 bool diw_addr_same_host(const struct diw_addr *a, const struct diw_addr *b);
 
-/* Both directions normalise: a v4-mapped address is an AF_INET sockaddr, a scope exists only for link-local addresses. */
+/* Both directions normalise: a v4-mapped address is an AF_INET sockaddr, only link-local addresses have a scope. */
 void diw_addr_from_sockaddr(struct diw_addr *a, const struct sockaddr *sa);
 socklen_t diw_addr_to_sockaddr(const struct diw_addr *a, struct sockaddr_storage *ss);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bounded pools of fixed-size objects, carved from one reservation. The kernel gives memory only for what is touched, so
- * a large bound costs nothing until a peer makes use of it, and the data path never calls malloc.
+ * Bounded pools of fixed-size objects, carved from one reservation. The kernel gives memory only for what is touched,
+ * so a large bound costs nothing until a peer makes use of it, and the data path never calls malloc.
  */
 #ifndef DIW_BASE_POOL_H
 #define DIW_BASE_POOL_H

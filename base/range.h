@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Range sets: which bytes of a message are there. Sorted, disjoint, never adjacent extents, so that a validity map needs
- * no further work. A few extents are held inline; a set with more borrows a larger array from the owner's pools.
+ * Range sets: which bytes of a message are there. Sorted, disjoint, never adjacent extents, so that a validity map
+ * needs no further work. A few extents are held inline; a set with more borrows a larger array from the owner's pools.
  */
 #ifndef DIW_BASE_RANGE_H
 #define DIW_BASE_RANGE_H

@@ -76,8 +76,8 @@ struct diw_ddp_ulp {
 	uint32_t (*recv_posted)(void *ctx);
 	/* Would N more completions fit the receive completion queue? */
 	bool (*cq_room)(void *ctx, uint32_t n);
-	/* The record has closed (or, in chunk mode, [lo, hi) of it is a contiguous run; `end` with the last completion).
-	 * The room was asked for. Message mode: true keeps the record alive until diw_record_release(). */
+	/* The record has closed (or, in chunk mode, [lo, hi) of it is a contiguous run; `end` with the last
+	 * completion). The room was asked for. Message mode: true keeps the record alive until diw_record_release(). */
 	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
 	/* The bytes of a BUF or STAG target are in place. */
 	void (*placed)(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now);
@@ -99,8 +99,8 @@ struct diw_ddp_tx {
 
 /* Begin a message of h.length bytes; draws its MSN unless it answers one (a Read Response). */
 void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn);
-/* Cut and send at most *BUDGET bytes of segments (at least one segment; reduced by what went). IOV is the whole message's
- * payload. 0: all taken; -EAGAIN: the link is blocked; -EBUSY: the budget is spent; call again. */
+/* Cut and send at most *BUDGET bytes of segments (at least one segment; reduced by what went). IOV is the whole
+ * message's payload. 0: all taken; -EAGAIN: the link is blocked; -EBUSY: the budget is spent; call again. */
 int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now);
 
 /* ---- Receive (ddp/rx.c) ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The header of a datagram segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1), the profile
- * extension and the immediate (docs/ud-profile.md).
+ * The header of a datagram segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1), the
+ * profile extension and the immediate (docs/ud-profile.md).
  */
 #ifndef DIW_DDP_HDR_H
 #define DIW_DDP_HDR_H
@@ -41,8 +41,8 @@ static inline uint32_t diw_ddp_hdr_len(bool tagged, bool imm)
 /* Writes diw_ddp_hdr_len() bytes; returns that length. */
 uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h);
 
-/* Length-checks before it parses, and checks MO, length and L against the payload. Returns 0 and the header's length, or a
- * fault (base/fault.h); fields are then valid only if *hdr_len != 0. */
+/* Length-checks before it parses, and checks MO, length and L against the payload. Returns 0 and the header's length,
+ * or a fault (base/fault.h); fields are then valid only if *hdr_len != 0. */
 uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint8_t *p, uint32_t len);
 
 #endif

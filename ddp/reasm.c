@@ -137,8 +137,8 @@ static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	return fault;
 }
 
-/* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and whose
- * source may send. */
+/* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and
+ * whose source may send. */
 static uint16_t admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
 		      struct diw_recv **recv)
 {

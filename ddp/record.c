@@ -308,7 +308,8 @@ static void extend_run(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uin
 	rs->run_hi = hi;
 }
 
-static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struct diw_ddp_seg *seg, uint8_t *to, uint64_t now)
+static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struct diw_ddp_seg *seg, uint8_t *to,
+			    uint64_t now)
 {
 	uint32_t lo = seg->h.mo, hi = lo + seg->len;
 	int64_t fresh;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Records: the validity maps of Write-Records, from the first segment to the completion (docs/ud-profile.md, Write-Record;
- * thesis section 4).
+ * Records: the validity maps of Write-Records, from the first segment to the completion (docs/ud-profile.md,
+ * Write-Record; thesis section 4).
  */
 #ifndef DIW_DDP_RECORD_H
 #define DIW_DDP_RECORD_H

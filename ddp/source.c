@@ -214,12 +214,12 @@ void diw_sources_timers(struct diw_ddp *d, uint64_t now)
 uint64_t diw_sources_deadline(const struct diw_ddp *d)
 {
 	const struct diw_list *l;
-	uint64_t t = DIW_NEVER;
+	uint64_t t = DIW_NEVER, gone = quiet_after(d) + DIW_SOURCE_EXPIRY_NS;
 
 	if ((l = diw_list_first(&d->sources.active)))
 		t = diw_container(l, struct diw_source, lru)->last_ns + quiet_after(d);
 	if ((l = diw_list_first(&d->sources.quiet)))
-		t = diw_min64(t, diw_container(l, struct diw_source, lru)->last_ns + quiet_after(d) + DIW_SOURCE_EXPIRY_NS);
+		t = diw_min64(t, diw_container(l, struct diw_source, lru)->last_ns + gone);
 	return t;
 }
 

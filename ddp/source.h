@@ -41,7 +41,7 @@ struct diw_source {
 	uint16_t nreasm;
 	bool have_newest, have_floor, quiet;
 };
-_Static_assert(sizeof(struct diw_source) < 208, "a quiet source holds less than 256 bytes with its share of the tables");
+_Static_assert(sizeof(struct diw_source) < 208, "a quiet source holds less than 256 bytes");
 
 struct diw_sources {
 	struct diw_pool pool, rings;

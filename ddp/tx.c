@@ -6,7 +6,7 @@
 
 #define BURST 64
 
-/* Equal pieces, since segmentation offload wants segments of one size: the last is shorter by less than their number. */
+/* Equal pieces, since segmentation offload wants one size: the last is shorter by less than their number. */
 static uint32_t segment_size(uint32_t length, uint32_t max)
 {
 	uint32_t n = length / max + (length % max != 0);

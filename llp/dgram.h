@@ -2,7 +2,9 @@
 /*
  * The datagram seam: bursts of possibly damaged, lost or reordered datagrams.
  *
- * A burst (super-buffer) is consecutive datagrams of one peer: each `seg` bytes long, but the last, which may be shorter.
+ * A burst (super-buffer) is consecutive datagrams of one peer: each `seg` bytes long, but the last, which may be
+ * shorter.
+ *
  * Not thread-safe: the caller holds the device's lock. `now` is the caller's clock, nanoseconds.
  */
 #ifndef DIW_LLP_DGRAM_H
@@ -15,7 +17,7 @@
 #include "base/addr.h"
 #include "base/counters.h"
 
-#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: the last 300 that UDP allows made the kernel slower */
+#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: with the last 300 the kernel is slower */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
 #define DIW_DGRAM_FDS 2
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
@@ -25,7 +27,7 @@ struct diw_dgram_burst {
 	const struct iovec *iov;     /* rx: exactly one entry, valid until the next recv */
 	int niov;                    /* at most IOV_MAX */
 	uint32_t len;                /* bytes in all iov */
-	uint32_t seg;                /* bytes of each datagram but the last; count == ceil(len / seg); seg == len for one
+	uint32_t seg;                /* bytes of each datagram but the last; seg == len for one
 	                              * (an empty datagram arrives as len == seg == 0) */
 };
 
@@ -33,9 +35,9 @@ struct diw_dgram;
 
 struct diw_dgram_ops {
 	const char *name;
-	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then wait
-	 * for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error, and leaves its
-	 * errno in tx_errno. iov content is read before the call returns, never later (or copied). */
+	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then
+	 * wait for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error, and
+	 * leaves its errno in tx_errno. iov content is read before the call returns, never later (or copied). */
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 	/* Bursts received, 0 when there is none now. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);

@@ -25,7 +25,7 @@ struct diw_link_seg {                /* tx; borrowed until send returns */
 	const uint8_t *hdr;
 	uint32_t hdr_len;
 	uint32_t len;                /* payload bytes */
-	const struct iovec *iov;     /* payload begins `off` bytes into iov[0] and runs on through the entries that follow */
+	const struct iovec *iov;     /* payload begins `off` bytes into iov[0] and runs on */
 	size_t off;
 };
 
@@ -42,9 +42,10 @@ struct diw_link_up {
 };
 
 struct diw_link_ops {
-	/* Segments taken, in order; fewer than n, maybe 0, when it is blocked: then wait for the descriptor to be writable.
-	 * They may stay staged until flush. */
-	int (*send)(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now);
+	/* Segments taken, in order; fewer than n, maybe 0, when it is blocked: then wait for the descriptor to be
+	 * writable. They may stay staged until flush. */
+	int (*send)(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+		    uint64_t now);
 	/* Send what is staged. 0, or -EAGAIN: still staged, wait for the descriptor to be writable. */
 	int (*flush)(struct diw_link *l, uint64_t now);
 	/* Receive at most BUDGET bursts and hand their segments up; returns how many bursts there were. */
@@ -64,8 +65,9 @@ struct diw_link {
 	struct diw_counters *c;
 };
 
-/* llp/seal.c: appends and checks CRC-32 over a dgram, which it owns from now on. MULPDU 0: what the MTU allows; larger than
- * that: datagrams that IP fragments (docs/ud-profile.md). */
-int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx, struct diw_link **l);
+/* llp/seal.c: appends and checks CRC-32 over a dgram, which it owns from now on. MULPDU 0: what the MTU allows; larger
+ * than that: datagrams that IP fragments (docs/ud-profile.md). */
+int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx,
+		  struct diw_link **l);
 
 #endif

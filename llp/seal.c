@@ -72,8 +72,8 @@ static void prefetch(const uint8_t *p, size_t len)
 		__builtin_prefetch(p + i, 0, 3);
 }
 
-/* Copy the payload to TO, continuing CRC over it. The CRC reads the source and goes first: on a source that is not in the
- * cache that was quicker than to copy and then read the copy back. */
+/* Copy the payload to TO, continuing CRC over it. The CRC reads the source and goes first: on a source that is not in
+ * the cache that was quicker than to copy and then read the copy back. */
 static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t *crc)
 {
 	const struct iovec *v = g->iov;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A dgram over UDP sockets: one, and a second for the peer that gets most. A burst leaves as one UDP_SEGMENT super-buffer and
- * arrives as one UDP_GRO super-buffer: without them each datagram costs the kernel's whole path (docs/performance.md).
- * Where the kernel, the device or the path's MTU refuses a super-buffer, its datagrams leave one by one and IP may
- * fragment them (IP_PMTUDISC_WANT): nothing is lost by it.
+ * A dgram over UDP sockets: one, and a second for the peer that gets most. A burst leaves as one UDP_SEGMENT
+ * super-buffer and arrives as one UDP_GRO super-buffer: without them each datagram costs the kernel's whole path
+ * (docs/performance.md). Where the kernel, the device or the path's MTU refuses a super-buffer, its datagrams leave
+ * one by one and IP may fragment them (IP_PMTUDISC_WANT): nothing is lost by it.
  */
 #include <errno.h>
 #include <stdlib.h>

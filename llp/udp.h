@@ -103,8 +103,8 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
 
 int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);    /* opened, bound, connected as asked */
 /* A second socket on the same port, connected to PEER, or the one that is there connected to it anew: the kernel then
- * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well. False: the
- * kernel does not do it, and nothing has changed. */
+ * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well.
+ * False: the kernel does not do it, and nothing has changed. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer);
 /* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */
 socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct sockaddr_storage *ss);

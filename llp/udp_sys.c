@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The system calls of the data path, straight: in a program with threads, libc's are cancellation points, which costs two
- * atomic operations a call. The unit tests put another kernel in this place.
+ * The system calls of the data path, straight: in a program with threads, libc's are cancellation points, which costs
+ * two atomic operations a call. The unit tests put another kernel in this place.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMAP (RFC 5040) over DDP: operations become messages, messages become completions. One instance a queue pair; the caller
- * holds the device's lock and passes the clock.
+ * RDMAP (RFC 5040) over DDP: operations become messages, messages become completions. One instance a queue pair; the
+ * caller holds the device's lock and passes the clock.
  */
 #ifndef DIW_RDMAP_RDMAP_H
 #define DIW_RDMAP_RDMAP_H
@@ -138,8 +138,9 @@ extern const struct diw_ddp_ulp diw_rdmap_ulp;
 int diw_rdmap_init(struct diw_rdmap *r);
 void diw_rdmap_fini(struct diw_rdmap *r);
 
-/* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked; -EBUSY
- * the budget (bytes) is spent; -ENOSPC too many Reads are outstanding. The same WR must come again until done. */
+/* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked;
+ * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding. The same WR must come again until done.
+ * */
 int diw_rdmap_send(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
 /* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
@@ -156,7 +157,8 @@ void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
-void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
+			   uint64_t now);
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
 uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 /* Tell the source of SEG about the fault, if it may be told (rdmap/term.c). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA Read (RFC 5040 section 5.2) without a reliable lower layer: the initiator keeps the list of outstanding Reads, which
- * alone authorises responses, and looks at their timeouts only when it has work to do anyway (thesis section 6.3). The
- * target keeps nothing after it has answered. Reads are idempotent: the application may ask again.
+ * RDMA Read (RFC 5040 section 5.2) without a reliable lower layer: the initiator keeps the list of outstanding Reads,
+ * which alone authorises responses, and looks at their timeouts only when it has work to do anyway (thesis section
+ * 6.3). The target keeps nothing after it has answered. Reads are idempotent: the application may ask again.
  */
 #include <errno.h>
 
@@ -170,7 +170,8 @@ uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *se
 	return 0;
 }
 
-void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg, uint64_t now)
+void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
+			   uint64_t now)
 {
 	uint64_t unit;
 

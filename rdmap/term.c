@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Error messages: the layout of a Terminate (RFC 5040 section 4.8), but nothing ends. They say to a source that a message of
- * its was at fault; rate-limited and never larger than their cause, so that they cannot be turned against a third party.
+ * Error messages: the layout of a Terminate (RFC 5040 section 4.8), but nothing ends. They say to a source that a
+ * message of its was at fault; rate-limited and never larger than their cause, so that they cannot be turned against a
+ * third party.
  */
 #include "base/clock.h"
 #include "base/wire.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The RDMA Write of UC: placed by its STag, one at a time in MSN order, no record. A later Write, which must be valid itself,
- * ends an earlier one; what has ended is not placed any more. An immediate consumes a receive if every byte came.
+ * The RDMA Write of UC: placed by its STag, one at a time in MSN order, no record. A later Write, which must be valid
+ * itself, ends an earlier one; what has ended is not placed any more. An immediate consumes a receive if every byte
+ * came.
  */
 #include "base/clock.h"
 #include "base/wire.h"
@@ -33,7 +34,8 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(r->ddp.stags, h->stag, r->ddp.pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &addr);
+	fault = diw_stag_resolve(r->ddp.stags, h->stag, r->ddp.pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
+				 &addr);
 	if (fault)
 		return fault;
 	if (r->write.any && h->epoch == first->epoch) {

@@ -142,7 +142,9 @@ void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct
 	double under = base ? figure(base_case, base) : 0;
 	struct row r = { .pc = pc, .baseline = base ? perf_qp_name[base_case->qp] : NULL, .f = f,
 		.lat = pc->test == PERF_LAT, .gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
-		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds), .close_p99 = median(f->close_p99, f->rounds), .has_ratio = under > 0,
+		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
+		.close_p99 = median(f->close_p99, f->rounds),
+		.has_ratio = under > 0,
 		.ratio = under > 0 ? figure(pc, f) / under : 0 };
 
 	json ? print_json(&r) : print_table(&r);

@@ -83,7 +83,8 @@ static bool record_done(void *ctx, struct diw_record *r, uint32_t lo, uint32_t h
 	bool chunk = qp->rdmap.ddp.cfg.chunks, keep = !chunk && r->ranges.n > 1;
 
 	*wc = (struct diw_wc){
-		.qp = qp, .to = r->to, .stag = r->stag, .msg_len = r->length, .byte_len = chunk ? hi - lo : r->ranges.bytes,
+		.qp = qp, .to = r->to, .stag = r->stag, .msg_len = r->length,
+		.byte_len = chunk ? hi - lo : r->ranges.bytes,
 		.mo = chunk ? lo : r->ranges.n ? r->ranges.v[0].lo : 0, .nranges = chunk ? hi > lo : r->ranges.n,
 		.imm = r->imm, .msn = r->msn, .src = r->addr, .opcode = DIW_WC_RECV_WRITE_RECORD,
 		.flags = (end ? DIW_WC_END : 0) | (end && r->imm_valid ? DIW_WC_IMM : 0) |
@@ -106,7 +107,8 @@ static bool read_done(void *ctx, struct diw_rdmap_read *r)
 
 	*wc = (struct diw_wc){
 		.wr_id = r->wr_id, .qp = qp, .msg_len = r->length, .byte_len = r->ranges.bytes, .nranges = r->ranges.n,
-		.mo = r->ranges.n ? r->ranges.v[0].lo : 0, .msn = r->msn, .fault = r->fault, .status = status[r->status],
+		.mo = r->ranges.n ? r->ranges.v[0].lo : 0, .msn = r->msn, .fault = r->fault,
+		.status = status[r->status],
 		.opcode = DIW_WC_READ, .flags = DIW_WC_END, .src = r->dst, .map = keep ? r : NULL,
 	};
 	diw_cq_push(qp->send_cq);

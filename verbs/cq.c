@@ -286,8 +286,8 @@ static void feed_starved(struct diw_cq *cq, uint64_t now)
 	diw_dev_step_locked(cq->dev, now);
 }
 
-/* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another thread
- * has something to send. That thread feeds the starved, too, before it goes. */
+/* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another
+ * thread has something to send. That thread feeds the starved, too, before it goes. */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
 	struct diw_dev *dev = cq->dev;

@@ -14,7 +14,8 @@ struct diw_channel {
 	int ncqs;
 };
 
-/* One producer (the holder of the device's lock), consumers under a lock of their own: a poll never waits for a step. */
+/* One producer (the holder of the device's lock), consumers under a lock of their own: a poll never waits for a step.
+ * */
 struct diw_cq {
 	struct diw_dev *dev;
 	struct diw_channel *channel;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A device: one lock, one step function, and who calls it: a thread that polls a completion queue, a thread that waits for
- * one (the leader sleeps on the sockets, the others on semaphores), the progress thread when no application thread has
- * looked for a while, or the simulator.
+ * A device: one lock, one step function, and who calls it: a thread that polls a completion queue, a thread that waits
+ * for one (the leader sleeps on the sockets, the others on semaphores), the progress thread when no application thread
+ * has looked for a while, or the simulator.
  */
 #ifndef DIW_VERBS_DEV_H
 #define DIW_VERBS_DEV_H
@@ -102,7 +102,8 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
 /* Until when the device may sleep. WAITING: an application thread waits, so outstanding Reads count. */
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting);
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
-void diw_dev_forget_events(struct diw_dev *dev, const void *object);     /* a queue pair or an SRQ that is about to go */
+/* OBJECT, a queue pair or an SRQ, is about to go. */
+void diw_dev_forget_events(struct diw_dev *dev, const void *object);
 
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 

@@ -36,7 +36,8 @@ extern "C" {
 
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
 
-/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, UDP port in host order. */
+/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, UDP port in host
+ * order. */
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
 struct diw_addr {
@@ -71,7 +72,7 @@ struct diw_dev_info {
 	const char *crc_engine;      /* "isal" or "zlib" */
 	const char *llp;             /* "udp" */
 	bool progress_thread;
-	uint32_t rcvbuf;             /* receive buffer that a queue pair gets without privilege, bytes as the kernel counts */
+	uint32_t rcvbuf;             /* what a queue pair gets without privilege, bytes as the kernel counts */
 	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_wr, max_sge, max_inline, max_cqe;
 	uint32_t max_send, max_rdma, max_read; /* bytes of one message */
 };
@@ -142,7 +143,7 @@ struct diw_mr_attr {
 	unsigned access;             /* enum diw_access */
 	bool use_iova;               /* tagged offsets begin at iova, not at the address */
 	uint64_t iova;
-	const struct diw_addr *peer; /* not NULL: only this peer may use the STag remotely; its port 0 = any port of that host */
+	const struct diw_addr *peer; /* not NULL: only it may use the STag remotely; port 0 = any port of that host */
 };
 
 /* -EINVAL empty, wraps, unknown access, REMOTE_WRITE without LOCAL_WRITE; -ENOMEM. */
@@ -174,7 +175,7 @@ enum diw_wc_flags {
 };
 enum diw_record_close {
 	DIW_RECORD_COMPLETE,         /* every byte is there */
-	DIW_RECORD_WINDOW,           /* the reorder window after its last segment, or after a later message began, passed */
+	DIW_RECORD_WINDOW,           /* the reorder window after its last segment, or a later message's first, passed */
 	DIW_RECORD_TIMEOUT,          /* nothing came for the record timeout */
 	DIW_RECORD_EVICTED,          /* the table was full and this was the heaviest source's oldest */
 	DIW_RECORD_DEREG,            /* its STag was deregistered */
@@ -200,8 +201,8 @@ struct diw_wc {
 };
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
 
-/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns: when it is full send requests wait
- * in their queue and arriving messages are refused (counted), records wait in their table. */
+/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns: when it is full send requests
+ * wait in their queue and arriving messages are refused (counted), records wait in their table. */
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
 void *diw_cq_ctx(const struct diw_cq *cq);
@@ -255,7 +256,7 @@ struct diw_qp_attr {
 	uint32_t qkey;               /* what arriving segments must carry */
 	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses */
 	struct diw_addr peer;        /* UC only: the one peer */
-	uint32_t mulpdu;             /* DDP segment size, bytes; 0 = what the MTU allows; larger than that = IP fragments */
+	uint32_t mulpdu;             /* DDP segment, bytes; 0 = what the MTU allows; larger than that = IP fragments */
 	enum diw_record_mode record_mode;
 	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */

@@ -7,8 +7,8 @@
 
 #include "base/rng.h"
 
-/* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty costs a
- * third of a microsecond, and the next step looks anyway. */
+/* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
+ * costs a third of a microsecond, and the next step looks anyway. */
 #define RX_SHARE 1
 #define MIN_MULPDU 128u
 #define MAX_DEPTH 65536u
@@ -79,7 +79,7 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 			udp->ops->close(udp);
 	}
 	diw_impair_spec_free(spec);
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
 	rc = diw_seal_open(impair, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
 	if (rc < 0) {

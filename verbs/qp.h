@@ -21,8 +21,9 @@ struct diw_rwqe {
 	struct diw_ddp_sge sge[];
 };
 
-/* Slot numbers go round: free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers the
- * device's lock, so each ring has one producer and one consumer at a time and a message costs no lock of its own. */
+/* Slot numbers go round: free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers
+ * the device's lock, so each ring has one producer and one consumer at a time and a message costs no lock of its own.
+ * */
 struct diw_slot_ring {
 	uint32_t *slot, mask;
 	_Atomic uint32_t tail, head;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which queue pairs have datagrams. Few sockets are tried one by one, and slept on one by one: a socket in an epoll set makes
- * every arriving datagram some 0.2 us dearer, which counts in a round trip of 4. Many sockets need the set.
+ * Which queue pairs have datagrams. Few sockets are tried one by one, and slept on one by one: a socket in an epoll
+ * set makes every arriving datagram some 0.2 us dearer, which counts in a round trip of 4. Many sockets need the set.
  */
 #include <errno.h>
 #include <sys/epoll.h>

@@ -14,7 +14,8 @@ static struct diw_rwqe *slot_at(const struct diw_rq *rq, uint32_t i)
 
 static uint32_t ring_len(const struct diw_slot_ring *r)
 {
-	return atomic_load_explicit(&r->tail, memory_order_acquire) - atomic_load_explicit(&r->head, memory_order_acquire);
+	return atomic_load_explicit(&r->tail, memory_order_acquire) -
+	       atomic_load_explicit(&r->head, memory_order_acquire);
 }
 
 /* Never full: there are no more slots than entries. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Send queues: post_send fills slots under the posters' lock; whoever holds the device's lock executes them in order. */
+/* Send queues: post_send fills slots under the posters' lock; whoever holds the device's lock executes them in order.
+ * */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Leader and followers. A thread that waits becomes the leader if there is none: it sleeps on the sockets itself, so that one
- * wake-up carries a datagram to its completion. The others follow, each on its semaphore, until a step (anybody's) gives
- * them what they wait for or the leader leaves. The progress thread leads only when nobody else does.
+ * Leader and followers. A thread that waits becomes the leader if there is none: it sleeps on the sockets itself, so
+ * that one wake-up carries a datagram to its completion. The others follow, each on its semaphore, until a step
+ * (anybody's) gives them what they wait for or the leader leaves. The progress thread leads only when nobody else does.
  */
 #include <errno.h>
 #include <signal.h>
@@ -194,8 +194,8 @@ void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
 /* ---- The progress thread ---- */
 
 /* How long after an application thread's last look the progress thread takes over: longer than any gap of a busy one,
- * shorter than what a passive target's peer minds. The longer the application goes on the less often it is disturbed: a look
- * every 2 ms made the 99th percentile of a half round trip 10 us, where the median is 3. */
+ * shorter than what a passive target's peer minds. The longer the application goes on the less often it is disturbed:
+ * a look every 2 ms made the 99th percentile of a half round trip 10 us, where the median is 3. */
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (16 * DIW_MS)
 
@@ -215,8 +215,8 @@ void diw_dev_hand_over(struct diw_dev *dev)
 		sem_post(&dev->thread_sem);
 }
 
-/* Application threads do the work themselves: stay out of their way. When the same one has slept for a whole period, sleep
- * until it leaves. */
+/* Application threads do the work themselves: stay out of their way. When the same one has slept for a whole period,
+ * sleep until it leaves. */
 static void park(struct diw_dev *dev, uint64_t grace)
 {
 	unsigned long seq = atomic_load(&dev->leader_seq);

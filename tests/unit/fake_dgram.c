@@ -76,8 +76,8 @@ static void fake_close(struct diw_dgram *d)
 }
 
 static const struct diw_dgram_ops fake_ops = {
-	.name = "fake", .send = fake_send, .recv = fake_recv, .deadline = fake_deadline, .mtu = fake_mtu, .fds = fake_fds,
-	.close = fake_close,
+	.name = "fake", .send = fake_send, .recv = fake_recv, .deadline = fake_deadline, .mtu = fake_mtu,
+	.fds = fake_fds, .close = fake_close,
 };
 
 struct fake *fake_new(void)

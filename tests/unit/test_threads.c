@@ -195,8 +195,8 @@ static int by_size(const void *x, const void *y)
 	return *(const uint64_t *)x < *(const uint64_t *)y ? -1 : 1;
 }
 
-/* To sleep on a channel's descriptor costs the progress thread's wake-up, not the time that it leaves a busy application
- * alone. */
+/* To sleep on a channel's descriptor costs the progress thread's wake-up, not the time that it leaves a busy
+ * application alone. */
 START_TEST(asleep_on_a_descriptor)
 {
 	static uint64_t took[ECHOES];

@@ -77,8 +77,8 @@ START_TEST(msns_do_not_choose_their_bucket)
 }
 END_TEST
 
-/* Chunk mode, completion queue full: nothing is opened for a segment that cannot be placed, and when there is room again
- * the message arrives as if that segment had been lost. */
+/* Chunk mode, completion queue full: nothing is opened for a segment that cannot be placed, and when there is room
+ * again the message arrives as if that segment had been lost. */
 START_TEST(refused_chunk_opens_nothing)
 {
 	struct diw_qp_attr attr;
