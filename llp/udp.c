@@ -15,7 +15,7 @@
 
 #define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
 #define KEPT_RETRY (100 * DIW_US)
-#define RX_OTHER 16                  /* looks at the hot peer's socket to one at the other */
+#define RX_OTHER_NS (5 * DIW_US)     /* between looks at the other socket while the hot peer's is tried again and again */
 #define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
 
 struct cursor {
@@ -366,7 +366,7 @@ static ssize_t rx_call(struct diw_udp *u, int fd)
 /* The hot peer's socket, and often enough the one of all others: every time while something comes there. */
 static ssize_t rx_next(struct diw_udp *u)
 {
-	bool other = u->hot_fd < 0 || u->rx_turn++ % (u->rx_other ? 2 : RX_OTHER) == 0;
+	bool other = u->hot_fd < 0 || u->now - u->rx_other_ns >= RX_OTHER_NS || (u->rx_other && u->rx_turn++ % 2);
 	ssize_t n;
 
 	if (!other) {
@@ -376,6 +376,7 @@ static ssize_t rx_next(struct diw_udp *u)
 	}
 	n = rx_call(u, u->fd);
 	u->rx_other = n >= 0;
+	u->rx_other_ns = u->now;
 	return n < 0 && other && u->hot_fd >= 0 ? rx_call(u, u->hot_fd) : n;
 }
 

@@ -75,6 +75,7 @@ struct diw_udp {
 	uint32_t rcvbuf;             /* as asked for */
 	unsigned rx_turn;
 	bool rx_other;               /* the last look at fd, beside hot_fd, found something */
+	uint64_t rx_other_ns;        /* and when it was */
 	struct msghdr rx;
 	struct iovec rx_iov, rx_burst;
 	struct sockaddr_storage rx_name;

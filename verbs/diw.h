@@ -100,7 +100,7 @@ enum diw_event_type {
 	DIW_EVENT_QP_ERROR,          /* the queue pair's error queue (diw_qp_error_get) has an entry */
 	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
-	DIW_EVENT_OVERRUN,           /* events or error entries were lost because nobody fetched them */
+	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: nobody fetched them */
 };
 struct diw_event {
 	enum diw_event_type type;
@@ -215,7 +215,7 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 /* The validity map of a completion: up to MAX ranges, ascending, disjoint, not adjacent; returns how many there are. */
 int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max);
 /* Give the map back. Needed for every completion with nranges > 1 (harmless for others): maps that are not released
- * count against the queue pair's records. */
+ * count against the queue pair's records. Not after the queue pair was destroyed: its maps went with it. */
 void diw_wc_release(struct diw_wc *wc);
 
 const char *diw_wc_status_str(int status);

@@ -264,10 +264,15 @@ uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
 {
 	qp->errors[(qp->errors_head + qp->errors_n) % DIW_QP_ERRORS] = *e;
-	if (qp->errors_n < DIW_QP_ERRORS)
+	if (qp->errors_n < DIW_QP_ERRORS) {
 		qp->errors_n++;
-	else
+	} else {
 		qp->errors_head = (qp->errors_head + 1) % DIW_QP_ERRORS;
+		if (!qp->errors_lost)
+			diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_OVERRUN, .qp = qp,
+								    .ctx = qp->ctx });
+		qp->errors_lost = true;
+	}
 	if (!qp->error_event)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_QP_ERROR, .qp = qp, .ctx = qp->ctx });
 	qp->error_event = true;
@@ -287,7 +292,7 @@ int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 		rc = -EAGAIN;
 	}
 	if (qp->errors_n == 0)
-		qp->error_event = false;
+		qp->error_event = qp->errors_lost = false;
 	diw_dev_unlock(qp->dev);
 	return rc;
 }

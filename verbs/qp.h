@@ -93,6 +93,7 @@ struct diw_qp {
 	struct diw_qp_error errors[DIW_QP_ERRORS];
 	uint32_t errors_head, errors_n;
 	bool error_event;            /* not fetched yet: one event is enough */
+	bool errors_lost;            /* entries were overwritten: told */
 };
 
 extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; context is the queue pair */
