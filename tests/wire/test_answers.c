@@ -194,6 +194,38 @@ START_TEST(errors_received)
 END_TEST
 
 /* Never larger than its cause, at least through the MSN, at most the whole header. */
+/* The newest 64 are kept; that older ones were lost is an event, once until they are fetched. */
+START_TEST(errors_overwritten)
+{
+	struct diw_addr stranger = net_addr4(0x0a000064, PEER_PORT);
+	int entries = 0, errors = 0, overruns = 0;
+	struct diw_qp_error e;
+	struct diw_event ev;
+	struct gram mine, g;
+	uint32_t stag;
+	uint64_t to;
+
+	outstanding_read(&stag, &to);
+	mine = b.sent[0];
+	error_gram(&g, &mine, 22, 0x11, 0);
+	for (int i = 0; i < 70; i++)
+		bench_inject_from(&b, &stranger, &g);
+	while (diw_event_get(b.host->dev, &ev, 0) == 0) {
+		ck_assert(ev.qp == b.qp);
+		errors += ev.type == DIW_EVENT_QP_ERROR;
+		overruns += ev.type == DIW_EVENT_OVERRUN;
+	}
+	ck_assert_int_eq(errors, 1);
+	ck_assert_int_eq(overruns, 1);
+	while (diw_qp_error_get(b.qp, &e) == 0)
+		entries++;
+	ck_assert_int_eq(entries, 64);
+	bench_inject_from(&b, &stranger, &g);
+	ck_assert_int_eq(diw_event_get(b.host->dev, &ev, 0), 0);
+	ck_assert_int_eq(ev.type, DIW_EVENT_QP_ERROR);
+}
+END_TEST
+
 START_TEST(error_sizes)
 {
 	static const char payload[128];
@@ -333,6 +365,7 @@ Suite *suite_answers(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, read_responses);
 	tcase_add_test(tc, errors_received);
+	tcase_add_test(tc, errors_overwritten);
 	tcase_add_test(tc, error_sizes);
 	tcase_add_test(tc, error_rate);
 	tcase_add_test(tc, never_answered);
