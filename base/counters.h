@@ -77,6 +77,7 @@
 	X(read_requests_rx) \
 	X(read_answered) \
 	X(read_limit)           /* inbound Read Requests over the limits: dropped */ \
+	X(rx_group)             /* Read Request to a group or broadcast address: dropped */ \
 	X(read_merged)          /* duplicate of a request in progress */ \
 	X(read_timeouts) \
 	X(read_unmatched)       /* response that no outstanding read authorises */ \

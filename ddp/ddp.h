@@ -40,6 +40,7 @@ struct diw_ddp_seg {
 	const uint8_t *raw;          /* the header's first byte */
 	const uint8_t *payload;
 	const struct diw_addr *src;
+	bool group;                  /* it came to a group or broadcast address */
 };
 
 /* ---- Up: what DDP asks of RDMAP ---- */

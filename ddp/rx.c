@@ -58,6 +58,7 @@ static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		struct diw_ddp_seg seg;
 
 		seg.src = src;
+		seg.group = segs[i].group;
 		seg.raw = segs[i].data;
 		fault = diw_ddp_hdr_decode(&seg.h, &seg.hdr_len, segs[i].data, segs[i].len);
 		seg.payload = seg.raw + seg.hdr_len;

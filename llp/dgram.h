@@ -29,6 +29,7 @@ struct diw_dgram_burst {
 	uint32_t len;                /* bytes in all iov */
 	uint32_t seg;                /* bytes of each datagram but the last; seg == len for one
 	                              * (an empty datagram arrives as len == seg == 0) */
+	bool group;                  /* rx: it came to a group or broadcast address */
 };
 
 struct diw_dgram;

@@ -211,6 +211,11 @@ static const struct diw_addr *item_peer(const struct impair *im, const struct di
 	return r->e ? &r->e->peer : &im->rx_burst.peer;
 }
 
+static bool item_group(const struct impair *im, const struct diw_impair_item *r)
+{
+	return r->e ? r->e->group : im->rx_burst.group;
+}
+
 /* The next burst of the run: datagrams that follow each other in memory. */
 static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 {
@@ -218,10 +223,10 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 	const uint8_t *data = item_data(im, r);
 
 	*b = (struct diw_dgram_burst){ .peer = *item_peer(im, r), .iov = &im->rx_iov, .niov = 1, .len = r->len,
-				       .seg = r->len };
+				       .seg = r->len, .group = item_group(im, r) };
 	for (r++; r < end && b->seg && b->len % b->seg == 0 && r->len <= b->seg && r->len; r++) {
 		if (item_data(im, r) != data + b->len || b->len + r->len > DIW_DGRAM_MAX_BURST ||
-		    !diw_addr_eq(item_peer(im, r), &b->peer))
+		    !diw_addr_eq(item_peer(im, r), &b->peer) || item_group(im, r) != b->group)
 			break;
 		b->len += r->len;
 	}

@@ -30,7 +30,7 @@ struct diw_impair_entry {                           /* a datagram that is ours: 
 	uint32_t len, taken;                        /* taken: arena bytes, the gap at its end included */
 	uint64_t due;
 	int behind;                                 /* held: datagrams that it still lets pass */
-	bool used;
+	bool used, group;
 };
 
 struct diw_impair_cursor {

@@ -6,6 +6,7 @@
 #ifndef DIW_LLP_LINK_H
 #define DIW_LLP_LINK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -32,6 +33,7 @@ struct diw_link_seg {                /* tx; borrowed until send returns */
 struct diw_link_rxseg {              /* rx; borrowed until the callback returns */
 	const uint8_t *data;
 	uint32_t len;
+	bool group;                  /* it came to a group or broadcast address */
 };
 
 struct diw_link;

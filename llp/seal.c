@@ -221,7 +221,7 @@ static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 		else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN))
 			s->l.c->rx_crc++;
 		else
-			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN };
+			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group };
 		p += len;
 		left -= len;
 		if (n == RX_BATCH || (n && !left)) {

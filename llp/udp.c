@@ -15,7 +15,7 @@
 
 #define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
 #define KEPT_RETRY (100 * DIW_US)
-#define RX_OTHER_NS (5 * DIW_US)     /* between looks at the other socket while the hot peer's is tried again and again */
+#define RX_OTHER_NS (5 * DIW_US)     /* between looks at the other socket while the hot peer's is tried */
 #define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
 
 struct cursor {
@@ -311,32 +311,33 @@ static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const
 	u->tx_peer.port = 0;         /* prepared headers may name the old source */
 }
 
-/* Segment size of a super-buffer, else 0. */
-static uint32_t rx_cmsgs(struct diw_udp *u, const struct diw_addr *peer)
+static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 {
-	uint32_t seg = 0;
+	b->seg = 0;
+	b->group = false;               /* a socket that is bound to an address hears nothing else */
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&u->rx); c; c = CMSG_NXTHDR(&u->rx, c)) {
 		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
 			int v;
 
 			memcpy(&v, CMSG_DATA(c), sizeof v);
-			seg = v > 0 ? (uint32_t)v : 0;
+			b->seg = v > 0 ? (uint32_t)v : 0;
 		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
 			uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
 			struct in_pktinfo i;
 
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
-			remember_asked(u, peer, mapped, 0);
-		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(peer)) {
+			b->group = i.ipi_addr.s_addr != i.ipi_spec_dst.s_addr;
+			remember_asked(u, &b->peer, mapped, 0);
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(&b->peer)) {
 			struct in6_pktinfo i;
 
 			memcpy(&i, CMSG_DATA(c), sizeof i);
-			remember_asked(u, peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+			b->group = IN6_IS_ADDR_MULTICAST(&i.ipi6_addr);
+			remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
 		}
 	}
-	return seg;
 }
 
 /* Bytes of the next datagram or super-buffer, -1 when there is none. */
@@ -397,7 +398,7 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		diw_addr_from_sockaddr(&b->peer, (const struct sockaddr *)&u->rx_name);
 	else
 		b->peer = u->hot_peer;
-	b->seg = rx_cmsgs(u, &b->peer);
+	rx_cmsgs(u, b);
 	b->len = (uint32_t)len;
 	if (!b->seg || b->seg > b->len)
 		b->seg = b->len;

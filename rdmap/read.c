@@ -231,6 +231,8 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	bool merged;
 
 	r->c->read_requests_rx++;
+	if (seg->group)                         /* one small datagram would draw an answer of every host */
+		return DIW_FAULT_GROUP;
 	if (seg->len != DIW_RDMAP_READ_LEN)
 		return DIW_FAULT_SHORT;
 	length = diw_get32(p + 12);

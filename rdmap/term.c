@@ -29,7 +29,8 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 
-	if (r->type != DIW_TYPE_UD || diw_fault_is_local(fault) || seg->hdr_len == 0 || h->qkey != r->ddp.cfg.qkey)
+	if (r->type != DIW_TYPE_UD || diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
+	    h->qkey != r->ddp.cfg.qkey)
 		return false;
 	return h->tagged ? h->opcode != DIW_OP_READ_RESPONSE : h->qn != 2;
 }

@@ -13,7 +13,8 @@
 #include "llp/udp.h"
 
 int (*kernel_refuse)(const struct msghdr *m, int call);
-int kernel_sends, kernel_mtu, kernel_truncate;
+int kernel_mtu, kernel_truncate;
+atomic_int kernel_sends;
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {

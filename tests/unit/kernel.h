@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel would answer on other machines: kernel.c replaces libc's sendmsg, sendto, recvmsg and getsockopt for
- * the whole program. As long as nothing is set here they do what they always do. */
+/* What the kernel would answer on other machines: kernel.c replaces llp/udp_sys.c, and libc's getsockopt, for the
+ * whole program. As long as nothing is set here they do what they always do. */
 #ifndef DIW_TESTS_KERNEL_H
 #define DIW_TESTS_KERNEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 extern int (*kernel_refuse)(const struct msghdr *m, int call);  /* errno for this send, 0: let it pass */
-extern int kernel_sends;             /* calls so far */
+extern atomic_int kernel_sends;      /* calls so far */
 extern int kernel_mtu;               /* what IP_MTU and IPV6_MTU say; 0: the truth */
 extern int kernel_truncate;          /* so many receives say MSG_TRUNC */
 
