@@ -171,7 +171,8 @@ static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 		c = (struct cursor){ c.i + 1, 0 };
 	}
 	u->kept_iov = (struct iovec){ u->kept_buf, at };
-	u->kept = (struct diw_dgram_burst){ b->peer, &u->kept_iov, 1, at, b->seg < at ? b->seg : at };
+	u->kept = (struct diw_dgram_burst){ .peer = b->peer, .iov = &u->kept_iov, .niov = 1, .len = at,
+					    .seg = b->seg < at ? b->seg : at };
 }
 
 struct tx_state {

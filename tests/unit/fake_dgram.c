@@ -47,7 +47,8 @@ static int fake_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 		struct fake_burst *k = &f->rx[f->next_rx++];
 
 		f->rx_iov[i] = (struct iovec){ k->data, k->len };
-		b[i] = (struct diw_dgram_burst){ k->peer, &f->rx_iov[i], 1, k->len, k->seg };
+		b[i] = (struct diw_dgram_burst){ .peer = k->peer, .iov = &f->rx_iov[i], .niov = 1, .len = k->len,
+						 .seg = k->seg };
 	}
 	return i;
 }

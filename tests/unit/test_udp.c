@@ -76,7 +76,7 @@ static struct diw_dgram_burst make(const struct diw_addr *to, uint32_t len, uint
 		memcpy(out + i, &(uint32_t){ (i + salt) * 2654435761u }, 4);
 	for (uint32_t at = 0; at < len; at += piece)
 		out_iov[n++] = (struct iovec){ out + at, MIN(piece, len - at) };
-	return (struct diw_dgram_burst){ *to, out_iov, n, len, seg };
+	return (struct diw_dgram_burst){ .peer = *to, .iov = out_iov, .niov = n, .len = len, .seg = seg };
 }
 
 struct take { uint8_t data[1 << 18]; uint32_t len, datagrams, bursts, longest; struct diw_addr from; };
