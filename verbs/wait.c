@@ -107,6 +107,7 @@ static void lead(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 	atomic_fetch_add(&dev->leader_seq, 1);
 	sleep_on_sockets(dev, dev->kick_fd, now, diw_min64(until, diw_dev_deadline(dev, true)));
 	dev->leader = NULL;
+	w->woken = false;
 	atomic_store(&dev->app_leads, false);
 	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
 }
@@ -131,12 +132,13 @@ void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 
 static void wake(struct diw_dev *dev, struct diw_waiter *w)
 {
-	if (dev->leader == w) {
+	if (w->woken)                           /* once for a burst of completions */
+		return;
+	w->woken = true;
+	if (dev->leader == w)
 		signal_fd(dev->kick_fd);
-	} else if (!w->woken) {
-		w->woken = true;
+	else
 		sem_post(&w->sem);
-	}
 }
 
 void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w)
