@@ -348,7 +348,7 @@ static int run(int argc, char **argv)
 		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &c.message); break;
 		case 'I': attr.impair = optarg; break;
 		case 'm':
-			rc = opt_size("--mulpdu", optarg, 64, 65503, &v);
+			rc = opt_size("--mulpdu", optarg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &v);
 			attr.mulpdu = (uint32_t)v;
 			break;
 		default: rc = tool_bad_option(argv);

@@ -33,9 +33,8 @@ static int run(const struct tool_cmd *cmd, int argc, char **argv)
 	return cmd->run(argc, argv);
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
-	setlocale(LC_CTYPE, "");
 	if (argc < 2)
 		return help(stderr, TOOL_USAGE);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
@@ -48,4 +47,16 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i]->name))
 			return run(commands[i], argc - 1, argv + 1);
 	return tool_usage("'%s' is not a command", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	setlocale(LC_CTYPE, "");
+	status = dispatch(argc, argv);
+	/* Figures that nobody got are no success: a full disk behind `> file`. */
+	if ((fflush(stdout) || ferror(stdout)) && status == TOOL_OK)
+		return tool_failed("standard output: not all of it could be written");
+	return status;
 }

@@ -83,7 +83,7 @@ static int set_case(struct perf_plan *p, int opt, const char *arg)
 		p->base.depth = (uint32_t)v;
 		return rc;
 	case MULPDU:
-		rc = opt_size("--mulpdu", arg, 64, 65503, &v);
+		rc = opt_size("--mulpdu", arg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &v);
 		p->base.mulpdu = (uint32_t)v;
 		return rc;
 	case AGAINST:

@@ -311,7 +311,7 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 	}
 	endpoint_report_errors(&l->ep);
 	if (!json) {
-		printf("--- %llu messages echoed, %s, %llu not\n", (unsigned long long)(l->messages - l->unsent),
+		printf("--- %llu messages echoed, %s, %llu not echoed\n", (unsigned long long)(l->messages - l->unsent),
 		       fmt_bytes(l->bytes, buf), (unsigned long long)l->unsent);
 		return TOOL_OK;
 	}

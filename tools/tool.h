@@ -17,6 +17,8 @@
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };        /* exit statuses */
 
 #define TOOL_QKEY 0x64697721u        /* of every queue pair that the tools create */
+#define TOOL_MIN_MULPDU 128          /* what the verbs take */
+#define TOOL_MAX_MULPDU 65503
 #define TOOL_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 struct tool_cmd {

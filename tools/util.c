@@ -94,6 +94,15 @@ int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, ui
 	return 0;
 }
 
+/* Not rounded: a limit that is refused when typed as it is told helps nobody. */
+static const char *exact(uint64_t n, char buf[24])
+{
+	if (n % 1024 == 0)
+		return fmt_bytes(n, buf);
+	snprintf(buf, 24, "%llu B", (unsigned long long)n);
+	return buf;
+}
+
 int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value)
 {
 	char lo[24], hi[24];
@@ -101,7 +110,7 @@ int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint
 	if (!parse_number(text, true, value))
 		return tool_usage("%s: '%s' is not a size (like 64, 1k, 512k, 4m)", opt, text);
 	if (*value < min || *value > max)
-		return tool_usage("%s: %s is not in %s..%s", opt, text, fmt_bytes(min, lo), fmt_bytes(max, hi));
+		return tool_usage("%s: %s is not in %s..%s", opt, text, exact(min, lo), exact(max, hi));
 	return 0;
 }
 

@@ -22,6 +22,8 @@ cp onlyone
 cp /etc/hostname 127.0.0.1
 cp /etc/hostname :
 cp --mulpdu 1 /etc/hostname 127.0.0.1:
+cp --mulpdu 127 /etc/hostname 127.0.0.1:
+perf bw --mulpdu 127 --local
 cp --impair rain=1% /etc/hostname 127.0.0.1:
 recv
 recv a b
@@ -40,4 +42,5 @@ for sub in '' info ping listen cp recv 'perf'; do
 done
 run "diw --version" $DIW --version
 check "... is the library's" matches "$OUT" '^diw [0-9]+\.[0-9]+\.[0-9]+$'
+expect 1 "figures that nobody gets are no success" sh -c "$DIW info > /dev/full"
 end

@@ -26,7 +26,7 @@ static struct diw_dgram *open_one(bool v6)
 static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_t value)
 {
 	struct iovec iov = { &value, sizeof value };
-	struct diw_dgram_burst out = { to->local, &iov, 1, sizeof value, sizeof value };
+	struct diw_dgram_burst out = { .peer = to->local, .iov = &iov, .niov = 1, .len = sizeof value, .seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
 }
