@@ -40,6 +40,8 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 		return -EINVAL;
 	if (a->type == DIW_QP_UC ? a->peer.port == 0 : a->type != DIW_QP_UD)
 		return -EINVAL;
+	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
+		return -EINVAL;
 	if (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_DGRAM_MAX - 4))
 		return -EINVAL;
 	if (a->reorder_window_ns < 0 || a->record_timeout_ns <= 0 || a->reasm_timeout_ns <= 0 || a->read_timeout_ns < 0)
