@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Many queue pairs of one device: few are looked at one by one, many through an epoll set, and both take turns. */
+#include <check.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+
+#define MANY 24
+
+static struct kit k, far;
+static struct end from, to[MANY];
+
+static void open_kits(enum diw_progress progress)
+{
+	kit_open(&k, progress);
+	kit_open(&far, DIW_PROGRESS_THREAD);
+	end_open(&from, &far, NULL, 64);
+}
+
+static void close_kits(void)
+{
+	end_close(&from);
+	kit_close(&far);
+	kit_close(&k);
+}
+
+static void expect_write(struct end *e, bool spin)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(end_write(&from, e, 0, 100, 0), 0);
+	if (spin)
+		ck_assert_int_eq(diw_cq_poll(e->rcq, &wc, 1, (int64_t)DIW_S), 1);
+	else
+		ck_assert_int_eq(diw_cq_wait(e->rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_ptr_eq(wc.qp, e->qp);
+	ck_assert_uint_eq(wc.byte_len, 100);
+}
+
+/* Whatever their number, and whichever of them were there first: each hears what is sent to it. */
+START_TEST(come_and_go)
+{
+	open_kits(DIW_PROGRESS_THREAD);
+	for (int n = 0; n < MANY; n++) {
+		end_open(&to[n], &k, NULL, 64);
+		for (int i = 0; i <= n; i++)
+			expect_write(&to[i], i % 2);
+	}
+	for (int n = 0; n < MANY; n++) {
+		end_close(&to[n]);
+		for (int i = n + 1; i < MANY; i++)
+			expect_write(&to[i], i % 2);
+	}
+	close_kits();
+}
+END_TEST
+
+/* Nobody polls or waits: the progress thread, asleep when they came, reads for all of them. */
+START_TEST(passive)
+{
+	open_kits(DIW_PROGRESS_THREAD);
+	sleep_ms(20);                   /* until it sleeps */
+	for (int i = 0; i < MANY; i++) {
+		end_open(&to[i], &k, NULL, 64);
+		sleep_ms(1);
+	}
+	for (int i = 0; i < MANY; i++)
+		ck_assert_int_eq(end_write(&from, &to[i], 0, 100, 0), 0);
+	for (int i = 0; i < MANY; i++) {
+		for (int ms = 0; ms < 1000 && !end_counter(&to[i], "record_complete"); ms++)
+			sleep_ms(1);
+		ck_assert_uint_eq(end_counter(&to[i], "record_complete"), 1);
+	}
+	for (int i = 0; i < MANY; i++)
+		end_close(&to[i]);
+	close_kits();
+}
+END_TEST
+
+static void flood(const struct diw_addr *dst, int n)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_addr_to_sockaddr(dst, &ss);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	char junk[1000] = "";
+
+	ck_assert_int_ge(fd, 0);
+	while (n--)
+		ck_assert_int_eq(sendto(fd, junk, sizeof junk, 0, (struct sockaddr *)&ss, len), sizeof junk);
+	close(fd);
+}
+
+/* One has a thousand datagrams waiting, the others one each: those are not behind them. */
+START_TEST(flooded)
+{
+	int n = _i ? MANY : 3, left = n - 1;
+	struct diw_wc wc;
+
+	open_kits(DIW_PROGRESS_INLINE);
+	for (int i = 0; i < n; i++)
+		end_open(&to[i], &k, NULL, 64);
+	flood(&to[0].addr, 1000);
+	for (int i = 1; i < n; i++)
+		ck_assert_int_eq(end_write(&from, &to[i], 0, 100, 0), 0);
+	for (int steps = 0; left; steps++) {
+		ck_assert_int_lt(steps, 10 * n);
+		for (int i = 1; i < n; i++)
+			left -= diw_cq_poll(to[i].rcq, &wc, 1, 0);
+	}
+	ck_assert_uint_lt(end_counter(&to[0], "rx_datagrams"), 500);
+	for (int i = 0; i < n; i++)
+		end_close(&to[i]);
+	close_kits();
+}
+END_TEST
+
+Suite *suite_ready(void)
+{
+	Suite *s = suite_create("ready");
+	TCase *tc = tcase_create("ready");
+
+	tcase_set_timeout(tc, 20);
+	tcase_add_test(tc, come_and_go);
+	tcase_add_test(tc, passive);
+	tcase_add_loop_test(tc, flooded, 0, 2);
+	suite_add_tcase(s, tc);
+	return s;
+}
