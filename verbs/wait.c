@@ -197,8 +197,9 @@ void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
 
 /* How long after an application thread's last look the progress thread takes over: longer than any gap of a busy one,
  * shorter than what a passive target's peer minds. The longer the application goes on the less often it is disturbed:
- * a look every 2 ms made the 99th percentile of a half round trip 11 us, where the median is 3; one every 4 ms makes it
- * 4.5, one every 16 ms 4, but then a peer's Read waits for 10 ms, and in that time 10 Gb/s overflow a receive buffer. */
+ * a look every 2 ms made the 99th percentile of a half round trip 11 us, where the median is 3; one every 4 ms makes
+ * it 4.5, one every 16 ms 4, but then a peer's Read waits for 10 ms, and in that time 10 Gb/s overflow a receive
+ * buffer. */
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (4 * DIW_MS)
 
