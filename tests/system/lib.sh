@@ -53,6 +53,8 @@ matches() { [[ $1 =~ $2 ]] || { echo "no $2 in: $1"; return 1; }; }
 background() {
 	local log=$1
 	shift
+	# A function would run in a subshell, which dies alone.
+	[ "$1" != in_b ] || set -- nsenter -t "$HOLDER" -n "${@:2}"
 	"$@" > "$log" 2>&1 < /dev/null &
 	PID=$!
 	JOBS+=("$PID")

@@ -38,4 +38,6 @@ if eventually 5 matches_any link_local; then
 else
 	skip "vb got no link-local address"
 fi
+silent() { ! listening 4791 in_b; }
+[ -z "${HOLDER:-}" ] || { kill -TERM "$PID"; check "nothing stays behind in the other namespace" eventually 5 silent; }
 end
