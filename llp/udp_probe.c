@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,8 @@ static void restrict_by_env(void)
 
 	if (!env || !strcmp(env, "all"))
 		return;
+	if (strcmp(env, "none") != 0 && strcmp(env, "gso") != 0 && strcmp(env, "gro") != 0)
+		fprintf(stderr, "diwarp: DIWARP_OFFLOAD=%s: not one of all, gso, gro, none; none it is\n", env);
 	proved.gso &= !strcmp(env, "gso");
 	proved.gro &= !strcmp(env, "gro");
 }

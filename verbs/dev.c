@@ -2,6 +2,7 @@
 #include "verbs/dev.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -278,6 +279,8 @@ static bool wants_thread(const struct diw_dev_attr *attr)
 
 	if (attr && attr->progress != DIW_PROGRESS_DEFAULT)
 		return attr->progress == DIW_PROGRESS_THREAD;
+	if (env && strcmp(env, "inline") != 0 && strcmp(env, "thread") != 0)
+		fprintf(stderr, "diwarp: DIWARP_PROGRESS=%s: neither thread nor inline; a thread it is\n", env);
 	return !env || strcmp(env, "inline") != 0;
 }
 

@@ -264,7 +264,7 @@ struct diw_qp_attr {
 	int64_t reasm_timeout_ns;    /* > 0 */
 	int64_t read_timeout_ns;     /* 0 = a multiple of the measured round trip */
 	uint64_t rate_limit;         /* bytes a second of segments, Reads answered included; 0 = none */
-	uint32_t rate_burst;         /* bytes that may leave at once under a rate limit */
+	uint32_t rate_burst;         /* bytes that may leave at once; less than a wake-up's worth keeps below the limit */
 	uint32_t max_sources;        /* peers with state at a time */
 	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
 	uint32_t rcvbuf;             /* bytes asked of the kernel */

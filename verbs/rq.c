@@ -84,7 +84,7 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	uint64_t len = 0;
 	uint32_t slot;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge || (wr->num_sge && !wr->sge))
 		return -EINVAL;
 	for (int i = 0; i < wr->num_sge; i++)
 		len += wr->sge[i].length;

@@ -72,7 +72,8 @@ static int check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 	const unsigned known = DIW_SEND_SIGNALED | DIW_SEND_SOLICITED | DIW_SEND_INLINE | DIW_SEND_IMM | DIW_SEND_MORE;
 	int opcode = opcode_of(qp, wr);
 
-	if (opcode < 0 || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known))
+	if (opcode < 0 || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known) ||
+	    (wr->num_sge && !wr->sge))
 		return -EINVAL;
 	if (qp->type == DIW_QP_UD && (wr->dst.port == 0 || diw_addr_ip_is_zero(&wr->dst)))
 		return -EINVAL;

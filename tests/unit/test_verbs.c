@@ -136,6 +136,7 @@ START_TEST(requests_that_cannot_be)
 	REFUSED(wr.opcode = DIW_WR_WRITE);      /* UC only */
 	REFUSED(wr.num_sge = 5);
 	REFUSED(wr.num_sge = -1);
+	REFUSED(wr.sge = NULL);
 	REFUSED(wr.flags = 32);
 	REFUSED(wr.dst.port = 0);
 	REFUSED(memset(&wr.dst, 0, 16));
@@ -155,6 +156,8 @@ START_TEST(requests_that_cannot_be)
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, &bad), -EINVAL);
 	ck_assert_ptr_eq(bad, &second);
 	ck_assert_int_eq(one(a.scq).opcode, DIW_WC_SEND);
+	ck_assert_int_eq(diw_post_recv(a.qp, &recv, &bad_recv), -EINVAL);
+	recv = (struct diw_recv_wr){ .num_sge = 1 };
 	ck_assert_int_eq(diw_post_recv(a.qp, &recv, &bad_recv), -EINVAL);
 	ck_assert_ptr_eq(bad_recv, &recv);
 	ck_assert_int_eq(diw_cq_poll(a.scq, NULL, 0, 0), -EINVAL);
