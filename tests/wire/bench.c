@@ -196,3 +196,31 @@ void bench_refused(struct bench *b, const struct gram *g, const char *name)
 	bench_no_wc(b);
 	bench_check_memory(b);
 }
+
+/* ---- What every fault is tried on, and what comes of it ---- */
+
+static const char some_payload[] = "some octets of payload, enough for an error message";
+
+struct fields bench_record(const struct bench *b)
+{
+	return record_fields(b->mr->stag, 1, TO, some_payload, 48);
+}
+
+struct fields bench_send(void)
+{
+	return send_fields(1, some_payload, 48);
+}
+
+void bench_answered(const struct bench *b, unsigned layer_etype, unsigned code)
+{
+	ck_assert_int_eq(b->nsent, 1);
+	ck_assert(gram_sealed(&b->sent[0]));
+	ck_assert_uint_eq(b->sent[0].b[1], 0x47);
+	ck_assert_uint_eq(b->sent[0].b[28], layer_etype);
+	ck_assert_uint_eq(b->sent[0].b[29], code);
+}
+
+void bench_silent(const struct bench *b)
+{
+	ck_assert_int_eq(b->nsent, 0);
+}

@@ -26,30 +26,6 @@ static void refused(const struct fields *f, const char *name)
 	bench_refused(&b, &g, name);
 }
 
-static struct fields some_record(void)
-{
-	return record_fields(b.mr->stag, 1, TO, "some octets of payload, enough for an error message", 48);
-}
-
-static struct fields some_send(void)
-{
-	return send_fields(1, "some octets of payload, enough for an error message", 48);
-}
-
-static void expect_answer(unsigned layer_etype, unsigned code)
-{
-	ck_assert_int_eq(b.nsent, 1);
-	ck_assert(gram_sealed(&b.sent[0]));
-	ck_assert_uint_eq(b.sent[0].b[1], 0x47);
-	ck_assert_uint_eq(b.sent[0].b[28], layer_etype);
-	ck_assert_uint_eq(b.sent[0].b[29], code);
-}
-
-static void expect_silence(void)
-{
-	ck_assert_int_eq(b.nsent, 0);
-}
-
 static uint32_t outstanding_read(uint32_t *sink_stag, uint64_t *sink_to)
 {
 	struct diw_sge sge = { b.recv[7], 64, b.recv_mr->stag };
@@ -88,7 +64,7 @@ START_TEST(read_responses)
 	msn = outstanding_read(&stag, &to);
 	f = response(stag, msn + 1, to, 0, 16);
 	refused(&f, "read_unmatched");
-	expect_silence();
+	bench_silent(&b);
 	f = response(stag ^ 1, msn, to, 0, 16);
 	refused(&f, "read_unmatched");
 	f = response(b.mr->stag, msn, TO, 0, 16);        /* remote write is allowed there, but no read is */
@@ -189,7 +165,7 @@ START_TEST(errors_received)
 	ck_assert_uint_eq(e.msn, msn);
 	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), -EAGAIN);
 	/* Errors are never answered, however wrong. */
-	expect_silence();
+	bench_silent(&b);
 }
 END_TEST
 
@@ -241,12 +217,12 @@ START_TEST(error_sizes)
 				f = record_fields(b.mr->stag ^ 1, n, TO, payload, n);
 			refused(&f, tagged ? "rx_stag" : "rx_qn");
 			if (cause < 38 + through_msn) {
-				expect_silence();
+				bench_silent(&b);
 				ck_assert_uint_eq(bench_count(&b, "error_suppressed"), 1);
 			} else {
 				uint32_t q = cause - 38 < header ? cause - 38 : header;
 
-				expect_answer(tagged ? 0x11 : 0x12, tagged ? 0x00 : 0x01);
+				bench_answered(&b, tagged ? 0x11 : 0x12, tagged ? 0x00 : 0x01);
 				ck_assert_uint_eq(b.sent[0].len, 38 + q);
 				ck_assert_uint_eq(gram_get32(&b.sent[0], 24), 6 + q);
 				ck_assert_uint_eq(b.sent[0].b[30], 0xc0);
@@ -258,7 +234,7 @@ END_TEST
 
 START_TEST(error_rate)
 {
-	struct fields f = some_record();
+	struct fields f = bench_record(&b);
 	uint64_t sent = 0, suppressed = 0;
 
 	f.stag ^= 1;
@@ -280,7 +256,7 @@ END_TEST
 /* Nothing whatever that is wrong with these may be answered. */
 START_TEST(never_answered)
 {
-	struct fields f = some_send();
+	struct fields f = bench_send();
 	struct gram g;
 
 	f.c1 = 0x40 | OP_ERROR;
@@ -288,28 +264,28 @@ START_TEST(never_answered)
 	gram_build(&g, &f);
 	bench_look(&b);
 	bench_inject(&b, &g);
-	expect_silence();
+	bench_silent(&b);
 	f.stag = 5;
 	gram_build(&g, &f);
 	bench_inject(&b, &g);
-	expect_silence();
+	bench_silent(&b);
 	f.stag = 0;
 	f.length = 1000;
 	gram_build(&g, &f);
 	bench_inject(&b, &g);
-	expect_silence();
-	f = some_send();
+	bench_silent(&b);
+	f = bench_send();
 	f.qn = 2;
 	gram_build(&g, &f);
 	bench_inject(&b, &g);
-	expect_silence();
+	bench_silent(&b);
 	f = response(b.mr->stag, 1, TO, 0, 16);
 	gram_build(&g, &f);
 	bench_inject(&b, &g);
 	f.mo = 70;
 	gram_build(&g, &f);
 	bench_inject(&b, &g);
-	expect_silence();
+	bench_silent(&b);
 }
 END_TEST
 

@@ -36,30 +36,6 @@ static void refused_by_state(const struct fields *f, const char *name)
 	bench_refused(&b, &g, name);
 }
 
-static struct fields some_record(void)
-{
-	return record_fields(b.mr->stag, 1, TO, "some octets of payload, enough for an error message", 48);
-}
-
-static struct fields some_send(void)
-{
-	return send_fields(1, "some octets of payload, enough for an error message", 48);
-}
-
-static void expect_answer(unsigned layer_etype, unsigned code)
-{
-	ck_assert_int_eq(b.nsent, 1);
-	ck_assert(gram_sealed(&b.sent[0]));
-	ck_assert_uint_eq(b.sent[0].b[1], 0x47);
-	ck_assert_uint_eq(b.sent[0].b[28], layer_etype);
-	ck_assert_uint_eq(b.sent[0].b[29], code);
-}
-
-static void expect_silence(void)
-{
-	ck_assert_int_eq(b.nsent, 0);
-}
-
 START_TEST(octet_garbage)
 {
 	struct diw_rng rng = { 5 };
@@ -69,7 +45,7 @@ START_TEST(octet_garbage)
 		for (uint32_t i = 0; i < g.len; i++)
 			g.b[i] = (uint8_t)diw_rng_next(&rng);
 		bench_refused(&b, &g, g.len < 6 ? "rx_short" : "rx_crc");
-		expect_silence();
+		bench_silent(&b);
 	}
 }
 END_TEST
@@ -100,7 +76,7 @@ END_TEST
 
 START_TEST(versions)
 {
-	struct fields f[2] = { some_send(), some_record() };
+	struct fields f[2] = { bench_send(), bench_record(&b) };
 
 	for (int i = 0; i < 2; i++) {
 		uint8_t c0 = f[i].c0, c1 = f[i].c1;
@@ -117,7 +93,7 @@ START_TEST(versions)
 				refused(&f[i], "rx_version");
 			}
 	}
-	f[0] = some_send();
+	f[0] = bench_send();
 	f[0].stag = b.mr->stag;                          /* Send with Invalidate does not exist here */
 	refused(&f[0], "rx_version");
 }
@@ -125,19 +101,19 @@ END_TEST
 
 START_TEST(version_answers)
 {
-	struct fields f = some_send();
+	struct fields f = bench_send();
 
 	f.c0 = BIT_L | 2;
 	refused(&f, "rx_version");
-	expect_answer(0x12, 0x06);
-	f = some_record();
+	bench_answered(&b, 0x12, 0x06);
+	f = bench_record(&b);
 	f.c0 = BIT_T | BIT_L | 3;
 	refused(&f, "rx_version");
-	expect_answer(0x11, 0x04);
-	f = some_record();
+	bench_answered(&b, 0x11, 0x04);
+	f = bench_record(&b);
 	f.c1 = 0x80 | OP_WRITE_RECORD;
 	refused(&f, "rx_version");
-	expect_answer(0x02, 0x05);
+	bench_answered(&b, 0x02, 0x05);
 }
 END_TEST
 
@@ -146,24 +122,24 @@ START_TEST(opcodes)
 	static const unsigned untagged = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 7, tagged = 1 << 2 | 1 << 12;
 
 	for (unsigned op = 0; op < 16; op++) {
-		struct fields f = some_send();
+		struct fields f = bench_send();
 
 		f.c1 = (uint8_t)(0x40 | op);
 		if (!(untagged & 1u << op))
 			refused(&f, "rx_opcode");
-		f = some_record();
+		f = bench_record(&b);
 		f.c1 = (uint8_t)(0x40 | op);
 		if (!(tagged & 1u << op))
 			refused(&f, "rx_opcode");
 	}
-	expect_answer(0x02, 0x06);
+	bench_answered(&b, 0x02, 0x06);
 }
 END_TEST
 
 /* I and S are reserved where an opcode has no use for them. */
 START_TEST(reserved_bits)
 {
-	struct fields f = some_send();
+	struct fields f = bench_send();
 
 	f.c1 |= BIT_S;
 	refused(&f, "rx_version");
@@ -174,7 +150,7 @@ START_TEST(reserved_bits)
 	refused(&f, "rx_version");
 	f.c1 = 0x40 | OP_READ_REQ | BIT_I;
 	refused(&f, "rx_version");
-	f = some_record();
+	f = bench_record(&b);
 	f.c1 = 0x40 | OP_READ_RESP | BIT_S;
 	refused(&f, "rx_version");
 	f.c1 = 0x40 | OP_READ_RESP | BIT_I;
@@ -187,7 +163,7 @@ START_TEST(queue_numbers)
 	static const uint32_t qn[] = { 1, 2, 3, 4, 0x100, 0x01000000, 0xffffffff };
 
 	for (size_t i = 0; i < sizeof qn / sizeof *qn; i++) {
-		struct fields f = some_send();
+		struct fields f = bench_send();
 
 		f.qn = qn[i];
 		refused(&f, "rx_qn");
@@ -210,7 +186,7 @@ START_TEST(contradictions)
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		for (int tagged = 0; tagged < 2; tagged++) {
-			struct fields f = tagged ? some_record() : some_send();
+			struct fields f = tagged ? bench_record(&b) : bench_send();
 
 			f.c0 = (uint8_t)(f.c0 & ~BIT_L) | (bad[i].last ? BIT_L : 0);
 			f.mo = bad[i].mo;
@@ -224,7 +200,7 @@ END_TEST
 /* A segment without payload is only ever the whole of an empty message. */
 START_TEST(empty_segments)
 {
-	struct fields f = some_record();
+	struct fields f = bench_record(&b);
 
 	f.n = 0;
 	for (uint32_t mo = 0; mo <= 48; mo += 16) {
@@ -238,12 +214,12 @@ END_TEST
 START_TEST(keys)
 {
 	for (int bit = 0; bit < 32; bit++) {
-		struct fields f[3] = { some_send(), some_record(), read_fields(9, 1, 0, 16, b.mr->stag, TO) };
+		struct fields f[3] = { bench_send(), bench_record(&b), read_fields(9, 1, 0, 16, b.mr->stag, TO) };
 
 		for (int i = 0; i < 3; i++) {
 			f[i].qkey ^= 1u << bit;
 			refused(&f[i], "rx_qkey");
-			expect_silence();
+			bench_silent(&b);
 		}
 	}
 }
@@ -252,7 +228,7 @@ END_TEST
 START_TEST(forged_stags)
 {
 	for (int bit = 0; bit < 32; bit++) {
-		struct fields f = some_record();
+		struct fields f = bench_record(&b);
 
 		f.stag ^= 1u << bit;
 		refused(&f, "rx_stag");
@@ -260,7 +236,7 @@ START_TEST(forged_stags)
 		refused(&f, "rx_stag");
 	}
 	for (uint32_t stag = 0; stag < 1000; stag++) {
-		struct fields f = some_record();
+		struct fields f = bench_record(&b);
 
 		f.stag = stag << 8;
 		refused(&f, "rx_stag");
@@ -322,7 +298,7 @@ START_TEST(bounds)
 	struct fields f;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		f = some_record();
+		f = bench_record(&b);
 		f.to = bad[i].to;
 		refused(&f, bad[i].name);
 		f = read_fields(9, 1, 0, 48, b.mr->stag, bad[i].to);
@@ -333,12 +309,12 @@ START_TEST(bounds)
 	f = read_fields(9, 1, 0, 0xffffffff, b.mr->stag, TO);
 	refused(&f, "rx_too_long");
 	/* The message would begin below TO 0. */
-	f = some_record();
+	f = bench_record(&b);
 	f.mo = 0x1000;
 	f.length = 0x1030;
 	f.to = 0xfff;
 	refused(&f, "rx_wrap");
-	expect_answer(0x11, 0x03);
+	bench_answered(&b, 0x11, 0x03);
 	f = record_fields(b.mr->stag, 1, TO + REGION + 1, "", 0);
 	refused(&f, "rx_bounds");
 }
@@ -347,7 +323,7 @@ END_TEST
 /* Up to the last octet is inside. */
 START_TEST(inside)
 {
-	struct fields f = some_record();
+	struct fields f = bench_record(&b);
 	struct diw_wc wc;
 	struct gram g;
 
@@ -374,7 +350,7 @@ START_TEST(record_disagreements)
 {
 	struct diw_mr_attr attr = { .addr = b.region, .length = REGION, .use_iova = true, .iova = TO,
 		.access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
-	struct fields first = some_record(), f;
+	struct fields first = bench_record(&b), f;
 	struct diw_mr *alias;
 	struct diw_wc wc;
 	struct gram g;
@@ -421,7 +397,7 @@ END_TEST
 
 START_TEST(send_disagreements)
 {
-	struct fields first = some_send(), f;
+	struct fields first = bench_send(), f;
 	struct gram g;
 
 	first.c0 = 1;
@@ -456,8 +432,8 @@ START_TEST(receive_lengths)
 	struct gram g;
 
 	refused(&f, "rx_too_long");
-	expect_answer(0x12, 0x05);
-	f = some_send();                                 /* the first segment of something larger than any receive */
+	bench_answered(&b, 0x12, 0x05);
+	f = bench_send();                                 /* the first segment of something larger than any receive */
 	f.c0 = 1;
 	f.length = RECV + 1;
 	refused(&f, "rx_too_long");
@@ -473,7 +449,7 @@ START_TEST(receive_lengths)
 	}
 	gram_build(&g, &f);                              /* all receives are used up */
 	bench_refused(&b, &g, "rx_no_recv");
-	expect_answer(0x12, 0x02);
+	bench_answered(&b, 0x12, 0x02);
 }
 END_TEST
 

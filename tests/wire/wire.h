@@ -104,6 +104,12 @@ void bench_refused(struct bench *b, const struct gram *g, const char *name);
 /* Takes one completion that must be there. */
 struct diw_wc bench_wc(struct bench *b, struct diw_cq *cq);
 void bench_no_wc(struct bench *b);
+/* A whole Write-Record and a whole Send, to spoil. */
+struct fields bench_record(const struct bench *b);
+struct fields bench_send(void);
+/* Since the last look: one error message of that code left, or nothing did. */
+void bench_answered(const struct bench *b, unsigned layer_etype, unsigned code);
+void bench_silent(const struct bench *b);
 
 /* ---- The specification's checks, in its order, as a program of their own ---- */
 
