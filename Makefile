@@ -25,8 +25,10 @@ $(if $(CFLAGS_$(MODE)),,$(error MODE=$(MODE): choose release, debug, asan or tsa
 
 # ISA-L computes the CRC-32 nine times as fast as zlib, but zlib is enough to build and run. ISAL= builds without it.
 ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
+# Trace points (docs/tracing.md), if systemtap-sdt-dev is there. SDT= builds without them.
+SDT := $(shell echo '\#include <sys/sdt.h>' | $(CC) -E - >/dev/null 2>&1 && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL)
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) -lz -pthread

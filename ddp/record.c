@@ -2,6 +2,7 @@
 #include "ddp/record.h"
 
 #include "base/clock.h"
+#include "base/trace.h"
 #include "base/wire.h"
 #include "ddp/ddp.h"
 
@@ -121,6 +122,7 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 
 	unlink_open(d, r);
 	r->reason = reason;
+	DIW_TRACE_RECORD_CLOSED(d->c, r->msn, reason, r->length, r->ranges.bytes, r->ranges.n);
 	if (d->cfg.close_last && !r->have_last) {
 		if (d->records.run == r)
 			end_run(d);
@@ -234,6 +236,7 @@ static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const str
 	diw_source_count_record(&d->sources, src, 1);
 	d->records.nopen++;
 	d->c->record_opened++;
+	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
 	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has begun already */
 		begin_closing(d, r, now);
 	*out = r;
@@ -272,6 +275,8 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 	}
 	d->c->record_opened++;
 	d->c->record_complete++;
+	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
+	DIW_TRACE_RECORD_CLOSED(d->c, r->msn, r->reason, r->length, r->ranges.bytes, r->ranges.n);
 	if (room)
 		d->ulp->record_done(d->ulp_ctx, r, 0, seg->len, true);
 	else

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/trace.h"
 #include "ddp/ddp.h"
 
 static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
@@ -63,11 +64,14 @@ static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		fault = diw_ddp_hdr_decode(&seg.h, &seg.hdr_len, segs[i].data, segs[i].len);
 		seg.payload = seg.raw + seg.hdr_len;
 		seg.len = segs[i].len - seg.hdr_len;
+		if (fault == 0)
+			DIW_TRACE_SEGMENT_RECEIVED(d->c, seg.h.opcode, seg.h.msn, seg.h.mo, seg.len, src->port);
 		if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(src, &d->cfg.peer))
 			fault = DIW_FAULT_PEER;
 		if (fault == 0)
 			fault = take(d, &seg, now);
 		if (fault) {
+			DIW_TRACE_SEGMENT_DROPPED(d->c, fault, segs[i].len, src->port);
 			diw_fault_count(d->c, fault);
 			d->ulp->fault(d->ulp_ctx, &seg, fault, now);
 		}

@@ -2,6 +2,7 @@
 /* A message becomes a burst of segments, cut at MULPDU (RFC 5041 section 5.1). */
 #include <errno.h>
 
+#include "base/trace.h"
 #include "ddp/ddp.h"
 
 #define BURST 64
@@ -82,6 +83,7 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 		n = cut(tx, &ahead, *budget, hdr, segs);
 		taken = d->link->ops->send(d->link, &tx->dst, segs, n, now);
 		for (int i = 0; i < taken; i++) {
+			DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, segs[i].len, tx->dst.port);
 			tx->off += segs[i].len;
 			tx->h.to += segs[i].len;
 			*budget -= segs[i].hdr_len + segs[i].len;

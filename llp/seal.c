@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/crc.h"
+#include "base/trace.h"
 #include "base/wire.h"
 #include "llp/link.h"
 
@@ -203,6 +204,17 @@ static int seal_flush(struct diw_link *l, uint64_t now)
 
 /* ---- Receive ---- */
 
+static bool intact(struct seal *s, const uint8_t *p, uint32_t len)
+{
+	if (len < MIN_SEG + CRC_LEN)
+		s->l.c->rx_short++;
+	else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN))
+		s->l.c->rx_crc++;
+	else
+		return true;
+	return false;
+}
+
 /* Cut one burst, check every segment, hand up the intact ones. */
 static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t now)
 {
@@ -211,15 +223,15 @@ static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 	uint32_t left = b->len;
 	int n = 0;
 
-	if (!left)
+	if (!left) {
 		s->l.c->rx_short++;
+		DIW_TRACE_DATAGRAM_DROPPED(s->l.c, 0, b->peer.port);
+	}
 	while (left > 0) {
 		uint32_t len = left < b->seg ? left : b->seg;
 
-		if (len < MIN_SEG + CRC_LEN)
-			s->l.c->rx_short++;
-		else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN))
-			s->l.c->rx_crc++;
+		if (!intact(s, p, len))
+			DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, b->peer.port);
 		else
 			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group };
 		p += len;

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/trace.h"
 #include "base/wire.h"
 #include "rdmap/rdmap.h"
 
@@ -86,6 +87,7 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 		if (now < read->deadline_ns)
 			continue;
 		r->c->read_timeouts++;
+		DIW_TRACE_READ_TIMEOUT(r->c, read->msn, read->length, read->ranges.bytes, read->dst.port);
 		finish(r, read, DIW_RDMAP_TIMEOUT);
 	}
 }

@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/trace.h"
+
 #define MAX_DEPTH (1u << 22)
 /* A spinning poll looks at the clock every so often: some microseconds matter to no timer, 25 ns a look do. */
 #define SPINS_A_CLOCK 8
@@ -106,6 +108,7 @@ void diw_cq_push(struct diw_cq *cq)
 	const struct diw_wc *wc = &cq->ring[tail & cq->mask];
 	bool solicited = (wc->flags & DIW_WC_SOLICITED) || wc->status != DIW_WC_SUCCESS;
 
+	DIW_TRACE_COMPLETION(wc->qp, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
 	if (solicited)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);

@@ -13,6 +13,8 @@
 #define MIN_MULPDU 128u
 #define MAX_DEPTH 65536u
 
+_Static_assert(offsetof(struct diw_qp, c) == 0, "base/trace.h: one address");
+
 void diw_qp_attr_init(struct diw_qp_attr *attr)
 {
 	*attr = (struct diw_qp_attr){

@@ -67,6 +67,7 @@ struct diw_sq {
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
+	struct diw_counters c;       /* first: in the layers below, its address names the queue pair to a tracer */
 	struct diw_list turn;        /* in dev->qps */
 	struct diw_dev *dev;
 	struct diw_pd *pd;
@@ -89,7 +90,6 @@ struct diw_qp {
 	struct diw_sq sq;
 	struct diw_rq own_rq;
 	struct diw_rdmap rdmap;
-	struct diw_counters c;
 	struct diw_qp_error errors[DIW_QP_ERRORS];
 	uint32_t errors_head, errors_n;
 	bool error_event;            /* not fetched yet: one event is enough */

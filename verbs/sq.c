@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/trace.h"
 #include "verbs/qp.h"
 
 /* Bytes of segments that one queue pair sends before another has its turn. */
@@ -136,6 +137,7 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	copy_payload(sq, w, wr);
+	DIW_TRACE_POST_SEND(qp, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
 	atomic_store_explicit(&sq->tail, tail + 1, memory_order_release);
 	return 0;
 }

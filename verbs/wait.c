@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/trace.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
 
@@ -53,7 +54,7 @@ static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 {
 	struct pollfd p[DIW_READY_FDS + 1];
 	struct timespec ts = at(until > now ? until - now : 0);
-	int n = diw_ready_pollfds(dev, p);
+	int ready, n = diw_ready_pollfds(dev, p);
 
 	unsigned seen = dev->departures;
 
@@ -61,9 +62,10 @@ static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 	dev->leader_until = until;
 	dev->asleep++;
 	diw_dev_unlock(dev);
-	ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
+	ready = ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
 	if (p[n].revents)
 		clear_fd(wake_fd);
+	DIW_TRACE_WAKEUP(dev, ready);
 	pthread_mutex_lock(&dev->lock);
 	dev->wakeups++;
 	if (seen == dev->departures)
@@ -125,6 +127,7 @@ void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 	}
 	diw_dev_unlock(dev);
 	wait_sem(&w->sem, until);
+	DIW_TRACE_WAKEUP(dev, -1);
 	pthread_mutex_lock(&dev->lock);
 	dev->wakeups++;
 	w->woken = false;
