@@ -118,13 +118,20 @@ install: all                    ## install below DESTDIR and PREFIX
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		-e 's|@LIBS@|$(LIBS)|' diwarp.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc
 	$(foreach m,$(wildcard man/*.[1-9]),install -D -m 644 $(m) $(DESTDIR)$(call man_dest,$(m));)
+	$(foreach n,$(MAN_NAMES),printf '.so man3/%s\n' $(notdir $(n)) | \
+		install -m 644 /dev/stdin $(DESTDIR)$(call man_name,$(n));)
 
+# A page of section 3 is found by every name that it begins with: NAME/PAGE for each that is not its file's.
+MAN_NAMES = $(shell awk 'FNR == 1 { on = 1 } /^\.Nd/ { on = 0 } on && $$1 == ".Nm" && FILENAME != "man/" $$2 ".3" { \
+	page = FILENAME; sub("man", $$2, page); print page }' man/*.3)
+man_name = $(PREFIX)/share/man/man3/$(patsubst %/,%,$(dir $(1))).3
 man_dest = $(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
 uninstall:                      ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
-		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m)))
+		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
+		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
 	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
 
 clean:                          ## remove BUILD

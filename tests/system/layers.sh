@@ -46,7 +46,7 @@ tools/cp.c #include <poll.h>
 END
 
 expect 1 "a function that the version map forgot" env sh -c '
-	cp -r verbs tools "$0" && cd "$0" && rm -rf map && mkdir map && mv verbs tools map && cd map &&
+	cp -r verbs tools man "$0" && cd "$0" && rm -rf map && mkdir map && mv verbs tools man map && cd map &&
 	echo "int diw_planted(void);" >> verbs/diw.h && tools/check-exports' "$TMP"
 check "... is named" matches "$OUT" diw_planted
 end
