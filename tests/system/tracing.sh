@@ -10,8 +10,8 @@ probes() {
 		/Arguments:/ && ours { print name, NF - 1 }' | sort -u
 }
 listed() {
-	awk -F' *[|] *' '/^[|] `[a-z_]+` [|]/ { n = 0; for (i = 4; i <= NF; i++) n += $i != ""; gsub("`", "", $2); print $2, n }' \
-		docs/tracing.md | sort
+	awk -F' *[|] *' '/^[|] `[a-z_]+` [|]/ {
+		n = 0; for (i = 4; i <= NF; i++) n += $i != ""; gsub("`", "", $2); print $2, n }' docs/tracing.md | sort
 }
 
 if grep -q -e -DHAVE_SDT "$BUILD/flags"; then
@@ -24,8 +24,8 @@ fi
 # shellcheck disable=SC2046  # file names
 for define in -DHAVE_SDT -UHAVE_SDT; do
 	[ $define = -UHAVE_SDT ] || grep -q -e -DHAVE_SDT "$BUILD/flags" || continue
-	check "what has trace points compiles with $define" $CC -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -I. -D_GNU_SOURCE \
-		$define $(grep -l '"base/trace.h"' -r base llp ddp rdmap verbs --include='*.c')
+	check "what has trace points compiles with $define" $CC -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -I. \
+		-D_GNU_SOURCE $define $(grep -l '"base/trace.h"' -r base llp ddp rdmap verbs --include='*.c')
 done
 $CC -I. -D_GNU_SOURCE -UHAVE_SDT -c -o "$TMP/tx.o" ddp/tx.c
 check "without HAVE_SDT there are none" [ -z "$(probes "$TMP/tx.o")" ]

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# The programs of docs/tutorial.md compile, run as two processes, and print what the page says.
+. "${0%/*}/lib.sh"
+
+# The page's C blocks become files by the name in their first line; its text blocks become want.1, want.2 ...
+awk -v dir="$TMP" '/^```$/ { file = ""; next } /^```c$/ { code = 1; next } /^```text$/ { file = dir "/want." ++n; next }
+	code { file = dir "/" $2; sub(":$", "", file); code = 0 } file != "" { print > file }' docs/tutorial.md
+mkdir "$TMP/include"
+ln -s "$PWD/verbs" "$TMP/include/diwarp"
+case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
+pkg-config --exists libisal && isal=-lisal || isal=
+for program in write read; do
+	check "$program.c compiles without a warning" $CC $san -Wall -Wextra -Werror -pedantic -std=c11 \
+		-I"$TMP/include" "$TMP/$program.c" "$BUILD/lib/libdiwarp.a" $isal -lz -pthread -o "$TMP/$program"
+done
+check "write.c has about 80 lines" [ "$(wc -l < "$TMP/write.c")" -le 90 ]
+
+tellers=()
+case $MODE in asan | tsan) ! setarch -R true 2> /dev/null || tellers=(setarch -R) ;; esac
+background "$TMP/target" "${tellers[@]}" "$TMP/write"
+target=$PID
+check "the target tells where it may be written" eventually 10 grep -q ^HOST "$TMP/target"
+read -r _ stag to < "$TMP/target"
+
+# says N: OUT is the page's Nth text.
+says() { diff -u "$TMP/want.$1" - <<< "$OUT"; }
+# told N: the target has printed the page's Nth text, and nothing else since FROM.
+told() { tail -n +"$from" "$TMP/target" | cmp -s "$TMP/want.$1" -; }
+write_() { "${tellers[@]}" "$TMP/write" 127.0.0.1 "$stag" "$to"; }
+read_() { "${tellers[@]}" "$TMP/read" 127.0.0.1 "$stag" "${1:-$to}" 200000; }
+
+from=2
+run "a process writes into the other" write_
+check "... and says what the page says" says 1
+check "the target has all of it" eventually 10 told 2
+from=$(($(wc -l < "$TMP/target") + 1))
+DIWARP_IMPAIR=loss=3%,seed=1 run "it writes over a network that loses 3 %" write_
+check "... and does not know" says 1
+eventually 10 told 3
+check "the target's map is the page's" diff -u "$TMP/want.3" <(tail -n +"$from" "$TMP/target")
+check "... and it has gaps" [ "$(wc -l < "$TMP/want.3")" -gt 2 ]
+
+run "a process reads what was written" read_
+check "... and says what the page says" says 4
+DIWARP_IMPAIR=rx.loss=2%,seed=1 run "it reads though answers are lost" read_
+check "... asking again" matches "$OUT" 'timeout: [1-9][0-9]* of 20000 bytes came'
+check "... until all is there" matches "$OUT" '200000 of 200000 bytes read'
+expect 1 "it is refused outside of the memory" read_ 0
+check "... and says what the page says" says 5
+kill -STOP "$target"
+expect 1 "a target that is silent ends in timeouts" read_
+check "... and says what the page says" says 6
+kill -CONT "$target"
+run "it reads again when the target goes on" read_
+end
