@@ -160,11 +160,9 @@ struct diw_cq;
 
 enum diw_wc_status {
 	DIW_WC_SUCCESS,              /* for a Write-Record this does not say complete: compare byte_len with msg_len */
-	DIW_WC_LOC_LEN_ERR,          /* message longer than the receive, or than the peer can take */
 	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
 	DIW_WC_REM_ACCESS_ERR,       /* a Read was refused by the target; wc.fault says why */
 	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
-	DIW_WC_FLUSH_ERR,            /* the queue pair was destroyed or reset before it was executed */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM };           /* in the receive completion queue */

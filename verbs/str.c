@@ -51,9 +51,9 @@ static const char *name_of(const char *const *names, int n, int i)
 const char *diw_wc_status_str(int status)
 {
 	static const char *const names[] = {
-		[DIW_WC_SUCCESS] = "success", [DIW_WC_LOC_LEN_ERR] = "local length error",
+		[DIW_WC_SUCCESS] = "success",
 		[DIW_WC_LOC_PROT_ERR] = "local protection error", [DIW_WC_REM_ACCESS_ERR] = "remote access error",
-		[DIW_WC_TIMEOUT] = "timeout", [DIW_WC_FLUSH_ERR] = "flushed",
+		[DIW_WC_TIMEOUT] = "timeout",
 	};
 
 	return name_of(names, sizeof names / sizeof *names, status);
