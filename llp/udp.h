@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the UDP dgram share. */
+/* What the files of the UDP dgrams (llp/udp.c, llp/uring.c) share. */
 #ifndef DIW_LLP_UDP_H
 #define DIW_LLP_UDP_H
 
@@ -50,6 +50,7 @@ struct diw_udp_answer {
 
 struct diw_udp {
 	struct diw_dgram d;
+	int (*call)(struct diw_udp *u, uint32_t len);   /* the kernel takes u->tx at u->tx_fd; 0 or -errno */
 	int fd;
 	int hot_fd;                  /* connected to the one peer that most bursts go to; -1 none */
 	int tx_fd;                   /* of the two, for tx_peer */
@@ -76,7 +77,7 @@ struct diw_udp {
 	unsigned rx_turn;
 	bool rx_other;               /* the last look at fd, beside hot_fd, found something */
 	uint64_t rx_other_ns;        /* and when it was */
-	struct msghdr rx;
+	struct msghdr rx;            /* the last message's name, or none of the hot peer, and control messages */
 	struct iovec rx_iov, rx_burst;
 	struct sockaddr_storage rx_name;
 	union {
@@ -94,6 +95,19 @@ struct diw_udp {
 	uint8_t rx_buf[DIW_UDP_RX_ROOM];
 };
 
+/* ---- The seam's calls that do not care how messages reach the kernel (llp/udp_tx.c) ---- */
+
+int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
+uint64_t diw_udp_deadline(struct diw_dgram *d);
+uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
+int diw_udp_tx_kept(struct diw_udp *u);      /* what was kept of a burst: 0 gone, -EAGAIN */
+bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: it became smaller */
+
+/* ---- What came, described by u->rx (llp/udp_rx.c) ---- */
+
+void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len);
+void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
+
 /* ---- System calls on non-blocking sockets (llp/udp_sys.c) ---- */
 
 ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
@@ -102,7 +116,8 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
 
 /* ---- Sockets (llp/udp_open.c) ---- */
 
-int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);    /* opened, bound, connected as asked */
+/* Fills U, all zero but how it works, and opens, binds, connects its socket as asked. */
+int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 /* A second socket on the same port, connected to PEER, or the one that is there connected to it anew: the kernel then
  * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well.
  * False: the kernel does not do it, and nothing has changed. */

@@ -112,10 +112,30 @@ static int connect_socket(struct diw_udp *u, const struct diw_addr *peer)
 	return 0;
 }
 
+static void prepare(struct diw_udp *u, const struct diw_dgram_attr *attr)
+{
+	struct cmsghdr *c = &u->tx_control.align;
+
+	u->d.c = attr->c;
+	u->any = attr->any;
+	u->hot_fd = -1;
+	u->rcvbuf = attr->rcvbuf;
+	u->gso = diw_udp_offload().gso;
+	u->pmtu.ifmtu = attr->mtu ? attr->mtu : 1500;
+	u->max_segs = DIW_DGRAM_MAX_SEGS;
+	c->cmsg_level = SOL_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+}
+
 int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 {
-	int err = open_socket(u, attr);
+	int err;
 
+	if (!attr->c || (!attr->any && (diw_addr_ip_is_zero(&attr->local) || diw_addr_is_multicast(&attr->local))))
+		return -EINVAL;
+	prepare(u, attr);
+	err = open_socket(u, attr);
 	if (!err)
 		err = set_options(u, attr);
 	if (!err)
@@ -124,6 +144,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 		err = connect_socket(u, &attr->peer);
 	if (err && u->fd >= 0)
 		close(u->fd);
+	u->tx_fd = u->fd;
 	return err;
 }
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What UDP dgrams make of a received message, whichever way it came from the kernel. */
+#include <errno.h>
+#include <string.h>
+
+#include "llp/dgram.h"
+#include "llp/udp.h"
+
+static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const uint8_t local[16], unsigned ifindex)
+{
+	struct diw_udp_answer *a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
+	struct diw_addr l = { 0 };
+
+	memcpy(l.ip, local, 16);
+	if (diw_addr_is_multicast(&l))
+		return;
+	if (!(local[0] == 0xfe && (local[1] & 0xc0) == 0x80))
+		ifindex = 0;
+	if (diw_addr_eq(&a->peer, peer) && !memcmp(a->local, local, 16) && a->ifindex == ifindex)
+		return;
+	*a = (struct diw_udp_answer){ .peer = *peer, .ifindex = ifindex };
+	memcpy(a->local, local, 16);
+	u->tx_peer.port = 0;         /* prepared headers may name the old source */
+}
+
+static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
+{
+	b->seg = 0;
+	b->group = false;               /* a socket that is bound to an address hears nothing else */
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&u->rx); c; c = CMSG_NXTHDR(&u->rx, c)) {
+		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+			int v;
+
+			memcpy(&v, CMSG_DATA(c), sizeof v);
+			b->seg = v > 0 ? (uint32_t)v : 0;
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
+			struct in_pktinfo i;
+
+			memcpy(&i, CMSG_DATA(c), sizeof i);
+			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
+			b->group = i.ipi_addr.s_addr != i.ipi_spec_dst.s_addr;
+			remember_asked(u, &b->peer, mapped, 0);
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(&b->peer)) {
+			struct in6_pktinfo i;
+
+			memcpy(&i, CMSG_DATA(c), sizeof i);
+			b->group = IN6_IS_ADDR_MULTICAST(&i.ipi6_addr);
+			remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+		}
+	}
+}
+
+void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
+{
+	if (err == -EMSGSIZE)                   /* of a connected socket only */
+		diw_udp_learn_mtu(u, hot ? &u->hot_peer : &u->tx_peer);
+}
+
+void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len)
+{
+	if (u->rx.msg_name)
+		diw_addr_from_sockaddr(&b->peer, u->rx.msg_name);
+	else
+		b->peer = u->hot_peer;
+	rx_cmsgs(u, b);
+	b->len = len;
+	if (!b->seg || b->seg > b->len)
+		b->seg = b->len;
+	u->rx_burst = (struct iovec){ data, b->len };
+	b->iov = &u->rx_burst;
+	b->niov = 1;
+	u->d.c->rx_bursts++;
+	u->d.c->rx_datagrams += b->seg ? (b->len + b->seg - 1) / b->seg : 1;
+	u->d.c->rx_bytes += b->len;
+}

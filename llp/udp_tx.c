@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sending of UDP dgrams, whichever way a message reaches the kernel: a burst leaves as one UDP_SEGMENT super-buffer.
+ * Where the kernel, the device or the path's MTU refuses it, its datagrams leave one by one and IP may fragment them
+ * (IP_PMTUDISC_WANT): nothing is lost by it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "llp/dgram.h"
+#include "llp/udp.h"
+
+#define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
+#define KEPT_RETRY (100 * DIW_US)
+#define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
+
+struct cursor {
+	int i;
+	size_t off;
+};
+
+static uint32_t path_payload(const struct diw_udp *u, const struct diw_addr *dst)
+{
+	return diw_udp_pmtu_payload(&u->pmtu, dst, u->now);
+}
+
+bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst)
+{
+	if (!diw_udp_pmtu_learn(&u->pmtu, u->any ? NULL : &u->d.local, dst, u->now))
+		return false;
+	u->d.mtu_changed = true;
+	u->d.c->tx_emsgsize++;
+	return true;
+}
+
+static void tx_source(struct diw_udp *u, const struct diw_addr *peer)
+{
+	const struct diw_udp_answer *a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
+	struct cmsghdr *c = (void *)(u->tx_control.b + CMSG_SPACE(sizeof(uint16_t)));
+
+	u->tx_infolen = 0;
+	if (!diw_addr_eq(&a->peer, peer))
+		return;
+	if (u->family == AF_INET) {
+		struct in_pktinfo i = { 0 };
+
+		memcpy(&i.ipi_spec_dst, a->local + 12, 4);
+		c->cmsg_level = IPPROTO_IP;
+		c->cmsg_type = IP_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof i);
+		memcpy(CMSG_DATA(c), &i, sizeof i);
+		u->tx_infolen = CMSG_SPACE(sizeof i);
+	} else {
+		struct in6_pktinfo i = { .ipi6_ifindex = a->ifindex };
+
+		memcpy(&i.ipi6_addr, a->local, 16);
+		c->cmsg_level = IPPROTO_IPV6;
+		c->cmsg_type = IPV6_PKTINFO;
+		c->cmsg_len = CMSG_LEN(sizeof i);
+		memcpy(CMSG_DATA(c), &i, sizeof i);
+		u->tx_infolen = CMSG_SPACE(sizeof i);
+	}
+}
+
+static void tx_hot(struct diw_udp *u)
+{
+	u->tx_fd = u->hot_fd;
+	u->tx.msg_name = NULL;
+	u->tx.msg_namelen = 0;
+}
+
+static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
+{
+	if (diw_addr_eq(&u->tx_peer, peer)) {
+		if (++u->tx_streak == HOT_AFTER && !u->connected && !u->any && !diw_addr_is_multicast(peer) &&
+		    diw_udp_hot(u, peer))
+			tx_hot(u);
+		return;
+	}
+	u->tx_peer = *peer;
+	u->tx_streak = 0;
+	u->tx_fd = u->fd;
+	if (!u->connected) {
+		u->tx.msg_name = &u->tx_name;
+		u->tx.msg_namelen = u->tx_namelen = diw_udp_name(u, peer, &u->tx_name);
+	}
+	if (u->any)
+		tx_source(u, peer);
+	else if (u->hot_fd >= 0 && diw_addr_eq(peer, &u->hot_peer))
+		tx_hot(u);
+}
+
+/* One call of the kernel that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
+static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
+{
+	const size_t room = CMSG_SPACE(sizeof(uint16_t));
+	bool many = len > seg;
+	int err = 0;
+
+	u->tx.msg_iov = (struct iovec *)iov;
+	u->tx.msg_iovlen = (size_t)niov;
+	if (many) {
+		uint16_t size = (uint16_t)seg;
+
+		memcpy(CMSG_DATA(&u->tx_control.align), &size, sizeof size);
+	}
+	u->tx.msg_control = u->tx_control.b + (many ? 0 : room);
+	u->tx.msg_controllen = u->tx_infolen + (many ? room : 0);
+	for (int i = 0; i < 4; i++) {
+		err = u->call(u, len);
+		if (!err) {
+			u->d.c->tx_bursts++;
+			u->d.c->tx_datagrams += many ? (len + seg - 1) / seg : 1;
+			u->d.c->tx_bytes += len;
+			return 0;
+		}
+		/* An ICMP answer to an earlier datagram surfaces here, and this one was not sent. */
+		if (err == -ECONNREFUSED && !u->tx.msg_name)
+			u->d.c->tx_error++;
+		else if (err != -EINTR)
+			return err == -ENOBUFS || err == -EWOULDBLOCK ? -EAGAIN : err;
+	}
+	return err;
+}
+
+/* The next LEN bytes of a burst; the number of entries, or -EMSGSIZE when they are too many for one call. */
+static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
+{
+	int n = 0;
+
+	while (len > 0) {
+		size_t have = b->iov[c->i].iov_len - c->off, take = have < len ? have : len;
+
+		if (take && n == IOV_MAX)
+			return -EMSGSIZE;
+		if (take)
+			u->slice[n++] = (struct iovec){ (uint8_t *)b->iov[c->i].iov_base + c->off, take };
+		len -= (uint32_t)take;
+		c->off += take;
+		if (take == have)
+			*c = (struct cursor){ c->i + 1, 0 };
+	}
+	return n;
+}
+
+/* The socket filled up inside a burst: the burst counts as taken, so what is left of it is ours to send. */
+static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
+{
+	uint32_t at = 0;
+
+	while (done + at < b->len) {
+		size_t n = b->iov[c.i].iov_len - c.off;
+
+		memmove(u->kept_buf + at, (uint8_t *)b->iov[c.i].iov_base + c.off, n);
+		at += (uint32_t)n;
+		c = (struct cursor){ c.i + 1, 0 };
+	}
+	u->kept_iov = (struct iovec){ u->kept_buf, at };
+	u->kept = (struct diw_dgram_burst){ .peer = b->peer, .iov = &u->kept_iov, .niov = 1, .len = at,
+					    .seg = b->seg < at ? b->seg : at };
+}
+
+struct tx_state {
+	uint32_t per_call;           /* datagrams */
+	bool asked;                  /* the path's MTU, for this burst */
+	bool doubt;                  /* a super-buffer was refused for no known reason */
+};
+
+/* An old kernel's limit of 64 datagrams, a path with a smaller MTU, a device without checksum offload: each refuses a
+ * super-buffer in its way. True when the same bytes should be tried again, in smaller calls. */
+static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
+{
+	if (err != -EMSGSIZE && err != -EINVAL && err != -EIO)
+		return false;
+	if (s->per_call == 1) {
+		/* A connected socket hears of "fragmentation needed" by an error on whatever it sends next. */
+		if (err != -EMSGSIZE || s->asked || u->tx.msg_name)
+			return false;
+		s->asked = true;
+		diw_udp_learn_mtu(u, &b->peer);
+		return true;
+	}
+	s->asked = true;
+	if (err == -EIO)
+		u->gso = false;
+	else if (!diw_udp_learn_mtu(u, &b->peer) && err == -EINVAL) {
+		if (s->per_call > OLD_MAX_SEGS) {
+			s->per_call = OLD_MAX_SEGS;
+			return true;
+		}
+		s->doubt = true;
+	}
+	s->per_call = 1;
+	return true;
+}
+
+static void tx_done(struct diw_udp *u, const struct tx_state *s, uint32_t n)
+{
+	if (s->doubt)
+		u->gso = false;      /* one by one they go: this socket's super-buffers do not */
+	if (s->per_call == OLD_MAX_SEGS && n > 1)
+		u->max_segs = OLD_MAX_SEGS;
+}
+
+static void tx_refused(struct diw_udp *u, int err, uint32_t n)
+{
+	u->d.c->tx_error += n;
+	if (err != -ECONNREFUSED)
+		u->d.tx_errno = -err;
+}
+
+/* 0 when the burst is taken, -EAGAIN when nothing of it is. */
+static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
+{
+	struct tx_state s = { .per_call = 1 };
+	struct cursor at = { 0, 0 };
+	uint32_t done = 0;
+
+	tx_towards(u, &b->peer);
+	if (u->gso && b->len > b->seg && b->seg <= path_payload(u, &b->peer))
+		s.per_call = u->max_segs;
+	while (done < b->len) {
+		uint64_t most = (uint64_t)s.per_call * b->seg;
+		uint32_t len = b->len - done < most ? b->len - done : (uint32_t)most;
+		uint32_t count = (len + b->seg - 1) / b->seg;
+		struct cursor next = at;
+		bool whole = len == b->len && b->niov <= IOV_MAX;
+		int niov = whole ? b->niov : slice_next(u, b, &next, len);
+		int err = niov < 0 ? niov : tx_call(u, whole ? b->iov : u->slice, niov, len, b->seg);
+
+		if (err == -EAGAIN) {
+			u->d.c->tx_blocked++;
+			if (!done)
+				return err;
+			keep_rest(u, b, at, done);
+			return 0;
+		}
+		if (err && tx_again(u, b, err, &s))
+			continue;
+		if (err)
+			tx_refused(u, err, count);
+		else
+			tx_done(u, &s, count);
+		at = next;
+		done += len;
+	}
+	return 0;
+}
+
+int diw_udp_tx_kept(struct diw_udp *u)
+{
+	struct diw_dgram_burst b = u->kept;
+	struct iovec iov = u->kept_iov;
+	int err;
+
+	if (!b.len)
+		return 0;
+	b.iov = &iov;
+	u->kept.len = 0;
+	err = tx_burst(u, &b);
+	if (err)
+		u->kept.len = b.len;
+	return u->kept.len ? -EAGAIN : 0;
+}
+
+int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	struct diw_udp *u = (struct diw_udp *)d;
+	int i, err;
+
+	u->now = now;
+	err = diw_udp_tx_kept(u);
+	for (i = 0; i < n && !err; i++) {
+		err = u->kept.len ? -EAGAIN : tx_burst(u, &b[i]);
+		if (err)
+			break;
+	}
+	return i > 0 ? i : err;
+}
+
+uint64_t diw_udp_deadline(struct diw_dgram *d)
+{
+	struct diw_udp *u = (struct diw_udp *)d;
+
+	return u->kept.len ? u->now + KEPT_RETRY : DIW_NEVER;
+}
+
+uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst)
+{
+	return path_payload((struct diw_udp *)d, dst);
+}
