@@ -27,11 +27,13 @@ $(if $(CFLAGS_$(MODE)),,$(error MODE=$(MODE): choose release, debug, asan or tsa
 ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
 # Trace points (docs/tracing.md), if systemtap-sdt-dev is there. SDT= builds without them.
 SDT := $(shell echo '\#include <sys/sdt.h>' | $(CC) -E - >/dev/null 2>&1 && echo 1)
+# io_uring is a choice at run time, DIWARP_LLP=uring. URING= builds without it.
+URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT)
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
-LIBS = $(if $(ISAL),-lisal) -lz -pthread
+LIBS = $(if $(ISAL),-lisal) $(if $(URING),-luring) -lz -pthread
 TOOL_LIBS = -lcjson -lcrypto -lm
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 

@@ -19,7 +19,7 @@
 
 #define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: with the last 300 the kernel is slower */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
-#define DIW_DGRAM_FDS 2
+#define DIW_DGRAM_FDS 3
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
 
 struct diw_dgram_burst {
@@ -76,6 +76,11 @@ int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 struct diw_udp_offload { bool gso, gro; };
 /* What a loopback pair proved, once a process. DIWARP_OFFLOAD=none|gso|gro restricts it. */
 struct diw_udp_offload diw_udp_offload(void);
+
+/* llp/uring.c: the same over io_uring */
+int diw_uring_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
+/* 0: it works here; or -errno, -EOPNOTSUPP: built without liburing. */
+int diw_uring_try(void);
 
 /* llp/impair.c */
 struct diw_impair_spec;

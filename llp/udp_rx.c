@@ -54,8 +54,10 @@ static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 
 void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 {
-	if (err == -EMSGSIZE)                   /* of a connected socket only */
+	if (err == -EMSGSIZE)                   /* both of a connected socket only: what ICMP said of a datagram */
 		diw_udp_learn_mtu(u, hot ? &u->hot_peer : &u->tx_peer);
+	else if (err == -ECONNREFUSED)
+		u->d.c->tx_error++;
 }
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len)

@@ -46,6 +46,8 @@ static void print_json(const struct diw_dev_info *d)
 	for (int i = 0; i < d->naddrs; i++)
 		cJSON_AddItemToArray(a, cJSON_CreateString(ip_str(&d->addrs[i], buf)));
 	cJSON_AddStringToObject(o, "llp", d->llp);
+	cJSON_AddItemToObject(o, "llp_error",
+			      d->llp_errno ? cJSON_CreateString(strerror(d->llp_errno)) : cJSON_CreateNull());
 	cJSON_AddBoolToObject(o, "gso", d->gso);
 	cJSON_AddBoolToObject(o, "gro", d->gro);
 	cJSON_AddStringToObject(o, "crc_engine", d->crc_engine);
@@ -67,6 +69,8 @@ static void print_human(const struct diw_dev_info *d)
 	printf("  %-16s %u B, MULPDU %u B\n", "MTU", d->mtu, d->mulpdu);
 	printf("  %-16s %s, UDP_SEGMENT %s, UDP_GRO %s\n", "lower layer", d->llp, d->gso ? "proved" : "not available",
 	       d->gro ? "proved" : "not available");
+	if (d->llp_errno)
+		printf("  %-16s not used: %s\n", "io_uring", strerror(d->llp_errno));
 	printf("  %-16s %s\n", "CRC-32 engine", d->crc_engine);
 	printf("  %-16s %s\n", "progress", d->progress_thread ? "thread, and inline while someone polls" : "inline");
 	printf("  %-16s %s\n", "receive buffer", fmt_bytes(d->rcvbuf, a));
@@ -81,6 +85,7 @@ static void print_human(const struct diw_dev_info *d)
 static void look(struct diw_dev_info *d)
 {
 	struct diw_dev *dev;
+
 
 	if (diw_dev_open(d->name, NULL, &dev))
 		return;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -225,7 +226,34 @@ static int sockets_open(struct diw_transport *t, const struct diw_dgram_attr *at
 	return diw_udp_open(attr, d);
 }
 
+static int uring_open(struct diw_transport *t, const struct diw_dgram_attr *attr, struct diw_dgram **d)
+{
+	(void)t;
+	return diw_uring_open(attr, d);
+}
+
 static struct diw_transport sockets = { .now = sockets_now, .open = sockets_open };
+static struct diw_transport uring = { .now = sockets_now, .open = uring_open };
+
+/* Where io_uring is forbidden, or the kernel too old, there are still the sockets. */
+static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct diw_dev_info *info)
+{
+	enum diw_llp llp = attr ? attr->llp : DIW_LLP_DEFAULT;
+	const char *env = getenv("DIWARP_LLP");
+
+	if (llp == DIW_LLP_DEFAULT && env && *env) {
+		if (strcmp(env, "udp") != 0 && strcmp(env, "uring") != 0)
+			fprintf(stderr, "diwarp: DIWARP_LLP=%s: neither udp nor uring; udp it is\n", env);
+		llp = strcmp(env, "uring") == 0 ? DIW_LLP_URING : DIW_LLP_UDP;
+	}
+	if (llp != DIW_LLP_URING)
+		return &sockets;
+	info->llp_errno = -diw_uring_try();
+	if (info->llp_errno)
+		return &sockets;
+	info->llp = "uring";
+	return &uring;
+}
 
 static void dev_free(struct diw_dev *dev)
 {
@@ -293,7 +321,7 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 	if (rc < 0)
 		return rc;
 	info.progress_thread = wants_thread(attr);
-	rc = diw_dev_open_transport(&sockets, &info, &dev);
+	rc = diw_dev_open_transport(choose_llp(attr, &info), &info, &dev);
 	if (rc < 0)
 		return rc;
 	rc = open_descriptors(dev);

@@ -70,7 +70,8 @@ struct diw_dev_info {
 	uint32_t mulpdu;             /* largest DDP segment that fits the MTU (RFC 5041 section 5.3) */
 	bool gso, gro;               /* proved at start-up on a loopback pair */
 	const char *crc_engine;      /* "isal" or "zlib" */
-	const char *llp;             /* "udp" */
+	const char *llp;             /* "udp", or "uring": the same through io_uring */
+	int llp_errno;               /* io_uring was asked for, and this errno is why it is "udp"; 0 otherwise */
 	bool progress_thread;
 	uint32_t rcvbuf;             /* what a queue pair gets without privilege, bytes as the kernel counts */
 	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_wr, max_sge, max_inline, max_cqe;
@@ -78,9 +79,11 @@ struct diw_dev_info {
 };
 
 enum diw_progress { DIW_PROGRESS_DEFAULT, DIW_PROGRESS_THREAD, DIW_PROGRESS_INLINE };
+enum diw_llp { DIW_LLP_DEFAULT, DIW_LLP_UDP, DIW_LLP_URING };
 
 struct diw_dev_attr {
 	enum diw_progress progress;  /* default: DIWARP_PROGRESS=thread|inline, else a thread */
+	enum diw_llp llp;            /* default: DIWARP_LLP=udp|uring, else udp; uring falls back to udp */
 };
 
 /* Fill at most MAX entries, in interface order with lo last; returns how many devices exist. */

@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <net/if.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef HAVE_URING
+#include "llp/uring.h"
+#endif
 #include "llp/udp.h"
 
 int (*kernel_refuse)(const struct msghdr *m, int call);
@@ -67,6 +71,48 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 	return n;
 }
 
+#ifdef HAVE_URING
+/* A refused send becomes an operation that does nothing, with the refusal for its result. */
+int diw_sys_ring_submit(struct diw_uring *r)
+{
+	struct io_uring_sq *sq = &r->ring.sq;
+	struct io_uring_cq *cq = &r->ring.cq;
+	struct io_uring_sqe *sqe = &sq->sqes[(sq->sqe_tail - 1) & *sq->kring_mask];
+	int err = 0;
+
+	if (sqe->user_data == DIW_URING_TX) {
+		err = kernel_refuse ? kernel_refuse(&r->u.tx, kernel_sends) : 0;
+		kernel_sends++;
+	}
+	if (err) {
+		io_uring_prep_nop(sqe);
+		sqe->flags = 0;
+		sqe->user_data = DIW_URING_TX;
+	}
+	while (io_uring_submit(&r->ring) <= 0)
+		;
+	for (unsigned i = *cq->khead; err && i != *cq->ktail; i++)
+		if (cq->cqes[i & *cq->kring_mask].user_data == DIW_URING_TX)
+			cq->cqes[i & *cq->kring_mask].res = -err;
+	return 0;
+}
+
+struct io_uring_cqe *diw_sys_ring_peek(struct diw_uring *r)
+{
+	struct io_uring_cqe *cqe;
+
+	if (io_uring_peek_cqe(&r->ring, &cqe))
+		return NULL;
+	if (kernel_truncate && cqe->flags & IORING_CQE_F_BUFFER) {
+		unsigned bid = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+
+		kernel_truncate--;
+		((struct io_uring_recvmsg_out *)(r->rx[cqe->user_data].bufs + bid * DIW_URING_BUF))->flags |= MSG_TRUNC;
+	}
+	return cqe;
+}
+#endif
+
 int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
 	if (kernel_mtu && ((level == IPPROTO_IP && name == IP_MTU) || (level == IPPROTO_IPV6 && name == IPV6_MTU))) {
@@ -95,4 +141,19 @@ bool kernel_can_own_network(void)
 	if (!pid)
 		_exit(!kernel_own_network());
 	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* Asked in a child: the parent must not have proved its offloads before the tests choose theirs. */
+bool kernel_has_uring(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(-diw_uring_try());
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return false;
+	if (WEXITSTATUS(status))
+		printf("SKIP: io_uring: %s\n", strerror(WEXITSTATUS(status)));
+	return WEXITSTATUS(status) == 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel would answer on other machines: kernel.c replaces llp/udp_sys.c, and libc's getsockopt, for the
- * whole program. As long as nothing is set here they do what they always do. */
+/* What the kernel would answer on other machines: kernel.c replaces llp/udp_sys.c, llp/uring_sys.c and libc's
+ * getsockopt, for the whole program. As long as nothing is set here they do what they always do. */
 #ifndef DIW_TESTS_KERNEL_H
 #define DIW_TESTS_KERNEL_H
 
@@ -20,5 +20,6 @@ uint32_t kernel_bytes_of(const struct msghdr *m);
 /* A network namespace of our own, with only lo, which is up. */
 bool kernel_own_network(void);
 bool kernel_can_own_network(void);
+bool kernel_has_uring(void);                             /* says SKIP if not */
 
 #endif

@@ -20,6 +20,7 @@
 
 static struct diw_counters ca, cb;
 static struct diw_dgram *a, *b;
+static int (*open_dgram)(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 
 static struct diw_addr loopback(bool v6, uint8_t last)
 {
@@ -37,7 +38,7 @@ static struct diw_dgram *open_at(struct diw_addr local, bool any, const struct d
 
 	if (peer)
 		attr.peer = *peer;
-	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
+	ck_assert_int_eq(open_dgram(&attr, &d), 0);
 	return d;
 }
 
@@ -87,8 +88,10 @@ static void take_all(struct diw_dgram *d, uint32_t want)
 {
 	struct diw_dgram_burst r;
 	int fd[DIW_DGRAM_FDS], n = d->ops->fds(d, fd);
-	struct pollfd p[DIW_DGRAM_FDS] = { { fd[0], POLLIN, 0 }, { fd[n - 1], POLLIN, 0 } };
+	struct pollfd p[DIW_DGRAM_FDS];
 
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){ fd[i], POLLIN, 0 };
 	got.len = got.datagrams = got.bursts = got.longest = 0;
 	do {
 		while (d->ops->recv(d, &r, 1, 1) == 1) {
@@ -286,15 +289,15 @@ START_TEST(opening)
 	struct diw_dgram *d, *e;
 	int fd[DIW_DGRAM_FDS], on = 0;
 
-	ck_assert_int_eq(diw_udp_open(&attr, &d), -EINVAL);          /* the zero address needs `any` */
+	ck_assert_int_eq(open_dgram(&attr, &d), -EINVAL);          /* the zero address needs `any` */
 	attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 224, [15] = 1 } };
-	ck_assert_int_eq(diw_udp_open(&attr, &d), -EINVAL);
+	ck_assert_int_eq(open_dgram(&attr, &d), -EINVAL);
 	attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 192, 0, 2, 1 } };
-	ck_assert_int_eq(diw_udp_open(&attr, &d), -EADDRNOTAVAIL);
+	ck_assert_int_eq(open_dgram(&attr, &d), -EADDRNOTAVAIL);
 	attr.local = loopback(false, 1);
 	attr.broadcast = true;
-	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
-	ck_assert_int_eq(d->ops->fds(d, fd), 1);
+	ck_assert_int_eq(open_dgram(&attr, &d), 0);
+	ck_assert_int_eq(d->ops->fds(d, fd), 1 + (open_dgram == diw_uring_open));
 	ck_assert_int_eq(getsockopt(fd[0], SOL_SOCKET, SO_BROADCAST, &on, &len), 0);
 	ck_assert_int_eq(on, 1);
 	ck_assert_int_ne(fcntl(fd[0], F_GETFL) & O_NONBLOCK, 0);
@@ -303,11 +306,11 @@ START_TEST(opening)
 	ck_assert_uint_eq(d->ops->mtu(d, &v6), 1452);
 	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
 	attr.local = d->local;
-	ck_assert_int_eq(diw_udp_open(&attr, &e), -EADDRINUSE);
+	ck_assert_int_eq(open_dgram(&attr, &e), -EADDRINUSE);
 	d->ops->close(d);
 	ck_assert_int_eq(fcntl(fd[0], F_GETFD), -1);
 	attr.mtu = 65536;
-	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);                /* the port is free again */
+	ck_assert_int_eq(open_dgram(&attr, &d), 0);                /* the port is free again */
 	ck_assert_uint_eq(d->ops->mtu(d, &v4), DIW_DGRAM_MAX);
 	ck_assert_uint_eq(d->ops->mtu(d, &v6), 65536 - 48);
 	d->ops->close(d);
@@ -554,12 +557,15 @@ START_TEST(offload_without_loopback)
 }
 END_TEST
 
-Suite *suite_udp(void)
-{
-	Suite *s = suite_create("udp");
-	TCase *t = tcase_create("udp");
+static void setup_udp(void) { setup(); open_dgram = diw_udp_open; }
+static void setup_uring(void) { setup(); open_dgram = diw_uring_open; }
 
-	tcase_add_checked_fixture(t, setup, NULL);
+static Suite *suite_of(const char *name, void (*fixture)(void))
+{
+	Suite *s = suite_create(name);
+	TCase *t = tcase_create(name);
+
+	tcase_add_checked_fixture(t, fixture, NULL);
 	tcase_set_timeout(t, 30);
 	tcase_add_loop_test(t, bursts_arrive, 0, 8);
 	tcase_add_test(t, several_bursts_a_call);
@@ -577,8 +583,17 @@ Suite *suite_udp(void)
 		tcase_add_test(t, path_mtu_for_real);
 		tcase_add_test(t, offload_without_loopback);
 	} else {
-		printf("udp: no network namespaces here: path_mtu_for_real, offload_without_loopback left out\n");
+		printf("SKIP: %s: no network namespaces here for path_mtu_for_real, offload_without_loopback\n", name);
 	}
 	suite_add_tcase(s, t);
 	return s;
+}
+
+Suite *suite_udp(void)
+{
+	return suite_of("udp", setup_udp);
+}
+Suite *suite_uring(void)
+{
+	return kernel_has_uring() ? suite_of("uring", setup_uring) : suite_create("uring");
 }

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "llp/dgram.h"
+#include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 
 #define MANY 1100                    /* bursts in a row, more than llp/udp.c waits for */
@@ -10,6 +11,7 @@
 static struct diw_counters c;
 static struct diw_dgram *a, *b, *stranger;
 static uint64_t now;
+static int (*open_dgram)(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 
 static struct diw_dgram *open_one(bool v6)
 {
@@ -19,7 +21,7 @@ static struct diw_dgram *open_one(bool v6)
 	attr.local.ip[15] = 1;
 	if (!v6)
 		attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
-	ck_assert_int_eq(diw_udp_open(&attr, &d), 0);
+	ck_assert_int_eq(open_dgram(&attr, &d), 0);
 	return d;
 }
 
@@ -53,11 +55,12 @@ static void exchange(struct diw_dgram *x, struct diw_dgram *y, int times)
 	}
 }
 
-static int descriptors(struct diw_dgram *d)
+/* The ring of io_uring not counted. */
+static int sockets(struct diw_dgram *d)
 {
 	int fd[DIW_DGRAM_FDS];
 
-	return d->ops->fds(d, fd);
+	return d->ops->fds(d, fd) - (open_dgram == diw_uring_open);
 }
 
 START_TEST(hot_peer)
@@ -65,9 +68,9 @@ START_TEST(hot_peer)
 	a = open_one(_i);
 	b = open_one(_i);
 	stranger = open_one(_i);
-	ck_assert_int_eq(descriptors(a), 1);
+	ck_assert_int_eq(sockets(a), 1);
 	exchange(a, b, MANY);
-	ck_assert_int_eq(descriptors(a), 2);
+	ck_assert_int_eq(sockets(a), 2);
 	ck_assert(a->fds_changed);
 	exchange(a, b, MANY);
 	/* Others come and go between. */
@@ -88,7 +91,7 @@ START_TEST(hot_peer)
 		expect(a, b, 1000 + i);
 	exchange(a, b, 20);
 	exchange(a, stranger, 20);
-	ck_assert_int_eq(descriptors(a), 2);
+	ck_assert_int_eq(sockets(a), 2);
 	a->ops->close(a);
 	b->ops->close(b);
 	stranger->ops->close(stranger);
@@ -113,7 +116,7 @@ START_TEST(hot_peer_wakes)
 			p[k] = (struct pollfd){ fd[k], POLLIN, 0 };
 		ck_assert_int_eq(poll(p, (nfds_t)n, 0), 0);
 		send_one(from[i], a, 7);
-		ck_assert_int_eq(poll(p, (nfds_t)n, 1000), 1);
+		ck_assert_int_gt(poll(p, (nfds_t)n, 1000), 0);
 		expect(a, from[i], 7);
 	}
 	a->ops->close(a);
@@ -122,13 +125,34 @@ START_TEST(hot_peer_wakes)
 }
 END_TEST
 
-Suite *suite_udp_hot(void)
+static void setup(void)
 {
-	Suite *s = suite_create("udp_hot");
-	TCase *t = tcase_create("udp_hot");
+	open_dgram = diw_udp_open;
+}
 
+static void setup_uring(void)
+{
+	open_dgram = diw_uring_open;
+}
+
+static Suite *suite_of(const char *name, void (*fixture)(void))
+{
+	Suite *s = suite_create(name);
+	TCase *t = tcase_create(name);
+
+	tcase_add_checked_fixture(t, fixture, NULL);
 	tcase_add_loop_test(t, hot_peer, 0, 2);
 	tcase_add_test(t, hot_peer_wakes);
 	suite_add_tcase(s, t);
 	return s;
+}
+
+Suite *suite_udp_hot(void)
+{
+	return suite_of("udp_hot", setup);
+}
+
+Suite *suite_uring_hot(void)
+{
+	return kernel_has_uring() ? suite_of("uring_hot", setup_uring) : suite_create("uring_hot");
 }
