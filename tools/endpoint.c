@@ -6,22 +6,39 @@
 
 #include "tools/tool.h"
 
+static int open_device(struct endpoint *e, const char *dev, const struct diw_addr *dst, enum diw_llp llp)
+{
+	const struct diw_dev_attr attr = { .llp = llp };
+	char buf[DIW_ADDR_STRLEN];
+	bool route = !dev && dst;
+	int rc = route ? diw_dev_open_route(dst, &attr, &e->dev) : diw_dev_open(dev, &attr, &e->dev);
+
+	if (!rc)
+		return 0;
+	return route ? tool_failed("no device reaches %s: %s", diw_addr_str(dst, buf), strerror(-rc)) :
+		       tool_failed("device %s: %s", dev ? dev : "(any)", strerror(-rc));
+}
+
 int endpoint_open(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel)
 {
-	char buf[DIW_ADDR_STRLEN];
+	return endpoint_open_over(e, dev, dst, cq_depth, channel, DIW_LLP_DEFAULT);
+}
+
+int endpoint_open_over(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel,
+		       enum diw_llp llp)
+{
 	int rc;
 
 	memset(e, 0, sizeof *e);
-	if (!dev && dst) {
-		rc = diw_dev_open_route(dst, NULL, &e->dev);
-		if (rc)
-			return tool_failed("no device reaches %s: %s", diw_addr_str(dst, buf), strerror(-rc));
-	} else {
-		rc = diw_dev_open(dev, NULL, &e->dev);
-		if (rc)
-			return tool_failed("device %s: %s", dev ? dev : "(any)", strerror(-rc));
-	}
+	rc = open_device(e, dev, dst, llp);
+	if (rc)
+		return rc;
 	rc = diw_dev_query(e->dev, &e->dev_info);
+	if (!rc && llp == DIW_LLP_URING && e->dev_info.llp_errno) {
+		rc = e->dev_info.llp_errno;
+		endpoint_close(e);
+		return tool_failed("io_uring: %s", strerror(rc));
+	}
 	if (!rc)
 		rc = diw_pd_alloc(e->dev, &e->pd);
 	if (!rc && channel)

@@ -42,7 +42,7 @@ static int set_place(struct perf_plan *p, enum perf_place place)
 	return 0;
 }
 
-enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, AGAINST, LOCAL, SERVER, CONNECT, DEV,
+enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, LLP, AGAINST, LOCAL, SERVER, CONNECT, DEV,
 	BIND, PORT, JSON };
 
 static const struct option options[] = {
@@ -51,11 +51,14 @@ static const struct option options[] = {
 	{ "depth", required_argument, NULL, DEPTH },
 	{ "events", no_argument, NULL, EVENTS }, { "wait", no_argument, NULL, WAIT },
 	{ "mulpdu", required_argument, NULL, MULPDU }, { "impair", required_argument, NULL, IMPAIR },
+	{ "llp", required_argument, NULL, LLP },
 	{ "against", required_argument, NULL, AGAINST }, { "local", no_argument, NULL, LOCAL },
 	{ "server", no_argument, NULL, SERVER }, { "connect", required_argument, NULL, CONNECT },
 	{ "dev", required_argument, NULL, DEV }, { "bind", required_argument, NULL, BIND },
 	{ "port", required_argument, NULL, PORT }, { "json", no_argument, NULL, JSON }, { 0 },
 };
+
+static const char *const llp_name[PERF_LLPS] = { "udp", "uring" };
 
 /* What chooses the cases. */
 static int set_case(struct perf_plan *p, int opt, const char *arg)
@@ -85,6 +88,11 @@ static int set_case(struct perf_plan *p, int opt, const char *arg)
 	case MULPDU:
 		rc = opt_size("--mulpdu", arg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &v);
 		p->base.mulpdu = (uint32_t)v;
+		return rc;
+	case LLP:
+		rc = opt_names("--llp", arg, llp_name, PERF_LLPS, values, &p->nllps);
+		for (int i = 0; i < p->nllps; i++)
+			p->llps[i] = values[i] ? DIW_LLP_URING : DIW_LLP_UDP;
 		return rc;
 	case AGAINST:
 		rc = index_of(perf_qp_name + PERF_RAW, PERF_QPS - PERF_RAW, arg);
@@ -167,7 +175,7 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 static int run(int argc, char **argv)
 {
 	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .qps = { PERF_UD }, .nqps = 1, .ops = { PERF_SEND },
-		.nops = 1 };
+		.nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
 	int opt, rc = 0;
 
 	while (!rc && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
@@ -197,6 +205,7 @@ const struct tool_cmd cmd_perf = {
 		"      --events | --wait   sleep in a completion channel | in diw_cq_wait (default: poll)\n"
 		"      --mulpdu N          bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --impair SPEC       lose, reorder, ... what passes this command's ends, see diwarp(7)\n"
+		"      --llp LIST          of udp, uring: a row each, their rounds in turn (default DIWARP_LLP)\n"
 		"      --against BASELINE  raw-udp, raw-udp-crc or raw-udp-1, its rounds in between\n"
 		"      --dev NAME, --bind ADDR, --port N (default 4791)\n"
 		"      --json              one JSON object a row\n",

@@ -7,7 +7,8 @@
  *   peer {slot, stag, to}    -> {}
  *   run {slot, ns}           -> {}, then both run, then -> {part}: what the server's end counted
  *   close {slot}             -> {}
- * Two slots, so that the measured transport and its baseline alternate in short rounds.
+ * Three slots, so that the measured transport, over one lower layer or over both, and its baseline alternate in short
+ * rounds.
  */
 #ifndef DIW_TOOLS_PERF_H
 #define DIW_TOOLS_PERF_H
@@ -16,7 +17,8 @@
 
 #define PERF_ROUNDS 5
 #define PERF_BATCH 64                /* completions taken, receives reposted and sends posted at a time */
-#define PERF_SLOTS 2
+#define PERF_LLPS 2
+#define PERF_SLOTS (PERF_LLPS + 1)
 #define PERF_TICK_NS (200 * DIW_US)  /* between looks at the control connection */
 #define PERF_PATIENCE_NS (10 * DIW_S)
 
@@ -33,6 +35,7 @@ struct perf_case {
 	enum perf_mode mode;
 	uint64_t size;
 	uint32_t depth, mulpdu;
+	enum diw_llp llp;            /* of raw: DIW_LLP_DEFAULT */
 };
 
 /* What one end is told by its own command line and by the control connection. */
@@ -74,6 +77,7 @@ struct rig;
 struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port);
 /* A port for the client's UC queue pair, which the server's is created with before the client's exists. -errno. */
 int rig_free_port(const struct perf_side *side);
+const char *rig_llp(const struct rig *r);            /* as the device says; NULL: bare sockets */
 void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
@@ -85,10 +89,11 @@ struct perf_figures {
 	double gbps[PERF_ROUNDS], msgs[PERF_ROUNDS], p50[PERF_ROUNDS], p99[PERF_ROUNDS];
 	double close_p99[PERF_ROUNDS];
 	int rounds;
+	const char *llp;             /* NULL: bare sockets */
 	double tx_bytes, rx_bytes, lost, cpu_s;
 };
 void perf_add_round(struct perf_figures *f, const struct perf_part *a, const struct perf_part *b);
-/* One row; BASE (may be NULL) is what it is compared with. */
+/* One row; BASE is what it is compared with, if BASE_CASE is not NULL. */
 void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct perf_case *base_case,
 		struct perf_figures *base, bool json);
 
@@ -106,6 +111,8 @@ struct perf_plan {
 	enum perf_op ops[PERF_OPS];
 	uint64_t sizes[PERF_SIZES];
 	int nqps, nops, nsizes;
+	enum diw_llp llps[PERF_LLPS];
+	int nllps;
 	bool has_against, json;
 	double secs;
 };

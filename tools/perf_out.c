@@ -85,6 +85,7 @@ static void print_json(const struct row *r)
 
 	cJSON_AddStringToObject(o, "test", perf_test_name[r->pc->test]);
 	cJSON_AddStringToObject(o, "qp", perf_qp_name[r->pc->qp]);
+	cJSON_AddItemToObject(o, "llp", r->f->llp ? cJSON_CreateString(r->f->llp) : cJSON_CreateNull());
 	cJSON_AddItemToObject(o, "op", raw ? cJSON_CreateNull() : cJSON_CreateString(perf_op_name[r->pc->op]));
 	json_add_count(o, "size", r->pc->size);
 	json_add_null_number(o, "GBps", !r->lat, r->gbps);
@@ -120,12 +121,12 @@ static void print_table(const struct row *r)
 	else
 		fmt_bytes(r->pc->size, size);
 	if (!headed)
-		printf("%-4s  %-11s  %-5s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "op", "size",
-		       "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
+		printf("%-4s  %-11s  %-5s  %-5s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "llp",
+		       "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
 	headed = true;
-	printf("%-4s  %-11s  %-5s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
-	       perf_qp_name[r->pc->qp], r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op],
-	       size, cell(b[0], !r->lat, r->gbps),
+	printf("%-4s  %-11s  %-5s  %-5s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
+	       perf_qp_name[r->pc->qp], r->f->llp ? r->f->llp : "-",
+	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], size, cell(b[0], !r->lat, r->gbps),
 	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
 	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
 	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s));
@@ -139,8 +140,8 @@ static void print_table(const struct row *r)
 void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct perf_case *base_case,
 		struct perf_figures *base, bool json)
 {
-	double under = base ? figure(base_case, base) : 0;
-	struct row r = { .pc = pc, .baseline = base ? perf_qp_name[base_case->qp] : NULL, .f = f,
+	double under = base_case ? figure(base_case, base) : 0;
+	struct row r = { .pc = pc, .baseline = base_case ? perf_qp_name[base_case->qp] : NULL, .f = f,
 		.lat = pc->test == PERF_LAT, .gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
 		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
 		.close_p99 = median(f->close_p99, f->rounds),

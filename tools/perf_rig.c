@@ -101,8 +101,8 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
 		attr.record_timeout_ns = attr.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
-	rc = endpoint_open(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
-			   r->pc.mode == PERF_EVENTS);
+	rc = endpoint_open_over(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
+				r->pc.mode == PERF_EVENTS, r->pc.llp);
 	if (!rc)
 		rc = endpoint_qp(&r->ep, &attr);
 	if (rc)
@@ -180,6 +180,11 @@ int rig_free_port(const struct perf_side *side)
 		return rc;
 	diw_addr_from_sockaddr(&a, (struct sockaddr *)&ss);
 	return a.port;
+}
+
+const char *rig_llp(const struct rig *r)
+{
+	return r->raw ? NULL : r->ep.dev_info.llp;
 }
 
 void rig_describe(const struct rig *r, cJSON *o)

@@ -199,33 +199,36 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 		close_both(c, slot);
 	if (!c->rig[slot])
 		rc = open_both(c, slot, pc);
+	if (!rc)
+		f->llp = rig_llp(c->rig[slot]);
 	return rc ? rc : run_both(c, slot, ns, f);
 }
 
 static int run_case(struct client *c, const struct perf_case *pc)
 {
 	uint64_t ns = (uint64_t)(c->plan->secs * 1e9 / PERF_ROUNDS);
-	struct perf_figures f = { .rounds = 0 }, base = { .rounds = 0 };
-	struct perf_case bc = *pc;
-	bool against = c->plan->has_against;
-	int rc = 0;
+	struct perf_figures f[PERF_SLOTS] = { { .rounds = 0 } };
+	struct perf_case slot[PERF_SLOTS];
+	int llps = pc->qp >= PERF_RAW ? 1 : c->plan->nllps, n = llps + c->plan->has_against, rc = 0;
 
-	bc.qp = c->plan->against;
-	for (int i = 0; i < PERF_ROUNDS && !rc; i++) {
-		rc = run_round(c, 0, pc, ns, &f);
-		if (!rc && against)
-			rc = run_round(c, 1, &bc, ns, &base);
-	}
-	close_both(c, 1);
-	close_both(c, 0);
+	for (int i = 0; i < n; i++)
+		slot[i] = *pc;
+	for (int i = 0; i < llps && pc->qp < PERF_RAW; i++)
+		slot[i].llp = c->plan->llps[i];
+	if (n > llps)
+		slot[llps].qp = c->plan->against;
+	for (int i = 0; i < PERF_ROUNDS * n && !rc; i++)
+		rc = run_round(c, i % n, &slot[i % n], ns, &f[i % n]);
+	for (int i = 0; i < n; i++)
+		close_both(c, i);
 	if (rc)
 		return rc;
-	perf_print(pc, &f, against ? &bc : NULL, against ? &base : NULL, c->plan->json);
-	if (against)
-		perf_print(&bc, &base, NULL, NULL, c->plan->json);
-	if (!f.rx_bytes)
-		rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp], perf_op_name[pc->op],
-				 (unsigned long long)pc->size);
+	for (int i = 0; i < n; i++)
+		perf_print(&slot[i], &f[i], i < llps && n > llps ? &slot[llps] : NULL, &f[llps], c->plan->json);
+	for (int i = 0; i < llps && !rc; i++)
+		if (!f[i].rx_bytes)
+			rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp],
+					 perf_op_name[pc->op], (unsigned long long)pc->size);
 	return rc;
 }
 

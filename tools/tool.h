@@ -97,6 +97,9 @@ struct endpoint {
 };
 /* Errors are printed; TOOL_OK or TOOL_FAILED. DEV NULL: the one that reaches DST, or with DST NULL the first. */
 int endpoint_open(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel);
+/* The same over that lower layer, or none. */
+int endpoint_open_over(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel,
+		       enum diw_llp llp);
 /* Fills in the completion queues and the Q_Key. */
 int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr);
 void endpoint_close(struct endpoint *e);

@@ -3,7 +3,7 @@
 # diw perf, a moment of every mode: its rows have all their keys, and figures that make sense. Speed is not judged here.
 . "${0%/*}/lib.sh"
 
-KEYS='["test","qp","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline"]'
+KEYS='["test","qp","llp","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline"]'
 
 # perf TEST OPTION...: runs it for a moment, and looks at every row.
 perf() {
