@@ -93,7 +93,7 @@ const char *diw_fault_str(uint16_t fault)
 }
 
 static const char *const counter_names[] = {
-#define X(name) #name,
+#define X(name, text) #name,
 	DIW_COUNTERS(X)
 #undef X
 };
