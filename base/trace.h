@@ -3,7 +3,7 @@
  * Static trace points (USDT), provider `diw`; docs/tracing.md lists them. Each is one `nop` and a note in the ELF file
  * that tells a tracer where it is and where its arguments are: so arguments are values that the code has at hand
  * anyway; small ones that may live in a register are widened, since gdb does not know names such as r12b. `qp` is the
- * queue pair's address, which is that of its counters: every layer has it.
+ * address of the queue pair's counters: every layer has it.
  */
 #ifndef DIW_BASE_TRACE_H
 #define DIW_BASE_TRACE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "verbs/cq.h"
+#include "verbs/qp.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ void diw_cq_push(struct diw_cq *cq)
 	const struct diw_wc *wc = &cq->ring[tail & cq->mask];
 	bool solicited = (wc->flags & DIW_WC_SOLICITED) || wc->status != DIW_WC_SUCCESS;
 
-	DIW_TRACE_COMPLETION(wc->qp, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
+	DIW_TRACE_COMPLETION(wc->qp->c, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
 	if (solicited)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);

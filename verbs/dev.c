@@ -20,6 +20,7 @@ static pthread_once_t atfork_once = PTHREAD_ONCE_INIT;
 static void child_after_fork(void)
 {
 	generation++;
+	diw_stat_forked();
 }
 
 static void register_atfork(void)
@@ -112,6 +113,8 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 		diw_list_del(first);
 		diw_list_add_tail(&dev->qps, first);
 	}
+	if (now >= dev->stat_at)
+		diw_stat_refresh(dev);
 	return dev->timer_at;
 }
 
@@ -280,6 +283,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 	dev->fork_generation = generation;
 	dev->transport = t;
 	dev->info = *info;
+	dev->stat_at = DIW_NEVER;
 	dev->epfd = dev->kick_fd = dev->thread_fd = dev->event_fd = -1;
 	diw_list_init(&dev->qps);
 	diw_list_init(&dev->dirty);
@@ -324,6 +328,8 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 	rc = diw_dev_open_transport(choose_llp(attr, &info), &info, &dev);
 	if (rc < 0)
 		return rc;
+	dev->shows = true;
+	dev->stat_at = 0;
 	rc = open_descriptors(dev);
 	if (rc == 0 && info.progress_thread)
 		rc = diw_thread_start(dev);

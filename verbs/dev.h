@@ -50,6 +50,11 @@ struct diw_dev {
 	uint64_t timer_at;           /* no queue pair has work by the clock before */
 	uint64_t latest;             /* time that work has been done at */
 
+	/* verbs/stat.c */
+	bool shows;                  /* its queue pairs count where others see it */
+	uint32_t nshown;
+	uint64_t stat_at, stat_ns;   /* when their states are written again, were written */
+
 	/* Sleeping (verbs/wait.c). Descriptors are -1 on a transport without. */
 	int epfd;                    /* every queue pair's socket, when they are many */
 	bool epoll_on;

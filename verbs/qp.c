@@ -13,8 +13,6 @@
 #define MIN_MULPDU 128u
 #define MAX_DEPTH 65536u
 
-_Static_assert(offsetof(struct diw_qp, c) == 0, "base/trace.h: one address");
-
 void diw_qp_attr_init(struct diw_qp_attr *attr)
 {
 	*attr = (struct diw_qp_attr){
@@ -57,7 +55,7 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 	const char *text = a->impair ? a->impair : getenv("DIWARP_IMPAIR");
 	struct diw_dgram_attr da = {
 		.local = a->local, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = a->rcvbuf,
-		.any = a->any_addr, .broadcast = a->broadcast, .c = &qp->c,
+		.any = a->any_addr, .broadcast = a->broadcast, .c = qp->c,
 	};
 	struct diw_impair_spec *spec = NULL;
 	struct diw_dgram *udp, *impair;
@@ -110,7 +108,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	r->up = &diw_qp_up;
 	r->up_ctx = qp;
 	r->read_timeout = bounded(a->read_timeout_ns);
-	d->c = &qp->c;
+	d->c = qp->c;
 	d->stags = &qp->dev->stags;
 	d->pd = qp->pd;
 	d->epoch = (uint16_t)diw_random();
@@ -151,6 +149,7 @@ static void qp_free(struct diw_qp *qp)
 		qp->link->ops->close(qp->link);
 	diw_sq_fini(&qp->sq);
 	diw_rq_fini(&qp->own_rq);
+	diw_stat_give(qp);                      /* the layers count until they are gone */
 	free(qp);
 }
 
@@ -189,13 +188,16 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->rate = a->rate_limit;
 	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
 	qp->rate_at = diw_dev_now(pd->dev);
+	diw_stat_take(qp);
 	rc = build(qp, a);
 	if (rc == 0)
 		rc = diw_dev_lock(qp->dev);
 	if (rc == 0) {
 		rc = diw_ready_add(qp);
-		if (rc == 0)
+		if (rc == 0) {
 			enlist(qp);
+			diw_stat_show(qp);
+		}
 		diw_dev_unlock(qp->dev);
 	}
 	if (rc < 0) {
@@ -213,6 +215,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 	if (diw_dev_lock(dev) == 0) {
 		diw_list_del(&qp->turn);
 		dev->nqps--;
+		dev->nshown -= qp->stat != NULL;
 		diw_ready_del(qp);
 		diw_dev_rouse(dev);
 		diw_cq_forget_maps(qp->send_cq, qp);
@@ -345,11 +348,11 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
 {
 	int n = diw_counter_count(), rc = diw_dev_lock(qp->dev);
-	const uint64_t *c = (const uint64_t *)&qp->c;
+	const uint64_t *c = (const uint64_t *)qp->c;
 
 	if (rc < 0)
 		return rc;
-	qp->c.wakeups = qp->dev->wakeups;
+	qp->c->wakeups = qp->dev->wakeups;
 	for (int i = 0; i < n && i < max; i++)
 		values[i] = c[i];
 	diw_dev_unlock(qp->dev);

@@ -5,6 +5,7 @@
 #include "rdmap/rdmap.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
+#include "verbs/stat.h"
 
 #define DIW_QP_ERRORS 64
 
@@ -67,7 +68,6 @@ struct diw_sq {
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
-	struct diw_counters c;       /* first: in the layers below, its address names the queue pair to a tracer */
 	struct diw_list turn;        /* in dev->qps */
 	struct diw_dev *dev;
 	struct diw_pd *pd;
@@ -90,6 +90,10 @@ struct diw_qp {
 	struct diw_sq sq;
 	struct diw_rq own_rq;
 	struct diw_rdmap rdmap;
+	struct diw_counters *c;      /* in its slot, or own_c; every layer's name of the queue pair to a tracer */
+	struct diw_counters own_c;
+	struct diw_stat_slot *stat;  /* its place in the page that others see, or NULL */
+	bool counted;                /* it uses that page, or found it full */
 	struct diw_qp_error errors[DIW_QP_ERRORS];
 	uint32_t errors_head, errors_n;
 	bool error_event;            /* not fetched yet: one event is enough */

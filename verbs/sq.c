@@ -137,7 +137,7 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	copy_payload(sq, w, wr);
-	DIW_TRACE_POST_SEND(qp, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
+	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
 	atomic_store_explicit(&sq->tail, tail + 1, memory_order_release);
 	return 0;
 }
@@ -158,6 +158,8 @@ static void run_now(struct diw_qp *qp)
 	diw_qp_run_sends(qp, POST_SHARE, now);
 	qp->deadline = diw_min64(qp->deadline, diw_qp_deadline(qp, true));
 	diw_dev_hasten(dev, qp->deadline);
+	if (dev->leader && qp->stat)            /* it sleeps already */
+		diw_stat_gauges(qp);
 	diw_dev_unlock(dev);
 }
 
@@ -247,7 +249,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	if (qp->rate) {
 		qp->tokens -= had - budget;
 		if (qp->more && qp->tokens <= 0)
-			qp->c.rate_limited++;
+			qp->c->rate_limited++;
 	}
 	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
 		qp->blocked = true;

@@ -11,6 +11,7 @@
 #include "base/trace.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
+#include "verbs/stat.h"
 
 uint64_t diw_until(uint64_t now, int64_t timeout_ns)
 {
@@ -53,11 +54,12 @@ static void wait_sem(sem_t *sem, uint64_t until)
 static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
 {
 	struct pollfd p[DIW_READY_FDS + 1];
-	struct timespec ts = at(until > now ? until - now : 0);
+	struct timespec ts;
 	int ready, n = diw_ready_pollfds(dev, p);
-
 	unsigned seen = dev->departures;
 
+	until = diw_stat_settle(dev, until);
+	ts = at(until > now ? until - now : 0);
 	p[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 	dev->leader_until = until;
 	dev->asleep++;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/statpage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More than any build has or could want; they bound what a hostile page makes a reader allocate. */
+#define MAX_VALUES 1024u
+#define MAX_SLOTS 65536u
+
+static uint64_t load(const void *page, size_t off)
+{
+	return atomic_load_explicit((const _Atomic uint64_t *)((const char *)page + off), memory_order_acquire);
+}
+
+/* Word by word: a counter that is counted meanwhile is what it was before or after. What is read later, as seq is, is
+ * no older. */
+static void copy_words(void *to, const void *page, size_t off, size_t bytes)
+{
+	char *p = to;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t w = load(page, off + i);
+
+		memcpy(p + i, &w, 8);
+	}
+}
+
+static const char *head_fault(const struct diw_stat_head *h, size_t size)
+{
+	uint64_t names_end = sizeof *h + (uint64_t)h->nvalues * DIW_STAT_NAME;
+
+	if (h->magic != DIW_STAT_MAGIC)
+		return h->magic ? "not a page of counters" : "not finished";
+	if (h->version != DIW_STAT_VERSION)
+		return "a layout of another version of diwarp";
+	if (h->nvalues == 0 || h->nvalues > MAX_VALUES || h->ncounters > h->nvalues)
+		return "damaged: number of counters";
+	if (h->slots == 0 || h->slots > MAX_SLOTS || h->used > h->slots)
+		return "damaged: number of slots";
+	if (h->slots_off % 8 || h->slot_size % 8 || h->values_off % 8 || h->slots_off < names_end ||
+	    h->values_off < sizeof(struct diw_stat_id) ||
+	    h->slot_size < (uint64_t)h->values_off + (uint64_t)h->nvalues * 8)
+		return "damaged: places";
+	if (h->slots_off + (uint64_t)h->used * h->slot_size > size)
+		return "truncated";
+	return NULL;
+}
+
+static bool name_is_clean(const char *s)
+{
+	size_t n = strnlen(s, DIW_STAT_NAME);
+
+	return n > 0 && n < DIW_STAT_NAME && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == n &&
+	       (*s < '0' || *s > '9');
+}
+
+/* The text ends in its field, and holds nothing that a terminal would obey. */
+static void clean_text(char *s, size_t size)
+{
+	s[size - 1] = '\0';
+	for (; *s; s++)
+		if (*s < 0x20 || *s > 0x7e)
+			*s = '?';
+}
+
+/* False when nobody uses the slot, or its user changed meanwhile. */
+static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t slot, struct diw_stat_qp *qp,
+		      uint64_t *values)
+{
+	size_t off = h->slots_off + (size_t)slot * h->slot_size;
+	const _Atomic uint64_t *seq = (const void *)((const char *)page + off);
+	uint64_t before = atomic_load_explicit(seq, memory_order_acquire);
+
+	if (before % 2 == 0)
+		return false;
+	copy_words(&qp->id, page, off, sizeof qp->id);
+	copy_words(values, page, off + h->values_off, h->nvalues * sizeof *values);
+	if (atomic_load_explicit(seq, memory_order_relaxed) != before)
+		return false;
+	qp->id.seq = before;
+	clean_text(qp->id.device, sizeof qp->id.device);
+	qp->id.local.reserved = 0;
+	qp->slot = slot;
+	qp->values = values;
+	return true;
+}
+
+static struct diw_stat_copy *copy_alloc(const struct diw_stat_head *h)
+{
+	struct diw_stat_copy *c = calloc(1, sizeof *c + (size_t)h->nvalues * DIW_STAT_NAME +
+					 h->used * (sizeof *c->qp + h->nvalues * sizeof(uint64_t)));
+
+	if (!c)
+		return NULL;
+	memcpy(&c->head, h, sizeof *h);
+	c->qp = (void *)(c + 1);
+	return c;
+}
+
+int diw_stat_copy(const void *page, size_t size, struct diw_stat_copy **out, const char **why)
+{
+	struct diw_stat_head h;
+	struct diw_stat_copy *c;
+	uint64_t *values;
+	char *names;
+
+	*why = "too small";
+	if (size < sizeof h)
+		return -EINVAL;
+	copy_words(&h, page, 0, sizeof h);
+	*why = head_fault(&h, size);
+	if (*why)
+		return -EINVAL;
+	c = copy_alloc(&h);
+	if (!c)
+		return -ENOMEM;
+	clean_text(c->head.program, sizeof c->head.program);
+	values = (void *)(c->qp + h.used);
+	names = (char *)(values + (size_t)h.used * h.nvalues);
+	c->names = (void *)names;
+	copy_words(names, page, sizeof h, (size_t)h.nvalues * DIW_STAT_NAME);
+	for (uint32_t i = 0; i < h.nvalues; i++)
+		if (!name_is_clean(c->names[i])) {
+			*why = "damaged: names";
+			diw_stat_copy_free(c);
+			return -EINVAL;
+		}
+	for (uint32_t i = 0; i < h.used; i++)
+		if (copy_slot(page, &h, i, &c->qp[c->nqps], values + (size_t)c->nqps * h.nvalues))
+			c->nqps++;
+	*out = c;
+	return 0;
+}
+
+void diw_stat_copy_free(struct diw_stat_copy *copy)
+{
+	free(copy);
+}
+
+const uint64_t *diw_stat_value(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, const char *name)
+{
+	for (uint32_t i = 0; i < c->head.nvalues; i++)
+		if (strcmp(c->names[i], name) == 0)
+			return &qp->values[i];
+	return NULL;
+}
+
+bool diw_stat_is_held(int fd, pid_t *pid)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_GETLK, &l) < 0 || l.l_type == F_UNLCK)
+		return false;
+	*pid = l.l_pid > 0 ? l.l_pid : 0;
+	return true;
+}

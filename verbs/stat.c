@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/stat.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "base/statpage.h"
+#include "verbs/qp.h"
+
+/* So many queue pairs are written before every sleep; more at times, that going to sleep stays cheap. */
+#define FEW 16
+#define REFRESH_NS (100 * DIW_MS)
+#define SWEEP_MAX 256                    /* left pages that a new one looks at */
+
+#define COUNTERS (sizeof(struct diw_counters) / sizeof(uint64_t))
+#define VALUES (COUNTERS + sizeof(struct diw_gauges) / sizeof(uint64_t))
+#define SLOTS_OFF ((sizeof(struct diw_stat_head) + VALUES * DIW_STAT_NAME + 4095) & ~(size_t)4095)
+#define PAGE_SIZE_ALL (SLOTS_OFF + DIW_STAT_SLOTS * sizeof(struct diw_stat_slot))
+
+static const char names[VALUES][DIW_STAT_NAME] = {
+#define X(name, text) #name,
+	DIW_COUNTERS(X) DIW_GAUGES(X)
+#undef X
+};
+
+/* The process's page, from its first queue pair to its last. */
+static struct {
+	pthread_mutex_t lock;
+	struct diw_stat_head *head;
+	int fd;
+	uint32_t users, hidden;
+	bool taken[DIW_STAT_SLOTS];
+	char path[64];
+} page = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- The page ---- */
+
+/* Pages of processes of ours that died. Not of this one's id: it might be another copy of this library, whose locks we
+ * would not see. */
+static void sweep(void)
+{
+	char own[32];
+	const struct dirent *e;
+	DIR *dir = opendir(DIW_STAT_DIR);
+	int left = SWEEP_MAX;
+
+	snprintf(own, sizeof own, DIW_STAT_PREFIX "%d.", (int)getpid());
+	while (dir && left && (e = readdir(dir))) {
+		struct stat st;
+		uint64_t magic = 0;
+		pid_t pid;
+		int fd;
+
+		if (strncmp(e->d_name, DIW_STAT_PREFIX, sizeof DIW_STAT_PREFIX - 1) != 0 ||
+		    strncmp(e->d_name, own, strlen(own)) == 0)
+			continue;
+		left--;
+		fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) == sizeof magic &&
+		    magic == DIW_STAT_MAGIC)
+			unlinkat(dirfd(dir), e->d_name, 0);
+		close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* tmpfs gives memory when it is touched, and a signal when there is none left: so ask before. */
+static bool reserve(size_t off, size_t len)
+{
+	return fallocate(page.fd, 0, (off_t)off, (off_t)len) == 0;
+}
+
+static void fill_head(struct diw_stat_head *h)
+{
+	h->version = DIW_STAT_VERSION;
+	h->nvalues = VALUES;
+	h->ncounters = COUNTERS;
+	h->slots_off = SLOTS_OFF;
+	h->slot_size = sizeof(struct diw_stat_slot);
+	h->values_off = offsetof(struct diw_stat_slot, counters);
+	h->slots = DIW_STAT_SLOTS;
+	h->pid = (uint32_t)getpid();
+	h->started_ns = realtime_ns();
+	snprintf(h->program, sizeof h->program, "%.15s", program_invocation_short_name);
+	memcpy(h + 1, names, sizeof names);
+	atomic_store_explicit(&h->magic, DIW_STAT_MAGIC, memory_order_release);
+}
+
+/* The kernel kills who makes a file larger than its limit. */
+static bool size_is_allowed(void)
+{
+	struct rlimit l;
+
+	return getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_SIZE_ALL;
+}
+
+static bool page_open(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const char *env = getenv("DIWARP_STAT");
+	void *p = MAP_FAILED;
+
+	if ((env && strcmp(env, "off") == 0) || !size_is_allowed())
+		return false;
+	sweep();
+	snprintf(page.path, sizeof page.path, DIW_STAT_DIR "/" DIW_STAT_PREFIX "%d.%08x", (int)getpid(),
+		 (unsigned)diw_random());
+	page.fd = open(page.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (page.fd < 0)
+		return false;
+	if (fchmod(page.fd, 0600) == 0 && fcntl(page.fd, F_SETLK, &l) == 0 &&
+	    ftruncate(page.fd, (off_t)PAGE_SIZE_ALL) == 0 && reserve(0, SLOTS_OFF))
+		p = mmap(NULL, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE, MAP_SHARED, page.fd, 0);
+	if (p == MAP_FAILED) {
+		unlink(page.path);
+		close(page.fd);
+		return false;
+	}
+	page.head = p;
+	fill_head(page.head);
+	return true;
+}
+
+static void page_close(void)
+{
+	unlink(page.path);
+	munmap(page.head, PAGE_SIZE_ALL);
+	close(page.fd);
+	page.head = NULL;
+}
+
+/* A process may end without destroying its queue pairs; its threads may still count, so the mapping stays. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (page.head)
+		unlink(page.path);
+}
+
+/* Inherited queue pairs still point at the page: what they count goes to memory of the child's own. (Should there be
+ * none, the parent's counters are off by what the child's closing counts.) */
+void diw_stat_forked(void)
+{
+	if (page.head) {
+		(void)mmap(page.head, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		close(page.fd);
+	}
+	page.head = NULL;
+	page.users = page.hidden = 0;
+	memset(page.taken, 0, sizeof page.taken);
+	pthread_mutex_init(&page.lock, NULL);   /* another thread may have held it */
+}
+
+/* ---- Slots ---- */
+
+static struct diw_stat_slot *slot_at(uint32_t i)
+{
+	return (struct diw_stat_slot *)((char *)page.head + SLOTS_OFF) + i;
+}
+
+static struct diw_stat_slot *take(void)
+{
+	uint32_t i = 0;
+
+	while (i < DIW_STAT_SLOTS && page.taken[i])
+		i++;
+	if (i == DIW_STAT_SLOTS || !reserve(SLOTS_OFF + i * sizeof(struct diw_stat_slot), sizeof(struct diw_stat_slot)))
+		return NULL;
+	page.taken[i] = true;
+	if (i >= page.head->used)
+		atomic_store_explicit(&page.head->used, i + 1, memory_order_release);
+	return slot_at(i);
+}
+
+void diw_stat_take(struct diw_qp *qp)
+{
+	struct diw_stat_slot *s = NULL;
+
+	qp->c = &qp->own_c;
+	if (!qp->dev->shows)
+		return;
+	pthread_mutex_lock(&page.lock);
+	if (page.head || page_open()) {
+		page.users++;
+		s = take();
+		page.hidden += !s;
+		page.head->hidden = page.hidden;
+		qp->counted = true;
+	}
+	pthread_mutex_unlock(&page.lock);
+	if (!s)
+		return;
+	memset(&s->counters, 0, sizeof s->counters);
+	memset(&s->gauges, 0, sizeof s->gauges);
+	qp->stat = s;
+	qp->c = &s->counters;
+}
+
+void diw_stat_show(struct diw_qp *qp)
+{
+	struct diw_stat_slot *s = qp->stat;
+	const struct diw_dgram *d = qp->link->dgram;
+
+	if (!s)
+		return;
+	s->id.created_ns = realtime_ns();
+	s->id.num = d->local.port;
+	s->id.type = qp->type;
+	s->id.local = d->local;
+	memcpy(s->id.device, qp->dev->info.name, sizeof s->id.device);
+	diw_stat_gauges(qp);
+	qp->dev->nshown++;
+	atomic_fetch_add_explicit(&s->id.seq, 1, memory_order_release);
+}
+
+void diw_stat_give(struct diw_qp *qp)
+{
+	struct diw_stat_slot *s = qp->stat;
+
+	if (!qp->counted || !diw_dev_alive(qp->dev))
+		return;
+	pthread_mutex_lock(&page.lock);
+	if (s) {
+		if (s->id.seq % 2)
+			atomic_fetch_add_explicit(&s->id.seq, 1, memory_order_release);
+		page.taken[s - slot_at(0)] = false;
+	} else {
+		page.head->hidden = --page.hidden;
+	}
+	if (--page.users == 0)
+		page_close();
+	pthread_mutex_unlock(&page.lock);
+	qp->stat = NULL;
+	qp->counted = false;
+}
+
+/* ---- States ---- */
+
+void diw_stat_gauges(struct diw_qp *qp)
+{
+	const struct diw_ddp *d = &qp->rdmap.ddp;
+	struct diw_stat_slot *s = qp->stat;
+
+	s->counters.wakeups = qp->dev->wakeups;
+	s->gauges = (struct diw_gauges){
+		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
+			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
+		.rq_posted = diw_rq_posted(qp->rq), .sources = d->sources.pool.used,
+		.records_open = d->records.nopen, .records_held = d->records.pool.used - d->records.nopen,
+		.reasm_open = d->reasms.nopen, .reads_open = qp->rdmap.reads.pool.used, .memory = diw_ddp_memory(d),
+	};
+}
+
+void diw_stat_refresh(struct diw_dev *dev)
+{
+	struct diw_list *l;
+
+	dev->stat_ns = dev->latest;
+	dev->stat_at = dev->latest + REFRESH_NS;
+	if (dev->nshown == 0)
+		return;
+	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
+		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
+
+		if (qp->stat)
+			diw_stat_gauges(qp);
+	}
+}
+
+uint64_t diw_stat_settle(struct diw_dev *dev, uint64_t until)
+{
+	if (dev->nshown == 0 || dev->stat_ns == dev->latest)
+		return until;
+	if (dev->nshown > FEW)
+		return diw_min64(until, dev->stat_at);
+	diw_stat_refresh(dev);
+	return until;
+}
