@@ -9,7 +9,8 @@
 #define DIW_VERSION "0.1.0"
 #endif
 
-static const struct tool_cmd *const commands[] = { &cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf };
+static const struct tool_cmd *const commands[] = { &cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf,
+	&cmd_stat };
 
 static int help(FILE *to, int status)
 {

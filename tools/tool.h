@@ -28,7 +28,7 @@ struct tool_cmd {
 	const char *brief;
 	const char *help;
 };
-extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf;
+extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat;
 extern const struct tool_cmd *tool_cmd;              /* the one that runs */
 
 /* ---- util.c: messages, options, hosts ---- */

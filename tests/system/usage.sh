@@ -35,8 +35,15 @@ perf bw --op jump --local
 perf bw --qp rc --local
 perf bw --size 0x --local
 perf bw --local --server
+stat self
+stat 0
+stat 1 2
+stat --watch 0
+stat --watch=soon
+stat --json --prometheus
+stat --watch --prometheus
 END
-for sub in '' info ping listen cp recv 'perf'; do
+for sub in '' info ping listen cp recv 'perf' stat; do
 	run "diw $sub --help" $DIW $sub --help
 	check "... is a usage" matches "$OUT" 'diw'
 done
