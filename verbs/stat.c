@@ -116,13 +116,23 @@ static bool size_is_allowed(void)
 	return getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_SIZE_ALL;
 }
 
+static bool is_wanted(void)
+{
+	const char *env = getenv("DIWARP_STAT");
+
+	if (env && strcmp(env, "off") == 0)
+		return false;
+	if (env && strcmp(env, "on") != 0)
+		fprintf(stderr, "diwarp: DIWARP_STAT=%s: neither on nor off; on it is\n", env);
+	return true;
+}
+
 static bool page_open(void)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	const char *env = getenv("DIWARP_STAT");
 	void *p = MAP_FAILED;
 
-	if ((env && strcmp(env, "off") == 0) || !size_is_allowed())
+	if (!is_wanted() || !size_is_allowed())
 		return false;
 	sweep();
 	snprintf(page.path, sizeof page.path, DIW_STAT_DIR "/" DIW_STAT_PREFIX "%d.%08x", (int)getpid(),
