@@ -180,8 +180,8 @@ static int explain(pid_t pid, const struct stat_list *list)
 	if (stat(proc, &st) == 0 && st.st_uid != geteuid() && geteuid() != 0)
 		return tool_failed("process %d belongs to user %u: only that one and root may look", (int)pid,
 				   (unsigned)st.st_uid);
-	return tool_failed("process %d shows no counters: it has no queue pair, or DIWARP_STAT=off, or found no room in "
-			   DIW_STAT_DIR, (int)pid);
+	return tool_failed("process %d shows no counters: no queue pair, DIWARP_STAT=off, or it found no room in %s",
+			   (int)pid, DIW_STAT_DIR);
 }
 
 static int show(pid_t pid, enum format format, struct stat_list *before, double seconds)
