@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/fault.h"
 
+#include <stddef.h>
+
 void diw_fault_count(struct diw_counters *c, uint16_t fault)
 {
 	switch (fault) {
@@ -8,4 +10,14 @@ void diw_fault_count(struct diw_counters *c, uint16_t fault)
 	DIW_FAULTS(X)
 #undef X
 	}
+}
+
+const char *diw_fault_counter(uint16_t fault)
+{
+	switch (fault) {
+#define X(name, code, counter, text) case code: return #counter;
+	DIW_FAULTS(X)
+#undef X
+	}
+	return NULL;
 }

@@ -51,6 +51,8 @@ enum diw_fault {
 
 static inline int diw_fault_is_local(uint16_t fault) { return fault >> 12 == 0xf; }
 
+/* The name of its counter; NULL when there is no such fault. */
+const char *diw_fault_counter(uint16_t fault);
 /* The counter of that name, + 1. */
 void diw_fault_count(struct diw_counters *c, uint16_t fault);
 

@@ -87,6 +87,12 @@ struct diw_ddp_ulp {
 	void (*fault)(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 };
 
+/* Tells who watches the link; the counter of that name was stepped. */
+static inline void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason)
+{
+	diw_dgram_dropped(l->dgram, seg->raw, reason);
+}
+
 /* ---- Transmit (ddp/tx.c) ---- */
 
 /* A message and how far it is cut; `h` is the template of its segments' headers. */

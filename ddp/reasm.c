@@ -219,6 +219,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	}
 	if (fresh == 0) {
 		d->c->reasm_duplicate++;
+		diw_ddp_dropped(d->link, seg, "reasm_duplicate");
 		return 0;
 	}
 	fault = place(d, m->recv, seg);

@@ -331,6 +331,7 @@ static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struc
 	r->last_ns = now;
 	if (fresh == 0) {
 		d->c->record_duplicate++;
+		diw_ddp_dropped(d->link, seg, "record_duplicate");
 		return 0;
 	}
 	copy(d, to, seg);

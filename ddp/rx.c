@@ -73,6 +73,7 @@ static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		if (fault) {
 			DIW_TRACE_SEGMENT_DROPPED(d->c, fault, segs[i].len, src->port);
 			diw_fault_count(d->c, fault);
+			diw_ddp_dropped(d->link, &seg, diw_fault_counter(fault));
 			d->ulp->fault(d->ulp_ctx, &seg, fault, now);
 		}
 	}

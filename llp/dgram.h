@@ -51,8 +51,17 @@ struct diw_dgram_ops {
 	void (*close)(struct diw_dgram *d);
 };
 
+/* Wants to know what becomes of the datagrams that were received (llp/capture.c). */
+struct diw_dgram_watch {
+	/* The datagram that contains the byte AT, of the burst received last, was dropped for REASON, a counter. */
+	void (*dropped)(struct diw_dgram_watch *w, const uint8_t *at, const char *reason);
+	/* Every datagram of the burst received last was looked at. */
+	void (*seen)(struct diw_dgram_watch *w, uint64_t now);
+};
+
 struct diw_dgram {
 	const struct diw_dgram_ops *ops;
+	struct diw_dgram_watch *watch;   /* NULL: nobody does */
 	struct diw_addr local;       /* bound address */
 	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
 	int tx_errno;                /* the last refusal; whoever reports it clears it */
@@ -60,6 +69,25 @@ struct diw_dgram {
 	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
 	struct diw_counters *c;
 };
+
+static inline void diw_dgram_dropped(struct diw_dgram *d, const uint8_t *at, const char *reason)
+{
+	if (d->watch)
+		d->watch->dropped(d->watch, at, reason);
+}
+
+/* D hands up what LOWER, which it is made over, has to tell. */
+static inline void diw_dgram_pull_up(struct diw_dgram *d, struct diw_dgram *lower)
+{
+	if (lower->tx_errno) {
+		d->tx_errno = lower->tx_errno;
+		lower->tx_errno = 0;
+	}
+	d->fds_changed |= lower->fds_changed;
+	lower->fds_changed = false;
+	d->mtu_changed |= lower->mtu_changed;
+	lower->mtu_changed = false;
+}
 
 struct diw_dgram_attr {
 	struct diw_addr local;       /* ip zero with `any` set: wildcard; port 0: the kernel chooses */
@@ -89,6 +117,12 @@ int diw_impair_parse(const char *text, struct diw_impair_spec **spec, char *err,
 void diw_impair_spec_free(struct diw_impair_spec *spec);
 /* Wrap LOWER (owned from now on, closed with it). SPEC NULL = idle: bursts pass through untouched. */
 int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d);
+/* A datagram that was lost: the LEN bytes of IOV from its byte OFF on. */
+struct diw_impair_watch {
+	void (*lost)(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov,
+		     size_t off, uint32_t len, uint64_t now);
+};
+void diw_impair_watch(struct diw_dgram *d, struct diw_impair_watch *w);      /* NULL: nobody */
 /* Change it in place; D must come from diw_impair_open. What is delayed stays so. */
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec);
 

@@ -29,20 +29,6 @@ static struct impair *impair_of(struct diw_dgram *d)
 	return (struct impair *)d;
 }
 
-static void pull_up(struct impair *im)
-{
-	if (im->lower->tx_errno) {
-		im->d.tx_errno = im->lower->tx_errno;
-		im->lower->tx_errno = 0;
-	}
-	im->d.fds_changed |= im->lower->fds_changed;
-	im->lower->fds_changed = false;
-	if (im->lower->mtu_changed) {
-		im->d.mtu_changed = true;
-		im->lower->mtu_changed = false;
-	}
-}
-
 /* ---- Send ---- */
 
 /* Append LEN bytes of IOV from AT to the N pieces; those that continue each other become one. The new number. */
@@ -73,11 +59,10 @@ static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint
 	struct diw_impair_cursor at = { 0, 0 };
 	struct diw_dgram_burst out = *b;
 	uint32_t from = 0;
-	int n = diw_impair_line_thin(l, b, runs);
+	bool taken;
+	int n = diw_impair_line_thin(l, b, runs, now);
 
-	if (!n)
-		return 0;
-	if (runs[0].len < b->len) {
+	if (n && runs[0].len < b->len) {
 		out = (struct diw_dgram_burst){ .peer = b->peer, .iov = im->tx_iov };
 		for (int i = 0; i < n; i++) {
 			diw_impair_advance(b->iov, &at, runs[i].off - from);
@@ -87,7 +72,9 @@ static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint
 		}
 		out.seg = out.len < b->seg ? out.len : b->seg;
 	}
-	if (im->lower->ops->send(im->lower, &out, 1, now) == 1)
+	taken = !n || im->lower->ops->send(im->lower, &out, 1, now) == 1;
+	diw_impair_line_tell(l, b, taken, now);
+	if (taken)
 		return 0;
 	l->s = before;
 	l->c->impair_lost = lost;
@@ -173,9 +160,11 @@ static int send_burst(struct impair *im, const struct diw_dgram_burst *b, uint64
 		l->c->impair_lost = lost;
 		l->c->impair_duplicated = doubled;
 		l->nrun = 0;
+		diw_impair_line_tell(l, b, false, now);
 		return -EAGAIN;
 	}
 	diw_impair_line_end(l, b, done, now);
+	diw_impair_line_tell(l, b, true, now);
 	return 0;
 }
 
@@ -186,7 +175,7 @@ static int impair_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int
 
 	if (diw_impair_line_idle(&im->tx)) {
 		i = im->lower->ops->send(im->lower, b, n, now);
-		pull_up(im);
+		diw_dgram_pull_up(&im->d, im->lower);
 		return i;
 	}
 	err = send_due(im, now);
@@ -195,7 +184,7 @@ static int impair_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int
 		if (err)
 			break;
 	}
-	pull_up(im);
+	diw_dgram_pull_up(&im->d, im->lower);
 	return i ? i : err;
 }
 
@@ -244,6 +233,7 @@ static bool refill(struct impair *im, uint64_t now)
 		if (im->lower->ops->recv(im->lower, &im->rx_burst, 1, now) < 1)
 			return false;
 		diw_impair_line_plan(&im->rx, &im->rx_burst, now);
+		diw_impair_line_tell(&im->rx, &im->rx_burst, true, now);
 	}
 	return true;
 }
@@ -264,7 +254,7 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 		hand_up(im, b);
 		got = 1;
 	}
-	pull_up(im);
+	diw_dgram_pull_up(&im->d, im->lower);
 	return got;
 }
 
@@ -318,6 +308,14 @@ int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec)
 	int err = diw_impair_line_set(&im->tx, spec ? &spec->dir[DIW_IMPAIR_TX] : NULL, DIW_IMPAIR_TX);
 
 	return err ? err : diw_impair_line_set(&im->rx, spec ? &spec->dir[DIW_IMPAIR_RX] : NULL, DIW_IMPAIR_RX);
+}
+
+void diw_impair_watch(struct diw_dgram *d, struct diw_impair_watch *w)
+{
+	struct impair *im = impair_of(d);
+
+	im->tx.watch = im->rx.watch = w;
+	im->tx.tx = true;
 }
 
 int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d)

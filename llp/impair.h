@@ -74,6 +74,11 @@ struct diw_impair_line {
 	struct diw_impair_item run[DIW_IMPAIR_RUN]; /* leaves now, in this order */
 	int nrun;
 
+	struct diw_impair_watch *watch;             /* who is told what was lost, or NULL */
+	bool tx;
+	struct diw_impair_item lost[DIW_IMPAIR_RUN]; /* of the burst that is decided over: told when it was taken */
+	int nlost;
+
 	/* Entries and their bytes are taken in order and given back in order: two rings. */
 	struct diw_impair_entry *entry;
 	uint32_t entry_head, entry_count;
@@ -88,13 +93,16 @@ bool diw_impair_line_idle(const struct diw_impair_line *l);
 /* Decide over each datagram of B: what leaves now is appended to the run. */
 void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now);
 /* The same when datagrams are only lost (no copies): which runs of B survive, at most half of its datagrams and one. */
-int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs);
+int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs,
+			 uint64_t now);
 /* Move AT on by LEN bytes of IOV. */
 void diw_impair_advance(const struct iovec *iov, struct diw_impair_cursor *at, uint32_t len);
 /* Append what has become due to the run. */
 void diw_impair_line_release(struct diw_impair_line *l, uint64_t now);
 /* The first DONE datagrams of the run have left; those of B that have not are copied, and lead the delayed ones. */
 void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst *b, int done, uint64_t now);
+/* B, as it was planned or thinned, was taken (or not: then it is decided over again). */
+void diw_impair_line_tell(struct diw_impair_line *l, const struct diw_dgram_burst *b, bool taken, uint64_t now);
 uint64_t diw_impair_line_deadline(const struct diw_impair_line *l);
 
 #endif

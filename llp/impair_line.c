@@ -159,11 +159,30 @@ static bool happens(struct diw_impair_line *l, double p)
 
 /* ---- The way of a datagram: held back, delayed, out ---- */
 
-static void lose(struct diw_impair_line *l, struct diw_impair_entry *e)
+/* E, or when it is NULL the LEN bytes at AT of the burst that is decided over. */
+static void lose(struct diw_impair_line *l, struct diw_impair_cursor at, uint32_t len, struct diw_impair_entry *e,
+		 uint64_t now)
 {
 	l->c->impair_lost++;
+	if (l->watch && e) {
+		struct iovec iov = { e->data, e->len };
+
+		l->watch->lost(l->watch, l->tx, &e->peer, &iov, 0, e->len, now);
+	} else if (l->watch && l->nlost < DIW_IMPAIR_RUN) {
+		l->lost[l->nlost++] = (struct diw_impair_item){ NULL, at, len };
+	}
 	if (e)
 		entry_free(l, e);
+}
+
+void diw_impair_line_tell(struct diw_impair_line *l, const struct diw_dgram_burst *b, bool taken, uint64_t now)
+{
+	for (int i = 0; taken && i < l->nlost; i++) {
+		const struct diw_impair_item *r = &l->lost[i];
+
+		l->watch->lost(l->watch, l->tx, &b->peer, b->iov + r->at.i, r->at.off, r->len, now);
+	}
+	l->nlost = 0;
 }
 
 static void delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_t due)
@@ -181,7 +200,7 @@ static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, str
 		if (!e)
 			e = entry_copy(l, b, at, len);
 		if (!e) {
-			lose(l, NULL);
+			lose(l, at, len, NULL, now);
 			return;
 		}
 		l->c->impair_delayed++;
@@ -189,7 +208,7 @@ static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, str
 	} else if (l->nrun < DIW_IMPAIR_RUN) {
 		l->run[l->nrun++] = (struct diw_impair_item){ e, e ? (struct diw_impair_cursor){ 0, 0 } : at, len };
 	} else {
-		lose(l, e);
+		lose(l, at, len, e, now);
 	}
 }
 
@@ -232,7 +251,7 @@ static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 	if (corrupt || late) {
 		e = entry_copy(l, b, at, len);
 		if (!e) {
-			lose(l, NULL);
+			lose(l, at, len, NULL, now);
 			return;
 		}
 	}
@@ -262,7 +281,8 @@ void diw_impair_advance(const struct iovec *iov, struct diw_impair_cursor *at, u
 	}
 }
 
-int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs)
+int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_run *runs,
+			 uint64_t now)
 {
 	int n = 0;
 
@@ -270,7 +290,11 @@ int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst
 		uint32_t len = b->len - at < b->seg ? b->len - at : b->seg;
 
 		if (loses(l, &b->peer, len)) {
-			l->c->impair_lost++;
+			struct diw_impair_cursor from = { 0, 0 };
+
+			if (l->watch)
+				diw_impair_advance(b->iov, &from, at);
+			lose(l, from, len, NULL, now);
 			continue;
 		}
 		if (n && end == at)
@@ -292,7 +316,7 @@ void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burs
 		uint32_t len = left < b->seg ? left : b->seg;
 
 		if (loses(l, &b->peer, len)) {
-			lose(l, NULL);
+			lose(l, at, len, NULL, now);
 		} else {
 			bool twice = happens(l, l->p.dup);
 
@@ -341,7 +365,7 @@ void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst
 		struct diw_impair_entry *e = r->e ? r->e : l->arena ? entry_copy(l, b, r->at, r->len) : NULL;
 
 		if (!e) {
-			lose(l, NULL);
+			lose(l, r->at, r->len, NULL, now);
 			continue;
 		}
 		e->due = now;

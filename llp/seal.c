@@ -206,12 +206,15 @@ static int seal_flush(struct diw_link *l, uint64_t now)
 
 static bool intact(struct seal *s, const uint8_t *p, uint32_t len)
 {
-	if (len < MIN_SEG + CRC_LEN)
+	if (len < MIN_SEG + CRC_LEN) {
 		s->l.c->rx_short++;
-	else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN))
+		diw_dgram_dropped(s->d, p, "rx_short");
+	} else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN)) {
 		s->l.c->rx_crc++;
-	else
+		diw_dgram_dropped(s->d, p, "rx_crc");
+	} else {
 		return true;
+	}
 	return false;
 }
 
@@ -226,6 +229,7 @@ static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 	if (!left) {
 		s->l.c->rx_short++;
 		DIW_TRACE_DATAGRAM_DROPPED(s->l.c, 0, b->peer.port);
+		diw_dgram_dropped(s->d, p, "rx_short");
 	}
 	while (left > 0) {
 		uint32_t len = left < b->seg ? left : b->seg;
@@ -251,6 +255,8 @@ static int seal_poll(struct diw_link *l, int budget, uint64_t now)
 
 	while (n < budget && s->d->ops->recv(s->d, &b, 1, now) == 1) {
 		rx_burst(s, &b, now);
+		if (s->d->watch)
+			s->d->watch->seen(s->d->watch, now);
 		n++;
 	}
 	return n;

@@ -97,6 +97,7 @@ static void message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 	fault = diw_rdmap_read_asked(r, seg);
 	if (fault) {
 		diw_fault_count(r->c, fault);
+		diw_ddp_dropped(r->ddp.link, seg, diw_fault_counter(fault));
 		diw_rdmap_term_send(r, seg, fault, now);
 	}
 }

@@ -94,11 +94,13 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 
 	if (seg->len < TERM_FIXED + 2 || !(p[2] & TERM_HDR_D)) {
 		r->c->rx_malformed++;
+		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed");
 		return;
 	}
 	tagged = p[TERM_FIXED] & DIW_DDP_TAGGED;
 	if (seg->len < TERM_FIXED + msn_offset(tagged) + 4) {
 		r->c->rx_malformed++;
+		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed");
 		return;
 	}
 	fault = diw_get16(p);
@@ -106,6 +108,7 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 	ago = (tagged ? r->ddp.msn_tagged : r->ddp.msn_untagged) - msn;
 	if (ago == 0 || ago > RECENT || other_epoch(r, p + TERM_FIXED, seg->len - TERM_FIXED, tagged)) {
 		r->c->error_rx_ignored++;
+		diw_ddp_dropped(r->ddp.link, seg, "error_rx_ignored");
 		return;
 	}
 	r->c->error_rx++;

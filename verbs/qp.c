@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "llp/capture.h"
 
 /* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
  * costs a third of a microsecond, and the next step looks anyway. */
@@ -49,6 +50,46 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 	return in(a->max_sources, 1, 1 << 20) && in(a->max_records, 1, 1 << 20) && a->rcvbuf ? 0 : -EINVAL;
 }
 
+/* Capture around D, whose place it takes, if DIWARP_PCAP asks for it. Whoever cannot capture works on without. */
+static struct diw_capture *open_capture(struct diw_dev *dev, struct diw_dgram **d)
+{
+	const char *path = getenv("DIWARP_PCAP");
+	struct diw_pcapng *file = path && *path ? diw_capture_file(path) : NULL;
+	struct diw_capture *c = NULL;
+	struct timespec ts;
+	uint64_t epoch;
+
+	if (!file)
+		return NULL;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	epoch = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_dev_now(dev);
+	if (diw_capture_open(file, epoch, *d, &c, d) < 0)
+		fprintf(stderr, "diwarp: DIWARP_PCAP: no memory; a queue pair is not captured\n");
+	return c;
+}
+
+/* Sockets below, the impairment above them. */
+static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, const struct diw_impair_spec *spec,
+		       struct diw_dgram **out)
+{
+	struct diw_dgram *d;
+	struct diw_capture *capture;
+	int rc = qp->dev->transport->open(qp->dev->transport, attr, &d);
+
+	if (rc != 0)
+		return rc;
+	capture = open_capture(qp->dev, &d);
+	rc = diw_impair_open(d, spec, &qp->impair);
+	if (rc < 0) {
+		d->ops->close(d);
+		return rc;
+	}
+	*out = qp->impair;
+	if (capture)
+		diw_capture_top(capture, qp->impair, out);
+	return 0;
+}
+
 static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	struct diw_dev *dev = qp->dev;
@@ -58,7 +99,7 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 		.any = a->any_addr, .broadcast = a->broadcast, .c = qp->c,
 	};
 	struct diw_impair_spec *spec = NULL;
-	struct diw_dgram *udp, *impair;
+	struct diw_dgram *d;
 	char err[128];
 	int rc;
 
@@ -74,21 +115,15 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 		fprintf(stderr, "diwarp: impairment \"%s\": %s\n", text, err);
 		return -EINVAL;
 	}
-	rc = dev->transport->open(dev->transport, &da, &udp);
-	if (rc == 0) {
-		rc = diw_impair_open(udp, spec, &impair);
-		if (rc < 0)
-			udp->ops->close(udp);
-	}
+	rc = open_dgrams(qp, &da, spec, &d);
 	diw_impair_spec_free(spec);
 	if (rc != 0)
 		return rc;
-	rc = diw_seal_open(impair, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
+	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
 	if (rc < 0) {
-		impair->ops->close(impair);
+		d->ops->close(d);
 		return rc;
 	}
-	qp->impair = impair;
 	qp->rdmap.ddp.link = qp->link;
 	return 0;
 }

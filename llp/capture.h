@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Captures what a queue pair sends and receives, from inside the stack (DIWARP_PCAP, diwarp(7)). Two dgrams with the
+ * impairment between them: what is sent is seen below it, as it leaves; what is received above it, as DDP gets it.
+ * What the impairment loses is told by the impairment itself.
+ */
+#ifndef DIW_LLP_CAPTURE_H
+#define DIW_LLP_CAPTURE_H
+
+#include "llp/dgram.h"
+
+struct diw_capture;
+struct diw_pcapng;
+
+/* The process's file, opened at the first call; NULL where it cannot be (which is told once). %p in PATH is the process
+ * id, %% is %. */
+struct diw_pcapng *diw_capture_file(const char *path);
+/* Go below the impairment: *WIRE is made over LOWER and owns it. EPOCH_NS: the clock's 0, since 1970. -ENOMEM */
+int diw_capture_open(struct diw_pcapng *file, uint64_t epoch_ns, struct diw_dgram *lower, struct diw_capture **c,
+		     struct diw_dgram **wire);
+/* And above it: cannot fail. *TOP owns IMPAIR. */
+void diw_capture_top(struct diw_capture *c, struct diw_dgram *impair, struct diw_dgram **top);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "llp/pcapng.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/wire.h"
+
+#ifndef DIW_VERSION
+#define DIW_VERSION "0.1.0"
+#endif
+#define BUFFER (256u << 10)
+#define MAX_COMMENT 64u
+#define MAX_BLOCK (65536u + 256u)    /* the largest IPv6 packet that a dgram's bytes make, and a block around it */
+#define LINKTYPE_RAW 101             /* the packet begins with an IPv4 or IPv6 header */
+enum { BLOCK_SHB = 0x0a0d0d0a, BLOCK_IDB = 1, BLOCK_EPB = 6 };
+enum { OPT_END, OPT_COMMENT, OPT_IF_NAME = 2, OPT_EPB_FLAGS = 2, OPT_USERAPPL = 4, OPT_TSRESOL = 9 };
+#define IPV4_LEN 20u
+#define IPV6_LEN 40u
+#define UDP_LEN 8u
+#define HOP_LIMIT 64
+
+struct diw_pcapng {
+	pthread_mutex_t lock;
+	int fd, error;
+	bool told, cut;              /* cut: what a failed write left can be cut off */
+	pid_t owner;                 /* a child inherits the buffer, and must not write it a second time */
+	uint64_t written, limit;     /* bytes in the file; RLIMIT_FSIZE, whose signal would end the program */
+	uint32_t used;
+	uint8_t buf[BUFFER];
+};
+
+/* ---- Blocks: in this machine's byte order, as the section header tells the reader ---- */
+
+static uint8_t *put(uint8_t *p, const void *from, size_t len)
+{
+	memcpy(p, from, len);
+	return p + len;
+}
+
+static uint8_t *put32(uint8_t *p, uint32_t v)
+{
+	return put(p, &v, sizeof v);
+}
+
+static uint8_t *pad(uint8_t *p, size_t len)
+{
+	for (; len % 4; len++)
+		*p++ = 0;
+	return p;
+}
+
+static uint8_t *put_option(uint8_t *p, uint16_t code, const void *value, size_t len)
+{
+	uint16_t head[2] = { code, (uint16_t)len };
+
+	return pad(put(put(p, head, sizeof head), value, len), len);
+}
+
+/* Both lengths of the block from BEGIN to P. */
+static uint8_t *end_block(uint8_t *begin, uint8_t *p)
+{
+	uint32_t len = (uint32_t)(p - begin) + 4;
+
+	put32(begin + 4, len);
+	return put32(p, len);
+}
+
+static void begin_file(struct diw_pcapng *p)
+{
+	static const uint16_t version[2] = { 1, 0 };
+	static const uint16_t link[2] = { LINKTYPE_RAW, 0 };
+	static const char app[] = "diwarp " DIW_VERSION;
+	static const uint8_t nanoseconds = 9;
+	const int64_t unknown = -1;
+	uint8_t *b = p->buf, *q;
+
+	q = put32(b, BLOCK_SHB) + 4;
+	q = put(put(put32(q, 0x1a2b3c4d), version, sizeof version), &unknown, sizeof unknown);
+	q = put_option(q, OPT_USERAPPL, app, sizeof app - 1);
+	b = end_block(b, put_option(q, OPT_END, NULL, 0));
+	q = put32(b, BLOCK_IDB) + 4;
+	q = put32(put(q, link, sizeof link), 0);
+	q = put_option(q, OPT_IF_NAME, "diwarp", 6);
+	q = put_option(q, OPT_TSRESOL, &nanoseconds, 1);
+	b = end_block(b, put_option(q, OPT_END, NULL, 0));
+	p->used = (uint32_t)(b - p->buf);
+}
+
+/* ---- The headers that the stack never sees ---- */
+
+/* RFC 1071, over an even number of bytes unless it is the last piece. */
+static uint32_t sum16(uint32_t sum, const uint8_t *p, size_t len)
+{
+	for (; len > 1; p += 2, len -= 2)
+		sum += diw_get16(p);
+	return len ? sum + ((uint32_t)*p << 8) : sum;
+}
+
+static uint16_t fold(uint32_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static uint32_t headers_len(const struct diw_pcapng_packet *k)
+{
+	return (diw_addr_is_v4(k->src) || diw_addr_is_v4(k->dst) ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
+}
+
+/* The UDP header is there, its checksum 0, and the payload behind it. */
+static void udp_checksum(uint8_t *udp, uint32_t len, const uint8_t *addrs, size_t addrs_len)
+{
+	uint32_t sum = sum16(17 + len, addrs, addrs_len);
+	uint16_t check = fold(sum16(sum, udp, len));
+
+	diw_put16(udp + 6, check ? check : 0xffff);
+}
+
+static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
+{
+	bool v4 = headers_len(k) == IPV4_LEN + UDP_LEN;
+	uint8_t *udp = p + (v4 ? IPV4_LEN : IPV6_LEN), *end = udp + UDP_LEN;
+	const struct iovec *v = k->iov;
+	size_t off = k->off;
+
+	memset(p, 0, (size_t)(end - p));
+	for (uint32_t left = k->len; left > 0; v++, off = 0) {
+		size_t have = v->iov_len - off, n = have < left ? have : left;
+
+		end = put(end, (uint8_t *)v->iov_base + off, n);
+		left -= (uint32_t)n;
+	}
+	diw_put16(udp, k->src->port);
+	diw_put16(udp + 2, k->dst->port);
+	diw_put16(udp + 4, (uint16_t)(end - udp));
+	if (v4) {
+		p[0] = 0x45;
+		diw_put16(p + 2, (uint16_t)(end - p));
+		p[8] = HOP_LIMIT;
+		p[9] = 17;
+		memcpy(p + 12, k->src->ip + 12, 4);
+		memcpy(p + 16, k->dst->ip + 12, 4);
+		diw_put16(p + 10, fold(sum16(0, p, IPV4_LEN)));
+		udp_checksum(udp, (uint32_t)(end - udp), p + 12, 8);
+	} else {
+		p[0] = 0x60;
+		diw_put16(p + 4, (uint16_t)(end - udp));
+		p[6] = 17;
+		p[7] = HOP_LIMIT;
+		memcpy(p + 8, k->src->ip, 16);
+		memcpy(p + 24, k->dst->ip, 16);
+		udp_checksum(udp, (uint32_t)(end - udp), p + 8, 32);
+	}
+	return end;
+}
+
+/* ---- The file ---- */
+
+/* What a write that failed half-way left is cut off, so that readers find whole blocks. */
+static void give_up(struct diw_pcapng *p, int err)
+{
+	p->error = -err;
+	p->used = 0;
+	if (p->cut && ftruncate(p->fd, (off_t)p->written) < 0)
+		p->cut = false;
+}
+
+static void write_out(struct diw_pcapng *p)
+{
+	uint32_t done = 0;
+
+	if (p->used && p->written + p->used > p->limit)
+		give_up(p, EFBIG);
+	while (done < p->used) {
+		ssize_t n = write(p->fd, p->buf + done, p->used - done);
+
+		if (n > 0)
+			done += (uint32_t)n;
+		else if (n == 0 || errno != EINTR)
+			give_up(p, n == 0 ? ENOSPC : errno);
+	}
+	p->written += p->used;
+	p->used = 0;
+}
+
+static int tell(struct diw_pcapng *p)
+{
+	bool told = p->told;
+
+	p->told = p->error != 0;
+	return told ? 0 : p->error;
+}
+
+int diw_pcapng_flush(struct diw_pcapng *p)
+{
+	int rc;
+
+	if (p->owner != getpid())
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	if (!p->error)
+		write_out(p);
+	rc = tell(p);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+static void append(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
+{
+	uint8_t *b = p->buf + p->used, *q, *packet;
+	uint32_t len = headers_len(k) + k->len;
+
+	q = put32(put32(b, BLOCK_EPB) + 4, 0);
+	q = put32(put32(q, (uint32_t)(k->ns >> 32)), (uint32_t)k->ns);
+	packet = put32(put32(q, len), len);
+	q = pad(put_packet(packet, k), len);
+	if (k->comment)
+		q = put_option(q, OPT_COMMENT, k->comment, strnlen(k->comment, MAX_COMMENT));
+	q = put_option(q, OPT_EPB_FLAGS, &(uint32_t){ k->outbound ? 2 : 1 }, 4);
+	p->used = (uint32_t)(end_block(b, put_option(q, OPT_END, NULL, 0)) - p->buf);
+}
+
+int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
+{
+	int rc;
+
+	pthread_mutex_lock(&p->lock);
+	if (!p->error && p->used > BUFFER - MAX_BLOCK)
+		write_out(p);
+	if (!p->error)
+		append(p, k);
+	rc = tell(p);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+/* An ordinary file, or a device such as /dev/full: what else one can open may block, or kill the program (SIGPIPE). */
+static int prepare(struct diw_pcapng *p)
+{
+	struct rlimit lim;
+	struct stat st;
+
+	if (fstat(p->fd, &st) < 0)
+		return -errno;
+	p->cut = S_ISREG(st.st_mode);
+	if (!p->cut && !S_ISCHR(st.st_mode))
+		return -EINVAL;
+	if (flock(p->fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (p->cut && ftruncate(p->fd, 0) < 0)
+		return -errno;
+	p->limit = UINT64_MAX;
+	if (p->cut && getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY)
+		p->limit = lim.rlim_cur;
+	return 0;
+}
+
+int diw_pcapng_open(const char *path, struct diw_pcapng **out)
+{
+	struct diw_pcapng *p = calloc(1, sizeof *p);
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	p->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	rc = p->fd < 0 ? -errno : prepare(p);
+	if (rc < 0) {
+		if (p->fd >= 0)
+			close(p->fd);
+		free(p);
+		return rc;
+	}
+	pthread_mutex_init(&p->lock, NULL);
+	p->owner = getpid();
+	begin_file(p);
+	write_out(p);
+	*out = p;
+	return 0;
+}
+
+void diw_pcapng_close(struct diw_pcapng *p)
+{
+	diw_pcapng_flush(p);
+	close(p->fd);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}

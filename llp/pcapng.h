@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writes a pcapng file (draft-ietf-opsawg-pcapng) of IP packets: one section, one interface, nanoseconds, a comment a
+ * packet. A file that cannot be written any more ends with its last whole packet; nobody waits for a disk but in write(2).
+ */
+#ifndef DIW_LLP_PCAPNG_H
+#define DIW_LLP_PCAPNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/addr.h"
+
+struct diw_pcapng;
+
+struct diw_pcapng_packet {           /* a UDP datagram; its IP and UDP headers are made up */
+	const struct diw_addr *src, *dst;
+	bool outbound;
+	uint64_t ns;                 /* since 1970 */
+	const struct iovec *iov;     /* payload: LEN bytes from byte OFF of the first entry on */
+	size_t off;
+	uint32_t len;
+	const char *comment;         /* or NULL */
+};
+
+/* Make PATH, an ordinary file or a character device, empty and lock it. -errno; -EBUSY: another writer has it. */
+int diw_pcapng_open(const char *path, struct diw_pcapng **p);
+/* Thread-safe. They return 0, or once -errno: the disk is full, say, and nothing is written from then on. */
+int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k);
+int diw_pcapng_flush(struct diw_pcapng *p);
+void diw_pcapng_close(struct diw_pcapng *p);
+
+#endif
