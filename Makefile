@@ -34,7 +34,7 @@ DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) $(if $(URING),-luring) -lz -pthread
-TOOL_LIBS = -lcjson -lcrypto -lm
+TOOL_LIBS = -lpcap -lcjson -lcrypto -lm
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))

@@ -83,6 +83,23 @@ static void print_ranges(FILE *f, const struct hole *holes, size_t n)
 		fprintf(f, "  and %zu more (--json lists all)\n", n - MAP_RANGES);
 }
 
+void map_bar(FILE *f, uint64_t size, const struct hole *holes, size_t n)
+{
+	const char *const *cell = tool_utf8() ? cells_utf8 : cells_ascii;
+	uint64_t from = 0;
+	size_t i = 0;
+
+	fputs("  [", f);
+	for (uint64_t k = 1; k <= MAP_ROW; k++) {
+		uint64_t to = size * k / MAP_ROW;
+
+		if (to > from)
+			fputs(cell[level_of(to - from, missing_in(from, to - from, holes, n, &i))], f);
+		from = to;
+	}
+	fputs("]\n", f);
+}
+
 void map_print(FILE *f, uint64_t size, const struct hole *holes, size_t n)
 {
 	const char *const *cell = tool_utf8() ? cells_utf8 : cells_ascii;

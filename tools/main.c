@@ -9,8 +9,9 @@
 #define DIW_VERSION "0.1.0"
 #endif
 
-static const struct tool_cmd *const commands[] = { &cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf,
-	&cmd_stat };
+static const struct tool_cmd *const commands[] = {
+	&cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf, &cmd_stat, &cmd_dump,
+};
 
 static int help(FILE *to, int status)
 {

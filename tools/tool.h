@@ -28,7 +28,7 @@ struct tool_cmd {
 	const char *brief;
 	const char *help;
 };
-extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat;
+extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump;
 extern const struct tool_cmd *tool_cmd;              /* the one that runs */
 
 /* ---- util.c: messages, options, hosts ---- */
@@ -83,6 +83,8 @@ void bar_end(struct bar *b);
 struct hole { uint64_t off, len; };
 /* The validity map of SIZE bytes with these holes (ascending, disjoint), as rows of cells and as ranges. */
 void map_print(FILE *f, uint64_t size, const struct hole *holes, size_t n);
+/* The same as one row of at most 64 cells, which share the bytes equally. */
+void map_bar(FILE *f, uint64_t size, const struct hole *holes, size_t n);
 
 /* ---- endpoint.c: the chain from a device to a queue pair ---- */
 

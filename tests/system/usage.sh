@@ -42,8 +42,14 @@ stat --watch 0
 stat --watch=soon
 stat --json --prometheus
 stat --watch --prometheus
+dump
+dump FILE
+dump -i lo -r FILE
+dump -r FILE --op jump
+dump -r FILE --qp 0
+dump -r FILE -c none
 END
-for sub in '' info ping listen cp recv 'perf' stat; do
+for sub in '' info ping listen cp recv 'perf' stat dump; do
 	run "diw $sub --help" $DIW $sub --help
 	check "... is a usage" matches "$OUT" 'diw'
 done

@@ -1,0 +1,182 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# DIWARP_PCAP, diw dump and the Wireshark dissector over a capture with every operation: what they say of each field is
+# what the program knows of it, and the same from both.
+. "${0%/*}/lib.sh"
+
+prog=$BUILD/tests/system/dump
+lua=tools/wireshark/diwarp.lua
+export LC_ALL=C TZ=UTC
+fields="op opcode tagged last solicited inv_stag qn stag to msn mo qkey epoch length imm payload sink_stag sink_to"
+fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault"
+
+# count EXPRESSION: of the objects of the last dump, those that fulfil it.
+count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
+# all N EXPRESSION: for check.
+all() { [ "$(count "$2")" -eq "$1" ] || { echo "$(count "$2") and not $1: $2"; return 1; }; }
+json() { run "$1" sh -c '"$0" dump --json "$@" > "'"$TMP/json"'"' "$DIW" "${@:2}"; }
+
+# ---- Every operation, over IPv4 and IPv6 ----
+
+for ip in 127.0.0.1 ::1; do
+	file=$TMP/all.pcapng
+	run "every operation over $ip, captured" env DIWARP_PCAP="$file" timeout 60 "$prog" $ip
+	check "... all as without a capture" [ "$OUT" = "$(timeout 60 "$prog" $ip)" ]
+	json "diw dump reads it" -r "$file"
+	check "... every segment has a direction, the address and a time in nanoseconds" all 0 \
+		'(.dir != "in" and .dir != "out") or .src != "'$ip'" or (.time | test("^[0-9]{10}\\.[0-9]{9}$") | not)'
+	check "... a send with an immediate" all 2 '.op == "send" and .imm == "0xdeadbeef" and .length == 100 and .last'
+	check "... a solicited send without data" all 2 '.op == "send-se" and .length == 0'
+	check "... a send of 8 segments" all 16 '.op == "send" and .length == 10000'
+	check "... a write-record of 8, one of them lost" all 15 \
+		'.op == "write-record" and .length == 10000 and .imm == "0xdeadbeef" and .solicited'
+	check "... which says so" all 1 '.op == "write-record" and .mo == 3750 and .dir == "out" and .dropped == "impair_lost"'
+	check "... a damaged one: it left so," all 1 '.dir == "out" and .crc_good == false and .dropped == null'
+	check "... and was dropped" all 1 '.dir == "in" and .crc_good == false and .dropped == "rx_crc"'
+	check "... one that was refused" all 1 '.dropped == "rx_stag" and .op == "write-record" and .dir == "in"'
+	check "... a read that was refused" all 1 '.dropped == "rx_stag" and .op == "read-request" and .dir == "in"'
+	check "... a send without a receive" all 1 '.dropped == "rx_no_recv"'
+	check "... no other drop" all 5 '.dropped'
+	check "... read requests" all 4 '.op == "read-request" and .read_length == 10000 and .sink_stag and .source_to'
+	check "... the response" all 16 '.op == "read-response" and .length == 10000 and .qkey == "0x00000000"'
+	check "... the error messages, both ways" all 2 '.op == "error" and .error == "0x1202" and .quoted_tagged == false'
+	check "... of the write-record too" all 2 '.op == "error" and .error == "0x1100" and .quoted_tagged'
+	check "... a write over UC" all 8 '.op == "write" and .length == 5000'
+	check "... and none is faulty by its header" all 0 '.fault and .crc_good'
+	total=$(count true)
+	cp "$TMP/json" "$TMP/all.json"
+
+	# ---- The dissector: the same of every field ----
+
+	if ! command -v tshark > /dev/null; then
+		skip "no tshark"
+		continue
+	fi
+	# shellcheck disable=SC2046,SC2086  # words are meant
+	tshark -X "lua_script:$lua" -r "$file" -T fields $(printf -- '-e diwarp.%s ' $fields) > "$TMP/all" 2> "$TMP/err"
+	column=0
+	for field in $fields; do
+		column=$((column + 1))
+		cut -f $column "$TMP/all" > "$TMP/got"
+		jq -r ".$field | if . == null then \"\" elif . == true then 1 elif . == false then 0 else . end" \
+			"$TMP/all.json" > "$TMP/want"
+		check "tshark and diw dump agree on $field" diff "$TMP/want" "$TMP/got"
+		[ $field = fault ] || check "... which some segment has" grep -q . "$TMP/want"
+	done
+	tshark -r "$file" -X "lua_script:$lua" -T fields -e frame.time_epoch -e udp.srcport -e udp.dstport -e frame.comment \
+		> "$TMP/got" 2> "$TMP/err"
+	jq -r '[.time, .src_qp, .dst_qp, .dropped // ""] | @tsv' "$TMP/all.json" > "$TMP/want"
+	check "tshark and diw dump agree on time, queue pairs and comments" diff "$TMP/want" "$TMP/got"
+	tshark -r "$file" -X "lua_script:$lua" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE \
+		-Y 'ip.checksum.status == "Bad" || udp.checksum.status == "Bad" || _ws.malformed' > "$TMP/got" 2> "$TMP/err"
+	check "tshark finds no wrong checksum, nothing malformed" [ ! -s "$TMP/got" ]
+	check "... and every packet is of the protocol" [ "$(tshark -r "$file" -X "lua_script:$lua" -Y diwarp 2> /dev/null |
+		wc -l)" -eq "$total" ]
+done
+
+# ---- Lines, messages, filters ----
+
+file=$TMP/all.pcapng
+run "lines for people" "$DIW" dump -r "$file"
+check "... tell the operation" matches "$OUT" 'write-record solicited stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16} msn [0-9]+ mo 3750\+1250 of 10000 .* crc good DROPPED impair_lost'
+check "... and what an error message says" matches "$OUT" 'error last qn 2 .*invalid STag \(0x1100\) of tagged msn'
+check "... and count" matches "$OUT" "$total packets: $total segments \(2 bad CRC, 0 other header faults, 5 dropped\)"
+run "messages" "$DIW" dump -r "$file" --message --op write-record
+check "... draw the map of the record with its hole" matches "$OUT" 'in \[::1\].*: 8750 of 10000 bytes in 7 segments.*'$'\n''  \[#{24}\.{8}#{32}\]'$'\n''  lost \(offset\+length\): 3750\+1250'
+json "messages as objects" -r "$file" --message
+check "... the long send is whole, sent and received" all 2 '.op == "send" and .length == 10000 and .valid == 10000 and .segments == 8 and .lost == []'
+check "... the record is not" all 2 '.op == "write-record" and .length == 10000 and .valid == 8750 and .lost == [[3750, 1250]]'
+check "... the read is whole" all 2 '.op == "read-response" and .valid == 10000 and .to'
+json "messages with faults only" -r "$file" --message --fault
+check "... are those" all 5 true
+json "--fault" -r "$file" --fault
+check "... has what was dropped, damaged, or tells of a fault" all 12 '.dropped or (.crc_good | not) or .op == "error"'
+check "... and nothing else" all 12 true
+json "--op read-request" -r "$file" --op read-request
+check "... has those" all 4 '.op == "read-request"'
+check "... and nothing else" all 4 true
+qp=$(jq -r 'select(.op == "write") | .dst_qp' "$TMP/all.json" | head -n 1)
+json "--qp" -r "$file" --qp "$qp"
+check "... has what came to it" all 8 ".dst_qp == $qp"
+check "... and nothing else" all 8 true
+json "-c" -r "$file" -c 3
+check "... ends" all 3 true
+
+# ---- Files that are damaged, or of something else ----
+
+size=$(stat -c %s "$file")
+head -c $((size - 700)) "$file" > "$TMP/cut"
+expect 1 "a file that ends in a packet" "$DIW" dump -r "$TMP/cut"
+check "... is said to be truncated, behind its packets" matches "$OUT" 'write last.*truncated.*[0-9]+ segments|crc good.*truncated'
+{ head -c 5000 "$file"; head -c 4000 /dev/zero | tr '\0' '\377'; } > "$TMP/corrupt"
+expect 1 "a file with garbage in it" "$DIW" dump -r "$TMP/corrupt"
+check "... is said to be damaged" matches "$OUT" 'diw dump: .+'
+head -c 10 "$file" > "$TMP/short"
+for bad in short nothing; do
+	[ -e "$TMP/$bad" ] || : > "$TMP/$bad"
+	expect 1 "a file that is $bad" "$DIW" dump -r "$TMP/$bad"
+	check "... is named" matches "$OUT" "diw dump: .*$bad: (truncated|unknown file format)"
+done
+expect 1 "a file that is no capture" "$DIW" dump -r "$DIW"
+check "... is said to be none" matches "$OUT" 'unknown file format'
+expect 1 "a file that is not there" "$DIW" dump -r "$TMP/none"
+check "... is named" matches "$OUT" 'none: No such file'
+expect 1 "an interface that is not there" "$DIW" dump -i none0
+check "... is named" matches "$OUT" 'none0'
+# A classic pcap of one raw IPv4 packet of UDP that is not ours, one of TCP, one fragment.
+{
+	printf '\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\4\0\x65\0\0\0'
+	for what in '\0\0\x40\x11' '\0\0\x40\x06' '\x20\0\x40\x11'; do
+		printf '\1\0\0\0\2\0\0\0\x28\0\0\0\x28\0\0\0'
+		# shellcheck disable=SC2059  # escapes are meant
+		printf "\\x45\\0\\0\\x28\\0\\0$what"'\0\0\x7f\0\0\1\x7f\0\0\1'
+		printf '\0\x35\x10\0\0\x14\0\0hello world!'
+	done
+} > "$TMP/other.pcap"
+expect 1 "a capture of other traffic" "$DIW" dump -r "$TMP/other.pcap"
+check "... is counted" matches "$OUT" '3 packets: 0 segments .*1 of other protocols over UDP, 1 not UDP, 1 IP fragments'
+check "... and said to hold nothing of ours" matches "$OUT" 'no datagram-iWARP segment'
+
+# ---- Where nothing can be captured, traffic goes on ----
+
+want=$(timeout 60 "$prog")
+while read -r path reason; do
+	run "DIWARP_PCAP=$path" env DIWARP_PCAP="$path" timeout 60 "$prog"
+	check "... the program does as ever" [ "$(grep -v ^diwarp: <<< "$OUT")" = "$want" ]
+	check "... and there is one warning, which says why" [ "$(grep -c "^diwarp: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
+done << END
+/nonexistent/file No such file
+$TMP Is a directory
+/dev/full No space left
+END
+background "$TMP/listen" env DIWARP_PCAP="$TMP/busy" "$DIW" listen
+eventually 10 listening 4791
+run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping -c 2 -i 0.01 127.0.0.1
+check "... is left to it" matches "$OUT" 'another process writes it.*2 sent, 2 received'
+run "%p in the name" env DIWARP_PCAP="$TMP/of-%p-100%%" "$DIW" ping -c 2 -i 0.01 127.0.0.1
+check "... is the process id" ls "$TMP"/of-[0-9]*-100%
+eventually 5 "$DIW" dump -c 1 -r "$TMP/busy"
+json "what the listener captured is there while it runs" -r "$TMP/busy"
+check "... at the wildcard address" all 8 '.op == "send" and .dst == "0.0.0.0" or .src == "0.0.0.0"'
+
+# ---- Live ----
+
+if background "$TMP/live" "$DIW" dump -i lo --json --qp 4791 -c 6 && sleep 0.5 && ! kill -0 "$PID" 2> /dev/null; then
+	skip "no live capture here: $(cat "$TMP/live")"
+else
+	live=$PID
+	run "ping while lo is captured" "$DIW" ping -c 2 -s 100k -i 0.01 127.0.0.1
+	check "a live capture ends after what it was asked for" join "$live" 10
+	grep '^{' "$TMP/live" > "$TMP/json"
+	check "... and had the segments" all 6 '.op == "send" and .crc_good and .src == "127.0.0.1"'
+	background "$TMP/live" "$DIW" dump -i lo --json --op write-record
+	live=$PID
+	sleep 0.5
+	run "every operation while lo is captured" timeout 60 "$prog"
+	eventually 5 [ "$(grep -c '"length":10000' "$TMP/live")" -ge 7 ]
+	kill -INT "$live"
+	check "the live capture ends by SIGINT" join "$live" 10
+	grep '^{' "$TMP/live" > "$TMP/json"
+	check "... and had cut the super-buffer into its segments" all 7 '.length == 10000 and .payload == 1250 and .crc_good'
+fi
+end

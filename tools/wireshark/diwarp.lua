@@ -1,0 +1,258 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- Wireshark dissector for datagram-iWARP: DDP and RDMAP over UDP (docs/ud-profile.md).
+--
+--   wireshark -X lua_script:tools/wireshark/diwarp.lua capture.pcapng
+--   or copy it into the folder "Personal Lua Plugins" (Help, About Wireshark, Folders)
+--
+-- There is no port to go by: a datagram is ours when the CRC-32 at its end is good, and then everything that passes
+-- between the same two ports is, good or not. On an interface a super-buffer may appear as one long datagram; the end
+-- of its first segment is where the CRC is good, and the others but the last are as long.
+
+local p = Proto("diwarp", "datagram-iWARP")
+
+local OPS = { [0] = "write", "read-request", "read-response", "send", [5] = "send-se", [7] = "error",
+	[12] = "write-record" }
+-- What each opcode is like: tagged, may have an immediate, may be solicited, queue number.
+local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, [5] = { 0, 1, 0, 0 },
+	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 } }
+-- RFC 5040 section 4.8, RFC 5041 section 7: layer, error type, error code.
+local FAULTS = { [0x0102] = "access rights violation", [0x0205] = "invalid RDMAP version",
+	[0x0206] = "unexpected opcode", [0x1100] = "invalid STag", [0x1101] = "base or bounds violation",
+	[0x1103] = "tagged offset wrap", [0x1104] = "invalid DDP version (tagged)", [0x1201] = "invalid queue number",
+	[0x1202] = "no buffer available", [0x1204] = "invalid message offset",
+	[0x1205] = "message too long for the buffer", [0x1206] = "invalid DDP version (untagged)" }
+
+local F = {}
+local function field(name, make, title, ...)
+	F[name] = make("diwarp." .. name, title, ...)
+end
+field("tagged", ProtoField.uint8, "Tagged", base.DEC, nil, 0x80)
+field("last", ProtoField.uint8, "Last segment", base.DEC, nil, 0x40)
+field("reserved", ProtoField.uint8, "Reserved", base.HEX, nil, 0x3c)
+field("dv", ProtoField.uint8, "DDP version", base.DEC, nil, 0x03)
+field("rv", ProtoField.uint8, "RDMAP version", base.DEC, nil, 0xc0)
+field("immediate", ProtoField.uint8, "Immediate data follows", base.DEC, nil, 0x20)
+field("solicited", ProtoField.uint8, "Solicited", base.DEC, nil, 0x10)
+field("opcode", ProtoField.uint8, "Opcode", base.DEC, OPS, 0x0f)
+field("op", ProtoField.string, "Operation")
+field("inv_stag", ProtoField.uint32, "Invalidate STag", base.HEX)
+field("qn", ProtoField.uint32, "Queue number", base.DEC)
+field("stag", ProtoField.uint32, "STag", base.HEX)
+field("to", ProtoField.uint64, "Tagged offset", base.HEX)
+field("msn", ProtoField.uint32, "MSN", base.DEC)
+field("mo", ProtoField.uint32, "Message offset", base.DEC)
+field("qkey", ProtoField.uint32, "Q_Key", base.HEX)
+field("epoch", ProtoField.uint16, "Epoch", base.HEX)
+field("length", ProtoField.uint32, "Message length", base.DEC)
+field("imm", ProtoField.uint32, "Immediate data", base.HEX)
+field("payload", ProtoField.uint32, "Payload octets", base.DEC)
+field("data", ProtoField.bytes, "Payload")
+field("sink_stag", ProtoField.uint32, "Data sink STag", base.HEX)
+field("sink_to", ProtoField.uint64, "Data sink tagged offset", base.HEX)
+field("read_length", ProtoField.uint32, "Read message size", base.DEC)
+field("source_stag", ProtoField.uint32, "Data source STag", base.HEX)
+field("source_to", ProtoField.uint64, "Data source tagged offset", base.HEX)
+field("error", ProtoField.uint16, "Error", base.HEX, FAULTS)
+field("error_flags", ProtoField.uint8, "M, D, R", base.HEX)
+field("error_seg_len", ProtoField.uint16, "DDP segment length", base.DEC)
+field("quote", ProtoField.bytes, "Quotation")
+field("quoted_tagged", ProtoField.uint8, "Quoted: tagged", base.DEC, nil, 0x80)
+field("quoted_msn", ProtoField.uint32, "Quoted: MSN", base.DEC)
+field("crc", ProtoField.uint32, "CRC-32", base.HEX)
+field("crc_good", ProtoField.uint8, "CRC is good", base.DEC)
+field("fault", ProtoField.string, "Fault")
+local list = {}
+for _, f in pairs(F) do list[#list + 1] = f end
+p.fields = list
+local bad = ProtoExpert.new("diwarp.bad", "Faulty segment", expert.group.CHECKSUM, expert.severity.ERROR)
+p.experts = { bad }
+
+-- ---- CRC-32, reflected, polynomial 0xEDB88320 ----
+
+local b = bit32 or bit
+local bxor = b and function(x, y) return b.bxor(x, y) % 4294967296 end or load("return function(x, y) return x ~ y end")()
+local CRC = {}
+for i = 0, 255 do
+	local c = i
+	for _ = 1, 8 do
+		c = c % 2 == 1 and bxor((c - 1) / 2, 0xedb88320) or c / 2
+		c = math.floor(c)
+	end
+	CRC[i] = c
+end
+local RESIDUE = 0x2144df1c           -- of a good datagram, its CRC included
+
+-- The CRC of all of S, and where one ends that is good first (nil: nowhere).
+local function crc32(s, first)
+	local c, at = 0xffffffff, nil
+	for i = 1, #s do
+		c = bxor(CRC[bxor(c % 256, s:byte(i))], math.floor(c / 256))
+		if first and not at and i >= 32 and bxor(c, 0xffffffff) == RESIDUE then at = i end
+	end
+	return bxor(c, 0xffffffff), at
+end
+
+-- Octets of the first segment of TVB and whether its CRC is good.
+local function first_segment(tvb)
+	if tvb:len() < 6 then return tvb:len(), false end
+	local all, at = crc32(tvb:raw(0, tvb:len()), true)
+	if all == RESIDUE then return tvb:len(), true end
+	return at or tvb:len(), at ~= nil
+end
+
+-- ---- A segment ----
+
+local function header_fault(h)
+	local like, e = LIKE[h.opcode], h.mo + h.n
+	if h.c0 % 64 ~= 1 or math.floor(h.c1 / 64) ~= 1 or h.inv_stag ~= 0 then return "rx_version" end
+	if e > h.length or (h.last == 1) ~= (e == h.length) or (h.n == 0 and h.length > 0) then return "rx_malformed" end
+	if not like or like[1] ~= h.tagged then return "rx_opcode" end
+	if h.qn ~= like[4] then return "rx_qn" end
+	if h.imm > like[2] or h.solicited > like[3] then return "rx_version" end
+	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) then return "rx_malformed" end
+end
+
+local function body(t, tvb, h, at)
+	if h.opcode == 1 and h.n == 28 then
+		t:add(F.sink_stag, tvb(at, 4))
+		t:add(F.sink_to, tvb(at + 4, 8))
+		t:add(F.read_length, tvb(at + 12, 4))
+		t:add(F.source_stag, tvb(at + 16, 4))
+		t:add(F.source_to, tvb(at + 20, 8))
+	elseif h.opcode == 7 and h.n >= 6 then
+		t:add(F.error, tvb(at, 2))
+		t:add(F.error_flags, tvb(at + 2, 1))
+		t:add(F.error_seg_len, tvb(at + 4, 2))
+		if h.n == 6 then return end
+		local quote = at + 6
+		local msn = quote + (tvb(quote, 1):uint() >= 128 and 20 or 10)
+		t:add(F.quote, tvb(quote, h.n - 6))
+		if msn + 4 <= at + h.n then
+			t:add(F.quoted_tagged, tvb(quote, 1))
+			t:add(F.quoted_msn, tvb(msn, 4))
+		end
+	elseif h.n > 0 then
+		t:add(F.data, tvb(at, h.n))
+	end
+end
+
+local function fields(t, tvb, h)
+	local at
+	t:add(F.tagged, tvb(0, 1))
+	t:add(F.last, tvb(0, 1))
+	t:add(F.reserved, tvb(0, 1))
+	t:add(F.dv, tvb(0, 1))
+	t:add(F.rv, tvb(1, 1))
+	t:add(F.immediate, tvb(1, 1))
+	t:add(F.solicited, tvb(1, 1))
+	t:add(F.opcode, tvb(1, 1))
+	t:add(F.op, tvb(1, 1), OPS[h.opcode] or "unknown")
+	if h.tagged == 1 then
+		t:add(F.stag, tvb(2, 4))
+		t:add(F.to, tvb(6, 8))
+		at = 14
+	else
+		t:add(F.inv_stag, tvb(2, 4))
+		t:add(F.qn, tvb(6, 4))
+		t:add(F.msn, tvb(10, 4))
+		t:add(F.mo, tvb(14, 4))
+		at = 18
+	end
+	t:add(F.qkey, tvb(at, 4))
+	t:add(F.epoch, tvb(at + 4, 2))
+	if h.tagged == 1 then
+		t:add(F.msn, tvb(20, 4))
+		t:add(F.mo, tvb(24, 4))
+	end
+	t:add(F.length, tvb(h.len - 4 - h.imm * 4, 4))
+	if h.imm == 1 then t:add(F.imm, tvb(h.len - 4, 4)) end
+end
+
+local function segment(tvb, tree, good)
+	local t = tree:add(p, tvb())
+	if tvb:len() < 6 then
+		t:add(F.fault, "rx_short"):set_generated()
+		return "short"
+	end
+	local h = { c0 = tvb(0, 1):uint(), c1 = tvb(1, 1):uint() }
+	h.tagged = h.c0 >= 128 and 1 or 0
+	h.last = h.c0 % 128 >= 64 and 1 or 0
+	h.imm = h.c1 % 64 >= 32 and 1 or 0
+	h.solicited = h.c1 % 32 >= 16 and 1 or 0
+	h.opcode = h.c1 % 16
+	h.len = (h.tagged == 1 and 32 or 28) + h.imm * 4
+	h.n = tvb:len() - 4 - h.len
+	local fault, info = nil, "too short for its header"
+	if h.n < 0 then
+		fault = "rx_malformed"
+	else
+		local tagged = h.tagged == 1
+		h.msn = tvb(tagged and 20 or 10, 4):uint()
+		h.mo = tvb(tagged and 24 or 14, 4):uint()
+		h.length = tvb(h.len - 4 - h.imm * 4, 4):uint()
+		h.inv_stag = tagged and 0 or tvb(2, 4):uint()
+		h.qn = tagged and 0 or tvb(6, 4):uint()
+		fault = header_fault(h)
+		fields(t, tvb, h)
+		t:add(F.payload, h.n):set_generated()
+		if good then body(t, tvb, h, h.len) end
+		info = string.format("%s msn %.0f mo %.0f+%d of %.0f", OPS[h.opcode] or "unknown", h.msn, h.mo, h.n, h.length)
+	end
+	local c = t:add_le(F.crc, tvb(tvb:len() - 4, 4))
+	t:add(F.crc_good, good and 1 or 0):set_generated()
+	if not good then
+		c:add_proto_expert_info(bad, "CRC is bad")
+		info = info .. " CRC BAD"
+	end
+	if fault then
+		t:add(F.fault, fault):set_generated():add_proto_expert_info(bad, fault)
+		info = info .. " FAULT " .. fault
+	end
+	t:append_text(", " .. info)
+	return info
+end
+
+-- ---- Datagrams ----
+
+local function dissect(tvb, pinfo, tree, len, good)
+	pinfo.cols.protocol = "diwarp"
+	local info, at = {}, 0
+	repeat
+		local n = math.min(len, tvb:len() - at)
+		local one = tvb(at, n):tvb()
+		if at > 0 then good = n >= 6 and crc32(one:raw(0, n)) == RESIDUE end
+		info[#info + 1] = segment(one, tree, good)
+		at = at + n
+	until at >= tvb:len()
+	pinfo.cols.info = table.concat(info, "; ", 1, math.min(#info, 3)) .. (#info > 3 and "; ..." or "")
+	return tvb:len()
+end
+
+local function heuristic(tvb, pinfo, tree)
+	local len, good = first_segment(tvb)
+	if not good then return false end
+	pinfo.conversation = p
+	dissect(tvb, pinfo, tree, len, good)
+	return true
+end
+
+-- RoCEv2 has the port that diw uses where it is not told another.
+local ports = DissectorTable.get("udp.port")
+local roce = ports:get_dissector(4791)
+local known = {}
+
+-- Of one conversation, or of port 4791.
+function p.dissector(tvb, pinfo, tree)
+	local len, good = first_segment(tvb)
+	local a, z = tostring(pinfo.src) .. " " .. pinfo.src_port, tostring(pinfo.dst) .. " " .. pinfo.dst_port
+	local pair = a < z and a .. " " .. z or z .. " " .. a
+	if good then known[pair] = true end
+	if not good and (pinfo.src_port == 4791 or pinfo.dst_port == 4791) and not known[pair] then
+		return roce and roce:call(tvb, pinfo, tree) or 0
+	end
+	return dissect(tvb, pinfo, tree, len, good)
+end
+function p.init() known = {} end
+
+p:register_heuristic("udp", heuristic)
+ports:add(4791, p)
