@@ -41,7 +41,8 @@ struct diw_pcapng {
 
 static uint8_t *put(uint8_t *p, const void *from, size_t len)
 {
-	memcpy(p, from, len);
+	if (len)                                /* an option without a value has no bytes to point at */
+		memcpy(p, from, len);
 	return p + len;
 }
 

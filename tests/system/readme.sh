@@ -9,9 +9,8 @@ block text > "$TMP/want"
 mkdir -p "$TMP/include"
 ln -s "$PWD/verbs" "$TMP/include/diwarp"
 case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
-pkg-config --exists libisal && isal=-lisal || isal=
 check "the program compiles without a warning" $CC $san -Wall -Wextra -Werror -pedantic -std=c11 -I"$TMP/include" \
-	"$TMP/prog.c" "$BUILD/lib/libdiwarp.a" $isal -lz -pthread -o "$TMP/prog"
+	"$TMP/prog.c" -L"$BUILD/lib" -ldiwarp -Wl,-rpath,"$BUILD/lib" -o "$TMP/prog"
 run "it runs" "$TMP/prog"
 check "it prints what the README says" diff -u <(echo "$OUT") "$TMP/want"
 

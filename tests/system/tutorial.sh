@@ -9,10 +9,9 @@ awk -v dir="$TMP" '/^```$/ { file = ""; next } /^```c$/ { code = 1; next } /^```
 mkdir "$TMP/include"
 ln -s "$PWD/verbs" "$TMP/include/diwarp"
 case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
-pkg-config --exists libisal && isal=-lisal || isal=
 for program in write read; do
 	check "$program.c compiles without a warning" $CC $san -Wall -Wextra -Werror -pedantic -std=c11 \
-		-I"$TMP/include" "$TMP/$program.c" "$BUILD/lib/libdiwarp.a" $isal -lz -pthread -o "$TMP/$program"
+		-I"$TMP/include" "$TMP/$program.c" -L"$BUILD/lib" -ldiwarp -Wl,-rpath,"$BUILD/lib" -o "$TMP/$program"
 done
 check "write.c has about 80 lines" [ "$(wc -l < "$TMP/write.c")" -le 90 ]
 
