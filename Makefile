@@ -26,7 +26,7 @@ $(if $(CFLAGS_$(MODE)),,$(error MODE=$(MODE): choose release, debug, asan or tsa
 # ISA-L computes the CRC-32 nine times as fast as zlib, but zlib is enough to build and run. ISAL= builds without it.
 ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
 # Trace points (docs/tracing.md), if systemtap-sdt-dev is there. SDT= builds without them.
-SDT := $(shell echo '\#include <sys/sdt.h>' | $(CC) -E - >/dev/null 2>&1 && echo 1)
+SDT := $(shell $(CC) -E -include sys/sdt.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 # io_uring is a choice at run time, DIWARP_LLP=uring. URING= builds without it.
 URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
