@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* dump: the segments of a capture, one a line; or the messages that they are parts of. */
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +118,7 @@ static int run(struct dump *x)
 	struct dump_datagram d;
 	int rc = 0;
 
-	while (x->shown < x->max && (rc = dump_next(x->pcap, &d)) > 0)
+	while (x->shown < x->max && !ferror(stdout) && (rc = dump_next(x->pcap, &d)) > 0)
 		one_datagram(x, &d);
 	if (x->msgs && x->shown < x->max)
 		dump_msgs_end(x->msgs);
@@ -178,6 +179,7 @@ static int dump_main(int argc, char **argv)
 
 	if (rc)
 		return rc;
+	signal(SIGPIPE, SIG_DFL);               /* `diw dump -i lo | head` ends with head */
 	x.pairs = calloc(PAIRS, sizeof *x.pairs);
 	x.msgs = o.message ? dump_msgs_new(x.json, x.faults) : NULL;
 	if (!x.pairs || (o.message && !x.msgs))

@@ -93,7 +93,9 @@ int dump_open_file(const char *path, struct dump_pcap **out)
 
 	if (!p)
 		return tool_failed("out of memory");
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+	if (!strcmp(path, "-") || stat(path, &st) < 0)
+		st.st_mode = 0;
+	if (S_ISDIR(st.st_mode)) {
 		free(p);
 		return tool_failed("%s: is a directory", path);
 	}
@@ -102,7 +104,7 @@ int dump_open_file(const char *path, struct dump_pcap **out)
 		free(p);
 		return strstr(err, path) ? tool_failed("%s", err) : tool_failed("%s: %s", path, err);
 	}
-	p->notes = strcmp(path, "-") ? dump_notes_open(path) : NULL;
+	p->notes = S_ISREG(st.st_mode) ? dump_notes_open(path) : NULL;  /* a pipe cannot be read twice */
 	return finish_open(p, path, out);
 }
 
@@ -243,7 +245,7 @@ int dump_next(struct dump_pcap *p, struct dump_datagram *d)
 			poll(&(struct pollfd){ pcap_get_selectable_fd(p->pcap), POLLIN, 0 }, 1, TICK_MS);
 			continue;
 		}
-		if (rc == PCAP_ERROR_BREAK)
+		if (rc == PCAP_ERROR_BREAK || (rc < 0 && tool_stopped))
 			return 0;
 		if (rc < 0) {
 			tool_failed("%s", pcap_geterr(p->pcap));

@@ -101,6 +101,19 @@ check "... has what came to it" all 8 ".dst_qp == $qp"
 check "... and nothing else" all 8 true
 json "-c" -r "$file" -c 3
 check "... ends" all 3 true
+# shellcheck disable=SC2016  # expanded there
+run "a reader of the output that leaves" \
+	bash -c 'exec 3>&1; { sleep 0.3; "$0" dump -r "$1"; echo $? >&3; } | true' "$DIW" "$file"
+check "... ends it without a word" [ "$OUT" = 141 ]
+mkfifo "$TMP/fifo"
+background "$TMP/piped" "$DIW" dump --json -r "$TMP/fifo"
+piped=$PID
+exec 9> "$TMP/fifo"
+cat "$file" >&9
+check "a pipe is read to its last packet" eventually 10 grep -q "$(jq -r .time "$TMP/all.json" | tail -n 1)" "$TMP/piped"
+kill -INT "$piped"
+check "... and SIGINT meanwhile is no damage" join "$piped" 10
+exec 9>&-
 
 # ---- Files that are damaged, or of something else ----
 
