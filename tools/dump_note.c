@@ -102,8 +102,8 @@ bool dump_notes_next(struct dump_notes *n, enum dump_dir *dir, char *comment, si
 	if (data <= len - 24)
 		options(n, n->block + 20 + data, len - 24 - data, dir, comment, room);
 	for (char *p = comment; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)     /* a file may come from anybody */
-			*p = '?';
+		if ((unsigned char)*p < ' ' || (unsigned char)*p >= 0x7f)
+			*p = '?';    /* a file may come from anybody: no escapes, 8-bit ones too; JSON is UTF-8 */
 	return true;
 }
 

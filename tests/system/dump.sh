@@ -117,6 +117,12 @@ exec 9>&-
 
 # ---- Files that are damaged, or of something else ----
 
+sed 's/impair_lost/\x1b[31m\xc2\x9b1m\xffx/' "$file" > "$TMP/escape"
+run "a comment that would steer a terminal" "$DIW" dump -r "$TMP/escape"
+check "... does not" matches "$OUT" $'DROPPED \\?\\[31m\\?\\?1m\\?x\n'
+json "... nor leave UTF-8" -r "$TMP/escape"
+check "... in JSON" iconv -f UTF-8 -t UTF-8 "$TMP/json"
+
 size=$(stat -c %s "$file")
 head -c $((size - 700)) "$file" > "$TMP/cut"
 expect 1 "a file that ends in a packet" "$DIW" dump -r "$TMP/cut"
