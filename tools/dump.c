@@ -110,6 +110,8 @@ static void report(const struct dump *x)
 		fprintf(stderr, ", %llu IP fragments", (unsigned long long)c->fragments);
 	if (c->cut)
 		fprintf(stderr, ", %llu cut short by the capture", (unsigned long long)c->cut);
+	if (c->missed)
+		fprintf(stderr, ", %llu that came too fast to be captured", (unsigned long long)c->missed);
 	fputc('\n', stderr);
 }
 

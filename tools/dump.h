@@ -24,7 +24,7 @@ struct dump_datagram {
 	uint32_t len;
 };
 
-struct dump_counts { uint64_t packets, no_udp, fragments, cut, udp; };
+struct dump_counts { uint64_t packets, no_udp, fragments, cut, udp, missed; };
 
 struct dump_pcap;
 /* Print what is wrong and return TOOL_FAILED. */
@@ -32,7 +32,7 @@ int dump_open_live(const char *ifname, struct dump_pcap **p);
 int dump_open_file(const char *path, struct dump_pcap **p);
 /* 1: a datagram; 0: the end, or a signal came; -1: the capture is damaged from here on (told). */
 int dump_next(struct dump_pcap *p, struct dump_datagram *d);
-const struct dump_counts *dump_counts(const struct dump_pcap *p);
+const struct dump_counts *dump_counts(struct dump_pcap *p);
 void dump_close(struct dump_pcap *p);
 
 /* ---- Comments and directions of a pcapng file, which libpcap does not hand out (dump_note.c) ---- */

@@ -11,6 +11,8 @@
 
 #define SNAPLEN 262144
 #define TICK_MS 100                  /* between looks at whether a signal came */
+#define BUFFER (32 << 20)            /* bytes; in libpcap's immediate mode it would hold 256 packets, however short */
+#define BUFFER_MS 10                 /* after which it hands out what came; an interrupt loses so much */
 #define TYPE_IPV4 0x0800u
 #define TYPE_IPV6 0x86ddu
 
@@ -21,8 +23,12 @@ struct dump_pcap {
 	int link;
 };
 
-const struct dump_counts *dump_counts(const struct dump_pcap *p)
+const struct dump_counts *dump_counts(struct dump_pcap *p)
 {
+	struct pcap_stat st;
+
+	if (pcap_stats(p->pcap, &st) == 0)      /* only live */
+		p->count.missed = (uint64_t)st.ps_drop + st.ps_ifdrop;
 	return &p->count;
 }
 
@@ -45,9 +51,11 @@ static int finish_open(struct dump_pcap *p, const char *what, struct dump_pcap *
 
 static int live_failed(struct dump_pcap *p, const char *ifname, int rc)
 {
-	const char *why = p->pcap ? pcap_geterr(p->pcap) : "";
+	const char *what = pcap_statustostr(rc), *why = p->pcap ? pcap_geterr(p->pcap) : "";
 
-	tool_failed("%s: %s%s%s%s", ifname, pcap_statustostr(rc), *why ? ": " : "", why,
+	if (!strcmp(what, why))
+		why = "";
+	tool_failed("%s: %s%s%s%s", ifname, what, *why ? ": " : "", why,
 		    rc == PCAP_ERROR_PERM_DENIED ?
 		    " (an interface needs privilege; DIWARP_PCAP=FILE captures inside a program without)" : "");
 	dump_close(p);
@@ -69,9 +77,8 @@ int dump_open_live(const char *ifname, struct dump_pcap **out)
 		return tool_failed("%s: %s", ifname, err);
 	}
 	pcap_set_snaplen(p->pcap, SNAPLEN);
-	pcap_set_timeout(p->pcap, TICK_MS);
-	pcap_set_immediate_mode(p->pcap, 1);
-	pcap_set_buffer_size(p->pcap, 32 << 20);
+	pcap_set_timeout(p->pcap, BUFFER_MS);
+	pcap_set_buffer_size(p->pcap, BUFFER);
 	pcap_set_tstamp_precision(p->pcap, PCAP_TSTAMP_PRECISION_NANO);
 	rc = pcap_activate(p->pcap);
 	if (rc < 0)

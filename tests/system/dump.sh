@@ -14,6 +14,8 @@ fields+=" read_length source_stag source_to error error_seg_len quoted_tagged qu
 count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
 # all N EXPRESSION: for check.
 all() { [ "$(count "$2")" -eq "$1" ] || { echo "$(count "$2") and not $1: $2"; return 1; }; }
+# lines N FILE: it has so many objects.
+lines() { [ "$(grep -c '^{' "$2")" -eq "$1" ]; }
 json() { run "$1" sh -c '"$0" dump --json "$@" > "'"$TMP/json"'"' "$DIW" "${@:2}"; }
 
 # ---- Every operation, over IPv4 and IPv6 ----
@@ -197,5 +199,22 @@ else
 	check "the live capture ends by SIGINT" join "$live" 10
 	grep '^{' "$TMP/live" > "$TMP/json"
 	check "... and had cut the super-buffer into its segments" all 7 '.length == 10000 and .payload == 1250 and .crc_good'
+
+	# ---- Faster than it can look ----
+
+	background "$TMP/live" "$DIW" dump -i lo --json --op send
+	live=$PID
+	sleep 0.5
+	kill -STOP "$live"
+	run "pings while the live capture does not look" "$DIW" ping -c 300 -i 0 127.0.0.1
+	kill -CONT "$live"
+	check "... are all in its buffer" eventually 5 lines 600 "$TMP/live"
+	kill -STOP "$live"
+	run "more than its buffer holds" "$DIW" perf bw --op write --local --secs 1
+	kill -CONT "$live"
+	sleep 0.2
+	kill -INT "$live"
+	join "$live" 20
+	check "... is told" matches "$(< "$TMP/live")" '[1-9][0-9]* that came too fast to be captured'
 fi
 end
