@@ -183,7 +183,7 @@ static int dump_main(int argc, char **argv)
 		return rc;
 	signal(SIGPIPE, SIG_DFL);               /* `diw dump -i lo | head` ends with head */
 	x.pairs = calloc(PAIRS, sizeof *x.pairs);
-	x.msgs = o.message ? dump_msgs_new(x.json, x.faults) : NULL;
+	x.msgs = o.message ? dump_msgs_new(x.json, x.faults, x.max) : NULL;
 	if (!x.pairs || (o.message && !x.msgs))
 		rc = tool_failed("out of memory");
 	if (!rc)

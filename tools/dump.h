@@ -82,8 +82,8 @@ void dump_json_hex(cJSON *o, const char *key, uint64_t v, int digits);
 /* ---- Messages (dump_msg.c) ---- */
 
 struct dump_msgs;
-/* DONE is called for each as it ends. */
-struct dump_msgs *dump_msgs_new(bool json, bool faults_only);
+/* Each is shown as it ends, at most MAX. */
+struct dump_msgs *dump_msgs_new(bool json, bool faults_only, uint64_t max);
 void dump_msgs_add(struct dump_msgs *m, const struct dump_seg *s);
 void dump_msgs_end(struct dump_msgs *m);             /* all that are open end */
 uint64_t dump_msgs_shown(const struct dump_msgs *m);

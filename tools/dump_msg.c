@@ -17,6 +17,7 @@ struct msg {
 	struct dump_datagram dg;     /* of its first segment; data is gone */
 	uint64_t last_ns, base;      /* base: TO of its first byte */
 	uint32_t stag, msn, length, segments, dropped;
+	uint32_t unfollowed;         /* segments that came, for which GOT had no room */
 	uint16_t epoch;
 	uint8_t opcode;
 	bool told;                   /* complete; kept for duplicates */
@@ -25,7 +26,7 @@ struct msg {
 
 struct dump_msgs {
 	bool json, faults_only;
-	uint64_t shown;
+	uint64_t shown, max;
 	struct diw_arena arena;
 	struct diw_pool pool;
 	struct diw_range_pools ranges;
@@ -67,6 +68,8 @@ static void show_text(const struct msg *m, const struct hole *h, size_t n)
 	       (double)(m->last_ns - m->dg.ns) / 1e6);
 	if (m->dropped)
 		printf(", %u dropped", m->dropped);
+	if (m->unfollowed)
+		printf(", %u not followed (too many pieces)", m->unfollowed);
 	putchar('\n');
 	if (tagged(m) && m->length)
 		map_bar(stdout, m->length, h, n);
@@ -94,6 +97,7 @@ static void show_json(const struct msg *m, const struct hole *h, size_t n)
 	json_add_count(o, "valid", m->got.bytes);
 	json_add_count(o, "segments", m->segments);
 	json_add_count(o, "dropped", m->dropped);
+	json_add_count(o, "unfollowed", m->unfollowed);
 	json_add_count(o, "duration_ns", m->last_ns - m->dg.ns);
 	list = cJSON_AddArrayToObject(o, "lost");
 	for (size_t i = 0; i < n; i++) {
@@ -109,7 +113,7 @@ static void show(struct dump_msgs *ms, const struct msg *m)
 	static struct hole holes[DIW_RANGE_MAX + 1];
 	size_t n = holes_of(m, holes);
 
-	if (ms->faults_only && !n && !m->dropped)
+	if ((ms->faults_only && !n && !m->dropped) || ms->shown == ms->max)
 		return;
 	ms->shown++;
 	if (ms->json)
@@ -179,21 +183,22 @@ void dump_msgs_add(struct dump_msgs *ms, const struct dump_seg *s)
 	if (!s->hdr_len || !s->crc_good || s->fault)
 		return;
 	m = find(ms, s);
-	m->last_ns = s->dg->ns;
+	if (m->last_ns < s->dg->ns)             /* a merged capture need not be in order */
+		m->last_ns = s->dg->ns;
 	diw_list_del(&m->age);
 	diw_list_add_tail(&ms->age, &m->age);
 	m->segments++;
 	if (*s->dg->dropped)
 		m->dropped++;
-	else if (s->n)
-		diw_range_add(&m->got, &ms->ranges, s->mo, s->mo + s->n);
+	else if (s->n && diw_range_add(&m->got, &ms->ranges, s->mo, s->mo + s->n) < 0)
+		m->unfollowed++;
 	if (!m->told && m->got.bytes == m->length && (m->length || !*s->dg->dropped)) {
 		show(ms, m);
 		m->told = true;
 	}
 }
 
-struct dump_msgs *dump_msgs_new(bool json, bool faults_only)
+struct dump_msgs *dump_msgs_new(bool json, bool faults_only, uint64_t max)
 {
 	struct dump_msgs *ms = calloc(1, sizeof *ms);
 
@@ -201,6 +206,7 @@ struct dump_msgs *dump_msgs_new(bool json, bool faults_only)
 		return NULL;
 	ms->json = json;
 	ms->faults_only = faults_only;
+	ms->max = max;
 	if (diw_arena_init(&ms->arena, diw_pool_bytes(sizeof(struct msg), OPEN) + diw_range_pools_bytes(OPEN)) < 0) {
 		free(ms);
 		return NULL;

@@ -39,11 +39,17 @@ int dump_op_of(const char *name)
 
 /* ---- Decode ---- */
 
+static bool version_good(const uint8_t *p)
+{
+	return (p[0] & 0x3f) == 1 && (p[1] & 0xc0) == 0x40;
+}
+
+/* In so many places a CRC is good by chance: the version bits have to be, too. */
 uint32_t dump_first_len(const uint8_t *data, uint32_t len)
 {
 	uint32_t crc = 0;
 
-	if (len < CRC_LEN || diw_crc32(0, data, len) == CRC_RESIDUE)
+	if (len < CRC_LEN || !version_good(data) || diw_crc32(0, data, len) == CRC_RESIDUE)
 		return len;
 	for (uint32_t i = 0; i < len; i++) {
 		crc = diw_crc32(crc, data + i, 1);
@@ -79,7 +85,7 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 {
 	uint64_t end = (uint64_t)s->mo + s->n;
 
-	if ((p[0] & 0x3f) != 1 || (p[1] & 0xc0) != 0x40 || s->inv_stag)
+	if (!version_good(p) || s->inv_stag)
 		return "rx_version";
 	if (end > s->length || s->last != (end == s->length) || (s->n == 0 && s->length))
 		return "rx_malformed";

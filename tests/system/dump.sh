@@ -5,6 +5,7 @@
 . "${0%/*}/lib.sh"
 
 prog=$BUILD/tests/system/dump
+gen=$BUILD/tests/system/pcap
 lua=tools/wireshark/diwarp.lua
 export LC_ALL=C TZ=UTC
 fields="op opcode tagged last solicited inv_stag qn stag to msn mo qkey epoch length imm payload sink_stag sink_to"
@@ -157,6 +158,52 @@ check "... is named" matches "$OUT" 'none0'
 expect 1 "a capture of other traffic" "$DIW" dump -r "$TMP/other.pcap"
 check "... is counted" matches "$OUT" '3 packets: 0 segments .*1 of other protocols over UDP, 1 not UDP, 1 IP fragments'
 check "... and said to hold nothing of ours" matches "$OUT" 'no datagram-iWARP segment'
+
+# ---- What other programs capture, and what peers might send ----
+
+# tell KIND FIELD...: what the dissector says of the capture KIND.
+# shellcheck disable=SC2046  # words are meant
+tell() { tshark -X "lua_script:$lua" -r "$TMP/$1" -T fields $(printf -- '-e %s ' "${@:2}") 2> "$TMP/err"; }
+
+for kind in pieces quiet backwards super cut roce chance vlan sll sll2 loop; do
+	"$gen" $kind > "$TMP/$kind"
+done
+for link in vlan sll sll2 loop; do
+	json "big-endian, in nanoseconds: $link" -r "$TMP/$link"
+	check "... is read" all 3 '.op == "write-record" and .crc_good and (.time | test("\\.123456789$"))'
+done
+json "a merged capture whose time goes back" -r "$TMP/backwards" --message
+check "... lasts no time" all 1 '.valid == 300 and .duration_ns == 0'
+json "a record in more pieces than can be followed" -r "$TMP/pieces" --message
+check "... says so" all 1 '.length == 1073741824 and .segments == 5000 and .unfollowed == 904 and .valid == 4096 * 32'
+run "as a line" "$DIW" dump -r "$TMP/pieces" --message
+check "... too" matches "$OUT" ' in 5000 segments, .*, 904 not followed'
+json "a super-buffer with a damaged segment" -r "$TMP/super"
+check "... is cut into its segments" all 3 '.payload == 100 and .crc_good == (.mo != 100)'
+run "a capture that cut a packet short" "$DIW" dump -r "$TMP/cut"
+check "... counts it" matches "$OUT" '2 packets: 1 segments \(0 bad CRC.*, 1 cut short'
+for other in roce:2 chance:1; do
+	"$DIW" dump -r "$TMP/${other%:*}" > "$TMP/out.other" 2>&1
+	check "${other%:*} is not ours" grep -q "${other#*:} of other protocols over UDP" "$TMP/out.other"
+done
+json "-c with two messages that end at once" -r "$TMP/quiet" --message -c 1
+check "... ends behind one" all 1 true
+
+if ! command -v tshark > /dev/null; then
+	skip "no tshark"
+else
+	tell super diwarp.mo diwarp.crc_good > "$TMP/got"
+	check "the dissector cuts a super-buffer, too" [ "$(< "$TMP/got")" = $'0,100,200\t1,0,1' ]
+	tell cut diwarp.mo _ws.expert _ws.col.Info > "$TMP/got"
+	check "... finds no fault with what was cut short" matches "$(< "$TMP/got")" $'^0\t\t[^\n]*\n\t\tcut short by the capture$'
+	tell roce _ws.col.Protocol diwarp.mo > "$TMP/got"
+	check "... leaves RoCEv2 to its own, and not more" \
+		[ "$(tr '\n' ' ' < "$TMP/got")" = $'RRoCE\t RRoCE\t diwarp\t0 diwarp\t100 diwarp\t200 ' ]
+	tshark -X "lua_script:$lua" -r "$TMP/roce" -V > "$TMP/got" 2>&1
+	check "... without an error of its own" [ "$(grep -c 'Lua Error' "$TMP/got")" = 0 ]
+	tell chance diwarp.mo > "$TMP/got"
+	check "... and is not led by a CRC that is good by chance" [ -z "$(tr -d '\n' < "$TMP/got")" ]
+fi
 
 # ---- Where nothing can be captured, traffic goes on ----
 

@@ -6,7 +6,8 @@
 --
 -- There is no port to go by: a datagram is ours when the CRC-32 at its end is good, and then everything that passes
 -- between the same two ports is, good or not. On an interface a super-buffer may appear as one long datagram; the end
--- of its first segment is where the CRC is good, and the others but the last are as long.
+-- of its first segment is where the CRC is good, and the others but the last are as long. That is looked for behind the
+-- version bits of a segment only, since in so many places a CRC is good by chance.
 
 local p = Proto("diwarp", "datagram-iWARP")
 
@@ -94,8 +95,9 @@ end
 
 -- Octets of the first segment of TVB and whether its CRC is good.
 local function first_segment(tvb)
-	if tvb:len() < 6 then return tvb:len(), false end
-	local all, at = crc32(tvb:raw(0, tvb:len()), true)
+	if tvb:len() < 6 or tvb:len() < tvb:reported_len() then return tvb:len(), false end
+	local ours = tvb(0, 1):uint() % 64 == 1 and math.floor(tvb(1, 1):uint() / 64) == 1
+	local all, at = crc32(tvb:raw(0, tvb:len()), ours)
 	if all == RESIDUE then return tvb:len(), true end
 	return at or tvb:len(), at ~= nil
 end
@@ -241,6 +243,12 @@ local ports = DissectorTable.get("udp.port")
 local roce = ports:get_dissector(4791)
 local known = {}
 
+-- It shows what it cannot dissect itself; its errors are not ours.
+local function hand_over(tvb, pinfo, tree)
+	local done, n = pcall(function() return roce:call(tvb, pinfo, tree) end)
+	return done and n or tvb:len()
+end
+
 -- Of one conversation, or of port 4791.
 function p.dissector(tvb, pinfo, tree)
 	local len, good = first_segment(tvb)
@@ -248,7 +256,13 @@ function p.dissector(tvb, pinfo, tree)
 	local pair = a < z and a .. " " .. z or z .. " " .. a
 	if good then known[pair] = true end
 	if not good and (pinfo.src_port == 4791 or pinfo.dst_port == 4791) and not known[pair] then
-		return roce and roce:call(tvb, pinfo, tree) or 0
+		return roce and hand_over(tvb, pinfo, tree) or 0
+	end
+	if tvb:len() < tvb:reported_len() then
+		pinfo.cols.protocol = "diwarp"
+		pinfo.cols.info = "cut short by the capture"
+		tree:add(p, tvb()):append_text(", cut short by the capture")
+		return tvb:len()
 	end
 	return dissect(tvb, pinfo, tree, len, good)
 end
