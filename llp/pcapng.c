@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/wire.h"
 
 #ifndef DIW_VERSION
@@ -166,9 +167,16 @@ static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 
 /* ---- The file ---- */
 
-/* What a write that failed half-way left is cut off, so that readers find whole blocks. */
-static void give_up(struct diw_pcapng *p, int err)
+/* Of the buffer DONE bytes are in the file. What is no whole block is cut off, so that readers find whole ones. */
+static void give_up(struct diw_pcapng *p, int err, uint32_t done)
 {
+	uint32_t whole = 0, len = 0;
+
+	do {
+		whole += len;
+		memcpy(&len, p->buf + whole + 4, sizeof len);
+	} while (whole + len <= done);
+	p->written += whole;
 	p->error = -err;
 	p->used = 0;
 	if (p->cut && ftruncate(p->fd, (off_t)p->written) < 0)
@@ -179,15 +187,14 @@ static void write_out(struct diw_pcapng *p)
 {
 	uint32_t done = 0;
 
-	if (p->used && p->written + p->used > p->limit)
-		give_up(p, EFBIG);
 	while (done < p->used) {
-		ssize_t n = write(p->fd, p->buf + done, p->used - done);
+		uint64_t room = p->limit - p->written - done;
+		ssize_t n = room ? write(p->fd, p->buf + done, diw_min64(p->used - done, room)) : -1;
 
 		if (n > 0)
 			done += (uint32_t)n;
-		else if (n == 0 || errno != EINTR)
-			give_up(p, n == 0 ? ENOSPC : errno);
+		else if (n == 0 || !room || errno != EINTR)
+			give_up(p, n == 0 ? ENOSPC : room ? errno : EFBIG, done);
 	}
 	p->written += p->used;
 	p->used = 0;
@@ -273,7 +280,7 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 	if (!p)
 		return -ENOMEM;
 	p->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-	rc = p->fd < 0 ? -errno : prepare(p);
+	rc = p->fd >= 0 ? prepare(p) : errno == ENXIO ? -EINVAL : -errno;  /* a FIFO that nobody reads */
 	if (rc < 0) {
 		if (p->fd >= 0)
 			close(p->fd);

@@ -123,7 +123,7 @@ START_TEST(not_a_file)
 	ck_assert_int_eq(diw_pcapng_open("/nonexistent/x", &p), -ENOENT);
 	ck_assert_int_eq(diw_pcapng_open(dir, &p), -EISDIR);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(diw_pcapng_open(path, &p), -ENXIO);    /* nobody reads it */
+	ck_assert_int_eq(diw_pcapng_open(path, &p), -EINVAL);   /* nobody reads it */
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(diw_pcapng_open(path, &p), 0);
 	ck_assert_int_eq(diw_pcapng_open(path, &q), -EBUSY);
@@ -175,7 +175,7 @@ START_TEST(file_limit)
 	diw_pcapng_close(p);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
 	png_read(&g, path);
-	ck_assert_int_gt(g.n, 10);
+	ck_assert_int_eq(g.n, 39);              /* as many as the limit leaves room for */
 	png_free(&g);
 }
 END_TEST
