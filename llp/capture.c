@@ -63,6 +63,13 @@ static int expand(const char *path, char *out, size_t room)
 	return 0;
 }
 
+const char *diw_capture_path(void)
+{
+	const char *path = secure_getenv("DIWARP_PCAP");
+
+	return path && *path ? path : NULL;
+}
+
 struct diw_pcapng *diw_capture_file(const char *path)
 {
 	struct diw_pcapng *found;
@@ -84,12 +91,21 @@ struct diw_pcapng *diw_capture_file(const char *path)
 	return found;
 }
 
+void diw_capture_forked(void)
+{
+	pthread_mutex_init(&file_lock, NULL);        /* another thread may have held it */
+	if (file)
+		diw_pcapng_forked(file);
+	file = NULL;
+	file_owner = 0;
+}
+
 /* ---- Packets ---- */
 
 static void check(int rc)
 {
 	if (rc < 0)
-		warn(getenv("DIWARP_PCAP") ? getenv("DIWARP_PCAP") : "", rc);
+		warn(diw_capture_path() ? diw_capture_path() : "", rc);
 }
 
 static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one, const struct diw_addr *peer,

@@ -12,9 +12,13 @@
 struct diw_capture;
 struct diw_pcapng;
 
+/* What DIWARP_PCAP says; NULL nothing, or the program has privileges that its user has not, whose file it could be. */
+const char *diw_capture_path(void);
 /* The process's file, opened at the first call; NULL where it cannot be (which is told once). %p in PATH is the process
  * id, %% is %. */
 struct diw_pcapng *diw_capture_file(const char *path);
+/* In a child: the file is its parent's. */
+void diw_capture_forked(void);
 /* Go below the impairment: *WIRE is made over LOWER and owns it. EPOCH_NS: the clock's 0, since 1970. -ENOMEM */
 int diw_capture_open(struct diw_pcapng *file, uint64_t epoch_ns, struct diw_dgram *lower, struct diw_capture **c,
 		     struct diw_dgram **wire);

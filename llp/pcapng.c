@@ -295,6 +295,11 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 	return 0;
 }
 
+void diw_pcapng_forked(struct diw_pcapng *p)
+{
+	close(p->fd);
+}
+
 void diw_pcapng_close(struct diw_pcapng *p)
 {
 	diw_pcapng_flush(p);

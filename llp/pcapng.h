@@ -31,5 +31,7 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **p);
 int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k);
 int diw_pcapng_flush(struct diw_pcapng *p);
 void diw_pcapng_close(struct diw_pcapng *p);
+/* In a child: let go of the parent's file, which would stay locked as long as the child lives. P is as good as closed. */
+void diw_pcapng_forked(struct diw_pcapng *p);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "llp/capture.h"
 #include "verbs/ifaces.h"
 #include "verbs/qp.h"
 
@@ -21,6 +22,7 @@ static void child_after_fork(void)
 {
 	generation++;
 	diw_stat_forked();
+	diw_capture_forked();
 }
 
 static void register_atfork(void)

@@ -53,8 +53,8 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 /* Capture around D, whose place it takes, if DIWARP_PCAP asks for it. Whoever cannot capture works on without. */
 static struct diw_capture *open_capture(struct diw_dev *dev, struct diw_dgram **d)
 {
-	const char *path = getenv("DIWARP_PCAP");
-	struct diw_pcapng *file = path && *path ? diw_capture_file(path) : NULL;
+	const char *path = diw_capture_path();
+	struct diw_pcapng *file = path ? diw_capture_file(path) : NULL;
 	struct diw_capture *c = NULL;
 	struct timespec ts;
 	uint64_t epoch;

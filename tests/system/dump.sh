@@ -217,6 +217,15 @@ done << END
 $TMP Is a directory
 /dev/full No space left
 END
+# (LeakSanitizer cannot look into such a program.)
+if [ "$MODE" != asan ] && [ "$(id -u)" = 0 ] && cp "$prog" "$TMP/setuid" && chown 65534 "$TMP/setuid" && chmod 4755 "$TMP/setuid" &&
+	chmod 777 "$TMP" && ! findmnt -no OPTIONS -T "$TMP" | grep -q nosuid; then
+	run "a program that runs as another user than who started it" env DIWARP_PCAP="$TMP/other" "$TMP/setuid"
+	check "... does as ever" [ "$OUT" = "$want" ]
+	check "... and writes no file for him" [ ! -e "$TMP/other" ]
+else
+	skip "no program can have its owner's rights here"
+fi
 background "$TMP/listen" env DIWARP_PCAP="$TMP/busy" "$DIW" listen
 eventually 10 listening 4791
 run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping -c 2 -i 0.01 127.0.0.1

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fork(): a child's inherited objects are dead and silent, the parent's live on, and the child may open its own.
- * Prints "ok - ..." and "not ok - ..." for tests/system/fork.sh.
+ * Prints "ok - ..." and "not ok - ..." for tests/system/fork.sh; with any argument only leaves a child behind.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -155,17 +155,35 @@ static int child(struct node *inherited)
 	return failed;
 }
 
-int main(void)
+/* Ends before its child does, whose process id it prints, and closes nothing. */
+static void orphan(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		fclose(stdout);
+		fclose(stderr);
+		pause();
+	}
+	printf("%d\n", (int)pid);
+	fflush(stdout);
+	_exit(0);
+}
+
+int main(int argc, char **argv)
 {
 	struct node n = { 0 };
 	struct diw_wc wc;
 	int status;
 	pid_t pid;
 
+	(void)argv;
 	if (node_open(&n)) {
 		say(0, "queue pairs on lo");
 		return 1;
 	}
+	if (argc > 1)
+		orphan();
 	say(write_arrives(&n), "before the fork a Write-Record arrives");
 	pid = fork();
 	if (pid == 0)
