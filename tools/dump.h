@@ -50,7 +50,7 @@ enum { OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_SEND, OP_SEND_SE = 5, OP_
 
 struct dump_seg {
 	const struct dump_datagram *dg;
-	bool crc_good;
+	bool has_crc, crc_good;
 	uint32_t crc;
 	const char *fault;           /* the counter that a receiver would step for the header alone, or NULL */
 	uint32_t hdr_len;            /* 0: too short for a header, and nothing below is valid */

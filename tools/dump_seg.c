@@ -9,6 +9,7 @@
 #include "tools/dump.h"
 
 #define CRC_LEN 4u
+#define NO_OP 0xffu                  /* of what is too short for its header */
 #define CRC_RESIDUE 0x2144df1cu      /* crc32() over a good datagram, CRC included */
 #define MIN_SEG 28u
 #define READ_LEN 28u                 /* payload of a Read Request */
@@ -109,6 +110,7 @@ void dump_decode(struct dump_seg *s, const struct dump_datagram *d, const uint8_
 		s->fault = "rx_short";
 		return;
 	}
+	s->has_crc = true;
 	s->crc = diw_get32le(p + len - CRC_LEN);
 	s->crc_good = diw_crc32(0, p, len - CRC_LEN) == s->crc;
 	s->tagged = p[0] & 0x80;
@@ -253,7 +255,8 @@ cJSON *dump_json(const struct dump_datagram *d, uint8_t opcode)
 	json_add_count(o, "src_qp", d->src.port);
 	add_host(o, "dst", &d->dst);
 	json_add_count(o, "dst_qp", d->dst.port);
-	cJSON_AddStringToObject(o, "op", dump_op_name(opcode));
+	if (opcode != NO_OP)
+		cJSON_AddStringToObject(o, "op", dump_op_name(opcode));
 	return o;
 }
 
@@ -283,7 +286,7 @@ static void add_body(cJSON *o, const struct dump_seg *s)
 
 void dump_print_json(const struct dump_seg *s)
 {
-	cJSON *o = dump_json(s->dg, s->hdr_len ? s->opcode : 0xff);
+	cJSON *o = dump_json(s->dg, s->hdr_len ? s->opcode : NO_OP);
 
 	if (s->hdr_len) {
 		json_add_count(o, "opcode", s->opcode);
@@ -308,7 +311,8 @@ void dump_print_json(const struct dump_seg *s)
 		if (s->crc_good)
 			add_body(o, s);
 	}
-	dump_json_hex(o, "crc", s->crc, 8);
+	if (s->has_crc)
+		dump_json_hex(o, "crc", s->crc, 8);
 	cJSON_AddBoolToObject(o, "crc_good", s->crc_good);
 	if (s->fault)
 		cJSON_AddStringToObject(o, "fault", s->fault);

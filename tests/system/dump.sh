@@ -165,7 +165,7 @@ check "... and said to hold nothing of ours" matches "$OUT" 'no datagram-iWARP s
 # shellcheck disable=SC2046  # words are meant
 tell() { tshark -X "lua_script:$lua" -r "$TMP/$1" -T fields $(printf -- '-e %s ' "${@:2}") 2> "$TMP/err"; }
 
-for kind in pieces quiet backwards super cut roce chance vlan sll sll2 loop; do
+for kind in pieces quiet backwards super cut tiny roce chance vlan sll sll2 loop; do
 	"$gen" $kind > "$TMP/$kind"
 done
 for link in vlan sll sll2 loop; do
@@ -180,6 +180,9 @@ run "as a line" "$DIW" dump -r "$TMP/pieces" --message
 check "... too" matches "$OUT" ' in 5000 segments, .*, 904 not followed'
 json "a super-buffer with a damaged segment" -r "$TMP/super"
 check "... is cut into its segments" all 3 '.payload == 100 and .crc_good == (.mo != 100)'
+json "datagrams too short for a header" -r "$TMP/tiny"
+check "... have no fields" all 2 '(.fault == "rx_malformed" and .crc or .fault == "rx_short" and .crc == null) and .op == null'
+cp "$TMP/json" "$TMP/tiny.json"
 run "a capture that cut a packet short" "$DIW" dump -r "$TMP/cut"
 check "... counts it" matches "$OUT" '2 packets: 1 segments \(0 bad CRC.*, 1 cut short'
 for other in roce:2 chance:1; do
@@ -194,6 +197,9 @@ if ! command -v tshark > /dev/null; then
 else
 	tell super diwarp.mo diwarp.crc_good > "$TMP/got"
 	check "the dissector cuts a super-buffer, too" [ "$(< "$TMP/got")" = $'0,100,200\t1,0,1' ]
+	tell tiny diwarp.op diwarp.crc diwarp.crc_good diwarp.fault | sed 's/\t1\t/\ttrue\t/; s/\t0\t/\tfalse\t/' > "$TMP/got"
+	jq -r '[.op, .crc, .crc_good, .fault] | @tsv' "$TMP/tiny.json" > "$TMP/want"
+	check "... agrees on those too short for a header" diff "$TMP/want" "$TMP/got"
 	tell cut diwarp.mo _ws.expert _ws.col.Info > "$TMP/got"
 	check "... finds no fault with what was cut short" matches "$(< "$TMP/got")" $'^0\t\t[^\n]*\n\t\tcut short by the capture$'
 	tell roce _ws.col.Protocol diwarp.mo > "$TMP/got"
@@ -232,7 +238,8 @@ run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping
 check "... is left to it" matches "$OUT" 'another process writes it.*2 sent, 2 received'
 run "%p in the name" env DIWARP_PCAP="$TMP/of-%p-100%%" "$DIW" ping -c 2 -i 0.01 127.0.0.1
 check "... is the process id" ls "$TMP"/of-[0-9]*-100%
-eventually 5 "$DIW" dump -c 1 -r "$TMP/busy"
+# shellcheck disable=SC2016  # expanded there
+eventually 5 sh -c '[ "$("$0" dump --json -r "$1" | wc -l)" = 8 ]' "$DIW" "$TMP/busy"
 json "what the listener captured is there while it runs" -r "$TMP/busy"
 check "... at the wildcard address" all 8 '.op == "send" and .dst == "0.0.0.0" or .src == "0.0.0.0"'
 

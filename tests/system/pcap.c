@@ -125,6 +125,16 @@ static void cut(void)
 	packet(0, 5000, p, segment(p, 100, 100, 300), 80);
 }
 
+/* A segment, and between the same ports what is too short for a header, and for a CRC. */
+static void tiny(void)
+{
+	uint8_t p[MAX];
+
+	packet(0, 5000, p, segment(p, 0, 100, 300), MAX);
+	packet(0, 5000, p, seal(p, 20), MAX);
+	packet(0, 5000, p, 3, MAX);
+}
+
 /* RoCEv2: an acknowledgement, and one that ends too early. */
 static void roce(void)
 {
@@ -149,7 +159,7 @@ int main(int argc, char **argv)
 {
 	const char *kind = argc > 1 ? argv[1] : "";
 	static const struct { const char *kind; void (*write)(void); } kinds[] = { { "pieces", pieces },
-		{ "quiet", quiet }, { "super", super }, { "cut", cut }, { "roce", roce }, { "chance", chance } };
+		{ "quiet", quiet }, { "super", super }, { "cut", cut }, { "tiny", tiny }, { "roce", roce }, { "chance", chance } };
 
 	for (size_t i = 0; i < sizeof links / sizeof links[0]; i++)
 		if (!strcmp(kind, links[i].kind)) {

@@ -173,6 +173,7 @@ end
 local function segment(tvb, tree, good)
 	local t = tree:add(p, tvb())
 	if tvb:len() < 6 then
+		t:add(F.crc_good, 0):set_generated()
 		t:add(F.fault, "rx_short"):set_generated()
 		return "short"
 	end
