@@ -57,6 +57,25 @@ static bool name_is_clean(const char *s)
 	       (*s < '0' || *s > '9');
 }
 
+/* Each name once, and none that is another's with Prometheus' ending for counters. */
+static bool names_are_clean(const char (*names)[DIW_STAT_NAME], uint32_t n)
+{
+	static const char total[] = "_total";
+
+	for (uint32_t i = 0; i < n; i++) {
+		size_t len = strnlen(names[i], DIW_STAT_NAME);
+
+		if (!name_is_clean(names[i]))
+			return false;
+		if (len >= sizeof total - 1 && strcmp(names[i] + len - (sizeof total - 1), total) == 0)
+			return false;
+		for (uint32_t k = 0; k < i; k++)
+			if (strcmp(names[i], names[k]) == 0)
+				return false;
+	}
+	return true;
+}
+
 /* The text ends in its field, and holds nothing that a terminal would obey. */
 static void clean_text(char *s, size_t size)
 {
@@ -122,12 +141,11 @@ int diw_stat_copy(const void *page, size_t size, struct diw_stat_copy **out, con
 	names = (char *)(values + (size_t)h.used * h.nvalues);
 	c->names = (void *)names;
 	copy_words(names, page, sizeof h, (size_t)h.nvalues * DIW_STAT_NAME);
-	for (uint32_t i = 0; i < h.nvalues; i++)
-		if (!name_is_clean(c->names[i])) {
-			*why = "damaged: names";
-			diw_stat_copy_free(c);
-			return -EINVAL;
-		}
+	if (!names_are_clean(c->names, h.nvalues)) {
+		*why = "damaged: names";
+		diw_stat_copy_free(c);
+		return -EINVAL;
+	}
 	for (uint32_t i = 0; i < h.used; i++)
 		if (copy_slot(page, &h, i, &c->qp[c->nqps], values + (size_t)c->nqps * h.nvalues))
 			c->nqps++;

@@ -81,7 +81,7 @@ struct diw_stat_qp {
 /* What a page held at one time. */
 struct diw_stat_copy {
 	struct diw_stat_head head;
-	const char (*names)[DIW_STAT_NAME];          /* lower case, digits, '_' */
+	const char (*names)[DIW_STAT_NAME];          /* lower case, digits, '_'; each once */
 	uint32_t nqps;
 	struct diw_stat_qp *qp;
 };

@@ -424,7 +424,7 @@ END_TEST
 START_TEST(damaged_names)
 {
 	static const char *const bad[] = { "", "UPPER", "a b", "a\"b", "new\nline", "\033[2J", "9lives",
-		"long_enough_to_have_no_end_in_it" };
+		"long_enough_to_have_no_end_in_it", "first", "gauge", "first_total", "_total" };
 	struct image im;
 	struct diw_stat_copy *c;
 	const char *why;
