@@ -43,11 +43,12 @@ static int copy_page(int fd, size_t size, struct diw_stat_copy **copy, const cha
 	return rc;
 }
 
-static bool has_magic(int fd)
+/* 0 when there is none. */
+static uint64_t magic_of(int fd)
 {
 	uint64_t magic = 0;
 
-	return pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == DIW_STAT_MAGIC;
+	return pread(fd, &magic, sizeof magic, 0) == sizeof magic ? magic : 0;
 }
 
 /* Nobody holds its lock: whoever wrote it is dead. */
@@ -90,7 +91,9 @@ static int look(struct stat_list *list, int fd, const char *file, pid_t named, p
 		return TOOL_OK;
 	if (want && (!held || !p.pid) && named != want)
 		return TOOL_OK;
-	if (!held && has_magic(fd))                  /* who ends in order removes it first */
+	if (held && magic_of(fd) == 0)               /* its process makes it this moment, and has no queue pair yet */
+		return TOOL_OK;
+	if (!held && magic_of(fd) == DIW_STAT_MAGIC) /* who ends in order removes it first */
 		return fstat(fd, &st) == 0 && st.st_nlink == 0 ? TOOL_OK : tell_dead(list, file, &st);
 	if (st.st_size > MAX_PAGE)
 		why = "too large for a page of counters";

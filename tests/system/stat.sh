@@ -135,6 +135,19 @@ truncate -s 1g $P; hostile "a huge page" 'too large'
 ln -s /etc/passwd $P; hostile "a symbolic link" 'a symbolic link'
 mkfifo $P; hostile "a pipe" 'not a file'
 mkdir $P; hostile "a directory" 'not a file'
+held() { background "$TMP/held" "$BUILD/tests/system/hold" $P; eventually 10 grep -q held "$TMP/held"; }
+truncate -s 5000 $P
+check "a page that is not finished, of a living process" held
+run "... is no fault" $STAT --prometheus
+check "... and nothing is said of it" matches "$OUT" '^# HELP'
+expect 1 "... nor anything shown" $STAT $PID
+check "... for it has no queue pair yet" says 'shows no counters: no queue pair'
+truncate -s 8m $P
+printf '\001' | dd of=$P conv=notrunc status=none
+expect 1 "what a living process holds and is no page" $STAT $PID
+check "... is told" says 'not a page of counters'
+kill $PID
+rm $P
 live=$(echo /dev/shm/diwarp.$SELFPID.*)
 cp "$live" "$TMP/live"
 truncate -s 5000 "$live"
