@@ -15,6 +15,18 @@ for program in write read; do
 done
 check "write.c has about 80 lines" [ "$(wc -l < "$TMP/write.c")" -le 90 ]
 
+# What the page has its reader set up, in a home of its own.
+make() { MAKEFLAGS='' command "$MAKE" -s BUILD="$BUILD" MODE="$MODE" "$@"; }
+set_up() { HOME=$TMP/home; eval "$(sed -n '/^    make install/,/^    export/p' docs/tutorial.md)"; }
+installed() (set_up && [ "$(command -v diw)" = "$HOME/diw/bin/diw" ] && diw info && pkg-config --exists diwarp)
+check "the page's settings find the tool and the library" installed
+if command -v man > /dev/null && [ "$(man -M "$TMP/home/diw/share/man" -w diw_qp 2> /dev/null)" ]; then
+	found() (set_up && unset MANPATH && man -w diw_qp diw_cq_wait diwarp)
+	check "... and the manual" found
+else
+	skip "there is no man"
+fi
+
 tellers=()
 case $MODE in asan | tsan) ! setarch -R true 2> /dev/null || tellers=(setarch -R) ;; esac
 background "$TMP/target" "${tellers[@]}" "$TMP/write"
@@ -39,6 +51,14 @@ check "... and does not know" says 1
 eventually 10 told 3
 check "the target's map is the page's" diff -u "$TMP/want.3" <(tail -n +"$from" "$TMP/target")
 check "... and it has gaps" [ "$(wc -l < "$TMP/want.3")" -gt 2 ]
+if [ -e /proc/net/if_inet6 ] && ip -6 addr show dev lo | grep -q inet6; then
+	from=$(($(wc -l < "$TMP/target") + 1))
+	run "it writes over IPv6" "${tellers[@]}" "$TMP/write" ::1 "$stag" "$to"
+	check "... and that arrives" eventually 10 told 2
+	run "... as what is read does" "${tellers[@]}" "$TMP/read" ::1 "$stag" "$to" 200000
+else
+	skip "no IPv6 here"
+fi
 
 run "a process reads what was written" read_
 check "... and says what the page says" says 4
