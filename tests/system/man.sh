@@ -20,6 +20,10 @@ check "... and its functions are named" matches "$OUT" '< diw_srq_set_limit'
 
 mkdir -p "$TMP/include"
 ln -s "$PWD/verbs" "$TMP/include/diwarp"
+for page in man/*; do
+	check "${page#man/}: no quotation within another" \
+		[ -z "$(mandoc -T utf8 "$page" | tr -d '\n' | grep -o '“[^”]*“')" ]
+done
 cc_() { $CC -Wall -Wextra -Werror -pedantic -std=c11 -I"$TMP/include" -c -o "$TMP/x.o" "$1"; }
 
 # prototypes PAGE: its SYNOPSIS in C; a second declaration that differs from the header's is an error.
