@@ -34,6 +34,7 @@ const char *stat_type(const struct diw_stat_qp *qp);
 /* Datagrams of a super-buffer on average, of direction "tx" or "rx". */
 double stat_fill(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, const char *dir);
 void stat_print_json(const struct stat_list *list);
-void stat_print_prometheus(const struct stat_list *list);
+/* Leaves of queue pairs that are the same for a scraper only the first in LIST. */
+void stat_print_prometheus(struct stat_list *list);
 
 #endif

@@ -116,7 +116,6 @@ static int name_index(const struct diw_stat_copy *c, const char *name, bool coun
 	return -1;
 }
 
-/* A sample may come only once, whatever a page says. */
 static bool said_before(const struct stat_list *list, size_t proc, uint32_t qp)
 {
 	const struct stat_proc *p = &list->proc[proc];
@@ -133,6 +132,23 @@ static bool said_before(const struct stat_list *list, size_t proc, uint32_t qp)
 	return false;
 }
 
+/* A sample may come only once, whatever a page says. Compared here once and not for every metric: a hostile page has
+ * tens of thousands of queue pairs. */
+static void drop_repeated(struct stat_list *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct diw_stat_copy *c = list->proc[i].copy;
+		uint32_t nqps = c->nqps;
+
+		c->nqps = 0;
+		for (uint32_t k = 0; k < nqps; k++) {
+			c->qp[c->nqps] = c->qp[k];
+			if (!said_before(list, i, c->nqps))
+				c->nqps++;
+		}
+	}
+}
+
 /* All samples of a metric, which the format wants together. */
 static void metric(const struct stat_list *list, size_t first, const char *name, bool counter)
 {
@@ -145,19 +161,19 @@ static void metric(const struct stat_list *list, size_t first, const char *name,
 		int at = name_index(p->copy, name, counter);
 
 		for (uint32_t k = 0; at >= 0 && k < p->copy->nqps; k++)
-			if (!said_before(list, i, k))
-				sample(p, &p->copy->qp[k], full, p->copy->qp[k].values[at]);
+			sample(p, &p->copy->qp[k], full, p->copy->qp[k].values[at]);
 	}
 }
 
 /* Processes of several versions have names of their own: a name is told at the first process that has it. */
-void stat_print_prometheus(const struct stat_list *list)
+void stat_print_prometheus(struct stat_list *list)
 {
+	drop_repeated(list);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct diw_stat_copy *c = list->proc[i].copy;
 
 		for (uint32_t v = 0; v < c->head.nvalues; v++) {
-			bool counter = v < c->head.ncounters, known = name_index(c, c->names[v], counter) < (int)v;
+			bool counter = v < c->head.ncounters, known = false;
 
 			for (size_t k = 0; k < i && !known; k++)
 				known = name_index(list->proc[k].copy, c->names[v], counter) >= 0;
