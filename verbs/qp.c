@@ -204,7 +204,7 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
 {
 	struct diw_qp *qp;
-	int rc = check(pd, a);
+	int rc = diw_dev_alive(pd->dev) ? check(pd, a) : -ENODEV;
 
 	if (rc < 0)
 		return rc;

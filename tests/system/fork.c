@@ -97,6 +97,7 @@ static int all_dead(struct node *n)
 
 	diw_qp_attr_init(&attr);
 	attr.send_cq = attr.recv_cq = n->cq;
+	attr.local = n->b_addr;         /* taken, which does not matter any more */
 	const struct { const char *name; int rc; } call[] = {
 		{ "diw_dev_query", diw_dev_query(n->dev, &dev_info) },
 		{ "diw_event_fd", diw_event_fd(n->dev) },
