@@ -233,8 +233,12 @@ static int sockets_open(struct diw_transport *t, const struct diw_dgram_attr *at
 
 static int uring_open(struct diw_transport *t, const struct diw_dgram_attr *attr, struct diw_dgram **d)
 {
+	int rc;
+
 	(void)t;
-	return diw_uring_open(attr, d);
+	rc = diw_uring_open(attr, d);
+	/* A ring is locked memory, of which an ordinary user has little: the queue pairs beyond it are on sockets. */
+	return rc == -ENOMEM ? diw_udp_open(attr, d) : rc;
 }
 
 static struct diw_transport sockets = { .now = sockets_now, .open = sockets_open };

@@ -4,6 +4,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +14,7 @@
 #include "llp/dgram.h"
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
 
 #define MANY 100                     /* datagrams, more than the ring has buffers for */
 
@@ -226,6 +230,52 @@ START_TEST(held_until_the_next)
 }
 END_TEST
 
+/* As a user of whom no other process has rings. */
+static void few_rings(void)
+{
+	enum { N = 12, NOBODY_ELSE = 61234 };
+	struct rlimit some = { 64 << 10, 64 << 10 };
+	bool root = geteuid() == 0;
+	struct diw_dev_info info;
+	struct end e[N];
+	struct diw_wc wc;
+	struct kit k;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &some), 0);
+	ck_assert(!root || setresuid(NOBODY_ELSE, NOBODY_ELSE, NOBODY_ELSE) == 0);
+	setenv("DIWARP_LLP", "uring", 1);
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	ck_assert_int_eq(diw_dev_query(k.dev, &info), 0);
+	ck_assert(!root || strcmp(info.llp, "uring") == 0);
+	for (int i = 0; i < N; i++)
+		end_open(&e[i], &k, NULL, 16);
+	for (int i = 0; i < N; i++) {
+		struct end *to = &e[(i + 1) % N];
+
+		ck_assert_int_eq(end_recv(to, 4096, 4096, 1), 0);
+		ck_assert_int_eq(end_send(&e[i], to, 0, 100, 0), 0);
+		ck_assert_int_eq(diw_cq_wait(to->rcq, &wc, 1, DIW_S), 1);
+	}
+	for (int i = 0; i < N; i++)
+		end_close(&e[i]);
+	kit_close(&k);
+}
+
+/* A user may lock memory for so many rings only: further queue pairs are on sockets, and all of them talk. */
+START_TEST(no_room_for_rings)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		few_rings();
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 Suite *suite_uring_ring(void)
 {
 	Suite *s = suite_create("uring_ring");
@@ -242,6 +292,7 @@ Suite *suite_uring_ring(void)
 	tcase_add_test(t, port_is_free);
 	tcase_add_test(t, child_closes);
 	tcase_add_test(t, held_until_the_next);
+	tcase_add_test(t, no_room_for_rings);
 	suite_add_tcase(s, t);
 	return s;
 }
