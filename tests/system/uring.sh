@@ -27,7 +27,7 @@ if "$BUILD/tests/system/nouring" 1 true 2> "$TMP/why"; then
 	done
 	run "info for people" forbidden 1 $DIW info
 	check "... says so once a device" [ "$(grep -c 'io_uring *not used: Operation not' <<< "$OUT")" -eq "$(grep -c '^diw_' <<< "$OUT")" ]
-	background "$TMP/listen" forbidden 1 $DIW listen
+	background "$TMP/listen" env DIWARP_LLP=uring "$BUILD/tests/system/nouring" 1 $DIW listen
 	check "a listener" eventually 10 listening 4791
 	run "ping" forbidden 1 $DIW ping -c 10 -i 0 127.0.0.1
 	kill "$PID"
