@@ -58,6 +58,9 @@ check "... with the exact line" matches "$OUT" $'\napt-get install --no-install-
 check "... and installs nothing" [ -z "$(grep ^apt-get "$TMP/calls")" ]
 check "... and builds nothing" [ -z "$(grep ^make "$TMP/calls")" ]
 run "what only the tests need is not asked for by demo" quick 1000 check demo
+run "what only the guest needs is not asked for by check" quick 1000 qemu-system-x86 check
+expect 1 "... but by check-interop" quick 1000 qemu-system-x86 check-interop
+run "what the guest is made of is never installed" quick 1000 linux-image-amd64 check-interop
 expect 1 "but by check" quick 1000 check check
 
 run "root, gcc missing: installs it and builds" quick 0 gcc demo
@@ -86,6 +89,6 @@ done
 expect 2 "no argument is a usage error" quick 0 ''
 expect 2 "so is an unknown one" quick 0 '' all
 run "--help" quick 0 '' --help
-listed() { awk '/^[^#]/ && (NF < 3 || $1 !~ /^(build|check|lint)$/) { print; bad = 1 } END { exit bad }' tools/packages; }
+listed() { awk '/^[^#]/ && (NF < 3 || $1 !~ /^(build|check|lint|interop|guest)$/) { print; bad = 1 } END { exit bad }' tools/packages; }
 check "every package is listed with its reason" listed
 end

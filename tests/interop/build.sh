@@ -1,0 +1,233 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Makes the guest of the interoperability tests: vmlinux and initrd in INTEROP, which is build/interop unless set.
+# usage: tests/interop/build.sh      exit 0: it is there; 1: it could not be built; 77: it can't be had here
+#
+# Nothing is installed: Debian's packages of group guest in tools/packages are downloaded, kept in INTEROP/deb and
+# unpacked below INTEROP. What is there already is not made again, and then no network is needed.
+set -u
+cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
+here=tests/interop
+mkdir -p "${INTEROP:=build/interop}" || exit 1
+INTEROP=$(readlink -f -- "$INTEROP")
+deb=$INTEROP/deb work=$INTEROP/work root=$INTEROP/work/root kernel=$INTEROP/work/kernel tree=$INTEROP/tree
+
+die() { echo "guest: $*" >&2; exit "${status:-1}"; }
+cannot() { status=77 die "$*"; }
+say() { echo "guest: $*"; }
+
+# The system's package lists may be absent or name versions that are gone, and only root may fetch them: then lists of
+# our own.
+apt_get() { apt-get -q "${own_lists[@]}" "$@" < /dev/null; }
+apt_cache() { apt-cache "${own_lists[@]}" "$@"; }
+fetch_lists() {
+	say "fetching the package lists"
+	mkdir -p "$INTEROP/apt/lists/partial" "$INTEROP/apt/cache/archives/partial"
+	own_lists=(-o "Dir::State::lists=$INTEROP/apt/lists" -o "Dir::Cache=$INTEROP/apt/cache")
+	apt_get update > "$INTEROP/apt.log" 2>&1
+}
+
+packages() { awk '$1 == "guest" { print $2 }' tools/packages; }
+depends() { apt_cache depends --important "$@" | awk '$1 ~ /Depends:$/ { print $2 }'; }
+
+# The packages $* and the libraries that they need.
+with_libraries() {
+	local all=" " next=("$@") found pkg
+	while [ ${#next[@]} -gt 0 ]; do
+		found=()
+		for pkg in "${next[@]}"; do
+			[[ $all = *" $pkg "* ]] || { all+="$pkg "; found+=("$pkg"); }
+		done
+		[ ${#found[@]} -gt 0 ] || break
+		mapfile -t next < <(depends "${found[@]}" | grep -E '^(lib|zlib1g$)' | sort -u)
+	done
+	echo "$all"
+}
+
+# The kernel's packages are named by others, which depend on the newest. RELEASE is the kernel's ("6.1.0-56-amd64").
+download() {
+	local programs image headers
+	programs=$(packages | grep -v '^linux-')
+	image=$(depends linux-image-amd64) headers=$(depends linux-headers-amd64)
+	[ -n "$image" ] && [ -n "$headers" ] || return
+	RELEASE=${image#linux-image-}
+	# shellcheck disable=SC2046,SC2086  # names without blanks
+	(cd "$deb" && rm -rf new && mkdir new && cd new && apt_get download $image $headers $(depends $headers) \
+		$(depends linux-source) $(with_libraries $programs)) > "$INTEROP/apt.log" 2>&1 || return
+	rm -f "$deb"/*.deb
+	mv "$deb"/new/*.deb "$deb" && rmdir "$deb/new" && echo "$RELEASE" > "$deb/release"
+}
+
+get_packages() {
+	own_lists=()
+	mkdir -p "$deb"
+	if [ -s "$deb/release" ] && cmp -s "$deb/packages" <(packages); then
+		RELEASE=$(< "$deb/release")
+		return
+	fi
+	say "downloading about 250 MB of packages, once"
+	if ! download && ! { fetch_lists && download; }; then
+		tail -n 5 "$INTEROP/apt.log" >&2
+		die "packages can't be downloaded"
+	fi
+	packages > "$deb/packages"
+}
+
+unpack() {
+	local file
+	rm -rf "$work"
+	mkdir -p "$root" "$kernel"
+	for file in "$deb"/*.deb; do
+		case ${file##*/} in
+		linux-source-*)
+			dpkg-deb --fsys-tarfile "$file" | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
+				tar -xJ -C "$work" --strip-components=4 --wildcards '*/drivers/infiniband/sw/siw/*' ;;
+		linux-*) dpkg -x "$file" "$kernel" ;;
+		*) dpkg -x "$file" "$root" ;;
+		esac || return
+	done
+}
+
+# siw's behaviour is fixed at compile time. Its constants become parameters of the module, read at each connection, so
+# that a test sets them in /sys/module/siw/parameters. rtr_type is RFC 6581's bits: 0x8000 write, 0x4000 read.
+open_switches() {
+	local flag='try_gso|mpa_crc_required|mpa_crc_strict|peer_to_peer'
+	sed -i -E "s/^(extern )?const (bool ($flag)\\b)/\\1\\2/
+		s/^static __be16 rtr_type = .*/#include <linux\\/moduleparam.h>\\nstatic ushort rtr_bits = 0xc000;\\n\
+module_param_named(rtr_type, rtr_bits, ushort, 0644);/
+		s/\\|= rtr_type;/|= cpu_to_be16(rtr_bits);/" "$work"/siw/*.[ch]
+	printf 'module_param(%s, bool, 0644);\n' ${flag//|/ } >> "$work/siw/siw_main.c"
+	echo 'module_param(mpa_version, byte, 0644);' >> "$work/siw/siw_main.c"
+	for flag in ${flag//|/ } rtr_bits; do
+		! grep -Eq "const.*\\b$flag\\b" "$work"/siw/*.[ch] || return
+		grep -q "\\b$flag\\b" "$work/siw/siw_cm.c" || return
+	done
+}
+
+# No Debian kernel ships siw: it is compiled from their source against their headers, which name each other by absolute
+# paths.
+build_siw() {
+	local headers=$kernel/usr/src/linux-headers-$RELEASE
+	open_switches || { echo "siw's source is not as it was"; return 1; }
+	sed -i "s|/usr/src/|$kernel/usr/src/|" "$headers/Makefile"
+	env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -C "$headers" M="$work/siw" CONFIG_RDMA_SIW=m modules || return
+	mkdir -p "$kernel/lib/modules/$RELEASE/kernel/siw"
+	objcopy --strip-debug "$work/siw/siw.ko" "$kernel/lib/modules/$RELEASE/kernel/siw/siw.ko"
+}
+
+# The uncompressed kernel boots a second sooner than the one that unpacks itself: the xz stream within it.
+extract_vmlinux() {
+	local image=$kernel/boot/vmlinuz-$RELEASE at
+	at=$(LC_ALL=C grep -abom 1 $'\xfd7zXZ' "$image" | head -n 1 | cut -d : -f 1) && [ -n "$at" ] || return
+	tail -c +$((at + 1)) "$image" | xz -dc --single-stream > "$INTEROP/vmlinux" 2> /dev/null
+	readelf -h "$INTEROP/vmlinux" > /dev/null
+}
+
+# add_module NAME: with what it depends on first, into the initramfs and its list.
+add_module() {
+	local file name
+	[[ $added != *" $1 "* ]] || return 0
+	added+="$1 "
+	file=$(find "$kernel/lib/modules/$RELEASE" -name "${1//[-_]/[-_]}.ko" | head -n 1)
+	[ -n "$file" ] || { echo "no module $1"; return 1; }
+	for name in $(tr '\0' '\n' < "$file" | sed -n 's/^depends=//p' | tr , ' '); do
+		add_module "$name" || return
+	done
+	cp "$file" "$tree/modules/" && echo "${file##*/}" >> "$tree/modules/order"
+}
+
+add_modules() {
+	local added=" " name
+	mkdir -p "$tree/modules"
+	for name in virtio_pci virtio_net 9pnet_virtio 9p veth sch_netem sch_tbf crc32c-intel rdma_ucm ib_uverbs siw; do
+		add_module $name || return
+	done
+}
+
+# loader ARGUMENT...: the guest's own dynamic loader, with the guest's libraries.
+loader() {
+	local lib=$root/usr/lib/x86_64-linux-gnu
+	"$root/lib64/ld-linux-x86-64.so.2" --library-path "$root/lib/x86_64-linux-gnu:$lib:$lib/libibverbs" "$@"
+}
+
+# add_program FILE: and the libraries that it is linked with, unless it is a static one.
+add_program() {
+	local lib
+	cp "$1" "$tree/usr/bin/" || return
+	readelf -l "$1" | grep -q INTERP || return 0
+	if loader --list "$1" | grep 'not found'; then
+		return 1
+	fi
+	for lib in $(loader --list "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'); do
+		cp -nL "$lib" "$tree/usr/lib/x86_64-linux-gnu/"
+	done
+}
+
+add_programs() {
+	local libs=$tree/usr/lib/x86_64-linux-gnu name file
+	mkdir -p "$libs/libibverbs" "$tree"/usr/{bin,lib64} "$tree"/{proc,sys,dev,run,tmp,host,etc/libibverbs.d,var/run}
+	ln -s bin "$tree/usr/sbin"
+	for name in bin sbin lib lib64; do
+		ln -s "usr/$name" "$tree/$name"
+	done
+	cp -L "$root/lib64/ld-linux-x86-64.so.2" "$tree/usr/lib64/"
+	for name in busybox bash ip tc ss rdma nstat rping ucmatose cmtime rdma_client rdma_server \
+		ibv_devices ibv_devinfo ib_{read,write,send}_{bw,lat}; do
+		file=$(find "$root"/{,usr/}{,s}bin -name "$name" -type f 2> /dev/null | head -n 1)
+		[ -n "$file" ] && add_program "$file" || { echo "no $name"; return 1; }
+	done
+	# Whatever else a script calls is busybox's.
+	for name in $("$root/bin/busybox" --list); do
+		[ -e "$tree/usr/bin/$name" ] || ln -s busybox "$tree/usr/bin/$name"
+	done
+	# pthread_exit() loads it.
+	cp -L "$root/lib/x86_64-linux-gnu/libgcc_s.so.1" "$libs/" || return
+	cp "$root"/usr/lib/x86_64-linux-gnu/libibverbs/libsiw-rdmav*.so "$libs/libibverbs/" &&
+		echo "driver siw" > "$tree/etc/libibverbs.d/siw.driver"
+}
+
+fill_tree() {
+	rm -rf "$tree"
+	mkdir -p "$tree"
+	add_programs && add_modules
+}
+
+make_initrd() {
+	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -static -o "$tree/usr/bin/agent" $here/agent.c || return
+	cp $here/init "$tree/init" || return
+	(cd "$tree" && find . | cpio -o -H newc -R 0:0 --quiet) > "$INTEROP/initrd"
+}
+
+# step WHAT COMMAND: what it prints is shown when it fails.
+step() {
+	local begin=$SECONDS
+	"$2" > "$INTEROP/build.log" 2>&1 || { tail -n 20 "$INTEROP/build.log" >&2; die "failed: $1"; }
+	say "$1: $((SECONDS - begin)) s"
+}
+
+# made STAMP FILE...: STAMP was left by these files as they are.
+made() { local stamp=$INTEROP/made.$1; shift; [ "$(cat "$stamp" 2> /dev/null)" = "$(cat "$@" | cksum)" ]; }
+leave() { local stamp=$INTEROP/made.$1; shift; cat "$@" | cksum > "$stamp"; }
+
+[ "$(uname -m)" = x86_64 ] || cannot "the guest's packages are for x86_64, this is $(uname -m)"
+exec 9> "$INTEROP/lock"
+flock 9
+for tool in apt-get dpkg-deb; do
+	command -v $tool > /dev/null || cannot "no $tool here: the guest is made of Debian's packages"
+done
+for tool in cpio gcc-12 xz objcopy qemu-system-x86_64; do
+	command -v $tool > /dev/null || die "no $tool (tools/quickstart check-interop installs it)"
+done
+if ! made tree $here/build.sh <(packages); then
+	rm -f "$INTEROP"/made.*
+	get_packages
+	step "unpacking" unpack
+	step "compiling siw.ko for $RELEASE" build_siw
+	step "extracting the kernel" extract_vmlinux
+	step "choosing programs and modules" fill_tree
+	rm -rf "$work"
+	leave tree $here/build.sh <(packages)
+fi
+made initrd $here/agent.c $here/init "$INTEROP/made.tree" && exit
+step "packing the initramfs" make_initrd
+leave initrd $here/agent.c $here/init "$INTEROP/made.tree"
