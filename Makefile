@@ -100,6 +100,9 @@ check: all tests                ## build and run all tests (a few minutes)
 check-full: all tests           ## check, more simulator seeds, and both README commands in a bare Debian (root, network)
 	@$(TEST_ENV) tests/run --full
 
+check-interop: all              ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
+	@$(TEST_ENV) tests/run siw
+
 check-layers:                   ## no layer includes a header of a layer above it; header and version map agree
 	@tools/check-layers
 
@@ -143,7 +146,7 @@ help:                           ## print this
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "  %-14s %s\n", $$1, $$2 } \
 		/^#: / { s = s "  " substr($$0, 4) "\n" } END { printf "\nsettings:\n%s", s }' Makefile
 
-.PHONY: all tests check check-full check-layers demo lint install uninstall clean help FORCE
+.PHONY: all tests check check-full check-interop check-layers demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

@@ -1,0 +1,168 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# iWARP as the Linux kernel speaks it (siw), in a guest that is booted once: make check-interop.
+INTEROP=${INTEROP:-build/interop}
+[ -n "${DIW_TEST_NS:-}" ] || { "${0%/*}/build.sh" 2>&1; export GUEST_BUILT=$?; }
+. "${0%/*}/../system/lib.sh"
+. tests/interop/lib.sh
+
+case ${GUEST_BUILT:-1} in
+0) ;;
+77) skip "no guest can be had here, for the reason above"; end ;;
+*)
+	# Where packages can be installed, a test that does not run is a test that fails.
+	if [ -n "${CI:-}" ]; then
+		not_ok "the guest is built"
+	else
+		skip "the guest could not be built, for the reason above"
+	fi
+	end ;;
+esac
+
+RPING=7174 UCMATOSE=7471 PERFTEST=18515         # the ports that these use unless told
+HOST_PORT=7999                                  # with NAT, the host's listeners need other ports than the guest's
+run "the guest boots" guest_start $RPING $UCMATOSE $PERFTEST || end
+GUEST_SECONDS=30
+uptime_() { cut -d ' ' -f 1 /proc/uptime; }
+host_begin=$(uptime_) guest_begin=$(guest "$(declare -f uptime_); uptime_")
+echo "$GUEST_ACCEL, the host sees the guest at $GUEST4${GUEST6:+ and $GUEST6}"
+
+# How a row is played. both WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: with siw's switches set so, SERVER runs until it
+# listens on PORT, then CLIENT; ok when both exit with 0. @ in either is the server's address as the client sees it.
+# SIDE is host, guest or far; of two in the guest one is far. DIW is set on the host. OUT is what the client printed,
+# TMP/server what the server did.
+both() {
+	local what=$1 switches=$2 listener=${3%:*} port=${3#*:} server=$4 caller=$5 client=$6 at before=$FAILED
+	at=$(address "$listener" "$caller")
+	server=${server//@/$at}
+	siw_set $switches || { not_ok "$what (siw's switches)"; return 1; }
+	case $listener in
+	host) background "$TMP/server" env DIW="$DIW" bash -c "$server" ;;
+	*) background "$TMP/server" on "$listener" "$server" ;;
+	esac
+	SERVER=$PID
+	check "$what: serves" listens "$listener" "$port" && run "$what" on "$caller" "${client//@/$at}" &&
+		check "... and its server ends well" join "$SERVER" 20
+	[ $FAILED -eq "$before" ] || sed 's/^/    server: /' "$TMP/server" | tail -n 20
+	give_up "$SERVER" "$listener" "$port"
+}
+# give_up PID SIDE PORT: ends a server, if it runs still. The next one wants the port.
+give_up() {
+	kill "$1" && wait "$1"
+	case $2 in
+	host) ;;
+	guest) guest_free "$3" ;;
+	far) guest_free "$3" far ;;
+	esac
+} 2> /dev/null
+on() {
+	case $1 in
+	host) DIW=$DIW bash -c "$2" ;;
+	guest) guest "$2" ;;
+	far) guest "far $2" ;;
+	esac
+}
+listens() {
+	case $1 in
+	host) eventually 10 listening "$2" ;;
+	guest) guest_listens "$2" ;;
+	far) guest_listens "$2" far ;;
+	esac
+}
+address() {
+	case $1,$2 in
+	guest,host) echo "$GUEST4" ;;
+	host,guest) echo "$HOST4" ;;
+	guest,far) echo $NEAR4 ;;
+	far,guest) echo $FAR4 ;;
+	esac
+}
+
+# The frames that open a connection, as siw sends them: what its switches do, and that both directions reach each other.
+# The host's end is busybox's nc, from the guest's own programs.
+busybox=$INTEROP/tree/usr/bin/busybox
+hex() { od -An -v -tx1 | tr -d ' \n'; }
+request_key=$(printf 'MPA ID Req Frame' | hex) reply_key=$(printf 'MPA ID Rep Frame' | hex)
+
+frame_is() { [ "$(hex < "$TMP/frame")" = "$1" ] || { echo "not $1 but $(hex < "$TMP/frame")"; return 1; }; }
+
+# asks WHAT SWITCHES FRAME: what follows the key in the request of a siw that connects to the host.
+asks() {
+	local listener
+	siw_set $2
+	background "$TMP/frame" "$busybox" nc -l -p $HOST_PORT
+	listener=$PID
+	eventually 5 listening $HOST_PORT
+	background "$TMP/client" guest "rping -c -a $HOST4 -p $HOST_PORT -C 1"
+	eventually 10 frame_is "$request_key$3"
+	check "siw asks $1" frame_is "$request_key$3"
+	kill "$listener" "$PID"
+	wait "$listener" "$PID"
+} 2> /dev/null
+asks "for revision 2, enhanced, IRD and ORD of 1" "" 1002000400010001
+asks "for a CRC" mpa_crc_required=Y 5002000400010001
+asks "for peer-to-peer, by write or read" peer_to_peer=Y 100200048001c001
+asks "for peer-to-peer, by write alone" "peer_to_peer=Y rtr_type=0x8000" 1002000480018001
+asks "for revision 1" mpa_version=1 00010000
+asks "for large FPDUs, by a reserved bit" try_gso=Y 1802000400010001
+
+# answers WHAT SWITCHES REQUEST REPLY: what siw replies to a host that connects; both after the key, REPLY empty for
+# none, when it has to close.
+answers() {
+	local want=${4:+$reply_key$4} peer
+	siw_set $2
+	background "$TMP/server" guest "rping -s -a 0.0.0.0"
+	guest_listens $RPING
+	exec {peer}<> "/dev/tcp/$GUEST4/$RPING"
+	printf 'MPA ID Req Frame%b' "$(sed 's/../\\x&/g' <<< "$3")" >&"$peer"
+	timeout 10 head -c $((${#want} ? ${#want} / 2 : 1)) <&"$peer" > "$TMP/frame" || echo "timeout" >> "$TMP/frame"
+	exec {peer}>&-
+	check "siw answers $1" frame_is "$want"
+	give_up "$PID" guest $RPING
+}
+answers "revision 1" "" 00010000 00010000
+answers "revision 1, CRC" "" 40010000 40010000
+answers "revision 1, no CRC, though it requires one: only as the initiator does it" mpa_crc_required=Y 00010000 00010000
+answers "CRC where it forbids one by a reject" mpa_crc_strict=Y 40010000 20010000
+answers "markers by a reject" "" 80010000 20010000
+answers "revision 2, IRD and ORD" "" 1002000400100010 1002000400100010
+answers "an IRD and ORD beyond its own" "" 100200043ffe3ffe 1002000400800080
+answers "peer-to-peer, by write or read: write" peer_to_peer=Y 100200048004c004 1002000480048004
+answers "revision 3 by nothing" "" 00030000 ""
+
+# siw to siw: the guest alone.
+BW_OPTIONS='-R -F -s 65536 -n 200'
+for crc in N Y; do
+	for gso in N Y; do
+		switches="mpa_crc_required=$crc try_gso=$gso"
+		both "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
+		# Its server exits with 0 when the client leaves early, too.
+		check "... ten times, says the client" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
+		check "... and the server" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
+		both "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
+			far "ib_write_bw $BW_OPTIONS -d siw_far @"
+		speed=$(awk '$1 == 65536 { print $4 }' <<< "$OUT")
+		check "... tells a speed" matches "$speed" '^[0-9.]+$'
+		echo "write of 64 KiB, $switches: $speed MB/s"
+	done
+done
+both "ib_send_bw" "" guest:$PERFTEST "ib_send_bw $BW_OPTIONS -d siw_near" far "ib_send_bw $BW_OPTIONS -d siw_far @"
+both "ib_read_bw" "" guest:$PERFTEST "ib_read_bw $BW_OPTIONS -d siw_near" far "ib_read_bw $BW_OPTIONS -d siw_far @"
+both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 10 -d siw_near" \
+	far "ib_write_bw -R -F -s 1048576 -n 10 -d siw_far @"
+both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
+both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
+
+# Under load its clock once ran seven times too fast: then no timeout and no figure of the guest is worth anything.
+host_end=$(uptime_) guest_end=$(guest "$(declare -f uptime_); uptime_")
+echo "seconds of the host $host_begin to $host_end, of the guest $guest_begin to $guest_end"
+run "the guest's clock keeps the host's time, within 5 % and a second" awk -v host="$host_begin $host_end" \
+	-v guest="$guest_begin $guest_end" 'BEGIN { split(host, h); split(guest, g)
+		there = g[2] - g[1]; here = h[2] - h[1]
+		exit !(there > here * 0.95 - 1 && there < here * 1.05 + 1) }'
+expect 3 "a command's exit status comes back" guest "exit 3"
+run "the host's diw runs in the guest" guest "chroot /host $BUILD/bin/diw info"
+run "the guest's kernel has nothing to complain of" guest \
+	'! dmesg | grep -E "BUG:|WARNING:|Oops|Call Trace|general protection|refcount_t"'
+run "the guest powers off" guest_stop
+end
