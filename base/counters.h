@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 #define DIW_COUNTERS(X) \
-	/* llp: dgram */ \
-	X(tx_bursts, "super-buffers sent: system calls") \
+	/* llp: dgram, stream */ \
+	X(tx_bursts, "super-buffers sent, writes to a stream: system calls") \
 	X(tx_datagrams, "datagrams sent") \
-	X(tx_bytes, "UDP payload sent") \
+	X(tx_bytes, "UDP payload, or bytes of the stream, sent") \
 	X(tx_blocked, "the socket was full") \
 	X(tx_error, "datagrams that the kernel refused") \
 	X(tx_emsgsize, "a path's MTU became smaller") \
-	X(rx_bursts, "super-buffers received") \
+	X(rx_bursts, "super-buffers received, reads of a stream") \
 	X(rx_datagrams, "datagrams received") \
-	X(rx_bytes, "UDP payload received") \
+	X(rx_bytes, "UDP payload, or bytes of the stream, received") \
 	X(rx_truncated, "a datagram larger than the receive buffer: dropped") \
 	/* llp: impair */ \
 	X(impair_lost, "lost by the impairment") \
@@ -27,15 +27,27 @@
 	/* llp: seal */ \
 	X(rx_short, "too short for a header and a CRC") \
 	X(rx_crc, "CRC failed") \
+	/* mpa */ \
+	X(tx_fpdus, "FPDUs sent") \
+	X(rx_fpdus, "FPDUs received with a good CRC") \
+	X(mpa_closed, "the stream broke, or ended within an FPDU") \
+	X(mpa_marker, "marker that does not point at its FPDU") \
+	X(mpa_frame, "what should be a request or reply frame is none") \
+	X(mpa_local, "no memory or no descriptor for the stream") \
+	X(mpa_ird, "the peer offers less IRD than is needed") \
+	X(mpa_rtr, "no way to say ready-to-receive in common") \
+	X(rx_stalled, "RC: times that segments waited for a receive, or for room in a completion queue") \
 	/* ddp */ \
 	X(tx_segments, "segments sent") \
 	X(rx_segments, "segments received with a good CRC") \
+	X(rx_dead, "for a queue pair in state ERROR: dropped") \
 	X(rx_version, "DV, RV or reserved bits") \
 	X(rx_malformed, "header shorter than its kind, L, MO and length contradict each other") \
 	X(rx_opcode, "unknown, or not of this queue pair type") \
 	X(rx_qn, "queue number does not fit the opcode") \
 	X(rx_qkey, "the Q_Key is not ours") \
 	X(rx_peer, "UC: not from the peer") \
+	X(rx_msn, "RC: MSN out of order") \
 	X(rx_stag, "unknown STag or key, of another protection domain, or bound to another peer") \
 	X(rx_bounds, "outside the memory that its STag names") \
 	X(rx_wrap, "the tagged offset wraps") \
@@ -80,8 +92,14 @@
 	X(read_limit, "inbound Read Requests over the limits: dropped") \
 	X(rx_group, "Read Request to a group or broadcast address: dropped") \
 	X(read_merged, "duplicate of a request in progress") \
+	X(atomics_tx, "RC: atomics asked for") \
+	X(atomics_rx, "RC: Atomic Requests that came") \
 	X(read_timeouts, "Reads that ended by their timeout") \
 	X(read_unmatched, "response that no outstanding read authorises") \
+	X(rx_invalidate, "RC: the STag cannot be invalidated by a peer") \
+	X(rx_stream, "RC: atomic at an address that is not aligned, or what ends a stream otherwise") \
+	X(terminate_tx, "RC: Terminates sent") \
+	X(terminate_rx, "RC: Terminates received") \
 	X(error_tx, "error messages sent") \
 	X(error_suppressed, "rate limit, or larger than its cause") \
 	X(error_rx, "error messages received that name a message of ours") \

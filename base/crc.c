@@ -5,6 +5,11 @@
 
 #include <isa-l/crc.h>
 
+uint32_t diw_crc32c(uint32_t crc, const void *buf, size_t len)
+{
+	return ~crc32_iscsi((unsigned char *)buf, (int)len, ~crc);
+}
+
 uint32_t diw_crc32(uint32_t crc, const void *buf, size_t len)
 {
 	return crc32_gzip_refl(crc, buf, len);
@@ -17,7 +22,42 @@ const char *diw_crc_engine(void)
 
 #else
 
+#include <pthread.h>
 #include <zlib.h>
+
+/* zlib has no CRC-32C: a table a byte position, eight bytes a step. */
+static uint32_t table[8][256];
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+
+static void fill_table(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		uint32_t c = i;
+
+		for (int bit = 0; bit < 8; bit++)
+			c = c >> 1 ^ (c & 1 ? 0x82f63b78 : 0);
+		table[0][i] = c;
+	}
+	for (uint32_t i = 0; i < 256; i++)
+		for (int k = 1; k < 8; k++)
+			table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 0xff];
+}
+
+uint32_t diw_crc32c(uint32_t crc, const void *buf, size_t len)
+{
+	const uint8_t *p = buf;
+
+	pthread_once(&table_once, fill_table);
+	crc = ~crc;
+	for (; len >= 8; len -= 8, p += 8) {
+		crc ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+		crc = table[7][crc & 0xff] ^ table[6][crc >> 8 & 0xff] ^ table[5][crc >> 16 & 0xff] ^
+		      table[4][crc >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
+	}
+	while (len--)
+		crc = table[0][(crc ^ *p++) & 0xff] ^ crc >> 8;
+	return ~crc;
+}
 
 uint32_t diw_crc32(uint32_t crc, const void *buf, size_t len)
 {

@@ -12,18 +12,32 @@
 
 /* name, code, counter, text */
 #define DIW_FAULTS(X) \
+	X(READ_STAG, 0x0100, rx_stag, "invalid STag (of a Read's source)") \
+	X(READ_BOUNDS, 0x0101, rx_bounds, "base or bounds violation (of a Read's source)") \
 	X(ACCESS, 0x0102, rx_access, "access rights violation") \
+	X(READ_WRAP, 0x0104, rx_wrap, "tagged offset wrap (of a Read's source)") \
+	X(INVALIDATE, 0x0109, rx_invalidate, "STag cannot be invalidated") \
 	X(RDMAP_VERSION, 0x0205, rx_version, "invalid RDMAP version") \
 	X(OPCODE, 0x0206, rx_opcode, "unexpected opcode") \
+	X(ATOMIC_OPCODE, 0x0209, rx_opcode, "invalid atomic operation") \
+	X(STREAM, 0x0207, rx_stream, "catastrophic error, localized to the stream") \
 	X(STAG, 0x1100, rx_stag, "invalid STag") \
 	X(BOUNDS, 0x1101, rx_bounds, "base or bounds violation") \
 	X(WRAP, 0x1103, rx_wrap, "tagged offset wrap") \
 	X(TAGGED_VERSION, 0x1104, rx_version, "invalid DDP version (tagged)") \
 	X(QN, 0x1201, rx_qn, "invalid queue number") \
 	X(NO_BUFFER, 0x1202, rx_no_recv, "no buffer available") \
+	X(MSN, 0x1203, rx_msn, "MSN out of range") \
 	X(MO, 0x1204, rx_malformed, "invalid message offset") \
 	X(TOO_LONG, 0x1205, rx_too_long, "message too long for the buffer") \
 	X(UNTAGGED_VERSION, 0x1206, rx_version, "invalid DDP version (untagged)") \
+	X(MPA_CLOSED, 0x2001, mpa_closed, "TCP connection lost") \
+	X(MPA_CRC, 0x2002, rx_crc, "MPA CRC failed") \
+	X(MPA_MARKER, 0x2003, mpa_marker, "MPA marker and length disagree") \
+	X(MPA_FRAME, 0x2004, mpa_frame, "invalid MPA request or reply frame") \
+	X(MPA_LOCAL, 0x2005, mpa_local, "local catastrophic MPA error") \
+	X(MPA_IRD, 0x2006, mpa_ird, "insufficient IRD resources") \
+	X(MPA_RTR, 0x2007, mpa_rtr, "no matching RTR option") \
 	X(SHORT, 0xf001, rx_malformed, "segment shorter than its header") \
 	X(QKEY, 0xf002, rx_qkey, "wrong Q_Key") \
 	X(PEER, 0xf003, rx_peer, "not from the peer") \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * DDP (RFC 5041) over a link of datagrams: segmenting, checking and placing, validity records, reassembly.
+ * DDP (RFC 5041): segmenting, checking and placing. Over a link of datagrams with validity records and reassembly
+ * (record.c, reasm.c), over an ordered one message after message (order.c).
  * One instance a queue pair; the caller holds the device's lock and passes the clock.
  */
 #ifndef DIW_DDP_DDP_H
@@ -51,10 +52,12 @@ enum diw_ddp_target_kind {
 	DIW_TARGET_BUF,              /* into `buf` at MO, then placed() */
 	DIW_TARGET_STAG,             /* by the STag of the segment, no record, then placed() */
 	DIW_TARGET_MESSAGE,          /* RDMAP's own single-segment message */
+	DIW_TARGET_IMMEDIATE,        /* ordered: consumes a receive, writes nothing to it */
 };
 
 struct diw_ddp_target {
 	enum diw_ddp_target_kind kind;
+	uint32_t mo;                 /* BUF, ordered: where this segment begins; a datagram says so itself */
 	struct diw_ddp_buf buf;
 	void *cookie;
 };
@@ -66,7 +69,8 @@ struct diw_recv {
 };
 
 struct diw_ddp_ulp {
-	/* Who takes this segment? Called before a byte of it is placed or a byte of state is spent. 0 or a fault. */
+	/* Who takes this segment? Called before a byte of it is placed or a byte of state is spent. 0 or a fault. It may
+	 * be asked again of a segment that had to wait. */
 	uint16_t (*target)(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
 	/* The next posted receive, or NULL; it is held until done or returned. */
 	struct diw_recv *(*recv_take)(void *ctx);
@@ -82,15 +86,19 @@ struct diw_ddp_ulp {
 	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
 	/* The bytes of a BUF or STAG target are in place. */
 	void (*placed)(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now);
-	void (*message)(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);
-	/* The segment was dropped and counted for that fault. seg->hdr_len 0: not even a header. */
+	uint16_t (*message)(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);     /* 0 or a fault */
+	/* The segment was dropped and counted for that fault. seg->hdr_len 0: not even a header. Over an ordered link
+	 * nothing is received after it. */
 	void (*fault)(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+	/* Ordered: the link is down, see struct diw_link_up. */
+	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
 };
 
 /* Tells who watches the link; the counter of that name was stepped. */
 static inline void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason)
 {
-	diw_dgram_dropped(l->dgram, seg->raw, reason);
+	if (l->dgram)
+		diw_dgram_dropped(l->dgram, seg->raw, reason);
 }
 
 /* ---- Transmit (ddp/tx.c) ---- */
@@ -120,10 +128,26 @@ struct diw_ddp_cfg {
 	bool close_last;             /* never report a record whose last segment did not come */
 	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */
 	uint32_t max_sources, max_records, max_reasm;
+	bool imm;                    /* ordered: the peers agreed on the immediate of Sends */
+	uint64_t rnr_timeout;        /* ordered: so long a segment may wait for a receive, ns */
 };
 
-/* The receive table of a link: links call this with their bursts. */
+/* What links call with their bursts: datagrams, or the segments of a stream (ddp/order.c). */
 extern const struct diw_link_up diw_ddp_link_up;
+extern const struct diw_link_up diw_ddp_ordered_up;
+
+#define DIW_DDP_QUEUES 4             /* untagged: Sends, Read and Atomic Requests, Terminate, Atomic Responses */
+
+struct diw_order {
+	uint32_t tx_msn[DIW_DDP_QUEUES], rx_msn[DIW_DDP_QUEUES];     /* of the next message; the first is 1 */
+	struct diw_recv *recv;       /* held by the message in progress */
+	uint32_t got;                /* its bytes that are in place */
+	bool waiting;                /* a segment was not taken, and stays in the link */
+	uint64_t waits_until;        /* for a receive; 0: it does not */
+	bool seen;                   /* the peer has sent an FPDU, maybe an empty one */
+	bool dead;                   /* after a fault, or the end of the queue pair, nothing is taken */
+};
+void diw_order_init(struct diw_order *o);
 
 /* ---- Buffers (ddp/place.c) ---- */
 
@@ -141,17 +165,24 @@ struct diw_ddp {
 	struct diw_link *link;
 	struct diw_counters *c;
 	const struct diw_stag_table *stags;
-	const void *pd;
+	struct diw_stag_user user;
 	struct diw_ddp_cfg cfg;
+	struct diw_order order;
 	uint16_t epoch;
-	uint32_t msn_tagged, msn_untagged;   /* of the next message */
-	struct diw_arena arena;
+	uint32_t msn_tagged, msn_untagged;   /* datagrams: of the next message */
+	struct diw_ddp_dgram *dg;    /* NULL over an ordered link */
+};
+
+/* What is known of the peers of a datagram link. */
+struct diw_ddp_dgram {
+	struct diw_arena arena;      /* it lies in that itself */
 	struct diw_sources sources;
 	struct diw_records records;
 	struct diw_reasms reasms;
 };
 
-/* The caller sets ulp, ulp_ctx, c, stags, pd and cfg, and the link as soon as it is open. -ENOMEM */
+/* The caller sets ulp, ulp_ctx, c, stags, user and cfg, and the link as soon as it is open. Over an ordered link only
+ * diw_order_init() is needed. -ENOMEM */
 int diw_ddp_init(struct diw_ddp *d);
 /* Held receives go back; records vanish. The link is the caller's. */
 void diw_ddp_fini(struct diw_ddp *d);

@@ -4,13 +4,29 @@
 #include "base/fault.h"
 #include "base/wire.h"
 
+static uint8_t *encode_plain(uint8_t *p, const struct diw_ddp_hdr *h)
+{
+	if (h->tagged) {
+		diw_put32(p + 2, h->stag);
+		diw_put64(p + 6, h->to);
+		return p + DIW_DDP_PLAIN_TAGGED_LEN;
+	}
+	diw_put32(p + 2, h->inv_stag);
+	diw_put32(p + 6, h->qn);
+	diw_put32(p + 10, h->msn);
+	diw_put32(p + 14, h->mo);
+	return p + DIW_DDP_PLAIN_UNTAGGED_LEN;
+}
+
 uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 {
 	uint8_t *q;
 
 	p[0] = (h->tagged ? DIW_DDP_TAGGED : 0) | (h->last ? DIW_DDP_LAST : 0) | 1;
 	p[1] = 0x40 | (h->imm_valid ? DIW_RDMAP_IMM : 0) | (h->solicited ? DIW_RDMAP_SOLICITED : 0) | h->opcode;
-	if (h->tagged) {
+	if (h->plain) {
+		q = encode_plain(p, h);
+	} else if (h->tagged) {
 		diw_put32(p + 2, h->stag);
 		diw_put64(p + 6, h->to);
 		diw_put32(p + 14, h->qkey);
@@ -70,9 +86,11 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	*hdr_len = 0;
 	if (len < 2)
 		return DIW_FAULT_SHORT;
+	h->plain = false;
 	h->tagged = p[0] & DIW_DDP_TAGGED;
 	h->imm_valid = p[1] & DIW_RDMAP_IMM;
-	n = diw_ddp_hdr_len(h->tagged, h->imm_valid);
+	h->inv_stag = 0;
+	n = diw_ddp_hdr_len(h);
 	if (len < n)
 		return DIW_FAULT_SHORT;
 	decode_fields(h, p);
@@ -90,4 +108,35 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	if (payload == 0 && h->length != 0)
 		return DIW_FAULT_MO;
 	return 0;
+}
+
+uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool imm, const uint8_t *p, uint32_t len)
+{
+	uint32_t n;
+
+	*hdr_len = 0;
+	if (len < 2)
+		return DIW_FAULT_SHORT;
+	*h = (struct diw_ddp_hdr){
+		.plain = true, .tagged = p[0] & DIW_DDP_TAGGED, .last = p[0] & DIW_DDP_LAST,
+		.imm_valid = imm && (p[1] & DIW_RDMAP_IMM), .opcode = p[1] & DIW_RDMAP_OP,
+	};
+	n = diw_ddp_hdr_len(h);
+	if (len < n)
+		return DIW_FAULT_SHORT;
+	if (h->tagged) {
+		h->stag = diw_get32(p + 2);
+		h->to = diw_get64(p + 6);
+	} else {
+		h->inv_stag = diw_get32(p + 2);
+		h->qn = diw_get32(p + 6);
+		h->msn = diw_get32(p + 10);
+		h->mo = diw_get32(p + 14);
+	}
+	h->imm = h->imm_valid ? diw_get32(p + n - 4) : 0;
+	*hdr_len = n;
+	/* Reserved bits are not looked at (RFC 5041 section 4.1). */
+	if ((p[0] & DIW_DDP_DV) != 1)
+		return h->tagged ? DIW_FAULT_TAGGED_VERSION : DIW_FAULT_UNTAGGED_VERSION;
+	return (p[1] & DIW_RDMAP_RV) == 0x40 ? 0 : DIW_FAULT_RDMAP_VERSION;
 }

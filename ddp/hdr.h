@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The header of a datagram segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1), the
- * profile extension and the immediate (docs/ud-profile.md).
+ * The header of a segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1); of a datagram also
+ * the profile extension (docs/ud-profile.md); and the immediate.
  */
 #ifndef DIW_DDP_HDR_H
 #define DIW_DDP_HDR_H
@@ -21,8 +21,11 @@
 #define DIW_DDP_UNTAGGED_LEN 28u
 #define DIW_DDP_TAGGED_LEN 32u
 #define DIW_DDP_MAX_LEN 36u          /* with an immediate */
+#define DIW_DDP_PLAIN_UNTAGGED_LEN 18u
+#define DIW_DDP_PLAIN_TAGGED_LEN 14u
 
 struct diw_ddp_hdr {
+	bool plain;                  /* the RFCs' alone: over a stream, which knows peer, epoch and length */
 	bool tagged, last, imm_valid, solicited;
 	uint8_t opcode;
 	uint16_t epoch;
@@ -31,11 +34,15 @@ struct diw_ddp_hdr {
 	uint32_t stag;               /* tagged */
 	uint64_t to;                 /* tagged */
 	uint32_t qn;                 /* untagged */
+	uint32_t inv_stag;           /* untagged, plain: the Invalidate STag */
 };
 
-static inline uint32_t diw_ddp_hdr_len(bool tagged, bool imm)
+static inline uint32_t diw_ddp_hdr_len(const struct diw_ddp_hdr *h)
 {
-	return (tagged ? DIW_DDP_TAGGED_LEN : DIW_DDP_UNTAGGED_LEN) + (imm ? 4 : 0);
+	uint32_t untagged = h->plain ? DIW_DDP_PLAIN_UNTAGGED_LEN : DIW_DDP_UNTAGGED_LEN;
+	uint32_t tagged = h->plain ? DIW_DDP_PLAIN_TAGGED_LEN : DIW_DDP_TAGGED_LEN;
+
+	return (h->tagged ? tagged : untagged) + (h->imm_valid ? 4 : 0);
 }
 
 /* Writes diw_ddp_hdr_len() bytes; returns that length. */
@@ -44,5 +51,8 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h);
 /* Length-checks before it parses, and checks MO, length and L against the payload. Returns 0 and the header's length,
  * or a fault (base/fault.h); fields are then valid only if *hdr_len != 0. */
 uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint8_t *p, uint32_t len);
+/* The same of a plain header. IMM: the peers agreed on the immediate, whose bit is reserved otherwise. Sets neither
+ * length nor, if tagged, MO. */
+uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool imm, const uint8_t *p, uint32_t len);
 
 #endif

@@ -20,7 +20,7 @@ uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, u
 		}
 		if (n > len)
 			n = len;
-		fault = diw_stag_resolve(d->stags, s->stag, d->pd, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
+		fault = diw_stag_resolve(d->stags, s->stag, &d->user, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
 		if (fault)
 			return fault;
 		memcpy(to, data, n);
@@ -39,7 +39,7 @@ uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, 
 		uint16_t fault = 0;
 
 		if (s->len)
-			fault = diw_stag_resolve(d->stags, s->stag, d->pd, 0, NULL, s->to, s->len, &from);
+			fault = diw_stag_resolve(d->stags, s->stag, &d->user, 0, NULL, s->to, s->len, &from);
 		if (fault)
 			return fault;
 		iov[i] = (struct iovec){ from, s->len };

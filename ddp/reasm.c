@@ -24,7 +24,7 @@ void diw_reasms_init(struct diw_reasms *r, struct diw_arena *a, uint32_t max)
 
 static struct diw_reasm **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
-	return &d->reasms.bucket[diw_source_hash(&d->sources, addr, msn) & d->reasms.mask];
+	return &d->dg->reasms.bucket[diw_source_hash(&d->dg->sources, addr, msn) & d->dg->reasms.mask];
 }
 
 static struct diw_reasm *find(const struct diw_ddp *d, const struct diw_ddp_seg *seg)
@@ -44,7 +44,7 @@ static void forget(struct diw_ddp *d, struct diw_reasm *m)
 		p = &(*p)->hnext;
 	*p = m->hnext;
 	diw_list_del(&m->timer);
-	diw_pool_put(&d->reasms.pool, m);
+	diw_pool_put(&d->dg->reasms.pool, m);
 }
 
 /* The message is over, whole or not; what remains is a tombstone. */
@@ -56,11 +56,11 @@ static struct diw_recv *end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now
 	m->src->nreasm--;
 	m->src = NULL;
 	m->last_ns = now;
-	diw_range_fini(&m->ranges, &d->reasms.ranges);
+	diw_range_fini(&m->ranges, &d->dg->reasms.ranges);
 	diw_list_del(&m->src_link);
 	diw_list_del(&m->timer);
-	diw_list_add_tail(&d->reasms.tombs, &m->timer);
-	d->reasms.nopen--;
+	diw_list_add_tail(&d->dg->reasms.tombs, &m->timer);
+	d->dg->reasms.nopen--;
 	return recv;
 }
 
@@ -75,7 +75,7 @@ static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
  * NULL: there is room. */
 static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t now, struct diw_reasm **victim)
 {
-	uint32_t held = d->reasms.nopen, half = (d->ulp->recv_posted(d->ulp_ctx) + held) / 2;
+	uint32_t held = d->dg->reasms.nopen, half = (d->ulp->recv_posted(d->ulp_ctx) + held) / 2;
 	struct diw_list *l;
 
 	*victim = NULL;
@@ -86,18 +86,18 @@ static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t 
 		*victim = diw_container(l, struct diw_reasm, src_link);
 		return 0;
 	}
-	*victim = diw_container(diw_list_first(&d->reasms.open), struct diw_reasm, timer);
+	*victim = diw_container(diw_list_first(&d->dg->reasms.open), struct diw_reasm, timer);
 	return now < (*victim)->last_ns + d->cfg.reasm_timeout / 4 ? DIW_FAULT_REASM_LIMIT : 0;
 }
 
 /* A tombstone gives way to a message. */
 static struct diw_reasm *take_entry(struct diw_ddp *d)
 {
-	struct diw_list *l = diw_list_first(&d->reasms.tombs);
+	struct diw_list *l = diw_list_first(&d->dg->reasms.tombs);
 
-	if (d->reasms.pool.used == d->reasms.pool.cap && l)
+	if (d->dg->reasms.pool.used == d->dg->reasms.pool.cap && l)
 		forget(d, diw_container(l, struct diw_reasm, timer));
-	return diw_pool_get(&d->reasms.pool);
+	return diw_pool_get(&d->dg->reasms.pool);
 }
 
 static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_recv **recv)
@@ -143,7 +143,7 @@ static uint16_t admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t
 		      struct diw_recv **recv)
 {
 	struct diw_reasm *victim;
-	uint16_t fault = find_victim(d, diw_source_find(&d->sources, seg->src), now, &victim);
+	uint16_t fault = find_victim(d, diw_source_find(&d->dg->sources, seg->src), now, &victim);
 
 	*recv = NULL;
 	if (fault)
@@ -186,10 +186,10 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	};
 	*b = m;
 	diw_range_init(&m->ranges);
-	diw_list_add_tail(&d->reasms.open, &m->timer);
+	diw_list_add_tail(&d->dg->reasms.open, &m->timer);
 	diw_list_add_tail(&src->reasms, &m->src_link);
 	src->nreasm++;
-	d->reasms.nopen++;
+	d->dg->reasms.nopen++;
 	d->c->reasm_opened++;
 	*out = m;
 	return 0;
@@ -208,14 +208,14 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	/* The room for its completion is asked for before its last byte counts as there. */
 	if (seg->len >= m->length - m->ranges.bytes && !d->ulp->cq_room(d->ulp_ctx, 1))
 		return DIW_FAULT_CQ_FULL;
-	fresh = diw_range_add(&m->ranges, &d->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);
+	fresh = diw_range_add(&m->ranges, &d->dg->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);
 	if (fresh < 0)
 		return DIW_FAULT_RECORD_RANGES;
 	if (m->last_ns != now) {
-		diw_source_touch(&d->sources, m->src, now);
+		diw_source_touch(&d->dg->sources, m->src, now);
 		m->last_ns = now;
 		diw_list_del(&m->timer);
-		diw_list_add_tail(&d->reasms.open, &m->timer);
+		diw_list_add_tail(&d->dg->reasms.open, &m->timer);
 	}
 	if (fresh == 0) {
 		d->c->reasm_duplicate++;
@@ -267,7 +267,7 @@ void diw_reasms_timers(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&d->reasms.open))) {
+	while ((l = diw_list_first(&d->dg->reasms.open))) {
 		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);
 
 		if (now < m->last_ns + d->cfg.reasm_timeout)
@@ -275,7 +275,7 @@ void diw_reasms_timers(struct diw_ddp *d, uint64_t now)
 		d->c->reasm_timeout++;
 		d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
 	}
-	while ((l = diw_list_first(&d->reasms.tombs))) {
+	while ((l = diw_list_first(&d->dg->reasms.tombs))) {
 		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);
 
 		if (now < m->last_ns + d->cfg.reasm_timeout)
@@ -289,9 +289,9 @@ uint64_t diw_reasms_deadline(const struct diw_ddp *d)
 	const struct diw_list *l;
 	uint64_t t = DIW_NEVER;
 
-	if ((l = diw_list_first(&d->reasms.open)))
+	if ((l = diw_list_first(&d->dg->reasms.open)))
 		t = diw_container(l, struct diw_reasm, timer)->last_ns + d->cfg.reasm_timeout;
-	if ((l = diw_list_first(&d->reasms.tombs)))
+	if ((l = diw_list_first(&d->dg->reasms.tombs)))
 		t = diw_min64(t, diw_container(l, struct diw_reasm, timer)->last_ns + d->cfg.reasm_timeout);
 	return t;
 }

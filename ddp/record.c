@@ -34,7 +34,7 @@ void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max)
 
 static struct diw_record **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
-	return &d->records.bucket[diw_source_hash(&d->sources, addr, msn) & d->records.mask];
+	return &d->dg->records.bucket[diw_source_hash(&d->dg->sources, addr, msn) & d->dg->records.mask];
 }
 
 struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
@@ -48,8 +48,8 @@ struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *add
 
 void diw_record_release(struct diw_ddp *d, struct diw_record *r)
 {
-	diw_range_fini(&r->ranges, &d->records.ranges);
-	diw_pool_put(&d->records.pool, r);
+	diw_range_fini(&r->ranges, &d->dg->records.ranges);
+	diw_pool_put(&d->dg->records.pool, r);
 }
 
 /* ---- Completions ---- */
@@ -58,11 +58,11 @@ void diw_record_release(struct diw_ddp *d, struct diw_record *r)
  * while it lasts: every other completion ends it first. */
 static void end_run(struct diw_ddp *d)
 {
-	struct diw_record *r = d->records.run;
+	struct diw_record *r = d->dg->records.run;
 
-	d->records.run = NULL;
+	d->dg->records.run = NULL;
 	if (r)
-		d->ulp->record_done(d->ulp_ctx, r, d->records.run_lo, d->records.run_hi, false);
+		d->ulp->record_done(d->ulp_ctx, r, d->dg->records.run_lo, d->dg->records.run_hi, false);
 }
 
 void diw_record_burst_end(struct diw_ddp *d)
@@ -80,7 +80,7 @@ static void deliver_closed(struct diw_ddp *d)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&d->records.closed)) && d->ulp->cq_room(d->ulp_ctx, 1)) {
+	while ((l = diw_list_first(&d->dg->records.closed)) && d->ulp->cq_room(d->ulp_ctx, 1)) {
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		diw_list_del(l);
@@ -109,11 +109,11 @@ static void unlink_open(struct diw_ddp *d, struct diw_record *r)
 	*p = r->hnext;
 	diw_list_del(&r->src_link);
 	diw_list_del(&r->timer);
-	diw_source_count_record(&d->sources, r->src, -1);
-	diw_source_set_closed(&d->sources, r->src, r->msn);
+	diw_source_count_record(&d->dg->sources, r->src, -1);
+	diw_source_set_closed(&d->dg->sources, r->src, r->msn);
 	r->src = NULL;
 	r->open = false;
-	d->records.nopen--;
+	d->dg->records.nopen--;
 }
 
 static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason)
@@ -124,7 +124,7 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 	r->reason = reason;
 	DIW_TRACE_RECORD_CLOSED(d->c, r->msn, reason, r->length, r->ranges.bytes, r->ranges.n);
 	if (d->cfg.close_last && !r->have_last) {
-		if (d->records.run == r)
+		if (d->dg->records.run == r)
 			end_run(d);
 		d->c->record_abandoned++;
 		diw_record_release(d, r);
@@ -133,19 +133,19 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 	count_close(d->c, reason);
 	if (d->cfg.chunks) {                    /* the last run, when it is this record's, is the completion with END */
 		lo = hi = 0;
-		if (d->records.run == r) {
-			lo = d->records.run_lo;
-			hi = d->records.run_hi;
-			d->records.run = NULL;
+		if (d->dg->records.run == r) {
+			lo = d->dg->records.run_lo;
+			hi = d->dg->records.run_hi;
+			d->dg->records.run = NULL;
 			report(d, r, lo, hi);
 			return;
 		}
 		end_run(d);
 	}
-	if (diw_list_empty(&d->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1))
+	if (diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1))
 		report(d, r, lo, hi);
 	else
-		diw_list_add_tail(&d->records.closed, &r->timer);
+		diw_list_add_tail(&d->dg->records.closed, &r->timer);
 }
 
 /* ---- Opening ---- */
@@ -161,7 +161,7 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 		return;
 	r->close_ns = now + window(d);
 	diw_list_del(&r->timer);
-	diw_list_add_tail(&d->records.closing, &r->timer);
+	diw_list_add_tail(&d->dg->records.closing, &r->timer);
 }
 
 /* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent.
@@ -183,13 +183,13 @@ static uint16_t make_room(struct diw_ddp *d)
 {
 	struct diw_source *src;
 
-	if (d->records.pool.used == d->records.pool.cap)
+	if (d->dg->records.pool.used == d->dg->records.pool.cap)
 		return DIW_FAULT_RECORD_FULL;
-	if (d->records.nopen < d->cfg.max_records)
+	if (d->dg->records.nopen < d->cfg.max_records)
 		return 0;
-	src = diw_source_heaviest(&d->sources);
+	src = diw_source_heaviest(&d->dg->sources);
 	close_record(d, diw_container(diw_list_first(&src->records), struct diw_record, src_link), DIW_CLOSE_EVICTED);
-	return d->records.pool.used == d->records.pool.cap ? DIW_FAULT_RECORD_FULL : 0;
+	return d->dg->records.pool.used == d->dg->records.pool.cap ? DIW_FAULT_RECORD_FULL : 0;
 }
 
 static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
@@ -224,7 +224,7 @@ static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const str
 
 	if (fault)
 		return fault;
-	r = diw_pool_get(&d->records.pool);
+	r = diw_pool_get(&d->dg->records.pool);
 	fill(r, seg);
 	r->open = true;
 	r->last_ns = now;
@@ -232,9 +232,9 @@ static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const str
 	r->hnext = *b;
 	*b = r;
 	diw_list_add_tail(&src->records, &r->src_link);
-	diw_list_add_tail(&d->records.idle, &r->timer);
-	diw_source_count_record(&d->sources, src, 1);
-	d->records.nopen++;
+	diw_list_add_tail(&d->dg->records.idle, &r->timer);
+	diw_source_count_record(&d->dg->sources, src, 1);
+	d->dg->records.nopen++;
 	d->c->record_opened++;
 	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
 	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has begun already */
@@ -255,17 +255,17 @@ static void copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg *seg)
 static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint8_t *to,
 			      uint64_t now)
 {
-	bool room = diw_list_empty(&d->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1);
+	bool room = diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1);
 	struct diw_record now_done, *r = &now_done;
 
 	if (!room) {
-		r = diw_pool_get(&d->records.pool);
+		r = diw_pool_get(&d->dg->records.pool);
 		if (!r)
 			return DIW_FAULT_RECORD_FULL;
 	}
 	copy(d, to, seg);
 	note_msn(d, src, seg->h.msn, now);
-	diw_source_set_closed(&d->sources, src, seg->h.msn);
+	diw_source_set_closed(&d->dg->sources, src, seg->h.msn);
 	fill(r, seg);
 	r->whole = true;
 	if (seg->len) {
@@ -280,7 +280,7 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 	if (room)
 		d->ulp->record_done(d->ulp_ctx, r, 0, seg->len, true);
 	else
-		diw_list_add_tail(&d->records.closed, &r->timer);
+		diw_list_add_tail(&d->dg->records.closed, &r->timer);
 	return 0;
 }
 
@@ -294,7 +294,7 @@ static bool agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
  * of a record that is not open yet. */
 static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t lo)
 {
-	const struct diw_records *rs = &d->records;
+	const struct diw_records *rs = &d->dg->records;
 
 	if (r && rs->run == r && rs->run_hi == lo)
 		return true;
@@ -303,7 +303,7 @@ static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t
 
 static void extend_run(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)
 {
-	struct diw_records *rs = &d->records;
+	struct diw_records *rs = &d->dg->records;
 
 	if (rs->run != r || rs->run_hi != lo) {
 		end_run(d);
@@ -321,12 +321,12 @@ static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struc
 
 	if (d->cfg.chunks && !run_has_room(d, r, lo))
 		return DIW_FAULT_CQ_FULL;
-	fresh = diw_range_add(&r->ranges, &d->records.ranges, lo, hi);
+	fresh = diw_range_add(&r->ranges, &d->dg->records.ranges, lo, hi);
 	if (fresh < 0)
 		return DIW_FAULT_RECORD_RANGES;
 	if (r->last_ns != now && !r->close_ns) {
 		diw_list_del(&r->timer);
-		diw_list_add_tail(&d->records.idle, &r->timer);
+		diw_list_add_tail(&d->dg->records.idle, &r->timer);
 	}
 	r->last_ns = now;
 	if (fresh == 0) {
@@ -355,7 +355,7 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(d->stags, h->stag, d->pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault)
 		return fault;
 	fault = diw_source_get(d, seg, now, &src);
@@ -405,15 +405,15 @@ static void dereg_list(struct diw_ddp *d, struct diw_list *head, uint32_t stag)
 
 void diw_records_dereg(struct diw_ddp *d, uint32_t stag)
 {
-	dereg_list(d, &d->records.idle, stag);
-	dereg_list(d, &d->records.closing, stag);
+	dereg_list(d, &d->dg->records.idle, stag);
+	dereg_list(d, &d->dg->records.closing, stag);
 }
 
 void diw_records_timers(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&d->records.closing))) {
+	while ((l = diw_list_first(&d->dg->records.closing))) {
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		if (now < r->close_ns)
@@ -421,7 +421,7 @@ void diw_records_timers(struct diw_ddp *d, uint64_t now)
 		r->waited_ns = (uint32_t)diw_min64(now - r->close_ns + window(d), UINT32_MAX);
 		close_record(d, r, DIW_CLOSE_WINDOW);
 	}
-	while ((l = diw_list_first(&d->records.idle))) {
+	while ((l = diw_list_first(&d->dg->records.idle))) {
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		if (now < r->last_ns + d->cfg.record_timeout)
@@ -436,9 +436,9 @@ uint64_t diw_records_deadline(const struct diw_ddp *d)
 	const struct diw_list *l;
 	uint64_t t = DIW_NEVER;
 
-	if ((l = diw_list_first(&d->records.closing)))
+	if ((l = diw_list_first(&d->dg->records.closing)))
 		t = diw_container(l, struct diw_record, timer)->close_ns;
-	if ((l = diw_list_first(&d->records.idle)))
+	if ((l = diw_list_first(&d->dg->records.idle)))
 		t = diw_min64(t, diw_container(l, struct diw_record, timer)->last_ns + d->cfg.record_timeout);
 	return t;
 }

@@ -12,7 +12,7 @@ static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	uint16_t fault;
 	uint8_t *to;
 
-	fault = diw_stag_resolve(d->stags, h->stag, d->pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault == 0)
 		memcpy(to, seg->payload, seg->len);
 	return fault;
@@ -39,8 +39,7 @@ static uint16_t take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t 
 		fault = place_by_stag(d, seg);
 		break;
 	default:
-		d->ulp->message(d->ulp_ctx, seg, now);
-		return 0;
+		return d->ulp->message(d->ulp_ctx, seg, now);
 	}
 	if (fault)
 		return fault;
@@ -49,12 +48,16 @@ static uint16_t take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t 
 	return 0;
 }
 
-static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	struct diw_ddp *d = ctx;
 	uint16_t fault;
 
 	d->c->rx_segments += (uint64_t)n;
+	if (d->order.dead) {
+		d->c->rx_dead += (uint64_t)n;
+		return n;
+	}
 	for (int i = 0; i < n; i++) {
 		struct diw_ddp_seg seg;
 
@@ -78,6 +81,7 @@ static void link_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		}
 	}
 	diw_record_burst_end(d);
+	return n;
 }
 
 const struct diw_link_up diw_ddp_link_up = { .rx = link_rx };

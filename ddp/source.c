@@ -80,7 +80,7 @@ static void begin_epoch(struct diw_ddp *d, struct diw_source *src, uint16_t epoc
 {
 	diw_records_close_source(d, src);
 	diw_reasms_close_source(d, src, now);
-	give_ring_back(&d->sources, src);
+	give_ring_back(&d->dg->sources, src);
 	src->have_newest = src->have_floor = false;
 	src->old_epoch = src->epoch;
 	src->old_until_ns = now + DIW_SOURCE_OLD_EPOCH_NS;
@@ -99,7 +99,7 @@ void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t no
 
 uint16_t diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **out)
 {
-	struct diw_sources *s = &d->sources;
+	struct diw_sources *s = &d->dg->sources;
 	struct diw_source *src = diw_source_find(s, seg->src);
 
 	if (!src) {
@@ -191,7 +191,7 @@ static void become_quiet(struct diw_sources *s, struct diw_source *src)
 
 void diw_sources_timers(struct diw_ddp *d, uint64_t now)
 {
-	struct diw_sources *s = &d->sources;
+	struct diw_sources *s = &d->dg->sources;
 	struct diw_list *l;
 
 	while ((l = diw_list_first(&s->active))) {
@@ -216,9 +216,9 @@ uint64_t diw_sources_deadline(const struct diw_ddp *d)
 	const struct diw_list *l;
 	uint64_t t = DIW_NEVER, gone = quiet_after(d) + DIW_SOURCE_EXPIRY_NS;
 
-	if ((l = diw_list_first(&d->sources.active)))
+	if ((l = diw_list_first(&d->dg->sources.active)))
 		t = diw_container(l, struct diw_source, lru)->last_ns + quiet_after(d);
-	if ((l = diw_list_first(&d->sources.quiet)))
+	if ((l = diw_list_first(&d->dg->sources.quiet)))
 		t = diw_min64(t, diw_container(l, struct diw_source, lru)->last_ns + gone);
 	return t;
 }

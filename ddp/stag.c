@@ -21,12 +21,12 @@ static struct diw_stag *lookup(const struct diw_stag_table *t, uint32_t stag)
 	return NULL;
 }
 
-static bool index_taken(const struct diw_stag_table *t, uint32_t index)
+struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag)
 {
-	for (uint32_t i = index & t->mask; t->slot[i]; i = (i + 1) & t->mask)
-		if (t->slot[i]->stag >> 8 == index)
-			return true;
-	return false;
+	for (uint32_t i = home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
+		if (t->slot[i]->stag >> 8 == stag >> 8)
+			return t->slot[i];
+	return NULL;
 }
 
 int diw_stag_init(struct diw_stag_table *t)
@@ -77,7 +77,7 @@ int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s)
 		return -ENOMEM;
 	do
 		index = (uint32_t)diw_random() & 0xffffff;
-	while (index == 0 || index_taken(t, index));
+	while (index == 0 || diw_stag_at(t, index << 8));
 	s->stag = index << 8 | (diw_random() & 0xff);
 	insert(t, s);
 	t->n++;
@@ -101,12 +101,27 @@ void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
 	}
 }
 
-uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const void *pd, unsigned access,
-			  const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
+struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user)
 {
-	const struct diw_stag *s = lookup(t, stag);
+	struct diw_stag *s = lookup(t, stag);
 
-	if (!s || s->pd != pd)
+	return s && !s->invalid && s->pd == user->pd && (!s->qp || s->qp == user->qp) ? s : NULL;
+}
+
+void diw_stag_invalidate(struct diw_stag *s)
+{
+	if (s->region)
+		s->region->windows--;
+	s->region = NULL;
+	s->invalid = true;
+}
+
+uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user,
+			  unsigned access, const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
+{
+	const struct diw_stag *s = diw_stag_find(t, stag, user);
+
+	if (!s)
 		return DIW_FAULT_STAG;
 	if (peer && s->bound && !(s->peer.port ? diw_addr_eq(peer, &s->peer) : diw_addr_same_host(peer, &s->peer)))
 		return DIW_FAULT_STAG;

@@ -16,6 +16,9 @@ enum diw_stag_access {               /* the values of verbs/diw.h's enum diw_acc
 	DIW_STAG_LOCAL_WRITE = 1,
 	DIW_STAG_REMOTE_WRITE = 2,
 	DIW_STAG_REMOTE_READ = 4,
+	DIW_STAG_REMOTE_ATOMIC = 8,
+	DIW_STAG_MW_BIND = 16,
+	DIW_STAG_REMOTE_INVALIDATE = 32,
 };
 
 struct diw_stag {
@@ -24,9 +27,17 @@ struct diw_stag {
 	uint8_t *addr;
 	uint64_t to, len;            /* tagged offsets [to, to + len); never wraps */
 	const void *pd;
+	const void *qp;              /* only this one may use it; NULL: all of the protection domain */
+	bool invalid;                /* nobody may: a window that is not bound, or invalidated */
+	bool window;
+	struct diw_stag *region;     /* a bound window's */
+	uint32_t windows;            /* bound to this region */
 	bool bound;                  /* to that peer; its port 0 = any port */
 	struct diw_addr peer;
 };
+
+/* Who uses an STag. */
+struct diw_stag_user { const void *pd, *qp; };
 
 struct diw_stag_table { struct diw_stag **slot; uint32_t mask, n; };
 
@@ -37,7 +48,19 @@ int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s);
 void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s);
 
 /* The address of [to, to + len), or a fault. PEER NULL: a local use. */
-uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const void *pd, unsigned access,
-			  const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr);
+uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user,
+			  unsigned access, const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr);
+
+/* The valid entry of that user, or NULL. */
+struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user);
+/* The entry of that index, whatever its key and state, or NULL. */
+struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag);
+/* Nobody may use it any more; a window is bound to no region then. */
+void diw_stag_invalidate(struct diw_stag *s);
+/* Another key for the same index. */
+static inline void diw_stag_set_key(struct diw_stag *s, uint8_t key)
+{
+	s->stag = (s->stag & ~0xffu) | key;
+}
 
 #endif

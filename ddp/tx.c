@@ -19,10 +19,13 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 {
 	uint32_t mulpdu = d->link->ops->mulpdu(d->link, &tx->dst);
 
+	tx->h.plain = d->link->flags & DIW_LINK_ORDERED;
 	tx->h.epoch = d->epoch;
-	if (draw_msn)
+	if (tx->h.plain && !tx->h.tagged)
+		tx->h.msn = d->order.tx_msn[tx->h.qn]++;
+	else if (draw_msn)
 		tx->h.msn = tx->h.tagged ? d->msn_tagged++ : d->msn_untagged++;
-	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(tx->h.tagged, tx->h.imm_valid));
+	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h));
 	tx->off = 0;
 	tx->active = true;
 }

@@ -39,8 +39,12 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 struct diw_link;
 
 struct diw_link_up {
-	/* A burst of intact segments of one peer, n >= 1. */
-	void (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
+	/* A burst of intact segments of one peer, n >= 1; returns how many were taken. A RELIABLE link keeps the others,
+	 * receives nothing meanwhile, and offers them again at the next poll; others are told n. */
+	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
+	/* RELIABLE: no more will come. Fault 0 and errnum 0: the peer has ended the stream in good order; else why it
+	 * broke. Told once; the link still sends, unless errnum says that it cannot. NULL on other links. */
+	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
 };
 
 struct diw_link_ops {
@@ -55,13 +59,20 @@ struct diw_link_ops {
 	uint64_t (*deadline)(struct diw_link *l);
 	/* Largest segment (header + payload) to DST: RFC 5041's MULPDU. */
 	uint32_t (*mulpdu)(struct diw_link *l, const struct diw_addr *dst);
-	void (*close)(struct diw_link *l);           /* closes what is below, too */
+	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
+	int (*fds)(struct diw_link *l, int fd[DIW_DGRAM_FDS]);
+	/* RELIABLE: the stream ends behind what is staged. NULL on other links. */
+	void (*shutdown)(struct diw_link *l, uint64_t now);
+	/* Closes what is below, too. A RELIABLE link whose stream has not ended both ways is reset. */
+	void (*close)(struct diw_link *l);
 };
 
 struct diw_link {
 	const struct diw_link_ops *ops;
 	unsigned flags;
-	struct diw_dgram *dgram;     /* for its descriptor and address */
+	struct diw_dgram *dgram;     /* for its address and news; NULL over a stream */
+	struct diw_addr local;
+	bool down;                   /* RELIABLE: the stream has ended or broken: nothing will come */
 	const struct diw_link_up *up;
 	void *up_ctx;
 	struct diw_counters *c;

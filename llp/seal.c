@@ -281,6 +281,13 @@ static uint32_t seal_mulpdu(struct diw_link *l, const struct diw_addr *dst)
 	return room > DIW_LINK_MAX_HDR + CRC_LEN ? room - CRC_LEN : DIW_LINK_MAX_HDR + 1;
 }
 
+static int seal_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
+{
+	struct seal *s = seal_of(l);
+
+	return s->d->ops->fds(s->d, fd);
+}
+
 static void seal_close(struct diw_link *l)
 {
 	struct seal *s = seal_of(l);
@@ -291,7 +298,7 @@ static void seal_close(struct diw_link *l)
 
 static const struct diw_link_ops seal_ops = {
 	.send = seal_send, .flush = seal_flush, .poll = seal_poll, .deadline = seal_deadline, .mulpdu = seal_mulpdu,
-	.close = seal_close,
+	.fds = seal_fds, .close = seal_close,
 };
 
 int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx, struct diw_link **l)
@@ -304,7 +311,7 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, offsetof(struct seal, gather));
-	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .up = up, .up_ctx = up_ctx, .c = d->c };
+	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx, .c = d->c };
 	s->d = d;
 	s->mulpdu = mulpdu < DIW_DGRAM_MAX - CRC_LEN ? mulpdu : DIW_DGRAM_MAX - CRC_LEN;
 	s->open_iov.iov_base = s->stage;

@@ -19,12 +19,21 @@ enum diw_rdmap_opcode {
 	DIW_OP_READ_REQUEST = 0x1,
 	DIW_OP_READ_RESPONSE = 0x2,
 	DIW_OP_SEND = 0x3,
+	DIW_OP_SEND_INV = 0x4,
 	DIW_OP_SEND_SE = 0x5,
+	DIW_OP_SEND_SE_INV = 0x6,
 	DIW_OP_TERMINATE = 0x7,
+	DIW_OP_IMMEDIATE = 0x8,      /* this and the next three: RFC 7306 */
+	DIW_OP_IMMEDIATE_SE = 0x9,
+	DIW_OP_ATOMIC_REQUEST = 0xa,
+	DIW_OP_ATOMIC_RESPONSE = 0xb,
 	DIW_OP_WRITE_RECORD = 0xc,
+	/* Of work requests that send nothing. */
+	DIW_OP_LOCAL_INV = 0x10,
+	DIW_OP_BIND_MW = 0x11,
 };
 
-enum diw_rdmap_type { DIW_TYPE_UD = 1, DIW_TYPE_UC = 2 };   /* bits: an opcode belongs to several */
+enum diw_rdmap_type { DIW_TYPE_UD = 1, DIW_TYPE_UC = 2, DIW_TYPE_RC = 4 };  /* bits: an opcode belongs to several */
 
 struct diw_rdmap_op {
 	unsigned types;              /* queue pair types that take it; 0: unknown */
@@ -41,15 +50,36 @@ struct diw_rdmap_wr {
 	uint64_t wr_id;
 	uint8_t opcode;              /* DIW_OP_READ_REQUEST for a Read */
 	bool signaled, imm_valid, solicited;
-	uint32_t imm, qkey, stag;
+	bool fence, invalidate;      /* RC */
+	bool pending;                /* RC: sent, its response has not come yet */
+	uint8_t status;              /* RC: how it completes */
+	uint8_t wc_opcode;           /* the verbs' */
+	uint16_t fault;              /* RC, REFUSED: the target's word */
+	uint32_t imm, qkey, stag, inv_stag;
+	uint32_t got;                /* RC: bytes of a Read's response, or an atomic's request identifier */
 	uint64_t to;
 	struct diw_addr dst;
 	uint64_t timeout;            /* Read: ns, 0 = measured */
 	struct diw_ddp_buf buf;
 	const uint8_t *inline_data;  /* or NULL */
+	struct diw_list out;         /* RC: pending ones, by age */
+	union {
+		struct {
+			bool swap;
+			uint64_t compare_add, value;
+		} atomic;
+		struct {             /* memory window: a part of a region */
+			uint32_t window, region;
+			uint64_t to, len;
+			unsigned access;
+			uint8_t key;
+			bool type2;
+		} bind;
+	};
 };
 
-enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, DIW_RDMAP_TIMEOUT };
+enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, DIW_RDMAP_TIMEOUT, DIW_RDMAP_BIND,
+			DIW_RDMAP_FLUSHED };
 
 /* ---- Reads (rdmap/read.c) ---- */
 
@@ -107,6 +137,40 @@ struct diw_rdmap_up {
 	bool (*read_done)(void *ctx, struct diw_rdmap_read *r);
 	/* A peer says that a message of ours was at fault. */
 	void (*peer_error)(void *ctx, const struct diw_addr *peer, uint32_t msn, uint16_t fault);
+	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged; 0 and errnum 0: in good order. */
+	void (*ended)(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now);
+};
+
+/* ---- Requests and their responses on RC (rdmap/rc_read.c, rdmap/atomic.c) ---- */
+
+struct diw_rdmap_rc_answer {         /* one that the peer asked for */
+	bool atomic, swap;
+	bool done;                   /* the atomic; its response waits */
+	uint32_t stag;               /* here */
+	uint64_t to;
+	union {
+		struct {
+			uint32_t length, sink_stag;
+			uint64_t sink_to;
+		} read;
+		struct {
+			uint32_t reqid;
+			uint64_t value;      /* what was there */
+			uint64_t add_swap, mask, compare, compare_mask;
+		};
+	};
+};
+
+struct diw_rdmap_rc {
+	struct diw_list out;         /* work requests that are pending, by age */
+	uint16_t nout, ord, ird;
+	bool rfc7306;                /* the peer takes immediates and atomics */
+	bool imm_next;               /* the Write of the request in progress has gone, its immediate has not */
+	uint32_t reqid;
+	struct diw_rdmap_rc_answer *answers;     /* a ring of ird */
+	uint16_t answers_head, nanswers;
+	struct diw_ddp_tx answer_tx;
+	struct diw_rdmap_wr *rtr;    /* the Read that said ready-to-receive, or NULL */
 };
 
 /* ---- The instance ---- */
@@ -118,7 +182,8 @@ struct diw_rdmap {
 	void *up_ctx;
 	struct diw_counters *c;
 	struct diw_ddp_tx tx;        /* the work request in progress */
-	struct diw_rdmap_reads reads;
+	struct diw_rdmap_reads *reads;       /* UD, UC; in its own arena */
+	struct diw_rdmap_rc rc;
 	uint64_t read_timeout;       /* ns; 0 measured */
 	uint64_t errors_since;       /* error messages: at most 100 a second */
 	uint32_t errors_sent;
@@ -136,12 +201,20 @@ extern const struct diw_ddp_ulp diw_rdmap_ulp;
 
 /* The caller sets type, up, up_ctx, read_timeout and what diw_ddp_init() wants. -ENOMEM */
 int diw_rdmap_init(struct diw_rdmap *r);
+/* RC: its stream is there, with these limits on Reads and atomics. -ENOMEM */
+int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306);
 void diw_rdmap_fini(struct diw_rdmap *r);
+/* As it was made, with nothing known of any peer. -ENOMEM: nothing has changed. */
+int diw_rdmap_renew(struct diw_rdmap *r);
+
+/* RC, before the first request: say that we are ready by a Write or a Read of no bytes (RFC 6581 section 4). */
+void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now);
 
 /* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked;
- * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding. The same WR must come again until done.
- * */
-int diw_rdmap_send(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
+ * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding, or a fence waits for them. The same WR
+ * must come again until done. RC: a Read or atomic is wr->pending after that, and wr->status tells how it went when it
+ * is not any more. */
+int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
 /* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
@@ -161,6 +234,30 @@ void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, con
 			   uint64_t now);
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
 uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+/* RC. */
+int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
+int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
+uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+uint16_t diw_rdmap_rc_message(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
+void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status);
+struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
+/* The next place in the ring of answers, or NULL: the peer asks for more than it may. */
+struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r);
+int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a);
+int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now);
+uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
+uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
+/* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be NULL. */
+void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 /* Tell the source of SEG about the fault, if it may be told (rdmap/term.c). */
 void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg);

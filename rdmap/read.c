@@ -26,7 +26,7 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 
 	if (t)
 		return t;
-	t = 8 * r->reads.unit_ns * units(wr->buf.len);
+	t = 8 * r->reads->unit_ns * units(wr->buf.len);
 	if (t < SHORTEST)                       /* a busy machine may not run the target for that long */
 		return SHORTEST;
 	return t < 10 * DIW_S ? t : 10 * DIW_S;
@@ -34,7 +34,7 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 
 static struct diw_rdmap_read *find(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn)
 {
-	const struct diw_list *head = &r->reads.hash[msn % DIW_RDMAP_READS], *l;
+	const struct diw_list *head = &r->reads->hash[msn % DIW_RDMAP_READS], *l;
 
 	for (l = head->next; l != head; l = l->next) {
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, hash);
@@ -47,15 +47,15 @@ static struct diw_rdmap_read *find(const struct diw_rdmap *r, const struct diw_a
 
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read)
 {
-	diw_range_fini(&read->ranges, &r->reads.ranges);
-	diw_pool_put(&r->reads.pool, read);
+	diw_range_fini(&read->ranges, &r->reads->ranges);
+	diw_pool_put(&r->reads->pool, read);
 }
 
 static void deliver(struct diw_rdmap *r)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&r->reads.done)) && r->up->send_room(r->up_ctx)) {
+	while ((l = diw_list_first(&r->reads->done)) && r->up->send_room(r->up_ctx)) {
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);
 
 		diw_list_del(l);
@@ -73,7 +73,7 @@ static void finish(struct diw_rdmap *r, struct diw_rdmap_read *read, uint8_t sta
 		diw_rdmap_read_release(r, read);
 		return;
 	}
-	diw_list_add_tail(&r->reads.done, &read->link);
+	diw_list_add_tail(&r->reads->done, &read->link);
 	deliver(r);
 }
 
@@ -81,7 +81,7 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_list *l, *next;
 
-	diw_list_for_each_safe(l, next, &r->reads.active) {
+	diw_list_for_each_safe(l, next, &r->reads->active) {
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);
 
 		if (now < read->deadline_ns)
@@ -119,7 +119,7 @@ static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf
 		uint8_t *addr;
 
 		if (buf->sge[i].len &&
-		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, r->ddp.pd, DIW_STAG_LOCAL_WRITE, NULL,
+		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL,
 				     buf->sge[i].to, buf->sge[i].len, &addr) != 0)
 			return false;
 	}
@@ -136,13 +136,13 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 		*status = DIW_RDMAP_LOCAL_PROT;
 		return 0;
 	}
-	if (r->reads.pool.used == r->reads.pool.cap)
+	if (r->reads->pool.used == r->reads->pool.cap)
 		return -ENOSPC;
 	rc = send_request(r, wr, now);
 	if (rc < 0)
 		return rc;
 	r->c->read_requests_tx++;
-	read = diw_pool_get(&r->reads.pool);
+	read = diw_pool_get(&r->reads->pool);
 	read->wr_id = wr->wr_id;
 	read->stag = wr->buf.n ? wr->buf.sge[0].stag : 0;
 	read->to = wr->buf.n ? wr->buf.sge[0].to : 0;
@@ -156,8 +156,8 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	memcpy(read->sge, wr->buf.sge, wr->buf.n * sizeof *read->sge);
 	read->buf = (struct diw_ddp_buf){ read->sge, wr->buf.n, wr->buf.len };
 	diw_range_init(&read->ranges);
-	diw_list_add_tail(&r->reads.active, &read->link);
-	diw_list_add_tail(&r->reads.hash[read->msn % DIW_RDMAP_READS], &read->hash);
+	diw_list_add_tail(&r->reads->active, &read->link);
+	diw_list_add_tail(&r->reads->hash[read->msn % DIW_RDMAP_READS], &read->hash);
 	return 0;
 }
 
@@ -177,11 +177,11 @@ void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, con
 {
 	uint64_t unit;
 
-	if (seg->len && diw_range_add(&read->ranges, &r->reads.ranges, seg->h.mo, seg->h.mo + seg->len) < 0)
+	if (seg->len && diw_range_add(&read->ranges, &r->reads->ranges, seg->h.mo, seg->h.mo + seg->len) < 0)
 		r->c->record_ranges_full++;
 	if (read->ranges.bytes == read->length) {
 		unit = (now - read->begun_ns) / units(read->length);
-		r->reads.unit_ns += (unit >> 3) - (r->reads.unit_ns >> 3);
+		r->reads->unit_ns += (unit >> 3) - (r->reads->unit_ns >> 3);
 		finish(r, read, DIW_RDMAP_OK);
 	}
 	check_timeouts(r, now);
@@ -202,7 +202,7 @@ bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uin
 
 static uint16_t admit(struct diw_rdmap *r, const struct diw_ddp_seg *seg, bool *merged)
 {
-	struct diw_list *l, *head = &r->reads.answers;
+	struct diw_list *l, *head = &r->reads->answers;
 	int of_source = 0;
 
 	*merged = false;
@@ -218,7 +218,7 @@ static uint16_t admit(struct diw_rdmap *r, const struct diw_ddp_seg *seg, bool *
 		}
 		of_source++;
 	}
-	if (of_source >= DIW_RDMAP_READS_SOURCE || r->reads.answer_pool.used == DIW_RDMAP_READS)
+	if (of_source >= DIW_RDMAP_READS_SOURCE || r->reads->answer_pool.used == DIW_RDMAP_READS)
 		return DIW_FAULT_READ_LIMIT;
 	return 0;
 }
@@ -240,13 +240,13 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	length = diw_get32(p + 12);
 	if (length > DIW_RDMAP_MAX_READ)
 		return DIW_FAULT_TOO_LONG;
-	fault = diw_stag_resolve(r->ddp.stags, diw_get32(p + 16), r->ddp.pd, DIW_STAG_REMOTE_READ, seg->src,
+	fault = diw_stag_resolve(r->ddp.stags, diw_get32(p + 16), &r->ddp.user, DIW_STAG_REMOTE_READ, seg->src,
 				 diw_get64(p + 20), length, &from);
 	if (fault == 0)
 		fault = admit(r, seg, &merged);
 	if (fault || merged)
 		return fault;
-	a = diw_pool_get(&r->reads.answer_pool);
+	a = diw_pool_get(&r->reads->answer_pool);
 	a->stag = diw_get32(p + 16);
 	a->to = diw_get64(p + 20);
 	a->msn = seg->h.msn;
@@ -258,7 +258,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	a->tx.h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = seg->h.msn,
 					.length = length, .stag = diw_get32(p), .to = diw_get64(p + 4) };
 	diw_ddp_tx_begin(&r->ddp, &a->tx, false);
-	diw_list_add_tail(&r->reads.answers, &a->link);
+	diw_list_add_tail(&r->reads->answers, &a->link);
 	return 0;
 }
 
@@ -267,7 +267,10 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&r->reads.answers))) {
+	if (r->type == DIW_TYPE_RC)
+		return diw_rdmap_rc_answer(r, budget, now);
+
+	while ((l = diw_list_first(&r->reads->answers))) {
 		struct diw_rdmap_answer *a = diw_container(l, struct diw_rdmap_answer, link);
 		int64_t turn = *budget < 65536 ? *budget : 65536, left = turn;
 		struct iovec iov;
@@ -275,7 +278,7 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 		uint16_t fault;
 		int rc = 0;
 
-		fault = diw_stag_resolve(r->ddp.stags, a->stag, r->ddp.pd, DIW_STAG_REMOTE_READ, &a->tx.dst, a->to,
+		fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &a->tx.dst, a->to,
 					 a->tx.h.length, &from);
 		if (fault == 0) {
 			iov = (struct iovec){ from, a->tx.h.length };
@@ -289,10 +292,10 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 		diw_list_del(&a->link);
 		if (rc == 0) {
 			r->c->read_answered += fault == 0;
-			diw_pool_put(&r->reads.answer_pool, a);
+			diw_pool_put(&r->reads->answer_pool, a);
 			continue;
 		}
-		diw_list_add_tail(&r->reads.answers, &a->link);
+		diw_list_add_tail(&r->reads->answers, &a->link);
 		if (rc == -EAGAIN || *budget <= 0)
 			return rc;
 	}
@@ -303,6 +306,8 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 
 void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
 {
+	if (r->type == DIW_TYPE_RC)             /* what waits there is asked anew at every look */
+		return;
 	diw_ddp_timers(&r->ddp, now);
 	diw_rdmap_write_timer(r, now);
 	check_timeouts(r, now);
@@ -311,9 +316,13 @@ void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
 
 uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 {
-	const struct diw_list *l, *head = &r->reads.active;
-	uint64_t t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
+	const struct diw_list *l, *head;
+	uint64_t t;
 
+	if (r->type == DIW_TYPE_RC)
+		return r->ddp.order.waits_until ? r->ddp.order.waits_until : DIW_NEVER;
+	t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
+	head = &r->reads->active;
 	if (waiting)
 		for (l = head->next; l != head; l = l->next)
 			t = diw_min64(t, diw_container(l, struct diw_rdmap_read, link)->deadline_ns);

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who takes a segment: the answer to DDP's question, from the opcode table. */
+#include <stdlib.h>
+
 #include "base/clock.h"
+#include "base/rng.h"
+#include "base/wire.h"
 #include "rdmap/rdmap.h"
 
-int diw_rdmap_init(struct diw_rdmap *r)
+static int init_reads(struct diw_rdmap *r)
 {
-	struct diw_rdmap_reads *rd = &r->reads;
-	int rc;
+	struct diw_arena arena = { 0 };
+	struct diw_rdmap_reads *rd;
+	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_read), DIW_RDMAP_READS) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS) +
+				diw_range_pools_bytes(DIW_RDMAP_READS));
 
-	r->ddp.ulp = &diw_rdmap_ulp;
-	r->ddp.ulp_ctx = r;
-	r->c = r->ddp.c;
-	rc = diw_arena_init(&rd->arena, diw_pool_bytes(sizeof(struct diw_rdmap_read), DIW_RDMAP_READS) +
-			    diw_pool_bytes(sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS) +
-			    diw_range_pools_bytes(DIW_RDMAP_READS));
 	if (rc < 0)
 		return rc;
-	rc = diw_ddp_init(&r->ddp);
-	if (rc < 0) {
-		diw_arena_fini(&rd->arena);
-		return rc;
-	}
+	rd = diw_arena_take(&arena, sizeof *rd);
+	rd->arena = arena;
 	diw_pool_init(&rd->pool, &rd->arena, sizeof(struct diw_rdmap_read), DIW_RDMAP_READS);
 	diw_pool_init(&rd->answer_pool, &rd->arena, sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS);
 	diw_range_pools_init(&rd->ranges, &rd->arena, DIW_RDMAP_READS);
@@ -30,14 +29,71 @@ int diw_rdmap_init(struct diw_rdmap *r)
 	for (int i = 0; i < DIW_RDMAP_READS; i++)
 		diw_list_init(&rd->hash[i]);
 	rd->unit_ns = 100 * DIW_MS / 8;
-	diw_range_init(&r->write.ranges);
+	r->reads = rd;
 	return 0;
+}
+
+static void fini_reads(struct diw_rdmap *r)
+{
+	struct diw_arena arena = r->reads->arena;
+
+	diw_arena_fini(&arena);                 /* it holds the struct that holds it */
+	r->reads = NULL;
+}
+
+int diw_rdmap_init(struct diw_rdmap *r)
+{
+	int rc;
+
+	r->ddp.ulp = &diw_rdmap_ulp;
+	r->ddp.ulp_ctx = r;
+	r->c = r->ddp.c;
+	if (r->type == DIW_TYPE_RC) {
+		diw_order_init(&r->ddp.order);
+		diw_list_init(&r->rc.out);
+		return 0;
+	}
+	rc = init_reads(r);
+	if (rc < 0)
+		return rc;
+	rc = diw_ddp_init(&r->ddp);
+	if (rc < 0)
+		fini_reads(r);
+	diw_range_init(&r->write.ranges);
+	return rc;
 }
 
 void diw_rdmap_fini(struct diw_rdmap *r)
 {
+	if (r->type == DIW_TYPE_RC) {
+		if (r->ddp.order.recv)
+			r->up->recv_return(r->up_ctx, r->ddp.order.recv);
+		free(r->rc.answers);
+		free(r->rc.rtr);
+		return;
+	}
 	diw_ddp_fini(&r->ddp);
-	diw_arena_fini(&r->reads.arena);
+	fini_reads(r);
+}
+
+int diw_rdmap_renew(struct diw_rdmap *r)
+{
+	const struct diw_ddp *d = &r->ddp;
+	struct diw_rdmap fresh = {
+		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .read_timeout = r->read_timeout,
+		.ddp = { .link = d->link, .c = d->c, .stags = d->stags, .user = d->user, .cfg = d->cfg,
+			 .epoch = (uint16_t)(d->epoch + 1), .msn_tagged = (uint32_t)diw_random(),
+			 .msn_untagged = (uint32_t)diw_random() },
+	};
+	int rc = diw_rdmap_init(&fresh);
+
+	if (rc < 0)
+		return rc;
+	diw_rdmap_fini(r);
+	*r = fresh;
+	r->ddp.ulp_ctx = r;
+	diw_list_init(&r->rc.out);
+	return 0;
 }
 
 static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
@@ -55,6 +111,8 @@ static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_
 	if ((h->imm_valid && !op->imm) || (h->solicited && !op->solicited))
 		return DIW_FAULT_RDMAP_VERSION; /* reserved bits */
 	t->cookie = NULL;
+	if (r->type == DIW_TYPE_RC)
+		return diw_rdmap_rc_target(r, seg, t);
 	switch (h->opcode) {
 	case DIW_OP_WRITE_RECORD:
 		t->kind = DIW_TARGET_RECORD;
@@ -79,32 +137,48 @@ static void placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint6
 {
 	struct diw_rdmap *r = ctx;
 
-	if (cookie)
+	if (r->type == DIW_TYPE_RC) {
+		if (cookie)
+			diw_rdmap_rc_read_placed(r, cookie, seg);
+		else
+			r->c->rx_messages += seg->h.last;
+	} else if (cookie) {
 		diw_rdmap_read_placed(r, cookie, seg, now);
-	else
+	} else {
 		diw_rdmap_write_placed(r, seg, now);
+	}
 }
 
-static void message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_rdmap *r = ctx;
-	uint16_t fault;
 
-	if (seg->h.opcode == DIW_OP_TERMINATE) {
-		diw_rdmap_term_rx(r, seg);
-		return;
-	}
-	fault = diw_rdmap_read_asked(r, seg);
-	if (fault) {
-		diw_fault_count(r->c, fault);
-		diw_ddp_dropped(r->ddp.link, seg, diw_fault_counter(fault));
-		diw_rdmap_term_send(r, seg, fault, now);
-	}
+	if (r->type == DIW_TYPE_RC)
+		return diw_rdmap_rc_message(r, seg, now);
+	if (seg->h.opcode != DIW_OP_TERMINATE)
+		return diw_rdmap_read_asked(r, seg);
+	diw_rdmap_term_rx(r, seg);
+	return 0;
 }
 
 static void fault_seen(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
 {
-	diw_rdmap_term_send(ctx, seg, fault, now);
+	struct diw_rdmap *r = ctx;
+
+	if (r->type == DIW_TYPE_RC)
+		diw_rdmap_terminate(r, seg, fault, now);
+	else
+		diw_rdmap_term_send(r, seg, fault, now);
+}
+
+static void down(void *ctx, uint16_t fault, int errnum, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+
+	if (fault && !errnum)
+		diw_rdmap_terminate(r, NULL, fault, now);
+	else
+		r->up->ended(r->up_ctx, fault, false, errnum, now);
 }
 
 static struct diw_recv *recv_take(void *ctx)
@@ -124,8 +198,17 @@ static void recv_return(void *ctx, struct diw_recv *recv)
 static void recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	struct diw_rdmap *r = ctx;
+	struct diw_ddp_seg immediate;
 
 	r->c->rx_messages++;
+	if (seg->h.inv_stag && !fault)
+		diw_rdmap_invalidate(r, seg->h.inv_stag, true, false);
+	if (seg->h.opcode == DIW_OP_IMMEDIATE || seg->h.opcode == DIW_OP_IMMEDIATE_SE) {
+		immediate = *seg;
+		immediate.h.imm_valid = true;
+		immediate.h.imm = diw_get32(seg->payload + 4);
+		seg = &immediate;
+	}
 	r->up->recv_done(r->up_ctx, recv, seg, fault);
 }
 
@@ -162,4 +245,5 @@ const struct diw_ddp_ulp diw_rdmap_ulp = {
 	.placed = placed,
 	.message = message,
 	.fault = fault_seen,
+	.down = down,
 };

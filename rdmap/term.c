@@ -55,8 +55,8 @@ void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	if (!may_be_told(r, seg, fault))
 		return;
 	/* Cut the quoted header so that the whole is no larger than its cause. */
-	if (hdr_len > diw_ddp_hdr_len(seg->h.tagged, false))
-		hdr_len = diw_ddp_hdr_len(seg->h.tagged, false);
+	if (seg->h.imm_valid)
+		hdr_len -= 4;
 	room = seg->hdr_len + seg->len;
 	room = room > DIW_DDP_UNTAGGED_LEN + TERM_FIXED ? room - DIW_DDP_UNTAGGED_LEN - TERM_FIXED : 0;
 	if (hdr_len > room)

@@ -10,7 +10,7 @@
 
 static void end_write(struct diw_rdmap *r)
 {
-	diw_range_fini(&r->write.ranges, &r->ddp.records.ranges);
+	diw_range_fini(&r->write.ranges, &r->ddp.dg->records.ranges);
 	r->write.open = false;
 }
 
@@ -34,7 +34,7 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(r->ddp.stags, h->stag, r->ddp.pd, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
+	fault = diw_stag_resolve(r->ddp.stags, h->stag, &r->ddp.user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
 				 &addr);
 	if (fault)
 		return fault;
@@ -79,7 +79,7 @@ void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, 
 	struct diw_recv *recv;
 
 	r->write.last_ns = now;
-	if (seg->len && diw_range_add(&r->write.ranges, &r->ddp.records.ranges, h->mo, h->mo + seg->len) < 0)
+	if (seg->len && diw_range_add(&r->write.ranges, &r->ddp.dg->records.ranges, h->mo, h->mo + seg->len) < 0)
 		r->c->record_ranges_full++;
 	if (r->write.ranges.bytes < h->length)
 		return;

@@ -42,7 +42,7 @@ static int set_place(struct perf_plan *p, enum perf_place place)
 	return 0;
 }
 
-enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, LLP, AGAINST, LOCAL, SERVER, CONNECT, DEV,
+enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, LLP, AGAINST, LOCAL, SERVER, CONNECT, DEV, NO_CRC, MARKERS,
 	BIND, PORT, JSON };
 
 static const struct option options[] = {
@@ -51,6 +51,7 @@ static const struct option options[] = {
 	{ "depth", required_argument, NULL, DEPTH },
 	{ "events", no_argument, NULL, EVENTS }, { "wait", no_argument, NULL, WAIT },
 	{ "mulpdu", required_argument, NULL, MULPDU }, { "impair", required_argument, NULL, IMPAIR },
+	{ "no-crc", no_argument, NULL, NO_CRC }, { "markers", no_argument, NULL, MARKERS },
 	{ "llp", required_argument, NULL, LLP },
 	{ "against", required_argument, NULL, AGAINST }, { "local", no_argument, NULL, LOCAL },
 	{ "server", no_argument, NULL, SERVER }, { "connect", required_argument, NULL, CONNECT },
@@ -95,10 +96,12 @@ static int set_case(struct perf_plan *p, int opt, const char *arg)
 			p->llps[i] = values[i] ? DIW_LLP_URING : DIW_LLP_UDP;
 		return rc;
 	case AGAINST:
-		rc = index_of(perf_qp_name + PERF_RAW, PERF_QPS - PERF_RAW, arg);
-		p->against = (enum perf_qp)(PERF_RAW + rc);
-		p->has_against = rc >= 0;
-		return rc >= 0 ? 0 : tool_usage("--against: '%s' is none of raw-udp, raw-udp-crc, raw-udp-1", arg);
+		rc = opt_names("--against", arg, perf_qp_name + PERF_RAW, PERF_QPS - PERF_RAW, values, &p->nagainst);
+		for (int i = 0; i < p->nagainst; i++)
+			p->against[i] = (enum perf_qp)(PERF_RAW + values[i]);
+		return rc;
+	case NO_CRC: p->base.no_crc = true; return 0;
+	case MARKERS: p->base.markers = true; return 0;
 	case EVENTS:
 	case WAIT:
 		if (p->base.mode != PERF_POLL && p->base.mode != (opt == EVENTS ? PERF_EVENTS : PERF_WAIT))
@@ -143,7 +146,7 @@ static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
 /* What only all options together can tell; and the defaults. */
 static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
-	bool stack = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
+	bool rc = has_qp(p, PERF_RC), dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
 	int test = optind < argc ? index_of(perf_test_name, PERF_TESTS, argv[optind]) : -1;
 
 	if (p->place == PERF_NOWHERE)
@@ -165,8 +168,14 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	}
 	if (has_qp(p, PERF_UC) && has_op(p, PERF_READ))
 		return tool_usage("--op read: not on uc");
+	if (dgram && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
+		return tool_usage("--op fetch-add, cmp-swap: on rc alone");
+	if (!rc && (p->base.no_crc || p->base.markers))
+		return tool_usage("--no-crc, --markers: without --qp rc");
+	if (rc && p->side.impair)
+		return tool_usage("--impair: not on rc");
 	for (int i = 0; i < p->nsizes; i++)
-		if (stack && has_op(p, PERF_SEND) && p->sizes[i] > DIW_MAX_SEND)
+		if (dgram && has_op(p, PERF_SEND) && p->sizes[i] > DIW_MAX_SEND)
 			return tool_usage("--size: a send has at most 16m bytes, not %llu",
 					  (unsigned long long)p->sizes[i]);
 	return 0;
@@ -197,16 +206,19 @@ const struct tool_cmd cmd_perf = {
 		"      --local             both ends here, each on a core of its own\n"
 		"      --server            the other end, for one client after another\n"
 		"      --connect HOST      the server's host\n"
-		"      --qp LIST           of ud, uc, raw-udp, raw-udp-crc, raw-udp-1 (default ud)\n"
-		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record\n"
+		"      --qp LIST           of ud, uc, rc and the baselines (default ud); rc beside ud: the ratio to it\n"
+		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record;\n"
+		"                          on rc also fetch-add, cmp-swap\n"
 		"      --size LIST         of bytes, like 64,1k,512k (default 512k; lat and rate 64)\n"
 		"      --secs N            a case, in five rounds (default 1)\n"
 		"      --depth N           send requests outstanding (default 64; rate 256)\n"
 		"      --events | --wait   sleep in a completion channel | in diw_cq_wait (default: poll)\n"
 		"      --mulpdu N          bytes of one segment, headers included (default: what the MTU allows)\n"
+		"      --no-crc            rc without CRC-32C     --markers  with markers both ways\n"
 		"      --impair SPEC       lose, reorder, ... what passes this command's ends, see diwarp(7)\n"
 		"      --llp LIST          of udp, uring: a row each, their rounds in turn (default DIWARP_LLP)\n"
-		"      --against BASELINE  raw-udp, raw-udp-crc or raw-udp-1, its rounds in between\n"
+		"      --against LIST      of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare sockets, their\n"
+		"                          rounds in between\n"
 		"      --dev NAME, --bind ADDR, --port N (default 4791)\n"
 		"      --json              one JSON object a row\n",
 };

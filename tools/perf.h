@@ -7,24 +7,25 @@
  *   peer {slot, stag, to}    -> {}
  *   run {slot, ns}           -> {}, then both run, then -> {part}: what the server's end counted
  *   close {slot}             -> {}
- * Three slots, so that the measured transport, over one lower layer or over both, and its baseline alternate in short
- * rounds.
+ * Several slots, so that the measured transport, over one lower layer or over both, and its baselines alternate in
+ * short rounds.
  */
 #ifndef DIW_TOOLS_PERF_H
 #define DIW_TOOLS_PERF_H
 
+#include "tools/raw.h"
 #include "tools/tool.h"
 
 #define PERF_ROUNDS 5
 #define PERF_BATCH 64                /* completions taken, receives reposted and sends posted at a time */
 #define PERF_LLPS 2
-#define PERF_SLOTS (PERF_LLPS + 1)
+#define PERF_SLOTS (PERF_LLPS + 1 + PERF_QPS - PERF_RAW)     /* 1: RC beside UD */
 #define PERF_TICK_NS (200 * DIW_US)  /* between looks at the control connection */
 #define PERF_PATIENCE_NS (10 * DIW_S)
 
 enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_TESTS };
-enum perf_qp { PERF_UD, PERF_UC, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_QPS };
-enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_OPS };
+enum perf_qp { PERF_UD, PERF_UC, PERF_RC, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_RAW_TCP, PERF_RAW_TCP_1, PERF_QPS };
+enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
 enum perf_mode { PERF_POLL, PERF_WAIT, PERF_EVENTS };
 extern const char *const perf_test_name[PERF_TESTS], *const perf_qp_name[PERF_QPS], *const perf_op_name[PERF_OPS];
 
@@ -35,7 +36,8 @@ struct perf_case {
 	enum perf_mode mode;
 	uint64_t size;
 	uint32_t depth, mulpdu;
-	enum diw_llp llp;            /* of raw: DIW_LLP_DEFAULT */
+	enum diw_llp llp;            /* of raw and RC: DIW_LLP_DEFAULT */
+	bool no_crc, markers;        /* RC */
 };
 
 /* What one end is told by its own command line and by the control connection. */
@@ -78,6 +80,8 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 /* A port for the client's UC queue pair, which the server's is created with before the client's exists. -errno. */
 int rig_free_port(const struct perf_side *side);
 const char *rig_llp(const struct rig *r);            /* as the device says; NULL: bare sockets */
+/* TCP's congestion control; "": this is not TCP, or nobody knows. */
+const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
@@ -90,12 +94,16 @@ struct perf_figures {
 	double close_p99[PERF_ROUNDS];
 	int rounds;
 	const char *llp;             /* NULL: bare sockets */
+	char congestion[RAW_CONGESTION_LEN];
 	double tx_bytes, rx_bytes, lost, cpu_s;
 };
 void perf_add_round(struct perf_figures *f, const struct perf_part *a, const struct perf_part *b);
-/* One row; BASE is what it is compared with, if BASE_CASE is not NULL. */
-void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct perf_case *base_case,
-		struct perf_figures *base, bool json);
+struct perf_row {
+	struct perf_case pc;
+	struct perf_figures f;
+};
+/* One row, compared with the NBASES rows at BASES. */
+void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json);
 
 /* ---- perf_run.c ---- */
 
@@ -107,13 +115,13 @@ struct perf_plan {
 	uint16_t port;
 	struct perf_side side;
 	struct perf_case base;       /* test, mode, depth, mulpdu; the rest a case */
-	enum perf_qp qps[PERF_QPS], against;
+	enum perf_qp qps[PERF_QPS], against[PERF_QPS - PERF_RAW];
 	enum perf_op ops[PERF_OPS];
 	uint64_t sizes[PERF_SIZES];
-	int nqps, nops, nsizes;
+	int nqps, nagainst, nops, nsizes;
 	enum diw_llp llps[PERF_LLPS];
 	int nllps;
-	bool has_against, json;
+	bool json;
 	double secs;
 };
 int perf_local(struct perf_plan *p);

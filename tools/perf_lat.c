@@ -19,6 +19,13 @@ struct lat {
 	uint64_t wait_ns, sent, whole;
 };
 
+/* RC: that its immediate came says that the Write before it did. */
+static bool is_whole(const struct lat *l, const struct diw_wc *wc)
+{
+	return wc->status == DIW_WC_SUCCESS &&
+		(wc->byte_len == l->r->pc.size || (l->r->pc.qp == PERF_RC && wc->opcode == DIW_WC_RECV_WRITE_IMM));
+}
+
 /* One arrived whole: 1; something else did, or nothing in time: 0; -errno. */
 static int await(struct lat *l, uint64_t wait_ns)
 {
@@ -33,11 +40,14 @@ static int await(struct lat *l, uint64_t wait_ns)
 			return n;
 		if (n == 0)
 			return 0;
+		if (wc.status == DIW_WC_FLUSHED)
+			return -ECONNRESET;
 		if (wc.opcode == DIW_WC_RECV || wc.opcode == DIW_WC_RECV_WRITE_IMM)
 			rig_recv_again(l->r, wc.wr_id);
 		arrived = wc.opcode == DIW_WC_RECV || wc.opcode == DIW_WC_RECV_WRITE_IMM ||
-			wc.opcode == DIW_WC_RECV_WRITE_RECORD || wc.opcode == DIW_WC_READ;
-		if (arrived && wc.status == DIW_WC_SUCCESS && wc.byte_len == l->r->pc.size)
+			wc.opcode == DIW_WC_RECV_WRITE_RECORD || wc.opcode == DIW_WC_READ ||
+			wc.opcode == DIW_WC_FETCH_ADD || wc.opcode == DIW_WC_CMP_SWAP;
+		if (arrived && is_whole(l, &wc))
 			return 1;
 		diw_wc_release(&wc);
 		now = diw_clock_ns();

@@ -6,8 +6,9 @@
 #include "tools/perf.h"
 
 const char *const perf_test_name[] = { "lat", "bw", "bibw", "rate" };
-const char *const perf_qp_name[] = { "ud", "uc", "raw-udp", "raw-udp-crc", "raw-udp-1" };
-const char *const perf_op_name[] = { "send", "write", "read" };
+const char *const perf_qp_name[] = { "ud", "uc", "rc", "raw-udp", "raw-udp-crc", "raw-udp-1", "raw-tcp",
+	"raw-tcp-1" };
+const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
 
 double perf_cpu_now(void)
 {
@@ -70,13 +71,28 @@ static double figure(const struct perf_case *pc, const struct perf_figures *f)
 	}
 }
 
+struct ratio { const char *to; double ratio; };      /* 0: what it is compared with has no figure */
 struct row {
 	const struct perf_case *pc;
-	const char *baseline;
-	double gbps, msgs, p50, p99, close_p99, ratio;
+	double gbps, msgs, p50, p99, close_p99;
 	const struct perf_figures *f;
-	bool lat, has_ratio;
+	struct ratio ratio[PERF_SLOTS];
+	int nratios;
+	bool lat;
 };
+
+/* "ratio" is that to the first of them. */
+static void add_ratios(cJSON *o, const struct row *r)
+{
+	const struct ratio *first = r->nratios ? &r->ratio[0] : NULL;
+	cJSON *all;
+
+	json_add_null_number(o, "ratio", first && first->ratio > 0, first ? first->ratio : 0);
+	cJSON_AddItemToObject(o, "baseline", first ? cJSON_CreateString(first->to) : cJSON_CreateNull());
+	all = cJSON_AddObjectToObject(o, "ratios");
+	for (int i = 0; i < r->nratios; i++)
+		json_add_null_number(all, r->ratio[i].to, r->ratio[i].ratio > 0, r->ratio[i].ratio);
+}
 
 static void print_json(const struct row *r)
 {
@@ -86,6 +102,8 @@ static void print_json(const struct row *r)
 	cJSON_AddStringToObject(o, "test", perf_test_name[r->pc->test]);
 	cJSON_AddStringToObject(o, "qp", perf_qp_name[r->pc->qp]);
 	cJSON_AddItemToObject(o, "llp", r->f->llp ? cJSON_CreateString(r->f->llp) : cJSON_CreateNull());
+	cJSON_AddItemToObject(o, "congestion", r->f->congestion[0] ? cJSON_CreateString(r->f->congestion) :
+			      cJSON_CreateNull());
 	cJSON_AddItemToObject(o, "op", raw ? cJSON_CreateNull() : cJSON_CreateString(perf_op_name[r->pc->op]));
 	json_add_count(o, "size", r->pc->size);
 	json_add_null_number(o, "GBps", !r->lat, r->gbps);
@@ -97,8 +115,7 @@ static void print_json(const struct row *r)
 	json_add_null_number(o, "lat_us_p99", r->lat && r->p50 > 0, r->p99);
 	json_add_null_number(o, "close_us_p99", r->close_p99 > 0, r->close_p99);
 	json_add_number(o, "cpu_s", r->f->cpu_s);
-	json_add_null_number(o, "ratio", r->has_ratio, r->ratio);
-	cJSON_AddItemToObject(o, "baseline", r->baseline ? cJSON_CreateString(r->baseline) : cJSON_CreateNull());
+	add_ratios(o, r);
 	json_print(o);
 }
 
@@ -114,39 +131,43 @@ static const char *cell(char buf[16], bool valid, double v)
 static void print_table(const struct row *r)
 {
 	static bool headed;
-	char size[24], b[7][16];
+	char size[24], b[6][16], ratio[16];
+	const char *under = r->f->llp ? r->f->llp : r->f->congestion[0] ? r->f->congestion : "-";
 
 	if (r->pc->size % 1024)
 		snprintf(size, sizeof size, "%llu B", (unsigned long long)r->pc->size);
 	else
 		fmt_bytes(r->pc->size, size);
 	if (!headed)
-		printf("%-4s  %-11s  %-5s  %-5s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "llp",
+		printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "llp",
 		       "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
 	headed = true;
-	printf("%-4s  %-11s  %-5s  %-5s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
-	       perf_qp_name[r->pc->qp], r->f->llp ? r->f->llp : "-",
+	printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
+	       perf_qp_name[r->pc->qp], under,
 	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], size, cell(b[0], !r->lat, r->gbps),
 	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
 	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
 	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s));
-	if (r->has_ratio)
-		printf("%s x %s\n", cell(b[6], true, r->ratio), r->baseline);
-	else
-		puts("-");
+	for (int i = 0; i < r->nratios; i++)
+		printf("%s%s x %s", i ? ", " : "", cell(ratio, r->ratio[i].ratio > 0, r->ratio[i].ratio),
+		       r->ratio[i].to);
+	puts(r->nratios ? "" : "-");
 	fflush(stdout);
 }
 
-void perf_print(const struct perf_case *pc, struct perf_figures *f, const struct perf_case *base_case,
-		struct perf_figures *base, bool json)
+void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json)
 {
-	double under = base_case ? figure(base_case, base) : 0;
-	struct row r = { .pc = pc, .baseline = base_case ? perf_qp_name[base_case->qp] : NULL, .f = f,
-		.lat = pc->test == PERF_LAT, .gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
+	const struct perf_figures *f = &row->f;
+	struct row r = { .pc = &row->pc, .f = f, .lat = row->pc.test == PERF_LAT, .nratios = nbases,
+		.gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
 		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
-		.close_p99 = median(f->close_p99, f->rounds),
-		.has_ratio = under > 0,
-		.ratio = under > 0 ? figure(pc, f) / under : 0 };
+		.close_p99 = median(f->close_p99, f->rounds) };
 
+	for (int i = 0; i < nbases; i++) {
+		double under = figure(&bases[i].pc, &bases[i].f);
+
+		r.ratio[i].to = perf_qp_name[bases[i].pc.qp];
+		r.ratio[i].ratio = under > 0 ? figure(&row->pc, f) / under : 0;
+	}
 	json ? print_json(&r) : print_table(&r);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* bw, bibw and rate of RDMA Read: the requester is the sink, the target only has to be there. */
+/* bw, bibw and rate of RDMA Read and of atomics: the requester is the sink, the target only has to be there. */
 #include <errno.h>
 #include <string.h>
 
@@ -36,10 +36,12 @@ static int take_reads(struct reads *s, struct diw_wc *wc, int n, uint64_t now)
 	uint64_t msgs = 0, bytes = 0;
 
 	for (int i = 0; i < n; i++) {
-		if (wc[i].opcode != DIW_WC_READ)
+		if (wc[i].status == DIW_WC_FLUSHED)
+			return tool_failed("the connection has ended");
+		if (wc[i].opcode != DIW_WC_READ && wc[i].opcode != DIW_WC_FETCH_ADD && wc[i].opcode != DIW_WC_CMP_SWAP)
 			continue;
 		if (wc[i].status != DIW_WC_SUCCESS && wc[i].status != DIW_WC_TIMEOUT)
-			return tool_failed("read: %s", diw_wc_status_str(wc[i].status));
+			return tool_failed("%s: %s", diw_wc_opcode_str(wc[i].opcode), diw_wc_status_str(wc[i].status));
 		s->finished++;
 		msgs += wc[i].status == DIW_WC_SUCCESS;
 		bytes += wc[i].byte_len;

@@ -10,6 +10,7 @@
 
 #define SLOT_BYTES (2u << 20)        /* of all message buffers together: as much as a cache holds */
 #define WINDOW_MAX 2048u
+#define RC_WINDOW_BYTES (4u << 20)
 #define SKB_OVERHEAD 4096u           /* what the kernel may count for the smallest datagram */
 #define LAT_RECORD_NS (10 * DIW_MS)
 #define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
@@ -21,6 +22,14 @@ static uint32_t window_of(uint64_t rcvbuf, uint64_t size)
 
 	w = w < packets ? w : packets;
 	return w < 2 ? 2 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
+}
+
+/* RC: the stream keeps what nobody receives, so this only has to keep it moving. */
+static uint32_t rc_window_of(uint64_t size)
+{
+	uint64_t w = RC_WINDOW_BYTES / size;
+
+	return w < 4 ? 4 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
 static uint32_t slots_of(uint64_t size)
@@ -70,7 +79,8 @@ static int make_memory(struct rig *r)
 
 	if (!rc)
 		rc = region_alloc(&r->target, r->ep.pd, len,
-				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ);
+				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
+				  (r->pc.qp == PERF_RC ? DIW_ACCESS_REMOTE_ATOMIC : 0));
 	if (rc)
 		return rc;
 	memset(r->tx.addr, 0x5a, len);
@@ -80,13 +90,15 @@ static int make_memory(struct rig *r)
 
 static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 {
+	bool is_rc = r->pc.qp == PERF_RC;
 	struct diw_qp_attr attr;
 	int rc;
 
 	diw_qp_attr_init(&attr);
-	attr.type = r->pc.qp == PERF_UC ? DIW_QP_UC : DIW_QP_UD;
-	attr.local = r->side.local;
-	attr.local.port = port;
+	attr.type = is_rc ? DIW_QP_RC : r->pc.qp == PERF_UC ? DIW_QP_UC : DIW_QP_UD;
+	if (!is_rc)
+		attr.local = r->side.local;
+	attr.local.port = is_rc ? 0 : port;
 	if (attr.type == DIW_QP_UC) {
 		attr.peer = r->side.peer;
 		attr.peer.port = peer_port;
@@ -96,7 +108,7 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.max_sge = 1;
 	attr.max_inline = DIW_MAX_INLINE;
 	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
-	r->window = window_of(attr.rcvbuf * 2ull, r->pc.size);
+	r->window = is_rc ? rc_window_of(r->pc.size) : window_of(attr.rcvbuf * 2ull, r->pc.size);
 	attr.rq_depth = recv_depth(r);
 	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
@@ -105,8 +117,8 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 				r->pc.mode == PERF_EVENTS, r->pc.llp);
 	if (!rc)
 		rc = endpoint_qp(&r->ep, &attr);
-	if (rc)
-		return rc;
+	if (rc || is_rc)
+		return rc ? rc : rc_rig_open(r);
 	if (window_of(r->ep.info.rcvbuf, r->pc.size) < r->window)
 		r->window = window_of(r->ep.info.rcvbuf, r->pc.size);
 	r->port[0] = r->ep.info.local.port;
@@ -149,6 +161,7 @@ void rig_close(struct rig *r)
 	if (r->ep.qp)
 		diw_qp_destroy(r->ep.qp);
 	r->ep.qp = NULL;
+	rc_rig_close(r);
 	region_free(&r->tx);
 	region_free(&r->rx);
 	region_free(&r->target);
@@ -184,7 +197,17 @@ int rig_free_port(const struct perf_side *side)
 
 const char *rig_llp(const struct rig *r)
 {
-	return r->raw ? NULL : r->ep.dev_info.llp;
+	return r->raw ? NULL : r->pc.qp == PERF_RC ? "tcp" : r->ep.dev_info.llp;
+}
+
+const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
+{
+	buf[0] = '\0';
+	if (r->raw)
+		return raw_rig_congestion(r, buf);
+	if (r->pc.qp == PERF_RC)
+		raw_tcp_congestion_choice(buf);
+	return buf;
 }
 
 void rig_describe(const struct rig *r, cJSON *o)
@@ -200,22 +223,26 @@ void rig_describe(const struct rig *r, cJSON *o)
 
 static void make_ring(struct rig *r)
 {
-	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ };
-	bool write = r->pc.op == PERF_WRITE, read = r->pc.op == PERF_READ, uc = r->pc.qp == PERF_UC;
-	bool small = r->pc.test == PERF_LAT && r->pc.size <= DIW_MAX_INLINE && !read;
-	unsigned flags = (write && uc ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) |
-		(read ? DIW_SEND_SIGNALED : 0);
+	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ,
+		DIW_WR_FETCH_ADD, DIW_WR_CMP_SWAP };
+	bool write = r->pc.op == PERF_WRITE, asks = op_asks(r->pc.op), ud = r->pc.qp == PERF_UD;
+	bool lat = r->pc.test == PERF_LAT, small = lat && r->pc.size <= DIW_MAX_INLINE && !asks;
+	bool imm = write && (r->pc.qp == PERF_UC || (lat && !ud));
+	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);
+	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? r->pc.depth / 4 + 1 : RIG_SIGNALED;
 	size_t slot;
 
 	for (uint32_t i = 0; i < RIG_RING; i++) {
 		slot = (i & (r->slots - 1)) * (size_t)r->pc.size;
-		r->sge[i].addr = (char *)(read ? r->target.addr : r->tx.addr) + slot;
+		r->sge[i].addr = (char *)(asks ? r->target.addr : r->tx.addr) + slot;
 		r->sge[i].length = (uint32_t)r->pc.size;
-		r->sge[i].stag = read ? r->target.mr->stag : r->tx.mr->stag;
+		r->sge[i].stag = asks ? r->target.mr->stag : r->tx.mr->stag;
 		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < RIG_RING ? &r->wr[i + 1] : NULL, .wr_id = i,
 			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst = r->dst,
-			.opcode = write && uc ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
-			.stag = r->stag, .to = r->to + slot };
+			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
+			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
+		if (r->pc.qp == PERF_RC && !lat && i % signaled == 0)
+			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* so that a full queue wakes who fills it */
 	}
 }
 
@@ -232,20 +259,22 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
 	make_ring(r);
-	return 0;
+	return r->pc.qp == PERF_RC ? rc_rig_connect(r) : 0;
 }
 
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
-	int rc;
+	int rc = r->pc.qp == PERF_RC ? rc_rig_establish(r) : 0;
 
 	memset(part, 0, sizeof *part);
 	r->round++;
+	if (rc)
+		return rc;
 	if (r->raw)
 		rc = raw_rig_run(r, ns, part);
 	else if (r->pc.test == PERF_LAT)
 		rc = lat_run(r, ctl, ns, part);
-	else if (r->pc.op == PERF_READ)
+	else if (op_asks(r->pc.op))
 		rc = read_run(r, ctl, ns, part);
 	else
 		rc = stream_run(r, ctl, ns, part);

@@ -7,7 +7,13 @@
 
 #define RIG_RING 128u                /* work requests made once, posted as lists again and again */
 #define RIG_CTL 32u                  /* bytes of the smallest receive */
+#define RIG_SIGNALED 16u             /* RC: so many requests at most complete unseen */
 #define RIG_READS 16u                /* a target serves so many of one source at a time */
+
+static inline bool op_asks(enum perf_op op)  /* the requester is the sink */
+{
+	return op >= PERF_READ;
+}
 
 struct rig {
 	struct perf_case pc;
@@ -17,6 +23,9 @@ struct rig {
 	uint16_t port[2];
 	uint32_t raw_seg;
 	struct endpoint ep;
+	struct diw_cm *cm;                   /* RC only, like the next two */
+	struct diw_listener *listener;
+	bool established;
 	uint32_t window;                     /* messages not yet credited */
 	uint32_t slots;                      /* message buffers used in turn; a power of two */
 	struct region tx, rx, target;        /* sent from; receives; Writes to, Reads from and into */
@@ -52,10 +61,16 @@ int rig_post(struct rig *r, uint32_t n);
 void rig_recv_again(struct rig *r, uint64_t slot);
 int rig_recv_flush(struct rig *r);
 
+int rc_rig_open(struct rig *r);
+int rc_rig_connect(struct rig *r);
+int rc_rig_establish(struct rig *r);         /* once, at both ends at a time */
+void rc_rig_close(struct rig *r);
+
 int raw_rig_open(struct rig *r);
 int raw_rig_connect(struct rig *r, const cJSON *peer);
 int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part);
 void raw_rig_close(struct rig *r);
+const char *raw_rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 
 int lat_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
 int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);

@@ -199,54 +199,98 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 		close_both(c, slot);
 	if (!c->rig[slot])
 		rc = open_both(c, slot, pc);
-	if (!rc)
-		f->llp = rig_llp(c->rig[slot]);
-	return rc ? rc : run_both(c, slot, ns, f);
+	if (rc)
+		return rc;
+	f->llp = rig_llp(c->rig[slot]);
+	rig_congestion(c->rig[slot], f->congestion);
+	return run_both(c, slot, ns, f);
+}
+
+static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
+{
+	for (int i = 0; i < p->nqps; i++)
+		if (p->qps[i] == qp)
+			return true;
+	return false;
+}
+
+/* The rows that are measured together: a queue pair's type over each lower layer, then what it is compared with, which
+ * is RC for UD and UC and then the baselines. How many; *nown of them are not compared with. */
+static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, struct perf_row *row, int *nown)
+{
+	bool dgram = pc->qp == PERF_UD || pc->qp == PERF_UC;
+	int n = 0;
+
+	for (int i = 0; i < (dgram ? p->nllps : 1); i++) {
+		row[n].pc = *pc;
+		row[n++].pc.llp = dgram ? p->llps[i] : DIW_LLP_DEFAULT;
+	}
+	*nown = n;
+	if (dgram && has_qp(p, PERF_RC)) {
+		row[n].pc = *pc;
+		row[n++].pc.qp = PERF_RC;
+	}
+	for (int i = 0; i < p->nagainst; i++) {
+		row[n].pc = *pc;
+		row[n++].pc.qp = p->against[i];
+	}
+	return n;
 }
 
 static int run_case(struct client *c, const struct perf_case *pc)
 {
-	uint64_t ns = (uint64_t)(c->plan->secs * 1e9 / PERF_ROUNDS);
-	struct perf_figures f[PERF_SLOTS] = { { .rounds = 0 } };
-	struct perf_case slot[PERF_SLOTS];
-	int llps = pc->qp >= PERF_RAW ? 1 : c->plan->nllps, n = llps + c->plan->has_against, rc = 0;
+	const struct perf_plan *p = c->plan;
+	uint64_t ns = (uint64_t)(p->secs * 1e9 / PERF_ROUNDS);
+	struct perf_row row[PERF_SLOTS] = { { .f.rounds = 0 } };
+	int nown, n = fill_rows(p, pc, row, &nown), measured = n - p->nagainst, rc = 0;
 
-	for (int i = 0; i < n; i++)
-		slot[i] = *pc;
-	for (int i = 0; i < llps && pc->qp < PERF_RAW; i++)
-		slot[i].llp = c->plan->llps[i];
-	if (n > llps)
-		slot[llps].qp = c->plan->against;
 	for (int i = 0; i < PERF_ROUNDS * n && !rc; i++)
-		rc = run_round(c, i % n, &slot[i % n], ns, &f[i % n]);
+		rc = run_round(c, i % n, &row[i % n].pc, ns, &row[i % n].f);
 	for (int i = 0; i < n; i++)
 		close_both(c, i);
 	if (rc)
 		return rc;
-	for (int i = 0; i < n; i++)
-		perf_print(&slot[i], &f[i], i < llps && n > llps ? &slot[llps] : NULL, &f[llps], c->plan->json);
-	for (int i = 0; i < llps && !rc; i++)
-		if (!f[i].rx_bytes)
-			rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp],
+	for (int i = 0; i < n; i++) {
+		int first = i < nown ? nown : measured;
+
+		perf_print(&row[i], &row[first], i < measured ? n - first : 0, p->json);
+	}
+	for (int i = 0; i < measured && !rc; i++)
+		if (!row[i].f.rx_bytes)
+			rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[row[i].pc.qp],
 					 perf_op_name[pc->op], (unsigned long long)pc->size);
+	return rc;
+}
+
+/* Atomics have one size, bare sockets no operation. */
+static int run_op(struct client *c, struct perf_case *pc, enum perf_op op)
+{
+	bool atomic = op >= PERF_FETCH_ADD;
+	int rc = 0;
+
+	pc->op = op;
+	for (int s = 0; s < (atomic ? 1 : c->plan->nsizes) && !rc; s++) {
+		pc->size = atomic ? 8 : c->plan->sizes[s];
+		rc = run_case(c, pc);
+	}
 	return rc;
 }
 
 static int run_cases(const struct perf_plan *p, int fd)
 {
+	bool dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
 	struct client c = { .plan = p };
 	struct perf_case pc = p->base;
 	int rc = 0;
 
 	ctl_init(&c.ctl, fd);
-	for (int q = 0; q < p->nqps; q++)
-		for (int o = 0; o < (p->qps[q] >= PERF_RAW ? 1 : p->nops); o++)
-			for (int s = 0; s < p->nsizes && !rc; s++) {
-				pc.qp = p->qps[q];
-				pc.op = pc.qp >= PERF_RAW ? PERF_SEND : p->ops[o];
-				pc.size = p->sizes[s];
-				rc = run_case(&c, &pc);
-			}
+	for (int q = 0; q < p->nqps && !rc; q++) {
+		pc.qp = p->qps[q];
+		if (pc.qp == PERF_RC && dgram)
+			continue;            /* in the rounds of the others */
+		for (int o = 0; o < (pc.qp >= PERF_RAW ? 1 : p->nops) && !rc; o++)
+			rc = run_op(&c, &pc, pc.qp >= PERF_RAW ? PERF_SEND : p->ops[o]);
+	}
 	ctl_close(&c.ctl);
 	return rc;
 }

@@ -8,6 +8,9 @@
  * UD has no flow control: the source sends at most a window beyond what the sink has accounted for. The sink knows the
  * source's messages by their MSN, so a later message accounts for the lost ones before it; cumulative counts make a
  * lost credit harmless; and a source that stalls says how much it has sent, which accounts for everything before it.
+ *
+ * RC loses nothing, so its sink counts. Its Writes are plain ones: behind each list of them a Send says how many there
+ * were, and that it came says that they did.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 #include "base/wire.h"
 #include "tools/perf_rig.h"
 
-#define CREDIT_LEN 20u               /* consumed 8, sent 8, flags 4 */
+#define CREDIT_LEN 24u               /* consumed 8, sent 8, flags 4, round 4; a solicited Send, as no message is */
 #define CREDIT_SYNC 1u
 #define STALL_NS (500 * DIW_US)
 #define QUIET_NS (130 * DIW_MS)      /* longer than the record and reassembly timeouts */
@@ -31,6 +34,7 @@ struct stream {
 	bool tx, rx;
 	enum tx_state tx_state;
 	uint64_t sent, limit;                /* messages */
+	uint64_t marked;                     /* RC Writes: of them told to the sink */
 	uint64_t credit_at, drain_at;
 	uint64_t patience;                   /* before the next SYNC: each takes a receive of the peer's */
 	uint32_t credit_msn;
@@ -48,9 +52,19 @@ struct stream {
 	struct hist closing;                 /* of records that the reorder window closed */
 };
 
+static bool is_rc(const struct stream *s)
+{
+	return s->r->pc.qp == PERF_RC;
+}
+
 static bool tagged(const struct stream *s)
 {
 	return s->r->pc.op == PERF_WRITE;
+}
+
+static bool has_marks(const struct stream *s)
+{
+	return is_rc(s) && tagged(s);
 }
 
 /* ---- credits ---- */
@@ -60,15 +74,18 @@ static int send_credit(struct stream *s, uint32_t flags)
 	uint8_t buf[CREDIT_LEN];
 	struct diw_sge sge = { buf, CREDIT_LEN, 0 };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .qkey = TOOL_QKEY, .dst = s->r->dst,
-		.flags = DIW_SEND_INLINE | DIW_SEND_IMM, .imm = s->r->round };
+		.flags = DIW_SEND_INLINE | DIW_SEND_SOLICITED };
 	int rc;
 
 	diw_put64(buf, s->consumed);
 	diw_put64(buf + 8, s->sent);
 	diw_put32(buf + 16, flags);
+	diw_put32(buf + 20, s->r->round);
 	rc = diw_post_send(s->r->ep.qp, &wr, NULL);
-	if (!rc)
+	if (!rc) {
 		s->returned = s->consumed;
+		s->marked = s->sent;
+	}
 	return rc == -ENOMEM ? 0 : rc;       /* full: the next batch tries again */
 }
 
@@ -80,13 +97,13 @@ static void anchor(struct stream *s, uint64_t count, uint32_t msn)
 }
 
 /* The peer's own Sends use the same MSNs as its untagged messages, and its tagged ones others. */
-static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now)
+static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, uint64_t *msgs)
 {
 	const uint8_t *p = (uint8_t *)s->r->rx.addr + wc->wr_id * s->r->recv_size;
 	uint64_t sent;
 	bool sync;
 
-	if (wc->imm != s->r->round || wc->byte_len != CREDIT_LEN)
+	if (wc->byte_len != CREDIT_LEN || diw_get32(p + 20) != s->r->round)
 		return 0;
 	sent = diw_get64(p + 8);
 	sync = diw_get32(p + 16) & CREDIT_SYNC;
@@ -97,7 +114,11 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now)
 		s->credit_at = now;
 		s->patience = STALL_NS;
 	}
-	if (!tagged(s))
+	if (is_rc(s)) {
+		*msgs += sent - s->consumed;
+		s->arrived += sent - s->consumed;
+		s->consumed = sent;
+	} else if (!tagged(s))
 		anchor(s, sent, wc->msn);
 	else if (sync && s->seen)
 		anchor(s, sent, s->last_msn);
@@ -147,20 +168,23 @@ static void look_at_open(struct stream *s, uint64_t now)
 /* What a batch brought; 0 or -errno. */
 static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 {
-	uint64_t msgs = 0, bytes = 0;
+	uint64_t msgs = 0, bytes = 0, told = 0;
 	int rc = 0;
 
 	for (int i = 0; i < n && !rc; i++) {
+		if (wc[i].status != DIW_WC_SUCCESS)
+			return tool_failed("%s: %s", diw_wc_opcode_str(wc[i].opcode), diw_wc_status_str(wc[i].status));
 		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD || wc[i].opcode == DIW_WC_RECV_WRITE_IMM ||
-		    (wc[i].opcode == DIW_WC_RECV && !(wc[i].flags & DIW_WC_IMM))) {
-			account(s, wc[i].msn);
+		    (wc[i].opcode == DIW_WC_RECV && !(wc[i].flags & DIW_WC_SOLICITED))) {
+			if (is_rc(s))
+				s->consumed++;
+			else
+				account(s, wc[i].msn);
 			s->arrived++;
 			msgs += wc[i].byte_len == wc[i].msg_len;
 			bytes += wc[i].byte_len;
 		} else if (wc[i].opcode == DIW_WC_RECV) {
-			rc = on_credit(s, &wc[i], now);
-		} else if (wc[i].status != DIW_WC_SUCCESS) {
-			return tool_failed("%s: %s", diw_wc_opcode_str(wc[i].opcode), diw_wc_status_str(wc[i].status));
+			rc = on_credit(s, &wc[i], now, &told);
 		}
 		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD && wc[i].close == DIW_RECORD_WINDOW)
 			hist_add(&s->closing, wc[i].waited_ns);
@@ -171,6 +195,8 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 	}
 	if (!rc)
 		rc = rig_recv_flush(s->r);
+	msgs += told;
+	bytes += told * s->r->pc.size;
 	if (msgs + bytes)
 		s->data_at = now;
 	if (s->rx)
@@ -183,7 +209,7 @@ static int give_credit(struct stream *s, uint64_t now)
 	int64_t owed;
 	int rc = 0;
 
-	if (tagged(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
+	if (tagged(s) && !is_rc(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
 		look_at_open(s, now);
 	owed = (int64_t)(s->consumed - s->returned);
 	if (owed > 0 && owed >= s->r->window / 4)
@@ -196,14 +222,26 @@ static int post_some(struct stream *s)
 {
 	uint64_t room = s->limit - s->sent;
 	uint32_t want = room < RIG_RING ? (uint32_t)room : RIG_RING;
+	bool marks = has_marks(s);
 	int n;
 
+	if (marks && s->marked != s->sent) {
+		n = send_credit(s, 0);
+		if (n || s->marked != s->sent)
+			return n;            /* no room for it: none for more Writes either */
+	}
 	if (s->tx_state != TX_RUN || (int64_t)room <= 0)
 		return 0;
 	n = rig_post(s->r, want);
 	if (n < 0)
 		return n;
 	s->sent += (uint64_t)n;
+	if (marks && n > 0) {
+		int rc = send_credit(s, 0);
+
+		if (rc)
+			return rc;
+	}
 	return n > 0;
 }
 
@@ -241,14 +279,15 @@ static void tick_tx(struct stream *s, uint64_t now)
 {
 	struct diw_qp_info info;
 
-	if (s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 && now - s->credit_at > s->patience) {
+	if (!is_rc(s) && s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 && now - s->credit_at > s->patience) {
 		send_credit(s, CREDIT_SYNC);
 		s->credit_at = now;
 		s->patience *= 2;
 	}
 	if (s->tx_state != TX_DRAIN)
 		return;
-	if (diw_qp_query(s->r->ep.qp, &info) == 0 && info.sq_pending && now - s->drain_at < DRAIN_NS)
+	if (diw_qp_query(s->r->ep.qp, &info) == 0 &&
+	    (info.sq_pending || (has_marks(s) && s->marked != s->sent)) && now - s->drain_at < DRAIN_NS)
 		return;
 	s->tx_state = TX_DONE;
 	tell(s, "sent", (double)s->sent);

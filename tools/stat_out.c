@@ -15,7 +15,12 @@ uint64_t stat_get(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, c
 
 const char *stat_type(const struct diw_stat_qp *qp)
 {
-	return qp->id.type == DIW_QP_UD ? "UD" : qp->id.type == DIW_QP_UC ? "UC" : "unknown";
+	switch (qp->id.type) {
+	case DIW_QP_UD: return "UD";
+	case DIW_QP_UC: return "UC";
+	case DIW_QP_RC: return "RC";
+	default: return "unknown";
+	}
 }
 
 double stat_fill(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, const char *dir)

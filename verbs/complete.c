@@ -1,8 +1,87 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What RDMAP asks of a queue pair, and how what happened becomes a completion. The device's lock is held. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
 
+#include "base/wire.h"
 #include "verbs/qp.h"
+
+/* ---- The header in front of a message ---- */
+
+#define GRH 40u
+
+/* DDP sees the buffer behind it. */
+static void skip_front(struct diw_recv *r)
+{
+	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
+	struct diw_ddp_sge *s = w->sge;
+	uint32_t left = r->buf.len < GRH ? 0 : GRH;
+
+	for (; left && left >= s->len; s++, w->skipped++)
+		left -= s->len;
+	if (left) {
+		s->to += left;
+		s->len -= left;
+	}
+	w->cut = left;
+	if (r->buf.len < GRH)                   /* no room for it: for nothing, then */
+		r->buf.len = 0;
+	else
+		r->buf = (struct diw_ddp_buf){ s, r->buf.n - w->skipped, r->buf.len - GRH };
+}
+
+static void restore_front(struct diw_recv *r)
+{
+	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
+
+	w->sge[w->skipped].to -= w->cut;
+	w->sge[w->skipped].len += w->cut;
+	r->buf = (struct diw_ddp_buf){ w->sge, r->buf.n + w->skipped, w->len };
+	w->skipped = w->cut = 0;
+}
+
+/* The IP header as far as it is known; hop limit and traffic class are those of a fresh packet. */
+static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_ddp_seg *seg)
+{
+	const struct diw_addr *src = seg->src, *dst = &qp->link->local;
+	uint32_t payload = 8 + seg->h.length;
+	uint8_t h[GRH] = { 0 };
+
+	if (diw_addr_is_v4(src)) {
+		h[20] = 0x45;
+		diw_put16(h + 22, (uint16_t)(20 + payload));
+		h[28] = 64;
+		h[29] = IPPROTO_UDP;
+		memcpy(h + 32, src->ip + 12, 4);
+		memcpy(h + 36, dst->ip + 12, 4);
+	} else {
+		h[0] = 0x60;
+		diw_put16(h + 4, (uint16_t)payload);
+		h[6] = IPPROTO_UDP;
+		h[7] = 64;
+		memcpy(h + 8, src->ip, 16);
+		memcpy(h + 24, dst->ip, 16);
+	}
+	diw_ddp_place(&qp->rdmap.ddp, &r->buf, 0, h, sizeof h);
+}
+
+/* ---- What RDMAP asks ---- */
+
+/* Who posts a receive next finds a message that waits for it. */
+static struct diw_recv *await(struct diw_qp *qp, struct diw_recv *r)
+{
+	if (!r) {
+		atomic_store_explicit(&qp->rq->wanted, true, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst);
+		r = diw_rq_take(qp->rq);
+	}
+	if (r)
+		atomic_store_explicit(&qp->rq->wanted, false, memory_order_relaxed);
+	else
+		qp->starved = true;
+	return r;
+}
 
 static struct diw_recv *recv_take(void *ctx)
 {
@@ -10,10 +89,15 @@ static struct diw_recv *recv_take(void *ctx)
 	struct diw_recv *r = diw_rq_take(qp->rq);
 	struct diw_srq *srq = qp->srq;
 
+	if (qp->type == DIW_QP_RC)
+		r = await(qp, r);
+
 	if (srq && srq->limit && diw_rq_posted(&srq->rq) < srq->limit) {
 		srq->limit = 0;
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_SRQ_LIMIT, .srq = srq, .ctx = srq->ctx });
 	}
+	if (r && qp->grh)
+		skip_front(r);
 	return r;
 }
 
@@ -21,6 +105,8 @@ static void recv_return(void *ctx, struct diw_recv *r)
 {
 	struct diw_qp *qp = ctx;
 
+	if (qp->grh)
+		restore_front(r);
 	diw_rq_return(qp->rq, r);
 }
 
@@ -57,20 +143,43 @@ static bool send_room(void *ctx)
 	return room(qp, qp->send_cq, 1);
 }
 
+static bool is_solicited(const struct diw_ddp_hdr *h)
+{
+	return h->solicited || h->opcode == DIW_OP_SEND_SE || h->opcode == DIW_OP_SEND_SE_INV ||
+	       h->opcode == DIW_OP_IMMEDIATE_SE;
+}
+
+void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r)
+{
+	*diw_cq_slot(qp->recv_cq) = (struct diw_wc){
+		.wr_id = r->wr_id, .qp = qp, .status = DIW_WC_FLUSHED, .opcode = DIW_WC_RECV, .flags = DIW_WC_END,
+	};
+	diw_rq_done(qp->rq, r);
+	diw_cq_push(qp->recv_cq);
+}
+
 static void recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	struct diw_qp *qp = ctx;
 	const struct diw_ddp_hdr *h = &seg->h;
 	struct diw_wc *wc = diw_cq_slot(qp->recv_cq);
-	bool write = h->opcode == DIW_OP_WRITE, solicited = h->solicited || h->opcode == DIW_OP_SEND_SE;
+	bool write = h->opcode == DIW_OP_WRITE;
+	uint32_t front = qp->grh ? GRH : 0;
 
+	if (front) {
+		restore_front(r);
+		put_front(qp, r, seg);
+	}
 	*wc = (struct diw_wc){
-		.wr_id = r->wr_id, .qp = qp, .msg_len = h->length, .byte_len = fault ? 0 : h->length,
-		.nranges = !fault && h->length, .imm = h->imm, .msn = h->msn, .src = *seg->src,
-		.status = fault ? DIW_WC_LOC_PROT_ERR : DIW_WC_SUCCESS,
-		.opcode = write ? DIW_WC_RECV_WRITE_IMM : DIW_WC_RECV,
-		.flags = DIW_WC_END | (h->imm_valid ? DIW_WC_IMM : 0) | (solicited ? DIW_WC_SOLICITED : 0),
-		.stag = write ? h->stag : 0, .to = write ? h->to - h->mo : 0,
+		.wr_id = r->wr_id, .qp = qp, .msg_len = h->length + front, .byte_len = fault ? 0 : h->length + front,
+		.nranges = !fault && h->length + front, .imm = h->imm, .msn = h->msn, .src = *seg->src,
+		.status = fault == DIW_FAULT_TOO_LONG ? DIW_WC_LOC_LEN_ERR :
+			  fault ? DIW_WC_LOC_PROT_ERR : DIW_WC_SUCCESS,
+		.opcode = write || h->opcode == DIW_OP_IMMEDIATE || h->opcode == DIW_OP_IMMEDIATE_SE ?
+			  DIW_WC_RECV_WRITE_IMM : DIW_WC_RECV,
+		.flags = DIW_WC_END | (h->imm_valid ? DIW_WC_IMM : 0) | (is_solicited(h) ? DIW_WC_SOLICITED : 0) |
+			 (h->inv_stag && !fault ? DIW_WC_INVALIDATED : 0),
+		.stag = write ? h->stag : h->inv_stag, .to = write ? h->to - h->mo : 0,
 	};
 	diw_rq_done(qp->rq, r);
 	diw_cq_push(qp->recv_cq);
@@ -120,6 +229,11 @@ static void peer_error(void *ctx, const struct diw_addr *peer, uint32_t msn, uin
 	diw_qp_error(ctx, &(struct diw_qp_error){ .fault = fault, .remote = true, .msn = msn, .peer = *peer });
 }
 
+static void ended(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now)
+{
+	diw_rc_error(ctx, fault, remote, errnum, now);
+}
+
 const struct diw_rdmap_up diw_qp_up = {
 	.recv_take = recv_take,
 	.recv_return = recv_return,
@@ -130,21 +244,28 @@ const struct diw_rdmap_up diw_qp_up = {
 	.record_done = record_done,
 	.read_done = read_done,
 	.peer_error = peer_error,
+	.ended = ended,
 };
 
-void diw_qp_complete_send(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status)
+/* Who refused it says why; what the peer could not do for a reason of its own is no question of access. */
+static uint8_t refused(const struct diw_rdmap_wr *wr)
 {
-	struct diw_wc *wc = diw_cq_slot(qp->send_cq);
-	uint8_t opcode = wr->opcode == DIW_OP_WRITE ? DIW_WC_WRITE :
-			 wr->opcode == DIW_OP_WRITE_RECORD ? DIW_WC_WRITE_RECORD :
-			 wr->opcode == DIW_OP_READ_REQUEST ? DIW_WC_READ : DIW_WC_SEND;
+	return wr->fault >> 8 == DIW_FAULT_STREAM >> 8 ? DIW_WC_REM_OP_ERR : DIW_WC_REM_ACCESS_ERR;
+}
 
-	*wc = (struct diw_wc){
-		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
-		.nranges = !status && wr->buf.len, .status = status ? DIW_WC_LOC_PROT_ERR : DIW_WC_SUCCESS,
-		.opcode = opcode, .flags = DIW_WC_END, .src = wr->dst,
+void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status)
+{
+	static const uint8_t as_wc[] = {
+		[DIW_RDMAP_OK] = DIW_WC_SUCCESS, [DIW_RDMAP_LOCAL_PROT] = DIW_WC_LOC_PROT_ERR,
+		[DIW_RDMAP_BIND] = DIW_WC_MW_BIND_ERR, [DIW_RDMAP_FLUSHED] = DIW_WC_FLUSHED,
 	};
-	diw_cq_push(qp->send_cq);
+	bool refusal = status == DIW_RDMAP_REFUSED;
+
+	*diw_cq_slot(qp->send_cq) = (struct diw_wc){
+		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
+		.nranges = !status && wr->buf.len, .status = refusal ? refused(wr) : as_wc[status],
+		.fault = refusal ? wr->fault : 0, .opcode = wr->wc_opcode, .flags = DIW_WC_END, .src = wr->dst,
+	};
 }
 
 /* ---- The validity map of a completion ---- */

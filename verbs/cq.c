@@ -84,6 +84,42 @@ int diw_cq_destroy(struct diw_cq *cq)
 	return 0;
 }
 
+int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
+{
+	uint32_t size = 1, head, tail;
+	struct diw_wc *ring;
+	int rc = depth == 0 || depth > MAX_DEPTH ? -EINVAL : diw_dev_lock(cq->dev);
+
+	if (rc < 0)
+		return rc;
+	while (size < depth)
+		size *= 2;
+	ring = calloc(size, sizeof *ring);
+	pthread_mutex_lock(&cq->take);
+	head = atomic_load(&cq->head);
+	tail = atomic_load(&cq->tail);
+	rc = !ring ? -ENOMEM : tail - head > size ? -EINVAL : 0;
+	if (rc == 0) {
+		for (uint32_t i = head; i != tail; i++)
+			ring[i & (size - 1)] = cq->ring[i & cq->mask];
+		free(cq->ring);
+		cq->ring = ring;
+		cq->mask = size - 1;
+		cq->depth = size;
+		cq->dev->timer_at = 0;          /* who waited for room may have it */
+	} else {
+		free(ring);
+	}
+	pthread_mutex_unlock(&cq->take);
+	diw_dev_unlock(cq->dev);
+	return rc;
+}
+
+uint32_t diw_cq_depth(const struct diw_cq *cq)
+{
+	return cq->depth;
+}
+
 void *diw_cq_ctx(const struct diw_cq *cq)
 {
 	return cq->ctx;
@@ -105,10 +141,11 @@ static void fire(struct diw_cq *cq)
 void diw_cq_push(struct diw_cq *cq)
 {
 	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-	const struct diw_wc *wc = &cq->ring[tail & cq->mask];
+	struct diw_wc *wc = &cq->ring[tail & cq->mask];
 	bool solicited = (wc->flags & DIW_WC_SOLICITED) || wc->status != DIW_WC_SUCCESS;
 
 	DIW_TRACE_COMPLETION(wc->qp->c, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
+	wc->time_ns = cq->dev->latest;
 	if (solicited)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);

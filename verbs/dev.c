@@ -45,7 +45,9 @@ static void run_pending(struct diw_dev *dev)
 	diw_list_for_each_safe(l, next, &dev->qps) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 
-		if (!diw_sq_empty(&qp->sq) || qp->starved)
+		if (qp->starved)
+			diw_qp_serve(qp, now);
+		else if (!diw_sq_empty(&qp->sq) || qp->state == DIW_QPS_ERROR)
 			diw_qp_run(qp, now);
 	}
 }
@@ -71,6 +73,13 @@ void diw_dev_unlock(struct diw_dev *dev)
 		atomic_store(&dev->pending, false);
 		run_pending(dev);
 	}
+}
+
+void diw_dev_nudge(struct diw_dev *dev)
+{
+	atomic_store(&dev->pending, true);
+	if (pthread_mutex_trylock(&dev->lock) == 0)
+		diw_dev_unlock(dev);
 }
 
 /* ---- Step ---- */
@@ -110,6 +119,7 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 		diw_ready_serve(dev, now);
 	else
 		serve_all(dev, now);
+	diw_cm_serve(dev, now);                 /* what it starts and ends is due at once */
 	serve_due(dev, now);
 	if (dev->nqps > 1 && first) {           /* another queue pair begins the next step */
 		diw_list_del(first);
@@ -117,7 +127,7 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 	}
 	if (now >= dev->stat_at)
 		diw_stat_refresh(dev);
-	return dev->timer_at;
+	return diw_min64(dev->timer_at, diw_cm_deadline(dev));
 }
 
 uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now)
@@ -134,7 +144,7 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now)
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting)
 {
 	const struct diw_list *l;
-	uint64_t t = DIW_NEVER;
+	uint64_t t = diw_cm_deadline(dev);
 
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
 		const struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
@@ -241,8 +251,24 @@ static int uring_open(struct diw_transport *t, const struct diw_dgram_attr *attr
 	return rc == -ENOMEM ? diw_udp_open(attr, d) : rc;
 }
 
-static struct diw_transport sockets = { .now = sockets_now, .open = sockets_open };
-static struct diw_transport uring = { .now = sockets_now, .open = uring_open };
+static int tcp_connect(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream **s)
+{
+	(void)t;
+	return diw_tcp_connect(attr, s);
+}
+
+static int tcp_listen(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream_listener **l)
+{
+	(void)t;
+	return diw_tcp_listen(attr, l);
+}
+
+static struct diw_transport sockets = {
+	.now = sockets_now, .open = sockets_open, .connect = tcp_connect, .listen = tcp_listen,
+};
+static struct diw_transport uring = {
+	.now = sockets_now, .open = uring_open, .connect = tcp_connect, .listen = tcp_listen,
+};
 
 /* Where io_uring is forbidden, or the kernel too old, there are still the sockets. */
 static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct diw_dev_info *info)
@@ -271,6 +297,9 @@ static void dev_free(struct diw_dev *dev)
 	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	diw_cm_fini(dev);
+	if (dev->mpa_pool)
+		diw_mpa_pool_free(dev->mpa_pool);
 	diw_stag_fini(&dev->stags);
 	sem_destroy(&dev->thread_sem);
 	free(dev);

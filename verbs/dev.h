@@ -16,12 +16,16 @@
 #include "base/list.h"
 #include "ddp/stag.h"
 #include "llp/dgram.h"
+#include "llp/stream.h"
+#include "verbs/cm.h"
 #include "verbs/diw.h"
 
 /* Where datagrams and time come from: sockets and the monotonic clock, or the simulator. */
 struct diw_transport {
 	uint64_t (*now)(struct diw_transport *t);
 	int (*open)(struct diw_transport *t, const struct diw_dgram_attr *attr, struct diw_dgram **d);
+	int (*connect)(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream **s);
+	int (*listen)(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream_listener **l);
 };
 
 /* A device on another transport: no thread, no descriptors; the caller steps it. */
@@ -49,6 +53,9 @@ struct diw_dev {
 	struct diw_stag_table stags;
 	uint64_t timer_at;           /* no queue pair has work by the clock before */
 	uint64_t latest;             /* time that work has been done at */
+
+	struct diw_cm_engine *cm;    /* verbs/cm.c; NULL until the first channel */
+	struct diw_mpa_pool *mpa_pool;       /* of its RC queue pairs; NULL until the first is connected */
 
 	/* verbs/stat.c */
 	bool shows;                  /* its queue pairs count where others see it */
@@ -88,6 +95,8 @@ struct diw_dev {
 bool diw_dev_alive(const struct diw_dev *dev);                 /* false in a child after fork */
 int diw_dev_lock(struct diw_dev *dev);                         /* -ENODEV after fork */
 void diw_dev_unlock(struct diw_dev *dev);                      /* and what posts left meanwhile */
+/* Without the lock: queue pairs that are starved are served, by this thread or by who holds the lock. */
+void diw_dev_nudge(struct diw_dev *dev);
 static inline uint64_t diw_dev_now(struct diw_dev *dev) { return dev->transport->now(dev->transport); }
 
 /* A caller may have read its clock before another did work; with the lock, time does not go back. */
@@ -113,11 +122,14 @@ void diw_dev_forget_events(struct diw_dev *dev, const void *object);
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 
 #define DIW_READY_FEW 4              /* so many queue pairs are tried one by one, more are in an epoll set */
-#define DIW_READY_FDS (DIW_READY_FEW * DIW_DGRAM_FDS)
+#define DIW_READY_FDS (DIW_READY_FEW * DIW_DGRAM_FDS + 1)      /* and connection management's */
 
 /* Add before the queue pair is counted, delete after. */
 int diw_ready_add(struct diw_qp *qp);
 void diw_ready_del(struct diw_qp *qp);
+/* RC: its link has just been opened, is about to be closed. */
+void diw_ready_open(struct diw_qp *qp);
+void diw_ready_close(struct diw_qp *qp);
 void diw_ready_changed(struct diw_qp *qp);   /* qp->blocked, or its descriptors, may have changed */
 /* What to sleep on; room for DIW_READY_FDS. */
 int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p);

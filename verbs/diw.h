@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (DDP and RDMAP over UDP).
+ * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD and UC queue pairs)
+ * and for iWARP (over MPA and TCP: RC queue pairs).
  *
  * Conventions, true for every call here unless it says otherwise:
  * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
@@ -31,6 +32,9 @@ extern "C" {
 #define DIW_MAX_SEND (16u << 20)     /* bytes of one Send message */
 #define DIW_MAX_RDMA (1u << 30)      /* bytes of one Write-Record or Write */
 #define DIW_MAX_READ (16u << 20)     /* bytes of one Read */
+#define DIW_MAX_RC (1u << 30)        /* bytes of any message of an RC queue pair */
+#define DIW_MAX_IRD 128              /* Reads and atomics of a peer that an RC queue pair holds at a time */
+#define DIW_MAX_PRIVATE 512          /* bytes of private data of a connection request or reply */
 #define DIW_MAX_INLINE 512u          /* bytes of inline data of one work request */
 #define DIW_MAX_RANGES 4096          /* ranges that one record can hold */
 
@@ -104,6 +108,7 @@ enum diw_event_type {
 	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
 	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: nobody fetched them */
+	DIW_EVENT_LAST_WQE,          /* RC with an SRQ, in state ERROR: it takes no receive any more */
 };
 struct diw_event {
 	enum diw_event_type type;
@@ -127,6 +132,9 @@ enum diw_access {
 	DIW_ACCESS_LOCAL_WRITE = 1,             /* needed by receives and by the sink of a Read */
 	DIW_ACCESS_REMOTE_WRITE = 2,            /* Write, Write-Record; needs LOCAL_WRITE */
 	DIW_ACCESS_REMOTE_READ = 4,
+	DIW_ACCESS_REMOTE_ATOMIC = 8,           /* needs LOCAL_WRITE */
+	DIW_ACCESS_MW_BIND = 16,                /* memory windows may be bound to it */
+	DIW_ACCESS_REMOTE_INVALIDATE = 32,      /* a peer's Send with Invalidate may end its STag's use */
 };
 
 /* A registered region; the fields are read-only. The STag is a random 24-bit index and an 8-bit key, and serves locally
@@ -153,8 +161,22 @@ struct diw_mr_attr {
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
 /* When this returns nobody touches the memory any more: open records on it are closed, later segments are refused, work
- * requests that still name it complete with DIW_WC_LOC_PROT_ERR. */
+ * requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is bound to it. */
 int diw_mr_dereg(struct diw_mr *mr);
+
+/* A memory window: an STag of its own for a part of a region, bound and unbound by work requests (DIW_WR_BIND_MW,
+ * DIW_WR_LOCAL_INV). Unbound, no access is possible. */
+enum diw_mw_type {
+	DIW_MW_TYPE_1,               /* for every queue pair of the protection domain; each bind draws a new key */
+	DIW_MW_TYPE_2,               /* for the queue pair that bound it; the request brings the key; may be invalidated */
+};
+struct diw_mw {
+	struct diw_pd *pd;
+	enum diw_mw_type type;
+	uint32_t stag;               /* of the last bind that was posted (type 1) or executed (type 2) */
+};
+int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **mw);      /* -EINVAL, -ENOMEM */
+int diw_mw_free(struct diw_mw *mw);             /* bound or not; nobody reaches memory through it any more */
 
 /* ---- Completion queues ---------------------------------------------------------------------------------------- */
 
@@ -166,13 +188,19 @@ enum diw_wc_status {
 	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
 	DIW_WC_REM_ACCESS_ERR,       /* a Read was refused by the target; wc.fault says why */
 	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
+	DIW_WC_LOC_LEN_ERR,          /* RC: the message is longer than the receive; the connection has ended */
+	DIW_WC_REM_OP_ERR,           /* RC: an atomic was refused, or the peer failed; wc.fault says why */
+	DIW_WC_MW_BIND_ERR,          /* the window or its region does not allow it */
+	DIW_WC_FLUSHED,              /* RC: the queue pair was or went into state ERROR */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
-	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM };           /* in the receive completion queue */
+	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
+	DIW_WC_FETCH_ADD, DIW_WC_CMP_SWAP, DIW_WC_BIND_MW, DIW_WC_LOCAL_INV };    /* of send-side requests */
 enum diw_wc_flags {
 	DIW_WC_IMM = 1,              /* imm is valid */
 	DIW_WC_SOLICITED = 2,
 	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
+	DIW_WC_INVALIDATED = 8,      /* RC, receive: the peer has invalidated wc.stag */
 };
 enum diw_record_close {
 	DIW_RECORD_COMPLETE,         /* every byte is there */
@@ -185,10 +213,11 @@ enum diw_record_close {
 
 struct diw_wc {
 	uint64_t wr_id;              /* of the request; 0 for DIW_WC_RECV_WRITE_RECORD, which consumes none */
+	uint64_t time_ns;            /* CLOCK_MONOTONIC of the look at the device that brought it */
 	struct diw_qp *qp;
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
-	uint32_t stag;               /* Write-Record: where it was written */
+	uint32_t stag;               /* Write-Record, Write with immediate on UC: where it was written; or as flags say */
 	uint32_t msg_len;            /* length of the whole message */
 	uint32_t byte_len;           /* bytes that are valid; in chunk mode of this chunk */
 	uint32_t mo;                 /* offset in the message of the first valid byte; chunk mode: of the chunk */
@@ -196,7 +225,7 @@ struct diw_wc {
 	uint32_t imm;
 	uint32_t msn;
 	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: between what began the window and the record's close */
-	uint16_t fault;              /* DIW_WC_REM_ACCESS_ERR: the Terminate code; diw_fault_str() names it */
+	uint16_t fault;              /* DIW_WC_REM_*: the Terminate code; diw_fault_str() names it */
 	uint8_t status, opcode, flags, close;
 	struct diw_addr src;         /* receive side: the sender; Read: the responder */
 };
@@ -206,6 +235,9 @@ struct diw_range { uint32_t off, len; };        /* offset in the message, length
  * wait in their queue and arriving messages are refused (counted), records wait in their table. */
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
+/* Room for DEPTH completions at least from now on. -EINVAL also: more than that are there now. */
+int diw_cq_resize(struct diw_cq *cq, uint32_t depth);
+uint32_t diw_cq_depth(const struct diw_cq *cq);
 void *diw_cq_ctx(const struct diw_cq *cq);
 
 /* Take up to N completions. poll spins in the caller (lowest latency), wait sleeps (the caller itself waits on the
@@ -241,7 +273,7 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
 struct diw_srq;
 struct diw_qp;
 
-enum diw_qp_type { DIW_QP_UD, DIW_QP_UC };
+enum diw_qp_type { DIW_QP_UD, DIW_QP_UC, DIW_QP_RC };
 enum diw_record_mode { DIW_RECORD_MESSAGE, DIW_RECORD_CHUNK };
 
 struct diw_qp_attr {
@@ -253,11 +285,17 @@ struct diw_qp_attr {
 	uint32_t max_inline;         /* 0 .. DIW_MAX_INLINE */
 	bool sq_sig_all;             /* every send request completes, signalled or not */
 	bool broadcast;              /* sends to broadcast addresses are allowed */
+	bool grh;                    /* UD: the first 40 bytes of every receive are for the header that the message came
+	                              * with: an IPv6 one, or an IPv4 one in the last 20; byte_len counts them */
 	bool any_addr;               /* bind to the wildcard address and answer from the address that was asked */
 	uint32_t qkey;               /* what arriving segments must carry */
-	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses */
-	struct diw_addr peer;        /* UC only: the one peer */
-	uint32_t mulpdu;             /* DDP segment, bytes; 0 = what the MTU allows; larger than that = IP fragments */
+	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses; not RC */
+	struct diw_addr peer;        /* UC only: the one peer; port 0: diw_qp_set_peer() will tell */
+	uint32_t mulpdu;             /* DDP segment, bytes; 0 = what the MTU allows; larger than that = IP fragments.
+	                              * RC: 0 = 65535: the kernel cuts an FPDU into packets */
+	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
+	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive or for room in the completion queue,
+	                              * and the stream with it; then Terminate. 0 = at once */
 	enum diw_record_mode record_mode;
 	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */
@@ -272,16 +310,39 @@ struct diw_qp_attr {
 	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR */
 	void *ctx;
 };
-/* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB. */
+/* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB, RNR
+ * 5 s. */
 void diw_qp_attr_init(struct diw_qp_attr *attr);
-/* Ready to send and receive at once. -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
+/* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_connect,
+ * diw_accept). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
 /* Requests that were not executed vanish without completions; those already in a completion queue stay. */
 int diw_qp_destroy(struct diw_qp *qp);
 
+/* RFC 5040 section 5's stream, with the iWARP verbs' names. UD and UC are in RTS from the beginning, unless
+ * diw_abort() ends them. */
+enum diw_qp_state {
+	DIW_QPS_IDLE,                /* never connected: takes receives */
+	DIW_QPS_CONNECTING,          /* requests are taken and wait */
+	DIW_QPS_RTS,
+	DIW_QPS_CLOSING,             /* diw_disconnect: requests that were posted are executed, then the stream ends */
+	DIW_QPS_ERROR,               /* not connected any more, for whatever reason: all requests are flushed */
+};
+const char *diw_qp_state_str(int state);
+
+/* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. */
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer);
+int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
+/* As it was made: no request, no state of any peer, and RC is IDLE again; the address stays. -EBUSY RC that connects. */
+int diw_qp_reset(struct diw_qp *qp);
+
 struct diw_qp_info {
-	uint32_t num;                /* kind << 16 | UDP port */
+	uint32_t num;                /* kind << 16 | UDP port; RC: the TCP port */
+	enum diw_qp_state state;
 	struct diw_addr local;
+	struct diw_addr peer;        /* UC, RC when connected */
+	uint16_t ird, ord;           /* RC, as negotiated */
+	bool crc, rfc7306;           /* RC: CRC-32C is on; the peer takes immediates and atomics */
 	uint32_t mulpdu, rcvbuf;
 	uint16_t epoch;
 	uint32_t sq_pending, rq_posted;
@@ -292,7 +353,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
 /* Change the impairment; NULL or "" ends it. -EINVAL with a text in err (may be NULL). */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
-/* Faults never tear a UD queue pair down: the newest 64 are kept here. */
+/* Faults never tear a UD queue pair down: the newest 64 are kept here. On RC the last one says why it ended. */
 struct diw_qp_error {
 	uint16_t fault;              /* what went wrong; 0 when errnum says it */
 	bool remote;                 /* the peer reported it of a message of ours */
@@ -324,15 +385,22 @@ struct diw_sge { void *addr; uint32_t length; uint32_t stag; };
 
 enum diw_wr_opcode {
 	DIW_WR_SEND,
-	DIW_WR_WRITE,                /* UC only: no record; with an immediate it consumes a receive, only if complete */
+	DIW_WR_WRITE,                /* UC: no record; with an immediate it consumes a receive, only if complete. RC */
 	DIW_WR_WRITE_RECORD,         /* UD only */
-	DIW_WR_READ,                 /* UD only; the entries are the sink */
+	DIW_WR_READ,                 /* UD, RC; the entries are the sink */
+	/* RC only */
+	DIW_WR_FETCH_ADD,            /* += compare_add on 8 aligned bytes; the entry (8 bytes) receives what was there */
+	DIW_WR_CMP_SWAP,             /* = swap if it is compare_add; the same */
+	DIW_WR_LOCAL_INV,            /* no peer uses inv_stag any more, a region's or a type 2 window's */
+	DIW_WR_BIND_MW,
 };
 enum diw_send_flags {
 	DIW_SEND_SIGNALED = 1,
 	DIW_SEND_SOLICITED = 2,
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* imm goes along; not for Reads */
+	DIW_SEND_FENCE = 32,         /* RC: waits until all earlier Reads and atomics are complete */
+	DIW_SEND_INVALIDATE = 64,    /* RC. Send: the peer's inv_stag; Read: the STag of its first entry, when complete */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once, it may wait for it (or for the next poll) */
 };
 struct diw_send_wr {
@@ -344,10 +412,19 @@ struct diw_send_wr {
 	unsigned flags;
 	uint32_t imm;
 	uint32_t qkey;               /* of the destination queue pair */
-	struct diw_addr dst;         /* ignored on UC */
+	struct diw_addr dst;         /* UD */
 	uint32_t stag;               /* remote STag and tagged offset: Write, Write-Record, Read */
 	uint64_t to;
-	int64_t timeout_ns;          /* Read: 0 = the queue pair's */
+	int64_t timeout_ns;          /* UD Read: 0 = the queue pair's */
+	uint32_t inv_stag;
+	uint64_t compare_add, swap;
+	struct {                     /* DIW_WR_BIND_MW */
+		struct diw_mw *mw;
+		struct diw_mr *mr;   /* of the same protection domain, with DIW_ACCESS_MW_BIND */
+		uint64_t to, length; /* within the region, by its tagged offsets; 0 bytes unbind a window of type 1 */
+		unsigned access;     /* REMOTE_*; what writes needs the region's LOCAL_WRITE */
+		uint8_t key;         /* type 2: the low 8 bits of its STag from now on */
+	} bind;
 };
 struct diw_recv_wr {
 	struct diw_recv_wr *next;
@@ -356,7 +433,9 @@ struct diw_recv_wr {
 	int num_sge;
 };
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
- * when the lower layer has taken it. -ENOMEM queue full, -EINVAL. */
+ * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
+ * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that does
+ * not take them. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
@@ -365,6 +444,105 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
 int diw_srq_destroy(struct diw_srq *srq);       /* -EBUSY while a queue pair uses it */
 int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+
+/* ---- Connections of RC queue pairs ---------------------------------------------------------------------------- */
+
+struct diw_cm;                       /* an event channel of connection management */
+struct diw_listener;
+struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
+
+int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);
+int diw_cm_destroy(struct diw_cm *cm);          /* -EBUSY while a listener or a connected queue pair uses it */
+/* Readable when an event is there. */
+int diw_cm_fd(const struct diw_cm *cm);
+
+/* How the initiator of a peer-to-peer connection says that it is ready, so that the responder may send first (RFC 6581
+ * section 4). */
+enum diw_rtr {
+	DIW_RTR_FPDU = 1,            /* an empty FPDU */
+	DIW_RTR_WRITE = 2,           /* a Write of no bytes */
+	DIW_RTR_READ = 4,            /* a Read of no bytes */
+};
+
+struct diw_conn_attr {
+	const void *data;            /* private data */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE; 4 less with revision 2, 12 less unless plain */
+	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
+	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
+	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
+	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
+	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
+	int64_t timeout_ns;          /* until established; > 0 */
+	unsigned keepalive_s;        /* a silent peer is asked after so long, and given up after three times that; 0: never */
+	uint8_t dscp;                /* of the packets, 0 .. 63 */
+	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's */
+	/* diw_connect only */
+	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
+	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
+};
+/* Defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
+void diw_conn_attr_init(struct diw_conn_attr *attr);
+
+enum diw_cm_event_type {
+	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
+	DIW_CM_ESTABLISHED,          /* ird and ord as negotiated; initiator: data of the reply */
+	DIW_CM_REJECTED,             /* initiator: by the peer's diw_reject(), with its data */
+	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or not as
+	                              * asked), ...; fault, if MPA has a name for it */
+	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ETIMEDOUT, EPROTO with its fault */
+};
+struct diw_cm_event {
+	enum diw_cm_event_type type;
+	struct diw_qp *qp;           /* or NULL */
+	struct diw_listener *listener;
+	struct diw_conn_req *req;
+	void *ctx;                   /* the queue pair's, or the listener's */
+	struct diw_addr local, peer;
+	int errnum;
+	uint16_t fault;
+	uint16_t ird, ord;
+	bool crc, rfc7306;
+	uint8_t revision;
+	uint32_t data_len;
+	uint8_t data[DIW_MAX_PRIVATE];
+};
+/* 0 and the next event; -EAGAIN none came within the timeout. */
+int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns);
+const char *diw_cm_event_str(int type);
+
+struct diw_listen_attr {
+	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
+	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
+	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
+	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
+	void *ctx;
+};
+/* Defaults: 128, 1024, 10 s. */
+void diw_listen_attr_init(struct diw_listen_attr *attr);
+int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
+struct diw_listener_info {
+	struct diw_addr local;
+	uint32_t halfopen, waiting;
+	uint64_t requests, refused, timeouts, malformed;  /* handed up; over the backlog; too slow; no MPA request */
+};
+int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
+/* Requests that nobody has taken yet are reset; taken ones live on. */
+int diw_listener_close(struct diw_listener *listener);
+
+/* Begin to connect; events on CM tell the outcome. QP is RC and IDLE. -EINVAL, -EISCONN, -EMSGSIZE private data, and
+ * what connect(2) refuses at once. ATTR NULL: the defaults. */
+int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr);
+/* Answer a request with QP, RC and IDLE, whose events come on the listener's channel. On success the request is gone,
+ * else it is still there: -EINVAL, -EISCONN, -EMSGSIZE; -ECONNRESET when its peer is gone: diw_reject() then only
+ * forgets it. */
+int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
+int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
+/* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
+ * -ENOTCONN */
+int diw_disconnect(struct diw_qp *qp);
+/* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
+ * arrives is dropped from then on. */
+int diw_abort(struct diw_qp *qp);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

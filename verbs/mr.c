@@ -6,7 +6,10 @@
 
 _Static_assert((int)DIW_ACCESS_LOCAL_WRITE == (int)DIW_STAG_LOCAL_WRITE &&
 	       (int)DIW_ACCESS_REMOTE_WRITE == (int)DIW_STAG_REMOTE_WRITE &&
-	       (int)DIW_ACCESS_REMOTE_READ == (int)DIW_STAG_REMOTE_READ, "one set of values");
+	       (int)DIW_ACCESS_REMOTE_READ == (int)DIW_STAG_REMOTE_READ &&
+	       (int)DIW_ACCESS_REMOTE_ATOMIC == (int)DIW_STAG_REMOTE_ATOMIC &&
+	       (int)DIW_ACCESS_MW_BIND == (int)DIW_STAG_MW_BIND &&
+	       (int)DIW_ACCESS_REMOTE_INVALIDATE == (int)DIW_STAG_REMOTE_INVALIDATE, "one set of values");
 _Static_assert((int)DIW_RECORD_EPOCH == (int)DIW_CLOSE_EPOCH && (int)DIW_RECORD_DEREG == (int)DIW_CLOSE_DEREG &&
 	       (int)DIW_RECORD_EVICTED == (int)DIW_CLOSE_EVICTED, "one set of values");
 
@@ -54,7 +57,8 @@ int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, st
 
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_mr **out)
 {
-	const unsigned known = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ;
+	const unsigned known = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
+			       DIW_ACCESS_REMOTE_ATOMIC | DIW_ACCESS_MW_BIND | DIW_ACCESS_REMOTE_INVALIDATE;
 	uint64_t to = a->use_iova ? a->iova : (uintptr_t)a->addr;
 	struct mr *mr;
 	int rc;
@@ -62,7 +66,7 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 	if (!a->addr || a->length == 0 || a->length > 1ull << 48 || (a->access & ~known) ||
 	    (uintptr_t)a->addr + a->length < (uintptr_t)a->addr || to + a->length < to)
 		return -EINVAL;
-	if ((a->access & DIW_ACCESS_REMOTE_WRITE) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
+	if ((a->access & (DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_ATOMIC)) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	mr = calloc(1, sizeof *mr);
 	if (!mr)
@@ -94,11 +98,15 @@ int diw_mr_dereg(struct diw_mr *pub)
 	struct diw_list *l, *next;
 
 	if (diw_dev_lock(dev) == 0) {
+		if (mr->stag.windows) {
+			diw_dev_unlock(dev);
+			return -EBUSY;
+		}
 		diw_stag_remove(&dev->stags, &mr->stag);
 		diw_list_for_each_safe(l, next, &dev->qps) {
 			struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 
-			if (qp->pd == pub->pd)
+			if (qp->pd == pub->pd && qp->type != DIW_QP_RC)
 				diw_records_dereg(&qp->rdmap.ddp, mr->stag.stag);
 		}
 		pub->pd->users--;
@@ -106,4 +114,69 @@ int diw_mr_dereg(struct diw_mr *pub)
 	}
 	free(mr);
 	return 0;
+}
+
+/* ---- Memory windows ---- */
+
+struct mw {
+	struct diw_mw pub;           /* first: what the application sees */
+	struct diw_stag stag;
+};
+
+int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
+{
+	struct mw *mw;
+	int rc;
+
+	if (type != DIW_MW_TYPE_1 && type != DIW_MW_TYPE_2)
+		return -EINVAL;
+	mw = calloc(1, sizeof *mw);
+	if (!mw)
+		return -ENOMEM;
+	mw->stag = (struct diw_stag){ .pd = pd, .window = true, .invalid = true };
+	rc = diw_dev_lock(pd->dev);
+	if (rc == 0) {
+		rc = diw_stag_add(&pd->dev->stags, &mw->stag);
+		pd->users += rc == 0;
+		diw_dev_unlock(pd->dev);
+	}
+	if (rc < 0) {
+		free(mw);
+		return rc;
+	}
+	mw->pub = (struct diw_mw){ .pd = pd, .type = type, .stag = mw->stag.stag };
+	*out = &mw->pub;
+	return 0;
+}
+
+int diw_mw_free(struct diw_mw *pub)
+{
+	struct mw *mw = diw_container(pub, struct mw, pub);
+	struct diw_dev *dev = pub->pd->dev;
+
+	if (diw_dev_lock(dev) == 0) {
+		diw_stag_invalidate(&mw->stag);
+		diw_stag_remove(&dev->stags, &mw->stag);
+		pub->pd->users--;
+		diw_dev_unlock(dev);
+	}
+	free(mw);
+	return 0;
+}
+
+/* Both are named by STag from here on: they may be gone when the request is executed. */
+void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	struct diw_mw *mw = wr->bind.mw;
+	bool type2 = mw->type == DIW_MW_TYPE_2;
+	uint8_t key = type2 ? wr->bind.key : (uint8_t)(mw->stag + 1);
+
+	mw->stag = (mw->stag & ~0xffu) | key;
+	w->bind.window = mw->stag;
+	w->bind.region = wr->bind.mr ? wr->bind.mr->stag : 0;
+	w->bind.to = wr->bind.to;
+	w->bind.len = wr->bind.length;
+	w->bind.access = wr->bind.access;
+	w->bind.key = key;
+	w->bind.type2 = type2;
 }

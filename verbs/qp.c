@@ -20,6 +20,7 @@ void diw_qp_attr_init(struct diw_qp_attr *attr)
 		.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128,
 		.reorder_window_ns = 1 * DIW_MS, .record_timeout_ns = 100 * DIW_MS, .reasm_timeout_ns = 100 * DIW_MS,
 		.rate_burst = 256 << 10, .max_sources = 16384, .max_records = 16384, .rcvbuf = 4 << 20,
+		.rnr_timeout_ns = 5 * DIW_S,
 	};
 }
 
@@ -39,7 +40,9 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 	if (!in(a->sq_depth, 1, MAX_DEPTH) || !in(a->rq_depth, 1, MAX_DEPTH) || !in(a->max_sge, 1, DIW_MAX_SGE) ||
 	    a->max_inline > DIW_MAX_INLINE)
 		return -EINVAL;
-	if (a->type == DIW_QP_UC ? a->peer.port == 0 : a->type != DIW_QP_UD)
+	if (a->type == DIW_QP_RC)
+		return a->rnr_timeout_ns < 0 || (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_MPA_MAX_ULPDU)) ? -EINVAL : 0;
+	if ((a->type != DIW_QP_UD && a->type != DIW_QP_UC) || (a->grh && a->type != DIW_QP_UD))
 		return -EINVAL;
 	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
 		return -EINVAL;
@@ -103,7 +106,7 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 	char err[128];
 	int rc;
 
-	if (a->type == DIW_QP_UC)
+	if (a->type == DIW_QP_UC)               /* one that is told later is checked by DDP alone */
 		da.peer = a->peer;
 	if (diw_addr_ip_is_zero(&a->local) && !a->any_addr) {
 		if (dev->info.naddrs == 0)
@@ -136,25 +139,29 @@ static uint64_t bounded(int64_t ns)
 
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
+	static const enum diw_rdmap_type types[] = {
+		[DIW_QP_UD] = DIW_TYPE_UD, [DIW_QP_UC] = DIW_TYPE_UC, [DIW_QP_RC] = DIW_TYPE_RC,
+	};
 	struct diw_rdmap *r = &qp->rdmap;
 	struct diw_ddp *d = &r->ddp;
 
-	r->type = a->type == DIW_QP_UC ? DIW_TYPE_UC : DIW_TYPE_UD;
+	r->type = types[a->type];
 	r->up = &diw_qp_up;
 	r->up_ctx = qp;
 	r->read_timeout = bounded(a->read_timeout_ns);
 	d->c = qp->c;
 	d->stags = &qp->dev->stags;
-	d->pd = qp->pd;
+	d->user = (struct diw_stag_user){ qp->pd, qp };
 	d->epoch = (uint16_t)diw_random();
 	d->msn_tagged = (uint32_t)diw_random();
 	d->msn_untagged = (uint32_t)diw_random();
 	d->cfg = (struct diw_ddp_cfg){
-		.qkey = a->qkey, .fixed_peer = a->type == DIW_QP_UC, .peer = a->peer,
+		.qkey = a->type == DIW_QP_RC ? 0 : a->qkey,  /* iWARP's headers have none */
+		.fixed_peer = a->type == DIW_QP_UC, .peer = a->peer,
 		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
 		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
 		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
-		.max_records = a->max_records, .max_reasm = a->max_sources,
+		.max_records = a->max_records, .max_reasm = a->max_sources, .rnr_timeout = bounded(a->rnr_timeout_ns),
 	};
 	return diw_rdmap_init(r);
 }
@@ -178,12 +185,13 @@ static void enlist(struct diw_qp *qp)
 
 static void qp_free(struct diw_qp *qp)
 {
-	if (qp->rdmap.ddp.arena.base)
+	if (qp->protocol)
 		diw_rdmap_fini(&qp->rdmap);
 	if (qp->link)
 		qp->link->ops->close(qp->link);
 	diw_sq_fini(&qp->sq);
 	diw_rq_fini(&qp->own_rq);
+	free(qp->errors);
 	diw_stat_give(qp);                      /* the layers count until they are gone */
 	free(qp);
 }
@@ -192,11 +200,17 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	int rc = diw_sq_init(&qp->sq, a);
 
+	qp->errors_max = a->type == DIW_QP_RC ? DIW_QP_ERRORS_RC : DIW_QP_ERRORS;
+	qp->errors = calloc(qp->errors_max, sizeof *qp->errors);
+	if (rc == 0 && !qp->errors)
+		rc = -ENOMEM;
+
 	if (rc == 0 && !a->srq)
 		rc = diw_rq_init(&qp->own_rq, a->rq_depth, a->max_sge);
 	if (rc == 0)
 		rc = init_protocol(qp, a);
-	if (rc == 0)
+	qp->protocol = rc == 0;
+	if (rc == 0 && a->type != DIW_QP_RC)
 		rc = open_link(qp, a);
 	return rc;
 }
@@ -215,16 +229,23 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->pd = pd;
 	qp->ctx = a->ctx;
 	qp->type = a->type;
+	qp->state = a->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
+	qp->rc.mulpdu = a->mulpdu;
+	qp->rc.packed = a->packed;
+	qp->rc.until = DIW_NEVER;
 	qp->send_cq = a->send_cq;
 	qp->recv_cq = a->recv_cq;
 	qp->srq = a->srq;
 	qp->rq = a->srq ? &a->srq->rq : &qp->own_rq;
+	qp->rq->rc |= a->type == DIW_QP_RC;
 	qp->sig_all = a->sq_sig_all;
+	qp->grh = a->grh;
 	qp->rate = a->rate_limit;
 	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
 	qp->rate_at = diw_dev_now(pd->dev);
-	diw_stat_take(qp);
-	rc = build(qp, a);
+	rc = diw_stat_take(qp);
+	if (rc == 0)
+		rc = build(qp, a);
 	if (rc == 0)
 		rc = diw_dev_lock(qp->dev);
 	if (rc == 0) {
@@ -248,9 +269,11 @@ int diw_qp_destroy(struct diw_qp *qp)
 	struct diw_dev *dev = qp->dev;
 
 	if (diw_dev_lock(dev) == 0) {
+		if (qp->type == DIW_QP_RC)
+			diw_cm_forget(qp, true);
 		diw_list_del(&qp->turn);
 		dev->nqps--;
-		dev->nshown -= qp->stat != NULL;
+		dev->nshown -= qp->shown;
 		diw_ready_del(qp);
 		diw_dev_rouse(dev);
 		diw_cq_forget_maps(qp->send_cq, qp);
@@ -273,7 +296,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 
 void diw_qp_serve(struct diw_qp *qp, uint64_t now)
 {
-	int n = qp->link->ops->poll(qp->link, RX_SHARE, now);
+	int n = qp->link ? qp->link->ops->poll(qp->link, RX_SHARE, now) : 0;
 
 	if (n || now >= qp->deadline || qp->blocked || qp->starved || !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
@@ -284,6 +307,8 @@ void diw_qp_after_send(struct diw_qp *qp)
 	struct diw_dgram *d = dgram_of(qp);
 
 	diw_ready_changed(qp);
+	if (!d)
+		return;
 	if (d->tx_errno) {
 		diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno });
 		d->tx_errno = 0;
@@ -296,20 +321,22 @@ void diw_qp_after_send(struct diw_qp *qp)
 
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 {
-	uint64_t t = diw_min64(diw_rdmap_deadline(&qp->rdmap, waiting), qp->link->ops->deadline(qp->link));
+	uint64_t t = diw_min64(diw_rdmap_deadline(&qp->rdmap, waiting), diw_sq_deadline(qp));
 
-	return diw_min64(t, diw_sq_deadline(qp));
+	if (qp->type == DIW_QP_RC)
+		t = diw_min64(t, diw_rc_deadline(qp));
+	return qp->link ? diw_min64(t, qp->link->ops->deadline(qp->link)) : t;
 }
 
 /* ---- The error queue ---- */
 
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
 {
-	qp->errors[(qp->errors_head + qp->errors_n) % DIW_QP_ERRORS] = *e;
-	if (qp->errors_n < DIW_QP_ERRORS) {
+	qp->errors[(qp->errors_head + qp->errors_n) % qp->errors_max] = *e;
+	if (qp->errors_n < qp->errors_max) {
 		qp->errors_n++;
 	} else {
-		qp->errors_head = (qp->errors_head + 1) % DIW_QP_ERRORS;
+		qp->errors_head = (qp->errors_head + 1) % qp->errors_max;
 		if (!qp->errors_lost)
 			diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_OVERRUN, .qp = qp,
 								    .ctx = qp->ctx });
@@ -328,7 +355,7 @@ int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 		return rc;
 	if (qp->errors_n) {
 		*e = qp->errors[qp->errors_head];
-		qp->errors_head = (qp->errors_head + 1) % DIW_QP_ERRORS;
+		qp->errors_head = (qp->errors_head + 1) % qp->errors_max;
 		qp->errors_n--;
 	} else {
 		rc = -EAGAIN;
@@ -341,23 +368,45 @@ int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 
 /* ---- Looking at it ---- */
 
+static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
+{
+	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+
+	*info = (struct diw_qp_info){
+		.state = qp->state, .peer = qp->rdmap.ddp.cfg.peer, .ird = rc->ird, .ord = rc->ord, .crc = qp->rc.crc,
+		.rfc7306 = rc->rfc7306, .reads_open = rc->nout, .rq_posted = diw_rq_posted(qp->rq),
+		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head),
+	};
+	if (!qp->link)
+		return;
+	info->local = qp->link->local;
+	info->num = qp->link->local.port;
+	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
+}
+
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 {
 	const struct diw_ddp *d = &qp->rdmap.ddp;
-	const struct diw_addr *local = &dgram_of(qp)->local, *peer = &d->cfg.peer;
+	const struct diw_addr *local, *peer = &d->cfg.peer;
 	int rc = diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
+	if (qp->type == DIW_QP_RC) {
+		query_rc(qp, info);
+		diw_dev_unlock(qp->dev);
+		return 0;
+	}
+	local = &dgram_of(qp)->local;
 	if (!d->cfg.fixed_peer)                 /* then a neighbour, of the family that the queue pair has */
 		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	*info = (struct diw_qp_info){
-		.num = local->port, .local = *local, .rcvbuf = dgram_of(qp)->rcvbuf,
+		.num = local->port, .state = qp->state, .local = *local, .peer = d->cfg.peer, .rcvbuf = dgram_of(qp)->rcvbuf,
 		.mulpdu = qp->link->ops->mulpdu(qp->link, peer), .epoch = d->epoch,
 		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
-		.sources = d->sources.pool.used, .records_open = d->records.nopen,
-		.records_held = d->records.pool.used - d->records.nopen, .reasm_open = d->reasms.nopen,
-		.reads_open = qp->rdmap.reads.pool.used, .memory = diw_ddp_memory(d),
+		.sources = d->dg->sources.pool.used, .records_open = d->dg->records.nopen,
+		.records_held = d->dg->records.pool.used - d->dg->records.nopen, .reasm_open = d->dg->reasms.nopen,
+		.reads_open = qp->rdmap.reads->pool.used, .memory = diw_ddp_memory(d),
 	};
 	diw_dev_unlock(qp->dev);
 	return 0;
@@ -366,9 +415,9 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;
-	int rc = 0;
+	int rc = qp->type == DIW_QP_RC ? -EOPNOTSUPP : 0;
 
-	if (text && *text)
+	if (rc == 0 && text && *text)
 		rc = diw_impair_parse(text, &spec, err, errlen);
 	if (rc == 0)
 		rc = diw_dev_lock(qp->dev);
@@ -412,8 +461,8 @@ static int list_open(const struct diw_list *head, struct diw_record_info *info, 
 
 int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 {
-	const struct diw_records *rs = &qp->rdmap.ddp.records;
-	int n = diw_dev_lock(qp->dev);
+	const struct diw_records *rs = &qp->rdmap.ddp.dg->records;
+	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
 
 	if (n < 0)
 		return n;
@@ -426,7 +475,7 @@ int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max)
 {
 	const struct diw_record *r;
-	int n = diw_dev_lock(qp->dev);
+	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
 
 	if (n < 0)
 		return n;

@@ -5,9 +5,11 @@
 #include "rdmap/rdmap.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
+#include "verbs/rc.h"
 #include "verbs/stat.h"
 
-#define DIW_QP_ERRORS 64
+#define DIW_QP_ERRORS 64             /* of RC few: the first ends the connection */
+#define DIW_QP_ERRORS_RC 4
 
 struct diw_pd {
 	struct diw_dev *dev;
@@ -18,11 +20,12 @@ struct diw_pd {
 
 struct diw_rwqe {
 	struct diw_recv recv;        /* what DDP sees; first */
-	uint32_t slot;
+	uint32_t len;                /* as posted */
+	uint32_t skipped, cut;       /* of its buffer's front: whole entries, bytes of the next one */
 	struct diw_ddp_sge sge[];
 };
 
-/* Slot numbers go round: free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers
+/* Slot numbers go round: fresh or free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers
  * the device's lock, so each ring has one producer and one consumer at a time and a message costs no lock of its own.
  * */
 struct diw_slot_ring {
@@ -33,8 +36,11 @@ struct diw_slot_ring {
 struct diw_rq {
 	pthread_mutex_t post;
 	uint32_t depth, max_sge;
+	uint32_t fresh;              /* slots that were ever posted; the poster's */
 	uint8_t *slots;
 	struct diw_slot_ring fifo, free;
+	atomic_bool wanted;                  /* RC: a message waits for a receive */
+	bool rc;                             /* RC queue pairs use it: who posts looks at that */
 	uint32_t *returned, nreturned;       /* taken before the fifo, last in first out */
 };
 
@@ -48,7 +54,8 @@ struct diw_srq {
 
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
 void diw_rq_fini(struct diw_rq *rq);
-int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+/* *WAITS: somebody waits for what was posted. */
+int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits);
 /* The device's lock is held. */
 uint32_t diw_rq_posted(const struct diw_rq *rq);
 struct diw_recv *diw_rq_take(struct diw_rq *rq);
@@ -59,10 +66,12 @@ void diw_rq_done(struct diw_rq *rq, struct diw_recv *r);        /* the slot is f
 
 struct diw_sq {
 	pthread_mutex_t post;        /* between posters; the holder of the device's lock consumes */
+	struct diw_arena arena;      /* memory that is not used is no memory: of the slots */
 	uint8_t *slots;
 	size_t slot_size;
 	uint32_t depth, mask, max_sge, max_inline;
-	_Atomic uint32_t tail, head;
+	_Atomic uint32_t tail, head; /* next to fill; the oldest that is not complete */
+	_Atomic uint32_t next;       /* to execute; RC: head may stay behind, others have no more than one to tell apart */
 };
 
 /* ---- Queue pair (verbs/qp.c) ---- */
@@ -79,35 +88,58 @@ struct diw_qp {
 	struct diw_rq *rq;           /* own_rq, or the shared one's */
 	uint64_t deadline;           /* no work by the clock before */
 	bool blocked;                /* the socket is full */
-	bool want_write;             /* EPOLLOUT is asked for */
+	bool want_write, want_read;  /* EPOLLOUT, EPOLLIN is asked for */
 	bool starved;                /* a completion queue had no room */
 	bool more;                   /* the step's share was spent before the queue was empty */
 	bool answers_first;          /* next time, Reads are answered before requests are sent */
 	bool sig_all;
+	bool grh;
 	enum diw_qp_type type;
+	_Atomic(enum diw_qp_state) state;
+	struct diw_cm *cm;           /* RC: where its connection's events go, or NULL */
+	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() to its last event (verbs/cm_conn.c) */
+	struct {                     /* RC (verbs/rc.c) */
+		uint32_t mulpdu;
+		bool packed, crc;
+		bool hold;           /* responder: it may not send before the initiator's first FPDU */
+		bool tell;           /* then it is established */
+		bool drain;          /* in ERROR: the link sends what it has, until the peer ends the stream */
+		bool shut;           /* our end of the stream is told */
+		bool ended;          /* the stream has, and the link is to be closed */
+		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
+	} rc;
 	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */
 	int64_t rate_burst, tokens;
 	struct diw_sq sq;
 	struct diw_rq own_rq;
 	struct diw_rdmap rdmap;
+	bool protocol;               /* that one is initialised */
 	struct diw_counters *c;      /* in its slot, or own_c; every layer's name of the queue pair to a tracer */
-	struct diw_counters own_c;
+	struct diw_counters *own_c;  /* where the page has no slot left */
 	struct diw_stat_slot *stat;  /* its place in the page that others see, or NULL */
+	bool shown;
 	bool counted;                /* it uses that page, or found it full */
-	struct diw_qp_error errors[DIW_QP_ERRORS];
-	uint32_t errors_head, errors_n;
+	struct diw_qp_error *errors; /* a ring */
+	uint32_t errors_max, errors_head, errors_n;
 	bool error_event;            /* not fetched yet: one event is enough */
 	bool errors_lost;            /* entries were overwritten: told */
 };
 
 extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; context is the queue pair */
-void diw_qp_complete_send(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);
+struct diw_mw;
+void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);     /* verbs/mr.c */
+/* The completion of WR into the next slot of the send completion queue; then push it. */
+void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);
 
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_empty(const struct diw_sq *sq);
 
 /* The lock is held. */
+/* RC: give up all that was posted, in order, as far as there is room for the completions. */
+void diw_sq_flush(struct diw_qp *qp);
+void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
+void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r);
 /* Receive, then run if there is anything to do. */
 void diw_qp_serve(struct diw_qp *qp, uint64_t now);
 void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */

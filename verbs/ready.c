@@ -10,7 +10,13 @@
 
 static int fds_of(const struct diw_qp *qp, int fd[DIW_DGRAM_FDS])
 {
-	return qp->link->dgram->ops->fds(qp->link->dgram, fd);
+	return qp->link ? qp->link->ops->fds(qp->link, fd) : 0;
+}
+
+/* What comes while a message waits for a receive would wake in vain; the same of a stream that has ended. */
+static bool wants_read(const struct diw_qp *qp)
+{
+	return !qp->rdmap.ddp.order.waiting && !qp->link->down;
 }
 
 static int ctl(struct diw_qp *qp, int op)
@@ -19,7 +25,8 @@ static int ctl(struct diw_qp *qp, int op)
 	int fd[DIW_DGRAM_FDS], n = fds_of(qp, fd), rc = 0;
 
 	for (int i = 0; i < n && rc == 0; i++) {
-		ev.events = EPOLLIN | (qp->blocked && i == 0 ? EPOLLOUT : 0);
+		/* Where nothing is wanted, the end of the stream is told at most once. */
+		ev.events = (wants_read(qp) ? EPOLLIN : EPOLLONESHOT) | (qp->blocked && i == 0 ? EPOLLOUT : 0);
 		if (epoll_ctl(qp->dev->epfd, op, fd[i], &ev) < 0 && errno != EEXIST)
 			rc = -errno;
 	}
@@ -65,20 +72,38 @@ void diw_ready_del(struct diw_qp *qp)
 	}
 }
 
+void diw_ready_open(struct diw_qp *qp)
+{
+	qp->want_write = false;
+	qp->want_read = true;
+	if (qp->dev->epoll_on)
+		ctl(qp, EPOLL_CTL_ADD);
+	diw_dev_kick(qp->dev);
+}
+
+/* Who sleeps on it would keep the stream from ending. */
+void diw_ready_close(struct diw_qp *qp)
+{
+	if (qp->dev->epoll_on)
+		ctl(qp, EPOLL_CTL_DEL);
+	diw_dev_kick(qp->dev);
+}
+
 void diw_ready_changed(struct diw_qp *qp)
 {
-	if (qp->link->dgram->fds_changed) {
+	if (qp->link->dgram && qp->link->dgram->fds_changed) {
 		qp->link->dgram->fds_changed = false;
 		if (qp->dev->epoll_on)
 			ctl(qp, EPOLL_CTL_ADD);
 		diw_dev_kick(qp->dev);
 	}
-	if (qp->blocked == qp->want_write)
+	if (qp->blocked == qp->want_write && wants_read(qp) == qp->want_read)
 		return;
 	qp->want_write = qp->blocked;
+	qp->want_read = wants_read(qp);
 	if (qp->dev->epoll_on)
 		ctl(qp, EPOLL_CTL_MOD);
-	else if (qp->blocked)
+	else if (qp->blocked || qp->want_read)
 		diw_dev_kick(qp->dev);
 }
 
@@ -87,17 +112,22 @@ int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p)
 	const struct diw_list *l;
 	int n = 0;
 
+	if (diw_cm_pollfd(dev) >= 0)
+		p[n++] = (struct pollfd){ .fd = diw_cm_pollfd(dev), .events = POLLIN };
 	if (dev->epoll_on) {
-		p[0] = (struct pollfd){ .fd = dev->epfd, .events = POLLIN };
-		return 1;
+		p[n++] = (struct pollfd){ .fd = dev->epfd, .events = POLLIN };
+		return n;
 	}
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
 		const struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 		int fd[DIW_DGRAM_FDS], count = fds_of(qp, fd);
 
-		for (int i = 0; i < count; i++)
-			p[n++] = (struct pollfd){ .fd = fd[i],
-						  .events = (short)(POLLIN | (qp->blocked && i == 0 ? POLLOUT : 0)) };
+		for (int i = 0; i < count; i++) {
+			short events = (short)((wants_read(qp) ? POLLIN : 0) | (qp->blocked && i == 0 ? POLLOUT : 0));
+
+			/* A descriptor of which nothing is wanted would still tell its end. */
+			p[n++] = (struct pollfd){ .fd = events ? fd[i] : -1, .events = events };
+		}
 	}
 	return n;
 }

@@ -5,11 +5,19 @@
 
 #include "verbs/qp.h"
 
+static size_t slot_size(const struct diw_rq *rq)
+{
+	return sizeof(struct diw_rwqe) + rq->max_sge * sizeof(struct diw_ddp_sge);
+}
+
 static struct diw_rwqe *slot_at(const struct diw_rq *rq, uint32_t i)
 {
-	size_t size = sizeof(struct diw_rwqe) + rq->max_sge * sizeof(struct diw_ddp_sge);
+	return (void *)(rq->slots + i * slot_size(rq));
+}
 
-	return (void *)(rq->slots + i * size);
+static uint32_t slot_of(const struct diw_rq *rq, const struct diw_recv *r)
+{
+	return (uint32_t)((size_t)((const uint8_t *)r - rq->slots) / slot_size(rq));
 }
 
 static uint32_t ring_len(const struct diw_slot_ring *r)
@@ -54,15 +62,11 @@ int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge)
 	pthread_mutex_init(&rq->post, NULL);
 	rq->depth = depth;
 	rq->max_sge = max_sge;
-	rq->slots = calloc(depth, sizeof(struct diw_rwqe) + max_sge * sizeof(struct diw_ddp_sge));
+	rq->slots = calloc(depth, slot_size(rq));
 	rq->returned = calloc(depth, sizeof *rq->returned);
 	if (!rq->slots || !rq->returned || ring_init(&rq->fifo, depth) < 0 || ring_init(&rq->free, depth) < 0) {
 		diw_rq_fini(rq);
 		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < depth; i++) {
-		slot_at(rq, i)->slot = i;
-		ring_push(&rq->free, i);
 	}
 	return 0;
 }
@@ -90,20 +94,27 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 		len += wr->sge[i].length;
 	if (len > UINT32_MAX)
 		return -EINVAL;
-	if (!ring_pop(&rq->free, &slot))
-		return -ENOMEM;
+	if (!ring_pop(&rq->free, &slot)) {
+		if (rq->fresh == rq->depth)
+			return -ENOMEM;
+		slot = rq->fresh++;             /* memory that nobody has touched is no memory yet */
+	}
 	w = slot_at(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
 		w->sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
 	w->recv.wr_id = wr->wr_id;
+	w->skipped = w->cut = 0;
+	w->len = (uint32_t)len;
 	w->recv.buf = (struct diw_ddp_buf){ w->sge, (uint32_t)wr->num_sge, (uint32_t)len };
 	ring_push(&rq->fifo, slot);
 	return 0;
 }
 
-int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad)
+int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits)
 {
 	int rc = 0;
+
+	*waits = false;
 
 	pthread_mutex_lock(&rq->post);
 	for (; wr && rc == 0; wr = wr->next) {
@@ -112,6 +123,11 @@ int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct di
 			*bad = wr;
 	}
 	pthread_mutex_unlock(&rq->post);
+	if (rq->rc) {
+		/* Pairs with who found the queue empty: one of the two sees the other. */
+		atomic_thread_fence(memory_order_seq_cst);
+		*waits = atomic_load_explicit(&rq->wanted, memory_order_relaxed);
+	}
 	return rc;
 }
 
@@ -133,12 +149,12 @@ struct diw_recv *diw_rq_take(struct diw_rq *rq)
 
 void diw_rq_return(struct diw_rq *rq, struct diw_recv *r)
 {
-	rq->returned[rq->nreturned++] = diw_container(r, struct diw_rwqe, recv)->slot;
+	rq->returned[rq->nreturned++] = slot_of(rq, r);
 }
 
 void diw_rq_done(struct diw_rq *rq, struct diw_recv *r)
 {
-	ring_push(&rq->free, diw_container(r, struct diw_rwqe, recv)->slot);
+	ring_push(&rq->free, slot_of(rq, r));
 }
 
 /* ---- Shared receive queues ---- */
@@ -203,12 +219,29 @@ int diw_srq_destroy(struct diw_srq *srq)
 
 int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad)
 {
-	return diw_dev_alive(srq->pd->dev) ? diw_rq_post(&srq->rq, wr, bad) : -ENODEV;
+	struct diw_dev *dev = srq->pd->dev;
+	bool waits;
+	int rc;
+
+	if (!diw_dev_alive(dev))
+		return -ENODEV;
+	rc = diw_rq_post(&srq->rq, wr, bad, &waits);
+	if (waits)
+		diw_dev_nudge(dev);
+	return rc;
 }
 
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad)
 {
+	bool waits;
+	int rc;
+
 	if (!diw_dev_alive(qp->dev))
 		return -ENODEV;
-	return qp->srq ? -EINVAL : diw_rq_post(&qp->own_rq, wr, bad);
+	if (qp->srq)
+		return -EINVAL;
+	rc = diw_rq_post(&qp->own_rq, wr, bad, &waits);
+	if (waits || qp->state == DIW_QPS_ERROR)
+		diw_dev_nudge(qp->dev);
+	return rc;
 }

@@ -23,9 +23,9 @@ int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr)
 	sq->max_inline = attr->max_inline;
 	sq->slot_size = sizeof(struct diw_rdmap_wr) + sq->max_sge * sizeof(struct diw_ddp_sge) + sq->max_inline;
 	sq->slot_size = (sq->slot_size + 15) & ~(size_t)15;
-	sq->slots = calloc(size, sq->slot_size);
-	if (!sq->slots)
+	if (diw_arena_init(&sq->arena, size * sq->slot_size) < 0)
 		return -ENOMEM;
+	sq->slots = diw_arena_take(&sq->arena, size * sq->slot_size);
 	pthread_mutex_init(&sq->post, NULL);
 	return 0;
 }
@@ -34,13 +34,13 @@ void diw_sq_fini(struct diw_sq *sq)
 {
 	if (sq->slots)
 		pthread_mutex_destroy(&sq->post);
-	free(sq->slots);
+	diw_arena_fini(&sq->arena);
 }
 
 bool diw_sq_empty(const struct diw_sq *sq)
 {
 	return atomic_load_explicit(&sq->tail, memory_order_acquire) ==
-	       atomic_load_explicit(&sq->head, memory_order_relaxed);
+	       atomic_load_explicit(&sq->next, memory_order_relaxed);
 }
 
 static struct diw_rdmap_wr *slot_at(const struct diw_sq *sq, uint32_t i)
@@ -50,30 +50,58 @@ static struct diw_rdmap_wr *slot_at(const struct diw_sq *sq, uint32_t i)
 
 /* ---- Posting ---- */
 
-static int opcode_of(const struct diw_qp *qp, const struct diw_send_wr *wr)
-{
-	bool uc = qp->type == DIW_QP_UC;
+/* By the verbs' opcode: RDMAP's, the completion's, and whose it is. */
+static const struct {
+	uint8_t opcode, wc;
+	unsigned types;
+} kinds[] = {
+	[DIW_WR_SEND] = { DIW_OP_SEND, DIW_WC_SEND, DIW_TYPE_UD | DIW_TYPE_UC | DIW_TYPE_RC },
+	[DIW_WR_WRITE] = { DIW_OP_WRITE, DIW_WC_WRITE, DIW_TYPE_UC | DIW_TYPE_RC },
+	[DIW_WR_WRITE_RECORD] = { DIW_OP_WRITE_RECORD, DIW_WC_WRITE_RECORD, DIW_TYPE_UD },
+	[DIW_WR_READ] = { DIW_OP_READ_REQUEST, DIW_WC_READ, DIW_TYPE_UD | DIW_TYPE_RC },
+	[DIW_WR_FETCH_ADD] = { DIW_OP_ATOMIC_REQUEST, DIW_WC_FETCH_ADD, DIW_TYPE_RC },
+	[DIW_WR_CMP_SWAP] = { DIW_OP_ATOMIC_REQUEST, DIW_WC_CMP_SWAP, DIW_TYPE_RC },
+	[DIW_WR_LOCAL_INV] = { DIW_OP_LOCAL_INV, DIW_WC_LOCAL_INV, DIW_TYPE_RC },
+	[DIW_WR_BIND_MW] = { DIW_OP_BIND_MW, DIW_WC_BIND_MW, DIW_TYPE_RC },
+};
 
-	switch (wr->opcode) {
-	case DIW_WR_SEND: return DIW_OP_SEND;
-	case DIW_WR_WRITE: return uc ? DIW_OP_WRITE : -EINVAL;
-	case DIW_WR_WRITE_RECORD: return uc ? -EINVAL : DIW_OP_WRITE_RECORD;
-	case DIW_WR_READ: return uc ? -EINVAL : DIW_OP_READ_REQUEST;
-	}
-	return -EINVAL;
-}
-
-static uint32_t length_limit(int opcode)
+static uint32_t length_limit(const struct diw_qp *qp, int opcode)
 {
+	if (qp->type == DIW_QP_RC)
+		return DIW_MAX_RC;
 	return opcode == DIW_OP_SEND ? DIW_MAX_SEND : opcode == DIW_OP_READ_REQUEST ? DIW_MAX_READ : DIW_MAX_RDMA;
 }
 
+static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
+{
+	if (qp->state == DIW_QPS_IDLE)
+		return -ENOTCONN;
+	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
+		return -EINVAL;
+	if (opcode == DIW_OP_ATOMIC_REQUEST && (wr->num_sge != 1 || len != 8 || wr->to % 8))
+		return -EINVAL;
+	if (opcode == DIW_OP_BIND_MW && (!wr->bind.mw || (!wr->bind.mr && wr->bind.length)))
+		return -EINVAL;
+	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
+		return -EINVAL;
+	if (qp->state == DIW_QPS_RTS && !qp->rdmap.rc.rfc7306 &&
+	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
+		return -EOPNOTSUPP;
+	return opcode;
+}
+
+/* The opcode, or why it cannot be posted. */
 static int check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len)
 {
-	const unsigned known = DIW_SEND_SIGNALED | DIW_SEND_SOLICITED | DIW_SEND_INLINE | DIW_SEND_IMM | DIW_SEND_MORE;
-	int opcode = opcode_of(qp, wr);
+	const unsigned rc_flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE;
+	const unsigned known = DIW_SEND_SIGNALED | DIW_SEND_SOLICITED | DIW_SEND_INLINE | DIW_SEND_IMM | DIW_SEND_MORE |
+			       (qp->type == DIW_QP_RC ? rc_flags : 0);
+	int opcode;
 
-	if (opcode < 0 || wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known) ||
+	if ((unsigned)wr->opcode >= sizeof kinds / sizeof *kinds || !(kinds[wr->opcode].types & qp->rdmap.type))
+		return -EINVAL;
+	opcode = kinds[wr->opcode].opcode;
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known) ||
 	    (wr->num_sge && !wr->sge))
 		return -EINVAL;
 	if (qp->type == DIW_QP_UD && (wr->dst.port == 0 || diw_addr_ip_is_zero(&wr->dst)))
@@ -81,13 +109,13 @@ static int check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 	*len = 0;
 	for (int i = 0; i < wr->num_sge; i++)
 		*len += wr->sge[i].length;
-	if (*len > length_limit(opcode) || ((wr->flags & DIW_SEND_INLINE) && *len > qp->sq.max_inline))
+	if (*len > length_limit(qp, opcode) || ((wr->flags & DIW_SEND_INLINE) && *len > qp->sq.max_inline))
 		return -EINVAL;
 	if (opcode != DIW_OP_SEND && wr->to + *len < wr->to)
 		return -EINVAL;
 	if (opcode == DIW_OP_READ_REQUEST && ((wr->flags & (DIW_SEND_INLINE | DIW_SEND_IMM)) || wr->timeout_ns < 0))
 		return -EINVAL;
-	return opcode;
+	return qp->type == DIW_QP_RC ? check_rc(qp, wr, opcode, *len) : opcode;
 }
 
 static void copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
@@ -111,6 +139,21 @@ static void copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct
 	w->inline_data = data;
 }
 
+static void fill_rc(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	w->fence = wr->flags & DIW_SEND_FENCE;
+	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
+	w->inv_stag = wr->inv_stag;
+	w->fault = 0;
+	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
+		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
+		w->atomic.compare_add = wr->compare_add;
+		w->atomic.value = wr->swap;
+	} else if (w->opcode == DIW_OP_BIND_MW) {
+		diw_mw_post_bind(w, wr);
+	}
+}
+
 static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -126,17 +169,22 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 	w = slot_at(sq, tail);
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)opcode;
+	w->wc_opcode = kinds[wr->opcode].wc;
 	w->signaled = qp->sig_all || (wr->flags & DIW_SEND_SIGNALED);
 	w->imm_valid = wr->flags & DIW_SEND_IMM;
 	w->solicited = wr->flags & DIW_SEND_SOLICITED;
+	w->pending = false;
+	w->status = DIW_RDMAP_OK;
 	w->imm = wr->imm;
 	w->qkey = wr->qkey;
 	w->stag = wr->stag;
 	w->to = wr->to;
-	w->dst = qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer : wr->dst;
+	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->rdmap.ddp.cfg.peer;
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	copy_payload(sq, w, wr);
+	if (qp->type == DIW_QP_RC)
+		fill_rc(w, wr);
 	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
 	atomic_store_explicit(&sq->tail, tail + 1, memory_order_release);
 	return 0;
@@ -185,14 +233,26 @@ int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct 
 
 /* ---- Executing; the device's lock is held ---- */
 
-/* Returns why it stopped: 0 the queue is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
+/* W leaves the queue, whose oldest request is HEAD then. Its place is free before its completion is there: who polls
+ * that may post at once. */
+static void leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t head, bool told, uint8_t status)
+{
+	if (told)
+		diw_qp_fill_send_wc(qp, w, status);
+	atomic_store_explicit(&qp->sq.head, head, memory_order_release);
+	if (told)
+		diw_cq_push(qp->send_cq);
+}
+
+/* Datagrams: a request is complete when it is executed; Reads go on by themselves. Returns why it stopped: 0 the queue
+ * is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
 static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
 	struct diw_sq *sq = &qp->sq;
-	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
 
-	while (head != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
-		struct diw_rdmap_wr *w = slot_at(sq, head);
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
+		struct diw_rdmap_wr *w = slot_at(sq, next);
 		bool read = w->opcode == DIW_OP_READ_REQUEST;
 		uint8_t status;
 		int rc;
@@ -204,11 +264,75 @@ static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 			return rc;
 		if (status != DIW_RDMAP_OK && !diw_qp_up.send_room(qp))
 			return -ENOBUFS;
-		if (status != DIW_RDMAP_OK || (w->signaled && !read))
-			diw_qp_complete_send(qp, w, status);
-		atomic_store_explicit(&sq->head, ++head, memory_order_release);
+		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
+		leave(qp, w, next, status != DIW_RDMAP_OK || (w->signaled && !read), status);
 	}
 	return 0;
+}
+
+/* Complete, in order, what is done. False: no room for a completion. */
+static bool retire(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+
+	while (head != atomic_load_explicit(&sq->next, memory_order_relaxed)) {
+		const struct diw_rdmap_wr *w = slot_at(sq, head);
+		bool told;
+
+		if (w->pending)
+			break;
+		told = w->signaled || w->status != DIW_RDMAP_OK;
+		if (told && !diw_qp_up.send_room(qp))
+			return false;
+		leave(qp, w, ++head, told, w->status);
+	}
+	return true;
+}
+
+static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
+
+	if (!retire(qp))
+		return -ENOBUFS;
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
+		struct diw_rdmap_wr *w = slot_at(sq, next);
+		uint8_t status;
+		int rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+
+		if (rc < 0)
+			return rc;
+		if (!w->pending)
+			w->status = status;
+		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
+		if (status != DIW_RDMAP_OK) {
+			diw_rc_error(qp, DIW_FAULT_LOCAL_PROT, false, 0, now);
+			return 0;
+		}
+		if (!retire(qp))
+			return -ENOBUFS;
+	}
+	return 0;
+}
+
+void diw_sq_flush(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_acquire);
+
+	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != tail; i++) {
+		struct diw_rdmap_wr *w = slot_at(sq, i);
+		bool executed = i - atomic_load_explicit(&sq->next, memory_order_relaxed) >= sq->depth;
+
+		if (w->pending)
+			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
+		else if (!executed)
+			w->status = DIW_RDMAP_FLUSHED;
+	}
+	atomic_store_explicit(&sq->next, tail, memory_order_relaxed);
+	retire(qp);
 }
 
 static void refill(struct diw_qp *qp, uint64_t now)
@@ -226,24 +350,50 @@ static void refill(struct diw_qp *qp, uint64_t now)
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
+/* A message that has begun goes on before another begins. */
+static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
+
+	if (answers_first)
+		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
+		*rc = run_rc_queue(qp, budget, now);
+	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
+		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+}
+
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 {
 	int64_t budget = share, had;
 	int rc = 0, rc_answers = 0;
 	bool answers_first = qp->answers_first;
 
+	if (qp->type == DIW_QP_RC && !diw_rc_may_send(qp, now)) {
+		diw_rc_settle(qp, now);
+		return;
+	}
+	if (qp->state == DIW_QPS_ERROR) {
+		diw_qp_flush(qp);
+		return;
+	}
 	if (qp->rate) {
 		refill(qp, now);
 		budget = qp->tokens < share ? qp->tokens : share;
 	}
 	had = budget;
 	qp->answers_first = !answers_first;     /* neither waits until the other has nothing left */
-	if (answers_first)
-		rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
-	if (rc_answers != -EAGAIN)
-		rc = run_queue(qp, &budget, now);
-	if (!answers_first && rc != -EAGAIN)
-		rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
+	if (qp->type == DIW_QP_RC) {
+		run_rc(qp, &budget, &rc, &rc_answers, now);
+	} else {
+		if (answers_first)
+			rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
+		if (rc_answers != -EAGAIN)
+			rc = run_queue(qp, &budget, now);
+		if (!answers_first && rc != -EAGAIN)
+			rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
+	}
 	qp->blocked = rc == -EAGAIN || rc_answers == -EAGAIN;
 	qp->more = rc == -EBUSY || rc_answers == -EBUSY;
 	if (qp->rate) {
@@ -254,6 +404,8 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
 		qp->blocked = true;
 	diw_qp_after_send(qp);
+	if (qp->type == DIW_QP_RC)
+		diw_rc_settle(qp, now);
 }
 
 /* When the send queue may go on by itself: at once, when the rate limit allows, or not by the clock. */
@@ -268,7 +420,7 @@ uint64_t diw_sq_deadline(const struct diw_qp *qp)
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
-	qp->starved = false;
+	qp->starved = qp->type == DIW_QP_RC && qp->rdmap.ddp.order.waiting;
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
 	qp->deadline = diw_qp_deadline(qp, true);

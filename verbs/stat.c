@@ -204,13 +204,10 @@ static struct diw_stat_slot *take(void)
 	return slot_at(i);
 }
 
-void diw_stat_take(struct diw_qp *qp)
+static struct diw_stat_slot *take_slot(struct diw_qp *qp)
 {
 	struct diw_stat_slot *s = NULL;
 
-	qp->c = &qp->own_c;
-	if (!qp->dev->shows)
-		return;
 	pthread_mutex_lock(&page.lock);
 	if (page.head || page_open()) {
 		page.users++;
@@ -220,25 +217,35 @@ void diw_stat_take(struct diw_qp *qp)
 		qp->counted = true;
 	}
 	pthread_mutex_unlock(&page.lock);
-	if (!s)
-		return;
+	return s;
+}
+
+int diw_stat_take(struct diw_qp *qp)
+{
+	struct diw_stat_slot *s = qp->dev->shows ? take_slot(qp) : NULL;
+
+	if (!s) {
+		qp->c = qp->own_c = calloc(1, sizeof *qp->own_c);
+		return qp->c ? 0 : -ENOMEM;
+	}
 	memset(&s->counters, 0, sizeof s->counters);
 	memset(&s->gauges, 0, sizeof s->gauges);
 	qp->stat = s;
 	qp->c = &s->counters;
+	return 0;
 }
 
 void diw_stat_show(struct diw_qp *qp)
 {
 	struct diw_stat_slot *s = qp->stat;
-	const struct diw_dgram *d = qp->link->dgram;
 
-	if (!s)
+	if (!s || !qp->link)                    /* RC shows itself when it is connected */
 		return;
+	qp->shown = true;
 	s->id.created_ns = realtime_ns();
-	s->id.num = d->local.port;
+	s->id.num = qp->link->local.port;
 	s->id.type = qp->type;
-	s->id.local = d->local;
+	s->id.local = qp->link->local;
 	memcpy(s->id.device, qp->dev->info.name, sizeof s->id.device);
 	diw_stat_gauges(qp);
 	qp->dev->nshown++;
@@ -249,6 +256,7 @@ void diw_stat_give(struct diw_qp *qp)
 {
 	struct diw_stat_slot *s = qp->stat;
 
+	free(qp->own_c);
 	if (!qp->counted || !diw_dev_alive(qp->dev))
 		return;
 	pthread_mutex_lock(&page.lock);
@@ -277,10 +285,18 @@ void diw_stat_gauges(struct diw_qp *qp)
 	s->gauges = (struct diw_gauges){
 		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
 			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
-		.rq_posted = diw_rq_posted(qp->rq), .sources = d->sources.pool.used,
-		.records_open = d->records.nopen, .records_held = d->records.pool.used - d->records.nopen,
-		.reasm_open = d->reasms.nopen, .reads_open = qp->rdmap.reads.pool.used, .memory = diw_ddp_memory(d),
+		.rq_posted = diw_rq_posted(qp->rq),
 	};
+	if (qp->type == DIW_QP_RC) {
+		s->gauges.reads_open = qp->rdmap.rc.nout;
+		return;
+	}
+	s->gauges.sources = d->dg->sources.pool.used;
+	s->gauges.records_open = d->dg->records.nopen;
+	s->gauges.records_held = d->dg->records.pool.used - d->dg->records.nopen;
+	s->gauges.reasm_open = d->dg->reasms.nopen;
+	s->gauges.reads_open = qp->rdmap.reads->pool.used;
+	s->gauges.memory = diw_ddp_memory(d);
 }
 
 void diw_stat_refresh(struct diw_dev *dev)

@@ -12,8 +12,9 @@
 struct diw_dev;
 struct diw_qp;
 
-/* Decides where the new queue pair counts: qp->stat stays NULL, and qp->c is its own, where nothing can be shown. */
-void diw_stat_take(struct diw_qp *qp);
+/* Decides where the new queue pair counts: qp->stat stays NULL, and qp->c is its own, where nothing can be shown.
+ * -ENOMEM */
+int diw_stat_take(struct diw_qp *qp);
 /* It is ready: readers see it from now on. The device's lock is held. */
 void diw_stat_show(struct diw_qp *qp);
 /* It counts no more. Silent about a page that it inherited by fork(). */

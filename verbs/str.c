@@ -53,7 +53,9 @@ const char *diw_wc_status_str(int status)
 	static const char *const names[] = {
 		[DIW_WC_SUCCESS] = "success",
 		[DIW_WC_LOC_PROT_ERR] = "local protection error", [DIW_WC_REM_ACCESS_ERR] = "remote access error",
-		[DIW_WC_TIMEOUT] = "timeout",
+		[DIW_WC_TIMEOUT] = "timeout", [DIW_WC_LOC_LEN_ERR] = "local length error",
+		[DIW_WC_REM_OP_ERR] = "remote operation error", [DIW_WC_MW_BIND_ERR] = "memory window bind error",
+		[DIW_WC_FLUSHED] = "flushed",
 	};
 
 	return name_of(names, sizeof names / sizeof *names, status);
@@ -64,10 +66,22 @@ const char *diw_wc_opcode_str(int opcode)
 	static const char *const names[] = {
 		[DIW_WC_SEND] = "send", [DIW_WC_WRITE] = "write", [DIW_WC_WRITE_RECORD] = "write-record",
 		[DIW_WC_READ] = "read", [DIW_WC_RECV] = "recv", [DIW_WC_RECV_WRITE_RECORD] = "recv write-record",
-		[DIW_WC_RECV_WRITE_IMM] = "recv write with immediate",
+		[DIW_WC_RECV_WRITE_IMM] = "recv write with immediate", [DIW_WC_FETCH_ADD] = "fetch and add",
+		[DIW_WC_CMP_SWAP] = "compare and swap", [DIW_WC_BIND_MW] = "bind window",
+		[DIW_WC_LOCAL_INV] = "local invalidate",
 	};
 
 	return name_of(names, sizeof names / sizeof *names, opcode);
+}
+
+const char *diw_qp_state_str(int state)
+{
+	static const char *const names[] = {
+		[DIW_QPS_IDLE] = "idle", [DIW_QPS_CONNECTING] = "connecting", [DIW_QPS_RTS] = "rts",
+		[DIW_QPS_CLOSING] = "closing", [DIW_QPS_ERROR] = "error",
+	};
+
+	return name_of(names, sizeof names / sizeof *names, state);
 }
 
 const char *diw_record_close_str(int close)

@@ -3,7 +3,7 @@
 # diw perf, a moment of every mode: its rows have all their keys, and figures that make sense. Speed is not judged here.
 . "${0%/*}/lib.sh"
 
-KEYS='["test","qp","llp","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline"]'
+KEYS='["test","qp","llp","congestion","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline","ratios"]'
 
 # perf TEST OPTION...: runs it for a moment, and looks at every row.
 perf() {
@@ -32,11 +32,43 @@ perf bw --qp uc --op write --size 64k --local
 perf lat --qp uc --op send --size 64 --local
 perf lat --qp raw-udp --size 64 --local
 perf bw --qp raw-udp --size 1k --local
-for baseline in raw-udp raw-udp-crc raw-udp-1; do
+for bind in 127.0.0.1 ::1; do
+	for qp in raw-tcp raw-tcp-1; do
+		perf lat --qp $qp --size 64,512k --bind $bind --local
+		perf bw --qp $qp --size 1,1k,512k --bind $bind --local
+		check "... nothing is lost, and its congestion control is named" every '.bytes_sent == .bytes_valid and .congestion != null'
+	done
+done
+perf lat --qp raw-tcp --size 64 --wait --local
+perf bibw --qp raw-tcp --size 64k --local
+perf lat --qp rc --op send,write,read,fetch-add,cmp-swap --size 64 --local
+perf lat --qp rc --op send --size 64 --events --local
+perf lat --qp rc --op send --size 64 --wait --bind ::1 --local
+perf bw --qp rc --op send,write --size 64,1k,512k --against raw-tcp,raw-tcp-1 --local
+check "... RC and bare TCP with the same congestion control, and nothing is lost" \
+	every '.congestion != null and .bytes_sent == .bytes_valid'
+perf bw --qp rc --op write --size 64k --no-crc --mulpdu 1452 --local
+perf bw --qp rc --op write --size 64k --markers --local
+perf bibw --qp rc --op write,send --size 64k --local
+perf bw --qp rc --op read --size 1k --local
+perf bw --qp ud,rc --op write --size 64k --against raw-tcp --local
+check "... UD with its ratio to RC, and both to the baseline" jq -e -s 'length == 3 and .[0].qp == "ud" and
+	.[0].ratios.rc > 0 and .[0].ratios["raw-tcp"] > 0 and .[1].qp == "rc" and (.[1].ratios | keys == ["raw-tcp"])' "$TMP/rows"
+expect 2 "perf --op fetch-add on ud" $DIW perf lat --op fetch-add --local
+expect 2 "perf --no-crc without RC" $DIW perf lat --no-crc --local
+for baseline in raw-udp raw-udp-crc raw-udp-1 raw-tcp raw-tcp-1; do
 	perf bw --op write --size 1k --against $baseline --local
 	check "... measured against $baseline, which has a row of its own" \
 		jq -e -s "length == 2 and any(.[]; .baseline == \"$baseline\" and .ratio > 0) and any(.[]; .qp == \"$baseline\")" "$TMP/rows"
 done
+perf rate --op send --size 64 --against raw-tcp-1,raw-udp,raw-tcp --local
+check "... against three at once: a row each, ratios to each, the first of them by name" \
+	jq -e -s 'length == 4 and (.[0] | .baseline == "raw-tcp-1" and .ratio == .ratios["raw-tcp-1"] and
+		(.ratios | keys == ["raw-tcp", "raw-tcp-1", "raw-udp"] and all(.[]; . > 0))) and
+		all(.[1:][]; .ratio == null and .ratios == {})' "$TMP/rows"
+check "... and TCP is slower when each message is a call" jq -e -s '.[0].ratios | .["raw-tcp-1"] > .["raw-tcp"]' "$TMP/rows"
+expect 2 "perf against an unknown" $DIW perf bw --against raw-tcp-2 --local
+expect 2 "perf twice against the same" $DIW perf bw --against raw-tcp,raw-tcp --local
 perf bw --op write --size 512k --mulpdu 1452 --impair loss=5%,seed=1 --local
 check "... under loss: a part of it is valid, and lost is counted" every '.lost > 0 and .bytes_valid < .bytes_sent'
 

@@ -43,7 +43,7 @@ static void log_clear(struct log *g)
 		free(g->s[--g->n].data);
 }
 
-static void up_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+static int up_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	ck_assert_ptr_eq(ctx, &got);
 	ck_assert_uint_eq(now, 77);
@@ -52,9 +52,10 @@ static void up_rx(void *ctx, const struct diw_addr *src, const struct diw_link_r
 	rx_most = n > rx_most ? n : rx_most;
 	for (int i = 0; i < n; i++)
 		log_add(&got, src, segs[i].data, segs[i].len, "", 0);
+	return n;
 }
 
-static const struct diw_link_up up = { up_rx };
+static const struct diw_link_up up = { .rx = up_rx };
 
 static void setup(void)
 {

@@ -6,7 +6,8 @@
 #include "tests/unit/unit.h"
 
 static struct diw_stag_table t;
-static const int pd, other_pd;
+static const int pd_a, pd_b;
+static const struct diw_stag_user pd = { .pd = &pd_a }, other_pd = { .pd = &pd_b };
 static uint8_t mem[4096];
 
 static uint16_t resolve(uint32_t stag, uint64_t to, uint32_t len, uint8_t **at)
@@ -32,7 +33,7 @@ START_TEST(as_a_list)
 			gone[i] = s[i].stag;
 			diw_stag_remove(&t, &s[i]);
 		} else {
-			s[i] = (struct diw_stag){ .addr = mem + i, .to = i, .len = 1, .pd = &pd };
+			s[i] = (struct diw_stag){ .addr = mem + i, .to = i, .len = 1, .pd = &pd_a };
 			if (diw_stag_add(&t, &s[i]) != 0 || s[i].stag >> 8 == 0)
 				ck_abort_msg("step %d: STag %x", step, s[i].stag);
 		}
@@ -58,7 +59,7 @@ END_TEST
 
 static uint16_t at_region(uint64_t to, uint64_t len, uint64_t from, uint32_t n)
 {
-	struct diw_stag s = { .addr = mem, .to = to, .len = len, .pd = &pd };
+	struct diw_stag s = { .addr = mem, .to = to, .len = len, .pd = &pd_a };
 	uint8_t *at = NULL;
 	uint16_t fault;
 
@@ -98,7 +99,7 @@ END_TEST
 START_TEST(who_may_what)
 {
 	struct diw_addr peer = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 10 }, .port = 7 }, port = peer, host = peer;
-	struct diw_stag s = { .addr = mem, .to = 0, .len = 10, .pd = &pd,
+	struct diw_stag s = { .addr = mem, .to = 0, .len = 10, .pd = &pd_a,
 			      .access = DIW_STAG_LOCAL_WRITE | DIW_STAG_REMOTE_WRITE };
 	uint8_t *at;
 

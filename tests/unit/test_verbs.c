@@ -68,7 +68,7 @@ SPOIL(sge_17, x->max_sge = DIW_MAX_SGE + 1)
 SPOIL(inline_big, x->max_inline = DIW_MAX_INLINE + 1)
 SPOIL(bad_type, x->type = 7)
 SPOIL(bad_mode, x->record_mode = 2)
-SPOIL(uc_no_peer, x->type = DIW_QP_UC)
+SPOIL(uc_grh, x->type = DIW_QP_UC; x->grh = true)
 SPOIL(mulpdu_small, x->mulpdu = 127)
 SPOIL(mulpdu_big, x->mulpdu = 65504)
 SPOIL(window_neg, x->reorder_window_ns = -1)
@@ -85,7 +85,7 @@ SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->local))
 START_TEST(queue_pairs_that_cannot_be)
 {
 	void (*const invalid[])(struct diw_qp_attr *) = {
-		no_scq, no_rcq, sq_0, sq_big, rq_0, rq_big, sge_0, sge_17, inline_big, bad_type, bad_mode, uc_no_peer,
+		no_scq, no_rcq, sq_0, sq_big, rq_0, rq_big, sge_0, sge_17, inline_big, bad_type, bad_mode, uc_grh,
 		mulpdu_small, mulpdu_big, window_neg, record_0, reasm_0, read_neg, sources_0, records_0, rcvbuf_0,
 	};
 

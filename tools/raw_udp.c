@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bare UDP sockets by the best recipe that docs/performance.md measured: the rivals of `diw perf --against`. */
-#include "tools/raw.h"
-
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/crc.h"
 #include "base/wire.h"
+#include "tools/raw_end.h"
 
 #ifndef SOL_UDP
 #define SOL_UDP 17
@@ -30,8 +29,6 @@
 #define CONTROL_LEN 29u              /* no usual message size */
 #define CONTROL_MAGIC 0xfff05a5ac3c30ff0u
 #define CREDIT_LOST (20 * DIW_MS)    /* no credit for so long: what is outstanding was lost */
-#define SILENCE (2 * DIW_S)
-#define SILENCE_FIRST (10 * DIW_S)
 
 enum control { CREDIT = 1, MARK, FIN, FINACK };
 
@@ -49,10 +46,9 @@ struct end {
 
 	uint64_t pos;                /* sender: payload bytes sent; receiver: highest that came, and one */
 	uint64_t credited;           /* sender: of them no longer outstanding; receiver: the last credit given */
-	bool marked, ended;
+	bool ended;
 	uint64_t mark_pos;
-	uint64_t begin_ns, last_ns;
-	double begin_cpu;
+	struct raw_span span;
 
 	struct msghdr tx_msg, rx_msg;
 	struct iovec tx_iov, rx_iov;
@@ -60,22 +56,9 @@ struct end {
 	union { struct cmsghdr align; uint8_t b[CMSG_SPACE(sizeof(int))]; } rx_control;
 };
 
-static double thread_cpu(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-static bool stopped(const struct end *e)
-{
-	return e->a->stop && atomic_load_explicit(e->a->stop, memory_order_relaxed);
-}
-
 /* ---- Sockets ---- */
 
-int raw_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_addr *bound)
+int raw_udp_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_addr *bound)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(local, &ss);
@@ -99,7 +82,7 @@ int raw_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_addr
 	return fd;
 }
 
-int raw_connect(int fd, const struct diw_addr *peer)
+int raw_udp_connect(int fd, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(peer, &ss);
@@ -247,19 +230,8 @@ static uint32_t send_burst(struct end *e, uint64_t most)
 
 static void begin_measure(struct end *e, uint64_t now)
 {
-	e->marked = true;
 	e->mark_pos = e->pos;
-	e->begin_ns = e->last_ns = now;
-	e->begin_cpu = thread_cpu();
-	e->r->bytes = 0;
-	e->r->calls = 0;
-	e->r->crc_errors = 0;
-}
-
-static void end_measure(struct end *e)
-{
-	e->r->elapsed_ns = e->last_ns - e->begin_ns;
-	e->r->cpu_s = thread_cpu() - e->begin_cpu;
+	raw_span_begin(&e->span, e->r, now);
 }
 
 /* Read what the receiver says; true when something was there. */
@@ -285,7 +257,7 @@ static void wait_credit(struct end *e)
 {
 	uint64_t since = 0, before = e->credited;
 
-	while (e->credited == before && !stopped(e)) {
+	while (e->credited == before && !raw_stopped(e->a)) {
 		uint64_t now;
 
 		if (take_credit(e, e->wait))
@@ -303,13 +275,13 @@ static void stream_sender(struct end *e)
 	uint64_t start = diw_clock_ns(), now = start, until;
 
 	for (;;) {
-		if (!e->marked && now - start >= e->a->warmup_ns) {
+		if (!e->span.begun && now - start >= e->a->warmup_ns) {
 			begin_measure(e, now);
 			send_control(e, MARK, e->pos);
 		}
-		until = e->begin_ns + e->a->duration_ns;
-		if ((e->marked && now >= until) || stopped(e) ||
-		    (e->marked && e->a->max_msgs && e->pos - e->mark_pos >= e->a->max_msgs * e->a->size))
+		until = e->span.begin_ns + e->a->duration_ns;
+		if ((e->span.begun && now >= until) || raw_stopped(e->a) ||
+		    (e->span.begun && e->a->max_msgs && e->pos - e->mark_pos >= e->a->max_msgs * e->a->size))
 			break;
 		if (e->pos - e->credited > e->window - e->step)
 			wait_credit(e);
@@ -317,10 +289,10 @@ static void stream_sender(struct end *e)
 			send_burst(e, e->step);
 		now = diw_clock_ns();
 	}
-	if (!e->marked)
+	if (!e->span.begun)
 		begin_measure(e, now);
-	e->last_ns = now;
-	end_measure(e);
+	e->span.last_ns = now;
+	raw_span_end(&e->span, e->r);
 	e->r->bytes = e->r->bytes_sent = e->pos - e->mark_pos;
 	for (int i = 0; i < 200 && !e->ended; i++) {
 		send_control(e, FIN, e->r->bytes_sent);
@@ -336,7 +308,7 @@ static bool stream_control(struct end *e, const uint8_t *p, uint32_t len, uint64
 
 	switch (control_of(p, len, &value)) {
 	case MARK:
-		if (!e->marked)
+		if (!e->span.begun)
 			begin_measure(e, now);
 		return true;
 	case FIN:
@@ -360,7 +332,7 @@ static void stream_burst(struct end *e, uint32_t n, uint32_t seg, uint64_t now)
 		n = last;
 	if (!n)
 		return;
-	e->last_ns = now;
+	e->span.last_ns = now;
 	if (e->a->crc) {
 		for (uint32_t at = 0; at < n; at += seg) {
 			uint32_t len = n - at < seg ? n - at : seg;
@@ -383,13 +355,13 @@ static void stream_receiver(struct end *e)
 	uint64_t now = diw_clock_ns(), quiet_since = now;
 	bool any = false;
 
-	while (!e->ended && !stopped(e)) {
+	while (!e->ended && !raw_stopped(e->a)) {
 		uint32_t seg;
 		ssize_t n = receive(e, e->wait, &seg);
 
 		now = diw_clock_ns();
 		if (n <= 0) {
-			if (now - quiet_since > (any ? SILENCE : SILENCE_FIRST))
+			if (now - quiet_since > (any ? RAW_SILENCE : RAW_SILENCE_FIRST))
 				break;
 			continue;
 		}
@@ -401,111 +373,79 @@ static void stream_receiver(struct end *e)
 			send_control(e, CREDIT, e->pos);
 		}
 	}
-	if (e->marked)
-		end_measure(e);
+	if (e->span.begun)
+		raw_span_end(&e->span, e->r);
 	if (e->r->bytes_sent > e->r->bytes)
 		e->r->lost = e->r->bytes_sent - e->r->bytes;
 }
 
 /* ---- There and back ---- */
 
-static void send_message(struct end *e, uint64_t number)
+static void send_message(void *end, uint64_t number)
 {
+	struct end *e = end;
+
 	e->pos = number % (e->ring / e->a->size) * e->a->size;
 	for (uint64_t left = e->a->size; left > 0;)
 		left -= send_burst(e, left);
 }
 
-/* Wait for a whole message. False: nothing came for 100 ms, or the sender said that it ends. */
-static bool receive_message(struct end *e)
+/* What comes next; *have counts the bytes of a message. */
+static enum raw_came receive_some(struct end *e, uint32_t *have)
 {
 	uint64_t since = 0, value;
-	uint32_t have = 0, spins = 0;
+	uint32_t seg, spins = 0;
+	ssize_t n;
 
-	while (have < e->a->size) {
-		uint32_t seg;
-		ssize_t n = receive(e, e->wait, &seg);
-
-		if (n < 0) {
-			if (!e->wait)
-				return false;
-			if (++spins % 64)
-				continue;
-			if (!since)
-				since = diw_clock_ns();
-			if (stopped(e) || diw_clock_ns() - since > 100 * DIW_MS)
-				return false;
+	while ((n = receive(e, e->wait, &seg)) < 0) {
+		if (!e->wait)
+			return RAW_NOTHING;
+		if (++spins % 64)
 			continue;
-		}
-		if (control_of(e->rx, (uint32_t)n, &value) == FIN) {
-			e->ended = true;
-			return false;
-		}
-		for (uint32_t at = 0; at < (uint32_t)n; at += seg) {
-			uint32_t len = (uint32_t)n - at < seg ? (uint32_t)n - at : seg;
-
-			if (!e->a->crc)
-				have += len;
-			else if (place_one(e, e->rx + at, len))
-				have += len - CRC_OVER;
-		}
+		if (!since)
+			since = diw_clock_ns();
+		if (raw_stopped(e->a) || diw_clock_ns() - since > RAW_TIMEOUT)
+			return RAW_NOTHING;
 	}
-	return true;
+	if (control_of(e->rx, (uint32_t)n, &value) == FIN)
+		return RAW_END;
+	for (uint32_t at = 0; at < (uint32_t)n; at += seg) {
+		uint32_t len = (uint32_t)n - at < seg ? (uint32_t)n - at : seg;
+
+		if (!e->a->crc)
+			*have += len;
+		else if (place_one(e, e->rx + at, len))
+			*have += len - CRC_OVER;
+	}
+	return RAW_MESSAGE;
 }
 
-static void lat_sender(struct end *e)
+static enum raw_came receive_message(void *end)
 {
-	uint64_t start = diw_clock_ns(), t0 = start, t1, number = 0;
-	uint32_t seg;
+	enum raw_came came = RAW_MESSAGE;
+	struct end *e = end;
+	uint32_t have = 0, seg;
 
-	while (!stopped(e)) {
-		if (!e->marked && t0 - start >= e->a->warmup_ns)
-			begin_measure(e, t0);
-		if (e->marked && (t0 - e->begin_ns >= e->a->duration_ns ||
-				  (e->a->max_msgs && e->r->msgs >= e->a->max_msgs)))
-			break;
-		send_message(e, number++);
-		if (!receive_message(e)) {
-			e->r->lost += e->marked;
-			while (receive(e, MSG_DONTWAIT, &seg) >= 0)
-				;
-			t0 = diw_clock_ns();
-			continue;
-		}
-		t1 = diw_clock_ns();
-		if (e->marked) {
-			if (e->r->lat_n < e->a->lat_max && e->a->lat)
-				e->a->lat[e->r->lat_n++] = (uint32_t)((t1 - t0) / 2);
-			e->r->msgs++;
-		}
-		t0 = e->last_ns = t1;
+	while (came == RAW_MESSAGE && have < e->a->size)
+		came = receive_some(e, &have);
+	while (came == RAW_NOTHING && e->a->sender && receive(e, MSG_DONTWAIT, &seg) >= 0)
+		;                            /* late ones must not answer the next */
+	return came;
+}
+
+static const struct raw_pong_ops pong_ops = { send_message, receive_message };
+
+static void pong(struct end *e)
+{
+	const struct raw_pong p = { &pong_ops, e, e->a, e->r };
+
+	if (!e->a->sender) {
+		raw_pong_receiver(&p);
+		return;
 	}
-	if (e->marked)
-		end_measure(e);
-	e->r->bytes = e->r->bytes_sent = e->r->msgs * e->a->size;
+	raw_pong_sender(&p);
 	for (int i = 0; i < 3; i++)
 		send_control(e, FIN, e->r->bytes);
-}
-
-static void lat_receiver(struct end *e)
-{
-	uint64_t number = 0, quiet_since = diw_clock_ns();
-
-	begin_measure(e, quiet_since);
-	while (!e->ended && !stopped(e)) {
-		if (!receive_message(e)) {
-			if (diw_clock_ns() - quiet_since > (number ? SILENCE : SILENCE_FIRST))
-				break;
-			continue;
-		}
-		send_message(e, number++);
-		if (number % 64 == 1 || !e->wait)
-			quiet_since = diw_clock_ns();
-	}
-	e->last_ns = diw_clock_ns();
-	end_measure(e);
-	e->r->msgs = number;
-	e->r->bytes = number * e->a->size;
 }
 
 /* ---- Both ---- */
@@ -559,7 +499,7 @@ static int prepare(struct end *e)
 	return 0;
 }
 
-int raw_run(const struct raw_attr *attr, struct raw_result *result)
+int raw_udp_run(const struct raw_attr *attr, struct raw_result *result)
 {
 	struct end e = { .a = attr, .r = result };
 	int err;
@@ -567,12 +507,11 @@ int raw_run(const struct raw_attr *attr, struct raw_result *result)
 	memset(result, 0, sizeof *result);
 	err = prepare(&e);
 	if (!err) {
-		if (attr->test == RAW_LAT)
-			(attr->sender ? lat_sender : lat_receiver)(&e);
-		else
-			(attr->sender ? stream_sender : stream_receiver)(&e);
-		if (attr->test == RAW_STREAM)
+		(attr->test == RAW_LAT ? pong : attr->sender ? stream_sender : stream_receiver)(&e);
+		if (attr->test == RAW_STREAM) {
 			result->msgs = result->bytes / attr->size;
+			result->bytes_all = result->bytes;
+		}
 	}
 	free(e.buf);
 	free(e.stage);

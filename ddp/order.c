@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving over an ordered link (RFC 5041 section 5.3 and 6): segments come whole and in order, so a message needs no
+ * state but how far it is. The first fault ends the stream. What finds no receive waits in the link for a bounded time,
+ * what finds no room for its completion until there is.
+ */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/trace.h"
+#include "ddp/ddp.h"
+
+#define NOT_NOW 0xffffu              /* no fault: the segment comes again */
+
+void diw_order_init(struct diw_order *o)
+{
+	*o = (struct diw_order){ .tx_msn = { 1, 1, 1, 1 }, .rx_msn = { 1, 1, 1, 1 } };
+}
+
+static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
+{
+	struct diw_order *o = &d->order;
+
+	if (!o->waits_until) {
+		o->waits_until = now + d->cfg.rnr_timeout;
+		d->c->rx_stalled++;
+	}
+	return now < o->waits_until ? NOT_NOW : DIW_FAULT_NO_BUFFER;
+}
+
+/* MSN and MO can only be what the segment before this one leaves (RFC 5041 section 7.1). */
+static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr *h)
+{
+	if (h->msn != o->rx_msn[h->qn])
+		return DIW_FAULT_MSN;
+	return h->mo == (h->qn == 0 ? o->got : 0) ? 0 : DIW_FAULT_MO;
+}
+
+static void end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16_t fault)
+{
+	struct diw_recv *recv = d->order.recv;
+
+	d->order.recv = NULL;
+	d->order.got = 0;
+	d->order.rx_msn[0]++;
+	d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
+}
+
+static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
+{
+	struct diw_order *o = &d->order;
+
+	if (last && !d->ulp->cq_room(d->ulp_ctx, 1))
+		return NOT_NOW;                 /* for as long as our own application likes */
+	if (!o->recv)
+		o->recv = d->ulp->recv_take(d->ulp_ctx);
+	return o->recv ? 0 : no_buffer(d, now);
+}
+
+static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_order *o = &d->order;
+	uint16_t fault = in_sequence(o, &seg->h);
+
+	if (fault == 0)
+		fault = take_receive(d, seg->h.last, now);
+	if (fault)
+		return fault;
+	if (seg->len > o->recv->buf.len - o->got)
+		fault = DIW_FAULT_TOO_LONG;
+	else if (diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, seg->len) != 0)
+		fault = DIW_FAULT_LOCAL_PROT;
+	if (fault) {
+		if (d->ulp->cq_room(d->ulp_ctx, 1))
+			end_message(d, seg, fault);
+		return fault;
+	}
+	d->c->rx_payload += seg->len;
+	o->got += seg->len;
+	if (!seg->h.last)
+		return 0;
+	seg->h.length = o->got;
+	end_message(d, seg, 0);
+	return 0;
+}
+
+static uint16_t immediate_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	uint16_t fault = d->order.got || !seg->h.last ? DIW_FAULT_MO : in_sequence(&d->order, &seg->h);
+
+	if (fault == 0)
+		fault = take_receive(d, true, now);
+	if (fault == 0)
+		end_message(d, seg, 0);
+	return fault;
+}
+
+static uint16_t single_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	uint16_t fault = seg->h.last ? in_sequence(&d->order, &seg->h) : DIW_FAULT_TOO_LONG;
+
+	if (fault)
+		return fault;
+	d->order.rx_msn[seg->h.qn]++;
+	return d->ulp->message(d->ulp_ctx, seg, now);
+}
+
+static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	uint16_t fault = 0;
+	uint8_t *to;
+
+	if (t->kind == DIW_TARGET_BUF) {
+		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
+	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1): it may say ready-to-receive */
+		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
+					 &to);
+		if (fault == 0)
+			memcpy(to, seg->payload, seg->len);
+	}
+	if (fault)
+		return fault;
+	d->c->rx_payload += seg->len;
+	d->ulp->placed(d->ulp_ctx, t->cookie, seg, now);
+	return 0;
+}
+
+static uint16_t take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_ddp_target t;
+	uint16_t fault = d->ulp->target(d->ulp_ctx, seg, &t, now);
+
+	if (fault)
+		return fault;
+	switch (t.kind) {
+	case DIW_TARGET_RECV: return message_rx(d, seg, now);
+	case DIW_TARGET_IMMEDIATE: return immediate_rx(d, seg, now);
+	case DIW_TARGET_MESSAGE: return single_rx(d, seg, now);
+	default:
+		if (t.kind == DIW_TARGET_BUF)
+			seg->h.mo = t.mo;
+		return place(d, &t, seg, now);
+	}
+}
+
+static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	struct diw_ddp *d = ctx;
+	int i;
+
+	d->order.seen = true;
+	for (i = 0; i < n && !d->order.dead; i++) {
+		struct diw_ddp_seg seg = { .src = src, .raw = segs[i].data };
+		uint16_t fault;
+
+		if (segs[i].len == 0) {
+			d->c->rx_segments++;
+			continue;
+		}
+		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.imm, seg.raw, segs[i].len);
+		seg.payload = seg.raw + seg.hdr_len;
+		seg.len = segs[i].len - seg.hdr_len;
+		if (fault == 0)
+			fault = take(d, &seg, now);
+		d->order.waiting = fault == NOT_NOW;
+		if (fault == NOT_NOW)
+			return i;
+		d->order.waits_until = 0;
+		d->c->rx_segments++;
+		if (fault == 0) {
+			DIW_TRACE_SEGMENT_RECEIVED(d->c, seg.h.opcode, seg.h.msn, seg.h.mo, seg.len, src->port);
+			continue;
+		}
+		DIW_TRACE_SEGMENT_DROPPED(d->c, fault, segs[i].len, src->port);
+		diw_fault_count(d->c, fault);
+		d->order.dead = true;
+		d->ulp->fault(d->ulp_ctx, &seg, fault, now);
+	}
+	return n;
+}
+
+static void ordered_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
+{
+	struct diw_ddp *d = ctx;
+
+	if (d->order.dead)
+		return;
+	d->order.dead = true;
+	d->ulp->down(d->ulp_ctx, fault, errnum, now);
+}
+
+const struct diw_link_up diw_ddp_ordered_up = { .rx = ordered_rx, .down = ordered_down };

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A stream over a TCP socket. System calls of the data path go straight, as in llp/udp_sys.c: libc's are cancellation
+ * points, which costs, and a thread that is cancelled here would take the device's lock with it. One buffer goes by
+ * the call that needs no message header, which the kernel would have to fetch and check.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "llp/stream.h"
+
+#define BACKLOG 128
+#define EMSS_MIN 536u                /* RFC 9293: what every host takes */
+
+struct tcp {
+	struct diw_stream s;
+	int fd;
+};
+
+struct listener {
+	struct diw_stream_listener l;
+	int fd;
+};
+
+static struct tcp *tcp_of(struct diw_stream *s)
+{
+	return (struct tcp *)s;
+}
+
+static int set_int(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
+}
+
+/* ---- The stream ---- */
+
+static void learn_addr(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), struct diw_addr *a)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (!ask(fd, (struct sockaddr *)&ss, &len))
+		diw_addr_from_sockaddr(a, (struct sockaddr *)&ss);
+}
+
+static int tcp_connected(struct diw_stream *s)
+{
+	int fd = tcp_of(s)->fd, err = 0;
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	const struct timespec at_once = { 0 };
+	socklen_t len = sizeof err;
+
+	if (syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) != 1)
+		return -EAGAIN;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		return -errno;
+	if (!err)
+		learn_addr(fd, getsockname, &s->local);
+	return -err;
+}
+
+static ssize_t result(long n)
+{
+	if (n >= 0)
+		return n;
+	return errno == EINTR || errno == EWOULDBLOCK || errno == ENOBUFS ? -EAGAIN : -errno;
+}
+
+static ssize_t tcp_send(struct diw_stream *s, const struct iovec *iov, int n)
+{
+	const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (s->apart ? MSG_EOR : 0);
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	if (n == 1)
+		return result(syscall(SYS_sendto, tcp_of(s)->fd, iov->iov_base, iov->iov_len, flags, NULL, 0));
+	return result(syscall(SYS_sendmsg, tcp_of(s)->fd, &m, flags));
+}
+
+static ssize_t tcp_recv(struct diw_stream *s, const struct iovec *iov, int n)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	if (n == 1)
+		return result(syscall(SYS_recvfrom, tcp_of(s)->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL,
+				      NULL));
+	return result(syscall(SYS_recvmsg, tcp_of(s)->fd, &m, MSG_DONTWAIT));
+}
+
+static uint32_t tcp_emss(struct diw_stream *s)
+{
+	socklen_t len = sizeof(int);
+	int mss = 0;
+
+	if (getsockopt(tcp_of(s)->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len) || mss <= 0)
+		return EMSS_MIN;
+	return (uint32_t)mss;
+}
+
+static int tcp_fd(struct diw_stream *s)
+{
+	return tcp_of(s)->fd;
+}
+
+static void tcp_shutdown(struct diw_stream *s)
+{
+	shutdown(tcp_of(s)->fd, SHUT_WR);
+}
+
+static void tcp_close(struct diw_stream *s, bool abort)
+{
+	const struct linger none = { .l_onoff = 1 };
+
+	if (abort)
+		setsockopt(tcp_of(s)->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+	close(tcp_of(s)->fd);
+	free(s);
+}
+
+static int seconds(int fd, int name, unsigned value)
+{
+	return value ? set_int(fd, IPPROTO_TCP, name, value < INT_MAX ? (int)value : INT_MAX) : 0;
+}
+
+/* Connections that a listener accepts have its options. */
+static int set_options(int fd, int family, const struct diw_stream_attr *a)
+{
+	int err = set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+
+	if (!err && a->keepalive) {
+		err = set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+		if (!err)
+			err = seconds(fd, TCP_KEEPIDLE, a->keepalive_idle);
+		if (!err)
+			err = seconds(fd, TCP_KEEPINTVL, a->keepalive_interval);
+		if (!err)
+			err = seconds(fd, TCP_KEEPCNT, a->keepalive_count);
+	}
+	if (!err)
+		err = seconds(fd, TCP_USER_TIMEOUT, a->user_timeout_ms);
+	if (!err && a->tos && family == AF_INET6)
+		err = set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, (int)a->tos);
+	if (!err && a->tos)          /* also on a socket of IPv6, for peers of IPv4 */
+		err = set_int(fd, IPPROTO_IP, IP_TOS, (int)a->tos);
+	if (!err && a->congestion[0] &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, a->congestion, (socklen_t)strlen(a->congestion)))
+		err = -errno;
+	return err;
+}
+
+static int tcp_tune(struct diw_stream *s, const struct diw_stream_attr *a)
+{
+	int fd = ((struct tcp *)s)->fd;
+
+	return set_options(fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
+}
+
+static const struct diw_stream_ops tcp_ops = {
+	.name = "tcp", .connected = tcp_connected, .send = tcp_send, .recv = tcp_recv, .emss = tcp_emss, .fd = tcp_fd,
+	.tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
+};
+
+/* Takes FD. */
+static int tcp_new(int fd, struct diw_stream **s)
+{
+	struct tcp *t = calloc(1, sizeof *t);
+
+	if (!t) {
+		close(fd);
+		return -ENOMEM;
+	}
+	t->s.ops = &tcp_ops;
+	t->fd = fd;
+	*s = &t->s;
+	return 0;
+}
+
+/* ---- Making one ---- */
+
+static int bind_to(int fd, int family, const struct diw_addr *local)
+{
+	struct diw_addr a = *local;
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (diw_addr_ip_is_zero(&a) && family == AF_INET)
+		a.ip[10] = a.ip[11] = 0xff;
+	len = diw_addr_to_sockaddr(&a, &ss);
+	return bind(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
+}
+
+static int begin_connect(int fd, int family, const struct diw_stream_attr *a)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_addr_to_sockaddr(&a->peer, &ss);
+	int err = set_options(fd, family, a);
+
+	if (!err && family == AF_INET6)
+		err = set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	/* With the address alone given, the port is chosen for the pair: more connections than ports. */
+	if (!err && !a->local.port)
+		set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+	if (!err && a->local.port)
+		err = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (!err && (a->local.port || !diw_addr_ip_is_zero(&a->local)))
+		err = bind_to(fd, family, &a->local);
+	if (!err && connect(fd, (struct sockaddr *)&ss, len) && errno != EINPROGRESS)
+		err = -errno;
+	return err;
+}
+
+int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
+{
+	int family = diw_addr_is_v4(&attr->peer) ? AF_INET : AF_INET6;
+	int fd, err;
+
+	if (!attr->peer.port || diw_addr_ip_is_zero(&attr->peer) || diw_addr_is_multicast(&attr->peer))
+		return -EINVAL;
+	if (!diw_addr_ip_is_zero(&attr->local) && diw_addr_is_v4(&attr->local) != (family == AF_INET))
+		return -EAFNOSUPPORT;
+	fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	err = begin_connect(fd, family, attr);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	err = tcp_new(fd, s);
+	if (err)
+		return err;
+	learn_addr(fd, getsockname, &(*s)->local);
+	(*s)->peer = attr->peer;
+	return 0;
+}
+
+/* ---- Listening ---- */
+
+/* The connection that broke before it was accepted, for whichever reason the network had (accept(2)). */
+static bool gone(int err)
+{
+	return err == ECONNABORTED || err == EINTR || err == EPROTO || err == ENETDOWN || err == ENOPROTOOPT ||
+	       err == EHOSTDOWN || err == ENONET || err == EHOSTUNREACH || err == EOPNOTSUPP || err == ENETUNREACH;
+}
+
+static int listener_accept(struct diw_stream_listener *l, struct diw_stream **s)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int fd, err;
+
+	do {
+		len = sizeof ss;
+		fd = (int)syscall(SYS_accept4, ((struct listener *)l)->fd, &ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	} while (fd < 0 && gone(errno));
+	if (fd < 0)
+		return -errno;
+	err = tcp_new(fd, s);
+	if (err)
+		return err;
+	diw_addr_from_sockaddr(&(*s)->peer, (struct sockaddr *)&ss);
+	learn_addr(fd, getsockname, &(*s)->local);
+	return 0;
+}
+
+static int listener_fd(struct diw_stream_listener *l)
+{
+	return ((struct listener *)l)->fd;
+}
+
+static void listener_close(struct diw_stream_listener *l)
+{
+	close(((struct listener *)l)->fd);
+	free(l);
+}
+
+static const struct diw_stream_listener_ops listener_ops = {
+	.accept = listener_accept, .fd = listener_fd, .close = listener_close,
+};
+
+/* The wildcard takes peers of both families, where there is IPv6. */
+static int listen_socket(const struct diw_stream_attr *a, int *family)
+{
+	const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+	bool any = diw_addr_ip_is_zero(&a->local);
+	int fd;
+
+	*family = diw_addr_is_v4(&a->local) ? AF_INET : AF_INET6;
+	fd = socket(*family, type, 0);
+	if (fd < 0 && any) {
+		*family = AF_INET;
+		fd = socket(AF_INET, type, 0);
+	}
+	if (fd < 0)
+		return -errno;
+	if (*family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !any);
+	return fd;
+}
+
+static int begin_listen(int fd, int family, const struct diw_stream_attr *a)
+{
+	int err = set_options(fd, family, a);
+
+	if (!err)                    /* connections of an earlier process may still be in TIME-WAIT */
+		err = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (!err)
+		err = bind_to(fd, family, &a->local);
+	if (!err && listen(fd, a->backlog > 0 ? a->backlog : BACKLOG))
+		err = -errno;
+	return err;
+}
+
+int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listener **l)
+{
+	struct listener *n;
+	int family, err, fd;
+
+	if (diw_addr_is_multicast(&attr->local))
+		return -EINVAL;
+	fd = listen_socket(attr, &family);
+	if (fd < 0)
+		return fd;
+	n = calloc(1, sizeof *n);
+	err = n ? begin_listen(fd, family, attr) : -ENOMEM;
+	if (err) {
+		close(fd);
+		free(n);
+		return err;
+	}
+	n->l.ops = &listener_ops;
+	n->fd = fd;
+	learn_addr(fd, getsockname, &n->l.local);
+	if (diw_addr_ip_is_zero(&attr->local))
+		memset(n->l.local.ip, 0, sizeof n->l.local.ip);
+	*l = &n->l;
+	return 0;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the framing share: the link, its device's buffers, where markers lie. */
+#ifndef DIW_MPA_FPDU_H
+#define DIW_MPA_FPDU_H
+
+#include "mpa/mpa.h"
+
+#define DIW_MPA_LEN 2u               /* ULPDU length field */
+#define DIW_MPA_CRC 4u
+#define DIW_MPA_MARKER 4u
+#define DIW_MPA_BLOCK (DIW_MPA_MARKER_EVERY - DIW_MPA_MARKER)  /* octets between two markers */
+#define DIW_MPA_MAX_FPDU 66064u      /* the largest ULPDU, with its pad, CRC and 130 markers */
+
+#ifndef DIW_MPA_STAGE
+#define DIW_MPA_STAGE 131072u        /* at least DIW_MPA_MAX_FPDU */
+#endif
+#ifndef DIW_MPA_SCRATCH
+#define DIW_MPA_SCRATCH 262144u      /* bytes a read */
+#endif
+#define DIW_MPA_FRONT 4096u          /* a rest up to this is copied before what the next read brings */
+/* What one link may have to keep: an FPDU that was not taken, and all that came behind it. */
+#define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
+#define DIW_MPA_EDGES 18             /* FPDUs of one gathered write, + 1 */
+#define DIW_MPA_EDGE 64u             /* the end of an FPDU, 7 bytes, and the next one's length and header */
+
+struct diw_mpa {
+	struct diw_link l;
+	struct diw_stream *s;
+	struct diw_mpa_pool *pool;
+	uint32_t mulpdu;
+	bool crc, tx_markers, rx_markers, packed;
+
+	bool tx_fin, tx_shut;        /* the stream shall end; it was told to */
+	int tx_errno;                /* it cannot send any more */
+	uint32_t tx_pos;             /* octets from the first FPDU on, of which only the last 9 bits matter */
+	uint32_t tx_off, tx_len;     /* of tx_own: not sent yet */
+	uint8_t *tx_own;             /* NULL when empty */
+
+	bool rx_stalled;             /* segments wait in rx_own, nothing is received */
+	bool rx_ended, rx_down;      /* the peer's half has ended; told upward that nothing more will come */
+	uint32_t rx_pos;             /* like tx_pos, of the first octet that is not parsed */
+	uint32_t rx_len, rx_good;    /* of rx_own; of these, in FPDUs that were checked and have no markers any more */
+	uint8_t *rx_own;             /* NULL when empty; begins with an FPDU */
+};
+
+struct diw_mpa_pool {
+	void *free;                  /* own buffers, through their first word */
+	uint32_t nfree;
+	uint32_t staged;
+	struct diw_mpa *stager;      /* whose bytes are staged */
+	uint8_t edge[DIW_MPA_EDGES][DIW_MPA_EDGE];
+	uint8_t stage[DIW_MPA_STAGE];
+	uint8_t scratch[DIW_MPA_FRONT + DIW_MPA_SCRATCH];
+};
+
+static inline struct diw_mpa *diw_mpa_of(struct diw_link *l) { return (struct diw_mpa *)l; }
+
+/* An FPDU's octets without markers. */
+static inline uint32_t diw_mpa_bare(uint32_t ulpdu) { return ((DIW_MPA_LEN + ulpdu + 3) & ~3u) + DIW_MPA_CRC; }
+
+/* From octet POS of the stream to the next marker. */
+static inline uint32_t diw_mpa_to_marker(uint32_t pos) { return -pos % DIW_MPA_MARKER_EVERY; }
+
+/* Markers in an FPDU of BARE octets that begins at POS. One that would follow its last octet is the next FPDU's. */
+static inline uint32_t diw_mpa_markers(uint32_t pos, uint32_t bare)
+{
+	uint32_t first = diw_mpa_to_marker(pos);
+
+	return bare <= first ? 0 : 1 + (bare - first - 1) / DIW_MPA_BLOCK;
+}
+
+/* An own buffer, or NULL. */
+uint8_t *diw_mpa_own_get(struct diw_mpa_pool *p);
+void diw_mpa_own_put(struct diw_mpa_pool *p, uint8_t **own);
+
+/* mpa/tx.c */
+int diw_mpa_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now);
+int diw_mpa_flush(struct diw_link *l, uint64_t now);
+void diw_mpa_shutdown(struct diw_link *l, uint64_t now);
+void diw_mpa_unstage(struct diw_mpa *m);             /* forget what is staged */
+/* mpa/rx.c */
+int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now);
+
+#endif

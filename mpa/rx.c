@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving of FPDUs. A read fills the scratch that the device's links share; the FPDUs in it are checked and handed up
+ * in small batches, so that they are placed while they are in the cache. What is incomplete, or was not taken, is
+ * copied to a buffer of the link's own. The next read completes a long FPDU there and puts what follows it into the
+ * scratch; a short rest is cheaper copied before what the read brings.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/fault.h"
+#include "base/wire.h"
+#include "mpa/fpdu.h"
+
+#define BATCH 16
+#ifndef BATCH_BYTES
+#define BATCH_BYTES 16384u           /* after which a batch goes up: the nearest cache holds them */
+#endif
+
+struct batch {
+	struct diw_link_rxseg segs[BATCH];
+	int n;
+	uint32_t bytes;
+};
+
+/* The bytes at hand: they begin with an FPDU, of which the first `good` are checked and without markers. */
+struct span {
+	uint8_t *p;
+	uint32_t len, at, good;
+};
+
+static void down(struct diw_mpa *m, uint16_t fault, int err, uint64_t now)
+{
+	m->rx_down = true;
+	m->l.down = m->rx_ended || err;
+	m->rx_stalled = false;
+	m->rx_len = m->rx_good = 0;
+	diw_mpa_own_put(m->pool, &m->rx_own);
+	if (fault)
+		diw_fault_count(m->l.c, fault);
+	m->l.up->down(m->l.up_ctx, fault, err, now);
+}
+
+/* ---- One FPDU ---- */
+
+/* The length on the wire of the FPDU at P, of which LEN bytes are there; 0: not known yet. */
+static uint32_t wire_len(const struct diw_mpa *m, const uint8_t *p, uint32_t len)
+{
+	uint32_t lead = m->rx_markers && !diw_mpa_to_marker(m->rx_pos) ? DIW_MPA_MARKER : 0, bare;
+
+	if (len < lead + DIW_MPA_LEN)
+		return 0;
+	bare = diw_mpa_bare(diw_get16(p + lead));
+	return m->rx_markers ? bare + DIW_MPA_MARKER * diw_mpa_markers(m->rx_pos, bare) : bare;
+}
+
+/* Every marker points back at the FPDU's length field (RFC 5044 section 4.3); its lowest two bits count as zero. */
+static bool markers_point(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
+{
+	uint32_t at = diw_mpa_to_marker(m->rx_pos), start = at ? 0 : DIW_MPA_MARKER;
+
+	for (; at < wire; at += DIW_MPA_MARKER_EVERY)
+		if ((diw_get16(p + at + 2) & ~3u) != (uint16_t)(at ? at - start : 0))
+			return false;
+	return true;
+}
+
+static void strip_markers(const struct diw_mpa *m, uint8_t *p, uint32_t wire)
+{
+	uint32_t from = diw_mpa_to_marker(m->rx_pos), to = from;
+
+	while (from < wire) {
+		uint32_t next = from + DIW_MPA_MARKER_EVERY < wire ? from + DIW_MPA_MARKER_EVERY : wire;
+		uint32_t n = next - from - DIW_MPA_MARKER;
+
+		memmove(p + to, p + from + DIW_MPA_MARKER, n);
+		to += n;
+		from = next;
+	}
+}
+
+static enum diw_fault check(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
+{
+	if (m->crc && diw_crc32c(0, p, wire - DIW_MPA_CRC) != diw_get32le(p + wire - DIW_MPA_CRC))
+		return DIW_FAULT_MPA_CRC;
+	if (m->rx_markers && !markers_point(m, p, wire))
+		return DIW_FAULT_MPA_MARKER;
+	return DIW_FAULT_NONE;
+}
+
+/* ---- A span of them ---- */
+
+static void add(struct batch *b, const uint8_t *p)
+{
+	uint32_t ulpdu = diw_get16(p);
+
+	b->segs[b->n++] = (struct diw_link_rxseg){ .data = p + DIW_MPA_LEN, .len = ulpdu };
+	b->bytes += ulpdu;
+}
+
+/* The next FPDUs of S become a batch. A fault is that of the FPDU behind them. */
+static enum diw_fault cut(struct diw_mpa *m, struct span *s, struct batch *b)
+{
+	b->n = 0;
+	b->bytes = 0;
+	while (b->n < BATCH && b->bytes < BATCH_BYTES) {
+		uint8_t *p = s->p + s->at;
+		uint32_t wire;
+		enum diw_fault fault;
+
+		if (s->at < s->good) {
+			add(b, p);
+			s->at += diw_mpa_bare(diw_get16(p));
+			continue;
+		}
+		wire = wire_len(m, p, s->len - s->at);
+		if (!wire || wire > s->len - s->at)
+			break;
+		fault = check(m, p, wire);
+		if (fault)
+			return fault;
+		if (m->rx_markers)
+			strip_markers(m, p, wire);
+		m->rx_pos += wire;
+		s->at += wire;
+		add(b, p);
+	}
+	return DIW_FAULT_NONE;
+}
+
+/* What was not taken of B, without markers, and the rest of S go to the own buffer, from which both may come. */
+static int keep(struct diw_mpa *m, const struct span *s, const struct batch *b, int taken)
+{
+	uint32_t at = 0, rest = s->len - s->at;
+
+	if (!m->rx_own)
+		m->rx_own = diw_mpa_own_get(m->pool);
+	if (!m->rx_own)
+		return -ENOMEM;
+	for (int i = taken; i < b->n; i++) {
+		uint32_t bare = diw_mpa_bare(b->segs[i].len);
+
+		memmove(m->rx_own + at, b->segs[i].data - DIW_MPA_LEN, bare - DIW_MPA_CRC);
+		at += bare;
+	}
+	memmove(m->rx_own + at, s->p + s->at, rest);
+	m->rx_good = at + (s->good > s->at ? s->good - s->at : 0);
+	m->rx_len = at + rest;
+	m->rx_stalled = taken < b->n;
+	return 0;
+}
+
+/* Hand up what is in S. False: told that nothing more will come. */
+static bool feed(struct diw_mpa *m, struct span s, uint64_t now)
+{
+	enum diw_fault fault;
+	struct batch b;
+	int taken;
+
+	do {
+		fault = cut(m, &s, &b);
+		taken = b.n ? m->l.up->rx(m->l.up_ctx, &m->s->peer, b.segs, b.n, now) : 0;
+		m->l.c->rx_fpdus += (uint64_t)taken;
+	} while (!fault && b.n && taken == b.n);
+	if (fault && taken == b.n) {
+		down(m, fault, 0, now);
+		return false;
+	}
+	m->rx_stalled = false;
+	m->rx_len = m->rx_good = 0;
+	if (s.at == s.len && taken == b.n) {
+		diw_mpa_own_put(m->pool, &m->rx_own);
+	} else if (keep(m, &s, &b, taken)) {
+		down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
+		return false;
+	}
+	return true;
+}
+
+/* ---- From the stream ---- */
+
+/* The end of the stream, or its error. */
+static void ended(struct diw_mpa *m, ssize_t got, uint64_t now)
+{
+	if (got == 0) {
+		m->rx_ended = true;
+		if (m->tx_errno)
+			down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
+		else if (m->rx_len)
+			down(m, DIW_FAULT_MPA_CLOSED, ECONNRESET, now);
+		else
+			down(m, DIW_FAULT_NONE, 0, now);
+	} else if (got != -EAGAIN) {
+		m->tx_errno = (int)-got;
+		down(m, DIW_FAULT_MPA_CLOSED, (int)-got, now);
+	} else if (m->tx_errno == ENOMEM) {
+		down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
+	} else if (m->tx_errno) {
+		down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
+	}
+}
+
+static ssize_t receive(struct diw_mpa *m, const struct iovec *iov, int n, uint64_t now)
+{
+	ssize_t got = m->s->ops->recv(m->s, iov, n);
+
+	if (got <= 0) {
+		ended(m, got, now);
+		return got;
+	}
+	m->l.c->rx_bursts++;
+	m->l.c->rx_bytes += (uint64_t)got;
+	return got;
+}
+
+/* Behind a short rest, or none. False: nothing came. */
+static bool read_short(struct diw_mpa *m, uint64_t now)
+{
+	uint8_t *p = m->pool->scratch + DIW_MPA_FRONT;
+	struct iovec iov = { p, DIW_MPA_SCRATCH };
+	ssize_t got = receive(m, &iov, 1, now);
+	uint32_t rest = m->rx_len;
+
+	if (got <= 0)
+		return false;
+	if (rest)
+		memcpy(p - rest, m->rx_own, rest);
+	feed(m, (struct span){ p - rest, rest + (uint32_t)got, 0, 0 }, now);
+	return true;
+}
+
+/* The rest of the FPDU that is kept, and what follows it. */
+static bool read_long(struct diw_mpa *m, uint64_t now)
+{
+	uint32_t want = wire_len(m, m->rx_own, m->rx_len) - m->rx_len, more;
+	struct iovec iov[2] = { { m->rx_own + m->rx_len, want }, { m->pool->scratch, DIW_MPA_SCRATCH } };
+	ssize_t got = receive(m, iov, 2, now);
+
+	if (got <= 0)
+		return false;
+	if ((uint32_t)got < want) {
+		m->rx_len += (uint32_t)got;
+		return true;
+	}
+	more = (uint32_t)got - want;
+	if (!feed(m, (struct span){ m->rx_own, m->rx_len + want, 0, 0 }, now) || !more)
+		return true;
+	if (!m->rx_stalled) {
+		feed(m, (struct span){ m->pool->scratch, more, 0, 0 }, now);
+		return true;
+	}
+	memcpy(m->rx_own + m->rx_len, m->pool->scratch, more);
+	m->rx_len += more;
+	return true;
+}
+
+/* After a fault the rest of the stream is read and forgotten: closing a socket with unread bytes resets the stream, which
+ * may cost the peer the Terminate that tells it why. */
+static void forget(struct diw_mpa *m)
+{
+	struct iovec iov = { m->pool->scratch, DIW_MPA_SCRATCH };
+	ssize_t got = m->s->ops->recv(m->s, &iov, 1);
+
+	m->rx_ended = got == 0;
+	m->l.down = got <= 0 && got != -EAGAIN;
+}
+
+int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
+{
+	struct diw_mpa *m = diw_mpa_of(l);
+	int n = 0;
+
+	if (m->rx_down && !l->down)
+		forget(m);
+
+	if (m->rx_stalled)
+		feed(m, (struct span){ m->rx_own, m->rx_len, 0, m->rx_good }, now);
+	while (n < budget && !m->rx_down && !m->rx_stalled) {
+		if (!(m->rx_len > DIW_MPA_FRONT ? read_long(m, now) : read_short(m, now)))
+			break;
+		n++;
+	}
+	return n;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sending of FPDUs. Small ones are staged, one behind the other, until flush or until the stage is full. Large ones
+ * are gathered: their payload goes from the caller's memory to the stream before send returns, since it is borrowed no
+ * longer than that. What the stream does not take of bytes that were taken from above is copied to a buffer of the
+ * link's own, and nothing more is taken until that is empty.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/wire.h"
+#include "mpa/fpdu.h"
+
+#ifndef GATHER_MIN
+#define GATHER_MIN 8192u             /* payload bytes from which on an FPDU is gathered */
+#endif
+#ifndef GATHER_MAX
+#define GATHER_MAX 65536u            /* bytes after which a gathered write leaves: their CRC left them in the cache */
+#endif
+#define GATHER_IOV 64
+
+/* ---- To the stream ---- */
+
+static bool blocked(const struct diw_mpa *m)
+{
+	return m->tx_len || m->tx_errno;
+}
+
+/* Bytes that the stream took; a dead one takes none, ever. */
+static size_t push(struct diw_mpa *m, const struct iovec *iov, int n, size_t len)
+{
+	ssize_t got = m->s->ops->send(m->s, iov, n);
+
+	if (got < 0 && got != -EAGAIN) {
+		m->tx_errno = (int)-got;
+		return 0;
+	}
+	if (got > 0) {
+		m->l.c->tx_bursts++;
+		m->l.c->tx_bytes += (uint64_t)got;
+	}
+	if (got < (ssize_t)len)
+		m->l.c->tx_blocked++;
+	return got > 0 ? (size_t)got : 0;
+}
+
+/* Bytes that have been promised and do not fit the stream. */
+static void keep(struct diw_mpa *m, const void *p, size_t len)
+{
+	if (!len || m->tx_errno)
+		return;
+	if (!m->tx_own) {
+		m->tx_own = diw_mpa_own_get(m->pool);
+		m->tx_off = 0;
+	}
+	if (!m->tx_own) {
+		m->tx_errno = ENOMEM;
+		return;
+	}
+	memcpy(m->tx_own + m->tx_off + m->tx_len, p, len);
+	m->tx_len += (uint32_t)len;
+}
+
+/* What is kept goes first. */
+static void drain(struct diw_mpa *m)
+{
+	struct iovec iov = { m->tx_own + m->tx_off, m->tx_len };
+
+	if (m->tx_len && !m->tx_errno) {
+		uint32_t sent = (uint32_t)push(m, &iov, 1, m->tx_len);
+
+		m->tx_off += sent;
+		m->tx_len -= sent;
+	}
+	if (m->tx_own && (!m->tx_len || m->tx_errno)) {
+		m->tx_len = 0;
+		diw_mpa_own_put(m->pool, &m->tx_own);
+	}
+}
+
+void diw_mpa_unstage(struct diw_mpa *m)
+{
+	if (m->pool->stager == m) {
+		m->pool->stager = NULL;
+		m->pool->staged = 0;
+	}
+}
+
+static void send_stage(struct diw_mpa *m)
+{
+	struct diw_mpa_pool *p = m->pool;
+	struct iovec iov = { p->stage, p->staged };
+
+	if (p->stager == m && !m->tx_errno) {
+		size_t sent = push(m, &iov, 1, p->staged);
+
+		keep(m, p->stage + sent, p->staged - sent);
+	}
+	diw_mpa_unstage(m);
+}
+
+/* The stage becomes M's; another link's bytes leave. */
+static void claim_stage(struct diw_mpa *m)
+{
+	if (m->pool->stager && m->pool->stager != m)
+		send_stage(m->pool->stager);
+	m->pool->stager = m;
+}
+
+/* ---- Staging ---- */
+
+static uint8_t *put_payload(uint8_t *to, const struct diw_link_seg *g)
+{
+	const struct iovec *v = g->iov;
+	size_t off = g->off, left = g->len;
+
+	for (; left > 0; v++, off = 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
+
+		if (n == 0)
+			continue;
+		memcpy(to, (uint8_t *)v->iov_base + off, n);
+		to += n;
+		left -= n;
+	}
+	return to;
+}
+
+/* The FPDU at P, of BARE octets, gets its markers, from the last one on. Returns its length. */
+static uint32_t insert_markers(const struct diw_mpa *m, uint8_t *p, uint32_t bare)
+{
+	uint32_t first = diw_mpa_to_marker(m->tx_pos), count = diw_mpa_markers(m->tx_pos, bare);
+	uint32_t start = first ? 0 : DIW_MPA_MARKER;   /* where the length field will be */
+
+	for (uint32_t i = count; i-- > 0;) {
+		uint32_t from = first + i * DIW_MPA_BLOCK, to = first + i * DIW_MPA_MARKER_EVERY;
+		uint32_t n = i == count - 1 ? bare - from : DIW_MPA_BLOCK;
+
+		memmove(p + to + DIW_MPA_MARKER, p + from, n);
+		diw_put16(p + to, 0);
+		diw_put16(p + to + 2, (uint16_t)(to ? to - start : 0));
+	}
+	return bare + count * DIW_MPA_MARKER;
+}
+
+static void stage_one(struct diw_mpa *m, const struct diw_link_seg *g)
+{
+	struct diw_mpa_pool *pool = m->pool;
+	uint32_t ulpdu = g->hdr_len + g->len, len = diw_mpa_bare(ulpdu);
+	uint8_t *p = pool->stage + pool->staged, *end;
+
+	diw_put16(p, (uint16_t)ulpdu);
+	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
+	end = put_payload(p + DIW_MPA_LEN + g->hdr_len, g);
+	memset(end, 0, (size_t)(p + len - end));
+	if (m->tx_markers)
+		len = insert_markers(m, p, len);
+	if (m->crc)
+		diw_put32le(p + len - DIW_MPA_CRC, diw_crc32c(0, p, len - DIW_MPA_CRC));
+	pool->staged += len;
+	m->tx_pos += len;
+	m->l.c->tx_fpdus++;
+	if (m->packed)
+		send_stage(m);
+}
+
+static bool stage_fits(const struct diw_mpa *m, uint32_t ulpdu)
+{
+	uint32_t len = diw_mpa_bare(ulpdu);
+
+	if (m->tx_markers)
+		len += DIW_MPA_MARKER * diw_mpa_markers(m->tx_pos, len);
+	return m->pool->staged + len <= DIW_MPA_STAGE;
+}
+
+/* False: not taken. */
+static bool stage(struct diw_mpa *m, const struct diw_link_seg *g)
+{
+	claim_stage(m);
+	if (!stage_fits(m, g->hdr_len + g->len)) {
+		send_stage(m);
+		if (blocked(m))
+			return false;
+		claim_stage(m);
+	}
+	stage_one(m, g);
+	return true;
+}
+
+/* ---- Gathering ---- */
+
+/* One write: what is staged, then large FPDUs. Their headers and ends lie in the pool's edges, an FPDU's end and the
+ * next one's beginning in one piece. */
+struct gather {
+	struct iovec iov[GATHER_IOV];
+	int niov, fpdus;
+	size_t len, staged;
+	size_t end[DIW_MPA_EDGES];   /* of each FPDU, in the write */
+};
+
+static int pieces(const struct diw_link_seg *g)
+{
+	size_t room = 0;
+	int n = 0;
+
+	while (room < g->off + g->len)
+		room += g->iov[n++].iov_len;
+	return n;
+}
+
+static bool gathers(const struct diw_mpa *m, const struct diw_link_seg *g)
+{
+	return g->len >= GATHER_MIN && !m->packed && !m->tx_markers && pieces(g) <= GATHER_IOV - 3;
+}
+
+static void piece(struct gather *w, const void *p, size_t len)
+{
+	w->iov[w->niov++] = (struct iovec){ (void *)p, len };
+	w->len += len;
+}
+
+/* The edge behind the last FPDU is the last piece; the new FPDU's beginning is added to it, or is a new piece. */
+static void gather_one(struct diw_mpa *m, struct gather *w, const struct diw_link_seg *g)
+{
+	uint8_t (*edge)[DIW_MPA_EDGE] = m->pool->edge;
+	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_mpa_bare(ulpdu) - DIW_MPA_LEN - ulpdu;
+	size_t at = w->fpdus ? w->iov[w->niov - 1].iov_len : 0, off = g->off, left = g->len;
+	uint8_t *p = edge[w->fpdus] + at;
+	uint32_t crc = 0;
+
+	diw_put16(p, (uint16_t)ulpdu);
+	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
+	if (m->crc)
+		crc = diw_crc32c(0, p, DIW_MPA_LEN + g->hdr_len);
+	if (w->fpdus) {
+		w->iov[w->niov - 1].iov_len += DIW_MPA_LEN + g->hdr_len;
+		w->len += DIW_MPA_LEN + g->hdr_len;
+	} else {
+		piece(w, p, DIW_MPA_LEN + g->hdr_len);
+	}
+	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
+
+		if (n == 0)
+			continue;
+		if (m->crc)
+			crc = diw_crc32c(crc, (uint8_t *)v->iov_base + off, n);
+		piece(w, (uint8_t *)v->iov_base + off, n);
+		left -= n;
+	}
+	p = edge[++w->fpdus];
+	memset(p, 0, tail);
+	if (m->crc)
+		diw_put32le(p + tail - DIW_MPA_CRC, diw_crc32c(crc, p, tail - DIW_MPA_CRC));
+	piece(w, p, tail);
+	w->end[w->fpdus - 1] = w->len;
+}
+
+/* Keep bytes FROM to TO of the write. */
+static void keep_range(struct diw_mpa *m, const struct gather *w, size_t from, size_t to)
+{
+	size_t at = 0;
+
+	for (int i = 0; i < w->niov && at < to; at += w->iov[i++].iov_len) {
+		size_t end = at + w->iov[i].iov_len, a = from > at ? from : at, b = to < end ? to : end;
+
+		if (a < b)
+			keep(m, (uint8_t *)w->iov[i].iov_base + (a - at), b - a);
+	}
+}
+
+/* How many of its FPDUs are taken: those that left, at least with their first byte. */
+static int send_gather(struct diw_mpa *m, struct gather *w)
+{
+	size_t sent = push(m, w->iov, w->niov, w->len), last = w->staged;
+	int taken = 0;
+
+	while (taken < w->fpdus && sent > last)
+		last = w->end[taken++];
+	keep_range(m, w, sent, last);
+	diw_mpa_unstage(m);
+	m->l.c->tx_fpdus += (uint64_t)taken;
+	return taken;
+}
+
+/* As many segments from the front as make one write; how many were taken. */
+static int gather(struct diw_mpa *m, const struct diw_link_seg *segs, int n, bool *stop)
+{
+	struct gather w;
+	int taken;
+
+	w.niov = w.fpdus = 0;
+	w.len = 0;
+	claim_stage(m);
+	if (m->pool->staged)
+		piece(&w, m->pool->stage, m->pool->staged);
+	w.staged = w.len;
+	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
+	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV && (!w.fpdus || w.len < GATHER_MAX))
+		gather_one(m, &w, &segs[w.fpdus]);
+	taken = send_gather(m, &w);
+	*stop = taken < w.fpdus;
+	return taken;
+}
+
+/* ---- The link's ---- */
+
+int diw_mpa_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now)
+{
+	struct diw_mpa *m = diw_mpa_of(l);
+	bool stop = m->tx_fin;
+	int i = 0;
+
+	(void)dst;
+	(void)now;
+	drain(m);
+	while (i < n && !stop && !blocked(m)) {
+		if (gathers(m, &segs[i]))
+			i += gather(m, segs + i, n - i, &stop);
+		else if (stage(m, &segs[i]))
+			i++;
+	}
+	return i;
+}
+
+int diw_mpa_send_empty(struct diw_link *l, uint64_t now)
+{
+	const struct diw_link_seg none = { .hdr = (const uint8_t *)"" };
+
+	return diw_mpa_send(l, NULL, &none, 1, now) == 1 ? 0 : -EAGAIN;
+}
+
+int diw_mpa_flush(struct diw_link *l, uint64_t now)
+{
+	struct diw_mpa *m = diw_mpa_of(l);
+
+	(void)now;
+	drain(m);
+	if (m->pool->stager == m)
+		send_stage(m);
+	if (m->tx_len)
+		return -EAGAIN;
+	if (m->tx_fin && !m->tx_shut) {
+		m->tx_shut = true;
+		m->s->ops->shutdown(m->s);
+	}
+	return 0;
+}
+
+void diw_mpa_shutdown(struct diw_link *l, uint64_t now)
+{
+	diw_mpa_of(l)->tx_fin = true;
+	diw_mpa_flush(l, now);
+}

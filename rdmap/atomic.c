@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Atomic operations (RFC 7306 section 5) on 8 aligned bytes in the host's byte order: atomic against each other and
+ * against the application's own atomic instructions. They share the Reads' queue, their order and their limits.
+ */
+#include <errno.h>
+
+#include "base/wire.h"
+#include "rdmap/rdmap.h"
+
+#define REQUEST_LEN 52u
+#define RESPONSE_LEN 12u
+#define FETCH_ADD 0u
+#define CMP_SWAP 2u
+
+/* ---- Initiator ---- */
+
+static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
+{
+	uint8_t *addr;
+
+	return buf->n == 1 && buf->len == 8 &&
+	       diw_stag_resolve(r->ddp.stags, buf->sge->stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL, buf->sge->to, 8,
+				&addr) == 0;
+}
+
+int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
+{
+	uint8_t body[REQUEST_LEN] = { 0 };
+	const struct iovec iov = { body, sizeof body };
+	int64_t budget = 1;
+	int rc;
+
+	if (!r->tx.active) {
+		if (!sink_is_writable(r, &wr->buf)) {
+			*status = DIW_RDMAP_LOCAL_PROT;
+			return 0;
+		}
+		if (r->rc.nout >= r->rc.ord)
+			return -ENOSPC;
+		r->rc.reqid++;
+		r->tx.dst = wr->dst;
+		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_REQUEST, .qn = 1, .length = sizeof body };
+		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
+	}
+	body[3] = wr->atomic.swap ? CMP_SWAP : FETCH_ADD;
+	diw_put32(body + 4, r->rc.reqid);
+	diw_put32(body + 8, wr->stag);
+	diw_put64(body + 12, wr->to);
+	diw_put64(body + 20, wr->atomic.swap ? wr->atomic.value : wr->atomic.compare_add);
+	if (wr->atomic.swap) {                  /* all bits; an addition's mask would end carries */
+		diw_put64(body + 28, UINT64_MAX);
+		diw_put64(body + 36, wr->atomic.compare_add);
+		diw_put64(body + 44, UINT64_MAX);
+	}
+	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
+	if (rc == 0) {
+		r->c->atomics_tx++;
+		diw_rdmap_rc_pending(r, wr);
+		wr->got = r->rc.reqid;
+	}
+	return rc;
+}
+
+uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	struct diw_rdmap_wr *wr = diw_rdmap_rc_oldest(r);
+	uint64_t before;
+
+	if (!wr || wr->opcode != DIW_OP_ATOMIC_REQUEST)
+		return DIW_FAULT_OPCODE;
+	if (seg->len != RESPONSE_LEN || diw_get32(seg->payload) != wr->got)
+		return DIW_FAULT_STREAM;
+	before = diw_get64(seg->payload + 4);
+	if (diw_ddp_place(&r->ddp, &wr->buf, 0, (const uint8_t *)&before, sizeof before) != 0)
+		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_LOCAL_PROT);
+	else
+		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
+	return 0;
+}
+
+/* ---- Target ---- */
+
+static uint16_t word(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t **at)
+{
+	uint8_t *addr;
+	uint16_t fault;
+
+	if (a->to % 8)
+		return DIW_FAULT_STREAM;
+	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_ATOMIC, &r->ddp.cfg.peer, a->to, 8,
+				 &addr);
+	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
+		fault = DIW_FAULT_STREAM;
+	*at = (uint64_t *)(void *)addr;
+	return fault == DIW_FAULT_STAG ? DIW_FAULT_READ_STAG : fault == DIW_FAULT_BOUNDS ? DIW_FAULT_READ_BOUNDS : fault;
+}
+
+uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	const uint8_t *p = seg->payload;
+	struct diw_rdmap_rc_answer *a, asked;
+	uint16_t fault;
+	uint64_t *at;
+
+	r->c->atomics_rx++;
+	if (seg->len != REQUEST_LEN)
+		return DIW_FAULT_STREAM;
+	if ((p[3] & 15) != FETCH_ADD && (p[3] & 15) != CMP_SWAP)
+		return DIW_FAULT_ATOMIC_OPCODE;
+	asked = (struct diw_rdmap_rc_answer){
+		.atomic = true, .swap = (p[3] & 15) == CMP_SWAP, .reqid = diw_get32(p + 4), .stag = diw_get32(p + 8),
+		.to = diw_get64(p + 12), .add_swap = diw_get64(p + 20), .mask = diw_get64(p + 28),
+		.compare = diw_get64(p + 36), .compare_mask = diw_get64(p + 44),
+	};
+	fault = word(r, &asked, &at);
+	if (fault)
+		return fault;
+	a = diw_rdmap_rc_answer_new(r);
+	if (!a)
+		return DIW_FAULT_NO_BUFFER;
+	*a = asked;
+	return 0;
+}
+
+/* A set bit of the mask is the most significant of its field: no carry leaves it (RFC 7306 section 5.1). */
+static uint64_t add_fields(uint64_t v, uint64_t add, uint64_t mask)
+{
+	return ((v & ~mask) + (add & ~mask)) ^ ((v ^ add) & mask);
+}
+
+uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a)
+{
+	uint64_t *at, before, after;
+	uint16_t fault = word(r, a, &at);
+
+	if (fault)
+		return fault;
+	before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+	do {
+		if (a->swap && (before & a->compare_mask) != (a->compare & a->compare_mask))
+			break;
+		after = a->swap ? (before & ~a->mask) | (a->add_swap & a->mask) :
+				  add_fields(before, a->add_swap, a->mask);
+	} while (!__atomic_compare_exchange_n(at, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+	a->value = before;
+	a->done = true;
+	return 0;
+}
+
+int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now)
+{
+	struct diw_ddp_tx *tx = &r->rc.answer_tx;
+	uint8_t body[RESPONSE_LEN];
+	const struct iovec iov = { body, sizeof body };
+	int64_t budget = 1;
+
+	diw_put32(body, a->reqid);
+	diw_put64(body + 4, a->value);
+	if (!tx->active) {
+		tx->dst = r->ddp.cfg.peer;
+		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = 3, .length = sizeof body };
+		diw_ddp_tx_begin(&r->ddp, tx, true);
+	}
+	return diw_ddp_tx_run(&r->ddp, tx, &iov, &budget, now);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RC: RDMAP over an ordered, reliable stream (RFC 5040, RFC 7306). One message at a time leaves: the segments of two are
+ * never mixed, since receivers may follow a message by its last segment alone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/wire.h"
+#include "rdmap/rdmap.h"
+
+#define IMMEDIATE_LEN 8u             /* RFC 7306 section 6; ours are 32 bits: the low-order ones */
+
+int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306)
+{
+	r->rc.answers = calloc(ird ? ird : 1, sizeof *r->rc.answers);
+	r->rc.rtr = calloc(1, sizeof *r->rc.rtr);
+	if (!r->rc.answers || !r->rc.rtr)
+		return -ENOMEM;                 /* diw_rdmap_fini() frees */
+	r->rc.ird = ird;
+	r->rc.ord = ord;
+	r->rc.rfc7306 = r->ddp.cfg.imm = rfc7306;
+	return 0;
+}
+
+/* ---- Sending ---- */
+
+static int send_immediate(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint64_t now)
+{
+	uint8_t body[IMMEDIATE_LEN] = { 0 };
+	const struct iovec iov = { body, sizeof body };
+	int64_t budget = 1;                     /* one segment */
+
+	diw_put32(body + 4, wr->imm);
+	if (!r->tx.active) {
+		r->tx.h = (struct diw_ddp_hdr){ .opcode = wr->solicited ? DIW_OP_IMMEDIATE_SE : DIW_OP_IMMEDIATE,
+						.length = sizeof body };
+		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
+	}
+	return diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
+}
+
+static uint8_t send_opcode(const struct diw_rdmap_wr *wr)
+{
+	if (wr->opcode != DIW_OP_SEND)
+		return wr->opcode;
+	if (wr->invalidate)
+		return wr->solicited ? DIW_OP_SEND_SE_INV : DIW_OP_SEND_INV;
+	return wr->solicited ? DIW_OP_SEND_SE : DIW_OP_SEND;
+}
+
+static void begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+{
+	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
+	bool send = wr->opcode == DIW_OP_SEND;
+
+	r->tx.dst = wr->dst;
+	r->tx.h = (struct diw_ddp_hdr){
+		.tagged = op->tagged, .opcode = send_opcode(wr), .imm_valid = send && wr->imm_valid, .imm = wr->imm,
+		.length = wr->buf.len, .stag = wr->stag, .to = wr->to, .qn = op->qn,
+		.inv_stag = send && wr->invalidate ? wr->inv_stag : 0,
+	};
+	diw_ddp_tx_begin(&r->ddp, &r->tx, true);
+}
+
+static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status,
+			uint64_t now)
+{
+	struct iovec iov[DIW_DDP_MAX_SGE];
+	int rc;
+
+	if (r->rc.imm_next)
+		rc = 0;
+	else if (wr->inline_data)
+		iov[0] = (struct iovec){ (void *)wr->inline_data, wr->buf.len };
+	else if (diw_ddp_gather(&r->ddp, &wr->buf, iov) != 0) {
+		*status = DIW_RDMAP_LOCAL_PROT;
+		return 0;
+	}
+	if (!r->rc.imm_next) {
+		if (!r->tx.active)
+			begin(r, wr);
+		rc = diw_ddp_tx_run(&r->ddp, &r->tx, iov, budget, now);
+		r->rc.imm_next = rc == 0 && wr->opcode == DIW_OP_WRITE && wr->imm_valid;
+	}
+	if (r->rc.imm_next) {
+		rc = send_immediate(r, wr, now);
+		r->rc.imm_next = rc != 0;
+	}
+	return rc;
+}
+
+int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now)
+{
+	if (wr->fence && r->rc.nout)
+		return -ENOSPC;
+	switch (wr->opcode) {
+	case DIW_OP_READ_REQUEST:
+		return diw_rdmap_rc_read(r, wr, status, now);
+	case DIW_OP_ATOMIC_REQUEST:
+		return diw_rdmap_atomic(r, wr, status, now);
+	case DIW_OP_LOCAL_INV:
+		*status = diw_rdmap_invalidate(r, wr->inv_stag, false, false) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
+		return 0;
+	case DIW_OP_BIND_MW:
+		*status = diw_rdmap_bind(r, wr);
+		return 0;
+	default:
+		return send_message(r, wr, budget, status, now);
+	}
+}
+
+void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
+{
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = r->ddp.cfg.peer };
+	int64_t budget = 1;
+	uint8_t status;
+
+	if (read) {
+		r->rc.rtr->opcode = DIW_OP_READ_REQUEST;
+		r->rc.rtr->dst = r->ddp.cfg.peer;
+	}
+	/* The stream is empty: it takes so little. */
+	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
+}
+
+/* ---- Receiving ---- */
+
+uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
+{
+	switch (seg->h.opcode) {
+	case DIW_OP_WRITE:
+		t->kind = DIW_TARGET_STAG;
+		return 0;
+	case DIW_OP_READ_RESPONSE:
+		t->kind = DIW_TARGET_BUF;
+		return diw_rdmap_rc_read_target(r, seg, t);
+	case DIW_OP_SEND_INV:
+	case DIW_OP_SEND_SE_INV:
+		t->kind = DIW_TARGET_RECV;
+		return !seg->h.last || diw_rdmap_invalidate(r, seg->h.inv_stag, true, true) ? 0 : DIW_FAULT_INVALIDATE;
+	case DIW_OP_SEND:
+	case DIW_OP_SEND_SE:
+		t->kind = DIW_TARGET_RECV;
+		return 0;
+	case DIW_OP_IMMEDIATE:
+	case DIW_OP_IMMEDIATE_SE:
+		t->kind = DIW_TARGET_IMMEDIATE;
+		return seg->len == IMMEDIATE_LEN ? 0 : DIW_FAULT_STREAM;
+	default:
+		t->kind = DIW_TARGET_MESSAGE;
+		return 0;
+	}
+}
+
+uint16_t diw_rdmap_rc_message(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	switch (seg->h.opcode) {
+	case DIW_OP_READ_REQUEST: return diw_rdmap_rc_read_asked(r, seg);
+	case DIW_OP_ATOMIC_REQUEST: return diw_rdmap_atomic_asked(r, seg);
+	case DIW_OP_ATOMIC_RESPONSE: return diw_rdmap_atomic_answered(r, seg);
+	default: return diw_rdmap_terminated(r, seg, now);
+	}
+}
+
+/* ---- Requests that are pending ---- */
+
+void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
+{
+	wr->pending = true;
+	wr->got = 0;
+	diw_list_init(&wr->out);
+	diw_list_add_tail(&r->rc.out, &wr->out);
+	r->rc.nout++;
+}
+
+void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status)
+{
+	wr->pending = false;
+	wr->status = status;
+	diw_list_del(&wr->out);
+	r->rc.nout--;
+}
+
+/* Responses come in the order of the requests (RFC 5040 section 5.5). */
+struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r)
+{
+	struct diw_list *l = diw_list_first(&r->rc.out);
+
+	return l ? diw_container(l, struct diw_rdmap_wr, out) : NULL;
+}
+
+/* ---- STags ---- */
+
+/* End the use of an STag: a type 2 window, or a region; by a peer only one that allows it. DRY: only ask. */
+bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry)
+{
+	struct diw_stag *s = diw_stag_find(r->ddp.stags, stag, &r->ddp.user);
+
+	if (!s || (s->window && !s->qp) || (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
+		return false;
+	if (!dry)
+		diw_stag_invalidate(s);
+	return true;
+}
+
+uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+{
+	struct diw_stag *w = diw_stag_at(r->ddp.stags, wr->bind.window);
+	struct diw_stag *mr = diw_stag_find(r->ddp.stags, wr->bind.region, &r->ddp.user);
+	const unsigned writes = DIW_STAG_REMOTE_WRITE | DIW_STAG_REMOTE_ATOMIC;
+	uint64_t off;
+
+	if (!w || !w->window || w->pd != r->ddp.user.pd || (wr->bind.type2 && !w->invalid))
+		return DIW_RDMAP_BIND;
+	if (wr->bind.len == 0 && !wr->bind.type2) {
+		diw_stag_invalidate(w);
+		return DIW_RDMAP_OK;
+	}
+	if (!mr || mr->window || !(mr->access & DIW_STAG_MW_BIND) || wr->bind.len == 0 ||
+	    ((wr->bind.access & writes) && !(mr->access & DIW_STAG_LOCAL_WRITE)))
+		return DIW_RDMAP_BIND;
+	off = wr->bind.to - mr->to;
+	if (wr->bind.to < mr->to || off > mr->len || wr->bind.len > mr->len - off)
+		return DIW_RDMAP_BIND;
+	diw_stag_invalidate(w);
+	diw_stag_set_key(w, wr->bind.key);
+	w->addr = mr->addr + off;
+	w->to = wr->bind.to;
+	w->len = wr->bind.len;
+	w->access = wr->bind.access;
+	w->qp = wr->bind.type2 ? r->ddp.user.qp : NULL;
+	w->region = mr;
+	w->invalid = false;
+	mr->windows++;
+	return DIW_RDMAP_OK;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RDMA Read over a stream (RFC 5040 section 5.2): up to ORD requests are outstanding, whose responses come in order, and
+ * up to IRD are answered in order.
+ */
+#include <errno.h>
+
+#include "base/wire.h"
+#include "rdmap/rdmap.h"
+
+/* ---- Initiator ---- */
+
+static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
+{
+	uint8_t *addr;
+
+	for (uint32_t i = 0; i < buf->n; i++)
+		if (buf->sge[i].len &&
+		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL,
+				     buf->sge[i].to, buf->sge[i].len, &addr) != 0)
+			return false;
+	return true;
+}
+
+/* The sink as the peer sees it: the first entry. What it sends goes by its offset to all of them. */
+static uint32_t sink_stag(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].stag : 0; }
+static uint64_t sink_to(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].to : 0; }
+
+int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
+{
+	uint8_t body[DIW_RDMAP_READ_LEN];
+	const struct iovec iov = { body, sizeof body };
+	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
+	int rc;
+
+	if (!r->tx.active) {
+		if (!sink_is_writable(r, &wr->buf)) {
+			*status = DIW_RDMAP_LOCAL_PROT;
+			return 0;
+		}
+		if (r->rc.nout >= r->rc.ord)
+			return -ENOSPC;
+		r->tx.dst = wr->dst;
+		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .length = sizeof body };
+		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
+	}
+	diw_put32(body, sink_stag(wr));
+	diw_put64(body + 4, sink_to(wr));
+	diw_put32(body + 12, wr->buf.len);
+	diw_put32(body + 16, wr->stag);
+	diw_put64(body + 20, wr->to);
+	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
+	if (rc == 0) {
+		r->c->read_requests_tx++;
+		diw_rdmap_rc_pending(r, wr);
+	}
+	return rc;
+}
+
+uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	struct diw_rdmap_wr *wr = diw_rdmap_rc_oldest(r);
+
+	if (!wr || wr->opcode != DIW_OP_READ_REQUEST)
+		return DIW_FAULT_OPCODE;
+	if (h->stag != sink_stag(wr))
+		return DIW_FAULT_STAG;
+	if (h->to != sink_to(wr) + wr->got || seg->len > wr->buf.len - wr->got ||
+	    h->last != (seg->len == wr->buf.len - wr->got))
+		return DIW_FAULT_BOUNDS;
+	t->buf = wr->buf;
+	t->mo = wr->got;
+	t->cookie = wr;
+	return 0;
+}
+
+void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg)
+{
+	wr->got += seg->len;
+	if (!seg->h.last)
+		return;
+	if (wr->invalidate && wr->buf.n)
+		diw_rdmap_invalidate(r, sink_stag(wr), false, false);
+	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
+}
+
+/* ---- Target ---- */
+
+struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r)
+{
+	struct diw_rdmap_rc *rc = &r->rc;
+
+	return rc->nanswers < rc->ird ? &rc->answers[(rc->answers_head + rc->nanswers++) % rc->ird] : NULL;
+}
+
+/* RDMAP, not DDP, checks the source of a Read (RFC 5040 section 7.1). */
+static uint16_t as_rdmap(uint16_t fault)
+{
+	switch (fault) {
+	case DIW_FAULT_STAG: return DIW_FAULT_READ_STAG;
+	case DIW_FAULT_BOUNDS: return DIW_FAULT_READ_BOUNDS;
+	case DIW_FAULT_WRAP: return DIW_FAULT_READ_WRAP;
+	default: return fault;
+	}
+}
+
+static uint16_t source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from)
+{
+	*from = NULL;
+	if (a->read.length == 0)                     /* no bytes, no check: it may say ready-to-receive */
+		return 0;
+	return as_rdmap(diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &r->ddp.cfg.peer,
+					 a->to, a->read.length, from));
+}
+
+uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	const uint8_t *p = seg->payload;
+	struct diw_rdmap_rc_answer *a, asked;
+	uint16_t fault;
+	uint8_t *from;
+
+	r->c->read_requests_rx++;
+	if (seg->len != DIW_RDMAP_READ_LEN)
+		return DIW_FAULT_STREAM;
+	asked = (struct diw_rdmap_rc_answer){
+		.stag = diw_get32(p + 16), .to = diw_get64(p + 20),
+		.read = { .length = diw_get32(p + 12), .sink_stag = diw_get32(p), .sink_to = diw_get64(p + 4) },
+	};
+	fault = source(r, &asked, &from);
+	if (fault == 0 && asked.read.sink_to + asked.read.length < asked.read.sink_to)
+		fault = DIW_FAULT_READ_WRAP;
+	if (fault)
+		return fault;
+	a = diw_rdmap_rc_answer_new(r);
+	if (!a)
+		return DIW_FAULT_NO_BUFFER;
+	*a = asked;
+	return 0;
+}
+
+static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, int64_t *budget, uint64_t now)
+{
+	struct diw_ddp_tx *tx = &r->rc.answer_tx;
+	struct iovec iov = { .iov_len = a->read.length };
+	uint8_t *from;
+	uint16_t fault = source(r, a, &from);   /* again: it may have been deregistered */
+	int rc;
+
+	if (fault) {
+		diw_fault_count(r->c, fault);
+		diw_rdmap_terminate(r, NULL, fault, now);
+		return -ECONNRESET;
+	}
+	iov.iov_base = from;
+	if (!tx->active) {
+		tx->dst = r->ddp.cfg.peer;
+		tx->h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .length = a->read.length,
+					      .stag = a->read.sink_stag, .to = a->read.sink_to };
+		diw_ddp_tx_begin(&r->ddp, tx, false);
+	}
+	rc = diw_ddp_tx_run(&r->ddp, tx, &iov, budget, now);
+	r->c->read_answered += rc == 0;
+	return rc;
+}
+
+int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
+{
+	struct diw_rdmap_rc *rc = &r->rc;
+
+	while (rc->nanswers) {
+		struct diw_rdmap_rc_answer *a = &rc->answers[rc->answers_head];
+		int err = 0;
+
+		if (a->atomic && !a->done) {
+			uint16_t fault = diw_rdmap_atomic_do(r, a);
+
+			if (fault) {
+				diw_fault_count(r->c, fault);
+				diw_rdmap_terminate(r, NULL, fault, now);
+				return -ECONNRESET;
+			}
+		}
+		err = a->atomic ? diw_rdmap_atomic_answer(r, a, now) : answer_read(r, a, budget, now);
+		if (err)
+			return err;
+		rc->answers_head = (uint16_t)((rc->answers_head + 1) % rc->ird);
+		rc->nanswers--;
+	}
+	return 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A connection's way to its queue pair. Initiator: CONNECTING, REQUESTING, AWAIT_REPLY, STARTED, UP; responder:
+ * HALFOPEN, WAITING, REPLYING, STARTED, UP (RFC 5044 section 7.1.2). Until STARTED the stream is the connection's.
+ */
+#include "verbs/cm_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *s, enum diw_cm_state state)
+{
+	struct diw_conn_req *req = calloc(1, sizeof *req);
+	struct diw_cm_conn *c = &req->conn;
+
+	if (!req)
+		return NULL;
+	if (diw_cm_item_add(e, &c->item) < 0) {
+		free(req);
+		return NULL;
+	}
+	c->e = e;
+	c->state = (uint8_t)state;
+	c->stream = s;
+	c->local = s->local;
+	c->peer = s->peer;
+	diw_list_init(&c->note);
+	diw_list_init(&c->link);
+	diw_list_add_tail(&e->conns, &c->link);
+	return c;
+}
+
+static void unwatch(struct diw_cm_conn *c)
+{
+	diw_cm_unwatch(c->e, &c->item, c->stream->ops->fd(c->stream));
+}
+
+void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
+{
+	if (c->listener)
+		diw_cm_listener_leave(c);
+	if (c->stream) {
+		unwatch(c);
+		/* A child after fork shares the socket: it may close it, not reset it. */
+		c->stream->ops->close(c->stream, abort && diw_dev_alive(c->e->dev));
+		c->stream = NULL;
+	}
+	if (c->state < DIW_CM_UP)
+		diw_cm_item_del(c->e, &c->item);
+	diw_list_del(&c->link);
+	c->state = DIW_CM_OVER;
+}
+
+void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm)
+{
+	c->cm = cm;
+	c->bound = true;
+	cm->users++;
+}
+
+/* Only events are left, if any. */
+static void unbind(struct diw_cm_conn *c)
+{
+	if (c->bound)
+		c->cm->users--;
+	c->bound = false;
+}
+
+void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state state)
+{
+	c->qp = qp;
+	c->state = (uint8_t)state;
+	qp->conn = c;
+	qp->cm = c->cm;
+	qp->state = DIW_QPS_CONNECTING;
+}
+
+void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state)
+{
+	c->qp->conn = NULL;
+	c->qp->cm = NULL;
+	c->qp->state = state;
+	c->qp = NULL;
+}
+
+void diw_cm_conn_free(struct diw_cm_conn *c)
+{
+	diw_cm_conn_stop(c, true);
+	if (diw_dev_alive(c->e->dev)) {         /* else channel and queue pair may be gone */
+		diw_cm_unpost(c);
+		unbind(c);
+		if (c->qp)
+			diw_cm_conn_disown(c, c->qp->state);
+	}
+	free(c->nego);
+	free(diw_container(c, struct diw_conn_req, conn));
+}
+
+/* ---- Its end ---- */
+
+static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum)
+{
+	diw_cm_conn_stop(c, true);
+	c->fault = fault;
+	c->errnum = errnum;
+	if (diw_list_empty(&c->note))
+		diw_cm_post(c, type);
+	else
+		c->ended = true;
+	unbind(c);
+}
+
+/* The attempt of a queue pair has failed. */
+static void fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum, uint64_t now)
+{
+	struct diw_qp *qp = c->qp;
+
+	if (fault)
+		diw_fault_count(qp->c, fault);
+	if (type == DIW_CM_FAILED)
+		c->nego->peer.len = 0;
+	over(c, type, fault, errnum);
+	diw_rc_error(qp, fault, type == DIW_CM_REJECTED, errnum, now);
+	diw_dev_hasten(qp->dev, 0);             /* its requests are flushed */
+}
+
+void diw_cm_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
+{
+	struct diw_cm_conn *c = qp->conn;
+
+	if (!c)
+		return;
+	if (c->state == DIW_CM_UP)
+		over(c, DIW_CM_DISCONNECTED, fault, errnum);
+	else if (c->state == DIW_CM_STARTED)    /* it was not told that it is up, so it is not told that it was */
+		over(c, DIW_CM_FAILED, fault, errnum ? errnum : ECONNRESET);
+}
+
+void diw_cm_forget(struct diw_qp *qp, bool events)
+{
+	if (qp->conn && (events || qp->conn->state < DIW_CM_UP))
+		diw_cm_conn_free(qp->conn);
+}
+
+/* ---- Its success ---- */
+
+void diw_cm_established(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_cm_conn *c = qp->conn;
+
+	(void)now;
+	if (!c || c->state != DIW_CM_STARTED)
+		return;
+	diw_cm_item_del(c->e, &c->item);
+	diw_list_del(&c->link);
+	c->state = DIW_CM_UP;
+	diw_cm_post(c, DIW_CM_ESTABLISHED);
+}
+
+/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. */
+static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint64_t now)
+{
+	const struct diw_cm_nego *n = c->nego;
+	const struct diw_cm_terms *t = &n->terms;
+	struct diw_rc_start s = {
+		.stream = c->stream, .early = n->frame + frame_len, .early_len = n->done - frame_len,
+		.initiator = initiator, .rtr = t->rtr, .crc = t->crc, .tx_markers = t->tx_markers,
+		.rx_markers = t->rx_markers, .rfc7306 = t->rfc7306, .ird = t->ird, .ord = t->ord,
+	};
+	int rc;
+
+	unwatch(c);
+	c->stream = NULL;
+	c->state = DIW_CM_STARTED;
+	rc = diw_rc_start(c->qp, &s, now);
+	if (rc < 0) {
+		c->stream = s.stream;
+		fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_LOCAL, -rc, now);
+		return;
+	}
+	if (initiator || !t->rtr)
+		diw_cm_established(c->qp, now);
+}
+
+/* ---- Sending and receiving a frame ---- */
+
+static int watch(struct diw_cm_conn *c, uint32_t events)
+{
+	return diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), events);
+}
+
+/* The frame is on its way. */
+static void sent(struct diw_cm_conn *c, uint64_t now)
+{
+	if (c->state == DIW_CM_REQUESTING) {
+		c->nego->len = c->nego->done = 0;
+		c->state = DIW_CM_AWAIT_REPLY;
+		watch(c, EPOLLIN);
+	} else if (c->state == DIW_CM_REPLYING) {
+		c->nego->peer.len = 0;          /* its data is overwritten, and was told with the request */
+		start(c, false, c->nego->done, now);
+	} else {
+		diw_cm_conn_stop(c, false);
+		diw_cm_conn_free(c);
+	}
+}
+
+int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now)
+{
+	struct diw_cm_nego *n = c->nego;
+
+	while (n->done < n->len) {
+		struct iovec iov = { n->frame + n->done, n->len - n->done };
+		ssize_t rc = c->stream->ops->send(c->stream, &iov, 1);
+
+		if (rc == -EAGAIN)
+			return watch(c, EPOLLOUT);
+		if (rc < 0)
+			return rc == -EPIPE ? -ECONNRESET : (int)rc;
+		n->done += (uint32_t)rc;
+	}
+	sent(c, now);
+	return 0;
+}
+
+/* The length of the peer's frame, of which no more than a longest one and what follows it is read; -EAGAIN; -errno of
+ * the stream; -EPROTO and others of the decoder. */
+static int pull(struct diw_cm_conn *c, bool reply)
+{
+	uint8_t buf[DIW_MPA_FRAME_MAX];
+	int len = 0;
+
+	while (len == 0) {
+		struct iovec iov = { buf, sizeof buf - (c->nego ? c->nego->done : 0) };
+		ssize_t n = c->stream->ops->recv(c->stream, &iov, 1);
+
+		if (n <= 0)
+			return n < 0 ? (int)n : -ECONNRESET;
+		if (!c->nego)
+			c->nego = calloc(1, sizeof *c->nego);
+		if (!c->nego)
+			return -ENOMEM;
+		memcpy(c->nego->frame + c->nego->done, buf, (size_t)n);
+		c->nego->done += (uint32_t)n;
+		len = diw_mpa_frame_decode(&c->nego->peer, reply, c->nego->frame, c->nego->done);
+	}
+	if (len > 0 && !c->nego->peer.enhanced)
+		c->nego->peer.ird = c->nego->peer.ord = DIW_MPA_NO_LIMIT;
+	return len;
+}
+
+/* Some refuse with the enhanced bit of the request, and without the words that it promises. */
+static bool is_bare_refusal(const struct diw_cm_nego *n, int rc)
+{
+	return rc == -EBADMSG && n->peer.reject;
+}
+
+static void await_reply(struct diw_cm_conn *c, uint64_t now)
+{
+	struct diw_cm_nego *n = c->nego;
+	int len = pull(c, true);
+	uint16_t fault;
+
+	if (len == -EAGAIN)
+		return;
+	if ((len > 0 && n->peer.reject) || is_bare_refusal(n, len)) {
+		fail(c, DIW_CM_REJECTED, 0, ECONNREFUSED, now);
+		return;
+	}
+	if (len == -EPROTO || len == -EMSGSIZE || len == -EBADMSG) {
+		fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO, now);
+		return;
+	}
+	if (len < 0) {
+		fail(c, DIW_CM_FAILED, 0, -len, now);
+		return;
+	}
+	fault = diw_cm_judge(&n->ask, n->discovered, &n->peer, &n->terms);
+	if (fault)
+		fail(c, DIW_CM_FAILED, fault, EPROTO, now);
+	else
+		start(c, true, (uint32_t)len, now);
+}
+
+static void half_open(struct diw_cm_conn *c, uint64_t now)
+{
+	int len = pull(c, false);
+
+	if (len == -EAGAIN)
+		return;
+	/* Before the reply nobody knows how an FPDU is to look, so none may follow the request. */
+	if (len > 0 && c->nego->peer.revision <= 2 && c->nego->done == (uint32_t)len) {
+		diw_cm_listener_request(c, now);
+		return;
+	}
+	c->listener->malformed++;
+	diw_cm_conn_free(c);
+}
+
+/* ---- Events ---- */
+
+static void connecting(struct diw_cm_conn *c, uint64_t now)
+{
+	int rc = c->stream->ops->connected(c->stream);
+
+	if (rc == -EAGAIN)
+		return;
+	if (rc == 0) {
+		c->local = c->stream->local;
+		c->state = DIW_CM_REQUESTING;
+		rc = diw_cm_conn_push(c, now);
+	}
+	if (rc < 0)
+		fail(c, DIW_CM_FAILED, 0, -rc, now);
+}
+
+/* The application will hear of it when it answers; if it has not seen the request, it need not. */
+static void requester_gone(struct diw_cm_conn *c)
+{
+	if (c->taken)
+		diw_cm_conn_stop(c, true);
+	else
+		diw_cm_conn_free(c);
+}
+
+void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
+{
+	int rc;
+
+	switch (c->state) {
+	case DIW_CM_CONNECTING:
+		connecting(c, now);
+		break;
+	case DIW_CM_AWAIT_REPLY:
+		await_reply(c, now);
+		break;
+	case DIW_CM_HALFOPEN:
+		half_open(c, now);
+		break;
+	case DIW_CM_WAITING:
+		if (c->item.watched)            /* for nothing but its peer's end */
+			requester_gone(c);
+		break;
+	case DIW_CM_REQUESTING:
+	case DIW_CM_REPLYING:
+		rc = diw_cm_conn_push(c, now);
+		if (rc < 0)
+			fail(c, DIW_CM_FAILED, 0, -rc, now);
+		break;
+	case DIW_CM_REJECTING:
+		if (diw_cm_conn_push(c, now) < 0)
+			diw_cm_conn_free(c);
+		break;
+	}
+}
+
+void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now)
+{
+	if (c->listener)
+		c->listener->timeouts++;
+	if (c->state == DIW_CM_HALFOPEN || c->state == DIW_CM_REJECTING)
+		diw_cm_conn_free(c);
+	else if (c->state == DIW_CM_WAITING)
+		requester_gone(c);
+	else
+		fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
+}

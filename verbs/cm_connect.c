@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/cm_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *a)
+{
+	struct diw_dev *dev = qp->dev;
+	struct diw_stream_attr sa = { .local = a->local, .peer = *dst };
+	struct diw_stream *s;
+	struct diw_cm_conn *c;
+	int rc;
+
+	diw_cm_stream_attr(&sa, a);
+	rc = dev->transport->connect ? dev->transport->connect(dev->transport, &sa, &s) : -EOPNOTSUPP;
+	if (rc < 0)
+		return rc;
+	c = diw_cm_conn_new(dev->cm, s, DIW_CM_CONNECTING);
+	if (!c) {
+		s->ops->close(s, true);
+		return -ENOMEM;
+	}
+	c->nego = calloc(1, sizeof *c->nego);
+	rc = c->nego ? diw_cm_watch(dev->cm, &c->item, s->ops->fd(s), EPOLLOUT) : -ENOMEM;
+	if (rc < 0) {
+		diw_cm_conn_free(c);
+		return rc;
+	}
+	diw_cm_ask(&c->nego->ask, a);
+	c->nego->len = (uint32_t)diw_cm_request(c->nego->frame, &c->nego->ask, &c->nego->discovered, a->data,
+						a->data_len);
+	diw_cm_conn_bind(c, cm);
+	diw_cm_conn_own(c, qp, DIW_CM_CONNECTING);
+	diw_cm_arm(dev->cm, &c->item, diw_until(diw_dev_forward(dev, diw_dev_now(dev)), a->timeout_ns));
+	return 0;
+}
+
+int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr)
+{
+	struct diw_conn_attr a;
+	int rc;
+
+	diw_conn_attr_init(&a);
+	if (attr)
+		a = *attr;
+	rc = diw_cm_attr_check(&a, a.revision == 2);
+	if (rc == 0 && (qp->type != DIW_QP_RC || qp->dev != cm->dev))
+		rc = -EINVAL;
+	if (rc == 0)
+		rc = diw_dev_lock(qp->dev);
+	if (rc < 0)
+		return rc;
+	rc = qp->state == DIW_QPS_IDLE ? begin(qp, cm, dst, &a) : -EISCONN;
+	diw_dev_unlock(qp->dev);
+	return rc;
+}

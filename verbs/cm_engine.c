@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sockets and timers of connection management: an epoll set, which is one descriptor for the device to sleep on, and a
+ * heap, so that ten thousand connections that negotiate cost a step no more than one. */
+#include "verbs/cm_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A spinning thread looks at the set so often: what connects minds the time less than the data path minds a call. */
+#define LOOK_NS (20 * DIW_US)
+#define EXPIRE_SHARE 64              /* timers of a step */
+
+struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev)
+{
+	struct diw_cm_engine *e = dev->cm;
+
+	if (e)
+		return e;
+	e = calloc(1, sizeof *e);
+	if (!e)
+		return NULL;
+	e->dev = dev;
+	e->epfd = dev->epfd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	if (e->epfd < 0 && dev->epfd >= 0) {
+		free(e);
+		return NULL;
+	}
+	diw_list_init(&e->conns);
+	diw_list_init(&e->listeners);
+	dev->cm = e;
+	return e;
+}
+
+/* No channel is left, so no listener is; connections are, that were being rejected. */
+void diw_cm_fini(struct diw_dev *dev)
+{
+	struct diw_cm_engine *e = dev->cm;
+	struct diw_list *l, *next;
+
+	if (!e)
+		return;
+	diw_list_for_each_safe(l, next, &e->conns)
+		diw_cm_conn_free(diw_container(l, struct diw_cm_conn, link));
+	if (e->epfd >= 0)
+		close(e->epfd);
+	free(e->heap);
+	free(e);
+	dev->cm = NULL;
+}
+
+/* ---- The heap ---- */
+
+static void put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+{
+	e->heap[slot - 1] = it;
+	it->slot = slot;
+}
+
+/* IT belongs at SLOT or above. */
+static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+{
+	for (; slot > 1 && e->heap[slot / 2 - 1]->at > it->at; slot /= 2)
+		put(e, slot, e->heap[slot / 2 - 1]);
+	put(e, slot, it);
+}
+
+/* IT belongs at SLOT or below. */
+static void sink(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+{
+	uint32_t child;
+
+	for (; (child = 2 * slot) <= e->armed; slot = child) {
+		if (child < e->armed && e->heap[child]->at < e->heap[child - 1]->at)
+			child++;
+		if (e->heap[child - 1]->at >= it->at)
+			break;
+		put(e, slot, e->heap[child - 1]);
+	}
+	put(e, slot, it);
+}
+
+void diw_cm_disarm(struct diw_cm_engine *e, struct diw_cm_item *it)
+{
+	uint32_t slot = it->slot;
+	struct diw_cm_item *last;
+
+	if (!slot)
+		return;
+	it->slot = 0;
+	last = e->heap[--e->armed];
+	if (last == it)
+		return;
+	if (slot > 1 && e->heap[slot / 2 - 1]->at > last->at)
+		rise(e, slot, last);
+	else
+		sink(e, slot, last);
+}
+
+void diw_cm_arm(struct diw_cm_engine *e, struct diw_cm_item *it, uint64_t at)
+{
+	diw_cm_disarm(e, it);
+	it->at = at;
+	rise(e, ++e->armed, it);
+	if (it->slot == 1)
+		diw_dev_hasten(e->dev, at);
+}
+
+/* ---- Items ---- */
+
+int diw_cm_item_add(struct diw_cm_engine *e, struct diw_cm_item *it)
+{
+	uint32_t room = e->room ? 2 * e->room : 16;
+	struct diw_cm_item **heap;
+
+	if (e->items == e->room) {
+		heap = realloc(e->heap, room * sizeof *heap);
+		if (!heap)
+			return -ENOMEM;
+		e->heap = heap;
+		e->room = room;
+	}
+	it->slot = 0;
+	it->watched = false;
+	if (e->items++ == 0)
+		diw_dev_kick(e->dev);           /* whoever sleeps does not know the set yet */
+	return 0;
+}
+
+void diw_cm_item_del(struct diw_cm_engine *e, struct diw_cm_item *it)
+{
+	diw_cm_disarm(e, it);
+	for (int i = 0; i < e->nbatch; i++)
+		if (e->batch[i].data.ptr == it)
+			e->batch[i].data.ptr = NULL;
+	e->items--;
+}
+
+int diw_cm_watch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = it };
+
+	if (e->epfd < 0 || fd < 0)
+		return 0;
+	if (epoll_ctl(e->epfd, it->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) < 0)
+		return -errno;
+	it->watched = true;
+	return 0;
+}
+
+/* A child after fork shares the set: there nothing may be taken out. */
+void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd)
+{
+	if (it->watched && diw_dev_alive(e->dev))
+		epoll_ctl(e->epfd, EPOLL_CTL_DEL, fd, NULL);
+	it->watched = false;
+}
+
+/* ---- Work ---- */
+
+static void item_event(struct diw_cm_item *it, uint64_t now)
+{
+	if (it->listener)
+		diw_cm_listener_event((struct diw_listener *)it, now);
+	else
+		diw_cm_conn_event((struct diw_cm_conn *)it, now);
+}
+
+static void try_conns(struct diw_list *conns, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, conns)
+		diw_cm_conn_event(diw_container(l, struct diw_cm_conn, link), now);
+}
+
+/* Streams without descriptors. That a waiting request's peer is gone shows when it is answered. */
+static void try_all(struct diw_cm_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &e->listeners) {
+		struct diw_listener *listener = diw_container(l, struct diw_listener, link);
+
+		if (!listener->paused)
+			diw_cm_listener_event(listener, now);
+		try_conns(&listener->halfopen, now);
+	}
+	try_conns(&e->conns, now);
+}
+
+void diw_cm_look(struct diw_cm_engine *e, uint64_t now)
+{
+	if (e->epfd < 0) {
+		try_all(e, now);
+		return;
+	}
+	e->look_at = now + LOOK_NS;
+	e->nbatch = epoll_wait(e->epfd, e->batch, DIW_CM_BATCH, 0);
+	for (int i = 0; i < e->nbatch; i++)
+		if (e->batch[i].data.ptr)       /* it may have gone with another's event */
+			item_event(e->batch[i].data.ptr, now);
+	if (e->nbatch == DIW_CM_BATCH)
+		e->look_at = now;
+	e->nbatch = 0;
+}
+
+static void expire(struct diw_cm_engine *e, uint64_t now)
+{
+	for (int i = 0; i < EXPIRE_SHARE && e->armed && e->heap[0]->at <= now; i++) {
+		struct diw_cm_item *it = e->heap[0];
+
+		diw_cm_disarm(e, it);
+		if (it->listener)
+			diw_cm_listener_resume((struct diw_listener *)it);
+		else
+			diw_cm_conn_expire((struct diw_cm_conn *)it, now);
+	}
+}
+
+void diw_cm_serve(struct diw_dev *dev, uint64_t now)
+{
+	struct diw_cm_engine *e = dev->cm;
+
+	if (!e || !e->items)
+		return;
+	if (now >= e->look_at)
+		diw_cm_look(e, now);
+	expire(e, now);                         /* what came in time is not late because nobody looked */
+}
+
+uint64_t diw_cm_deadline(const struct diw_dev *dev)
+{
+	return dev->cm && dev->cm->armed ? dev->cm->heap[0]->at : DIW_NEVER;
+}
+
+int diw_cm_pollfd(const struct diw_dev *dev)
+{
+	return dev->cm && dev->cm->items ? dev->cm->epfd : -1;
+}

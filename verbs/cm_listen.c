@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Listeners: connections whose request has not come, requests that wait for the application, and its answers. */
+#include "verbs/cm_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ACCEPT_SHARE 16              /* connections a step */
+/* A connection that has not said what it wants for so long makes room for another: one that means it has long done so,
+ * however far it is. */
+#define EVICT_NS DIW_S
+#define RETRY_NS (100 * DIW_MS)      /* descriptors or memory may be back */
+#define REJECT_NS DIW_S              /* for a refusal that the stream does not take at once */
+#define KERNEL_BACKLOG 65535         /* the kernel has its own limit */
+
+static int watch_listener(struct diw_listener *l, uint32_t events)
+{
+	return diw_cm_watch(l->cm->dev->cm, &l->item, l->sock->ops->fd(l->sock), events);
+}
+
+/* Connections stay in the kernel, which wakes nobody for them. */
+static void pause_until(struct diw_listener *l, uint64_t t)
+{
+	l->paused = true;
+	watch_listener(l, 0);
+	diw_cm_arm(l->cm->dev->cm, &l->item, t);
+}
+
+void diw_cm_listener_resume(struct diw_listener *l)
+{
+	if (!l->paused)
+		return;
+	l->paused = false;
+	diw_cm_disarm(l->cm->dev->cm, &l->item);
+	watch_listener(l, EPOLLIN);
+}
+
+void diw_cm_listener_leave(struct diw_cm_conn *c)
+{
+	struct diw_listener *l = c->listener;
+
+	diw_list_del(&c->link);
+	c->listener = NULL;
+	if (c->state == DIW_CM_WAITING) {
+		l->nwaiting--;
+	} else {
+		l->nhalfopen--;
+		diw_cm_listener_resume(l);
+	}
+}
+
+/* S is served, or was out of memory. */
+static int admit(struct diw_listener *l, struct diw_stream *s, uint64_t now)
+{
+	struct diw_cm_engine *e = l->cm->dev->cm;
+	struct diw_cm_conn *c = diw_cm_conn_new(e, s, DIW_CM_HALFOPEN);
+
+	if (!c) {
+		s->ops->close(s, true);
+		return -ENOMEM;
+	}
+	c->cm = l->cm;
+	c->listener = l;
+	l->nhalfopen++;
+	diw_list_del(&c->link);
+	diw_list_add_tail(&l->halfopen, &c->link);
+	diw_cm_arm(e, &c->item, now + l->request_timeout);
+	if (diw_cm_watch(e, &c->item, s->ops->fd(s), EPOLLIN) < 0) {
+		diw_cm_conn_free(c);
+		return -ENOMEM;
+	}
+	diw_cm_conn_event(c, now);              /* its request may be there already */
+	return 0;
+}
+
+/* The half-open connection that the next one replaces; NULL if there is room. All have the same timeout. */
+static struct diw_cm_conn *victim(struct diw_listener *l)
+{
+	if (l->nhalfopen < l->max_halfopen)
+		return NULL;
+	return diw_container(diw_list_first(&l->halfopen), struct diw_cm_conn, link);
+}
+
+void diw_cm_listener_event(struct diw_listener *l, uint64_t now)
+{
+	for (int i = 0; i < ACCEPT_SHARE; i++) {
+		struct diw_cm_conn *old = victim(l);
+		uint64_t replaceable = old ? old->item.at - l->request_timeout + EVICT_NS : 0;
+		struct diw_stream *s;
+		int rc;
+
+		if (now < replaceable) {
+			pause_until(l, replaceable);
+			return;
+		}
+		rc = l->sock->ops->accept(l->sock, &s);
+		if (rc == -EAGAIN)
+			return;
+		if (rc == 0 && old) {
+			l->timeouts++;
+			diw_cm_conn_free(old);
+		}
+		if (rc < 0 || admit(l, s, now) < 0) {
+			pause_until(l, now + RETRY_NS);
+			return;
+		}
+	}
+}
+
+void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
+{
+	struct diw_listener *l = c->listener;
+
+	if (l->nwaiting >= l->backlog) {
+		l->refused++;
+		diw_cm_conn_free(c);
+		return;
+	}
+	c->nego->discovered = diw_cm_strip(&c->nego->peer);
+	diw_cm_listener_leave(c);
+	c->listener = l;
+	c->state = DIW_CM_WAITING;
+	diw_list_add_tail(&l->waiting, &c->link);
+	l->nwaiting++;
+	l->requests++;
+	diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), EPOLLRDHUP);
+	diw_cm_arm(c->e, &c->item, now + l->request_timeout);
+	diw_cm_conn_bind(c, l->cm);
+	diw_cm_post(c, DIW_CM_CONNECT_REQUEST);
+}
+
+/* ---- The application's side ---- */
+
+static int open_listener(struct diw_listener *l, const struct diw_addr *local)
+{
+	struct diw_dev *dev = l->cm->dev;
+	struct diw_stream_attr sa = { .local = *local, .backlog = KERNEL_BACKLOG };
+	int rc = dev->transport->listen ? dev->transport->listen(dev->transport, &sa, &l->sock) : -EOPNOTSUPP;
+
+	if (rc < 0)
+		return rc;
+	rc = diw_cm_item_add(dev->cm, &l->item);
+	if (rc < 0) {
+		l->sock->ops->close(l->sock);
+		return rc;
+	}
+	rc = watch_listener(l, EPOLLIN);
+	if (rc < 0) {
+		diw_cm_item_del(dev->cm, &l->item);
+		l->sock->ops->close(l->sock);
+		return rc;
+	}
+	diw_list_add_tail(&dev->cm->listeners, &l->link);
+	l->cm->users++;
+	return 0;
+}
+
+int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **out)
+{
+	struct diw_listen_attr a;
+	struct diw_listener *l;
+	int rc;
+
+	diw_listen_attr_init(&a);
+	if (attr)
+		a = *attr;
+	if (a.backlog < 1 || a.backlog > 65535 || a.max_halfopen < 1 || a.request_timeout_ns <= 0)
+		return -EINVAL;
+	l = calloc(1, sizeof *l);
+	if (!l)
+		return -ENOMEM;
+	l->item.listener = true;
+	l->cm = cm;
+	l->ctx = a.ctx;
+	l->backlog = (uint32_t)a.backlog;
+	l->max_halfopen = a.max_halfopen;
+	l->request_timeout = diw_min64((uint64_t)a.request_timeout_ns, 1ull << 60);
+	diw_list_init(&l->halfopen);
+	diw_list_init(&l->waiting);
+	diw_list_init(&l->link);
+	rc = diw_dev_lock(cm->dev);
+	if (rc == 0) {
+		rc = open_listener(l, &a.local);
+		diw_dev_unlock(cm->dev);
+	}
+	if (rc < 0) {
+		free(l);
+		return rc;
+	}
+	*out = l;
+	return 0;
+}
+
+int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
+{
+	int rc = diw_dev_lock(l->cm->dev);
+
+	if (rc < 0)
+		return rc;
+	*info = (struct diw_listener_info){
+		.local = l->sock->local, .halfopen = l->nhalfopen, .waiting = l->nwaiting, .requests = l->requests,
+		.refused = l->refused, .timeouts = l->timeouts, .malformed = l->malformed,
+	};
+	diw_dev_unlock(l->cm->dev);
+	return 0;
+}
+
+/* C waits elsewhere from now on. */
+static void depart(struct diw_cm_conn *c)
+{
+	if (c->listener)
+		diw_cm_listener_leave(c);
+	diw_list_del(&c->link);
+	diw_list_add_tail(&c->e->conns, &c->link);
+}
+
+/* Those that the application has taken wait for its answer elsewhere. */
+static void empty(struct diw_listener *l)
+{
+	struct diw_list *n, *next;
+
+	diw_list_for_each_safe(n, next, &l->halfopen)
+		diw_cm_conn_free(diw_container(n, struct diw_cm_conn, link));
+	diw_list_for_each_safe(n, next, &l->waiting) {
+		struct diw_cm_conn *c = diw_container(n, struct diw_cm_conn, link);
+
+		if (c->taken)
+			depart(c);
+		else
+			diw_cm_conn_free(c);
+	}
+}
+
+int diw_listener_close(struct diw_listener *l)
+{
+	struct diw_dev *dev = l->cm->dev;
+
+	if (diw_dev_lock(dev) == 0) {
+		empty(l);
+		diw_cm_unwatch(dev->cm, &l->item, l->sock->ops->fd(l->sock));
+		diw_cm_item_del(dev->cm, &l->item);
+		diw_list_del(&l->link);
+		l->cm->users--;
+		diw_dev_unlock(dev);
+	}
+	l->sock->ops->close(l->sock);
+	free(l);
+	return 0;
+}
+
+/* ---- Answers ---- */
+
+static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct diw_conn_attr *a)
+{
+	struct diw_cm_nego *n = c->nego;
+	uint64_t now = diw_dev_forward(qp->dev, diw_dev_now(qp->dev));
+	struct diw_stream_attr sa = { 0 };
+	int rc;
+
+	if (qp->state != DIW_QPS_IDLE)
+		return -EISCONN;
+	diw_cm_look(c->e, now);                 /* its peer's end may not have been seen yet */
+	if (c->state != DIW_CM_WAITING)
+		return -ECONNRESET;
+	rc = diw_cm_attr_check(a, n->peer.enhanced);
+	if (rc < 0)
+		return rc;
+	diw_cm_stream_attr(&sa, a);
+	rc = c->stream->ops->tune ? c->stream->ops->tune(c->stream, &sa) : 0;
+	if (rc < 0)
+		return rc;
+	diw_cm_ask(&n->ask, a);
+	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->discovered, a->data, a->data_len, &n->terms);
+	n->done = 0;
+	depart(c);
+	diw_cm_arm(c->e, &c->item, diw_until(now, a->timeout_ns));
+	diw_cm_conn_own(c, qp, DIW_CM_REPLYING);
+	rc = diw_cm_conn_push(c, now);
+	if (rc < 0) {
+		diw_cm_conn_disown(c, DIW_QPS_IDLE);
+		diw_cm_conn_stop(c, true);
+		return -ECONNRESET;
+	}
+	return 0;
+}
+
+int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr)
+{
+	struct diw_cm_conn *c = &req->conn;
+	struct diw_conn_attr a;
+	int rc;
+
+	diw_conn_attr_init(&a);
+	if (attr)
+		a = *attr;
+	if (qp->type != DIW_QP_RC || qp->dev != c->e->dev)
+		return -EINVAL;
+	rc = diw_dev_lock(qp->dev);
+	if (rc < 0)
+		return rc;
+	rc = accept_locked(c, qp, &a);
+	diw_dev_unlock(qp->dev);
+	return rc;
+}
+
+static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_len, uint64_t now)
+{
+	struct diw_cm_nego *n = c->nego;
+	int rc;
+
+	if (c->state != DIW_CM_WAITING) {
+		diw_cm_conn_free(c);
+		return 0;
+	}
+	rc = diw_cm_refusal(n->frame, &n->peer, data, data_len);
+	if (rc < 0)
+		return rc;
+	depart(c);
+	n->len = (uint32_t)rc;
+	n->done = 0;
+	c->state = DIW_CM_REJECTING;
+	diw_cm_arm(c->e, &c->item, now + REJECT_NS);
+	if (diw_cm_conn_push(c, now) < 0)
+		diw_cm_conn_free(c);            /* who asked is gone */
+	return 0;
+}
+
+int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
+{
+	struct diw_dev *dev = req->conn.e->dev;
+	int rc;
+
+	if (data_len && !data)
+		return -EINVAL;
+	rc = diw_dev_lock(dev);
+	if (rc < 0)
+		return rc;
+	rc = reject_locked(&req->conn, data, data_len, diw_dev_forward(dev, diw_dev_now(dev)));
+	diw_dev_unlock(dev);
+	return rc;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the request and the reply say, and what follows from both (RFC 5044 section 7.1, RFC 6581 section 9).
+ *
+ * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer by
+ * a Terminate. So an end that takes them says so behind the application's private data:
+ *
+ *	0	magic, 8 bytes: 64 69 77 37 33 30 36 8f
+ *	8	length of this, magic included: 12
+ *	9	0
+ *	10	what is taken, 2 bytes: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate, marked by bit
+ *		0x20 of RDMAP's control byte (ours). Others are ignored.
+ *
+ * in a reply only if the request had it. Both ends must have said both. It is left out when the private data would
+ * exceed what every implementation hands up whole.
+ */
+#include "verbs/cm_int.h"
+
+#include <errno.h>
+
+#include "base/wire.h"
+
+#define TLV_LEN 12u
+#define TLV_TAKES_7306 0x0001u
+#define TLV_TAKES_SEND_IMM 0x0002u
+#define TLV_TAKES_ALL (TLV_TAKES_7306 | TLV_TAKES_SEND_IMM)
+#define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame the length fits a byte */
+#define ENHANCED_LEN 4u
+
+static const uint8_t magic[8] = { 0x64, 0x69, 0x77, 0x37, 0x33, 0x30, 0x36, 0x8f };
+
+bool diw_cm_strip(struct diw_mpa_frame *f)
+{
+	const uint8_t *t = f->data + f->len - TLV_LEN;
+
+	if (f->len < TLV_LEN || memcmp(t, magic, sizeof magic) != 0 || t[8] != TLV_LEN)
+		return false;
+	f->len -= TLV_LEN;
+	return (diw_get16(t + 10) & TLV_TAKES_ALL) == TLV_TAKES_ALL;
+}
+
+/* F with the application's data, and the word of RFC 7306 if TELL and it fits, which TOLD then says. */
+static int encode(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
+{
+	uint8_t buf[DIW_MPA_MAX_DATA];
+	uint8_t *t = buf + len;
+
+	if (len > DIW_MPA_MAX_DATA - (f.enhanced ? ENHANCED_LEN : 0))
+		return -EMSGSIZE;
+	if (len)
+		memcpy(buf, data, len);
+	f.data = buf;
+	f.len = len;
+	*told = tell && len + TLV_LEN <= DATA_EVERYWHERE;
+	if (*told) {
+		memcpy(t, magic, sizeof magic);
+		t[8] = TLV_LEN;
+		t[9] = 0;
+		diw_put16(t + 10, TLV_TAKES_ALL);
+		f.len += TLV_LEN;
+	}
+	return (int)diw_mpa_frame_encode(p, &f);
+}
+
+static void offer_rtr(struct diw_mpa_frame *f, unsigned rtr)
+{
+	f->p2p = rtr != 0;
+	f->rtr_fpdu = rtr & DIW_RTR_FPDU;
+	f->rtr_write = rtr & DIW_RTR_WRITE;
+	f->rtr_read = rtr & DIW_RTR_READ;
+}
+
+static unsigned rtr_of(const struct diw_mpa_frame *f)
+{
+	return (f->rtr_fpdu ? DIW_RTR_FPDU : 0) | (f->rtr_write ? DIW_RTR_WRITE : 0) | (f->rtr_read ? DIW_RTR_READ : 0);
+}
+
+/* A Write of no bytes costs the responder nothing, a Read an answer; an empty FPDU is what the fewest understand. */
+static uint8_t prefer(unsigned rtr)
+{
+	if (rtr & DIW_RTR_WRITE)
+		return DIW_RTR_WRITE;
+	return rtr & DIW_RTR_READ ? DIW_RTR_READ : rtr & DIW_RTR_FPDU;
+}
+
+static uint16_t at_most(uint16_t own, uint16_t peer)
+{
+	return peer != DIW_MPA_NO_LIMIT && peer < own ? peer : own;
+}
+
+int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const void *data, uint32_t len)
+{
+	struct diw_mpa_frame f = {
+		.markers = ask->markers, .crc = ask->crc, .revision = ask->revision,
+		.enhanced = ask->revision >= 2, .ird = ask->ird, .ord = ask->ord,
+	};
+
+	offer_rtr(&f, ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ);
+	return encode(p, f, data, len, !ask->plain, told);
+}
+
+/* One way of those that both may; if there is none, the initiator learns what we could have done, and ends it. */
+static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_frame *req)
+{
+	unsigned own = ask->rtr;
+
+	if (!req->enhanced || !req->p2p)
+		return 0;
+	if (!ask->ird || !req->ord)             /* a Read of no bytes is a Read */
+		own &= ~(unsigned)DIW_RTR_READ;
+	return prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
+}
+
+int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered,
+		 const void *data, uint32_t len, struct diw_cm_terms *terms)
+{
+	struct diw_mpa_frame f = {
+		.reply = true, .markers = ask->markers, .crc = ask->crc || req->crc, .revision = req->revision,
+		.enhanced = req->enhanced, .ird = ask->ird, .ord = ask->ord,
+	};
+
+	if (f.enhanced) {
+		f.ird = at_most(ask->ird, req->ord);
+		f.ord = at_most(ask->ord, req->ird);
+	}
+	*terms = (struct diw_cm_terms){
+		.crc = f.crc, .tx_markers = req->markers, .rx_markers = ask->markers, .rtr = choose_rtr(ask, req),
+		.ird = f.ird, .ord = f.ord,
+	};
+	offer_rtr(&f, terms->rtr);
+	return encode(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
+}
+
+int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len)
+{
+	struct diw_mpa_frame f = {
+		.reply = true, .reject = true, .crc = req->crc, .revision = req->revision, .enhanced = req->enhanced,
+	};
+	bool told;
+
+	return encode(p, f, data, len, false, &told);
+}
+
+uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
+		      struct diw_cm_terms *terms)
+{
+	unsigned rtr = ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ;
+
+	*terms = (struct diw_cm_terms){
+		.crc = ask->crc || rep->crc, .tx_markers = rep->markers, .rx_markers = ask->markers,
+		.ird = ask->ird, .ord = ask->ord,
+	};
+	if (rep->revision != ask->revision || rep->enhanced != (ask->revision >= 2))
+		return DIW_FAULT_MPA_FRAME;
+	terms->rfc7306 = discovered && diw_cm_strip(rep);
+	if (!rep->enhanced)
+		return 0;
+	if (rep->ord != DIW_MPA_NO_LIMIT && rep->ord > ask->ird)
+		return DIW_FAULT_MPA_IRD;
+	terms->ird = at_most(ask->ird, rep->ord);
+	terms->ord = at_most(ask->ord, rep->ird);
+	if (!rep->p2p)
+		return 0;
+	terms->rtr = prefer(rtr & rtr_of(rep));
+	return terms->rtr ? 0 : DIW_FAULT_MPA_RTR;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RC queue pairs from the end of the negotiation to the end of the stream. What goes wrong may be found deep within a
+ * look at the link; diw_rc_error() then only marks the state, and diw_rc_settle() draws the consequences after the look.
+ */
+#include "verbs/rc.h"
+
+#include <errno.h>
+
+#include "verbs/qp.h"
+
+/* For the peer to end its half: after diw_disconnect(), and after a Terminate, which a reset would overtake. */
+#define CLOSE_NS (10 * DIW_S)
+#define DRAIN_NS DIW_S
+
+/* ---- Begin ---- */
+
+static int open_link(struct diw_qp *qp, const struct diw_rc_start *s)
+{
+	struct diw_dev *dev = qp->dev;
+	struct diw_mpa_attr a = {
+		.stream = s->stream, .c = qp->c, .crc = s->crc, .tx_markers = s->tx_markers,
+		.rx_markers = s->rx_markers, .mulpdu = qp->rc.mulpdu, .packed = qp->rc.packed,
+		.early = s->early, .early_len = s->early_len,
+	};
+	int rc = dev->mpa_pool ? 0 : diw_mpa_pool_new(&dev->mpa_pool);
+
+	if (rc < 0)
+		return rc;
+	a.pool = dev->mpa_pool;
+	return diw_mpa_open(&a, &diw_ddp_ordered_up, &qp->rdmap.ddp, &qp->link);
+}
+
+/* Nothing but that we are ready; the requests that were posted follow. */
+static void send_rtr(struct diw_qp *qp, unsigned rtr, uint64_t now)
+{
+	if (rtr & DIW_RTR_FPDU)
+		diw_mpa_send_empty(qp->link, now);
+	else if (rtr)
+		diw_rdmap_rc_rtr(&qp->rdmap, rtr & DIW_RTR_READ, now);
+}
+
+int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
+{
+	struct diw_ddp *d = &qp->rdmap.ddp;
+	int rc = diw_rdmap_rc_begin(&qp->rdmap, s->ird, s->ord, s->rfc7306);
+
+	if (rc == 0)
+		rc = open_link(qp, s);
+	if (rc < 0)
+		return rc;
+	d->link = qp->link;
+	d->cfg.peer = s->stream->peer;
+	qp->rc.crc = s->crc;
+	qp->rc.hold = !s->initiator;
+	qp->rc.tell = !s->initiator && s->rtr;
+	qp->rc.until = DIW_NEVER;
+	qp->state = DIW_QPS_RTS;
+	if (s->initiator)
+		send_rtr(qp, s->rtr, now);
+	diw_ready_open(qp);
+	diw_stat_show(qp);
+	qp->deadline = 0;                       /* what was posted, and what has come already */
+	diw_dev_hasten(qp->dev, 0);
+	return 0;
+}
+
+bool diw_rc_may_send(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->rc.hold && qp->rdmap.ddp.order.seen) {
+		qp->rc.hold = false;
+		if (qp->rc.tell)
+			diw_cm_established(qp, now);
+		qp->rc.tell = false;
+	}
+	return qp->link && !qp->rc.hold && (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
+}
+
+/* ---- End ---- */
+
+static void shut(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->rc.shut)
+		return;
+	qp->rc.shut = true;
+	qp->link->ops->shutdown(qp->link, now);
+}
+
+void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now)
+{
+	if (qp->state == DIW_QPS_ERROR)
+		return;
+	if (fault || errnum)
+		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
+							 .peer = qp->rdmap.ddp.cfg.peer });
+	/* The stream that broke has nobody to wait for; else the peer reads what we sent last, and ends it. */
+	qp->rc.drain = errnum == 0 && fault != 0;
+	qp->rc.ended = !qp->rc.drain;
+	if (qp->link && !fault && !errnum)      /* the peer has ended the stream in good order: so do we */
+		shut(qp, now);
+	qp->rc.until = now + DRAIN_NS;
+	qp->rdmap.ddp.order.dead = true;
+	qp->rdmap.ddp.order.waiting = false;
+	qp->rdmap.ddp.order.waits_until = 0;
+	qp->state = DIW_QPS_ERROR;
+	qp->deadline = 0;
+	diw_cm_disconnected(qp, fault, errnum ? errnum : fault ? EPROTO : 0);
+}
+
+static void close_link(struct diw_qp *qp)
+{
+	diw_ready_close(qp);
+	qp->link->ops->close(qp->link);
+	qp->link = qp->rdmap.ddp.link = NULL;
+	qp->blocked = qp->more = false;
+	qp->rc.drain = qp->rc.ended = false;
+	qp->rc.until = DIW_NEVER;
+	if (qp->srq)
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
+}
+
+/* All that was posted before diw_disconnect() is done: now the stream ends on our side. */
+static void settle_closing(struct diw_qp *qp, uint64_t now)
+{
+	if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0)
+		shut(qp, now);
+	if (now >= qp->rc.until)
+		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
+}
+
+void diw_rc_settle(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->state == DIW_QPS_CLOSING)
+		settle_closing(qp, now);
+	if (qp->state != DIW_QPS_ERROR)
+		return;
+	if (qp->link && qp->rc.drain) {
+		if (qp->link->ops->flush(qp->link, now) == 0)
+			shut(qp, now);
+		if (qp->link->down || now >= qp->rc.until)
+			qp->rc.ended = true;
+	}
+	if (qp->link && qp->rc.ended)
+		close_link(qp);
+	diw_qp_flush(qp);
+}
+
+uint64_t diw_rc_deadline(const struct diw_qp *qp)
+{
+	return qp->rc.until;
+}
+
+void diw_rc_abort(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->state == DIW_QPS_CONNECTING)
+		diw_cm_forget(qp, false);
+	diw_rc_error(qp, 0, false, ECONNABORTED, now);
+	qp->rc.ended = true;
+	diw_rc_settle(qp, now);
+}
+
+int diw_rc_reset(struct diw_qp *qp)
+{
+	if (qp->state == DIW_QPS_CONNECTING)
+		return -EBUSY;
+	diw_cm_forget(qp, true);
+	if (qp->link)
+		close_link(qp);
+	qp->shown = false;
+	qp->rc.hold = qp->rc.tell = qp->rc.shut = false;
+	return 0;
+}
+
+/* ---- Calls ---- */
+
+int diw_disconnect(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : -EINVAL;
+	uint64_t now;
+
+	if (rc < 0)
+		return rc;
+	now = diw_dev_forward(dev, diw_dev_now(dev));
+	if (qp->state == DIW_QPS_RTS) {
+		qp->state = DIW_QPS_CLOSING;
+		qp->rc.until = now + CLOSE_NS;
+		diw_qp_run(qp, now);
+	} else {
+		rc = -ENOTCONN;
+	}
+	diw_dev_unlock(dev);
+	return rc;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What changes a queue pair after it was made, and what its states do to its requests. */
+#include <errno.h>
+
+#include "verbs/qp.h"
+
+void diw_qp_flush(struct diw_qp *qp)
+{
+	struct diw_order *o = &qp->rdmap.ddp.order;
+	struct diw_recv *r;
+
+	diw_sq_flush(qp);
+	while (diw_qp_up.recv_room(qp, 1)) {
+		r = o->recv;
+		o->recv = NULL;
+		if (!r && !qp->srq)
+			r = diw_rq_take(qp->rq);
+		if (!r)
+			return;
+		diw_qp_flush_recv(qp, r);
+	}
+}
+
+/* Nobody hears of what was posted. */
+static void forget_requests(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t tail = atomic_load(&sq->tail);
+	struct diw_recv *r;
+
+	atomic_store(&sq->next, tail);
+	atomic_store(&sq->head, tail);
+	while (!qp->srq && (r = diw_rq_take(qp->rq)))
+		diw_rq_done(qp->rq, r);
+}
+
+/* A protocol that has heard of nobody. */
+static int renew(struct diw_qp *qp)
+{
+	diw_cq_forget_maps(qp->send_cq, qp);
+	diw_cq_forget_maps(qp->recv_cq, qp);
+	return diw_rdmap_renew(&qp->rdmap);
+}
+
+int diw_qp_reset(struct diw_qp *qp)
+{
+	int rc = diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	if (qp->type == DIW_QP_RC)
+		rc = diw_rc_reset(qp);
+	if (rc == 0)
+		rc = renew(qp);
+	if (rc == 0) {
+		forget_requests(qp);
+		qp->blocked = qp->more = qp->starved = false;
+		qp->errors_n = 0;
+		qp->error_event = qp->errors_lost = false;
+		diw_dev_forget_events(qp->dev, qp);
+		qp->state = qp->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
+		qp->deadline = 0;
+	}
+	diw_dev_unlock(qp->dev);
+	return rc;
+}
+
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer)
+{
+	int rc = qp->type != DIW_QP_UC || peer->port == 0 || diw_addr_ip_is_zero(peer) ? -EINVAL :
+		 diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->rdmap.ddp.cfg.peer = *peer;
+	rc = renew(qp);
+	diw_dev_unlock(qp->dev);
+	return rc;
+}
+
+int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
+{
+	int rc = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->rdmap.ddp.cfg.qkey = qkey;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
+int diw_abort(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = diw_dev_lock(dev);
+	uint64_t now;
+
+	if (rc < 0)
+		return rc;
+	now = diw_dev_forward(dev, diw_dev_now(dev));
+	if (qp->type == DIW_QP_RC) {
+		diw_rc_abort(qp, now);
+	} else {
+		qp->state = DIW_QPS_ERROR;
+		qp->rdmap.ddp.order.dead = true;
+		diw_qp_flush(qp);
+	}
+	diw_dev_unlock(dev);
+	return 0;
+}
