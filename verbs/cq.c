@@ -146,6 +146,7 @@ void diw_cq_push(struct diw_cq *cq)
 
 	DIW_TRACE_COMPLETION(wc->qp->c, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
 	wc->time_ns = cq->dev->latest;
+	wc->qp_num = diw_qp_num(wc->qp);
 	if (solicited)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);

@@ -215,6 +215,7 @@ struct diw_wc {
 	uint64_t wr_id;              /* of the request; 0 for DIW_WC_RECV_WRITE_RECORD, which consumes none */
 	uint64_t time_ns;            /* CLOCK_MONOTONIC of the look at the device that brought it */
 	struct diw_qp *qp;
+	uint32_t qp_num;             /* as diw_qp_query() has it, unless the attribute num said otherwise */
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
 	uint32_t stag;               /* Write-Record, Write with immediate on UC: where it was written; or as flags say */
@@ -307,6 +308,7 @@ struct diw_qp_attr {
 	uint32_t max_sources;        /* peers with state at a time */
 	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
 	uint32_t rcvbuf;             /* bytes asked of the kernel */
+	uint32_t num;                /* what wc.qp_num shall be; 0: the queue pair's own number */
 	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR */
 	void *ctx;
 };
@@ -337,7 +339,7 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
 int diw_qp_reset(struct diw_qp *qp);
 
 struct diw_qp_info {
-	uint32_t num;                /* kind << 16 | UDP port; RC: the TCP port */
+	uint32_t num;                /* the attribute num, or kind << 16 | port: kind 0 with UDP, 1 for RC and its TCP port */
 	enum diw_qp_state state;
 	struct diw_addr local;
 	struct diw_addr peer;        /* UC, RC when connected */

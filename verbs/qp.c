@@ -228,6 +228,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->dev = pd->dev;
 	qp->pd = pd;
 	qp->ctx = a->ctx;
+	qp->num = a->num;
 	qp->type = a->type;
 	qp->state = a->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
 	qp->rc.mulpdu = a->mulpdu;
@@ -380,7 +381,7 @@ static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
 	if (!qp->link)
 		return;
 	info->local = qp->link->local;
-	info->num = qp->link->local.port;
+	info->num = diw_qp_num(qp);
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
 }
 
@@ -401,7 +402,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 	if (!d->cfg.fixed_peer)                 /* then a neighbour, of the family that the queue pair has */
 		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	*info = (struct diw_qp_info){
-		.num = local->port, .state = qp->state, .local = *local, .peer = d->cfg.peer, .rcvbuf = dgram_of(qp)->rcvbuf,
+		.num = diw_qp_num(qp), .state = qp->state, .local = *local, .peer = d->cfg.peer, .rcvbuf = dgram_of(qp)->rcvbuf,
 		.mulpdu = qp->link->ops->mulpdu(qp->link, peer), .epoch = d->epoch,
 		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
 		.sources = d->dg->sources.pool.used, .records_open = d->dg->records.nopen,

@@ -80,6 +80,7 @@ struct diw_qp {
 	struct diw_list turn;        /* in dev->qps */
 	struct diw_dev *dev;
 	struct diw_pd *pd;
+	uint32_t num;                /* what its completions say; 0: its own */
 	void *ctx;
 	struct diw_link *link;
 	struct diw_dgram *impair;
@@ -139,6 +140,12 @@ bool diw_sq_empty(const struct diw_sq *sq);
 /* RC: give up all that was posted, in order, as far as there is room for the completions. */
 void diw_sq_flush(struct diw_qp *qp);
 void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
+static inline uint32_t diw_qp_num(const struct diw_qp *qp)
+{
+	uint32_t kind = qp->type == DIW_QP_RC ? 1u << 16 : 0;
+
+	return qp->num || !qp->link ? qp->num : kind | qp->link->local.port;
+}
 void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r);
 /* Receive, then run if there is anything to do. */
 void diw_qp_serve(struct diw_qp *qp, uint64_t now);
