@@ -141,11 +141,16 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now)
 	return t;
 }
 
+/* Beyond so many queue pairs a wake-up that turns out to be early is cheaper than a look at each before every sleep. */
+#define FEW 64
+
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting)
 {
 	const struct diw_list *l;
 	uint64_t t = diw_cm_deadline(dev);
 
+	if (dev->nqps > FEW)
+		return diw_min64(t, dev->timer_at);
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
 		const struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
 
