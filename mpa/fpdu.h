@@ -20,7 +20,7 @@
 #define DIW_MPA_FRONT 4096u          /* a rest up to this is copied before what the next read brings */
 /* What one link may have to keep: an FPDU that was not taken, and all that came behind it. */
 #define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
-#define DIW_MPA_EDGES 18             /* FPDUs of one gathered write, + 1 */
+#define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, + 1 */
 #define DIW_MPA_EDGE 64u             /* the end of an FPDU, 7 bytes, and the next one's length and header */
 
 struct diw_mpa {

@@ -145,7 +145,7 @@ static int keep(struct diw_mpa *m, const struct span *s, const struct batch *b, 
 		at += bare;
 	}
 	memmove(m->rx_own + at, s->p + s->at, rest);
-	m->rx_good = at + (s->good > s->at ? s->good - s->at : 0);
+	m->rx_good = at;             /* what was kept of a batch fits the next one: none of it is in the rest */
 	m->rx_len = at + rest;
 	m->rx_stalled = taken < b->n;
 	return 0;

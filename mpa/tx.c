@@ -16,7 +16,7 @@
 #define GATHER_MIN 8192u             /* payload bytes from which on an FPDU is gathered */
 #endif
 #ifndef GATHER_MAX
-#define GATHER_MAX 65536u            /* bytes after which a gathered write leaves: their CRC left them in the cache */
+#define GATHER_MAX 262144u           /* bytes after which a gathered write leaves: their CRC left them in the cache */
 #endif
 #define GATHER_IOV 64
 
@@ -297,7 +297,8 @@ static int gather(struct diw_mpa *m, const struct diw_link_seg *segs, int n, boo
 		piece(&w, m->pool->stage, m->pool->staged);
 	w.staged = w.len;
 	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
-	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV && (!w.fpdus || w.len < GATHER_MAX))
+	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
+	       (!w.fpdus || w.len + segs[w.fpdus].len <= GATHER_MAX))
 		gather_one(m, &w, &segs[w.fpdus]);
 	taken = send_gather(m, &w);
 	*stop = taken < w.fpdus;
