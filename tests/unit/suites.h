@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
 X(crc)
+X(mpa_neg)
+X(mpa)
+X(mpa_rx)
+X(tcp)
 X(seal)
 X(impair)
 X(impair_rx)

@@ -30,16 +30,63 @@ START_TEST(same_as_zlib)
 }
 END_TEST
 
+START_TEST(known_values_c)
+{
+	uint8_t p[32];
+
+	/* The check value of CRC-32C, and RFC 3720 appendix B.4. */
+	ck_assert_uint_eq(diw_crc32c(0, "123456789", 9), 0xe3069283u);
+	ck_assert_uint_eq(diw_crc32c(0, "", 0), 0);
+	memset(p, 0, sizeof p);
+	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x8a9136aau);
+	memset(p, 0xff, sizeof p);
+	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x62a8ab43u);
+	for (uint8_t i = 0; i < sizeof p; i++)
+		p[i] = i;
+	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x46dd794eu);
+}
+END_TEST
+
+/* A bit at a time, so that whichever engine the build has agrees with the other. */
+static uint32_t slow_crc32c(const uint8_t *p, size_t len)
+{
+	uint32_t crc = ~0u;
+
+	while (len--) {
+		crc ^= *p++;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
+	}
+	return ~crc;
+}
+
+START_TEST(same_as_slow_c)
+{
+	struct diw_rng r = { 2 };
+	uint8_t buf[70000];
+
+	for (size_t i = 0; i < sizeof buf; i++)
+		buf[i] = (uint8_t)diw_rng_next(&r);
+	for (size_t len = 0; len <= 600; len++)
+		for (size_t off = 0; off < 16; off += 5)
+			ck_assert_uint_eq(diw_crc32c(0, buf + off, len), slow_crc32c(buf + off, len));
+	ck_assert_uint_eq(diw_crc32c(0, buf, sizeof buf), slow_crc32c(buf, sizeof buf));
+}
+END_TEST
+
 START_TEST(pieces_in_order)
 {
 	uint8_t buf[300];
-	uint32_t whole;
+	uint32_t whole, whole_c;
 
 	for (size_t i = 0; i < sizeof buf; i++)
 		buf[i] = (uint8_t)(i * 7);
 	whole = diw_crc32(0, buf, sizeof buf);
-	for (size_t cut = 0; cut <= sizeof buf; cut++)
+	whole_c = diw_crc32c(0, buf, sizeof buf);
+	for (size_t cut = 0; cut <= sizeof buf; cut++) {
 		ck_assert_uint_eq(diw_crc32(diw_crc32(0, buf, cut), buf + cut, sizeof buf - cut), whole);
+		ck_assert_uint_eq(diw_crc32c(diw_crc32c(0, buf, cut), buf + cut, sizeof buf - cut), whole_c);
+	}
 }
 END_TEST
 
@@ -60,6 +107,8 @@ Suite *suite_crc(void)
 
 	tcase_add_test(t, known_values);
 	tcase_add_test(t, same_as_zlib);
+	tcase_add_test(t, known_values_c);
+	tcase_add_test(t, same_as_slow_c);
 	tcase_add_test(t, pieces_in_order);
 	tcase_add_test(t, engine_is_named);
 	suite_add_tcase(s, t);
