@@ -15,7 +15,7 @@ struct diw_addr {
 	uint8_t ip[16];
 	uint32_t scope;
 	uint16_t port;
-	uint16_t reserved;
+	uint16_t path;
 };
 #endif
 _Static_assert(sizeof(struct diw_addr) == 24, "compared and hashed as three words");

@@ -65,10 +65,11 @@ struct diw_udp {
 	uint32_t tx_streak;          /* bursts to tx_peer in a row */
 	struct sockaddr_storage tx_name;
 	socklen_t tx_namelen;
-	size_t tx_infolen;           /* of the source address's control message, 0 without */
+	size_t tx_infolen;           /* of the control messages behind the segment size's: source address, path */
 	union {
 		struct cmsghdr align;
-		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo))];
+		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo)) +
+			  2 * CMSG_SPACE(sizeof(int))];
 	} tx_control;
 
 	struct diw_addr hot_peer;

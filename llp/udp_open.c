@@ -181,6 +181,7 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 		u->d.fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
+		u->hot_peer.path = 0;           /* it is what its datagrams are known by */
 		u->hot_named = true;
 		return true;
 	}

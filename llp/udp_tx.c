@@ -63,6 +63,31 @@ static void tx_source(struct diw_udp *u, const struct diw_addr *peer)
 	}
 }
 
+static void add_int(struct diw_udp *u, int level, int type, int value)
+{
+	struct cmsghdr *c = (void *)(u->tx_control.b + CMSG_SPACE(sizeof(uint16_t)) + u->tx_infolen);
+
+	c->cmsg_level = level;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(sizeof value);
+	memcpy(CMSG_DATA(c), &value, sizeof value);
+	u->tx_infolen += CMSG_SPACE(sizeof value);
+}
+
+/* Traffic class and hop limit, if the destination says so. A dual-stack socket sends IPv4 packets by IPv4's options. */
+static void tx_path(struct diw_udp *u, const struct diw_addr *peer)
+{
+	bool v4 = diw_addr_is_v4(peer);
+	int tclass = peer->path >> 8, hops = peer->path & 0xff;
+
+	if (!u->any)
+		u->tx_infolen = 0;
+	if (tclass)
+		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass);
+	if (hops)
+		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, hops);
+}
+
 static void tx_hot(struct diw_udp *u)
 {
 	u->tx_fd = u->hot_fd;
@@ -87,7 +112,8 @@ static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 	}
 	if (u->any)
 		tx_source(u, peer);
-	else if (u->hot_fd >= 0 && diw_addr_eq(peer, &u->hot_peer))
+	tx_path(u, peer);
+	if (!u->any && u->hot_fd >= 0 && diw_addr_eq(peer, &u->hot_peer))
 		tx_hot(u);
 }
 

@@ -149,6 +149,7 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	read->begun_ns = now;
 	read->deadline_ns = now + timeout_of(r, wr);
 	read->dst = wr->dst;
+	read->dst.path = 0;             /* the peer is the same whichever way */
 	read->length = wr->buf.len;
 	read->msn = r->tx.h.msn;
 	read->fault = 0;

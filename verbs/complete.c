@@ -266,6 +266,7 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 		.nranges = !status && wr->buf.len, .status = refusal ? refused(wr) : as_wc[status],
 		.fault = refusal ? wr->fault : 0, .opcode = wr->wc_opcode, .flags = DIW_WC_END, .src = wr->dst,
 	};
+	diw_cq_slot(qp->send_cq)->src.path = 0;
 }
 
 /* ---- The validity map of a completion ---- */

@@ -40,15 +40,16 @@ extern "C" {
 
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
 
-/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, UDP port in host
- * order. */
+/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, port in host order. The
+ * destination of a request may also say how its packets travel: traffic class << 8 | hop limit (TTL), 0: as the system
+ * has them. In every other place path is 0. */
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
 struct diw_addr {
 	uint8_t ip[16];
 	uint32_t scope;
 	uint16_t port;
-	uint16_t reserved;           /* 0 */
+	uint16_t path;
 };
 #endif
 #define DIW_ADDR_STRLEN 72
