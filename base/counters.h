@@ -36,7 +36,7 @@
 	X(mpa_local, "no memory or no descriptor for the stream") \
 	X(mpa_ird, "the peer offers less IRD than is needed") \
 	X(mpa_rtr, "no way to say ready-to-receive in common") \
-	X(rx_stalled, "RC: times that segments waited for a receive, or for room in a completion queue") \
+	X(rx_stalled, "RC: times that the stream waited for a receive") \
 	/* ddp */ \
 	X(tx_segments, "segments sent") \
 	X(rx_segments, "segments received with a good CRC") \

@@ -126,7 +126,7 @@ int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
 
 struct diw_pd;
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **pd);
-int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, SRQ or QP uses it */
+int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, MW, SRQ or QP uses it */
 
 enum diw_access {
 	DIW_ACCESS_LOCAL_READ = 0,              /* always given */
@@ -174,7 +174,7 @@ enum diw_mw_type {
 struct diw_mw {
 	struct diw_pd *pd;
 	enum diw_mw_type type;
-	uint32_t stag;               /* of the last bind that was posted (type 1) or executed (type 2) */
+	uint32_t stag;               /* of the last bind that was posted; good when that has completed */
 };
 int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **mw);      /* -EINVAL, -ENOMEM */
 int diw_mw_free(struct diw_mw *mw);             /* bound or not; nobody reaches memory through it any more */
@@ -187,12 +187,12 @@ struct diw_cq;
 enum diw_wc_status {
 	DIW_WC_SUCCESS,              /* for a Write-Record this does not say complete: compare byte_len with msg_len */
 	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
-	DIW_WC_REM_ACCESS_ERR,       /* a Read was refused by the target; wc.fault says why */
+	DIW_WC_REM_ACCESS_ERR,       /* a Read, or an atomic, was refused by the target; wc.fault says why */
 	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
 	DIW_WC_LOC_LEN_ERR,          /* RC: the message is longer than the receive; the connection has ended */
-	DIW_WC_REM_OP_ERR,           /* RC: an atomic was refused, or the peer failed; wc.fault says why */
+	DIW_WC_REM_OP_ERR,           /* RC: it could not be executed there (alignment, ...); wc.fault says why */
 	DIW_WC_MW_BIND_ERR,          /* the window or its region does not allow it */
-	DIW_WC_FLUSHED,              /* RC: the queue pair was or went into state ERROR */
+	DIW_WC_FLUSHED,              /* the queue pair was or went into state ERROR */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
@@ -296,8 +296,8 @@ struct diw_qp_attr {
 	uint32_t mulpdu;             /* DDP segment, bytes; 0 = what the MTU allows; larger than that = IP fragments.
 	                              * RC: 0 = 65535: the kernel cuts an FPDU into packets */
 	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
-	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive or for room in the completion queue,
-	                              * and the stream with it; then Terminate. 0 = at once */
+	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
+	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
 	enum diw_record_mode record_mode;
 	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */
@@ -356,7 +356,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
 /* Change the impairment; NULL or "" ends it. -EINVAL with a text in err (may be NULL). */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
-/* Faults never tear a UD queue pair down: the newest 64 are kept here. On RC the last one says why it ended. */
+/* Faults never tear a UD queue pair down: the newest 64 are kept here. On RC (4) the last one says why it ended. */
 struct diw_qp_error {
 	uint16_t fault;              /* what went wrong; 0 when errnum says it */
 	bool remote;                 /* the peer reported it of a message of ours */
@@ -437,8 +437,8 @@ struct diw_recv_wr {
 };
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
  * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
- * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that does
- * not take them. */
+ * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not
+ * said (yet) that it takes them. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 

@@ -84,7 +84,7 @@ static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int o
 		return -EINVAL;
 	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
 		return -EINVAL;
-	if (qp->state == DIW_QPS_RTS && !qp->rdmap.rc.rfc7306 &&
+	if (qp->state != DIW_QPS_ERROR && !qp->rdmap.rc.rfc7306 &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return -EOPNOTSUPP;
 	return opcode;

@@ -360,6 +360,32 @@ START_TEST(receive_never_comes)
 }
 END_TEST
 
+/* Before the peer has said that it takes them, none is posted: it would be sent to whoever answers. */
+START_TEST(atomic_too_early)
+{
+	struct diw_send_wr add = { .opcode = DIW_WR_FETCH_ADD }, send = { .opcode = DIW_WR_SEND };
+	struct diw_listener_info info;
+	struct diw_qp_attr attr;
+	struct diw_cm_event ev;
+	struct end e;
+
+	rc_attr(&attr);
+	end_open(&e, &p.k, &attr, 64);
+	ck_assert_int_eq(diw_listener_query(p.listener, &info), 0);
+	ck_assert_int_eq(diw_connect(e.qp, p.cm, &info.local, NULL), 0);
+	ck_assert_int_eq(rc_post(&p, &e, &add, 0, 8), -EOPNOTSUPP);
+	send.flags = DIW_SEND_IMM;
+	ck_assert_int_eq(rc_post(&p, &e, &send, 0, 8), -EOPNOTSUPP);
+	send.flags = 0;
+	ck_assert_int_eq(rc_post(&p, &e, &send, 0, 8), 0);
+	ev = cm_event(&p, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
+	cm_event(&p, DIW_CM_REJECTED);
+	sent(&e, DIW_WC_FLUSHED);
+	end_close(&e);
+}
+END_TEST
+
 /* ---- The end ---- */
 
 START_TEST(disconnect)
@@ -502,6 +528,7 @@ Suite *suite_rc(void)
 	tcase_add_test(t, too_long);
 	tcase_add_test(t, receive_comes_late);
 	tcase_add_test(t, receive_never_comes);
+	tcase_add_test(t, atomic_too_early);
 	tcase_add_test(t, disconnect);
 	tcase_add_test(t, aborted);
 	tcase_add_test(t, threads);
