@@ -59,6 +59,12 @@ sed 's/uint32_t depth/uint64_t depth/' man/diw_cq.3 > "$TMP/wrong.3"
 { echo '#include <diwarp/diw.h>'; prototypes "$TMP/wrong.3"; } > "$TMP/synopsis.c"
 expect 1 "a wrong prototype is found" cc_ "$TMP/synopsis.c"
 
+counters() { sed -n 's/^\tX(\([a-z0-9_]*\), .*/\1/p' base/counters.h; }
+described() { awk '/^\.Sh / { on = $2 == "COUNTERS" } on && /^What is a state/ { exit } on && /^\.It Li/ { print $3 }' "$1"; }
+check "diwarp.7 describes every counter" diff <(counters) <(described man/diwarp.7)
+sed '/^\.It Li rx_crc/d' man/diwarp.7 > "$TMP/less.7"
+expect 1 "one that is missing is found" diff <(counters) <(described "$TMP/less.7")
+
 run "make install" env MAKEFLAGS='' "$MAKE" -s BUILD="$BUILD" MODE="$MODE" DESTDIR="$TMP/root" PREFIX=/usr install
 cd "$TMP/root/usr/share/man" || exit 1
 missing=
