@@ -9,7 +9,7 @@ awk -v dir="$TMP" '/^```$/ { file = ""; next } /^```c$/ { code = 1; next } /^```
 mkdir "$TMP/include"
 ln -s "$PWD/verbs" "$TMP/include/diwarp"
 case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
-for program in write read; do
+for program in write read keeper caller; do
 	check "$program.c compiles without a warning" $CC $san -Wall -Wextra -Werror -pedantic -std=c11 \
 		-I"$TMP/include" "$TMP/$program.c" -L"$BUILD/lib" -ldiwarp -Wl,-rpath,"$BUILD/lib" -o "$TMP/$program"
 done
@@ -72,4 +72,23 @@ expect 1 "a target that is silent ends in timeouts" read_
 check "... and says what the page says" says 6
 kill -CONT "$target"
 run "it reads again when the target goes on" read_
+
+background "$TMP/kept" "${tellers[@]}" "$TMP/keeper"
+keeper=$PID
+check "the keeper listens" eventually 10 grep -q ^listening "$TMP/kept"
+call() { "${tellers[@]}" "$TMP/caller" 127.0.0.1 "$1"; }
+run "a caller connects, reads, writes and says so" call "a first text"
+run "another finds what it wrote" call another
+check "... and says what the page says" says 7
+kept() { diff -u "$TMP/want.8" "$TMP/kept"; }
+check "the keeper says what the page says" eventually 10 kept
+too_long=$(printf 'far too long, %.0s' 1 2 3 4 5 6 7 8 9)
+expect 1 "a text that is too long ends the connection" call "$too_long"
+check "... and says what the page says" says 9
+run "... and nothing else" call "the last"
+check "... what was kept is there" matches "$OUT" 'it was: another'
+kill "$keeper"
+check "the keeper ends" eventually 10 test ! -d "/proc/$keeper"
+expect 1 "without a keeper" call nobody
+check "... it says what the page says" says 10
 end
