@@ -164,7 +164,7 @@ struct diw_ddp {
 	void *ulp_ctx;
 	struct diw_link *link;
 	struct diw_counters *c;
-	const struct diw_stag_table *stags;
+	struct diw_stag_table *stags;
 	struct diw_stag_user user;
 	struct diw_ddp_cfg cfg;
 	struct diw_order order;

@@ -31,7 +31,7 @@ struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag)
 
 int diw_stag_init(struct diw_stag_table *t)
 {
-	t->n = 0;
+	t->n = t->of_qps = 0;
 	t->mask = 63;
 	t->slot = calloc(t->mask + 1, sizeof(*t->slot));
 	return t->slot ? 0 : -ENOMEM;
@@ -54,7 +54,7 @@ static void insert(struct diw_stag_table *t, struct diw_stag *s)
 
 static int grow(struct diw_stag_table *t)
 {
-	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n };
+	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n, .of_qps = t->of_qps };
 
 	bigger.slot = calloc(bigger.mask + 1, sizeof(*bigger.slot));
 	if (!bigger.slot)
@@ -108,12 +108,26 @@ struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, co
 	return s && !s->invalid && s->pd == user->pd && (!s->qp || s->qp == user->qp) ? s : NULL;
 }
 
-void diw_stag_invalidate(struct diw_stag *s)
+void diw_stag_invalidate(struct diw_stag_table *t, struct diw_stag *s)
 {
 	if (s->region)
 		s->region->windows--;
 	s->region = NULL;
 	s->invalid = true;
+	diw_stag_set_qp(t, s, NULL);
+}
+
+void diw_stag_set_qp(struct diw_stag_table *t, struct diw_stag *w, const void *qp)
+{
+	t->of_qps += (qp != NULL) - (w->qp != NULL);
+	w->qp = qp;
+}
+
+void diw_stag_forget_qp(struct diw_stag_table *t, const void *qp)
+{
+	for (uint32_t i = 0; t->of_qps && i <= t->mask; i++)
+		if (t->slot[i] && t->slot[i]->qp == qp)
+			diw_stag_invalidate(t, t->slot[i]);
 }
 
 uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user,

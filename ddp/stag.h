@@ -39,7 +39,11 @@ struct diw_stag {
 /* Who uses an STag. */
 struct diw_stag_user { const void *pd, *qp; };
 
-struct diw_stag_table { struct diw_stag **slot; uint32_t mask, n; };
+struct diw_stag_table {
+	struct diw_stag **slot;
+	uint32_t mask, n;
+	uint32_t of_qps;             /* entries that one queue pair alone may use */
+};
 
 int diw_stag_init(struct diw_stag_table *t);                     /* -ENOMEM */
 void diw_stag_fini(struct diw_stag_table *t);
@@ -56,7 +60,11 @@ struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, co
 /* The entry of that index, whatever its key and state, or NULL. */
 struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag);
 /* Nobody may use it any more; a window is bound to no region then. */
-void diw_stag_invalidate(struct diw_stag *s);
+void diw_stag_invalidate(struct diw_stag_table *t, struct diw_stag *s);
+/* The window W is QP's alone, or NULL: everybody's, from now on. It must be invalid. */
+void diw_stag_set_qp(struct diw_stag_table *t, struct diw_stag *w, const void *qp);
+/* What it alone might use is nobody's. */
+void diw_stag_forget_qp(struct diw_stag_table *t, const void *qp);
 /* Another key for the same index. */
 static inline void diw_stag_set_key(struct diw_stag *s, uint8_t key)
 {

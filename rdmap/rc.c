@@ -192,15 +192,16 @@ struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r)
 
 /* ---- STags ---- */
 
-/* End the use of an STag: a type 2 window, or a region; by a peer only one that allows it. DRY: only ask. */
+/* End the use of an STag: a type 2 window, or a region that no window is bound to; by a peer only one that allows it.
+ * DRY: only ask. */
 bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry)
 {
 	struct diw_stag *s = diw_stag_find(r->ddp.stags, stag, &r->ddp.user);
 
-	if (!s || (s->window && !s->qp) || (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
+	if (!s || s->windows || (s->window && !s->qp) || (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
 		return false;
 	if (!dry)
-		diw_stag_invalidate(s);
+		diw_stag_invalidate(r->ddp.stags, s);
 	return true;
 }
 
@@ -214,7 +215,7 @@ uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	if (!w || !w->window || w->pd != r->ddp.user.pd || (wr->bind.type2 && !w->invalid))
 		return DIW_RDMAP_BIND;
 	if (wr->bind.len == 0 && !wr->bind.type2) {
-		diw_stag_invalidate(w);
+		diw_stag_invalidate(r->ddp.stags, w);
 		return DIW_RDMAP_OK;
 	}
 	if (!mr || mr->window || !(mr->access & DIW_STAG_MW_BIND) || wr->bind.len == 0 ||
@@ -223,13 +224,13 @@ uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	off = wr->bind.to - mr->to;
 	if (wr->bind.to < mr->to || off > mr->len || wr->bind.len > mr->len - off)
 		return DIW_RDMAP_BIND;
-	diw_stag_invalidate(w);
+	diw_stag_invalidate(r->ddp.stags, w);
 	diw_stag_set_key(w, wr->bind.key);
 	w->addr = mr->addr + off;
 	w->to = wr->bind.to;
 	w->len = wr->bind.len;
 	w->access = wr->bind.access;
-	w->qp = wr->bind.type2 ? r->ddp.user.qp : NULL;
+	diw_stag_set_qp(r->ddp.stags, w, wr->bind.type2 ? r->ddp.user.qp : NULL);
 	w->region = mr;
 	w->invalid = false;
 	mr->windows++;

@@ -155,7 +155,7 @@ int diw_mw_free(struct diw_mw *pub)
 	struct diw_dev *dev = pub->pd->dev;
 
 	if (diw_dev_lock(dev) == 0) {
-		diw_stag_invalidate(&mw->stag);
+		diw_stag_invalidate(&dev->stags, &mw->stag);
 		diw_stag_remove(&dev->stags, &mw->stag);
 		pub->pd->users--;
 		diw_dev_unlock(dev);

@@ -272,6 +272,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 	if (diw_dev_lock(dev) == 0) {
 		if (qp->type == DIW_QP_RC)
 			diw_cm_forget(qp, true);
+		diw_stag_forget_qp(&dev->stags, qp);
 		diw_list_del(&qp->turn);
 		dev->nqps--;
 		dev->nshown -= qp->shown;

@@ -108,6 +108,7 @@ struct diw_qp {
 		bool shut;           /* our end of the stream is told */
 		bool ended;          /* the stream has, and the link is to be closed */
 		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
+		uint64_t progress;   /* CLOSING: bytes that had been sent at the last look */
 	} rc;
 	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */
 	int64_t rate_burst, tokens;

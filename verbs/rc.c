@@ -104,6 +104,8 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rdmap.ddp.order.waits_until = 0;
 	qp->state = DIW_QPS_ERROR;
 	qp->deadline = 0;
+	if (qp->srq)
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 	diw_cm_disconnected(qp, fault, errnum ? errnum : fault ? EPROTO : 0);
 }
 
@@ -115,13 +117,15 @@ static void close_link(struct diw_qp *qp)
 	qp->blocked = qp->more = false;
 	qp->rc.drain = qp->rc.ended = false;
 	qp->rc.until = DIW_NEVER;
-	if (qp->srq)
-		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 }
 
 /* All that was posted before diw_disconnect() is done: now the stream ends on our side. */
 static void settle_closing(struct diw_qp *qp, uint64_t now)
 {
+	if (qp->rc.progress != qp->c->tx_bytes) {       /* a slow peer has its time, a silent one does not */
+		qp->rc.progress = qp->c->tx_bytes;
+		qp->rc.until = now + CLOSE_NS;
+	}
 	if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0)
 		shut(qp, now);
 	if (now >= qp->rc.until)

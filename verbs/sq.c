@@ -74,13 +74,17 @@ static uint32_t length_limit(const struct diw_qp *qp, int opcode)
 
 static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
 {
+	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
+
 	if (qp->state == DIW_QPS_IDLE)
 		return -ENOTCONN;
 	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
 		return -EINVAL;
-	if (opcode == DIW_OP_ATOMIC_REQUEST && (wr->num_sge != 1 || len != 8 || wr->to % 8))
+	if (opcode == DIW_OP_ATOMIC_REQUEST &&
+	    (wr->num_sge != 1 || len != 8 || wr->to % 8 || (wr->flags & DIW_SEND_INLINE)))
 		return -EINVAL;
-	if (opcode == DIW_OP_BIND_MW && (!wr->bind.mw || (!wr->bind.mr && wr->bind.length)))
+	if (opcode == DIW_OP_BIND_MW &&
+	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
 		return -EINVAL;
 	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
 		return -EINVAL;

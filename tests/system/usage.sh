@@ -32,7 +32,6 @@ perf
 perf sideways --local
 perf lat
 perf bw --op jump --local
-perf bw --qp rc --local
 perf bw --size 0x --local
 perf bw --local --server
 stat self

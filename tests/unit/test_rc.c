@@ -225,6 +225,53 @@ START_TEST(windows)
 }
 END_TEST
 
+static struct diw_mw *bind_window(struct end *e)
+{
+	struct diw_send_wr bind = { .opcode = DIW_WR_BIND_MW, .flags = DIW_SEND_SIGNALED };
+	struct diw_mw *mw;
+
+	ck_assert_int_eq(diw_mw_alloc(p.k.pd, DIW_MW_TYPE_2, &mw), 0);
+	bind.bind.mw = mw;
+	bind.bind.mr = p.all;
+	bind.bind.to = p.all->to;
+	bind.bind.length = 100;
+	bind.bind.access = DIW_ACCESS_LOCAL_WRITE;
+	ck_assert_int_eq(diw_post_send(e->qp, &bind, NULL), -EINVAL);
+	bind.bind.access = DIW_ACCESS_REMOTE_WRITE;
+	ck_assert_int_eq(diw_post_send(e->qp, &bind, NULL), 0);
+	sent(e, DIW_WC_SUCCESS);
+	return mw;
+}
+
+/* A region is not invalidated behind the back of a window that is bound to it. */
+START_TEST(window_holds_region)
+{
+	struct diw_send_wr inv = { .opcode = DIW_WR_LOCAL_INV, .flags = DIW_SEND_SIGNALED };
+	struct diw_mw *mw = bind_window(&p.b);
+
+	inv.inv_stag = p.all->stag;
+	ck_assert_int_eq(diw_post_send(p.b.qp, &inv, NULL), 0);
+	sent(&p.b, DIW_WC_MW_BIND_ERR);
+	ck_assert_int_eq(diw_mw_free(mw), 0);
+}
+END_TEST
+
+START_TEST(window_goes_with_queue_pair)
+{
+	struct diw_mw *mw;
+	struct end a, b;
+
+	pair_connect(&p, &a, &b, NULL, NULL);
+	mw = bind_window(&b);
+	ck_assert_int_eq(diw_mr_dereg(p.all), -EBUSY);
+	end_close(&b);
+	end_close(&a);
+	ck_assert_int_eq(diw_mr_dereg(p.all), 0);
+	ck_assert_int_eq(diw_mr_reg(p.k.pd, p.k.mem, KIT_SIZE, DIW_ACCESS_LOCAL_WRITE, &p.all), 0);
+	ck_assert_int_eq(diw_mw_free(mw), 0);
+}
+END_TEST
+
 /* ---- Every wire ---- */
 
 static const struct {
@@ -523,6 +570,8 @@ Suite *suite_rc(void)
 	tcase_add_test(t, atomics);
 	tcase_add_test(t, invalidation);
 	tcase_add_test(t, windows);
+	tcase_add_test(t, window_holds_region);
+	tcase_add_test(t, window_goes_with_queue_pair);
 	tcase_add_loop_test(t, every_wire, 0, sizeof wires / sizeof *wires);
 	tcase_add_test(t, read_refused);
 	tcase_add_test(t, too_long);
