@@ -198,16 +198,23 @@ static void recv_return(void *ctx, struct diw_recv *recv)
 static void recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	struct diw_rdmap *r = ctx;
-	struct diw_ddp_seg immediate;
+	uint8_t op = seg->h.opcode;
+	bool immediate = op == DIW_OP_IMMEDIATE || op == DIW_OP_IMMEDIATE_SE;
+	bool invalidate = op == DIW_OP_SEND_INV || op == DIW_OP_SEND_SE_INV;
+	struct diw_ddp_seg told;
 
 	r->c->rx_messages++;
-	if (seg->h.inv_stag && !fault)
+	if (invalidate && !fault)
 		diw_rdmap_invalidate(r, seg->h.inv_stag, true, false);
-	if (seg->h.opcode == DIW_OP_IMMEDIATE || seg->h.opcode == DIW_OP_IMMEDIATE_SE) {
-		immediate = *seg;
-		immediate.h.imm_valid = true;
-		immediate.h.imm = diw_get32(seg->payload + 4);
-		seg = &immediate;
+	/* In other messages the Invalidate STag is reserved. */
+	if (immediate || (!invalidate && seg->h.inv_stag)) {
+		told = *seg;
+		told.h.inv_stag = 0;
+		if (immediate) {
+			told.h.imm_valid = true;
+			told.h.imm = diw_get32(seg->payload + 4);
+		}
+		seg = &told;
 	}
 	r->up->recv_done(r->up_ctx, recv, seg, fault);
 }

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An RC queue pair whose peer is made by hand, beside two on the same device that talk undisturbed. */
+#ifndef DIW_TESTS_WIRE_KIT_H
+#define DIW_TESTS_WIRE_KIT_H
+
+#include "base/fault.h"
+#include "tests/unit/raw_peer.h"
+#include "tests/unit/rc_kit.h"
+
+#define REGION 4096u                 /* octets that the peer may reach */
+#define RECV 64u                     /* octets of a posted receive */
+#define GUARD 4096u                  /* octets around both that nobody may touch */
+#define STAG 0x11223344u             /* of the peer's memory, and where in it */
+#define TO 0x1122334455667788ull
+
+struct wire_attr {
+	bool responder;              /* the peer connects, we accept */
+	bool no_crc, markers, plain; /* plain: the peer says nothing of RFC 7306 */
+	uint16_t ird;                /* ours; 0: 16 */
+	uint32_t mulpdu;
+	int64_t rnr_ns;
+	int receives;
+};
+
+struct wire {
+	struct pair p;
+	struct end e;
+	struct raw r;
+	uint8_t *arena, *region, *recv;
+	struct diw_pd *other_pd;
+	struct diw_mr *mr;           /* of the region, every remote right but to invalidate */
+	struct diw_mr *recv_mr;      /* of the receives, no remote right */
+	struct diw_mr *other;        /* of the region, in another protection domain */
+	struct diw_mr *may_end;      /* of the region, readable, may be invalidated */
+};
+
+/* ATTR NULL: all zero. */
+void wire_open(struct wire *w, const struct wire_attr *attr);
+void wire_close(struct wire *w);
+/* One connection after another. */
+void wire_join(struct wire *w, const struct wire_attr *attr);
+void wire_leave(struct wire *w);
+void wire_receive(struct wire *w, uint64_t wr_id);
+/* Ours: LEN octets at OFF of w->p.k.mem to or from the peer's memory. */
+void wire_post(struct wire *w, struct diw_send_wr *wr, uint32_t off, uint32_t len);
+/* What the stack had no business to write is as it was. */
+void wire_check_guards(const struct wire *w);
+/* The neighbours still can talk. */
+void wire_check_neighbours(struct wire *w);
+/* Our Terminate, exactly: fault, the header quoted, and of a Read Request RDMAP's too if R. */
+void wire_expect_terminate(struct wire *w, uint16_t fault, const struct seg *cause, bool quote, bool r);
+/* The event that ends it. */
+void wire_expect_down(struct wire *w, uint16_t fault, int errnum);
+void wire_expect_wc(struct diw_cq *cq, uint64_t wr_id, int status);
+
+#endif
