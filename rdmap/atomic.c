@@ -8,7 +8,6 @@
 #include "base/wire.h"
 #include "rdmap/rdmap.h"
 
-#define REQUEST_LEN 52u
 #define RESPONSE_LEN 12u
 #define FETCH_ADD 0u
 #define CMP_SWAP 2u
@@ -26,7 +25,7 @@ static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf
 
 int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
 {
-	uint8_t body[REQUEST_LEN] = { 0 };
+	uint8_t body[DIW_RDMAP_ATOMIC_LEN] = { 0 };
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;
 	int rc;
@@ -93,7 +92,7 @@ static uint16_t word(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer
 	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
 		fault = DIW_FAULT_STREAM;
 	*at = (uint64_t *)(void *)addr;
-	return fault == DIW_FAULT_STAG ? DIW_FAULT_READ_STAG : fault == DIW_FAULT_BOUNDS ? DIW_FAULT_READ_BOUNDS : fault;
+	return diw_rdmap_as_rdmap(fault);
 }
 
 uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
@@ -104,7 +103,7 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 	uint64_t *at;
 
 	r->c->atomics_rx++;
-	if (seg->len != REQUEST_LEN)
+	if (seg->len != DIW_RDMAP_ATOMIC_LEN)
 		return DIW_FAULT_STREAM;
 	if ((p[3] & 15) != FETCH_ADD && (p[3] & 15) != CMP_SWAP)
 		return DIW_FAULT_ATOMIC_OPCODE;

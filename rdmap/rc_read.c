@@ -94,8 +94,8 @@ struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r)
 	return rc->nanswers < rc->ird ? &rc->answers[(rc->answers_head + rc->nanswers++) % rc->ird] : NULL;
 }
 
-/* RDMAP, not DDP, checks the source of a Read (RFC 5040 section 7.1). */
-static uint16_t as_rdmap(uint16_t fault)
+/* RDMAP, not DDP, checks the source of a Read, and an atomic's word (RFC 5040 section 7.1). */
+uint16_t diw_rdmap_as_rdmap(uint16_t fault)
 {
 	switch (fault) {
 	case DIW_FAULT_STAG: return DIW_FAULT_READ_STAG;
@@ -108,10 +108,10 @@ static uint16_t as_rdmap(uint16_t fault)
 static uint16_t source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from)
 {
 	*from = NULL;
-	if (a->read.length == 0)                     /* no bytes, no check: it may say ready-to-receive */
+	if (a->read.length == 0)                /* no bytes, no check: it may say ready-to-receive */
 		return 0;
-	return as_rdmap(diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &r->ddp.cfg.peer,
-					 a->to, a->read.length, from));
+	return diw_rdmap_as_rdmap(diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ,
+						   &r->ddp.cfg.peer, a->to, a->read.length, from));
 }
 
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
@@ -140,6 +140,26 @@ uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *
 	return 0;
 }
 
+/* The request of the oldest answer as it came, as far as a Terminate quotes it. */
+static void refuse(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint16_t fault, uint64_t now)
+{
+	uint8_t raw[DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN], *p = raw + DIW_DDP_PLAIN_UNTAGGED_LEN;
+	struct diw_ddp_seg seg = {
+		.raw = raw, .payload = p, .len = a->atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN,
+		.h = { .plain = true, .last = true, .opcode = a->atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
+		       .qn = 1, .msn = r->ddp.order.rx_msn[1] - r->rc.nanswers },
+	};
+
+	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);
+	diw_put32(p, a->read.sink_stag);        /* of an atomic only DDP's header is quoted */
+	diw_put64(p + 4, a->read.sink_to);
+	diw_put32(p + 12, a->read.length);
+	diw_put32(p + 16, a->stag);
+	diw_put64(p + 20, a->to);
+	diw_fault_count(r->c, fault);
+	diw_rdmap_terminate(r, &seg, fault, now);
+}
+
 static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, int64_t *budget, uint64_t now)
 {
 	struct diw_ddp_tx *tx = &r->rc.answer_tx;
@@ -149,8 +169,7 @@ static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a,
 	int rc;
 
 	if (fault) {
-		diw_fault_count(r->c, fault);
-		diw_rdmap_terminate(r, NULL, fault, now);
+		refuse(r, a, fault, now);
 		return -ECONNRESET;
 	}
 	iov.iov_base = from;
@@ -177,8 +196,7 @@ int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 			uint16_t fault = diw_rdmap_atomic_do(r, a);
 
 			if (fault) {
-				diw_fault_count(r->c, fault);
-				diw_rdmap_terminate(r, NULL, fault, now);
+				refuse(r, a, fault, now);
 				return -ECONNRESET;
 			}
 		}

@@ -87,6 +87,7 @@ enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, D
 #define DIW_RDMAP_READS_SOURCE 16    /* of one source */
 #define DIW_RDMAP_MAX_READ (16u << 20)
 #define DIW_RDMAP_READ_LEN 28u       /* RFC 5040 section 4.4 */
+#define DIW_RDMAP_ATOMIC_LEN 52u       /* RFC 7306 section 5.2.1 */
 
 struct diw_rdmap_read {              /* one that we asked for */
 	struct diw_list link;        /* active by post order, or done */
@@ -243,6 +244,7 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_as_rdmap(uint16_t fault);
 void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status);
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
