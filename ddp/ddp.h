@@ -144,7 +144,7 @@ struct diw_order {
 	uint32_t got;                /* its bytes that are in place */
 	bool waiting;                /* a segment was not taken, and stays in the link */
 	uint64_t waits_until;        /* for a receive; 0: it does not */
-	bool seen;                   /* the peer has sent an FPDU, maybe an empty one */
+	bool seen;                   /* the peer has sent an FPDU, maybe an empty one; or it is the responder */
 	bool dead;                   /* after a fault, or the end of the queue pair, nothing is taken */
 };
 void diw_order_init(struct diw_order *o);

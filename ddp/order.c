@@ -149,13 +149,13 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 	struct diw_ddp *d = ctx;
 	int i;
 
-	d->order.seen = true;
 	for (i = 0; i < n && !d->order.dead; i++) {
 		struct diw_ddp_seg seg = { .src = src, .raw = segs[i].data };
 		uint16_t fault;
 
 		if (segs[i].len == 0) {
 			d->c->rx_segments++;
+			d->order.seen = true;
 			continue;
 		}
 		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.imm, seg.raw, segs[i].len);
@@ -163,6 +163,7 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 		seg.len = segs[i].len - seg.hdr_len;
 		if (fault == 0)
 			fault = take(d, &seg, now);
+		d->order.seen = true;
 		d->order.waiting = fault == NOT_NOW;
 		if (fault == NOT_NOW)
 			return i;

@@ -8,8 +8,12 @@
 #define HDR_M 0x80u                  /* DDP segment length valid */
 #define HDR_D 0x40u                  /* DDP header included */
 #define HDR_R 0x20u                  /* RDMAP header included: of a Read Request */
+#define HDR_ANY (HDR_M | HDR_D | HDR_R)
+#define SIW_D 0x02u
+#define SIW_ANY 0x07u
 #define CONTROL 4u
 #define FIXED 6u                     /* control, DDP segment length */
+#define QUOTED_READ (DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN)
 
 /* What only our own house has a name for. */
 static uint16_t on_the_wire(uint16_t fault)
@@ -56,29 +60,67 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	r->up->ended(r->up_ctx, fault, false, 0, now);
 }
 
-/* The kernel's siw, on little-endian machines, sends layer and error type in each other's place. Some of what results
- * is nothing that the RFCs define; MPA's errors quote no header. */
-static uint16_t sent_fault(const uint8_t *p)
+/*
+ * The kernel's siw, on little-endian machines, sends layer and error type in each other's place, and M, D and R in the
+ * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2) differ
+ * by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an initiator
+ * begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
+ */
+static uint16_t sent_fault(const uint8_t *p, bool first)
 {
-	unsigned layer = p[0] >> 4, etype = p[0] & 15;
-	bool swapped = (layer == 2 && (etype != 0 || (p[2] & (HDR_M | HDR_D | HDR_R)))) || (layer == 1 && etype == 0) ||
-		       (layer == 0 && etype == 0 && p[1] > 8);
+	unsigned layer = p[0] >> 4, etype = p[0] & 15, code = p[1];
+	bool quotes = p[2] & HDR_ANY, swapped = p[2] & SIW_ANY;
 
-	return swapped ? (uint16_t)(etype << 12 | layer << 8 | p[1]) : diw_get16(p);
+	if (!quotes && !swapped && ((layer == 2 && etype == 0) || (layer == 0 && etype == 2)))
+		return (uint16_t)((code < 5 || (code < 8 && first) ? 0x2000 : 0x0200) | code);
+	swapped |= (layer == 2 && (etype != 0 || quotes)) || (layer == 1 && etype == 0 && quotes);
+	return swapped ? (uint16_t)(etype << 12 | layer << 8 | code) : diw_get16(p);
+}
+
+static bool is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
+{
+	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == diw_get32(rdmap + 12) &&
+	       wr->stag == diw_get32(rdmap + 16) && wr->to == diw_get64(rdmap + 20);
+}
+
+/* The request of ours whose header a Terminate quotes, or NULL. siw may quote another MSN than the request had, so what
+ * RDMAP's header says comes first. */
+static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint8_t *p, uint32_t len)
+{
+	const uint8_t *ddp = p + FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
+	bool requesting = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == 1;
+	uint32_t msn = r->ddp.order.tx_msn[1] - r->rc.nout - requesting;     /* of the oldest */
+	struct diw_rdmap_wr *alike = NULL;
+
+	if (!(p[2] & (HDR_D | SIW_D)) || len < FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN || (ddp[0] & DIW_DDP_TAGGED) ||
+	    diw_get32(ddp + 6) != 1)
+		return NULL;
+	for (struct diw_list *l = r->rc.out.next; l != &r->rc.out; l = l->next, msn++) {
+		struct diw_rdmap_wr *wr = diw_container(l, struct diw_rdmap_wr, out);
+
+		if (wr->opcode != (ddp[1] & DIW_RDMAP_OP))
+			continue;
+		if (wr->opcode == DIW_OP_READ_REQUEST && len >= FIXED + QUOTED_READ && !is_read(wr, rdmap))
+			continue;
+		if (msn == diw_get32(ddp + 10))
+			return wr;
+		if (!alike && len >= FIXED + QUOTED_READ)
+			alike = wr;
+	}
+	return alike;
 }
 
 uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
-	const uint8_t *p = seg->payload, *quoted = p + FIXED;
-	struct diw_rdmap_wr *wr = diw_rdmap_rc_oldest(r);
+	struct diw_rdmap_wr *wr;
 	uint16_t fault;
 
 	if (seg->len < CONTROL)
 		return DIW_FAULT_STREAM;
 	r->c->terminate_rx++;
-	fault = sent_fault(p);
-	if (wr && seg->len >= FIXED + 2 && !(quoted[0] & DIW_DDP_TAGGED) &&
-	    ((quoted[1] & DIW_RDMAP_OP) == DIW_OP_READ_REQUEST || (quoted[1] & DIW_RDMAP_OP) == DIW_OP_ATOMIC_REQUEST)) {
+	fault = sent_fault(seg->payload, !r->ddp.order.seen);
+	wr = quoted_request(r, seg->payload, seg->len);
+	if (wr) {
 		wr->fault = fault;
 		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_REFUSED);
 	}

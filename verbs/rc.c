@@ -52,6 +52,7 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	d->link = qp->link;
 	d->cfg.peer = s->stream->peer;
 	qp->rc.crc = s->crc;
+	d->order.seen = s->initiator;
 	qp->rc.hold = !s->initiator;
 	qp->rc.tell = !s->initiator && s->rtr;
 	qp->rc.until = DIW_NEVER;
@@ -88,15 +89,17 @@ static void shut(struct diw_qp *qp, uint64_t now)
 
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
+	bool told = fault || remote;            /* by a Terminate; 0 is a fault, too: RDMAP's local catastrophe */
+
 	if (qp->state == DIW_QPS_ERROR)
 		return;
-	if (fault || errnum)
+	if (told || errnum)
 		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
 							 .peer = qp->rdmap.ddp.cfg.peer });
 	/* The stream that broke has nobody to wait for; else the peer reads what we sent last, and ends it. */
-	qp->rc.drain = errnum == 0 && fault != 0;
+	qp->rc.drain = errnum == 0 && told;
 	qp->rc.ended = !qp->rc.drain;
-	if (qp->link && !fault && !errnum)      /* the peer has ended the stream in good order: so do we */
+	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
 		shut(qp, now);
 	qp->rc.until = now + DRAIN_NS;
 	qp->rdmap.ddp.order.dead = true;
@@ -106,7 +109,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->deadline = 0;
 	if (qp->srq)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
-	diw_cm_disconnected(qp, fault, errnum ? errnum : fault ? EPROTO : 0);
+	diw_cm_disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
 }
 
 static void close_link(struct diw_qp *qp)
