@@ -188,6 +188,11 @@ static void ordered_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 	if (d->order.dead)
 		return;
 	d->order.dead = true;
+	if (!fault && !errnum && d->order.recv) {       /* between two segments of a message is no good end */
+		fault = DIW_FAULT_MPA_CLOSED;
+		errnum = ECONNRESET;
+		diw_fault_count(d->c, fault);
+	}
 	d->ulp->down(d->ulp_ctx, fault, errnum, now);
 }
 

@@ -55,7 +55,8 @@ static void parse(struct seg *s, const char *text)
 			text++;
 			continue;
 		}
-		ck_assert_msg(isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]), "no hex: %s", text);
+		if (!isxdigit((unsigned char)text[0]) || !isxdigit((unsigned char)text[1]))
+			ck_abort_msg("no hex: %s", text);
 		pair[0] = *text++;
 		pair[1] = *text++;
 		s->b[s->n++] = (uint8_t)strtoul(pair, NULL, 16);

@@ -138,7 +138,8 @@ void wire_post(struct wire *w, struct diw_send_wr *wr, uint32_t off, uint32_t le
 static void check_filled(const uint8_t *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		ck_assert_msg(p[i] == FILL, "octet %u of a guard is %02x", i, p[i]);
+		if (p[i] != FILL)               /* an assertion an octet would cost as much as all else */
+			ck_abort_msg("octet %u of a guard is %02x", i, p[i]);
 }
 
 void wire_check_guards(const struct wire *w)
