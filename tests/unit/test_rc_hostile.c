@@ -178,24 +178,32 @@ END_TEST
 
 /* ---- A fault while the peer reads nothing ---- */
 
-/* Our side of the stream is full, so the Terminate has to wait; it is not lost. */
+/* Our side of the stream is full, maybe within an FPDU, so the Terminate has to wait; it is not lost. */
 START_TEST(terminate_waits)
 {
-	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };
 	static struct seg got;
+	int small = 65536;
 
 	wire_open(&w, NULL);
-	for (int i = 0; i < 4; i++)
-		wire_post(&w, &wr, 0, KIT_SIZE / 2);
-	for (int ms = 0; ms < 3000 && end_counter(&w.e, "tx_blocked") == 0; ms++)
-		sleep_ms(1);
-	raw_hex(&w.r, "c140 00000000 0000000000000000 61");
-	ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
-	while (raw_read(&w.r, &got) && (got.b[1] & 15) != 7)
-		ck_assert_uint_eq(got.b[1] & 15, 0);
-	ck_assert_uint_eq(raw_get(got.b + 18, 4), 0x1100c000);
-	raw_expect_end(&w.r);
-	ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 1);
+	for (int round = 0; round < 4; round++) {
+		wire_leave(&w);
+		wire_join(&w, &(struct wire_attr){ .no_crc = true, .mulpdu = round & 1 ? 4096 : 0 });
+		ck_assert_int_eq(setsockopt(w.r.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+		for (int i = 0; i < 8; i++) {
+			struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };
+
+			wire_post(&w, &wr, 0, KIT_SIZE / 2);
+		}
+		ck_assert_uint_gt(end_counter(&w.e, "tx_blocked"), 0);
+		raw_hex(&w.r, "c140 00000000 0000000000000000 61");
+		ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
+		while (raw_read(&w.r, &got) && (got.b[1] & 15) != 7)
+			ck_assert_uint_eq(got.b[1] & 15, 0);
+		ck_assert_msg((got.b[1] & 15) == 7, "round %d: no Terminate", round);
+		ck_assert_uint_eq(raw_get(got.b + 18, 4), 0x1100c000);
+		raw_expect_end(&w.r);
+		ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 1);
+	}
 	wire_close(&w);
 }
 END_TEST
@@ -370,8 +378,8 @@ START_TEST(mutations)
 		if (i % 100 == 0)
 			wire_check_neighbours(&w);
 	}
-	ck_assert_uint_gt(unhurt, n / 50);
-	ck_assert_uint_lt(unhurt, n / 2);
+	ck_assert(n < 100 || unhurt > n / 50);          /* neither all nor none of it was hurt */
+	ck_assert(n < 100 || unhurt < n / 2);
 	wire_close(&w);
 }
 END_TEST
