@@ -269,6 +269,7 @@ static void forget(struct diw_mpa *m)
 int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 {
 	struct diw_mpa *m = diw_mpa_of(l);
+	bool was_down = l->down;
 	int n = 0;
 
 	if (m->rx_down && !l->down)
@@ -281,5 +282,5 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 			break;
 		n++;
 	}
-	return n;
+	return n + (l->down && !was_down);      /* its end is news to who polls */
 }

@@ -208,6 +208,39 @@ START_TEST(terminate_waits)
 }
 END_TEST
 
+/* The peer's end behind our Terminate closes the connection at once; nothing spins until then, however many queue pairs
+ * there are. */
+START_TEST(ends_quietly)
+{
+	struct end idle[20];
+	struct diw_srq *srq;
+	struct diw_event ev;
+	uint64_t wakeups;
+
+	wire_open(&w, NULL);
+	for (int i = 0; _i && i < 20; i++)
+		end_open(&idle[i], &w.p.k, NULL, 16);
+	wire_leave(&w);
+	ck_assert_int_eq(diw_srq_create(w.p.k.pd, 16, 1, NULL, &srq), 0);
+	wire_join(&w, &(struct wire_attr){ .srq = srq });
+	raw_hex(&w.r, "c140 00000000 0000000000000000 61");
+	ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
+	sleep_ms(50);
+	ck_assert_int_eq(shutdown(w.r.fd, SHUT_WR), 0);
+	wakeups = end_counter(&w.e, "wakeups");
+	while (diw_event_get(w.p.k.dev, &ev, 200 * (int64_t)DIW_MS) == 0 && ev.type != DIW_EVENT_LAST_WQE)
+		continue;
+	ck_assert_int_eq(ev.type, DIW_EVENT_LAST_WQE);
+	ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 30);
+	for (int i = 0; _i && i < 20; i++)
+		end_close(&idle[i]);
+	wire_leave(&w);
+	ck_assert_int_eq(diw_srq_destroy(srq), 0);
+	wire_join(&w, NULL);
+	wire_close(&w);
+}
+END_TEST
+
 /* ---- Mutations ---- */
 
 #define SEGS 12
@@ -395,6 +428,7 @@ Suite *suite_rc_hostile(void)
 	tcase_add_test(t, garbage_unchecked);
 	tcase_add_loop_test(t, trickle, 0, 2);
 	tcase_add_test(t, terminate_waits);
+	tcase_add_loop_test(t, ends_quietly, 0, 2);
 	tcase_add_test(t, mutations);
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);

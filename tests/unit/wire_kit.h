@@ -20,6 +20,7 @@ struct wire_attr {
 	uint32_t mulpdu;
 	int64_t rnr_ns;
 	int receives;
+	struct diw_srq *srq;
 };
 
 struct wire {
