@@ -62,9 +62,9 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 
 /*
  * The kernel's siw, on little-endian machines, sends layer and error type in each other's place, and M, D and R in the
- * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2) differ
- * by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an initiator
- * begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
+ * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2)
+ * differ by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an
+ * initiator begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
  */
 static uint16_t sent_fault(const uint8_t *p, bool first)
 {

@@ -172,7 +172,8 @@ int main(int argc, char **argv)
 	must(diw_cq_create(dev, 64, NULL, NULL, &rcq), "completion queue");
 	must(diw_mr_reg(pd, mem, sizeof mem, RIGHTS, &mr), "memory");
 	for (int i = 0; i < 2; i++)
-		must(diw_mr_reg(pd, mem, 64, DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_INVALIDATE, &ends[i]), "memory");
+		must(diw_mr_reg(pd, mem, 64, DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_INVALIDATE, &ends[i]),
+		     "memory");
 	must(diw_cm_create(dev, &cm), "channel");
 	a = open_qp();
 	b = open_qp();

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # RC as Wireshark's own dissectors of MPA, DDP and RDMAP see it: a capture of every operation has as many FPDUs as our
-# counters say, each with a good CRC, none malformed. The queue pairs are "packed", one FPDU a TCP segment: the dissector
-# finds only what begins a segment.
+# counters say, each with a good CRC, none malformed. The queue pairs are "packed", one FPDU a TCP segment: the
+# dissector finds only what begins a segment.
 . "${0%/*}/lib.sh"
 
 prog=$BUILD/tests/system/rc_tshark
@@ -87,8 +87,8 @@ sed -i 's/\x0e\x15\x1c\x23/\x0e\x15\x1c\x24/' "$TMP/rc.pcapng"
 shark -V > "$TMP/all"
 check "a changed octet is seen as a bad CRC" grep -q -F 'Bad CRC32' "$TMP/all"
 
-# An FPDU whose last octet a marker follows, which is the next one's (RFC 5044 section 4.3), is taken for a longer one by
-# the dissector, which loses the stream there: not in messages of this length.
+# An FPDU whose last octet a marker follows, which is the next one's (RFC 5044 section 4.3), is taken for a longer one
+# by the dissector, which loses the stream there: not in messages of this length.
 capture 127.0.0.1 20000 markers && {
 	dissect
 	check "... with markers" grep -q -F 'FPDU back pointer' "$TMP/all"

@@ -298,8 +298,8 @@ static void compose(void)
 			add_octets(&dialogue[nsegs - 1], below(513));
 			break;
 		case 3:
-			seg_hex(next_seg(), "4141 00000000 00000001 %08x 00000000 00000abc 0000000000001000 %08x %08x %016lx",
-				msn[1]++, below(513), w.mr->stag, to);
+			seg_hex(next_seg(), "4141 00000000 00000001 %08x 00000000 00000abc 0000000000001000 %08x %08x "
+				"%016lx", msn[1]++, below(513), w.mr->stag, to);
 			break;
 		case 4:
 			seg_hex(next_seg(), "414a 00000000 00000001 %08x 00000000 %08x 00000007 %08x %016lx "

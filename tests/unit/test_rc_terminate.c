@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer can do wrong, the Terminate that answers it octet by octet, the counter and the event (docs/rc-wire.md). */
+/* What a peer can do wrong, the Terminate that answers it, octet by octet, counter and event (docs/rc-wire.md). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static const struct row {
 	enum ours ours;
 	uint16_t fault;              /* in the event, if another */
 } rows[] = {
-#define R(seg, code, quoted, count, ...) { .segment = seg, .told = code, .quote = quoted, .counter = count, __VA_ARGS__ }
+#define R(seg, code, quoted, count, ...) \
+	{ .segment = seg, .told = code, .quote = quoted, .counter = count, __VA_ARGS__ }
 	/* RFC 5041 section 7: tagged */
 	R("c140 X T 61", 0x1100, DDP, "rx_stag"),
 	R("c140 O T 61", 0x1100, DDP, "rx_stag"),
@@ -106,7 +107,8 @@ static const struct row {
 	R("c142 K J", 0x1101, DDP, "rx_bounds", .ours = READ),
 	R("8142 K J 6162636465666768", 0x1101, DDP, "rx_bounds", .ours = READ),
 	R("414b 00000000 00000003 00000002 00000000 I 0000000000000000", 0x1203, DDP, "rx_msn", .ours = ATOMIC),
-	R("414b 00000000 00000003 00000001 00000000 fffffff0 0000000000000000", 0x0207, DDP, "rx_stream", .ours = ATOMIC),
+	R("414b 00000000 00000003 00000001 00000000 fffffff0 0000000000000000", 0x0207, DDP, "rx_stream",
+	  .ours = ATOMIC),
 	R("414b 00000000 00000003 00000001 00000000 I 00000000000000", 0x0207, DDP, "rx_stream", .ours = ATOMIC),
 	/* lengths that the opcode has not, and RFC 7306 */
 	R(READ_1 SINK "00000004 S 00000000000000", 0x0207, DDP, "rx_stream"),
@@ -287,8 +289,7 @@ START_TEST(response_goes_wrong)
 }
 END_TEST
 
-/* The source of a Read vanishes before it is answered: the responder says nothing before the initiator's first FPDU, but
- * its send queue may be busy with a message that the peer does not read. */
+/* The source of a Read vanishes before it is answered, since a message is under way that the peer does not read. */
 START_TEST(source_deregistered)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };

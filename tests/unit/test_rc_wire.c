@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every message that an RC queue pair sends, octet by octet, as RFC 5040, 5041, 5044 and 7306 lay it out. */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/unit/unit.h"
@@ -200,7 +201,8 @@ START_TEST(segments)
 		seg_add(&want, w.p.k.mem + mo, mo == 200 ? 99 : 100);
 		raw_expect_seg(&w.r, &want);
 	}
-	raw_hex(&w.r, "4141 00000000 00000001 00000001 00000000 " STAG_TO " 0000012b %08x %016lx", w.mr->stag, w.mr->to);
+	raw_hex(&w.r, "4141 00000000 00000001 00000001 00000000 " STAG_TO " 0000012b %08x %016lx", w.mr->stag,
+		w.mr->to);
 	for (uint32_t mo = 0; mo < 299; mo += 100) {
 		seg_hex(&want, "%s42 %08x %016lx", mo == 200 ? "c1" : "81", STAG, (uint64_t)TO + mo);
 		seg_add(&want, w.region + mo, mo == 200 ? 99 : 100);
@@ -283,7 +285,50 @@ START_TEST(responder_waits)
 }
 END_TEST
 
-/* Reserved bits and fields are zero when sent and not looked at when received (RFC 5041 section 4, RFC 5040 section 4.1). */
+/* RFC 6581 section 4: ours as the initiator; the peer's, before which we neither are established nor send. */
+START_TEST(ready_to_receive)
+{
+	static const struct { unsigned rtr; const char *fpdu, *answer; } ways[] = {
+		{ DIW_RTR_FPDU, "", NULL },
+		{ DIW_RTR_WRITE, "c140 00000000 0000000000000000", NULL },
+		{ DIW_RTR_READ, "4141 00000000 00000001 00000001 00000000 00000000 0000000000000000 00000000 00000000 "
+		  "0000000000000000", "c142 00000000 0000000000000000" },
+	};
+	bool read = ways[_i].answer;
+
+	for (int responder = 0; responder < 2; responder++) {
+		struct diw_send_wr wr = { .wr_id = 1, .opcode = DIW_WR_SEND }, rd = { .wr_id = 2, .opcode = DIW_WR_READ };
+		struct diw_cm_event ev;
+
+		wire_leave(&w);
+		wire_join(&w, &(struct wire_attr){ .responder = responder, .rtr = ways[_i].rtr });
+		if (responder) {
+			ck_assert_int_eq(diw_cm_get(w.p.cm, &ev, 20 * (int64_t)DIW_MS), -EAGAIN);
+			if (!read)              /* else the answer may come before or behind it */
+				wire_post(&w, &wr, 0, 4);
+			raw_hex(&w.r, "%s", ways[_i].fpdu);
+			cm_event(&w.p, DIW_CM_ESTABLISHED);
+		} else {
+			raw_expect(&w.r, "%s", ways[_i].fpdu);
+		}
+		if (responder && read)
+			raw_expect(&w.r, "%s", ways[_i].answer);
+		if (!responder || read)
+			wire_post(&w, &wr, 0, 4);
+		raw_expect(&w.r, "4143 00000000 00000000 00000001 00000000 00010203");
+		wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
+		wire_post(&w, &rd, 1000, 1);
+		raw_expect(&w.r, "4141 00000000 00000001 %08x 00000000 %08x %016lx 00000001 " STAG_TO,
+			   read && !responder ? 2 : 1, w.p.all->stag, local(1000));
+		if (read && !responder)
+			raw_hex(&w.r, "%s", ways[_i].answer);
+		raw_hex(&w.r, "c142 %08x %016lx 61", w.p.all->stag, local(1000));
+		wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
+	}
+}
+END_TEST
+
+/* Reserved bits and fields are not looked at (RFC 5041 section 4, RFC 5040 section 4.1). */
 START_TEST(reserved)
 {
 	struct diw_wc wc;
@@ -301,7 +346,8 @@ START_TEST(reserved)
 	ck_assert_int_eq(wc.flags, DIW_WC_END | DIW_WC_INVALIDATED);
 	ck_assert_uint_eq(wc.stag, w.may_end->stag);
 	raw_hex(&w.r, "fd50 %08x %016lx 6162", w.mr->stag, w.mr->to);
-	raw_hex(&w.r, "4141 ffffffff 00000001 00000001 00000000 " STAG_TO " 00000002 %08x %016lx", w.mr->stag, w.mr->to);
+	raw_hex(&w.r, "4141 ffffffff 00000001 00000001 00000000 " STAG_TO " 00000002 %08x %016lx", w.mr->stag,
+		w.mr->to);
 	raw_expect(&w.r, "c142 " STAG_TO " 6162");
 }
 END_TEST
@@ -320,6 +366,7 @@ Suite *suite_rc_wire(void)
 	tcase_add_test(t, largest);
 	tcase_add_test(t, no_crc);
 	tcase_add_loop_test(t, responder_waits, 0, 3);
+	tcase_add_loop_test(t, ready_to_receive, 0, 3);
 	tcase_add_test(t, reserved);
 	tcase_add_test(cut, segments);
 	tcase_add_test(m, markers);

@@ -15,16 +15,24 @@
 /* Our word of RFC 7306, behind no private data. */
 static const uint8_t takes[12] = { 0x64, 0x69, 0x77, 0x37, 0x33, 0x30, 0x36, 0x8f, 12, 0, 0, 3 };
 
+static uint8_t flags(const struct wire_attr *a)
+{
+	return (uint8_t)((a->markers ? 0x80 : 0) | (a->no_crc ? 0 : 0x40) | (a->rtr ? 0x10 : 0));
+}
+
 static void say(struct wire *w, const struct wire_attr *a, const char *key)
 {
-	uint8_t p[32];
+	uint32_t words = a->rtr ? 4 : 0, data = a->plain ? 0 : sizeof takes;
+	uint8_t p[36];
 
 	memcpy(p, key, 16);
-	p[16] = (uint8_t)((a->markers ? 0x80 : 0) | (a->no_crc ? 0 : 0x40));
-	p[17] = 1;
-	raw_put(p + 18, 2, a->plain ? 0 : sizeof takes);
-	memcpy(p + 20, takes, sizeof takes);
-	raw_octets(&w->r, p, a->plain ? 20 : 32);
+	p[16] = flags(a);
+	p[17] = a->rtr ? 2 : 1;
+	raw_put(p + 18, 2, words + data);
+	raw_put(p + 20, 2, 0x8010 | (a->rtr & DIW_RTR_FPDU ? 0x4000 : 0));
+	raw_put(p + 22, 2, 0x0010 | (a->rtr & DIW_RTR_WRITE ? 0x8000 : 0) | (a->rtr & DIW_RTR_READ ? 0x4000 : 0));
+	memcpy(p + 20 + words, takes, sizeof takes);
+	raw_octets(&w->r, p, 20 + words + data);
 }
 
 static void hear(struct wire *w, const struct wire_attr *a, const char *key)
@@ -33,8 +41,8 @@ static void hear(struct wire *w, const struct wire_attr *a, const char *key)
 
 	raw_read_frame(&w->r, hdr, data, sizeof data);
 	ck_assert_mem_eq(hdr, key, 16);
-	ck_assert_uint_eq(hdr[16], (a->markers ? 0x80 : 0) | (a->no_crc ? 0 : 0x40));
-	ck_assert_uint_eq(hdr[17], 1);
+	ck_assert_uint_eq(hdr[16], flags(a));
+	ck_assert_uint_eq(hdr[17], a->rtr ? 2 : 1);
 }
 
 static void shake_hands(struct wire *w, const struct wire_attr *a)
@@ -46,7 +54,8 @@ static void shake_hands(struct wire *w, const struct wire_attr *a)
 	diw_conn_attr_init(&conn);
 	conn.crc = !a->no_crc;
 	conn.markers = a->markers;
-	conn.revision = 1;
+	conn.revision = a->rtr ? 2 : 1;
+	conn.rtr = a->rtr;
 	if (a->ird)
 		conn.ird = a->ird;
 	if (a->responder) {
@@ -65,7 +74,8 @@ static void shake_hands(struct wire *w, const struct wire_attr *a)
 		hear(w, a, "MPA ID Req Frame");
 		say(w, a, "MPA ID Rep Frame");
 	}
-	cm_event(&w->p, DIW_CM_ESTABLISHED);
+	if (!a->responder || !a->rtr)
+		cm_event(&w->p, DIW_CM_ESTABLISHED);
 }
 
 void wire_join(struct wire *w, const struct wire_attr *attr)

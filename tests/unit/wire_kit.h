@@ -19,6 +19,7 @@ struct wire_attr {
 	uint16_t ird;                /* ours; 0: 16 */
 	uint32_t mulpdu;
 	int64_t rnr_ns;
+	unsigned rtr;                /* revision 2 of MPA, and this is the way; a responder is not established then */
 	int receives;
 	struct diw_srq *srq;
 };
