@@ -87,6 +87,7 @@ enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, D
 #define DIW_RDMAP_READS_SOURCE 16    /* of one source */
 #define DIW_RDMAP_MAX_READ (16u << 20)
 #define DIW_RDMAP_READ_LEN 28u       /* RFC 5040 section 4.4 */
+#define DIW_RDMAP_TERMINATE_MAX (6 + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN)       /* RFC 5040 section 4.8 */
 #define DIW_RDMAP_ATOMIC_LEN 52u       /* RFC 7306 section 5.2.1 */
 
 struct diw_rdmap_read {              /* one that we asked for */
@@ -172,6 +173,8 @@ struct diw_rdmap_rc {
 	uint16_t answers_head, nanswers;
 	struct diw_ddp_tx answer_tx;
 	struct diw_rdmap_wr *rtr;    /* the Read that said ready-to-receive, or NULL */
+	uint8_t last_len;            /* of the Terminate that the link has not taken yet, or 0 */
+	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
 
 /* ---- The instance ---- */
@@ -259,6 +262,8 @@ bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool 
 uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
 /* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be NULL. */
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+/* Send what that has left. 0, or -EAGAIN: the link is blocked. */
+int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
 uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 /* Tell the source of SEG about the fault, if it may be told (rdmap/term.c). */
 void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The Terminate of a stream (RFC 5040 section 4.8): the last message either way. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/wire.h"
@@ -42,21 +43,33 @@ static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 	return n;
 }
 
+int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
+{
+	const struct iovec iov = { r->rc.last, r->rc.last_len };
+	struct diw_ddp_tx tx = { .dst = r->ddp.cfg.peer, .h = { .opcode = DIW_OP_TERMINATE, .qn = 2,
+								.length = r->rc.last_len } };
+	int64_t budget = 1;
+
+	if (r->rc.last_len == 0)
+		return 0;
+	r->ddp.order.tx_msn[2] = 1;             /* the only one, however often it is tried */
+	diw_ddp_tx_begin(&r->ddp, &tx, true);
+	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0)
+		return -EAGAIN;
+	r->rc.last_len = 0;
+	r->c->terminate_tx++;
+	return 0;
+}
+
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
 {
-	uint8_t body[FIXED + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN];
-	struct iovec iov = { .iov_base = body };
-	struct diw_ddp_tx tx = { .dst = r->ddp.cfg.peer };
-	int64_t budget = 1;
+	uint8_t *body = r->rc.last;
 
 	diw_put16(body, on_the_wire(fault));
 	body[3] = 0;
-	iov.iov_len = quote(body, seg);
-	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = (uint32_t)iov.iov_len };
+	r->rc.last_len = (uint8_t)quote(body, seg);
 	r->ddp.order.dead = true;
-	diw_ddp_tx_begin(&r->ddp, &tx, true);
-	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) == 0)
-		r->c->terminate_tx++;
+	diw_rdmap_terminate_rest(r, now);
 	r->up->ended(r->up_ctx, fault, false, 0, now);
 }
 

@@ -135,6 +135,16 @@ static void settle_closing(struct diw_qp *qp, uint64_t now)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
 }
 
+/* What is still to be sent, and a Terminate behind it. */
+static int drain(struct diw_qp *qp, uint64_t now)
+{
+	int rc = qp->link->ops->flush(qp->link, now);
+
+	if (rc == 0 && !qp->rc.shut)
+		rc = diw_rdmap_terminate_rest(&qp->rdmap, now);
+	return rc == 0 ? qp->link->ops->flush(qp->link, now) : rc;
+}
+
 void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 {
 	if (qp->state == DIW_QPS_CLOSING)
@@ -142,8 +152,10 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 	if (qp->state != DIW_QPS_ERROR)
 		return;
 	if (qp->link && qp->rc.drain) {
-		if (qp->link->ops->flush(qp->link, now) == 0)
+		qp->blocked = drain(qp, now) == -EAGAIN;
+		if (!qp->blocked)
 			shut(qp, now);
+		diw_ready_changed(qp);
 		if (qp->link->down || now >= qp->rc.until)
 			qp->rc.ended = true;
 	}

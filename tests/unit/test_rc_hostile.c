@@ -183,6 +183,7 @@ START_TEST(terminate_waits)
 {
 	static struct seg got;
 	int small = 65536;
+	uint64_t wakeups;
 
 	wire_open(&w, NULL);
 	for (int round = 0; round < 4; round++) {
@@ -202,8 +203,29 @@ START_TEST(terminate_waits)
 		ck_assert_msg((got.b[1] & 15) == 7, "round %d: no Terminate", round);
 		ck_assert_uint_eq(raw_get(got.b + 18, 4), 0x1100c000);
 		raw_expect_end(&w.r);
+		wakeups = end_counter(&w.e, "wakeups");
+		sleep_ms(100);                  /* nothing is to be sent any more, and the peer takes its time */
+		ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 50);
 		ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 1);
 	}
+	wire_close(&w);
+}
+END_TEST
+
+/* Our end of the stream has been told already: nothing can be behind it, and nothing tries for ever. */
+START_TEST(fault_while_closing)
+{
+	uint64_t wakeups;
+
+	wire_open(&w, NULL);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	raw_expect_end(&w.r);
+	wakeups = end_counter(&w.e, "wakeups");
+	raw_hex(&w.r, "c140 00000000 0000000000000000 61");
+	ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
+	sleep_ms(100);
+	ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 50);
+	ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 0);
 	wire_close(&w);
 }
 END_TEST
@@ -428,6 +450,7 @@ Suite *suite_rc_hostile(void)
 	tcase_add_test(t, garbage_unchecked);
 	tcase_add_loop_test(t, trickle, 0, 2);
 	tcase_add_test(t, terminate_waits);
+	tcase_add_test(t, fault_while_closing);
 	tcase_add_loop_test(t, ends_quietly, 0, 2);
 	tcase_add_test(t, mutations);
 	tcase_set_timeout(t, 120);
