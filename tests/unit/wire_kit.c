@@ -86,7 +86,6 @@ void wire_join(struct wire *w, const struct wire_attr *attr)
 	rc_attr(&qp);
 	qp.mulpdu = a.mulpdu;
 	qp.rnr_timeout_ns = a.rnr_ns;
-	qp.srq = a.srq;
 	end_open(&w->e, &w->p.k, &qp, 64);
 	w->r = (struct raw){ .crc = !a.no_crc, .tx_markers = a.markers, .rx_markers = a.markers };
 	shake_hands(w, &a);

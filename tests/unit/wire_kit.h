@@ -21,7 +21,6 @@ struct wire_attr {
 	int64_t rnr_ns;
 	unsigned rtr;                /* revision 2 of MPA, and this is the way; a responder is not established then */
 	int receives;
-	struct diw_srq *srq;
 };
 
 struct wire {
