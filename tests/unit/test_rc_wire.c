@@ -297,7 +297,8 @@ START_TEST(ready_to_receive)
 	bool read = ways[_i].answer;
 
 	for (int responder = 0; responder < 2; responder++) {
-		struct diw_send_wr wr = { .wr_id = 1, .opcode = DIW_WR_SEND }, rd = { .wr_id = 2, .opcode = DIW_WR_READ };
+		struct diw_send_wr wr = { .wr_id = 1, .opcode = DIW_WR_SEND };
+		struct diw_send_wr rd = { .wr_id = 2, .opcode = DIW_WR_READ };
 		struct diw_cm_event ev;
 
 		wire_leave(&w);
