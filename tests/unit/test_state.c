@@ -161,9 +161,10 @@ START_TEST(resize)
 	ck_assert_uint_eq(diw_cq_depth(a.scq), 64);
 	for (uint32_t i = 16; i < 40; i++)
 		ck_assert_int_eq(end_send(&a, &b, i, 10, DIW_SEND_SIGNALED), 0);
-	ck_assert_int_eq(diw_cq_poll(a.scq, wc, 40, 0), 40);
-	for (uint32_t i = 0; i < 40; i++)
+	for (uint32_t i = 0; i < 40; i++) {     /* the progress thread may be at the last ones */
+		wc[i] = rc_wc(a.scq);
 		ck_assert_uint_eq(wc[i].wr_id, i);
+	}
 	ck_assert_uint_ge(wc[39].time_ns, wc[0].time_ns);
 	ck_assert_int_eq(diw_cq_resize(a.scq, 4), 0);
 }
