@@ -101,7 +101,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rc.ended = !qp->rc.drain;
 	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
 		shut(qp, now);
-	qp->rc.until = now + DRAIN_NS;
+	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;   /* an attempt that failed has nothing to wait for */
 	qp->rdmap.ddp.order.dead = true;
 	qp->rdmap.ddp.order.waiting = false;
 	qp->rdmap.ddp.order.waits_until = 0;
