@@ -325,6 +325,7 @@ void diw_sq_flush(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;
 	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_acquire);
+	bool failed = false;                    /* nothing succeeds behind a request that did not */
 
 	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != tail; i++) {
 		struct diw_rdmap_wr *w = slot_at(sq, i);
@@ -332,8 +333,9 @@ void diw_sq_flush(struct diw_qp *qp)
 
 		if (w->pending)
 			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
-		else if (!executed)
+		else if (!executed || (failed && w->status == DIW_RDMAP_OK))
 			w->status = DIW_RDMAP_FLUSHED;
+		failed |= w->status != DIW_RDMAP_OK;
 	}
 	atomic_store_explicit(&sq->next, tail, memory_order_relaxed);
 	retire(qp);
