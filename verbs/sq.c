@@ -377,6 +377,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	bool answers_first = qp->answers_first;
 
 	if (qp->type == DIW_QP_RC && !diw_rc_may_send(qp, now)) {
+		qp->more = false;               /* what a step's share had left over is due no more */
 		diw_rc_settle(qp, now);
 		return;
 	}
