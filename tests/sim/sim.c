@@ -49,7 +49,7 @@ void sim_begin(uint64_t seed)
 {
 	memset(&sim, 0, sizeof sim);
 	sim.seed = seed;
-	sim.rng.state = seed * 0x9e3779b97f4a7c15u;
+	sim.rng.state = diw_rng_next(&(struct diw_rng){ seed });      /* neighbours share no part of their sequences */
 	sim.verbose = getenv("SIM_SEED") != NULL;
 	sim.net = net_new(seed);
 	sim.net->verbose = sim.verbose;
