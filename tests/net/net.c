@@ -336,6 +336,7 @@ void net_free(struct net *net)
 	while (net->nheap)
 		free(heap_pop(net));
 	free(net->heap);
+	net_streams_free(net);
 	free(net);
 }
 
@@ -345,7 +346,8 @@ struct net_host *net_host_add(struct net *net)
 	struct diw_dev_info info = { .mtu = net->mtu + 28, .up = true, .naddrs = 1 };
 	int err;
 
-	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open }, .net = net,
+	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open, .connect = net_stream_connect,
+		.listen = net_stream_listen }, .net = net,
 		.deadline = DIW_NEVER };
 	host->addr = net_addr4(0x0a000000u + (uint32_t)net->nhosts, 0);
 	snprintf(info.name, sizeof info.name, "diw_net%d", net->nhosts);
@@ -380,9 +382,15 @@ static uint64_t next_event(const struct net *net)
 {
 	uint64_t t = net->nheap ? net->heap[0]->at : DIW_NEVER;
 
-	for (int i = 0; i < net->nhosts; i++)
-		if (net->host[i].dev)
-			t = diw_min64(t, net->host[i].deadline);
+	t = diw_min64(t, net_streams_next(net));
+	for (int i = 0; i < net->nhosts; i++) {
+		const struct net_host *host = &net->host[i];
+
+		if (host->dev && net->strict)
+			t = diw_min64(t, diw_min64(host->dev->timer_at, diw_cm_deadline(host->dev)));
+		else if (host->dev)
+			t = diw_min64(t, host->deadline);
+	}
 	for (const struct net_sock *s = net->socks; s; s = s->next) {
 		if (s->blocked_until > net->now)
 			t = diw_min64(t, s->blocked_until);
@@ -396,14 +404,28 @@ void net_deliver(struct net *net)
 {
 	while (net->nheap && net->heap[0]->at <= net->now)
 		deliver(net, heap_pop(net));
+	net_streams_deliver(net);
+}
+
+/* Whoever sleeps on its streams and its deadline, which the application's calls may have hastened, is awake now. */
+static bool awake(const struct net_host *host)
+{
+	uint64_t t = diw_min64(host->dev->timer_at, diw_cm_deadline(host->dev));
+
+	return !host->net->strict || host->moved || t <= host->net->now;
 }
 
 static void step_hosts(struct net *net)
 {
 	net_deliver(net);
-	for (int i = 0; i < net->nhosts; i++)
-		if (net->host[i].dev)
-			net->host[i].deadline = diw_dev_step(net->host[i].dev, net->now);
+	for (int i = 0; i < net->nhosts; i++) {
+		struct net_host *host = &net->host[i];
+
+		if (!host->dev || !awake(host))
+			continue;
+		host->moved = false;
+		host->deadline = diw_dev_step(host->dev, net->now);
+	}
 }
 
 void net_settle(struct net *net)

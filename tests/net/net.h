@@ -33,6 +33,7 @@ struct net_host {
 	struct diw_dev *dev;
 	struct diw_addr addr;        /* port 0 */
 	uint64_t deadline;
+	bool moved;                  /* a stream of its own, since it looked */
 };
 
 struct net {
@@ -48,14 +49,21 @@ struct net {
 	net_tap_fn tap;
 	void *tap_ctx;
 	bool (*drop)(const uint8_t *data, uint32_t len);     /* which to lose, exactly */
+	/* What it does to streams; latency, jitter and block are theirs, too. */
+	uint32_t stream_window;      /* bytes on their way or unread; 0: drawn for each */
+	double slow;                 /* chance that connecting takes up to 15 s */
+	double accept_fails;         /* chance that a listener is out of descriptors */
+	bool strict;                 /* hosts without sockets sleep until a stream moves or their deadline has come */
 	bool verbose;                /* print every datagram */
 	/* What happened. */
-	uint64_t sent, delivered, lost, duplicated, overflowed, unroutable, blocked;
+	uint64_t sent, delivered, lost, duplicated, overflowed, unroutable, blocked, stream_bytes;
 	/* Private. */
 	struct net_pkt **heap;
 	size_t nheap, heap_cap;
 	uint64_t seq;
 	struct net_sock *socks;
+	struct net_conn *conns;
+	struct net_listener *listeners;
 	uint16_t next_port;
 	int nhosts;
 	struct net_host host[NET_MAX_HOSTS];
@@ -80,6 +88,19 @@ bool net_step(struct net *net, uint64_t limit);
 void net_run(struct net *net, uint64_t duration);
 
 struct diw_addr net_addr4(uint32_t ip, uint16_t port);
+
+/* ---- Streams (stream.c) ---- */
+
+/* Both ends of the stream between A and B see a reset; nothing of it arrives any more, which keep-alive finds out.
+ * False: there is none. */
+bool net_stream_reset(struct net *net, const struct diw_addr *a, const struct diw_addr *b);
+bool net_stream_sever(struct net *net, const struct diw_addr *a, const struct diw_addr *b);
+/* For net.c. */
+int net_stream_connect(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream **s);
+int net_stream_listen(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream_listener **l);
+void net_streams_deliver(struct net *net);
+uint64_t net_streams_next(const struct net *net);
+void net_streams_free(struct net *net);
 
 /* random.c: getrandom() of this program continues a sequence of that seed. */
 void net_random_seed(uint64_t seed);

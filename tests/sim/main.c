@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdlib.h>
+#include <string.h>
 
-#include "tests/sim/sim.h"
+#include "tests/sim/rc.h"
 
 int main(void)
 {
@@ -10,13 +11,18 @@ int main(void)
 	int failed;
 
 	unsetenv("DIWARP_IMPAIR");                       /* the scenarios bring their own */
-	if (seed) {
+	if (seed && strncmp(seed, "rc", 2) == 0) {
+		sr = srunner_create(suite_rc_mix(atoi(seed + 2), atoi(seed + 2) + 1));
+		srunner_set_fork_status(sr, CK_NOFORK);
+	} else if (seed) {
 		sr = srunner_create(suite_mix(atoi(seed), atoi(seed) + 1));
 		srunner_set_fork_status(sr, CK_NOFORK);
 	} else {
 		sr = srunner_create(suite_records());
 		srunner_add_suite(sr, suite_stack());
 		srunner_add_suite(sr, suite_mix(0, seeds ? atoi(seeds) : 300));
+		srunner_add_suite(sr, suite_rc());
+		srunner_add_suite(sr, suite_rc_mix(0, seeds ? atoi(seeds) : 300));
 	}
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

@@ -4,8 +4,8 @@
  * damages, driven by a seed. A ledger knows of every message what was sent and where its octets may lie, so that each
  * completion, and each octet of memory, can be held against it.
  *
- *   SIM_SEEDS=N  seeds 0 .. N-1 of the random mix (default 300)
- *   SIM_SEED=K   only seed K, with a transcript
+ *   SIM_SEEDS=N  seeds 0 .. N-1 of the random mixes (default 300)
+ *   SIM_SEED=K   only seed K, with a transcript; rcK: of the mix of RC (tests/sim/rc.h)
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H
@@ -83,6 +83,7 @@ struct ep {
 
 struct sim {
 	uint64_t seed;
+	bool streams;                /* the seed is one of the RC mix */
 	bool verbose, clean;         /* clean: nothing is lost, so everything must arrive */
 	bool may_dup;                /* datagrams are duplicated somewhere */
 	bool plain;                  /* no immediates, no flags and no reuse of memory by chance: for exact scenarios */
