@@ -438,7 +438,7 @@ struct diw_recv_wr {
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
  * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
  * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not
- * said (yet) that it takes them. */
+ * said (yet) that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 

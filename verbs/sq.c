@@ -91,6 +91,9 @@ static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int o
 	if (qp->state != DIW_QPS_ERROR && !qp->rdmap.rc.rfc7306 &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return -EOPNOTSUPP;
+	if (qp->state == DIW_QPS_RTS && qp->rdmap.rc.ord == 0 &&
+	    (opcode == DIW_OP_READ_REQUEST || opcode == DIW_OP_ATOMIC_REQUEST))
+		return -EOPNOTSUPP;             /* it would wait for ever */
 	return opcode;
 }
 
