@@ -19,8 +19,8 @@
 	X(INVALIDATE, 0x0109, rx_invalidate, "STag cannot be invalidated") \
 	X(RDMAP_VERSION, 0x0205, rx_version, "invalid RDMAP version") \
 	X(OPCODE, 0x0206, rx_opcode, "unexpected opcode") \
-	X(ATOMIC_OPCODE, 0x0209, rx_opcode, "invalid atomic operation") \
 	X(STREAM, 0x0207, rx_stream, "catastrophic error, localized to the stream") \
+	X(ATOMIC_OPCODE, 0x0209, rx_opcode, "invalid atomic operation") \
 	X(STAG, 0x1100, rx_stag, "invalid STag") \
 	X(BOUNDS, 0x1101, rx_bounds, "base or bounds violation") \
 	X(WRAP, 0x1103, rx_wrap, "tagged offset wrap") \

@@ -113,7 +113,7 @@ static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const s
 
 	if (t->kind == DIW_TARGET_BUF) {
 		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
-	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1): it may say ready-to-receive */
+	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1) */
 		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
 					 &to);
 		if (fault == 0)

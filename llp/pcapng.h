@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Writes a pcapng file (draft-ietf-opsawg-pcapng) of IP packets: one section, one interface, nanoseconds, a comment a
- * packet. A file that cannot be written any more ends with its last whole packet; nobody waits for a disk but in write(2).
+ * packet. A file that cannot be written any more ends with its last whole packet; nobody waits for a disk but in
+ * write(2).
  */
 #ifndef DIW_LLP_PCAPNG_H
 #define DIW_LLP_PCAPNG_H
@@ -31,7 +32,8 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **p);
 int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k);
 int diw_pcapng_flush(struct diw_pcapng *p);
 void diw_pcapng_close(struct diw_pcapng *p);
-/* In a child: let go of the parent's file, which would stay locked as long as the child lives. P is as good as closed. */
+/* In a child: let go of the parent's file, which would stay locked as long as the child lives. P is as good as
+ * closed. */
 void diw_pcapng_forked(struct diw_pcapng *p);
 
 #endif

@@ -311,7 +311,8 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, offsetof(struct seal, gather));
-	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx, .c = d->c };
+	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
+				  .c = d->c };
 	s->d = d;
 	s->mulpdu = mulpdu < DIW_DGRAM_MAX - CRC_LEN ? mulpdu : DIW_DGRAM_MAX - CRC_LEN;
 	s->open_iov.iov_base = s->stage;

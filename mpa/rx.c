@@ -255,8 +255,8 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 	return true;
 }
 
-/* After a fault the rest of the stream is read and forgotten: closing a socket with unread bytes resets the stream, which
- * may cost the peer the Terminate that tells it why. */
+/* After a fault the rest of the stream is read and forgotten: closing a socket with unread bytes resets the stream,
+ * which may cost the peer the Terminate that tells it why. */
 static void forget(struct diw_mpa *m)
 {
 	struct iovec iov = { m->pool->scratch, DIW_MPA_SCRATCH };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC: RDMAP over an ordered, reliable stream (RFC 5040, RFC 7306). One message at a time leaves: the segments of two are
- * never mixed, since receivers may follow a message by its last segment alone.
+ * RC: RDMAP over an ordered, reliable stream (RFC 5040, RFC 7306). One message at a time leaves: the segments of two
+ * are never mixed, since receivers may follow a message by its last segment alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -198,7 +198,8 @@ bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool 
 {
 	struct diw_stag *s = diw_stag_find(r->ddp.stags, stag, &r->ddp.user);
 
-	if (!s || s->windows || (s->window && !s->qp) || (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
+	if (!s || s->windows || (s->window && !s->qp) ||
+	    (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
 		return false;
 	if (!dry)
 		diw_stag_invalidate(r->ddp.stags, s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA Read over a stream (RFC 5040 section 5.2): up to ORD requests are outstanding, whose responses come in order, and
- * up to IRD are answered in order.
+ * RDMA Read over a stream (RFC 5040 section 5.2): up to ORD requests are outstanding, whose responses come in order,
+ * and up to IRD are answered in order.
  */
 #include <errno.h>
 

@@ -139,7 +139,8 @@ struct diw_rdmap_up {
 	bool (*read_done)(void *ctx, struct diw_rdmap_read *r);
 	/* A peer says that a message of ours was at fault. */
 	void (*peer_error)(void *ctx, const struct diw_addr *peer, uint32_t msn, uint16_t fault);
-	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged; 0 and errnum 0: in good order. */
+	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged; 0 and errnum 0: in good
+	 * order. */
 	void (*ended)(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now);
 };
 
@@ -260,7 +261,8 @@ int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answe
 uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
 uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
-/* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be NULL. */
+/* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be
+ * NULL. */
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 /* Send what that has left. 0, or -EAGAIN: the link is blocked. */
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);

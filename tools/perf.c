@@ -42,8 +42,8 @@ static int set_place(struct perf_plan *p, enum perf_place place)
 	return 0;
 }
 
-enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, LLP, AGAINST, LOCAL, SERVER, CONNECT, DEV, NO_CRC, MARKERS,
-	BIND, PORT, JSON };
+enum { QP = 256, OP, SIZE, SECS, DEPTH, EVENTS, WAIT, MULPDU, IMPAIR, LLP, AGAINST, LOCAL, SERVER, CONNECT, DEV, NO_CRC,
+	MARKERS, BIND, PORT, JSON };
 
 static const struct option options[] = {
 	{ "qp", required_argument, NULL, QP }, { "op", required_argument, NULL, OP },
@@ -206,7 +206,8 @@ const struct tool_cmd cmd_perf = {
 		"      --local             both ends here, each on a core of its own\n"
 		"      --server            the other end, for one client after another\n"
 		"      --connect HOST      the server's host\n"
-		"      --qp LIST           of ud, uc, rc and the baselines (default ud); rc beside ud: the ratio to it\n"
+		"      --qp LIST           of ud, uc, rc and the baselines (default ud); rc beside ud:\n"
+		"                          the ratio to it\n"
 		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record;\n"
 		"                          on rc also fetch-add, cmp-swap\n"
 		"      --size LIST         of bytes, like 64,1k,512k (default 512k; lat and rate 64)\n"
@@ -217,8 +218,8 @@ const struct tool_cmd cmd_perf = {
 		"      --no-crc            rc without CRC-32C     --markers  with markers both ways\n"
 		"      --impair SPEC       lose, reorder, ... what passes this command's ends, see diwarp(7)\n"
 		"      --llp LIST          of udp, uring: a row each, their rounds in turn (default DIWARP_LLP)\n"
-		"      --against LIST      of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare sockets, their\n"
-		"                          rounds in between\n"
+		"      --against LIST      of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare\n"
+		"                          sockets, their rounds in between\n"
 		"      --dev NAME, --bind ADDR, --port N (default 4791)\n"
 		"      --json              one JSON object a row\n",
 };

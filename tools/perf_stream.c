@@ -279,7 +279,8 @@ static void tick_tx(struct stream *s, uint64_t now)
 {
 	struct diw_qp_info info;
 
-	if (!is_rc(s) && s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 && now - s->credit_at > s->patience) {
+	if (!is_rc(s) && s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 &&
+	    now - s->credit_at > s->patience) {
 		send_credit(s, CREDIT_SYNC);
 		s->credit_at = now;
 		s->patience *= 2;

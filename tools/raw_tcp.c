@@ -289,7 +289,7 @@ static const struct raw_pong_ops pong_ops = { send_message, receive_message };
 
 /* ---- Both ---- */
 
-/* Whoever waits for an answer, or sends message by message, wants each to leave at once; whoever sends bulk does not. */
+/* Whoever waits for an answer, or sends message by message, wants each to leave at once; bulk may wait. */
 static int prepare(struct end *e)
 {
 	int at_once = e->a->test == RAW_LAT || e->a->batch == 1;

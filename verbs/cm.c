@@ -178,7 +178,8 @@ const char *diw_cm_event_str(int type)
 void diw_conn_attr_init(struct diw_conn_attr *attr)
 {
 	*attr = (struct diw_conn_attr){
-		.ird = 16, .ord = 16, .crc = true, .rtr = DIW_RTR_WRITE | DIW_RTR_READ, .timeout_ns = DEFAULT_TIMEOUT_NS,
+		.ird = 16, .ord = 16, .crc = true, .rtr = DIW_RTR_WRITE | DIW_RTR_READ,
+		.timeout_ns = DEFAULT_TIMEOUT_NS,
 		.revision = 2,
 	};
 }

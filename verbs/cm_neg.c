@@ -2,14 +2,12 @@
 /*
  * What the request and the reply say, and what follows from both (RFC 5044 section 7.1, RFC 6581 section 9).
  *
- * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer by
- * a Terminate. So an end that takes them says so behind the application's private data:
+ * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer
+ * by a Terminate. So an end that takes them says so behind the application's private data:
  *
- *	0	magic, 8 bytes: 64 69 77 37 33 30 36 8f
- *	8	length of this, magic included: 12
- *	9	0
- *	10	what is taken, 2 bytes: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate, marked by bit
- *		0x20 of RDMAP's control byte (ours). Others are ignored.
+ *         0       magic, 8 bytes: 64 69 77 37 33 30 36 8f         8       length of this, magic included: 12      9
+ * 0       10      what is taken, 2 bytes: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate,
+ * marked by bit             0x20 of RDMAP's control byte (ours). Others are ignored.
  *
  * in a reply only if the request had it. Both ends must have said both. It is left out when the private data would
  * exceed what every implementation hands up whole.

@@ -40,8 +40,10 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 	if (!in(a->sq_depth, 1, MAX_DEPTH) || !in(a->rq_depth, 1, MAX_DEPTH) || !in(a->max_sge, 1, DIW_MAX_SGE) ||
 	    a->max_inline > DIW_MAX_INLINE)
 		return -EINVAL;
+	if (a->type == DIW_QP_RC && a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_MPA_MAX_ULPDU))
+		return -EINVAL;
 	if (a->type == DIW_QP_RC)
-		return a->rnr_timeout_ns < 0 || (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_MPA_MAX_ULPDU)) ? -EINVAL : 0;
+		return a->rnr_timeout_ns < 0 ? -EINVAL : 0;
 	if ((a->type != DIW_QP_UD && a->type != DIW_QP_UC) || (a->grh && a->type != DIW_QP_UD))
 		return -EINVAL;
 	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
@@ -403,7 +405,8 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 	if (!d->cfg.fixed_peer)                 /* then a neighbour, of the family that the queue pair has */
 		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	*info = (struct diw_qp_info){
-		.num = diw_qp_num(qp), .state = qp->state, .local = *local, .peer = d->cfg.peer, .rcvbuf = dgram_of(qp)->rcvbuf,
+		.num = diw_qp_num(qp), .state = qp->state, .local = *local, .peer = d->cfg.peer,
+		.rcvbuf = dgram_of(qp)->rcvbuf,
 		.mulpdu = qp->link->ops->mulpdu(qp->link, peer), .epoch = d->epoch,
 		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
 		.sources = d->dg->sources.pool.used, .records_open = d->dg->records.nopen,

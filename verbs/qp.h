@@ -25,9 +25,9 @@ struct diw_rwqe {
 	struct diw_ddp_sge sge[];
 };
 
-/* Slot numbers go round: fresh or free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold `post`, takers
- * the device's lock, so each ring has one producer and one consumer at a time and a message costs no lock of its own.
- * */
+/* Slot numbers go round: fresh or free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold
+ * `post`, takers the device's lock, so each ring has one producer and one consumer at a time and a message costs no
+ * lock of its own. */
 struct diw_slot_ring {
 	uint32_t *slot, mask;
 	_Atomic uint32_t tail, head;
@@ -71,7 +71,7 @@ struct diw_sq {
 	size_t slot_size;
 	uint32_t depth, mask, max_sge, max_inline;
 	_Atomic uint32_t tail, head; /* next to fill; the oldest that is not complete */
-	_Atomic uint32_t next;       /* to execute; RC: head may stay behind, others have no more than one to tell apart */
+	_Atomic uint32_t next;       /* to execute; RC: head may stay behind */
 };
 
 /* ---- Queue pair (verbs/qp.c) ---- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RC queue pairs from the end of the negotiation to the end of the stream. What goes wrong may be found deep within a
- * look at the link; diw_rc_error() then only marks the state, and diw_rc_settle() draws the consequences after the look.
+ * look at the link; diw_rc_error() then only marks the state, and diw_rc_settle() draws the consequences after the
+ * look.
  */
 #include "verbs/rc.h"
 
