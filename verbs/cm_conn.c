@@ -85,7 +85,8 @@ void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state)
 
 void diw_cm_conn_free(struct diw_cm_conn *c)
 {
-	diw_cm_conn_stop(c, true);
+	/* A reset could take a refusal with it that was sent. */
+	diw_cm_conn_stop(c, c->state != DIW_CM_REJECTING || c->nego->done < c->nego->len);
 	if (diw_dev_alive(c->e->dev)) {         /* else channel and queue pair may be gone */
 		diw_cm_unpost(c);
 		unbind(c);
@@ -200,8 +201,8 @@ static void sent(struct diw_cm_conn *c, uint64_t now)
 		c->nego->peer.len = 0;          /* its data is overwritten, and was told with the request */
 		start(c, false, c->nego->done, now);
 	} else {
-		diw_cm_conn_stop(c, false);
-		diw_cm_conn_free(c);
+		unbind(c);
+		watch(c, EPOLLIN);
 	}
 }
 
@@ -221,6 +222,21 @@ int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now)
 	}
 	sent(c, now);
 	return 0;
+}
+
+/* The initiator ends the stream. Were we to do it with the refusal, it might see the end first: siw then loses the
+ * private data. */
+static void rejecting(struct diw_cm_conn *c, uint64_t now)
+{
+	uint8_t byte;
+	struct iovec iov = { &byte, sizeof byte };
+
+	if (c->nego->done < c->nego->len) {
+		if (diw_cm_conn_push(c, now) < 0)
+			diw_cm_conn_free(c);
+	} else if (c->stream->ops->recv(c->stream, &iov, 1) != -EAGAIN) {
+		diw_cm_conn_free(c);
+	}
 }
 
 /* The length of the peer's frame, of which no more than a longest one and what follows it is read; -EAGAIN; -errno of
@@ -348,8 +364,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 			fail(c, DIW_CM_FAILED, 0, -rc, now);
 		break;
 	case DIW_CM_REJECTING:
-		if (diw_cm_conn_push(c, now) < 0)
-			diw_cm_conn_free(c);
+		rejecting(c, now);
 		break;
 	}
 }

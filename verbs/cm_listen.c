@@ -10,7 +10,7 @@
  * however far it is. */
 #define EVICT_NS DIW_S
 #define RETRY_NS (100 * DIW_MS)      /* descriptors or memory may be back */
-#define REJECT_NS DIW_S              /* for a refusal that the stream does not take at once */
+#define REJECT_NS DIW_S              /* for a refusal to be sent, and for its receiver to end the stream */
 #define KERNEL_BACKLOG 65535         /* the kernel has its own limit */
 
 static int watch_listener(struct diw_listener *l, uint32_t events)

@@ -135,7 +135,7 @@ void send_frame(int fd, bool reply, const char *hex)
 }
 
 /* 1 something to read, or the end; 0 nothing came. */
-static int readable(int fd, int ms)
+int readable(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 

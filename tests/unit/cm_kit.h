@@ -47,6 +47,7 @@ size_t frame(uint8_t *p, bool reply, const char *hex);
 void send_frame(int fd, bool reply, const char *hex);
 /* Exactly that frame comes, and nothing behind it yet. */
 void expect_frame(int fd, bool reply, const char *hex);
+int readable(int fd, int ms);         /* poll(2)'s answer */
 /* The peer ends it, in whichever way, and says nothing before. */
 void expect_closed(int fd);
 

@@ -147,7 +147,7 @@ START_TEST(request_in_pieces)
 		ck_assert_uint_eq(ev.ird, 16);
 		ck_assert_int_eq(diw_reject(ev.req, "no", 2), 0);
 		expect_frame(fd, true, "30020006000000006e6f");
-		expect_closed(fd);
+		close(fd);
 	}
 	ck_assert_uint_eq(listener_info(&m).waiting, 0);
 	cm_close(&m);
@@ -209,6 +209,28 @@ START_TEST(unanswered)
 END_TEST
 
 /* Silent ones fill the table: the next waits in the kernel, and after a second takes the place of the oldest. */
+/* A refusal can be read before the stream ends, which is for its receiver to do, and ends soon if that does not. */
+START_TEST(refusal_stays)
+{
+	struct diw_cm_event ev;
+	int fd;
+
+	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
+	fd = dial(&m.addr);
+	send_frame(fd, false, "1002000400000000");
+	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_reject(ev.req, "no", 2), 0);
+	expect_frame(fd, true, "30020006000000006e6f");
+	ck_assert_int_eq(readable(fd, 300), 0);
+	if (_i == 0)
+		ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+	ck_assert_int_eq(readable(fd, _i == 0 ? 300 : 1500), 1);
+	ck_assert_int_eq(recv(fd, &ev, 1, 0), 0);       /* no reset */
+	close(fd);
+	cm_close(&m);
+}
+END_TEST
+
 START_TEST(halfopen_limit)
 {
 	struct diw_listen_attr la;
@@ -459,6 +481,7 @@ Suite *suite_cm_peer(void)
 	tcase_add_test(tc, request_in_pieces);
 	tcase_add_test(tc, trickle);
 	tcase_add_test(tc, unanswered);
+	tcase_add_loop_test(tc, refusal_stays, 0, 2);
 	tcase_add_test(tc, halfopen_limit);
 	tcase_add_test(tc, evicted_with_event);
 	tcase_add_test(tc, backlog);
