@@ -22,6 +22,7 @@
 
 struct diw_mpa_frame {
 	bool reply, markers, crc, reject;
+	bool large;                  /* a reserved bit, siw's: FPDUs need not fit a TCP segment */
 	uint8_t revision;            /* 0..2 as received; more are refused by who asks */
 	bool enhanced;               /* S of revision 2: the fields below are there */
 	bool p2p;                    /* A */

@@ -12,6 +12,7 @@
 #define C 0x40u
 #define R 0x20u
 #define S 0x10u
+#define LARGE 0x08u                  /* reserved by RFC 5044; the Linux kernel's siw asks so, and wants it back */
 #define HIGH 0x8000u                 /* A or C */
 #define NEXT 0x4000u                 /* B or D */
 
@@ -30,7 +31,8 @@ uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f)
 	uint32_t at = DIW_MPA_FRAME_HDR, extra = f->enhanced ? ENHANCED_LEN : 0;
 
 	memcpy(p, key(f->reply), KEY_LEN);
-	p[16] = (uint8_t)((f->markers ? M : 0) | (f->crc ? C : 0) | (f->reject ? R : 0) | (f->enhanced ? S : 0));
+	p[16] = (uint8_t)((f->markers ? M : 0) | (f->crc ? C : 0) | (f->reject ? R : 0) | (f->enhanced ? S : 0) |
+			  (f->large ? LARGE : 0));
 	p[17] = f->revision;
 	diw_put16(p + 18, (uint16_t)(extra + f->len));
 	if (f->enhanced) {
@@ -70,7 +72,7 @@ int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, 
 	if (data > DIW_MPA_MAX_DATA)
 		return -EMSGSIZE;
 	*f = (struct diw_mpa_frame){ .reply = reply, .markers = p[16] & M, .crc = p[16] & C, .reject = p[16] & R,
-				     .revision = p[17], .enhanced = p[17] == 2 && (p[16] & S) };
+				     .large = p[16] & LARGE, .revision = p[17], .enhanced = p[17] == 2 && (p[16] & S) };
 	extra = f->enhanced ? ENHANCED_LEN : 0;
 	if (data < extra)
 		return -EBADMSG;
