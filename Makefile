@@ -100,7 +100,20 @@ check: all tests                ## build and run all tests (a few minutes)
 check-full: all tests           ## check, more simulator seeds, and both README commands in a bare Debian (root, network)
 	@$(TEST_ENV) tests/run --full
 
-check-interop: all              ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
+# Both ends of the exchange with siw, and rping's protocol on ours. siw's needs librdmacm-dev: siw.sh tells when it is not there.
+INTEROP_ENDS := peer rping $(if $(shell $(PKG_CONFIG) --exists librdmacm libibverbs 2>/dev/null && echo 1),siw_peer)
+peer_OBJ = $(call objs,tests/interop/peer.c tests/interop/exchange.c tests/interop/plan.c) $(LIB_A)
+rping_OBJ = $(call objs,tests/interop/peer.c tests/interop/rping.c tests/interop/plan.c) $(LIB_A)
+siw_peer_OBJ = $(call objs,tests/interop/siw_peer.c tests/interop/exchange.c tests/interop/plan.c)
+siw_peer_LIBS = -lrdmacm -libverbs
+define interop_end
+$(BUILD)/tests/interop/$(1): $$($(1)_OBJ)
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(or $$($(1)_LIBS),$$(LIBS))
+endef
+$(foreach e,peer rping siw_peer,$(eval $(call interop_end,$(e))))
+
+check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
 	@$(TEST_ENV) tests/run siw
 
 check-layers:                   ## no layer includes a header of a layer above it; header and version map agree

@@ -116,6 +116,9 @@ answers() {
 	exec {peer}<> "/dev/tcp/$GUEST4/$RPING"
 	printf 'MPA ID Req Frame%b' "$(sed 's/../\\x&/g' <<< "$3")" >&"$peer"
 	timeout 10 head -c $((${#want} ? ${#want} / 2 : 1)) <&"$peer" > "$TMP/frame" || echo "timeout" >> "$TMP/frame"
+	# Its listening to the connection begins after its reply. An end that comes before is never noticed by a siw that waits
+	# for a ready-to-receive: then rping can't be killed any more, and no later row finds siw's connection manager alive.
+	sleep 0.3
 	exec {peer}>&-
 	check "siw answers $1" frame_is "$want"
 	give_up "$PID" guest $RPING
@@ -129,6 +132,105 @@ answers "revision 2, IRD and ORD" "" 1002000400100010 1002000400100010
 answers "an IRD and ORD beyond its own" "" 100200043ffe3ffe 1002000400800080
 answers "peer-to-peer, by write or read: write" peer_to_peer=Y 100200048004c004 1002000480048004
 answers "revision 3 by nothing" "" 00030000 ""
+
+# Ours and siw, in both roles: tests/interop/exchange.c says what they do, each row plays all of it.
+PEER=$BUILD/tests/interop/peer OUR_RPING=$BUILD/tests/interop/rping SIW_PEER=/host$BUILD/tests/interop/siw_peer
+# siw's acceptor sends its reply before it listens to the connection: what comes at once, a ready-to-receive too, it
+# finds only when more comes.
+PAUSE="-w 500"
+
+# connects, accepts WHAT SWITCHES BOTH OURS SIWS: the options of both ends, of ours, of siw's; one of them has -b. ended
+# REGEX: how ours says that it ended.
+connects() {
+	both "we connect: $1" "$2" guest:$RPING "$SIW_PEER -p $RPING $3 $5" host "$PEER -c @ -p $RPING $PAUSE $3 $4"
+	OURS=$OUT
+}
+accepts() {
+	both "we accept: $1" "$2" host:$HOST_PORT "$PEER -p $HOST_PORT $3 $4" guest "$SIW_PEER -c @ -p $HOST_PORT $3 $5"
+	OURS=$(< "$TMP/server")
+}
+ended() { check "... so ours: $1" matches "$OURS" "end: $1"; }
+
+# The RFCs' ways of beginning, each with all of the exchange, up to messages of 1 MiB.
+exchange_rows() {
+	local crc reads rtr what ways bits ours siws="-d 90 -D 100"
+	for crc in N Y; do
+		ours="-d 100 -D 90" reads=4
+		[ $crc = N ] || { ours+=" -k"; reads=40; }      # more than the 16 that are negotiated
+		connects "revision 1, CRC $crc" mpa_crc_required=$crc "-n $reads" "$ours -b -m 1" "$siws"
+		accepts "revision 1, CRC $crc" "mpa_version=1 mpa_crc_required=$crc" "-n $reads" "$ours -m 1" "$siws -b"
+		for rtr in "nothing - 0" "Write w 0x8000 peer_to_peer=Y" "Read r 0x4000 peer_to_peer=Y"; do
+			read -r what ways bits <<< "$rtr"
+			what="revision 2, CRC $crc, ready by $what"
+			connects "$what" mpa_crc_required=$crc "-n $reads" "$ours -b -t $ways" "$siws"
+			accepts "$what" "mpa_crc_required=$crc rtr_type=$bits" "-n $reads" "$ours" "$siws -b"
+		done
+	done
+}
+# 3.3 MB come. siw cuts them to TCP segments, unless both ends allow more by its reserved bit, which we give back.
+large_fpdus() {
+	accepts "siw's large FPDUs" try_gso=Y "" -b ""
+	check "... are large" fpdus -lt 200
+	accepts "siw's FPDUs of a TCP segment" try_gso=N "" -b ""
+	check "... are small" fpdus -gt 2000
+}
+fpdus() {
+	local count
+	count=$(sed -n 's/.* \([0-9]*\) FPDUs received$/\1/p' <<< "$OURS")
+	[ -n "$count" ] && test "$count" "$@" || { echo "not $*: $count FPDUs"; return 1; }
+}
+# How a connection ends, by either end. An STag that is stale is one that was invalidated: siw, or we, answer a Write
+# there by a Terminate, DDP's 0x1100.
+ways_to_end() {
+	local how=$1
+	$how "we disconnect" "" "-S 1000 -e disconnect" -b ""
+	ended "disconnected, ok"
+	$how "siw disconnects" "" "-S 1000 -e disconnect" "" -b
+	ended "disconnected, ok"
+	$how "we abort" "" "-S 1000 -e abort" -b ""
+	ended "aborts"
+	$how "siw aborts" "" "-S 1000 -e abort" "" -b
+	ended "disconnected"
+	$how "a Write of ours to a stale STag" "" "-S 1000 -e stale" -b ""
+	ended "disconnected, Protocol error, .* told by the peer 1100"
+	$how "a Write of siw's to a stale STag" "" "-S 1000 -e stale" "" -b
+	ended "disconnected, Protocol error, fault 1100, found here 1100"
+}
+# Private data: as much as siw takes, none, and what our initiator tells of RFC 7306 behind it; refusals.
+private_data() {
+	local how=$1 size
+	for size in 0 251; do
+		$how "$size bytes of private data" "" "-S 1 -d $size -D $size" -b ""
+		$how "refused, $size bytes of private data" "" "-x -d $size -D $size" "" ""
+	done
+}
+# rping of Debian on the kernel's side.
+rping_rows() {
+	local crc k size
+	for crc in N Y; do
+		k=; [ $crc = N ] || k=-k
+		for size in 64 65535; do
+			both "our rping to siw's, $size bytes, CRC $crc" "mpa_crc_required=$crc" guest:$RPING \
+				"rping -s -a 0.0.0.0 -C 10 -S $size -v" host "$OUR_RPING -c @ -p $RPING $PAUSE $k -S $size"
+			both "siw's rping to ours, $size bytes, CRC $crc" "mpa_crc_required=$crc" host:$HOST_PORT \
+				"$OUR_RPING -p $HOST_PORT $k -S $size" guest "rping -c -a @ -p $HOST_PORT -C 10 -S $size -v -V"
+		done
+	done
+}
+if [ -x "$BUILD/tests/interop/siw_peer" ]; then
+	exchange_rows
+	large_fpdus
+	ways_to_end connects
+	ways_to_end accepts
+	private_data connects
+	private_data accepts
+	connects "it tells of RFC 7306 behind 100 bytes" "" "-i -S 1000" "-d 100 -D 90 -b" "-d 90 -D 100"
+elif [ -n "${CI:-}" ]; then
+	not_ok "siw_peer is built"
+else
+	skip "no librdmacm-dev and libibverbs-dev: no program of ours on siw (tools/quickstart check-interop installs them)"
+fi
+rping_rows
 
 # siw to siw: the guest alone.
 BW_OPTIONS='-R -F -s 65536 -n 200'
@@ -152,6 +254,60 @@ both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 
 	far "ib_write_bw -R -F -s 1048576 -n 10 -d siw_far @"
 both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
 both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
+
+# Writes at full speed, near to far: ours, and siw to siw with its FPDUs small and large, in turns. Their ratios are of
+# one round each; the goal is judged where all rounds agree,
+# which they need not on a busy machine that emulates another.
+# So many messages that what a socket's buffer takes is little of them.
+write_siw() {
+	both "ib_write_bw" "mpa_crc_required=$1 try_gso=$2" guest:$PERFTEST "ib_write_bw -R -F -s $3 -n $4 -d siw_near" \
+		far "ib_write_bw -R -F -s $3 -n $4 -d siw_far @" > "$TMP/rows"
+	grep '^not ok' "$TMP/rows" >&2
+	awk -v size="$3" '$1 == size { print $4 }' <<< "$OUT"
+}
+# write_ours CRC: MiB a second, as perftest counts, of 64 KiB and of 1 MiB.
+write_ours() {
+	local no_crc=
+	[ "$1" = Y ] || no_crc=--no-crc
+	background "$TMP/server" guest "chroot /host $DIW perf --server --bind $NEAR4"
+	guest_listens 4791
+	guest "far chroot /host $DIW perf bw --qp rc --op write --size 64k,1m --depth 16 --connect $NEAR4 --bind $FAR4 \
+		$no_crc --json" > "$TMP/client" || cat "$TMP/client" "$TMP/server" >&2
+	give_up "$PID" guest 4791
+	grep '^{' "$TMP/client" | jq -r 'select(.GBps) | .GBps * 1e9 / 1048576' | xargs
+}
+# write_rows CRC ROUNDS
+write_rows() {
+	local round ours64 ours1 row
+	: > "$TMP/speeds"
+	for ((round = 0; round < $2; round++)); do
+		read -r ours64 ours1 <<< "$(write_ours "$1")"
+		for row in "64 65536 100 400 ${ours64:-0}" "1024 1048576 8 24 ${ours1:-0}"; do
+			set -- "$1" "$2" $row
+			echo "$3 $7 $(write_siw "$1" N "$4" "$5") $(write_siw "$1" Y "$4" "$6")" >> "$TMP/speeds"
+		done
+	done
+	awk -v crc="$1" '{
+		printf "Write of %d KiB, CRC %s: ours %.1f MiB/s, siw %.1f, with try_gso %.1f; ratios %.2f and %.2f\n", $1, crc, $2, $3, $4, $2 / ($3 ? $3 : 1), $2 / ($4 ? $4 : 1) }' "$TMP/speeds"
+	run "Writes were measured, CRC $1" awk -v lines=$(($2 * 2)) 'NF == 4 && $2 > 0 && $3 > 0 && $4 > 0 { n++ }
+		END { exit n != lines }' "$TMP/speeds"
+}
+# above KIB: of every round; else of none, and it is not judged.
+above() {
+	local won
+	won=$(awk -v kib="$1" '$1 == kib { n++; won += $2 > $4 } END { print won + 0 "/" n }' "$TMP/speeds")
+	case $won in
+	3/3 | 0/3) check "a Write of $1 KiB, CRC on, is faster than siw's with large FPDUs" [ "$won" = 3/3 ] ;;
+	*) echo "Write of $1 KiB: faster than siw in $won rounds, which judges nothing" ;;
+	esac
+}
+echo "accelerator $GUEST_ACCEL; ours computes CRC-32C by $(guest "chroot /host $DIW info" |
+	sed -n 's/.*CRC-32 engine *//p' | head -n 1), siw by $(guest "grep -B1 -A1 '^name.*crc32c$' /proc/crypto" |
+	sed -n 's/^driver *: //p' | head -n 1)"
+write_rows N 1
+write_rows Y 3
+above 64
+above 1024
 
 # Under load its clock once ran seven times too fast: then no timeout and no figure of the guest is worth anything.
 host_end=$(uptime_) guest_end=$(guest "$(declare -f uptime_); uptime_")

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two ends of an RC connection play one script (exchange.c): ours (peer.c, by diw.h) and the kernel's siw (siw_peer.c,
+ * by libibverbs and librdmacm). rping.c plays rping's instead, by ours. plan.c is what all are asked for.
+ */
+#ifndef TESTS_INTEROP_EXCHANGE_H
+#define TESTS_INTEROP_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PATIENCE_MS 10000            /* for anything that the other end has to do; software emulation is slow */
+#define SLOTS 4u                     /* receives that are posted */
+#define VICTIM_BYTES 4096u           /* of a second region, which the other end invalidates */
+#define DISCOVERY_BYTES 12u          /* what our end tells of RFC 7306 behind its private data (docs/rc-wire.md) */
+
+struct plan {
+	const char *addr;            /* to connect to; NULL: listen */
+	const char *local;           /* to listen at */
+	uint16_t port;
+	uint32_t size;               /* of the largest message */
+	unsigned reads;              /* outstanding at a time */
+	unsigned count;              /* rounds of rping */
+	uint32_t data, peer_data;    /* bytes of private data: sent, expected */
+	bool reject;                 /* the responder refuses */
+	bool discovery;              /* the initiator is ours and tells of RFC 7306 */
+	const char *end;             /* disconnect, abort, stale: how it ends, */
+	bool ends;                   /* and whether by this end */
+	unsigned pause_ms;           /* of the initiator, between its connection and its first message */
+	/* Our end only. */
+	bool crc;
+	uint8_t revision;
+	const char *rtr;             /* letters of w, r, f */
+};
+extern struct plan plan;
+int plan_options(int argc, char **argv);
+
+/* The memory of an end: BYTES registered together, for everything but invalidation. */
+struct memory {
+	uint8_t *base, *victim;
+	uint64_t to, victim_to;
+	uint32_t stag, victim_stag;
+};
+
+struct got {
+	size_t at;                   /* in the memory */
+	uint32_t len, slot;
+	bool solicited, invalidated; /* only of an end that tells */
+	uint32_t inv_stag;
+};
+
+enum { HOW_SOLICITED = 1, HOW_INVALIDATE = 2 };
+
+/* Its completions say that a message was solicited, and what it invalidated. */
+extern const bool end_tells;
+
+/* What an end can do. 0, or -1 when it has told on standard error why not. */
+
+/* Connects or accepts, with SLOTS receives of SLOT_LEN from SLOT_AT on posted before. 1: refused, as the plan says. */
+int end_meet(struct memory *m, size_t bytes, size_t slot_at, uint32_t slot_len);
+int end_recv(struct got *g, bool wait);
+int end_repost(uint32_t slot);
+/* Post; end_done() waits until N of those are complete. */
+int end_send(size_t at, uint32_t len, unsigned how, uint32_t inv_stag);
+int end_write(size_t at, uint32_t len, uint32_t stag, uint64_t to);
+int end_read(size_t at, uint32_t len, uint32_t stag, uint64_t to);
+int end_done(unsigned n);
+/* One event at the next receive that is solicited; at any, of an end that doesn't tell. */
+int end_arm(void);
+int end_event(void);
+int end_disconnect(void);
+int end_abort(void);
+/* Waits until the connection has ended, and prints a line "end: ..." that says how. */
+int end_gone(void);
+void end_close(void);
+
+int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What is sent: of two ends, with no period that a segment's length could be a multiple of. */
+uint8_t byte_of(bool of_initiator, size_t at);
+/* Private data of the initiator or the responder. */
+void data_fill(uint8_t *p, uint32_t len, bool initiator);
+int data_check(const uint8_t *data, uint32_t len);
+
+#endif
