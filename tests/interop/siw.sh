@@ -288,7 +288,8 @@ write_rows() {
 		done
 	done
 	awk -v crc="$1" '{
-		printf "Write of %d KiB, CRC %s: ours %.1f MiB/s, siw %.1f, with try_gso %.1f; ratios %.2f and %.2f\n", $1, crc, $2, $3, $4, $2 / ($3 ? $3 : 1), $2 / ($4 ? $4 : 1) }' "$TMP/speeds"
+		printf "Write of %d KiB, CRC %s: ours %.1f MiB/s, siw %.1f, with try_gso %.1f; ratios %.2f and %.2f\n",
+			$1, crc, $2, $3, $4, $2 / ($3 ? $3 : 1), $2 / ($4 ? $4 : 1) }' "$TMP/speeds"
 	run "Writes were measured, CRC $1" awk -v lines=$(($2 * 2)) 'NF == 4 && $2 > 0 && $3 > 0 && $4 > 0 { n++ }
 		END { exit n != lines }' "$TMP/speeds"
 }
