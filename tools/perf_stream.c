@@ -288,7 +288,7 @@ static void tick_tx(struct stream *s, uint64_t now)
 	if (s->tx_state != TX_DRAIN)
 		return;
 	if (diw_qp_query(s->r->ep.qp, &info) == 0 &&
-	    (info.sq_pending || (has_marks(s) && s->marked != s->sent)) && now - s->drain_at < DRAIN_NS)
+	    (info.sq_pending || (has_marks(s) && s->marked != s->sent)) && (is_rc(s) || now - s->drain_at < DRAIN_NS))
 		return;
 	s->tx_state = TX_DONE;
 	tell(s, "sent", (double)s->sent);
@@ -303,7 +303,7 @@ static void tick_rx(struct stream *s, uint64_t now)
 		tell(s, "stop", 1);
 	}
 	if (s->stopped && s->peer_sent >= 0)
-		s->rx_done = (int64_t)s->arrived >= s->peer_sent || now - s->data_at > QUIET_NS;
+		s->rx_done = (int64_t)s->arrived >= s->peer_sent || (!is_rc(s) && now - s->data_at > QUIET_NS);
 }
 
 static int tick(struct stream *s, uint64_t now)
