@@ -63,6 +63,7 @@ static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_
 
 		seg.src = src;
 		seg.group = segs[i].group;
+		seg.to = segs[i].to;
 		seg.raw = segs[i].data;
 		fault = diw_ddp_hdr_decode(&seg.h, &seg.hdr_len, segs[i].data, segs[i].len);
 		seg.payload = seg.raw + seg.hdr_len;

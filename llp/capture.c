@@ -108,10 +108,11 @@ static void check(int rc)
 		warn(diw_capture_path() ? diw_capture_path() : "", rc);
 }
 
+/* TO is where it came to, if not to LOCAL. */
 static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one, const struct diw_addr *peer,
-		      uint64_t now)
+		      const struct diw_addr *to, uint64_t now)
 {
-	struct diw_addr local = c->wire.local;
+	struct diw_addr local = to && to->port ? *to : c->wire.local;
 	struct diw_pcapng_packet k = *one;
 
 	if (diw_addr_ip_is_zero(&local) && diw_addr_is_v4(peer))
@@ -135,7 +136,7 @@ static void write_burst(struct diw_capture *c, const struct diw_dgram_burst *b, 
 		const char *why = comment ? comment : !outbound && i < c->ndropped ? c->dropped[i] : NULL;
 		struct diw_pcapng_packet k = { .outbound = outbound, .iov = v, .off = off, .len = len, .comment = why };
 
-		write_one(c, &k, &b->peer, now);
+		write_one(c, &k, &b->peer, outbound ? NULL : &b->to, now);
 		left -= len;
 		i++;
 		for (off += len; left > 0 && off >= v->iov_len; v++)
@@ -315,7 +316,7 @@ static void lost(struct diw_impair_watch *w, bool tx, const struct diw_addr *pee
 	struct diw_capture *c = diw_container(w, struct diw_capture, losses);
 	struct diw_pcapng_packet k = { .outbound = tx, .iov = iov, .off = off, .len = len, .comment = "impair_lost" };
 
-	write_one(c, &k, peer, now);
+	write_one(c, &k, peer, NULL, now);
 }
 
 /* ---- Open ---- */

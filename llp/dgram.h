@@ -20,6 +20,7 @@
 #define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: with the last 300 the kernel is slower */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
 #define DIW_DGRAM_FDS 3
+#define DIW_DGRAM_AT_HAND 0u
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
 
 struct diw_dgram_burst {
@@ -30,6 +31,7 @@ struct diw_dgram_burst {
 	uint32_t seg;                /* bytes of each datagram but the last; seg == len for one
 	                              * (an empty datagram arrives as len == seg == 0) */
 	bool group;                  /* rx: it came to a group or broadcast address */
+	struct diw_addr to;          /* rx, of a group socket: that address; else its port is 0 */
 };
 
 struct diw_dgram;
@@ -42,12 +44,16 @@ struct diw_dgram_ops {
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 	/* Bursts received, 0 when there is none now. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
-	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER. */
+	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER; DIW_DGRAM_AT_HAND: it has received
+	 * more than it has returned. */
 	uint64_t (*deadline)(struct diw_dgram *d);
 	/* Largest datagram that reaches DST without IP fragments, as far as is known. */
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
 	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
 	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
+	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the kernel
+	 * allows a socket no more groups. */
+	int (*member)(struct diw_dgram *d, const struct diw_addr *group, bool join);
 	void (*close)(struct diw_dgram *d);
 };
 
@@ -67,6 +73,8 @@ struct diw_dgram {
 	int tx_errno;                /* the last refusal; whoever reports it clears it */
 	bool fds_changed;            /* there is one more; whoever polls them clears it */
 	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
+	/* A group socket's burst, which the next recv takes and returns as if it had come to this one. */
+	const struct diw_dgram_burst *given;
 	struct diw_counters *c;
 };
 
@@ -96,6 +104,7 @@ struct diw_dgram_attr {
 	uint32_t mtu;                /* of the interface, IP bytes */
 	uint32_t rcvbuf;             /* bytes to ask for */
 	bool any, broadcast;
+	bool group;                  /* with `any`: shares its port, hears the groups that it joined, and sends nothing */
 	struct diw_counters *c;
 };
 

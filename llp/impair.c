@@ -205,6 +205,11 @@ static bool item_group(const struct impair *im, const struct diw_impair_item *r)
 	return r->e ? r->e->group : im->rx_burst.group;
 }
 
+static const struct diw_addr *item_to(const struct impair *im, const struct diw_impair_item *r)
+{
+	return r->e ? &r->e->to : &im->rx_burst.to;
+}
+
 /* The next burst of the run: datagrams that follow each other in memory. */
 static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 {
@@ -212,10 +217,11 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 	const uint8_t *data = item_data(im, r);
 
 	*b = (struct diw_dgram_burst){ .peer = *item_peer(im, r), .iov = &im->rx_iov, .niov = 1, .len = r->len,
-				       .seg = r->len, .group = item_group(im, r) };
+				       .seg = r->len, .group = item_group(im, r), .to = *item_to(im, r) };
 	for (r++; r < end && b->seg && b->len % b->seg == 0 && r->len <= b->seg && r->len; r++) {
 		if (item_data(im, r) != data + b->len || b->len + r->len > DIW_DGRAM_MAX_BURST ||
-		    !diw_addr_eq(item_peer(im, r), &b->peer) || item_group(im, r) != b->group)
+		    !diw_addr_eq(item_peer(im, r), &b->peer) || item_group(im, r) != b->group ||
+		    !diw_addr_eq(item_to(im, r), &b->to))
 			break;
 		b->len += r->len;
 	}
@@ -269,7 +275,7 @@ static uint64_t impair_deadline(struct diw_dgram *d)
 		tx = im->tx_retry_ns;
 	t = diw_min64(tx, diw_impair_line_deadline(&im->rx));
 	if (im->rx_next < im->rx.nrun)
-		return 0;            /* received, and not yet fetched */
+		return DIW_DGRAM_AT_HAND;
 	return diw_min64(t, im->lower->ops->deadline(im->lower));
 }
 

@@ -31,6 +31,7 @@ struct diw_impair_entry {                           /* a datagram that is ours: 
 	uint64_t due;
 	int behind;                                 /* held: datagrams that it still lets pass */
 	bool used, group;
+	struct diw_addr to;                         /* as the burst's */
 };
 
 struct diw_impair_cursor {

@@ -92,7 +92,8 @@ static struct diw_impair_entry *entry_copy(struct diw_impair_line *l, const stru
 		l->arena_head = 0;
 	e = &l->entry[l->entry_head];
 	*e = (struct diw_impair_entry){ .peer = b->peer, .data = l->arena + l->arena_head, .len = len,
-					.taken = gap + len, .used = true, .group = b->group };
+					.taken = gap + len, .used = true, .group = b->group,
+					.to = b->to };
 	diw_list_init(&e->node);
 	l->entry_head = (l->entry_head + 1) % DIW_IMPAIR_ENTRIES;
 	l->entry_count++;

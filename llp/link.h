@@ -34,6 +34,7 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 	const uint8_t *data;
 	uint32_t len;
 	bool group;                  /* it came to a group or broadcast address */
+	const struct diw_addr *to;   /* by the group port: to that group; else NULL */
 };
 
 struct diw_link;

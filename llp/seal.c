@@ -237,7 +237,7 @@ static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 		if (!intact(s, p, len))
 			DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, b->peer.port);
 		else
-			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group };
+			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group, b->to.port ? &b->to : NULL };
 		p += len;
 		left -= len;
 		if (n == RX_BATCH || (n && !left)) {

@@ -79,6 +79,8 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		diw_udp_tx_kept(u);
 	if (n < 1)
 		return 0;
+	if (d->given)
+		return diw_udp_rx_given(u, b);
 	len = rx_next(u);
 	if (len < 0)
 		return 0;
@@ -105,7 +107,7 @@ static void udp_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops udp_ops = {
 	.name = "udp", .send = diw_udp_send, .recv = udp_recv, .deadline = diw_udp_deadline, .mtu = diw_udp_mtu,
-	.fds = udp_fds, .close = udp_close,
+	.fds = udp_fds, .member = diw_udp_member, .close = udp_close,
 };
 
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)

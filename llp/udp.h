@@ -55,7 +55,8 @@ struct diw_udp {
 	int hot_fd;                  /* connected to the one peer that most bursts go to; -1 none */
 	int tx_fd;                   /* of the two, for tx_peer */
 	int family;
-	bool connected, any, gso;
+	bool connected, any, gso, group;
+	unsigned ifindex;            /* of the device, 0 none: by which multicasts leave, and groups are joined */
 	uint32_t max_segs;
 	uint64_t now;                /* of the last call that had a clock */
 
@@ -107,6 +108,7 @@ bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true
 /* ---- What came, described by u->rx (llp/udp_rx.c) ---- */
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len);
+int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b);       /* 1 */
 void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 
 /* ---- System calls on non-blocking sockets (llp/udp_sys.c) ---- */
@@ -117,6 +119,7 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
 
 /* ---- Sockets (llp/udp_open.c) ---- */
 
+int diw_udp_member(struct diw_dgram *d, const struct diw_addr *group, bool join);
 /* Fills U, all zero but how it works, and opens, binds, connects its socket as asked. */
 int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 /* A second socket on the same port, connected to PEER, or the one that is there connected to it anew: the kernel then

@@ -52,6 +52,47 @@ static void set_common(const struct diw_udp *u, int fd)
 		set_int(fd, SOL_UDP, UDP_GRO, 1);
 }
 
+/* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those say. */
+static void set_multicast_if(const struct diw_udp *u, unsigned ifindex)
+{
+	struct ip_mreqn m = { .imr_ifindex = (int)ifindex };
+
+	setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof m);
+	if (u->family == AF_INET6)
+		set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)ifindex);
+}
+
+/* Every process of the host may have such a socket, and each hears what came to the groups of its own. */
+static int set_group(const struct diw_udp *u)
+{
+	int err = set_int(u->fd, SOL_SOCKET, SO_REUSEADDR, 1);
+
+	if (!err)
+		err = set_int(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	if (u->family == AF_INET6)
+		set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	return err;
+}
+
+int diw_udp_member(struct diw_dgram *d, const struct diw_addr *group, bool join)
+{
+	const struct diw_udp *u = (struct diw_udp *)d;
+	struct ip_mreqn m4 = { .imr_ifindex = (int)u->ifindex };
+	struct ipv6_mreq m6 = { .ipv6mr_interface = u->ifindex };
+	int rc;
+
+	if (diw_addr_is_v4(group)) {
+		memcpy(&m4.imr_multiaddr, group->ip + 12, 4);
+		rc = setsockopt(u->fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &m4, sizeof m4);
+	} else if (u->family == AF_INET6) {
+		memcpy(&m6.ipv6mr_multiaddr, group->ip, 16);
+		rc = setsockopt(u->fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &m6, sizeof m6);
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	return rc ? -errno : 0;
+}
+
 static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
 {
 	socklen_t len = sizeof(int);
@@ -65,6 +106,10 @@ static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
 		if (u->family == AF_INET6)
 			set_int(u->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
 	}
+	if (attr->group)
+		return set_group(u);
+	if (attr->ifindex)
+		set_multicast_if(u, attr->ifindex);
 	return attr->broadcast ? set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
 }
 
@@ -118,6 +163,8 @@ static void prepare(struct diw_udp *u, const struct diw_dgram_attr *attr)
 
 	u->d.c = attr->c;
 	u->any = attr->any;
+	u->group = attr->group;
+	u->ifindex = attr->ifindex;
 	u->hot_fd = -1;
 	u->rcvbuf = attr->rcvbuf;
 	u->gso = diw_udp_offload().gso;

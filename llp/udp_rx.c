@@ -23,10 +23,17 @@ static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const
 	u->tx_peer.port = 0;         /* prepared headers may name the old source */
 }
 
+static void came_to(const struct diw_udp *u, struct diw_dgram_burst *b, const uint8_t ip[16])
+{
+	b->to = (struct diw_addr){ .port = u->d.local.port };
+	memcpy(b->to.ip, ip, 16);
+}
+
 static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 {
 	b->seg = 0;
 	b->group = false;               /* a socket that is bound to an address hears nothing else */
+	b->to.port = 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&u->rx); c; c = CMSG_NXTHDR(&u->rx, c)) {
 		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
@@ -41,13 +48,21 @@ static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
 			b->group = i.ipi_addr.s_addr != i.ipi_spec_dst.s_addr;
-			remember_asked(u, &b->peer, mapped, 0);
+			if (!u->group) {
+				remember_asked(u, &b->peer, mapped, 0);
+				continue;
+			}
+			memcpy(mapped + 12, &i.ipi_addr, 4);
+			came_to(u, b, mapped);
 		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(&b->peer)) {
 			struct in6_pktinfo i;
 
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			b->group = IN6_IS_ADDR_MULTICAST(&i.ipi6_addr);
-			remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+			if (u->group)
+				came_to(u, b, i.ipi6_addr.s6_addr);
+			else
+				remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
 		}
 	}
 }
@@ -58,6 +73,13 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 		diw_udp_learn_mtu(u, hot ? &u->hot_peer : &u->tx_peer);
 	else if (err == -ECONNREFUSED)
 		u->d.c->tx_error++;
+}
+
+static void count(const struct diw_udp *u, const struct diw_dgram_burst *b)
+{
+	u->d.c->rx_bursts++;
+	u->d.c->rx_datagrams += b->seg ? (b->len + b->seg - 1) / b->seg : 1;
+	u->d.c->rx_bytes += b->len;
 }
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len)
@@ -73,7 +95,13 @@ void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, 
 	u->rx_burst = (struct iovec){ data, b->len };
 	b->iov = &u->rx_burst;
 	b->niov = 1;
-	u->d.c->rx_bursts++;
-	u->d.c->rx_datagrams += b->seg ? (b->len + b->seg - 1) / b->seg : 1;
-	u->d.c->rx_bytes += b->len;
+	count(u, b);
+}
+
+int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b)
+{
+	*b = *u->d.given;
+	u->d.given = NULL;
+	count(u, b);
+	return 1;
 }

@@ -170,6 +170,8 @@ static int uring_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uin
 		diw_udp_tx_kept(&r->u);
 	if (n < 1)
 		return 0;
+	if (d->given)
+		return diw_udp_rx_given(&r->u, b);
 	give_back(r);
 	attend(r, 0);
 	attend(r, 1);
@@ -246,7 +248,7 @@ static void uring_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops uring_ops = {
 	.name = "uring", .send = diw_udp_send, .recv = uring_recv, .deadline = uring_deadline, .mtu = diw_udp_mtu,
-	.fds = uring_fds, .close = uring_close,
+	.fds = uring_fds, .member = diw_udp_member, .close = uring_close,
 };
 
 /* A kernel without multishot receives (before Linux 6.0) says so at the first. */

@@ -44,7 +44,7 @@ static void restore_front(struct diw_recv *r)
 /* The IP header as far as it is known; hop limit and traffic class are those of a fresh packet. */
 static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_ddp_seg *seg)
 {
-	const struct diw_addr *src = seg->src, *dst = &qp->link->local;
+	const struct diw_addr *src = seg->src, *dst = seg->to ? seg->to : &qp->link->local;
 	uint32_t payload = 8 + seg->h.length;
 	uint8_t h[GRH] = { 0 };
 

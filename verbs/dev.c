@@ -119,6 +119,7 @@ uint64_t diw_dev_step_locked(struct diw_dev *dev, uint64_t now)
 		diw_ready_serve(dev, now);
 	else
 		serve_all(dev, now);
+	diw_group_serve(dev, now);
 	diw_cm_serve(dev, now);                 /* what it starts and ends is due at once */
 	serve_due(dev, now);
 	if (dev->nqps > 1 && first) {           /* another queue pair begins the next step */
@@ -147,7 +148,7 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now)
 uint64_t diw_dev_deadline(const struct diw_dev *dev, bool waiting)
 {
 	const struct diw_list *l;
-	uint64_t t = diw_cm_deadline(dev);
+	uint64_t t = diw_min64(diw_cm_deadline(dev), diw_group_deadline(dev));
 
 	if (dev->nqps > FEW)
 		return diw_min64(t, dev->timer_at);
@@ -303,6 +304,7 @@ static void dev_free(struct diw_dev *dev)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	diw_cm_fini(dev);
+	diw_group_fini(dev);
 	if (dev->mpa_pool)
 		diw_mpa_pool_free(dev->mpa_pool);
 	diw_stag_fini(&dev->stags);

@@ -55,6 +55,7 @@ struct diw_dev {
 	uint64_t latest;             /* time that work has been done at */
 
 	struct diw_cm_engine *cm;    /* verbs/cm.c; NULL until the first channel */
+	struct diw_group_port *groups;       /* verbs/group.c; NULL while no queue pair is attached to any */
 	struct diw_mpa_pool *mpa_pool;       /* of its RC queue pairs; NULL until the first is connected */
 
 	/* verbs/stat.c */
@@ -122,7 +123,8 @@ void diw_dev_forget_events(struct diw_dev *dev, const void *object);
 /* ---- Which queue pairs are ready; the lock is held (verbs/ready.c) ---- */
 
 #define DIW_READY_FEW 4              /* so many queue pairs are tried one by one, more are in an epoll set */
-#define DIW_READY_FDS (DIW_READY_FEW * DIW_DGRAM_FDS + 1)      /* and connection management's */
+/* And connection management's, and the group port's. */
+#define DIW_READY_FDS (DIW_READY_FEW * DIW_DGRAM_FDS + 1 + DIW_DGRAM_FDS)
 
 /* Add before the queue pair is counted, delete after. */
 int diw_ready_add(struct diw_qp *qp);

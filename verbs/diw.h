@@ -28,6 +28,8 @@ extern "C" {
 #endif
 
 #define DIW_PORT 4791u               /* the tools' default UDP port; a queue pair may take any */
+#define DIW_GROUP_PORT 4793u         /* the UDP port of multicast groups (diw_qp_attach); of no queue pair */
+#define DIW_MAX_GROUPS 256           /* groups that the queue pairs of a device are attached to */
 #define DIW_MAX_SGE 16               /* scatter/gather entries of one work request */
 #define DIW_MAX_SEND (16u << 20)     /* bytes of one Send message */
 #define DIW_MAX_RDMA (1u << 30)      /* bytes of one Write-Record or Write */
@@ -336,7 +338,13 @@ const char *diw_qp_state_str(int state);
 /* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer);
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
-/* As it was made: no request, no state of any peer, and RC is IDLE again; the address stays. -EBUSY RC that connects. */
+/* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and carry
+ * the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is attached once;
+ * destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS the
+ * kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS; -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
+int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
+int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
+/* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that connects. */
 int diw_qp_reset(struct diw_qp *qp);
 
 struct diw_qp_info {

@@ -46,6 +46,8 @@ static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
 		return a->rnr_timeout_ns < 0 ? -EINVAL : 0;
 	if ((a->type != DIW_QP_UD && a->type != DIW_QP_UC) || (a->grh && a->type != DIW_QP_UD))
 		return -EINVAL;
+	if (a->local.port == DIW_GROUP_PORT)
+		return -EINVAL;
 	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
 		return -EINVAL;
 	if (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_DGRAM_MAX - 4))
@@ -83,6 +85,7 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 
 	if (rc != 0)
 		return rc;
+	qp->socket = d;
 	capture = open_capture(qp->dev, &d);
 	rc = diw_impair_open(d, spec, &qp->impair);
 	if (rc < 0) {
@@ -227,6 +230,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp = calloc(1, sizeof *qp);
 	if (!qp)
 		return -ENOMEM;
+	diw_list_init(&qp->groups);
 	qp->dev = pd->dev;
 	qp->pd = pd;
 	qp->ctx = a->ctx;
@@ -274,6 +278,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 	if (diw_dev_lock(dev) == 0) {
 		if (qp->type == DIW_QP_RC)
 			diw_cm_forget(qp, true);
+		diw_group_leave_all(qp);
 		diw_stag_forget_qp(&dev->stags, qp);
 		diw_list_del(&qp->turn);
 		dev->nqps--;

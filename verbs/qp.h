@@ -5,6 +5,7 @@
 #include "rdmap/rdmap.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
+#include "verbs/group.h"
 #include "verbs/rc.h"
 #include "verbs/stat.h"
 
@@ -84,6 +85,8 @@ struct diw_qp {
 	void *ctx;
 	struct diw_link *link;
 	struct diw_dgram *impair;
+	struct diw_dgram *socket;    /* the lowest dgram */
+	struct diw_list groups;      /* that it is attached to (verbs/group.c) */
 	struct diw_cq *send_cq, *recv_cq;
 	struct diw_srq *srq;
 	struct diw_rq *rq;           /* own_rq, or the shared one's */

@@ -114,6 +114,7 @@ int diw_ready_pollfds(const struct diw_dev *dev, struct pollfd *p)
 
 	if (diw_cm_pollfd(dev) >= 0)
 		p[n++] = (struct pollfd){ .fd = diw_cm_pollfd(dev), .events = POLLIN };
+	n += diw_group_pollfds(dev, p + n);
 	if (dev->epoll_on) {
 		p[n++] = (struct pollfd){ .fd = dev->epfd, .events = POLLIN };
 		return n;

@@ -31,6 +31,7 @@ static const struct {
 			.stag = 0xa1b2c3ff, .to = TO } },
 	{ V11_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665544, .length = 36 } },
 	{ V12_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665545, .length = 28 } },
+	{ V13_GROUP_SEND, { .last = true, .opcode = 3, MINE, .msn = 0x01020307, .length = 9 } },
 };
 #define NVECTORS (sizeof vector / sizeof *vector)
 

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Group datagrams: who hears them, and what of them. */
+#include <check.h>
+#include <errno.h>
+
+#include "tests/unit/group_kit.h"
+#include "tests/unit/unit.h"
+#include "tests/wire/vectors.h"
+
+static size_t unhex(const char *hex, uint8_t *out)
+{
+	size_t n = 0;
+	char *end;
+
+	for (; *hex; hex = end)
+		if (hex[strspn(hex, " ")])
+			out[n++] = (uint8_t)strtoul(hex, &end, 16);
+		else
+			break;
+	return n;
+}
+
+/* Each gets its copy, from the sender's own address, to which an answer goes. */
+START_TEST(fan_out)
+{
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+	struct end stranger;
+
+	attr_of(&attr);
+	attr.qkey = QKEY + 1;
+	end_open(&stranger, &k, &attr, 16);
+	attach_all();
+	ck_assert_int_eq(diw_qp_attach(stranger.qp, &group), 0);
+	for (int i = 0; i < N; i++)
+		recv_in(i, 10 + (uint64_t)i);
+	send_group("to everybody");
+	for (int i = 0; i < N; i++) {
+		wc = expect(i, "to everybody");
+		ck_assert_uint_eq(wc.wr_id, 10 + (uint64_t)i);
+		ck_assert(diw_addr_eq(&wc.src, &from.addr));
+		expect_none(i);
+	}
+	until(&stranger, "rx_qkey", 1);
+	ck_assert_int_eq(end_recv(&from, 5 * AREA, AREA, 1), 0);
+	memcpy(k.mem, "and back", 8);
+	attr_of(&attr);
+	ck_assert_int_eq(diw_qp_set_qkey(from.qp, 0), 0);
+	ck_assert_int_eq(end_send(&to[0], &(struct end){ .k = &far, .addr = wc.src }, 0, 8, 0), 0);
+	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_mem_eq(far.mem + 5 * AREA, "and back", 8);
+	end_close(&stranger);
+}
+END_TEST
+
+/* Whoever is attached hears itself, too. */
+START_TEST(own)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_qp_attach(from.qp, &group), 0);
+	ck_assert_int_eq(end_recv(&from, 0, AREA, 1), 0);
+	send_group("echo");
+	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert(diw_addr_eq(&wc.src, &from.addr));
+}
+END_TEST
+
+/* Many segments, super-buffers and what is left of them, each QP with a reassembly of its own. */
+START_TEST(long_messages)
+{
+	static const uint32_t mulpdu[] = { 0, 1400, 5000 };
+	uint32_t len = 1 << 20;
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+
+	end_close(&from);
+	attr_of(&attr);
+	attr.mulpdu = mulpdu[_i];
+	end_open(&from, &far, &attr, 256);
+	attach_all();
+	for (uint32_t i = 0; i < len; i++)
+		far.mem[4 * AREA + i] = (uint8_t)(i * 7 >> 3);
+	for (uint32_t i = 0; i < N; i++)
+		ck_assert_int_eq(end_recv(&to[i], (i + 3) << 20, len, i), 0);
+	ck_assert_int_eq(post(DIW_WR_SEND, &group, len), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		ck_assert_int_eq(diw_cq_wait(to[i].rcq, &wc, 1, (int64_t)DIW_S), 1);
+		ck_assert_uint_eq(wc.byte_len, len);
+		ck_assert_mem_eq(to[i].k->mem + ((i + 3) << 20), far.mem + 4 * AREA, len);
+		ck_assert_uint_eq(end_counter(&to[i], "rx_payload"), len);
+	}
+	if (mulpdu[_i] == 1400)
+		ck_assert_uint_lt(end_counter(&from, "tx_bursts"), end_counter(&from, "tx_datagrams") / 8);
+}
+END_TEST
+
+/* The header in front says which group. */
+START_TEST(header)
+{
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+	struct end e;
+
+	attr_of(&attr);
+	attr.grh = true;
+	end_open(&e, &k, &attr, 16);
+	ck_assert_int_eq(diw_qp_attach(e.qp, &group), 0);
+	ck_assert_int_eq(end_recv(&e, 0, AREA, 1), 0);
+	send_group("x");
+	ck_assert_int_eq(diw_cq_wait(e.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_uint_eq(wc.byte_len, 41);
+	ck_assert_mem_eq(k.mem + 32, from.addr.ip + 12, 4);
+	ck_assert_mem_eq(k.mem + 36, group.ip + 12, 4);
+	ck_assert_int_eq(k.mem[40], 'x');
+	end_close(&e);
+}
+END_TEST
+
+/* Nothing but Sends: what else comes is counted, not executed and not answered. */
+START_TEST(only_sends)
+{
+	struct diw_qp_error e;
+
+	attach_all();
+	memset(k.mem, 0x5a, 100);
+	ck_assert_int_eq(post(DIW_WR_WRITE_RECORD, &group, 100), 0);
+	until(&to[0], "rx_group", 1);
+	ck_assert_int_eq(post(DIW_WR_READ, &group, 100), 0);
+	for (int i = 0; i < N; i++) {
+		until(&to[i], "rx_group", 2);
+		ck_assert_uint_eq(end_counter(&to[i], "record_opened"), 0);
+		ck_assert_uint_eq(end_counter(&to[i], "read_requests_rx"), 0);
+		ck_assert_uint_eq(end_counter(&to[i], "error_tx"), 0);
+	}
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(k.mem[i], 0x5a);
+	ck_assert_int_eq(diw_qp_error_get(from.qp, &e), -EAGAIN);
+	/* Nobody has posted a receive; a group is not told. */
+	send_group("too early");
+	until(&to[2], "rx_no_recv", 1);
+	ck_assert_uint_eq(end_counter(&to[2], "error_tx"), 0);
+}
+END_TEST
+
+START_TEST(come_and_go)
+{
+	struct diw_addr second = named("239.192.71.4", 0), first = group;
+
+	recv_in(0, 0);
+	send_group("to nobody");
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &second), 0);
+	ck_assert_int_eq(memberships(), 2);
+	/* Twice is once. */
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+	ck_assert_int_eq(diw_qp_attach(to[1].qp, &group), 0);
+	send_group("one");
+	expect(0, "one");
+	expect_none(0);
+	recv_in(0, 0);
+	second.port = DIW_GROUP_PORT;
+	group = second;
+	send_group("two");
+	expect(0, "two");
+	expect_none(1);
+	ck_assert_int_eq(diw_qp_detach(to[0].qp, &first), 0);
+	ck_assert_int_eq(diw_qp_detach(to[0].qp, &first), -EINVAL);
+	ck_assert_int_eq(memberships(), 2);
+	recv_in(0, 0);
+	recv_in(1, 0);
+	group = first;
+	send_group("three");
+	expect(1, "three");
+	expect_none(0);
+	end_close(&to[1]);
+	to[1].qp = NULL;
+	ck_assert_int_eq(memberships(), 1);
+	ck_assert_int_eq(diw_qp_reset(to[0].qp), 0);
+	recv_in(0, 0);
+	group = second;
+	send_group("four");
+	expect(0, "four");
+	ck_assert_int_eq(diw_qp_detach(to[0].qp, &second), 0);
+	ck_assert_int_eq(memberships(), 0);
+}
+END_TEST
+
+START_TEST(refused)
+{
+	static const char *const no[] = { "192.0.2.1", "255.255.255.255", "127.255.255.255", "::1", "2001:db8::1" };
+	struct diw_qp_attr attr;
+	struct diw_addr a;
+	struct end e;
+	int n, rc = 0;
+
+	for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+		a = named(no[i], 0);
+		ck_assert_int_eq(diw_qp_attach(to[0].qp, &a), -EINVAL);
+		ck_assert_int_eq(diw_qp_detach(to[0].qp, &a), -EINVAL);
+	}
+	a = named(G, 4791);
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &a), -EINVAL);
+	a = named("ff02::1234", 0);
+	a.scope = 77;
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &a), -EINVAL);
+	attr_of(&attr);
+	attr.type = DIW_QP_UC;
+	attr.peer = from.addr;
+	end_open(&e, &k, &attr, 16);
+	ck_assert_int_eq(diw_qp_attach(e.qp, &group), -EINVAL);
+	end_close(&e);
+	attr_of(&attr);
+	attr.local.port = DIW_GROUP_PORT;
+	attr.send_cq = attr.recv_cq = to[0].rcq;
+	ck_assert_int_eq(diw_qp_create(k.pd, &attr, &e.qp), -EINVAL);
+	/* The kernel's limit, and ours; both leave what there is. */
+	for (n = 0; rc == 0 && n < 1000; n++) {
+		a = named("239.1.0.0", 0);
+		a.ip[14] = (uint8_t)(n >> 8);
+		a.ip[15] = (uint8_t)n;
+		rc = diw_qp_attach(to[0].qp, &a);
+	}
+	ck_assert_int_eq(rc, -ENOBUFS);
+	ck_assert_int_eq(memberships(), n - 1);
+	for (n = 0, rc = 0; rc == 0 && n < 1000; n++) {
+		a = named("ff15::1:0", 0);
+		a.ip[14] = (uint8_t)(n >> 8);
+		a.ip[15] = (uint8_t)n;
+		rc = diw_qp_attach(to[2].qp, &a);
+	}
+	ck_assert_int_eq(rc, -ENOBUFS);
+	ck_assert_int_le(n, DIW_MAX_GROUPS + 1);
+	a.ip[14] = a.ip[15] = 0;
+	ck_assert_int_eq(diw_qp_detach(to[2].qp, &a), 0);
+	ck_assert_int_eq(diw_qp_attach(to[2].qp, &group), 0);
+	recv_in(2, 0);
+	send_group("still");
+	expect(2, "still");
+}
+END_TEST
+
+/* Another program's port. */
+START_TEST(taken)
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(DIW_GROUP_PORT) };
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&any, sizeof any), 0);
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), -EADDRINUSE);
+	close(fd);
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+}
+END_TEST
+
+/* What others send there: the specification's vector is heard, the rest is counted. */
+START_TEST(foreign)
+{
+	struct diw_addr near = named("127.0.0.1", DIW_GROUP_PORT);
+	uint8_t v[64];
+	size_t len = unhex(V13_GROUP_SEND, v);
+
+	ck_assert_uint_eq(len, 41);
+	for (int i = 0; i < 2; i++) {
+		recv_in(i, 0);
+		ck_assert_int_eq(diw_qp_attach(to[i].qp, &group), 0);
+	}
+	bare(&group, v, len, 1);
+	for (int i = 0; i < 2; i++)
+		ck_assert_uint_eq(expect(i, "to groups").msn, 0x01020307);
+	v[30] ^= 1;
+	bare(&group, v, len, 1);
+	bare(&group, v, 3, 1);
+	bare(&group, v, 0, 1);
+	for (int i = 0; i < 2; i++) {
+		until(&to[i], "rx_crc", 1);
+		until(&to[i], "rx_short", 2);
+	}
+	/* To the port, but to nobody. */
+	v[30] ^= 1;
+	bare(&near, v, len, 2);
+	until(&to[0], "rx_group_stray", 2);
+	ck_assert_uint_eq(end_counter(&to[1], "rx_group_stray"), 0);
+	ck_assert_uint_eq(end_counter(&to[1], "rx_datagrams"), 4);
+}
+END_TEST
+
+/* The kernel keeps from us what nobody here is attached to, even if another socket of the host hears it. */
+START_TEST(not_ours)
+{
+	struct diw_addr other = named("239.192.71.9", DIW_GROUP_PORT);
+	char junk[500] = "";
+
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+	ck_assert_int_eq(diw_qp_attach(to[2].qp, &other), 0);
+	bare(&other, junk, sizeof junk, 200);
+	until(&to[2], "rx_crc", 200);
+	ck_assert_uint_eq(end_counter(&to[0], "rx_datagrams"), 0);
+	ck_assert_uint_eq(end_counter(&to[0], "rx_group_stray"), 0);
+}
+END_TEST
+
+Suite *suite_group(void)
+{
+	Suite *s = suite_create("group");
+	TCase *tc = tcase_create("group");
+
+	suite_add_tcase(s, tc);
+	if (!kernel_can_own_network()) {
+		printf("SKIP: group: no network namespace\n");
+		return s;
+	}
+	tcase_set_timeout(tc, 20);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, fan_out);
+	tcase_add_test(tc, own);
+	tcase_add_loop_test(tc, long_messages, 0, 3);
+	tcase_add_test(tc, header);
+	tcase_add_test(tc, only_sends);
+	tcase_add_test(tc, come_and_go);
+	tcase_add_test(tc, refused);
+	tcase_add_test(tc, taken);
+	tcase_add_test(tc, foreign);
+	tcase_add_test(tc, not_ours);
+	return s;
+}

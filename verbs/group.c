@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/group.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "verbs/qp.h"
+
+#define BUCKETS 64u
+#define RCVBUF (4u << 20)
+/* A spinning thread looks at the socket so often while nothing comes: each look costs a third of a microsecond. */
+#define LOOK_NS (5 * DIW_US)
+
+struct group {
+	struct group *next;          /* in its bucket */
+	struct diw_addr addr;        /* scope and port 0: there is one interface and one port */
+	struct diw_list members;
+};
+
+struct member {
+	struct diw_list of_group, of_qp, by_age;
+	struct diw_qp *qp;
+	struct group *group;
+};
+
+struct diw_group_port {
+	struct diw_dgram *d;
+	struct diw_counters c;       /* its queue pairs count, not it */
+	uint64_t seed, look_at;
+	int ngroups;
+	struct group *bucket[BUCKETS];
+	struct diw_list by_age;      /* all members, the oldest first */
+};
+
+/* ---- The port ---- */
+
+static int port_open(struct diw_dev *dev)
+{
+	struct diw_group_port *p = calloc(1, sizeof *p);
+	struct diw_dgram_attr attr = {
+		.local.port = DIW_GROUP_PORT, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = RCVBUF,
+		.any = true, .group = true,
+	};
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	attr.c = &p->c;
+	rc = dev->transport->open(dev->transport, &attr, &p->d);
+	if (rc != 0) {
+		free(p);
+		return rc;
+	}
+	p->seed = diw_random();
+	diw_list_init(&p->by_age);
+	dev->groups = p;
+	diw_dev_kick(dev);                      /* who sleeps does not know this socket yet */
+	return 0;
+}
+
+/* Others may open another port while those who sleep on this one are waited for. */
+static void port_close_if_idle(struct diw_dev *dev)
+{
+	struct diw_group_port *p = dev->groups;
+
+	if (!p || p->ngroups)
+		return;
+	dev->groups = NULL;
+	diw_dev_rouse(dev);
+	p->d->ops->close(p->d);
+	free(p);
+}
+
+/* ---- Groups ---- */
+
+static struct group **place_of(struct diw_group_port *p, const struct diw_addr *addr)
+{
+	struct group **at = &p->bucket[diw_addr_hash(addr, p->seed) % BUCKETS];
+
+	while (*at && !diw_addr_eq(&(*at)->addr, addr))
+		at = &(*at)->next;
+	return at;
+}
+
+static int group_get(struct diw_group_port *p, const struct diw_addr *addr, struct group **out)
+{
+	struct group **at = place_of(p, addr), *g = *at;
+	int rc;
+
+	*out = g;
+	if (g)
+		return 0;
+	if (p->ngroups == DIW_MAX_GROUPS)
+		return -ENOBUFS;
+	g = calloc(1, sizeof *g);
+	if (!g)
+		return -ENOMEM;
+	rc = p->d->ops->member(p->d, addr, true);
+	if (rc < 0) {
+		free(g);
+		return rc;
+	}
+	g->addr = *addr;
+	diw_list_init(&g->members);
+	*at = *out = g;
+	p->ngroups++;
+	return 0;
+}
+
+static void group_put(struct diw_group_port *p, struct group *g)
+{
+	if (!diw_list_empty(&g->members))
+		return;
+	p->d->ops->member(p->d, &g->addr, false);
+	*place_of(p, &g->addr) = g->next;
+	p->ngroups--;
+	free(g);
+}
+
+/* ---- Members ---- */
+
+static struct member *find(const struct diw_qp *qp, const struct diw_addr *addr)
+{
+	struct diw_list *l;
+
+	for (l = qp->groups.next; l != &qp->groups; l = l->next) {
+		struct member *m = diw_container(l, struct member, of_qp);
+
+		if (diw_addr_eq(&m->group->addr, addr))
+			return m;
+	}
+	return NULL;
+}
+
+static int enter(struct diw_qp *qp, const struct diw_addr *addr)
+{
+	struct member *m = calloc(1, sizeof *m);
+	struct diw_group_port *p;
+	int rc = m ? 0 : -ENOMEM;
+
+	if (rc == 0 && !qp->dev->groups)
+		rc = port_open(qp->dev);
+	p = qp->dev->groups;
+	if (rc == 0)
+		rc = group_get(p, addr, &m->group);
+	if (rc < 0) {
+		free(m);
+		port_close_if_idle(qp->dev);
+		return rc;
+	}
+	m->qp = qp;
+	diw_list_add_tail(&m->group->members, &m->of_group);
+	diw_list_add_tail(&qp->groups, &m->of_qp);
+	diw_list_add_tail(&p->by_age, &m->by_age);
+	return 0;
+}
+
+static void leave(struct member *m)
+{
+	diw_list_del(&m->of_group);
+	diw_list_del(&m->of_qp);
+	diw_list_del(&m->by_age);
+	group_put(m->qp->dev->groups, m->group);
+	free(m);
+}
+
+/* The address as groups are known by, or -EINVAL. */
+static int name_of(const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
+{
+	bool group = diw_addr_is_v4(given) ? (given->ip[12] & 0xf0) == 0xe0 : given->ip[0] == 0xff;
+
+	if (qp->type != DIW_QP_UD || !group || (given->port && given->port != DIW_GROUP_PORT) ||
+	    (given->scope && given->scope != qp->dev->info.ifindex))
+		return -EINVAL;
+	*addr = (struct diw_addr){ 0 };
+	memcpy(addr->ip, given->ip, sizeof addr->ip);
+	return 0;
+}
+
+int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
+{
+	struct diw_addr addr;
+	int rc = name_of(qp, group, &addr);
+
+	if (rc == 0)
+		rc = diw_dev_lock(qp->dev);
+	if (rc < 0)
+		return rc;
+	if (!qp->socket->ops->member)
+		rc = -EOPNOTSUPP;
+	else if (!find(qp, &addr))
+		rc = enter(qp, &addr);
+	diw_dev_unlock(qp->dev);
+	return rc;
+}
+
+int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
+{
+	struct diw_addr addr;
+	struct member *m;
+	int rc = name_of(qp, group, &addr);
+
+	if (rc == 0)
+		rc = diw_dev_lock(qp->dev);
+	if (rc < 0)
+		return rc;
+	m = find(qp, &addr);
+	if (m)
+		leave(m);
+	port_close_if_idle(qp->dev);
+	diw_dev_unlock(qp->dev);
+	return m ? 0 : -EINVAL;
+}
+
+void diw_group_leave_all(struct diw_qp *qp)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&qp->groups)))
+		leave(diw_container(l, struct member, of_qp));
+	port_close_if_idle(qp->dev);
+}
+
+void diw_group_fini(struct diw_dev *dev)
+{
+	struct diw_group_port *p = dev->groups;
+	struct diw_list *l, *next;
+
+	if (!p)
+		return;
+	diw_list_for_each_safe(l, next, &p->by_age)
+		free(diw_container(l, struct member, by_age));
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct group *g = p->bucket[i], *after; g; g = after) {
+			after = g->next;
+			free(g);
+		}
+	p->d->ops->close(p->d);
+	free(p);
+	dev->groups = NULL;
+}
+
+/* ---- Work ---- */
+
+/* An impairment may have others to hand up before this burst, lose it, or hand it up in pieces: all of them while its
+ * memory lasts. */
+static void give(struct diw_qp *qp, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct diw_link *l = qp->link;
+
+	qp->socket->given = b;
+	while (l->ops->poll(l, 1, now) && (qp->socket->given || l->ops->deadline(l) == DIW_DGRAM_AT_HAND))
+		;
+	qp->socket->given = NULL;
+	diw_qp_run(qp, now);
+}
+
+void diw_group_serve(struct diw_dev *dev, uint64_t now)
+{
+	struct diw_group_port *p = dev->groups;
+	struct diw_dgram_burst b;
+	struct diw_addr name;
+	struct diw_list *l;
+	struct group *g;
+
+	if (!p || now < p->look_at)
+		return;
+	if (p->d->ops->recv(p->d, &b, 1, now) < 1) {
+		p->look_at = now + LOOK_NS;
+		return;
+	}
+	name = b.to;
+	name.port = 0;
+	g = *place_of(p, &name);
+	if (!g) {
+		diw_container(diw_list_first(&p->by_age), struct member, by_age)->qp->c->rx_group_stray +=
+			b.seg ? (b.len + b.seg - 1) / b.seg : 1;
+		return;
+	}
+	for (l = g->members.next; l != &g->members; l = l->next)
+		give(diw_container(l, struct member, of_group)->qp, &b, now);
+}
+
+uint64_t diw_group_deadline(const struct diw_dev *dev)
+{
+	return dev->groups ? dev->groups->d->ops->deadline(dev->groups->d) : DIW_NEVER;
+}
+
+int diw_group_pollfds(const struct diw_dev *dev, struct pollfd *pfd)
+{
+	int fd[DIW_DGRAM_FDS], n = dev->groups ? dev->groups->d->ops->fds(dev->groups->d, fd) : 0;
+
+	for (int i = 0; i < n; i++)
+		pfd[i] = (struct pollfd){ .fd = fd[i], .events = POLLIN };
+	return n;
+}
