@@ -29,12 +29,14 @@ ISAL := $(shell $(PKG_CONFIG) --exists libisal 2>/dev/null && echo 1)
 SDT := $(shell $(CC) -E -include sys/sdt.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 # io_uring is a choice at run time, DIWARP_LLP=uring. URING= builds without it.
 URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
+# libibverbs.so.1 over the library (verbs/of), where its headers are. IBV= builds without it.
+IBV := $(shell $(CC) -E -include infiniband/verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
 DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) $(if $(URING),-luring) -lz -pthread
-TOOL_LIBS = -lpcap -lcjson -lcrypto -lm
+TOOL_LIBS = -lpcap -lcjson -lcrypto -lelf -lm
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
@@ -43,21 +45,27 @@ TOOL_OBJ := $(call objs,tools/*.c)
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
+OF_OBJ := $(if $(IBV),$(call objs,verbs/of/*.c))
+OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
+# Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
+OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
+	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
 # A directory of Check suites is one program (two of them share the in-memory network); a C file of the system tests is one
 # each.
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
-TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/system/*.c))
+TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%, \
+	$(filter-out $(if $(IBV),,tests/system/of_%),$(wildcard tests/system/*.c)))
 
 Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
 say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 
-all: $(LIB_A) $(LIB_SO) $(DIW)  ## build the library and diw (the default)
+all: $(LIB_A) $(LIB_SO) $(DIW) $(if $(IBV),$(OF_SO))  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
-FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS)
+FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATE)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS))' > $@
@@ -80,6 +88,19 @@ $(DIW): $(TOOL_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
 
+$(BUILD)/obj/verbs/of/%.o: CPPFLAGS += -DOF_PRIVATE=$(OF_PRIVATE)
+
+$(BUILD)/obj/verbs/of/libibverbs.map: verbs/of/libibverbs.map $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)sed 's/@PRIVATE@/$(OF_PRIVATE)/' $< > $@
+
+# Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp.
+$(OF_SO): $(OF_OBJ) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libibverbs.so.1 \
+		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
+
 define suite
 $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
 	@mkdir -p $$(@D)
@@ -90,6 +111,11 @@ $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 $(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+# Programs for libibverbs: `diw run` gives them ours.
+$(BUILD)/tests/system/of_%: $(BUILD)/obj/tests/system/of_%.o $(OF_SO)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $< $(LDFLAGS) $(OF_SO) -Wl,-rpath-link,$(BUILD)/lib -pthread
 
 tests: $(TESTS)                 ## build the test programs
 
@@ -133,6 +159,7 @@ install: all                    ## install below DESTDIR and PREFIX
 	install -m 755 $(LIB_SO).0 $(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION)
 	ln -sf libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdiwarp.so.0
 	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
+	$(if $(IBV),install -D -m 755 $(OF_SO) $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		-e 's|@LIBS@|$(LIBS)|' diwarp.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc
 	$(foreach m,$(wildcard man/*.[1-9]),install -D -m 644 $(m) $(DESTDIR)$(call man_dest,$(m));)
@@ -148,9 +175,11 @@ uninstall:                      ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
+		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 \
 		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
 		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
 	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
+	[ ! -d $(DESTDIR)$(LIBDIR)/diwarp ] || rmdir $(DESTDIR)$(LIBDIR)/diwarp
 
 clean:                          ## remove BUILD
 	rm -rf $(BUILD)
@@ -162,4 +191,4 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-layers demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

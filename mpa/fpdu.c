@@ -8,6 +8,7 @@
 #include "mpa/fpdu.h"
 
 #define KEEP_FREE 16                 /* own buffers that stay for the next link */
+#define DISCARDS 64                  /* reads of 16 KiB */
 #define MAX_ULPDU_MARKED 64768u      /* with markers: FPDUPTR has 16 bits (RFC 5044 section 4.3) */
 
 _Static_assert(DIW_MPA_STAGE >= DIW_MPA_MAX_FPDU, "any FPDU can be staged");
@@ -97,12 +98,25 @@ static int mpa_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
 	return fd[0] >= 0;
 }
 
+/* What has come and nobody wants: a socket that is closed with it there resets the stream, and what the peer has not read
+ * yet goes with it. */
+static void discard(struct diw_mpa *m)
+{
+	uint8_t buf[16384];
+	struct iovec iov = { buf, sizeof buf };
+
+	for (int i = 0; i < DISCARDS && m->s->ops->recv(m->s, &iov, 1) > 0; i++)
+		;
+}
+
 static void mpa_close(struct diw_link *l)
 {
 	struct diw_mpa *m = diw_mpa_of(l);
 
 	diw_mpa_unstage(m);
-	m->s->ops->close(m->s, !m->tx_shut || !m->rx_ended);
+	if (m->tx_shut && !m->rx_ended)
+		discard(m);
+	m->s->ops->close(m->s, !m->tx_shut);
 	diw_mpa_own_put(m->pool, &m->tx_own);
 	diw_mpa_own_put(m->pool, &m->rx_own);
 	free(m);

@@ -90,9 +90,10 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 	if (rc < 0)
 		return rc;
 	diw_rdmap_fini(r);
-	*r = fresh;
+	*r = fresh;                             /* but for what points into it */
 	r->ddp.ulp_ctx = r;
 	diw_list_init(&r->rc.out);
+	diw_range_init(&r->write.ranges);
 	return 0;
 }
 

@@ -10,7 +10,7 @@
 #endif
 
 static const struct tool_cmd *const commands[] = {
-	&cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf, &cmd_stat, &cmd_dump,
+	&cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf, &cmd_stat, &cmd_dump, &cmd_run,
 };
 
 static int help(FILE *to, int status)
@@ -27,7 +27,7 @@ static int help(FILE *to, int status)
 static int run(const struct tool_cmd *cmd, int argc, char **argv)
 {
 	tool_cmd = cmd;
-	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+	for (int i = 1; i < argc && strcmp(argv[i], "--") && (!cmd->foreign_args || argv[i][0] == '-'); i++)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			return tool_help(cmd, stdout);
 	opterr = 0;

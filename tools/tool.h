@@ -27,8 +27,9 @@ struct tool_cmd {
 	const char *args;                            /* for the usage line */
 	const char *brief;
 	const char *help;
+	bool foreign_args;                           /* behind its first operand are another program's */
 };
-extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump;
+extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump, cmd_run;
 extern const struct tool_cmd *tool_cmd;              /* the one that runs */
 
 /* ---- util.c: messages, options, hosts ---- */

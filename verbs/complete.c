@@ -178,7 +178,7 @@ static void recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *s
 		.opcode = write || h->opcode == DIW_OP_IMMEDIATE || h->opcode == DIW_OP_IMMEDIATE_SE ?
 			  DIW_WC_RECV_WRITE_IMM : DIW_WC_RECV,
 		.flags = DIW_WC_END | (h->imm_valid ? DIW_WC_IMM : 0) | (is_solicited(h) ? DIW_WC_SOLICITED : 0) |
-			 (h->inv_stag && !fault ? DIW_WC_INVALIDATED : 0),
+			 (h->inv_stag && !fault ? DIW_WC_INVALIDATED : 0) | (front ? DIW_WC_GRH : 0),
 		.stag = write ? h->stag : h->inv_stag, .to = write ? h->to - h->mo : 0,
 	};
 	diw_rq_done(qp->rq, r);
@@ -294,11 +294,11 @@ int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max)
 	return (int)s->n;
 }
 
-void diw_wc_release(struct diw_wc *wc)
+void diw_wc_forget(struct diw_wc *wc)
 {
 	struct diw_qp *qp = wc->qp;
 
-	if (!wc->map || diw_dev_lock(qp->dev) < 0)
+	if (!wc->map)
 		return;
 	if (wc->opcode == DIW_WC_READ) {
 		diw_rdmap_read_release(&qp->rdmap, wc->map);
@@ -309,5 +309,14 @@ void diw_wc_release(struct diw_wc *wc)
 	}
 	wc->map = NULL;
 	wc->nranges = 0;
+}
+
+void diw_wc_release(struct diw_wc *wc)
+{
+	struct diw_qp *qp = wc->qp;
+
+	if (!wc->map || diw_dev_lock(qp->dev) < 0)
+		return;
+	diw_wc_forget(wc);
 	diw_dev_unlock(qp->dev);
 }

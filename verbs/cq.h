@@ -10,7 +10,9 @@ struct diw_channel {
 	struct diw_list dirty;
 	int fd;                      /* eventfd; readable while events is not empty */
 	bool signalled;
-	atomic_bool polled;          /* the application has the descriptor, and so sleeps on that */
+	bool given;                  /* the application has the descriptor */
+	uint8_t ready;               /* events in a row that diw_channel_get() found there when it was called */
+	atomic_bool polled;          /* ... and sleeps on the descriptor, as far as we see */
 	int ncqs;
 };
 
@@ -47,6 +49,7 @@ static inline struct diw_wc *diw_cq_slot(struct diw_cq *cq)
 }
 void diw_cq_push(struct diw_cq *cq);
 /* The queue pair goes: maps of its completions that nobody has taken yet go with it. */
+void diw_wc_forget(struct diw_wc *wc);           /* its map, if it has one; the device's lock is held */
 void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp);
 void diw_channel_sync(struct diw_dev *dev);
 

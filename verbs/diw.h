@@ -166,6 +166,9 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct di
 /* When this returns nobody touches the memory any more: open records on it are closed, later segments are refused, work
  * requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is bound to it. */
 int diw_mr_dereg(struct diw_mr *mr);
+/* The same STag, with ATTR and PD from now on; open records on it are closed. The peer of ATTR counts too. -EINVAL as
+ * above, or a PD of another device; -EBUSY while a memory window is bound to it. */
+int diw_mr_rereg(struct diw_mr *mr, struct diw_pd *pd, const struct diw_mr_attr *attr);
 
 /* A memory window: an STag of its own for a part of a region, bound and unbound by work requests (DIW_WR_BIND_MW,
  * DIW_WR_LOCAL_INV). Unbound, no access is possible. */
@@ -204,6 +207,7 @@ enum diw_wc_flags {
 	DIW_WC_SOLICITED = 2,
 	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
 	DIW_WC_INVALIDATED = 8,      /* RC, receive: the peer has invalidated wc.stag */
+	DIW_WC_GRH = 16,             /* UD, receive: the header is in front (diw_qp_attr.grh) */
 };
 enum diw_record_close {
 	DIW_RECORD_COMPLETE,         /* every byte is there */
@@ -241,6 +245,8 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
 /* Room for DEPTH completions at least from now on. -EINVAL also: more than that are there now. */
 int diw_cq_resize(struct diw_cq *cq, uint32_t depth);
+/* The completions of QP that are in CQ vanish, their maps with them. */
+int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp);
 uint32_t diw_cq_depth(const struct diw_cq *cq);
 void *diw_cq_ctx(const struct diw_cq *cq);
 
@@ -300,6 +306,10 @@ struct diw_qp_attr {
 	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
 	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
 	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
+	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the peer has
+	                              * said that it takes them: they wait until it is connected */
+	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay
+	                              * posted until diw_leave() or diw_abort() */
 	enum diw_record_mode record_mode;
 	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */
@@ -346,6 +356,8 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
 /* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that connects. */
 int diw_qp_reset(struct diw_qp *qp);
+/* Send requests that have not begun wait until it is not held any more; they may be posted. */
+int diw_qp_hold(struct diw_qp *qp, bool hold);
 
 struct diw_qp_info {
 	uint32_t num;                /* the attribute num, or kind << 16 | port: kind 0 with UDP, 1 for RC and its TCP port */
@@ -354,6 +366,7 @@ struct diw_qp_info {
 	struct diw_addr peer;        /* UC, RC when connected */
 	uint16_t ird, ord;           /* RC, as negotiated */
 	bool crc, rfc7306;           /* RC: CRC-32C is on; the peer takes immediates and atomics */
+	bool leaving;                /* RC, after diw_leave(): not all that was executed is on its way */
 	uint32_t mulpdu, rcvbuf;
 	uint16_t epoch;
 	uint32_t sq_pending, rq_posted;
@@ -448,11 +461,15 @@ struct diw_recv_wr {
  * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not
  * said (yet) that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
+/* All of the list or nothing. */
+int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
 /* Shared receive queue; LIMIT > 0 raises DIW_EVENT_SRQ_LIMIT once when fewer are posted. */
 int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ctx, struct diw_srq **srq);
 int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
+struct diw_srq_info { uint32_t posted, limit; };
+int diw_srq_query(struct diw_srq *srq, struct diw_srq_info *info);
 int diw_srq_destroy(struct diw_srq *srq);       /* -EBUSY while a queue pair uses it */
 int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
@@ -554,6 +571,9 @@ int diw_disconnect(struct diw_qp *qp);
 /* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
  * arrives is dropped from then on. */
 int diw_abort(struct diw_qp *qp);
+/* RC: state ERROR at once, requests that were not executed are flushed; but the peer still gets what was, and then the
+ * end of the stream. */
+int diw_leave(struct diw_qp *qp);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -55,26 +55,49 @@ int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, st
 	return diw_mr_reg_attr(pd, &(struct diw_mr_attr){ .addr = addr, .length = length, .access = access }, mr);
 }
 
-int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_mr **out)
+static uint64_t first_offset(const struct diw_mr_attr *a)
+{
+	return a->use_iova ? a->iova : (uintptr_t)a->addr;
+}
+
+static int check_attr(const struct diw_mr_attr *a)
 {
 	const unsigned known = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
 			       DIW_ACCESS_REMOTE_ATOMIC | DIW_ACCESS_MW_BIND | DIW_ACCESS_REMOTE_INVALIDATE;
-	uint64_t to = a->use_iova ? a->iova : (uintptr_t)a->addr;
-	struct mr *mr;
-	int rc;
+	uint64_t to = first_offset(a);
 
 	if (!a->addr || a->length == 0 || a->length > 1ull << 48 || (a->access & ~known) ||
 	    (uintptr_t)a->addr + a->length < (uintptr_t)a->addr || to + a->length < to)
 		return -EINVAL;
 	if ((a->access & (DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_ATOMIC)) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
+	return 0;
+}
+
+/* All but the STag. */
+static void describe(struct mr *mr, struct diw_pd *pd, const struct diw_mr_attr *a)
+{
+	uint32_t stag = mr->stag.stag;
+
+	mr->stag = (struct diw_stag){ .stag = stag, .access = a->access, .addr = a->addr, .to = first_offset(a),
+				      .len = a->length, .pd = pd, .bound = a->peer != NULL };
+	if (a->peer)
+		mr->stag.peer = *a->peer;
+	mr->pub = (struct diw_mr){ .pd = pd, .addr = a->addr, .length = a->length, .to = mr->stag.to, .stag = stag,
+				   .access = a->access };
+}
+
+int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_mr **out)
+{
+	struct mr *mr;
+	int rc = check_attr(a);
+
+	if (rc < 0)
+		return rc;
 	mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return -ENOMEM;
-	mr->stag = (struct diw_stag){ .access = a->access, .addr = a->addr, .to = to, .len = a->length, .pd = pd,
-				      .bound = a->peer != NULL };
-	if (a->peer)
-		mr->stag.peer = *a->peer;
+	describe(mr, pd, a);
 	rc = diw_dev_lock(pd->dev);
 	if (rc == 0) {
 		rc = diw_stag_add(&pd->dev->stags, &mr->stag);
@@ -85,17 +108,50 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 		free(mr);
 		return rc;
 	}
-	mr->pub = (struct diw_mr){ .pd = pd, .addr = a->addr, .length = a->length, .to = to, .stag = mr->stag.stag,
-				   .access = a->access };
+	mr->pub.stag = mr->stag.stag;
 	*out = &mr->pub;
 	return 0;
+}
+
+static void close_records(const struct diw_mr *pub)
+{
+	struct diw_dev *dev = pub->pd->dev;
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &dev->qps) {
+		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
+
+		if (qp->pd == pub->pd && qp->type != DIW_QP_RC)
+			diw_records_dereg(&qp->rdmap.ddp, pub->stag);
+	}
+}
+
+int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr *a)
+{
+	struct mr *mr = diw_container(pub, struct mr, pub);
+	struct diw_dev *dev = pub->pd->dev;
+	int rc = pd->dev != dev ? -EINVAL : check_attr(a);
+
+	if (rc == 0)
+		rc = diw_dev_lock(dev);
+	if (rc < 0)
+		return rc;
+	if (mr->stag.windows) {
+		rc = -EBUSY;
+	} else {
+		close_records(pub);
+		pub->pd->users--;
+		pd->users++;
+		describe(mr, pd, a);
+	}
+	diw_dev_unlock(dev);
+	return rc;
 }
 
 int diw_mr_dereg(struct diw_mr *pub)
 {
 	struct mr *mr = diw_container(pub, struct mr, pub);
 	struct diw_dev *dev = pub->pd->dev;
-	struct diw_list *l, *next;
 
 	if (diw_dev_lock(dev) == 0) {
 		if (mr->stag.windows) {
@@ -103,12 +159,7 @@ int diw_mr_dereg(struct diw_mr *pub)
 			return -EBUSY;
 		}
 		diw_stag_remove(&dev->stags, &mr->stag);
-		diw_list_for_each_safe(l, next, &dev->qps) {
-			struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
-
-			if (qp->pd == pub->pd && qp->type != DIW_QP_RC)
-				diw_records_dereg(&qp->rdmap.ddp, mr->stag.stag);
-		}
+		close_records(pub);
 		pub->pd->users--;
 		diw_dev_unlock(dev);
 	}

@@ -239,6 +239,8 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->state = a->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
 	qp->rc.mulpdu = a->mulpdu;
 	qp->rc.packed = a->packed;
+	qp->rc.early = a->early;
+	qp->rc.keep = a->keep_recvs;
 	qp->rc.until = DIW_NEVER;
 	qp->send_cq = a->send_cq;
 	qp->recv_cq = a->recv_cq;
@@ -388,6 +390,7 @@ static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
 	};
 	if (!qp->link)
 		return;
+	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_dev_now(qp->dev)) != 0;
 	info->local = qp->link->local;
 	info->num = diw_qp_num(qp);
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);

@@ -97,6 +97,7 @@ struct diw_qp {
 	bool more;                   /* the step's share was spent before the queue was empty */
 	bool answers_first;          /* next time, Reads are answered before requests are sent */
 	bool sig_all;
+	bool hold;                   /* no send request begins */
 	bool grh;
 	enum diw_qp_type type;
 	_Atomic(enum diw_qp_state) state;
@@ -105,6 +106,8 @@ struct diw_qp {
 	struct {                     /* RC (verbs/rc.c) */
 		uint32_t mulpdu;
 		bool packed, crc;
+		bool early, keep;    /* of its attributes: requests in IDLE; receives outlive the stream */
+		bool kept;           /* they do */
 		bool hold;           /* responder: it may not send before the initiator's first FPDU */
 		bool tell;           /* then it is established */
 		bool drain;          /* in ERROR: the link sends what it has, until the peer ends the stream */

@@ -88,6 +88,12 @@ static void shut(struct diw_qp *qp, uint64_t now)
 	qp->link->ops->shutdown(qp->link, now);
 }
 
+static void last_recv(struct diw_qp *qp)
+{
+	if (qp->srq)
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
+}
+
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
 	bool told = fault || remote;            /* by a Terminate; 0 is a fault, too: RDMAP's local catastrophe */
@@ -108,8 +114,9 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rdmap.ddp.order.waits_until = 0;
 	qp->state = DIW_QPS_ERROR;
 	qp->deadline = 0;
-	if (qp->srq)
-		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
+	qp->rc.kept = qp->rc.keep && (errnum || !told);
+	if (!qp->rc.kept)
+		last_recv(qp);
 	diw_cm_disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
 }
 
@@ -162,7 +169,17 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 	}
 	if (qp->link && qp->rc.ended)
 		close_link(qp);
-	diw_qp_flush(qp);
+	if (qp->rc.kept)
+		diw_sq_flush(qp);
+	else
+		diw_qp_flush(qp);
+}
+
+static void let_recvs_go(struct diw_qp *qp)
+{
+	if (qp->rc.kept)
+		last_recv(qp);
+	qp->rc.kept = false;
 }
 
 uint64_t diw_rc_deadline(const struct diw_qp *qp)
@@ -176,6 +193,23 @@ void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 		diw_cm_forget(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
 	qp->rc.ended = true;
+	let_recvs_go(qp);
+	diw_rc_settle(qp, now);
+}
+
+static void leave(struct diw_qp *qp, uint64_t now)
+{
+	if (!qp->link) {
+		diw_rc_abort(qp, now);
+		return;
+	}
+	if (qp->state != DIW_QPS_ERROR) {
+		diw_rc_error(qp, 0, false, 0, now);
+		qp->rc.drain = true;
+		qp->rc.ended = false;
+		qp->rc.until = now + CLOSE_NS;
+	}
+	let_recvs_go(qp);
 	diw_rc_settle(qp, now);
 }
 
@@ -187,11 +221,23 @@ int diw_rc_reset(struct diw_qp *qp)
 	if (qp->link)
 		close_link(qp);
 	qp->shown = false;
-	qp->rc.hold = qp->rc.tell = qp->rc.shut = false;
+	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = false;
 	return 0;
 }
 
 /* ---- Calls ---- */
+
+int diw_leave(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : -EINVAL;
+
+	if (rc < 0)
+		return rc;
+	leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+	diw_dev_unlock(dev);
+	return 0;
+}
 
 int diw_disconnect(struct diw_qp *qp)
 {

@@ -199,6 +199,17 @@ int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit)
 	return rc;
 }
 
+int diw_srq_query(struct diw_srq *srq, struct diw_srq_info *info)
+{
+	int rc = diw_dev_lock(srq->pd->dev);
+
+	if (rc < 0)
+		return rc;
+	*info = (struct diw_srq_info){ .posted = diw_rq_posted(&srq->rq), .limit = srq->limit };
+	diw_dev_unlock(srq->pd->dev);
+	return 0;
+}
+
 int diw_srq_destroy(struct diw_srq *srq)
 {
 	struct diw_dev *dev = srq->pd->dev;

@@ -76,7 +76,9 @@ static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int o
 {
 	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
 
-	if (qp->state == DIW_QPS_IDLE)
+	bool told = qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING || !qp->rc.early;
+
+	if (qp->state == DIW_QPS_IDLE && !qp->rc.early)
 		return -ENOTCONN;
 	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
 		return -EINVAL;
@@ -88,7 +90,7 @@ static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int o
 		return -EINVAL;
 	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
 		return -EINVAL;
-	if (qp->state != DIW_QPS_ERROR && !qp->rdmap.rc.rfc7306 &&
+	if (qp->state != DIW_QPS_ERROR && told && !qp->rdmap.rc.rfc7306 &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return -EOPNOTSUPP;
 	if (qp->state == DIW_QPS_RTS && qp->rdmap.rc.ord == 0 &&
@@ -161,10 +163,10 @@ static void fill_rc(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 	}
 }
 
-static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
+/* Into the slot TAIL, which nobody looks at yet. */
+static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
 {
 	struct diw_sq *sq = &qp->sq;
-	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
 	struct diw_rdmap_wr *w;
 	uint64_t len;
 	int opcode = check(qp, wr, &len);
@@ -193,7 +195,6 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr)
 	if (qp->type == DIW_QP_RC)
 		fill_rc(w, wr);
 	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
-	atomic_store_explicit(&sq->tail, tail + 1, memory_order_release);
 	return 0;
 }
 
@@ -218,24 +219,40 @@ static void run_now(struct diw_qp *qp)
 	diw_dev_unlock(dev);
 }
 
-int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad)
+static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
 {
+	struct diw_sq *sq = &qp->sq;
 	bool run = false;
+	uint32_t tail;
 	int rc = 0;
 
 	if (!diw_dev_alive(qp->dev))
 		return -ENODEV;
-	pthread_mutex_lock(&qp->sq.post);
+	pthread_mutex_lock(&sq->post);
+	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
 	for (; wr && rc == 0; wr = wr->next) {
-		rc = post_one(qp, wr);
+		rc = post_one(qp, wr, tail);
 		if (rc < 0 && bad)
 			*bad = wr;
+		tail += rc == 0;
 		run = rc < 0 || !(wr->flags & DIW_SEND_MORE);
 	}
-	pthread_mutex_unlock(&qp->sq.post);
+	if (rc == 0 || !all)
+		atomic_store_explicit(&sq->tail, tail, memory_order_release);
+	pthread_mutex_unlock(&sq->post);
 	if (run)
 		run_now(qp);
 	return rc;
+}
+
+int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad)
+{
+	return post_list(qp, wr, bad, false);
+}
+
+int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr)
+{
+	return post_list(qp, wr, NULL, true);
 }
 
 /* ---- Executing; the device's lock is held ---- */
@@ -251,6 +268,11 @@ static void leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t head
 		diw_cq_push(qp->send_cq);
 }
 
+static bool may_begin(const struct diw_qp *qp)
+{
+	return !qp->hold || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+}
+
 /* Datagrams: a request is complete when it is executed; Reads go on by themselves. Returns why it stopped: 0 the queue
  * is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
 static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
@@ -258,7 +280,7 @@ static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	struct diw_sq *sq = &qp->sq;
 	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
 
-	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = slot_at(sq, next);
 		bool read = w->opcode == DIW_OP_READ_REQUEST;
 		uint8_t status;
@@ -304,7 +326,7 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 
 	if (!retire(qp))
 		return -ENOBUFS;
-	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire)) {
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = slot_at(sq, next);
 		uint8_t status;
 		int rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);

@@ -54,7 +54,7 @@ int diw_qp_reset(struct diw_qp *qp)
 		rc = renew(qp);
 	if (rc == 0) {
 		forget_requests(qp);
-		qp->blocked = qp->more = qp->starved = false;
+		qp->blocked = qp->more = qp->starved = qp->hold = false;
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
@@ -85,6 +85,19 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 	if (rc < 0)
 		return rc;
 	qp->rdmap.ddp.cfg.qkey = qkey;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
+int diw_qp_hold(struct diw_qp *qp, bool hold)
+{
+	int rc = diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->hold = hold;
+	if (!hold)
+		diw_qp_run(qp, diw_dev_forward(qp->dev, diw_dev_now(qp->dev)));
 	diw_dev_unlock(qp->dev);
 	return 0;
 }

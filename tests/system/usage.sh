@@ -47,8 +47,15 @@ dump -i lo -r FILE
 dump -r FILE --op jump
 dump -r FILE --qp 0
 dump -r FILE -c none
+run
+run --
+run --personality router ls
+run --personality
+run --check
+run --check ls -l
+run --flags ls
 END
-for sub in '' info ping listen cp recv 'perf' stat dump; do
+for sub in '' info ping listen cp recv 'perf' stat dump run; do
 	run "diw $sub --help" $DIW $sub --help
 	check "... is a usage" matches "$OUT" 'diw'
 done

@@ -89,6 +89,9 @@ END_TEST
 
 START_TEST(late_peer)
 {
+	struct diw_sge sge = { k.mem, 10, k.mr->stag };
+	struct diw_send_wr write = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_IMM,
+				     .stag = k.mr->stag, .to = (uintptr_t)k.mem + HALF };
 	struct diw_qp_attr attr;
 	struct end c, d;
 
@@ -105,8 +108,63 @@ START_TEST(late_peer)
 	ck_assert_int_eq(diw_qp_set_peer(d.qp, &c.addr), 0);
 	ck_assert_int_eq(end_send(&c, &d, 0, 10, 0), 0);
 	ck_assert_int_eq(rc_wc(d.rcq).status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(end_recv(&d, 0, 0, 2), 0);
+	ck_assert_int_eq(diw_post_send(c.qp, &write, NULL), 0);
+	ck_assert_uint_eq(rc_wc(d.rcq).opcode, DIW_WC_RECV_WRITE_IMM);
 	end_close(&c);
 	end_close(&d);
+}
+END_TEST
+
+static int write_to(const struct diw_mr *mr, uint64_t to, uint64_t wr_id)
+{
+	struct diw_sge sge = { k.mem, 100, k.mr->stag };
+	struct diw_send_wr wr = { .wr_id = wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD,
+				  .qkey = 0, .dst = b.addr, .stag = mr->stag, .to = to };
+
+	memset(k.mem, (int)wr_id, 100);
+	return diw_post_send(a.qp, &wr, NULL);
+}
+
+/* A peer that knows the STag goes on with the region as it is now, and with nothing of what it was. */
+START_TEST(rereg)
+{
+	const unsigned rights = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE;
+	uint8_t *was = k.mem + HALF, *is = k.mem + HALF + 4096;
+	struct diw_mr_attr attr = { .addr = is, .length = 200, .access = rights, .use_iova = true, .iova = 5000 };
+	struct diw_pd *other;
+	struct diw_mr *mr;
+	uint32_t stag;
+
+	ck_assert_int_eq(diw_mr_reg(k.pd, was, 100, rights, &mr), 0);
+	stag = mr->stag;
+	ck_assert_int_eq(write_to(mr, mr->to, 1), 0);
+	ck_assert_uint_eq(rc_wc(b.rcq).opcode, DIW_WC_RECV_WRITE_RECORD);
+	ck_assert_uint_eq(was[99], 1);
+	ck_assert_int_eq(diw_mr_rereg(mr, k.pd, &attr), 0);
+	ck_assert_uint_eq(mr->stag, stag);
+	ck_assert_uint_eq(mr->to, 5000);
+	ck_assert_int_eq(write_to(mr, (uintptr_t)was, 2), 0);
+	ck_assert_int_eq(none(b.rcq), 0);
+	ck_assert_uint_eq(was[99], 1);
+	ck_assert_int_eq(write_to(mr, 5100, 3), 0);
+	ck_assert_uint_eq(rc_wc(b.rcq).opcode, DIW_WC_RECV_WRITE_RECORD);
+	ck_assert_uint_eq(is[199], 3);
+	/* Refused, it is as it was. */
+	attr.access = DIW_ACCESS_REMOTE_WRITE;
+	ck_assert_int_eq(diw_mr_rereg(mr, k.pd, &attr), -EINVAL);
+	ck_assert_int_eq(write_to(mr, 5100, 4), 0);
+	ck_assert_uint_eq(rc_wc(b.rcq).opcode, DIW_WC_RECV_WRITE_RECORD);
+	/* In a domain that the queue pair is not of. */
+	ck_assert_int_eq(diw_pd_alloc(k.dev, &other), 0);
+	attr.access = rights;
+	ck_assert_int_eq(diw_mr_rereg(mr, other, &attr), 0);
+	ck_assert_int_eq(diw_pd_free(other), -EBUSY);
+	ck_assert_int_eq(write_to(mr, 5100, 5), 0);
+	ck_assert_int_eq(none(b.rcq), 0);
+	ck_assert_uint_eq(is[199], 4);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	ck_assert_int_eq(diw_pd_free(other), 0);
 }
 END_TEST
 
@@ -132,6 +190,7 @@ START_TEST(grh)
 		wc = rc_wc(g.rcq);
 		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
 		ck_assert_uint_eq(wc.byte_len, 140);
+		ck_assert_uint_eq(wc.flags, DIW_WC_END | DIW_WC_GRH);
 		memcpy(got, to, first[i]);
 		memcpy(got + first[i], to + 1000, 140 - first[i]);
 		ck_assert_mem_eq(got + 40, k.mem, 100);
@@ -199,6 +258,150 @@ START_TEST(rc_again)
 }
 END_TEST
 
+/* Requests that have not begun wait. */
+START_TEST(hold)
+{
+	ck_assert_int_eq(end_recv(&b, HALF, 10, 1), 0);
+	ck_assert_int_eq(diw_qp_hold(a.qp, true), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 10, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(none(a.scq), 0);
+	ck_assert_int_eq(none(b.rcq), 0);
+	ck_assert_int_eq(diw_qp_hold(a.qp, false), 0);
+	ck_assert_uint_eq(rc_wc(b.rcq).wr_id, 1);
+	ck_assert_uint_eq(rc_wc(a.scq).status, DIW_WC_SUCCESS);
+}
+END_TEST
+
+START_TEST(all_or_nothing)
+{
+	struct diw_sge sge = { k.mem, 10, k.mr->stag };
+	struct diw_send_wr wr[2] = {
+		{ .next = &wr[1], .sge = &sge, .num_sge = 1, .flags = DIW_SEND_SIGNALED, .dst = b.addr },
+		{ .sge = &sge, .num_sge = 99, .flags = DIW_SEND_SIGNALED, .dst = b.addr },
+	};
+
+	ck_assert_int_eq(diw_post_send_all(a.qp, wr), -EINVAL);
+	ck_assert_int_eq(none(a.scq), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, wr, NULL), -EINVAL);
+	ck_assert_uint_eq(rc_wc(a.scq).status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(none(a.scq), 0);
+	wr[1].num_sge = 1;
+	ck_assert_int_eq(diw_post_send_all(a.qp, wr), 0);
+	rc_wc(a.scq);
+	rc_wc(a.scq);
+}
+END_TEST
+
+/* Of two queue pairs' completions in one queue, those of one vanish. */
+START_TEST(forgotten)
+{
+	struct diw_qp_attr attr;
+	struct diw_wc wc[8];
+	struct end c;
+
+	end_attr(&attr);
+	attr.send_cq = a.scq;
+	end_open(&c, &k, &attr, 16);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(end_send(&a, &b, i, 10, DIW_SEND_SIGNALED), 0);
+		ck_assert_int_eq(end_send(&c, &b, i, 10, DIW_SEND_SIGNALED), 0);
+	}
+	sleep_ms(20);                           /* who found the device busy left them to others */
+	ck_assert_int_eq(diw_cq_forget(a.scq, c.qp), 0);
+	ck_assert_int_eq(diw_cq_poll(a.scq, wc, 8, 0), 3);
+	for (int i = 0; i < 3; i++)
+		ck_assert(wc[i].qp == a.qp);
+	ck_assert_int_eq(diw_qp_destroy(c.qp), 0);
+	ck_assert_int_eq(diw_cq_destroy(c.rcq), 0);
+}
+END_TEST
+
+START_TEST(srq_told)
+{
+	struct diw_recv_wr wr = { .wr_id = 1 };
+	struct diw_srq_info info;
+	struct diw_srq *srq;
+
+	ck_assert_int_eq(diw_srq_create(k.pd, 4, 1, NULL, &srq), 0);
+	ck_assert_int_eq(diw_srq_set_limit(srq, 3), 0);
+	ck_assert_int_eq(diw_post_srq_recv(srq, &wr, NULL), 0);
+	ck_assert_int_eq(diw_srq_query(srq, &info), 0);
+	ck_assert_uint_eq(info.posted, 1);
+	ck_assert_uint_eq(info.limit, 3);
+	ck_assert_int_eq(diw_srq_destroy(srq), 0);
+}
+END_TEST
+
+/* What was executed arrives, what was not is flushed, and the peer's receives stay if it wants so, as do our own until
+ * now. _i: the queue pair is gone at once. */
+START_TEST(left)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND }, never = { .opcode = DIW_WR_SEND, .wr_id = 77 };
+	struct diw_qp_attr attr;
+	struct diw_qp_info info;
+	static struct pair p;
+
+	rc_attr(&attr);
+	attr.keep_recvs = true;
+	pair_open(&p, &attr, NULL);
+	for (int i = 0; i < 3; i++)
+		rc_recv(&p, &p.b, HALF, 1 << 20, i);
+	rc_recv(&p, &p.a, HALF, 10, 9);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 1 << 20), 0);
+		ck_assert_uint_eq(rc_wc(p.a.scq).status, DIW_WC_SUCCESS);
+	}
+	ck_assert_int_eq(diw_qp_hold(p.a.qp, true), 0);
+	ck_assert_int_eq(rc_post(&p, &p.a, &never, 0, 10), 0);
+	ck_assert_int_eq(diw_leave(p.a.qp), 0);
+	ck_assert_int_eq(rc_state(&p.a), DIW_QPS_ERROR);
+	ck_assert_uint_eq(rc_wc(p.a.scq).status, DIW_WC_FLUSHED);
+	ck_assert_uint_eq(rc_wc(p.a.rcq).status, DIW_WC_FLUSHED);
+	while (diw_qp_query(p.a.qp, &info) == 0 && info.leaving)
+		sleep_ms(1);
+	if (_i)
+		ck_assert_int_eq(diw_qp_reset(p.a.qp), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_uint_eq(rc_wc(p.b.rcq).status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(none(p.b.rcq), 0);
+	ck_assert_int_eq(rc_state(&p.b), DIW_QPS_ERROR);
+	ck_assert_int_eq(diw_leave(p.b.qp), 0);
+	ck_assert_uint_eq(rc_wc(p.b.rcq).status, DIW_WC_FLUSHED);
+	pair_close(&p);
+}
+END_TEST
+
+/* Requests are there before the connection, an immediate among them. */
+START_TEST(early)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .flags = DIW_SEND_IMM, .imm = 5 };
+	struct diw_listener_info info;
+	struct diw_qp_attr attr;
+	struct diw_cm_event ev;
+	static struct pair p;
+
+	rc_attr(&attr);
+	attr.early = _i;
+	pair_open(&p, &attr, NULL);
+	diw_abort(p.a.qp);
+	cm_event(&p, DIW_CM_DISCONNECTED);
+	cm_event(&p, DIW_CM_DISCONNECTED);
+	diw_qp_reset(p.a.qp);
+	diw_qp_reset(p.b.qp);
+	ck_assert_int_eq(rc_post(&p, &p.b, &wr, 0, 10), _i ? 0 : -ENOTCONN);
+	if (_i) {
+		rc_recv(&p, &p.a, HALF, 10, 3);
+		diw_listener_query(p.listener, &info);
+		ck_assert_int_eq(diw_connect(p.a.qp, p.cm, &info.local, NULL), 0);
+		ev = cm_event(&p, DIW_CM_CONNECT_REQUEST);
+		ck_assert_int_eq(diw_accept(ev.req, p.b.qp, NULL), 0);
+		ck_assert_uint_eq(rc_wc(p.a.rcq).imm, 5);
+		ck_assert_uint_eq(rc_wc(p.b.scq).status, DIW_WC_SUCCESS);
+	}
+	pair_close(&p);
+}
+END_TEST
+
 Suite *suite_state(void)
 {
 	Suite *s = suite_create("state");
@@ -210,9 +413,16 @@ Suite *suite_state(void)
 	tcase_add_test(t, ended);
 	tcase_add_test(t, qkey);
 	tcase_add_test(t, late_peer);
+	tcase_add_test(t, rereg);
 	tcase_add_test(t, grh);
 	tcase_add_test(t, resize);
+	tcase_add_test(t, hold);
+	tcase_add_test(t, all_or_nothing);
+	tcase_add_test(t, forgotten);
+	tcase_add_test(t, srq_told);
 	tcase_add_test(rc, rc_again);
+	tcase_add_loop_test(rc, left, 0, 2);
+	tcase_add_loop_test(rc, early, 0, 2);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, rc);
 	return s;

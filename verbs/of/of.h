@@ -7,7 +7,10 @@
 #ifndef DIW_OF_OF_H
 #define DIW_OF_OF_H
 
+#pragma GCC visibility push(default)         /* the library is built with hidden visibility */
 #include <infiniband/verbs.h>
+#pragma GCC visibility pop
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,13 +42,23 @@ struct of_context {
 	pthread_mutex_t lock;        /* of what follows; taken before no lock of ours, held over no call that may sleep */
 	struct diw_cm *cm;           /* RC connections without a connection manager (connect.c); NULL until the first */
 	pthread_t cm_thread;
+	struct of_rc_port *rc_ports; /* the TCP ports that RC queue pairs listen on */
+	int cm_stop;                 /* eventfd: the thread is to end */
 	struct of_qp *qps;           /* all, linked by next */
 	struct of_srq *srqs;
+	struct of_async *async;      /* async.c */
 	struct verbs_context v;      /* last: ends in struct ibv_context */
 };
 static inline struct of_context *of_context(struct ibv_context *c)
 {
 	return OF_CONTAINER(c, struct of_context, v.context);
+}
+
+/* For calls that return a pointer. */
+static inline void *of_null(int errnum)
+{
+	errno = errnum;
+	return NULL;
 }
 
 bool of_is_rnic(const struct ibv_context *c);
@@ -71,19 +84,29 @@ struct of_pd {
 	struct ibv_pd pd;
 	struct diw_pd *diw;
 	struct of_pd *parent;        /* of a parent domain: the protection domain behind it, whose diw it shares */
-	atomic_int users;            /* parent domains over it */
+	struct of_td *td;            /* of a parent domain: its thread domain, or NULL */
+	atomic_int users;            /* what was made of it and still is: parent domains, regions, queue pairs, ... */
+};
+struct of_td {
+	struct ibv_td td;
+	atomic_int users;            /* parent domains */
 };
 struct of_mr {
 	struct ibv_mr mr;
 	struct diw_mr *diw;
 	unsigned access;             /* IBV_ACCESS_* */
-	uint64_t iova;
 };
 struct of_mw {
 	struct ibv_mw mw;
 	struct diw_mw *diw;
 };
 static inline struct diw_pd *of_diw_pd(struct ibv_pd *pd) { return ((struct of_pd *)pd)->diw; }
+/* Whoever creates an object of a protection domain holds it: ibv_dealloc_pd() fails until it is dropped. */
+static inline void of_pd_hold(struct ibv_pd *pd) { atomic_fetch_add(&((struct of_pd *)pd)->users, 1); }
+static inline void of_pd_drop(struct ibv_pd *pd) { atomic_fetch_sub(&((struct of_pd *)pd)->users, 1); }
+struct ibv_pd *of_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_domain_init_attr *attr);
+struct ibv_td *of_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr);
+int of_dealloc_td(struct ibv_td *td);
 /* IBV_ACCESS_* to DIW_ACCESS_*; -1: unknown bits that are not optional. */
 int of_access(unsigned access);
 struct ibv_mw *of_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
@@ -94,24 +117,40 @@ int of_dealloc_mw(struct ibv_mw *mw);
 struct of_channel {
 	struct ibv_comp_channel ch;
 	struct diw_channel *diw;
+	pthread_mutex_t lock;
+	struct of_cq *cqs;
 };
 struct of_cq {
 	union { struct ibv_cq cq; struct ibv_cq_ex ex; };
 	struct diw_cq *diw;
+	struct of_cq *next;          /* of the channel's */
+	uint32_t comp_taken;         /* events that ibv_get_cq_event() has returned; the channel's lock */
 	struct of_channel *channel;
-	uint64_t wc_flags;           /* of the extended one */
-	struct diw_wc now;           /* of the extended one: the completion under the cursor */
+	_Atomic uint32_t empties;    /* polls that found nothing */
+	bool extended;
+	bool single;                 /* IBV_CREATE_CQ_ATTR_SINGLE_THREADED */
+	pthread_mutex_t take;        /* from start_poll to end_poll, unless single */
+	struct diw_wc now;           /* the completion under the cursor */
 	uint8_t batch_n, batch_at;
-	struct diw_wc batch[16];     /* taken from the queue, not given yet: a poll takes what the caller has room for */
+	struct diw_wc batch[16];     /* taken from the queue, not given yet */
 };
 int of_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int of_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+/* What QP has in it: neither given nor kept. */
+void of_cq_forget(struct of_cq *cq, const struct diw_qp *qp);
 struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr);
 /* What the two interfaces have in common. */
-enum ibv_wc_status of_wc_status(const struct diw_wc *wc);
+/* Of a completion that is given now. */
+enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc);
 enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
 unsigned of_wc_flags(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
+void of_cq_empty(struct of_cq *cq);          /* a poll found nothing */
+void of_cq_ex_init(struct of_cq *cq);
+void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp);
+int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n);
+/* No event of it is handed out any more, and those that were are acknowledged. */
+void of_channel_forget(struct of_channel *ch, struct of_cq *cq);
 
 /* ---- Address handles (ah.c) ---- */
 
@@ -129,34 +168,51 @@ struct of_srq {
 	struct ibv_srq srq;
 	struct diw_srq *diw;
 	struct of_srq *next;
+	uint32_t events_taken;       /* async.c */
 	uint32_t num, max_wr, max_sge, limit;
 };
 struct ibv_srq *of_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *attr);
+int of_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* ---- Queue pairs (qp.c states, send.c work requests, wr.c builder, connect.c RC without a connection manager) ---- */
 
-#define OF_QPN_RC (1u << 16)         /* numbers: kind << 16 | port; RC: of the TCP port that the queue pair listens on */
+/* Numbers: UD, UC the UDP port; RC: 1 .. 255 << 16 | the TCP port that the queue pair listens on with others. */
+#define OF_QPN_RC (1u << 16)
+#define OF_QPN_MAX 0xffffffu
+
+/* What set a request list up in advance: the builder's. */
+struct of_build {
+	pthread_mutex_t lock;                /* from wr_start to wr_complete or wr_abort */
+	struct diw_send_wr *wrs;
+	struct diw_sge *sge;                 /* init.cap.max_send_sge a request */
+	uint8_t *data;                       /* init.cap.max_inline_data a request */
+	uint32_t n;
+	int error;                           /* of the first call that failed: what wr_complete says */
+};
 
 struct of_qp {
 	union { struct ibv_qp qp; struct ibv_qp_ex ex; };
 	struct diw_qp *diw;
+	struct of_context *ctx;
 	struct of_qp *next;
+	uint32_t events_taken;               /* async.c */
 	struct ibv_qp_init_attr init;        /* with the capabilities that were granted */
 	struct ibv_qp_attr attr;             /* as last modified */
-	bool sig_all;
+	atomic_int state;                    /* enum ibv_qp_state */
+	bool rnic;                           /* iWARP: RTR is RTS already, and packets have no numbers */
+	bool extended;
 	uint64_t ops;                        /* send_ops_flags of an extended one */
+	struct of_build build;
 	/* connect.c; the context's lock */
-	struct diw_listener *listener;
+	struct of_rc_port *port;
 	struct diw_conn_req *req;            /* came before this end was ready for it */
+	uint32_t req_from, req_psn;          /* whose: a number; what it says */
 	struct diw_addr peer;                /* of RTR */
 	bool connector;
 	bool connected;
-	/* wr.c: the list that is being built */
-	pthread_mutex_t build;
-	struct diw_send_wr *wrs;
-	uint32_t nwrs;
-	int build_error;
+	bool knows_psn;
+	uint32_t peer_rq_psn;                /* what the peer expects our first PSN to be */
 };
 static inline struct of_qp *of_qp(struct ibv_qp *qp) { return (struct of_qp *)qp; }
 
@@ -164,19 +220,41 @@ struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 int of_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int of_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int of_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
-void of_wr_init(struct of_qp *qp);           /* the builder's calls, as its send_ops_flags say */
+/* A request of the queue pair of this number has failed (a completion says so): it is in state ERR now. True: that is
+ * how it came there, and so this request is the one that could not be delivered. For completions other than successes. */
+bool of_qp_failed(struct of_context *ctx, uint32_t num);
+/* send.c, for the builder too. */
+static inline bool of_may_send(struct of_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) >= (qp->rnic ? IBV_QPS_RTR : IBV_QPS_RTS);
+}
+int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+
+int of_wr_init(struct of_qp *qp);            /* the builder's calls, as its send_ops_flags say; a positive errno */
 void of_wr_fini(struct of_qp *qp);
 
-/* RC: a queue pair listens from its creation; with RTR both ends know each other, and the one with the smaller (GID,
- * number) connects. */
-int of_rc_listen(struct of_qp *qp);
+/* modify.c: why a queue pair of TYPE may not go so, or 0. */
+int of_modify_check(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to, int mask);
+
+/* RC: a queue pair listens from its creation; with RTR both ends know each other, and the one with the smaller (number,
+ * GID) connects. The context's lock is held, but for the last call. A positive errno. */
+int of_rc_listen(struct of_qp *qp, uint32_t *num);   /* before the diw_qp is made, which is to have that number */
 int of_rc_rtr(struct of_qp *qp);
-void of_rc_forget(struct of_qp *qp);         /* reset, destroy */
+int of_rc_rts(struct of_qp *qp);             /* requests begin, now or when the peer is there */
+void of_rc_forget(struct of_qp *qp);         /* reset: no request, no connection; the number stays */
+void of_rc_unlisten(struct of_qp *qp);       /* destroy */
 void of_rc_close(struct of_context *ctx);    /* its thread ends */
 
 /* ---- Asynchronous events (async.c) ---- */
 
-/* An event that this library itself finds (COMM_EST, ...). */
+/* An event that this library itself finds (COMM_EST, ...). The context's lock may be held. */
 void of_async(struct of_context *ctx, const struct ibv_async_event *ev);
+int of_async_open(struct of_context *ctx);
+void of_async_close(struct of_context *ctx);
+/* Before the object is destroyed, when it is in ctx->qps or srqs no more: forgets its events, and waits until those that
+ * were fetched are acknowledged. */
+void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp);
+void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq);
 
 #endif

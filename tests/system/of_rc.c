@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* RC queue pairs that ibv_modify_qp(3) connects: who is ready first, how they end, who is not meant; a thousand. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "of_pair.h"
+
+#define MANY 500                     /* pairs */
+
+/* One end is ready, and has posted, long before the other. */
+static void one_first(bool low)
+{
+	struct side a = { 0 }, b = { 0 }, *first, *second;
+
+	side_open(&a, IBV_QPT_RC, 0, NULL);
+	side_open(&b, IBV_QPT_RC, 0, NULL);
+	first = (a.qp->qp_num < b.qp->qp_num) == low ? &a : &b;
+	second = first == &a ? &b : &a;
+	to_init(first);
+	to_init(second);
+	post_recv(second, HALF, 64, 1);
+	memset(mem, low ? 0x11 : 0x22, 64);
+	CHECK(to_rtr(first, second->qp->qp_num) == 0 && to_rts(first) == 0 && post_send(first, 0, 64, 2) == 0,
+	      low ? "the end that connects is ready first" : "the end that accepts is ready first");
+	CHECK(none(first) && none(second), "nothing passes before the other is");
+	CHECK(to_rtr(second, first->qp->qp_num) == 0 && next_is(second, 1, IBV_WC_SUCCESS) &&
+	      next_is(first, 2, IBV_WC_SUCCESS) && memcmp(mem, mem + HALF, 64) == 0, "then it does, before the other's RTS");
+	CHECK(to_rts(second) == 0 && post_recv(first, HALF, 64, 3) == 0 && post_send(second, 0, 64, 4) == 0 &&
+	      next_is(first, 3, IBV_WC_SUCCESS), "and back");
+	pair_close(&a, &b);
+}
+
+/* What had completed arrives, though the sender is gone at once. */
+static void delivered(bool destroy)
+{
+	struct side a = { 0 }, b = { 0 };
+	int arrived = 0;
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), destroy ? "a sender is destroyed" : "a sender goes to ERR");
+	for (int i = 0; i < 16; i++)
+		post_recv(&b, HALF, 256 << 10, i);
+	for (int i = 0; i < 16; i++)
+		post_send(&a, 0, 256 << 10, 100 + i);
+	for (int i = 0; i < 16; i++)
+		next_is(&a, 100 + i, IBV_WC_SUCCESS);
+	if (destroy)
+		side_close(&a);
+	else
+		to_state(&a, IBV_QPS_ERR);
+	while (arrived < 16 && next_is(&b, arrived, IBV_WC_SUCCESS))
+		arrived++;
+	CHECK(arrived == 16, "... and all of its messages arrive");
+	side_close(&b);
+	if (!destroy)
+		side_close(&a);
+}
+
+static void left_alone(void)
+{
+	struct side a = { 0 }, b = { 0 };
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), "a pair");
+	post_recv(&a, HALF, 64, 1);
+	side_close(&b);
+	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "who is left alone is not told");
+	CHECK(post_send(&a, 0, 64, 2) == 0 && next_is(&a, 2, IBV_WC_RETRY_EXC_ERR),
+	      "... until it sends: retries exceeded");
+	CHECK(state_of(&a) == IBV_QPS_ERR && next_is(&a, 1, IBV_WC_WR_FLUSH_ERR), "... and its receives are flushed");
+	side_close(&a);
+}
+
+static void nobody_there(void)
+{
+	struct ibv_async_event ev;
+	struct side a = { 0 };
+
+	side_open(&a, IBV_QPT_RC, 0, NULL);
+	to_init(&a);
+	/* The listener is there, the queue pair behind it is not: the highest number of the port. */
+	CHECK(to_rtr(&a, 255 << 16 | (a.qp->qp_num & 0xffff)) == 0 && to_rts(&a) == 0, "a peer that does not exist");
+	post_send(&a, 0, 8, 1);
+	CHECK(next_is(&a, 1, IBV_WC_RETRY_EXC_ERR), "retries exceeded");
+	CHECK(ibv_get_async_event(dev, &ev) == 0 && ev.event_type == IBV_EVENT_QP_FATAL && ev.element.qp == a.qp,
+	      "and an event");
+	ibv_ack_async_event(&ev);
+	side_close(&a);
+}
+
+static void wrong_psn(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	struct ibv_qp_attr attr = attr_of(IBV_QPS_RTS, &gid, 0);
+
+	side_open(&a, IBV_QPT_RC, 0, NULL);
+	side_open(&b, IBV_QPT_RC, 0, NULL);
+	attr.sq_psn = 78;
+	CHECK(to_init(&a) == 0 && to_init(&b) == 0 && to_rtr(&a, b.qp->qp_num) == 0 && to_rtr(&b, a.qp->qp_num) == 0 &&
+	      ibv_modify_qp(a.qp, &attr, rts_mask(IBV_QPT_RC)) == 0, "a packet number that the peer does not expect");
+	post_recv(&b, HALF, 8, 1);
+	post_send(&a, 0, 8, 2);
+	CHECK(next_is(&a, 2, IBV_WC_RETRY_EXC_ERR) && none(&b), "nothing arrives");
+	pair_close(&a, &b);
+}
+
+static int dial(uint16_t port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	return connect(fd, (struct sockaddr *)&to, sizeof to) == 0 ? fd : -1;
+}
+
+/* Strangers at the port: one says nothing, one nonsense, one asks properly but for somebody else. */
+static void strangers(void)
+{
+	static const char nonsense[] = "GET / HTTP/1.0\r\n\r\n", request[] = "MPA ID Req Frame\x40\x02\x00\x18"
+		"\x80\x10\x80\x10" "diw-of 1" "\x00\xff\x11\x11" "\x00\xfe\x22\x22" "\0\0\0\0";
+	struct side a = { 0 }, b = { 0 };
+	int fd[3];
+	char c;
+
+	side_open(&a, IBV_QPT_RC, 0, NULL);
+	side_open(&b, IBV_QPT_RC, 0, NULL);
+	for (int i = 0; i < 3; i++)
+		fd[i] = dial((uint16_t)b.qp->qp_num);
+	CHECK(fd[0] >= 0 && fd[1] >= 0 && fd[2] >= 0, "strangers find the port");
+	(void)!write(fd[1], nonsense, sizeof nonsense - 1);
+	(void)!write(fd[2], request, sizeof request - 1);
+	CHECK(read(fd[1], &c, 1) <= 0, "nonsense is cut off");
+	CHECK(read(fd[2], &c, 1) <= 0 || c == 'M', "who asks for somebody else is refused");
+	CHECK(connect_pair(&a, &b) && post_recv(&b, HALF, 8, 1) == 0 && post_send(&a, 0, 8, 2) == 0 &&
+	      next_is(&b, 1, IBV_WC_SUCCESS), "who is meant connects");
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	pair_close(&a, &b);
+}
+
+static int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void thousand(void)
+{
+	static struct side a[MANY], b[MANY];
+	struct rlimit limit;
+	int before = descriptors(), good = 0;
+	double start = seconds();
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int i = 0; i < MANY; i++)
+		good += side_open(&a[i], IBV_QPT_RC, 0, NULL) && side_open(&b[i], IBV_QPT_RC, 0, NULL);
+	CHECK(good == MANY, "a thousand queue pairs");
+	CHECK(descriptors() - before < 20, "share their listeners");
+	good = 0;
+	for (int i = 0; i < MANY; i++)
+		good += connect_pair(&a[i], &b[i]);
+	for (int i = 0; i < MANY; i++)
+		post_recv(&b[i], HALF + 64 * i, 64, i), post_send(&a[i], 64 * i, 64, i);
+	for (int i = 0; i < MANY; i++)
+		good += next_is(&b[i], i, IBV_WC_SUCCESS) && next_is(&a[i], i, IBV_WC_SUCCESS);
+	CHECK(good == 2 * MANY, "connect, and each message arrives");
+	printf("# %.2f s\n", seconds() - start);
+	start = seconds();
+	for (int i = 0; i < MANY; i++)
+		pair_close(&a[i], &b[i]);
+	printf("# destroyed in %.2f s\n", seconds() - start);
+	CHECK(seconds() - start < 20, "and are destroyed in reasonable time");
+}
+
+/* ---- Two processes ---- */
+
+static void child(int in, int out)
+{
+	struct side s = { 0 };
+	uint32_t qpn;
+	char c;
+
+	open_all();
+	side_open(&s, IBV_QPT_RC, 0, NULL);
+	(void)!write(out, &s.qp->qp_num, sizeof qpn);
+	(void)!read(in, &qpn, sizeof qpn);
+	to_init(&s);
+	for (int i = 0; i < 32; i++)
+		post_recv(&s, HALF + 64 * i, 64, i);
+	to_rtr(&s, qpn);
+	to_rts(&s);
+	for (int i = 0; i < 32; i++) {
+		struct ibv_wc wc;
+
+		if (!next_wc(&s, &wc, 10) || wc.status != IBV_WC_SUCCESS)
+			_exit(1);
+		memcpy(mem, mem + HALF + 64 * i, 64);
+		mem[0]++;
+		post_send(&s, 0, 64, 100 + i);
+		if (!next_wc(&s, &wc, 10))
+			_exit(1);
+	}
+	(void)!read(in, &c, 1);                 /* to be killed */
+	_exit(0);
+}
+
+static void two_processes(int to, int from, pid_t pid)
+{
+	struct side s = { 0 };
+	uint32_t qpn = 0;
+	bool good = true;
+	double start;
+
+	side_open(&s, IBV_QPT_RC, 0, NULL);
+	(void)!write(to, &s.qp->qp_num, sizeof qpn);
+	(void)!read(from, &qpn, sizeof qpn);
+	CHECK(to_init(&s) == 0 && to_rtr(&s, qpn) == 0 && to_rts(&s) == 0, "a peer in another process");
+	for (int i = 0; i < 32 && good; i++) {
+		post_recv(&s, HALF, 64, 2 * i);
+		mem[0] = (uint8_t)i;
+		good = post_send(&s, 0, 64, 2 * i + 1) == 0 && next_is(&s, 2 * i + 1, IBV_WC_SUCCESS) &&
+		       next_is(&s, 2 * i, IBV_WC_SUCCESS) && mem[HALF] == i + 1;
+	}
+	CHECK(good, "answers 32 times");
+	post_recv(&s, HALF, 64, 500);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	start = seconds();
+	good = post_send(&s, 0, 64, 501) == 0;
+	for (uint64_t id = 501; good; id++) {   /* the kernel may take some before it knows */
+		struct ibv_wc wc;
+
+		good = next_wc(&s, &wc, 10) && wc.wr_id == id;
+		if (wc.status != IBV_WC_SUCCESS) {
+			CHECK(wc.status == IBV_WC_RETRY_EXC_ERR, "it is killed: retries exceeded");
+			break;
+		}
+		usleep(1000);
+		good = good && post_send(&s, 0, 64, id + 1) == 0;
+	}
+	CHECK(good && seconds() - start < 5 && next_is(&s, 500, IBV_WC_WR_FLUSH_ERR), "at once");
+	side_close(&s);
+}
+
+int main(void)
+{
+	int to[2], from[2];
+	pid_t pid;
+
+	if (pipe(to) || pipe(from))
+		return 1;
+	pid = fork();                           /* before either knows a device */
+	if (pid == 0)
+		child(to[0], from[1]);
+	open_all();
+	two_processes(to[1], from[0], pid);
+	one_first(true);
+	one_first(false);
+	delivered(true);
+	delivered(false);
+	left_alone();
+	nobody_there();
+	wrong_psn();
+	strangers();
+	thousand();
+	CHECK(close_all() == 0, "everything is closed");
+	return failed;
+}

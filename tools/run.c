@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* diw run: a program that knows libibverbs, over diwarp. */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+enum { NOT_RUN = 126, NOT_FOUND = 127 };             /* as shells and env(1) say it */
+
+/* Beside this program, in the build tree and where it was installed, whatever the library directory is called there. */
+int run_libdir(char dir[PATH_MAX])
+{
+	static const char *const places[] = { "lib/diwarp", "lib64/diwarp", "lib/*/diwarp" };
+	char exe[PATH_MAX / 2], pattern[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+	char *slash;
+
+	if (n < 0)
+		return tool_failed("/proc/self/exe: %s", strerror(errno));
+	exe[n] = '\0';
+	for (int up = 0; up < 2; up++) {
+		slash = strrchr(exe, '/');
+		if (slash)
+			*slash = '\0';
+	}
+	for (size_t i = 0; i < TOOL_COUNT(places); i++) {
+		glob_t g;
+
+		snprintf(pattern, sizeof pattern, "%s/%s/libibverbs.so.1", exe, places[i]);
+		if (glob(pattern, 0, NULL, &g) == 0) {
+			snprintf(dir, PATH_MAX, "%s", g.gl_pathv[0]);
+			globfree(&g);
+			*strrchr(dir, '/') = '\0';
+			return TOOL_OK;
+		}
+	}
+	return tool_failed("no %s/lib/diwarp/libibverbs.so.1: it is built where libibverbs-dev is installed", exe);
+}
+
+bool run_use_libdir(const char *dir)
+{
+	const char *old = getenv("LD_LIBRARY_PATH");
+	size_t len = strlen(dir) + (old ? strlen(old) : 0) + 2;
+	char *path = malloc(len);
+	bool done;
+
+	if (!path)
+		return false;
+	snprintf(path, len, "%s%s%s", dir, old && *old ? ":" : "", old ? old : "");
+	done = setenv("LD_LIBRARY_PATH", path, 1) == 0;
+	free(path);
+	return done;
+}
+
+static bool is_program(const char *path)
+{
+	struct stat st;
+
+	return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool run_find(const char *program, char path[PATH_MAX])
+{
+	const char *dirs = getenv("PATH"), *end;
+
+	if (strchr(program, '/')) {
+		snprintf(path, PATH_MAX, "%s", program);
+		return is_program(path);
+	}
+	for (; dirs; dirs = *end ? end + 1 : NULL) {
+		end = strchrnul(dirs, ':');
+		snprintf(path, PATH_MAX, "%.*s/%s", end > dirs ? (int)(end - dirs) : 1, end > dirs ? dirs : ".",
+			 program);
+		if (is_program(path))
+			return true;
+	}
+	return false;
+}
+
+static int start(char **argv)
+{
+	execvp(argv[0], argv);
+	tool_failed("%s: %s", argv[0], strerror(errno));
+	return errno == ENOENT ? NOT_FOUND : NOT_RUN;
+}
+
+static int check(const char *program, const char *dir)
+{
+	char path[PATH_MAX];
+
+	if (!run_find(program, path))
+		return tool_failed("%s: no such program", program);
+	return run_check(path, dir);
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' }, { 0 },
+	};
+	const char *who = NULL;
+	char dir[PATH_MAX];
+	bool only_check = false;
+	int opt, rc;
+
+	while ((opt = getopt_long(argc, argv, "+", opts, NULL)) != -1) {
+		if (opt == '?')
+			return tool_bad_option(argv);
+		only_check |= opt == 'c';
+		who = opt == 'p' ? optarg : who;
+	}
+	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
+		return tool_usage("--personality '%s': ca or rnic", who);
+	if (optind == argc)
+		return tool_usage("which program?");
+	if (only_check && optind + 1 < argc)
+		return tool_usage("'%s': --check takes a program without arguments", argv[optind + 1]);
+	rc = run_libdir(dir);
+	if (rc != TOOL_OK)
+		return rc;
+	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
+		return tool_failed("out of memory");
+	return only_check ? check(argv[optind], dir) : start(argv + optind);
+}
+
+const struct tool_cmd cmd_run = {
+	.name = "run", .run = run, .foreign_args = true,
+	.args = "[--personality ca|rnic] [--] PROGRAM [ARGUMENT]... | --check PROGRAM",
+	.brief = "Runs a program that was made for RDMA hardware (libibverbs) over diwarp",
+	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
+		"                     (default), or rnic, an iWARP RNIC\n"
+		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
+		"                     libibverbs that are not there, and which always fail; status 1 if one is\n"
+		"                     not there\n"
+		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
+		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Address handles. A GID is an IP address, so there is nothing to resolve. */
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#include "base/addr.h"
+#include "base/wire.h"
+#include "verbs/of/of.h"
+
+int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx)
+{
+	/* A LID alone names nobody on Ethernet. */
+	if (!attr->is_global || attr->port_num != OF_PORT || attr->grh.sgid_index >= ctx->ngids)
+		return EINVAL;
+	of_addr_from_gid(a, &attr->grh.dgid, ctx);
+	return diw_addr_ip_is_zero(a) ? EINVAL : 0;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct of_ah *h = calloc(1, sizeof *h);
+	int rc = h ? of_addr_from_ah_attr(&h->dst, attr, of_context(pd->context)) : ENOMEM;
+
+	if (rc) {
+		free(h);
+		return of_null(rc);
+	}
+	h->ah.context = pd->context;
+	h->ah.pd = pd;
+	h->traffic_class = attr->grh.traffic_class;
+	h->hop_limit = attr->grh.hop_limit;
+	of_pd_hold(pd);
+	return &h->ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	of_pd_drop(ah->pd);
+	free(ah);
+	return 0;
+}
+
+/* The two addresses of the header: IPv6 in all of the 40 bytes, or IPv4 in the last 20 (RoCE v2, Annex A17.4.5.2). */
+static bool read_header(const uint8_t *h, union ibv_gid *src, union ibv_gid *dst, struct ibv_global_route *r)
+{
+	if (h[0] >> 4 == 6) {
+		uint32_t word = diw_get32(h);
+
+		memcpy(src->raw, h + 8, 16);
+		memcpy(dst->raw, h + 24, 16);
+		r->flow_label = word & 0xfffff;
+		r->traffic_class = (uint8_t)(word >> 20);
+		return true;
+	}
+	if (h[20] >> 4 != 4)
+		return false;
+	for (union ibv_gid *g = src; g; g = g == src ? dst : NULL) {
+		memset(g, 0, sizeof *g);
+		g->raw[10] = g->raw[11] = 0xff;
+		memcpy(g->raw + 12, h + (g == src ? 32 : 36), 4);
+	}
+	r->traffic_class = h[21];
+	return true;
+}
+
+static int gid_index(const struct of_context *ctx, const union ibv_gid *gid)
+{
+	for (int i = 0; i < ctx->ngids; i++)
+		if (memcmp(ctx->gids[i].ip, gid->raw, sizeof gid->raw) == 0)
+			return i;
+	return -1;
+}
+
+int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+			struct ibv_ah_attr *attr)
+{
+	union ibv_gid dst;
+	int index = -1;
+
+	memset(attr, 0, sizeof *attr);
+	attr->dlid = wc->slid;
+	attr->sl = wc->sl;
+	attr->src_path_bits = wc->dlid_path_bits;
+	attr->port_num = port;
+	if (port == OF_PORT && !(wc->wc_flags & IBV_WC_GRH))
+		return 0;
+	attr->is_global = 1;
+	attr->grh.hop_limit = 0xff;
+	if (port == OF_PORT && read_header((const uint8_t *)grh, &attr->grh.dgid, &dst, &attr->grh))
+		index = gid_index(of_context(c), &dst);
+	if (index < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	attr->grh.sgid_index = (uint8_t)index;
+	return 0;
+}
+
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
+{
+	struct ibv_ah_attr attr;
+
+	return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) ? NULL : ibv_create_ah(pd, &attr);
+}
+
+/* The kernel's neighbour table is its own: who sends through its sockets needs no Ethernet address. */
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr, uint8_t mac[ETHERNET_LL_SIZE],
+				uint16_t *vid)
+{
+	(void)c, (void)attr, (void)mac, (void)vid;
+	return EOPNOTSUPP;
+}
+
+/* Groups of datagram queue pairs: diw.h has none, max_mcast_grp says 0. */
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	(void)qp, (void)gid, (void)lid;
+	return EOPNOTSUPP;
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	(void)qp, (void)gid, (void)lid;
+	return EOPNOTSUPP;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Asynchronous events: the device's, and those that this library finds. The context's async_fd is an epoll set of both
+ * sources, so that it is readable when either has something and a program may set its O_NONBLOCK.
+ *
+ * An event that was fetched is counted in its object, which is not destroyed before it is acknowledged.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "verbs/of/of.h"
+
+#define QUEUE 256
+
+struct of_async {
+	int fd;                      /* readable while n > 0 */
+	pthread_mutex_t lock;        /* of what follows; within the context's, or alone */
+	uint32_t head, n;
+	struct ibv_async_event queue[QUEUE];
+};
+
+static int watch(int epfd, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return fd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -EMFILE : 0;
+}
+
+int of_async_open(struct of_context *ctx)
+{
+	struct of_async *a = calloc(1, sizeof *a);
+	int *fd = &ctx->v.context.async_fd;
+	int rc;
+
+	if (!a)
+		return -ENOMEM;
+	pthread_mutex_init(&a->lock, NULL);
+	a->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	*fd = epoll_create1(EPOLL_CLOEXEC);
+	rc = *fd < 0 || watch(*fd, a->fd) < 0 || watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
+	ctx->async = a;
+	if (rc < 0)
+		of_async_close(ctx);
+	return rc;
+}
+
+void of_async_close(struct of_context *ctx)
+{
+	if (ctx->v.context.async_fd >= 0)
+		close(ctx->v.context.async_fd);
+	if (ctx->async->fd >= 0)
+		close(ctx->async->fd);
+	pthread_mutex_destroy(&ctx->async->lock);
+	free(ctx->async);
+	ctx->async = NULL;
+}
+
+/* ---- Our own ---- */
+
+/* A program that fetches none loses the newest, as with a kernel whose queue is full. */
+static void put(struct of_async *a, const struct ibv_async_event *ev)
+{
+	uint64_t one = 1;
+
+	if (a->n == QUEUE)
+		return;
+	a->queue[(a->head + a->n++) % QUEUE] = *ev;
+	if (a->n == 1)
+		(void)!write(a->fd, &one, sizeof one);  /* an eventfd at 0 takes it */
+}
+
+static void drained(struct of_async *a)
+{
+	uint64_t n;
+
+	if (a->n == 0)
+		(void)!read(a->fd, &n, sizeof n);
+}
+
+void of_async(struct of_context *ctx, const struct ibv_async_event *ev)
+{
+	pthread_mutex_lock(&ctx->async->lock);
+	put(ctx->async, ev);
+	pthread_mutex_unlock(&ctx->async->lock);
+}
+
+static bool is_qp_event(enum ibv_event_type t)
+{
+	return t == IBV_EVENT_QP_FATAL || t == IBV_EVENT_QP_REQ_ERR || t == IBV_EVENT_QP_ACCESS_ERR ||
+	       t == IBV_EVENT_COMM_EST || t == IBV_EVENT_SQ_DRAINED || t == IBV_EVENT_QP_LAST_WQE_REACHED;
+}
+
+static bool is_srq_event(enum ibv_event_type t)
+{
+	return t == IBV_EVENT_SRQ_ERR || t == IBV_EVENT_SRQ_LIMIT_REACHED;
+}
+
+static bool take_own(struct of_async *a, struct ibv_async_event *ev)
+{
+	bool got;
+
+	pthread_mutex_lock(&a->lock);
+	got = a->n > 0;
+	if (got) {
+		*ev = a->queue[a->head];
+		a->head = (a->head + 1) % QUEUE;
+		a->n--;
+		drained(a);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return got;
+}
+
+/* ---- The device's ---- */
+
+static struct of_qp *find_qp(struct of_context *ctx, const struct diw_qp *diw)
+{
+	struct of_qp *qp = ctx->qps;
+
+	while (qp && qp->diw != diw)
+		qp = qp->next;
+	return qp;
+}
+
+static struct of_srq *find_srq(struct of_context *ctx, const struct diw_srq *diw)
+{
+	struct of_srq *srq = ctx->srqs;
+
+	while (srq && srq->diw != diw)
+		srq = srq->next;
+	return srq;
+}
+
+static bool is_access(uint16_t fault)
+{
+	switch (fault) {
+	case DIW_FAULT_READ_STAG: case DIW_FAULT_READ_BOUNDS: case DIW_FAULT_ACCESS: case DIW_FAULT_READ_WRAP:
+	case DIW_FAULT_INVALIDATE: case DIW_FAULT_STAG: case DIW_FAULT_BOUNDS: case DIW_FAULT_WRAP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What the peer did to us. What we did to the peer, and a connection that is lost, is told by completions; an RNIC
+ * raises an event for a Terminate message too (RFC 5040 section 4.8). A datagram queue pair goes on whatever comes. */
+static bool error_event(struct of_context *ctx, struct of_qp *qp, struct ibv_async_event *ev)
+{
+	struct diw_qp_error e;
+	bool found = false;
+
+	while (diw_qp_error_get(qp->diw, &e) == 0) {
+		if (qp->qp.qp_type != IBV_QPT_RC || !e.fault || (e.remote && !of_is_rnic(&ctx->v.context)))
+			continue;
+		ev->event_type = !e.remote && is_access(e.fault) ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
+		found = true;
+	}
+	return found;
+}
+
+/* A device's event in the words of verbs; false: there is no word for it, or its object is gone. The lock is held. */
+static bool translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
+{
+	switch (d->type) {
+	case DIW_EVENT_QP_ERROR:
+		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
+		return ev->element.qp && error_event(ctx, of_qp(ev->element.qp), ev);
+	case DIW_EVENT_LAST_WQE:
+		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
+		ev->event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+		return ev->element.qp;
+	case DIW_EVENT_SRQ_LIMIT:
+		ev->element.srq = (struct ibv_srq *)find_srq(ctx, d->srq);
+		ev->event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+		return ev->element.srq;
+	default:
+		return false;
+	}
+}
+
+/* ---- Fetching ---- */
+
+static bool next(struct of_context *ctx, struct ibv_async_event *ev)
+{
+	struct diw_event d;
+	bool got;
+
+	pthread_mutex_lock(&ctx->lock);
+	got = take_own(ctx->async, ev);
+	while (!got && diw_event_get(ctx->dev, &d, 0) == 0)
+		got = translate(ctx, &d, ev);
+	if (got && is_qp_event(ev->event_type))
+		of_qp(ev->element.qp)->events_taken++;
+	else if (got && is_srq_event(ev->event_type))
+		((struct of_srq *)ev->element.srq)->events_taken++;
+	pthread_mutex_unlock(&ctx->lock);
+	return got;
+}
+
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
+{
+	struct of_context *ctx = of_context(c);
+	struct pollfd p = { .fd = c->async_fd, .events = POLLIN };
+
+	memset(ev, 0, sizeof *ev);
+	while (!next(ctx, ev)) {
+		if (fcntl(c->async_fd, F_GETFL) & O_NONBLOCK) {
+			errno = EAGAIN;
+			return -1;
+		}
+		if (poll(&p, 1, -1) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	pthread_mutex_lock(mutex);
+	++*completed;
+	pthread_cond_signal(cond);
+	pthread_mutex_unlock(mutex);
+}
+
+void ibv_ack_async_event(struct ibv_async_event *ev)
+{
+	struct ibv_qp *qp = ev->element.qp;
+	struct ibv_srq *srq = ev->element.srq;
+
+	if (is_qp_event(ev->event_type))
+		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+	else if (is_srq_event(ev->event_type))
+		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+}
+
+/* ---- Objects that go ---- */
+
+static void forget(struct of_context *ctx, const void *object, bool (*mine)(enum ibv_event_type))
+{
+	struct of_async *a = ctx->async;
+	uint32_t n, at;
+
+	pthread_mutex_lock(&a->lock);
+	n = a->n;
+	at = a->head;
+	for (a->n = 0; n; n--, at = (at + 1) % QUEUE) {
+		const struct ibv_async_event *ev = &a->queue[at];
+
+		if (!mine(ev->event_type) || (const void *)ev->element.qp != object)
+			a->queue[(a->head + a->n++) % QUEUE] = *ev;
+	}
+	drained(a);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void await(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed, uint32_t taken)
+{
+	pthread_mutex_lock(mutex);
+	while ((int32_t)(taken - *completed) > 0)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
+}
+
+void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp)
+{
+	uint32_t taken;
+
+	pthread_mutex_lock(&ctx->lock);
+	forget(ctx, &qp->qp, is_qp_event);
+	taken = qp->events_taken;
+	pthread_mutex_unlock(&ctx->lock);
+	await(&qp->qp.mutex, &qp->qp.cond, &qp->qp.events_completed, taken);
+}
+
+void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq)
+{
+	uint32_t taken;
+
+	pthread_mutex_lock(&ctx->lock);
+	forget(ctx, &srq->srq, is_srq_event);
+	taken = srq->events_taken;
+	pthread_mutex_unlock(&ctx->lock);
+	await(&srq->srq.mutex, &srq->srq.cond, &srq->srq.events_completed, taken);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion channels. Their descriptor is the native channel's. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "verbs/of/of.h"
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
+{
+	struct of_channel *ch = calloc(1, sizeof *ch);
+	int rc = ch ? diw_channel_create(of_context(c)->dev, &ch->diw) : -ENOMEM;
+
+	if (rc < 0) {
+		free(ch);
+		return of_null(-rc);
+	}
+	ch->ch.context = c;
+	ch->ch.fd = diw_channel_fd(ch->diw);
+	pthread_mutex_init(&ch->lock, NULL);
+	/* Blocking until the program says otherwise: the native one is not, for its own use. */
+	fcntl(ch->ch.fd, F_SETFL, fcntl(ch->ch.fd, F_GETFL) & ~O_NONBLOCK);
+	return &ch->ch;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
+{
+	struct of_channel *ch = (struct of_channel *)ibv;
+	int rc = diw_channel_destroy(ch->diw);
+
+	if (rc < 0)
+		return -rc;
+	pthread_mutex_destroy(&ch->lock);
+	free(ch);
+	return 0;
+}
+
+/* The queue whose event it is, if it still exists, with the event counted. Those that are busy are found first. */
+static struct of_cq *take(struct of_channel *ch, const struct diw_cq *diw)
+{
+	struct of_cq **p, *cq;
+
+	pthread_mutex_lock(&ch->lock);
+	for (p = &ch->cqs; *p && (*p)->diw != diw; p = &(*p)->next)
+		;
+	cq = *p;
+	if (cq) {
+		*p = cq->next;
+		cq->next = ch->cqs;
+		ch->cqs = cq;
+		cq->comp_taken++;
+	}
+	pthread_mutex_unlock(&ch->lock);
+	return cq;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
+{
+	struct of_channel *ch = (struct of_channel *)ibv;
+	bool nonblock = fcntl(ibv->fd, F_GETFL) & O_NONBLOCK;
+	struct of_cq *cq = NULL;
+	struct diw_cq *diw;
+
+	while (!cq) {
+		int rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
+
+		if (rc < 0) {
+			errno = -rc;
+			return -1;
+		}
+		cq = take(ch, diw);
+	}
+	*out = &cq->cq;
+	*ctx = cq->cq.cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
+{
+	pthread_mutex_lock(&cq->mutex);
+	cq->comp_events_completed += n;
+	pthread_cond_signal(&cq->cond);
+	pthread_mutex_unlock(&cq->mutex);
+}
+
+void of_channel_forget(struct of_channel *ch, struct of_cq *cq)
+{
+	struct of_cq **p;
+	uint32_t taken;
+
+	pthread_mutex_lock(&ch->lock);
+	for (p = &ch->cqs; *p != cq; p = &(*p)->next)
+		;
+	*p = cq->next;
+	ch->ch.refcnt--;
+	taken = cq->comp_taken;
+	pthread_mutex_unlock(&ch->lock);
+
+	pthread_mutex_lock(&cq->cq.mutex);
+	while ((int32_t)(taken - cq->cq.comp_events_completed) > 0)
+		pthread_cond_wait(&cq->cq.cond, &cq->cq.mutex);
+	pthread_mutex_unlock(&cq->cq.mutex);
+}

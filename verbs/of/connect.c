@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RC queue pairs that nothing but ibv_modify_qp(3) connects. Each is known by a number that names a TCP port and a
+ * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
+ * smaller one connects. The private data of request and reply say who speaks to whom; who is not meant is refused. A
+ * request that comes before this end's RTR waits for it. What connection management has to say, a thread fetches that
+ * sleeps in poll(2): as a sleeper in diw_cm_get() it would become the one who serves the device.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/wire.h"
+#include "verbs/of/of.h"
+
+#define SLOTS 256                    /* of a port; 0 would be the number of a UDP port */
+#define HELLO_LEN 20u
+#define MAGIC 0x6469772d6f662031ull  /* "diw-of 1" */
+/* An end may reach RTR long before the other: RC has no timer before a message is sent. */
+#define PATIENCE_NS (3600ll * 1000000000)
+#define MAX_HALFOPEN 64
+#define PSN 0xffffffu
+#define KEEPALIVE_S 10
+
+struct of_rc_port {
+	struct of_rc_port *next;
+	struct diw_listener *listener;
+	uint16_t port;
+	uint16_t used, last;         /* slots; the last one that was given: numbers come again as late as possible */
+	struct of_qp *qps[SLOTS];
+};
+
+/* ---- What the ends say ---- */
+
+struct hello { uint32_t from, to, rq_psn; };
+
+static void put_hello(uint8_t *p, const struct of_qp *qp)
+{
+	diw_put64(p, MAGIC);
+	diw_put32(p + 8, qp->qp.qp_num);
+	diw_put32(p + 12, qp->attr.dest_qp_num);
+	diw_put32(p + 16, qp->attr.rq_psn & PSN);
+}
+
+static bool get_hello(struct hello *h, const struct diw_cm_event *ev)
+{
+	if (ev->data_len != HELLO_LEN || diw_get64(ev->data) != MAGIC)
+		return false;
+	*h = (struct hello){ diw_get32(ev->data + 8), diw_get32(ev->data + 12), diw_get32(ev->data + 16) };
+	return true;
+}
+
+static bool is_peer(const struct of_qp *qp, const struct hello *h)
+{
+	return h->to == qp->qp.qp_num && h->from == qp->attr.dest_qp_num;
+}
+
+/* ---- Numbers ---- */
+
+static int thread_start(struct of_context *ctx);
+
+static struct of_rc_port *new_port(struct of_context *ctx)
+{
+	struct of_rc_port *p = calloc(1, sizeof *p);
+	struct diw_listener_info info;
+	struct diw_listen_attr a;
+
+	if (!p)
+		return NULL;
+	diw_listen_attr_init(&a);
+	a.backlog = 2 * SLOTS;
+	a.max_halfopen = MAX_HALFOPEN;
+	a.request_timeout_ns = PATIENCE_NS;
+	a.ctx = p;
+	errno = -diw_listen(ctx->cm, &a, &p->listener);
+	if (errno) {
+		free(p);
+		return NULL;
+	}
+	diw_listener_query(p->listener, &info);
+	p->port = info.local.port;
+	p->next = ctx->rc_ports;
+	ctx->rc_ports = p;
+	return p;
+}
+
+static uint32_t take_slot(struct of_rc_port *p, struct of_qp *qp)
+{
+	do
+		p->last = p->last % (SLOTS - 1) + 1;
+	while (p->qps[p->last]);
+	p->qps[p->last] = qp;
+	p->used++;
+	return (uint32_t)p->last << 16 | p->port;
+}
+
+int of_rc_listen(struct of_qp *qp, uint32_t *num)
+{
+	struct of_context *ctx = qp->ctx;
+	struct of_rc_port *p;
+	int rc = ctx->cm ? 0 : thread_start(ctx);
+
+	if (rc)
+		return rc;
+	for (p = ctx->rc_ports; p && p->used == SLOTS - 1; p = p->next)
+		;
+	if (!p)
+		p = new_port(ctx);
+	if (!p)
+		return errno;
+	qp->port = p;
+	*num = qp->qp.qp_num = take_slot(p, qp);
+	return 0;
+}
+
+static void drop_request(struct of_qp *qp)
+{
+	if (qp->req)
+		diw_reject(qp->req, NULL, 0);
+	qp->req = NULL;
+}
+
+void of_rc_forget(struct of_qp *qp)
+{
+	drop_request(qp);
+	diw_leave(qp->diw);
+	qp->connector = qp->connected = qp->knows_psn = false;
+}
+
+void of_rc_unlisten(struct of_qp *qp)
+{
+	struct of_rc_port *p = qp->port;
+
+	if (!p)
+		return;
+	drop_request(qp);
+	p->qps[qp->qp.qp_num >> 16] = NULL;
+	p->used--;
+	qp->port = NULL;
+}
+
+/* ---- Connecting ---- */
+
+static bool connects(const struct of_qp *qp)
+{
+	const struct of_context *ctx = qp->ctx;
+	const struct diw_addr *own = &ctx->gids[qp->attr.ah_attr.grh.sgid_index];
+
+	if (qp->qp.qp_num != qp->attr.dest_qp_num)
+		return qp->qp.qp_num < qp->attr.dest_qp_num;
+	return memcmp(own->ip, qp->peer.ip, sizeof own->ip) < 0;
+}
+
+static void conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[HELLO_LEN])
+{
+	put_hello(hello, qp);
+	diw_conn_attr_init(a);
+	a->data = hello;
+	a->data_len = HELLO_LEN;
+	a->ird = qp->attr.max_dest_rd_atomic;
+	a->ord = OF_MAX_RD_ATOM;                /* RTS will say; the peer's IRD is the limit */
+	a->rtr = DIW_RTR_FPDU | DIW_RTR_WRITE;
+	a->timeout_ns = PATIENCE_NS;
+	a->keepalive_s = KEEPALIVE_S;
+	a->dscp = qp->attr.ah_attr.grh.traffic_class >> 2;
+	a->local = qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index];
+}
+
+static bool is_self(const struct of_qp *qp)
+{
+	const struct of_context *ctx = qp->ctx;
+
+	if (qp->attr.dest_qp_num != qp->qp.qp_num)
+		return false;
+	for (int i = 0; i < ctx->ngids; i++)
+		if (memcmp(ctx->gids[i].ip, qp->peer.ip, sizeof qp->peer.ip) == 0)
+			return true;
+	return false;
+}
+
+/* The peer's request is here and this end is ready for it. False: it is none, and another may come. */
+static bool answer(struct of_qp *qp)
+{
+	uint8_t hello[HELLO_LEN];
+	struct diw_conn_attr a;
+
+	conn_attr(&a, qp, hello);
+	if (diw_accept(qp->req, qp->diw, &a) < 0) {
+		drop_request(qp);
+		return false;
+	}
+	qp->req = NULL;
+	qp->peer_rq_psn = qp->req_psn;
+	qp->knows_psn = true;
+	return true;
+}
+
+int of_rc_rtr(struct of_qp *qp)
+{
+	uint8_t hello[HELLO_LEN];
+	struct diw_conn_attr a;
+
+	if (qp->attr.dest_qp_num < OF_QPN_RC)
+		return EINVAL;
+	if (is_self(qp))                        /* an MPA connection has two queue pairs */
+		return EOPNOTSUPP;
+	qp->connector = connects(qp);
+	/* Until it is known what the peer expects. */
+	diw_qp_hold(qp->diw, !qp->rnic);
+	if (!qp->connector) {
+		if (qp->req && (qp->req_from != qp->attr.dest_qp_num || !answer(qp)))
+			drop_request(qp);
+		return 0;
+	}
+	drop_request(qp);
+	conn_attr(&a, qp, hello);
+	return -diw_connect(qp->diw, qp->ctx->cm, &qp->peer, &a);
+}
+
+int of_rc_rts(struct of_qp *qp)
+{
+	if (!qp->knows_psn && !qp->rnic)
+		return 0;
+	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)         /* the peer would take none of our packets */
+		return -diw_leave(qp->diw);
+	return -diw_qp_hold(qp->diw, false);
+}
+
+/* ---- What happens ---- */
+
+static void on_request(const struct diw_cm_event *ev)
+{
+	struct of_rc_port *p = ev->ctx;
+	struct of_qp *qp = NULL;
+	struct hello h;
+
+	if (get_hello(&h, ev) && (h.to & 0xffff) == p->port && h.to >> 16 < SLOTS)
+		qp = p->qps[h.to >> 16];
+	if (!qp || qp->req || qp->connected || atomic_load(&qp->state) == IBV_QPS_ERR) {
+		diw_reject(ev->req, NULL, 0);
+		return;
+	}
+	qp->req = ev->req;
+	qp->req_from = h.from;
+	qp->req_psn = h.rq_psn;
+	if (atomic_load(&qp->state) < IBV_QPS_RTR)
+		return;
+	if (qp->connector || h.from != qp->attr.dest_qp_num)
+		drop_request(qp);
+	else
+		answer(qp);
+}
+
+static void on_established(struct of_qp *qp, const struct diw_cm_event *ev)
+{
+	struct hello h;
+
+	qp->connected = true;
+	if (qp->connector) {
+		if (!get_hello(&h, ev) || !is_peer(qp, &h)) {
+			diw_abort(qp->diw);
+			return;
+		}
+		qp->peer_rq_psn = h.rq_psn;
+		qp->knows_psn = true;
+	}
+	if (atomic_load(&qp->state) == IBV_QPS_RTS)
+		of_rc_rts(qp);
+}
+
+/* What a peer did to us while it connected is the device's event already. */
+static void on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
+{
+	if (ev->fault)
+		return;
+	of_async(qp->ctx, &(struct ibv_async_event){ .element.qp = &qp->qp, .event_type = IBV_EVENT_QP_FATAL });
+}
+
+static void dispatch(const struct diw_cm_event *ev)
+{
+	switch (ev->type) {
+	case DIW_CM_CONNECT_REQUEST:
+		on_request(ev);
+		break;
+	case DIW_CM_ESTABLISHED:
+		on_established(ev->ctx, ev);
+		break;
+	case DIW_CM_REJECTED:
+	case DIW_CM_FAILED:
+		on_failed(ev->ctx, ev);
+		break;
+	case DIW_CM_DISCONNECTED:
+		break;                          /* its requests tell */
+	}
+}
+
+static void *serve(void *arg)
+{
+	struct of_context *ctx = arg;
+	struct pollfd fd[] = { { diw_cm_fd(ctx->cm), POLLIN, 0 }, { ctx->cm_stop, POLLIN, 0 } };
+	struct diw_cm_event ev;
+
+	while (!fd[1].revents) {
+		poll(fd, 2, -1);
+		/* Fetched under the lock: no queue pair goes while an event names it. */
+		pthread_mutex_lock(&ctx->lock);
+		while (diw_cm_get(ctx->cm, &ev, 0) == 0)
+			dispatch(&ev);
+		pthread_mutex_unlock(&ctx->lock);
+	}
+	return NULL;
+}
+
+static int thread_start(struct of_context *ctx)
+{
+	sigset_t all, before;
+	int rc = -diw_cm_create(ctx->dev, &ctx->cm);
+
+	if (rc)
+		return rc;
+	ctx->cm_stop = eventfd(0, EFD_CLOEXEC);
+	if (ctx->cm_stop < 0)
+		rc = errno;
+	sigfillset(&all);                       /* signals are the application's */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (rc == 0)
+		rc = pthread_create(&ctx->cm_thread, NULL, serve, ctx);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		if (ctx->cm_stop >= 0)
+			close(ctx->cm_stop);
+		diw_cm_destroy(ctx->cm);
+		ctx->cm = NULL;
+	}
+	return rc;
+}
+
+void of_rc_close(struct of_context *ctx)
+{
+	uint64_t one = 1;
+	struct of_rc_port *p;
+
+	if (!ctx->cm)
+		return;
+	if (diw_cm_fd(ctx->cm) >= 0) {          /* a child after fork has no such thread */
+		(void)!write(ctx->cm_stop, &one, sizeof one);
+		pthread_join(ctx->cm_thread, NULL);
+	}
+	close(ctx->cm_stop);
+	while ((p = ctx->rc_ports)) {
+		ctx->rc_ports = p->next;
+		diw_listener_close(p->listener);
+		free(p);
+	}
+	diw_cm_destroy(ctx->cm);
+	ctx->cm = NULL;
+}

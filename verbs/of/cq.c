@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues, and what a completion says in the words of verbs. */
+#include <arpa/inet.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "verbs/of/of.h"
+
+#define BURST 16
+#define EMPTIES_A_YIELD 32
+
+/* ---- Words ---- */
+
+/* The request that a queue pair could not deliver is flushed like those behind it: verbs tell it from them. */
+static enum ibv_wc_status failed(struct of_cq *cq, const struct diw_wc *wc, enum ibv_wc_status status)
+{
+	bool first = of_qp_failed(of_context(cq->cq.context), wc->qp_num);
+
+	return first && wc->status == DIW_WC_FLUSHED && wc->opcode != DIW_WC_RECV ? IBV_WC_RETRY_EXC_ERR : status;
+}
+
+enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc)
+{
+	static const enum ibv_wc_status map[] = {
+		[DIW_WC_SUCCESS] = IBV_WC_SUCCESS, [DIW_WC_LOC_PROT_ERR] = IBV_WC_LOC_PROT_ERR,
+		[DIW_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR, [DIW_WC_TIMEOUT] = IBV_WC_RESP_TIMEOUT_ERR,
+		[DIW_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR, [DIW_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
+		[DIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR, [DIW_WC_FLUSHED] = IBV_WC_WR_FLUSH_ERR,
+	};
+
+	if (wc->status == DIW_WC_SUCCESS)
+		return IBV_WC_SUCCESS;
+	return failed(cq, wc, wc->status < sizeof map / sizeof *map ? map[wc->status] : IBV_WC_GENERAL_ERR);
+}
+
+enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
+{
+	static const enum ibv_wc_opcode map[] = {
+		[DIW_WC_SEND] = IBV_WC_SEND, [DIW_WC_WRITE] = IBV_WC_RDMA_WRITE,
+		[DIW_WC_WRITE_RECORD] = IBV_WC_RDMA_WRITE, [DIW_WC_READ] = IBV_WC_RDMA_READ,
+		[DIW_WC_RECV] = IBV_WC_RECV,
+		/* No receive is consumed: an opcode of our own. */
+		[DIW_WC_RECV_WRITE_RECORD] = IBV_WC_DRIVER1, [DIW_WC_RECV_WRITE_IMM] = IBV_WC_RECV_RDMA_WITH_IMM,
+		[DIW_WC_FETCH_ADD] = IBV_WC_FETCH_ADD, [DIW_WC_CMP_SWAP] = IBV_WC_COMP_SWAP,
+		[DIW_WC_BIND_MW] = IBV_WC_BIND_MW, [DIW_WC_LOCAL_INV] = IBV_WC_LOCAL_INV,
+	};
+
+	return wc->opcode < sizeof map / sizeof *map ? map[wc->opcode] : IBV_WC_DRIVER3;
+}
+
+unsigned of_wc_flags(const struct diw_wc *wc)
+{
+	return (wc->flags & DIW_WC_IMM ? IBV_WC_WITH_IMM : 0) | (wc->flags & DIW_WC_INVALIDATED ? IBV_WC_WITH_INV : 0) |
+	       (wc->flags & DIW_WC_GRH ? IBV_WC_GRH : 0);
+}
+
+/* Of UD and UC: the peer's port is its number. RC knows its one peer anyway. */
+uint32_t of_wc_src_qp(const struct diw_wc *wc)
+{
+	return wc->qp_num >= OF_QPN_RC ? 0 : wc->src.port;
+}
+
+static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
+{
+	*to = (struct ibv_wc){
+		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc), .vendor_err = wc->fault,
+		.byte_len = wc->byte_len, .qp_num = wc->qp_num, .src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
+	};
+	if (wc->flags & DIW_WC_IMM)
+		to->imm_data = htonl(wc->imm);
+	else if (wc->flags & DIW_WC_INVALIDATED)
+		to->invalidated_rkey = wc->stag;
+}
+
+/* ---- Queues ---- */
+
+/* A program that spins where processors are fewer than those who want them waits for its peer to get one: it lends its
+ * own, which costs little when nobody wants it. */
+void of_cq_empty(struct of_cq *cq)
+{
+	if (atomic_fetch_add_explicit(&cq->empties, 1, memory_order_relaxed) % EMPTIES_A_YIELD == 0)
+		sched_yield();
+}
+
+int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct of_cq *cq = (struct of_cq *)ibv;
+	struct diw_wc burst[BURST];
+	int got = 0;
+
+	if (n < 0)
+		return -EINVAL;
+	while (got < n) {
+		int want = n - got < BURST ? n - got : BURST, rc = of_cq_ex_take(cq, burst, want);
+
+		if (rc < 0)
+			return got ? got : rc;
+		for (int i = 0; i < rc; i++) {
+			translate(cq, &wc[got++], &burst[i]);
+			diw_wc_release(&burst[i]);
+		}
+		if (rc < want)
+			break;
+	}
+	if (got == 0)
+		of_cq_empty(cq);
+	return got;
+}
+
+void of_cq_forget(struct of_cq *cq, const struct diw_qp *qp)
+{
+	of_cq_ex_forget(cq, qp);
+	diw_cq_forget(cq->diw, qp);
+}
+
+int of_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	return -diw_cq_arm(((struct of_cq *)cq)->diw, solicited_only);
+}
+
+static void init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_comp_channel *ch)
+{
+	cq->cq.context = c;
+	cq->cq.channel = ch;
+	cq->cq.cq_context = ctx;
+	cq->cq.cqe = (int)diw_cq_depth(cq->diw);
+	pthread_mutex_init(&cq->cq.mutex, NULL);
+	pthread_cond_init(&cq->cq.cond, NULL);
+	pthread_mutex_init(&cq->take, NULL);
+	if (cq->channel) {
+		pthread_mutex_lock(&cq->channel->lock);
+		cq->next = cq->channel->cqs;
+		cq->channel->cqs = cq;
+		ch->refcnt++;
+		pthread_mutex_unlock(&cq->channel->lock);
+	}
+}
+
+static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, struct ibv_comp_channel *ch,
+			    uint32_t vector)
+{
+	struct of_cq *cq;
+	int rc;
+
+	if (cqe < 1 || cqe > OF_MAX_CQE || vector >= (uint32_t)c->num_comp_vectors)
+		return of_null(EINVAL);
+	cq = calloc(1, sizeof *cq);
+	if (!cq)
+		return of_null(ENOMEM);
+	cq->channel = (struct of_channel *)ch;
+	rc = diw_cq_create(of_context(c)->dev, cqe, ch ? cq->channel->diw : NULL, cq, &cq->diw);
+	if (rc < 0) {
+		free(cq);
+		return of_null(-rc);
+	}
+	init(cq, c, ctx, ch);
+	return cq;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *ctx, struct ibv_comp_channel *ch, int vector)
+{
+	struct of_cq *cq = create(c, cqe < 0 ? 0 : (uint32_t)cqe, ctx, ch, vector < 0 ? UINT32_MAX : (uint32_t)vector);
+
+	return cq ? &cq->cq : NULL;
+}
+
+struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a)
+{
+	const uint64_t can = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint32_t flags = a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? a->flags : 0;
+	struct of_cq *cq;
+
+	if ((a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
+	    (a->wc_flags & ~(uint64_t)IBV_CREATE_CQ_SUP_WC_FLAGS) ||
+	    (flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)) ||
+	    ((a->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && (!a->parent_domain || a->parent_domain->context != c)))
+		return of_null(EINVAL);
+	if (a->wc_flags & ~can)
+		return of_null(EOPNOTSUPP);
+	cq = create(c, a->cqe, a->cq_context, a->channel, a->comp_vector);
+	if (!cq)
+		return NULL;
+	cq->single = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	of_cq_ex_init(cq);
+	return &cq->ex;
+}
+
+int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+	struct of_cq *cq = (struct of_cq *)ibv;
+	int rc = cqe < 1 || cqe > OF_MAX_CQE ? -EINVAL : diw_cq_resize(cq->diw, (uint32_t)cqe);
+
+	if (rc < 0)
+		return -rc;
+	cq->cq.cqe = (int)diw_cq_depth(cq->diw);
+	return 0;
+}
+
+int ibv_destroy_cq(struct ibv_cq *ibv)
+{
+	struct of_cq *cq = (struct of_cq *)ibv;
+	struct of_channel *ch = cq->channel;
+	int rc;
+
+	/* Events are forgotten only when the queue goes for certain: first who may refuse. */
+	rc = diw_cq_destroy(cq->diw);
+	if (rc < 0)
+		return -rc;
+	if (ch)
+		of_channel_forget(ch, cq);
+	pthread_mutex_destroy(&cq->take);
+	pthread_cond_destroy(&cq->cq.cond);
+	pthread_mutex_destroy(&cq->cq.mutex);
+	free(cq);
+	return 0;
+}

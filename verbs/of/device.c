@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Devices from network interfaces, contexts, and what a device can do. */
+#include "verbs/of/of.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/wire.h"
+
+#ifndef DIW_VERSION
+#define DIW_VERSION "0.1.0"
+#endif
+
+#define MAX_DEVICES 256
+
+static enum of_personality personality(void)
+{
+	const char *env = getenv("DIWARP_PERSONALITY");
+
+	if (!env || !*env || strcmp(env, "ca") == 0)
+		return OF_CA;
+	if (strcmp(env, "rnic") == 0)
+		return OF_RNIC;
+	fprintf(stderr, "diwarp: DIWARP_PERSONALITY=%s: neither ca nor rnic; ca it is\n", env);
+	return OF_CA;
+}
+
+bool of_is_rnic(const struct ibv_context *c)
+{
+	return ((const struct of_device *)c->device)->personality == OF_RNIC;
+}
+
+/* ---- The list ---- */
+
+static void device_drop(struct of_device *d)
+{
+	if (atomic_fetch_sub(&d->refs, 1) == 1)
+		free(d);
+}
+
+static struct of_device *device_new(const struct diw_dev_info *info, enum of_personality who)
+{
+	struct of_device *d = calloc(1, sizeof *d);
+
+	if (!d)
+		return NULL;
+	d->info = *info;
+	d->personality = who;
+	atomic_init(&d->refs, 1);
+	d->dev.node_type = who == OF_RNIC ? IBV_NODE_RNIC : IBV_NODE_CA;
+	d->dev.transport_type = who == OF_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	/* No uverbs device is behind it: no name that one might have. */
+	snprintf(d->dev.name, sizeof d->dev.name, "%s", info->name);
+	snprintf(d->dev.dev_name, sizeof d->dev.dev_name, "%s", info->name);
+	snprintf(d->dev.dev_path, sizeof d->dev.dev_path, "/sys/class/infiniband_verbs/%s", info->name);
+	snprintf(d->dev.ibdev_path, sizeof d->dev.ibdev_path, "/sys/class/infiniband/%s", info->name);
+	return d;
+}
+
+struct ibv_device **ibv_get_device_list(int *num)
+{
+	struct diw_dev_info *infos = calloc(MAX_DEVICES, sizeof *infos);
+	struct ibv_device **list = calloc(MAX_DEVICES + 1, sizeof *list);
+	enum of_personality who = personality();
+	int n = 0, found = infos && list ? diw_dev_list(infos, MAX_DEVICES) : -ENOMEM;
+
+	if (num)
+		*num = 0;
+	for (int i = 0; i < found && i < MAX_DEVICES; i++) {
+		struct of_device *d = infos[i].naddrs ? device_new(&infos[i], who) : NULL;
+
+		if (d)
+			list[n++] = &d->dev;
+		else if (infos[i].naddrs)
+			found = -ENOMEM;
+	}
+	free(infos);
+	if (found < 0) {
+		if (list)
+			ibv_free_device_list(list);
+		return of_null(-found);
+	}
+	if (num)
+		*num = n;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	if (!list)
+		return;
+	for (int i = 0; list[i]; i++)
+		device_drop((struct of_device *)list[i]);
+	free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *d)
+{
+	return d->name;
+}
+
+int ibv_get_device_index(struct ibv_device *d)
+{
+	return (int)((struct of_device *)d)->info.ifindex;
+}
+
+static uint64_t fnv(uint64_t h, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	while (len--)
+		h = (h ^ *p++) * 0x100000001b3u;
+	return h;
+}
+
+/* EUI-64 of the interface's hardware address, as RoCE devices have it. */
+static bool guid_from_mac(const char *ifname, uint8_t guid[8])
+{
+	struct ifreq ifr = { 0 };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+	const uint8_t *mac = (const uint8_t *)ifr.ifr_hwaddr.sa_data;
+
+	if (fd < 0)
+		return false;
+	snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "%s", ifname);
+	rc = ioctl(fd, SIOCGIFHWADDR, &ifr);
+	close(fd);
+	if (rc < 0 || ifr.ifr_hwaddr.sa_family != ARPHRD_ETHER)
+		return false;
+	memcpy(guid, mac, 3);
+	guid[0] ^= 2;
+	guid[3] = 0xff;
+	guid[4] = 0xfe;
+	memcpy(guid + 5, mac + 3, 3);
+	return true;
+}
+
+/* Interfaces without one (lo) exist in every network namespace of every host: a name is theirs by these two. */
+static void guid_from_place(const char *ifname, uint8_t guid[8])
+{
+	uint64_t h = fnv(0xcbf29ce484222325u, ifname, strlen(ifname));
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	struct stat ns;
+	char id[64];
+	ssize_t n;
+
+	if (fd >= 0) {
+		n = read(fd, id, sizeof id);
+		h = n > 0 ? fnv(h, id, (size_t)n) : h;
+		close(fd);
+	}
+	if (stat("/proc/self/ns/net", &ns) == 0)
+		h = fnv(h, &ns.st_ino, sizeof ns.st_ino);
+	diw_put64(guid, h);
+	guid[0] = 2;                            /* locally administered */
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *dev)
+{
+	struct of_device *d = (struct of_device *)dev;
+	uint8_t guid[8];
+	__be64 be;
+
+	if (!guid_from_mac(d->info.ifname, guid))
+		guid_from_place(d->info.ifname, guid);
+	memcpy(&be, guid, sizeof be);
+	return be;
+}
+
+/* ---- Contexts ---- */
+
+static int query_rt_values(struct ibv_context *c, struct ibv_values_ex *values)
+{
+	(void)c;
+	if (values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
+		return EINVAL;
+	/* What completions are stamped with. */
+	if (values->comp_mask)
+		clock_gettime(CLOCK_MONOTONIC, &values->raw_clock);
+	return 0;
+}
+
+static void fill_context(struct of_context *ctx)
+{
+	struct ibv_context *c = &ctx->v.context;
+
+	c->device = &ctx->device->dev;
+	c->cmd_fd = -1;
+	c->num_comp_vectors = 1;
+	c->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	pthread_mutex_init(&c->mutex, NULL);
+	c->ops.alloc_mw = of_alloc_mw;
+	c->ops.bind_mw = of_bind_mw;
+	c->ops.dealloc_mw = of_dealloc_mw;
+	c->ops.poll_cq = of_poll_cq;
+	c->ops.req_notify_cq = of_req_notify_cq;
+	c->ops.post_srq_recv = of_post_srq_recv;
+	c->ops.post_send = of_post_send;
+	c->ops.post_recv = of_post_recv;
+	/* What is not here answers EOPNOTSUPP: verbs.h sees to it. */
+	ctx->v.sz = sizeof ctx->v;
+	ctx->v.query_port = of_query_port;
+	ctx->v.query_device_ex = of_query_device_ex;
+	ctx->v.query_rt_values = query_rt_values;
+	ctx->v.create_cq_ex = of_create_cq_ex;
+	ctx->v.create_qp_ex = of_create_qp_ex;
+	ctx->v.create_srq_ex = of_create_srq_ex;
+	ctx->v.get_srq_num = of_get_srq_num;
+	ctx->v.alloc_parent_domain = of_alloc_parent_domain;
+	ctx->v.alloc_td = of_alloc_td;
+	ctx->v.dealloc_td = of_dealloc_td;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *dev)
+{
+	struct of_device *d = (struct of_device *)dev;
+	/* A program of verbs may be a mere target, or sleep in poll(2): the device moves without it. */
+	const struct diw_dev_attr attr = { .progress = DIW_PROGRESS_THREAD };
+	struct of_context *ctx = calloc(1, sizeof *ctx);
+	int rc = ctx ? diw_dev_open(dev->name, &attr, &ctx->dev) : -ENOMEM;
+
+	if (rc == 0) {
+		rc = of_async_open(ctx);
+		if (rc < 0)
+			diw_dev_close(ctx->dev);
+	}
+	if (rc < 0) {
+		free(ctx);
+		return of_null(-rc);
+	}
+	diw_dev_query(ctx->dev, &d->info);
+	ctx->ngids = d->info.naddrs;
+	memcpy(ctx->gids, d->info.addrs, sizeof ctx->gids);
+	ctx->device = d;
+	atomic_fetch_add(&d->refs, 1);
+	pthread_mutex_init(&ctx->lock, NULL);
+	fill_context(ctx);
+	return &ctx->v.context;
+}
+
+int ibv_close_device(struct ibv_context *c)
+{
+	struct of_context *ctx = of_context(c);
+	int rc;
+
+	/* Objects that a program leaves behind may still be used by a thread of its: they stay, and the context too. */
+	if (ctx->qps || ctx->srqs)
+		return 0;
+	of_rc_close(ctx);
+	rc = diw_dev_close(ctx->dev);
+	if (rc == -EBUSY)
+		return 0;
+	if (rc < 0) {
+		errno = -rc;
+		return -1;
+	}
+	of_async_close(ctx);
+	device_drop(ctx->device);
+	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&c->mutex);
+	free(ctx);
+	return 0;
+}
+
+/* A device here is a process's: there is no descriptor by which another could share it. */
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	(void)cmd_fd;
+	return of_null(EOPNOTSUPP);
+}
+
+/* ---- What it can do ---- */
+
+static void fill_attr(struct ibv_context *c, struct ibv_device_attr *a)
+{
+	const struct diw_dev_info *info = &of_context(c)->device->info;
+
+	*a = (struct ibv_device_attr){
+		.node_guid = ibv_get_device_guid(c->device), .sys_image_guid = ibv_get_device_guid(c->device),
+		.max_mr_size = 1ull << 48, .page_size_cap = 0xfffff000,
+		.vendor_id = 0x646977, .vendor_part_id = 1,     /* "diw" */
+		.max_qp = (int)info->max_qp, .max_qp_wr = OF_MAX_QP_WR,
+		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
+				    IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+				    IBV_DEVICE_MEM_MGT_EXTENSIONS,
+		.max_sge = OF_MAX_SGE, .max_sge_rd = OF_MAX_SGE, .max_cq = (int)info->max_cq, .max_cqe = OF_MAX_CQE,
+		.max_mr = (int)info->max_mr, .max_pd = (int)info->max_pd, .max_qp_rd_atom = OF_MAX_RD_ATOM,
+		.max_res_rd_atom = OF_MAX_RD_ATOM * (int)info->max_qp, .max_qp_init_rd_atom = OF_MAX_RD_ATOM,
+		.atomic_cap = IBV_ATOMIC_HCA, .max_mw = (int)info->max_mr, .max_ah = 1 << 20,
+		.max_srq = (int)info->max_srq, .max_srq_wr = OF_MAX_SRQ_WR, .max_srq_sge = OF_MAX_SGE,
+		.max_pkeys = 1, .phys_port_cnt = 1,
+	};
+	snprintf(a->fw_ver, sizeof a->fw_ver, "%s", DIW_VERSION);
+}
+
+int of_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in,
+		       struct ibv_device_attr_ex *attr, size_t size)
+{
+	struct ibv_device_attr_ex a = {
+		.completion_timestamp_mask = UINT64_MAX, .hca_core_clock = 1000000,     /* kHz: stamps are ns */
+		.phys_port_cnt_ex = 1,
+	};
+
+	if ((in && in->comp_mask) || size < sizeof a.orig_attr)
+		return EINVAL;
+	fill_attr(c, &a.orig_attr);
+	a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
+	memset(attr, 0, size);
+	memcpy(attr, &a, size < sizeof a ? size : sizeof a);
+	return 0;
+}
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
+{
+	fill_attr(c, attr);
+	return 0;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs and their states, which diw.h's have fewer of: RESET to RTR are this library's alone. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "verbs/of/of.h"
+
+/* So long a destroyed queue pair's last messages may take to leave; a peer that takes them slower has lost them. */
+#define LEAVE_NS 1000000000ll
+#define LEAVE_STEP_NS 200000
+
+/* ---- Creation ---- */
+
+static int check_cap(const struct ibv_qp_cap *cap)
+{
+	if (cap->max_send_wr > OF_MAX_QP_WR || cap->max_recv_wr > OF_MAX_QP_WR || cap->max_send_sge > OF_MAX_SGE ||
+	    cap->max_recv_sge > OF_MAX_SGE || cap->max_inline_data > OF_MAX_INLINE)
+		return EINVAL;
+	return 0;
+}
+
+static int check_init(const struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != c || !a->send_cq || !a->recv_cq ||
+	    a->send_cq->context != c || a->recv_cq->context != c || (a->srq && a->srq->context != c))
+		return EINVAL;
+	if ((a->comp_mask & ~known) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags))
+		return EOPNOTSUPP;
+	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
+		return EOPNOTSUPP;
+	return check_cap(&a->cap);
+}
+
+static uint32_t at_least(uint32_t v, uint32_t least)
+{
+	return v > least ? v : least;
+}
+
+/* diw_qp's two queues share a limit of entries, so either has what the other asked for. */
+static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
+{
+	struct ibv_qp_cap cap = a->cap;
+
+	cap.max_send_sge = cap.max_recv_sge = at_least(2, at_least(cap.max_send_sge, cap.max_recv_sge));
+	if (a->srq) {
+		cap.max_recv_wr = 0;
+		cap.max_recv_sge = 0;
+	}
+	qp->init = (struct ibv_qp_init_attr){
+		.qp_context = a->qp_context, .send_cq = a->send_cq, .recv_cq = a->recv_cq, .srq = a->srq, .cap = cap,
+		.qp_type = a->qp_type, .sq_sig_all = a->sq_sig_all,
+	};
+	qp->attr.cap = cap;
+}
+
+static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num)
+{
+	static const enum diw_qp_type types[] = {
+		[IBV_QPT_RC] = DIW_QP_RC, [IBV_QPT_UC] = DIW_QP_UC, [IBV_QPT_UD] = DIW_QP_UD,
+	};
+	const struct ibv_qp_init_attr *init = &qp->init;
+	struct diw_qp_attr a;
+
+	diw_qp_attr_init(&a);
+	a.type = types[init->qp_type];
+	a.send_cq = ((struct of_cq *)init->send_cq)->diw;
+	a.recv_cq = ((struct of_cq *)init->recv_cq)->diw;
+	a.srq = init->srq ? ((struct of_srq *)init->srq)->diw : NULL;
+	a.sq_depth = at_least(init->cap.max_send_wr, 1);
+	a.rq_depth = at_least(init->cap.max_recv_wr, 1);
+	a.max_sge = init->cap.max_send_sge;
+	a.max_inline = init->cap.max_inline_data;
+	a.sq_sig_all = init->sq_sig_all;
+	a.grh = a.type == DIW_QP_UD;
+	a.early = true;
+	a.keep_recvs = !qp->rnic;
+	/* The receiver cannot know the sender's rnr_retry, which mostly is 7: for ever. */
+	a.rnr_timeout_ns = INT64_MAX;
+	a.num = num;
+	a.ctx = qp;
+	return -diw_qp_create(of_diw_pd(pd), &a, &qp->diw);
+}
+
+static int create_numbered(struct of_qp *qp, struct ibv_pd *pd)
+{
+	struct diw_qp_info info;
+	uint32_t num = 0;
+	int rc = qp->init.qp_type == IBV_QPT_RC ? of_rc_listen(qp, &num) : 0;
+
+	if (rc == 0) {
+		rc = create_diw(qp, pd, num);
+		if (rc)
+			of_rc_unlisten(qp);
+	}
+	if (rc)
+		return rc;
+	if (num == 0 && diw_qp_query(qp->diw, &info) == 0)
+		num = info.num;
+	qp->qp.qp_num = num;
+	return 0;
+}
+
+static enum ibv_qp_state first_state(const struct of_qp *qp)
+{
+	return qp->rnic ? IBV_QPS_INIT : IBV_QPS_RESET;    /* iWARP has no RESET */
+}
+
+static void set_state(struct of_qp *qp, enum ibv_qp_state state)
+{
+	qp->qp.state = state;
+	atomic_store(&qp->state, state);
+}
+
+static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
+{
+	struct of_qp *qp = calloc(1, sizeof *qp);
+
+	if (!qp)
+		return NULL;
+	qp->ctx = of_context(c);
+	qp->qp = (struct ibv_qp){
+		.context = c, .qp_context = a->qp_context, .pd = a->pd, .send_cq = a->send_cq, .recv_cq = a->recv_cq,
+		.srq = a->srq, .qp_type = a->qp_type,
+	};
+	qp->rnic = of_is_rnic(c);
+	pthread_mutex_init(&qp->qp.mutex, NULL);
+	pthread_cond_init(&qp->qp.cond, NULL);
+	qp->extended = a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	qp->ops = qp->extended ? a->send_ops_flags : 0;
+	grant(qp, a);
+	set_state(qp, first_state(qp));
+	return qp;
+}
+
+static void free_qp(struct of_qp *qp)
+{
+	of_wr_fini(qp);
+	pthread_cond_destroy(&qp->qp.cond);
+	pthread_mutex_destroy(&qp->qp.mutex);
+	free(qp);
+}
+
+struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr)
+{
+	struct of_context *ctx = of_context(c);
+	int rc = check_init(c, attr);
+	struct of_qp *qp;
+
+	if (rc) {
+		errno = rc;
+		return NULL;
+	}
+	qp = new_qp(c, attr);
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	rc = qp->extended ? of_wr_init(qp) : 0;
+	if (rc == 0) {
+		pthread_mutex_lock(&ctx->lock);
+		rc = create_numbered(qp, attr->pd);
+		if (rc == 0) {
+			qp->next = ctx->qps;
+			ctx->qps = qp;
+		}
+		pthread_mutex_unlock(&ctx->lock);
+	}
+	if (rc) {
+		free_qp(qp);
+		errno = rc;
+		return NULL;
+	}
+	of_pd_hold(attr->pd);
+	attr->cap = qp->init.cap;
+	return &qp->qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct ibv_qp_init_attr_ex a = {
+		.qp_context = init->qp_context, .send_cq = init->send_cq, .recv_cq = init->recv_cq, .srq = init->srq,
+		.cap = init->cap, .qp_type = init->qp_type, .sq_sig_all = init->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+	};
+	struct ibv_qp *qp;
+
+	if (!pd) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = of_create_qp_ex(pd->context, &a);
+	if (qp)
+		init->cap = a.cap;
+	return qp;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return of_qp(qp)->extended ? &of_qp(qp)->ex : NULL;
+}
+
+/* ---- Its end ---- */
+
+/* What it has said is on its way before the socket closes: a send request was complete when diw had taken it. */
+static void leave(struct of_qp *qp)
+{
+	const struct timespec step = { .tv_nsec = LEAVE_STEP_NS };
+	struct diw_qp_info info;
+
+	if (qp->init.qp_type != IBV_QPT_RC || diw_leave(qp->diw) < 0)
+		return;
+	for (int64_t waited = 0; waited < LEAVE_NS; waited += LEAVE_STEP_NS) {
+		if (diw_qp_query(qp->diw, &info) < 0 || !info.leaving)
+			return;
+		nanosleep(&step, NULL);
+	}
+}
+
+static void forget_completions(struct of_qp *qp)
+{
+	of_cq_forget((struct of_cq *)qp->init.send_cq, qp->diw);
+	if (qp->init.recv_cq != qp->init.send_cq)
+		of_cq_forget((struct of_cq *)qp->init.recv_cq, qp->diw);
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct of_qp *qp = of_qp(ibqp), **p;
+	struct of_context *ctx = qp->ctx;
+
+	leave(qp);
+	pthread_mutex_lock(&ctx->lock);
+	of_rc_unlisten(qp);
+	for (p = &ctx->qps; *p != qp; p = &(*p)->next)
+		;
+	*p = qp->next;
+	/* No more come behind diw_abort(), and the memory of these is the queue pair's. */
+	diw_abort(qp->diw);
+	forget_completions(qp);
+	diw_qp_destroy(qp->diw);
+	pthread_mutex_unlock(&ctx->lock);
+	of_async_forget_qp(ctx, qp);
+	of_pd_drop(ibqp->pd);
+	free_qp(qp);
+	return 0;
+}
+
+/* ---- States ---- */
+
+static int check_values(const struct of_qp *qp, const struct ibv_qp_attr *a, int mask)
+{
+	if ((mask & IBV_QP_PORT) && a->port_num != OF_PORT)
+		return EINVAL;
+	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index != 0)
+		return EINVAL;
+	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if ((mask & IBV_QP_DEST_QPN) && a->dest_qp_num > OF_QPN_MAX)
+		return EINVAL;
+	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && a->max_rd_atomic > OF_MAX_RD_ATOM) ||
+	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > OF_MAX_RD_ATOM))
+		return EINVAL;
+	if (((mask & IBV_QP_TIMEOUT) && a->timeout > 31) || ((mask & IBV_QP_RETRY_CNT) && a->retry_cnt > 7) ||
+	    ((mask & IBV_QP_RNR_RETRY) && a->rnr_retry > 7) || ((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > 31))
+		return EINVAL;
+	if ((mask & IBV_QP_AV) && (!a->ah_attr.is_global || a->ah_attr.port_num != OF_PORT ||
+				   a->ah_attr.grh.sgid_index >= qp->ctx->ngids))
+		return EINVAL;
+	return mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE) ? EOPNOTSUPP : 0;
+}
+
+static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int mask)
+{
+#define TAKE(bit, field) do { if (mask & (bit)) to->field = a->field; } while (0)
+	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
+	TAKE(IBV_QP_PORT, port_num);
+	TAKE(IBV_QP_QKEY, qkey);
+	TAKE(IBV_QP_AV, ah_attr);
+	TAKE(IBV_QP_PATH_MTU, path_mtu);
+	TAKE(IBV_QP_TIMEOUT, timeout);
+	TAKE(IBV_QP_RETRY_CNT, retry_cnt);
+	TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+	TAKE(IBV_QP_RQ_PSN, rq_psn);
+	TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TAKE(IBV_QP_SQ_PSN, sq_psn);
+	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+#undef TAKE
+}
+
+static int to_reset(struct of_qp *qp)
+{
+	int rc;
+
+	if (qp->init.qp_type == IBV_QPT_RC)
+		of_rc_forget(qp);
+	rc = -diw_qp_reset(qp->diw);
+	if (rc)
+		return rc;
+	forget_completions(qp);
+	diw_qp_hold(qp->diw, false);
+	qp->attr = (struct ibv_qp_attr){ .cap = qp->init.cap };
+	return 0;
+}
+
+static int to_rtr(struct of_qp *qp)
+{
+	struct diw_addr peer;
+	int rc;
+
+	if (qp->init.qp_type == IBV_QPT_UD)
+		return 0;
+	rc = of_addr_from_ah_attr(&peer, &qp->attr.ah_attr, qp->ctx);
+	if (rc)
+		return rc;
+	peer.port = (uint16_t)qp->attr.dest_qp_num;
+	qp->peer = peer;
+	if (qp->init.qp_type == IBV_QPT_RC)
+		return of_rc_rtr(qp);
+	return qp->attr.dest_qp_num < OF_QPN_RC ? -diw_qp_set_peer(qp->diw, &peer) : EINVAL;
+}
+
+static int to_sqd(struct of_qp *qp)
+{
+	diw_qp_hold(qp->diw, true);
+	if (qp->attr.en_sqd_async_notify)
+		of_async(qp->ctx, &(struct ibv_async_event){ .element.qp = &qp->qp,
+							     .event_type = IBV_EVENT_SQ_DRAINED });
+	return 0;
+}
+
+static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+{
+	int rc = 0;
+
+	if ((mask & IBV_QP_QKEY) && to != IBV_QPS_RESET)
+		rc = -diw_qp_set_qkey(qp->diw, qp->attr.qkey);
+	if (rc || (from == to && to != IBV_QPS_RESET))
+		return rc;
+	switch (to) {
+	case IBV_QPS_RESET:
+		return to_reset(qp);
+	case IBV_QPS_RTR:
+		return to_rtr(qp);
+	case IBV_QPS_RTS:
+		return qp->init.qp_type == IBV_QPT_RC ? of_rc_rts(qp) : -diw_qp_hold(qp->diw, false);
+	case IBV_QPS_SQD:
+		return to_sqd(qp);
+	case IBV_QPS_ERR:
+		return qp->init.qp_type == IBV_QPT_RC ? -diw_leave(qp->diw) : -diw_abort(qp->diw);
+	default:
+		return 0;
+	}
+}
+
+static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state from = atomic_load(&qp->state), to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	struct ibv_qp_attr before = qp->attr;
+	int rc = of_modify_check(qp->init.qp_type, from, to, mask);
+
+	if (rc == 0 && (mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
+		rc = EINVAL;
+	if (rc == 0)
+		rc = check_values(qp, attr, mask);
+	if (rc)
+		return rc;
+	take_values(&qp->attr, attr, mask);
+	/* Before what it brings about: requests that fail then fail in that state. */
+	if (to == IBV_QPS_ERR)
+		set_state(qp, to);
+	rc = enter(qp, from, to, mask);
+	if (rc) {
+		qp->attr = before;
+		return rc;
+	}
+	set_state(qp, to);
+	return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct of_qp *qp = of_qp(ibqp);
+	int rc;
+
+	pthread_mutex_lock(&qp->ctx->lock);
+	rc = modify_locked(qp, attr, mask);
+	pthread_mutex_unlock(&qp->ctx->lock);
+	return rc;
+}
+
+int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct of_qp *qp = of_qp(ibqp);
+
+	(void)mask;
+	pthread_mutex_lock(&qp->ctx->lock);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
+	attr->path_mig_state = IBV_MIG_MIGRATED;
+	*init = qp->init;
+	pthread_mutex_unlock(&qp->ctx->lock);
+	return 0;
+}
+
+/* Bytes are placed as they come, and TCP may bring them in any order a copy chooses. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	(void)qp;
+	(void)op;
+	(void)flags;
+	return 0;
+}
+
+static struct of_qp *find(struct of_context *ctx, uint32_t num)
+{
+	struct of_qp *qp = ctx->qps;
+
+	while (qp && qp->qp.qp_num != num)
+		qp = qp->next;
+	return qp;
+}
+
+bool of_qp_failed(struct of_context *ctx, uint32_t num)
+{
+	bool first = false;
+	struct of_qp *qp;
+
+	pthread_mutex_lock(&ctx->lock);
+	qp = find(ctx, num);
+	if (qp && qp->init.qp_type == IBV_QPT_RC && atomic_load(&qp->state) != IBV_QPS_ERR) {
+		first = true;
+		set_state(qp, IBV_QPS_ERR);
+		diw_leave(qp->diw);             /* now the receives are flushed, too */
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return first;
+}
