@@ -14,7 +14,8 @@
 int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306)
 {
 	r->rc.answers = calloc(ird ? ird : 1, sizeof *r->rc.answers);
-	r->rc.rtr = calloc(1, sizeof *r->rc.rtr);
+	r->rc.rtr = calloc(2, sizeof *r->rc.rtr);
+	r->rc.probe = r->rc.rtr + 1;
 	if (!r->rc.answers || !r->rc.rtr)
 		return -ENOMEM;                 /* diw_rdmap_fini() frees */
 	r->rc.ird = ird;
@@ -108,6 +109,21 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 	default:
 		return send_message(r, wr, budget, status, now);
 	}
+}
+
+int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now)
+{
+	uint8_t status;
+	int rc;
+
+	r->rc.probe->opcode = DIW_OP_READ_REQUEST;
+	r->rc.probe->dst = r->ddp.cfg.peer;
+	rc = diw_rdmap_rc_read(r, r->rc.probe, &status, now);
+	if (rc == -EAGAIN) {                    /* nothing of it has left: as if it had not begun */
+		r->tx.active = false;
+		r->ddp.order.tx_msn[1]--;
+	}
+	return rc;
 }
 
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)

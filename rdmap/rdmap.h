@@ -52,6 +52,7 @@ struct diw_rdmap_wr {
 	bool signaled, imm_valid, solicited;
 	bool fence, invalidate;      /* RC */
 	bool pending;                /* RC: sent, its response has not come yet */
+	bool unconfirmed;            /* RC: pending, since the peer has not said that it is placed */
 	uint8_t status;              /* RC: how it completes */
 	uint8_t wc_opcode;           /* the verbs' */
 	uint16_t fault;              /* RC, REFUSED: the target's word */
@@ -173,7 +174,8 @@ struct diw_rdmap_rc {
 	struct diw_rdmap_rc_answer *answers;     /* a ring of ird */
 	uint16_t answers_head, nanswers;
 	struct diw_ddp_tx answer_tx;
-	struct diw_rdmap_wr *rtr;    /* the Read that said ready-to-receive, or NULL */
+	struct diw_rdmap_wr *rtr;    /* the Read that says ready-to-receive */
+	struct diw_rdmap_wr *probe;  /* the Read of no bytes that asks whether all before it is placed */
 	uint8_t last_len;            /* of the Terminate that the link has not taken yet, or 0 */
 	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
@@ -214,6 +216,10 @@ int diw_rdmap_renew(struct diw_rdmap *r);
 
 /* RC, before the first request: say that we are ready by a Write or a Read of no bytes (RFC 6581 section 4). */
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now);
+
+/* RC, between requests: ask whether all that was sent is placed; the answer is that r->rc.probe is pending no more. 0,
+ * -EAGAIN, -ENOSPC. */
+int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now);
 
 /* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked;
  * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding, or a fence waits for them. The same WR

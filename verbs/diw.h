@@ -306,6 +306,9 @@ struct diw_qp_attr {
 	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
 	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
 	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
+	bool confirm;                /* RC: a signalled Send or Write completes when the peer has placed it, as on
+	                              * InfiniBand: a Read of no bytes behind it asks. Not if ORD is 0. Else it does when
+	                              * TCP has taken it (RFC 5040 section 5.1 promises no more) */
 	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the peer has
 	                              * said that it takes them: they wait until it is connected */
 	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay

@@ -240,6 +240,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->rc.mulpdu = a->mulpdu;
 	qp->rc.packed = a->packed;
 	qp->rc.early = a->early;
+	qp->rc.confirm = a->confirm;
 	qp->rc.keep = a->keep_recvs;
 	qp->rc.until = DIW_NEVER;
 	qp->send_cq = a->send_cq;

@@ -106,6 +106,9 @@ struct diw_qp {
 	struct {                     /* RC (verbs/rc.c) */
 		uint32_t mulpdu;
 		bool packed, crc;
+		bool confirm;        /* of its attributes: what was sent completes when it is placed */
+		bool asked;          /* a probe is under way, for requests older than asked_for */
+		uint32_t asked_for, unconfirmed;
 		bool early, keep;    /* of its attributes: requests in IDLE; receives outlive the stream */
 		bool kept;           /* they do */
 		bool hold;           /* responder: it may not send before the initiator's first FPDU */

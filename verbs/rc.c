@@ -137,7 +137,8 @@ static void settle_closing(struct diw_qp *qp, uint64_t now)
 		qp->rc.progress = qp->c->tx_bytes;
 		qp->rc.until = now + CLOSE_NS;
 	}
-	if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0)
+	if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0 &&
+	    qp->rc.unconfirmed == 0)
 		shut(qp, now);
 	if (now >= qp->rc.until)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
@@ -221,6 +222,8 @@ int diw_rc_reset(struct diw_qp *qp)
 	if (qp->link)
 		close_link(qp);
 	qp->shown = false;
+	qp->rc.asked = false;
+	qp->rc.unconfirmed = 0;
 	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = false;
 	return 0;
 }

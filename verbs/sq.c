@@ -182,7 +182,7 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	w->signaled = qp->sig_all || (wr->flags & DIW_SEND_SIGNALED);
 	w->imm_valid = wr->flags & DIW_SEND_IMM;
 	w->solicited = wr->flags & DIW_SEND_SOLICITED;
-	w->pending = false;
+	w->pending = w->unconfirmed = false;
 	w->status = DIW_RDMAP_OK;
 	w->imm = wr->imm;
 	w->qkey = wr->qkey;
@@ -319,6 +319,45 @@ static bool retire(struct diw_qp *qp)
 	return true;
 }
 
+/* Somebody waits for its completion, and it is one that TCP's word is not enough for. */
+static void doubt(struct diw_qp *qp, struct diw_rdmap_wr *w)
+{
+	if (!qp->rc.confirm || !w->signaled || qp->rdmap.rc.ord == 0 ||
+	    (w->opcode != DIW_OP_SEND && w->opcode != DIW_OP_WRITE))
+		return;
+	w->pending = w->unconfirmed = true;
+	qp->rc.unconfirmed++;
+}
+
+/* What the probe's answer confirms. */
+static void collect(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+
+	if (!qp->rc.asked || qp->rdmap.rc.probe->pending)
+		return;
+	qp->rc.asked = false;
+	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != qp->rc.asked_for; i++) {
+		struct diw_rdmap_wr *w = slot_at(sq, i);
+
+		qp->rc.unconfirmed -= w->unconfirmed;
+		w->pending &= !w->unconfirmed;
+		w->unconfirmed = false;
+	}
+}
+
+/* One probe at a time: what is sent meanwhile, the next one confirms. */
+static void ask(struct diw_qp *qp, uint64_t now)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+
+	if (!qp->rc.unconfirmed || qp->rc.asked || r->tx.active || r->rc.imm_next || r->rc.answer_tx.active ||
+	    diw_rdmap_rc_probe(&qp->rdmap, now) < 0)
+		return;
+	qp->rc.asked = true;
+	qp->rc.asked_for = atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
+}
+
 static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -335,6 +374,8 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 			return rc;
 		if (!w->pending)
 			w->status = status;
+		if (status == DIW_RDMAP_OK)
+			doubt(qp, w);
 		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
 		if (status != DIW_RDMAP_OK) {
 			diw_rc_error(qp, DIW_FAULT_LOCAL_PROT, false, 0, now);
@@ -356,13 +397,19 @@ void diw_sq_flush(struct diw_qp *qp)
 		struct diw_rdmap_wr *w = slot_at(sq, i);
 		bool executed = i - atomic_load_explicit(&sq->next, memory_order_relaxed) >= sq->depth;
 
-		if (w->pending)
-			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
-		else if (!executed || (failed && w->status == DIW_RDMAP_OK))
+		if (w->unconfirmed) {
+			w->pending = w->unconfirmed = false;
 			w->status = DIW_RDMAP_FLUSHED;
+		} else if (w->pending) {
+			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
+		} else if (!executed || (failed && w->status == DIW_RDMAP_OK)) {
+			w->status = DIW_RDMAP_FLUSHED;
+		}
 		failed |= w->status != DIW_RDMAP_OK;
 	}
 	atomic_store_explicit(&sq->next, tail, memory_order_relaxed);
+	qp->rc.unconfirmed = 0;
+	qp->rc.asked = false;
 	retire(qp);
 }
 
@@ -389,8 +436,11 @@ static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 
 	if (answers_first)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+	collect(qp);
 	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
 		*rc = run_rc_queue(qp, budget, now);
+	if (*rc != -EAGAIN && *rc_answers != -EAGAIN)
+		ask(qp, now);
 	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 }

@@ -35,6 +35,12 @@ static void with_markers(void)
 	memory();
 }
 
+static void with_confirm(void)
+{
+	wire_open(&w, &(struct wire_attr){ .confirm = true });
+	memory();
+}
+
 static void done(void)
 {
 	wire_close(&w);
@@ -181,6 +187,31 @@ START_TEST(responses)
 		"00000000ffff0000 aaaaaaaa00000007 00000000ffffffff", w.mr->stag, w.mr->to + 64);
 	raw_expect(&w.r, "414b 00000000 00000003 00000003 00000000 0000abcf 1234567800000007");
 	ck_assert_uint_eq(__atomic_load_n(word, __ATOMIC_SEQ_CST), 0x12345678ffff0007);
+}
+END_TEST
+
+#define PROBE "4141 00000000 00000001 %08x 00000000 00000000 0000000000000000 00000000 00000000 0000000000000000"
+
+/* What is sent completes when a Read of no bytes behind it is answered; what is sent meanwhile, with the next one. */
+START_TEST(confirmed)
+{
+	struct diw_send_wr first = { .wr_id = 1, .opcode = DIW_WR_WRITE }, second = { .wr_id = 2, .opcode = DIW_WR_SEND };
+	struct diw_send_wr read = { .wr_id = 3, .opcode = DIW_WR_READ };
+	struct diw_wc wc;
+
+	wire_post(&w, &first, 0, 4);
+	raw_expect(&w.r, "c140 " STAG_TO " 00010203");
+	raw_expect(&w.r, PROBE, 1);
+	wire_post(&w, &second, 0, 2);
+	raw_expect(&w.r, "4143 00000000 00000000 00000001 00000000 0001");
+	ck_assert_int_eq(diw_cq_wait(w.e.scq, &wc, 1, 20 * (int64_t)DIW_MS), 0);
+	raw_hex(&w.r, "c142 00000000 0000000000000000");
+	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
+	raw_expect(&w.r, PROBE, 2);
+	wire_post(&w, &read, 0, 0);
+	ck_assert_int_eq(diw_cq_wait(w.e.scq, &wc, 1, 20 * (int64_t)DIW_MS), 0);
+	raw_hex(&w.r, "c142 00000000 0000000000000000");
+	wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
 }
 END_TEST
 
@@ -358,6 +389,7 @@ Suite *suite_rc_wire(void)
 {
 	Suite *s = suite_create("rc_wire");
 	TCase *t = tcase_create("default"), *cut = tcase_create("segments"), *m = tcase_create("markers");
+	TCase *c = tcase_create("confirm");
 
 	tcase_add_test(t, peer_crc);
 	tcase_add_test(t, sends);
@@ -372,13 +404,16 @@ Suite *suite_rc_wire(void)
 	tcase_add_test(t, reserved);
 	tcase_add_test(cut, segments);
 	tcase_add_test(m, markers);
+	tcase_add_test(c, confirmed);
 	tcase_add_checked_fixture(t, with_default, done);
 	tcase_add_checked_fixture(cut, short_segments, done);
 	tcase_add_checked_fixture(m, with_markers, done);
+	tcase_add_checked_fixture(c, with_confirm, done);
 	tcase_set_timeout(t, 30);
 	tcase_set_timeout(m, 30);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, cut);
 	suite_add_tcase(s, m);
+	suite_add_tcase(s, c);
 	return s;
 }

@@ -15,6 +15,7 @@
 
 struct wire_attr {
 	bool responder;              /* the peer connects, we accept */
+	bool confirm;
 	bool no_crc, markers, plain; /* plain: the peer says nothing of RFC 7306 */
 	uint16_t ird;                /* ours; 0: 16 */
 	uint32_t mulpdu;

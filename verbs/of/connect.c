@@ -161,7 +161,8 @@ static void conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t h
 	diw_conn_attr_init(a);
 	a->data = hello;
 	a->data_len = HELLO_LEN;
-	a->ird = qp->attr.max_dest_rd_atomic;
+	a->ird = qp->attr.max_dest_rd_atomic;   /* and one for the Read that confirms */
+	a->ird += a->ird < OF_MAX_RD_ATOM;
 	a->ord = OF_MAX_RD_ATOM;                /* RTS will say; the peer's IRD is the limit */
 	a->rtr = DIW_RTR_FPDU | DIW_RTR_WRITE;
 	a->timeout_ns = PATIENCE_NS;
