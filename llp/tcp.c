@@ -152,11 +152,20 @@ static int set_options(int fd, int family, const struct diw_stream_attr *a)
 	return err;
 }
 
+/* Within one host nothing is lost and nothing is far: there BBR, many systems' choice, halves the goodput by its pacing.
+ * Who may not choose has what there is. */
+static void choose_congestion(const struct tcp *t, const struct diw_stream_attr *a)
+{
+	if (!a->congestion[0] && memcmp(t->s.local.ip, t->s.peer.ip, sizeof t->s.peer.ip) == 0)
+		setsockopt(t->fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+}
+
 static int tcp_tune(struct diw_stream *s, const struct diw_stream_attr *a)
 {
-	int fd = ((struct tcp *)s)->fd;
+	const struct tcp *t = (struct tcp *)s;
 
-	return set_options(fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
+	choose_congestion(t, a);
+	return set_options(t->fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
 }
 
 static const struct diw_stream_ops tcp_ops = {
@@ -235,6 +244,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 		return err;
 	learn_addr(fd, getsockname, &(*s)->local);
 	(*s)->peer = attr->peer;
+	choose_congestion((struct tcp *)*s, attr);
 	return 0;
 }
 

@@ -359,6 +359,8 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
 /* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that connects. */
 int diw_qp_reset(struct diw_qp *qp);
+/* RC: the attribute confirm from now on. */
+int diw_qp_confirm(struct diw_qp *qp, bool confirm);
 /* Send requests that have not begun wait until it is not held any more; they may be posted. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
 
@@ -506,7 +508,8 @@ struct diw_conn_attr {
 	int64_t timeout_ns;          /* until established; > 0 */
 	unsigned keepalive_s;        /* a silent peer is asked after so long, and given up after three times that; 0: never */
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
-	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's */
+	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
+	                              * one host cubic if it may be chosen */
 	/* diw_connect only */
 	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
 	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */

@@ -89,6 +89,17 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 	return 0;
 }
 
+int diw_qp_confirm(struct diw_qp *qp, bool confirm)
+{
+	int rc = qp->type != DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->rc.confirm = confirm;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
 int diw_qp_hold(struct diw_qp *qp, bool hold)
 {
 	int rc = diw_dev_lock(qp->dev);

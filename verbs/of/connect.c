@@ -59,6 +59,34 @@ static bool is_peer(const struct of_qp *qp, const struct hello *h)
 	return h->to == qp->qp.qp_num && h->from == qp->attr.dest_qp_num;
 }
 
+/* ---- When a request is complete ---- */
+
+/* TCP ports that queue pairs of this process listen on. */
+static _Atomic uint8_t ours[65536 / 8];
+
+static bool is_ours(const struct of_qp *qp)
+{
+	uint32_t port = qp->attr.dest_qp_num & 0xffff;
+	const struct of_context *ctx = qp->ctx;
+
+	for (int i = 0; i < ctx->ngids; i++)
+		if (memcmp(ctx->gids[i].ip, qp->peer.ip, sizeof qp->peer.ip) == 0)
+			return ours[port / 8] & 1u << port % 8;
+	return false;
+}
+
+/* A channel adapter's completion says that the peer has the data. To ask it for that costs as much as a short message
+ * does, and programs rarely look at the other end without having heard of it: so it is asked only where both ends are
+ * one program, which may, and where the user wants it. */
+static bool wants_confirmation(const struct of_qp *qp)
+{
+	const char *env = getenv("DIWARP_CONFIRM");
+
+	if (qp->rnic || (env && strcmp(env, "off") == 0))
+		return false;
+	return (env && strcmp(env, "on") == 0) || is_ours(qp);
+}
+
 /* ---- Numbers ---- */
 
 static int thread_start(struct of_context *ctx);
@@ -83,6 +111,7 @@ static struct of_rc_port *new_port(struct of_context *ctx)
 	}
 	diw_listener_query(p->listener, &info);
 	p->port = info.local.port;
+	atomic_fetch_or(&ours[p->port / 8], (uint8_t)(1u << p->port % 8));
 	p->next = ctx->rc_ports;
 	ctx->rc_ports = p;
 	return p;
@@ -210,6 +239,7 @@ int of_rc_rtr(struct of_qp *qp)
 	if (is_self(qp))                        /* an MPA connection has two queue pairs */
 		return EOPNOTSUPP;
 	qp->connector = connects(qp);
+	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 	/* Until it is known what the peer expects. */
 	diw_qp_hold(qp->diw, !qp->rnic);
 	if (!qp->connector) {
@@ -354,6 +384,7 @@ void of_rc_close(struct of_context *ctx)
 	close(ctx->cm_stop);
 	while ((p = ctx->rc_ports)) {
 		ctx->rc_ports = p->next;
+		atomic_fetch_and(&ours[p->port / 8], (uint8_t)~(1u << p->port % 8));
 		diw_listener_close(p->listener);
 		free(p);
 	}
