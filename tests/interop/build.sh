@@ -15,62 +15,35 @@ deb=$INTEROP/deb work=$INTEROP/work root=$INTEROP/work/root kernel=$INTEROP/work
 die() { echo "guest: $*" >&2; exit "${status:-1}"; }
 cannot() { status=77 die "$*"; }
 say() { echo "guest: $*"; }
-
-# The system's package lists may be absent or name versions that are gone, and only root may fetch them: then lists of
-# our own.
-apt_get() { apt-get -q "${own_lists[@]}" "$@" < /dev/null; }
-apt_cache() { apt-cache "${own_lists[@]}" "$@"; }
-fetch_lists() {
-	say "fetching the package lists"
-	mkdir -p "$INTEROP/apt/lists/partial" "$INTEROP/apt/cache/archives/partial"
-	own_lists=(-o "Dir::State::lists=$INTEROP/apt/lists" -o "Dir::Cache=$INTEROP/apt/cache")
-	apt_get update > "$INTEROP/apt.log" 2>&1
-}
-
-packages() { awk '$1 == "guest" { print $2 }' tools/packages; }
-depends() { apt_cache depends --important "$@" | awk '$1 ~ /Depends:$/ { print $2 }'; }
-
-# The packages $* and the libraries that they need.
-with_libraries() {
-	local all=" " next=("$@") found pkg
-	while [ ${#next[@]} -gt 0 ]; do
-		found=()
-		for pkg in "${next[@]}"; do
-			[[ $all = *" $pkg "* ]] || { all+="$pkg "; found+=("$pkg"); }
-		done
-		[ ${#found[@]} -gt 0 ] || break
-		mapfile -t next < <(depends "${found[@]}" | grep -E '^(lib|zlib1g$)' | sort -u)
-	done
-	echo "$all"
-}
+DEBS=$INTEROP/apt APT_LOG=$INTEROP/apt.log
+. tools/debs.sh
 
 # The kernel's packages are named by others, which depend on the newest. RELEASE is the kernel's ("6.1.0-56-amd64").
 download() {
 	local programs image headers
-	programs=$(packages | grep -v '^linux-')
+	programs=$(packages guest | grep -v '^linux-')
 	image=$(depends linux-image-amd64) headers=$(depends linux-headers-amd64)
 	[ -n "$image" ] && [ -n "$headers" ] || return
 	RELEASE=${image#linux-image-}
 	# shellcheck disable=SC2046,SC2086  # names without blanks
 	(cd "$deb" && rm -rf new && mkdir new && cd new && apt_get download $image $headers $(depends $headers) \
-		$(depends linux-source) $(with_libraries $programs)) > "$INTEROP/apt.log" 2>&1 || return
+		$(depends linux-source) $(with_libraries $programs)) > "$APT_LOG" 2>&1 || return
 	rm -f "$deb"/*.deb
 	mv "$deb"/new/*.deb "$deb" && rmdir "$deb/new" && echo "$RELEASE" > "$deb/release"
 }
 
 get_packages() {
-	own_lists=()
 	mkdir -p "$deb"
-	if [ -s "$deb/release" ] && cmp -s "$deb/packages" <(packages); then
+	if [ -s "$deb/release" ] && cmp -s "$deb/packages" <(packages guest); then
 		RELEASE=$(< "$deb/release")
 		return
 	fi
 	say "downloading about 250 MB of packages, once"
 	if ! download && ! { fetch_lists && download; }; then
-		tail -n 5 "$INTEROP/apt.log" >&2
+		tail -n 5 "$APT_LOG" >&2
 		die "packages can't be downloaded"
 	fi
-	packages > "$deb/packages"
+	packages guest > "$deb/packages"
 }
 
 unpack() {
@@ -218,7 +191,7 @@ done
 for tool in cpio gcc-12 xz objcopy qemu-system-x86_64; do
 	command -v $tool > /dev/null || die "no $tool (tools/quickstart check-interop installs it)"
 done
-if ! made tree $here/build.sh <(packages); then
+if ! made tree $here/build.sh <(packages guest); then
 	rm -f "$INTEROP"/made.*
 	get_packages
 	step "unpacking" unpack
@@ -226,7 +199,7 @@ if ! made tree $here/build.sh <(packages); then
 	step "extracting the kernel" extract_vmlinux
 	step "choosing programs and modules" fill_tree
 	rm -rf "$work"
-	leave tree $here/build.sh <(packages)
+	leave tree $here/build.sh <(packages guest)
 fi
 made initrd $here/agent.c $here/init "$INTEROP/made.tree" && exit
 step "packing the initramfs" make_initrd
