@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Debian's own RDMA programs over libibverbs.so.1 of ours: what tests/system/clients/list names, in both personalities.
+# usage: clients.sh [PATTERN]    only the lines that PATTERN (extended regular expression) matches
+#
+# A run counts when both ends succeed and the counters say that its bytes went through queue pairs of ours.
+# DIW_TEST_FULL=1: also the list's lines that say full. CLIENTS_TABLE=FILE: what came of it, as a page of docs.
+. "${0%/*}/lib.sh"
+. tests/system/clients/lib.sh
+. tests/system/clients/pyverbs.sh
+PATTERN=${1:-.}
+links_are_up() { ip link show dev va | grep -q 'state UP' && in_b ip link show dev vb | grep -q 'state UP'; }
+
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
+own_shm "$@"
+have_clients || end
+two_namespaces 1500 && eventually 5 links_are_up || { not_ok "two network namespaces"; end; }
+
+for PERSONALITY in ca rnic; do
+	wanted ibv_devices && devices
+	wanted ibv_devinfo && devinfo
+	wanted ibv_asyncwatch && asyncwatch
+	while read -r when where who types program options; do
+		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
+		[[ $who = both || $who = "$PERSONALITY" ]] && wanted "$when $where $types $program $options" || continue
+		# shellcheck disable=SC2086  # a list of words
+		for place in veth ${where#veth}; do
+			pair $place "$types" "$program" $options
+		done
+	done < tests/system/clients/list
+	wanted refused && refusals
+	wanted pyverbs && pyverbs
+done
+[ -z "${CLIENTS_TABLE:-}" ] || table > "$CLIENTS_TABLE"
+end

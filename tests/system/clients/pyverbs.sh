@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+# For clients.sh: rdma-core's own tests, and what the device says of itself.
+
+PYVERBS_TESTS="device pd addr cq cqex cq_events mr qp qpex atomic fork parent_domain"
+
+# The results of `run_tests.py -v` on standard input, a line each: ok, skip, FAIL or ERROR, its name and ": reason".
+pyverbs_results() {
+	awk '
+	match($0, /^test_[a-z0-9_]+ \([A-Za-z0-9_.]+\)/) {
+		id = $2
+		gsub(/[()]/, "", id)
+		sub(/^tests\./, "", id)
+	}
+	id != "" && match($0, /\.\.\. (ok|FAIL|ERROR|expected failure|unexpected success|skipped .*)$/) {
+		what = substr($0, RSTART + 4)
+		sub(/^skipped ./, "skip ", what)
+		if (what ~ /^skip/)
+			what = substr(what, 1, length(what) - 1)
+		reason = what
+		sub(/ .*/, "", what)
+		sub(/^[^ ]* ?/, "", reason)
+		print what, id (reason == "" ? "" : ": " reason)
+		id = ""
+	}' | sort -k 2
+}
+
+# as_expected RESULTS: each test came to what pyverbs.expect says, and was skipped for one of pyverbs.reasons.
+as_expected() {
+	local here=tests/system/clients
+	awk -v reasons=<(grep -v -e '^#' -e '^$' $here/pyverbs.reasons) '
+	BEGIN { while ((getline line < reasons) > 0) why[++n] = "^(" line ")$" }
+	/^#/ || NF == 0 { next }
+	FNR == NR { want[$2] = $1; next }
+	{
+		name = $2
+		sub(/:$/, "", name)
+		reason = $0
+		sub(/^[^:]*: /, "", reason)
+		good = $1 == want[name] || want[name] == "may" && $1 ~ /^(ok|skip)$/
+		if (!good)
+			print $1 ", not " (name in want ? want[name] : "known") ": " name
+		for (i = 1; $1 == "skip" && i <= n && reason !~ why[i]; i++)
+			;
+		if ($1 == "skip" && i > n)
+			print "skipped for a reason that is not one: " name ": " reason
+		seen[name] = 1
+		bad += !good || ($1 == "skip" && i > n)
+	}
+	END {
+		for (name in want)
+			if (!(name in seen)) {
+				print "did not run: " name
+				bad++
+			}
+		exit bad > 0
+	}' $here/pyverbs.expect "$1"
+}
+
+pyverbs() {
+	local good=ok bytes modules
+	[ -x /usr/bin/python3 ] || { skip "no /usr/bin/python3: pyverbs is compiled for Debian's"; return; }
+	# shellcheck disable=SC2086
+	printf -v modules 'tests.test_%s ' $PYVERBS_TESTS
+	start_counting
+	# shellcheck disable=SC2086
+	timeout -k 2 120 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
+		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 < /dev/null
+	stop_counting
+	tr -d "\000" < "$TMP/pyverbs" | pyverbs_results > "$TMP/pyverbs.results"
+	check "pyverbs ($PERSONALITY): passed and skipped is what tests/system/clients/pyverbs.expect says" \
+		as_expected "$TMP/pyverbs.results" || good=FAILED
+	[ $good = ok ] || grep -a -A 25 -E '^(ERROR|FAIL): ' "$TMP/pyverbs" | head -n 200
+	bytes=$(jq -s 'map(.rx_payload) | add + 0' "$TMP/counted")
+	check "... and $bytes bytes came through queue pairs" [ "${bytes:-0}" -gt 0 ] || good=FAILED
+	note "rdma-core's tests" "$PYVERBS_TESTS" host "$good: $(grep -ac '^ok' "$TMP/pyverbs.results") passed, $(
+		grep -ac '^skip' "$TMP/pyverbs.results") skipped"
+}
+
+# What nothing may pass without: all that ibv_devinfo -v tells, but for addresses and identifiers.
+capabilities() {
+	sed -E -e '/guid:|fw_ver:|GID\[|completion_timestamp_mask|^$/d' -e 's/[[:space:]]+/ /g' -e 's/^ //'
+}
