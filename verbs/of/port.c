@@ -81,6 +81,22 @@ int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid 
 	return 0;
 }
 
+/* Private to rdma-core, and what ibv_devinfo asks: 0 is "IB or RoCE v1", 1 is RoCE v2. */
+enum gid_type_sysfs { GID_SYSFS_IB_ROCE_V1, GID_SYSFS_ROCE_V2 };
+#pragma GCC visibility push(default)
+int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned index, enum gid_type_sysfs *type);
+#pragma GCC visibility pop
+
+int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned index, enum gid_type_sysfs *type)
+{
+	if (port != OF_PORT || index >= OF_MAX_GIDS) {
+		errno = EINVAL;
+		return -1;
+	}
+	*type = of_is_rnic(c) ? GID_SYSFS_IB_ROCE_V1 : GID_SYSFS_ROCE_V2;
+	return 0;
+}
+
 int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *e, uint32_t flags,
 		      size_t size)
 {

@@ -40,7 +40,6 @@ void verbs_init_cq(void);
 void verbs_set_ops(void);
 void verbs_uninit_context(void);
 void REGISTER_DRIVER(void);
-int ibv_query_gid_type(void);
 int ibv_read_ibdev_sysfs_file(void);
 #pragma GCC visibility pop
 
@@ -57,7 +56,6 @@ static int refuse(void)
 	return -1;
 }
 
-int ibv_query_gid_type(void) { return refuse(); }
 int ibv_read_ibdev_sysfs_file(void) { return refuse(); }
 
 /* Nothing to do: there is no provider's context, queue or driver that it could be about. */
