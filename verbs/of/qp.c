@@ -133,6 +133,7 @@ static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr
 	qp->ops = qp->extended ? a->send_ops_flags : 0;
 	grant(qp, a);
 	set_state(qp, first_state(qp));
+	qp->qp.state = IBV_QPS_RESET;           /* what it was last modified to: programs go on from there */
 	return qp;
 }
 
