@@ -45,6 +45,8 @@ static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap cap = a->cap;
 
+	/* Devices round up, and programs lean on it: ib_send_lat -e asks for one, and posts two before it polls. */
+	cap.max_send_wr = at_least(cap.max_send_wr, 16);
 	cap.max_send_sge = cap.max_recv_sge = at_least(2, at_least(cap.max_send_sge, cap.max_recv_sge));
 	if (a->srq) {
 		cap.max_recv_wr = 0;
