@@ -139,7 +139,7 @@ uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const s
 		return DIW_FAULT_STAG;
 	if (peer && s->bound && !(s->peer.port ? diw_addr_eq(peer, &s->peer) : diw_addr_same_host(peer, &s->peer)))
 		return DIW_FAULT_STAG;
-	if ((s->access & access) != access)
+	if ((s->access & access) != access || (peer && (access & user->deny)))
 		return DIW_FAULT_ACCESS;
 	if (to + len < to)
 		return DIW_FAULT_WRAP;

@@ -37,7 +37,10 @@ struct diw_stag {
 };
 
 /* Who uses an STag. */
-struct diw_stag_user { const void *pd, *qp; };
+struct diw_stag_user {
+	const void *pd, *qp;
+	unsigned deny;               /* of enum diw_stag_access: what its peers may not do, whatever the STag allows */
+};
 
 struct diw_stag_table {
 	struct diw_stag **slot;

@@ -250,7 +250,7 @@ const struct diw_rdmap_up diw_qp_up = {
 /* Who refused it says why; what the peer could not do for a reason of its own is no question of access. */
 static uint8_t refused(const struct diw_rdmap_wr *wr)
 {
-	return wr->fault >> 8 == DIW_FAULT_STREAM >> 8 ? DIW_WC_REM_OP_ERR : DIW_WC_REM_ACCESS_ERR;
+	return wr->fault >> 8 == DIW_FAULT_STREAM >> 8 || wr->fault >> 8 == DIW_FAULT_NO_BUFFER >> 8 ? DIW_WC_REM_OP_ERR : DIW_WC_REM_ACCESS_ERR;
 }
 
 void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status)

@@ -157,7 +157,7 @@ void diw_cq_push(struct diw_cq *cq)
 		diw_dev_wake(cq->dev, cq);
 }
 
-int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
+static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
 {
 	uint32_t head, upto;
 	int rc = diw_dev_lock(cq->dev);
@@ -167,7 +167,8 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
 	head = atomic_load(&cq->head);
 	upto = solicited_only ? atomic_load(&cq->solicited) : atomic_load(&cq->tail);
 	cq->armed = solicited_only && cq->armed != DIW_CQ_ARMED ? DIW_CQ_ARMED_SOLICITED : DIW_CQ_ARMED;
-	if (upto - head - 1 < atomic_load(&cq->tail) - head)    /* it is not older than what was taken already */
+	/* One that is there, and is not older than what was taken already. */
+	if (!only_later && upto - head - 1 < atomic_load(&cq->tail) - head)
 		fire(cq);
 	else
 		diw_dev_hasten(cq->dev, diw_dev_deadline(cq->dev, false));   /* it waits for its Reads' timeouts now */
@@ -175,6 +176,16 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
 	if (cq->channel && atomic_load_explicit(&cq->channel->polled, memory_order_relaxed))
 		diw_dev_hand_over(cq->dev);
 	return 0;
+}
+
+int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
+{
+	return arm(cq, solicited_only, false);
+}
+
+int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only)
+{
+	return arm(cq, solicited_only, true);
 }
 
 /* The descriptor tells what the list of events says, unless a thread in diw_channel_get is about to take the event. */

@@ -277,6 +277,8 @@ int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t tim
 /* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
  * between the last poll and this call counts: after arming no completion is missed. */
 int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
+/* The same, but what is in the queue already does not count: who arms looks once more, then sleeps (as verbs have it). */
+int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------------- */
 
@@ -351,6 +353,9 @@ const char *diw_qp_state_str(int state);
 /* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer);
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
+/* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
+ * allow it, too. */
+int diw_qp_set_access(struct diw_qp *qp, unsigned access);
 /* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and carry
  * the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is attached once;
  * destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS the

@@ -149,6 +149,7 @@ bool diw_sq_empty(const struct diw_sq *sq);
 /* The lock is held. */
 /* RC: give up all that was posted, in order, as far as there is room for the completions. */
 void diw_sq_flush(struct diw_qp *qp);
+void diw_sq_refuse(struct diw_qp *qp, uint16_t fault);
 void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 {

@@ -112,6 +112,8 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rdmap.ddp.order.dead = true;
 	qp->rdmap.ddp.order.waiting = false;
 	qp->rdmap.ddp.order.waits_until = 0;
+	if (remote)
+		diw_sq_refuse(qp, fault);
 	qp->state = DIW_QPS_ERROR;
 	qp->deadline = 0;
 	qp->rc.kept = qp->rc.keep && (errnum || !told);

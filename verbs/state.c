@@ -89,6 +89,18 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 	return 0;
 }
 
+int diw_qp_set_access(struct diw_qp *qp, unsigned access)
+{
+	const unsigned all = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
+	int rc = access & ~all ? -EINVAL : diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->rdmap.ddp.user.deny = all & ~access;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
 int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 {
 	int rc = qp->type != DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);

@@ -374,6 +374,20 @@ START_TEST(read_refused)
 }
 END_TEST
 
+START_TEST(queue_pair_refuses)
+{
+	struct diw_send_wr rd = { .opcode = DIW_WR_READ };
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_qp_set_access(p.b.qp, DIW_ACCESS_LOCAL_WRITE), -EINVAL);
+	ck_assert_int_eq(diw_qp_set_access(p.b.qp, DIW_ACCESS_REMOTE_WRITE), 0);
+	ck_assert_int_eq(rc_post(&p, &p.a, &rd, 0, 10), 0);
+	wc = rc_wc(p.a.scq);
+	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(wc.fault, DIW_FAULT_ACCESS);
+}
+END_TEST
+
 START_TEST(too_long)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
@@ -513,6 +527,7 @@ Suite *suite_rc(void)
 	tcase_add_loop_test(t, every_wire, 0, sizeof wires / sizeof *wires);
 	tcase_add_test(t, no_ord);
 	tcase_add_test(t, read_refused);
+	tcase_add_test(t, queue_pair_refuses);
 	tcase_add_test(t, too_long);
 	tcase_add_test(t, receive_comes_late);
 	tcase_add_test(t, receive_never_comes);

@@ -75,14 +75,14 @@ static bool is_ours(const struct of_qp *qp)
 	return false;
 }
 
-/* A channel adapter's completion says that the peer has the data. To ask it for that costs as much as a short message
+/* A channel adapter's completion says that the peer has the data; an RNIC's does not, but most do have it. To ask it for that costs as much as a short message
  * does, and programs rarely look at the other end without having heard of it: so it is asked only where both ends are
  * one program, which may, and where the user wants it. */
 static bool wants_confirmation(const struct of_qp *qp)
 {
 	const char *env = getenv("DIWARP_CONFIRM");
 
-	if (qp->rnic || (env && strcmp(env, "off") == 0))
+	if (env && strcmp(env, "off") == 0)
 		return false;
 	return (env && strcmp(env, "on") == 0) || is_ours(qp);
 }

@@ -115,7 +115,7 @@ void of_cq_forget(struct of_cq *cq, const struct diw_qp *qp)
 
 int of_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
-	return -diw_cq_arm(((struct of_cq *)cq)->diw, solicited_only);
+	return -diw_cq_arm_later(((struct of_cq *)cq)->diw, solicited_only);
 }
 
 static void init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_comp_channel *ch)

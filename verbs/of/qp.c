@@ -298,6 +298,17 @@ static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int
 #undef TAKE
 }
 
+/* A Write-Record of UD has nothing in verbs that would forbid it. */
+static int set_access(struct of_qp *qp)
+{
+	const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+	if (qp->init.qp_type == IBV_QPT_UD)
+		return 0;
+	return -diw_qp_set_access(qp->diw, (unsigned)of_access(qp->attr.qp_access_flags & remote) &
+				  ~(unsigned)DIW_ACCESS_LOCAL_WRITE);
+}
+
 static int to_reset(struct of_qp *qp)
 {
 	int rc;
@@ -376,6 +387,8 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 	if (rc)
 		return rc;
 	take_values(&qp->attr, attr, mask);
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		set_access(qp);
 	/* Before what it brings about: requests that fail then fail in that state. */
 	if (to == IBV_QPS_ERR)
 		set_state(qp, to);
