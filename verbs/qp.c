@@ -156,7 +156,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	r->read_timeout = bounded(a->read_timeout_ns);
 	d->c = qp->c;
 	d->stags = &qp->dev->stags;
-	d->user = (struct diw_stag_user){ qp->pd, qp };
+	d->user = (struct diw_stag_user){ .pd = qp->pd, .qp = qp };
 	d->epoch = (uint16_t)diw_random();
 	d->msn_tagged = (uint32_t)diw_random();
 	d->msn_untagged = (uint32_t)diw_random();
