@@ -91,7 +91,7 @@
 	X(read_answered, "Reads answered") \
 	X(read_limit, "inbound Read Requests over the limits: dropped") \
 	X(rx_group, "Read Request to a group or broadcast address, or no Send at the group port: dropped") \
-	X(rx_group_stray, "at the group port, to no group that a queue pair is attached to; the first attached counts") \
+	X(rx_group_stray, "at the group port, to no group that is attached to; the first that attached counts") \
 	X(read_merged, "duplicate of a request in progress") \
 	X(atomics_tx, "RC: atomics asked for") \
 	X(atomics_rx, "RC: Atomic Requests that came") \

@@ -44,15 +44,15 @@ struct diw_dgram_ops {
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 	/* Bursts received, 0 when there is none now. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
-	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER; DIW_DGRAM_AT_HAND: it has received
-	 * more than it has returned. */
+	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER; DIW_DGRAM_AT_HAND: it has
+	 * received more than it has returned. */
 	uint64_t (*deadline)(struct diw_dgram *d);
 	/* Largest datagram that reaches DST without IP fragments, as far as is known. */
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
 	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
 	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
-	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the kernel
-	 * allows a socket no more groups. */
+	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the
+	 * kernel allows a socket no more groups. */
 	int (*member)(struct diw_dgram *d, const struct diw_addr *group, bool join);
 	void (*close)(struct diw_dgram *d);
 };

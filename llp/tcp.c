@@ -152,8 +152,8 @@ static int set_options(int fd, int family, const struct diw_stream_attr *a)
 	return err;
 }
 
-/* Within one host nothing is lost and nothing is far: there BBR, many systems' choice, halves the goodput by its pacing.
- * Who may not choose has what there is. */
+/* Within one host nothing is lost and nothing is far: there BBR, many systems' choice, halves the goodput by its
+ * pacing. Who may not choose has what there is. */
 static void choose_congestion(const struct tcp *t, const struct diw_stream_attr *a)
 {
 	if (!a->congestion[0] && memcmp(t->s.local.ip, t->s.peer.ip, sizeof t->s.peer.ip) == 0)

@@ -52,7 +52,8 @@ static void set_common(const struct diw_udp *u, int fd)
 		set_int(fd, SOL_UDP, UDP_GRO, 1);
 }
 
-/* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those say. */
+/* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those
+ * say. */
 static void set_multicast_if(const struct diw_udp *u, unsigned ifindex)
 {
 	struct ip_mreqn m = { .imr_ifindex = (int)ifindex };

@@ -72,8 +72,7 @@ static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_dd
 static struct diw_recv *await(struct diw_qp *qp, struct diw_recv *r)
 {
 	if (!r) {
-		atomic_store_explicit(&qp->rq->wanted, true, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst);
+		atomic_store(&qp->rq->wanted, true);    /* before the second look: one of the two sees the other */
 		r = diw_rq_take(qp->rq);
 	}
 	if (r)
@@ -250,7 +249,10 @@ const struct diw_rdmap_up diw_qp_up = {
 /* Who refused it says why; what the peer could not do for a reason of its own is no question of access. */
 static uint8_t refused(const struct diw_rdmap_wr *wr)
 {
-	return wr->fault >> 8 == DIW_FAULT_STREAM >> 8 || wr->fault >> 8 == DIW_FAULT_NO_BUFFER >> 8 ? DIW_WC_REM_OP_ERR : DIW_WC_REM_ACCESS_ERR;
+	unsigned kind = wr->fault >> 8;
+
+	return kind == DIW_FAULT_STREAM >> 8 || kind == DIW_FAULT_NO_BUFFER >> 8 ? DIW_WC_REM_OP_ERR :
+										   DIW_WC_REM_ACCESS_ERR;
 }
 
 void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD and UC queue pairs)
- * and for iWARP (over MPA and TCP: RC queue pairs).
+ * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD and UC queue
+ * pairs) and for iWARP (over MPA and TCP: RC queue pairs).
  *
  * Conventions, true for every call here unless it says otherwise:
  * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
@@ -174,7 +174,7 @@ int diw_mr_rereg(struct diw_mr *mr, struct diw_pd *pd, const struct diw_mr_attr 
  * DIW_WR_LOCAL_INV). Unbound, no access is possible. */
 enum diw_mw_type {
 	DIW_MW_TYPE_1,               /* for every queue pair of the protection domain; each bind draws a new key */
-	DIW_MW_TYPE_2,               /* for the queue pair that bound it; the request brings the key; may be invalidated */
+	DIW_MW_TYPE_2,               /* for the queue pair that bound it; the request brings the key */
 };
 struct diw_mw {
 	struct diw_pd *pd;
@@ -225,7 +225,7 @@ struct diw_wc {
 	uint32_t qp_num;             /* as diw_qp_query() has it, unless the attribute num said otherwise */
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
-	uint32_t stag;               /* Write-Record, Write with immediate on UC: where it was written; or as flags say */
+	uint32_t stag;               /* Write-Record, Write with immediate on UC: where; or as flags say */
 	uint32_t msg_len;            /* length of the whole message */
 	uint32_t byte_len;           /* bytes that are valid; in chunk mode of this chunk */
 	uint32_t mo;                 /* offset in the message of the first valid byte; chunk mode: of the chunk */
@@ -277,7 +277,8 @@ int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t tim
 /* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
  * between the last poll and this call counts: after arming no completion is missed. */
 int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
-/* The same, but what is in the queue already does not count: who arms looks once more, then sleeps (as verbs have it). */
+/* The same, but what is in the queue already does not count: who arms looks once more, then sleeps (as verbs have
+ * it). */
 int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------------- */
@@ -309,10 +310,10 @@ struct diw_qp_attr {
 	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
 	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
 	bool confirm;                /* RC: a signalled Send or Write completes when the peer has placed it, as on
-	                              * InfiniBand: a Read of no bytes behind it asks. Not if ORD is 0. Else it does when
-	                              * TCP has taken it (RFC 5040 section 5.1 promises no more) */
-	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the peer has
-	                              * said that it takes them: they wait until it is connected */
+	                              * InfiniBand: a Read of no bytes behind it asks. Not if ORD is 0. Else it does
+	                              * when TCP has taken it (RFC 5040 section 5.1 promises no more) */
+	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the
+	                              * peer has said that it takes them: they wait until it is connected */
 	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay
 	                              * posted until diw_leave() or diw_abort() */
 	enum diw_record_mode record_mode;
@@ -322,7 +323,7 @@ struct diw_qp_attr {
 	int64_t reasm_timeout_ns;    /* > 0 */
 	int64_t read_timeout_ns;     /* 0 = a multiple of the measured round trip */
 	uint64_t rate_limit;         /* bytes a second of segments, Reads answered included; 0 = none */
-	uint32_t rate_burst;         /* bytes that may leave at once; less than a wake-up's worth keeps below the limit */
+	uint32_t rate_burst;         /* bytes that may leave at once; few keep below the limit */
 	uint32_t max_sources;        /* peers with state at a time */
 	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
 	uint32_t rcvbuf;             /* bytes asked of the kernel */
@@ -356,13 +357,15 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
 /* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
  * allow it, too. */
 int diw_qp_set_access(struct diw_qp *qp, unsigned access);
-/* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and carry
- * the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is attached once;
- * destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS the
- * kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS; -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
+/* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and
+ * carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is
+ * attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD;
+ * -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS;
+ * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
-/* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that connects. */
+/* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that
+ * connects. */
 int diw_qp_reset(struct diw_qp *qp);
 /* RC: the attribute confirm from now on. */
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);
@@ -370,7 +373,7 @@ int diw_qp_confirm(struct diw_qp *qp, bool confirm);
 int diw_qp_hold(struct diw_qp *qp, bool hold);
 
 struct diw_qp_info {
-	uint32_t num;                /* the attribute num, or kind << 16 | port: kind 0 with UDP, 1 for RC and its TCP port */
+	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
 	enum diw_qp_state state;
 	struct diw_addr local;
 	struct diw_addr peer;        /* UC, RC when connected */
@@ -423,7 +426,7 @@ enum diw_wr_opcode {
 	DIW_WR_WRITE_RECORD,         /* UD only */
 	DIW_WR_READ,                 /* UD, RC; the entries are the sink */
 	/* RC only */
-	DIW_WR_FETCH_ADD,            /* += compare_add on 8 aligned bytes; the entry (8 bytes) receives what was there */
+	DIW_WR_FETCH_ADD,            /* += compare_add on 8 aligned bytes; the entry receives what was there */
 	DIW_WR_CMP_SWAP,             /* = swap if it is compare_add; the same */
 	DIW_WR_LOCAL_INV,            /* no peer uses inv_stag any more, a region's or a type 2 window's */
 	DIW_WR_BIND_MW,
@@ -434,7 +437,7 @@ enum diw_send_flags {
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* imm goes along; not for Reads */
 	DIW_SEND_FENCE = 32,         /* RC: waits until all earlier Reads and atomics are complete */
-	DIW_SEND_INVALIDATE = 64,    /* RC. Send: the peer's inv_stag; Read: the STag of its first entry, when complete */
+	DIW_SEND_INVALIDATE = 64,    /* RC. Send: the peer's inv_stag; Read: its first entry's STag, in the end */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once, it may wait for it (or for the next poll) */
 };
 struct diw_send_wr {
@@ -511,7 +514,7 @@ struct diw_conn_attr {
 	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
 	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
 	int64_t timeout_ns;          /* until established; > 0 */
-	unsigned keepalive_s;        /* a silent peer is asked after so long, and given up after three times that; 0: never */
+	unsigned keepalive_s;        /* a silent peer is asked after so long, given up after thrice that; 0: never */
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
 	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
 	                              * one host cubic if it may be chosen */
@@ -526,8 +529,8 @@ enum diw_cm_event_type {
 	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
 	DIW_CM_ESTABLISHED,          /* ird and ord as negotiated; initiator: data of the reply */
 	DIW_CM_REJECTED,             /* initiator: by the peer's diw_reject(), with its data */
-	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or not as
-	                              * asked), ...; fault, if MPA has a name for it */
+	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or
+	                              * not as asked), ...; fault, if MPA has a name for it */
 	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ETIMEDOUT, EPROTO with its fault */
 };
 struct diw_cm_event {

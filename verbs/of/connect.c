@@ -75,9 +75,9 @@ static bool is_ours(const struct of_qp *qp)
 	return false;
 }
 
-/* A channel adapter's completion says that the peer has the data; an RNIC's does not, but most do have it. To ask it for that costs as much as a short message
- * does, and programs rarely look at the other end without having heard of it: so it is asked only where both ends are
- * one program, which may, and where the user wants it. */
+/* A channel adapter's completion says that the peer has the data; an RNIC's does not, but most do have it. To ask it
+ * for that costs as much as a short message does, and programs rarely look at the other end without having heard of
+ * it: so it is asked only where both ends are one program, which may, and where the user wants it. */
 static bool wants_confirmation(const struct of_qp *qp)
 {
 	const char *env = getenv("DIWARP_CONFIRM");
@@ -256,7 +256,7 @@ int of_rc_rts(struct of_qp *qp)
 {
 	if (!qp->knows_psn && !qp->rnic)
 		return 0;
-	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)         /* the peer would take none of our packets */
+	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)     /* the peer would take none of our packets */
 		return -diw_leave(qp->diw);
 	return -diw_qp_hold(qp->diw, false);
 }

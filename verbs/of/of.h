@@ -221,7 +221,8 @@ int of_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 int of_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int of_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 /* A request of the queue pair of this number has failed (a completion says so): it is in state ERR now. True: that is
- * how it came there, and so this request is the one that could not be delivered. For completions other than successes. */
+ * how it came there, and so this request is the one that could not be delivered. For completions other than
+ * successes. */
 bool of_qp_failed(struct of_context *ctx, uint32_t num);
 /* send.c, for the builder too. */
 static inline bool of_may_send(struct of_qp *qp)
@@ -252,8 +253,8 @@ void of_rc_close(struct of_context *ctx);    /* its thread ends */
 void of_async(struct of_context *ctx, const struct ibv_async_event *ev);
 int of_async_open(struct of_context *ctx);
 void of_async_close(struct of_context *ctx);
-/* Before the object is destroyed, when it is in ctx->qps or srqs no more: forgets its events, and waits until those that
- * were fetched are acknowledged. */
+/* Before the object is destroyed, when it is in ctx->qps or srqs no more: forgets its events, and waits until those
+ * that were fetched are acknowledged. */
 void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp);
 void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq);
 
