@@ -52,6 +52,7 @@ struct diw_stream_attr {
 	unsigned tos;                /* of IPv4, traffic class of IPv6 */
 	char congestion[16];         /* TCP's algorithm; "": the system's */
 	int backlog;                 /* listen only */
+	bool v6only;                 /* listen only: the wildcard is for IPv6 alone */
 };
 
 struct diw_stream_listener;

@@ -301,14 +301,14 @@ static int listen_socket(const struct diw_stream_attr *a, int *family)
 
 	*family = diw_addr_is_v4(&a->local) ? AF_INET : AF_INET6;
 	fd = socket(*family, type, 0);
-	if (fd < 0 && any) {
+	if (fd < 0 && any && !a->v6only) {
 		*family = AF_INET;
 		fd = socket(AF_INET, type, 0);
 	}
 	if (fd < 0)
 		return -errno;
 	if (*family == AF_INET6)
-		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !any);
+		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !any || a->v6only);
 	return fd;
 }
 

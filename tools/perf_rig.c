@@ -298,7 +298,7 @@ int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns)
 	rc = diw_cq_arm(r->ep.cq, false);
 	if (!rc)
 		rc = diw_channel_get(r->ep.channel, &cq, timeout_ns);
-	return rc && rc != -EAGAIN ? rc : diw_cq_poll(r->ep.cq, wc, n, 0);
+	return rc && rc != -EAGAIN && rc != -EINTR ? rc : diw_cq_poll(r->ep.cq, wc, n, 0);
 }
 
 int rig_post(struct rig *r, uint32_t n)

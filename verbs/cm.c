@@ -136,27 +136,41 @@ static bool take_event(struct diw_cm *cm, struct diw_cm_event *ev)
 	return true;
 }
 
-int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
+static bool look(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t now)
+{
+	if (take_event(cm, ev))
+		return true;
+	cm->dev->cm->look_at = 0;
+	diw_dev_step_locked(cm->dev, now);
+	return take_event(cm, ev);
+}
+
+static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t until)
 {
 	struct diw_dev *dev = cm->dev;
 	struct diw_waiter w;
-	uint64_t until, now;
+	uint64_t now;
+	bool got;
+
+	diw_waiter_init(dev, &w, cm);
+	while (now = diw_dev_now(dev), !(got = look(cm, ev, now)) && now < until)
+		diw_dev_sleep(dev, &w, until);
+	diw_waiter_fini(dev, &w);
+	return got;
+}
+
+/* A thread that only looks sleeps on the descriptor, if at all: it is none that will do the device's work. */
+int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
+{
+	struct diw_dev *dev = cm->dev;
+	uint64_t now;
 	bool got;
 	int rc = diw_dev_lock(dev);
 
 	if (rc < 0)
 		return rc;
-	until = diw_until(diw_dev_now(dev), timeout_ns);
-	diw_waiter_init(dev, &w, cm);
-	while (!(got = take_event(cm, ev))) {
-		now = diw_dev_now(dev);
-		dev->cm->look_at = 0;
-		diw_dev_step_locked(dev, now);
-		if ((got = take_event(cm, ev)) || now >= until)
-			break;
-		diw_dev_sleep(dev, &w, until);
-	}
-	diw_waiter_fini(dev, &w);
+	now = diw_dev_now(dev);
+	got = timeout_ns ? wait_event(cm, ev, diw_until(now, timeout_ns)) : look(cm, ev, now);
 	diw_dev_unlock(dev);
 	return got ? 0 : -EAGAIN;
 }

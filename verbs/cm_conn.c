@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define AGAIN_NS (5 * DIW_MS)        /* between attempts where one is refused */
+
 struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *s, enum diw_cm_state state)
 {
 	struct diw_conn_req *req = calloc(1, sizeof *req);
@@ -315,11 +317,45 @@ static void half_open(struct diw_cm_conn *c, uint64_t now)
 
 /* ---- Events ---- */
 
+void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a)
+{
+	uint64_t now = diw_dev_forward(c->e->dev, diw_dev_now(c->e->dev));
+
+	c->nego->sa = *sa;
+	c->nego->until = diw_until(now, a->timeout_ns);
+	c->nego->again_until = diw_min64(c->nego->until, diw_until(now, a->refused_ns));
+	diw_cm_arm(c->e, &c->item, c->nego->until);
+}
+
+/* In a moment, without a stream until then. */
+static bool again_later(struct diw_cm_conn *c, int rc, uint64_t now)
+{
+	if (rc != -ECONNREFUSED || now + AGAIN_NS >= c->nego->again_until)
+		return false;
+	unwatch(c);
+	c->stream->ops->close(c->stream, true);
+	c->stream = NULL;
+	diw_cm_arm(c->e, &c->item, now + AGAIN_NS);
+	return true;
+}
+
+static void again(struct diw_cm_conn *c, uint64_t now)
+{
+	struct diw_transport *t = c->e->dev->transport;
+	int rc = t->connect(t, &c->nego->sa, &c->stream);
+
+	diw_cm_arm(c->e, &c->item, c->nego->until);
+	if (rc == 0)
+		rc = watch(c, EPOLLOUT);
+	if (rc < 0)
+		fail(c, DIW_CM_FAILED, 0, -rc, now);
+}
+
 static void connecting(struct diw_cm_conn *c, uint64_t now)
 {
-	int rc = c->stream->ops->connected(c->stream);
+	int rc = c->stream ? c->stream->ops->connected(c->stream) : -EAGAIN;
 
-	if (rc == -EAGAIN)
+	if (rc == -EAGAIN || again_later(c, rc, now))
 		return;
 	if (rc == 0) {
 		c->local = c->stream->local;
@@ -377,6 +413,8 @@ void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now)
 		diw_cm_conn_free(c);
 	else if (c->state == DIW_CM_WAITING)
 		requester_gone(c);
+	else if (c->state == DIW_CM_CONNECTING && !c->stream)
+		again(c, now);
 	else
 		fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
 }

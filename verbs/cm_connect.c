@@ -32,7 +32,7 @@ static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *ds
 						a->data_len);
 	diw_cm_conn_bind(c, cm);
 	diw_cm_conn_own(c, qp, DIW_CM_CONNECTING);
-	diw_cm_arm(dev->cm, &c->item, diw_until(diw_dev_forward(dev, diw_dev_now(dev)), a->timeout_ns));
+	diw_cm_conn_begin(c, &sa, a);
 	return 0;
 }
 

@@ -97,6 +97,8 @@ struct diw_cm_nego {
 	struct diw_mpa_frame peer;   /* its data is in frame[] */
 	bool discovered;             /* the request says that its sender takes RFC 7306: we, or the peer, sent that */
 	uint32_t len, done;          /* of frame[]: to send, sent; done: received */
+	struct diw_stream_attr sa;   /* initiator: to connect again, until AGAIN_UNTIL; the attempt ends at UNTIL */
+	uint64_t again_until, until;
 	uint8_t frame[DIW_MPA_FRAME_MAX];
 };
 
@@ -136,6 +138,8 @@ void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state
 void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state);
 void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket */
 void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now);   /* its timer */
+/* Initiator: begins to connect, until it is given up. */
+void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a);
 /* Sends its frame, and what follows from that. -errno: the stream is dead, nothing else has changed. */
 int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now);
 

@@ -131,10 +131,10 @@ void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 
 /* ---- The application's side ---- */
 
-static int open_listener(struct diw_listener *l, const struct diw_addr *local)
+static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a)
 {
 	struct diw_dev *dev = l->cm->dev;
-	struct diw_stream_attr sa = { .local = *local, .backlog = KERNEL_BACKLOG };
+	struct diw_stream_attr sa = { .local = a->local, .backlog = KERNEL_BACKLOG, .v6only = a->v6only };
 	int rc = dev->transport->listen ? dev->transport->listen(dev->transport, &sa, &l->sock) : -EOPNOTSUPP;
 
 	if (rc < 0)
@@ -180,7 +180,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	diw_list_init(&l->link);
 	rc = diw_dev_lock(cm->dev);
 	if (rc == 0) {
-		rc = open_listener(l, &a.local);
+		rc = open_listener(l, &a);
 		diw_dev_unlock(cm->dev);
 	}
 	if (rc < 0) {
@@ -337,5 +337,62 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 		return rc;
 	rc = reject_locked(&req->conn, data, data_len, diw_dev_forward(dev, diw_dev_now(dev)));
 	diw_dev_unlock(dev);
+	return rc;
+}
+
+/* ---- To another device ---- */
+
+static int let_go(struct diw_cm_conn *c)
+{
+	if (c->state != DIW_CM_WAITING || !c->taken)
+		return -ECONNRESET;
+	if (c->listener)
+		diw_cm_listener_leave(c);
+	diw_cm_unwatch(c->e, &c->item, c->stream->ops->fd(c->stream));
+	diw_cm_item_del(c->e, &c->item);
+	diw_list_del(&c->link);
+	c->cm->users--;
+	c->bound = false;
+	return 0;
+}
+
+/* C is in no engine. */
+static int take_in(struct diw_cm_conn *c, struct diw_cm *cm)
+{
+	struct diw_cm_engine *e = cm->dev->cm;
+	uint64_t until = c->item.at;
+	int rc = diw_cm_item_add(e, &c->item);
+
+	c->e = e;
+	c->cm = cm;
+	if (rc < 0) {
+		c->stream->ops->close(c->stream, true);
+		c->stream = NULL;
+		c->state = DIW_CM_OVER;
+		return rc;
+	}
+	diw_list_add_tail(&e->conns, &c->link);
+	diw_cm_conn_bind(c, cm);
+	diw_cm_arm(e, &c->item, until);
+	diw_cm_watch(e, &c->item, c->stream->ops->fd(c->stream), EPOLLRDHUP);
+	return 0;
+}
+
+int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm)
+{
+	struct diw_dev *from = req->conn.e->dev, *to = cm->dev;
+	int rc = diw_dev_lock(from);
+
+	if (rc < 0)
+		return rc;
+	rc = let_go(&req->conn);
+	diw_dev_unlock(from);
+	if (rc < 0)
+		return rc;
+	rc = diw_dev_lock(to);
+	if (rc == 0) {
+		rc = take_in(&req->conn, cm);
+		diw_dev_unlock(to);
+	}
 	return rc;
 }

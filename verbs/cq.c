@@ -303,7 +303,7 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	while (!(cq = take_event(ch))) {
 		now = diw_dev_now(dev);
 		diw_dev_step_locked(dev, now);
-		if ((cq = take_event(ch)) || now >= until)
+		if ((cq = take_event(ch)) || now >= until || w.interrupted)
 			break;
 		slept = true;
 		diw_dev_sleep(dev, &w, until);
@@ -314,7 +314,7 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 		mark_dirty(ch);
 	diw_dev_unlock(dev);
 	if (!cq)
-		return -EAGAIN;
+		return w.interrupted ? -EINTR : -EAGAIN;
 	*out = cq;
 	return 0;
 }

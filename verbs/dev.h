@@ -39,6 +39,7 @@ struct diw_waiter {
 	sem_t sem;
 	const void *object;          /* the completion queue, channel or device whose event it waits for */
 	bool woken;
+	bool interrupted;            /* its last sleep, by a signal's handler */
 };
 
 struct diw_dev {

@@ -271,8 +271,8 @@ const char *diw_fault_str(uint16_t fault);
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **channel);
 int diw_channel_destroy(struct diw_channel *channel);  /* -EBUSY while a completion queue uses it */
 int diw_channel_fd(const struct diw_channel *channel);
-/* The next event's completion queue; -EAGAIN none came within the timeout. Sleeping here costs one wake-up; sleeping in
- * poll(2) on the descriptor costs the progress thread's as well. */
+/* The next event's completion queue; -EAGAIN none came within the timeout, -EINTR a signal's handler ran. Sleeping here
+ * costs one wake-up; sleeping in poll(2) on the descriptor costs the progress thread's as well. */
 int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t timeout_ns);
 /* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
  * between the last poll and this call counts: after arming no completion is missed. */
@@ -519,6 +519,7 @@ struct diw_conn_attr {
 	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
 	                              * one host cubic if it may be chosen */
 	/* diw_connect only */
+	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
 	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
 	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
 };
@@ -554,6 +555,7 @@ const char *diw_cm_event_str(int type);
 
 struct diw_listen_attr {
 	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
+	bool v6only;                 /* ip zero: every address of IPv6 */
 	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
 	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
 	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
@@ -579,6 +581,10 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
  * forgets it. */
 int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
 int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
+/* The request is CM's from now on, of another device maybe, whose queue pair may then accept it: for a listener on
+ * every address, whose connections belong to the device that has the address they came to. -ECONNRESET when its peer is gone,
+ * -ENOMEM: the request is still there, diw_reject() then only forgets it. */
+int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
 /* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
  * -ENOTCONN */
 int diw_disconnect(struct diw_qp *qp);

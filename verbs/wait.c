@@ -40,22 +40,22 @@ static struct timespec at(uint64_t ns)
 	return (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
 }
 
-static void wait_sem(sem_t *sem, uint64_t until)
+/* Whether a signal's handler ran instead. */
+static bool wait_sem(sem_t *sem, uint64_t until)
 {
 	struct timespec ts = at(until);
+	int rc = until == DIW_NEVER ? sem_wait(sem) : sem_clockwait(sem, CLOCK_MONOTONIC, &ts);
 
-	if (until == DIW_NEVER)
-		sem_wait(sem);
-	else
-		sem_clockwait(sem, CLOCK_MONOTONIC, &ts);
+	return rc < 0 && errno == EINTR;
 }
 
-/* Give the lock up and sleep on the sockets and a descriptor that others can signal. */
-static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
+/* Give the lock up and sleep on the sockets and a descriptor that others can signal. Whether a signal's handler ran. */
+static bool sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
 {
 	struct pollfd p[DIW_READY_FDS + 1];
 	struct timespec ts;
 	int ready, n = diw_ready_pollfds(dev, p);
+	bool interrupted;
 	unsigned seen = dev->departures;
 
 	until = diw_stat_settle(dev, until);
@@ -65,6 +65,7 @@ static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 	dev->asleep++;
 	diw_dev_unlock(dev);
 	ready = ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
+	interrupted = ready < 0 && errno == EINTR;
 	if (p[n].revents)
 		clear_fd(wake_fd);
 	DIW_TRACE_WAKEUP(dev, ready);
@@ -74,6 +75,7 @@ static void sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 		dev->asleep--;
 	else if (--dev->asleep_before == 0)
 		pthread_cond_broadcast(&dev->all_awake);
+	return interrupted;
 }
 
 /* A sleeping poll holds the sockets that it sleeps on, and so their ports, beyond their close. Whoever sleeps leaves by
@@ -96,7 +98,7 @@ void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *obje
 	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
 	sem_init(&w->sem, 0, 0);
 	w->object = object;
-	w->woken = false;
+	w->woken = w->interrupted = false;
 	diw_list_add_tail(&dev->waiters, &w->link);
 }
 
@@ -109,7 +111,7 @@ static void lead(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 	dev->leader = w;
 	atomic_store(&dev->app_leads, true);
 	atomic_fetch_add(&dev->leader_seq, 1);
-	sleep_on_sockets(dev, dev->kick_fd, now, diw_min64(until, diw_dev_deadline(dev, true)));
+	w->interrupted = sleep_on_sockets(dev, dev->kick_fd, now, diw_min64(until, diw_dev_deadline(dev, true)));
 	dev->leader = NULL;
 	w->woken = false;
 	atomic_store(&dev->app_leads, false);
@@ -128,7 +130,7 @@ void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 		return;
 	}
 	diw_dev_unlock(dev);
-	wait_sem(&w->sem, until);
+	w->interrupted = wait_sem(&w->sem, until);
 	DIW_TRACE_WAKEUP(dev, -1);
 	pthread_mutex_lock(&dev->lock);
 	dev->wakeups++;

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests that go to another device, and hosts that listen late. */
+#include <unistd.h>
+
+#include "tests/unit/cm_kit.h"
+#include "tests/unit/unit.h"
+
+static struct cmkit m, n;            /* two devices */
+static struct diw_cm *far;
+static struct end a, b;
+
+static void open_two(enum diw_progress progress)
+{
+	cm_open(&m, progress, NULL);
+	cm_open(&n, progress, NULL);
+	ck_assert_int_eq(diw_cm_create(m.k.dev, &far), 0);
+	rc_open(&a, &m);
+	rc_open(&b, &n);
+}
+
+static void close_two(void)
+{
+	end_close(&a);
+	end_close(&b);
+	ck_assert_int_eq(diw_cm_destroy(far), 0);
+	cm_close(&n);
+	cm_close(&m);
+}
+
+START_TEST(moved)
+{
+	struct diw_conn_attr ca;
+	struct diw_cm_event req, ev;
+
+	open_two(DIW_PROGRESS_THREAD);
+	diw_conn_attr_init(&ca);
+	ca.data = "private";
+	ca.data_len = 7;
+	ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, &ca), 0);
+	cm_expect(m.cm, &req, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), -EINVAL);     /* of another device */
+	ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
+	ck_assert_uint_eq(listener_info(&m).waiting, 0);
+	if (_i == 1)                            /* the listener may go meanwhile */
+		ck_assert_int_eq(diw_listener_close(m.listener), 0);
+	ck_assert_int_eq(diw_accept(req.req, b.qp, &ca), 0);
+	cm_expect(n.cm, &ev, DIW_CM_ESTABLISHED);
+	ck_assert_ptr_eq(ev.qp, b.qp);
+	cm_expect(far, &ev, DIW_CM_ESTABLISHED);
+	ck_assert_mem_eq(ev.data, "private", 7);
+	ck_assert_int_eq(diw_leave(a.qp), 0);
+	cm_expect(n.cm, &ev, DIW_CM_DISCONNECTED);
+	cm_expect_none(m.cm, 5);
+	if (_i == 1) {
+		struct diw_listen_attr la;
+
+		diw_listen_attr_init(&la);
+		ck_assert_int_eq(diw_listen(m.cm, &la, &m.listener), 0);
+	}
+	close_two();
+}
+END_TEST
+
+/* Nobody is there any more when it moves, when it has moved; it may be refused where it is now. */
+START_TEST(moved_gone)
+{
+	struct diw_cm_event req, ev;
+
+	open_two(_i % 2 ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, NULL), 0);
+	cm_expect(m.cm, &req, DIW_CM_CONNECT_REQUEST);
+	if (_i < 2) {
+		ck_assert_int_eq(diw_abort(a.qp), 0);
+		cm_expect_none(m.cm, 20);
+		ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), -ECONNRESET);
+	} else {
+		ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
+	}
+	if (_i >= 2 && _i < 4) {
+		ck_assert_int_eq(diw_abort(a.qp), 0);
+		cm_expect_none(n.cm, 20);
+		ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), -ECONNRESET);
+	}
+	ck_assert_int_eq(diw_reject(req.req, "no", 2), 0);
+	if (_i >= 4) {
+		cm_expect(far, &ev, DIW_CM_REJECTED);
+		ck_assert_mem_eq(ev.data, "no", 2);
+	}
+	close_two();
+}
+END_TEST
+
+/* Its time runs on where it is now. */
+START_TEST(moved_slow)
+{
+	struct diw_listen_attr la;
+	struct diw_cm_event req, ev;
+	uint64_t begin;
+
+	diw_listen_attr_init(&la);
+	la.request_timeout_ns = 100 * (int64_t)DIW_MS;
+	cm_open(&m, DIW_PROGRESS_THREAD, &la);
+	cm_open(&n, DIW_PROGRESS_THREAD, NULL);
+	ck_assert_int_eq(diw_cm_create(m.k.dev, &far), 0);
+	rc_open(&a, &m);
+	rc_open(&b, &n);
+	begin = diw_clock_ns();
+	ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, NULL), 0);
+	cm_expect(m.cm, &req, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
+	cm_expect(far, &ev, DIW_CM_FAILED);
+	ck_assert_uint_lt(diw_clock_ns() - begin, DIW_S);
+	ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), -ECONNRESET);
+	ck_assert_int_eq(diw_reject(req.req, NULL, 0), 0);
+	close_two();
+}
+END_TEST
+
+static void late_attr(struct diw_conn_attr *ca, int64_t refused_ns)
+{
+	diw_conn_attr_init(ca);
+	ca->refused_ns = refused_ns;
+}
+
+/* Refused again and again: it takes as long as was asked for, and fails as it does at once otherwise. */
+START_TEST(refused)
+{
+	uint64_t begin = diw_clock_ns();
+	struct diw_conn_attr ca;
+	struct diw_cm_event ev;
+	struct diw_addr to;
+
+	open_two(_i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	close(raw_listen(&to, 1));
+	late_attr(&ca, 100 * (int64_t)DIW_MS);
+	ck_assert_int_eq(diw_connect(a.qp, far, &to, &ca), 0);
+	cm_expect(far, &ev, DIW_CM_FAILED);
+	ck_assert_int_eq(ev.errnum, ECONNREFUSED);
+	ck_assert_uint_ge(diw_clock_ns() - begin, 80 * DIW_MS);
+	ck_assert_uint_lt(diw_clock_ns() - begin, DIW_S);
+	close_two();
+}
+END_TEST
+
+START_TEST(late_listener)
+{
+	struct diw_listener *late;
+	struct diw_listen_attr la;
+	struct diw_conn_attr ca;
+	struct diw_cm_event req, ev;
+
+	open_two(_i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	diw_listen_attr_init(&la);
+	close(raw_listen(&la.local, 1));
+	late_attr(&ca, 2 * (int64_t)DIW_S);
+	ck_assert_int_eq(diw_connect(a.qp, far, &la.local, &ca), 0);
+	cm_expect_none(far, 40);
+	ck_assert_int_eq(diw_listen(n.cm, &la, &late), 0);
+	for (int i = 0; i < 400 && diw_cm_get(n.cm, &req, 5 * (int64_t)DIW_MS) < 0; i++)
+		cm_expect_none(far, 1);
+	ck_assert_int_eq(req.type, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_abort(a.qp), 0);
+	ck_assert_int_eq(diw_reject(req.req, NULL, 0), 0);
+	/* Given up between two attempts. */
+	ck_assert_int_eq(diw_listener_close(late), 0);
+	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
+	ck_assert_int_eq(diw_connect(a.qp, far, &la.local, &ca), 0);
+	cm_expect_none(far, 40);
+	ck_assert_int_eq(diw_abort(a.qp), 0);
+	ck_assert_int_eq(diw_cm_get(far, &ev, 20 * (int64_t)DIW_MS), -EAGAIN);
+	close_two();
+}
+END_TEST
+
+Suite *suite_cm_move(void)
+{
+	Suite *s = suite_create("cm_move");
+	TCase *tc = tcase_create("cm_move");
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_loop_test(tc, moved, 0, 2);
+	tcase_add_loop_test(tc, moved_gone, 0, 6);
+	tcase_add_test(tc, moved_slow);
+	tcase_add_loop_test(tc, refused, 0, 2);
+	tcase_add_loop_test(tc, late_listener, 0, 2);
+	suite_add_tcase(s, tc);
+	return s;
+}
