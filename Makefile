@@ -45,8 +45,13 @@ TOOL_OBJ := $(call objs,tools/*.c)
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
-OF_OBJ := $(if $(IBV),$(call objs,verbs/of/*.c))
+CMA_SRC := $(wildcard verbs/of/cma*.c)
+OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(CMA_SRC),$(wildcard verbs/of/*.c))))
 OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
+# librdmacm.so.1 beside it, where librdmacm's headers are. CMA= builds without it.
+CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
+CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
+CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
 	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
@@ -56,13 +61,13 @@ SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
 TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%, \
-	$(filter-out $(if $(IBV),,tests/system/of_%),$(wildcard tests/system/*.c)))
+	$(filter-out $(if $(IBV),,tests/system/of_%) $(if $(CMA),,tests/system/cma_%),$(wildcard tests/system/*.c)))
 
 Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
 say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 
-all: $(LIB_A) $(LIB_SO) $(DIW) $(if $(IBV),$(OF_SO))  ## build the library and diw (the default)
+all: $(LIB_A) $(LIB_SO) $(DIW) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO))  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
 FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATE)
@@ -101,6 +106,13 @@ $(OF_SO): $(OF_OBJ) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
 		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
 
+$(CMA_SO): $(CMA_OBJ) $(BUILD)/obj/base/addr.o verbs/of/librdmacm.map $(OF_SO)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,librdmacm.so.1 \
+		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o,$^) $(OF_SO) $(LDFLAGS) \
+		-L$(BUILD)/lib -ldiwarp -lz -pthread
+
 define suite
 $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
 	@mkdir -p $$(@D)
@@ -116,6 +128,10 @@ $(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
 $(BUILD)/tests/system/of_%: $(BUILD)/obj/tests/system/of_%.o $(OF_SO)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $< $(LDFLAGS) $(OF_SO) -Wl,-rpath-link,$(BUILD)/lib -pthread
+
+$(BUILD)/tests/system/cma_%: $(BUILD)/obj/tests/system/cma_%.o $(CMA_SO) $(OF_SO)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $< $(LDFLAGS) $(CMA_SO) $(OF_SO) -Wl,-rpath-link,$(BUILD)/lib -lz -pthread
 
 tests: $(TESTS)                 ## build the test programs
 
@@ -160,6 +176,7 @@ install: all                    ## install below DESTDIR and PREFIX
 	ln -sf libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdiwarp.so.0
 	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
 	$(if $(IBV),install -D -m 755 $(OF_SO) $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1)
+	$(if $(CMA),install -m 755 $(CMA_SO) $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
 		-e 's|@LIBS@|$(LIBS)|' diwarp.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc
 	$(foreach m,$(wildcard man/*.[1-9]),install -D -m 644 $(m) $(DESTDIR)$(call man_dest,$(m));)
@@ -175,7 +192,7 @@ uninstall:                      ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
-		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 \
+		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1 \
 		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
 		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
 	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
@@ -191,4 +208,4 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-layers demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion channels. Their descriptor is the native channel's. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "verbs/of/of.h"
@@ -53,6 +54,19 @@ static struct of_cq *take(struct of_channel *ch, const struct diw_cq *diw)
 	return cq;
 }
 
+/* Whether the read(2) that programs take this call for would go on behind a signal's handler. Which signal it was
+ * nobody tells: it would not, if any handler is one that read(2) fails for. */
+static bool goes_on(void)
+{
+	struct sigaction sa;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		if (sigaction(sig, NULL, &sa) == 0 && sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
+		    !(sa.sa_flags & SA_RESTART))
+			return false;
+	return true;
+}
+
 int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
 {
 	struct of_channel *ch = (struct of_channel *)ibv;
@@ -63,6 +77,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **c
 	while (!cq) {
 		int rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
 
+		if (rc == -EINTR && goes_on())
+			continue;
 		if (rc < 0) {
 			errno = -rc;
 			return -1;

@@ -157,7 +157,7 @@ void of_rc_forget(struct of_qp *qp)
 {
 	drop_request(qp);
 	diw_leave(qp->diw);
-	qp->connector = qp->connected = qp->knows_psn = false;
+	qp->connector = qp->connected = qp->knows_psn = qp->claimed = false;
 }
 
 void of_rc_unlisten(struct of_qp *qp)
@@ -170,6 +170,21 @@ void of_rc_unlisten(struct of_qp *qp)
 	p->qps[qp->qp.qp_num >> 16] = NULL;
 	p->used--;
 	qp->port = NULL;
+}
+
+struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num)
+{
+	struct of_rc_port *p = ctx->rc_ports;
+
+	while (p && p->port != (num & 0xffff))
+		p = p->next;
+	return p && num >> 16 < SLOTS ? p->qps[num >> 16] : NULL;
+}
+
+void of_rc_claim(struct of_qp *qp)
+{
+	drop_request(qp);
+	qp->claimed = true;
 }
 
 /* ---- Connecting ---- */
@@ -234,6 +249,8 @@ int of_rc_rtr(struct of_qp *qp)
 	uint8_t hello[HELLO_LEN];
 	struct diw_conn_attr a;
 
+	if (qp->claimed)
+		return 0;
 	if (qp->attr.dest_qp_num < OF_QPN_RC)
 		return EINVAL;
 	if (is_self(qp))                        /* an MPA connection has two queue pairs */
@@ -271,7 +288,7 @@ static void on_request(const struct diw_cm_event *ev)
 
 	if (get_hello(&h, ev) && (h.to & 0xffff) == p->port && h.to >> 16 < SLOTS)
 		qp = p->qps[h.to >> 16];
-	if (!qp || qp->req || qp->connected || atomic_load(&qp->state) == IBV_QPS_ERR) {
+	if (!qp || qp->req || qp->connected || qp->claimed || atomic_load(&qp->state) == IBV_QPS_ERR) {
 		diw_reject(ev->req, NULL, 0);
 		return;
 	}

@@ -211,6 +211,7 @@ struct of_qp {
 	struct diw_addr peer;                /* of RTR */
 	bool connector;
 	bool connected;
+	bool claimed;                        /* librdmacm connects it (bridge.c) */
 	bool knows_psn;
 	uint32_t peer_rq_psn;                /* what the peer expects our first PSN to be */
 };
@@ -246,6 +247,8 @@ int of_rc_rts(struct of_qp *qp);             /* requests begin, now or when the 
 void of_rc_forget(struct of_qp *qp);         /* reset: no request, no connection; the number stays */
 void of_rc_unlisten(struct of_qp *qp);       /* destroy */
 void of_rc_close(struct of_context *ctx);    /* its thread ends */
+struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num);      /* or NULL */
+void of_rc_claim(struct of_qp *qp);          /* another connects it from now on */
 
 /* ---- Asynchronous events (async.c) ---- */
 

@@ -10,6 +10,8 @@
 /* So long a destroyed queue pair's last messages may take to leave; a peer that takes them slower has lost them. */
 #define LEAVE_NS 1000000000ll
 #define LEAVE_STEP_NS 200000
+/* Hardware grants some where none was asked for, and rdma_xclient and others build on that. */
+#define INLINE_MIN 64
 
 /* ---- Creation ---- */
 
@@ -47,6 +49,7 @@ static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
 
 	/* Devices round up, and programs lean on it: ib_send_lat -e asks for one, and posts two before it polls. */
 	cap.max_send_wr = at_least(cap.max_send_wr, 16);
+	cap.max_inline_data = at_least(INLINE_MIN, cap.max_inline_data);
 	cap.max_send_sge = cap.max_recv_sge = at_least(2, at_least(cap.max_send_sge, cap.max_recv_sge));
 	if (a->srq) {
 		cap.max_recv_wr = 0;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/of/bridge.h"
+
+#include "verbs/of/of.h"
+
+struct diw_dev *diw_of_dev(struct ibv_context *c)
+{
+	return of_context(c)->dev;
+}
+
+static void set_state(struct of_qp *qp, enum ibv_qp_state state)
+{
+	qp->qp.state = state;
+	atomic_store(&qp->state, state);
+}
+
+struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num)
+{
+	struct of_context *ctx = of_context(c);
+	struct diw_qp *diw = NULL;
+	struct of_qp *qp;
+
+	pthread_mutex_lock(&ctx->lock);
+	qp = of_rc_find(ctx, qp_num);
+	if (qp) {
+		of_rc_claim(qp);
+		diw = qp->diw;
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return diw;
+}
+
+void diw_of_connected(struct ibv_context *c, uint32_t qp_num)
+{
+	struct of_context *ctx = of_context(c);
+	struct of_qp *qp;
+
+	pthread_mutex_lock(&ctx->lock);
+	qp = of_rc_find(ctx, qp_num);
+	if (qp && atomic_load(&qp->state) < IBV_QPS_RTS)
+		set_state(qp, IBV_QPS_RTS);
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+/* An RNIC with nothing left to do closes; else it goes to ERROR, as one with an outstanding request does. */
+static bool closes(const struct of_qp *qp)
+{
+	struct diw_qp_info info;
+
+	return of_is_rnic(qp->qp.context) && diw_qp_query(qp->diw, &info) == 0 && info.sq_pending == 0 &&
+	       diw_disconnect(qp->diw) == 0;
+}
+
+void diw_of_disconnect(struct ibv_context *c, uint32_t qp_num, const struct diw_qp *diw)
+{
+	struct of_context *ctx = of_context(c);
+	struct of_qp *qp;
+
+	pthread_mutex_lock(&ctx->lock);
+	qp = of_rc_find(ctx, qp_num);
+	if (qp && qp->diw == diw && !closes(qp)) {
+		set_state(qp, IBV_QPS_ERR);
+		diw_leave(qp->diw);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+}

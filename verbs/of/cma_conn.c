@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections of RC queue pairs: MPA's request and reply are the request and the reply. */
+#include <stdlib.h>
+
+#include "verbs/of/cma.h"
+
+#define BUCKETS 4096u
+#define KEEPALIVE_S 10
+/* Programs say which port it is between binding and listening (qperf), and devices take longer to resolve a route. */
+#define REFUSED_NS 200000000ll
+/* Elsewhere a request that finds no room is sent again; ours is refused, so there is some. */
+#define BACKLOG_MIN 128
+/* What an InfiniBand reject says of a service that nobody has, and of a program that will not. */
+#define REJ_NO_SERVICE 8
+#define REJ_CONSUMER 28
+
+/* ---- Whose connection it is ---- */
+
+static struct cma_id *buckets[BUCKETS];
+
+static struct cma_id **bucket(const struct diw_qp *qp)
+{
+	return &buckets[((uintptr_t)qp >> 6) * 0x9e3779b97f4a7c15u >> 32 & (BUCKETS - 1)];
+}
+
+/* The newest first: an earlier one of that address has been destroyed by its owner. */
+static void map(struct cma_id *id, struct diw_qp *qp)
+{
+	id->diw = qp;
+	id->hash_next = *bucket(qp);
+	*bucket(qp) = id;
+}
+
+void cma_unmap(struct cma_id *id)
+{
+	struct cma_id **p;
+
+	if (!id->diw)
+		return;
+	for (p = bucket(id->diw); *p != id; p = &(*p)->hash_next)
+		;
+	*p = id->hash_next;
+	id->diw = NULL;
+}
+
+static struct cma_id *find(const struct diw_qp *qp)
+{
+	struct cma_id *id = *bucket(qp);
+
+	while (id && id->diw != qp)
+		id = id->hash_next;
+	return id;
+}
+
+/* ---- Listening ---- */
+
+static int listen_rc(struct cma_id *id)
+{
+	struct cma_dev *dev = id->dev ? id->dev : cma_dev_any();
+	struct diw_listener_info info;
+	struct diw_listen_attr a;
+	int rc;
+
+	if (!dev)
+		return errno;
+	diw_listen_attr_init(&a);
+	a.local = id->local;
+	a.v6only = id->afonly;
+	a.backlog = CMA_BACKLOG;
+	a.request_timeout_ns = CMA_TIMEOUT_NS;
+	a.ctx = id;
+	rc = -diw_listen(dev->cm, &a, &id->listener);
+	if (rc)
+		return rc;
+	cma_hold_drop(id);
+	if (diw_listener_query(id->listener, &info) == 0)
+		id->local.port = info.local.port;
+	return 0;
+}
+
+int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
+{
+	static const struct diw_addr any4 = { .ip = { [10] = 0xff, [11] = 0xff } };
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	cma_enter();
+	rc = id->state == CMA_IDLE ? cma_bind(id, &any4) : id->state == CMA_BOUND ? 0 : EINVAL;
+	if (rc == 0) {
+		id->backlog = backlog <= 0 || backlog > CMA_BACKLOG ? CMA_BACKLOG : (uint32_t)backlog;
+		if (id->backlog < BACKLOG_MIN)
+			id->backlog = BACKLOG_MIN;
+		rc = cma_is_ud(id) ? cma_ud_listen(id) : listen_rc(id);
+	}
+	if (rc == 0) {
+		id->state = CMA_LISTENING;
+		cma_id_show(id);
+	}
+	cma_leave();
+	return cma_result(rc);
+}
+
+static uint8_t shown(uint16_t n)
+{
+	return n < UINT8_MAX ? (uint8_t)n : UINT8_MAX;
+}
+
+static struct cma_id *new_child(struct cma_id *l, struct cma_dev *dev, const struct diw_cm_event *ev)
+{
+	struct cma_id *id = cma_id_new(l->sync ? NULL : l->id.channel, l->id.context, l->id.ps, l->id.qp_type);
+
+	if (!id)
+		return NULL;
+	id->local = ev->local;
+	id->peer = ev->peer;
+	id->tos = l->tos;
+	id->ird = ev->ird;
+	id->ord = ev->ord;
+	id->req = ev->req;
+	id->state = CMA_REQUESTED;
+	cma_id_device(id, dev);
+	cma_id_show(id);
+	return id;
+}
+
+static void on_request(struct cma_dev *d, const struct diw_cm_event *ev)
+{
+	struct cma_id *l = ev->ctx, *id = NULL;
+	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(&ev->local);
+	struct cma_event *e = NULL;
+
+	if (dev && l->id.channel && l->queued < l->backlog &&
+	    (dev == d || diw_conn_req_move(ev->req, dev->cm) == 0))
+		id = new_child(l, dev, ev);
+	if (id)
+		e = cma_event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	if (!e) {
+		if (id)
+			cma_id_free(id);
+		else
+			diw_reject(ev->req, NULL, 0);
+		return;
+	}
+	e->owner = l;
+	e->ev.listen_id = &l->id;
+	/* What the peer has outstanding at most we must be able to answer, and the other way round. */
+	e->ev.param.conn.responder_resources = shown(ev->ord);
+	e->ev.param.conn.initiator_depth = shown(ev->ird);
+	cma_event_data(e, ev->data, ev->data_len);
+	l->queued++;
+	cma_event_post(e);
+}
+
+/* ---- Asking and answering ---- */
+
+static uint16_t at_most(uint16_t n)
+{
+	return n < DIW_MAX_IRD ? n : DIW_MAX_IRD;
+}
+
+static int conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const struct rdma_conn_param *p)
+{
+	diw_conn_attr_init(a);
+	a->timeout_ns = CMA_TIMEOUT_NS;
+	a->refused_ns = REFUSED_NS;
+	a->keepalive_s = KEEPALIVE_S;
+	a->dscp = id->tos >> 2;
+	a->ird = id->req ? at_most(id->ord) : DIW_MAX_IRD;
+	a->ord = id->req ? at_most(id->ird) : DIW_MAX_IRD;
+	if (!p)
+		return 0;
+	if ((p->responder_resources != RDMA_MAX_RESP_RES && p->responder_resources > DIW_MAX_IRD) ||
+	    (p->initiator_depth != RDMA_MAX_INIT_DEPTH && p->initiator_depth > DIW_MAX_IRD) ||
+	    (p->private_data_len && !p->private_data))
+		return EINVAL;
+	if (p->responder_resources != RDMA_MAX_RESP_RES)
+		a->ird = p->responder_resources;
+	if (p->initiator_depth != RDMA_MAX_INIT_DEPTH)
+		a->ord = p->initiator_depth;
+	a->data = p->private_data;
+	a->data_len = p->private_data_len;
+	return 0;
+}
+
+/* The queue pair that is to be connected is ours from now on. */
+static struct diw_qp *claim(struct cma_id *id, const struct rdma_conn_param *p)
+{
+	struct diw_qp *qp;
+
+	if (id->id.qp)
+		id->qp_num = id->id.qp->qp_num;
+	else
+		id->qp_num = p ? p->qp_num : 0;
+	qp = diw_of_claim(id->id.verbs, id->qp_num);
+	if (qp)
+		map(id, qp);
+	return qp;
+}
+
+static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
+{
+	struct diw_conn_attr a;
+	int rc = conn_attr(&a, id, p);
+	struct diw_qp *qp = rc ? NULL : claim(id, p);
+
+	if (!qp)
+		return EINVAL;
+	a.local = id->local;
+	if (id->any_port || id->hold < 0)
+		a.local.port = 0;
+	cma_hold_drop(id);
+	if (id->data && !a.data_len) {
+		a.data = id->data;
+		a.data_len = id->data_len;
+	}
+	id->active = true;
+	rc = -diw_connect(qp, id->dev->cm, &id->peer, &a);
+	if (rc)
+		cma_unmap(id);
+	return rc;
+}
+
+int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
+{
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	cma_enter();
+	rc = id->state == CMA_ROUTE_RESOLVED ? 0 : EINVAL;
+	if (rc == 0)
+		rc = cma_is_ud(id) ? cma_ud_connect(id, param) : connect_rc(id, param);
+	if (rc == 0)
+		id->state = CMA_CONNECTING;
+	cma_leave();
+	return rc ? cma_result(rc) : cma_complete(id);
+}
+
+static int accept_rc(struct cma_id *id, const struct rdma_conn_param *p)
+{
+	struct diw_conn_attr a;
+	int rc = conn_attr(&a, id, p);
+	struct diw_qp *qp = rc ? NULL : claim(id, p);
+
+	if (!qp)
+		return EINVAL;
+	rc = -diw_accept(id->req, qp, &a);
+	if (rc) {
+		cma_unmap(id);
+		return rc;
+	}
+	id->req = NULL;
+	if (id->id.qp)
+		diw_of_connected(id->id.verbs, id->qp_num);     /* it may send, and what it sends waits */
+	return 0;
+}
+
+int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
+{
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	cma_enter();
+	rc = id->state == CMA_REQUESTED ? 0 : EINVAL;
+	if (rc == 0)
+		rc = cma_is_ud(id) ? cma_ud_accept(id, param) : accept_rc(id, param);
+	if (rc == 0)
+		id->state = CMA_CONNECTING;
+	cma_leave();
+	return rc || cma_is_ud(id) ? cma_result(rc) : cma_complete(id);
+}
+
+int rdma_reject(struct rdma_cm_id *cm_id, const void *data, uint8_t len)
+{
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	if (len && !data)
+		return cma_result(EINVAL);
+	cma_enter();
+	rc = id->state == CMA_REQUESTED ? 0 : EINVAL;
+	if (rc == 0) {
+		rc = cma_is_ud(id) ? cma_ud_reject(id, data, len) : -diw_reject(id->req, data, len);
+		id->req = NULL;
+		id->state = CMA_OVER;
+	}
+	cma_leave();
+	return cma_result(rc);
+}
+
+/* ECE, of which no peer here has any, is not told. */
+int rdma_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+	return rdma_reject(id, data, len);
+}
+
+int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	(void)id;
+	(void)ece;
+	return cma_result(EOPNOTSUPP);
+}
+
+int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+	if (!id || !ece)
+		return cma_result(EINVAL);
+	memset(ece, 0, sizeof *ece);
+	return 0;
+}
+
+/* The queue pair of its own states has reached RTS; MPA has told the peer long ago. */
+int rdma_establish(struct rdma_cm_id *cm_id)
+{
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	cma_enter();
+	rc = id->id.qp || cma_is_ud(id) || id->state != CMA_CONNECTED ? EINVAL : 0;
+	cma_leave();
+	return cma_result(rc);
+}
+
+/* That a message came before ESTABLISHED the device knows itself. */
+int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
+{
+	struct cma_id *id = cma_id(cm_id);
+	int rc;
+
+	cma_enter();
+	if (event != IBV_EVENT_COMM_EST || cma_is_ud(id))
+		rc = EINVAL;
+	else
+		rc = id->state == CMA_CONNECTED ? EISCONN : id->state == CMA_CONNECTING ? 0 : EINVAL;
+	cma_leave();
+	return cma_result(rc);
+}
+
+int rdma_disconnect(struct rdma_cm_id *cm_id)
+{
+	struct cma_id *id = cma_id(cm_id);
+	bool was_up;
+	int rc;
+
+	cma_enter();
+	was_up = id->state == CMA_CONNECTED && id->diw;
+	rc = id->state < CMA_CONNECTING || cma_is_ud(id) ? EINVAL : 0;
+	if (rc == 0 && id->diw) {
+		id->leaving = true;
+		diw_of_disconnect(id->id.verbs, id->qp_num, id->diw);
+	}
+	cma_leave();
+	/* Else the event has been there, or waits. */
+	return rc || !was_up ? cma_result(rc) : cma_complete(id);
+}
+
+/* ---- What happens ---- */
+
+static void on_established(struct cma_id *id, const struct diw_cm_event *ev)
+{
+	bool half = id->active && !id->id.qp && !id->dev->rnic;
+	struct cma_event *e = cma_event_new(id, half ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED, 0);
+
+	id->state = CMA_CONNECTED;
+	id->local = ev->local;
+	cma_id_show(id);
+	if (id->id.qp)
+		diw_of_connected(id->id.verbs, id->qp_num);
+	if (!e)
+		return;
+	e->ev.param.conn.responder_resources = shown(ev->ird);
+	e->ev.param.conn.initiator_depth = shown(ev->ord);
+	cma_event_data(e, ev->data, ev->data_len);
+	cma_event_post(e);
+}
+
+static void on_rejected(struct cma_id *id, const struct diw_cm_event *ev, int reason)
+{
+	int status = id->dev->rnic ? -ECONNREFUSED : reason;
+	struct cma_event *e = cma_event_new(id, RDMA_CM_EVENT_REJECTED, status);
+
+	if (!e)
+		return;
+	cma_event_data(e, ev->data, ev->data_len);
+	cma_event_post(e);
+}
+
+static void on_failed(struct cma_id *id, const struct diw_cm_event *ev)
+{
+	switch (ev->errnum) {
+	case ECONNREFUSED:
+	case ECONNRESET:
+		if (id->active) {
+			on_rejected(id, ev, REJ_NO_SERVICE);
+			return;
+		}
+		break;
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case EHOSTDOWN:
+		cma_post(id, RDMA_CM_EVENT_UNREACHABLE, -ev->errnum);
+		return;
+	}
+	cma_post(id, RDMA_CM_EVENT_CONNECT_ERROR, -ev->errnum);
+}
+
+void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
+{
+	struct cma_id *id = ev->qp ? find(ev->qp) : NULL;
+
+	if (ev->type == DIW_CM_CONNECT_REQUEST) {
+		on_request(d, ev);
+		return;
+	}
+	if (!id)
+		return;
+	switch (ev->type) {
+	case DIW_CM_ESTABLISHED:
+		on_established(id, ev);
+		return;
+	case DIW_CM_REJECTED:
+		on_rejected(id, ev, REJ_CONSUMER);
+		break;
+	case DIW_CM_FAILED:
+		if (id->leaving)
+			cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		else
+			on_failed(id, ev);
+		break;
+	default:
+		cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		break;
+	}
+	id->state = CMA_OVER;
+}
+
+/* ---- Its end ---- */
+
+void cma_conn_forget(struct cma_id *id)
+{
+	if (id->ud)
+		cma_ud_forget(id);
+	if (id->listener)
+		diw_listener_close(id->listener);
+	id->listener = NULL;
+	if (id->req)
+		diw_reject(id->req, NULL, 0);
+	id->req = NULL;
+	if (id->diw && (id->state == CMA_CONNECTING || id->state == CMA_CONNECTED))
+		diw_of_disconnect(id->id.verbs, id->qp_num, id->diw);
+	cma_unmap(id);
+	id->state = CMA_OVER;
+}

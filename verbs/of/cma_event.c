@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event channels. Their descriptor is an eventfd that holds 1 while an event is there, so that it can be read then only
+ * and a program may set its O_NONBLOCK. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "verbs/of/cma.h"
+
+/* Who destroys an identifier while it has an event of it in hand gets so long for another thread to acknowledge it. */
+#define OWN_EVENT_S 1
+
+struct channel {
+	struct rdma_event_channel ch;        /* first */
+	struct diw_list events;
+};
+
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct channel *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return NULL;
+	c->ch.fd = eventfd(0, EFD_CLOEXEC);
+	if (c->ch.fd < 0) {
+		free(c);
+		return NULL;
+	}
+	diw_list_init(&c->events);
+	return &c->ch;
+}
+
+/* ---- Posting ---- */
+
+struct cma_event *cma_event_new(struct cma_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct cma_event *e = calloc(1, sizeof *e);
+
+	if (!e)
+		return NULL;
+	e->ev.id = &id->id;
+	e->ev.event = type;
+	e->ev.status = status;
+	e->owner = id;
+	diw_list_init(&e->link);
+	return e;
+}
+
+/* Both kinds of parameters begin with it. */
+_Static_assert(offsetof(struct rdma_conn_param, private_data) == offsetof(struct rdma_ud_param, private_data) &&
+	       offsetof(struct rdma_conn_param, private_data_len) == offsetof(struct rdma_ud_param, private_data_len),
+	       "private data");
+
+void cma_event_data(struct cma_event *e, const void *data, uint32_t len)
+{
+	if (len > CMA_DATA)
+		len = CMA_DATA;
+	if (len)
+		memcpy(e->data, data, len);
+	e->ev.param.conn.private_data = len ? e->data : NULL;
+	e->ev.param.conn.private_data_len = (uint8_t)len;
+}
+
+static void put(struct channel *c, struct cma_event *e)
+{
+	uint64_t one = 1;
+
+	if (diw_list_empty(&c->events))
+		(void)!write(c->ch.fd, &one, sizeof one);       /* an eventfd at 0 takes it */
+	diw_list_add_tail(&c->events, &e->link);
+}
+
+static void unlink_event(struct channel *c, struct cma_event *e)
+{
+	uint64_t n;
+
+	diw_list_del(&e->link);
+	if (diw_list_empty(&c->events))
+		(void)!read(c->ch.fd, &n, sizeof n);
+}
+
+void cma_event_post(struct cma_event *e)
+{
+	if (e->owner->dying || !e->owner->id.channel)
+		free(e);
+	else
+		put((struct channel *)e->owner->id.channel, e);
+}
+
+void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct cma_event *e = cma_event_new(id, type, status);
+
+	if (e)
+		cma_event_post(e);
+}
+
+/* ---- Fetching ---- */
+
+static struct cma_event *take(struct channel *c)
+{
+	struct diw_list *l = diw_list_first(&c->events);
+	struct cma_event *e;
+
+	if (!l)
+		return NULL;
+	e = diw_container(l, struct cma_event, link);
+	unlink_event(c, e);
+	e->owner->taken++;
+	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		e->owner->queued--;
+	e->owner->taker = pthread_self();
+	return e;
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct cma_event *e;
+
+	if (!channel || !event)
+		return cma_result(EINVAL);
+	p.fd = channel->fd;
+	for (;;) {
+		cma_enter();
+		e = take((struct channel *)channel);
+		cma_leave();
+		if (e)
+			break;
+		if (fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
+			return cma_result(EAGAIN);
+		if (poll(&p, 1, -1) < 0)
+			return -1;
+	}
+	*event = &e->ev;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	struct cma_event *e = (struct cma_event *)event;
+
+	if (!event)
+		return cma_result(EINVAL);
+	cma_enter();
+	e->owner->acked++;
+	pthread_cond_broadcast(&acked);
+	cma_leave();
+	free(e);
+	return 0;
+}
+
+static int errno_of(const struct rdma_cm_event *ev)
+{
+	switch (ev->event) {
+	case RDMA_CM_EVENT_REJECTED:
+		return ECONNREFUSED;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return ev->status < 0 ? -ev->status : ECONNABORTED;
+	default:
+		return 0;
+	}
+}
+
+int cma_complete(struct cma_id *id)
+{
+	if (!id->sync)
+		return 0;
+	if (id->id.event) {
+		rdma_ack_cm_event(id->id.event);
+		id->id.event = NULL;
+	}
+	if (rdma_get_cm_event(id->id.channel, &id->id.event))
+		return -1;
+	return cma_result(errno_of(id->id.event));
+}
+
+/* ---- Identifiers that go ---- */
+
+/* Its child is known to nobody else. */
+static void drop(struct cma_event *e)
+{
+	struct cma_id *child = e->ev.id == &e->owner->id ? NULL : cma_id(e->ev.id);
+
+	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		e->owner->queued--;
+	free(e);
+	if (child)
+		cma_id_free(child);
+}
+
+/* Again from the beginning after each: with a child its own events vanish. */
+void cma_events_forget(struct cma_id *id)
+{
+	struct channel *c = (struct channel *)id->id.channel;
+	struct diw_list *l, *next;
+	bool found = c;
+
+	while (found) {
+		found = false;
+		diw_list_for_each_safe(l, next, &c->events) {
+			struct cma_event *e = diw_container(l, struct cma_event, link);
+
+			if (e->owner != id)
+				continue;
+			unlink_event(c, e);
+			drop(e);
+			found = true;
+			break;
+		}
+	}
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	struct channel *c = (struct channel *)channel;
+	struct diw_list *l;
+
+	if (!c)
+		return;
+	cma_enter();
+	while ((l = diw_list_first(&c->events)))
+		cma_events_forget(diw_container(l, struct cma_event, link)->owner);
+	/* Its identifiers may live on, and say nothing more. */
+	for (l = cma_ids.next; l != &cma_ids; l = l->next)
+		if (diw_container(l, struct cma_id, link)->id.channel == channel)
+			diw_container(l, struct cma_id, link)->id.channel = NULL;
+	cma_leave();
+	close(c->ch.fd);
+	free(c);
+}
+
+int cma_events_await(struct cma_id *id)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += OWN_EVENT_S;
+	while (id->acked != id->taken) {
+		if (!pthread_equal(id->taker, pthread_self()))
+			pthread_cond_wait(&acked, &cma_lock);
+		else if (pthread_cond_timedwait(&acked, &cma_lock, &until) == ETIMEDOUT)
+			return EDEADLK;
+	}
+	return 0;
+}
+
+void cma_events_move(struct cma_id *id, struct rdma_event_channel *to)
+{
+	struct channel *from = (struct channel *)id->id.channel;
+	struct diw_list *l, *next;
+
+	id->id.channel = to;
+	if (!from)
+		return;
+	diw_list_for_each_safe(l, next, &from->events) {
+		struct cma_event *e = diw_container(l, struct cma_event, link);
+
+		if (e->owner != id)
+			continue;
+		unlink_event(from, e);
+		put((struct channel *)to, e);
+	}
+}
+
+const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+#define NAME(type) [type] = #type
+	static const char *const names[] = {
+		NAME(RDMA_CM_EVENT_ADDR_RESOLVED), NAME(RDMA_CM_EVENT_ADDR_ERROR), NAME(RDMA_CM_EVENT_ROUTE_RESOLVED),
+		NAME(RDMA_CM_EVENT_ROUTE_ERROR), NAME(RDMA_CM_EVENT_CONNECT_REQUEST),
+		NAME(RDMA_CM_EVENT_CONNECT_RESPONSE), NAME(RDMA_CM_EVENT_CONNECT_ERROR),
+		NAME(RDMA_CM_EVENT_UNREACHABLE), NAME(RDMA_CM_EVENT_REJECTED), NAME(RDMA_CM_EVENT_ESTABLISHED),
+		NAME(RDMA_CM_EVENT_DISCONNECTED), NAME(RDMA_CM_EVENT_DEVICE_REMOVAL),
+		NAME(RDMA_CM_EVENT_MULTICAST_JOIN), NAME(RDMA_CM_EVENT_MULTICAST_ERROR),
+		NAME(RDMA_CM_EVENT_ADDR_CHANGE), NAME(RDMA_CM_EVENT_TIMEWAIT_EXIT),
+	};
+#undef NAME
+	return (unsigned)event < sizeof names / sizeof *names ? names[event] : "UNKNOWN EVENT";
+}

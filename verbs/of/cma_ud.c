@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The service of UD queue pairs: a request to the service's UDP port asks which queue pair serves it, and with which
+ * Q_Key (docs/ud-profile.md section 16). The socket that keeps the port is the service's.
+ */
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/wire.h"
+#include "verbs/of/cma.h"
+
+#define MAGIC 0x64697775u            /* "diwu" */
+#define VERSION 1
+#define LEN 292u
+#define CRC_AT 288u
+#define DATA_AT 32u
+#define FIRST_WAIT_NS 100000000ull   /* doubled each time */
+#define TRIES 7
+#define BUCKETS 256u
+#define BURST 64                     /* datagrams a look: others have their turn, too */
+
+enum { REQUEST = 1, REPLY = 2 };
+/* InfiniBand's words for them, which programs are told. */
+enum { ACCEPTED = 0, NOT_SUPPORTED = 1, REJECTED = 2 };
+
+struct cma_ud {
+	struct cma_watch watch;              /* its fd: who asks, and a listener */
+	struct cma_id *id;
+	uint64_t number;                     /* of the request */
+	uint8_t tries;
+	bool answered;
+	uint8_t frame[LEN];                  /* the request; a child's reply */
+	struct cma_id *listener;             /* a child's, while it lives */
+	struct diw_list link;                /* a child: in a bucket of its listener */
+	struct diw_list *children;           /* a listener's, by number */
+};
+
+/* ---- Frames ---- */
+
+static void encode(uint8_t *p, uint8_t kind, uint64_t number, uint32_t qpn, const void *data, uint8_t len)
+{
+	memset(p, 0, LEN);
+	diw_put32(p, MAGIC);
+	p[4] = VERSION;
+	p[5] = kind;
+	diw_put64(p + 8, number);
+	diw_put16(p + 16, RDMA_PS_UDP);
+	diw_put16(p + 18, len);
+	diw_put32(p + 20, qpn);
+	diw_put32(p + 24, qpn ? RDMA_UDP_QKEY : 0);
+	if (len)
+		memcpy(p + DATA_AT, data, len);
+}
+
+static void seal(uint8_t *p)
+{
+	uint32_t crc = (uint32_t)crc32(0, p, CRC_AT);
+
+	for (int i = 0; i < 4; i++)
+		p[CRC_AT + i] = (uint8_t)(crc >> 8 * i);
+}
+
+static bool sound(const uint8_t *p, size_t len, uint8_t kind)
+{
+	uint8_t again[LEN];
+
+	if (len != LEN || diw_get32(p) != MAGIC || p[4] != VERSION || p[5] != kind ||
+	    diw_get16(p + 16) != RDMA_PS_UDP || diw_get16(p + 18) > CMA_DATA)
+		return false;
+	memcpy(again, p, LEN);
+	seal(again);
+	return memcmp(again, p, LEN) == 0;
+}
+
+static uint32_t own_qp(const struct cma_id *id, const struct rdma_conn_param *p)
+{
+	return id->id.qp ? id->id.qp->qp_num : p ? p->qp_num : 0;
+}
+
+static struct cma_ud *new_ud(struct cma_id *id)
+{
+	struct cma_ud *u = calloc(1, sizeof *u);
+
+	if (!u)
+		return NULL;
+	u->id = id;
+	u->watch.fd = -1;
+	diw_list_init(&u->watch.link);
+	diw_list_init(&u->link);
+	id->ud = u;
+	return u;
+}
+
+void cma_ud_forget(struct cma_id *id)
+{
+	struct cma_ud *u = id->ud;
+	struct diw_list *l;
+
+	if (u->watch.fd >= 0)
+		cma_watch_del(&u->watch);
+	diw_list_del(&u->link);
+	for (unsigned i = 0; u->children && i < BUCKETS; i++)
+		while ((l = diw_list_first(&u->children[i]))) {
+			diw_container(l, struct cma_ud, link)->listener = NULL;
+			diw_list_del(l);
+		}
+	free(u->children);
+	free(u);
+	id->ud = NULL;
+	cma_hold_drop(id);
+}
+
+/* ---- Who asks ---- */
+
+static void finish(struct cma_id *id, struct cma_event *e, enum cma_state state)
+{
+	cma_ud_forget(id);
+	id->state = state;
+	if (e)
+		cma_event_post(e);
+}
+
+static void give_up(struct cma_id *id, int status)
+{
+	finish(id, cma_event_new(id, RDMA_CM_EVENT_UNREACHABLE, status), CMA_OVER);
+}
+
+/* The queue pair that a frame tells, and the way to it. */
+static void tell_qp(struct cma_event *e, const struct cma_id *id, const uint8_t *p)
+{
+	struct ibv_ah_attr *ah = &e->ev.param.ud.ah_attr;
+
+	cma_event_data(e, p + DATA_AT, diw_get16(p + 18));
+	e->ev.param.ud.qp_num = diw_get32(p + 20);
+	e->ev.param.ud.qkey = diw_get32(p + 24);
+	ah->is_global = 1;
+	ah->port_num = 1;
+	ah->grh.sgid_index = cma_gid_index(id);
+	ah->grh.hop_limit = 64;
+	ah->grh.traffic_class = id->tos;
+	memcpy(ah->grh.dgid.raw, id->peer.ip, sizeof id->peer.ip);
+}
+
+static void on_reply(struct cma_id *id, const uint8_t *p)
+{
+	uint16_t status = diw_get16(p + 6);
+	struct cma_event *e = cma_event_new(id, status ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_ESTABLISHED, status);
+
+	if (e)
+		tell_qp(e, id, p);
+	finish(id, e, status ? CMA_OVER : CMA_CONNECTED);
+}
+
+static void ask(struct cma_ud *u, uint64_t now)
+{
+	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED) {
+		give_up(u->id, NOT_SUPPORTED);
+		return;
+	}
+	cma_watch_due(&u->watch, now + (FIRST_WAIT_NS << u->tries++));
+}
+
+static void asker_ready(struct cma_watch *w, uint64_t now)
+{
+	struct cma_ud *u = diw_container(w, struct cma_ud, watch);
+	uint8_t buf[LEN + 1];
+	ssize_t n;
+
+	for (int i = 0; i < BURST && (n = recv(w->fd, buf, sizeof buf, MSG_DONTWAIT)) >= 0; i++)
+		if (sound(buf, (size_t)n, REPLY) && diw_get64(buf + 8) == u->number) {
+			on_reply(u->id, buf);
+			return;
+		}
+	if (n < 0 && errno == ECONNREFUSED)
+		give_up(u->id, NOT_SUPPORTED);
+	else if (!w->due && u->tries == TRIES)
+		give_up(u->id, -ETIMEDOUT);
+	else if (!w->due)
+		ask(u, now);
+}
+
+static int open_asker(struct cma_id *id)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (id->hold < 0) {
+		struct diw_addr any = id->local;
+
+		any.port = 0;
+		len = diw_addr_to_sockaddr(&any, &ss);
+		id->hold = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (id->hold < 0 || bind(id->hold, (struct sockaddr *)&ss, len))
+			return errno;
+	}
+	len = diw_addr_to_sockaddr(&id->peer, &ss);
+	return connect(id->hold, (struct sockaddr *)&ss, len) ? errno : 0;
+}
+
+int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
+{
+	struct cma_ud *u;
+	int rc = p && p->private_data_len && !p->private_data ? EINVAL : open_asker(id);
+
+	if (rc)
+		return rc;
+	u = new_ud(id);
+	if (!u)
+		return ENOMEM;
+	if (getrandom(&u->number, sizeof u->number, 0) != sizeof u->number)
+		rc = EAGAIN;
+	encode(u->frame, REQUEST, u->number, own_qp(id, p), p ? p->private_data : NULL, p ? p->private_data_len : 0);
+	seal(u->frame);
+	u->watch.ready = asker_ready;
+	if (rc == 0) {
+		u->watch.fd = id->hold;
+		rc = cma_watch_add(&u->watch);
+	}
+	if (rc) {
+		u->watch.fd = -1;
+		cma_ud_forget(id);
+		return rc;
+	}
+	u->watch.due = 1;                       /* the thread asks: the outcome is an event in any case */
+	cma_watch_due(&u->watch, 1);
+	return 0;
+}
+
+/* ---- Who serves ---- */
+
+/* From the address that was asked. */
+static void answer(const struct cma_ud *child)
+{
+	const struct cma_id *id = child->id;
+	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(struct in6_pktinfo))]; } c = { 0 };
+	struct sockaddr_storage to;
+	struct iovec iov = { (void *)child->frame, LEN };
+	struct msghdr m = { .msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c };
+
+	m.msg_namelen = diw_addr_to_sockaddr(&id->peer, &to);
+	if (diw_addr_is_v4(&id->local)) {
+		struct in_pktinfo info = { 0 };
+
+		memcpy(&info.ipi_spec_dst, id->local.ip + 12, 4);
+		c.h = (struct cmsghdr){ CMSG_LEN(sizeof info), IPPROTO_IP, IP_PKTINFO };
+		memcpy(CMSG_DATA(&c.h), &info, sizeof info);
+		m.msg_controllen = CMSG_SPACE(sizeof info);
+	} else {
+		struct in6_pktinfo info = { .ipi6_ifindex = id->local.scope };
+
+		memcpy(&info.ipi6_addr, id->local.ip, sizeof id->local.ip);
+		c.h = (struct cmsghdr){ CMSG_LEN(sizeof info), IPPROTO_IPV6, IPV6_PKTINFO };
+		memcpy(CMSG_DATA(&c.h), &info, sizeof info);
+		m.msg_controllen = CMSG_SPACE(sizeof info);
+	}
+	/* One that is lost is asked for again. */
+	(void)!sendmsg(child->listener->ud->watch.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static struct diw_list *bucket(const struct cma_ud *l, uint64_t number)
+{
+	return &l->children[number % BUCKETS];
+}
+
+static struct cma_ud *find(const struct cma_ud *l, uint64_t number, const struct diw_addr *peer)
+{
+	for (struct diw_list *n = bucket(l, number)->next; n != bucket(l, number); n = n->next) {
+		struct cma_ud *u = diw_container(n, struct cma_ud, link);
+
+		if (u->number == number && diw_addr_eq(&u->id->peer, peer))
+			return u;
+	}
+	return NULL;
+}
+
+static struct cma_id *new_child(struct cma_id *l, const struct diw_addr *local, const struct diw_addr *peer)
+{
+	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(local);
+	struct cma_id *id = dev && l->id.channel ?
+		cma_id_new(l->sync ? NULL : l->id.channel, l->id.context, l->id.ps, l->id.qp_type) : NULL;
+	struct cma_ud *u = id ? new_ud(id) : NULL;
+
+	if (!u) {
+		if (id)
+			cma_id_free(id);
+		return NULL;
+	}
+	u->listener = l;
+	id->local = *local;
+	id->peer = *peer;
+	id->tos = l->tos;
+	id->state = CMA_REQUESTED;
+	cma_id_device(id, dev);
+	cma_id_show(id);
+	return id;
+}
+
+static void on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr *local, const struct diw_addr *peer)
+{
+	uint64_t number = diw_get64(p + 8);
+	struct cma_ud *u = find(l->ud, number, peer);
+	struct cma_event *e;
+	struct cma_id *id;
+
+	if (u) {
+		if (u->answered)
+			answer(u);
+		return;
+	}
+	id = l->queued < l->backlog ? new_child(l, local, peer) : NULL;
+	e = id ? cma_event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0) : NULL;
+	if (!e) {
+		if (id)
+			cma_id_free(id);
+		return;                         /* who asked will ask again */
+	}
+	id->ud->number = number;
+	diw_list_add_tail(bucket(l->ud, number), &id->ud->link);
+	e->owner = l;
+	e->ev.listen_id = &l->id;
+	tell_qp(e, id, p);
+	l->queued++;
+	cma_event_post(e);
+}
+
+/* The address that the datagram came to. */
+static void local_of(struct msghdr *m, struct diw_addr *local)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			struct in_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof info);
+			memset(local->ip, 0, 10);
+			local->ip[10] = local->ip[11] = 0xff;
+			memcpy(local->ip + 12, &info.ipi_addr, 4);
+			return;
+		}
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			struct in6_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof info);
+			memcpy(local->ip, &info.ipi6_addr, sizeof local->ip);
+			local->scope = IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr) ? info.ipi6_ifindex : 0;
+		}
+	}
+}
+
+static void listener_ready(struct cma_watch *w, uint64_t now)
+{
+	struct cma_id *l = diw_container(w, struct cma_ud, watch)->id;
+
+	(void)now;
+	for (int i = 0; i < BURST; i++) {
+		union { struct cmsghdr h; char room[256]; } c;
+		struct sockaddr_storage from;
+		struct diw_addr peer, local = l->local;
+		uint8_t buf[LEN + 1];
+		struct iovec iov = { buf, sizeof buf };
+		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &iov, .msg_iovlen = 1,
+				    .msg_control = &c, .msg_controllen = sizeof c };
+		ssize_t n = recvmsg(w->fd, &m, MSG_DONTWAIT);
+
+		if (n < 0)
+			return;
+		if (!sound(buf, (size_t)n, REQUEST))
+			continue;
+		diw_addr_from_sockaddr(&peer, (struct sockaddr *)&from);
+		local_of(&m, &local);
+		on_request(l, buf, &local, &peer);
+	}
+}
+
+int cma_ud_listen(struct cma_id *id)
+{
+	const int one = 1;
+	struct cma_ud *u = new_ud(id);
+	int rc;
+
+	if (!u)
+		return ENOMEM;
+	u->children = calloc(BUCKETS, sizeof *u->children);
+	for (unsigned i = 0; u->children && i < BUCKETS; i++)
+		diw_list_init(&u->children[i]);
+	setsockopt(id->hold, IPPROTO_IP, IP_PKTINFO, &one, sizeof one);
+	setsockopt(id->hold, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one);
+	u->watch.ready = listener_ready;
+	u->watch.fd = id->hold;
+	rc = u->children ? cma_watch_add(&u->watch) : ENOMEM;
+	if (rc) {
+		free(u->children);
+		free(u);
+		id->ud = NULL;
+	}
+	return rc;
+}
+
+static int reply(struct cma_id *id, uint16_t status, uint32_t qpn, const void *data, uint8_t len)
+{
+	struct cma_ud *u = id->ud;
+
+	if (!u || !u->listener)
+		return ECONNRESET;
+	encode(u->frame, REPLY, u->number, qpn, data, len);
+	diw_put16(u->frame + 6, status);
+	seal(u->frame);
+	u->answered = true;
+	answer(u);
+	return 0;
+}
+
+int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p)
+{
+	uint32_t qpn = own_qp(id, p);
+
+	if (!qpn || (p && p->private_data_len && !p->private_data))
+		return EINVAL;
+	return reply(id, ACCEPTED, qpn, p ? p->private_data : NULL, p ? p->private_data_len : 0);
+}
+
+int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len)
+{
+	return reply(id, REJECTED, 0, data, len);
+}
