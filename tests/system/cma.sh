@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# librdmacm.so.1: its names and versions, connections (cma_conn.c), the service of UD queue pairs (cma_udp.c). What
+# Debian's own programs do with it is in tests/system/clients.
+. "${0%/*}/lib.sh"
+LIB=$BUILD/lib/diwarp/librdmacm.so.1
+[ -e "$LIB" ] || { skip "librdmacm-dev was not there when this was built"; end; }
+
+# names FILE: its versions are those of rdma-core 44.
+names() { nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 == "T" { print $3 }' | LC_ALL=C sort; }
+check "the library has 68 names" [ "$(names "$LIB" | wc -l)" = 68 ]
+check "its soname" matches "$(readelf -d "$LIB")" 'SONAME.*\[librdmacm\.so\.1\]'
+system=$("$CC" -print-file-name=librdmacm.so.1)
+if [ -e "$system" ]; then
+	check "all that the system's has, in the same versions" \
+		[ -z "$(LC_ALL=C comm -13 <(names "$LIB") <(names "$system"))" ]
+else
+	skip "no librdmacm of the system to compare with"
+fi
+
+for who in ca rnic; do
+	for name in cma_conn cma_udp; do
+		timeout 120 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
+		rc=$?
+		[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
+	done
+done
+end
