@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+# For clients.sh: programs whose ends have options of their own, over librdmacm.so.1.
+
+# with PLACE WORD...: ADDR, ADDR6 and PORT in them are the server's.
+with() {
+	local a4=$A4 a6=$A6 word
+	[ "$1" != lo ] || a4=127.0.0.1 a6=::1
+	shift
+	for word; do
+		case $word in
+		ADDR) echo "$a4" ;;
+		ADDR6) echo "$a6" ;;
+		PORT) echo "$PORT" ;;
+		*) echo "$word" ;;
+		esac
+	done
+}
+
+# cm_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...
+cm_pair() {
+	local place=$1 types=$2 in=() server client sv cl=none bytes
+	shift 2
+	local line="$*" port
+	[ "$place" = lo ] || in=(in_b)
+	PORT=$((PORT + 1))
+	port=$PORT
+	[ "$1" != udaddy ] || port=7174
+	# shellcheck disable=SC2086  # lists of words
+	mapfile -t server < <(with "$place" ${line%%|*})
+	# shellcheck disable=SC2086
+	mapfile -t client < <(with "$place" ${line#*|})
+	start_counting
+	client "$TMP/server" "$LIMIT" "${server[@]}"
+	sv=$PID
+	: > "$TMP/client"
+	if serves "$sv" "$port"; then
+		client "${in[@]}" "$TMP/client" "$LIMIT" "${client[@]}"
+		join "$PID" $((LIMIT + 5)); cl=$?
+	fi
+	[ "$cl" = 0 ] && [ "$1" != cmtime ] || { sleep 0.5; kill $sv; } 2> /dev/null
+	join $sv $((LIMIT + 5)); sv=$?
+	[ "$1" != cmtime ] || [ $sv != 143 ] || sv=0
+	stop_counting
+	bytes=$'no byte is asked for\nyes'
+	[ "$types" = - ] || bytes=$(moved 2 "$types")
+	judge_pair "$line ($place, $PERSONALITY)" "$sv" "$cl" "$bytes"
+	line=${line#*|}
+	note "$1" "${line#* "$1" }" "$place" $VERDICT
+}
