@@ -446,12 +446,15 @@ static void refill(struct diw_qp *qp, uint64_t now)
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
-/* A message that has begun goes on before another begins. */
+/* A message that has begun goes on before another begins. Behind the end of our half nothing does: what comes to be
+ * posted or asked for is flushed with the rest. */
 static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
 
+	if (qp->rc.shut)
+		return;
 	if (answers_first)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 	collect(qp);

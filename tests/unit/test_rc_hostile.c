@@ -230,6 +230,31 @@ START_TEST(fault_while_closing)
 }
 END_TEST
 
+/* What is posted (0) or asked for by the peer (1) behind the end of our half waits for the peer's, and tries nothing. */
+START_TEST(too_late)
+{
+	struct diw_send_wr wr = { .wr_id = 7, .opcode = DIW_WR_SEND };
+	uint64_t wakeups;
+
+	wire_open(&w, NULL);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	raw_expect_end(&w.r);
+	if (_i == 0)
+		wire_post(&w, &wr, 0, 10);
+	else
+		raw_hex(&w.r, "4141 00000000 00000001 00000001 00000000 %08x %016llx 0000000a %08x %016llx", STAG, TO,
+			w.mr->stag, (unsigned long long)w.mr->to);
+	wakeups = end_counter(&w.e, "wakeups");
+	sleep_ms(100);
+	ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 50);
+	ck_assert_int_eq(shutdown(w.r.fd, SHUT_WR), 0);
+	ck_assert_int_eq(over().errnum, 0);
+	if (_i == 0)
+		wire_expect_wc(w.e.scq, 7, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
 /* The peer's end behind our Terminate closes the connection at once; nothing spins until then, however many queue pairs
  * there are. */
 START_TEST(ends_quietly)
@@ -446,6 +471,7 @@ Suite *suite_rc_hostile(void)
 	tcase_add_loop_test(t, trickle, 0, 2);
 	tcase_add_test(t, terminate_waits);
 	tcase_add_test(t, fault_while_closing);
+	tcase_add_loop_test(t, too_late, 0, 2);
 	tcase_add_loop_test(t, ends_quietly, 0, 2);
 	tcase_add_test(t, mutations);
 	tcase_set_timeout(t, 120);
