@@ -5,9 +5,10 @@
  * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer
  * by a Terminate. So an end that takes them says so behind the application's private data:
  *
- *         0       magic, 8 bytes: 64 69 77 37 33 30 36 8f         8       length of this, magic included: 12      9
- * 0       10      what is taken, 2 bytes: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate,
- * marked by bit             0x20 of RDMAP's control byte (ours). Others are ignored.
+ * - 8 bytes of magic: 64 69 77 37 33 30 36 8f;
+ * - 1 byte, the length of this, magic included: 12; 1 byte of 0;
+ * - 2 bytes, what is taken: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate, marked by bit 0x20 of
+ *   RDMAP's control byte (ours). Others are ignored.
  *
  * in a reply only if the request had it. Both ends must have said both. It is left out when the private data would
  * exceed what every implementation hands up whole.
@@ -104,7 +105,7 @@ static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_fra
 
 	if (!req->enhanced || !req->p2p)
 		return 0;
-	if (!ask->ird || !req->ord)             /* a Read of no bytes is a Read */
+	if (!ask->ird || !req->ord)
 		own &= ~(unsigned)DIW_RTR_READ;
 	return prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
 }
@@ -145,7 +146,7 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms)
 {
-	unsigned rtr = ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ;
+	unsigned rtr = ask->rtr;
 
 	*terms = (struct diw_cm_terms){
 		.crc = ask->crc || rep->crc, .tx_markers = rep->markers, .rx_markers = ask->markers,
@@ -162,6 +163,8 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 	terms->ord = at_most(ask->ord, rep->ird);
 	if (!rep->p2p)
 		return 0;
+	if (!terms->ord)                        /* a Read of no bytes is a Read */
+		rtr &= ~(unsigned)DIW_RTR_READ;
 	terms->rtr = prefer(rtr & rtr_of(rep));
 	return terms->rtr ? 0 : DIW_FAULT_MPA_RTR;
 }

@@ -140,6 +140,37 @@ START_TEST(reply_judged)
 }
 END_TEST
 
+/* Ready-to-receive by a Read that the reply's IRD of 0 forbids: by a Write, if that is allowed as well, else not at all. */
+START_TEST(read_without_ird)
+{
+	static const char *const replies[] = { "1002000480004004", "100200048000c004" };
+	struct diw_conn_attr a;
+	struct diw_cm_event ev;
+	int fd;
+
+	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
+	lfd = raw_listen(&laddr, 5);
+	plain_attr(&a);
+	a.ird = a.ord = 4;
+	a.rtr = DIW_RTR_WRITE | DIW_RTR_READ;
+	fd = connect_to_hand(&a);
+	expect_frame(fd, false, "100200048004c004");
+	send_frame(fd, true, replies[_i]);
+	cm_expect(m.cm, &ev, _i ? DIW_CM_ESTABLISHED : DIW_CM_FAILED);
+	ck_assert_uint_eq(ev.fault, _i ? 0 : DIW_FAULT_MPA_RTR);
+	if (_i) {
+		uint8_t fpdu[20];
+
+		ck_assert_int_eq(recv(fd, fpdu, sizeof fpdu, MSG_WAITALL), sizeof fpdu);
+		ck_assert_uint_eq(fpdu[3] & 15, 0);     /* RDMAP's opcode: Write */
+	}
+	end_close(&e);
+	close(fd);
+	close(lfd);
+	cm_close(&m);
+}
+END_TEST
+
 /* A request where a reply belongs, a reply that nobody asked for, nothing at all. */
 START_TEST(strange_replies)
 {
@@ -179,6 +210,7 @@ Suite *suite_cm_reply(void)
 	tcase_set_timeout(tc, 20);
 	tcase_add_loop_test(tc, request_bytes, 0, sizeof requests / sizeof *requests);
 	tcase_add_loop_test(tc, reply_judged, 0, sizeof answers / sizeof *answers);
+	tcase_add_loop_test(tc, read_without_ird, 0, 2);
 	tcase_add_loop_test(tc, strange_replies, 0, 4);
 	suite_add_tcase(s, tc);
 	return s;
