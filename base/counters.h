@@ -106,6 +106,7 @@
 	X(error_rx, "error messages received that name a message of ours") \
 	X(error_rx_ignored, "names no recent message of ours") \
 	/* verbs */ \
+	X(request_failed, "RC: send requests of this end that could not be executed, which ended the connection") \
 	X(rate_limited, "times the send queue waited for the rate limit") \
 	X(wakeups, "times a thread slept for this device and woke")
 

@@ -91,8 +91,22 @@ static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int6
 	return rc;
 }
 
+/* Where none may be outstanding it would wait for ever. It was posted before that was agreed on; the peer would say the
+ * same. */
+static bool is_never(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
+{
+	if (r->rc.ord || (wr->opcode != DIW_OP_READ_REQUEST && wr->opcode != DIW_OP_ATOMIC_REQUEST))
+		return false;
+	wr->fault = DIW_FAULT_NO_BUFFER;
+	return true;
+}
+
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now)
 {
+	if (is_never(r, wr)) {
+		*status = DIW_RDMAP_REFUSED;
+		return 0;
+	}
 	if (wr->fence && r->rc.nout)
 		return -ENOSPC;
 	switch (wr->opcode) {

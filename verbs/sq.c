@@ -93,9 +93,9 @@ static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int o
 	if (qp->state != DIW_QPS_ERROR && told && !qp->rdmap.rc.rfc7306 &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return -EOPNOTSUPP;
-	if (qp->state == DIW_QPS_RTS && qp->rdmap.rc.ord == 0 &&
+	if ((qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING) && qp->rdmap.rc.ord == 0 &&
 	    (opcode == DIW_OP_READ_REQUEST || opcode == DIW_OP_ATOMIC_REQUEST))
-		return -EOPNOTSUPP;             /* it would wait for ever */
+		return -EOPNOTSUPP;
 	return opcode;
 }
 
@@ -378,7 +378,8 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 			doubt(qp, w);
 		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
 		if (status != DIW_RDMAP_OK) {
-			diw_rc_error(qp, DIW_FAULT_LOCAL_PROT, false, 0, now);
+			diw_fault_count(qp->c, DIW_FAULT_REQUEST);
+			diw_rc_error(qp, DIW_FAULT_REQUEST, false, 0, now);
 			return 0;
 		}
 		if (!retire(qp))

@@ -354,6 +354,44 @@ START_TEST(no_ord)
 }
 END_TEST
 
+/* So would one that was posted before that was agreed on, and all that is behind it. */
+START_TEST(read_too_early)
+{
+	struct diw_send_wr rd = { .wr_id = 1, .opcode = DIW_WR_READ }, after = { .wr_id = 2, .opcode = DIW_WR_WRITE };
+	struct diw_listener_info info;
+	struct diw_conn_attr conn;
+	struct diw_qp_attr attr;
+	struct diw_cm_event ev;
+	struct diw_qp_error why;
+	struct end a, b;
+	struct diw_wc wc;
+
+	rc_attr(&attr);
+	end_open(&a, &p.k, &attr, 64);
+	end_open(&b, &p.k, &attr, 64);
+	ck_assert_int_eq(diw_listener_query(p.listener, &info), 0);
+	ck_assert_int_eq(diw_connect(a.qp, p.cm, &info.local, NULL), 0);
+	ck_assert_int_eq(rc_post(&p, &a, &rd, 0, 10), 0);
+	ck_assert_int_eq(rc_post(&p, &a, &after, 0, 10), 0);
+	ev = cm_event(&p, DIW_CM_CONNECT_REQUEST);
+	diw_conn_attr_init(&conn);
+	conn.ird = 0;
+	ck_assert_int_eq(diw_accept(ev.req, b.qp, &conn), 0);
+	wc = rc_wc(a.scq);
+	ck_assert_uint_eq(wc.wr_id, 1);
+	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(wc.fault, DIW_FAULT_NO_BUFFER);
+	sent(&a, DIW_WC_FLUSHED);
+	ck_assert_uint_eq(end_counter(&a, "request_failed"), 1);
+	ck_assert_int_eq(diw_qp_error_get(a.qp, &why), 0);
+	ck_assert_uint_eq(why.fault, DIW_FAULT_REQUEST);
+	end_close(&a);
+	end_close(&b);
+	while (diw_cm_get(p.cm, &ev, 0) == 0)
+		;
+}
+END_TEST
+
 START_TEST(read_refused)
 {
 	struct diw_send_wr rd = { .wr_id = 1, .opcode = DIW_WR_READ, .stag = 0x123456, .to = 1 };
@@ -526,6 +564,7 @@ Suite *suite_rc(void)
 	tcase_add_test(t, window_goes_with_queue_pair);
 	tcase_add_loop_test(t, every_wire, 0, sizeof wires / sizeof *wires);
 	tcase_add_test(t, no_ord);
+	tcase_add_test(t, read_too_early);
 	tcase_add_test(t, read_refused);
 	tcase_add_test(t, queue_pair_refuses);
 	tcase_add_test(t, too_long);
