@@ -75,6 +75,12 @@ check "... under loss: a part of it is valid, and lost is counted" every '.lost 
 background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
 check "a perf server" eventually 10 listening 4801
 perf bw --op write --size 64k --connect 127.0.0.1 --port 4801
+# A target that loses its core for a while: RC has lost nothing, and its longest round trip is one of those that count.
+background "$TMP/server" $DIW perf --server --port 4802
+check "a perf server for RC" eventually 10 listening 4802
+(sleep 0.15; kill -STOP "$PID"; sleep 0.2; kill -CONT "$PID") &
+perf lat --qp rc --op send --size 64 --connect 127.0.0.1 --port 4802
+check "... nothing is lost while it does not run" every '.lost == 0 and .bytes_sent == .bytes_valid'
 run "a person can read perf" $DIW perf bw --op send --size 64k --secs 0.3 --local
 check "... as a table" matches "$OUT" 'GB/s'
 end
