@@ -507,7 +507,8 @@ enum diw_rtr {
 
 struct diw_conn_attr {
 	const void *data;            /* private data */
-	uint32_t data_len;           /* at most DIW_MAX_PRIVATE; 4 less with revision 2, 12 less unless plain */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes there is no word
+	                              * of RFC 7306 behind it, as if plain */
 	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
 	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
 	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
@@ -586,7 +587,7 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
  * -ENOMEM: the request is still there, diw_reject() then only forgets it. */
 int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
 /* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
- * -ENOTCONN */
+ * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN */
 int diw_disconnect(struct diw_qp *qp);
 /* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
  * arrives is dropped from then on. */
