@@ -192,8 +192,7 @@ uint64_t diw_rc_deadline(const struct diw_qp *qp)
 
 void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 {
-	if (qp->state == DIW_QPS_CONNECTING)
-		diw_cm_forget(qp, false);
+	diw_cm_forget(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
 	qp->rc.ended = true;
 	let_recvs_go(qp);

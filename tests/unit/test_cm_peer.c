@@ -471,6 +471,29 @@ START_TEST(packets)
 }
 END_TEST
 
+/* An accepted queue pair, whose peer has not said that it is ready, is no more than an attempt. */
+START_TEST(abort_before_ready)
+{
+	struct diw_cm_event ev;
+	struct end e;
+	int fd;
+
+	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
+	rc_open(&e, &m);
+	fd = dial(&m.addr);
+	send_frame(fd, false, "1002000480048004");
+	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_accept(ev.req, e.qp, NULL), 0);
+	ck_assert_int_eq(readable(fd, 1000), 1);
+	ck_assert_int_eq(diw_abort(e.qp), 0);
+	cm_expect_none(m.cm, 20);
+	ck_assert_int_eq(diw_qp_reset(e.qp), 0);
+	end_close(&e);
+	close(fd);
+	cm_close(&m);
+}
+END_TEST
+
 Suite *suite_cm_peer(void)
 {
 	Suite *s = suite_create("cm_peer");
@@ -489,6 +512,7 @@ Suite *suite_cm_peer(void)
 	tcase_add_test(tc, connect_and_close);
 	tcase_add_test(tc, no_descriptors);
 	tcase_add_loop_test(tc, requester_gone, 0, 4);
+	tcase_add_test(tc, abort_before_ready);
 	tcase_add_loop_test(tc, packets, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
