@@ -61,6 +61,7 @@ struct diw_stat_id {
 	uint32_t num, type;
 	struct diw_addr local;
 	char device[24];
+	struct diw_addr peer;        /* RC: many have the same local address */
 };
 
 struct diw_stat_slot {

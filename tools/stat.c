@@ -113,7 +113,10 @@ static void print_qp(const struct view *v)
 {
 	char buf[DIW_ADDR_STRLEN];
 
-	printf("  %s  %s on %s\n", diw_addr_str(&v->qp->id.local, buf), stat_type(v->qp), v->qp->id.device);
+	printf("  %s", diw_addr_str(&v->qp->id.local, buf));
+	if (v->qp->id.peer.port)
+		printf(" to %s", diw_addr_str(&v->qp->id.peer, buf));
+	printf("  %s on %s\n", stat_type(v->qp), v->qp->id.device);
 	print_direction(v, "tx", "sent");
 	print_direction(v, "rx", "received");
 	print_records(v);

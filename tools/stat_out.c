@@ -50,6 +50,8 @@ static void qp_json(const struct stat_proc *p, const struct diw_stat_qp *qp, dou
 	cJSON_AddNumberToObject(o, "qp", qp->id.num);
 	cJSON_AddStringToObject(o, "type", stat_type(qp));
 	cJSON_AddStringToObject(o, "local", diw_addr_str(&qp->id.local, buf));
+	if (qp->id.peer.port)
+		cJSON_AddStringToObject(o, "peer", diw_addr_str(&qp->id.peer, buf));
 	cJSON_AddNumberToObject(o, "created", (double)qp->id.created_ns / 1e9);
 	json_add_count(o, "hidden", c->head.hidden);
 	json_add_number(o, "tx_fill", stat_fill(c, qp, "tx"));
@@ -110,6 +112,10 @@ static void sample(const struct stat_proc *p, const struct diw_stat_qp *qp, cons
 	label("device", qp->id.device);
 	putchar(',');
 	label("local", diw_addr_str(&qp->id.local, buf));
+	if (qp->id.peer.port) {
+		putchar(',');
+		label("peer", diw_addr_str(&qp->id.peer, buf));
+	}
 	printf("} %llu\n", (unsigned long long)value);
 }
 
@@ -131,7 +137,8 @@ static bool said_before(const struct stat_list *list, size_t proc, uint32_t qp)
 			const struct diw_stat_id *other = &list->proc[i].copy->qp[k].id;
 
 			if (other->num == id->num && !strcmp(other->device, id->device) &&
-			    !memcmp(&other->local, &id->local, sizeof id->local))
+			    !memcmp(&other->local, &id->local, sizeof id->local) &&
+			    !memcmp(&other->peer, &id->peer, sizeof id->peer))
 				return true;
 		}
 	return false;

@@ -222,7 +222,7 @@ int diw_rc_reset(struct diw_qp *qp)
 	diw_cm_forget(qp, true);
 	if (qp->link)
 		close_link(qp);
-	qp->shown = false;
+	diw_stat_hide(qp);
 	qp->rc.asked = false;
 	qp->rc.unconfirmed = 0;
 	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = false;

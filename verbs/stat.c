@@ -246,10 +246,19 @@ void diw_stat_show(struct diw_qp *qp)
 	s->id.num = qp->link->local.port;
 	s->id.type = qp->type;
 	s->id.local = qp->link->local;
+	s->id.peer = qp->type == DIW_QP_RC ? qp->rdmap.ddp.cfg.peer : (struct diw_addr){ 0 };
 	memcpy(s->id.device, qp->dev->info.name, sizeof s->id.device);
 	diw_stat_gauges(qp);
 	qp->dev->nshown++;
 	atomic_fetch_add_explicit(&s->id.seq, 1, memory_order_release);
+}
+
+void diw_stat_hide(struct diw_qp *qp)
+{
+	qp->dev->nshown -= qp->shown;
+	if (qp->shown && qp->stat)
+		atomic_fetch_add_explicit(&qp->stat->id.seq, 1, memory_order_release);
+	qp->shown = false;
 }
 
 void diw_stat_give(struct diw_qp *qp)

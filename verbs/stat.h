@@ -17,6 +17,8 @@ struct diw_qp;
 int diw_stat_take(struct diw_qp *qp);
 /* It is ready: readers see it from now on. The device's lock is held. */
 void diw_stat_show(struct diw_qp *qp);
+/* Until it is ready again. */
+void diw_stat_hide(struct diw_qp *qp);
 /* It counts no more. Silent about a page that it inherited by fork(). */
 void diw_stat_give(struct diw_qp *qp);
 

@@ -379,7 +379,7 @@ START_TEST(read_too_early)
 	ck_assert_int_eq(diw_accept(ev.req, b.qp, &conn), 0);
 	wc = rc_wc(a.scq);
 	ck_assert_uint_eq(wc.wr_id, 1);
-	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
+	ck_assert_int_eq(wc.status, DIW_WC_REM_OP_ERR);
 	ck_assert_uint_eq(wc.fault, DIW_FAULT_NO_BUFFER);
 	sent(&a, DIW_WC_FLUSHED);
 	ck_assert_uint_eq(end_counter(&a, "request_failed"), 1);

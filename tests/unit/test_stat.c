@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "base/statpage.h"
+#include "tests/unit/rc_kit.h"
 #include "tests/unit/unit.h"
-#include "tests/unit/verbs_kit.h"
 
 struct mapped { char path[300]; int fd; size_t size; uint8_t *p; mode_t mode; };
 
@@ -164,6 +164,51 @@ START_TEST(slot_is_used_again)
 	end_close(&second);
 	end_close(&b);
 	kit_close(&k);
+}
+END_TEST
+
+static void connections_shown(const struct mapped *m, uint32_t n)
+{
+	struct diw_stat_copy *c = copy_of(m);
+
+	ck_assert_uint_eq(c->nqps, n);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			ck_assert(!diw_addr_eq(&c->qp[i].id.local, &c->qp[k].id.local) ||
+				  !diw_addr_eq(&c->qp[i].id.peer, &c->qp[k].id.peer));
+	diw_stat_copy_free(c);
+}
+
+/* Connections of one listener are told apart by their peers; one that was reset is there again when it is connected. */
+START_TEST(connections)
+{
+	struct diw_listener_info info;
+	struct diw_cm_event ev;
+	struct mapped m;
+	struct end a, b;
+	struct pair p;
+
+	pair_open(&p, NULL, NULL);
+	pair_connect(&p, &a, &b, NULL, NULL);
+	ck_assert(page_of(getpid(), &m));
+	connections_shown(&m, 4);
+	ck_assert_int_eq(diw_abort(a.qp), 0);
+	cm_event(&p, DIW_CM_DISCONNECTED);
+	cm_event(&p, DIW_CM_DISCONNECTED);
+	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
+	ck_assert_int_eq(diw_qp_reset(b.qp), 0);
+	connections_shown(&m, 2);
+	ck_assert_int_eq(diw_listener_query(p.listener, &info), 0);
+	ck_assert_int_eq(diw_connect(a.qp, p.cm, &info.local, NULL), 0);
+	ev = cm_event(&p, DIW_CM_CONNECT_REQUEST);
+	ck_assert_int_eq(diw_accept(ev.req, b.qp, NULL), 0);
+	cm_event(&p, DIW_CM_ESTABLISHED);
+	cm_event(&p, DIW_CM_ESTABLISHED);
+	connections_shown(&m, 4);
+	end_close(&a);
+	end_close(&b);
+	connections_shown(&m, 2);
+	pair_close(&p);
 }
 END_TEST
 
@@ -533,6 +578,7 @@ Suite *suite_stat(void)
 	tcase_set_timeout(shown, 30);
 	tcase_add_test(shown, shows_what_is_counted);
 	tcase_add_test(shown, slot_is_used_again);
+	tcase_add_test(shown, connections);
 	tcase_add_test(shown, can_be_off);
 	tcase_add_test(shown, more_than_slots);
 	tcase_add_test(shown, survives_a_fork);
