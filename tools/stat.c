@@ -16,8 +16,8 @@ enum format { TABLE, JSON, PROMETHEUS };
 
 /* What stands in lines of its own; every other counter is listed by its name once it is not 0. */
 static const char *const told[] = {
-	"tx_messages", "tx_payload", "tx_segments", "tx_datagrams", "tx_bytes", "tx_bursts",
-	"rx_messages", "rx_payload", "rx_segments", "rx_datagrams", "rx_bytes", "rx_bursts",
+	"tx_messages", "tx_payload", "tx_segments", "tx_datagrams", "tx_fpdus", "tx_bytes", "tx_bursts",
+	"rx_messages", "rx_payload", "rx_segments", "rx_datagrams", "rx_fpdus", "rx_bytes", "rx_bursts",
 	"record_opened", "record_complete", "record_closed_window", "record_closed_timeout", "record_evicted",
 	"record_closed_dereg", "record_closed_epoch", "record_abandoned",
 	"read_requests_tx", "read_requests_rx", "read_answered", "read_timeouts", "wakeups",
@@ -50,17 +50,19 @@ static double rate(const struct view *v, const char *name)
 
 static void print_direction(const struct view *v, const char *dir, const char *verb)
 {
-	static const char *const what[] = { "messages", "payload", "segments", "datagrams", "bytes" };
+	bool rc = v->qp->id.type == DIW_QP_RC;
+	const char *const unit = rc ? "FPDUs" : "datagrams";
+	const char *const what[] = { "messages", "payload", "segments", rc ? "fpdus" : "datagrams", "bytes" };
 	char name[TOOL_COUNT(what)][24], a[24], b[24];
 
 	for (size_t i = 0; i < TOOL_COUNT(what); i++)
 		snprintf(name[i], sizeof name[i], "%s_%s", dir, what[i]);
-	printf("    %-9s %" PRIu64 " messages of %s; %" PRIu64 " segments; %" PRIu64 " datagrams of %s, %.1f a burst\n",
-	       verb, get(v, name[0]), fmt_bytes(get(v, name[1]), a), get(v, name[2]), get(v, name[3]),
+	printf("    %-9s %" PRIu64 " messages of %s; %" PRIu64 " segments; %" PRIu64 " %s of %s, %.1f a burst\n",
+	       verb, get(v, name[0]), fmt_bytes(get(v, name[1]), a), get(v, name[2]), get(v, name[3]), unit,
 	       fmt_bytes(get(v, name[4]), b), stat_fill(v->c, v->qp, dir));
 	if (v->old)
-		printf("    %-9s %.0f messages/s, %.0f segments/s, %.0f datagrams/s, %.3f GB/s of payload\n", "",
-		       rate(v, name[0]), rate(v, name[2]), rate(v, name[3]), rate(v, name[1]) / 1e9);
+		printf("    %-9s %.0f messages/s, %.0f segments/s, %.0f %s/s, %.3f GB/s of payload\n", "",
+		       rate(v, name[0]), rate(v, name[2]), rate(v, name[3]), unit, rate(v, name[1]) / 1e9);
 }
 
 static void print_records(const struct view *v)
@@ -119,7 +121,8 @@ static void print_qp(const struct view *v)
 	printf("  %s on %s\n", stat_type(v->qp), v->qp->id.device);
 	print_direction(v, "tx", "sent");
 	print_direction(v, "rx", "received");
-	print_records(v);
+	if (v->qp->id.type != DIW_QP_RC)
+		print_records(v);
 	printf("    %-9s %" PRIu64 " open, %" PRIu64 " asked for, %" PRIu64 " timeouts; %" PRIu64 " came, %" PRIu64
 	       " answered\n", "reads", get(v, "reads_open"), get(v, "read_requests_tx"), get(v, "read_timeouts"),
 	       get(v, "read_requests_rx"), get(v, "read_answered"));

@@ -28,7 +28,7 @@ double stat_fill(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, co
 	char datagrams[16], bursts[16];
 	uint64_t n;
 
-	snprintf(datagrams, sizeof datagrams, "%s_datagrams", dir);
+	snprintf(datagrams, sizeof datagrams, "%s_%s", dir, qp && qp->id.type == DIW_QP_RC ? "fpdus" : "datagrams");
 	snprintf(bursts, sizeof bursts, "%s_bursts", dir);
 	n = stat_get(c, qp, bursts);
 	return n ? (double)stat_get(c, qp, datagrams) / (double)n : 0;

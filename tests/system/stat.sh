@@ -199,4 +199,7 @@ umount /dev/shm
 
 exec 3>&-
 kill $SELFPID 2> /dev/null
+background "$TMP/rc" $DIW perf lat --qp rc --op send --secs 2 --local
+rc_shown() { $STAT | grep -A1 ' to .* RC on ' | grep -q 'FPDUs of .*, [0-9.]* a burst'; }
+check "RC queue pairs: with the peer, and FPDUs" eventually 10 rc_shown
 end

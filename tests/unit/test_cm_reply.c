@@ -140,7 +140,7 @@ START_TEST(reply_judged)
 }
 END_TEST
 
-/* Ready-to-receive by a Read that the reply's IRD of 0 forbids: by a Write, if that is allowed as well, else not at all. */
+/* Ready-to-receive by a Read, which the reply's IRD of 0 forbids: by a Write if that may be, too, else not at all. */
 START_TEST(read_without_ird)
 {
 	static const char *const replies[] = { "1002000480004004", "100200048000c004" };

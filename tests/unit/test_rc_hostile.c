@@ -230,7 +230,7 @@ START_TEST(fault_while_closing)
 }
 END_TEST
 
-/* What is posted (0) or asked for by the peer (1) behind the end of our half waits for the peer's, and tries nothing. */
+/* What is posted (0) or asked for by the peer (1) behind the end of our half waits for the peer's, trying nothing. */
 START_TEST(too_late)
 {
 	struct diw_send_wr wr = { .wr_id = 7, .opcode = DIW_WR_SEND };
