@@ -454,8 +454,10 @@ static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
 
-	if (qp->rc.shut)
+	if (qp->rc.shut) {
+		*rc = retire(qp) ? 0 : -ENOBUFS;
 		return;
+	}
 	if (answers_first)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 	collect(qp);
