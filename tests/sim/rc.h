@@ -88,6 +88,7 @@ struct rc_end {
 	bool failed;                 /* a request has: those behind it are flushed */
 	bool cut;                    /* a receive was flushed with a part of a message in it */
 	bool up, over;               /* events: established; ended */
+	bool left;                   /* aborted before it was up: an event may come or not */
 	bool disconnects;            /* it has called diw_disconnect() */
 	bool destroyed;              /* in the middle of something */
 	bool hurt;                   /* its peer has ended the stream: its own requests need not succeed */

@@ -339,6 +339,7 @@ void rc_abort(struct rc_end *e)
 	e->conn->harmed = true;
 	ok(diw_abort(e->qp), "diw_abort");
 	e->over |= state == DIW_QPS_CONNECTING || state == DIW_QPS_IDLE;
+	e->left = !e->up;
 }
 
 /* ---- Events ---- */

@@ -389,7 +389,7 @@ void rc_account(struct rc_end *e)
 	must(c->harmed || e->peer->hurt || e->peer->placed == e->peer->nmsgs, "end%d: message %u never arrived",
 	     e->index,
 	     e->peer->msgs[e->peer->placed].id);
-	for (int i = 0; i < RC_RECVS && !e->rq->srq && e->over && !e->destroyed; i++)
+	for (int i = 0; i < RC_RECVS && !e->rq->srq && (e->over || e->left) && !e->destroyed; i++)
 		must(!e->rq->recvs[i].posted, "end%d: receive %llu was not flushed", e->index,
 		     (unsigned long long)e->rq->recvs[i].seq);
 	rc_check(e);

@@ -169,7 +169,7 @@ static bool ended(struct rc_end *e)
 {
 	bool asked = e->index % 2 == 0 || e->conn->answered;
 
-	return !e->qp || ((e->over || !asked) && !busy(e));
+	return !e->qp || ((e->over || e->left || !asked) && !busy(e));
 }
 
 static bool all(bool (*fn)(struct rc_end *e))
@@ -208,7 +208,7 @@ static void check_buffers(struct rc_end *e)
 /* Somebody ends each connection, as soon as it can be. */
 static void end_it(struct rc_end *e)
 {
-	if (!e->qp || e->over || e->disconnects || (e->peer->disconnects && chance(0.9)) || chance(0.3))
+	if (!e->qp || e->over || e->left || e->disconnects || (e->peer->disconnects && chance(0.9)) || chance(0.3))
 		return;
 	if (rc.calm || chance(0.6))
 		rc_disconnect(e);
