@@ -55,7 +55,7 @@ static void private_data(uint16_t port)
 	static const uint8_t lens[] = { 0, 1, 56, 196, 239, 240, 251, 252, 255 };
 	struct rdma_conn_param bad = { .private_data_len = 1 }, deep = { .responder_resources = 200 };
 	struct rdma_cm_id *a, *b;
-	struct rdma_cm_event *ev;
+	struct rdma_cm_event *ev = NULL;
 
 	for (size_t i = 0; i < sizeof lens; i++) {
 		char what[80];

@@ -82,7 +82,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num)
 	a.sq_sig_all = init->sq_sig_all;
 	a.grh = a.type == DIW_QP_UD;
 	a.early = true;
-	a.keep_recvs = true;                    /* a peer that ends is noticed when something is sent */
+	a.keep_recvs = !qp->rnic;
 	/* The receiver cannot know the sender's rnr_retry, which mostly is 7: for ever. */
 	a.rnr_timeout_ns = INT64_MAX;
 	a.num = num;
