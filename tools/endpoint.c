@@ -142,3 +142,37 @@ void region_free(struct region *r)
 		munmap(r->addr, r->len);
 	memset(r, 0, sizeof *r);
 }
+
+uint8_t *inbox_at(const struct inbox *in, uint64_t slot)
+{
+	return (uint8_t *)in->rx.addr + slot * in->size;
+}
+
+int inbox_post(const struct inbox *in, uint64_t slot)
+{
+	struct diw_sge sge = { inbox_at(in, slot), in->size, in->rx.mr->stag };
+	struct diw_recv_wr wr = { .wr_id = slot, .sge = &sge, .num_sge = 1 };
+
+	return diw_post_recv(in->qp, &wr, NULL);
+}
+
+int inbox_open(struct inbox *in, struct diw_pd *pd, struct diw_qp *qp, uint32_t slots, uint32_t size)
+{
+	int rc;
+
+	in->qp = qp;
+	in->size = size;
+	rc = region_alloc(&in->rx, pd, (size_t)slots * size, DIW_ACCESS_LOCAL_WRITE);
+	for (uint32_t i = 0; i < slots && !rc; i++) {
+		rc = inbox_post(in, i);
+		if (rc)
+			rc = tool_failed("receive: %s", strerror(-rc));
+	}
+	return rc;
+}
+
+void inbox_close(struct inbox *in)
+{
+	region_free(&in->rx);
+	memset(in, 0, sizeof *in);
+}

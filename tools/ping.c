@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/wire.h"
-#include "tools/tool.h"
+#include "tools/rc.h"
 
 #define PING_MAGIC 0x44495750u
 #define PING_HDR 16u                         /* magic 4, sequence 4, time sent 8 */
@@ -18,7 +18,9 @@
 
 struct ping {
 	struct endpoint ep;
-	struct region rx, tx;
+	struct inbox in;
+	struct region tx;
+	struct diw_cm *cm;                   /* RC */
 	struct diw_addr dst;
 	struct hist rtt;
 	uint64_t count, interval_ns, wait_ns, size;
@@ -26,32 +28,17 @@ struct ping {
 	uint64_t sent_at;
 	bool answered;                       /* the newest one */
 	bool queued;                         /* tx belongs to the stack */
-	bool json;
+	bool json, rc, ended;
 	uint8_t seen[SEEN / 8];
 };
 
-static int post_slot(struct endpoint *ep, const struct region *r, uint64_t slot, uint32_t size)
-{
-	struct diw_sge sge = { (char *)r->addr + slot * size, size, r->mr->stag };
-	struct diw_recv_wr wr = { .wr_id = slot, .sge = &sge, .num_sge = 1 };
-
-	return diw_post_recv(ep->qp, &wr, NULL);
-}
-
-static int open_both(struct endpoint *ep, struct region *rx, struct diw_qp_attr *attr, uint32_t slots, uint32_t size)
+static int open_both(struct endpoint *ep, struct inbox *in, struct diw_qp_attr *attr, uint32_t slots)
 {
 	int rc;
 
 	attr->sq_depth = attr->rq_depth = slots;
 	rc = endpoint_qp(ep, attr);
-	if (!rc)
-		rc = region_alloc(rx, ep->pd, (size_t)slots * size, DIW_ACCESS_LOCAL_WRITE);
-	for (uint32_t i = 0; i < slots && !rc; i++) {
-		rc = post_slot(ep, rx, i, size);
-		if (rc)
-			rc = tool_failed("receive: %s", strerror(-rc));
-	}
-	return rc;
+	return rc ? rc : inbox_open(in, ep->pd, ep->qp, slots, PING_MAX);
 }
 
 /* ---- ping ---- */
@@ -80,7 +67,7 @@ static int ping_send(struct ping *p, uint64_t now)
 
 static void ping_answer(struct ping *p, const struct diw_wc *wc, uint64_t now)
 {
-	const uint8_t *h = (uint8_t *)p->rx.addr + wc->wr_id * PING_MAX;
+	const uint8_t *h = inbox_at(&p->in, wc->wr_id);
 	char buf[DIW_ADDR_STRLEN];
 	uint32_t seq;
 	uint64_t rtt;
@@ -113,6 +100,15 @@ static uint64_t ping_due(const struct ping *p)
 	return p->answered ? 0 : p->sent_at + FLOOD_WAIT_NS;
 }
 
+/* An RC connection that ends takes everything under way with it. */
+static int ping_ended(struct ping *p)
+{
+	endpoint_report_errors(&p->ep);
+	tool_failed("the connection has ended");
+	p->ended = true;
+	return TOOL_OK;
+}
+
 static int ping_loop(struct ping *p)
 {
 	struct diw_wc wc[PING_SLOTS];
@@ -135,12 +131,14 @@ static int ping_loop(struct ping *p)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n; i++) {
+			if (p->rc && wc[i].status != DIW_WC_SUCCESS)
+				return ping_ended(p);
 			if (wc[i].opcode != DIW_WC_RECV) {
 				p->queued = false;
 				continue;
 			}
 			ping_answer(p, &wc[i], now);
-			post_slot(&p->ep, &p->rx, wc[i].wr_id, PING_MAX);
+			inbox_post(&p->in, wc[i].wr_id);
 		}
 		if (!p->json)
 			fflush(stdout);
@@ -171,6 +169,7 @@ static void ping_report(const struct ping *p, const char *host)
 	o = cJSON_CreateObject();
 	cJSON_AddStringToObject(o, "host", host);
 	cJSON_AddStringToObject(o, "address", diw_addr_str(&p->dst, buf));
+	cJSON_AddStringToObject(o, "qp", p->rc ? "rc" : "ud");
 	json_add_count(o, "size", p->size);
 	json_add_count(o, "sent", p->sent);
 	json_add_count(o, "received", p->received);
@@ -187,12 +186,15 @@ static int ping_run(struct ping *p, const char *host)
 	int rc;
 
 	diw_qp_attr_init(&attr);
-	rc = local_addr_for(&p->dst, &attr.local);
+	attr.type = p->rc ? DIW_QP_RC : DIW_QP_UD;
+	rc = p->rc ? 0 : local_addr_for(&p->dst, &attr.local);
 	if (rc)
 		return tool_failed("%s: %s", host, strerror(-rc));
 	rc = endpoint_open(&p->ep, NULL, &p->dst, 4 * PING_SLOTS, false);
 	if (!rc)
-		rc = open_both(&p->ep, &p->rx, &attr, PING_SLOTS, PING_MAX);
+		rc = open_both(&p->ep, &p->in, &attr, PING_SLOTS);
+	if (!rc && p->rc)
+		rc = rc_connect(&p->ep, &p->dst, host, "diw listen", &p->cm);
 	if (!rc)
 		rc = region_alloc(&p->tx, p->ep.pd, p->size, DIW_ACCESS_LOCAL_READ);
 	if (!rc)
@@ -202,12 +204,12 @@ static int ping_run(struct ping *p, const char *host)
 		endpoint_report_errors(&p->ep);
 		if (!p->received)
 			rc = tool_failed("%s: no answer (is 'diw listen' running there?)", host);
+		else if (p->ended)
+			rc = TOOL_FAILED;
 	}
-	if (p->ep.qp)
-		diw_qp_destroy(p->ep.qp);
-	p->ep.qp = NULL;
+	rc_close(&p->ep, p->cm);
 	region_free(&p->tx);
-	region_free(&p->rx);
+	inbox_close(&p->in);
 	endpoint_close(&p->ep);
 	return rc;
 }
@@ -215,7 +217,7 @@ static int ping_run(struct ping *p, const char *host)
 static int ping_options(struct ping *p, int argc, char **argv, uint16_t *port)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
-		{ "port", required_argument, NULL, 'p' },
+		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
 		{ "count", required_argument, NULL, 'c' }, { "interval", required_argument, NULL, 'i' },
 		{ "size", required_argument, NULL, 's' }, { "wait", required_argument, NULL, 'W' }, { 0 } };
 	double sec;
@@ -227,6 +229,7 @@ static int ping_options(struct ping *p, int argc, char **argv, uint16_t *port)
 		case 's': rc = opt_size("-s", optarg, PING_HDR, PING_MAX, &p->size); break;
 		case 'p': rc = opt_port(optarg, port); break;
 		case 'j': p->json = true; break;
+		case 'q': rc = opt_qp(optarg, &p->rc); break;
 		case 'i':
 			rc = opt_seconds("-i", optarg, 0, 3600, &sec);
 			p->interval_ns = (uint64_t)(sec * 1e9);
@@ -271,24 +274,29 @@ static int ping_main(int argc, char **argv)
 
 struct listener {
 	struct endpoint ep;
-	struct region rx;
+	struct inbox in;                     /* of the UD queue pair */
+	struct rc_server rc;
 	uint64_t messages, bytes, unsent;
 };
 
 static void listen_wc(struct listener *l, const struct diw_wc *wc)
 {
-	struct diw_sge sge = { (char *)l->rx.addr + wc->wr_id * PING_MAX, wc->byte_len, l->rx.mr->stag };
+	struct rc_conn *conn = rc_conn_of(&l->rc, wc->qp);
+	const struct inbox *in = conn ? &conn->in : &l->in;
+	struct diw_sge sge = { inbox_at(in, wc->wr_id), wc->byte_len, in->rx.mr->stag };
 	struct diw_send_wr wr = { .wr_id = wc->wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
 		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst = wc->src };
 
+	if (wc->status == DIW_WC_FLUSHED)
+		return;                      /* the connection's end is told by an event */
 	if (wc->opcode == DIW_WC_RECV && wc->status == DIW_WC_SUCCESS) {
 		l->messages++;
 		l->bytes += wc->byte_len;
-		if (diw_post_send(l->ep.qp, &wr, NULL) == 0)
+		if (diw_post_send(in->qp, &wr, NULL) == 0)
 			return;              /* its completion gives the slot back */
 		l->unsent++;
 	}
-	post_slot(&l->ep, &l->rx, wc->wr_id, PING_MAX);
+	inbox_post(in, wc->wr_id);
 }
 
 static int listen_loop(struct listener *l, uint16_t port, bool json)
@@ -299,7 +307,8 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 	int n;
 
 	if (!json) {
-		printf("listening on UDP port %u\n", l->ep.info.local.port);
+		printf(l->rc.listener ? "listening on UDP and TCP port %u\n" : "listening on UDP port %u\n",
+		       l->ep.info.local.port);
 		fflush(stdout);
 	}
 	while (!tool_stopped) {
@@ -308,6 +317,8 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 			return tool_failed("wait: %s", strerror(-n));
 		for (int i = 0; i < n; i++)
 			listen_wc(l, &wc[i]);
+		if (rc_serve_step(&l->rc))
+			return TOOL_FAILED;
 	}
 	endpoint_report_errors(&l->ep);
 	if (!json) {
@@ -320,6 +331,7 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 	json_add_count(o, "messages", l->messages);
 	json_add_count(o, "bytes", l->bytes);
 	json_add_count(o, "unsent", l->unsent);
+	json_add_count(o, "rc_connections", l->rc.accepted);
 	json_print(o);
 	return TOOL_OK;
 }
@@ -329,7 +341,7 @@ static int listen_main(int argc, char **argv)
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
 		{ "port", required_argument, NULL, 'p' },
 		{ 0 } };
-	struct listener l = { 0 };
+	struct listener l = { .rc = { .slots = PING_SLOTS, .slot_size = PING_MAX, .sq_depth = PING_SLOTS } };
 	struct diw_qp_attr attr;
 	uint16_t port = DIW_PORT;
 	bool json = false;
@@ -350,26 +362,32 @@ static int listen_main(int argc, char **argv)
 	diw_qp_attr_init(&attr);
 	attr.any_addr = true;
 	attr.local.port = port;
-	rc = endpoint_open(&l.ep, NULL, NULL, 4 * LISTEN_SLOTS, false);
+	l.rc.ep = &l.ep;
+	rc = endpoint_open(&l.ep, NULL, NULL, 4 * LISTEN_SLOTS + 2 * RC_CONNS * PING_SLOTS, false);
 	if (!rc)
-		rc = open_both(&l.ep, &l.rx, &attr, LISTEN_SLOTS, PING_MAX);
+		rc = open_both(&l.ep, &l.in, &attr, LISTEN_SLOTS);
+	if (!rc)
+		rc = rc_serve(&l.rc, port);
 	if (!rc)
 		rc = listen_loop(&l, port, json);
+	rc_serve_end(&l.rc);
 	if (l.ep.qp)
 		diw_qp_destroy(l.ep.qp);
 	l.ep.qp = NULL;
-	region_free(&l.rx);
+	inbox_close(&l.in);
 	endpoint_close(&l.ep);
 	return rc;
 }
 
 const struct tool_cmd cmd_ping = {
-	.name = "ping", .run = ping_main, .args = "HOST [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
+	.name = "ping", .run = ping_main,
+	.args = "HOST [--qp ud|rc] [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
 	.brief = "Sends messages to 'diw listen' and times their return",
 	.help = "  -c, --count N           messages (default 5)\n"
 		"  -i, --interval SECONDS  between two; 0: as soon as one has come back (default 0.2)\n"
 		"  -s, --size SIZE         bytes of a message, 16 to 1m (default 64)\n"
 		"  -W, --wait SECONDS      for the last answers (default 1)\n"
+		"      --qp ud|rc          by datagrams, or over an RC connection (default ud)\n"
 		"      --port N            of the listener (default 4791)\n"
 		"      --json              one JSON object\n"
 		"Exit status 1 when nothing came back.\n",
@@ -378,7 +396,7 @@ const struct tool_cmd cmd_ping = {
 const struct tool_cmd cmd_listen = {
 	.name = "listen", .run = listen_main, .args = "[--port N] [--json]",
 	.brief = "Sends every message back to where it came from",
-	.help = "  --port N    UDP port (default 4791), on all addresses\n"
+	.help = "  --port N    UDP and TCP port (default 4791), on all addresses\n"
 		"  --json      one JSON object when it ends\n"
 		"Ends by SIGINT or SIGTERM.\n",
 };

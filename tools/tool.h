@@ -115,4 +115,13 @@ struct region { void *addr; size_t len; struct diw_mr *mr; };
 int region_alloc(struct region *r, struct diw_pd *pd, size_t len, unsigned access);
 void region_free(struct region *r);
 
+/* The receives of a queue pair: SLOTS buffers of SIZE bytes, one a receive, whose wr_id is the slot. */
+struct inbox { struct diw_qp *qp; struct region rx; uint32_t size; };
+int inbox_open(struct inbox *in, struct diw_pd *pd, struct diw_qp *qp, uint32_t slots, uint32_t size);
+/* The slot's receive is posted again. */
+int inbox_post(const struct inbox *in, uint64_t slot);
+uint8_t *inbox_at(const struct inbox *in, uint64_t slot);
+/* After the queue pair was destroyed. */
+void inbox_close(struct inbox *in);
+
 #endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "tools/rc.h"
+
+#define CONNECT_NS (5 * DIW_S)
+#define LEAVE_NS DIW_S
+#define KEEPALIVE_S 10               /* a host that vanished gives its connection back */
+#define BUSY "too many connections"
+
+int opt_qp(const char *text, bool *rc)
+{
+	*rc = !strcmp(text, "rc");
+	return *rc || !strcmp(text, "ud") ? 0 : tool_usage("--qp: '%s' is neither ud nor rc", text);
+}
+
+/* ---- the initiator ---- */
+
+static int refused(const struct diw_cm_event *ev, const char *host, const char *who)
+{
+	if (ev->type == DIW_CM_REJECTED && ev->data_len == sizeof BUSY - 1 && !memcmp(ev->data, BUSY, ev->data_len))
+		return tool_failed("%s refuses: " BUSY, host);
+	if (ev->errnum == ECONNREFUSED)
+		return tool_failed("%s: no RC connection: %s (is '%s' running there?)", host, strerror(ev->errnum), who);
+	return tool_failed("%s: no RC connection: %s%s%s%s", host, diw_cm_event_str(ev->type),
+			   ev->errnum ? ", " : "", ev->errnum ? strerror(ev->errnum) : "",
+			   ev->fault ? diw_fault_str(ev->fault) : "");
+}
+
+int rc_connect(struct endpoint *e, const struct diw_addr *dst, const char *host, const char *who, struct diw_cm **cm)
+{
+	struct diw_conn_attr attr;
+	struct diw_cm_event ev;
+	int rc = diw_cm_create(e->dev, cm);
+
+	diw_conn_attr_init(&attr);
+	attr.timeout_ns = (int64_t)CONNECT_NS;
+	attr.keepalive_s = KEEPALIVE_S;
+	if (!rc)
+		rc = diw_connect(e->qp, *cm, dst, &attr);
+	if (rc)
+		return tool_failed("%s: no RC connection: %s", host, strerror(-rc));
+	do
+		rc = diw_cm_get(*cm, &ev, 100 * (int64_t)DIW_MS);
+	while (rc == -EAGAIN && !tool_stopped);
+	if (rc)
+		return tool_failed("%s: no RC connection: %s", host, tool_stopped ? "interrupted" : strerror(-rc));
+	return ev.type == DIW_CM_ESTABLISHED ? TOOL_OK : refused(&ev, host, who);
+}
+
+void rc_close(struct endpoint *e, struct diw_cm *cm)
+{
+	struct diw_cm_event ev;
+
+	if (e->qp && cm && diw_disconnect(e->qp) == 0)
+		diw_cm_get(cm, &ev, (int64_t)LEAVE_NS);
+	if (e->qp)
+		diw_qp_destroy(e->qp);
+	e->qp = NULL;
+	if (cm)
+		diw_cm_destroy(cm);
+}
+
+/* ---- the listener ---- */
+
+int rc_serve(struct rc_server *s, uint16_t port)
+{
+	struct diw_listen_attr attr;
+	int rc = diw_cm_create(s->ep->dev, &s->cm);
+
+	diw_listen_attr_init(&attr);
+	attr.local.port = port;
+	if (!rc)
+		rc = diw_listen(s->cm, &attr, &s->listener);
+	if (rc == -EADDRINUSE) {
+		tool_failed("TCP port %u is another program's: serving UD only", port);
+		rc_serve_end(s);
+		return TOOL_OK;
+	}
+	return rc ? tool_failed("TCP port %u: %s", port, strerror(-rc)) : TOOL_OK;
+}
+
+static void conn_drop(struct rc_server *s, struct rc_conn *c)
+{
+	if (s->gone && c->used)
+		s->gone(s->ctx, c);
+	diw_cq_forget(s->ep->cq, c->in.qp);
+	diw_qp_destroy(c->in.qp);
+	inbox_close(&c->in);
+	memset(c, 0, sizeof *c);
+}
+
+static int conn_make(struct rc_server *s, struct rc_conn *c)
+{
+	struct diw_qp_attr attr;
+	struct diw_qp *qp;
+	int rc;
+
+	diw_qp_attr_init(&attr);
+	attr.type = DIW_QP_RC;
+	attr.send_cq = attr.recv_cq = s->ep->cq;
+	attr.sq_depth = s->sq_depth;
+	attr.rq_depth = s->slots;
+	attr.max_inline = s->max_inline;
+	rc = diw_qp_create(s->ep->pd, &attr, &qp);
+	if (rc)
+		return tool_failed("queue pair: %s", strerror(-rc));
+	rc = inbox_open(&c->in, s->ep->pd, qp, s->slots, s->slot_size);
+	if (rc)
+		conn_drop(s, c);
+	return rc;
+}
+
+static struct rc_conn *conn_free(struct rc_server *s)
+{
+	for (uint32_t i = 0; i < RC_CONNS; i++)
+		if (!s->conn[i].in.qp)
+			return &s->conn[i];
+	return NULL;
+}
+
+/* A request that nobody can serve is refused, and the others are served on. */
+static void on_request(struct rc_server *s, const struct diw_cm_event *ev)
+{
+	struct rc_conn *c = conn_free(s);
+	struct diw_conn_attr attr;
+
+	diw_conn_attr_init(&attr);
+	attr.keepalive_s = KEEPALIVE_S;
+	if (!c || conn_make(s, c)) {
+		diw_reject(ev->req, BUSY, sizeof BUSY - 1);
+		return;
+	}
+	if (diw_accept(ev->req, c->in.qp, &attr)) {
+		diw_reject(ev->req, NULL, 0);
+		conn_drop(s, c);
+		return;
+	}
+	c->used = true;
+	c->peer = ev->peer;
+	s->accepted++;
+}
+
+int rc_serve_step(struct rc_server *s)
+{
+	struct diw_cm_event ev;
+	struct rc_conn *c;
+	int rc;
+
+	if (!s->cm)
+		return TOOL_OK;
+	while ((rc = diw_cm_get(s->cm, &ev, 0)) == 0) {
+		c = rc_conn_of(s, ev.qp);
+		if (ev.type == DIW_CM_CONNECT_REQUEST)
+			on_request(s, &ev);
+		else if (ev.type != DIW_CM_ESTABLISHED && c)
+			conn_drop(s, c);
+	}
+	return rc == -EAGAIN ? TOOL_OK : tool_failed("connections: %s", strerror(-rc));
+}
+
+void rc_serve_end(struct rc_server *s)
+{
+	for (uint32_t i = 0; i < RC_CONNS; i++)
+		if (s->conn[i].in.qp)
+			conn_drop(s, &s->conn[i]);
+	if (s->listener)
+		diw_listener_close(s->listener);
+	if (s->cm)
+		diw_cm_destroy(s->cm);
+	s->listener = NULL;
+	s->cm = NULL;
+}
+
+struct rc_conn *rc_conn_of(struct rc_server *s, const struct diw_qp *qp)
+{
+	for (uint32_t i = 0; qp && i < RC_CONNS; i++)
+		if (s->conn[i].in.qp == qp)
+			return &s->conn[i];
+	return NULL;
+}
