@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw cp: offers a file and sends, by Write-Record, what the receiver asks for; the protocol is told in xfer.h. */
+/* diw cp: offers a file and sends what the receiver asks for; the protocol is told in xfer.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -13,6 +13,7 @@
 #include "tools/xfer.h"
 
 #define WC_BATCH 64
+#define RC_STATUS_BYTES (64u << 10)  /* an entry of so many is worth a STATUS of its own */
 
 enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, its holes not all */
 
@@ -21,6 +22,8 @@ struct copy {
 	const char *file;
 	char host[256], name[XFER_NAME_MAX + 1];
 	struct diw_addr dst;
+	struct xfer_peer peer;
+	struct diw_cm *cm;                   /* RC */
 	int fd;
 	void *map;
 	uint64_t size, message;
@@ -31,7 +34,7 @@ struct copy {
 	uint32_t next;                       /* the first entry not sent */
 	uint64_t sent, sent_again, began_at;
 	uint64_t spoke_at, heard_at;
-	bool once, json, busy_said, finished, sha_ok;
+	bool once, json, rc, busy_said, finished, sha_ok;
 	struct xfer_msg done;                /* its first page: the figures */
 	struct hole *holes;
 	uint32_t nholes;
@@ -49,7 +52,7 @@ static void speak(struct copy *c, enum xfer_type type, uint32_t first, uint64_t 
 		memcpy(m.sha, c->sha, 32);
 		snprintf(m.text, sizeof m.text, "%s", c->name);
 	}
-	xfer_send(&c->port, &c->dst, &m);
+	xfer_send(&c->peer, &m);
 	c->spoke_at = now;
 }
 
@@ -58,8 +61,9 @@ static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
 {
 	const struct xfer_entry *e = &m->entry[i];
 	struct diw_sge sge = { (char *)c->map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .flags = DIW_SEND_IMM,
-		.imm = m->first + i, .qkey = TOOL_QKEY, .dst = c->dst, .stag = m->stag, .to = m->to + e->off };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = c->rc ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
+		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst = c->dst,
+		.stag = m->stag, .to = m->to + e->off };
 	int rc;
 
 	if (!e->len || e->len > DIW_MAX_RDMA || e->off > c->size || e->len > c->size - e->off)
@@ -85,6 +89,8 @@ static int on_ask(struct copy *c, const struct xfer_msg *m, uint64_t now)
 		rc = send_entry(c, m, i);
 		if (!rc)
 			c->next++;
+		if (!rc && c->rc && m->entry[i].len >= RC_STATUS_BYTES)
+			speak(c, XFER_STATUS, c->next, now);
 	}
 	if (rc && rc != -ENOMEM)
 		return tool_failed("%s asked for what cannot be sent: %s", c->host, strerror(-rc));
@@ -133,25 +139,42 @@ static int on_message(struct copy *c, struct xfer_msg *m, uint64_t now)
 static int copy_tick(struct copy *c, uint64_t now)
 {
 	uint64_t quiet = now - c->spoke_at;
+	uint64_t retry = c->rc ? XFER_RC_RETRY_NS : c->state == OFFERING ? XFER_RETRY_NS : XFER_STATUS_NS;
 
-	if (now - c->heard_at > XFER_SILENCE_NS) {
+	if (now - c->heard_at > (c->rc ? XFER_RC_SILENCE_NS : XFER_SILENCE_NS)) {
 		endpoint_report_errors(&c->port.ep);
 		return tool_failed(c->state == OFFERING ? "%s: no answer (is 'diw recv' running there?)"
 						        : "%s fell silent", c->host);
 	}
-	if (c->state == OFFERING && quiet >= XFER_RETRY_NS)
+	if (quiet < retry)
+		return 0;
+	if (c->state == OFFERING)
 		speak(c, XFER_OFFER, 0, now);
-	else if (c->state == SENDING && quiet >= XFER_STATUS_NS)
+	else if (c->state == SENDING)
 		speak(c, XFER_STATUS, c->next, now);
-	else if (c->state == FETCHING && quiet >= XFER_STATUS_NS)
+	else
 		speak(c, XFER_MORE, c->nholes, now);
 	return 0;
+}
+
+static int on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
+{
+	struct xfer_msg m;
+
+	if (c->rc && wc->status != DIW_WC_SUCCESS) {
+		endpoint_report_errors(&c->port.ep);
+		return tool_failed("%s: the connection has ended", c->host);
+	}
+	if (wc->opcode != DIW_WC_RECV && wc->status != DIW_WC_SUCCESS)
+		return tool_failed("send: %s", diw_wc_status_str(wc->status));
+	if (xfer_take(&c->port.in, wc, &m) || m.id != c->id)
+		return 0;
+	return c->rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? on_message(c, &m, now) : 0;
 }
 
 static int copy_loop(struct copy *c)
 {
 	struct diw_wc wc[WC_BATCH];
-	struct xfer_msg m;
 	uint64_t now = diw_clock_ns();
 	double sec;
 	int n, rc = 0;
@@ -163,13 +186,8 @@ static int copy_loop(struct copy *c)
 		if (n < 0)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
-		for (int i = 0; i < n && !rc; i++) {
-			if (wc[i].opcode != DIW_WC_RECV && wc[i].status != DIW_WC_SUCCESS)
-				rc = tool_failed("send: %s", diw_wc_status_str(wc[i].status));
-			else if (xfer_take(&c->port, &wc[i], &m) == 0 && m.id == c->id &&
-				 !memcmp(&wc[i].src, &c->dst, sizeof c->dst))
-				rc = on_message(c, &m, now);
-		}
+		for (int i = 0; i < n && !rc && !c->finished; i++)
+			rc = on_wc(c, &wc[i], now);
 		if (!rc && !c->finished)
 			rc = copy_tick(c, now);
 		sec = (double)(now - c->began_at) / 1e9;
@@ -194,6 +212,7 @@ static void report_json(const struct copy *c, const char *hex, double sec)
 
 	cJSON_AddStringToObject(o, "file", c->file);
 	cJSON_AddStringToObject(o, "to", diw_addr_str(&c->dst, buf));
+	cJSON_AddStringToObject(o, "qp", c->rc ? "rc" : "ud");
 	cJSON_AddStringToObject(o, "name", c->name);
 	json_add_count(o, "size", c->size);
 	json_add_count(o, "bytes_valid", c->done.size);
@@ -229,6 +248,8 @@ static int report(struct copy *c)
 		if (c->once)
 			printf(", %s valid, %s missing in %u ranges\n", fmt_bytes(c->done.size, b),
 			       fmt_bytes(c->size - c->done.size, d), c->nholes);
+		else if (c->rc)
+			puts(" over RC");
 		else
 			printf(", %s asked for again\n", fmt_bytes(c->done.again, b));
 		printf("SHA-256 %s %s\n", hex, c->sha_ok ? "matches" : "DIFFERS at the receiver");
@@ -276,13 +297,16 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 {
 	int rc = open_file(c);
 
-	if (!rc) {
+	if (!rc && !c->rc) {
 		rc = local_addr_for(&c->dst, &attr->local);
 		if (rc)
 			rc = tool_failed("%s: %s", c->host, strerror(-rc));
 	}
 	if (!rc)
 		rc = xfer_open(&c->port, NULL, &c->dst, attr);
+	if (!rc && c->rc)
+		rc = rc_connect(&c->port.ep, &c->dst, c->host, "diw recv", &c->cm);
+	c->peer = (struct xfer_peer){ c->port.ep.qp, c->dst, c->rc };
 	if (!rc && c->size) {
 		rc = diw_mr_reg(c->port.ep.pd, c->map, c->size, DIW_ACCESS_LOCAL_READ, &c->mr);
 		if (rc)
@@ -294,6 +318,8 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 		rc = copy_loop(c);
 	if (!rc)
 		rc = report(c);
+	if (c->rc)
+		rc_close(&c->port.ep, c->cm);
 	if (c->mr)
 		diw_mr_dereg(c->mr);
 	xfer_close(&c->port);
@@ -330,7 +356,7 @@ static int parse_target(struct copy *c, const char *arg, uint16_t port)
 static int run(int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
-		{ "port", required_argument, NULL, 'p' },
+		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
 		{ "once", no_argument, NULL, 'o' }, { "mulpdu", required_argument, NULL, 'm' },
 		{ "message", required_argument, NULL, 'M' }, { "impair", required_argument, NULL, 'I' }, { 0 } };
 	struct copy c = { .fd = -1, .message = XFER_MESSAGE };
@@ -344,6 +370,7 @@ static int run(int argc, char **argv)
 		switch (opt) {
 		case 'j': c.json = true; break;
 		case 'o': c.once = true; break;
+		case 'q': rc = opt_qp(optarg, &c.rc); break;
 		case 'p': rc = opt_port(optarg, &port); break;
 		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &c.message); break;
 		case 'I': attr.impair = optarg; break;
@@ -354,6 +381,9 @@ static int run(int argc, char **argv)
 		default: rc = tool_bad_option(argv);
 		}
 	}
+	if (!rc && c.rc && (c.once || attr.impair))
+		rc = tool_usage("%s is for datagrams: an RC connection loses nothing", c.once ? "--once" : "--impair");
+	attr.type = c.rc ? DIW_QP_RC : DIW_QP_UD;
 	if (!rc && argc - optind != 2)
 		rc = tool_usage("FILE and HOST: are wanted, not %d arguments", argc - optind);
 	if (rc)
@@ -366,9 +396,10 @@ static int run(int argc, char **argv)
 
 const struct tool_cmd cmd_cp = {
 	.name = "cp", .run = run,
-	.args = "FILE HOST:[NAME] [--once] [--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
+	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] [--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
 	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and again what the network lost",
-	.help = "      --once           once only: holes are filled with zeros, and the validity map is shown\n"
+	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
+		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"
 		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
 		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --impair SPEC    lose, reorder, ... what passes this end, see diwarp(7)\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/wire.h"
 #include "tools/ask.h"
 #include "tools/incoming.h"
 
@@ -16,13 +17,15 @@
 #define ASK_RETRY_NS (10 * DIW_MS)   /* a STATUS shows that an ASK is missing */
 #define ASK_TIMEOUT_NS (50 * DIW_MS) /* nothing shows it */
 #define OPEN_RECORDS 64
+#define RC_WINDOW (8u << 20)          /* TCP knows what the path holds; this only bounds what waits */
+#define RC_DEPTH (2 * XFER_ENTRIES / XFER_PAGE)
 #define MAX_FILE (1ull << 48)        /* of one memory region */
 
 enum session_state { IDLE, ACTIVE, FINISHED };
 
 struct session {
 	enum session_state state;
-	struct diw_addr peer;
+	struct xfer_peer peer;
 	uint64_t id;
 	uint8_t sha[32], sha_got[32];
 	struct incoming in;
@@ -36,6 +39,7 @@ struct session {
 
 struct receiver {
 	struct xfer_port port;
+	struct rc_server rc;
 	struct session s;
 	struct bar bar;
 	int dirfd;
@@ -46,12 +50,12 @@ struct receiver {
 	int nopen;                           /* -1: not looked at since the last step */
 };
 
-static void refuse(struct receiver *r, const struct diw_addr *to, uint64_t id, bool busy, const char *text)
+static void refuse(const struct xfer_peer *to, uint64_t id, bool busy, const char *text)
 {
 	struct xfer_msg m = { .type = XFER_REFUSE, .id = id, .flags = busy ? XFER_BUSY : 0 };
 
 	snprintf(m.text, sizeof m.text, "%.*s", (int)XFER_TEXT_MAX, text);
-	xfer_send(&r->port, to, &m);
+	xfer_send(to, &m);
 }
 
 static void send_asks(struct receiver *r, uint64_t now)
@@ -67,7 +71,7 @@ static void send_asks(struct receiver *r, uint64_t now)
 			e = &s->ask.entry[s->asked++ % XFER_ENTRIES];
 			m.entry[m.n] = (struct xfer_entry){ e->off, e->len, e->again ? XFER_AGAIN : 0 };
 		}
-		xfer_send(&r->port, &s->peer, &m);
+		xfer_send(&s->peer, &m);
 		s->ask_at = now;
 	}
 }
@@ -83,7 +87,7 @@ static void send_done(struct receiver *r, uint32_t first)
 	snprintf(m.text, sizeof m.text, "%s", s->why);
 	for (; m.n < XFER_PAGE && first + m.n < s->ask.nholes; m.n++)
 		m.entry[m.n] = (struct xfer_entry){ s->ask.holes[first + m.n].off, s->ask.holes[first + m.n].len, 0 };
-	xfer_send(&r->port, &s->peer, &m);
+	xfer_send(&s->peer, &m);
 }
 
 /* ---- the end of a transfer ---- */
@@ -96,7 +100,8 @@ static void report_json(const struct receiver *r)
 	cJSON *o = cJSON_CreateObject(), *a, *pair;
 
 	xfer_hex(s->sha_got, hex);
-	cJSON_AddStringToObject(o, "from", diw_addr_str(&s->peer, from));
+	cJSON_AddStringToObject(o, "from", diw_addr_str(&s->peer.addr, from));
+	cJSON_AddStringToObject(o, "qp", s->peer.rc ? "rc" : "ud");
 	cJSON_AddStringToObject(o, "name", s->in.name);
 	json_add_count(o, "size", s->ask.size);
 	json_add_count(o, "bytes_valid", s->ask.valid);
@@ -132,10 +137,12 @@ static void report(const struct receiver *r)
 	}
 	xfer_hex(s->sha_got, hex);
 	printf("%s: %s from %s in %.3f s, %.3f GB/s", s->in.name, fmt_bytes(s->ask.size, a),
-	       diw_addr_str(&s->peer, from), sec, sec > 0 ? (double)s->ask.valid / sec / 1e9 : 0);
+	       diw_addr_str(&s->peer.addr, from), sec, sec > 0 ? (double)s->ask.valid / sec / 1e9 : 0);
 	if (s->ask.once)
 		printf(", %s valid, %s missing in %zu ranges\n", fmt_bytes(s->ask.valid, b),
 		       fmt_bytes(s->ask.size - s->ask.valid, c), s->ask.nholes);
+	else if (s->peer.rc)
+		puts(" over RC");
 	else
 		printf(", %s asked for again\n", fmt_bytes(s->ask.again, b));
 	printf("SHA-256 %s %s\n", hex, s->sha_ok ? "matches" : "DIFFERS");
@@ -163,6 +170,32 @@ static void session_drop(struct session *s)
 	s->state = IDLE;
 }
 
+/* What comes meanwhile is said again by those who wait for an answer; but no receive may stay away. */
+static void pass_over(struct receiver *r)
+{
+	struct diw_wc wc[WC_BATCH];
+	const struct rc_conn *conn;
+	struct xfer_msg m;
+	int n;
+
+	while ((n = diw_cq_poll(r->port.ep.cq, wc, WC_BATCH, 0)) > 0)
+		for (int i = 0; i < n; i++) {
+			conn = rc_conn_of(&r->rc, wc[i].qp);
+			xfer_take(conn ? &conn->in : &r->port.in, &wc[i], &m);
+			diw_wc_release(&wc[i]);
+		}
+	rc_serve_step(&r->rc);
+}
+
+/* A connection that ends may be the transfer's. */
+static void on_gone(void *ctx, struct rc_conn *conn)
+{
+	struct receiver *r = ctx;
+
+	if (r->s.peer.qp == conn->in.qp)
+		r->s.peer.qp = NULL;
+}
+
 /* Hashing a large file takes seconds: an ASK for nothing keeps the sender waiting. */
 static bool while_hashing(void *ctx, uint64_t done)
 {
@@ -171,8 +204,9 @@ static bool while_hashing(void *ctx, uint64_t done)
 	uint64_t now = diw_clock_ns();
 
 	(void)done;
+	pass_over(r);
 	if (now - r->s.ask_at > XFER_RETRY_NS) {
-		xfer_send(&r->port, &r->s.peer, &m);
+		xfer_send(&r->s.peer, &m);
 		r->s.ask_at = now;
 	}
 	return !tool_stopped;
@@ -211,7 +245,7 @@ static void session_abort(struct receiver *r, const char *why)
 	char buf[DIW_ADDR_STRLEN];
 
 	bar_end(&r->bar);
-	tool_failed("%s from %s: %s after %llu of %llu bytes", r->s.in.name, diw_addr_str(&r->s.peer, buf), why,
+	tool_failed("%s from %s: %s after %llu of %llu bytes", r->s.in.name, diw_addr_str(&r->s.peer.addr, buf), why,
 		    (unsigned long long)r->s.ask.valid, (unsigned long long)r->s.ask.size);
 	r->files++;
 	r->bad++;
@@ -220,26 +254,26 @@ static void session_abort(struct receiver *r, const char *why)
 
 /* ---- its beginning ---- */
 
-static int session_register(struct receiver *r, const struct diw_addr *src)
+static int session_register(struct receiver *r, const struct xfer_peer *from)
 {
 	struct session *s = &r->s;
-	struct diw_mr_attr attr = { .addr = s->in.map, .length = s->in.size, .peer = src,
+	struct diw_mr_attr attr = { .addr = s->in.map, .length = s->in.size, .peer = &from->addr,
 		.access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
 
 	return s->in.size ? diw_mr_reg_attr(r->port.ep.pd, &attr, &s->mr) : 0;
 }
 
 /* Entries small enough that several fit what the socket buffer holds, which the kernel counts with its overhead. */
-static void session_begin(struct receiver *r, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
+static void session_begin(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
-	uint64_t window = r->port.ep.info.rcvbuf / 4, piece;
+	uint64_t window = from->rc ? RC_WINDOW : r->port.ep.info.rcvbuf / 4, piece;
 
 	if (window < 16384)
 		window = 16384;
 	piece = window / 4 < m->message ? window / 4 : m->message;
 	s->state = ACTIVE;
-	s->peer = *src;
+	s->peer = *from;
 	s->id = m->id;
 	memcpy(s->sha, m->sha, 32);
 	ask_init(&s->ask, m->size, (uint32_t)piece, window, m->flags & XFER_ONCE);
@@ -250,47 +284,69 @@ static void session_begin(struct receiver *r, const struct diw_addr *src, const 
 	bar_init(&r->bar, s->in.name);
 }
 
-static void on_offer(struct receiver *r, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
+static void on_offer(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
 	char err[XFER_TEXT_MAX + 1];
 	int rc;
 
 	if (s->state == ACTIVE)
-		refuse(r, src, m->id, true, "another transfer is under way");
+		refuse(from, m->id, true, "another transfer is under way");
 	else if (!xfer_name_ok(m->text))
-		refuse(r, src, m->id, false, "that name is not one inside the directory");
+		refuse(from, m->id, false, "that name is not one inside the directory");
 	else if (m->size > MAX_FILE || !m->message || m->message > DIW_MAX_RDMA)
-		refuse(r, src, m->id, false, "size out of range");
+		refuse(from, m->id, false, "size out of range");
 	else if (r->max_files && r->files >= r->max_files)
-		refuse(r, src, m->id, false, "the receiver is ending");
+		refuse(from, m->id, false, "the receiver is ending");
 	else {
 		session_drop(s);
 		rc = incoming_create(&s->in, r->dirfd, m->text, m->size, r->force, err, sizeof err);
 		if (rc) {
-			refuse(r, src, m->id, false, err);
+			refuse(from, m->id, false, err);
 			return;
 		}
 		s->state = ACTIVE;
-		rc = session_register(r, src);
+		rc = session_register(r, from);
 		if (rc) {
 			session_drop(s);
-			refuse(r, src, m->id, false, strerror(-rc));
+			refuse(from, m->id, false, strerror(-rc));
 			return;
 		}
-		session_begin(r, src, m, now);
+		session_begin(r, from, m, now);
 	}
 }
 
 /* ---- what arrives ---- */
 
-static void on_message(struct receiver *r, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
+static uint64_t patience(const struct session *s, uint64_t ud)
+{
+	return s->peer.rc ? XFER_RC_RETRY_NS : ud;
+}
+
+/* RC: what was written before the STATUS has been placed before it came (RFC 5040 section 5.5). */
+static void on_status(struct session *s, uint32_t next, uint64_t now)
+{
+	uint32_t i = s->ask.tail;
+	const struct ask_entry *e;
+
+	if (!ask_acked(&s->ask, next, now))
+		return;
+	for (; s->peer.rc && diw_serial_after(s->ask.acked, i); i++) {
+		e = &s->ask.entry[i % XFER_ENTRIES];
+		ask_record(&s->ask, i, e->off, e->len, &(struct diw_range){ 0, e->len }, 1);
+	}
+	if (s->ask.acked != s->asked && now - s->ask_at > patience(s, ASK_RETRY_NS))
+		s->asked = s->ask.acked;
+}
+
+static void on_message(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
-	bool known = s->state != IDLE && m->id == s->id && !memcmp(src, &s->peer, sizeof *src);
+	bool known = s->state != IDLE && m->id == s->id && from->qp == s->peer.qp &&
+		     !memcmp(&from->addr, &s->peer.addr, sizeof from->addr);
 
 	if (m->type == XFER_OFFER && !known) {
-		on_offer(r, src, m, now);
+		on_offer(r, from, m, now);
 		return;
 	}
 	if (!known)
@@ -303,9 +359,8 @@ static void on_message(struct receiver *r, const struct diw_addr *src, const str
 			send_done(r, m->type == XFER_MORE ? m->first : 0);
 	} else if (m->type == XFER_OFFER) {
 		s->asked = s->ask.acked;     /* the first ASK was lost */
-	} else if (m->type == XFER_STATUS && ask_acked(&s->ask, m->first, now)) {
-		if (s->ask.acked != s->asked && now - s->ask_at > ASK_RETRY_NS)
-			s->asked = s->ask.acked;
+	} else if (m->type == XFER_STATUS) {
+		on_status(s, m->first, now);
 	} else if (m->type == XFER_BYE) {
 		session_abort(r, "given up by the sender");
 	}
@@ -316,7 +371,7 @@ static void on_record(struct receiver *r, struct diw_wc *wc, uint64_t now)
 	struct session *s = &r->s;
 	int n = diw_wc_ranges(wc, r->ranges, DIW_MAX_RANGES);
 
-	if (s->state == ACTIVE && s->mr && wc->stag == s->mr->stag && wc->flags & DIW_WC_IMM && n >= 0 &&
+	if (s->state == ACTIVE && !s->peer.rc && s->mr && wc->stag == s->mr->stag && wc->flags & DIW_WC_IMM && n >= 0 &&
 	    n <= DIW_MAX_RANGES) {
 		if (ask_record(&s->ask, wc->imm, wc->to - s->mr->to, wc->msg_len, r->ranges, n))
 			s->heard_at = now;
@@ -343,12 +398,14 @@ static void session_step(struct receiver *r, uint64_t now)
 	struct session *s = &r->s;
 	double sec = (double)(now - s->began_at) / 1e9;
 
+	if (s->state == FINISHED && !s->peer.qp)
+		s->said_bye = true;
 	if (s->state != ACTIVE)
 		return;
 	r->nopen = -1;
 	ask_expire(&s->ask, now, record_is_open, r);
 	ask_fill(&s->ask);
-	if (s->ask.acked != s->asked && now - s->ask_at > ASK_TIMEOUT_NS)
+	if (s->ask.acked != s->asked && now - s->ask_at > patience(s, ASK_TIMEOUT_NS))
 		s->asked = s->ask.acked;
 	send_asks(r, now);
 	bar_draw(&r->bar, now, s->ask.valid, s->ask.size, sec > 0 ? (double)s->ask.valid / sec / 1e9 : 0, s->ask.again);
@@ -356,7 +413,9 @@ static void session_step(struct receiver *r, uint64_t now)
 		session_abort(r, "out of memory");
 	else if (ask_done(&s->ask))
 		session_finish(r);
-	else if (now - s->heard_at > XFER_SILENCE_NS)
+	else if (!s->peer.qp)
+		session_abort(r, "the connection ended");
+	else if (now - s->heard_at > (s->peer.rc ? XFER_RC_SILENCE_NS : XFER_SILENCE_NS))
 		session_abort(r, "the sender fell silent");
 }
 
@@ -369,10 +428,21 @@ static bool over(const struct receiver *r)
 	return r->s.state == IDLE || r->s.said_bye || diw_clock_ns() - r->s.heard_at > LINGER_NS;
 }
 
+static void on_wc(struct receiver *r, struct diw_wc *wc, uint64_t now)
+{
+	const struct rc_conn *conn = rc_conn_of(&r->rc, wc->qp);
+	const struct xfer_peer from = { wc->qp, wc->src, conn };
+	struct xfer_msg m;
+
+	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD)
+		on_record(r, wc, now);
+	else if (xfer_take(conn ? &conn->in : &r->port.in, wc, &m) == 0)
+		on_message(r, &from, &m, now);
+}
+
 static int receive(struct receiver *r)
 {
 	struct diw_wc wc[WC_BATCH];
-	struct xfer_msg m;
 	uint64_t now;
 	int n;
 
@@ -381,12 +451,10 @@ static int receive(struct receiver *r)
 		if (n < 0)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
-		for (int i = 0; i < n; i++) {
-			if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD)
-				on_record(r, &wc[i], now);
-			else if (xfer_take(&r->port, &wc[i], &m) == 0)
-				on_message(r, &wc[i].src, &m, now);
-		}
+		for (int i = 0; i < n; i++)
+			on_wc(r, &wc[i], now);
+		if (rc_serve_step(&r->rc))
+			return TOOL_FAILED;
 		session_step(r, now);
 	}
 	if (r->s.state == ACTIVE)
@@ -419,6 +487,13 @@ static int options(struct receiver *r, struct diw_qp_attr *attr, int argc, char 
 	return rc;
 }
 
+static int serve_rc(struct receiver *r, uint16_t port)
+{
+	r->rc = (struct rc_server){ .ep = &r->port.ep, .slots = XFER_SLOTS, .slot_size = XFER_MAX,
+		.sq_depth = RC_DEPTH, .max_inline = XFER_MAX, .gone = on_gone, .ctx = r };
+	return rc_serve(&r->rc, port);
+}
+
 static int run(int argc, char **argv)
 {
 	struct receiver *r = calloc(1, sizeof *r);
@@ -437,12 +512,16 @@ static int run(int argc, char **argv)
 	if (!rc) {
 		xfer_catch_sigbus();
 		rc = xfer_open(&r->port, NULL, NULL, &attr);
+		if (!rc)
+			rc = serve_rc(r, attr.local.port);
 		if (!rc && !r->json) {
-			printf("receiving into %s on UDP port %u\n", argv[optind], r->port.ep.info.local.port);
+			printf("receiving into %s on UDP%s port %u\n", argv[optind],
+			       r->rc.listener ? " and TCP" : "", r->port.ep.info.local.port);
 			fflush(stdout);
 		}
 		if (!rc)
 			rc = receive(r);
+		rc_serve_end(&r->rc);
 		xfer_close(&r->port);
 	}
 	if (r->dirfd >= 0)
@@ -456,7 +535,7 @@ const struct tool_cmd cmd_recv = {
 	.brief = "Receives files from 'diw cp' into a directory",
 	.help = "  -c, --count N       end after N transfers (default: by SIGINT or SIGTERM)\n"
 		"  -f, --force         overwrite files that exist\n"
-		"      --port N        UDP port (default 4791), on all addresses\n"
+		"      --port N        UDP and TCP port (default 4791), on all addresses\n"
 		"      --impair SPEC   lose, reorder, ... what passes this end, see diwarp(7)\n"
 		"      --json          one JSON object a transfer\n"
 		"Exit status 1 when a file came incomplete or not at all.\n",

@@ -183,14 +183,6 @@ int xfer_decode(struct xfer_msg *m, const uint8_t *buf, size_t len)
 	return r.bad || r.p != r.end ? -EBADMSG : 0;
 }
 
-static int post_slot(struct xfer_port *p, uint64_t slot)
-{
-	struct diw_sge sge = { (char *)p->rx.addr + slot * XFER_MAX, XFER_MAX, p->rx.mr->stag };
-	struct diw_recv_wr wr = { .wr_id = slot, .sge = &sge, .num_sge = 1 };
-
-	return diw_post_recv(p->ep.qp, &wr, NULL);
-}
-
 int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, struct diw_qp_attr *attr)
 {
 	int rc;
@@ -203,14 +195,7 @@ int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, 
 	rc = endpoint_open(&p->ep, dev, dst, 4 * XFER_ENTRIES, false);
 	if (!rc)
 		rc = endpoint_qp(&p->ep, attr);
-	if (!rc)
-		rc = region_alloc(&p->rx, p->ep.pd, XFER_SLOTS * XFER_MAX, DIW_ACCESS_LOCAL_WRITE);
-	for (uint64_t i = 0; i < XFER_SLOTS && !rc; i++) {
-		rc = post_slot(p, i);
-		if (rc)
-			rc = tool_failed("receive: %s", strerror(-rc));
-	}
-	return rc;
+	return rc ? rc : inbox_open(&p->in, p->ep.pd, p->ep.qp, XFER_SLOTS, XFER_MAX);
 }
 
 void xfer_close(struct xfer_port *p)
@@ -218,31 +203,31 @@ void xfer_close(struct xfer_port *p)
 	if (p->ep.qp)
 		diw_qp_destroy(p->ep.qp);
 	p->ep.qp = NULL;
-	region_free(&p->rx);
+	inbox_close(&p->in);
 	endpoint_close(&p->ep);
 }
 
 /* A full queue counts as a message lost: every one of them is repeated until answered. */
-int xfer_send(struct xfer_port *p, const struct diw_addr *dst, const struct xfer_msg *m)
+int xfer_send(const struct xfer_peer *to, const struct xfer_msg *m)
 {
 	uint8_t buf[XFER_MAX];
 	struct diw_sge sge = { buf, xfer_encode(m, buf), 0 };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE,
-		.qkey = TOOL_QKEY, .dst = *dst };
-	int rc = diw_post_send(p->ep.qp, &wr, NULL);
+		.qkey = TOOL_QKEY, .dst = to->addr };
+	int rc = to->qp ? diw_post_send(to->qp, &wr, NULL) : 0;
 
 	return rc == -ENOMEM ? 0 : rc;
 }
 
-int xfer_take(struct xfer_port *p, const struct diw_wc *wc, struct xfer_msg *m)
+int xfer_take(const struct inbox *in, const struct diw_wc *wc, struct xfer_msg *m)
 {
 	int rc = -EBADMSG;
 
-	if (wc->opcode != DIW_WC_RECV)
+	if (wc->opcode != DIW_WC_RECV || wc->status == DIW_WC_FLUSHED)
 		return rc;
 	if (wc->status == DIW_WC_SUCCESS)
-		rc = xfer_decode(m, (uint8_t *)p->rx.addr + wc->wr_id * XFER_MAX, wc->byte_len);
-	post_slot(p, wc->wr_id);
+		rc = xfer_decode(m, inbox_at(in, wc->wr_id), wc->byte_len);
+	inbox_post(in, wc->wr_id);
 	return rc;
 }
 

@@ -16,11 +16,14 @@
  * asks again for what is missing. The list of entries is go-back-N: STATUS acknowledges, entries beyond a gap are
  * ignored and sent again. STATUS leaves behind the data it speaks of: an entry before `next` whose record is not open
  * is lost.
+ *
+ * Over RC the same is said, and the entries are RDMA Writes. Nothing is lost and nothing overtakes, so STATUS says what
+ * has been placed; cp says it behind every larger entry, too. Repeats are rare there: they wait behind the data.
  */
 #ifndef DIW_TOOLS_XFER_H
 #define DIW_TOOLS_XFER_H
 
-#include "tools/tool.h"
+#include "tools/rc.h"
 
 #define XFER_MAX 512u                /* inline: no buffer to keep until a completion */
 #define XFER_NAME_MAX 255u
@@ -31,6 +34,8 @@
 #define XFER_SILENCE_NS (5 * DIW_S)  /* then the other end is given up */
 #define XFER_STATUS_NS (20 * DIW_MS)
 #define XFER_RETRY_NS (200 * DIW_MS)
+#define XFER_RC_SILENCE_NS (30 * DIW_S)
+#define XFER_RC_RETRY_NS DIW_S
 #define XFER_MESSAGE (256u << 10)    /* bytes of one Write-Record unless --message says otherwise */
 
 enum xfer_type { XFER_OFFER = 1, XFER_REFUSE, XFER_ASK, XFER_STATUS, XFER_DONE, XFER_MORE, XFER_BYE };
@@ -66,12 +71,14 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX]);
 int xfer_decode(struct xfer_msg *m, const uint8_t *buf, size_t len);        /* -EBADMSG */
 
 /* An endpoint with its receives for such messages. */
-struct xfer_port { struct endpoint ep; struct region rx; };
+struct xfer_port { struct endpoint ep; struct inbox in; };
+/* The other end: the queue pair that reaches it, NULL when its connection has ended; and on UD where it is. */
+struct xfer_peer { struct diw_qp *qp; struct diw_addr addr; bool rc; };
 int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, struct diw_qp_attr *attr);
 void xfer_close(struct xfer_port *p);
-int xfer_send(struct xfer_port *p, const struct diw_addr *dst, const struct xfer_msg *m);
+int xfer_send(const struct xfer_peer *to, const struct xfer_msg *m);
 /* The message of a receive completion; its receive is posted again. -EBADMSG when it is none. */
-int xfer_take(struct xfer_port *p, const struct diw_wc *wc, struct xfer_msg *m);
+int xfer_take(const struct inbox *in, const struct diw_wc *wc, struct xfer_msg *m);
 
 /* SHA-256 of LEN bytes in slices, with TICK(ctx, done) called in between; -EINTR when tick returns false. */
 int xfer_sha256(const void *data, uint64_t len, uint8_t sha[32], bool (*tick)(void *ctx, uint64_t done), void *ctx);

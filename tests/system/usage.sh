@@ -16,6 +16,7 @@ ping a b
 ping -c 0 127.0.0.1
 ping -s 10g 127.0.0.1
 ping --port 99999 127.0.0.1
+ping --qp uc 127.0.0.1
 listen --port x
 cp
 cp onlyone
@@ -25,6 +26,9 @@ cp --mulpdu 1 /etc/hostname 127.0.0.1:
 cp --mulpdu 127 /etc/hostname 127.0.0.1:
 perf bw --mulpdu 127 --local
 cp --impair rain=1% /etc/hostname 127.0.0.1:
+cp --qp tcp /etc/hostname 127.0.0.1:
+cp --qp rc --once /etc/hostname 127.0.0.1:
+cp --qp rc --impair loss=1% /etc/hostname 127.0.0.1:
 recv
 recv a b
 recv --count none /tmp
