@@ -396,7 +396,8 @@ static int run(int argc, char **argv)
 
 const struct tool_cmd cmd_cp = {
 	.name = "cp", .run = run,
-	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] [--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
+	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] "
+		"[--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
 	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and again what the network lost",
 	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
 		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"

@@ -7,6 +7,7 @@
 #define CONNECT_NS (5 * DIW_S)
 #define LEAVE_NS DIW_S
 #define KEEPALIVE_S 10               /* a host that vanished gives its connection back */
+#define STEP_EVENTS 256              /* those who connect at a storm's pace must not keep the others waiting */
 #define BUSY "too many connections"
 
 int opt_qp(const char *text, bool *rc)
@@ -22,9 +23,10 @@ static int refused(const struct diw_cm_event *ev, const char *host, const char *
 	if (ev->type == DIW_CM_REJECTED && ev->data_len == sizeof BUSY - 1 && !memcmp(ev->data, BUSY, ev->data_len))
 		return tool_failed("%s refuses: " BUSY, host);
 	if (ev->errnum == ECONNREFUSED)
-		return tool_failed("%s: no RC connection: %s (is '%s' running there?)", host, strerror(ev->errnum), who);
+		return tool_failed("%s: no RC connection: refused (is '%s' running there?)", host, who);
 	return tool_failed("%s: no RC connection: %s%s%s%s", host, diw_cm_event_str(ev->type),
-			   ev->errnum ? ", " : "", ev->errnum ? strerror(ev->errnum) : "",
+			   ev->errnum || ev->fault ? ", " : "",
+			   ev->errnum && !ev->fault ? strerror(ev->errnum) : "",
 			   ev->fault ? diw_fault_str(ev->fault) : "");
 }
 
@@ -146,18 +148,18 @@ int rc_serve_step(struct rc_server *s)
 {
 	struct diw_cm_event ev;
 	struct rc_conn *c;
-	int rc;
+	int rc = 0;
 
 	if (!s->cm)
 		return TOOL_OK;
-	while ((rc = diw_cm_get(s->cm, &ev, 0)) == 0) {
+	for (int i = 0; i < STEP_EVENTS && (rc = diw_cm_get(s->cm, &ev, 0)) == 0; i++) {
 		c = rc_conn_of(s, ev.qp);
 		if (ev.type == DIW_CM_CONNECT_REQUEST)
 			on_request(s, &ev);
 		else if (ev.type != DIW_CM_ESTABLISHED && c)
 			conn_drop(s, c);
 	}
-	return rc == -EAGAIN ? TOOL_OK : tool_failed("connections: %s", strerror(-rc));
+	return !rc || rc == -EAGAIN ? TOOL_OK : tool_failed("connections: %s", strerror(-rc));
 }
 
 void rc_serve_end(struct rc_server *s)

@@ -19,6 +19,7 @@
 #define OPEN_RECORDS 64
 #define RC_WINDOW (8u << 20)          /* TCP knows what the path holds; this only bounds what waits */
 #define RC_DEPTH (2 * XFER_ENTRIES / XFER_PAGE)
+#define PASS_BATCHES (XFER_SLOTS * (RC_CONNS + 1) / WC_BATCH)
 #define MAX_FILE (1ull << 48)        /* of one memory region */
 
 enum session_state { IDLE, ACTIVE, FINISHED };
@@ -178,7 +179,7 @@ static void pass_over(struct receiver *r)
 	struct xfer_msg m;
 	int n;
 
-	while ((n = diw_cq_poll(r->port.ep.cq, wc, WC_BATCH, 0)) > 0)
+	for (uint32_t left = PASS_BATCHES; left && (n = diw_cq_poll(r->port.ep.cq, wc, WC_BATCH, 0)) > 0; left--)
 		for (int i = 0; i < n; i++) {
 			conn = rc_conn_of(&r->rc, wc[i].qp);
 			xfer_take(conn ? &conn->in : &r->port.in, &wc[i], &m);

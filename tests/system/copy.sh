@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw cp and recv on lo, with loss by diw's own impairment.
+# diw cp and recv: on lo, with loss by diw's own impairment; over RC also between two namespaces.
 . "${0%/*}/lib.sh"
 head -c 3333333 /dev/urandom > "$TMP/file"
 
@@ -62,6 +62,57 @@ run "over IPv6, with another name" $DIW cp --json "$TMP/file" '[::1]:other'
 check "the file is the same" same other
 join $RECV 10
 
+# rc_copy WHAT IN HOST OPTION...: the file over RC.
+rc_copy() {
+	local what=$1 in=$2 host=$3
+	shift 3
+	receiver $in
+	check "recv takes RC connections, $what" eventually 10 accepting 4791 $in
+	run "cp over RC, $what" $DIW cp --qp rc --json "$@" "$TMP/file" "$host:"
+	check "SHA-256 agrees, $what" holds '.qp == "rc" and .sha256_ok and .saved and .bytes_valid == 3333333 and
+		.bytes_asked_again == 0 and .missing == []'
+	check "recv ends after one transfer, $what" join $RECV 10
+	check "... and tells that it came over RC" grep -q ' over RC$' "$TMP/recv"
+	check "the file is the same, $what" same
+}
+rc_copy "on lo" '' 127.0.0.1
+rc_copy "IPv6" '' '[::1]'
+rc_copy "many small Writes" '' 127.0.0.1 --message 1k
+rc_copy "small FPDUs" '' 127.0.0.1 --mulpdu 128
+rc_copy "large Writes" '' 127.0.0.1 --message 64m
+for mtu in 1500 9000; do
+	two_namespaces $mtu || { skip "no veth pair here"; break; }
+	rc_copy "two namespaces, MTU $mtu" in_b $B4
+	rc_copy "two namespaces, IPv6, MTU $mtu" in_b "[$B6]"
+done
+receiver
+run "an empty file over RC" $DIW cp --qp rc --json "$TMP/empty" 127.0.0.1:
+check "it arrived" eventually 5 test -e "$TMP/in/empty"
+check "recv ends well" join $RECV 10
+
+# A sender that dies: its connection's end ends the transfer, and nothing stays of the file.
+truncate -s 512M "$TMP/sparse"
+rm -rf "$TMP/in"
+mkdir "$TMP/in"
+background "$TMP/recv" $DIW recv "$TMP/in"
+RECV=$PID
+eventually 10 accepting 4791
+cp "$TMP/file" "$TMP/in/there"
+expect 1 "a name that exists is refused over RC" $DIW cp --qp rc "$TMP/file" 127.0.0.1:there
+check "... with the reason" matches "$OUT" 'exists'
+background "$TMP/cp" $DIW cp --qp rc "$TMP/sparse" 127.0.0.1:half
+begun() { compgen -G "$TMP/in/.diw-recv-*"; }
+check "a transfer over RC has begun" eventually 60 begun
+kill -KILL "$PID"
+check "its end is noticed" eventually 10 grep -q 'the connection ended' "$TMP/recv"
+nothing_left() { ! begun; }
+check "nothing stays of it" eventually 5 nothing_left
+run "the next transfer over RC succeeds" $DIW cp --qp rc "$TMP/file" 127.0.0.1:next
+check "the file is the same" same next
+kill -TERM $RECV
+expect 1 "recv tells that one failed" join $RECV 5
+
+expect 1 "cp over RC to nobody fails" $DIW cp --qp rc --port 4799 "$TMP/file" 127.0.0.1:
 expect 1 "cp to nobody fails" $DIW cp --port 4799 "$TMP/file" 127.0.0.1:
 expect 1 "cp of a directory fails" $DIW cp "$TMP" 127.0.0.1:
 expect 1 "recv into no directory fails" $DIW recv "$TMP/none"

@@ -82,6 +82,8 @@ eventually() {
 
 # listening PORT [IN]: a socket is bound to PORT, UDP or TCP; IN is "in_b" for the other namespace.
 listening() { ${2:-} ss -Htuln "sport = :$1" | grep -q .; }
+# accepting PORT [IN]: the same, of TCP alone.
+accepting() { ${2:-} ss -Htln "sport = :$1" | grep -q .; }
 
 cleanup() {
 	for job in "${JOBS[@]}"; do
