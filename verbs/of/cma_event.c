@@ -206,6 +206,7 @@ void cma_events_forget(struct cma_id *id)
 
 	while (found) {
 		found = false;
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it begins anew after each that was freed */
 		diw_list_for_each_safe(l, next, &c->events) {
 			struct cma_event *e = diw_container(l, struct cma_event, link);
 
