@@ -10,7 +10,7 @@ struct diw_channel {
 	struct diw_list dirty;
 	int fd;                      /* eventfd; readable while events is not empty */
 	bool signalled;
-	bool given;                  /* the application has the descriptor */
+	atomic_bool given;           /* the application has the descriptor */
 	uint8_t ready;               /* events in a row that diw_channel_get() found there when it was called */
 	atomic_bool polled;          /* ... and sleeps on the descriptor, as far as we see */
 	int ncqs;
