@@ -388,18 +388,24 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	return 0;
 }
 
-/* The peer's Terminate ends the oldest request that it has not confirmed: what it refused is that one or a younger. */
+/* The peer's Terminate refuses the request that it quotes, and what is older is placed; if it quotes none, the oldest
+ * that the peer has not confirmed: what it refused is that one or a younger. */
 void diw_sq_refuse(struct diw_qp *qp, uint16_t fault)
 {
 	struct diw_sq *sq = &qp->sq;
-	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), quoted = head;
 
-	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != next; i++) {
+	while (quoted != next && slot_at(sq, quoted)->status != DIW_RDMAP_REFUSED)
+		quoted++;
+	for (uint32_t i = head; i != quoted; i++) {
 		struct diw_rdmap_wr *w = slot_at(sq, i);
 
 		if (!w->unconfirmed)
 			continue;
 		w->pending = w->unconfirmed = false;
+		if (quoted != next)
+			continue;
 		w->status = DIW_RDMAP_REFUSED;
 		w->fault = fault;
 		return;

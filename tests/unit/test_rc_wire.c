@@ -195,7 +195,8 @@ END_TEST
 /* What is sent completes when a Read of no bytes behind it is answered; what is sent meanwhile, with the next one. */
 START_TEST(confirmed)
 {
-	struct diw_send_wr first = { .wr_id = 1, .opcode = DIW_WR_WRITE }, second = { .wr_id = 2, .opcode = DIW_WR_SEND };
+	struct diw_send_wr first = { .wr_id = 1, .opcode = DIW_WR_WRITE };
+	struct diw_send_wr second = { .wr_id = 2, .opcode = DIW_WR_SEND };
 	struct diw_send_wr read = { .wr_id = 3, .opcode = DIW_WR_READ };
 	struct diw_wc wc;
 
@@ -212,6 +213,22 @@ START_TEST(confirmed)
 	ck_assert_int_eq(diw_cq_wait(w.e.scq, &wc, 1, 20 * (int64_t)DIW_MS), 0);
 	raw_hex(&w.r, "c142 00000000 0000000000000000");
 	wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
+}
+END_TEST
+
+/* A Read that is refused came behind the Write, which therefore is placed. */
+START_TEST(refused_behind)
+{
+	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE }, read = { .wr_id = 2, .opcode = DIW_WR_READ };
+
+	wire_post(&w, &write, 0, 4);
+	raw_expect(&w.r, "c140 " STAG_TO " 00010203");
+	raw_expect(&w.r, PROBE, 1);
+	wire_post(&w, &read, 0, 0);
+	raw_hex(&w.r, "4147 00000000 00000002 00000001 00000000 0100c000 0012 "
+		"4141 00000000 00000001 00000002 00000000");
+	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
+	wire_expect_wc(w.e.scq, 2, DIW_WC_REM_ACCESS_ERR);
 }
 END_TEST
 
@@ -405,6 +422,7 @@ Suite *suite_rc_wire(void)
 	tcase_add_test(cut, segments);
 	tcase_add_test(m, markers);
 	tcase_add_test(c, confirmed);
+	tcase_add_test(c, refused_behind);
 	tcase_add_checked_fixture(t, with_default, done);
 	tcase_add_checked_fixture(cut, short_segments, done);
 	tcase_add_checked_fixture(m, with_markers, done);
