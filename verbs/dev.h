@@ -71,6 +71,7 @@ struct diw_dev {
 	struct diw_list waiters;     /* those that follow */
 	const void *leader;          /* the waiter, or the device itself for its thread, that sleeps on the sockets */
 	uint64_t leader_until;
+	uint64_t burst_ns, burst_gap;        /* when a burst last came, how long after the one before it */
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */

@@ -310,6 +310,10 @@ void diw_qp_serve(struct diw_qp *qp, uint64_t now)
 {
 	int n = qp->link ? qp->link->ops->poll(qp->link, RX_SHARE, now) : 0;
 
+	if (n) {
+		qp->dev->burst_gap = now - qp->dev->burst_ns;
+		qp->dev->burst_ns = now;
+	}
 	if (n || now >= qp->deadline || qp->blocked || qp->starved || !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
 }
