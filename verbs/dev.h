@@ -74,6 +74,7 @@ struct diw_dev {
 	uint64_t burst_ns, burst_gap;        /* when a burst last came, how long after the one before it */
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
+	uint64_t grace;              /* of the progress thread alone: how long after app_ns it takes over */
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
 	atomic_bool app_away;        /* it armed, to sleep on a descriptor; until it takes the event */
 	unsigned departures;         /* of sockets that are slept on; those asleep since the last, and since before */

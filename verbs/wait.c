@@ -210,6 +210,10 @@ void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
  * buffer. */
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (4 * DIW_MS)
+/* A program that spins on its memory, as ib_write_lat does, looks now and then and yet does not receive. Each time that
+ * the thread takes over and finds what lay there it waits less, until it finds applications busy again: a half round trip of
+ * 1 ms and more became one of 30 us. */
+#define GRACE_LEAST_NS (20 * DIW_US)
 
 static bool application_is_busy(struct diw_dev *dev)
 {
@@ -217,7 +221,7 @@ static bool application_is_busy(struct diw_dev *dev)
 
 	if (atomic_load(&dev->app_leads))
 		return true;
-	return !atomic_load(&dev->app_away) && seen && diw_dev_now(dev) < seen + GRACE_MIN_NS;
+	return !atomic_load(&dev->app_away) && seen && diw_dev_now(dev) < seen + diw_min64(dev->grace, GRACE_MIN_NS);
 }
 
 void diw_dev_hand_over(struct diw_dev *dev)
@@ -259,18 +263,25 @@ static bool more_is_near(struct diw_dev *dev)
 static void *progress(void *arg)
 {
 	struct diw_dev *dev = arg;
-	uint64_t now, grace = GRACE_MIN_NS;
+	uint64_t now;
+	bool parked = false;
 
+	dev->grace = GRACE_MIN_NS;
 	while (!atomic_load(&dev->stop)) {
 		if (application_is_busy(dev)) {
-			park(dev, grace);
-			grace = diw_min64(2 * grace, GRACE_MAX_NS);
+			if (parked)
+				dev->grace = diw_min64(2 * dev->grace, GRACE_MAX_NS);
+			park(dev, dev->grace);
+			parked = true;
 			continue;
 		}
-		grace = GRACE_MIN_NS;
 		pthread_mutex_lock(&dev->lock);
 		now = diw_dev_now(dev);
 		diw_dev_step_locked(dev, now);
+		if (parked)
+			dev->grace = dev->burst_ns < now ? GRACE_MIN_NS :
+				     dev->grace > 4 * GRACE_LEAST_NS ? dev->grace / 4 : GRACE_LEAST_NS;
+		parked = false;
 		if (dev->leader || atomic_load(&dev->stop)) {
 			diw_dev_unlock(dev);
 			continue;
