@@ -160,14 +160,15 @@ void diw_cm_established(struct diw_qp *qp, uint64_t now)
 	diw_cm_post(c, DIW_CM_ESTABLISHED);
 }
 
-/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. */
-static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint64_t now)
+/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. FAULT: the initiator
+ * does not take what was agreed on, and says so in a Terminate, its only FPDU (RFC 6581 section 8). */
+static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint16_t fault, uint64_t now)
 {
 	const struct diw_cm_nego *n = c->nego;
 	const struct diw_cm_terms *t = &n->terms;
 	struct diw_rc_start s = {
 		.stream = c->stream, .early = n->frame + frame_len, .early_len = n->done - frame_len,
-		.initiator = initiator, .rtr = t->rtr, .crc = t->crc, .tx_markers = t->tx_markers,
+		.initiator = initiator, .rtr = fault ? 0 : t->rtr, .crc = t->crc, .tx_markers = t->tx_markers,
 		.rx_markers = t->rx_markers, .rfc7306 = t->rfc7306, .ird = t->ird, .ord = t->ord,
 	};
 	int rc;
@@ -181,8 +182,13 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 		fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_LOCAL, -rc, now);
 		return;
 	}
-	if (initiator || !t->rtr)
+	if (fault) {
+		c->nego->peer.len = 0;
+		diw_fault_count(c->qp->c, fault);
+		diw_rdmap_terminate(&c->qp->rdmap, NULL, fault, now);
+	} else if (initiator || !t->rtr) {
 		diw_cm_established(c->qp, now);
+	}
 }
 
 /* ---- Sending and receiving a frame ---- */
@@ -201,7 +207,7 @@ static void sent(struct diw_cm_conn *c, uint64_t now)
 		watch(c, EPOLLIN);
 	} else if (c->state == DIW_CM_REPLYING) {
 		c->nego->peer.len = 0;          /* its data is overwritten, and was told with the request */
-		start(c, false, c->nego->done, now);
+		start(c, false, c->nego->done, 0, now);
 	} else {
 		unbind(c);
 		watch(c, EPOLLIN);
@@ -294,10 +300,10 @@ static void await_reply(struct diw_cm_conn *c, uint64_t now)
 		return;
 	}
 	fault = diw_cm_judge(&n->ask, n->discovered, &n->peer, &n->terms);
-	if (fault)
+	if (fault == DIW_FAULT_MPA_FRAME)
 		fail(c, DIW_CM_FAILED, fault, EPROTO, now);
 	else
-		start(c, true, (uint32_t)len, now);
+		start(c, true, (uint32_t)len, fault, now);
 }
 
 static void half_open(struct diw_cm_conn *c, uint64_t now)

@@ -97,6 +97,18 @@ static const struct {
 	{ "", DIW_CM_FAILED, 0, ECONNRESET },                                   /* a key, and the end */
 };
 
+/* RFC 6581 section 8: what the initiator does not take it tells, in its first and only FPDU. */
+static void expect_terminate(int fd, uint16_t fault)
+{
+	static const uint8_t hdr[] = { 0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0 };
+	uint8_t fpdu[28];
+
+	ck_assert_int_eq(recv(fd, fpdu, sizeof fpdu, MSG_WAITALL), sizeof fpdu);
+	ck_assert_mem_eq(fpdu, hdr, sizeof hdr);
+	ck_assert_uint_eq((unsigned)(fpdu[20] << 8 | fpdu[21]), fault);
+	ck_assert_uint_eq(fpdu[22], 0);         /* no header to quote */
+}
+
 START_TEST(reply_judged)
 {
 	struct diw_conn_attr a;
@@ -130,6 +142,8 @@ START_TEST(reply_judged)
 	} else {
 		ck_assert_uint_eq(ev.data_len, len == 26 ? 2 : 0);
 		ck_assert_int_eq(diw_connect(e.qp, m.cm, &laddr, &a), -EISCONN);
+		if (answers[_i].fault == DIW_FAULT_MPA_IRD || answers[_i].fault == DIW_FAULT_MPA_RTR)
+			expect_terminate(fd, answers[_i].fault);
 		if (len != 16)
 			expect_closed(fd);
 	}
