@@ -29,20 +29,25 @@ static inline bool check(bool good, const char *what, const char *cond, int line
 /* A call that returns NULL and this errno. */
 #define REFUSED(call, errnum) (errno = 0, !(call) && errno == (errnum))
 
-static inline struct ibv_context *open_lo(void)
+static inline struct ibv_context *open_named(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *c = NULL;
 
 	for (int i = 0; list && list[i]; i++)
-		if (strcmp(ibv_get_device_name(list[i]), "diw_lo") == 0)
+		if (strcmp(ibv_get_device_name(list[i]), name) == 0)
 			c = ibv_open_device(list[i]);
 	ibv_free_device_list(list);
 	if (!c) {
-		printf("not ok - diw_lo opens\n");
+		printf("not ok - %s opens\n", name);
 		exit(1);
 	}
 	return c;
+}
+
+static inline struct ibv_context *open_lo(void)
+{
+	return open_named("diw_lo");
 }
 
 #endif

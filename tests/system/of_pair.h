@@ -27,14 +27,19 @@ struct side {
 	struct ibv_qp_ex *ex;
 };
 
-static inline void open_all(void)
+static inline void open_all_of(const char *name)
 {
-	dev = open_lo();
+	dev = open_named(name);
 	pd = ibv_alloc_pd(dev);
 	mem = aligned_alloc(4096, SIZE);
 	memset(mem, 0, SIZE);
 	mr = ibv_reg_mr(pd, mem, SIZE, ALL_ACCESS);
 	ibv_query_gid(dev, 1, 0, &gid);
+}
+
+static inline void open_all(void)
+{
+	open_all_of("diw_lo");
 }
 
 static inline int close_all(void)

@@ -1,12 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Queue pairs of libibverbs: their states (of_qp.c), their requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c).
+# Queue pairs of libibverbs: their states (of_qp.c), their requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c),
+# address handles and groups of UD (of_ud.c).
 . "${0%/*}/lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
-for program in of_qp of_wr of_rc; do
-	timeout 120 "$DIW" run "$BUILD/tests/system/$program" < /dev/null
+program() {
+	local name=$1 rc
+	shift
+	timeout 120 "$DIW" run "$BUILD/tests/system/$name" "$@" < /dev/null
 	rc=$?
-	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $program ends (exit $rc)"; }
+	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
+}
+for name in of_qp of_wr of_rc; do
+	program $name
 done
+program of_ud diw_lo 239.192.71.9
+if two_namespaces 1500; then
+	program of_ud diw_va 239.192.71.9
+else
+	skip "no veth pair here"
+fi
 end

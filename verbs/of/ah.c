@@ -16,6 +16,13 @@ int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, con
 	return diw_addr_ip_is_zero(a) ? EINVAL : 0;
 }
 
+bool of_is_group(const union ibv_gid *gid)
+{
+	const struct in6_addr *a = (const struct in6_addr *)(const void *)gid;
+
+	return IN6_IS_ADDR_V4MAPPED(a) ? (gid->raw[12] & 0xf0) == 0xe0 : gid->raw[0] == 0xff;
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct of_ah *h = calloc(1, sizeof *h);
@@ -27,8 +34,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
-	h->traffic_class = attr->grh.traffic_class;
-	h->hop_limit = attr->grh.hop_limit;
+	h->group = of_is_group(&attr->grh.dgid);
 	of_pd_hold(pd);
 	return &h->ah;
 }
@@ -71,6 +77,20 @@ static int gid_index(const struct of_context *ctx, const union ibv_gid *gid)
 	return -1;
 }
 
+/* What came to a group is answered from the first of our addresses that can. */
+static int answer_index(const struct of_context *ctx, const union ibv_gid *src, const union ibv_gid *dst)
+{
+	struct diw_addr a;
+
+	if (!of_is_group(dst))
+		return gid_index(ctx, dst);
+	memcpy(a.ip, src->raw, sizeof a.ip);
+	for (int i = 0; i < ctx->ngids; i++)
+		if (diw_addr_is_v4(&ctx->gids[i]) == diw_addr_is_v4(&a))
+			return i;
+	return -1;
+}
+
 int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
 			struct ibv_ah_attr *attr)
 {
@@ -87,7 +107,7 @@ int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, 
 	attr->is_global = 1;
 	attr->grh.hop_limit = 0xff;
 	if (port == OF_PORT && read_header((const uint8_t *)grh, &attr->grh.dgid, &dst, &attr->grh))
-		index = gid_index(of_context(c), &dst);
+		index = answer_index(of_context(c), &attr->grh.dgid, &dst);
 	if (index < 0) {
 		errno = EINVAL;
 		return -1;
@@ -111,15 +131,30 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr,
 	return EOPNOTSUPP;
 }
 
-/* Groups of datagram queue pairs: diw.h has none, max_mcast_grp says 0. */
+/* ---- Groups. There are no LIDs on Ethernet. ---- */
+
+static int group_of(struct diw_addr *a, const struct ibv_qp *qp, const union ibv_gid *gid)
+{
+	if (!gid || !of_is_group(gid) || qp->qp_type != IBV_QPT_UD)
+		return EINVAL;
+	of_addr_from_gid(a, gid, of_context(qp->context));
+	return 0;
+}
+
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	(void)qp, (void)gid, (void)lid;
-	return EOPNOTSUPP;
+	struct diw_addr group;
+	int rc = group_of(&group, qp, gid);
+
+	(void)lid;
+	return rc ? rc : -diw_qp_attach(of_qp(qp)->diw, &group);
 }
 
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	(void)qp, (void)gid, (void)lid;
-	return EOPNOTSUPP;
+	struct diw_addr group;
+	int rc = group_of(&group, qp, gid);
+
+	(void)lid;
+	return rc ? rc : -diw_qp_detach(of_qp(qp)->diw, &group);
 }

@@ -279,9 +279,24 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 
 /* ---- What it can do ---- */
 
+/* A device's socket for groups may be a member of so many of IPv4's. */
+static int max_groups(void)
+{
+	FILE *f = fopen("/proc/sys/net/ipv4/igmp_max_memberships", "re");
+	int n = 20;                             /* the kernel's default */
+
+	if (f) {
+		if (fscanf(f, "%d", &n) != 1)
+			n = 20;
+		fclose(f);
+	}
+	return n < DIW_MAX_GROUPS ? n : DIW_MAX_GROUPS;
+}
+
 static void fill_attr(struct ibv_context *c, struct ibv_device_attr *a)
 {
 	const struct diw_dev_info *info = &of_context(c)->device->info;
+	const int groups = max_groups();
 
 	*a = (struct ibv_device_attr){
 		.node_guid = ibv_get_device_guid(c->device), .sys_image_guid = ibv_get_device_guid(c->device),
@@ -295,6 +310,8 @@ static void fill_attr(struct ibv_context *c, struct ibv_device_attr *a)
 		.max_mr = (int)info->max_mr, .max_pd = (int)info->max_pd, .max_qp_rd_atom = OF_MAX_RD_ATOM,
 		.max_res_rd_atom = OF_MAX_RD_ATOM * (int)info->max_qp, .max_qp_init_rd_atom = OF_MAX_RD_ATOM,
 		.atomic_cap = IBV_ATOMIC_HCA, .max_mw = (int)info->max_mr, .max_ah = 1 << 20,
+		.max_mcast_grp = groups, .max_mcast_qp_attach = (int)info->max_qp,
+		.max_total_mcast_qp_attach = groups * (int)info->max_qp,
 		.max_srq = (int)info->max_srq, .max_srq_wr = OF_MAX_SRQ_WR, .max_srq_sge = OF_MAX_SGE,
 		.max_pkeys = 1, .phys_port_cnt = 1,
 	};

@@ -157,8 +157,9 @@ void of_channel_forget(struct of_channel *ch, struct of_cq *cq);
 struct of_ah {
 	struct ibv_ah ah;
 	struct diw_addr dst;         /* port 0 */
-	uint8_t traffic_class, hop_limit;
+	bool group;
 };
+bool of_is_group(const union ibv_gid *gid);
 /* 0, or EINVAL: no global address. */
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx);
 
@@ -180,6 +181,7 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 /* Numbers: UD, UC the UDP port; RC: 1 .. 255 << 16 | the TCP port that the queue pair listens on with others. */
 #define OF_QPN_RC (1u << 16)
 #define OF_QPN_MAX 0xffffffu
+#define OF_QPN_GROUP 0xffffffu       /* InfiniBand's of a group: whoever is attached */
 
 /* What set a request list up in advance: the builder's. */
 struct of_build {

@@ -335,8 +335,8 @@ static int to_rtr(struct of_qp *qp)
 	if (qp->init.qp_type == IBV_QPT_UD)
 		return 0;
 	rc = of_addr_from_ah_attr(&peer, &qp->attr.ah_attr, qp->ctx);
-	if (rc)
-		return rc;
+	if (rc || of_is_group(&qp->attr.ah_attr.grh.dgid))
+		return EINVAL;
 	peer.port = (uint16_t)qp->attr.dest_qp_num;
 	qp->peer = peer;
 	if (qp->init.qp_type == IBV_QPT_RC)

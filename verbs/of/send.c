@@ -52,10 +52,12 @@ static unsigned flags_of(const struct of_qp *qp, unsigned f)
 /* With the highest bit set the sender's own key is meant (InfiniBand, volume 1, section 10.2.5). */
 int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
-	if (!ah || qpn == 0 || qpn > UINT16_MAX)
+	const struct of_ah *h = (struct of_ah *)ah;
+
+	if (!h || (h->group ? qpn != OF_QPN_GROUP : qpn == 0 || qpn > UINT16_MAX))
 		return EINVAL;
-	w->dst = ((struct of_ah *)ah)->dst;
-	w->dst.port = (uint16_t)qpn;
+	w->dst = h->dst;
+	w->dst.port = h->group ? DIW_GROUP_PORT : (uint16_t)qpn;
 	w->qkey = qkey >> 31 ? qp->attr.qkey : qkey;
 	return 0;
 }

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* of_ud DEVICE GROUP: address handles of UD queue pairs to groups, and who hears them. */
+#include <arpa/inet.h>
+
+#include "of_pair.h"
+
+#define GROUP_QPN 0xffffffu
+
+static union ibv_gid group, other;
+static struct side from, to[2];
+
+static union ibv_gid gid_of(const char *host)
+{
+	struct in_addr v4;
+	union ibv_gid g = { 0 };
+
+	if (inet_pton(AF_INET, host, &v4) == 1) {
+		g.raw[10] = g.raw[11] = 0xff;
+		memcpy(g.raw + 12, &v4, 4);
+	} else if (inet_pton(AF_INET6, host, g.raw) != 1) {
+		printf("not ok - %s is an address\n", host);
+		exit(1);
+	}
+	return g;
+}
+
+static struct ibv_ah *handle(const union ibv_gid *dst, uint8_t tclass, uint8_t hops)
+{
+	struct ibv_ah_attr a = { .is_global = 1, .port_num = 1,
+				 .grh = { .dgid = *dst, .traffic_class = tclass, .hop_limit = hops } };
+
+	return ibv_create_ah(pd, &a);
+}
+
+static int send_to(struct ibv_ah *ah, uint32_t qpn, uint64_t id)
+{
+	struct ibv_sge sge = sge_at(0, 100);
+	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = qpn;
+	wr.wr.ud.remote_qkey = QKEY;
+	return ibv_post_send(from.qp, &wr, &bad);
+}
+
+static void what_is_refused(void)
+{
+	union ibv_gid unicast = gid;
+	struct ibv_ah *ah = handle(&group, 0, 1);
+	struct ibv_qp_attr a;
+	struct side rc = { 0 };
+
+	CHECK(ibv_attach_mcast(from.qp, &unicast, 0) == EINVAL && ibv_detach_mcast(from.qp, &unicast, 0) == EINVAL,
+	      "a GID that is no group: EINVAL");
+	CHECK(ibv_attach_mcast(from.qp, NULL, 0) == EINVAL, "none: EINVAL");
+	CHECK(ibv_detach_mcast(from.qp, &group, 0) == EINVAL, "not attached: EINVAL");
+	side_open(&rc, IBV_QPT_RC, 0, NULL);
+	CHECK(ibv_attach_mcast(rc.qp, &group, 0) == EINVAL, "RC has no groups: EINVAL");
+	to_init(&rc);
+	a = attr_of(IBV_QPS_RTR, &group, 1 << 16 | 4791);
+	CHECK(ibv_modify_qp(rc.qp, &a, rtr_mask(IBV_QPT_RC)) == EINVAL, "... nor one for its peer");
+	side_close(&rc);
+	CHECK(ah && send_to(ah, to[0].qp->qp_num, 1) == EINVAL, "a group with the number of one queue pair: EINVAL");
+	ibv_destroy_ah(ah);
+	ah = handle(&gid, 0, 1);
+	CHECK(ah && send_to(ah, GROUP_QPN, 1) == EINVAL, "the groups' number with an address: EINVAL");
+	ibv_destroy_ah(ah);
+}
+
+/* The address behind the header's source: IPv4 in its last 20 bytes, IPv6 in all 40. */
+static bool header_names(const uint8_t *h, const union ibv_gid *dst)
+{
+	return h[0] >> 4 == 6 ? memcmp(h + 24, dst->raw, 16) == 0 :
+				h[20] == 0x45 && memcmp(h + 36, dst->raw + 12, 4) == 0;
+}
+
+static void hears(struct side *s, uint32_t at, uint64_t id, const char *what)
+{
+	struct ibv_ah_attr answer;
+	struct ibv_wc wc;
+
+	CHECK(next_wc(s, &wc, 30) && wc.status == IBV_WC_SUCCESS && wc.wr_id == id && wc.byte_len == 140 &&
+	      memcmp(mem, mem + at + 40, 100) == 0, what);
+	CHECK((wc.wc_flags & IBV_WC_GRH) && header_names(mem + at, &group), "... its header names the group");
+	CHECK(wc.src_qp == from.qp->qp_num && ibv_init_ah_from_wc(dev, 1, &wc, (void *)(mem + at), &answer) == 0 &&
+	      answer.is_global && answer.grh.sgid_index < 16, "... and who sent it, who can be answered");
+}
+
+static void who_hears(void)
+{
+	struct ibv_ah *ah = handle(&group, 0, 1), *elsewhere = handle(&other, 0, 1);
+
+	CHECK(ah && elsewhere, "handles to groups");
+	for (int i = 0; i < 2; i++)
+		CHECK(ibv_attach_mcast(to[i].qp, &group, 0) == 0 && ibv_attach_mcast(to[i].qp, &group, 0) == 0,
+		      "attached, and again");
+	for (int i = 0; i < 2; i++)
+		post_recv(&to[i], HALF + 4096 * i, 140, 10 + i);
+	CHECK(send_to(elsewhere, GROUP_QPN, 2) == 0 && next_is(&from, 2, IBV_WC_SUCCESS), "a message to another group");
+	CHECK(send_to(ah, GROUP_QPN, 3) == 0 && next_is(&from, 3, IBV_WC_SUCCESS), "one to the group");
+	for (int i = 0; i < 2; i++)
+		hears(&to[i], HALF + 4096 * i, 10 + i, "each that is attached hears the second");
+	CHECK(ibv_detach_mcast(to[0].qp, &group, 0) == 0 && ibv_detach_mcast(to[0].qp, &group, 0) == EINVAL,
+	      "detached, once");
+	for (int i = 0; i < 2; i++)
+		post_recv(&to[i], HALF + 4096 * i, 140, 20 + i);
+	CHECK(send_to(ah, GROUP_QPN, 4) == 0, "another message");
+	hears(&to[1], HALF + 4096, 21, "is heard by who is still attached");
+	CHECK(none(&to[0]), "and by nobody else");
+	ibv_destroy_ah(elsewhere);
+	ibv_destroy_ah(ah);
+}
+
+static void how_many(void)
+{
+	struct ibv_device_attr attr;
+	union ibv_gid g = group;
+	int n, rc = 0;
+
+	CHECK(ibv_query_device(dev, &attr) == 0 && attr.max_mcast_grp > 0 && attr.max_mcast_qp_attach > 0 &&
+	      attr.max_total_mcast_qp_attach >= attr.max_mcast_grp, "the device says how many groups it may be in");
+	for (n = 1; n < attr.max_mcast_grp && rc == 0; n++) {   /* to[1] is in one */
+		g.raw[15]++;
+		rc = ibv_attach_mcast(from.qp, &g, 0);
+	}
+	CHECK(rc == 0, "so many it can be in");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	open_all_of(argv[1]);
+	group = other = gid_of(argv[2]);
+	other.raw[15]--;
+	for (uint32_t i = 0; i < 100; i++)
+		mem[i] = (uint8_t)(i * 5 + 1);
+	CHECK(pair_open(&from, &to[0], IBV_QPT_UD, 0) && side_open(&to[1], IBV_QPT_UD, 0, NULL) &&
+	      to_init(&to[1]) == 0 && to_rtr(&to[1], 0) == 0, "three queue pairs");
+	what_is_refused();
+	who_hears();
+	how_many();
+	CHECK(pair_close(&from, &to[0]) == 0 && side_close(&to[1]) == 0, "destroyed, attached as they are");
+	CHECK(close_all() == 0, "everything is closed");
+	return failed;
+}
