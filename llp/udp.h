@@ -74,6 +74,7 @@ struct diw_udp {
 	} tx_control;
 
 	struct diw_addr hot_peer;
+	uint16_t hot_path;           /* of the packets that leave by hot_fd */
 	bool hot_named;              /* what came to hot_fd before it was connected may still be there */
 	uint32_t rcvbuf;             /* as asked for */
 	unsigned rx_turn;

@@ -217,6 +217,16 @@ static int second_socket(struct diw_udp *u)
 	return -1;
 }
 
+/* Traffic class and hop limit of all that leaves by FD; where PATH does not say, the system's. */
+static bool set_path(const struct diw_udp *u, int fd, uint16_t path)
+{
+	bool v4 = u->family == AF_INET;
+	int tclass = path >> 8, hops = path & 0xff ? path & 0xff : -1;
+
+	return !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass) &&
+	       !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
+}
+
 bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
@@ -225,15 +235,18 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 
 	if (fd < 0)
 		return false;
-	if (connect(fd, (struct sockaddr *)&ss, len) == 0) {
+	if (set_path(u, fd, peer->path) && connect(fd, (struct sockaddr *)&ss, len) == 0) {
 		u->d.fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
 		u->hot_peer.path = 0;           /* it is what its datagrams are known by */
+		u->hot_path = peer->path;
 		u->hot_named = true;
 		return true;
 	}
 	if (fd != u->hot_fd)
 		close(fd);
+	else
+		set_path(u, fd, u->hot_path);
 	return false;
 }

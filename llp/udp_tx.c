@@ -88,11 +88,22 @@ static void tx_path(struct diw_udp *u, const struct diw_addr *peer)
 		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, hops);
 }
 
+/* What its packets carry is an option of this socket: told with each message, it would make the kernel look for the route
+ * each time. */
 static void tx_hot(struct diw_udp *u)
 {
 	u->tx_fd = u->hot_fd;
+	u->tx_infolen = 0;
 	u->tx.msg_name = NULL;
 	u->tx.msg_namelen = 0;
+}
+
+static bool is_hot(const struct diw_udp *u, const struct diw_addr *peer)
+{
+	struct diw_addr a = *peer;
+
+	a.path = 0;
+	return u->hot_fd >= 0 && u->hot_path == peer->path && diw_addr_eq(&a, &u->hot_peer);
 }
 
 static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
@@ -113,7 +124,7 @@ static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 	if (u->any)
 		tx_source(u, peer);
 	tx_path(u, peer);
-	if (!u->any && u->hot_fd >= 0 && diw_addr_eq(peer, &u->hot_peer))
+	if (!u->any && is_hot(u, peer))
 		tx_hot(u);
 }
 

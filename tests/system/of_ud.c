@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* of_ud DEVICE GROUP: address handles of UD queue pairs to groups, and who hears them. */
+/* of_ud DEVICE GROUP: address handles of UD queue pairs, what they make of packets; groups, and who hears them. */
 #include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "of_pair.h"
 
@@ -127,6 +129,66 @@ static void how_many(void)
 	CHECK(rc == 0, "so many it can be in");
 }
 
+/* A bare socket of the device's first address, which takes the place of a queue pair; its port is the number. */
+static int bare_socket(uint32_t *qpn)
+{
+	const struct timeval patience = { .tv_sec = 30 };
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	socklen_t len = sizeof a;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), one = 1;
+
+	memcpy(&a.sin_addr, gid.raw + 12, 4);
+	if (bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &len))
+		return -1;
+	*qpn = ntohs(a.sin_port);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+	setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one);
+	setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &one, sizeof one);
+	return fd;
+}
+
+static bool next_carries(int fd, int tos, int ttl)
+{
+	uint8_t data[512], control[256];
+	struct iovec iov = { data, sizeof data };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	int is_tos = -1, is_ttl = -1;
+
+	if (recvmsg(fd, &m, 0) <= 0)
+		return false;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+			is_tos = *CMSG_DATA(c);
+		else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL)
+			memcpy(&is_ttl, CMSG_DATA(c), sizeof is_ttl);
+	}
+	if (is_tos != tos || is_ttl != ttl)
+		printf("# traffic class %d, hop limit %d, where %d and %d were expected\n", is_tos, is_ttl, tos, ttl);
+	return is_tos == tos && is_ttl == ttl;
+}
+
+static void packets(void)
+{
+	static const struct { int tclass, hops, tos, ttl; const char *what; } rows[] = {
+		{ 0, 0, 0, 64, "neither: as the system has them" },
+		{ 0xb8, 7, 0xb8, 7, "a traffic class and a hop limit are in the packets" },
+		{ 0, 0xff, 0, 0xff, "the largest hop limit" },
+		{ 0xbb, 64, 0xb8, 64, "of the class DSCP alone: no congestion marks" },
+	};
+	uint32_t qpn = 0;
+	int fd = bare_socket(&qpn);
+
+	CHECK(fd >= 0, "a socket that looks at packets");
+	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct ibv_ah *ah = handle(&gid, (uint8_t)rows[i].tclass, (uint8_t)rows[i].hops);
+
+		CHECK(ah && send_to(ah, qpn, 30 + i) == 0 && next_is(&from, 30 + i, IBV_WC_SUCCESS) &&
+		      next_carries(fd, rows[i].tos, rows[i].ttl), rows[i].what);
+		ibv_destroy_ah(ah);
+	}
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3)
@@ -138,6 +200,7 @@ int main(int argc, char **argv)
 		mem[i] = (uint8_t)(i * 5 + 1);
 	CHECK(pair_open(&from, &to[0], IBV_QPT_UD, 0) && side_open(&to[1], IBV_QPT_UD, 0, NULL) &&
 	      to_init(&to[1]) == 0 && to_rtr(&to[1], 0) == 0, "three queue pairs");
+	packets();
 	what_is_refused();
 	who_hears();
 	how_many();

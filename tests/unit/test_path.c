@@ -8,6 +8,8 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
+#define ENOUGH 1100                   /* messages in a row: more than HOT_AFTER */
+
 static struct kit k;
 static struct end e;
 static int fd;
@@ -32,13 +34,20 @@ static void open_socket(const char *host)
 	setsockopt(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &one, sizeof one);
 }
 
-static void open_all(void)
+static void open_kit(void)
+{
+	kit_open(&k, DIW_PROGRESS_THREAD);
+}
+
+/* LOCAL: its one address, or NULL: any. */
+static void open_qp(const char *local)
 {
 	struct diw_qp_attr attr;
 
 	end_attr(&attr);
-	attr.any_addr = true;
-	kit_open(&k, DIW_PROGRESS_THREAD);
+	attr.any_addr = !local;
+	if (local)
+		ck_assert_int_eq(diw_addr_parse(local, 0, &attr.local), 0);
 	end_open(&e, &k, &attr, 16);
 }
 
@@ -78,12 +87,14 @@ static void send_with(uint16_t path)
 	ck_assert_int_eq(end_send(&e, &dst, 0, 10, 0), 0);
 }
 
+static const char *const hosts[] = { "127.0.0.1", "::1" };
+
 START_TEST(paths)
 {
-	static const char *const hosts[] = { "127.0.0.1", "::1" };
 	int usual;
 
 	open_socket(hosts[_i]);
+	open_qp(NULL);
 	send_with(0);
 	usual = next_path();
 	send_with(0xb800 | 7);
@@ -97,13 +108,39 @@ START_TEST(paths)
 }
 END_TEST
 
+/* A peer that gets many messages in a row has a socket of its own, which another path may have after it. */
+START_TEST(many)
+{
+	static const uint16_t in_turn[] = { 0xb800 | 7, 0, 9, 0xb800 | 7 };
+	int usual;
+
+	open_socket(hosts[_i]);
+	open_qp(hosts[_i]);
+	send_with(0);
+	usual = next_path();
+	for (int n = 0; n < 4; n++) {
+		int tclass = in_turn[n] & 0xff00, hops = in_turn[n] & 0xff;
+
+		for (int i = 0; i < ENOUGH; i++) {
+			send_with(in_turn[n]);
+			ck_assert_int_eq(next_path(), (tclass ? tclass : usual & 0xff00) | (hops ? hops : usual & 0xff));
+		}
+		send_with(0x2000);
+		ck_assert_int_eq(next_path(), 0x2000 | (usual & 0xff));
+		send_with(in_turn[n]);
+		ck_assert_int_eq(next_path(), (tclass ? tclass : usual & 0xff00) | (hops ? hops : usual & 0xff));
+	}
+}
+END_TEST
+
 Suite *suite_path(void)
 {
 	Suite *s = suite_create("path");
 	TCase *t = tcase_create("path");
 
-	tcase_add_checked_fixture(t, open_all, close_all);
+	tcase_add_checked_fixture(t, open_kit, close_all);
 	tcase_add_loop_test(t, paths, 0, 2);
+	tcase_add_loop_test(t, many, 0, 2);
 	suite_add_tcase(s, t);
 	return s;
 }

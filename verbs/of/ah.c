@@ -23,6 +23,12 @@ bool of_is_group(const union ibv_gid *gid)
 	return IN6_IS_ADDR_V4MAPPED(a) ? (gid->raw[12] & 0xf0) == 0xe0 : gid->raw[0] == 0xff;
 }
 
+/* UDP answers no congestion marks, so it must not claim to (RFC 3168 section 6.1.1): of the class only DSCP counts. */
+static uint16_t path_of(const struct ibv_global_route *r)
+{
+	return (uint16_t)((r->traffic_class & 0xfc) << 8 | r->hop_limit);
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct of_ah *h = calloc(1, sizeof *h);
@@ -34,6 +40,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
+	h->dst.path = path_of(&attr->grh);
 	h->group = of_is_group(&attr->grh.dgid);
 	of_pd_hold(pd);
 	return &h->ah;
