@@ -177,8 +177,9 @@ install: all                    ## install below DESTDIR and PREFIX
 	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
 	$(if $(IBV),install -D -m 755 $(OF_SO) $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1)
 	$(if $(CMA),install -m 755 $(CMA_SO) $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1)
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' \
-		-e 's|@LIBS@|$(LIBS)|' diwarp.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc
+	$(if $(IBV),install -D -m 644 verbs/of/diwdv.h $(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h)
+	$(foreach p,diwarp $(if $(IBV),diwdv),sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
+		-e 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' $(p).pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$(p).pc;)
 	$(foreach m,$(wildcard man/*.[1-9]),install -D -m 644 $(m) $(DESTDIR)$(call man_dest,$(m));)
 	$(foreach n,$(MAN_NAMES),printf '.so man3/%s\n' $(notdir $(n)) | \
 		install -m 644 /dev/stdin $(DESTDIR)$(call man_name,$(n));)
@@ -193,9 +194,11 @@ uninstall:                      ## remove what install put there
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
 		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1 \
+		$(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h $(DESTDIR)$(LIBDIR)/pkgconfig/diwdv.pc \
 		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
 		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
 	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
+	! rmdir $(DESTDIR)$(PREFIX)/include/infiniband 2> /dev/null || :
 	[ ! -d $(DESTDIR)$(LIBDIR)/diwarp ] || rmdir $(DESTDIR)$(LIBDIR)/diwarp
 
 clean:                          ## remove BUILD

@@ -20,14 +20,19 @@ program() {
 # ---- Names ----
 
 # names FILE: as of.names has them, of rdma-core 44; what is private there is under a number that is the release's. Those
-# of DIWARP_1 are for our librdmacm.
+# of DIWARP_1 are for our librdmacm, those of DIWDV are infiniband/diwdv.h's.
 names() {
-	nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" { print $3 }' | grep -v '[^@]@IBVERBS_1\.0$\|@DIWARP_1$' |
+	nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" { print $3 }' | grep -v '[^@]@IBVERBS_1\.0$\|@DIWARP_1$\|@DIWDV_' |
 		sed 's/_PRIVATE_[0-9]*$/_PRIVATE/; s/^verbs_register_driver_[0-9]*/verbs_register_driver_N/' | LC_ALL=C sort
 }
 same_names() { diff <(names "$1") tests/system/of.names; }
 check "147 names are checked in" [ "$(wc -l < tests/system/of.names)" = 147 ]
 check "the library has these, in these versions, and no other" same_names "$LIB"
+extension() { nm -D --defined-only "$LIB" | sed -n 's/.* [TW] \(diwdv_[a-z_]*\)@@DIWDV_1\.0$/\1/p' | sort; }
+declared() { sed -n 's/.*\<\(diwdv_[a-z_]*\)(.*/\1/p' verbs/of/diwdv.h | sort -u; }
+described() { sed -n 's/^\.F[no] \(diwdv_[a-z_]*\).*/\1/p' man/diwdv.7 | sort -u; }
+check "it has what infiniband/diwdv.h declares" diff <(declared) <(extension)
+check "... and diwdv(7) describes" diff <(declared) <(described)
 check "its soname" matches "$(readelf -d "$LIB")" 'SONAME.*\[libibverbs\.so\.1\]'
 system=$("$CC" -print-file-name=libibverbs.so.1)
 if [ -e "$system" ]; then

@@ -82,9 +82,8 @@ void of_cq_empty(struct of_cq *cq)
 		sched_yield();
 }
 
-int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
 {
-	struct of_cq *cq = (struct of_cq *)ibv;
 	struct diw_wc burst[BURST];
 	int got = 0;
 
@@ -96,8 +95,12 @@ int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 		if (rc < 0)
 			return got ? got : rc;
 		for (int i = 0; i < rc; i++) {
-			translate(cq, &wc[got++], &burst[i]);
-			diw_wc_release(&burst[i]);
+			translate(cq, &wc[got], &burst[i]);
+			if (records)
+				of_dv_record(&records[got], &burst[i]);
+			else
+				diw_wc_release(&burst[i]);
+			got++;
 		}
 		if (rc < want)
 			break;
@@ -105,6 +108,11 @@ int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	if (got == 0)
 		of_cq_empty(cq);
 	return got;
+}
+
+int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	return of_poll_records((struct of_cq *)ibv, n, wc, NULL);
 }
 
 void of_cq_forget(struct of_cq *cq, const struct diw_qp *qp)

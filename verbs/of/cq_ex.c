@@ -51,6 +51,8 @@ void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp)
 			diw_wc_release(&cq->batch[i]);
 	cq->batch_at = 0;
 	cq->batch_n = n;
+	if (cq->now.qp == qp)                   /* under the cursor of a single-threaded program */
+		diw_wc_release(&cq->now);
 	unlock(cq);
 }
 

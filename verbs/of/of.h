@@ -9,6 +9,7 @@
 
 #pragma GCC visibility push(default)         /* the library is built with hidden visibility */
 #include <infiniband/verbs.h>
+#include "verbs/of/diwdv.h"
 #pragma GCC visibility pop
 #include <errno.h>
 #include <pthread.h>
@@ -135,6 +136,8 @@ struct of_cq {
 	struct diw_wc batch[16];     /* taken from the queue, not given yet */
 };
 int of_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/* Maps go with the records; without RECORDS (NULL) they are given back. */
+int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records);
 int of_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 /* What QP has in it: neither given nor kept. */
 void of_cq_forget(struct of_cq *cq, const struct diw_qp *qp);
@@ -220,6 +223,7 @@ struct of_qp {
 static inline struct of_qp *of_qp(struct ibv_qp *qp) { return (struct of_qp *)qp; }
 
 struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv);
 int of_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int of_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int of_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
@@ -251,6 +255,11 @@ void of_rc_unlisten(struct of_qp *qp);       /* destroy */
 void of_rc_close(struct of_context *ctx);    /* its thread ends */
 struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num);      /* or NULL */
 void of_rc_claim(struct of_qp *qp);          /* another connects it from now on */
+
+/* ---- Beyond verbs.h (dv.c: infiniband/diwdv.h) ---- */
+
+void of_dv_attr(struct diw_qp_attr *a, const struct diwdv_qp_attr *dv);
+void of_dv_record(struct diwdv_record *r, const struct diw_wc *wc);
 
 /* ---- Asynchronous events (async.c) ---- */
 

@@ -62,7 +62,7 @@ static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
 	qp->attr.cap = cap;
 }
 
-static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num)
+static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const struct diwdv_qp_attr *dv)
 {
 	static const enum diw_qp_type types[] = {
 		[IBV_QPT_RC] = DIW_QP_RC, [IBV_QPT_UC] = DIW_QP_UC, [IBV_QPT_UD] = DIW_QP_UD,
@@ -87,17 +87,19 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num)
 	a.rnr_timeout_ns = INT64_MAX;
 	a.num = num;
 	a.ctx = qp;
+	if (dv)
+		of_dv_attr(&a, dv);
 	return -diw_qp_create(of_diw_pd(pd), &a, &qp->diw);
 }
 
-static int create_numbered(struct of_qp *qp, struct ibv_pd *pd)
+static int create_numbered(struct of_qp *qp, struct ibv_pd *pd, const struct diwdv_qp_attr *dv)
 {
 	struct diw_qp_info info;
 	uint32_t num = 0;
 	int rc = qp->init.qp_type == IBV_QPT_RC ? of_rc_listen(qp, &num) : 0;
 
 	if (rc == 0) {
-		rc = create_diw(qp, pd, num);
+		rc = create_diw(qp, pd, num, dv);
 		if (rc)
 			of_rc_unlisten(qp);
 	}
@@ -150,7 +152,7 @@ static void free_qp(struct of_qp *qp)
 	free(qp);
 }
 
-struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr)
+struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv)
 {
 	struct of_context *ctx = of_context(c);
 	int rc = check_init(c, attr);
@@ -168,7 +170,7 @@ struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 	rc = qp->extended ? of_wr_init(qp) : 0;
 	if (rc == 0) {
 		pthread_mutex_lock(&ctx->lock);
-		rc = create_numbered(qp, attr->pd);
+		rc = create_numbered(qp, attr->pd, dv);
 		if (rc == 0) {
 			qp->next = ctx->qps;
 			ctx->qps = qp;
@@ -183,6 +185,11 @@ struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 	of_pd_hold(attr->pd);
 	attr->cap = qp->init.cap;
 	return &qp->qp;
+}
+
+struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr)
+{
+	return of_create_qp_dv(c, attr, NULL);
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
