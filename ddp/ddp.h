@@ -143,6 +143,8 @@ struct diw_order {
 	uint32_t tx_msn[DIW_DDP_QUEUES], rx_msn[DIW_DDP_QUEUES];     /* of the next message; the first is 1 */
 	struct diw_recv *recv;       /* held by the message in progress */
 	uint32_t got;                /* its bytes that are in place */
+	uint32_t written;            /* bytes of the Write that came last, of a peer's requests; 0 behind another */
+	bool writes;                 /* it goes on */
 	bool waiting;                /* a segment was not taken, and stays in the link */
 	uint64_t waits_until;        /* for a receive; 0: it does not */
 	bool seen;                   /* the peer has sent an FPDU, maybe an empty one; or it is the responder */

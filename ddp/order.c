@@ -41,7 +41,7 @@ static void end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16
 	struct diw_recv *recv = d->order.recv;
 
 	d->order.recv = NULL;
-	d->order.got = 0;
+	d->order.got = d->order.written = 0;
 	d->order.rx_msn[0]++;
 	d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
 }
@@ -84,15 +84,18 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	return 0;
 }
 
-static uint16_t immediate_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+/* It follows its Write at once, and says no length itself (RFC 7306 section 6). */
+static uint16_t immediate_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
 	uint16_t fault = d->order.got || !seg->h.last ? DIW_FAULT_MO : in_sequence(&d->order, &seg->h);
 
 	if (fault == 0)
 		fault = take_receive(d, true, now);
-	if (fault == 0)
-		end_message(d, seg, 0);
-	return fault;
+	if (fault)
+		return fault;
+	seg->h.length = d->order.written;
+	end_message(d, seg, 0);
+	return 0;
 }
 
 static uint16_t single_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
@@ -102,7 +105,14 @@ static uint16_t single_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint
 	if (fault)
 		return fault;
 	d->order.rx_msn[seg->h.qn]++;
+	d->order.written = 0;
 	return d->ulp->message(d->ulp_ctx, seg, now);
+}
+
+static void count_write(struct diw_order *o, const struct diw_ddp_seg *seg)
+{
+	o->written = (o->writes ? o->written : 0) + seg->len;
+	o->writes = !seg->h.last;
 }
 
 static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const struct diw_ddp_seg *seg, uint64_t now)
@@ -122,6 +132,8 @@ static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const s
 	if (fault)
 		return fault;
 	d->c->rx_payload += seg->len;
+	if (t->kind == DIW_TARGET_STAG)
+		count_write(&d->order, seg);
 	d->ulp->placed(d->ulp_ctx, t->cookie, seg, now);
 	return 0;
 }

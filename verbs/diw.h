@@ -112,6 +112,7 @@ enum diw_event_type {
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
 	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: nobody fetched them */
 	DIW_EVENT_LAST_WQE,          /* RC with an SRQ, in state ERROR: it takes no receive any more */
+	DIW_EVENT_SQ_DRAINED,        /* diw_qp_drained() asked for it */
 };
 struct diw_event {
 	enum diw_event_type type;
@@ -371,6 +372,8 @@ int diw_qp_reset(struct diw_qp *qp);
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);
 /* Send requests that have not begun wait until it is not held any more; they may be posted. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
+/* One DIW_EVENT_SQ_DRAINED when those that had begun are complete; now, if there is none. -EINVAL it is not held. */
+int diw_qp_drained(struct diw_qp *qp);
 
 struct diw_qp_info {
 	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
@@ -380,6 +383,7 @@ struct diw_qp_info {
 	uint16_t ird, ord;           /* RC, as negotiated */
 	bool crc, rfc7306;           /* RC: CRC-32C is on; the peer takes immediates and atomics */
 	bool leaving;                /* RC, after diw_leave(): not all that was executed is on its way */
+	bool sq_busy;                /* a send request has begun, and is not complete */
 	uint32_t mulpdu, rcvbuf;
 	uint16_t epoch;
 	uint32_t sq_pending, rq_posted;

@@ -391,7 +391,7 @@ static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
 	*info = (struct diw_qp_info){
 		.state = qp->state, .peer = qp->rdmap.ddp.cfg.peer, .ird = rc->ird, .ord = rc->ord, .crc = qp->rc.crc,
 		.rfc7306 = rc->rfc7306, .reads_open = rc->nout, .rq_posted = diw_rq_posted(qp->rq),
-		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head),
+		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .sq_busy = diw_sq_busy(qp),
 	};
 	if (!qp->link)
 		return;
@@ -424,7 +424,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
 		.sources = d->dg->sources.pool.used, .records_open = d->dg->records.nopen,
 		.records_held = d->dg->records.pool.used - d->dg->records.nopen, .reasm_open = d->dg->reasms.nopen,
-		.reads_open = qp->rdmap.reads->pool.used, .memory = diw_ddp_memory(d),
+		.sq_busy = diw_sq_busy(qp), .reads_open = qp->rdmap.reads->pool.used, .memory = diw_ddp_memory(d),
 	};
 	diw_dev_unlock(qp->dev);
 	return 0;

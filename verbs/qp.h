@@ -98,6 +98,7 @@ struct diw_qp {
 	bool answers_first;          /* next time, Reads are answered before requests are sent */
 	bool sig_all;
 	bool hold;                   /* no send request begins */
+	bool tell_drained;           /* then, when what had begun is complete */
 	bool grh;
 	enum diw_qp_type type;
 	_Atomic(enum diw_qp_state) state;
@@ -145,6 +146,9 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_empty(const struct diw_sq *sq);
+bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is not complete */
+/* The event that diw_qp_drained() asked for, if its time has come. The lock is held. */
+void diw_sq_tell_drained(struct diw_qp *qp);
 
 /* The lock is held. */
 /* RC: give up all that was posted, in order, as far as there is room for the completions. */

@@ -518,6 +518,26 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	diw_qp_after_send(qp);
 	if (qp->type == DIW_QP_RC)
 		diw_rc_settle(qp, now);
+	diw_sq_tell_drained(qp);
+}
+
+/* A Read of UD has left the queue when it was asked. */
+bool diw_sq_busy(const struct diw_qp *qp)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+
+	return r->tx.active || r->rc.imm_next ||
+	       (r->reads && !(diw_list_empty(&r->reads->active) && diw_list_empty(&r->reads->done))) ||
+	       atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
+	       atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
+}
+
+void diw_sq_tell_drained(struct diw_qp *qp)
+{
+	if (!qp->tell_drained || diw_sq_busy(qp))
+		return;
+	qp->tell_drained = false;
+	diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_SQ_DRAINED, .qp = qp, .ctx = qp->ctx });
 }
 
 /* When the send queue may go on by itself: at once, when the rate limit allows, or not by the clock. */

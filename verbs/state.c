@@ -54,7 +54,7 @@ int diw_qp_reset(struct diw_qp *qp)
 		rc = renew(qp);
 	if (rc == 0) {
 		forget_requests(qp);
-		qp->blocked = qp->more = qp->starved = qp->hold = false;
+		qp->blocked = qp->more = qp->starved = qp->hold = qp->tell_drained = false;
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
@@ -119,10 +119,24 @@ int diw_qp_hold(struct diw_qp *qp, bool hold)
 	if (rc < 0)
 		return rc;
 	qp->hold = hold;
+	qp->tell_drained &= hold;
 	if (!hold)
 		diw_qp_run(qp, diw_dev_forward(qp->dev, diw_dev_now(qp->dev)));
 	diw_dev_unlock(qp->dev);
 	return 0;
+}
+
+int diw_qp_drained(struct diw_qp *qp)
+{
+	int rc = diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->tell_drained = qp->hold;
+	rc = qp->hold ? 0 : -EINVAL;
+	diw_sq_tell_drained(qp);
+	diw_dev_unlock(qp->dev);
+	return rc;
 }
 
 int diw_abort(struct diw_qp *qp)

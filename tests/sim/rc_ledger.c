@@ -258,8 +258,7 @@ void rc_received(struct rc_end *e, const struct diw_wc *wc)
 	must(write == (m->kind == RC_WRITE) && (write || wc->opcode == DIW_WC_RECV), "end%d: message %u as %s",
 	     e->index,
 	     m->id, diw_wc_opcode_str(wc->opcode));
-	must(wc->byte_len == (write ? wc->byte_len : m->len), "end%d: message %u has %u bytes, not %u", e->index, m->id,
-	     wc->byte_len, m->len);
+	must(wc->byte_len == m->len, "end%d: message %u has %u bytes, not %u", e->index, m->id, wc->byte_len, m->len);
 	must(!(wc->flags & DIW_WC_IMM) == !m->has_imm && (!m->has_imm || wc->imm == m->imm),
 	     "end%d: message %u: immediate %x, flags %x", e->index, m->id, wc->imm, wc->flags);
 	must(!(wc->flags & DIW_WC_SOLICITED) == !m->solicited, "end%d: message %u: flags %x", e->index, m->id,

@@ -206,6 +206,33 @@ static void held(int t)
 	pair_close(&a, &b);
 }
 
+/* A request that has begun: its completion is the peer's to bring about, which has no receive for it. */
+static void draining(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct pollfd p = { .fd = dev->async_fd, .events = POLLIN };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr now;
+	struct ibv_async_event ev;
+	struct side a = { 0 }, b = { 0 };
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && post_recv(&b, HALF, 8, 1) == 0 && post_send(&a, 0, 8, 2) == 0 &&
+	      next_is(&a, 2, IBV_WC_SUCCESS) && next_is(&b, 1, IBV_WC_SUCCESS), "connected");
+	CHECK(post_send(&a, 0, 8, 3) == 0 && ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0,
+	      "SQD behind a request");
+	CHECK(none(&a) && poll(&p, 1, 100) == 0, "it is not drained while that is not complete");
+	CHECK(ibv_query_qp(a.qp, &now, IBV_QP_STATE, &init) == 0 && now.qp_state == IBV_QPS_SQD && now.sq_draining,
+	      "ibv_query_qp says so");
+	post_recv(&b, HALF, 8, 4);
+	CHECK(next_is(&a, 3, IBV_WC_SUCCESS) && ibv_get_async_event(dev, &ev) == 0 &&
+	      ev.event_type == IBV_EVENT_SQ_DRAINED && ev.element.qp == a.qp, "then it is");
+	ibv_ack_async_event(&ev);
+	CHECK(ibv_query_qp(a.qp, &now, IBV_QP_STATE, &init) == 0 && !now.sq_draining, "which ibv_query_qp says, too");
+	CHECK(to_state(&a, IBV_QPS_RTS) == 0 && to_state(&a, IBV_QPS_SQD) == 0 && poll(&p, 1, 100) == 0,
+	      "it is told to who asks for it");
+	pair_close(&a, &b);
+}
+
 static void shared(void)
 {
 	struct ibv_srq_init_attr init = { .attr = { .max_wr = 20, .max_sge = 1 } };
@@ -253,6 +280,7 @@ int main(void)
 	posts();
 	for (int t = 0; t < 2; t++)
 		held(t);
+	draining();
 	shared();
 	CHECK(close_all() == 0, "everything is closed");
 	return failed;

@@ -121,6 +121,7 @@ START_TEST(immediates)
 	wc = rc_wc(p.b.rcq);
 	ck_assert_int_eq(wc.opcode, DIW_WC_RECV_WRITE_IMM);
 	ck_assert_uint_eq(wc.imm, 0x12345678);
+	ck_assert_uint_eq(wc.byte_len, 100000);
 	ck_assert_uint_eq(wc.wr_id, 1);
 	same(0, HALF, 100000);
 	wc = rc_wc(p.b.rcq);

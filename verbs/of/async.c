@@ -171,8 +171,9 @@ static bool translate(struct of_context *ctx, const struct diw_event *d, struct 
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
 		return ev->element.qp && error_event(ctx, of_qp(ev->element.qp), ev);
 	case DIW_EVENT_LAST_WQE:
+	case DIW_EVENT_SQ_DRAINED:
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
-		ev->event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+		ev->event_type = d->type == DIW_EVENT_LAST_WQE ? IBV_EVENT_QP_LAST_WQE_REACHED : IBV_EVENT_SQ_DRAINED;
 		return ev->element.qp;
 	case DIW_EVENT_SRQ_LIMIT:
 		ev->element.srq = (struct ibv_srq *)find_srq(ctx, d->srq);

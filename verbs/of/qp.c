@@ -351,13 +351,10 @@ static int to_rtr(struct of_qp *qp)
 	return qp->attr.dest_qp_num < OF_QPN_RC ? -diw_qp_set_peer(qp->diw, &peer) : EINVAL;
 }
 
-static int to_sqd(struct of_qp *qp)
+static int to_sqd(struct of_qp *qp, bool tell)
 {
 	diw_qp_hold(qp->diw, true);
-	if (qp->attr.en_sqd_async_notify)
-		of_async(qp->ctx, &(struct ibv_async_event){ .element.qp = &qp->qp,
-							     .event_type = IBV_EVENT_SQ_DRAINED });
-	return 0;
+	return tell ? -diw_qp_drained(qp->diw) : 0;
 }
 
 static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
@@ -376,7 +373,7 @@ static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 	case IBV_QPS_RTS:
 		return qp->init.qp_type == IBV_QPT_RC ? of_rc_rts(qp) : -diw_qp_hold(qp->diw, false);
 	case IBV_QPS_SQD:
-		return to_sqd(qp);
+		return to_sqd(qp, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && qp->attr.en_sqd_async_notify);
 	case IBV_QPS_ERR:
 		return qp->init.qp_type == IBV_QPT_RC ? -diw_leave(qp->diw) : -diw_abort(qp->diw);
 	default:
@@ -425,12 +422,14 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct of_qp *qp = of_qp(ibqp);
+	struct diw_qp_info info;
 
 	(void)mask;
 	pthread_mutex_lock(&qp->ctx->lock);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
 	attr->path_mig_state = IBV_MIG_MIGRATED;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && diw_qp_query(qp->diw, &info) == 0 && info.sq_busy;
 	*init = qp->init;
 	pthread_mutex_unlock(&qp->ctx->lock);
 	return 0;
