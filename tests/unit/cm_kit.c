@@ -51,7 +51,7 @@ void plain_attr(struct diw_conn_attr *a)
 
 void cm_expect(struct diw_cm *cm, struct diw_cm_event *ev, enum diw_cm_event_type type)
 {
-	ck_assert_int_eq(diw_cm_get(cm, ev, (int64_t)(3 * DIW_S)), 0);
+	ck_assert_int_eq(diw_cm_get(cm, ev, KIT_LIMIT), 0);
 	ck_assert_msg(ev->type == type, "%s (%s, %s), expected %s", diw_cm_event_str(ev->type), strerror(ev->errnum),
 		      diw_fault_str(ev->fault), diw_cm_event_str(type));
 }
@@ -148,7 +148,7 @@ void expect_frame(int fd, bool reply, const char *hex)
 	size_t len = frame(want, reply, hex), have = 0;
 	char text[2049] = "";
 
-	while (have < len && readable(fd, 3000) == 1) {
+	while (have < len && readable(fd, KIT_LIMIT_MS) == 1) {
 		ssize_t n = recv(fd, got + have, sizeof got - have, 0);
 
 		if (n <= 0)
@@ -164,7 +164,7 @@ void expect_closed(int fd)
 {
 	char c;
 
-	ck_assert_int_eq(readable(fd, 3000), 1);
+	ck_assert_int_eq(readable(fd, KIT_LIMIT_MS), 1);
 	ck_assert_int_le(recv(fd, &c, 1, 0), 0);
 	close(fd);
 }

@@ -28,11 +28,18 @@ void plain_attr(struct diw_conn_attr *a);
 /* The next event must be of that type. */
 void cm_expect(struct diw_cm *cm, struct diw_cm_event *ev, enum diw_cm_event_type type);
 void cm_expect_none(struct diw_cm *cm, unsigned ms);
+/* Steps, without an event, until COND. */
+#define cm_until(cm, cond) \
+	do { \
+		for (int ms_ = 0; ms_ < KIT_LIMIT_MS && !(cond); ms_++) \
+			cm_expect_none(cm, 1); \
+		ck_assert(cond); \
+	} while (0)
 struct diw_listener_info listener_info(struct cmkit *m);
 /* Steps until a counter or a number of the listener is V. */
 #define listener_wait(m, field, v) \
 	do { \
-		for (int ms_ = 0; ms_ < 3000 && listener_info(m).field != (v); ms_++) \
+		for (int ms_ = 0; ms_ < KIT_LIMIT_MS && listener_info(m).field != (v); ms_++) \
 			sleep_ms(1); \
 		ck_assert_uint_eq(listener_info(m).field, v); \
 	} while (0)

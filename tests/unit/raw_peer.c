@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define WAIT_MS 5000
+#define WAIT_MS 30000
 
 /* RFC 3720's CRC-32C, bit by bit. */
 uint32_t raw_crc32c(const uint8_t *p, uint32_t n)

@@ -17,7 +17,7 @@ struct diw_cm_event cm_event(struct pair *p, enum diw_cm_event_type type)
 {
 	struct diw_cm_event ev;
 
-	ck_assert_int_eq(diw_cm_get(p->cm, &ev, 5 * (int64_t)DIW_S), 0);
+	ck_assert_int_eq(diw_cm_get(p->cm, &ev, KIT_LIMIT), 0);
 	if (ev.type != type)
 		ck_abort_msg("%s (errno %d, fault %x), not %s", diw_cm_event_str(ev.type), ev.errnum, ev.fault,
 			     diw_cm_event_str(type));
@@ -92,7 +92,7 @@ struct diw_wc rc_wc(struct diw_cq *cq)
 {
 	struct diw_wc wc;
 
-	ck_assert_int_eq(diw_cq_wait(cq, &wc, 1, 5 * (int64_t)DIW_S), 1);
+	ck_assert_int_eq(diw_cq_wait(cq, &wc, 1, KIT_LIMIT), 1);
 	return wc;
 }
 

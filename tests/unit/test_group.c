@@ -41,13 +41,13 @@ START_TEST(fan_out)
 		ck_assert(diw_addr_eq(&wc.src, &from.addr));
 		expect_none(i);
 	}
-	until(&stranger, "rx_qkey", 1);
+	end_until(&stranger, "rx_qkey", 1);
 	ck_assert_int_eq(end_recv(&from, 5 * AREA, AREA, 1), 0);
 	memcpy(k.mem, "and back", 8);
 	attr_of(&attr);
 	ck_assert_int_eq(diw_qp_set_qkey(from.qp, 0), 0);
 	ck_assert_int_eq(end_send(&to[0], &(struct end){ .k = &far, .addr = wc.src }, 0, 8, 0), 0);
-	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert_mem_eq(far.mem + 5 * AREA, "and back", 8);
 	end_close(&stranger);
 }
@@ -61,7 +61,7 @@ START_TEST(own)
 	ck_assert_int_eq(diw_qp_attach(from.qp, &group), 0);
 	ck_assert_int_eq(end_recv(&from, 0, AREA, 1), 0);
 	send_group("echo");
-	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_int_eq(diw_cq_wait(from.rcq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert(diw_addr_eq(&wc.src, &from.addr));
 }
 END_TEST
@@ -85,7 +85,7 @@ START_TEST(long_messages)
 		ck_assert_int_eq(end_recv(&to[i], (i + 3) << 20, len, i), 0);
 	ck_assert_int_eq(post(DIW_WR_SEND, &group, len), 0);
 	for (uint32_t i = 0; i < N; i++) {
-		ck_assert_int_eq(diw_cq_wait(to[i].rcq, &wc, 1, (int64_t)DIW_S), 1);
+		ck_assert_int_eq(diw_cq_wait(to[i].rcq, &wc, 1, KIT_LIMIT), 1);
 		ck_assert_uint_eq(wc.byte_len, len);
 		ck_assert_mem_eq(to[i].k->mem + ((i + 3) << 20), far.mem + 4 * AREA, len);
 		ck_assert_uint_eq(end_counter(&to[i], "rx_payload"), len);
@@ -108,7 +108,7 @@ START_TEST(header)
 	ck_assert_int_eq(diw_qp_attach(e.qp, &group), 0);
 	ck_assert_int_eq(end_recv(&e, 0, AREA, 1), 0);
 	send_group("x");
-	ck_assert_int_eq(diw_cq_wait(e.rcq, &wc, 1, (int64_t)DIW_S), 1);
+	ck_assert_int_eq(diw_cq_wait(e.rcq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert_uint_eq(wc.byte_len, 41);
 	ck_assert_mem_eq(k.mem + 32, from.addr.ip + 12, 4);
 	ck_assert_mem_eq(k.mem + 36, group.ip + 12, 4);
@@ -125,10 +125,10 @@ START_TEST(only_sends)
 	attach_all();
 	memset(k.mem, 0x5a, 100);
 	ck_assert_int_eq(post(DIW_WR_WRITE_RECORD, &group, 100), 0);
-	until(&to[0], "rx_group", 1);
+	end_until(&to[0], "rx_group", 1);
 	ck_assert_int_eq(post(DIW_WR_READ, &group, 100), 0);
 	for (int i = 0; i < N; i++) {
-		until(&to[i], "rx_group", 2);
+		end_until(&to[i], "rx_group", 2);
 		ck_assert_uint_eq(end_counter(&to[i], "record_opened"), 0);
 		ck_assert_uint_eq(end_counter(&to[i], "read_requests_rx"), 0);
 		ck_assert_uint_eq(end_counter(&to[i], "error_tx"), 0);
@@ -138,7 +138,7 @@ START_TEST(only_sends)
 	ck_assert_int_eq(diw_qp_error_get(from.qp, &e), -EAGAIN);
 	/* Nobody has posted a receive; a group is not told. */
 	send_group("too early");
-	until(&to[2], "rx_no_recv", 1);
+	end_until(&to[2], "rx_no_recv", 1);
 	ck_assert_uint_eq(end_counter(&to[2], "error_tx"), 0);
 }
 END_TEST
@@ -273,13 +273,13 @@ START_TEST(foreign)
 	bare(&group, v, 3, 1);
 	bare(&group, v, 0, 1);
 	for (int i = 0; i < 2; i++) {
-		until(&to[i], "rx_crc", 1);
-		until(&to[i], "rx_short", 2);
+		end_until(&to[i], "rx_crc", 1);
+		end_until(&to[i], "rx_short", 2);
 	}
 	/* To the port, but to nobody. */
 	v[30] ^= 1;
 	bare(&near, v, len, 2);
-	until(&to[0], "rx_group_stray", 2);
+	end_until(&to[0], "rx_group_stray", 2);
 	ck_assert_uint_eq(end_counter(&to[1], "rx_group_stray"), 0);
 	ck_assert_uint_eq(end_counter(&to[1], "rx_datagrams"), 4);
 }
@@ -294,7 +294,7 @@ START_TEST(not_ours)
 	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
 	ck_assert_int_eq(diw_qp_attach(to[2].qp, &other), 0);
 	bare(&other, junk, sizeof junk, 200);
-	until(&to[2], "rx_crc", 200);
+	end_until(&to[2], "rx_crc", 200);
 	ck_assert_uint_eq(end_counter(&to[0], "rx_datagrams"), 0);
 	ck_assert_uint_eq(end_counter(&to[0], "rx_group_stray"), 0);
 }

@@ -446,6 +446,7 @@ START_TEST(receive_comes_late)
 
 	for (int i = 0; i < 5; i++)
 		ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 1000), 0);
+	end_until(&p.b, "rx_stalled", 1);
 	sleep_ms(50);
 	ck_assert_uint_eq(end_counter(&p.b, "rx_stalled"), 1);
 	for (uint64_t i = 0; i < 5; i++) {

@@ -84,7 +84,7 @@ START_TEST(threads)
 	for (int i = 0; i < 2; i++)
 		pthread_join(post[i], NULL);
 	pthread_join(close, NULL);
-	while (received < good && diw_cq_wait(p.b.rcq, wc, 1, (int64_t)DIW_S) == 1) {
+	while (received < good && diw_cq_wait(p.b.rcq, wc, 1, KIT_LIMIT) == 1) {
 		received += wc[0].status == DIW_WC_SUCCESS;
 		if (wc[0].status == DIW_WC_SUCCESS)
 			rc_recv(&p, &p.b, HALF, 100, 0);

@@ -63,7 +63,7 @@ static void expect_next(struct diw_dgram *d)
 	struct diw_dgram_burst in;
 	int n = 0;
 
-	for (int i = 0; i < 2000 && n == 0; i++) {
+	for (int i = 0; i < 2 * KIT_LIMIT_MS && n == 0; i++) {
 		n = d->ops->recv(d, &in, 1, now += 20 * DIW_US);
 		if (!n)
 			usleep(500);
@@ -91,7 +91,7 @@ START_TEST(more_than_buffers)
 		for (int i = 0; i < MANY; i++)
 			send_next(b, a);
 		for (int i = 0; i < MANY; i++) {
-			ck_assert(readable(a, 1000));
+			ck_assert(readable(a, KIT_LIMIT_MS));
 			expect_next(a);
 		}
 		ck_assert(!readable(a, 0));
@@ -107,7 +107,7 @@ START_TEST(sends_between)
 		send_next(a, a);
 	}
 	for (int i = 0; i < 2 * MANY; i++) {
-		ck_assert(readable(a, 1000));
+		ck_assert(readable(a, KIT_LIMIT_MS));
 		expect_next(a);
 	}
 }
@@ -131,7 +131,7 @@ START_TEST(threads_come_and_go)
 		ck_assert_int_eq(pthread_create(&t, NULL, look, a), 0);
 		pthread_join(t, NULL);
 		send_next(b, a);
-		ck_assert(readable(a, 1000));
+		ck_assert(readable(a, KIT_LIMIT_MS));
 		expect_next(a);
 		for (int k = 0; k < i * 10; k++)
 			look(a);
@@ -164,7 +164,7 @@ START_TEST(its_thread_computes)
 		usleep(100);
 	for (int i = 0; i < MANY; i++) {
 		send_next(b, a);
-		ck_assert(readable(a, 1000));
+		ck_assert(readable(a, KIT_LIMIT_MS));
 		expect_next(a);
 	}
 	atomic_store(&busy, 2);
@@ -254,7 +254,7 @@ static void few_rings(void)
 
 		ck_assert_int_eq(end_recv(to, 4096, 4096, 1), 0);
 		ck_assert_int_eq(end_send(&e[i], to, 0, 100, 0), 0);
-		ck_assert_int_eq(diw_cq_wait(to->rcq, &wc, 1, DIW_S), 1);
+		ck_assert_int_eq(diw_cq_wait(to->rcq, &wc, 1, KIT_LIMIT), 1);
 	}
 	for (int i = 0; i < N; i++)
 		end_close(&e[i]);

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/unit/rc_kit.h"
 #include "tests/unit/unit.h"
-#include "tests/unit/verbs_kit.h"
 #include "verbs/qp.h"
 
 static struct kit k;
@@ -32,14 +32,6 @@ static bool readable(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	return poll(&p, 1, 0) == 1;
-}
-
-static struct diw_wc one(struct diw_cq *cq)
-{
-	struct diw_wc wc;
-
-	ck_assert_int_eq(diw_cq_wait(cq, &wc, 1, 2 * (int64_t)DIW_S), 1);
-	return wc;
 }
 
 /* ---- Misuse ---- */
@@ -155,7 +147,7 @@ START_TEST(requests_that_cannot_be)
 	second.flags = 64;
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, &bad), -EINVAL);
 	ck_assert_ptr_eq(bad, &second);
-	ck_assert_int_eq(one(a.scq).opcode, DIW_WC_SEND);
+	ck_assert_int_eq(rc_wc(a.scq).opcode, DIW_WC_SEND);
 	ck_assert_int_eq(diw_post_recv(a.qp, &recv, &bad_recv), -EINVAL);
 	recv = (struct diw_recv_wr){ .num_sge = 1 };
 	ck_assert_int_eq(diw_post_recv(a.qp, &recv, &bad_recv), -EINVAL);
@@ -220,11 +212,11 @@ START_TEST(depth_one)
 	ck_assert_int_eq(end_send(&a, &b, 1, 8, DIW_SEND_SIGNALED), 0);
 	ck_assert_int_eq(end_send(&a, &b, 2, 8, DIW_SEND_SIGNALED), 0);
 	ck_assert_int_eq(end_send(&a, &b, 3, 8, DIW_SEND_SIGNALED), -ENOMEM);
-	wc = one(a.scq);
+	wc = rc_wc(a.scq);
 	ck_assert_uint_eq(wc.wr_id, 1);
-	wc = one(a.scq);
+	wc = rc_wc(a.scq);
 	ck_assert_uint_eq(wc.wr_id, 2);
-	wc = one(b.rcq);
+	wc = rc_wc(b.rcq);
 	ck_assert_uint_eq(wc.wr_id, 5);
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(diw_cq_poll(b.rcq, &wc, 1, 0), 0);      /* the second message found no receive */
@@ -261,16 +253,16 @@ START_TEST(sixteen_entries)
 	wr.dst = b.addr;
 	ck_assert_int_eq(diw_post_recv(b.qp, &recv, NULL), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
-	ck_assert_uint_eq(one(b.rcq).byte_len, f);
+	ck_assert_uint_eq(rc_wc(b.rcq).byte_len, f);
 	ck_assert_int_eq(memcmp(k.mem, k.mem + KIT_SIZE / 2, f), 0);
 	/* The same as the sink of a Read. */
 	memset(k.mem, 0, f);
 	wr.opcode = DIW_WR_READ;
 	wr.stag = k.mr->stag;
 	wr.to = k.mr->to + KIT_SIZE / 2;
-	ck_assert_int_eq(one(a.scq).opcode, DIW_WC_SEND);
+	ck_assert_int_eq(rc_wc(a.scq).opcode, DIW_WC_SEND);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
-	ck_assert_int_eq(one(a.scq).status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(rc_wc(a.scq).status, DIW_WC_SUCCESS);
 	ck_assert_int_eq(memcmp(k.mem, k.mem + KIT_SIZE / 2, f), 0);
 	close_all();
 }
@@ -287,7 +279,7 @@ START_TEST(inline_data_is_copied)
 	ck_assert_int_eq(end_recv(&b, 0, 128, 0), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	memset(text, 'x', sizeof text);
-	ck_assert_uint_eq(one(b.rcq).byte_len, 128);
+	ck_assert_uint_eq(rc_wc(b.rcq).byte_len, 128);
 	ck_assert_str_eq((char *)k.mem, "the caller's own");
 	close_all();
 }
@@ -308,14 +300,14 @@ START_TEST(unsignalled)
 	ck_assert_int_eq(end_send(&a, &b, 1, 8, 0), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	ck_assert_int_eq(end_send(&a, &b, 2, 8, DIW_SEND_SIGNALED), 0);
-	wc = one(a.scq);
+	wc = rc_wc(a.scq);
 	ck_assert_uint_eq(wc.wr_id, 99);
 	ck_assert_int_eq(wc.status, DIW_WC_LOC_PROT_ERR);
-	wc = one(a.scq);
+	wc = rc_wc(a.scq);
 	ck_assert_uint_eq(wc.wr_id, 2);
 	ck_assert_int_eq(diw_cq_wait(a.scq, &wc, 1, 0), 0);
-	one(b.rcq);
-	one(b.rcq);
+	rc_wc(b.rcq);
+	rc_wc(b.rcq);
 	close_all();
 }
 END_TEST
@@ -334,7 +326,7 @@ START_TEST(timeouts)
 		ck_assert_int_eq(polls ? diw_cq_poll(a.rcq, &wc, 1, 20 * (int64_t)DIW_MS) :
 				 diw_cq_wait(a.rcq, &wc, 1, 20 * (int64_t)DIW_MS), 0);
 		ck_assert_uint_ge(diw_clock_ns() - begun, 20 * DIW_MS);
-		ck_assert_uint_lt(diw_clock_ns() - begun, 2 * DIW_S);
+		ck_assert_uint_lt(diw_clock_ns() - begun, KIT_LIMIT);
 	}
 	close_all();
 }
@@ -343,22 +335,26 @@ END_TEST
 /* A process whose device lies idle, or whose thread waits for what does not come, sleeps. */
 START_TEST(idle_costs_nothing)
 {
-	uint64_t begun;
+	uint64_t begun, idle = DIW_NEVER, waits = DIW_NEVER;
 	struct diw_wc wc;
 	struct diw_event ev;
 
 	open_all();
 	ck_assert_int_eq(end_write(&a, &b, 0, 100000, DIW_SEND_SIGNALED), 0);   /* leaves a source, which has timers */
-	one(a.scq);
-	one(b.rcq);
+	rc_wc(a.scq);
+	rc_wc(b.rcq);
 	sleep_ms(20);
-	begun = cpu_ns();
-	sleep_ms(300);
-	ck_assert_uint_lt(cpu_ns() - begun, 5 * DIW_MS);
-	begun = cpu_ns();
-	ck_assert_int_eq(diw_cq_wait(b.rcq, &wc, 1, 300 * (int64_t)DIW_MS), 0);
-	ck_assert_int_eq(diw_event_get(k.dev, &ev, 100 * (int64_t)DIW_MS), -EAGAIN);
-	ck_assert_uint_lt(cpu_ns() - begun, 5 * DIW_MS);
+	for (int i = 0; i < 10 && (idle >= 5 * DIW_MS || waits >= 5 * DIW_MS); i++) {
+		begun = cpu_ns();
+		sleep_ms(300);
+		idle = diw_min64(idle, cpu_ns() - begun);
+		begun = cpu_ns();
+		ck_assert_int_eq(diw_cq_wait(b.rcq, &wc, 1, 300 * (int64_t)DIW_MS), 0);
+		ck_assert_int_eq(diw_event_get(k.dev, &ev, 100 * (int64_t)DIW_MS), -EAGAIN);
+		waits = diw_min64(waits, cpu_ns() - begun);
+	}
+	ck_assert_uint_lt(idle, 5 * DIW_MS);
+	ck_assert_uint_lt(waits, 5 * DIW_MS);
 	close_all();
 }
 END_TEST
@@ -367,9 +363,11 @@ END_TEST
 
 static void message(unsigned flags)
 {
+	uint64_t had = end_counter(&b, "rx_messages");
+
 	ck_assert_int_eq(end_recv(&b, 0, 64, 0), 0);
 	ck_assert_int_eq(end_send(&a, &b, 0, 8, flags), 0);
-	sleep_ms(30);                           /* the progress thread does it */
+	end_until(&b, "rx_messages", had + 1);  /* the progress thread does it */
 }
 
 START_TEST(the_descriptor_tells_of_events)
@@ -470,7 +468,7 @@ START_TEST(shared_receives)
 	ck_assert_int_eq(diw_post_srq_recv(srq, &recv, NULL), -ENOMEM);
 	for (int i = 0; i < 4; i++) {
 		ck_assert_int_eq(i & 1 ? end_send(&a, &b, 0, 8, 0) : end_send(&b, &a, 0, 8, 0), 0);
-		one(i & 1 ? b.rcq : a.rcq);
+		rc_wc(i & 1 ? b.rcq : a.rcq);
 		ck_assert_int_eq(readable(fd), i >= 2);  /* one is left of the two */
 	}
 	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), 0);
@@ -501,7 +499,7 @@ START_TEST(events_of_the_gone)
 					  .dst = i ? a.addr : b.addr, .stag = k.mr->stag ^ 1, .to = k.mr->to };
 
 		ck_assert_int_eq(diw_post_send(from->qp, &wr, NULL), 0);
-		sleep_ms(50);
+		end_until(from, "error_rx", 1);
 	}
 	ck_assert(readable(diw_event_fd(k.dev)));
 	end_close(&a);
@@ -556,7 +554,7 @@ START_TEST(any_address)
 		ck_assert_int_eq(diw_addr_parse(i == 1 ? "::1" : "127.0.0.1", 0, &attr.local), 0);
 		end_open(&a, &k, &attr, 16);
 		ck_assert_int_eq(end_read(&a, &b, 0, 100000), 0);
-		wc = one(a.scq);
+		wc = rc_wc(a.scq);
 		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);     /* only an answer from where it asked counts */
 		ck_assert_uint_eq(wc.byte_len, 100000);
 		close_all();

@@ -109,6 +109,39 @@ uint64_t end_counter(struct end *e, const char *name)
 	ck_abort_msg("no counter %s", name);
 }
 
+void end_until(struct end *e, const char *counter, uint64_t n)
+{
+	for (int ms = 0; ms < KIT_LIMIT_MS && end_counter(e, counter) < n; ms++)
+		sleep_ms(1);
+	ck_assert_uint_eq(end_counter(e, counter), n);
+}
+
+static uint32_t pending(struct end *e)
+{
+	struct diw_qp_info info;
+
+	ck_assert_int_eq(diw_qp_query(e->qp, &info), 0);
+	return info.sq_pending;
+}
+
+void end_sent(struct end *e)
+{
+	KIT_UNTIL(pending(e) == 0);
+}
+
+uint64_t end_wakeups(struct end *e, unsigned ms)
+{
+	uint64_t fewest = DIW_NEVER;
+
+	for (int i = 0; i < 10 && fewest > 1; i++) {
+		uint64_t before = end_counter(e, "wakeups");
+
+		sleep_ms(ms);
+		fewest = diw_min64(fewest, end_counter(e, "wakeups") - before);
+	}
+	return fewest;
+}
+
 uint64_t cpu_ns(void)
 {
 	struct timespec ts;

@@ -7,6 +7,17 @@
 #include "verbs/diw.h"
 
 #define KIT_SIZE (8u << 20)
+/* For what must come: a busy machine may take long over it, and only who fails waits to the end. */
+#define KIT_LIMIT_MS 30000
+#define KIT_LIMIT (KIT_LIMIT_MS * (int64_t)DIW_MS)
+
+/* Waits for what others bring about. */
+#define KIT_UNTIL(cond) \
+	do { \
+		for (int ms_ = 0; ms_ < KIT_LIMIT_MS && !(cond); ms_++) \
+			sleep_ms(1); \
+		ck_assert(cond); \
+	} while (0)
 
 struct kit {
 	struct diw_dev *dev;
@@ -35,6 +46,11 @@ int end_write(struct end *from, const struct end *to, uint32_t off, uint32_t len
 int end_read(struct end *from, const struct end *to, uint32_t off, uint32_t len);
 int end_recv(struct end *e, uint32_t off, uint32_t len, uint64_t wr_id);
 uint64_t end_counter(struct end *e, const char *name);
+void end_until(struct end *e, const char *counter, uint64_t n);         /* it comes to N, and no further */
+/* What was posted to it has been sent: who posts and finds the device busy leaves that to the other thread. */
+void end_sent(struct end *e);
+/* How often the device wakes in so long, at the fewest of some tries: other things may still be going on. */
+uint64_t end_wakeups(struct end *e, unsigned ms);
 uint64_t cpu_ns(void);                           /* of this process */
 void sleep_ms(unsigned ms);
 
