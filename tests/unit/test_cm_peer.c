@@ -157,26 +157,38 @@ END_TEST
 
 /* ---- Peers that take their time, or are many ---- */
 
-START_TEST(trickle)
+/* So many octets, ten milliseconds apart, until the other end has enough of it. */
+static int trickled(void)
 {
-	struct diw_listen_attr la;
+	uint64_t before = listener_info(&m).timeouts;
+	int fd = dial(&m.addr), n = 0;
 	uint8_t p[64];
-	int fd, n = 0;
 
 	frame(p, false, "1002000400100010");
-	diw_listen_attr_init(&la);
-	la.request_timeout_ns = 100 * (int64_t)DIW_MS;
-	cm_open(&m, DIW_PROGRESS_THREAD, &la);
-	fd = dial(&m.addr);
 	while (n < 20 && send(fd, p + n, 1, MSG_NOSIGNAL) == 1) {
 		n++;
 		sleep_ms(10);
 	}
+	if (n < 20)
+		ck_assert_uint_eq(listener_info(&m).timeouts, before + 1);
+	close(fd);
+	listener_wait(&m, halfopen, 0);
+	return n;
+}
+
+/* The time is the whole request's. Its end falls between the 5th and the 20th octet if the machine lets us run. */
+START_TEST(trickle)
+{
+	struct diw_listen_attr la;
+	int n = 0;
+
+	diw_listen_attr_init(&la);
+	la.request_timeout_ns = 100 * (int64_t)DIW_MS;
+	cm_open(&m, DIW_PROGRESS_THREAD, &la);
+	for (int i = 0; i < 10 && (n < 5 || n == 20); i++)
+		n = trickled();
 	ck_assert_int_ge(n, 5);
 	ck_assert_int_lt(n, 20);
-	ck_assert_uint_eq(listener_info(&m).timeouts, 1);
-	ck_assert_uint_eq(listener_info(&m).halfopen, 0);
-	close(fd);
 	cm_close(&m);
 }
 END_TEST
@@ -186,18 +198,21 @@ START_TEST(unanswered)
 {
 	struct diw_listen_attr la;
 	struct diw_cm_event ev;
+	uint64_t begin;
 	int fd[2];
 
 	diw_listen_attr_init(&la);
-	la.request_timeout_ns = 50 * (int64_t)DIW_MS;
+	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* until then the first is taken, however busy the machine */
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	rc_open(&e, &m);
+	begin = diw_clock_ns();
 	fd[0] = dial(&m.addr);
 	send_frame(fd[0], false, "00010000");
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	fd[1] = dial(&m.addr);
 	send_frame(fd[1], false, "00010000");
 	expect_closed(fd[0]);
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
 	expect_closed(fd[1]);
 	ck_assert_uint_eq(listener_info(&m).timeouts, 2);
 	ck_assert_uint_eq(listener_info(&m).waiting, 0);
@@ -209,29 +224,41 @@ START_TEST(unanswered)
 }
 END_TEST
 
-/* Silent ones fill the table: the next waits in the kernel, and after a second takes the place of the oldest. */
-/* A refusal can be read before the stream ends, which is for its receiver to do, and ends soon if that does not. */
-START_TEST(refusal_stays)
+/* Whether a refusal stayed for 300 ms, and the stream ended within as many if we ended ours, else soon. */
+static bool stays(bool ours)
 {
 	struct diw_cm_event ev;
-	int fd;
+	int fd = dial(&m.addr);
+	bool good;
 
-	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
-	fd = dial(&m.addr);
 	send_frame(fd, false, "1002000400000000");
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	ck_assert_int_eq(diw_reject(ev.req, "no", 2), 0);
 	expect_frame(fd, true, "30020006000000006e6f");
-	ck_assert_int_eq(readable(fd, 300), 0);
-	if (_i == 0)
+	good = readable(fd, 300) == 0;
+	if (ours)
 		ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
-	ck_assert_int_eq(readable(fd, _i == 0 ? 300 : 1500), 1);
+	good = good && readable(fd, ours ? 300 : 1500) == 1;
+	ck_assert_int_eq(readable(fd, KIT_LIMIT_MS), 1);
 	ck_assert_int_eq(recv(fd, &ev, 1, 0), 0);       /* no reset */
 	close(fd);
+	return good;
+}
+
+/* A refusal can be read before the stream ends, which is for its receiver to do, and ends soon if that does not. */
+START_TEST(refusal_stays)
+{
+	bool good = false;
+
+	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
+	for (int i = 0; i < 10 && !good; i++)
+		good = stays(_i == 0);
+	ck_assert(good);
 	cm_close(&m);
 }
 END_TEST
 
+/* Silent ones fill the table: the next waits in the kernel, and after a second takes the place of the oldest. */
 START_TEST(halfopen_limit)
 {
 	struct diw_listen_attr la;
@@ -245,8 +272,6 @@ START_TEST(halfopen_limit)
 	for (int i = 0; i < 5; i++)
 		fd[i] = dial(&m.addr);
 	send_frame(fd[4], false, "00010000");
-	listener_wait(&m, halfopen, 4);
-	cm_expect_none(m.cm, 500);
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	ck_assert_uint_ge(diw_clock_ns() - begin, 900 * DIW_MS);
 	ck_assert_uint_eq(listener_info(&m).timeouts, 1);
@@ -273,6 +298,7 @@ START_TEST(evicted_with_event)
 	cm_expect_none(m.cm, 1050);
 	fd[1] = dial(&m.addr);
 	raw_send(fd[0], "M", 1);
+	cm_until(m.cm, listener_info(&m).timeouts == 1);
 	cm_expect_none(m.cm, 10);
 	ck_assert_uint_eq(listener_info(&m).halfopen, 1);
 	ck_assert_uint_eq(listener_info(&m).timeouts, 1);
@@ -291,6 +317,7 @@ START_TEST(backlog)
 
 	diw_listen_attr_init(&la);
 	la.backlog = 2;
+	la.request_timeout_ns = 2 * KIT_LIMIT;
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	for (int i = 0; i < 3; i++) {
 		fd[i] = dial(&m.addr);
@@ -334,9 +361,9 @@ START_TEST(connect_and_close)
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	expect_frame(fd, true, "20010000");
 	close(fd);
-	ck_assert_uint_eq(listener_info(&m).halfopen, 0);
+	KIT_UNTIL(listener_info(&m).malformed >= FLOOD / 2);    /* a reset may have undone the others before */
+	listener_wait(&m, halfopen, 0);
 	ck_assert_uint_le(listener_info(&m).malformed, FLOOD);
-	ck_assert_uint_ge(listener_info(&m).malformed, FLOOD / 2);      /* a reset may have undone the others before */
 	cm_close(&m);
 }
 END_TEST
@@ -353,8 +380,7 @@ START_TEST(no_descriptors)
 	rc_open(&e, &m);
 	fd[0] = dial(&m.addr);
 	raw_send(fd[0], "MPA ID Re", 9);
-	cm_expect_none(m.cm, 10);
-	ck_assert_uint_eq(listener_info(&m).halfopen, 1);
+	cm_until(m.cm, listener_info(&m).halfopen == 1);
 	fd[1] = dial(&m.addr);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
 	low = was;
@@ -367,8 +393,7 @@ START_TEST(no_descriptors)
 	raw_send(fd[0], "q Frame\0\1\0\0", 11);
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
-	cm_expect_none(m.cm, 200);
-	ck_assert_uint_eq(listener_info(&m).halfopen, 1);
+	cm_until(m.cm, listener_info(&m).halfopen == 1);
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	end_close(&e);
 	close(fd[0]);
@@ -484,7 +509,7 @@ START_TEST(abort_before_ready)
 	send_frame(fd, false, "1002000480048004");
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	ck_assert_int_eq(diw_accept(ev.req, e.qp, NULL), 0);
-	ck_assert_int_eq(readable(fd, 1000), 1);
+	ck_assert_int_eq(readable(fd, KIT_LIMIT_MS), 1);
 	ck_assert_int_eq(diw_abort(e.qp), 0);
 	cm_expect_none(m.cm, 20);
 	ck_assert_int_eq(diw_qp_reset(e.qp), 0);

@@ -197,7 +197,8 @@ START_TEST(strange_replies)
 	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
 	lfd = raw_listen(&laddr, 5);
 	plain_attr(&a);
-	a.timeout_ns = 100 * (int64_t)DIW_MS;
+	if (_i == 3)
+		a.timeout_ns = 100 * (int64_t)DIW_MS;
 	begin = diw_clock_ns();
 	fd = connect_to_hand(&a);
 	if (_i == 0)
@@ -209,7 +210,7 @@ START_TEST(strange_replies)
 	cm_expect(m.cm, &ev, DIW_CM_FAILED);
 	ck_assert_int_eq(ev.errnum, errnums[_i]);
 	ck_assert_uint_eq(ev.fault, _i < 2 ? DIW_FAULT_MPA_FRAME : 0);
-	ck_assert_uint_lt(diw_clock_ns() - begin, DIW_S);
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
 	end_close(&e);
 	close(lfd);
 	cm_close(&m);
