@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PATIENCE_MS 10000            /* for anything that the other end has to do; software emulation is slow */
+#define PATIENCE_MS 30000            /* for anything that the other end has to do; software emulation is slow */
 #define SLOTS 4u                     /* receives that are posted */
 #define VICTIM_BYTES 4096u           /* of a second region, which the other end invalidates */
 #define DISCOVERY_BYTES 12u          /* what our end tells of RFC 7306 behind its private data (docs/rc-wire.md) */

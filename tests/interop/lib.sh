@@ -20,7 +20,7 @@
 
 INTEROP=$(readlink -f -- "${INTEROP:-build/interop}")
 NEAR4=192.0.2.1 NEAR6=2001:db8:2::1 FAR4=192.0.2.2 FAR6=2001:db8:2::2
-GUEST_SECONDS=60
+GUEST_SECONDS=300
 GUEST_CONSOLE=$TMP/console
 GUEST_PID=
 
@@ -90,7 +90,7 @@ guest_start() {
 	fi
 	[ -n "${GUEST_ACCEL:-}" ] || { guest_launch tcg,thread=multi max; GUEST_ACCEL=tcg; }
 	JOBS+=("$GUEST_PID")
-	guest_said @ready 120 && eventually 10 guest true && return
+	guest_said @ready 600 && eventually 10 guest true && return
 	echo "the guest did not boot ($GUEST_ACCEL):"
 	tail -n 20 "$TMP/qemu" "$GUEST_CONSOLE"
 	return 1
@@ -124,7 +124,7 @@ guest() {
 guest_listens() { guest_port '&&' "listens" "$@"; }
 guest_free() { guest_port '||' "was given up" "$@"; }
 guest_port() {
-	guest "$(printf 'for n in {1..200}; do
+	guest "$(printf 'for n in {1..1200}; do
 			%s cat /proc/net/tcp /proc/net/tcp6 | grep -qi ":%04x [0-9a-f:]* 0a " %s exit 0; sleep 0.05
 		done; echo "port %d never %s"; exit 1' "${4:-}" "$3" "$1" "$3" "$2")"
 }

@@ -115,7 +115,7 @@ answers() {
 	guest_listens $RPING
 	exec {peer}<> "/dev/tcp/$GUEST4/$RPING"
 	printf 'MPA ID Req Frame%b' "$(sed 's/../\\x&/g' <<< "$3")" >&"$peer"
-	timeout 10 head -c $((${#want} ? ${#want} / 2 : 1)) <&"$peer" > "$TMP/frame" || echo "timeout" >> "$TMP/frame"
+	timeout 60 head -c $((${#want} ? ${#want} / 2 : 1)) <&"$peer" > "$TMP/frame" || echo "timeout" >> "$TMP/frame"
 	# Its listening to the connection begins after its reply. An end that comes before is never noticed by a siw that waits
 	# for a ready-to-receive: then rping can't be killed any more, and no later row finds siw's connection manager alive.
 	sleep 0.3

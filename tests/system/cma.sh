@@ -20,7 +20,7 @@ fi
 
 for who in ca rnic; do
 	for name in cma_conn cma_udp; do
-		timeout 120 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
+		timeout 600 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
 		rc=$?
 		[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
 	done

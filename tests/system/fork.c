@@ -13,7 +13,7 @@
 #include "verbs/diw.h"
 
 #define SIZE 100000u
-#define WAIT_NS 2000000000ll
+#define WAIT_NS 30000000000ll
 
 struct node {
 	struct diw_dev *dev;

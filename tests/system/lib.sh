@@ -60,19 +60,23 @@ background() {
 	JOBS+=("$PID")
 }
 
+# So many times the seconds that a thing should take it may: a busy machine and a sanitizer are no fault, and who
+# succeeds does not wait for it.
+PATIENCE=10
+
 # join PID SECONDS: waits for a background command; its exit status, or 124.
 join() {
-	local until=$((SECONDS + $2))
+	local until=$((SECONDS + $2 * PATIENCE))
 	while kill -0 "$1" 2> /dev/null; do
-		[ $SECONDS -le $until ] || { echo "process $1 still runs after $2 s"; return 124; }
+		[ $SECONDS -le $until ] || { echo "process $1 still runs after $(($2 * PATIENCE)) s"; return 124; }
 		sleep 0.05
 	done
 	wait "$1"
 }
 
-# eventually SECONDS COMMAND...: repeats it until it succeeds.
+# eventually SECONDS COMMAND...: repeats it until it succeeds, PATIENCE times as long at most.
 eventually() {
-	local until=$((SECONDS + $1))
+	local until=$((SECONDS + $1 * PATIENCE))
 	shift
 	until "$@" > /dev/null 2>&1; do
 		[ $SECONDS -le $until ] || return 1

@@ -112,7 +112,7 @@ static void fill(uint8_t *p, uint32_t i)
 
 static void expect(struct diw_cm_event *ev, enum diw_cm_event_type type)
 {
-	MUST(diw_cm_get(me.cm, ev, 20 * S));
+	MUST(diw_cm_get(me.cm, ev, 60 * S));
 	if (ev->type == type && (type != DIW_CM_DISCONNECTED || ev->errnum == 0))
 		return;
 	fprintf(stderr, "many: %s (%s) instead of %s\n", diw_cm_event_str(ev->type), strerror(ev->errnum),
@@ -127,7 +127,7 @@ static void exchange(bool reply)
 	uint8_t want[MSG];
 
 	for (uint32_t left = me.n; left;) {
-		int k = diw_cq_wait(me.cq, wc, 64, 20 * S);
+		int k = diw_cq_wait(me.cq, wc, 64, 60 * S);
 
 		must(k > 0 ? 0 : -ETIMEDOUT, "a message");
 		for (int i = 0; i < k; i++) {
@@ -176,7 +176,7 @@ static long serve(uint32_t n, int port_fd, int go_fd)
 	must(write(port_fd, &info.local.port, sizeof info.local.port) > 0 ? 0 : -EPIPE, "the port");
 	before = resident();
 	while (up < n) {
-		MUST(diw_cm_get(me.cm, &ev, 20 * S));
+		MUST(diw_cm_get(me.cm, &ev, 60 * S));
 		if (ev.type == DIW_CM_CONNECT_REQUEST)
 			MUST(diw_accept(ev.req, add(requests++)->qp, NULL));
 		else

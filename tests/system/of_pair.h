@@ -12,6 +12,7 @@
 #define HALF (SIZE / 2)
 #define DEPTH 64
 #define QKEY 0x1234
+#define SOON 30                      /* seconds; only what fails takes so long */
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
 
@@ -209,7 +210,7 @@ static inline bool next_wc(struct side *s, struct ibv_wc *wc, double limit)
 static inline bool next_is(struct side *s, uint64_t id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
-	bool is = next_wc(s, &wc, 10) && wc.wr_id == id && wc.status == status;
+	bool is = next_wc(s, &wc, SOON) && wc.wr_id == id && wc.status == status;
 
 	if (!is)
 		printf("# wr_id %llu, status %s, where %llu, %s was expected\n", (unsigned long long)wc.wr_id,

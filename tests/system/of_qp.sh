@@ -8,7 +8,7 @@
 program() {
 	local name=$1 rc
 	shift
-	timeout 120 "$DIW" run "$BUILD/tests/system/$name" "$@" < /dev/null
+	timeout 600 "$DIW" run "$BUILD/tests/system/$name" "$@" < /dev/null
 	rc=$?
 	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
 }

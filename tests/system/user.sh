@@ -19,7 +19,7 @@ run "info" as_user "$diw" info --json
 check "... finds lo" holds '.device == "diw_lo" and .up'
 background "$TMP/listen" as_user "$diw" listen
 check "listen" eventually 10 listening 4791
-run "ping" as_user "$diw" ping -c 10 -i 0 127.0.0.1
+run "ping" as_user "$diw" ping -c 10 -W 60 -i 0 127.0.0.1
 run "perf" as_user "$diw" perf bw --op write --size 64k --secs 0.3 --local
 kill "$PID"
 

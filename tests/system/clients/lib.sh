@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # For clients.sh: runs one of Debian's programs, looks at what it did, and notes it for the table.
 
-PORT=20000 LIMIT=60 CLIENTS=${CLIENTS:-build/clients}
+PORT=20000 LIMIT=300 CLIENTS=${CLIENTS:-build/clients}
 RESULTS=$TMP/results
 : > "$RESULTS"
 
@@ -137,7 +137,7 @@ devinfo() {
 # It waits for events until it is killed.
 asyncwatch() {
 	local what="ibv_asyncwatch ($PERSONALITY)" good=FAILED
-	client "$TMP/server" 20 ibv_asyncwatch -d diw_va
+	client "$TMP/server" 120 ibv_asyncwatch -d diw_va
 	eventually 5 grep -q 'async event FD' "$TMP/server"
 	sleep 0.2
 	if kill -0 "$PID" 2> /dev/null && grep -q 'diw_va: async event FD' "$TMP/server"; then
@@ -165,7 +165,7 @@ refused() {
 }
 alone_refused() {
 	EXTRA=
-	timeout --foreground -k 2 10 tools/clients run --personality "$PERSONALITY" "${@:3}" > "$TMP/out" 2>&1 < /dev/null
+	timeout --foreground -k 2 60 tools/clients run --personality "$PERSONALITY" "${@:3}" > "$TMP/out" 2>&1 < /dev/null
 	STATUS=$?
 	refused "$@"
 }
@@ -176,11 +176,11 @@ client_refused() {
 	shift 2
 	EXTRA=${address#127.0.0.1}
 	PORT=$((PORT + 1))
-	client "$TMP/server" 20 "$3" $port $PORT "${@:4}"
+	client "$TMP/server" 120 "$3" $port $PORT "${@:4}"
 	sv=$PID
 	serves "$sv" $PORT
 	# shellcheck disable=SC2086
-	timeout --foreground -k 2 10 tools/clients run --personality "$PERSONALITY" "$3" $port $PORT "${@:4}" $address \
+	timeout --foreground -k 2 60 tools/clients run --personality "$PERSONALITY" "$3" $port $PORT "${@:4}" $address \
 		> "$TMP/out" 2>&1 < /dev/null
 	STATUS=$?
 	kill "$sv" 2> /dev/null

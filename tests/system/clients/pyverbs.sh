@@ -64,7 +64,7 @@ pyverbs() {
 	printf -v modules 'tests.test_%s ' $PYVERBS_TESTS
 	start_counting
 	# shellcheck disable=SC2086
-	timeout -k 2 120 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
+	timeout -k 2 600 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
 		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 < /dev/null
 	stop_counting
 	tr -d "\000" < "$TMP/pyverbs" | pyverbs_results > "$TMP/pyverbs.results"
