@@ -41,26 +41,36 @@ told() { tail -n +"$from" "$TMP/target" | cmp -s "$TMP/want.$1" -; }
 write_() { "${tellers[@]}" "$TMP/write" 127.0.0.1 "$stag" "$to"; }
 read_() { "${tellers[@]}" "$TMP/read" 127.0.0.1 "$stag" "${1:-$to}" 200000; }
 
-from=2
-run "a process writes into the other" write_
+# writes N WHAT COMMAND...: after which the target has told N; who has no processor for the time of a record does it again.
+writes() {
+	local n=$1 what=$2
+	shift 2
+	for _ in {1..5}; do
+		from=$(($(wc -l < "$TMP/target") + 1))
+		run "$what" "$@"
+		eventually 3 told "$n" && return
+	done
+}
+
+writes 2 "a process writes into the other" write_
 check "... and says what the page says" says 1
-check "the target has all of it" eventually 10 told 2
-from=$(($(wc -l < "$TMP/target") + 1))
-DIWARP_IMPAIR=loss=3%,seed=1 run "it writes over a network that loses 3 %" write_
+check "the target has all of it" told 2
+DIWARP_IMPAIR=loss=3%,seed=1 writes 3 "it writes over a network that loses 3 %" write_
 check "... and does not know" says 1
-eventually 10 told 3
 check "the target's map is the page's" diff -u "$TMP/want.3" <(tail -n +"$from" "$TMP/target")
 check "... and it has gaps" [ "$(wc -l < "$TMP/want.3")" -gt 2 ]
 if [ -e /proc/net/if_inet6 ] && ip -6 addr show dev lo | grep -q inet6; then
-	from=$(($(wc -l < "$TMP/target") + 1))
-	run "it writes over IPv6" "${tellers[@]}" "$TMP/write" ::1 "$stag" "$to"
-	check "... and that arrives" eventually 10 told 2
+	writes 2 "it writes over IPv6" "${tellers[@]}" "$TMP/write" ::1 "$stag" "$to"
+	check "... and that arrives" told 2
 	run "... as what is read does" "${tellers[@]}" "$TMP/read" ::1 "$stag" "$to" 200000
 else
 	skip "no IPv6 here"
 fi
 
-run "a process reads what was written" read_
+for _ in {1..5}; do             # an answer that a busy machine delays is asked for again, which it tells
+	run "a process reads what was written" read_
+	says 4 > "$TMP/says" && break
+done
 check "... and says what the page says" says 4
 DIWARP_IMPAIR=rx.loss=2%,seed=1 run "it reads though answers are lost" read_
 check "... asking again" matches "$OUT" 'timeout: [1-9][0-9]* of 20000 bytes came'
