@@ -23,8 +23,8 @@ json() { run "$1" sh -c '"$0" dump --json "$@" > "'"$TMP/json"'"' "$DIW" "${@:2}
 
 for ip in 127.0.0.1 ::1; do
 	file=$TMP/all.pcapng
-	run "every operation over $ip, captured" env DIWARP_PCAP="$file" timeout 60 "$prog" $ip
-	check "... all as without a capture" [ "$OUT" = "$(timeout 60 "$prog" $ip)" ]
+	run "every operation over $ip, captured" env DIWARP_PCAP="$file" timeout 300 "$prog" $ip
+	check "... all as without a capture" [ "$OUT" = "$(timeout 300 "$prog" $ip)" ]
 	json "diw dump reads it" -r "$file"
 	check "... every segment has a direction, the address and a time in nanoseconds" all 0 \
 		'(.dir != "in" and .dir != "out") or .src != "'$ip'" or (.time | test("^[0-9]{10}\\.[0-9]{9}$") | not)'
@@ -106,7 +106,8 @@ json "-c" -r "$file" -c 3
 check "... ends" all 3 true
 # shellcheck disable=SC2016  # expanded there
 run "a reader of the output that leaves" \
-	bash -c 'exec 3>&1; { sleep 0.3; "$0" dump -r "$1"; echo $? >&3; } | true' "$DIW" "$file"
+	bash -c 'exec 3>&1; { until [ -e "$2" ]; do sleep 0.01; done; "$0" dump -r "$1"; echo $? >&3; } |
+		{ exec < /dev/null; : > "$2"; }' "$DIW" "$file" "$TMP/left"
 check "... ends it without a word" [ "$OUT" = 141 ]
 mkfifo "$TMP/fifo"
 background "$TMP/piped" "$DIW" dump --json -r "$TMP/fifo"
@@ -213,9 +214,9 @@ fi
 
 # ---- Where nothing can be captured, traffic goes on ----
 
-want=$(timeout 60 "$prog")
+want=$(timeout 300 "$prog")
 while read -r path reason; do
-	run "DIWARP_PCAP=$path" env DIWARP_PCAP="$path" timeout 60 "$prog"
+	run "DIWARP_PCAP=$path" env DIWARP_PCAP="$path" timeout 300 "$prog"
 	check "... the program does as ever" [ "$(grep -v ^diwarp: <<< "$OUT")" = "$want" ]
 	check "... and there is one warning, which says why" [ "$(grep -c "^diwarp: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
 done << END
@@ -234,9 +235,9 @@ else
 fi
 background "$TMP/listen" env DIWARP_PCAP="$TMP/busy" "$DIW" listen
 eventually 10 listening 4791
-run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping -c 2 -i 0.01 127.0.0.1
+run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping -c 2 -W 60 -i 0.01 127.0.0.1
 check "... is left to it" matches "$OUT" 'another process writes it.*2 sent, 2 received'
-run "%p in the name" env DIWARP_PCAP="$TMP/of-%p-100%%" "$DIW" ping -c 2 -i 0.01 127.0.0.1
+run "%p in the name" env DIWARP_PCAP="$TMP/of-%p-100%%" "$DIW" ping -c 2 -W 60 -i 0.01 127.0.0.1
 check "... is the process id" ls "$TMP"/of-[0-9]*-100%
 # shellcheck disable=SC2016  # expanded there
 eventually 5 sh -c '[ "$("$0" dump --json -r "$1" | wc -l)" = 8 ]' "$DIW" "$TMP/busy"
@@ -245,19 +246,30 @@ check "... at the wildcard address" all 8 '.op == "send" and .dst == "0.0.0.0" o
 
 # ---- Live ----
 
-if background "$TMP/live" "$DIW" dump -i lo --json --qp 4791 -c 6 && sleep 0.5 && ! kill -0 "$PID" 2> /dev/null; then
+# live OPTION...: starts a capture of lo, which from then on sees all; its process is PID. Its socket is bound to a
+# protocol when its buffer is there.
+live() {
+	background "$TMP/live" "$DIW" dump -i lo --json "$@"
+	eventually 10 sees_or_ended
+	kill -0 "$PID" 2> /dev/null
+}
+sees_or_ended() {
+	awk 'FNR > 1 && $4 == "0003" && $6 == 1 { n++ } END { exit !n }' /proc/net/packet || ! kill -0 "$PID"
+}
+
+if ! live --qp 4791 -c 6; then
 	skip "no live capture here: $(cat "$TMP/live")"
 else
 	live=$PID
-	run "ping while lo is captured" "$DIW" ping -c 2 -s 100k -i 0.01 127.0.0.1
+	run "ping while lo is captured" "$DIW" ping -c 2 -W 60 -s 100k -i 0.01 127.0.0.1
 	check "a live capture ends after what it was asked for" join "$live" 10
 	grep '^{' "$TMP/live" > "$TMP/json"
 	check "... and had the segments" all 6 '.op == "send" and .crc_good and .src == "127.0.0.1"'
-	background "$TMP/live" "$DIW" dump -i lo --json --op write-record
+	live --op write-record
 	live=$PID
-	sleep 0.5
-	run "every operation while lo is captured" timeout 60 "$prog"
-	eventually 5 [ "$(grep -c '"length":10000' "$TMP/live")" -ge 7 ]
+	run "every operation while lo is captured" timeout 300 "$prog"
+	seven() { [ "$(grep -c '"length":10000' "$TMP/live")" -ge 7 ]; }
+	eventually 5 seven
 	kill -INT "$live"
 	check "the live capture ends by SIGINT" join "$live" 10
 	grep '^{' "$TMP/live" > "$TMP/json"
@@ -265,11 +277,10 @@ else
 
 	# ---- Faster than it can look ----
 
-	background "$TMP/live" "$DIW" dump -i lo --json --op send
+	live --op send
 	live=$PID
-	sleep 0.5
 	kill -STOP "$live"
-	run "pings while the live capture does not look" "$DIW" ping -c 300 -i 0 127.0.0.1
+	run "pings while the live capture does not look" "$DIW" ping -c 300 -W 60 -i 0 127.0.0.1
 	kill -CONT "$live"
 	check "... are all in its buffer" eventually 5 lines 600 "$TMP/live"
 	kill -STOP "$live"

@@ -17,8 +17,8 @@
 #define QKEY 0x6702u
 #define DEPTH 64u
 #define MAX_QPS 16
-#define PATIENCE (20 * S)            /* for the first message */
-#define QUIET (S / 2)                 /* after the last */
+#define PATIENCE (60 * S)            /* for what must come */
+#define QUIET S                      /* for what must not */
 
 static struct diw_dev *dev;
 static struct diw_pd *pd;
@@ -98,7 +98,7 @@ static void send_to(struct diw_qp *qp, const struct diw_addr *dst, void *data, u
 	struct diw_wc wc;
 
 	MUST(diw_post_send(qp, &wr, NULL));
-	if (diw_cq_wait(scq, &wc, 1, S) != 1 || wc.status)
+	if (diw_cq_wait(scq, &wc, 1, PATIENCE) != 1 || wc.status)
 		must(-1, "send");
 }
 
@@ -125,7 +125,7 @@ static void tell_counters(struct diw_qp *qp)
 static int listen_to(uint32_t count, int nqps, bool any)
 {
 	struct diw_qp *qp[MAX_QPS];
-	uint32_t good = 0, bad = 0;
+	uint32_t good = 0, bad = 0, all = count * (uint32_t)nqps;
 	struct diw_wc wc;
 
 	for (int i = 0; i < nqps; i++) {
@@ -134,7 +134,7 @@ static int listen_to(uint32_t count, int nqps, bool any)
 	}
 	puts("ready");
 	fflush(stdout);
-	while (good + bad < count * (uint32_t)nqps + 1 && diw_cq_wait(cq, &wc, 1, good ? 2 * QUIET : PATIENCE) == 1) {
+	while (good + bad <= all && diw_cq_wait(cq, &wc, 1, good + bad < all ? PATIENCE : QUIET) == 1) {
 		if (wc.byte_len == bytes && whole(mem + wc.wr_id * bytes, bytes))
 			good++;
 		else
@@ -162,7 +162,7 @@ static int send_all(uint32_t count, uint32_t want, bool any)
 		data[i] = (uint8_t)(i * 3 >> 2);
 	for (uint32_t n = 0; n < count; n++) {
 		send_to(qp, &group, data, bytes);
-		while (answers < (n + 1) * (want / count) && diw_cq_wait(cq, &wc, 1, QUIET) == 1) {
+		while (answers < (n + 1) * (want / count) && diw_cq_wait(cq, &wc, 1, PATIENCE) == 1) {
 			answers++;
 			for (i = 0; i < nseen && memcmp(&seen[i], &wc.src, sizeof wc.src) != 0; i++)
 				;

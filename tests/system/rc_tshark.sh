@@ -14,10 +14,10 @@ shark() { tshark -r "$TMP/rc.pcapng" --disable-protocol rpcordma "$@" 2> "$TMP/e
 # capture ARGUMENT...: the program's run, of which OUT is what it says, goes to the file.
 capture() {
 	rm -f "$TMP/rc.pcapng"
-	background "$TMP/dumpcap" dumpcap -q -i lo -f tcp -w "$TMP/rc.pcapng"
+	background "$TMP/dumpcap" dumpcap -q -B 64 -i lo -f tcp -w "$TMP/rc.pcapng"
 	local cap=$PID
 	eventually 20 captures || { not_ok "dumpcap captures"; cat "$TMP/dumpcap"; return 1; }
-	run "every operation: $*" timeout 60 "$prog" "$@"
+	run "every operation: $*" timeout 300 "$prog" "$@"
 	# The capture's last packets are with it when it sees the one that is sent behind them.
 	eventually 10 complete_capture || not_ok "the capture has ended streams"
 	kill -INT "$cap"
