@@ -28,6 +28,7 @@ START_TEST(flooded)
 	bare(&group, junk, sizeof junk, 1000);
 	ck_assert_int_eq(post(DIW_WR_SEND, &e[1].addr, 10), 0);
 	end_sent(&from);
+	sleep_ms(50);                   /* and the kernel has delivered it */
 	while (diw_cq_poll(e[1].rcq, &wc, 1, 0) == 0)
 		ck_assert_int_lt(++steps, 100);
 	ck_assert_uint_lt(end_counter(&e[0], "rx_crc"), 500);

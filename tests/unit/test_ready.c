@@ -118,6 +118,7 @@ START_TEST(flooded)
 	for (int i = 1; i < n; i++)
 		ck_assert_int_eq(end_write(&from, &to[i], 0, 100, 0), 0);
 	end_sent(&from);
+	sleep_ms(50);                   /* and the kernel has delivered it */
 	for (int steps = 0; left; steps++) {
 		ck_assert_int_lt(steps, 10 * n);
 		for (int i = 1; i < n; i++)
