@@ -60,6 +60,25 @@ static void delivered(bool destroy)
 		side_close(&a);
 }
 
+/* Both have failed, and one is reset and ready again long before the other. */
+static void reset_first(bool low)
+{
+	struct side a = { 0 }, b = { 0 }, *first, *second;
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), low ? "a pair, of which the end that connects is reset first" :
+	      "a pair, of which the end that accepts is reset first");
+	first = (a.qp->qp_num < b.qp->qp_num) == low ? &a : &b;
+	second = first == &a ? &b : &a;
+	CHECK(to_state(first, IBV_QPS_ERR) == 0 && to_state(second, IBV_QPS_ERR) == 0, "both end it");
+	CHECK(to_state(first, IBV_QPS_RESET) == 0 && to_init(first) == 0 && to_rtr(first, second->qp->qp_num) == 0 &&
+	      to_rts(first) == 0 && none(first), "one begins anew");
+	CHECK(to_state(second, IBV_QPS_RESET) == 0 && to_init(second) == 0 && post_recv(second, HALF, 64, 1) == 0 &&
+	      to_rtr(second, first->qp->qp_num) == 0 && to_rts(second) == 0, "then the other");
+	CHECK(post_send(first, 0, 64, 2) == 0 && next_is(second, 1, IBV_WC_SUCCESS) &&
+	      next_is(first, 2, IBV_WC_SUCCESS), "a message arrives");
+	pair_close(&a, &b);
+}
+
 static void left_alone(void)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -268,6 +287,8 @@ int main(void)
 	one_first(false);
 	delivered(true);
 	delivered(false);
+	reset_first(true);
+	reset_first(false);
 	left_alone();
 	nobody_there();
 	wrong_psn();

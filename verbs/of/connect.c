@@ -3,8 +3,9 @@
  * RC queue pairs that nothing but ibv_modify_qp(3) connects. Each is known by a number that names a TCP port and a
  * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
  * smaller one connects. The private data of request and reply say who speaks to whom; who is not meant is refused. A
- * request that comes before this end's RTR waits for it. What connection management has to say, a thread fetches that
- * sleeps in poll(2): as a sleeper in diw_cm_get() it would become the one who serves the device.
+ * request that comes before this end's RTR waits for it, also while this end has still to be reset: of two that begin
+ * anew one is the first. What connection management has to say, a thread fetches that sleeps in poll(2): as a sleeper
+ * in diw_cm_get() it would become the one who serves the device.
  */
 #include <errno.h>
 #include <poll.h>
@@ -153,9 +154,9 @@ static void drop_request(struct of_qp *qp)
 	qp->req = NULL;
 }
 
+/* A request that is there is of a peer that has begun anew. */
 void of_rc_forget(struct of_qp *qp)
 {
-	drop_request(qp);
 	diw_leave(qp->diw);
 	qp->connector = qp->connected = qp->knows_psn = qp->claimed = false;
 }
@@ -285,17 +286,21 @@ static void on_request(const struct diw_cm_event *ev)
 	struct of_rc_port *p = ev->ctx;
 	struct of_qp *qp = NULL;
 	struct hello h;
+	bool over;
 
 	if (get_hello(&h, ev) && (h.to & 0xffff) == p->port && h.to >> 16 < SLOTS)
 		qp = p->qps[h.to >> 16];
-	if (!qp || qp->req || qp->connected || qp->claimed || atomic_load(&qp->state) == IBV_QPS_ERR) {
+	over = qp && (qp->connected || atomic_load(&qp->state) == IBV_QPS_ERR);
+	if (qp && qp->req && qp->req_from == h.from)
+		drop_request(qp);               /* its peer has given it up */
+	if (!qp || qp->req || qp->claimed || (over && (qp->connector || h.from != qp->attr.dest_qp_num))) {
 		diw_reject(ev->req, NULL, 0);
 		return;
 	}
 	qp->req = ev->req;
 	qp->req_from = h.from;
 	qp->req_psn = h.rq_psn;
-	if (atomic_load(&qp->state) < IBV_QPS_RTR)
+	if (over || atomic_load(&qp->state) < IBV_QPS_RTR)
 		return;
 	if (qp->connector || h.from != qp->attr.dest_qp_num)
 		drop_request(qp);
