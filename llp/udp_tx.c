@@ -88,8 +88,8 @@ static void tx_path(struct diw_udp *u, const struct diw_addr *peer)
 		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, hops);
 }
 
-/* What its packets carry is an option of this socket: told with each message, it would make the kernel look for the route
- * each time. */
+/* What its packets carry is an option of this socket: told with each message, it would make the kernel look for the
+ * route each time. */
 static void tx_hot(struct diw_udp *u)
 {
 	u->tx_fd = u->hot_fd;

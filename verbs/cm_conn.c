@@ -160,8 +160,8 @@ void diw_cm_established(struct diw_qp *qp, uint64_t now)
 	diw_cm_post(c, DIW_CM_ESTABLISHED);
 }
 
-/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. FAULT: the initiator
- * does not take what was agreed on, and says so in a Terminate, its only FPDU (RFC 6581 section 8). */
+/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. FAULT: the
+ * initiator does not take what was agreed on, and says so in a Terminate, its only FPDU (RFC 6581 section 8). */
 static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint16_t fault, uint64_t now)
 {
 	const struct diw_cm_nego *n = c->nego;

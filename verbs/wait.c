@@ -210,9 +210,9 @@ void diw_dev_hasten(struct diw_dev *dev, uint64_t t)
  * buffer. */
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (4 * DIW_MS)
-/* A program that spins on its memory, as ib_write_lat does, looks now and then and yet does not receive. Each time that
- * the thread takes over and finds what lay there it waits less, until it finds applications busy again: a half round trip of
- * 1 ms and more became one of 30 us. */
+/* A program that spins on its memory, as ib_write_lat does, looks now and then and yet does not receive. Each time
+ * that the thread takes over and finds what lay there it waits less, until it finds applications busy again: a half
+ * round trip of 1 ms and more became one of 30 us. */
 #define GRACE_LEAST_NS (20 * DIW_US)
 
 static bool application_is_busy(struct diw_dev *dev)
@@ -251,8 +251,8 @@ static void park(struct diw_dev *dev, uint64_t grace)
 		wait_sem(&dev->thread_sem, DIW_NEVER);
 }
 
-/* Bursts that follow one another are waited for awake: to sleep after each gave a passive target of ib_write_bw, 64 KiB,
- * 0.77 of the goodput. */
+/* Bursts that follow one another are waited for awake: to sleep after each gave a passive target of ib_write_bw,
+ * 64 KiB, 0.77 of the goodput. */
 #define LINGER_NS (50 * DIW_US)
 
 static bool more_is_near(struct diw_dev *dev)

@@ -17,7 +17,8 @@ bool diwdv_is_supported(struct ibv_device *device)
 
 /* ---- Queue pairs ---- */
 
-struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex *init, const struct diwdv_qp_attr *attr)
+struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex *init,
+			       const struct diwdv_qp_attr *attr)
 {
 	const uint32_t known = DIWDV_QP_FLAGS | DIWDV_QP_SEGMENT | DIWDV_QP_MAX_RECORDS | DIWDV_QP_REORDER_WINDOW |
 			       DIWDV_QP_RECORD_TIMEOUT | DIWDV_QP_READ_TIMEOUT;
