@@ -110,6 +110,52 @@ static void nobody_there(void)
 	side_close(&a);
 }
 
+/* It is not told before it was waited for, for the peer's sake. */
+static bool next_wc_is_late(struct side *s, double start)
+{
+	struct ibv_wc wc;
+
+	return next_wc(s, &wc, 60) && wc.wr_id == 1 && wc.status == IBV_WC_RETRY_EXC_ERR && seconds() - start > 5;
+}
+
+/* Of a peer that exists and does not come: one end is to connect, one is to be connected to, and one has all the time
+ * of the world. */
+static void waits(void)
+{
+	struct ibv_qp_attr attr = attr_of(IBV_QPS_RTS, &gid, 0);
+	struct side s[4] = { 0 }, *peer = NULL, *low = NULL, *high = NULL;
+	double start = seconds();
+
+	for (int i = 0; i < 4; i++)
+		side_open(&s[i], IBV_QPT_RC, 0, NULL);
+	for (int i = 0; i < 4; i++) {
+		int below = 0;
+
+		for (int k = 0; k < 4; k++)
+			below += s[k].qp->qp_num < s[i].qp->qp_num;
+		if (below == 1)
+			peer = &s[i];
+		else if (below == 0)
+			low = &s[i];
+		else if (below == 3)
+			high = &s[i];
+		to_init(&s[i]);
+	}
+	attr.timeout = 0;
+	for (int i = 0; i < 4; i++)
+		if (&s[i] != peer && !(to_rtr(&s[i], peer->qp->qp_num) == 0 &&
+		    (&s[i] == low || &s[i] == high ? to_rts(&s[i]) :
+						     ibv_modify_qp(s[i].qp, &attr, rts_mask(IBV_QPT_RC))) == 0 &&
+		    post_send(&s[i], 0, 8, 1) == 0))
+			CHECK(false, "ready to send to a peer that is not");
+	CHECK(next_wc_is_late(low, start) && next_wc_is_late(high, start), "retries exceeded, after a while");
+	for (int i = 0; i < 4; i++)
+		if (&s[i] != peer && &s[i] != low && &s[i] != high)
+			CHECK(none(&s[i]) && state_of(&s[i]) == IBV_QPS_RTS, "but not without a timeout");
+	for (int i = 0; i < 4; i++)
+		side_close(&s[i]);
+}
+
 static void wrong_psn(void)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -291,6 +337,7 @@ int main(void)
 	reset_first(false);
 	left_alone();
 	nobody_there();
+	waits();
 	wrong_psn();
 	strangers();
 	thousand();

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/wire.h"
@@ -23,9 +24,13 @@
 #define MAGIC 0x6469772d6f662031ull  /* "diw-of 1" */
 /* An end may reach RTR long before the other: RC has no timer before a message is sent. */
 #define PATIENCE_NS (3600ll * 1000000000)
+/* Then it has: who is sent to and does not come in that time is gone. No program relies on less. */
+#define GRACE_NS (10ll * 1000000000)
 #define MAX_HALFOPEN 64
 #define PSN 0xffffffu
 #define KEEPALIVE_S 10
+#define STOP (1ull << 32)            /* what the thread's eventfd says to end it; less rouses it */
+#define LOOK_MS 1000
 
 struct of_rc_port {
 	struct of_rc_port *next;
@@ -270,8 +275,19 @@ int of_rc_rtr(struct of_qp *qp)
 	return -diw_connect(qp->diw, qp->ctx->cm, &qp->peer, &a);
 }
 
+/* The thread sleeps without a timeout while nobody waits. */
+static void rouse(struct of_context *ctx)
+{
+	const uint64_t one = 1;
+
+	(void)!write(ctx->cm_stop, &one, sizeof one);
+}
+
 int of_rc_rts(struct of_qp *qp)
 {
+	qp->waits_since = 0;
+	if (!qp->connected && !qp->claimed)
+		rouse(qp->ctx);
 	if (!qp->knows_psn && !qp->rnic)
 		return 0;
 	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)     /* the peer would take none of our packets */
@@ -351,18 +367,68 @@ static void dispatch(const struct diw_cm_event *ev)
 	}
 }
 
+/* ---- Who does not come ---- */
+
+/* All tries of a message, each of the four times that verbs allow a timeout to be late (InfiniBand, volume 1, section
+ * 9.7.6.1.3); 0: for ever. */
+static int64_t patience(const struct of_qp *qp)
+{
+	int64_t tries = 4 * (1 + qp->attr.retry_cnt) * (4096ll << qp->attr.timeout);
+
+	return qp->attr.timeout == 0 ? 0 : tries > GRACE_NS ? tries : GRACE_NS;
+}
+
+static bool waits(const struct of_qp *qp)
+{
+	return qp->init.qp_type == IBV_QPT_RC && !qp->connected && !qp->claimed &&
+	       atomic_load(&qp->state) == IBV_QPS_RTS;
+}
+
+static int64_t monotonic(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+/* Whether somebody has to be looked at again. */
+static bool give_up(struct of_context *ctx)
+{
+	struct diw_qp_info info;
+	bool again = false;
+
+	for (struct of_qp *qp = ctx->qps; qp; qp = qp->next) {
+		if (!waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
+			continue;
+		again = true;
+		if (info.sq_pending == 0 || patience(qp) == 0)
+			qp->waits_since = 0;
+		else if (qp->waits_since == 0)
+			qp->waits_since = monotonic();
+		else if (monotonic() - qp->waits_since > patience(qp))
+			diw_leave(qp->diw);
+	}
+	return again;
+}
+
 static void *serve(void *arg)
 {
 	struct of_context *ctx = arg;
 	struct pollfd fd[] = { { diw_cm_fd(ctx->cm), POLLIN, 0 }, { ctx->cm_stop, POLLIN, 0 } };
 	struct diw_cm_event ev;
+	uint64_t roused = 0;
+	bool look = false;
 
-	while (!fd[1].revents) {
-		poll(fd, 2, -1);
+	while (roused < STOP) {
+		poll(fd, 2, look ? LOOK_MS : -1);
+		if (fd[1].revents && read(ctx->cm_stop, &roused, sizeof roused) < 0)
+			roused = 0;
 		/* Fetched under the lock: no queue pair goes while an event names it. */
 		pthread_mutex_lock(&ctx->lock);
 		while (diw_cm_get(ctx->cm, &ev, 0) == 0)
 			dispatch(&ev);
+		look = give_up(ctx);
 		pthread_mutex_unlock(&ctx->lock);
 	}
 	return NULL;
@@ -394,13 +460,13 @@ static int thread_start(struct of_context *ctx)
 
 void of_rc_close(struct of_context *ctx)
 {
-	uint64_t one = 1;
+	const uint64_t stop = STOP;
 	struct of_rc_port *p;
 
 	if (!ctx->cm)
 		return;
 	if (diw_cm_fd(ctx->cm) >= 0) {          /* a child after fork has no such thread */
-		(void)!write(ctx->cm_stop, &one, sizeof one);
+		(void)!write(ctx->cm_stop, &stop, sizeof stop);
 		pthread_join(ctx->cm_thread, NULL);
 	}
 	close(ctx->cm_stop);

@@ -44,7 +44,7 @@ struct of_context {
 	struct diw_cm *cm;           /* RC connections without a connection manager (connect.c); NULL until the first */
 	pthread_t cm_thread;
 	struct of_rc_port *rc_ports; /* the TCP ports that RC queue pairs listen on */
-	int cm_stop;                 /* eventfd: the thread is to end */
+	int cm_stop;                 /* eventfd: the thread is to end, or to look who waits */
 	struct of_qp *qps;           /* all, linked by next */
 	struct of_srq *srqs;
 	struct of_async *async;      /* async.c */
@@ -216,6 +216,7 @@ struct of_qp {
 	struct diw_addr peer;                /* of RTR */
 	bool connector;
 	bool connected;
+	int64_t waits_since;                 /* with requests posted, for a connection; 0: it does not */
 	bool claimed;                        /* librdmacm connects it (bridge.c) */
 	bool knows_psn;
 	uint32_t peer_rq_psn;                /* what the peer expects our first PSN to be */
