@@ -11,9 +11,9 @@ rc=$?
 awk -v dir="$TMP" '/^```$/ { file = ""; next } /^```c$/ { file = dir "/record.c"; next }
 	/^```text$/ { file = dir "/want." ++n; next } file != "" { print > file }' docs/write-record.md
 make() { MAKEFLAGS='' command "$MAKE" -s BUILD="$BUILD" MODE="$MODE" "$@"; }
-check "make install" make install PREFIX="$TMP/diw"
+check "make install" make install PREFIX="$TMP/prefix"
 case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
-export PKG_CONFIG_PATH=$TMP/diw/lib/pkgconfig
+export PKG_CONFIG_PATH=$TMP/prefix/lib/pkgconfig
 cc() { "$CC" $san -Wall -Wextra -Werror -pedantic -std=c11 "$@"; }
 cd "$TMP" || exit 1
 check "record.c compiles without a warning, by the page's command" \
@@ -22,7 +22,7 @@ cd "$OLDPWD" || exit 1
 CXX=${CXX:-g++}
 if command -v "$CXX" > /dev/null; then
 	echo '#include <infiniband/diwdv.h>' > "$TMP/header.cc"
-	check "the header is C++ too" "$CXX" -Wall -Wextra -Werror -fsyntax-only -I"$TMP/diw/include" "$TMP/header.cc"
+	check "the header is C++ too" "$CXX" -Wall -Wextra -Werror -fsyntax-only -I"$TMP/prefix/include" "$TMP/header.cc"
 else
 	skip "no $CXX to read the header as C++"
 fi
@@ -33,7 +33,7 @@ example() {
 	echo 'void (*told_)(struct ibv_cq_ex *) = told;'
 }
 example > "$TMP/example.c"
-check "diwdv(7)'s example compiles" cc -I"$TMP/diw/include" -c -o "$TMP/example.o" "$TMP/example.c"
+check "diwdv(7)'s example compiles" cc -I"$TMP/prefix/include" -c -o "$TMP/example.o" "$TMP/example.c"
 
 # prints WHAT N [NAME=VALUE]: a process writes, and says the page's first text; the target then prints its Nth, and nothing
 # else. On a machine that is busy enough something may be late, and so missing: it is tried again.
