@@ -8,7 +8,9 @@
 
 #include "of_kit.h"
 
+#ifndef SIZE
 #define SIZE (8u << 20)
+#endif
 #define HALF (SIZE / 2)
 #define DEPTH 64
 #define QKEY 0x1234
