@@ -42,7 +42,7 @@ struct diw_ddp_seg {
 	const uint8_t *payload;
 	const struct diw_addr *src;
 	bool group;                  /* it came to a group or broadcast address */
-	const struct diw_addr *to;   /* by the group port: to that group; else NULL */
+	const struct diw_addr *to;   /* group: by the group port, to that group; else which of our own, or NULL */
 };
 
 /* ---- Up: what DDP asks of RDMAP ---- */

@@ -31,7 +31,8 @@ struct diw_dgram_burst {
 	uint32_t seg;                /* bytes of each datagram but the last; seg == len for one
 	                              * (an empty datagram arrives as len == seg == 0) */
 	bool group;                  /* rx: it came to a group or broadcast address */
-	struct diw_addr to;          /* rx, of a group socket: that address; else its port is 0 */
+	struct diw_addr to;          /* rx, of a group socket: that address; of one with `any`: which of its own, if
+	                              * `group` is not set; else its port is 0 */
 };
 
 struct diw_dgram;

@@ -34,7 +34,8 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 	const uint8_t *data;
 	uint32_t len;
 	bool group;                  /* it came to a group or broadcast address */
-	const struct diw_addr *to;   /* by the group port: to that group; else NULL */
+	const struct diw_addr *to;   /* group: by the group port, to that group; else which address of the link's, if it
+	                              * has more than one; or NULL */
 };
 
 struct diw_link;

@@ -44,7 +44,8 @@ static ssize_t rx_call(struct diw_udp *u, int fd)
 		if (n >= 0)
 			u->d.c->rx_truncated++;
 		else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-			u->hot_named &= fd != u->hot_fd;
+			if (fd == u->hot_fd && u->hot_named)
+				diw_udp_hot_alone(u);
 			return -1;
 		} else
 			diw_udp_rx_error(u, -errno, fd == u->hot_fd);

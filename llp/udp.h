@@ -75,6 +75,8 @@ struct diw_udp {
 
 	struct diw_addr hot_peer;
 	uint16_t hot_path;           /* of the packets that leave by hot_fd */
+	uint8_t hot_local[16];       /* `any`: from which address, */
+	bool hot_other;              /* and the peer has asked another meanwhile */
 	bool hot_named;              /* what came to hot_fd before it was connected may still be there */
 	uint32_t rcvbuf;             /* as asked for */
 	unsigned rx_turn;
@@ -106,6 +108,9 @@ uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
 int diw_udp_tx_kept(struct diw_udp *u);      /* what was kept of a burst: 0 gone, -EAGAIN */
 bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: it became smaller */
 
+/* Of a socket with `any`: the address that PEER has asked, or NULL. */
+const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct diw_addr *peer);
+
 /* ---- What came, described by u->rx (llp/udp_rx.c) ---- */
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len);
@@ -127,6 +132,8 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
  * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well.
  * False: the kernel does not do it, and nothing has changed. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer);
+/* What came to its socket before it was connected has been received. */
+void diw_udp_hot_alone(struct diw_udp *u);
 /* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */
 socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct sockaddr_storage *ss);
 

@@ -39,6 +39,21 @@ static int open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	return u->family == AF_INET6 ? set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
 }
 
+/* With each datagram, to which address of ours it came. */
+static void tell_own(const struct diw_udp *u, int fd, bool tell)
+{
+	set_int(fd, IPPROTO_IP, IP_PKTINFO, tell);
+	if (u->family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, tell);
+}
+
+void diw_udp_hot_alone(struct diw_udp *u)
+{
+	u->hot_named = false;
+	if (u->any)
+		tell_own(u, u->hot_fd, false);
+}
+
 /* What both sockets of a queue pair have. Options that a kernel may refuse without harm are not checked. */
 static void set_common(const struct diw_udp *u, int fd)
 {
@@ -50,6 +65,8 @@ static void set_common(const struct diw_udp *u, int fd)
 		set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
 	if (diw_udp_offload().gro)
 		set_int(fd, SOL_UDP, UDP_GRO, 1);
+	if (u->any)
+		tell_own(u, fd, true);
 }
 
 /* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those
@@ -102,11 +119,6 @@ static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	set_common(u, u->fd);
 	getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
 	u->d.rcvbuf = (uint32_t)granted;
-	if (attr->any) {
-		set_int(u->fd, IPPROTO_IP, IP_PKTINFO, 1);
-		if (u->family == AF_INET6)
-			set_int(u->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-	}
 	if (attr->group)
 		return set_group(u);
 	if (attr->ifindex)
@@ -197,13 +209,18 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 }
 
 /* Both sockets must allow it at the time of the bind; afterwards nobody else shall join them. */
-static int second_socket(struct diw_udp *u)
+static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 {
-	int fd = socket(u->family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct diw_addr local = u->d.local;
 	struct sockaddr_storage ss;
-	socklen_t len = diw_udp_name(u, &u->d.local, &ss);
+	socklen_t len;
 	bool ok;
+	int fd;
 
+	if (u->any && diw_addr_is_v4(peer))     /* then IPv4's own: a dual-stack socket is slower */
+		local.ip[10] = local.ip[11] = 0xff;
+	len = diw_addr_to_sockaddr(&local, &ss);
+	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
 	set_common(u, fd);
@@ -218,35 +235,56 @@ static int second_socket(struct diw_udp *u)
 }
 
 /* Traffic class and hop limit of all that leaves by FD; where PATH does not say, the system's. */
-static bool set_path(const struct diw_udp *u, int fd, uint16_t path)
+static bool set_path(int fd, const struct diw_addr *peer, uint16_t path)
 {
-	bool v4 = u->family == AF_INET;
+	bool v4 = diw_addr_is_v4(peer);
 	int tclass = path >> 8, hops = path & 0xff ? path & 0xff : -1;
 
 	return !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass) &&
 	       !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
 }
 
+/* It answers from the address that the peer has asked, if any. */
+static bool from_asked(struct diw_udp *u, int fd, const struct diw_addr *peer)
+{
+	const struct diw_udp_answer *a = diw_udp_asked(u, peer);
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	struct diw_addr own;
+
+	if (getsockname(fd, (struct sockaddr *)&ss, &len))
+		return false;
+	diw_addr_from_sockaddr(&own, (struct sockaddr *)&ss);
+	memcpy(u->hot_local, own.ip, sizeof own.ip);
+	return !a || memcmp(a->local, own.ip, sizeof own.ip) == 0;
+}
+
+/* A socket with `any` has one such peer for all its life: it would keep the address that it had for the first. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
-	socklen_t len = diw_udp_name(u, peer, &ss);
-	int fd = u->hot_fd >= 0 ? u->hot_fd : second_socket(u);
+	socklen_t len = diw_addr_to_sockaddr(peer, &ss);
+	int fd;
 
+	if (u->any && u->hot_fd >= 0)
+		return false;
+	fd = u->hot_fd >= 0 ? u->hot_fd : second_socket(u, peer);
 	if (fd < 0)
 		return false;
-	if (set_path(u, fd, peer->path) && connect(fd, (struct sockaddr *)&ss, len) == 0) {
+	if (set_path(fd, peer, peer->path) && connect(fd, (struct sockaddr *)&ss, len) == 0 &&
+	    (!u->any || from_asked(u, fd, peer))) {
 		u->d.fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
 		u->hot_peer.path = 0;           /* it is what its datagrams are known by */
 		u->hot_path = peer->path;
 		u->hot_named = true;
+		u->hot_other = false;
 		return true;
 	}
 	if (fd != u->hot_fd)
 		close(fd);
 	else
-		set_path(u, fd, u->hot_path);
+		set_path(fd, peer, u->hot_path);
 	return false;
 }

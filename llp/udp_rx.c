@@ -20,6 +20,8 @@ static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const
 		return;
 	*a = (struct diw_udp_answer){ .peer = *peer, .ifindex = ifindex };
 	memcpy(a->local, local, 16);
+	if (diw_addr_eq(peer, &u->hot_peer))
+		u->hot_other = memcmp(u->hot_local, local, 16) != 0;
 	u->tx_peer.port = 0;         /* prepared headers may name the old source */
 }
 
@@ -48,21 +50,20 @@ static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
 			b->group = i.ipi_addr.s_addr != i.ipi_spec_dst.s_addr;
-			if (!u->group) {
+			if (!u->group)
 				remember_asked(u, &b->peer, mapped, 0);
-				continue;
-			}
 			memcpy(mapped + 12, &i.ipi_addr, 4);
-			came_to(u, b, mapped);
+			if (u->group || !b->group)
+				came_to(u, b, mapped);
 		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(&b->peer)) {
 			struct in6_pktinfo i;
 
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			b->group = IN6_IS_ADDR_MULTICAST(&i.ipi6_addr);
-			if (u->group)
-				came_to(u, b, i.ipi6_addr.s6_addr);
-			else
+			if (!u->group)
 				remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+			if (u->group || !b->group)
+				came_to(u, b, i.ipi6_addr.s6_addr);
 		}
 	}
 }
@@ -89,6 +90,8 @@ void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, 
 	else
 		b->peer = u->hot_peer;
 	rx_cmsgs(u, b);
+	if (!u->rx.msg_name && u->any)
+		came_to(u, b, u->hot_local);
 	b->len = len;
 	if (!b->seg || b->seg > b->len)
 		b->seg = b->len;

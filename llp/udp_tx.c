@@ -34,13 +34,23 @@ bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst)
 	return true;
 }
 
+const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct diw_addr *peer)
+{
+	const struct diw_udp_answer *a;
+	struct diw_addr p = *peer;
+
+	p.path = 0;                             /* it is what its datagrams are known by */
+	a = &u->answer[diw_addr_hash(&p, 0) % DIW_UDP_ANSWER_SLOTS];
+	return diw_addr_eq(&a->peer, &p) ? a : NULL;
+}
+
 static void tx_source(struct diw_udp *u, const struct diw_addr *peer)
 {
-	const struct diw_udp_answer *a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
+	const struct diw_udp_answer *a = diw_udp_asked(u, peer);
 	struct cmsghdr *c = (void *)(u->tx_control.b + CMSG_SPACE(sizeof(uint16_t)));
 
 	u->tx_infolen = 0;
-	if (!diw_addr_eq(&a->peer, peer))
+	if (!a)
 		return;
 	if (u->family == AF_INET) {
 		struct in_pktinfo i = { 0 };
@@ -103,13 +113,13 @@ static bool is_hot(const struct diw_udp *u, const struct diw_addr *peer)
 	struct diw_addr a = *peer;
 
 	a.path = 0;
-	return u->hot_fd >= 0 && u->hot_path == peer->path && diw_addr_eq(&a, &u->hot_peer);
+	return u->hot_fd >= 0 && !u->hot_other && u->hot_path == peer->path && diw_addr_eq(&a, &u->hot_peer);
 }
 
 static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 {
 	if (diw_addr_eq(&u->tx_peer, peer)) {
-		if (++u->tx_streak == HOT_AFTER && !u->connected && !u->any && !diw_addr_is_multicast(peer) &&
+		if (++u->tx_streak == HOT_AFTER && !u->connected && !diw_addr_is_multicast(peer) &&
 		    diw_udp_hot(u, peer))
 			tx_hot(u);
 		return;
@@ -124,7 +134,7 @@ static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 	if (u->any)
 		tx_source(u, peer);
 	tx_path(u, peer);
-	if (!u->any && is_hot(u, peer))
+	if (is_hot(u, peer))
 		tx_hot(u);
 }
 

@@ -111,7 +111,7 @@ static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_
 		return DIW_FAULT_QN;
 	if ((h->imm_valid && !op->imm) || (h->solicited && !op->solicited))
 		return DIW_FAULT_RDMAP_VERSION; /* reserved bits */
-	if (seg->to && h->opcode != DIW_OP_SEND && h->opcode != DIW_OP_SEND_SE)
+	if (seg->group && seg->to && h->opcode != DIW_OP_SEND && h->opcode != DIW_OP_SEND_SE)
 		return DIW_FAULT_GROUP;
 	t->cookie = NULL;
 	if (r->type == DIW_TYPE_RC)

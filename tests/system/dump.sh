@@ -242,7 +242,8 @@ check "... is the process id" ls "$TMP"/of-[0-9]*-100%
 # shellcheck disable=SC2016  # expanded there
 eventually 5 sh -c '[ "$("$0" dump --json -r "$1" | wc -l)" = 8 ]' "$DIW" "$TMP/busy"
 json "what the listener captured is there while it runs" -r "$TMP/busy"
-check "... at the wildcard address" all 8 '.op == "send" and .dst == "0.0.0.0" or .src == "0.0.0.0"'
+check "... at the wildcard address, and what came at the one that was asked" all 8 \
+	'.dir == "in" and .dst == "127.0.0.1" or .dir == "out" and .src == "0.0.0.0"'
 
 # ---- Live ----
 

@@ -16,8 +16,11 @@ for name in of_qp of_wr of_rc; do
 	program $name
 done
 program of_ud diw_lo 239.192.71.9
+configured() { ! ip -6 addr show dev va | grep -q tentative; }
 if two_namespaces 1500; then
+	check "no address is tentative" eventually 30 configured
 	program of_ud diw_va 239.192.71.9
+	program of_ud diw_va ff15::4709
 else
 	skip "no veth pair here"
 fi

@@ -46,6 +46,42 @@ static int send_to(struct ibv_ah *ah, uint32_t qpn, uint64_t id)
 	return ibv_post_send(from.qp, &wr, &bad);
 }
 
+/* By each GID of the device, UD and UC. */
+static void by_each_gid(void)
+{
+	struct ibv_port_attr port;
+	union ibv_gid first = gid;
+	struct side a = { 0 }, b = { 0 };
+	int families[2] = { 0 };
+
+	ibv_query_port(dev, 1, &port);
+	for (int i = 0; i < port.gid_tbl_len && ibv_query_gid(dev, 1, i, &gid) == 0; i++) {
+		static const union ibv_gid none;
+		uint64_t id = 200 + (uint64_t)i;
+		struct ibv_ah_attr answer;
+		struct ibv_ah *ah;
+		struct ibv_wc wc;
+
+		if (memcmp(&gid, &none, sizeof gid) == 0)
+			break;
+		families[gid.raw[10] != 0xff]++;
+		ah = handle(&gid, 0, 1);
+		post_recv(&to[0], HALF, 140, id);
+		CHECK(ah && send_to(ah, to[0].qp->qp_num, id) == 0 && next_is(&from, id, IBV_WC_SUCCESS) &&
+		      next_wc(&to[0], &wc, 30) && wc.wr_id == id && wc.src_qp == from.qp->qp_num &&
+		      memcmp(mem, mem + HALF + 40, 100) == 0, "UD: by a GID");
+		CHECK(ibv_init_ah_from_wc(dev, 1, &wc, (void *)(mem + HALF), &answer) == 0 &&
+		      answer.grh.sgid_index == i, "... which the header names");
+		ibv_destroy_ah(ah);
+		CHECK(pair_open(&a, &b, IBV_QPT_UC, 0) && post_recv(&b, HALF, 100, 1) == 0 &&
+		      post_send(&a, 0, 100, 2) == 0 && next_is(&a, 2, IBV_WC_SUCCESS) && next_is(&b, 1, IBV_WC_SUCCESS),
+		      "UC: by a GID");
+		pair_close(&a, &b);
+	}
+	printf("# %d and %d GIDs\n", families[0], families[1]);
+	gid = first;
+}
+
 static void what_is_refused(void)
 {
 	union ibv_gid unicast = gid;
@@ -201,6 +237,7 @@ int main(int argc, char **argv)
 	CHECK(pair_open(&from, &to[0], IBV_QPT_UD, 0) && side_open(&to[1], IBV_QPT_UD, 0, NULL) &&
 	      to_init(&to[1]) == 0 && to_rtr(&to[1], 0) == 0, "three queue pairs");
 	packets();
+	by_each_gid();
 	what_is_refused();
 	who_hears();
 	how_many();

@@ -13,22 +13,40 @@ static struct diw_dgram *a, *b, *stranger;
 static uint64_t now;
 static int (*open_dgram)(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 
-static struct diw_dgram *open_one(bool v6)
+/* Where all of them are. */
+static const struct diw_addr homes[] = {
+	{ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } },
+	{ .ip = { [15] = 1 } },
+};
+static const struct diw_addr *home;
+static bool any;
+
+/* Bound to an address: 0 and 1, IPv4 and IPv6; to all of them: 2 and 3. */
+static struct diw_dgram *open_one(int kind)
 {
 	struct diw_dgram_attr attr = { .mtu = 65536, .rcvbuf = 4 << 20, .c = &c };
 	struct diw_dgram *d;
 
-	attr.local.ip[15] = 1;
-	if (!v6)
-		attr.local = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
+	home = &homes[kind % 2];
+	any = attr.any = kind > 1;
+	if (!any)
+		attr.local = *home;
 	ck_assert_int_eq(open_dgram(&attr, &d), 0);
 	return d;
+}
+
+static struct diw_addr addr_of(const struct diw_dgram *d)
+{
+	struct diw_addr a = *home;
+
+	a.port = d->local.port;
+	return a;
 }
 
 static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_t value)
 {
 	struct iovec iov = { &value, sizeof value };
-	struct diw_dgram_burst out = { .peer = to->local, .iov = &iov, .niov = 1, .len = sizeof value, .seg = sizeof value };
+	struct diw_dgram_burst out = { .peer = addr_of(to), .iov = &iov, .niov = 1, .len = sizeof value, .seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
 }
@@ -47,13 +65,16 @@ static bool readable(struct diw_dgram *d, int ms)
 /* VALUE comes next from FROM, at the first look if it is not a spinning one. */
 static void expect(struct diw_dgram *d, const struct diw_dgram *from, uint32_t value)
 {
+	const struct diw_addr peer = addr_of(from), own = addr_of(d);
 	struct diw_dgram_burst in;
 
 	ck_assert(readable(d, 30000));  /* a busy kernel delivers later than it sends */
 	ck_assert_int_eq(d->ops->recv(d, &in, 1, now += 10000), 1);
 	ck_assert_uint_eq(in.len, sizeof value);
 	ck_assert_mem_eq(in.iov->iov_base, &value, sizeof value);
-	ck_assert(diw_addr_eq(&in.peer, &from->local));
+	ck_assert(diw_addr_eq(&in.peer, &peer));
+	if (any)
+		ck_assert(!in.group && diw_addr_eq(&in.to, &own));
 }
 
 static void exchange(struct diw_dgram *x, struct diw_dgram *y, int times)
@@ -91,7 +112,7 @@ START_TEST(hot_peer)
 		exchange(a, b, 3);
 		exchange(a, stranger, 1);
 	}
-	/* Another becomes the hot one; the first is still heard, and what it sent before the change is not lost. */
+	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent before the change is not lost. */
 	for (uint32_t i = 0; i < 8; i++)
 		send_one(b, a, 1000 + i);
 	for (uint32_t i = 0; i < MANY; i++) {
@@ -114,9 +135,9 @@ START_TEST(hot_peer_wakes)
 {
 	struct diw_dgram *from[2];
 
-	a = open_one(false);
-	from[0] = b = open_one(false);
-	from[1] = stranger = open_one(false);
+	a = open_one(0);
+	from[0] = b = open_one(0);
+	from[1] = stranger = open_one(0);
 	exchange(a, b, MANY);
 	for (int i = 0; i < 2; i++) {
 		ck_assert(!readable(a, 0));
@@ -146,7 +167,7 @@ static Suite *suite_of(const char *name, void (*fixture)(void))
 	TCase *t = tcase_create(name);
 
 	tcase_add_checked_fixture(t, fixture, NULL);
-	tcase_add_loop_test(t, hot_peer, 0, 2);
+	tcase_add_loop_test(t, hot_peer, 0, 4);
 	tcase_add_test(t, hot_peer_wakes);
 	suite_add_tcase(s, t);
 	return s;

@@ -81,6 +81,8 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.max_inline = init->cap.max_inline_data;
 	a.sq_sig_all = init->sq_sig_all;
 	a.grh = a.type == DIW_QP_UD;
+	/* A peer may use any of the device's GIDs. */
+	a.any_addr = a.type != DIW_QP_RC && qp->ctx->ngids > 1;
 	a.early = true;
 	a.keep_recvs = !qp->rnic;
 	/* The receiver cannot know the sender's rnr_retry, which mostly is 7: for ever. */
