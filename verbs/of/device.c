@@ -242,6 +242,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	ctx->device = d;
 	atomic_fetch_add(&d->refs, 1);
 	pthread_mutex_init(&ctx->lock, NULL);
+	pthread_mutex_init(&ctx->names, NULL);
 	fill_context(ctx);
 	return &ctx->v.context;
 }
@@ -264,6 +265,7 @@ int ibv_close_device(struct ibv_context *c)
 	}
 	of_async_close(ctx);
 	device_drop(ctx->device);
+	pthread_mutex_destroy(&ctx->names);
 	pthread_mutex_destroy(&ctx->lock);
 	pthread_mutex_destroy(&c->mutex);
 	free(ctx);

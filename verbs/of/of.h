@@ -45,7 +45,8 @@ struct of_context {
 	pthread_t cm_thread;
 	struct of_rc_port *rc_ports; /* the TCP ports that RC queue pairs listen on */
 	int cm_stop;                 /* eventfd: the thread is to end, or to look who waits */
-	struct of_qp *qps;           /* all, linked by next */
+	struct of_qp *qps;           /* all, linked by next; who adds or takes away holds the next lock, too */
+	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
 	struct of_srq *srqs;
 	struct of_async *async;      /* async.c */
 	struct verbs_context v;      /* last: ends in struct ibv_context */

@@ -174,8 +174,10 @@ struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex
 		pthread_mutex_lock(&ctx->lock);
 		rc = create_numbered(qp, attr->pd, dv);
 		if (rc == 0) {
+			pthread_mutex_lock(&ctx->names);
 			qp->next = ctx->qps;
 			ctx->qps = qp;
+			pthread_mutex_unlock(&ctx->names);
 		}
 		pthread_mutex_unlock(&ctx->lock);
 	}
@@ -250,9 +252,11 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	leave(qp);
 	pthread_mutex_lock(&ctx->lock);
 	of_rc_unlisten(qp);
+	pthread_mutex_lock(&ctx->names);
 	for (p = &ctx->qps; *p != qp; p = &(*p)->next)
 		;
 	*p = qp->next;
+	pthread_mutex_unlock(&ctx->names);
 	/* No more come behind diw_abort(), and the memory of these is the queue pair's. */
 	diw_abort(qp->diw);
 	forget_completions(qp);
@@ -460,13 +464,13 @@ bool of_qp_failed(struct of_context *ctx, uint32_t num)
 	bool first = false;
 	struct of_qp *qp;
 
-	pthread_mutex_lock(&ctx->lock);
+	pthread_mutex_lock(&ctx->names);
 	qp = find(ctx, num);
 	if (qp && qp->init.qp_type == IBV_QPT_RC && atomic_load(&qp->state) != IBV_QPS_ERR) {
 		first = true;
 		set_state(qp, IBV_QPS_ERR);
 		diw_leave(qp->diw);             /* now the receives are flushed, too */
 	}
-	pthread_mutex_unlock(&ctx->lock);
+	pthread_mutex_unlock(&ctx->names);
 	return first;
 }
