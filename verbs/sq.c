@@ -188,7 +188,9 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	w->qkey = wr->qkey;
 	w->stag = wr->stag;
 	w->to = wr->to;
-	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->rdmap.ddp.cfg.peer;
+	/* RC has a peer when it is connected, which may be now: its execution fills it in. */
+	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer :
+		 (struct diw_addr){ 0 };
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	copy_payload(sq, w, wr);
@@ -368,8 +370,10 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = slot_at(sq, next);
 		uint8_t status;
-		int rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+		int rc;
 
+		w->dst = qp->rdmap.ddp.cfg.peer;
+		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
 		if (rc < 0)
 			return rc;
 		if (!w->pending)
