@@ -112,7 +112,8 @@ START_TEST(hot_peer)
 		exchange(a, b, 3);
 		exchange(a, stranger, 1);
 	}
-	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent before the change is not lost. */
+	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent before
+	 * the change is not lost. */
 	for (uint32_t i = 0; i < 8; i++)
 		send_one(b, a, 1000 + i);
 	for (uint32_t i = 0; i < MANY; i++) {
