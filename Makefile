@@ -51,6 +51,8 @@ OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
 # librdmacm.so.1 beside it, where librdmacm's headers are. CMA= builds without it.
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
 CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
+# Sockets over queue pairs: part of every library that has calls for them.
+RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
@@ -106,7 +108,7 @@ $(OF_SO): $(OF_OBJ) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
 		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
 
-$(CMA_SO): $(CMA_OBJ) $(BUILD)/obj/base/addr.o verbs/of/librdmacm.map $(OF_SO)
+$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(BUILD)/obj/base/addr.o verbs/of/librdmacm.map $(OF_SO)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,librdmacm.so.1 \
 		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
@@ -211,4 +213,4 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-layers demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

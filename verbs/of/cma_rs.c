@@ -1,16 +1,153 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* rsockets are not here: each call says so. Their parameters do not matter to them; -1 is the same in each result. */
+/* rsockets: the engine's calls (verbs/rs) with errno. */
 #include <errno.h>
-
-#define CALLS(X) \
-	X(raccept) X(rbind) X(rclose) X(rconnect) X(rfcntl) X(rgetpeername) X(rgetsockname) X(rgetsockopt) X(riomap) \
-	X(riounmap) X(riowrite) X(rlisten) X(rpoll) X(rread) X(rreadv) X(rrecv) X(rrecvfrom) X(rrecvmsg) X(rselect) \
-	X(rsend) X(rsendmsg) X(rsendto) X(rsetsockopt) X(rshutdown) X(rsocket) X(rwrite) X(rwritev)
-
-#define DEFINE(name) \
-	long name(void); \
-	long name(void) { errno = ENOSYS; return -1; }
+#include <limits.h>
+#include <stdarg.h>
 
 #pragma GCC visibility push(default)
-CALLS(DEFINE)
+#include <rdma/rsocket.h>
 #pragma GCC visibility pop
+
+#include "verbs/rs/rs.h"
+
+static long result(long rc)
+{
+	if (rc >= 0)
+		return rc;
+	errno = (int)-rc;
+	return -1;
+}
+
+int rsocket(int domain, int type, int protocol) { return (int)result(diw_rs_socket(domain, type, protocol)); }
+int rlisten(int fd, int backlog) { return (int)result(diw_rs_listen(fd, backlog)); }
+int rshutdown(int fd, int how) { return (int)result(diw_rs_shutdown(fd, how)); }
+int rclose(int fd) { return (int)result(diw_rs_close(fd)); }
+
+int rbind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	return (int)result(diw_rs_bind(fd, addr, len));
+}
+
+int raccept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return (int)result(diw_rs_accept(fd, addr, len));
+}
+
+int rconnect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	return (int)result(diw_rs_connect(fd, addr, len));
+}
+
+int rgetpeername(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return (int)result(diw_rs_name(fd, true, addr, len));
+}
+
+int rgetsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return (int)result(diw_rs_name(fd, false, addr, len));
+}
+
+/* ---- Bytes ---- */
+
+ssize_t rrecvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return result(diw_rs_recv(fd, msg, flags));
+}
+
+ssize_t rsendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return result(diw_rs_send(fd, msg, flags));
+}
+
+ssize_t rrecvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *src, socklen_t *addrlen)
+{
+	struct iovec iov = { buf, len };
+	struct msghdr msg = {
+		.msg_name = src, .msg_namelen = src && addrlen ? *addrlen : 0, .msg_iov = &iov, .msg_iovlen = 1,
+	};
+	ssize_t n = diw_rs_recv(fd, &msg, flags);
+
+	if (n >= 0 && src && addrlen)
+		*addrlen = msg.msg_namelen;
+	return result(n);
+}
+
+ssize_t rsendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *dst, socklen_t addrlen)
+{
+	struct iovec iov = { (void *)buf, len };
+	struct msghdr msg = {
+		.msg_name = (void *)dst, .msg_namelen = dst ? addrlen : 0, .msg_iov = &iov, .msg_iovlen = 1,
+	};
+
+	return result(diw_rs_send(fd, &msg, flags));
+}
+
+ssize_t rrecv(int fd, void *buf, size_t len, int flags) { return rrecvfrom(fd, buf, len, flags, NULL, NULL); }
+ssize_t rsend(int fd, const void *buf, size_t len, int flags) { return rsendto(fd, buf, len, flags, NULL, 0); }
+ssize_t rread(int fd, void *buf, size_t len) { return rrecv(fd, buf, len, 0); }
+ssize_t rwrite(int fd, const void *buf, size_t len) { return rsend(fd, buf, len, 0); }
+
+static bool vector(struct msghdr *msg, const struct iovec *iov, int n)
+{
+	*msg = (struct msghdr){ .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+	return n >= 0 && n <= IOV_MAX;
+}
+
+ssize_t rreadv(int fd, const struct iovec *iov, int n)
+{
+	struct msghdr msg;
+
+	return vector(&msg, iov, n) ? rrecvmsg(fd, &msg, 0) : result(-EINVAL);
+}
+
+ssize_t rwritev(int fd, const struct iovec *iov, int n)
+{
+	struct msghdr msg;
+
+	return vector(&msg, iov, n) ? rsendmsg(fd, &msg, 0) : result(-EINVAL);
+}
+
+/* ---- Readiness, options ---- */
+
+int rpoll(struct pollfd *fds, nfds_t n, int timeout) { return (int)result(diw_rs_poll(fds, n, timeout)); }
+
+int rselect(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout)
+{
+	return (int)result(diw_rs_select(n, in, out, ex, timeout));
+}
+
+int rsetsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	return (int)result(diw_rs_setopt(fd, level, name, value, len));
+}
+
+int rgetsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	return (int)result(diw_rs_getopt(fd, level, name, value, len));
+}
+
+int rfcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	long arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, long);
+	va_end(ap);
+	return (int)result(diw_rs_fcntl(fd, cmd, arg));
+}
+
+/* ---- Mapped memory ---- */
+
+off_t riomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset)
+{
+	return result(diw_rs_iomap(fd, buf, len, prot, flags, offset));
+}
+
+int riounmap(int fd, void *buf, size_t len) { return (int)result(diw_rs_iounmap(fd, buf, len)); }
+
+size_t riowrite(int fd, const void *buf, size_t len, off_t offset, int flags)
+{
+	return (size_t)result(diw_rs_iowrite(fd, buf, len, offset, flags));
+}

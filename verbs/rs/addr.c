@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Addresses as programs give and want them, the kernel's routes, and ports that are kept. */
+#include <ifaddrs.h>
+#include <unistd.h>
+
+#include "verbs/rs/int.h"
+
+bool rs_addr_any(const struct diw_addr *a)
+{
+	static const uint8_t zero[4];
+
+	return diw_addr_ip_is_zero(a) || (diw_addr_is_v4(a) && memcmp(a->ip + 12, zero, sizeof zero) == 0);
+}
+
+int rs_addr_get(const struct rs *s, struct diw_addr *a, const struct sockaddr *sa, socklen_t len)
+{
+	socklen_t need = s->domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+	if (!sa || len < sizeof(sa_family_t))
+		return -EINVAL;
+	if (sa->sa_family != s->domain)
+		return -EAFNOSUPPORT;
+	if (len < need)
+		return -EINVAL;
+	diw_addr_from_sockaddr(a, sa);
+	return 0;
+}
+
+static socklen_t as_v6(const struct diw_addr *a, struct sockaddr_storage *ss)
+{
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_scope_id = a->scope };
+
+	memcpy(&in6.sin6_addr, a->ip, sizeof a->ip);
+	memcpy(ss, &in6, sizeof in6);
+	return sizeof in6;
+}
+
+/* As the kernel has it: what does not fit is cut off, *LEN says how long it is. */
+void rs_addr_put(const struct rs *s, const struct diw_addr *a, struct sockaddr *sa, socklen_t *len)
+{
+	struct sockaddr_storage ss = { 0 };
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(a->port) };
+	socklen_t n = sizeof in;
+
+	if (!sa || !len)
+		return;
+	if (s->domain == AF_INET6) {
+		n = as_v6(a, &ss);
+	} else {
+		memcpy(&in.sin_addr, a->ip + 12, 4);
+		memcpy(&ss, &in, sizeof in);
+	}
+	memcpy(sa, &ss, *len < n ? *len : n);
+	*len = n;
+}
+
+int rs_addr_iface(const struct diw_addr *a, char *name, size_t size)
+{
+	struct ifaddrs *all;
+	struct diw_addr b;
+
+	name[0] = '\0';
+	if (diw_addr_is_v4(a) && a->ip[12] == 127) {    /* the whole network is this host's */
+		strncat(name, "lo", size - 1);
+		return 0;
+	}
+	if (getifaddrs(&all) < 0)
+		return -errno;
+	for (const struct ifaddrs *i = all; i && !name[0]; i = i->ifa_next) {
+		if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
+			continue;
+		diw_addr_from_sockaddr(&b, i->ifa_addr);
+		if (memcmp(a->ip, b.ip, sizeof a->ip) == 0 && (!a->scope || a->scope == b.scope))
+			strncat(name, i->ifa_name, size - 1);
+	}
+	freeifaddrs(all);
+	return name[0] ? 0 : -EADDRNOTAVAIL;
+}
+
+/* connect(2) of a datagram socket looks for the route, and sends nothing. */
+int rs_addr_source(const struct diw_addr *dst, struct diw_addr *found)
+{
+	struct sockaddr_storage ss;
+	struct diw_addr to = *dst;
+	socklen_t len;
+	int fd, rc = 0;
+
+	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
+	len = diw_addr_to_sockaddr(&to, &ss);
+	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&ss, len))
+		rc = -errno;
+	len = sizeof ss;
+	if (rc == 0 && getsockname(fd, (struct sockaddr *)&ss, &len))
+		rc = -errno;
+	close(fd);
+	if (rc == 0) {
+		diw_addr_from_sockaddr(found, (struct sockaddr *)&ss);
+		found->port = 0;
+	}
+	return rc;
+}
+
+/* ---- Ports ---- */
+
+/* An AF_INET6 socket of no address is also IPv4's, unless it says no; diw_addr_to_sockaddr() makes a v4-mapped address
+ * AF_INET, which the socket that keeps it then is. */
+static int keep(const struct rs *s, const struct diw_addr *want)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_addr_to_sockaddr(want, &ss);
+	int one = 1, fd = socket(ss.ss_family, s->type | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	if (s->type == SOCK_STREAM)             /* what lingers in TIME_WAIT does not count, as for diw_listen() */
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (ss.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &s->opt.v6only, sizeof s->opt.v6only);
+	if (bind(fd, (struct sockaddr *)&ss, len) == 0)
+		return fd;
+	rc = -errno;
+	close(fd);
+	return rc;
+}
+
+int rs_hold(struct rs *s, struct diw_addr *local)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	struct diw_addr got;
+	int fd = keep(s, local);
+
+	if (fd < 0)
+		return fd;
+	if (getsockname(fd, (struct sockaddr *)&ss, &len)) {
+		close(fd);
+		return -EINVAL;
+	}
+	diw_addr_from_sockaddr(&got, (struct sockaddr *)&ss);
+	local->port = got.port;
+	s->hold = fd;
+	return 0;
+}
+
+void rs_hold_drop(struct rs *s)
+{
+	if (s->hold >= 0)
+		close(s->hold);
+	s->hold = -1;
+}
+
+int diw_rs_bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct diw_addr local;
+	struct rs *s;
+	int rc = rs_take(fd, &s);
+
+	if (rc < 0)
+		return rc;
+	rc = rs_addr_get(s, &local, addr, len);
+	if (rc == 0 && (s->state != RS_OPEN || s->bound))
+		rc = -EINVAL;
+	if (rc == 0)
+		rc = s->type == SOCK_DGRAM ? rs_dgram_bind(s, &local) : rs_hold(s, &local);
+	if (rc == 0 && s->type == SOCK_STREAM)
+		s->local = local;
+	s->bound |= rc == 0;
+	rs_release(s);
+	return rc;
+}
+
+int diw_rs_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
+{
+	struct rs *s;
+	int rc = rs_take(fd, &s);
+	struct diw_addr a;
+
+	if (rc < 0)
+		return rc;
+	a = peer ? s->peer : s->local;
+	if (peer && (s->type == SOCK_STREAM ? s->state != RS_CONNECTED : a.port == 0))
+		rc = -ENOTCONN;
+	else if (!addr || !len)
+		rc = -EFAULT;
+	else
+		rs_addr_put(s, &a, addr, len);
+	rs_release(s);
+	return rc;
+}

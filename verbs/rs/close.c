@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The end. What was written goes out although the socket is closed, and the process does not end before: a kernel's
+ * TCP would go on without it.
+ */
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "verbs/rs/int.h"
+
+#define LAST_NS (10 * DIW_S)                 /* what a process that ends waits for its peers */
+
+struct diw_list rs_lingering = { &rs_lingering, &rs_lingering };
+
+static void release_memory(struct rs *s)
+{
+	rs_close_qp(s);
+	rs_stream_free(s);
+	rs_dgram_free(s);
+	rs_hold_drop(s);
+	if (s->fd >= 0)
+		close(s->fd);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+void rs_lingerer_over(struct rs *s)
+{
+	diw_list_del(&s->link);
+	release_memory(s);
+}
+
+/* Whether the connection's end will be told by an event. */
+static bool lingers(struct rs *s)
+{
+	if (s->state != RS_CONNECTED || !s->stream || (s->opt.linger.l_onoff && !s->opt.linger.l_linger))
+		return false;
+	rs_stream_look(s, 0);
+	rs_stream_fin(s);
+	return diw_disconnect(s->qp) == 0;
+}
+
+static void end_children(struct rs *s)
+{
+	struct diw_list *p, *next;
+
+	diw_list_for_each_safe(p, next, &s->children) {
+		struct rs *child = diw_container(p, struct rs, sibling);
+
+		diw_list_del(p);
+		child->parent = NULL;
+		release_memory(child);
+	}
+}
+
+/* Nobody else has it: no lock of its own is needed. */
+void rs_end(struct rs *s)
+{
+	bool stays;
+
+	if (s->generation != rs_generation()) { /* its parts are the parent's */
+		if (s->fd >= 0)
+			close(s->fd);
+		return;
+	}
+	if (!s->qp && !s->listener) {
+		release_memory(s);
+		return;
+	}
+	pthread_mutex_lock(&rs_big);
+	if (s->listener)
+		diw_listener_close(s->listener);
+	end_children(s);
+	stays = lingers(s);
+	if (stays) {
+		s->state = RS_CLOSING;
+		if (s->fd >= 0)
+			close(s->fd);
+		s->fd = -1;
+		diw_list_add_tail(&rs_lingering, &s->link);
+	} else {
+		release_memory(s);
+	}
+	pthread_mutex_unlock(&rs_big);
+}
+
+/* SO_LINGER: until TCP has all, not until the peer has read it. */
+static void linger(struct rs *s)
+{
+	uint64_t until;
+
+	if (s->state != RS_CONNECTED || !s->opt.linger.l_onoff || s->opt.linger.l_linger <= 0 || s->nonblock)
+		return;
+	until = rs_until((int64_t)s->opt.linger.l_linger * (int64_t)DIW_S);
+	rs_stream_fin(s);
+	while (!rs_stream_flushed(s) && rs_wait(s, RS_SENT, until) == 0)
+		;
+}
+
+int diw_rs_close(int fd)
+{
+	struct rs *s = rs_leave_table(fd);
+
+	if (!s)
+		return -EBADF;
+	if (s->generation == rs_generation()) {
+		pthread_mutex_lock(&s->lock);
+		linger(s);
+		s->closed = true;
+		if (s->stream)
+			rs_stream_nudge(s);
+		rs_bump(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	rs_unref(s);
+	return 0;
+}
+
+int diw_rs_shutdown(int fd, int how)
+{
+	struct rs *s;
+	int rc = rs_take(fd, &s);
+
+	if (rc < 0)
+		return rc;
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		rc = -EINVAL;
+	else if (s->dgram ? s->peer.port == 0 : s->state != RS_CONNECTED)
+		rc = -ENOTCONN;
+	if (rc == 0) {
+		s->rd_shut |= how != SHUT_WR;
+		s->wr_shut |= how != SHUT_RD;
+		if (s->stream && s->wr_shut)
+			rs_stream_fin(s);
+		if (s->stream)
+			rs_stream_nudge(s);
+		rs_bump(s);
+	}
+	rs_release(s);
+	return rc;
+}
+
+/* ---- The process ends ---- */
+
+static void say_goodbye(struct rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->state == RS_CONNECTED && s->stream) {
+		rs_stream_fin(s);
+		diw_disconnect(s->qp);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static unsigned still;
+
+static void count_open(struct rs *s)
+{
+	struct diw_qp_info info;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->state == RS_CONNECTED && s->stream) {
+		rs_stream_look(s, 0);
+		still += diw_qp_query(s->qp, &info) == 0 && info.state == DIW_QPS_CLOSING;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+__attribute__((destructor))
+static void last_words(void)
+{
+	const struct timespec ms = { .tv_nsec = DIW_MS };
+	uint64_t until = diw_clock_ns() + LAST_NS;
+	struct diw_list *p, *next;
+
+	pthread_mutex_lock(&rs_big);
+	rs_each(say_goodbye);
+	do {
+		still = 0;
+		rs_each(count_open);
+		diw_list_for_each_safe(p, next, &rs_lingering) {
+			rs_stream_look(diw_container(p, struct rs, link), 0);
+			still++;
+		}
+		pthread_mutex_unlock(&rs_big);
+		if (still)
+			nanosleep(&ms, NULL);
+		pthread_mutex_lock(&rs_big);
+	} while (still && diw_clock_ns() < until);
+	pthread_mutex_unlock(&rs_big);
+}

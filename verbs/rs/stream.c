@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bytes both ways over one RC queue pair; wire.h has their form. The socket's lock is held. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "verbs/rs/stream.h"
+
+#define BATCH 32
+#define DATA_REQUESTS (2 * RS_SLOTS)         /* a Write and a Send each */
+#define MAPS_MAX 128
+#define SQ_DEPTH (DATA_REQUESTS + 64)
+
+/* ---- Making and ending ---- */
+
+static uint32_t ring_size(int asked)
+{
+	uint32_t size = 16384;
+
+	while (size < (uint32_t)asked && size < (16u << 20))
+		size *= 2;
+	return size;
+}
+
+static int map_memory(struct rs *s, struct rs_stream *st)
+{
+	size_t slots = RS_RX_SLOTS * RS_SLOT;
+	int rc;
+
+	st->rx.ring_size = ring_size(s->opt.rcvbuf);
+	st->tx.ring_size = ring_size(s->opt.sndbuf);
+	slots = (slots + 4095) & ~(size_t)4095;
+	st->size = slots + st->rx.ring_size + st->tx.ring_size;
+	st->memory = mmap(NULL, st->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (st->memory == MAP_FAILED) {
+		st->memory = NULL;
+		return -ENOMEM;
+	}
+	st->rx.slots = st->memory;
+	st->rx.ring = st->memory + slots;
+	st->tx.ring = st->rx.ring + st->rx.ring_size;
+	rc = diw_mr_reg(s->dev->pd, st->rx.slots, slots, DIW_ACCESS_LOCAL_WRITE, &st->slots_mr);
+	if (rc == 0)
+		rc = diw_mr_reg(s->dev->pd, st->rx.ring, st->rx.ring_size,
+				DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE, &st->ring_mr);
+	return rc;
+}
+
+static int post_slot(struct rs *s, unsigned slot)
+{
+	struct rs_stream *st = s->stream;
+	struct diw_sge sge = { st->rx.slots + slot * RS_SLOT, RS_SLOT, st->slots_mr->stag };
+
+	return diw_post_recv(s->qp, &(struct diw_recv_wr){ .wr_id = slot, .sge = &sge, .num_sge = 1 }, NULL);
+}
+
+int rs_stream_new(struct rs *s)
+{
+	struct rs_stream *st = calloc(1, sizeof *st);
+	struct diw_qp_attr a;
+	int rc;
+
+	if (!st)
+		return -ENOMEM;
+	s->stream = st;
+	rc = map_memory(s, st);
+	diw_qp_attr_init(&a);
+	a.type = DIW_QP_RC;
+	a.sq_depth = SQ_DEPTH;
+	a.rq_depth = RS_RX_SLOTS;
+	a.max_sge = 1;
+	a.max_inline = RS_SLOT;
+	a.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits never finds none */
+	if (rc == 0)
+		rc = rs_open_qp(s, &a, SQ_DEPTH + RS_RX_SLOTS);
+	for (unsigned i = 0; rc == 0 && i < RS_RX_SLOTS; i++)
+		rc = post_slot(s, i);
+	if (rc < 0) {
+		rs_close_qp(s);
+		rs_stream_free(s);
+	}
+	return rc;
+}
+
+/* The queue pair is gone: nobody writes there any more. */
+void rs_stream_free(struct rs *s)
+{
+	struct rs_stream *st = s->stream;
+
+	if (!st)
+		return;
+	rs_maps_free(st);
+	if (st->slots_mr)
+		diw_mr_dereg(st->slots_mr);
+	if (st->ring_mr)
+		diw_mr_dereg(st->ring_mr);
+	if (st->memory)
+		munmap(st->memory, st->size);
+	free(st);
+	s->stream = NULL;
+}
+
+void rs_stream_hello(const struct rs *s, uint8_t out[RS_HELLO])
+{
+	const struct rs_stream *st = s->stream;
+
+	memset(out, 0, RS_HELLO);
+	diw_put32(out, RS_MAGIC);
+	diw_put16(out + 4, RS_SLOTS);
+	diw_put16(out + 6, RS_SLOT);
+	diw_put32(out + 8, st->rx.ring_size);
+	diw_put32(out + 12, st->ring_mr->stag);
+	diw_put64(out + 16, st->ring_mr->to);
+}
+
+/* A peer whose slots are larger or more is one that we use less of. */
+bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
+{
+	struct rs_stream *st = s->stream;
+
+	if (len < RS_HELLO_LEN || diw_get32(p) != RS_MAGIC || diw_get16(p + 6) < RS_SLOT)
+		return false;
+	st->tx.slots = diw_get16(p + 4);
+	st->tx.peer_size = st->tx.peer_free = diw_get32(p + 8);
+	st->tx.peer_stag = diw_get32(p + 12);
+	st->tx.peer_to = diw_get64(p + 16);
+	if (st->tx.slots < 2 || st->tx.peer_size < RS_SLOT || st->tx.peer_to + st->tx.peer_size < st->tx.peer_to)
+		return false;
+	if (st->tx.slots > RS_SLOTS)
+		st->tx.slots = RS_SLOTS;
+	st->up = true;
+	return true;
+}
+
+void rs_stream_down(struct rs *s, int errnum)
+{
+	struct rs_stream *st = s->stream;
+
+	if (st->down)
+		return;
+	st->down = true;
+	if (!st->fin_came && !s->err)
+		s->err = errnum ? errnum : ECONNRESET;
+}
+
+void rs_stream_broken(struct rs *s)
+{
+	rs_stream_down(s, ECONNRESET);
+	diw_abort(s->qp);
+}
+
+/* ---- What comes ---- */
+
+/* What the peer has returned cannot be more than it was given. */
+static bool credits(struct rs_stream *st, const struct rs_header *h)
+{
+	uint32_t read = h->read - st->tx.read, out = st->tx.peer_size - st->tx.peer_free;
+	uint16_t posted = (uint16_t)(h->slots - st->tx.posted);
+
+	if (read > out || posted > st->tx.used)
+		return false;
+	st->tx.read = h->read;
+	st->tx.peer_free += read;
+	st->tx.posted = h->slots;
+	st->tx.used = (uint16_t)(st->tx.used - posted);
+	return true;
+}
+
+static void push(struct rs_stream *st, struct rs_piece piece)
+{
+	st->rx.pieces[st->rx.tail++ % RS_PIECES] = piece;
+	st->rx.bytes += piece.len;
+}
+
+/* A slot that is free again; one that data took is told so. */
+static bool repost(struct rs *s, unsigned slot, bool counted)
+{
+	s->stream->rx.posted = (uint16_t)(s->stream->rx.posted + counted);
+	return post_slot(s, slot) == 0;
+}
+
+static bool ring_came(struct rs_stream *st, uint32_t len)
+{
+	uint32_t size = st->rx.ring_size;
+
+	if (len == 0 || len > size - st->rx.unread || len > size - st->rx.wpos)
+		return false;
+	st->rx.wpos = (st->rx.wpos + len) & (size - 1);
+	st->rx.unread += len;
+	push(st, (struct rs_piece){ .len = len, .slot = -1 });
+	return true;
+}
+
+/* False: it is not what wire.h says. */
+static bool came(struct rs *s, unsigned slot, uint32_t len)
+{
+	struct rs_stream *st = s->stream;
+	const uint8_t *p = st->rx.slots + slot * RS_SLOT;
+	struct rs_header h = rs_header_get(p);
+	bool control = h.flags & RS_F_CONTROL;
+
+	if (len < RS_HDR || p[1] || (h.flags & ~(RS_F_CONTROL | RS_F_FIN | RS_F_MAP | RS_F_RING)) || !credits(st, &h))
+		return false;
+	if (st->fin_came && !control)
+		return false;
+	st->fin_came |= (h.flags & RS_F_FIN) != 0;
+	if (h.flags & RS_F_MAP)
+		return rs_map_came(st, p + RS_HDR, len - RS_HDR) && repost(s, slot, !control);
+	if (h.flags & RS_F_RING)
+		return !control && len == RS_HDR && ring_came(st, h.written) && repost(s, slot, true);
+	if (control)
+		return len == RS_HDR && repost(s, slot, false);
+	if (len == RS_HDR)
+		return false;
+	push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = (int)slot });
+	return true;
+}
+
+/* wr_id of a signalled request: the bytes that it sent from the ring. */
+static void sent(struct rs *s, const struct diw_wc *wc)
+{
+	s->stream->tx.pending--;
+	s->stream->tx.tail += (uint32_t)wc->wr_id;
+}
+
+void rs_stream_look(struct rs *s, int64_t spin_ns)
+{
+	struct diw_wc wc[BATCH];
+	int n;
+
+	do {
+		n = diw_cq_poll(s->cq, wc, BATCH, spin_ns);
+		spin_ns = 0;
+		for (int i = 0; i < n; i++) {
+			if (wc[i].status != DIW_WC_SUCCESS)
+				rs_stream_down(s, 0);
+			else if (wc[i].opcode != DIW_WC_RECV)
+				sent(s, &wc[i]);
+			else if (!s->stream->down && !came(s, (unsigned)wc[i].wr_id, wc[i].byte_len))
+				rs_stream_broken(s);
+		}
+	} while (n == BATCH);
+}
+
+/* ---- Reading ---- */
+
+static void fill_header(struct rs_stream *st, uint8_t *p, uint8_t flags, uint32_t written)
+{
+	rs_header_put(p, &(struct rs_header){
+		.flags = flags, .slots = st->rx.posted, .read = st->rx.read, .written = written,
+	});
+	st->rx.read_told = st->rx.read;
+	st->rx.posted_told = st->rx.posted;
+}
+
+int rs_stream_control(struct rs *s, uint8_t flags, const uint8_t *more, uint32_t len, bool signalled)
+{
+	struct rs_stream *st = s->stream;
+	uint8_t message[RS_SLOT];
+	struct diw_sge sge = { message, RS_HDR + len, 0 };
+	struct diw_send_wr wr = {
+		.sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_INLINE | (signalled ? DIW_SEND_SIGNALED : 0),
+	};
+	int rc;
+
+	fill_header(st, message, flags, 0);
+	if (len)
+		memcpy(message + RS_HDR, more, len);
+	rc = diw_post_send(s->qp, &wr, NULL);
+	if (rc == 0)
+		st->tx.pending += signalled;
+	return rc;
+}
+
+static void return_credits(struct rs *s)
+{
+	struct rs_stream *st = s->stream;
+
+	if (st->down || (st->rx.read - st->rx.read_told < st->rx.ring_size / 4 &&
+			 (uint16_t)(st->rx.posted - st->rx.posted_told) < RS_SLOTS / 2))
+		return;
+	rs_stream_control(s, RS_F_CONTROL, NULL, 0, false);
+}
+
+/* N bytes of the oldest piece were read. */
+static void consume(struct rs *s, struct rs_piece *piece, uint32_t n)
+{
+	struct rs_stream *st = s->stream;
+
+	st->rx.bytes -= n;
+	piece->len -= n;
+	if (piece->slot < 0) {
+		st->rx.rpos = (st->rx.rpos + n) & (st->rx.ring_size - 1);
+		st->rx.read += n;
+		st->rx.unread -= n;
+	} else {
+		piece->off += n;
+	}
+	if (piece->len)
+		return;
+	if (piece->slot >= 0)
+		repost(s, (unsigned)piece->slot, true);
+	st->rx.head++;
+}
+
+struct cursor {
+	const struct iovec *iov;
+	size_t n, i, off;
+};
+
+static struct cursor cursor(const struct iovec *iov, size_t n, size_t skip)
+{
+	struct cursor c = { iov, n, 0, skip };
+
+	while (c.i < c.n && c.off >= iov[c.i].iov_len)
+		c.off -= iov[c.i++].iov_len;
+	return c;
+}
+
+/* Copy LEN bytes at most between memory and the caller's; how many. */
+static size_t copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
+{
+	size_t done = 0;
+
+	while (done < len && c->i < c->n) {
+		uint8_t *theirs = (uint8_t *)c->iov[c->i].iov_base + c->off;
+		size_t k = c->iov[c->i].iov_len - c->off;
+
+		k = k < len - done ? k : len - done;
+		if (out)
+			memcpy(theirs, memory + done, k);
+		else
+			memcpy(memory + done, theirs, k);
+		done += k;
+		c->off += k;
+		if (c->off == c->iov[c->i].iov_len) {
+			c->i++;
+			c->off = 0;
+		}
+	}
+	return done;
+}
+
+ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t skip, bool peek)
+{
+	struct rs_stream *st = s->stream;
+	struct cursor c = cursor(iov, niov, skip);
+	uint32_t rpos = st->rx.rpos;
+	size_t total = 0;
+
+	for (uint32_t i = st->rx.head; i != st->rx.tail; i++) {
+		struct rs_piece *piece = &st->rx.pieces[i % RS_PIECES];
+		uint32_t len = piece->len;
+		uint8_t *from = piece->slot < 0 ? st->rx.ring + rpos
+						: st->rx.slots + (unsigned)piece->slot * RS_SLOT + piece->off;
+		size_t n = copy(&c, from, len, true);
+
+		total += n;
+		if (piece->slot < 0)
+			rpos = (rpos + (uint32_t)n) & (st->rx.ring_size - 1);
+		if (!peek)
+			consume(s, piece, (uint32_t)n);
+		if (n < len)
+			break;
+	}
+	if (!peek)
+		return_credits(s);
+	return (ssize_t)total;
+}
+
+/* ---- Writing ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t ring_room(const struct rs_stream *st)
+{
+	uint32_t n = st->tx.ring_size - (st->tx.head - st->tx.tail);
+
+	n = least(n, st->tx.ring_size - (st->tx.head & (st->tx.ring_size - 1)));
+	n = least(n, st->tx.peer_free);
+	n = least(n, st->tx.peer_size - st->tx.peer_pos);
+	return least(n, RS_PIECE_MAX);
+}
+
+static bool slot_room(const struct rs_stream *st)
+{
+	return st->tx.used < st->tx.slots;
+}
+
+static int put_small(struct rs *s, struct cursor *c, uint32_t len)
+{
+	struct rs_stream *st = s->stream;
+	uint8_t message[RS_SLOT];
+	struct diw_sge sge = { message, RS_HDR + len, 0 };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE };
+
+	fill_header(st, message, 0, 0);
+	copy(c, message + RS_HDR, len, false);
+	return diw_post_send(s->qp, &wr, NULL);
+}
+
+static int put_ring(struct rs *s, struct cursor *c, uint32_t len)
+{
+	struct rs_stream *st = s->stream;
+	uint8_t header[RS_HDR], *from = st->tx.ring + (st->tx.head & (st->tx.ring_size - 1));
+	struct diw_sge tell = { header, RS_HDR, 0 }, data = { from, len, s->dev->all->stag };
+	struct diw_send_wr send = {
+		.wr_id = len, .sge = &tell, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_INLINE | DIW_SEND_SIGNALED,
+	};
+	struct diw_send_wr write = {
+		.next = &send, .sge = &data, .num_sge = 1, .opcode = DIW_WR_WRITE, .stag = st->tx.peer_stag,
+		.to = st->tx.peer_to + st->tx.peer_pos,
+	};
+	int rc;
+
+	copy(c, from, len, false);
+	fill_header(st, header, RS_F_RING, len);
+	rc = diw_post_send_all(s->qp, &write);
+	if (rc < 0)
+		return rc;
+	st->tx.head += len;
+	st->tx.pending++;
+	st->tx.peer_free -= len;
+	st->tx.peer_pos = (st->tx.peer_pos + len) % st->tx.peer_size;
+	return 0;
+}
+
+ssize_t rs_stream_put(struct rs *s, const struct iovec *iov, size_t niov, size_t skip)
+{
+	struct rs_stream *st = s->stream;
+	struct cursor c = cursor(iov, niov, skip);
+	size_t left = 0, total = 0;
+	int rc = 0;
+
+	for (size_t i = c.i; i < niov; i++)
+		left += iov[i].iov_len;
+	left -= c.i < niov ? c.off : 0;
+	if (st->nmaps)
+		rs_maps_tell(s);
+	while (left && slot_room(st)) {
+		uint32_t n = left <= RS_SMALL ? (uint32_t)left : ring_room(st);
+
+		n = (uint32_t)(n < left ? n : left);
+		if (n == 0)
+			break;
+		rc = left <= RS_SMALL ? put_small(s, &c, n) : put_ring(s, &c, n);
+		if (rc < 0)
+			break;
+		st->tx.used++;
+		left -= n;
+		total += n;
+	}
+	return total || rc == 0 ? (ssize_t)total : rc;
+}
+
+void rs_stream_fin(struct rs *s)
+{
+	struct rs_stream *st = s->stream;
+
+	if (!st || !st->up || st->down || st->fin_sent)
+		return;
+	st->fin_sent = true;
+	rs_stream_control(s, RS_F_CONTROL | RS_F_FIN, NULL, 0, true);
+}
+
+/* Whoever sleeps in diw_channel_get() is woken by a completion. */
+void rs_stream_nudge(struct rs *s)
+{
+	if (s->leader && s->stream->up && !s->stream->down)
+		rs_stream_control(s, RS_F_CONTROL, NULL, 0, true);
+}
+
+bool rs_stream_readable(const struct rs *s)
+{
+	return s->stream->rx.bytes > 0;
+}
+
+bool rs_stream_over(const struct rs *s)
+{
+	return s->stream->down;
+}
+
+bool rs_stream_flushed(const struct rs *s)
+{
+	return s->stream->down || s->stream->tx.pending == 0;
+}
+
+/* As with TCP, a third of the room makes a socket writable: a writer that is woken for less writes crumbs. */
+short rs_stream_events(const struct rs *s)
+{
+	const struct rs_stream *st = s->stream;
+	uint32_t in_use = st->tx.head - st->tx.tail;
+	bool room = st->tx.used < st->tx.slots - st->tx.slots / 4 && in_use <= st->tx.ring_size / 3 * 2 &&
+		    st->tx.peer_free >= st->tx.peer_size / 4;
+	short events = 0;
+
+	if (st->rx.bytes || st->fin_came || st->down || s->rd_shut)
+		events |= POLLIN | POLLRDNORM;
+	if (st->fin_came || st->down || s->rd_shut)
+		events |= POLLRDHUP;
+	if (room || st->down || s->wr_shut)
+		events |= POLLOUT | POLLWRNORM;
+	if ((st->down && !st->fin_came) || ((st->fin_came || s->rd_shut) && s->wr_shut))
+		events |= POLLHUP;              /* a peer that ended in good order has only stopped sending */
+	if (rs_stream_flushed(s))
+		events |= RS_SENT;
+	return events;
+}

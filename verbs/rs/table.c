@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sockets by descriptor. The table grows by blocks that never go away; a descriptor has a socket, or has none. */
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "verbs/rs/int.h"
+
+#define BLOCK 1024
+#define BLOCKS 1024                          /* a million descriptors: the kernel's default limit (fs.nr_open) */
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rs **blocks[BLOCKS];
+static int top;                              /* above all that are in it */
+static atomic_uint generation;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+unsigned rs_generation(void)
+{
+	return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+/* ---- Fork: the child knows its sockets, to refuse and close them ---- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&rs_big);
+	pthread_mutex_lock(&table_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&rs_big);
+}
+
+static void in_child(void)
+{
+	atomic_fetch_add(&generation, 1);
+	diw_list_init(&rs_lingering);
+	rs_dev_forget();
+	after_fork();
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- Objects ---- */
+
+struct rs *rs_new(int domain, int type)
+{
+	struct rs *s = calloc(1, sizeof *s);
+
+	pthread_once(&once, watch_forks);
+	if (!s)
+		return NULL;
+	s->fd = s->hold = -1;
+	s->domain = domain;
+	s->type = type;
+	s->generation = rs_generation();
+	atomic_init(&s->refs, 1);
+	pthread_mutex_init(&s->lock, NULL);
+	diw_list_init(&s->link);
+	diw_list_init(&s->children);
+	diw_list_init(&s->sibling);
+	rs_opt_init(s);
+	return s;
+}
+
+struct rs *rs_ref(struct rs *s)
+{
+	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+	return s;
+}
+
+void rs_unref(struct rs *s)
+{
+	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+		rs_end(s);
+}
+
+/* ---- The table ---- */
+
+static struct rs **place(int fd, bool grow)
+{
+	if (fd < 0 || fd >= BLOCK * BLOCKS)
+		return NULL;
+	if (!blocks[fd / BLOCK] && grow)
+		blocks[fd / BLOCK] = calloc(BLOCK, sizeof **blocks);
+	return blocks[fd / BLOCK] ? &blocks[fd / BLOCK][fd % BLOCK] : NULL;
+}
+
+static struct rs *find(int fd)
+{
+	struct rs **p, *s = NULL;
+
+	pthread_mutex_lock(&table_lock);
+	p = place(fd, false);
+	if (p && *p)
+		s = rs_ref(*p);
+	pthread_mutex_unlock(&table_lock);
+	return s;
+}
+
+int rs_enter_table(struct rs *s, bool cloexec)
+{
+	int fd = eventfd(0, EFD_NONBLOCK | (cloexec ? EFD_CLOEXEC : 0));
+	struct rs **p;
+
+	if (fd < 0)
+		return -errno;
+	pthread_mutex_lock(&table_lock);
+	p = place(fd, true);
+	if (p) {
+		*p = s;
+		s->fd = fd;
+		top = fd >= top ? fd + 1 : top;
+	}
+	pthread_mutex_unlock(&table_lock);
+	if (p)
+		return fd;
+	close(fd);
+	return fd >= BLOCK * BLOCKS ? -EMFILE : -ENOMEM;
+}
+
+struct rs *rs_leave_table(int fd)
+{
+	struct rs **p, *s = NULL;
+
+	pthread_mutex_lock(&table_lock);
+	p = place(fd, false);
+	if (p && *p) {
+		s = *p;
+		*p = NULL;
+	}
+	pthread_mutex_unlock(&table_lock);
+	return s;
+}
+
+/* Who is called may not take a socket out: nobody else can, since that wants rs_big in the end. */
+void rs_each(void (*visit)(struct rs *s))
+{
+	for (int fd = 0; fd < top; fd++) {
+		struct rs *s = find(fd);
+
+		if (!s)
+			continue;
+		if (s->generation == rs_generation())
+			visit(s);
+		atomic_fetch_sub(&s->refs, 1);
+	}
+}
+
+int rs_take(int fd, struct rs **out)
+{
+	struct rs *s = find(fd);
+
+	if (!s)
+		return -EBADF;
+	if (s->generation != rs_generation()) {
+		atomic_fetch_sub(&s->refs, 1);
+		return -ENODEV;
+	}
+	pthread_mutex_lock(&s->lock);
+	*out = s;
+	return 0;
+}
+
+void rs_release(struct rs *s)
+{
+	pthread_mutex_unlock(&s->lock);
+	rs_unref(s);
+}
+
+bool diw_rs_owns(int fd)
+{
+	struct rs **p;
+	bool owns;
+
+	pthread_mutex_lock(&table_lock);
+	p = place(fd, false);
+	owns = p && *p;
+	pthread_mutex_unlock(&table_lock);
+	return owns;
+}
+
+int diw_rs_socket(int domain, int type, int protocol)
+{
+	const int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+	int kind = type & ~flags, fd;
+	struct rs *s;
+
+	if (domain != AF_INET && domain != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (kind != SOCK_STREAM && kind != SOCK_DGRAM)
+		return -ESOCKTNOSUPPORT;
+	if (protocol && protocol != (kind == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP))
+		return -EPROTONOSUPPORT;
+	s = rs_new(domain, kind);
+	if (!s)
+		return -ENOMEM;
+	s->nonblock = type & SOCK_NONBLOCK;
+	fd = rs_enter_table(s, type & SOCK_CLOEXEC);
+	if (fd < 0)
+		rs_unref(s);
+	return fd;
+}

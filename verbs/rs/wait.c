@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who sleeps, and who wakes whom. Of the threads that call a connected socket one is the leader: it sleeps in
+ * diw_channel_get(), so that one wake-up brings it what has come. The others sleep on the socket's number until it has
+ * looked. Who polls sleeps on descriptors, of which the socket's own stands for what others have found meanwhile.
+ */
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "verbs/rs/int.h"
+
+#define SPIN_NS 10000                        /* as librdmacm: the other end answers at once, or it does not */
+#define IDLE_A_YIELD 8
+#define NO_THREAD_NS (10 * DIW_MS)
+
+short rs_events(const struct rs *s)
+{
+	short events = s->err ? POLLERR | POLLIN | POLLOUT : 0;
+
+	if (s->dgram)
+		return (short)(events | rs_dgram_events(s));
+	switch (s->state) {
+	case RS_LISTENING:
+		return (short)(events | (s->nready ? POLLIN | POLLRDNORM : 0));
+	case RS_CONNECTED:
+		return (short)(events | rs_stream_events(s));
+	case RS_OPEN:
+		return (short)(events | POLLOUT | (s->type == SOCK_STREAM ? POLLHUP : 0));
+	default:
+		return events;
+	}
+}
+
+/* ---- Waking ---- */
+
+void rs_signal(struct rs *s, bool on)
+{
+	uint64_t n = 1;
+
+	if (s->kicked == on || s->fd < 0)
+		return;
+	s->kicked = on;
+	if (on)
+		(void)!write(s->fd, &n, sizeof n);
+	else
+		(void)!read(s->fd, &n, sizeof n);
+}
+
+void rs_bump(struct rs *s)
+{
+	atomic_fetch_add(&s->seq, 1);
+	if (s->followers)
+		syscall(SYS_futex, &s->seq, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	if (s->sleepers)
+		rs_signal(s, true);
+}
+
+static void look(struct rs *s, int64_t spin_ns)
+{
+	short before;
+
+	if (!s->cq)
+		return;
+	before = rs_events(s);
+	if (s->dgram)
+		rs_dgram_look(s);
+	else
+		rs_stream_look(s, spin_ns);
+	if ((s->followers || s->sleepers) && rs_events(s) != before)
+		rs_bump(s);
+}
+
+void rs_look(struct rs *s)
+{
+	look(s, 0);
+}
+
+/* A program that spins where processors are fewer than those who want them waits for its peer to get one: it lends its
+ * own, which costs little when nobody wants it. */
+void rs_idle(struct rs *s)
+{
+	if (s->empties++ % IDLE_A_YIELD == 0)
+		sched_yield();
+}
+
+/* ---- Sleeping ---- */
+
+/* Whether the handler that ran, whichever it was, may have been one after which calls go on (SA_RESTART). */
+static bool calls_go_on(void)
+{
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (sigaction(sig, NULL, &sa) == 0 && sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
+		    !(sa.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t left(uint64_t until, uint64_t now)
+{
+	return until > now ? until - now : 0;
+}
+
+static int lead(struct rs *s, uint64_t until, uint64_t now)
+{
+	int64_t ns = until == RS_NEVER ? -1 : (int64_t)left(until, now);
+	struct diw_cq *cq;
+	int rc;
+
+	s->leader = true;
+	diw_cq_arm(s->cq, false);
+	pthread_mutex_unlock(&s->lock);
+	rc = diw_channel_get(s->channel, &cq, ns);
+	pthread_mutex_lock(&s->lock);
+	s->leader = false;
+	look(s, 0);
+	if (s->followers || s->sleepers)        /* one of them leads now */
+		rs_bump(s);
+	return rc == -EINTR ? rc : 0;
+}
+
+static int follow(struct rs *s, uint64_t until, uint64_t now)
+{
+	unsigned seen = atomic_load(&s->seq);
+	uint64_t ns = left(until, now);
+	struct timespec ts;
+	bool interrupted;
+
+	if (s->cq && !s->dev->thread && !s->leader)
+		ns = diw_min64(ns, NO_THREAD_NS);
+	ts = (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
+	s->followers++;
+	pthread_mutex_unlock(&s->lock);
+	interrupted = syscall(SYS_futex, &s->seq, FUTEX_WAIT_PRIVATE, seen, ns > INT64_MAX / 2 ? NULL : &ts,
+			      NULL, 0) < 0 && errno == EINTR;
+	pthread_mutex_lock(&s->lock);
+	s->followers--;
+	return interrupted ? -EINTR : 0;
+}
+
+int rs_wait(struct rs *s, short events, uint64_t until)
+{
+	bool spun = false;
+	uint64_t now;
+	int rc;
+
+	for (;;) {
+		look(s, 0);
+		if (s->closed)
+			return -EBADF;
+		if (rs_events(s) & events)
+			return 0;
+		if (s->cq && s->state == RS_CONNECTED && !s->leader && !spun && until) {
+			spun = true;
+			look(s, SPIN_NS);
+			continue;
+		}
+		now = diw_clock_ns();
+		if (now >= until)
+			return -EAGAIN;
+		if (s->cq && (s->dgram || s->state == RS_CONNECTED) && !s->leader)
+			rc = lead(s, until, now);
+		else
+			rc = follow(s, until, now);
+		if (rc == -EINTR && !calls_go_on())
+			return -EINTR;
+	}
+}
