@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "llp/stream.h"
 
 #define BACKLOG 128
@@ -231,7 +232,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 		return -EINVAL;
 	if (!diw_addr_ip_is_zero(&attr->local) && diw_addr_is_v4(&attr->local) != (family == AF_INET))
 		return -EAFNOSUPPORT;
-	fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = diw_socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	err = begin_connect(fd, family, attr);
@@ -300,10 +301,10 @@ static int listen_socket(const struct diw_stream_attr *a, int *family)
 	int fd;
 
 	*family = diw_addr_is_v4(&a->local) ? AF_INET : AF_INET6;
-	fd = socket(*family, type, 0);
+	fd = diw_socket(*family, type, 0);
 	if (fd < 0 && any && !a->v6only) {
 		*family = AF_INET;
-		fd = socket(AF_INET, type, 0);
+		fd = diw_socket(AF_INET, type, 0);
 	}
 	if (fd < 0)
 		return -errno;

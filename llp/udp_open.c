@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "llp/udp.h"
 
 #define SNDBUF (2 << 20)
@@ -29,10 +30,10 @@ static int open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	bool v4 = diw_addr_is_v4(&attr->local);
 
 	u->family = v4 && !attr->any ? AF_INET : AF_INET6;
-	u->fd = socket(u->family, type, 0);
+	u->fd = diw_socket(u->family, type, 0);
 	if (u->fd < 0 && attr->any) {
 		u->family = AF_INET;
-		u->fd = socket(AF_INET, type, 0);
+		u->fd = diw_socket(AF_INET, type, 0);
 	}
 	if (u->fd < 0)
 		return -errno;
@@ -220,7 +221,7 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 	if (u->any && diw_addr_is_v4(peer))     /* then IPv4's own: a dual-stack socket is slower */
 		local.ip[10] = local.ip[11] = 0xff;
 	len = diw_addr_to_sockaddr(&local, &ss);
-	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
 	set_common(u, fd);

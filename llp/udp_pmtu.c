@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sys.h"
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
@@ -41,7 +42,7 @@ static uint32_t ask(const struct diw_addr *src, const struct diw_addr *dst)
 	struct sockaddr_storage to, from;
 	socklen_t tolen = diw_addr_to_sockaddr(dst, &to), fromlen, len = sizeof(int);
 	bool v6 = to.ss_family == AF_INET6, ok = true;
-	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
+	int fd = diw_socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
 
 	if (fd < 0)
 		return 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
@@ -19,7 +20,7 @@ static struct diw_udp_offload proved;
 static int open_loopback(int family, struct sockaddr_storage *ss, socklen_t *len)
 {
 	struct diw_addr a = { .ip = { [15] = 1 } };
-	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = diw_socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -1;
@@ -65,10 +66,10 @@ static bool enable(int fd, int name, int value)
  * same is noticed when it does. */
 static void believe(void)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		fd = diw_socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
 	proved.gso = enable(fd, UDP_SEGMENT, SEG);

@@ -11,6 +11,7 @@
 
 #include "base/addr.h"
 #include "base/crc.h"
+#include "base/sys.h"
 #include "llp/dgram.h"
 #include "rdmap/rdmap.h"
 
@@ -20,7 +21,7 @@
 static uint32_t iface_mtu(const char *ifname)
 {
 	struct ifreq ifr = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint32_t mtu = 1500;
 
 	if (fd < 0)
@@ -35,7 +36,7 @@ static uint32_t iface_mtu(const char *ifname)
 /* What the kernel grants an ordinary request, as it counts it. */
 static uint32_t granted_rcvbuf(void)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), v = 4 << 20;
+	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), v = 4 << 20;
 	socklen_t len = sizeof v;
 
 	if (fd < 0)
@@ -137,7 +138,7 @@ static int source_of(const struct diw_addr *dst, struct diw_addr *src)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(dst, &ss);
-	int fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+	int fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
 
 	if (fd < 0)
 		return -errno;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "verbs/of/cma.h"
 
 int cma_addr_get(struct diw_addr *a, const struct sockaddr *sa)
@@ -66,7 +67,7 @@ int cma_addr_source(const struct diw_addr *dst, const struct diw_addr *src, stru
 	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
 	from.port = 0;
 	len = diw_addr_to_sockaddr(&to, &ss);
-	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
 	if (!cma_addr_any(&from)) {

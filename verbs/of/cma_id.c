@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "verbs/of/cma.h"
 
 struct diw_list cma_ids = { &cma_ids, &cma_ids };
@@ -180,7 +181,7 @@ static int hold(struct cma_id *id, struct diw_addr *local)
 	socklen_t len = diw_addr_to_sockaddr(local, &ss);
 	int rc = 0;
 
-	id->hold = socket(ss.ss_family, (cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	id->hold = diw_socket(ss.ss_family, (cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (id->hold < 0)
 		return errno;
 	/* Two sockets of a port that may be used again conflict only if one listens; a datagram socket is the one. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/sys.h"
 #include "base/wire.h"
 #include "verbs/of/cma.h"
 
@@ -192,7 +193,7 @@ static int open_asker(struct cma_id *id)
 
 		any.port = 0;
 		len = diw_addr_to_sockaddr(&any, &ss);
-		id->hold = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		id->hold = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (id->hold < 0 || bind(id->hold, (struct sockaddr *)&ss, len))
 			return errno;
 	}

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "base/addr.h"
 #include "base/wire.h"
 
@@ -125,7 +126,7 @@ static uint64_t fnv(uint64_t h, const void *data, size_t len)
 static bool guid_from_mac(const char *ifname, uint8_t guid[8])
 {
 	struct ifreq ifr = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
 	const uint8_t *mac = (const uint8_t *)ifr.ifr_hwaddr.sa_data;
 
 	if (fd < 0)

@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "verbs/rs/int.h"
 
 bool rs_addr_any(const struct diw_addr *a)
@@ -87,7 +88,7 @@ int rs_addr_source(const struct diw_addr *dst, struct diw_addr *found)
 
 	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
 	len = diw_addr_to_sockaddr(&to, &ss);
-	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	if (connect(fd, (struct sockaddr *)&ss, len))
@@ -111,7 +112,7 @@ static int keep(const struct rs *s, const struct diw_addr *want)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(want, &ss);
-	int one = 1, fd = socket(ss.ss_family, s->type | SOCK_CLOEXEC, 0), rc;
+	int one = 1, fd = diw_socket(ss.ss_family, s->type | SOCK_CLOEXEC, 0), rc;
 
 	if (fd < 0)
 		return -errno;

@@ -327,9 +327,9 @@ static size_t copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
 		size_t k = c->iov[c->i].iov_len - c->off;
 
 		k = k < len - done ? k : len - done;
-		if (out)
+		if (k && out)
 			memcpy(theirs, memory + done, k);
-		else
+		else if (k)
 			memcpy(memory + done, theirs, k);
 		done += k;
 		c->off += k;

@@ -62,7 +62,7 @@ static void look(struct rs *s, int64_t spin_ns)
 {
 	short before;
 
-	if (!s->cq)
+	if (!s->dgram && s->state != RS_CONNECTED)
 		return;
 	before = rs_events(s);
 	if (s->dgram)
