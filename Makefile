@@ -126,6 +126,11 @@ $(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
 
+# Programs for the socket engine, which is in no library alone.
+$(filter $(BUILD)/tests/system/rs%,$(TESTS)): $(BUILD)/%: $(BUILD)/obj/%.o $(RS_OBJ) $(LIB_A)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
+
 # Programs for libibverbs: `diw run` gives them ours.
 $(BUILD)/tests/system/of_%: $(BUILD)/obj/tests/system/of_%.o $(OF_SO)
 	@mkdir -p $(@D)

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Peers that speak verbs/rs/wire.h, but lie: their connection resets, and a bystander's does not. */
+#include "tests/system/rs_kit.h"
+#include "verbs/diw.h"
+#include "verbs/rs/wire.h"
+
+#define RING 65536u
+#define SLOT_BYTES 4096u
+#define RECVS 64
+
+struct liar {
+	struct diw_dev *dev;
+	struct diw_pd *pd;
+	struct diw_cm *cm;
+	struct diw_mr *mr;
+	struct diw_cq *cq;
+	struct diw_qp *qp;
+	uint8_t *memory;                     /* its ring, its receives, what it sends */
+	uint8_t hello[RS_HELLO_LEN];         /* the victim's */
+	uint16_t port;                       /* of the victim */
+};
+
+static void must(int rc, const char *what)
+{
+	if (rc < 0)
+		die(what, rc);
+}
+
+static void liar_init(struct liar *l, uint16_t port)
+{
+	size_t len = RING + RECVS * RS_SLOT + SLOT_BYTES;
+
+	memset(l, 0, sizeof *l);
+	l->port = port;
+	l->memory = calloc(1, len);
+	must(diw_dev_open("diw_lo", NULL, &l->dev), "open");
+	must(diw_pd_alloc(l->dev, &l->pd), "pd");
+	must(diw_cm_create(l->dev, &l->cm), "channel");
+	must(diw_mr_reg(l->pd, l->memory, len, DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE, &l->mr), "memory");
+}
+
+static void open_qp(struct liar *l)
+{
+	struct diw_qp_attr a;
+
+	must(diw_cq_create(l->dev, 4096, NULL, NULL, &l->cq), "cq");
+	diw_qp_attr_init(&a);
+	a.type = DIW_QP_RC;
+	a.send_cq = a.recv_cq = l->cq;
+	a.sq_depth = 2048;
+	a.rq_depth = RECVS;
+	must(diw_qp_create(l->pd, &a, &l->qp), "qp");
+	for (unsigned i = 0; i < RECVS; i++) {
+		struct diw_sge sge = { l->memory + RING + i * RS_SLOT, RS_SLOT, l->mr->stag };
+
+		must(diw_post_recv(l->qp, &(struct diw_recv_wr){ .sge = &sge, .num_sge = 1 }, NULL), "recv");
+	}
+}
+
+static void close_qp(struct liar *l)
+{
+	diw_qp_destroy(l->qp);
+	diw_cq_destroy(l->cq);
+}
+
+/* With this hello; what came of it. */
+static enum diw_cm_event_type liar_connect(struct liar *l, const uint8_t *hello, uint32_t len)
+{
+	struct diw_conn_attr a;
+	struct diw_addr to;
+	struct diw_cm_event ev;
+
+	open_qp(l);
+	diw_addr_parse("127.0.0.1", l->port, &to);
+	diw_conn_attr_init(&a);
+	a.data = hello;
+	a.data_len = len;
+	a.plain = true;
+	must(diw_connect(l->qp, l->cm, &to, &a), "connect");
+	must(diw_cm_get(l->cm, &ev, (int64_t)SOON_MS * 1000000), "an outcome");
+	if (ev.type == DIW_CM_ESTABLISHED)
+		memcpy(l->hello, ev.data, sizeof l->hello);
+	return ev.type;
+}
+
+static void honest_hello(const struct liar *l, uint8_t p[RS_HELLO_LEN])
+{
+	diw_put32(p, RS_MAGIC);
+	diw_put16(p + 4, 32);
+	diw_put16(p + 6, RS_SLOT);
+	diw_put32(p + 8, RING);
+	diw_put32(p + 12, l->mr->stag);
+	diw_put64(p + 16, l->mr->to);
+}
+
+static void say(struct liar *l, struct rs_header h, uint8_t reserved, uint32_t len)
+{
+	uint8_t *p = l->memory + RING + RECVS * RS_SLOT;
+	struct diw_sge sge = { p, len, l->mr->stag };
+
+	rs_header_put(p, &h);
+	p[1] = reserved;
+	diw_post_send(l->qp, &(struct diw_send_wr){ .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND }, NULL);
+}
+
+static void write_ring(struct liar *l, uint64_t offset, uint32_t len)
+{
+	struct diw_sge sge = { l->memory, len, l->mr->stag };
+
+	diw_post_send(l->qp, &(struct diw_send_wr){
+		.sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE, .stag = diw_get32(l->hello + 12),
+		.to = diw_get64(l->hello + 16) + offset }, NULL);
+}
+
+/* ---- What they do ---- */
+
+static void reads_more(struct liar *l) { say(l, (struct rs_header){ .read = 1 }, 0, RS_HDR + 1); }
+static void posts_more(struct liar *l) { say(l, (struct rs_header){ .slots = 1 }, 0, RS_HDR + 1); }
+static void huge_credit(struct liar *l) { say(l, (struct rs_header){ .read = UINT32_MAX }, 0, RS_HDR + 1); }
+static void unknown_flag(struct liar *l) { say(l, (struct rs_header){ .flags = 0x80 }, 0, RS_HDR + 1); }
+static void reserved_byte(struct liar *l) { say(l, (struct rs_header){ 0 }, 1, RS_HDR + 1); }
+static void half_header(struct liar *l) { say(l, (struct rs_header){ 0 }, 0, RS_HDR - 1); }
+static void nothing_sent(struct liar *l) { say(l, (struct rs_header){ 0 }, 0, 0); }
+static void empty_data(struct liar *l) { say(l, (struct rs_header){ 0 }, 0, RS_HDR); }
+static void oversized(struct liar *l) { say(l, (struct rs_header){ 0 }, 0, RS_SLOT + 1); }
+static void no_ring(struct liar *l) { say(l, (struct rs_header){ .flags = RS_F_RING }, 0, RS_HDR); }
+static void bad_map(struct liar *l) { say(l, (struct rs_header){ .flags = RS_F_MAP }, 0, RS_HDR + 5); }
+
+static void more_than_ring(struct liar *l)
+{
+	say(l, (struct rs_header){ .flags = RS_F_RING, .written = diw_get32(l->hello + 8) + 1 }, 0, RS_HDR);
+}
+
+static void unread_ring(struct liar *l)
+{
+	uint32_t size = diw_get32(l->hello + 8);
+
+	say(l, (struct rs_header){ .flags = RS_F_RING, .written = size }, 0, RS_HDR);
+	say(l, (struct rs_header){ .flags = RS_F_RING, .written = 1 }, 0, RS_HDR);
+}
+
+static void across_the_end(struct liar *l)
+{
+	uint32_t size = diw_get32(l->hello + 8);
+
+	say(l, (struct rs_header){ .flags = RS_F_RING, .written = size - 1 }, 0, RS_HDR);
+	say(l, (struct rs_header){ .flags = RS_F_RING, .written = 2 }, 0, RS_HDR);
+}
+
+static void beyond_memory(struct liar *l) { write_ring(l, diw_get32(l->hello + 8) - 1, 2); }
+static void before_memory(struct liar *l) { write_ring(l, (uint64_t)-1, 1); }
+
+static void after_end(struct liar *l)
+{
+	say(l, (struct rs_header){ .flags = RS_F_CONTROL | RS_F_FIN }, 0, RS_HDR);
+	say(l, (struct rs_header){ 0 }, 0, RS_HDR + 1);
+}
+
+static void no_credit(struct liar *l)
+{
+	for (int i = 0; i < 200; i++)
+		say(l, (struct rs_header){ 0 }, 0, RS_HDR + 1);
+}
+
+static void control_flood(struct liar *l)
+{
+	for (int i = 0; i < 200; i++)
+		say(l, (struct rs_header){ .flags = RS_F_CONTROL }, 0, RS_HDR);
+}
+
+static const struct { void (*lie)(struct liar *l); const char *what; } lies[] = {
+	{ reads_more, "has read what nobody wrote" }, { posts_more, "returns a slot that nobody took" },
+	{ huge_credit, "has read 4 GiB" }, { unknown_flag, "sends an unknown flag" },
+	{ reserved_byte, "sets what is reserved" }, { half_header, "sends half a header" },
+	{ nothing_sent, "sends an empty message" }, { empty_data, "sends a header alone" },
+	{ oversized, "sends more than a slot holds" }, { no_ring, "wrote nothing into the ring" },
+	{ bad_map, "maps half" }, { more_than_ring, "wrote more than the ring holds" },
+	{ unread_ring, "wrote over what was not read" }, { across_the_end, "wrote across the ring's end" },
+	{ beyond_memory, "writes beyond the ring" }, { before_memory, "writes before the ring" },
+	{ after_end, "writes after its end" }, { no_credit, "takes slots that it has not got" },
+	{ control_flood, "sends credits without end" },
+};
+
+/* What came before the lie may be read; who has said that it ends is at its end, whatever it does then. */
+static bool is_reset(int victim, ssize_t last)
+{
+	double until = seconds() + SOON_MS / 1000;
+	ssize_t n, sent;
+	char c;
+
+	if (!polled(victim, POLLIN, SOON_MS))
+		return false;
+	while ((n = recv_from(victim, &c, 1, 0)) == 1)
+		;
+	do
+		sent = send_to(victim, &c, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent != -EPIPE && seconds() < until);
+	return n == last && sent == -EPIPE;
+}
+
+static bool sees_end(struct liar *l)
+{
+	struct diw_cm_event ev;
+	int rc = diw_cm_get(l->cm, &ev, (int64_t)SOON_MS * 1000000);
+
+	return rc == 0 && ev.type == DIW_CM_DISCONNECTED;
+}
+
+static void test_lie(struct liar *l, int listens, unsigned i, const int bystander[2])
+{
+	uint8_t hello[RS_HELLO_LEN];
+	int victim;
+	bool ended;
+
+	honest_hello(l, hello);
+	if (liar_connect(l, hello, sizeof hello) != DIW_CM_ESTABLISHED)
+		die("a liar's connection", -ECONNREFUSED);
+	victim = diw_rs_accept(listens, NULL, NULL);
+	lies[i].lie(l);
+	/* What takes more than there is, is found by the stack before the victim looks. */
+	ended = (lies[i].lie == no_credit || lies[i].lie == control_flood) && sees_end(l);
+	CHECK(is_reset(victim, lies[i].lie == after_end ? 0 : -ECONNRESET), "a peer that %s is reset", lies[i].what);
+	CHECK((ended || sees_end(l)) && talk(bystander[0], bystander[1]), "... and it alone");
+	diw_rs_close(victim);
+	close_qp(l);
+}
+
+static void test_hello(struct liar *l)
+{
+	static const struct { unsigned at; uint32_t value; const char *what; } bad[] = {
+		{ 0, 0x12345678, "has another magic" }, { 4, 0x00010200, "has one slot" },
+		{ 4, 0x00200010, "has small slots" }, { 8, 100, "has a small ring" },
+		{ 16, 0xffffffff, "has a ring that wraps" },
+	};
+	uint8_t hello[RS_HELLO_LEN];
+
+	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+		honest_hello(l, hello);
+		diw_put32(hello + bad[i].at, bad[i].value);
+		if (bad[i].at == 16)
+			diw_put32(hello + 20, 0xffffff00);
+		CHECK(liar_connect(l, hello, sizeof hello) == DIW_CM_REJECTED, "who %s is rejected", bad[i].what);
+		close_qp(l);
+	}
+	CHECK(liar_connect(l, hello, 3) == DIW_CM_REJECTED, "who says too little is rejected");
+	close_qp(l);
+}
+
+int main(void)
+{
+	int listens = listener(AF_INET, 4), bystander[2];
+	struct liar l;
+
+	signal(SIGPIPE, SIG_IGN);
+	pair(bystander);
+	liar_init(&l, port_of(listens));
+	test_hello(&l);
+	for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++)
+		test_lie(&l, listens, i, bystander);
+	close_both(bystander);
+	diw_rs_close(listens);
+	diw_mr_dereg(l.mr);
+	diw_cm_destroy(l.cm);
+	diw_pd_free(l.pd);
+	CHECK(diw_dev_close(l.dev) == 0, "nothing of them is left");
+	free(l.memory);
+	return failures > 0;
+}
