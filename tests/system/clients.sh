@@ -9,6 +9,7 @@
 . tests/system/clients/lib.sh
 . tests/system/clients/pyverbs.sh
 . tests/system/clients/cm.sh
+. tests/system/clients/rs.sh
 PATTERN=${1:-.}
 links_are_up() { ip link show dev va | grep -q 'state UP' && in_b ip link show dev vb | grep -q 'state UP'; }
 
@@ -37,6 +38,14 @@ for PERSONALITY in ca rnic; do
 			cm_pair $place "$types" $line
 		done
 	done < tests/system/clients/cm.list
+	while read -r when where types line; do
+		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
+		[ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && wanted "$when $where $types $line" || continue
+		# shellcheck disable=SC2086  # a list of words
+		for place in veth ${where#veth}; do
+			rs_pair $place "$types" $line
+		done
+	done < tests/system/clients/rs.list
 	wanted refused && refusals
 	wanted pyverbs && pyverbs
 done

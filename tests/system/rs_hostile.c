@@ -49,6 +49,7 @@ static void open_qp(struct liar *l)
 	a.send_cq = a.recv_cq = l->cq;
 	a.sq_depth = 2048;
 	a.rq_depth = RECVS;
+	a.max_inline = RS_SLOT;
 	must(diw_qp_create(l->pd, &a, &l->qp), "qp");
 	for (unsigned i = 0; i < RECVS; i++) {
 		struct diw_sge sge = { l->memory + RING + i * RS_SLOT, RS_SLOT, l->mr->stag };
@@ -100,7 +101,9 @@ static void say(struct liar *l, struct rs_header h, uint8_t reserved, uint32_t l
 
 	rs_header_put(p, &h);
 	p[1] = reserved;
-	diw_post_send(l->qp, &(struct diw_send_wr){ .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND }, NULL);
+	diw_post_send(l->qp, &(struct diw_send_wr){
+		.sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = len <= RS_SLOT ? DIW_SEND_INLINE : 0 }, NULL);
 }
 
 static void write_ring(struct liar *l, uint64_t offset, uint32_t len)
@@ -195,6 +198,8 @@ static bool is_reset(int victim, ssize_t last)
 	do
 		sent = send_to(victim, &c, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (sent != -EPIPE && seconds() < until);
+	if (n != last || sent != -EPIPE)
+		printf("# read %zd, not %zd; wrote %zd\n", n, last, sent);
 	return n == last && sent == -EPIPE;
 }
 

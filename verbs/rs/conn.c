@@ -302,7 +302,7 @@ static void established(struct rs *s, const struct diw_cm_event *ev)
 	s->state = RS_CONNECTED;
 	s->local = ev->local;
 	if (!rs_stream_meet(s, ev->data, ev->data_len)) {
-		rs_stream_down(s, EPROTO);
+		rs_stream_down(s, 0);
 		diw_abort(s->qp);
 	}
 	rs_bump(s);

@@ -176,6 +176,16 @@ static int state_of(struct rs *s, int level, int name, int *v)
 	return 0;
 }
 
+/* Nothing of what TCP below counts is the socket's. */
+static int tcp_info(const struct rs *s, void *value, socklen_t *len)
+{
+	struct tcp_info info = {
+		.tcpi_state = s->state == RS_CONNECTED ? TCP_ESTABLISHED : s->state == RS_LISTENING ? TCP_LISTEN : TCP_CLOSE,
+	};
+
+	return s->type == SOCK_STREAM ? give(&info, sizeof info, value, len) : -ENOPROTOOPT;
+}
+
 static int get(struct rs *s, int level, int name, void *value, socklen_t *len)
 {
 	int64_t *ns = timeout(s, level, name);
@@ -193,6 +203,8 @@ static int get(struct rs *s, int level, int name, void *value, socklen_t *len)
 	}
 	if (level == SOL_SOCKET && name == SO_LINGER)
 		return give(&s->opt.linger, sizeof s->opt.linger, value, len);
+	if (level == IPPROTO_TCP && name == TCP_INFO)
+		return tcp_info(s, value, len);
 	rs_look(s);
 	if (state_of(s, level, name, &v) == 0)
 		return give(&v, sizeof v, value, len);

@@ -131,6 +131,7 @@ bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 	return true;
 }
 
+/* Sockets have no name for a peer that broke the rules of MPA or ours: it is one that went away. */
 void rs_stream_down(struct rs *s, int errnum)
 {
 	struct rs_stream *st = s->stream;
@@ -139,7 +140,7 @@ void rs_stream_down(struct rs *s, int errnum)
 		return;
 	st->down = true;
 	if (!st->fin_came && !s->err)
-		s->err = errnum ? errnum : ECONNRESET;
+		s->err = errnum && errnum != EPROTO ? errnum : ECONNRESET;
 }
 
 void rs_stream_broken(struct rs *s)
