@@ -4,7 +4,7 @@
 # (rs_hostile.c). Debian's programs over rsockets are in tests/system/clients.
 . "${0%/*}/lib.sh"
 for name in rs rs_peers rs_hostile; do
-	if [ $name/$MODE = rs_peers/tsan ]; then
+	if [ "$name/$MODE" = rs_peers/tsan ]; then
 		skip "ThreadSanitizer does not follow a threaded program's fork"
 		continue
 	fi

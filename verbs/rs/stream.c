@@ -6,49 +6,58 @@
 #include "verbs/rs/stream.h"
 
 #define BATCH 32
-#define DATA_REQUESTS (2 * RS_SLOTS)         /* a Write and a Send each */
-#define MAPS_MAX 128
-#define SQ_DEPTH (DATA_REQUESTS + 64)
+#define SMALL (DIW_MAX_INLINE - RS_HDR)      /* what is copied once, into the request */
+#define SLOT_BYTES (RS_HDR + RS_DATA)
+#define CRUMB 4096
+#define SQ_SPARE 64                          /* requests that are no data, and Writes into mapped memory */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
 
 /* ---- Making and ending ---- */
 
+/* As the kernel does, twice what was asked: data has headers, and what was read is told late. */
 static uint32_t ring_size(int asked)
 {
-	uint32_t size = 16384;
+	uint32_t size = 4 * RS_DATA;
 
-	while (size < (uint32_t)asked && size < (16u << 20))
+	while (size / 2 < (uint32_t)asked && size < (16u << 20))
 		size *= 2;
 	return size;
 }
 
+static unsigned slot_count(int asked)
+{
+	unsigned n = 2 * ((unsigned)asked / RS_DATA);
+
+	return n < RS_MIN_SLOTS ? RS_MIN_SLOTS : n > RS_MAX_SLOTS ? RS_MAX_SLOTS : n;
+}
+
+/* Nothing of it costs memory before it is used. */
 static int map_memory(struct rs *s, struct rs_stream *st)
 {
-	size_t slots = RS_RX_SLOTS * RS_SLOT;
-	int rc;
+	size_t slots;
 
-	st->rx.ring_size = ring_size(s->opt.rcvbuf);
+	st->rx.n = slot_count(s->opt.rcvbuf);
 	st->tx.ring_size = ring_size(s->opt.sndbuf);
-	slots = (slots + 4095) & ~(size_t)4095;
-	st->size = slots + st->rx.ring_size + st->tx.ring_size;
+	slots = (st->rx.n + RS_CONTROL) * (size_t)SLOT_BYTES;
+	st->size = slots + st->tx.ring_size;
 	st->memory = mmap(NULL, st->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (st->memory == MAP_FAILED) {
 		st->memory = NULL;
 		return -ENOMEM;
 	}
 	st->rx.slots = st->memory;
-	st->rx.ring = st->memory + slots;
-	st->tx.ring = st->rx.ring + st->rx.ring_size;
-	rc = diw_mr_reg(s->dev->pd, st->rx.slots, slots, DIW_ACCESS_LOCAL_WRITE, &st->slots_mr);
-	if (rc == 0)
-		rc = diw_mr_reg(s->dev->pd, st->rx.ring, st->rx.ring_size,
-				DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE, &st->ring_mr);
-	return rc;
+	st->tx.ring = st->memory + slots;
+	return diw_mr_reg(s->dev->pd, st->rx.slots, slots, DIW_ACCESS_LOCAL_WRITE, &st->slots_mr);
 }
 
 static int post_slot(struct rs *s, unsigned slot)
 {
 	struct rs_stream *st = s->stream;
-	struct diw_sge sge = { st->rx.slots + slot * RS_SLOT, RS_SLOT, st->slots_mr->stag };
+	struct diw_sge sge = { st->rx.slots + slot * (size_t)SLOT_BYTES, SLOT_BYTES, st->slots_mr->stag };
 
 	return diw_post_recv(s->qp, &(struct diw_recv_wr){ .wr_id = slot, .sge = &sge, .num_sge = 1 }, NULL);
 }
@@ -65,14 +74,14 @@ int rs_stream_new(struct rs *s)
 	rc = map_memory(s, st);
 	diw_qp_attr_init(&a);
 	a.type = DIW_QP_RC;
-	a.sq_depth = SQ_DEPTH;
-	a.rq_depth = RS_RX_SLOTS;
+	a.sq_depth = RS_MAX_SLOTS + SQ_SPARE;
+	a.rq_depth = st->rx.n + RS_CONTROL;
 	a.max_sge = 1;
-	a.max_inline = RS_SLOT;
+	a.max_inline = DIW_MAX_INLINE;
 	a.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits never finds none */
 	if (rc == 0)
-		rc = rs_open_qp(s, &a, SQ_DEPTH + RS_RX_SLOTS);
-	for (unsigned i = 0; rc == 0 && i < RS_RX_SLOTS; i++)
+		rc = rs_open_qp(s, &a, a.sq_depth + a.rq_depth);
+	for (unsigned i = 0; rc == 0 && i < a.rq_depth; i++)
 		rc = post_slot(s, i);
 	if (rc < 0) {
 		rs_close_qp(s);
@@ -91,8 +100,6 @@ void rs_stream_free(struct rs *s)
 	rs_maps_free(st);
 	if (st->slots_mr)
 		diw_mr_dereg(st->slots_mr);
-	if (st->ring_mr)
-		diw_mr_dereg(st->ring_mr);
 	if (st->memory)
 		munmap(st->memory, st->size);
 	free(st);
@@ -101,32 +108,22 @@ void rs_stream_free(struct rs *s)
 
 void rs_stream_hello(const struct rs *s, uint8_t out[RS_HELLO])
 {
-	const struct rs_stream *st = s->stream;
-
 	memset(out, 0, RS_HELLO);
 	diw_put32(out, RS_MAGIC);
-	diw_put16(out + 4, RS_SLOTS);
-	diw_put16(out + 6, RS_SLOT);
-	diw_put32(out + 8, st->rx.ring_size);
-	diw_put32(out + 12, st->ring_mr->stag);
-	diw_put64(out + 16, st->ring_mr->to);
+	diw_put16(out + 4, (uint16_t)s->stream->rx.n);
+	diw_put32(out + 8, RS_DATA);
 }
 
-/* A peer whose slots are larger or more is one that we use less of. */
+/* A peer whose slots are more or larger is one that we use less of. */
 bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
 
-	if (len < RS_HELLO_LEN || diw_get32(p) != RS_MAGIC || diw_get16(p + 6) < RS_SLOT)
+	if (len < RS_HELLO_LEN || diw_get32(p) != RS_MAGIC || diw_get16(p + 4) < 2 || diw_get16(p + 6) ||
+	    diw_get32(p + 8) < RS_MIN_DATA)
 		return false;
-	st->tx.slots = diw_get16(p + 4);
-	st->tx.peer_size = st->tx.peer_free = diw_get32(p + 8);
-	st->tx.peer_stag = diw_get32(p + 12);
-	st->tx.peer_to = diw_get64(p + 16);
-	if (st->tx.slots < 2 || st->tx.peer_size < RS_SLOT || st->tx.peer_to + st->tx.peer_size < st->tx.peer_to)
-		return false;
-	if (st->tx.slots > RS_SLOTS)
-		st->tx.slots = RS_SLOTS;
+	st->tx.slots = diw_get16(p + 4) < RS_MAX_SLOTS ? diw_get16(p + 4) : RS_MAX_SLOTS;
+	st->tx.peer_data = least(diw_get32(p + 8), RS_DATA);
 	st->up = true;
 	return true;
 }
@@ -154,13 +151,10 @@ void rs_stream_broken(struct rs *s)
 /* What the peer has returned cannot be more than it was given. */
 static bool credits(struct rs_stream *st, const struct rs_header *h)
 {
-	uint32_t read = h->read - st->tx.read, out = st->tx.peer_size - st->tx.peer_free;
 	uint16_t posted = (uint16_t)(h->slots - st->tx.posted);
 
-	if (read > out || posted > st->tx.used)
+	if (posted > st->tx.used)
 		return false;
-	st->tx.read = h->read;
-	st->tx.peer_free += read;
 	st->tx.posted = h->slots;
 	st->tx.used = (uint16_t)(st->tx.used - posted);
 	return true;
@@ -168,7 +162,7 @@ static bool credits(struct rs_stream *st, const struct rs_header *h)
 
 static void push(struct rs_stream *st, struct rs_piece piece)
 {
-	st->rx.pieces[st->rx.tail++ % RS_PIECES] = piece;
+	st->rx.pieces[st->rx.tail++ % RS_MAX_SLOTS] = piece;
 	st->rx.bytes += piece.len;
 }
 
@@ -179,40 +173,27 @@ static bool repost(struct rs *s, unsigned slot, bool counted)
 	return post_slot(s, slot) == 0;
 }
 
-static bool ring_came(struct rs_stream *st, uint32_t len)
-{
-	uint32_t size = st->rx.ring_size;
-
-	if (len == 0 || len > size - st->rx.unread || len > size - st->rx.wpos)
-		return false;
-	st->rx.wpos = (st->rx.wpos + len) & (size - 1);
-	st->rx.unread += len;
-	push(st, (struct rs_piece){ .len = len, .slot = -1 });
-	return true;
-}
-
 /* False: it is not what wire.h says. */
 static bool came(struct rs *s, unsigned slot, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
-	const uint8_t *p = st->rx.slots + slot * RS_SLOT;
-	struct rs_header h = rs_header_get(p);
-	bool control = h.flags & RS_F_CONTROL;
+	const uint8_t *p = st->rx.slots + slot * (size_t)SLOT_BYTES;
+	struct rs_header h;
+	bool control;
 
-	if (len < RS_HDR || p[1] || (h.flags & ~(RS_F_CONTROL | RS_F_FIN | RS_F_MAP | RS_F_RING)) || !credits(st, &h))
+	if (len < RS_HDR || !rs_header_get(p, &h) || !credits(st, &h))
 		return false;
-	if (st->fin_came && !control)
+	control = h.flags & RS_F_CONTROL;
+	if (!control && (st->fin_came || st->rx.tail - st->rx.head == st->rx.n))
 		return false;
 	st->fin_came |= (h.flags & RS_F_FIN) != 0;
 	if (h.flags & RS_F_MAP)
-		return rs_map_came(st, p + RS_HDR, len - RS_HDR) && repost(s, slot, !control);
-	if (h.flags & RS_F_RING)
-		return !control && len == RS_HDR && ring_came(st, h.written) && repost(s, slot, true);
+		return !control && rs_map_came(st, p + RS_HDR, len - RS_HDR) && repost(s, slot, true);
 	if (control)
 		return len == RS_HDR && repost(s, slot, false);
 	if (len == RS_HDR)
 		return false;
-	push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = (int)slot });
+	push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = slot });
 	return true;
 }
 
@@ -244,19 +225,16 @@ void rs_stream_look(struct rs *s, int64_t spin_ns)
 
 /* ---- Reading ---- */
 
-static void fill_header(struct rs_stream *st, uint8_t *p, uint8_t flags, uint32_t written)
+static void fill_header(struct rs_stream *st, uint8_t *p, uint8_t flags)
 {
-	rs_header_put(p, &(struct rs_header){
-		.flags = flags, .slots = st->rx.posted, .read = st->rx.read, .written = written,
-	});
-	st->rx.read_told = st->rx.read;
+	rs_header_put(p, &(struct rs_header){ .flags = flags, .slots = st->rx.posted });
 	st->rx.posted_told = st->rx.posted;
 }
 
 int rs_stream_control(struct rs *s, uint8_t flags, const uint8_t *more, uint32_t len, bool signalled)
 {
 	struct rs_stream *st = s->stream;
-	uint8_t message[RS_SLOT];
+	uint8_t message[DIW_MAX_INLINE];
 	struct diw_sge sge = { message, RS_HDR + len, 0 };
 	struct diw_send_wr wr = {
 		.sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
@@ -264,7 +242,7 @@ int rs_stream_control(struct rs *s, uint8_t flags, const uint8_t *more, uint32_t
 	};
 	int rc;
 
-	fill_header(st, message, flags, 0);
+	fill_header(st, message, flags);
 	if (len)
 		memcpy(message + RS_HDR, more, len);
 	rc = diw_post_send(s->qp, &wr, NULL);
@@ -277,8 +255,7 @@ static void return_credits(struct rs *s)
 {
 	struct rs_stream *st = s->stream;
 
-	if (st->down || (st->rx.read - st->rx.read_told < st->rx.ring_size / 4 &&
-			 (uint16_t)(st->rx.posted - st->rx.posted_told) < RS_SLOTS / 2))
+	if (st->down || (uint16_t)(st->rx.posted - st->rx.posted_told) < st->rx.n / 2)
 		return;
 	rs_stream_control(s, RS_F_CONTROL, NULL, 0, false);
 }
@@ -290,17 +267,10 @@ static void consume(struct rs *s, struct rs_piece *piece, uint32_t n)
 
 	st->rx.bytes -= n;
 	piece->len -= n;
-	if (piece->slot < 0) {
-		st->rx.rpos = (st->rx.rpos + n) & (st->rx.ring_size - 1);
-		st->rx.read += n;
-		st->rx.unread -= n;
-	} else {
-		piece->off += n;
-	}
+	piece->off += n;
 	if (piece->len)
 		return;
-	if (piece->slot >= 0)
-		repost(s, (unsigned)piece->slot, true);
+	repost(s, piece->slot, true);
 	st->rx.head++;
 }
 
@@ -346,19 +316,14 @@ ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t
 {
 	struct rs_stream *st = s->stream;
 	struct cursor c = cursor(iov, niov, skip);
-	uint32_t rpos = st->rx.rpos;
 	size_t total = 0;
 
 	for (uint32_t i = st->rx.head; i != st->rx.tail; i++) {
-		struct rs_piece *piece = &st->rx.pieces[i % RS_PIECES];
+		struct rs_piece *piece = &st->rx.pieces[i % RS_MAX_SLOTS];
 		uint32_t len = piece->len;
-		uint8_t *from = piece->slot < 0 ? st->rx.ring + rpos
-						: st->rx.slots + (unsigned)piece->slot * RS_SLOT + piece->off;
-		size_t n = copy(&c, from, len, true);
+		size_t n = copy(&c, st->rx.slots + piece->slot * (size_t)SLOT_BYTES + piece->off, len, true);
 
 		total += n;
-		if (piece->slot < 0)
-			rpos = (rpos + (uint32_t)n) & (st->rx.ring_size - 1);
 		if (!peek)
 			consume(s, piece, (uint32_t)n);
 		if (n < len)
@@ -371,19 +336,18 @@ ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t
 
 /* ---- Writing ---- */
 
-static uint32_t least(uint32_t a, uint32_t b)
+/* For data behind its header, in one piece. What is left at the ring's end, too little for both, is passed over. */
+static uint32_t ring_room(struct rs_stream *st)
 {
-	return a < b ? a : b;
-}
+	uint32_t to_end = st->tx.ring_size - (st->tx.head & (st->tx.ring_size - 1)), n;
 
-static uint32_t ring_room(const struct rs_stream *st)
-{
-	uint32_t n = st->tx.ring_size - (st->tx.head - st->tx.tail);
-
-	n = least(n, st->tx.ring_size - (st->tx.head & (st->tx.ring_size - 1)));
-	n = least(n, st->tx.peer_free);
-	n = least(n, st->tx.peer_size - st->tx.peer_pos);
-	return least(n, RS_PIECE_MAX);
+	if (to_end < CRUMB && st->tx.ring_size - (st->tx.head - st->tx.tail) >= to_end) {
+		st->tx.skipped += to_end;
+		st->tx.head += to_end;
+		to_end = st->tx.ring_size;
+	}
+	n = least(st->tx.ring_size - (st->tx.head - st->tx.tail), to_end);
+	return n <= RS_HDR ? 0 : least(n - RS_HDR, st->tx.peer_data);
 }
 
 static bool slot_room(const struct rs_stream *st)
@@ -394,39 +358,34 @@ static bool slot_room(const struct rs_stream *st)
 static int put_small(struct rs *s, struct cursor *c, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
-	uint8_t message[RS_SLOT];
+	uint8_t message[DIW_MAX_INLINE];
 	struct diw_sge sge = { message, RS_HDR + len, 0 };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE };
 
-	fill_header(st, message, 0, 0);
+	fill_header(st, message, 0);
 	copy(c, message + RS_HDR, len, false);
 	return diw_post_send(s->qp, &wr, NULL);
 }
 
-static int put_ring(struct rs *s, struct cursor *c, uint32_t len)
+static int put_large(struct rs *s, struct cursor *c, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
-	uint8_t header[RS_HDR], *from = st->tx.ring + (st->tx.head & (st->tx.ring_size - 1));
-	struct diw_sge tell = { header, RS_HDR, 0 }, data = { from, len, s->dev->all->stag };
-	struct diw_send_wr send = {
-		.wr_id = len, .sge = &tell, .num_sge = 1, .opcode = DIW_WR_SEND,
-		.flags = DIW_SEND_INLINE | DIW_SEND_SIGNALED,
-	};
-	struct diw_send_wr write = {
-		.next = &send, .sge = &data, .num_sge = 1, .opcode = DIW_WR_WRITE, .stag = st->tx.peer_stag,
-		.to = st->tx.peer_to + st->tx.peer_pos,
+	uint8_t *message = st->tx.ring + (st->tx.head & (st->tx.ring_size - 1));
+	struct diw_sge sge = { message, RS_HDR + len, s->dev->all->stag };
+	struct diw_send_wr wr = {
+		.wr_id = RS_HDR + len + st->tx.skipped, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_SIGNALED,
 	};
 	int rc;
 
-	copy(c, from, len, false);
-	fill_header(st, header, RS_F_RING, len);
-	rc = diw_post_send_all(s->qp, &write);
+	fill_header(st, message, 0);
+	copy(c, message + RS_HDR, len, false);
+	rc = diw_post_send(s->qp, &wr, NULL);
 	if (rc < 0)
 		return rc;
-	st->tx.head += len;
+	st->tx.head += RS_HDR + len;
+	st->tx.skipped = 0;
 	st->tx.pending++;
-	st->tx.peer_free -= len;
-	st->tx.peer_pos = (st->tx.peer_pos + len) % st->tx.peer_size;
 	return 0;
 }
 
@@ -443,12 +402,12 @@ ssize_t rs_stream_put(struct rs *s, const struct iovec *iov, size_t niov, size_t
 	if (st->nmaps)
 		rs_maps_tell(s);
 	while (left && slot_room(st)) {
-		uint32_t n = left <= RS_SMALL ? (uint32_t)left : ring_room(st);
+		uint32_t n = left <= SMALL ? (uint32_t)left : ring_room(st);
 
 		n = (uint32_t)(n < left ? n : left);
 		if (n == 0)
 			break;
-		rc = left <= RS_SMALL ? put_small(s, &c, n) : put_ring(s, &c, n);
+		rc = left <= SMALL ? put_small(s, &c, n) : put_large(s, &c, n);
 		if (rc < 0)
 			break;
 		st->tx.used++;
@@ -495,8 +454,7 @@ short rs_stream_events(const struct rs *s)
 {
 	const struct rs_stream *st = s->stream;
 	uint32_t in_use = st->tx.head - st->tx.tail;
-	bool room = st->tx.used < st->tx.slots - st->tx.slots / 4 && in_use <= st->tx.ring_size / 3 * 2 &&
-		    st->tx.peer_free >= st->tx.peer_size / 4;
+	bool room = st->tx.used < st->tx.slots - st->tx.slots / 4 && in_use <= st->tx.ring_size / 3 * 2;
 	short events = 0;
 
 	if (st->rx.bytes || st->fin_came || st->down || s->rd_shut)

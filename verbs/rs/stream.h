@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A stream's two rings, its slots and their credits. */
+/* A stream's slots, what it sends from, and credits. */
 #ifndef DIW_RS_STREAM_H
 #define DIW_RS_STREAM_H
 
 #include "verbs/rs/int.h"
 #include "verbs/rs/wire.h"
 
-#define RS_RX_SLOTS (RS_SLOTS + RS_CONTROL)
-#define RS_PIECES 256u                       /* a power of 2, more than slots */
-#define RS_PIECE_MAX (256u << 10)            /* bytes of one Write */
+#define RS_MIN_SLOTS 32u
+#define RS_MAX_SLOTS 256u
+#define RS_PIECE_MAX (256u << 10)            /* bytes of one Write into mapped memory */
 
-/* What has come, in order: LEN bytes at the ring's next position, or from OFF on in a slot. */
+/* What has come, in order: LEN bytes from OFF on in a slot. */
 struct rs_piece {
 	uint32_t len, off;
-	int slot;                            /* -1: in the ring */
+	unsigned slot;
 };
 
 struct rs_map {
@@ -25,32 +25,26 @@ struct rs_map {
 };
 
 struct rs_stream {
-	uint8_t *memory;                     /* slots, then what the peer writes, then what is sent from */
+	uint8_t *memory;                     /* slots, then what is sent from */
 	size_t size;
-	struct diw_mr *slots_mr, *ring_mr;
+	struct diw_mr *slots_mr;
 	bool up, down, fin_sent, fin_came;
 
 	struct {
-		uint8_t *slots, *ring;
-		uint32_t ring_size;
-		uint32_t wpos;                       /* where the next piece of the ring begins */
-		uint32_t rpos;
-		uint32_t unread;                     /* bytes of the ring that the peer may not write yet */
-		uint32_t bytes;                      /* that can be read */
+		uint8_t *slots;
+		unsigned n;                          /* slots for data */
+		uint64_t bytes;                      /* that can be read */
 		uint32_t head, tail;
-		struct rs_piece pieces[RS_PIECES];
-		uint32_t read, read_told;
+		struct rs_piece pieces[RS_MAX_SLOTS];
 		uint16_t posted, posted_told;
 	} rx;
 
 	struct {
 		uint8_t *ring;
-		uint32_t ring_size, head, tail;      /* our own copy: free running, tail: TCP has taken it */
-		uint32_t peer_size, peer_pos, peer_free;
-		uint32_t read;                       /* as the peer has said */
-		uint16_t slots, used, posted;
-		uint32_t peer_stag;
-		uint64_t peer_to;
+		uint32_t ring_size, head, tail;      /* free running; what is behind tail TCP has taken */
+		uint32_t skipped;                    /* before head, for what is sent next */
+		uint32_t peer_data;                  /* bytes of data that its slots hold */
+		uint16_t slots, used, posted;        /* the peer's: all, those that were sent to, as it has said */
 		unsigned pending;                    /* signalled requests that are not complete */
 	} tx;
 
