@@ -164,8 +164,11 @@ static void page_close(void)
 /* A process may end without destroying its queue pairs; its threads may still count, so the mapping stays. */
 __attribute__((destructor)) static void at_exit(void)
 {
+	if (pthread_mutex_trylock(&page.lock))  /* one is at it; a page that is left the next process removes */
+		return;
 	if (page.head)
 		unlink(page.path);
+	pthread_mutex_unlock(&page.lock);
 }
 
 /* Inherited queue pairs still point at the page: what they count goes to memory of the child's own. (Should there be
