@@ -197,6 +197,38 @@ static void test_sigpipe(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "without MSG_NOSIGNAL a broken pipe is a signal");
 }
 
+/* More connect than the backlog holds: they wait for accept. */
+static void test_backlog(void)
+{
+	int l = listener(AF_INET, 2), fd[40], other, made = 0;
+	struct pollfd p[40];
+
+	for (int i = 0; i < 40; i++) {
+		fd[i] = diw_rs_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		try_connect(fd[i], AF_INET, port_of(l));
+		p[i] = (struct pollfd){ .fd = fd[i], .events = POLLOUT };
+	}
+	for (int i = 0; i < 40; i++) {
+		other = diw_rs_accept(l, NULL, NULL);
+		made += other >= 0;
+		diw_rs_close(other);
+	}
+	CHECK(made == 40, "40 connect at once where the backlog is 2, and none is refused");
+	for (int i = 0; i < 40; i++)
+		made -= polled(fd[i], POLLOUT, SOON_MS) & POLLERR ? 0 : 1;
+	CHECK(made == 0 && diw_rs_poll(p, 40, 0) == 40, "each learns that it is connected");
+	for (int i = 0; i < 40; i++)
+		diw_rs_close(fd[i]);
+	for (int i = 0; i < 6; i++) {
+		fd[i] = diw_rs_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		try_connect(fd[i], AF_INET, port_of(l));
+	}
+	diw_rs_close(l);
+	CHECK(polled(fd[5], POLLOUT | POLLIN, SOON_MS) != 0, "who still waits when nobody listens any more hears of it");
+	for (int i = 0; i < 6; i++)
+		diw_rs_close(fd[i]);
+}
+
 static bool all_talk(int (*fd)[2], int n)
 {
 	bool good = true;
@@ -253,6 +285,7 @@ int main(void)
 	test_fork();
 	test_exit();
 	test_sigpipe();
+	test_backlog();
 	if (files.rlim_max >= 7 * MANY)
 		test_many();
 	else

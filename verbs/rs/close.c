@@ -59,11 +59,6 @@ void rs_end(struct rs *s)
 {
 	bool stays;
 
-	if (s->generation != rs_generation()) { /* its parts are the parent's */
-		if (s->fd >= 0)
-			close(s->fd);
-		return;
-	}
 	if (!s->qp && !s->listener) {
 		release_memory(s);
 		return;
@@ -71,6 +66,7 @@ void rs_end(struct rs *s)
 	pthread_mutex_lock(&rs_big);
 	if (s->listener)
 		diw_listener_close(s->listener);
+	rs_requests_forget(s);
 	end_children(s);
 	stays = lingers(s);
 	if (stays) {
@@ -104,15 +100,17 @@ int diw_rs_close(int fd)
 
 	if (!s)
 		return -EBADF;
-	if (s->generation == rs_generation()) {
-		pthread_mutex_lock(&s->lock);
-		linger(s);
-		s->closed = true;
-		if (s->stream)
-			rs_stream_nudge(s);
-		rs_bump(s);
-		pthread_mutex_unlock(&s->lock);
+	if (s->generation != rs_generation()) { /* its parts are the parent's, and so is who uses it */
+		close(fd);
+		return 0;
 	}
+	pthread_mutex_lock(&s->lock);
+	linger(s);
+	s->closed = true;
+	if (s->stream)
+		rs_stream_nudge(s);
+	rs_bump(s);
+	pthread_mutex_unlock(&s->lock);
 	rs_unref(s);
 	return 0;
 }

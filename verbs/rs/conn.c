@@ -3,9 +3,12 @@
  * Listening, connecting, accepting. As with TCP a connection is made before accept() is called: the thread that hears
  * of requests answers them while the backlog has room.
  */
+#include <stdlib.h>
+
 #include "verbs/rs/int.h"
 
 #define MAX_BACKLOG 4096
+#define MAX_WAITING 1024
 
 /* ---- Queue pairs ---- */
 
@@ -269,17 +272,73 @@ static bool answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev
 	return true;
 }
 
+/* As with TCP, who finds no room waits for some. */
+struct waiting {
+	struct diw_list link;
+	struct rs_dev *dev;
+	struct diw_cm_event ev;
+};
+
+static bool keep_waiting(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev)
+{
+	struct waiting *w = l->nwaiting < MAX_WAITING ? malloc(sizeof *w) : NULL;
+
+	if (!w)
+		return false;
+	w->dev = d;
+	w->ev = *ev;
+	diw_list_add_tail(&l->waiting, &w->link);
+	l->nwaiting++;
+	return true;
+}
+
+static bool has_room(const struct rs *l)
+{
+	return l->nchildren <= (unsigned)l->backlog;
+}
+
 static void on_request(struct rs_dev *d, const struct diw_cm_event *ev)
 {
 	struct rs *l = ev->ctx;
-	bool answered = false;
+	bool taken = false;
 
 	pthread_mutex_lock(&l->lock);
-	if (l->state == RS_LISTENING && !l->closed && l->nchildren <= (unsigned)l->backlog)
-		answered = answer(d, l, ev);
+	if (l->state == RS_LISTENING && !l->closed)
+		taken = has_room(l) ? answer(d, l, ev) : keep_waiting(d, l, ev);
 	pthread_mutex_unlock(&l->lock);
-	if (!answered)
+	if (!taken)
 		diw_reject(ev->req, NULL, 0);
+}
+
+static void take_waiting(struct rs *l, bool all)
+{
+	struct diw_list *p;
+
+	while ((p = diw_list_first(&l->waiting)) && (all || has_room(l))) {
+		struct waiting *w = diw_container(p, struct waiting, link);
+
+		diw_list_del(p);
+		l->nwaiting--;
+		if (all || !answer(w->dev, l, &w->ev))
+			diw_reject(w->ev.req, NULL, 0);
+		free(w);
+	}
+}
+
+void rs_requests_forget(struct rs *l)
+{
+	take_waiting(l, true);
+}
+
+/* accept() has made room. */
+static void admit(struct rs *l)
+{
+	pthread_mutex_lock(&rs_big);
+	pthread_mutex_lock(&l->lock);
+	if (!l->closed)
+		take_waiting(l, false);
+	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&rs_big);
 }
 
 /* accept() sees a child's state by its listener's lock, the child's own calls by its own. */
@@ -318,6 +377,7 @@ static void child_failed(struct rs *s)
 	diw_list_del(&s->sibling);
 	l->nchildren--;
 	s->parent = NULL;
+	take_waiting(l, false);
 	pthread_mutex_unlock(&l->lock);
 	s->state = RS_OPEN;
 	rs_close_qp(s);
@@ -428,11 +488,16 @@ int diw_rs_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
 	struct rs *l, *s;
 	int rc = rs_take(fd, &l);
+	bool waits;
 
 	if (rc < 0)
 		return rc;
 	rc = wait_child(l, &s);
-	rs_release(l);
+	waits = l->nwaiting > 0;
+	pthread_mutex_unlock(&l->lock);
+	if (waits)
+		admit(l);
+	rs_unref(l);
 	if (rc < 0)
 		return rc;
 	rc = rs_enter_table(s, false);

@@ -92,6 +92,8 @@ struct rs {
 	struct diw_listener *listener;
 	struct diw_list children;            /* connections that accept() takes, or that are being made */
 	unsigned nchildren, nready;
+	struct diw_list waiting;             /* requests that the backlog has no room for */
+	unsigned nwaiting;
 	int backlog;
 	struct rs *parent;
 	struct diw_list sibling;
@@ -135,6 +137,7 @@ int rs_open_qp(struct rs *s, struct diw_qp_attr *attr, uint32_t completions);
 void rs_close_qp(struct rs *s);
 /* Nobody has it any more: ends its connection in good order and frees it, soon. */
 void rs_end(struct rs *s);
+void rs_requests_forget(struct rs *l);       /* rs_big is held */
 void rs_lingerer_over(struct rs *s);         /* rs_big is held */
 
 /* ---- Streams (stream.c) ---- */

@@ -64,6 +64,7 @@ struct rs *rs_new(int domain, int type)
 	pthread_mutex_init(&s->lock, NULL);
 	diw_list_init(&s->link);
 	diw_list_init(&s->children);
+	diw_list_init(&s->waiting);
 	diw_list_init(&s->sibling);
 	rs_opt_init(s);
 	return s;
