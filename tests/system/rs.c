@@ -308,6 +308,36 @@ static void test_poll(void)
 	close_both(fd);
 }
 
+static void *accept_later(void *arg)
+{
+	usleep(30000);
+	return (void *)(intptr_t)diw_rs_accept(*(int *)arg, NULL, NULL);
+}
+
+/* A connection that is made while its initiator sleeps, since the backlog was full. */
+static void test_poll_connect(void)
+{
+	int l = listener(AF_INET, 0), first = connected(AF_INET, port_of(l)), pipes[2];
+	struct pollfd p[2];
+	pthread_t t;
+	void *other;
+
+	if (pipe(pipes) < 0)
+		die("pipe", -errno);
+	p[0] = (struct pollfd){ .fd = diw_rs_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .events = POLLOUT };
+	p[1] = (struct pollfd){ .fd = pipes[0], .events = POLLIN };
+	try_connect(p[0].fd, AF_INET, port_of(l));
+	pthread_create(&t, NULL, accept_later, &l);
+	CHECK(diw_rs_poll(p, 2, SOON_MS) == 1 && p[0].revents == POLLOUT, "a connection that is made wakes who polls");
+	pthread_join(t, &other);
+	close(pipes[0]);
+	close(pipes[1]);
+	diw_rs_close(p[0].fd);
+	diw_rs_close(first);
+	diw_rs_close((int)(intptr_t)other);
+	diw_rs_close(l);
+}
+
 static void *block_in_recv(void *arg)
 {
 	char c;
@@ -450,6 +480,7 @@ int main(void)
 	test_names();
 	test_dual();
 	test_poll();
+	test_poll_connect();
 	test_closer();
 	test_signal();
 	test_options();

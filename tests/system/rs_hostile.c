@@ -202,6 +202,7 @@ static bool sees_end(struct liar *l)
 
 static void test_lie(struct liar *l, int listens, unsigned i, const int bystander[2])
 {
+	const struct timeval soon = { .tv_sec = SOON_MS / 1000 };
 	uint8_t hello[RS_HELLO_LEN];
 	int victim;
 	bool ended;
@@ -210,6 +211,7 @@ static void test_lie(struct liar *l, int listens, unsigned i, const int bystande
 	if (liar_connect(l, hello, sizeof hello) != DIW_CM_ESTABLISHED)
 		die("a liar's connection", -ECONNREFUSED);
 	victim = diw_rs_accept(listens, NULL, NULL);
+	diw_rs_setopt(victim, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
 	lies[i].lie(l);
 	/* What takes more than there is, is found by the stack before the victim looks. */
 	ended = (lies[i].lie == no_credit || lies[i].lie == control_flood) && sees_end(l);
