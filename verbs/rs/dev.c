@@ -97,10 +97,8 @@ static int open_parts(struct rs_dev *d)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 	struct diw_dev_info info;
-	int rc = thread_start();
+	int rc = diw_dev_open(d->name, NULL, &d->diw);
 
-	if (rc == 0)
-		rc = diw_dev_open(d->name, NULL, &d->diw);
 	if (rc < 0)
 		return rc;
 	rc = diw_dev_query(d->diw, &info);
@@ -110,11 +108,13 @@ static int open_parts(struct rs_dev *d)
 		rc = diw_pd_alloc(d->diw, &d->pd);
 	if (rc == 0)
 		rc = reg_all(d);
-	if (rc == 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, diw_cm_fd(d->cm), &ev) < 0)
-		rc = -errno;
 	d->thread = rc == 0 && info.progress_thread;
 	if (rc == 0 && !d->thread)
 		atomic_store(&inline_progress, true);
+	if (rc == 0)
+		rc = thread_start();            /* which is to know how to sleep */
+	if (rc == 0 && epoll_ctl(epfd, EPOLL_CTL_ADD, diw_cm_fd(d->cm), &ev) < 0)
+		rc = -errno;
 	return rc;
 }
 
