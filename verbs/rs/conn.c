@@ -36,12 +36,12 @@ void rs_close_qp(struct rs *s)
 	s->channel = NULL;
 }
 
+/* Within one host no wire can damage what TCP carries, and no TCP checksum is computed either: CRC-32C is not. */
 static bool same_host(const struct diw_addr *a, const struct diw_addr *b)
 {
 	return memcmp(a->ip, b->ip, sizeof a->ip) == 0 || (diw_addr_is_v4(a) && a->ip[12] == 127);
 }
 
-/* Within one host no wire can damage what TCP carries, and no TCP checksum is computed either. */
 static void conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello[RS_HELLO])
 {
 	rs_stream_hello(s, hello);
@@ -112,14 +112,6 @@ static int start_connect(struct rs *s, const struct diw_addr *peer)
 	return rc;
 }
 
-static int take_error(struct rs *s)
-{
-	int err = s->err;
-
-	s->err = 0;
-	return -err;
-}
-
 static int connect_stream(struct rs *s, struct diw_addr *peer)
 {
 	int rc;
@@ -130,7 +122,7 @@ static int connect_stream(struct rs *s, struct diw_addr *peer)
 		return -EALREADY;
 	if (s->state == RS_OPEN) {
 		if (s->err)
-			return take_error(s);
+			return rs_take_error(s);
 		to_this_host(peer);
 		rc = start_connect(s, peer);
 		if (rc < 0)
@@ -141,7 +133,7 @@ static int connect_stream(struct rs *s, struct diw_addr *peer)
 	rc = rs_wait(s, POLLOUT | RS_END, rs_until(s->opt.sndtimeo));
 	if (rc < 0)
 		return rc == -EAGAIN ? -EINPROGRESS : rc;
-	return s->state == RS_CONNECTED ? 0 : s->err ? take_error(s) : -ECONNABORTED;
+	return s->state == RS_CONNECTED ? 0 : s->err ? rs_take_error(s) : -ECONNABORTED;
 }
 
 int diw_rs_connect(int fd, const struct sockaddr *addr, socklen_t len)

@@ -131,7 +131,7 @@ static void close_parts(struct rs_dev *d)
 	free(d);
 }
 
-int rs_dev_named(const char *name, struct rs_dev **out)
+static int dev_named(const char *name, struct rs_dev **out)
 {
 	struct rs_dev *d, **p;
 	int rc;
@@ -161,10 +161,10 @@ int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev)
 
 	if (rs_addr_any(local)) {
 		if (!devs)
-			return rs_dev_named("diw_lo", dev);
+			return dev_named("diw_lo", dev);
 		*dev = devs;
 		return 0;
 	}
 	rc = rs_addr_iface(local, name + 4, sizeof name - 4);
-	return rc < 0 ? rc : rs_dev_named(name, dev);
+	return rc < 0 ? rc : dev_named(name, dev);
 }

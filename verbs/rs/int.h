@@ -2,7 +2,7 @@
 /*
  * What the files of the socket engine share. table.c, sockets by descriptor; dev.c, devices and the thread that hears of
  * connections; addr.c, addresses; conn.c, listen, connect and accept; close.c, the end; stream.c, bytes both ways, and
- * wire.h their form; wait.c, blocking calls; poll.c; opt.c; dgram.c; iomap.c.
+ * wire.h their form; io.c, the calls that read and write; wait.c, who sleeps; poll.c; opt.c; dgram.c; iomap.c.
  *
  * Two locks: rs_big, of connections' begin and end and of devices; and each socket's own, taken after it, of all that it
  * holds. Neither is held while a thread sleeps.
@@ -38,9 +38,7 @@ struct rs_dev {
 };
 
 extern pthread_mutex_t rs_big;
-/* Opened once for all sockets; rs_big is held. */
-int rs_dev_named(const char *name, struct rs_dev **dev);
-/* The one that has the address; of no address, one that is there. rs_big is held. */
+/* The one that has the address, opened once for all sockets; of no address, one that is there. rs_big is held. */
 int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev);
 void rs_dev_forget(void);                    /* in a child after fork */
 
@@ -117,6 +115,15 @@ void rs_unref(struct rs *s);                 /* without any lock: the last one e
 struct rs *rs_leave_table(int fd);           /* its reference is the caller's */
 void rs_each(void (*visit)(struct rs *s));   /* all sockets that have a descriptor; rs_big is held */
 unsigned rs_generation(void);
+
+/* SO_ERROR, which is told once. */
+static inline int rs_take_error(struct rs *s)
+{
+	int err = s->err;
+
+	s->err = 0;
+	return -err;
+}
 
 /* ---- Addresses (addr.c) ---- */
 

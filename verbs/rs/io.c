@@ -13,14 +13,6 @@ static size_t total(const struct msghdr *msg)
 	return n;
 }
 
-static int take_error(struct rs *s)
-{
-	int err = s->err;
-
-	s->err = 0;
-	return -err;
-}
-
 static bool blocks(const struct rs *s, int flags)
 {
 	return !s->nonblock && !(flags & MSG_DONTWAIT);
@@ -43,7 +35,7 @@ static int may_write(struct rs *s, int flags)
 	if (s->state == RS_CONNECTING)
 		return -EAGAIN;
 	if (s->err)
-		return take_error(s);
+		return rs_take_error(s);
 	if (s->state != RS_CONNECTED || rs_stream_over(s))
 		return broken_pipe(flags);
 	return 0;
@@ -113,9 +105,9 @@ static int may_read(struct rs *s)
 	if (s->state == RS_CONNECTING)
 		return 1;
 	if (s->state != RS_CONNECTED)
-		return s->err ? take_error(s) : -ENOTCONN;
+		return s->err ? rs_take_error(s) : -ENOTCONN;
 	if (s->err && !rs_stream_readable(s))
-		return take_error(s);
+		return rs_take_error(s);
 	return rs_stream_readable(s) || !(events & POLLRDHUP);
 }
 
