@@ -166,7 +166,8 @@ static void test_shutdown(void)
 	send_to(fd[0], "last", 4, 0);
 	CHECK(diw_rs_shutdown(fd[0], SHUT_WR) == 0, "one direction ends");
 	CHECK(send_to(fd[0], "x", 1, MSG_NOSIGNAL) == -EPIPE, "it cannot be written any more");
-	CHECK(recv_from(fd[1], buf, 8, MSG_WAITALL) == 4 && recv_from(fd[1], buf, 8, 0) == 0, "the peer reads up to the end");
+	CHECK(recv_from(fd[1], buf, 8, MSG_WAITALL) == 4 && recv_from(fd[1], buf, 8, 0) == 0,
+	      "the peer reads up to the end");
 	CHECK(polled(fd[1], POLLIN | POLLRDHUP | POLLOUT, 0) == (POLLIN | POLLRDHUP | POLLOUT), "poll says so");
 	CHECK(send_to(fd[1], "back", 4, 0) == 4 && recv_from(fd[0], buf, 8, 0) == 4, "the other direction goes on");
 	CHECK(diw_rs_shutdown(fd[0], SHUT_RD) == 0 && recv_from(fd[0], buf, 8, 0) == 0, "SHUT_RD: the end at once");
@@ -288,7 +289,8 @@ static void test_poll(void)
 	p[2] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	CHECK(diw_rs_poll(p, 3, 20) == 0, "a socket and a pipe: nothing yet");
 	pthread_create(&t, NULL, say_later, &fd[0]);
-	CHECK(diw_rs_poll(p, 3, SOON_MS) == 1 && p[0].revents == POLLIN && !p[1].revents, "the socket wakes the sleeper");
+	CHECK(diw_rs_poll(p, 3, SOON_MS) == 1 && p[0].revents == POLLIN && !p[1].revents,
+	      "the socket wakes the sleeper");
 	pthread_join(t, NULL);
 	recv_from(fd[1], &c, 1, 0);
 	pthread_create(&t, NULL, write_later, &pipes[1]);

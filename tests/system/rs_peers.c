@@ -224,7 +224,8 @@ static void test_backlog(void)
 		try_connect(fd[i], AF_INET, port_of(l));
 	}
 	diw_rs_close(l);
-	CHECK(polled(fd[5], POLLOUT | POLLIN, SOON_MS) != 0, "who still waits when nobody listens any more hears of it");
+	CHECK(polled(fd[5], POLLOUT | POLLIN, SOON_MS) != 0,
+	      "who still waits when nobody listens any more hears of it");
 	for (int i = 0; i < 6; i++)
 		diw_rs_close(fd[i]);
 }

@@ -180,7 +180,8 @@ static int state_of(struct rs *s, int level, int name, int *v)
 static int tcp_info(const struct rs *s, void *value, socklen_t *len)
 {
 	struct tcp_info info = {
-		.tcpi_state = s->state == RS_CONNECTED ? TCP_ESTABLISHED : s->state == RS_LISTENING ? TCP_LISTEN : TCP_CLOSE,
+		.tcpi_state = s->state == RS_CONNECTED ? TCP_ESTABLISHED
+			      : s->state == RS_LISTENING ? TCP_LISTEN : TCP_CLOSE,
 	};
 
 	return s->type == SOCK_STREAM ? give(&info, sizeof info, value, len) : -ENOPROTOOPT;

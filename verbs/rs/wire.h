@@ -2,9 +2,9 @@
 /*
  * What two ends of a stream say to each other, beside MPA's request and reply.
  *
- * Each end posts receives, its slots, of a size that it tells. Data comes in Sends behind a header, so many bytes as the
- * sender likes and a slot holds; one Send takes one slot, and is one write to TCP. Every header returns credits: how many
- * slots its sender has posted again since the beginning, modulo 2^16.
+ * Each end posts receives, its slots, of a size that it tells. Data comes in Sends behind a header, so many bytes as
+ * the sender likes and a slot holds; one Send takes one slot, and is one write to TCP. Every header returns credits:
+ * how many slots its sender has posted again since the beginning, modulo 2^16.
  *
  *   hello   magic (4) "dRS1" | slots (2) | 0 (2) | bytes of data that a slot holds (4)
  *   header  flags (1) | 0 (1) | slots posted again (2) | 0 (4)
@@ -18,7 +18,7 @@
 #define RS_MAGIC 0x64525331u
 #define RS_HELLO_LEN 12
 #define RS_HDR 8u
-#define RS_DATA 65536u                       /* data of a slot of ours: what costs the most, system calls, is one each */
+#define RS_DATA 65536u                       /* data of a slot of ours: system calls cost the most */
 #define RS_MIN_DATA 504u                     /* of a peer's: a map fits, and what is sent inline */
 #define RS_MAP_LEN (RS_HDR + 28)
 
