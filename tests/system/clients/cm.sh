@@ -2,15 +2,17 @@
 # shellcheck shell=bash
 # For clients.sh: programs whose ends have options of their own, over librdmacm.so.1.
 
-# with PLACE WORD...: ADDR, ADDR6 and PORT in them are the server's.
+# with PLACE WORD...: ADDR, ADDR6 and PORT in them are the server's, PEER and PEER6 the client's.
 with() {
-	local a4=$A4 a6=$A6 word
-	[ "$1" != lo ] || a4=127.0.0.1 a6=::1
+	local a4=$A4 a6=$A6 b4=$B4 b6=$B6 word
+	[ "$1" != lo ] || a4=127.0.0.1 a6=::1 b4=127.0.0.1 b6=::1
 	shift
 	for word; do
 		case $word in
 		ADDR) echo "$a4" ;;
 		ADDR6) echo "$a6" ;;
+		PEER) echo "$b4" ;;
+		PEER6) echo "$b6" ;;
 		PORT) echo "$PORT" ;;
 		*) echo "$word" ;;
 		esac
