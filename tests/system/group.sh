@@ -36,8 +36,6 @@ talk() {
 two_namespaces 1500 || { skip "no veth pair here"; end; }
 maddr() { in_b ip maddr show dev vb | grep -c "$1"; }
 gone() { [ "$(maddr "$1")" = 0 ]; }
-# Until then the kernel drops what comes to IPv6's groups.
-configured() { $1 ip -6 addr show dev "$2" scope link -tentative | grep -q fe80; }
 check "IPv6 is configured" eventually 10 configured in_b vb
 check "... on both sides" eventually 10 configured "" va
 talk "IPv4" 239.192.71.3 3000

@@ -139,6 +139,8 @@ two_namespaces() {
 }
 other_namespace() { [ "$(readlink "/proc/$HOLDER/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
 in_b() { nsenter -t "$HOLDER" -n "$@"; }
+# configured IN INTERFACE: until it is, the kernel drops what comes to IPv6's groups.
+configured() { $1 ip -6 addr show dev "$2" scope link -tentative | grep -q fe80; }
 side() {
 	$1 ip addr add "$4/24" dev "$2" && $1 ip addr add "$5/64" dev "$2" nodad &&
 		$1 ip link set "$2" mtu "$3" up

@@ -3,7 +3,7 @@
  * librdmacm.so.1 over diw.h and our libibverbs.so.1: what its files share. cma_id.c, identifiers; cma_event.c, channels
  * and events; cma_dev.c, devices and the thread that hears of connections; cma_addr.c, addresses and routes;
  * cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones; cma_qp.c, queue pairs and what belongs
- * to them; cma_ep.c, the calls that do several things at once; cma_info.c, rdma_getaddrinfo().
+ * to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at once; cma_info.c, rdma_getaddrinfo().
  *
  * One lock, cma_lock, covers all that is here. It is taken before those of contexts and devices, and held over no call
  * that may sleep.
@@ -80,6 +80,12 @@ enum cma_state {
 	CMA_OVER,                            /* disconnected, rejected, failed */
 };
 
+/* Events that were fetched, and acknowledged. */
+struct cma_count {
+	uint32_t taken, acked;
+	pthread_t taker;                     /* who fetched the last */
+};
+
 struct cma_ud;
 
 struct cma_id {
@@ -104,8 +110,8 @@ struct cma_id {
 	struct diw_qp *diw;                  /* under which the connection's events find it */
 	struct cma_id *hash_next;
 	struct cma_ud *ud;                   /* cma_ud.c */
-	uint32_t taken, acked;               /* events: fetched, acknowledged */
-	pthread_t taker;                     /* who fetched the last */
+	struct cma_count events;
+	struct diw_list groups;              /* cma_mcast.c */
 	struct ibv_qp_init_attr *init;       /* rdma_create_ep(): of each request's queue pair */
 	uint8_t data_len;                    /* rdma_create_ep(): rdma_connect()'s private data, if it brings none */
 	uint8_t *data;
@@ -131,6 +137,7 @@ struct cma_event {
 	struct rdma_cm_event ev;             /* first */
 	struct diw_list link;
 	struct cma_id *owner;                /* who is not destroyed before it is acknowledged */
+	struct cma_count *more;              /* who else counts it, or NULL */
 	uint8_t data[CMA_DATA + 1];
 };
 /* NULL: no memory; then the caller does without the event. The lock is held. */
@@ -139,10 +146,12 @@ void cma_event_data(struct cma_event *e, const void *data, uint32_t len);
 void cma_event_post(struct cma_event *e);
 /* Both in one. */
 void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status);
-/* Events of ID that nobody has fetched vanish, requests are refused. */
-void cma_events_forget(struct cma_id *id);
+/* Events of ID that nobody has fetched vanish, requests are refused; of those, what MORE counts, unless it is NULL. */
+void cma_events_forget(struct cma_id *id, const struct cma_count *more);
 /* Until all that were fetched are acknowledged. EDEADLK: this thread has one itself, and nobody acknowledges it. */
-int cma_events_await(struct cma_id *id);
+int cma_events_await(const struct cma_count *events);
+/* The event that a sync id shows is acknowledged. The lock is free. */
+void cma_own_event_drop(struct cma_id *id);
 void cma_events_move(struct cma_id *id, struct rdma_event_channel *to);
 /* A sync id: waits for its next event, which is id->event then. 0, or -1 with errno, as it says. The lock is free. */
 int cma_complete(struct cma_id *id);
@@ -176,5 +185,6 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len);
 void cma_ud_forget(struct cma_id *id);
+void cma_groups_forget(struct cma_id *id);
 
 #endif

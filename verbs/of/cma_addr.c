@@ -56,7 +56,8 @@ struct cma_dev *cma_addr_dev(const struct diw_addr *a)
 	return errno ? NULL : cma_dev_of(name);
 }
 
-/* connect(2) of a datagram socket looks for the route, and sends nothing. */
+/* connect(2) of a datagram socket looks for the route, and sends nothing. To a group every interface has one, and the
+ * address that is asked for says which. */
 int cma_addr_source(const struct diw_addr *dst, const struct diw_addr *src, struct diw_addr *found)
 {
 	struct sockaddr_storage ss;
@@ -64,6 +65,11 @@ int cma_addr_source(const struct diw_addr *dst, const struct diw_addr *src, stru
 	socklen_t len;
 	int fd, rc = 0;
 
+	if (diw_addr_is_multicast(dst) && !cma_addr_any(src) && diw_addr_is_v4(src) == diw_addr_is_v4(dst)) {
+		*found = *src;
+		found->port = 0;
+		return 0;
+	}
 	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
 	from.port = 0;
 	len = diw_addr_to_sockaddr(&to, &ss);

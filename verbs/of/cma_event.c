@@ -102,6 +102,12 @@ void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status)
 
 /* ---- Fetching ---- */
 
+static void count(struct cma_count *n)
+{
+	n->taken++;
+	n->taker = pthread_self();
+}
+
 static struct cma_event *take(struct channel *c)
 {
 	struct diw_list *l = diw_list_first(&c->events);
@@ -111,10 +117,11 @@ static struct cma_event *take(struct channel *c)
 		return NULL;
 	e = diw_container(l, struct cma_event, link);
 	unlink_event(c, e);
-	e->owner->taken++;
+	count(&e->owner->events);
+	if (e->more)
+		count(e->more);
 	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		e->owner->queued--;
-	e->owner->taker = pthread_self();
 	return e;
 }
 
@@ -148,7 +155,9 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	if (!event)
 		return cma_result(EINVAL);
 	cma_enter();
-	e->owner->acked++;
+	e->owner->events.acked++;
+	if (e->more)
+		e->more->acked++;
 	pthread_cond_broadcast(&acked);
 	cma_leave();
 	free(e);
@@ -164,20 +173,25 @@ static int errno_of(const struct rdma_cm_event *ev)
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return ev->status < 0 ? -ev->status : ECONNABORTED;
 	default:
 		return 0;
 	}
 }
 
+void cma_own_event_drop(struct cma_id *id)
+{
+	if (id->id.event)
+		rdma_ack_cm_event(id->id.event);
+	id->id.event = NULL;
+}
+
 int cma_complete(struct cma_id *id)
 {
 	if (!id->sync)
 		return 0;
-	if (id->id.event) {
-		rdma_ack_cm_event(id->id.event);
-		id->id.event = NULL;
-	}
+	cma_own_event_drop(id);
 	if (rdma_get_cm_event(id->id.channel, &id->id.event))
 		return -1;
 	return cma_result(errno_of(id->id.event));
@@ -198,7 +212,7 @@ static void drop(struct cma_event *e)
 }
 
 /* Again from the beginning after each: with a child its own events vanish. */
-void cma_events_forget(struct cma_id *id)
+void cma_events_forget(struct cma_id *id, const struct cma_count *more)
 {
 	struct channel *c = (struct channel *)id->id.channel;
 	struct diw_list *l, *next;
@@ -210,7 +224,7 @@ void cma_events_forget(struct cma_id *id)
 		diw_list_for_each_safe(l, next, &c->events) {
 			struct cma_event *e = diw_container(l, struct cma_event, link);
 
-			if (e->owner != id)
+			if (e->owner != id || (more && e->more != more))
 				continue;
 			unlink_event(c, e);
 			drop(e);
@@ -229,7 +243,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 		return;
 	cma_enter();
 	while ((l = diw_list_first(&c->events)))
-		cma_events_forget(diw_container(l, struct cma_event, link)->owner);
+		cma_events_forget(diw_container(l, struct cma_event, link)->owner, NULL);
 	/* Its identifiers may live on, and say nothing more. */
 	for (l = cma_ids.next; l != &cma_ids; l = l->next)
 		if (diw_container(l, struct cma_id, link)->id.channel == channel)
@@ -239,14 +253,14 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	free(c);
 }
 
-int cma_events_await(struct cma_id *id)
+int cma_events_await(const struct cma_count *events)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += OWN_EVENT_S;
-	while (id->acked != id->taken) {
-		if (!pthread_equal(id->taker, pthread_self()))
+	while (events->acked != events->taken) {
+		if (!pthread_equal(events->taker, pthread_self()))
 			pthread_cond_wait(&acked, &cma_lock);
 		else if (pthread_cond_timedwait(&acked, &cma_lock, &until) == ETIMEDOUT)
 			return EDEADLK;

@@ -28,6 +28,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enu
 	id->id.ps = ps;
 	id->id.qp_type = type;
 	id->hold = -1;
+	diw_list_init(&id->groups);
 	diw_list_add_tail(&cma_ids, &id->link);
 	return id;
 }
@@ -61,7 +62,8 @@ void cma_id_free(struct cma_id *id)
 	struct rdma_event_channel *own = id->sync ? id->id.channel : NULL;
 
 	id->dying = true;
-	cma_events_forget(id);
+	cma_events_forget(id, NULL);
+	cma_groups_forget(id);
 	cma_conn_forget(id);
 	cma_hold_drop(id);
 	diw_list_del(&id->link);
@@ -82,16 +84,13 @@ int rdma_destroy_id(struct rdma_cm_id *cm_id)
 
 	if (!id)
 		return cma_result(EINVAL);
-	if (id->id.event) {
-		rdma_ack_cm_event(id->id.event);
-		id->id.event = NULL;
-	}
+	cma_own_event_drop(id);
 	cma_enter();
 	rc = id->dying ? EINVAL : 0;
 	if (rc == 0) {
 		id->dying = true;
-		cma_events_forget(id);
-		rc = cma_events_await(id);
+		cma_events_forget(id, NULL);
+		rc = cma_events_await(&id->events);
 		if (rc)
 			id->dying = false;
 		else
@@ -110,16 +109,13 @@ int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_channel *channel
 
 	if (id->sync && sync)
 		return cma_result(EINVAL);
-	if (id->id.event) {
-		rdma_ack_cm_event(id->id.event);
-		id->id.event = NULL;
-	}
+	cma_own_event_drop(id);
 	if (sync)
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
 	cma_enter();
-	rc = cma_events_await(id);
+	rc = cma_events_await(&id->events);
 	own = id->sync ? id->id.channel : NULL;
 	if (rc == 0) {
 		cma_events_move(id, channel);

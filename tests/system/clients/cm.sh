@@ -19,6 +19,15 @@ with() {
 	done
 }
 
+# port_of PROGRAM: where its server is found; PORT, if it can be told.
+port_of() {
+	case $1 in
+	udaddy) echo 7174 ;;
+	mckey) echo 4793 ;;
+	*) echo "$PORT" ;;
+	esac
+}
+
 # cm_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...
 cm_pair() {
 	local place=$1 types=$2 in=() server client sv cl=none bytes
@@ -26,8 +35,7 @@ cm_pair() {
 	local line="$*" port
 	[ "$place" = lo ] || in=(in_b)
 	PORT=$((PORT + 1))
-	port=$PORT
-	[ "$1" != udaddy ] || port=7174
+	port=$(port_of "$1")
 	# shellcheck disable=SC2086  # lists of words
 	mapfile -t server < <(with "$place" ${line%%|*})
 	# shellcheck disable=SC2086
