@@ -55,7 +55,9 @@ struct end {
 
 static void open_end(struct end *e, const char *local)
 {
-	if (rdma_create_id(ch, &e->id, e, RDMA_PS_UDP) || rdma_bind_addr(e->id, address(local)) || !make_qp(e->id) ||
+	/* Bound to a loopback address it would have no device. */
+	if (rdma_create_id(ch, &e->id, e, RDMA_PS_UDP) || rdma_resolve_addr(e->id, NULL, address(local), 1000) ||
+	    !comes(ch, RDMA_CM_EVENT_ADDR_RESOLVED) || !make_qp(e->id) ||
 	    !(e->mr = ibv_reg_mr(e->id->pd, e->buf, sizeof e->buf, IBV_ACCESS_LOCAL_WRITE))) {
 		printf("not ok - a queue pair: %s\n", strerror(errno));
 		exit(1);
@@ -232,7 +234,8 @@ static void misuse(void)
 	CHECK(join(id, GROUP, 0, NULL) == -1 && errno == EINVAL, "an identifier without a device: EINVAL");
 	rdma_destroy_id(id);
 	rdma_create_id(ch, &id, NULL, RDMA_PS_TCP);
-	CHECK(rdma_bind_addr(id, lo(0)) == 0 && join(id, GROUP, 0, NULL) == -1 && errno == EINVAL, "one of TCP's: EINVAL");
+	CHECK(rdma_resolve_addr(id, NULL, lo(1), 1000) == 0 && comes(ch, RDMA_CM_EVENT_ADDR_RESOLVED) &&
+	      join(id, GROUP, 0, NULL) == -1 && errno == EINVAL, "one of TCP's: EINVAL");
 	rdma_destroy_id(id);
 	open_end(&e, "127.0.0.1");
 	CHECK(join(e.id, "192.0.2.1", 0, NULL) == -1 && errno == EINVAL, "no group's address: EINVAL");
@@ -316,8 +319,8 @@ static void sync_ids(void)
 {
 	struct end e;
 
-	CHECK(rdma_create_id(NULL, &e.id, &e, RDMA_PS_UDP) == 0 && rdma_bind_addr(e.id, lo(0)) == 0 && make_qp(e.id),
-	      "an identifier without a channel");
+	CHECK(rdma_create_id(NULL, &e.id, &e, RDMA_PS_UDP) == 0 &&
+	      rdma_resolve_addr(e.id, NULL, lo(1), 1000) == 0 && make_qp(e.id), "an identifier without a channel");
 	CHECK(rdma_join_multicast(e.id, address(GROUP), &e) == 0 && e.id->event && tells(e.id->event, &e, GROUP) &&
 	      member(GROUP), "waits for the outcome itself");
 	CHECK(rdma_leave_multicast(e.id, address(GROUP)) == 0 && !e.id->event && !member(GROUP), "and leaves");

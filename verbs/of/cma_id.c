@@ -212,6 +212,15 @@ static bool taken(const struct cma_id *id, const struct diw_addr *a)
 	return false;
 }
 
+static bool is_loopback(const struct diw_addr *a)
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
+}
+
+/* The kernel's own takes no device for a loopback address, and libfabric, which binds to "localhost" to see what there
+ * is, would else find that of lo only. */
 int cma_bind(struct cma_id *id, const struct diw_addr *want)
 {
 	struct diw_addr local = *want;
@@ -232,7 +241,7 @@ int cma_bind(struct cma_id *id, const struct diw_addr *want)
 	if (rc)
 		return rc;
 	id->local = local;
-	if (dev)
+	if (dev && !is_loopback(&local))
 		cma_id_device(id, dev);
 	id->state = CMA_BOUND;
 	cma_id_show(id);
