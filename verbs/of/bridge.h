@@ -12,6 +12,10 @@
 struct diw_dev;
 struct diw_qp;
 
+/* What rdma_init_qp_attr() gives as the peer's number: who is connected by librdmacm needs none, and it may yet be to
+ * claim the queue pair. No queue pair has this number, a port 0. */
+#define DIW_OF_QPN_CM 0xff0000u
+
 /* The native device behind a context. */
 struct diw_dev *diw_of_dev(struct ibv_context *c);
 /* The RC queue pair of that number is connected by who calls, no more by ibv_modify_qp(); NULL: there is none. */

@@ -194,6 +194,7 @@ static int rtr_attr(struct ibv_qp_attr *a, const struct cma_id *id)
 	a->ah_attr.grh.hop_limit = 64;
 	a->ah_attr.grh.traffic_class = id->tos;
 	memcpy(a->ah_attr.grh.dgid.raw, id->peer.ip, sizeof id->peer.ip);
+	a->dest_qp_num = DIW_OF_QPN_CM;
 	a->max_dest_rd_atomic = DIW_MAX_IRD;
 	return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/wire.h"
+#include "verbs/of/bridge.h"
 #include "verbs/of/of.h"
 
 #define SLOTS 256                    /* of a port; 0 would be the number of a UDP port */
@@ -255,7 +256,7 @@ int of_rc_rtr(struct of_qp *qp)
 	uint8_t hello[HELLO_LEN];
 	struct diw_conn_attr a;
 
-	if (qp->claimed)
+	if (qp->claimed || qp->attr.dest_qp_num == DIW_OF_QPN_CM)
 		return 0;
 	if (qp->attr.dest_qp_num < OF_QPN_RC)
 		return EINVAL;
