@@ -22,6 +22,7 @@ for PERSONALITY in ca rnic; do
 	wanted ibv_devices && devices
 	wanted ibv_devinfo && devinfo
 	wanted ibv_asyncwatch && asyncwatch
+	wanted fi_info && [ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && fabrics
 	while read -r when where who types program options; do
 		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
 		[[ $who = both || $who = "$PERSONALITY" ]] && wanted "$when $where $types $program $options" || continue
@@ -30,9 +31,10 @@ for PERSONALITY in ca rnic; do
 			pair $place "$types" "$program" $options
 		done
 	done < tests/system/clients/list
-	while read -r when where types line; do
+	while read -r when where who types line; do
 		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
-		[ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && wanted "$when $where $types $line" || continue
+		[[ $who = both || $who = "$PERSONALITY" ]] && [ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] &&
+			wanted "$when $where $types $line" || continue
 		# shellcheck disable=SC2086  # a list of words
 		for place in veth ${where#veth}; do
 			cm_pair $place "$types" $line

@@ -14,7 +14,7 @@ with() {
 		PEER) echo "$b4" ;;
 		PEER6) echo "$b6" ;;
 		PORT) echo "$PORT" ;;
-		*) echo "$word" ;;
+		*) printf "%s\n" "$word" ;;         # echo has options of its own
 		esac
 	done
 }

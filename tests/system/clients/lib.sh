@@ -124,6 +124,19 @@ lists() {
 	note "$program" "$options" host $good
 }
 
+# What libfabric makes of the devices; it takes no datagrams of an iWARP one.
+fabrics() {
+	local protocol=FI_PROTO_RDMA_CM_IB_RC
+	[ "$PERSONALITY" = ca ] || protocol=FI_PROTO_IWARP
+	lists fi_info "-p verbs -t FI_EP_MSG" 'domain: diw_va$' "protocol: $protocol"
+	lists fi_info "-p verbs;ofi_rxm -t FI_EP_RDM" 'domain: diw_va$' 'protocol: FI_PROTO_RXM'
+	if [ "$PERSONALITY" = ca ]; then
+		lists fi_info "-p verbs -t FI_EP_DGRAM" 'domain: diw_va-dgram$' 'protocol: FI_PROTO_IB_UD'
+	else
+		alone_refused "libfabric has no datagrams on iWARP" 'fi_getinfo: -61' fi_info -p verbs -t FI_EP_DGRAM
+	fi
+}
+
 devices() { lists ibv_devices '' 'diw_lo[[:space:]]+[0-9a-f]{16}' 'diw_va[[:space:]]+[0-9a-f]{16}'; }
 devinfo() {
 	local transport='InfiniBand' gid='GID\[ *0\]:.*::ffff:192.0.2.1, RoCE v2'
@@ -193,9 +206,11 @@ client_refused() {
 refusals() {
 	alone_refused "no XRC" 'XRC Domain' ibv_xsrq_pingpong -d diw_lo -g 0
 	alone_refused "no device memory" "support dm" ibv_rc_pingpong -d diw_lo -g 0 -j
+	alone_refused "perftest has no UC with -R" 'UC is not supported in librdmacm' ib_send_lat -R -c UC -d diw_lo
 	client_refused -p 127.0.0.1 "no GID, -g 0 is needed" 'modify QP to RTR' ibv_rc_pingpong -d diw_lo
-	client_refused -lp "127.0.0.1 -t 1 rc_lat" "a LID alone; -cm1 needs a connection manager" 'QP to RTR' qperf
-	client_refused -lp "127.0.0.1 -t 1 ud_lat" "a LID alone; -cm1 needs a connection manager" 'address handle' qperf
+	client_refused -lp "127.0.0.1 -t 1 rc_lat" "a LID alone, without -cm1" 'QP to RTR' qperf
+	client_refused -lp "127.0.0.1 -t 1 -cm1 ud_lat" "a LID alone: qperf has -cm1 for RC" 'address handle' qperf
+	client_refused -lp "127.0.0.1 -t 1 -cm1 uc_lat" "a LID alone: qperf has -cm1 for RC" 'QP to RTR' qperf
 }
 
 # The page: a row for each program and its options, a column for each place and personality. What was not run is blank.
