@@ -50,6 +50,7 @@ for PERSONALITY in ca rnic; do
 	done < tests/system/clients/rs.list
 	wanted refused && refusals
 	wanted pyverbs && pyverbs
+	wanted test_rdmacm && [ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && rdmacm_tests
 done
 [ -z "${CLIENTS_TABLE:-}" ] || table > "$CLIENTS_TABLE"
 end

@@ -51,6 +51,15 @@ static bool part(struct rdma_cm_id *a, struct rdma_cm_id *b)
 
 /* ---- Private data ---- */
 
+static bool told(struct rdma_cm_id *id, uint8_t timeout)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	return ibv_query_qp(id->qp, &a, IBV_QP_TIMEOUT, &init) == 0 && a.qp_state == IBV_QPS_RTS &&
+	       a.timeout == timeout && a.ah_attr.grh.dgid.raw[12] == 127;
+}
+
 static void private_data(uint16_t port)
 {
 	static const uint8_t lens[] = { 0, 1, 56, 196, 239, 240, 251, 252, 255 };
@@ -64,6 +73,8 @@ static void private_data(uint16_t port)
 		snprintf(what, sizeof what, "%u bytes of private data one way, %u the other", lens[i], 255 - lens[i]);
 		CHECK(connect_pair(port, lens[i], &a, &b) && part(a, b), what);
 	}
+	CHECK(connect_pair(port, 0, &a, &b) && told(a, 14) && told(b, 14), "the queue pairs tell what they are connected with");
+	CHECK(part(a, b), "both go");
 	a = asker(cli, RDMA_PS_TCP, port);
 	CHECK(rdma_connect(a, &bad) == -1 && errno == EINVAL, "private data that is nowhere: EINVAL");
 	CHECK(rdma_connect(a, &deep) == -1 && errno == EINVAL, "more Reads at a time than the device has: EINVAL");
@@ -98,8 +109,8 @@ static void channels(void)
 	      "which moves with its id");
 	ev = expect(other, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(ev && ev->id == id && id->context == &p && rdma_ack_cm_event(ev) == 0, "to the other channel");
-	CHECK(id->verbs && id->port_num == 1 && strcmp(id->verbs->device->name, "diw_lo") == 0,
-	      "the route names the device");
+	CHECK(id->verbs && id->port_num == 1 && id->pd && id->pd->context == id->verbs && strcmp(id->verbs->device->name, "diw_lo") == 0,
+	      "the route names the device, and brings a protection domain");
 	CHECK(rdma_destroy_id(id) == 0, "it goes");
 	rdma_destroy_event_channel(other);
 }
@@ -375,6 +386,11 @@ static void sync_ids(void)
 	CHECK(strcmp(said, "fifteen letters") == 0, "the other end has it");
 	CHECK(rdma_disconnect(id) == 0, "the end");
 	rdma_destroy_ep(id);
+	rdma_freeaddrinfo(res);
+	hints.ai_src_addr = lo(5);
+	hints.ai_src_len = sizeof(struct sockaddr_in);
+	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == 0 && res->ai_src_len == hints.ai_src_len &&
+	      memcmp(res->ai_src_addr, lo(5), hints.ai_src_len) == 0 && !res->ai_dst_addr, "no name, but a source");
 	rdma_freeaddrinfo(res);
 	hints.ai_flags = RAI_NUMERICHOST;
 	CHECK(rdma_getaddrinfo("no number", "1", &hints, &res) == -1 && errno == ENODATA, "no such name");

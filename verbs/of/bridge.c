@@ -30,15 +30,28 @@ struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num)
 	return diw;
 }
 
-void diw_of_connected(struct ibv_context *c, uint32_t qp_num)
+static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from)
+{
+	to->ah_attr = from->ah_attr;
+	to->path_mtu = from->path_mtu;
+	to->timeout = from->timeout;
+	to->retry_cnt = from->retry_cnt;
+	to->rnr_retry = from->rnr_retry;
+	to->max_rd_atomic = from->max_rd_atomic;
+	to->max_dest_rd_atomic = from->max_dest_rd_atomic;
+}
+
+void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_qp_attr *attr)
 {
 	struct of_context *ctx = of_context(c);
 	struct of_qp *qp;
 
 	pthread_mutex_lock(&ctx->lock);
 	qp = of_rc_find(ctx, qp_num);
-	if (qp && atomic_load(&qp->state) < IBV_QPS_RTS)
+	if (qp && atomic_load(&qp->state) < IBV_QPS_RTS) {
+		take_values(&qp->attr, attr);
 		set_state(qp, IBV_QPS_RTS);
+	}
 	pthread_mutex_unlock(&ctx->lock);
 }
 

@@ -20,8 +20,8 @@ struct diw_qp;
 struct diw_dev *diw_of_dev(struct ibv_context *c);
 /* The RC queue pair of that number is connected by who calls, no more by ibv_modify_qp(); NULL: there is none. */
 struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num);
-/* The connection stands: state RTS. */
-void diw_of_connected(struct ibv_context *c, uint32_t qp_num);
+/* The connection stands: state RTS, with the attributes of RTR and RTS that are told. */
+void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_qp_attr *attr);
 /* As rdma_disconnect(3) leaves it, if it still is the one that was claimed: a channel adapter's in state ERR, an RNIC's
  * too unless it has nothing left to do: then it waits for its peer. */
 void diw_of_disconnect(struct ibv_context *c, uint32_t qp_num, const struct diw_qp *qp);

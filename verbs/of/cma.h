@@ -28,6 +28,7 @@
 
 #define CMA_DATA 255u                        /* private data: what its length has room for */
 #define CMA_BACKLOG 1024
+#define CMA_ACK_TIMEOUT 14                    /* 67 ms, as the kernel's own; nothing here follows it but what is told */
 #define CMA_TIMEOUT_NS 20000000000ll         /* for a peer to answer; as long a kernel's siw waits */
 
 extern pthread_mutex_t cma_lock;
@@ -98,7 +99,7 @@ struct cma_id {
 	bool leaving;                        /* rdma_disconnect() was called */
 	bool any_port;                       /* bound to port 0 */
 	bool reuse, afonly, tos_set;
-	uint8_t tos;
+	uint8_t tos, ack_timeout;            /* ack_timeout: as verbs has it, 4.096 us << it */
 	struct cma_dev *dev;
 	int hold;                            /* the socket that keeps its port until it listens or connects, or -1 */
 	struct diw_addr local, peer;         /* ip zero: not bound */
@@ -179,6 +180,8 @@ void cma_conn_forget(struct cma_id *id);     /* whatever of it is listening, wai
 void cma_unmap(struct cma_id *id);
 /* Of its local address. */
 uint8_t cma_gid_index(const struct cma_id *id);
+/* Its queue pair may send, and tells what it is connected with. */
+void cma_qp_connected(const struct cma_id *id);
 
 int cma_ud_listen(struct cma_id *id);        /* these return a positive errno */
 int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p);

@@ -114,6 +114,7 @@ static struct cma_id *new_child(struct cma_id *l, struct cma_dev *dev, const str
 	id->local = ev->local;
 	id->peer = ev->peer;
 	id->tos = l->tos;
+	id->ack_timeout = l->ack_timeout;
 	id->ird = ev->ird;
 	id->ord = ev->ord;
 	id->req = ev->req;
@@ -250,7 +251,7 @@ static int accept_rc(struct cma_id *id, const struct rdma_conn_param *p)
 	}
 	id->req = NULL;
 	if (id->id.qp)
-		diw_of_connected(id->id.verbs, id->qp_num);     /* it may send, and what it sends waits */
+		cma_qp_connected(id);                   /* it may send, and what it sends waits */
 	return 0;
 }
 
@@ -364,7 +365,7 @@ static void on_established(struct cma_id *id, const struct diw_cm_event *ev)
 	id->local = ev->local;
 	cma_id_show(id);
 	if (id->id.qp)
-		diw_of_connected(id->id.verbs, id->qp_num);
+		cma_qp_connected(id);
 	if (!e)
 		return;
 	e->ev.param.conn.responder_resources = shown(ev->ird);

@@ -28,6 +28,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enu
 	id->id.ps = ps;
 	id->id.qp_type = type;
 	id->hold = -1;
+	id->ack_timeout = CMA_ACK_TIMEOUT;
 	diw_list_init(&id->groups);
 	diw_list_add_tail(&cma_ids, &id->link);
 	return id;
@@ -136,6 +137,8 @@ void cma_id_device(struct cma_id *id, struct cma_dev *dev)
 	id->dev = dev;
 	id->id.verbs = dev->verbs;
 	id->id.port_num = 1;
+	if (!id->id.pd)
+		id->id.pd = cma_dev_pd(dev);    /* for programs that make their queue pair themselves */
 }
 
 void cma_id_show(struct cma_id *id)
@@ -376,8 +379,11 @@ static int set_option(struct cma_id *id, int name, const void *val, size_t len)
 		return set_bool(id, &id->reuse, val, len);
 	case RDMA_OPTION_ID_AFONLY:
 		return set_bool(id, &id->afonly, val, len);
-	case RDMA_OPTION_ID_ACK_TIMEOUT:        /* TCP has its own */
-		return len == sizeof(uint8_t) ? 0 : EINVAL;
+	case RDMA_OPTION_ID_ACK_TIMEOUT:        /* TCP has its own: it is only told */
+		if (len != sizeof id->ack_timeout)
+			return EINVAL;
+		memcpy(&id->ack_timeout, val, sizeof id->ack_timeout);
+		return 0;
 	default:
 		return ENOSYS;
 	}

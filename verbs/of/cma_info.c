@@ -75,7 +75,7 @@ static struct addrinfo hints_of(const struct rdma_addrinfo *h)
 	};
 }
 
-/* Without a name the hints' own address is meant. */
+/* Without a name the hints' own address is meant; who tells only a source gets that, whatever it is to be. */
 static int from_hints(struct rdma_addrinfo *r, const struct rdma_addrinfo *h)
 {
 	bool passive = h->ai_flags & RAI_PASSIVE;
@@ -83,10 +83,11 @@ static int from_hints(struct rdma_addrinfo *r, const struct rdma_addrinfo *h)
 		.ai_addr = passive ? h->ai_src_addr : h->ai_dst_addr,
 		.ai_addrlen = passive ? h->ai_src_len : h->ai_dst_len,
 	};
+	const struct sockaddr *known = ai.ai_addrlen ? ai.ai_addr : h->ai_src_len ? h->ai_src_addr : NULL;
 
-	if (!ai.ai_addr || !ai.ai_addrlen)
+	if (!known)
 		return EINVAL;
-	ai.ai_family = ai.ai_addr->sa_family;
+	ai.ai_family = known->sa_family;
 	return fill(r, &ai, h) ? 0 : ENOMEM;
 }
 

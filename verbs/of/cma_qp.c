@@ -4,16 +4,6 @@
 
 #include "verbs/of/cma.h"
 
-static struct ibv_pd *default_pd(struct cma_id *id)
-{
-	struct ibv_pd *pd;
-
-	cma_enter();
-	pd = cma_dev_pd(id->dev);
-	cma_leave();
-	return pd;
-}
-
 /* ---- Completion queues, for who brings none ---- */
 
 static void destroy_cqs(struct rdma_cm_id *id)
@@ -93,11 +83,11 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	if (id->qp || !id->verbs)
 		return cma_result(EINVAL);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
-		attr->pd = id->pd ? id->pd : default_pd(cma_id(id));
+		attr->pd = id->pd;
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 	}
 	if (!attr->pd)
-		return -1;
+		return cma_result(ENOMEM);
 	if (attr->pd->context != id->verbs)
 		return cma_result(EINVAL);
 	if (id->srq && !attr->srq)
@@ -204,11 +194,20 @@ static int rts_attr(struct ibv_qp_attr *a, const struct cma_id *id)
 {
 	if (cma_is_ud(id))
 		return IBV_QP_STATE | IBV_QP_SQ_PSN;
-	a->timeout = 14;
+	a->timeout = id->ack_timeout;
 	a->retry_cnt = a->rnr_retry = 7;
 	a->max_rd_atomic = DIW_MAX_IRD;
 	return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 	       IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+void cma_qp_connected(const struct cma_id *id)
+{
+	struct ibv_qp_attr a = { 0 };
+
+	rtr_attr(&a, id);
+	rts_attr(&a, id);
+	diw_of_connected(id->id.verbs, id->qp_num, &a);
 }
 
 int rdma_init_qp_attr(struct rdma_cm_id *cm_id, struct ibv_qp_attr *attr, int *mask)
@@ -242,10 +241,12 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 	if (id->srq || !id->verbs)
 		return cma_result(EINVAL);
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
-		attr->pd = id->pd ? id->pd : default_pd(cma_id(id));
+		attr->pd = id->pd;
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 	}
-	srq = attr->pd ? ibv_create_srq_ex(id->verbs, attr) : NULL;
+	if (!attr->pd)
+		return cma_result(ENOMEM);
+	srq = ibv_create_srq_ex(id->verbs, attr);
 	if (!srq)
 		return -1;
 	if (!id->pd)
