@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/addr.h"
 #include "verbs/of/of.h"
 
 #define BURST 16
@@ -60,11 +61,19 @@ uint32_t of_wc_src_qp(const struct diw_wc *wc)
 	return wc->qp_num >= OF_QPN_RC ? 0 : wc->src.port;
 }
 
+/* Ethernet has no service levels, and drivers leave there what header came: 1 IPv6, 2 IPv4. UCX looks for
+ * the address accordingly. */
+uint8_t of_wc_sl(const struct diw_wc *wc)
+{
+	return !(wc->flags & DIW_WC_GRH) ? 0 : diw_addr_is_v4(&wc->src) ? 2 : 1;
+}
+
 static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
 {
 	*to = (struct ibv_wc){
 		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc), .vendor_err = wc->fault,
 		.byte_len = wc->byte_len, .qp_num = wc->qp_num, .src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
+		.sl = of_wc_sl(wc),
 	};
 	if (wc->flags & DIW_WC_IMM)
 		to->imm_data = htonl(wc->imm);

@@ -149,6 +149,7 @@ enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc);
 enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
 unsigned of_wc_flags(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
+uint8_t of_wc_sl(const struct diw_wc *wc);
 void of_cq_empty(struct of_cq *cq);          /* a poll found nothing */
 void of_cq_ex_init(struct of_cq *cq);
 void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp);

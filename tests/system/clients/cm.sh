@@ -33,6 +33,7 @@ cm_pair() {
 	local place=$1 types=$2 in=() server client sv cl=none bytes
 	shift 2
 	local line="$*" port
+	while [[ $1 = *=* ]]; do shift; done
 	[ "$place" = lo ] || in=(in_b)
 	PORT=$((PORT + 1))
 	port=$(port_of "$1")
@@ -55,6 +56,6 @@ cm_pair() {
 	bytes=$'no byte is asked for\nyes'
 	[ "$types" = - ] || bytes=$(moved 2 "$types")
 	judge_pair "$line ($place, $PERSONALITY)" "$sv" "$cl" "$bytes"
-	line=${line#*|}
-	note "$1" "${line#* "$1" }" "$place" $VERDICT
+	line=${line#*| }
+	note "$1" "${line/"$1 "/}" "$place" $VERDICT
 }
