@@ -196,6 +196,9 @@ MAN_NAMES = $(shell awk 'FNR == 1 { on = 1 } /^\.Nd/ { on = 0 } on && $$1 == ".N
 	page = FILENAME; sub("man", $$2, page); print page }' man/*.3)
 man_name = $(PREFIX)/share/man/man3/$(patsubst %/,%,$(dir $(1))).3
 man_dest = $(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
+deb: all                        ## Debian packages of it, in BUILD/deb
+	@BUILD='$(BUILD)' tools/deb build
+
 uninstall:                      ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
@@ -215,7 +218,7 @@ help:                           ## print this
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "  %-14s %s\n", $$1, $$2 } \
 		/^#: / { s = s "  " substr($$0, 4) "\n" } END { printf "\nsettings:\n%s", s }' Makefile
 
-.PHONY: all tests check check-full check-interop check-layers demo lint install uninstall clean help FORCE
+.PHONY: all tests check check-full check-interop check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
