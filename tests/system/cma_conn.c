@@ -282,20 +282,22 @@ static int raw(uint16_t port, const void *data, size_t len)
 	return fd;
 }
 
+#define HALF_OPEN 450                  /* both ends' descriptors are ours, and 1024 is what many may have */
+
 static void garbage(uint16_t port)
 {
 	static uint8_t noise[4096];
-	int fds[200];
+	int fds[HALF_OPEN];
 	struct rdma_cm_id *a, *b;
 
 	for (size_t i = 0; i < sizeof noise; i++)
 		noise[i] = (uint8_t)rand();
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < HALF_OPEN; i++)
 		fds[i] = i % 3 == 0 ? raw(port, noise, sizeof noise) :
 			 i % 3 == 1 ? raw(port, "MPA ID Req", 10) : raw(port, "", 0);
-	CHECK(connect_pair(port, 8, &a, &b), "a listener with 200 others that say nothing, half or nonsense");
+	CHECK(connect_pair(port, 8, &a, &b), "a listener with 450 others that say nothing, half or nonsense");
 	CHECK(part(a, b) && !next(srv, 50), "tells its program nothing of them");
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < HALF_OPEN; i++)
 		close(fds[i]);
 }
 

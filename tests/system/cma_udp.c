@@ -134,6 +134,29 @@ static void nonsense(uint16_t port)
 	close(fd);
 }
 
+/* Requests that nobody takes: some wait, the others are dropped, and all of it ends with the listener's program. */
+static void flood(uint16_t port)
+{
+	int fd = socket_to(port), before = open_files();
+	struct rdma_cm_id *a, *b;
+	struct rdma_cm_event *ev;
+	unsigned sent = 0, told = 0;
+	uint8_t p[LEN];
+
+	for (uint64_t number = 1000; number < 6000; number++) {
+		request(p, number);
+		sent += send(fd, p, LEN, 0) == LEN;
+	}
+	while ((ev = next(srv, 2000))) {
+		told += ev->event == RDMA_CM_EVENT_CONNECT_REQUEST && rdma_destroy_id(ev->id) == 0;
+		rdma_ack_cm_event(ev);
+	}
+	CHECK(sent == 5000 && told > 0 && told <= sent, "a flood of requests; each that is told of goes inside its event");
+	CHECK(open_files() == before, "they hold no descriptor");
+	CHECK(serve(port, 4, &a, &b) && destroy(a) == 0 && destroy(b) == 0, "then another is served");
+	close(fd);
+}
+
 int main(void)
 {
 	struct rdma_event_channel *slow = rdma_create_event_channel();
@@ -161,6 +184,7 @@ int main(void)
 	refusals(port);
 	repeated(port);
 	nonsense(port);
+	flood(port);
 	CHECK(rdma_destroy_id(l) == 0, "the listener goes");
 	ev = next(slow, 20000);
 	CHECK(ev && ev->event == RDMA_CM_EVENT_UNREACHABLE && ev->status == -ETIMEDOUT, "the silent one is given up");
