@@ -73,7 +73,7 @@ static void private_data(uint16_t port)
 		snprintf(what, sizeof what, "%u bytes of private data one way, %u the other", lens[i], 255 - lens[i]);
 		CHECK(connect_pair(port, lens[i], &a, &b) && part(a, b), what);
 	}
-	CHECK(connect_pair(port, 0, &a, &b) && told(a, 14) && told(b, 14), "the queue pairs tell what they are connected with");
+	CHECK(connect_pair(port, 0, &a, &b) && told(a, 14) && told(b, 14), "queue pairs tell what they are connected with");
 	CHECK(part(a, b), "both go");
 	a = asker(cli, RDMA_PS_TCP, port);
 	CHECK(rdma_connect(a, &bad) == -1 && errno == EINVAL, "private data that is nowhere: EINVAL");
@@ -109,7 +109,8 @@ static void channels(void)
 	      "which moves with its id");
 	ev = expect(other, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(ev && ev->id == id && id->context == &p && rdma_ack_cm_event(ev) == 0, "to the other channel");
-	CHECK(id->verbs && id->port_num == 1 && id->pd && id->pd->context == id->verbs && strcmp(id->verbs->device->name, "diw_lo") == 0,
+	CHECK(id->verbs && id->port_num == 1 && id->pd && id->pd->context == id->verbs &&
+	      strcmp(id->verbs->device->name, "diw_lo") == 0,
 	      "the route names the device, and brings a protection domain");
 	CHECK(rdma_destroy_id(id) == 0, "it goes");
 	rdma_destroy_event_channel(other);

@@ -162,7 +162,8 @@ static bool hears(struct end *e, const struct end *from, uint8_t what)
 	struct ibv_wc wc;
 	const uint8_t *p = received(e, &wc, 30);
 
-	return p && p[0] == what && p[BYTES - 1] == what && wc.src_qp == from->id->qp->qp_num && wc.wc_flags & IBV_WC_GRH;
+	return p && p[0] == what && p[BYTES - 1] == what && wc.src_qp == from->id->qp->qp_num &&
+	       wc.wc_flags & IBV_WC_GRH;
 }
 
 static void datagrams(void)
@@ -243,7 +244,7 @@ static void misuse(void)
 	CHECK(join(e.id, "2001:db8::1", 0, NULL) == -1 && errno == EINVAL, "no group's of IPv6: EINVAL");
 	CHECK(rdma_join_multicast(e.id, &odd, NULL) == -1 && errno == EAFNOSUPPORT, "another family: EAFNOSUPPORT");
 	CHECK(rdma_join_multicast(e.id, NULL, NULL) == -1 && errno == EINVAL, "no address: EINVAL");
-	CHECK(rdma_join_multicast_ex(e.id, &a, NULL) == -1 && errno == ENOTSUP, "an attribute that is not known: ENOTSUP");
+	CHECK(rdma_join_multicast_ex(e.id, &a, NULL) == -1 && errno == ENOTSUP, "an unknown attribute: ENOTSUP");
 	a.comp_mask = 0;
 	CHECK(rdma_join_multicast_ex(e.id, &a, NULL) == -1 && errno == EINVAL, "without the address's: EINVAL");
 	CHECK(join(e.id, GROUP, 2, NULL) == -1 && errno == ENOTSUP, "a flag that is not known: ENOTSUP");

@@ -204,8 +204,11 @@ static int open_parts(struct cma_dev *d, struct ibv_device *dev)
 	rc = -diw_cm_create(d->diw, &d->cm);
 	if (rc == 0)
 		rc = watch_fd(diw_cm_fd(d->cm), NULL);
-	if (rc == 0 && diw_dev_query(d->diw, &info) == 0 && !info.progress_thread)
-		inline_progress = true;
+	if (rc == 0 && diw_dev_query(d->diw, &info) == 0) {
+		inline_progress |= !info.progress_thread;
+		d->ifindex = info.ifindex;
+		cma_link_watch();
+	}
 	if (rc && d->cm)
 		diw_cm_destroy(d->cm);
 	if (rc)
@@ -273,6 +276,13 @@ struct cma_dev *cma_dev_any(void)
 		d = open_dev(list[0]);
 	ibv_free_device_list(list);
 	return d;
+}
+
+void cma_dev_gone(unsigned ifindex)
+{
+	for (struct cma_dev *d = devs; d; d = d->next)
+		if (d->ifindex == ifindex)
+			d->name[0] = '\0';
 }
 
 struct ibv_pd *cma_dev_pd(struct cma_dev *d)
