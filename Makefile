@@ -150,17 +150,19 @@ check-full: all tests           ## check, more simulator seeds, and both README 
 	@$(TEST_ENV) tests/run --full
 
 # Both ends of the exchange with siw, and rping's protocol on ours. siw's needs librdmacm-dev: siw.sh tells when it is not there.
-INTEROP_ENDS := peer rping $(if $(shell $(PKG_CONFIG) --exists librdmacm libibverbs 2>/dev/null && echo 1),siw_peer)
+INTEROP_ENDS := peer rping $(if $(shell $(PKG_CONFIG) --exists librdmacm libibverbs 2>/dev/null && echo 1),siw_peer) $(if $(CMA),pause.so)
 peer_OBJ = $(call objs,tests/interop/peer.c tests/interop/exchange.c tests/interop/plan.c) $(LIB_A)
 rping_OBJ = $(call objs,tests/interop/peer.c tests/interop/rping.c tests/interop/plan.c) $(LIB_A)
 siw_peer_OBJ = $(call objs,tests/interop/siw_peer.c tests/interop/exchange.c tests/interop/plan.c)
 siw_peer_LIBS = -lrdmacm -libverbs
+pause.so_OBJ = $(call objs,tests/interop/pause.c)
+pause.so_LIBS = -shared
 define interop_end
 $(BUILD)/tests/interop/$(1): $$($(1)_OBJ)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(or $$($(1)_LIBS),$$(LIBS))
 endef
-$(foreach e,peer rping siw_peer,$(eval $(call interop_end,$(e))))
+$(foreach e,peer rping siw_peer pause.so,$(eval $(call interop_end,$(e))))
 
 check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
 	@$(TEST_ENV) tests/run siw

@@ -217,6 +217,26 @@ rping_rows() {
 		done
 	done
 }
+# rping of Debian on both sides: siw under one, our librdmacm and libibverbs under the other; with pause.so, as it has no
+# option for a PAUSE.
+debian_rping_rows() {
+	local size crc rping="tools/clients run --personality rnic rping" options
+	if [ ! -e "$BUILD/lib/diwarp/librdmacm.so.1" ] || ! tools/clients get > "$TMP/get" 2>&1; then
+		skip "no rping over our librdmacm: $(tail -n 1 "$TMP/get")"
+		return
+	fi
+	for crc in N Y; do
+		for size in 64 65535; do
+			options="-C 10 -S $size -v"
+			both "Debian's rping over ours to siw's, $size bytes, CRC $crc" mpa_crc_required=$crc guest:$RPING \
+				"rping -s -a 0.0.0.0 $options" host "LD_PRELOAD=$BUILD/tests/interop/pause.so $rping -c -a @ -p $RPING $options -V"
+			check "... ten times" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
+			both "siw's rping to Debian's over ours, $size bytes, CRC $crc" mpa_crc_required=$crc host:$HOST_PORT \
+				"$rping -s -p $HOST_PORT $options" guest "rping -c -a @ -p $HOST_PORT $options -V"
+			check "... ten times" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
+		done
+	done
+}
 if [ -x "$BUILD/tests/interop/siw_peer" ]; then
 	exchange_rows
 	large_fpdus
@@ -231,6 +251,7 @@ else
 	skip "no librdmacm-dev and libibverbs-dev: no program of ours on siw (tools/quickstart check-interop installs them)"
 fi
 rping_rows
+debian_rping_rows
 
 # siw to siw: the guest alone.
 BW_OPTIONS='-R -F -s 65536 -n 200'
