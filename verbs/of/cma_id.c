@@ -180,7 +180,8 @@ static int hold(struct cma_id *id, struct diw_addr *local)
 	socklen_t len = diw_addr_to_sockaddr(local, &ss);
 	int rc = 0;
 
-	id->hold = diw_socket(ss.ss_family, (cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	id->hold = diw_socket(ss.ss_family,
+			      (cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (id->hold < 0)
 		return errno;
 	/* Two sockets of a port that may be used again conflict only if one listens; a datagram socket is the one. */
