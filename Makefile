@@ -54,6 +54,9 @@ CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
 # Sockets over queue pairs: part of every library that has calls for them.
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
+# The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
+SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) base/addr.c base/crc.c base/sockreg.c ddp/hdr.c)
+SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
 	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
@@ -69,7 +72,7 @@ Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
 say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 
-all: $(LIB_A) $(LIB_SO) $(DIW) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO))  ## build the library and diw (the default)
+all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO))  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
 FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATE)
@@ -114,6 +117,14 @@ $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(BUILD)/obj/base/addr.o verbs/of/librdmacm.map 
 		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o,$^) $(OF_SO) $(LDFLAGS) \
 		-L$(BUILD)/lib -ldiwarp -lz -pthread
+
+# A preloaded library gets the fast kind of thread-local storage.
+$(BUILD)/obj/sockets_preload/%.o: CFLAGS += -ftls-model=initial-exec
+
+$(SOCK_SO): $(SOCK_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $(SOCK_OBJ) \
+		$(LDFLAGS) -Wl,--as-needed $(LIBS) -ldl
 
 define suite
 $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
@@ -186,6 +197,7 @@ install: all                    ## install below DESTDIR and PREFIX
 	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
 	$(if $(IBV),install -D -m 755 $(OF_SO) $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1)
 	$(if $(CMA),install -m 755 $(CMA_SO) $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1)
+	install -D -m 755 $(SOCK_SO) $(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so
 	$(if $(IBV),install -D -m 644 verbs/of/diwdv.h $(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h)
 	$(foreach p,diwarp $(if $(IBV),diwdv),sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
 		-e 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' $(p).pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$(p).pc;)
@@ -205,6 +217,7 @@ uninstall:                      ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
+		$(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so \
 		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1 \
 		$(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h $(DESTDIR)$(LIBDIR)/pkgconfig/diwdv.pc \
 		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
@@ -223,4 +236,4 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

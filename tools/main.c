@@ -11,6 +11,7 @@
 
 static const struct tool_cmd *const commands[] = {
 	&cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf, &cmd_stat, &cmd_dump, &cmd_run,
+	&cmd_sockets,
 };
 
 static int help(FILE *to, int status)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw run: a program that knows libibverbs, over diwarp. */
+/* diw run: a program that knows libibverbs, or datagram sockets, over diwarp. */
 #include "tools/run.h"
 
 #include <errno.h>
@@ -12,10 +12,13 @@
 
 #include "tools/tool.h"
 
+#define VERBS "libibverbs.so.1"
+#define INTERPOSER "libdiwarp_sockets.so"
+
 enum { NOT_RUN = 126, NOT_FOUND = 127 };             /* as shells and env(1) say it */
 
 /* Beside this program, in the build tree and where it was installed, whatever the library directory is called there. */
-int run_libdir(char dir[PATH_MAX])
+static int find_libdir(const char *library, char dir[PATH_MAX])
 {
 	static const char *const places[] = { "lib/diwarp", "lib64/diwarp", "lib/*/diwarp" };
 	char exe[PATH_MAX / 2], pattern[PATH_MAX];
@@ -33,7 +36,7 @@ int run_libdir(char dir[PATH_MAX])
 	for (size_t i = 0; i < TOOL_COUNT(places); i++) {
 		glob_t g;
 
-		snprintf(pattern, sizeof pattern, "%s/%s/libibverbs.so.1", exe, places[i]);
+		snprintf(pattern, sizeof pattern, "%s/%s/%s", exe, places[i], library);
 		if (glob(pattern, 0, NULL, &g) == 0) {
 			snprintf(dir, PATH_MAX, "%s", g.gl_pathv[0]);
 			globfree(&g);
@@ -41,22 +44,50 @@ int run_libdir(char dir[PATH_MAX])
 			return TOOL_OK;
 		}
 	}
-	return tool_failed("no %s/lib/diwarp/libibverbs.so.1: it is built where libibverbs-dev is installed", exe);
+	return tool_failed("no %s/lib/diwarp/%s%s", exe, library, strcmp(library, VERBS) ? "" :
+			   ": it is built where libibverbs-dev is installed");
+}
+
+int run_libdir(char dir[PATH_MAX])
+{
+	return find_libdir(VERBS, dir);
+}
+
+/* FIRST:SECOND, of which one may be empty. */
+static bool set_list(const char *name, const char *first, const char *second)
+{
+	size_t len = strlen(first) + strlen(second) + 2;
+	char *list = malloc(len);
+	bool done;
+
+	if (!list)
+		return false;
+	snprintf(list, len, "%s%s%s", first, *first && *second ? ":" : "", second);
+	done = setenv(name, list, 1) == 0;
+	free(list);
+	return done;
 }
 
 bool run_use_libdir(const char *dir)
 {
 	const char *old = getenv("LD_LIBRARY_PATH");
-	size_t len = strlen(dir) + (old ? strlen(old) : 0) + 2;
-	char *path = malloc(len);
-	bool done;
 
-	if (!path)
-		return false;
-	snprintf(path, len, "%s%s%s", dir, old && *old ? ":" : "", old ? old : "");
-	done = setenv("LD_LIBRARY_PATH", path, 1) == 0;
-	free(path);
-	return done;
+	return set_list("LD_LIBRARY_PATH", dir, old ? old : "");
+}
+
+/* Behind what is preloaded already, which so stays next to the program. */
+static int preload(void)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char dir[PATH_MAX], path[PATH_MAX + sizeof INTERPOSER + 1];
+	int rc = find_libdir(INTERPOSER, dir);
+
+	if (rc != TOOL_OK)
+		return rc;
+	snprintf(path, sizeof path, "%s/%s", dir, INTERPOSER);
+	if (strpbrk(path, ": "))
+		return tool_failed("%s: the loader takes no blank and no colon in LD_PRELOAD", path);
+	return set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
 }
 
 static bool is_program(const char *path)
@@ -103,28 +134,34 @@ static int check(const char *program, const char *dir)
 static int run(int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' }, { 0 },
+		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' },
+		{ "sockets", no_argument, NULL, 's' }, { 0 },
 	};
 	const char *who = NULL;
-	char dir[PATH_MAX];
-	bool only_check = false;
+	char dir[PATH_MAX] = "";
+	bool only_check = false, sockets = false;
 	int opt, rc;
 
 	while ((opt = getopt_long(argc, argv, "+", opts, NULL)) != -1) {
 		if (opt == '?')
 			return tool_bad_option(argv);
 		only_check |= opt == 'c';
+		sockets |= opt == 's';
 		who = opt == 'p' ? optarg : who;
 	}
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
 		return tool_usage("--personality '%s': ca or rnic", who);
+	if (sockets && (who || only_check))
+		return tool_usage("--sockets is of UDP sockets, %s of libibverbs", who ? "--personality" : "--check");
 	if (optind == argc)
 		return tool_usage("which program?");
 	if (only_check && optind + 1 < argc)
 		return tool_usage("'%s': --check takes a program without arguments", argv[optind + 1]);
-	rc = run_libdir(dir);
+	rc = sockets ? preload() : run_libdir(dir);
 	if (rc != TOOL_OK)
 		return rc;
+	if (sockets)
+		return start(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
 		return tool_failed("out of memory");
 	return only_check ? check(argv[optind], dir) : start(argv + optind);
@@ -132,13 +169,15 @@ static int run(int argc, char **argv)
 
 const struct tool_cmd cmd_run = {
 	.name = "run", .run = run, .foreign_args = true,
-	.args = "[--personality ca|rnic] [--] PROGRAM [ARGUMENT]... | --check PROGRAM",
-	.brief = "Runs a program that was made for RDMA hardware (libibverbs) over diwarp",
+	.args = "[--personality ca|rnic | --sockets] [--] PROGRAM [ARGUMENT]... | --check PROGRAM",
+	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for UDP sockets, over diwarp",
 	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
 		"                     (default), or rnic, an iWARP RNIC\n"
 		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
 		"                     libibverbs that are not there, and which always fail; status 1 if one is\n"
 		"                     not there\n"
+		"  --sockets          a program that uses UDP sockets: what it sends to another such program goes as\n"
+		"                     datagram-iWARP messages, all else as ever, see diwarp-sockets(7)\n"
 		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
 		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
 };

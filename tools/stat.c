@@ -21,6 +21,7 @@ static const char *const told[] = {
 	"record_opened", "record_complete", "record_closed_window", "record_closed_timeout", "record_evicted",
 	"record_closed_dereg", "record_closed_epoch", "record_abandoned",
 	"read_requests_tx", "read_requests_rx", "read_answered", "read_timeouts", "wakeups",
+	"sock_tx_framed", "sock_rx_framed", "sock_rx_plain",
 };
 
 static bool is_told(const char *name)
@@ -111,10 +112,26 @@ static void print_others(const struct view *v)
 	puts(column ? "" : "no drops, no errors");
 }
 
+/* What an interposed program (diw run --sockets) counts for all its sockets. */
+static void print_sockets(const struct view *v)
+{
+	puts("  sockets");
+	printf("    %-9s %" PRIu64 " messages in frames sent, %" PRIu64 " received; %" PRIu64 " received plain\n",
+	       "messages", get(v, "sock_tx_framed"), get(v, "sock_rx_framed"), get(v, "sock_rx_plain"));
+	if (v->old)
+		printf("    %-9s %.0f/s in frames sent, %.0f/s received\n", "", rate(v, "sock_tx_framed"),
+		       rate(v, "sock_rx_framed"));
+	print_others(v);
+}
+
 static void print_qp(const struct view *v)
 {
 	char buf[DIW_ADDR_STRLEN];
 
+	if (v->qp->id.type == DIW_STAT_SOCKETS) {
+		print_sockets(v);
+		return;
+	}
 	printf("  %s", diw_addr_str(&v->qp->id.local, buf));
 	if (v->qp->id.peer.port)
 		printf(" to %s", diw_addr_str(&v->qp->id.peer, buf));
@@ -149,13 +166,22 @@ static void find_old(struct view *v, const struct stat_proc *p, const struct sta
 	}
 }
 
+/* Sockets are counted together, in a page of their own. */
+static void print_size(const struct diw_stat_copy *c)
+{
+	if (c->nqps && c->qp[0].id.type == DIW_STAT_SOCKETS)
+		printf("interposed");
+	else
+		printf("%u queue pair%s", c->nqps, c->nqps == 1 ? "" : "s");
+}
+
 static void print_table(const struct stat_list *list, const struct stat_list *before, double seconds)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct stat_proc *p = &list->proc[i];
 
-		printf("process %d (%s) of user %u: %u queue pair%s", (int)p->pid, p->copy->head.program,
-		       (unsigned)p->uid, p->copy->nqps, p->copy->nqps == 1 ? "" : "s");
+		printf("process %d (%s) of user %u: ", (int)p->pid, p->copy->head.program, (unsigned)p->uid);
+		print_size(p->copy);
 		if (p->copy->head.hidden)
 			printf(", and %u more that found no room to be shown", p->copy->head.hidden);
 		putchar('\n');

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sockcount.h"
 #include "tools/stat.h"
 
 uint64_t stat_get(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, const char *name)
@@ -19,6 +20,7 @@ const char *stat_type(const struct diw_stat_qp *qp)
 	case DIW_QP_UD: return "UD";
 	case DIW_QP_UC: return "UC";
 	case DIW_QP_RC: return "RC";
+	case DIW_STAT_SOCKETS: return "sockets";
 	default: return "unknown";
 	}
 }
@@ -81,7 +83,7 @@ void stat_print_json(const struct stat_list *list)
 struct text { const char *name, *text; };
 static const struct text texts[] = {
 #define X(name, text) { #name, text },
-	DIW_COUNTERS(X) DIW_GAUGES(X)
+	DIW_COUNTERS(X) DIW_GAUGES(X) DIW_SOCK_COUNTERS(X)
 #undef X
 };
 

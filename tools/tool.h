@@ -29,7 +29,8 @@ struct tool_cmd {
 	const char *help;
 	bool foreign_args;                           /* behind its first operand are another program's */
 };
-extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump, cmd_run;
+extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump, cmd_run,
+	cmd_sockets;
 extern const struct tool_cmd *tool_cmd;              /* the one that runs */
 
 /* ---- util.c: messages, options, hosts ---- */

@@ -15,6 +15,14 @@ check "the soname is libdiwarp.so.0" matches "$(readelf -d "$root/opt/diw/lib/li
 check "header, version map, shared and static library name the same functions" \
 	tools/check-exports "$root/opt/diw/lib/libdiwarp.so" "$root/opt/diw/lib/libdiwarp.a"
 
+strange() {
+	nm -D --defined-only "$root/opt/diw/lib/diwarp/libdiwarp_sockets.so" | awk '{ print $3 }' | sort > "$TMP/ours"
+	nm -D --defined-only "$(ldconfig -p | sed -n 's/.*libc\.so\.6 .*=> //p' | head -n 1)" | awk '{ print $3 }' |
+		sed 's/@.*//' | sort -u > "$TMP/libc"
+	comm -23 "$TMP/ours" "$TMP/libc"
+}
+check "the interposer exports names of the C library, and no others" [ -s "$root/opt/diw/lib/diwarp/libdiwarp_sockets.so" -a -z "$(strange)" ]
+
 pc() { PKG_CONFIG_LIBDIR=$root/opt/diw/lib/pkgconfig pkg-config --define-variable=prefix="$root/opt/diw" \
 	--define-variable=libdir="$root/opt/diw/lib" "$@" diwarp; }
 cat > "$TMP/prog.c" << 'END'

@@ -58,8 +58,13 @@ run --personality
 run --check
 run --check ls -l
 run --flags ls
+run --sockets
+run --sockets --check ls
+run --sockets --personality ca ls
+sockets surplus
+sockets --all
 END
-for sub in '' info ping listen cp recv 'perf' stat dump run; do
+for sub in '' info ping listen cp recv 'perf' stat dump run sockets; do
 	run "diw $sub --help" $DIW $sub --help
 	check "... is a usage" matches "$OUT" 'diw'
 done

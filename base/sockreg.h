@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host map, to
+ * find out who may be sent frames and with which key. A file of another user, or one that others may write, is not used.
+ */
+#ifndef DIW_BASE_SOCKREG_H
+#define DIW_BASE_SOCKREG_H
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+#define DIW_SOCKREG_FILE "sockets"
+#define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
+#define DIW_SOCKREG_VERSION 1u
+#define DIW_SOCKREG_OWNERS 4096u
+#define DIW_SOCKREG_ENTRIES 32768u
+#define DIW_SOCKREG_PROBE 64u                    /* entries from a port's first one that may be its */
+
+/* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so whoever
+ * advertised a socket holds one, and a look at its word tells whether it lives. */
+struct diw_sock_owner {
+	_Alignas(64) pthread_mutex_t life;
+	_Atomic uint32_t epoch;          /* one more with each holder */
+};
+
+#define DIW_SOCK_NO_CRC 1u               /* frames from this host may lack the CRC */
+#define DIW_SOCK_V6ONLY 2u
+#define DIW_SOCK_WRITE_RECORD 4u
+
+/* The low two bits of seq say what the entry is, the others grow with each change. 0: it was never used. */
+enum { DIW_SOCK_FREE, DIW_SOCK_WRITING, DIW_SOCK_SHOWN };
+struct diw_sock_entry {
+	_Alignas(128) _Atomic uint64_t seq;
+	uint64_t netns, cookie;          /* SO_NETNS_COOKIE, SO_COOKIE */
+	uint64_t key[2];                 /* of frames with the CRC, of frames without */
+	struct diw_addr local, remote;   /* remote.port 0: not connected */
+	uint32_t owner, owner_epoch;
+	uint32_t pid, flags;
+	char program[16];
+};
+
+struct diw_sockreg {
+	_Atomic uint64_t magic;          /* written last */
+	uint32_t version, owners, entries, size;
+	uint64_t secret[2];              /* keys are made of it and the cookie */
+	_Alignas(4096) struct diw_sock_owner owner[DIW_SOCKREG_OWNERS];
+	struct diw_sock_entry entry[DIW_SOCKREG_ENTRIES];
+};
+
+/* The directory of this user's registry, in PATH. */
+void diw_sockreg_dir(char *path, size_t size);
+/* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is none. */
+struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);
+
+static inline uint32_t diw_sockreg_first(uint16_t port)
+{
+	return (port * 2654435761u) >> 17;
+}
+_Static_assert(DIW_SOCKREG_ENTRIES == 1u << 15, "the hash has as many bits");
+
+static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uint16_t port, uint32_t i)
+{
+	return &reg->entry[(diw_sockreg_first(port) + i) % DIW_SOCKREG_ENTRIES];
+}
+
+static inline bool diw_sock_lives(const struct diw_sockreg *reg, uint32_t owner, uint32_t epoch)
+{
+	const struct diw_sock_owner *o = &reg->owner[owner % DIW_SOCKREG_OWNERS];
+	uint32_t word = (uint32_t)__atomic_load_n(&o->life.__data.__lock, __ATOMIC_RELAXED);
+
+	return (word & FUTEX_TID_MASK) && !(word & FUTEX_OWNER_DIED) &&
+	       atomic_load_explicit(&o->epoch, memory_order_relaxed) == epoch;
+}
+
+/* A consistent copy of what is shown and lives. */
+bool diw_sock_read(const struct diw_sockreg *reg, const struct diw_sock_entry *e, struct diw_sock_entry *copy);
+
+#endif

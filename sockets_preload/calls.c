@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The calls that move data, by every name that the C library gives them. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "sockets_preload/preload.h"
+
+ssize_t __send(int fd, const void *buf, size_t len, int flags);
+ssize_t __write(int fd, const void *buf, size_t len);
+ssize_t __read(int fd, void *buf, size_t len);
+
+/* FD was known as a socket: it was closed, and a file opened, by calls that nobody saw. */
+static bool is_mistaken(int fd, ssize_t rc)
+{
+	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))
+		return false;
+	diw_sock_forget(fd);
+	return true;
+}
+
+/* ---- Sending ---- */
+
+DIW_API ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addr_len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? diw_sock_send(fd, s, buf, len, flags, addr, addr_len) :
+		   real.sendto(fd, buf, len, flags, addr, addr_len);
+}
+
+DIW_API ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? diw_sock_send(fd, s, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
+}
+
+DIW_API ssize_t __send(int fd, const void *buf, size_t len, int flags)
+{
+	return send(fd, buf, len, flags);
+}
+
+DIW_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? diw_sock_sendmsg(fd, s, msg, flags) : real.sendmsg(fd, msg, flags);
+}
+
+/* How many were sent, or the error of the first. */
+DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	unsigned i;
+
+	if (!s || !vec)
+		return real.sendmmsg(fd, vec, n, flags);
+	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
+		ssize_t rc = diw_sock_sendmsg(fd, s, &vec[i].msg_hdr, flags);
+
+		if (rc < 0)
+			return i ? (int)i : -1;
+		vec[i].msg_len = (unsigned)rc;
+	}
+	return (int)i;
+}
+
+DIW_API ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	ssize_t rc;
+
+	if (!s)
+		return real.write(fd, buf, len);
+	rc = diw_sock_send(fd, s, buf, len, 0, NULL, 0);
+	return is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
+}
+
+DIW_API ssize_t __write(int fd, const void *buf, size_t len)
+{
+	return write(fd, buf, len);
+}
+
+/* Without bytes the kernel does nothing, as with readv() and read(). */
+DIW_API ssize_t writev(int fd, const struct iovec *iov, int n)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+	ssize_t rc;
+
+	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
+		return real.writev(fd, iov, n);
+	rc = diw_sock_sendmsg(fd, s, &m, 0);
+	return is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
+}
+
+/* ---- Receiving ---- */
+
+DIW_API ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? diw_sock_recv(fd, s, buf, len, flags, addr, addr_len) :
+		   real.recvfrom(fd, buf, len, flags, addr, addr_len);
+}
+
+DIW_API ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? diw_sock_recv(fd, s, buf, len, flags, NULL, NULL) : real.recv(fd, buf, len, flags);
+}
+
+DIW_API ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *addr,
+			       socklen_t *len)
+{
+	return n > room ? real.__recvfrom_chk(fd, buf, n, room, flags, addr, len) :
+			  recvfrom(fd, buf, n, flags, addr, len);
+}
+
+DIW_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags)
+{
+	return n > room ? real.__recv_chk(fd, buf, n, room, flags) : recv(fd, buf, n, flags);
+}
+
+/* Descriptors that come with a message are other files than what had their numbers before. */
+static void forget_passed(const struct msghdr *msg)
+{
+	struct msghdr m = *msg;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			diw_sock_forget(fd);
+		}
+	}
+}
+
+DIW_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	ssize_t n;
+
+	if (s)
+		return diw_sock_recvmsg(fd, s, msg, flags);
+	n = real.recvmsg(fd, msg, flags);
+	if (n >= 0 && msg->msg_control && msg->msg_controllen)
+		forget_passed(msg);
+	return n;
+}
+
+static int recv_many_foreign(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
+{
+	int got = real.recvmmsg(fd, vec, n, flags, timeout);
+
+	for (int i = 0; i < got; i++)
+		if (vec[i].msg_hdr.msg_control && vec[i].msg_hdr.msg_controllen)
+			forget_passed(&vec[i].msg_hdr);
+	return got;
+}
+
+/* As the kernel, looks at the clock behind each message only. */
+static bool is_late(struct timespec *timeout, uint64_t deadline)
+{
+	uint64_t now, left;
+
+	if (!timeout)
+		return false;
+	now = diw_clock_ns();
+	left = deadline > now ? deadline - now : 0;
+	*timeout = (struct timespec){ .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
+	return left == 0;
+}
+
+DIW_API int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	uint64_t deadline = 0;
+	unsigned i;
+
+	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= DIW_S)))
+		return recv_many_foreign(fd, vec, n, flags, timeout);
+	if (timeout)
+		deadline = diw_clock_ns() + (uint64_t)timeout->tv_sec * DIW_S + (uint64_t)timeout->tv_nsec;
+	for (i = 0; i < n; i++) {
+		ssize_t rc = diw_sock_recvmsg(fd, s, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (rc < 0)
+			return i ? (int)i : -1;
+		vec[i].msg_len = (unsigned)rc;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (is_late(timeout, deadline))
+			return (int)i + 1;
+	}
+	return (int)i;
+}
+
+DIW_API ssize_t read(int fd, void *buf, size_t len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	ssize_t rc;
+
+	if (!s || !len)
+		return real.read(fd, buf, len);
+	rc = diw_sock_recv(fd, s, buf, len, 0, NULL, NULL);
+	return is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
+}
+
+DIW_API ssize_t __read(int fd, void *buf, size_t len)
+{
+	return read(fd, buf, len);
+}
+
+DIW_API ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)
+{
+	return n > room ? real.__read_chk(fd, buf, n, room) : read(fd, buf, n);
+}
+
+DIW_API ssize_t readv(int fd, const struct iovec *iov, int n)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+	ssize_t rc;
+
+	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
+		return real.readv(fd, iov, n);
+	rc = diw_sock_recvmsg(fd, s, &m, 0);
+	return is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is known of descriptors. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "sockets_preload/preload.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+#define MOST_FDS (1u << 20)
+#define FEWEST_FDS (1u << 12)
+
+struct diw_real real;
+uint32_t diw_mark_dgram = DIW_MARK_FIRST;
+struct diw_sock *diw_sock_table;
+unsigned diw_sock_max;
+static _Atomic uint32_t forks;
+static _Atomic int initialised;
+
+/* The highest descriptor of which anything is known, and one more. */
+static _Atomic unsigned known_end;
+
+bool diw_sock_is_shared(const struct diw_sock *s)
+{
+	return s->shared || s->born != atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+static void set_mark(int fd, uint32_t mark)
+{
+	unsigned end = atomic_load_explicit(&known_end, memory_order_relaxed);
+
+	while ((unsigned)fd >= end && !atomic_compare_exchange_weak(&known_end, &end, (unsigned)fd + 1))
+		;
+	atomic_store_explicit(&diw_sock_table[fd].mark, mark, memory_order_release);
+}
+
+/* ---- One descriptor ---- */
+
+static int option(int fd, int level, int name)
+{
+	int value = 0;
+	socklen_t len = sizeof value;
+
+	return getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
+}
+
+static uint64_t option64(int fd, int name)
+{
+	uint64_t value = 0;
+	socklen_t len = sizeof value;
+
+	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
+}
+
+/* A filter sees the whole datagram; one that cannot be read is one, too. */
+static bool is_filtered(int fd)
+{
+	socklen_t len = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) < 0 || len > 0;
+}
+
+static bool is_bound_to_device(int fd)
+{
+	char name[64];
+	socklen_t len = sizeof name;
+
+	return getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len) == 0 && len > 0;
+}
+
+static bool has_timeout(int fd)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof tv;
+
+	return getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0 && (tv.tv_sec || tv.tv_usec);
+}
+
+/* Why all that it sends is plain. The error queue holds datagrams as they were sent: there must be no frame in it. */
+static uint32_t plain_reason(int fd, int family)
+{
+	if (option(fd, SOL_SOCKET, SO_TIMESTAMPING) || option(fd, IPPROTO_UDP, UDP_CORK) ||
+	    option(fd, IPPROTO_UDP, UDP_SEGMENT) || option(fd, IPPROTO_IP, IP_RECVERR) ||
+	    (family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_RECVERR)))
+		return DIW_C_sock_plain_option;
+	return NO_REASON;
+}
+
+/* Frames would be seen by something else than the receive calls. */
+static bool must_be_quiet(int fd)
+{
+	int peek_off = -1;
+	socklen_t len = sizeof peek_off;
+
+	return option(fd, IPPROTO_UDP, UDP_GRO) || option(fd, IPPROTO_UDP, UDP_ENCAP) || is_filtered(fd) ||
+	       is_bound_to_device(fd) ||
+	       (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0);
+}
+
+static bool describe(int fd, struct diw_sock *s)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	s->family = (uint16_t)option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->cookie = option64(fd, SO_COOKIE);
+	s->netns = option64(fd, SO_NETNS_COOKIE);
+	if (!s->cookie || !s->netns)
+		return false;
+	diw_reg_keys(s->cookie, s->key);
+	s->plain = plain_reason(fd, s->family);
+	s->quiet = must_be_quiet(fd);
+	s->timed = has_timeout(fd);
+	s->v6only = s->family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
+		return false;
+	diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
+	len = sizeof ss;
+	s->connected = getpeername(fd, (struct sockaddr *)&ss, &len) == 0;
+	if (s->connected)
+		diw_addr_from_sockaddr(&s->peer, (struct sockaddr *)&ss);
+	return true;
+}
+
+/* 1 a UDP socket, 0 something else, -1 no descriptor. */
+static int classify(int fd)
+{
+	int type = 0, domain;
+	socklen_t len = sizeof type;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return errno == EBADF ? -1 : 0;
+	domain = option(fd, SOL_SOCKET, SO_DOMAIN);
+	return type == SOCK_DGRAM && (domain == AF_INET || domain == AF_INET6) &&
+	       option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_UDP;
+}
+
+/* What was asked is kept if nobody else, a thread or the code that this signal interrupted, is asking the same. */
+static struct diw_sock *keep(int fd, const struct diw_sock *s)
+{
+	struct diw_sock *to = &diw_sock_table[fd];
+	uint32_t before = atomic_load_explicit(&to->mark, memory_order_relaxed);
+
+	if (before == DIW_MARK_BUSY ||
+	    !atomic_compare_exchange_strong(&to->mark, &before, (uint32_t)DIW_MARK_BUSY))
+		return NULL;
+	memcpy((char *)to + sizeof to->mark, (const char *)s + sizeof s->mark, sizeof *s - sizeof s->mark);
+	set_mark(fd, DIW_MARK_BUSY);
+	before = DIW_MARK_BUSY;
+	return atomic_compare_exchange_strong(&to->mark, &before, diw_mark_dgram) ? to : NULL;
+}
+
+static struct diw_sock *look(int fd, struct diw_sock *tmp)
+{
+	bool is_new = atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_relaxed) == diw_mark_new;
+	int kind = classify(fd);
+	struct diw_sock *kept;
+
+	if (kind < 0)
+		return NULL;
+	memset(tmp, 0, sizeof *tmp);
+	if (kind == 0 || !diw_reg_open() || !describe(fd, tmp)) {
+		set_mark(fd, DIW_MARK_FOREIGN);
+		return NULL;
+	}
+	diw_sock_stat_open();
+	tmp->shared = !is_new;
+	tmp->born = atomic_load_explicit(&forks, memory_order_relaxed);
+	kept = keep(fd, tmp);
+	return kept ? kept : tmp;
+}
+
+struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
+{
+	int saved = errno;
+	struct diw_sock *s = NULL;
+
+	diw_preload_init();
+	if ((unsigned)fd < diw_sock_max)
+		s = look(fd, tmp);
+	errno = saved;
+	return s;
+}
+
+struct diw_sock *diw_sock_known(int fd)
+{
+	struct diw_sock *s;
+
+	if ((unsigned)fd >= diw_sock_max)
+		return NULL;
+	s = &diw_sock_table[fd];
+	return atomic_load_explicit(&s->mark, memory_order_acquire) == diw_mark_dgram ? s : NULL;
+}
+
+void diw_sock_forget(int fd)
+{
+	if ((unsigned)fd < diw_sock_max &&
+	    atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_relaxed) != DIW_MARK_UNKNOWN)
+		atomic_store_explicit(&diw_sock_table[fd].mark, DIW_MARK_UNKNOWN, memory_order_release);
+}
+
+void diw_sock_is_new(int fd)
+{
+	if ((unsigned)fd < diw_sock_max)
+		set_mark(fd, diw_mark_new);
+}
+
+void diw_sock_ask_again(int fd)
+{
+	struct diw_sock *s = diw_sock_known(fd);
+
+	if (s)
+		set_mark(fd, s->shared ? (uint32_t)DIW_MARK_UNKNOWN : diw_mark_new);
+}
+
+void diw_sock_forget_range(unsigned first, unsigned last)
+{
+	unsigned end = atomic_load_explicit(&known_end, memory_order_relaxed);
+
+	for (unsigned fd = first; fd < end && fd <= last; fd++) {
+		struct diw_sock *s = diw_sock_known((int)fd);
+
+		if (s)
+			diw_reg_withdraw(s);
+		diw_sock_forget((int)fd);
+	}
+}
+
+/* ---- The process ---- */
+
+static void resolve(void)
+{
+#define X(name) real.name = (__typeof__(real.name))dlsym(RTLD_NEXT, #name);
+	DIW_REALS(X)
+#undef X
+}
+
+static void in_parent(void)
+{
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+static void in_child(void)
+{
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+	diw_mark_dgram += 2;
+	diw_reg_forked();
+	diw_sock_stat_forked();
+}
+
+static void make_table(void)
+{
+	struct rlimit l;
+	unsigned n = MOST_FDS;
+	void *p = MAP_FAILED;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_max < n)
+		n = (unsigned)l.rlim_max;
+	for (; n >= FEWEST_FDS / 16 && p == MAP_FAILED; n = p == MAP_FAILED ? n / 4 : n)
+		p = mmap(NULL, n * sizeof(struct diw_sock), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return;
+	diw_sock_table = p;
+	diw_sock_max = n;
+}
+
+/* Whichever comes first: the constructor, or a call of another library's constructor. There is one thread then. */
+__attribute__((constructor(101))) void diw_preload_init(void)
+{
+	if (DIW_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
+		return;
+	resolve();
+	diw_conf_init();
+	diw_frame_init();
+	if (!diw_conf.off) {
+		pthread_atfork(NULL, in_parent, in_child);
+		make_table();
+	}
+	atomic_store_explicit(&initialised, 1, memory_order_release);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The calls by which descriptors come, go, and change what they are. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "sockets_preload/preload.h"
+
+int __connect(int fd, const struct sockaddr *addr, socklen_t len);
+int __close(int fd);
+int __dup2(int fd, int to);
+int __fcntl(int fd, int cmd, ...);
+
+/* ---- Coming ---- */
+
+static int fresh(int fd)
+{
+	if (fd >= 0)
+		diw_sock_forget(fd);
+	return fd;
+}
+
+DIW_API int socket(int domain, int type, int protocol)
+{
+	int fd;
+
+	diw_preload_init();
+	fd = real.socket(domain, type, protocol);
+	if (fd >= 0)
+		diw_sock_is_new(fd);
+	return fd;
+}
+
+DIW_API int socketpair(int domain, int type, int protocol, int fd[2])
+{
+	int rc;
+
+	diw_preload_init();
+	rc = real.socketpair(domain, type, protocol, fd);
+	if (rc == 0) {
+		fresh(fd[0]);
+		fresh(fd[1]);
+	}
+	return rc;
+}
+
+DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	diw_preload_init();
+	return fresh(real.accept(fd, addr, len));
+}
+
+DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	diw_preload_init();
+	return fresh(real.accept4(fd, addr, len, flags));
+}
+
+DIW_API int dup(int fd)
+{
+	diw_preload_init();
+	return fresh(real.dup(fd));
+}
+
+/* ---- Going ---- */
+
+static void withdraw(int fd)
+{
+	struct diw_sock *s = diw_sock_known(fd);
+
+	if (s)
+		diw_reg_withdraw(s);
+}
+
+static void end(int fd)
+{
+	withdraw(fd);
+	diw_sock_forget(fd);
+}
+
+/* A descriptor of ours is none of the program's. */
+static bool is_hidden(int fd)
+{
+	return fd >= 0 && fd == diw_sock_stat_fd();
+}
+
+DIW_API int close(int fd)
+{
+	diw_preload_init();
+	if (is_hidden(fd)) {
+		errno = EBADF;
+		return -1;
+	}
+	end(fd);
+	return real.close(fd);
+}
+
+DIW_API int __close(int fd)
+{
+	return close(fd);
+}
+
+DIW_API int fclose(FILE *f)
+{
+	int fd = fileno(f);
+
+	diw_preload_init();
+	if (fd >= 0)
+		end(fd);
+	return real.fclose(f);
+}
+
+static void make_way(int to, int fd)
+{
+	diw_preload_init();
+	if (to == fd)
+		return;
+	if (is_hidden(to))
+		diw_sock_stat_move();
+	end(to);
+}
+
+DIW_API int dup2(int fd, int to)
+{
+	make_way(to, fd);
+	return fresh(real.dup2(fd, to));
+}
+
+DIW_API int __dup2(int fd, int to)
+{
+	return dup2(fd, to);
+}
+
+DIW_API int dup3(int fd, int to, int flags)
+{
+	make_way(to, fd);
+	return fresh(real.dup3(fd, to, flags));
+}
+
+static int close_part(unsigned first, unsigned last, int flags)
+{
+	return first > last ? 0 : real.close_range(first, last, flags);
+}
+
+DIW_API int close_range(unsigned first, unsigned last, int flags)
+{
+	unsigned ours;
+	int rc;
+
+	diw_preload_init();
+	if (!real.close_range) {
+		errno = ENOSYS;
+		return -1;
+	}
+	ours = (unsigned)diw_sock_stat_fd();
+	if (first > last || flags)           /* an error, or a table of descriptors that is no longer shared */
+		return real.close_range(first, last, flags);
+	diw_sock_forget_range(first, last);
+	if (ours == (unsigned)-1 || ours < first || ours > last)
+		return real.close_range(first, last, flags);
+	rc = ours ? close_part(first, ours - 1, flags) : 0;
+	return rc || ours == last ? rc : close_part(ours + 1, last, flags);
+}
+
+DIW_API void closefrom(int first)
+{
+	diw_preload_init();
+	if (first < 0)
+		first = 0;
+	if (!real.close_range || close_range((unsigned)first, ~0u, 0) < 0)
+		real.closefrom(first);
+}
+
+/* ---- Changing ---- */
+
+DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int rc;
+
+	diw_preload_init();
+	withdraw(fd);
+	rc = real.bind(fd, addr, len);
+	diw_sock_ask_again(fd);
+	return rc;
+}
+
+/* Whom it hears changes: the advertisement goes before, the next receive makes another. */
+DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int rc;
+
+	diw_preload_init();
+	withdraw(fd);
+	rc = real.connect(fd, addr, len);
+	diw_sock_ask_again(fd);
+	return rc;
+}
+
+DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	return connect(fd, addr, len);
+}
+
+/* What describe() asked for. */
+static bool matters(int level, int name)
+{
+	if (level == IPPROTO_IP)
+		return name == IP_RECVERR;
+	if (level == IPPROTO_IPV6)
+		return name == IPV6_RECVERR || name == IPV6_V6ONLY || name == IPV6_ADDRFORM;
+	if (level != SOL_SOCKET)
+		return level == IPPROTO_UDP;
+	switch (name) {
+	case SO_RCVTIMEO:
+	case SO_TIMESTAMPING:
+	case SO_PEEK_OFF:
+	case SO_BINDTODEVICE:
+	case SO_BINDTOIFINDEX:
+	case SO_ATTACH_FILTER:
+	case SO_ATTACH_BPF:
+	case SO_DETACH_FILTER:
+		return true;
+	default:
+		return false;
+	}
+}
+
+DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	int rc;
+
+	diw_preload_init();
+	if (matters(level, name))
+		withdraw(fd);
+	rc = real.setsockopt(fd, level, name, value, len);
+	if (matters(level, name))
+		diw_sock_ask_again(fd);
+	return rc;
+}
+
+/* The third argument is a number, a pointer, or nothing: either is passed in the same register. */
+static int control(int fd, int cmd, va_list ap)
+{
+	void *arg = va_arg(ap, void *);
+	int rc;
+
+	diw_preload_init();
+	rc = real.fcntl(fd, cmd, arg);
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? fresh(rc) : rc;
+}
+
+DIW_API int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, cmd);
+	rc = control(fd, cmd, ap);
+	va_end(ap);
+	return rc;
+}
+
+DIW_API int fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, cmd);
+	rc = control(fd, cmd, ap);
+	va_end(ap);
+	return rc;
+}
+
+DIW_API int __fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, cmd);
+	rc = control(fd, cmd, ap);
+	va_end(ap);
+	return rc;
+}
+
+DIW_API int ioctl(int fd, unsigned long request, ...)
+{
+	struct diw_sock tmp, *s;
+	va_list ap;
+	void *arg;
+
+	diw_preload_init();
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	s = request == FIONREAD && arg ? diw_sock_get(fd, &tmp) : NULL;
+	return s ? diw_sock_next(fd, s, arg) : real.ioctl(fd, request, arg);
+}

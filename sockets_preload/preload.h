@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The socket interposer (docs/sockets.md). A descriptor's state is a guess that can always be made again from what the
+ * kernel says of the socket: so it is forgotten rather than kept right when descriptors are duplicated, passed, inherited.
+ * Whatever happens here may happen in a signal handler.
+ */
+#ifndef DIW_SOCKETS_PRELOAD_H
+#define DIW_SOCKETS_PRELOAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/addr.h"
+#include "base/sockcount.h"
+#include "base/sockreg.h"
+#include "sockets_preload/real.h"
+
+#define DIW_API __attribute__((visibility("default")))
+#define DIW_LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* All is in one library: no call and no variable of ours goes through a table. */
+#pragma GCC visibility push(hidden)
+
+/* ---- conf.c ---- */
+
+enum diw_crc_policy { DIW_CRC_AUTO, DIW_CRC_ON, DIW_CRC_OFF };
+enum { DIW_LOG_OFF, DIW_LOG_WARN, DIW_LOG_INFO, DIW_LOG_DEBUG };
+
+struct diw_peer_rule {
+	struct diw_addr net;                 /* and port: the lowest */
+	uint16_t bits, last_port;            /* of the 128 */
+};
+
+#define DIW_MAX_RULES 64
+struct diw_sock_conf {
+	bool off;
+	enum diw_crc_policy crc;
+	int log;
+	unsigned nrules;
+	struct diw_peer_rule rule[DIW_MAX_RULES];
+};
+extern struct diw_sock_conf diw_conf;
+void diw_conf_init(void);
+/* The configuration says that whoever is bound there is capable. */
+bool diw_conf_is_peer(const struct diw_addr *dst);
+void diw_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- stat.c ---- */
+
+extern _Atomic uint64_t *_Atomic diw_sock_count;     /* DIW_SOCK_NCOUNTERS of them */
+static inline uint64_t diw_count(enum diw_sock_counter which)
+{
+	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed);
+
+	return atomic_fetch_add_explicit(&c[which], 1, memory_order_relaxed);
+}
+/* Shows the counters from now on, if the page can be had. */
+void diw_sock_stat_open(void);
+void diw_sock_stat_forked(void);
+/* The descriptor that holds the page's lock, which the program must not find; -1. */
+int diw_sock_stat_fd(void);
+/* The program wants that number for itself. */
+void diw_sock_stat_move(void);
+
+/* ---- fd.c ---- */
+
+struct diw_sock {
+	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
+	uint32_t plain;                      /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
+	uint16_t family;
+	bool v6only, connected, timed, quiet;
+	bool shared;                         /* it came from elsewhere: another process may have it, too */
+	uint32_t born;                       /* forks of this process before */
+	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
+	uint64_t netns, cookie, key[2];
+	struct diw_addr local, peer;
+	struct diw_sock_entry *entry;        /* that advertises it */
+	uint64_t entry_seq;
+	uint32_t skip, next_skip;            /* receives that do not try to advertise it */
+};
+#define NO_REASON UINT32_MAX
+
+/* NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
+ * marks NEW and DGRAM are others then. */
+enum { DIW_MARK_UNKNOWN, DIW_MARK_BUSY, DIW_MARK_FOREIGN, DIW_MARK_FIRST };
+extern uint32_t diw_mark_dgram;
+#define diw_mark_new (diw_mark_dgram + 1)
+extern struct diw_sock *diw_sock_table;
+extern unsigned diw_sock_max;
+
+void diw_preload_init(void);
+/* What FD is, asked of the kernel; built in *TMP if it cannot be kept. NULL: none of ours. Keeps errno. */
+struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp);
+
+/* The UDP socket FD, or NULL: whatever else it is, the C library has the call as it is. Streams will be told apart here. */
+static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
+{
+	if (DIW_LIKELY((unsigned)fd < diw_sock_max)) {
+		struct diw_sock *s = &diw_sock_table[fd];
+		uint32_t mark = atomic_load_explicit(&s->mark, memory_order_acquire);
+
+		if (DIW_LIKELY(mark == diw_mark_dgram))
+			return s;
+		if (mark == DIW_MARK_FOREIGN)
+			return NULL;
+	}
+	return diw_sock_look(fd, tmp);
+}
+
+/* Only if it is known already. */
+struct diw_sock *diw_sock_known(int fd);
+/* FD is another file from now on, or none. */
+void diw_sock_forget(int fd);
+/* It is a socket that nobody else has. */
+void diw_sock_is_new(int fd);
+/* It is what it was, but something of it has changed. */
+void diw_sock_ask_again(int fd);
+void diw_sock_forget_range(unsigned first, unsigned last);
+/* Another process may connect it. */
+bool diw_sock_is_shared(const struct diw_sock *s);
+
+/* ---- registry.c ---- */
+
+struct diw_route {
+	uint64_t key;
+	const struct diw_sock_entry *entry;
+	uint64_t seq;                        /* of the entry when it said so */
+	bool crc, lasting;                   /* lasting: true as long as the entry stays */
+};
+
+bool diw_reg_open(void);
+void diw_reg_forked(void);
+void diw_reg_keys(uint64_t cookie, uint64_t key[2]);
+/* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
+bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
+/* The same, asked often. */
+bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
+bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq);
+/* Is KEY that of a socket which has, or had, the local port of S? *crc: of frames with the CRC. */
+bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
+bool diw_reg_is_shown(const struct diw_sock *s);
+void diw_reg_advertise(struct diw_sock *s, int fd);
+void diw_reg_withdraw(struct diw_sock *s);
+
+/* ---- frame.c ---- */
+
+#define DIW_FRAME_HEAD 32u                   /* an untagged header with the immediate */
+#define DIW_FRAME_EXTRA (DIW_FRAME_HEAD + 4u)
+#define DIW_FRAME_MAX 65507u
+
+enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
+
+void diw_frame_init(void);
+void diw_frame_head(uint8_t *p, uint64_t key, size_t payload);
+/* What a datagram of N bytes at P is to a socket with these keys; counts. */
+enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n);
+
+/* ---- send.c, recv.c ---- */
+
+ssize_t diw_sock_send(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		      socklen_t addr_len);
+ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags);
+
+ssize_t diw_sock_recv(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+		      socklen_t *addr_len);
+ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags);
+/* Bytes of the message that is next, as FIONREAD has it. */
+int diw_sock_next(int fd, struct diw_sock *s, int *bytes);
+
+size_t diw_iov_len(const struct iovec *iov, size_t n);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A datagram is received whole into a stage of the thread, and what the program is to see of it is copied: the
+ * program's buffer may be too small for a frame, and no byte behind the message may change.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "sockets_preload/preload.h"
+
+#define STAGE (64u << 10)                /* no UDP datagram is larger */
+
+/* ---- The stage ---- */
+
+static __thread struct { uint8_t *mem; const void *_Atomic holder; } stage;
+static pthread_key_t at_thread_end;
+static bool have_key;
+
+struct hold { uint8_t *mem; bool own; };
+
+static void unmap(void *p)
+{
+	munmap(p, STAGE);
+}
+
+__attribute__((constructor(102))) static void make_key(void)
+{
+	have_key = pthread_key_create(&at_thread_end, unmap) == 0;
+}
+
+static uint8_t *map(void)
+{
+	void *p = mmap(NULL, STAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */
+static bool is_abandoned(const void *frame)
+{
+	stack_t st;
+
+	return sigaltstack(NULL, &st) == 0 && !(st.ss_flags & SS_ONSTACK) &&
+	       (uintptr_t)atomic_load_explicit(&stage.holder, memory_order_relaxed) < (uintptr_t)frame;
+}
+
+/* False: there is no memory, and the call fails with ENOMEM as it may. */
+static bool hold_slowly(struct hold *h)
+{
+	int saved = errno;
+
+	h->own = false;
+	if (!stage.holder || is_abandoned(h)) {
+		if (!stage.mem) {
+			stage.mem = map();
+			if (stage.mem && have_key)
+				pthread_setspecific(at_thread_end, stage.mem);
+		}
+		h->own = stage.mem;
+		h->mem = stage.mem;
+		if (h->own)
+			atomic_store_explicit(&stage.holder, h, memory_order_relaxed);
+	} else {
+		h->mem = map();
+	}
+	errno = h->mem ? saved : ENOMEM;
+	return h->mem;
+}
+
+/* Whoever is interrupted while it holds the stage has data in it. */
+static inline bool hold(struct hold *h)
+{
+	if (!DIW_LIKELY(stage.mem && !atomic_load_explicit(&stage.holder, memory_order_relaxed)))
+		return hold_slowly(h);
+	atomic_store_explicit(&stage.holder, h, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	h->mem = stage.mem;
+	h->own = true;
+	return true;
+}
+
+static inline void let_go(const struct hold *h)
+{
+	int saved = errno;
+
+	atomic_signal_fence(memory_order_seq_cst);
+	if (DIW_LIKELY(h->own)) {
+		atomic_store_explicit(&stage.holder, NULL, memory_order_relaxed);
+		return;
+	}
+	munmap(h->mem, STAGE);
+	errno = saved;
+}
+
+/* ---- One datagram ---- */
+
+struct rx {
+	int fd, flags;
+	struct diw_sock keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct msghdr *msg;                  /* or: */
+	struct sockaddr *addr;
+	socklen_t *addr_len;
+	struct msghdr asked;                 /* what the kernel overwrites of *msg, *addr_len */
+	socklen_t asked_len;
+	const uint8_t *data;
+	size_t len;
+	uint64_t deadline;                   /* by SO_RCVTIMEO */
+};
+
+static ssize_t take(struct rx *r, const struct hold *h, int flags)
+{
+	struct iovec iov = { h->mem, STAGE };
+	ssize_t n;
+
+	flags &= ~MSG_TRUNC;
+	if (!r->msg) {
+		if (r->addr && r->addr_len)
+			*r->addr_len = r->asked_len;
+		return real.recvfrom(r->fd, h->mem, STAGE, flags, r->addr, r->addr_len);
+	}
+	*r->msg = r->asked;
+	r->msg->msg_iov = &iov;
+	r->msg->msg_iovlen = 1;
+	n = real.recvmsg(r->fd, r->msg, flags);
+	r->msg->msg_iov = r->asked.msg_iov;
+	r->msg->msg_iovlen = r->asked.msg_iovlen;
+	return n;
+}
+
+static bool is_nonblocking(const struct rx *r)
+{
+	int fl = real.fcntl(r->fd, F_GETFL);
+
+	return r->flags & MSG_DONTWAIT || (fl >= 0 && fl & O_NONBLOCK);
+}
+
+/* Where a datagram was dropped a call with a timeout waits for what is left of it. */
+static ssize_t take_in_time(struct rx *r, const struct hold *h)
+{
+	for (;;) {
+		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
+		struct pollfd p = { .fd = r->fd, .events = POLLIN };
+		uint64_t now = diw_clock_ns(), left = r->deadline > now ? r->deadline - now : 0;
+		struct timespec ts = { .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
+		int rc;
+
+		if (n >= 0 || errno != EAGAIN || is_nonblocking(r) || !left)
+			return n;
+		rc = ppoll(&p, 1, &ts, NULL);
+		if (rc < 0)
+			return -1;
+	}
+}
+
+static void strip(struct rx *r, const struct hold *h, size_t n, bool framed)
+{
+	r->data = h->mem + (framed ? DIW_FRAME_HEAD : 0);
+	r->len = n - (framed ? DIW_FRAME_EXTRA : 0);
+	if (!(r->flags & MSG_PEEK))
+		diw_count(framed ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+}
+
+/* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
+static int next(struct rx *r, const struct hold *h)
+{
+	ssize_t n = take(r, h, r->flags);
+
+	for (;;) {
+		enum diw_frame what;
+
+		if (n < 0)
+			return -1;
+		what = diw_frame_check(&r->keys, h->mem, (size_t)n);
+		if (what != DIW_FRAME_BAD) {
+			strip(r, h, (size_t)n, what == DIW_FRAME_GOOD);
+			return 0;
+		}
+		if (r->flags & MSG_PEEK)     /* it is still there */
+			take(r, h, MSG_DONTWAIT);
+		n = r->deadline ? take_in_time(r, h) : take(r, h, r->flags);
+	}
+}
+
+static void begin(struct rx *r, int fd, struct diw_sock *s, int flags)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof tv;
+
+	r->fd = fd;
+	r->flags = flags;
+	r->keys.key[0] = s->key[0];
+	r->keys.key[1] = s->key[1];
+	r->keys.local.port = s->local.port;
+	r->deadline = 0;
+	if (s->timed && getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0)
+		r->deadline = diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+}
+
+/* Only who receives by these calls is advertised. */
+static inline void show(int fd, struct diw_sock *s)
+{
+	if (!DIW_LIKELY(s->quiet || diw_reg_is_shown(s)))
+		diw_reg_advertise(s, fd);
+}
+
+ssize_t diw_sock_recv(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+		      socklen_t *addr_len)
+{
+	struct rx r;
+	struct hold h;
+	ssize_t n;
+	int rc;
+
+	if ((!buf && len) || flags & (MSG_ERRQUEUE | MSG_OOB))
+		return real.recvfrom(fd, buf, len, flags, addr, addr_len);
+	show(fd, s);
+	begin(&r, fd, s, flags);
+	r.msg = NULL;
+	r.addr = addr;
+	r.addr_len = addr_len;
+	r.asked_len = addr && addr_len ? *addr_len : 0;
+	if (!hold(&h))
+		return -1;
+	rc = next(&r, &h);
+	n = -1;
+	if (DIW_LIKELY(rc == 0)) {
+		size_t got = r.len < len ? r.len : len;
+
+		memcpy(buf, r.data, got);
+		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
+	}
+	let_go(&h);
+	return n;
+}
+
+static size_t scatter(const struct msghdr *msg, const uint8_t *data, size_t len)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen && done < len; i++) {
+		size_t n = len - done < msg->msg_iov[i].iov_len ? len - done : msg->msg_iov[i].iov_len;
+
+		memcpy(msg->msg_iov[i].iov_base, data + done, n);
+		done += n;
+	}
+	return done;
+}
+
+ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
+{
+	struct rx r;
+	struct hold h;
+	ssize_t n = -1;
+
+	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
+		return real.recvmsg(fd, msg, flags);
+	show(fd, s);
+	begin(&r, fd, s, flags);
+	r.msg = msg;
+	r.asked = *msg;
+	if (!hold(&h))
+		return -1;
+	if (next(&r, &h) == 0) {
+		size_t got = scatter(msg, r.data, r.len);
+
+		if (got < r.len)
+			msg->msg_flags |= MSG_TRUNC;
+		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
+	} else {
+		int flags_then = msg->msg_flags;
+
+		*msg = r.asked;
+		msg->msg_flags = flags_then;
+	}
+	let_go(&h);
+	return n;
+}
+
+int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
+{
+	struct rx r;
+	struct hold h;
+	int saved = errno, rc;
+
+	begin(&r, fd, s, MSG_PEEK | MSG_DONTWAIT);
+	r.msg = NULL;
+	r.addr = NULL;
+	r.addr_len = NULL;
+	r.deadline = 0;
+	if (!hold(&h))
+		return real.ioctl(fd, FIONREAD, bytes);
+	rc = next(&r, &h);
+	if (rc == 0)
+		*bytes = (int)r.len;
+	let_go(&h);
+	if (rc < 0)
+		return real.ioctl(fd, FIONREAD, bytes);
+	errno = saved;
+	return 0;
+}

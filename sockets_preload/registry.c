@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who may be sent frames: base/sockreg.h, as one process uses it. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "sockets_preload/preload.h"
+
+#define NOBODY UINT32_MAX
+#define LOCAL_NS DIW_S                               /* for so long an address is believed to be local, or not */
+#define MOST_SKIPPED 1024u
+
+static struct diw_sockreg *reg;
+static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+/* The mutex that this process holds. */
+static _Atomic uint32_t my_owner = NOBODY;
+static uint32_t my_epoch;
+
+/* ---- Opening ---- */
+
+static void open_once(void)
+{
+	char path[PATH_MAX];
+	const char *why;
+
+	if (atomic_load(&state) != UNTRIED)
+		return;
+	reg = diw_sockreg_open(true, path, sizeof path, &why);
+	if (!reg)
+		diw_log(DIW_LOG_WARN, "%s: %s; all is sent plain", path, why ? why : "not there");
+	atomic_store(&state, reg ? OPEN : ABSENT);
+}
+
+/* No signal handler may wait for the thread that it interrupts. */
+bool diw_reg_open(void)
+{
+	sigset_t all, before;
+
+	if (atomic_load_explicit(&state, memory_order_acquire) == UNTRIED) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &before);
+		pthread_mutex_lock(&opening);
+		open_once();
+		pthread_mutex_unlock(&opening);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	return atomic_load_explicit(&state, memory_order_acquire) == OPEN;
+}
+
+void diw_reg_forked(void)
+{
+	atomic_store(&my_owner, NOBODY);
+	pthread_mutex_init(&opening, NULL);          /* another thread may have held it */
+}
+
+/* SipHash-2-4 (Aumasson, Bernstein 2012) of two words. */
+static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
+{
+	uint64_t v[4] = { secret[0] ^ 0x736f6d6570736575u, secret[1] ^ 0x646f72616e646f6du,
+			  secret[0] ^ 0x6c7967656e657261u, secret[1] ^ 0x7465646279746573u };
+	const uint64_t word[4] = { a, b, 16ull << 56, 0 };
+	const int rounds[4] = { 2, 2, 2, 4 };
+
+#define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
+	for (int i = 0; i < 4; i++) {
+		if (i == 3)
+			v[2] ^= 0xff;
+		v[3] ^= word[i];
+		for (int r = 0; r < rounds[i]; r++) {
+			v[0] += v[1], v[1] = ROTL(v[1], 13) ^ v[0], v[0] = ROTL(v[0], 32);
+			v[2] += v[3], v[3] = ROTL(v[3], 16) ^ v[2];
+			v[0] += v[3], v[3] = ROTL(v[3], 21) ^ v[0];
+			v[2] += v[1], v[1] = ROTL(v[1], 17) ^ v[2], v[2] = ROTL(v[2], 32);
+		}
+		v[0] ^= word[i];
+	}
+#undef ROTL
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* Random to whoever does not know the registry, and the same for every process that comes to hold the socket, be it
+ * forked, executed or passed to: datagrams with these keys may be in its queue. */
+void diw_reg_keys(uint64_t cookie, uint64_t key[2])
+{
+	key[0] = keyed_hash(reg->secret, cookie, 0);
+	key[1] = keyed_hash(reg->secret, cookie, 1);
+}
+
+/* ---- Finding ---- */
+
+/* A route to an address of this host has that address as its source; one to a broadcast address is refused. */
+static bool ask_local(const struct diw_addr *a, uint64_t netns)
+{
+	struct sockaddr_storage ss;
+	struct diw_addr from;
+	socklen_t len = diw_addr_to_sockaddr(a, &ss);
+	uint64_t here = 0;
+	socklen_t here_len = sizeof here;
+	int fd = real.socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool local = false;
+
+	if (fd < 0)
+		return false;
+	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) == 0 && here == netns &&
+	    real.connect(fd, (struct sockaddr *)&ss, len) == 0) {
+		len = sizeof ss;
+		local = getsockname(fd, (struct sockaddr *)&ss, &len) == 0;
+	}
+	if (local) {
+		diw_addr_from_sockaddr(&from, (struct sockaddr *)&ss);
+		local = memcmp(from.ip, a->ip, sizeof a->ip) == 0;
+	}
+	real.close(fd);
+	return local;
+}
+
+static uint64_t coarse_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+static bool is_loopback(const struct diw_addr *a)
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
+}
+
+static bool is_local(const struct diw_addr *a, uint64_t netns)
+{
+	static __thread struct { uint64_t until, netns; struct diw_addr addr; bool local, busy; } known[8];
+	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
+	uint64_t now;
+	bool local;
+
+	if (is_loopback(a))
+		return true;
+	now = coarse_ns();
+	if (!k->busy && now < k->until && k->netns == netns && memcmp(k->addr.ip, a->ip, sizeof a->ip) == 0 &&
+	    k->addr.scope == a->scope)
+		return k->local;
+	local = ask_local(a, netns);
+	if (k->busy)                         /* this is a signal handler within the lines below */
+		return local;
+	k->busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	k->until = now + LOCAL_NS;
+	k->netns = netns;
+	k->addr = *a;
+	k->local = local;
+	atomic_signal_fence(memory_order_seq_cst);
+	k->busy = false;
+	return local;
+}
+
+static bool is_wildcard(const struct diw_addr *a)
+{
+	return diw_addr_is_v4(a) ? !(a->ip[12] | a->ip[13] | a->ip[14] | a->ip[15]) : diw_addr_ip_is_zero(a);
+}
+
+/* Do they name the same place, if DST is an address of where E is? */
+static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
+{
+	if (!is_wildcard(&e->local))
+		return memcmp(e->local.ip, dst->ip, sizeof dst->ip) == 0 && e->local.scope == dst->scope;
+	if (diw_addr_is_v4(&e->local))
+		return diw_addr_is_v4(dst);
+	return !diw_addr_is_v4(dst) || !(e->flags & DIW_SOCK_V6ONLY);
+}
+
+/* A connected socket hears only its peer. */
+static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int fd)
+{
+	struct diw_addr local = s->local;
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (!e->remote.port)
+		return true;
+	if (!local.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
+		diw_addr_from_sockaddr(&local, (struct sockaddr *)&ss);
+	if (e->remote.port != local.port)
+		return false;
+	return is_wildcard(&local) ? is_local(&e->remote, s->netns) :
+				     memcmp(e->remote.ip, local.ip, sizeof local.ip) == 0;
+}
+
+static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s, int fd, const struct diw_addr *dst)
+{
+	if (e->local.port != dst->port || !covers(e, dst))
+		return false;
+	if (e->netns == s->netns && is_local(dst, s->netns) && hears(e, s, fd))
+		return true;
+	return diw_conf.nrules && diw_conf_is_peer(dst);
+}
+
+/* The kernel takes the unspecified address for this host. */
+static struct diw_addr destination(const struct diw_addr *dst)
+{
+	struct diw_addr d = *dst;
+
+	if (!is_wildcard(dst))
+		return d;
+	if (diw_addr_is_v4(dst))
+		d.ip[12] = 127;
+	d.ip[15] = 1;
+	return d;
+}
+
+bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
+{
+	struct diw_addr dst = destination(to);
+
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		const struct diw_sock_entry *e = diw_sockreg_at(reg, dst.port, i);
+		struct diw_sock_entry copy;
+
+		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
+			return false;
+		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || !is_reached(&copy, s, fd, &dst))
+			continue;
+		route->crc = diw_conf.crc == DIW_CRC_ON || !(copy.flags & DIW_SOCK_NO_CRC);
+		route->key = copy.key[route->crc ? 0 : 1];
+		route->entry = e;
+		route->seq = copy.seq;
+		route->lasting = is_loopback(&dst) && !copy.remote.port;
+		return true;
+	}
+	return false;
+}
+
+bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)
+{
+	uint16_t port = s->local.port;
+
+	for (uint32_t i = 0; port && i < DIW_SOCKREG_PROBE; i++) {
+		const struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
+
+		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+			return false;
+		if (e->local.port != port || (e->key[0] != key && e->key[1] != key))
+			continue;
+		*crc = e->key[0] == key;
+		return true;
+	}
+	return false;
+}
+
+/* ---- Advertising ---- */
+
+bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq)
+{
+	return atomic_load_explicit(&e->seq, memory_order_acquire) == seq &&
+	       diw_sock_lives(reg, e->owner, e->owner_epoch);
+}
+
+bool diw_reg_is_shown(const struct diw_sock *s)
+{
+	return s->entry && diw_reg_is_current(s->entry, s->entry_seq);
+}
+
+/* Takes a mutex for this thread; that of a dead one, too. */
+static bool claim(void)
+{
+	uint32_t first = (uint32_t)syscall(SYS_gettid);
+	bool done = false;
+
+	for (uint32_t i = 0; i < DIW_SOCKREG_OWNERS && !done; i++) {
+		uint32_t n = (first + i) % DIW_SOCKREG_OWNERS;
+		struct diw_sock_owner *o = &reg->owner[n];
+		int rc = pthread_mutex_trylock(&o->life);
+
+		if (rc == EOWNERDEAD)
+			rc = pthread_mutex_consistent(&o->life);
+		if (rc)
+			continue;
+		my_epoch = atomic_fetch_add(&o->epoch, 1) + 1;
+		atomic_store(&my_owner, n);
+		done = true;
+	}
+	return done;
+}
+
+/* The C library's list of robust mutexes is the thread's: no signal handler may find it half changed. */
+static bool have_owner(void)
+{
+	uint32_t n = atomic_load(&my_owner);
+	sigset_t all, before;
+	bool done;
+
+	if (n != NOBODY && diw_sock_lives(reg, n, my_epoch))
+		return true;
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_BLOCK, &all, &before))
+		return false;
+	done = claim();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return done;
+}
+
+static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
+{
+	e->netns = s->netns;
+	e->cookie = s->cookie;
+	e->key[0] = s->key[0];
+	e->key[1] = s->key[1];
+	e->local = s->local;
+	e->remote = s->connected ? s->peer : (struct diw_addr){ 0 };
+	e->owner = atomic_load(&my_owner);
+	e->owner_epoch = my_epoch;
+	e->pid = (uint32_t)getpid();
+	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0);
+	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
+}
+
+/* Another process that has the socket, too, may have advertised it; then that will do. */
+static bool is_there(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
+{
+	struct diw_sock_entry copy;
+
+	if (e->cookie != s->cookie || !diw_sock_read(reg, e, &copy) || copy.cookie != s->cookie || copy.seq != seq ||
+	    !diw_addr_eq(&copy.local, &s->local) || copy.remote.port != (s->connected ? s->peer.port : 0))
+		return false;
+	s->entry = e;
+	s->entry_seq = seq;
+	return true;
+}
+
+static bool is_free(const struct diw_sock_entry *e, uint64_t seq)
+{
+	return seq % 4 == DIW_SOCK_FREE ||
+	       (seq % 4 == DIW_SOCK_SHOWN && !diw_sock_lives(reg, e->owner, e->owner_epoch));
+}
+
+static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
+{
+	if (!atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_WRITING))
+		return false;
+	fill(e, s);
+	s->entry_seq = (seq & ~3ull) + 4 + DIW_SOCK_SHOWN;
+	s->entry = e;
+	atomic_store_explicit(&e->seq, s->entry_seq, memory_order_release);
+	diw_count(DIW_C_sock_advertised);
+	return true;
+}
+
+static bool advertise(struct diw_sock *s)
+{
+	struct diw_sock_entry *room = NULL;
+	uint64_t room_seq = 0;
+
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(reg, s->local.port, i);
+		uint64_t seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+
+		if (seq && is_there(s, e, seq))
+			return true;
+		if (!room && is_free(e, seq)) {
+			room = e;
+			room_seq = seq;
+		}
+		if (!seq)
+			break;
+	}
+	if (room && have_owner() && put(s, room, room_seq))
+		return true;
+	diw_count(DIW_C_sock_hidden);
+	return false;
+}
+
+/* Its port may have come with what it sent. */
+static bool has_place(struct diw_sock *s, int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (!s->local.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
+		diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
+	return s->local.port && !diw_addr_is_multicast(&s->local);
+}
+
+void diw_reg_advertise(struct diw_sock *s, int fd)
+{
+	int saved = errno;
+
+	if (s->skip) {
+		s->skip--;
+		return;
+	}
+	if (has_place(s, fd) && advertise(s)) {
+		s->next_skip = 0;
+	} else {
+		s->next_skip = s->next_skip < MOST_SKIPPED ? s->next_skip * 2 + 1 : MOST_SKIPPED;
+		s->skip = s->next_skip;
+	}
+	errno = saved;
+}
+
+/* A child of vfork(), which shares this memory, must not speak for its parent. */
+void diw_reg_withdraw(struct diw_sock *s)
+{
+	struct diw_sock_entry *e = s->entry;
+	uint64_t seq = s->entry_seq;
+
+	if (!e || e->pid != (uint32_t)getpid())
+		return;
+	if (atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_FREE))
+		diw_count(DIW_C_sock_withdrawn);
+	s->entry = NULL;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A message goes in a frame if whoever gets it is known to undo it, and as it is otherwise. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/wire.h"
+#include "sockets_preload/preload.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+/* Staged on the stack, small enough for the stack of a signal handler; what is larger is gathered by the kernel. */
+#define STAGED 1536u
+#define MOST_PIECES 62u
+
+struct tx {
+	int fd, flags;
+	struct diw_sock *s;
+	size_t len;
+	struct diw_route route;
+};
+
+size_t diw_iov_len(const struct iovec *iov, size_t n)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+static uint32_t crc_of(uint32_t crc, const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		crc = diw_crc32(crc, iov[i].iov_base, iov[i].iov_len);
+	return crc;
+}
+
+/* ---- Whether ---- */
+
+static bool destination(const struct sockaddr *addr, socklen_t len, struct diw_addr *dst)
+{
+	if (len < sizeof(struct sockaddr_in) || (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) ||
+	    (addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)))
+		return false;
+	diw_addr_from_sockaddr(dst, addr);
+	return true;
+}
+
+/* Another process that shares the socket may have connected it, and no longer to whom it was. */
+static bool connected_to(const struct tx *t, struct diw_addr *dst)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (!diw_sock_is_shared(t->s)) {
+		*dst = t->s->peer;
+		return t->s->connected;
+	}
+	if (getpeername(t->fd, (struct sockaddr *)&ss, &len) < 0)
+		return false;
+	diw_addr_from_sockaddr(dst, (struct sockaddr *)&ss);
+	return true;
+}
+
+static bool plain(enum diw_sock_counter reason)
+{
+	diw_count(reason);
+	return false;
+}
+
+/* MSG_MORE begins a datagram that the next call without it ends. */
+static bool is_composed(struct tx *t)
+{
+	bool more = t->flags & MSG_MORE;
+
+	if (DIW_LIKELY(!more && !atomic_load_explicit(&t->s->corked, memory_order_relaxed)))
+		return false;
+	atomic_store_explicit(&t->s->corked, more, memory_order_relaxed);
+	return true;
+}
+
+static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_len)
+{
+	struct diw_addr dst;
+	int saved = errno;
+	bool known;
+
+	if (is_composed(t) || t->flags & (MSG_ZEROCOPY | MSG_OOB))
+		return plain(DIW_C_sock_plain_flags);
+	if (t->s->plain != NO_REASON)
+		return plain(t->s->plain);
+	if (t->len + DIW_FRAME_EXTRA > DIW_FRAME_MAX)
+		return plain(DIW_C_sock_plain_size);
+	known = addr ? destination(addr, addr_len, &dst) : connected_to(t, &dst);
+	if (known && diw_addr_is_multicast(&dst))
+		return plain(DIW_C_sock_plain_group);
+	known = known && diw_route_find(t->s, t->fd, &dst, &t->route);
+	errno = saved;
+	return known ? true : plain(DIW_C_sock_plain_unknown);
+}
+
+/* ---- How ---- */
+
+static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov, size_t n)
+{
+	uint8_t *p = frame + DIW_FRAME_HEAD;
+
+	diw_frame_head(frame, t->route.key, t->len);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(p, iov[i].iov_base, iov[i].iov_len);
+		p += iov[i].iov_len;
+	}
+	diw_put32le(p, t->route.crc ? diw_crc32(0, frame, (size_t)(p - frame)) : 0);
+	return (size_t)(p - frame) + 4;
+}
+
+/* N of IOV are the message. MSG has the address and the control data. */
+static ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov, size_t n)
+{
+	struct iovec piece[MOST_PIECES + 2];
+	uint8_t head[DIW_FRAME_HEAD], crc[4];
+	struct msghdr m = *msg;
+
+	diw_frame_head(head, t->route.key, t->len);
+	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, head, sizeof head), iov, n) : 0);
+	piece[0] = (struct iovec){ head, sizeof head };
+	memcpy(piece + 1, iov, n * sizeof *iov);
+	piece[n + 1] = (struct iovec){ crc, sizeof crc };
+	m.msg_iov = piece;
+	m.msg_iovlen = n + 2;
+	return real.sendmsg(t->fd, &m, t->flags);
+}
+
+/* Refused because of the frame it may leave without. */
+static bool is_refused(ssize_t rc)
+{
+	return rc < 0 && (errno == EMSGSIZE || errno == ENOBUFS);
+}
+
+static void not_framed(void)
+{
+	diw_count(DIW_C_sock_plain_size);
+	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[DIW_C_sock_tx_framed], 1, memory_order_relaxed);
+}
+
+static ssize_t send_staged(const struct tx *t, const void *buf, const struct sockaddr *addr, socklen_t addr_len)
+{
+	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	size_t n = stage(t, frame, &(struct iovec){ (void *)buf, t->len }, 1);
+
+	return real.sendto(t->fd, frame, n, t->flags, addr, addr_len);
+}
+
+ssize_t diw_sock_send(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		      socklen_t addr_len)
+{
+	struct tx t = { .fd = fd, .flags = flags, .s = s, .len = len };
+	struct msghdr m = { .msg_name = (void *)addr, .msg_namelen = addr_len };
+	ssize_t rc;
+
+	if ((buf || !len) && is_framed(&t, addr, addr_len)) {
+		rc = len <= STAGED ? send_staged(&t, buf, addr, addr_len) :
+				     gather(&t, &m, &(struct iovec){ (void *)buf, len }, 1);
+		if (DIW_LIKELY(rc >= 0))
+			return (ssize_t)len;
+		if (!is_refused(rc))
+			return rc;
+		not_framed();
+	}
+	return real.sendto(fd, buf, len, flags, addr, addr_len);
+}
+
+/* The kernel would cut a frame in pieces. */
+static bool is_cut(const struct msghdr *msg)
+{
+	struct msghdr m = *msg;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
+			return true;
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING)
+			return true;
+	}
+	return false;
+}
+
+static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
+{
+	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	struct iovec one = { frame, stage(t, frame, msg->msg_iov, msg->msg_iovlen) };
+	struct msghdr m = *msg;
+
+	m.msg_iov = &one;
+	m.msg_iovlen = 1;
+	return real.sendmsg(t->fd, &m, t->flags);
+}
+
+ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
+{
+	struct tx t = { .fd = fd, .flags = flags, .s = s };
+	ssize_t rc;
+
+	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES)
+		return real.sendmsg(fd, msg, flags);
+	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
+	if (msg->msg_control && msg->msg_controllen && is_cut(msg)) {
+		diw_count(DIW_C_sock_plain_flags);
+	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
+		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
+		if (DIW_LIKELY(rc >= 0))
+			return (ssize_t)t.len;
+		if (!is_refused(rc))
+			return rc;
+		not_framed();
+	}
+	return real.sendmsg(fd, msg, flags);
+}

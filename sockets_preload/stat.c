@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The process's counters, in a page that `diw stat` finds (base/statpage.h). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/statpage.h"
+#include "sockets_preload/preload.h"
+
+#define HIGH 900                         /* descriptors below it are numbers that programs choose */
+
+struct slot {
+	struct diw_stat_id id;
+	_Alignas(64) _Atomic uint64_t counter[DIW_SOCK_NCOUNTERS];
+};
+#define SLOT_OFF ((sizeof(struct diw_stat_head) + DIW_SOCK_NCOUNTERS * DIW_STAT_NAME + 63) & ~(size_t)63)
+#define PAGE_BYTES ((SLOT_OFF + sizeof(struct slot) + 4095) & ~(size_t)4095)
+
+static const char names[DIW_SOCK_NCOUNTERS][DIW_STAT_NAME] = {
+#define X(name, text) #name,
+	DIW_SOCK_COUNTERS(X)
+#undef X
+};
+
+/* Counted here until the page is there, and where there is none. */
+static _Atomic uint64_t unseen[DIW_SOCK_NCOUNTERS];
+_Atomic uint64_t *_Atomic diw_sock_count = unseen;
+
+static struct {
+	_Atomic int tried;
+	_Atomic int fd;
+	char path[64];
+} page = { .fd = -1 };
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+/* What was counted before is taken along; magic comes last. */
+static void fill(struct diw_stat_head *h)
+{
+	struct slot *s = (struct slot *)((char *)h + SLOT_OFF);
+
+	h->version = DIW_STAT_VERSION;
+	h->nvalues = h->ncounters = DIW_SOCK_NCOUNTERS;
+	h->slots_off = SLOT_OFF;
+	h->slot_size = sizeof *s;
+	h->values_off = offsetof(struct slot, counter);
+	h->slots = 1;
+	h->used = 1;
+	h->pid = (uint32_t)getpid();
+	h->started_ns = realtime_ns();
+	snprintf(h->program, sizeof h->program, "%.15s", program_invocation_short_name);
+	memcpy(h + 1, names, sizeof names);
+	s->id.created_ns = h->started_ns;
+	s->id.type = DIW_STAT_SOCKETS;
+	memcpy(s->id.device, "sockets", sizeof "sockets");
+	atomic_store_explicit(&s->id.seq, 1, memory_order_release);
+	for (int i = 0; i < DIW_SOCK_NCOUNTERS; i++)
+		atomic_store_explicit(&s->counter[i], atomic_load_explicit(&unseen[i], memory_order_relaxed),
+				      memory_order_relaxed);
+	atomic_store_explicit(&diw_sock_count, s->counter, memory_order_release);
+	atomic_store_explicit(&h->magic, DIW_STAT_MAGIC, memory_order_release);
+}
+
+static bool is_allowed(void)
+{
+	const char *env = getenv("DIWARP_STAT");
+	struct rlimit l;
+
+	return (!env || strcmp(env, "off") != 0) && getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_BYTES;
+}
+
+/* To a number that no program asks for. */
+static int raise_fd(int fd)
+{
+	int high = real.fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+
+	if (high < 0)
+		return fd;
+	real.close(fd);
+	return high;
+}
+
+void diw_sock_stat_open(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	void *p = MAP_FAILED;
+	int fd;
+
+	if (atomic_exchange(&page.tried, 1) || !is_allowed())
+		return;
+	snprintf(page.path, sizeof page.path, DIW_STAT_DIR "/" DIW_STAT_PREFIX "%d.%08x", (int)getpid(),
+		 (unsigned)diw_random());
+	fd = open(page.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	fd = raise_fd(fd);
+	if (real.fcntl(fd, F_SETLK, &l) == 0 && fallocate(fd, 0, 0, (off_t)PAGE_BYTES) == 0)
+		p = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		unlink(page.path);
+		real.close(fd);
+		return;
+	}
+	atomic_store(&page.fd, fd);
+	fill(p);
+}
+
+int diw_sock_stat_fd(void)
+{
+	return atomic_load_explicit(&page.fd, memory_order_relaxed);
+}
+
+/* A record lock goes with any descriptor of its file that is closed, so it is taken again. */
+void diw_sock_stat_move(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = atomic_load(&page.fd), other = real.fcntl(fd, F_DUPFD_CLOEXEC, fd + 1);
+
+	atomic_store(&page.fd, other);
+	real.close(fd);
+	if (other >= 0)
+		real.fcntl(other, F_SETLK, &l);
+}
+
+/* The parent's page stays the parent's, and mapped: a signal handler may have forked between two steps of a count. */
+void diw_sock_stat_forked(void)
+{
+	int fd = atomic_exchange(&page.fd, -1);
+
+	atomic_store(&diw_sock_count, unseen);
+	for (int i = 0; i < DIW_SOCK_NCOUNTERS; i++)
+		atomic_store_explicit(&unseen[i], 0, memory_order_relaxed);
+	page.path[0] = '\0';
+	if (fd >= 0)
+		real.close(fd);
+	atomic_store(&page.tried, 0);
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (page.path[0] && diw_sock_stat_fd() >= 0)
+		unlink(page.path);
+}

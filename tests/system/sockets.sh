@@ -1,0 +1,221 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw run --sockets: a program sees the same of every call as without it, whatever a peer sends, whoever it is, and
+# whatever becomes of it.
+. "${0%/*}/lib.sh"
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+
+RUN="$DIW run --sockets"
+export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_LOG
+mkdir -m 700 "$TMP/run"
+mkfifo "$TMP/stdin"
+exec 3<> "$TMP/stdin"
+# counted PID NAME: the counter of that process, 0 if there is none.
+counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
+at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
+has_line() { grep -qx -- "$1" "$2"; }
+
+# ---- Every call ----
+
+CALLS=$TMP/calls
+printf '#!/bin/sh\n%s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_held" > "$CALLS"
+chmod +x "$CALLS"
+run "the calls without the interposer" "$CALLS"
+printf '%s\n' "$OUT" > "$TMP/plain"
+check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 2 ]
+# same WHAT [ENVIRONMENT...]: the program sees what it saw.
+same() {
+	local what=$1
+	shift
+	run "the calls $what" env "$@" $RUN "$CALLS"
+	grep -v '^diwarp sockets: ' <<< "$OUT" > "$TMP/seen"
+	check "... see the same" diff "$TMP/plain" "$TMP/seen"
+}
+same "with it"
+same "with the CRC on" DIWARP_SOCKETS_CRC=on
+same "with it switched off" DIWARP_SOCKETS=off
+check "... silently" [ -z "$(grep '^diwarp' <<< "$OUT")" ]
+
+$RUN "$BUILD/tests/system/sockets" hold < "$TMP/stdin" > "$TMP/held" 2>&1 3>&- &
+HELD=$!
+JOBS+=("$HELD")
+check "it ran" eventually 30 has_line end "$TMP/held"
+run "its counters" $DIW stat $HELD
+check "... are shown" matches "$OUT" 'messages in frames sent, '
+run "... as JSON" $DIW stat $HELD --json
+cp "$TMP/out" "$TMP/stat"
+check "what could go in frames did" holds '.counters | .sock_tx_framed > 180 and
+	.sock_plain_unknown < .sock_tx_framed / 10 and .sock_rx_framed >= .sock_tx_framed - 5'
+check "each reason for plain was met" holds '.counters | .sock_plain_unknown > 0 and .sock_plain_size > 0 and
+	.sock_plain_option > 0 and .sock_plain_flags > 0 and .sock_plain_group > 0'
+check "a look-alike and a sibling, too" holds '.counters | .sock_rx_strange > 0 and .sock_rx_sibling > 0'
+run "Prometheus" $DIW stat $HELD --prometheus
+check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\""
+kill $HELD
+wait $HELD 2> /dev/null
+
+# ---- Bad frames, few descriptors ----
+
+ip addr add 198.51.100.7/32 dev lo
+run "bad frames" sh -c "echo | $RUN $BUILD/tests/system/sockets_bad 076433c6"
+while IFS= read -r line; do
+	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; esac
+done <<< "$OUT"
+
+# ---- Registries that are not ours, or damaged ----
+
+reg=$TMP/run/diwarp
+check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$reg/sockets" | tr '\n' ' ')" = '700 directory 600 regular file ' ]
+bad() {
+	same "$1"
+	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: [^:]*: $2"
+	expect 1 "... diw sockets, too" $DIW sockets
+	check "... why" matches "$OUT" "$2"
+}
+printf x | dd of="$reg/sockets" conv=notrunc status=none
+bad "with a damaged registry" "it is damaged"
+truncate -s 5000 "$reg/sockets"
+bad "with a registry that was cut" "it is damaged"
+rm "$reg/sockets"
+: > "$reg/sockets"
+chmod 666 "$reg/sockets"
+bad "with a registry that others may write" "others may write it"
+rm "$reg/sockets"
+ln -s /etc/hostname "$reg/sockets"
+bad "with a symbolic link for a registry" "Too many levels of symbolic links"
+rm "$reg/sockets"
+chmod 777 "$reg"
+bad "with a directory that others may write" "others may write it"
+chmod 700 "$reg"
+if chown 65534 "$reg" 2> /dev/null; then
+	bad "with another user's directory" "it belongs to another user"
+	chown "$(id -u)" "$reg"
+else
+	skip "there is only one user here"
+fi
+rm -r "$reg"
+same "after it was removed"
+
+if unshare -m mount -t tmpfs tmpfs "$TMP/run" 2> /dev/null; then
+	cat > "$TMP/full" << END
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=100k,mode=700 tmpfs $TMP/run && exec "\$@"' sh "\$@"
+END
+	chmod +x "$TMP/full"
+	RUN="$TMP/full $RUN"
+	same "on a full disk"
+	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: [^:]*: No space left"
+	RUN=${RUN#* }
+else
+	skip "no mount namespace here"
+fi
+
+# ---- Peers that come, go, are killed, and are others ----
+
+STREAM="python3 tests/system/sockets/stream.py"
+# sender [BYTES]: to port 5000, until "stop"; SENDER is its process.
+sender() {
+	$RUN $STREAM send "${2:-127.0.0.1}" 5000 "${1:-700}" < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
+	SENDER=$!
+	JOBS+=("$SENDER")
+}
+stop() {
+	printf '\n' > "$TMP/stdin"
+	check "the sender noticed nothing" join "$SENDER" 30
+}
+sender
+run "a plain program hears an interposed one" timeout 60 $STREAM receive 127.0.0.1 5000 50
+check "... plain" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
+run "an interposed one hears it" timeout 60 $RUN $STREAM receive 127.0.0.1 5000 50
+check "... in frames" at_least $SENDER sock_tx_framed 45
+for round in 1 2 3; do
+	background "$TMP/killed" $RUN $STREAM receive 127.0.0.1 5000 100000
+	before=$(counted $SENDER sock_tx_framed)
+	check "one that is killed gets frames" eventually 30 at_least $SENDER sock_tx_framed $((before + 10))
+	kill -9 $PID
+	wait $PID 2> /dev/null
+	run "a plain one in its place gets none" timeout 60 $STREAM receive 127.0.0.1 5000 20
+done
+run "one that executes another program gets none any more" timeout 60 $RUN python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5000))
+for _ in range(20):
+    s.recv(65536)
+os.set_inheritable(s.fileno(), True)
+os.environ.pop("LD_PRELOAD")
+os.execvp("python3", ["python3", "-c", """
+import socket
+s = socket.socket(fileno=%d)
+s.setblocking(False)
+try:
+    while True:
+        s.recv(65536)
+except BlockingIOError:
+    pass
+s.setblocking(True)
+for _ in range(20):
+    data = s.recv(65536)
+    assert len(data) == 700 and data[8:9] == b" ", data
+""" % s.fileno()])'
+run "one that forgets its descriptor without closing it" timeout 60 $RUN python3 -c '
+import ctypes, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5000))
+for _ in range(20):
+    s.recv(65536)
+libc = ctypes.CDLL(None)
+f = libc.fdopen
+f.restype = ctypes.c_void_p
+libc.fclose(ctypes.c_void_p(f(s.detach(), b"r")))'
+stop
+run "diw sockets without sockets" sh -c "! $DIW sockets"
+
+background "$TMP/listed" $RUN $STREAM receive :: 5001 1
+check "a socket is listed" eventually 30 $DIW sockets
+run "... with what it is" $DIW sockets --json
+check "..." holds ".pid == $PID and .program == \"python3\" and .local == \"[::]:5001\" and .mode == \"sendrecv\""
+kill $PID
+wait $PID 2> /dev/null
+expect 1 "... and no longer" $DIW sockets
+
+# ---- On the wire ----
+
+if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
+	export DIWARP_SOCKETS_CRC=on
+	sender
+	background "$TMP/listener" $RUN $STREAM receive 127.0.0.1 5000 100000
+	check "frames flow" eventually 30 at_least $SENDER sock_tx_framed 10
+	run "a capture shows them" timeout 60 $DIW dump -i lo -c 20 --json
+	check "... as Sends of one segment" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and .payload == 700 and
+		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
+	stop
+	kill $PID
+	wait $PID 2> /dev/null
+	unset DIWARP_SOCKETS_CRC
+else
+	skip "no capture on lo"
+fi
+
+# ---- Another network namespace ----
+
+if two_namespaces 1500; then
+	background "$TMP/there" in_b $RUN $STREAM receive 0.0.0.0 5000 100000
+	check "a receiver in another namespace" eventually 30 $DIW sockets
+	sender 700 $B4
+	check "... gets what is sent plain" eventually 30 at_least $SENDER sock_plain_unknown 20
+	check "... because nothing says that it is there" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
+	stop
+	export DIWARP_SOCKETS_PEERS="192.0.2.0/24:5000-5001,[2001:db8::]/64"
+	sender 700 $B4
+	check "... and frames, if the configuration says so" eventually 30 at_least $SENDER sock_tx_framed 20
+	check "... which it gets" eventually 30 at_least $PID sock_rx_framed 20
+	stop
+	unset DIWARP_SOCKETS_PEERS
+	check "nothing of it was damaged" kill -0 $PID
+	kill $PID
+else
+	skip "no second network namespace here"
+fi
+end

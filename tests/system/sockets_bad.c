@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Frames that are damaged, cut short or forged by somebody who knows the key. Runs under the interposer; sends what it
+ * wants sent as it is by a socket with IP_RECVERR. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/crc.h"
+#include "base/sockreg.h"
+#include "base/wire.h"
+#include "ddp/hdr.h"
+
+#define HEAD 32
+#define EXTRA 36
+
+static struct sockaddr_in to = { .sin_family = AF_INET };
+static struct diw_sock_entry entry;
+static int a, b, failed;
+static uint8_t in[2000], frame[2000];
+
+static void check(const char *what, int good)
+{
+	printf("%s - %s\n", good ? "ok" : "not ok", what);
+	fflush(stdout);
+	failed |= !good;
+}
+
+static size_t make(uint64_t key, size_t n, int good_crc)
+{
+	struct diw_ddp_hdr h = { .last = true, .imm_valid = true, .opcode = 3, .length = (uint32_t)n,
+				 .qkey = (uint32_t)(key >> 32), .imm = (uint32_t)key };
+
+	diw_ddp_hdr_encode(frame, &h);
+	memset(frame + HEAD, 'f', n);
+	diw_put32le(frame + HEAD + n, diw_crc32(0, frame, HEAD + n) ^ (good_crc ? 0 : 1));
+	return n + EXTRA;
+}
+
+static void put(size_t n)
+{
+	if (sendto(b, frame, n, 0, (void *)&to, sizeof to) != (ssize_t)n)
+		abort();
+}
+
+static void put_plain(size_t n)
+{
+	memset(frame, 'p', n);
+	put(n);
+}
+
+static ssize_t got(int flags)
+{
+	return recv(a, in, sizeof in, flags);
+}
+
+static void *later(void *arg)
+{
+	(void)arg;
+	usleep(50000);
+	put(make(entry.key[0], 30, 1));
+	return NULL;
+}
+
+static void damaged(void)
+{
+	struct timeval tv = { .tv_usec = 200000 }, none = { 0 };
+	uint64_t begin;
+	pthread_t t;
+	int n = -1;
+
+	put(make(entry.key[0], 50, 1));
+	check("a good frame", got(0) == 50 && in[0] == 'f' && in[49] == 'f');
+	put(make(entry.key[0], 50, 0));
+	check("a damaged one is not there", got(MSG_DONTWAIT) == -1 && errno == EAGAIN);
+	put(make(entry.key[0], 50, 0));
+	put_plain(20);
+	check("... what follows it is", got(0) == 20 && in[0] == 'p');
+	put(make(entry.key[0], 50, 0));
+	put_plain(21);
+	check("... also for who peeks", got(MSG_PEEK) == 21 && got(MSG_DONTWAIT) == 21);
+	put(make(entry.key[0], 50, 0));
+	check("FIONREAD does not count it", ioctl(a, FIONREAD, &n) == 0 && n == 0);
+	put(make(entry.key[0], 50, 0));
+	setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+	begin = diw_clock_ns();
+	check("a timeout goes on", got(0) == -1 && errno == EAGAIN && diw_clock_ns() - begin >= 190 * DIW_MS);
+	setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+	put(make(entry.key[0], 50, 0));
+	pthread_create(&t, NULL, later, NULL);
+	check("who waits goes on waiting", got(0) == 30);
+	pthread_join(t, NULL);
+}
+
+static void cut(void)
+{
+	size_t whole = make(entry.key[0], 100, 1), n;
+	int seen = 0;
+
+	for (n = EXTRA; n < whole; n++) {
+		put(n);
+		seen += got(MSG_DONTWAIT) >= 0;
+	}
+	check("no frame that was cut short is delivered", seen == 0);
+	put(20);
+	check("less than a header is no frame", got(MSG_DONTWAIT) == 20);
+	for (n = 0; n < HEAD; n++) {
+		make(entry.key[0], 100, 1);
+		frame[n] ^= 0x80;
+		diw_put32le(frame + HEAD + 100, diw_crc32(0, frame, HEAD + 100));
+		put(whole);
+		seen += got(MSG_DONTWAIT) > (ssize_t)whole;
+	}
+	check("no header, however wrong, delivers more than came", seen == 0);
+	put(make(entry.key[0] ^ 1, 100, 1));
+	check("with a key that is nobody's it is a payload", got(MSG_DONTWAIT) == (ssize_t)whole && in[0] == 0x41);
+}
+
+static void without_crc(void)
+{
+	put(make(entry.key[1], 60, 0));
+	check("with the other key the CRC is not looked at", got(MSG_DONTWAIT) == 60 && in[59] == 'f');
+	put(make(entry.key[1], 60, 0) - 1);
+	check("... but the length is", got(MSG_DONTWAIT) == -1 && errno == EAGAIN);
+}
+
+/* Whether an address is this host's takes a descriptor to find out. */
+static void exhausted(const char *address)
+{
+	struct sockaddr_in there = to;
+	struct rlimit l, none = { 0 };
+	int c = socket(AF_INET, SOCK_DGRAM, 0);
+
+	memset(frame, 'p', sizeof frame);
+	there.sin_addr.s_addr = (in_addr_t)strtoul(address, NULL, 16);
+	getrlimit(RLIMIT_NOFILE, &l);
+	none.rlim_max = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &none);
+	check("no descriptor is left", dup(c) < 0 && errno == EMFILE);
+	check("a message leaves", sendto(c, frame, 40, 0, (void *)&there, sizeof there) == 40);
+	check("... and arrives", got(MSG_DONTWAIT) == 40);
+	setrlimit(RLIMIT_NOFILE, &l);
+	close(c);
+}
+
+static int find(uint16_t port)
+{
+	char path[PATH_MAX];
+	const char *why;
+	struct diw_sockreg *reg = diw_sockreg_open(false, path, sizeof path, &why);
+
+	for (uint32_t i = 0; reg && i < DIW_SOCKREG_PROBE; i++)
+		if (diw_sock_read(reg, diw_sockreg_at(reg, port, i), &entry) && entry.local.port == port)
+			return 1;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	socklen_t len = sizeof to;
+	int on = 1;
+
+	a = socket(AF_INET, SOCK_DGRAM, 0);
+	b = socket(AF_INET, SOCK_DGRAM, 0);
+	bind(a, (void *)&to, sizeof to);
+	getsockname(a, (void *)&to, &len);
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	setsockopt(b, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+	check("not shown before it receives", !find(ntohs(to.sin_port)));
+	got(MSG_DONTWAIT);
+	check("shown when it has", find(ntohs(to.sin_port)));
+	damaged();
+	cut();
+	without_crc();
+	if (argc > 1)
+		exhausted(argv[1]);
+	while (argc > 1 && getchar() != EOF)
+		;
+	close(a);
+	check("withdrawn when it is closed", !find(ntohs(to.sin_port)));
+	return failed;
+}
