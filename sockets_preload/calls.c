@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that move data, by every name that the C library gives them. */
+/* The calls that move data, by every name that the C library gives them; send.c and recv.c have the most frequent ones. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -12,31 +12,7 @@ ssize_t __send(int fd, const void *buf, size_t len, int flags);
 ssize_t __write(int fd, const void *buf, size_t len);
 ssize_t __read(int fd, void *buf, size_t len);
 
-/* FD was known as a socket: it was closed, and a file opened, by calls that nobody saw. */
-static bool is_mistaken(int fd, ssize_t rc)
-{
-	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))
-		return false;
-	diw_sock_forget(fd);
-	return true;
-}
-
 /* ---- Sending ---- */
-
-DIW_API ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addr_len)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-
-	return s ? diw_sock_send(fd, s, buf, len, flags, addr, addr_len) :
-		   real.sendto(fd, buf, len, flags, addr, addr_len);
-}
-
-DIW_API ssize_t send(int fd, const void *buf, size_t len, int flags)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-
-	return s ? diw_sock_send(fd, s, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
-}
 
 DIW_API ssize_t __send(int fd, const void *buf, size_t len, int flags)
 {
@@ -68,17 +44,6 @@ DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 	return (int)i;
 }
 
-DIW_API ssize_t write(int fd, const void *buf, size_t len)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-	ssize_t rc;
-
-	if (!s)
-		return real.write(fd, buf, len);
-	rc = diw_sock_send(fd, s, buf, len, 0, NULL, 0);
-	return is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
-}
-
 DIW_API ssize_t __write(int fd, const void *buf, size_t len)
 {
 	return write(fd, buf, len);
@@ -94,25 +59,10 @@ DIW_API ssize_t writev(int fd, const struct iovec *iov, int n)
 	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
 		return real.writev(fd, iov, n);
 	rc = diw_sock_sendmsg(fd, s, &m, 0);
-	return is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
+	return diw_sock_is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
 }
 
 /* ---- Receiving ---- */
-
-DIW_API ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-
-	return s ? diw_sock_recv(fd, s, buf, len, flags, addr, addr_len) :
-		   real.recvfrom(fd, buf, len, flags, addr, addr_len);
-}
-
-DIW_API ssize_t recv(int fd, void *buf, size_t len, int flags)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-
-	return s ? diw_sock_recv(fd, s, buf, len, flags, NULL, NULL) : real.recv(fd, buf, len, flags);
-}
 
 DIW_API ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *addr,
 			       socklen_t *len)
@@ -203,18 +153,6 @@ DIW_API int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct 
 	return (int)i;
 }
 
-DIW_API ssize_t read(int fd, void *buf, size_t len)
-{
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-
-	ssize_t rc;
-
-	if (!s || !len)
-		return real.read(fd, buf, len);
-	rc = diw_sock_recv(fd, s, buf, len, 0, NULL, NULL);
-	return is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
-}
-
 DIW_API ssize_t __read(int fd, void *buf, size_t len)
 {
 	return read(fd, buf, len);
@@ -234,5 +172,5 @@ DIW_API ssize_t readv(int fd, const struct iovec *iov, int n)
 	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
 		return real.readv(fd, iov, n);
 	rc = diw_sock_recvmsg(fd, s, &m, 0);
-	return is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
+	return diw_sock_is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
 }

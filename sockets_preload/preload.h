@@ -7,6 +7,7 @@
 #ifndef DIW_SOCKETS_PRELOAD_H
 #define DIW_SOCKETS_PRELOAD_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +21,9 @@
 #include "sockets_preload/real.h"
 
 #define DIW_API __attribute__((visibility("default")))
+/* The kernel makes the processor forget where calls return to: each function between the system call and the program
+ * costs a misprediction, so that these calls are one function. */
+#define DIW_HOT DIW_API __attribute__((flatten))
 #define DIW_LIKELY(x) __builtin_expect(!!(x), 1)
 
 /* All is in one library: no call and no variable of ours goes through a table. */
@@ -117,6 +121,15 @@ struct diw_sock *diw_sock_known(int fd);
 void diw_sock_forget(int fd);
 /* It is a socket that nobody else has. */
 void diw_sock_is_new(int fd);
+/* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls that
+ * nobody saw. */
+static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
+{
+	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))
+		return false;
+	diw_sock_forget(fd);
+	return true;
+}
 /* It is what it was, but something of it has changed. */
 void diw_sock_ask_again(int fd);
 void diw_sock_forget_range(unsigned first, unsigned last);
@@ -161,12 +174,8 @@ enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_
 
 /* ---- send.c, recv.c ---- */
 
-ssize_t diw_sock_send(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		      socklen_t addr_len);
 ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags);
 
-ssize_t diw_sock_recv(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
-		      socklen_t *addr_len);
 ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags);
 /* Bytes of the message that is next, as FIONREAD has it. */
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes);

@@ -51,7 +51,7 @@ static bool is_abandoned(const void *frame)
 }
 
 /* False: there is no memory, and the call fails with ENOMEM as it may. */
-static bool hold_slowly(struct hold *h)
+__attribute__((noinline)) static bool hold_slowly(struct hold *h)
 {
 	int saved = errno;
 
@@ -141,7 +141,7 @@ static bool is_nonblocking(const struct rx *r)
 }
 
 /* Where a datagram was dropped a call with a timeout waits for what is left of it. */
-static ssize_t take_in_time(struct rx *r, const struct hold *h)
+__attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct hold *h)
 {
 	for (;;) {
 		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
@@ -209,8 +209,8 @@ static inline void show(int fd, struct diw_sock *s)
 		diw_reg_advertise(s, fd);
 }
 
-ssize_t diw_sock_recv(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
-		      socklen_t *addr_len)
+static ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+			socklen_t *addr_len)
 {
 	struct rx r;
 	struct hold h;
@@ -237,6 +237,33 @@ ssize_t diw_sock_recv(int fd, struct diw_sock *s, void *buf, size_t len, int fla
 	}
 	let_go(&h);
 	return n;
+}
+
+DIW_HOT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? recv_one(fd, s, buf, len, flags, addr, addr_len) :
+		   real.recvfrom(fd, buf, len, flags, addr, addr_len);
+}
+
+DIW_HOT ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? recv_one(fd, s, buf, len, flags, NULL, NULL) : real.recv(fd, buf, len, flags);
+}
+
+DIW_HOT ssize_t read(int fd, void *buf, size_t len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	ssize_t rc;
+
+	if (!s || !len)
+		return real.read(fd, buf, len);
+	rc = recv_one(fd, s, buf, len, 0, NULL, NULL);
+	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
 
 static size_t scatter(const struct msghdr *msg, const uint8_t *data, size_t len)

@@ -122,7 +122,7 @@ static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov,
 }
 
 /* N of IOV are the message. MSG has the address and the control data. */
-static ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov, size_t n)
+__attribute__((noinline)) static ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov, size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
 	uint8_t head[DIW_FRAME_HEAD], crc[4];
@@ -158,8 +158,8 @@ static ssize_t send_staged(const struct tx *t, const void *buf, const struct soc
 	return real.sendto(t->fd, frame, n, t->flags, addr, addr_len);
 }
 
-ssize_t diw_sock_send(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		      socklen_t addr_len)
+static ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+			socklen_t addr_len)
 {
 	struct tx t = { .fd = fd, .flags = flags, .s = s, .len = len };
 	struct msghdr m = { .msg_name = (void *)addr, .msg_namelen = addr_len };
@@ -175,6 +175,32 @@ ssize_t diw_sock_send(int fd, struct diw_sock *s, const void *buf, size_t len, i
 		not_framed();
 	}
 	return real.sendto(fd, buf, len, flags, addr, addr_len);
+}
+
+DIW_HOT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addr_len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? send_one(fd, s, buf, len, flags, addr, addr_len) :
+		   real.sendto(fd, buf, len, flags, addr, addr_len);
+}
+
+DIW_HOT ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+
+	return s ? send_one(fd, s, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
+}
+
+DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	ssize_t rc;
+
+	if (!s)
+		return real.write(fd, buf, len);
+	rc = send_one(fd, s, buf, len, 0, NULL, 0);
+	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
 }
 
 /* The kernel would cut a frame in pieces. */
