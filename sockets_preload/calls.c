@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that move data, by every name that the C library gives them; send.c and recv.c have the most frequent ones. */
+/* The calls that move data, by every name that the C library gives them; send.c and recv.c have the most
+ * frequent ones. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

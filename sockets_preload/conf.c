@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "sockets_preload/preload.h"
 
@@ -25,7 +24,7 @@ void diw_log(int level, const char *fmt, ...)
 	va_end(ap);
 	n = n + m < (int)sizeof line - 1 ? n + m : (int)sizeof line - 2;
 	line[n++] = '\n';
-	(void)!syscall(SYS_write, 2, line, (size_t)n);
+	(void)!real.write(2, line, (size_t)n);
 	errno = saved;
 }
 

@@ -15,10 +15,25 @@ int __fcntl(int fd, int cmd, ...);
 
 /* ---- Coming ---- */
 
+static void withdraw(int fd)
+{
+	struct diw_sock *s = diw_sock_known(fd);
+
+	if (s)
+		diw_reg_withdraw(s);
+}
+
+static void end(int fd)
+{
+	withdraw(fd);
+	diw_sock_forget(fd);
+}
+
+/* Whatever had the number before was closed, maybe by a call that nobody saw. */
 static int fresh(int fd)
 {
 	if (fd >= 0)
-		diw_sock_forget(fd);
+		end(fd);
 	return fd;
 }
 
@@ -28,7 +43,7 @@ DIW_API int socket(int domain, int type, int protocol)
 
 	diw_preload_init();
 	fd = real.socket(domain, type, protocol);
-	if (fd >= 0)
+	if (fresh(fd) >= 0)
 		diw_sock_is_new(fd);
 	return fd;
 }
@@ -65,20 +80,6 @@ DIW_API int dup(int fd)
 }
 
 /* ---- Going ---- */
-
-static void withdraw(int fd)
-{
-	struct diw_sock *s = diw_sock_known(fd);
-
-	if (s)
-		diw_reg_withdraw(s);
-}
-
-static void end(int fd)
-{
-	withdraw(fd);
-	diw_sock_forget(fd);
-}
 
 /* A descriptor of ours is none of the program's. */
 static bool is_hidden(int fd)

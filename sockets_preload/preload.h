@@ -100,7 +100,7 @@ void diw_preload_init(void);
 /* What FD is, asked of the kernel; built in *TMP if it cannot be kept. NULL: none of ours. Keeps errno. */
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp);
 
-/* The UDP socket FD, or NULL: whatever else it is, the C library has the call as it is. Streams will be told apart here. */
+/* The UDP socket FD, or NULL: whatever else it is, the C library has the call as it is. */
 static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 {
 	if (DIW_LIKELY((unsigned)fd < diw_sock_max)) {
@@ -121,8 +121,8 @@ struct diw_sock *diw_sock_known(int fd);
 void diw_sock_forget(int fd);
 /* It is a socket that nobody else has. */
 void diw_sock_is_new(int fd);
-/* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls that
- * nobody saw. */
+/* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls
+ * that nobody saw. */
 static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 {
 	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))

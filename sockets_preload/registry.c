@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "base/clock.h"
 #include "sockets_preload/preload.h"
@@ -271,7 +270,7 @@ bool diw_reg_is_shown(const struct diw_sock *s)
 /* Takes a mutex for this thread; that of a dead one, too. */
 static bool claim(void)
 {
-	uint32_t first = (uint32_t)syscall(SYS_gettid);
+	uint32_t first = (uint32_t)gettid();
 	bool done = false;
 
 	for (uint32_t i = 0; i < DIW_SOCKREG_OWNERS && !done; i++) {

@@ -122,7 +122,8 @@ static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov,
 }
 
 /* N of IOV are the message. MSG has the address and the control data. */
-__attribute__((noinline)) static ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov, size_t n)
+static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov,
+						size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
 	uint8_t head[DIW_FRAME_HEAD], crc[4];

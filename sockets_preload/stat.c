@@ -2,8 +2,8 @@
 /* The process's counters, in a page that `diw stat` finds (base/statpage.h). */
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -148,8 +148,24 @@ void diw_sock_stat_forked(void)
 	atomic_store(&page.tried, 0);
 }
 
+/* For whoever comes too late for the page. */
+static void tell(void)
+{
+	const _Atomic uint64_t *c = atomic_load(&diw_sock_count);
+	char text[400] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < DIW_SOCK_NCOUNTERS && n < sizeof text; i++)
+		if (c[i])
+			n += (size_t)snprintf(text + n, sizeof text - n, " %s=%llu", names[i],
+					      (unsigned long long)c[i]);
+	if (n)
+		diw_log(DIW_LOG_INFO, "counted%s", text);
+}
+
 __attribute__((destructor)) static void at_exit(void)
 {
+	tell();
 	if (page.path[0] && diw_sock_stat_fd() >= 0)
 		unlink(page.path);
 }

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* System calls by their number: libuv, and so Node and dig, sends and closes so. */
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "sockets_preload/preload.h"
+
+#define FD ((int)a[0])
+#define LEN ((size_t)a[2])
+
+/* Those whose arguments say which file it is, and whose result is the C library's; false: any other. */
+static bool moves_data(long number, const long a[6], long *rc)
+{
+	switch (number) {
+	case SYS_sendto:
+		*rc = sendto(FD, (void *)a[1], LEN, (int)a[3], (void *)a[4], (socklen_t)a[5]);
+		return true;
+	case SYS_sendmsg:
+		*rc = sendmsg(FD, (void *)a[1], (int)a[2]);
+		return true;
+	case SYS_sendmmsg:
+		*rc = sendmmsg(FD, (void *)a[1], (unsigned)a[2], (int)a[3]);
+		return true;
+	case SYS_recvfrom:
+		*rc = recvfrom(FD, (void *)a[1], LEN, (int)a[3], (void *)a[4], (void *)a[5]);
+		return true;
+	case SYS_recvmsg:
+		*rc = recvmsg(FD, (void *)a[1], (int)a[2]);
+		return true;
+	case SYS_recvmmsg:
+		*rc = recvmmsg(FD, (void *)a[1], (unsigned)a[2], (int)a[3], (void *)a[4]);
+		return true;
+	case SYS_read:
+		*rc = read(FD, (void *)a[1], LEN);
+		return true;
+	case SYS_write:
+		*rc = write(FD, (void *)a[1], LEN);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool moves_files(long number, const long a[6], long *rc)
+{
+	switch (number) {
+	case SYS_close:
+		*rc = close(FD);
+		return true;
+	case SYS_close_range:
+		*rc = close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
+		return true;
+	case SYS_dup3:
+		*rc = dup3(FD, (int)a[1], (int)a[2]);
+		return true;
+	case SYS_socket:
+		*rc = socket(FD, (int)a[1], (int)a[2]);
+		return true;
+	case SYS_connect:
+		*rc = connect(FD, (void *)a[1], (socklen_t)a[2]);
+		return true;
+	case SYS_bind:
+		*rc = bind(FD, (void *)a[1], (socklen_t)a[2]);
+		return true;
+	default:
+		return false;
+	}
+}
+
+DIW_API long syscall(long number, ...)
+{
+	long a[6], rc;
+	va_list ap;
+
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	diw_preload_init();
+	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
+		return rc;
+	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}

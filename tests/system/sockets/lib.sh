@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+# For sockets_programs.sh: rows, each two programs that talk over UDP on lo.
+#
+# A row is a function row_NAME that sets nothing and uses
+#   first COMMAND...     starts the end that waits; FIRST is its process
+#   second COMMAND...    runs the end that begins; its output is in OUT
+#   says REGEX, fine WHAT COMMAND...   the row fails if it is not so
+# Either is interposed or not, as WHO says (both, first, second, none).
+
+export DIWARP_SOCKETS_LOG=info
+ROWS=() ELIGIBLE=both
+
+have_programs() {
+	root=$(tools/programs get ${1:-} 2> "$TMP/programs")
+	case $? in
+	0) return 0 ;;
+	77) skip "$(tail -n 1 "$TMP/programs")" ;;
+	*) not_ok "tools/programs get"; cat "$TMP/programs" ;;
+	esac
+	return 1
+}
+
+# The program by its name, with the libraries that came with it.
+path() {
+	local dir
+	for dir in "$root/usr/bin" "$root/usr/sbin" "$root/bin"; do
+		[ ! -x "$dir/$1" ] || { echo "$dir/$1"; return; }
+	done
+	command -v "$1"
+}
+interposed() { case $WHO in both | "$1") echo "$DIW run --sockets" ;; esac; }
+LIBRARIES() { printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/{blas,lapack,pulseaudio,vlc}; }
+
+# Programs of processes that ended tell their counters in $TMP/first.err and second.err; of those that live $DIW stat does.
+first() {
+	local program
+	program=$(path "$1")
+	shift
+	# shellcheck disable=SC2046  # words
+	env LD_LIBRARY_PATH="$(LIBRARIES)" $(interposed first) "$program" "$@" \
+		> "$TMP/first.out" 2> "$TMP/first.err" < "${INPUT:-/dev/null}" &
+	FIRST=$!
+	JOBS+=("$FIRST")
+}
+second() {
+	local program
+	program=$(path "$1")
+	shift
+	# shellcheck disable=SC2046
+	timeout 90 env LD_LIBRARY_PATH="$(LIBRARIES)" $(interposed second) "$program" "$@" \
+		> "$TMP/second.out" 2> "$TMP/second.err" < "${INPUT:-/dev/null}"
+	STATUS=$?
+	OUT=$(< "$TMP/second.out")
+}
+fault() { FAULT="${FAULT:+$FAULT; }$*"; }
+fine() { local what=$1; shift; "$@" > /dev/null 2>&1 || fault "$what"; }
+says() { [[ $OUT =~ $1 ]] || fault "no $1 in its output"; }
+waits() { eventually 30 listening "$1" || fault "nobody waits at $1"; }
+# Ends the first as its user would.
+ends() {
+	kill -"${1:-TERM}" $FIRST 2> /dev/null
+	join $FIRST 30 > /dev/null
+	[ $? -ne 124 ] || fault "the first does not end"
+}
+# Its counters while it lives, written as it would when it ends.
+live() {
+	$DIW stat $FIRST --json 2> /dev/null | jq -r '.counters | to_entries | map("\(.key)=\(.value)") |
+		"diwarp sockets: counted " + join(" ")' >> "$TMP/first.err"
+}
+# sum FILE COUNTER...: of the processes of one end.
+sum() {
+	local file=$1
+	shift
+	# shellcheck disable=SC2048,SC2086
+	awk -v names="$*" 'BEGIN { k = split(names, n, " ") } /^diwarp sockets: .*counted/ {
+		for (i = 1; i <= NF; i++) { split($i, v, "="); for (j = 1; j <= k; j++) if (v[1] == n[j]) s += v[2] } }
+		END { print s + 0 }' "$file"
+}
+PLAIN="sock_plain_unknown sock_plain_size sock_plain_option sock_plain_flags sock_plain_group"
+
+# Of what the ends that are eligible sent: FRAMED of ALL.
+count() {
+	FRAMED=0 ALL=0
+	local end
+	for end in first second; do
+		[ $ELIGIBLE = both ] || [ $ELIGIBLE = $end ] || continue
+		FRAMED=$((FRAMED + $(sum "$TMP/$end.err" sock_tx_framed)))
+		ALL=$((ALL + $(sum "$TMP/$end.err" sock_tx_framed $PLAIN)))
+	done
+}
+
+captured() { grep -c '"op": *"send".*"crc_good": *true' "$TMP/capture"; }
+
+# play NAME WHO: one row.
+play() {
+	local name=$1 capture=
+	WHO=$2 FAULT='' ELIGIBLE=both INPUT=''
+	rm -f "$TMP"/first.* "$TMP"/second.* "$TMP/capture"
+	touch "$TMP/first.err" "$TMP/second.err" "$TMP/capture"
+	if [ $WHO = both ]; then
+		export DIWARP_SOCKETS_CRC=on
+		$DIW dump -i lo --json > "$TMP/capture" 2> /dev/null &
+		capture=$!
+		JOBS+=("$capture")
+	fi
+	row_"$name"
+	[ -z "$capture" ] || { eventually 10 enough; kill $capture; wait $capture; } 2> /dev/null
+	unset DIWARP_SOCKETS_CRC
+	judge_row "$name"
+}
+# Of what was framed a capture shows some, as many as came before it was ended.
+enough() { count; [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
+
+judge_row() {
+	local bad
+	count
+	bad=$(($(sum "$TMP/first.err" sock_rx_crc sock_rx_malformed) + $(sum "$TMP/second.err" sock_rx_crc sock_rx_malformed)))
+	[ $bad -eq 0 ] || fault "$bad damaged frames"
+	if [ $WHO = both ]; then
+		[ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $((ALL * 99)) ] || fault "only $FRAMED of $ALL messages in frames"
+		enough || fault "a capture shows $(captured) frames"
+	else
+		[ "$FRAMED" -eq 0 ] || fault "$FRAMED frames to a program that knows none"
+	fi
+	if [ -z "$FAULT" ]; then
+		ok "$1, $WHO: $FRAMED of $ALL messages in frames"
+	else
+		not_ok "$1, $WHO: $FAULT"
+		tail -n 5 "$TMP"/first.* "$TMP"/second.* | cut -c1-300 | sed 's/^/    /'
+	fi
+	ROWS+=("$1|$WHO|$FRAMED|$ALL|$ELIGIBLE|${FAULT:-yes}")
+}
+
+# What they did, in the table that the documentation shows between its marks.
+table() {
+	local row name who framed all eligible fault
+	echo '| programs | interposed | in frames, of all sent by | works |'
+	echo '|---|---|---|---|'
+	for row in "${ROWS[@]}"; do
+		IFS='|' read -r name who framed all eligible fault <<< "$row"
+		case $who in
+		both) echo "| $(about_"$name") | both | $framed of $all, $eligible | $fault |" ;;
+		*) echo "| $(about_"$name") | the $who | 0 | $fault |" ;;
+		esac
+	done
+}
+write_table() {
+	table > "$TMP/table"
+	awk -v file="$TMP/table" '/^<!-- table/ { print; while ((getline line < file) > 0) print line; skip = 1; next }
+		/^<!-- end/ { skip = 0 } !skip' "$1" > "$TMP/page" && cat "$TMP/page" > "$1"
+}

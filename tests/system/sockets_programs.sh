@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Debian's programs over diw run --sockets: each pair with both ends interposed, some with either alone.
+# usage: sockets_programs.sh [PATTERN]     only the rows that PATTERN matches
+#
+# With both, 99 % of what the eligible ends send must go in frames, and a capture must show frames. An end is eligible if it
+# sends to somebody who has received before: who answers a client that asks once from each socket is not.
+# DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: what came of it goes into that page.
+. "${0%/*}/lib.sh"
+. tests/system/sockets/lib.sh
+. tests/system/sockets/rows.sh
+PATTERN=${1:-.}
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
+have_programs ${DIW_TEST_FULL:+media} || end
+export XDG_RUNTIME_DIR=$TMP/run
+mkdir -m 700 "$TMP/run"
+ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
+
+for row in "${BOTH[@]}" ${DIW_TEST_FULL:+"${LARGE[@]}"}; do
+	[[ $row =~ $PATTERN ]] && play "$row" both
+done
+for row in "${ALONE[@]}"; do
+	[[ $row =~ $PATTERN ]] || continue
+	play "$row" first
+	play "$row" second
+done
+[ -z "${SOCKETS_TABLE:-}" ] || write_table "$SOCKETS_TABLE"
+end
