@@ -72,7 +72,8 @@ static inline int bound(int family)
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 	int fd = socket(family, SOCK_DGRAM, 0);
 
-	if (fd < 0 || bind(fd, family == AF_INET ? (void *)&v4 : (void *)&v6, family == AF_INET ? sizeof v4 : sizeof v6))
+	if (fd < 0 || bind(fd, family == AF_INET ? (void *)&v4 : (void *)&v6,
+			   family == AF_INET ? sizeof v4 : sizeof v6))
 		abort();
 	return fd;
 }
@@ -105,8 +106,9 @@ static inline ssize_t give(struct pair *p, size_t n)
 
 static inline void alarm_in(int ms, int again)
 {
-	setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_usec = ms * 1000, .it_interval.tv_usec = again * 1000 },
-		  NULL);
+	struct itimerval tv = { .it_value.tv_usec = ms * 1000, .it_interval.tv_usec = again * 1000 };
+
+	setitimer(ITIMER_REAL, &tv, NULL);
 }
 
 static inline void begin(void)

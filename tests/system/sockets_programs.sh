@@ -25,5 +25,9 @@ for row in "${ALONE[@]}"; do
 	play "$row" first
 	play "$row" second
 done
+if [ -n "${DIW_TEST_FULL:-}" ]; then
+	[[ cpython =~ $PATTERN ]] && cpython test_socket -i '*VSOCK*' && cpython test_asyncio -m '*atagram*' &&
+		cpython test_selectors && cpython test_epoll && cpython test_poll && cpython test_select
+fi
 [ -z "${SOCKETS_TABLE:-}" ] || write_table "$SOCKETS_TABLE"
 end

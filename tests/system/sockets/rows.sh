@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2034
 # The rows of sockets_programs.sh; lib.sh says how they are written.
 BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python)
-LARGE=()
+LARGE=(ffmpeg vlc ffmpeg_vlc)
 ALONE=(sipp_u1 dig iperf3 socat tftp)
 
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
@@ -99,4 +99,90 @@ row_python() {
 	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
 	live
 	ends KILL
+}
+
+about_ffmpeg() { echo 'ffmpeg to ffmpeg, MPEG-TS: the same packets as without'; }
+row_ffmpeg() {
+	local who=$WHO pass
+	ELIGIBLE=second
+	media
+	for pass in none "$who"; do
+		WHO=$pass
+		: > "$TMP/first.err"
+		first ffmpeg -nostdin -v error -y -i 'udp://127.0.0.1:5004?timeout=3000000&fifo_size=100000' -c copy \
+			-f framemd5 "$TMP/first.$pass"
+		waits 5004
+		second ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts 'udp://127.0.0.1:5004?pkt_size=1316'
+		join $FIRST 30 > /dev/null
+	done
+	fine "nothing came" [ "$(wc -l < "$TMP/first.none")" -gt 100 ]
+	fine "what came differs" cmp "$TMP/first.none" "$TMP/first.$who"
+}
+
+# One to wake VLC, which has a port long before it reads from it; and whether it was read.
+null_packet() {
+	python3 -c 'import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b"\x47\x1f\xff\x10" + 184 * b"\xff", ("127.0.0.1", 5004))'
+}
+nothing_waits() { ss -Huln "sport = :$1" | awk '$2 > 0 { busy = 1 } END { exit busy || !NR }'; }
+
+# vlc_receives SENDER...: the stream as it comes, in nobody's stream.ts.
+vlc_receives() {
+	as_nobody || return
+	rm -f "$TMP/nobody/stream.ts"
+	first vlc -I dummy --no-lua --ignore-config --network-caching=300 --demux=dump \
+		--demuxdump-file="$TMP/nobody/stream.ts" udp://@127.0.0.1:5004
+	waits 5004
+	null_packet
+	eventually 30 nothing_waits 5004 || fault "VLC does not read"
+	second "$@"
+	# It writes some while after it reads, and its last block when it ends.
+	size=-1
+	eventually 30 has_settled
+	live
+	ends
+}
+# Its file is not empty and has not grown for a second.
+has_settled() {
+	local before=$size
+	sleep 1
+	size=$(stat -c %s "$TMP/nobody/stream.ts")
+	[ "$size" -gt 0 ] && [ "$size" -eq "$before" ]
+}
+
+about_vlc() { echo 'VLC to VLC, MPEG-TS over UDP'; }
+row_vlc() {
+	ELIGIBLE=second
+	media
+	vlc_receives vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
+		--sout '#std{access=udp,mux=ts,dst=127.0.0.1:5004}' || fault "VLC wants an ordinary user"
+	fine "no stream came" [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ]
+	fine "it is no MPEG-TS" whole_ts "$TMP/nobody/stream.ts"
+}
+# Packets of 188 bytes, each with its first byte, and no gap in what the first PID counts.
+whole_ts() { python3 tests/system/sockets/ts.py "$1"; }
+
+about_ffmpeg_vlc() { echo 'ffmpeg to VLC: the bytes that ffmpeg writes to a file'; }
+row_ffmpeg_vlc() {
+	ELIGIBLE=second
+	media
+	env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path ffmpeg)" -nostdin -v error -y -i "$TMP/media.ts" -c copy -f mpegts "$TMP/wanted.ts"
+	vlc_receives ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts \
+		'udp://127.0.0.1:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000' || fault "VLC wants an ordinary user"
+	fine "the stream is not the same" cmp <(tail -c +189 "$TMP/nobody/stream.ts") "$TMP/wanted.ts"
+}
+
+# cpython TEST [OPTION...]: CPython's own test comes to the same with and without.
+cpython() {
+	local how
+	for how in plain interposed; do
+		env PYTHONHOME="$root/usr" LD_LIBRARY_PATH="$(LIBRARIES)" timeout 250 \
+			$([ $how = plain ] || echo "$DIW run --sockets") "$root/usr/bin/python3.11" -m test -v "$@" > "$TMP/cpython.$how" 2>&1
+		grep -E '\.\.\. (ok|FAIL|ERROR|skipped|expected)' "$TMP/cpython.$how" | sort > "$TMP/cpython.$how.cases"
+	done
+	FRAMED=0 ALL=$(wc -l < "$TMP/cpython.plain.cases")
+	check "CPython's $1, $ALL cases: the same as without" diff "$TMP/cpython.plain.cases" "$TMP/cpython.interposed.cases"
+	check "... some of them" [ "$ALL" -ge 5 ]
+	ROWS+=("cpython_$1|cpython|0|$ALL||yes")
 }
