@@ -31,8 +31,11 @@ SDT := $(shell $(CC) -E -include sys/sdt.h -x c /dev/null >/dev/null 2>&1 && ech
 URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 # libibverbs.so.1 over the library (verbs/of), where its headers are. IBV= builds without it.
 IBV := $(shell $(CC) -E -include infiniband/verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1)
+# The interposer's configuration file (docs/sockets.md). INIH= builds without it: the environment alone.
+INIH := $(shell $(PKG_CONFIG) --exists inih 2>/dev/null && echo 1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING)
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
+	$(if $(INIH),-DHAVE_INIH)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) $(if $(URING),-luring) -lz -pthread
@@ -124,7 +127,7 @@ $(BUILD)/obj/sockets_preload/%.o: CFLAGS += -ftls-model=initial-exec
 $(SOCK_SO): $(SOCK_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $(SOCK_OBJ) \
-		$(LDFLAGS) -Wl,--as-needed $(LIBS) -ldl
+		$(LDFLAGS) -Wl,--as-needed $(LIBS) $(if $(INIH),-linih) -ldl
 
 define suite
 $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)

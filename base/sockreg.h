@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host map, to
- * find out who may be sent frames and with which key. A file of another user, or one that others may write, is not used.
+ * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host
+ * map, to find out who may be sent frames and with which key. A file of another user, or one that others may write, is
+ * not used.
  */
 #ifndef DIW_BASE_SOCKREG_H
 #define DIW_BASE_SOCKREG_H
@@ -55,7 +56,8 @@ struct diw_sockreg {
 
 /* The directory of this user's registry, in PATH. */
 void diw_sockreg_dir(char *path, size_t size);
-/* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is none. */
+/* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
+ * none. */
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);
 
 static inline uint32_t diw_sockreg_first(uint16_t port)

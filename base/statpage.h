@@ -22,7 +22,7 @@
 #define DIW_STAT_VERSION 1u
 #define DIW_STAT_NAME 32                     /* bytes of a name, with its end */
 #define DIW_STAT_SLOTS 1024u                 /* queue pairs that one process shows */
-#define DIW_STAT_SOCKETS 0x534fu             /* the type of what is no queue pair: all interposed sockets of a process */
+#define DIW_STAT_SOCKETS 0x534fu             /* a type that is no queue pair's: the interposed sockets of a process */
 
 /* What is not a sum but a state. */
 #define DIW_GAUGES(X) \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,52 +94,156 @@ static bool parse_rule(char *text, struct diw_peer_rule *r)
 	return (!ports || parse_ports(ports, r)) && parse_ip(text, r);
 }
 
-static void parse_peers(const char *text)
+/* Calls TAKE with each word of a list; what it refuses, or finds no room for, is told. */
+static void each(const char *name, const char *list, bool (*take)(char *word))
 {
-	char one[128];
+	char word[128];
 
-	while (*text) {
-		size_t n = strcspn(text, ", ");
+	while (*list) {
+		size_t n = strcspn(list, ", \t");
 
-		if (n && n < sizeof one && diw_conf.nrules < DIW_MAX_RULES) {
-			memcpy(one, text, n);
-			one[n] = '\0';
-			if (parse_rule(one, &diw_conf.rule[diw_conf.nrules]))
-				diw_conf.nrules++;
-			else
-				diw_log(DIW_LOG_WARN, "DIWARP_SOCKETS_PEERS: '%.*s' is no ADDRESS[/BITS][:PORT[-PORT]]",
-					(int)n, text);
-		} else if (n) {
-			diw_log(DIW_LOG_WARN, "DIWARP_SOCKETS_PEERS: more than %d, or one is too long", DIW_MAX_RULES);
+		if (n && n < sizeof word) {
+			memcpy(word, list, n);
+			word[n] = '\0';
 		}
-		text += n + (text[n] != '\0');
+		if (n && (n >= sizeof word || !take(word)))
+			diw_log(DIW_LOG_WARN, "%s: '%.*s' is wrong, or one too many", name, (int)n, list);
+		list += n + (list[n] != '\0');
 	}
 }
 
-/* The index of the variable's value in WORDS, or DEFAULT. */
-static int choice(const char *name, const char *const *words, int n, int standard)
+static bool take_peer(char *word)
 {
-	const char *value = getenv(name);
+	bool good = diw_conf.nrules < DIW_MAX_RULES && parse_rule(word, &diw_conf.rule[diw_conf.nrules]);
 
-	for (int i = 0; value && i < n; i++)
-		if (!strcmp(value, words[i]))
-			return i;
-	if (value && *value)
-		diw_log(DIW_LOG_WARN, "%s=%s is unknown; it is %s", name, value, words[standard]);
-	return standard;
+	diw_conf.nrules += good;
+	return good;
 }
 
-void diw_conf_init(void)
+static bool take_ports(char *word)
+{
+	struct diw_peer_rule r;
+	bool good = diw_conf.nports < DIW_MAX_RULES && parse_ports(word, &r);
+
+	if (good)
+		diw_conf.port[diw_conf.nports++] = (struct diw_port_range){ r.net.port, r.last_port };
+	return good;
+}
+
+static bool take_program(char *word)
+{
+	diw_conf.excluded = diw_conf.excluded && strcmp(word, program_invocation_short_name) != 0;
+	return true;
+}
+
+/* The index of VALUE in WORDS; -1. */
+static int choice(const char *name, const char *value, const char *const *words, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(value, words[i]))
+			return i;
+	diw_log(DIW_LOG_WARN, "%s: '%s' is none of its values", name, value);
+	return -1;
+}
+
+/* A list takes the place of one that was set before. */
+static void set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
 		*const levels[] = { "off", "warn", "info", "debug" };
-	const char *peers = getenv("DIWARP_SOCKETS_PEERS");
+	int i;
 
-	diw_conf.log = choice("DIWARP_SOCKETS_LOG", levels, 4, DIW_LOG_WARN);
-	diw_conf.off = choice("DIWARP_SOCKETS", switches, 2, 1) == 0;
-	diw_conf.crc = (enum diw_crc_policy)choice("DIWARP_SOCKETS_CRC", crcs, 3, DIW_CRC_AUTO);
-	if (peers)
-		parse_peers(peers);
+	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
+		diw_conf.off = i == 0;
+	} else if (!strcmp(name, "crc") && (i = choice(name, value, crcs, 3)) >= 0) {
+		diw_conf.crc = (enum diw_crc_policy)i;
+	} else if (!strcmp(name, "log") && (i = choice(name, value, levels, 4)) >= 0) {
+		diw_conf.log = i;
+	} else if (!strcmp(name, "peers")) {
+		diw_conf.nrules = 0;
+		each(name, value, take_peer);
+	} else if (!strcmp(name, "ports")) {
+		diw_conf.nports = 0;
+		each(name, value, take_ports);
+	} else if (!strcmp(name, "programs")) {
+		diw_conf.excluded = *value != '\0';
+		each(name, value, take_program);
+	}
+}
+
+static const struct { const char *name, *variable; } settings[] = {
+	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
+	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "ports", "DIWARP_SOCKETS_PORTS" },
+	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
+};
+#define SETTINGS (sizeof settings / sizeof settings[0])
+
+#ifdef HAVE_INIH
+#include <ini.h>
+
+/* 0 is an error to inih, which tells its line. */
+static int from_file(void *user, const char *section, const char *name, const char *value)
+{
+	(void)user;
+	if (strcmp(section, "sockets") != 0)
+		return 1;
+	for (size_t i = 0; i < SETTINGS; i++)
+		if (!strcmp(name, settings[i].name)) {
+			set(name, value);
+			return 1;
+		}
+	return 0;
+}
+
+/* The first that there is. */
+static void read_file(void)
+{
+	const char *named = getenv("DIWARP_CONFIG"), *home = getenv("HOME");
+	char path[PATH_MAX];
+	int line;
+
+	snprintf(path, sizeof path, "%s", named ? named : "");
+	if (!named && home)
+		snprintf(path, sizeof path, "%s/.config/diwarp.ini", home);
+	if (!named && (!home || access(path, F_OK) < 0))
+		snprintf(path, sizeof path, "/etc/diwarp.ini");
+	if (!*path || (!named && access(path, F_OK) < 0))
+		return;
+	line = ini_parse(path, from_file, NULL);
+	if (line > 0)
+		diw_log(DIW_LOG_WARN, "%s: line %d is wrong", path, line);
+	else if (line < 0)
+		diw_log(DIW_LOG_WARN, "%s: it cannot be read", path);
+}
+#else
+static void read_file(void)
+{
+	if (getenv("DIWARP_CONFIG"))
+		diw_log(DIW_LOG_WARN, "DIWARP_CONFIG: this build reads no file");
+}
+#endif
+
+void diw_conf_init(void)
+{
+	read_file();
+	for (size_t i = 0; i < SETTINGS; i++) {
+		const char *value = getenv(settings[i].variable);
+
+		if (value)
+			set(settings[i].name, value);
+	}
+	diw_conf.off = diw_conf.off || diw_conf.excluded;
+}
+
+bool diw_conf_has_port(uint16_t a, uint16_t b)
+{
+	for (unsigned i = 0; i < diw_conf.nports; i++) {
+		const struct diw_port_range *r = &diw_conf.port[i];
+
+		if ((a >= r->first && a <= r->last) || (b >= r->first && b <= r->last))
+			return true;
+	}
+	return diw_conf.nports == 0;
 }
 
 static bool has_prefix(const struct diw_addr *a, const struct diw_addr *net, unsigned bits)

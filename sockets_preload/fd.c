@@ -279,17 +279,18 @@ static void make_table(void)
 	diw_sock_max = n;
 }
 
-/* Whichever comes first: the constructor, or a call of another library's constructor. There is one thread then. */
+/* Whichever comes first: the constructor, or a call of another library's constructor. There is one thread then. What is
+ * called from here finds the C library's functions, and no table yet. */
 __attribute__((constructor(101))) void diw_preload_init(void)
 {
 	if (DIW_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
 		return;
 	resolve();
+	atomic_store_explicit(&initialised, 1, memory_order_release);
 	diw_conf_init();
 	diw_frame_init();
 	if (!diw_conf.off) {
 		pthread_atfork(NULL, in_parent, in_child);
 		make_table();
 	}
-	atomic_store_explicit(&initialised, 1, memory_order_release);
 }

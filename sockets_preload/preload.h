@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The socket interposer (docs/sockets.md). A descriptor's state is a guess that can always be made again from what the
- * kernel says of the socket: so it is forgotten rather than kept right when descriptors are duplicated, passed, inherited.
- * Whatever happens here may happen in a signal handler.
+ * kernel says of the socket: so it is forgotten rather than kept right when descriptors are duplicated, passed,
+ * inherited. Whatever happens here may happen in a signal handler.
  */
 #ifndef DIW_SOCKETS_PRELOAD_H
 #define DIW_SOCKETS_PRELOAD_H
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -39,18 +40,24 @@ struct diw_peer_rule {
 	uint16_t bits, last_port;            /* of the 128 */
 };
 
+struct diw_port_range { uint16_t first, last; };
+
 #define DIW_MAX_RULES 64
 struct diw_sock_conf {
 	bool off;
+	bool excluded;                       /* programs are named, and this is none of them */
 	enum diw_crc_policy crc;
 	int log;
-	unsigned nrules;
+	unsigned nrules, nports;
 	struct diw_peer_rule rule[DIW_MAX_RULES];
+	struct diw_port_range port[DIW_MAX_RULES];
 };
 extern struct diw_sock_conf diw_conf;
 void diw_conf_init(void);
 /* The configuration says that whoever is bound there is capable. */
 bool diw_conf_is_peer(const struct diw_addr *dst);
+/* One of the ports, a sender's and its destination's, is one that the configuration names, or it names none. */
+bool diw_conf_has_port(uint16_t a, uint16_t b);
 void diw_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- stat.c ---- */
@@ -58,9 +65,14 @@ void diw_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3
 extern _Atomic uint64_t *_Atomic diw_sock_count;     /* DIW_SOCK_NCOUNTERS of them */
 static inline uint64_t diw_count(enum diw_sock_counter which)
 {
-	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed);
+	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed) + which;
+	uint64_t before;
 
-	return atomic_fetch_add_explicit(&c[which], 1, memory_order_relaxed);
+	if (!__libc_single_threaded)
+		return atomic_fetch_add_explicit(c, 1, memory_order_relaxed);
+	before = atomic_load_explicit(c, memory_order_relaxed);
+	atomic_store_explicit(c, before + 1, memory_order_relaxed);
+	return before;
 }
 /* Shows the counters from now on, if the page can be had. */
 void diw_sock_stat_open(void);

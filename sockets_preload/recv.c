@@ -87,13 +87,14 @@ static inline bool hold(struct hold *h)
 
 static inline void let_go(const struct hold *h)
 {
-	int saved = errno;
+	int saved;
 
 	atomic_signal_fence(memory_order_seq_cst);
 	if (DIW_LIKELY(h->own)) {
 		atomic_store_explicit(&stage.holder, NULL, memory_order_relaxed);
 		return;
 	}
+	saved = errno;
 	munmap(h->mem, STAGE);
 	errno = saved;
 }

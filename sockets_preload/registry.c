@@ -215,7 +215,7 @@ static struct diw_addr destination(const struct diw_addr *dst)
 	return d;
 }
 
-bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
+static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
 	struct diw_addr dst = destination(to);
 
@@ -235,6 +235,16 @@ bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *to, s
 		return true;
 	}
 	return false;
+}
+
+bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
+{
+	int saved = errno;
+	bool found = !diw_addr_is_multicast(dst) && diw_conf_has_port(s->local.port, dst->port) &&
+		     find(s, fd, dst, route);
+
+	errno = saved;
+	return found;
 }
 
 bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)

@@ -58,13 +58,17 @@ static bool connected_to(const struct tx *t, struct diw_addr *dst)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
+	int saved;
 
 	if (!diw_sock_is_shared(t->s)) {
 		*dst = t->s->peer;
 		return t->s->connected;
 	}
-	if (getpeername(t->fd, (struct sockaddr *)&ss, &len) < 0)
+	saved = errno;
+	if (getpeername(t->fd, (struct sockaddr *)&ss, &len) < 0) {
+		errno = saved;
 		return false;
+	}
 	diw_addr_from_sockaddr(dst, (struct sockaddr *)&ss);
 	return true;
 }
@@ -89,7 +93,6 @@ static bool is_composed(struct tx *t)
 static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_len)
 {
 	struct diw_addr dst;
-	int saved = errno;
 	bool known;
 
 	if (is_composed(t) || t->flags & (MSG_ZEROCOPY | MSG_OOB))
@@ -99,11 +102,9 @@ static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_
 	if (t->len + DIW_FRAME_EXTRA > DIW_FRAME_MAX)
 		return plain(DIW_C_sock_plain_size);
 	known = addr ? destination(addr, addr_len, &dst) : connected_to(t, &dst);
-	if (known && diw_addr_is_multicast(&dst))
-		return plain(DIW_C_sock_plain_group);
-	known = known && diw_route_find(t->s, t->fd, &dst, &t->route);
-	errno = saved;
-	return known ? true : plain(DIW_C_sock_plain_unknown);
+	if (DIW_LIKELY(known && diw_route_find(t->s, t->fd, &dst, &t->route)))
+		return true;
+	return plain(known && diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
 }
 
 /* ---- How ---- */
@@ -153,7 +154,7 @@ static void not_framed(void)
 
 static ssize_t send_staged(const struct tx *t, const void *buf, const struct sockaddr *addr, socklen_t addr_len)
 {
-	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	_Alignas(64) uint8_t frame[STAGED + DIW_FRAME_EXTRA];
 	size_t n = stage(t, frame, &(struct iovec){ (void *)buf, t->len }, 1);
 
 	return real.sendto(t->fd, frame, n, t->flags, addr, addr_len);
@@ -220,7 +221,7 @@ static bool is_cut(const struct msghdr *msg)
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 {
-	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	_Alignas(64) uint8_t frame[STAGED + DIW_FRAME_EXTRA];
 	struct iovec one = { frame, stage(t, frame, msg->msg_iov, msg->msg_iovlen) };
 	struct msghdr m = *msg;
 

@@ -180,6 +180,55 @@ kill $PID
 wait $PID 2> /dev/null
 expect 1 "... and no longer" $DIW sockets
 
+# ---- Configuration ----
+
+# framed N WHAT [VARIABLE=VALUE...]: of ten messages to port 5100 so many go in frames.
+framed() {
+	local n=$1 what=$2
+	shift 2
+	run "$what" env DIWARP_SOCKETS_LOG=info "$@" $RUN python3 -c '
+import socket
+a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
+a.bind(("127.0.0.1", 5100))
+a.setblocking(False)
+try:
+    a.recv(1)
+except BlockingIOError:
+    pass
+for _ in range(10):
+    b.sendto(b"x", ("127.0.0.1", 5100))
+    assert a.recv(9) == b"x"'
+	check "... $n in frames" [ "$(sed -n 's/.*counted.* sock_tx_framed=\([0-9]*\).*/\1/p' <<< "$OUT" | grep . || echo 0)" -eq "$n" ]
+}
+framed 10 "unconfigured"
+framed 0 "switched off" DIWARP_SOCKETS=off
+framed 10 "its port alone" DIWARP_SOCKETS_PORTS=5000,5090-5100
+framed 0 "other ports alone" DIWARP_SOCKETS_PORTS=5000,5101-5200
+framed 10 "its program alone" DIWARP_SOCKETS_PROGRAMS="sipp, python3, python3.11, $(basename "$(readlink -f "$(command -v python3)")")"
+framed 0 "another program alone" DIWARP_SOCKETS_PROGRAMS=sipp
+framed 10 "a value that is none" DIWARP_SOCKETS_CRC=sometimes
+check "... and a warning says so" matches "$OUT" "diwarp sockets: .*: crc: 'sometimes' is none of its values"
+ini=$TMP/diwarp.ini
+printf '; of a test\n[sockets]\nports = 5000, 5101-5200\n[other]\nports = 1\n' > "$ini"
+if DIWARP_CONFIG=$ini DIWARP_SOCKETS=off $RUN true 2>&1 | grep -q 'reads no file'; then
+	skip "this build reads no configuration file"
+else
+	framed 0 "a configuration file" DIWARP_CONFIG="$ini"
+	framed 10 "the environment before it" DIWARP_CONFIG="$ini" DIWARP_SOCKETS_PORTS=5100
+	mkdir -p "$TMP/home/.config"
+	cp "$ini" "$TMP/home/.config/diwarp.ini"
+	framed 0 "the user's file" HOME="$TMP/home"
+	printf '[sockets]\ninterpose = off\n' > "$ini"
+	framed 0 "off by file" DIWARP_CONFIG="$ini"
+	printf '[sockets]\ncrc = on\nport = 5\n' > "$ini"
+	framed 10 "a setting that is none" DIWARP_CONFIG="$ini"
+	check "... and a warning says where" matches "$OUT" "diwarp.ini: line 3 is wrong"
+	framed 10 "a file that is not there" DIWARP_CONFIG="$TMP/none"
+	check "... and a warning says so" matches "$OUT" "none: it cannot be read"
+	head -c 100000 /dev/urandom > "$ini"
+	framed 10 "a file that is no text" DIWARP_CONFIG="$ini"
+fi
+
 # ---- On the wire ----
 
 if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
