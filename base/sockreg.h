@@ -43,6 +43,7 @@ struct diw_sock_entry {
 	struct diw_addr local, remote;   /* remote.port 0: not connected */
 	uint32_t owner, owner_epoch;
 	uint32_t pid, flags;
+	uint32_t stag;                   /* DIW_SOCK_WRITE_RECORD: of the region that frames are written to */
 	char program[16];
 };
 

@@ -150,13 +150,16 @@ static int choice(const char *name, const char *value, const char *const *words,
 static void set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
-		*const levels[] = { "off", "warn", "info", "debug" };
+		*const levels[] = { "off", "warn", "info", "debug" },
+		*const modes[] = { "sendrecv", "write-record" };
 	int i;
 
 	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
 		diw_conf.off = i == 0;
 	} else if (!strcmp(name, "crc") && (i = choice(name, value, crcs, 3)) >= 0) {
 		diw_conf.crc = (enum diw_crc_policy)i;
+	} else if (!strcmp(name, "mode") && (i = choice(name, value, modes, 2)) >= 0) {
+		diw_conf.mode = (enum diw_sock_mode)i;
 	} else if (!strcmp(name, "log") && (i = choice(name, value, levels, 4)) >= 0) {
 		diw_conf.log = i;
 	} else if (!strcmp(name, "peers")) {
@@ -173,6 +176,7 @@ static void set(const char *name, const char *value)
 
 static const struct { const char *name, *variable; } settings[] = {
 	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
+	{ "mode", "DIWARP_SOCKETS_MODE" },
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
 };

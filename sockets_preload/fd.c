@@ -121,7 +121,7 @@ static bool describe(int fd, struct diw_sock *s)
 	s->netns = option64(fd, SO_NETNS_COOKIE);
 	if (!s->cookie || !s->netns)
 		return false;
-	diw_reg_keys(s->cookie, s->key);
+	diw_reg_keys(s);
 	s->plain = plain_reason(fd, s->family);
 	s->quiet = must_be_quiet(fd);
 	s->timed = has_timeout(fd);

@@ -33,6 +33,7 @@
 /* ---- conf.c ---- */
 
 enum diw_crc_policy { DIW_CRC_AUTO, DIW_CRC_ON, DIW_CRC_OFF };
+enum diw_sock_mode { DIW_SENDRECV, DIW_WRITE_RECORD };
 enum { DIW_LOG_OFF, DIW_LOG_WARN, DIW_LOG_INFO, DIW_LOG_DEBUG };
 
 struct diw_peer_rule {
@@ -47,6 +48,7 @@ struct diw_sock_conf {
 	bool off;
 	bool excluded;                       /* programs are named, and this is none of them */
 	enum diw_crc_policy crc;
+	enum diw_sock_mode mode;             /* in which this process wants to receive */
 	int log;
 	unsigned nrules, nports;
 	struct diw_peer_rule rule[DIW_MAX_RULES];
@@ -93,6 +95,7 @@ struct diw_sock {
 	uint32_t born;                       /* forks of this process before */
 	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
 	uint64_t netns, cookie, key[2];
+	uint32_t stag;
 	struct diw_addr local, peer;
 	struct diw_sock_entry *entry;        /* that advertises it */
 	uint64_t entry_seq;
@@ -154,12 +157,13 @@ struct diw_route {
 	uint64_t key;
 	const struct diw_sock_entry *entry;
 	uint64_t seq;                        /* of the entry when it said so */
+	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays */
 };
 
 bool diw_reg_open(void);
 void diw_reg_forked(void);
-void diw_reg_keys(uint64_t cookie, uint64_t key[2]);
+void diw_reg_keys(struct diw_sock *s);
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 /* The same, asked often. */
@@ -173,16 +177,22 @@ void diw_reg_withdraw(struct diw_sock *s);
 
 /* ---- frame.c ---- */
 
-#define DIW_FRAME_HEAD 32u                   /* an untagged header with the immediate */
-#define DIW_FRAME_EXTRA (DIW_FRAME_HEAD + 4u)
+#define DIW_FRAME_SEND 32u                   /* an untagged header with the immediate */
+#define DIW_FRAME_WRITE 36u                  /* a tagged one */
+#define DIW_FRAME_CRC 4u
+#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_FRAME_CRC)    /* at most */
 #define DIW_FRAME_MAX 65507u
 
 enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
 
 void diw_frame_init(void);
-void diw_frame_head(uint8_t *p, uint64_t key, size_t payload);
-/* What a datagram of N bytes at P is to a socket with these keys; counts. */
-enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n);
+static inline size_t diw_frame_head_len(const struct diw_route *r)
+{
+	return r->stag ? DIW_FRAME_WRITE : DIW_FRAME_SEND;
+}
+void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t payload);
+/* What a datagram of N bytes at P is to a socket with these keys; counts. *HEAD: of a good frame the header's bytes. */
+enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *head);
 
 /* ---- send.c, recv.c ---- */
 

@@ -159,10 +159,12 @@ __attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct
 	}
 }
 
-static void strip(struct rx *r, const struct hold *h, size_t n, bool framed)
+static void strip(struct rx *r, const struct hold *h, size_t n, size_t head)
 {
-	r->data = h->mem + (framed ? DIW_FRAME_HEAD : 0);
-	r->len = n - (framed ? DIW_FRAME_EXTRA : 0);
+	bool framed = head;
+
+	r->data = h->mem + head;
+	r->len = n - (framed ? head + DIW_FRAME_CRC : 0);
 	if (!(r->flags & MSG_PEEK))
 		diw_count(framed ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 }
@@ -174,12 +176,13 @@ static int next(struct rx *r, const struct hold *h)
 
 	for (;;) {
 		enum diw_frame what;
+		size_t head = 0;
 
 		if (n < 0)
 			return -1;
-		what = diw_frame_check(&r->keys, h->mem, (size_t)n);
+		what = diw_frame_check(&r->keys, h->mem, (size_t)n, &head);
 		if (what != DIW_FRAME_BAD) {
-			strip(r, h, (size_t)n, what == DIW_FRAME_GOOD);
+			strip(r, h, (size_t)n, what == DIW_FRAME_GOOD ? head : 0);
 			return 0;
 		}
 		if (r->flags & MSG_PEEK)     /* it is still there */
@@ -197,6 +200,7 @@ static void begin(struct rx *r, int fd, struct diw_sock *s, int flags)
 	r->flags = flags;
 	r->keys.key[0] = s->key[0];
 	r->keys.key[1] = s->key[1];
+	r->keys.stag = s->stag;
 	r->keys.local.port = s->local.port;
 	r->deadline = 0;
 	if (s->timed && getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0)

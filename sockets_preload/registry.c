@@ -85,10 +85,11 @@ static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
 
 /* Random to whoever does not know the registry, and the same for every process that comes to hold the socket, be it
  * forked, executed or passed to: datagrams with these keys may be in its queue. */
-void diw_reg_keys(uint64_t cookie, uint64_t key[2])
+void diw_reg_keys(struct diw_sock *s)
 {
-	key[0] = keyed_hash(reg->secret, cookie, 0);
-	key[1] = keyed_hash(reg->secret, cookie, 1);
+	s->key[0] = keyed_hash(reg->secret, s->cookie, 0);
+	s->key[1] = keyed_hash(reg->secret, s->cookie, 1);
+	s->stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
 }
 
 /* ---- Finding ---- */
@@ -229,6 +230,7 @@ static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, st
 			continue;
 		route->crc = diw_conf.crc == DIW_CRC_ON || !(copy.flags & DIW_SOCK_NO_CRC);
 		route->key = copy.key[route->crc ? 0 : 1];
+		route->stag = copy.flags & DIW_SOCK_WRITE_RECORD ? copy.stag : 0;
 		route->entry = e;
 		route->seq = copy.seq;
 		route->lasting = is_loopback(&dst) && !copy.remote.port;
@@ -327,7 +329,9 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->owner = atomic_load(&my_owner);
 	e->owner_epoch = my_epoch;
 	e->pid = (uint32_t)getpid();
-	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0);
+	e->stag = s->stag;
+	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
+		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0);
 	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
 }
 

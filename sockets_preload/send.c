@@ -99,11 +99,10 @@ static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_
 		return plain(DIW_C_sock_plain_flags);
 	if (t->s->plain != NO_REASON)
 		return plain(t->s->plain);
-	if (t->len + DIW_FRAME_EXTRA > DIW_FRAME_MAX)
-		return plain(DIW_C_sock_plain_size);
 	known = addr ? destination(addr, addr_len, &dst) : connected_to(t, &dst);
 	if (DIW_LIKELY(known && diw_route_find(t->s, t->fd, &dst, &t->route)))
-		return true;
+		return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
+		       plain(DIW_C_sock_plain_size);
 	return plain(known && diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
 }
 
@@ -111,15 +110,15 @@ static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_
 
 static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov, size_t n)
 {
-	uint8_t *p = frame + DIW_FRAME_HEAD;
+	uint8_t *p = frame + diw_frame_head_len(&t->route);
 
-	diw_frame_head(frame, t->route.key, t->len);
+	diw_frame_head(frame, &t->route, t->len);
 	for (size_t i = 0; i < n; i++) {
 		memcpy(p, iov[i].iov_base, iov[i].iov_len);
 		p += iov[i].iov_len;
 	}
 	diw_put32le(p, t->route.crc ? diw_crc32(0, frame, (size_t)(p - frame)) : 0);
-	return (size_t)(p - frame) + 4;
+	return (size_t)(p - frame) + DIW_FRAME_CRC;
 }
 
 /* N of IOV are the message. MSG has the address and the control data. */
@@ -127,12 +126,13 @@ static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct
 						size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
-	uint8_t head[DIW_FRAME_HEAD], crc[4];
+	uint8_t head[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
+	size_t len = diw_frame_head_len(&t->route);
 	struct msghdr m = *msg;
 
-	diw_frame_head(head, t->route.key, t->len);
-	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, head, sizeof head), iov, n) : 0);
-	piece[0] = (struct iovec){ head, sizeof head };
+	diw_frame_head(head, &t->route, t->len);
+	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, head, len), iov, n) : 0);
+	piece[0] = (struct iovec){ head, len };
 	memcpy(piece + 1, iov, n * sizeof *iov);
 	piece[n + 1] = (struct iovec){ crc, sizeof crc };
 	m.msg_iov = piece;

@@ -34,6 +34,7 @@ same() {
 }
 same "with it"
 same "with the CRC on" DIWARP_SOCKETS_CRC=on
+same "with Write-Record" DIWARP_SOCKETS_MODE=write-record
 same "with it switched off" DIWARP_SOCKETS=off
 check "... silently" [ -z "$(grep '^diwarp' <<< "$OUT")" ]
 
@@ -58,10 +59,12 @@ wait $HELD 2> /dev/null
 # ---- Bad frames, few descriptors ----
 
 ip addr add 198.51.100.7/32 dev lo
-run "bad frames" sh -c "echo | $RUN $BUILD/tests/system/sockets_bad 076433c6"
-while IFS= read -r line; do
-	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; esac
-done <<< "$OUT"
+for mode in sendrecv write-record; do
+	run "bad frames, $mode" sh -c "echo | DIWARP_SOCKETS_MODE=$mode $RUN $BUILD/tests/system/sockets_bad 076433c6"
+	while IFS= read -r line; do
+		case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; esac
+	done <<< "$OUT"
+done
 
 # ---- Registries that are not ours, or damaged ----
 
@@ -239,6 +242,16 @@ if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
 	run "a capture shows them" timeout 60 $DIW dump -i lo -c 20 --json
 	check "... as Sends of one segment" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and .payload == 700 and
 		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
+	kill $PID
+	wait $PID 2> /dev/null
+	background "$TMP/listener" env DIWARP_SOCKETS_MODE=write-record $RUN $STREAM receive 127.0.0.1 5000 100000
+	check "a receiver that wants Write-Records" eventually 30 $DIW sockets
+	run "... says so" $DIW sockets
+	check "..." matches "$OUT" ' write-record '
+	run "a capture shows them" timeout 60 $DIW dump -i lo -c 20 --json
+	check "... of one segment" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "write-record" and .payload == 700 and
+		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
+	check "... and it gets them" kill -0 $PID
 	stop
 	kill $PID
 	wait $PID 2> /dev/null

@@ -22,13 +22,14 @@
 #include "base/wire.h"
 #include "ddp/hdr.h"
 
-#define HEAD 32
-#define EXTRA 36
+#define HEAD (entry.flags & DIW_SOCK_WRITE_RECORD ? 36 : 32)
+#define EXTRA (HEAD + 4)
 
 static struct sockaddr_in to = { .sin_family = AF_INET };
 static struct diw_sock_entry entry;
 static int a, b, failed;
 static uint8_t in[2000], frame[2000];
+static uint64_t to_offset;               /* in the region, of a Write-Record */
 
 static void check(const char *what, int good)
 {
@@ -39,7 +40,9 @@ static void check(const char *what, int good)
 
 static size_t make(uint64_t key, size_t n, int good_crc)
 {
-	struct diw_ddp_hdr h = { .last = true, .imm_valid = true, .opcode = 3, .length = (uint32_t)n,
+	bool write = entry.flags & DIW_SOCK_WRITE_RECORD;
+	struct diw_ddp_hdr h = { .last = true, .imm_valid = true, .opcode = write ? 12 : 3, .length = (uint32_t)n,
+				 .tagged = write, .stag = entry.stag, .to = to_offset,
 				 .qkey = (uint32_t)(key >> 32), .imm = (uint32_t)key };
 
 	diw_ddp_hdr_encode(frame, &h);
@@ -124,7 +127,7 @@ static void cut(void)
 	}
 	check("no header, however wrong, delivers more than came", seen == 0);
 	put(make(entry.key[0] ^ 1, 100, 1));
-	check("with a key that is nobody's it is a payload", got(MSG_DONTWAIT) == (ssize_t)whole && in[0] == 0x41);
+	check("with a key that is nobody's it is a payload", got(MSG_DONTWAIT) == (ssize_t)whole && in[0] == frame[0]);
 }
 
 static void without_crc(void)
@@ -133,6 +136,29 @@ static void without_crc(void)
 	check("with the other key the CRC is not looked at", got(MSG_DONTWAIT) == 60 && in[59] == 'f');
 	put(make(entry.key[1], 60, 0) - 1);
 	check("... but the length is", got(MSG_DONTWAIT) == -1 && errno == EAGAIN);
+}
+
+/* What is written elsewhere than into the region that the socket advertises is dropped. */
+static void elsewhere(void)
+{
+	static const uint64_t outside[] = { 65536 - 99, 65536, 1ull << 32, UINT64_MAX - 50, UINT64_MAX };
+	uint32_t stag = entry.stag;
+	int seen = 0;
+
+	to_offset = 65536 - 100;
+	put(make(entry.key[0], 100, 1));
+	check("to the end of the region", got(MSG_DONTWAIT) == 100);
+	for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+		to_offset = outside[i];
+		put(make(entry.key[0], 100, 1));
+		seen += got(MSG_DONTWAIT) >= 0;
+	}
+	check("beyond it", seen == 0);
+	to_offset = 0;
+	entry.stag ^= 2;
+	put(make(entry.key[0], 100, 1));
+	check("to another STag", got(MSG_DONTWAIT) < 0);
+	entry.stag = stag;
 }
 
 /* Whether an address is this host's takes a descriptor to find out. */
@@ -183,6 +209,8 @@ int main(int argc, char **argv)
 	damaged();
 	cut();
 	without_crc();
+	if (entry.flags & DIW_SOCK_WRITE_RECORD)
+		elsewhere();
 	if (argc > 1)
 		exhausted(argv[1]);
 	while (argc > 1 && getchar() != EOF)
