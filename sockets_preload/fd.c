@@ -21,7 +21,7 @@
 #define UDP_SEGMENT 103
 #endif
 
-#define MOST_FDS (1u << 20)
+#define MOST_FDS (1u << 16)              /* what mlockall() would make memory of is 12 MB then */
 #define FEWEST_FDS (1u << 12)
 
 struct diw_real real;

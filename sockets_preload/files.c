@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The calls by which descriptors come, go, and change what they are. */
 #include <errno.h>
+#include <linux/close_range.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
 #include <stdarg.h>
@@ -81,16 +82,10 @@ DIW_API int dup(int fd)
 
 /* ---- Going ---- */
 
-/* A descriptor of ours is none of the program's. */
-static bool is_hidden(int fd)
-{
-	return fd >= 0 && fd == diw_sock_stat_fd();
-}
-
 DIW_API int close(int fd)
 {
 	diw_preload_init();
-	if (is_hidden(fd)) {
+	if (diw_sock_stat_is(fd)) {          /* it is none of the program's */
 		errno = EBADF;
 		return -1;
 	}
@@ -118,7 +113,7 @@ static void make_way(int to, int fd)
 	diw_preload_init();
 	if (to == fd)
 		return;
-	if (is_hidden(to))
+	if (diw_sock_stat_is(to))
 		diw_sock_stat_move();
 	end(to);
 }
@@ -156,7 +151,7 @@ DIW_API int close_range(unsigned first, unsigned last, int flags)
 		return -1;
 	}
 	ours = (unsigned)diw_sock_stat_fd();
-	if (first > last || flags)           /* an error, or a table of descriptors that is no longer shared */
+	if (first > last || flags & CLOSE_RANGE_CLOEXEC)     /* an error, or nothing is closed */
 		return real.close_range(first, last, flags);
 	diw_sock_forget_range(first, last);
 	if (ours == (unsigned)-1 || ours < first || ours > last)

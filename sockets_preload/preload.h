@@ -81,6 +81,7 @@ void diw_sock_stat_open(void);
 void diw_sock_stat_forked(void);
 /* The descriptor that holds the page's lock, which the program must not find; -1. */
 int diw_sock_stat_fd(void);
+bool diw_sock_stat_is(int fd);
 /* The program wants that number for itself. */
 void diw_sock_stat_move(void);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -35,6 +36,8 @@ _Atomic uint64_t *_Atomic diw_sock_count = unseen;
 static struct {
 	_Atomic int tried;
 	_Atomic int fd;
+	dev_t dev;
+	ino_t ino;
 	char path[64];
 } page = { .fd = -1 };
 
@@ -96,6 +99,7 @@ void diw_sock_stat_open(void)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	void *p = MAP_FAILED;
+	struct stat st;
 	int fd;
 
 	if (atomic_exchange(&page.tried, 1) || !is_allowed())
@@ -106,20 +110,38 @@ void diw_sock_stat_open(void)
 	if (fd < 0)
 		return;
 	fd = raise_fd(fd);
-	if (real.fcntl(fd, F_SETLK, &l) == 0 && fallocate(fd, 0, 0, (off_t)PAGE_BYTES) == 0)
+	if (fstat(fd, &st) == 0 && real.fcntl(fd, F_SETLK, &l) == 0 && fallocate(fd, 0, 0, (off_t)PAGE_BYTES) == 0)
 		p = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {
 		unlink(page.path);
+		page.path[0] = '\0';
 		real.close(fd);
 		return;
 	}
+	page.dev = st.st_dev;
+	page.ino = st.st_ino;
 	atomic_store(&page.fd, fd);
 	fill(p);
 }
 
+/* The number is another file's if somebody closed ours by a call that nobody saw. */
+bool diw_sock_stat_is(int fd)
+{
+	struct stat st;
+
+	if (DIW_LIKELY(fd < 0 || fd != atomic_load_explicit(&page.fd, memory_order_relaxed)))
+		return false;
+	if (fstat(fd, &st) == 0 && st.st_dev == page.dev && st.st_ino == page.ino)
+		return true;
+	atomic_store(&page.fd, -1);
+	return false;
+}
+
 int diw_sock_stat_fd(void)
 {
-	return atomic_load_explicit(&page.fd, memory_order_relaxed);
+	int fd = atomic_load_explicit(&page.fd, memory_order_relaxed);
+
+	return diw_sock_stat_is(fd) ? fd : -1;
 }
 
 /* A record lock goes with any descriptor of its file that is closed, so it is taken again. */
@@ -137,12 +159,13 @@ void diw_sock_stat_move(void)
 /* The parent's page stays the parent's, and mapped: a signal handler may have forked between two steps of a count. */
 void diw_sock_stat_forked(void)
 {
-	int fd = atomic_exchange(&page.fd, -1);
+	int fd = diw_sock_stat_fd();
 
 	atomic_store(&diw_sock_count, unseen);
 	for (int i = 0; i < DIW_SOCK_NCOUNTERS; i++)
 		atomic_store_explicit(&unseen[i], 0, memory_order_relaxed);
 	page.path[0] = '\0';
+	atomic_store(&page.fd, -1);
 	if (fd >= 0)
 		real.close(fd);
 	atomic_store(&page.tried, 0);
@@ -166,6 +189,6 @@ static void tell(void)
 __attribute__((destructor)) static void at_exit(void)
 {
 	tell();
-	if (page.path[0] && diw_sock_stat_fd() >= 0)
+	if (page.path[0])
 		unlink(page.path);
 }

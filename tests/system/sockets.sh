@@ -183,6 +183,34 @@ kill $PID
 wait $PID 2> /dev/null
 expect 1 "... and no longer" $DIW sockets
 
+# It closes all it knows of and all it does not, and takes every number for itself.
+$RUN python3 -c '
+import os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setblocking(False)
+try:
+    s.recv(1)
+except BlockingIOError:
+    pass
+os.closerange(3, 2000)
+for fd in range(3, 1500):
+    try:
+        os.close(fd)
+        sys.exit("%d was still open" % fd)
+    except OSError:
+        pass
+for fd in range(3, 1500):
+    assert os.dup2(0, fd) == fd
+print("closed", flush=True)
+sys.stdin.readline()' < "$TMP/stdin" > "$TMP/closer" 2>&1 3>&- &
+CLOSER=$!
+JOBS+=("$CLOSER")
+check "a program that closes every descriptor" eventually 30 has_line closed "$TMP/closer"
+run "... is still seen" $DIW stat $CLOSER
+printf '\n' > "$TMP/stdin"
+check "... and ends well" join $CLOSER 30
+
 # ---- Configuration ----
 
 # framed N WHAT [VARIABLE=VALUE...]: of ten messages to port 5100 so many go in frames.

@@ -91,6 +91,7 @@ static void holders(const char *self)
 	give(&p, 14);
 	told("the socket elsewhere", recv(p.a, in, BIG, MSG_DONTWAIT));
 	close_range(300, 400, 0);
+	close_range(401, ~0u, CLOSE_RANGE_UNSHARE);
 	told("closed", recv(p.a, in, BIG, MSG_DONTWAIT));
 	told("to a closed one", sendto(p.b, out, 5, 0, (void *)&p.addr_a, p.len));
 	close(pipes[0]);
