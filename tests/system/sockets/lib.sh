@@ -103,12 +103,14 @@ play() {
 		$DIW dump -i lo --json > "$TMP/capture" 2> /dev/null &
 		capture=$!
 		JOBS+=("$capture")
+		eventually 30 capturing || fault "no capture"
 	fi
 	row_"$name"
 	[ -z "$capture" ] || { eventually 10 enough; kill $capture; wait $capture; } 2> /dev/null
 	unset DIWARP_SOCKETS_CRC
 	judge_row "$name"
 }
+capturing() { ss -H0 | grep -q .; }
 # Of what was framed a capture shows some, as many as came before it was ended.
 enough() { count; [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
 
