@@ -63,8 +63,9 @@ pyverbs() {
 	# shellcheck disable=SC2086
 	printf -v modules 'tests.test_%s ' $PYVERBS_TESTS
 	start_counting
+	# What tests print comes behind the results, not between them.
 	# shellcheck disable=SC2086
-	timeout -k 2 600 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
+	env -u PYTHONUNBUFFERED timeout -k 2 600 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
 		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 < /dev/null
 	stop_counting
 	tr -d "\000" < "$TMP/pyverbs" | pyverbs_results > "$TMP/pyverbs.results"
