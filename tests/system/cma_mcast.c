@@ -227,7 +227,7 @@ static void misuse(void)
 {
 	struct rdma_cm_join_mc_attr_ex a = { .comp_mask = 4, .addr = address(GROUP) };
 	struct sockaddr odd = { .sa_family = AF_UNIX };
-	struct rdma_cm_event *ev;
+	struct rdma_cm_event *ev = NULL;
 	struct rdma_cm_id *id;
 	struct end e;
 
