@@ -253,28 +253,37 @@ fi
 rping_rows
 debian_rping_rows
 
-# siw to siw: the guest alone.
+# siw to siw: the guest alone. siw's acceptor loses what comes at once behind the request, so a row has three tries.
+alone() {
+	local before=$FAILED try
+	for try in 1 2 3; do
+		FAILED=$before
+		both "$@" > "$TMP/row"
+		[ "$FAILED" -ne "$before" ] || break
+	done
+	cat "$TMP/row"
+}
 BW_OPTIONS='-R -F -s 65536 -n 200'
 for crc in N Y; do
 	for gso in N Y; do
 		switches="mpa_crc_required=$crc try_gso=$gso"
-		both "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
+		alone "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
 		# Its server exits with 0 when the client leaves early, too.
 		check "... ten times, says the client" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
 		check "... and the server" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
-		both "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
+		alone "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
 			far "ib_write_bw $BW_OPTIONS -d siw_far @"
 		speed=$(awk '$1 == 65536 { print $4 }' <<< "$OUT")
 		check "... tells a speed" matches "$speed" '^[0-9.]+$'
 		echo "write of 64 KiB, $switches: $speed MB/s"
 	done
 done
-both "ib_send_bw" "" guest:$PERFTEST "ib_send_bw $BW_OPTIONS -d siw_near" far "ib_send_bw $BW_OPTIONS -d siw_far @"
-both "ib_read_bw" "" guest:$PERFTEST "ib_read_bw $BW_OPTIONS -d siw_near" far "ib_read_bw $BW_OPTIONS -d siw_far @"
-both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 10 -d siw_near" \
+alone "ib_send_bw" "" guest:$PERFTEST "ib_send_bw $BW_OPTIONS -d siw_near" far "ib_send_bw $BW_OPTIONS -d siw_far @"
+alone "ib_read_bw" "" guest:$PERFTEST "ib_read_bw $BW_OPTIONS -d siw_near" far "ib_read_bw $BW_OPTIONS -d siw_far @"
+alone "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 10 -d siw_near" \
 	far "ib_write_bw -R -F -s 1048576 -n 10 -d siw_far @"
-both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
-both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
+alone "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
+alone "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
 
 # Writes at full speed, near to far: ours, and siw to siw with its FPDUs small and large, in turns, all with 128 requests
 # outstanding. So many messages that what a socket's buffer takes is little of them. The ratios are printed and fail
