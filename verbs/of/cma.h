@@ -64,7 +64,7 @@ void cma_dev_gone(unsigned ifindex);         /* who has it keeps it, and nobody 
 /* What the thread watches besides: READY is called with the lock held when FD can be read, and when it is due. */
 struct cma_watch {
 	struct diw_list link;
-	int fd;
+	int fd;                              /* -1: only the clock calls */
 	uint64_t due;                        /* CLOCK_MONOTONIC, ns; 0: never */
 	void (*ready)(struct cma_watch *w, uint64_t now);
 };
@@ -116,6 +116,7 @@ struct cma_id {
 	struct cma_id *hash_next;
 	struct cma_ud *ud;                   /* cma_ud.c */
 	struct cma_count events;
+	struct cma_watch late;               /* `ready` set: its peer has left, of which it will be told */
 	struct diw_list groups;              /* cma_mcast.c */
 	struct ibv_qp_init_attr *init;       /* rdma_create_ep(): of each request's queue pair */
 	uint8_t data_len;                    /* rdma_create_ep(): rdma_connect()'s private data, if it brings none */

@@ -405,6 +405,38 @@ static void on_failed(struct cma_id *id, const struct diw_cm_event *ev)
 	cma_post(id, RDMA_CM_EVENT_CONNECT_ERROR, -ev->errnum);
 }
 
+/* The peer's last messages and the end of its stream may come in one look. A program that fetches events between two
+ * polls of its completion queue would find the end first, and take down what it has not polled yet, as libfabric does:
+ * an adapter's event takes its way through a kernel meanwhile. */
+#define LATE_NS 2000000u
+
+static void forget_late(struct cma_id *id)
+{
+	if (id->late.ready)
+		cma_watch_del(&id->late);
+	id->late.ready = NULL;
+}
+
+static void tell_late(struct cma_watch *w, uint64_t now)
+{
+	struct cma_id *id = diw_container(w, struct cma_id, late);
+
+	(void)now;
+	forget_late(id);
+	cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+}
+
+static void tell_later(struct cma_id *id)
+{
+	id->late = (struct cma_watch){ .fd = -1, .ready = tell_late };
+	if (cma_watch_add(&id->late)) {
+		id->late.ready = NULL;
+		cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		return;
+	}
+	cma_watch_due(&id->late, cma_now() + LATE_NS);
+}
+
 void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
 {
 	struct cma_id *id = ev->qp ? find(ev->qp) : NULL;
@@ -429,7 +461,10 @@ void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
 			on_failed(id, ev);
 		break;
 	default:
-		cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		if (id->leaving)
+			cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		else
+			tell_later(id);
 		break;
 	}
 	id->state = CMA_OVER;
@@ -439,6 +474,7 @@ void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
 
 void cma_conn_forget(struct cma_id *id)
 {
+	forget_late(id);
 	if (id->ud)
 		cma_ud_forget(id);
 	if (id->listener)

@@ -166,7 +166,7 @@ int cma_watch_add(struct cma_watch *w)
 {
 	int rc = thread_start();
 
-	if (rc == 0)
+	if (rc == 0 && w->fd >= 0)
 		rc = watch_fd(w->fd, w);
 	if (rc == 0)
 		diw_list_add_tail(&watches, &w->link);
@@ -176,7 +176,8 @@ int cma_watch_add(struct cma_watch *w)
 void cma_watch_del(struct cma_watch *w)
 {
 	diw_list_del(&w->link);
-	epoll_ctl(epfd, EPOLL_CTL_DEL, w->fd, NULL);
+	if (w->fd >= 0)
+		epoll_ctl(epfd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
 /* The thread knows before it sleeps for how long: it is to look again. */
