@@ -168,6 +168,7 @@ START_TEST(a_destroyed_queue_pair_frees_its_port)
 END_TEST
 
 #define ECHOES 101
+#define EARLY 6                      /* the first, before which the application has slept, does not count */
 
 static struct kit far;
 static struct diw_channel *channel;
@@ -209,7 +210,8 @@ static unsigned long switches(void)
 	return (unsigned long)u.ru_nvcsw;
 }
 
-/* The median time of an echo; *GIVEN_UP: how often threads went to sleep in all of them. */
+/* The median time of an echo; of an application that polls, the slowest of those before the progress thread could learn
+ * that nobody else receives. *GIVEN_UP: how often threads went to sleep in all of them. */
 static uint64_t echoes(unsigned long *given_up)
 {
 	static uint64_t took[ECHOES];
@@ -238,13 +240,16 @@ static uint64_t echoes(unsigned long *given_up)
 	}
 	pthread_join(t, NULL);
 	*given_up = switches() - *given_up;
-	qsort(took, ECHOES, sizeof *took, by_size);
+	if (habit == POLLS)
+		qsort(took + 1, EARLY - 1, sizeof *took, by_size);
+	else
+		qsort(took, ECHOES, sizeof *took, by_size);
 	end_close(&a);
 	end_close(&b);
 	ck_assert_int_eq(diw_channel_destroy(channel), 0);
 	kit_close(&k);
 	kit_close(&far);
-	return took[ECHOES / 2];
+	return took[habit == POLLS ? EARLY - 1 : ECHOES / 2];
 }
 
 static void *bare_echo(void *arg)
@@ -290,7 +295,7 @@ START_TEST(asleep_on_a_descriptor)
 	unsigned long given_up;
 
 	habit = (int[]){ POLLS, SLEEPS_FIRST }[_i];
-	for (int i = 0; i < 10 && took >= most; i++) {
+	for (int i = 0; i < 50 && took >= most; i++) {
 		took = echoes(&given_up);
 		bare = bare_echoes();
 		most = 8 * bare > DIW_MS ? 8 * bare : DIW_MS;
