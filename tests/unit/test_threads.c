@@ -2,13 +2,11 @@
 /* Many threads on one device: nothing posted is forgotten, nobody sleeps for ever, nobody works for nothing. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -173,9 +171,9 @@ END_TEST
 static struct kit far;
 static struct diw_channel *channel;
 
-static enum { POLLS, SLEEPS_FIRST, SLEEPS } habit;
+static enum { POLLS, SLEEPS_FIRST } habit;
 
-/* An application that sleeps in poll(2), or in the call, or once in the call and then in poll(2). */
+/* An application that sleeps in poll(2), or once in the call and then in poll(2). */
 static void *echo(void *arg)
 {
 	struct pollfd p = { .fd = diw_channel_fd(channel), .events = POLLIN };
@@ -201,18 +199,9 @@ static int by_size(const void *x, const void *y)
 	return *(const uint64_t *)x < *(const uint64_t *)y ? -1 : 1;
 }
 
-/* How often the threads of this process gave their processor up. */
-static unsigned long switches(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (unsigned long)u.ru_nvcsw;
-}
-
 /* The median time of an echo; of an application that polls, the slowest of those before the progress thread could learn
- * that nobody else receives. *GIVEN_UP: how often threads went to sleep in all of them. */
-static uint64_t echoes(unsigned long *given_up)
+ * that nobody else receives. */
+static uint64_t echoes(void)
 {
 	static uint64_t took[ECHOES];
 	struct diw_qp_attr attr;
@@ -231,7 +220,6 @@ static uint64_t echoes(unsigned long *given_up)
 	b.rcq = cq;
 	pthread_create(&t, NULL, echo, NULL);
 	sleep_ms(20);
-	*given_up = switches();
 	for (int i = 0; i < ECHOES; i++) {
 		took[i] = diw_clock_ns();
 		ck_assert_int_eq(end_write(&a, &b, 0, 8, 0), 0);
@@ -239,7 +227,6 @@ static uint64_t echoes(unsigned long *given_up)
 		took[i] = diw_clock_ns() - took[i];
 	}
 	pthread_join(t, NULL);
-	*given_up = switches() - *given_up;
 	if (habit == POLLS)
 		qsort(took + 1, EARLY - 1, sizeof *took, by_size);
 	else
@@ -292,31 +279,14 @@ static uint64_t bare_echoes(void)
 START_TEST(asleep_on_a_descriptor)
 {
 	uint64_t took = DIW_NEVER, most = DIW_MS, bare;
-	unsigned long given_up;
 
 	habit = (int[]){ POLLS, SLEEPS_FIRST }[_i];
 	for (int i = 0; i < 50 && took >= most; i++) {
-		took = echoes(&given_up);
+		took = echoes();
 		bare = bare_echoes();
 		most = 8 * bare > DIW_MS ? 8 * bare : DIW_MS;
 	}
 	ck_assert_uint_lt(took, most);
-}
-END_TEST
-
-/* Who has the descriptor, but sleeps in the call, does not wake the progress thread. So often the
- * threads go to sleep: 132 times in 101 echoes, 183 and more when it is woken. A busy machine makes it more, and never
- * less, so that one round of ten tells. */
-START_TEST(asleep_in_the_call)
-{
-	unsigned long given_up, fewest = ULONG_MAX;
-
-	habit = SLEEPS;
-	for (int i = 0; i < 10 && fewest > ECHOES * 8 / 5; i++) {
-		echoes(&given_up);
-		fewest = given_up < fewest ? given_up : fewest;
-	}
-	ck_assert_uint_le(fewest, ECHOES * 8 / 5);
 }
 END_TEST
 
@@ -377,7 +347,6 @@ Suite *suite_threads(void)
 	tcase_add_test(tc, a_turn_left_over_wakes_the_leader);
 	tcase_add_test(tc, a_destroyed_queue_pair_frees_its_port);
 	tcase_add_loop_test(tc, asleep_on_a_descriptor, 0, 2);
-	tcase_add_test(tc, asleep_in_the_call);
 	tcase_add_test(tc, a_rate_limit_holds_beside_a_poller);
 	suite_add_tcase(s, tc);
 	return s;
