@@ -27,11 +27,11 @@ uptime_() { cut -d ' ' -f 1 /proc/uptime; }
 host_begin=$(uptime_) guest_begin=$(guest "$(declare -f uptime_); uptime_")
 echo "$GUEST_ACCEL, the host sees the guest at $GUEST4${GUEST6:+ and $GUEST6}"
 
-# How a row is played. both WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: with siw's switches set so, SERVER runs until it
+# How a row is played. row WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: with siw's switches set so, SERVER runs until it
 # listens on PORT, then CLIENT; ok when both exit with 0. @ in either is the server's address as the client sees it.
 # SIDE is host, guest or far; of two in the guest one is far. DIW is set on the host. OUT is what the client printed,
 # TMP/server what the server did.
-both() {
+row() {
 	local what=$1 switches=$2 listener=${3%:*} port=${3#*:} server=$4 caller=$5 client=$6 at before=$FAILED
 	at=$(address "$listener" "$caller")
 	server=${server//@/$at}
@@ -45,6 +45,23 @@ both() {
 		check "... and its server ends well" join "$SERVER" 20
 	[ $FAILED -eq "$before" ] || sed 's/^/    server: /' "$TMP/server" | tail -n 20
 	give_up "$SERVER" "$listener" "$port"
+}
+# both: a row has three tries, and what the failed ones printed is shown. On a busy machine siw drops one connection of
+# some hundred, of correct traffic and without a Terminate: it reads all that came, and sends its FIN in the same
+# millisecond (captured), or resets with the last message unread. Its acceptor loses what comes at once behind the
+# request. AGAIN counts: many such rows would be something else.
+AGAIN=0
+both() {
+	local before=$FAILED try
+	for try in 1 2 3; do
+		FAILED=$before
+		row "$@" > "$TMP/row"
+		[ "$FAILED" -ne "$before" ] && [ $try -lt 3 ] || break
+		AGAIN=$((AGAIN + 1))
+		sed 's/^/# try '$try': /' "$TMP/row"
+	done
+	cat "$TMP/row"
+	[ "$FAILED" -eq "$before" ]
 }
 # give_up PID SIDE PORT: ends a server, if it runs still. The next one wants the port.
 give_up() {
@@ -253,37 +270,28 @@ fi
 rping_rows
 debian_rping_rows
 
-# siw to siw: the guest alone. siw's acceptor loses what comes at once behind the request, so a row has three tries.
-alone() {
-	local before=$FAILED try
-	for try in 1 2 3; do
-		FAILED=$before
-		both "$@" > "$TMP/row"
-		[ "$FAILED" -ne "$before" ] || break
-	done
-	cat "$TMP/row"
-}
+# siw to siw: the guest alone.
 BW_OPTIONS='-R -F -s 65536 -n 200'
 for crc in N Y; do
 	for gso in N Y; do
 		switches="mpa_crc_required=$crc try_gso=$gso"
-		alone "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
+		both "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
 		# Its server exits with 0 when the client leaves early, too.
 		check "... ten times, says the client" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
 		check "... and the server" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
-		alone "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
+		both "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
 			far "ib_write_bw $BW_OPTIONS -d siw_far @"
 		speed=$(awk '$1 == 65536 { print $4 }' <<< "$OUT")
 		check "... tells a speed" matches "$speed" '^[0-9.]+$'
 		echo "write of 64 KiB, $switches: $speed MB/s"
 	done
 done
-alone "ib_send_bw" "" guest:$PERFTEST "ib_send_bw $BW_OPTIONS -d siw_near" far "ib_send_bw $BW_OPTIONS -d siw_far @"
-alone "ib_read_bw" "" guest:$PERFTEST "ib_read_bw $BW_OPTIONS -d siw_near" far "ib_read_bw $BW_OPTIONS -d siw_far @"
-alone "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 10 -d siw_near" \
+both "ib_send_bw" "" guest:$PERFTEST "ib_send_bw $BW_OPTIONS -d siw_near" far "ib_send_bw $BW_OPTIONS -d siw_far @"
+both "ib_read_bw" "" guest:$PERFTEST "ib_read_bw $BW_OPTIONS -d siw_near" far "ib_read_bw $BW_OPTIONS -d siw_far @"
+both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 10 -d siw_near" \
 	far "ib_write_bw -R -F -s 1048576 -n 10 -d siw_far @"
-alone "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
-alone "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
+both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
+both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
 
 # Writes at full speed, near to far: ours, and siw to siw with its FPDUs small and large, in turns, all with 128 requests
 # outstanding. So many messages that what a socket's buffer takes is little of them. The ratios are printed and fail
@@ -342,6 +350,7 @@ run "the guest's clock keeps the host's time, within 5 % and a second" awk -v ho
 	-v guest="$guest_begin $guest_end" 'BEGIN { split(host, h); split(guest, g)
 		there = g[2] - g[1]; here = h[2] - h[1]
 		exit !(there > here * 0.95 - 1 && there < here * 1.05 + 1) }'
+check "siw lost at most six connections" [ $AGAIN -le 6 ]
 expect 3 "a command's exit status comes back" guest "exit 3"
 run "the host's diw runs in the guest" guest "chroot /host $BUILD/bin/diw info"
 run "the guest's kernel has nothing to complain of" guest \
