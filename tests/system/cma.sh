@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # librdmacm.so.1: its names and versions, connections (cma_conn.c), the service of UD queue pairs (cma_udp.c), groups
-# (cma_mcast.c), many connections (cma_many.c),
-# interfaces that go (cma_gone.c). What
-# Debian's own programs do with it is in tests/system/clients.
+# (cma_mcast.c), many connections (cma_many.c), interfaces that go and addresses that change (cma_gone.c). What Debian's own
+# programs do with it is in tests/system/clients.
+# DIW_TEST_FULL=1: also a connection whose address goes, which takes half a minute.
 . "${0%/*}/lib.sh"
 LIB=$BUILD/lib/diwarp/librdmacm.so.1
 [ -e "$LIB" ] || { skip "librdmacm-dev was not there when this was built"; end; }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * librdmacm.so.1 over diw.h and our libibverbs.so.1: what its files share. cma_id.c, identifiers; cma_event.c, channels
- * and events; cma_dev.c, devices and the thread that hears of connections; cma_link.c, interfaces that go; cma_addr.c,
- * addresses and routes; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones; cma_qp.c, queue
- * pairs and what belongs to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at once; cma_info.c, rdma_getaddrinfo().
+ * and events; cma_dev.c, devices and the thread that hears of connections; cma_link.c, interfaces that go or change;
+ * cma_addr.c, addresses and routes; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones;
+ * cma_qp.c, queue pairs and what belongs to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at
+ * once; cma_info.c, rdma_getaddrinfo().
  *
  * One lock, cma_lock, covers all that is here. It is taken before those of contexts and devices, and held over no call
  * that may sleep.
@@ -53,6 +54,7 @@ struct cma_dev {
 	struct diw_cm *cm;
 	struct ibv_pd *pd;                   /* for who brings none */
 	unsigned ifindex;
+	uint8_t hw[6];                       /* its hardware address, or the beginning of it */
 	bool rnic;
 };
 /* The device of an interface, opened once for all; NULL with errno. */
@@ -60,6 +62,8 @@ struct cma_dev *cma_dev_of(const char *ifname);
 struct cma_dev *cma_dev_any(void);
 struct ibv_pd *cma_dev_pd(struct cma_dev *d);        /* NULL with errno */
 void cma_dev_gone(unsigned ifindex);         /* who has it keeps it, and nobody finds it any more */
+/* HW is its hardware address; whether it had another until now. */
+bool cma_dev_rehoused(unsigned ifindex, const void *hw, size_t len);
 
 /* What the thread watches besides: READY is called with the lock held when FD can be read, and when it is due. */
 struct cma_watch {
@@ -72,7 +76,8 @@ int cma_watch_add(struct cma_watch *w);      /* a positive errno */
 void cma_watch_del(struct cma_watch *w);
 void cma_watch_due(struct cma_watch *w, uint64_t due);
 uint64_t cma_now(void);
-void cma_link_watch(void);           /* from now on, if it can be had (cma_link.c); the lock is held */
+/* The interface from now on, if that can be had (cma_link.c); the lock is held. */
+void cma_link_watch(struct cma_dev *d, const char *ifname);
 
 /* ---- Identifiers (cma_id.c) ---- */
 
@@ -103,6 +108,7 @@ struct cma_id {
 	bool any_port;                       /* bound to port 0 */
 	bool reuse, afonly, tos_set;
 	bool removed;                        /* its device is gone, and it has been told */
+	bool hinted;                         /* an ADDR_CHANGE of it waits to be fetched */
 	uint8_t tos, ack_timeout;            /* ack_timeout: as verbs has it, 4.096 us << it */
 	struct cma_dev *dev;
 	int hold;                            /* the socket that keeps its port until it listens or connects, or -1 */

@@ -208,7 +208,7 @@ static int open_parts(struct cma_dev *d, struct ibv_device *dev)
 	if (rc == 0 && diw_dev_query(d->diw, &info) == 0) {
 		inline_progress |= !info.progress_thread;
 		d->ifindex = info.ifindex;
-		cma_link_watch();
+		cma_link_watch(d, info.ifname);
 	}
 	if (rc && d->cm)
 		diw_cm_destroy(d->cm);
@@ -284,6 +284,19 @@ void cma_dev_gone(unsigned ifindex)
 	for (struct cma_dev *d = devs; d; d = d->next)
 		if (d->ifindex == ifindex)
 			d->name[0] = '\0';
+}
+
+bool cma_dev_rehoused(unsigned ifindex, const void *hw, size_t len)
+{
+	bool other = false;
+
+	for (struct cma_dev *d = devs; d; d = d->next) {
+		if (d->ifindex != ifindex || len < sizeof d->hw || memcmp(d->hw, hw, sizeof d->hw) == 0)
+			continue;
+		memcpy(d->hw, hw, sizeof d->hw);
+		other = true;
+	}
+	return other;
 }
 
 struct ibv_pd *cma_dev_pd(struct cma_dev *d)

@@ -108,6 +108,15 @@ static void count(struct cma_count *n)
 	n->taker = pthread_self();
 }
 
+/* It waits no more. */
+static void uncount(const struct cma_event *e)
+{
+	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		e->owner->queued--;
+	else if (e->ev.event == RDMA_CM_EVENT_ADDR_CHANGE)
+		e->owner->hinted = false;
+}
+
 static struct cma_event *take(struct channel *c)
 {
 	struct diw_list *l = diw_list_first(&c->events);
@@ -120,8 +129,7 @@ static struct cma_event *take(struct channel *c)
 	count(&e->owner->events);
 	if (e->more)
 		count(e->more);
-	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
-		e->owner->queued--;
+	uncount(e);
 	return e;
 }
 
@@ -169,6 +177,8 @@ static int errno_of(const struct rdma_cm_event *ev)
 	switch (ev->event) {
 	case RDMA_CM_EVENT_REJECTED:
 		return ECONNREFUSED;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return ENODEV;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -204,8 +214,7 @@ static void drop(struct cma_event *e)
 {
 	struct cma_id *child = e->ev.id == &e->owner->id ? NULL : cma_id(e->ev.id);
 
-	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
-		e->owner->queued--;
+	uncount(e);
 	free(e);
 	if (child)
 		cma_id_free(child);

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Interfaces that go: the kernel tells it by netlink, and whoever has an identifier there by DEVICE_REMOVAL. */
+/*
+ * What netlink tells of interfaces: one that goes is DEVICE_REMOVAL for whoever has an identifier there. One that has
+ * another hardware address (a bond that fails over) is ADDR_CHANGE; so is, for the identifiers that have it, an address
+ * that is the interface's no more: nothing comes to it from now on.
+ */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "verbs/of/cma.h"
 
 #define ROOM 8192
@@ -24,6 +31,77 @@ static void gone(unsigned ifindex)
 	}
 }
 
+/* One that nobody has fetched stands for all that happens meanwhile, so that an address that comes and goes costs no
+ * memory. A sync id has no use for hints: its calls would take them for what they wait for. */
+static void changed(unsigned ifindex, const struct diw_addr *only)
+{
+	for (struct diw_list *l = cma_ids.next; l != &cma_ids; l = l->next) {
+		struct cma_id *id = diw_container(l, struct cma_id, link);
+		struct cma_event *e = NULL;
+
+		if (!id->dev || id->dev->ifindex != ifindex || id->removed || id->dying || id->sync || id->hinted ||
+		    (only && memcmp(id->local.ip, only->ip, sizeof only->ip) != 0))
+			continue;
+		if (id->id.channel)
+			e = cma_event_new(id, RDMA_CM_EVENT_ADDR_CHANGE, 0);
+		id->hinted = e;
+		if (e)
+			cma_event_post(e);
+	}
+}
+
+/* ---- What the kernel says ---- */
+
+static const struct rtattr *attr(const struct nlmsghdr *h, size_t fixed, unsigned short type)
+{
+	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(fixed)), *found = NULL;
+	unsigned left;
+
+	if (h->nlmsg_len < NLMSG_SPACE(fixed))
+		return NULL;
+	for (left = h->nlmsg_len - (unsigned)NLMSG_SPACE(fixed); RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if (a->rta_type == type)
+			found = a;
+	return found;
+}
+
+static void on_link(const struct nlmsghdr *h)
+{
+	const struct ifinfomsg *i = NLMSG_DATA(h);
+	const struct rtattr *hw;
+
+	if (h->nlmsg_len < NLMSG_LENGTH(sizeof *i))
+		return;
+	if (h->nlmsg_type == RTM_DELLINK) {
+		gone((unsigned)i->ifi_index);
+		return;
+	}
+	hw = attr(h, sizeof *i, IFLA_ADDRESS);
+	if (hw && cma_dev_rehoused((unsigned)i->ifi_index, RTA_DATA(hw), RTA_PAYLOAD(hw)))
+		changed((unsigned)i->ifi_index, NULL);
+}
+
+/* With an interface its addresses go first, of which DEVICE_REMOVAL will tell. */
+static void on_address(const struct nlmsghdr *h)
+{
+	const struct ifaddrmsg *m = NLMSG_DATA(h);
+	struct diw_addr a = { .ip = { [10] = 0xff, [11] = 0xff } };
+	const struct rtattr *own;
+	char name[IF_NAMESIZE];
+	size_t len;
+
+	if (h->nlmsg_len < NLMSG_LENGTH(sizeof *m) || !if_indextoname(m->ifa_index, name))
+		return;
+	own = attr(h, sizeof *m, IFA_LOCAL);            /* IFA_ADDRESS is the peer's then */
+	if (!own)
+		own = attr(h, sizeof *m, IFA_ADDRESS);
+	len = m->ifa_family == AF_INET ? 4 : sizeof a.ip;
+	if (!own || RTA_PAYLOAD(own) != len)
+		return;
+	memcpy(a.ip + sizeof a.ip - len, RTA_DATA(own), len);
+	changed(m->ifa_index, &a);
+}
+
 /* What is lost when too much happens at a time (ENOBUFS) is lost: who wants to send there finds out. */
 static void ready(struct cma_watch *w, uint64_t now)
 {
@@ -32,23 +110,33 @@ static void ready(struct cma_watch *w, uint64_t now)
 
 	(void)now;
 	while ((n = recv(w->fd, buf, sizeof buf, MSG_DONTWAIT)) > 0)
-		for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n))
-			if (h->nlmsg_type == RTM_DELLINK && h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifinfomsg)))
-				gone((unsigned)((const struct ifinfomsg *)NLMSG_DATA(h))->ifi_index);
+		for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == RTM_DELLINK || h->nlmsg_type == RTM_NEWLINK)
+				on_link(h);
+			else if (h->nlmsg_type == RTM_DELADDR)
+				on_address(h);
+		}
 }
 
-void cma_link_watch(void)
+void cma_link_watch(struct cma_dev *d, const char *ifname)
 {
 	static struct cma_watch watch = { .fd = -1, .ready = ready };
-	struct sockaddr_nl group = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };
+	struct sockaddr_nl groups = {
+		.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
+	};
+	struct ifreq ifr = { 0 };
 
-	if (watch.fd >= 0)
-		return;
-	watch.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-	if (watch.fd < 0)
-		return;
-	if (bind(watch.fd, (struct sockaddr *)&group, sizeof group) == 0 && cma_watch_add(&watch) == 0)
-		return;
-	close(watch.fd);
-	watch.fd = -1;
+	if (watch.fd < 0) {
+		watch.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+		if (watch.fd < 0)
+			return;
+		if (bind(watch.fd, (struct sockaddr *)&groups, sizeof groups) || cma_watch_add(&watch)) {
+			close(watch.fd);
+			watch.fd = -1;
+			return;
+		}
+	}
+	strncpy(ifr.ifr_name, ifname, sizeof ifr.ifr_name - 1);
+	if (ioctl(watch.fd, SIOCGIFHWADDR, &ifr) == 0)
+		memcpy(d->hw, ifr.ifr_hwaddr.sa_data, sizeof d->hw);
 }
