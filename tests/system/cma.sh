@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # librdmacm.so.1: its names and versions, connections (cma_conn.c), the service of UD queue pairs (cma_udp.c), groups
-# (cma_mcast.c), many connections (cma_many.c), interfaces that go and addresses that change (cma_gone.c). What Debian's own
-# programs do with it is in tests/system/clients.
+# (cma_mcast.c), many connections (cma_many.c), interfaces that go and addresses that change (cma_gone.c), the last
+# message before the end (cma_last.c). What Debian's own programs do with it is in tests/system/clients.
 # DIW_TEST_FULL=1: also a connection whose address goes, which takes half a minute.
 . "${0%/*}/lib.sh"
 LIB=$BUILD/lib/diwarp/librdmacm.so.1
@@ -21,7 +21,7 @@ else
 fi
 
 for who in ca rnic; do
-	for name in cma_conn cma_udp cma_mcast cma_many cma_gone; do
+	for name in cma_conn cma_udp cma_mcast cma_many cma_gone cma_last; do
 		timeout 600 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
 		rc=$?
 		[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }

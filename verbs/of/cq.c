@@ -84,20 +84,22 @@ static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *
 /* ---- Queues ---- */
 
 /* A program that spins where processors are fewer than those who want them waits for its peer to get one: it lends its
- * own, which costs little when nobody wants it. */
-void of_cq_empty(struct of_cq *cq)
+ * own, which costs little when nobody wants it. What came meanwhile it is told now: else the end of a connection, for
+ * which it looks next, would come before the last message. */
+bool of_cq_empty(struct of_cq *cq)
 {
-	if (atomic_fetch_add_explicit(&cq->empties, 1, memory_order_relaxed) % EMPTIES_A_YIELD == 0)
+	bool lend = atomic_fetch_add_explicit(&cq->empties, 1, memory_order_relaxed) % EMPTIES_A_YIELD == 0;
+
+	if (lend)
 		sched_yield();
+	return lend;
 }
 
-int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
+static int take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
 {
 	struct diw_wc burst[BURST];
 	int got = 0;
 
-	if (n < 0)
-		return -EINVAL;
 	while (got < n) {
 		int want = n - got < BURST ? n - got : BURST, rc = of_cq_ex_take(cq, burst, want);
 
@@ -114,9 +116,14 @@ int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_rec
 		if (rc < want)
 			break;
 	}
-	if (got == 0)
-		of_cq_empty(cq);
 	return got;
+}
+
+int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
+{
+	int got = n < 0 ? -EINVAL : take(cq, n, wc, records);
+
+	return got == 0 && n > 0 && of_cq_empty(cq) ? take(cq, n, wc, records) : got;
 }
 
 int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)

@@ -56,21 +56,27 @@ void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp)
 	unlock(cq);
 }
 
+/* How many it has then, or -errno. */
+static int refill(struct of_cq *cq)
+{
+	int rc = diw_cq_poll(cq->diw, cq->batch, sizeof cq->batch / sizeof *cq->batch, 0);
+
+	cq->batch_at = 0;
+	cq->batch_n = rc > 0 ? (uint8_t)rc : 0;
+	return rc;
+}
+
 /* 0, or ENOENT: there is none. */
 static int step(struct of_cq *cq)
 {
 	diw_wc_release(&cq->now);
 	if (cq->batch_at == cq->batch_n) {
-		int rc = diw_cq_poll(cq->diw, cq->batch, sizeof cq->batch / sizeof *cq->batch, 0);
+		int rc = refill(cq);
 
-		cq->batch_at = 0;
-		cq->batch_n = rc > 0 ? (uint8_t)rc : 0;
-		if (rc < 0)
-			return -rc;
-		if (rc == 0) {
-			of_cq_empty(cq);
-			return ENOENT;
-		}
+		if (rc == 0 && of_cq_empty(cq))
+			rc = refill(cq);
+		if (rc <= 0)
+			return rc < 0 ? -rc : ENOENT;
 	}
 	cq->now = cq->batch[cq->batch_at++];
 	cq->ex.wr_id = cq->now.wr_id;

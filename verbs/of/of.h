@@ -150,7 +150,7 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
 unsigned of_wc_flags(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
 uint8_t of_wc_sl(const struct diw_wc *wc);
-void of_cq_empty(struct of_cq *cq);          /* a poll found nothing */
+bool of_cq_empty(struct of_cq *cq);          /* a poll found nothing; true: it is to look once more */
 void of_cq_ex_init(struct of_cq *cq);
 void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp);
 int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n);
