@@ -135,11 +135,11 @@ static int run(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' },
-		{ "sockets", no_argument, NULL, 's' }, { 0 },
+		{ "sockets", no_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' }, { 0 },
 	};
 	const char *who = NULL;
 	char dir[PATH_MAX] = "";
-	bool only_check = false, sockets = false;
+	bool only_check = false, sockets = false, dev = false;
 	int opt, rc;
 
 	while ((opt = getopt_long(argc, argv, "+", opts, NULL)) != -1) {
@@ -147,12 +147,16 @@ static int run(int argc, char **argv)
 			return tool_bad_option(argv);
 		only_check |= opt == 'c';
 		sockets |= opt == 's';
+		dev |= opt == 'd';
 		who = opt == 'p' ? optarg : who;
 	}
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
 		return tool_usage("--personality '%s': ca or rnic", who);
-	if (sockets && (who || only_check))
-		return tool_usage("--sockets is of UDP sockets, %s of libibverbs", who ? "--personality" : "--check");
+	if (sockets && (who || only_check || dev))
+		return tool_usage("--sockets is of UDP sockets, %s of libibverbs",
+				  who ? "--personality" : dev ? "--dev" : "--check");
+	if (only_check && dev)
+		return tool_usage("--check runs nothing that could want --dev");
 	if (optind == argc)
 		return tool_usage("which program?");
 	if (only_check && optind + 1 < argc)
@@ -164,15 +168,21 @@ static int run(int argc, char **argv)
 		return start(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
 		return tool_failed("out of memory");
+	if (dev && run_make_dev() != TOOL_OK)
+		return NOT_RUN;
 	return only_check ? check(argv[optind], dir) : start(argv + optind);
 }
 
 const struct tool_cmd cmd_run = {
 	.name = "run", .run = run, .foreign_args = true,
-	.args = "[--personality ca|rnic | --sockets] [--] PROGRAM [ARGUMENT]... | --check PROGRAM",
+	.args = "[--personality ca|rnic] [--dev] [--] PROGRAM [ARGUMENT]... |\n"
+		"               --sockets [--] PROGRAM [ARGUMENT]... |\n"
+		"               --check PROGRAM",
 	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for UDP sockets, over diwarp",
 	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
 		"                     (default), or rnic, an iWARP RNIC\n"
+		"  --dev              it sees /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0, which UCX\n"
+		"                     and some others look for, in a mount namespace of its own\n"
 		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
 		"                     libibverbs that are not there, and which always fail; status 1 if one is\n"
 		"                     not there\n"

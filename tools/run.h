@@ -15,5 +15,7 @@ bool run_find(const char *program, char path[PATH_MAX]);
 /* run_check.c: what the program, with its libraries, imports of verbs, and what of that we have. Prints; an exit
  * status. */
 int run_check(const char *path, const char *dir);
+/* run_dev.c: from now on this process, and what it runs, has device nodes. Prints why not; an exit status. */
+int run_make_dev(void);
 
 #endif

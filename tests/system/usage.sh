@@ -61,6 +61,8 @@ run --flags ls
 run --sockets
 run --sockets --check ls
 run --sockets --personality ca ls
+run --sockets --dev ls
+run --check --dev ls
 sockets surplus
 sockets --all
 END

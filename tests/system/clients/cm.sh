@@ -33,7 +33,7 @@ cm_pair() {
 	local place=$1 types=$2 in=() server client sv cl=none bytes
 	shift 2
 	local line="$*" port
-	while [[ $1 = *=* ]]; do shift; done
+	while [[ $1 = --dev || $1 = *=* ]]; do shift; done
 	[ "$place" = lo ] || in=(in_b)
 	PORT=$((PORT + 1))
 	port=$(port_of "$1")

@@ -20,27 +20,6 @@ own_shm() {
 	end
 }
 
-# UCX looks whether it may open a device's node: it gets a /dev that has one for each, and all that is in ours.
-device_nodes() {
-	local dev entry name
-	dev=$(mktemp -d) && mount -t tmpfs -o mode=755 dev "$dev" || return
-	for entry in /dev/*; do
-		name=$dev/${entry##*/}
-		if [ -L "$entry" ]; then
-			cp -P "$entry" "$name"
-		elif [ -d "$entry" ]; then
-			mkdir "$name" && mount --rbind "$entry" "$name"
-		else
-			: > "$name" && mount --bind "$entry" "$name"
-		fi || return
-	done
-	mkdir -p "$dev/infiniband"
-	for name in lo va vb; do
-		: > "$dev/infiniband/diw_$name" && mount --bind /dev/null "$dev/infiniband/diw_$name" || return
-	done
-	mount --rbind "$dev" /dev && umount -l "$dev" && rmdir "$dev"
-}
-
 have_clients() {
 	[ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "built without libibverbs-dev"; return 1; }
 	tools/clients get > "$TMP/get" 2>&1 && return
