@@ -147,6 +147,7 @@ struct diw_order {
 	bool writes;                 /* it goes on */
 	bool waiting;                /* a segment was not taken, and stays in the link */
 	uint64_t waits_until;        /* for a receive; 0: it does not */
+	uint64_t asks_at;            /* whether the peer is still there, while it waits */
 	bool seen;                   /* the peer has sent an FPDU, maybe an empty one; or it is the responder */
 	bool dead;                   /* after a fault, or the end of the queue pair, nothing is taken */
 };

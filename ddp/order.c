@@ -11,19 +11,27 @@
 #include "ddp/ddp.h"
 
 #define NOT_NOW 0xffffu              /* no fault: the segment comes again */
+#define ASK_NS (5 * DIW_S)
+#define GONE_NS (25 * DIW_S)
 
 void diw_order_init(struct diw_order *o)
 {
 	*o = (struct diw_order){ .tx_msn = { 1, 1, 1, 1 }, .rx_msn = { 1, 1, 1, 1 } };
 }
 
+/* The end of the stream is behind what waits, so that who waits for ever does not hear of it: it is asked for. */
 static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
 	if (!o->waits_until) {
 		o->waits_until = now + d->cfg.rnr_timeout;
+		o->asks_at = now + ASK_NS;
 		d->c->rx_stalled++;
+	} else if (now >= o->asks_at) {
+		o->asks_at = now + ASK_NS;
+		if (d->link->ops->hung_up && d->link->ops->hung_up(d->link))
+			o->waits_until = diw_min64(o->waits_until, now + GONE_NS);
 	}
 	return now < o->waits_until ? NOT_NOW : DIW_FAULT_NO_BUFFER;
 }

@@ -63,6 +63,8 @@ struct diw_link_ops {
 	uint32_t (*mulpdu)(struct diw_link *l, const struct diw_addr *dst);
 	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
 	int (*fds)(struct diw_link *l, int fd[DIW_DGRAM_FDS]);
+	/* RELIABLE: whether the peer has ended the stream, though not all of it was received. NULL: nobody knows. */
+	bool (*hung_up)(struct diw_link *l);
 	/* RELIABLE: the stream ends behind what is staged. NULL on other links. */
 	void (*shutdown)(struct diw_link *l, uint64_t now);
 	/* Closes what is below, too. A RELIABLE link whose stream has not ended both ways is reset. */

@@ -169,9 +169,17 @@ static int tcp_tune(struct diw_stream *s, const struct diw_stream_attr *a)
 	return set_options(t->fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
 }
 
+static bool tcp_hung_up(struct diw_stream *s)
+{
+	struct pollfd p = { .fd = tcp_of(s)->fd, .events = POLLRDHUP };
+	const struct timespec at_once = { 0 };
+
+	return syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) == 1;
+}
+
 static const struct diw_stream_ops tcp_ops = {
 	.name = "tcp", .connected = tcp_connected, .send = tcp_send, .recv = tcp_recv, .emss = tcp_emss, .fd = tcp_fd,
-	.tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
+	.hung_up = tcp_hung_up, .tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
 };
 
 /* Takes FD. */

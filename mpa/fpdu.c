@@ -122,9 +122,16 @@ static void mpa_close(struct diw_link *l)
 	free(m);
 }
 
+static bool mpa_hung_up(struct diw_link *l)
+{
+	struct diw_stream *s = diw_mpa_of(l)->s;
+
+	return s->ops->hung_up && s->ops->hung_up(s);
+}
+
 static const struct diw_link_ops mpa_ops = {
 	.send = diw_mpa_send, .flush = diw_mpa_flush, .poll = diw_mpa_poll, .deadline = mpa_deadline,
-	.mulpdu = mpa_mulpdu, .fds = mpa_fds, .shutdown = diw_mpa_shutdown, .close = mpa_close,
+	.mulpdu = mpa_mulpdu, .fds = mpa_fds, .hung_up = mpa_hung_up, .shutdown = diw_mpa_shutdown, .close = mpa_close,
 };
 
 /* Parsed at the first poll, as if it had been received and not taken. */

@@ -321,7 +321,7 @@ uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 	uint64_t t;
 
 	if (r->type == DIW_TYPE_RC)
-		return r->ddp.order.waits_until ? r->ddp.order.waits_until : DIW_NEVER;
+		return r->ddp.order.waits_until ? diw_min64(r->ddp.order.waits_until, r->ddp.order.asks_at) : DIW_NEVER;
 	t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
 	head = &r->reads->active;
 	if (waiting)

@@ -3,7 +3,7 @@
 # librdmacm.so.1: its names and versions, connections (cma_conn.c), the service of UD queue pairs (cma_udp.c), groups
 # (cma_mcast.c), many connections (cma_many.c), interfaces that go and addresses that change (cma_gone.c), the last
 # message before the end (cma_last.c). What Debian's own programs do with it is in tests/system/clients.
-# DIW_TEST_FULL=1: also a connection whose address goes, which takes half a minute.
+# DIW_TEST_FULL=1: also a connection whose address goes, and one whose end nobody reaches, half a minute each.
 . "${0%/*}/lib.sh"
 LIB=$BUILD/lib/diwarp/librdmacm.so.1
 [ -e "$LIB" ] || { skip "librdmacm-dev was not there when this was built"; end; }

@@ -147,6 +147,21 @@ static void late(uint16_t port)
 	CHECK(least >= LATE_S, "2 ms after it was known at the soonest");
 }
 
+/* The end is behind a message that nobody receives. */
+static void left_behind(uint16_t port)
+{
+	struct rdma_cm_id *a, *b;
+	struct rdma_cm_event *ev;
+
+	CHECK(connect_pair(port, NULL, &a, &b) && say(a) &&
+	      rdma_post_send(a, NULL, out, sizeof out, out_mr, IBV_SEND_SIGNALED) == 0 && rdma_disconnect(a) == 0 &&
+	      comes(cli, RDMA_CM_EVENT_DISCONNECTED) && destroy(a) == 0, "a peer leaves behind one message too many");
+	ev = next(srv, 10 * SOON_MS);
+	CHECK(ev && ev->event == RDMA_CM_EVENT_DISCONNECTED && rdma_ack_cm_event(ev) == 0 && polled(b->recv_cq),
+	      "which is told, though later");
+	CHECK(destroy(b) == 0, "its other end goes");
+}
+
 int main(void)
 {
 	struct rdma_cm_id *l;
@@ -158,6 +173,8 @@ int main(void)
 	late(port);
 	lent(port, false);
 	lent(port, true);
+	if (getenv("DIW_TEST_FULL"))
+		left_behind(port);
 	CHECK(rdma_dereg_mr(out_mr) == 0 && rdma_dereg_mr(in_mr) == 0 && rdma_destroy_id(l) == 0, "all go");
 	return failed;
 }
