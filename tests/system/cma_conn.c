@@ -285,6 +285,38 @@ static int raw(uint16_t port, const void *data, size_t len)
 
 #define HALF_OPEN 450                  /* both ends' descriptors are ours, and 1024 is what many may have */
 
+/* A request of a peer that has more to say than librdmacm has room for (RFC 5044 section 7.1.1: 512 octets at most). */
+static int long_request(uint16_t port, uint16_t len)
+{
+	static uint8_t frame[20 + 600] = "MPA ID Req Frame";
+
+	frame[16] = 0x40;                       /* CRC */
+	frame[17] = 1;
+	frame[18] = (uint8_t)(len >> 8);
+	frame[19] = (uint8_t)len;
+	for (int i = 0; i < len; i++)
+		frame[20 + i] = pattern[i % 256];
+	return raw(port, frame, 20 + len);
+}
+
+static void too_much(uint16_t port)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct rdma_cm_event *ev;
+	char c;
+
+	p.fd = long_request(port, 513);
+	CHECK(poll(&p, 1, SOON_MS) == 1 && read(p.fd, &c, 1) <= 0 && !next(srv, 0),
+	      "513 octets of private data: a reset, and the program is not told");
+	close(p.fd);
+	p.fd = long_request(port, 512);
+	ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(ev && same(ev, 255), "of 512 it gets the first 255");
+	CHECK(ev && rdma_reject(ev->id, pattern, 1) == 0 && rdma_destroy_id(ev->id) == 0 && rdma_ack_cm_event(ev) == 0 &&
+	      poll(&p, 1, SOON_MS) == 1, "and may refuse it");
+	close(p.fd);
+}
+
 static void garbage(uint16_t port)
 {
 	static uint8_t noise[4096];
@@ -322,7 +354,7 @@ static void unfetched(void)
 	for (int i = 0; i < 20; i++)
 		destroy(a[i]);
 	rdma_destroy_event_channel(ch);
-	CHECK(open_files() <= before, "no descriptor is left");
+	CHECK(no_more_files(before), "no descriptor is left");
 }
 
 static void many(uint16_t port)
@@ -426,6 +458,7 @@ int main(void)
 	own_event(port);
 	two_threads(port);
 	garbage(port);
+	too_much(port);
 	unfetched();
 	many(port);
 	sync_ids();

@@ -119,4 +119,12 @@ static inline int open_files(void)
 	return n;
 }
 
+/* Soon: what is closed may still wait for its peer. */
+static inline bool no_more_files(int than)
+{
+	for (int ms = 0; ms < SOON_MS && open_files() > than; ms += 10)
+		usleep(10000);
+	return open_files() <= than;
+}
+
 #endif

@@ -175,7 +175,7 @@ asyncwatch() {
 refused() {
 	local what=$1 regex=$2
 	shift 2
-	if [ "$STATUS" -gt 0 ] && [ "$STATUS" -lt 124 ] && grep -aEq -- "$regex" "$TMP/out"; then
+	if [[ $STATUS = 255 || $STATUS -gt 0 && $STATUS -lt 124 ]] && grep -aEq -- "$regex" "$TMP/out"; then
 		ok "$* ($PERSONALITY) is refused: $what"
 		note "$1" "${*:2}$EXTRA" host "refused: $what"
 	else
@@ -214,6 +214,11 @@ refusals() {
 	alone_refused "no XRC" 'XRC Domain' ibv_xsrq_pingpong -d diw_lo -g 0
 	alone_refused "no device memory" "support dm" ibv_rc_pingpong -d diw_lo -g 0 -j
 	alone_refused "perftest has no UC with -R" 'UC is not supported in librdmacm' ib_send_lat -R -c UC -d diw_lo
+	alone_refused "no XRC" 'create_ep: Protocol not supported' rdma_xserver -c x
+	alone_refused "no IPoIB" 'Protocol not supported' udaddy -p 0x2
+	alone_refused "a GID is no address" 'Bad value for ai_flags' ucmatose -f gid -b ::1
+	alone_refused "its own datagrams come back to who joins" 'create QP: Operation not supported' \
+		mckey -l -m 239.192.71.5 -b "$A4"
 	client_refused -p 127.0.0.1 "no GID, -g 0 is needed" 'modify QP to RTR' ibv_rc_pingpong -d diw_lo
 	client_refused -lp "127.0.0.1 -t 1 rc_lat" "a LID alone, without -cm1" 'QP to RTR' qperf
 	client_refused -lp "127.0.0.1 -t 1 -cm1 ud_lat" "a LID alone: qperf has -cm1 for RC" 'address handle' qperf
