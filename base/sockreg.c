@@ -58,7 +58,7 @@ static int open_dir(bool create, const char *path, const char **why)
 	return -1;
 }
 
-static bool init_owners(struct diw_sockreg *reg)
+bool diw_sockreg_init(struct diw_sockreg *reg)
 {
 	pthread_mutexattr_t attr;
 
@@ -68,10 +68,14 @@ static bool init_owners(struct diw_sockreg *reg)
 	for (uint32_t i = 0; i < DIW_SOCKREG_OWNERS; i++)
 		if (pthread_mutex_init(&reg->owner[i].life, &attr))
 			return false;
+	reg->version = DIW_SOCKREG_VERSION;
+	reg->owners = DIW_SOCKREG_OWNERS;
+	reg->entries = DIW_SOCKREG_ENTRIES;
+	reg->size = sizeof *reg;
 	return true;
 }
 
-static bool is_complete(const struct diw_sockreg *reg)
+bool diw_sockreg_is_complete(const struct diw_sockreg *reg)
 {
 	return atomic_load_explicit(&reg->magic, memory_order_acquire) == DIW_SOCKREG_MAGIC &&
 	       reg->version == DIW_SOCKREG_VERSION && reg->owners == DIW_SOCKREG_OWNERS &&
@@ -96,15 +100,11 @@ static struct diw_sockreg *init(int fd, const char **why)
 			*why = "it can be neither made nor removed";
 		return NULL;
 	}
-	if (!init_owners(reg)) {
+	if (!diw_sockreg_init(reg)) {
 		*why = "no robust mutexes here";
 		munmap(reg, sizeof *reg);
 		return NULL;
 	}
-	reg->version = DIW_SOCKREG_VERSION;
-	reg->owners = DIW_SOCKREG_OWNERS;
-	reg->entries = DIW_SOCKREG_ENTRIES;
-	reg->size = sizeof *reg;
 	reg->secret[0] = diw_random();
 	reg->secret[1] = diw_random();
 	atomic_store_explicit(&reg->magic, DIW_SOCKREG_MAGIC, memory_order_release);
@@ -140,7 +140,7 @@ static struct diw_sockreg *take(int fd, bool create, const char **why)
 		*why = NULL;
 		return create ? init(fd, why) : NULL;
 	}
-	if (st.st_size == (off_t)sizeof *reg && (reg = map(fd)) && is_complete(reg))
+	if (st.st_size == (off_t)sizeof *reg && (reg = map(fd)) && diw_sockreg_is_complete(reg))
 		return reg;
 	if (reg)
 		munmap(reg, sizeof *reg);

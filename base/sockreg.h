@@ -61,6 +61,12 @@ void diw_sockreg_dir(char *path, size_t size);
  * none. */
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);
 
+/* What a user shows to the others of the host (docs/sockets.md, "Other users"): the same, without secret and names, in
+ * a segment of System V's, which others can attach to read and nobody can cut short. UID's, of which the kernel says
+ * that UID made it; WRITABLE: our own, made if there is none. At AT, in place of what is there, if that is not NULL.
+ * *ID: which segment it is; one that is *ID already is not attached again. NULL: none, or the same. */
+struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int *id);
+
 static inline uint32_t diw_sockreg_first(uint16_t port)
 {
 	return (port * 2654435761u) >> 17;
@@ -80,6 +86,18 @@ static inline bool diw_sock_lives(const struct diw_sockreg *reg, uint32_t owner,
 	return (word & FUTEX_TID_MASK) && !(word & FUTEX_OWNER_DIED) &&
 	       atomic_load_explicit(&o->epoch, memory_order_relaxed) == epoch;
 }
+
+/* E is what it was when its seq was SEQ, and whoever shows it lives. */
+static inline bool diw_sock_is_current(const struct diw_sockreg *reg, const struct diw_sock_entry *e, uint64_t seq)
+{
+	return atomic_load_explicit(&e->seq, memory_order_acquire) == seq &&
+	       diw_sock_lives(reg, e->owner, e->owner_epoch);
+}
+
+/* REG becomes an empty registry, but for its magic, which is for the caller to write: last. False: no robust mutexes
+ * here. */
+bool diw_sockreg_init(struct diw_sockreg *reg);
+bool diw_sockreg_is_complete(const struct diw_sockreg *reg);
 
 /* A consistent copy of what is shown and lives. */
 bool diw_sock_read(const struct diw_sockreg *reg, const struct diw_sock_entry *e, struct diw_sock_entry *copy);

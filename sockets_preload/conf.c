@@ -151,7 +151,7 @@ static void set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
 		*const levels[] = { "off", "warn", "info", "debug" },
-		*const modes[] = { "sendrecv", "write-record" };
+		*const users[] = { "own", "all" }, *const modes[] = { "sendrecv", "write-record" };
 	int i;
 
 	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
@@ -160,6 +160,8 @@ static void set(const char *name, const char *value)
 		diw_conf.crc = (enum diw_crc_policy)i;
 	} else if (!strcmp(name, "mode") && (i = choice(name, value, modes, 2)) >= 0) {
 		diw_conf.mode = (enum diw_sock_mode)i;
+	} else if (!strcmp(name, "users") && (i = choice(name, value, users, 2)) >= 0) {
+		diw_conf.own_users = i == 0;
 	} else if (!strcmp(name, "log") && (i = choice(name, value, levels, 4)) >= 0) {
 		diw_conf.log = i;
 	} else if (!strcmp(name, "peers")) {
@@ -176,7 +178,7 @@ static void set(const char *name, const char *value)
 
 static const struct { const char *name, *variable; } settings[] = {
 	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
-	{ "mode", "DIWARP_SOCKETS_MODE" },
+	{ "mode", "DIWARP_SOCKETS_MODE" }, { "users", "DIWARP_SOCKETS_USERS" },
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
 };

@@ -47,6 +47,7 @@ struct diw_port_range { uint16_t first, last; };
 struct diw_sock_conf {
 	bool off;
 	bool excluded;                       /* programs are named, and this is none of them */
+	bool own_users;                      /* nothing is shown to, or believed of, other users */
 	enum diw_crc_policy crc;
 	enum diw_sock_mode mode;             /* in which this process wants to receive */
 	int log;
@@ -100,6 +101,8 @@ struct diw_sock {
 	struct diw_addr local, peer;
 	struct diw_sock_entry *entry;        /* that advertises it */
 	uint64_t entry_seq;
+	struct diw_sock_entry *in_window;    /* that tells other users */
+	uint64_t window_seq;
 	uint32_t skip, next_skip;            /* receives that do not try to advertise it */
 };
 #define NO_REASON UINT32_MAX
@@ -165,16 +168,31 @@ struct diw_route {
 bool diw_reg_open(void);
 void diw_reg_forked(void);
 void diw_reg_keys(struct diw_sock *s);
+/* The route to what E says, as COPY has it. */
+void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
-/* The same, asked often. */
-bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq);
 /* Is KEY that of a socket which has, or had, the local port of S? *crc: of frames with the CRC. */
 bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
 bool diw_reg_is_shown(const struct diw_sock *s);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 void diw_reg_withdraw(struct diw_sock *s);
+/* An address of the host and its network namespace NETNS. */
+bool diw_is_local(const struct diw_addr *a, uint64_t netns);
+/* Where the kernel delivers what is sent to DST. */
+struct diw_addr diw_destination(const struct diw_addr *dst);
+uint64_t diw_coarse_ns(void);
+
+/* ---- route.c ---- */
+
+/* As diw_reg_find(), asked often, and of other users, too. */
+bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
+
+/* ---- window.c ---- */
+
+void diw_window_forked(void);
+bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 
 /* ---- frame.c ---- */
 

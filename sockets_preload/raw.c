@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* System calls by their number: libuv, and so Node and dig, sends and closes so. */
+#include <linux/seccomp.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -68,6 +70,28 @@ static bool moves_files(long number, const long a[6], long *rc)
 	}
 }
 
+/* It says which system calls it will make, and is killed for others: so those that only finding other users takes are
+ * not made any more. */
+static void confine(void)
+{
+	diw_conf.own_users = true;
+}
+
+DIW_API int prctl(int option, ...)
+{
+	unsigned long a[4];
+	va_list ap;
+
+	va_start(ap, option);
+	for (int i = 0; i < 4; i++)
+		a[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	diw_preload_init();
+	if (option == PR_SET_SECCOMP)
+		confine();
+	return real.prctl(option, a[0], a[1], a[2], a[3]);
+}
+
 DIW_API long syscall(long number, ...)
 {
 	long a[6], rc;
@@ -78,6 +102,8 @@ DIW_API long syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	diw_preload_init();
+	if (number == SYS_seccomp && a[0] != SECCOMP_GET_ACTION_AVAIL)
+		confine();
 	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
 		return rc;
 	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

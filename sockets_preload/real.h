@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) \
 	X(__recv_chk) X(__recvfrom_chk) X(__read_chk) \
 	X(socket) X(socketpair) X(accept) X(accept4) X(bind) X(connect) X(setsockopt) \
-	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall)
+	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl)
 
 ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *addr, socklen_t *len);

@@ -17,9 +17,10 @@
 static struct diw_sockreg *reg;
 static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-/* The mutex that this process holds. */
-static _Atomic uint32_t my_owner = NOBODY;
-static uint32_t my_epoch;
+/* The mutexes that this process holds: in the registry, and in the window that other users see. */
+static _Atomic uint32_t my_owner = NOBODY, window_owner = NOBODY;
+static uint32_t my_epoch, window_epoch;
+static struct diw_sockreg *window;
 
 /* ---- Opening ---- */
 
@@ -55,6 +56,8 @@ bool diw_reg_open(void)
 void diw_reg_forked(void)
 {
 	atomic_store(&my_owner, NOBODY);
+	atomic_store(&window_owner, NOBODY);
+	diw_window_forked();
 	pthread_mutex_init(&opening, NULL);          /* another thread may have held it */
 }
 
@@ -120,7 +123,7 @@ static bool ask_local(const struct diw_addr *a, uint64_t netns)
 	return local;
 }
 
-static uint64_t coarse_ns(void)
+uint64_t diw_coarse_ns(void)
 {
 	struct timespec ts;
 
@@ -135,7 +138,7 @@ static bool is_loopback(const struct diw_addr *a)
 	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
 }
 
-static bool is_local(const struct diw_addr *a, uint64_t netns)
+bool diw_is_local(const struct diw_addr *a, uint64_t netns)
 {
 	static __thread struct { uint64_t until, netns; struct diw_addr addr; bool local, busy; } known[8];
 	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
@@ -144,7 +147,7 @@ static bool is_local(const struct diw_addr *a, uint64_t netns)
 
 	if (is_loopback(a))
 		return true;
-	now = coarse_ns();
+	now = diw_coarse_ns();
 	if (!k->busy && now < k->until && k->netns == netns && memcmp(k->addr.ip, a->ip, sizeof a->ip) == 0 &&
 	    k->addr.scope == a->scope)
 		return k->local;
@@ -190,7 +193,7 @@ static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int 
 		diw_addr_from_sockaddr(&local, (struct sockaddr *)&ss);
 	if (e->remote.port != local.port)
 		return false;
-	return is_wildcard(&local) ? is_local(&e->remote, s->netns) :
+	return is_wildcard(&local) ? diw_is_local(&e->remote, s->netns) :
 				     memcmp(e->remote.ip, local.ip, sizeof local.ip) == 0;
 }
 
@@ -198,13 +201,13 @@ static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s,
 {
 	if (e->local.port != dst->port || !covers(e, dst))
 		return false;
-	if (e->netns == s->netns && is_local(dst, s->netns) && hears(e, s, fd))
+	if (e->netns == s->netns && diw_is_local(dst, s->netns) && hears(e, s, fd))
 		return true;
 	return diw_conf.nrules && diw_conf_is_peer(dst);
 }
 
 /* The kernel takes the unspecified address for this host. */
-static struct diw_addr destination(const struct diw_addr *dst)
+struct diw_addr diw_destination(const struct diw_addr *dst)
 {
 	struct diw_addr d = *dst;
 
@@ -216,9 +219,19 @@ static struct diw_addr destination(const struct diw_addr *dst)
 	return d;
 }
 
+void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route)
+{
+	route->crc = diw_conf.crc == DIW_CRC_ON || !(copy->flags & DIW_SOCK_NO_CRC);
+	route->key = copy->key[route->crc ? 0 : 1];
+	route->stag = copy->flags & DIW_SOCK_WRITE_RECORD ? copy->stag : 0;
+	route->entry = e;
+	route->seq = copy->seq;
+	route->lasting = false;
+}
+
 static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
-	struct diw_addr dst = destination(to);
+	struct diw_addr dst = diw_destination(to);
 
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
 		const struct diw_sock_entry *e = diw_sockreg_at(reg, dst.port, i);
@@ -228,11 +241,7 @@ static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, st
 			return false;
 		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || !is_reached(&copy, s, fd, &dst))
 			continue;
-		route->crc = diw_conf.crc == DIW_CRC_ON || !(copy.flags & DIW_SOCK_NO_CRC);
-		route->key = copy.key[route->crc ? 0 : 1];
-		route->stag = copy.flags & DIW_SOCK_WRITE_RECORD ? copy.stag : 0;
-		route->entry = e;
-		route->seq = copy.seq;
+		diw_reg_route(e, &copy, route);
 		route->lasting = is_loopback(&dst) && !copy.remote.port;
 		return true;
 	}
@@ -242,8 +251,7 @@ static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, st
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
 {
 	int saved = errno;
-	bool found = !diw_addr_is_multicast(dst) && diw_conf_has_port(s->local.port, dst->port) &&
-		     find(s, fd, dst, route);
+	bool found = find(s, fd, dst, route);
 
 	errno = saved;
 	return found;
@@ -270,8 +278,7 @@ bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)
 
 bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq)
 {
-	return atomic_load_explicit(&e->seq, memory_order_acquire) == seq &&
-	       diw_sock_lives(reg, e->owner, e->owner_epoch);
+	return diw_sock_is_current(reg, e, seq);
 }
 
 bool diw_reg_is_shown(const struct diw_sock *s)
@@ -279,26 +286,36 @@ bool diw_reg_is_shown(const struct diw_sock *s)
 	return s->entry && diw_reg_is_current(s->entry, s->entry_seq);
 }
 
-/* Takes a mutex for this thread; that of a dead one, too. */
-static bool claim(void)
+/* Takes a mutex IN for this thread; that of a dead one, too. */
+static bool claim(struct diw_sockreg *in, _Atomic uint32_t *owner, uint32_t *epoch)
 {
 	uint32_t first = (uint32_t)gettid();
 	bool done = false;
 
+	atomic_store(owner, NOBODY);
 	for (uint32_t i = 0; i < DIW_SOCKREG_OWNERS && !done; i++) {
 		uint32_t n = (first + i) % DIW_SOCKREG_OWNERS;
-		struct diw_sock_owner *o = &reg->owner[n];
+		struct diw_sock_owner *o = &in->owner[n];
 		int rc = pthread_mutex_trylock(&o->life);
 
 		if (rc == EOWNERDEAD)
 			rc = pthread_mutex_consistent(&o->life);
 		if (rc)
 			continue;
-		my_epoch = atomic_fetch_add(&o->epoch, 1) + 1;
-		atomic_store(&my_owner, n);
+		*epoch = atomic_fetch_add(&o->epoch, 1) + 1;
+		atomic_store(owner, n);
 		done = true;
 	}
 	return done;
+}
+
+static bool claim_both(void)
+{
+	if (!window && !diw_conf.own_users)
+		window = diw_sockwin_open((uint32_t)geteuid(), true, NULL, NULL);
+	if (window)
+		claim(window, &window_owner, &window_epoch);
+	return claim(reg, &my_owner, &my_epoch);
 }
 
 /* The C library's list of robust mutexes is the thread's: no signal handler may find it half changed. */
@@ -313,11 +330,12 @@ static bool have_owner(void)
 	sigfillset(&all);
 	if (pthread_sigmask(SIG_BLOCK, &all, &before))
 		return false;
-	done = claim();
+	done = claim_both();
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return done;
 }
 
+/* But whose it is. */
 static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 {
 	e->netns = s->netns;
@@ -326,8 +344,6 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->key[1] = s->key[1];
 	e->local = s->local;
 	e->remote = s->connected ? s->peer : (struct diw_addr){ 0 };
-	e->owner = atomic_load(&my_owner);
-	e->owner_epoch = my_epoch;
 	e->pid = (uint32_t)getpid();
 	e->stag = s->stag;
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
@@ -348,22 +364,64 @@ static bool is_there(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	return true;
 }
 
-static bool is_free(const struct diw_sock_entry *e, uint64_t seq)
+static bool is_free(const struct diw_sockreg *in, const struct diw_sock_entry *e, uint64_t seq)
 {
 	return seq % 4 == DIW_SOCK_FREE ||
-	       (seq % 4 == DIW_SOCK_SHOWN && !diw_sock_lives(reg, e->owner, e->owner_epoch));
+	       (seq % 4 == DIW_SOCK_SHOWN && !diw_sock_lives(in, e->owner, e->owner_epoch));
+}
+
+static bool begin(struct diw_sock_entry *e, uint64_t seq)
+{
+	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_WRITING);
+}
+
+/* The entry's seq from now on. */
+static uint64_t finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, uint32_t epoch)
+{
+	e->owner = owner;
+	e->owner_epoch = epoch;
+	seq = (seq & ~3ull) + 4 + DIW_SOCK_SHOWN;
+	atomic_store_explicit(&e->seq, seq, memory_order_release);
+	return seq;
 }
 
 static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
-	if (!atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_WRITING))
+	if (!begin(e, seq))
 		return false;
 	fill(e, s);
-	s->entry_seq = (seq & ~3ull) + 4 + DIW_SOCK_SHOWN;
+	s->entry_seq = finish(e, seq, atomic_load(&my_owner), my_epoch);
 	s->entry = e;
-	atomic_store_explicit(&e->seq, s->entry_seq, memory_order_release);
 	diw_count(DIW_C_sock_advertised);
 	return true;
+}
+
+/* Names of programs are not for other users. */
+static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
+{
+	if (!is_free(window, e, seq) || !begin(e, seq))
+		return false;
+	fill(e, s);
+	memset(e->program, 0, sizeof e->program);
+	s->window_seq = finish(e, seq, atomic_load(&window_owner), window_epoch);
+	s->in_window = e;
+	return true;
+}
+
+/* Whoever looks for the port stops at an entry that was never used. */
+static void show_outside(struct diw_sock *s)
+{
+	uint64_t seq = 1;
+
+	if (atomic_load(&window_owner) == NOBODY)
+		return;
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE && seq; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(window, s->local.port, i);
+
+		seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+		if (put_outside(s, e, seq))
+			return;
+	}
 }
 
 static bool advertise(struct diw_sock *s)
@@ -371,21 +429,24 @@ static bool advertise(struct diw_sock *s)
 	struct diw_sock_entry *room = NULL;
 	uint64_t room_seq = 0;
 
+	s->in_window = NULL;
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(reg, s->local.port, i);
 		uint64_t seq = atomic_load_explicit(&e->seq, memory_order_acquire);
 
 		if (seq && is_there(s, e, seq))
 			return true;
-		if (!room && is_free(e, seq)) {
+		if (!room && is_free(reg, e, seq)) {
 			room = e;
 			room_seq = seq;
 		}
 		if (!seq)
 			break;
 	}
-	if (room && have_owner() && put(s, room, room_seq))
+	if (room && have_owner() && put(s, room, room_seq)) {
+		show_outside(s);
 		return true;
+	}
 	diw_count(DIW_C_sock_hidden);
 	return false;
 }
@@ -418,15 +479,22 @@ void diw_reg_advertise(struct diw_sock *s, int fd)
 	errno = saved;
 }
 
+static bool take_back(struct diw_sock_entry *e, uint64_t seq)
+{
+	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_FREE);
+}
+
 /* A child of vfork(), which shares this memory, must not speak for its parent. */
 void diw_reg_withdraw(struct diw_sock *s)
 {
 	struct diw_sock_entry *e = s->entry;
-	uint64_t seq = s->entry_seq;
 
 	if (!e || e->pid != (uint32_t)getpid())
 		return;
-	if (atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_FREE))
+	if (s->in_window)
+		take_back(s->in_window, s->window_seq);
+	s->in_window = NULL;
+	if (take_back(e, s->entry_seq))
 		diw_count(DIW_C_sock_withdrawn);
 	s->entry = NULL;
 }

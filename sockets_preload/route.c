@@ -37,8 +37,10 @@ bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst
 		if (h->turn == turn && diw_reg_is_current(route->entry, route->seq))
 			return true;
 	}
-	if (!diw_reg_find(s, fd, dst, route))
+	if (diw_addr_is_multicast(dst) || !diw_conf_has_port(s->local.port, dst->port))
 		return false;
+	if (!diw_reg_find(s, fd, dst, route))
+		return !diw_conf.own_users && diw_window_find(s, fd, dst, route);
 	if (route->lasting)
 		remember(h, s, dst, route);
 	return true;

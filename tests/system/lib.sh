@@ -3,8 +3,8 @@
 # For the system tests, sourced first:  . "${0%/*}/lib.sh"
 # A test prints "ok - WHAT" or "not ok - WHAT" for each thing it proves, "SKIP: WHY" for what it cannot, and ends in end.
 #
-# It runs in a network namespace of its own, so that no port, rule or interface of the machine matters or is changed; an
-# ordinary user gets one by a user namespace.
+# It runs in a network namespace of its own, so that no port, rule or interface of the machine matters or is changed, and
+# in one of System V's segments, so that none is left; an ordinary user gets them by a user namespace.
 
 set -u
 SELF=$(readlink -f -- "$0")
@@ -100,12 +100,12 @@ cleanup() {
 # In a namespace of its own already?
 if [ -z "${DIW_TEST_NS:-}" ] && [ -z "${DIW_TEST_NO_NS:-}" ]; then
 	export DIW_TEST_NS=1
-	if [ "$(id -u)" -eq 0 ] && unshare -n true 2> /dev/null; then
-		exec unshare -n "$BASH" "$SELF" "$@"
-	elif unshare -Urn true 2> /dev/null; then
-		exec unshare -Urn "$BASH" "$SELF" "$@"
+	if [ "$(id -u)" -eq 0 ] && unshare -in true 2> /dev/null; then
+		exec unshare -in "$BASH" "$SELF" "$@"
+	elif unshare -Urin true 2> /dev/null; then
+		exec unshare -Urin "$BASH" "$SELF" "$@"
 	fi
-	skip "neither root nor unshare -Urn gives a network namespace here"
+	skip "neither root nor unshare -Urin gives a network namespace here"
 	end
 fi
 TMP=$(mktemp -d)

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A segment cannot shrink under whoever reads it, as a file could, and the kernel remembers who made it. */
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/sockreg.h"
+
+#define KEYS 8u                          /* that may be a user's: somebody else may sit on some of them */
+#define INIT_TRIES 100                   /* of a millisecond, while another process makes it */
+
+static key_t key_of(uint32_t uid, uint32_t i)
+{
+	uint64_t h = (DIW_SOCKREG_MAGIC ^ uid ^ (uint64_t)(DIW_SOCKREG_VERSION * KEYS + i) << 32) * 0x9e3779b97f4a7c15u;
+	key_t key = (key_t)(h >> 32);
+
+	return key == IPC_PRIVATE ? 1 : key;
+}
+
+static bool is_made_by(int id, uint32_t uid)
+{
+	struct shmid_ds ds;
+
+	return shmctl(id, IPC_STAT, &ds) == 0 && ds.shm_perm.cuid == uid && ds.shm_segsz == sizeof(struct diw_sockreg);
+}
+
+static struct diw_sockreg *attach(int id, void *at, int flags)
+{
+	void *p = shmat(id, at, flags | (at ? SHM_REMAP : 0));
+
+	return p == (void *)-1 ? NULL : p;
+}
+
+static bool is_ready(const struct diw_sockreg *reg)
+{
+	for (int i = 0; i < INIT_TRIES; i++) {
+		if (diw_sockreg_is_complete(reg))
+			return true;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)DIW_MS }, NULL);
+	}
+	return false;
+}
+
+/* Whoever began to make it was killed; the next to come makes another. */
+static struct diw_sockreg *abandon(struct diw_sockreg *reg, int id)
+{
+	shmdt(reg);
+	shmctl(id, IPC_RMID, NULL);
+	return NULL;
+}
+
+static struct diw_sockreg *make(int id)
+{
+	struct diw_sockreg *reg = attach(id, NULL, 0);
+
+	if (!reg || !diw_sockreg_init(reg))
+		return reg ? abandon(reg, id) : NULL;
+	atomic_store_explicit(&reg->magic, DIW_SOCKREG_MAGIC, memory_order_release);
+	return reg;
+}
+
+static struct diw_sockreg *open_own(uint32_t uid)
+{
+	for (uint32_t i = 0; i < KEYS; i++) {
+		int id = shmget(key_of(uid, i), sizeof(struct diw_sockreg), IPC_CREAT | IPC_EXCL | 0644);
+		struct diw_sockreg *reg;
+
+		if (id >= 0)
+			return make(id);
+		id = shmget(key_of(uid, i), 0, 0);
+		if (id < 0 || !is_made_by(id, uid) || !(reg = attach(id, NULL, 0)))
+			continue;
+		return is_ready(reg) ? reg : abandon(reg, id);
+	}
+	return NULL;
+}
+
+struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int *id)
+{
+	if (writable)
+		return open_own(uid);
+	for (uint32_t i = 0; i < KEYS; i++) {
+		int found = shmget(key_of(uid, i), 0, 0);
+
+		if (found < 0 || !is_made_by(found, uid))
+			continue;
+		if (found == *id)
+			return NULL;
+		*id = found;
+		return attach(found, at, SHM_RDONLY);
+	}
+	return NULL;
+}

@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw run --sockets by several users of a host, and with several registries: they find each other, and nobody is harmed by
+# what another user says.
+. "${0%/*}/lib.sh"
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+[ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2> /dev/null ||
+	{ skip "there is only one user here"; end; }
+
+RUN="$DIW run --sockets"
+WINDOW=$BUILD/tests/system/sockets_window
+STREAM="python3 tests/system/sockets/stream.py"
+export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_LOG DIWARP_SOCKETS_USERS
+mkdir -m 700 "$TMP/run" "$TMP/run2" "$TMP/nobody"
+chmod 755 "$TMP"
+chown 65534 "$TMP/nobody"
+mkfifo "$TMP/stdin"
+exec 3<> "$TMP/stdin"
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env "XDG_RUNTIME_DIR=$TMP/nobody")
+if ! "${nobody[@]}" test -x "$DIW"; then
+	skip "another user cannot run $DIW"
+	end
+fi
+# counted PID NAME: the counter of that process, 0 if there is none.
+counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
+at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
+# sender [VARIABLE=VALUE...]: to port 5000, until "stop"; SENDER is its process.
+sender() {
+	env "$@" $RUN $STREAM send 127.0.0.1 5000 700 < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
+	SENDER=$!
+	JOBS+=("$SENDER")
+}
+stop() {
+	printf '\n' > "$TMP/stdin"
+	check "the sender noticed nothing" join "$SENDER" 30
+}
+ended() {
+	kill -9 "$1"
+	wait "$1"
+} 2> /dev/null
+
+sender
+for mode in sendrecv write-record; do
+	background "$TMP/other" "${nobody[@]}" DIWARP_SOCKETS_MODE=$mode $RUN $STREAM receive 127.0.0.1 5000 1000000
+	before=$(counted $SENDER sock_tx_framed)
+	check "another user's receiver gets frames, $mode" eventually 30 at_least $SENDER sock_tx_framed $((before + 100))
+	before=$(counted $SENDER sock_tx_framed)
+	check "... also when the kernel was asked again" eventually 30 at_least $SENDER sock_tx_framed $((before + 700))
+	check "... undamaged" kill -0 $PID
+	ended $PID
+	run "a plain one of ours in its place gets none" timeout 60 $STREAM receive 127.0.0.1 5000 100
+done
+background "$TMP/other" env "XDG_RUNTIME_DIR=$TMP/run2" $RUN $STREAM receive 127.0.0.1 5000 1000000
+before=$(counted $SENDER sock_tx_framed)
+check "our own with another registry gets frames" eventually 30 at_least $SENDER sock_tx_framed $((before + 100))
+ended $PID
+background "$TMP/other" "${nobody[@]}" DIWARP_SOCKETS_USERS=own $RUN $STREAM receive 127.0.0.1 5000 300
+before=$(counted $SENDER sock_tx_framed)
+check "one that shows itself to its own user only gets all" join $PID 60
+check "... plain" [ "$(counted $SENDER sock_tx_framed)" -eq "$before" ]
+run "of whom another says that it is capable" timeout 60 "$WINDOW" liar 5000
+run "who shows something else all the time" timeout 60 "$WINDOW" garbage 5000
+stop
+background "$TMP/other" "${nobody[@]}" $RUN $STREAM receive 127.0.0.1 5000 1000000
+sender DIWARP_SOCKETS_USERS=own
+check "a sender that looks at nobody else's" eventually 30 at_least $SENDER sock_plain_unknown 200
+check "... sends plain" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
+stop
+run "one that the kernel would kill for it asks nothing" $RUN "$WINDOW" confined 127.0.0.1 5000
+ended $PID
+
+# The place where root would show its sockets is taken, so they are elsewhere.
+ipcrm -a
+run "a user sits on another's place" "${nobody[@]}" "$WINDOW" squat 0
+background "$TMP/other" $RUN $STREAM receive 127.0.0.1 5000 1000000
+"${nobody[@]}" $RUN $STREAM send 127.0.0.1 5000 700 < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
+SENDER=$!
+JOBS+=("$SENDER")
+check "... and is found all the same" eventually 30 at_least $SENDER sock_tx_framed 100
+check "... by who gets it whole" kill -0 $PID
+ended $PID
+stop
+end
