@@ -136,6 +136,20 @@ static bool take_program(char *word)
 	return true;
 }
 
+/* 32 hexadecimal digits. */
+static void take_key(const char *name, const char *value)
+{
+	char half[17] = "", *end;
+
+	diw_conf.have_key = strlen(value) == 32 && strspn(value, "0123456789abcdefABCDEF") == 32;
+	for (int i = 0; i < 2 && diw_conf.have_key; i++) {
+		memcpy(half, value + 16 * i, 16);
+		diw_conf.key[i] = strtoull(half, &end, 16);
+	}
+	if (!diw_conf.have_key && *value)
+		diw_log(DIW_LOG_WARN, "%s: it is not 32 hexadecimal digits", name);
+}
+
 /* The index of VALUE in WORDS; -1. */
 static int choice(const char *name, const char *value, const char *const *words, int n)
 {
@@ -164,6 +178,8 @@ static void set(const char *name, const char *value)
 		diw_conf.own_users = i == 0;
 	} else if (!strcmp(name, "log") && (i = choice(name, value, levels, 4)) >= 0) {
 		diw_conf.log = i;
+	} else if (!strcmp(name, "key")) {
+		take_key(name, value);
 	} else if (!strcmp(name, "peers")) {
 		diw_conf.nrules = 0;
 		each(name, value, take_peer);
@@ -179,7 +195,7 @@ static void set(const char *name, const char *value)
 static const struct { const char *name, *variable; } settings[] = {
 	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
 	{ "mode", "DIWARP_SOCKETS_MODE" }, { "users", "DIWARP_SOCKETS_USERS" },
-	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "ports", "DIWARP_SOCKETS_PORTS" },
+	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "key", "DIWARP_SOCKETS_KEY" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
 };
 #define SETTINGS (sizeof settings / sizeof settings[0])

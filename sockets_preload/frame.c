@@ -107,6 +107,12 @@ static enum diw_frame of_sibling(const struct diw_sock *s, const uint8_t *p, siz
 	return DIW_FRAME_NONE;
 }
 
+/* From another host: with the key that is configured there, too. */
+static bool is_of_peer(const struct diw_sock *s, uint64_t key)
+{
+	return diw_conf.have_key && key == diw_reg_peer_key(s->local.port);
+}
+
 enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *head)
 {
 	uint64_t key;
@@ -114,9 +120,9 @@ enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_
 	*head = shape(p, n, &key);
 	if (!*head)
 		return DIW_FRAME_NONE;
-	if (key != s->key[0] && key != s->key[1])
+	if (key != s->key[0] && key != s->key[1] && !is_of_peer(s, key))
 		return of_sibling(s, p, n, *head, key);
-	if (key == s->key[0] && !crc_is_good(p, n)) {
+	if (key != s->key[1] && !crc_is_good(p, n)) {
 		diw_count(DIW_C_sock_rx_crc);
 		return DIW_FRAME_BAD;
 	}

@@ -52,6 +52,8 @@ struct diw_sock_conf {
 	enum diw_sock_mode mode;             /* in which this process wants to receive */
 	int log;
 	unsigned nrules, nports;
+	bool have_key;
+	uint64_t key[2];                     /* a secret that the peers share */
 	struct diw_peer_rule rule[DIW_MAX_RULES];
 	struct diw_port_range port[DIW_MAX_RULES];
 };
@@ -168,6 +170,8 @@ struct diw_route {
 bool diw_reg_open(void);
 void diw_reg_forked(void);
 void diw_reg_keys(struct diw_sock *s);
+/* Of frames to PORT of a host that shares no registry, but the configured key. */
+uint64_t diw_reg_peer_key(uint16_t port);
 /* The route to what E says, as COPY has it. */
 void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */

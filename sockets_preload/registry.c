@@ -95,6 +95,11 @@ void diw_reg_keys(struct diw_sock *s)
 	s->stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
 }
 
+uint64_t diw_reg_peer_key(uint16_t port)
+{
+	return keyed_hash(diw_conf.key, port, 0);
+}
+
 /* ---- Finding ---- */
 
 /* A route to an address of this host has that address as its source; one to a broadcast address is refused. */

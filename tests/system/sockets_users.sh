@@ -27,7 +27,7 @@ counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add 
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
 # sender [VARIABLE=VALUE...]: to port 5000, until "stop"; SENDER is its process.
 sender() {
-	env "$@" $RUN $STREAM send 127.0.0.1 5000 700 < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
+	env "$@" $RUN $STREAM send "${TO:-127.0.0.1}" 5000 700 < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
 	SENDER=$!
 	JOBS+=("$SENDER")
 }
@@ -35,6 +35,7 @@ stop() {
 	printf '\n' > "$TMP/stdin"
 	check "the sender noticed nothing" join "$SENDER" 30
 }
+fails() { ! "$@"; }
 ended() {
 	kill -9 "$1"
 	wait "$1"
@@ -81,4 +82,41 @@ check "... and is found all the same" eventually 30 at_least $SENDER sock_tx_fra
 check "... by who gets it whole" kill -0 $PID
 ended $PID
 stop
+# ---- Hosts that share a key and nothing else ----
+
+if two_namespaces 1500; then
+	key=00112233445566778899aabbccddeeff
+	# there KEY [COUNT]: a receiver in the other namespace, with a registry of its own; of COUNT datagrams.
+	there() { background "$TMP/there" in_b env XDG_RUNTIME_DIR="$TMP/run2" DIWARP_SOCKETS_KEY="$1" $RUN $STREAM receive 0.0.0.0 5000 "${2:-1000000}"; }
+	export DIWARP_SOCKETS_PEERS=192.0.2.0/24:5000
+	there $key
+	TO=$B4 sender DIWARP_SOCKETS_KEY=$key
+	check "a host with the key gets frames" eventually 30 at_least $SENDER sock_tx_framed 100
+	check "... and undoes them" eventually 30 at_least $PID sock_rx_framed 100
+	check "... with the CRC" [ "$(counted $PID sock_rx_crc)" -eq 0 ]
+	ended $PID
+	there ffeeddccbbaa99887766554433221100
+	check "one with another key takes frames for payload" fails join $PID 60
+	check "..." grep -qE "not what was sent|invalid literal" "$TMP/there"
+	stop
+	there $key 100
+	TO=$B4 sender
+	check "without a key it is sent plain" join $PID 60
+	stop
+	there $key 100
+	TO=$B4 sender DIWARP_SOCKETS_KEY=0123
+	check "with one that is none, too" join $PID 60
+	check "... and a warning says so" grep -q "key: it is not 32 hexadecimal digits" "$TMP/sender"
+	stop
+	there $key 100
+	TO=$B4 sender DIWARP_SOCKETS_KEY=$key DIWARP_SOCKETS_PEERS=192.0.2.0/24:5001
+	check "to who is no peer, too" join $PID 60
+	stop
+	background "$TMP/here" $STREAM receive 0.0.0.0 5000 100
+	TO=$A4 sender DIWARP_SOCKETS_KEY=$key
+	check "and to our own host's programs, which are known" join $PID 60
+	stop
+else
+	skip "no second network namespace here"
+fi
 end

@@ -20,6 +20,14 @@ bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)
 	return key == sibling;
 }
 
+struct diw_sock_conf diw_conf;
+static const uint64_t of_peers = 0x6161616161616161u;
+
+uint64_t diw_reg_peer_key(uint16_t port)
+{
+	return of_peers + port;
+}
+
 /* A frame of N bytes of payload in exactly as much memory, so that a look beyond it is seen. */
 static uint8_t *make(size_t n, uint64_t key, uint32_t stag, size_t *len)
 {
@@ -126,6 +134,25 @@ START_TEST(keys)
 }
 END_TEST
 
+/* The configured key is that of frames with the CRC, to the socket's own port. */
+START_TEST(keys_of_peers)
+{
+	size_t len;
+	uint8_t *p = make(60, of_peers, 0, &len);
+
+	ck_assert_int_eq(check(p, len), DIW_FRAME_NONE);
+	diw_conf.have_key = true;
+	ck_assert_int_eq(check(p, len), DIW_FRAME_GOOD);
+	p[len - 1] ^= 1;
+	ck_assert_int_eq(check(p, len), DIW_FRAME_BAD);
+	free(p);
+	p = make(60, of_peers + 1, 0, &len);
+	ck_assert_int_eq(check(p, len), DIW_FRAME_NONE);
+	free(p);
+	diw_conf.have_key = false;
+}
+END_TEST
+
 Suite *suite_sockframe(void)
 {
 	Suite *s = suite_create("sockframe");
@@ -136,6 +163,7 @@ Suite *suite_sockframe(void)
 	tcase_add_loop_test(t, cut_or_damaged, 0, 2);
 	tcase_add_loop_test(t, headers_without_crc, 0, 2);
 	tcase_add_loop_test(t, keys, 0, 2);
+	tcase_add_test(t, keys_of_peers);
 	suite_add_tcase(s, t);
 	return s;
 }
