@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CPU time of a send and a receive of BYTES on lo, in ns: the best of some rounds. tests/system/sockets/cost
- * compares. */
+/*
+ * What the interposer costs: CPU time of a send and a receive of BYTES on lo, without it, with it, and with it and the
+ * CRC. Each is a process of its own; they take turns of a millisecond or two, so that all of them meet the same machine,
+ * and a turn is compared with its neighbours'.
+ * usage: sockets_cost PRELOAD BYTES ROUNDS
+ */
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-#define ROUNDS 15
-#define TIMES 20000
+#define TIMES 500                        /* messages a turn */
+#define MOST_ROUNDS 100000
+
+enum { PLAIN, WITH, WITH_CRC, WAYS };
+struct way { int ask, answer; double *ns; };
 
 static double cpu_ns(void)
 {
@@ -18,30 +29,146 @@ static double cpu_ns(void)
 	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-int main(int argc, char **argv)
+/* ---- One of them ---- */
+
+struct pair { int a, b; struct sockaddr_in to; size_t n; };
+
+static double turn(const struct pair *p)
 {
 	static char buf[65536];
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, from;
-	size_t n = argc > 1 ? (size_t)atoi(argv[1]) : 1316;
-	int a = socket(AF_INET, SOCK_DGRAM, 0), b = socket(AF_INET, SOCK_DGRAM, 0);
-	socklen_t len = sizeof to, from_len;
-	double best = 1e18;
+	double begin = cpu_ns();
 
-	if (n > sizeof buf || bind(a, (void *)&to, len) || getsockname(a, (void *)&to, &len))
-		return 1;
-	recv(a, buf, sizeof buf, MSG_DONTWAIT);
-	for (int round = 0; round < ROUNDS; round++) {
-		double begin = cpu_ns();
+	for (int i = 0; i < TIMES; i++) {
+		struct sockaddr_in from;
+		socklen_t len = sizeof from;
 
-		for (int i = 0; i < TIMES; i++) {
-			from_len = sizeof from;
-			if (sendto(b, buf, n, 0, (void *)&to, len) != (ssize_t)n ||
-			    recvfrom(a, buf, sizeof buf, 0, (void *)&from, &from_len) != (ssize_t)n)
-				return 1;
-		}
-		begin = (cpu_ns() - begin) / TIMES;
-		best = begin < best ? begin : best;
+		if (sendto(p->b, buf, p->n, 0, (const void *)&p->to, sizeof p->to) != (ssize_t)p->n ||
+		    recvfrom(p->a, buf, sizeof buf, 0, (void *)&from, &len) != (ssize_t)p->n)
+			exit(1);
 	}
-	printf("%.0f\n", best);
+	return (cpu_ns() - begin) / TIMES;
+}
+
+/* A byte is the turn, its answer the time. */
+static int take_turns(const char *bytes)
+{
+	struct pair p = { .a = socket(AF_INET, SOCK_DGRAM, 0), .b = socket(AF_INET, SOCK_DGRAM, 0),
+			  .to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) },
+			  .n = (size_t)atoi(bytes) };
+	socklen_t len = sizeof p.to;
+	char c;
+
+	if (bind(p.a, (void *)&p.to, len) || getsockname(p.a, (void *)&p.to, &len))
+		return 1;
+	recv(p.a, &c, 1, MSG_DONTWAIT);
+	while (read(0, &c, 1) == 1) {
+		double ns = turn(&p);
+
+		if (write(1, &ns, sizeof ns) != (ssize_t)sizeof ns)
+			return 1;
+	}
+	return 0;
+}
+
+/* ---- All of them ---- */
+
+static struct way start(const char *self, int way, const char *preload, char *bytes)
+{
+	int in[2], out[2];
+	struct way w;
+
+	if (pipe(in) || pipe(out))
+		exit(1);
+	if (fork() == 0) {
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		close(in[1]);
+		close(out[0]);
+		if (way != PLAIN)
+			setenv("LD_PRELOAD", preload, 1);
+		setenv("DIWARP_SOCKETS_CRC", way == WITH_CRC ? "on" : "off", 1);
+		execl(self, self, bytes, NULL);
+		_exit(1);
+	}
+	close(in[0]);
+	close(out[1]);
+	w = (struct way){ .ask = in[1], .answer = out[0], .ns = calloc(MOST_ROUNDS, sizeof(double)) };
+	if (!w.ns)
+		exit(1);
+	return w;
+}
+
+static double asked(const struct way *w)
+{
+	double ns;
+
+	if (write(w->ask, "", 1) != 1 || read(w->answer, &ns, sizeof ns) != (ssize_t)sizeof ns) {
+		fprintf(stderr, "one of them ended\n");
+		exit(1);
+	}
+	return ns;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, int n)
+{
+	qsort(v, (size_t)n, sizeof *v, by_size);
+	return v[n / 2];
+}
+
+/* By how many percent a turn of W was longer than the plain one of its round. */
+static double more(const struct way *plain, const struct way *w, int n)
+{
+	static double ratio[MOST_ROUNDS];
+
+	for (int i = 0; i < n; i++)
+		ratio[i] = w->ns[i] / plain->ns[i];
+	return (median(ratio, n) - 1) * 100;
+}
+
+static void tell(struct way w[WAYS], int bytes, int n)
+{
+	double with = more(&w[PLAIN], &w[WITH], n), crc = more(&w[PLAIN], &w[WITH_CRC], n);
+	int small = bytes < 744;             /* the goals are of 172 and of 1316 bytes */
+
+	printf("%5d bytes: %.0f ns without", bytes, median(w[PLAIN].ns, n));
+	printf("; with it %+.1f %% (%.0f ns; goal %d %%)", with, median(w[WITH].ns, n), small ? 5 : 2);
+	printf(", with the CRC %+.1f %% (%.0f ns; goal %d %%)\n", crc, median(w[WITH_CRC].ns, n), small ? 7 : 4);
+}
+
+int main(int argc, char **argv)
+{
+	struct way w[WAYS];
+	cpu_set_t one;
+	int n;
+
+	if (argc == 2)
+		return take_turns(argv[1]);
+	if (argc != 4 || (n = atoi(argv[3])) < 1 || n > MOST_ROUNDS)
+		return 2;
+	CPU_ZERO(&one);
+	CPU_SET(1, &one);
+	sched_setaffinity(0, sizeof one, &one);
+	for (int i = 0; i < WAYS; i++) {
+		w[i] = start(argv[0], i, argv[1], argv[2]);
+		asked(&w[i]);
+	}
+	for (int round = 0; round < n; round++)
+		for (int i = 0; i < WAYS; i++) {
+			int way = (round + i) % WAYS;
+
+			w[way].ns[round] = asked(&w[way]);
+		}
+	tell(w, atoi(argv[2]), n);
+	for (int i = 0; i < WAYS; i++)
+		close(w[i].ask);
+	while (wait(NULL) > 0)
+		;
 	return 0;
 }
