@@ -177,8 +177,8 @@ static int exchange(void)
 			return -1;
 	if (both(wake, sleep_until_woken) || both(invalidate, be_invalidated))
 		return -1;
-	/* siw may see the stream's end before the message ahead of it, which is flushed then: so whoever ends it has heard
-	 * that nothing is on its way to siw. */
+	/* siw may see the stream's end before the message ahead of it, which is flushed then: so whoever ends it has
+	 * heard that nothing is on its way to siw. */
 	if (plan.ends ? hear(THANKS) : say(THANKS, 0))
 		return -1;
 	printf("exchanged %u bytes a message\n", plan.size);
