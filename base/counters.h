@@ -36,7 +36,7 @@
 	X(mpa_local, "no memory or no descriptor for the stream") \
 	X(mpa_ird, "the peer offers less IRD than is needed") \
 	X(mpa_rtr, "no way to say ready-to-receive in common") \
-	X(rx_stalled, "RC: times that the stream waited for a receive") \
+	X(rx_stalled, "RC, UC: times that what arrives waited for a receive") \
 	/* ddp */ \
 	X(tx_segments, "segments sent") \
 	X(rx_segments, "segments received with a good CRC") \
@@ -86,6 +86,10 @@
 	X(rx_payload, "bytes of messages placed") \
 	X(tx_payload, "bytes of messages sent") \
 	X(write_incomplete, "UC Write with immediate that lacked bytes: dropped") \
+	X(flow_asked, "UC: times that the peer was asked how far it is") \
+	X(flow_answered, "UC: times that the peer was told") \
+	X(flow_waits, "UC: times that requests waited for the peer's answer") \
+	X(flow_ignored, "UC: answers to no recent question: dropped") \
 	X(read_requests_tx, "Reads asked for") \
 	X(read_requests_rx, "Read Requests that came") \
 	X(read_answered, "Reads answered") \

@@ -110,6 +110,7 @@ struct diw_ddp_tx {
 	struct diw_addr dst;
 	uint32_t off;                /* payload bytes taken by the link; the next segment's MO */
 	uint32_t seg;                /* payload bytes a segment */
+	uint32_t toll;
 	bool active;                 /* begun, not finished */
 };
 
@@ -129,6 +130,7 @@ struct diw_ddp_cfg {
 	bool close_last;             /* never report a record whose last segment did not come */
 	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */
 	uint32_t max_sources, max_records, max_reasm;
+	uint32_t toll;               /* what a segment takes of a budget beside its octets */
 	bool imm;                    /* ordered: the peers agreed on the immediate of Sends */
 	uint64_t rnr_timeout;        /* ordered: so long a segment may wait for a receive, ns */
 };
@@ -137,6 +139,7 @@ struct diw_ddp_cfg {
 extern const struct diw_link_up diw_ddp_link_up;
 extern const struct diw_link_up diw_ddp_ordered_up;
 
+#define DIW_DDP_UC_WAIT (250 * DIW_MS)       /* of UC, so long a segment may wait for a receive */
 #define DIW_DDP_QUEUES 4             /* untagged: Sends, Read and Atomic Requests, Terminate, Atomic Responses */
 
 struct diw_order {
@@ -145,9 +148,10 @@ struct diw_order {
 	uint32_t got;                /* its bytes that are in place */
 	uint32_t written;            /* bytes of the Write that came last, of a peer's requests; 0 behind another */
 	bool writes;                 /* it goes on */
-	bool waiting;                /* a segment was not taken, and stays in the link */
-	uint64_t waits_until;        /* for a receive; 0: it does not */
+	bool waiting;                /* a segment was not taken, and stays in the link; UC, too */
+	uint64_t waits_until;        /* for a receive; 0: it does not; UC, too */
 	uint64_t asks_at;            /* whether the peer is still there, while it waits */
+	bool hopes;                  /* UC: there was a receive since one was waited for in vain */
 	bool seen;                   /* the peer has sent an FPDU, maybe an empty one; or it is the responder */
 	bool dead;                   /* after a fault, or the end of the queue pair, nothing is taken */
 };

@@ -48,41 +48,76 @@ static uint16_t take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t 
 	return 0;
 }
 
+/* UC: what found no receive waits for one, for a bounded time. Behind a wait that was in vain the next begins when
+ * there was a receive again: where nobody posts any, nothing is held up. */
+static bool may_wait(struct diw_ddp *d, uint64_t now)
+{
+	struct diw_order *o = &d->order;
+
+	if (!o->hopes)
+		return false;
+	if (!o->waits_until) {
+		o->waits_until = now + DIW_DDP_UC_WAIT;
+		d->c->rx_stalled++;
+	}
+	o->hopes = o->waiting = now < o->waits_until;
+	return o->waiting;
+}
+
+static void drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
+{
+	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, len, seg->src->port);
+	diw_fault_count(d->c, fault);
+	diw_ddp_dropped(d->link, seg, diw_fault_counter(fault));
+	d->ulp->fault(d->ulp_ctx, seg, fault, now);
+}
+
+static uint16_t decode(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from)
+{
+	uint16_t fault;
+
+	seg->group = from->group;
+	seg->to = from->to;
+	seg->raw = from->data;
+	fault = diw_ddp_hdr_decode(&seg->h, &seg->hdr_len, from->data, from->len);
+	seg->payload = seg->raw + seg->hdr_len;
+	seg->len = from->len - seg->hdr_len;
+	if (fault == 0)
+		DIW_TRACE_SEGMENT_RECEIVED(d->c, seg->h.opcode, seg->h.msn, seg->h.mo, seg->len, seg->src->port);
+	if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(seg->src, &d->cfg.peer))
+		fault = DIW_FAULT_PEER;
+	return fault;
+}
+
 static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	struct diw_ddp *d = ctx;
 	uint16_t fault;
+	int i;
 
-	d->c->rx_segments += (uint64_t)n;
+	d->order.waiting = false;
 	if (d->order.dead) {
+		d->c->rx_segments += (uint64_t)n;
 		d->c->rx_dead += (uint64_t)n;
 		return n;
 	}
-	for (int i = 0; i < n; i++) {
+	for (i = 0; i < n; i++) {
 		struct diw_ddp_seg seg;
 
 		seg.src = src;
-		seg.group = segs[i].group;
-		seg.to = segs[i].to;
-		seg.raw = segs[i].data;
-		fault = diw_ddp_hdr_decode(&seg.h, &seg.hdr_len, segs[i].data, segs[i].len);
-		seg.payload = seg.raw + seg.hdr_len;
-		seg.len = segs[i].len - seg.hdr_len;
-		if (fault == 0)
-			DIW_TRACE_SEGMENT_RECEIVED(d->c, seg.h.opcode, seg.h.msn, seg.h.mo, seg.len, src->port);
-		if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(src, &d->cfg.peer))
-			fault = DIW_FAULT_PEER;
+		fault = decode(d, &seg, &segs[i]);
 		if (fault == 0)
 			fault = take(d, &seg, now);
-		if (fault) {
-			DIW_TRACE_SEGMENT_DROPPED(d->c, fault, segs[i].len, src->port);
-			diw_fault_count(d->c, fault);
-			diw_ddp_dropped(d->link, &seg, diw_fault_counter(fault));
-			d->ulp->fault(d->ulp_ctx, &seg, fault, now);
-		}
+		if (fault == DIW_FAULT_NO_BUFFER && may_wait(d, now))
+			break;
+		if (fault)
+			drop(d, &seg, segs[i].len, fault, now);
 	}
+	if (!d->order.waiting)
+		d->order.waits_until = 0;
+	d->c->rx_segments += (uint64_t)i;
 	diw_record_burst_end(d);
-	return n;
+	return i;
 }
 
 const struct diw_link_up diw_ddp_link_up = { .rx = link_rx };

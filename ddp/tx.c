@@ -27,6 +27,7 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 		tx->h.msn = tx->h.tagged ? d->msn_tagged++ : d->msn_untagged++;
 	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h));
 	tx->off = 0;
+	tx->toll = d->cfg.toll;
 	tx->active = true;
 }
 
@@ -63,7 +64,7 @@ static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t
 			advance(at, len);
 		tx->h.to += len;
 		off += len;
-		budget -= segs[n].hdr_len + len;
+		budget -= segs[n].hdr_len + len + tx->toll;
 		n++;
 	} while (off < tx->h.length && n < BURST && budget > 0);
 	tx->h.to -= off - tx->off;              /* counts again when the link has taken them */
@@ -89,7 +90,7 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 			DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, segs[i].len, tx->dst.port);
 			tx->off += segs[i].len;
 			tx->h.to += segs[i].len;
-			*budget -= segs[i].hdr_len + segs[i].len;
+			*budget -= segs[i].hdr_len + segs[i].len + tx->toll;
 			d->c->tx_payload += segs[i].len;
 		}
 		d->c->tx_segments += (uint64_t)taken;

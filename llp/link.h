@@ -41,8 +41,8 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 struct diw_link;
 
 struct diw_link_up {
-	/* A burst of intact segments of one peer, n >= 1; returns how many were taken. A RELIABLE link keeps the
-	 * others, receives nothing meanwhile, and offers them again at the next poll; others are told n. */
+	/* A burst of intact segments of one peer, n >= 1; returns how many were taken. The link keeps the others,
+	 * receives nothing meanwhile, and offers them again at the next poll. */
 	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
 	/* RELIABLE: no more will come. Fault 0 and errnum 0: the peer has ended the stream in good order; else why it
 	 * broke. Told once; the link still sends, unless errnum says that it cannot. NULL on other links. */

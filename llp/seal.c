@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/crc.h"
 #include "base/trace.h"
 #include "base/wire.h"
@@ -32,6 +33,13 @@ struct seal {
 	struct diw_dgram_burst open; /* len 0: none */
 	uint32_t open_count;
 	struct iovec open_iov;
+
+	/* The burst that was received last, as far as it was not taken; its bytes are the dgram's, which is not asked
+	 * for another before. */
+	struct diw_dgram_burst rest;
+	const uint8_t *rest_at;
+	struct diw_link_rxseg kept[RX_BATCH];        /* those in front of it that were offered, in order */
+	int nkept;
 
 	struct iovec gather[GATHER_IOV];
 	uint8_t crcs[DIW_DGRAM_MAX_SEGS][CRC_LEN];
@@ -218,46 +226,71 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len)
 	return false;
 }
 
-/* Cut one burst, check every segment, hand up the intact ones. */
-static void rx_burst(struct seal *s, const struct diw_dgram_burst *b, uint64_t now)
+/* False: not all of the N segments were taken, and those that were not are kept. */
+static bool offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
-	struct diw_link_rxseg segs[RX_BATCH];
-	const uint8_t *p = b->iov->iov_base;
-	uint32_t left = b->len;
+	int taken = s->l.up->rx(s->l.up_ctx, &s->rest.peer, segs, n, now);
+
+	s->nkept = n - taken;
+	memmove(s->kept, segs + taken, (size_t)s->nkept * sizeof *segs);
+	return s->nkept == 0;
+}
+
+/* Cut the burst, check every segment, hand up the intact ones. False: some wait. */
+static bool rx_rest(struct seal *s, uint64_t now)
+{
+	struct diw_dgram_burst *b = &s->rest;
 	int n = 0;
 
-	if (!left) {
-		s->l.c->rx_short++;
-		DIW_TRACE_DATAGRAM_DROPPED(s->l.c, 0, b->peer.port);
-		diw_dgram_dropped(s->d, p, "rx_short");
-	}
-	while (left > 0) {
-		uint32_t len = left < b->seg ? left : b->seg;
+	while (b->len > 0) {
+		uint32_t len = b->len < b->seg ? b->len : b->seg;
+		const uint8_t *p = s->rest_at;
 
 		if (!intact(s, p, len))
 			DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, b->peer.port);
 		else
-			segs[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group, b->to.port ? &b->to : NULL };
-		p += len;
-		left -= len;
-		if (n == RX_BATCH || (n && !left)) {
-			s->l.up->rx(s->l.up_ctx, &b->peer, segs, n, now);
+			s->kept[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group,
+								b->to.port ? &b->to : NULL };
+		s->rest_at += len;
+		b->len -= len;
+		if (n == RX_BATCH || (n && !b->len)) {
+			if (!offer(s, s->kept, n, now))
+				return false;
 			n = 0;
 		}
 	}
+	return true;
+}
+
+static void rx_begin(struct seal *s, const struct diw_dgram_burst *b)
+{
+	s->rest = *b;
+	s->rest_at = b->iov->iov_base;
+	if (b->len)
+		return;
+	s->l.c->rx_short++;
+	DIW_TRACE_DATAGRAM_DROPPED(s->l.c, 0, b->peer.port);
+	diw_dgram_dropped(s->d, s->rest_at, "rx_short");
 }
 
 static int seal_poll(struct diw_link *l, int budget, uint64_t now)
 {
 	struct seal *s = seal_of(l);
 	struct diw_dgram_burst b;
+	bool goes_on = s->nkept || s->rest.len;
 	int n = 0;
 
-	while (n < budget && s->d->ops->recv(s->d, &b, 1, now) == 1) {
-		rx_burst(s, &b, now);
+	if (s->nkept && !offer(s, s->kept, s->nkept, now))
+		return 0;
+	while (n < budget && (goes_on || s->d->ops->recv(s->d, &b, 1, now) == 1)) {
+		if (!goes_on)
+			rx_begin(s, &b);
+		goes_on = false;
+		n++;
+		if (!rx_rest(s, now))
+			break;
 		if (s->d->watch)
 			s->d->watch->seen(s->d->watch, now);
-		n++;
 	}
 	return n;
 }
@@ -268,7 +301,8 @@ static uint64_t seal_deadline(struct diw_link *l)
 {
 	struct seal *s = seal_of(l);
 
-	return s->d->ops->deadline(s->d);
+	/* What waits comes again when its receiver says so; until then no more is received. */
+	return s->nkept ? DIW_NEVER : s->d->ops->deadline(s->d);
 }
 
 static uint32_t seal_mulpdu(struct diw_link *l, const struct diw_addr *dst)

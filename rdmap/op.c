@@ -15,5 +15,6 @@ const struct diw_rdmap_op diw_rdmap_ops[16] = {
 	[DIW_OP_IMMEDIATE_SE] = { .types = DIW_TYPE_RC },
 	[DIW_OP_ATOMIC_REQUEST] = { .types = DIW_TYPE_RC, .qn = 1 },
 	[DIW_OP_ATOMIC_RESPONSE] = { .types = DIW_TYPE_RC, .qn = 3 },
+	[DIW_OP_FLOW] = { .types = DIW_TYPE_UC, .qn = 2, .any_qkey = true },
 	[DIW_OP_WRITE_RECORD] = { .types = DIW_TYPE_UD, .tagged = true, .imm = true, .solicited = true },
 };

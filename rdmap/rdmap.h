@@ -28,6 +28,7 @@ enum diw_rdmap_opcode {
 	DIW_OP_ATOMIC_REQUEST = 0xa,
 	DIW_OP_ATOMIC_RESPONSE = 0xb,
 	DIW_OP_WRITE_RECORD = 0xc,
+	DIW_OP_FLOW = 0xd,
 	/* Of work requests that send nothing. */
 	DIW_OP_LOCAL_INV = 0x10,
 	DIW_OP_BIND_MW = 0x11,
@@ -180,6 +181,24 @@ struct diw_rdmap_rc {
 	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
 
+/* ---- The pace of UC (rdmap/flow.c) ---- */
+
+#define DIW_RDMAP_FLOW_ASKS 16       /* the last ones, whose answers count */
+#define DIW_RDMAP_FLOW_TOLL 768u     /* octets that a segment counts for beside its own */
+
+struct diw_rdmap_flow {
+	uint32_t sent, base;         /* octets and tolls, modulo 2^32: all; those that the peer has answered for */
+	uint32_t window;
+	uint32_t number, heard;      /* of the last question; of the last that was answered */
+	uint32_t at[DIW_RDMAP_FLOW_ASKS];    /* what was sent when it was asked */
+	bool asked, answered;        /* the last question is open; the peer has ever answered */
+	bool shut;                   /* the window is full: until `until` */
+	bool due;                    /* an answer to the peer */
+	uint32_t due_number;
+	uint64_t again_ns, gap;      /* when to ask again; how long that was put off */
+	uint64_t until, quiet_until;
+};
+
 /* ---- The instance ---- */
 
 struct diw_rdmap {
@@ -194,6 +213,7 @@ struct diw_rdmap {
 	uint64_t read_timeout;       /* ns; 0 measured */
 	uint64_t errors_since;       /* error messages: at most 100 a second */
 	uint32_t errors_sent;
+	struct diw_rdmap_flow flow;  /* UC */
 	struct {                     /* UC: the Write that arrives */
 		struct diw_ddp_hdr first;
 		struct diw_range_set ranges;
@@ -227,6 +247,13 @@ int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now);
  * is not any more. */
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
+/* UC: what may be sent now, octets and tolls; whoever has sent so much calls the next one, and comes again. */
+int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now);
+/* UC: ask and answer the peer. MORE: the window keeps something from being sent. 0, or -EAGAIN: the link is blocked. */
+int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now);
+/* UC: when that wants to be called again because of the window; 0: no window keeps anything from being sent. */
+uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r);
+
 /* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now);
@@ -239,6 +266,9 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
+void diw_rdmap_flow_init(struct diw_rdmap *r);
+uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+struct diw_recv *diw_rdmap_take_recv(struct diw_rdmap *r);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,

@@ -323,6 +323,8 @@ uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 	if (r->type == DIW_TYPE_RC)
 		return r->ddp.order.waits_until ? diw_min64(r->ddp.order.waits_until, r->ddp.order.asks_at) : DIW_NEVER;
 	t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
+	if (r->ddp.order.waits_until)
+		t = diw_min64(t, r->ddp.order.waits_until);
 	head = &r->reads->active;
 	if (waiting)
 		for (l = head->next; l != head; l = l->next)

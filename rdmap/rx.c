@@ -53,6 +53,7 @@ int diw_rdmap_init(struct diw_rdmap *r)
 		diw_list_init(&r->rc.out);
 		return 0;
 	}
+	diw_rdmap_flow_init(r);
 	rc = init_reads(r);
 	if (rc < 0)
 		return rc;
@@ -103,7 +104,7 @@ static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_
 	const struct diw_ddp_hdr *h = &seg->h;
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[h->opcode];
 
-	if (!op->any_qkey && h->qkey != r->ddp.cfg.qkey)
+	if (!(op->any_qkey && (op->types & r->type)) && h->qkey != r->ddp.cfg.qkey)
 		return DIW_FAULT_QKEY;
 	if (!(op->types & r->type) || op->tagged != h->tagged)
 		return DIW_FAULT_OPCODE;
@@ -158,6 +159,8 @@ static uint16_t message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 
 	if (r->type == DIW_TYPE_RC)
 		return diw_rdmap_rc_message(r, seg, now);
+	if (seg->h.opcode == DIW_OP_FLOW)
+		return diw_rdmap_flow_rx(r, seg);
 	if (seg->h.opcode != DIW_OP_TERMINATE)
 		return diw_rdmap_read_asked(r, seg);
 	diw_rdmap_term_rx(r, seg);
@@ -184,11 +187,17 @@ static void down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 		r->up->ended(r->up_ctx, fault, false, errnum, now);
 }
 
+struct diw_recv *diw_rdmap_take_recv(struct diw_rdmap *r)
+{
+	struct diw_recv *recv = r->up->recv_take(r->up_ctx);
+
+	r->ddp.order.hopes |= recv && r->type == DIW_TYPE_UC;
+	return recv;
+}
+
 static struct diw_recv *recv_take(void *ctx)
 {
-	struct diw_rdmap *r = ctx;
-
-	return r->up->recv_take(r->up_ctx);
+	return diw_rdmap_take_recv(ctx);
 }
 
 static void recv_return(void *ctx, struct diw_recv *recv)

@@ -26,6 +26,20 @@ static uint16_t write_goes_on(const struct diw_rdmap *r, const struct diw_ddp_hd
 	return 0;
 }
 
+/* Its immediate finds no receive, and may wait for one. */
+static bool must_wait(struct diw_rdmap *r, const struct diw_ddp_hdr *h, uint64_t now)
+{
+	const struct diw_order *o = &r->ddp.order;
+	struct diw_recv *recv;
+
+	if (!h->imm_valid || !h->last || !o->hopes || (o->waits_until && now >= o->waits_until))
+		return false;
+	recv = r->up->recv_take(r->up_ctx);
+	if (recv)
+		r->up->recv_return(r->up_ctx, recv);
+	return !recv;
+}
+
 uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const struct diw_ddp_hdr *h = &seg->h, *first = &r->write.first;
@@ -40,7 +54,7 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 		return fault;
 	if (r->write.any && h->epoch == first->epoch) {
 		if (h->msn == first->msn)
-			return write_goes_on(r, h);
+			return must_wait(r, h, now) ? DIW_FAULT_NO_BUFFER : write_goes_on(r, h);
 		if (!diw_serial_after(h->msn, first->msn))
 			return DIW_FAULT_RECORD_LATE;
 	} else if (r->write.any) {
@@ -49,6 +63,8 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 		r->write.old_epoch = first->epoch;
 		r->write.old_until_ns = now + DIW_SOURCE_OLD_EPOCH_NS;
 	}
+	if (must_wait(r, h, now))
+		return DIW_FAULT_NO_BUFFER;
 	if (r->write.open) {
 		r->c->write_incomplete++;
 		end_write(r);
@@ -86,9 +102,11 @@ void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, 
 	end_write(r);
 	if (!h->imm_valid)
 		return;
-	recv = r->up->recv_room(r->up_ctx, 1) ? r->up->recv_take(r->up_ctx) : NULL;
-	if (recv)
+	recv = r->up->recv_room(r->up_ctx, 1) ? diw_rdmap_take_recv(r) : NULL;
+	if (recv) {
 		r->up->recv_done(r->up_ctx, recv, seg, 0);
-	else
-		r->c->rx_no_recv++;
+		return;
+	}
+	r->ddp.order.hopes = false;
+	r->c->rx_no_recv++;
 }

@@ -138,7 +138,7 @@ static int parse_op(struct dump *x, const char *name)
 {
 	x->op = dump_op_of(name);
 	return x->op >= 0 ? 0 : tool_usage("--op: '%s' is not write, read-request, read-response, send, send-se, "
-					   "error or write-record", name);
+					   "error, write-record or flow", name);
 }
 
 static int parse(struct dump *x, struct options *o, int argc, char **argv)
@@ -206,7 +206,8 @@ const struct tool_cmd cmd_dump = {
 		"  -r, --read FILE        a pcap or pcapng file; - for standard input\n"
 		"      --message          messages instead: what came of each, its map, what was lost\n"
 		"      --qp PORT          only what this queue pair sent or received\n"
-		"      --op NAME          write, read-request, read-response, send, send-se, error, write-record\n"
+		"      --op NAME          write, read-request, read-response, send, send-se, error, write-record,\n"
+		"                         flow\n"
 		"      --fault            only what is faulty, was dropped, or tells of a fault\n"
 		"  -c, --count N          end after so many lines\n"
 		"      --json             one JSON object a line\n"

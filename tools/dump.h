@@ -46,7 +46,8 @@ void dump_notes_close(struct dump_notes *n);
 
 /* ---- A segment (dump_seg.c) ---- */
 
-enum { OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_SEND, OP_SEND_SE = 5, OP_ERROR = 7, OP_WRITE_RECORD = 12 };
+enum { OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_SEND, OP_SEND_SE = 5, OP_ERROR = 7, OP_WRITE_RECORD = 12,
+	OP_FLOW = 13 };
 
 struct dump_seg {
 	const struct dump_datagram *dg;

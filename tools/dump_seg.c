@@ -13,6 +13,7 @@
 #define CRC_RESIDUE 0x2144df1cu      /* crc32() over a good datagram, CRC included */
 #define MIN_SEG 28u
 #define READ_LEN 28u                 /* payload of a Read Request */
+#define FLOW_LEN 8u                  /* payload of a flow message */
 #define QUOTE 6u                     /* where an error message's quotation begins */
 
 static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn; } ops[16] = {
@@ -23,6 +24,7 @@ static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn
 	[OP_SEND_SE] = { "send-se", false, true, false, 0 },
 	[OP_ERROR] = { "error", false, false, false, 2 },
 	[OP_WRITE_RECORD] = { "write-record", true, true, true, 0 },
+	[OP_FLOW] = { "flow", false, false, false, 2 },
 };
 
 const char *dump_op_name(uint8_t opcode)
@@ -96,7 +98,8 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 		return "rx_qn";
 	if ((s->imm_valid && !ops[s->opcode].imm) || (s->solicited && !ops[s->opcode].solicited))
 		return "rx_version";
-	if ((s->opcode == OP_READ_REQUEST && s->n != READ_LEN) || (s->opcode == OP_ERROR && s->n < QUOTE + 2))
+	if ((s->opcode == OP_READ_REQUEST && s->n != READ_LEN) || (s->opcode == OP_ERROR && s->n < QUOTE + 2) ||
+	    (s->opcode == OP_FLOW && s->n != FLOW_LEN))
 		return "rx_malformed";
 	return NULL;
 }
@@ -135,7 +138,7 @@ bool dump_is_fault(const struct dump_seg *s)
 	return !s->crc_good || s->fault || *s->dg->dropped || (s->hdr_len && s->opcode == OP_ERROR);
 }
 
-/* ---- What Read Requests and error messages carry ---- */
+/* ---- What Read Requests, flow and error messages carry ---- */
 
 /* The quotation's MSN; false when it ends before. */
 static bool quoted_msn(const struct dump_seg *s, bool *tagged, uint32_t *msn)
@@ -155,6 +158,11 @@ static bool quoted_msn(const struct dump_seg *s, bool *tagged, uint32_t *msn)
 static bool is_read(const struct dump_seg *s)
 {
 	return s->hdr_len && s->opcode == OP_READ_REQUEST && s->n == READ_LEN;
+}
+
+static bool is_flow(const struct dump_seg *s)
+{
+	return s->hdr_len && s->opcode == OP_FLOW && s->n == FLOW_LEN;
 }
 
 static bool is_error(const struct dump_seg *s)
@@ -184,6 +192,8 @@ static void print_body(const struct dump_seg *s)
 		printf(" sink 0x%08x at 0x%016llx, %u B, source 0x%08x at 0x%016llx", diw_get32(p),
 		       (unsigned long long)diw_get64(p + 4), diw_get32(p + 12), diw_get32(p + 16),
 		       (unsigned long long)diw_get64(p + 20));
+	if (is_flow(s))
+		printf(diw_get32(p + 4) ? " answer %u, window %u" : " question %u", diw_get32(p), diw_get32(p + 4));
 	if (is_error(s)) {
 		printf(" %s (0x%04x)", diw_fault_str(diw_get16(p)), diw_get16(p));
 		if (quoted_msn(s, &tagged, &msn))
@@ -272,6 +282,10 @@ static void add_body(cJSON *o, const struct dump_seg *s)
 		json_add_count(o, "read_length", diw_get32(p + 12));
 		dump_json_hex(o, "source_stag", diw_get32(p + 16), 8);
 		dump_json_hex(o, "source_to", diw_get64(p + 20), 16);
+	}
+	if (is_flow(s)) {
+		json_add_count(o, "flow_number", diw_get32(p));
+		json_add_count(o, "flow_window", diw_get32(p + 4));
 	}
 	if (is_error(s)) {
 		dump_json_hex(o, "error", diw_get16(p), 4);

@@ -88,7 +88,7 @@ static struct diw_recv *recv_take(void *ctx)
 	struct diw_recv *r = diw_rq_take(qp->rq);
 	struct diw_srq *srq = qp->srq;
 
-	if (qp->type == DIW_QP_RC)
+	if (qp->type != DIW_QP_UD)
 		r = await(qp, r);
 
 	if (srq && srq->limit && diw_rq_posted(&srq->rq) < srq->limit) {

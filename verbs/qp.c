@@ -247,7 +247,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->recv_cq = a->recv_cq;
 	qp->srq = a->srq;
 	qp->rq = a->srq ? &a->srq->rq : &qp->own_rq;
-	qp->rq->rc |= a->type == DIW_QP_RC;
+	qp->rq->awaited |= a->type != DIW_QP_UD;
 	qp->sig_all = a->sq_sig_all;
 	qp->grh = a->grh;
 	qp->rate = a->rate_limit;

@@ -40,8 +40,8 @@ struct diw_rq {
 	uint32_t fresh;              /* slots that were ever posted; the poster's */
 	uint8_t *slots;
 	struct diw_slot_ring fifo, free;
-	atomic_bool wanted;                  /* RC: a message waits for a receive */
-	bool rc;                             /* RC queue pairs use it: who posts looks at that */
+	atomic_bool wanted;                  /* a message may wait for a receive */
+	bool awaited;                        /* RC or UC queue pairs use it: who posts looks at that */
 	uint32_t *returned, nreturned;       /* taken before the fifo, last in first out */
 };
 

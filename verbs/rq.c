@@ -123,7 +123,7 @@ int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct di
 			*bad = wr;
 	}
 	pthread_mutex_unlock(&rq->post);
-	if (rq->rc) {
+	if (rq->awaited) {
 		/* Pairs with who found the queue empty: one of the two sees the other. */
 		atomic_thread_fence(memory_order_seq_cst);
 		*waits = atomic_load_explicit(&rq->wanted, memory_order_relaxed);

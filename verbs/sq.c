@@ -457,6 +457,24 @@ static void refill(struct diw_qp *qp, uint64_t now)
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
+/* UC: as far as the peer's window reaches, and no further than where it is to be asked before more is sent. */
+static int run_paced(struct diw_qp *qp, int64_t *budget, uint64_t now)
+{
+	struct diw_rdmap *r = &qp->rdmap;
+	int rc, said;
+
+	do {
+		int64_t left = diw_rdmap_flow_left(r, now), had = left < *budget ? left : *budget, b = had;
+		uint64_t segments = qp->c->tx_segments;
+
+		rc = run_queue(qp, &b, now);
+		r->flow.sent += (uint32_t)(had - b);
+		*budget -= had - b - (int64_t)(qp->c->tx_segments - segments) * DIW_RDMAP_FLOW_TOLL;
+		said = rc == -EAGAIN ? 0 : diw_rdmap_flow_run(r, rc == -EBUSY, now);
+	} while (rc == -EBUSY && said == 0 && *budget > 0 && diw_rdmap_flow_left(r, now) > 0);
+	return said < 0 ? said : rc;
+}
+
 /* A message that has begun goes on before another begins. Behind the end of our half nothing does: what comes to be
  * posted or asked for is flushed with the rest. */
 static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
@@ -502,6 +520,8 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	qp->answers_first = !answers_first;     /* neither waits until the other has nothing left */
 	if (qp->type == DIW_QP_RC) {
 		run_rc(qp, &budget, &rc, &rc_answers, now);
+	} else if (qp->type == DIW_QP_UC) {
+		rc = run_paced(qp, &budget, now);
 	} else {
 		if (answers_first)
 			rc_answers = diw_rdmap_answer(&qp->rdmap, &budget, now);
@@ -550,13 +570,13 @@ uint64_t diw_sq_deadline(const struct diw_qp *qp)
 	if (!qp->more || qp->blocked)
 		return DIW_NEVER;
 	if (!qp->rate || qp->tokens > 0)
-		return 0;
+		return qp->type == DIW_QP_UC ? diw_rdmap_flow_deadline(&qp->rdmap) : 0;
 	return qp->rate_at + (uint64_t)((double)(1 - qp->tokens) * (double)DIW_S / (double)qp->rate) + 1;
 }
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
-	qp->starved = qp->type == DIW_QP_RC && qp->rdmap.ddp.order.waiting;
+	qp->starved = qp->rdmap.ddp.order.waiting;
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
 	qp->deadline = diw_qp_deadline(qp, true);

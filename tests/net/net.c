@@ -25,6 +25,7 @@ struct net_sock {
 	struct net *net;
 	struct diw_addr peer;
 	bool connected, any;
+	bool asked;                  /* in the last step: who does not ask waits for something else */
 	uint64_t blocked_until;
 	struct net_pkt **queue;      /* arrived, not yet taken */
 	uint32_t head, tail;         /* of a ring of max_queue */
@@ -236,6 +237,7 @@ static int sock_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 	int got = 0;
 
 	(void)now;
+	s->asked = true;
 	while (s->nlent)
 		free(s->lent[--s->nlent]);
 	for (; got < n && got < 64 && s->head != s->tail; got++)
@@ -394,7 +396,7 @@ static uint64_t next_event(const struct net *net)
 	for (const struct net_sock *s = net->socks; s; s = s->next) {
 		if (s->blocked_until > net->now)
 			t = diw_min64(t, s->blocked_until);
-		if (s->head != s->tail)
+		if (s->head != s->tail && s->asked)
 			t = diw_min64(t, net->now);
 	}
 	return t;
@@ -418,6 +420,8 @@ static bool awake(const struct net_host *host)
 static void step_hosts(struct net *net)
 {
 	net_deliver(net);
+	for (struct net_sock *s = net->socks; s; s = s->next)
+		s->asked = false;
 	for (int i = 0; i < net->nhosts; i++) {
 		struct net_host *host = &net->host[i];
 

@@ -170,5 +170,6 @@ bool is_last(const uint8_t *data);
 Suite *suite_mix(int first, int last);
 Suite *suite_records(void);
 Suite *suite_stack(void);
+Suite *suite_uc(void);
 
 #endif

@@ -268,81 +268,6 @@ START_TEST(slow_send)
 }
 END_TEST
 
-/* ---- UC ---- */
-
-static void uc_begin(void)
-{
-	struct diw_qp_attr attr;
-
-	pair_begin(&a, &b, NULL);
-	pair_attr(&attr);
-	attr.type = DIW_QP_UC;
-	attr.local = sim.net->host[0].addr;
-	attr.peer = sim.net->host[1].addr;
-	attr.local.port = attr.peer.port = 6000;
-	a = ep_open(&sim.net->host[0], &attr, 64, 8, 1000);
-	attr.peer = a->addr;
-	attr.local = sim.net->host[1].addr;
-	attr.local.port = 6000;
-	b = ep_open(&sim.net->host[1], &attr, 64, 8, 1000);
-	a->peer = b;
-	b->peer = a;
-}
-
-static bool written(const struct msg *m)
-{
-	for (uint32_t i = 0; i < m->length; i++)
-		if (m->slot->mem[i] != msg_octet(m, i))
-			return false;
-	return true;
-}
-
-/* A peer that was restarted is heard, wherever its new MSNs begin. */
-START_TEST(uc_restart)
-{
-	uc_begin();
-	for (uint32_t life = 0; life < 12; life++) {
-		post_write(a, 3000);
-		net_run(sim.net, DIW_MS);
-		ck_assert_msg(written(&sim.msgs[life]), "life %u of the peer is ignored", life);
-		ep_restart(a);
-		net_run(sim.net, 3 * DIW_S);
-	}
-	sim_end();
-}
-END_TEST
-
-static bool drop_write_last(const uint8_t *d, uint32_t len)
-{
-	(void)len;
-	return opcode(d) == 0 && is_last(d);
-}
-
-START_TEST(uc_incomplete_write)
-{
-	struct diw_qp_info info;
-
-	uc_begin();
-	watch();
-	sim.net->drop = drop_write_last;
-	post_write(a, 3000);
-	net_run(sim.net, DIW_MS);
-	sim.net->drop = NULL;
-	post_write(a, 2000);
-	net_run(sim.net, DIW_MS);
-	ck_assert(written(&sim.msgs[1]));
-	ck_assert(!written(&sim.msgs[0]));
-	ck_assert_uint_eq(counter(b, "write_incomplete"), 1);
-	for (int i = 0; i < nseen; i++)
-		replay(&seen[i]);
-	ck_assert_uint_eq(counter(b, "record_late"), (uint64_t)nseen);
-	ck_assert(!written(&sim.msgs[0]));
-	ck_assert_int_eq(diw_qp_query(b->qp, &info), 0);
-	ck_assert_uint_eq(info.memory, 0);
-	sim_end();
-}
-END_TEST
-
 /* ---- Scheduling ---- */
 
 /* Messages to one destination share super-buffers; a lone one does not wait. */
@@ -472,8 +397,6 @@ Suite *suite_stack(void)
 	tcase_add_test(tc, duplicated_sends);
 	tcase_add_test(tc, abandoned_send);
 	tcase_add_test(tc, slow_send);
-	tcase_add_test(tc, uc_restart);
-	tcase_add_test(tc, uc_incomplete_write);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("scheduling");
 	tcase_set_timeout(tc, 60);

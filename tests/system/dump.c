@@ -118,25 +118,61 @@ static void datagrams(const char *ip)
 	must(diw_qp_destroy(b), "destroy");
 }
 
-static void connected(const char *ip)
+static void open_connected(const char *ip, struct diw_qp **a, struct diw_qp **b)
 {
 	struct diw_qp_attr attr;
-	struct diw_addr to_a, to_b, none = { .port = 0 };
-	struct diw_qp *a, *b;
+	struct diw_addr to_a, to_b;
 
 	diw_qp_attr_init(&attr);
-	a = open_qp(&attr, ip, &to_a);               /* only to have a port that is free a moment later */
-	must(diw_qp_destroy(a), "destroy");
+	*a = open_qp(&attr, ip, &to_a);              /* only to have a port that is free a moment later */
+	must(diw_qp_destroy(*a), "destroy");
 	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	attr.peer = to_a;
-	b = open_qp(&attr, ip, &to_b);
+	*b = open_qp(&attr, ip, &to_b);
 	attr.peer = to_b;
 	attr.local.port = to_a.port;
-	a = open_qp(&attr, ip, &to_a);
+	*a = open_qp(&attr, ip, &to_a);
+}
+
+static void connected(const char *ip)
+{
+	struct diw_addr none = { .port = 0 };
+	struct diw_qp *a, *b;
+
+	open_connected(ip, &a, &b);
 	receive(b);
 	post(a, &none, DIW_WR_WRITE, 5000, DIW_SEND_IMM, mr->stag);
 	expect("uc write", rcq);
+	must(diw_qp_destroy(a), "destroy");
+	must(diw_qp_destroy(b), "destroy");
+}
+
+static uint64_t count(struct diw_qp *qp, const char *name)
+{
+	uint64_t v[256];
+	int n = diw_qp_counters(qp, v, 256);
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(diw_counter_name(i), name) == 0)
+			return v[i];
+	return 0;
+}
+
+/* So much that A asks B how far it is; until the answer is there. */
+static void paced(const char *ip)
+{
+	struct diw_wc wc;
+	struct diw_addr none = { .port = 0 };
+	struct diw_qp *a, *b;
+
+	open_connected(ip, &a, &b);
+	receive(b);
+	post(a, &none, DIW_WR_WRITE, 50000, DIW_SEND_IMM, mr->stag);
+	expect("long uc write", rcq);
+	for (int i = 0; i < 3000 && count(a, "rx_segments") == 0; i++)
+		diw_cq_wait(rcq, &wc, 1, 10000000);
+	printf("%llu questions\n", (unsigned long long)count(a, "flow_asked"));
 	must(diw_qp_destroy(a), "destroy");
 	must(diw_qp_destroy(b), "destroy");
 }
@@ -155,6 +191,7 @@ int main(int argc, char **argv)
 			&mr), "memory");
 	datagrams(ip);
 	connected(ip);
+	paced(ip);
 	must(diw_mr_dereg(mr), "memory");
 	must(diw_cq_destroy(scq), "completion queue");
 	must(diw_cq_destroy(rcq), "completion queue");

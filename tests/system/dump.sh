@@ -9,7 +9,7 @@ gen=$BUILD/tests/system/pcap
 lua=tools/wireshark/diwarp.lua
 export LC_ALL=C TZ=UTC
 fields="op opcode tagged last solicited inv_stag qn stag to msn mo qkey epoch length imm payload sink_stag sink_to"
-fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault"
+fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault flow_number flow_window"
 
 # count EXPRESSION: of the objects of the last dump, those that fulfil it.
 count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
@@ -45,6 +45,9 @@ for ip in 127.0.0.1 ::1; do
 	check "... the error messages, both ways" all 2 '.op == "error" and .error == "0x1202" and .quoted_tagged == false'
 	check "... of the write-record too" all 2 '.op == "error" and .error == "0x1100" and .quoted_tagged'
 	check "... a write over UC" all 8 '.op == "write" and .length == 5000'
+	check "... how far UC's peer is: a question, and its answer" all 4 \
+		'.op == "flow" and .qkey == "0x00000000" and .qn == 2 and .payload == 8'
+	check "... the answer says of the question's number" all 2 '.flow_window >= 32768 and .flow_number'
 	check "... and none is faulty by its header" all 0 '.fault and .crc_good'
 	total=$(count true)
 	cp "$TMP/json" "$TMP/all.json"

@@ -22,7 +22,7 @@ struct log {
 static struct fake *f;
 static struct diw_link *l;
 static struct log given, got;
-static int rx_calls, rx_most;
+static int rx_calls, rx_most, rx_room;       /* room: segments that are taken */
 static uint8_t pattern[1 << 17];
 
 static void log_add(struct log *g, const struct diw_addr *peer, const void *a, uint32_t alen, const void *b,
@@ -50,8 +50,10 @@ static int up_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rx
 	ck_assert_int_ge(n, 1);
 	rx_calls++;
 	rx_most = n > rx_most ? n : rx_most;
+	n = n < rx_room ? n : rx_room;
 	for (int i = 0; i < n; i++)
 		log_add(&got, src, segs[i].data, segs[i].len, "", 0);
+	rx_room -= n;
 	return n;
 }
 
@@ -66,6 +68,7 @@ static void setup(void)
 	f = fake_new();
 	ck_assert_int_eq(diw_seal_open(&f->d, 0, &up, &got, &l), 0);
 	rx_calls = rx_most = 0;
+	rx_room = MAX_SEGS;
 }
 
 static void teardown(void)
@@ -491,6 +494,40 @@ START_TEST(budget)
 }
 END_TEST
 
+/* What is not taken comes again, wherever in the burst that is, and nothing is received meanwhile; a damaged datagram
+ * counts once. */
+START_TEST(not_now)
+{
+	struct diw_addr a = fake_addr(9, 5);
+	static uint8_t buf[65536];
+	uint32_t at = 0;
+
+	for (int i = 0; i < 40; i++)
+		at += seal_into(buf + at, 50, (uint8_t)i);
+	buf[3 * 54 + 10] ^= 1;
+	buf[20 * 54 + 10] ^= 1;
+	fake_deliver(f, &a, buf, at, 54);
+	fake_deliver(f, &a, buf, at, 54);
+	rx_room = _i;
+	for (int i = 0; i < 80 && got.n < 76; i++) {
+		int before = got.n, room = rx_room;
+
+		l->ops->poll(l, 1, 77);
+		ck_assert_int_le(got.n - before, room);
+		ck_assert_int_le(f->next_rx, got.n < 38 ? 1 : 2);
+		if (got.n < 38)
+			ck_assert_uint_eq(l->ops->deadline(l), UINT64_MAX);
+		rx_room = 1 + _i;
+	}
+	ck_assert_int_eq(got.n, 76);
+	for (int i = 0, want = 0; i < 76; i++, want = (want + 1) % 40) {
+		want += want == 3 || want == 20;
+		ck_assert_uint_eq(got.s[i].data[0], want);
+	}
+	ck_assert_uint_eq(f->c.rx_crc, 4);
+}
+END_TEST
+
 START_TEST(mulpdu)
 {
 	struct diw_addr a = fake_addr(9, 5);
@@ -543,6 +580,7 @@ Suite *suite_seal(void)
 	tcase_add_test(rx, every_truncation);
 	tcase_add_test(rx, shortest_segment);
 	tcase_add_test(rx, budget);
+	tcase_add_loop_test(rx, not_now, 0, 40);
 	tcase_add_test(rx, mulpdu);
 	suite_add_tcase(s, tx);
 	suite_add_tcase(s, rx);

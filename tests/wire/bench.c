@@ -143,7 +143,7 @@ static bool counts_a_drop(const char *name)
 		"record_opened", "record_complete", "record_closed_window", "record_closed_timeout",
 		"record_closed_epoch", "record_closed_dereg", "record_evicted", "record_duplicate",
 		"reasm_opened", "reasm_complete", "reasm_duplicate",
-		"read_requests_rx", "read_requests_tx", "read_answered",
+		"flow_asked", "flow_answered", "flow_waits", "read_requests_rx", "read_requests_tx", "read_answered",
 		"error_rx", "error_suppressed", "source_expired", "wakeups",
 	};
 

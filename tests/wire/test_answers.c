@@ -332,6 +332,114 @@ START_TEST(uc)
 }
 END_TEST
 
+static void flow_gram(struct gram *g, uint32_t number, uint32_t window, uint32_t n)
+{
+	uint8_t body[12] = { (uint8_t)(number >> 24), (uint8_t)(number >> 16), (uint8_t)(number >> 8), (uint8_t)number,
+		(uint8_t)(window >> 24), (uint8_t)(window >> 16), (uint8_t)(window >> 8), (uint8_t)window };
+	struct fields f = send_fields(9, body, n);
+
+	f.c1 = 0x40 | OP_FLOW;
+	f.qn = 2;
+	f.qkey = 0;
+	gram_build(g, &f);
+}
+
+/* Writes of 512 octets until the window holds them back, or all are posted: how many octets and tolls have left. */
+static uint32_t fill_window(struct bench *u, uint32_t *number)
+{
+	static uint8_t data[512];
+	struct diw_sge sge = { data, sizeof data, 0 };
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .stag = u->mr->stag, .to = TO, .sge = &sge, .num_sge = 1,
+				  .qkey = QKEY, .flags = DIW_SEND_INLINE };
+	uint32_t sent = 0;
+
+	bench_look(u);
+	for (int i = 0; i < 4096 && bench_count(u, "flow_waits") == 0; i++) {
+		ck_assert_int_eq(diw_post_send(u->qp, &wr, NULL), 0);
+		net_settle(u->net);
+	}
+	for (int i = 0; i < u->nsent && i < 64; i++) {
+		if ((u->sent[i].b[1] & 15) == OP_FLOW)
+			*number = gram_get32(&u->sent[i], 28);
+	}
+	sent = (uint32_t)bench_count(u, "tx_segments") - (uint32_t)bench_count(u, "flow_asked");
+	return sent * (32 + 512 + 768);
+}
+
+/* Questions draw no more than they are; answers that nobody asked for, or that claim too much or too little. */
+START_TEST(uc_flow)
+{
+	struct diw_qp_attr attr;
+	uint32_t number = 0;
+	struct bench u;
+	struct gram g;
+
+	diw_qp_attr_init(&attr);
+	attr.type = DIW_QP_UC;
+	attr.max_inline = 512;
+	attr.sq_depth = 8192;
+	attr.rcvbuf = 1;
+	bench_open(&u, &attr);
+	flow_gram(&g, 7, 0, 12);
+	bench_refused(&u, &g, "rx_malformed");
+	flow_gram(&g, 7, 0, 4);
+	bench_refused(&u, &g, "rx_malformed");
+	flow_gram(&g, 7, 100000, 8);
+	bench_refused(&u, &g, "flow_ignored");
+	bench_look(&u);
+	flow_gram(&g, 7, 0, 8);
+	for (int i = 0; i < 1000; i++)
+		net_inject(u.net, &u.peer, &u.addr, g.b, g.len, u.net->now);
+	net_settle(u.net);
+	ck_assert_int_le(u.nsent, 1000);
+	ck_assert_uint_eq(u.sent[0].len, g.len);
+	ck_assert_uint_eq(gram_get32(&u.sent[0], 28), 7);
+	ck_assert_uint_eq(gram_get32(&u.sent[0], 32), 32768);
+	ck_assert_uint_le(fill_window(&u, &number), 132000);
+	for (int i = 0; i < 100; i++) {         /* none is of the one question */
+		flow_gram(&g, number + 1 + (uint32_t)i, 1 << 20, 8);
+		bench_refused(&u, &g, "flow_ignored");
+	}
+	flow_gram(&g, number, 1, 8);
+	bench_inject(&u, &g);
+	bench_refused(&u, &g, "flow_ignored");  /* once */
+	bench_close(&u);
+}
+END_TEST
+
+/* What an answer may open and shut at most: _i 0 all that can be said, 1 as little. */
+START_TEST(uc_flow_window)
+{
+	struct diw_qp_attr attr;
+	uint32_t number = 0, sent;
+	struct bench u;
+	struct gram g;
+
+	diw_qp_attr_init(&attr);
+	attr.type = DIW_QP_UC;
+	attr.max_inline = 512;
+	attr.sq_depth = 8192;
+	bench_open(&u, &attr);
+	fill_window(&u, &number);
+	flow_gram(&g, number, _i ? 1 : 0xffffffff, 8);
+	bench_inject(&u, &g);
+	if (_i) {                               /* half of the first one is beyond the question: more than it opens */
+		for (int i = 0; i < 2; i++) {
+			net_run(u.net, 5 * DIW_MS);
+			ck_assert_int_gt(u.nsent, 0);
+			number = gram_get32(&u.sent[u.nsent < 64 ? u.nsent - 1 : 63], 28);
+			flow_gram(&g, number, 1, 8);
+			bench_inject(&u, &g);
+			bench_look(&u);
+		}
+	}
+	sent = fill_window(&u, &number);
+	ck_assert_uint_ge(sent, _i ? 16 << 10 : 2 << 20);
+	ck_assert_uint_le(sent, _i ? 40 << 10 : (4 << 20) + 4096);
+	bench_close(&u);
+}
+END_TEST
+
 Suite *suite_answers(void)
 {
 	Suite *s = suite_create("answers");
@@ -348,6 +456,8 @@ Suite *suite_answers(void)
 	suite_add_tcase(s, tc);
 	tc = tcase_create("uc");
 	tcase_add_test(tc, uc);
+	tcase_add_test(tc, uc_flow);
+	tcase_add_loop_test(tc, uc_flow_window, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
 }

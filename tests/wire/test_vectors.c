@@ -32,6 +32,8 @@ static const struct {
 	{ V11_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665544, .length = 36 } },
 	{ V12_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665545, .length = 28 } },
 	{ V13_GROUP_SEND, { .last = true, .opcode = 3, MINE, .msn = 0x01020307, .length = 9 } },
+	{ V14_QUESTION, { .last = true, .opcode = 13, .qn = 2, .epoch = EPOCH, .msn = 0x01020308, .length = 8 } },
+	{ V14_ANSWER, { .last = true, .opcode = 13, .qn = 2, .epoch = 0x33c4, .msn = 0x77665546, .length = 8 } },
 };
 #define NVECTORS (sizeof vector / sizeof *vector)
 
@@ -406,6 +408,36 @@ START_TEST(send_uc_write)
 }
 END_TEST
 
+/* Asked, the stack answers V14b, by what its socket holds; it asks when half of its first window has left. */
+START_TEST(send_flow)
+{
+	static const uint8_t data[512];
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .stag = 0xa1b2c37e, .to = TO };
+	struct diw_qp_attr attr;
+	struct bench b;
+	struct gram g;
+	int i;
+
+	diw_qp_attr_init(&attr);
+	attr.type = DIW_QP_UC;
+	attr.max_inline = sizeof data;
+	attr.rcvbuf = 4 * 0x200000;
+	bench_open(&b, &attr);
+	gram_hex(&g, V14_QUESTION);
+	bench_inject(&b, &g);
+	expect_sent(&b, 0, V14_ANSWER, sent_msn(&b, 0));
+	ck_assert_str_eq(bench_drops(&b), "");
+	bench_look(&b);
+	for (i = 0; b.nsent == i; i++)
+		post(&b, &wr, data, sizeof data);
+	ck_assert_int_eq(i, (65536 + 32 + 512 + 768 - 1) / (32 + 512 + 768));
+	gram_hex(&g, V14_QUESTION);
+	gram_put32(&g, 28, gram_get32(&b.sent[i], 28));
+	expect_gram(&b, i, &g, sent_msn(&b, i));
+	bench_close(&b);
+}
+END_TEST
+
 /* The requester's side of V7 and V8. The sink is the stack's choice, so V8 gets it from the request. */
 START_TEST(send_read)
 {
@@ -465,6 +497,7 @@ Suite *suite_vectors(void)
 	tcase_add_test(tc, send_vectors);
 	tcase_add_test(tc, send_segments);
 	tcase_add_test(tc, send_uc_write);
+	tcase_add_test(tc, send_flow);
 	tcase_add_test(tc, send_read);
 	suite_add_tcase(s, tc);
 	return s;

@@ -31,7 +31,7 @@ Suite *suite_tables(void);
 #define PEER_PORT 5000
 
 enum op { OP_WRITE = 0, OP_READ_REQ = 1, OP_READ_RESP = 2, OP_SEND = 3, OP_SEND_SE = 5, OP_ERROR = 7,
-	OP_WRITE_RECORD = 0xc };
+	OP_WRITE_RECORD = 0xc, OP_FLOW = 0xd };
 #define BIT_T 0x80
 #define BIT_L 0x40
 #define BIT_I 0x20

@@ -12,10 +12,10 @@
 local p = Proto("diwarp", "datagram-iWARP")
 
 local OPS = { [0] = "write", "read-request", "read-response", "send", [5] = "send-se", [7] = "error",
-	[12] = "write-record" }
+	[12] = "write-record", [13] = "flow" }
 -- What each opcode is like: tagged, may have an immediate, may be solicited, queue number.
 local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, [5] = { 0, 1, 0, 0 },
-	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 } }
+	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 } }
 -- RFC 5040 section 4.8, RFC 5041 section 7: layer, error type, error code.
 local FAULTS = { [0x0102] = "access rights violation", [0x0205] = "invalid RDMAP version",
 	[0x0206] = "unexpected opcode", [0x1100] = "invalid STag", [0x1101] = "base or bounds violation",
@@ -53,6 +53,8 @@ field("sink_to", ProtoField.uint64, "Data sink tagged offset", base.HEX)
 field("read_length", ProtoField.uint32, "Read message size", base.DEC)
 field("source_stag", ProtoField.uint32, "Data source STag", base.HEX)
 field("source_to", ProtoField.uint64, "Data source tagged offset", base.HEX)
+field("flow_number", ProtoField.uint32, "Number of the question", base.DEC)
+field("flow_window", ProtoField.uint32, "Window", base.DEC)
 field("error", ProtoField.uint16, "Error", base.HEX, FAULTS)
 field("error_flags", ProtoField.uint8, "M, D, R", base.HEX)
 field("error_seg_len", ProtoField.uint16, "DDP segment length", base.DEC)
@@ -111,7 +113,7 @@ local function header_fault(h)
 	if not like or like[1] ~= h.tagged then return "rx_opcode" end
 	if h.qn ~= like[4] then return "rx_qn" end
 	if h.imm > like[2] or h.solicited > like[3] then return "rx_version" end
-	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) then return "rx_malformed" end
+	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) or (h.opcode == 13 and h.n ~= 8) then return "rx_malformed" end
 end
 
 local function body(t, tvb, h, at)
@@ -121,6 +123,9 @@ local function body(t, tvb, h, at)
 		t:add(F.read_length, tvb(at + 12, 4))
 		t:add(F.source_stag, tvb(at + 16, 4))
 		t:add(F.source_to, tvb(at + 20, 8))
+	elseif h.opcode == 13 and h.n == 8 then
+		t:add(F.flow_number, tvb(at, 4))
+		t:add(F.flow_window, tvb(at + 4, 4))
 	elseif h.opcode == 7 and h.n >= 6 then
 		t:add(F.error, tvb(at, 2))
 		t:add(F.error_flags, tvb(at + 2, 1))

@@ -10,6 +10,7 @@
 /* So long a destroyed queue pair's last messages may take to leave; a peer that takes them slower has lost them. */
 #define LEAVE_NS 1000000000ll
 #define LEAVE_STEP_NS 200000
+#define UC_PATIENCE_NS 1000000000ll
 /* Hardware grants some where none was asked for, and rdma_xclient and others build on that. */
 #define INLINE_MIN 64
 
@@ -87,6 +88,9 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.keep_recvs = !qp->rnic;
 	/* The receiver cannot know the sender's rnr_retry, which mostly is 7: for ever. */
 	a.rnr_timeout_ns = INT64_MAX;
+	/* A message of UC that stands still has lost nothing yet: its sender may not run for a while. */
+	if (a.type == DIW_QP_UC)
+		a.reasm_timeout_ns = a.record_timeout_ns = UC_PATIENCE_NS;
 	a.num = num;
 	a.ctx = qp;
 	if (dv)

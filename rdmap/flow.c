@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The pace of UC (docs/ud-profile.md section 9.1): who sends asks the peer how far it is, and sends no more than a
+ * window beyond the last place that was answered for, so that the peer's socket does not overflow. All of it is advice:
+ * whoever hears nothing goes on after a while, and what the peer claims counts between two limits only.
+ */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/wire.h"
+#include "rdmap/rdmap.h"
+
+#define LEN 8u                       /* number 4, window 4 */
+#define WINDOW_MIN (32u << 10)
+#define WINDOW_MAX (4u << 20)
+#define WINDOW_FIRST (128u << 10)    /* less than what the smallest usual socket buffer holds */
+#define BUFFER_SHARE 4               /* the kernel counts what a packet lies in, which may be several times its size */
+#define AGAIN_MIN (2 * DIW_MS)
+#define AGAIN_MAX (20 * DIW_MS)
+#define PATIENCE DIW_S               /* with a peer that has answered before */
+#define PATIENCE_FIRST (200 * DIW_MS)
+#define QUIET (10 * DIW_S)           /* so long nobody is asked who did not answer */
+
+void diw_rdmap_flow_init(struct diw_rdmap *r)
+{
+	r->flow = (struct diw_rdmap_flow){ .window = WINDOW_FIRST, .number = (uint32_t)diw_random() };
+	r->flow.heard = r->flow.number;
+	r->ddp.cfg.toll = r->type == DIW_TYPE_UC ? DIW_RDMAP_FLOW_TOLL : 0;
+}
+
+static uint32_t ahead(const struct diw_rdmap_flow *f)
+{
+	return f->sent - f->base;
+}
+
+static bool is_quiet(struct diw_rdmap_flow *f, uint64_t now)
+{
+	if (!f->quiet_until)
+		return false;
+	if (now < f->quiet_until)
+		return true;
+	f->quiet_until = 0;
+	f->base = f->sent;
+	f->asked = false;
+	return false;
+}
+
+int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
+{
+	struct diw_rdmap_flow *f = &r->flow;
+	uint32_t upto = f->asked ? f->window : f->window / 2;
+
+	if (is_quiet(f, now))
+		return WINDOW_MAX;
+	return ahead(f) < upto ? upto - ahead(f) : 0;
+}
+
+static int say(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
+{
+	uint8_t body[LEN];
+	const struct iovec iov = { body, sizeof body };
+	struct diw_ddp_tx tx = {
+		.dst = r->ddp.cfg.peer,
+		.h = { .opcode = DIW_OP_FLOW, .qn = 2, .length = LEN },
+	};
+	int64_t budget = 1;
+
+	diw_put32(body, number);
+	diw_put32(body + 4, window);
+	diw_ddp_tx_begin(&r->ddp, &tx, true);
+	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now);
+}
+
+static int ask(struct diw_rdmap *r, uint64_t now)
+{
+	struct diw_rdmap_flow *f = &r->flow;
+	int rc = say(r, f->number + 1, 0, now);
+
+	if (rc < 0)
+		return rc;
+	r->c->flow_asked++;
+	f->gap = f->asked && 2 * f->gap < AGAIN_MAX ? 2 * f->gap : f->asked ? AGAIN_MAX : AGAIN_MIN;
+	f->again_ns = now + f->gap;
+	f->number++;
+	f->at[f->number % DIW_RDMAP_FLOW_ASKS] = f->sent;
+	f->asked = true;
+	return 0;
+}
+
+/* The window is full and there is more to send. */
+static int wait(struct diw_rdmap *r, uint64_t now)
+{
+	struct diw_rdmap_flow *f = &r->flow;
+
+	if (!f->shut) {
+		f->shut = true;
+		f->until = now + (f->answered ? PATIENCE : PATIENCE_FIRST);
+		r->c->flow_waits++;
+	}
+	if (now >= f->until) {
+		f->shut = false;
+		f->quiet_until = now + QUIET;
+		return 0;
+	}
+	return now >= f->again_ns ? ask(r, now) : 0;
+}
+
+static int answer(struct diw_rdmap *r, uint64_t now)
+{
+	uint32_t share = r->ddp.link->dgram->rcvbuf / BUFFER_SHARE;
+	int rc = say(r, r->flow.due_number, share < WINDOW_MIN ? WINDOW_MIN : share, now);
+
+	r->flow.due = rc < 0;
+	r->c->flow_answered += rc == 0;
+	return rc;
+}
+
+int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now)
+{
+	struct diw_rdmap_flow *f = &r->flow;
+	int rc = f->due ? answer(r, now) : 0;
+
+	if (rc < 0 || is_quiet(f, now))
+		return rc;
+	if (!f->asked && ahead(f) >= f->window / 2)
+		rc = ask(r, now);
+	if (rc == 0 && more && f->asked && ahead(f) >= f->window)
+		return wait(r, now);
+	f->shut = false;
+	return rc;
+}
+
+uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r)
+{
+	const struct diw_rdmap_flow *f = &r->flow;
+
+	return f->shut ? diw_min64(f->again_ns, f->until) : 0;
+}
+
+uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	struct diw_rdmap_flow *f = &r->flow;
+	uint32_t number, window;
+
+	if (seg->len != LEN)
+		return DIW_FAULT_SHORT;
+	number = diw_get32(seg->payload);
+	window = diw_get32(seg->payload + 4);
+	if (window == 0) {                      /* one answer a look is enough, for all that were asked */
+		f->due = true;
+		f->due_number = number;
+		return 0;
+	}
+	if (f->number - number >= DIW_RDMAP_FLOW_ASKS || f->number - number >= f->number - f->heard) {
+		r->c->flow_ignored++;
+		diw_ddp_dropped(r->ddp.link, seg, "flow_ignored");
+		return 0;
+	}
+	f->heard = number;
+	f->base = f->at[number % DIW_RDMAP_FLOW_ASKS];
+	f->window = window < WINDOW_MIN ? WINDOW_MIN : window < WINDOW_MAX ? window : WINDOW_MAX;
+	f->asked = number != f->number;
+	f->answered = true;
+	f->shut = false;
+	f->quiet_until = 0;
+	return 0;
+}
