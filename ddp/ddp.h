@@ -126,6 +126,7 @@ struct diw_ddp_cfg {
 	uint32_t qkey;
 	bool fixed_peer;             /* UC: only this one */
 	struct diw_addr peer;
+	uint16_t path;               /* of what is sent to it */
 	bool chunks;                 /* one completion a contiguous run a burst */
 	bool close_last;             /* never report a record whose last segment did not come */
 	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */

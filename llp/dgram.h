@@ -55,6 +55,9 @@ struct diw_dgram_ops {
 	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the
 	 * kernel allows a socket no more groups. */
 	int (*member)(struct diw_dgram *d, const struct diw_addr *group, bool join);
+	/* With `any`: whatever leaves from now on has this address of ours as its source, whoever has asked which
+	 * (NULL: the one that was asked). NULL where there is one address (the simulator). */
+	void (*from)(struct diw_dgram *d, const struct diw_addr *local);
 	void (*close)(struct diw_dgram *d);
 };
 

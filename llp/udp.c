@@ -108,7 +108,7 @@ static void udp_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops udp_ops = {
 	.name = "udp", .send = diw_udp_send, .recv = udp_recv, .deadline = diw_udp_deadline, .mtu = diw_udp_mtu,
-	.fds = udp_fds, .member = diw_udp_member, .close = udp_close,
+	.fds = udp_fds, .member = diw_udp_member, .from = diw_udp_from, .close = udp_close,
 };
 
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)

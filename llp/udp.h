@@ -95,6 +95,8 @@ struct diw_udp {
 	struct iovec kept_iov;
 	struct diw_udp_pmtu pmtu;
 	struct diw_udp_answer answer[DIW_UDP_ANSWER_SLOTS];
+	struct diw_udp_answer from;  /* instead of those, if it is told */
+	bool from_told;
 	struct iovec slice[IOV_MAX];
 	uint8_t kept_buf[DIW_DGRAM_MAX];
 	uint8_t rx_buf[DIW_UDP_RX_ROOM];
@@ -105,6 +107,7 @@ struct diw_udp {
 int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 uint64_t diw_udp_deadline(struct diw_dgram *d);
 uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
+void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local);
 int diw_udp_tx_kept(struct diw_udp *u);      /* what was kept of a burst: 0 gone, -EAGAIN */
 bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: it became smaller */
 

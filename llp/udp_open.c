@@ -218,7 +218,9 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 	bool ok;
 	int fd;
 
-	if (u->any && diw_addr_is_v4(peer))     /* then IPv4's own: a dual-stack socket is slower */
+	if (u->from_told)
+		memcpy(local.ip, u->from.local, sizeof local.ip);
+	else if (u->any && diw_addr_is_v4(peer))        /* then IPv4's own: a dual-stack socket is slower */
 		local.ip[10] = local.ip[11] = 0xff;
 	len = diw_addr_to_sockaddr(&local, &ss);
 	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -39,9 +39,24 @@ const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct
 	const struct diw_udp_answer *a;
 	struct diw_addr p = *peer;
 
+	if (u->from_told)
+		return &u->from;
 	p.path = 0;                             /* it is what its datagrams are known by */
 	a = &u->answer[diw_addr_hash(&p, 0) % DIW_UDP_ANSWER_SLOTS];
 	return diw_addr_eq(&a->peer, &p) ? a : NULL;
+}
+
+void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local)
+{
+	struct diw_udp *u = (struct diw_udp *)d;
+
+	u->from_told = local && u->any;
+	u->tx_peer = (struct diw_addr){ 0 };    /* what is known of the next message's is of before */
+	if (!u->from_told)
+		return;
+	u->from = (struct diw_udp_answer){ .ifindex = local->scope };
+	memcpy(u->from.local, local->ip, sizeof u->from.local);
+	u->hot_other = u->hot_fd >= 0 && memcmp(u->hot_local, local->ip, sizeof u->hot_local) != 0;
 }
 
 static void tx_source(struct diw_udp *u, const struct diw_addr *peer)

@@ -43,7 +43,7 @@ extern "C" {
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
 
 /* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, port in host order. The
- * destination of a request may also say how its packets travel: traffic class << 8 | hop limit (TTL), 0: as the system
+ * destination of a request, and the peer of diw_qp_set_peer(), may also say how its packets travel: traffic class << 8 | hop limit (TTL), 0: as the system
  * has them. In every other place path is 0. */
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
@@ -352,8 +352,9 @@ enum diw_qp_state {
 };
 const char *diw_qp_state_str(int state);
 
-/* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. */
-int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer);
+/* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. LOCAL:
+ * of a queue pair that has all addresses, the one that it sends from; NULL: the one that the peer sends to. */
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local);
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
 /* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
  * allow it, too. */

@@ -162,12 +162,13 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	d->msn_untagged = (uint32_t)diw_random();
 	d->cfg = (struct diw_ddp_cfg){
 		.qkey = a->type == DIW_QP_RC ? 0 : a->qkey,  /* iWARP's headers have none */
-		.fixed_peer = a->type == DIW_QP_UC, .peer = a->peer,
+		.fixed_peer = a->type == DIW_QP_UC, .peer = a->peer, .path = a->peer.path,
 		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
 		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
 		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
 		.max_records = a->max_records, .max_reasm = a->max_sources, .rnr_timeout = bounded(a->rnr_timeout_ns),
 	};
+	d->cfg.peer.path = 0;
 	return diw_rdmap_init(r);
 }
 

@@ -191,6 +191,8 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	/* RC has a peer when it is connected, which may be now: its execution fills it in. */
 	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer :
 		 (struct diw_addr){ 0 };
+	if (qp->type == DIW_QP_UC)
+		w->dst.path = qp->rdmap.ddp.cfg.path;
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	copy_payload(sq, w, wr);

@@ -65,14 +65,21 @@ int diw_qp_reset(struct diw_qp *qp)
 	return rc;
 }
 
-int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer)
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local)
 {
+	struct diw_ddp_cfg *cfg = &qp->rdmap.ddp.cfg;
 	int rc = qp->type != DIW_QP_UC || peer->port == 0 || diw_addr_ip_is_zero(peer) ? -EINVAL :
 		 diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
-	qp->rdmap.ddp.cfg.peer = *peer;
+	cfg->peer = *peer;
+	cfg->peer.path = 0;                     /* it is what its datagrams are known by */
+	cfg->path = peer->path;
+	if (local && diw_addr_is_v4(local) != diw_addr_is_v4(peer))
+		local = NULL;
+	if (qp->socket->ops->from)
+		qp->socket->ops->from(qp->socket, local);
 	rc = renew(qp);
 	diw_dev_unlock(qp->dev);
 	return rc;

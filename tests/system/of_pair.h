@@ -23,6 +23,7 @@ static struct ibv_pd *pd;
 static struct ibv_mr *mr;
 static uint8_t *mem;
 static union ibv_gid gid;
+static uint8_t gid_index;            /* its own */
 
 struct side {
 	struct ibv_cq *cq;
@@ -117,6 +118,7 @@ static inline struct ibv_qp_attr attr_of(enum ibv_qp_state state, const union ib
 	};
 
 	a.ah_attr.grh.dgid = *to;
+	a.ah_attr.grh.sgid_index = gid_index;
 	return a;
 }
 

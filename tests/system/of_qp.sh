@@ -18,6 +18,7 @@ done
 program of_ud diw_lo 239.192.71.9
 configured() { ! ip -6 addr show dev va | grep -q tentative; }
 if two_namespaces 1500; then
+	check "a second IPv4 address" ip addr add 192.0.2.77/24 dev va
 	check "no address is tentative" eventually 30 configured
 	program of_ud diw_va 239.192.71.9
 	program of_ud diw_va ff15::4709

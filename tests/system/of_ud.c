@@ -65,6 +65,7 @@ static void by_each_gid(void)
 		if (memcmp(&gid, &none, sizeof gid) == 0)
 			break;
 		families[gid.raw[10] != 0xff]++;
+		gid_index = (uint8_t)i;
 		ah = handle(&gid, 0, 1);
 		post_recv(&to[0], HALF, 140, id);
 		CHECK(ah && send_to(ah, to[0].qp->qp_num, id) == 0 && next_is(&from, id, IBV_WC_SUCCESS) &&
@@ -80,6 +81,7 @@ static void by_each_gid(void)
 	}
 	printf("# %d and %d GIDs\n", families[0], families[1]);
 	gid = first;
+	gid_index = 0;
 }
 
 static void what_is_refused(void)
@@ -203,6 +205,22 @@ static bool next_carries(int fd, int tos, int ttl)
 	return is_tos == tos && is_ttl == ttl;
 }
 
+/* The socket is the peer of a queue pair of UC, whose address vector says it. */
+static bool connected_carries(int fd, uint32_t qpn, uint8_t tclass, uint8_t hops, int tos, int ttl)
+{
+	struct ibv_qp_attr a = attr_of(IBV_QPS_RTR, &gid, qpn);
+	struct side uc = { 0 };
+	bool good;
+
+	a.ah_attr.grh.traffic_class = tclass;
+	a.ah_attr.grh.hop_limit = hops;
+	good = side_open(&uc, IBV_QPT_UC, 0, NULL) && to_init(&uc) == 0 &&
+	       ibv_modify_qp(uc.qp, &a, rtr_mask(IBV_QPT_UC)) == 0 && to_rts(&uc) == 0 &&
+	       post_send(&uc, 0, 100, 1) == 0 && next_is(&uc, 1, IBV_WC_SUCCESS) && next_carries(fd, tos, ttl);
+	side_close(&uc);
+	return good;
+}
+
 static void packets(void)
 {
 	static const struct { int tclass, hops, tos, ttl; const char *what; } rows[] = {
@@ -221,6 +239,8 @@ static void packets(void)
 		CHECK(ah && send_to(ah, qpn, 30 + i) == 0 && next_is(&from, 30 + i, IBV_WC_SUCCESS) &&
 		      next_carries(fd, rows[i].tos, rows[i].ttl), rows[i].what);
 		ibv_destroy_ah(ah);
+		CHECK(connected_carries(fd, qpn, (uint8_t)rows[i].tclass, (uint8_t)rows[i].hops, rows[i].tos,
+					rows[i].ttl), "... and of UC");
 	}
 	close(fd);
 }

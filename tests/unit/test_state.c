@@ -100,12 +100,12 @@ START_TEST(late_peer)
 	end_open(&c, &k, &attr, 16);
 	end_open(&d, &k, &attr, 16);
 	ck_assert_int_eq(end_recv(&d, HALF, 10, 1), 0);
-	ck_assert_int_eq(diw_qp_set_peer(a.qp, &d.addr), -EINVAL);
-	ck_assert_int_eq(diw_qp_set_peer(c.qp, &d.addr), 0);
+	ck_assert_int_eq(diw_qp_set_peer(a.qp, &d.addr, NULL), -EINVAL);
+	ck_assert_int_eq(diw_qp_set_peer(c.qp, &d.addr, NULL), 0);
 	ck_assert_int_eq(end_send(&c, &d, 0, 10, 0), 0);
 	ck_assert_int_eq(none(d.rcq), 0);
 	ck_assert_uint_eq(end_counter(&d, "rx_peer"), 1);
-	ck_assert_int_eq(diw_qp_set_peer(d.qp, &c.addr), 0);
+	ck_assert_int_eq(diw_qp_set_peer(d.qp, &c.addr, NULL), 0);
 	ck_assert_int_eq(end_send(&c, &d, 0, 10, 0), 0);
 	ck_assert_int_eq(rc_wc(d.rcq).status, DIW_WC_SUCCESS);
 	ck_assert_int_eq(end_recv(&d, 0, 0, 2), 0);

@@ -24,7 +24,7 @@ bool of_is_group(const union ibv_gid *gid)
 }
 
 /* UDP answers no congestion marks, so it must not claim to (RFC 3168 section 6.1.1): of the class only DSCP counts. */
-static uint16_t path_of(const struct ibv_global_route *r)
+uint16_t of_path(const struct ibv_global_route *r)
 {
 	return (uint16_t)((r->traffic_class & 0xfc) << 8 | r->hop_limit);
 }
@@ -40,7 +40,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
-	h->dst.path = path_of(&attr->grh);
+	h->dst.path = of_path(&attr->grh);
 	h->group = of_is_group(&attr->grh.dgid);
 	of_pd_hold(pd);
 	return &h->ah;

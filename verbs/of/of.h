@@ -166,6 +166,7 @@ struct of_ah {
 };
 bool of_is_group(const union ibv_gid *gid);
 /* 0, or EINVAL: no global address. */
+uint16_t of_path(const struct ibv_global_route *r);  /* of a destination's diw_addr */
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx);
 
 /* ---- Shared receive queues (srq.c) ---- */

@@ -358,7 +358,10 @@ static int to_rtr(struct of_qp *qp)
 	qp->peer = peer;
 	if (qp->init.qp_type == IBV_QPT_RC)
 		return of_rc_rtr(qp);
-	return qp->attr.dest_qp_num < OF_QPN_RC ? -diw_qp_set_peer(qp->diw, &peer) : EINVAL;
+	if (qp->attr.dest_qp_num >= OF_QPN_RC)
+		return EINVAL;
+	peer.path = of_path(&qp->attr.ah_attr.grh);
+	return -diw_qp_set_peer(qp->diw, &peer, &qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index]);
 }
 
 static int to_sqd(struct of_qp *qp, bool tell)
