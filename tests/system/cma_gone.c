@@ -148,7 +148,7 @@ static struct rdma_cm_id *connected(struct rdma_cm_id *l)
 /* A connection does not end with its address, but when it was silent for thrice 10 s. */
 static void stranded(void)
 {
-	struct rdma_cm_id *l = bound(RDMA_PS_TCP), *a;
+	struct rdma_cm_id *l = bound(RDMA_PS_TCP), *a = NULL;
 	bool both = true;
 
 	CHECK(rdma_listen(l, 0) == 0 && (a = connected(l)), "a connection within an address");
@@ -164,7 +164,7 @@ static void stranded(void)
 			rdma_ack_cm_event(ev);
 	}
 	CHECK(both, "both ends are told that it is over");
-	CHECK(destroy(a->context) == 0 && destroy(a) == 0 && rdma_destroy_id(l) == 0 &&
+	CHECK(a && destroy(a->context) == 0 && destroy(a) == 0 && rdma_destroy_id(l) == 0 &&
 	      sh("ip addr add 198.51.100.1/24 dev diwgone"), "all three go");
 }
 
