@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "sockets_preload/preload.h"
 
 ssize_t __send(int fd, const void *buf, size_t len, int flags);
@@ -27,22 +25,11 @@ DIW_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	return s ? diw_sock_sendmsg(fd, s, msg, flags) : real.sendmsg(fd, msg, flags);
 }
 
-/* How many were sent, or the error of the first. */
 DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-	unsigned i;
 
-	if (!s || !vec)
-		return real.sendmmsg(fd, vec, n, flags);
-	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
-		ssize_t rc = diw_sock_sendmsg(fd, s, &vec[i].msg_hdr, flags);
-
-		if (rc < 0)
-			return i ? (int)i : -1;
-		vec[i].msg_len = (unsigned)rc;
-	}
-	return (int)i;
+	return s && vec && n ? diw_sock_sendmmsg(fd, s, vec, n, flags) : real.sendmmsg(fd, vec, n, flags);
 }
 
 DIW_API ssize_t __write(int fd, const void *buf, size_t len)
@@ -117,41 +104,13 @@ static int recv_many_foreign(int fd, struct mmsghdr *vec, unsigned n, int flags,
 	return got;
 }
 
-/* As the kernel, looks at the clock behind each message only. */
-static bool is_late(struct timespec *timeout, uint64_t deadline)
-{
-	uint64_t now, left;
-
-	if (!timeout)
-		return false;
-	now = diw_clock_ns();
-	left = deadline > now ? deadline - now : 0;
-	*timeout = (struct timespec){ .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
-	return left == 0;
-}
-
 DIW_API int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
-	uint64_t deadline = 0;
-	unsigned i;
 
-	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= DIW_S)))
+	if (!s || !vec || !n)
 		return recv_many_foreign(fd, vec, n, flags, timeout);
-	if (timeout)
-		deadline = diw_clock_ns() + (uint64_t)timeout->tv_sec * DIW_S + (uint64_t)timeout->tv_nsec;
-	for (i = 0; i < n; i++) {
-		ssize_t rc = diw_sock_recvmsg(fd, s, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
-
-		if (rc < 0)
-			return i ? (int)i : -1;
-		vec[i].msg_len = (unsigned)rc;
-		if (flags & MSG_WAITFORONE)
-			flags |= MSG_DONTWAIT;
-		if (is_late(timeout, deadline))
-			return (int)i + 1;
-	}
-	return (int)i;
+	return diw_sock_recvmmsg(fd, s, vec, n, flags, timeout);
 }
 
 DIW_API ssize_t __read(int fd, void *buf, size_t len)

@@ -182,6 +182,12 @@ bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
 bool diw_reg_is_shown(const struct diw_sock *s);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 void diw_reg_withdraw(struct diw_sock *s);
+/* Only who receives by these calls is advertised. */
+static inline void diw_sock_show(int fd, struct diw_sock *s)
+{
+	if (!DIW_LIKELY(s->quiet || diw_reg_is_shown(s)))
+		diw_reg_advertise(s, fd);
+}
 /* An address of the host and its network namespace NETNS. */
 bool diw_is_local(const struct diw_addr *a, uint64_t netns);
 /* Where the kernel delivers what is sent to DST. */
@@ -217,15 +223,19 @@ void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t payload);
 /* What a datagram of N bytes at P is to a socket with these keys; counts. *HEAD: of a good frame the header's bytes. */
 enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *head);
 
-/* ---- send.c, recv.c ---- */
+/* ---- send.c, recv.c, recv_many.c ---- */
 
 ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags);
+int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags);
 
 ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags);
+int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout);
 /* Bytes of the message that is next, as FIONREAD has it. */
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes);
 
 size_t diw_iov_len(const struct iovec *iov, size_t n);
+/* The LEN bytes at DATA as far as there is room for them: so many. */
+size_t diw_iov_fill(const struct iovec *iov, size_t n, const uint8_t *data, size_t len);
 
 #pragma GCC visibility pop
 

@@ -6,98 +6,10 @@
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
-#include "sockets_preload/preload.h"
-
-#define STAGE (64u << 10)                /* no UDP datagram is larger */
-
-/* ---- The stage ---- */
-
-static __thread struct { uint8_t *mem; const void *_Atomic holder; } stage;
-static pthread_key_t at_thread_end;
-static bool have_key;
-
-struct hold { uint8_t *mem; bool own; };
-
-static void unmap(void *p)
-{
-	munmap(p, STAGE);
-}
-
-__attribute__((constructor(102))) static void make_key(void)
-{
-	have_key = pthread_key_create(&at_thread_end, unmap) == 0;
-}
-
-static uint8_t *map(void)
-{
-	void *p = mmap(NULL, STAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
-/* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */
-static bool is_abandoned(const void *frame)
-{
-	stack_t st;
-
-	return sigaltstack(NULL, &st) == 0 && !(st.ss_flags & SS_ONSTACK) &&
-	       (uintptr_t)atomic_load_explicit(&stage.holder, memory_order_relaxed) < (uintptr_t)frame;
-}
-
-/* False: there is no memory, and the call fails with ENOMEM as it may. */
-__attribute__((noinline)) static bool hold_slowly(struct hold *h)
-{
-	int saved = errno;
-
-	h->own = false;
-	if (!stage.holder || is_abandoned(h)) {
-		if (!stage.mem) {
-			stage.mem = map();
-			if (stage.mem && have_key)
-				pthread_setspecific(at_thread_end, stage.mem);
-		}
-		h->own = stage.mem;
-		h->mem = stage.mem;
-		if (h->own)
-			atomic_store_explicit(&stage.holder, h, memory_order_relaxed);
-	} else {
-		h->mem = map();
-	}
-	errno = h->mem ? saved : ENOMEM;
-	return h->mem;
-}
-
-/* Whoever is interrupted while it holds the stage has data in it. */
-static inline bool hold(struct hold *h)
-{
-	if (!DIW_LIKELY(stage.mem && !atomic_load_explicit(&stage.holder, memory_order_relaxed)))
-		return hold_slowly(h);
-	atomic_store_explicit(&stage.holder, h, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	h->mem = stage.mem;
-	h->own = true;
-	return true;
-}
-
-static inline void let_go(const struct hold *h)
-{
-	int saved;
-
-	atomic_signal_fence(memory_order_seq_cst);
-	if (DIW_LIKELY(h->own)) {
-		atomic_store_explicit(&stage.holder, NULL, memory_order_relaxed);
-		return;
-	}
-	saved = errno;
-	munmap(h->mem, STAGE);
-	errno = saved;
-}
+#include "sockets_preload/stage.h"
 
 /* ---- One datagram ---- */
 
@@ -114,16 +26,16 @@ struct rx {
 	uint64_t deadline;                   /* by SO_RCVTIMEO */
 };
 
-static ssize_t take(struct rx *r, const struct hold *h, int flags)
+static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 {
-	struct iovec iov = { h->mem, STAGE };
+	struct iovec iov = { h->mem, DIW_STAGE };
 	ssize_t n;
 
 	flags &= ~MSG_TRUNC;
 	if (!r->msg) {
 		if (r->addr && r->addr_len)
 			*r->addr_len = r->asked_len;
-		return real.recvfrom(r->fd, h->mem, STAGE, flags, r->addr, r->addr_len);
+		return real.recvfrom(r->fd, h->mem, DIW_STAGE, flags, r->addr, r->addr_len);
 	}
 	*r->msg = r->asked;
 	r->msg->msg_iov = &iov;
@@ -142,7 +54,7 @@ static bool is_nonblocking(const struct rx *r)
 }
 
 /* Where a datagram was dropped a call with a timeout waits for what is left of it. */
-__attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct hold *h)
+__attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 {
 	for (;;) {
 		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
@@ -159,7 +71,7 @@ __attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct
 	}
 }
 
-static void strip(struct rx *r, const struct hold *h, size_t n, size_t head)
+static void strip(struct rx *r, const struct diw_hold *h, size_t n, size_t head)
 {
 	bool framed = head;
 
@@ -170,7 +82,7 @@ static void strip(struct rx *r, const struct hold *h, size_t n, size_t head)
 }
 
 /* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
-static int next(struct rx *r, const struct hold *h)
+static int next(struct rx *r, const struct diw_hold *h)
 {
 	ssize_t n = take(r, h, r->flags);
 
@@ -207,30 +119,23 @@ static void begin(struct rx *r, int fd, struct diw_sock *s, int flags)
 		r->deadline = diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }
 
-/* Only who receives by these calls is advertised. */
-static inline void show(int fd, struct diw_sock *s)
-{
-	if (!DIW_LIKELY(s->quiet || diw_reg_is_shown(s)))
-		diw_reg_advertise(s, fd);
-}
-
 static ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
 			socklen_t *addr_len)
 {
 	struct rx r;
-	struct hold h;
+	struct diw_hold h;
 	ssize_t n;
 	int rc;
 
 	if ((!buf && len) || flags & (MSG_ERRQUEUE | MSG_OOB))
 		return real.recvfrom(fd, buf, len, flags, addr, addr_len);
-	show(fd, s);
+	diw_sock_show(fd, s);
 	begin(&r, fd, s, flags);
 	r.msg = NULL;
 	r.addr = addr;
 	r.addr_len = addr_len;
 	r.asked_len = addr && addr_len ? *addr_len : 0;
-	if (!hold(&h))
+	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
 	rc = next(&r, &h);
 	n = -1;
@@ -240,7 +145,7 @@ static ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int f
 		memcpy(buf, r.data, got);
 		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
 	}
-	let_go(&h);
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	return n;
 }
 
@@ -271,15 +176,15 @@ DIW_HOT ssize_t read(int fd, void *buf, size_t len)
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
 
-static size_t scatter(const struct msghdr *msg, const uint8_t *data, size_t len)
+size_t diw_iov_fill(const struct iovec *iov, size_t n, const uint8_t *data, size_t len)
 {
 	size_t done = 0;
 
-	for (size_t i = 0; i < msg->msg_iovlen && done < len; i++) {
-		size_t n = len - done < msg->msg_iov[i].iov_len ? len - done : msg->msg_iov[i].iov_len;
+	for (size_t i = 0; i < n && done < len; i++) {
+		size_t some = len - done < iov[i].iov_len ? len - done : iov[i].iov_len;
 
-		memcpy(msg->msg_iov[i].iov_base, data + done, n);
-		done += n;
+		memcpy(iov[i].iov_base, data + done, some);
+		done += some;
 	}
 	return done;
 }
@@ -287,19 +192,19 @@ static size_t scatter(const struct msghdr *msg, const uint8_t *data, size_t len)
 ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
 {
 	struct rx r;
-	struct hold h;
+	struct diw_hold h;
 	ssize_t n = -1;
 
 	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
 		return real.recvmsg(fd, msg, flags);
-	show(fd, s);
+	diw_sock_show(fd, s);
 	begin(&r, fd, s, flags);
 	r.msg = msg;
 	r.asked = *msg;
-	if (!hold(&h))
+	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
 	if (next(&r, &h) == 0) {
-		size_t got = scatter(msg, r.data, r.len);
+		size_t got = diw_iov_fill(msg->msg_iov, msg->msg_iovlen, r.data, r.len);
 
 		if (got < r.len)
 			msg->msg_flags |= MSG_TRUNC;
@@ -310,14 +215,14 @@ ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int fla
 		*msg = r.asked;
 		msg->msg_flags = flags_then;
 	}
-	let_go(&h);
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	return n;
 }
 
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 {
 	struct rx r;
-	struct hold h;
+	struct diw_hold h;
 	int saved = errno, rc;
 
 	begin(&r, fd, s, MSG_PEEK | MSG_DONTWAIT);
@@ -325,12 +230,12 @@ int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 	r.addr = NULL;
 	r.addr_len = NULL;
 	r.deadline = 0;
-	if (!hold(&h))
+	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return real.ioctl(fd, FIONREAD, bytes);
 	rc = next(&r, &h);
 	if (rc == 0)
 		*bytes = (int)r.len;
-	let_go(&h);
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	if (rc < 0)
 		return real.ioctl(fd, FIONREAD, bytes);
 	errno = saved;

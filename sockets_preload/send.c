@@ -6,7 +6,7 @@
 
 #include "base/crc.h"
 #include "base/wire.h"
-#include "sockets_preload/preload.h"
+#include "sockets_preload/stage.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -23,6 +23,7 @@ struct tx {
 	int fd, flags;
 	struct diw_sock *s;
 	size_t len;
+	enum diw_sock_counter why;           /* it is sent plain */
 	struct diw_route route;
 };
 
@@ -73,8 +74,9 @@ static bool connected_to(const struct tx *t, struct diw_addr *dst)
 	return true;
 }
 
-static bool plain(enum diw_sock_counter reason)
+static bool plain(struct tx *t, enum diw_sock_counter reason)
 {
+	t->why = reason;
 	diw_count(reason);
 	return false;
 }
@@ -96,14 +98,14 @@ static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_
 	bool known;
 
 	if (is_composed(t) || t->flags & (MSG_ZEROCOPY | MSG_OOB))
-		return plain(DIW_C_sock_plain_flags);
+		return plain(t, DIW_C_sock_plain_flags);
 	if (t->s->plain != NO_REASON)
-		return plain(t->s->plain);
+		return plain(t, t->s->plain);
 	known = addr ? destination(addr, addr_len, &dst) : connected_to(t, &dst);
 	if (DIW_LIKELY(known && diw_route_find(t->s, t->fd, &dst, &t->route)))
 		return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
-		       plain(DIW_C_sock_plain_size);
-	return plain(known && diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
+		       plain(t, DIW_C_sock_plain_size);
+	return plain(t, known && diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
 }
 
 /* ---- How ---- */
@@ -121,20 +123,28 @@ static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov,
 	return (size_t)(p - frame) + DIW_FRAME_CRC;
 }
 
-/* N of IOV are the message. MSG has the address and the control data. */
-static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov,
-						size_t n)
+/* N of IOV are the message: with what is before and behind it, N + 2 of PIECE. */
+static void enclose(const struct tx *t, struct iovec *piece, uint8_t *head, uint8_t *crc, const struct iovec *iov,
+		    size_t n)
 {
-	struct iovec piece[MOST_PIECES + 2];
-	uint8_t head[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
 	size_t len = diw_frame_head_len(&t->route);
-	struct msghdr m = *msg;
 
 	diw_frame_head(head, &t->route, t->len);
 	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, head, len), iov, n) : 0);
 	piece[0] = (struct iovec){ head, len };
 	memcpy(piece + 1, iov, n * sizeof *iov);
-	piece[n + 1] = (struct iovec){ crc, sizeof crc };
+	piece[n + 1] = (struct iovec){ crc, DIW_FRAME_CRC };
+}
+
+/* MSG has the address and the control data. */
+static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov,
+						size_t n)
+{
+	struct iovec piece[MOST_PIECES + 2];
+	uint8_t head[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
+	struct msghdr m = *msg;
+
+	enclose(t, piece, head, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
 	return real.sendmsg(t->fd, &m, t->flags);
@@ -146,10 +156,15 @@ static bool is_refused(ssize_t rc)
 	return rc < 0 && (errno == EMSGSIZE || errno == ENOBUFS);
 }
 
+static void uncount(enum diw_sock_counter which)
+{
+	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[which], 1, memory_order_relaxed);
+}
+
 static void not_framed(void)
 {
 	diw_count(DIW_C_sock_plain_size);
-	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[DIW_C_sock_tx_framed], 1, memory_order_relaxed);
+	uncount(DIW_C_sock_tx_framed);
 }
 
 static ssize_t send_staged(const struct tx *t, const void *buf, const struct sockaddr *addr, socklen_t addr_len)
@@ -205,11 +220,19 @@ DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
 	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
 }
 
+/* The kernel says what is wrong with it, or it has more pieces than we count. */
+static bool is_odd(const struct msghdr *msg)
+{
+	return (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES;
+}
+
 /* The kernel would cut a frame in pieces. */
 static bool is_cut(const struct msghdr *msg)
 {
 	struct msghdr m = *msg;
 
+	if (!msg->msg_control || !msg->msg_controllen)
+		return false;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
 			return true;
@@ -235,10 +258,10 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 	struct tx t = { .fd = fd, .flags = flags, .s = s };
 	ssize_t rc;
 
-	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES)
+	if (!msg || is_odd(msg))
 		return real.sendmsg(fd, msg, flags);
 	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-	if (msg->msg_control && msg->msg_controllen && is_cut(msg)) {
+	if (is_cut(msg)) {
 		diw_count(DIW_C_sock_plain_flags);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
 		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
@@ -249,4 +272,122 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 		not_framed();
 	}
 	return real.sendmsg(fd, msg, flags);
+}
+
+/* ---- Many at once ---- */
+
+/* What one system call sends. */
+struct batch {
+	int fd, flags;
+	struct diw_sock *s;
+	struct diw_hold stage;
+	uint8_t *room;                       /* of the stage */
+	unsigned n, pieces;
+	struct mmsghdr vec[DIW_STAGE_SLOTS];
+	uint32_t counted[DIW_STAGE_SLOTS];   /* enum diw_sock_counter, or NO_REASON */
+	size_t len[DIW_STAGE_SLOTS];         /* without a frame */
+	struct iovec piece[MOST_PIECES + 2];
+};
+
+static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
+{
+	struct iovec *piece = b->piece + b->pieces;
+
+	if (t->len <= STAGED) {
+		*piece = (struct iovec){ b->room, stage(t, b->room, m->msg_iov, m->msg_iovlen) };
+		b->room += piece->iov_len;
+		m->msg_iovlen = 1;
+	} else {
+		enclose(t, piece, b->room, b->room + DIW_FRAME_WRITE, m->msg_iov, m->msg_iovlen);
+		b->room += DIW_FRAME_EXTRA;
+		m->msg_iovlen += 2;
+	}
+	m->msg_iov = piece;
+	b->pieces += m->msg_iovlen;
+}
+
+/* MSG is sent with the batch; false: that is full. */
+static bool join(struct batch *b, const struct msghdr *msg)
+{
+	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
+	bool odd = is_odd(msg);
+
+	if (b->n == DIW_STAGE_SLOTS || (!odd && b->pieces + msg->msg_iovlen + 2 > MOST_PIECES + 2))
+		return false;
+	b->vec[b->n].msg_hdr = *msg;
+	b->counted[b->n] = NO_REASON;
+	if (!odd) {
+		t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
+		if (is_cut(msg))
+			plain(&t, DIW_C_sock_plain_flags);
+		else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0))
+			frame_in(b, &t, &b->vec[b->n].msg_hdr);
+		b->counted[b->n] = t.why;
+		b->len[b->n] = t.len;
+	}
+	b->n++;
+	return true;
+}
+
+/* As sendmmsg(), of as many of the N messages as one batch takes: *ASKED. */
+static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned *asked)
+{
+	int rc, sent;
+
+	b->n = b->pieces = 0;
+	b->room = b->stage.mem;
+	while (b->n < n && join(b, &vec[b->n].msg_hdr))
+		;
+	*asked = b->n;
+	rc = real.sendmmsg(b->fd, b->vec, b->n, b->flags);
+	sent = rc < 0 ? 0 : rc;
+	for (unsigned i = 0; i < b->n; i++)
+		if ((int)i >= sent && b->counted[i] != NO_REASON)
+			uncount(b->counted[i]);
+		else if ((int)i < sent)
+			vec[i].msg_len = b->counted[i] == DIW_C_sock_tx_framed ? (unsigned)b->len[i] :
+										 b->vec[i].msg_len;
+	return rc;
+}
+
+/* The first that did not leave may leave without its frame. Behind others, why it did not is not known: then the call
+ * may not wait once more. */
+static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int rc)
+{
+	ssize_t n;
+
+	if (b->counted[i] != DIW_C_sock_tx_framed || (rc < 0 && !is_refused(rc)))
+		return false;
+	n = diw_sock_sendmsg(b->fd, b->s, &m->msg_hdr, rc < 0 ? b->flags : b->flags | MSG_DONTWAIT);
+	if (n >= 0)
+		m->msg_len = (unsigned)n;
+	return n >= 0;
+}
+
+/* How many were sent, or the error of the first. */
+int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags)
+{
+	struct batch b;
+	unsigned done = 0;
+
+	b.fd = fd;
+	b.flags = flags;
+	b.s = s;
+	n = n < UIO_MAXIOV ? n : UIO_MAXIOV;
+	if (!diw_stage_hold(DIW_STAGE_MANY, &b.stage))
+		return -1;
+	while (done < n) {
+		unsigned asked, sent;
+		int rc = send_batch(&b, vec + done, n - done, &asked);
+
+		sent = rc < 0 ? 0 : (unsigned)rc;
+		done += sent;
+		if (sent == asked)
+			continue;
+		if (!sent_alone(&b, sent, &vec[done], rc))
+			break;
+		done++;
+	}
+	diw_stage_let_go(DIW_STAGE_MANY, &b.stage);
+	return done ? (int)done : -1;
 }

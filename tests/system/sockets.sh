@@ -19,11 +19,12 @@ has_line() { grep -qx -- "$1" "$2"; }
 # ---- Every call ----
 
 CALLS=$TMP/calls
-printf '#!/bin/sh\n%s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_held" > "$CALLS"
+printf '#!/bin/sh\n%s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
+	"$BUILD/tests/system/sockets_held" > "$CALLS"
 chmod +x "$CALLS"
 run "the calls without the interposer" "$CALLS"
 printf '%s\n' "$OUT" > "$TMP/plain"
-check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 2 ]
+check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 3 ]
 # same WHAT [ENVIRONMENT...]: the program sees what it saw.
 same() {
 	local what=$1

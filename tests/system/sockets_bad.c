@@ -51,10 +51,15 @@ static size_t make(uint64_t key, size_t n, int good_crc)
 	return n + EXTRA;
 }
 
+static void put_by(int fd, size_t n)
+{
+	if (sendto(fd, frame, n, 0, (void *)&to, sizeof to) != (ssize_t)n)
+		abort();
+}
+
 static void put(size_t n)
 {
-	if (sendto(b, frame, n, 0, (void *)&to, sizeof to) != (ssize_t)n)
-		abort();
+	put_by(b, n);
 }
 
 static void put_plain(size_t n)
@@ -104,6 +109,54 @@ static void damaged(void)
 	pthread_create(&t, NULL, later, NULL);
 	check("who waits goes on waiting", got(0) == 30);
 	pthread_join(t, NULL);
+}
+
+static in_port_t port_of(int fd)
+{
+	struct sockaddr_in in4;
+	socklen_t len = sizeof in4;
+
+	return getsockname(fd, (void *)&in4, &len) ? 0 : in4.sin_port;
+}
+
+/* Five that go into one call: what is behind a damaged one moves into its place, with all that came with it. */
+static void among_many(void)
+{
+	char data[5][100], control[5][64];
+	struct sockaddr_in from[5] = { 0 };
+	struct mmsghdr m[5] = { 0 };
+	struct iovec iov[5];
+	int on = 1, n, other = socket(AF_INET, SOCK_DGRAM, 0);
+
+	setsockopt(other, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+	setsockopt(a, IPPROTO_IP, IP_RECVTTL, &on, sizeof on);
+	for (int i = 0; i < 5; i++) {
+		iov[i] = (struct iovec){ data[i], sizeof data[i] };
+		m[i].msg_hdr = (struct msghdr){ .msg_name = &from[i], .msg_namelen = sizeof from[i], .msg_iov = &iov[i],
+			.msg_iovlen = 1, .msg_control = control[i], .msg_controllen = i == 3 ? 0 : sizeof control[i] };
+		if (i == 2)
+			put_plain(20);
+		else
+			put_by(i % 3 ? b : other, make(entry.key[0], (size_t)(30 + i), i % 3 != 0));
+	}
+	close(other);
+	n = recvmmsg(a, m, 5, MSG_WAITFORONE, NULL);
+	check("those of many that are whole", n == 3 && m[0].msg_len == 31 && m[1].msg_len == 20 && m[2].msg_len == 34);
+	check("... as they are", data[0][30] == 'f' && data[1][0] == 'p' && data[2][33] == 'f');
+	for (int i = 0; i < 3; i++)
+		check("... with what came with them", from[i].sin_family == AF_INET && from[i].sin_port == port_of(b) &&
+		      m[i].msg_hdr.msg_namelen == sizeof from[i] && CMSG_FIRSTHDR(&m[i].msg_hdr) &&
+		      CMSG_FIRSTHDR(&m[i].msg_hdr)->cmsg_type == IP_TTL);
+	put(make(entry.key[0], 50, 0));
+	check("of many there is none", recvmmsg(a, m, 5, MSG_DONTWAIT, NULL) == -1 && errno == EAGAIN);
+	put(make(entry.key[0], 50, 0));
+	put_plain(20);
+	for (int i = 0; i < 2; i++)
+		m[i].msg_hdr.msg_controllen = sizeof control[i];
+	n = recvmmsg(a, m, 2, MSG_PEEK, NULL);
+	check("a look at many", n == 2 && m[0].msg_len == 20 && m[1].msg_len == 20 && got(MSG_DONTWAIT) == 20);
+	on = 0;
+	setsockopt(a, IPPROTO_IP, IP_RECVTTL, &on, sizeof on);
 }
 
 static void cut(void)
@@ -207,6 +260,7 @@ int main(int argc, char **argv)
 	got(MSG_DONTWAIT);
 	check("shown when it has", find(ntohs(to.sin_port)));
 	damaged();
+	among_many();
 	cut();
 	without_crc();
 	if (entry.flags & DIW_SOCK_WRITE_RECORD)

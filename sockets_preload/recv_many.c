@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* recvmmsg(): one system call for as many datagrams as the stage has slots. What happens between them (timeouts,
+ * MSG_WAITFORONE, an error behind the first) stays the kernel's. */
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+
+#include "sockets_preload/stage.h"
+
+struct many {
+	int fd, flags;
+	struct diw_sock keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct diw_hold stage;
+	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* as the program's, but for where data goes */
+	struct iovec iov[DIW_STAGE_SLOTS];
+};
+
+/* So many messages can be asked for at once; 0: the kernel has to say what is wrong with the first. */
+static unsigned ask(struct many *m, const struct mmsghdr *vec, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n && i < DIW_STAGE_SLOTS; i++) {
+		const struct msghdr *h = &vec[i].msg_hdr;
+
+		if (h->msg_iovlen > UIO_MAXIOV || (h->msg_iovlen && !h->msg_iov))
+			break;
+		m->iov[i] = (struct iovec){ m->stage.mem + i * DIW_STAGE, DIW_STAGE };
+		m->vec[i].msg_hdr = *h;
+		m->vec[i].msg_hdr.msg_iov = &m->iov[i];
+		m->vec[i].msg_hdr.msg_iovlen = 1;
+	}
+	return i;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Messages before it were dropped, so what came for FROM belongs to TO, which may have less room. */
+static void move_down(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
+{
+	if (to->msg_name && from->msg_name)
+		memcpy(to->msg_name, from->msg_name,
+		       least(got->msg_namelen, least(to->msg_namelen, from->msg_namelen)));
+	if (!from->msg_name)
+		got->msg_namelen = 0;
+	if (!to->msg_control || got->msg_controllen > to->msg_controllen) {
+		got->msg_flags |= got->msg_controllen ? MSG_CTRUNC : 0;
+		got->msg_controllen = 0;
+	}
+	if (got->msg_controllen)
+		memcpy(to->msg_control, from->msg_control, got->msg_controllen);
+}
+
+static void give(const struct many *m, struct mmsghdr *to, const struct msghdr *got, const uint8_t *data, size_t len)
+{
+	size_t some = diw_iov_fill(to->msg_hdr.msg_iov, to->msg_hdr.msg_iovlen, data, len);
+
+	to->msg_hdr.msg_namelen = got->msg_namelen;
+	to->msg_hdr.msg_controllen = got->msg_controllen;
+	to->msg_hdr.msg_flags = got->msg_flags | (some < len ? MSG_TRUNC : 0);
+	to->msg_len = (unsigned)(m->flags & MSG_TRUNC ? len : some);
+}
+
+/* Of N datagrams those that are no damaged frames, to the first of VEC: so many. */
+static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		const uint8_t *p = m->iov[i].iov_base;
+		size_t len = m->vec[i].msg_len, head = 0;
+		enum diw_frame what = diw_frame_check(&m->keys, p, len, &head);
+
+		if (what == DIW_FRAME_BAD)
+			continue;
+		if (kept < i)
+			move_down(&vec[kept].msg_hdr, &vec[i].msg_hdr, &m->vec[i].msg_hdr);
+		if (what == DIW_FRAME_GOOD)
+			give(m, &vec[kept++], &m->vec[i].msg_hdr, p + head, len - head - DIW_FRAME_CRC);
+		else
+			give(m, &vec[kept++], &m->vec[i].msg_hdr, p, len);
+		if (!(m->flags & MSG_PEEK))
+			diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+	}
+	return kept;
+}
+
+static bool is_over(const struct timespec *left)
+{
+	return left && left->tv_sec == 0 && left->tv_nsec == 0;
+}
+
+static int receive(struct many *m, struct mmsghdr *vec, unsigned n, struct timespec *timeout)
+{
+	unsigned got = 0;
+
+	while (got < n) {
+		unsigned asked = ask(m, vec + got, n - got), kept;
+		int rc = asked ? real.recvmmsg(m->fd, m->vec, asked, m->flags & ~MSG_TRUNC, timeout) :
+				 real.recvmmsg(m->fd, vec + got, 1, m->flags, timeout);
+
+		if (rc < 0 || !asked)
+			return got ? (int)got : rc;
+		kept = deliver(m, vec + got, (unsigned)rc);
+		got += kept;
+		if (got && ((unsigned)rc < asked || is_over(timeout)))
+			break;
+		if (got && m->flags & MSG_WAITFORONE)
+			m->flags |= MSG_DONTWAIT;
+		if (!kept && m->flags & MSG_PEEK)    /* the damaged one is still there */
+			real.recv(m->fd, m->stage.mem, 1, MSG_DONTWAIT);
+	}
+	return (int)got;
+}
+
+int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
+{
+	struct many m;
+	int rc;
+
+	if (flags & (MSG_ERRQUEUE | MSG_OOB))
+		return real.recvmmsg(fd, vec, n, flags, timeout);
+	diw_sock_show(fd, s);
+	m.fd = fd;
+	m.flags = flags;
+	m.keys.key[0] = s->key[0];
+	m.keys.key[1] = s->key[1];
+	m.keys.stag = s->stag;
+	m.keys.local.port = s->local.port;
+	if (!diw_stage_hold(DIW_STAGE_MANY, &m.stage))
+		return -1;
+	rc = receive(&m, vec, n, timeout);
+	diw_stage_let_go(DIW_STAGE_MANY, &m.stage);
+	return rc;
+}

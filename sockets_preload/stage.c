@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Mapped when it is needed first, since a signal handler may be who needs it; its pages when they are. */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "sockets_preload/stage.h"
+
+__thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
+static const size_t size[DIW_STAGE_KINDS] = { DIW_STAGE, DIW_STAGE * DIW_STAGE_SLOTS };
+static pthread_key_t at_thread_end[DIW_STAGE_KINDS];
+static bool have_key;
+
+static void unmap_one(void *p)
+{
+	munmap(p, size[DIW_STAGE_ONE]);
+}
+
+static void unmap_many(void *p)
+{
+	munmap(p, size[DIW_STAGE_MANY]);
+}
+
+__attribute__((constructor(102))) static void make_keys(void)
+{
+	have_key = pthread_key_create(&at_thread_end[DIW_STAGE_ONE], unmap_one) == 0 &&
+		   pthread_key_create(&at_thread_end[DIW_STAGE_MANY], unmap_many) == 0;
+}
+
+static uint8_t *map(enum diw_stage_kind kind)
+{
+	void *p = mmap(NULL, size[kind], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */
+static bool is_abandoned(const struct diw_stage *st, const void *frame)
+{
+	stack_t ss;
+
+	return sigaltstack(NULL, &ss) == 0 && !(ss.ss_flags & SS_ONSTACK) &&
+	       (uintptr_t)atomic_load_explicit(&st->holder, memory_order_relaxed) < (uintptr_t)frame;
+}
+
+__attribute__((noinline)) bool diw_stage_hold_slowly(enum diw_stage_kind kind, struct diw_hold *h)
+{
+	struct diw_stage *st = &diw_stage[kind];
+	int saved = errno;
+
+	h->own = false;
+	if (!st->holder || is_abandoned(st, h)) {
+		if (!st->mem) {
+			st->mem = map(kind);
+			if (st->mem && have_key)
+				pthread_setspecific(at_thread_end[kind], st->mem);
+		}
+		h->own = st->mem;
+		h->mem = st->mem;
+		if (h->own)
+			atomic_store_explicit(&st->holder, h, memory_order_relaxed);
+	} else {
+		h->mem = map(kind);
+	}
+	errno = h->mem ? saved : ENOMEM;
+	return h->mem;
+}
+
+void diw_stage_unmap(enum diw_stage_kind kind, uint8_t *mem)
+{
+	int saved = errno;
+
+	munmap(mem, size[kind]);
+	errno = saved;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory of a thread into which datagrams are received before the program sees of them what it is to see. */
+#ifndef DIW_SOCKETS_STAGE_H
+#define DIW_SOCKETS_STAGE_H
+
+#include "sockets_preload/preload.h"
+
+#pragma GCC visibility push(hidden)
+
+#define DIW_STAGE (64u << 10)                /* no UDP datagram is larger */
+#define DIW_STAGE_SLOTS 16u                  /* datagrams that one recvmmsg() of ours takes */
+
+enum diw_stage_kind { DIW_STAGE_ONE, DIW_STAGE_MANY, DIW_STAGE_KINDS };
+
+struct diw_stage { uint8_t *mem; const void *_Atomic holder; };
+extern __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
+
+struct diw_hold { uint8_t *mem; bool own; };
+
+/* False: there is no memory, and the call fails with ENOMEM as it may. */
+bool diw_stage_hold_slowly(enum diw_stage_kind kind, struct diw_hold *h);
+void diw_stage_unmap(enum diw_stage_kind kind, uint8_t *mem);
+
+/* Whoever is interrupted while it holds the stage has data in it. */
+static inline bool diw_stage_hold(enum diw_stage_kind kind, struct diw_hold *h)
+{
+	struct diw_stage *st = &diw_stage[kind];
+
+	if (!DIW_LIKELY(st->mem && !atomic_load_explicit(&st->holder, memory_order_relaxed)))
+		return diw_stage_hold_slowly(kind, h);
+	atomic_store_explicit(&st->holder, h, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	h->mem = st->mem;
+	h->own = true;
+	return true;
+}
+
+static inline void diw_stage_let_go(enum diw_stage_kind kind, const struct diw_hold *h)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	if (DIW_LIKELY(h->own))
+		atomic_store_explicit(&diw_stage[kind].holder, NULL, memory_order_relaxed);
+	else
+		diw_stage_unmap(kind, h->mem);
+}
+
+#pragma GCC visibility pop
+
+#endif
