@@ -17,11 +17,15 @@ mkdir -m 700 "$TMP/run"
 ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
 
+if ! command -v node > /dev/null; then
+	skip "no node here"
+	BOTH=("${BOTH[@]/#node/}") ALONE=("${ALONE[@]/#node/}")
+fi
 for row in "${BOTH[@]}" ${DIW_TEST_FULL:+"${LARGE[@]}"}; do
-	[[ $row =~ $PATTERN ]] && play "$row" both
+	[[ -n $row && $row =~ $PATTERN ]] && play "$row" both
 done
 for row in "${ALONE[@]}"; do
-	[[ $row =~ $PATTERN ]] || continue
+	[[ -n $row && $row =~ $PATTERN ]] || continue
 	play "$row" first
 	play "$row" second
 done

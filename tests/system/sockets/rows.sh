@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
 # The rows of sockets_programs.sh; lib.sh says how they are written.
-BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python)
-LARGE=(ffmpeg vlc ffmpeg_vlc)
-ALONE=(sipp_u1 dig iperf3 socat tftp)
+BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python chronyd coturn node)
+LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp java)
+ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd)
 
 # SIPp has at most 10 calls at once: no more leave before the other end has received.
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
@@ -103,6 +103,60 @@ row_python() {
 	ends KILL
 }
 
+# It asks the kernel for what it has sent, with the time when it left, so that nothing of it goes in frames.
+about_chronyd() { echo 'chronyd, server and client, 40 questions, synchronized; it asks for its datagrams back (`SO_TIMESTAMPING`)'; }
+row_chronyd() {
+	ELIGIBLE=none
+	mkdir -p "$TMP/chrony"
+	chmod 750 "$TMP/chrony"
+	printf '%s\n' 'port 11123' 'bindaddress 127.0.0.1' 'allow 127.0.0.0/8' 'local stratum 8' > "$TMP/chrony/first"
+	printf '%s\n' 'port 0' 'server 127.0.0.1 port 11123 minpoll -6 maxpoll -6 maxsamples 8' > "$TMP/chrony/second"
+	for end in first second; do
+		printf '%s\n' 'cmdport 0' "pidfile $TMP/chrony/$end.pid" "bindcmdaddress $TMP/chrony/$end.sock" \
+			"user $(id -un)" >> "$TMP/chrony/$end"
+	done
+	first chronyd -x -d -f "$TMP/chrony/first"
+	waits 11123
+	second chronyd -x -d -t 3 -f "$TMP/chrony/second"
+	fine "it did not synchronize" grep -q 'Selected source 127.0.0.1' "$TMP/second.out" "$TMP/second.err"
+	live
+	ends
+	[ $WHO != both ] || fine "not for the reason" [ "$(sum "$TMP/first.err" sock_plain_option)" -ge 40 ]
+}
+
+about_coturn() { echo 'coturn: turnserver between two turnutils_uclient, 600 messages relayed'; }
+row_coturn() {
+	first turnserver -n --no-auth --listening-ip 127.0.0.1 --listening-port 3478 --relay-ip 127.0.0.1 --no-tls --no-dtls \
+		--allow-loopback-peers --no-cli --log-file stdout --pidfile "$TMP/turn.pid" --db "$TMP/turn.db"
+	waits 3478
+	second turnutils_uclient -y -c -m 2 -n 300 -l 170 -z 2 127.0.0.1
+	fine "messages were lost" grep -q 'Total lost packets 0 ' "$TMP/second.out"
+	live
+	ends
+}
+
+about_node() { echo 'Node, 2,000 questions and answers'; }
+row_node() {
+	first node tests/system/sockets/echo.js 5303
+	waits 5303
+	second node tests/system/sockets/echo.js 5303 2000
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	live
+	ends KILL
+}
+
+about_java() { echo 'Java, DatagramSocket and DatagramChannel, 2,000 questions and answers'; }
+row_java() {
+	fine "it does not compile" env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path java)" -cp "$root/usr/share/java/eclipse-jdt-core.jar" \
+		org.eclipse.jdt.internal.compiler.batch.Main -17 -proc:none -d "$TMP" tests/system/sockets/Echo.java
+	first java -cp "$TMP" Echo 5304
+	waits 5304
+	second java -cp "$TMP" Echo 5304 2000
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	live
+	ends KILL
+}
+
 about_ffmpeg() { echo 'ffmpeg to ffmpeg, MPEG-TS: the same packets as without'; }
 row_ffmpeg() {
 	local who=$WHO pass
@@ -122,11 +176,13 @@ row_ffmpeg() {
 }
 
 # One to wake VLC, which has a port long before it reads from it; and whether it was read.
-null_packet() {
-	python3 -c 'import socket
+wake() {
+	python3 -c "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.sendto(b"\x47\x1f\xff\x10" + 184 * b"\xff", ("127.0.0.1", 5004))'
+s.sendto($2, ('127.0.0.1', $1))"
+	eventually 30 nothing_waits "$1" || fault "VLC does not read"
 }
+NULL_PACKET='b"\x47\x1f\xff\x10" + 184 * b"\xff"'
 nothing_waits() { ss -Huln "sport = :$1" | awk '$2 > 0 { busy = 1 } END { exit busy || !NR }'; }
 
 # vlc_receives SENDER...: the stream as it comes, in nobody's stream.ts.
@@ -136,8 +192,7 @@ vlc_receives() {
 	first vlc -I dummy --no-lua --ignore-config --network-caching=300 --demux=dump \
 		--demuxdump-file="$TMP/nobody/stream.ts" udp://@127.0.0.1:5004
 	waits 5004
-	null_packet
-	eventually 30 nothing_waits 5004 || fault "VLC does not read"
+	wake 5004 "$NULL_PACKET"
 	second "$@"
 	# It writes some while after it reads, and its last block when it ends.
 	size=-1
@@ -164,6 +219,26 @@ row_vlc() {
 }
 # Packets of 188 bytes, each with its first byte, and no gap in what the first PID counts.
 whole_ts() { python3 tests/system/sockets/ts.py "$1"; }
+
+about_vlc_rtp() { echo 'VLC to VLC, MPEG-TS over RTP'; }
+row_vlc_rtp() {
+	ELIGIBLE=second
+	media
+	as_nobody || { fault "VLC wants an ordinary user"; return; }
+	rm -f "$TMP/nobody/stream.ts"
+	first vlc -I dummy --no-lua --ignore-config --network-caching=300 \
+		--sout "#std{access=file,mux=ts,dst=$TMP/nobody/stream.ts}" rtp://@127.0.0.1:5006
+	waits 5006
+	wake 5006 'b"x"'
+	second vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
+		--sout '#rtp{dst=127.0.0.1,port=5006,mux=ts}'
+	size=-1
+	eventually 30 has_settled
+	live
+	ends
+	fine "no stream came" [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ]
+	fine "it is no MPEG-TS" whole_ts "$TMP/nobody/stream.ts"
+}
 
 about_ffmpeg_vlc() { echo 'ffmpeg to VLC: the bytes that ffmpeg writes to a file'; }
 row_ffmpeg_vlc() {
