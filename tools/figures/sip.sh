@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash disable=SC2154
+# SIPp's figures, for tools/figures/run.
+
+# uas HOW TRANSPORT: SERVER is its process.
+uas() {
+	(use "$1" sipp -sn uas -t "$2" -i 127.0.0.1 -p 5070 -nostdin -buff_size 4194304 -max_socket $(($(ulimit -n) - 1000)) \
+		> "$TMP/uas.out" 2> "$TMP/uas.err" < /dev/null) &
+	SERVER=$!
+	within 20 listening 5070
+}
+# uac HOW TRANSPORT OPTION...: in place of the shell.
+uac() {
+	local how=$1 transport=$2
+	shift 2
+	use "$how" sipp -sn uac -t "$transport" -i 127.0.0.1 -nostdin -timer_resol 1 -buff_size 4194304 "$@" 127.0.0.1:5070 \
+		> "$TMP/uac.out" 2> "$TMP/uac.err" < /dev/null
+}
+
+# response HOW TRANSPORT FILE: WIRE is what they went over.
+response() {
+	uas "$1" "$2"
+	(STAMPS=$3 && uac "$1" "$2" -r 400 -m 1000 -l 1)
+	stop_now "$SERVER"
+	WIRE=$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)")
+}
+
+sip_response() {
+	local round row ud rc
+	${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE -o "$TMP/stamp.so" tools/figures/stamp.c -ldl || return
+	rm -f "$TMP"/stamps.*
+	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
+		for row in "interposed u1" "plain u1" "interposed t1" "plain t1"; do
+			export STAMPS=
+			# shellcheck disable=SC2086
+			response $row "$TMP/stamps.${row/ /.}"
+			[ "$round" -gt 0 ] || echo "$WIRE" > "$TMP/wire.${row/ /.}"
+		done
+	done
+	unset STAMPS
+	echo "transport,preload,wire,calls,median_us,p90_us" > "$OUT/sip-response.csv"
+	for row in interposed.u1 interposed.t1 plain.u1 plain.t1; do
+		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/stamps.$row"),$(median "$TMP/stamps.$row"),$(sort -n \
+			"$TMP/stamps.$row" | awk '{ v[NR] = $1 } END { print v[int(NR * 0.9)] }')" >> "$OUT/sip-response.csv"
+	done
+	column -s, -t "$OUT/sip-response.csv"
+	ud=$(median "$TMP/stamps.interposed.u1") rc=$(median "$TMP/stamps.interposed.t1")
+	goal "SIP response, UD against $(< "$TMP/wire.interposed.t1"), medians" "43.1 % less" "$ud us, $rc us: $(less "$ud" "$rc")"
+	echo "of it the programs and the kernel's sockets themselves: $(median "$TMP/stamps.plain.u1") us by UDP, $(median \
+		"$TMP/stamps.plain.t1") us by TCP"
+	plot sip-response "SIPp, from INVITE to ringing" "median, us" 'set style data histograms; set yrange [0:*]; set nokey
+		plot "'"$OUT"'/sip-response.csv" using 5:xtic(stringcolumn(3) . " (" . stringcolumn(2) . ")") every ::1'
+}
+
+# Bytes of all sockets in the kernel: the slabs that they are made of.
+slabs() { awk '$1 ~ /^(UDP|UDPv6|TCP|TCPv6|sock_inode_cache|filp|dentry|skbuff_.*|request_sock_TCP|tw_sock_TCP|.*bind_bucket|eventpoll_.*)$/ {
+	s += $2 * $4 } END { printf "%.0f\n", s }' /proc/slabinfo; }
+rss() {
+	local pid
+	for pid in "$@"; do awk '/^Pss:/ { print $2 * 1024 }' "/proc/$pid/smaps_rollup"; done | awk '{ s += $1 } END { printf "%.0f\n", s }'
+}
+calls_now() { awk -F';' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "CurrentCall") c = i } END { print $c + 0 }' "$TMP/stat.csv"; }
+enough_calls() { [ "$(calls_now)" -ge "$1" ]; }
+
+# memory HOW TRANSPORT CALLS: a line of the table.
+memory() {
+	local before after user rate=$(($3 / 5))
+	rm -f "$TMP/stat.csv"
+	before=$(slabs)
+	uas "$1" "$2"
+	(uac "$1" "$2" -r $((rate > 1000 ? 1000 : rate)) -l "$3" -m "$3" -d 600000 -max_socket $(($3 + 100)) \
+		-trace_stat -stf "$TMP/stat.csv" -fd 1) &
+	CLIENT=$!
+	within 90 enough_calls "$3" || echo "only $(calls_now) of $3 calls" >&2
+	after=$(slabs)
+	user=$(rss "$SERVER" "$CLIENT")
+	live "$CLIENT" >> "$TMP/uac.err"
+	stop_now "$CLIENT" "$SERVER"
+	echo "$2,$1,$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)"),$3,$user,$((after - before)),$((user + after - before))"
+}
+
+sip_memory() {
+	local calls row ud rc
+	echo "transport,preload,wire,calls,user_bytes,kernel_bytes,bytes" > "$OUT/sip-memory.csv"
+	for calls in ${COUNTS:-100 1000 3000 10000}; do
+		for row in "interposed un" "interposed tn" "plain un" "plain tn"; do
+			# shellcheck disable=SC2086
+			memory $row "$calls" | tee -a "$OUT/sip-memory.csv"
+			sleep 1
+		done
+	done
+	ud=$(awk -F, '$1 == "un" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
+	rc=$(awk -F, '$1 == "tn" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
+	goal "SIP memory at $calls calls, UD against $(awk -F, '$1 == "tn" && $2 == "interposed" { v = $3 } END { print v }' \
+		"$OUT/sip-memory.csv")" "24.1 %, 35 % less" "$ud, $rc: $(less "$ud" "$rc")"
+	for row in interposed,un interposed,tn plain,un plain,tn; do
+		awk -F, -v h="${row%,*}" -v t="${row#*,}" '$2 == h && $1 == t' "$OUT/sip-memory.csv" > "$OUT/sip-memory.${row/,/.}.csv"
+	done
+	plot sip-memory "SIPp, a socket each call: both ends and the kernel" "MB" 'set logscale xy; set xlabel "calls"; set key left
+		plot for [r in "interposed.un interposed.tn plain.un plain.tn"] "'"$OUT"'/sip-memory.".r.".csv" \
+		using 4:($7 / 1e6) with linespoints title r'
+}
+
+# load HOW RATE: a line of what SIPp says of itself. Who cannot keep the rate has three times the time.
+load() {
+	rm -f "$TMP/stat.csv"
+	uas "$1" u1
+	(uac "$1" u1 -r "$2" -m $(($2 * SECONDS_OF_LOAD)) -l 20000 -trace_stat -stf "$TMP/stat.csv" -fd 1) &
+	CLIENT=$!
+	within $((SECONDS_OF_LOAD * 3)) gone "$CLIENT"
+	live "$CLIENT" >> "$TMP/uac.err"
+	stop_now "$CLIENT" "$SERVER"
+	awk -F';' -v how="$1" -v rate="$2" -v wire="$(wire "$TMP/uac.err" UDP)" '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ split($at["ElapsedTime(C)"], t, ":") }
+		END { s = t[1] * 3600 + t[2] * 60 + t[3] + 0; n = $at["SuccessfulCall(C)"]
+			printf "%d,%s,%s,%d,%d,%d,%d,%d\n", rate, how, wire, n, $at["FailedCall(C)"],
+				$at["Retransmissions(C)"], s, s ? n / s : 0 }' "$TMP/stat.csv"
+}
+
+sip_load() {
+	local how rate
+	SECONDS_OF_LOAD=${SECONDS_OF_LOAD:-60}
+	echo "rate,preload,wire,calls,failed,retransmissions,seconds,calls_per_s" > "$OUT/sip-load.csv"
+	for rate in ${RATES:-17500}; do
+		for how in plain interposed; do load $how "$rate" >> "$OUT/sip-load.csv"; done
+	done
+	column -s, -t "$OUT/sip-load.csv"
+	for how in plain interposed; do
+		goal "SIPp u1, $rate calls/s for $SECONDS_OF_LOAD s, $how" "0 failed, 0" "$(awk -F, -v h=$how -v r="$rate" \
+			'$2 == h && $1 == r { print $5 " failed, " $6 " retransmitted, " $8 " calls/s" }' "$OUT/sip-load.csv")"
+	done
+}
