@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # For tools/figures/run: programs in pairs, alone in a network namespace, and what is written of them.
 
 median() { sort -n "$@" | awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "nan" }'; }
@@ -10,7 +10,10 @@ program() {
 	done
 	command -v "$1"
 }
-LIBRARIES() { printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/{blas,lapack,pulseaudio,vlc}; }
+LIBRARIES() {
+	local lib=$root/usr/lib
+	printf '%s:' "$lib"/*-linux-gnu "$root"/lib/*-linux-gnu "$lib"/*-linux-gnu/{blas,lapack,pulseaudio,vlc}
+}
 
 # use HOW NAME ARGUMENT...: runs it, interposed or plain. STAMPS=FILE: with stamp.so before the interposer.
 use() {
@@ -69,7 +72,9 @@ live() {
 }
 # goal WHAT GOAL MEASURED
 goal() { printf '%-44s goal %-14s measured %s\n' "$1" "$2" "$3"; }
-less() { awk -v a="$1" -v b="$2" 'BEGIN { if (a > 0 && b > 0) printf "%.1f %% less", (1 - a / b) * 100; else print "nothing" }'; }
+less() {
+	awk -v a="$1" -v b="$2" 'BEGIN { if (a > 0 && b > 0) printf "%.1f %% less", (1 - a / b) * 100; else print "nothing" }'
+}
 
 # plot NAME TITLE YLABEL COMMANDS: NAME.svg from what COMMANDS plot, where gnuplot is.
 plot() {

@@ -45,7 +45,8 @@ sip_response() {
 	done
 	column -s, -t "$OUT/sip-response.csv"
 	ud=$(median "$TMP/stamps.interposed.u1") rc=$(median "$TMP/stamps.interposed.t1")
-	goal "SIP response, UD against $(< "$TMP/wire.interposed.t1"), medians" "43.1 % less" "$ud us, $rc us: $(less "$ud" "$rc")"
+	goal "SIP response, UD against $(< "$TMP/wire.interposed.t1"), medians" "43.1 % less" \
+		"$ud us, $rc us: $(less "$ud" "$rc")"
 	echo "of it the programs and the kernel's sockets themselves: $(median "$TMP/stamps.plain.u1") us by UDP, $(median \
 		"$TMP/stamps.plain.t1") us by TCP"
 	plot sip-response "SIPp, from INVITE to ringing" "median, us" 'set style data histograms; set yrange [0:*]; set nokey
@@ -53,18 +54,22 @@ sip_response() {
 }
 
 # Bytes of all sockets in the kernel: the slabs that they are made of.
-slabs() { awk '$1 ~ /^(UDP|UDPv6|TCP|TCPv6|sock_inode_cache|filp|dentry|skbuff_.*|request_sock_TCP|tw_sock_TCP|.*bind_bucket|eventpoll_.*)$/ {
-	s += $2 * $4 } END { printf "%.0f\n", s }' /proc/slabinfo; }
+slabs() {
+	awk '$1 ~ /^(UDP|TCP|sock_inode_cache|filp|dentry|skbuff_|request_sock_TCP|tw_sock_TCP|(tcp|inet)_bind|eventpoll_)/ {
+		s += $2 * $4 } END { printf "%.0f\n", s }' /proc/slabinfo
+}
 rss() {
 	local pid
-	for pid in "$@"; do awk '/^Pss:/ { print $2 * 1024 }' "/proc/$pid/smaps_rollup"; done | awk '{ s += $1 } END { printf "%.0f\n", s }'
+	for pid in "$@"; do cat "/proc/$pid/smaps_rollup"; done | awk '/^Pss:/ { s += $2 * 1024 } END { printf "%.0f\n", s }'
 }
-calls_now() { awk -F';' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "CurrentCall") c = i } END { print $c + 0 }' "$TMP/stat.csv"; }
+calls_now() {
+	awk -F';' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "CurrentCall") c = i } END { print $c + 0 }' "$TMP/stat.csv"
+}
 enough_calls() { [ "$(calls_now)" -ge "$1" ]; }
 
 # memory HOW TRANSPORT CALLS: a line of the table.
 memory() {
-	local before after user rate=$(($3 / 5))
+	local before after user kernel over rate=$(($3 / 5))
 	rm -f "$TMP/stat.csv"
 	before=$(slabs)
 	uas "$1" "$2"
@@ -76,7 +81,9 @@ memory() {
 	user=$(rss "$SERVER" "$CLIENT")
 	live "$CLIENT" >> "$TMP/uac.err"
 	stop_now "$CLIENT" "$SERVER"
-	echo "$2,$1,$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)"),$3,$user,$((after - before)),$((user + after - before))"
+	kernel=$((after - before))
+	over=$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)")
+	echo "$2,$1,$over,$3,$user,$kernel,$((user + kernel))"
 }
 
 sip_memory() {
@@ -94,10 +101,11 @@ sip_memory() {
 	goal "SIP memory at $calls calls, UD against $(awk -F, '$1 == "tn" && $2 == "interposed" { v = $3 } END { print v }' \
 		"$OUT/sip-memory.csv")" "24.1 %, 35 % less" "$ud, $rc: $(less "$ud" "$rc")"
 	for row in interposed,un interposed,tn plain,un plain,tn; do
-		awk -F, -v h="${row%,*}" -v t="${row#*,}" '$2 == h && $1 == t' "$OUT/sip-memory.csv" > "$OUT/sip-memory.${row/,/.}.csv"
+		awk -F, -v h="${row%,*}" -v t="${row#*,}" '$2 == h && $1 == t' "$OUT/sip-memory.csv" \
+			> "$OUT/sip-memory.${row/,/.}.csv"
 	done
-	plot sip-memory "SIPp, a socket each call: both ends and the kernel" "MB" 'set logscale xy; set xlabel "calls"; set key left
-		plot for [r in "interposed.un interposed.tn plain.un plain.tn"] "'"$OUT"'/sip-memory.".r.".csv" \
+	plot sip-memory "SIPp, a socket each call: both ends and the kernel" "MB" 'set logscale xy; set key left
+		set xlabel "calls"; plot for [r in "interposed.un interposed.tn plain.un plain.tn"] "'"$OUT"'/sip-memory.".r.".csv" \
 		using 4:($7 / 1e6) with linespoints title r'
 }
 

@@ -4,8 +4,8 @@
 
 vlc_media() {
 	env LD_LIBRARY_PATH="$(LIBRARIES)" "$(program ffmpeg)" -nostdin -v error -f lavfi \
-		-i testsrc2=duration=60:size=640x480:rate=25 -f lavfi -i sine=duration=60 -c:v mpeg2video -b:v 2M -c:a mp2 -g 12 \
-		-shortest -f mpegts "$TMP/media.ts" && chmod 644 "$TMP/media.ts"
+		-i testsrc2=duration=60:size=640x480:rate=25 -f lavfi -i sine=duration=60 -c:v mpeg2video -b:v 2M \
+		-g "${GOP:-12}" -c:a mp2 -shortest -f mpegts "$TMP/media.ts" && chmod 644 "$TMP/media.ts"
 }
 
 # startup HOW udp|http: ms from the receiver's start until it says that its buffer is full.
@@ -40,13 +40,16 @@ vlc_startup() {
 	AS=
 	echo "access,preload,wire,rounds,median_ms" > "$OUT/vlc-startup.csv"
 	for row in interposed.udp interposed.http plain.udp plain.http; do
-		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/startup.$row"),$(median "$TMP/startup.$row")" >> "$OUT/vlc-startup.csv"
+		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/startup.$row"),$(median "$TMP/startup.$row")" \
+			>> "$OUT/vlc-startup.csv"
 	done
 	column -s, -t "$OUT/vlc-startup.csv"
 	ud=$(median "$TMP/startup.interposed.udp") rc=$(median "$TMP/startup.interposed.http")
-	goal "VLC's buffer is full, UD against $(< "$TMP/wire.interposed.http") (HTTP)" "74.1 % less" "$ud ms, $rc ms: $(less "$ud" "$rc")"
+	goal "VLC's buffer is full, UD against $(< "$TMP/wire.interposed.http") (HTTP)" "74.1 % less" \
+		"$ud ms, $rc ms: $(less "$ud" "$rc")"
 	rc=$(median "$TMP/startup.plain.udp")
-	goal "... against UDP without the interposer" "2 % more" "$ud ms, $rc ms: $(awk -v a="$ud" -v b="$rc" 'BEGIN { printf "%+.1f %%", (a / b - 1) * 100 }')"
-	plot vlc-startup "VLC, --network-caching=100, until its buffer is full" "median, ms" 'set style data histograms; set yrange [0:*]
-		set nokey; plot "'"$OUT"'/vlc-startup.csv" using 5:xtic(stringcolumn(1) . ", " . stringcolumn(3)) every ::1'
+	goal "... against UDP without the interposer" "2 % more" "$ud ms, $rc ms: $(awk -v a="$ud" -v b="$rc" \
+		'BEGIN { printf "%+.1f %%", (a / b - 1) * 100 }')"
+	plot vlc-startup "VLC, --network-caching=100, until its buffer is full" "median, ms" 'set style data histograms
+		set yrange [0:*]; set nokey; plot "'"$OUT"'/vlc-startup.csv" using 5:xtic(stringcolumn(1) . ", " . stringcolumn(3)) every ::1'
 }

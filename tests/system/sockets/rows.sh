@@ -104,7 +104,7 @@ row_python() {
 }
 
 # It asks the kernel for what it has sent, with the time when it left, so that nothing of it goes in frames.
-about_chronyd() { echo 'chronyd, server and client, 40 questions, synchronized; it asks for its datagrams back (`SO_TIMESTAMPING`)'; }
+about_chronyd() { echo 'chronyd, server and client, synchronized; it asks for its datagrams back (`SO_TIMESTAMPING`)'; }
 row_chronyd() {
 	ELIGIBLE=none
 	mkdir -p "$TMP/chrony"
@@ -208,15 +208,29 @@ has_settled() {
 	[ "$size" -gt 0 ] && [ "$size" -eq "$before" ]
 }
 
+# attempts TRY GOOD: what a busy machine loses between the kernel and the program is not the interposer's.
+attempts() {
+	local number before=$FAULT
+	for number in 1 2 3; do
+		FAULT=$before
+		: > "$TMP/first.err"
+		"$1"
+		! "$2" > /dev/null 2>&1 || return 0
+	done
+	fault "the stream is not what it should be"
+}
+
 about_vlc() { echo 'VLC to VLC, MPEG-TS over UDP'; }
 row_vlc() {
 	ELIGIBLE=second
 	media
+	attempts vlc_to_vlc whole_stream
+}
+vlc_to_vlc() {
 	vlc_receives vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
 		--sout '#std{access=udp,mux=ts,dst=127.0.0.1:5004}' || fault "VLC wants an ordinary user"
-	fine "no stream came" [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ]
-	fine "it is no MPEG-TS" whole_ts "$TMP/nobody/stream.ts"
 }
+whole_stream() { [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ] && whole_ts "$TMP/nobody/stream.ts"; }
 # Packets of 188 bytes, each with its first byte, and no gap in what the first PID counts.
 whole_ts() { python3 tests/system/sockets/ts.py "$1"; }
 
@@ -224,6 +238,9 @@ about_vlc_rtp() { echo 'VLC to VLC, MPEG-TS over RTP'; }
 row_vlc_rtp() {
 	ELIGIBLE=second
 	media
+	attempts vlc_by_rtp whole_stream
+}
+vlc_by_rtp() {
 	as_nobody || { fault "VLC wants an ordinary user"; return; }
 	rm -f "$TMP/nobody/stream.ts"
 	first vlc -I dummy --no-lua --ignore-config --network-caching=300 \
@@ -236,8 +253,6 @@ row_vlc_rtp() {
 	eventually 30 has_settled
 	live
 	ends
-	fine "no stream came" [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ]
-	fine "it is no MPEG-TS" whole_ts "$TMP/nobody/stream.ts"
 }
 
 about_ffmpeg_vlc() { echo 'ffmpeg to VLC: the bytes that ffmpeg writes to a file'; }
@@ -245,10 +260,13 @@ row_ffmpeg_vlc() {
 	ELIGIBLE=second
 	media
 	env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path ffmpeg)" -nostdin -v error -y -i "$TMP/media.ts" -c copy -f mpegts "$TMP/wanted.ts"
+	attempts ffmpeg_to_vlc same_stream
+}
+ffmpeg_to_vlc() {
 	vlc_receives ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts \
 		'udp://127.0.0.1:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000' || fault "VLC wants an ordinary user"
-	fine "the stream is not the same" cmp <(tail -c +189 "$TMP/nobody/stream.ts") "$TMP/wanted.ts"
 }
+same_stream() { cmp <(tail -c +189 "$TMP/nobody/stream.ts") "$TMP/wanted.ts"; }
 
 # cpython TEST [OPTION...]: CPython's own test comes to the same with and without.
 cpython() {
