@@ -21,7 +21,20 @@
 	X(sock_rx_sibling, "frames with the key of another socket of the same port") \
 	X(sock_advertised, "sockets advertised, again after each withdrawal") \
 	X(sock_withdrawn, "advertisements withdrawn") \
-	X(sock_hidden, "advertisements that found no room")
+	X(sock_hidden, "advertisements that found no room") \
+	X(sock_stream_tx, "bytes sent in FPDUs") \
+	X(sock_stream_rx, "bytes received in FPDUs") \
+	X(sock_stream_tx_plain, "bytes of TCP sent without") \
+	X(sock_stream_rx_plain, "bytes of TCP received without") \
+	X(sock_stream_framed, "directions of streams that were found to have FPDUs") \
+	X(sock_stream_unknown, "plain: nobody who is known listens there, or has connected from there") \
+	X(sock_stream_gone, "plain: the listener has changed between connecting and sending") \
+	X(sock_stream_option, "plain: the configuration, SO_ZEROCOPY, TCP_ULP or TCP_FASTOPEN") \
+	X(sock_stream_full, "plain: no slot is free") \
+	X(sock_stream_crc, "streams reset: a CRC failed") \
+	X(sock_stream_malformed, "streams reset: what came is no FPDU that was due") \
+	X(sock_stream_cut, "streams reset: they ended within an FPDU") \
+	X(sock_stream_orphan, "streams reset: who was sending or receiving was killed with it")
 
 enum diw_sock_counter {
 #define X(name, text) DIW_C_##name,

@@ -126,16 +126,6 @@ static struct diw_sockreg *take(int fd, bool create, const char **why)
 	struct diw_sockreg *reg = NULL;
 	struct stat st;
 
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		*why = "not a file";
-		return NULL;
-	}
-	if (!is_ours(&st, why))
-		return NULL;
-	if (create && !lock(fd)) {
-		*why = "another process holds its lock";
-		return NULL;
-	}
 	if (fstat(fd, &st) == 0 && st.st_size == 0) {
 		*why = NULL;
 		return create ? init(fd, why) : NULL;
@@ -148,9 +138,25 @@ static struct diw_sockreg *take(int fd, bool create, const char **why)
 	return NULL;
 }
 
-struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why)
+static bool is_file(int fd, bool create, const char **why)
 {
-	struct diw_sockreg *reg = NULL;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		*why = "not a file";
+		return false;
+	}
+	if (!is_ours(&st, why))
+		return false;
+	if (create && !lock(fd)) {
+		*why = "another process holds its lock";
+		return false;
+	}
+	return true;
+}
+
+int diw_sockreg_file(const char *name, bool create, char *path, size_t size, const char **why)
+{
 	size_t len;
 	int dir, fd;
 
@@ -158,18 +164,29 @@ struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const
 	diw_sockreg_dir(path, size);
 	dir = open_dir(create, path, why);
 	if (dir < 0)
-		return NULL;
+		return -1;
 	len = strlen(path);
-	snprintf(path + len, size - len, "/%s", DIW_SOCKREG_FILE);
-	fd = openat(dir, DIW_SOCKREG_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (create ? O_CREAT : 0), 0600);
-	if (fd >= 0) {
-		reg = take(fd, create, why);
-		flock(fd, LOCK_UN);                  /* the mapping would keep it */
-		close(fd);
-	} else {
+	snprintf(path + len, size - len, "/%s", name);
+	fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (create ? O_CREAT : 0), 0600);
+	if (fd < 0)
 		*why = !create && errno == ENOENT ? NULL : strerror(errno);
-	}
 	close(dir);
+	if (fd < 0 || is_file(fd, create, why))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why)
+{
+	struct diw_sockreg *reg;
+	int fd = diw_sockreg_file(DIW_SOCKREG_FILE, create, path, size, why);
+
+	if (fd < 0)
+		return NULL;
+	reg = take(fd, create, why);
+	flock(fd, LOCK_UN);                  /* the mapping would keep it */
+	close(fd);
 	return reg;
 }
 

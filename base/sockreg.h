@@ -18,7 +18,7 @@
 
 #define DIW_SOCKREG_FILE "sockets"
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 1u
+#define DIW_SOCKREG_VERSION 2u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_ENTRIES 32768u
 #define DIW_SOCKREG_PROBE 64u                    /* entries from a port's first one that may be its */
@@ -33,6 +33,7 @@ struct diw_sock_owner {
 #define DIW_SOCK_NO_CRC 1u               /* frames from this host may lack the CRC */
 #define DIW_SOCK_V6ONLY 2u
 #define DIW_SOCK_WRITE_RECORD 4u
+#define DIW_SOCK_STREAM 8u               /* TCP: it listens, or with a remote address it has connected */
 
 /* The low two bits of seq say what the entry is, the others grow with each change. 0: it was never used. */
 enum { DIW_SOCK_FREE, DIW_SOCK_WRITING, DIW_SOCK_SHOWN };
@@ -57,6 +58,8 @@ struct diw_sockreg {
 
 /* The directory of this user's registry, in PATH. */
 void diw_sockreg_dir(char *path, size_t size);
+/* The file NAME there, opened and locked if CREATE; -1. *why and PATH as below. */
+int diw_sockreg_file(const char *name, bool create, char *path, size_t size, const char **why);
 /* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
  * none. */
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);

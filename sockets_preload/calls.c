@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "sockets_preload/preload.h"
+#include "sockets_preload/stream.h"
 
 ssize_t __send(int fd, const void *buf, size_t len, int flags);
 ssize_t __write(int fd, const void *buf, size_t len);
@@ -22,14 +22,18 @@ DIW_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s ? diw_sock_sendmsg(fd, s, msg, flags) : real.sendmsg(fd, msg, flags);
+	if (s)
+		return diw_sock_sendmsg(fd, s, msg, flags);
+	return diw_stream_get(fd) ? diw_stream_sendmsg(fd, msg, flags) : real.sendmsg(fd, msg, flags);
 }
 
 DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s && vec && n ? diw_sock_sendmmsg(fd, s, vec, n, flags) : real.sendmmsg(fd, vec, n, flags);
+	if (s && vec && n)
+		return diw_sock_sendmmsg(fd, s, vec, n, flags);
+	return vec && diw_stream_get(fd) ? diw_stream_sendmmsg(fd, vec, n, flags) : real.sendmmsg(fd, vec, n, flags);
 }
 
 DIW_API ssize_t __write(int fd, const void *buf, size_t len)
@@ -45,7 +49,7 @@ DIW_API ssize_t writev(int fd, const struct iovec *iov, int n)
 	ssize_t rc;
 
 	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
-		return real.writev(fd, iov, n);
+		return diw_stream_get(fd) ? diw_stream_writev(fd, iov, n) : real.writev(fd, iov, n);
 	rc = diw_sock_sendmsg(fd, s, &m, 0);
 	return diw_sock_is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
 }
@@ -88,6 +92,8 @@ DIW_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (s)
 		return diw_sock_recvmsg(fd, s, msg, flags);
+	if (diw_stream_get(fd))
+		return diw_stream_recvmsg(fd, msg, flags);
 	n = real.recvmsg(fd, msg, flags);
 	if (n >= 0 && msg->msg_control && msg->msg_controllen)
 		forget_passed(msg);
@@ -108,6 +114,8 @@ DIW_API int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct 
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
+	if (!s && vec && diw_stream_get(fd))
+		return diw_stream_recvmmsg(fd, vec, n, flags, timeout);
 	if (!s || !vec || !n)
 		return recv_many_foreign(fd, vec, n, flags, timeout);
 	return diw_sock_recvmmsg(fd, s, vec, n, flags, timeout);
@@ -130,7 +138,7 @@ DIW_API ssize_t readv(int fd, const struct iovec *iov, int n)
 	ssize_t rc;
 
 	if (!s || n <= 0 || n > UIO_MAXIOV || !iov || diw_iov_len(iov, (size_t)n) == 0)
-		return real.readv(fd, iov, n);
+		return diw_stream_get(fd) ? diw_stream_readv(fd, iov, n) : real.readv(fd, iov, n);
 	rc = diw_sock_recvmsg(fd, s, &m, 0);
 	return diw_sock_is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
 }

@@ -170,6 +170,8 @@ static void set(const char *name, const char *value)
 
 	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
 		diw_conf.off = i == 0;
+	} else if (!strcmp(name, "streams") && (i = choice(name, value, switches, 2)) >= 0) {
+		diw_conf.plain_streams = i == 0;
 	} else if (!strcmp(name, "crc") && (i = choice(name, value, crcs, 3)) >= 0) {
 		diw_conf.crc = (enum diw_crc_policy)i;
 	} else if (!strcmp(name, "mode") && (i = choice(name, value, modes, 2)) >= 0) {
@@ -194,7 +196,7 @@ static void set(const char *name, const char *value)
 
 static const struct { const char *name, *variable; } settings[] = {
 	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
-	{ "mode", "DIWARP_SOCKETS_MODE" }, { "users", "DIWARP_SOCKETS_USERS" },
+	{ "mode", "DIWARP_SOCKETS_MODE" }, { "users", "DIWARP_SOCKETS_USERS" }, { "streams", "DIWARP_SOCKETS_STREAMS" },
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "key", "DIWARP_SOCKETS_KEY" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
 };

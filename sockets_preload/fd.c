@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "sockets_preload/preload.h"
+#include "sockets_preload/stream.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -136,21 +136,23 @@ static bool describe(int fd, struct diw_sock *s)
 	return true;
 }
 
-/* 1 a UDP socket, 0 something else, -1 no descriptor. */
+/* IPPROTO_UDP, IPPROTO_TCP, 0 something else, -1 no descriptor. */
 static int classify(int fd)
 {
-	int type = 0, domain;
+	int type = 0, domain, protocol;
 	socklen_t len = sizeof type;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
 		return errno == EBADF ? -1 : 0;
 	domain = option(fd, SOL_SOCKET, SO_DOMAIN);
-	return type == SOCK_DGRAM && (domain == AF_INET || domain == AF_INET6) &&
-	       option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_UDP;
+	if ((type != SOCK_DGRAM && type != SOCK_STREAM) || (domain != AF_INET && domain != AF_INET6))
+		return 0;
+	protocol = option(fd, SOL_SOCKET, SO_PROTOCOL);
+	return protocol == (type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP) ? protocol : 0;
 }
 
 /* What was asked is kept if nobody else, a thread or the code that this signal interrupted, is asking the same. */
-static struct diw_sock *keep(int fd, const struct diw_sock *s)
+static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
 	struct diw_sock *to = &diw_sock_table[fd];
 	uint32_t before = atomic_load_explicit(&to->mark, memory_order_relaxed);
@@ -161,7 +163,12 @@ static struct diw_sock *keep(int fd, const struct diw_sock *s)
 	memcpy((char *)to + sizeof to->mark, (const char *)s + sizeof s->mark, sizeof *s - sizeof s->mark);
 	set_mark(fd, DIW_MARK_BUSY);
 	before = DIW_MARK_BUSY;
-	return atomic_compare_exchange_strong(&to->mark, &before, diw_mark_dgram) ? to : NULL;
+	return atomic_compare_exchange_strong(&to->mark, &before, mark) ? to : NULL;
+}
+
+bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
+{
+	return (unsigned)fd < diw_sock_max && keep(fd, s, mark);
 }
 
 static struct diw_sock *look(int fd, struct diw_sock *tmp)
@@ -173,6 +180,15 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	if (kind < 0)
 		return NULL;
 	memset(tmp, 0, sizeof *tmp);
+	if (kind == IPPROTO_TCP) {
+		uint32_t mark = diw_stream_look(fd, tmp);
+
+		if (mark == DIW_MARK_FOREIGN)
+			set_mark(fd, mark);
+		else if (mark != DIW_MARK_UNKNOWN)
+			keep(fd, tmp, mark);
+		return NULL;
+	}
 	if (kind == 0 || !diw_reg_open() || !describe(fd, tmp)) {
 		set_mark(fd, DIW_MARK_FOREIGN);
 		return NULL;
@@ -180,7 +196,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	diw_sock_stat_open();
 	tmp->shared = !is_new;
 	tmp->born = atomic_load_explicit(&forks, memory_order_relaxed);
-	kept = keep(fd, tmp);
+	kept = keep(fd, tmp, diw_mark_dgram);
 	return kept ? kept : tmp;
 }
 
@@ -196,14 +212,23 @@ struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 	return s;
 }
 
-struct diw_sock *diw_sock_known(int fd)
+struct diw_sock *diw_sock_marked(int fd, uint32_t mark)
 {
 	struct diw_sock *s;
+	uint32_t is;
 
 	if ((unsigned)fd >= diw_sock_max)
 		return NULL;
 	s = &diw_sock_table[fd];
-	return atomic_load_explicit(&s->mark, memory_order_acquire) == diw_mark_dgram ? s : NULL;
+	is = atomic_load_explicit(&s->mark, memory_order_acquire);
+	if (mark == DIW_MARK_UNKNOWN)
+		return is == diw_mark_dgram || is == DIW_MARK_STREAM || is == DIW_MARK_LISTENER ? s : NULL;
+	return is == mark ? s : NULL;
+}
+
+struct diw_sock *diw_sock_known(int fd)
+{
+	return diw_sock_marked(fd, diw_mark_dgram);
 }
 
 void diw_sock_forget(int fd)
@@ -232,10 +257,10 @@ void diw_sock_forget_range(unsigned first, unsigned last)
 	unsigned end = atomic_load_explicit(&known_end, memory_order_relaxed);
 
 	for (unsigned fd = first; fd < end && fd <= last; fd++) {
-		struct diw_sock *s = diw_sock_known((int)fd);
+		struct diw_sock *s = diw_sock_marked((int)fd, DIW_MARK_UNKNOWN);
 
 		if (s)
-			diw_reg_withdraw(s);
+			diw_stream_leave(s);
 		diw_sock_forget((int)fd);
 	}
 }
@@ -260,6 +285,7 @@ static void in_child(void)
 	diw_mark_dgram += 2;
 	diw_reg_forked();
 	diw_sock_stat_forked();
+	diw_stream_forked();
 }
 
 static void make_table(void)

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "sockets_preload/preload.h"
+#include "sockets_preload/stream.h"
 
 int __connect(int fd, const struct sockaddr *addr, socklen_t len);
 int __close(int fd);
@@ -26,7 +26,10 @@ static void withdraw(int fd)
 
 static void end(int fd)
 {
-	withdraw(fd);
+	struct diw_sock *s = diw_sock_marked(fd, DIW_MARK_UNKNOWN);
+
+	if (s)
+		diw_stream_leave(s);
 	diw_sock_forget(fd);
 }
 
@@ -62,16 +65,21 @@ DIW_API int socketpair(int domain, int type, int protocol, int fd[2])
 	return rc;
 }
 
-DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
-{
-	diw_preload_init();
-	return fresh(real.accept(fd, addr, len));
-}
-
 DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	struct diw_sock l;
+	bool streams;
+	int to;
+
 	diw_preload_init();
-	return fresh(real.accept4(fd, addr, len, flags));
+	streams = diw_stream_accepts(fd, &l);
+	to = fresh(flags ? real.accept4(fd, addr, len, flags) : real.accept(fd, addr, len));
+	return streams && to >= 0 ? diw_stream_accepted(&l, to) : to;
+}
+
+DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accept4(fd, addr, len, 0);
 }
 
 DIW_API int dup(int fd)
@@ -188,9 +196,22 @@ DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	int rc;
 
 	diw_preload_init();
+	if (addr && len >= sizeof addr->sa_family && !diw_sock_known(fd) && diw_stream_is_tcp(fd))
+		return diw_stream_connect(fd, addr, len);
 	withdraw(fd);
 	rc = real.connect(fd, addr, len);
 	diw_sock_ask_again(fd);
+	return rc;
+}
+
+DIW_API int listen(int fd, int backlog)
+{
+	int rc;
+
+	diw_preload_init();
+	rc = real.listen(fd, backlog);
+	if (rc == 0)
+		diw_stream_listens(fd);
 	return rc;
 }
 
@@ -228,11 +249,17 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 	int rc;
 
 	diw_preload_init();
+	rc = diw_stream_refuses(fd, level, name, value, len);
+	if (rc) {
+		errno = rc;
+		return -1;
+	}
 	if (matters(level, name))
 		withdraw(fd);
 	rc = real.setsockopt(fd, level, name, value, len);
 	if (matters(level, name))
 		diw_sock_ask_again(fd);
+	diw_stream_option(fd, level, name);
 	return rc;
 }
 
@@ -291,5 +318,7 @@ DIW_API int ioctl(int fd, unsigned long request, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	s = request == FIONREAD && arg ? diw_sock_get(fd, &tmp) : NULL;
-	return s ? diw_sock_next(fd, s, arg) : real.ioctl(fd, request, arg);
+	if (s)
+		return diw_sock_next(fd, s, arg);
+	return request == FIONREAD && arg && diw_stream_next(fd, arg) ? 0 : real.ioctl(fd, request, arg);
 }

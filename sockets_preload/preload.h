@@ -46,6 +46,7 @@ struct diw_port_range { uint16_t first, last; };
 #define DIW_MAX_RULES 64
 struct diw_sock_conf {
 	bool off;
+	bool plain_streams;
 	bool excluded;                       /* programs are named, and this is none of them */
 	bool own_users;                      /* nothing is shown to, or believed of, other users */
 	enum diw_crc_policy crc;
@@ -68,17 +69,18 @@ void diw_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3
 /* ---- stat.c ---- */
 
 extern _Atomic uint64_t *_Atomic diw_sock_count;     /* DIW_SOCK_NCOUNTERS of them */
-static inline uint64_t diw_count(enum diw_sock_counter which)
+static inline uint64_t diw_add(enum diw_sock_counter which, uint64_t n)
 {
 	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed) + which;
 	uint64_t before;
 
 	if (!__libc_single_threaded)
-		return atomic_fetch_add_explicit(c, 1, memory_order_relaxed);
+		return atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 	before = atomic_load_explicit(c, memory_order_relaxed);
-	atomic_store_explicit(c, before + 1, memory_order_relaxed);
+	atomic_store_explicit(c, before + n, memory_order_relaxed);
 	return before;
 }
+static inline uint64_t diw_count(enum diw_sock_counter which) { return diw_add(which, 1); }
 /* Shows the counters from now on, if the page can be had. */
 void diw_sock_stat_open(void);
 void diw_sock_stat_forked(void);
@@ -101,6 +103,8 @@ struct diw_sock {
 	uint64_t netns, cookie, key[2];
 	uint32_t stag;
 	struct diw_addr local, peer;
+	uint32_t stream;                     /* DIW_SOCK_STREAM of a TCP socket; 0 */
+	struct diw_sock_stream *slot;             /* that holds what is known of a connection; NULL: it is plain */
 	struct diw_sock_entry *entry;        /* that advertises it */
 	uint64_t entry_seq;
 	struct diw_sock_entry *in_window;    /* that tells other users */
@@ -109,9 +113,10 @@ struct diw_sock {
 };
 #define NO_REASON UINT32_MAX
 
-/* NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
+/* STREAM: a TCP connection, LISTENER: a TCP socket that listens; FOREIGN: of no interest.
+ * NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
  * marks NEW and DGRAM are others then. */
-enum { DIW_MARK_UNKNOWN, DIW_MARK_BUSY, DIW_MARK_FOREIGN, DIW_MARK_FIRST };
+enum { DIW_MARK_UNKNOWN, DIW_MARK_BUSY, DIW_MARK_FOREIGN, DIW_MARK_STREAM, DIW_MARK_LISTENER, DIW_MARK_FIRST };
 extern uint32_t diw_mark_dgram;
 #define diw_mark_new (diw_mark_dgram + 1)
 extern struct diw_sock *diw_sock_table;
@@ -130,7 +135,7 @@ static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 
 		if (DIW_LIKELY(mark == diw_mark_dgram))
 			return s;
-		if (mark == DIW_MARK_FOREIGN)
+		if (mark >= DIW_MARK_FOREIGN && mark < DIW_MARK_FIRST)
 			return NULL;
 	}
 	return diw_sock_look(fd, tmp);
@@ -138,6 +143,10 @@ static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 
 /* Only if it is known already. */
 struct diw_sock *diw_sock_known(int fd);
+/* The same, of MARK; UNKNOWN: of any that is entered in the registry. */
+struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
+/* FD is from now on what S says; false: somebody else is asking what it is. */
+bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
 /* FD is another file from now on, or none. */
 void diw_sock_forget(int fd);
 /* It is a socket that nobody else has. */
@@ -177,6 +186,10 @@ void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq);
+/* A TCP socket that PEER is: of S, which is about to connect there, the listener; else who has connected to S. */
+bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route);
+uint32_t diw_reg_number(const struct diw_sock_entry *e);
+bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 /* Is KEY that of a socket which has, or had, the local port of S? *crc: of frames with the CRC. */
 bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
 bool diw_reg_is_shown(const struct diw_sock *s);

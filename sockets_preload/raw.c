@@ -62,6 +62,17 @@ static bool moves_files(long number, const long a[6], long *rc)
 	case SYS_connect:
 		*rc = connect(FD, (void *)a[1], (socklen_t)a[2]);
 		return true;
+	case SYS_listen:
+		*rc = listen(FD, (int)a[1]);
+		return true;
+#ifdef SYS_accept
+	case SYS_accept:
+		*rc = accept(FD, (void *)a[1], (void *)a[2]);
+		return true;
+#endif
+	case SYS_accept4:
+		*rc = accept4(FD, (void *)a[1], (void *)a[2], (int)a[3]);
+		return true;
 	case SYS_bind:
 		*rc = bind(FD, (void *)a[1], (socklen_t)a[2]);
 		return true;

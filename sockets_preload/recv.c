@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "sockets_preload/stage.h"
+#include "sockets_preload/stream.h"
 
 /* ---- One datagram ---- */
 
@@ -153,15 +154,20 @@ DIW_HOT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockad
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s ? recv_one(fd, s, buf, len, flags, addr, addr_len) :
-		   real.recvfrom(fd, buf, len, flags, addr, addr_len);
+	if (DIW_LIKELY(s))
+		return recv_one(fd, s, buf, len, flags, addr, addr_len);
+	return diw_stream_get(fd) ? diw_stream_recvfrom(fd, buf, len, flags, addr, addr_len) :
+				    real.recvfrom(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t recv(int fd, void *buf, size_t len, int flags)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s ? recv_one(fd, s, buf, len, flags, NULL, NULL) : real.recv(fd, buf, len, flags);
+	if (DIW_LIKELY(s))
+		return recv_one(fd, s, buf, len, flags, NULL, NULL);
+	return diw_stream_get(fd) ? diw_stream_recvfrom(fd, buf, len, flags, NULL, NULL) :
+				    real.recv(fd, buf, len, flags);
 }
 
 DIW_HOT ssize_t read(int fd, void *buf, size_t len)
@@ -171,7 +177,7 @@ DIW_HOT ssize_t read(int fd, void *buf, size_t len)
 	ssize_t rc;
 
 	if (!s || !len)
-		return real.read(fd, buf, len);
+		return diw_stream_get(fd) ? diw_stream_read(fd, buf, len) : real.read(fd, buf, len);
 	rc = recv_one(fd, s, buf, len, 0, NULL, NULL);
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }

@@ -244,7 +244,8 @@ static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, st
 
 		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
 			return false;
-		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || !is_reached(&copy, s, fd, &dst))
+		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || copy.flags & DIW_SOCK_STREAM ||
+		    !is_reached(&copy, s, fd, &dst))
 			continue;
 		diw_reg_route(e, &copy, route);
 		route->lasting = is_loopback(&dst) && !copy.remote.port;
@@ -271,12 +272,58 @@ bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)
 
 		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
 			return false;
-		if (e->local.port != port || (e->key[0] != key && e->key[1] != key))
+		if (e->local.port != port || e->flags & DIW_SOCK_STREAM || (e->key[0] != key && e->key[1] != key))
 			continue;
 		*crc = e->key[0] == key;
 		return true;
 	}
 	return false;
+}
+
+/* ---- Streams ---- */
+
+static bool of_listener(const struct diw_sock_entry *e, const struct diw_sock *s, const struct diw_addr *dst)
+{
+	return !e->remote.port && is_reached(e, s, -1, dst);
+}
+
+static bool same_place(const struct diw_addr *a, const struct diw_addr *b)
+{
+	return a->port == b->port && memcmp(a->ip, b->ip, sizeof a->ip) == 0;
+}
+
+static bool of_initiator(const struct diw_sock_entry *e, const struct diw_sock *s, const struct diw_addr *peer)
+{
+	return same_place(&e->local, peer) && same_place(&e->remote, &s->local) &&
+	       (e->netns == s->netns || (diw_conf.nrules && diw_conf_is_peer(peer)));
+}
+
+bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route)
+{
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		const struct diw_sock_entry *e = diw_sockreg_at(reg, peer->port, i);
+		struct diw_sock_entry copy;
+
+		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+			return false;
+		if (e->local.port != peer->port || !diw_sock_read(reg, e, &copy) || !(copy.flags & DIW_SOCK_STREAM) ||
+		    !(listener ? of_listener : of_initiator)(&copy, s, peer))
+			continue;
+		*route = (struct diw_route){ .key = copy.key[0], .entry = e, .seq = copy.seq,
+					     .crc = diw_conf.crc == DIW_CRC_ON || !(copy.flags & DIW_SOCK_NO_CRC) };
+		return true;
+	}
+	return false;
+}
+
+uint32_t diw_reg_number(const struct diw_sock_entry *e)
+{
+	return (uint32_t)(e - reg->entry);
+}
+
+bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
+{
+	return diw_reg_is_current(&reg->entry[number % DIW_SOCKREG_ENTRIES], seq);
 }
 
 /* ---- Advertising ---- */
@@ -352,7 +399,7 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->pid = (uint32_t)getpid();
 	e->stag = s->stag;
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
-		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0);
+		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream;
 	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
 }
 
@@ -413,12 +460,12 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 	return true;
 }
 
-/* Whoever looks for the port stops at an entry that was never used. */
+/* Whoever looks for the port stops at an entry that was never used. Streams have frames between one user's alone. */
 static void show_outside(struct diw_sock *s)
 {
 	uint64_t seq = 1;
 
-	if (atomic_load(&window_owner) == NOBODY)
+	if (s->stream || atomic_load(&window_owner) == NOBODY)
 		return;
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE && seq; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(window, s->local.port, i);

@@ -7,6 +7,7 @@
 #include "base/crc.h"
 #include "base/wire.h"
 #include "sockets_preload/stage.h"
+#include "sockets_preload/stream.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -198,15 +199,19 @@ DIW_HOT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const str
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s ? send_one(fd, s, buf, len, flags, addr, addr_len) :
-		   real.sendto(fd, buf, len, flags, addr, addr_len);
+	if (DIW_LIKELY(s))
+		return send_one(fd, s, buf, len, flags, addr, addr_len);
+	return diw_stream_get(fd) ? diw_stream_sendto(fd, buf, len, flags, addr, addr_len) :
+				    real.sendto(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
 
-	return s ? send_one(fd, s, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
+	if (DIW_LIKELY(s))
+		return send_one(fd, s, buf, len, flags, NULL, 0);
+	return diw_stream_get(fd) ? diw_stream_sendto(fd, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
 }
 
 DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
@@ -215,7 +220,7 @@ DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
 	ssize_t rc;
 
 	if (!s)
-		return real.write(fd, buf, len);
+		return diw_stream_get(fd) ? diw_stream_write(fd, buf, len) : real.write(fd, buf, len);
 	rc = send_one(fd, s, buf, len, 0, NULL, 0);
 	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
 }

@@ -13,6 +13,8 @@ struct list { struct diw_sock_entry *e; size_t n; };
 
 static const char *mode(const struct diw_sock_entry *e)
 {
+	if (e->flags & DIW_SOCK_STREAM)
+		return e->remote.port ? "connected" : "listens";
 	return e->flags & DIW_SOCK_WRITE_RECORD ? "write-record" : "sendrecv";
 }
 
@@ -65,12 +67,15 @@ static void print_json(const struct diw_sock_entry *e)
 static void print(const struct diw_sock_entry *e)
 {
 	char local[DIW_ADDR_STRLEN], remote[DIW_ADDR_STRLEN] = "";
+	const char *between = "";
 
 	diw_addr_str(&e->local, local);
 	if (e->remote.port)
 		diw_addr_str(&e->remote, remote);
+	if (*remote)
+		between = e->flags & DIW_SOCK_STREAM ? " to " : " from ";
 	printf("%7u  %-15s  %-12s  %-8s  %s%s%s\n", e->pid, e->program, mode(e),
-	       e->flags & DIW_SOCK_NO_CRC ? "optional" : "always", local, *remote ? " from " : "", remote);
+	       e->flags & DIW_SOCK_NO_CRC ? "optional" : "always", local, between, remote);
 }
 
 static int show(bool json)
@@ -117,5 +122,6 @@ const struct tool_cmd cmd_sockets = {
 	.args = "[--json]",
 	.brief = "Lists the sockets of 'diw run --sockets' that others may send frames to",
 	.help = "  --json   one object a socket\n"
-		"They are those of one's own processes on this host that have received by the interposer.\n",
+		"They are those of one's own processes on this host: UDP sockets that have received by the\n"
+		"interposer, TCP sockets that listen, and such as have connected to those.\n",
 };

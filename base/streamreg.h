@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The streams of a user's interposed programs (docs/sockets.md): where in its frames each direction of a connection is,
+ * in a file that all who have the socket map: it may be inherited, executed away, passed.
+ */
+#ifndef DIW_BASE_STREAMREG_H
+#define DIW_BASE_STREAMREG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+
+#define DIW_STREAMREG_FILE "streams"
+#define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
+#define DIW_STREAMREG_VERSION 1u
+#define DIW_STREAMREG_SLOTS 32768u
+#define DIW_STREAMREG_CONNECTING 256u
+#define DIW_STREAMREG_PARTS 512u
+#define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
+
+#define DIW_STREAM_HELLO 48u                     /* the MPA Request or Reply that a direction begins with */
+#define DIW_STREAM_HEAD 20u                      /* the MPA length, and the header of an untagged segment */
+
+/* START: nothing has moved. BROKEN: it can only be reset. */
+enum { DIW_STREAM_START, DIW_STREAM_PLAIN, DIW_STREAM_FRAMED, DIW_STREAM_BROKEN };
+
+/* What is sent. An FPDU that the kernel took in part is continued by the next send, whatever that brings. */
+struct diw_stream_tx {
+	_Atomic uint32_t lock;           /* the thread that changes what follows */
+	_Atomic uint8_t state;
+	bool crc;
+	uint8_t head_len, head_at;       /* of an FPDU that was cut: its head, of which so much has left */
+	uint16_t ulpdu;
+	uint32_t owed;                   /* payload of it that is to come */
+	uint32_t sum;                    /* its CRC so far */
+	uint32_t msn;
+	int64_t budget;                  /* bytes that the kernel certainly takes */
+	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD];
+};
+
+struct diw_stream_rx {
+	_Atomic uint32_t lock;
+	_Atomic uint8_t state;
+	bool crc;
+	bool verified;                   /* the CRC of the FPDU that is being delivered was good */
+	bool urgent;                     /* SO_OOBINLINE */
+	uint8_t got;                     /* of the head */
+	uint8_t tail;                    /* pad and CRC to come */
+	bool low;                        /* SO_RCVLOWAT is ours */
+	uint16_t part;                   /* and one more: where the first bytes of an FPDU are that is not whole */
+	uint16_t held, given;            /* how many these are, and of them how many were delivered since it is */
+	uint32_t left;                   /* payload to come, or to be delivered */
+	uint32_t msn;
+	int error;                       /* for the next call */
+	uint8_t head[DIW_STREAM_HEAD];
+};
+
+struct diw_sock_stream {
+	_Alignas(64) _Atomic uint64_t cookie;    /* SO_COOKIE; 0: free */
+	uint64_t netns;
+	uint64_t key, peer_key;          /* that what it gets begins with, what it sends; 0: not known yet */
+	uint64_t seq;                    /* of the listener's entry when this was about to connect */
+	uint32_t entry;
+	bool initiator;
+	bool crc;                        /* the initiator's choice */
+	_Atomic uint32_t user;           /* process that used it last; 0: it has closed it */
+	uint64_t alive_ns;               /* when it was last known to be a socket's */
+	struct diw_stream_tx tx;
+	struct diw_stream_rx rx;
+	struct diw_addr local, remote;   /* port 0: not asked yet */
+	char program[16];
+};
+
+/* A connect() that has begun, and whose socket is not in the registry yet. */
+struct diw_connecting {
+	_Atomic uint32_t pid;            /* 0: free */
+	_Atomic uint16_t port;
+	_Atomic uint64_t since_ns;
+};
+
+/* An FPDU's first bytes, while it is not whole. */
+struct diw_stream_part {
+	_Atomic uint64_t cookie;
+	uint8_t data[DIW_STREAM_MOST_CRC];
+};
+
+struct diw_streamreg {
+	_Atomic uint64_t magic;          /* written last */
+	uint32_t version, slots;
+	uint64_t size, boot;             /* of which boot the cookies are */
+	_Atomic uint64_t swept_ns;
+	struct diw_connecting connecting[DIW_STREAMREG_CONNECTING];
+	struct diw_stream_part part[DIW_STREAMREG_PARTS];
+	struct diw_sock_stream slot[DIW_STREAMREG_SLOTS];
+};
+
+/* Maps it, and makes it if CREATE, as diw_sockreg_open() does. */
+struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why);
+
+static inline struct diw_sock_stream *diw_streamreg_at(struct diw_streamreg *reg, uint64_t cookie, uint32_t i)
+{
+	return &reg->slot[((uint32_t)(cookie * 0x9e3779b97f4a7c15u >> 49) + i) % DIW_STREAMREG_SLOTS];
+}
+_Static_assert(DIW_STREAMREG_SLOTS == 1u << 15, "the hash has as many bits");
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * TCP sockets whose streams are RC's (docs/sockets.md): FPDUs on the program's own connection. What is known of a
+ * direction is in base/streamreg.h's slot, which whoever has the socket finds by its cookie.
+ */
+#ifndef DIW_SOCKETS_STREAM_H
+#define DIW_SOCKETS_STREAM_H
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "base/streamreg.h"
+#include "sockets_preload/preload.h"
+
+#pragma GCC visibility push(hidden)
+
+#define DIW_STREAM_MOST 65504u           /* payload of an FPDU: with its head and CRC a multiple of four */
+
+/* ---- stream_tab.c ---- */
+
+/* Only from calls that may ask for a registry; false: everything is plain. */
+bool diw_stream_open(void);
+void diw_stream_forked(void);
+struct diw_sock_stream *diw_stream_find(uint64_t cookie);
+/* A slot for S; NULL: there is none. */
+struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator);
+void diw_stream_free(struct diw_sock_stream *st);
+/* Both directions are plain: nobody needs to know it any more. */
+void diw_stream_settle(struct diw_sock_stream *st);
+
+/* Room for the first bytes of an FPDU that is not whole yet: 0, or what diw_stream_part() takes. */
+uint16_t diw_stream_hold(uint64_t cookie);
+uint8_t *diw_stream_part(uint16_t part);
+void diw_stream_let_go(uint16_t part);
+
+enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
+/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. */
+enum diw_lock diw_stream_lock(_Atomic uint32_t *lock);
+void diw_stream_unlock(_Atomic uint32_t *lock);
+
+/* connect() to PORT begins; which to end, or -1. */
+int diw_stream_connecting(uint16_t port);
+void diw_stream_connected(int which);
+/* Somebody may be about to be in the registry who has connected to PORT. */
+bool diw_stream_is_awaited(uint16_t port);
+
+static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cookie)
+{
+	return st && atomic_load_explicit(&st->cookie, memory_order_acquire) == cookie;
+}
+
+/* ---- stream_conn.c ---- */
+
+/* What the TCP socket FD is: a mark. */
+uint32_t diw_stream_look(int fd, struct diw_sock *s);
+bool diw_stream_is_tcp(int fd);
+int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len);
+void diw_stream_listens(int fd);
+/* The listener FD, shown; copied to *L. */
+bool diw_stream_accepts(int fd, struct diw_sock *l);
+/* FD was accepted from L: it, or -1 with errno. */
+int diw_stream_accepted(const struct diw_sock *l, int fd);
+/* S's descriptor is closed. */
+void diw_stream_leave(struct diw_sock *s);
+/* An option may be set on a connection, or its errno. */
+int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t len);
+void diw_stream_option(int fd, int level, int name);
+
+/* ---- stream_hello.c ---- */
+
+void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM_HELLO], bool crc);
+enum diw_hello { DIW_HELLO_NONE, DIW_HELLO_PART, DIW_HELLO_WHOLE };
+/* What the N first bytes of what ST receives are; *CRC and its peer's key then. */
+enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc);
+/* Decides how ST sends, before its first byte: the new state. */
+uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st);
+bool diw_stream_has_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route);
+
+/* ---- stream_tx.c, stream_rx.c ---- */
+
+/* The TCP connection FD, or NULL. */
+static inline struct diw_sock *diw_stream_get(int fd)
+{
+	return (unsigned)fd < diw_sock_max &&
+	       atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_acquire) == DIW_MARK_STREAM ?
+	       &diw_sock_table[fd] : NULL;
+}
+/* The same, if it may have frames. */
+static inline struct diw_sock_stream *diw_stream_slot(int fd, uint64_t *cookie)
+{
+	struct diw_sock *s = diw_stream_get(fd);
+
+	if (!s)
+		return NULL;
+	*cookie = s->cookie;
+	return diw_stream_is(s->slot, *cookie) ? s->slot : NULL;
+}
+
+/* As sendmsg() and recvmsg() of a connection; false: it is plain, and the call is the kernel's. */
+bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
+bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
+/* From now on, if they are not plain for ever. */
+bool diw_stream_sends_frames(int fd);
+bool diw_stream_gets_frames(int fd);
+/* FIONREAD. */
+bool diw_stream_next(int fd, int *bytes);
+bool diw_stream_is_nonblocking(int fd, int flags);
+
+/* ---- stream_calls.c: TCP connections under the calls' names ---- */
+
+ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+			  socklen_t addr_len);
+ssize_t diw_stream_write(int fd, const void *buf, size_t len);
+ssize_t diw_stream_writev(int fd, const struct iovec *iov, int n);
+ssize_t diw_stream_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len);
+ssize_t diw_stream_read(int fd, void *buf, size_t len);
+ssize_t diw_stream_readv(int fd, const struct iovec *iov, int n);
+int diw_stream_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags);
+int diw_stream_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout);
+ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags);
+
+struct diw_iov { const struct iovec *v; size_t n, off; };      /* where in an iovec */
+/* Up to MAX bytes from there, as up to ROOM pieces; how many pieces, and in *LEN how many bytes. */
+size_t diw_iov_slice(struct diw_iov *at, size_t max, struct iovec *to, size_t room, size_t *len);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The calls that move data, on TCP connections; whatever is plain goes to the kernel as it came. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sockets_preload/stream.h"
+
+#define CHUNK 16384u                     /* of a file */
+
+/* ---- Under the names of send.c, recv.c and calls.c ---- */
+
+static ssize_t counted(enum diw_sock_counter which, ssize_t rc)
+{
+	if (rc > 0)
+		diw_add(which, (uint64_t)rc);
+	return rc;
+}
+
+ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+			  socklen_t addr_len)
+{
+	ssize_t rc;
+
+	if ((buf || !len) && diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, flags, &rc))
+		return rc;
+	return counted(DIW_C_sock_stream_tx_plain, real.sendto(fd, buf, len, flags, addr, addr_len));
+}
+
+ssize_t diw_stream_write(int fd, const void *buf, size_t len)
+{
+	ssize_t rc;
+
+	if (!buf || !diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, 0, &rc))
+		return counted(DIW_C_sock_stream_tx_plain, real.write(fd, buf, len));
+	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
+}
+
+ssize_t diw_stream_writev(int fd, const struct iovec *iov, int n)
+{
+	ssize_t rc;
+
+	if (n <= 0 || n > UIO_MAXIOV || !iov || !diw_stream_send(fd, iov, (size_t)n, 0, &rc))
+		return counted(DIW_C_sock_stream_tx_plain, real.writev(fd, iov, n));
+	return diw_sock_is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
+}
+
+ssize_t diw_stream_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t rc;
+
+	if (msg && msg->msg_iov && msg->msg_iovlen <= UIO_MAXIOV &&
+	    diw_stream_send(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
+		return rc;
+	return counted(DIW_C_sock_stream_tx_plain, real.sendmsg(fd, msg, flags));
+}
+
+ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
+{
+	ssize_t rc;
+
+	if (!buf || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, flags, &rc))
+		return counted(DIW_C_sock_stream_rx_plain, real.recvfrom(fd, buf, len, flags, addr, addr_len));
+	if (rc >= 0 && addr && addr_len)
+		*addr_len = 0;
+	return rc;
+}
+
+ssize_t diw_stream_read(int fd, void *buf, size_t len)
+{
+	ssize_t rc;
+
+	if (!buf || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, 0, &rc))
+		return counted(DIW_C_sock_stream_rx_plain, real.read(fd, buf, len));
+	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
+}
+
+ssize_t diw_stream_readv(int fd, const struct iovec *iov, int n)
+{
+	ssize_t rc;
+
+	if (n <= 0 || n > UIO_MAXIOV || !iov || !diw_stream_recv(fd, iov, (size_t)n, 0, &rc))
+		return counted(DIW_C_sock_stream_rx_plain, real.readv(fd, iov, n));
+	return diw_sock_is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
+}
+
+ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t rc;
+
+	if (!msg || !msg->msg_iov || msg->msg_iovlen > UIO_MAXIOV ||
+	    !diw_stream_recv(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
+		return counted(DIW_C_sock_stream_rx_plain, real.recvmsg(fd, msg, flags));
+	if (rc >= 0) {
+		msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	}
+	return rc;
+}
+
+/* How many were sent, or the error of the first. */
+int diw_stream_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	unsigned i;
+
+	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
+		ssize_t rc = diw_stream_sendmsg(fd, &vec[i].msg_hdr, flags);
+
+		if (rc < 0)
+			return i ? (int)i : -1;
+		vec[i].msg_len = (unsigned)rc;
+	}
+	return (int)i;
+}
+
+/* As the kernel, looks at the clock behind each message only. */
+int diw_stream_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
+{
+	uint64_t begun = diw_clock_ns(), limit = UINT64_MAX;
+	unsigned i;
+
+	if (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= DIW_S)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (timeout)
+		limit = (uint64_t)timeout->tv_sec * DIW_S + (uint64_t)timeout->tv_nsec;
+	for (i = 0; i < n && (!i || diw_clock_ns() - begun < limit); i++) {
+		ssize_t rc = diw_stream_recvmsg(fd, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (rc < 0)
+			return i ? (int)i : -1;
+		vec[i].msg_len = (unsigned)rc;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+	}
+	return (int)i;
+}
+
+/* ---- Files ---- */
+
+/* One piece of the file at *AT, or where the file is. */
+static ssize_t send_piece(int to, int from, off_t *at, size_t n)
+{
+	uint8_t buf[CHUNK];
+	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
+	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
+
+	if (got < 0 && errno == ESPIPE)
+		errno = EINVAL;
+	if (got <= 0)
+		return got;
+	rc = send(to, buf, (size_t)got, 0);
+	if (rc > 0 && at)
+		*at += rc;
+	else if (rc > 0)
+		lseek(from, where + rc, SEEK_SET);
+	return rc;
+}
+
+static ssize_t send_file(int to, int from, off_t *at, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t rc = send_piece(to, from, at, n - done);
+
+		if (rc <= 0)
+			return done ? (ssize_t)done : rc;
+		done += (size_t)rc;
+		if ((size_t)rc < CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
+			break;
+	}
+	return (ssize_t)done;
+}
+
+DIW_API ssize_t sendfile(int to, int from, off_t *at, size_t n)
+{
+	struct diw_sock tmp;
+
+	diw_sock_get(to, &tmp);
+	if (diw_stream_sends_frames(to))
+		return send_file(to, from, at, n);
+	return real.sendfile(to, from, at, n);
+}
+
+DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
+{
+	return sendfile(to, from, at, n);
+}
+
+/* Programs take it for a file that cannot. */
+DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags)
+{
+	struct diw_sock tmp;
+
+	diw_sock_get(from, &tmp);
+	diw_sock_get(to, &tmp);
+	if (diw_stream_sends_frames(to) || diw_stream_gets_frames(from)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return real.splice(from, from_at, to, to_at, n, flags);
+}

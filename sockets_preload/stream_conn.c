@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a TCP socket comes to be a stream that may have frames, and what it was when its descriptor is another's. */
+#include <errno.h>
+#include <string.h>
+
+#include "sockets_preload/stream.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef SO_PEEK_OFF
+#define SO_PEEK_OFF 42
+#endif
+
+static int option(int fd, int level, int name)
+{
+	int value = 0;
+	socklen_t len = sizeof value;
+
+	return getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
+}
+
+static uint64_t option64(int fd, int name)
+{
+	uint64_t value = 0;
+	socklen_t len = sizeof value;
+
+	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
+}
+
+bool diw_stream_is_tcp(int fd)
+{
+	int saved = errno;
+	bool is;
+
+	if ((unsigned)fd >= diw_sock_max)
+		return false;
+	is = option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM && option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
+	errno = saved;
+	return is;
+}
+
+static bool name(int fd, struct diw_addr *a, int (*get)(int, struct sockaddr *, socklen_t *))
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (get(fd, (struct sockaddr *)&ss, &len) < 0 || len < sizeof(struct sockaddr_in))
+		return false;
+	diw_addr_from_sockaddr(a, (struct sockaddr *)&ss);
+	return true;
+}
+
+static int sock_name(int fd, struct sockaddr *sa, socklen_t *len) { return getsockname(fd, sa, len); }
+static int peer_name(int fd, struct sockaddr *sa, socklen_t *len) { return getpeername(fd, sa, len); }
+
+static bool describe(int fd, struct diw_sock *s)
+{
+	memset(s, 0, sizeof *s);
+	s->family = (uint16_t)option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->cookie = option64(fd, SO_COOKIE);
+	s->netns = option64(fd, SO_NETNS_COOKIE);
+	s->stream = DIW_SOCK_STREAM;
+	if (!s->cookie || !s->netns || !diw_stream_open())
+		return false;
+	diw_reg_keys(s);
+	return true;
+}
+
+static void describe_listener(int fd, struct diw_sock *s)
+{
+	name(fd, &s->local, sock_name);
+	s->v6only = s->family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+}
+
+/* What is not connected yet may become anything, in another process, too: it is not remembered. */
+uint32_t diw_stream_look(int fd, struct diw_sock *s)
+{
+	struct diw_addr peer;
+
+	if (!describe(fd, s))
+		return DIW_MARK_FOREIGN;
+	s->slot = diw_stream_find(s->cookie);
+	if (s->slot)
+		return DIW_MARK_STREAM;
+	if (option(fd, SOL_SOCKET, SO_ACCEPTCONN)) {
+		describe_listener(fd, s);
+		return DIW_MARK_LISTENER;
+	}
+	return name(fd, &peer, peer_name) ? DIW_MARK_STREAM : DIW_MARK_UNKNOWN;
+}
+
+/* ---- Connecting ---- */
+
+static bool has_moved(const struct diw_sock_stream *st)
+{
+	return atomic_load(&st->tx.state) != DIW_STREAM_START || atomic_load(&st->rx.state) != DIW_STREAM_START;
+}
+
+static bool can_be_framed(int fd)
+{
+	char ulp[16];
+	socklen_t len = sizeof ulp;
+
+	return !option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) && !option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
+	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
+}
+
+/* Does the configuration let it, and is the listener in the registry? */
+static bool is_wanted(int fd, const struct diw_sock *s, struct diw_route *route)
+{
+	if (diw_conf.plain_streams || !diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd)) {
+		diw_count(DIW_C_sock_stream_option);
+		return false;
+	}
+	if (diw_reg_find_stream(s, &s->peer, true, route))
+		return true;
+	diw_count(DIW_C_sock_stream_unknown);
+	return false;
+}
+
+static bool goes_on(int rc)
+{
+	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
+}
+
+/* Whoever accepts may look for it at once, so it says before that it comes. */
+static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s, int which)
+{
+	int rc = real.connect(fd, addr, len), saved = errno;
+
+	if (goes_on(rc)) {
+		name(fd, &s->local, sock_name);
+		s->slot->local = s->local;
+		diw_reg_advertise(s, fd);
+		diw_sock_keep(fd, s, DIW_MARK_STREAM);
+	} else {
+		diw_stream_free(s->slot);
+	}
+	diw_stream_connected(which);
+	errno = saved;
+	return rc;
+}
+
+static void leave(int fd)
+{
+	struct diw_sock *s = diw_sock_marked(fd, DIW_MARK_UNKNOWN);
+
+	if (s)
+		diw_reg_withdraw(s);
+	diw_sock_forget(fd);
+}
+
+/* How a program finds out whether it has connected. */
+static bool is_repeated(const struct diw_sock_stream *st, const struct diw_addr *peer)
+{
+	return has_moved(st) || (st->initiator && diw_addr_eq(&st->remote, peer));
+}
+
+int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct diw_route route;
+	struct diw_sock s;
+	struct diw_sock_stream *st;
+	int saved = errno, which;
+	bool disconnects = len < sizeof(struct sockaddr_in) || addr->sa_family == AF_UNSPEC;
+
+	if ((addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)) || !describe(fd, &s))
+		return real.connect(fd, addr, len);
+	st = diw_stream_find(s.cookie);
+	if (!disconnects) {
+		diw_addr_from_sockaddr(&s.peer, addr);
+		s.peer = diw_destination(&s.peer);
+	}
+	if (st && !disconnects && is_repeated(st, &s.peer))
+		return real.connect(fd, addr, len);
+	if (st)
+		diw_stream_free(st);
+	leave(fd);
+	name(fd, &s.local, sock_name);
+	errno = saved;
+	if (disconnects || !is_wanted(fd, &s, &route) || !(s.slot = diw_stream_make(&s, true)))
+		return real.connect(fd, addr, len);
+	s.connected = true;
+	s.slot->peer_key = route.key;
+	s.slot->entry = diw_reg_number(route.entry);
+	s.slot->seq = route.seq;
+	s.slot->crc = route.crc;
+	which = diw_stream_connecting(s.peer.port);
+	return connect_framed(fd, addr, len, &s, which);
+}
+
+/* ---- Listening, accepting ---- */
+
+static void show(int fd, struct diw_sock *l)
+{
+	if (!diw_conf.plain_streams && diw_conf_has_port(l->local.port, l->local.port) && !diw_reg_is_shown(l))
+		diw_reg_advertise(l, fd);
+}
+
+void diw_stream_listens(int fd)
+{
+	struct diw_sock s;
+	int saved = errno;
+
+	if (!diw_conf.plain_streams && describe(fd, &s) && !diw_sock_marked(fd, DIW_MARK_LISTENER)) {
+		describe_listener(fd, &s);
+		show(fd, &s);
+		diw_sock_keep(fd, &s, DIW_MARK_LISTENER);
+	}
+	errno = saved;
+}
+
+bool diw_stream_accepts(int fd, struct diw_sock *copy)
+{
+	struct diw_sock *l = diw_sock_marked(fd, DIW_MARK_LISTENER), tmp;
+	int saved = errno;
+
+	if (!l) {
+		diw_sock_get(fd, &tmp);
+		l = diw_sock_marked(fd, DIW_MARK_LISTENER);
+	}
+	if (l) {
+		show(fd, l);
+		*copy = *l;
+	}
+	errno = saved;
+	return l;
+}
+
+/* There is no slot for it. Its peer may be sending frames already. */
+static int without_slot(int fd, uint64_t netns)
+{
+	struct diw_sock_stream st = { .netns = netns };
+	struct diw_route route;
+
+	if (!diw_stream_has_initiator(fd, &st, &route) && !diw_stream_is_awaited(st.local.port))
+		return fd;
+	real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
+	real.close(fd);
+	errno = ECONNABORTED;
+	return -1;
+}
+
+int diw_stream_accepted(const struct diw_sock *l, int fd)
+{
+	struct diw_sock s = { .stream = DIW_SOCK_STREAM, .netns = l->netns, .family = l->family };
+	int saved = errno;
+
+	if (diw_conf.plain_streams)
+		return fd;
+	s.cookie = option64(fd, SO_COOKIE);
+	s.key[0] = l->key[0];
+	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
+	if (!s.slot)
+		return without_slot(fd, l->netns);
+	diw_sock_keep(fd, &s, DIW_MARK_STREAM);
+	errno = saved;
+	return fd;
+}
+
+/* Others may have it still: that is found out when its slot is wanted. */
+void diw_stream_leave(struct diw_sock *s)
+{
+	diw_reg_withdraw(s);
+	if (s->stream && diw_stream_is(s->slot, s->cookie))
+		atomic_store_explicit(&s->slot->user, 0, memory_order_relaxed);
+}
+
+/* ---- Options ---- */
+
+/* What works on the bytes of the stream as they are would work on frames: as in a kernel that does not have it. */
+int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t len)
+{
+	struct diw_sock tmp;
+	uint64_t cookie;
+	int on = 0;
+
+	if (!(level == IPPROTO_TCP && name == TCP_ULP) &&
+	    !(level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_PEEK_OFF)))
+		return 0;
+	diw_sock_get(fd, &tmp);
+	if (!diw_stream_slot(fd, &cookie))
+		return 0;
+	if (level == IPPROTO_TCP && name == TCP_ULP)
+		return ENOENT;
+	if (value && len >= sizeof on)
+		memcpy(&on, value, sizeof on);
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY && on)
+		return EOPNOTSUPP;
+	return level == SOL_SOCKET && name == SO_PEEK_OFF && on >= 0 ? EOPNOTSUPP : 0;
+}
+
+void diw_stream_option(int fd, int level, int name)
+{
+	uint64_t cookie;
+	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
+
+	if (st && level == SOL_SOCKET && name == SO_OOBINLINE)
+		st->rx.urgent = option(fd, SOL_SOCKET, SO_OOBINLINE);
+	if (st && level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_SNDBUFFORCE))
+		st->tx.budget = 0;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a direction begins with, if it has frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/wire.h"
+#include "mpa/mpa.h"
+#include "sockets_preload/stream.h"
+
+/* The private data. */
+#define DATA 28u
+enum { D_WHAT, D_KEY = 8, D_OWN = 16, D_MOST = 24 };
+static const uint8_t what[8] = { 'd', 'i', 'w', 's', 't', 'r', 'm', 1 };
+
+#define FLAGS 16u                        /* where in the frame, of which all before its sender's key is known */
+#define KNOWN (DIW_MPA_FRAME_HDR + D_OWN)
+#define CRC 0x40u
+
+#define LOOKS 100                        /* at an interval of */
+#define LOOK_NS (500 * DIW_US)
+
+_Static_assert(DIW_STREAM_HELLO == DIW_MPA_FRAME_HDR + DATA, "what the slots have room for");
+
+static void encode(uint8_t *p, bool reply, bool crc, uint64_t key, uint64_t own)
+{
+	uint8_t data[DATA];
+	struct diw_mpa_frame f = { .reply = reply, .crc = crc, .revision = 1, .len = DATA, .data = data };
+
+	memcpy(data + D_WHAT, what, sizeof what);
+	diw_put64(data + D_KEY, key);
+	diw_put64(data + D_OWN, own);
+	diw_put32(data + D_MOST, DIW_STREAM_MOST_CRC);
+	diw_mpa_frame_encode(p, &f);
+}
+
+void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM_HELLO], bool crc)
+{
+	encode(hello, !st->initiator, crc, st->peer_key, st->key);
+}
+
+enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
+{
+	uint8_t want[DIW_STREAM_HELLO];
+
+	*crc = n > FLAGS && p[FLAGS] & CRC;
+	encode(want, st->initiator, *crc, st->key, 0);
+	if (memcmp(p, want, n < KNOWN ? n : KNOWN) != 0)
+		return DIW_HELLO_NONE;
+	if (n < DIW_STREAM_HELLO)
+		return DIW_HELLO_PART;
+	if (!st->initiator) {
+		st->peer_key = diw_get64(p + DIW_MPA_FRAME_HDR + D_OWN);
+		st->crc = *crc;
+	}
+	return DIW_HELLO_WHOLE;
+}
+
+static bool place(int fd, struct diw_sock_stream *st)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (st->remote.port && st->local.port)
+		return true;
+	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
+		return false;
+	diw_addr_from_sockaddr(&st->local, (struct sockaddr *)&ss);
+	len = sizeof ss;
+	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
+		return false;
+	diw_addr_from_sockaddr(&st->remote, (struct sockaddr *)&ss);
+	return true;
+}
+
+bool diw_stream_has_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route)
+{
+	struct diw_sock s = { .netns = st->netns };
+
+	if (!place(fd, st))
+		return false;
+	s.local = st->local;
+	return diw_reg_find_stream(&s, &st->remote, false, route);
+}
+
+/* An initiator may still be in its connect(): whoever accepts may be faster. */
+static bool answers(int fd, struct diw_sock_stream *st)
+{
+	struct diw_route route = { 0 };
+
+	if (st->peer_key)
+		return true;
+	for (int i = 0; i < LOOKS; i++) {
+		bool awaited;
+
+		if (!place(fd, st))
+			return false;
+		awaited = diw_stream_is_awaited(st->local.port);
+		if (diw_stream_has_initiator(fd, st, &route)) {
+			st->peer_key = route.key;
+			st->crc = route.crc;
+			return true;
+		}
+		if (!awaited)
+			return false;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
+	}
+	return false;
+}
+
+static bool wants_completions(int fd)
+{
+	int on = 0;
+	socklen_t len = sizeof on;
+
+	return getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) == 0 && on;
+}
+
+uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st)
+{
+	int saved = errno;
+	bool framed;
+
+	if (wants_completions(fd)) {
+		diw_count(DIW_C_sock_stream_option);
+		framed = false;
+	} else {
+		framed = st->initiator ? diw_reg_is_current_at(st->entry, st->seq) : answers(fd, st);
+		if (!framed)
+			diw_count(st->initiator ? DIW_C_sock_stream_gone : DIW_C_sock_stream_unknown);
+	}
+	st->tx.crc = st->crc || diw_conf.crc == DIW_CRC_ON;
+	errno = saved;
+	return framed ? DIW_STREAM_FRAMED : DIW_STREAM_PLAIN;
+}

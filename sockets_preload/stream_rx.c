@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * FPDUs become what was sent. The payload stays in the kernel's queue until the program asks for it, and what is
+ * around it is taken with it, so that the socket is readable if there is payload. With the CRC on an FPDU is not
+ * delivered until it is whole and was found good; then at least its CRC is in the queue until its last byte was taken.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/crc.h"
+#include "base/wire.h"
+#include "ddp/hdr.h"
+#include "sockets_preload/stage.h"
+#include "sockets_preload/stream.h"
+
+#define SEND 3u                              /* RDMAP's opcode */
+#define TAIL 8u
+#define PIECES 64u
+
+struct call {
+	int fd, flags;
+	struct diw_sock_stream *st;
+	const struct iovec *iov;
+	size_t n, len, done;
+	size_t need;                         /* bytes that the queue must have before there is more */
+};
+
+/* ---- Bytes between payload ---- */
+
+/* All of the head is there. False: it is none that a sender of ours makes. */
+static bool is_good_head(struct diw_stream_rx *rx)
+{
+	uint16_t ulpdu = diw_get16(rx->head);
+	struct diw_ddp_hdr h;
+	uint32_t len;
+
+	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
+	    diw_ddp_hdr_decode_plain(&h, &len, false, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
+		return false;
+	if (h.tagged || !h.last || h.opcode != SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
+		return false;
+	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
+	rx->tail = (uint8_t)(-(2u + ulpdu) % 4 + 4);
+	rx->verified = false;
+	rx->msn++;
+	return rx->left > 0 && (!rx->crc || rx->left <= DIW_STREAM_MOST_CRC);
+}
+
+/* Takes the N bytes at P, of which what is payload goes to TO, that is P or before it. *GOT: how many these are. */
+static bool parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got)
+{
+	*got = 0;
+	while (n) {
+		size_t take;
+
+		if (rx->got < DIW_STREAM_HEAD) {
+			take = DIW_STREAM_HEAD - rx->got < n ? DIW_STREAM_HEAD - rx->got : n;
+			memcpy(rx->head + rx->got, p, take);
+			rx->got = (uint8_t)(rx->got + take);
+			if (rx->got == DIW_STREAM_HEAD && !is_good_head(rx))
+				return false;
+		} else if (rx->left) {
+			take = rx->left < n ? rx->left : n;
+			memmove(to + *got, p, take);
+			*got += take;
+			rx->left -= (uint32_t)take;
+		} else {
+			take = rx->tail < n ? rx->tail : n;
+			rx->tail = (uint8_t)(rx->tail - take);
+			if (!rx->tail)
+				rx->got = 0;
+		}
+		p += take;
+		n -= take;
+	}
+	return true;
+}
+
+static bool is_between(const struct diw_stream_rx *rx)
+{
+	return rx->got == 0;
+}
+
+static ssize_t broken(struct call *c, enum diw_sock_counter why)
+{
+	diw_count(why);
+	atomic_store(&c->st->rx.state, DIW_STREAM_BROKEN);
+	shutdown(c->fd, SHUT_RDWR);
+	errno = ECONNRESET;
+	return -1;
+}
+
+/* ---- Without the CRC, or behind its check ---- */
+
+/* Into what of the program's buffer the next bytes go: what is before them, AHEAD bytes, and behind the FPDU, MID, is
+ * for us. What follows it may be taken in place if the buffer is one piece and nothing need be checked. */
+struct plan {
+	uint8_t ahead[TAIL + DIW_STREAM_HEAD], mid[TAIL + DIW_STREAM_HEAD];
+	size_t n_ahead, pay, n_mid, rest, asked;
+	uint8_t *at;                         /* of a buffer of one piece: where what is not filled begins */
+	struct iovec iov[PIECES];
+	size_t used;
+};
+
+static void to_iov(struct plan *p, void *base, size_t n)
+{
+	if (n)
+		p->iov[p->used++] = (struct iovec){ base, n };
+	p->asked += n;
+}
+
+static void make_plan(struct call *c, struct plan *p)
+{
+	const struct diw_stream_rx *rx = &c->st->rx;
+	bool in_payload = rx->got == DIW_STREAM_HEAD && rx->left && (!rx->crc || rx->verified);
+	size_t space = c->len - c->done, len;
+	struct diw_iov at = { c->iov, c->n, 0 };
+	struct iovec skip;
+
+	p->used = p->asked = p->n_ahead = p->pay = p->n_mid = p->rest = 0;
+	p->at = c->n == 1 ? (uint8_t *)c->iov->iov_base + c->done : NULL;
+	if (rx->got < DIW_STREAM_HEAD)
+		p->n_ahead = DIW_STREAM_HEAD - rx->got;
+	else if (!rx->left)
+		p->n_ahead = rx->tail + DIW_STREAM_HEAD;
+	to_iov(p, p->ahead, p->n_ahead);
+	if (in_payload) {
+		for (size_t left = c->done; left; left -= len)
+			diw_iov_slice(&at, left, &skip, 1, &len);
+		space = rx->left < space ? rx->left : space;
+		p->used += diw_iov_slice(&at, space, p->iov + p->used, PIECES - 4, &p->pay);
+		p->asked += p->pay;
+		p->n_mid = p->pay == rx->left ? rx->tail + DIW_STREAM_HEAD : 0;
+		to_iov(p, p->mid, p->n_mid);
+	}
+	if (p->at && !rx->crc && !rx->urgent && (!in_payload || p->n_mid))
+		p->rest = c->len - c->done - p->pay;
+	to_iov(p, p->at + p->pay, p->rest);
+}
+
+/* N bytes came as P says. */
+static bool came(struct call *c, struct plan *p, size_t n)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
+
+	if (!parse(rx, p->ahead, take, NULL, &got))
+		return false;
+	n -= take;
+	take = n < p->pay ? n : p->pay;
+	rx->left -= (uint32_t)take;
+	c->done += take;
+	n -= take;
+	take = n < p->n_mid ? n : p->n_mid;
+	if (!parse(rx, p->mid, take, NULL, &got))
+		return false;
+	n -= take;
+	if (!n)
+		return true;
+	if (!parse(rx, p->at + p->pay, n, p->at + p->pay, &got)) {
+		c->done += got;
+		return false;
+	}
+	c->done += got;
+	return true;
+}
+
+static size_t unread(const struct diw_stream_rx *rx)
+{
+	return rx->part ? rx->held - (size_t)rx->given : 0;
+}
+
+static void put(struct call *c, const uint8_t *p, size_t n)
+{
+	struct diw_iov to = { c->iov, c->n, 0 };
+	struct iovec v;
+	size_t len;
+
+	for (size_t left = c->done; left && diw_iov_slice(&to, left, &v, 1, &len); left -= len)
+		;
+	c->done += n;
+	for (; n && diw_iov_slice(&to, n, &v, 1, &len); n -= len, p += len)
+		memcpy(v.iov_base, p, len);
+}
+
+/* What came before the FPDU was whole. */
+static void take_held(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	size_t n = unread(rx) < c->len - c->done ? unread(rx) : c->len - c->done;
+
+	put(c, diw_stream_part(rx->part) + rx->given, n);
+	rx->given = (uint16_t)(rx->given + n);
+	rx->left -= (uint32_t)n;
+	if (rx->given == rx->held) {
+		diw_stream_let_go(rx->part);
+		rx->part = rx->held = rx->given = 0;
+	}
+}
+
+/* Until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are there. */
+static ssize_t take(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	struct plan p;
+
+	for (;;) {
+		struct msghdr m = { .msg_iov = p.iov };
+		ssize_t rc;
+
+		if (rx->part && rx->verified)
+			take_held(c);
+		make_plan(c, &p);
+		if (!p.asked)
+			return 1;
+		m.msg_iovlen = p.used;
+		rc = p.used == 1 ? real.recv(c->fd, p.iov->iov_base, p.iov->iov_len, MSG_DONTWAIT) :
+				   real.recvmsg(c->fd, &m, MSG_DONTWAIT);
+		if (rc < 0)
+			return -1;
+		if (rc == 0)
+			return is_between(rx) ? 0 : broken(c, DIW_C_sock_stream_cut);
+		if (!came(c, &p, (size_t)rc))
+			return broken(c, DIW_C_sock_stream_malformed);
+		if ((size_t)rc < p.asked) {
+			errno = EAGAIN;
+			return -1;
+		}
+		if (rx->crc && !rx->verified && rx->got == DIW_STREAM_HEAD && rx->left)
+			return 1;
+		if (c->done == c->len && (rx->got < DIW_STREAM_HEAD || rx->left))
+			return 1;
+	}
+}
+
+/* ---- With the CRC ---- */
+
+static bool has_good_crc(const struct diw_stream_rx *rx, const uint8_t *p, size_t all)
+{
+	return diw_crc32c(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all - 4) == diw_get32le(p + all - 4);
+}
+
+static void set_low(struct call *c, size_t n)
+{
+	int low = (int)n;
+
+	c->st->rx.low = n > 1;
+	real.setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+}
+
+static bool has_ended(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* N bytes of the payload are there and not the rest: they are kept beside, since the packet that they came in takes the
+ * room in the queue that the rest needs. */
+static bool keep(struct call *c, uint8_t *stage, size_t n)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+
+	if (!rx->part)
+		rx->part = diw_stream_hold(atomic_load(&c->st->cookie));
+	if (!rx->part || !n || real.recv(c->fd, stage, n, MSG_DONTWAIT) != (ssize_t)n)
+		return false;
+	memcpy(diw_stream_part(rx->part) + rx->held, stage, n);
+	rx->held = (uint16_t)(rx->held + n);
+	return true;
+}
+
+/* An FPDU is looked at where it is. While it is not whole the socket is not readable. */
+static ssize_t verify_at(struct call *c, uint8_t *stage)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	size_t all = rx->left + rx->tail, held = rx->held, pay;
+	ssize_t rc = real.recv(c->fd, stage + held, all - held, MSG_PEEK | MSG_DONTWAIT);
+
+	if (rc == (ssize_t)(all - held)) {
+		if (held)
+			memcpy(stage, diw_stream_part(rx->part), held);
+		rx->verified = has_good_crc(rx, stage, all);
+		if (rx->low)
+			set_low(c, 1);
+		return rx->verified ? 1 : broken(c, DIW_C_sock_stream_crc);
+	}
+	if (rc >= 0 && has_ended(c->fd))
+		return broken(c, DIW_C_sock_stream_cut);
+	if (rc < 0)
+		return -1;
+	pay = (size_t)rc < rx->left - held ? (size_t)rc : rx->left - held;
+	if (!keep(c, stage + held, pay) || pay < (size_t)rc) {
+		set_low(c, all - rx->held);
+		c->need = all - rx->held;
+	}
+	errno = EAGAIN;
+	return -1;
+}
+
+static ssize_t verify(struct call *c)
+{
+	struct diw_hold stage;
+	ssize_t rc;
+
+	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
+		return -1;
+	rc = verify_at(c, stage.mem);
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
+	return rc;
+}
+
+static ssize_t take_checked(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+
+	while (c->done < c->len) {
+		ssize_t rc = 1;
+
+		if (rx->got == DIW_STREAM_HEAD && rx->left && !rx->verified)
+			rc = verify(c);
+		if (rc > 0)
+			rc = take(c);
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+/* ---- Looking ---- */
+
+/* Of the N bytes at P the payload of the FPDUs that are whole and good, moved to P. */
+static size_t parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)
+{
+	size_t at = 0, all = 0, got, take = n < rx->left + rx->tail ? n : rx->left + rx->tail;
+
+	while (take && parse(rx, p + at, take, p + all, &got)) {
+		at += take;
+		all += got;
+		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD : rx->left + rx->tail;
+		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !has_good_crc(rx, p + at, take)))
+			break;
+	}
+	return all;
+}
+
+/* Payload in the first 64 KiB of the queue, and as much of it as there is room for. */
+static ssize_t peek_payload(struct call *c)
+{
+	struct diw_stream_rx copy = c->st->rx;
+	struct diw_hold stage;
+	size_t got = 0, held = unread(&copy);
+	ssize_t n;
+
+	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
+		return -1;
+	n = real.recv(c->fd, stage.mem + held, DIW_STAGE - held, MSG_PEEK | MSG_DONTWAIT);
+	if (n > 0) {
+		if (held)
+			memcpy(stage.mem, diw_stream_part(copy.part) + copy.given, held);
+		copy.left -= (uint32_t)held;
+		if (copy.crc)
+			got = parse_good(&copy, stage.mem + held, (size_t)n);
+		else
+			parse(&copy, stage.mem + held, (size_t)n, stage.mem + held, &got);
+		got += held;
+		if (c->iov)
+			put(c, stage.mem, got < c->len ? got : c->len);
+		else
+			c->done = got;
+	}
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
+	if (n == 0)
+		return broken(c, DIW_C_sock_stream_cut);
+	return n;
+}
+
+static ssize_t peek(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	struct call nothing = { .fd = c->fd, .st = c->st };
+	ssize_t rc = 1;
+
+	if (rx->got < DIW_STREAM_HEAD || !rx->left)
+		rc = take(&nothing);
+	if (rc > 0 && rx->crc && !rx->verified)
+		rc = verify(c);
+	return rc > 0 ? peek_payload(c) : rc;
+}
+
+/* ---- The first bytes ---- */
+
+static int option(int fd, int name)
+{
+	int value = 0;
+	socklen_t len = sizeof value;
+
+	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
+}
+
+/* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
+static ssize_t begin(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	uint8_t hello[DIW_STREAM_HELLO];
+	struct diw_route route;
+	enum diw_hello is;
+	ssize_t n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
+	bool crc;
+
+	if (n <= 0)
+		return n;
+	is = diw_stream_is_hello(c->st, hello, (size_t)n, &crc);
+	/* Somebody who is known in no registry may begin with such a byte, and wait for an answer. */
+	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_initiator(c->fd, c->st, &route))
+		is = DIW_HELLO_NONE;
+	if (is == DIW_HELLO_NONE) {
+		atomic_store(&rx->state, DIW_STREAM_PLAIN);
+		return 1;
+	}
+	if (is == DIW_HELLO_PART) {
+		c->need = (size_t)n + 1;
+		errno = EAGAIN;
+		return -1;
+	}
+	n = real.recv(c->fd, hello, sizeof hello, MSG_DONTWAIT);
+	if (n != (ssize_t)sizeof hello)
+		return n < 0 ? -1 : broken(c, DIW_C_sock_stream_malformed);
+	rx->crc = crc;
+	rx->urgent = option(c->fd, SO_OOBINLINE);
+	atomic_store(&rx->state, DIW_STREAM_FRAMED);
+	diw_count(DIW_C_sock_stream_framed);
+	return 1;
+}
+
+/* ---- Under the lock ---- */
+
+/* An urgent byte that is wanted in the stream is where an FPDU would begin. */
+static ssize_t take_urgent(struct call *c)
+{
+	int at = 0;
+	struct diw_iov to = { c->iov, c->n, 0 };
+	struct iovec v;
+	size_t len;
+	ssize_t rc;
+
+	if (real.ioctl(c->fd, SIOCATMARK, &at) < 0 || !at)
+		return 0;
+	diw_iov_slice(&to, 1, &v, 1, &len);
+	rc = len ? real.recv(c->fd, v.iov_base, 1, MSG_DONTWAIT) : 0;
+	c->done += rc == 1;
+	return rc;
+}
+
+enum { DONE, PLAIN, FAILED };
+
+static int locked(struct call *c, uint64_t cookie)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	ssize_t rc = 1;
+
+	if (!diw_stream_is(c->st, cookie))
+		return PLAIN;
+	if (atomic_load(&rx->state) == DIW_STREAM_START)
+		rc = begin(c);
+	if (atomic_load(&rx->state) == DIW_STREAM_PLAIN) {
+		diw_stream_settle(c->st);
+		return PLAIN;
+	}
+	if (atomic_load(&rx->state) == DIW_STREAM_BROKEN)
+		rx->error = ECONNRESET;
+	if (rx->error) {
+		errno = rx->error;
+		rx->error = 0;
+		return FAILED;
+	}
+	if (rc <= 0)
+		return rc < 0 ? FAILED : DONE;
+	if (rx->urgent && is_between(rx) && !c->done && take_urgent(c) > 0)
+		return DONE;
+	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : take(c);
+	return rc < 0 ? FAILED : DONE;
+}
+
+static int attempt(struct call *c, uint64_t cookie)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	enum diw_lock lock = diw_stream_lock(&rx->lock);
+	size_t before = c->done;
+	int rc;
+
+	if (lock == DIW_LOCK_OURS) {
+		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
+		return FAILED;
+	}
+	if (lock == DIW_LOCK_DEAD && atomic_load(&rx->state) != DIW_STREAM_PLAIN) {
+		diw_count(DIW_C_sock_stream_orphan);
+		atomic_store(&rx->state, DIW_STREAM_BROKEN);
+	}
+	c->need = 0;
+	rc = locked(c, cookie);
+	/* What comes after data is told by the next call. */
+	if (rc == FAILED && errno != EAGAIN && c->done)
+		rx->error = errno;
+	diw_stream_unlock(&rx->lock);
+	if (!(c->flags & MSG_PEEK))
+		diw_add(DIW_C_sock_stream_rx, c->done - before);
+	return rc;
+}
+
+/* A receive that takes nothing waits as the kernel's does: timeouts, signals and all. */
+static bool waits(struct call *c)
+{
+	char byte;
+
+	if (c->need)
+		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
+	return real.recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
+}
+
+static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
+{
+	for (;;) {
+		int rc = attempt(c, cookie);
+
+		if (rc == PLAIN) {
+			*plain = true;
+			return -1;
+		}
+		if (c->done == c->len || (c->done && !(c->flags & MSG_WAITALL)))
+			return (ssize_t)c->done;
+		if (rc == DONE && (c->done || !(c->flags & MSG_WAITALL)))
+			return (ssize_t)c->done;
+		if (rc == DONE)
+			return 0;
+		if (errno != EAGAIN || diw_stream_is_nonblocking(c->fd, c->flags) || !waits(c))
+			return c->done ? (ssize_t)c->done : -1;
+	}
+}
+
+bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
+{
+	uint8_t nowhere[4096];
+	struct iovec one = { nowhere, 0 };
+	struct call c = { .fd = fd, .flags = flags, .iov = iov, .n = n, .len = diw_iov_len(iov, n) };
+	bool plain = false;
+	uint64_t cookie;
+
+	c.st = diw_stream_slot(fd, &cookie);
+	if (!c.st || !c.len || flags & (MSG_OOB | MSG_ERRQUEUE) ||
+	    atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
+		return false;
+	if (flags & MSG_TRUNC) {             /* it is not wanted */
+		c.len = one.iov_len = c.len < sizeof nowhere ? c.len : sizeof nowhere;
+		c.iov = &one;
+		c.n = 1;
+	}
+	*rc = recv_all(&c, cookie, &plain);
+	return !plain;
+}
+
+bool diw_stream_next(int fd, int *bytes)
+{
+	struct call c = { .fd = fd, .flags = MSG_PEEK | MSG_DONTWAIT };
+	int saved = errno, rc;
+	uint64_t cookie;
+
+	c.st = diw_stream_slot(fd, &cookie);
+	if (!c.st || atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
+		return false;
+	rc = attempt(&c, cookie);
+	errno = saved;
+	if (rc == PLAIN)
+		return false;
+	*bytes = (int)c.done;
+	return true;
+}
+
+bool diw_stream_gets_frames(int fd)
+{
+	uint64_t cookie;
+	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
+	int bytes;
+
+	return st && diw_stream_next(fd, &bytes);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The C library's files read and write by calls of its own: one over a stream with frames is given ours. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "sockets_preload/stream.h"
+
+#define MOST_FILES 1024
+
+int __dprintf_chk(int fd, int flag, const char *fmt, ...);
+
+/* The files that are ours, and their descriptors. */
+static struct { FILE *_Atomic f; _Atomic int fd; } files[MOST_FILES];
+static _Atomic int highest;              /* of them, and one more */
+
+static int find(const FILE *f)
+{
+	int n = atomic_load_explicit(&highest, memory_order_acquire);
+
+	for (int i = 0; i < n; i++)
+		if (atomic_load_explicit(&files[i].f, memory_order_acquire) == f)
+			return i;
+	return -1;
+}
+
+static FILE *const taken = (FILE *)&files;   /* of which the file is not there yet */
+
+static int claim(int fd)
+{
+	for (int i = 0; i < MOST_FILES; i++) {
+		FILE *none = NULL;
+		int n = atomic_load(&highest);
+
+		if (!atomic_compare_exchange_strong(&files[i].f, &none, taken))
+			continue;
+		atomic_store(&files[i].fd, fd);
+		while (n <= i && !atomic_compare_exchange_weak(&highest, &n, i + 1))
+			;
+		return i;
+	}
+	return -1;
+}
+
+static int fd_of(void *cookie)
+{
+	return atomic_load(&files[(intptr_t)cookie].fd);
+}
+
+static ssize_t file_read(void *cookie, char *buf, size_t n)
+{
+	return read(fd_of(cookie), buf, n);
+}
+
+/* All of it, or the stream's error. */
+static ssize_t file_write(void *cookie, const char *buf, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t rc = write(fd_of(cookie), buf + done, n - done);
+
+		if (rc <= 0)
+			break;
+		done += (size_t)rc;
+	}
+	return (ssize_t)done;
+}
+
+static int file_close(void *cookie)
+{
+	int fd = fd_of(cookie);
+
+	atomic_store(&files[(intptr_t)cookie].f, NULL);
+	return close(fd);
+}
+
+static FILE *open_file(int fd, const char *mode)
+{
+	static const cookie_io_functions_t io = { .read = file_read, .write = file_write, .close = file_close };
+	int i = claim(fd);
+	FILE *f = i < 0 ? NULL : fopencookie((void *)(intptr_t)i, mode, io);
+
+	if (i >= 0)
+		atomic_store(&files[i].f, f);
+	return f;
+}
+
+static bool may_have_frames(int fd)
+{
+	struct diw_sock tmp;
+	uint64_t cookie;
+
+	diw_sock_get(fd, &tmp);
+	return diw_stream_slot(fd, &cookie);
+}
+
+DIW_API FILE *fdopen(int fd, const char *mode)
+{
+	FILE *f;
+
+	diw_preload_init();
+	f = may_have_frames(fd) ? open_file(fd, mode) : NULL;
+	return f ? f : real.fdopen(fd, mode);
+}
+
+DIW_API int fileno(FILE *f)
+{
+	int i = find(f);
+
+	diw_preload_init();
+	return i < 0 ? real.fileno(f) : atomic_load(&files[i].fd);
+}
+
+DIW_API int fileno_unlocked(FILE *f)
+{
+	int i = find(f);
+
+	diw_preload_init();
+	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&files[i].fd);
+}
+
+/* What a super-server starts has the stream there. */
+__attribute__((constructor(103))) static void standard_files(void)
+{
+	FILE *f;
+
+	if (may_have_frames(STDIN_FILENO) && (f = open_file(STDIN_FILENO, "r")))
+		stdin = f;
+	if (may_have_frames(STDOUT_FILENO) && (f = open_file(STDOUT_FILENO, "w")))
+		stdout = f;
+	if (may_have_frames(STDERR_FILENO) && (f = open_file(STDERR_FILENO, "w"))) {
+		setvbuf(f, NULL, _IONBF, 0);
+		stderr = f;
+	}
+}
+
+/* ---- Without a file ---- */
+
+static int print(int fd, const char *fmt, va_list ap)
+{
+	char *text;
+	int n = vasprintf(&text, fmt, ap), done = 0;
+
+	while (n >= 0 && done < n) {
+		ssize_t rc = write(fd, text + done, (size_t)(n - done));
+
+		if (rc <= 0) {
+			free(text);
+			return -1;
+		}
+		done += (int)rc;
+	}
+	if (n >= 0)
+		free(text);
+	return n;
+}
+
+DIW_API int vdprintf(int fd, const char *fmt, va_list ap)
+{
+	diw_preload_init();
+	return may_have_frames(fd) ? print(fd, fmt, ap) : real.vdprintf(fd, fmt, ap);
+}
+
+DIW_API int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+{
+	diw_preload_init();
+	return may_have_frames(fd) ? print(fd, fmt, ap) : real.__vdprintf_chk(fd, flag, fmt, ap);
+}
+
+DIW_API int dprintf(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return n;
+}
+
+DIW_API int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = __vdprintf_chk(fd, flag, fmt, ap);
+	va_end(ap);
+	return n;
+}

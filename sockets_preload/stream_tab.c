@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The slots of streams (base/streamreg.h), as one process uses them. */
+#include <limits.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "sockets_preload/stream.h"
+
+#define WINDOW 64u                       /* slots that may be a cookie's */
+#define FREED 1u                         /* values of a cookie that no socket has */
+#define WRITING UINT64_MAX
+#define SPINS 40
+#define SWEEP_NS DIW_S
+#define YOUNG_NS (2 * DIW_S)
+#define AWAITED_NS (50 * DIW_MS)
+#define GIVEN_UP_NS (300 * DIW_S)
+
+static struct diw_streamreg *reg;
+static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static __thread uint32_t me;
+static _Atomic uint32_t process;
+
+/* ---- Opening ---- */
+
+static void open_once(void)
+{
+	char path[PATH_MAX];
+	const char *why;
+
+	if (atomic_load(&state) != UNTRIED)
+		return;
+	reg = diw_streamreg_open(true, path, sizeof path, &why);
+	if (!reg)
+		diw_log(DIW_LOG_WARN, "%s: %s; streams are plain", path, why ? why : "not there");
+	atomic_store(&state, reg ? OPEN : ABSENT);
+}
+
+bool diw_stream_open(void)
+{
+	sigset_t all, before;
+
+	if (atomic_load_explicit(&state, memory_order_acquire) == UNTRIED && diw_reg_open()) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &before);
+		pthread_mutex_lock(&opening);
+		open_once();
+		pthread_mutex_unlock(&opening);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		diw_sock_stat_open();
+	}
+	return atomic_load_explicit(&state, memory_order_acquire) == OPEN;
+}
+
+void diw_stream_forked(void)
+{
+	me = 0;
+	atomic_store(&process, 0);
+	pthread_mutex_init(&opening, NULL);
+}
+
+static uint32_t this_process(void)
+{
+	uint32_t pid = atomic_load_explicit(&process, memory_order_relaxed);
+
+	if (!pid) {
+		pid = (uint32_t)getpid();
+		atomic_store_explicit(&process, pid, memory_order_relaxed);
+	}
+	return pid;
+}
+
+/* ---- Locks ---- */
+
+static uint32_t this_thread(void)
+{
+	if (!me)
+		me = (uint32_t)gettid();
+	return me;
+}
+
+static bool is_dead(uint32_t id)
+{
+	return real.syscall(SYS_tkill, (long)id, 0L) < 0 && errno == ESRCH;
+}
+
+/* It is never held while its holder waits. No list of robust mutexes is needed, which a signal handler could find half
+ * changed: a dead holder is one whose thread is not there. */
+enum diw_lock diw_stream_lock(_Atomic uint32_t *lock)
+{
+	uint32_t self = this_thread(), holder = 0;
+	int saved;
+
+	if (DIW_LIKELY(atomic_compare_exchange_strong_explicit(lock, &holder, self, memory_order_acquire,
+							       memory_order_relaxed)))
+		return DIW_LOCKED;
+	saved = errno;
+	for (int i = 0; holder != self; i++) {
+		if (holder && i % SPINS == SPINS - 1 && is_dead(holder) &&
+		    atomic_compare_exchange_strong(lock, &holder, self)) {
+			errno = saved;
+			return DIW_LOCK_DEAD;
+		}
+		if (i < SPINS)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 50 * (long)DIW_US }, NULL);
+		holder = 0;
+		if (atomic_compare_exchange_strong(lock, &holder, self)) {
+			errno = saved;
+			return DIW_LOCKED;
+		}
+	}
+	errno = saved;
+	return DIW_LOCK_OURS;
+}
+
+void diw_stream_unlock(_Atomic uint32_t *lock)
+{
+	uint32_t self = this_thread();
+
+	atomic_compare_exchange_strong_explicit(lock, &self, 0, memory_order_release, memory_order_relaxed);
+}
+
+/* ---- Slots ---- */
+
+static struct diw_sock_stream *seek(uint64_t cookie)
+{
+	for (uint32_t i = 0; i < WINDOW; i++) {
+		struct diw_sock_stream *st = diw_streamreg_at(reg, cookie, i);
+		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
+
+		if (is == cookie)
+			return st;
+		if (is == 0)
+			break;
+	}
+	return NULL;
+}
+
+struct diw_sock_stream *diw_stream_find(uint64_t cookie)
+{
+	struct diw_sock_stream *st = seek(cookie);
+
+	if (st)
+		atomic_store_explicit(&st->user, this_process(), memory_order_relaxed);
+	return st;
+}
+
+static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool initiator)
+{
+	memset((char *)st + sizeof st->cookie, 0, sizeof *st - sizeof st->cookie);
+	st->netns = s->netns;
+	st->key = s->key[0];
+	st->initiator = initiator;
+	st->alive_ns = diw_clock_ns();
+	st->tx.msn = st->rx.msn = 1;
+	st->local = s->local;
+	st->remote = s->peer;
+	snprintf(st->program, sizeof st->program, "%.15s", program_invocation_short_name);
+	atomic_store_explicit(&st->user, this_process(), memory_order_relaxed);
+	atomic_store_explicit(&st->cookie, s->cookie, memory_order_release);
+}
+
+static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
+{
+	for (uint32_t i = 0; i < WINDOW; i++) {
+		struct diw_sock_stream *st = diw_streamreg_at(reg, s->cookie, i);
+		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
+
+		if (is <= FREED && atomic_compare_exchange_strong(&st->cookie, &is, WRITING)) {
+			fill(st, s, initiator);
+			return st;
+		}
+	}
+	return NULL;
+}
+
+void diw_stream_free(struct diw_sock_stream *st)
+{
+	atomic_store_explicit(&st->cookie, FREED, memory_order_release);
+}
+
+void diw_stream_settle(struct diw_sock_stream *st)
+{
+	uint64_t cookie = atomic_load_explicit(&st->cookie, memory_order_acquire);
+
+	if (atomic_load(&st->tx.state) == DIW_STREAM_PLAIN && atomic_load(&st->rx.state) == DIW_STREAM_PLAIN)
+		atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
+}
+
+/* ---- Parts of FPDUs ---- */
+
+/* That of a socket which is no more is anybody's. */
+uint16_t diw_stream_hold(uint64_t cookie)
+{
+	for (uint32_t i = 0; i < DIW_STREAMREG_PARTS; i++) {
+		uint32_t n = (uint32_t)(cookie + i) % DIW_STREAMREG_PARTS;
+		uint64_t is = atomic_load_explicit(&reg->part[n].cookie, memory_order_relaxed);
+
+		if ((!is || !seek(is)) && atomic_compare_exchange_strong(&reg->part[n].cookie, &is, cookie))
+			return (uint16_t)(n + 1);
+	}
+	return 0;
+}
+
+uint8_t *diw_stream_part(uint16_t part)
+{
+	return reg->part[(part - 1u) % DIW_STREAMREG_PARTS].data;
+}
+
+void diw_stream_let_go(uint16_t part)
+{
+	atomic_store(&reg->part[(part - 1u) % DIW_STREAMREG_PARTS].cookie, 0);
+}
+
+/* ---- Slots of sockets that are no more ---- */
+
+/* The kernel's TCP sockets of FAMILY in this network namespace: their slots are seen at NOW. */
+static bool see(int nl, int family, uint64_t now)
+{
+	struct { struct nlmsghdr h; struct inet_diag_req_v2 r; } ask = {
+		.h = { .nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u },
+	};
+	_Alignas(struct nlmsghdr) char buf[8192];
+
+	if (real.send(nl, &ask, sizeof ask, 0) != (ssize_t)sizeof ask)
+		return false;
+	for (;;) {
+		ssize_t n = real.recv(nl, buf, sizeof buf, 0);
+		struct nlmsghdr *h = (struct nlmsghdr *)buf;
+
+		if (n <= 0)
+			return false;
+		for (; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+			const struct inet_diag_msg *m = NLMSG_DATA(h);
+			struct diw_sock_stream *st;
+
+			if (h->nlmsg_type == NLMSG_DONE)
+				return true;
+			if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY)
+				return false;
+			st = seek((uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0]);
+			if (st)
+				st->alive_ns = now;
+		}
+	}
+}
+
+/* A socket that is closed for the network may still be read by whoever has it: only what its last user has closed, or
+ * was killed with, is given up. */
+static void sweep(uint64_t netns)
+{
+	uint64_t now = diw_clock_ns(), last = atomic_load(&reg->swept_ns);
+	int nl;
+	bool all;
+
+	if (now - last < SWEEP_NS || !atomic_compare_exchange_strong(&reg->swept_ns, &last, now))
+		return;
+	nl = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (nl < 0)
+		return;
+	all = see(nl, AF_INET, now) && see(nl, AF_INET6, now);
+	real.close(nl);
+	for (uint32_t i = 0; all && i < DIW_STREAMREG_SLOTS; i++) {
+		struct diw_sock_stream *st = &reg->slot[i];
+		uint64_t cookie = atomic_load_explicit(&st->cookie, memory_order_acquire);
+		uint32_t user = atomic_load_explicit(&st->user, memory_order_relaxed);
+
+		if (cookie > FREED && cookie != WRITING && st->netns == netns && st->alive_ns + YOUNG_NS < now &&
+		    (user == 0 || is_dead(user)))
+			atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
+	}
+}
+
+struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator)
+{
+	int saved = errno;
+	struct diw_sock_stream *st = take(s, initiator);
+
+	if (!st) {
+		sweep(s->netns);
+		st = take(s, initiator);
+	}
+	if (!st)
+		diw_count(DIW_C_sock_stream_full);
+	errno = saved;
+	return st;
+}
+
+/* ---- Who is about to have connected ---- */
+
+int diw_stream_connecting(uint16_t port)
+{
+	uint64_t now = diw_clock_ns();
+
+	for (uint32_t i = 0; i < DIW_STREAMREG_CONNECTING; i++) {
+		struct diw_connecting *c = &reg->connecting[(port + i) % DIW_STREAMREG_CONNECTING];
+		uint32_t pid = atomic_load_explicit(&c->pid, memory_order_relaxed);
+
+		if (pid && (now - atomic_load(&c->since_ns) < GIVEN_UP_NS || !is_dead(pid)))
+			continue;
+		if (!atomic_compare_exchange_strong(&c->pid, &pid, this_process()))
+			continue;
+		atomic_store(&c->since_ns, now);
+		atomic_store(&c->port, port);
+		return (int)((port + i) % DIW_STREAMREG_CONNECTING);
+	}
+	return -1;
+}
+
+void diw_stream_connected(int which)
+{
+	if (which < 0)
+		return;
+	atomic_store(&reg->connecting[which].port, 0);
+	atomic_store(&reg->connecting[which].pid, 0);
+}
+
+/* Who takes longer waits for the network, and is in the registry before it gets an answer. */
+bool diw_stream_is_awaited(uint16_t port)
+{
+	uint64_t now = diw_clock_ns();
+
+	for (uint32_t i = 0; i < DIW_STREAMREG_CONNECTING; i++) {
+		struct diw_connecting *c = &reg->connecting[i];
+
+		if (atomic_load_explicit(&c->port, memory_order_acquire) == port &&
+		    now - atomic_load(&c->since_ns) < AWAITED_NS)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A send becomes FPDUs (RFC 5044 section 4.2), each a Send of one untagged segment, as many as the kernel certainly
+ * takes. One that it takes in part all the same owes its rest to the next send, so that nothing is kept here.
+ */
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "base/clock.h"
+#include "base/crc.h"
+#include "base/wire.h"
+#include "ddp/hdr.h"
+#include "sockets_preload/stream.h"
+
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+#define SEND 3u                              /* RDMAP's opcode */
+#define STAGED 2048u                         /* payload that is copied beside its head: fits a signal handler's stack */
+#define FPDUS 8u                             /* of one system call */
+#define PIECES 64u
+#define TAIL 8u                              /* pad and CRC, at most 7 */
+#define SKB 2560u                            /* what the kernel may account for a send beside its bytes */
+#define LITTLE 256u                          /* payload when there is little room */
+
+struct call {
+	int fd, flags;
+	struct diw_sock_stream *st;
+	struct diw_iov at;                   /* what is not sent yet, LEN bytes */
+	size_t len, done;
+};
+
+/* An FPDU of a system call: its head, if not all of it has left, PAY bytes from AT, its tail if they are the last. */
+struct fpdu {
+	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD], tail[TAIL];
+	size_t head_len, head_at, pay, tail_len;
+	struct diw_iov at;
+	uint32_t total, sum;                 /* payload still owed, CRC of what has left */
+	uint16_t ulpdu;
+};
+
+size_t diw_iov_slice(struct diw_iov *at, size_t max, struct iovec *to, size_t room, size_t *len)
+{
+	size_t used = 0;
+
+	*len = 0;
+	while (at->n && *len < max && used < room) {
+		size_t left = at->v->iov_len - at->off, n = left < max - *len ? left : max - *len;
+
+		if (n) {
+			to[used++] = (struct iovec){ (uint8_t *)at->v->iov_base + at->off, n };
+			*len += n;
+			at->off += n;
+		}
+		if (at->off == at->v->iov_len) {
+			at->v++;
+			at->n--;
+			at->off = 0;
+		}
+	}
+	return used;
+}
+
+/* ---- How much ---- */
+
+static int64_t room(int fd)
+{
+	uint32_t m[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof m;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, m, &len) < 0 || len < (SK_MEMINFO_WMEM_QUEUED + 1) * sizeof *m)
+		return LITTLE * 4;
+	return (int64_t)m[SK_MEMINFO_SNDBUF] - m[SK_MEMINFO_WMEM_QUEUED];
+}
+
+static int64_t cost(size_t payload)
+{
+	return (int64_t)(payload + payload / 4 + SKB);
+}
+
+/* How much payload of LEN bytes the kernel takes whole. None: and it will say when it does. */
+static size_t allowance(struct call *c, size_t len)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	struct pollfd p = { .fd = c->fd, .events = POLLOUT };
+	int64_t left;
+
+	if (tx->budget >= cost(len)) {
+		tx->budget -= cost(len);
+		return len;
+	}
+	tx->budget = 0;
+	left = room(c->fd);
+	if (left >= cost(len)) {
+		tx->budget = (left - cost(len)) / 2;
+		return len;
+	}
+	if (left > 4 * SKB) {
+		size_t fits = (size_t)(left - SKB) / 2;
+
+		return fits < len ? fits : len;
+	}
+	if (left > 2 * (int64_t)LITTLE || poll(&p, 1, 0) > 0)
+		return len < LITTLE ? len : LITTLE;
+	return 0;
+}
+
+/* ---- FPDUs ---- */
+
+static uint32_t sum_of(uint32_t crc, struct diw_iov at, size_t n)
+{
+	struct iovec v;
+	size_t len;
+
+	for (; n && diw_iov_slice(&at, n, &v, 1, &len); n -= len)
+		crc = diw_crc32c(crc, v.iov_base, v.iov_len);
+	return crc;
+}
+
+static void make_head(struct fpdu *f, const struct diw_stream_tx *tx, uint32_t msn)
+{
+	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = SEND, .msn = msn };
+	uint8_t *p = f->head + f->head_len;
+
+	f->ulpdu = (uint16_t)(DIW_DDP_PLAIN_UNTAGGED_LEN + f->total);
+	diw_put16(p, f->ulpdu);
+	diw_ddp_hdr_encode(p + 2, &h);
+	f->sum = tx->crc ? diw_crc32c(0, p, DIW_STREAM_HEAD) : 0;
+	f->head_len += DIW_STREAM_HEAD;
+}
+
+/* After the last of the payload. */
+static void make_tail(struct fpdu *f, const struct diw_stream_tx *tx)
+{
+	size_t pad = -(size_t)(2 + f->ulpdu) % 4;
+
+	memset(f->tail, 0, sizeof f->tail);
+	f->tail_len = pad + 4;
+	if (tx->crc)
+		diw_put32le(f->tail + pad, diw_crc32c(sum_of(f->sum, f->at, f->pay), f->tail, pad));
+}
+
+/* N bytes of F have left. What is left to do for it is in TX; false: nothing. */
+static bool account(struct call *c, struct fpdu *f, size_t n)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	size_t head = f->head_len - f->head_at, h = n < head ? n : head, pay = n - h < f->pay ? n - h : f->pay;
+	struct iovec v;
+	size_t len;
+
+	memcpy(tx->head, f->head, f->head_len);
+	tx->head_len = (uint8_t)f->head_len;
+	tx->head_at = (uint8_t)(f->head_at + h);
+	tx->ulpdu = f->ulpdu;
+	tx->owed = (uint32_t)(f->total - pay);
+	tx->sum = tx->crc && tx->owed ? sum_of(f->sum, f->at, pay) : 0;
+	for (size_t left = pay; left; left -= len)
+		diw_iov_slice(&c->at, left, &v, 1, &len);
+	c->done += pay;
+	c->len -= pay;
+	diw_add(DIW_C_sock_stream_tx, pay);
+	if (tx->owed)
+		return true;
+	tx->head_len = 0;
+	tx->msn++;
+	return n < h + pay + f->tail_len;
+}
+
+/* A tail that was cut, a few bytes: nobody could be told. */
+static bool finish(struct call *c, const uint8_t *p, size_t n)
+{
+	while (n) {
+		struct pollfd out = { .fd = c->fd, .events = POLLOUT };
+		ssize_t rc = real.send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (rc < 0 && errno != EAGAIN && errno != EINTR)
+			return false;
+		if (rc > 0) {
+			p += rc;
+			n -= (size_t)rc;
+		} else {
+			poll(&out, 1, -1);
+		}
+	}
+	return true;
+}
+
+static int flags_of(const struct call *c)
+{
+	int flags = (c->flags | MSG_DONTWAIT) & ~(MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN);
+
+	return c->done ? flags | MSG_NOSIGNAL : flags;
+}
+
+/* The N of F, which are USED pieces of IOV and ALL bytes, go out. -1: nothing has left. */
+static int push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
+{
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = used };
+	ssize_t rc = used == 1 ? real.send(c->fd, iov->iov_base, iov->iov_len, flags_of(c)) :
+				 real.sendmsg(c->fd, &m, flags_of(c));
+	size_t left = rc > 0 ? (size_t)rc : 0;
+
+	if (rc < 0)
+		return -1;
+	atomic_store_explicit(&c->st->tx.state, DIW_STREAM_FRAMED, memory_order_relaxed);
+	for (size_t i = 0; i < n && left; i++) {
+		size_t size = f[i].head_len - f[i].head_at + f[i].pay + f[i].tail_len;
+		size_t took = left < size ? left : size;
+
+		if (account(c, &f[i], took) && !c->st->tx.owed &&
+		    !finish(c, f[i].tail + f[i].tail_len - (size - took), size - took))
+			return -1;
+		left -= took;
+	}
+	if ((size_t)rc < all)
+		c->st->tx.budget = 0;
+	return 0;
+}
+
+/* ---- One system call ---- */
+
+static int add(struct iovec *iov, void *p, size_t n)
+{
+	*iov = (struct iovec){ p, n };
+	return n > 0;
+}
+
+/* The rest of an FPDU that was cut. */
+static int resume(struct call *c, size_t most)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	struct iovec iov[PIECES];
+	struct diw_iov at = c->at;
+	struct fpdu f = { .head_len = tx->head_len, .head_at = tx->head_at, .at = c->at, .total = tx->owed,
+			  .sum = tx->sum, .ulpdu = tx->ulpdu };
+	size_t used;
+
+	memcpy(f.head, tx->head, tx->head_len);
+	used = (size_t)add(iov, f.head + f.head_at, f.head_len - f.head_at);
+	used += diw_iov_slice(&at, most < f.total ? most : f.total, iov + used, PIECES - 2, &f.pay);
+	if (f.pay == f.total)
+		make_tail(&f, tx);
+	used += (size_t)add(iov + used, f.tail, f.tail_len);
+	return push(c, &f, 1, iov, used, f.head_len - f.head_at + f.pay + f.tail_len);
+}
+
+static size_t first_head(struct call *c, struct fpdu *f)
+{
+	if (atomic_load_explicit(&c->st->tx.state, memory_order_relaxed) == DIW_STREAM_FRAMED)
+		return 0;
+	diw_stream_hello(c->st, f->head, c->st->tx.crc);
+	return DIW_STREAM_HELLO;
+}
+
+/* Copied, if it is little: one piece is faster than many. */
+static int send_little(struct call *c, size_t most)
+{
+	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + TAIL], *p = buf;
+	struct diw_iov at = c->at;
+	struct fpdu f = { .at = c->at, .pay = most, .total = (uint32_t)most };
+	struct iovec v, all;
+	size_t len;
+
+	f.head_len = first_head(c, &f);
+	make_head(&f, &c->st->tx, c->st->tx.msn);
+	make_tail(&f, &c->st->tx);
+	memcpy(p, f.head, f.head_len);
+	p += f.head_len;
+	for (size_t left = most; left && diw_iov_slice(&at, left, &v, 1, &len); left -= len) {
+		memcpy(p, v.iov_base, v.iov_len);
+		p += v.iov_len;
+	}
+	memcpy(p, f.tail, f.tail_len);
+	all = (struct iovec){ buf, (size_t)(p - buf) + f.tail_len };
+	return push(c, &f, 1, &all, 1, all.iov_len);
+}
+
+static int send_much(struct call *c, size_t most)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	size_t limit = tx->crc ? DIW_STREAM_MOST_CRC : DIW_STREAM_MOST, used = 0, n = 0, all = 0;
+	struct iovec iov[PIECES];
+	struct diw_iov at = c->at;
+	struct fpdu f[FPDUS];
+
+	while (n < FPDUS && most && used + 3 <= PIECES) {
+		struct fpdu *g = &f[n];
+		struct iovec *head = &iov[used++];
+
+		*g = (struct fpdu){ .at = at };
+		g->head_len = n ? 0 : first_head(c, g);
+		used += diw_iov_slice(&at, most < limit ? most : limit, iov + used, PIECES - 1 - used, &g->pay);
+		g->total = (uint32_t)g->pay;
+		make_head(g, tx, tx->msn + (uint32_t)n);
+		make_tail(g, tx);
+		*head = (struct iovec){ g->head, g->head_len };
+		iov[used++] = (struct iovec){ g->tail, g->tail_len };
+		all += g->head_len + g->pay + g->tail_len;
+		most -= g->pay;
+		n++;
+	}
+	return push(c, f, n, iov, used, all);
+}
+
+/* Sends some of it; -1, if none. EAGAIN: there is no room now. */
+static int some(struct call *c)
+{
+	size_t len = c->len < FPDUS * DIW_STREAM_MOST ? c->len : FPDUS * DIW_STREAM_MOST;
+	size_t most = allowance(c, len);
+
+	if (!most) {
+		errno = EAGAIN;
+		return -1;
+	}
+	if (c->st->tx.owed)
+		return resume(c, most);
+	if (most <= STAGED)
+		return send_little(c, most);
+	return send_much(c, most);
+}
+
+/* ---- Under the lock ---- */
+
+enum { DONE, PLAIN, FAILED };
+
+static int locked(struct call *c, uint64_t cookie)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	uint8_t state = atomic_load_explicit(&tx->state, memory_order_relaxed);
+
+	if (!diw_stream_is(c->st, cookie))
+		return PLAIN;
+	if (state == DIW_STREAM_START) {
+		state = diw_stream_begin(c->fd, c->st);
+		if (state == DIW_STREAM_PLAIN)
+			atomic_store(&tx->state, state);
+	}
+	if (state == DIW_STREAM_PLAIN) {
+		diw_stream_settle(c->st);
+		return PLAIN;
+	}
+	if (state == DIW_STREAM_BROKEN) {
+		errno = ECONNRESET;
+		return FAILED;
+	}
+	return c->len == 0 || some(c) == 0 ? DONE : FAILED;
+}
+
+static int attempt(struct call *c, uint64_t cookie)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	enum diw_lock lock = diw_stream_lock(&tx->lock);
+	int rc;
+
+	if (lock == DIW_LOCK_OURS) {
+		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
+		return FAILED;
+	}
+	if (lock == DIW_LOCK_DEAD && atomic_load(&tx->state) != DIW_STREAM_PLAIN) {
+		diw_count(DIW_C_sock_stream_orphan);
+		atomic_store(&tx->state, DIW_STREAM_BROKEN);
+	}
+	rc = locked(c, cookie);
+	diw_stream_unlock(&tx->lock);
+	return rc;
+}
+
+/* ---- Waiting ---- */
+
+bool diw_stream_is_nonblocking(int fd, int flags)
+{
+	int fl = flags & MSG_DONTWAIT ? O_NONBLOCK : real.fcntl(fd, F_GETFL);
+
+	return fl >= 0 && fl & O_NONBLOCK;
+}
+
+/* poll() is interrupted by any handler; send() goes on behind those that were installed with SA_RESTART. */
+static bool is_restarted(void)
+{
+	bool any = false;
+
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (sigaction(sig, NULL, &sa) < 0 || sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
+			continue;
+		if (!(sa.sa_flags & SA_RESTART))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+static uint64_t send_deadline(int fd)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof tv;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) < 0 || (!tv.tv_sec && !tv.tv_usec))
+		return UINT64_MAX;
+	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+}
+
+static bool waits(int fd, uint64_t deadline)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	for (;;) {
+		uint64_t now = deadline == UINT64_MAX ? 0 : diw_clock_ns(), left = deadline > now ? deadline - now : 0;
+		struct timespec ts = { .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
+		int rc = ppoll(&p, 1, deadline == UINT64_MAX ? NULL : &ts, NULL);
+
+		if (rc > 0)
+			return true;
+		if (rc == 0)
+			errno = EAGAIN;
+		else if (errno != EINTR)
+			return false;
+		else if (deadline == UINT64_MAX && is_restarted())
+			continue;
+		return false;
+	}
+}
+
+static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
+{
+	uint64_t deadline = 0;
+
+	do {
+		int rc = attempt(c, cookie);
+
+		if (rc == PLAIN) {
+			*plain = true;
+			return -1;
+		}
+		if (rc == DONE)
+			continue;
+		if (errno != EAGAIN || diw_stream_is_nonblocking(c->fd, c->flags))
+			break;
+		if (!deadline)
+			deadline = send_deadline(c->fd);
+		if (!waits(c->fd, deadline))
+			break;
+	} while (c->len);
+	return c->done || !c->len ? (ssize_t)c->done : -1;
+}
+
+/* ---- Urgent data ---- */
+
+/* The last byte goes as it is, between FPDUs: the kernel of whoever receives takes it out of the stream. */
+static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	uint8_t hello[DIW_STREAM_HELLO];
+	struct iovec v = { 0 };
+	size_t len, all = c->len--;
+	ssize_t rc = -1;
+
+	if (send_all(c, cookie, plain) < 0 || c->len)
+		return *plain ? -1 : (ssize_t)c->done;
+	if (diw_stream_lock(&tx->lock) != DIW_LOCKED) {
+		errno = EAGAIN;
+		return -1;
+	}
+	if (atomic_load(&tx->state) == DIW_STREAM_START && all == 1 &&
+	    diw_stream_begin(c->fd, c->st) == DIW_STREAM_FRAMED) {
+		diw_stream_hello(c->st, hello, tx->crc);
+		if (finish(c, hello, sizeof hello))
+			atomic_store(&tx->state, DIW_STREAM_FRAMED);
+	}
+	if (atomic_load(&tx->state) != DIW_STREAM_FRAMED) {
+		atomic_store(&tx->state, DIW_STREAM_PLAIN);
+		*plain = true;
+	} else if (tx->owed) {
+		errno = EAGAIN;
+	} else {
+		diw_iov_slice(&c->at, 1, &v, 1, &len);
+		rc = real.send(c->fd, v.iov_base, 1, c->flags & ~MSG_ZEROCOPY);
+	}
+	diw_stream_unlock(&tx->lock);
+	if (rc == 1)
+		c->done++;
+	return c->done ? (ssize_t)c->done : -1;
+}
+
+bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
+{
+	struct call c = { .fd = fd, .flags = flags, .at = { iov, n, 0 }, .len = diw_iov_len(iov, n) };
+	struct diw_sock *s = diw_stream_get(fd);
+	bool plain = false;
+	uint64_t cookie;
+
+	c.st = s ? diw_stream_slot(fd, &cookie) : NULL;
+	if (!c.st || !c.len || flags & MSG_FASTOPEN)
+		return false;
+	if (atomic_load_explicit(&c.st->tx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
+		return false;
+	*rc = flags & MSG_OOB ? send_urgent(&c, cookie, &plain) : send_all(&c, cookie, &plain);
+	return !plain;
+}
+
+bool diw_stream_sends_frames(int fd)
+{
+	uint64_t cookie;
+	struct call c = { .fd = fd, .flags = MSG_DONTWAIT, .st = diw_stream_slot(fd, &cookie) };
+	int rc;
+
+	if (!c.st)
+		return false;
+	rc = attempt(&c, cookie);
+	return rc != PLAIN;
+}

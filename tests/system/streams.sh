@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw run --sockets: TCP connections between two such programs are RC's, and nobody notices: with both ends, with either
+# alone, whatever a peer sends, and when one comes, goes, or is killed.
+. "${0%/*}/lib.sh"
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+
+RUN="$DIW run --sockets"
+TCP="python3 tests/system/sockets/tcp.py"
+export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on DIWARP_SOCKETS_LOG=info
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_STREAMS
+mkdir -m 700 "$TMP/run"
+ulimit -n "$(ulimit -Hn)"
+
+# told NAME: what the last command, or the file FILE, told of that counter when it ended.
+told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "${2:-$TMP/out}" | awk '{ s += $1 } END { print s + 0 }'; }
+counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
+at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
+# server COMMAND...: serves port 5000; SERVER is its process.
+server() {
+	background "$TMP/server" "$@"
+	SERVER=$PID
+	check "a server" eventually 30 accepting 5000
+}
+ends() {
+	kill "${1:--TERM}" "$SERVER" 2> /dev/null
+	wait "$SERVER" 2> /dev/null
+}
+
+# ---- Every call ----
+
+run "the calls without the interposer" timeout 300 $TCP calls
+cp "$TMP/out" "$TMP/plain"
+check "... all of them" grep -qx end "$TMP/plain"
+# same BYTES WHAT [VARIABLE=VALUE...]: the program sees what it saw, and sends at least so much in FPDUs.
+same() {
+	local bytes=$1 what=$2
+	shift 2
+	run "the calls $what" timeout 300 env "$@" $RUN $TCP calls
+	grep -v '^diwarp sockets: ' "$TMP/out" > "$TMP/seen"
+	check "... see the same" diff "$TMP/plain" "$TMP/seen"
+	if [ "$bytes" -gt 0 ]; then
+		check "... by FPDUs" [ "$(told sock_stream_tx)" -ge "$bytes" ]
+	else
+		check "... without FPDUs" [ "$(told sock_stream_tx)" -eq 0 ]
+	fi
+	check "... without a fault" [ "$(told 'sock_stream_\(crc\|malformed\|orphan\|full\)')" -eq 0 ]
+}
+same 5000000 "with it"
+same 5000000 "with the CRC" DIWARP_SOCKETS_CRC=on
+same 0 "with streams switched off" DIWARP_SOCKETS_STREAMS=off
+
+# ---- Both ends, and either alone ----
+
+MANY=50000000
+server $RUN $TCP echo 5000
+run "50 MB to an echo and back" timeout 300 $RUN $TCP ask 5000 $MANY
+check "... by FPDUs, and nothing else" [ "$(told sock_stream_tx)" -eq $MANY ]
+check "... in both directions" [ "$(told sock_stream_rx)" -eq $MANY ]
+check "... nothing plain" [ "$(told sock_stream_tx_plain)" -eq 0 ]
+run "with the CRC" timeout 300 env DIWARP_SOCKETS_CRC=on $RUN $TCP ask 5000 5000000
+check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 5000000 ]
+run "short connections" timeout 300 $RUN $TCP ask 5000 10 50
+check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 500 ]
+run "diw sockets" $DIW sockets --json
+check "... lists the listener" holds '.mode == "listens" and .local == "0.0.0.0:5000"'
+before=$(counted $SERVER sock_stream_tx)
+run "a plain client of an interposed server" timeout 300 $TCP ask 5000 3000000 3
+check "... gets no FPDUs" [ "$(counted $SERVER sock_stream_tx)" -eq "$before" ]
+ends
+server $TCP echo 5000
+run "an interposed client of a plain server" timeout 300 $RUN $TCP ask 5000 3000000 3
+check "... sends no FPDUs" [ "$(told sock_stream_tx)" -eq 0 ]
+ends
+for _ in 1 2 3; do
+	server $RUN $TCP echo 5000
+	run "an interposed server" timeout 300 $RUN $TCP ask 5000 1000
+	check "... gets FPDUs" [ "$(told sock_stream_tx)" -eq 1000 ]
+	ends -KILL
+	server $TCP echo 5000
+	run "a plain one after it was killed" timeout 300 $RUN $TCP ask 5000 1000
+	check "... gets none" [ "$(told sock_stream_tx)" -eq 0 ]
+	ends -KILL
+done
+
+# ---- Killed in the middle ----
+
+server $RUN $TCP echo 5000
+mkfifo "$TMP/stdin"
+exec 3<> "$TMP/stdin"
+$RUN $TCP hold 5000 < "$TMP/stdin" > "$TMP/held" 2>&1 3>&- &
+HOLD=$!
+JOBS+=("$HOLD")
+check "a client that waits" eventually 30 grep -qx held "$TMP/held"
+ends -KILL
+printf '\n' > "$TMP/stdin"
+check "... ends when its server is killed" join "$HOLD" 30
+check "... as ever" grep -qE '^then (0 bytes|ECONNRESET|EPIPE)' "$TMP/held"
+
+# ---- Peers that are none ----
+
+server $RUN $TCP tell 5000
+run "a peer that forges, damages and cuts" timeout 120 "$BUILD/tests/system/streams_bad" 5000
+cp "$TMP/out" "$TMP/want"
+check "... is not believed" eventually 30 [ "$(wc -l < "$TMP/want")" -eq 160 ]
+all_told() { [ "$(grep -cv '^diwarp' "$TMP/server")" -ge "$(wc -l < "$TMP/want")" ]; }
+check "... the server has told of all" eventually 30 all_told
+check "... what it should" diff "$TMP/want" <(grep -v '^diwarp' "$TMP/server")
+check "... bad CRCs are counted" at_least $SERVER sock_stream_crc 8
+check "... bad headers, too" at_least $SERVER sock_stream_malformed 11
+check "... and streams that were cut" at_least $SERVER sock_stream_cut 50
+ends
+
+# ---- Many ----
+
+MOST=$(($(ulimit -n) > 2200 ? 2000 : 400))
+# The server speaks first: where it is so fast that its client is not in the registry yet, and waits too long, that
+# direction is plain.
+most() { [ "$(told sock_stream_rx)" -ge $((MOST * 9)) ] && [ "$(told sock_stream_tx)" -eq $((MOST * 8)) ]; }
+server $RUN $TCP turns 5000
+run "$MOST connections at once" timeout 300 $RUN $TCP many 5000 $MOST
+check "... by FPDUs" most
+run "... again" timeout 300 $RUN $TCP many 5000 $MOST
+check "... by FPDUs" most
+ends
+
+# ---- Registries that cannot be used ----
+
+for file in "$TMP"/run/diwarp/streams.*; do
+	printf x | dd of="$file" conv=notrunc status=none
+done
+same 0 "with damaged streams"
+check "... and a warning says why" grep -q 'streams.*: it is damaged.*; streams are plain' "$TMP/out"
+rm "$TMP"/run/diwarp/streams.*
+same 5000000 "after they were removed"
+
+# ---- On the wire ----
+
+if command -v tshark dumpcap > /dev/null; then
+	export LC_ALL=C
+	server env DIWARP_SOCKETS_CRC=on $RUN $TCP echo 5000
+	background "$TMP/dumpcap" dumpcap -q -B 64 -i lo -f 'tcp port 5000' -w "$TMP/streams.pcapng"
+	CAP=$PID
+	seen() { tshark -r "$TMP/streams.pcapng" "$@" 2> /dev/null; }
+	# It says that it captures a moment before it does.
+	probed() { (: < /dev/tcp/127.0.0.1/5000) 2> /dev/null; [ "$(seen | wc -l)" -gt 0 ]; }
+	check "a capture" eventually 20 probed
+	run "40 connections" timeout 300 $RUN $TCP say 5000 40
+	complete() { [ "$(seen -Y iwarp_mpa.rep | wc -l)" -ge 40 ]; }
+	check "... are seen by Wireshark" eventually 20 complete
+	kill -INT "$CAP"
+	join "$CAP" 10
+	check "... a Request each" [ "$(seen -Y iwarp_mpa.req | wc -l)" -eq 40 ]
+	check "... a Reply each" [ "$(seen -Y iwarp_mpa.rep | wc -l)" -eq 40 ]
+	# Its dissector looks for FPDUs behind the Reply, and where a packet begins.
+	check "... Sends" [ "$(seen -Y 'iwarp_rdma.opcode == 3' | wc -l)" -ge 40 ]
+	check "... with a good CRC" [ "$(seen -V | grep -c 'CRC check: 0x[0-9a-f]* .Good CRC32')" -ge 40 ]
+	check "... none with a bad one" [ "$(seen -V | grep -c 'CRC check: 0x[0-9a-f]* .Bad')" -eq 0 ]
+	ends
+else
+	skip "no tshark"
+fi
+end
