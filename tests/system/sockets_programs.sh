@@ -3,8 +3,9 @@
 # Debian's programs over diw run --sockets: each pair with both ends interposed, some with either alone.
 # usage: sockets_programs.sh [PATTERN]     only the rows that PATTERN matches
 #
-# With both, 99 % of what the eligible ends send must go in frames, and a capture must show frames. An end is eligible if it
-# sends to somebody who has received before: who answers a client that asks once from each socket is not.
+# With both, 99 % of what the eligible ends send, messages or bytes of TCP, must go in frames, and a capture must show
+# frames. An end is eligible if it sends to somebody who has received before: who answers a client that asks once from
+# each socket is not.
 # DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: what came of it goes into that page.
 . "${0%/*}/lib.sh"
 . tests/system/sockets/lib.sh
@@ -31,7 +32,8 @@ for row in "${ALONE[@]}"; do
 done
 if [ -n "${DIW_TEST_FULL:-}" ]; then
 	[[ cpython =~ $PATTERN ]] && cpython test_socket -i '*VSOCK*' && cpython test_asyncio -m '*atagram*' &&
-		cpython test_selectors && cpython test_epoll && cpython test_poll && cpython test_select
+		cpython test_selectors && cpython test_epoll && cpython test_poll && cpython test_select &&
+		cpython test_httplib && cpython test_ftplib && cpython test_smtplib && cpython test_poplib && cpython test_xmlrpc
 fi
 [ -z "${SOCKETS_TABLE:-}" ] || write_table "$SOCKETS_TABLE"
 end

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For sockets_programs.sh: rows, each two programs that talk over UDP on lo.
+# For sockets_programs.sh: rows, each two programs that talk on lo, over UDP, or those in STREAMS over TCP.
 #
 # A row is a function row_NAME that sets nothing and uses
 #   first COMMAND...     starts the end that waits; FIRST is its process
@@ -10,6 +10,7 @@
 
 export DIWARP_SOCKETS_LOG=info
 ROWS=() ELIGIBLE=both
+declare -A BYTES=([messages]='' [bytes]=' bytes')
 
 have_programs() {
 	root=$(tools/programs get ${1:-} 2> "$TMP/programs")
@@ -51,7 +52,7 @@ second() {
 	timeout 90 $AS env LD_LIBRARY_PATH="$(LIBRARIES)" $(interposed second) "$program" "$@" \
 		> "$TMP/second.out" 2> "$TMP/second.err" < "${INPUT:-/dev/null}"
 	STATUS=$?
-	OUT=$(< "$TMP/second.out")
+	OUT=$(tr -d '\0' < "$TMP/second.out")
 }
 fault() { FAULT="${FAULT:+$FAULT; }$*"; }
 fine() { local what=$1; shift; "$@" > /dev/null 2>&1 || fault "$what"; }
@@ -77,33 +78,49 @@ sum() {
 		for (i = 1; i <= NF; i++) { split($i, v, "="); for (j = 1; j <= k; j++) if (v[1] == n[j]) s += v[2] } }
 		END { print s + 0 }' "$file"
 }
+DAMAGED="sock_rx_crc sock_rx_malformed sock_stream_crc sock_stream_malformed sock_stream_cut sock_stream_orphan"
 PLAIN="sock_plain_unknown sock_plain_size sock_plain_option sock_plain_flags sock_plain_group"
 
-# Of what the ends that are eligible sent: FRAMED of ALL.
+# Of what the ends that are eligible sent: FRAMED of ALL, messages or bytes.
 count() {
 	FRAMED=0 ALL=0
-	local end
+	local end framed=sock_tx_framed plain=$PLAIN
+	[ $KIND != bytes ] || framed=sock_stream_tx plain=sock_stream_tx_plain
 	for end in first second; do
 		[ $ELIGIBLE = both ] || [ $ELIGIBLE = $end ] || continue
-		FRAMED=$((FRAMED + $(sum "$TMP/$end.err" sock_tx_framed)))
-		ALL=$((ALL + $(sum "$TMP/$end.err" sock_tx_framed $PLAIN)))
+		FRAMED=$((FRAMED + $(sum "$TMP/$end.err" $framed)))
+		ALL=$((ALL + $(sum "$TMP/$end.err" $framed $plain)))
 	done
 }
 
-captured() { grep -c '"op": *"send".*"crc_good": *true' "$TMP/capture"; }
+# Frames of the capture, each with a good CRC. Wireshark finds the FPDUs that begin a packet.
+captured() {
+	if [ $KIND = bytes ]; then
+		LC_ALL=C tshark -r "$TMP/capture" -Y iwarp_mpa -V 2> /dev/null | grep -c 'CRC check: 0x[0-9a-f]* .Good CRC32'
+	else
+		grep -c '"op": *"send".*"crc_good": *true' "$TMP/capture"
+	fi
+}
+capture() {
+	case $KIND in
+	bytes) dumpcap -q -B 64 -i lo -f tcp -w "$TMP/capture" 2> /dev/null & ;;
+	*) $DIW dump -i lo --json > "$TMP/capture" 2> /dev/null & ;;
+	esac
+	capture=$!
+	JOBS+=("$capture")
+	eventually 30 capturing || fault "no capture"
+}
 
 # play NAME WHO: one row.
 play() {
 	local name=$1 capture=
-	WHO=$2 FAULT='' ELIGIBLE=both INPUT='' AS=''
+	WHO=$2 FAULT='' ELIGIBLE=both INPUT='' AS='' KIND=messages
+	case " ${STREAMS[*]} " in *" $name "*) KIND=bytes ;; esac
 	rm -f "$TMP"/first.* "$TMP"/second.* "$TMP/capture"
 	touch "$TMP/first.err" "$TMP/second.err" "$TMP/capture"
 	if [ $WHO = both ]; then
 		export DIWARP_SOCKETS_CRC=on
-		$DIW dump -i lo --json > "$TMP/capture" 2> /dev/null &
-		capture=$!
-		JOBS+=("$capture")
-		eventually 30 capturing || fault "no capture"
+		capture
 	fi
 	row_"$name"
 	[ -z "$capture" ] || { eventually 10 enough; kill $capture; wait $capture; } 2> /dev/null
@@ -117,21 +134,21 @@ enough() { count; [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
 judge_row() {
 	local bad
 	count
-	bad=$(($(sum "$TMP/first.err" sock_rx_crc sock_rx_malformed) + $(sum "$TMP/second.err" sock_rx_crc sock_rx_malformed)))
+	bad=$(($(sum "$TMP/first.err" $DAMAGED) + $(sum "$TMP/second.err" $DAMAGED)))
 	[ $bad -eq 0 ] || fault "$bad damaged frames"
 	if [ $WHO = both ]; then
-		[ $ELIGIBLE = none ] || [ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $((ALL * 99)) ] || fault "only $FRAMED of $ALL messages in frames"
+		[ $ELIGIBLE = none ] || [ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $((ALL * 99)) ] || fault "only $FRAMED of $ALL $KIND in frames"
 		enough || fault "a capture shows $(captured) frames"
 	else
 		[ "$FRAMED" -eq 0 ] || fault "$FRAMED frames to a program that knows none"
 	fi
 	if [ -z "$FAULT" ]; then
-		ok "$1, $WHO: $FRAMED of $ALL messages in frames, eligible: $ELIGIBLE"
+		ok "$1, $WHO: $FRAMED of $ALL $KIND in frames, eligible: $ELIGIBLE"
 	else
 		not_ok "$1, $WHO: $FAULT"
 		tail -n 5 "$TMP"/first.* "$TMP"/second.* | cut -c1-300 | sed 's/^/    /'
 	fi
-	ROWS+=("$1|$WHO|$FRAMED|$ALL|$ELIGIBLE|${FAULT:-yes}")
+	ROWS+=("$1|$WHO|$FRAMED|$ALL${BYTES[$KIND]}|$ELIGIBLE|${FAULT:-yes}")
 }
 
 # Some programs refuse to run as root: AS an ordinary user then, with a registry of its own.

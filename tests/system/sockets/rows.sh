@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
 # The rows of sockets_programs.sh; lib.sh says how they are written.
-BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python chronyd coturn node)
+STREAMS=(sipp_t1 sipp_tn iperf3_tcp socat_tcp nc_tcp http)
+BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python chronyd coturn node "${STREAMS[@]}")
 LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp java)
-ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd)
+ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd sipp_t1 http)
 
 # SIPp has at most 10 calls at once: no more leave before the other end has received.
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
@@ -26,6 +27,20 @@ row_sipp_un() {
 	live
 	ends KILL
 }
+
+row_sipp_tcp() {
+	first sipp -sn uas -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5070 -nostdin
+	eventually 30 accepting 5070 || fault "no server"
+	second sipp -sn uac -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5080 -r 300 -m 1000 -l 100 -nostdin -timer_resol 1 \
+		127.0.0.1:5070
+	fine "sipp failed: $STATUS" [ $STATUS -eq 0 ]
+	live
+	ends KILL
+}
+about_sipp_t1() { echo 'SIPp over one TCP connection (`-t t1`), 1,000 calls'; }
+row_sipp_t1() { row_sipp_tcp t1; }
+about_sipp_tn() { echo 'SIPp, a TCP connection each call (`-t tn`), 1,000 calls'; }
+row_sipp_tn() { row_sipp_tcp tn; }
 
 about_dig() { echo 'dig and dnsmasq, 400 questions, each from a socket of its own'; }
 row_dig() {
@@ -51,6 +66,53 @@ row_iperf3() {
 	join $FIRST 30 > /dev/null
 	# It connects, and only then asks.
 	fine "what arrived is not what was sent" jq -e '.end.sum.lost_percent < 90' "$TMP/second.out"
+}
+
+about_iperf3_tcp() { echo 'iperf3, TCP, 1 s at 40 Mbit/s'; }
+row_iperf3_tcp() {
+	first iperf3 -s -1 -p 5201
+	eventually 30 accepting 5201 || fault "no server"
+	second iperf3 -c 127.0.0.1 -p 5201 -t 1 -b 40M --json
+	fine "it measured nothing" jq -e '.end.sum_received.bytes > 2e5' "$TMP/second.out"
+	join $FIRST 30 > /dev/null
+}
+
+about_socat_tcp() { echo 'socat, a TCP connection that a forked child has answered by cat, 3 MB'; }
+row_socat_tcp() {
+	head -c 3000000 /dev/urandom > "$TMP/file"
+	first socat TCP-LISTEN:5310,bind=127.0.0.1,fork,reuseaddr EXEC:cat
+	eventually 30 accepting 5310 || fault "no server"
+	INPUT=$TMP/file
+	second socat -t 30 - TCP:127.0.0.1:5310
+	INPUT=
+	fine "not what was sent came back" cmp "$TMP/file" "$TMP/second.out"
+	[ $WHO != both ] || eventually 10 grep -q 'sock_stream_tx=' "$TMP/first.err"
+	ends
+}
+
+about_nc_tcp() { echo 'nc to Python over TCP, 3 MB and back'; }
+row_nc_tcp() {
+	head -c 3000000 /dev/urandom > "$TMP/file"
+	first python3 tests/system/sockets/tcp.py echo 5311
+	eventually 30 accepting 5311 || fault "no server"
+	INPUT=$TMP/file
+	second nc.openbsd -N 127.0.0.1 5311
+	INPUT=
+	fine "not what was sent came back" cmp "$TMP/file" "$TMP/second.out"
+	live
+	ends KILL
+}
+
+about_http() { echo "curl and Python's http.server, 3 MB"; }
+row_http() {
+	mkdir -p "$TMP/www"
+	head -c 3000000 /dev/urandom > "$TMP/www/file"
+	first python3 -m http.server 5380 --bind 127.0.0.1 -d "$TMP/www"
+	eventually 30 accepting 5380 || fault "no server"
+	second curl -sS http://127.0.0.1:5380/file
+	fine "the file is not the same" cmp "$TMP/www/file" "$TMP/second.out"
+	live
+	ends
 }
 
 about_socat() { echo 'socat, 300 datagrams each answered'; }
