@@ -15,12 +15,14 @@
 #include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-#define WINDOW 64u                       /* slots that may be a cookie's */
+/* Slots that may be a cookie's. Who has connected can do without one, who has accepted cannot. */
+#define WINDOW 256u
+#define WINDOW_INITIATOR 64u
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX
 #define SPINS 40
-#define SWEEP_NS DIW_S
-#define YOUNG_NS (2 * DIW_S)
+#define SWEEP_NS (200 * DIW_MS)          /* not more often */
+#define YOUNG_NS (100 * DIW_MS)          /* it may not be with the kernel's connections yet */
 #define AWAITED_NS (50 * DIW_MS)
 #define GIVEN_UP_NS (300 * DIW_S)
 
@@ -173,7 +175,7 @@ static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool init
 
 static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 {
-	for (uint32_t i = 0; i < WINDOW; i++) {
+	for (uint32_t i = 0; i < (initiator ? WINDOW_INITIATOR : WINDOW); i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, s->cookie, i);
 		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
 
