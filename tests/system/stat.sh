@@ -6,10 +6,10 @@
 # A /dev/shm of its own: nobody else's processes are seen, and it can be filled.
 if [ -z "${DIW_TEST_SHM:-}" ]; then
 	export DIW_TEST_SHM=1
-	if unshare -m mount -t tmpfs -o size=1m,mode=1777 tmpfs /dev/shm 2> /dev/null; then
+	if unshare -m mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm 2> /dev/null; then
 		rm -rf "$TMP"
 		# shellcheck disable=SC2016  # the inner shell's
-		exec unshare -m "$BASH" -c 'mount -t tmpfs -o size=1m,mode=1777 tmpfs /dev/shm && exec "$BASH" "$0" "$@"' "$SELF"
+		exec unshare -m "$BASH" -c 'mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm && exec "$BASH" "$0" "$@"' "$SELF"
 	fi
 	skip "no mount namespace here"
 	end
@@ -195,7 +195,7 @@ else
 fi
 
 # No room: nothing is shown, and nothing is disturbed.
-head -c 2m /dev/zero > /dev/shm/full 2> /dev/null
+head -c 8m /dev/zero > /dev/shm/full 2> /dev/null
 flows "with /dev/shm full traffic flows"
 background "$TMP/full" $DIW listen --port 4903
 check "... a process works" eventually 10 listening 4903
@@ -204,7 +204,7 @@ check "... and stat says so" says 'shows no counters: .*found no room'
 rm /dev/shm/full
 # shellcheck disable=SC2016  # the inner shell's
 flows "under a limit of file sizes traffic flows" bash -c 'ulimit -f 64; exec "$0" "$@"'
-mount -t tmpfs -o size=1m,mode=000,ro tmpfs /dev/shm
+mount -t tmpfs -o size=4m,mode=000,ro tmpfs /dev/shm
 flows "without a writable /dev/shm traffic flows"
 umount /dev/shm
 
