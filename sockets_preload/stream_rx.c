@@ -273,11 +273,21 @@ static bool keep(struct call *c, uint8_t *stage, size_t n)
 }
 
 /* An FPDU is looked at where it is. While it is not whole the socket is not readable. */
+/* The last bytes may come, with the end, between looking at them and asking for it. */
+static ssize_t look(struct call *c, uint8_t *to, size_t n, bool *ended)
+{
+	ssize_t rc = real.recv(c->fd, to, n, MSG_PEEK | MSG_DONTWAIT);
+
+	*ended = rc >= 0 && rc < (ssize_t)n && has_ended(c->fd);
+	return *ended ? real.recv(c->fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
+}
+
 static ssize_t verify_at(struct call *c, uint8_t *stage)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t all = rx->left + rx->tail, held = rx->held, pay;
-	ssize_t rc = real.recv(c->fd, stage + held, all - held, MSG_PEEK | MSG_DONTWAIT);
+	bool ended;
+	ssize_t rc = look(c, stage + held, all - held, &ended);
 
 	if (rc == (ssize_t)(all - held)) {
 		if (held)
@@ -287,11 +297,11 @@ static ssize_t verify_at(struct call *c, uint8_t *stage)
 			set_low(c, 1);
 		return rx->verified ? 1 : broken(c, DIW_C_sock_stream_crc);
 	}
-	if (rc >= 0 && has_ended(c->fd))
-		return broken(c, DIW_C_sock_stream_cut);
 	if (rc < 0)
 		return -1;
 	pay = (size_t)rc < rx->left - held ? (size_t)rc : rx->left - held;
+	if (ended)
+		return broken(c, DIW_C_sock_stream_cut);
 	if (!keep(c, stage + held, pay) || pay < (size_t)rc) {
 		set_low(c, all - rx->held);
 		c->need = all - rx->held;
