@@ -146,6 +146,7 @@ static bool came(struct call *c, struct plan *p, size_t n)
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
 
+	bool good;
 	if (!parse(rx, p->ahead, take, NULL, &got))
 		return false;
 	n -= take;
@@ -159,12 +160,11 @@ static bool came(struct call *c, struct plan *p, size_t n)
 	n -= take;
 	if (!n)
 		return true;
-	if (!parse(rx, p->at + p->pay, n, p->at + p->pay, &got)) {
-		c->done += got;
-		return false;
-	}
+	good = parse(rx, p->at + p->pay, n, p->at + p->pay, &got);
+	/* A program may take what it cleared for a string. */
+	memset(p->at + p->pay + got, 0, n - got);
 	c->done += got;
-	return true;
+	return good;
 }
 
 static size_t unread(const struct diw_stream_rx *rx)
