@@ -511,8 +511,8 @@ static int attempt(struct call *c, uint64_t cookie)
 	}
 	c->need = 0;
 	rc = locked(c, cookie);
-	/* What comes after data is told by the next call. */
-	if (rc == FAILED && errno != EAGAIN && c->done)
+	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
+	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
 	diw_stream_unlock(&rx->lock);
 	if (!(c->flags & MSG_PEEK))
