@@ -34,9 +34,10 @@ uint8_t *diw_stream_part(uint16_t part);
 void diw_stream_let_go(uint16_t part);
 
 enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
-/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. */
-enum diw_lock diw_stream_lock(_Atomic uint32_t *lock);
-void diw_stream_unlock(_Atomic uint32_t *lock);
+/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. Its holder is
+ * not cancelled; *CANCEL: whether it may be then. */
+enum diw_lock diw_stream_lock(_Atomic uint32_t *lock, int *cancel);
+void diw_stream_unlock(_Atomic uint32_t *lock, int cancel);
 
 /* connect() to PORT begins; which to end, or -1. */
 int diw_stream_connecting(uint16_t port);
@@ -99,9 +100,8 @@ static inline struct diw_sock_stream *diw_stream_slot(int fd, uint64_t *cookie)
 /* As sendmsg() and recvmsg() of a connection; false: it is plain, and the call is the kernel's. */
 bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
 bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
-/* From now on, if they are not plain for ever. */
+/* From now on. */
 bool diw_stream_sends_frames(int fd);
-bool diw_stream_gets_frames(int fd);
 /* FIONREAD. */
 bool diw_stream_next(int fd, int *bytes);
 bool diw_stream_is_nonblocking(int fd, int flags);

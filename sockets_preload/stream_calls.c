@@ -191,6 +191,15 @@ DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
 	return sendfile(to, from, at, n);
 }
 
+static bool gets_frames(int fd)
+{
+	uint64_t cookie;
+	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
+	int bytes;
+
+	return st && diw_stream_next(fd, &bytes);
+}
+
 /* Programs take it for a file that cannot. */
 DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags)
 {
@@ -198,7 +207,7 @@ DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_
 
 	diw_sock_get(from, &tmp);
 	diw_sock_get(to, &tmp);
-	if (diw_stream_sends_frames(to) || diw_stream_gets_frames(from)) {
+	if (diw_stream_sends_frames(to) || gets_frames(from)) {
 		errno = EINVAL;
 		return -1;
 	}

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -145,8 +146,8 @@ static bool came(struct call *c, struct plan *p, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
-
 	bool good;
+
 	if (!parse(rx, p->ahead, take, NULL, &got))
 		return false;
 	n -= take;
@@ -272,7 +273,6 @@ static bool keep(struct call *c, uint8_t *stage, size_t n)
 	return true;
 }
 
-/* An FPDU is looked at where it is. While it is not whole the socket is not readable. */
 /* The last bytes may come, with the end, between looking at them and asking for it. */
 static ssize_t look(struct call *c, uint8_t *to, size_t n, bool *ended)
 {
@@ -282,6 +282,7 @@ static ssize_t look(struct call *c, uint8_t *to, size_t n, bool *ended)
 	return *ended ? real.recv(c->fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
 }
 
+/* An FPDU is looked at where it is. While it is not whole the socket is not readable. */
 static ssize_t verify_at(struct call *c, uint8_t *stage)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -299,9 +300,9 @@ static ssize_t verify_at(struct call *c, uint8_t *stage)
 	}
 	if (rc < 0)
 		return -1;
-	pay = (size_t)rc < rx->left - held ? (size_t)rc : rx->left - held;
 	if (ended)
 		return broken(c, DIW_C_sock_stream_cut);
+	pay = (size_t)rc < rx->left - held ? (size_t)rc : rx->left - held;
 	if (!keep(c, stage + held, pay) || pay < (size_t)rc) {
 		set_low(c, all - rx->held);
 		c->need = all - rx->held;
@@ -497,9 +498,9 @@ static int locked(struct call *c, uint64_t cookie)
 static int attempt(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	enum diw_lock lock = diw_stream_lock(&rx->lock);
+	int cancel, rc;
+	enum diw_lock lock = diw_stream_lock(&rx->lock, &cancel);
 	size_t before = c->done;
-	int rc;
 
 	if (lock == DIW_LOCK_OURS) {
 		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
@@ -514,7 +515,7 @@ static int attempt(struct call *c, uint64_t cookie)
 	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
-	diw_stream_unlock(&rx->lock);
+	diw_stream_unlock(&rx->lock, cancel);
 	if (!(c->flags & MSG_PEEK))
 		diw_add(DIW_C_sock_stream_rx, c->done - before);
 	return rc;
@@ -532,6 +533,7 @@ static bool waits(struct call *c)
 
 static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 {
+	pthread_testcancel();
 	for (;;) {
 		int rc = attempt(c, cookie);
 
@@ -586,13 +588,4 @@ bool diw_stream_next(int fd, int *bytes)
 		return false;
 	*bytes = (int)c.done;
 	return true;
-}
-
-bool diw_stream_gets_frames(int fd)
-{
-	uint64_t cookie;
-	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
-	int bytes;
-
-	return st && diw_stream_next(fd, &bytes);
 }

@@ -95,19 +95,39 @@ static bool is_dead(uint32_t id)
 	return real.syscall(SYS_tkill, (long)id, 0L) < 0 && errno == ESRCH;
 }
 
+/* A zombie holds nothing, but for the kernel it is there until its parent, who may be who asks, has waited for it. */
+static bool is_zombie(uint32_t id)
+{
+	char path[32], text[128];
+	const char *end;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%u/stat", id);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = real.read(fd, text, sizeof text - 1);
+	real.close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	end = strrchr(text, ')');
+	return end && (end[2] == 'Z' || end[2] == 'X');
+}
+
 /* It is never held while its holder waits. No list of robust mutexes is needed, which a signal handler could find half
  * changed: a dead holder is one whose thread is not there. */
-enum diw_lock diw_stream_lock(_Atomic uint32_t *lock)
+enum diw_lock diw_stream_lock(_Atomic uint32_t *lock, int *cancel)
 {
 	uint32_t self = this_thread(), holder = 0;
 	int saved;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
 	if (DIW_LIKELY(atomic_compare_exchange_strong_explicit(lock, &holder, self, memory_order_acquire,
 							       memory_order_relaxed)))
 		return DIW_LOCKED;
 	saved = errno;
 	for (int i = 0; holder != self; i++) {
-		if (holder && i % SPINS == SPINS - 1 && is_dead(holder) &&
+		if (holder && i % SPINS == SPINS - 1 && (is_dead(holder) || is_zombie(holder)) &&
 		    atomic_compare_exchange_strong(lock, &holder, self)) {
 			errno = saved;
 			return DIW_LOCK_DEAD;
@@ -122,15 +142,17 @@ enum diw_lock diw_stream_lock(_Atomic uint32_t *lock)
 			return DIW_LOCKED;
 		}
 	}
+	pthread_setcancelstate(*cancel, NULL);
 	errno = saved;
 	return DIW_LOCK_OURS;
 }
 
-void diw_stream_unlock(_Atomic uint32_t *lock)
+void diw_stream_unlock(_Atomic uint32_t *lock, int cancel)
 {
 	uint32_t self = this_thread();
 
 	atomic_compare_exchange_strong_explicit(lock, &self, 0, memory_order_release, memory_order_relaxed);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 /* ---- Slots ---- */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/sock_diag.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
@@ -351,22 +352,30 @@ static int locked(struct call *c, uint64_t cookie)
 	return c->len == 0 || some(c) == 0 ? DONE : FAILED;
 }
 
-static int attempt(struct call *c, uint64_t cookie)
+static bool lock(struct call *c, int *cancel)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	enum diw_lock lock = diw_stream_lock(&tx->lock);
-	int rc;
+	enum diw_lock lock = diw_stream_lock(&tx->lock, cancel);
 
 	if (lock == DIW_LOCK_OURS) {
 		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
-		return FAILED;
+		return false;
 	}
 	if (lock == DIW_LOCK_DEAD && atomic_load(&tx->state) != DIW_STREAM_PLAIN) {
 		diw_count(DIW_C_sock_stream_orphan);
 		atomic_store(&tx->state, DIW_STREAM_BROKEN);
 	}
+	return true;
+}
+
+static int attempt(struct call *c, uint64_t cookie)
+{
+	int cancel, rc;
+
+	if (!lock(c, &cancel))
+		return FAILED;
 	rc = locked(c, cookie);
-	diw_stream_unlock(&tx->lock);
+	diw_stream_unlock(&c->st->tx.lock, cancel);
 	return rc;
 }
 
@@ -431,6 +440,7 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 {
 	uint64_t deadline = 0;
 
+	pthread_testcancel();
 	do {
 		int rc = attempt(c, cookie);
 
@@ -460,20 +470,21 @@ static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
 	struct iovec v = { 0 };
 	size_t len, all = c->len--;
 	ssize_t rc = -1;
+	int cancel;
 
 	if (send_all(c, cookie, plain) < 0 || c->len)
 		return *plain ? -1 : (ssize_t)c->done;
-	if (diw_stream_lock(&tx->lock) != DIW_LOCKED) {
-		errno = EAGAIN;
-		return -1;
-	}
+	if (!lock(c, &cancel))
+		return c->done ? (ssize_t)c->done : -1;
 	if (atomic_load(&tx->state) == DIW_STREAM_START && all == 1 &&
 	    diw_stream_begin(c->fd, c->st) == DIW_STREAM_FRAMED) {
 		diw_stream_hello(c->st, hello, tx->crc);
 		if (finish(c, hello, sizeof hello))
 			atomic_store(&tx->state, DIW_STREAM_FRAMED);
 	}
-	if (atomic_load(&tx->state) != DIW_STREAM_FRAMED) {
+	if (atomic_load(&tx->state) == DIW_STREAM_BROKEN) {
+		errno = ECONNRESET;
+	} else if (atomic_load(&tx->state) != DIW_STREAM_FRAMED) {
 		atomic_store(&tx->state, DIW_STREAM_PLAIN);
 		*plain = true;
 	} else if (tx->owed) {
@@ -482,7 +493,7 @@ static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
 		diw_iov_slice(&c->at, 1, &v, 1, &len);
 		rc = real.send(c->fd, v.iov_base, 1, c->flags & ~MSG_ZEROCOPY);
 	}
-	diw_stream_unlock(&tx->lock);
+	diw_stream_unlock(&tx->lock, cancel);
 	if (rc == 1)
 		c->done++;
 	return c->done ? (ssize_t)c->done : -1;
