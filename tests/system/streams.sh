@@ -50,6 +50,15 @@ same 5000000 "with it"
 same 5000000 "with the CRC" DIWARP_SOCKETS_CRC=on
 same 0 "with streams switched off" DIWARP_SOCKETS_STREAMS=off
 
+SELF=$BUILD/tests/system/streams_self
+run "a C program without the interposer" timeout 300 "$SELF"
+cp "$TMP/out" "$TMP/self"
+for crc in off on; do
+	run "a C program with it, CRC $crc" timeout 300 env DIWARP_SOCKETS_CRC=$crc $RUN "$SELF"
+	check "... sees the same" diff "$TMP/self" <(grep -v '^diwarp sockets: ' "$TMP/out")
+	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 1000000 ]
+done
+
 # ---- Both ends, and either alone ----
 
 MANY=50000000

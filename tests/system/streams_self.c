@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* streams_self: what a C program sees of TCP streams to itself, which should be the same with and without the
+ * interposer: memory behind what was received, threads that are cancelled, processes that are killed, errors, ends. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_MS 30000
+#define BYTES 300003u                    /* of each of many connections that end at once */
+#define ENDS 500
+
+static int listener, a, b;
+static struct sockaddr_in at = { .sin_family = AF_INET };
+
+static void listening(void)
+{
+	socklen_t len = sizeof at;
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	if (bind(listener, (void *)&at, len) < 0 || listen(listener, 1024) < 0 ||
+	    getsockname(listener, (void *)&at, &len) < 0)
+		exit(1);
+}
+
+static void readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (poll(&p, 1, LIMIT_MS) != 1)
+		exit(1);
+}
+
+/* A and B are connected, and both have sent. */
+static void connects(void)
+{
+	char c;
+
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(a, (void *)&at, sizeof at) < 0 || (b = accept(listener, NULL, NULL)) < 0)
+		exit(1);
+	if (send(a, "1", 1, 0) != 1 || recv(b, &c, 1, 0) != 1 || send(b, "2", 1, 0) != 1 || recv(a, &c, 1, 0) != 1)
+		exit(1);
+}
+
+static void closes(void)
+{
+	close(a);
+	close(b);
+}
+
+static void tell(const char *what, ssize_t rc)
+{
+	if (rc < 0)
+		printf("%s: %s\n", what, strerror(errno));
+	else
+		printf("%s: %zd\n", what, rc);
+	fflush(stdout);
+}
+
+static void waits_for(int fd, int n)
+{
+	int is = -1;
+
+	for (int i = 0; i < LIMIT_MS && is != n; i++) {
+		ioctl(fd, FIONREAD, &is);
+		poll(NULL, 0, 1);
+	}
+	tell("FIONREAD", is);
+}
+
+/* ---- Each ---- */
+
+/* A buffer that was cleared is a string whatever has come. */
+static void strings(void)
+{
+	char buf[4000] = "";
+	int dirty = 0;
+	ssize_t n;
+
+	connects();
+	for (int i = 0; i < 9; i++)
+		send(a, "some of it ", 11, 0);
+	waits_for(b, 99);
+	n = recv(b, buf, sizeof buf - 1, 0);
+	tell("received", n);
+	for (size_t i = n < 0 ? 0 : (size_t)n; i < sizeof buf; i++)
+		dirty += buf[i] != 0;
+	tell("bytes that are set behind it", dirty);
+	closes();
+}
+
+static _Atomic int goes;
+
+static void *receives(void *arg)
+{
+	char c;
+
+	while (!goes)
+		;
+	for (;;)
+		if (recv(b, &c, 1, 0) < 0)
+			return arg;
+}
+
+static void *sends(void *arg)
+{
+	while (!goes)
+		;
+	for (;;)
+		if (send(b, "never", 5, MSG_NOSIGNAL) < 0)
+			return arg;
+}
+
+static void cancelled(void *(*what)(void *))
+{
+	pthread_t t;
+	void *how;
+	char c;
+
+	connects();
+	goes = 0;
+	pthread_create(&t, NULL, what, NULL);
+	pthread_cancel(t);
+	goes = 1;
+	pthread_join(t, &how);
+	tell("a thread was cancelled", how == PTHREAD_CANCELED);
+	tell("the socket sends", send(b, "x", 1, MSG_NOSIGNAL));
+	tell("... to its peer", recv(a, &c, 1, 0));
+	tell("... that answers", send(a, "y", 1, MSG_NOSIGNAL));
+	tell("... it", recv(b, &c, 1, 0));
+	closes();
+}
+
+static void resets(void)
+{
+	char c;
+
+	connects();
+	send(a, "unread", 6, 0);
+	readable(b);
+	close(b);
+	readable(a);
+	waits_for(a, 0);
+	tell("behind a reset", recv(a, &c, 1, 0));
+	tell("once", recv(a, &c, 1, 0));
+	close(a);
+}
+
+/* ---- Ends that come while the receiver is held up ---- */
+
+static const struct itimerval soon = { .it_value.tv_usec = 200 }, never;
+
+static void dawdles(int sig)
+{
+	(void)sig;
+	nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);
+	setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+static void send_and_close(void)
+{
+	static char buf[BYTES];
+
+	for (unsigned i = 0; i < ENDS; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+		if (connect(fd, (void *)&at, sizeof at) < 0 || send(fd, buf, sizeof buf - i, 0) < 0)
+			_exit(1);
+		close(fd);
+	}
+	_exit(0);
+}
+
+static void ends(void)
+{
+	struct sigaction sa = { .sa_handler = dawdles, .sa_flags = SA_RESTART };
+	static char buf[50000];
+	int whole = 0, status;
+	pid_t child = fork();
+
+	if (child == 0)
+		send_and_close();
+	sigaction(SIGALRM, &sa, NULL);
+	for (unsigned i = 0; i < ENDS; i++) {
+		int fd = accept(listener, NULL, NULL);
+		size_t all = 0;
+		ssize_t n;
+
+		setitimer(ITIMER_REAL, &soon, NULL);
+		while ((n = recv(fd, buf, sizeof buf, 0)) > 0)
+			all += (size_t)n;
+		setitimer(ITIMER_REAL, &never, NULL);
+		whole += n == 0 && all == BYTES - i;
+		close(fd);
+	}
+	tell("connections that were whole", whole);
+	waitpid(child, &status, 0);
+	tell("the sender's status", status);
+}
+
+int main(void)
+{
+	listening();
+	strings();
+	cancelled(receives);
+	cancelled(sends);
+	resets();
+	ends();
+	return 0;
+}
