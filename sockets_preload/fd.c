@@ -50,7 +50,7 @@ static void set_mark(int fd, uint32_t mark)
 
 /* ---- One descriptor ---- */
 
-static int option(int fd, int level, int name)
+int diw_sock_option(int fd, int level, int name)
 {
 	int value = 0;
 	socklen_t len = sizeof value;
@@ -58,7 +58,7 @@ static int option(int fd, int level, int name)
 	return getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
 }
 
-static uint64_t option64(int fd, int name)
+uint64_t diw_sock_option64(int fd, int name)
 {
 	uint64_t value = 0;
 	socklen_t len = sizeof value;
@@ -93,9 +93,9 @@ static bool has_timeout(int fd)
 /* Why all that it sends is plain. The error queue holds datagrams as they were sent: there must be no frame in it. */
 static uint32_t plain_reason(int fd, int family)
 {
-	if (option(fd, SOL_SOCKET, SO_TIMESTAMPING) || option(fd, IPPROTO_UDP, UDP_CORK) ||
-	    option(fd, IPPROTO_UDP, UDP_SEGMENT) || option(fd, IPPROTO_IP, IP_RECVERR) ||
-	    (family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_RECVERR)))
+	if (diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) || diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) ||
+	    diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) ||
+	    (family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR)))
 		return DIW_C_sock_plain_option;
 	return NO_REASON;
 }
@@ -106,8 +106,8 @@ static bool must_be_quiet(int fd)
 	int peek_off = -1;
 	socklen_t len = sizeof peek_off;
 
-	return option(fd, IPPROTO_UDP, UDP_GRO) || option(fd, IPPROTO_UDP, UDP_ENCAP) || is_filtered(fd) ||
-	       is_bound_to_device(fd) ||
+	return diw_sock_option(fd, IPPROTO_UDP, UDP_GRO) || diw_sock_option(fd, IPPROTO_UDP, UDP_ENCAP) ||
+	       is_filtered(fd) || is_bound_to_device(fd) ||
 	       (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0);
 }
 
@@ -116,16 +116,16 @@ static bool describe(int fd, struct diw_sock *s)
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
 
-	s->family = (uint16_t)option(fd, SOL_SOCKET, SO_DOMAIN);
-	s->cookie = option64(fd, SO_COOKIE);
-	s->netns = option64(fd, SO_NETNS_COOKIE);
+	s->family = (uint16_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->cookie = diw_sock_option64(fd, SO_COOKIE);
+	s->netns = diw_sock_option64(fd, SO_NETNS_COOKIE);
 	if (!s->cookie || !s->netns)
 		return false;
 	diw_reg_keys(s);
 	s->plain = plain_reason(fd, s->family);
 	s->quiet = must_be_quiet(fd);
 	s->timed = has_timeout(fd);
-	s->v6only = s->family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		return false;
 	diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
@@ -144,10 +144,10 @@ static int classify(int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
 		return errno == EBADF ? -1 : 0;
-	domain = option(fd, SOL_SOCKET, SO_DOMAIN);
+	domain = diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
 	if ((type != SOCK_DGRAM && type != SOCK_STREAM) || (domain != AF_INET && domain != AF_INET6))
 		return 0;
-	protocol = option(fd, SOL_SOCKET, SO_PROTOCOL);
+	protocol = diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL);
 	return protocol == (type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP) ? protocol : 0;
 }
 

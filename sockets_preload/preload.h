@@ -141,6 +141,9 @@ static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 	return diw_sock_look(fd, tmp);
 }
 
+/* A number among its options; 0 also if it has none such. */
+int diw_sock_option(int fd, int level, int name);
+uint64_t diw_sock_option64(int fd, int name);
 /* Only if it is known already. */
 struct diw_sock *diw_sock_known(int fd);
 /* The same, of MARK; UNKNOWN: of any that is entered in the registry. */

@@ -34,8 +34,8 @@ uint8_t *diw_stream_part(uint16_t part);
 void diw_stream_let_go(uint16_t part);
 
 enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
-/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. Its holder is
- * not cancelled; *CANCEL: whether it may be then. */
+/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. Its holder
+ * is not cancelled; *CANCEL: whether it may be then. */
 enum diw_lock diw_stream_lock(_Atomic uint32_t *lock, int *cancel);
 void diw_stream_unlock(_Atomic uint32_t *lock, int cancel);
 

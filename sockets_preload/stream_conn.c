@@ -12,22 +12,6 @@
 #define SO_PEEK_OFF 42
 #endif
 
-static int option(int fd, int level, int name)
-{
-	int value = 0;
-	socklen_t len = sizeof value;
-
-	return getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
-}
-
-static uint64_t option64(int fd, int name)
-{
-	uint64_t value = 0;
-	socklen_t len = sizeof value;
-
-	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
-}
-
 bool diw_stream_is_tcp(int fd)
 {
 	int saved = errno;
@@ -35,7 +19,8 @@ bool diw_stream_is_tcp(int fd)
 
 	if ((unsigned)fd >= diw_sock_max)
 		return false;
-	is = option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM && option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
+	is = diw_sock_option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
+	     diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
 	errno = saved;
 	return is;
 }
@@ -57,9 +42,9 @@ static int peer_name(int fd, struct sockaddr *sa, socklen_t *len) { return getpe
 static bool describe(int fd, struct diw_sock *s)
 {
 	memset(s, 0, sizeof *s);
-	s->family = (uint16_t)option(fd, SOL_SOCKET, SO_DOMAIN);
-	s->cookie = option64(fd, SO_COOKIE);
-	s->netns = option64(fd, SO_NETNS_COOKIE);
+	s->family = (uint16_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->cookie = diw_sock_option64(fd, SO_COOKIE);
+	s->netns = diw_sock_option64(fd, SO_NETNS_COOKIE);
 	s->stream = DIW_SOCK_STREAM;
 	if (!s->cookie || !s->netns || !diw_stream_open())
 		return false;
@@ -70,7 +55,7 @@ static bool describe(int fd, struct diw_sock *s)
 static void describe_listener(int fd, struct diw_sock *s)
 {
 	name(fd, &s->local, sock_name);
-	s->v6only = s->family == AF_INET6 && option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 }
 
 /* What is not connected yet may become anything, in another process, too: it is not remembered. */
@@ -83,7 +68,7 @@ uint32_t diw_stream_look(int fd, struct diw_sock *s)
 	s->slot = diw_stream_find(s->cookie);
 	if (s->slot)
 		return DIW_MARK_STREAM;
-	if (option(fd, SOL_SOCKET, SO_ACCEPTCONN)) {
+	if (diw_sock_option(fd, SOL_SOCKET, SO_ACCEPTCONN)) {
 		describe_listener(fd, s);
 		return DIW_MARK_LISTENER;
 	}
@@ -102,7 +87,8 @@ static bool can_be_framed(int fd)
 	char ulp[16];
 	socklen_t len = sizeof ulp;
 
-	return !option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) && !option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
+	return !diw_sock_option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) &&
+	       !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
 	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
 }
 
@@ -249,7 +235,7 @@ int diw_stream_accepted(const struct diw_sock *l, int fd)
 
 	if (diw_conf.plain_streams)
 		return fd;
-	s.cookie = option64(fd, SO_COOKIE);
+	s.cookie = diw_sock_option64(fd, SO_COOKIE);
 	s.key[0] = l->key[0];
 	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
 	if (!s.slot)
@@ -297,7 +283,7 @@ void diw_stream_option(int fd, int level, int name)
 	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
 
 	if (st && level == SOL_SOCKET && name == SO_OOBINLINE)
-		st->rx.urgent = option(fd, SOL_SOCKET, SO_OOBINLINE);
+		st->rx.urgent = diw_sock_option(fd, SOL_SOCKET, SO_OOBINLINE);
 	if (st && level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_SNDBUFFORCE))
 		st->tx.budget = 0;
 }
