@@ -15,7 +15,7 @@
 
 #define DIW_STREAMREG_FILE "streams"
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 1u
+#define DIW_STREAMREG_VERSION 2u
 #define DIW_STREAMREG_SLOTS 32768u
 #define DIW_STREAMREG_CONNECTING 256u
 #define DIW_STREAMREG_PARTS 512u
@@ -58,12 +58,17 @@ struct diw_stream_rx {
 	uint8_t head[DIW_STREAM_HEAD];
 };
 
+/* How an initiator knows that its listener is capable: this user's registry has it, another user's window, or the
+ * configuration vouches for its host. */
+enum { DIW_STREAM_OWN, DIW_STREAM_USER, DIW_STREAM_HOST };
+
 struct diw_sock_stream {
 	_Alignas(64) _Atomic uint64_t cookie;    /* SO_COOKIE; 0: free */
 	uint64_t netns;
 	uint64_t key, peer_key;          /* that what it gets begins with, what it sends; 0: not known yet */
 	uint64_t seq;                    /* of the listener's entry when this was about to connect */
-	uint32_t entry;
+	uint32_t entry, uid;             /* which that is; in the window of this user */
+	uint8_t known_by;
 	bool initiator;
 	bool crc;                        /* the initiator's choice */
 	_Atomic uint32_t user;           /* process that used it last; 0: it has closed it */

@@ -188,6 +188,7 @@ uint64_t diw_reg_peer_key(uint16_t port);
 void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
+void diw_reg_stream_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
 bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq);
 /* A TCP socket that PEER is: of S, which is about to connect there, the listener; else who has connected to S. */
 bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route);
@@ -197,6 +198,8 @@ bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
 bool diw_reg_is_shown(const struct diw_sock *s);
 void diw_reg_advertise(struct diw_sock *s, int fd);
+/* A socket that is about to connect to another user's is shown to other users only. */
+void diw_reg_show_initiator(struct diw_sock *s);
 void diw_reg_withdraw(struct diw_sock *s);
 /* Only who receives by these calls is advertised. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
@@ -219,6 +222,16 @@ bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst
 
 void diw_window_forked(void);
 bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
+/* As diw_reg_find_stream(): which entry of whose window it is. */
+struct diw_shown {
+	uint32_t uid, number;
+	uint64_t seq;
+};
+bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener,
+			    struct diw_route *route, struct diw_shown *shown);
+bool diw_window_is_current(const struct diw_shown *shown);
+/* Who connects has no port yet when it has to be shown: it is where this port leads to. */
+static inline uint16_t diw_window_port(uint64_t cookie) { return (uint16_t)cookie; }
 
 /* ---- frame.c ---- */
 

@@ -298,6 +298,12 @@ static bool of_initiator(const struct diw_sock_entry *e, const struct diw_sock *
 	       (e->netns == s->netns || (diw_conf.nrules && diw_conf_is_peer(peer)));
 }
 
+void diw_reg_stream_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route)
+{
+	*route = (struct diw_route){ .key = copy->key[0], .entry = e, .seq = copy->seq,
+				     .crc = diw_conf.crc == DIW_CRC_ON || !(copy->flags & DIW_SOCK_NO_CRC) };
+}
+
 bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
@@ -309,8 +315,7 @@ bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, 
 		if (e->local.port != peer->port || !diw_sock_read(reg, e, &copy) || !(copy.flags & DIW_SOCK_STREAM) ||
 		    !(listener ? of_listener : of_initiator)(&copy, s, peer))
 			continue;
-		*route = (struct diw_route){ .key = copy.key[0], .entry = e, .seq = copy.seq,
-					     .crc = diw_conf.crc == DIW_CRC_ON || !(copy.flags & DIW_SOCK_NO_CRC) };
+		diw_reg_stream_route(e, &copy, route);
 		return true;
 	}
 	return false;
@@ -460,15 +465,15 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 	return true;
 }
 
-/* Whoever looks for the port stops at an entry that was never used. Streams have frames between one user's alone. */
-static void show_outside(struct diw_sock *s)
+/* Whoever looks for the port stops at an entry that was never used. */
+static void show_outside(struct diw_sock *s, uint16_t port)
 {
 	uint64_t seq = 1;
 
-	if (s->stream || atomic_load(&window_owner) == NOBODY)
+	if (atomic_load(&window_owner) == NOBODY)
 		return;
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE && seq; i++) {
-		struct diw_sock_entry *e = diw_sockreg_at(window, s->local.port, i);
+		struct diw_sock_entry *e = diw_sockreg_at(window, port, i);
 
 		seq = atomic_load_explicit(&e->seq, memory_order_acquire);
 		if (put_outside(s, e, seq))
@@ -496,7 +501,8 @@ static bool advertise(struct diw_sock *s)
 			break;
 	}
 	if (room && have_owner() && put(s, room, room_seq)) {
-		show_outside(s);
+		if (!s->stream || !s->connected)
+			show_outside(s, s->local.port);
 		return true;
 	}
 	diw_count(DIW_C_sock_hidden);
@@ -531,22 +537,35 @@ void diw_reg_advertise(struct diw_sock *s, int fd)
 	errno = saved;
 }
 
+void diw_reg_show_initiator(struct diw_sock *s)
+{
+	int saved = errno;
+
+	if (have_owner())
+		show_outside(s, diw_window_port(s->cookie));
+	errno = saved;
+}
+
 static bool take_back(struct diw_sock_entry *e, uint64_t seq)
 {
 	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_FREE);
 }
 
 /* A child of vfork(), which shares this memory, must not speak for its parent. */
+static bool is_mine(const struct diw_sock_entry *e)
+{
+	return e && e->pid == (uint32_t)getpid();
+}
+
 void diw_reg_withdraw(struct diw_sock *s)
 {
-	struct diw_sock_entry *e = s->entry;
-
-	if (!e || e->pid != (uint32_t)getpid())
-		return;
-	if (s->in_window)
+	if (is_mine(s->in_window)) {
 		take_back(s->in_window, s->window_seq);
-	s->in_window = NULL;
-	if (take_back(e, s->entry_seq))
-		diw_count(DIW_C_sock_withdrawn);
-	s->entry = NULL;
+		s->in_window = NULL;
+	}
+	if (is_mine(s->entry)) {
+		if (take_back(s->entry, s->entry_seq))
+			diw_count(DIW_C_sock_withdrawn);
+		s->entry = NULL;
+	}
 }

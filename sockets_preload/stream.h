@@ -75,7 +75,24 @@ enum diw_hello { DIW_HELLO_NONE, DIW_HELLO_PART, DIW_HELLO_WHOLE };
 enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc);
 /* Decides how ST sends, before its first byte: the new state. */
 uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st);
-bool diw_stream_has_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route);
+
+/* ---- stream_peer.c ---- */
+
+struct diw_listener {
+	uint8_t known_by;                    /* DIW_STREAM_OWN ... */
+	bool crc;
+	uint64_t key;
+	struct diw_shown shown;
+};
+/* The capable one that S, which is about to connect, connects to. */
+bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l);
+/* It is still what it was when ST was about to connect. */
+bool diw_stream_is_listening(const struct diw_sock_stream *st);
+enum diw_initiator { DIW_INITIATOR_NONE, DIW_INITIATOR_AWAITED, DIW_INITIATOR_FOUND };
+/* What has connected to FD, which was accepted. */
+enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route);
+/* That may begin with a Request, as far as can be seen from here. */
+bool diw_stream_has_capable(int fd, struct diw_sock_stream *st);
 
 /* ---- stream_tx.c, stream_rx.c ---- */
 

@@ -92,14 +92,14 @@ static bool can_be_framed(int fd)
 	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
 }
 
-/* Does the configuration let it, and is the listener in the registry? */
-static bool is_wanted(int fd, const struct diw_sock *s, struct diw_route *route)
+/* Does the configuration let it, and is the listener known? */
+static bool is_wanted(int fd, const struct diw_sock *s, struct diw_listener *l)
 {
 	if (diw_conf.plain_streams || !diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd)) {
 		diw_count(DIW_C_sock_stream_option);
 		return false;
 	}
-	if (diw_reg_find_stream(s, &s->peer, true, route))
+	if (diw_stream_find_listener(s, l))
 		return true;
 	diw_count(DIW_C_sock_stream_unknown);
 	return false;
@@ -110,17 +110,24 @@ static bool goes_on(int rc)
 	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
 }
 
-/* Whoever accepts may look for it at once, so it says before that it comes. */
+/* Whoever accepts may look for it at once: of this user, it has said that somebody comes; of another, it is shown
+ * already; and on another host nobody can look. */
 static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s, int which)
 {
-	int rc = real.connect(fd, addr, len), saved = errno;
+	int rc, saved;
 
+	if (s->slot->known_by == DIW_STREAM_USER)
+		diw_reg_show_initiator(s);
+	rc = real.connect(fd, addr, len);
+	saved = errno;
 	if (goes_on(rc)) {
 		name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
-		diw_reg_advertise(s, fd);
+		if (s->slot->known_by == DIW_STREAM_OWN)
+			diw_reg_advertise(s, fd);
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
 	} else {
+		diw_reg_withdraw(s);
 		diw_stream_free(s->slot);
 	}
 	diw_stream_connected(which);
@@ -145,7 +152,7 @@ static bool is_repeated(const struct diw_sock_stream *st, const struct diw_addr 
 
 int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct diw_route route;
+	struct diw_listener l;
 	struct diw_sock s;
 	struct diw_sock_stream *st;
 	int saved = errno, which;
@@ -165,13 +172,15 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	leave(fd);
 	name(fd, &s.local, sock_name);
 	errno = saved;
-	if (disconnects || !is_wanted(fd, &s, &route) || !(s.slot = diw_stream_make(&s, true)))
+	if (disconnects || !is_wanted(fd, &s, &l) || !(s.slot = diw_stream_make(&s, true)))
 		return real.connect(fd, addr, len);
 	s.connected = true;
-	s.slot->peer_key = route.key;
-	s.slot->entry = diw_reg_number(route.entry);
-	s.slot->seq = route.seq;
-	s.slot->crc = route.crc;
+	s.slot->peer_key = l.key;
+	s.slot->known_by = l.known_by;
+	s.slot->uid = l.shown.uid;
+	s.slot->entry = l.shown.number;
+	s.slot->seq = l.shown.seq;
+	s.slot->crc = l.crc;
 	which = diw_stream_connecting(s.peer.port);
 	return connect_framed(fd, addr, len, &s, which);
 }
@@ -220,7 +229,7 @@ static int without_slot(int fd, uint64_t netns)
 	struct diw_sock_stream st = { .netns = netns };
 	struct diw_route route;
 
-	if (!diw_stream_has_initiator(fd, &st, &route) && !diw_stream_is_awaited(st.local.port))
+	if (diw_stream_find_initiator(fd, &st, &route) == DIW_INITIATOR_NONE)
 		return fd;
 	real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
 	real.close(fd);
@@ -230,7 +239,8 @@ static int without_slot(int fd, uint64_t netns)
 
 int diw_stream_accepted(const struct diw_sock *l, int fd)
 {
-	struct diw_sock s = { .stream = DIW_SOCK_STREAM, .netns = l->netns, .family = l->family };
+	struct diw_sock s = { .stream = DIW_SOCK_STREAM, .netns = l->netns, .family = l->family,
+			      .local.port = l->local.port };
 	int saved = errno;
 
 	if (diw_conf.plain_streams)

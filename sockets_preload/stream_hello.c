@@ -39,13 +39,20 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 	encode(hello, !st->initiator, crc, st->peer_key, st->key);
 }
 
-enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
+/* KEY is this socket's, or the one that is configured on its peer's host, too. */
+static bool begins_with(const struct diw_sock_stream *st, uint64_t key, const uint8_t *p, size_t n, bool crc)
 {
 	uint8_t want[DIW_STREAM_HELLO];
 
+	encode(want, st->initiator, crc, key, 0);
+	return memcmp(p, want, n < KNOWN ? n : KNOWN) == 0;
+}
+
+enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
+{
 	*crc = n > FLAGS && p[FLAGS] & CRC;
-	encode(want, st->initiator, *crc, st->key, 0);
-	if (memcmp(p, want, n < KNOWN ? n : KNOWN) != 0)
+	if (!begins_with(st, st->key, p, n, *crc) &&
+	    (st->initiator || !diw_conf.have_key || !begins_with(st, diw_reg_peer_key(st->local.port), p, n, *crc)))
 		return DIW_HELLO_NONE;
 	if (n < DIW_STREAM_HELLO)
 		return DIW_HELLO_PART;
@@ -56,56 +63,20 @@ enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p,
 	return DIW_HELLO_WHOLE;
 }
 
-static bool place(int fd, struct diw_sock_stream *st)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
-
-	if (st->remote.port && st->local.port)
-		return true;
-	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
-		return false;
-	diw_addr_from_sockaddr(&st->local, (struct sockaddr *)&ss);
-	len = sizeof ss;
-	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
-		return false;
-	diw_addr_from_sockaddr(&st->remote, (struct sockaddr *)&ss);
-	return true;
-}
-
-bool diw_stream_has_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route)
-{
-	struct diw_sock s = { .netns = st->netns };
-
-	if (!place(fd, st))
-		return false;
-	s.local = st->local;
-	return diw_reg_find_stream(&s, &st->remote, false, route);
-}
-
-/* An initiator may still be in its connect(): whoever accepts may be faster. */
 static bool answers(int fd, struct diw_sock_stream *st)
 {
 	struct diw_route route = { 0 };
+	enum diw_initiator is;
 
 	if (st->peer_key)
 		return true;
-	for (int i = 0; i < LOOKS; i++) {
-		bool awaited;
-
-		if (!place(fd, st))
-			return false;
-		awaited = diw_stream_is_awaited(st->local.port);
-		if (diw_stream_has_initiator(fd, st, &route)) {
-			st->peer_key = route.key;
-			st->crc = route.crc;
-			return true;
-		}
-		if (!awaited)
-			return false;
+	for (int i = 0; (is = diw_stream_find_initiator(fd, st, &route)) == DIW_INITIATOR_AWAITED && i < LOOKS; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
-	}
-	return false;
+	if (is != DIW_INITIATOR_FOUND)
+		return false;
+	st->peer_key = route.key;
+	st->crc = route.crc;
+	return true;
 }
 
 static bool wants_completions(int fd)
@@ -125,7 +96,7 @@ uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st)
 		diw_count(DIW_C_sock_stream_option);
 		framed = false;
 	} else {
-		framed = st->initiator ? diw_reg_is_current_at(st->entry, st->seq) : answers(fd, st);
+		framed = st->initiator ? diw_stream_is_listening(st) : answers(fd, st);
 		if (!framed)
 			diw_count(st->initiator ? DIW_C_sock_stream_gone : DIW_C_sock_stream_unknown);
 	}

@@ -416,7 +416,6 @@ static ssize_t begin(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	uint8_t hello[DIW_STREAM_HELLO];
-	struct diw_route route;
 	enum diw_hello is;
 	ssize_t n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
 	bool crc;
@@ -425,7 +424,7 @@ static ssize_t begin(struct call *c)
 		return n;
 	is = diw_stream_is_hello(c->st, hello, (size_t)n, &crc);
 	/* Somebody who is known in no registry may begin with such a byte, and wait for an answer. */
-	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_initiator(c->fd, c->st, &route))
+	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_capable(c->fd, c->st))
 		is = DIW_HELLO_NONE;
 	if (is == DIW_HELLO_NONE) {
 		atomic_store(&rx->state, DIW_STREAM_PLAIN);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sockets of other users on this host, and of this user in another registry. The kernel says which socket hears a
- * datagram, and whose it is; what that user shows is believed of no other socket. Nobody is asked who could fail to
- * answer.
+ * datagram, or is the other end of a connection, and whose it is; what that user shows is believed of no other socket.
+ * Nobody is asked who could fail to answer.
  */
 #include <errno.h>
 #include <linux/inet_diag.h>
@@ -10,6 +10,7 @@
 #include <linux/sock_diag.h>
 #include <signal.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@
 #define PAUSE DIW_MS                     /* between two questions */
 #define USERS 16u
 #define ANSWERS 1024u
+#define TRIES 10000
 #define OVERFLOW_UID 65534u
 
 /* What was found out; route.entry NULL: that it is nothing. */
@@ -42,36 +44,42 @@ static _Atomic uint64_t next_question;
 struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
 struct told { uint64_t cookie; uint32_t uid; };
 
-/* What would hear a datagram from SRC: source and destination are the sender's here, whatever their names say. */
-static void put_question(struct question *q, const struct diw_addr *src, const struct diw_addr *dst)
+static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
+{
+	if (!v4)
+		memcpy(at, a->ip, 16);
+	else if (diw_addr_is_v4(a))
+		memcpy(at, a->ip + 12, 4);
+}
+
+/* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
+ * those of the socket that is asked about. */
+static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst)
 {
 	bool v4 = diw_addr_is_v4(dst);
+	const struct diw_addr *first = protocol == IPPROTO_UDP ? src : dst, *second = first == src ? dst : src;
 
 	*q = (struct question){
 		.head = { .nlmsg_len = sizeof *q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST },
-		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = IPPROTO_UDP, .idiag_states = ~0u,
-			 .id = { .idiag_sport = htons(src->port), .idiag_dport = htons(dst->port),
+		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = (uint8_t)protocol,
+			 .idiag_states = ~0u,
+			 .id = { .idiag_sport = htons(first->port), .idiag_dport = htons(second->port),
 				 .idiag_if = dst->scope,
 				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
 	};
-	if (v4 && diw_addr_is_v4(src))
-		memcpy(q->req.id.idiag_src, src->ip + 12, 4);
-	else if (!v4)
-		memcpy(q->req.id.idiag_src, src->ip, 16);
-	memcpy(q->req.id.idiag_dst, v4 ? dst->ip + 12 : dst->ip, v4 ? 4 : 16);
+	put_ip(q->req.id.idiag_src, first, v4);
+	put_ip(q->req.id.idiag_dst, second, v4);
 }
 
-static bool ask_on(int fd, uint64_t netns, const struct diw_addr *src, const struct diw_addr *dst, struct told *told)
+static bool ask_on(int fd, uint64_t netns, const struct question *q, struct told *told)
 {
-	struct question q;
 	struct { struct nlmsghdr head; struct inet_diag_msg msg; char more[512]; } a;
 	uint64_t here = 0;
 	socklen_t len = sizeof here;
 	ssize_t n;
 
-	put_question(&q, src, dst);
 	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &len) < 0 || here != netns ||
-	    real.send(fd, &q, sizeof q, MSG_DONTWAIT) != (ssize_t)sizeof q)
+	    real.send(fd, q, sizeof *q, MSG_DONTWAIT) != (ssize_t)sizeof *q)
 		return false;
 	n = real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
 	if (n < (ssize_t)(sizeof a.head + sizeof a.msg) || a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
@@ -81,13 +89,17 @@ static bool ask_on(int fd, uint64_t netns, const struct diw_addr *src, const str
 	return true;
 }
 
-static bool ask(uint64_t netns, const struct diw_addr *src, const struct diw_addr *dst, struct told *told)
+static bool ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, struct told *told)
 {
 	int fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	bool done = fd >= 0 && ask_on(fd, netns, src, dst, told);
+	struct question q;
+	bool done;
 
-	if (fd >= 0)
-		real.close(fd);
+	if (fd < 0)
+		return false;
+	put_question(&q, protocol, src, dst);
+	done = ask_on(fd, netns, &q, told);
+	real.close(fd);
 	return done;
 }
 
@@ -125,27 +137,24 @@ static struct diw_sockreg *window_of(uint32_t uid)
 			users[i].uid = uid;
 			users[i].reg = reg;
 		}
-		return users[i].reg;
+		return users[i].reg && diw_sockreg_is_complete(users[i].reg) ? users[i].reg : NULL;
 	}
 	return NULL;
 }
 
-static bool find_shown(const struct diw_sockreg *reg, const struct diw_addr *dst, uint64_t netns, uint64_t cookie,
-		       struct diw_route *route)
+/* The socket COOKIE, shown where PORT leads to. */
+static const struct diw_sock_entry *find_shown(const struct diw_sockreg *reg, uint16_t port, uint64_t netns,
+					       uint64_t cookie, struct diw_sock_entry *copy)
 {
-	struct diw_sock_entry copy;
-
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		const struct diw_sock_entry *e = diw_sockreg_at((struct diw_sockreg *)reg, dst->port, i);
+		const struct diw_sock_entry *e = diw_sockreg_at((struct diw_sockreg *)reg, port, i);
 
 		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
-			return false;
-		if (diw_sock_read(reg, e, &copy) && copy.cookie == cookie && copy.netns == netns) {
-			diw_reg_route(e, &copy, route);
-			return true;
-		}
+			return NULL;
+		if (diw_sock_read(reg, e, copy) && copy->cookie == cookie && copy->netns == netns)
+			return e;
 	}
-	return false;
+	return NULL;
 }
 
 static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
@@ -153,18 +162,21 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 	struct diw_addr src = s->local;
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
+	const struct diw_sock_entry *e;
+	struct diw_sock_entry copy;
 	struct told told;
 
 	if (!src.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
 		diw_addr_from_sockaddr(&src, (struct sockaddr *)&ss);
 	a->route.entry = NULL;
 	a->until = diw_coarse_ns() + MISSED;
-	if (!diw_is_local(dst, s->netns) || !ask(s->netns, &src, dst, &told) || !is_somebody(told.uid))
+	if (!diw_is_local(dst, s->netns) || !ask(s->netns, IPPROTO_UDP, &src, dst, &told) || !is_somebody(told.uid))
 		return;
 	a->reg = window_of(told.uid);
-	if (a->reg && diw_sockreg_is_complete(a->reg) &&
-	    find_shown(a->reg, dst, s->netns, told.cookie, &a->route))
-		a->until += BELIEVED - MISSED;
+	if (!a->reg || !(e = find_shown(a->reg, dst->port, s->netns, told.cookie, &copy)))
+		return;
+	diw_reg_route(e, &copy, &a->route);
+	a->until += BELIEVED - MISSED;
 }
 
 /* ---- The answers ---- */
@@ -200,27 +212,44 @@ static void remember(struct answer *slot, const struct answer *a)
 	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
 }
 
-/* One thread at a time, and never so often that it would be noticed. */
-static bool ask_in_turn(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
-{
-	sigset_t all, before;
-	uint64_t now = diw_coarse_ns();
+/* One thread at a time asks, which no signal handler interrupts, and which is not cancelled. */
+struct turn { sigset_t mask; int cancel; };
 
-	if (now < atomic_load_explicit(&next_question, memory_order_relaxed))
-		return false;
+static bool take_turn(struct turn *t)
+{
+	sigset_t all;
+
 	sigfillset(&all);
-	if (pthread_sigmask(SIG_BLOCK, &all, &before))
+	if (pthread_sigmask(SIG_BLOCK, &all, &t->mask))
 		return false;
 	if (atomic_exchange(&asking, true)) {
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		pthread_sigmask(SIG_SETMASK, &t->mask, NULL);
 		return false;
 	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &t->cancel);
+	return true;
+}
+
+static void end_turn(const struct turn *t)
+{
+	atomic_store(&asking, false);
+	pthread_setcancelstate(t->cancel, NULL);
+	pthread_sigmask(SIG_SETMASK, &t->mask, NULL);
+}
+
+/* Never so often that it would be noticed. */
+static bool ask_in_turn(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+{
+	uint64_t now = diw_coarse_ns();
+	struct turn t;
+
+	if (now < atomic_load_explicit(&next_question, memory_order_relaxed) || !take_turn(&t))
+		return false;
 	a->cookie = s->cookie;
 	a->dst = *dst;
 	find_out(s, fd, dst, a);
 	atomic_store_explicit(&next_question, now + PAUSE, memory_order_relaxed);
-	atomic_store(&asking, false);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	end_turn(&t);
 	return true;
 }
 
@@ -248,4 +277,64 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 		return false;
 	*route = a.route;
 	return true;
+}
+
+/* ---- Streams: each is asked about once ---- */
+
+static bool find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route,
+			struct diw_shown *shown)
+{
+	const struct diw_sock_entry *e;
+	const struct diw_sockreg *reg;
+	struct diw_sock_entry copy;
+	struct told told;
+
+	if (!ask(s->netns, IPPROTO_TCP, &s->local, peer, &told) || !is_somebody(told.uid))
+		return false;
+	reg = window_of(told.uid);
+	e = reg ? find_shown(reg, listener ? peer->port : diw_window_port(told.cookie), s->netns, told.cookie, &copy) :
+		  NULL;
+	if (!e || !(copy.flags & DIW_SOCK_STREAM))
+		return false;
+	diw_reg_stream_route(e, &copy, route);
+	*shown = (struct diw_shown){ told.uid, (uint32_t)(e - reg->entry), copy.seq };
+	return true;
+}
+
+/* Who asks is not interrupted: it takes some microseconds. */
+static bool wait_for_turn(struct turn *t)
+{
+	for (int i = 0; i < TRIES; i++) {
+		if (take_turn(t))
+			return true;
+		sched_yield();
+	}
+	return false;
+}
+
+bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener,
+			    struct diw_route *route, struct diw_shown *shown)
+{
+	int saved = errno;
+	struct turn t;
+	bool found;
+
+	if (diw_conf.own_users || !diw_is_local(peer, s->netns) || !wait_for_turn(&t))
+		return false;
+	found = find_stream(s, peer, listener, route, shown);
+	end_turn(&t);
+	errno = saved;
+	return found;
+}
+
+bool diw_window_is_current(const struct diw_shown *shown)
+{
+	const struct diw_sockreg *reg;
+	struct turn t;
+
+	if (diw_conf.own_users || !wait_for_turn(&t))
+		return false;
+	reg = window_of(shown->uid);
+	end_turn(&t);
+	return reg && diw_sock_is_current(reg, &reg->entry[shown->number % DIW_SOCKREG_ENTRIES], shown->seq);
 }

@@ -10,6 +10,9 @@
 RUN="$DIW run --sockets"
 WINDOW=$BUILD/tests/system/sockets_window
 STREAM="python3 tests/system/sockets/stream.py"
+TCP="python3 tests/system/sockets/tcp.py"
+# told NAME: what the last command told of that counter when it ended.
+told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "$TMP/out" | awk '{ s += $1 } END { print s + 0 }'; }
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_LOG DIWARP_SOCKETS_USERS
 mkdir -m 700 "$TMP/run" "$TMP/run2" "$TMP/nobody"
@@ -71,6 +74,44 @@ stop
 run "one that the kernel would kill for it asks nothing" $RUN "$WINDOW" confined 127.0.0.1 5000
 ended $PID
 
+# ---- Streams ----
+
+export DIWARP_SOCKETS_LOG=info
+# other COMMAND PORT: another user serves it.
+other() {
+	background "$TMP/other" "${nobody[@]}" $RUN $TCP "$@"
+	OTHER=$PID
+	check "another user's server" eventually 30 accepting "$2"
+}
+other echo 5000
+run "a stream to another user's server" timeout 300 $RUN $TCP ask 5000 3000000 3
+check "... by FPDUs" [ "$(told sock_stream_tx)" -eq 9000000 ]
+check "... in both directions" [ "$(told sock_stream_rx)" -eq 9000000 ]
+run "with the CRC" timeout 300 env DIWARP_SOCKETS_CRC=on $RUN $TCP ask 5000 300000
+check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 300000 ]
+run "from who shows himself to nobody" timeout 300 env DIWARP_SOCKETS_USERS=own $RUN $TCP ask 5000 300000
+check "... without" [ "$(told 'sock_stream_[tr]x')" -eq 0 ]
+run "from a plain client" timeout 300 $TCP ask 5000 300000
+ended $OTHER
+other turns 5000
+run "many to another user's server that speaks first" timeout 300 $RUN $TCP many 5000 100
+check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 1800 ]
+check "... and no byte plain" [ "$(told 'sock_stream_[tr]x_plain')" -eq 0 ]
+run "from a plain client" timeout 300 $TCP many 5000 3
+ended $OTHER
+background "$TMP/other" $TCP echo 5000
+OTHER=$PID
+check "a plain one of ours in its place" eventually 30 accepting 5000
+run "... gets no FPDUs" timeout 300 $RUN $TCP ask 5000 300000
+check "... at all" [ "$(told sock_stream_tx)" -eq 0 ]
+ended $OTHER
+background "$TMP/liar" "$WINDOW" tcpliar 5000
+LIAR=$PID
+check "a listener of which another says that it is capable" eventually 30 accepting 5000
+run "... gets" timeout 60 $RUN $TCP hold 5000
+check "... plain bytes" join $LIAR 30
+unset DIWARP_SOCKETS_LOG
+
 # The place where root would show its sockets is taken, so they are elsewhere.
 ipcrm -a
 run "a user sits on another's place" "${nobody[@]}" "$WINDOW" squat 0
@@ -112,6 +153,26 @@ if two_namespaces 1500; then
 	TO=$B4 sender DIWARP_SOCKETS_KEY=$key DIWARP_SOCKETS_PEERS=192.0.2.0/24:5001
 	check "to who is no peer, too" join $PID 60
 	stop
+	# far COMMAND PORT: serves it in the other namespace.
+	far() {
+		background "$TMP/there" in_b env XDG_RUNTIME_DIR="$TMP/run2" DIWARP_SOCKETS_KEY=$key $RUN $TCP "$@"
+		FAR=$PID
+		check "a server there" eventually 30 accepting "$2" in_b
+	}
+	export DIWARP_SOCKETS_LOG=info
+	far echo 5000
+	run "a stream to a host with the key" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP ask 5000 3000000
+	check "... goes by FPDUs" [ "$(told sock_stream_tx)" -eq 3000000 ]
+	check "... in both directions" [ "$(told sock_stream_rx)" -eq 3000000 ]
+	run "without a key" timeout 300 env TCP_HOST=$B4 $RUN $TCP ask 5000 300000
+	check "... without" [ "$(told 'sock_stream_[tr]x')" -eq 0 ]
+	ended $FAR
+	far turns 5000
+	run "to a server there that speaks first" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP many 5000 20
+	check "... what is sent goes by FPDUs" [ "$(told sock_stream_tx)" -eq 160 ]
+	check "... what is received does not" [ "$(told sock_stream_rx)" -eq 0 ]
+	ended $FAR
+	unset DIWARP_SOCKETS_LOG
 	background "$TMP/here" $STREAM receive 0.0.0.0 5000 100
 	TO=$A4 sender DIWARP_SOCKETS_KEY=$key
 	check "and to our own host's programs, which are known" join $PID 60

@@ -4,6 +4,7 @@
  * squat UID         sits on the place where UID would show his sockets
  * liar PORT         bound to PORT, and a process of "nobody" says of that socket that it is capable: exit status 0 if
  *                   what comes is plain
+ * tcpliar PORT      the same of a listener, whose one connection gets back what it sends
  * garbage PORT      bound to PORT as "nobody", who shows something else with each datagram
  * confined ADDRESS PORT   may make no system call that a program with UDP sockets has no use for: it sends and receives
  */
@@ -39,21 +40,22 @@ static uint64_t option(int fd, int name)
 	return getsockopt(fd, SOL_SOCKET, name, &v, &len) == 0 ? v : 0;
 }
 
-static int bound(const char *port)
+static int bound(const char *port, int type)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 				  .sin_port = htons((uint16_t)atoi(port)) };
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	int fd = socket(AF_INET, type, 0);
 
-	if (fd < 0 || bind(fd, (void *)&at, sizeof at))
+	if (fd < 0 || bind(fd, (void *)&at, sizeof at) || (type == SOCK_STREAM && listen(fd, 5)))
 		abort();
 	return fd;
 }
 
-static struct diw_sock_entry shown(int fd, const char *port)
+static struct diw_sock_entry shown(int fd, const char *port, int type)
 {
 	struct diw_sock_entry e = { .netns = option(fd, SO_NETNS_COOKIE), .cookie = option(fd, SO_COOKIE),
-				    .key = { 1, 2 }, .flags = DIW_SOCK_NO_CRC };
+				    .key = { 1, 2 },
+				    .flags = DIW_SOCK_NO_CRC | (type == SOCK_STREAM ? DIW_SOCK_STREAM : 0) };
 
 	e.local.ip[10] = e.local.ip[11] = 0xff;
 	e.local.ip[12] = 127;
@@ -93,9 +95,23 @@ static int hear_plain(int fd)
 	return 0;
 }
 
-static int liar(const char *port)
+/* tcp.py's hold begins so. */
+static int answer_plain(int fd)
 {
-	int fd = bound(port), ready[2];
+	char buf[100];
+	int c = accept(fd, NULL, NULL);
+	ssize_t n = recv(c, buf, sizeof buf, 0);
+	int rc = n == 4 && !memcmp(buf, "held", 4) ? 0 : 1;
+
+	for (; n > 0; n = recv(c, buf, sizeof buf, 0))
+		if (send(c, buf, (size_t)n, MSG_NOSIGNAL) != n)
+			return 1;
+	return rc;
+}
+
+static int liar(const char *port, int type)
+{
+	int fd = bound(port, type), ready[2];
 	pid_t pid;
 	char c;
 	int rc;
@@ -106,12 +122,12 @@ static int liar(const char *port)
 	if (pid == 0) {
 		if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 			abort();
-		show(window(NOBODY), shown(fd, port));
+		show(window(NOBODY), shown(fd, port, type));
 		(void)!write(ready[1], "", 1);
 		pause();
 	}
 	(void)!read(ready[0], &c, 1);
-	rc = hear_plain(fd);
+	rc = type == SOCK_STREAM ? answer_plain(fd) : hear_plain(fd);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	return rc;
@@ -138,8 +154,8 @@ static int garbage(const char *port)
 
 	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 		abort();
-	fd = bound(port);
-	e = shown(fd, port);
+	fd = bound(port, SOCK_DGRAM);
+	e = shown(fd, port, SOCK_DGRAM);
 	reg = window(NOBODY);
 	for (int i = 0; i < WANTED; i++) {
 		litter(reg, &r);
@@ -186,7 +202,9 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "squat"))
 		return !window((uint32_t)atoi(argv[2]));
 	if (!strcmp(what, "liar"))
-		return liar(argv[2]);
+		return liar(argv[2], SOCK_DGRAM);
+	if (!strcmp(what, "tcpliar"))
+		return liar(argv[2], SOCK_STREAM);
 	if (!strcmp(what, "garbage"))
 		return garbage(argv[2]);
 	return argc > 3 && !strcmp(what, "confined") ? confined(argv[2], argv[3]) : 2;

@@ -7,7 +7,8 @@ tell PORT                      says what came of each connection: how it ended, 
 ask PORT BYTES [COUNT]         sends BYTES to an echo and wants them back, COUNT connections one after the other
 many PORT COUNT                so many connections to a turns at once
 say PORT COUNT                 so many connections to an echo, three messages each
-hold PORT                      connects, sends and waits for a line"""
+hold PORT                      connects, sends and waits for a line
+TCP_HOST is where whoever connects does so."""
 import array
 import errno
 import fcntl
@@ -25,6 +26,7 @@ import zlib
 
 BANNER = b"220 ready\n"
 LIMIT = 30
+HOST = os.environ.get("TCP_HOST", "127.0.0.1")
 counter = 0
 
 
@@ -554,7 +556,7 @@ def tell_all(port):
 
 def ask(port, n, count=1):
     for i in range(count):
-        s = socket.create_connection(("127.0.0.1", port))
+        s = socket.create_connection((HOST, port))
         s.settimeout(LIMIT * 4)
         sent = data(n, i)
         sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
@@ -569,7 +571,7 @@ def ask(port, n, count=1):
 def many(port, count):
     socks = []
     for i in range(count):
-        s = socket.create_connection(("127.0.0.1", port))
+        s = socket.create_connection((HOST, port))
         s.settimeout(LIMIT * 4)
         socks.append(s)
     for i, s in enumerate(socks):
@@ -584,7 +586,7 @@ def many(port, count):
 
 def say(port, count):
     for i in range(count):
-        s = socket.create_connection(("127.0.0.1", port))
+        s = socket.create_connection((HOST, port))
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(3):
             s.sendall(data(100, i))
@@ -594,7 +596,7 @@ def say(port, count):
 
 
 def hold(port):
-    s = socket.create_connection(("127.0.0.1", port))
+    s = socket.create_connection((HOST, port))
     s.sendall(b"held")
     exactly(s, 4)
     print("held", flush=True)
