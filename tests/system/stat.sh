@@ -190,6 +190,12 @@ if as_user true 2> /dev/null; then
 	users() { $STAT --json | jq -e 'select(.uid == 65534 and .qp == 4902)'; }
 	check "... is seen by root" users
 	check "... and by that user" as_user "$TMP/bin/diw" stat --json
+	USERS=$($STAT --json | jq 'select(.uid == 65534 and .qp == 4902).pid')
+	kill -9 "$USERS"
+	gone() { ! kill -0 "$USERS" 2> /dev/null; }
+	check "it is killed" eventually 10 gone
+	expect 1 "... and leaves its page" $STAT "$USERS"
+	check "... is removed by root, too" says 'process is dead; the page was removed'
 else
 	skip "no second user here"
 fi
