@@ -153,7 +153,7 @@ static int run(int argc, char **argv)
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
 		return tool_usage("--personality '%s': ca or rnic", who);
 	if (sockets && (who || only_check || dev))
-		return tool_usage("--sockets is of UDP sockets, %s of libibverbs",
+		return tool_usage("--sockets is of programs with sockets, %s of libibverbs",
 				  who ? "--personality" : dev ? "--dev" : "--check");
 	if (only_check && dev)
 		return tool_usage("--check runs nothing that could want --dev");
@@ -178,7 +178,7 @@ const struct tool_cmd cmd_run = {
 	.args = "[--personality ca|rnic] [--dev] [--] PROGRAM [ARGUMENT]... |\n"
 		"               --sockets [--] PROGRAM [ARGUMENT]... |\n"
 		"               --check PROGRAM",
-	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for UDP sockets, over diwarp",
+	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for sockets, over diwarp",
 	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
 		"                     (default), or rnic, an iWARP RNIC\n"
 		"  --dev              it sees /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0, which UCX\n"
@@ -186,8 +186,8 @@ const struct tool_cmd cmd_run = {
 		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
 		"                     libibverbs that are not there, and which always fail; status 1 if one is\n"
 		"                     not there\n"
-		"  --sockets          a program that uses UDP sockets: what it sends to another such program goes as\n"
-		"                     datagram-iWARP messages, all else as ever, see diwarp-sockets(7)\n"
+		"  --sockets          a program that uses sockets: UDP to another such program goes as messages of\n"
+		"                     datagram-iWARP, TCP as RC, all else as ever, see diwarp-sockets(7)\n"
 		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
 		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
 };
