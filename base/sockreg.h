@@ -81,13 +81,24 @@ static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uin
 	return &reg->entry[(diw_sockreg_first(port) + i) % DIW_SOCKREG_ENTRIES];
 }
 
-static inline bool diw_sock_lives(const struct diw_sockreg *reg, uint32_t owner, uint32_t epoch)
+static inline const struct diw_sock_owner *diw_sock_owner_at(const struct diw_sockreg *reg, uint32_t owner)
 {
-	const struct diw_sock_owner *o = &reg->owner[owner % DIW_SOCKREG_OWNERS];
+	return &reg->owner[owner % DIW_SOCKREG_OWNERS];
+}
+
+static inline bool diw_sock_owner_lives(const struct diw_sock_owner *o, uint32_t epoch)
+{
 	uint32_t word = (uint32_t)__atomic_load_n(&o->life.__data.__lock, __ATOMIC_RELAXED);
 
-	return (word & FUTEX_TID_MASK) && !(word & FUTEX_OWNER_DIED) &&
-	       atomic_load_explicit(&o->epoch, memory_order_relaxed) == epoch;
+	/* Held by somebody, who is not marked dead: one comparison. */
+	bool held = (word & (FUTEX_TID_MASK | FUTEX_OWNER_DIED)) - 1 < FUTEX_TID_MASK;
+
+	return held & (atomic_load_explicit(&o->epoch, memory_order_relaxed) == epoch);
+}
+
+static inline bool diw_sock_lives(const struct diw_sockreg *reg, uint32_t owner, uint32_t epoch)
+{
+	return diw_sock_owner_lives(diw_sock_owner_at(reg, owner), epoch);
 }
 
 /* E is what it was when its seq was SEQ, and whoever shows it lives. */

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "sockets_preload/frame.h"
 #include "sockets_preload/stream.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -25,19 +26,15 @@
 #define FEWEST_FDS (1u << 12)
 
 struct diw_real real;
+const char *diw_alone = "";
 uint32_t diw_mark_dgram = DIW_MARK_FIRST;
+_Atomic uint32_t diw_forks;
 struct diw_sock *diw_sock_table;
 unsigned diw_sock_max;
-static _Atomic uint32_t forks;
 static _Atomic int initialised;
 
 /* The highest descriptor of which anything is known, and one more. */
 static _Atomic unsigned known_end;
-
-bool diw_sock_is_shared(const struct diw_sock *s)
-{
-	return s->shared || s->born != atomic_load_explicit(&forks, memory_order_relaxed);
-}
 
 static void set_mark(int fd, uint32_t mark)
 {
@@ -91,7 +88,7 @@ static bool has_timeout(int fd)
 }
 
 /* Why all that it sends is plain. The error queue holds datagrams as they were sent: there must be no frame in it. */
-static uint32_t plain_reason(int fd, int family)
+static uint8_t plain_reason(int fd, int family)
 {
 	if (diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) || diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) ||
 	    diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) ||
@@ -116,7 +113,7 @@ static bool describe(int fd, struct diw_sock *s)
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
 
-	s->family = (uint16_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->family = (uint8_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
 	s->netns = diw_sock_option64(fd, SO_NETNS_COOKIE);
 	if (!s->cookie || !s->netns)
@@ -129,10 +126,13 @@ static bool describe(int fd, struct diw_sock *s)
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		return false;
 	diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
+	s->keys.port = s->local.port;
 	len = sizeof ss;
 	s->connected = getpeername(fd, (struct sockaddr *)&ss, &len) == 0;
-	if (s->connected)
+	if (s->connected) {
 		diw_addr_from_sockaddr(&s->peer, (struct sockaddr *)&ss);
+		memcpy(&s->peer_name, &ss, sizeof s->peer_name);
+	}
 	return true;
 }
 
@@ -195,7 +195,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	}
 	diw_sock_stat_open();
 	tmp->shared = !is_new;
-	tmp->born = atomic_load_explicit(&forks, memory_order_relaxed);
+	tmp->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
 	kept = keep(fd, tmp, diw_mark_dgram);
 	return kept ? kept : tmp;
 }
@@ -267,21 +267,39 @@ void diw_sock_forget_range(unsigned first, unsigned last)
 
 /* ---- The process ---- */
 
+ssize_t diw_failed(long rc)
+{
+	errno = (int)-rc;
+	return -1;
+}
+
+/* Both are in one library. */
+static bool is_of(const void *a, const void *b)
+{
+	Dl_info in_a, in_b;
+
+	return dladdr(a, &in_a) && dladdr(b, &in_b) && in_a.dli_fbase == in_b.dli_fbase;
+}
+
 static void resolve(void)
 {
 #define X(name) real.name = (__typeof__(real.name))dlsym(RTLD_NEXT, #name);
 	DIW_REALS(X)
 #undef X
+	/* The library's own: what a program has a copy of is not changed by pthread_cancel(). */
+	if (is_of((const void *)real.sendto, real.__libc_single_threaded) &&
+	    is_of((const void *)real.recvfrom, real.__libc_single_threaded))
+		diw_alone = real.__libc_single_threaded;
 }
 
 static void in_parent(void)
 {
-	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&diw_forks, 1, memory_order_relaxed);
 }
 
 static void in_child(void)
 {
-	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&diw_forks, 1, memory_order_relaxed);
 	diw_mark_dgram += 2;
 	diw_reg_forked();
 	diw_sock_stat_forked();

@@ -8,6 +8,7 @@
 #define DIW_SOCKETS_PRELOAD_H
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,9 @@
 #define DIW_API __attribute__((visibility("default")))
 /* The kernel makes the processor forget where calls return to: each function between the system call and the program
  * costs a misprediction, so that these calls are one function. */
-#define DIW_HOT DIW_API __attribute__((flatten))
+#define DIW_HOT DIW_API __attribute__((flatten, hot))
+/* And what they seldom need is elsewhere. */
+#define DIW_COLD __attribute__((noinline, cold))
 #define DIW_LIKELY(x) __builtin_expect(!!(x), 1)
 
 /* All is in one library: no call and no variable of ours goes through a table. */
@@ -74,7 +77,7 @@ static inline uint64_t diw_add(enum diw_sock_counter which, uint64_t n)
 	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed) + which;
 	uint64_t before;
 
-	if (!__libc_single_threaded)
+	if (!DIW_LIKELY(*diw_alone))
 		return atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 	before = atomic_load_explicit(c, memory_order_relaxed);
 	atomic_store_explicit(c, before + n, memory_order_relaxed);
@@ -92,32 +95,60 @@ void diw_sock_stat_move(void);
 
 /* ---- fd.c ---- */
 
+/* An entry of a registry, as it was read. */
+struct diw_ref {
+	struct diw_sock_entry *entry;        /* NULL: there is none */
+	uint64_t seq;
+	const struct diw_sock_owner *owner;
+	uint32_t epoch;
+};
+
+/* It says so still, and whoever shows it lives. */
+static inline bool diw_ref_holds(const struct diw_ref *r)
+{
+	return DIW_LIKELY(r->entry) &&
+	       DIW_LIKELY(atomic_load_explicit(&r->entry->seq, memory_order_acquire) == r->seq) &&
+	       DIW_LIKELY(diw_sock_owner_lives(r->owner, r->epoch));
+}
+
+/* By what a socket knows its frames. */
+struct diw_keys {
+	uint64_t key[2];                     /* of frames with the CRC, of frames without */
+	uint32_t stag;
+	uint16_t port;                       /* its own; 0: not known yet */
+};
+
+/* What each datagram needs comes first: it is a cache line. */
 struct diw_sock {
 	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
-	uint32_t plain;                      /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
-	uint16_t family;
-	bool v6only, connected, timed, quiet;
-	bool shared;                         /* it came from elsewhere: another process may have it, too */
-	uint32_t born;                       /* forks of this process before */
+	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
 	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
-	uint64_t netns, cookie, key[2];
-	uint32_t stag;
+	bool timed, quiet;
+	struct diw_keys keys;
+	struct diw_ref shown;              /* what advertises it */
+	uint64_t cookie, netns;
+	bool connected, v6only;
+	bool shared;                         /* it came from elsewhere: another process may have it, too */
+	uint8_t family;
+	uint32_t born;                       /* forks of this process before */
 	struct diw_addr local, peer;
-	uint32_t stream;                     /* DIW_SOCK_STREAM of a TCP socket; 0 */
-	struct diw_sock_stream *slot;             /* that holds what is known of a connection; NULL: it is plain */
-	struct diw_sock_entry *entry;        /* that advertises it */
-	uint64_t entry_seq;
+	struct sockaddr_in6 peer_name;       /* of a datagram socket: or an IPv4 address */
+	uint16_t skip;                       /* receives that do not try to advertise it */
+	uint8_t misses;                      /* of tries */
+	uint8_t stream;                      /* DIW_SOCK_STREAM of a TCP socket; 0 */
+	struct diw_sock_stream *slot;        /* that holds what is known of a connection; NULL: it is plain */
 	struct diw_sock_entry *in_window;    /* that tells other users */
 	uint64_t window_seq;
-	uint32_t skip, next_skip;            /* receives that do not try to advertise it */
 };
-#define NO_REASON UINT32_MAX
+_Static_assert(sizeof(struct diw_sock) == 192, "there are as many as descriptors");
+#define NO_REASON UINT8_MAX
 
 /* STREAM: a TCP connection, LISTENER: a TCP socket that listens; FOREIGN: of no interest.
  * NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
  * marks NEW and DGRAM are others then. */
 enum { DIW_MARK_UNKNOWN, DIW_MARK_BUSY, DIW_MARK_FOREIGN, DIW_MARK_STREAM, DIW_MARK_LISTENER, DIW_MARK_FIRST };
 extern uint32_t diw_mark_dgram;
+extern _Atomic uint32_t diw_forks;           /* of this process, and it of its parents */
 #define diw_mark_new (diw_mark_dgram + 1)
 extern struct diw_sock *diw_sock_table;
 extern unsigned diw_sock_max;
@@ -167,14 +198,16 @@ static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 void diw_sock_ask_again(int fd);
 void diw_sock_forget_range(unsigned first, unsigned last);
 /* Another process may connect it. */
-bool diw_sock_is_shared(const struct diw_sock *s);
+static inline bool diw_sock_is_shared(const struct diw_sock *s)
+{
+	return s->shared || s->born != atomic_load_explicit(&diw_forks, memory_order_relaxed);
+}
 
 /* ---- registry.c ---- */
 
 struct diw_route {
 	uint64_t key;
-	const struct diw_sock_entry *entry;
-	uint64_t seq;                        /* of the entry when it said so */
+	struct diw_ref shown;              /* what says so; no entry: the configuration */
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays */
 };
@@ -184,19 +217,19 @@ void diw_reg_forked(void);
 void diw_reg_keys(struct diw_sock *s);
 /* Of frames to PORT of a host that shares no registry, but the configured key. */
 uint64_t diw_reg_peer_key(uint16_t port);
-/* The route to what E says, as COPY has it. */
-void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
+/* The route to what E of REG says, as COPY has it. */
+void diw_reg_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
+		   struct diw_route *route);
 /* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
-void diw_reg_stream_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route);
-bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq);
+void diw_reg_stream_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
+			  struct diw_route *route);
 /* A TCP socket that PEER is: of S, which is about to connect there, the listener; else who has connected to S. */
 bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route);
 uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
-/* Is KEY that of a socket which has, or had, the local port of S? *crc: of frames with the CRC. */
-bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc);
-bool diw_reg_is_shown(const struct diw_sock *s);
+/* Is KEY that of a socket which has, or had, the local PORT? *crc: of frames with the CRC. */
+bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 /* A socket that is about to connect to another user's is shown to other users only. */
 void diw_reg_show_initiator(struct diw_sock *s);
@@ -204,7 +237,7 @@ void diw_reg_withdraw(struct diw_sock *s);
 /* Only who receives by these calls is advertised. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
-	if (!DIW_LIKELY(s->quiet || diw_reg_is_shown(s)))
+	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
 		diw_reg_advertise(s, fd);
 }
 /* An address of the host and its network namespace NETNS. */
@@ -212,11 +245,6 @@ bool diw_is_local(const struct diw_addr *a, uint64_t netns);
 /* Where the kernel delivers what is sent to DST. */
 struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);
-
-/* ---- route.c ---- */
-
-/* As diw_reg_find(), asked often, and of other users, too. */
-bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 
 /* ---- window.c ---- */
 
@@ -232,25 +260,6 @@ bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *pee
 bool diw_window_is_current(const struct diw_shown *shown);
 /* Who connects has no port yet when it has to be shown: it is where this port leads to. */
 static inline uint16_t diw_window_port(uint64_t cookie) { return (uint16_t)cookie; }
-
-/* ---- frame.c ---- */
-
-#define DIW_FRAME_SEND 32u                   /* an untagged header with the immediate */
-#define DIW_FRAME_WRITE 36u                  /* a tagged one */
-#define DIW_FRAME_CRC 4u
-#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_FRAME_CRC)    /* at most */
-#define DIW_FRAME_MAX 65507u
-
-enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
-
-void diw_frame_init(void);
-static inline size_t diw_frame_head_len(const struct diw_route *r)
-{
-	return r->stag ? DIW_FRAME_WRITE : DIW_FRAME_SEND;
-}
-void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t payload);
-/* What a datagram of N bytes at P is to a socket with these keys; counts. *HEAD: of a good frame the header's bytes. */
-enum diw_frame diw_frame_check(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *head);
 
 /* ---- send.c, recv.c, recv_many.c ---- */
 

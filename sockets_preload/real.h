@@ -10,7 +10,9 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -21,7 +23,8 @@
 	X(socket) X(socketpair) X(accept) X(accept4) X(bind) X(listen) X(connect) X(setsockopt) \
 	X(sendfile) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
 	X(vdprintf) X(__vdprintf_chk) \
-	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl)
+	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl) \
+	X(__libc_single_threaded)
 
 ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *addr, socklen_t *len);
@@ -37,5 +40,47 @@ struct diw_real {
 
 /* Valid once diw_preload_init() has returned. */
 extern struct diw_real real;
+
+/* Points to a number that is 0 while a thread can be cancelled, or always, if a preload is behind this one. */
+extern const char *diw_alone;
+
+#if defined(__x86_64__) && !defined(__ILP32__)
+#pragma GCC visibility push(hidden)
+ssize_t diw_failed(long rc);
+#pragma GCC visibility pop
+
+/* What the C library's function is then, without the return from it: the kernel makes the processor forget where calls
+ * return to, and each return behind a system call is mispredicted. */
+static inline ssize_t diw_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long rc;
+
+	__asm__ volatile("syscall" : "=a" (rc)
+			 : "a" (number), "D" (a), "S" (b), "d" (c), "r" (r10), "r" (r8), "r" (r9)
+			 : "rcx", "r11", "memory");
+	return __builtin_expect(rc >= 0, 1) ? rc : diw_failed(rc);
+}
+
+static inline ssize_t diw_real_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+				      socklen_t len)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, len);
+	return real.sendto(fd, buf, n, flags, addr, len);
+}
+
+static inline ssize_t diw_real_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *len)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)len);
+	return real.recvfrom(fd, buf, n, flags, addr, len);
+}
+#else
+#define diw_real_sendto real.sendto
+#define diw_real_recvfrom real.recvfrom
+#endif
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sockets_preload/frame.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
@@ -16,12 +17,8 @@
 
 struct rx {
 	int fd, flags;
-	struct diw_sock keys;                /* of the socket when the call began: it may be closed meanwhile */
-	struct msghdr *msg;                  /* or: */
-	struct sockaddr *addr;
-	socklen_t *addr_len;
-	struct msghdr asked;                 /* what the kernel overwrites of *msg, *addr_len */
-	socklen_t asked_len;
+	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
 	const uint8_t *data;
 	size_t len;
 	uint64_t deadline;                   /* by SO_RCVTIMEO */
@@ -32,16 +29,10 @@ static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 	struct iovec iov = { h->mem, DIW_STAGE };
 	ssize_t n;
 
-	flags &= ~MSG_TRUNC;
-	if (!r->msg) {
-		if (r->addr && r->addr_len)
-			*r->addr_len = r->asked_len;
-		return real.recvfrom(r->fd, h->mem, DIW_STAGE, flags, r->addr, r->addr_len);
-	}
 	*r->msg = r->asked;
 	r->msg->msg_iov = &iov;
 	r->msg->msg_iovlen = 1;
-	n = real.recvmsg(r->fd, r->msg, flags);
+	n = real.recvmsg(r->fd, r->msg, flags & ~MSG_TRUNC);
 	r->msg->msg_iov = r->asked.msg_iov;
 	r->msg->msg_iovlen = r->asked.msg_iovlen;
 	return n;
@@ -55,7 +46,7 @@ static bool is_nonblocking(const struct rx *r)
 }
 
 /* Where a datagram was dropped a call with a timeout waits for what is left of it. */
-__attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
+static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 {
 	for (;;) {
 		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
@@ -72,92 +63,117 @@ __attribute__((noinline)) static ssize_t take_in_time(struct rx *r, const struct
 	}
 }
 
-static void strip(struct rx *r, const struct diw_hold *h, size_t n, size_t head)
+/* Bytes of the message in N with a header of HEAD, or with none. */
+static inline size_t payload(size_t n, size_t head, int flags)
 {
-	bool framed = head;
+	if (!(flags & MSG_PEEK))
+		diw_count(DIW_LIKELY(head) ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+	return DIW_LIKELY(head) ? n - head - DIW_FRAME_CRC : n;
+}
 
-	r->data = h->mem + head;
-	r->len = n - (framed ? head + DIW_FRAME_CRC : 0);
-	if (!(r->flags & MSG_PEEK))
-		diw_count(framed ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+static ssize_t take_another(struct rx *r, const struct diw_hold *h)
+{
+	if (r->flags & MSG_PEEK)             /* the damaged one is still there */
+		take(r, h, MSG_DONTWAIT);
+	return r->deadline ? take_in_time(r, h) : take(r, h, r->flags);
 }
 
 /* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
 static int next(struct rx *r, const struct diw_hold *h)
 {
 	ssize_t n = take(r, h, r->flags);
+	size_t head;
 
-	for (;;) {
-		enum diw_frame what;
-		size_t head = 0;
-
-		if (n < 0)
-			return -1;
-		what = diw_frame_check(&r->keys, h->mem, (size_t)n, &head);
-		if (what != DIW_FRAME_BAD) {
-			strip(r, h, (size_t)n, what == DIW_FRAME_GOOD ? head : 0);
-			return 0;
-		}
-		if (r->flags & MSG_PEEK)     /* it is still there */
-			take(r, h, MSG_DONTWAIT);
-		n = r->deadline ? take_in_time(r, h) : take(r, h, r->flags);
-	}
+	while (n >= 0 && diw_frame_check(&r->keys, h->mem, (size_t)n, &head) == DIW_FRAME_BAD)
+		n = take_another(r, h);
+	if (n < 0)
+		return -1;
+	r->data = h->mem + head;
+	r->len = payload((size_t)n, head, r->flags);
+	return 0;
 }
 
-static void begin(struct rx *r, int fd, struct diw_sock *s, int flags)
+static DIW_COLD uint64_t deadline(int fd)
 {
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof tv;
 
-	r->fd = fd;
-	r->flags = flags;
-	r->keys.key[0] = s->key[0];
-	r->keys.key[1] = s->key[1];
-	r->keys.stag = s->stag;
-	r->keys.local.port = s->local.port;
-	r->deadline = 0;
-	if (s->timed && getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0)
-		r->deadline = diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) < 0)
+		return 0;
+	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }
 
-static ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
-			socklen_t *addr_len)
+static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags)
 {
-	struct rx r;
-	struct diw_hold h;
-	ssize_t n;
-	int rc;
+	r->fd = fd;
+	r->msg = msg;
+	r->asked = *msg;
+	r->flags = flags;
+	r->keys = s->keys;
+	r->deadline = DIW_LIKELY(!s->timed) ? 0 : deadline(fd);
+}
 
-	if ((!buf && len) || flags & (MSG_ERRQUEUE | MSG_OOB))
-		return real.recvfrom(fd, buf, len, flags, addr, addr_len);
+static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, void *buf, size_t len, int flags,
+						  struct sockaddr *addr, socklen_t *addr_len)
+{
+	struct iovec iov = { buf, len };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr };
+	ssize_t n;
+
+	if ((!buf && len) || (addr && !addr_len) || flags & (MSG_ERRQUEUE | MSG_OOB))
+		return diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
+	if (addr)
+		m.msg_namelen = *addr_len;
+	n = diw_sock_recvmsg(fd, s, &m, flags);
+	if (n >= 0 && addr)
+		*addr_len = m.msg_namelen;
+	return n;
+}
+
+/* Waits and looks once, which is enough unless a damaged frame came. */
+static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+			       socklen_t *addr_len)
+{
+	socklen_t asked_len = addr_len ? *addr_len : 0;
+	struct diw_keys keys = s->keys;
+	struct diw_hold h;
+	size_t head, got;
+	ssize_t n;
+
+	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT) && !s->timed))
+		return recv_any(fd, s, buf, len, flags, addr, addr_len);
 	diw_sock_show(fd, s);
-	begin(&r, fd, s, flags);
-	r.msg = NULL;
-	r.addr = addr;
-	r.addr_len = addr_len;
-	r.asked_len = addr && addr_len ? *addr_len : 0;
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
-	rc = next(&r, &h);
-	n = -1;
-	if (DIW_LIKELY(rc == 0)) {
-		size_t got = r.len < len ? r.len : len;
-
-		memcpy(buf, r.data, got);
-		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
+	n = diw_real_recvfrom(fd, h.mem, DIW_STAGE, flags, addr, addr_len);
+	if (DIW_LIKELY(n >= 0)) {
+		if (!DIW_LIKELY(diw_frame_check(&keys, h.mem, (size_t)n, &head) != DIW_FRAME_BAD))
+			goto damaged;
+		got = payload((size_t)n, head, 0);
+		got = got < len ? got : len;
+		memcpy(buf, h.mem + head, got);
+		n = (ssize_t)got;
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	return n;
+damaged:
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
+	if (addr_len)
+		*addr_len = asked_len;
+	return recv_any(fd, s, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
 {
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	struct diw_sock tmp, *s;
 
+	if (!DIW_LIKELY(addr))
+		return recv(fd, buf, len, flags);
+	s = diw_sock_get(fd, &tmp);
 	if (DIW_LIKELY(s))
 		return recv_one(fd, s, buf, len, flags, addr, addr_len);
 	return diw_stream_get(fd) ? diw_stream_recvfrom(fd, buf, len, flags, addr, addr_len) :
-				    real.recvfrom(fd, buf, len, flags, addr, addr_len);
+				    diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -204,9 +220,7 @@ ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int fla
 	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
 		return real.recvmsg(fd, msg, flags);
 	diw_sock_show(fd, s);
-	begin(&r, fd, s, flags);
-	r.msg = msg;
-	r.asked = *msg;
+	begin(&r, fd, s, msg, flags);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
 	if (next(&r, &h) == 0) {
@@ -227,14 +241,12 @@ ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int fla
 
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 {
+	struct msghdr m = { 0 };
 	struct rx r;
 	struct diw_hold h;
 	int saved = errno, rc;
 
-	begin(&r, fd, s, MSG_PEEK | MSG_DONTWAIT);
-	r.msg = NULL;
-	r.addr = NULL;
-	r.addr_len = NULL;
+	begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT);
 	r.deadline = 0;
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return real.ioctl(fd, FIONREAD, bytes);

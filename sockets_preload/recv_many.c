@@ -5,11 +5,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "sockets_preload/frame.h"
 #include "sockets_preload/stage.h"
 
 struct many {
 	int fd, flags;
-	struct diw_sock keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
 	struct diw_hold stage;
 	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* as the program's, but for where data goes */
 	struct iovec iov[DIW_STAGE_SLOTS];
@@ -126,10 +127,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 	diw_sock_show(fd, s);
 	m.fd = fd;
 	m.flags = flags;
-	m.keys.key[0] = s->key[0];
-	m.keys.key[1] = s->key[1];
-	m.keys.stag = s->stag;
-	m.keys.local.port = s->local.port;
+	m.keys = s->keys;
 	if (!diw_stage_hold(DIW_STAGE_MANY, &m.stage))
 		return -1;
 	rc = receive(&m, vec, n, timeout);

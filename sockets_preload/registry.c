@@ -12,7 +12,7 @@
 
 #define NOBODY UINT32_MAX
 #define LOCAL_NS DIW_S                               /* for so long an address is believed to be local, or not */
-#define MOST_SKIPPED 1024u
+#define MOST_MISSES 10u                              /* that make the next try later: by 1,023 receives */
 
 static struct diw_sockreg *reg;
 static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
@@ -90,9 +90,9 @@ static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
  * forked, executed or passed to: datagrams with these keys may be in its queue. */
 void diw_reg_keys(struct diw_sock *s)
 {
-	s->key[0] = keyed_hash(reg->secret, s->cookie, 0);
-	s->key[1] = keyed_hash(reg->secret, s->cookie, 1);
-	s->stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
+	s->keys.key[0] = keyed_hash(reg->secret, s->cookie, 0);
+	s->keys.key[1] = keyed_hash(reg->secret, s->cookie, 1);
+	s->keys.stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
 }
 
 uint64_t diw_reg_peer_key(uint16_t port)
@@ -224,22 +224,30 @@ struct diw_addr diw_destination(const struct diw_addr *dst)
 	return d;
 }
 
-void diw_reg_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route)
+/* As COPY has E. */
+static struct diw_ref as_read(const struct diw_sockreg *in, struct diw_sock_entry *e,
+			      const struct diw_sock_entry *copy)
+{
+	return (struct diw_ref){ .entry = e, .seq = copy->seq, .owner = diw_sock_owner_at(in, copy->owner),
+				   .epoch = copy->owner_epoch };
+}
+
+void diw_reg_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
+		   struct diw_route *route)
 {
 	route->crc = diw_conf.crc == DIW_CRC_ON || !(copy->flags & DIW_SOCK_NO_CRC);
 	route->key = copy->key[route->crc ? 0 : 1];
 	route->stag = copy->flags & DIW_SOCK_WRITE_RECORD ? copy->stag : 0;
-	route->entry = e;
-	route->seq = copy->seq;
+	route->shown = as_read(in, e, copy);
 	route->lasting = false;
 }
 
-static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
+static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
 
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		const struct diw_sock_entry *e = diw_sockreg_at(reg, dst.port, i);
+		struct diw_sock_entry *e = diw_sockreg_at(reg, dst.port, i);
 		struct diw_sock_entry copy;
 
 		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
@@ -247,7 +255,7 @@ static bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, st
 		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || copy.flags & DIW_SOCK_STREAM ||
 		    !is_reached(&copy, s, fd, &dst))
 			continue;
-		diw_reg_route(e, &copy, route);
+		diw_reg_route(reg, e, &copy, route);
 		route->lasting = is_loopback(&dst) && !copy.remote.port;
 		return true;
 	}
@@ -263,10 +271,8 @@ bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, 
 	return found;
 }
 
-bool diw_reg_is_sibling(const struct diw_sock *s, uint64_t key, bool *crc)
+bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc)
 {
-	uint16_t port = s->local.port;
-
 	for (uint32_t i = 0; port && i < DIW_SOCKREG_PROBE; i++) {
 		const struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
 
@@ -298,16 +304,17 @@ static bool of_initiator(const struct diw_sock_entry *e, const struct diw_sock *
 	       (e->netns == s->netns || (diw_conf.nrules && diw_conf_is_peer(peer)));
 }
 
-void diw_reg_stream_route(const struct diw_sock_entry *e, const struct diw_sock_entry *copy, struct diw_route *route)
+void diw_reg_stream_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
+			  struct diw_route *route)
 {
-	*route = (struct diw_route){ .key = copy->key[0], .entry = e, .seq = copy->seq,
+	*route = (struct diw_route){ .key = copy->key[0], .shown = as_read(in, e, copy),
 				     .crc = diw_conf.crc == DIW_CRC_ON || !(copy->flags & DIW_SOCK_NO_CRC) };
 }
 
 bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		const struct diw_sock_entry *e = diw_sockreg_at(reg, peer->port, i);
+		struct diw_sock_entry *e = diw_sockreg_at(reg, peer->port, i);
 		struct diw_sock_entry copy;
 
 		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
@@ -315,7 +322,7 @@ bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, 
 		if (e->local.port != peer->port || !diw_sock_read(reg, e, &copy) || !(copy.flags & DIW_SOCK_STREAM) ||
 		    !(listener ? of_listener : of_initiator)(&copy, s, peer))
 			continue;
-		diw_reg_stream_route(e, &copy, route);
+		diw_reg_stream_route(reg, e, &copy, route);
 		return true;
 	}
 	return false;
@@ -328,20 +335,10 @@ uint32_t diw_reg_number(const struct diw_sock_entry *e)
 
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 {
-	return diw_reg_is_current(&reg->entry[number % DIW_SOCKREG_ENTRIES], seq);
+	return diw_sock_is_current(reg, &reg->entry[number % DIW_SOCKREG_ENTRIES], seq);
 }
 
 /* ---- Advertising ---- */
-
-bool diw_reg_is_current(const struct diw_sock_entry *e, uint64_t seq)
-{
-	return diw_sock_is_current(reg, e, seq);
-}
-
-bool diw_reg_is_shown(const struct diw_sock *s)
-{
-	return s->entry && diw_reg_is_current(s->entry, s->entry_seq);
-}
 
 /* Takes a mutex IN for this thread; that of a dead one, too. */
 static bool claim(struct diw_sockreg *in, _Atomic uint32_t *owner, uint32_t *epoch)
@@ -397,12 +394,12 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 {
 	e->netns = s->netns;
 	e->cookie = s->cookie;
-	e->key[0] = s->key[0];
-	e->key[1] = s->key[1];
+	e->key[0] = s->keys.key[0];
+	e->key[1] = s->keys.key[1];
 	e->local = s->local;
 	e->remote = s->connected ? s->peer : (struct diw_addr){ 0 };
 	e->pid = (uint32_t)getpid();
-	e->stag = s->stag;
+	e->stag = s->keys.stag;
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
 		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream;
 	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
@@ -416,8 +413,7 @@ static bool is_there(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	if (e->cookie != s->cookie || !diw_sock_read(reg, e, &copy) || copy.cookie != s->cookie || copy.seq != seq ||
 	    !diw_addr_eq(&copy.local, &s->local) || copy.remote.port != (s->connected ? s->peer.port : 0))
 		return false;
-	s->entry = e;
-	s->entry_seq = seq;
+	s->shown = as_read(reg, e, &copy);
 	return true;
 }
 
@@ -444,11 +440,13 @@ static uint64_t finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, u
 
 static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
+	uint32_t owner = atomic_load(&my_owner);
+
 	if (!begin(e, seq))
 		return false;
 	fill(e, s);
-	s->entry_seq = finish(e, seq, atomic_load(&my_owner), my_epoch);
-	s->entry = e;
+	seq = finish(e, seq, owner, my_epoch);
+	s->shown = (struct diw_ref){ e, seq, diw_sock_owner_at(reg, owner), my_epoch };
 	diw_count(DIW_C_sock_advertised);
 	return true;
 }
@@ -517,6 +515,7 @@ static bool has_place(struct diw_sock *s, int fd)
 
 	if (!s->local.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
 		diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
+	s->keys.port = s->local.port;
 	return s->local.port && !diw_addr_is_multicast(&s->local);
 }
 
@@ -529,10 +528,10 @@ void diw_reg_advertise(struct diw_sock *s, int fd)
 		return;
 	}
 	if (has_place(s, fd) && advertise(s)) {
-		s->next_skip = 0;
+		s->misses = 0;
 	} else {
-		s->next_skip = s->next_skip < MOST_SKIPPED ? s->next_skip * 2 + 1 : MOST_SKIPPED;
-		s->skip = s->next_skip;
+		s->misses += s->misses < MOST_MISSES;
+		s->skip = (uint16_t)((1u << s->misses) - 1);
 	}
 	errno = saved;
 }
@@ -563,9 +562,9 @@ void diw_reg_withdraw(struct diw_sock *s)
 		take_back(s->in_window, s->window_seq);
 		s->in_window = NULL;
 	}
-	if (is_mine(s->entry)) {
-		if (take_back(s->entry, s->entry_seq))
+	if (is_mine(s->shown.entry)) {
+		if (take_back(s->shown.entry, s->shown.seq))
 			diw_count(DIW_C_sock_withdrawn);
-		s->entry = NULL;
+		s->shown.entry = NULL;
 	}
 }

@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The last answers of the registry, a thread: a look at the entry tells whether one still holds. */
-#include "sockets_preload/preload.h"
+#include "sockets_preload/route.h"
 
-#define HOPS 16u
+__thread struct diw_hop diw_hops[DIW_HOPS];
 
-static __thread struct hop {
-	uint32_t turn;                       /* odd: being written, by what this signal handler interrupted */
-	uint64_t cookie;
-	struct diw_addr dst;
-	struct diw_route route;
-} hops[HOPS];
-
-static void remember(struct hop *h, const struct diw_sock *s, const struct diw_addr *dst,
-		     const struct diw_route *route)
+static void remember(const struct diw_sock *s, const struct sockaddr *to, const struct diw_route *route)
 {
+	struct diw_hop *h = diw_hop(to);
+
 	if (h->turn % 2)
 		return;
 	h->turn++;
 	atomic_signal_fence(memory_order_seq_cst);
-	h->cookie = s->cookie;
-	h->dst = *dst;
+	h->key = s->keys.key[0];
+	memcpy(&h->name, to, to->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof h->name);
 	h->route = *route;
 	atomic_signal_fence(memory_order_seq_cst);
 	h->turn++;
@@ -34,23 +27,16 @@ static bool of_peer(const struct diw_sock *s, const struct diw_addr *dst, struct
 	return true;
 }
 
-bool diw_route_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
+DIW_COLD bool diw_route_ask(const struct diw_sock *s, int fd, const struct sockaddr *to, struct diw_route *route)
 {
-	struct hop *h = &hops[dst->port % HOPS];
-	uint32_t turn = h->turn;
+	struct diw_addr dst;
 
-	atomic_signal_fence(memory_order_seq_cst);
-	if (turn % 2 == 0 && h->cookie == s->cookie && diw_addr_eq(&h->dst, dst)) {
-		*route = h->route;
-		atomic_signal_fence(memory_order_seq_cst);
-		if (h->turn == turn && (!route->entry || diw_reg_is_current(route->entry, route->seq)))
-			return true;
-	}
-	if (diw_addr_is_multicast(dst) || !diw_conf_has_port(s->local.port, dst->port))
+	diw_addr_from_sockaddr(&dst, to);
+	if (diw_addr_is_multicast(&dst) || !diw_conf_has_port(s->local.port, dst.port))
 		return false;
-	if (!diw_reg_find(s, fd, dst, route) && !of_peer(s, dst, route))
-		return !diw_conf.own_users && diw_window_find(s, fd, dst, route);
+	if (!diw_reg_find(s, fd, &dst, route) && !of_peer(s, &dst, route))
+		return !diw_conf.own_users && diw_window_find(s, fd, &dst, route);
 	if (route->lasting)
-		remember(h, s, dst, route);
+		remember(s, to, route);
 	return true;
 }

@@ -4,8 +4,8 @@
 #include <netinet/udp.h>
 #include <string.h>
 
-#include "base/crc.h"
-#include "base/wire.h"
+#include "sockets_preload/frame.h"
+#include "sockets_preload/route.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
@@ -19,6 +19,7 @@
 /* Staged on the stack, small enough for the stack of a signal handler; what is larger is gathered by the kernel. */
 #define STAGED 1536u
 #define MOST_PIECES 62u
+#define UNFRAMED (MSG_MORE | MSG_ZEROCOPY | MSG_OOB)
 
 struct tx {
 	int fd, flags;
@@ -46,81 +47,99 @@ static uint32_t crc_of(uint32_t crc, const struct iovec *iov, size_t n)
 
 /* ---- Whether ---- */
 
-static bool destination(const struct sockaddr *addr, socklen_t len, struct diw_addr *dst)
+static bool is_address(const struct sockaddr *addr, socklen_t len)
 {
-	if (len < sizeof(struct sockaddr_in) || (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) ||
-	    (addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)))
-		return false;
-	diw_addr_from_sockaddr(dst, addr);
-	return true;
+	return DIW_LIKELY(len >= sizeof(struct sockaddr_in)) &&
+	       (DIW_LIKELY(addr->sa_family == AF_INET) ||
+		(addr->sa_family == AF_INET6 && len >= sizeof(struct sockaddr_in6)));
+}
+
+static DIW_COLD const struct sockaddr *ask_peer(int fd, struct sockaddr_in6 *name)
+{
+	socklen_t len = sizeof *name;
+	int saved = errno;
+
+	if (getpeername(fd, (struct sockaddr *)name, &len) == 0)
+		return (struct sockaddr *)name;
+	errno = saved;
+	return NULL;
 }
 
 /* Another process that shares the socket may have connected it, and no longer to whom it was. */
-static bool connected_to(const struct tx *t, struct diw_addr *dst)
+static const struct sockaddr *connected_to(const struct tx *t, struct sockaddr_in6 *name)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
-	int saved;
-
-	if (!diw_sock_is_shared(t->s)) {
-		*dst = t->s->peer;
-		return t->s->connected;
-	}
-	saved = errno;
-	if (getpeername(t->fd, (struct sockaddr *)&ss, &len) < 0) {
-		errno = saved;
-		return false;
-	}
-	diw_addr_from_sockaddr(dst, (struct sockaddr *)&ss);
-	return true;
+	if (!DIW_LIKELY(!diw_sock_is_shared(t->s)))
+		return ask_peer(t->fd, name);
+	return t->s->connected ? (const struct sockaddr *)&t->s->peer_name : NULL;
 }
 
-static bool plain(struct tx *t, enum diw_sock_counter reason)
+static DIW_COLD bool plain(struct tx *t, enum diw_sock_counter reason)
 {
 	t->why = reason;
 	diw_count(reason);
 	return false;
 }
 
-/* MSG_MORE begins a datagram that the next call without it ends. */
-static bool is_composed(struct tx *t)
+static DIW_COLD bool plain_to(struct tx *t, const struct sockaddr *to)
 {
-	bool more = t->flags & MSG_MORE;
+	struct diw_addr dst = { 0 };
 
-	if (DIW_LIKELY(!more && !atomic_load_explicit(&t->s->corked, memory_order_relaxed)))
-		return false;
-	atomic_store_explicit(&t->s->corked, more, memory_order_relaxed);
-	return true;
+	if (to)
+		diw_addr_from_sockaddr(&dst, to);
+	return plain(t, diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
 }
 
-static bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_len)
+/* MSG_MORE begins a datagram that the next call without it ends. */
+static DIW_COLD bool plain_by_flags(struct tx *t)
 {
-	struct diw_addr dst;
-	bool known;
+	atomic_store_explicit(&t->s->corked, t->flags & MSG_MORE, memory_order_relaxed);
+	return plain(t, DIW_C_sock_plain_flags);
+}
 
-	if (is_composed(t) || t->flags & (MSG_ZEROCOPY | MSG_OOB))
-		return plain(t, DIW_C_sock_plain_flags);
+/* By its flags and by what the socket is set to. */
+static inline bool may_be_framed(const struct diw_sock *s, int flags)
+{
+	return !(flags & UNFRAMED) && s->plain == NO_REASON && !atomic_load_explicit(&s->corked, memory_order_relaxed);
+}
+
+static __attribute__((noinline)) bool is_framed(struct tx *t, const struct sockaddr *addr, socklen_t addr_len)
+{
+	struct sockaddr_in6 name;
+	const struct sockaddr *to;
+
+	if (t->flags & UNFRAMED || atomic_load_explicit(&t->s->corked, memory_order_relaxed))
+		return plain_by_flags(t);
 	if (t->s->plain != NO_REASON)
 		return plain(t, t->s->plain);
-	known = addr ? destination(addr, addr_len, &dst) : connected_to(t, &dst);
-	if (DIW_LIKELY(known && diw_route_find(t->s, t->fd, &dst, &t->route)))
-		return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
-		       plain(t, DIW_C_sock_plain_size);
-	return plain(t, known && diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
+	to = !addr ? connected_to(t, &name) : is_address(addr, addr_len) ? addr : NULL;
+	if (!to || !diw_route_find(t->s, t->fd, to, &t->route))
+		return plain_to(t, to);
+	return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
+	       plain(t, DIW_C_sock_plain_size);
+}
+
+/* What is true of most messages: where it goes is known, and it is short. */
+static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, const struct sockaddr *addr,
+			    socklen_t addr_len, struct diw_route *route)
+{
+	if (addr ? !is_address(addr, addr_len) : !s->connected || diw_sock_is_shared(s))
+		return false;
+	return len <= STAGED && may_be_framed(s, flags) &&
+	       diw_hop_find(s, addr ? addr : (const struct sockaddr *)&s->peer_name, route);
 }
 
 /* ---- How ---- */
 
-static size_t stage(const struct tx *t, uint8_t *frame, const struct iovec *iov, size_t n)
+static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n)
 {
-	uint8_t *p = frame + diw_frame_head_len(&t->route);
+	uint8_t *p = frame + diw_frame_head_len(r);
 
-	diw_frame_head(frame, &t->route, t->len);
+	diw_frame_head(frame, r, len);
 	for (size_t i = 0; i < n; i++) {
 		memcpy(p, iov[i].iov_base, iov[i].iov_len);
 		p += iov[i].iov_len;
 	}
-	diw_put32le(p, t->route.crc ? diw_crc32(0, frame, (size_t)(p - frame)) : 0);
+	diw_put32le(p, r->crc ? diw_crc32(0, frame, (size_t)(p - frame)) : 0);
 	return (size_t)(p - frame) + DIW_FRAME_CRC;
 }
 
@@ -162,47 +181,53 @@ static void uncount(enum diw_sock_counter which)
 	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[which], 1, memory_order_relaxed);
 }
 
-static void not_framed(void)
+/* It was not sent in its frame: is that its result? */
+static DIW_COLD bool is_final(ssize_t rc)
 {
+	if (!is_refused(rc))
+		return true;
 	diw_count(DIW_C_sock_plain_size);
 	uncount(DIW_C_sock_tx_framed);
+	return false;
 }
 
-static ssize_t send_staged(const struct tx *t, const void *buf, const struct sockaddr *addr, socklen_t addr_len)
+/* All of them go this way; the unusual ones ask before. */
+static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size_t len, int flags,
+			       const struct sockaddr *addr, socklen_t addr_len)
 {
-	_Alignas(64) uint8_t frame[STAGED + DIW_FRAME_EXTRA];
-	size_t n = stage(t, frame, &(struct iovec){ (void *)buf, t->len }, 1);
-
-	return real.sendto(t->fd, frame, n, t->flags, addr, addr_len);
-}
-
-static ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-			socklen_t addr_len)
-{
-	struct tx t = { .fd = fd, .flags = flags, .s = s, .len = len };
-	struct msghdr m = { .msg_name = (void *)addr, .msg_namelen = addr_len };
+	struct iovec iov = { (void *)buf, len };
+	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	struct tx t;
 	ssize_t rc;
 
-	if ((buf || !len) && is_framed(&t, addr, addr_len)) {
-		rc = len <= STAGED ? send_staged(&t, buf, addr, addr_len) :
-				     gather(&t, &m, &(struct iovec){ (void *)buf, len }, 1);
-		if (DIW_LIKELY(rc >= 0))
-			return (ssize_t)len;
-		if (!is_refused(rc))
-			return rc;
-		not_framed();
+	if (!DIW_LIKELY(buf && is_usual(s, len, flags, addr, addr_len, &t.route))) {
+		t.fd = fd;
+		t.flags = flags;
+		t.s = s;
+		t.len = len;
+		if ((!buf && len) || !is_framed(&t, addr, addr_len))
+			return diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 	}
-	return real.sendto(fd, buf, len, flags, addr, addr_len);
+	if (DIW_LIKELY(len <= STAGED))
+		rc = diw_real_sendto(fd, frame, stage(&t.route, frame, len, &iov, 1), flags, addr, addr_len);
+	else
+		rc = gather(&t, &(struct msghdr){ .msg_name = (void *)addr, .msg_namelen = addr_len }, &iov, 1);
+	if (DIW_LIKELY(rc >= 0))
+		return (ssize_t)len;
+	return is_final(rc) ? rc : diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addr_len)
 {
-	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+	struct diw_sock tmp, *s;
 
+	if (!DIW_LIKELY(addr))
+		return send(fd, buf, len, flags);
+	s = diw_sock_get(fd, &tmp);
 	if (DIW_LIKELY(s))
 		return send_one(fd, s, buf, len, flags, addr, addr_len);
 	return diw_stream_get(fd) ? diw_stream_sendto(fd, buf, len, flags, addr, addr_len) :
-				    real.sendto(fd, buf, len, flags, addr, addr_len);
+				    diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t send(int fd, const void *buf, size_t len, int flags)
@@ -249,8 +274,8 @@ static bool is_cut(const struct msghdr *msg)
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 {
-	_Alignas(64) uint8_t frame[STAGED + DIW_FRAME_EXTRA];
-	struct iovec one = { frame, stage(t, frame, msg->msg_iov, msg->msg_iovlen) };
+	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	struct iovec one = { frame, stage(&t->route, frame, t->len, msg->msg_iov, msg->msg_iovlen) };
 	struct msghdr m = *msg;
 
 	m.msg_iov = &one;
@@ -272,9 +297,8 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
 		if (DIW_LIKELY(rc >= 0))
 			return (ssize_t)t.len;
-		if (!is_refused(rc))
+		if (is_final(rc))
 			return rc;
-		not_framed();
 	}
 	return real.sendmsg(fd, msg, flags);
 }
@@ -299,7 +323,7 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 	struct iovec *piece = b->piece + b->pieces;
 
 	if (t->len <= STAGED) {
-		*piece = (struct iovec){ b->room, stage(t, b->room, m->msg_iov, m->msg_iovlen) };
+		*piece = (struct iovec){ b->room, stage(&t->route, b->room, t->len, m->msg_iov, m->msg_iovlen) };
 		b->room += piece->iov_len;
 		m->msg_iovlen = 1;
 	} else {

@@ -189,7 +189,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 static void show(int fd, struct diw_sock *l)
 {
-	if (!diw_conf.plain_streams && diw_conf_has_port(l->local.port, l->local.port) && !diw_reg_is_shown(l))
+	if (!diw_conf.plain_streams && diw_conf_has_port(l->local.port, l->local.port) && !diw_ref_holds(&l->shown))
 		diw_reg_advertise(l, fd);
 }
 
@@ -246,7 +246,7 @@ int diw_stream_accepted(const struct diw_sock *l, int fd)
 	if (diw_conf.plain_streams)
 		return fd;
 	s.cookie = diw_sock_option64(fd, SO_COOKIE);
-	s.key[0] = l->key[0];
+	s.keys.key[0] = l->keys.key[0];
 	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
 	if (!s.slot)
 		return without_slot(fd, l->netns);

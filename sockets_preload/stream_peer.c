@@ -20,7 +20,7 @@ bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l)
 
 	*l = (struct diw_listener){ 0 };
 	if (diw_reg_find_stream(s, &s->peer, true, &route))
-		l->shown = (struct diw_shown){ .number = diw_reg_number(route.entry), .seq = route.seq };
+		l->shown = (struct diw_shown){ .number = diw_reg_number(route.shown.entry), .seq = route.shown.seq };
 	else if (of_host(s, &route))
 		l->known_by = DIW_STREAM_HOST;
 	else if (diw_window_find_stream(s, &s->peer, true, &route, &l->shown))

@@ -184,7 +184,7 @@ static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool init
 {
 	memset((char *)st + sizeof st->cookie, 0, sizeof *st - sizeof st->cookie);
 	st->netns = s->netns;
-	st->key = s->key[0];
+	st->key = s->keys.key[0];
 	st->initiator = initiator;
 	st->alive_ns = diw_clock_ns();
 	st->tx.msn = st->rx.msn = 1;

@@ -25,12 +25,11 @@
 #define TRIES 10000
 #define OVERFLOW_UID 65534u
 
-/* What was found out; route.entry NULL: that it is nothing. */
+/* What was found out; route.shown.entry NULL: that it is nothing. */
 static struct answer {
 	_Atomic uint32_t turn;               /* odd: being written */
 	uint64_t cookie, until;
 	struct diw_addr dst;
-	const struct diw_sockreg *reg;
 	struct diw_route route;
 } answers[ANSWERS];
 
@@ -143,11 +142,11 @@ static struct diw_sockreg *window_of(uint32_t uid)
 }
 
 /* The socket COOKIE, shown where PORT leads to. */
-static const struct diw_sock_entry *find_shown(const struct diw_sockreg *reg, uint16_t port, uint64_t netns,
-					       uint64_t cookie, struct diw_sock_entry *copy)
+static struct diw_sock_entry *find_shown(struct diw_sockreg *reg, uint16_t port, uint64_t netns, uint64_t cookie,
+					 struct diw_sock_entry *copy)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		const struct diw_sock_entry *e = diw_sockreg_at((struct diw_sockreg *)reg, port, i);
+		struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
 
 		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
 			return NULL;
@@ -162,20 +161,20 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 	struct diw_addr src = s->local;
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
-	const struct diw_sock_entry *e;
-	struct diw_sock_entry copy;
+	struct diw_sock_entry *e, copy;
+	struct diw_sockreg *reg;
 	struct told told;
 
 	if (!src.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
 		diw_addr_from_sockaddr(&src, (struct sockaddr *)&ss);
-	a->route.entry = NULL;
+	a->route.shown.entry = NULL;
 	a->until = diw_coarse_ns() + MISSED;
 	if (!diw_is_local(dst, s->netns) || !ask(s->netns, IPPROTO_UDP, &src, dst, &told) || !is_somebody(told.uid))
 		return;
-	a->reg = window_of(told.uid);
-	if (!a->reg || !(e = find_shown(a->reg, dst->port, s->netns, told.cookie, &copy)))
+	reg = window_of(told.uid);
+	if (!reg || !(e = find_shown(reg, dst->port, s->netns, told.cookie, &copy)))
 		return;
-	diw_reg_route(e, &copy, &a->route);
+	diw_reg_route(reg, e, &copy, &a->route);
 	a->until += BELIEVED - MISSED;
 }
 
@@ -191,7 +190,6 @@ static bool recall(struct answer *slot, const struct diw_sock *s, const struct d
 		return false;
 	a->until = slot->until;
 	a->dst = slot->dst;
-	a->reg = slot->reg;
 	a->route = slot->route;
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&slot->turn, memory_order_relaxed) == turn && diw_addr_eq(&a->dst, dst) &&
@@ -207,7 +205,6 @@ static void remember(struct answer *slot, const struct answer *a)
 	slot->cookie = a->cookie;
 	slot->until = a->until;
 	slot->dst = a->dst;
-	slot->reg = a->reg;
 	slot->route = a->route;
 	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
 }
@@ -273,7 +270,7 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 		remember(slot, &a);
 		errno = saved;
 	}
-	if (!a.route.entry || !diw_sock_is_current(a.reg, a.route.entry, a.route.seq))
+	if (!diw_ref_holds(&a.route.shown))
 		return false;
 	*route = a.route;
 	return true;
@@ -284,9 +281,8 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 static bool find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route,
 			struct diw_shown *shown)
 {
-	const struct diw_sock_entry *e;
-	const struct diw_sockreg *reg;
-	struct diw_sock_entry copy;
+	struct diw_sock_entry *e, copy;
+	struct diw_sockreg *reg;
 	struct told told;
 
 	if (!ask(s->netns, IPPROTO_TCP, &s->local, peer, &told) || !is_somebody(told.uid))
@@ -296,7 +292,7 @@ static bool find_stream(const struct diw_sock *s, const struct diw_addr *peer, b
 		  NULL;
 	if (!e || !(copy.flags & DIW_SOCK_STREAM))
 		return false;
-	diw_reg_stream_route(e, &copy, route);
+	diw_reg_stream_route(reg, e, &copy, route);
 	*shown = (struct diw_shown){ told.uid, (uint32_t)(e - reg->entry), copy.seq };
 	return true;
 }

@@ -5,10 +5,13 @@
 #include <linux/errqueue.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/single_threaded.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include "tests/system/sockets_kit.h"
 
@@ -370,6 +373,45 @@ static void lookalike(void)
 	done(&p);
 }
 
+static ssize_t sends(struct pair *p)
+{
+	return sendto(p->b, out, 100, 0, (void *)&p->addr_a, p->len);
+}
+
+static ssize_t receives(struct pair *p)
+{
+	return recv(p->a, in, BIG, MSG_DONTWAIT);
+}
+
+static void was_cancelled(void *status)
+{
+	_exit(*(int *)status);
+}
+
+/* Where there is one thread nobody can cancel it but itself. Its calls are cancellation points all the same. */
+static void cancels_itself(ssize_t (*call)(struct pair *), const char *what)
+{
+	struct pair p = pair(AF_INET, 0);
+	int status, alone = __libc_single_threaded;
+	pid_t child;
+
+	child = fork();
+	if (child == 0) {
+		for (int i = 0; i < 2; i++) {        /* so that nothing of the sockets has to be found out */
+			sends(&p);
+			receives(&p);
+		}
+		pthread_cleanup_push(was_cancelled, &(int){ 7 });
+		pthread_cancel(pthread_self());
+		call(&p);
+		pthread_cleanup_pop(0);
+		_exit(1);
+	}
+	waitpid(child, &status, 0);
+	say("cancelled by itself, alone %d, in %s: %d\n", alone, what, WEXITSTATUS(status));
+	done(&p);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -387,6 +429,8 @@ int main(int argc, char **argv)
 	dual_stack();
 	siblings();
 	lookalike();
+	cancels_itself(sends, "sendto");
+	cancels_itself(receives, "recv");
 	say("end\n");
 	while (argc == 2 && getchar() != EOF)
 		;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A message in a datagram of the datagram profile: docs/ud-profile.md section 17. */
+#ifndef DIW_SOCKETS_FRAME_H
+#define DIW_SOCKETS_FRAME_H
+
+#include "base/crc.h"
+#include "base/wire.h"
+#include "sockets_preload/preload.h"
+
+#pragma GCC visibility push(hidden)
+
+#define DIW_FRAME_SEND 32u                   /* an untagged header with the immediate */
+#define DIW_FRAME_WRITE 36u                  /* a tagged one */
+#define DIW_FRAME_CRC 4u
+#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_FRAME_CRC)    /* at most */
+#define DIW_FRAME_MAX 65507u
+
+/* Where what is: docs/ud-profile.md sections 3.2 and 3.3. */
+enum { DIW_S_INV_STAG = 2, DIW_S_MSN = 10, DIW_S_MO = 14, DIW_S_QKEY = 18, DIW_S_LENGTH = 24, DIW_S_IMM = 28 };
+
+/* What all headers of Sends of this process have in common. */
+extern uint8_t diw_frame_common[DIW_FRAME_SEND];
+
+void diw_frame_init(void);
+
+/* ---- Making one ---- */
+
+static inline size_t diw_frame_head_len(const struct diw_route *r)
+{
+	return r->stag ? DIW_FRAME_WRITE : DIW_FRAME_SEND;
+}
+
+void diw_frame_head_write(uint8_t *p, const struct diw_route *r, uint32_t payload, uint32_t msn);
+
+static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t payload)
+{
+	uint32_t msn = (uint32_t)diw_count(DIW_C_sock_tx_framed);
+
+	if (!DIW_LIKELY(!r->stag)) {
+		diw_frame_head_write(p, r, (uint32_t)payload, msn);
+		return;
+	}
+	memcpy(p, diw_frame_common, sizeof diw_frame_common);
+	diw_put32(p + DIW_S_MSN, msn);
+	diw_put32(p + DIW_S_QKEY, (uint32_t)(r->key >> 32));
+	diw_put32(p + DIW_S_LENGTH, (uint32_t)payload);
+	diw_put32(p + DIW_S_IMM, (uint32_t)r->key);
+}
+
+/* ---- Whether it is one ---- */
+
+enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
+
+static inline bool diw_frame_crc_is_good(const uint8_t *p, size_t n)
+{
+	return diw_crc32(0, p, n - DIW_FRAME_CRC) == diw_get32le(p + n - DIW_FRAME_CRC);
+}
+
+/* The header says one message of one segment: of a Send with Invalidate STag and QN 0. */
+static inline bool diw_frame_is_send(const uint8_t *p, size_t n)
+{
+	return n >= DIW_FRAME_SEND + DIW_FRAME_CRC && memcmp(p, diw_frame_common, 2) == 0 &&
+	       diw_get64(p + DIW_S_INV_STAG) == 0 && diw_get32(p + DIW_S_MO) == 0 &&
+	       diw_get32(p + DIW_S_LENGTH) == n - DIW_FRAME_SEND - DIW_FRAME_CRC;
+}
+
+static inline uint64_t diw_frame_key(const uint8_t *p)
+{
+	return (uint64_t)diw_get32(p + DIW_S_QKEY) << 32 | diw_get32(p + DIW_S_IMM);
+}
+
+/* What is not as nearly all are. */
+DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head);
+
+/* What a datagram of N bytes at P is to a socket with these keys; counts. *HEAD: of a good frame the header's bytes, of
+ * none 0. */
+static inline enum diw_frame diw_frame_check(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head)
+{
+	if (DIW_LIKELY(diw_frame_is_send(p, n) &&
+		       (diw_frame_key(p) == k->key[1] ||
+			(diw_frame_key(p) == k->key[0] && diw_frame_crc_is_good(p, n))))) {
+		*head = DIW_FRAME_SEND;
+		return DIW_FRAME_GOOD;
+	}
+	return diw_frame_check_any(k, p, n, head);
+}
+
+#pragma GCC visibility pop
+
+#endif
