@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the interposer costs: CPU time of a send and a receive of BYTES on lo, without it, with it, and with it and the
- * CRC. Each is a process of its own; they take turns of a millisecond or two, so that all of them meet the same machine,
- * and a turn is compared with its neighbours'.
+ * CRC. Each is a process of its own; they take turns of a millisecond or two, so that all of them meet the same
+ * machine, and a turn is compared with its neighbours'. They are started anew now and then, since where the memory of a
+ * process lies makes it 1 % slower or faster than the next.
  * usage: sockets_cost PRELOAD BYTES ROUNDS
  */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@
 
 #define TIMES 500                        /* messages a turn */
 #define MOST_ROUNDS 100000
+#define A_START 40                       /* rounds of the same processes */
 
 enum { PLAIN, WITH, WITH_CRC, WAYS };
 struct way { int ask, answer; double *ns; };
@@ -72,18 +75,15 @@ static int take_turns(const char *bytes)
 
 /* ---- All of them ---- */
 
-static struct way start(const char *self, int way, const char *preload, char *bytes)
+static void start(struct way *w, const char *self, int way, const char *preload, char *bytes)
 {
 	int in[2], out[2];
-	struct way w;
 
-	if (pipe(in) || pipe(out))
+	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
 		exit(1);
 	if (fork() == 0) {
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		close(in[1]);
-		close(out[0]);
 		if (way != PLAIN)
 			setenv("LD_PRELOAD", preload, 1);
 		setenv("DIWARP_SOCKETS_CRC", way == WITH_CRC ? "on" : "off", 1);
@@ -92,10 +92,15 @@ static struct way start(const char *self, int way, const char *preload, char *by
 	}
 	close(in[0]);
 	close(out[1]);
-	w = (struct way){ .ask = in[1], .answer = out[0], .ns = calloc(MOST_ROUNDS, sizeof(double)) };
-	if (!w.ns)
-		exit(1);
-	return w;
+	w->ask = in[1];
+	w->answer = out[0];
+}
+
+static void stop(const struct way *w)
+{
+	close(w->ask);
+	close(w->answer);
+	wait(NULL);
 }
 
 static double asked(const struct way *w)
@@ -142,9 +147,17 @@ static void tell(struct way w[WAYS], int bytes, int n)
 	printf(", with the CRC %+.1f %% (%.0f ns; goal %d %%)\n", crc, median(w[WITH_CRC].ns, n), small ? 7 : 4);
 }
 
+static void start_all(struct way w[WAYS], char **argv)
+{
+	for (int i = 0; i < WAYS; i++) {
+		start(&w[i], argv[0], i, argv[1], argv[2]);
+		asked(&w[i]);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	struct way w[WAYS];
+	static struct way w[WAYS];
 	cpu_set_t one;
 	int n;
 
@@ -155,20 +168,21 @@ int main(int argc, char **argv)
 	CPU_ZERO(&one);
 	CPU_SET(1, &one);
 	sched_setaffinity(0, sizeof one, &one);
-	for (int i = 0; i < WAYS; i++) {
-		w[i] = start(argv[0], i, argv[1], argv[2]);
-		asked(&w[i]);
-	}
-	for (int round = 0; round < n; round++)
+	for (int i = 0; i < WAYS; i++)
+		if (!(w[i].ns = calloc((size_t)n, sizeof(double))))
+			return 1;
+	for (int round = 0; round < n; round++) {
+		if (round % A_START == 0)
+			start_all(w, argv);
 		for (int i = 0; i < WAYS; i++) {
 			int way = (round + i) % WAYS;
 
 			w[way].ns[round] = asked(&w[way]);
 		}
+		if (round % A_START == A_START - 1 || round == n - 1)
+			for (int i = 0; i < WAYS; i++)
+				stop(&w[i]);
+	}
 	tell(w, atoi(argv[2]), n);
-	for (int i = 0; i < WAYS; i++)
-		close(w[i].ask);
-	while (wait(NULL) > 0)
-		;
 	return 0;
 }
