@@ -21,7 +21,7 @@ struct rx {
 	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
 	const uint8_t *data;
 	size_t len;
-	uint64_t deadline;                   /* by SO_RCVTIMEO */
+	uint64_t began;                      /* if there is SO_RCVTIMEO; 0 */
 };
 
 static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
@@ -45,13 +45,24 @@ static bool is_nonblocking(const struct rx *r)
 	return r->flags & MSG_DONTWAIT || (fl >= 0 && fl & O_NONBLOCK);
 }
 
+static uint64_t timeout(int fd)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof tv;
+
+	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len);
+	return (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+}
+
 /* Where a datagram was dropped a call with a timeout waits for what is left of it. */
 static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 {
+	uint64_t end = r->began + timeout(r->fd);
+
 	for (;;) {
 		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
 		struct pollfd p = { .fd = r->fd, .events = POLLIN };
-		uint64_t now = diw_clock_ns(), left = r->deadline > now ? r->deadline - now : 0;
+		uint64_t now = diw_clock_ns(), left = end > now ? end - now : 0;
 		struct timespec ts = { .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
 		int rc;
 
@@ -75,7 +86,7 @@ static ssize_t take_another(struct rx *r, const struct diw_hold *h)
 {
 	if (r->flags & MSG_PEEK)             /* the damaged one is still there */
 		take(r, h, MSG_DONTWAIT);
-	return r->deadline ? take_in_time(r, h) : take(r, h, r->flags);
+	return r->began ? take_in_time(r, h) : take(r, h, r->flags);
 }
 
 /* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
@@ -93,28 +104,64 @@ static int next(struct rx *r, const struct diw_hold *h)
 	return 0;
 }
 
-static DIW_COLD uint64_t deadline(int fd)
+static inline uint64_t now_if_timed(const struct diw_sock *s)
 {
-	struct timeval tv = { 0 };
-	socklen_t len = sizeof tv;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) < 0)
-		return 0;
-	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+	return DIW_LIKELY(!s->timed) ? 0 : diw_clock_ns();
 }
 
-static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags)
+static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags, uint64_t began)
 {
 	r->fd = fd;
 	r->msg = msg;
 	r->asked = *msg;
 	r->flags = flags;
 	r->keys = s->keys;
-	r->deadline = DIW_LIKELY(!s->timed) ? 0 : deadline(fd);
+	r->began = began;
+}
+
+size_t diw_iov_fill(const struct iovec *iov, size_t n, const uint8_t *data, size_t len)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < n && done < len; i++) {
+		size_t some = len - done < iov[i].iov_len ? len - done : iov[i].iov_len;
+
+		memcpy(iov[i].iov_base, data + done, some);
+		done += some;
+	}
+	return done;
+}
+
+static ssize_t recv_msg(int fd, struct diw_sock *s, struct msghdr *msg, int flags, uint64_t began)
+{
+	struct rx r;
+	struct diw_hold h;
+	ssize_t n = -1;
+
+	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
+		return real.recvmsg(fd, msg, flags);
+	diw_sock_show(fd, s);
+	begin(&r, fd, s, msg, flags, began);
+	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
+		return -1;
+	if (next(&r, &h) == 0) {
+		size_t got = diw_iov_fill(msg->msg_iov, msg->msg_iovlen, r.data, r.len);
+
+		if (got < r.len)
+			msg->msg_flags |= MSG_TRUNC;
+		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
+	} else {
+		int flags_then = msg->msg_flags;
+
+		*msg = r.asked;
+		msg->msg_flags = flags_then;
+	}
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
+	return n;
 }
 
 static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, void *buf, size_t len, int flags,
-						  struct sockaddr *addr, socklen_t *addr_len)
+						  struct sockaddr *addr, socklen_t *addr_len, uint64_t began)
 {
 	struct iovec iov = { buf, len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr };
@@ -124,7 +171,7 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 		return diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
 	if (addr)
 		m.msg_namelen = *addr_len;
-	n = diw_sock_recvmsg(fd, s, &m, flags);
+	n = recv_msg(fd, s, &m, flags, began);
 	if (n >= 0 && addr)
 		*addr_len = m.msg_namelen;
 	return n;
@@ -134,14 +181,17 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
 			       socklen_t *addr_len)
 {
-	socklen_t asked_len = addr_len ? *addr_len : 0;
 	struct diw_keys keys = s->keys;
+	socklen_t asked_len;
+	uint64_t began;
 	struct diw_hold h;
 	size_t head, got;
 	ssize_t n;
 
-	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT) && !s->timed))
-		return recv_any(fd, s, buf, len, flags, addr, addr_len);
+	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT)))
+		return recv_any(fd, s, buf, len, flags, addr, addr_len, now_if_timed(s));
+	asked_len = addr ? *addr_len : 0;
+	began = now_if_timed(s);
 	diw_sock_show(fd, s);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
@@ -158,9 +208,9 @@ static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len
 	return n;
 damaged:
 	diw_stage_let_go(DIW_STAGE_ONE, &h);
-	if (addr_len)
+	if (addr)
 		*addr_len = asked_len;
-	return recv_any(fd, s, buf, len, flags, addr, addr_len);
+	return recv_any(fd, s, buf, len, flags, addr, addr_len, began);
 }
 
 DIW_HOT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
@@ -198,45 +248,9 @@ DIW_HOT ssize_t read(int fd, void *buf, size_t len)
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
 
-size_t diw_iov_fill(const struct iovec *iov, size_t n, const uint8_t *data, size_t len)
-{
-	size_t done = 0;
-
-	for (size_t i = 0; i < n && done < len; i++) {
-		size_t some = len - done < iov[i].iov_len ? len - done : iov[i].iov_len;
-
-		memcpy(iov[i].iov_base, data + done, some);
-		done += some;
-	}
-	return done;
-}
-
 ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
 {
-	struct rx r;
-	struct diw_hold h;
-	ssize_t n = -1;
-
-	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
-		return real.recvmsg(fd, msg, flags);
-	diw_sock_show(fd, s);
-	begin(&r, fd, s, msg, flags);
-	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
-		return -1;
-	if (next(&r, &h) == 0) {
-		size_t got = diw_iov_fill(msg->msg_iov, msg->msg_iovlen, r.data, r.len);
-
-		if (got < r.len)
-			msg->msg_flags |= MSG_TRUNC;
-		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
-	} else {
-		int flags_then = msg->msg_flags;
-
-		*msg = r.asked;
-		msg->msg_flags = flags_then;
-	}
-	diw_stage_let_go(DIW_STAGE_ONE, &h);
-	return n;
+	return recv_msg(fd, s, msg, flags, now_if_timed(s));
 }
 
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
@@ -246,8 +260,7 @@ int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 	struct diw_hold h;
 	int saved = errno, rc;
 
-	begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT);
-	r.deadline = 0;
+	begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT, 0);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return real.ioctl(fd, FIONREAD, bytes);
 	rc = next(&r, &h);
