@@ -46,7 +46,7 @@ about_dig() { echo 'dig and dnsmasq, 400 questions, each from a socket of its ow
 row_dig() {
 	local i
 	ELIGIBLE=second
-	first dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --user=root --group=root --pid-file= \
+	first dnsmasq --no-daemon --conf-file=/dev/null --no-resolv --no-hosts --pid-file= \
 		--port 5353 --address=/example.org/192.0.2.77 --listen-address=127.0.0.1 --bind-interfaces
 	waits 5353
 	for ((i = 0; i < 400; i++)); do echo "n$i.example.org A"; done > "$TMP/questions"
