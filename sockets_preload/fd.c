@@ -87,14 +87,46 @@ static bool has_timeout(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0 && (tv.tv_sec || tv.tv_usec);
 }
 
-/* Why all that it sends is plain. The error queue holds datagrams as they were sent: there must be no frame in it. */
+static bool is_unfragmented(int pmtu)
+{
+	return pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
+}
+
+static bool has_ip_options(int fd)
+{
+	uint8_t options[40];
+	socklen_t len = sizeof options;
+
+	return getsockopt(fd, IPPROTO_IP, IP_OPTIONS, options, &len) == 0 && len > 0;
+}
+
+/* The kernel tells what must not be told: that it refused a frame which was too large, though the message has left
+ * since; where ICMP extensions begin. */
+static bool has_odd_errors(int fd, int family)
+{
+	if (diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) &&
+	    (is_unfragmented(diw_sock_option(fd, IPPROTO_IP, IP_MTU_DISCOVER)) ||
+	     has_ip_options(fd) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR_RFC4884)))
+		return true;
+	return family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR) &&
+	       (is_unfragmented(diw_sock_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER)) ||
+		diw_sock_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG) ||
+		diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR_RFC4884));
+}
+
+/* Why all that it sends is plain. */
 static uint8_t plain_reason(int fd, int family)
 {
-	if (diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) || diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) ||
-	    diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) ||
-	    (family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR)))
+	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT) ||
+	    has_odd_errors(fd, family))
 		return DIW_C_sock_plain_option;
 	return NO_REASON;
+}
+
+static bool is_watched(int fd, int family)
+{
+	return diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) ||
+	       (family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR));
 }
 
 /* Frames would be seen by something else than the receive calls. */
@@ -120,6 +152,7 @@ static bool describe(int fd, struct diw_sock *s)
 		return false;
 	diw_reg_keys(s);
 	s->plain = plain_reason(fd, s->family);
+	s->watched = is_watched(fd, s->family);
 	s->quiet = must_be_quiet(fd);
 	s->timed = has_timeout(fd);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);

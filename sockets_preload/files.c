@@ -224,9 +224,11 @@ DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len)
 static bool matters(int level, int name)
 {
 	if (level == IPPROTO_IP)
-		return name == IP_RECVERR;
+		return name == IP_RECVERR || name == IP_MTU_DISCOVER || name == IP_OPTIONS ||
+		       name == IP_RECVERR_RFC4884;
 	if (level == IPPROTO_IPV6)
-		return name == IPV6_RECVERR || name == IPV6_V6ONLY || name == IPV6_ADDRFORM;
+		return name == IPV6_RECVERR || name == IPV6_V6ONLY || name == IPV6_ADDRFORM ||
+		       name == IPV6_MTU_DISCOVER || name == IPV6_DONTFRAG || name == IPV6_RECVERR_RFC4884;
 	if (level != SOL_SOCKET)
 		return level == IPPROTO_UDP;
 	switch (name) {

@@ -10,7 +10,7 @@
 
 uint8_t diw_frame_common[DIW_FRAME_SEND];
 static uint8_t common_write[DIW_FRAME_WRITE];
-enum { W_STAG = 2, W_TO = 6, W_QKEY = 14, W_MSN = 20, W_MO = 24, W_LENGTH = 28, W_IMM = 32 };
+enum { W_STAG = 2, W_TO = 6, W_QKEY = 14, W_EPOCH = 18, W_MSN = 20, W_MO = 24, W_LENGTH = 28, W_IMM = 32 };
 
 void diw_frame_init(void)
 {
@@ -35,6 +35,14 @@ DIW_COLD void diw_frame_head_write(uint8_t *p, const struct diw_route *r, uint32
 	diw_put32(p + W_IMM, (uint32_t)r->key);
 }
 
+DIW_COLD void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct diw_sock *s)
+{
+	uint64_t mark = diw_reg_mark(s, r->key);
+
+	diw_put32(p + (r->stag ? W_MSN : DIW_S_MSN), (uint32_t)mark);
+	diw_put16(p + (r->stag ? W_EPOCH : DIW_S_EPOCH), (uint16_t)(mark >> 32));
+}
+
 /* The header's length if it may be a frame, and its key. */
 static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 {
@@ -47,6 +55,20 @@ static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 		return DIW_FRAME_WRITE;
 	}
 	return 0;
+}
+
+size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len)
+{
+	uint64_t key, mark;
+	size_t head = shape(p, n + DIW_FRAME_CRC, &key);
+	bool tagged = head == DIW_FRAME_WRITE;
+
+	if (!head)
+		return 0;
+	mark = diw_reg_mark(s, key);
+	*len = diw_get32(p + (tagged ? W_LENGTH : DIW_S_LENGTH));
+	return *len <= DIW_FRAME_MAX && diw_get32(p + (tagged ? W_MSN : DIW_S_MSN)) == (uint32_t)mark &&
+	       diw_get16(p + (tagged ? W_EPOCH : DIW_S_EPOCH)) == (uint16_t)(mark >> 32) ? head : 0;
 }
 
 /* The rest of the header says one message of one segment: of a Write-Record within its region. */

@@ -16,7 +16,8 @@
 #define DIW_FRAME_MAX 65507u
 
 /* Where what is: docs/ud-profile.md sections 3.2 and 3.3. */
-enum { DIW_S_INV_STAG = 2, DIW_S_MSN = 10, DIW_S_MO = 14, DIW_S_QKEY = 18, DIW_S_LENGTH = 24, DIW_S_IMM = 28 };
+enum { DIW_S_INV_STAG = 2, DIW_S_MSN = 10, DIW_S_MO = 14, DIW_S_QKEY = 18, DIW_S_EPOCH = 22,
+       DIW_S_LENGTH = 24, DIW_S_IMM = 28 };
 
 /* What all headers of Sends of this process have in common. */
 extern uint8_t diw_frame_common[DIW_FRAME_SEND];
@@ -46,6 +47,11 @@ static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t 
 	diw_put32(p + DIW_S_LENGTH, (uint32_t)payload);
 	diw_put32(p + DIW_S_IMM, (uint32_t)r->key);
 }
+
+/* It may come back to S by the error queue (errqueue.c). */
+void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct diw_sock *s);
+/* Do the N bytes at P begin with such a header? Its length then, and the message's: there may be less of it. */
+size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len);
 
 /* ---- Whether it is one ---- */
 

@@ -123,7 +123,9 @@ struct diw_sock {
 	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
 	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
 	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
-	bool timed, quiet;
+	bool timed;
+	bool quiet : 1;
+	bool watched : 1;                    /* what it sends may come back by the error queue */
 	struct diw_keys keys;
 	struct diw_ref shown;              /* what advertises it */
 	uint64_t cookie, netns;
@@ -215,6 +217,8 @@ struct diw_route {
 bool diw_reg_open(void);
 void diw_reg_forked(void);
 void diw_reg_keys(struct diw_sock *s);
+/* By which a frame of S, to a receiver with KEY, is known as its own. */
+uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key);
 /* Of frames to PORT of a host that shares no registry, but the configured key. */
 uint64_t diw_reg_peer_key(uint16_t port);
 /* The route to what E of REG says, as COPY has it. */
@@ -270,6 +274,14 @@ ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int fla
 int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout);
 /* Bytes of the message that is next, as FIONREAD has it. */
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes);
+
+/* ---- errqueue.c: the same with MSG_ERRQUEUE ---- */
+
+ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+			      socklen_t *addr_len);
+ssize_t diw_errqueue_recvmsg(int fd, const struct diw_sock *s, struct msghdr *msg, int flags);
+int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags,
+			  struct timespec *timeout);
 
 size_t diw_iov_len(const struct iovec *iov, size_t n);
 /* The LEN bytes at DATA as far as there is room for them: so many. */

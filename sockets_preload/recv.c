@@ -138,8 +138,10 @@ static ssize_t recv_msg(int fd, struct diw_sock *s, struct msghdr *msg, int flag
 	struct diw_hold h;
 	ssize_t n = -1;
 
-	if (!msg || (msg->msg_iovlen && !msg->msg_iov) || flags & (MSG_ERRQUEUE | MSG_OOB))
+	if (!msg || (msg->msg_iovlen && !msg->msg_iov))
 		return real.recvmsg(fd, msg, flags);
+	if (flags & (MSG_ERRQUEUE | MSG_OOB))
+		return (flags & MSG_ERRQUEUE) ? diw_errqueue_recvmsg(fd, s, msg, flags) : real.recvmsg(fd, msg, flags);
 	diw_sock_show(fd, s);
 	begin(&r, fd, s, msg, flags, began);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
@@ -167,6 +169,8 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr };
 	ssize_t n;
 
+	if (flags & MSG_ERRQUEUE && (buf || !len))
+		return diw_errqueue_recvfrom(fd, s, buf, len, flags, addr, addr_len);
 	if ((!buf && len) || (addr && !addr_len) || flags & (MSG_ERRQUEUE | MSG_OOB))
 		return diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
 	if (addr)

@@ -122,7 +122,9 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 	struct many m;
 	int rc;
 
-	if (flags & (MSG_ERRQUEUE | MSG_OOB))
+	if (flags & MSG_ERRQUEUE)
+		return diw_errqueue_recvmmsg(fd, s, vec, n, flags, timeout);
+	if (flags & MSG_OOB)
 		return real.recvmmsg(fd, vec, n, flags, timeout);
 	diw_sock_show(fd, s);
 	m.fd = fd;

@@ -95,6 +95,12 @@ void diw_reg_keys(struct diw_sock *s)
 	s->keys.stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
 }
 
+/* No cookie is so large that another one's complement is that: so no mark is a key. */
+uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
+{
+	return keyed_hash(reg->secret, ~s->cookie, key);
+}
+
 uint64_t diw_reg_peer_key(uint16_t port)
 {
 	return keyed_hash(diw_conf.key, port, 0);

@@ -25,6 +25,7 @@ struct tx {
 	int fd, flags;
 	struct diw_sock *s;
 	size_t len;
+	bool marked;                         /* control data asks for it to come back, whatever the socket does */
 	enum diw_sock_counter why;           /* it is sent plain */
 	struct diw_route route;
 };
@@ -130,11 +131,19 @@ static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, con
 
 /* ---- How ---- */
 
-static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n)
+static inline void head(const struct diw_route *r, uint8_t *p, size_t len, const struct diw_sock *s, bool marked)
+{
+	diw_frame_head(p, r, len);
+	if (!DIW_LIKELY(!marked))
+		diw_frame_mark(p, r, s);
+}
+
+static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n,
+			   const struct diw_sock *s, bool marked)
 {
 	uint8_t *p = frame + diw_frame_head_len(r);
 
-	diw_frame_head(frame, r, len);
+	head(r, frame, len, s, marked);
 	for (size_t i = 0; i < n; i++) {
 		memcpy(p, iov[i].iov_base, iov[i].iov_len);
 		p += iov[i].iov_len;
@@ -143,15 +152,20 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 	return (size_t)(p - frame) + DIW_FRAME_CRC;
 }
 
+static inline bool is_marked(const struct tx *t)
+{
+	return t->s->watched || t->marked;
+}
+
 /* N of IOV are the message: with what is before and behind it, N + 2 of PIECE. */
-static void enclose(const struct tx *t, struct iovec *piece, uint8_t *head, uint8_t *crc, const struct iovec *iov,
+static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uint8_t *crc, const struct iovec *iov,
 		    size_t n)
 {
 	size_t len = diw_frame_head_len(&t->route);
 
-	diw_frame_head(head, &t->route, t->len);
-	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, head, len), iov, n) : 0);
-	piece[0] = (struct iovec){ head, len };
+	head(&t->route, first, t->len, t->s, is_marked(t));
+	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, first, len), iov, n) : 0);
+	piece[0] = (struct iovec){ first, len };
 	memcpy(piece + 1, iov, n * sizeof *iov);
 	piece[n + 1] = (struct iovec){ crc, DIW_FRAME_CRC };
 }
@@ -161,19 +175,20 @@ static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct
 						size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
-	uint8_t head[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
+	uint8_t first[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
 	struct msghdr m = *msg;
 
-	enclose(t, piece, head, crc, iov, n);
+	enclose(t, piece, first, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
 	return real.sendmsg(t->fd, &m, t->flags);
 }
 
-/* Refused because of the frame it may leave without. */
-static bool is_refused(ssize_t rc)
+/* Refused because of the frame it may leave without. ENOBUFS with IP_RECVERR is a full queue's, behind the point where
+ * the kernel counts and tells that it has sent. */
+static bool is_refused(const struct diw_sock *s, ssize_t rc)
 {
-	return rc < 0 && (errno == EMSGSIZE || errno == ENOBUFS);
+	return rc < 0 && (errno == EMSGSIZE || (errno == ENOBUFS && !s->watched));
 }
 
 static void uncount(enum diw_sock_counter which)
@@ -182,9 +197,9 @@ static void uncount(enum diw_sock_counter which)
 }
 
 /* It was not sent in its frame: is that its result? */
-static DIW_COLD bool is_final(ssize_t rc)
+static DIW_COLD bool is_final(const struct diw_sock *s, ssize_t rc)
 {
-	if (!is_refused(rc))
+	if (!is_refused(s, rc))
 		return true;
 	diw_count(DIW_C_sock_plain_size);
 	uncount(DIW_C_sock_tx_framed);
@@ -205,16 +220,18 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.flags = flags;
 		t.s = s;
 		t.len = len;
+		t.marked = false;
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))
 			return diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 	}
 	if (DIW_LIKELY(len <= STAGED))
-		rc = diw_real_sendto(fd, frame, stage(&t.route, frame, len, &iov, 1), flags, addr, addr_len);
+		rc = diw_real_sendto(fd, frame, stage(&t.route, frame, len, &iov, 1, s, s->watched), flags, addr,
+				     addr_len);
 	else
 		rc = gather(&t, &(struct msghdr){ .msg_name = (void *)addr, .msg_namelen = addr_len }, &iov, 1);
 	if (DIW_LIKELY(rc >= 0))
 		return (ssize_t)len;
-	return is_final(rc) ? rc : diw_real_sendto(fd, buf, len, flags, addr, addr_len);
+	return is_final(s, rc) ? rc : diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 }
 
 DIW_HOT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addr_len)
@@ -256,8 +273,9 @@ static bool is_odd(const struct msghdr *msg)
 	return (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES;
 }
 
-/* The kernel would cut a frame in pieces. */
-static bool is_cut(const struct msghdr *msg)
+/* The kernel would cut a frame in pieces, or tell that it will not. What else control data asks of the socket may bring
+ * the message back: *MARKED. */
+static bool is_cut(const struct msghdr *msg, bool *marked)
 {
 	struct msghdr m = *msg;
 
@@ -266,8 +284,9 @@ static bool is_cut(const struct msghdr *msg)
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
 			return true;
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING)
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_DONTFRAG)
 			return true;
+		*marked |= c->cmsg_level == SOL_SOCKET;
 	}
 	return false;
 }
@@ -275,7 +294,8 @@ static bool is_cut(const struct msghdr *msg)
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 {
 	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
-	struct iovec one = { frame, stage(&t->route, frame, t->len, msg->msg_iov, msg->msg_iovlen) };
+	struct iovec one = { frame, stage(&t->route, frame, t->len, msg->msg_iov, msg->msg_iovlen, t->s,
+						is_marked(t)) };
 	struct msghdr m = *msg;
 
 	m.msg_iov = &one;
@@ -291,13 +311,13 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 	if (!msg || is_odd(msg))
 		return real.sendmsg(fd, msg, flags);
 	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-	if (is_cut(msg)) {
+	if (is_cut(msg, &t.marked)) {
 		diw_count(DIW_C_sock_plain_flags);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
 		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
 		if (DIW_LIKELY(rc >= 0))
 			return (ssize_t)t.len;
-		if (is_final(rc))
+		if (is_final(s, rc))
 			return rc;
 	}
 	return real.sendmsg(fd, msg, flags);
@@ -323,7 +343,8 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 	struct iovec *piece = b->piece + b->pieces;
 
 	if (t->len <= STAGED) {
-		*piece = (struct iovec){ b->room, stage(&t->route, b->room, t->len, m->msg_iov, m->msg_iovlen) };
+		*piece = (struct iovec){ b->room, stage(&t->route, b->room, t->len, m->msg_iov, m->msg_iovlen,
+						       t->s, is_marked(t)) };
 		b->room += piece->iov_len;
 		m->msg_iovlen = 1;
 	} else {
@@ -347,7 +368,7 @@ static bool join(struct batch *b, const struct msghdr *msg)
 	b->counted[b->n] = NO_REASON;
 	if (!odd) {
 		t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-		if (is_cut(msg))
+		if (is_cut(msg, &t.marked))
 			plain(&t, DIW_C_sock_plain_flags);
 		else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0))
 			frame_in(b, &t, &b->vec[b->n].msg_hdr);
@@ -385,7 +406,7 @@ static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int
 {
 	ssize_t n;
 
-	if (b->counted[i] != DIW_C_sock_tx_framed || (rc < 0 && !is_refused(rc)))
+	if (b->counted[i] != DIW_C_sock_tx_framed || (rc < 0 && !is_refused(b->s, rc)))
 		return false;
 	n = diw_sock_sendmsg(b->fd, b->s, &m->msg_hdr, rc < 0 ? b->flags : b->flags | MSG_DONTWAIT);
 	if (n >= 0)

@@ -19,12 +19,12 @@ has_line() { grep -qx -- "$1" "$2"; }
 # ---- Every call ----
 
 CALLS=$TMP/calls
-printf '#!/bin/sh\n%s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
-	"$BUILD/tests/system/sockets_held" > "$CALLS"
+printf '#!/bin/sh\n%s && %s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
+	"$BUILD/tests/system/sockets_errqueue" "$BUILD/tests/system/sockets_held" > "$CALLS"
 chmod +x "$CALLS"
 run "the calls without the interposer" "$CALLS"
 printf '%s\n' "$OUT" > "$TMP/plain"
-check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 3 ]
+check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 4 ]
 # same WHAT [ENVIRONMENT...]: the program sees what it saw.
 same() {
 	local what=$1
@@ -56,6 +56,28 @@ run "Prometheus" $DIW stat $HELD --prometheus
 check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\""
 kill $HELD
 wait $HELD 2> /dev/null
+
+# ---- The error queue ----
+
+# A frame that is too large there, its message not; and fragments.
+ip route add local 198.51.100.8/32 dev lo table local mtu lock 1500
+# came_back WHAT N ARGUMENT...: ... and at least N of what comes back was a frame.
+came_back() {
+	local what=$1 n=$2 mode
+	shift 2
+	run "$what without the interposer" "$BUILD/tests/system/sockets_errqueue" "$@"
+	printf '%s\n' "$OUT" > "$TMP/before"
+	check "... all of it" [ "$(tail -n 1 "$TMP/before")" = end ]
+	for mode in sendrecv write-record; do
+		run "$what, $mode" env DIWARP_SOCKETS_LOG=info DIWARP_SOCKETS_MODE=$mode $RUN \
+			"$BUILD/tests/system/sockets_errqueue" "$@"
+		grep -v '^diwarp sockets: ' <<< "$OUT" > "$TMP/seen"
+		check "... sees the same" diff "$TMP/before" "$TMP/seen"
+		check "... of frames" [ "$(sed -n 's/.*counted.* sock_err_framed=\([0-9]*\).*/\1/p' <<< "$OUT" | grep . || echo 0)" -ge "$n" ]
+	done
+}
+came_back "what comes back" 200
+came_back "what comes back by a route with a small MTU" 9 198.51.100.8
 
 # ---- Bad frames, few descriptors ----
 

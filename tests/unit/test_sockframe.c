@@ -29,6 +29,11 @@ uint64_t diw_reg_peer_key(uint16_t port)
 	return of_peers + port;
 }
 
+uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
+{
+	return (s->cookie + key) * 0x9e3779b97f4a7c15u;
+}
+
 /* A frame of N bytes of payload in exactly as much memory, so that a look beyond it is seen. */
 static uint8_t *make(size_t n, uint64_t key, uint32_t stag, size_t *len)
 {

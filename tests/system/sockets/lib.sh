@@ -64,10 +64,10 @@ ends() {
 	join $FIRST 30 > /dev/null
 	[ $? -ne 124 ] || fault "the first does not end"
 }
-# Its counters while it lives, written as it would when it ends.
+# live [PROCESS FILE]: the first's counters while it lives, or another's, written as it would when it ends.
 live() {
-	$DIW stat $FIRST --json 2> /dev/null | jq -r '.counters | to_entries | map("\(.key)=\(.value)") |
-		"diwarp sockets: counted " + join(" ")' >> "$TMP/first.err"
+	$DIW stat "${1:-$FIRST}" --json 2> /dev/null | jq -r '.counters | to_entries | map("\(.key)=\(.value)") |
+		"diwarp sockets: counted " + join(" ")' >> "${2:-$TMP/first.err}"
 }
 # sum FILE COUNTER...: of the processes of one end.
 sum() {

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The error queue holds datagrams that this socket has sent: whole packets, from the link's header on, with the time
+ * when they left (SO_TIMESTAMPING), and as much of a payload as an ICMP message quotes (IP_RECVERR). Frames in it
+ * become what the program sent.
+ *
+ * Which they are the frame itself says: what may come back has, for its MSN and epoch, 48 bits of a hash of the
+ * registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So whoever comes to hold the socket
+ * knows its frames, however many receivers it has and though those be gone, and nothing is to be remembered. Nobody
+ * can make such a header, or have it made: a plain datagram has it only if a receiver sends back a frame of ours, and
+ * the program that to it, as it came, when it no longer takes frames. That deceives nobody but the two of them, and
+ * only about what they said to each other.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sockets_preload/frame.h"
+#include "sockets_preload/stage.h"
+
+/* A packet of 65,535 bytes behind a link's header is more than a stage for one takes. */
+#define KIND DIW_STAGE_MANY
+#define ROOM (2 * DIW_STAGE)
+#define MOST_LINK 64u                        /* bytes before the IP header: any link's, or another packet's */
+#define UDP 8u
+#define MORE_FRAGMENTS 0x2000u
+
+/* ---- Where the frame is ---- */
+
+/* N bytes at P: an IPv4 packet's UDP header, from P. 0: it has none. */
+static size_t udp_of_v4(const uint8_t *p, size_t n)
+{
+	size_t ihl = (p[0] & 15u) * 4u;
+
+	return ihl >= 20 && p[9] == IPPROTO_UDP && !(diw_get16(p + 6) & 0x1fff) && ihl + UDP <= n ? ihl : 0;
+}
+
+static size_t udp_of_v6(const uint8_t *p, size_t n)
+{
+	uint8_t next = p[6];
+	size_t at = 40;
+
+	while (at + UDP <= n && (next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS ||
+				 next == IPPROTO_FRAGMENT)) {
+		size_t len = next == IPPROTO_FRAGMENT ? 8 : (p[at + 1] + 1u) * 8u;
+
+		next = p[at];
+		at += len;
+	}
+	return next == IPPROTO_UDP && at + UDP <= n ? at : 0;
+}
+
+struct found {
+	size_t ip, udp;                      /* where the headers are; udp 0: there are none */
+	size_t data, head, len;              /* the frame, its header's length, and the message's */
+};
+
+static bool is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
+{
+	if (n < f->data)
+		return false;
+	f->head = diw_frame_own(s, p + f->data, n - f->data, &f->len);
+	return f->head && (!f->udp || diw_get16(p + f->udp + 4) == UDP + f->head + f->len + DIW_FRAME_CRC);
+}
+
+static bool find(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
+{
+	*f = (struct found){ 0 };
+	if (is_ours(s, p, n, f))
+		return true;
+	for (f->ip = 0; f->ip <= MOST_LINK && f->ip + 20 + UDP <= n; f->ip++) {
+		const uint8_t *ip = p + f->ip;
+		size_t left = n - f->ip, at = 0;
+
+		if (ip[0] >> 4 == 4)
+			at = udp_of_v4(ip, left);
+		else if (ip[0] >> 4 == 6 && left >= 40)
+			at = udp_of_v6(ip, left);
+		f->udp = f->ip + at;
+		f->data = f->udp + UDP;
+		if (at && is_ours(s, p, n, f))
+			return true;
+	}
+	return false;
+}
+
+/* ---- What the packet would have been without it ---- */
+
+static uint32_t add(uint32_t sum, const uint8_t *p, size_t n)
+{
+	for (; n > 1; n -= 2, p += 2)
+		sum += diw_get16(p);
+	return n ? sum + (uint32_t)(*p << 8) : sum;
+}
+
+static uint16_t fold(uint32_t sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)(sum + (sum >> 16));
+}
+
+static bool is_v4(const uint8_t *ip)
+{
+	return ip[0] >> 4 == 4;
+}
+
+static uint32_t pseudo(const uint8_t *ip, size_t len)
+{
+	return IPPROTO_UDP + (uint32_t)len + (is_v4(ip) ? add(0, ip + 12, 8) : add(0, ip + 8, 32));
+}
+
+/* A checksum that the device would have made is still the pseudo-header's sum; one of a datagram that is not all here
+ * cannot be known: none then. */
+static void put_udp(const uint8_t *ip, uint8_t *udp, size_t len, bool whole)
+{
+	uint16_t old = diw_get16(udp + 6), sum;
+
+	if (old && old == fold(pseudo(ip, diw_get16(udp + 4)))) {
+		diw_put16(udp + 4, (uint16_t)len);
+		diw_put16(udp + 6, fold(pseudo(ip, len)));
+		return;
+	}
+	diw_put16(udp + 4, (uint16_t)len);
+	diw_put16(udp + 6, 0);
+	if (old && whole) {
+		sum = (uint16_t)~fold(add(pseudo(ip, len), udp, len));
+		diw_put16(udp + 6, sum ? sum : 0xffff);
+	}
+}
+
+/* The packet is GONE bytes shorter. WHOLE: no other fragment has anything of the message. */
+static void put_ip(uint8_t *ip, size_t gone, bool whole)
+{
+	uint16_t flags;
+
+	if (!is_v4(ip)) {
+		diw_put16(ip + 4, (uint16_t)(diw_get16(ip + 4) - gone));
+		return;
+	}
+	flags = diw_get16(ip + 6);
+	diw_put16(ip + 2, (uint16_t)(diw_get16(ip + 2) - gone));
+	diw_put16(ip + 6, whole ? (uint16_t)(flags & ~MORE_FRAGMENTS) : flags);
+	diw_put16(ip + 10, 0);
+	diw_put16(ip + 10, (uint16_t)~fold(add(0, ip, (ip[0] & 15u) * 4u)));
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of N bytes at P, from the error queue, what the program is to see: there, *LEN bytes. */
+static uint8_t *strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
+{
+	struct found f;
+	size_t here, crc;
+	uint8_t *start, *end;
+
+	*len = n;
+	if (!find(s, p, n, &f))
+		return p;
+	diw_count(DIW_C_sock_err_framed);
+	here = least(f.len, n - f.data - f.head);
+	crc = least(DIW_FRAME_CRC, n - f.data - f.head - here);
+	start = memmove(p + f.head, p, f.data);
+	end = start + f.data + here;
+	/* ICMP extensions follow what they quote (RFC 4884). */
+	memmove(end, end + crc, n - f.head - f.data - here - crc);
+	*len = n - f.head - crc;
+	if (f.udp) {
+		put_ip(start + f.ip, f.head + crc, here == f.len);
+		put_udp(start + f.ip, start + f.udp, UDP + f.len, here == f.len);
+	}
+	return start;
+}
+
+/* ---- The calls ---- */
+
+ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
+			      socklen_t *addr_len)
+{
+	struct diw_hold h;
+	size_t got;
+	uint8_t *data;
+	ssize_t n;
+
+	if (!diw_stage_hold(KIND, &h))
+		return -1;
+	n = real.recvfrom(fd, h.mem, ROOM, flags, addr, addr_len);
+	if (n >= 0) {
+		data = strip(s, h.mem, (size_t)n, &got);
+		got = least(got, len);
+		if (got)
+			memcpy(buf, data, got);
+		n = (ssize_t)got;
+	}
+	diw_stage_let_go(KIND, &h);
+	return n;
+}
+
+/* M's data is in STAGE: N bytes. */
+static size_t deliver(const struct diw_sock *s, struct msghdr *m, const struct msghdr *got, uint8_t *stage, size_t n)
+{
+	size_t len, some;
+	const uint8_t *data = strip(s, stage, n, &len);
+
+	some = diw_iov_fill(m->msg_iov, m->msg_iovlen, data, len);
+	m->msg_namelen = got->msg_namelen;
+	m->msg_controllen = got->msg_controllen;
+	m->msg_flags = got->msg_flags | (some < len ? MSG_TRUNC : 0);
+	return some;
+}
+
+ssize_t diw_errqueue_recvmsg(int fd, const struct diw_sock *s, struct msghdr *msg, int flags)
+{
+	struct diw_hold h;
+	struct msghdr m = *msg;
+	struct iovec iov;
+	ssize_t n;
+
+	if (!diw_stage_hold(KIND, &h))
+		return -1;
+	iov = (struct iovec){ h.mem, ROOM };
+	m.msg_iov = &iov;
+	m.msg_iovlen = 1;
+	n = real.recvmsg(fd, &m, flags);
+	if (n >= 0)
+		n = (ssize_t)deliver(s, msg, &m, h.mem, (size_t)n);
+	diw_stage_let_go(KIND, &h);
+	return n;
+}
+
+static bool is_over(const struct timespec *left, unsigned done)
+{
+	return done && left && !left->tv_sec && !left->tv_nsec;
+}
+
+/* One at a time: what a timeout is from call to call the kernel keeps in it. */
+int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags,
+			  struct timespec *timeout)
+{
+	struct diw_hold h;
+	unsigned done;
+	int saved = errno;
+
+	if (!diw_stage_hold(KIND, &h))
+		return -1;
+	for (done = 0; done < n && !is_over(timeout, done); done++) {
+		struct iovec iov = { h.mem, ROOM };
+		struct mmsghdr one = { .msg_hdr = vec[done].msg_hdr };
+
+		one.msg_hdr.msg_iov = &iov;
+		one.msg_hdr.msg_iovlen = 1;
+		if (real.recvmmsg(fd, &one, 1, flags, timeout) != 1)
+			break;
+		vec[done].msg_len = (unsigned)deliver(s, &vec[done].msg_hdr, &one.msg_hdr, h.mem, one.msg_len);
+	}
+	if (done)
+		errno = saved;
+	diw_stage_let_go(KIND, &h);
+	return done ? (int)done : -1;
+}
