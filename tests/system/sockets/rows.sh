@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
 # The rows of sockets_programs.sh; lib.sh says how they are written.
-STREAMS=(sipp_t1 sipp_tn iperf3_tcp socat_tcp nc_tcp http)
-BOTH=(sipp_u1 sipp_un dig iperf3 socat nc tftp python chronyd chronyd_v6 coturn node "${STREAMS[@]}")
-LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp java)
-ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd sipp_t1 http)
+STREAMS=(sipp_t1 sipp_tn iperf3_tcp socat_tcp nc_tcp http node_net node_http)
+BOTH=(sipp_u1 sipp_un sipp_un_un dig iperf3 socat nc tftp python chronyd chronyd_v6 coturn node "${STREAMS[@]}")
+LARGE_STREAMS=(ffmpeg_http vlc_http java_tcp)
+LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp java "${LARGE_STREAMS[@]}")
+ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd sipp_t1 http node_net)
 
 # SIPp has at most 10 calls at once: no more leave before the other end has received.
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
@@ -17,16 +18,20 @@ row_sipp_u1() {
 	ends KILL
 }
 
-about_sipp_un() { echo 'SIPp, the uac with a socket each call (`-t un`), 1,000 calls'; }
-row_sipp_un() {
+# row_sipp_sockets UAS CALLS
+row_sipp_sockets() {
 	ELIGIBLE=second
-	first sipp -sn uas -i 127.0.0.1 -p 5070 -nostdin
+	first sipp -sn uas -t "$1" -max_socket 1000 -i 127.0.0.1 -p 5070 -nostdin
 	waits 5070
-	second sipp -sn uac -t un -max_socket 1000 -i 127.0.0.1 -r 300 -m 1000 -l 10 -nostdin -timer_resol 1 127.0.0.1:5070
+	second sipp -sn uac -t un -max_socket 1000 -i 127.0.0.1 -r 300 -m "$2" -l 10 -nostdin -timer_resol 1 127.0.0.1:5070
 	fine "sipp failed: $STATUS" [ $STATUS -eq 0 ]
 	live
 	ends KILL
 }
+about_sipp_un() { echo 'SIPp, the uac with a socket each call (`-t un`), 1,000 calls'; }
+row_sipp_un() { row_sipp_sockets u1 1000; }
+about_sipp_un_un() { echo 'SIPp, both with `-t un`, 300 calls'; }
+row_sipp_un_un() { row_sipp_sockets un 300; }
 
 row_sipp_tcp() {
 	first sipp -sn uas -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5070 -nostdin
@@ -39,7 +44,7 @@ row_sipp_tcp() {
 }
 about_sipp_t1() { echo 'SIPp over one TCP connection (`-t t1`), 1,000 calls'; }
 row_sipp_t1() { row_sipp_tcp t1; }
-about_sipp_tn() { echo 'SIPp, a TCP connection each call (`-t tn`), 1,000 calls'; }
+about_sipp_tn() { echo 'SIPp, both with `-t tn`, a TCP connection each call, 1,000 calls'; }
 row_sipp_tn() { row_sipp_tcp tn; }
 
 about_dig() { echo 'dig and dnsmasq, 400 questions, each from a socket of its own'; }
@@ -224,13 +229,41 @@ row_node() {
 	ends KILL
 }
 
+# row_node_tcp KIND PORT COUNT
+row_node_tcp() {
+	first node tests/system/sockets/tcp.js "$1" "$2"
+	eventually 30 accepting "$2" || fault "no server"
+	second node tests/system/sockets/tcp.js "$1" "$2" "$3"
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	live
+	ends KILL
+}
+about_node_net() { echo "Node's net, four TCP connections, 400 pieces of up to 60,000 bytes and back"; }
+row_node_net() { row_node_tcp net 5312 100; }
+about_node_http() { echo "Node's http, 400 requests of up to 60,000 bytes, each answered by its body"; }
+row_node_http() { row_node_tcp http 5313 400; }
+
+java_compiles() {
+	fine "it does not compile" env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path java)" -cp "$root/usr/share/java/eclipse-jdt-core.jar" \
+		org.eclipse.jdt.internal.compiler.batch.Main -17 -proc:none -d "$TMP" "tests/system/sockets/$1.java"
+}
 about_java() { echo 'Java, DatagramSocket and DatagramChannel, 2,000 questions and answers'; }
 row_java() {
-	fine "it does not compile" env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path java)" -cp "$root/usr/share/java/eclipse-jdt-core.jar" \
-		org.eclipse.jdt.internal.compiler.batch.Main -17 -proc:none -d "$TMP" tests/system/sockets/Echo.java
+	java_compiles Echo
 	first java -cp "$TMP" Echo 5304
 	waits 5304
 	second java -cp "$TMP" Echo 5304 2000
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	live
+	ends KILL
+}
+
+about_java_tcp() { echo 'Java, Socket and SocketChannel to a Selector, 400 pieces of up to 60,000 bytes and back'; }
+row_java_tcp() {
+	java_compiles Stream
+	first java -cp "$TMP" Stream 5314
+	eventually 30 accepting 5314 || fault "no server"
+	second java -cp "$TMP" Stream 5314 200
 	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
 	live
 	ends KILL
@@ -332,6 +365,45 @@ vlc_by_rtp() {
 	eventually 30 has_settled
 	live
 	ends
+}
+
+about_ffmpeg_http() { echo "Python's http.server to ffmpeg, MPEG-TS: the bytes of the file"; }
+row_ffmpeg_http() {
+	media
+	first python3 -m http.server 5381 --bind 127.0.0.1 -d "$TMP"
+	eventually 30 accepting 5381 || fault "no server"
+	second ffmpeg -nostdin -v error -y -f data -i http://127.0.0.1:5381/media.ts -map 0 -c copy -f data "$TMP/second.ts"
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	fine "what came differs" cmp "$TMP/media.ts" "$TMP/second.ts"
+	live
+	ends
+}
+
+about_vlc_http() { echo 'VLC to VLC over HTTP: the bytes that VLC writes to a file, from where the other came in'; }
+row_vlc_http() {
+	local who=$WHO
+	as_nobody || { fault "VLC wants an ordinary user"; return; }
+	media
+	WHO=none
+	second vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
+		--sout "#std{access=file,mux=raw,dst=$TMP/nobody/wanted}"
+	WHO=$who
+	attempts vlc_by_http follows
+}
+vlc_by_http() {
+	rm -f "$TMP/nobody/stream"
+	first vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
+		--sout '#std{access=http,mux=raw,dst=127.0.0.1:5382/}'
+	eventually 30 accepting 5382 || fault "no server"
+	second vlc -I dummy --no-lua --ignore-config --play-and-exit --demux=dump --demuxdump-file="$TMP/nobody/stream" \
+		http://127.0.0.1:5382/
+	ends
+}
+# A piece of it, most: from where the receiver came in, to where the sender closed over its last pictures.
+follows() {
+	python3 -c 'import sys
+whole, piece = (open(name, "rb").read() for name in sys.argv[1:])
+sys.exit(len(piece) < len(whole) / 2 or piece not in whole)' "$TMP/nobody/wanted" "$TMP/nobody/stream"
 }
 
 about_ffmpeg_vlc() { echo 'ffmpeg to VLC: the bytes that ffmpeg writes to a file'; }
