@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host
- * map, to find out who may be sent frames and with which key. A file of another user, or one that others may write, is
- * not used.
+ * map, to find out who may be sent frames and with which key.
  */
 #ifndef DIW_BASE_SOCKREG_H
 #define DIW_BASE_SOCKREG_H
@@ -16,7 +15,7 @@
 
 #include "base/addr.h"
 
-#define DIW_SOCKREG_FILE "sockets"
+#define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
 #define DIW_SOCKREG_VERSION 2u
 #define DIW_SOCKREG_OWNERS 4096u
@@ -56,12 +55,7 @@ struct diw_sockreg {
 	struct diw_sock_entry entry[DIW_SOCKREG_ENTRIES];
 };
 
-/* The directory of this user's registry, in PATH. */
-void diw_sockreg_dir(char *path, size_t size);
-/* The file NAME there, opened and locked if CREATE; -1. *why and PATH as below. */
-int diw_sockreg_file(const char *name, bool create, char *path, size_t size, const char **why);
-/* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
- * none. */
+/* Maps it, and makes it if CREATE, as diw_regfile_open() does. */
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);
 
 /* What a user shows to the others of the host (docs/sockets.md, "Other users"): the same, without secret and names, in

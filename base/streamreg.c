@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/streamreg.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sockreg.h"
+#include "base/regfile.h"
 
 /* Cookies begin anew with each boot, and a registry may lie on a disk. */
 static uint64_t boot(void)
@@ -29,80 +25,45 @@ static uint64_t boot(void)
 	return h;
 }
 
-static bool is_complete(const struct diw_streamreg *reg)
+static bool is_complete(const void *p)
 {
+	const struct diw_streamreg *reg = p;
+
 	return atomic_load_explicit(&reg->magic, memory_order_acquire) == DIW_STREAMREG_MAGIC &&
 	       reg->version == DIW_STREAMREG_VERSION && reg->slots == DIW_STREAMREG_SLOTS && reg->size == sizeof *reg;
 }
 
-static struct diw_streamreg *map(int fd)
+static bool init(void *p, const char **why)
 {
-	void *p = mmap(NULL, sizeof(struct diw_streamreg), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct diw_streamreg *reg = p;
 
-	return p == MAP_FAILED ? NULL : p;
-}
-
-static struct diw_streamreg *init(int fd, const char **why)
-{
-	struct diw_streamreg *reg;
-
-	if (fallocate(fd, 0, 0, sizeof *reg) < 0 || !(reg = map(fd))) {
-		*why = strerror(errno);
-		if (ftruncate(fd, 0) < 0)
-			*why = "it can be neither made nor removed";
-		return NULL;
-	}
+	(void)why;
 	reg->version = DIW_STREAMREG_VERSION;
 	reg->slots = DIW_STREAMREG_SLOTS;
 	reg->size = sizeof *reg;
 	reg->boot = boot();
 	atomic_store_explicit(&reg->magic, DIW_STREAMREG_MAGIC, memory_order_release);
-	return reg;
+	return true;
 }
 
-/* Under the file's lock. Nobody who lives uses one of another boot. */
-static struct diw_streamreg *take(int fd, bool create, const char **why)
+static bool is_over(const void *p)
 {
-	struct diw_streamreg *reg = NULL;
-	struct stat st;
+	const struct diw_streamreg *reg = p;
 
-	*why = NULL;
-	if (fstat(fd, &st) == 0 && st.st_size == (off_t)sizeof *reg && (reg = map(fd)) && is_complete(reg)) {
-		if (reg->boot == boot())
-			return reg;
-		if (create && ftruncate(fd, 0) == 0)
-			st.st_size = 0;
-	}
-	if (reg)
-		munmap(reg, sizeof *reg);
-	if (st.st_size == 0)
-		return create ? init(fd, why) : NULL;
-	*why = "it is damaged, or of another version; removing it helps once no program uses it";
-	return NULL;
+	return reg->boot != boot();
 }
 
 /* Threads are named by numbers that mean something only in their PID namespace: it has a file of its own. */
-static void file_name(char *name, size_t size)
+struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why)
 {
+	char name[48];
+	const struct diw_regfile what = { .name = name, .size = sizeof(struct diw_streamreg), .init = init,
+					  .is_complete = is_complete, .is_over = is_over };
 	struct stat st = { 0 };
 
 	if (stat("/proc/self/ns/pid", &st) < 0)
 		st.st_ino = 0;
-	snprintf(name, size, DIW_STREAMREG_FILE ".%llu", (unsigned long long)st.st_ino);
-}
-
-struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why)
-{
-	struct diw_streamreg *reg = NULL;
-	char name[48];
-	int fd;
-
-	file_name(name, sizeof name);
-	fd = diw_sockreg_file(name, create, path, size, why);
-	if (fd < 0)
-		return NULL;
-	reg = take(fd, create, why);
-	flock(fd, LOCK_UN);                  /* the mapping would keep it */
-	close(fd);
-	return reg;
+	snprintf(name, sizeof name, DIW_STREAMREG_FILE "-%u.%llu", DIW_STREAMREG_VERSION,
+		 (unsigned long long)st.st_ino);
+	return diw_regfile_open(&what, create, path, size, why);
 }

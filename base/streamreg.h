@@ -13,7 +13,7 @@
 
 #include "base/addr.h"
 
-#define DIW_STREAMREG_FILE "streams"
+#define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
 #define DIW_STREAMREG_VERSION 2u
 #define DIW_STREAMREG_SLOTS 32768u
@@ -102,7 +102,7 @@ struct diw_streamreg {
 	struct diw_sock_stream slot[DIW_STREAMREG_SLOTS];
 };
 
-/* Maps it, and makes it if CREATE, as diw_sockreg_open() does. */
+/* Maps it, and makes it if CREATE, as diw_regfile_open() does. */
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why);
 
 static inline struct diw_sock_stream *diw_streamreg_at(struct diw_streamreg *reg, uint64_t cookie, uint32_t i)

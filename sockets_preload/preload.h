@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -213,6 +214,23 @@ struct diw_route {
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays */
 };
+
+/* What is opened once, by whoever needs it first. */
+struct diw_once {
+	enum { DIW_UNTRIED, DIW_OPEN, DIW_ABSENT } _Atomic state;
+	pthread_mutex_t opening;
+};
+#define DIW_ONCE { DIW_UNTRIED, PTHREAD_MUTEX_INITIALIZER }
+/* OPENS is called by one thread, at once. */
+void diw_once_try(struct diw_once *once, bool (*opens)(void));
+static inline bool diw_once(struct diw_once *once, bool (*opens)(void))
+{
+	if (atomic_load_explicit(&once->state, memory_order_acquire) == DIW_UNTRIED)
+		diw_once_try(once, opens);
+	return atomic_load_explicit(&once->state, memory_order_acquire) == DIW_OPEN;
+}
+/* Another thread of the parent's may have been opening it. */
+void diw_once_forked(struct diw_once *once);
 
 bool diw_reg_open(void);
 void diw_reg_forked(void);

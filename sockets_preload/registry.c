@@ -15,8 +15,7 @@
 #define MOST_MISSES 10u                              /* that make the next try later: by 1,023 receives */
 
 static struct diw_sockreg *reg;
-static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static struct diw_once once = DIW_ONCE;
 /* The mutexes that this process holds: in the registry, and in the window that other users see. */
 static _Atomic uint32_t my_owner = NOBODY, window_owner = NOBODY;
 static uint32_t my_epoch, window_epoch;
@@ -24,33 +23,39 @@ static struct diw_sockreg *window;
 
 /* ---- Opening ---- */
 
-static void open_once(void)
+/* No signal handler may wait for the thread that it interrupts. */
+void diw_once_try(struct diw_once *once, bool (*opens)(void))
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pthread_mutex_lock(&once->opening);
+	if (atomic_load(&once->state) == DIW_UNTRIED)
+		atomic_store(&once->state, opens() ? DIW_OPEN : DIW_ABSENT);
+	pthread_mutex_unlock(&once->opening);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void diw_once_forked(struct diw_once *once)
+{
+	pthread_mutex_init(&once->opening, NULL);
+}
+
+static bool opens(void)
 {
 	char path[PATH_MAX];
 	const char *why;
 
-	if (atomic_load(&state) != UNTRIED)
-		return;
 	reg = diw_sockreg_open(true, path, sizeof path, &why);
 	if (!reg)
 		diw_log(DIW_LOG_WARN, "%s: %s; all is sent plain", path, why ? why : "not there");
-	atomic_store(&state, reg ? OPEN : ABSENT);
+	return reg;
 }
 
-/* No signal handler may wait for the thread that it interrupts. */
 bool diw_reg_open(void)
 {
-	sigset_t all, before;
-
-	if (atomic_load_explicit(&state, memory_order_acquire) == UNTRIED) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_BLOCK, &all, &before);
-		pthread_mutex_lock(&opening);
-		open_once();
-		pthread_mutex_unlock(&opening);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	}
-	return atomic_load_explicit(&state, memory_order_acquire) == OPEN;
+	return diw_once(&once, opens);
 }
 
 void diw_reg_forked(void)
@@ -58,7 +63,7 @@ void diw_reg_forked(void)
 	atomic_store(&my_owner, NOBODY);
 	atomic_store(&window_owner, NOBODY);
 	diw_window_forked();
-	pthread_mutex_init(&opening, NULL);          /* another thread may have held it */
+	diw_once_forked(&once);
 }
 
 /* SipHash-2-4 (Aumasson, Bernstein 2012) of two words. */

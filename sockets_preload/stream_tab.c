@@ -6,7 +6,6 @@
 #include <linux/sock_diag.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -27,47 +26,36 @@
 #define GIVEN_UP_NS (300 * DIW_S)
 
 static struct diw_streamreg *reg;
-static enum { UNTRIED, OPEN, ABSENT } _Atomic state;
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static struct diw_once once = DIW_ONCE;
 static __thread uint32_t me;
 static _Atomic uint32_t process;
 
 /* ---- Opening ---- */
 
-static void open_once(void)
+static bool opens(void)
 {
 	char path[PATH_MAX];
 	const char *why;
 
-	if (atomic_load(&state) != UNTRIED)
-		return;
 	reg = diw_streamreg_open(true, path, sizeof path, &why);
 	if (!reg)
 		diw_log(DIW_LOG_WARN, "%s: %s; streams are plain", path, why ? why : "not there");
-	atomic_store(&state, reg ? OPEN : ABSENT);
+	return reg;
 }
 
 bool diw_stream_open(void)
 {
-	sigset_t all, before;
-
-	if (atomic_load_explicit(&state, memory_order_acquire) == UNTRIED && diw_reg_open()) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_BLOCK, &all, &before);
-		pthread_mutex_lock(&opening);
-		open_once();
-		pthread_mutex_unlock(&opening);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-		diw_sock_stat_open();
-	}
-	return atomic_load_explicit(&state, memory_order_acquire) == OPEN;
+	if (!diw_reg_open() || !diw_once(&once, opens))
+		return false;
+	diw_sock_stat_open();
+	return true;
 }
 
 void diw_stream_forked(void)
 {
 	me = 0;
 	atomic_store(&process, 0);
-	pthread_mutex_init(&opening, NULL);
+	diw_once_forked(&once);
 }
 
 static uint32_t this_process(void)

@@ -92,25 +92,26 @@ done
 # ---- Registries that are not ours, or damaged ----
 
 reg=$TMP/run/diwarp
-check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$reg/sockets" | tr '\n' ' ')" = '700 directory 600 regular file ' ]
+file=$(echo "$reg"/sockets-*)
+check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$file" | tr '\n' ' ')" = '700 directory 600 regular file ' ]
 bad() {
 	same "$1"
 	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: [^:]*: $2"
 	expect 1 "... diw sockets, too" $DIW sockets
 	check "... why" matches "$OUT" "$2"
 }
-printf x | dd of="$reg/sockets" conv=notrunc status=none
+printf x | dd of="$file" conv=notrunc status=none
 bad "with a damaged registry" "it is damaged"
-truncate -s 5000 "$reg/sockets"
+truncate -s 5000 "$file"
 bad "with a registry that was cut" "it is damaged"
-rm "$reg/sockets"
-: > "$reg/sockets"
-chmod 666 "$reg/sockets"
+rm "$file"
+: > "$file"
+chmod 666 "$file"
 bad "with a registry that others may write" "others may write it"
-rm "$reg/sockets"
-ln -s /etc/hostname "$reg/sockets"
+rm "$file"
+ln -s /etc/hostname "$file"
 bad "with a symbolic link for a registry" "Too many levels of symbolic links"
-rm "$reg/sockets"
+rm "$file"
 chmod 777 "$reg"
 bad "with a directory that others may write" "others may write it"
 chmod 700 "$reg"

@@ -135,12 +135,12 @@ ends
 
 # ---- Registries that cannot be used ----
 
-for file in "$TMP"/run/diwarp/streams.*; do
+for file in "$TMP"/run/diwarp/streams-*; do
 	printf x | dd of="$file" conv=notrunc status=none
 done
 same 0 "with damaged streams"
 check "... and a warning says why" grep -q 'streams.*: it is damaged.*; streams are plain' "$TMP/out"
-rm "$TMP"/run/diwarp/streams.*
+rm "$TMP"/run/diwarp/streams-*
 same 5000000 "after they were removed"
 
 # ---- On the wire ----

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/sockreg.h"
+#include "base/streamreg.h"
 #include "tests/unit/unit.h"
 
 static char home[64], path[PATH_MAX];
@@ -29,7 +30,7 @@ static void remove_it(void)
 {
 	char file[PATH_MAX];
 
-	snprintf(file, sizeof file, "%s/diwarp/sockets", home);
+	snprintf(file, sizeof file, "%s/diwarp/" DIW_SOCKREG_FILE "-%u", home, DIW_SOCKREG_VERSION);
 	unlink(file);
 	snprintf(file, sizeof file, "%s/diwarp", home);
 	rmdir(file);
@@ -167,6 +168,65 @@ START_TEST(is_refused_when_damaged)
 }
 END_TEST
 
+/* What another release made, at whatever length, is beside it and stays as it is. */
+START_TEST(leaves_other_versions_alone)
+{
+	struct diw_sockreg *reg;
+	char other[PATH_MAX], text[8] = "";
+	int fd;
+
+	ck_assert_int_eq(mkdir(strcat(strcpy(other, home), "/diwarp"), 0700), 0);
+	snprintf(other, sizeof other, "%s/diwarp/" DIW_SOCKREG_FILE "-%u", home, DIW_SOCKREG_VERSION + 1);
+	fd = open(other, O_RDWR | O_CREAT | O_EXCL, 0600);
+	ck_assert_int_eq(write(fd, "another", 7), 7);
+	reg = opened(true);
+	ck_assert_ptr_nonnull(reg);
+	ck_assert_str_ne(path, other);
+	ck_assert_int_eq(pread(fd, text, sizeof text, 0), 7);
+	ck_assert_str_eq(text, "another");
+	close(fd);
+	unlink(other);
+	munmap(reg, sizeof *reg);
+}
+END_TEST
+
+/* Whoever made it was killed before it was complete. */
+/* Cookies begin anew with each boot. */
+START_TEST(streams_of_another_boot_are_no_more)
+{
+	struct diw_streamreg *reg = diw_streamreg_open(true, path, sizeof path, &why);
+
+	ck_assert_ptr_nonnull(reg);
+	atomic_store(&reg->slot[7].cookie, 77);
+	munmap(reg, sizeof *reg);
+	reg = diw_streamreg_open(true, path, sizeof path, &why);
+	ck_assert_uint_eq(atomic_load(&reg->slot[7].cookie), 77);
+	reg->boot ^= 1;
+	munmap(reg, sizeof *reg);
+	ck_assert_ptr_null(diw_streamreg_open(false, path, sizeof path, &why));
+	ck_assert_ptr_null(why);
+	reg = diw_streamreg_open(true, path, sizeof path, &why);
+	ck_assert_uint_eq(atomic_load(&reg->slot[7].cookie), 0);
+	munmap(reg, sizeof *reg);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(is_made_anew_when_unfinished)
+{
+	static const uint64_t nothing;
+	struct diw_sockreg *reg = opened(true);
+
+	munmap(reg, sizeof *reg);
+	spoil(offsetof(struct diw_sockreg, magic), &nothing, sizeof nothing);
+	ck_assert_ptr_null(opened(false));
+	ck_assert_ptr_null(why);
+	reg = opened(true);
+	ck_assert_ptr_nonnull(reg);
+	munmap(reg, sizeof *reg);
+}
+END_TEST
+
 START_TEST(is_refused_when_others_may_write)
 {
 	struct diw_sockreg *reg = opened(true);
@@ -199,6 +259,9 @@ Suite *suite_sockreg(void)
 	tcase_add_loop_test(t, dies_with_its_owner, 0, 2);
 	tcase_add_test(t, is_read_whole);
 	tcase_add_test(t, is_refused_when_damaged);
+	tcase_add_test(t, leaves_other_versions_alone);
+	tcase_add_test(t, streams_of_another_boot_are_no_more);
+	tcase_add_test(t, is_made_anew_when_unfinished);
 	tcase_add_test(t, is_refused_when_others_may_write);
 	suite_add_tcase(s, t);
 	return s;
