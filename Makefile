@@ -70,7 +70,8 @@ SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
 TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%, \
-	$(filter-out $(if $(IBV),,tests/system/of_%) $(if $(CMA),,tests/system/cma_%),$(wildcard tests/system/*.c)))
+	$(filter-out $(if $(IBV),,tests/system/of_%) $(if $(CMA),,tests/system/cma_%),$(wildcard tests/system/*.c))) \
+	$(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
 
 Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
@@ -140,6 +141,11 @@ $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 $(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+# Libraries that tests preload beside ours.
+$(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -o $@ $< $(LDFLAGS) -ldl
 
 # Programs for the socket engine, which is in no library alone.
 $(filter $(BUILD)/tests/system/rs%,$(TESTS)): $(BUILD)/%: $(BUILD)/obj/%.o $(RS_OBJ) $(LIB_A)

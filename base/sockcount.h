@@ -35,7 +35,7 @@
 	X(sock_stream_crc, "streams reset: a CRC failed") \
 	X(sock_stream_malformed, "streams reset: what came is no FPDU that was due") \
 	X(sock_stream_cut, "streams reset: they ended within an FPDU") \
-	X(sock_stream_orphan, "streams reset: who was sending or receiving was killed with it")
+	X(sock_stream_orphan, "streams reset: who was sending or receiving was killed, or left it by siglongjmp()")
 
 enum diw_sock_counter {
 #define X(name, text) DIW_C_##name,

@@ -27,12 +27,25 @@
 /* START: nothing has moved. BROKEN: it can only be reset. */
 enum { DIW_STREAM_START, DIW_STREAM_PLAIN, DIW_STREAM_FRAMED, DIW_STREAM_BROKEN };
 
+/* Who changes a direction: a thread, which is named by the upper bits, and where in its stack a mark is. 0: nobody. */
+#define DIW_STREAM_LOCK_ALIGN 64u
+#define DIW_STREAM_LOCK_BITS 42u                 /* the kernel's PID_MAX_LIMIT has 22 */
+static inline uint64_t diw_stream_lock_word(uint32_t thread, uintptr_t mark)
+{
+	return (uint64_t)thread << DIW_STREAM_LOCK_BITS | (mark >> 48 ? 0 : mark / DIW_STREAM_LOCK_ALIGN);
+}
+static inline uint32_t diw_stream_lock_thread(uint64_t word) { return (uint32_t)(word >> DIW_STREAM_LOCK_BITS); }
+static inline uintptr_t diw_stream_lock_mark(uint64_t word)
+{
+	return (word & ((1ull << DIW_STREAM_LOCK_BITS) - 1)) * DIW_STREAM_LOCK_ALIGN;
+}
+
 /* What is sent. An FPDU that the kernel took in part is continued by the next send, whatever that brings. */
 struct diw_stream_tx {
-	_Atomic uint32_t lock;           /* the thread that changes what follows */
+	_Atomic uint64_t lock;
 	_Atomic uint8_t state;
 	bool crc;
-	uint8_t head_len, head_at;       /* of an FPDU that was cut: its head, of which so much has left */
+	uint8_t head_len, head_at;       /* of an FPDU that was cut: its head, of which so much has left; its last bytes */
 	uint16_t ulpdu;
 	uint32_t owed;                   /* payload of it that is to come */
 	uint32_t sum;                    /* its CRC so far */
@@ -42,7 +55,7 @@ struct diw_stream_tx {
 };
 
 struct diw_stream_rx {
-	_Atomic uint32_t lock;
+	_Atomic uint64_t lock;
 	_Atomic uint8_t state;
 	bool crc;
 	bool verified;                   /* the CRC of the FPDU that is being delivered was good */
@@ -89,7 +102,7 @@ struct diw_connecting {
 /* An FPDU's first bytes, while it is not whole. */
 struct diw_stream_part {
 	_Atomic uint64_t cookie;
-	uint8_t data[DIW_STREAM_MOST_CRC];
+	uint8_t data[DIW_STREAM_MOST_CRC + 8];   /* and its pad and CRC */
 };
 
 struct diw_streamreg {

@@ -33,11 +33,17 @@ uint16_t diw_stream_hold(uint64_t cookie);
 uint8_t *diw_stream_part(uint16_t part);
 void diw_stream_let_go(uint16_t part);
 
+/* In the stack of whoever has a lock: while MARK is what it was, that frame may be there. */
+struct diw_stream_holder {
+	_Alignas(DIW_STREAM_LOCK_ALIGN) _Atomic uint64_t mark;
+	uint64_t word;                       /* of the lock */
+	int cancel;                          /* whether it could be cancelled before */
+};
 enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
-/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it. Its holder
- * is not cancelled; *CANCEL: whether it may be then. */
-enum diw_lock diw_stream_lock(_Atomic uint32_t *lock, int *cancel);
-void diw_stream_unlock(_Atomic uint32_t *lock, int cancel);
+/* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it, or a signal
+ * handler has left it by siglongjmp(). Its holder is not cancelled. */
+enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
+void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
 
 /* connect() to PORT begins; which to end, or -1. */
 int diw_stream_connecting(uint16_t port);

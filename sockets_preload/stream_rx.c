@@ -79,10 +79,7 @@ static bool parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t 
 	return true;
 }
 
-static bool is_between(const struct diw_stream_rx *rx)
-{
-	return rx->got == 0;
-}
+static bool is_between(const struct diw_stream_rx *rx) { return rx->got == 0; }
 
 static ssize_t broken(struct call *c, enum diw_sock_counter why)
 {
@@ -258,19 +255,32 @@ static bool has_ended(int fd)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* N bytes of the payload are there and not the rest: they are kept beside, since the packet that they came in takes the
- * room in the queue that the rest needs. */
+/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may have
+ * been taken, takes the room in the queue that the rest needs. */
 static bool keep(struct call *c, uint8_t *stage, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 
 	if (!rx->part)
 		rx->part = diw_stream_hold(atomic_load(&c->st->cookie));
-	if (!rx->part || !n || real.recv(c->fd, stage, n, MSG_DONTWAIT) != (ssize_t)n)
+	if (!rx->part || real.recv(c->fd, stage, n, MSG_DONTWAIT) != (ssize_t)n)
 		return false;
 	memcpy(diw_stream_part(rx->part) + rx->held, stage, n);
 	rx->held = (uint16_t)(rx->held + n);
 	return true;
+}
+
+/* The FPDU is whole, and ALL bytes, of which those that are held came first. */
+static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
+{
+	if (rx->held)
+		memcpy(stage, diw_stream_part(rx->part), rx->held);
+	rx->verified = has_good_crc(rx, stage, all);
+	if (rx->held > rx->left) {
+		rx->tail = (uint8_t)(rx->tail - (rx->held - rx->left));
+		rx->held = (uint16_t)rx->left;
+	}
+	return rx->verified;
 }
 
 /* The last bytes may come, with the end, between looking at them and asking for it. */
@@ -286,26 +296,22 @@ static ssize_t look(struct call *c, uint8_t *to, size_t n, bool *ended)
 static ssize_t verify_at(struct call *c, uint8_t *stage)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	size_t all = rx->left + rx->tail, held = rx->held, pay;
+	size_t all = rx->left + rx->tail, held = rx->held;
 	bool ended;
 	ssize_t rc = look(c, stage + held, all - held, &ended);
 
 	if (rc == (ssize_t)(all - held)) {
-		if (held)
-			memcpy(stage, diw_stream_part(rx->part), held);
-		rx->verified = has_good_crc(rx, stage, all);
 		if (rx->low)
 			set_low(c, 1);
-		return rx->verified ? 1 : broken(c, DIW_C_sock_stream_crc);
+		return is_good(rx, stage, all) ? 1 : broken(c, DIW_C_sock_stream_crc);
 	}
 	if (rc < 0)
 		return -1;
 	if (ended)
 		return broken(c, DIW_C_sock_stream_cut);
-	pay = (size_t)rc < rx->left - held ? (size_t)rc : rx->left - held;
-	if (!keep(c, stage + held, pay) || pay < (size_t)rc) {
-		set_low(c, all - rx->held);
-		c->need = all - rx->held;
+	if (!keep(c, stage + held, (size_t)rc)) {
+		set_low(c, all - held);
+		c->need = all - held;
 	}
 	errno = EAGAIN;
 	return -1;
@@ -497,9 +503,10 @@ static int locked(struct call *c, uint64_t cookie)
 static int attempt(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	int cancel, rc;
-	enum diw_lock lock = diw_stream_lock(&rx->lock, &cancel);
+	struct diw_stream_holder holder;
+	enum diw_lock lock = diw_stream_lock(&rx->lock, &holder);
 	size_t before = c->done;
+	int rc;
 
 	if (lock == DIW_LOCK_OURS) {
 		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
@@ -514,7 +521,7 @@ static int attempt(struct call *c, uint64_t cookie)
 	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
-	diw_stream_unlock(&rx->lock, cancel);
+	diw_stream_unlock(&rx->lock, &holder);
 	if (!(c->flags & MSG_PEEK))
 		diw_add(DIW_C_sock_stream_rx, c->done - before);
 	return rc;

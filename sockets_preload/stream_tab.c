@@ -6,6 +6,7 @@
 #include <linux/sock_diag.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -20,6 +21,7 @@
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX
 #define SPINS 40
+#define MARK 0xb5297a4d9c3e61f7u
 #define SWEEP_NS (200 * DIW_MS)          /* not more often */
 #define YOUNG_NS (100 * DIW_MS)          /* it may not be with the kernel's connections yet */
 #define AWAITED_NS (50 * DIW_MS)
@@ -28,6 +30,8 @@
 static struct diw_streamreg *reg;
 static struct diw_once once = DIW_ONCE;
 static __thread uint32_t me;
+/* Its holder left a lock, and it with cancellation off. */
+static __thread bool was_cancelable;
 static _Atomic uint32_t process;
 
 /* ---- Opening ---- */
@@ -102,45 +106,95 @@ static bool is_zombie(uint32_t id)
 	return end && (end[2] == 'Z' || end[2] == 'X');
 }
 
-/* It is never held while its holder waits. No list of robust mutexes is needed, which a signal handler could find half
- * changed: a dead holder is one whose thread is not there. */
-enum diw_lock diw_stream_lock(_Atomic uint32_t *lock, int *cancel)
+static uint64_t mark_at(uintptr_t at)
 {
-	uint32_t self = this_thread(), holder = 0;
-	int saved;
+	return at ^ MARK;
+}
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
-	if (DIW_LIKELY(atomic_compare_exchange_strong_explicit(lock, &holder, self, memory_order_acquire,
-							       memory_order_relaxed)))
-		return DIW_LOCKED;
-	saved = errno;
-	for (int i = 0; holder != self; i++) {
-		if (holder && i % SPINS == SPINS - 1 && (is_dead(holder) || is_zombie(holder)) &&
-		    atomic_compare_exchange_strong(lock, &holder, self)) {
-			errno = saved;
+/* The kernel looks at it before it sees that it is asked for nothing. */
+static bool is_readable(uintptr_t at)
+{
+	return real.syscall(SYS_rt_sigprocmask, ~0L, at, NULL, (long)sizeof(uint64_t)) == 0 || errno == EINVAL;
+}
+
+/* The frame that had this thread's lock is gone: a signal handler has left it by siglongjmp(), or another program was
+ * executed. It is above whatever it has called, and its mark is there. What was never written over may look so, too. */
+__attribute__((no_sanitize("address", "thread")))
+static bool is_left(uint64_t word, const struct diw_stream_holder *holder)
+{
+	uintptr_t at = diw_stream_lock_mark(word);
+	stack_t ss;
+
+	if (!at)
+		return false;
+	if (at <= (uintptr_t)holder && sigaltstack(NULL, &ss) == 0 && !(ss.ss_flags & SS_ONSTACK))
+		return true;
+	return !is_readable(at) || *(volatile uint64_t *)at != mark_at(at);
+}
+
+static bool is_abandoned(uint64_t word, const struct diw_stream_holder *holder)
+{
+	uint32_t thread = diw_stream_lock_thread(word);
+
+	return thread == this_thread() ? is_left(word, holder) : is_dead(thread) || is_zombie(thread);
+}
+
+/* Locked by another frame. */
+static enum diw_lock lock_slowly(_Atomic uint64_t *lock, struct diw_stream_holder *holder, uint64_t word)
+{
+	for (int i = 0; ; i++) {
+		bool ours = word && diw_stream_lock_thread(word) == this_thread();
+
+		if (word && (ours || i % SPINS == SPINS - 1) && is_abandoned(word, holder) &&
+		    atomic_compare_exchange_strong(lock, &word, holder->word))
 			return DIW_LOCK_DEAD;
-		}
+		if (ours)
+			return DIW_LOCK_OURS;
 		if (i < SPINS)
 			sched_yield();
 		else
 			nanosleep(&(struct timespec){ .tv_nsec = 50 * (long)DIW_US }, NULL);
-		holder = 0;
-		if (atomic_compare_exchange_strong(lock, &holder, self)) {
-			errno = saved;
+		word = 0;
+		if (atomic_compare_exchange_strong(lock, &word, holder->word))
 			return DIW_LOCKED;
-		}
 	}
-	pthread_setcancelstate(*cancel, NULL);
-	errno = saved;
-	return DIW_LOCK_OURS;
 }
 
-void diw_stream_unlock(_Atomic uint32_t *lock, int cancel)
+/* It is never held while its holder waits. No list of robust mutexes is needed, which a signal handler could find half
+ * changed: a dead holder is one whose thread is not there. */
+enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
 {
-	uint32_t self = this_thread();
+	uint64_t word = 0;
+	enum diw_lock rc;
+	int saved;
 
-	atomic_compare_exchange_strong_explicit(lock, &self, 0, memory_order_release, memory_order_relaxed);
-	pthread_setcancelstate(cancel, NULL);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &holder->cancel);
+	if (holder->cancel == PTHREAD_CANCEL_ENABLE)
+		was_cancelable = true;
+	holder->word = diw_stream_lock_word(this_thread(), (uintptr_t)holder);
+	atomic_store_explicit(&holder->mark, mark_at((uintptr_t)holder), memory_order_relaxed);
+	if (DIW_LIKELY(atomic_compare_exchange_strong_explicit(lock, &word, holder->word, memory_order_acq_rel,
+							       memory_order_relaxed)))
+		return DIW_LOCKED;
+	saved = errno;
+	rc = lock_slowly(lock, holder, word);
+	if (rc == DIW_LOCK_DEAD && was_cancelable)
+		holder->cancel = PTHREAD_CANCEL_ENABLE;
+	if (rc == DIW_LOCK_OURS)
+		diw_stream_unlock(lock, holder);
+	errno = saved;
+	return rc;
+}
+
+void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
+{
+	uint64_t word = holder->word;
+
+	atomic_compare_exchange_strong_explicit(lock, &word, 0, memory_order_release, memory_order_relaxed);
+	atomic_store_explicit(&holder->mark, 0, memory_order_relaxed);
+	if (holder->cancel == PTHREAD_CANCEL_ENABLE)
+		was_cancelable = false;
+	pthread_setcancelstate(holder->cancel, NULL);
 }
 
 /* ---- Slots ---- */

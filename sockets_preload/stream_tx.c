@@ -28,12 +28,14 @@
 #define TAIL 8u                              /* pad and CRC, at most 7 */
 #define SKB 2560u                            /* what the kernel may account for a send beside its bytes */
 #define LITTLE 256u                          /* payload when there is little room */
+#define FINISH_NS DIW_S
 
 struct call {
 	int fd, flags;
 	struct diw_sock_stream *st;
 	struct diw_iov at;                   /* what is not sent yet, LEN bytes */
 	size_t len, done;
+	bool cut;                            /* its receiver waits for the rest of an FPDU */
 };
 
 /* An FPDU of a system call: its head, if not all of it has left, PAY bytes from AT, its tail if they are the last. */
@@ -146,17 +148,15 @@ static void make_tail(struct fpdu *f, const struct diw_stream_tx *tx)
 		diw_put32le(f->tail + pad, diw_crc32c(sum_of(f->sum, f->at, f->pay), f->tail, pad));
 }
 
-/* N bytes of F have left. What is left to do for it is in TX; false: nothing. */
-static bool account(struct call *c, struct fpdu *f, size_t n)
+/* N bytes of F have left. What is left to do for it is in TX. */
+static void account(struct call *c, struct fpdu *f, size_t n)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t head = f->head_len - f->head_at, h = n < head ? n : head, pay = n - h < f->pay ? n - h : f->pay;
+	size_t tail = n - h - pay;
 	struct iovec v;
 	size_t len;
 
-	memcpy(tx->head, f->head, f->head_len);
-	tx->head_len = (uint8_t)f->head_len;
-	tx->head_at = (uint8_t)(f->head_at + h);
 	tx->ulpdu = f->ulpdu;
 	tx->owed = (uint32_t)(f->total - pay);
 	tx->sum = tx->crc && tx->owed ? sum_of(f->sum, f->at, pay) : 0;
@@ -165,30 +165,16 @@ static bool account(struct call *c, struct fpdu *f, size_t n)
 	c->done += pay;
 	c->len -= pay;
 	diw_add(DIW_C_sock_stream_tx, pay);
-	if (tx->owed)
-		return true;
-	tx->head_len = 0;
-	tx->msn++;
-	return n < h + pay + f->tail_len;
-}
-
-/* A tail that was cut, a few bytes: nobody could be told. */
-static bool finish(struct call *c, const uint8_t *p, size_t n)
-{
-	while (n) {
-		struct pollfd out = { .fd = c->fd, .events = POLLOUT };
-		ssize_t rc = real.send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (rc < 0 && errno != EAGAIN && errno != EINTR)
-			return false;
-		if (rc > 0) {
-			p += rc;
-			n -= (size_t)rc;
-		} else {
-			poll(&out, 1, -1);
-		}
+	if (tx->owed) {
+		memcpy(tx->head, f->head, f->head_len);
+		tx->head_len = (uint8_t)f->head_len;
+		tx->head_at = (uint8_t)(f->head_at + h);
+		return;
 	}
-	return true;
+	tx->head_at = 0;
+	tx->head_len = (uint8_t)(f->tail_len - tail);
+	memcpy(tx->head, f->tail + tail, tx->head_len);
+	tx->msn++;
 }
 
 static int flags_of(const struct call *c)
@@ -213,14 +199,29 @@ static int push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, siz
 		size_t size = f[i].head_len - f[i].head_at + f[i].pay + f[i].tail_len;
 		size_t took = left < size ? left : size;
 
-		if (account(c, &f[i], took) && !c->st->tx.owed &&
-		    !finish(c, f[i].tail + f[i].tail_len - (size - took), size - took))
-			return -1;
+		account(c, &f[i], took);
 		left -= took;
 	}
 	if ((size_t)rc < all)
 		c->st->tx.budget = 0;
 	return 0;
+}
+
+/* The last bytes of an FPDU, whose payload has left, come before all else. -1: there are some still. */
+static int finish(struct call *c)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	size_t n = tx->owed ? 0 : tx->head_len - (size_t)tx->head_at;
+	ssize_t rc;
+
+	if (DIW_LIKELY(!n))
+		return 0;
+	rc = real.send(c->fd, tx->head + tx->head_at, n, flags_of(c));
+	if (rc > 0)
+		tx->head_at = (uint8_t)(tx->head_at + rc);
+	if (rc >= 0 && rc < (ssize_t)n)
+		errno = EAGAIN;
+	return rc == (ssize_t)n ? 0 : -1;
 }
 
 /* ---- One system call ---- */
@@ -327,7 +328,17 @@ static int some(struct call *c)
 
 /* ---- Under the lock ---- */
 
-enum { DONE, PLAIN, FAILED };
+/* OWED: no urgent byte can be within an FPDU that was cut. */
+enum { DONE, PLAIN, FAILED, OWED };
+
+static int goes_out(struct call *c)
+{
+	struct diw_stream_tx *tx = &c->st->tx;
+	bool done = finish(c) == 0 && (c->len == 0 || (some(c) == 0 && finish(c) == 0));
+
+	c->cut = tx->owed ? tx->crc : tx->head_at < tx->head_len;
+	return done ? DONE : FAILED;
+}
 
 static int locked(struct call *c, uint64_t cookie)
 {
@@ -349,13 +360,13 @@ static int locked(struct call *c, uint64_t cookie)
 		errno = ECONNRESET;
 		return FAILED;
 	}
-	return c->len == 0 || some(c) == 0 ? DONE : FAILED;
+	return goes_out(c);
 }
 
-static bool lock(struct call *c, int *cancel)
+static bool lock(struct call *c, struct diw_stream_holder *holder)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	enum diw_lock lock = diw_stream_lock(&tx->lock, cancel);
+	enum diw_lock lock = diw_stream_lock(&tx->lock, holder);
 
 	if (lock == DIW_LOCK_OURS) {
 		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
@@ -370,12 +381,13 @@ static bool lock(struct call *c, int *cancel)
 
 static int attempt(struct call *c, uint64_t cookie)
 {
-	int cancel, rc;
+	struct diw_stream_holder holder;
+	int rc;
 
-	if (!lock(c, &cancel))
+	if (!lock(c, &holder))
 		return FAILED;
 	rc = locked(c, cookie);
-	diw_stream_unlock(&c->st->tx.lock, cancel);
+	diw_stream_unlock(&c->st->tx.lock, &holder);
 	return rc;
 }
 
@@ -436,66 +448,90 @@ static bool waits(int fd, uint64_t deadline)
 	}
 }
 
+/* There was no room. Where an FPDU was cut so that its receiver may have nothing of it, its rest is waited for in any
+ * case, since nobody could be told; it is the next call's if that takes too long. */
+static bool may_go_on(struct call *c, uint64_t *deadline)
+{
+	bool waits_anyway = c->cut && c->done;
+
+	if (!waits_anyway && diw_stream_is_nonblocking(c->fd, c->flags))
+		return false;
+	if (!*deadline)
+		*deadline = diw_stream_is_nonblocking(c->fd, c->flags) ? diw_clock_ns() + FINISH_NS :
+									  send_deadline(c->fd);
+	return waits(c->fd, *deadline);
+}
+
 static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 {
 	uint64_t deadline = 0;
+	int rc;
 
 	pthread_testcancel();
 	do {
-		int rc = attempt(c, cookie);
-
+		rc = attempt(c, cookie);
 		if (rc == PLAIN) {
 			*plain = true;
 			return -1;
 		}
-		if (rc == DONE)
-			continue;
-		if (errno != EAGAIN || diw_stream_is_nonblocking(c->fd, c->flags))
+		if (rc == FAILED && (errno != EAGAIN || !may_go_on(c, &deadline)))
 			break;
-		if (!deadline)
-			deadline = send_deadline(c->fd);
-		if (!waits(c->fd, deadline))
-			break;
-	} while (c->len);
+	} while (c->len || rc == FAILED);
 	return c->done || !c->len ? (ssize_t)c->done : -1;
 }
 
 /* ---- Urgent data ---- */
 
 /* The last byte goes as it is, between FPDUs: the kernel of whoever receives takes it out of the stream. */
-static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
+static int locked_urgent(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	uint8_t hello[DIW_STREAM_HELLO];
+	bool starts = atomic_load(&tx->state) == DIW_STREAM_START;
+	struct diw_iov at = c->at;
 	struct iovec v = { 0 };
-	size_t len, all = c->len--;
-	ssize_t rc = -1;
-	int cancel;
+	size_t len = c->len;
+	int rc;
 
-	if (send_all(c, cookie, plain) < 0 || c->len)
-		return *plain ? -1 : (ssize_t)c->done;
-	if (!lock(c, &cancel))
-		return c->done ? (ssize_t)c->done : -1;
-	if (atomic_load(&tx->state) == DIW_STREAM_START && all == 1 &&
-	    diw_stream_begin(c->fd, c->st) == DIW_STREAM_FRAMED) {
-		diw_stream_hello(c->st, hello, tx->crc);
-		if (finish(c, hello, sizeof hello))
-			atomic_store(&tx->state, DIW_STREAM_FRAMED);
+	c->len = 0;
+	rc = locked(c, cookie);
+	c->len = len;
+	if (rc == DONE && starts) {
+		diw_stream_hello(c->st, tx->head, tx->crc);
+		tx->head_len = DIW_STREAM_HELLO;
+		tx->head_at = 0;
+		atomic_store(&tx->state, DIW_STREAM_FRAMED);
 	}
-	if (atomic_load(&tx->state) == DIW_STREAM_BROKEN) {
-		errno = ECONNRESET;
-	} else if (atomic_load(&tx->state) != DIW_STREAM_FRAMED) {
-		atomic_store(&tx->state, DIW_STREAM_PLAIN);
-		*plain = true;
-	} else if (tx->owed) {
+	if (rc != DONE || finish(c) < 0)
+		return rc == DONE ? FAILED : rc;
+	if (tx->owed) {
 		errno = EAGAIN;
-	} else {
-		diw_iov_slice(&c->at, 1, &v, 1, &len);
-		rc = real.send(c->fd, v.iov_base, 1, c->flags & ~MSG_ZEROCOPY);
+		return OWED;
 	}
-	diw_stream_unlock(&tx->lock, cancel);
-	if (rc == 1)
-		c->done++;
+	diw_iov_slice(&at, 1, &v, 1, &len);
+	if (real.send(c->fd, v.iov_base, 1, flags_of(c) | MSG_OOB) != 1)
+		return FAILED;
+	c->done++;
+	c->len--;
+	return DONE;
+}
+
+static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
+{
+	struct diw_stream_holder holder;
+	uint64_t deadline = 0;
+	int rc = DONE;
+
+	c->len--;
+	if (c->len && (send_all(c, cookie, plain) < 0 || c->len))
+		return *plain ? -1 : (ssize_t)c->done;
+	c->len = 1;
+	do {
+		if (!lock(c, &holder))
+			break;
+		rc = locked_urgent(c, cookie);
+		diw_stream_unlock(&c->st->tx.lock, &holder);
+	} while (rc == FAILED && errno == EAGAIN && may_go_on(c, &deadline));
+	*plain = rc == PLAIN;
 	return c->done ? (ssize_t)c->done : -1;
 }
 

@@ -59,6 +59,33 @@ for crc in off on; do
 	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 1000000 ]
 done
 
+# ---- In the middle of a call, and under load ----
+
+LIB=$BUILD/lib/diwarp/libdiwarp_sockets.so
+SHORT_SO=$BUILD/tests/preload/short.so
+# all_of WHAT COMMAND...: each thing that it says.
+all_of() {
+	local what=$1
+	shift
+	run "$what" timeout 600 "$@"
+	while IFS= read -r line; do
+		case $line in "ok - "*) ok "$what: ${line#ok - }" ;; "not ok - "*) not_ok "$what: ${line#not ok - }" ;; esac
+	done <<< "$OUT"
+}
+for crc in off on; do
+	export DIWARP_SOCKETS_CRC=$crc
+	all_of "left, CRC $crc" env LD_PRELOAD="$LIB $SHORT_SO" "$BUILD/tests/system/streams_left"
+	check "... each is counted" [ "$(told sock_stream_orphan)" -eq 8 ]
+	all_of "load, CRC $crc" $RUN "$BUILD/tests/system/streams_load" ${DIW_TEST_FULL:+100}
+	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 20000000 ]
+	for seed in 1 2 3; do
+		all_of "cut everywhere, CRC $crc, seed $seed" env SHORT=$seed LD_PRELOAD="$LIB $SHORT_SO" \
+			"$BUILD/tests/system/streams_load"
+		check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 5000000 ]
+	done
+done
+unset DIWARP_SOCKETS_CRC
+
 # ---- Both ends, and either alone ----
 
 MANY=50000000

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Preloaded behind the interposer: its calls on TCP connections send less than they are given, or nothing, as a kernel
+ * may that has little memory, and something happens in the middle of them.
+ *   SHORT=SEED     what does not wait sends so; SEED says how
+ *   short_hook     a program's function, called behind each such call that sends or takes something */
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define API __attribute__((visibility("default")))
+#define PIECES 64
+
+static __typeof__(&send) real_send;
+static __typeof__(&sendmsg) real_sendmsg;
+static __typeof__(&recv) real_recv;
+static __typeof__(&recvmsg) real_recvmsg;
+static _Atomic uint64_t state;
+static bool on;
+
+API void (*_Atomic short_hook)(int fd, bool sends);
+void (*_Atomic short_hook)(int fd, bool sends);
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *seed = getenv("SHORT");
+
+	real_send = (__typeof__(real_send))dlsym(RTLD_NEXT, "send");
+	real_sendmsg = (__typeof__(real_sendmsg))dlsym(RTLD_NEXT, "sendmsg");
+	real_recv = (__typeof__(real_recv))dlsym(RTLD_NEXT, "recv");
+	real_recvmsg = (__typeof__(real_recvmsg))dlsym(RTLD_NEXT, "recvmsg");
+	on = seed && *seed;
+	state = on ? strtoull(seed, NULL, 10) : 0;
+}
+
+static uint64_t dice(void)
+{
+	uint64_t z = atomic_fetch_add(&state, 0x9e3779b97f4a7c15u);
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+/* How many of LEN bytes; 0: none, EAGAIN. Small numbers are where heads and tails are cut. */
+static size_t fewer(size_t len)
+{
+	uint64_t d = dice();
+
+	if (!on || len == 0 || d % 4 == 0)
+		return len;
+	if (d % 16 == 1)
+		return 0;
+	d >>= 8;
+	return d % 3 ? 1 + d % len : len - d / 3 % (len < 12 ? len : 12);
+}
+
+static bool is_meant(int fd, int flags)
+{
+	int type = 0, saved = errno;
+	socklen_t len = sizeof type;
+	bool is = flags & MSG_DONTWAIT && getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &type, &len) == 0 &&
+		  type == IPPROTO_TCP;
+
+	errno = saved;
+	return is;
+}
+
+static ssize_t ends(int fd, bool sends, ssize_t rc)
+{
+	void (*hook)(int, bool) = short_hook;
+	int saved = errno;
+
+	if (hook)
+		hook(fd, sends);
+	errno = saved;
+	return rc;
+}
+
+static ssize_t not_now(void)
+{
+	errno = EAGAIN;
+	return -1;
+}
+
+API ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	size_t n;
+
+	if (!is_meant(fd, flags))
+		return real_send(fd, buf, len, flags);
+	n = flags & MSG_OOB ? len : fewer(len);
+	return ends(fd, true, n || !len ? real_send(fd, buf, n, flags) : not_now());
+}
+
+API ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	ssize_t rc = real_recv(fd, buf, len, flags);
+
+	return is_meant(fd, flags) && !(flags & MSG_PEEK) ? ends(fd, false, rc) : rc;
+}
+
+/* The first N bytes of MSG, in CUT. */
+static void cut_to(struct msghdr *cut, struct iovec *iov, const struct msghdr *msg, size_t n)
+{
+	*cut = *msg;
+	cut->msg_iov = iov;
+	cut->msg_iovlen = 0;
+	for (size_t i = 0; n && i < msg->msg_iovlen && i < PIECES; i++) {
+		iov[i] = msg->msg_iov[i];
+		if (iov[i].iov_len > n)
+			iov[i].iov_len = n;
+		n -= iov[i].iov_len;
+		cut->msg_iovlen++;
+	}
+}
+
+static size_t all_of(const struct msghdr *msg)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		n += msg->msg_iov[i].iov_len;
+	return n;
+}
+
+API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct iovec iov[PIECES];
+	struct msghdr cut;
+	size_t n;
+
+	if (!is_meant(fd, flags))
+		return real_sendmsg(fd, msg, flags);
+	n = fewer(all_of(msg));
+	cut_to(&cut, iov, msg, n);
+	return ends(fd, true, n ? real_sendmsg(fd, &cut, flags) : not_now());
+}
+
+API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t rc = real_recvmsg(fd, msg, flags);
+
+	return is_meant(fd, flags) ? ends(fd, false, rc) : rc;
+}
