@@ -22,8 +22,11 @@
 #define UDP_SEGMENT 103
 #endif
 
-#define MOST_FDS (1u << 16)              /* what mlockall() would make memory of is 12 MB then */
+#define MOST_FDS (1u << 14)              /* what mlockall() would make memory of is 3 MB then */
 #define FEWEST_FDS (1u << 12)
+/* Few programs have more, so these are mapped when they come, so many at once. */
+#define PART_FDS (1u << 14)
+#define PARTS (1u << 14)
 
 struct diw_real real;
 const char *diw_alone = "";
@@ -33,16 +36,50 @@ struct diw_sock *diw_sock_table;
 unsigned diw_sock_max;
 static _Atomic int initialised;
 
+static struct diw_sock *_Atomic beyond[PARTS];
+
 /* The highest descriptor of which anything is known, and one more. */
 static _Atomic unsigned known_end;
+
+static struct diw_sock *map_table(unsigned n)
+{
+	void *p = mmap(NULL, n * sizeof(struct diw_sock), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+struct diw_sock *diw_sock_beyond(int fd, bool made)
+{
+	unsigned i = (unsigned)fd / PART_FDS;
+	struct diw_sock *part, *other = NULL;
+
+	if (i >= PARTS || !diw_sock_max)
+		return NULL;
+	part = atomic_load_explicit(&beyond[i], memory_order_acquire);
+	if (!part && made && (part = map_table(PART_FDS)) &&
+	    !atomic_compare_exchange_strong(&beyond[i], &other, part)) {
+		munmap(part, PART_FDS * sizeof *part);
+		part = other;
+	}
+	return part ? part + (unsigned)fd % PART_FDS : NULL;
+}
+
+static struct diw_sock *place(int fd)
+{
+	return (unsigned)fd < diw_sock_max ? &diw_sock_table[fd] : diw_sock_beyond(fd, true);
+}
 
 static void set_mark(int fd, uint32_t mark)
 {
 	unsigned end = atomic_load_explicit(&known_end, memory_order_relaxed);
+	struct diw_sock *s = place(fd);
 
+	if (!s)
+		return;
 	while ((unsigned)fd >= end && !atomic_compare_exchange_weak(&known_end, &end, (unsigned)fd + 1))
 		;
-	atomic_store_explicit(&diw_sock_table[fd].mark, mark, memory_order_release);
+	atomic_store_explicit(&s->mark, mark, memory_order_release);
 }
 
 /* ---- One descriptor ---- */
@@ -187,8 +224,8 @@ static int classify(int fd)
 /* What was asked is kept if nobody else, a thread or the code that this signal interrupted, is asking the same. */
 static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
-	struct diw_sock *to = &diw_sock_table[fd];
-	uint32_t before = atomic_load_explicit(&to->mark, memory_order_relaxed);
+	struct diw_sock *to = place(fd);
+	uint32_t before = to ? atomic_load_explicit(&to->mark, memory_order_relaxed) : (uint32_t)DIW_MARK_BUSY;
 
 	if (before == DIW_MARK_BUSY ||
 	    !atomic_compare_exchange_strong(&to->mark, &before, (uint32_t)DIW_MARK_BUSY))
@@ -201,12 +238,13 @@ static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
-	return (unsigned)fd < diw_sock_max && keep(fd, s, mark);
+	return keep(fd, s, mark);
 }
 
 static struct diw_sock *look(int fd, struct diw_sock *tmp)
 {
-	bool is_new = atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_relaxed) == diw_mark_new;
+	struct diw_sock *at = diw_sock_at(fd);
+	bool is_new = at && atomic_load_explicit(&at->mark, memory_order_relaxed) == diw_mark_new;
 	int kind = classify(fd);
 	struct diw_sock *kept;
 
@@ -236,10 +274,18 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 {
 	int saved = errno;
-	struct diw_sock *s = NULL;
+	struct diw_sock *s;
+	uint32_t mark = 0;
 
 	diw_preload_init();
-	if ((unsigned)fd < diw_sock_max)
+	if (fd < 0 || !diw_sock_max)
+		return NULL;
+	s = diw_sock_at(fd);
+	if (s)
+		mark = atomic_load_explicit(&s->mark, memory_order_acquire);
+	if (mark >= DIW_MARK_FOREIGN && mark < DIW_MARK_FIRST)
+		return NULL;
+	if (mark != diw_mark_dgram)
 		s = look(fd, tmp);
 	errno = saved;
 	return s;
@@ -247,12 +293,11 @@ struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 
 struct diw_sock *diw_sock_marked(int fd, uint32_t mark)
 {
-	struct diw_sock *s;
+	struct diw_sock *s = diw_sock_at(fd);
 	uint32_t is;
 
-	if ((unsigned)fd >= diw_sock_max)
+	if (!s)
 		return NULL;
-	s = &diw_sock_table[fd];
 	is = atomic_load_explicit(&s->mark, memory_order_acquire);
 	if (mark == DIW_MARK_UNKNOWN)
 		return is == diw_mark_dgram || is == DIW_MARK_STREAM || is == DIW_MARK_LISTENER ? s : NULL;
@@ -266,15 +311,15 @@ struct diw_sock *diw_sock_known(int fd)
 
 void diw_sock_forget(int fd)
 {
-	if ((unsigned)fd < diw_sock_max &&
-	    atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_relaxed) != DIW_MARK_UNKNOWN)
-		atomic_store_explicit(&diw_sock_table[fd].mark, DIW_MARK_UNKNOWN, memory_order_release);
+	struct diw_sock *s = diw_sock_at(fd);
+
+	if (s && atomic_load_explicit(&s->mark, memory_order_relaxed) != DIW_MARK_UNKNOWN)
+		atomic_store_explicit(&s->mark, DIW_MARK_UNKNOWN, memory_order_release);
 }
 
 void diw_sock_is_new(int fd)
 {
-	if ((unsigned)fd < diw_sock_max)
-		set_mark(fd, diw_mark_new);
+	set_mark(fd, diw_mark_new);
 }
 
 void diw_sock_ask_again(int fd)
@@ -294,7 +339,10 @@ void diw_sock_forget_range(unsigned first, unsigned last)
 
 		if (s)
 			diw_stream_leave(s);
-		diw_sock_forget((int)fd);
+		if (diw_sock_at((int)fd))
+			diw_sock_forget((int)fd);
+		else
+			fd |= PART_FDS - 1;
 	}
 }
 
@@ -343,17 +391,12 @@ static void make_table(void)
 {
 	struct rlimit l;
 	unsigned n = MOST_FDS;
-	void *p = MAP_FAILED;
 
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_max < n)
 		n = (unsigned)l.rlim_max;
-	for (; n >= FEWEST_FDS / 16 && p == MAP_FAILED; n = p == MAP_FAILED ? n / 4 : n)
-		p = mmap(NULL, n * sizeof(struct diw_sock), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return;
-	diw_sock_table = p;
-	diw_sock_max = n;
+	for (; n >= FEWEST_FDS / 16 && !diw_sock_table; n = diw_sock_table ? n : n / 4)
+		diw_sock_table = map_table(n);
+	diw_sock_max = diw_sock_table ? n : 0;
 }
 
 /* Whichever comes first: the constructor, or a call of another library's constructor. There is one thread then. What is

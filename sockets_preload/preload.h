@@ -155,6 +155,12 @@ extern _Atomic uint32_t diw_forks;           /* of this process, and it of its p
 #define diw_mark_new (diw_mark_dgram + 1)
 extern struct diw_sock *diw_sock_table;
 extern unsigned diw_sock_max;
+/* The place of FD, which is not in the table; NULL: there is none, or not yet and it is not to be MADE. */
+struct diw_sock *diw_sock_beyond(int fd, bool made);
+static inline struct diw_sock *diw_sock_at(int fd)
+{
+	return DIW_LIKELY((unsigned)fd < diw_sock_max) ? &diw_sock_table[fd] : diw_sock_beyond(fd, false);
+}
 
 void diw_preload_init(void);
 /* What FD is, asked of the kernel; built in *TMP if it cannot be kept. NULL: none of ours. Keeps errno. */

@@ -105,9 +105,9 @@ bool diw_stream_has_capable(int fd, struct diw_sock_stream *st);
 /* The TCP connection FD, or NULL. */
 static inline struct diw_sock *diw_stream_get(int fd)
 {
-	return (unsigned)fd < diw_sock_max &&
-	       atomic_load_explicit(&diw_sock_table[fd].mark, memory_order_acquire) == DIW_MARK_STREAM ?
-	       &diw_sock_table[fd] : NULL;
+	struct diw_sock *s = diw_sock_at(fd);
+
+	return s && atomic_load_explicit(&s->mark, memory_order_acquire) == DIW_MARK_STREAM ? s : NULL;
 }
 /* The same, if it may have frames. */
 static inline struct diw_sock_stream *diw_stream_slot(int fd, uint64_t *cookie)

@@ -17,7 +17,7 @@ bool diw_stream_is_tcp(int fd)
 	int saved = errno;
 	bool is;
 
-	if ((unsigned)fd >= diw_sock_max)
+	if (!diw_sock_max)
 		return false;
 	is = diw_sock_option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
 	     diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;

@@ -89,6 +89,16 @@ for mode in sendrecv write-record; do
 	done <<< "$OUT"
 done
 
+run "high descriptors" env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_high" ${DIW_TEST_FULL:+many}
+while IFS= read -r line; do
+	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; "SKIP: "*) skip "${line#SKIP: }" ;; esac
+done <<< "$OUT"
+tried=$(sed -n 's/^end //p' <<< "$OUT")
+if [ "${tried:-0}" -gt 0 ]; then
+	check "... send frames" matches "$OUT" "sock_tx_framed=$((tried * 20)) "
+	check "... and streams FPDUs" matches "$OUT" "sock_stream_tx=$((tried * 22)) "
+fi
+
 # ---- Registries that are not ours, or damaged ----
 
 reg=$TMP/run/diwarp
