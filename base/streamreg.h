@@ -15,7 +15,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 2u
+#define DIW_STREAMREG_VERSION 3u
 #define DIW_STREAMREG_SLOTS 32768u
 #define DIW_STREAMREG_CONNECTING 256u
 #define DIW_STREAMREG_PARTS 512u

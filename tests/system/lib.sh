@@ -171,6 +171,30 @@ lose() {
 	echo "loss of $1 % by $LOSS"
 }
 
+# sanitized PROGRAM...: these of tests/system, over an interposer that was built for a sanitizer as they were, in both
+# choices of the CRC: they see what they should, or see without it, and the sanitizer finds nothing. Then the test ends.
+sanitized() {
+	local program crc runtime lib=$BUILD/lib/diwarp/libdiwarp_sockets.so
+	local launch=()
+	! setarch -R true 2> /dev/null || launch=(setarch -R)
+	runtime=$(readlink -f -- "$("$CC" -print-file-name="lib$MODE.so")")
+	export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info ASAN_OPTIONS=detect_leaks=0
+	unset LD_PRELOAD
+	mkdir -m 700 "$TMP/run"
+	for program in "$@"; do
+		run "$program" "${launch[@]}" "$BUILD/tests/system/$program"
+		cp "$TMP/out" "$TMP/without"
+		for crc in off on; do
+			run "$program over the interposer, CRC $crc" env LD_PRELOAD="$runtime $lib $BUILD/tests/preload/short.so" \
+				DIWARP_SOCKETS_CRC=$crc "${launch[@]}" "$BUILD/tests/system/$program"
+			check "... sees what it did" diff "$TMP/without" <(grep -v '^diwarp sockets: ' <<< "$OUT")
+			check "... over it" matches "$OUT" 'counted .*framed='
+			check "... and $MODE finds nothing" [ -z "$(grep -E 'runtime error: |ERROR: |WARNING: ' <<< "$OUT")" ]
+		done
+	done
+	end
+}
+
 # receiver [IN] OPTION...: starts diw recv into TMP/in (made empty), for one transfer; RECV is its process id.
 receiver() {
 	local in=

@@ -3,7 +3,8 @@
 # diw run --sockets: a program sees the same of every call as without it, whatever a peer sends, whoever it is, and
 # whatever becomes of it.
 . "${0%/*}/lib.sh"
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+[ "$MODE" != asan ] || sanitized sockets sockets_many sockets_high
+[ "$MODE" != tsan ] || sanitized sockets_many
 
 RUN="$DIW run --sockets"
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on

@@ -3,7 +3,8 @@
 # diw run --sockets: TCP connections between two such programs are RC's, and nobody notices: with both ends, with either
 # alone, whatever a peer sends, and when one comes, goes, or is killed.
 . "${0%/*}/lib.sh"
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+[ "$MODE" != asan ] || sanitized streams_load streams_self
+[ "$MODE" != tsan ] || sanitized streams_load
 
 RUN="$DIW run --sockets"
 TCP="python3 tests/system/sockets/tcp.py"
