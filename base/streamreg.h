@@ -17,6 +17,7 @@
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
 #define DIW_STREAMREG_VERSION 3u
 #define DIW_STREAMREG_SLOTS 32768u
+#define DIW_STREAMREG_WINDOW 256u                /* slots that may be a cookie's */
 #define DIW_STREAMREG_CONNECTING 256u
 #define DIW_STREAMREG_PARTS 512u
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */

@@ -94,6 +94,8 @@ struct diw_listener {
 bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l);
 /* It is still what it was when ST was about to connect. */
 bool diw_stream_is_listening(const struct diw_sock_stream *st);
+/* From where to where FD is, in ST. */
+bool diw_stream_place(int fd, struct diw_sock_stream *st);
 enum diw_initiator { DIW_INITIATOR_NONE, DIW_INITIATOR_AWAITED, DIW_INITIATOR_FOUND };
 /* What has connected to FD, which was accepted. */
 enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route);

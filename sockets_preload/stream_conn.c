@@ -250,6 +250,7 @@ int diw_stream_accepted(const struct diw_sock *l, int fd)
 	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
 	if (!s.slot)
 		return without_slot(fd, l->netns);
+	diw_stream_place(fd, s.slot);
 	diw_sock_keep(fd, &s, DIW_MARK_STREAM);
 	errno = saved;
 	return fd;

@@ -43,7 +43,7 @@ bool diw_stream_is_listening(const struct diw_sock_stream *st)
 
 /* ---- The initiator, for who has accepted ---- */
 
-static bool place(int fd, struct diw_sock_stream *st)
+bool diw_stream_place(int fd, struct diw_sock_stream *st)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
@@ -67,7 +67,7 @@ enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st,
 	struct diw_shown shown;
 	bool awaited;
 
-	if (!place(fd, st))
+	if (!diw_stream_place(fd, st))
 		return DIW_INITIATOR_NONE;
 	s.local = st->local;
 	awaited = diw_stream_is_awaited(st->local.port);

@@ -15,8 +15,7 @@
 #include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-/* Slots that may be a cookie's. Who has connected can do without one, who has accepted cannot. */
-#define WINDOW 256u
+/* Who has connected can do without a slot, who has accepted cannot. */
 #define WINDOW_INITIATOR 64u
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX
@@ -201,7 +200,7 @@ void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
 
 static struct diw_sock_stream *seek(uint64_t cookie)
 {
-	for (uint32_t i = 0; i < WINDOW; i++) {
+	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, cookie, i);
 		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
 
@@ -239,7 +238,7 @@ static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool init
 
 static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 {
-	for (uint32_t i = 0; i < (initiator ? WINDOW_INITIATOR : WINDOW); i++) {
+	for (uint32_t i = 0; i < (initiator ? WINDOW_INITIATOR : DIW_STREAMREG_WINDOW); i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, s->cookie, i);
 		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
 

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw sockets: the interposed sockets that can be sent frames. */
+/* diw sockets: the interposed sockets that can be sent frames, and the streams that may have them. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sockreg.h"
+#include "base/streamreg.h"
 #include "tools/tool.h"
 
-struct list { struct diw_sock_entry *e; size_t n; };
+struct row {
+	struct diw_sock_entry e;             /* of a stream made up from its slot */
+	const char *mode;
+	const char *sends, *receives;        /* of a stream; NULL: nothing is known of it */
+};
+struct list { struct row *row; size_t n; };
 
 static const char *mode(const struct diw_sock_entry *e)
 {
@@ -18,24 +25,80 @@ static const char *mode(const struct diw_sock_entry *e)
 	return e->flags & DIW_SOCK_WRITE_RECORD ? "write-record" : "sendrecv";
 }
 
+static const char *state(uint8_t state)
+{
+	static const char *const names[] = { "undecided", "plain", "framed", "broken" };
+
+	return names[state % 4];
+}
+
 static int by_place(const void *a, const void *b)
 {
-	const struct diw_sock_entry *x = a, *y = b;
+	const struct diw_sock_entry *x = &((const struct row *)a)->e, *y = &((const struct row *)b)->e;
 
 	if (x->local.port != y->local.port)
 		return x->local.port < y->local.port ? -1 : 1;
+	if (x->remote.port != y->remote.port)
+		return x->remote.port < y->remote.port ? -1 : 1;
 	return memcmp(x->local.ip, y->local.ip, sizeof x->local.ip);
 }
 
-static bool read_all(const struct diw_sockreg *reg, struct list *list)
+/* The process that used it last still does. */
+static bool is_used(const struct diw_sock_stream *st, uint64_t cookie)
+{
+	uint32_t user = atomic_load(&st->user);
+
+	return cookie > 1 && cookie != UINT64_MAX && user && st->local.port && st->remote.port &&
+	       (kill((pid_t)user, 0) == 0 || errno == EPERM);
+}
+
+static bool read_stream(const struct diw_sock_stream *st, struct row *row)
+{
+	uint64_t cookie = atomic_load(&st->cookie);
+	bool crc;
+
+	if (!is_used(st, cookie))
+		return false;
+	crc = st->crc || st->tx.crc || st->rx.crc;
+	*row = (struct row){ .e = { .cookie = cookie, .local = st->local, .remote = st->remote, .pid = st->user,
+				    .flags = DIW_SOCK_STREAM | (crc ? 0 : DIW_SOCK_NO_CRC) },
+			     .mode = st->initiator ? "connected" : "accepted",
+			     .sends = state(st->tx.state), .receives = state(st->rx.state) };
+	memcpy(row->e.program, st->program, sizeof row->e.program);
+	return atomic_load(&st->cookie) == cookie;
+}
+
+/* Then it is told from there. */
+static bool has_slot(struct diw_streamreg *streams, uint64_t cookie)
+{
+	for (uint32_t i = 0; streams && i < DIW_STREAMREG_WINDOW; i++) {
+		const struct diw_sock_stream *st = diw_streamreg_at(streams, cookie, i);
+
+		if (atomic_load(&st->cookie) == cookie)
+			return is_used(st, cookie);
+	}
+	return false;
+}
+
+static bool read_all(const struct diw_sockreg *reg, struct diw_streamreg *streams, struct list *list)
 {
 	list->n = 0;
-	list->e = calloc(DIW_SOCKREG_ENTRIES, sizeof *list->e);
-	if (!list->e)
+	list->row = calloc(DIW_SOCKREG_ENTRIES + DIW_STREAMREG_SLOTS, sizeof *list->row);
+	if (!list->row)
 		return false;
-	for (uint32_t i = 0; i < DIW_SOCKREG_ENTRIES; i++)
-		list->n += diw_sock_read(reg, &reg->entry[i], &list->e[list->n]);
-	qsort(list->e, list->n, sizeof *list->e, by_place);
+	for (uint32_t i = 0; reg && i < DIW_SOCKREG_ENTRIES; i++) {
+		struct row *row = &list->row[list->n];
+
+		if (!diw_sock_read(reg, &reg->entry[i], &row->e))
+			continue;
+		row->mode = mode(&row->e);
+		if (row->e.flags & DIW_SOCK_STREAM && row->e.remote.port && has_slot(streams, row->e.cookie))
+			continue;
+		list->n++;
+	}
+	for (uint32_t i = 0; streams && i < DIW_STREAMREG_SLOTS; i++)
+		list->n += read_stream(&streams->slot[i], &list->row[list->n]);
+	qsort(list->row, list->n, sizeof *list->row, by_place);
 	return true;
 }
 
@@ -48,8 +111,9 @@ static void clean(char *s, size_t size)
 			*s = '?';
 }
 
-static void print_json(const struct diw_sock_entry *e)
+static void print_json(const struct row *row)
 {
+	const struct diw_sock_entry *e = &row->e;
 	char buf[DIW_ADDR_STRLEN];
 	cJSON *o = cJSON_CreateObject();
 
@@ -58,46 +122,57 @@ static void print_json(const struct diw_sock_entry *e)
 	cJSON_AddStringToObject(o, "local", diw_addr_str(&e->local, buf));
 	if (e->remote.port)
 		cJSON_AddStringToObject(o, "peer", diw_addr_str(&e->remote, buf));
-	cJSON_AddStringToObject(o, "mode", mode(e));
+	cJSON_AddStringToObject(o, "mode", row->mode);
+	if (row->sends) {
+		cJSON_AddStringToObject(o, "sends", row->sends);
+		cJSON_AddStringToObject(o, "receives", row->receives);
+	}
 	cJSON_AddBoolToObject(o, "crc", !(e->flags & DIW_SOCK_NO_CRC));
 	json_add_count(o, "cookie", e->cookie);
 	json_print(o);
 }
 
-static void print(const struct diw_sock_entry *e)
+static void print(const struct row *row)
 {
+	const struct diw_sock_entry *e = &row->e;
 	char local[DIW_ADDR_STRLEN], remote[DIW_ADDR_STRLEN] = "";
-	const char *between = "";
+	const char *between = "", *crc = e->flags & DIW_SOCK_NO_CRC ? "optional" : "always";
 
 	diw_addr_str(&e->local, local);
 	if (e->remote.port)
 		diw_addr_str(&e->remote, remote);
 	if (*remote)
-		between = e->flags & DIW_SOCK_STREAM ? " to " : " from ";
-	printf("%7u  %-15s  %-12s  %-8s  %s%s%s\n", e->pid, e->program, mode(e),
-	       e->flags & DIW_SOCK_NO_CRC ? "optional" : "always", local, between, remote);
+		between = !strcmp(row->mode, "connected") ? " to " : " from ";
+	if (row->sends)
+		crc = e->flags & DIW_SOCK_NO_CRC ? "no" : "yes";
+	printf("%7u  %-15s  %-12s  %-8s  %s%s%s", e->pid, e->program, row->mode, crc, local, between, remote);
+	if (row->sends)
+		printf(", sends %s, receives %s", row->sends, row->receives);
+	putchar('\n');
 }
 
 static int show(bool json)
 {
 	char path[PATH_MAX];
-	const char *why;
+	const char *why, *why_none;
 	struct diw_sockreg *reg = diw_sockreg_open(false, path, sizeof path, &why);
+	struct diw_streamreg *streams;
 	struct list list = { 0 };
 
 	if (!reg && why)
 		return tool_failed("%s: %s", path, why);
-	if (reg && !read_all(reg, &list))
+	streams = diw_streamreg_open(false, path, sizeof path, &why_none);
+	if (!read_all(reg, streams, &list))
 		return tool_failed("out of memory");
 	if (!list.n)
 		return tool_failed("no interposed socket of this user receives");
 	if (!json)
 		printf("%7s  %-15s  %-12s  %-8s  %s\n", "PID", "PROGRAM", "MODE", "CRC", "ADDRESS");
 	for (size_t i = 0; i < list.n; i++) {
-		clean(list.e[i].program, sizeof list.e[i].program);
-		(json ? print_json : print)(&list.e[i]);
+		clean(list.row[i].e.program, sizeof list.row[i].e.program);
+		(json ? print_json : print)(&list.row[i]);
 	}
-	free(list.e);
+	free(list.row);
 	return TOOL_OK;
 }
 
@@ -123,5 +198,6 @@ const struct tool_cmd cmd_sockets = {
 	.brief = "Lists the sockets of 'diw run --sockets' that others may send frames to",
 	.help = "  --json   one object a socket\n"
 		"They are those of one's own processes on this host: UDP sockets that have received by the\n"
-		"interposer, TCP sockets that listen, and such as have connected to those.\n",
+		"interposer, TCP sockets that listen, and the ends of connections to those, with what each\n"
+		"sends and receives.\n",
 };
