@@ -10,7 +10,7 @@ RUN="$DIW run --sockets"
 TCP="python3 tests/system/sockets/tcp.py"
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on DIWARP_SOCKETS_LOG=info
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_STREAMS
-mkdir -m 700 "$TMP/run"
+mkdir -m 700 "$TMP/run" "$TMP/full"
 ulimit -n "$(ulimit -Hn)"
 
 # told NAME: what the last command, or the file FILE, told of that counter when it ended.
@@ -86,6 +86,9 @@ for crc in off on; do
 	done
 done
 unset DIWARP_SOCKETS_CRC
+
+all_of "no slot is left" env "XDG_RUNTIME_DIR=$TMP/full" $RUN "$BUILD/tests/system/streams_full"
+check "... which is counted" [ "$(told sock_stream_full)" -ge 40 ]
 
 # ---- Both ends, and either alone ----
 
