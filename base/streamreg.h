@@ -63,9 +63,10 @@ struct diw_stream_rx {
 	bool urgent;                     /* SO_OOBINLINE */
 	uint8_t got;                     /* of the head */
 	uint8_t tail;                    /* pad and CRC to come */
-	bool low;                        /* SO_RCVLOWAT is ours */
 	uint16_t part;                   /* and one more: where the first bytes of an FPDU are that is not whole */
 	uint16_t held, given;            /* how many these are, and of them how many were delivered since it is */
+	uint32_t low;                    /* SO_RCVLOWAT as we have set it last */
+	_Atomic uint32_t want;           /* the program's own; 0: not known yet */
 	uint32_t left;                   /* payload to come, or to be delivered */
 	uint32_t msn;
 	int error;                       /* for the next call */

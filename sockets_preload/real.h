@@ -20,7 +20,7 @@
 	X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) \
 	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) \
 	X(__recv_chk) X(__recvfrom_chk) X(__read_chk) \
-	X(socket) X(socketpair) X(accept) X(accept4) X(bind) X(listen) X(connect) X(setsockopt) \
+	X(socket) X(socketpair) X(accept) X(accept4) X(bind) X(listen) X(connect) X(setsockopt) X(getsockopt) \
 	X(sendfile) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
 	X(vdprintf) X(__vdprintf_chk) \
 	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl) \

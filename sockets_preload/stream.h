@@ -131,6 +131,13 @@ bool diw_stream_sends_frames(int fd);
 bool diw_stream_next(int fd, int *bytes);
 bool diw_stream_is_nonblocking(int fd, int flags);
 
+/* ---- stream_low.c ---- */
+
+/* The kernel's SO_RCVLOWAT becomes what the program's is, where RX is now. */
+void diw_stream_low(int fd, struct diw_stream_rx *rx);
+/* The program has set its own. */
+void diw_stream_wants(int fd, struct diw_stream_rx *rx);
+
 /* ---- stream_calls.c: TCP connections under the calls' names ---- */
 
 ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,

@@ -295,6 +295,8 @@ void diw_stream_option(int fd, int level, int name)
 
 	if (st && level == SOL_SOCKET && name == SO_OOBINLINE)
 		st->rx.urgent = diw_sock_option(fd, SOL_SOCKET, SO_OOBINLINE);
+	if (st && level == SOL_SOCKET && name == SO_RCVLOWAT)
+		diw_stream_wants(fd, &st->rx);
 	if (st && level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_SNDBUFFORCE))
 		st->tx.budget = 0;
 }

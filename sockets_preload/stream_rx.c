@@ -244,7 +244,7 @@ static void set_low(struct call *c, size_t n)
 {
 	int low = (int)n;
 
-	c->st->rx.low = n > 1;
+	c->st->rx.low = (uint32_t)n;
 	real.setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
 }
 
@@ -255,8 +255,8 @@ static bool has_ended(int fd)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may have
- * been taken, takes the room in the queue that the rest needs. */
+/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
+ * have been taken, takes the room in the queue that the rest needs. */
 static bool keep(struct call *c, uint8_t *stage, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -301,7 +301,7 @@ static ssize_t verify_at(struct call *c, uint8_t *stage)
 	ssize_t rc = look(c, stage + held, all - held, &ended);
 
 	if (rc == (ssize_t)(all - held)) {
-		if (rx->low)
+		if (rx->low > 1)
 			set_low(c, 1);
 		return is_good(rx, stage, all) ? 1 : broken(c, DIW_C_sock_stream_crc);
 	}
@@ -409,14 +409,6 @@ static ssize_t peek(struct call *c)
 
 /* ---- The first bytes ---- */
 
-static int option(int fd, int name)
-{
-	int value = 0;
-	socklen_t len = sizeof value;
-
-	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
-}
-
 /* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
 static ssize_t begin(struct call *c)
 {
@@ -445,7 +437,8 @@ static ssize_t begin(struct call *c)
 	if (n != (ssize_t)sizeof hello)
 		return n < 0 ? -1 : broken(c, DIW_C_sock_stream_malformed);
 	rx->crc = crc;
-	rx->urgent = option(c->fd, SO_OOBINLINE);
+	rx->urgent = diw_sock_option(c->fd, SOL_SOCKET, SO_OOBINLINE);
+	diw_stream_wants(c->fd, rx);
 	atomic_store(&rx->state, DIW_STREAM_FRAMED);
 	diw_count(DIW_C_sock_stream_framed);
 	return 1;
@@ -518,6 +511,7 @@ static int attempt(struct call *c, uint64_t cookie)
 	}
 	c->need = 0;
 	rc = locked(c, cookie);
+	diw_stream_low(c->fd, rx);
 	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
@@ -537,6 +531,14 @@ static bool waits(struct call *c)
 	return real.recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
 }
 
+/* SO_RCVLOWAT. */
+static size_t enough(const struct call *c)
+{
+	size_t want = atomic_load_explicit(&c->st->rx.want, memory_order_relaxed);
+
+	return want > 1 ? want : 1;
+}
+
 static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 {
 	pthread_testcancel();
@@ -547,7 +549,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			*plain = true;
 			return -1;
 		}
-		if (c->done == c->len || (c->done && !(c->flags & MSG_WAITALL)))
+		if (c->done == c->len || (c->done >= enough(c) && !(c->flags & MSG_WAITALL)))
 			return (ssize_t)c->done;
 		if (rc == DONE && (c->done || !(c->flags & MSG_WAITALL)))
 			return (ssize_t)c->done;

@@ -218,6 +218,34 @@ def waiting():
             tell("interrupted", "")
 
 
+def low_water():
+    """As far as one message holds it: between, there are heads that the kernel counts."""
+    a, b = pair()
+    tell("low water", b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1000)
+    tell("low water", b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+    for n, more in (400, 700), (900, 100), (1, 999):
+        a.sendall(data(n))
+        waits_for(b, n)
+        tell("too little", select.select([b], [], [], 0)[0])
+        tell("some of it", len(b.recv(n // 2, socket.MSG_DONTWAIT) if n > 1 else b""))
+        tell("too little", select.select([b], [], [], 0)[0])
+        a.sendall(data(more + n // 2))
+        readable(b)
+        tell("enough", len(b.recv(2000)))
+        tell("nothing", select.select([b], [], [], 0)[0])
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    tell("low water", b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+    a.sendall(data(3))
+    readable(b)
+    tell("all of it", exactly(b, 3))
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1000)
+    a.sendall(data(3))
+    a.shutdown(socket.SHUT_WR)
+    readable(b)
+    tell("the end is enough", (len(b.recv(2000)), len(b.recv(2000))))
+
+
 def drained(s):
     n = 0
     try:
@@ -479,8 +507,8 @@ def threads():
 
 
 def calls():
-    for part in (lambda: sizes(socket.AF_INET), lambda: sizes(socket.AF_INET6), ways, flags, urgent, waiting, readiness,
-                 errors, connecting, elsewhere, files, threads):
+    for part in (lambda: sizes(socket.AF_INET), lambda: sizes(socket.AF_INET6), ways, flags, urgent, waiting, low_water,
+                 readiness, errors, connecting, elsewhere, files, threads):
         part()
     print("end")
 
