@@ -72,6 +72,7 @@ void diw_stream_leave(struct diw_sock *s);
 /* An option may be set on a connection, or its errno. */
 int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t len);
 void diw_stream_option(int fd, int level, int name);
+void diw_stream_tell_again(int fd);
 
 /* ---- stream_hello.c ---- */
 

@@ -300,3 +300,12 @@ void diw_stream_option(int fd, int level, int name)
 	if (st && level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_SNDBUFFORCE))
 		st->tx.budget = 0;
 }
+
+/* Who was told of less than there is waits, with EPOLLET, for what arrived before: its epoll has to say so once more,
+ * which the kernel makes it do whenever this is set (as nginx reads, by FIONREAD). */
+void diw_stream_tell_again(int fd)
+{
+	int low = diw_sock_option(fd, SOL_SOCKET, SO_RCVLOWAT);
+
+	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+}

@@ -387,6 +387,8 @@ static ssize_t peek_payload(struct call *c)
 			put(c, stage.mem, got < c->len ? got : c->len);
 		else
 			c->done = got;
+		if (!c->iov && n == (ssize_t)(DIW_STAGE - held))
+			diw_stream_tell_again(c->fd);
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &stage);
 	if (n == 0)

@@ -82,11 +82,11 @@ def told(what, call, *args):
     return result
 
 
-def waits_for(s, n):
+def waits_for(s, n, what=termios.FIONREAD):
     """FIONREAD, when it is N."""
     for _ in range(LIMIT * 100):
         a = array.array("i", [0])
-        fcntl.ioctl(s, termios.FIONREAD, a)
+        fcntl.ioctl(s, what, a)
         if a[0] == n:
             return n
         select.select([], [], [], 0.01)
@@ -296,6 +296,23 @@ def readiness():
     a.shutdown(socket.SHUT_WR)
     readable(b, select.POLLRDHUP)
     tell("end", drained(b))
+
+
+def by_count():
+    """As nginx reads: behind an edge exactly what FIONREAD tells, and then no more before the next edge."""
+    a, b = pair()
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 400000)
+    b.setblocking(False)
+    edge = select.epoll()
+    edge.register(b, select.EPOLLIN | select.EPOLLET)
+    n, got = 150000, b""
+    a.sendall(data(n))
+    told("all there", waits_for, a, 0, termios.TIOCOUTQ)
+    while len(got) < n and edge.poll(LIMIT):
+        due = array.array("i", [0])
+        fcntl.ioctl(b, termios.FIONREAD, due)
+        got += exactly(b, due[0])
+    tell("by count", got)
 
 
 def errors():
@@ -508,7 +525,7 @@ def threads():
 
 def calls():
     for part in (lambda: sizes(socket.AF_INET), lambda: sizes(socket.AF_INET6), ways, flags, urgent, waiting, low_water,
-                 readiness, errors, connecting, elsewhere, files, threads):
+                 readiness, by_count, errors, connecting, elsewhere, files, threads):
         part()
     print("end")
 
