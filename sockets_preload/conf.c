@@ -17,7 +17,8 @@ void diw_log(int level, const char *fmt, ...)
 	int saved = errno, n, m;
 	va_list ap;
 
-	if (level > diw_conf.log)
+	/* Whoever confines itself may write no file either: sshd has the limit of 0 for that. */
+	if (level > diw_conf.log || diw_is_confined())
 		return;
 	n = snprintf(line, sizeof line, "diwarp sockets: %s[%d]: ", program_invocation_short_name, (int)getpid());
 	va_start(ap, fmt);

@@ -38,8 +38,12 @@ static _Atomic int initialised;
 
 static struct diw_sock *_Atomic beyond[PARTS];
 
-/* The highest descriptor of which anything is known, and one more. */
 static _Atomic unsigned known_end;
+
+unsigned diw_sock_known_end(void)
+{
+	return atomic_load_explicit(&known_end, memory_order_relaxed);
+}
 
 static struct diw_sock *map_table(unsigned n)
 {
@@ -89,7 +93,7 @@ int diw_sock_option(int fd, int level, int name)
 	int value = 0;
 	socklen_t len = sizeof value;
 
-	return getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
+	return !diw_is_confined() && getsockopt(fd, level, name, &value, &len) == 0 ? value : 0;
 }
 
 uint64_t diw_sock_option64(int fd, int name)
@@ -97,7 +101,7 @@ uint64_t diw_sock_option64(int fd, int name)
 	uint64_t value = 0;
 	socklen_t len = sizeof value;
 
-	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
+	return !diw_is_confined() && getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
 }
 
 /* A filter sees the whole datagram; one that cannot be read is one, too. */
@@ -286,7 +290,7 @@ struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 	if (mark >= DIW_MARK_FOREIGN && mark < DIW_MARK_FIRST)
 		return NULL;
 	if (mark != diw_mark_dgram)
-		s = look(fd, tmp);
+		s = diw_is_confined() ? NULL : look(fd, tmp);
 	errno = saved;
 	return s;
 }

@@ -124,9 +124,9 @@ struct diw_sock {
 	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
 	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
 	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
-	bool timed;
-	bool quiet : 1;
+	bool timed : 1, quiet : 1;
 	bool watched : 1;                    /* what it sends may come back by the error queue */
+	bool nonblocking : 1;                /* O_NONBLOCK, of a stream in a confined process */
 	struct diw_keys keys;
 	struct diw_ref shown;              /* what advertises it */
 	uint64_t cookie, netns;
@@ -206,6 +206,8 @@ static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 /* It is what it was, but something of it has changed. */
 void diw_sock_ask_again(int fd);
 void diw_sock_forget_range(unsigned first, unsigned last);
+/* The highest descriptor of which anything is known, and one more. */
+unsigned diw_sock_known_end(void);
 /* Another process may connect it. */
 static inline bool diw_sock_is_shared(const struct diw_sock *s)
 {
@@ -288,6 +290,17 @@ bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *pee
 bool diw_window_is_current(const struct diw_shown *shown);
 /* Who connects has no port yet when it has to be shown: it is where this port leads to. */
 static inline uint16_t diw_window_port(uint64_t cookie) { return (uint16_t)cookie; }
+
+/* ---- confine.c ---- */
+
+/* SOCKETS: calls that are made here for what is a read() or a write() of the program's: streams get by with these two
+ * and poll(), and nothing can be found out about a socket any more. FILES: unlink(). */
+enum { DIW_DENIED_SOCKETS = 1, DIW_DENIED_FILES = 2 };
+extern unsigned diw_denied;
+static inline bool diw_is_confined(void) { return diw_denied & DIW_DENIED_SOCKETS; }
+struct sock_fprog;
+/* The process is about to let the kernel run PROG before each of its system calls; what diw_denied was before. */
+unsigned diw_confine(const struct sock_fprog *prog);
 
 /* ---- send.c, recv.c, recv_many.c ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* System calls by their number: libuv, and so Node and dig, sends and closes so. */
+#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -81,17 +82,12 @@ static bool moves_files(long number, const long a[6], long *rc)
 	}
 }
 
-/* It says which system calls it will make, and is killed for others: so those that only finding other users takes are
- * not made any more. */
-static void confine(void)
-{
-	diw_conf.own_users = true;
-}
-
 DIW_API int prctl(int option, ...)
 {
 	unsigned long a[4];
+	unsigned before = diw_denied;
 	va_list ap;
+	int rc;
 
 	va_start(ap, option);
 	for (int i = 0; i < 4; i++)
@@ -99,8 +95,21 @@ DIW_API int prctl(int option, ...)
 	va_end(ap);
 	diw_preload_init();
 	if (option == PR_SET_SECCOMP)
-		confine();
-	return real.prctl(option, a[0], a[1], a[2], a[3]);
+		before = diw_confine(a[0] == SECCOMP_MODE_FILTER ? (const struct sock_fprog *)a[1] : NULL);
+	rc = real.prctl(option, a[0], a[1], a[2], a[3]);
+	if (rc < 0)
+		diw_denied = before;
+	return rc;
+}
+
+static long restrict_calls(const long a[6])
+{
+	unsigned before = diw_confine(a[0] == SECCOMP_SET_MODE_FILTER ? (const struct sock_fprog *)a[2] : NULL);
+	long rc = real.syscall(SYS_seccomp, a[0], a[1], a[2]);
+
+	if (rc < 0)
+		diw_denied = before;
+	return rc;
 }
 
 DIW_API long syscall(long number, ...)
@@ -114,7 +123,7 @@ DIW_API long syscall(long number, ...)
 	va_end(ap);
 	diw_preload_init();
 	if (number == SYS_seccomp && a[0] != SECCOMP_GET_ACTION_AVAIL)
-		confine();
+		return restrict_calls(a);
 	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
 		return rc;
 	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

@@ -189,6 +189,6 @@ static void tell(void)
 __attribute__((destructor)) static void at_exit(void)
 {
 	tell();
-	if (page.path[0])
+	if (page.path[0] && !(diw_denied & DIW_DENIED_FILES))
 		unlink(page.path);
 }

@@ -138,6 +138,16 @@ bool diw_stream_is_nonblocking(int fd, int flags);
 void diw_stream_low(int fd, struct diw_stream_rx *rx);
 /* The program has set its own. */
 void diw_stream_wants(int fd, struct diw_stream_rx *rx);
+/* ---- confine.c: with read() and poll() alone ---- */
+
+/* As recv() with MSG_DONTWAIT. */
+ssize_t diw_confined_read(int fd, void *buf, size_t n);
+bool diw_confined_wait(int fd);
+/* The first bytes of ST: nothing can be looked at without being taken, so that *DONE bytes, which are no hello, are in
+ * IOV at once. 1: ST's state is known; else as read(). */
+ssize_t diw_confined_begin(int fd, struct diw_sock_stream *st, const struct iovec *iov, size_t n, size_t *done);
+/* Takes the rest of the FPDU whose head ST has beside: 1; 0: it cannot come any more; -1: it is not whole yet. */
+ssize_t diw_confined_fpdu(int fd, struct diw_sock_stream *st);
 
 /* ---- stream_calls.c: TCP connections under the calls' names ---- */
 

@@ -208,10 +208,10 @@ void diw_stream_listens(int fd)
 
 bool diw_stream_accepts(int fd, struct diw_sock *copy)
 {
-	struct diw_sock *l = diw_sock_marked(fd, DIW_MARK_LISTENER), tmp;
+	struct diw_sock *l = diw_is_confined() ? NULL : diw_sock_marked(fd, DIW_MARK_LISTENER), tmp;
 	int saved = errno;
 
-	if (!l) {
+	if (!l && !diw_is_confined()) {
 		diw_sock_get(fd, &tmp);
 		l = diw_sock_marked(fd, DIW_MARK_LISTENER);
 	}

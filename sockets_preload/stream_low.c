@@ -22,7 +22,7 @@ void diw_stream_low(int fd, struct diw_stream_rx *rx)
 {
 	uint32_t want = atomic_load_explicit(&rx->want, memory_order_relaxed), low;
 
-	if (DIW_LIKELY(want <= 1) || atomic_load(&rx->state) != DIW_STREAM_FRAMED)
+	if (DIW_LIKELY(want <= 1) || diw_is_confined() || atomic_load(&rx->state) != DIW_STREAM_FRAMED)
 		return;
 	low = least(rx, want);
 	if (low == rx->low)

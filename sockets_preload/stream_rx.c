@@ -196,6 +196,8 @@ static void take_held(struct call *c)
 		diw_stream_let_go(rx->part);
 		rx->part = rx->held = rx->given = 0;
 	}
+	if (!rx->left && !rx->tail)          /* a confined process takes all of it at once */
+		rx->got = 0;
 }
 
 /* Until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are there. */
@@ -214,8 +216,11 @@ static ssize_t take(struct call *c)
 		if (!p.asked)
 			return 1;
 		m.msg_iovlen = p.used;
-		rc = p.used == 1 ? real.recv(c->fd, p.iov->iov_base, p.iov->iov_len, MSG_DONTWAIT) :
-				   real.recvmsg(c->fd, &m, MSG_DONTWAIT);
+		if (diw_is_confined())
+			rc = diw_confined_read(c->fd, p.iov->iov_base, p.asked = p.iov->iov_len);
+		else
+			rc = p.used == 1 ? real.recv(c->fd, p.iov->iov_base, p.iov->iov_len, MSG_DONTWAIT) :
+					   real.recvmsg(c->fd, &m, MSG_DONTWAIT);
 		if (rc < 0)
 			return -1;
 		if (rc == 0)
@@ -273,7 +278,7 @@ static bool keep(struct call *c, uint8_t *stage, size_t n)
 /* The FPDU is whole, and ALL bytes, of which those that are held came first. */
 static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
 {
-	if (rx->held)
+	if (rx->held && stage != diw_stream_part(rx->part))
 		memcpy(stage, diw_stream_part(rx->part), rx->held);
 	rx->verified = has_good_crc(rx, stage, all);
 	if (rx->held > rx->left) {
@@ -319,9 +324,16 @@ static ssize_t verify_at(struct call *c, uint8_t *stage)
 
 static ssize_t verify(struct call *c)
 {
+	struct diw_stream_rx *rx = &c->st->rx;
 	struct diw_hold stage;
 	ssize_t rc;
 
+	if (diw_is_confined()) {
+		rc = diw_confined_fpdu(c->fd, c->st);
+		if (rc <= 0)
+			return rc < 0 ? -1 : broken(c, DIW_C_sock_stream_cut);
+		return is_good(rx, diw_stream_part(rx->part), rx->left + rx->tail) ? 1 : broken(c, DIW_C_sock_stream_crc);
+	}
 	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
 		return -1;
 	rc = verify_at(c, stage.mem);
@@ -417,9 +429,12 @@ static ssize_t begin(struct call *c)
 	struct diw_stream_rx *rx = &c->st->rx;
 	uint8_t hello[DIW_STREAM_HELLO];
 	enum diw_hello is;
-	ssize_t n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n;
 	bool crc;
 
+	if (diw_is_confined())
+		return diw_confined_begin(c->fd, c->st, c->iov, c->n, &c->done);
+	n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
 	if (n <= 0)
 		return n;
 	is = diw_stream_is_hello(c->st, hello, (size_t)n, &crc);
@@ -478,7 +493,7 @@ static int locked(struct call *c, uint64_t cookie)
 		rc = begin(c);
 	if (atomic_load(&rx->state) == DIW_STREAM_PLAIN) {
 		diw_stream_settle(c->st);
-		return PLAIN;
+		return c->done ? DONE : PLAIN;
 	}
 	if (atomic_load(&rx->state) == DIW_STREAM_BROKEN)
 		rx->error = ECONNRESET;
@@ -489,7 +504,7 @@ static int locked(struct call *c, uint64_t cookie)
 	}
 	if (rc <= 0)
 		return rc < 0 ? FAILED : DONE;
-	if (rx->urgent && is_between(rx) && !c->done && take_urgent(c) > 0)
+	if (rx->urgent && !diw_is_confined() && is_between(rx) && !c->done && take_urgent(c) > 0)
 		return DONE;
 	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : take(c);
 	return rc < 0 ? FAILED : DONE;
@@ -528,6 +543,8 @@ static bool waits(struct call *c)
 {
 	char byte;
 
+	if (diw_is_confined())
+		return diw_confined_wait(c->fd);
 	if (c->need)
 		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
 	return real.recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
@@ -590,7 +607,8 @@ bool diw_stream_next(int fd, int *bytes)
 	uint64_t cookie;
 
 	c.st = diw_stream_slot(fd, &cookie);
-	if (!c.st || atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
+	if (!c.st || diw_is_confined() ||
+	    atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
 		return false;
 	rc = attempt(&c, cookie);
 	errno = saved;

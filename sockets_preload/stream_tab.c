@@ -135,6 +135,8 @@ static bool is_abandoned(uint64_t word, const struct diw_stream_holder *holder)
 {
 	uint32_t thread = diw_stream_lock_thread(word);
 
+	if (diw_is_confined())
+		return false;
 	return thread == this_thread() ? is_left(word, holder) : is_dead(thread) || is_zombie(thread);
 }
 
@@ -149,7 +151,7 @@ static enum diw_lock lock_slowly(_Atomic uint64_t *lock, struct diw_stream_holde
 			return DIW_LOCK_DEAD;
 		if (ours)
 			return DIW_LOCK_OURS;
-		if (i < SPINS)
+		if (i < SPINS && !diw_is_confined())
 			sched_yield();
 		else
 			nanosleep(&(struct timespec){ .tv_nsec = 50 * (long)DIW_US }, NULL);

@@ -93,6 +93,10 @@ static size_t allowance(struct call *c, size_t len)
 	struct pollfd p = { .fd = c->fd, .events = POLLOUT };
 	int64_t left;
 
+	if (diw_is_confined()) {
+		tx->budget = 0;
+		return poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
+	}
 	if (tx->budget >= cost(len)) {
 		tx->budget -= cost(len);
 		return len;
@@ -184,12 +188,22 @@ static int flags_of(const struct call *c)
 	return c->done ? flags | MSG_NOSIGNAL : flags;
 }
 
+/* A confined process sends no more than the first piece. */
+static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
+{
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = used };
+
+	if (diw_is_confined())
+		return used ? real.write(c->fd, iov->iov_base, iov->iov_len) : 0;
+	if (used == 1)
+		return real.send(c->fd, iov->iov_base, iov->iov_len, flags_of(c));
+	return real.sendmsg(c->fd, &m, flags_of(c));
+}
+
 /* The N of F, which are USED pieces of IOV and ALL bytes, go out. -1: nothing has left. */
 static int push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
 {
-	struct msghdr m = { .msg_iov = iov, .msg_iovlen = used };
-	ssize_t rc = used == 1 ? real.send(c->fd, iov->iov_base, iov->iov_len, flags_of(c)) :
-				 real.sendmsg(c->fd, &m, flags_of(c));
+	ssize_t rc = put_out(c, iov, used);
 	size_t left = rc > 0 ? (size_t)rc : 0;
 
 	if (rc < 0)
@@ -216,7 +230,7 @@ static int finish(struct call *c)
 
 	if (DIW_LIKELY(!n))
 		return 0;
-	rc = real.send(c->fd, tx->head + tx->head_at, n, flags_of(c));
+	rc = put_out(c, &(struct iovec){ tx->head + tx->head_at, n }, 1);
 	if (rc > 0)
 		tx->head_at = (uint8_t)(tx->head_at + rc);
 	if (rc >= 0 && rc < (ssize_t)n)
@@ -348,7 +362,7 @@ static int locked(struct call *c, uint64_t cookie)
 	if (!diw_stream_is(c->st, cookie))
 		return PLAIN;
 	if (state == DIW_STREAM_START) {
-		state = diw_stream_begin(c->fd, c->st);
+		state = diw_is_confined() ? DIW_STREAM_PLAIN : diw_stream_begin(c->fd, c->st);
 		if (state == DIW_STREAM_PLAIN)
 			atomic_store(&tx->state, state);
 	}
@@ -395,8 +409,12 @@ static int attempt(struct call *c, uint64_t cookie)
 
 bool diw_stream_is_nonblocking(int fd, int flags)
 {
-	int fl = flags & MSG_DONTWAIT ? O_NONBLOCK : real.fcntl(fd, F_GETFL);
+	const struct diw_sock *at = diw_sock_at(fd);
+	int fl;
 
+	if (diw_is_confined())
+		return flags & MSG_DONTWAIT || (at && at->nonblocking);
+	fl = flags & MSG_DONTWAIT ? O_NONBLOCK : real.fcntl(fd, F_GETFL);
 	return fl >= 0 && fl & O_NONBLOCK;
 }
 
@@ -405,6 +423,8 @@ static bool is_restarted(void)
 {
 	bool any = false;
 
+	if (diw_is_confined())
+		return false;
 	for (int sig = 1; sig < NSIG; sig++) {
 		struct sigaction sa;
 
@@ -422,7 +442,7 @@ static uint64_t send_deadline(int fd)
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof tv;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) < 0 || (!tv.tv_sec && !tv.tv_usec))
+	if (diw_is_confined() || getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) < 0 || (!tv.tv_sec && !tv.tv_usec))
 		return UINT64_MAX;
 	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }

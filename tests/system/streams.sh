@@ -89,6 +89,16 @@ unset DIWARP_SOCKETS_CRC
 
 all_of "no slot is left" env "XDG_RUNTIME_DIR=$TMP/full" $RUN "$BUILD/tests/system/streams_full"
 check "... which is counted" [ "$(told sock_stream_full)" -ge 40 ]
+# Its child is killed for any call that it would not make itself, and for a byte of ours in a file.
+CONFINED=$BUILD/tests/system/streams_confined
+run "a program that confines itself without the interposer" timeout 300 "$CONFINED"
+cp "$TMP/out" "$TMP/confined"
+check "... works" [ "$(grep -c 'ended with 0$' "$TMP/confined")" -eq 8 ]
+for crc in off on; do
+	run "a program that confines itself, CRC $crc" timeout 300 env DIWARP_SOCKETS_CRC=$crc $RUN "$CONFINED"
+	check "... sees the same" diff "$TMP/confined" <(grep -v '^diwarp sockets: ' "$TMP/out")
+	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 6000000 ]
+done
 
 # ---- Both ends, and either alone ----
 

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program that restricts its own system calls (seccomp) is killed for one that it does not name, as sshd is for a
+ * sendto() where it would call write(). Its filter says which those are: it is run here as the kernel will run it.
+ */
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "sockets_preload/stream.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+#if defined(__x86_64__)
+#define ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCH AUDIT_ARCH_AARCH64
+#else
+#define ARCH 0u                          /* none: every filter refuses it */
+#endif
+
+#define FEWEST 1024                      /* descriptors that are looked at, at least */
+#define FD 3                             /* any one */
+
+unsigned diw_denied;
+
+/* ---- The filter ---- */
+
+struct machine { uint32_t a, x, mem[BPF_MEMWORDS]; };
+
+static uint32_t compute(uint32_t a, unsigned op, uint32_t b)
+{
+	switch (op) {
+	case BPF_ADD: return a + b;
+	case BPF_SUB: return a - b;
+	case BPF_MUL: return a * b;
+	case BPF_DIV: return b ? a / b : 0;
+	case BPF_OR: return a | b;
+	case BPF_AND: return a & b;
+	case BPF_XOR: return a ^ b;
+	case BPF_LSH: return b < 32 ? a << b : 0;
+	case BPF_RSH: return b < 32 ? a >> b : 0;
+	default: return -a;                  /* BPF_NEG */
+	}
+}
+
+static bool compare(uint32_t a, unsigned op, uint32_t b)
+{
+	switch (op) {
+	case BPF_JEQ: return a == b;
+	case BPF_JGT: return a > b;
+	case BPF_JGE: return a >= b;
+	default: return a & b;               /* BPF_JSET */
+	}
+}
+
+static uint32_t load(const struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
+{
+	uint32_t word = 0;
+
+	switch (BPF_MODE(f->code)) {
+	case BPF_ABS:
+		if (f->k <= sizeof *d - sizeof word)
+			memcpy(&word, (const char *)d + f->k, sizeof word);
+		return word;
+	case BPF_MEM:
+		return m->mem[f->k % BPF_MEMWORDS];
+	case BPF_LEN:
+		return sizeof *d;
+	default:
+		return f->k;                 /* BPF_IMM */
+	}
+}
+
+static void step(struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
+{
+	switch (BPF_CLASS(f->code)) {
+	case BPF_LD:
+		m->a = load(m, f, d);
+		break;
+	case BPF_LDX:
+		m->x = load(m, f, d);
+		break;
+	case BPF_ST:
+		m->mem[f->k % BPF_MEMWORDS] = m->a;
+		break;
+	case BPF_STX:
+		m->mem[f->k % BPF_MEMWORDS] = m->x;
+		break;
+	case BPF_ALU:
+		m->a = compute(m->a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m->x : f->k);
+		break;
+	default:
+		if (BPF_MISCOP(f->code) == BPF_TAX)
+			m->x = m->a;
+		else
+			m->a = m->x;
+	}
+}
+
+/* What the kernel does with the call. A filter that it will refuse may say anything. */
+static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data *d)
+{
+	struct machine m = { 0 };
+
+	for (size_t i = 0; i < prog->len; i++) {
+		const struct sock_filter *f = &prog->filter[i];
+
+		if (BPF_CLASS(f->code) == BPF_RET)
+			return BPF_RVAL(f->code) == BPF_A ? m.a : f->k;
+		if (BPF_CLASS(f->code) != BPF_JMP)
+			step(&m, f, d);
+		else if (BPF_OP(f->code) == BPF_JA)
+			i += f->k;
+		else
+			i += compare(m.a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m.x : f->k) ? f->jt : f->jf;
+	}
+	return SECCOMP_RET_KILL_PROCESS;
+}
+
+/* ---- What is asked of it ---- */
+
+static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = {
+	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_TYPE }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_COOKIE }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_NETNS_COOKIE }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_MEMINFO }, DIW_DENIED_SOCKETS },
+	{ SYS_setsockopt, { FD, SOL_SOCKET, SO_RCVLOWAT }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockname, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_getpeername, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_sendto, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_sendmsg, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_recvfrom, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_recvmsg, { FD }, DIW_DENIED_SOCKETS },
+	{ SYS_fcntl, { FD, F_GETFL }, DIW_DENIED_SOCKETS },
+	{ SYS_ppoll, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_clock_nanosleep, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_sched_yield, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_tkill, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_rt_sigaction, { 0 }, DIW_DENIED_SOCKETS },
+#ifdef SYS_unlink
+	{ SYS_unlink, { 0 }, DIW_DENIED_FILES },
+#else
+	{ SYS_unlinkat, { 0 }, DIW_DENIED_FILES },
+#endif
+};
+
+static unsigned denied_by(const struct sock_fprog *prog)
+{
+	unsigned denied = 0;
+
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		struct seccomp_data d = { .nr = calls[i].number, .arch = ARCH };
+		uint32_t does;
+
+		memcpy(d.args, calls[i].arg, sizeof calls[i].arg);
+		does = verdict(prog, &d) & SECCOMP_RET_ACTION_FULL;
+		if (does != SECCOMP_RET_ALLOW && does != SECCOMP_RET_LOG)
+			denied |= calls[i].denied;
+	}
+	return denied;
+}
+
+/* ---- What must be known before ---- */
+
+static void prepare_stream(int fd, struct diw_sock *s)
+{
+	int fl = real.fcntl(fd, F_GETFL), bytes;
+
+	s->nonblocking = fl >= 0 && fl & O_NONBLOCK;
+	diw_stream_next(fd, &bytes);         /* if anything has come: what it begins with */
+	if (!diw_stream_is(s->slot, s->cookie) || s->slot->rx.low <= 1)
+		return;
+	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &(int){ 1 }, sizeof(int));
+	s->slot->rx.low = 1;
+}
+
+/* What they are sent in frames is still undone, but whoever sends must ask. */
+static void prepare_datagrams(struct diw_sock *s)
+{
+	s->plain = DIW_C_sock_plain_option;
+	s->quiet = true;
+	s->timed = false;
+}
+
+/* Nothing can be found out later. */
+static void prepare(void)
+{
+	for (int fd = 0; fd < FEWEST || (unsigned)fd < diw_sock_known_end(); fd++) {
+		struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
+		struct diw_sock *stream = diw_stream_get(fd), *listener = diw_sock_marked(fd, DIW_MARK_LISTENER);
+
+		if (s)
+			prepare_datagrams(s);
+		else if (stream)
+			prepare_stream(fd, stream);
+		else if (listener)
+			diw_reg_withdraw(listener);
+	}
+}
+
+unsigned diw_confine(const struct sock_fprog *prog)
+{
+	unsigned before = diw_denied, denied = prog && prog->filter ? denied_by(prog) : 0;
+	int saved = errno;
+
+	/* Only finding other users takes more than these. */
+	diw_conf.own_users = true;
+	if (denied & ~before & DIW_DENIED_SOCKETS)
+		prepare();
+	diw_denied |= denied;
+	errno = saved;
+	return before;
+}
+
+/* ---- Streams then ---- */
+
+ssize_t diw_confined_read(int fd, void *buf, size_t n)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int rc = ppoll(&p, 1, &(struct timespec){ 0 }, NULL);
+
+	if (rc > 0)
+		return real.read(fd, buf, n);
+	if (rc == 0)
+		errno = EAGAIN;
+	return -1;
+}
+
+bool diw_confined_wait(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return ppoll(&p, 1, NULL, NULL) > 0;
+}
+
+static void tell_state(struct diw_sock_stream *st, uint8_t state, enum diw_sock_counter which)
+{
+	diw_count(which);
+	atomic_store(&st->rx.state, state);
+}
+
+ssize_t diw_confined_begin(int fd, struct diw_sock_stream *st, const struct iovec *iov, size_t n, size_t *done)
+{
+	uint8_t hello[DIW_STREAM_HELLO];
+	enum diw_hello is = DIW_HELLO_PART;
+	size_t room = diw_iov_len(iov, n), got = 0, most = room < sizeof hello ? room : sizeof hello;
+
+	for (; is == DIW_HELLO_PART; most = sizeof hello) {
+		ssize_t rc = diw_confined_read(fd, hello + got, most - got);
+
+		if (rc <= 0 && !got)
+			return rc;
+		if (rc < 0 && (errno == EAGAIN || errno == EINTR)) {
+			diw_confined_wait(fd);
+			continue;
+		}
+		if (rc <= 0)                 /* it has ended */
+			break;
+		got += (size_t)rc;
+		is = diw_stream_is_hello(st, hello, got, &st->rx.crc);
+	}
+	if (is == DIW_HELLO_WHOLE) {
+		tell_state(st, DIW_STREAM_FRAMED, DIW_C_sock_stream_framed);
+	} else if (got > room) {
+		tell_state(st, DIW_STREAM_BROKEN, DIW_C_sock_stream_malformed);
+	} else {
+		*done = diw_iov_fill(iov, n, hello, got);
+		atomic_store(&st->rx.state, DIW_STREAM_PLAIN);
+	}
+	return 1;
+}
+
+ssize_t diw_confined_fpdu(int fd, struct diw_sock_stream *st)
+{
+	struct diw_stream_rx *rx = &st->rx;
+	size_t all = rx->left + rx->tail;
+
+	if (!rx->part)
+		rx->part = diw_stream_hold(atomic_load(&st->cookie));
+	if (!rx->part)
+		return 0;
+	while (rx->held < all) {
+		ssize_t rc = diw_confined_read(fd, diw_stream_part(rx->part) + rx->held, all - rx->held);
+
+		if (rc <= 0)
+			return rc;
+		rx->held = (uint16_t)(rx->held + rc);
+	}
+	return 1;
+}
