@@ -148,7 +148,7 @@ static ssize_t send_piece(int to, int from, off_t *at, size_t n)
 	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
 	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
 
-	if (got < 0 && errno == ESPIPE)
+	if (got < 0 && (errno == ESPIPE || (at && where < 0)))
 		errno = EINVAL;
 	if (got <= 0)
 		return got;

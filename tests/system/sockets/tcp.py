@@ -474,6 +474,7 @@ def files():
         offset = 5
         told("with an offset", os.sendfile, a.fileno(), f.fileno(), offset, 100)
         tell("is", exactly(b, 100))
+        told("from before the file", os.sendfile, a.fileno(), f.fileno(), -1, 100)
     told("from no file", os.sendfile, a.fileno(), b.fileno(), None, 100)
     with tempfile.NamedTemporaryFile("wb") as program:
         program.write(b"read line; echo \"$line back\"; cat\n")
