@@ -288,6 +288,8 @@ struct diw_shown {
 bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener,
 			    struct diw_route *route, struct diw_shown *shown);
 bool diw_window_is_current(const struct diw_shown *shown);
+/* The cookie of the TCP socket at the other end, as the kernel has it; 0: there is none here. */
+uint64_t diw_window_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer);
 /* Who connects has no port yet when it has to be shown: it is where this port leads to. */
 static inline uint16_t diw_window_port(uint64_t cookie) { return (uint16_t)cookie; }
 

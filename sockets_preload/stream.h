@@ -22,6 +22,8 @@
 bool diw_stream_open(void);
 void diw_stream_forked(void);
 struct diw_sock_stream *diw_stream_find(uint64_t cookie);
+/* The same, of somebody else's socket. */
+struct diw_sock_stream *diw_stream_seek(uint64_t cookie);
 /* A slot for S; NULL: there is none. */
 struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator);
 void diw_stream_free(struct diw_sock_stream *st);

@@ -32,13 +32,22 @@ bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l)
 	return true;
 }
 
+/* Whoever accepts one connection, and then closes the listener, has it in a slot. */
+static bool is_accepted(const struct diw_sock_stream *st)
+{
+	uint64_t cookie = diw_window_peer(st->netns, &st->local, &st->remote);
+	const struct diw_sock_stream *its = cookie ? diw_stream_seek(cookie) : NULL;
+
+	return its && !its->initiator && its->key == st->peer_key;
+}
+
 bool diw_stream_is_listening(const struct diw_sock_stream *st)
 {
 	if (st->known_by == DIW_STREAM_HOST)
 		return true;
 	if (st->known_by == DIW_STREAM_USER)
 		return diw_window_is_current(&(struct diw_shown){ st->uid, st->entry, st->seq });
-	return diw_reg_is_current_at(st->entry, st->seq);
+	return diw_reg_is_current_at(st->entry, st->seq) || is_accepted(st);
 }
 
 /* ---- The initiator, for who has accepted ---- */

@@ -200,7 +200,7 @@ void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
 
 /* ---- Slots ---- */
 
-static struct diw_sock_stream *seek(uint64_t cookie)
+struct diw_sock_stream *diw_stream_seek(uint64_t cookie)
 {
 	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, cookie, i);
@@ -216,7 +216,7 @@ static struct diw_sock_stream *seek(uint64_t cookie)
 
 struct diw_sock_stream *diw_stream_find(uint64_t cookie)
 {
-	struct diw_sock_stream *st = seek(cookie);
+	struct diw_sock_stream *st = diw_stream_seek(cookie);
 
 	if (st)
 		atomic_store_explicit(&st->user, this_process(), memory_order_relaxed);
@@ -274,7 +274,7 @@ uint16_t diw_stream_hold(uint64_t cookie)
 		uint32_t n = (uint32_t)(cookie + i) % DIW_STREAMREG_PARTS;
 		uint64_t is = atomic_load_explicit(&reg->part[n].cookie, memory_order_relaxed);
 
-		if ((!is || !seek(is)) && atomic_compare_exchange_strong(&reg->part[n].cookie, &is, cookie))
+		if ((!is || !diw_stream_seek(is)) && atomic_compare_exchange_strong(&reg->part[n].cookie, &is, cookie))
 			return (uint16_t)(n + 1);
 	}
 	return 0;
@@ -318,7 +318,7 @@ static bool see(int nl, int family, uint64_t now)
 				return true;
 			if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY)
 				return false;
-			st = seek((uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0]);
+			st = diw_stream_seek((uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0]);
 			if (st)
 				st->alive_ns = now;
 		}

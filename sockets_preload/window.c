@@ -102,6 +102,13 @@ static bool ask(uint64_t netns, int protocol, const struct diw_addr *src, const 
 	return done;
 }
 
+uint64_t diw_window_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer)
+{
+	struct told told;
+
+	return !diw_conf.own_users && ask(netns, IPPROTO_TCP, local, peer, &told) ? told.cookie : 0;
+}
+
 /* In a user namespace all users that it does not know have one number. */
 static bool is_somebody(uint32_t uid)
 {

@@ -116,6 +116,8 @@ run "diw sockets" $DIW sockets --json
 # listed EXPRESSION: it is so of one of them.
 listed() { jq -se "any(.[]; $1)" "$TMP/out" > /dev/null || { cat "$TMP/out"; return 1; }; }
 check "... lists the listener" listed '.mode == "listens" and .local == "0.0.0.0:5000"'
+run "listeners of one connection" timeout 300 $RUN $TCP once
+check "... by FPDUs" [ "$(told sock_stream_tx)" -eq 6000 ]
 before=$(counted $SERVER sock_stream_tx)
 run "a plain client of an interposed server" timeout 300 $TCP ask 5000 3000000 3
 check "... gets no FPDUs" [ "$(counted $SERVER sock_stream_tx)" -eq "$before" ]

@@ -7,6 +7,7 @@ tell PORT                      says what came of each connection: how it ended, 
 ask PORT BYTES [COUNT]         sends BYTES to an echo and wants them back, COUNT connections one after the other
 many PORT COUNT                so many connections to a turns at once
 say PORT COUNT                 so many connections to an echo, three messages each
+once                           to itself, when the listener of each connection was closed as soon as it was accepted
 hold PORT                      connects, sends and waits for a line
 TCP_HOST is where whoever connects does so."""
 import array
@@ -641,6 +642,17 @@ def say(port, count):
         s.close()
 
 
+def once():
+    for family, host in (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"):
+        with socket.create_server((host, 0), family=family) as listener:
+            a = socket.create_connection(listener.getsockname()[:2])
+            b, peer = listener.accept()
+        a.sendall(data(1000))
+        tell("asked", exactly(b, 1000))
+        b.sendall(data(2000))
+        tell("answered", exactly(a, 2000))
+
+
 def hold(port):
     s = socket.create_connection((HOST, port))
     s.sendall(b"held")
@@ -656,5 +668,5 @@ def hold(port):
 
 if __name__ == "__main__":
     what = {"calls": calls, "echo": echo, "turns": turns, "tell": tell_all, "ask": ask,
-            "many": many, "say": say, "hold": hold}
+            "many": many, "say": say, "once": once, "hold": hold}
     what[sys.argv[1]](*[int(a) for a in sys.argv[2:]])
