@@ -15,7 +15,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 3u
+#define DIW_STREAMREG_VERSION 4u
 #define DIW_STREAMREG_SLOTS 32768u
 #define DIW_STREAMREG_WINDOW 256u                /* slots that may be a cookie's */
 #define DIW_STREAMREG_CONNECTING 256u
@@ -24,6 +24,7 @@
 
 #define DIW_STREAM_HELLO 48u                     /* the MPA Request or Reply that a direction begins with */
 #define DIW_STREAM_HEAD 20u                      /* the MPA length, and the header of an untagged segment */
+#define DIW_STREAM_STALE 15u                     /* bytes before it, at most, that had been urgent */
 
 /* START: nothing has moved. BROKEN: it can only be reset. */
 enum { DIW_STREAM_START, DIW_STREAM_PLAIN, DIW_STREAM_FRAMED, DIW_STREAM_BROKEN };
@@ -71,6 +72,7 @@ struct diw_stream_rx {
 	uint32_t msn;
 	int error;                       /* for the next call */
 	uint8_t head[DIW_STREAM_HEAD];
+	uint8_t n_stale, stale[DIW_STREAM_STALE];        /* these: due before all else */
 };
 
 /* How an initiator knows that its listener is capable: this user's registry has it, another user's window, or the

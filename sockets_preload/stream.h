@@ -105,6 +105,11 @@ enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st,
 /* That may begin with a Request, as far as can be seen from here. */
 bool diw_stream_has_capable(int fd, struct diw_sock_stream *st);
 
+/* ---- stream_parse.c ---- */
+
+/* Takes the N bytes at P, of which what is payload goes to TO, that is P or before it. *GOT: how many these are. */
+bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got);
+
 /* ---- stream_tx.c, stream_rx.c ---- */
 
 /* The TCP connection FD, or NULL. */

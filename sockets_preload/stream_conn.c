@@ -305,7 +305,9 @@ void diw_stream_option(int fd, int level, int name)
  * which the kernel makes it do whenever this is set (as nginx reads, by FIONREAD). */
 void diw_stream_tell_again(int fd)
 {
-	int low = diw_sock_option(fd, SOL_SOCKET, SO_RCVLOWAT);
+	int low = 1;
+	socklen_t len = sizeof low;
 
-	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+	if (real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0)
+		real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
 }

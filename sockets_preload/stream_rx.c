@@ -12,11 +12,9 @@
 
 #include "base/crc.h"
 #include "base/wire.h"
-#include "ddp/hdr.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
-#define SEND 3u                              /* RDMAP's opcode */
 #define TAIL 8u
 #define PIECES 64u
 
@@ -28,58 +26,10 @@ struct call {
 	size_t need;                         /* bytes that the queue must have before there is more */
 };
 
-/* ---- Bytes between payload ---- */
-
-/* All of the head is there. False: it is none that a sender of ours makes. */
-static bool is_good_head(struct diw_stream_rx *rx)
+static bool is_between(const struct diw_stream_rx *rx)
 {
-	uint16_t ulpdu = diw_get16(rx->head);
-	struct diw_ddp_hdr h;
-	uint32_t len;
-
-	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
-	    diw_ddp_hdr_decode_plain(&h, &len, false, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
-		return false;
-	if (h.tagged || !h.last || h.opcode != SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
-		return false;
-	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
-	rx->tail = (uint8_t)(-(2u + ulpdu) % 4 + 4);
-	rx->verified = false;
-	rx->msn++;
-	return rx->left > 0 && (!rx->crc || rx->left <= DIW_STREAM_MOST_CRC);
+	return rx->got == 0;
 }
-
-/* Takes the N bytes at P, of which what is payload goes to TO, that is P or before it. *GOT: how many these are. */
-static bool parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got)
-{
-	*got = 0;
-	while (n) {
-		size_t take;
-
-		if (rx->got < DIW_STREAM_HEAD) {
-			take = DIW_STREAM_HEAD - rx->got < n ? DIW_STREAM_HEAD - rx->got : n;
-			memcpy(rx->head + rx->got, p, take);
-			rx->got = (uint8_t)(rx->got + take);
-			if (rx->got == DIW_STREAM_HEAD && !is_good_head(rx))
-				return false;
-		} else if (rx->left) {
-			take = rx->left < n ? rx->left : n;
-			memmove(to + *got, p, take);
-			*got += take;
-			rx->left -= (uint32_t)take;
-		} else {
-			take = rx->tail < n ? rx->tail : n;
-			rx->tail = (uint8_t)(rx->tail - take);
-			if (!rx->tail)
-				rx->got = 0;
-		}
-		p += take;
-		n -= take;
-	}
-	return true;
-}
-
-static bool is_between(const struct diw_stream_rx *rx) { return rx->got == 0; }
 
 static ssize_t broken(struct call *c, enum diw_sock_counter why)
 {
@@ -133,41 +83,9 @@ static void make_plan(struct call *c, struct plan *p)
 		p->n_mid = p->pay == rx->left ? rx->tail + DIW_STREAM_HEAD : 0;
 		to_iov(p, p->mid, p->n_mid);
 	}
-	if (p->at && !rx->crc && !rx->urgent && (!in_payload || p->n_mid))
+	if (p->at && !rx->crc && !rx->urgent && !rx->n_stale && (!in_payload || p->n_mid))
 		p->rest = c->len - c->done - p->pay;
 	to_iov(p, p->at + p->pay, p->rest);
-}
-
-/* N bytes came as P says. */
-static bool came(struct call *c, struct plan *p, size_t n)
-{
-	struct diw_stream_rx *rx = &c->st->rx;
-	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
-	bool good;
-
-	if (!parse(rx, p->ahead, take, NULL, &got))
-		return false;
-	n -= take;
-	take = n < p->pay ? n : p->pay;
-	rx->left -= (uint32_t)take;
-	c->done += take;
-	n -= take;
-	take = n < p->n_mid ? n : p->n_mid;
-	if (!parse(rx, p->mid, take, NULL, &got))
-		return false;
-	n -= take;
-	if (!n)
-		return true;
-	good = parse(rx, p->at + p->pay, n, p->at + p->pay, &got);
-	/* A program may take what it cleared for a string. */
-	memset(p->at + p->pay + got, 0, n - got);
-	c->done += got;
-	return good;
-}
-
-static size_t unread(const struct diw_stream_rx *rx)
-{
-	return rx->part ? rx->held - (size_t)rx->given : 0;
 }
 
 static void put(struct call *c, const uint8_t *p, size_t n)
@@ -181,6 +99,51 @@ static void put(struct call *c, const uint8_t *p, size_t n)
 	c->done += n;
 	for (; n && diw_iov_slice(&to, n, &v, 1, &len); n -= len, p += len)
 		memcpy(v.iov_base, p, len);
+}
+
+static void give_stale(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	size_t n = rx->n_stale < c->len - c->done ? rx->n_stale : c->len - c->done;
+
+	put(c, rx->stale, n);
+	if (c->flags & MSG_PEEK)
+		return;
+	rx->n_stale = (uint8_t)(rx->n_stale - n);
+	memmove(rx->stale, rx->stale + n, rx->n_stale);
+}
+
+/* N bytes came as P says. */
+static bool came(struct call *c, struct plan *p, size_t n)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
+	bool good;
+
+	if (!diw_stream_parse(rx, p->ahead, take, NULL, &got))
+		return false;
+	n -= take;
+	take = n < p->pay ? n : p->pay;
+	rx->left -= (uint32_t)take;
+	c->done += take;
+	n -= take;
+	take = n < p->n_mid ? n : p->n_mid;
+	if (!diw_stream_parse(rx, p->mid, take, NULL, &got))
+		return false;
+	n -= take;
+	good = !n || diw_stream_parse(rx, p->at + p->pay, n, p->at + p->pay, &got);
+	if (n) {
+		/* A program may take what it cleared for a string. */
+		memset(p->at + p->pay + got, 0, n - got);
+		c->done += got;
+	}
+	give_stale(c);
+	return good;
+}
+
+static size_t unread(const struct diw_stream_rx *rx)
+{
+	return rx->part ? rx->held - (size_t)rx->given : 0;
 }
 
 /* What came before the FPDU was whole. */
@@ -365,10 +328,10 @@ static size_t parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)
 {
 	size_t at = 0, all = 0, got, take = n < rx->left + rx->tail ? n : rx->left + rx->tail;
 
-	while (take && parse(rx, p + at, take, p + all, &got)) {
+	while (take && diw_stream_parse(rx, p + at, take, p + all, &got)) {
 		at += take;
 		all += got;
-		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD : rx->left + rx->tail;
+		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD - rx->got : rx->left + rx->tail;
 		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !has_good_crc(rx, p + at, take)))
 			break;
 	}
@@ -390,15 +353,18 @@ static ssize_t peek_payload(struct call *c)
 		if (held)
 			memcpy(stage.mem, diw_stream_part(copy.part) + copy.given, held);
 		copy.left -= (uint32_t)held;
+		copy.n_stale = 0;
 		if (copy.crc)
 			got = parse_good(&copy, stage.mem + held, (size_t)n);
 		else
-			parse(&copy, stage.mem + held, (size_t)n, stage.mem + held, &got);
+			diw_stream_parse(&copy, stage.mem + held, (size_t)n, stage.mem + held, &got);
 		got += held;
+		memcpy(stage.mem + got, copy.stale, copy.n_stale);
+		got += copy.n_stale;
 		if (c->iov)
-			put(c, stage.mem, got < c->len ? got : c->len);
+			put(c, stage.mem, got < c->len - c->done ? got : c->len - c->done);
 		else
-			c->done = got;
+			c->done += got;
 		if (!c->iov && n == (ssize_t)(DIW_STAGE - held))
 			diw_stream_tell_again(c->fd);
 	}
@@ -504,6 +470,10 @@ static int locked(struct call *c, uint64_t cookie)
 	}
 	if (rc <= 0)
 		return rc < 0 ? FAILED : DONE;
+	if (c->iov)
+		give_stale(c);
+	else
+		c->done = rx->n_stale;
 	if (rx->urgent && !diw_is_confined() && is_between(rx) && !c->done && take_urgent(c) > 0)
 		return DONE;
 	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : take(c);

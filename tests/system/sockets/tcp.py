@@ -186,6 +186,19 @@ def urgent():
         if inline:
             told("in line", exactly, b, 1)
         tell("behind it", exactly(b, 5))
+    # One that is not taken before the next is a byte as any other.
+    for ways in (b"before", b"one!", b"two!"), (b"before", b"1", b"2", b"end"), (b"", b"one!", b"two!", b"three!"):
+        for size in 1000, 1:
+            a, b = pair()
+            a.sendall(ways[0])
+            for piece in ways[1:]:
+                a.send(piece, socket.MSG_OOB)
+            n = len(b"".join(ways)) - 1
+            tell("to the last mark", waits_for(b, n))
+            a.sendall(b"after")
+            tell("pieces of %d" % size, b"".join(exactly(b, size) for _ in range(n)) if size == 1 else exactly(b, n))
+            told("urgent byte", b.recv, 1, socket.MSG_OOB)
+            tell("behind it", exactly(b, 5))
 
 
 def waiting():

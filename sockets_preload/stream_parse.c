@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is around payload. An urgent byte is between two FPDUs, and the kernel takes it out of the stream; but one that
+ * was not taken when the next comes is a byte of the stream from then on, before the head that follows.
+ */
+#include <string.h>
+
+#include "base/wire.h"
+#include "ddp/hdr.h"
+#include "sockets_preload/stream.h"
+
+#define SEND 3u                              /* RDMAP's opcode */
+#define CONTROL 2u                           /* where in a head: DDP's and RDMAP's octets of it, which never differ */
+
+/* All of the head is there. False: it is none that a sender of ours makes. */
+static bool is_good_head(struct diw_stream_rx *rx)
+{
+	uint16_t ulpdu = diw_get16(rx->head);
+	struct diw_ddp_hdr h;
+	uint32_t len;
+
+	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
+	    diw_ddp_hdr_decode_plain(&h, &len, false, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
+		return false;
+	if (h.tagged || !h.last || h.opcode != SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
+		return false;
+	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
+	rx->tail = (uint8_t)(-(2u + ulpdu) % 4 + 4);
+	rx->verified = false;
+	rx->msn++;
+	return rx->left > 0 && (!rx->crc || rx->left <= DIW_STREAM_MOST_CRC);
+}
+
+/* What has come has so many urgent bytes before the head's, which will be whole with as many more. */
+static size_t find_stale(const struct diw_stream_rx *rx)
+{
+	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = SEND };
+	uint8_t want[DIW_DDP_PLAIN_UNTAGGED_LEN];
+
+	diw_ddp_hdr_encode(want, &h);
+	for (size_t n = 1; n <= sizeof rx->stale; n++)
+		if (memcmp(rx->head + n + CONTROL, want, 2) == 0)
+			return n;
+	return 0;
+}
+
+static bool take_head(struct diw_stream_rx *rx)
+{
+	size_t n;
+
+	if (is_good_head(rx))
+		return true;
+	n = rx->n_stale ? 0 : find_stale(rx);
+	memcpy(rx->stale, rx->head, n);
+	memmove(rx->head, rx->head + n, DIW_STREAM_HEAD - n);
+	rx->n_stale = (uint8_t)n;
+	rx->got = (uint8_t)(DIW_STREAM_HEAD - n);
+	return n;
+}
+
+/* There is as much room before what follows a head as it took of the bytes that it was found with. */
+static size_t give_stale(struct diw_stream_rx *rx, uint8_t *to)
+{
+	size_t n = rx->n_stale;
+
+	memcpy(to, rx->stale, n);
+	rx->n_stale = 0;
+	return n;
+}
+
+bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got)
+{
+	*got = 0;
+	while (n) {
+		size_t take;
+
+		if (rx->got < DIW_STREAM_HEAD) {
+			take = DIW_STREAM_HEAD - rx->got < n ? DIW_STREAM_HEAD - rx->got : n;
+			memcpy(rx->head + rx->got, p, take);
+			rx->got = (uint8_t)(rx->got + take);
+			if (rx->got == DIW_STREAM_HEAD && !take_head(rx))
+				return false;
+			if (rx->got == DIW_STREAM_HEAD && rx->n_stale && to)
+				*got += give_stale(rx, to + *got);
+		} else if (rx->left) {
+			take = rx->left < n ? rx->left : n;
+			memmove(to + *got, p, take);
+			*got += take;
+			rx->left -= (uint32_t)take;
+		} else {
+			take = rx->tail < n ? rx->tail : n;
+			rx->tail = (uint8_t)(rx->tail - take);
+			if (!rx->tail)
+				rx->got = 0;
+		}
+		p += take;
+		n -= take;
+	}
+	return true;
+}
