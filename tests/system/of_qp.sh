@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Queue pairs of libibverbs: their states (of_qp.c), their requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c),
-# address handles and groups of UD (of_ud.c).
+# address handles and groups of UD (of_ud.c), LIDs (of_lid.c).
 . "${0%/*}/lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
@@ -16,12 +16,14 @@ for name in of_qp of_wr of_rc; do
 	program $name
 done
 program of_ud diw_lo 239.192.71.9
+program of_lid diw_lo
 configured() { ! ip -6 addr show dev va | grep -q tentative; }
 if two_namespaces 1500; then
 	check "a second IPv4 address" ip addr add 192.0.2.77/24 dev va
 	check "no address is tentative" eventually 30 configured
 	program of_ud diw_va 239.192.71.9
 	program of_ud diw_va ff15::4709
+	program of_lid diw_va
 else
 	skip "no veth pair here"
 fi

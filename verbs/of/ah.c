@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address handles. A GID is an IP address, so there is nothing to resolve. */
+/* Address handles. A GID is an IP address, and a LID the end of one, so there is nothing to resolve. */
 #include <netinet/in.h>
 #include <stdlib.h>
 
@@ -7,11 +7,36 @@
 #include "base/wire.h"
 #include "verbs/of/of.h"
 
+#define LID_AT 14u
+#define LID_PERMISSIVE 0xffffu       /* InfiniBand: to all; here, perhaps, a broadcast address */
+
+/* Programs that were written for InfiniBand tell each other LIDs alone. A LID is the end of an address, whose other
+ * bytes both have in common: so it reaches whoever is on the same network, be that a /16 or smaller. */
+uint16_t of_lid(const struct diw_addr *a)
+{
+	return diw_get16(a->ip + LID_AT);
+}
+
+static int addr_from_lid(struct diw_addr *a, uint16_t dlid, const struct of_context *ctx)
+{
+	if (dlid == 0 || dlid == LID_PERMISSIVE || ctx->ngids == 0)
+		return EINVAL;
+	*a = ctx->gids[0];
+	diw_put16(a->ip + LID_AT, dlid);
+	return 0;
+}
+
+bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx)
+{
+	return attr->port_num == OF_PORT && (!attr->is_global || attr->grh.sgid_index < ctx->ngids);
+}
+
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx)
 {
-	/* A LID alone names nobody on Ethernet. */
-	if (!attr->is_global || attr->port_num != OF_PORT || attr->grh.sgid_index >= ctx->ngids)
+	if (!of_is_path(attr, ctx))
 		return EINVAL;
+	if (!attr->is_global)
+		return addr_from_lid(a, attr->dlid, ctx);
 	of_addr_from_gid(a, &attr->grh.dgid, ctx);
 	return diw_addr_ip_is_zero(a) ? EINVAL : 0;
 }
@@ -40,8 +65,10 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
-	h->dst.path = of_path(&attr->grh);
-	h->group = of_is_group(&attr->grh.dgid);
+	if (attr->is_global) {
+		h->dst.path = of_path(&attr->grh);
+		h->group = of_is_group(&attr->grh.dgid);
+	}
 	of_pd_hold(pd);
 	return &h->ah;
 }
@@ -138,7 +165,7 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr,
 	return EOPNOTSUPP;
 }
 
-/* ---- Groups. There are no LIDs on Ethernet. ---- */
+/* ---- Groups. They have GIDs; no manager gives them LIDs. ---- */
 
 static int group_of(struct diw_addr *a, const struct ibv_qp *qp, const union ibv_gid *gid)
 {

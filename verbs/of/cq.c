@@ -68,12 +68,17 @@ uint8_t of_wc_sl(const struct diw_wc *wc)
 	return !(wc->flags & DIW_WC_GRH) ? 0 : diw_addr_is_v4(&wc->src) ? 2 : 1;
 }
 
+uint16_t of_wc_slid(const struct diw_wc *wc)
+{
+	return wc->flags & DIW_WC_GRH ? of_lid(&wc->src) : 0;
+}
+
 static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
 {
 	*to = (struct ibv_wc){
 		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc), .vendor_err = wc->fault,
 		.byte_len = wc->byte_len, .qp_num = wc->qp_num, .src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
-		.sl = of_wc_sl(wc),
+		.sl = of_wc_sl(wc), .slid = of_wc_slid(wc),
 	};
 	if (wc->flags & DIW_WC_IMM)
 		to->imm_data = htonl(wc->imm);

@@ -129,8 +129,7 @@ static __be32 read_imm_data(struct ibv_cq_ex *ex)
 	return wc->flags & DIW_WC_INVALIDATED && !(wc->flags & DIW_WC_IMM) ? wc->stag : htonl(wc->imm);
 }
 
-/* Ethernet has none of these. */
-static uint32_t read_slid(struct ibv_cq_ex *ex) { (void)ex; return 0; }
+static uint32_t read_slid(struct ibv_cq_ex *ex) { return of_wc_slid(&of(ex)->now); }
 static uint8_t read_sl(struct ibv_cq_ex *ex) { return of_wc_sl(&of(ex)->now); }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { (void)ex; return 0; }
 

@@ -150,6 +150,7 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
 unsigned of_wc_flags(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
 uint8_t of_wc_sl(const struct diw_wc *wc);
+uint16_t of_wc_slid(const struct diw_wc *wc);
 bool of_cq_empty(struct of_cq *cq);          /* a poll found nothing; true: it is to look once more */
 void of_cq_ex_init(struct of_cq *cq);
 void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp);
@@ -165,8 +166,12 @@ struct of_ah {
 	bool group;
 };
 bool of_is_group(const union ibv_gid *gid);
-/* 0, or EINVAL: no global address. */
+/* The LID of an address. */
+uint16_t of_lid(const struct diw_addr *a);
+/* From a port and a GID that are there. */
+bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx);
 uint16_t of_path(const struct ibv_global_route *r);  /* of a destination's diw_addr */
+/* 0, or EINVAL: to nobody. */
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx);
 
 /* ---- Shared receive queues (srq.c) ---- */

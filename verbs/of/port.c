@@ -38,7 +38,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 		.state = info->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN, .max_mtu = IBV_MTU_4096,
 		.active_mtu = active_mtu(info->mtu), .gid_tbl_len = OF_MAX_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | (of_is_rnic(c) ? 0 : IBV_PORT_IP_BASED_GIDS),
-		.max_msg_sz = OF_MAX_MSG, .pkey_tbl_len = 1, .max_vl_num = 1,
+		.max_msg_sz = OF_MAX_MSG, .pkey_tbl_len = 1, .lid = of_lid(&of_context(c)->gids[0]), .max_vl_num = 1,
 		/* 1X at 10 Gb/s: there is no rate to tell. 5 is LinkUp, 3 Disabled. */
 		.active_width = 1, .active_speed = 4, .phys_state = info->up ? 5 : 3,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,

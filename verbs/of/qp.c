@@ -290,8 +290,7 @@ static int check_values(const struct of_qp *qp, const struct ibv_qp_attr *a, int
 	if (((mask & IBV_QP_TIMEOUT) && a->timeout > 31) || ((mask & IBV_QP_RETRY_CNT) && a->retry_cnt > 7) ||
 	    ((mask & IBV_QP_RNR_RETRY) && a->rnr_retry > 7) || ((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > 31))
 		return EINVAL;
-	if ((mask & IBV_QP_AV) && (!a->ah_attr.is_global || a->ah_attr.port_num != OF_PORT ||
-				   a->ah_attr.grh.sgid_index >= qp->ctx->ngids))
+	if ((mask & IBV_QP_AV) && !of_is_path(&a->ah_attr, qp->ctx))
 		return EINVAL;
 	return mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE) ? EOPNOTSUPP : 0;
 }
@@ -316,6 +315,8 @@ static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int
 	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
 #undef TAKE
+	if (!to->ah_attr.is_global)             /* the caller's is not initialized */
+		to->ah_attr.grh = (struct ibv_global_route){ 0 };
 }
 
 /* A Write-Record of UD has nothing in verbs that would forbid it. */
