@@ -48,6 +48,7 @@ struct diw_stream {
 struct diw_stream_attr {
 	struct diw_addr local;       /* ip zero: the kernel chooses, or the wildcard for a listener; port 0 likewise */
 	struct diw_addr peer;        /* connect only */
+	bool self;                   /* connect only: to ourselves, by the address of peer, at whichever port */
 	bool keepalive;              /* with the next three; seconds, 0: the system's */
 	unsigned keepalive_idle, keepalive_interval, keepalive_count;
 	unsigned user_timeout_ms;    /* unacknowledged data for so long ends the stream; 0: the system's */

@@ -211,6 +211,23 @@ static int bind_to(int fd, int family, const struct diw_addr *local)
 	return bind(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
 }
 
+/* A socket that opens towards the very address that it is bound to, opens from both sides at once (RFC 9293 section
+ * 3.5): it receives what it sends. */
+static int connect_self(int fd, int family, struct diw_addr own)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	int err;
+
+	own.port = 0;
+	err = bind_to(fd, family, &own);
+
+	if (!err && (getsockname(fd, (struct sockaddr *)&ss, &len) ||
+		     (connect(fd, (struct sockaddr *)&ss, len) && errno != EINPROGRESS)))
+		err = -errno;
+	return err;
+}
+
 static int begin_connect(int fd, int family, const struct diw_stream_attr *a)
 {
 	struct sockaddr_storage ss;
@@ -219,6 +236,8 @@ static int begin_connect(int fd, int family, const struct diw_stream_attr *a)
 
 	if (!err && family == AF_INET6)
 		err = set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	if (!err && a->self)
+		return connect_self(fd, family, a->peer);
 	/* With the address alone given, the port is chosen for the pair: more connections than ports. */
 	if (!err && !a->local.port)
 		set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
@@ -236,7 +255,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 	int family = diw_addr_is_v4(&attr->peer) ? AF_INET : AF_INET6;
 	int fd, err;
 
-	if (!attr->peer.port || diw_addr_ip_is_zero(&attr->peer) || diw_addr_is_multicast(&attr->peer))
+	if ((!attr->peer.port && !attr->self) || diw_addr_ip_is_zero(&attr->peer) || diw_addr_is_multicast(&attr->peer))
 		return -EINVAL;
 	if (!diw_addr_ip_is_zero(&attr->local) && diw_addr_is_v4(&attr->local) != (family == AF_INET))
 		return -EAFNOSUPPORT;
@@ -252,7 +271,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 	if (err)
 		return err;
 	learn_addr(fd, getsockname, &(*s)->local);
-	(*s)->peer = attr->peer;
+	(*s)->peer = attr->self ? (*s)->local : attr->peer;
 	choose_congestion((struct tcp *)*s, attr);
 	return 0;
 }

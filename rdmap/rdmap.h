@@ -170,6 +170,7 @@ struct diw_rdmap_rc {
 	struct diw_list out;         /* work requests that are pending, by age */
 	uint16_t nout, ord, ird;
 	bool rfc7306;                /* the peer takes immediates and atomics */
+	bool self;                   /* there is no peer: the stream comes back to us */
 	bool imm_next;               /* the Write of the request in progress has gone, its immediate has not */
 	uint32_t reqid;
 	struct diw_rdmap_rc_answer *answers;     /* a ring of ird */

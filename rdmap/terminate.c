@@ -61,35 +61,6 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 	return 0;
 }
 
-void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
-{
-	uint8_t *body = r->rc.last;
-
-	diw_put16(body, on_the_wire(fault));
-	body[3] = 0;
-	r->rc.last_len = (uint8_t)quote(body, seg);
-	r->ddp.order.dead = true;
-	diw_rdmap_terminate_rest(r, now);
-	r->up->ended(r->up_ctx, fault, false, 0, now);
-}
-
-/*
- * The kernel's siw, on little-endian machines, sends layer and error type in each other's place, and M, D and R in the
- * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2)
- * differ by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an
- * initiator begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
- */
-static uint16_t sent_fault(const uint8_t *p, bool first)
-{
-	unsigned layer = p[0] >> 4, etype = p[0] & 15, code = p[1];
-	bool quotes = p[2] & HDR_ANY, swapped = p[2] & SIW_ANY;
-
-	if (!quotes && !swapped && ((layer == 2 && etype == 0) || (layer == 0 && etype == 2)))
-		return (uint16_t)((code < 5 || (code < 8 && first) ? 0x2000 : 0x0200) | code);
-	swapped |= (layer == 2 && (etype != 0 || quotes)) || (layer == 1 && etype == 0 && quotes);
-	return swapped ? (uint16_t)(etype << 12 | layer << 8 | code) : diw_get16(p);
-}
-
 static bool is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
 {
 	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == diw_get32(rdmap + 12) &&
@@ -123,20 +94,56 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 	return alike;
 }
 
+static void refuse_quoted(struct diw_rdmap *r, const uint8_t *p, uint32_t len, uint16_t fault)
+{
+	struct diw_rdmap_wr *wr = quoted_request(r, p, len);
+
+	if (!wr)
+		return;
+	wr->fault = fault;
+	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_REFUSED);
+}
+
+void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
+{
+	uint8_t *body = r->rc.last;
+
+	diw_put16(body, on_the_wire(fault));
+	body[3] = 0;
+	r->rc.last_len = (uint8_t)quote(body, seg);
+	r->ddp.order.dead = true;
+	if (r->rc.self)                         /* who will not hear it */
+		refuse_quoted(r, body, r->rc.last_len, fault);
+	diw_rdmap_terminate_rest(r, now);
+	r->up->ended(r->up_ctx, fault, false, 0, now);
+}
+
+/*
+ * The kernel's siw, on little-endian machines, sends layer and error type in each other's place, and M, D and R in the
+ * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2)
+ * differ by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an
+ * initiator begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
+ */
+static uint16_t sent_fault(const uint8_t *p, bool first)
+{
+	unsigned layer = p[0] >> 4, etype = p[0] & 15, code = p[1];
+	bool quotes = p[2] & HDR_ANY, swapped = p[2] & SIW_ANY;
+
+	if (!quotes && !swapped && ((layer == 2 && etype == 0) || (layer == 0 && etype == 2)))
+		return (uint16_t)((code < 5 || (code < 8 && first) ? 0x2000 : 0x0200) | code);
+	swapped |= (layer == 2 && (etype != 0 || quotes)) || (layer == 1 && etype == 0 && quotes);
+	return swapped ? (uint16_t)(etype << 12 | layer << 8 | code) : diw_get16(p);
+}
+
 uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
-	struct diw_rdmap_wr *wr;
 	uint16_t fault;
 
 	if (seg->len < CONTROL)
 		return DIW_FAULT_STREAM;
 	r->c->terminate_rx++;
 	fault = sent_fault(seg->payload, !r->ddp.order.seen);
-	wr = quoted_request(r, seg->payload, seg->len);
-	if (wr) {
-		wr->fault = fault;
-		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_REFUSED);
-	}
+	refuse_quoted(r, seg->payload, seg->len, fault);
 	r->ddp.order.dead = true;
 	r->up->ended(r->up_ctx, fault, true, 0, now);
 	return 0;

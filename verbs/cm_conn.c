@@ -363,7 +363,11 @@ static void connecting(struct diw_cm_conn *c, uint64_t now)
 
 	if (rc == -EAGAIN || again_later(c, rc, now))
 		return;
-	if (rc == 0) {
+	if (rc == 0 && c->nego->sa.self) {
+		c->local = c->stream->local;
+		diw_cm_agree(&c->nego->ask, &c->nego->terms);
+		start(c, true, 0, 0, now);
+	} else if (rc == 0) {
 		c->local = c->stream->local;
 		c->state = DIW_CM_REQUESTING;
 		rc = diw_cm_conn_push(c, now);

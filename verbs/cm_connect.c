@@ -7,7 +7,7 @@
 static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *a)
 {
 	struct diw_dev *dev = qp->dev;
-	struct diw_stream_attr sa = { .local = a->local, .peer = *dst };
+	struct diw_stream_attr sa = { .local = a->local, .peer = *dst, .self = a->self };
 	struct diw_stream *s;
 	struct diw_cm_conn *c;
 	int rc;

@@ -71,6 +71,8 @@ int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *discovered, c
 int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered,
 		 const void *data, uint32_t len, struct diw_cm_terms *terms);
 int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len);
+/* Of a queue pair that is its own peer: both ends ask the same. */
+void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms);
 /* The initiator's view of a reply that is no refusal; strips it. 0, or what is wrong with it (enum diw_fault). */
 uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms);

@@ -143,6 +143,14 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 	return encode(p, f, data, len, false, &told);
 }
 
+void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
+{
+	*terms = (struct diw_cm_terms){
+		.crc = ask->crc, .tx_markers = ask->markers, .rx_markers = ask->markers, .rfc7306 = !ask->plain,
+		.ird = ask->ird, .ord = at_most(ask->ord, ask->ird),
+	};
+}
+
 uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms)
 {

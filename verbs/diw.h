@@ -526,6 +526,7 @@ struct diw_conn_attr {
 	                              * one host cubic if it may be chosen */
 	/* diw_connect only */
 	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
+	bool self;                   /* QP is its own peer, by DST, an address of ours, whatever its port */
 	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
 	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
 };

@@ -52,6 +52,7 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 		return rc;
 	d->link = qp->link;
 	d->cfg.peer = s->stream->peer;
+	qp->rdmap.rc.self = diw_addr_eq(&s->stream->local, &s->stream->peer);
 	qp->rc.crc = s->crc;
 	d->order.seen = s->initiator;
 	qp->rc.hold = !s->initiator;
@@ -112,7 +113,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rdmap.ddp.order.dead = true;
 	qp->rdmap.ddp.order.waiting = false;
 	qp->rdmap.ddp.order.waits_until = 0;
-	if (remote)
+	if (remote || (told && qp->rdmap.rc.self))
 		diw_sq_refuse(qp, fault);
 	qp->state = DIW_QPS_ERROR;
 	qp->deadline = 0;

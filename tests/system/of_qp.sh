@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Queue pairs of libibverbs: their states (of_qp.c), their requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c),
-# address handles and groups of UD (of_ud.c), LIDs (of_lid.c).
+# address handles and groups of UD (of_ud.c), LIDs (of_lid.c), queue pairs that are their own peer (of_self.c).
 . "${0%/*}/lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
@@ -12,7 +12,7 @@ program() {
 	rc=$?
 	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
 }
-for name in of_qp of_wr of_rc; do
+for name in of_qp of_wr of_rc of_self; do
 	program $name
 done
 program of_ud diw_lo 239.192.71.9

@@ -2,10 +2,10 @@
 /*
  * RC queue pairs that nothing but ibv_modify_qp(3) connects. Each is known by a number that names a TCP port and a
  * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
- * smaller one connects. The private data of request and reply say who speaks to whom; who is not meant is refused. A
- * request that comes before this end's RTR waits for it, also while this end has still to be reset: of two that begin
- * anew one is the first. What connection management has to say, a thread fetches that sleeps in poll(2): as a sleeper
- * in diw_cm_get() it would become the one who serves the device.
+ * smaller one connects; who is its own peer has nobody to say hello to. The private data of request and reply say who
+ * speaks to whom; who is not meant is refused. A request that comes before this end's RTR waits for it, also while this
+ * end has still to be reset: of two that begin anew one is the first. What connection management has to say, a thread
+ * fetches that sleeps in poll(2): as a sleeper in diw_cm_get() it would become the one who serves the device.
  */
 #include <errno.h>
 #include <poll.h>
@@ -260,9 +260,7 @@ int of_rc_rtr(struct of_qp *qp)
 		return 0;
 	if (qp->attr.dest_qp_num < OF_QPN_RC)
 		return EINVAL;
-	if (is_self(qp))                        /* an MPA connection has two queue pairs */
-		return EOPNOTSUPP;
-	qp->connector = connects(qp);
+	qp->connector = is_self(qp) || connects(qp);
 	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 	/* Until it is known what the peer expects. */
 	diw_qp_hold(qp->diw, !qp->rnic);
@@ -273,6 +271,7 @@ int of_rc_rtr(struct of_qp *qp)
 	}
 	drop_request(qp);
 	conn_attr(&a, qp, hello);
+	a.self = is_self(qp);
 	return -diw_connect(qp->diw, qp->ctx->cm, &qp->peer, &a);
 }
 
@@ -330,8 +329,12 @@ static void on_established(struct of_qp *qp, const struct diw_cm_event *ev)
 	struct hello h;
 
 	qp->connected = true;
+	if (is_self(qp))
+		h = (struct hello){ qp->qp.qp_num, qp->qp.qp_num, qp->attr.rq_psn & PSN };
+	else if (!qp->connector || !get_hello(&h, ev))
+		h = (struct hello){ 0 };
 	if (qp->connector) {
-		if (!get_hello(&h, ev) || !is_peer(qp, &h)) {
+		if (!is_peer(qp, &h)) {
 			diw_abort(qp->diw);
 			return;
 		}
