@@ -295,7 +295,7 @@ static ssize_t verify(struct call *c)
 		rc = diw_confined_fpdu(c->fd, c->st);
 		if (rc <= 0)
 			return rc < 0 ? -1 : broken(c, DIW_C_sock_stream_cut);
-		return is_good(rx, diw_stream_part(rx->part), rx->left + rx->tail) ? 1 : broken(c, DIW_C_sock_stream_crc);
+		return is_good(rx, diw_stream_part(rx->part), rx->held) ? 1 : broken(c, DIW_C_sock_stream_crc);
 	}
 	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
 		return -1;
