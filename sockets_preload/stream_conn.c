@@ -88,7 +88,7 @@ static bool can_be_framed(int fd)
 	socklen_t len = sizeof ulp;
 
 	return !diw_sock_option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) &&
-	       !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
+	       !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) && !diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) &&
 	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
 }
 

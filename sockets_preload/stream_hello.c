@@ -79,12 +79,10 @@ static bool answers(int fd, struct diw_sock_stream *st)
 	return true;
 }
 
+/* The error queue would tell of frames. */
 static bool wants_completions(int fd)
 {
-	int on = 0;
-	socklen_t len = sizeof on;
-
-	return getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) == 0 && on;
+	return diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) || diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING);
 }
 
 uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st)

@@ -18,6 +18,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import termios
 import threading
 import zlib
 
+SO_TIMESTAMPING, MSG_ERRQUEUE, IP_RECVERR = 37, 0x2000, 11
 BANNER = b"220 ready\n"
 LIMIT = 30
 HOST = os.environ.get("TCP_HOST", "127.0.0.1")
@@ -371,6 +373,22 @@ def errors():
         told("on a listener", listener.recv, 1)
 
 
+def stamped():
+    """The kernel counts the bytes that it sent, in what it tells of them."""
+    with socket.socket() as listener, socket.socket() as a:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(5)
+        a.connect(listener.getsockname())
+        b, _ = listener.accept()
+        a.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 2 | 16 | 128 | 2048)
+        a.sendall(b"x" * 100)
+        readable(a, select.POLLERR)
+        for level, kind, told_of in a.recvmsg(0, 512, MSG_ERRQUEUE)[1]:
+            if (level, kind) == (socket.IPPROTO_IP, IP_RECVERR):
+                tell("stamped", struct.unpack_from("=IBBBBII", told_of)[6])
+        tell("there", exactly(b, 100))
+
+
 def connecting():
     """To oneself: what is sent before it is accepted waits there."""
     with socket.socket() as listener:
@@ -540,7 +558,7 @@ def threads():
 
 def calls():
     for part in (lambda: sizes(socket.AF_INET), lambda: sizes(socket.AF_INET6), ways, flags, urgent, waiting, low_water,
-                 readiness, by_count, errors, connecting, elsewhere, files, threads):
+                 readiness, by_count, errors, stamped, connecting, elsewhere, files, threads):
         part()
     print("end")
 
