@@ -260,6 +260,8 @@ uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 /* Is KEY that of a socket which has, or had, the local PORT? *crc: of frames with the CRC. */
 bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc);
+/* The same of a TCP socket that listens there, or did. */
+bool diw_reg_is_listener(uint16_t port, uint64_t key);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 /* A socket that is about to connect to another user's is shown to other users only. */
 void diw_reg_show_initiator(struct diw_sock *s);

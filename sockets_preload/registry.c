@@ -297,6 +297,19 @@ bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc)
 	return false;
 }
 
+bool diw_reg_is_listener(uint16_t port, uint64_t key)
+{
+	for (uint32_t i = 0; port && i < DIW_SOCKREG_PROBE; i++) {
+		const struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
+
+		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+			return false;
+		if (e->local.port == port && e->flags & DIW_SOCK_STREAM && !e->remote.port && e->key[0] == key)
+			return true;
+	}
+	return false;
+}
+
 /* ---- Streams ---- */
 
 static bool of_listener(const struct diw_sock_entry *e, const struct diw_sock *s, const struct diw_addr *dst)

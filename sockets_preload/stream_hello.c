@@ -13,8 +13,8 @@
 enum { D_WHAT, D_KEY = 8, D_OWN = 16, D_MOST = 24 };
 static const uint8_t what[8] = { 'd', 'i', 'w', 's', 't', 'r', 'm', 1 };
 
-#define FLAGS 16u                        /* where in the frame, of which all before its sender's key is known */
-#define KNOWN (DIW_MPA_FRAME_HDR + D_OWN)
+#define FLAGS 16u                        /* where in the frame, of which all before the keys is known */
+#define KNOWN (DIW_MPA_FRAME_HDR + D_KEY)
 #define CRC 0x40u
 
 #define LOOKS 100                        /* at an interval of */
@@ -39,20 +39,24 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 	encode(hello, !st->initiator, crc, st->peer_key, st->key);
 }
 
-/* KEY is this socket's, or the one that is configured on its peer's host, too. */
-static bool begins_with(const struct diw_sock_stream *st, uint64_t key, const uint8_t *p, size_t n, bool crc)
+/* Whoever accepts may share its port with other listeners, of which the initiator found one, and the kernel another; and
+ * the key may be the one that is configured on the peer's host, too. */
+static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
 {
-	uint8_t want[DIW_STREAM_HELLO];
+	uint16_t port = st->local.port;
 
-	encode(want, st->initiator, crc, key, 0);
-	return memcmp(p, want, n < KNOWN ? n : KNOWN) == 0;
+	return key == st->key || (!st->initiator && (diw_reg_is_listener(port, key) ||
+						     (diw_conf.have_key && key == diw_reg_peer_key(port))));
 }
 
 enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
 {
+	uint8_t want[DIW_STREAM_HELLO];
+
 	*crc = n > FLAGS && p[FLAGS] & CRC;
-	if (!begins_with(st, st->key, p, n, *crc) &&
-	    (st->initiator || !diw_conf.have_key || !begins_with(st, diw_reg_peer_key(st->local.port), p, n, *crc)))
+	encode(want, st->initiator, *crc, 0, 0);
+	if (memcmp(p, want, n < KNOWN ? n : KNOWN) != 0 ||
+	    (n >= KNOWN + sizeof st->key && !is_ours(st, diw_get64(p + KNOWN))))
 		return DIW_HELLO_NONE;
 	if (n < DIW_STREAM_HELLO)
 		return DIW_HELLO_PART;

@@ -373,6 +373,28 @@ def errors():
         told("on a listener", listener.recv, 1)
 
 
+def shared():
+    """The kernel, and nobody else, knows which of two listeners a connection comes to."""
+    with socket.socket() as one, socket.socket() as two:
+        for s in one, two:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            s.bind(one.getsockname() if s is two else ("127.0.0.1", 0))
+            s.listen(40)
+        for i in range(40):
+            a = socket.create_connection(one.getsockname())
+            p = select.poll()
+            p.register(one, select.POLLIN)
+            p.register(two, select.POLLIN)
+            b, _ = (one if p.poll(LIMIT * 1000)[0][0] == one.fileno() else two).accept()
+            a.sendall(data(100, i))
+            if exactly(b, 100) != data(100, i):
+                sys.exit("not what was sent")
+            b.sendall(data(50, i))
+            if exactly(a, 50) != data(50, i):
+                sys.exit("not what was answered")
+    print("shared")
+
+
 def stamped():
     """The kernel counts the bytes that it sent, in what it tells of them."""
     with socket.socket() as listener, socket.socket() as a:
@@ -558,7 +580,7 @@ def threads():
 
 def calls():
     for part in (lambda: sizes(socket.AF_INET), lambda: sizes(socket.AF_INET6), ways, flags, urgent, waiting, low_water,
-                 readiness, by_count, errors, stamped, connecting, elsewhere, files, threads):
+                 readiness, by_count, errors, stamped, shared, connecting, elsewhere, files, threads):
         part()
     print("end")
 
