@@ -555,6 +555,7 @@ bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize
 	struct iovec one = { nowhere, 0 };
 	struct call c = { .fd = fd, .flags = flags, .iov = iov, .n = n, .len = diw_iov_len(iov, n) };
 	bool plain = false;
+	int saved = errno;
 	uint64_t cookie;
 
 	c.st = diw_stream_slot(fd, &cookie);
@@ -567,6 +568,8 @@ bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize
 		c.n = 1;
 	}
 	*rc = recv_all(&c, cookie, &plain);
+	if (*rc >= 0 || plain)
+		errno = saved;
 	return !plain;
 }
 

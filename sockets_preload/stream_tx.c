@@ -560,6 +560,7 @@ bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize
 	struct call c = { .fd = fd, .flags = flags, .at = { iov, n, 0 }, .len = diw_iov_len(iov, n) };
 	struct diw_sock *s = diw_stream_get(fd);
 	bool plain = false;
+	int saved = errno;
 	uint64_t cookie;
 
 	c.st = s ? diw_stream_slot(fd, &cookie) : NULL;
@@ -568,6 +569,8 @@ bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize
 	if (atomic_load_explicit(&c.st->tx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
 		return false;
 	*rc = flags & MSG_OOB ? send_urgent(&c, cookie, &plain) : send_all(&c, cookie, &plain);
+	if (*rc >= 0 || plain)
+		errno = saved;
 	return !plain;
 }
 

@@ -18,6 +18,7 @@ struct way {
 	uint8_t seed;
 	size_t all, sent, got;
 	bool wrong, ended;
+	bool stray[2];                       /* errno after a send, a receive that succeeded */
 	uint64_t dice;
 	unsigned pause;                      /* us, of whoever receives, now and then */
 };
@@ -38,7 +39,9 @@ static ssize_t push(struct way *w, int flags)
 	if (n > w->all - w->sent)
 		n = w->all - w->sent;
 	fill(buf, n, w->sent, w->seed);
+	errno = 0;
 	rc = send(w->from, buf, n, flags | MSG_NOSIGNAL);
+	w->stray[0] |= rc >= 0 && errno;
 	if (rc > 0)
 		w->sent += (size_t)rc;
 	if (w->sent == w->all)
@@ -49,8 +52,11 @@ static ssize_t push(struct way *w, int flags)
 static ssize_t pull(struct way *w, int flags)
 {
 	uint8_t buf[PIECE];
-	ssize_t rc = recv(w->to, buf, some(w, sizeof buf), flags);
+	ssize_t rc;
 
+	errno = 0;
+	rc = recv(w->to, buf, some(w, sizeof buf), flags);
+	w->stray[1] |= rc >= 0 && errno;
 	if (rc > 0) {
 		w->wrong |= !is_filled(buf, (size_t)rc, w->got, w->seed);
 		w->got += (size_t)rc;
@@ -61,7 +67,7 @@ static ssize_t pull(struct way *w, int flags)
 
 static bool is_whole(const struct way *w)
 {
-	return w->ended && !w->wrong && w->sent == w->all && w->got == w->all;
+	return w->ended && !w->wrong && !w->stray[0] && !w->stray[1] && w->sent == w->all && w->got == w->all;
 }
 
 static void ways(struct way w[2], struct ends e, size_t n)
