@@ -39,8 +39,8 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 	encode(hello, !st->initiator, crc, st->peer_key, st->key);
 }
 
-/* Whoever accepts may share its port with other listeners, of which the initiator found one, and the kernel another; and
- * the key may be the one that is configured on the peer's host, too. */
+/* Whoever accepts may share its port with other listeners, of which the initiator found one, and the kernel another;
+ * and the key may be the one that is configured on the peer's host, too. */
 static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
 {
 	uint16_t port = st->local.port;
