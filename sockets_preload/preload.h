@@ -104,12 +104,21 @@ struct diw_ref {
 	uint32_t epoch;
 };
 
-/* It says so still, and whoever shows it lives. */
+/* It says so still, and whoever shows it lives. Another thread may be setting it. */
 static inline bool diw_ref_holds(const struct diw_ref *r)
 {
-	return DIW_LIKELY(r->entry) &&
-	       DIW_LIKELY(atomic_load_explicit(&r->entry->seq, memory_order_acquire) == r->seq) &&
+	const struct diw_sock_entry *e = __atomic_load_n(&r->entry, __ATOMIC_ACQUIRE);
+
+	return DIW_LIKELY(e) && DIW_LIKELY(atomic_load_explicit(&e->seq, memory_order_acquire) == r->seq) &&
 	       DIW_LIKELY(diw_sock_owner_lives(r->owner, r->epoch));
+}
+
+static inline void diw_ref_set(struct diw_ref *to, struct diw_ref r)
+{
+	to->seq = r.seq;
+	to->owner = r.owner;
+	to->epoch = r.epoch;
+	__atomic_store_n(&to->entry, r.entry, __ATOMIC_RELEASE);
 }
 
 /* By what a socket knows its frames. */

@@ -437,7 +437,7 @@ static bool is_there(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	if (e->cookie != s->cookie || !diw_sock_read(reg, e, &copy) || copy.cookie != s->cookie || copy.seq != seq ||
 	    !diw_addr_eq(&copy.local, &s->local) || copy.remote.port != (s->connected ? s->peer.port : 0))
 		return false;
-	s->shown = as_read(reg, e, &copy);
+	diw_ref_set(&s->shown, as_read(reg, e, &copy));
 	return true;
 }
 
@@ -470,7 +470,7 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 		return false;
 	fill(e, s);
 	seq = finish(e, seq, owner, my_epoch);
-	s->shown = (struct diw_ref){ e, seq, diw_sock_owner_at(reg, owner), my_epoch };
+	diw_ref_set(&s->shown, (struct diw_ref){ e, seq, diw_sock_owner_at(reg, owner), my_epoch });
 	diw_count(DIW_C_sock_advertised);
 	return true;
 }
@@ -589,6 +589,6 @@ void diw_reg_withdraw(struct diw_sock *s)
 	if (is_mine(s->shown.entry)) {
 		if (take_back(s->shown.entry, s->shown.seq))
 			diw_count(DIW_C_sock_withdrawn);
-		s->shown.entry = NULL;
+		__atomic_store_n(&s->shown.entry, NULL, __ATOMIC_RELAXED);
 	}
 }
