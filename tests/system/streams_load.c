@@ -19,21 +19,21 @@ struct way {
 	size_t all, sent, got;
 	bool wrong, ended;
 	bool stray[2];                       /* errno after a send, a receive that succeeded */
-	uint64_t dice;
+	uint64_t dice[2];                    /* of who sends, of who receives */
 	unsigned pause;                      /* us, of whoever receives, now and then */
 };
 
-static size_t some(struct way *w, size_t most)
+static size_t some(uint64_t *dice, size_t most)
 {
-	w->dice = w->dice * 6364136223846793005u + 1442695040888963407u;
-	return 1 + (size_t)(w->dice >> 33) % (w->dice >> 60 ? most : 40);
+	*dice = *dice * 6364136223846793005u + 1442695040888963407u;
+	return 1 + (size_t)(*dice >> 33) % (*dice >> 60 ? most : 40);
 }
 
 /* What one call takes; -1 with errno. Behind the last, the direction is shut. */
 static ssize_t push(struct way *w, int flags)
 {
 	uint8_t buf[PIECE];
-	size_t n = some(w, sizeof buf);
+	size_t n = some(&w->dice[0], sizeof buf);
 	ssize_t rc;
 
 	if (n > w->all - w->sent)
@@ -55,7 +55,7 @@ static ssize_t pull(struct way *w, int flags)
 	ssize_t rc;
 
 	errno = 0;
-	rc = recv(w->to, buf, some(w, sizeof buf), flags);
+	rc = recv(w->to, buf, some(&w->dice[1], sizeof buf), flags);
 	w->stray[1] |= rc >= 0 && errno;
 	if (rc > 0) {
 		w->wrong |= !is_filled(buf, (size_t)rc, w->got, w->seed);
@@ -72,8 +72,8 @@ static bool is_whole(const struct way *w)
 
 static void ways(struct way w[2], struct ends e, size_t n)
 {
-	w[0] = (struct way){ .from = e.a, .to = e.b, .seed = 1, .all = n, .dice = n };
-	w[1] = (struct way){ .from = e.b, .to = e.a, .seed = 2, .all = n + 1, .dice = n + 7 };
+	w[0] = (struct way){ .from = e.a, .to = e.b, .seed = 1, .all = n, .dice = { n, n + 3 } };
+	w[1] = (struct way){ .from = e.b, .to = e.a, .seed = 2, .all = n + 1, .dice = { n + 7, n + 9 } };
 }
 
 /* ---- Both ends in one thread, which does not wait ---- */
