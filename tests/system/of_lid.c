@@ -38,18 +38,6 @@ static void connected(enum ibv_qp_type type)
 	pair_close(&a, &b);
 }
 
-static int send_to(struct side *s, struct ibv_ah *ah, uint32_t qpn, uint64_t id)
-{
-	struct ibv_sge sge = sge_at(0, 100);
-	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
-
-	wr.wr.ud.ah = ah;
-	wr.wr.ud.remote_qpn = qpn;
-	wr.wr.ud.remote_qkey = QKEY;
-	return ibv_post_send(s->qp, &wr, &bad);
-}
-
 static void datagrams(void)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -58,14 +46,14 @@ static void datagrams(void)
 	struct ibv_wc wc;
 
 	CHECK(pair_open(&a, &b, IBV_QPT_UD, 0) && ah, "UD: an address handle with a LID");
-	CHECK(post_recv(&b, HALF, 140, 1) == 0 && send_to(&a, ah, b.qp->qp_num, 2) == 0 &&
+	CHECK(post_recv(&b, HALF, 140, 1) == 0 && post_ud(&a, ah, b.qp->qp_num, 2) == 0 &&
 	      next_is(&a, 2, IBV_WC_SUCCESS) && next_wc(&b, &wc, SOON) && wc.status == IBV_WC_SUCCESS,
 	      "a datagram arrives");
 	CHECK(wc.slid == lid, "its completion has the sender's LID");
 	attr = to_lid(wc.slid);
 	ibv_destroy_ah(ah);
 	ah = ibv_create_ah(pd, &attr);
-	CHECK(ah && post_recv(&a, HALF, 140, 3) == 0 && send_to(&b, ah, wc.src_qp, 4) == 0 &&
+	CHECK(ah && post_recv(&a, HALF, 140, 3) == 0 && post_ud(&b, ah, wc.src_qp, 4) == 0 &&
 	      next_is(&b, 4, IBV_WC_SUCCESS) && next_is(&a, 3, IBV_WC_SUCCESS), "by which it is answered");
 	ibv_destroy_ah(ah);
 	pair_close(&a, &b);

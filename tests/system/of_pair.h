@@ -173,6 +173,18 @@ static inline struct ibv_sge sge_at(uint32_t off, uint32_t len)
 	return (struct ibv_sge){ (uintptr_t)mem + off, len, mr->lkey };
 }
 
+static inline int post_ud(struct side *s, struct ibv_ah *ah, uint32_t qpn, uint64_t id)
+{
+	struct ibv_sge sge = sge_at(0, 100);
+	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = qpn;
+	wr.wr.ud.remote_qkey = QKEY;
+	return ibv_post_send(s->qp, &wr, &bad);
+}
+
 static inline int post_recv(struct side *s, uint32_t off, uint32_t len, uint64_t id)
 {
 	struct ibv_sge sge = sge_at(off, len);

@@ -34,18 +34,6 @@ static struct ibv_ah *handle(const union ibv_gid *dst, uint8_t tclass, uint8_t h
 	return ibv_create_ah(pd, &a);
 }
 
-static int send_to(struct ibv_ah *ah, uint32_t qpn, uint64_t id)
-{
-	struct ibv_sge sge = sge_at(0, 100);
-	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
-
-	wr.wr.ud.ah = ah;
-	wr.wr.ud.remote_qpn = qpn;
-	wr.wr.ud.remote_qkey = QKEY;
-	return ibv_post_send(from.qp, &wr, &bad);
-}
-
 /* By each GID of the device, UD and UC. */
 static void by_each_gid(void)
 {
@@ -68,7 +56,7 @@ static void by_each_gid(void)
 		gid_index = (uint8_t)i;
 		ah = handle(&gid, 0, 1);
 		post_recv(&to[0], HALF, 140, id);
-		CHECK(ah && send_to(ah, to[0].qp->qp_num, id) == 0 && next_is(&from, id, IBV_WC_SUCCESS) &&
+		CHECK(ah && post_ud(&from, ah, to[0].qp->qp_num, id) == 0 && next_is(&from, id, IBV_WC_SUCCESS) &&
 		      next_wc(&to[0], &wc, 30) && wc.wr_id == id && wc.src_qp == from.qp->qp_num &&
 		      memcmp(mem, mem + HALF + 40, 100) == 0, "UD: by a GID");
 		CHECK(ibv_init_ah_from_wc(dev, 1, &wc, (void *)(mem + HALF), &answer) == 0 &&
@@ -101,10 +89,10 @@ static void what_is_refused(void)
 	a = attr_of(IBV_QPS_RTR, &group, 1 << 16 | 4791);
 	CHECK(ibv_modify_qp(rc.qp, &a, rtr_mask(IBV_QPT_RC)) == EINVAL, "... nor one for its peer");
 	side_close(&rc);
-	CHECK(ah && send_to(ah, to[0].qp->qp_num, 1) == EINVAL, "a group with the number of one queue pair: EINVAL");
+	CHECK(ah && post_ud(&from, ah, to[0].qp->qp_num, 1) == EINVAL, "a group with the number of one queue pair: EINVAL");
 	ibv_destroy_ah(ah);
 	ah = handle(&gid, 0, 1);
-	CHECK(ah && send_to(ah, GROUP_QPN, 1) == EINVAL, "the groups' number with an address: EINVAL");
+	CHECK(ah && post_ud(&from, ah, GROUP_QPN, 1) == EINVAL, "the groups' number with an address: EINVAL");
 	ibv_destroy_ah(ah);
 }
 
@@ -137,15 +125,15 @@ static void who_hears(void)
 		      "attached, and again");
 	for (int i = 0; i < 2; i++)
 		post_recv(&to[i], HALF + 4096 * i, 140, 10 + i);
-	CHECK(send_to(elsewhere, GROUP_QPN, 2) == 0 && next_is(&from, 2, IBV_WC_SUCCESS), "a message to another group");
-	CHECK(send_to(ah, GROUP_QPN, 3) == 0 && next_is(&from, 3, IBV_WC_SUCCESS), "one to the group");
+	CHECK(post_ud(&from, elsewhere, GROUP_QPN, 2) == 0 && next_is(&from, 2, IBV_WC_SUCCESS), "a message to another group");
+	CHECK(post_ud(&from, ah, GROUP_QPN, 3) == 0 && next_is(&from, 3, IBV_WC_SUCCESS), "one to the group");
 	for (int i = 0; i < 2; i++)
 		hears(&to[i], HALF + 4096 * i, 10 + i, "each that is attached hears the second");
 	CHECK(ibv_detach_mcast(to[0].qp, &group, 0) == 0 && ibv_detach_mcast(to[0].qp, &group, 0) == EINVAL,
 	      "detached, once");
 	for (int i = 0; i < 2; i++)
 		post_recv(&to[i], HALF + 4096 * i, 140, 20 + i);
-	CHECK(send_to(ah, GROUP_QPN, 4) == 0, "another message");
+	CHECK(post_ud(&from, ah, GROUP_QPN, 4) == 0, "another message");
 	hears(&to[1], HALF + 4096, 21, "is heard by who is still attached");
 	CHECK(none(&to[0]), "and by nobody else");
 	ibv_destroy_ah(elsewhere);
@@ -236,7 +224,7 @@ static void packets(void)
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct ibv_ah *ah = handle(&gid, (uint8_t)rows[i].tclass, (uint8_t)rows[i].hops);
 
-		CHECK(ah && send_to(ah, qpn, 30 + i) == 0 && next_is(&from, 30 + i, IBV_WC_SUCCESS) &&
+		CHECK(ah && post_ud(&from, ah, qpn, 30 + i) == 0 && next_is(&from, 30 + i, IBV_WC_SUCCESS) &&
 		      next_carries(fd, rows[i].tos, rows[i].ttl), rows[i].what);
 		ibv_destroy_ah(ah);
 		CHECK(connected_carries(fd, qpn, (uint8_t)rows[i].tclass, (uint8_t)rows[i].hops, rows[i].tos,
