@@ -31,10 +31,11 @@ SDT := $(shell $(CC) -E -include sys/sdt.h -x c /dev/null >/dev/null 2>&1 && ech
 URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 # libibverbs.so.1 over the library (verbs/of), where its headers are. IBV= builds without it.
 IBV := $(shell $(CC) -E -include infiniband/verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1)
-# The interposer's configuration file (docs/sockets.md). INIH= builds without it: the environment alone.
-INIH := $(shell $(PKG_CONFIG) --exists inih 2>/dev/null && echo 1)
+# The interposer's configuration file (docs/sockets.md), by a static libinih. INIH= builds without it: the environment alone.
+INIH := $(if $(wildcard $(shell $(CC) -print-file-name=libinih.a)),1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
+ISAL_SONAME := $(if $(ISAL),$(shell readlink -f "`$(CC) -print-file-name=libisal.so`" | sed 's/.*\///; s/\(\.so\.[0-9]*\).*/\1/'))
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL -DISAL_SONAME=$(ISAL_SONAME)) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
 	$(if $(INIH),-DHAVE_INIH)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
@@ -49,17 +50,20 @@ LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
 CMA_SRC := $(wildcard verbs/of/cma*.c)
-OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(CMA_SRC),$(wildcard verbs/of/*.c))))
+# A library that a program may have without the others brings a logger of its own, for its state is a level.
+OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(CMA_SRC),$(wildcard verbs/of/*.c)) base/log.c base/path.c))
 OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
+OF_BASE := $(if $(IBV),$(BUILD)/obj/base/ident.o $(BUILD)/obj/base/nocancel.o)
 # librdmacm.so.1 beside it, where librdmacm's headers are. CMA= builds without it.
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
 CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
+CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path port))
 # Sockets over queue pairs: part of every library that has calls for them.
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
-SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) base/addr.c base/crc.c base/sockreg.c \
-	base/sockwin.c base/regfile.c base/streamreg.c mpa/neg.c ddp/hdr.c)
+SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) base/addr.c base/crc.c base/log.c base/sockreg.c \
+	base/nocancel.c base/path.c base/sockwin.c base/regfile.c base/streamreg.c mpa/neg.c ddp/hdr.c)
 SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
@@ -85,17 +89,29 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS))' > $@
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+# The libraries' cancellation points become those of base/nocancel.c, which are none.
+OBJCOPY ?= objcopy
+NOCANCEL = $(BUILD)/obj/base/nocancel.syms
+$(NOCANCEL): base/nocancel.c
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(CPPFLAGS_all) $(CFLAGS_all) -MMD -MP -c $< -o $@
+	$(Q)sed -n 's/^TWIN[A-Z_]*([^,]*, \([^,]*\),.*/\1 diw_nocancel_\1/p' $< > $@
+uncancelled = $(filter-out base/nocancel.c,$(filter base/% llp/% mpa/% ddp/% rdmap/% verbs/%,$(1)))
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CPPFLAGS_all) $(CFLAGS_all) -MMD -MP -c $< -o $@ \
+		$(if $(call uncancelled,$<),&& $(OBJCOPY) --redefine-syms=$(NOCANCEL) $@)
 
 $(LIB_A): $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
+# Their threads sleep in them, and handlers of fork(), threads' keys and exit() are theirs: dlclose(3) does not unmap them.
+SHARED = -shared -Wl,-z,nodelete
+
 $(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libdiwarp.so.0 -Wl,--version-script,verbs/libdiwarp.map \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp.so.0 -Wl,--version-script,verbs/libdiwarp.map \
 		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS)
 	$(Q)ln -sf libdiwarp.so.0 $@
 
@@ -109,27 +125,33 @@ $(BUILD)/obj/verbs/of/libibverbs.map: verbs/of/libibverbs.map $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)sed 's/@PRIVATE@/$(OF_PRIVATE)/' $< > $@
 
-# Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp.
-$(OF_SO): $(OF_OBJ) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
+# Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp. Some programs
+# (MVAPICH2) open it, and librdmacm, by the name without a version.
+$(OF_SO): $(OF_OBJ) $(OF_BASE) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libibverbs.so.1 \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libibverbs.so.1 \
 		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
-		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
+	$(Q)ln -sf libibverbs.so.1 $(@:.1=)
 
-$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(BUILD)/obj/base/addr.o verbs/of/librdmacm.map $(OF_SO)
+$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) verbs/of/librdmacm.map $(OF_SO)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,librdmacm.so.1 \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,librdmacm.so.1 \
 		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o,$^) $(OF_SO) $(LDFLAGS) \
 		-L$(BUILD)/lib -ldiwarp -lz -pthread
+	$(Q)ln -sf librdmacm.so.1 $(@:.1=)
+
+# What a preloaded library is linked with comes into the program's global scope, in front of the program's plugins. So libinih
+# is inside and hidden, and ISA-L is opened by its name (sockets_preload/isal.c).
 
 # A preloaded library gets the fast kind of thread-local storage.
 $(BUILD)/obj/sockets_preload/%.o: CFLAGS += -ftls-model=initial-exec
 
 $(SOCK_SO): $(SOCK_OBJ)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $(SOCK_OBJ) \
-		$(LDFLAGS) -Wl,--as-needed $(LIBS) $(if $(INIH),-linih) -ldl
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $(SOCK_OBJ) \
+		$(LDFLAGS) -Wl,--exclude-libs,ALL $(if $(INIH),-l:libinih.a) $(if $(ISAL),,-lz) -pthread -ldl
 
 define suite
 $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
@@ -164,7 +186,7 @@ $(BUILD)/tests/system/cma_%: $(BUILD)/obj/tests/system/cma_%.o $(CMA_SO) $(OF_SO
 tests: $(TESTS)                 ## build the test programs
 
 TEST_ENV = BUILD='$(BUILD)' MODE='$(MODE)' CC='$(CC)' MAKE='$(MAKE)'
-check: all tests                ## build and run all tests (a few minutes)
+check: all tests                ## build and run all tests (some 20 minutes on two cores)
 	@$(TEST_ENV) tests/run
 
 check-full: all tests           ## check, more simulator seeds, and both README commands in a bare Debian (root, network)
@@ -188,6 +210,9 @@ $(foreach e,peer rping siw_peer pause.so,$(eval $(call interop_end,$(e))))
 check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
 	@$(TEST_ENV) tests/run siw
 
+check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH and MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
+	@$(TEST_ENV) tests/mpi/run.sh
+
 check-layers:                   ## no layer includes a header of a layer above it; header and version map agree
 	@tools/check-layers
 
@@ -206,7 +231,9 @@ install: all                    ## install below DESTDIR and PREFIX
 	ln -sf libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdiwarp.so.0
 	ln -sf libdiwarp.so.0 $(DESTDIR)$(LIBDIR)/libdiwarp.so
 	$(if $(IBV),install -D -m 755 $(OF_SO) $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1)
+	$(if $(IBV),ln -sf libibverbs.so.1 $(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so)
 	$(if $(CMA),install -m 755 $(CMA_SO) $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1)
+	$(if $(CMA),ln -sf librdmacm.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so)
 	install -D -m 755 $(SOCK_SO) $(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so
 	$(if $(IBV),install -D -m 644 verbs/of/diwdv.h $(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h)
 	$(foreach p,diwarp $(if $(IBV),diwdv),sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
@@ -228,7 +255,7 @@ uninstall:                      ## remove what install put there
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
 		$(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so \
-		$(DESTDIR)$(LIBDIR)/diwarp/libibverbs.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1 \
+		$(addprefix $(DESTDIR)$(LIBDIR)/diwarp/,libibverbs.so.1 libibverbs.so librdmacm.so.1 librdmacm.so) \
 		$(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h $(DESTDIR)$(LIBDIR)/pkgconfig/diwdv.pc \
 		$(foreach m,$(wildcard man/*.[1-9]),$(DESTDIR)$(call man_dest,$(m))) \
 		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
@@ -243,7 +270,7 @@ help:                           ## print this
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "  %-14s %s\n", $$1, $$2 } \
 		/^#: / { s = s "  " substr($$0, 4) "\n" } END { printf "\nsettings:\n%s", s }' Makefile
 
-.PHONY: all tests check check-full check-interop check-layers deb demo lint install uninstall clean help FORCE
+.PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/addr.h"
 
+#include <arpa/inet.h>
+
+const char *diw_addr_ip_str(const struct diw_addr *a, char *buf)
+{
+	bool v4 = diw_addr_is_v4(a);
+
+	return inet_ntop(v4 ? AF_INET : AF_INET6, a->ip + (v4 ? 12 : 0), buf, DIW_ADDR_IP_STRLEN);
+}
+
 bool diw_addr_is_multicast(const struct diw_addr *a)
 {
 	if (diw_addr_is_v4(a))

@@ -50,6 +50,8 @@ static inline bool diw_addr_ip_is_zero(const struct diw_addr *a)
 	return memcmp(a->ip, zero, sizeof zero) == 0;
 }
 
+#define DIW_ADDR_IP_STRLEN INET6_ADDRSTRLEN
+const char *diw_addr_ip_str(const struct diw_addr *a, char *buf);    /* without scope and port */
 bool diw_addr_is_multicast(const struct diw_addr *a);  /* also the limited broadcast address */
 bool diw_addr_same_host(const struct diw_addr *a, const struct diw_addr *b);
 

@@ -53,11 +53,13 @@
 	X(rx_wrap, "the tagged offset wraps") \
 	X(rx_access, "the STag does not allow it") \
 	X(rx_no_recv, "no receive posted") \
-	X(rx_too_long, "message longer than the receive") \
+	X(rx_too_long, "message longer than the receive, or than any such message may be") \
 	X(rx_cq_full, "no room for its completion") \
 	X(rx_local_prot, "a posted receive names memory that is not registered (any more)") \
 	X(source_full, "source table full: refused") \
 	X(source_epoch_old, "segment of an epoch that ended") \
+	X(source_epoch_ended, "epochs that ended because their source proved another") \
+	X(source_evicted, "sources that held nothing, forgotten to make room for others") \
 	X(source_expired, "sources forgotten after a silence") \
 	X(record_opened, "records begun") \
 	X(record_complete, "records closed with every byte") \
@@ -93,10 +95,23 @@
 	X(read_requests_tx, "Reads asked for") \
 	X(read_requests_rx, "Read Requests that came") \
 	X(read_answered, "Reads answered") \
+	X(read_copied, "RC: Reads whose source was copied, since what came behind them could change it") \
+	X(read_uncopied, "RC: Reads too large for that: their responses may show what came behind them") \
 	X(read_limit, "inbound Read Requests over the limits: dropped") \
 	X(rx_group, "Read Request to a group or broadcast address, or no Send at the group port: dropped") \
 	X(rx_group_stray, "at the group port, to no group that is attached to; the first that attached counts") \
+	X(read_unproved, "Read Request of an address that is not proved: dropped, challenged") \
+	X(read_displaced, "answers given up for a source that has fewer") \
+	X(read_expired, "answers given up: asked for long ago, and others wait") \
 	X(read_merged, "duplicate of a request in progress") \
+	X(challenge_tx, "challenges sent: is this address yours, and this epoch?") \
+	X(challenge_ignored, "challenges that name no message of ours: dropped") \
+	X(proof_tx, "challenges answered") \
+	X(proof_rx, "sources that proved their address and epoch") \
+	X(proof_ignored, "proofs with a token that is not ours, or of an epoch that ended: dropped") \
+	X(confirm_asked, "RC: times that the peer was asked what it has placed") \
+	X(confirm_told, "RC: times that the peer was told, by a message of its own") \
+	X(confirm_carried, "RC: times that the peer was told by a message of the program") \
 	X(atomics_tx, "RC: atomics asked for") \
 	X(atomics_rx, "RC: Atomic Requests that came") \
 	X(read_timeouts, "Reads that ended by their timeout") \
@@ -106,7 +121,7 @@
 	X(terminate_tx, "RC: Terminates sent") \
 	X(terminate_rx, "RC: Terminates received") \
 	X(error_tx, "error messages sent") \
-	X(error_suppressed, "rate limit, or larger than its cause") \
+	X(error_suppressed, "told of that message before, rate limit, or larger than its cause") \
 	X(error_rx, "error messages received that name a message of ours") \
 	X(error_rx_ignored, "names no recent message of ours") \
 	/* verbs */ \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/regfile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,12 +12,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
+#define LEFT 0100u                       /* mode of a kept file that nobody has mapped */
+#define LEFT_S 2                         /* seconds until it is removed */
 #define INIT_TRIES 1000                  /* of a millisecond, while another process makes the file */
 
 static void directory(char *path, size_t size)
@@ -59,17 +64,18 @@ static int open_dir(bool create, const char *path, const char **why)
 	return -1;
 }
 
-static bool lock(int fd)
+static bool lock(int fd, int how)
 {
 	for (int i = 0; i < INIT_TRIES; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		if (flock(fd, how | LOCK_NB) == 0)
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = (long)DIW_MS }, NULL);
 	}
 	return false;
 }
 
-static bool is_file(int fd, bool create, const char **why)
+/* HOW to lock it; 0: not at all. */
+static bool is_file(int fd, int how, const char **why)
 {
 	struct stat st;
 
@@ -79,14 +85,14 @@ static bool is_file(int fd, bool create, const char **why)
 	}
 	if (!is_ours(&st, why))
 		return false;
-	if (create && !lock(fd)) {
+	if (how && !lock(fd, how)) {
 		*why = "another process holds its lock";
 		return false;
 	}
 	return true;
 }
 
-static int open_file(const char *name, bool create, char *path, size_t size, const char **why)
+static int open_file(const char *name, bool create, int how, char *path, size_t size, const char **why)
 {
 	size_t len;
 	int dir, fd;
@@ -102,24 +108,62 @@ static int open_file(const char *name, bool create, char *path, size_t size, con
 	if (fd < 0)
 		*why = !create && errno == ENOENT ? NULL : strerror(errno);
 	close(dir);
-	if (fd < 0 || is_file(fd, create, why))
+	if (fd < 0 || is_file(fd, how, why))
 		return fd;
 	close(fd);
 	return -1;
 }
 
-static void *map(int fd, size_t size)
+void *diw_map_unlocked(size_t size, int flags, int fd)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *p = mmap(NULL, size, PROT_NONE, flags, fd, 0);
 
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return NULL;
+	munlock(p, size);
+	if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0)
+		return p;
+	munmap(p, size);
+	return NULL;
+}
+
+/* madvise() knows MADV_POPULATE_WRITE from Linux 5.14 on. Before, all pages have memory from the beginning. */
+bool diw_can_back_pages(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool can = page != MAP_FAILED && madvise(page, size, MADV_POPULATE_WRITE) == 0;
+
+	if (page != MAP_FAILED)
+		munmap(page, size);
+	return can;
+}
+
+bool diw_back_pages(const void *at, size_t n)
+{
+	uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)at & ~(size - 1);
+
+	return madvise((void *)first, (uintptr_t)at + n - first, MADV_POPULATE_WRITE) == 0;
+}
+
+/* Beyond that the kernel sends SIGXFSZ. */
+static bool may_grow(size_t size)
+{
+	struct rlimit l;
+
+	return getrlimit(RLIMIT_FSIZE, &l) == 0 && (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= size);
 }
 
 static void *init(const struct diw_regfile *what, int fd, const char **why)
 {
 	void *reg;
 
-	if (fallocate(fd, 0, 0, (off_t)what->size) < 0 || !(reg = map(fd, what->size))) {
+	if (!may_grow(what->size)) {
+		*why = "the limit on the size of files (ulimit -f) is less than it wants";
+		return NULL;
+	}
+	if (fallocate(fd, 0, 0, (off_t)what->backed) < 0 || ftruncate(fd, (off_t)what->size) < 0 ||
+	    !(reg = diw_map_unlocked(what->size, MAP_SHARED, fd))) {
 		*why = strerror(errno);
 		if (ftruncate(fd, 0) < 0)
 			*why = "it can be neither made nor removed";
@@ -146,7 +190,12 @@ static void *take(const struct diw_regfile *what, int fd, bool create, const cha
 	void *reg = NULL;
 
 	*why = NULL;
-	if (fstat(fd, &st) == 0 && st.st_size == (off_t)what->size && (reg = map(fd, what->size))) {
+	if (fstat(fd, &st) == 0 && st.st_size == (off_t)what->size) {
+		reg = diw_map_unlocked(what->size, MAP_SHARED, fd);
+		if (!reg) {
+			*why = strerror(errno);
+			return NULL;
+		}
 		if (!is_of_no_use(what, reg) && what->is_complete(reg))
 			return reg;
 		if (is_of_no_use(what, reg) && (!create || ftruncate(fd, 0) == 0))
@@ -159,9 +208,9 @@ static void *take(const struct diw_regfile *what, int fd, bool create, const cha
 	return NULL;
 }
 
-void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why)
+static void *open_shared(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why)
 {
-	int fd = open_file(what->name, create, path, size, why);
+	int fd = open_file(what->name, create, create ? LOCK_EX : 0, path, size, why);
 	void *reg;
 
 	if (fd < 0)
@@ -170,4 +219,98 @@ void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, 
 	flock(fd, LOCK_UN);                  /* the mapping would keep it */
 	close(fd);
 	return reg;
+}
+
+/* ---- Files that are kept ---- */
+
+static bool is_removed(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* Under a lock of its kind. *AGAIN: the file was removed meanwhile. */
+static void *try_kept(const struct diw_regfile *what, int how, char *path, size_t size, const char **why, bool *again)
+{
+	int fd = open_file(what->name, true, how, path, size, why);
+	void *reg;
+
+	if (fd < 0)
+		return NULL;
+	reg = take(what, fd, how == LOCK_EX, why);
+	if (reg && how == LOCK_EX)
+		lock(fd, LOCK_SH);
+	*again = is_removed(fd);
+	if (reg && *again) {
+		munmap(reg, what->size);
+		reg = NULL;
+	}
+	if (reg)
+		fchmod(fd, 0600);            /* it is no longer LEFT */
+	close(fd);                           /* the mapping keeps the lock */
+	return reg;
+}
+
+static void *open_kept(const struct diw_regfile *what, char *path, size_t size, const char **why)
+{
+	void *reg = NULL;
+	bool again = true;
+
+	for (int i = 0; !reg && again && i < INIT_TRIES; i++) {
+		again = false;
+		reg = try_kept(what, LOCK_SH, path, size, why, &again);
+		if (!reg && !again && !*why)
+			reg = try_kept(what, LOCK_EX, path, size, why, &again);
+	}
+	return reg;
+}
+
+/* A process that executes another program has it mapped no more for a moment, and nobody then may have: only what was
+ * found so before, some time ago, is removed. The file's mode says that it was. */
+static void remove_left(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	const char *why = NULL;
+	struct timespec now;
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (is_file(fd, 0, &why) && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0) {
+		if (!(st.st_mode & LEFT))
+			fchmod(fd, (st.st_mode & 0777) | LEFT);
+		else if (now.tv_sec - st.st_ctim.tv_sec >= LEFT_S)
+			unlinkat(dir, name, 0);
+	}
+	close(fd);
+}
+
+void diw_regfile_clean(const char *name)
+{
+	size_t len = (size_t)(strrchr(name, '.') - name) + 1;
+	const char *why = NULL;
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+	int dir;
+
+	directory(path, sizeof path);
+	dir = open_dir(false, path, &why);
+	d = dir < 0 ? NULL : fdopendir(dir);
+	while (d && (e = readdir(d)))
+		if (!strncmp(e->d_name, name, len) && strcmp(e->d_name, name) != 0)
+			remove_left(dir, e->d_name);
+	if (d)
+		closedir(d);
+	else if (dir >= 0)
+		close(dir);
+}
+
+void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why)
+{
+	if (!create || !what->kept)
+		return open_shared(what, create, path, size, why);
+	return open_kept(what, path, size, why);
 }

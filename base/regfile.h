@@ -14,14 +14,27 @@
 struct diw_regfile {
 	const char *name;
 	size_t size;
+	size_t backed;                       /* of these, from the beginning: so many have memory from when it is made */
 	/* It is zeros. False: with what is wrong in *why. */
 	bool (*init)(void *reg, const char **why);
 	bool (*is_complete)(const void *reg);
 	bool (*is_over)(const void *reg);    /* nobody lives who uses it; NULL: that is not known */
+	bool kept;                           /* its mapping holds a shared lock: diw_regfile_clean() may remove others */
 };
 
+/* Maps SIZE bytes to read and write. They are not locked, and have memory only where they are touched, even after
+ * mlockall(MCL_FUTURE). NULL and errno. */
+void *diw_map_unlocked(size_t size, int flags, int fd);
+/* Of a mapping of a file: pages get memory only when they are wanted, and are not touched before, since that would take
+ * memory, or end in SIGBUS where there is none. False: the kernel cannot do that (Linux before 5.14); there is none. */
+bool diw_can_back_pages(void);
+bool diw_back_pages(const void *at, size_t n);
 /* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
  * none. */
 void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why);
+
+/* Removes the kept files whose names begin as NAME does, up to its last '.', and that no process has had mapped for some
+ * seconds; not NAME itself. */
+void diw_regfile_clean(const char *name);
 
 #endif

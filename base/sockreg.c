@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The registry of interposed sockets: made, mapped, read; its entries get memory a page at a time. */
 #include "base/sockreg.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/regfile.h"
 #include "base/rng.h"
+
+bool diw_sockreg_back(struct diw_sockreg *reg, const struct diw_sock_entry *e)
+{
+	uint32_t page = (uint32_t)(e - reg->entry) / DIW_SOCKREG_PER_PAGE;
+
+	if (diw_sockreg_is_backed(reg, e))
+		return true;
+	if (!diw_back_pages(e, 1))
+		return false;
+	atomic_fetch_or_explicit(&reg->backed[page / 64], 1ull << page % 64, memory_order_release);
+	return true;
+}
 
 bool diw_sockreg_init(struct diw_sockreg *reg)
 {
@@ -17,6 +31,9 @@ bool diw_sockreg_init(struct diw_sockreg *reg)
 	for (uint32_t i = 0; i < DIW_SOCKREG_OWNERS; i++)
 		if (pthread_mutex_init(&reg->owner[i].life, &attr))
 			return false;
+	if (!diw_can_back_pages())
+		for (uint32_t i = 0; i < DIW_SOCKREG_PAGES / 64; i++)
+			atomic_store(&reg->backed[i], UINT64_MAX);
 	reg->version = DIW_SOCKREG_VERSION;
 	reg->owners = DIW_SOCKREG_OWNERS;
 	reg->entries = DIW_SOCKREG_ENTRIES;
@@ -53,8 +70,9 @@ static bool is_complete(const void *reg)
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why)
 {
 	char name[32];
-	const struct diw_regfile what = { .name = name, .size = sizeof(struct diw_sockreg), .init = init,
-					  .is_complete = is_complete };
+	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_sockreg, entry) : sizeof(struct diw_sockreg);
+	const struct diw_regfile what = { .name = name, .size = sizeof(struct diw_sockreg), .backed = backed,
+					  .init = init, .is_complete = is_complete };
 
 	snprintf(name, sizeof name, DIW_SOCKREG_FILE "-%u", DIW_SOCKREG_VERSION);
 	return diw_regfile_open(&what, create, path, size, why);
@@ -62,7 +80,7 @@ struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const
 
 bool diw_sock_read(const struct diw_sockreg *reg, const struct diw_sock_entry *e, struct diw_sock_entry *copy)
 {
-	uint64_t seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+	uint64_t seq = diw_sock_seq(reg, e);
 
 	if (seq % 4 != DIW_SOCK_SHOWN)
 		return false;

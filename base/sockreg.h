@@ -14,12 +14,20 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/clock.h"
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 2u
+#define DIW_SOCKREG_VERSION 4u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_ENTRIES 32768u
+#define DIW_SOCKREG_PAGE 4096u
+#define DIW_SOCKREG_PER_PAGE (DIW_SOCKREG_PAGE / (uint32_t)sizeof(struct diw_sock_entry))
+#define DIW_SOCKREG_PAGES (DIW_SOCKREG_ENTRIES / DIW_SOCKREG_PER_PAGE)
+#define DIW_SOCKREG_HEARD 8192u
+#define DIW_HEARD_TIME 0xfffffull
+#define DIW_HEARD_UNIT (DIW_S / 4)
+#define DIW_HEARD_LASTS 80u                      /* units: the kernel forgets a connection of UDP after 30 s */
 #define DIW_SOCKREG_PROBE 64u                    /* entries from a port's first one that may be its */
 
 /* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so whoever
@@ -32,7 +40,10 @@ struct diw_sock_owner {
 #define DIW_SOCK_NO_CRC 1u               /* frames from this host may lack the CRC */
 #define DIW_SOCK_V6ONLY 2u
 #define DIW_SOCK_WRITE_RECORD 4u
-#define DIW_SOCK_STREAM 8u               /* TCP: it listens, or with a remote address it has connected */
+#define DIW_SOCK_STREAM 8u               /* TCP: it listens, or with CONNECTION is one */
+#define DIW_SOCK_CONNECTION 16u          /* found by its cookie: diw_sockreg_port() */
+#define DIW_SOCK_LENT 64u                /* a program has this datagram socket that is not interposed: it is not found */
+#define DIW_SOCK_READS 32u               /* the process that shows it has begun to read it by interposed calls */
 
 /* The low two bits of seq say what the entry is, the others grow with each change. 0: it was never used. */
 enum { DIW_SOCK_FREE, DIW_SOCK_WRITING, DIW_SOCK_SHOWN };
@@ -44,6 +55,7 @@ struct diw_sock_entry {
 	uint32_t owner, owner_epoch;
 	uint32_t pid, flags;
 	uint32_t stag;                   /* DIW_SOCK_WRITE_RECORD: of the region that frames are written to */
+	uint32_t forks;                  /* of the process before it showed this, and programs that it executed */
 	char program[16];
 };
 
@@ -51,6 +63,12 @@ struct diw_sockreg {
 	_Atomic uint64_t magic;          /* written last */
 	uint32_t version, owners, entries, size;
 	uint64_t secret[2];              /* keys are made of it and the cookie */
+	/* Marks of datagrams that have reached a socket, where the kernel tracks connections (docs/sockets.md): a hash of
+	 * the socket and the sender, and in the low bits when that was. */
+	_Atomic uint64_t heard[DIW_SOCKREG_HEARD];
+	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be touched:
+	 * a read would take memory, or end in SIGBUS where there is none. */
+	_Atomic uint64_t backed[DIW_SOCKREG_PAGES / 64];
 	_Alignas(4096) struct diw_sock_owner owner[DIW_SOCKREG_OWNERS];
 	struct diw_sock_entry entry[DIW_SOCKREG_ENTRIES];
 };
@@ -64,15 +82,36 @@ struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const
  * *ID: which segment it is; one that is *ID already is not attached again. NULL: none, or the same. */
 struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int *id);
 
+_Static_assert(offsetof(struct diw_sockreg, entry) % DIW_SOCKREG_PAGE == 0, "entries begin with a page");
+_Static_assert(DIW_SOCKREG_PAGE % sizeof(struct diw_sock_entry) == 0, "pages hold whole entries");
+
 static inline uint32_t diw_sockreg_first(uint16_t port)
 {
 	return (port * 2654435761u) >> 17;
 }
 _Static_assert(DIW_SOCKREG_ENTRIES == 1u << 15, "the hash has as many bits");
 
+/* A connection is where this port leads to: its own may be one that many connections share. */
+static inline uint16_t diw_sockreg_port(uint64_t cookie) { return (uint16_t)cookie; }
+
 static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uint16_t port, uint32_t i)
 {
 	return &reg->entry[(diw_sockreg_first(port) + i) % DIW_SOCKREG_ENTRIES];
+}
+
+static inline bool diw_sockreg_is_backed(const struct diw_sockreg *reg, const struct diw_sock_entry *e)
+{
+	uint32_t page = (uint32_t)(e - reg->entry) / DIW_SOCKREG_PER_PAGE;
+
+	return atomic_load_explicit(&reg->backed[page / 64], memory_order_acquire) >> page % 64 & 1;
+}
+/* Gives the page of E memory, before E is written. False: there is none. */
+bool diw_sockreg_back(struct diw_sockreg *reg, const struct diw_sock_entry *e);
+
+/* The seq of E; 0: it was never used. */
+static inline uint64_t diw_sock_seq(const struct diw_sockreg *reg, const struct diw_sock_entry *e)
+{
+	return diw_sockreg_is_backed(reg, e) ? atomic_load_explicit(&e->seq, memory_order_acquire) : 0;
 }
 
 static inline const struct diw_sock_owner *diw_sock_owner_at(const struct diw_sockreg *reg, uint32_t owner)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A segment cannot shrink under whoever reads it, as a file could, and the kernel remembers who made it. */
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/shm.h>
 #include <time.h>
 
@@ -29,7 +30,10 @@ static struct diw_sockreg *attach(int id, void *at, int flags)
 {
 	void *p = shmat(id, at, flags | (at ? SHM_REMAP : 0));
 
-	return p == (void *)-1 ? NULL : p;
+	if (p == (void *)-1)
+		return NULL;
+	munlock(p, sizeof(struct diw_sockreg));      /* after mlockall(MCL_FUTURE) it is locked */
+	return p;
 }
 
 static bool is_ready(const struct diw_sockreg *reg)

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,11 +34,38 @@ static bool is_complete(const void *p)
 	       reg->version == DIW_STREAMREG_VERSION && reg->slots == DIW_STREAMREG_SLOTS && reg->size == sizeof *reg;
 }
 
+bool diw_streamreg_back(struct diw_streamreg *reg, const struct diw_sock_stream *st)
+{
+	uint32_t group = (uint32_t)(st - reg->slot) / DIW_STREAMREG_GROUP;
+	const struct diw_sock_stream *first = &reg->slot[group * DIW_STREAMREG_GROUP];
+
+	if (diw_streamreg_is_backed(reg, st))
+		return true;
+	if (!diw_back_pages(first, sizeof *first * DIW_STREAMREG_GROUP))
+		return false;
+	atomic_fetch_or_explicit(&reg->backed[group / 64], 1ull << group % 64, memory_order_release);
+	return true;
+}
+
+bool diw_streamreg_back_part(struct diw_streamreg *reg, uint32_t part)
+{
+	if (atomic_load_explicit(&reg->backed_part[part / 64], memory_order_acquire) >> part % 64 & 1)
+		return true;
+	if (!diw_back_pages(&reg->part[part], sizeof reg->part[part]))
+		return false;
+	atomic_fetch_or_explicit(&reg->backed_part[part / 64], 1ull << part % 64, memory_order_release);
+	return true;
+}
+
 static bool init(void *p, const char **why)
 {
 	struct diw_streamreg *reg = p;
 
 	(void)why;
+	if (!diw_can_back_pages()) {
+		memset((void *)reg->backed, 0xff, sizeof reg->backed);
+		memset((void *)reg->backed_part, 0xff, sizeof reg->backed_part);
+	}
 	reg->version = DIW_STREAMREG_VERSION;
 	reg->slots = DIW_STREAMREG_SLOTS;
 	reg->size = sizeof *reg;
@@ -57,13 +85,17 @@ static bool is_over(const void *p)
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why)
 {
 	char name[48];
-	const struct diw_regfile what = { .name = name, .size = sizeof(struct diw_streamreg), .init = init,
-					  .is_complete = is_complete, .is_over = is_over };
+	const size_t all = sizeof(struct diw_streamreg);
+	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) : all;
+	const struct diw_regfile what = { .name = name, .size = all, .backed = backed,
+					  .init = init, .is_complete = is_complete, .is_over = is_over, .kept = true };
 	struct stat st = { 0 };
 
 	if (stat("/proc/self/ns/pid", &st) < 0)
 		st.st_ino = 0;
 	snprintf(name, sizeof name, DIW_STREAMREG_FILE "-%u.%llu", DIW_STREAMREG_VERSION,
 		 (unsigned long long)st.st_ino);
+	if (create)
+		diw_regfile_clean(name);
 	return diw_regfile_open(&what, create, path, size, why);
 }

@@ -15,10 +15,9 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 4u
+#define DIW_STREAMREG_VERSION 7u
 #define DIW_STREAMREG_SLOTS 32768u
 #define DIW_STREAMREG_WINDOW 256u                /* slots that may be a cookie's */
-#define DIW_STREAMREG_CONNECTING 256u
 #define DIW_STREAMREG_PARTS 512u
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
 
@@ -56,6 +55,14 @@ struct diw_stream_tx {
 	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD];
 };
 
+/* What is known of the queue behind where the program is: of so many bytes of it, the last of which is payload and may
+ * be still to come, how many are payload. */
+struct diw_stream_ahead {
+	uint32_t bytes, payload;
+	uint32_t seen;                   /* with so many bytes in the queue there is no other payload */
+	bool moved;                      /* something was taken since it was asked for */
+};
+
 struct diw_stream_rx {
 	_Atomic uint64_t lock;
 	_Atomic uint8_t state;
@@ -73,51 +80,51 @@ struct diw_stream_rx {
 	int error;                       /* for the next call */
 	uint8_t head[DIW_STREAM_HEAD];
 	uint8_t n_stale, stale[DIW_STREAM_STALE];        /* these: due before all else */
+	struct diw_stream_ahead ahead;
 };
 
-/* How an initiator knows that its listener is capable: this user's registry has it, another user's window, or the
- * configuration vouches for its host. */
-enum { DIW_STREAM_OWN, DIW_STREAM_USER, DIW_STREAM_HOST };
+/* How an initiator knows that its listener is capable: a registry or a window of its network namespace has it, and the
+ * kernel will say which socket was accepted; the configuration vouches for an address of another network namespace,
+ * whose listener this user's registry has; or for another host. */
+enum { DIW_STREAM_HERE, DIW_STREAM_NETNS, DIW_STREAM_HOST };
 
 struct diw_sock_stream {
 	_Alignas(64) _Atomic uint64_t cookie;    /* SO_COOKIE; 0: free */
 	uint64_t netns;
 	uint64_t key, peer_key;          /* that what it gets begins with, what it sends; 0: not known yet */
-	uint64_t seq;                    /* of the listener's entry when this was about to connect */
-	uint32_t entry, uid;             /* which that is; in the window of this user */
+	uint64_t seq;                    /* of the listener's entry when this was about to connect, */
+	uint32_t entry;                  /* in this user's registry, which that is */
 	uint8_t known_by;
+	bool to_self;                    /* the listener is of the process that connects */
 	bool initiator;
 	bool crc;                        /* the initiator's choice */
 	_Atomic uint32_t user;           /* process that used it last; 0: it has closed it */
-	uint64_t alive_ns;               /* when it was last known to be a socket's */
+	_Atomic bool outside;            /* a program that is not interposed has the socket, too */
 	struct diw_stream_tx tx;
 	struct diw_stream_rx rx;
 	struct diw_addr local, remote;   /* port 0: not asked yet */
 	char program[16];
 };
 
-/* A connect() that has begun, and whose socket is not in the registry yet. */
-struct diw_connecting {
-	_Atomic uint32_t pid;            /* 0: free */
-	_Atomic uint16_t port;
-	_Atomic uint64_t since_ns;
-};
-
 /* An FPDU's first bytes, while it is not whole. */
 struct diw_stream_part {
-	_Atomic uint64_t cookie;
+	_Alignas(4096) _Atomic uint64_t cookie;
 	uint8_t data[DIW_STREAM_MOST_CRC + 8];   /* and its pad and CRC */
 };
+
+#define DIW_STREAMREG_GROUP 64u                  /* slots that get memory together: whole pages */
 
 struct diw_streamreg {
 	_Atomic uint64_t magic;          /* written last */
 	uint32_t version, slots;
 	uint64_t size, boot;             /* of which boot the cookies are */
-	_Atomic uint64_t swept_ns;
-	struct diw_connecting connecting[DIW_STREAMREG_CONNECTING];
+	/* A bit for each group of slots, and each part, that has memory. Another was never used, and must not be touched. */
+	_Atomic uint64_t backed[DIW_STREAMREG_SLOTS / DIW_STREAMREG_GROUP / 64], backed_part[DIW_STREAMREG_PARTS / 64];
 	struct diw_stream_part part[DIW_STREAMREG_PARTS];
 	struct diw_sock_stream slot[DIW_STREAMREG_SLOTS];
 };
+_Static_assert(offsetof(struct diw_streamreg, slot) % 4096 == 0 &&
+	       sizeof(struct diw_sock_stream) * DIW_STREAMREG_GROUP % 4096 == 0, "groups are whole pages");
 
 /* Maps it, and makes it if CREATE, as diw_regfile_open() does. */
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why);
@@ -127,5 +134,20 @@ static inline struct diw_sock_stream *diw_streamreg_at(struct diw_streamreg *reg
 	return &reg->slot[((uint32_t)(cookie * 0x9e3779b97f4a7c15u >> 49) + i) % DIW_STREAMREG_SLOTS];
 }
 _Static_assert(DIW_STREAMREG_SLOTS == 1u << 15, "the hash has as many bits");
+
+static inline bool diw_streamreg_is_backed(const struct diw_streamreg *reg, const struct diw_sock_stream *st)
+{
+	uint32_t group = (uint32_t)(st - reg->slot) / DIW_STREAMREG_GROUP;
+
+	return atomic_load_explicit(&reg->backed[group / 64], memory_order_acquire) >> group % 64 & 1;
+}
+/* The cookie of ST; 0: it was never used. */
+static inline uint64_t diw_streamreg_cookie(const struct diw_streamreg *reg, const struct diw_sock_stream *st)
+{
+	return diw_streamreg_is_backed(reg, st) ? atomic_load_explicit(&st->cookie, memory_order_acquire) : 0;
+}
+/* Gives it memory, before it is written. False: there is none. */
+bool diw_streamreg_back(struct diw_streamreg *reg, const struct diw_sock_stream *st);
+bool diw_streamreg_back_part(struct diw_streamreg *reg, uint32_t part);
 
 #endif

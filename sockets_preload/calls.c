@@ -11,11 +11,78 @@ ssize_t __send(int fd, const void *buf, size_t len, int flags);
 ssize_t __write(int fd, const void *buf, size_t len);
 ssize_t __read(int fd, void *buf, size_t len);
 
+/* ---- preadv2() and pwritev2(): of a socket, readv() and writev() with flags ---- */
+
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
+static bool moves_vector(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+	struct diw_sock tmp;
+
+	return (diw_sock_get(fd, &tmp) || diw_stream_get(fd)) && at == -1 && !(flags & ~RWF_KNOWN) && iov && n > 0 &&
+	       n <= UIO_MAXIOV && diw_iov_len(iov, (size_t)n) > 0;
+}
+
+DIW_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	if (!moves_vector(fd, iov, n, at, flags))
+		return real.preadv2(fd, iov, n, at, flags);
+	return recvmsg(fd, &m, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+
+DIW_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t at, int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	if (!moves_vector(fd, iov, n, at, flags))
+		return real.pwritev2(fd, iov, n, at, flags);
+	return sendmsg(fd, &m, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+
+DIW_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
+{
+	return preadv2(fd, iov, n, at, flags);
+}
+
+DIW_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
+{
+	return pwritev2(fd, iov, n, at, flags);
+}
+
 /* ---- Sending ---- */
 
 DIW_API ssize_t __send(int fd, const void *buf, size_t len, int flags)
 {
 	return send(fd, buf, len, flags);
+}
+
+/* Descriptors that leave with a message may come to a program that is not interposed. */
+static void lend_passed(const struct msghdr *msg)
+{
+	struct msghdr m;
+
+	if (DIW_LIKELY(!msg || !msg->msg_control || !msg->msg_controllen))
+		return;
+	m = *msg;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			diw_lend_passed(fd);
+		}
+	}
+}
+
+static int send_many_foreign(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	for (unsigned i = 0; vec && i < n && i < UIO_MAXIOV; i++)
+		lend_passed(&vec[i].msg_hdr);
+	return real.sendmmsg(fd, vec, n, flags);
 }
 
 DIW_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -24,7 +91,10 @@ DIW_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 	if (s)
 		return diw_sock_sendmsg(fd, s, msg, flags);
-	return diw_stream_get(fd) ? diw_stream_sendmsg(fd, msg, flags) : real.sendmsg(fd, msg, flags);
+	if (diw_stream_get(fd))
+		return diw_stream_sendmsg(fd, msg, flags);
+	lend_passed(msg);
+	return real.sendmsg(fd, msg, flags);
 }
 
 DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
@@ -33,7 +103,8 @@ DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 
 	if (s && vec && n)
 		return diw_sock_sendmmsg(fd, s, vec, n, flags);
-	return vec && diw_stream_get(fd) ? diw_stream_sendmmsg(fd, vec, n, flags) : real.sendmmsg(fd, vec, n, flags);
+	return vec && diw_stream_get(fd) ? diw_stream_sendmmsg(fd, vec, n, flags) :
+					   send_many_foreign(fd, vec, n, flags);
 }
 
 DIW_API ssize_t __write(int fd, const void *buf, size_t len)

@@ -2,33 +2,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sockets_preload/preload.h"
 
-struct diw_sock_conf diw_conf = { .log = DIW_LOG_WARN };
-
-void diw_log(int level, const char *fmt, ...)
-{
-	char line[512];
-	int saved = errno, n, m;
-	va_list ap;
-
-	/* Whoever confines itself may write no file either: sshd has the limit of 0 for that. */
-	if (level > diw_conf.log || diw_is_confined())
-		return;
-	n = snprintf(line, sizeof line, "diwarp sockets: %s[%d]: ", program_invocation_short_name, (int)getpid());
-	va_start(ap, fmt);
-	m = vsnprintf(line + n, sizeof line - 1 - (size_t)n, fmt, ap);
-	va_end(ap);
-	n = n + m < (int)sizeof line - 1 ? n + m : (int)sizeof line - 2;
-	line[n++] = '\n';
-	(void)!real.write(2, line, (size_t)n);
-	errno = saved;
-}
+struct diw_sock_conf diw_conf;
 
 static bool parse_ports(const char *text, struct diw_peer_rule *r)
 {
@@ -121,20 +101,60 @@ static bool take_peer(char *word)
 	return good;
 }
 
-static bool take_ports(char *word)
+static bool add_ports(char *word, struct diw_port_range *list, unsigned *n)
 {
 	struct diw_peer_rule r;
-	bool good = diw_conf.nports < DIW_MAX_RULES && parse_ports(word, &r);
+	bool good = *n < DIW_MAX_RULES && parse_ports(word, &r);
 
 	if (good)
-		diw_conf.port[diw_conf.nports++] = (struct diw_port_range){ r.net.port, r.last_port };
+		list[(*n)++] = (struct diw_port_range){ r.net.port, r.last_port };
+	return good;
+}
+
+static bool take_ports(char *word)
+{
+	return add_ports(word, diw_conf.port, &diw_conf.nports);
+}
+
+static bool take_plain_ports(char *word)
+{
+	return add_ports(word, diw_conf.plain_port, &diw_conf.nplain_ports);
+}
+
+/* Names of programs, each of 64 bytes with its end. */
+struct names { char name[DIW_MAX_RULES][64]; unsigned n; };
+static struct names programs, plain_programs;
+
+static bool add_name(char *word, struct names *list)
+{
+	bool good = list->n < DIW_MAX_RULES && strlen(word) < sizeof list->name[0];
+
+	if (good)
+		strcpy(list->name[list->n++], word);
 	return good;
 }
 
 static bool take_program(char *word)
 {
-	diw_conf.excluded = diw_conf.excluded && strcmp(word, program_invocation_short_name) != 0;
-	return true;
+	return add_name(word, &programs);
+}
+
+static bool take_plain_program(char *word)
+{
+	return add_name(word, &plain_programs);
+}
+
+static bool is_named(const struct names *list, const char *name)
+{
+	for (unsigned i = 0; i < list->n; i++)
+		if (!strcmp(list->name[i], name))
+			return true;
+	return false;
+}
+
+bool diw_conf_leaves_out(const char *name)
+{
+	return (diw_conf.programs && !is_named(&programs, name)) || is_named(&plain_programs, name);
 }
 
 /* 32 hexadecimal digits. */
@@ -165,22 +185,25 @@ static int choice(const char *name, const char *value, const char *const *words,
 static void set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
-		*const levels[] = { "off", "warn", "info", "debug" },
 		*const users[] = { "own", "all" }, *const modes[] = { "sendrecv", "write-record" };
 	int i;
 
 	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
 		diw_conf.off = i == 0;
 	} else if (!strcmp(name, "streams") && (i = choice(name, value, switches, 2)) >= 0) {
-		diw_conf.plain_streams = i == 0;
+		diw_conf.streams = i == 1;
 	} else if (!strcmp(name, "crc") && (i = choice(name, value, crcs, 3)) >= 0) {
 		diw_conf.crc = (enum diw_crc_policy)i;
 	} else if (!strcmp(name, "mode") && (i = choice(name, value, modes, 2)) >= 0) {
 		diw_conf.mode = (enum diw_sock_mode)i;
 	} else if (!strcmp(name, "users") && (i = choice(name, value, users, 2)) >= 0) {
 		diw_conf.own_users = i == 0;
-	} else if (!strcmp(name, "log") && (i = choice(name, value, levels, 4)) >= 0) {
-		diw_conf.log = i;
+	} else if (!strcmp(name, "log")) {
+		i = diw_log_parse(value);
+		if (i >= DIW_LOG_OFF)
+			atomic_store(&diw_log_level, i);
+		else
+			diw_log(DIW_LOG_WARN, "%s: '%s' is none of its values", name, value);
 	} else if (!strcmp(name, "key")) {
 		take_key(name, value);
 	} else if (!strcmp(name, "peers")) {
@@ -189,9 +212,16 @@ static void set(const char *name, const char *value)
 	} else if (!strcmp(name, "ports")) {
 		diw_conf.nports = 0;
 		each(name, value, take_ports);
+	} else if (!strcmp(name, "exclude_ports")) {
+		diw_conf.nplain_ports = 0;
+		each(name, value, take_plain_ports);
 	} else if (!strcmp(name, "programs")) {
-		diw_conf.excluded = *value != '\0';
+		diw_conf.programs = *value != '\0';
+		programs.n = 0;
 		each(name, value, take_program);
+	} else if (!strcmp(name, "exclude_programs")) {
+		plain_programs.n = 0;
+		each(name, value, take_plain_program);
 	}
 }
 
@@ -199,7 +229,8 @@ static const struct { const char *name, *variable; } settings[] = {
 	{ "log", "DIWARP_SOCKETS_LOG" }, { "interpose", "DIWARP_SOCKETS" }, { "crc", "DIWARP_SOCKETS_CRC" },
 	{ "mode", "DIWARP_SOCKETS_MODE" }, { "users", "DIWARP_SOCKETS_USERS" }, { "streams", "DIWARP_SOCKETS_STREAMS" },
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "key", "DIWARP_SOCKETS_KEY" }, { "ports", "DIWARP_SOCKETS_PORTS" },
-	{ "programs", "DIWARP_SOCKETS_PROGRAMS" },
+	{ "programs", "DIWARP_SOCKETS_PROGRAMS" }, { "exclude_ports", "DIWARP_SOCKETS_EXCLUDE_PORTS" },
+	{ "exclude_programs", "DIWARP_SOCKETS_EXCLUDE_PROGRAMS" },
 };
 #define SETTINGS (sizeof settings / sizeof settings[0])
 
@@ -248,8 +279,16 @@ static void read_file(void)
 }
 #endif
 
+/* Whoever confines itself may write no file either: sshd has the limit of 0 for that. */
+static bool log_is_muted(void)
+{
+	return diw_is_confined();
+}
+
 void diw_conf_init(void)
 {
+	diw_log_begin(&(struct diw_log_how){ .name = "diwarp sockets", .level = DIW_LOG_WARN, .call = real.syscall,
+					     .muted = log_is_muted });
 	read_file();
 	for (size_t i = 0; i < SETTINGS; i++) {
 		const char *value = getenv(settings[i].variable);
@@ -257,18 +296,26 @@ void diw_conf_init(void)
 		if (value)
 			set(settings[i].name, value);
 	}
-	diw_conf.off = diw_conf.off || diw_conf.excluded;
+	diw_conf.off = diw_conf.off || diw_conf_leaves_out(program_invocation_short_name);
+}
+
+static bool ports_name(const struct diw_port_range *list, unsigned n, uint16_t a, uint16_t b)
+{
+	for (unsigned i = 0; i < n; i++)
+		if ((a >= list[i].first && a <= list[i].last) || (b >= list[i].first && b <= list[i].last))
+			return true;
+	return false;
+}
+
+bool diw_conf_excludes(uint16_t a, uint16_t b)
+{
+	return ports_name(diw_conf.plain_port, diw_conf.nplain_ports, a, b);
 }
 
 bool diw_conf_has_port(uint16_t a, uint16_t b)
 {
-	for (unsigned i = 0; i < diw_conf.nports; i++) {
-		const struct diw_port_range *r = &diw_conf.port[i];
-
-		if ((a >= r->first && a <= r->last) || (b >= r->first && b <= r->last))
-			return true;
-	}
-	return diw_conf.nports == 0;
+	return !diw_conf_excludes(a, b) &&
+	       (diw_conf.nports == 0 || ports_name(diw_conf.port, diw_conf.nports, a, b));
 }
 
 static bool has_prefix(const struct diw_addr *a, const struct diw_addr *net, unsigned bits)

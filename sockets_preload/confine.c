@@ -5,9 +5,14 @@
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "sockets_preload/stream.h"
@@ -126,6 +131,11 @@ static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data
 /* ---- What is asked of it ---- */
 
 static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = {
+	{ SYS_socket, { AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG }, DIW_DENIED_ASKING },
+	{ SYS_socket, { AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0 }, DIW_DENIED_ASKING },
+	{ SYS_socket, { AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0 }, DIW_DENIED_ASKING },
+	{ SYS_connect, { FD }, DIW_DENIED_ASKING },
+	{ SYS_close, { FD }, DIW_DENIED_ASKING },
 	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_TYPE }, DIW_DENIED_SOCKETS },
 	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_COOKIE }, DIW_DENIED_SOCKETS },
 	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_NETNS_COOKIE }, DIW_DENIED_SOCKETS },
@@ -141,8 +151,26 @@ static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = 
 	{ SYS_ppoll, { 0 }, DIW_DENIED_SOCKETS },
 	{ SYS_clock_nanosleep, { 0 }, DIW_DENIED_SOCKETS },
 	{ SYS_sched_yield, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_madvise, { 0, 0, MADV_POPULATE_WRITE }, DIW_DENIED_SOCKETS },
 	{ SYS_tkill, { 0 }, DIW_DENIED_SOCKETS },
 	{ SYS_rt_sigaction, { 0 }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockopt, { FD, SOL_SOCKET, SO_GET_FILTER }, DIW_DENIED_SOCKETS },
+	{ SYS_getsockopt, { FD, IPPROTO_IP, IP_RECVERR }, DIW_DENIED_SOCKETS },
+	{ SYS_openat, { 0, 0, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC }, DIW_DENIED_OPENING },
+	{ SYS_flock, { FD, LOCK_EX | LOCK_NB }, DIW_DENIED_OPENING },
+	{ SYS_fallocate, { FD }, DIW_DENIED_OPENING },
+	{ SYS_ftruncate, { FD }, DIW_DENIED_OPENING },
+	{ SYS_mmap, { 0, 1, PROT_NONE }, DIW_DENIED_OPENING },
+	{ SYS_mprotect, { 0, 1, PROT_READ | PROT_WRITE }, DIW_DENIED_OPENING },
+	{ SYS_munlock, { 0 }, DIW_DENIED_OPENING },
+	{ SYS_prlimit64, { 0, RLIMIT_FSIZE }, DIW_DENIED_OPENING },
+	{ SYS_fcntl, { FD, F_DUPFD_CLOEXEC }, DIW_DENIED_OPENING },
+	{ SYS_fcntl, { FD, F_SETLK }, DIW_DENIED_OPENING },
+#ifdef SYS_mkdir
+	{ SYS_mkdir, { 0 }, DIW_DENIED_OPENING },
+#else
+	{ SYS_mkdirat, { 0 }, DIW_DENIED_OPENING },
+#endif
 #ifdef SYS_unlink
 	{ SYS_unlink, { 0 }, DIW_DENIED_FILES },
 #else
@@ -166,6 +194,41 @@ static unsigned denied_by(const struct sock_fprog *prog)
 	return denied;
 }
 
+/* ---- A filter from before this program ---- */
+
+/* The number behind NAME in a status file of /proc; -1. */
+static int status_number(const char *path, const char *name)
+{
+	char text[4096];
+	const char *at;
+	ssize_t n = 0, rc = 1;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	while (rc > 0 && n < (ssize_t)sizeof text - 1) {
+		rc = real.read(fd, text + n, sizeof text - 1 - (size_t)n);
+		n += rc > 0 ? rc : 0;
+	}
+	real.close(fd);
+	text[n] = '\0';
+	at = strstr(text, name);
+	return at ? atoi(at + strlen(name)) : -1;
+}
+
+/* Nobody may read it. It lets the program's loader open, read and map files, and what else it lets through is not
+ * known, but of one: that which all of a container has is made for all programs. */
+void diw_confine_inherited(void)
+{
+	static const char own[] = "/proc/self/status", first[] = "/proc/1/status", mode[] = "\nSeccomp:",
+		filters[] = "\nSeccomp_filters:";
+
+	if (status_number(own, mode) <= 0 || (status_number(first, mode) == SECCOMP_MODE_FILTER &&
+					      status_number(own, filters) == status_number(first, filters)))
+		return;
+	diw_denied = DIW_DENIED_SOCKETS | DIW_DENIED_FILES;
+}
+
 /* ---- What must be known before ---- */
 
 static void prepare_stream(int fd, struct diw_sock *s)
@@ -174,7 +237,11 @@ static void prepare_stream(int fd, struct diw_sock *s)
 
 	s->nonblocking = fl >= 0 && fl & O_NONBLOCK;
 	diw_stream_next(fd, &bytes);         /* if anything has come: what it begins with */
-	if (!diw_stream_is(s->slot, s->cookie) || s->slot->rx.low <= 1)
+	if (!diw_stream_is(s->slot, s->cookie))
+		return;
+	if (!s->slot->rx.part)               /* where FPDUs with a CRC wait: to give it memory takes a system call */
+		s->slot->rx.part = diw_stream_hold(s->cookie);
+	if (s->slot->rx.low <= 1)
 		return;
 	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &(int){ 1 }, sizeof(int));
 	s->slot->rx.low = 1;
@@ -206,14 +273,14 @@ static void prepare(void)
 
 unsigned diw_confine(const struct sock_fprog *prog)
 {
-	unsigned before = diw_denied, denied = prog && prog->filter ? denied_by(prog) : 0;
+	unsigned before = diw_denied, denied = prog && prog->filter ? denied_by(prog) : DIW_DENIED_ASKING;
 	int saved = errno;
 
 	/* Only finding other users takes more than these. */
 	diw_conf.own_users = true;
 	if (denied & ~before & DIW_DENIED_SOCKETS)
 		prepare();
-	diw_denied |= denied;
+	diw_denied |= denied | DIW_DENIED_EXECUTED;
 	errno = saved;
 	return before;
 }
@@ -223,7 +290,7 @@ unsigned diw_confine(const struct sock_fprog *prog)
 ssize_t diw_confined_read(int fd, void *buf, size_t n)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	int rc = ppoll(&p, 1, &(struct timespec){ 0 }, NULL);
+	int rc = real.ppoll(&p, 1, &(struct timespec){ 0 }, NULL);
 
 	if (rc > 0)
 		return real.read(fd, buf, n);
@@ -236,7 +303,7 @@ bool diw_confined_wait(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
-	return ppoll(&p, 1, NULL, NULL) > 0;
+	return real.ppoll(&p, 1, NULL, NULL) > 0;
 }
 
 static void tell_state(struct diw_sock_stream *st, uint8_t state, enum diw_sock_counter which)

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "base/regfile.h"
 #include "sockets_preload/frame.h"
 #include "sockets_preload/stream.h"
 
@@ -22,7 +23,7 @@
 #define UDP_SEGMENT 103
 #endif
 
-#define MOST_FDS (1u << 14)              /* what mlockall() would make memory of is 3 MB then */
+#define MOST_FDS (1u << 14)
 #define FEWEST_FDS (1u << 12)
 /* Few programs have more, so these are mapped when they come, so many at once. */
 #define PART_FDS (1u << 14)
@@ -47,10 +48,7 @@ unsigned diw_sock_known_end(void)
 
 static struct diw_sock *map_table(unsigned n)
 {
-	void *p = mmap(NULL, n * sizeof(struct diw_sock), PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
+	return diw_map_unlocked(n * sizeof(struct diw_sock), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
 struct diw_sock *diw_sock_beyond(int fd, bool made)
@@ -194,7 +192,6 @@ static bool describe(int fd, struct diw_sock *s)
 	diw_reg_keys(s);
 	s->plain = plain_reason(fd, s->family);
 	s->watched = is_watched(fd, s->family);
-	s->quiet = must_be_quiet(fd);
 	s->timed = has_timeout(fd);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
@@ -207,6 +204,7 @@ static bool describe(int fd, struct diw_sock *s)
 		diw_addr_from_sockaddr(&s->peer, (struct sockaddr *)&ss);
 		memcpy(&s->peer_name, &ss, sizeof s->peer_name);
 	}
+	s->quiet = atomic_load(&diw_has_ring) || must_be_quiet(fd) || diw_conf_excludes(s->local.port, s->peer.port);
 	return true;
 }
 
@@ -255,7 +253,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	if (kind < 0)
 		return NULL;
 	memset(tmp, 0, sizeof *tmp);
-	if (kind == IPPROTO_TCP) {
+	if (kind == IPPROTO_TCP && diw_conf.streams) {
 		uint32_t mark = diw_stream_look(fd, tmp);
 
 		if (mark == DIW_MARK_FOREIGN)
@@ -264,7 +262,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 			keep(fd, tmp, mark);
 		return NULL;
 	}
-	if (kind == 0 || !diw_reg_open() || !describe(fd, tmp)) {
+	if (kind != IPPROTO_UDP || !diw_reg_open() || !describe(fd, tmp)) {
 		set_mark(fd, DIW_MARK_FOREIGN);
 		return NULL;
 	}
@@ -389,6 +387,7 @@ static void in_child(void)
 	diw_reg_forked();
 	diw_sock_stat_forked();
 	diw_stream_forked();
+	diw_aio_forked();
 }
 
 static void make_table(void)
@@ -403,17 +402,26 @@ static void make_table(void)
 	diw_sock_max = diw_sock_table ? n : 0;
 }
 
-/* Whichever comes first: the constructor, or a call of another library's constructor. There is one thread then. What is
- * called from here finds the C library's functions, and no table yet. */
-__attribute__((constructor(101))) void diw_preload_init(void)
+/* Whichever comes first: the constructor, or a call before it, by another library's constructor or by the program's
+ * malloc() while that holds its lock. There is one thread then. It allocates nothing. */
+void diw_preload_init(void)
 {
 	if (DIW_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
 		return;
 	resolve();
 	atomic_store_explicit(&initialised, 1, memory_order_release);
+}
+
+/* Until here there is no table, and calls are the C library's. */
+__attribute__((constructor(101))) static void preload_begin(void)
+{
+	diw_preload_init();
+	diw_confine_inherited();
 	diw_conf_init();
+	if (diw_conf.off || diw_is_confined())
+		return;
 	diw_frame_init();
-	if (!diw_conf.off) {
+	if (diw_isal_open()) {
 		pthread_atfork(NULL, in_parent, in_child);
 		make_table();
 	}

@@ -74,7 +74,9 @@ DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	diw_preload_init();
 	streams = diw_stream_accepts(fd, &l);
 	to = fresh(flags ? real.accept4(fd, addr, len, flags) : real.accept(fd, addr, len));
-	return streams && to >= 0 ? diw_stream_accepted(&l, to) : to;
+	if (streams && to >= 0)
+		diw_stream_accepted(&l, to);
+	return to;
 }
 
 DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
@@ -92,13 +94,21 @@ DIW_API int dup(int fd)
 
 DIW_API int close(int fd)
 {
+	struct diw_sock_stream *st;
+	uint64_t cookie = 0;
+	int rc;
+
 	diw_preload_init();
 	if (diw_sock_stat_is(fd)) {          /* it is none of the program's */
 		errno = EBADF;
 		return -1;
 	}
+	st = diw_stream_slot(fd, &cookie);
 	end(fd);
-	return real.close(fd);
+	rc = real.close(fd);
+	if (st)
+		diw_stream_closed(st, cookie);
+	return rc;
 }
 
 DIW_API int __close(int fd)

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 #include "base/addr.h"
+#include "base/log.h"
 #include "base/sockcount.h"
 #include "base/sockreg.h"
 #include "sockets_preload/real.h"
@@ -38,7 +39,6 @@
 
 enum diw_crc_policy { DIW_CRC_AUTO, DIW_CRC_ON, DIW_CRC_OFF };
 enum diw_sock_mode { DIW_SENDRECV, DIW_WRITE_RECORD };
-enum { DIW_LOG_OFF, DIW_LOG_WARN, DIW_LOG_INFO, DIW_LOG_DEBUG };
 
 struct diw_peer_rule {
 	struct diw_addr net;                 /* and port: the lowest */
@@ -50,25 +50,33 @@ struct diw_port_range { uint16_t first, last; };
 #define DIW_MAX_RULES 64
 struct diw_sock_conf {
 	bool off;
-	bool plain_streams;
-	bool excluded;                       /* programs are named, and this is none of them */
+	bool streams;                        /* TCP connections are framed, too */
+	bool programs;                       /* only those that are named are interposed */
 	bool own_users;                      /* nothing is shown to, or believed of, other users */
 	enum diw_crc_policy crc;
 	enum diw_sock_mode mode;             /* in which this process wants to receive */
-	int log;
-	unsigned nrules, nports;
+	unsigned nrules, nports, nplain_ports;
 	bool have_key;
 	uint64_t key[2];                     /* a secret that the peers share */
 	struct diw_peer_rule rule[DIW_MAX_RULES];
-	struct diw_port_range port[DIW_MAX_RULES];
+	struct diw_port_range port[DIW_MAX_RULES], plain_port[DIW_MAX_RULES];
 };
 extern struct diw_sock_conf diw_conf;
 void diw_conf_init(void);
 /* The configuration says that whoever is bound there is capable. */
 bool diw_conf_is_peer(const struct diw_addr *dst);
-/* One of the ports, a sender's and its destination's, is one that the configuration names, or it names none. */
+/* exclude_ports names A or B, the ports of a socket and of its peer (0: none). */
+bool diw_conf_excludes(uint16_t a, uint16_t b);
+/* May messages between ports A and B be framed? exclude_ports names neither; ports names one of them, or is empty. */
 bool diw_conf_has_port(uint16_t a, uint16_t b);
-void diw_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The configuration leaves out the program NAME. */
+bool diw_conf_leaves_out(const char *name);
+
+/* ---- isal.c ---- */
+
+/* Before the first CRC; false: there are none, and a warning said why. */
+bool diw_isal_open(void);
 
 /* ---- stat.c ---- */
 
@@ -132,7 +140,7 @@ struct diw_keys {
 struct diw_sock {
 	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
 	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
-	_Atomic bool corked;                 /* a datagram is being put together by MSG_MORE */
+	_Atomic bool corked;                 /* MSG_MORE puts a datagram together; or a connection is being shown */
 	bool timed : 1, quiet : 1;
 	bool watched : 1;                    /* what it sends may come back by the error queue */
 	bool nonblocking : 1;                /* O_NONBLOCK, of a stream in a confined process */
@@ -147,7 +155,7 @@ struct diw_sock {
 	struct sockaddr_in6 peer_name;       /* of a datagram socket: or an IPv4 address */
 	uint16_t skip;                       /* receives that do not try to advertise it */
 	uint8_t misses;                      /* of tries */
-	uint8_t stream;                      /* DIW_SOCK_STREAM of a TCP socket; 0 */
+	uint8_t stream;                      /* DIW_SOCK_STREAM, CONNECTION, READS of a TCP socket; 0 */
 	struct diw_sock_stream *slot;        /* that holds what is known of a connection; NULL: it is plain */
 	struct diw_sock_entry *in_window;    /* that tells other users */
 	uint64_t window_seq;
@@ -171,6 +179,7 @@ static inline struct diw_sock *diw_sock_at(int fd)
 	return DIW_LIKELY((unsigned)fd < diw_sock_max) ? &diw_sock_table[fd] : diw_sock_beyond(fd, false);
 }
 
+/* The C library's functions are known then. */
 void diw_preload_init(void);
 /* What FD is, asked of the kernel; built in *TMP if it cannot be kept. NULL: none of ours. Keeps errno. */
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp);
@@ -229,7 +238,8 @@ struct diw_route {
 	uint64_t key;
 	struct diw_ref shown;              /* what says so; no entry: the configuration */
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
-	bool crc, lasting;                   /* lasting: true as long as the entry stays */
+	bool crc, lasting;                   /* lasting: true as long as the entry stays, and the kernel finds it */
+	bool beyond;                         /* in another network namespace: the configuration says so */
 };
 
 /* What is opened once, by whoever needs it first. */
@@ -250,12 +260,20 @@ static inline bool diw_once(struct diw_once *once, bool (*opens)(void))
 void diw_once_forked(struct diw_once *once);
 
 bool diw_reg_open(void);
+/* Once it is open. */
+struct diw_sockreg *diw_reg(void);
 void diw_reg_forked(void);
+
+/* ---- keys.c ---- */
+
 void diw_reg_keys(struct diw_sock *s);
 /* By which a frame of S, to a receiver with KEY, is known as its own. */
 uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key);
 /* Of frames to PORT of a host that shares no registry, but the configured key. */
 uint64_t diw_reg_peer_key(uint16_t port);
+
+/* ---- registry.c: finding ---- */
+
 /* The route to what E of REG says, as COPY has it. */
 void diw_reg_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 		   struct diw_route *route);
@@ -263,8 +281,17 @@ void diw_reg_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, cons
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 void diw_reg_stream_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 			  struct diw_route *route);
-/* A TCP socket that PEER is: of S, which is about to connect there, the listener; else who has connected to S. */
-bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route);
+/* The TCP socket that listens where S is about to connect to. */
+bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
+/* This process shows it. */
+bool diw_ref_is_own(const struct diw_ref *r);
+/* What is shown of a TCP connection. */
+struct diw_connection {
+	struct diw_route route;
+	bool reads;                          /* an interposed program reads it */
+};
+/* The connection COOKIE in the registry or window IN, or NULL: in this user's registry. */
+bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t cookie, struct diw_connection *c);
 uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 /* Is KEY that of a socket which has, or had, the local PORT? *crc: of frames with the CRC. */
@@ -272,45 +299,81 @@ bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc);
 /* The same of a TCP socket that listens there, or did. */
 bool diw_reg_is_listener(uint16_t port, uint64_t key);
 void diw_reg_advertise(struct diw_sock *s, int fd);
-/* A socket that is about to connect to another user's is shown to other users only. */
-void diw_reg_show_initiator(struct diw_sock *s);
+/* A TCP connection is shown where its cookie leads to; in place of what was shown of it by this process. */
+void diw_reg_show_connection(struct diw_sock *s);
 void diw_reg_withdraw(struct diw_sock *s);
+/* Nothing is shown any more of the socket COOKIE where PORT leads to, by whatever process. */
+void diw_reg_hide(uint64_t cookie, uint16_t port);
 /* Only who receives by these calls is advertised. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
 	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
 		diw_reg_advertise(s, fd);
 }
+/* The same of the socket COOKIE, for datagrams or a LISTENER, in the registry or window IN; NULL: in this user's
+ * registry. */
+bool diw_reg_find_cookie(struct diw_sockreg *in, uint16_t port, uint64_t netns, uint64_t cookie, bool listener,
+			 struct diw_route *route);
+
+/* ---- place.c ---- */
+
+bool diw_addr_is_wildcard(const struct diw_addr *a);
+bool diw_addr_is_loopback(const struct diw_addr *a);
 /* An address of the host and its network namespace NETNS. */
 bool diw_is_local(const struct diw_addr *a, uint64_t netns);
 /* Where the kernel delivers what is sent to DST. */
 struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);
 
+/* A program that is not interposed has the datagram socket COOKIE, too: it is shown where PORT leads to no more. */
+void diw_reg_lend(uint64_t cookie, uint16_t port);
+
+/* ---- lend.c ---- */
+
+/* PATH is about to be executed with the environment ENVP, by this process or a child: if the interposer is not in it,
+ * it is not sent frames by what it gets. ALL: also by descriptors that are closed then. */
+void diw_lend(const char *path, char *const envp[], bool all);
+extern _Atomic uint32_t diw_lendings;        /* how often */
+/* FD is about to be passed to another process: it is shown again by whatever calls a receive of the interposer. */
+void diw_lend_passed(int fd);
+/* The program is about to make a ring of io_uring, of which nobody knows what it receives: its sockets are shown no
+ * more. */
+void diw_lend_to_ring(void);
+extern _Atomic bool diw_has_ring;
+
 /* ---- window.c ---- */
 
 void diw_window_forked(void);
-bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
-/* As diw_reg_find_stream(): which entry of whose window it is. */
-struct diw_shown {
-	uint32_t uid, number;
-	uint64_t seq;
+/* What the kernel says that a datagram of S to DST will reach: of this user, if OWN is what his registry has, or of
+ * another one if OWN is NULL. */
+bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, const struct diw_route *own,
+		     struct diw_route *route);
+/* As diw_reg_find_listener(), of another user's. */
+bool diw_window_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
+/* What the kernel says of a socket. */
+struct diw_told {
+	uint64_t cookie;                     /* 0: there is none such */
+	uint32_t uid, inode;                 /* inode 0: no process has it: it was not accepted yet, or is closed */
+	uint8_t state;                       /* TCP_ESTABLISHED ... */
 };
-bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener,
-			    struct diw_route *route, struct diw_shown *shown);
-bool diw_window_is_current(const struct diw_shown *shown);
-/* The cookie of the TCP socket at the other end, as the kernel has it; 0: there is none here. */
-uint64_t diw_window_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer);
-/* Who connects has no port yet when it has to be shown: it is where this port leads to. */
-static inline uint16_t diw_window_port(uint64_t cookie) { return (uint16_t)cookie; }
+/* The TCP socket at the other end of a connection from LOCAL to PEER in NETNS. False: the kernel cannot be asked. */
+bool diw_window_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer,
+			 struct diw_told *told);
+/* What its user, another one, shows of that connection. */
+bool diw_window_find_connection(uint64_t netns, const struct diw_told *told, struct diw_connection *c);
 
 /* ---- confine.c ---- */
 
 /* SOCKETS: calls that are made here for what is a read() or a write() of the program's: streams get by with these two
- * and poll(), and nothing can be found out about a socket any more. FILES: unlink(). */
-enum { DIW_DENIED_SOCKETS = 1, DIW_DENIED_FILES = 2 };
+ * and poll(), and nothing can be found out about a socket any more. FILES: unlink(). OPENING: what maps a registry.
+ * ASKING: sockets of sock_diag. EXECUTED: any program that is executed is confined from the beginning. */
+enum { DIW_DENIED_SOCKETS = 1, DIW_DENIED_FILES = 2, DIW_DENIED_ASKING = 4, DIW_DENIED_OPENING = 8,
+       DIW_DENIED_EXECUTED = 16 };
 extern unsigned diw_denied;
 static inline bool diw_is_confined(void) { return diw_denied & DIW_DENIED_SOCKETS; }
+static inline bool diw_may_ask(void) { return !(diw_denied & (DIW_DENIED_SOCKETS | DIW_DENIED_ASKING)); }
+/* A program that was started with a filter, which may kill it for a call of ours, is confined from the beginning. */
+void diw_confine_inherited(void);
 struct sock_fprog;
 /* The process is about to let the kernel run PROG before each of its system calls; what diw_denied was before. */
 unsigned diw_confine(const struct sock_fprog *prog);
@@ -324,6 +387,10 @@ ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int fla
 int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout);
 /* Bytes of the message that is next, as FIONREAD has it. */
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes);
+
+/* ---- aio.c ---- */
+
+void diw_aio_forked(void);
 
 /* ---- errqueue.c: the same with MSG_ERRQUEUE ---- */
 

@@ -3,6 +3,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,6 +41,24 @@ static bool moves_data(long number, const long a[6], long *rc)
 	case SYS_write:
 		*rc = write(FD, (void *)a[1], LEN);
 		return true;
+	case SYS_readv:
+		*rc = readv(FD, (void *)a[1], (int)a[2]);
+		return true;
+	case SYS_writev:
+		*rc = writev(FD, (void *)a[1], (int)a[2]);
+		return true;
+	case SYS_preadv2:                    /* a[4]: the upper half of an offset whose lower half is all of it here */
+		*rc = preadv2(FD, (void *)a[1], (int)a[2], a[3], (int)a[5]);
+		return true;
+	case SYS_pwritev2:
+		*rc = pwritev2(FD, (void *)a[1], (int)a[2], a[3], (int)a[5]);
+		return true;
+	case SYS_sendfile:
+		*rc = sendfile(FD, (int)a[1], (void *)a[2], (size_t)a[3]);
+		return true;
+	case SYS_splice:
+		*rc = splice(FD, (void *)a[1], (int)a[2], (void *)a[3], (size_t)a[4], (unsigned)a[5]);
+		return true;
 	default:
 		return false;
 	}
@@ -56,6 +75,20 @@ static bool moves_files(long number, const long a[6], long *rc)
 		return true;
 	case SYS_dup3:
 		*rc = dup3(FD, (int)a[1], (int)a[2]);
+		return true;
+	case SYS_dup:
+		*rc = dup(FD);
+		return true;
+#ifdef SYS_dup2
+	case SYS_dup2:
+		*rc = dup2(FD, (int)a[1]);
+		return true;
+#endif
+	case SYS_fcntl:
+		*rc = fcntl(FD, (int)a[1], a[2]);
+		return true;
+	case SYS_socketpair:
+		*rc = socketpair(FD, (int)a[1], (int)a[2], (void *)a[3]);
 		return true;
 	case SYS_socket:
 		*rc = socket(FD, (int)a[1], (int)a[2]);
@@ -76,6 +109,27 @@ static bool moves_files(long number, const long a[6], long *rc)
 		return true;
 	case SYS_bind:
 		*rc = bind(FD, (void *)a[1], (socklen_t)a[2]);
+		return true;
+	case SYS_ioctl:
+		*rc = ioctl(FD, (unsigned long)a[1], a[2]);
+		return true;
+	case SYS_getsockopt:
+		*rc = getsockopt(FD, (int)a[1], (int)a[2], (void *)a[3], (void *)a[4]);
+		return true;
+	case SYS_setsockopt:
+		*rc = setsockopt(FD, (int)a[1], (int)a[2], (void *)a[3], (socklen_t)a[4]);
+		return true;
+	case SYS_prctl:
+		*rc = prctl((int)a[0], a[1], a[2], a[3], a[4]);
+		return true;
+	case SYS_epoll_ctl:
+		*rc = epoll_ctl(FD, (int)a[1], (int)a[2], (void *)a[3]);
+		return true;
+	case SYS_execve:
+		*rc = execve((const char *)a[0], (void *)a[1], (void *)a[2]);
+		return true;
+	case SYS_execveat:
+		*rc = execveat(FD, (const char *)a[1], (void *)a[2], (void *)a[3], (int)a[4]);
 		return true;
 	default:
 		return false;
@@ -124,6 +178,8 @@ DIW_API long syscall(long number, ...)
 	diw_preload_init();
 	if (number == SYS_seccomp && a[0] != SECCOMP_GET_ACTION_AVAIL)
 		return restrict_calls(a);
+	if (number == SYS_io_uring_setup)
+		diw_lend_to_ring();
 	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
 		return rc;
 	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

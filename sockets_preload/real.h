@@ -3,12 +3,19 @@
 #ifndef DIW_SOCKETS_REAL_H
 #define DIW_SOCKETS_REAL_H
 
+#include <aio.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <stdarg.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/single_threaded.h>
 #include <sys/socket.h>
@@ -18,11 +25,15 @@
 
 #define DIW_REALS(X) \
 	X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) \
-	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) \
+	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) X(preadv2) X(pwritev2) \
 	X(__recv_chk) X(__recvfrom_chk) X(__read_chk) \
 	X(socket) X(socketpair) X(accept) X(accept4) X(bind) X(listen) X(connect) X(setsockopt) X(getsockopt) \
 	X(sendfile) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
 	X(vdprintf) X(__vdprintf_chk) \
+	X(aio_read) X(aio_write) X(aio_suspend) X(aio_cancel) X(lio_listio) \
+	X(execve) X(execv) X(execvp) X(execvpe) X(fexecve) X(execveat) \
+	X(posix_spawn) X(posix_spawnp) X(system) X(popen) \
+	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_ctl) \
 	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl) \
 	X(__libc_single_threaded)
 
@@ -30,6 +41,8 @@ ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *addr, socklen_t *len);
 ssize_t __read_chk(int fd, void *buf, size_t n, size_t room);
 
+int __poll_chk(struct pollfd *p, nfds_t n, int timeout, size_t room);
+int __ppoll_chk(struct pollfd *p, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
 int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap);
 
 struct diw_real {

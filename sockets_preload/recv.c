@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "sockets_preload/frame.h"
+#include "sockets_preload/reach.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
@@ -18,11 +19,34 @@
 struct rx {
 	int fd, flags;
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
+	uint64_t cookie;
 	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
 	const uint8_t *data;
 	size_t len;
 	uint64_t began;                      /* if there is SO_RCVTIMEO; 0 */
 };
+
+/* Its sender is told that it came, whether or not the program wants to know who that is. */
+static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
+{
+	struct sockaddr_storage from;
+	struct msghdr *m = r->msg;
+	socklen_t room = r->asked.msg_name ? r->asked.msg_namelen : 0;
+	ssize_t n;
+
+	m->msg_name = &from;
+	m->msg_namelen = sizeof from;
+	n = real.recvmsg(r->fd, m, flags);
+	if (n >= 0) {
+		diw_reach_came(r->cookie, m);
+		if (room)
+			memcpy(r->asked.msg_name, &from, room < m->msg_namelen ? room : m->msg_namelen);
+	}
+	m->msg_name = r->asked.msg_name;
+	if (!m->msg_name)
+		m->msg_namelen = 0;
+	return n;
+}
 
 static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 {
@@ -32,7 +56,8 @@ static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 	*r->msg = r->asked;
 	r->msg->msg_iov = &iov;
 	r->msg->msg_iovlen = 1;
-	n = real.recvmsg(r->fd, r->msg, flags & ~MSG_TRUNC);
+	flags &= ~MSG_TRUNC;
+	n = diw_reach_tells() ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
 	r->msg->msg_iov = r->asked.msg_iov;
 	r->msg->msg_iovlen = r->asked.msg_iovlen;
 	return n;
@@ -68,7 +93,7 @@ static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 
 		if (n >= 0 || errno != EAGAIN || is_nonblocking(r) || !left)
 			return n;
-		rc = ppoll(&p, 1, &ts, NULL);
+		rc = real.ppoll(&p, 1, &ts, NULL);
 		if (rc < 0)
 			return -1;
 	}
@@ -79,7 +104,10 @@ static inline size_t payload(size_t n, size_t head, int flags)
 {
 	if (!(flags & MSG_PEEK))
 		diw_count(DIW_LIKELY(head) ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
-	return DIW_LIKELY(head) ? n - head - DIW_FRAME_CRC : n;
+	if (DIW_LIKELY(head))
+		return n - head - DIW_FRAME_CRC;
+	diw_reach_look();                    /* its sender may wait to be told that the next came */
+	return n;
 }
 
 static ssize_t take_another(struct rx *r, const struct diw_hold *h)
@@ -116,6 +144,7 @@ static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, 
 	r->asked = *msg;
 	r->flags = flags;
 	r->keys = s->keys;
+	r->cookie = s->cookie;
 	r->began = began;
 }
 
@@ -192,7 +221,7 @@ static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len
 	size_t head, got;
 	ssize_t n;
 
-	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT)))
+	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT) && !diw_reach_tells()))
 		return recv_any(fd, s, buf, len, flags, addr, addr_len, now_if_timed(s));
 	asked_len = addr ? *addr_len : 0;
 	began = now_if_timed(s);

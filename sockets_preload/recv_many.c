@@ -6,11 +6,13 @@
 #include <time.h>
 
 #include "sockets_preload/frame.h"
+#include "sockets_preload/reach.h"
 #include "sockets_preload/stage.h"
 
 struct many {
 	int fd, flags;
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
+	uint64_t cookie;
 	struct diw_hold stage;
 	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* as the program's, but for where data goes */
 	struct iovec iov[DIW_STAGE_SLOTS];
@@ -77,12 +79,16 @@ static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 
 		if (what == DIW_FRAME_BAD)
 			continue;
+		if (diw_reach_tells())
+			diw_reach_came(m->cookie, &m->vec[i].msg_hdr);
 		if (kept < i)
 			move_down(&vec[kept].msg_hdr, &vec[i].msg_hdr, &m->vec[i].msg_hdr);
 		if (what == DIW_FRAME_GOOD)
 			give(m, &vec[kept++], &m->vec[i].msg_hdr, p + head, len - head - DIW_FRAME_CRC);
 		else
 			give(m, &vec[kept++], &m->vec[i].msg_hdr, p, len);
+		if (what == DIW_FRAME_NONE)
+			diw_reach_look();
 		if (!(m->flags & MSG_PEEK))
 			diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 	}
@@ -130,6 +136,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 	m.fd = fd;
 	m.flags = flags;
 	m.keys = s->keys;
+	m.cookie = s->cookie;
 	if (!diw_stage_hold(DIW_STAGE_MANY, &m.stage))
 		return -1;
 	rc = receive(&m, vec, n, timeout);

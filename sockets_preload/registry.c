@@ -8,10 +8,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sockets_preload/preload.h"
+#include "sockets_preload/reach.h"
 
 #define NOBODY UINT32_MAX
-#define LOCAL_NS DIW_S                               /* for so long an address is believed to be local, or not */
 #define MOST_MISSES 10u                              /* that make the next try later: by 1,023 receives */
 
 static struct diw_sockreg *reg;
@@ -23,17 +22,20 @@ static struct diw_sockreg *window;
 
 /* ---- Opening ---- */
 
-/* No signal handler may wait for the thread that it interrupts. */
+/* No signal handler may wait for the thread that it interrupts, nor another thread for one that was cancelled. */
 void diw_once_try(struct diw_once *once, bool (*opens)(void))
 {
 	sigset_t all, before;
+	int cancel;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&once->opening);
 	if (atomic_load(&once->state) == DIW_UNTRIED)
 		atomic_store(&once->state, opens() ? DIW_OPEN : DIW_ABSENT);
 	pthread_mutex_unlock(&once->opening);
+	pthread_setcancelstate(cancel, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -47,9 +49,16 @@ static bool opens(void)
 	char path[PATH_MAX];
 	const char *why;
 
+	if (diw_denied & DIW_DENIED_OPENING)
+		return false;
 	reg = diw_sockreg_open(true, path, sizeof path, &why);
 	if (!reg)
 		diw_log(DIW_LOG_WARN, "%s: %s; all is sent plain", path, why ? why : "not there");
+	return reg;
+}
+
+struct diw_sockreg *diw_reg(void)
+{
 	return reg;
 }
 
@@ -66,130 +75,12 @@ void diw_reg_forked(void)
 	diw_once_forked(&once);
 }
 
-/* SipHash-2-4 (Aumasson, Bernstein 2012) of two words. */
-static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
-{
-	uint64_t v[4] = { secret[0] ^ 0x736f6d6570736575u, secret[1] ^ 0x646f72616e646f6du,
-			  secret[0] ^ 0x6c7967656e657261u, secret[1] ^ 0x7465646279746573u };
-	const uint64_t word[4] = { a, b, 16ull << 56, 0 };
-	const int rounds[4] = { 2, 2, 2, 4 };
-
-#define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
-	for (int i = 0; i < 4; i++) {
-		if (i == 3)
-			v[2] ^= 0xff;
-		v[3] ^= word[i];
-		for (int r = 0; r < rounds[i]; r++) {
-			v[0] += v[1], v[1] = ROTL(v[1], 13) ^ v[0], v[0] = ROTL(v[0], 32);
-			v[2] += v[3], v[3] = ROTL(v[3], 16) ^ v[2];
-			v[0] += v[3], v[3] = ROTL(v[3], 21) ^ v[0];
-			v[2] += v[1], v[1] = ROTL(v[1], 17) ^ v[2], v[2] = ROTL(v[2], 32);
-		}
-		v[0] ^= word[i];
-	}
-#undef ROTL
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
-/* Random to whoever does not know the registry, and the same for every process that comes to hold the socket, be it
- * forked, executed or passed to: datagrams with these keys may be in its queue. */
-void diw_reg_keys(struct diw_sock *s)
-{
-	s->keys.key[0] = keyed_hash(reg->secret, s->cookie, 0);
-	s->keys.key[1] = keyed_hash(reg->secret, s->cookie, 1);
-	s->keys.stag = (uint32_t)keyed_hash(reg->secret, s->cookie, 2) | 1;
-}
-
-/* No cookie is so large that another one's complement is that: so no mark is a key. */
-uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
-{
-	return keyed_hash(reg->secret, ~s->cookie, key);
-}
-
-uint64_t diw_reg_peer_key(uint16_t port)
-{
-	return keyed_hash(diw_conf.key, port, 0);
-}
-
 /* ---- Finding ---- */
-
-/* A route to an address of this host has that address as its source; one to a broadcast address is refused. */
-static bool ask_local(const struct diw_addr *a, uint64_t netns)
-{
-	struct sockaddr_storage ss;
-	struct diw_addr from;
-	socklen_t len = diw_addr_to_sockaddr(a, &ss);
-	uint64_t here = 0;
-	socklen_t here_len = sizeof here;
-	int fd = real.socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool local = false;
-
-	if (fd < 0)
-		return false;
-	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) == 0 && here == netns &&
-	    real.connect(fd, (struct sockaddr *)&ss, len) == 0) {
-		len = sizeof ss;
-		local = getsockname(fd, (struct sockaddr *)&ss, &len) == 0;
-	}
-	if (local) {
-		diw_addr_from_sockaddr(&from, (struct sockaddr *)&ss);
-		local = memcmp(from.ip, a->ip, sizeof a->ip) == 0;
-	}
-	real.close(fd);
-	return local;
-}
-
-uint64_t diw_coarse_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
-}
-
-static bool is_loopback(const struct diw_addr *a)
-{
-	static const uint8_t one[16] = { [15] = 1 };
-
-	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
-}
-
-bool diw_is_local(const struct diw_addr *a, uint64_t netns)
-{
-	static __thread struct { uint64_t until, netns; struct diw_addr addr; bool local, busy; } known[8];
-	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
-	uint64_t now;
-	bool local;
-
-	if (is_loopback(a))
-		return true;
-	now = diw_coarse_ns();
-	if (!k->busy && now < k->until && k->netns == netns && memcmp(k->addr.ip, a->ip, sizeof a->ip) == 0 &&
-	    k->addr.scope == a->scope)
-		return k->local;
-	local = ask_local(a, netns);
-	if (k->busy)                         /* this is a signal handler within the lines below */
-		return local;
-	k->busy = true;
-	atomic_signal_fence(memory_order_seq_cst);
-	k->until = now + LOCAL_NS;
-	k->netns = netns;
-	k->addr = *a;
-	k->local = local;
-	atomic_signal_fence(memory_order_seq_cst);
-	k->busy = false;
-	return local;
-}
-
-static bool is_wildcard(const struct diw_addr *a)
-{
-	return diw_addr_is_v4(a) ? !(a->ip[12] | a->ip[13] | a->ip[14] | a->ip[15]) : diw_addr_ip_is_zero(a);
-}
 
 /* Do they name the same place, if DST is an address of where E is? */
 static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
 {
-	if (!is_wildcard(&e->local))
+	if (!diw_addr_is_wildcard(&e->local))
 		return memcmp(e->local.ip, dst->ip, sizeof dst->ip) == 0 && e->local.scope == dst->scope;
 	if (diw_addr_is_v4(&e->local))
 		return diw_addr_is_v4(dst);
@@ -209,30 +100,21 @@ static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int 
 		diw_addr_from_sockaddr(&local, (struct sockaddr *)&ss);
 	if (e->remote.port != local.port)
 		return false;
-	return is_wildcard(&local) ? diw_is_local(&e->remote, s->netns) :
+	return diw_addr_is_wildcard(&local) ? diw_is_local(&e->remote, s->netns) :
 				     memcmp(e->remote.ip, local.ip, sizeof local.ip) == 0;
 }
 
+/* The configuration vouches for what is not in this network namespace. */
 static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s, int fd, const struct diw_addr *dst)
 {
+	bool local;
+
 	if (e->local.port != dst->port || !covers(e, dst))
 		return false;
-	if (e->netns == s->netns && diw_is_local(dst, s->netns) && hears(e, s, fd))
-		return true;
-	return diw_conf.nrules && diw_conf_is_peer(dst);
-}
-
-/* The kernel takes the unspecified address for this host. */
-struct diw_addr diw_destination(const struct diw_addr *dst)
-{
-	struct diw_addr d = *dst;
-
-	if (!is_wildcard(dst))
-		return d;
-	if (diw_addr_is_v4(dst))
-		d.ip[12] = 127;
-	d.ip[15] = 1;
-	return d;
+	local = diw_is_local(dst, s->netns);
+	if (e->netns == s->netns)
+		return local && hears(e, s, fd);
+	return !local && diw_conf.nrules && diw_conf_is_peer(dst);
 }
 
 /* As COPY has E. */
@@ -253,6 +135,26 @@ void diw_reg_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const
 	route->lasting = false;
 }
 
+bool diw_reg_find_cookie(struct diw_sockreg *in, uint16_t port, uint64_t netns, uint64_t cookie, bool listener,
+			 struct diw_route *route)
+{
+	if (!in)
+		in = reg;
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(in, port, i);
+		struct diw_sock_entry copy;
+
+		if (diw_sock_seq(in, e) == 0)
+			return false;
+		if (e->cookie != cookie || !diw_sock_read(in, e, &copy) || copy.cookie != cookie ||
+		    copy.netns != netns || copy.flags & DIW_SOCK_LENT || !(copy.flags & DIW_SOCK_STREAM) == listener)
+			continue;
+		(listener ? diw_reg_stream_route : diw_reg_route)(in, e, &copy, route);
+		return true;
+	}
+	return false;
+}
+
 static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
@@ -261,13 +163,14 @@ static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_add
 		struct diw_sock_entry *e = diw_sockreg_at(reg, dst.port, i);
 		struct diw_sock_entry copy;
 
-		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
+		if (diw_sock_seq(reg, e) == 0)
 			return false;
-		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) || copy.flags & DIW_SOCK_STREAM ||
-		    !is_reached(&copy, s, fd, &dst))
+		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) ||
+		    copy.flags & (DIW_SOCK_STREAM | DIW_SOCK_LENT) || !is_reached(&copy, s, fd, &dst))
 			continue;
 		diw_reg_route(reg, e, &copy, route);
-		route->lasting = is_loopback(&dst) && !copy.remote.port;
+		route->lasting = diw_addr_is_loopback(&dst) && !copy.remote.port;
+		route->beyond = copy.netns != s->netns;
 		return true;
 	}
 	return false;
@@ -287,7 +190,7 @@ bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc)
 	for (uint32_t i = 0; port && i < DIW_SOCKREG_PROBE; i++) {
 		const struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
 
-		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+		if (diw_sock_seq(reg, e) == 0)
 			return false;
 		if (e->local.port != port || e->flags & DIW_SOCK_STREAM || (e->key[0] != key && e->key[1] != key))
 			continue;
@@ -302,7 +205,7 @@ bool diw_reg_is_listener(uint16_t port, uint64_t key)
 	for (uint32_t i = 0; port && i < DIW_SOCKREG_PROBE; i++) {
 		const struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
 
-		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+		if (diw_sock_seq(reg, e) == 0)
 			return false;
 		if (e->local.port == port && e->flags & DIW_SOCK_STREAM && !e->remote.port && e->key[0] == key)
 			return true;
@@ -312,20 +215,10 @@ bool diw_reg_is_listener(uint16_t port, uint64_t key)
 
 /* ---- Streams ---- */
 
-static bool of_listener(const struct diw_sock_entry *e, const struct diw_sock *s, const struct diw_addr *dst)
+static uint32_t forks(void)
 {
-	return !e->remote.port && is_reached(e, s, -1, dst);
-}
-
-static bool same_place(const struct diw_addr *a, const struct diw_addr *b)
-{
-	return a->port == b->port && memcmp(a->ip, b->ip, sizeof a->ip) == 0;
-}
-
-static bool of_initiator(const struct diw_sock_entry *e, const struct diw_sock *s, const struct diw_addr *peer)
-{
-	return same_place(&e->local, peer) && same_place(&e->remote, &s->local) &&
-	       (e->netns == s->netns || (diw_conf.nrules && diw_conf_is_peer(peer)));
+	return atomic_load_explicit(&diw_forks, memory_order_relaxed) +
+	       atomic_load_explicit(&diw_lendings, memory_order_relaxed);
 }
 
 void diw_reg_stream_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
@@ -335,16 +228,16 @@ void diw_reg_stream_route(const struct diw_sockreg *in, struct diw_sock_entry *e
 				     .crc = diw_conf.crc == DIW_CRC_ON || !(copy->flags & DIW_SOCK_NO_CRC) };
 }
 
-bool diw_reg_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route)
+bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		struct diw_sock_entry *e = diw_sockreg_at(reg, peer->port, i);
+		struct diw_sock_entry *e = diw_sockreg_at(reg, dst->port, i);
 		struct diw_sock_entry copy;
 
-		if (atomic_load_explicit(&e->seq, memory_order_acquire) == 0)
+		if (diw_sock_seq(reg, e) == 0)
 			return false;
-		if (e->local.port != peer->port || !diw_sock_read(reg, e, &copy) || !(copy.flags & DIW_SOCK_STREAM) ||
-		    !(listener ? of_listener : of_initiator)(&copy, s, peer))
+		if (e->local.port != dst->port || !diw_sock_read(reg, e, &copy) || !(copy.flags & DIW_SOCK_STREAM) ||
+		    copy.flags & DIW_SOCK_CONNECTION || !is_reached(&copy, s, -1, dst))
 			continue;
 		diw_reg_stream_route(reg, e, &copy, route);
 		return true;
@@ -360,6 +253,46 @@ uint32_t diw_reg_number(const struct diw_sock_entry *e)
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 {
 	return diw_sock_is_current(reg, &reg->entry[number % DIW_SOCKREG_ENTRIES], seq);
+}
+
+bool diw_ref_is_own(const struct diw_ref *r)
+{
+	uint32_t n = atomic_load(&my_owner);
+
+	return n != NOBODY && r->owner == diw_sock_owner_at(reg, n) && r->epoch == my_epoch;
+}
+
+/* A process that has forked since it showed a connection may have given it to a child that is not interposed. */
+static bool is_read(const struct diw_sockreg *in, const struct diw_sock_entry *copy)
+{
+	struct diw_ref shown = { .owner = diw_sock_owner_at(in, copy->owner), .epoch = copy->owner_epoch };
+
+	return copy->flags & DIW_SOCK_READS ||
+	       (diw_ref_is_own(&shown) && copy->forks == forks());
+}
+
+bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t cookie, struct diw_connection *c)
+{
+	bool found = false;
+
+	if (!in)
+		in = reg;
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(in, diw_sockreg_port(cookie), i);
+		struct diw_sock_entry copy;
+
+		if (diw_sock_seq(in, e) == 0)
+			break;
+		if (e->cookie != cookie || !diw_sock_read(in, e, &copy) || copy.cookie != cookie ||
+		    copy.netns != netns || !(copy.flags & DIW_SOCK_CONNECTION))
+			continue;
+		found = true;
+		c->reads = is_read(in, &copy);
+		diw_reg_stream_route(in, e, &copy, &c->route);
+		if (c->reads)
+			break;
+	}
+	return found;
 }
 
 /* ---- Advertising ---- */
@@ -424,9 +357,19 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->remote = s->connected ? s->peer : (struct diw_addr){ 0 };
 	e->pid = (uint32_t)getpid();
 	e->stag = s->keys.stag;
+	e->forks = forks();
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
 		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream;
 	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
+}
+
+/* A program has it that is not interposed. */
+static bool is_lent(const struct diw_sock *s, const struct diw_sock_entry *e)
+{
+	struct diw_sock_entry copy;
+
+	return e->cookie == s->cookie && diw_sock_read(reg, e, &copy) && copy.cookie == s->cookie &&
+	       copy.flags & DIW_SOCK_LENT;
 }
 
 /* Another process that has the socket, too, may have advertised it; then that will do. */
@@ -466,7 +409,7 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
 	uint32_t owner = atomic_load(&my_owner);
 
-	if (!begin(e, seq))
+	if (!diw_sockreg_back(reg, e) || !begin(e, seq))
 		return false;
 	fill(e, s);
 	seq = finish(e, seq, owner, my_epoch);
@@ -478,7 +421,7 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 /* Names of programs are not for other users. */
 static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
-	if (!is_free(window, e, seq) || !begin(e, seq))
+	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !begin(e, seq))
 		return false;
 	fill(e, s);
 	memset(e->program, 0, sizeof e->program);
@@ -497,7 +440,7 @@ static void show_outside(struct diw_sock *s, uint16_t port)
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE && seq; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(window, port, i);
 
-		seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+		seq = diw_sock_seq(window, e);
 		if (put_outside(s, e, seq))
 			return;
 	}
@@ -511,8 +454,12 @@ static bool advertise(struct diw_sock *s)
 	s->in_window = NULL;
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(reg, s->local.port, i);
-		uint64_t seq = atomic_load_explicit(&e->seq, memory_order_acquire);
+		uint64_t seq = diw_sock_seq(reg, e);
 
+		if (seq && is_lent(s, e)) {
+			room = NULL;
+			break;
+		}
 		if (seq && is_there(s, e, seq))
 			return true;
 		if (!room && is_free(reg, e, seq)) {
@@ -523,8 +470,7 @@ static bool advertise(struct diw_sock *s)
 			break;
 	}
 	if (room && have_owner() && put(s, room, room_seq)) {
-		if (!s->stream || !s->connected)
-			show_outside(s, s->local.port);
+		show_outside(s, s->local.port);
 		return true;
 	}
 	diw_count(DIW_C_sock_hidden);
@@ -553,19 +499,11 @@ void diw_reg_advertise(struct diw_sock *s, int fd)
 	}
 	if (has_place(s, fd) && advertise(s)) {
 		s->misses = 0;
+		diw_reach_look();
 	} else {
 		s->misses += s->misses < MOST_MISSES;
 		s->skip = (uint16_t)((1u << s->misses) - 1);
 	}
-	errno = saved;
-}
-
-void diw_reg_show_initiator(struct diw_sock *s)
-{
-	int saved = errno;
-
-	if (have_owner())
-		show_outside(s, diw_window_port(s->cookie));
 	errno = saved;
 }
 
@@ -591,4 +529,79 @@ void diw_reg_withdraw(struct diw_sock *s)
 			diw_count(DIW_C_sock_withdrawn);
 		__atomic_store_n(&s->shown.entry, NULL, __ATOMIC_RELAXED);
 	}
+}
+
+static bool show_connection(struct diw_sock *s)
+{
+	uint64_t seq = 1;
+
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE && seq; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(reg, diw_sockreg_port(s->cookie), i);
+
+		seq = diw_sock_seq(reg, e);
+		if (is_free(reg, e, seq) && put(s, e, seq))
+			return true;
+	}
+	return false;
+}
+
+void diw_reg_show_connection(struct diw_sock *s)
+{
+	int saved = errno;
+
+	diw_reg_withdraw(s);
+	s->in_window = NULL;
+	if (have_owner() && show_connection(s))
+		show_outside(s, diw_sockreg_port(s->cookie));
+	else
+		diw_count(DIW_C_sock_hidden);
+	errno = saved;
+}
+
+static void hide_in(struct diw_sockreg *in, uint64_t cookie, uint16_t port)
+{
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(in, port, i);
+		uint64_t seq = diw_sock_seq(in, e);
+
+		if (!seq)
+			return;
+		if (seq % 4 == DIW_SOCK_SHOWN && e->cookie == cookie)
+			take_back(e, seq);
+	}
+}
+
+static void hide_outside(uint64_t cookie, uint16_t port)
+{
+	if (window)
+		hide_in(window, cookie, port);
+}
+
+void diw_reg_hide(uint64_t cookie, uint16_t port)
+{
+	hide_in(reg, cookie, port);
+	hide_outside(cookie, port);
+}
+
+/* Its owner stays what it was. */
+static void mark_lent(struct diw_sock_entry *e, uint64_t seq)
+{
+	if (!begin(e, seq))
+		return;
+	e->flags |= DIW_SOCK_LENT;
+	atomic_store_explicit(&e->seq, (seq & ~3ull) + 8 + DIW_SOCK_SHOWN, memory_order_release);
+}
+
+void diw_reg_lend(uint64_t cookie, uint16_t port)
+{
+	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
+		struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
+		uint64_t seq = diw_sock_seq(reg, e);
+
+		if (!seq)
+			break;
+		if (seq % 4 == DIW_SOCK_SHOWN && e->cookie == cookie)
+			mark_lent(e, seq);
+	}
+	hide_outside(cookie, port);
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "base/regfile.h"
 #include "sockets_preload/stage.h"
 
 __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
@@ -29,9 +30,7 @@ __attribute__((constructor(102))) static void make_keys(void)
 
 static uint8_t *map(enum diw_stage_kind kind)
 {
-	void *p = mmap(NULL, size[kind], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
+	return diw_map_unlocked(size[kind], MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
 /* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */

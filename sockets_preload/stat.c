@@ -81,7 +81,8 @@ static bool is_allowed(void)
 	const char *env = getenv("DIWARP_STAT");
 	struct rlimit l;
 
-	return (!env || strcmp(env, "off") != 0) && getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_BYTES;
+	return !(diw_denied & DIW_DENIED_OPENING) && (!env || strcmp(env, "off") != 0) &&
+	       getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_BYTES;
 }
 
 /* To a number that no program asks for. */

@@ -27,6 +27,8 @@ struct diw_sock_stream *diw_stream_seek(uint64_t cookie);
 /* A slot for S; NULL: there is none. */
 struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator);
 void diw_stream_free(struct diw_sock_stream *st);
+/* A descriptor of its socket was closed: it is free if no process has another. */
+void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie);
 /* Both directions are plain: nobody needs to know it any more. */
 void diw_stream_settle(struct diw_sock_stream *st);
 
@@ -47,12 +49,6 @@ enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
 enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
 void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
 
-/* connect() to PORT begins; which to end, or -1. */
-int diw_stream_connecting(uint16_t port);
-void diw_stream_connected(int which);
-/* Somebody may be about to be in the registry who has connected to PORT. */
-bool diw_stream_is_awaited(uint16_t port);
-
 static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cookie)
 {
 	return st && atomic_load_explicit(&st->cookie, memory_order_acquire) == cookie;
@@ -67,8 +63,8 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len);
 void diw_stream_listens(int fd);
 /* The listener FD, shown; copied to *L. */
 bool diw_stream_accepts(int fd, struct diw_sock *l);
-/* FD was accepted from L: it, or -1 with errno. */
-int diw_stream_accepted(const struct diw_sock *l, int fd);
+/* FD was accepted from L. */
+void diw_stream_accepted(const struct diw_sock *l, int fd);
 /* S's descriptor is closed. */
 void diw_stream_leave(struct diw_sock *s);
 /* An option may be set on a connection, or its errno. */
@@ -88,27 +84,41 @@ uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st);
 /* ---- stream_peer.c ---- */
 
 struct diw_listener {
-	uint8_t known_by;                    /* DIW_STREAM_OWN ... */
-	bool crc;
-	uint64_t key;
-	struct diw_shown shown;
+	uint8_t known_by;                    /* DIW_STREAM_HERE ... */
+	bool crc, own;                       /* own: this process shows it */
+	uint64_t key, seq;
+	uint32_t entry;
 };
 /* The capable one that S, which is about to connect, connects to. */
 bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l);
-/* It is still what it was when ST was about to connect. */
-bool diw_stream_is_listening(const struct diw_sock_stream *st);
 /* From where to where FD is, in ST. */
 bool diw_stream_place(int fd, struct diw_sock_stream *st);
-enum diw_initiator { DIW_INITIATOR_NONE, DIW_INITIATOR_AWAITED, DIW_INITIATOR_FOUND };
-/* What has connected to FD, which was accepted. */
-enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route);
+/* AWAITED: what has, or will have, the other end may come to read it by interposed calls. */
+enum diw_reader { DIW_READER_NONE, DIW_READER_AWAITED, DIW_READER_FOUND };
+/* What reads the other end of FD. */
+enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struct diw_route *route);
+/* The same, and waits for one that is awaited, for a while. */
+bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route);
 /* That may begin with a Request, as far as can be seen from here. */
 bool diw_stream_has_capable(int fd, struct diw_sock_stream *st);
+/* The program is about to receive on FD, or to wait until it can: if it is a connection on which nothing has come, its
+ * peer may know it from now on. Keeps errno. */
+void diw_stream_reads(int fd);
 
 /* ---- stream_parse.c ---- */
 
 /* Takes the N bytes at P, of which what is payload goes to TO, that is P or before it. *GOT: how many these are. */
 bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got);
+/* The CRC of the FPDU whose head RX has is good; ALL bytes behind that are at P. */
+bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size_t all);
+
+/* ---- stream_ahead.c ---- */
+
+/* Payload in the queue of FD, under RX's lock. The queue begins within an FPDU, of which HERE bytes of payload are there,
+ * or to come; with the CRC on they are there, and were checked. */
+uint32_t diw_stream_count(int fd, struct diw_stream_rx *rx, uint32_t here);
+/* So many bytes of the queue were taken. */
+void diw_stream_passed(struct diw_stream_rx *rx, uint32_t bytes, uint32_t payload);
 
 /* ---- stream_tx.c, stream_rx.c ---- */
 
@@ -138,6 +148,10 @@ bool diw_stream_sends_frames(int fd);
 /* FIONREAD. */
 bool diw_stream_next(int fd, int *bytes);
 bool diw_stream_is_nonblocking(int fd, int flags);
+/* Where SO_SNDTIMEO of FD ends, from now; UINT64_MAX: never. */
+uint64_t diw_stream_deadline(int fd);
+/* As poll() of FD for EVENTS, but goes on behind handlers with SA_RESTART. False: errno, EAGAIN at the DEADLINE. */
+bool diw_stream_await(int fd, short events, uint64_t deadline);
 
 /* ---- stream_low.c ---- */
 

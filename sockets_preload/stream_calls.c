@@ -7,8 +7,6 @@
 #include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-#define CHUNK 16384u                     /* of a file */
-
 /* ---- Under the names of send.c, recv.c and calls.c ---- */
 
 static ssize_t counted(enum diw_sock_counter which, ssize_t rc)
@@ -137,79 +135,4 @@ int diw_stream_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, stru
 			flags |= MSG_DONTWAIT;
 	}
 	return (int)i;
-}
-
-/* ---- Files ---- */
-
-/* One piece of the file at *AT, or where the file is. */
-static ssize_t send_piece(int to, int from, off_t *at, size_t n)
-{
-	uint8_t buf[CHUNK];
-	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
-	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
-
-	if (got < 0 && (errno == ESPIPE || (at && where < 0)))
-		errno = EINVAL;
-	if (got <= 0)
-		return got;
-	rc = send(to, buf, (size_t)got, 0);
-	if (rc > 0 && at)
-		*at += rc;
-	else if (rc > 0)
-		lseek(from, where + rc, SEEK_SET);
-	return rc;
-}
-
-static ssize_t send_file(int to, int from, off_t *at, size_t n)
-{
-	size_t done = 0;
-
-	while (done < n) {
-		ssize_t rc = send_piece(to, from, at, n - done);
-
-		if (rc <= 0)
-			return done ? (ssize_t)done : rc;
-		done += (size_t)rc;
-		if ((size_t)rc < CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
-			break;
-	}
-	return (ssize_t)done;
-}
-
-DIW_API ssize_t sendfile(int to, int from, off_t *at, size_t n)
-{
-	struct diw_sock tmp;
-
-	diw_sock_get(to, &tmp);
-	if (diw_stream_sends_frames(to))
-		return send_file(to, from, at, n);
-	return real.sendfile(to, from, at, n);
-}
-
-DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
-{
-	return sendfile(to, from, at, n);
-}
-
-static bool gets_frames(int fd)
-{
-	uint64_t cookie;
-	struct diw_sock_stream *st = diw_stream_slot(fd, &cookie);
-	int bytes;
-
-	return st && diw_stream_next(fd, &bytes);
-}
-
-/* Programs take it for a file that cannot. */
-DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags)
-{
-	struct diw_sock tmp;
-
-	diw_sock_get(from, &tmp);
-	diw_sock_get(to, &tmp);
-	if (diw_stream_sends_frames(to) || gets_frames(from)) {
-		errno = EINVAL;
-		return -1;
-	}
-	return real.splice(from, from_at, to, to_at, n, flags);
 }

@@ -17,7 +17,7 @@ bool diw_stream_is_tcp(int fd)
 	int saved = errno;
 	bool is;
 
-	if (!diw_sock_max)
+	if (!diw_sock_max || !diw_conf.streams)
 		return false;
 	is = diw_sock_option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
 	     diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
@@ -95,7 +95,7 @@ static bool can_be_framed(int fd)
 /* Does the configuration let it, and is the listener known? */
 static bool is_wanted(int fd, const struct diw_sock *s, struct diw_listener *l)
 {
-	if (diw_conf.plain_streams || !diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd)) {
+	if (!diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd)) {
 		diw_count(DIW_C_sock_stream_option);
 		return false;
 	}
@@ -110,27 +110,22 @@ static bool goes_on(int rc)
 	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
 }
 
-/* Whoever accepts may look for it at once: of this user, it has said that somebody comes; of another, it is shown
- * already; and on another host nobody can look. */
-static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s, int which)
+/* It is shown before, so that whatever accepts it finds it at once. */
+static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s)
 {
 	int rc, saved;
 
-	if (s->slot->known_by == DIW_STREAM_USER)
-		diw_reg_show_initiator(s);
+	diw_reg_show_connection(s);
 	rc = real.connect(fd, addr, len);
 	saved = errno;
 	if (goes_on(rc)) {
 		name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
-		if (s->slot->known_by == DIW_STREAM_OWN)
-			diw_reg_advertise(s, fd);
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
 	} else {
 		diw_reg_withdraw(s);
 		diw_stream_free(s->slot);
 	}
-	diw_stream_connected(which);
 	errno = saved;
 	return rc;
 }
@@ -155,7 +150,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	struct diw_listener l;
 	struct diw_sock s;
 	struct diw_sock_stream *st;
-	int saved = errno, which;
+	int saved = errno;
 	bool disconnects = len < sizeof(struct sockaddr_in) || addr->sa_family == AF_UNSPEC;
 
 	if ((addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)) || !describe(fd, &s))
@@ -175,21 +170,21 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (disconnects || !is_wanted(fd, &s, &l) || !(s.slot = diw_stream_make(&s, true)))
 		return real.connect(fd, addr, len);
 	s.connected = true;
+	s.stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION;
 	s.slot->peer_key = l.key;
 	s.slot->known_by = l.known_by;
-	s.slot->uid = l.shown.uid;
-	s.slot->entry = l.shown.number;
-	s.slot->seq = l.shown.seq;
+	s.slot->entry = l.entry;
+	s.slot->seq = l.seq;
+	s.slot->to_self = l.own;
 	s.slot->crc = l.crc;
-	which = diw_stream_connecting(s.peer.port);
-	return connect_framed(fd, addr, len, &s, which);
+	return connect_framed(fd, addr, len, &s);
 }
 
 /* ---- Listening, accepting ---- */
 
 static void show(int fd, struct diw_sock *l)
 {
-	if (!diw_conf.plain_streams && diw_conf_has_port(l->local.port, l->local.port) && !diw_ref_holds(&l->shown))
+	if (diw_conf_has_port(l->local.port, l->local.port) && !diw_ref_holds(&l->shown))
 		diw_reg_advertise(l, fd);
 }
 
@@ -198,7 +193,7 @@ void diw_stream_listens(int fd)
 	struct diw_sock s;
 	int saved = errno;
 
-	if (!diw_conf.plain_streams && describe(fd, &s) && !diw_sock_marked(fd, DIW_MARK_LISTENER)) {
+	if (diw_conf.streams && describe(fd, &s) && !diw_sock_marked(fd, DIW_MARK_LISTENER)) {
 		describe_listener(fd, &s);
 		show(fd, &s);
 		diw_sock_keep(fd, &s, DIW_MARK_LISTENER);
@@ -208,9 +203,12 @@ void diw_stream_listens(int fd)
 
 bool diw_stream_accepts(int fd, struct diw_sock *copy)
 {
-	struct diw_sock *l = diw_is_confined() ? NULL : diw_sock_marked(fd, DIW_MARK_LISTENER), tmp;
+	struct diw_sock *l, tmp;
 	int saved = errno;
 
+	if (!diw_conf.streams)
+		return false;
+	l = diw_is_confined() ? NULL : diw_sock_marked(fd, DIW_MARK_LISTENER);
 	if (!l && !diw_is_confined()) {
 		diw_sock_get(fd, &tmp);
 		l = diw_sock_marked(fd, DIW_MARK_LISTENER);
@@ -223,37 +221,25 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 	return l;
 }
 
-/* There is no slot for it. Its peer may be sending frames already. */
-static int without_slot(int fd, uint64_t netns)
+/* Without a slot it is shown nowhere, and so its peer sends plain, too. */
+void diw_stream_accepted(const struct diw_sock *l, int fd)
 {
-	struct diw_sock_stream st = { .netns = netns };
-	struct diw_route route;
-
-	if (diw_stream_find_initiator(fd, &st, &route) == DIW_INITIATOR_NONE)
-		return fd;
-	real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
-	real.close(fd);
-	errno = ECONNABORTED;
-	return -1;
-}
-
-int diw_stream_accepted(const struct diw_sock *l, int fd)
-{
-	struct diw_sock s = { .stream = DIW_SOCK_STREAM, .netns = l->netns, .family = l->family,
-			      .local.port = l->local.port };
+	struct diw_sock s = { .stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION, .netns = l->netns, .family = l->family,
+			      .connected = true };
 	int saved = errno;
 
-	if (diw_conf.plain_streams)
-		return fd;
 	s.cookie = diw_sock_option64(fd, SO_COOKIE);
 	s.keys.key[0] = l->keys.key[0];
 	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
-	if (!s.slot)
-		return without_slot(fd, l->netns);
-	diw_stream_place(fd, s.slot);
-	diw_sock_keep(fd, &s, DIW_MARK_STREAM);
+	if (s.slot && diw_stream_place(fd, s.slot)) {
+		s.local = s.slot->local;
+		s.peer = s.slot->remote;
+		diw_reg_show_connection(&s);
+		diw_sock_keep(fd, &s, DIW_MARK_STREAM);
+	} else if (s.slot) {
+		diw_stream_free(s.slot);
+	}
 	errno = saved;
-	return fd;
 }
 
 /* Others may have it still: that is found out when its slot is wanted. */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a direction begins with, if it has frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/wire.h"
 #include "mpa/mpa.h"
 #include "sockets_preload/stream.h"
@@ -16,9 +14,6 @@ static const uint8_t what[8] = { 'd', 'i', 'w', 's', 't', 'r', 'm', 1 };
 #define FLAGS 16u                        /* where in the frame, of which all before the keys is known */
 #define KNOWN (DIW_MPA_FRAME_HDR + D_KEY)
 #define CRC 0x40u
-
-#define LOOKS 100                        /* at an interval of */
-#define LOOK_NS (500 * DIW_US)
 
 _Static_assert(DIW_STREAM_HELLO == DIW_MPA_FRAME_HDR + DATA, "what the slots have room for");
 
@@ -67,19 +62,32 @@ enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p,
 	return DIW_HELLO_WHOLE;
 }
 
-static bool answers(int fd, struct diw_sock_stream *st)
+static bool is_framed_to_listener(int fd, struct diw_sock_stream *st)
 {
-	struct diw_route route = { 0 };
-	enum diw_initiator is;
+	struct diw_route route;
 
-	if (st->peer_key)
+	if (st->known_by == DIW_STREAM_HOST)
 		return true;
-	for (int i = 0; (is = diw_stream_find_initiator(fd, st, &route)) == DIW_INITIATOR_AWAITED && i < LOOKS; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
-	if (is != DIW_INITIATOR_FOUND)
+	if (st->known_by == DIW_STREAM_NETNS)
+		return diw_reg_is_current_at(st->entry, st->seq);
+	if (!diw_stream_await_reader(fd, st, &route))
 		return false;
 	st->peer_key = route.key;
-	st->crc = route.crc;
+	return true;
+}
+
+/* A peer that cannot be seen from here has shown by its Request what it is. */
+static bool is_framed_to_initiator(int fd, struct diw_sock_stream *st)
+{
+	struct diw_route route;
+
+	if (diw_stream_place(fd, st) && !diw_is_local(&st->remote, st->netns))
+		return st->peer_key;
+	if (!diw_stream_await_reader(fd, st, &route))
+		return false;
+	if (!st->peer_key)
+		st->crc = route.crc;
+	st->peer_key = route.key;
 	return true;
 }
 
@@ -98,7 +106,7 @@ uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st)
 		diw_count(DIW_C_sock_stream_option);
 		framed = false;
 	} else {
-		framed = st->initiator ? diw_stream_is_listening(st) : answers(fd, st);
+		framed = (st->initiator ? is_framed_to_listener : is_framed_to_initiator)(fd, st);
 		if (!framed)
 			diw_count(st->initiator ? DIW_C_sock_stream_gone : DIW_C_sock_stream_unknown);
 	}

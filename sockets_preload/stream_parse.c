@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/crc.h"
 #include "base/wire.h"
 #include "ddp/hdr.h"
 #include "sockets_preload/stream.h"
@@ -20,7 +21,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	uint32_t len;
 
 	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
-	    diw_ddp_hdr_decode_plain(&h, &len, false, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
+	    diw_ddp_hdr_decode_plain(&h, &len, 0, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
 		return false;
 	if (h.tagged || !h.last || h.opcode != SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
 		return false;
@@ -97,4 +98,9 @@ bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint
 		n -= take;
 	}
 	return true;
+}
+
+bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size_t all)
+{
+	return diw_crc32c(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all - 4) == diw_get32le(p + all - 4);
 }

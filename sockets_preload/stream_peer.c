@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is at the other end of a connection: a program of this user, of another, or of a host that is vouched for. */
+/* What is at the other end of a connection: a program of this user, of another, or of a host that is vouched for. */
+#include <errno.h>
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-/* ---- The listener, for who connects ---- */
+#define LONG_NS (300 * DIW_MS)           /* a reader is waited for, until its connection was accepted, */
+#define SHORT_NS (20 * DIW_MS)           /* and until the process that accepted it has shown it */
+#define BUSY_NS (5 * DIW_MS)             /* the most for a non-blocking socket: the program has others to serve */
+#define YIELDS 50                        /* looks before the first that is LOOK_NS later */
+#define LOOK_NS (200 * DIW_US)
+#define PAUSE 20u                        /* after a wait in vain, so many times as long there is no other */
+
+/* ---- The listener, for a socket that connects ---- */
 
 static bool of_host(const struct diw_sock *s, struct diw_route *route)
 {
@@ -19,38 +30,22 @@ bool diw_stream_find_listener(const struct diw_sock *s, struct diw_listener *l)
 	struct diw_route route;
 
 	*l = (struct diw_listener){ 0 };
-	if (diw_reg_find_stream(s, &s->peer, true, &route))
-		l->shown = (struct diw_shown){ .number = diw_reg_number(route.shown.entry), .seq = route.shown.seq };
-	else if (of_host(s, &route))
+	if (diw_reg_find_listener(s, &s->peer, &route)) {
+		l->known_by = route.shown.entry->netns == s->netns ? DIW_STREAM_HERE : DIW_STREAM_NETNS;
+		l->entry = diw_reg_number(route.shown.entry);
+		l->seq = route.shown.seq;
+		l->own = diw_ref_is_own(&route.shown);
+	} else if (of_host(s, &route)) {
 		l->known_by = DIW_STREAM_HOST;
-	else if (diw_window_find_stream(s, &s->peer, true, &route, &l->shown))
-		l->known_by = DIW_STREAM_USER;
-	else
+	} else if (!diw_window_find_listener(s, &s->peer, &route)) {
 		return false;
+	}
 	l->key = route.key;
 	l->crc = route.crc;
 	return true;
 }
 
-/* Whoever accepts one connection, and then closes the listener, has it in a slot. */
-static bool is_accepted(const struct diw_sock_stream *st)
-{
-	uint64_t cookie = diw_window_peer(st->netns, &st->local, &st->remote);
-	const struct diw_sock_stream *its = cookie ? diw_stream_seek(cookie) : NULL;
-
-	return its && !its->initiator && its->key == st->peer_key;
-}
-
-bool diw_stream_is_listening(const struct diw_sock_stream *st)
-{
-	if (st->known_by == DIW_STREAM_HOST)
-		return true;
-	if (st->known_by == DIW_STREAM_USER)
-		return diw_window_is_current(&(struct diw_shown){ st->uid, st->entry, st->seq });
-	return diw_reg_is_current_at(st->entry, st->seq) || is_accepted(st);
-}
-
-/* ---- The initiator, for who has accepted ---- */
+/* ---- The reader, for a socket that is about to send its first byte ---- */
 
 bool diw_stream_place(int fd, struct diw_sock_stream *st)
 {
@@ -69,27 +64,101 @@ bool diw_stream_place(int fd, struct diw_sock_stream *st)
 	return true;
 }
 
-/* AWAITED: it may be about to say that it has connected. Another user's has said so before. */
-enum diw_initiator diw_stream_find_initiator(int fd, struct diw_sock_stream *st, struct diw_route *route)
+static bool is_alone(void)
 {
-	struct diw_sock s = { .netns = st->netns };
-	struct diw_shown shown;
-	bool awaited;
+	return real.__libc_single_threaded && *real.__libc_single_threaded;
+}
+
+/* The peer of ST, in this network namespace, is the socket that the kernel finds by its addresses: behind a translation
+ * of addresses it finds none, or a listener. */
+static enum diw_reader look(struct diw_sock_stream *st, struct diw_route *route, uint64_t *patience)
+{
+	struct diw_connection c;
+	struct diw_told told;
+
+	if (!diw_is_local(&st->remote, st->netns) ||
+	    !diw_window_ask_peer(st->netns, &st->local, &st->remote, &told) || !told.cookie ||
+	    told.state == TCP_LISTEN || told.state == TCP_SYN_RECV)
+		return DIW_READER_NONE;
+	*patience = LONG_NS;
+	if (diw_reg_find_connection(NULL, st->netns, told.cookie, &c) ||
+	    diw_window_find_connection(st->netns, &told, &c)) {
+		*route = c.route;
+		if (c.reads)
+			return DIW_READER_FOUND;
+		return diw_ref_is_own(&c.route.shown) && is_alone() ? DIW_READER_NONE : DIW_READER_AWAITED;
+	}
+	if (!st->initiator || (told.inode == 0 && st->to_self && is_alone()))
+		return DIW_READER_NONE;
+	if (told.inode)
+		*patience = SHORT_NS;
+	return DIW_READER_AWAITED;
+}
+
+enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
+{
+	uint64_t patience;
+
+	return diw_stream_place(fd, st) ? look(st, route, &patience) : DIW_READER_NONE;
+}
+
+/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. */
+bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
+{
+	static _Atomic uint64_t not_before;
+	uint64_t begun = diw_clock_ns(), patience, now;
+	uint64_t most = diw_stream_is_nonblocking(fd, 0) ? BUSY_NS : LONG_NS;
+	bool waits = begun >= atomic_load(&not_before);
+	enum diw_reader is;
 
 	if (!diw_stream_place(fd, st))
-		return DIW_INITIATOR_NONE;
-	s.local = st->local;
-	awaited = diw_stream_is_awaited(st->local.port);
-	if (diw_reg_find_stream(&s, &st->remote, false, route) ||
-	    diw_window_find_stream(&s, &st->remote, false, route, &shown))
-		return DIW_INITIATOR_FOUND;
-	return awaited ? DIW_INITIATOR_AWAITED : DIW_INITIATOR_NONE;
+		return false;
+	for (int i = 0; (is = look(st, route, &patience)) == DIW_READER_AWAITED && waits; i++) {
+		now = diw_clock_ns();
+		if (now - begun > diw_min64(patience, most)) {
+			atomic_store(&not_before, now + PAUSE * (now - begun));
+			return false;
+		}
+		if (i < YIELDS)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
+	}
+	return is == DIW_READER_FOUND;
 }
 
 bool diw_stream_has_capable(int fd, struct diw_sock_stream *st)
 {
 	struct diw_route route;
 
-	return diw_stream_find_initiator(fd, st, &route) == DIW_INITIATOR_FOUND ||
-	       (diw_conf.have_key && !diw_is_local(&st->remote, st->netns));
+	return diw_stream_find_reader(fd, st, &route) != DIW_READER_NONE ||
+	       ((diw_conf.have_key || diw_conf.nrules) && !diw_is_local(&st->remote, st->netns));
+}
+
+/* ---- The reader that this process is ---- */
+
+void diw_stream_reads(int fd)
+{
+	struct diw_sock *s = diw_stream_get(fd);
+	struct diw_sock_stream *st;
+
+	if (!s)
+		return;
+	st = s->slot;
+	if (!diw_stream_is(st, s->cookie) ||
+	    atomic_load_explicit(&st->rx.state, memory_order_relaxed) != DIW_STREAM_START ||
+	    (s->stream & DIW_SOCK_READS && diw_ref_holds(&s->shown)) || atomic_load(&st->outside) ||
+	    atomic_load(&diw_has_ring) || diw_is_confined())
+		return;
+	if (atomic_exchange(&s->corked, true))       /* another thread, or what this signal handler interrupted */
+		return;
+	s->stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION | DIW_SOCK_READS;
+	s->keys.key[0] = st->key;
+	s->local = st->local;
+	s->peer = st->remote;
+	s->connected = true;
+	diw_reg_show_connection(s);
+	if (atomic_load(&st->outside))       /* meanwhile */
+		diw_reg_withdraw(s);
+	atomic_store(&s->corked, false);
 }

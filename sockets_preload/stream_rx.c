@@ -117,7 +117,7 @@ static void give_stale(struct call *c)
 static bool came(struct call *c, struct plan *p, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	size_t take = n < p->n_ahead ? n : p->n_ahead, got;
+	size_t take = n < p->n_ahead ? n : p->n_ahead, all = n, before = c->done + rx->n_stale, got;
 	bool good;
 
 	if (!diw_stream_parse(rx, p->ahead, take, NULL, &got))
@@ -137,6 +137,7 @@ static bool came(struct call *c, struct plan *p, size_t n)
 		memset(p->at + p->pay + got, 0, n - got);
 		c->done += got;
 	}
+	diw_stream_passed(rx, (uint32_t)all, (uint32_t)(c->done + rx->n_stale - before));
 	give_stale(c);
 	return good;
 }
@@ -155,9 +156,13 @@ static void take_held(struct call *c)
 	put(c, diw_stream_part(rx->part) + rx->given, n);
 	rx->given = (uint16_t)(rx->given + n);
 	rx->left -= (uint32_t)n;
+	rx->ahead.moved = true;
 	if (rx->given == rx->held) {
-		diw_stream_let_go(rx->part);
-		rx->part = rx->held = rx->given = 0;
+		rx->held = rx->given = 0;
+		if (!diw_is_confined()) {    /* it could not get another */
+			diw_stream_let_go(rx->part);
+			rx->part = 0;
+		}
 	}
 	if (!rx->left && !rx->tail)          /* a confined process takes all of it at once */
 		rx->got = 0;
@@ -203,11 +208,6 @@ static ssize_t take(struct call *c)
 
 /* ---- With the CRC ---- */
 
-static bool has_good_crc(const struct diw_stream_rx *rx, const uint8_t *p, size_t all)
-{
-	return diw_crc32c(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all - 4) == diw_get32le(p + all - 4);
-}
-
 static void set_low(struct call *c, size_t n)
 {
 	int low = (int)n;
@@ -220,7 +220,7 @@ static bool has_ended(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 
-	return poll(&p, 1, 0) > 0;
+	return real.poll(&p, 1, 0) > 0;
 }
 
 /* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
@@ -235,6 +235,7 @@ static bool keep(struct call *c, uint8_t *stage, size_t n)
 		return false;
 	memcpy(diw_stream_part(rx->part) + rx->held, stage, n);
 	rx->held = (uint16_t)(rx->held + n);
+	diw_stream_passed(rx, UINT32_MAX, 0);
 	return true;
 }
 
@@ -243,7 +244,7 @@ static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
 {
 	if (rx->held && stage != diw_stream_part(rx->part))
 		memcpy(stage, diw_stream_part(rx->part), rx->held);
-	rx->verified = has_good_crc(rx, stage, all);
+	rx->verified = diw_stream_is_intact(rx, stage, all);
 	if (rx->held > rx->left) {
 		rx->tail = (uint8_t)(rx->tail - (rx->held - rx->left));
 		rx->held = (uint16_t)rx->left;
@@ -332,7 +333,7 @@ static size_t parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)
 		at += take;
 		all += got;
 		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD - rx->got : rx->left + rx->tail;
-		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !has_good_crc(rx, p + at, take)))
+		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !diw_stream_is_intact(rx, p + at, take)))
 			break;
 	}
 	return all;
@@ -361,12 +362,7 @@ static ssize_t peek_payload(struct call *c)
 		got += held;
 		memcpy(stage.mem + got, copy.stale, copy.n_stale);
 		got += copy.n_stale;
-		if (c->iov)
-			put(c, stage.mem, got < c->len - c->done ? got : c->len - c->done);
-		else
-			c->done += got;
-		if (!c->iov && n == (ssize_t)(DIW_STAGE - held))
-			diw_stream_tell_again(c->fd);
+		put(c, stage.mem, got < c->len - c->done ? got : c->len - c->done);
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &stage);
 	if (n == 0)
@@ -384,7 +380,10 @@ static ssize_t peek(struct call *c)
 		rc = take(&nothing);
 	if (rc > 0 && rx->crc && !rx->verified)
 		rc = verify(c);
-	return rc > 0 ? peek_payload(c) : rc;
+	if (rc <= 0 || c->iov)
+		return rc > 0 ? peek_payload(c) : rc;
+	c->done += unread(rx) + diw_stream_count(c->fd, rx, rx->left - (uint32_t)unread(rx));
+	return 1;
 }
 
 /* ---- The first bytes ---- */
@@ -400,6 +399,7 @@ static ssize_t begin(struct call *c)
 
 	if (diw_is_confined())
 		return diw_confined_begin(c->fd, c->st, c->iov, c->n, &c->done);
+	diw_stream_reads(c->fd);
 	n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
 	if (n <= 0)
 		return n;
@@ -443,6 +443,7 @@ static ssize_t take_urgent(struct call *c)
 	diw_iov_slice(&to, 1, &v, 1, &len);
 	rc = len ? real.recv(c->fd, v.iov_base, 1, MSG_DONTWAIT) : 0;
 	c->done += rc == 1;
+	diw_stream_passed(&c->st->rx, UINT32_MAX, 0);
 	return rc;
 }
 

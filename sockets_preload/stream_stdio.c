@@ -104,6 +104,13 @@ DIW_API FILE *fdopen(int fd, const char *mode)
 	return f ? f : real.fdopen(fd, mode);
 }
 
+FILE *_IO_fdopen(int fd, const char *mode);
+
+DIW_API FILE *_IO_fdopen(int fd, const char *mode)
+{
+	return fdopen(fd, mode);
+}
+
 DIW_API int fileno(FILE *f)
 {
 	int i = find(f);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The slots of streams (base/streamreg.h), as one process uses them. */
 #include <limits.h>
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,16 +12,13 @@
 #include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-/* Who has connected can do without a slot, who has accepted cannot. */
+/* An initiator that has no slot is plain from the beginning; so its listener finds one more often. */
 #define WINDOW_INITIATOR 64u
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX
 #define SPINS 40
 #define MARK 0xb5297a4d9c3e61f7u
-#define SWEEP_NS (200 * DIW_MS)          /* not more often */
-#define YOUNG_NS (100 * DIW_MS)          /* it may not be with the kernel's connections yet */
-#define AWAITED_NS (50 * DIW_MS)
-#define GIVEN_UP_NS (300 * DIW_S)
+#define ASKS 16u                         /* of the kernel, for one slot */
 
 static struct diw_streamreg *reg;
 static struct diw_once once = DIW_ONCE;
@@ -40,6 +34,8 @@ static bool opens(void)
 	char path[PATH_MAX];
 	const char *why;
 
+	if (diw_denied & DIW_DENIED_OPENING)
+		return false;
 	reg = diw_streamreg_open(true, path, sizeof path, &why);
 	if (!reg)
 		diw_log(DIW_LOG_WARN, "%s: %s; streams are plain", path, why ? why : "not there");
@@ -204,7 +200,7 @@ struct diw_sock_stream *diw_stream_seek(uint64_t cookie)
 {
 	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, cookie, i);
-		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
+		uint64_t is = diw_streamreg_cookie(reg, st);
 
 		if (is == cookie)
 			return st;
@@ -229,7 +225,6 @@ static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool init
 	st->netns = s->netns;
 	st->key = s->keys.key[0];
 	st->initiator = initiator;
-	st->alive_ns = diw_clock_ns();
 	st->tx.msn = st->rx.msn = 1;
 	st->local = s->local;
 	st->remote = s->peer;
@@ -238,13 +233,47 @@ static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool init
 	atomic_store_explicit(&st->cookie, s->cookie, memory_order_release);
 }
 
+/* No process has the socket any more. One of another network namespace cannot be asked about. */
+static bool is_gone(const struct diw_sock_stream *st, uint64_t netns, uint64_t cookie)
+{
+	struct diw_told told;
+
+	if (st->netns != netns || !diw_may_ask())
+		return false;
+	if (!st->local.port || !st->remote.port)
+		return true;
+	return diw_window_ask_peer(netns, &st->remote, &st->local, &told) &&
+	       (told.cookie != cookie || told.inode == 0);
+}
+
+void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie)
+{
+	if (diw_stream_is(st, cookie) && st->local.port && is_gone(st, st->netns, cookie))
+		atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
+}
+
+/* Its last user has closed it, or was killed with it: another may have it still. *ASKS: how often the kernel may be
+ * asked. */
+static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint64_t cookie, unsigned *asks)
+{
+	uint32_t user = atomic_load_explicit(&st->user, memory_order_relaxed);
+
+	if (!*asks || cookie == WRITING || st->netns != netns || (user && !is_dead(user)))
+		return false;
+	(*asks)--;
+	return is_gone(st, netns, cookie);
+}
+
 static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 {
+	unsigned asks = ASKS;
+
 	for (uint32_t i = 0; i < (initiator ? WINDOW_INITIATOR : DIW_STREAMREG_WINDOW); i++) {
 		struct diw_sock_stream *st = diw_streamreg_at(reg, s->cookie, i);
-		uint64_t is = atomic_load_explicit(&st->cookie, memory_order_acquire);
+		uint64_t is = diw_streamreg_cookie(reg, st);
 
-		if (is <= FREED && atomic_compare_exchange_strong(&st->cookie, &is, WRITING)) {
+		if ((is <= FREED || is_left_over(st, s->netns, is, &asks)) && diw_streamreg_back(reg, st) &&
+		    atomic_compare_exchange_strong(&st->cookie, &is, WRITING)) {
 			fill(st, s, initiator);
 			return st;
 		}
@@ -255,6 +284,17 @@ static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 void diw_stream_free(struct diw_sock_stream *st)
 {
 	atomic_store_explicit(&st->cookie, FREED, memory_order_release);
+}
+
+struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator)
+{
+	int saved = errno;
+	struct diw_sock_stream *st = take(s, initiator);
+
+	if (!st)
+		diw_count(DIW_C_sock_stream_full);
+	errno = saved;
+	return st;
 }
 
 void diw_stream_settle(struct diw_sock_stream *st)
@@ -272,7 +312,11 @@ uint16_t diw_stream_hold(uint64_t cookie)
 {
 	for (uint32_t i = 0; i < DIW_STREAMREG_PARTS; i++) {
 		uint32_t n = (uint32_t)(cookie + i) % DIW_STREAMREG_PARTS;
-		uint64_t is = atomic_load_explicit(&reg->part[n].cookie, memory_order_relaxed);
+		uint64_t is;
+
+		if (!diw_streamreg_back_part(reg, n))
+			return 0;
+		is = atomic_load_explicit(&reg->part[n].cookie, memory_order_relaxed);
 
 		if ((!is || !diw_stream_seek(is)) && atomic_compare_exchange_strong(&reg->part[n].cookie, &is, cookie))
 			return (uint16_t)(n + 1);
@@ -288,124 +332,4 @@ uint8_t *diw_stream_part(uint16_t part)
 void diw_stream_let_go(uint16_t part)
 {
 	atomic_store(&reg->part[(part - 1u) % DIW_STREAMREG_PARTS].cookie, 0);
-}
-
-/* ---- Slots of sockets that are no more ---- */
-
-/* The kernel's TCP sockets of FAMILY in this network namespace: their slots are seen at NOW. */
-static bool see(int nl, int family, uint64_t now)
-{
-	struct { struct nlmsghdr h; struct inet_diag_req_v2 r; } ask = {
-		.h = { .nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
-		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u },
-	};
-	_Alignas(struct nlmsghdr) char buf[8192];
-
-	if (real.send(nl, &ask, sizeof ask, 0) != (ssize_t)sizeof ask)
-		return false;
-	for (;;) {
-		ssize_t n = real.recv(nl, buf, sizeof buf, 0);
-		struct nlmsghdr *h = (struct nlmsghdr *)buf;
-
-		if (n <= 0)
-			return false;
-		for (; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
-			const struct inet_diag_msg *m = NLMSG_DATA(h);
-			struct diw_sock_stream *st;
-
-			if (h->nlmsg_type == NLMSG_DONE)
-				return true;
-			if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY)
-				return false;
-			st = diw_stream_seek((uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0]);
-			if (st)
-				st->alive_ns = now;
-		}
-	}
-}
-
-/* A socket that is closed for the network may still be read by whoever has it: only what its last user has closed, or
- * was killed with, is given up. */
-static void sweep(uint64_t netns)
-{
-	uint64_t now = diw_clock_ns(), last = atomic_load(&reg->swept_ns);
-	int nl;
-	bool all;
-
-	if (now - last < SWEEP_NS || !atomic_compare_exchange_strong(&reg->swept_ns, &last, now))
-		return;
-	nl = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	if (nl < 0)
-		return;
-	all = see(nl, AF_INET, now) && see(nl, AF_INET6, now);
-	real.close(nl);
-	for (uint32_t i = 0; all && i < DIW_STREAMREG_SLOTS; i++) {
-		struct diw_sock_stream *st = &reg->slot[i];
-		uint64_t cookie = atomic_load_explicit(&st->cookie, memory_order_acquire);
-		uint32_t user = atomic_load_explicit(&st->user, memory_order_relaxed);
-
-		if (cookie > FREED && cookie != WRITING && st->netns == netns && st->alive_ns + YOUNG_NS < now &&
-		    (user == 0 || is_dead(user)))
-			atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
-	}
-}
-
-struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator)
-{
-	int saved = errno;
-	struct diw_sock_stream *st = take(s, initiator);
-
-	if (!st) {
-		sweep(s->netns);
-		st = take(s, initiator);
-	}
-	if (!st)
-		diw_count(DIW_C_sock_stream_full);
-	errno = saved;
-	return st;
-}
-
-/* ---- Who is about to have connected ---- */
-
-int diw_stream_connecting(uint16_t port)
-{
-	uint64_t now = diw_clock_ns();
-
-	for (uint32_t i = 0; i < DIW_STREAMREG_CONNECTING; i++) {
-		struct diw_connecting *c = &reg->connecting[(port + i) % DIW_STREAMREG_CONNECTING];
-		uint32_t pid = atomic_load_explicit(&c->pid, memory_order_relaxed);
-
-		if (pid && (now - atomic_load(&c->since_ns) < GIVEN_UP_NS || !is_dead(pid)))
-			continue;
-		if (!atomic_compare_exchange_strong(&c->pid, &pid, this_process()))
-			continue;
-		atomic_store(&c->since_ns, now);
-		atomic_store(&c->port, port);
-		return (int)((port + i) % DIW_STREAMREG_CONNECTING);
-	}
-	return -1;
-}
-
-void diw_stream_connected(int which)
-{
-	if (which < 0)
-		return;
-	atomic_store(&reg->connecting[which].port, 0);
-	atomic_store(&reg->connecting[which].pid, 0);
-}
-
-/* Who takes longer waits for the network, and is in the registry before it gets an answer. */
-bool diw_stream_is_awaited(uint16_t port)
-{
-	uint64_t now = diw_clock_ns();
-
-	for (uint32_t i = 0; i < DIW_STREAMREG_CONNECTING; i++) {
-		struct diw_connecting *c = &reg->connecting[i];
-
-		if (atomic_load_explicit(&c->port, memory_order_acquire) == port &&
-		    now - atomic_load(&c->since_ns) < AWAITED_NS)
-			return true;
-	}
-	return false;
 }

@@ -95,7 +95,7 @@ static size_t allowance(struct call *c, size_t len)
 
 	if (diw_is_confined()) {
 		tx->budget = 0;
-		return poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
+		return real.poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
 	}
 	if (tx->budget >= cost(len)) {
 		tx->budget -= cost(len);
@@ -112,7 +112,7 @@ static size_t allowance(struct call *c, size_t len)
 
 		return fits < len ? fits : len;
 	}
-	if (left > 2 * (int64_t)LITTLE || poll(&p, 1, 0) > 0)
+	if (left > 2 * (int64_t)LITTLE || real.poll(&p, 1, 0) > 0)
 		return len < LITTLE ? len : LITTLE;
 	return 0;
 }
@@ -437,7 +437,7 @@ static bool is_restarted(void)
 	return any;
 }
 
-static uint64_t send_deadline(int fd)
+uint64_t diw_stream_deadline(int fd)
 {
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof tv;
@@ -447,14 +447,14 @@ static uint64_t send_deadline(int fd)
 	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }
 
-static bool waits(int fd, uint64_t deadline)
+bool diw_stream_await(int fd, short events, uint64_t deadline)
 {
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	struct pollfd p = { .fd = fd, .events = events };
 
 	for (;;) {
 		uint64_t now = deadline == UINT64_MAX ? 0 : diw_clock_ns(), left = deadline > now ? deadline - now : 0;
 		struct timespec ts = { .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
-		int rc = ppoll(&p, 1, deadline == UINT64_MAX ? NULL : &ts, NULL);
+		int rc = real.ppoll(&p, 1, deadline == UINT64_MAX ? NULL : &ts, NULL);
 
 		if (rc > 0)
 			return true;
@@ -478,8 +478,8 @@ static bool may_go_on(struct call *c, uint64_t *deadline)
 		return false;
 	if (!*deadline)
 		*deadline = diw_stream_is_nonblocking(c->fd, c->flags) ? diw_clock_ns() + FINISH_NS :
-									  send_deadline(c->fd);
-	return waits(c->fd, *deadline);
+									  diw_stream_deadline(c->fd);
+	return diw_stream_await(c->fd, POLLOUT, *deadline);
 }
 
 static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)

@@ -15,10 +15,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sockets_preload/preload.h"
+#include "sockets_preload/reach.h"
 
-#define BELIEVED DIW_S                   /* for so long an answer of the kernel's, */
-#define MISSED (250 * DIW_MS)            /* and that there was none */
+#define BELIEVED (10 * DIW_MS)           /* for so long an answer of the kernel's, */
+#define OTHERS (100 * DIW_MS)            /* of another user's socket, */
+#define MISSED (250 * DIW_MS)            /* and that there was none of another user */
 #define PAUSE DIW_MS                     /* between two questions */
 #define USERS 16u
 #define ANSWERS 1024u
@@ -29,6 +30,7 @@
 static struct answer {
 	_Atomic uint32_t turn;               /* odd: being written */
 	uint64_t cookie, until;
+	uint64_t own_seq;                    /* of the entry in this user's registry; 0: there was none */
 	struct diw_addr dst;
 	struct diw_route route;
 } answers[ANSWERS];
@@ -41,7 +43,6 @@ static _Atomic uint64_t next_question;
 /* ---- The kernel's answer ---- */
 
 struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
-struct told { uint64_t cookie; uint32_t uid; };
 
 static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 {
@@ -53,7 +54,8 @@ static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 
 /* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
  * those of the socket that is asked about. */
-static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst)
+static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
+			 uint32_t interface)
 {
 	bool v4 = diw_addr_is_v4(dst);
 	const struct diw_addr *first = protocol == IPPROTO_UDP ? src : dst, *second = first == src ? dst : src;
@@ -63,14 +65,15 @@ static void put_question(struct question *q, int protocol, const struct diw_addr
 		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = (uint8_t)protocol,
 			 .idiag_states = ~0u,
 			 .id = { .idiag_sport = htons(first->port), .idiag_dport = htons(second->port),
-				 .idiag_if = dst->scope,
+				 .idiag_if = interface,
 				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
 	};
 	put_ip(q->req.id.idiag_src, first, v4);
 	put_ip(q->req.id.idiag_dst, second, v4);
 }
 
-static bool ask_on(int fd, uint64_t netns, const struct question *q, struct told *told)
+/* False: it cannot be asked. */
+static bool ask_on(int fd, uint64_t netns, const struct question *q, struct diw_told *told)
 {
 	struct { struct nlmsghdr head; struct inet_diag_msg msg; char more[512]; } a;
 	uint64_t here = 0;
@@ -81,32 +84,44 @@ static bool ask_on(int fd, uint64_t netns, const struct question *q, struct told
 	    real.send(fd, q, sizeof *q, MSG_DONTWAIT) != (ssize_t)sizeof *q)
 		return false;
 	n = real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
+	if (n >= (ssize_t)(sizeof a.head + sizeof(struct nlmsgerr)) && a.head.nlmsg_type == NLMSG_ERROR) {
+		memset(told, 0, sizeof *told);
+		return ((const struct nlmsgerr *)(const void *)&a.msg)->error == -ENOENT;
+	}
 	if (n < (ssize_t)(sizeof a.head + sizeof a.msg) || a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return false;
 	told->cookie = (uint64_t)a.msg.id.idiag_cookie[1] << 32 | a.msg.id.idiag_cookie[0];
 	told->uid = a.msg.idiag_uid;
+	told->inode = a.msg.idiag_inode;
+	told->state = a.msg.idiag_state;
 	return true;
 }
 
-static bool ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, struct told *told)
+static bool ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
+		uint32_t interface, struct diw_told *told)
 {
-	int fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	struct question q;
+	int cancel, fd;
 	bool done;
 
-	if (fd < 0)
-		return false;
-	put_question(&q, protocol, src, dst);
-	done = ask_on(fd, netns, &q, told);
-	real.close(fd);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	put_question(&q, protocol, src, dst, interface);
+	done = fd >= 0 && ask_on(fd, netns, &q, told);
+	if (fd >= 0)
+		real.close(fd);
+	pthread_setcancelstate(cancel, NULL);
 	return done;
 }
 
-uint64_t diw_window_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer)
+bool diw_window_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer,
+			 struct diw_told *told)
 {
-	struct told told;
+	int saved = errno;
+	bool done = diw_may_ask() && ask(netns, IPPROTO_TCP, local, peer, peer->scope, told);
 
-	return !diw_conf.own_users && ask(netns, IPPROTO_TCP, local, peer, &told) ? told.cookie : 0;
+	errno = saved;
+	return done;
 }
 
 /* In a user namespace all users that it does not know have one number. */
@@ -148,41 +163,44 @@ static struct diw_sockreg *window_of(uint32_t uid)
 	return NULL;
 }
 
-/* The socket COOKIE, shown where PORT leads to. */
-static struct diw_sock_entry *find_shown(struct diw_sockreg *reg, uint16_t port, uint64_t netns, uint64_t cookie,
-					 struct diw_sock_entry *copy)
+/* The one that it reaches by whatever interface it may be taken to come by. */
+static bool ask_datagram(const struct diw_sock *s, int fd, const struct diw_addr *src, const struct diw_addr *dst,
+			 struct diw_told *told)
 {
-	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
-		struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);
+	uint32_t index[2];
+	unsigned n = diw_reach_interfaces(fd, dst, index);
 
-		if (atomic_load_explicit(&e->seq, memory_order_relaxed) == 0)
-			return NULL;
-		if (diw_sock_read(reg, e, copy) && copy->cookie == cookie && copy->netns == netns)
-			return e;
+	for (unsigned i = 0; i < n; i++) {
+		struct diw_told again;
+
+		if (!ask(s->netns, IPPROTO_UDP, src, dst, index[i], &again) || !again.cookie ||
+		    (i && again.cookie != told->cookie))
+			return false;
+		*told = again;
 	}
-	return NULL;
+	return true;
 }
 
 static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
-	struct diw_addr src = s->local;
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
-	struct diw_sock_entry *e, copy;
+	struct diw_told told = { 0 };
 	struct diw_sockreg *reg;
-	struct told told;
+	struct diw_addr src;
 
-	if (!src.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
-		diw_addr_from_sockaddr(&src, (struct sockaddr *)&ss);
 	a->route.shown.entry = NULL;
-	a->until = diw_coarse_ns() + MISSED;
-	if (!diw_is_local(dst, s->netns) || !ask(s->netns, IPPROTO_UDP, &src, dst, &told) || !is_somebody(told.uid))
+	a->until = diw_coarse_ns() + (a->own_seq ? BELIEVED : MISSED);
+	if (!diw_is_local(dst, s->netns) || !diw_reach_source(s, fd, dst, &src) ||
+	    !ask_datagram(s, fd, &src, dst, &told))
 		return;
-	reg = window_of(told.uid);
-	if (!reg || !(e = find_shown(reg, dst->port, s->netns, told.cookie, &copy)))
+	if (diw_reach_look() && !diw_reg_has_heard(told.cookie, &src))
 		return;
-	diw_reg_route(reg, e, &copy, &a->route);
-	a->until += BELIEVED - MISSED;
+	if (a->own_seq) {
+		diw_reg_find_cookie(NULL, dst->port, s->netns, told.cookie, false, &a->route);
+		return;
+	}
+	reg = is_somebody(told.uid) ? window_of(told.uid) : NULL;
+	if (reg && diw_reg_find_cookie(reg, dst->port, s->netns, told.cookie, false, &a->route))
+		a->until += OTHERS - MISSED;
 }
 
 /* ---- The answers ---- */
@@ -196,6 +214,7 @@ static bool recall(struct answer *slot, const struct diw_sock *s, const struct d
 	if (turn % 2 || slot->cookie != s->cookie)
 		return false;
 	a->until = slot->until;
+	a->own_seq = slot->own_seq;
 	a->dst = slot->dst;
 	a->route = slot->route;
 	atomic_thread_fence(memory_order_acquire);
@@ -211,6 +230,7 @@ static void remember(struct answer *slot, const struct answer *a)
 		return;
 	slot->cookie = a->cookie;
 	slot->until = a->until;
+	slot->own_seq = a->own_seq;
 	slot->dst = a->dst;
 	slot->route = a->route;
 	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
@@ -241,19 +261,30 @@ static void end_turn(const struct turn *t)
 	pthread_sigmask(SIG_SETMASK, &t->mask, NULL);
 }
 
-/* Never so often that it would be noticed. */
-static bool ask_in_turn(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+/* Another user's never so often that it would be noticed. */
+static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 {
 	uint64_t now = diw_coarse_ns();
 	struct turn t;
 
 	if (now < atomic_load_explicit(&next_question, memory_order_relaxed) || !take_turn(&t))
 		return false;
-	a->cookie = s->cookie;
-	a->dst = *dst;
-	find_out(s, fd, dst, a);
+	find_out(s, fd, &a->dst, a);
 	atomic_store_explicit(&next_question, now + PAUSE, memory_order_relaxed);
 	end_turn(&t);
+	return true;
+}
+
+/* Threads may ask at once: no window is attached. */
+static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
+{
+	sigset_t all, mask;
+
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_BLOCK, &all, &mask))
+		return false;
+	find_out(s, fd, &a->dst, a);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return true;
 }
 
@@ -265,17 +296,25 @@ void diw_window_forked(void)
 			atomic_store(&answers[i].turn, 0);
 }
 
-bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
+bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to, const struct diw_route *own,
+		     struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
 	struct answer *slot = &answers[diw_addr_hash(&dst, s->cookie) % ANSWERS], a;
+	uint64_t own_seq = own ? own->shown.seq : 0;
 	int saved = errno;
+	bool done;
 
-	if (!recall(slot, s, &dst, &a)) {
-		if (!ask_in_turn(s, fd, &dst, &a))
-			return false;
-		remember(slot, &a);
+	if (!diw_may_ask())
+		return false;
+	if (!recall(slot, s, &dst, &a) || a.own_seq != own_seq) {
+		a = (struct answer){ .cookie = s->cookie, .dst = dst, .own_seq = own_seq };
+		done = own ? ask_of_own(s, fd, &a) : ask_in_turn(s, fd, &a);
+		if (done)
+			remember(slot, &a);
 		errno = saved;
+		if (!done)
+			return false;
 	}
 	if (!diw_ref_holds(&a.route.shown))
 		return false;
@@ -284,25 +323,6 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 }
 
 /* ---- Streams: each is asked about once ---- */
-
-static bool find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener, struct diw_route *route,
-			struct diw_shown *shown)
-{
-	struct diw_sock_entry *e, copy;
-	struct diw_sockreg *reg;
-	struct told told;
-
-	if (!ask(s->netns, IPPROTO_TCP, &s->local, peer, &told) || !is_somebody(told.uid))
-		return false;
-	reg = window_of(told.uid);
-	e = reg ? find_shown(reg, listener ? peer->port : diw_window_port(told.cookie), s->netns, told.cookie, &copy) :
-		  NULL;
-	if (!e || !(copy.flags & DIW_SOCK_STREAM))
-		return false;
-	diw_reg_stream_route(reg, e, &copy, route);
-	*shown = (struct diw_shown){ told.uid, (uint32_t)(e - reg->entry), copy.seq };
-	return true;
-}
 
 /* Who asks is not interrupted: it takes some microseconds. */
 static bool wait_for_turn(struct turn *t)
@@ -315,29 +335,41 @@ static bool wait_for_turn(struct turn *t)
 	return false;
 }
 
-bool diw_window_find_stream(const struct diw_sock *s, const struct diw_addr *peer, bool listener,
-			    struct diw_route *route, struct diw_shown *shown)
+static bool find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
+{
+	struct diw_sockreg *reg;
+	struct diw_told told;
+
+	if (!ask(s->netns, IPPROTO_TCP, &s->local, dst, dst->scope, &told) || !told.cookie || !is_somebody(told.uid))
+		return false;
+	reg = window_of(told.uid);
+	return reg && diw_reg_find_cookie(reg, dst->port, s->netns, told.cookie, true, route);
+}
+
+bool diw_window_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
 {
 	int saved = errno;
 	struct turn t;
 	bool found;
 
-	if (diw_conf.own_users || !diw_is_local(peer, s->netns) || !wait_for_turn(&t))
+	if (diw_conf.own_users || !diw_may_ask() || !diw_is_local(dst, s->netns) || !wait_for_turn(&t))
 		return false;
-	found = find_stream(s, peer, listener, route, shown);
+	found = find_listener(s, dst, route);
 	end_turn(&t);
 	errno = saved;
 	return found;
 }
 
-bool diw_window_is_current(const struct diw_shown *shown)
+bool diw_window_find_connection(uint64_t netns, const struct diw_told *told, struct diw_connection *c)
 {
-	const struct diw_sockreg *reg;
+	struct diw_sockreg *reg;
 	struct turn t;
+	bool found;
 
-	if (diw_conf.own_users || !wait_for_turn(&t))
+	if (diw_conf.own_users || !is_somebody(told->uid) || !wait_for_turn(&t))
 		return false;
-	reg = window_of(shown->uid);
+	reg = window_of(told->uid);
+	found = reg && diw_reg_find_connection(reg, netns, told->cookie, c);
 	end_turn(&t);
-	return reg && diw_sock_is_current(reg, &reg->entry[shown->number % DIW_SOCKREG_ENTRIES], shown->seq);
+	return found;
 }

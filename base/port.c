@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/port.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/sys.h"
+
+#define TRIES 64                     /* for a port that is free as its partner is */
+
+uint16_t diw_port_dial(struct diw_addr *to)
+{
+	uint16_t port = to->port, partner = diw_port_partner(port);
+
+	to->port = diw_port_tcp(port);
+	return partner == port ? 0 : to->port == port ? partner : port;
+}
+
+static int bound_socket(struct diw_addr a, uint16_t port, const struct diw_port_hold *how, int reuse)
+{
+	struct sockaddr_storage ss;
+	int only = how->v6only, fd, err;
+	socklen_t len;
+
+	a.port = port;
+	len = diw_addr_to_sockaddr(&a, &ss);
+	fd = diw_socket(ss.ss_family, how->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+	if (ss.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+	if (bind(fd, (struct sockaddr *)&ss, len) == 0)
+		return fd;
+	err = errno;
+	close(fd);
+	return -err;
+}
+
+static uint16_t port_behind(uint16_t port, const struct diw_port_hold *how)
+{
+	return how->rdma ? diw_port_tcp(port) : port;
+}
+
+static uint16_t port_of(int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	struct diw_addr a = { 0 };
+
+	if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
+		diw_addr_from_sockaddr(&a, (struct sockaddr *)&ss);
+	return a.port;
+}
+
+/* A server that ended leaves connections on its port, in TIME_WAIT at least, which keep nobody else from it. */
+static bool connections_have(uint16_t port)
+{
+	static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
+	unsigned local, state;
+	bool have = false;
+	char line[512];
+
+	for (size_t i = 0; i < sizeof tables / sizeof *tables && !have; i++) {
+		FILE *f = fopen(tables[i], "re");
+
+		while (f && !have && fgets(line, sizeof line, f))
+			have = sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &local, &state) == 2 &&
+			       local == port && state != TCP_LISTEN;
+		if (f)
+			fclose(f);
+	}
+	return have;
+}
+
+static int hold_this(const struct diw_addr *local, uint16_t port, const struct diw_port_hold *how)
+{
+	int fd = bound_socket(*local, port, how, how->reuse);
+
+	if (fd == -EADDRINUSE && how->type == SOCK_STREAM && !how->reuse && connections_have(port))
+		fd = bound_socket(*local, port, how, true);
+	return fd;
+}
+
+/* The kernel chooses a port that another keeps for one that may be used again. */
+static int hold_any(struct diw_addr *local, const struct diw_port_hold *how)
+{
+	int fd = -EADDRINUSE, first;
+
+	for (int i = 0; i < TRIES && fd == -EADDRINUSE; i++) {
+		fd = bound_socket(*local, 0, how, false);
+		if (fd < 0)
+			return fd;
+		local->port = port_of(fd);
+		if (port_behind(local->port, how) == local->port)
+			break;
+		first = fd;
+		fd = bound_socket(*local, port_behind(local->port, how), how, false);
+		close(first);
+	}
+	if (fd < 0)
+		local->port = 0;
+	return fd;
+}
+
+int diw_port_hold(struct diw_addr *local, const struct diw_port_hold *how)
+{
+	uint16_t port = port_behind(local->port, how);
+	const int reuse = how->reuse || how->type == SOCK_STREAM;
+	int fd = local->port ? hold_this(local, port, how) : hold_any(local, how);
+
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+	if (fd == -EADDRINUSE && port != local->port)
+		diw_log(DIW_LOG_ERROR, "port %u of RDMA_PS_TCP: TCP port %u behind it is in use", local->port, port);
+	return fd;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is made of the registry's secret: the keys of sockets, and the marks of what has reached them. */
+#include <string.h>
+
+#include "sockets_preload/reach.h"
+
+/* SipHash-2-4 (Aumasson, Bernstein 2012) of two words. */
+static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
+{
+	uint64_t v[4] = { secret[0] ^ 0x736f6d6570736575u, secret[1] ^ 0x646f72616e646f6du,
+			  secret[0] ^ 0x6c7967656e657261u, secret[1] ^ 0x7465646279746573u };
+	const uint64_t word[4] = { a, b, 16ull << 56, 0 };
+	const int rounds[4] = { 2, 2, 2, 4 };
+
+#define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
+	for (int i = 0; i < 4; i++) {
+		if (i == 3)
+			v[2] ^= 0xff;
+		v[3] ^= word[i];
+		for (int r = 0; r < rounds[i]; r++) {
+			v[0] += v[1], v[1] = ROTL(v[1], 13) ^ v[0], v[0] = ROTL(v[0], 32);
+			v[2] += v[3], v[3] = ROTL(v[3], 16) ^ v[2];
+			v[0] += v[3], v[3] = ROTL(v[3], 21) ^ v[0];
+			v[2] += v[1], v[1] = ROTL(v[1], 17) ^ v[2], v[2] = ROTL(v[2], 32);
+		}
+		v[0] ^= word[i];
+	}
+#undef ROTL
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* The keys are random to a process that cannot read the registry, and the same for every process that comes to hold the
+ * socket, by fork, exec or SCM_RIGHTS: datagrams with these keys may be in its queue. */
+void diw_reg_keys(struct diw_sock *s)
+{
+	s->keys.key[0] = keyed_hash(diw_reg()->secret, s->cookie, 0);
+	s->keys.key[1] = keyed_hash(diw_reg()->secret, s->cookie, 1);
+	s->keys.stag = (uint32_t)keyed_hash(diw_reg()->secret, s->cookie, 2) | 1;
+}
+
+/* No cookie is so large that another one's complement is that: so no mark is a key. */
+uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
+{
+	return keyed_hash(diw_reg()->secret, ~s->cookie, key);
+}
+
+uint64_t diw_reg_peer_key(uint16_t port)
+{
+	return keyed_hash(diw_conf.key, port, 0);
+}
+
+/* ---- What has reached a socket, of which there is a mark with the time in its low bits ---- */
+
+static uint64_t heard_mark(uint64_t cookie, const struct diw_addr *src)
+{
+	uint64_t half[2];
+
+	memcpy(half, src->ip, sizeof half);
+	return keyed_hash(diw_reg()->secret, cookie ^ half[0], half[1] ^ (uint64_t)src->port << 48) & ~DIW_HEARD_TIME;
+}
+
+static uint64_t heard_now(void)
+{
+	return diw_coarse_ns() / DIW_HEARD_UNIT & DIW_HEARD_TIME;
+}
+
+void diw_reg_heard(uint64_t cookie, const struct diw_addr *src)
+{
+	uint64_t mark = heard_mark(cookie, src);
+
+	atomic_store_explicit(&diw_reg()->heard[mark >> 32 & (DIW_SOCKREG_HEARD - 1)], mark | heard_now(),
+			      memory_order_relaxed);
+}
+
+bool diw_reg_has_heard(uint64_t cookie, const struct diw_addr *src)
+{
+	uint64_t mark = heard_mark(cookie, src);
+	uint64_t is = atomic_load_explicit(&diw_reg()->heard[mark >> 32 & (DIW_SOCKREG_HEARD - 1)],
+					   memory_order_relaxed);
+
+	return (is & ~DIW_HEARD_TIME) == mark && ((heard_now() - is) & DIW_HEARD_TIME) <= DIW_HEARD_LASTS;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Addresses: which are this host's, and what the kernel takes for them. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "sockets_preload/preload.h"
+
+#define LOCAL_NS DIW_S                   /* for so long an address is believed to be local, or not */
+
+/* A route to an address of this host has that address as its source; one to a broadcast address is refused. */
+static bool ask_local(const struct diw_addr *a, uint64_t netns)
+{
+	struct sockaddr_storage ss;
+	struct diw_addr from;
+	socklen_t len = diw_addr_to_sockaddr(a, &ss);
+	uint64_t here = 0;
+	socklen_t here_len = sizeof here;
+	int fd = real.socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool local = false;
+
+	if (fd < 0)
+		return false;
+	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) == 0 && here == netns &&
+	    real.connect(fd, (struct sockaddr *)&ss, len) == 0) {
+		len = sizeof ss;
+		local = getsockname(fd, (struct sockaddr *)&ss, &len) == 0;
+	}
+	if (local) {
+		diw_addr_from_sockaddr(&from, (struct sockaddr *)&ss);
+		local = memcmp(from.ip, a->ip, sizeof a->ip) == 0;
+	}
+	real.close(fd);
+	return local;
+}
+
+uint64_t diw_coarse_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+bool diw_addr_is_loopback(const struct diw_addr *a)
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
+}
+
+bool diw_is_local(const struct diw_addr *a, uint64_t netns)
+{
+	static __thread struct { uint64_t until, netns; struct diw_addr addr; bool local, busy; } known[8];
+	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
+	uint64_t now;
+	bool local;
+
+	if (diw_addr_is_loopback(a))
+		return true;
+	now = diw_coarse_ns();
+	if (!k->busy && now < k->until && k->netns == netns && memcmp(k->addr.ip, a->ip, sizeof a->ip) == 0 &&
+	    k->addr.scope == a->scope)
+		return k->local;
+	local = ask_local(a, netns);
+	if (k->busy)                         /* this is a signal handler within the lines below */
+		return local;
+	k->busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	k->until = now + LOCAL_NS;
+	k->netns = netns;
+	k->addr = *a;
+	k->local = local;
+	atomic_signal_fence(memory_order_seq_cst);
+	k->busy = false;
+	return local;
+}
+
+bool diw_addr_is_wildcard(const struct diw_addr *a)
+{
+	return diw_addr_is_v4(a) ? !(a->ip[12] | a->ip[13] | a->ip[14] | a->ip[15]) : diw_addr_ip_is_zero(a);
+}
+
+/* The kernel takes the unspecified address for this host. */
+struct diw_addr diw_destination(const struct diw_addr *dst)
+{
+	struct diw_addr d = *dst;
+
+	if (!diw_addr_is_wildcard(dst))
+		return d;
+	if (diw_addr_is_v4(dst))
+		d.ip[12] = 127;
+	d.ip[15] = 1;
+	return d;
+}

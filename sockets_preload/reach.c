@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which socket a datagram of ours will reach. The kernel tells which one it finds by the addresses; where it tracks
+ * connections a rule of its firewall may change these on the way, and then only the receiver can tell what reached it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sockets_preload/reach.h"
+
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+#define LOOPBACK 1u                          /* the index of lo, in each network namespace */
+#define TRACKED "/proc/sys/net/netfilter/nf_conntrack_count"
+#define LOOK_AGAIN (100 * DIW_MS)
+
+/* ---- From where ---- */
+
+/* A port is given to FD, as its first send would. */
+static void get_port(int fd, const struct diw_sock *s, struct sockaddr_storage *ss)
+{
+	struct sockaddr_in6 any = { .sin6_family = s->family };
+	socklen_t len = sizeof *ss;
+
+	if (real.bind(fd, (struct sockaddr *)&any, s->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any) == 0)
+		getsockname(fd, (struct sockaddr *)ss, &len);
+}
+
+bool diw_reach_source(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_addr *src)
+{
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof ss;
+	uint16_t port;
+
+	*src = s->local;
+	if (!src->port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0) {
+		diw_addr_from_sockaddr(src, (struct sockaddr *)&ss);
+		if (!src->port) {
+			get_port(fd, s, &ss);
+			diw_addr_from_sockaddr(src, (struct sockaddr *)&ss);
+		}
+	}
+	port = src->port;
+	if (diw_addr_is_wildcard(src)) {
+		*src = *dst;
+		if (diw_addr_is_v4(dst) && dst->ip[12] == 127)
+			memcpy(src->ip + 12, (const uint8_t[4]){ 127, 0, 0, 1 }, 4);
+		src->port = port;
+	}
+	return port;
+}
+
+/* ---- By which interface ---- */
+
+/* That of the local IPv6 address A, as far as the kernel's list is read; 0: it has none. */
+static uint32_t interface_of(const struct diw_addr *a)
+{
+	char text[8192], want[33];
+	int fd = open("/proc/net/if_inet6", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : real.read(fd, text, sizeof text - 1);
+	const char *at;
+
+	if (fd >= 0)
+		real.close(fd);
+	for (int i = 0; i < 16; i++)
+		snprintf(want + 2 * i, 3, "%02x", a->ip[i]);
+	text[n > 0 ? n : 0] = '\0';
+	at = strstr(text, want);
+	return at ? (uint32_t)strtoul(at + 32, NULL, 16) : 0;
+}
+
+unsigned diw_reach_interfaces(int fd, const struct diw_addr *dst, uint32_t index[2])
+{
+	static const uint8_t one[16] = { [15] = 1 };
+	uint32_t own = (uint32_t)diw_sock_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
+
+	index[0] = own ? own : dst->scope ? dst->scope : LOOPBACK;
+	if (own || dst->scope || diw_addr_is_v4(dst) || !memcmp(dst->ip, one, sizeof one))
+		return 1;
+	index[1] = interface_of(dst);
+	return index[1] ? 2 : 1;
+}
+
+/* ---- Whether it may be sent elsewhere ---- */
+
+_Atomic bool diw_reach_is_tracked;
+
+/* How many connections the kernel tracks in this network namespace: 0 also if it cannot. */
+static bool has_tracked(void)
+{
+	char text[32] = "";
+	int fd = open(TRACKED, O_RDONLY | O_CLOEXEC);
+	bool has = fd < 0 && (errno != ENOENT || access("/proc/sys/net/core", F_OK) < 0);
+
+	if (fd >= 0) {
+		has = real.read(fd, text, sizeof text - 1) <= 0 || strtoul(text, NULL, 10) > 0;
+		real.close(fd);
+	}
+	return has;
+}
+
+/* A datagram to itself, which is tracked if any is. */
+static void try_one(const struct sockaddr *any, socklen_t len)
+{
+	int fd = real.socket(any->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_storage ss;
+
+	if (fd < 0)
+		return;
+	if (real.bind(fd, any, len) == 0 && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
+		real.sendto(fd, "", 1, MSG_DONTWAIT, (struct sockaddr *)&ss, len);
+	real.close(fd);
+}
+
+static void try_to_be_tracked(void)
+{
+	const struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+
+	try_one((const struct sockaddr *)&v4, sizeof v4);
+	try_one((const struct sockaddr *)&v6, sizeof v6);
+}
+
+/* Once it is so, it stays: rules come and go. */
+bool diw_reach_look(void)
+{
+	static _Atomic uint64_t again;
+	static _Atomic bool tried;
+	uint64_t now = diw_coarse_ns(), then = atomic_load_explicit(&again, memory_order_relaxed);
+	int saved = errno;
+
+	if (atomic_load_explicit(&diw_reach_is_tracked, memory_order_relaxed) || now < then || !diw_may_ask())
+		return atomic_load_explicit(&diw_reach_is_tracked, memory_order_relaxed);
+	atomic_store_explicit(&again, now + LOOK_AGAIN, memory_order_relaxed);
+	if (access(TRACKED, F_OK) == 0 && !atomic_exchange(&tried, true))
+		try_to_be_tracked();
+	if (has_tracked())
+		atomic_store(&diw_reach_is_tracked, true);
+	errno = saved;
+	return atomic_load(&diw_reach_is_tracked);
+}
+
+/* ---- What has come ---- */
+
+void diw_reach_came(uint64_t cookie, const struct msghdr *msg)
+{
+	struct diw_addr src;
+
+	if (!msg->msg_name || msg->msg_namelen < sizeof(struct sockaddr_in))
+		return;
+	diw_addr_from_sockaddr(&src, msg->msg_name);
+	diw_reg_heard(cookie, &src);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sendfile() and splice() between a connection with frames and a file or a pipe: they copy. A splice takes out of a
+ * pipe only what the connection took, and out of a connection only what the pipe has room for. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "sockets_preload/stage.h"
+#include "sockets_preload/stream.h"
+
+#define CHUNK 16384u                     /* of a file */
+#define LITTLE 2048u                     /* that a connection takes soon once poll() says that it takes some */
+#define PAGE 4096u                       /* and a pipe at once: no architecture has smaller pages */
+
+/* ---- sendfile() ---- */
+
+/* One piece of the file at *AT, or where the file is. */
+static ssize_t send_piece(int to, int from, off_t *at, size_t n)
+{
+	uint8_t buf[CHUNK];
+	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
+	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
+
+	if (got < 0 && (errno == ESPIPE || (at && where < 0)))
+		errno = EINVAL;
+	if (got <= 0)
+		return got;
+	rc = send(to, buf, (size_t)got, 0);
+	if (rc > 0 && at)
+		*at += rc;
+	else if (rc > 0)
+		lseek(from, where + rc, SEEK_SET);
+	return rc;
+}
+
+static ssize_t send_file(int to, int from, off_t *at, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t rc = send_piece(to, from, at, n - done);
+
+		if (rc <= 0)
+			return done ? (ssize_t)done : rc;
+		done += (size_t)rc;
+		if ((size_t)rc < CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
+			break;
+	}
+	return (ssize_t)done;
+}
+
+/* ---- Pipes ---- */
+
+/* Open for MODE. */
+static bool is_pipe(int fd, int mode)
+{
+	struct stat st;
+	int fl;
+
+	if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+		return false;
+	fl = real.fcntl(fd, F_GETFL);
+	return fl >= 0 && ((fl & O_ACCMODE) == O_RDWR || (fl & O_ACCMODE) == mode);
+}
+
+static bool pipe_waits(int fd, unsigned flags)
+{
+	int fl = flags & SPLICE_F_NONBLOCK ? O_NONBLOCK : real.fcntl(fd, F_GETFL);
+
+	return fl >= 0 && !(fl & O_NONBLOCK);
+}
+
+/* Its reader has closed it: as the kernel says it. */
+static ssize_t pipe_broke(void)
+{
+	raise(SIGPIPE);
+	errno = EPIPE;
+	return -1;
+}
+
+static bool put_all(int to, const uint8_t *p, size_t n)
+{
+	while (n) {
+		ssize_t rc = real.write(to, p, n);
+
+		if (rc < 0 && errno != EINTR && (errno != EAGAIN || !diw_stream_await(to, POLLOUT, UINT64_MAX)))
+			return false;
+		p += rc > 0 ? rc : 0;
+		n -= rc > 0 ? (size_t)rc : 0;
+	}
+	return true;
+}
+
+/* Bytes that the pipe takes at once, at least; 0: none. Each buffer of a pipe holds a page, or less. */
+static size_t pipe_room(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int held = 1, size;
+
+	if (real.poll(&p, 1, 0) != 1 || !(p.revents & (POLLOUT | POLLERR)))
+		return 0;
+	size = real.ioctl(fd, FIONREAD, &held) == 0 && held == 0 ? real.fcntl(fd, F_GETPIPE_SZ) : 0;
+	return size > (int)PAGE ? (size_t)size : PAGE;
+}
+
+static bool is_broken(int fd)
+{
+	struct pollfd p = { .fd = fd };
+
+	return real.poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+static bool await_room(int fd, unsigned flags, size_t *room)
+{
+	while (!(*room = pipe_room(fd))) {
+		if (!pipe_waits(fd, flags)) {
+			errno = EAGAIN;
+			return false;
+		}
+		if (!diw_stream_await(fd, POLLOUT, UINT64_MAX))
+			return false;
+	}
+	return true;
+}
+
+/* ---- From a socket to a pipe ---- */
+
+static ssize_t socket_to_pipe(int from, int to, size_t n, unsigned flags)
+{
+	uint8_t buf[CHUNK];
+	size_t done = 0, room;
+
+	if (!await_room(to, flags, &room))
+		return -1;
+	if (is_broken(to))
+		return pipe_broke();
+	while (done < n && room) {
+		size_t most = room < sizeof buf ? room : sizeof buf;
+		ssize_t got = recv(from, buf, n - done < most ? n - done : most, done ? MSG_DONTWAIT : 0);
+
+		if (got <= 0)
+			return done ? (ssize_t)done : got;
+		if (!put_all(to, buf, (size_t)got))
+			return done ? (ssize_t)done : -1;
+		done += (size_t)got;
+		most = ((size_t)got + PAGE - 1) / PAGE * PAGE;
+		room = room > most ? room - most : 0;
+	}
+	return (ssize_t)done;
+}
+
+/* ---- From a pipe to a connection ---- */
+
+/* What the pipe COPY, which never waits, gets of FROM is at BUF, N bytes at most. */
+static ssize_t copy_input(const int copy[2], int from, uint8_t *buf, size_t n)
+{
+	ssize_t all = tee(from, copy[1], n, SPLICE_F_NONBLOCK), have = 0;
+
+	while (have < all) {
+		ssize_t rc = real.read(copy[0], buf + have, (size_t)(all - have));
+
+		if (rc <= 0)
+			return -1;
+		have += rc;
+	}
+	return all;
+}
+
+/* COPY is empty, and has as much room as a copy took. */
+static bool drop_input(const int copy[2], int from, size_t n)
+{
+	while (n) {
+		ssize_t rc = real.splice(from, NULL, copy[1], NULL, n, SPLICE_F_NONBLOCK);
+
+		if (rc <= 0)
+			return false;
+		n -= (size_t)rc;
+	}
+	return true;
+}
+
+static ssize_t send_copy(const int copy[2], int from, int to, size_t n, int flags)
+{
+	struct diw_hold stage;
+	ssize_t rc;
+
+	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
+		return -1;
+	rc = copy_input(copy, from, stage.mem, n < DIW_STAGE ? n : DIW_STAGE);
+	if (rc > 0)
+		rc = send(to, stage.mem, (size_t)rc, flags | MSG_DONTWAIT);
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
+	return rc <= 0 || drop_input(copy, from, (size_t)rc) ? rc : -1;
+}
+
+/* There is no descriptor for a copy, or it is forbidden: what was taken has to go, and that it goes is waited for. */
+static ssize_t send_taken(int from, int to, size_t n, int flags)
+{
+	struct pollfd in = { .fd = from, .events = POLLIN }, out = { .fd = to, .events = POLLOUT };
+	uint8_t buf[LITTLE];
+	ssize_t got, rc = 0;
+
+	if (real.poll(&out, 1, 0) != 1 || real.poll(&in, 1, 0) != 1) {
+		errno = EAGAIN;
+		return -1;
+	}
+	got = real.read(from, buf, n < sizeof buf ? n : sizeof buf);
+	for (ssize_t done = 0; done < got; done += rc > 0 ? rc : 0) {
+		rc = send(to, buf + done, (size_t)(got - done), flags);
+		if (rc < 0 && errno != EINTR && (errno != EAGAIN || !diw_stream_await(to, POLLOUT, UINT64_MAX)))
+			return done ? done : -1;
+	}
+	return got;
+}
+
+/* Without waiting. The thread is not cancelled while a pipe of ours is open. */
+static ssize_t send_some(int from, int to, size_t n, int flags)
+{
+	int copy[2], cancel, saved;
+	ssize_t rc;
+
+	if (diw_is_confined() || pipe2(copy, O_CLOEXEC | O_NONBLOCK) < 0)
+		return send_taken(from, to, n, flags);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	rc = send_copy(copy, from, to, n, flags);
+	saved = errno;
+	real.close(copy[0]);
+	real.close(copy[1]);
+	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+	return rc;
+}
+
+static bool has_input(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return real.poll(&p, 1, 0) != 0;
+}
+
+/* 1; 0: its writers have closed it; -1. */
+static int await_input(int fd, unsigned flags)
+{
+	while (!has_input(fd)) {
+		if (!pipe_waits(fd, flags)) {
+			errno = EAGAIN;
+			return -1;
+		}
+		if (!diw_stream_await(fd, POLLIN, UINT64_MAX))
+			return -1;
+	}
+	return 1;
+}
+
+/* As the kernel: until all N have left, or the pipe is empty. */
+static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
+{
+	uint64_t deadline = 0;
+	size_t done = 0;
+	ssize_t rc;
+
+	if (await_input(from, flags) < 0)
+		return -1;
+	while (done < n) {
+		rc = send_some(from, to, n - done, flags & SPLICE_F_MORE ? MSG_MORE : 0);
+		if (rc > 0) {
+			done += (size_t)rc;
+			continue;
+		}
+		if (rc == 0 || errno != EAGAIN || (done && !has_input(from)) || diw_stream_is_nonblocking(to, 0))
+			break;
+		if (!has_input(from)) {      /* somebody else was faster */
+			rc = await_input(from, flags);
+			if (rc < 0)
+				break;
+			continue;
+		}
+		if (!deadline)
+			deadline = diw_stream_deadline(to);
+		if (!diw_stream_await(to, POLLOUT, deadline))
+			break;
+	}
+	return done || rc > 0 ? (ssize_t)done : rc;
+}
+
+/* ---- The calls ---- */
+
+/* It may, on kernels from 6.5 on a datagram socket, too. */
+static bool gets_frames(int fd)
+{
+	uint64_t cookie;
+	struct diw_sock tmp;
+	struct diw_sock_stream *st;
+	int bytes;
+
+	if (diw_sock_get(fd, &tmp))
+		return true;
+	st = diw_stream_slot(fd, &cookie);
+	return st && diw_stream_next(fd, &bytes);
+}
+
+DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned flags)
+{
+	struct diw_sock tmp;
+	bool from_socket = diw_sock_get(from, &tmp) || diw_stream_get(from);
+
+	diw_sock_get(to, &tmp);
+	/* What the kernel refuses it refuses before it looks at a byte. */
+	if (!n || from_at || to_at || flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT))
+		return real.splice(from, from_at, to, to_at, n, flags);
+	if (diw_stream_get(to) && is_pipe(from, O_RDONLY) && diw_stream_sends_frames(to))
+		return pipe_to_stream(from, to, n, flags);
+	if (from_socket && is_pipe(to, O_WRONLY) && gets_frames(from))
+		return socket_to_pipe(from, to, n, flags);
+	return real.splice(from, from_at, to, to_at, n, flags);
+}
+
+DIW_API ssize_t sendfile(int to, int from, off_t *at, size_t n)
+{
+	struct diw_sock tmp;
+
+	diw_sock_get(to, &tmp);
+	if (diw_stream_sends_frames(to))
+		return send_file(to, from, at, n);
+	if (!at && n && (diw_sock_get(from, &tmp) || diw_stream_get(from)) && is_pipe(to, O_WRONLY) &&
+	    gets_frames(from))
+		return socket_to_pipe(from, to, n, 0);
+	return real.sendfile(to, from, at, n);
+}
+
+DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
+{
+	return sendfile(to, from, at, n);
+}
