@@ -68,6 +68,8 @@ SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
 	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
+# ... and each number that rdma-core has had since release 44, for programs and providers that were built with another one.
+OF_PRIVATES := $(sort $(OF_PRIVATE) 34 57 59 64 65)
 # A directory of Check suites is one program (two of them share the in-memory network); a C file of the system tests is one
 # each.
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
@@ -84,7 +86,7 @@ say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO))  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
-FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATE)
+FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATES)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS))' > $@
@@ -119,11 +121,12 @@ $(DIW): $(TOOL_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
 
-$(BUILD)/obj/verbs/of/%.o: CPPFLAGS += -DOF_PRIVATE=$(OF_PRIVATE)
+$(BUILD)/obj/verbs/of/%.o: CPPFLAGS += '-DOF_NUMBERS(X)=$(foreach n,$(OF_PRIVATES),X($(n)))' \
+	'-DOF_PRIVATE_NAME(name)=$(foreach n,$(OF_PRIVATES),OF_PRIVATE_OF($(n),name,$(if $(filter $(OF_PRIVATE),$(n)),@@,@)))'
 
 $(BUILD)/obj/verbs/of/libibverbs.map: verbs/of/libibverbs.map $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q)sed 's/@PRIVATE@/$(OF_PRIVATE)/' $< > $@
+	$(Q){ cat $<; printf 'IBVERBS_PRIVATE_%s { global: verbs_register_driver_%s; };\n' $(foreach n,$(OF_PRIVATES),$(n) $(n)); } > $@
 
 # Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp. Some programs
 # (MVAPICH2) open it, and librdmacm, by the name without a version.

@@ -34,6 +34,7 @@ void diw_ddp_fini(struct diw_ddp *d)
 
 void diw_ddp_timers(struct diw_ddp *d, uint64_t now)
 {
+	d->dg->sources.now = now;
 	diw_records_timers(d, now);
 	diw_reasms_timers(d, now);
 	diw_sources_timers(d, now);

@@ -88,19 +88,19 @@ struct diw_ddp_ulp {
 	/* The bytes of a BUF or STAG target are in place. */
 	void (*placed)(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now);
 	uint16_t (*message)(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);     /* 0 or a fault */
+	/* The source of the segment is to prove that its address and the epoch are its own. */
+	void (*challenge)(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);
 	/* The segment was dropped and counted for that fault. seg->hdr_len 0: not even a header. Over an ordered link
 	 * nothing is received after it. */
 	void (*fault)(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 	/* Ordered: the link is down, see struct diw_link_up. */
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
+	/* Datagrams: segments were refused, see struct diw_link_up. */
+	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
 };
 
-/* Tells who watches the link; the counter of that name was stepped. */
-static inline void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason)
-{
-	if (l->dgram)
-		diw_dgram_dropped(l->dgram, seg->raw, reason);
-}
+/* Tells the link's watch, and the log, of the drop; the counter of that name was stepped. */
+void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason, uint64_t now);
 
 /* ---- Transmit (ddp/tx.c) ---- */
 
@@ -110,14 +110,18 @@ struct diw_ddp_tx {
 	struct diw_addr dst;
 	uint32_t off;                /* payload bytes taken by the link; the next segment's MO */
 	uint32_t seg;                /* payload bytes a segment */
-	uint32_t toll;
+	uint32_t toll;               /* 0: no window */
+	int64_t window;              /* octets and tolls that may leave; a segment that needs more waits */
+	bool alone;                  /* but the next one may leave whatever the window */
+	uint32_t held;               /* octets and toll of the segment that waits for the window; 0 none */
 	bool active;                 /* begun, not finished */
 };
 
 /* Begin a message of h.length bytes; draws its MSN unless it answers one (a Read Response). */
 void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn);
 /* Cut and send at most *BUDGET bytes of segments (at least one segment; reduced by what went). IOV is the whole
- * message's payload. 0: all taken; -EAGAIN: the link is blocked; -EBUSY: the budget is spent; call again. */
+ * message's payload. 0: all taken; -EAGAIN: the link is blocked; -EBUSY: the budget or the window is spent; call
+ * again. */
 int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now);
 
 /* ---- Receive (ddp/rx.c) ---- */
@@ -132,8 +136,10 @@ struct diw_ddp_cfg {
 	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */
 	uint32_t max_sources, max_records, max_reasm;
 	uint32_t toll;               /* what a segment takes of a budget beside its octets */
-	bool imm;                    /* ordered: the peers agreed on the immediate of Sends */
+	uint8_t extras;              /* ordered: what the peers agreed on, see diw_ddp_hdr_decode_plain() */
 	uint64_t rnr_timeout;        /* ordered: so long a segment may wait for a receive, ns */
+	uint64_t rnr_most;           /* ordered: of which the peer may ask for less, */
+	uint64_t rnr_unit;           /* in so many of these; 0: it may not */
 };
 
 /* What links call with their bursts: datagrams, or the segments of a stream (ddp/order.c). */
@@ -147,9 +153,13 @@ struct diw_order {
 	uint32_t tx_msn[DIW_DDP_QUEUES], rx_msn[DIW_DDP_QUEUES];     /* of the next message; the first is 1 */
 	struct diw_recv *recv;       /* held by the message in progress */
 	uint32_t got;                /* its bytes that are in place */
+	struct diw_ddp_hdr first;    /* of its first segment */
+	uint32_t write_stag;         /* of the Write in progress, and where its next segment begins */
+	uint64_t write_to;
 	uint32_t written;            /* bytes of the Write that came last, of a peer's requests; 0 behind another */
-	bool writes;                 /* it goes on */
+	bool writes;                 /* a Write is in progress */
 	bool waiting;                /* a segment was not taken, and stays in the link; UC, too */
+	uint64_t waits_since;        /* ordered: it was not taken */
 	uint64_t waits_until;        /* for a receive; 0: it does not; UC, too */
 	uint64_t asks_at;            /* whether the peer is still there, while it waits */
 	bool hopes;                  /* UC: there was a receive since one was waited for in vain */

@@ -23,7 +23,8 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 	uint8_t *q;
 
 	p[0] = (h->tagged ? DIW_DDP_TAGGED : 0) | (h->last ? DIW_DDP_LAST : 0) | 1;
-	p[1] = 0x40 | (h->imm_valid ? DIW_RDMAP_IMM : 0) | (h->solicited ? DIW_RDMAP_SOLICITED : 0) | h->opcode;
+	p[1] = 0x40 | (h->imm_valid ? DIW_RDMAP_IMM : 0) | (h->solicited ? DIW_RDMAP_SOLICITED : 0) |
+	       (h->worded ? DIW_RDMAP_WORD : 0) | h->opcode;
 	if (h->plain) {
 		q = encode_plain(p, h);
 	} else if (h->tagged) {
@@ -47,6 +48,10 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 	}
 	if (h->imm_valid) {
 		diw_put32(q, h->imm);
+		q += 4;
+	}
+	if (h->worded) {
+		diw_put32(q, h->word);
 		q += 4;
 	}
 	return (uint32_t)(q - p);
@@ -86,7 +91,7 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	*hdr_len = 0;
 	if (len < 2)
 		return DIW_FAULT_SHORT;
-	h->plain = false;
+	h->plain = h->worded = false;
 	h->tagged = p[0] & DIW_DDP_TAGGED;
 	h->imm_valid = p[1] & DIW_RDMAP_IMM;
 	h->inv_stag = 0;
@@ -110,7 +115,8 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	return 0;
 }
 
-uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool imm, const uint8_t *p, uint32_t len)
+uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint8_t extras, const uint8_t *p,
+				  uint32_t len)
 {
 	uint32_t n;
 
@@ -119,7 +125,8 @@ uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool
 		return DIW_FAULT_SHORT;
 	*h = (struct diw_ddp_hdr){
 		.plain = true, .tagged = p[0] & DIW_DDP_TAGGED, .last = p[0] & DIW_DDP_LAST,
-		.imm_valid = imm && (p[1] & DIW_RDMAP_IMM), .opcode = p[1] & DIW_RDMAP_OP,
+		.imm_valid = p[1] & extras & DIW_RDMAP_IMM, .worded = p[1] & extras & DIW_RDMAP_WORD,
+		.opcode = p[1] & DIW_RDMAP_OP,
 	};
 	n = diw_ddp_hdr_len(h);
 	if (len < n)
@@ -133,7 +140,8 @@ uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool
 		h->msn = diw_get32(p + 10);
 		h->mo = diw_get32(p + 14);
 	}
-	h->imm = h->imm_valid ? diw_get32(p + n - 4) : 0;
+	h->word = h->worded ? diw_get32(p + n - 4) : 0;
+	h->imm = h->imm_valid ? diw_get32(p + n - (h->worded ? 8 : 4)) : 0;
 	*hdr_len = n;
 	/* Reserved bits are not looked at (RFC 5041 section 4.1). */
 	if ((p[0] & DIW_DDP_DV) != 1)

@@ -16,21 +16,25 @@
 #define DIW_RDMAP_RV 0xc0u           /* version; 01b */
 #define DIW_RDMAP_IMM 0x20u
 #define DIW_RDMAP_SOLICITED 0x10u
+#define DIW_RDMAP_WORD 0x10u        /* plain: the same bit, where the peers agreed on it */
+#define DIW_DDP_WORD_ASKS 0x80000000u        /* of the word; the other bits: messages placed, modulo 2^31 */
 #define DIW_RDMAP_OP 0x0fu
 
 #define DIW_DDP_UNTAGGED_LEN 28u
 #define DIW_DDP_TAGGED_LEN 32u
-#define DIW_DDP_MAX_LEN 36u          /* with an immediate */
+#define DIW_DDP_MAX_LEN 36u          /* with an immediate, or plain with that and a word */
 #define DIW_DDP_PLAIN_UNTAGGED_LEN 18u
 #define DIW_DDP_PLAIN_TAGGED_LEN 14u
 
 struct diw_ddp_hdr {
 	bool plain;                  /* the RFCs' alone: over a stream, which knows peer, epoch and length */
 	bool tagged, last, imm_valid, solicited;
+	bool worded;
 	uint8_t opcode;
 	uint16_t epoch;
 	uint32_t qkey, msn, mo, length;
 	uint32_t imm;
+	uint32_t word;               /* plain: placement (docs/rc-wire.md section 7.2) */
 	uint32_t stag;               /* tagged */
 	uint64_t to;                 /* tagged */
 	uint32_t qn;                 /* untagged */
@@ -42,7 +46,7 @@ static inline uint32_t diw_ddp_hdr_len(const struct diw_ddp_hdr *h)
 	uint32_t untagged = h->plain ? DIW_DDP_PLAIN_UNTAGGED_LEN : DIW_DDP_UNTAGGED_LEN;
 	uint32_t tagged = h->plain ? DIW_DDP_PLAIN_TAGGED_LEN : DIW_DDP_TAGGED_LEN;
 
-	return (h->tagged ? tagged : untagged) + (h->imm_valid ? 4 : 0);
+	return (h->tagged ? tagged : untagged) + (h->imm_valid ? 4 : 0) + (h->worded ? 4 : 0);
 }
 
 /* Writes diw_ddp_hdr_len() bytes; returns that length. */
@@ -51,8 +55,9 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h);
 /* Length-checks before it parses, and checks MO, length and L against the payload. Returns 0 and the header's length,
  * or a fault (base/fault.h); fields are then valid only if *hdr_len != 0. */
 uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint8_t *p, uint32_t len);
-/* The same of a plain header. IMM: the peers agreed on the immediate, whose bit is reserved otherwise. Sets neither
- * length nor, if tagged, MO. */
-uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, bool imm, const uint8_t *p, uint32_t len);
+/* The same of a plain header. EXTRAS: bits of the RDMAP octet that the peers agreed on, DIW_RDMAP_IMM and
+ * DIW_RDMAP_WORD, which are reserved otherwise. Sets neither length nor, if tagged, MO. */
+uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint8_t extras, const uint8_t *p,
+				  uint32_t len);
 
 #endif

@@ -44,6 +44,19 @@ static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr 
 	return h->mo == (h->qn == 0 ? o->got : 0) ? 0 : DIW_FAULT_MO;
 }
 
+/* A tagged message has one STag, its segments follow one another (RFC 5041 section 5.1), and it has less than 2^32
+ * octets, or its length could not be told. */
+static uint16_t continues_write(const struct diw_order *o, const struct diw_ddp_seg *seg)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+
+	if (!o->writes)
+		return 0;
+	if (h->stag != o->write_stag)
+		return DIW_FAULT_STAG;
+	return h->to == o->write_to && seg->len <= UINT32_MAX - o->written ? 0 : DIW_FAULT_BOUNDS;
+}
+
 static void end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	struct diw_recv *recv = d->order.recv;
@@ -74,6 +87,8 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 		fault = take_receive(d, seg->h.last, now);
 	if (fault)
 		return fault;
+	if (o->got == 0)
+		o->first = seg->h;
 	if (seg->len > o->recv->buf.len - o->got)
 		fault = DIW_FAULT_TOO_LONG;
 	else if (diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, seg->len) != 0)
@@ -95,10 +110,10 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 /* It follows its Write at once, and says no length itself (RFC 7306 section 6). */
 static uint16_t immediate_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
-	uint16_t fault = d->order.got || !seg->h.last ? DIW_FAULT_MO : in_sequence(&d->order, &seg->h);
+	uint16_t fault = in_sequence(&d->order, &seg->h);
 
 	if (fault == 0)
-		fault = take_receive(d, true, now);
+		fault = seg->h.last ? take_receive(d, true, now) : DIW_FAULT_MO;
 	if (fault)
 		return fault;
 	seg->h.length = d->order.written;
@@ -121,14 +136,18 @@ static void count_write(struct diw_order *o, const struct diw_ddp_seg *seg)
 {
 	o->written = (o->writes ? o->written : 0) + seg->len;
 	o->writes = !seg->h.last;
+	o->write_stag = seg->h.stag;
+	o->write_to = seg->h.to + seg->len;
 }
 
 static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
-	uint16_t fault = 0;
+	uint16_t fault = t->kind == DIW_TARGET_STAG ? continues_write(&d->order, seg) : 0;
 	uint8_t *to;
 
+	if (fault)
+		return fault;
 	if (t->kind == DIW_TARGET_BUF) {
 		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
 	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1) */
@@ -178,12 +197,14 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 			d->order.seen = true;
 			continue;
 		}
-		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.imm, seg.raw, segs[i].len);
+		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.extras, seg.raw, segs[i].len);
 		seg.payload = seg.raw + seg.hdr_len;
 		seg.len = segs[i].len - seg.hdr_len;
 		if (fault == 0)
 			fault = take(d, &seg, now);
 		d->order.seen = true;
+		if (fault == NOT_NOW && !d->order.waiting)
+			d->order.waits_since = now;
 		d->order.waiting = fault == NOT_NOW;
 		if (fault == NOT_NOW)
 			return i;

@@ -54,6 +54,7 @@ static struct diw_recv *end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now
 
 	m->recv = NULL;
 	m->src->nreasm--;
+	diw_source_changed(&d->dg->sources, m->src);
 	m->src = NULL;
 	m->last_ns = now;
 	diw_range_fini(&m->ranges, &d->dg->reasms.ranges);
@@ -88,6 +89,11 @@ static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t 
 	}
 	*victim = diw_container(diw_list_first(&d->dg->reasms.open), struct diw_reasm, timer);
 	return now < (*victim)->last_ns + d->cfg.reasm_timeout / 4 ? DIW_FAULT_REASM_LIMIT : 0;
+}
+
+static bool has_entry(const struct diw_ddp *d)
+{
+	return d->dg->reasms.pool.used < d->dg->reasms.pool.cap || !diw_list_empty(&d->dg->reasms.tombs);
 }
 
 /* A tombstone gives way to a message. */
@@ -138,29 +144,27 @@ static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 }
 
 /* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and
- * whose source may send. */
+ * whose source may have state. That is NULL if it has none yet. */
 static uint16_t admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
 		      struct diw_recv **recv)
 {
 	struct diw_reasm *victim;
-	uint16_t fault = find_victim(d, diw_source_find(&d->dg->sources, seg->src), now, &victim);
+	uint16_t fault;
 
+	fault = find_victim(d, diw_source_find(&d->dg->sources, seg->src, seg->h.epoch), now, &victim);
 	*recv = NULL;
-	if (fault)
-		return fault;
-	if (!victim)
-		fault = take_recv(d, seg, recv);
-	else if (seg->h.length > victim->recv->buf.len)
+	if (fault == 0 && !victim)
+		fault = has_entry(d) ? take_recv(d, seg, recv) : DIW_FAULT_REASM_LIMIT;
+	else if (fault == 0 && seg->h.length > victim->recv->buf.len)
 		fault = DIW_FAULT_TOO_LONG;
 	if (fault)
 		return fault;
-	fault = diw_source_get(d, seg, now, src);
+	fault = diw_source_may(d, seg, now, src);
 	if (fault && *recv)
 		d->ulp->recv_return(d->ulp_ctx, *recv);
 	if (fault || *recv)
 		return fault;
-	if (victim->recv)                       /* unless a new epoch of its source has ended it just now */
-		evict(d, victim, now);
+	evict(d, victim, now);
 	return take_recv(d, seg, recv);
 }
 
@@ -173,11 +177,8 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 
 	if (fault)
 		return fault;
+	src = diw_source_get(d, seg, now, src);
 	m = take_entry(d);
-	if (!m) {
-		d->ulp->recv_return(d->ulp_ctx, recv);
-		return DIW_FAULT_REASM_LIMIT;
-	}
 	b = bucket_of(d, seg->src, seg->h.msn);
 	*m = (struct diw_reasm){
 		.hnext = *b, .src = src, .addr = *seg->src, .recv = recv, .last_ns = now, .msn = seg->h.msn,
@@ -189,6 +190,7 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	diw_list_add_tail(&d->dg->reasms.open, &m->timer);
 	diw_list_add_tail(&src->reasms, &m->src_link);
 	src->nreasm++;
+	diw_source_changed(&d->dg->sources, src);
 	d->dg->reasms.nopen++;
 	d->c->reasm_opened++;
 	*out = m;
@@ -219,7 +221,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	}
 	if (fresh == 0) {
 		d->c->reasm_duplicate++;
-		diw_ddp_dropped(d->link, seg, "reasm_duplicate");
+		diw_ddp_dropped(d->link, seg, "reasm_duplicate", now);
 		return 0;
 	}
 	fault = place(d, m->recv, seg);

@@ -37,11 +37,11 @@ static struct diw_record **bucket_of(const struct diw_ddp *d, const struct diw_a
 	return &d->dg->records.bucket[diw_source_hash(&d->dg->sources, addr, msn) & d->dg->records.mask];
 }
 
-struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, int epoch, uint32_t msn)
 {
 	struct diw_record *r = *bucket_of(d, addr, msn);
 
-	while (r && (r->msn != msn || !diw_addr_eq(&r->addr, addr)))
+	while (r && (r->msn != msn || (epoch >= 0 && r->epoch != epoch) || !diw_addr_eq(&r->addr, addr)))
 		r = r->hnext;
 	return r;
 }
@@ -172,11 +172,14 @@ static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, ui
 
 	if (src->have_newest && !diw_serial_after(msn, src->newest))
 		return;
-	r = src->nrecords ? diw_record_find(d, &src->addr, src->newest) : NULL;
+	r = src->nrecords ? diw_record_find(d, &src->addr, src->epoch, src->newest) : NULL;
 	if (r && !d->cfg.close_last)
 		begin_closing(d, r, now);
-	src->have_newest = true;
 	src->newest = msn;
+	if (!src->have_newest) {
+		src->have_newest = true;
+		diw_source_settle(&d->dg->sources, src);
+	}
 }
 
 static uint16_t make_room(struct diw_ddp *d)
@@ -216,15 +219,13 @@ static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 	diw_range_init(&r->ranges);
 }
 
-static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now,
-			    struct diw_record **out)
+/* make_room() said that there is room. */
+static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
+				      uint64_t now)
 {
-	struct diw_record **b = bucket_of(d, seg->src, seg->h.msn), *r;
-	uint16_t fault = make_room(d);
+	struct diw_record **b = bucket_of(d, seg->src, seg->h.msn), *r = diw_pool_get(&d->dg->records.pool);
 
-	if (fault)
-		return fault;
-	r = diw_pool_get(&d->dg->records.pool);
+	note_msn(d, src, seg->h.msn, now);
 	fill(r, seg);
 	r->open = true;
 	r->last_ns = now;
@@ -239,8 +240,7 @@ static uint16_t open_record(struct diw_ddp *d, struct diw_source *src, const str
 	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
 	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has begun already */
 		begin_closing(d, r, now);
-	*out = r;
-	return 0;
+	return r;
 }
 
 /* ---- Segments ---- */
@@ -263,6 +263,7 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 		if (!r)
 			return DIW_FAULT_RECORD_FULL;
 	}
+	src = diw_source_get(d, seg, now, src);
 	copy(d, to, seg);
 	note_msn(d, src, seg->h.msn, now);
 	diw_source_set_closed(&d->dg->sources, src, seg->h.msn);
@@ -331,7 +332,7 @@ static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struc
 	r->last_ns = now;
 	if (fresh == 0) {
 		d->c->record_duplicate++;
-		diw_ddp_dropped(d->link, seg, "record_duplicate");
+		diw_ddp_dropped(d->link, seg, "record_duplicate", now);
 		return 0;
 	}
 	copy(d, to, seg);
@@ -358,27 +359,29 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 	fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault)
 		return fault;
-	fault = diw_source_get(d, seg, now, &src);
+	fault = diw_source_may(d, seg, now, &src);
 	if (fault)
 		return fault;
-	r = src->nrecords ? diw_record_find(d, seg->src, h->msn) : NULL;
-	if (!r) {
-		if (diw_source_is_closed(src, h->msn))
-			return DIW_FAULT_RECORD_LATE;
-		if (d->cfg.chunks)
-			end_run(d);
-		if (seg->len == h->length)
-			return whole_message(d, src, seg, to, now);
-		if (d->cfg.chunks && !run_has_room(d, NULL, h->mo))
-			return DIW_FAULT_CQ_FULL;
-		note_msn(d, src, h->msn, now);
-		fault = open_record(d, src, seg, now, &r);
-		if (fault)
-			return fault;
-	} else if (!agrees(r, h)) {
-		return DIW_FAULT_RECORD_MISMATCH;
+	r = src && src->nrecords ? diw_record_find(d, seg->src, h->epoch, h->msn) : NULL;
+	if (r) {
+		if (!agrees(r, h))
+			return DIW_FAULT_RECORD_MISMATCH;
+		diw_source_touch(&d->dg->sources, src, now);
+		return into_record(d, r, seg, to, now);
 	}
-	return into_record(d, r, seg, to, now);
+	if (src && diw_source_is_closed(src, h->msn))
+		return DIW_FAULT_RECORD_LATE;
+	if (d->cfg.chunks)
+		end_run(d);
+	if (seg->len == h->length)
+		return whole_message(d, src, seg, to, now);
+	if (d->cfg.chunks && !run_has_room(d, NULL, h->mo))
+		return DIW_FAULT_CQ_FULL;
+	fault = make_room(d);
+	if (fault)
+		return fault;
+	src = diw_source_get(d, seg, now, src);
+	return into_record(d, open_record(d, src, seg, now), seg, to, now);
 }
 
 /* ---- Closing by others ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Records: the validity maps of Write-Records, from the first segment to the completion (docs/ud-profile.md,
- * Write-Record; thesis section 4).
+ * Write-Record; thesis section 6.3).
  */
 #ifndef DIW_DDP_RECORD_H
 #define DIW_DDP_RECORD_H
@@ -58,7 +58,8 @@ void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max);
 /* 0 (placed, or known already) or a fault. */
 uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now);
 void diw_record_burst_end(struct diw_ddp *d);
-struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn);
+/* An open one; EPOCH -1: of any. */
+struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, int epoch, uint32_t msn);
 void diw_record_release(struct diw_ddp *d, struct diw_record *r);
 /* Closes what lies on that STag, or with STag 0 on none: all of the source. */
 void diw_records_dereg(struct diw_ddp *d, uint32_t stag);

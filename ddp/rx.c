@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/trace.h"
 #include "ddp/ddp.h"
 
@@ -64,11 +65,21 @@ static bool may_wait(struct diw_ddp *d, uint64_t now)
 	return o->waiting;
 }
 
+void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason, uint64_t now)
+{
+	char ip[DIW_ADDR_IP_STRLEN];
+
+	if (l->dgram)
+		diw_dgram_dropped(l->dgram, seg->raw, reason);
+	diw_log_often(DIW_LOG_DEBUG, now, "port %u: a segment of %s port %u, header of %u bytes, payload of %u: %s",
+		      l->local.port, diw_addr_ip_str(seg->src, ip), seg->src->port, seg->hdr_len, seg->len, reason);
+}
+
 static void drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
 {
 	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, len, seg->src->port);
 	diw_fault_count(d->c, fault);
-	diw_ddp_dropped(d->link, seg, diw_fault_counter(fault));
+	diw_ddp_dropped(d->link, seg, diw_fault_counter(fault), now);
 	d->ulp->fault(d->ulp_ctx, seg, fault, now);
 }
 
@@ -120,4 +131,11 @@ static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_
 	return i;
 }
 
-const struct diw_link_up diw_ddp_link_up = { .rx = link_rx };
+static void link_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	struct diw_ddp *d = ctx;
+
+	d->ulp->refused(d->ulp_ctx, first, n, errnum);
+}
+
+const struct diw_link_up diw_ddp_link_up = { .rx = link_rx, .refused = link_refused };

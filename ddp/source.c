@@ -19,8 +19,9 @@ void diw_sources_init(struct diw_sources *s, struct diw_arena *a, uint32_t max)
 	s->mask = diw_pool_buckets(max) - 1;
 	s->bucket = diw_arena_take(a, diw_pool_buckets(max) * sizeof *s->bucket);
 	s->seed = diw_random();
-	diw_list_init(&s->active);
-	diw_list_init(&s->quiet);
+	s->due_ns = DIW_NEVER;
+	for (int i = 0; i < 2 * DIW_SOURCE_KINDS; i++)
+		diw_list_init(&s->idle[i / 2][i % 2]);
 	for (int i = 0; i < DIW_SOURCE_CLASSES; i++)
 		diw_list_init(&s->heavy[i]);
 }
@@ -30,22 +31,54 @@ static struct diw_source **bucket_of(const struct diw_sources *s, const struct d
 	return &s->bucket[diw_addr_hash(addr, s->seed) & s->mask];
 }
 
-struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr)
+struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
 {
 	struct diw_source *src = *bucket_of(s, addr);
 
-	while (src && !diw_addr_eq(&src->addr, addr))
+	while (src && (src->epoch != epoch || !diw_addr_eq(&src->addr, addr)))
 		src = src->hnext;
 	return src;
 }
 
-static struct diw_source *create(struct diw_sources *s, const struct diw_ddp_seg *seg)
+static bool source_holds(const struct diw_source *src)
 {
-	struct diw_source *src = diw_pool_get(&s->pool), **b = bucket_of(s, seg->src);
+	return src->nrecords || src->nreasm || src->reader;
+}
 
-	if (!src)
-		return NULL;
-	*src = (struct diw_source){ .addr = *seg->src, .epoch = seg->h.epoch, .hnext = *b };
+static int kind_of(const struct diw_source *src)
+{
+	bool writer = src->have_newest || src->over_until_ns;
+
+	return (writer ? DIW_SOURCE_WRITER : DIW_SOURCE_BLANK) + src->proved;
+}
+
+/* To where it belongs among those that may give way. */
+void diw_source_settle(struct diw_sources *s, struct diw_source *src)
+{
+	diw_list_del(&src->lru);
+	src->quiet = false;
+	if (source_holds(src))
+		return;
+	diw_list_add_tail(&s->idle[kind_of(src)][false], &src->lru);
+	s->due_ns = diw_min64(s->due_ns, src->last_ns + DIW_SOURCE_QUIET_NS);
+}
+
+void diw_source_changed(struct diw_sources *s, struct diw_source *src)
+{
+	bool idle = !diw_list_empty(&src->lru);
+
+	if (idle != source_holds(src))
+		return;
+	if (!idle)
+		src->last_ns = s->now;
+	diw_source_settle(s, src);
+}
+
+static struct diw_source *create(struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
+{
+	struct diw_source *src = diw_pool_get(&s->pool), **b = bucket_of(s, addr);
+
+	*src = (struct diw_source){ .addr = *addr, .epoch = epoch, .hnext = *b };
 	*b = src;
 	diw_list_init(&src->records);
 	diw_list_init(&src->reasms);
@@ -75,46 +108,191 @@ static void expire(struct diw_sources *s, struct diw_source *src)
 	diw_pool_put(&s->pool, src);
 }
 
-/* The old epoch's messages end here: the process behind that address is another one now. */
-static void begin_epoch(struct diw_ddp *d, struct diw_source *src, uint16_t epoch, uint64_t now)
+/* ---- Room for a new one ---- */
+
+struct place {
+	struct diw_source *victim;   /* gives way, or NULL: a place is free */
+	bool rival;                  /* the address has another epoch */
+};
+
+static struct diw_source *longest_idle(const struct diw_sources *s)
+{
+	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
+		const struct diw_list *l = diw_list_first(&s->idle[kind][true]);
+
+		if (!l && kind < DIW_SOURCE_WRITER)
+			l = diw_list_first(&s->idle[kind][false]);
+		if (l)
+			return diw_container(l, struct diw_source, lru);
+	}
+	return NULL;
+}
+
+/* An address has few epochs with state, or its owner would not find its own among those that others forged. False:
+ * all that might give way hold something. */
+static bool find_place(const struct diw_sources *s, const struct diw_addr *addr, struct place *at)
+{
+	struct diw_source *o, *rival = NULL;
+	int n = 0;
+
+	for (o = *bucket_of(s, addr); o; o = o->hnext) {
+		if (!diw_addr_eq(&o->addr, addr))
+			continue;
+		n++;
+		if (!source_holds(o) && !o->proved && (o->quiet || kind_of(o) == DIW_SOURCE_BLANK) &&
+		    (!rival || o->last_ns < rival->last_ns))
+			rival = o;
+	}
+	at->rival = n > 0;
+	at->victim = NULL;
+	if (n >= DIW_SOURCE_EPOCHS)
+		return (at->victim = rival);
+	if (s->pool.used < s->pool.cap)
+		return true;
+	return (at->victim = longest_idle(s));
+}
+
+static struct diw_source *take_place(struct diw_ddp *d, const struct place *at, const struct diw_addr *addr,
+				     uint16_t epoch)
+{
+	struct diw_sources *s = &d->dg->sources;
+	struct diw_source *src, *o;
+
+	if (at->victim) {
+		d->c->source_evicted++;
+		expire(s, at->victim);
+	}
+	src = create(s, addr, epoch);
+	for (o = at->rival ? *bucket_of(s, addr) : NULL; o; o = o->hnext)
+		if (diw_addr_eq(&o->addr, addr))
+			o->rival = !o->proved;
+	return src;
+}
+
+/* ---- Segments ---- */
+
+void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now)
+{
+	if (src->last_ns == now)
+		return;
+	src->last_ns = s->now = now;
+	if (!diw_list_empty(&src->lru))
+		diw_source_settle(s, src);
+}
+
+uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **out)
+{
+	struct diw_sources *s = &d->dg->sources;
+	struct place at;
+
+	*out = diw_source_find(s, seg->src, seg->h.epoch);
+	if (*out)
+		return now < (*out)->over_until_ns ? DIW_FAULT_EPOCH_OLD : 0;
+	if (find_place(s, seg->src, &at))
+		return 0;
+	if (at.rival)                           /* the real one gets a place by its proof */
+		d->ulp->challenge(d->ulp_ctx, seg, now);
+	return DIW_FAULT_SOURCE_FULL;
+}
+
+/* Who has proved its address keeps its state longer than others. So it is asked to where places are short, and where
+ * the address has several epochs, of which it can end the others. */
+static void ask_source(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	const struct diw_pool *pool = &d->dg->sources.pool;
+
+	if ((!src->rival && pool->used <= pool->cap / 2) ||
+	    (src->asked_ns && now < src->asked_ns + DIW_SOURCE_ASK_NS))
+		return;
+	src->asked_ns = now;
+	d->ulp->challenge(d->ulp_ctx, seg, now);
+}
+
+struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now,
+				  struct diw_source *src)
+{
+	struct diw_sources *s = &d->dg->sources;
+	struct place at;
+
+	if (!src) {
+		find_place(s, seg->src, &at);
+		src = take_place(d, &at, seg->src, seg->h.epoch);
+		src->last_ns = s->now = now;
+		diw_source_settle(s, src);
+	} else {
+		diw_source_touch(s, src, now);
+	}
+	if (!src->proved)
+		ask_source(d, src, seg, now);
+	return src;
+}
+
+/* ---- Epochs ---- */
+
+/* The epoch's messages end here: the process behind that address is another one. */
+static void end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t now)
 {
 	diw_records_close_source(d, src);
 	diw_reasms_close_source(d, src, now);
 	give_ring_back(&d->dg->sources, src);
-	src->have_newest = src->have_floor = false;
-	src->old_epoch = src->epoch;
-	src->old_until_ns = now + DIW_SOURCE_OLD_EPOCH_NS;
-	src->epoch = epoch;
-}
-
-void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now)
-{
-	if (src->last_ns == now && !diw_list_empty(&src->lru))
-		return;
+	src->have_newest = src->have_floor = src->proved = src->reads = false;
+	src->rival = true;
+	src->over_until_ns = now + DIW_SOURCE_OLD_EPOCH_NS;
 	src->last_ns = now;
-	src->quiet = false;
-	diw_list_del(&src->lru);
-	diw_list_add_tail(&s->active, &src->lru);
+	diw_source_settle(&d->dg->sources, src);
+	d->c->source_epoch_ended++;
 }
 
-uint16_t diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **out)
+/* The other epochs of the address end. Returns which of them gives way where there is no place for the one that was
+ * proved: one that holds nothing more, and rather a forged one than one whose late segments may be on their way. */
+static struct diw_source *end_others(struct diw_ddp *d, const struct diw_addr *addr, const struct diw_source *src,
+				     uint64_t now)
+{
+	struct diw_source *o, *least = NULL;
+	uint64_t worth = 0, least_worth = 0;
+
+	for (o = *bucket_of(&d->dg->sources, addr); o; o = o->hnext) {
+		if (o == src || !diw_addr_eq(&o->addr, addr))
+			continue;
+		worth = o->proved ? UINT64_MAX : o->over_until_ns;
+		if (now >= o->over_until_ns)
+			end_epoch(d, o, now);
+		if (!source_holds(o) && (!least || worth < least_worth)) {
+			least = o;
+			least_worth = worth;
+		}
+	}
+	return least;
+}
+
+struct diw_source *diw_source_prove(struct diw_ddp *d, const struct diw_addr *addr, uint16_t epoch, bool read,
+				    uint64_t now)
 {
 	struct diw_sources *s = &d->dg->sources;
-	struct diw_source *src = diw_source_find(s, seg->src);
+	struct diw_source *src = diw_source_find(s, addr, epoch), *least;
+	struct place at;
 
+	if (src && now < src->over_until_ns)
+		return NULL;
+	s->now = now;
+	least = end_others(d, addr, src, now);
 	if (!src) {
-		src = create(s, seg);
-		if (!src)
-			return DIW_FAULT_SOURCE_FULL;
-	} else if (src->epoch != seg->h.epoch) {
-		if (seg->h.epoch == src->old_epoch && now < src->old_until_ns)
-			return DIW_FAULT_EPOCH_OLD;
-		begin_epoch(d, src, seg->h.epoch, now);
+		if (!find_place(s, addr, &at)) {
+			if (!least)
+				return NULL;
+			at.victim = least;
+		}
+		src = take_place(d, &at, addr, epoch);
 	}
-	diw_source_touch(s, src, now);
-	*out = src;
-	return 0;
+	src->proved = true;
+	src->reads |= read;
+	src->rival = false;
+	src->last_ns = now;
+	diw_source_settle(s, src);
+	return src;
 }
+
+/* ---- Closed messages ---- */
 
 bool diw_source_is_closed(const struct diw_source *src, uint32_t msn)
 {
@@ -157,6 +335,7 @@ void diw_source_count_record(struct diw_sources *s, struct diw_source *src, int 
 	int before = class_of(src->nrecords);
 
 	src->nrecords += by;
+	diw_source_changed(s, src);
 	if (class_of(src->nrecords) == before)
 		return;
 	diw_list_del(&src->heavy);
@@ -171,12 +350,7 @@ struct diw_source *diw_source_heaviest(const struct diw_sources *s)
 	return NULL;
 }
 
-static uint64_t quiet_after(const struct diw_ddp *d)
-{
-	uint64_t longest = d->cfg.record_timeout > d->cfg.reasm_timeout ? d->cfg.record_timeout : d->cfg.reasm_timeout;
-
-	return 2 * longest > DIW_SOURCE_QUIET_NS ? 2 * longest : DIW_SOURCE_QUIET_NS;
-}
+/* ---- Timers ---- */
 
 /* Every message that a quiet source began has ended, so the ring's content shrinks to a floor. */
 static void become_quiet(struct diw_sources *s, struct diw_source *src)
@@ -186,41 +360,53 @@ static void become_quiet(struct diw_sources *s, struct diw_source *src)
 	give_ring_back(s, src);
 	src->quiet = true;
 	diw_list_del(&src->lru);
-	diw_list_add_tail(&s->quiet, &src->lru);
+	diw_list_add_tail(&s->idle[kind_of(src)][true], &src->lru);
+}
+
+static uint64_t due_at(const struct diw_list *idle, uint64_t since)
+{
+	const struct diw_list *l = diw_list_first(idle);
+
+	return l ? diw_container(l, struct diw_source, lru)->last_ns + since : DIW_NEVER;
+}
+
+static struct diw_source *first_due(const struct diw_list *idle, uint64_t since, uint64_t now)
+{
+	return now >= due_at(idle, since) ? diw_container(diw_list_first(idle), struct diw_source, lru) : NULL;
+}
+
+static uint64_t next_due(const struct diw_sources *s)
+{
+	uint64_t t = DIW_NEVER;
+
+	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
+		t = diw_min64(t, due_at(&s->idle[kind][false], DIW_SOURCE_QUIET_NS));
+		t = diw_min64(t, due_at(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS));
+	}
+	return t;
 }
 
 void diw_sources_timers(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_sources *s = &d->dg->sources;
-	struct diw_list *l;
+	struct diw_source *src;
 
-	while ((l = diw_list_first(&s->active))) {
-		struct diw_source *src = diw_container(l, struct diw_source, lru);
-
-		if (now < src->last_ns + quiet_after(d))
-			break;
-		become_quiet(s, src);
+	if (now < s->due_ns)
+		return;
+	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
+		while ((src = first_due(&s->idle[kind][false], DIW_SOURCE_QUIET_NS, now)))
+			become_quiet(s, src);
+		while ((src = first_due(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS, now))) {
+			d->c->source_expired++;
+			expire(s, src);
+		}
 	}
-	while ((l = diw_list_first(&s->quiet))) {
-		struct diw_source *src = diw_container(l, struct diw_source, lru);
-
-		if (now < src->last_ns + quiet_after(d) + DIW_SOURCE_EXPIRY_NS)
-			break;
-		d->c->source_expired++;
-		expire(s, src);
-	}
+	s->due_ns = next_due(s);
 }
 
 uint64_t diw_sources_deadline(const struct diw_ddp *d)
 {
-	const struct diw_list *l;
-	uint64_t t = DIW_NEVER, gone = quiet_after(d) + DIW_SOURCE_EXPIRY_NS;
-
-	if ((l = diw_list_first(&d->dg->sources.active)))
-		t = diw_container(l, struct diw_source, lru)->last_ns + quiet_after(d);
-	if ((l = diw_list_first(&d->dg->sources.quiet)))
-		t = diw_min64(t, diw_container(l, struct diw_source, lru)->last_ns + gone);
-	return t;
+	return d->dg->sources.due_ns;
 }
 
 size_t diw_sources_memory(const struct diw_sources *s)

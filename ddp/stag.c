@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "base/rng.h"
+#include "base/wire.h"
 
 /* Open addressing with linear probing; the index is random, so it is its own hash. */
 static uint32_t home(const struct diw_stag_table *t, uint32_t stag)
@@ -141,7 +142,7 @@ uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const s
 		return DIW_FAULT_STAG;
 	if ((s->access & access) != access || (peer && (access & user->deny)))
 		return DIW_FAULT_ACCESS;
-	if (to + len < to)
+	if (diw_to_wraps(to, len))
 		return DIW_FAULT_WRAP;
 	if (to < s->to || to - s->to > s->len || len > s->len - (to - s->to))
 		return DIW_FAULT_BOUNDS;

@@ -28,6 +28,7 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h));
 	tx->off = 0;
 	tx->toll = d->cfg.toll;
+	tx->held = 0;
 	tx->active = true;
 }
 
@@ -43,16 +44,28 @@ static void advance(struct cursor *c, size_t n)
 	}
 }
 
+/* Does the next segment, of COST, have to wait for the window? */
+static bool segment_held(const struct diw_ddp_tx *tx, int64_t cost, int64_t window, bool first)
+{
+	return tx->toll && cost > window && !(first && tx->alone);
+}
+
 /* Cut up to BURST segments from OFF on; returns how many. */
 static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
 	       struct diw_link_seg *segs)
 {
 	uint32_t off = tx->off;
+	int64_t window = tx->window;
 	int n = 0;
 
 	do {
 		uint32_t len = tx->h.length - off < tx->seg ? tx->h.length - off : tx->seg;
+		uint32_t cost = diw_ddp_hdr_len(&tx->h) + len + tx->toll;
 
+		if (segment_held(tx, cost, window, n == 0)) {
+			tx->held = cost;
+			break;
+		}
 		tx->h.mo = off;
 		tx->h.last = off + len == tx->h.length;
 		segs[n].hdr = hdr[n];
@@ -64,11 +77,25 @@ static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t
 			advance(at, len);
 		tx->h.to += len;
 		off += len;
-		budget -= segs[n].hdr_len + len + tx->toll;
+		budget -= cost;
+		window -= cost;
 		n++;
 	} while (off < tx->h.length && n < BURST && budget > 0);
 	tx->h.to -= off - tx->off;              /* counts again when the link has taken them */
 	return n;
+}
+
+static void segment_sent(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct diw_link_seg *seg, int64_t *budget)
+{
+	int64_t cost = (int64_t)seg->hdr_len + seg->len + tx->toll;
+
+	DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, seg->len, tx->dst.port);
+	tx->off += seg->len;
+	tx->h.to += seg->len;
+	tx->window -= cost;
+	tx->alone = false;
+	*budget -= cost;
+	d->c->tx_payload += seg->len;
 }
 
 int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now)
@@ -84,15 +111,13 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 
 		if (*budget <= 0)
 			return -EBUSY;
+		tx->held = 0;
 		n = cut(tx, &ahead, *budget, hdr, segs);
+		if (n == 0)
+			return -EBUSY;
 		taken = d->link->ops->send(d->link, &tx->dst, segs, n, now);
-		for (int i = 0; i < taken; i++) {
-			DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, segs[i].len, tx->dst.port);
-			tx->off += segs[i].len;
-			tx->h.to += segs[i].len;
-			*budget -= segs[i].hdr_len + segs[i].len + tx->toll;
-			d->c->tx_payload += segs[i].len;
-		}
+		for (int i = 0; i < taken; i++)
+			segment_sent(d, tx, &segs[i], budget);
 		d->c->tx_segments += (uint64_t)taken;
 		if (taken && tx->off == tx->h.length)
 			tx->active = false;

@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/log.h"
+#include "base/path.h"
 #include "llp/pcapng.h"
 
 #define FLUSH_NS (100 * DIW_MS)      /* what was captured is in the file after so long */
@@ -35,32 +37,13 @@ static pid_t file_owner;                     /* a child has its own, or fails to
 
 static void warn(const char *path, int err)
 {
-	fprintf(stderr, "diwarp: DIWARP_PCAP=%s: %s; nothing %s captured\n", path,
+	diw_log(DIW_LOG_TELL, "DIWARP_PCAP=%s: %s; nothing %s captured", path,
 		err == -EBUSY ? "another process writes it (%p in the name stands for the process id)" :
-		err == -EINVAL ? "not an ordinary file" : strerror(-err), file ? "more is" : "is");
-}
-
-/* 0, or -ENAMETOOLONG. */
-static int expand(const char *path, char *out, size_t room)
-{
-	size_t n = 0;
-
-	for (; *path; path++) {
-		int len = 1;
-
-		if (path[0] == '%' && path[1] == 'p') {
-			len = snprintf(out + n, room - n, "%ld", (long)getpid());
-			path++;
-		} else {
-			path += path[0] == '%' && path[1] == '%';
-			out[n] = *path;
-		}
-		if (len < 0 || (size_t)len >= room - n)
-			return -ENAMETOOLONG;
-		n += (size_t)len;
-	}
-	out[n] = '\0';
-	return 0;
+		err == -EINVAL ? "not an ordinary file" :
+		err == -ELOOP ? "a symbolic link, which is not followed" :
+		err == -EPERM ? "another user's file, or one with a second name" :
+		err == -EEXIST ? "it holds something else than a capture, and is left alone" : strerror(-err),
+		file ? "more is" : "is");
 }
 
 const char *diw_capture_path(void)
@@ -80,7 +63,7 @@ struct diw_pcapng *diw_capture_file(const char *path)
 	if (file_owner != getpid()) {
 		file_owner = getpid();
 		file = NULL;                 /* in a child: the parent's, which stays the parent's */
-		rc = expand(path, name, sizeof name);
+		rc = diw_path_expand(path, name, sizeof name);
 		if (rc == 0)
 			rc = diw_pcapng_open(name, &file);
 		if (rc < 0)
@@ -102,7 +85,7 @@ void diw_capture_forked(void)
 
 /* ---- Packets ---- */
 
-static void check(int rc)
+void diw_capture_check(int rc)
 {
 	if (rc < 0)
 		warn(diw_capture_path() ? diw_capture_path() : "", rc);
@@ -120,7 +103,7 @@ static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one
 	k.src = k.outbound ? &local : peer;
 	k.dst = k.outbound ? peer : &local;
 	k.ns = c->epoch_ns + now;
-	check(diw_pcapng_write(c->file, &k));
+	diw_capture_check(diw_pcapng_write(c->file, &k));
 	c->flush_at = diw_min64(c->flush_at, now + FLUSH_NS);
 }
 
@@ -146,7 +129,7 @@ static void write_burst(struct diw_capture *c, const struct diw_dgram_burst *b, 
 
 static void flush(struct diw_capture *c)
 {
-	check(diw_pcapng_flush(c->file));
+	diw_capture_check(diw_pcapng_flush(c->file));
 	c->flush_at = DIW_NEVER;
 }
 

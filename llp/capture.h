@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Captures what a queue pair sends and receives, from inside the stack (DIWARP_PCAP, diwarp(7)). Two dgrams with the
- * impairment between them: what is sent is seen below it, as it leaves; what is received above it, as DDP gets it.
- * What the impairment loses is told by the impairment itself.
+ * Captures what a queue pair sends and receives, from inside the stack (DIWARP_PCAP, diwarp(7)). Of datagrams: two
+ * dgrams with the impairment between them: what is sent is seen below it, as it leaves; what is received above it, as
+ * DDP gets it. What the impairment loses is told by the impairment itself. Of a connection: a stream around the
+ * socket's (llp/capture_stream.c).
  */
 #ifndef DIW_LLP_CAPTURE_H
 #define DIW_LLP_CAPTURE_H
 
 #include "llp/dgram.h"
+#include "llp/stream.h"
 
 struct diw_capture;
 struct diw_pcapng;
@@ -24,5 +26,14 @@ int diw_capture_open(struct diw_pcapng *file, uint64_t epoch_ns, struct diw_dgra
 		     struct diw_dgram **wire);
 /* And above it: cannot fail. *TOP owns IMPAIR. */
 void diw_capture_top(struct diw_capture *c, struct diw_dgram *impair, struct diw_dgram **top);
+/* Tells once what RC, of a write to the process's file, has gone wrong. */
+void diw_capture_check(int rc);
+
+/* A stream has no clock as its parameter: NOW(CTX) plus EPOCH_NS is the time since 1970. */
+struct diw_capture_clock { uint64_t (*now)(void *ctx); void *ctx; uint64_t epoch_ns; };
+/* Around *S, whose place it takes and which it owns: ACCEPTED, or about to connect. What it captures is in FILE when
+ * the call returns. -ENOMEM */
+int diw_capture_stream(struct diw_pcapng *file, const struct diw_capture_clock *clock, bool accepted,
+		       struct diw_stream **s);
 
 #endif

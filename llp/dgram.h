@@ -23,6 +23,13 @@
 #define DIW_DGRAM_AT_HAND 0u
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
 
+/* Is told what will never leave of the bursts that name it (llp/seal.c). */
+struct diw_dgram_sender {
+	/* The kernel refused N datagrams for ERRNUM; FIRST is the number of the first of them. Called within send and
+	 * recv. */
+	void (*refused)(struct diw_dgram_sender *s, uint32_t first, uint32_t n, int errnum);
+};
+
 struct diw_dgram_burst {
 	struct diw_addr peer;        /* tx: destination, rx: source */
 	const struct iovec *iov;     /* rx: exactly one entry, valid until the next recv */
@@ -33,6 +40,9 @@ struct diw_dgram_burst {
 	bool group;                  /* rx: it came to a group or broadcast address */
 	struct diw_addr to;          /* rx, of a group socket: that address; of one with `any`: which of its own, if
 	                              * `group` is not set; else its port is 0 */
+	struct diw_dgram_sender *sender;     /* tx: or NULL. What the impairment changes names none. */
+	uint32_t first;              /* tx, with a sender: the first datagram's number; the others count up, modulo
+	                              * 2^32 */
 };
 
 struct diw_dgram;
@@ -40,8 +50,8 @@ struct diw_dgram;
 struct diw_dgram_ops {
 	const char *name;
 	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then
-	 * wait for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error, and
-	 * leaves its errno in tx_errno. iov content is read before the call returns, never later (or copied). */
+	 * wait for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error,
+	 * leaves its errno in tx_errno, and is told to the burst's sender. iov content is read before the call returns, never later (or copied). */
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 	/* Bursts received, 0 when there is none now. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
@@ -74,7 +84,10 @@ struct diw_dgram {
 	struct diw_dgram_watch *watch;   /* NULL: nobody does */
 	struct diw_addr local;       /* bound address */
 	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
+	uint8_t only;                /* 4, 6: it reaches no other addresses than those of this version of IP; 0: both */
 	int tx_errno;                /* the last refusal; whoever reports it clears it */
+	struct diw_addr tx_errpeer;  /* with that: of what was sent to this address; */
+	bool tx_icmp;                /* the kernel sent it, and an ICMP message has come since */
 	bool fds_changed;            /* there is one more; whoever polls them clears it */
 	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
 	/* A group socket's burst, which the next recv takes and returns as if it had come to this one. */
@@ -93,12 +106,19 @@ static inline void diw_dgram_pull_up(struct diw_dgram *d, struct diw_dgram *lowe
 {
 	if (lower->tx_errno) {
 		d->tx_errno = lower->tx_errno;
+		d->tx_errpeer = lower->tx_errpeer;
+		d->tx_icmp = lower->tx_icmp;
 		lower->tx_errno = 0;
 	}
 	d->fds_changed |= lower->fds_changed;
 	lower->fds_changed = false;
 	d->mtu_changed |= lower->mtu_changed;
 	lower->mtu_changed = false;
+}
+
+static inline bool diw_dgram_reaches(const struct diw_dgram *d, const struct diw_addr *dst)
+{
+	return !d->only || (d->only == 4) == diw_addr_is_v4(dst);
 }
 
 struct diw_dgram_attr {

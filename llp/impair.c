@@ -249,7 +249,8 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	struct impair *im = impair_of(d);
 	int got = 0;
 
-	send_due(im, now);
+	if (!diw_impair_line_idle(&im->tx))
+		send_due(im, now);
 	if (im->rx.nrun && im->rx_next == im->rx.nrun) {
 		diw_impair_line_end(&im->rx, &im->rx_burst, im->rx.nrun, now);
 		im->rx_next = 0;
@@ -269,8 +270,11 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 static uint64_t impair_deadline(struct diw_dgram *d)
 {
 	struct impair *im = impair_of(d);
-	uint64_t tx = diw_impair_line_deadline(&im->tx), t;
+	uint64_t tx, t;
 
+	if (!im->rx.nrun && diw_impair_line_idle(&im->tx) && diw_impair_line_idle(&im->rx))
+		return im->lower->ops->deadline(im->lower);
+	tx = diw_impair_line_deadline(&im->tx);
 	if (tx < im->tx_retry_ns)
 		tx = im->tx_retry_ns;
 	t = diw_min64(tx, diw_impair_line_deadline(&im->rx));

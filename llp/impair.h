@@ -90,7 +90,10 @@ struct diw_impair_line {
 int diw_impair_line_set(struct diw_impair_line *l, const struct diw_impair_dir *p, int which);
 void diw_impair_line_fini(struct diw_impair_line *l);
 /* Nothing to do, nothing waiting. */
-bool diw_impair_line_idle(const struct diw_impair_line *l);
+static inline bool diw_impair_line_idle(const struct diw_impair_line *l)
+{
+	return !l->active && !l->nheld && diw_list_empty(&l->delayed);
+}
 /* Decide over each datagram of B: what leaves now is appended to the run. */
 void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burst *b, uint64_t now);
 /* The same when datagrams are only lost (no copies): which runs of B survive, at most half of its datagrams and one. */

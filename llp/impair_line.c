@@ -48,11 +48,6 @@ void diw_impair_line_fini(struct diw_impair_line *l)
 	l->arena = NULL;
 }
 
-bool diw_impair_line_idle(const struct diw_impair_line *l)
-{
-	return !l->active && !l->nheld && diw_list_empty(&l->delayed);
-}
-
 uint64_t diw_impair_line_deadline(const struct diw_impair_line *l)
 {
 	uint64_t t = DIW_NEVER;

@@ -47,6 +47,9 @@ struct diw_link_up {
 	/* RELIABLE: no more will come. Fault 0 and errnum 0: the peer has ended the stream in good order; else why it
 	 * broke. Told once; the link still sends, unless errnum says that it cannot. NULL on other links. */
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
+	/* Datagrams: the kernel refused N segments for ERRNUM; FIRST is the number of the first, as `taken` counts from
+	 * 0. Called within send, flush and poll. NULL: nobody is told. */
+	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
 };
 
 struct diw_link_ops {
@@ -54,7 +57,8 @@ struct diw_link_ops {
 	 * writable. They may stay staged until flush. */
 	int (*send)(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
 		    uint64_t now);
-	/* Send what is staged. 0, or -EAGAIN: still staged, wait for the descriptor to be writable. */
+	/* Send what is staged. 0; -EAGAIN: still staged, wait for the descriptor to be writable. RELIABLE: -errno, the
+	 * stream has broken, and what was staged is lost. */
 	int (*flush)(struct diw_link *l, uint64_t now);
 	/* Receive at most BUDGET bursts and hand their segments up; returns how many bursts there were. */
 	int (*poll)(struct diw_link *l, int budget, uint64_t now);
@@ -77,6 +81,7 @@ struct diw_link {
 	struct diw_dgram *dgram;     /* for its address and news; NULL over a stream */
 	struct diw_addr local;
 	bool down;                   /* RELIABLE: the stream has ended or broken: nothing will come */
+	uint32_t taken, left;        /* datagrams, modulo 2^32: segments taken; of these, no longer staged */
 	const struct diw_link_up *up;
 	void *up_ctx;
 	struct diw_counters *c;

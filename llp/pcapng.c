@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@ enum { OPT_END, OPT_COMMENT, OPT_IF_NAME = 2, OPT_EPB_FLAGS = 2, OPT_USERAPPL = 
 #define IPV4_LEN 20u
 #define IPV6_LEN 40u
 #define UDP_LEN 8u
+#define TCP_LEN 20u
+#define TCP_WINDOW 65535
 #define HOP_LIMIT 64
 
 struct diw_pcapng {
@@ -113,55 +116,78 @@ static uint16_t fold(uint32_t sum)
 	return (uint16_t)~sum;
 }
 
-static uint32_t headers_len(const struct diw_pcapng_packet *k)
+static uint32_t ip_len(const struct diw_pcapng_packet *k)
 {
-	return (diw_addr_is_v4(k->src) || diw_addr_is_v4(k->dst) ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
+	return diw_addr_is_v4(k->src) || diw_addr_is_v4(k->dst) ? IPV4_LEN : IPV6_LEN;
 }
 
-/* The UDP header is there, its checksum 0, and the payload behind it. */
-static void udp_checksum(uint8_t *udp, uint32_t len, const uint8_t *addrs, size_t addrs_len)
+static uint32_t transport_len(const struct diw_pcapng_packet *k)
 {
-	uint32_t sum = sum16(17 + len, addrs, addrs_len);
-	uint16_t check = fold(sum16(sum, udp, len));
+	return k->tcp ? TCP_LEN : UDP_LEN;
+}
 
-	diw_put16(udp + 6, check ? check : 0xffff);
+/* Ports and the fields behind them; LEN with the payload. Where the checksum is, as 0. */
+static uint8_t *put_transport(uint8_t *p, const struct diw_pcapng_packet *k, uint32_t len)
+{
+	diw_put16(p, k->src->port);
+	diw_put16(p + 2, k->dst->port);
+	if (!k->tcp) {
+		diw_put16(p + 4, (uint16_t)len);
+		return p + 6;
+	}
+	diw_put32(p + 4, k->tcp->seq);
+	diw_put32(p + 8, k->tcp->ack);
+	p[12] = TCP_LEN / 4 << 4;
+	p[13] = k->tcp->flags;
+	diw_put16(p + 14, TCP_WINDOW);
+	return p + 16;
+}
+
+/* Returns the addresses, *N bytes; LEN is what follows the header. */
+static uint8_t *put_ip(uint8_t *p, const struct diw_pcapng_packet *k, uint8_t protocol, uint32_t len, size_t *n)
+{
+	if (ip_len(k) == IPV4_LEN) {
+		p[0] = 0x45;
+		diw_put16(p + 2, (uint16_t)(IPV4_LEN + len));
+		p[8] = HOP_LIMIT;
+		p[9] = protocol;
+		memcpy(p + 12, k->src->ip + 12, 4);
+		memcpy(p + 16, k->dst->ip + 12, 4);
+		diw_put16(p + 10, fold(sum16(0, p, IPV4_LEN)));
+		*n = 8;
+		return p + 12;
+	}
+	p[0] = 0x60;
+	diw_put16(p + 4, (uint16_t)len);
+	p[6] = protocol;
+	p[7] = HOP_LIMIT;
+	memcpy(p + 8, k->src->ip, 16);
+	memcpy(p + 24, k->dst->ip, 16);
+	*n = 32;
+	return p + 8;
 }
 
 static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 {
-	bool v4 = headers_len(k) == IPV4_LEN + UDP_LEN;
-	uint8_t *udp = p + (v4 ? IPV4_LEN : IPV6_LEN), *end = udp + UDP_LEN;
+	uint8_t protocol = k->tcp ? IPPROTO_TCP : IPPROTO_UDP, *body = p + ip_len(k), *end = body + transport_len(k);
+	uint8_t *field, *addrs;
 	const struct iovec *v = k->iov;
-	size_t off = k->off;
+	size_t off = k->off, n;
+	uint32_t len, sum;
 
 	memset(p, 0, (size_t)(end - p));
 	for (uint32_t left = k->len; left > 0; v++, off = 0) {
-		size_t have = v->iov_len - off, n = have < left ? have : left;
+		size_t have = v->iov_len - off;
 
+		n = have < left ? have : left;
 		end = put(end, (uint8_t *)v->iov_base + off, n);
 		left -= (uint32_t)n;
 	}
-	diw_put16(udp, k->src->port);
-	diw_put16(udp + 2, k->dst->port);
-	diw_put16(udp + 4, (uint16_t)(end - udp));
-	if (v4) {
-		p[0] = 0x45;
-		diw_put16(p + 2, (uint16_t)(end - p));
-		p[8] = HOP_LIMIT;
-		p[9] = 17;
-		memcpy(p + 12, k->src->ip + 12, 4);
-		memcpy(p + 16, k->dst->ip + 12, 4);
-		diw_put16(p + 10, fold(sum16(0, p, IPV4_LEN)));
-		udp_checksum(udp, (uint32_t)(end - udp), p + 12, 8);
-	} else {
-		p[0] = 0x60;
-		diw_put16(p + 4, (uint16_t)(end - udp));
-		p[6] = 17;
-		p[7] = HOP_LIMIT;
-		memcpy(p + 8, k->src->ip, 16);
-		memcpy(p + 24, k->dst->ip, 16);
-		udp_checksum(udp, (uint32_t)(end - udp), p + 8, 32);
-	}
+	len = (uint32_t)(end - body);
+	field = put_transport(body, k, len);
+	addrs = put_ip(p, k, protocol, len, &n);
+	sum = fold(sum16(sum16(protocol + len, addrs, n), body, len));
+	diw_put16(field, (uint16_t)(sum || k->tcp ? sum : 0xffff));     /* 0 in UDP is none (RFC 768) */
 	return end;
 }
 
@@ -225,7 +251,7 @@ int diw_pcapng_flush(struct diw_pcapng *p)
 static void append(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 {
 	uint8_t *b = p->buf + p->used, *q, *packet;
-	uint32_t len = headers_len(k) + k->len;
+	uint32_t len = ip_len(k) + transport_len(k) + k->len;
 
 	q = put32(put32(b, BLOCK_EPB) + 4, 0);
 	q = put32(put32(q, (uint32_t)(k->ns >> 32)), (uint32_t)k->ns);
@@ -241,6 +267,8 @@ int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 {
 	int rc;
 
+	if (p->owner != getpid())
+		return 0;
 	pthread_mutex_lock(&p->lock);
 	if (!p->error && p->used > BUFFER - MAX_BLOCK)
 		write_out(p);
@@ -251,17 +279,34 @@ int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 	return rc;
 }
 
+/* Of the user's own, with no other name, and nothing in it but an older capture: it is about to be made empty. */
+static int may_overwrite(int fd, const struct stat *st)
+{
+	uint32_t magic = 0;
+	ssize_t n = pread(fd, &magic, sizeof magic, 0);
+
+	if (st->st_uid != geteuid() || st->st_nlink != 1)
+		return -EPERM;
+	return n == 0 || (n == sizeof magic && magic == BLOCK_SHB) ? 0 : -EEXIST;
+}
+
 /* An ordinary file, or a device such as /dev/full: what else one can open may block, or kill the program (SIGPIPE). */
 static int prepare(struct diw_pcapng *p)
 {
 	struct rlimit lim;
 	struct stat st;
+	int rc;
 
 	if (fstat(p->fd, &st) < 0)
 		return -errno;
 	p->cut = S_ISREG(st.st_mode);
 	if (!p->cut && !S_ISCHR(st.st_mode))
 		return -EINVAL;
+	rc = p->cut ? may_overwrite(p->fd, &st) : 0;
+	if (rc == 0 && p->cut && fchmod(p->fd, 0600) < 0)
+		rc = -errno;
+	if (rc < 0)
+		return rc;
 	if (flock(p->fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY : -errno;
 	if (p->cut && ftruncate(p->fd, 0) < 0)
@@ -279,8 +324,8 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 
 	if (!p)
 		return -ENOMEM;
-	p->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-	rc = p->fd >= 0 ? prepare(p) : errno == ENXIO ? -EINVAL : -errno;  /* a FIFO that nobody reads */
+	p->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	rc = p->fd >= 0 ? prepare(p) : -errno;
 	if (rc < 0) {
 		if (p->fd >= 0)
 			close(p->fd);

@@ -11,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/crc.h"
+#include "base/list.h"
+#include "base/log.h"
 #include "base/trace.h"
 #include "base/wire.h"
 #include "llp/link.h"
@@ -27,6 +29,7 @@
 struct seal {
 	struct diw_link l;
 	struct diw_dgram *d;
+	struct diw_dgram_sender sender;
 	uint32_t mulpdu;             /* as set; 0 = what the MTU allows */
 
 	/* The open super-buffer: room for more of open.peer while the last datagram is as long as the others. */
@@ -53,6 +56,15 @@ static struct seal *seal_of(struct diw_link *l)
 
 /* ---- Send ---- */
 
+/* A datagram is a segment, so that they have the same numbers. */
+static void seal_refused(struct diw_dgram_sender *sender, uint32_t first, uint32_t n, int errnum)
+{
+	const struct diw_link *l = &diw_container(sender, struct seal, sender)->l;
+
+	if (l->up->refused)
+		l->up->refused(l->up_ctx, first, n, errnum);
+}
+
 /* 0: nothing is staged any more; -EAGAIN: it still is. */
 static int send_open(struct seal *s, uint64_t now)
 {
@@ -65,6 +77,7 @@ static int send_open(struct seal *s, uint64_t now)
 	if (n < 1)
 		return -EAGAIN;
 	s->open.len = 0;
+	s->l.left = s->l.taken;
 	return 0;
 }
 
@@ -115,6 +128,7 @@ static int stage_one(struct seal *s, const struct diw_addr *dst, const struct di
 	if (!s->open.len) {
 		s->open.peer = *dst;
 		s->open.seg = len;
+		s->open.first = s->l.taken;
 		s->open_count = 0;
 	}
 	p = s->stage + s->open.len;
@@ -124,6 +138,7 @@ static int stage_one(struct seal *s, const struct diw_addr *dst, const struct di
 	diw_put32le(p, crc);
 	s->open.len += len;
 	s->open_count++;
+	s->l.taken++;
 	if (!open_fits(s, dst, s->open.seg))
 		send_open(s, now);   /* full; when blocked it waits for flush like any other */
 	return 0;
@@ -161,7 +176,7 @@ static int gather_one(struct seal *s, int at, uint8_t crc_at[CRC_LEN], const str
 static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
 			uint64_t now)
 {
-	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather };
+	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather, .sender = &s->sender, .first = s->l.taken };
 	int count = 0;
 
 	b.seg = segs[0].hdr_len + segs[0].len + CRC_LEN;
@@ -180,7 +195,10 @@ static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct
 		if (len < b.seg)
 			break;
 	}
-	return s->d->ops->send(s->d, &b, 1, now) < 1 ? -EAGAIN : count;
+	if (s->d->ops->send(s->d, &b, 1, now) < 1)
+		return -EAGAIN;
+	s->l.left = s->l.taken += (uint32_t)count;
+	return count;
 }
 
 static int seal_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
@@ -212,14 +230,24 @@ static int seal_flush(struct diw_link *l, uint64_t now)
 
 /* ---- Receive ---- */
 
-static bool intact(struct seal *s, const uint8_t *p, uint32_t len)
+static void datagram_dropped(struct seal *s, const uint8_t *p, uint32_t len, const char *reason, uint64_t now)
+{
+	char ip[DIW_ADDR_IP_STRLEN];
+
+	DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, s->rest.peer.port);
+	diw_dgram_dropped(s->d, p, reason);
+	diw_log_often(DIW_LOG_DEBUG, now, "port %u: a datagram of %s port %u, %u bytes: %s", s->l.local.port,
+		      diw_addr_ip_str(&s->rest.peer, ip), s->rest.peer.port, len, reason);
+}
+
+static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 {
 	if (len < MIN_SEG + CRC_LEN) {
 		s->l.c->rx_short++;
-		diw_dgram_dropped(s->d, p, "rx_short");
+		datagram_dropped(s, p, len, "rx_short", now);
 	} else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN)) {
 		s->l.c->rx_crc++;
-		diw_dgram_dropped(s->d, p, "rx_crc");
+		datagram_dropped(s, p, len, "rx_crc", now);
 	} else {
 		return true;
 	}
@@ -246,9 +274,7 @@ static bool rx_rest(struct seal *s, uint64_t now)
 		uint32_t len = b->len < b->seg ? b->len : b->seg;
 		const uint8_t *p = s->rest_at;
 
-		if (!intact(s, p, len))
-			DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, b->peer.port);
-		else
+		if (intact(s, p, len, now))
 			s->kept[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group,
 								b->to.port ? &b->to : NULL };
 		s->rest_at += len;
@@ -262,15 +288,14 @@ static bool rx_rest(struct seal *s, uint64_t now)
 	return true;
 }
 
-static void rx_begin(struct seal *s, const struct diw_dgram_burst *b)
+static void rx_begin(struct seal *s, const struct diw_dgram_burst *b, uint64_t now)
 {
 	s->rest = *b;
 	s->rest_at = b->iov->iov_base;
 	if (b->len)
 		return;
 	s->l.c->rx_short++;
-	DIW_TRACE_DATAGRAM_DROPPED(s->l.c, 0, b->peer.port);
-	diw_dgram_dropped(s->d, s->rest_at, "rx_short");
+	datagram_dropped(s, s->rest_at, 0, "rx_short", now);
 }
 
 static int seal_poll(struct diw_link *l, int budget, uint64_t now)
@@ -284,7 +309,7 @@ static int seal_poll(struct diw_link *l, int budget, uint64_t now)
 		return 0;
 	while (n < budget && (goes_on || s->d->ops->recv(s->d, &b, 1, now) == 1)) {
 		if (!goes_on)
-			rx_begin(s, &b);
+			rx_begin(s, &b, now);
 		goes_on = false;
 		n++;
 		if (!rx_rest(s, now))
@@ -352,6 +377,8 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	s->open_iov.iov_base = s->stage;
 	s->open.iov = &s->open_iov;
 	s->open.niov = 1;
+	s->sender.refused = seal_refused;
+	s->open.sender = &s->sender;
 	*l = &s->l;
 	return 0;
 }

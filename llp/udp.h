@@ -91,6 +91,7 @@ struct diw_udp {
 			  CMSG_SPACE(sizeof(struct in6_pktinfo))];
 	} rx_control;
 
+	uint64_t icmp_at;            /* an ICMP message is told from then on */
 	struct diw_dgram_burst kept; /* what the socket did not take of a burst that it began to send; len 0: nothing */
 	struct iovec kept_iov;
 	struct diw_udp_pmtu pmtu;
@@ -114,6 +115,11 @@ bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true
 /* Of a socket with `any`: the address that PEER has asked, or NULL. */
 const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct diw_addr *peer);
 
+/* ---- What ICMP said (llp/udp_err.c) ---- */
+
+/* Take what is in FD's error queue; true: there was an ICMP message, which is what the last call failed for. */
+bool diw_udp_errors(struct diw_udp *u, int fd);
+
 /* ---- What came, described by u->rx (llp/udp_rx.c) ---- */
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len);
@@ -125,6 +131,7 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
 ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen);
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
+ssize_t diw_sys_errmsg(int fd, struct msghdr *m);        /* of the error queue */
 
 /* ---- Sockets (llp/udp_open.c) ---- */
 

@@ -68,6 +68,11 @@ static void set_common(const struct diw_udp *u, int fd)
 		set_int(fd, SOL_UDP, UDP_GRO, 1);
 	if (u->any)
 		tell_own(u, fd, true);
+	if (u->group)                           /* it sends nothing */
+		return;
+	set_int(fd, IPPROTO_IP, IP_RECVERR, 1);
+	if (u->family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
 }
 
 /* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those
@@ -201,6 +206,9 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 		err = set_options(u, attr);
 	if (!err)
 		err = bind_socket(u, attr);
+	u->d.only = u->family == AF_INET ? 4 : attr->any ? 0 : 6;
+	if (!err && attr->peer.port && !diw_dgram_reaches(&u->d, &attr->peer))
+		err = -EAFNOSUPPORT;
 	if (!err && attr->peer.port)
 		err = connect_socket(u, &attr->peer);
 	if (err && u->fd >= 0)

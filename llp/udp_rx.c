@@ -70,7 +70,9 @@ static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 
 void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 {
-	if (err == -EMSGSIZE)                   /* both of a connected socket only: what ICMP said of a datagram */
+	if (diw_udp_errors(u, hot ? u->hot_fd : u->fd))
+		return;
+	if (err == -EMSGSIZE)                   /* both where the error queue had no room */
 		diw_udp_learn_mtu(u, hot ? &u->hot_peer : &u->tx_peer);
 	else if (err == -ECONNREFUSED)
 		u->d.c->tx_error++;

@@ -22,3 +22,8 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
 	return syscall(SYS_recvmsg, fd, m, 0);
 }
+
+ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
+{
+	return syscall(SYS_recvmsg, fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);
+}

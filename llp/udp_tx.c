@@ -12,6 +12,7 @@
 #include "llp/udp.h"
 
 #define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
+#define CALLS 8                      /* of one burst: ICMP messages may come as fast as it is tried */
 #define KEPT_RETRY (100 * DIW_US)
 #define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
 
@@ -153,12 +154,18 @@ static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 		tx_hot(u);
 }
 
+/* What a super-buffer may be refused for. */
+static bool tx_is_size(int err)
+{
+	return err == -EMSGSIZE || err == -EINVAL || err == -EIO;
+}
+
 /* One call of the kernel that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
 static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
 {
 	const size_t room = CMSG_SPACE(sizeof(uint16_t));
 	bool many = len > seg;
-	int err = 0;
+	int err = 0, before = 0;
 
 	u->tx.msg_iov = (struct iovec *)iov;
 	u->tx.msg_iovlen = (size_t)niov;
@@ -169,7 +176,7 @@ static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_
 	}
 	u->tx.msg_control = u->tx_control.b + (many ? 0 : room);
 	u->tx.msg_controllen = u->tx_infolen + (many ? room : 0);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < CALLS; i++, before = err) {
 		err = u->call(u, len);
 		if (!err) {
 			u->d.c->tx_bursts++;
@@ -177,11 +184,15 @@ static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_
 			u->d.c->tx_bytes += len;
 			return 0;
 		}
+		if (err == -EAGAIN || err == -ENOBUFS || err == -EWOULDBLOCK)
+			return -EAGAIN;
 		/* An ICMP answer to an earlier datagram surfaces here, and this one was not sent. */
-		if (err == -ECONNREFUSED && !u->tx.msg_name)
-			u->d.c->tx_error++;
-		else if (err != -EINTR)
-			return err == -ENOBUFS || err == -EWOULDBLOCK ? -EAGAIN : err;
+		if (err == -EINTR || diw_udp_errors(u, u->tx_fd))
+			continue;
+		if (err == -ECONNREFUSED)
+			u->d.c->tx_error++;     /* an answer that its queue had no room for */
+		else if (err == before || tx_is_size(err))
+			return err;             /* an answer's error is told once, so this is the kernel's own */
 	}
 	return err;
 }
@@ -220,7 +231,8 @@ static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 	}
 	u->kept_iov = (struct iovec){ u->kept_buf, at };
 	u->kept = (struct diw_dgram_burst){ .peer = b->peer, .iov = &u->kept_iov, .niov = 1, .len = at,
-					    .seg = b->seg < at ? b->seg : at };
+					    .seg = b->seg < at ? b->seg : at, .sender = b->sender,
+					    .first = b->first + done / b->seg };
 }
 
 struct tx_state {
@@ -233,7 +245,7 @@ struct tx_state {
  * super-buffer in its way. True when the same bytes should be tried again, in smaller calls. */
 static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
 {
-	if (err != -EMSGSIZE && err != -EINVAL && err != -EIO)
+	if (!tx_is_size(err))
 		return false;
 	if (s->per_call == 1) {
 		/* A connected socket hears of "fragmentation needed" by an error on whatever it sends next. */
@@ -265,11 +277,18 @@ static void tx_done(struct diw_udp *u, const struct tx_state *s, uint32_t n)
 		u->max_segs = OLD_MAX_SEGS;
 }
 
-static void tx_refused(struct diw_udp *u, int err, uint32_t n)
+/* The N datagrams from the byte DONE on. ECONNREFUSED is never this call's own: nothing is known of these. */
+static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint32_t done, uint32_t n, int err)
 {
 	u->d.c->tx_error += n;
-	if (err != -ECONNREFUSED)
-		u->d.tx_errno = -err;
+	if (err == -ECONNREFUSED)
+		return;
+	u->d.tx_errno = -err;
+	u->d.tx_errpeer = b->peer;
+	u->d.tx_errpeer.path = 0;
+	u->d.tx_icmp = false;
+	if (b->sender)
+		b->sender->refused(b->sender, b->first + done / b->seg, n, -err);
 }
 
 /* 0 when the burst is taken, -EAGAIN when nothing of it is. */
@@ -301,7 +320,7 @@ static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 		if (err && tx_again(u, b, err, &s))
 			continue;
 		if (err)
-			tx_refused(u, err, count);
+			tx_refused(u, b, done, count, err);
 		else
 			tx_done(u, &s, count);
 		at = next;

@@ -340,6 +340,8 @@ int diw_mpa_flush(struct diw_link *l, uint64_t now)
 	drain(m);
 	if (m->pool->stager == m)
 		send_stage(m);
+	if (m->tx_errno)
+		return -m->tx_errno;
 	if (m->tx_len)
 		return -EAGAIN;
 	if (m->tx_fin && !m->tx_shut) {

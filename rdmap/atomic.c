@@ -70,11 +70,13 @@ uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg
 		return DIW_FAULT_OPCODE;
 	if (seg->len != RESPONSE_LEN || diw_get32(seg->payload) != wr->got)
 		return DIW_FAULT_STREAM;
+	diw_rdmap_rc_confirm(r, wr->seq);
 	before = diw_get64(seg->payload + 4);
 	if (diw_ddp_place(&r->ddp, &wr->buf, 0, (const uint8_t *)&before, sizeof before) != 0)
 		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_LOCAL_PROT);
 	else
 		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
+	r->up->confirmed(r->up_ctx);
 	return 0;
 }
 
@@ -101,6 +103,7 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 	struct diw_rdmap_rc_answer *a, asked;
 	uint16_t fault;
 	uint64_t *at;
+	bool after;
 
 	r->c->atomics_rx++;
 	if (seg->len != DIW_RDMAP_ATOMIC_LEN)
@@ -115,11 +118,13 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 	fault = word(r, &asked, &at);
 	if (fault)
 		return fault;
+	after = diw_rdmap_rc_snap(r);
 	a = diw_rdmap_rc_answer_new(r);
 	if (!a)
 		return DIW_FAULT_NO_BUFFER;
 	*a = asked;
-	return 0;
+	/* Else behind the Reads that are too large to be copied, when its answer's turn comes. */
+	return after ? diw_rdmap_atomic_do(r, a) : 0;
 }
 
 /* A set bit of the mask is the most significant of its field: no carry leaves it (RFC 7306 section 5.1). */

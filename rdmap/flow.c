@@ -46,14 +46,26 @@ static bool is_quiet(struct diw_rdmap_flow *f, uint64_t now)
 	return false;
 }
 
+/* The window keeps the next segment from leaving. A segment that is larger than the window leaves alone. */
+static bool is_full(const struct diw_rdmap *r)
+{
+	const struct diw_rdmap_flow *f = &r->flow;
+
+	return ahead(f) && (ahead(f) >= f->window || r->tx.held > f->window - ahead(f));
+}
+
 int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
 	uint32_t upto = f->asked ? f->window : f->window / 2;
 
-	if (is_quiet(f, now))
+	if (is_quiet(f, now)) {
+		r->tx.window = INT64_MAX;
 		return WINDOW_MAX;
-	return ahead(f) < upto ? upto - ahead(f) : 0;
+	}
+	r->tx.window = (int64_t)f->window - ahead(f);
+	r->tx.alone = ahead(f) == 0;
+	return ahead(f) < upto && !is_full(r) ? upto - ahead(f) : 0;
 }
 
 static int say(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
@@ -63,6 +75,7 @@ static int say(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t n
 	struct diw_ddp_tx tx = {
 		.dst = r->ddp.cfg.peer,
 		.h = { .opcode = DIW_OP_FLOW, .qn = 2, .length = LEN },
+		.window = INT64_MAX,
 	};
 	int64_t budget = 1;
 
@@ -124,9 +137,9 @@ int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now)
 
 	if (rc < 0 || is_quiet(f, now))
 		return rc;
-	if (!f->asked && ahead(f) >= f->window / 2)
+	if (!f->asked && (ahead(f) >= f->window / 2 || (more && is_full(r))))
 		rc = ask(r, now);
-	if (rc == 0 && more && f->asked && ahead(f) >= f->window)
+	if (rc == 0 && more && f->asked && is_full(r))
 		return wait(r, now);
 	f->shut = false;
 	return rc;
@@ -139,13 +152,13 @@ uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r)
 	return f->shut ? diw_min64(f->again_ns, f->until) : 0;
 }
 
-uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
 	uint32_t number, window;
 
 	if (seg->len != LEN)
-		return DIW_FAULT_SHORT;
+		return DIW_FAULT_MO;
 	number = diw_get32(seg->payload);
 	window = diw_get32(seg->payload + 4);
 	if (window == 0) {                      /* one answer a look is enough, for all that were asked */
@@ -155,7 +168,7 @@ uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 	}
 	if (f->number - number >= DIW_RDMAP_FLOW_ASKS || f->number - number >= f->number - f->heard) {
 		r->c->flow_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "flow_ignored");
+		diw_ddp_dropped(r->ddp.link, seg, "flow_ignored", now);
 		return 0;
 	}
 	f->heard = number;

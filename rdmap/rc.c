@@ -9,18 +9,26 @@
 #include "base/wire.h"
 #include "rdmap/rdmap.h"
 
+#define RNR_STAG 0x64697700u
+#define RNR_TO 0x726e722d727472u     /* and in the lowest octet the number */
+#define RNR_UNLIMITED 7u
 #define IMMEDIATE_LEN 8u             /* RFC 7306 section 6; ours are 32 bits: the low-order ones */
 
-int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306)
+int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306, bool words,
+		       struct diw_rdmap_snap_pool *pool)
 {
 	r->rc.answers = calloc(ird ? ird : 1, sizeof *r->rc.answers);
 	r->rc.rtr = calloc(2, sizeof *r->rc.rtr);
 	r->rc.probe = r->rc.rtr + 1;
 	if (!r->rc.answers || !r->rc.rtr)
 		return -ENOMEM;                 /* diw_rdmap_fini() frees */
+	r->rc.snap.pool = pool;
 	r->rc.ird = ird;
 	r->rc.ord = ord;
-	r->rc.rfc7306 = r->ddp.cfg.imm = rfc7306;
+	r->rc.rfc7306 = rfc7306;
+	r->rc.place.words = words;
+	r->ddp.cfg.extras = (rfc7306 ? DIW_RDMAP_IMM : 0) | (words ? DIW_RDMAP_WORD : 0);
+	r->ddp.cfg.rnr_timeout = r->ddp.cfg.rnr_most;
 	return 0;
 }
 
@@ -31,14 +39,18 @@ static int send_immediate(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, ui
 	uint8_t body[IMMEDIATE_LEN] = { 0 };
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;                     /* one segment */
+	int rc;
 
 	diw_put32(body + 4, wr->imm);
 	if (!r->tx.active) {
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = wr->solicited ? DIW_OP_IMMEDIATE_SE : DIW_OP_IMMEDIATE,
 						.length = sizeof body };
+		diw_rdmap_rc_word(r, &r->tx.h, wr->ask);
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
-	return diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
+	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
+	r->rc.place.sent += rc == 0;
+	return rc;
 }
 
 static uint8_t send_opcode(const struct diw_rdmap_wr *wr)
@@ -61,6 +73,8 @@ static void begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 		.length = wr->buf.len, .stag = wr->stag, .to = wr->to, .qn = op->qn,
 		.inv_stag = send && wr->invalidate ? wr->inv_stag : 0,
 	};
+	/* The Immediate Data asks for its Write. */
+	diw_rdmap_rc_word(r, &r->tx.h, wr->ask && (send || !wr->imm_valid));
 	diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 }
 
@@ -82,6 +96,7 @@ static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int6
 		if (!r->tx.active)
 			begin(r, wr);
 		rc = diw_ddp_tx_run(&r->ddp, &r->tx, iov, budget, now);
+		r->rc.place.sent += rc == 0;
 		r->rc.imm_next = rc == 0 && wr->opcode == DIW_OP_WRITE && wr->imm_valid;
 	}
 	if (r->rc.imm_next) {
@@ -125,21 +140,6 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 	}
 }
 
-int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now)
-{
-	uint8_t status;
-	int rc;
-
-	r->rc.probe->opcode = DIW_OP_READ_REQUEST;
-	r->rc.probe->dst = r->ddp.cfg.peer;
-	rc = diw_rdmap_rc_read(r, r->rc.probe, &status, now);
-	if (rc == -EAGAIN) {                    /* nothing of it has left: as if it had not begun */
-		r->tx.active = false;
-		r->ddp.order.tx_msn[1]--;
-	}
-	return rc;
-}
-
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 {
 	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = r->ddp.cfg.peer };
@@ -152,12 +152,84 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 	}
 	/* The stream is empty: it takes so little. */
 	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
+	r->rc.place.placed = r->rc.place.sent;  /* nobody waits for it */
+}
+
+int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
+{
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = r->ddp.cfg.peer, .stag = RNR_STAG,
+				      .to = RNR_TO << 8 | r->rc.rnr_retry };
+	struct diw_rdmap_rc_place before = r->rc.place;
+	int64_t budget = 1;
+	uint8_t status;
+
+	if (!r->rc.tell_rnr || !r->rc.rfc7306)
+		return 0;
+	if (diw_rdmap_rc_send(r, &write, &budget, &status, now) == -EAGAIN) {
+		r->tx.active = false;           /* nothing of it has left */
+		r->rc.place = before;
+		return -EAGAIN;
+	}
+	r->rc.tell_rnr = false;
+	return 0;
 }
 
 /* ---- Receiving ---- */
 
+void diw_rdmap_rc_written(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	struct diw_ddp_cfg *cfg = &r->ddp.cfg;
+	uint64_t retries = seg->h.to & 0xff;
+
+	r->c->rx_messages += seg->h.last && (seg->len || !seg->h.worded);
+	if (seg->h.last)
+		diw_rdmap_rc_placed(r, &seg->h, false);
+	if (seg->len || seg->h.stag != RNR_STAG || seg->h.to >> 8 != RNR_TO || !cfg->rnr_unit)
+		return;
+	cfg->rnr_timeout = retries < RNR_UNLIMITED && retries * cfg->rnr_unit < cfg->rnr_most ?
+			   retries * cfg->rnr_unit : cfg->rnr_most;
+}
+
+/* RDMAP's octets are the same in every segment of a message (RFC 5041 section 4.3): the opcode, the STag to invalidate,
+ * and our immediate. What an opcode reserves is not looked at. */
+static uint16_t continues_message(const struct diw_order *o, const struct diw_ddp_hdr *h)
+{
+	const struct diw_ddp_hdr *first = &o->first;
+	bool invalidate = h->opcode == DIW_OP_SEND_INV || h->opcode == DIW_OP_SEND_SE_INV;
+
+	if (!o->recv || h->qn != 0 || h->msn != first->msn || h->mo != o->got)
+		return 0;
+	if (h->opcode != first->opcode || h->imm_valid != first->imm_valid)
+		return DIW_FAULT_OPCODE;
+	if (invalidate && h->inv_stag != first->inv_stag)
+		return DIW_FAULT_INVALIDATE;
+	return h->imm == first->imm ? 0 : DIW_FAULT_STREAM;
+}
+
+/* A Write of no octets changes nothing. */
+static bool takes_effect(const struct diw_ddp_seg *seg)
+{
+	switch (seg->h.opcode) {
+	case DIW_OP_WRITE: return seg->len;
+	case DIW_OP_SEND:
+	case DIW_OP_SEND_SE:
+	case DIW_OP_SEND_INV:
+	case DIW_OP_SEND_SE_INV:
+	case DIW_OP_IMMEDIATE:
+	case DIW_OP_IMMEDIATE_SE: return true;
+	default: return false;
+	}
+}
+
 uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
 {
+	uint16_t fault = seg->h.tagged ? 0 : continues_message(&r->ddp.order, &seg->h);
+
+	if (fault)
+		return fault;
+	diw_rdmap_rc_heard(r, &seg->h);
+	if (r->rc.nseen < r->rc.nanswers && takes_effect(seg))
+		diw_rdmap_rc_snap(r);
 	switch (seg->h.opcode) {
 	case DIW_OP_WRITE:
 		t->kind = DIW_TARGET_STAG;
@@ -199,6 +271,7 @@ void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 {
 	wr->pending = true;
 	wr->got = 0;
+	wr->seq = r->rc.place.sent;
 	diw_list_init(&wr->out);
 	diw_list_add_tail(&r->rc.out, &wr->out);
 	r->rc.nout++;

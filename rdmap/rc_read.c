@@ -78,11 +78,13 @@ uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg 
 void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg)
 {
 	wr->got += seg->len;
+	diw_rdmap_rc_confirm(r, wr->seq);
 	if (!seg->h.last)
 		return;
 	if (wr->invalidate && wr->buf.n)
 		diw_rdmap_invalidate(r, sink_stag(wr), false, false);
 	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
+	r->up->confirmed(r->up_ctx);
 }
 
 /* ---- Target ---- */
@@ -105,7 +107,7 @@ uint16_t diw_rdmap_as_rdmap(uint16_t fault)
 	}
 }
 
-static uint16_t source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from)
+uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from)
 {
 	*from = NULL;
 	if (a->read.length == 0)                /* no bytes, no check: it may say ready-to-receive */
@@ -128,8 +130,8 @@ uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *
 		.stag = diw_get32(p + 16), .to = diw_get64(p + 20),
 		.read = { .length = diw_get32(p + 12), .sink_stag = diw_get32(p), .sink_to = diw_get64(p + 4) },
 	};
-	fault = source(r, &asked, &from);
-	if (fault == 0 && asked.read.sink_to + asked.read.length < asked.read.sink_to)
+	fault = diw_rdmap_rc_source(r, &asked, &from);
+	if (fault == 0 && diw_to_wraps(asked.read.sink_to, asked.read.length))
 		fault = DIW_FAULT_READ_WRAP;
 	if (fault)
 		return fault;
@@ -160,26 +162,45 @@ static void refuse(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uin
 	diw_rdmap_terminate(r, &seg, fault, now);
 }
 
+/* The message's payload: the source itself, asked for again since it may have been deregistered; or what had been sent
+ * when the rest was copied, which is not looked at any more, and the copy. */
+static uint16_t answer_payload(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, struct iovec *iov)
+{
+	uint8_t *from;
+	uint16_t fault;
+	int n = 0;
+
+	if (!a->copied) {
+		fault = diw_rdmap_rc_source(r, a, &from);
+		*iov = (struct iovec){ from, a->read.length };
+		return fault;
+	}
+	if (a->read.sent)
+		iov[n++] = (struct iovec){ NULL, a->read.sent };
+	diw_rdmap_snap_iov(&r->rc.snap, a->read.length - a->read.sent, iov + n);
+	return 0;
+}
+
 static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, int64_t *budget, uint64_t now)
 {
 	struct diw_ddp_tx *tx = &r->rc.answer_tx;
-	struct iovec iov = { .iov_len = a->read.length };
-	uint8_t *from;
-	uint16_t fault = source(r, a, &from);   /* again: it may have been deregistered */
+	struct iovec iov[1 + DIW_RDMAP_SNAP_IOV];
+	uint16_t fault = answer_payload(r, a, iov);
 	int rc;
 
 	if (fault) {
 		refuse(r, a, fault, now);
 		return -ECONNRESET;
 	}
-	iov.iov_base = from;
 	if (!tx->active) {
 		tx->dst = r->ddp.cfg.peer;
 		tx->h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .length = a->read.length,
 					      .stag = a->read.sink_stag, .to = a->read.sink_to };
 		diw_ddp_tx_begin(&r->ddp, tx, false);
 	}
-	rc = diw_ddp_tx_run(&r->ddp, tx, &iov, budget, now);
+	rc = diw_ddp_tx_run(&r->ddp, tx, iov, budget, now);
+	if (rc == 0 && a->copied)
+		diw_rdmap_snap_drop(&r->rc.snap, a->read.length - a->read.sent);
 	r->c->read_answered += rc == 0;
 	return rc;
 }
@@ -205,6 +226,7 @@ int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 			return err;
 		rc->answers_head = (uint16_t)((rc->answers_head + 1) % rc->ird);
 		rc->nanswers--;
+		rc->nseen -= rc->nseen > 0;
 	}
 	return 0;
 }

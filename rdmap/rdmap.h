@@ -29,10 +29,15 @@ enum diw_rdmap_opcode {
 	DIW_OP_ATOMIC_RESPONSE = 0xb,
 	DIW_OP_WRITE_RECORD = 0xc,
 	DIW_OP_FLOW = 0xd,
+	DIW_OP_VALIDATION = 0xe,
 	/* Of work requests that send nothing. */
 	DIW_OP_LOCAL_INV = 0x10,
 	DIW_OP_BIND_MW = 0x11,
 };
+
+#define DIW_RDMAP_MAX_SEND (16u << 20)       /* docs/ud-profile.md section 11 */
+#define DIW_RDMAP_MAX_WRITE (1u << 30)
+#define DIW_RDMAP_MAX_READ (16u << 20)
 
 enum diw_rdmap_type { DIW_TYPE_UD = 1, DIW_TYPE_UC = 2, DIW_TYPE_RC = 4 };  /* bits: an opcode belongs to several */
 
@@ -41,6 +46,7 @@ struct diw_rdmap_op {
 	bool tagged, imm, solicited; /* may carry an immediate, the solicited bit */
 	bool any_qkey;               /* authorised otherwise: an outstanding request of ours */
 	uint32_t qn;
+	uint32_t max;                /* datagrams: octets of a message; 0: checked elsewhere */
 };
 extern const struct diw_rdmap_op diw_rdmap_ops[16];
 
@@ -53,12 +59,17 @@ struct diw_rdmap_wr {
 	bool signaled, imm_valid, solicited;
 	bool fence, invalidate;      /* RC */
 	bool pending;                /* RC: sent, its response has not come yet */
-	bool unconfirmed;            /* RC: pending, since the peer has not said that it is placed */
-	uint8_t status;              /* RC: how it completes */
+	bool unconfirmed;            /* RC: complete when rc.placed reaches seq */
+	bool ask;                    /* RC: its message asks the peer for that */
+	uint32_t seq;                /* RC: rc.sent when it had left; datagrams: the number behind its last segment's */
+	uint8_t status;              /* how it completes */
 	uint8_t wc_opcode;           /* the verbs' */
-	uint16_t fault;              /* RC, REFUSED: the target's word */
+	uint16_t fault;              /* RC, REFUSED: the target's word; UNSENT: the error number */
 	uint32_t imm, qkey, stag, inv_stag;
-	uint32_t got;                /* RC: bytes of a Read's response, or an atomic's request identifier */
+	union {
+		uint32_t got;        /* RC: bytes of a Read's response, or an atomic's request identifier */
+		uint32_t first;      /* datagrams: number of its first segment, as the link counts them */
+	};
 	uint64_t to;
 	struct diw_addr dst;
 	uint64_t timeout;            /* Read: ns, 0 = measured */
@@ -81,13 +92,12 @@ struct diw_rdmap_wr {
 };
 
 enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, DIW_RDMAP_TIMEOUT, DIW_RDMAP_BIND,
-			DIW_RDMAP_FLUSHED };
+			DIW_RDMAP_FLUSHED, DIW_RDMAP_UNSENT };
 
-/* ---- Reads (rdmap/read.c) ---- */
+/* ---- Reads (rdmap/read.c, rdmap/answer.c) ---- */
 
 #define DIW_RDMAP_READS 128          /* outstanding; also what a queue pair answers at a time */
 #define DIW_RDMAP_READS_SOURCE 16    /* of one source */
-#define DIW_RDMAP_MAX_READ (16u << 20)
 #define DIW_RDMAP_READ_LEN 28u       /* RFC 5040 section 4.4 */
 #define DIW_RDMAP_TERMINATE_MAX (6 + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN)       /* RFC 5040 section 4.8 */
 #define DIW_RDMAP_ATOMIC_LEN 52u       /* RFC 7306 section 5.2.1 */
@@ -97,18 +107,32 @@ struct diw_rdmap_read {              /* one that we asked for */
 	struct diw_list hash;
 	uint64_t wr_id, to;
 	uint64_t begun_ns, deadline_ns;
-	struct diw_addr dst;
+	struct diw_addr dst;         /* path 0 */
+	uint64_t from_to;            /* there */
+	uint32_t from_stag, qkey;
 	uint32_t stag, length, msn;
-	uint16_t fault;              /* REFUSED: the target's word */
-	uint8_t status;
+	uint32_t seg;                /* number of the segment that asks, as the link counts them */
+	uint16_t path;
+	uint16_t fault;              /* REFUSED: the target's word; UNSENT: the error number */
+	uint8_t status, repeats;
 	bool signaled;
+	bool unsent;                 /* the kernel refused that segment */
 	struct diw_ddp_buf buf;
 	struct diw_range_set ranges;
 	struct diw_ddp_sge sge[DIW_DDP_MAX_SGE];
 };
 
+struct diw_rdmap_reader {            /* a source whose Reads are being answered */
+	struct diw_list turn;        /* among the readers */
+	struct diw_list answers;     /* at least one */
+	struct diw_source *src;      /* NULL: all that have not proved their address */
+	uint32_t n;
+};
+
 struct diw_rdmap_answer {            /* one that a peer asked for */
 	struct diw_list link;
+	struct diw_rdmap_reader *reader;
+	uint64_t asked_ns;
 	struct diw_ddp_tx tx;
 	uint32_t stag, msn;          /* source STag; the request's MSN */
 	uint64_t to;
@@ -117,12 +141,30 @@ struct diw_rdmap_answer {            /* one that a peer asked for */
 	uint8_t raw[DIW_DDP_UNTAGGED_LEN];
 };
 
+/* ---- Error messages (rdmap/term.c) ---- */
+
+#define DIW_RDMAP_ERROR_BUDGETS 64   /* of error messages; sources share them by a hash that no peer knows */
+#define DIW_RDMAP_ERROR_TOLD 4       /* messages that one remembers */
+
+struct diw_rdmap_errors {
+	uint64_t seed;
+	struct diw_rdmap_error_budget {
+		uint64_t paid_until; /* what has been sent is paid for at that time, 100 a second */
+		uint32_t told[DIW_RDMAP_ERROR_TOLD];     /* hashes of the last messages that an error was sent for */
+		uint32_t ntold;
+	} budget[2][DIW_RDMAP_ERROR_BUDGETS];    /* [1]: of those that have proved their address */
+};
+
 struct diw_rdmap_reads {
 	struct diw_arena arena;
-	struct diw_pool pool, answer_pool;
+	struct diw_rdmap_errors errors;
+	struct diw_pool pool, answer_pool, reader_pool;
 	struct diw_range_pools ranges;
-	struct diw_list active, done, answers;
+	struct diw_list active, done;
+	struct diw_list readers;     /* in the order of their turns */
+	struct diw_rdmap_reader unproved;
 	struct diw_list hash[DIW_RDMAP_READS];
+	bool unsent;                 /* some of the active ones are */
 	uint64_t unit_ns;            /* smoothed time of a Read, a started 64 KiB of it */
 };
 
@@ -141,6 +183,11 @@ struct diw_rdmap_up {
 	bool (*read_done)(void *ctx, struct diw_rdmap_read *r);
 	/* A peer says that a message of ours was at fault. */
 	void (*peer_error)(void *ctx, const struct diw_addr *peer, uint32_t msn, uint16_t fault);
+	/* Datagrams: segments of ours were refused, see struct diw_link_up. */
+	void (*unsent)(void *ctx, uint32_t first, uint32_t n, int errnum);
+	/* RC: requests may be complete that were not: their completions come before those of what the segment that
+	 * said so brings. */
+	void (*confirmed)(void *ctx);
 	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged; 0 and errnum 0: in good
 	 * order. */
 	void (*ended)(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now);
@@ -151,12 +198,14 @@ struct diw_rdmap_up {
 struct diw_rdmap_rc_answer {         /* one that the peer asked for */
 	bool atomic, swap;
 	bool done;                   /* the atomic; its response waits */
+	bool copied;                 /* the Read's source, from `sent` on, is in the snapshots */
 	uint32_t stag;               /* here */
 	uint64_t to;
 	union {
 		struct {
 			uint32_t length, sink_stag;
 			uint64_t sink_to;
+			uint32_t sent;
 		} read;
 		struct {
 			uint32_t reqid;
@@ -166,18 +215,51 @@ struct diw_rdmap_rc_answer {         /* one that the peer asked for */
 	};
 };
 
+/* Snapshots of Reads that wait for their responses (rdmap/rc_snap.c): bytes a block, blocks of a connection, of a
+ * device. */
+#define DIW_RDMAP_SNAP_BLOCK 65536u
+#define DIW_RDMAP_SNAP_CONN 16u
+#define DIW_RDMAP_SNAP_DEV 256u
+#define DIW_RDMAP_SNAP_IOV (DIW_RDMAP_SNAP_CONN + 1)
+
+struct diw_rdmap_snap_pool;          /* of a device */
+
+struct diw_rdmap_snap {
+	struct diw_rdmap_snap_pool *pool;    /* NULL: no Read is copied */
+	struct diw_rdmap_snap_block *head, *tail;
+	uint32_t head_off, tail_off, nblocks;
+};
+
+#define DIW_RDMAP_STEADY 16u         /* answers of the program in a row, until the next one is waited for */
+
 struct diw_rdmap_rc {
 	struct diw_list out;         /* work requests that are pending, by age */
 	uint16_t nout, ord, ird;
 	bool rfc7306;                /* the peer takes immediates and atomics */
 	bool self;                   /* there is no peer: the stream comes back to us */
 	bool imm_next;               /* the Write of the request in progress has gone, its immediate has not */
+	bool tell_rnr, rnr_limits;   /* the peer does not know rnr_retry yet; that one is a limit */
+	uint8_t rnr_retry;           /* how often a message of ours may wait for a receive; 7: no limit */
 	uint32_t reqid;
 	struct diw_rdmap_rc_answer *answers;     /* a ring of ird */
 	uint16_t answers_head, nanswers;
+	uint16_t nseen;              /* of these, the oldest: copied, or too large for that */
+	struct diw_rdmap_snap snap;
 	struct diw_ddp_tx answer_tx;
 	struct diw_rdmap_wr *rtr;    /* the Read that says ready-to-receive */
 	struct diw_rdmap_wr *probe;  /* the Read of no bytes that asks whether all before it is placed */
+	struct diw_rdmap_rc_place {  /* rdmap/rc_place.c; counts of Writes, Sends and Immediates, modulo 2^32 */
+		bool words;          /* the peer takes placement words */
+		uint32_t sent;       /* by us: have left */
+		uint32_t placed;     /* of these, what the peer has placed for certain */
+		uint32_t heard;      /* the peer's, that are placed here */
+		bool due;            /* the peer has asked for that */
+		bool fresh;          /* in this look, with a message of which the program is told */
+		bool told;           /* it was a message of its own, and none of the program's followed */
+		uint8_t replies;     /* so many messages that asked, one after the other, the program answered by one of
+				      * its own; no more than DIW_RDMAP_STEADY are counted */
+		uint64_t until;      /* so long the answer leaves the program its turn; 0: it does not */
+	} place;
 	uint8_t last_len;            /* of the Terminate that the link has not taken yet, or 0 */
 	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
@@ -200,6 +282,18 @@ struct diw_rdmap_flow {
 	uint64_t until, quiet_until;
 };
 
+/* ---- The Write of UC that arrives (rdmap/write.c) ---- */
+
+struct diw_rdmap_write {             /* of an epoch of the peer */
+	struct diw_ddp_hdr first;
+	struct diw_range_set ranges;
+	uint64_t last_ns;            /* when a segment of it came */
+	uint64_t asked_ns;           /* when the epoch was challenged; 0 never */
+	uint16_t epoch;
+	bool known;                  /* the epoch is */
+	bool any, open;              /* a Write has begun, and has not ended */
+};
+
 /* ---- The instance ---- */
 
 struct diw_rdmap {
@@ -212,16 +306,13 @@ struct diw_rdmap {
 	struct diw_rdmap_reads *reads;       /* UD, UC; in its own arena */
 	struct diw_rdmap_rc rc;
 	uint64_t read_timeout;       /* ns; 0 measured */
-	uint64_t errors_since;       /* error messages: at most 100 a second */
-	uint32_t errors_sent;
 	struct diw_rdmap_flow flow;  /* UC */
-	struct {                     /* UC: the Write that arrives */
-		struct diw_ddp_hdr first;
-		struct diw_range_set ranges;
-		uint64_t last_ns;        /* when a segment of it came */
+	uint64_t proof_key[2];       /* of the tokens */
+	struct {                     /* UC */
+		struct diw_rdmap_write of[2];
+		int now;                 /* which epoch is in force; the other has not been proved */
 		uint64_t old_until_ns;   /* old_epoch is refused until then */
 		uint16_t old_epoch;
-		bool open, any;
 	} write;
 };
 
@@ -229,8 +320,13 @@ extern const struct diw_ddp_ulp diw_rdmap_ulp;
 
 /* The caller sets type, up, up_ctx, read_timeout and what diw_ddp_init() wants. -ENOMEM */
 int diw_rdmap_init(struct diw_rdmap *r);
-/* RC: its stream is there, with these limits on Reads and atomics. -ENOMEM */
-int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306);
+/* RC: its stream is there, with these limits on Reads and atomics. POOL outlives R's stream. -ENOMEM */
+int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306, bool words,
+		       struct diw_rdmap_snap_pool *pool);
+int diw_rdmap_snap_pool_new(struct diw_rdmap_snap_pool **out);  /* -ENOMEM */
+void diw_rdmap_snap_pool_free(struct diw_rdmap_snap_pool *p);   /* NULL: nothing */
+/* RC: nothing more is answered. */
+void diw_rdmap_snap_clear(struct diw_rdmap *r);
 void diw_rdmap_fini(struct diw_rdmap *r);
 /* As it was made, with nothing known of any peer. -ENOMEM: nothing has changed. */
 int diw_rdmap_renew(struct diw_rdmap *r);
@@ -238,9 +334,13 @@ int diw_rdmap_renew(struct diw_rdmap *r);
 /* RC, before the first request: say that we are ready by a Write or a Read of no bytes (RFC 6581 section 4). */
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now);
 
-/* RC, between requests: ask whether all that was sent is placed; the answer is that r->rc.probe is pending no more. 0,
- * -EAGAIN, -ENOSPC. */
-int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now);
+/* RC, between messages: say how much of the peer's is placed here, and ask how much of ours is there if ASK; of a peer
+ * without placement words only ask, by a Read of no bytes. The answer shows in r->rc.place.placed. 0, -EAGAIN, -ENOSPC
+ * as many Reads as may be are outstanding. */
+int diw_rdmap_rc_tell(struct diw_rdmap *r, bool ask, uint64_t now);
+/* Whether an answer of our own is to be sent now: what the program says itself may carry it soon. */
+bool diw_rdmap_rc_owes(struct diw_rdmap *r, uint64_t now);
+static inline bool diw_rdmap_rc_after(uint32_t a, uint32_t b) { return (int32_t)(a - b) > 0; }
 
 /* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked;
  * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding, or a fence waits for them. The same WR
@@ -248,7 +348,8 @@ int diw_rdmap_rc_probe(struct diw_rdmap *r, uint64_t now);
  * is not any more. */
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
-/* UC: what may be sent now, octets and tolls; whoever has sent so much calls the next one, and comes again. */
+/* UC: what may be sent now, octets and tolls, before the next function is called; the message in progress (r->tx) is
+ * told the window, which is more, and which it does not exceed. */
 int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now);
 /* UC: ask and answer the peer. MORE: the window keeps something from being sent. 0, or -EAGAIN: the link is blocked. */
 int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now);
@@ -260,6 +361,8 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now);
 /* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
 uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting);
+/* reads->unsent: complete the Reads whose requests could not be sent. */
+void diw_rdmap_reads_settle(struct diw_rdmap *r);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
 
 /* Between the files of this layer. */
@@ -268,14 +371,28 @@ void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, 
 void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
 void diw_rdmap_flow_init(struct diw_rdmap *r);
-uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 struct diw_recv *diw_rdmap_take_recv(struct diw_rdmap *r);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
 			   uint64_t now);
+/* Of the segments that the kernel refused, those that ask for Reads. */
+void diw_rdmap_reads_unsent(struct diw_rdmap *r, uint32_t first, uint32_t n, int errnum);
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
-uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+/* Such a Read is outstanding, and may be repeated once more. */
+bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn);
+void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn, uint64_t now);
+uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+/* Drop the answers to epochs that ended. */
+void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now);
+/* Ask the address that SEG came from whether it is its own (rdmap/proof.c). */
+void diw_rdmap_challenge(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+/* UC: the peer has proved that the epoch is its own. */
+void diw_rdmap_write_proved(struct diw_rdmap *r, uint16_t epoch, uint64_t now);
+/* Of the last messages that were sent. */
+bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn);
 /* RC. */
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
@@ -286,6 +403,22 @@ uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg 
 void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_as_rdmap(uint16_t fault);
+/* Of a message that begins: its placement word, if it has one. */
+void diw_rdmap_rc_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask);
+/* A segment that comes says how far the peer is. */
+void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h);
+/* All that left before SEQ is placed. */
+void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq);
+/* A Write, Send or Immediate of the peer is placed; TOLD: with a completion. */
+void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool told);
+/* Before what follows in the stream takes effect: copy the sources of the Reads that wait. True: what is asked for by
+ * now is independent of it. */
+bool diw_rdmap_rc_snap(struct diw_rdmap *r);
+/* The oldest LEN bytes that are copied; how many entries, of at most DIW_RDMAP_SNAP_IOV. Then forget them. */
+int diw_rdmap_snap_iov(const struct diw_rdmap_snap *s, uint32_t len, struct iovec *iov);
+void diw_rdmap_snap_drop(struct diw_rdmap_snap *s, uint32_t len);
+/* Where the source of a Read is; NULL if it has no bytes. 0 or a fault. */
+uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from);
 void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status);
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
@@ -296,6 +429,9 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a);
 int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now);
 uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+/* Tell the peer rnr_retry, if it is due and can be told (docs/rc-wire.md section 8). 0 or -EAGAIN. */
+int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now);
+void diw_rdmap_rc_written(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
 uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
 /* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be
@@ -306,6 +442,6 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
 uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 /* Tell the source of SEG about the fault, if it may be told (rdmap/term.c). */
 void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
-void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 
 #endif

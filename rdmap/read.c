@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA Read (RFC 5040 section 5.2) without a reliable lower layer: the initiator keeps the list of outstanding Reads,
- * which alone authorises responses, and looks at their timeouts only when it has work to do anyway (thesis section
- * 6.3). The target keeps nothing after it has answered. Reads are idempotent: the application may ask again.
+ * The initiator's side of RDMA Read (RFC 5040 section 5.2) without a reliable lower layer: it keeps the list of
+ * outstanding Reads, which alone authorises responses, and looks at their timeouts only when it has work to do anyway
+ * (thesis section 6.4). Reads are idempotent: the application may ask again. The target's side is in answer.c.
  */
 #include <errno.h>
 
@@ -12,8 +12,9 @@
 #include "rdmap/rdmap.h"
 
 #define SHORTEST (50 * DIW_MS)
+#define REPEATS 4                    /* because of challenges, or they would go on where a proof finds no room */
 
-/* ---- Initiator ---- */
+/* ---- The list ---- */
 
 static uint64_t units(uint32_t length)
 {
@@ -92,25 +93,47 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 	}
 }
 
-static int send_request(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint64_t now)
+/* ---- Requests ---- */
+
+/* With the MSN that TX has, or with a new one. */
+static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct diw_ddp_tx *tx, bool draw_msn,
+			uint64_t now)
 {
 	uint8_t body[DIW_RDMAP_READ_LEN];
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
-	struct diw_ddp_tx *tx = &r->tx;
 
-	diw_put32(body, wr->buf.n ? wr->buf.sge[0].stag : 0);
-	diw_put64(body + 4, wr->buf.n ? wr->buf.sge[0].to : 0);
-	diw_put32(body + 12, wr->buf.len);
-	diw_put32(body + 16, wr->stag);
-	diw_put64(body + 20, wr->to);
-	tx->dst = wr->dst;
+	diw_put32(body, read->stag);
+	diw_put64(body + 4, read->to);
+	diw_put32(body + 12, read->length);
+	diw_put32(body + 16, read->from_stag);
+	diw_put64(body + 20, read->from_to);
+	tx->dst = read->dst;
+	tx->dst.path = read->path;
+	read->seg = r->ddp.link->taken;
 	if (!tx->active) {
-		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .qkey = wr->qkey,
-					      .length = sizeof body };
-		diw_ddp_tx_begin(&r->ddp, tx, true);
+		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .qkey = read->qkey,
+					      .length = sizeof body, .msn = read->msn };
+		diw_ddp_tx_begin(&r->ddp, tx, draw_msn);
 	}
 	return diw_ddp_tx_run(&r->ddp, tx, &iov, &budget, now);
+}
+
+bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn)
+{
+	const struct diw_rdmap_read *read = find(r, peer, msn);
+
+	return read && read->repeats < REPEATS;
+}
+
+/* It goes behind the proof that the responder asked for. What the link does not take is lost, as in the network. */
+void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn, uint64_t now)
+{
+	struct diw_rdmap_read *read = find(r, peer, msn);
+	struct diw_ddp_tx tx = { 0 };
+
+	read->repeats++;
+	send_request(r, read, &tx, false, now);
 }
 
 static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
@@ -138,26 +161,35 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	}
 	if (r->reads->pool.used == r->reads->pool.cap)
 		return -ENOSPC;
-	rc = send_request(r, wr, now);
-	if (rc < 0)
-		return rc;
-	r->c->read_requests_tx++;
 	read = diw_pool_get(&r->reads->pool);
-	read->wr_id = wr->wr_id;
 	read->stag = wr->buf.n ? wr->buf.sge[0].stag : 0;
 	read->to = wr->buf.n ? wr->buf.sge[0].to : 0;
-	read->begun_ns = now;
-	read->deadline_ns = now + timeout_of(r, wr);
+	read->from_stag = wr->stag;
+	read->from_to = wr->to;
+	read->qkey = wr->qkey;
 	read->dst = wr->dst;
 	read->dst.path = 0;             /* the peer is the same whichever way */
+	read->path = wr->dst.path;
 	read->length = wr->buf.len;
-	read->msn = r->tx.h.msn;
 	read->fault = 0;
+	read->unsent = false;
+	diw_list_add_tail(&r->reads->active, &read->link);      /* it may be refused before that returns */
+	rc = send_request(r, read, &r->tx, true, now);
+	if (rc < 0) {
+		diw_list_del(&read->link);
+		diw_pool_put(&r->reads->pool, read);
+		return rc;
+	}
+	r->c->read_requests_tx++;
+	read->wr_id = wr->wr_id;
+	read->begun_ns = now;
+	read->deadline_ns = now + timeout_of(r, wr);
+	read->msn = r->tx.h.msn;
+	read->repeats = 0;
 	read->signaled = wr->signaled;
 	memcpy(read->sge, wr->buf.sge, wr->buf.n * sizeof *read->sge);
 	read->buf = (struct diw_ddp_buf){ read->sge, wr->buf.n, wr->buf.len };
 	diw_range_init(&read->ranges);
-	diw_list_add_tail(&r->reads->active, &read->link);
 	diw_list_add_tail(&r->reads->hash[read->msn % DIW_RDMAP_READS], &read->hash);
 	return 0;
 }
@@ -199,118 +231,42 @@ bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uin
 	return true;
 }
 
-/* ---- Target ---- */
-
-static uint16_t admit(struct diw_rdmap *r, const struct diw_ddp_seg *seg, bool *merged)
+void diw_rdmap_reads_unsent(struct diw_rdmap *r, uint32_t first, uint32_t n, int errnum)
 {
-	struct diw_list *l, *head = &r->reads->answers;
-	int of_source = 0;
+	const struct diw_list *l;
 
-	*merged = false;
-	for (l = head->next; l != head; l = l->next) {
-		struct diw_rdmap_answer *a = diw_container(l, struct diw_rdmap_answer, link);
+	for (l = r->reads->active.next; l != &r->reads->active; l = l->next) {
+		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);
 
-		if (!diw_addr_eq(&a->tx.dst, seg->src))
+		if (read->seg - first >= n)
 			continue;
-		if (a->msn == seg->h.msn && a->epoch == seg->h.epoch) {
-			r->c->read_merged++;
-			*merged = true;
-			return 0;
-		}
-		of_source++;
+		read->unsent = r->reads->unsent = true;
+		read->fault = (uint16_t)errnum;
 	}
-	if (of_source >= DIW_RDMAP_READS_SOURCE || r->reads->answer_pool.used == DIW_RDMAP_READS)
-		return DIW_FAULT_READ_LIMIT;
-	return 0;
 }
 
-uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+void diw_rdmap_reads_settle(struct diw_rdmap *r)
 {
-	const uint8_t *p = seg->payload;
-	struct diw_rdmap_answer *a;
-	uint8_t *from;
-	uint32_t length;
-	uint16_t fault;
-	bool merged;
+	struct diw_list *l, *next;
 
-	r->c->read_requests_rx++;
-	if (seg->group)                         /* one small datagram would draw an answer of every host */
-		return DIW_FAULT_GROUP;
-	if (seg->len != DIW_RDMAP_READ_LEN)
-		return DIW_FAULT_SHORT;
-	length = diw_get32(p + 12);
-	if (length > DIW_RDMAP_MAX_READ)
-		return DIW_FAULT_TOO_LONG;
-	fault = diw_stag_resolve(r->ddp.stags, diw_get32(p + 16), &r->ddp.user, DIW_STAG_REMOTE_READ, seg->src,
-				 diw_get64(p + 20), length, &from);
-	if (fault == 0)
-		fault = admit(r, seg, &merged);
-	if (fault || merged)
-		return fault;
-	a = diw_pool_get(&r->reads->answer_pool);
-	a->stag = diw_get32(p + 16);
-	a->to = diw_get64(p + 20);
-	a->msn = seg->h.msn;
-	a->epoch = seg->h.epoch;
-	a->cause = *seg;
-	memcpy(a->raw, seg->raw, sizeof a->raw);
-	a->cause.raw = a->raw;
-	a->tx.dst = *seg->src;
-	a->tx.h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = seg->h.msn,
-					.length = length, .stag = diw_get32(p), .to = diw_get64(p + 4) };
-	diw_ddp_tx_begin(&r->ddp, &a->tx, false);
-	diw_list_add_tail(&r->reads->answers, &a->link);
-	return 0;
-}
+	r->reads->unsent = false;
+	diw_list_for_each_safe(l, next, &r->reads->active) {
+		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);
 
-/* Those in progress take turns, a burst each. The STag is looked up again each time: it may have been deregistered. */
-int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
-{
-	struct diw_list *l;
-
-	if (r->type == DIW_TYPE_RC)
-		return diw_rdmap_rc_answer(r, budget, now);
-
-	while ((l = diw_list_first(&r->reads->answers))) {
-		struct diw_rdmap_answer *a = diw_container(l, struct diw_rdmap_answer, link);
-		int64_t turn = *budget < 65536 ? *budget : 65536, left = turn;
-		struct iovec iov;
-		uint8_t *from;
-		uint16_t fault;
-		int rc = 0;
-
-		fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &a->tx.dst, a->to,
-					 a->tx.h.length, &from);
-		if (fault == 0) {
-			iov = (struct iovec){ from, a->tx.h.length };
-			rc = diw_ddp_tx_run(&r->ddp, &a->tx, &iov, &left, now);
-			*budget -= turn - left;
-		} else {
-			a->cause.src = &a->tx.dst;
-			diw_fault_count(r->c, fault);
-			diw_rdmap_term_send(r, &a->cause, fault, now);
-		}
-		diw_list_del(&a->link);
-		if (rc == 0) {
-			r->c->read_answered += fault == 0;
-			diw_pool_put(&r->reads->answer_pool, a);
-			continue;
-		}
-		diw_list_add_tail(&r->reads->answers, &a->link);
-		if (rc == -EAGAIN || *budget <= 0)
-			return rc;
+		if (read->unsent)
+			finish(r, read, DIW_RDMAP_UNSENT);
 	}
-	return 0;
 }
 
-/* ---- Both ---- */
+/* ---- Timers ---- */
 
 void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
 {
 	if (r->type == DIW_TYPE_RC)             /* what waits there is asked anew at every look */
 		return;
 	diw_ddp_timers(&r->ddp, now);
-	diw_rdmap_write_timer(r, now);
+	if (r->type == DIW_TYPE_UC)
+		diw_rdmap_write_timer(r, now);
 	check_timeouts(r, now);
 	deliver(r);
 }
@@ -322,9 +278,12 @@ uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 
 	if (r->type == DIW_TYPE_RC)
 		return r->ddp.order.waits_until ? diw_min64(r->ddp.order.waits_until, r->ddp.order.asks_at) : DIW_NEVER;
-	t = diw_min64(diw_ddp_deadline(&r->ddp), diw_rdmap_write_deadline(r));
-	if (r->ddp.order.waits_until)
-		t = diw_min64(t, r->ddp.order.waits_until);
+	t = diw_ddp_deadline(&r->ddp);
+	if (r->type == DIW_TYPE_UC) {
+		t = diw_min64(t, diw_rdmap_write_deadline(r));
+		if (r->ddp.order.waits_until)
+			t = diw_min64(t, r->ddp.order.waits_until);
+	}
 	head = &r->reads->active;
 	if (waiting)
 		for (l = head->next; l != head; l = l->next)

@@ -14,6 +14,7 @@ static int init_reads(struct diw_rdmap *r)
 	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) +
 				diw_pool_bytes(sizeof(struct diw_rdmap_read), DIW_RDMAP_READS) +
 				diw_pool_bytes(sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS) +
 				diw_range_pools_bytes(DIW_RDMAP_READS));
 
 	if (rc < 0)
@@ -22,13 +23,16 @@ static int init_reads(struct diw_rdmap *r)
 	rd->arena = arena;
 	diw_pool_init(&rd->pool, &rd->arena, sizeof(struct diw_rdmap_read), DIW_RDMAP_READS);
 	diw_pool_init(&rd->answer_pool, &rd->arena, sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS);
+	diw_pool_init(&rd->reader_pool, &rd->arena, sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS);
 	diw_range_pools_init(&rd->ranges, &rd->arena, DIW_RDMAP_READS);
 	diw_list_init(&rd->active);
 	diw_list_init(&rd->done);
-	diw_list_init(&rd->answers);
+	diw_list_init(&rd->readers);
+	diw_list_init(&rd->unproved.answers);
 	for (int i = 0; i < DIW_RDMAP_READS; i++)
 		diw_list_init(&rd->hash[i]);
 	rd->unit_ns = 100 * DIW_MS / 8;
+	rd->errors.seed = diw_random();
 	r->reads = rd;
 	return 0;
 }
@@ -54,13 +58,16 @@ int diw_rdmap_init(struct diw_rdmap *r)
 		return 0;
 	}
 	diw_rdmap_flow_init(r);
+	for (int i = 0; i < 2; i++) {
+		r->proof_key[i] = diw_random();
+		diw_range_init(&r->write.of[i].ranges);
+	}
 	rc = init_reads(r);
 	if (rc < 0)
 		return rc;
 	rc = diw_ddp_init(&r->ddp);
 	if (rc < 0)
 		fini_reads(r);
-	diw_range_init(&r->write.ranges);
 	return rc;
 }
 
@@ -69,6 +76,7 @@ void diw_rdmap_fini(struct diw_rdmap *r)
 	if (r->type == DIW_TYPE_RC) {
 		if (r->ddp.order.recv)
 			r->up->recv_return(r->up_ctx, r->ddp.order.recv);
+		diw_rdmap_snap_clear(r);
 		free(r->rc.answers);
 		free(r->rc.rtr);
 		return;
@@ -77,13 +85,22 @@ void diw_rdmap_fini(struct diw_rdmap *r)
 	fini_reads(r);
 }
 
+/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger who could foretell
+ * the next one could begin it first (docs/ud-profile.md section 3.4). */
+static uint16_t epoch_other_than(uint16_t old)
+{
+	uint16_t drawn = (uint16_t)(diw_random() % UINT16_MAX);
+
+	return drawn < old ? drawn : (uint16_t)(drawn + 1);
+}
+
 int diw_rdmap_renew(struct diw_rdmap *r)
 {
 	const struct diw_ddp *d = &r->ddp;
 	struct diw_rdmap fresh = {
 		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .read_timeout = r->read_timeout,
 		.ddp = { .link = d->link, .c = d->c, .stags = d->stags, .user = d->user, .cfg = d->cfg,
-			 .epoch = (uint16_t)(d->epoch + 1), .msn_tagged = (uint32_t)diw_random(),
+			 .epoch = epoch_other_than(d->epoch), .msn_tagged = (uint32_t)diw_random(),
 			 .msn_untagged = (uint32_t)diw_random() },
 	};
 	int rc = diw_rdmap_init(&fresh);
@@ -94,7 +111,8 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 	*r = fresh;                             /* but for what points into it */
 	r->ddp.ulp_ctx = r;
 	diw_list_init(&r->rc.out);
-	diw_range_init(&r->write.ranges);
+	for (int i = 0; i < 2; i++)
+		diw_range_init(&r->write.of[i].ranges);
 	return 0;
 }
 
@@ -117,6 +135,8 @@ static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_
 	t->cookie = NULL;
 	if (r->type == DIW_TYPE_RC)
 		return diw_rdmap_rc_target(r, seg, t);
+	if (op->max && h->length > op->max)
+		return DIW_FAULT_TOO_LONG;
 	switch (h->opcode) {
 	case DIW_OP_WRITE_RECORD:
 		t->kind = DIW_TARGET_RECORD;
@@ -133,7 +153,7 @@ static uint16_t target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_
 		return diw_rdmap_write_target(r, seg, now);
 	default:
 		t->kind = DIW_TARGET_MESSAGE;
-		return seg->len == h->length ? 0 : DIW_FAULT_SHORT;
+		return seg->len == h->length ? 0 : DIW_FAULT_MO;
 	}
 }
 
@@ -145,7 +165,7 @@ static void placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint6
 		if (cookie)
 			diw_rdmap_rc_read_placed(r, cookie, seg);
 		else
-			r->c->rx_messages += seg->h.last;
+			diw_rdmap_rc_written(r, seg);
 	} else if (cookie) {
 		diw_rdmap_read_placed(r, cookie, seg, now);
 	} else {
@@ -160,11 +180,18 @@ static uint16_t message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 	if (r->type == DIW_TYPE_RC)
 		return diw_rdmap_rc_message(r, seg, now);
 	if (seg->h.opcode == DIW_OP_FLOW)
-		return diw_rdmap_flow_rx(r, seg);
+		return diw_rdmap_flow_rx(r, seg, now);
+	if (seg->h.opcode == DIW_OP_VALIDATION)
+		return diw_rdmap_validation_rx(r, seg, now);
 	if (seg->h.opcode != DIW_OP_TERMINATE)
-		return diw_rdmap_read_asked(r, seg);
-	diw_rdmap_term_rx(r, seg);
+		return diw_rdmap_read_asked(r, seg, now);
+	diw_rdmap_term_rx(r, seg, now);
 	return 0;
+}
+
+static void challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	diw_rdmap_challenge(ctx, seg, now);
 }
 
 static void fault_seen(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
@@ -216,6 +243,8 @@ static void recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg
 	struct diw_ddp_seg told;
 
 	r->c->rx_messages++;
+	if (r->type == DIW_TYPE_RC && !fault)
+		diw_rdmap_rc_placed(r, &seg->h, true);
 	if (invalidate && !fault)
 		diw_rdmap_invalidate(r, seg->h.inv_stag, true, false);
 	/* In other messages the Invalidate STag is reserved. */
@@ -253,6 +282,14 @@ static bool record_done(void *ctx, struct diw_record *rec, uint32_t lo, uint32_t
 	return r->up->record_done(r->up_ctx, rec, lo, hi, end);
 }
 
+static void refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	struct diw_rdmap *r = ctx;
+
+	diw_rdmap_reads_unsent(r, first, n, errnum);
+	r->up->unsent(r->up_ctx, first, n, errnum);
+}
+
 const struct diw_ddp_ulp diw_rdmap_ulp = {
 	.target = target,
 	.recv_take = recv_take,
@@ -263,6 +300,8 @@ const struct diw_ddp_ulp diw_rdmap_ulp = {
 	.record_done = record_done,
 	.placed = placed,
 	.message = message,
+	.challenge = challenge,
 	.fault = fault_seen,
 	.down = down,
+	.refused = refused,
 };

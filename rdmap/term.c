@@ -11,7 +11,7 @@
 #define TERM_HDR_M 0x80u             /* DDP segment length valid */
 #define TERM_HDR_D 0x40u             /* DDP header included */
 #define TERM_FIXED 6u                /* control 4, DDP segment length 2 */
-#define ERRORS_PER_S 100
+#define ERROR_NS (DIW_S / 100)       /* one error message's share of its budget */
 #define RECENT 65536u                /* messages back that an error may name */
 
 /* Up to which byte the offending header must be there: its MSN. */
@@ -30,18 +30,43 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 	const struct diw_ddp_hdr *h = &seg->h;
 
 	if (r->type != DIW_TYPE_UD || diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
-	    h->qkey != r->ddp.cfg.qkey)
+	    h->qkey != r->ddp.cfg.qkey || diw_rdmap_ops[h->opcode].any_qkey)
 		return false;
-	return h->tagged ? h->opcode != DIW_OP_READ_RESPONSE : h->qn != 2;
+	return h->tagged || h->qn != 2;
 }
 
-static bool within_rate(struct diw_rdmap *r, uint64_t now)
+/* A peer that floods spends its own budget, and that of the few whose addresses share it. Forged addresses can spend
+ * all of those that are not proved. */
+static struct diw_rdmap_error_budget *error_budget(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
-	if (now - r->errors_since >= DIW_S) {
-		r->errors_since = now;
-		r->errors_sent = 0;
-	}
-	return r->errors_sent++ < ERRORS_PER_S;
+	const struct diw_source *src = diw_source_find(&r->ddp.dg->sources, seg->src, seg->h.epoch);
+	struct diw_rdmap_errors *e = &r->reads->errors;
+
+	return &e->budget[src && src->proved][diw_addr_hash(seg->src, e->seed) % DIW_RDMAP_ERROR_BUDGETS];
+}
+
+/* A message by its source, kind, MSN and epoch; never 0. */
+static uint32_t message_hash(const struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	uint64_t which = (uint64_t)h->msn << 32 | (uint32_t)h->epoch << 1 | h->tagged;
+
+	return (uint32_t)diw_addr_hash(seg->src, r->reads->errors.seed ^ (which + 1) * 0x9e3779b97f4a7c15u) | 1;
+}
+
+/* Once a message, however many of its segments are at fault; 100 a second. */
+static bool error_allowed(const struct diw_rdmap_error_budget *b, uint32_t message, uint64_t now)
+{
+	for (int i = 0; i < DIW_RDMAP_ERROR_TOLD; i++)
+		if (b->told[i] == message)
+			return false;
+	return b->paid_until + ERROR_NS <= now + DIW_S;
+}
+
+static void error_pay(struct diw_rdmap_error_budget *b, uint32_t message, uint64_t now)
+{
+	b->paid_until = (b->paid_until > now ? b->paid_until : now) + ERROR_NS;
+	b->told[b->ntold++ % DIW_RDMAP_ERROR_TOLD] = message;
 }
 
 void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
@@ -50,10 +75,14 @@ void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	uint8_t body[TERM_FIXED + DIW_DDP_MAX_LEN];
 	struct iovec iov = { .iov_base = body };
 	struct diw_ddp_tx tx = { .dst = *seg->src };
+	struct diw_rdmap_error_budget *b;
+	uint32_t message;
 	int64_t budget = 1;
 
 	if (!may_be_told(r, seg, fault))
 		return;
+	b = error_budget(r, seg);
+	message = message_hash(r, seg);
 	/* Cut the quoted header so that the whole is no larger than its cause. */
 	if (seg->h.imm_valid)
 		hdr_len -= 4;
@@ -61,7 +90,7 @@ void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	room = room > DIW_DDP_UNTAGGED_LEN + TERM_FIXED ? room - DIW_DDP_UNTAGGED_LEN - TERM_FIXED : 0;
 	if (hdr_len > room)
 		hdr_len = room;
-	if (hdr_len < msn_offset(seg->h.tagged) + 4 || !within_rate(r, now)) {
+	if (hdr_len < msn_offset(seg->h.tagged) + 4 || !error_allowed(b, message, now)) {
 		r->c->error_suppressed++;
 		return;
 	}
@@ -73,10 +102,19 @@ void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	iov.iov_len = TERM_FIXED + hdr_len;
 	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = TERM_FIXED + hdr_len };
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
-	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) == 0)
-		r->c->error_tx++;
-	else
+	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0) {
 		r->c->error_suppressed++;
+		return;
+	}
+	r->c->error_tx++;
+	error_pay(b, message, now);
+}
+
+bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn)
+{
+	uint32_t ago = (tagged ? r->ddp.msn_tagged : r->ddp.msn_untagged) - msn;
+
+	return ago != 0 && ago <= RECENT;
 }
 
 /* Of another life of this port, as far as the quotation tells. */
@@ -85,30 +123,29 @@ static bool other_epoch(const struct diw_rdmap *r, const uint8_t *quote, uint32_
 	return len >= epoch_offset(tagged) + 2 && diw_get16(quote + epoch_offset(tagged)) != r->ddp.epoch;
 }
 
-void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const uint8_t *p = seg->payload;
-	uint32_t msn, ago;
+	uint32_t msn;
 	uint16_t fault;
 	bool tagged;
 
 	if (seg->len < TERM_FIXED + 2 || !(p[2] & TERM_HDR_D)) {
 		r->c->rx_malformed++;
-		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed");
+		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
 		return;
 	}
 	tagged = p[TERM_FIXED] & DIW_DDP_TAGGED;
 	if (seg->len < TERM_FIXED + msn_offset(tagged) + 4) {
 		r->c->rx_malformed++;
-		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed");
+		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
 		return;
 	}
 	fault = diw_get16(p);
 	msn = diw_get32(p + TERM_FIXED + msn_offset(tagged));
-	ago = (tagged ? r->ddp.msn_tagged : r->ddp.msn_untagged) - msn;
-	if (ago == 0 || ago > RECENT || other_epoch(r, p + TERM_FIXED, seg->len - TERM_FIXED, tagged)) {
+	if (!diw_rdmap_is_recent(r, tagged, msn) || other_epoch(r, p + TERM_FIXED, seg->len - TERM_FIXED, tagged)) {
 		r->c->error_rx_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "error_rx_ignored");
+		diw_ddp_dropped(r->ddp.link, seg, "error_rx_ignored", now);
 		return;
 	}
 	r->c->error_rx++;

@@ -8,6 +8,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
+static int add_channel(struct diw_dev *dev)
+{
+	int rc = diw_dev_lock(dev);
+
+	if (rc < 0)
+		return rc;
+	if (diw_cm_engine_get(dev))
+		dev->nchannels++;
+	else
+		rc = -ENOMEM;
+	diw_dev_unlock(dev);
+	return rc;
+}
+
 int diw_cm_create(struct diw_dev *dev, struct diw_cm **out)
 {
 	struct diw_cm *cm = calloc(1, sizeof *cm);
@@ -18,19 +34,17 @@ int diw_cm_create(struct diw_dev *dev, struct diw_cm **out)
 	cm->dev = dev;
 	diw_list_init(&cm->events);
 	cm->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	rc = cm->fd < 0 ? -EMFILE : diw_dev_lock(dev);
+	rc = cm->fd < 0 ? -EMFILE : diw_thread_use(dev);
 	if (rc == 0) {
-		if (diw_cm_engine_get(dev))
-			dev->nchannels++;
-		else
-			rc = -ENOMEM;
-		diw_dev_unlock(dev);
+		rc = add_channel(dev);
+		if (rc < 0)
+			diw_thread_unuse(dev);
 	}
 	if (rc < 0) {
 		if (cm->fd >= 0)
 			close(cm->fd);
 		free(cm);
-		return rc;
+		return diw_fail(rc, "diw_cm_create");
 	}
 	*out = cm;
 	return 0;
@@ -44,12 +58,13 @@ int diw_cm_destroy(struct diw_cm *cm)
 	if (diw_dev_lock(dev) == 0) {
 		if (cm->users) {
 			diw_dev_unlock(dev);
-			return -EBUSY;
+			return diw_fail(-EBUSY, "diw_cm_destroy: a listener or a connection uses it");
 		}
 		while ((l = diw_list_first(&cm->events)))
 			diw_cm_conn_free(diw_container(l, struct diw_cm_conn, note));
 		dev->nchannels--;
 		diw_dev_unlock(dev);
+		diw_thread_unuse(dev);
 	}
 	close(cm->fd);
 	free(cm);
@@ -165,7 +180,7 @@ int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
 	struct diw_dev *dev = cm->dev;
 	uint64_t now;
 	bool got;
-	int rc = diw_dev_lock(dev);
+	int rc = diw_dev_lock_wait(dev, timeout_ns);
 
 	if (rc < 0)
 		return rc;
@@ -208,11 +223,23 @@ void diw_listen_attr_init(struct diw_listen_attr *attr)
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 {
 	const unsigned kinds = DIW_RTR_FPDU | DIW_RTR_WRITE | DIW_RTR_READ;
+	const uint32_t most = DIW_MAX_PRIVATE - (enhanced ? 4u : 0u);
 
-	if (a->ird > DIW_MAX_IRD || a->ord > DIW_MAX_IRD || (a->rtr & ~kinds) || a->timeout_ns <= 0 || a->dscp > 63 ||
-	    a->revision > 2 || (a->data_len && !a->data))
-		return -EINVAL;
-	return a->data_len > DIW_MAX_PRIVATE - (enhanced ? 4u : 0u) ? -EMSGSIZE : 0;
+	if (a->ird > DIW_MAX_IRD || a->ord > DIW_MAX_IRD)
+		return diw_fail(-EINVAL, "connecting: ird %u, ord %u: more than %d", a->ird, a->ord, DIW_MAX_IRD);
+	if (a->rtr & ~kinds)
+		return diw_fail(-EINVAL, "connecting: rtr %#x: %#x is unknown", a->rtr, a->rtr & ~kinds);
+	if (a->timeout_ns <= 0)
+		return diw_fail(-EINVAL, "connecting: timeout_ns %lld: not positive", (long long)a->timeout_ns);
+	if (a->dscp > 63)
+		return diw_fail(-EINVAL, "connecting: dscp %u: more than 63", a->dscp);
+	if (a->revision > 2)
+		return diw_fail(-EINVAL, "connecting: revision %u: more than 2", a->revision);
+	if (a->data_len && !a->data)
+		return diw_fail(-EINVAL, "connecting: %u bytes of private data at NULL", a->data_len);
+	if (a->data_len > most)
+		return diw_fail(-EMSGSIZE, "connecting: %u bytes of private data: more than %u", a->data_len, most);
+	return 0;
 }
 
 void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a)

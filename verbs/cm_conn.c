@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "verbs/capture.h"
+
 #define AGAIN_NS (5 * DIW_MS)        /* between attempts where one is refused */
 
 struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *s, enum diw_cm_state state)
@@ -30,6 +32,11 @@ struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *
 	diw_list_init(&c->link);
 	diw_list_add_tail(&e->conns, &c->link);
 	return c;
+}
+
+static int watch(struct diw_cm_conn *c, uint32_t events)
+{
+	return diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), events);
 }
 
 static void unwatch(struct diw_cm_conn *c)
@@ -145,6 +152,75 @@ void diw_cm_forget(struct diw_qp *qp, bool events)
 		diw_cm_conn_free(qp->conn);
 }
 
+/* ---- Attempts: one after the other, of a pair of ports in turn ---- */
+
+static void drop_stream(struct diw_cm_conn *c)
+{
+	unwatch(c);
+	c->stream->ops->close(c->stream, true);
+	c->stream = NULL;
+}
+
+static void swap_ports(struct diw_cm_conn *c)
+{
+	struct diw_cm_nego *n = c->nego;
+	uint16_t port = n->sa.peer.port;
+
+	n->sa.peer.port = n->other_port;
+	n->other_port = port;
+	n->turned = !n->turned;
+	c->peer = n->sa.peer;
+}
+
+static void again(struct diw_cm_conn *c, uint64_t now)
+{
+	int rc = diw_cm_stream_connect(c->e->dev, &c->nego->sa, &c->stream);
+
+	diw_cm_arm(c->e, &c->item, c->nego->until);
+	if (rc == 0)
+		rc = watch(c, EPOLLOUT);
+	if (rc < 0)
+		fail(c, DIW_CM_FAILED, 0, -rc, now);
+}
+
+/* In a moment, without a stream until then. A port that has ended a stream is not asked again. */
+static bool again_later(struct diw_cm_conn *c, int rc, uint64_t now)
+{
+	if (rc != -ECONNREFUSED || c->nego->unanswered || now + AGAIN_NS >= c->nego->again_until)
+		return false;
+	drop_stream(c);
+	if (c->nego->turned)
+		swap_ports(c);
+	diw_cm_arm(c->e, &c->item, now + AGAIN_NS);
+	return true;
+}
+
+/* A port that refuses, or that ends the stream before the first byte of a reply, has no MPA behind it: the other one's
+ * turn. */
+static bool other_port(struct diw_cm_conn *c, int rc, uint64_t now)
+{
+	struct diw_cm_nego *n = c->nego;
+
+	if (!n->other_port || n->turned || (rc != -ECONNREFUSED && rc != -ECONNRESET))
+		return false;
+	n->unanswered = rc == -ECONNRESET;
+	drop_stream(c);
+	swap_ports(c);
+	c->state = DIW_CM_CONNECTING;
+	n->len = n->request;
+	n->done = 0;
+	again(c, now);
+	return true;
+}
+
+/* Of two ports the one that has taken a connection tells more than the one that has refused it. */
+static void attempt_failed(struct diw_cm_conn *c, int rc, uint64_t now)
+{
+	if (rc == -ECONNREFUSED && c->nego->unanswered)
+		rc = -ECONNRESET;
+	fail(c, DIW_CM_FAILED, 0, -rc, now);
+}
+
 /* ---- Its success ---- */
 
 void diw_cm_established(struct diw_qp *qp, uint64_t now)
@@ -169,7 +245,8 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 	struct diw_rc_start s = {
 		.stream = c->stream, .early = n->frame + frame_len, .early_len = n->done - frame_len,
 		.initiator = initiator, .rtr = fault ? 0 : t->rtr, .crc = t->crc, .tx_markers = t->tx_markers,
-		.rx_markers = t->rx_markers, .rfc7306 = t->rfc7306, .ird = t->ird, .ord = t->ord,
+		.rx_markers = t->rx_markers, .rfc7306 = t->rfc7306, .words = t->words, .ird = t->ird,
+		.ord = t->ord,
 	};
 	int rc;
 
@@ -192,11 +269,6 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 }
 
 /* ---- Sending and receiving a frame ---- */
-
-static int watch(struct diw_cm_conn *c, uint32_t events)
-{
-	return diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), events);
-}
 
 /* The frame is on its way. */
 static void sent(struct diw_cm_conn *c, uint64_t now)
@@ -296,7 +368,8 @@ static void await_reply(struct diw_cm_conn *c, uint64_t now)
 		return;
 	}
 	if (len < 0) {
-		fail(c, DIW_CM_FAILED, 0, -len, now);
+		if (n->done || !other_port(c, len, now))
+			fail(c, DIW_CM_FAILED, 0, -len, now);
 		return;
 	}
 	fault = diw_cm_judge(&n->ask, n->discovered, &n->peer, &n->terms);
@@ -323,6 +396,16 @@ static void half_open(struct diw_cm_conn *c, uint64_t now)
 
 /* ---- Events ---- */
 
+int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa, struct diw_stream **s)
+{
+	struct diw_transport *t = dev->transport;
+	int rc = t->connect ? t->connect(t, sa, s) : -EOPNOTSUPP;
+
+	if (rc == 0)
+		diw_dev_capture_stream(dev, false, s);
+	return rc;
+}
+
 void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a)
 {
 	uint64_t now = diw_dev_forward(c->e->dev, diw_dev_now(c->e->dev));
@@ -330,38 +413,16 @@ void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, 
 	c->nego->sa = *sa;
 	c->nego->until = diw_until(now, a->timeout_ns);
 	c->nego->again_until = diw_min64(c->nego->until, diw_until(now, a->refused_ns));
+	c->nego->other_port = a->other_port;
+	c->nego->request = c->nego->len;
 	diw_cm_arm(c->e, &c->item, c->nego->until);
-}
-
-/* In a moment, without a stream until then. */
-static bool again_later(struct diw_cm_conn *c, int rc, uint64_t now)
-{
-	if (rc != -ECONNREFUSED || now + AGAIN_NS >= c->nego->again_until)
-		return false;
-	unwatch(c);
-	c->stream->ops->close(c->stream, true);
-	c->stream = NULL;
-	diw_cm_arm(c->e, &c->item, now + AGAIN_NS);
-	return true;
-}
-
-static void again(struct diw_cm_conn *c, uint64_t now)
-{
-	struct diw_transport *t = c->e->dev->transport;
-	int rc = t->connect(t, &c->nego->sa, &c->stream);
-
-	diw_cm_arm(c->e, &c->item, c->nego->until);
-	if (rc == 0)
-		rc = watch(c, EPOLLOUT);
-	if (rc < 0)
-		fail(c, DIW_CM_FAILED, 0, -rc, now);
 }
 
 static void connecting(struct diw_cm_conn *c, uint64_t now)
 {
 	int rc = c->stream ? c->stream->ops->connected(c->stream) : -EAGAIN;
 
-	if (rc == -EAGAIN || again_later(c, rc, now))
+	if (rc == -EAGAIN || other_port(c, rc, now) || again_later(c, rc, now))
 		return;
 	if (rc == 0 && c->nego->sa.self) {
 		c->local = c->stream->local;
@@ -372,8 +433,8 @@ static void connecting(struct diw_cm_conn *c, uint64_t now)
 		c->state = DIW_CM_REQUESTING;
 		rc = diw_cm_conn_push(c, now);
 	}
-	if (rc < 0)
-		fail(c, DIW_CM_FAILED, 0, -rc, now);
+	if (rc < 0 && !other_port(c, rc, now))
+		attempt_failed(c, rc, now);
 }
 
 /* The application will hear of it when it answers; if it has not seen the request, it need not. */
@@ -406,7 +467,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 	case DIW_CM_REQUESTING:
 	case DIW_CM_REPLYING:
 		rc = diw_cm_conn_push(c, now);
-		if (rc < 0)
+		if (rc < 0 && !other_port(c, rc, now))
 			fail(c, DIW_CM_FAILED, 0, -rc, now);
 		break;
 	case DIW_CM_REJECTING:

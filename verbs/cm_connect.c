@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+
 static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *a)
 {
 	struct diw_dev *dev = qp->dev;
@@ -13,7 +15,7 @@ static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *ds
 	int rc;
 
 	diw_cm_stream_attr(&sa, a);
-	rc = dev->transport->connect ? dev->transport->connect(dev->transport, &sa, &s) : -EOPNOTSUPP;
+	rc = diw_cm_stream_connect(dev, &sa, &s);
 	if (rc < 0)
 		return rc;
 	c = diw_cm_conn_new(dev->cm, s, DIW_CM_CONNECTING);
@@ -38,6 +40,7 @@ static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *ds
 
 int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr)
 {
+	char name[DIW_ADDR_STRLEN];
 	struct diw_conn_attr a;
 	int rc;
 
@@ -46,12 +49,14 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 		a = *attr;
 	rc = diw_cm_attr_check(&a, a.revision == 2);
 	if (rc == 0 && (qp->type != DIW_QP_RC || qp->dev != cm->dev))
-		rc = -EINVAL;
+		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
+			      "the channel is of another device than the queue pair");
 	if (rc == 0)
 		rc = diw_dev_lock(qp->dev);
 	if (rc < 0)
 		return rc;
 	rc = qp->state == DIW_QPS_IDLE ? begin(qp, cm, dst, &a) : -EISCONN;
 	diw_dev_unlock(qp->dev);
-	return rc;
+	return rc < 0 ? diw_fail(rc, "diw_connect: %s, from state %s", diw_addr_str(dst, name),
+				 diw_qp_state_str(qp->state)) : 0;
 }

@@ -58,17 +58,18 @@ struct diw_cm_ask {
 };
 
 struct diw_cm_terms {
-	bool crc, tx_markers, rx_markers, rfc7306;
+	bool crc, tx_markers, rx_markers, rfc7306, words;
 	uint8_t rtr;
 	uint16_t ird, ord;
 };
 
-/* Takes what the peer says of RFC 7306 off its private data; whether it has said it takes all. */
-bool diw_cm_strip(struct diw_mpa_frame *f);
+/* Takes what the peer says of RFC 7306 off its private data; whether it has said it takes all, and *WORDS placement
+ * words. */
+bool diw_cm_strip(struct diw_mpa_frame *f, bool *words);
 /* Each writes a frame to P and returns its length. -EMSGSIZE: private data. */
 int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *discovered, const void *data, uint32_t len);
-/* DISCOVERED: the request said that its sender takes immediates and atomics. */
-int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered,
+/* DISCOVERED: the request said that its sender takes immediates and atomics; WORDS: placement words, too. */
+int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered, bool words,
 		 const void *data, uint32_t len, struct diw_cm_terms *terms);
 int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len);
 /* Of a queue pair that is its own peer: both ends ask the same. */
@@ -98,9 +99,14 @@ struct diw_cm_nego {
 	struct diw_cm_terms terms;
 	struct diw_mpa_frame peer;   /* its data is in frame[] */
 	bool discovered;             /* the request says that its sender takes RFC 7306: we, or the peer, sent that */
+	bool words;                  /* the peer's request says the same of placement words */
 	uint32_t len, done;          /* of frame[]: to send, sent; done: received */
 	struct diw_stream_attr sa;   /* initiator: to connect again, until AGAIN_UNTIL; the attempt ends at UNTIL */
 	uint64_t again_until, until;
+	uint16_t other_port;         /* initiator: the port of the pair that sa does not have; 0: none */
+	bool turned;                 /* SA has the second of them */
+	bool unanswered;             /* the first ended the stream */
+	uint32_t request;            /* length of the request */
 	uint8_t frame[DIW_MPA_FRAME_MAX];
 };
 
@@ -140,6 +146,8 @@ void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state
 void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state);
 void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket */
 void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now);   /* its timer */
+/* Initiator: a stream that connects. -errno */
+int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa, struct diw_stream **s);
 /* Initiator: begins to connect, until it is given up. */
 void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a);
 /* Sends its frame, and what follows from that. -errno: the stream is dead, nothing else has changed. */

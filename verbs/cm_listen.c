@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+#include "verbs/capture.h"
+
 #define ACCEPT_SHARE 16              /* connections a step */
 /* A connection that has not said what it wants for so long makes room for another: one that means it has long done so,
  * however far it is. */
@@ -53,8 +56,10 @@ void diw_cm_listener_leave(struct diw_cm_conn *c)
 static int admit(struct diw_listener *l, struct diw_stream *s, uint64_t now)
 {
 	struct diw_cm_engine *e = l->cm->dev->cm;
-	struct diw_cm_conn *c = diw_cm_conn_new(e, s, DIW_CM_HALFOPEN);
+	struct diw_cm_conn *c;
 
+	diw_dev_capture_stream(e->dev, true, &s);
+	c = diw_cm_conn_new(e, s, DIW_CM_HALFOPEN);
 	if (!c) {
 		s->ops->close(s, true);
 		return -ENOMEM;
@@ -116,7 +121,7 @@ void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 		diw_cm_conn_free(c);
 		return;
 	}
-	c->nego->discovered = diw_cm_strip(&c->nego->peer);
+	c->nego->discovered = diw_cm_strip(&c->nego->peer, &c->nego->words);
 	diw_cm_listener_leave(c);
 	c->listener = l;
 	c->state = DIW_CM_WAITING;
@@ -157,6 +162,7 @@ static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a
 
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **out)
 {
+	char name[DIW_ADDR_STRLEN];
 	struct diw_listen_attr a;
 	struct diw_listener *l;
 	int rc;
@@ -164,8 +170,11 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	diw_listen_attr_init(&a);
 	if (attr)
 		a = *attr;
-	if (a.backlog < 1 || a.backlog > 65535 || a.max_halfopen < 1 || a.request_timeout_ns <= 0)
-		return -EINVAL;
+	if (a.backlog < 1 || a.backlog > 65535)
+		return diw_fail(-EINVAL, "diw_listen: backlog %d: not 1 to 65535", a.backlog);
+	if (a.max_halfopen < 1 || a.request_timeout_ns <= 0)
+		return diw_fail(-EINVAL, "diw_listen: max_halfopen %u, request_timeout_ns %lld: not positive",
+				a.max_halfopen, (long long)a.request_timeout_ns);
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return -ENOMEM;
@@ -185,7 +194,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	}
 	if (rc < 0) {
 		free(l);
-		return rc;
+		return diw_fail(rc, "diw_listen: %s", diw_addr_str(&a.local, name));
 	}
 	*out = l;
 	return 0;
@@ -258,19 +267,21 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 	int rc;
 
 	if (qp->state != DIW_QPS_IDLE)
-		return -EISCONN;
+		return diw_fail(-EISCONN, "diw_accept: the queue pair is in state %s", diw_qp_state_str(qp->state));
 	diw_cm_look(c->e, now);                 /* its peer's end may not have been seen yet */
 	if (c->state != DIW_CM_WAITING)
-		return -ECONNRESET;
+		return diw_fail(-ECONNRESET, "diw_accept: the peer is gone");
 	rc = diw_cm_attr_check(a, n->peer.enhanced);
 	if (rc < 0)
 		return rc;
 	diw_cm_stream_attr(&sa, a);
 	rc = c->stream->ops->tune ? c->stream->ops->tune(c->stream, &sa) : 0;
 	if (rc < 0)
-		return rc;
+		return diw_fail(rc, "diw_accept: keepalive_s %u, dscp %u, congestion \"%.15s\"", a->keepalive_s,
+				a->dscp, a->congestion);
 	diw_cm_ask(&n->ask, a);
-	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->discovered, a->data, a->data_len, &n->terms);
+	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->discovered, n->words, a->data, a->data_len,
+					&n->terms);
 	n->done = 0;
 	depart(c);
 	diw_cm_arm(c->e, &c->item, diw_until(now, a->timeout_ns));
@@ -279,7 +290,7 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 	if (rc < 0) {
 		diw_cm_conn_disown(c, DIW_QPS_IDLE);
 		diw_cm_conn_stop(c, true);
-		return -ECONNRESET;
+		return diw_fail(-ECONNRESET, "diw_accept: the reply could not be sent");
 	}
 	return 0;
 }
@@ -294,7 +305,8 @@ int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_con
 	if (attr)
 		a = *attr;
 	if (qp->type != DIW_QP_RC || qp->dev != c->e->dev)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_accept: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
+				"the queue pair is of another device than the request");
 	rc = diw_dev_lock(qp->dev);
 	if (rc < 0)
 		return rc;
@@ -314,7 +326,7 @@ static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_
 	}
 	rc = diw_cm_refusal(n->frame, &n->peer, data, data_len);
 	if (rc < 0)
-		return rc;
+		return diw_fail(rc, "diw_reject: %u bytes of private data", data_len);
 	depart(c);
 	n->len = (uint32_t)rc;
 	n->done = 0;
@@ -331,7 +343,7 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 	int rc;
 
 	if (data_len && !data)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_reject: %u bytes of private data at NULL", data_len);
 	rc = diw_dev_lock(dev);
 	if (rc < 0)
 		return rc;
@@ -345,7 +357,7 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 static int let_go(struct diw_cm_conn *c)
 {
 	if (c->state != DIW_CM_WAITING || !c->taken)
-		return -ECONNRESET;
+		return diw_fail(-ECONNRESET, "diw_conn_req_move: the peer is gone");
 	if (c->listener)
 		diw_cm_listener_leave(c);
 	diw_cm_unwatch(c->e, &c->item, c->stream->ops->fd(c->stream));

@@ -8,10 +8,10 @@
  * - 8 bytes of magic: 64 69 77 37 33 30 36 8f;
  * - 1 byte, the length of this, magic included: 12; 1 byte of 0;
  * - 2 bytes, what is taken: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate, marked by bit 0x20 of
- *   RDMAP's control byte (ours). Others are ignored.
+ *   RDMAP's control byte (ours); 0x0004 placement words, marked by bit 0x10 (ours). Others are ignored.
  *
- * in a reply only if the request had it. Both ends must have said both. It is left out when the private data would
- * exceed what every implementation hands up whole.
+ * in a reply only if the request had it. Both ends must have said the first two, and for words all three. It is left
+ * out when the private data would exceed what every implementation hands up whole.
  */
 #include "verbs/cm_int.h"
 
@@ -23,18 +23,21 @@
 #define TLV_TAKES_7306 0x0001u
 #define TLV_TAKES_SEND_IMM 0x0002u
 #define TLV_TAKES_ALL (TLV_TAKES_7306 | TLV_TAKES_SEND_IMM)
+#define TLV_TAKES_WORDS (TLV_TAKES_ALL | 0x0004u)
 #define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame the length fits a byte */
 #define ENHANCED_LEN 4u
 
 static const uint8_t magic[8] = { 0x64, 0x69, 0x77, 0x37, 0x33, 0x30, 0x36, 0x8f };
 
-bool diw_cm_strip(struct diw_mpa_frame *f)
+bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
 {
 	const uint8_t *t = f->data + f->len - TLV_LEN;
 
+	*words = false;
 	if (f->len < TLV_LEN || memcmp(t, magic, sizeof magic) != 0 || t[8] != TLV_LEN)
 		return false;
 	f->len -= TLV_LEN;
+	*words = (diw_get16(t + 10) & TLV_TAKES_WORDS) == TLV_TAKES_WORDS;
 	return (diw_get16(t + 10) & TLV_TAKES_ALL) == TLV_TAKES_ALL;
 }
 
@@ -55,7 +58,7 @@ static int encode(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t
 		memcpy(t, magic, sizeof magic);
 		t[8] = TLV_LEN;
 		t[9] = 0;
-		diw_put16(t + 10, TLV_TAKES_ALL);
+		diw_put16(t + 10, TLV_TAKES_WORDS);
 		f.len += TLV_LEN;
 	}
 	return (int)diw_mpa_frame_encode(p, &f);
@@ -110,7 +113,7 @@ static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_fra
 	return prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
 }
 
-int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered,
+int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered, bool words,
 		 const void *data, uint32_t len, struct diw_cm_terms *terms)
 {
 	struct diw_mpa_frame f = {
@@ -130,7 +133,9 @@ int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_
 		.ird = f.ird, .ord = f.ord,
 	};
 	offer_rtr(&f, terms->rtr);
-	return encode(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
+	len = (uint32_t)encode(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
+	terms->words = terms->rfc7306 && words;
+	return (int)len;
 }
 
 int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len)
@@ -147,6 +152,7 @@ void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
 {
 	*terms = (struct diw_cm_terms){
 		.crc = ask->crc, .tx_markers = ask->markers, .rx_markers = ask->markers, .rfc7306 = !ask->plain,
+		.words = !ask->plain,
 		.ird = ask->ird, .ord = at_most(ask->ord, ask->ird),
 	};
 }
@@ -162,7 +168,8 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 	};
 	if (rep->revision != ask->revision || rep->enhanced != (ask->revision >= 2))
 		return DIW_FAULT_MPA_FRAME;
-	terms->rfc7306 = discovered && diw_cm_strip(rep);
+	if (discovered)
+		terms->rfc7306 = diw_cm_strip(rep, &terms->words);
 	if (!rep->enhanced)
 		return 0;
 	if (rep->ord != DIW_MPA_NO_LIMIT && rep->ord > ask->ird)

@@ -207,16 +207,17 @@ static bool read_done(void *ctx, struct diw_rdmap_read *r)
 {
 	static const uint8_t status[] = {
 		[DIW_RDMAP_OK] = DIW_WC_SUCCESS, [DIW_RDMAP_REFUSED] = DIW_WC_REM_ACCESS_ERR,
-		[DIW_RDMAP_TIMEOUT] = DIW_WC_TIMEOUT,
+		[DIW_RDMAP_TIMEOUT] = DIW_WC_TIMEOUT, [DIW_RDMAP_UNSENT] = DIW_WC_LOC_QP_OP_ERR,
 	};
+	bool unsent = r->status == DIW_RDMAP_UNSENT;
 	struct diw_qp *qp = ctx;
 	struct diw_wc *wc = diw_cq_slot(qp->send_cq);
 	bool keep = r->ranges.n > 1;
 
 	*wc = (struct diw_wc){
 		.wr_id = r->wr_id, .qp = qp, .msg_len = r->length, .byte_len = r->ranges.bytes, .nranges = r->ranges.n,
-		.mo = r->ranges.n ? r->ranges.v[0].lo : 0, .msn = r->msn, .fault = r->fault,
-		.status = status[r->status],
+		.mo = r->ranges.n ? r->ranges.v[0].lo : 0, .msn = r->msn, .fault = unsent ? 0 : r->fault,
+		.errnum = unsent ? r->fault : 0, .status = status[r->status],
 		.opcode = DIW_WC_READ, .flags = DIW_WC_END, .src = r->dst, .map = keep ? r : NULL,
 	};
 	diw_cq_push(qp->send_cq);
@@ -228,9 +229,22 @@ static void peer_error(void *ctx, const struct diw_addr *peer, uint32_t msn, uin
 	diw_qp_error(ctx, &(struct diw_qp_error){ .fault = fault, .remote = true, .msn = msn, .peer = *peer });
 }
 
+static void unsent(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	diw_sq_unsent(ctx, first, n, errnum);
+}
+
+static void confirmed(void *ctx)
+{
+	diw_sq_retire(ctx);
+}
+
 static void ended(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
-	diw_rc_error(ctx, fault, remote, errnum, now);
+	if (fault || remote || errnum)
+		diw_rc_error(ctx, fault, remote, errnum, now);
+	else
+		diw_rc_peer_ended(ctx, now);
 }
 
 const struct diw_rdmap_up diw_qp_up = {
@@ -243,6 +257,8 @@ const struct diw_rdmap_up diw_qp_up = {
 	.record_done = record_done,
 	.read_done = read_done,
 	.peer_error = peer_error,
+	.unsent = unsent,
+	.confirmed = confirmed,
 	.ended = ended,
 };
 
@@ -260,15 +276,22 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 	static const uint8_t as_wc[] = {
 		[DIW_RDMAP_OK] = DIW_WC_SUCCESS, [DIW_RDMAP_LOCAL_PROT] = DIW_WC_LOC_PROT_ERR,
 		[DIW_RDMAP_BIND] = DIW_WC_MW_BIND_ERR, [DIW_RDMAP_FLUSHED] = DIW_WC_FLUSHED,
+		[DIW_RDMAP_UNSENT] = DIW_WC_LOC_QP_OP_ERR,
 	};
-	bool refusal = status == DIW_RDMAP_REFUSED;
+	struct diw_wc *wc = diw_cq_slot(qp->send_cq);
 
-	*diw_cq_slot(qp->send_cq) = (struct diw_wc){
+	*wc = (struct diw_wc){
 		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
-		.nranges = !status && wr->buf.len, .status = refusal ? refused(wr) : as_wc[status],
-		.fault = refusal ? wr->fault : 0, .opcode = wr->wc_opcode, .flags = DIW_WC_END, .src = wr->dst,
+		.nranges = !status && wr->buf.len, .status = as_wc[status], .opcode = wr->wc_opcode,
+		.flags = DIW_WC_END, .src = wr->dst,
 	};
-	diw_cq_slot(qp->send_cq)->src.path = 0;
+	wc->src.path = 0;
+	if (status == DIW_RDMAP_REFUSED) {
+		wc->status = refused(wr);
+		wc->fault = wr->fault;
+	} else if (status == DIW_RDMAP_UNSENT) {
+		wc->errnum = wr->fault;
+	}
 }
 
 /* ---- The validity map of a completion ---- */

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/trace.h"
 
 #define MAX_DEPTH (1u << 22)
@@ -20,8 +21,10 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 	struct diw_cq *cq;
 	int rc;
 
-	if (depth == 0 || depth > MAX_DEPTH || (channel && channel->dev != dev))
-		return -EINVAL;
+	if (depth == 0 || depth > MAX_DEPTH)
+		return diw_fail(-EINVAL, "diw_cq_create: depth %u: not 1 to %u", depth, MAX_DEPTH);
+	if (channel && channel->dev != dev)
+		return diw_fail(-EINVAL, "diw_cq_create: a channel of another device");
 	while (size < depth)
 		size *= 2;
 	cq = calloc(1, sizeof *cq);
@@ -32,7 +35,7 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 	if (rc < 0) {
 		free(cq->ring);
 		free(cq);
-		return rc;
+		return diw_fail(rc, "diw_cq_create: depth %u", depth);
 	}
 	cq->dev = dev;
 	cq->channel = channel;
@@ -72,7 +75,7 @@ int diw_cq_destroy(struct diw_cq *cq)
 	}
 	if (cq->nqps) {
 		diw_dev_unlock(dev);
-		return -EBUSY;
+		return diw_fail(-EBUSY, "diw_cq_destroy: a queue pair uses it");
 	}
 	dev->ncqs--;
 	if (cq->channel) {
@@ -89,7 +92,8 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 {
 	uint32_t size = 1, head, tail;
 	struct diw_wc *ring;
-	int rc = depth == 0 || depth > MAX_DEPTH ? -EINVAL : diw_dev_lock(cq->dev);
+	int rc = depth == 0 || depth > MAX_DEPTH ?
+		 diw_fail(-EINVAL, "diw_cq_resize: depth %u: not 1 to %u", depth, MAX_DEPTH) : diw_dev_lock(cq->dev);
 
 	if (rc < 0)
 		return rc;
@@ -113,7 +117,7 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 	}
 	pthread_mutex_unlock(&cq->take);
 	diw_dev_unlock(cq->dev);
-	return rc;
+	return rc < 0 ? diw_fail(rc, "diw_cq_resize: depth %u, with %u completions there", depth, tail - head) : 0;
 }
 
 uint32_t diw_cq_depth(const struct diw_cq *cq)
@@ -145,6 +149,8 @@ void diw_cq_push(struct diw_cq *cq)
 	struct diw_wc *wc = &cq->ring[tail & cq->mask];
 	bool solicited = (wc->flags & DIW_WC_SOLICITED) || wc->status != DIW_WC_SUCCESS;
 
+	if (wc->qp->silent)
+		return;
 	DIW_TRACE_COMPLETION(wc->qp->c, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
 	wc->time_ns = cq->dev->latest;
 	wc->qp_num = diw_qp_num(wc->qp);
@@ -225,7 +231,7 @@ int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
 		if (ch->fd >= 0)
 			close(ch->fd);
 		free(ch);
-		return rc;
+		return diw_fail(rc, "diw_channel_create");
 	}
 	dev->nchannels++;
 	diw_dev_unlock(dev);
@@ -240,7 +246,7 @@ int diw_channel_destroy(struct diw_channel *ch)
 	if (diw_dev_lock(dev) == 0) {
 		if (ch->ncqs) {
 			diw_dev_unlock(dev);
-			return -EBUSY;
+			return diw_fail(-EBUSY, "diw_channel_destroy: a completion queue uses it");
 		}
 		dev->nchannels--;
 		diw_list_del(&ch->dirty);
@@ -287,6 +293,15 @@ static struct diw_cq *take_event(struct diw_channel *ch)
 	return cq;
 }
 
+/* For those who poll the descriptor, which a waiting thread held back. */
+static void show_events(const void *channel)
+{
+	struct diw_channel *ch = (struct diw_channel *)channel;
+
+	if (!diw_list_empty(&ch->events))
+		mark_dirty(ch);
+}
+
 int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout_ns)
 {
 	struct diw_dev *dev = ch->dev;
@@ -294,12 +309,13 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	struct diw_cq *cq;
 	uint64_t until, now;
 	bool slept = false;
-	int rc = diw_dev_lock(dev);
+	int rc = diw_dev_lock_wait(dev, timeout_ns);
 
 	if (rc < 0)
 		return rc;
 	until = diw_until(diw_dev_now(dev), timeout_ns);
 	diw_waiter_init(dev, &w, ch);
+	w.leave = show_events;
 	while (!(cq = take_event(ch))) {
 		now = diw_dev_now(dev);
 		diw_dev_step_locked(dev, now);
@@ -310,8 +326,6 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	}
 	learn(ch, cq, slept);
 	diw_waiter_fini(dev, &w);
-	if (!diw_list_empty(&ch->events))       /* for those who poll the descriptor, which this thread held back */
-		mark_dirty(ch);
 	diw_dev_unlock(dev);
 	if (!cq)
 		return w.interrupted ? -EINTR : -EAGAIN;
@@ -384,7 +398,7 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	if (!diw_dev_alive(dev))
 		return -ENODEV;
 	if (n < 1)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_cq_poll: %d completions", n);
 	got = take(cq, wc, n);
 	if (got) {
 		atomic_thread_fence(memory_order_seq_cst);      /* room is made before we look who waits for it */
@@ -403,6 +417,11 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	}
 }
 
+static void wait_no_more(const void *cq)
+{
+	((struct diw_cq *)cq)->waiters--;
+}
+
 int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 {
 	struct diw_dev *dev = cq->dev;
@@ -411,12 +430,13 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	int rc, got;
 
 	if (n < 1)
-		return -EINVAL;
-	rc = diw_dev_lock(dev);
+		return diw_fail(-EINVAL, "diw_cq_wait: %d completions", n);
+	rc = diw_dev_lock_wait(dev, timeout_ns);
 	if (rc < 0)
 		return rc;
 	until = diw_until(diw_dev_now(dev), timeout_ns);
 	diw_waiter_init(dev, &w, cq);
+	w.leave = wait_no_more;
 	cq->waiters++;
 	while (!(got = take(cq, wc, n))) {
 		now = diw_dev_now(dev);
@@ -426,7 +446,6 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 			break;
 		diw_dev_sleep(dev, &w, until);
 	}
-	cq->waiters--;
 	diw_waiter_fini(dev, &w);
 	feed_starved(cq, diw_dev_now(dev));
 	diw_dev_unlock(dev);

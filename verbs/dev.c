@@ -2,13 +2,13 @@
 #include "verbs/dev.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "llp/capture.h"
 #include "verbs/ifaces.h"
 #include "verbs/qp.h"
@@ -58,6 +58,13 @@ int diw_dev_lock(struct diw_dev *dev)
 		return -ENODEV;
 	pthread_mutex_lock(&dev->lock);
 	return 0;
+}
+
+int diw_dev_lock_wait(struct diw_dev *dev, int64_t timeout_ns)
+{
+	if (timeout_ns)
+		pthread_testcancel();
+	return diw_dev_lock(dev);
 }
 
 void diw_dev_unlock(struct diw_dev *dev)
@@ -213,7 +220,7 @@ int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
 	struct diw_waiter w;
 	uint64_t until;
 	bool got;
-	int rc = diw_dev_lock(dev);
+	int rc = diw_dev_lock_wait(dev, timeout_ns);
 
 	if (rc < 0)
 		return rc;
@@ -284,14 +291,17 @@ static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct 
 
 	if (llp == DIW_LLP_DEFAULT && env && *env) {
 		if (strcmp(env, "udp") != 0 && strcmp(env, "uring") != 0)
-			fprintf(stderr, "diwarp: DIWARP_LLP=%s: neither udp nor uring; udp it is\n", env);
+			diw_log(DIW_LOG_TELL, "DIWARP_LLP=%s: neither udp nor uring; udp it is", env);
 		llp = strcmp(env, "uring") == 0 ? DIW_LLP_URING : DIW_LLP_UDP;
 	}
 	if (llp != DIW_LLP_URING)
 		return &sockets;
 	info->llp_errno = -diw_uring_try();
-	if (info->llp_errno)
+	if (info->llp_errno) {
+		diw_log(DIW_LOG_WARN, "diw_dev_open: no io_uring here (errno %d): socket calls do the work",
+			info->llp_errno);
 		return &sockets;
+	}
 	info->llp = "uring";
 	return &uring;
 }
@@ -307,6 +317,7 @@ static void dev_free(struct diw_dev *dev)
 	diw_group_fini(dev);
 	if (dev->mpa_pool)
 		diw_mpa_pool_free(dev->mpa_pool);
+	diw_rdmap_snap_pool_free(dev->snap_pool);
 	diw_stag_fini(&dev->stags);
 	sem_destroy(&dev->thread_sem);
 	free(dev);
@@ -320,6 +331,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 		return -ENOMEM;
 	pthread_once(&atfork_once, register_atfork);
 	pthread_mutex_init(&dev->lock, NULL);
+	pthread_mutex_init(&dev->thread_lock, NULL);
 	pthread_cond_init(&dev->all_awake, NULL);
 	sem_init(&dev->thread_sem, 0, 0);
 	dev->fork_generation = generation;
@@ -354,7 +366,7 @@ static bool wants_thread(const struct diw_dev_attr *attr)
 	if (attr && attr->progress != DIW_PROGRESS_DEFAULT)
 		return attr->progress == DIW_PROGRESS_THREAD;
 	if (env && strcmp(env, "inline") != 0 && strcmp(env, "thread") != 0)
-		fprintf(stderr, "diwarp: DIWARP_PROGRESS=%s: neither thread nor inline; a thread it is\n", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: neither thread nor inline; a thread it is", env);
 	return !env || strcmp(env, "inline") != 0;
 }
 
@@ -365,7 +377,7 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 	int rc = diw_iface_find(name, &info);
 
 	if (rc < 0)
-		return rc;
+		return diw_fail(rc, "diw_dev_open: \"%s\": no such interface", name ? name : "");
 	info.progress_thread = wants_thread(attr);
 	rc = diw_dev_open_transport(choose_llp(attr, &info), &info, &dev);
 	if (rc < 0)
@@ -373,22 +385,23 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 	dev->shows = true;
 	dev->stat_at = 0;
 	rc = open_descriptors(dev);
-	if (rc == 0 && info.progress_thread)
-		rc = diw_thread_start(dev);
 	if (rc < 0) {
 		dev_free(dev);
-		return rc;
+		return diw_fail(rc, "diw_dev_open: \"%s\": descriptors", info.name);
 	}
+	diw_log(DIW_LOG_DEBUG, "diw_dev_open: %s over %s", info.name, info.llp);
 	*out = dev;
 	return 0;
 }
 
 int diw_dev_open_route(const struct diw_addr *dst, const struct diw_dev_attr *attr, struct diw_dev **dev)
 {
-	char name[sizeof ((struct diw_dev_info *)0)->name];
+	char name[sizeof ((struct diw_dev_info *)0)->name], text[DIW_ADDR_STRLEN];
 	int rc = diw_iface_route(dst, name);
 
-	return rc < 0 ? rc : diw_dev_open(name, attr, dev);
+	if (rc < 0)
+		return diw_fail(rc, "diw_dev_open_route: to %s", diw_addr_str(dst, text));
+	return diw_dev_open(name, attr, dev);
 }
 
 int diw_dev_query(struct diw_dev *dev, struct diw_dev_info *info)
@@ -410,10 +423,12 @@ int diw_dev_close(struct diw_dev *dev)
 	busy = dev->npds || dev->nqps || dev->ncqs || dev->nchannels;
 	diw_dev_unlock(dev);
 	if (busy)
-		return -EBUSY;
-	diw_thread_stop(dev);
+		return diw_fail(-EBUSY,
+				"diw_dev_close: %d protection domains, %d queue pairs, %d completion queues and %d "
+				"channels of it are there", dev->npds, dev->nqps, dev->ncqs, dev->nchannels);
 	pthread_cond_destroy(&dev->all_awake);
 	pthread_mutex_destroy(&dev->lock);
+	pthread_mutex_destroy(&dev->thread_lock);
 	dev_free(dev);
 	return 0;
 }

@@ -40,6 +40,7 @@ struct diw_waiter {
 	const void *object;          /* the completion queue, channel or device whose event it waits for */
 	bool woken;
 	bool interrupted;            /* its last sleep, by a signal's handler */
+	void (*leave)(const void *object);   /* what diw_waiter_fini() does besides, or NULL */
 };
 
 struct diw_dev {
@@ -58,6 +59,7 @@ struct diw_dev {
 	struct diw_cm_engine *cm;    /* verbs/cm.c; NULL until the first channel */
 	struct diw_group_port *groups;       /* verbs/group.c; NULL while no queue pair is attached to any */
 	struct diw_mpa_pool *mpa_pool;       /* of its RC queue pairs; NULL until the first is connected */
+	struct diw_rdmap_snap_pool *snap_pool;       /* the same */
 
 	/* verbs/stat.c */
 	bool shows;                  /* its queue pairs count where others see it */
@@ -83,8 +85,9 @@ struct diw_dev {
 	uint64_t wakeups;
 
 	/* The progress thread (verbs/wait.c). */
+	pthread_mutex_t thread_lock; /* of the next two; taken before the device's, or alone */
+	unsigned thread_users;
 	pthread_t thread;
-	bool have_thread;
 	atomic_bool stop, thread_deep, thread_parked;
 	int thread_fd;               /* wakes it from the sockets */
 	sem_t thread_sem;            /* wakes it from a park */
@@ -98,6 +101,8 @@ struct diw_dev {
 
 bool diw_dev_alive(const struct diw_dev *dev);                 /* false in a child after fork */
 int diw_dev_lock(struct diw_dev *dev);                         /* -ENODEV after fork */
+/* Of calls that wait unless TIMEOUT_NS is 0: a cancellation point before, as they are when nothing makes them sleep. */
+int diw_dev_lock_wait(struct diw_dev *dev, int64_t timeout_ns);
 void diw_dev_unlock(struct diw_dev *dev);                      /* and what posts left meanwhile */
 /* Without the lock: queue pairs that are starved are served, by this thread or by who holds the lock. */
 void diw_dev_nudge(struct diw_dev *dev);
@@ -143,7 +148,8 @@ void diw_ready_serve(struct diw_dev *dev, uint64_t now);
 /* ---- Sleeping; the lock is held, and given up meanwhile (verbs/wait.c) ---- */
 
 void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object);
-/* Sleep until something may have happened, at the latest UNTIL. The caller then steps and looks. */
+/* Sleep until something may have happened, at the latest UNTIL. The caller then steps and looks. A cancellation point: a
+ * cancelled thread gives up W by diw_waiter_fini(), and the lock, which is all that it may hold. */
 void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until);
 void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w);
 /* Wake who waits for OBJECT. */
@@ -159,8 +165,9 @@ void diw_dev_rouse(struct diw_dev *dev);
 void diw_dev_hand_over(struct diw_dev *dev);
 uint64_t diw_until(uint64_t now, int64_t timeout_ns);
 
-/* The progress thread. */
-int diw_thread_start(struct diw_dev *dev);
-void diw_thread_stop(struct diw_dev *dev);
+/* The progress thread, where the device has one, is there for protection domains, which every queue pair needs, and for
+ * channels of connection management: the first use starts it, the end of the last one ends it. Without the lock. */
+int diw_thread_use(struct diw_dev *dev);     /* -EAGAIN: there can be no thread */
+void diw_thread_unuse(struct diw_dev *dev);
 
 #endif

@@ -8,6 +8,8 @@
  *   status of its completion, never a return value.
  * - Every call may be made from any thread at any time, except that an object must not be used while or after it is
  *   destroyed. In a child after fork() every call on an inherited object returns -ENODEV; closing one is silent.
+ * - diw_cq_wait, diw_channel_get, diw_event_get and diw_cm_get are cancellation points (pthread_cancel), unless their
+ *   timeout is 0; no other call is. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
  * - Times are nanoseconds. A timeout < 0 waits for ever, 0 looks once.
  * - A buffer named by a work request belongs to the stack from the post to the completion.
  * - Multi-byte fields are in host byte order; the library converts.
@@ -128,6 +130,8 @@ int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
 /* ---- Protection domains and memory ---------------------------------------------------------------------------- */
 
 struct diw_pd;
+/* The device's progress thread, if it is to have one, is there while it has protection domains or channels of connection
+ * management. -EAGAIN: there can be no thread. */
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **pd);
 int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, MW, SRQ or QP uses it */
 
@@ -199,6 +203,9 @@ enum diw_wc_status {
 	DIW_WC_REM_OP_ERR,           /* RC: it could not be executed there (alignment, ...); wc.fault says why */
 	DIW_WC_MW_BIND_ERR,          /* the window or its region does not allow it */
 	DIW_WC_FLUSHED,              /* the queue pair was or went into state ERROR */
+	DIW_WC_LOC_QP_OP_ERR,        /* UD, UC: the kernel refused a datagram of it (a firewall, no route, ...);
+	                              * wc.errnum says why. The queue pair goes on: the next request may succeed. Where
+	                              * the completion queue has no room that of an unsignaled request is left out. */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
@@ -236,6 +243,7 @@ struct diw_wc {
 	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: between what began the window and the record's close */
 	uint16_t fault;              /* DIW_WC_REM_*: the Terminate code; diw_fault_str() names it */
 	uint8_t status, opcode, flags, close;
+	uint16_t errnum;             /* DIW_WC_LOC_QP_OP_ERR: the kernel's errno; else 0 */
 	struct diw_addr src;         /* receive side: the sender; Read: the responder */
 };
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
@@ -310,15 +318,15 @@ struct diw_qp_attr {
 	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
 	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
 	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
-	bool confirm;                /* RC: a signalled Send or Write completes when the peer has placed it, as on
-	                              * InfiniBand: a Read of no bytes behind it asks. Not if ORD is 0. Else it does
-	                              * when TCP has taken it (RFC 5040 section 5.1 promises no more) */
+	bool confirm;                /* RC: a signalled request completes when the peer has placed it and all before it,
+	                              * as on InfiniBand. Not if the peer is no diwarp and ORD is 0. Else it does when
+	                              * TCP has taken it (RFC 5040 section 5.1 promises no more) */
 	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the
 	                              * peer has said that it takes them: they wait until it is connected */
 	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay
 	                              * posted until diw_leave() or diw_abort() */
 	enum diw_record_mode record_mode;
-	bool record_close_last;      /* thesis section 4: a message whose last segment is lost is never reported */
+	bool record_close_last;      /* thesis section 6.6.1: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */
 	int64_t record_timeout_ns;   /* > 0 */
 	int64_t reasm_timeout_ns;    /* > 0 */
@@ -329,7 +337,8 @@ struct diw_qp_attr {
 	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
 	uint32_t rcvbuf;             /* bytes asked of the kernel */
 	uint32_t num;                /* what wc.qp_num shall be; 0: the queue pair's own number */
-	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR */
+	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR. RC: -EOPNOTSUPP,
+	                              * unless it is "" or there is none */
 	void *ctx;
 };
 /* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB, RNR
@@ -347,7 +356,8 @@ enum diw_qp_state {
 	DIW_QPS_IDLE,                /* never connected: takes receives */
 	DIW_QPS_CONNECTING,          /* requests are taken and wait */
 	DIW_QPS_RTS,
-	DIW_QPS_CLOSING,             /* diw_disconnect: requests that were posted are executed, then the stream ends */
+	DIW_QPS_CLOSING,             /* diw_disconnect: requests that were posted are executed, then the stream ends. Or
+	                              * the peer has ended its half: what it asked for is answered first */
 	DIW_QPS_ERROR,               /* not connected any more, for whatever reason: all requests are flushed */
 };
 const char *diw_qp_state_str(int state);
@@ -366,11 +376,22 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access);
  * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
+/* Before it is reset or destroyed: as diw_leave() (UD and UC as diw_abort()), but its requests vanish without completions,
+ * and neither a completion channel nor the device tells an event. Completions that are in a queue already stay. */
+int diw_qp_withdraw(struct diw_qp *qp);
 /* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that
  * connects. */
 int diw_qp_reset(struct diw_qp *qp);
 /* RC: the attribute confirm from now on. */
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);
+/* RC: how often a message of ours may wait for a receive of the peer, 0 to 6, or 7 without a limit, from the next message
+ * that begins; and how long, in ns, each such retry of the peer's takes here, 0: the peer may not say. It holds if both
+ * ends take RFC 7306, and is a fault then (DDP 0x1202). -EINVAL */
+int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns);
+/* RC with keep_recvs: after a stream has ended without a fault, send requests that are not complete are flushed only when so
+ * many ns have passed, as by an adapter that first retries; those that are posted meanwhile, too. 0, the default: at once.
+ * -EINVAL */
+int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns);
 /* Send requests that have not begun wait until it is not held any more; they may be posted. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
 /* One DIW_EVENT_SQ_DRAINED when those that had begun are complete; now, if there is none. -EINVAL it is not held. */
@@ -399,7 +420,9 @@ int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen)
 struct diw_qp_error {
 	uint16_t fault;              /* what went wrong; 0 when errnum says it */
 	bool remote;                 /* the peer reported it of a message of ours */
-	int errnum;                  /* the kernel refused to send: ENETUNREACH, ... */
+	int errnum;                  /* the kernel refused to send to peer: ENETUNREACH, EPERM, ...; with remote set, it
+	                              * sent, and an ICMP message came: ECONNREFUSED, nobody has that port, EHOSTUNREACH,
+	                              * ... A hint: anybody can send one. Ten a second at most are told. */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;
 };
@@ -476,8 +499,9 @@ struct diw_recv_wr {
 };
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
  * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
- * -ENOMEM queue full, -EINVAL, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not
- * said (yet) that it takes them, a Read or an atomic where ORD is 0. */
+ * -ENOMEM queue full, -EINVAL, -EMSGSIZE longer than such a message may be, -EAFNOSUPPORT UD: the destination is of
+ * another version of IP than the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer
+ * that has not said (yet) that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
@@ -497,7 +521,7 @@ struct diw_cm;                       /* an event channel of connection managemen
 struct diw_listener;
 struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
 
-int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);
+int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -EAGAIN: no thread */
 int diw_cm_destroy(struct diw_cm *cm);          /* -EBUSY while a listener or a connected queue pair uses it */
 /* Readable when an event is there. */
 int diw_cm_fd(const struct diw_cm *cm);
@@ -528,6 +552,8 @@ struct diw_conn_attr {
 	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
 	bool self;                   /* QP is its own peer, by DST, an address of ours, whatever its port */
 	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
+	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
+	                              * reply; 0: none */
 	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
 };
 /* Defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
@@ -593,7 +619,8 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
  * -ENOMEM: the request is still there, diw_reject() then only forgets it. */
 int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
 /* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
- * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN */
+ * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN; 0, and nothing
+ * changes, while what the peer asked for before it ended its half is answered. */
 int diw_disconnect(struct diw_qp *qp);
 /* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
  * arrives is dropped from then on. */

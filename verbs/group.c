@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "verbs/qp.h"
 
@@ -170,9 +171,14 @@ static int name_of(const struct diw_qp *qp, const struct diw_addr *given, struct
 {
 	bool group = diw_addr_is_v4(given) ? (given->ip[12] & 0xf0) == 0xe0 : given->ip[0] == 0xff;
 
-	if (qp->type != DIW_QP_UD || !group || (given->port && given->port != DIW_GROUP_PORT) ||
+	char text[DIW_ADDR_STRLEN];
+
+	if (qp->type != DIW_QP_UD)
+		return diw_fail(-EINVAL, "diw_qp_attach: the queue pair is not UD");
+	if (!group || (given->port && given->port != DIW_GROUP_PORT) ||
 	    (given->scope && given->scope != qp->dev->info.ifindex))
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_qp_attach: %s: no group at port %u of %s", diw_addr_str(given, text),
+				DIW_GROUP_PORT, qp->dev->info.name);
 	*addr = (struct diw_addr){ 0 };
 	memcpy(addr->ip, given->ip, sizeof addr->ip);
 	return 0;
@@ -180,6 +186,7 @@ static int name_of(const struct diw_qp *qp, const struct diw_addr *given, struct
 
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 {
+	char text[DIW_ADDR_STRLEN];
 	struct diw_addr addr;
 	int rc = name_of(qp, group, &addr);
 
@@ -192,7 +199,7 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 	else if (!find(qp, &addr))
 		rc = enter(qp, &addr);
 	diw_dev_unlock(qp->dev);
-	return rc;
+	return rc < 0 ? diw_fail(rc, "diw_qp_attach: %s", diw_addr_str(&addr, text)) : 0;
 }
 
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
@@ -210,7 +217,7 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 		leave(m);
 	port_close_if_idle(qp->dev);
 	diw_dev_unlock(qp->dev);
-	return m ? 0 : -EINVAL;
+	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: it is not attached");
 }
 
 void diw_group_leave_all(struct diw_qp *qp)

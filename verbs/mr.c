@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+#include "base/wire.h"
 #include "verbs/qp.h"
 
 _Static_assert((int)DIW_ACCESS_LOCAL_WRITE == (int)DIW_STAG_LOCAL_WRITE &&
@@ -16,11 +18,16 @@ _Static_assert((int)DIW_RECORD_EPOCH == (int)DIW_CLOSE_EPOCH && (int)DIW_RECORD_
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **out)
 {
 	struct diw_pd *pd = calloc(1, sizeof *pd);
-	int rc = pd ? diw_dev_lock(dev) : -ENOMEM;
+	int rc = pd ? diw_thread_use(dev) : -ENOMEM;
 
+	if (rc == 0) {
+		rc = diw_dev_lock(dev);
+		if (rc < 0)
+			diw_thread_unuse(dev);
+	}
 	if (rc < 0) {
 		free(pd);
-		return rc;
+		return diw_fail(rc, "diw_pd_alloc");
 	}
 	pd->dev = dev;
 	dev->npds++;
@@ -36,14 +43,17 @@ int diw_pd_free(struct diw_pd *pd)
 	if (diw_dev_lock(dev) == 0) {
 		if (pd->users) {
 			diw_dev_unlock(dev);
-			return -EBUSY;
+			return diw_fail(-EBUSY, "diw_pd_free: a region, window, queue pair or shared queue uses it");
 		}
 		dev->npds--;
 		diw_dev_unlock(dev);
+		diw_thread_unuse(dev);
 	}
 	free(pd);
 	return 0;
 }
+
+#define MAX_REGION (1ull << 48)
 
 struct mr {
 	struct diw_mr pub;           /* first: what the application sees */
@@ -66,11 +76,19 @@ static int check_attr(const struct diw_mr_attr *a)
 			       DIW_ACCESS_REMOTE_ATOMIC | DIW_ACCESS_MW_BIND | DIW_ACCESS_REMOTE_INVALIDATE;
 	uint64_t to = first_offset(a);
 
-	if (!a->addr || a->length == 0 || a->length > 1ull << 48 || (a->access & ~known) ||
-	    (uintptr_t)a->addr + a->length < (uintptr_t)a->addr || to + a->length < to)
-		return -EINVAL;
+	if (!a->addr || a->length == 0 || a->length > MAX_REGION)
+		return diw_fail(-EINVAL, "diw_mr_reg: address %p, length %zu: not 1 to %llu bytes", a->addr, a->length,
+				MAX_REGION);
+	if ((uintptr_t)a->addr + a->length < (uintptr_t)a->addr)
+		return diw_fail(-EINVAL, "diw_mr_reg: address %p, length %zu: it wraps", a->addr, a->length);
+	if (diw_to_wraps(to, a->length))
+		return diw_fail(-EINVAL, "diw_mr_reg: iova %#llx, length %zu: it wraps", (unsigned long long)to,
+				a->length);
+	if (a->access & ~known)
+		return diw_fail(-EINVAL, "diw_mr_reg: access %#x: %#x is unknown", a->access, a->access & ~known);
 	if ((a->access & (DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_ATOMIC)) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_mr_reg: access %#x: a peer's write or atomic needs LOCAL_WRITE",
+				a->access);
 	return 0;
 }
 
@@ -106,7 +124,7 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 	}
 	if (rc < 0) {
 		free(mr);
-		return rc;
+		return diw_fail(rc, "diw_mr_reg: no STag is left, or no memory");
 	}
 	mr->pub.stag = mr->stag.stag;
 	*out = &mr->pub;
@@ -130,7 +148,8 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 {
 	struct mr *mr = diw_container(pub, struct mr, pub);
 	struct diw_dev *dev = pub->pd->dev;
-	int rc = pd->dev != dev ? -EINVAL : check_attr(a);
+	int rc = pd->dev != dev ? diw_fail(-EINVAL, "diw_mr_rereg: a protection domain of another device") :
+		 check_attr(a);
 
 	if (rc == 0)
 		rc = diw_dev_lock(dev);
@@ -145,7 +164,7 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 		describe(mr, pd, a);
 	}
 	diw_dev_unlock(dev);
-	return rc;
+	return rc < 0 ? diw_fail(rc, "diw_mr_rereg: a memory window is bound to it") : 0;
 }
 
 int diw_mr_dereg(struct diw_mr *pub)
@@ -156,7 +175,7 @@ int diw_mr_dereg(struct diw_mr *pub)
 	if (diw_dev_lock(dev) == 0) {
 		if (mr->stag.windows) {
 			diw_dev_unlock(dev);
-			return -EBUSY;
+			return diw_fail(-EBUSY, "diw_mr_dereg: a memory window is bound to it");
 		}
 		diw_stag_remove(&dev->stags, &mr->stag);
 		close_records(pub);
@@ -180,7 +199,7 @@ int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
 	int rc;
 
 	if (type != DIW_MW_TYPE_1 && type != DIW_MW_TYPE_2)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_mw_alloc: type %d: not DIW_MW_TYPE_1 or DIW_MW_TYPE_2", (int)type);
 	mw = calloc(1, sizeof *mw);
 	if (!mw)
 		return -ENOMEM;
@@ -193,7 +212,7 @@ int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
 	}
 	if (rc < 0) {
 		free(mw);
-		return rc;
+		return diw_fail(rc, "diw_mw_alloc: no STag is left, or no memory");
 	}
 	mw->pub = (struct diw_mw){ .pd = pd, .type = type, .stag = mw->stag.stag };
 	*out = &mw->pub;

@@ -5,14 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "llp/capture.h"
+#include "verbs/capture.h"
+#include "verbs/confirm.h"
 
 /* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
  * costs a third of a microsecond, and the next step looks anyway. */
 #define RX_SHARE 1
-#define MIN_MULPDU 128u
-#define MAX_DEPTH 65536u
 
 void diw_qp_attr_init(struct diw_qp_attr *attr)
 {
@@ -22,57 +23,6 @@ void diw_qp_attr_init(struct diw_qp_attr *attr)
 		.rate_burst = 256 << 10, .max_sources = 16384, .max_records = 16384, .rcvbuf = 4 << 20,
 		.rnr_timeout_ns = 5 * DIW_S,
 	};
-}
-
-static bool in(uint32_t v, uint32_t lo, uint32_t hi)
-{
-	return v >= lo && v <= hi;
-}
-
-static int check(const struct diw_pd *pd, const struct diw_qp_attr *a)
-{
-	const struct diw_dev *dev = pd->dev;
-
-	if (!a->send_cq || !a->recv_cq || a->send_cq->dev != dev || a->recv_cq->dev != dev)
-		return -EINVAL;
-	if (a->srq && a->srq->pd != pd)
-		return -EINVAL;
-	if (!in(a->sq_depth, 1, MAX_DEPTH) || !in(a->rq_depth, 1, MAX_DEPTH) || !in(a->max_sge, 1, DIW_MAX_SGE) ||
-	    a->max_inline > DIW_MAX_INLINE)
-		return -EINVAL;
-	if (a->type == DIW_QP_RC && a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_MPA_MAX_ULPDU))
-		return -EINVAL;
-	if (a->type == DIW_QP_RC)
-		return a->rnr_timeout_ns < 0 ? -EINVAL : 0;
-	if ((a->type != DIW_QP_UD && a->type != DIW_QP_UC) || (a->grh && a->type != DIW_QP_UD))
-		return -EINVAL;
-	if (a->local.port == DIW_GROUP_PORT)
-		return -EINVAL;
-	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
-		return -EINVAL;
-	if (a->mulpdu && !in(a->mulpdu, MIN_MULPDU, DIW_DGRAM_MAX - 4))
-		return -EINVAL;
-	if (a->reorder_window_ns < 0 || a->record_timeout_ns <= 0 || a->reasm_timeout_ns <= 0 || a->read_timeout_ns < 0)
-		return -EINVAL;
-	return in(a->max_sources, 1, 1 << 20) && in(a->max_records, 1, 1 << 20) && a->rcvbuf ? 0 : -EINVAL;
-}
-
-/* Capture around D, whose place it takes, if DIWARP_PCAP asks for it. Whoever cannot capture works on without. */
-static struct diw_capture *open_capture(struct diw_dev *dev, struct diw_dgram **d)
-{
-	const char *path = diw_capture_path();
-	struct diw_pcapng *file = path ? diw_capture_file(path) : NULL;
-	struct diw_capture *c = NULL;
-	struct timespec ts;
-	uint64_t epoch;
-
-	if (!file)
-		return NULL;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	epoch = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_dev_now(dev);
-	if (diw_capture_open(file, epoch, *d, &c, d) < 0)
-		fprintf(stderr, "diwarp: DIWARP_PCAP: no memory; a queue pair is not captured\n");
-	return c;
 }
 
 /* Sockets below, the impairment above them. */
@@ -86,7 +36,7 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 	if (rc != 0)
 		return rc;
 	qp->socket = d;
-	capture = open_capture(qp->dev, &d);
+	capture = diw_dev_capture(qp->dev, &d);
 	rc = diw_impair_open(d, spec, &qp->impair);
 	if (rc < 0) {
 		d->ops->close(d);
@@ -108,25 +58,25 @@ static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
 	};
 	struct diw_impair_spec *spec = NULL;
 	struct diw_dgram *d;
-	char err[128];
+	char err[128], name[DIW_ADDR_STRLEN];
 	int rc;
 
 	if (a->type == DIW_QP_UC)               /* one that is told later is checked by DDP alone */
 		da.peer = a->peer;
 	if (diw_addr_ip_is_zero(&a->local) && !a->any_addr) {
 		if (dev->info.naddrs == 0)
-			return -EADDRNOTAVAIL;
+			return diw_fail(-EADDRNOTAVAIL, "diw_qp_create: %s has no address", dev->info.name);
 		da.local = dev->info.addrs[0];
 		da.local.port = a->local.port;
 	}
 	if (text && *text && diw_impair_parse(text, &spec, err, sizeof err) < 0) {
-		fprintf(stderr, "diwarp: impairment \"%s\": %s\n", text, err);
+		diw_log(DIW_LOG_TELL, "%s \"%s\": %s", a->impair ? "impairment" : "DIWARP_IMPAIR", text, err);
 		return -EINVAL;
 	}
 	rc = open_dgrams(qp, &da, spec, &d);
 	diw_impair_spec_free(spec);
 	if (rc != 0)
-		return rc;
+		return diw_fail(rc, "diw_qp_create: a UDP socket at %s", diw_addr_str(&da.local, name));
 	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
 	if (rc < 0) {
 		d->ops->close(d);
@@ -167,6 +117,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
 		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
 		.max_records = a->max_records, .max_reasm = a->max_sources, .rnr_timeout = bounded(a->rnr_timeout_ns),
+		.rnr_most = bounded(a->rnr_timeout_ns),
 	};
 	d->cfg.peer.path = 0;
 	return diw_rdmap_init(r);
@@ -224,7 +175,8 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
 {
 	struct diw_qp *qp;
-	int rc = diw_dev_alive(pd->dev) ? check(pd, a) : -ENODEV;
+	int rc = diw_dev_alive(pd->dev) ? diw_qp_check(pd, a) :
+		 diw_fail(-ENODEV, "diw_qp_create: the device was opened before fork()");
 
 	if (rc < 0)
 		return rc;
@@ -315,8 +267,19 @@ void diw_qp_serve(struct diw_qp *qp, uint64_t now)
 		qp->dev->burst_gap = now - qp->dev->burst_ns;
 		qp->dev->burst_ns = now;
 	}
-	if (n || now >= qp->deadline || qp->blocked || qp->starved || !diw_sq_empty(&qp->sq))
+	if (n || now >= qp->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || qp->starved ||
+	    !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
+}
+
+static void tell_refusal(struct diw_qp *qp, const struct diw_dgram *d)
+{
+	char peer[DIW_ADDR_STRLEN];
+
+	diw_log_often(DIW_LOG_INFO, qp->dev->latest, "queue pair %u: to %s: %s (errno %d)", diw_qp_num(qp),
+		      diw_addr_str(&d->tx_errpeer, peer), d->tx_icmp ? "ICMP says that it is not reached" :
+		      "the kernel refuses to send", d->tx_errno);
+	diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno, .remote = d->tx_icmp, .peer = d->tx_errpeer });
 }
 
 void diw_qp_after_send(struct diw_qp *qp)
@@ -327,7 +290,7 @@ void diw_qp_after_send(struct diw_qp *qp)
 	if (!d)
 		return;
 	if (d->tx_errno) {
-		diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno });
+		tell_refusal(qp, d);
 		d->tx_errno = 0;
 	}
 	if (d->mtu_changed) {
@@ -341,7 +304,7 @@ uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 	uint64_t t = diw_min64(diw_rdmap_deadline(&qp->rdmap, waiting), diw_sq_deadline(qp));
 
 	if (qp->type == DIW_QP_RC)
-		t = diw_min64(t, diw_rc_deadline(qp));
+		t = diw_min64(t, diw_min64(diw_rc_deadline(qp), diw_confirm_deadline(qp)));
 	return qp->link ? diw_min64(t, qp->link->ops->deadline(qp->link)) : t;
 }
 
@@ -434,10 +397,15 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;
-	int rc = qp->type == DIW_QP_RC ? -EOPNOTSUPP : 0;
+	char why[128];
+	int rc = qp->type == DIW_QP_RC ? diw_fail(-EOPNOTSUPP, "diw_qp_impair: RC, whose network is TCP's") : 0;
 
 	if (rc == 0 && text && *text)
-		rc = diw_impair_parse(text, &spec, err, errlen);
+		rc = diw_impair_parse(text, &spec, why, sizeof why);
+	if (rc == -EINVAL)
+		diw_fail(rc, "diw_qp_impair: \"%s\": %s", text, why);
+	if (rc == -EINVAL && err && errlen)
+		snprintf(err, errlen, "%s", why);
 	if (rc == 0)
 		rc = diw_dev_lock(qp->dev);
 	if (rc == 0) {
@@ -498,7 +466,7 @@ int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, 
 
 	if (n < 0)
 		return n;
-	r = diw_record_find(&qp->rdmap.ddp, &info->src, info->msn);
+	r = diw_record_find(&qp->rdmap.ddp, &info->src, -1, info->msn);
 	n = r ? (int)r->ranges.n : -ENOENT;
 	for (int i = 0; i < n && i < max; i++)
 		ranges[i] = (struct diw_range){ r->ranges.v[i].lo, r->ranges.v[i].hi - r->ranges.v[i].lo };

@@ -72,7 +72,7 @@ struct diw_sq {
 	size_t slot_size;
 	uint32_t depth, mask, max_sge, max_inline;
 	_Atomic uint32_t tail, head; /* next to fill; the oldest that is not complete */
-	_Atomic uint32_t next;       /* to execute; RC: head may stay behind */
+	_Atomic uint32_t next;       /* to execute; head stays behind where what was executed is not complete yet */
 };
 
 /* ---- Queue pair (verbs/qp.c) ---- */
@@ -99,6 +99,7 @@ struct diw_qp {
 	bool sig_all;
 	bool hold;                   /* no send request begins */
 	bool tell_drained;           /* then, when what had begun is complete */
+	bool silent;                 /* diw_qp_withdraw(): it completes nothing and raises no event */
 	bool grh;
 	enum diw_qp_type type;
 	_Atomic(enum diw_qp_state) state;
@@ -108,14 +109,20 @@ struct diw_qp {
 		uint32_t mulpdu;
 		bool packed, crc;
 		bool confirm;        /* of its attributes: what was sent completes when it is placed */
-		bool asked;          /* a probe is under way, for requests older than asked_for */
-		uint32_t asked_for, unconfirmed;
+		/* Of its counts of messages (struct diw_rdmap_rc_place; verbs/confirm.c). */
+		uint32_t seq;        /* the newest request's */
+		uint32_t wanted;     /* the newest that a completion waits for */
+		uint32_t asked;      /* the newest that the peer was asked for */
 		bool early, keep;    /* of its attributes: requests in IDLE; receives outlive the stream */
 		bool kept;           /* they do */
+		uint64_t retry_ns;   /* of a stream that ended: so long its send requests are not flushed */
+		uint64_t retries;    /* they are not until then, or 0 */
 		bool hold;           /* responder: it may not send before the initiator's first FPDU */
 		bool tell;           /* then it is established */
 		bool drain;          /* in ERROR: the link sends what it has, until the peer ends the stream */
 		bool shut;           /* our end of the stream is told */
+		bool peer_ended;     /* the peer's half has ended in good order: nothing answers any more */
+		bool last;           /* no further request begins */
 		bool ended;          /* the stream has, and the link is to be closed */
 		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
 		uint64_t progress;   /* CLOSING: bytes that had been sent at the last look */
@@ -143,6 +150,14 @@ void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);    
 /* The completion of WR into the next slot of the send completion queue; then push it. */
 void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);
 
+struct diw_wr_kind {
+	uint8_t opcode, wc;          /* RDMAP's, and the completion's */
+	unsigned types;              /* of queue pairs that have it */
+};
+extern const struct diw_wr_kind diw_wr_kinds[];                  /* verbs/sq_check.c; by the opcode of diw.h */
+/* The opcode of RDMAP, or -errno: it cannot be posted. LEN: its bytes. */
+int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len);
+
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_empty(const struct diw_sq *sq);
@@ -150,9 +165,15 @@ bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is n
 /* The event that diw_qp_drained() asked for, if its time has come. The lock is held. */
 void diw_sq_tell_drained(struct diw_qp *qp);
 
+int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr);     /* verbs/qp_check.c */
+
 /* The lock is held. */
 /* RC: give up all that was posted, in order, as far as there is room for the completions. */
 void diw_sq_flush(struct diw_qp *qp);
+/* Complete, in order, what is done: of datagrams, what has left. False: no room for a completion. */
+bool diw_sq_retire(struct diw_qp *qp);
+/* The kernel refused N segments for ERRNUM; FIRST is the number of the first, as the link counts them. */
+void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum);
 void diw_sq_refuse(struct diw_qp *qp, uint16_t fault);
 void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)

@@ -8,6 +8,9 @@
 
 #include <errno.h>
 
+#include "base/fault.h"
+#include "base/log.h"
+#include "verbs/confirm.h"
 #include "verbs/qp.h"
 
 /* For the peer to end its half: after diw_disconnect(), and after a Terminate, which a reset would overtake. */
@@ -44,8 +47,10 @@ static void send_rtr(struct diw_qp *qp, unsigned rtr, uint64_t now)
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 {
 	struct diw_ddp *d = &qp->rdmap.ddp;
-	int rc = diw_rdmap_rc_begin(&qp->rdmap, s->ird, s->ord, s->rfc7306);
+	int rc = qp->dev->snap_pool ? 0 : diw_rdmap_snap_pool_new(&qp->dev->snap_pool);
 
+	if (rc == 0)
+		rc = diw_rdmap_rc_begin(&qp->rdmap, s->ird, s->ord, s->rfc7306, s->words, qp->dev->snap_pool);
 	if (rc == 0)
 		rc = open_link(qp, s);
 	if (rc < 0)
@@ -86,12 +91,13 @@ static void shut(struct diw_qp *qp, uint64_t now)
 	if (qp->rc.shut)
 		return;
 	qp->rc.shut = true;
+	diw_confirm_last(qp, now);
 	qp->link->ops->shutdown(qp->link, now);
 }
 
 static void last_recv(struct diw_qp *qp)
 {
-	if (qp->srq)
+	if (qp->srq && !qp->silent)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 }
 
@@ -118,30 +124,73 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->state = DIW_QPS_ERROR;
 	qp->deadline = 0;
 	qp->rc.kept = qp->rc.keep && (errnum || !told);
+	qp->rc.retries = qp->rc.kept ? now + qp->rc.retry_ns : 0;
 	if (!qp->rc.kept)
 		last_recv(qp);
 	diw_cm_disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
+}
+
+void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->state != DIW_QPS_RTS && qp->state != DIW_QPS_CLOSING) {
+		diw_rc_error(qp, 0, false, 0, now);
+		return;
+	}
+	qp->rc.peer_ended = true;
+	qp->rc.last |= qp->state == DIW_QPS_RTS;        /* after diw_disconnect() what was posted is still executed */
+	qp->state = DIW_QPS_CLOSING;
+	qp->rc.until = now + CLOSE_NS;
+	qp->deadline = 0;
 }
 
 static void close_link(struct diw_qp *qp)
 {
 	diw_ready_close(qp);
 	qp->link->ops->close(qp->link);
+	diw_rdmap_snap_clear(&qp->rdmap);
 	qp->link = qp->rdmap.ddp.link = NULL;
 	qp->blocked = qp->more = false;
 	qp->rc.drain = qp->rc.ended = false;
 	qp->rc.until = DIW_NEVER;
 }
 
-/* All that was posted before diw_disconnect() is done: now the stream ends on our side. */
+/* What the peer has asked for, and what of ours is still to be sent. */
+static bool owes(const struct diw_qp *qp)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+	bool requests = !qp->rc.last && !qp->rc.hold && !qp->hold && !diw_sq_empty(&qp->sq);
+
+	return requests || r->rc.nanswers || r->tx.active || r->rc.imm_next;
+}
+
+/* The stream ends on our side, and with that both ways. */
+static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
+{
+	int rc;
+
+	if (!owes(qp))
+		shut(qp, now);
+	rc = qp->link->ops->flush(qp->link, now);
+	if (rc == 0 && qp->rc.shut) {
+		diw_rc_error(qp, 0, false, 0, now);
+	} else if (rc < 0 && rc != -EAGAIN) {
+		diw_fault_count(qp->c, DIW_FAULT_MPA_CLOSED);
+		/* EPIPE here is what is left of a reset. */
+		diw_rc_error(qp, DIW_FAULT_MPA_CLOSED, false, rc == -EPIPE ? ECONNRESET : -rc, now);
+	}
+}
+
+/* After diw_disconnect(), or the end of the peer's half: all that is to be sent is, and the stream ends. */
 static void settle_closing(struct diw_qp *qp, uint64_t now)
 {
 	if (qp->rc.progress != qp->c->tx_bytes) {       /* a slow peer has its time, a silent one does not */
 		qp->rc.progress = qp->c->tx_bytes;
 		qp->rc.until = now + CLOSE_NS;
 	}
-	if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0 &&
-	    qp->rc.unconfirmed == 0)
+	if (qp->rc.peer_ended)
+		settle_peer_ended(qp, now);
+	else if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0 &&
+		 !diw_confirm_waits(qp))
 		shut(qp, now);
 	if (now >= qp->rc.until)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
@@ -168,11 +217,16 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		if (!qp->blocked)
 			shut(qp, now);
 		diw_ready_changed(qp);
-		if (qp->link->down || now >= qp->rc.until)
+		if ((qp->link->down && !qp->blocked) || now >= qp->rc.until)
 			qp->rc.ended = true;
 	}
 	if (qp->link && qp->rc.ended)
 		close_link(qp);
+	if (now < qp->rc.retries) {
+		diw_sq_retire(qp);
+		return;
+	}
+	qp->rc.retries = 0;
 	if (qp->rc.kept)
 		diw_sq_flush(qp);
 	else
@@ -184,11 +238,12 @@ static void let_recvs_go(struct diw_qp *qp)
 	if (qp->rc.kept)
 		last_recv(qp);
 	qp->rc.kept = false;
+	qp->rc.retries = 0;
 }
 
 uint64_t diw_rc_deadline(const struct diw_qp *qp)
 {
-	return qp->rc.until;
+	return qp->rc.retries ? diw_min64(qp->rc.until, qp->rc.retries) : qp->rc.until;
 }
 
 void diw_rc_abort(struct diw_qp *qp, uint64_t now)
@@ -200,7 +255,7 @@ void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 	diw_rc_settle(qp, now);
 }
 
-static void leave(struct diw_qp *qp, uint64_t now)
+void diw_rc_leave(struct diw_qp *qp, uint64_t now)
 {
 	if (!qp->link) {
 		diw_rc_abort(qp, now);
@@ -219,14 +274,14 @@ static void leave(struct diw_qp *qp, uint64_t now)
 int diw_rc_reset(struct diw_qp *qp)
 {
 	if (qp->state == DIW_QPS_CONNECTING)
-		return -EBUSY;
+		return diw_fail(-EBUSY, "diw_qp_reset: it connects");
 	diw_cm_forget(qp, true);
 	if (qp->link)
 		close_link(qp);
 	diw_stat_hide(qp);
-	qp->rc.asked = false;
-	qp->rc.unconfirmed = 0;
-	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = false;
+	qp->rc.seq = qp->rc.wanted = qp->rc.asked = 0;
+	qp->rc.retries = 0;
+	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = qp->rc.peer_ended = qp->rc.last = false;
 	return 0;
 }
 
@@ -235,11 +290,11 @@ int diw_rc_reset(struct diw_qp *qp)
 int diw_leave(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : -EINVAL;
+	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : diw_fail(-EINVAL, "diw_leave: of RC alone");
 
 	if (rc < 0)
 		return rc;
-	leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+	diw_rc_leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
 	diw_dev_unlock(dev);
 	return 0;
 }
@@ -247,7 +302,7 @@ int diw_leave(struct diw_qp *qp)
 int diw_disconnect(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : -EINVAL;
+	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : diw_fail(-EINVAL, "diw_disconnect: of RC alone");
 	uint64_t now;
 
 	if (rc < 0)
@@ -257,8 +312,8 @@ int diw_disconnect(struct diw_qp *qp)
 		qp->state = DIW_QPS_CLOSING;
 		qp->rc.until = now + CLOSE_NS;
 		diw_qp_run(qp, now);
-	} else {
-		rc = -ENOTCONN;
+	} else if (qp->state != DIW_QPS_CLOSING || !qp->rc.peer_ended) {
+		rc = diw_fail(-ENOTCONN, "diw_disconnect: the queue pair is in state %s", diw_qp_state_str(qp->state));
 	}
 	diw_dev_unlock(dev);
 	return rc;

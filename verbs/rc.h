@@ -16,7 +16,7 @@ struct diw_rc_start {
 	uint32_t early_len;
 	bool initiator;
 	unsigned rtr;                /* enum diw_rtr, one of them or 0. Initiator: sends it; responder: awaits it */
-	bool crc, tx_markers, rx_markers, rfc7306;
+	bool crc, tx_markers, rx_markers, rfc7306, words;
 	uint16_t ird, ord;
 };
 
@@ -25,10 +25,14 @@ struct diw_rc_start {
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now);
 /* State ERROR. What is wrong with the stream goes to its events; the rest is diw_rc_settle()'s. */
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now);
+/* The peer has ended its half in good order: state CLOSING until what it has asked for is answered and what has begun is
+ * sent; ERROR then. */
+void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now);
 /* After every look at the queue pair: what its state wants done, when nothing of the link is on the stack. */
 void diw_rc_settle(struct diw_qp *qp, uint64_t now);
-/* From whatever state it is in. */
+/* diw_abort(), diw_leave(): from whatever state it is in. */
 void diw_rc_abort(struct diw_qp *qp, uint64_t now);
+void diw_rc_leave(struct diw_qp *qp, uint64_t now);
 /* Nothing is left of its connection. -EBUSY it connects. */
 int diw_rc_reset(struct diw_qp *qp);
 uint64_t diw_rc_deadline(const struct diw_qp *qp);

@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "verbs/qp.h"
+
+#define MAX_DEPTH 65536u
 
 static size_t slot_size(const struct diw_rq *rq)
 {
@@ -89,11 +92,13 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	uint32_t slot;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge || (wr->num_sge && !wr->sge))
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_post_recv: num_sge %d: not 0 to %u, or sge is NULL", wr->num_sge,
+				rq->max_sge);
 	for (int i = 0; i < wr->num_sge; i++)
 		len += wr->sge[i].length;
 	if (len > UINT32_MAX)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_post_recv: %llu bytes: more than %u", (unsigned long long)len,
+				UINT32_MAX);
 	if (!ring_pop(&rq->free, &slot)) {
 		if (rq->fresh == rq->depth)
 			return -ENOMEM;
@@ -164,8 +169,10 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 	struct diw_srq *srq;
 	int rc;
 
-	if (depth == 0 || depth > 65536 || max_sge == 0 || max_sge > DIW_MAX_SGE)
-		return -EINVAL;
+	if (depth == 0 || depth > MAX_DEPTH)
+		return diw_fail(-EINVAL, "diw_srq_create: depth %u: not 1 to %u", depth, MAX_DEPTH);
+	if (max_sge == 0 || max_sge > DIW_MAX_SGE)
+		return diw_fail(-EINVAL, "diw_srq_create: max_sge %u: not 1 to %d", max_sge, DIW_MAX_SGE);
 	srq = calloc(1, sizeof *srq);
 	if (!srq)
 		return -ENOMEM;
@@ -175,7 +182,7 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 	if (rc < 0) {
 		diw_rq_fini(&srq->rq);
 		free(srq);
-		return rc;
+		return diw_fail(rc, "diw_srq_create: depth %u", depth);
 	}
 	srq->pd = pd;
 	srq->ctx = ctx;
@@ -192,7 +199,7 @@ int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit)
 	if (rc < 0)
 		return rc;
 	if (limit > srq->rq.depth)
-		rc = -EINVAL;
+		rc = diw_fail(-EINVAL, "diw_srq_set_limit: %u: more than its depth, %u", limit, srq->rq.depth);
 	else
 		srq->limit = limit;
 	diw_dev_unlock(srq->pd->dev);
@@ -217,7 +224,7 @@ int diw_srq_destroy(struct diw_srq *srq)
 	if (diw_dev_lock(dev) == 0) {
 		if (srq->nqps) {
 			diw_dev_unlock(dev);
-			return -EBUSY;
+			return diw_fail(-EBUSY, "diw_srq_destroy: a queue pair uses it");
 		}
 		srq->pd->users--;
 		diw_dev_forget_events(dev, srq);
@@ -250,7 +257,7 @@ int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct 
 	if (!diw_dev_alive(qp->dev))
 		return -ENODEV;
 	if (qp->srq)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "diw_post_recv: the queue pair has a shared receive queue");
 	rc = diw_rq_post(&qp->own_rq, wr, bad, &waits);
 	if (waits || qp->state == DIW_QPS_ERROR)
 		diw_dev_nudge(qp->dev);

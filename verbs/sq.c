@@ -5,11 +5,13 @@
 #include <stdlib.h>
 
 #include "base/trace.h"
+#include "verbs/confirm.h"
 #include "verbs/qp.h"
 
 /* Bytes of segments that one queue pair sends before another has its turn. */
 #define STEP_SHARE (256 << 10)
 #define POST_SHARE (4 << 20)
+#define SEQ_OPEN 0x7fffffffu         /* of a request that is being executed: more segments than follow */
 
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr)
 {
@@ -43,89 +45,19 @@ bool diw_sq_empty(const struct diw_sq *sq)
 	       atomic_load_explicit(&sq->next, memory_order_relaxed);
 }
 
+/* And is not complete. */
+static bool has_executed(const struct diw_qp *qp)
+{
+	return atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
+	       atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
+}
+
 static struct diw_rdmap_wr *slot_at(const struct diw_sq *sq, uint32_t i)
 {
 	return (void *)(sq->slots + (i & sq->mask) * sq->slot_size);
 }
 
 /* ---- Posting ---- */
-
-/* By the verbs' opcode: RDMAP's, the completion's, and whose it is. */
-static const struct {
-	uint8_t opcode, wc;
-	unsigned types;
-} kinds[] = {
-	[DIW_WR_SEND] = { DIW_OP_SEND, DIW_WC_SEND, DIW_TYPE_UD | DIW_TYPE_UC | DIW_TYPE_RC },
-	[DIW_WR_WRITE] = { DIW_OP_WRITE, DIW_WC_WRITE, DIW_TYPE_UC | DIW_TYPE_RC },
-	[DIW_WR_WRITE_RECORD] = { DIW_OP_WRITE_RECORD, DIW_WC_WRITE_RECORD, DIW_TYPE_UD },
-	[DIW_WR_READ] = { DIW_OP_READ_REQUEST, DIW_WC_READ, DIW_TYPE_UD | DIW_TYPE_RC },
-	[DIW_WR_FETCH_ADD] = { DIW_OP_ATOMIC_REQUEST, DIW_WC_FETCH_ADD, DIW_TYPE_RC },
-	[DIW_WR_CMP_SWAP] = { DIW_OP_ATOMIC_REQUEST, DIW_WC_CMP_SWAP, DIW_TYPE_RC },
-	[DIW_WR_LOCAL_INV] = { DIW_OP_LOCAL_INV, DIW_WC_LOCAL_INV, DIW_TYPE_RC },
-	[DIW_WR_BIND_MW] = { DIW_OP_BIND_MW, DIW_WC_BIND_MW, DIW_TYPE_RC },
-};
-
-static uint32_t length_limit(const struct diw_qp *qp, int opcode)
-{
-	if (qp->type == DIW_QP_RC)
-		return DIW_MAX_RC;
-	return opcode == DIW_OP_SEND ? DIW_MAX_SEND : opcode == DIW_OP_READ_REQUEST ? DIW_MAX_READ : DIW_MAX_RDMA;
-}
-
-static int check_rc(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
-{
-	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
-
-	bool told = qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING || !qp->rc.early;
-
-	if (qp->state == DIW_QPS_IDLE && !qp->rc.early)
-		return -ENOTCONN;
-	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
-		return -EINVAL;
-	if (opcode == DIW_OP_ATOMIC_REQUEST &&
-	    (wr->num_sge != 1 || len != 8 || wr->to % 8 || (wr->flags & DIW_SEND_INLINE)))
-		return -EINVAL;
-	if (opcode == DIW_OP_BIND_MW &&
-	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
-		return -EINVAL;
-	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
-		return -EINVAL;
-	if (qp->state != DIW_QPS_ERROR && told && !qp->rdmap.rc.rfc7306 &&
-	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
-		return -EOPNOTSUPP;
-	if ((qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING) && qp->rdmap.rc.ord == 0 &&
-	    (opcode == DIW_OP_READ_REQUEST || opcode == DIW_OP_ATOMIC_REQUEST))
-		return -EOPNOTSUPP;
-	return opcode;
-}
-
-/* The opcode, or why it cannot be posted. */
-static int check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len)
-{
-	const unsigned rc_flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE;
-	const unsigned known = DIW_SEND_SIGNALED | DIW_SEND_SOLICITED | DIW_SEND_INLINE | DIW_SEND_IMM | DIW_SEND_MORE |
-			       (qp->type == DIW_QP_RC ? rc_flags : 0);
-	int opcode;
-
-	if ((unsigned)wr->opcode >= sizeof kinds / sizeof *kinds || !(kinds[wr->opcode].types & qp->rdmap.type))
-		return -EINVAL;
-	opcode = kinds[wr->opcode].opcode;
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge || (wr->flags & ~known) ||
-	    (wr->num_sge && !wr->sge))
-		return -EINVAL;
-	if (qp->type == DIW_QP_UD && (wr->dst.port == 0 || diw_addr_ip_is_zero(&wr->dst)))
-		return -EINVAL;
-	*len = 0;
-	for (int i = 0; i < wr->num_sge; i++)
-		*len += wr->sge[i].length;
-	if (*len > length_limit(qp, opcode) || ((wr->flags & DIW_SEND_INLINE) && *len > qp->sq.max_inline))
-		return -EINVAL;
-	if (opcode != DIW_OP_SEND && wr->to + *len < wr->to)
-		return -EINVAL;
-	if (opcode == DIW_OP_READ_REQUEST && ((wr->flags & (DIW_SEND_INLINE | DIW_SEND_IMM)) || wr->timeout_ns < 0))
-		return -EINVAL;
-	return qp->type == DIW_QP_RC ? check_rc(qp, wr, opcode, *len) : opcode;
-}
 
 static void copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
@@ -169,7 +101,7 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	struct diw_sq *sq = &qp->sq;
 	struct diw_rdmap_wr *w;
 	uint64_t len;
-	int opcode = check(qp, wr, &len);
+	int opcode = diw_sq_check(qp, wr, &len);
 
 	if (opcode < 0)
 		return opcode;
@@ -178,11 +110,11 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	w = slot_at(sq, tail);
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)opcode;
-	w->wc_opcode = kinds[wr->opcode].wc;
+	w->wc_opcode = diw_wr_kinds[wr->opcode].wc;
 	w->signaled = qp->sig_all || (wr->flags & DIW_SEND_SIGNALED);
 	w->imm_valid = wr->flags & DIW_SEND_IMM;
 	w->solicited = wr->flags & DIW_SEND_SOLICITED;
-	w->pending = w->unconfirmed = false;
+	w->pending = w->unconfirmed = w->ask = false;
 	w->status = DIW_RDMAP_OK;
 	w->imm = wr->imm;
 	w->qkey = wr->qkey;
@@ -274,13 +206,28 @@ static void leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t head
 
 static bool may_begin(const struct diw_qp *qp)
 {
-	return !qp->hold || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+	return (!qp->hold && !qp->rc.last) || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
 }
 
-/* Datagrams: a request is complete when it is executed; Reads go on by themselves. Returns why it stopped: 0 the queue
- * is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
+/* A request that needs an answer, or waits for one, behind the end of the peer's half. */
+static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return qp->rc.peer_ended && !qp->rdmap.tx.active &&
+	       (w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST ||
+		(w->fence && qp->rdmap.rc.nout));
+}
+
+/* Segments of W are in the link still. */
+static bool is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return (int32_t)(w->seq - qp->link->left) > 0;
+}
+
+/* Datagrams: a request is complete when its segments have left, or were refused; Reads go on by themselves. Returns why
+ * it stopped: 0 the queue is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
 static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
+	const struct diw_link *link = qp->link;
 	struct diw_sq *sq = &qp->sq;
 	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
 
@@ -292,19 +239,47 @@ static int run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 
 		if (w->signaled && !read && !diw_qp_up.send_room(qp))
 			return -ENOBUFS;
+		/* Between two parts of a message others may have been sent. */
+		if (!qp->rdmap.tx.active || !is_staged(qp, w))
+			w->first = link->taken;
+		w->seq = link->taken + SEQ_OPEN;
 		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+		w->seq = link->taken;
 		if (rc < 0)
 			return rc;
-		if (status != DIW_RDMAP_OK && !diw_qp_up.send_room(qp))
-			return -ENOBUFS;
+		if (status != DIW_RDMAP_OK)
+			w->status = status;
+		else if (read)
+			w->signaled = false;    /* the Read completes by itself */
 		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
-		leave(qp, w, next, status != DIW_RDMAP_OK || (w->signaled && !read), status);
 	}
 	return 0;
 }
 
-/* Complete, in order, what is done. False: no room for a completion. */
-static bool retire(struct diw_qp *qp)
+void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t end = atomic_load_explicit(&sq->next, memory_order_relaxed) + qp->rdmap.tx.active;
+
+	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != end; i++) {
+		struct diw_rdmap_wr *w = slot_at(sq, i);
+		bool among = (int32_t)(w->first - (first + n)) < 0 && (int32_t)(w->seq - first) > 0;
+
+		if (!among || w->status != DIW_RDMAP_OK || w->opcode == DIW_OP_READ_REQUEST)
+			continue;
+		w->status = DIW_RDMAP_UNSENT;
+		w->fault = (uint16_t)errnum;
+	}
+}
+
+/* A program that asks for no completion need not look for any: what the kernel refused of its requests must not keep
+ * the others from being sent. */
+static bool may_be_silent(const struct diw_rdmap_wr *w)
+{
+	return !w->signaled && w->status == DIW_RDMAP_UNSENT;
+}
+
+bool diw_sq_retire(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;
 	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
@@ -313,89 +288,60 @@ static bool retire(struct diw_qp *qp)
 		const struct diw_rdmap_wr *w = slot_at(sq, head);
 		bool told;
 
-		if (w->pending)
+		if (qp->type == DIW_QP_RC ? w->pending || diw_confirm_holds(qp, w) : is_staged(qp, w))
 			break;
 		told = w->signaled || w->status != DIW_RDMAP_OK;
-		if (told && !diw_qp_up.send_room(qp))
-			return false;
+		if (told && !diw_qp_up.send_room(qp)) {
+			if (!may_be_silent(w))
+				return false;
+			told = false;
+		}
 		leave(qp, w, ++head, told, w->status);
 	}
 	return true;
 }
 
-/* Somebody waits for its completion, and it is one that TCP's word is not enough for. */
-static void doubt(struct diw_qp *qp, struct diw_rdmap_wr *w)
-{
-	if (!qp->rc.confirm || !w->signaled || qp->rdmap.rc.ord == 0 ||
-	    (w->opcode != DIW_OP_SEND && w->opcode != DIW_OP_WRITE))
-		return;
-	w->pending = w->unconfirmed = true;
-	qp->rc.unconfirmed++;
-}
-
-/* What the probe's answer confirms. */
-static void collect(struct diw_qp *qp)
-{
-	struct diw_sq *sq = &qp->sq;
-
-	if (!qp->rc.asked || qp->rdmap.rc.probe->pending)
-		return;
-	qp->rc.asked = false;
-	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != qp->rc.asked_for; i++) {
-		struct diw_rdmap_wr *w = slot_at(sq, i);
-
-		qp->rc.unconfirmed -= w->unconfirmed;
-		w->pending &= !w->unconfirmed;
-		w->unconfirmed = false;
-	}
-}
-
-/* One probe at a time: what is sent meanwhile, the next one confirms. */
-static void ask(struct diw_qp *qp, uint64_t now)
-{
-	const struct diw_rdmap *r = &qp->rdmap;
-
-	if (!qp->rc.unconfirmed || qp->rc.asked || r->tx.active || r->rc.imm_next || r->rc.answer_tx.active ||
-	    diw_rdmap_rc_probe(&qp->rdmap, now) < 0)
-		return;
-	qp->rc.asked = true;
-	qp->rc.asked_for = atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
-}
-
 static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
 	struct diw_sq *sq = &qp->sq;
-	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), tail;
 
-	if (!retire(qp))
+	if (!diw_sq_retire(qp))
 		return -ENOBUFS;
-	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && may_begin(qp)) {
+	while (next != (tail = atomic_load_explicit(&sq->tail, memory_order_acquire)) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = slot_at(sq, next);
 		uint8_t status;
 		int rc;
 
+		if (answer_never_comes(qp, w)) {
+			qp->rc.last = true;
+			break;
+		}
 		w->dst = qp->rdmap.ddp.cfg.peer;
+		if (!qp->rdmap.tx.active && !qp->rdmap.rc.imm_next && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
+			return -EAGAIN;
+		diw_confirm_begin(qp, w, next + 1 != tail ? slot_at(sq, next + 1) : NULL);
 		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
 		if (rc < 0)
 			return rc;
 		if (!w->pending)
 			w->status = status;
 		if (status == DIW_RDMAP_OK)
-			doubt(qp, w);
+			diw_confirm_sent(qp, w);
 		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
 		if (status != DIW_RDMAP_OK) {
 			diw_fault_count(qp->c, DIW_FAULT_REQUEST);
 			diw_rc_error(qp, DIW_FAULT_REQUEST, false, 0, now);
 			return 0;
 		}
-		if (!retire(qp))
+		if (!diw_sq_retire(qp))
 			return -ENOBUFS;
 	}
 	return 0;
 }
 
 /* The peer's Terminate refuses the request that it quotes, and what is older is placed; if it quotes none, the oldest
- * that the peer has not confirmed: what it refused is that one or a younger. */
+ * that the peer has not confirmed: what it refused is that one or a younger. A Write alone needs no receive. */
 void diw_sq_refuse(struct diw_qp *qp, uint16_t fault)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -407,10 +353,10 @@ void diw_sq_refuse(struct diw_qp *qp, uint16_t fault)
 	for (uint32_t i = head; i != quoted; i++) {
 		struct diw_rdmap_wr *w = slot_at(sq, i);
 
-		if (!w->unconfirmed)
+		if (!diw_confirm_holds(qp, w))
 			continue;
-		w->pending = w->unconfirmed = false;
-		if (quoted != next)
+		w->unconfirmed = false;
+		if (quoted != next || (fault == DIW_FAULT_NO_BUFFER && w->opcode == DIW_OP_WRITE && !w->imm_valid))
 			continue;
 		w->status = DIW_RDMAP_REFUSED;
 		w->fault = fault;
@@ -428,8 +374,12 @@ void diw_sq_flush(struct diw_qp *qp)
 		struct diw_rdmap_wr *w = slot_at(sq, i);
 		bool executed = i - atomic_load_explicit(&sq->next, memory_order_relaxed) >= sq->depth;
 
-		if (w->unconfirmed) {
-			w->pending = w->unconfirmed = false;
+		if (qp->type != DIW_QP_RC) {
+			executed &= !is_staged(qp, w);
+			w->seq = qp->link->left;
+		}
+		if (diw_confirm_holds(qp, w)) {
+			w->unconfirmed = false;
 			w->status = DIW_RDMAP_FLUSHED;
 		} else if (w->pending) {
 			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
@@ -439,9 +389,8 @@ void diw_sq_flush(struct diw_qp *qp)
 		failed |= w->status != DIW_RDMAP_OK;
 	}
 	atomic_store_explicit(&sq->next, tail, memory_order_relaxed);
-	qp->rc.unconfirmed = 0;
-	qp->rc.asked = false;
-	retire(qp);
+	qp->rc.wanted = qp->rc.asked = qp->rdmap.rc.place.placed;
+	diw_sq_retire(qp);
 }
 
 static void refill(struct diw_qp *qp, uint64_t now)
@@ -485,16 +434,15 @@ static void run_rc(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
 
 	if (qp->rc.shut) {
-		*rc = retire(qp) ? 0 : -ENOBUFS;
+		*rc = diw_sq_retire(qp) ? 0 : -ENOBUFS;
 		return;
 	}
 	if (answers_first)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
-	collect(qp);
 	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
 		*rc = run_rc_queue(qp, budget, now);
 	if (*rc != -EAGAIN && *rc_answers != -EAGAIN)
-		ask(qp, now);
+		diw_confirm_run(qp, now);
 	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 }
@@ -542,8 +490,14 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
 		qp->blocked = true;
 	diw_qp_after_send(qp);
-	if (qp->type == DIW_QP_RC)
+	if (qp->type == DIW_QP_RC) {
 		diw_rc_settle(qp, now);
+	} else {
+		if (has_executed(qp))
+			diw_sq_retire(qp);
+		if (qp->rdmap.reads->unsent)
+			diw_rdmap_reads_settle(&qp->rdmap);
+	}
 	diw_sq_tell_drained(qp);
 }
 
@@ -552,10 +506,8 @@ bool diw_sq_busy(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 
-	return r->tx.active || r->rc.imm_next ||
-	       (r->reads && !(diw_list_empty(&r->reads->active) && diw_list_empty(&r->reads->done))) ||
-	       atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
-	       atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
+	return r->tx.active || r->rc.imm_next || has_executed(qp) ||
+	       (r->reads && !(diw_list_empty(&r->reads->active) && diw_list_empty(&r->reads->done)));
 }
 
 void diw_sq_tell_drained(struct diw_qp *qp)

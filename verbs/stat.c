@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/statpage.h"
 #include "verbs/qp.h"
@@ -20,6 +21,7 @@
 /* So many queue pairs are written before every sleep; more at times, that going to sleep stays cheap. */
 #define FEW 16
 #define REFRESH_NS (100 * DIW_MS)
+#define UNFINISHED_NS (10 * DIW_S)       /* a page that is not held, and was never finished */
 #define SWEEP_MAX 256                    /* left pages that a new one looks at */
 
 #define COUNTERS (sizeof(struct diw_counters) / sizeof(uint64_t))
@@ -51,6 +53,11 @@ static uint64_t realtime_ns(void)
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 
+static uint64_t ctime_ns(const struct stat *st)
+{
+	return (uint64_t)st->st_ctim.tv_sec * DIW_S + (uint64_t)st->st_ctim.tv_nsec;
+}
+
 /* ---- The page ---- */
 
 /* Pages of processes of ours that died. Not of this one's id: it might be another copy of this library, whose locks we
@@ -76,9 +83,10 @@ static void sweep(void)
 		fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			continue;
+		/* Not finished: an older build's, which gave it a name before the lock. */
 		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) == sizeof magic &&
-		    magic == DIW_STAT_MAGIC)
+		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) >= 0 &&
+		    (magic == DIW_STAT_MAGIC || (magic == 0 && realtime_ns() > ctime_ns(&st) + UNFINISHED_NS)))
 			unlinkat(dirfd(dir), e->d_name, 0);
 		close(fd);
 	}
@@ -123,8 +131,19 @@ static bool is_wanted(void)
 	if (env && strcmp(env, "off") == 0)
 		return false;
 	if (env && strcmp(env, "on") != 0)
-		fprintf(stderr, "diwarp: DIWARP_STAT=%s: neither on nor off; on it is\n", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_STAT=%s: neither on nor off; on it is", env);
 	return true;
+}
+
+/* It has a name only when it is whole and locked: a process that dies before leaves nothing. */
+static bool page_name(void)
+{
+	char self[32];
+
+	snprintf(self, sizeof self, "/proc/self/fd/%d", page.fd);
+	snprintf(page.path, sizeof page.path, DIW_STAT_DIR "/" DIW_STAT_PREFIX "%d.%08x", (int)getpid(),
+		 (unsigned)diw_random());
+	return linkat(AT_FDCWD, self, AT_FDCWD, page.path, AT_SYMLINK_FOLLOW) == 0;
 }
 
 static bool page_open(void)
@@ -135,22 +154,22 @@ static bool page_open(void)
 	if (!is_wanted() || !size_is_allowed())
 		return false;
 	sweep();
-	snprintf(page.path, sizeof page.path, DIW_STAT_DIR "/" DIW_STAT_PREFIX "%d.%08x", (int)getpid(),
-		 (unsigned)diw_random());
-	page.fd = open(page.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	page.fd = open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (page.fd < 0)
 		return false;
 	if (fchmod(page.fd, 0600) == 0 && fcntl(page.fd, F_SETLK, &l) == 0 &&
 	    ftruncate(page.fd, (off_t)PAGE_SIZE_ALL) == 0 && reserve(0, SLOTS_OFF))
 		p = mmap(NULL, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE, MAP_SHARED, page.fd, 0);
-	if (p == MAP_FAILED) {
-		unlink(page.path);
-		close(page.fd);
-		return false;
+	if (p != MAP_FAILED) {
+		fill_head(p);
+		if (page_name()) {
+			page.head = p;
+			return true;
+		}
+		munmap(p, PAGE_SIZE_ALL);
 	}
-	page.head = p;
-	fill_head(page.head);
-	return true;
+	close(page.fd);
+	return false;
 }
 
 static void page_close(void)

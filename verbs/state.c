@@ -2,6 +2,7 @@
 /* What changes a queue pair after it was made, and what its states do to its requests. */
 #include <errno.h>
 
+#include "base/log.h"
 #include "verbs/qp.h"
 
 void diw_qp_flush(struct diw_qp *qp)
@@ -54,7 +55,7 @@ int diw_qp_reset(struct diw_qp *qp)
 		rc = renew(qp);
 	if (rc == 0) {
 		forget_requests(qp);
-		qp->blocked = qp->more = qp->starved = qp->hold = qp->tell_drained = false;
+		qp->blocked = qp->more = qp->starved = qp->hold = qp->tell_drained = qp->silent = false;
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
@@ -68,9 +69,16 @@ int diw_qp_reset(struct diw_qp *qp)
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local)
 {
 	struct diw_ddp_cfg *cfg = &qp->rdmap.ddp.cfg;
-	int rc = qp->type != DIW_QP_UC || peer->port == 0 || diw_addr_ip_is_zero(peer) ? -EINVAL :
-		 diw_dev_lock(qp->dev);
+	int rc;
 
+	if (qp->type != DIW_QP_UC || peer->port == 0 || diw_addr_ip_is_zero(peer))
+		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->type != DIW_QP_UC ? "of UC alone" :
+				"the peer has no address or port");
+	if (!diw_dgram_reaches(qp->socket, peer))
+		return diw_fail(-EAFNOSUPPORT,
+				"diw_qp_set_peer: the queue pair's address is of IPv%d, the peer's is not",
+				qp->socket->only);
+	rc = diw_dev_lock(qp->dev);
 	if (rc < 0)
 		return rc;
 	cfg->peer = *peer;
@@ -87,7 +95,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 {
-	int rc = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+	int rc = qp->type == DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_qkey: RC has none") : diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
@@ -99,7 +107,8 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 {
 	const unsigned all = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
-	int rc = access & ~all ? -EINVAL : diw_dev_lock(qp->dev);
+	int rc = access & ~all ? diw_fail(-EINVAL, "diw_qp_set_access: %#x: more than %#x", access, all) :
+		 diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
@@ -110,11 +119,41 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 
 int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 {
-	int rc = qp->type != DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+	int rc = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_confirm: of RC alone") : diw_dev_lock(qp->dev);
 
 	if (rc < 0)
 		return rc;
 	qp->rc.confirm = confirm;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
+int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns)
+{
+	int rc = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_retry: of RC alone") :
+		 retry_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_retry: %lld ns", (long long)retry_ns) :
+		 diw_dev_lock(qp->dev);
+
+	if (rc < 0)
+		return rc;
+	qp->rc.retry_ns = (uint64_t)retry_ns;
+	diw_dev_unlock(qp->dev);
+	return 0;
+}
+
+int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns)
+{
+	struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+	int err = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_rnr: of RC alone") :
+		  retry > 7 || timer_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_rnr: retry %u, timer %lld ns", retry,
+						       (long long)timer_ns) : diw_dev_lock(qp->dev);
+
+	if (err < 0)
+		return err;
+	rc->tell_rnr |= retry != (rc->rnr_limits ? rc->rnr_retry : 7u);
+	rc->rnr_limits = retry < 7;
+	rc->rnr_retry = (uint8_t)retry;
+	qp->rdmap.ddp.cfg.rnr_unit = (uint64_t)timer_ns;
 	diw_dev_unlock(qp->dev);
 	return 0;
 }
@@ -140,28 +179,48 @@ int diw_qp_drained(struct diw_qp *qp)
 	if (rc < 0)
 		return rc;
 	qp->tell_drained = qp->hold;
-	rc = qp->hold ? 0 : -EINVAL;
+	rc = qp->hold ? 0 : diw_fail(-EINVAL, "diw_qp_drained: it is not held");
 	diw_sq_tell_drained(qp);
 	diw_dev_unlock(qp->dev);
 	return rc;
+}
+
+/* The lock is held. */
+static void abort_dgram(struct diw_qp *qp)
+{
+	qp->state = DIW_QPS_ERROR;
+	qp->rdmap.ddp.order.dead = true;
+	diw_qp_flush(qp);
 }
 
 int diw_abort(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
 	int rc = diw_dev_lock(dev);
-	uint64_t now;
 
 	if (rc < 0)
 		return rc;
-	now = diw_dev_forward(dev, diw_dev_now(dev));
-	if (qp->type == DIW_QP_RC) {
-		diw_rc_abort(qp, now);
-	} else {
-		qp->state = DIW_QPS_ERROR;
-		qp->rdmap.ddp.order.dead = true;
-		diw_qp_flush(qp);
-	}
+	if (qp->type == DIW_QP_RC)
+		diw_rc_abort(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+	else
+		abort_dgram(qp);
+	diw_dev_unlock(dev);
+	return 0;
+}
+
+int diw_qp_withdraw(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = diw_dev_lock(dev);
+
+	if (rc < 0)
+		return rc;
+	qp->silent = true;
+	if (qp->type == DIW_QP_RC)
+		diw_rc_leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+	else
+		abort_dgram(qp);
+	diw_dev_forget_events(dev, qp);
 	diw_dev_unlock(dev);
 	return 0;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names and numbers, for people. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -28,15 +27,12 @@ int diw_addr_parse(const char *host, uint16_t port, struct diw_addr *addr)
 
 const char *diw_addr_str(const struct diw_addr *a, char *buf)
 {
-	char ip[INET6_ADDRSTRLEN], scope[IF_NAMESIZE];
+	char ip[DIW_ADDR_IP_STRLEN], scope[IF_NAMESIZE];
 
-	if (diw_addr_is_v4(a)) {
-		inet_ntop(AF_INET, a->ip + 12, ip, sizeof ip);
+	diw_addr_ip_str(a, ip);
+	if (diw_addr_is_v4(a))
 		snprintf(buf, DIW_ADDR_STRLEN, "%s:%u", ip, a->port);
-		return buf;
-	}
-	inet_ntop(AF_INET6, a->ip, ip, sizeof ip);
-	if (a->scope && if_indextoname(a->scope, scope))
+	else if (a->scope && if_indextoname(a->scope, scope))
 		snprintf(buf, DIW_ADDR_STRLEN, "[%s%%%s]:%u", ip, scope, a->port);
 	else
 		snprintf(buf, DIW_ADDR_STRLEN, "[%s]:%u", ip, a->port);
@@ -55,7 +51,7 @@ const char *diw_wc_status_str(int status)
 		[DIW_WC_LOC_PROT_ERR] = "local protection error", [DIW_WC_REM_ACCESS_ERR] = "remote access error",
 		[DIW_WC_TIMEOUT] = "timeout", [DIW_WC_LOC_LEN_ERR] = "local length error",
 		[DIW_WC_REM_OP_ERR] = "remote operation error", [DIW_WC_MW_BIND_ERR] = "memory window bind error",
-		[DIW_WC_FLUSHED] = "flushed",
+		[DIW_WC_FLUSHED] = "flushed", [DIW_WC_LOC_QP_OP_ERR] = "refused by the kernel",
 	};
 
 	return name_of(names, sizeof names / sizeof *names, status);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/nocancel.h"
 #include "base/trace.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
@@ -41,7 +42,7 @@ static struct timespec at(uint64_t ns)
 	return (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
 }
 
-/* Whether a signal's handler ran instead. */
+/* Of the progress thread, whom nobody cancels. Whether a signal's handler ran instead. */
 static bool wait_sem(sem_t *sem, uint64_t until)
 {
 	struct timespec ts = at(until);
@@ -50,14 +51,76 @@ static bool wait_sem(sem_t *sem, uint64_t until)
 	return rc < 0 && errno == EINTR;
 }
 
-/* Give the lock up and sleep on the sockets and a descriptor that others can signal. Whether a signal's handler ran. */
-static bool sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uint64_t until)
+/* A sleep on the sockets or, ON_SEM, on the semaphore of W. */
+struct nap {
+	struct diw_dev *dev;
+	struct diw_waiter *w;        /* NULL: the progress thread's */
+	unsigned seen;
+	bool on_sem;
+};
+
+static void end_nap(const struct nap *nap)
 {
+	struct diw_dev *dev = nap->dev;
+
+	pthread_mutex_lock(&dev->lock);
+	dev->wakeups++;
+	if (nap->on_sem)
+		return;
+	if (nap->seen == dev->departures)
+		dev->asleep--;
+	else if (--dev->asleep_before == 0)
+		pthread_cond_broadcast(&dev->all_awake);
+}
+
+static void step_down(struct diw_dev *dev, struct diw_waiter *w)
+{
+	dev->leader = NULL;
+	w->woken = false;
+	atomic_store(&dev->app_leads, false);
+	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
+}
+
+/* The thread was cancelled: another leads. */
+static void abandon(void *arg)
+{
+	const struct nap *nap = arg;
+
+	end_nap(nap);
+	if (!nap->on_sem)
+		step_down(nap->dev, nap->w);
+	diw_waiter_fini(nap->dev, nap->w);
+	diw_dev_unlock(nap->dev);
+}
+
+static int poll_nap(struct nap *nap, struct pollfd *p, nfds_t n, const struct timespec *ts)
+{
+	int rc;
+
+	pthread_cleanup_push(abandon, nap);
+	rc = diw_wait_ppoll(p, n, ts);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+static int sem_nap(struct nap *nap, const struct timespec *until)
+{
+	int rc;
+
+	pthread_cleanup_push(abandon, nap);
+	rc = diw_wait_sem(&nap->w->sem, until);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+/* Give the lock up and sleep on the sockets and a descriptor that others can signal. Whether a signal's handler ran. */
+static bool sleep_on_sockets(struct diw_dev *dev, struct diw_waiter *w, uint64_t now, uint64_t until)
+{
+	struct nap nap = { .dev = dev, .w = w, .seen = dev->departures };
 	struct pollfd p[DIW_READY_FDS + 1];
 	struct timespec ts;
-	int ready, n = diw_ready_pollfds(dev, p);
+	int ready, n = diw_ready_pollfds(dev, p), wake_fd = w ? dev->kick_fd : dev->thread_fd;
 	bool interrupted;
-	unsigned seen = dev->departures;
 
 	until = diw_stat_settle(dev, until);
 	ts = at(until > now ? until - now : 0);
@@ -65,17 +128,12 @@ static bool sleep_on_sockets(struct diw_dev *dev, int wake_fd, uint64_t now, uin
 	dev->leader_until = until;
 	dev->asleep++;
 	diw_dev_unlock(dev);
-	ready = ppoll(p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts, NULL);
+	ready = poll_nap(&nap, p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts);
 	interrupted = ready < 0 && errno == EINTR;
 	if (p[n].revents)
 		clear_fd(wake_fd);
 	DIW_TRACE_WAKEUP(dev, ready);
-	pthread_mutex_lock(&dev->lock);
-	dev->wakeups++;
-	if (seen == dev->departures)
-		dev->asleep--;
-	else if (--dev->asleep_before == 0)
-		pthread_cond_broadcast(&dev->all_awake);
+	end_nap(&nap);
 	return interrupted;
 }
 
@@ -99,6 +157,7 @@ void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *obje
 	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
 	sem_init(&w->sem, 0, 0);
 	w->object = object;
+	w->leave = NULL;
 	w->woken = w->interrupted = false;
 	diw_list_add_tail(&dev->waiters, &w->link);
 }
@@ -112,11 +171,20 @@ static void lead(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 	dev->leader = w;
 	atomic_store(&dev->app_leads, true);
 	atomic_fetch_add(&dev->leader_seq, 1);
-	w->interrupted = sleep_on_sockets(dev, dev->kick_fd, now, diw_min64(until, diw_dev_deadline(dev, true)));
-	dev->leader = NULL;
+	w->interrupted = sleep_on_sockets(dev, w, now, diw_min64(until, diw_dev_deadline(dev, true)));
+	step_down(dev, w);
+}
+
+static void follow(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
+{
+	struct nap nap = { .dev = dev, .w = w, .on_sem = true };
+	struct timespec ts = at(until);
+
+	diw_dev_unlock(dev);
+	w->interrupted = sem_nap(&nap, until == DIW_NEVER ? NULL : &ts) < 0 && errno == EINTR;
+	DIW_TRACE_WAKEUP(dev, -1);
+	end_nap(&nap);
 	w->woken = false;
-	atomic_store(&dev->app_leads, false);
-	atomic_store_explicit(&dev->app_ns, diw_dev_now(dev), memory_order_relaxed);
 }
 
 void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
@@ -130,12 +198,7 @@ void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until)
 		lead(dev, w, until);
 		return;
 	}
-	diw_dev_unlock(dev);
-	w->interrupted = wait_sem(&w->sem, until);
-	DIW_TRACE_WAKEUP(dev, -1);
-	pthread_mutex_lock(&dev->lock);
-	dev->wakeups++;
-	w->woken = false;
+	follow(dev, w, until);
 }
 
 static void wake(struct diw_dev *dev, struct diw_waiter *w)
@@ -155,6 +218,8 @@ void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w)
 
 	diw_list_del(&w->link);
 	sem_destroy(&w->sem);
+	if (w->leave)
+		w->leave(w->object);
 	if (dev->leader && dev->leader != dev)
 		return;
 	successor = diw_list_first(&dev->waiters);
@@ -292,7 +357,7 @@ static void *progress(void *arg)
 			continue;
 		}
 		dev->leader = dev;
-		sleep_on_sockets(dev, dev->thread_fd, now, diw_dev_deadline(dev, false));
+		sleep_on_sockets(dev, NULL, now, diw_dev_deadline(dev, false));
 		if (dev->leader == dev)
 			dev->leader = NULL;
 		diw_dev_unlock(dev);
@@ -300,28 +365,49 @@ static void *progress(void *arg)
 	return NULL;
 }
 
-int diw_thread_start(struct diw_dev *dev)
+static int start_thread(struct diw_dev *dev)
 {
 	sigset_t all, before;
 	int rc;
 
+	atomic_store(&dev->stop, false);
 	sigfillset(&all);                       /* signals are the application's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&dev->thread, NULL, progress, dev);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	dev->have_thread = rc == 0;
 	if (rc == 0)
 		pthread_setname_np(dev->thread, "diw-progress");
 	return -rc;
 }
 
-void diw_thread_stop(struct diw_dev *dev)
+static void stop_thread(struct diw_dev *dev)
 {
-	if (!dev->have_thread)
-		return;
 	atomic_store(&dev->stop, true);
 	sem_post(&dev->thread_sem);
 	signal_fd(dev->thread_fd);
 	pthread_join(dev->thread, NULL);
-	dev->have_thread = false;
+}
+
+int diw_thread_use(struct diw_dev *dev)
+{
+	int rc = 0;
+
+	if (!dev->info.progress_thread || !diw_dev_alive(dev))
+		return 0;
+	pthread_mutex_lock(&dev->thread_lock);
+	if (dev->thread_users == 0)
+		rc = start_thread(dev);
+	dev->thread_users += rc == 0;
+	pthread_mutex_unlock(&dev->thread_lock);
+	return rc;
+}
+
+void diw_thread_unuse(struct diw_dev *dev)
+{
+	if (!dev->info.progress_thread || !diw_dev_alive(dev))
+		return;
+	pthread_mutex_lock(&dev->thread_lock);
+	if (--dev->thread_users == 0)
+		stop_thread(dev);
+	pthread_mutex_unlock(&dev->thread_lock);
 }

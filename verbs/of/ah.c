@@ -4,25 +4,18 @@
 #include <stdlib.h>
 
 #include "base/addr.h"
+#include "base/ident.h"
 #include "base/wire.h"
 #include "verbs/of/of.h"
 
-#define LID_AT 14u
 #define LID_PERMISSIVE 0xffffu       /* InfiniBand: to all; here, perhaps, a broadcast address */
-
-/* Programs that were written for InfiniBand tell each other LIDs alone. A LID is the end of an address, whose other
- * bytes both have in common: so it reaches whoever is on the same network, be that a /16 or smaller. */
-uint16_t of_lid(const struct diw_addr *a)
-{
-	return diw_get16(a->ip + LID_AT);
-}
 
 static int addr_from_lid(struct diw_addr *a, uint16_t dlid, const struct of_context *ctx)
 {
 	if (dlid == 0 || dlid == LID_PERMISSIVE || ctx->ngids == 0)
-		return EINVAL;
+		return diw_fail(EINVAL, "an address by LID: dlid %#x", dlid);
 	*a = ctx->gids[0];
-	diw_put16(a->ip + LID_AT, dlid);
+	diw_put16(a->ip + DIW_LID_AT, dlid);
 	return 0;
 }
 
@@ -31,14 +24,26 @@ bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx)
 	return attr->port_num == OF_PORT && (!attr->is_global || attr->grh.sgid_index < ctx->ngids);
 }
 
+/* IPv4 packets have IPv4 sources. */
+static bool is_one_version(const struct diw_addr *dst, const struct ibv_ah_attr *attr, const struct of_context *ctx)
+{
+	return diw_addr_is_v4(dst) == diw_addr_is_v4(&ctx->gids[attr->grh.sgid_index]);
+}
+
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx)
 {
 	if (!of_is_path(attr, ctx))
-		return EINVAL;
+		return diw_fail(EINVAL, "an address: port_num %u, sgid_index %u: port %d and %d GIDs are there",
+				attr->port_num, attr->grh.sgid_index, OF_PORT, ctx->ngids);
 	if (!attr->is_global)
 		return addr_from_lid(a, attr->dlid, ctx);
 	of_addr_from_gid(a, &attr->grh.dgid, ctx);
-	return diw_addr_ip_is_zero(a) ? EINVAL : 0;
+	if (diw_addr_ip_is_zero(a))
+		return diw_fail(EINVAL, "an address: the GID is zero");
+	if (!is_one_version(a, attr, ctx))
+		return diw_fail(EINVAL, "an address: dgid is of IPv%d, the GID of sgid_index %u is not",
+				diw_addr_is_v4(a) ? 4 : 6, attr->grh.sgid_index);
+	return 0;
 }
 
 bool of_is_group(const union ibv_gid *gid)
@@ -143,7 +148,8 @@ int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, 
 	if (port == OF_PORT && read_header((const uint8_t *)grh, &attr->grh.dgid, &dst, &attr->grh))
 		index = answer_index(of_context(c), &attr->grh.dgid, &dst);
 	if (index < 0) {
-		errno = EINVAL;
+		errno = diw_fail(EINVAL, "ibv_init_ah_from_wc: port %u, or the header is of no message to this device",
+				 port);
 		return -1;
 	}
 	attr->grh.sgid_index = (uint8_t)index;
@@ -170,7 +176,8 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr,
 static int group_of(struct diw_addr *a, const struct ibv_qp *qp, const union ibv_gid *gid)
 {
 	if (!gid || !of_is_group(gid) || qp->qp_type != IBV_QPT_UD)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_attach_mcast, ibv_detach_mcast: %s", qp->qp_type != IBV_QPT_UD ?
+				"the queue pair is not of UD" : "the GID is no group's");
 	of_addr_from_gid(a, gid, of_context(qp->context));
 	return 0;
 }

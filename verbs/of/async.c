@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/nocancel.h"
 #include "verbs/of/of.h"
 
 #define QUEUE 256
@@ -203,18 +204,19 @@ static bool next(struct of_context *ctx, struct ibv_async_event *ev)
 	return got;
 }
 
-int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
+static int get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
 {
 	struct of_context *ctx = of_context(c);
 	struct pollfd p = { .fd = c->async_fd, .events = POLLIN };
 
 	memset(ev, 0, sizeof *ev);
+	pthread_testcancel();
 	while (!next(ctx, ev)) {
 		if (fcntl(c->async_fd, F_GETFL) & O_NONBLOCK) {
 			errno = EAGAIN;
 			return -1;
 		}
-		if (poll(&p, 1, -1) < 0)
+		if (diw_wait_poll(&p, 1, -1) < 0)
 			return -1;
 	}
 	return 0;
@@ -226,6 +228,20 @@ static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *complete
 	++*completed;
 	pthread_cond_signal(cond);
 	pthread_mutex_unlock(mutex);
+}
+
+static void ack_async_event(void *ev)
+{
+	ibv_ack_async_event(ev);
+}
+
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
+{
+	const int type = diw_cancel_deferred();
+	int rc = get_async_event(c, ev);
+
+	diw_cancel_as(type, rc == 0 ? ack_async_event : NULL, ev);
+	return rc;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *ev)

@@ -8,6 +8,17 @@ struct diw_dev *diw_of_dev(struct ibv_context *c)
 	return of_context(c)->dev;
 }
 
+bool diw_of_has_rc(struct ibv_context *c)
+{
+	struct of_context *ctx = of_context(c);
+	bool has;
+
+	pthread_mutex_lock(&ctx->lock);
+	has = ctx->rc;
+	pthread_mutex_unlock(&ctx->lock);
+	return has;
+}
+
 static void set_state(struct of_qp *qp, enum ibv_qp_state state)
 {
 	qp->qp.state = state;

@@ -8,6 +8,7 @@
 
 #pragma GCC visibility push(default)
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 struct diw_dev;
 struct diw_qp;
@@ -18,6 +19,8 @@ struct diw_qp;
 
 /* The native device behind a context. */
 struct diw_dev *diw_of_dev(struct ibv_context *c);
+/* Whether it has RC queue pairs. */
+bool diw_of_has_rc(struct ibv_context *c);
 /* The RC queue pair of that number is connected by who calls, no more by ibv_modify_qp(); NULL: there is none. */
 struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num);
 /* The connection stands: state RTS, with the attributes of RTR and RTS that are told. */

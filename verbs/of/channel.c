@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/nocancel.h"
 #include "verbs/of/of.h"
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
@@ -67,7 +68,7 @@ static bool goes_on(void)
 	return true;
 }
 
-int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
+static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
 {
 	struct of_channel *ch = (struct of_channel *)ibv;
 	bool nonblock = fcntl(ibv->fd, F_GETFL) & O_NONBLOCK;
@@ -88,6 +89,20 @@ int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **c
 	*out = &cq->cq;
 	*ctx = cq->cq.cq_context;
 	return 0;
+}
+
+static void ack_cq_event(void *cq)
+{
+	ibv_ack_cq_events(cq, 1);
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
+{
+	const int type = diw_cancel_deferred();
+	int rc = get_cq_event(ibv, out, ctx);
+
+	diw_cancel_as(type, rc == 0 ? ack_cq_event : NULL, rc == 0 ? *out : NULL);
+	return rc;
 }
 
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)

@@ -4,7 +4,7 @@
  * and events; cma_dev.c, devices and the thread that hears of connections; cma_link.c, interfaces that go or change;
  * cma_addr.c, addresses and routes; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones;
  * cma_qp.c, queue pairs and what belongs to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at
- * once; cma_info.c, rdma_getaddrinfo().
+ * once; cma_info.c, rdma_getaddrinfo(); cma_later.c, what came later.
  *
  * One lock, cma_lock, covers all that is here. It is taken before those of contexts and devices, and held over no call
  * that may sleep.
@@ -24,23 +24,26 @@
 
 #include "base/addr.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "verbs/diw.h"
 #include "verbs/of/bridge.h"
 
 #define CMA_DATA 255u                        /* private data: what its length has room for */
 #define CMA_BACKLOG 1024
 #define CMA_ACK_TIMEOUT 14                    /* 67 ms, as the kernel's own; nothing here follows it but what is told */
+#define CMA_PACKET_LIFE 18                    /* of a path, 4.096 us << it: 1.07 s, as the kernel has it for RoCE */
 #define CMA_TIMEOUT_NS 20000000000ll         /* for a peer to answer; as long a kernel's siw waits */
 
 extern pthread_mutex_t cma_lock;
 static inline void cma_enter(void) { pthread_mutex_lock(&cma_lock); }
 static inline void cma_leave(void) { pthread_mutex_unlock(&cma_lock); }
 /* What calls return: 0, or -1 with errno set to ERRNUM, a positive errno. */
-static inline int cma_result(int errnum)
+#define cma_result(errnum) cma_result_at(__func__, errnum)
+static inline int cma_result_at(const char *call, int errnum)
 {
 	if (errnum == 0)
 		return 0;
-	errno = errnum;
+	errno = errnum == EAGAIN ? errnum : diw_fail(errnum, "%s", call);
 	return -1;
 }
 
@@ -51,7 +54,7 @@ struct cma_dev {
 	char name[64];
 	struct ibv_context *verbs;
 	struct diw_dev *diw;
-	struct diw_cm *cm;
+	struct diw_cm *cm;                   /* while there are identifiers; of one that has the device it is there */
 	struct ibv_pd *pd;                   /* for who brings none */
 	unsigned ifindex;
 	uint8_t hw[6];                       /* its hardware address, or the beginning of it */
@@ -78,6 +81,11 @@ void cma_watch_due(struct cma_watch *w, uint64_t due);
 uint64_t cma_now(void);
 /* The interface from now on, if that can be had (cma_link.c); the lock is held. */
 void cma_link_watch(struct cma_dev *d, const char *ifname);
+void cma_link_unwatch(void);
+/* The thread, if no identifier needs it any more, or NULL; the lock is held. It is ended without. */
+struct cma_thread;
+struct cma_thread *cma_thread_unused(void);
+void cma_thread_end(struct cma_thread *t);
 
 /* ---- Identifiers (cma_id.c) ---- */
 
@@ -122,12 +130,17 @@ struct cma_id {
 	struct cma_id *hash_next;
 	struct cma_ud *ud;                   /* cma_ud.c */
 	struct cma_count events;
-	struct cma_watch late;               /* `ready` set: its peer has left, of which it will be told */
+	struct cma_watch late;               /* `ready` set: its connection has ended, and of that it will be told */
 	struct diw_list groups;              /* cma_mcast.c */
 	struct ibv_qp_init_attr *init;       /* rdma_create_ep(): of each request's queue pair */
 	uint8_t data_len;                    /* rdma_create_ep(): rdma_connect()'s private data, if it brings none */
 	uint8_t *data;
+	struct rdma_addrinfo *resolved;      /* rdma_resolve_addrinfo(): what was found, until it is asked for */
+	bool resolving;
 };
+/* Events that later releases of rdma-core add (RDMACM_1.4). */
+enum { CMA_EVENT_ADDRINFO_RESOLVED = 16, CMA_EVENT_ADDRINFO_ERROR = 17, CMA_EVENT_USER = 18 };
+
 static inline struct cma_id *cma_id(struct rdma_cm_id *id) { return (struct cma_id *)id; }
 static inline bool cma_is_ud(const struct cma_id *id) { return id->id.qp_type == IBV_QPT_UD; }
 
@@ -187,6 +200,8 @@ int cma_addr_source(const struct diw_addr *dst, const struct diw_addr *src, stru
 /* ---- Connections (cma_conn.c, cma_ud.c) ---- */
 
 void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev);
+/* Tells that the connection has ended, and when its time in InfiniBand's TimeWait state is over. */
+void cma_disconnected(struct cma_id *id);
 void cma_conn_forget(struct cma_id *id);     /* whatever of it is listening, waiting or connected ends */
 void cma_unmap(struct cma_id *id);
 /* Of its local address. */

@@ -2,6 +2,7 @@
 /* Connections of RC queue pairs: MPA's request and reply are the request and the reply. */
 #include <stdlib.h>
 
+#include "base/port.h"
 #include "verbs/of/cma.h"
 
 #define BUCKETS 4096u
@@ -57,7 +58,6 @@ static struct cma_id *find(const struct diw_qp *qp)
 static int listen_rc(struct cma_id *id)
 {
 	struct cma_dev *dev = id->dev ? id->dev : cma_dev_any();
-	struct diw_listener_info info;
 	struct diw_listen_attr a;
 	int rc;
 
@@ -65,6 +65,7 @@ static int listen_rc(struct cma_id *id)
 		return errno;
 	diw_listen_attr_init(&a);
 	a.local = id->local;
+	a.local.port = diw_port_tcp(id->local.port);
 	a.v6only = id->afonly;
 	a.backlog = CMA_BACKLOG;
 	a.request_timeout_ns = CMA_TIMEOUT_NS;
@@ -73,8 +74,6 @@ static int listen_rc(struct cma_id *id)
 	if (rc)
 		return rc;
 	cma_hold_drop(id);
-	if (diw_listener_query(id->listener, &info) == 0)
-		id->local.port = info.local.port;
 	return 0;
 }
 
@@ -112,6 +111,7 @@ static struct cma_id *new_child(struct cma_id *l, struct cma_dev *dev, const str
 	if (!id)
 		return NULL;
 	id->local = ev->local;
+	id->local.port = l->local.port;
 	id->peer = ev->peer;
 	id->tos = l->tos;
 	id->ack_timeout = l->ack_timeout;
@@ -200,12 +200,14 @@ static struct diw_qp *claim(struct cma_id *id, const struct rdma_conn_param *p)
 
 static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
 {
+	struct diw_addr to = id->peer;
 	struct diw_conn_attr a;
 	int rc = conn_attr(&a, id, p);
 	struct diw_qp *qp = rc ? NULL : claim(id, p);
 
 	if (!qp)
 		return EINVAL;
+	a.other_port = diw_port_dial(&to);
 	a.local = id->local;
 	if (id->any_port || id->hold < 0)
 		a.local.port = 0;
@@ -215,7 +217,7 @@ static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
 		a.data_len = id->data_len;
 	}
 	id->active = true;
-	rc = -diw_connect(qp, id->dev->cm, &id->peer, &a);
+	rc = -diw_connect(qp, id->dev->cm, &to, &a);
 	if (rc)
 		cma_unmap(id);
 	return rc;
@@ -362,7 +364,8 @@ static void on_established(struct cma_id *id, const struct diw_cm_event *ev)
 	struct cma_event *e = cma_event_new(id, half ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED, 0);
 
 	id->state = CMA_CONNECTED;
-	id->local = ev->local;
+	if (id->active)                          /* a responder's is its listener's */
+		id->local = ev->local;
 	cma_id_show(id);
 	if (id->id.qp)
 		cma_qp_connected(id);
@@ -409,6 +412,10 @@ static void on_failed(struct cma_id *id, const struct diw_cm_event *ev)
  * polls of its completion queue would find the end first, and take down what it has not polled yet, as libfabric does:
  * an adapter's event takes its way through a kernel meanwhile. */
 #define LATE_NS 2000000u
+/* InfiniBand's connection manager keeps a connection that has ended for the time that a packet of it may still be on
+ * its way (InfiniBand, volume 1, section 12.9.8.4), and programs destroy the queue pair when that is over. An RNIC's
+ * has no such state. */
+#define TIMEWAIT_NS (4096ull << CMA_PACKET_LIFE)
 
 static void forget_late(struct cma_id *id)
 {
@@ -417,24 +424,42 @@ static void forget_late(struct cma_id *id)
 	id->late.ready = NULL;
 }
 
+/* READY is called in NS from now; at once, if nothing can be watched. */
+static void later(struct cma_id *id, void (*ready)(struct cma_watch *w, uint64_t now), uint64_t ns)
+{
+	forget_late(id);
+	id->late = (struct cma_watch){ .fd = -1, .ready = ready };
+	if (cma_watch_add(&id->late)) {
+		id->late.ready = NULL;
+		ready(&id->late, cma_now());
+		return;
+	}
+	cma_watch_due(&id->late, cma_now() + ns);
+}
+
+static void tell_timewait(struct cma_watch *w, uint64_t now)
+{
+	struct cma_id *id = diw_container(w, struct cma_id, late);
+
+	(void)now;
+	forget_late(id);
+	cma_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+}
+
+void cma_disconnected(struct cma_id *id)
+{
+	cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+	if (!id->dev->rnic)
+		later(id, tell_timewait, TIMEWAIT_NS);
+}
+
 static void tell_late(struct cma_watch *w, uint64_t now)
 {
 	struct cma_id *id = diw_container(w, struct cma_id, late);
 
 	(void)now;
 	forget_late(id);
-	cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-}
-
-static void tell_later(struct cma_id *id)
-{
-	id->late = (struct cma_watch){ .fd = -1, .ready = tell_late };
-	if (cma_watch_add(&id->late)) {
-		id->late.ready = NULL;
-		cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-		return;
-	}
-	cma_watch_due(&id->late, cma_now() + LATE_NS);
+	cma_disconnected(id);
 }
 
 void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
@@ -456,15 +481,15 @@ void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
 		break;
 	case DIW_CM_FAILED:
 		if (id->leaving)
-			cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+			cma_disconnected(id);
 		else
 			on_failed(id, ev);
 		break;
 	default:
 		if (id->leaving)
-			cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+			cma_disconnected(id);
 		else
-			tell_later(id);
+			later(id, tell_late, LATE_NS);
 		break;
 	}
 	id->state = CMA_OVER;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Devices, each opened once for all identifiers of the process and never closed; and the one thread that hears of
- * connections. It sleeps in epoll_wait(2): as a sleeper in diw_cm_get() it would become the one who serves the device.
+ * Devices, and the one thread that fetches connection events. A device is opened once for all identifiers of the
+ * process; its context is never closed, because programs keep it. The thread sleeps in epoll_wait(2): as a sleeper in
+ * diw_cm_get() it would serve the device. It ends with the last identifier, and so what keeps the devices' threads do.
  */
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,12 +18,21 @@
 
 #define NO_THREAD_POLL_MS 10         /* where nobody else moves the device (DIWARP_PROGRESS=inline) */
 #define BATCH 64
+#define FIRST_LOOK_MS 10
+#define LAST_LOOK_MS 10000
 
 pthread_mutex_t cma_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct cma_dev *devs;
 static struct diw_list watches = { &watches, &watches };
-static int epfd = -1, kick = -1;
+struct cma_thread {
+	pthread_t thread;
+	pid_t process;               /* a child after fork has no such thread */
+	int epfd, kick;
+	bool stop;
+	int look_ms;                 /* no identifier is left, but objects of the program: the next look, or 0 */
+};
+static struct cma_thread *running;   /* NULL: there is none */
 static bool inline_progress;
 
 uint64_t cma_now(void)
@@ -46,7 +57,7 @@ static void serve_devices(void)
 	struct diw_cm_event ev;
 
 	for (struct cma_dev *d = devs; d; d = d->next)
-		while ((inline_progress || readable(diw_cm_fd(d->cm))) && diw_cm_get(d->cm, &ev, 0) == 0)
+		while (d->cm && (inline_progress || readable(diw_cm_fd(d->cm))) && diw_cm_get(d->cm, &ev, 0) == 0)
 			cma_conn_event(d, &ev);
 }
 
@@ -97,25 +108,126 @@ static bool lives(const struct cma_watch *w)
 	return false;
 }
 
+/* ---- Its end ---- */
+
+/* Without identifiers. False: the program has queue pairs, whose connections keep the channel, or something else in the
+ * protection domain. */
+static bool release(struct cma_dev *d)
+{
+	if (d->cm && !diw_of_has_rc(d->verbs)) {
+		epoll_ctl(running->epfd, EPOLL_CTL_DEL, diw_cm_fd(d->cm), NULL);
+		if (diw_cm_destroy(d->cm) == 0)
+			d->cm = NULL;
+	}
+	if (d->pd && ibv_dealloc_pd(d->pd) == 0)
+		d->pd = NULL;
+	return !d->cm && !d->pd;
+}
+
+static bool release_all(void)
+{
+	bool all = true;
+
+	for (struct cma_dev *d = devs; d; d = d->next)
+		all &= release(d);
+	if (all)
+		cma_link_unwatch();
+	return all;
+}
+
+static void rouse_server(const struct cma_thread *t)
+{
+	const uint64_t one = 1;
+
+	(void)!write(t->kick, &one, sizeof one);
+}
+
+static void free_thread(struct cma_thread *t)
+{
+	if (t->epfd >= 0)
+		close(t->epfd);
+	if (t->kick >= 0)
+		close(t->kick);
+	free(t);
+}
+
+struct cma_thread *cma_thread_unused(void)
+{
+	struct cma_thread *t = running;
+
+	if (!t || t->process != getpid() || !diw_list_empty(&cma_ids))
+		return NULL;
+	if (!release_all()) {
+		t->look_ms = FIRST_LOOK_MS;
+		rouse_server(t);
+		return NULL;
+	}
+	running = NULL;
+	t->stop = true;
+	rouse_server(t);
+	return t;
+}
+
+void cma_thread_end(struct cma_thread *t)
+{
+	if (!t)
+		return;
+	pthread_join(t->thread, NULL);
+	free_thread(t);
+}
+
+/* Whether it has ended itself. It looks at ever longer intervals; the next identifier's end is another occasion. */
+static bool end_late(struct cma_thread *t)
+{
+	if (!t->look_ms)
+		return false;
+	if (!diw_list_empty(&cma_ids)) {
+		t->look_ms = 0;
+		return false;
+	}
+	if (!release_all()) {
+		t->look_ms = t->look_ms < LAST_LOOK_MS ? 2 * t->look_ms : 0;
+		return false;
+	}
+	running = NULL;
+	pthread_detach(t->thread);
+	return true;
+}
+
+/* ---- What it does ---- */
+
+static void serve_watches(const struct epoll_event *got, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (lives(got[i].data.ptr))
+			((struct cma_watch *)got[i].data.ptr)->ready(got[i].data.ptr, cma_now());
+	serve_due(cma_now());
+}
+
 static void *serve(void *arg)
 {
+	struct cma_thread *t = arg;
 	struct epoll_event got[BATCH];
 	int n, timeout = -1;
 	uint64_t kicks;
 
-	(void)arg;
 	for (;;) {
-		n = epoll_wait(epfd, got, BATCH, timeout);
+		n = epoll_wait(t->epfd, got, BATCH, timeout);
 		cma_enter();
-		(void)!read(kick, &kicks, sizeof kicks);
+		if (t->stop)
+			break;
+		(void)!read(t->kick, &kicks, sizeof kicks);
 		serve_devices();
-		for (int i = 0; i < n; i++)
-			if (lives(got[i].data.ptr))
-				((struct cma_watch *)got[i].data.ptr)->ready(got[i].data.ptr, cma_now());
-		serve_due(cma_now());
-		timeout = sleep_ms();
+		serve_watches(got, n);
+		if (end_late(t)) {
+			cma_leave();
+			free_thread(t);
+			return NULL;
+		}
+		timeout = t->look_ms ? t->look_ms : sleep_ms();
 		cma_leave();
 	}
+	cma_leave();
 	return NULL;
 }
 
@@ -123,42 +235,42 @@ static int watch_fd(int fd, void *ptr)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = ptr };
 
-	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) < 0 ? errno : 0;
+	return epoll_ctl(running->epfd, EPOLL_CTL_ADD, fd, &ev) < 0 ? errno : 0;
 }
 
-static int spawn(void)
+static int spawn(struct cma_thread *t)
 {
+	struct epoll_event ev = { .events = EPOLLIN };
 	sigset_t all, before;
-	pthread_t thread;
 	int rc;
 
+	if (t->epfd < 0 || t->kick < 0 || epoll_ctl(t->epfd, EPOLL_CTL_ADD, t->kick, &ev) < 0)
+		return errno;
 	sigfillset(&all);                       /* signals are the application's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&thread, NULL, serve, NULL);
+	rc = pthread_create(&t->thread, NULL, serve, t);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc == 0)
-		pthread_detach(thread);
 	return rc;
 }
 
 static int thread_start(void)
 {
+	struct cma_thread *t;
 	int rc;
 
-	if (epfd >= 0)
+	if (running)
 		return 0;
-	epfd = epoll_create1(EPOLL_CLOEXEC);
-	kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	rc = epfd < 0 || kick < 0 ? errno : watch_fd(kick, NULL);
+	t = calloc(1, sizeof *t);
+	if (!t)
+		return ENOMEM;
+	t->process = getpid();
+	t->epfd = epoll_create1(EPOLL_CLOEXEC);
+	t->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	rc = spawn(t);
 	if (rc == 0)
-		rc = spawn();
-	if (rc == 0)
-		return 0;
-	if (epfd >= 0)
-		close(epfd);
-	if (kick >= 0)
-		close(kick);
-	epfd = kick = -1;
+		running = t;
+	else
+		free_thread(t);
 	return rc;
 }
 
@@ -177,64 +289,75 @@ void cma_watch_del(struct cma_watch *w)
 {
 	diw_list_del(&w->link);
 	if (w->fd >= 0)
-		epoll_ctl(epfd, EPOLL_CTL_DEL, w->fd, NULL);
+		epoll_ctl(running->epfd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
 /* The thread knows before it sleeps for how long: it is to look again. */
 void cma_watch_due(struct cma_watch *w, uint64_t due)
 {
-	uint64_t one = 1;
-
 	w->due = due;
-	(void)!write(kick, &one, sizeof one);
+	rouse_server(running);
 }
 
 /* ---- Devices ---- */
 
-static int open_parts(struct cma_dev *d, struct ibv_device *dev)
+/* While nobody listens to netlink an interface may go, and another have its name. */
+static bool is_named(struct cma_dev *d, const char *name)
 {
-	struct diw_dev_info info;
-	int rc = thread_start();
-
-	if (rc)
-		return rc;
-	d->verbs = ibv_open_device(dev);
-	if (!d->verbs)
-		return errno;
-	d->diw = diw_of_dev(d->verbs);
-	rc = -diw_cm_create(d->diw, &d->cm);
-	if (rc == 0)
-		rc = watch_fd(diw_cm_fd(d->cm), NULL);
-	if (rc == 0 && diw_dev_query(d->diw, &info) == 0) {
-		inline_progress |= !info.progress_thread;
-		d->ifindex = info.ifindex;
-		cma_link_watch(d, info.ifname);
-	}
-	if (rc && d->cm)
-		diw_cm_destroy(d->cm);
-	if (rc)
-		ibv_close_device(d->verbs);
-	return rc;
+	if (strcmp(d->name, name) != 0)
+		return false;
+	if (!d->cm && if_nametoindex(name + strlen("diw_")) != d->ifindex)
+		d->name[0] = '\0';
+	return d->name[0];
 }
 
 static struct cma_dev *open_dev(struct ibv_device *dev)
 {
+	struct diw_dev_info info;
 	struct cma_dev *d, **p;
-	int rc;
 
 	for (p = &devs; *p; p = &(*p)->next)
-		if (strcmp((*p)->name, dev->name) == 0)
+		if (is_named(*p, dev->name))
 			return *p;
 	d = calloc(1, sizeof *d);
-	rc = d ? open_parts(d, dev) : ENOMEM;
-	if (rc) {
-		free(d);
-		errno = rc;
+	if (!d)
 		return NULL;
+	d->verbs = ibv_open_device(dev);
+	if (!d->verbs) {
+		free(d);
+		return NULL;
+	}
+	d->diw = diw_of_dev(d->verbs);
+	if (diw_dev_query(d->diw, &info) == 0) {
+		inline_progress |= !info.progress_thread;
+		d->ifindex = info.ifindex;
 	}
 	snprintf(d->name, sizeof d->name, "%s", dev->name);
 	d->rnic = dev->transport_type == IBV_TRANSPORT_IWARP;
 	*p = d;                                 /* at the end: the order of the list */
+	return d;
+}
+
+/* For an identifier. NULL with errno. */
+static struct cma_dev *started(struct cma_dev *d)
+{
+	struct diw_dev_info info;
+
+	if (!d || d->cm)
+		return d;
+	errno = thread_start();
+	if (errno == 0)
+		errno = -diw_cm_create(d->diw, &d->cm);
+	if (errno)
+		return NULL;
+	errno = watch_fd(diw_cm_fd(d->cm), NULL);
+	if (errno) {
+		diw_cm_destroy(d->cm);
+		d->cm = NULL;
+		return NULL;
+	}
+	if (diw_dev_query(d->diw, &info) == 0)
+		cma_link_watch(d, info.ifname);
 	return d;
 }
 
@@ -247,8 +370,8 @@ struct cma_dev *cma_dev_of(const char *ifname)
 
 	snprintf(name, sizeof name, "diw_%s", ifname);
 	for (d = devs; d; d = d->next)
-		if (strcmp(d->name, name) == 0)
-			return d;
+		if (is_named(d, name))
+			return started(d);
 	list = ibv_get_device_list(&n);
 	if (!list)
 		return NULL;
@@ -257,7 +380,7 @@ struct cma_dev *cma_dev_of(const char *ifname)
 		if (strcmp(list[i]->name, name) == 0)
 			d = open_dev(list[i]);
 	ibv_free_device_list(list);
-	return d;
+	return started(d);
 }
 
 /* For what is bound to no address: one that is open already, else that of lo. */
@@ -268,7 +391,7 @@ struct cma_dev *cma_dev_any(void)
 	int n;
 
 	if (d)
-		return d;
+		return started(d);
 	list = ibv_get_device_list(&n);
 	if (!list)
 		return NULL;
@@ -276,7 +399,7 @@ struct cma_dev *cma_dev_any(void)
 	if (n > 0)
 		d = open_dev(list[0]);
 	ibv_free_device_list(list);
-	return d;
+	return started(d);
 }
 
 void cma_dev_gone(unsigned ifindex)

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nocancel.h"
 #include "verbs/of/cma.h"
 
 /* Who destroys an identifier while it has an event of it in hand gets so long for another thread to acknowledge it. */
@@ -133,7 +134,7 @@ static struct cma_event *take(struct channel *c)
 	return e;
 }
 
-int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+static int get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct pollfd p = { .events = POLLIN };
 	struct cma_event *e;
@@ -141,6 +142,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 	if (!channel || !event)
 		return cma_result(EINVAL);
 	p.fd = channel->fd;
+	pthread_testcancel();
 	for (;;) {
 		cma_enter();
 		e = take((struct channel *)channel);
@@ -149,11 +151,25 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 			break;
 		if (fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
 			return cma_result(EAGAIN);
-		if (poll(&p, 1, -1) < 0)
+		if (diw_wait_poll(&p, 1, -1) < 0)
 			return -1;
 	}
 	*event = &e->ev;
 	return 0;
+}
+
+static void ack_cm_event(void *event)
+{
+	rdma_ack_cm_event(event);
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	const int type = diw_cancel_deferred();
+	int rc = get_cm_event(channel, event);
+
+	diw_cancel_as(type, rc == 0 ? ack_cm_event : NULL, rc == 0 ? *event : NULL);
+	return rc;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)
@@ -174,7 +190,9 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 static int errno_of(const struct rdma_cm_event *ev)
 {
-	switch (ev->event) {
+	switch ((int)ev->event) {
+	case CMA_EVENT_ADDRINFO_ERROR:
+		return ev->status < 0 ? -ev->status : EINVAL;
 	case RDMA_CM_EVENT_REJECTED:
 		return ECONNREFUSED;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -306,6 +324,9 @@ const char *rdma_event_str(enum rdma_cm_event_type event)
 		NAME(RDMA_CM_EVENT_DISCONNECTED), NAME(RDMA_CM_EVENT_DEVICE_REMOVAL),
 		NAME(RDMA_CM_EVENT_MULTICAST_JOIN), NAME(RDMA_CM_EVENT_MULTICAST_ERROR),
 		NAME(RDMA_CM_EVENT_ADDR_CHANGE), NAME(RDMA_CM_EVENT_TIMEWAIT_EXIT),
+		[CMA_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+		[CMA_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+		[CMA_EVENT_USER] = "RDMA_CM_EVENT_USER",
 	};
 #undef NAME
 	return (unsigned)event < sizeof names / sizeof *names ? names[event] : "UNKNOWN EVENT";

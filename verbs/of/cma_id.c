@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/sys.h"
+#include "base/port.h"
 #include "verbs/of/cma.h"
 
 struct diw_list cma_ids = { &cma_ids, &cma_ids };
@@ -75,12 +75,14 @@ void cma_id_free(struct cma_id *id)
 	free(id->id.route.path_rec);
 	free(id->init);
 	free(id->data);
+	rdma_freeaddrinfo(id->resolved);
 	free(id);
 }
 
 int rdma_destroy_id(struct rdma_cm_id *cm_id)
 {
 	struct cma_id *id = cma_id(cm_id);
+	struct cma_thread *unused;
 	int rc;
 
 	if (!id)
@@ -97,7 +99,9 @@ int rdma_destroy_id(struct rdma_cm_id *cm_id)
 		else
 			cma_id_free(id);
 	}
+	unused = cma_thread_unused();
 	cma_leave();
+	cma_thread_end(unused);
 	return cma_result(rc);
 }
 
@@ -175,31 +179,14 @@ void cma_hold_drop(struct cma_id *id)
 
 static int hold(struct cma_id *id, struct diw_addr *local)
 {
-	const int one = 1, only = id->afonly;
-	struct sockaddr_storage ss;
-	socklen_t len = diw_addr_to_sockaddr(local, &ss);
-	int rc = 0;
+	const struct diw_port_hold how = {
+		.type = cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM, .rdma = !cma_is_ud(id),
+		.reuse = id->reuse, .v6only = id->afonly,
+	};
+	int fd = diw_port_hold(local, &how);
 
-	id->hold = diw_socket(ss.ss_family,
-			      (cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (id->hold < 0)
-		return errno;
-	/* Two sockets of a port that may be used again conflict only if one listens; a datagram socket is the one. */
-	if (!cma_is_ud(id) || id->reuse)
-		setsockopt(id->hold, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (ss.ss_family == AF_INET6)
-		setsockopt(id->hold, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
-	if (bind(id->hold, (struct sockaddr *)&ss, len))
-		rc = errno;
-	len = sizeof ss;
-	if (rc == 0 && getsockname(id->hold, (struct sockaddr *)&ss, &len))
-		rc = errno;
-	if (rc) {
-		cma_hold_drop(id);
-		return rc;
-	}
-	local->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);     /* both families have it there */
-	return 0;
+	id->hold = fd < 0 ? -1 : fd;
+	return fd < 0 ? -fd : 0;
 }
 
 /* What the kernel does not see: two of this process that both only hold a port. */
@@ -333,7 +320,7 @@ static int path(struct cma_id *id)
 	p->mtu_selector = p->rate_selector = p->packet_life_time_selector = 2;  /* exactly */
 	p->mtu = ibv_query_port(id->id.verbs, 1, &port) ? IBV_MTU_1024 : (uint8_t)port.active_mtu;
 	p->rate = IBV_RATE_10_GBPS;
-	p->packet_life_time = 18;
+	p->packet_life_time = CMA_PACKET_LIFE;
 	id->id.route.path_rec = p;
 	id->id.route.num_paths = 1;
 	return 0;

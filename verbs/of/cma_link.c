@@ -118,9 +118,19 @@ static void ready(struct cma_watch *w, uint64_t now)
 		}
 }
 
+static struct cma_watch watch = { .fd = -1, .ready = ready };
+
+void cma_link_unwatch(void)
+{
+	if (watch.fd < 0)
+		return;
+	cma_watch_del(&watch);
+	close(watch.fd);
+	watch.fd = -1;
+}
+
 void cma_link_watch(struct cma_dev *d, const char *ifname)
 {
-	static struct cma_watch watch = { .fd = -1, .ready = ready };
 	struct sockaddr_nl groups = {
 		.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
 	};

@@ -138,7 +138,7 @@ void rdma_destroy_qp(struct rdma_cm_id *cm_id)
 	cma_unmap(id);
 	if (id->state == CMA_CONNECTING || id->state == CMA_CONNECTED) {
 		if (id->leaving)
-			cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+			cma_disconnected(id);
 		id->state = CMA_OVER;
 	}
 	cma_leave();

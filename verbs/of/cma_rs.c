@@ -8,6 +8,7 @@
 #include <rdma/rsocket.h>
 #pragma GCC visibility pop
 
+#include "base/log.h"
 #include "verbs/rs/rs.h"
 
 static long result(long rc)
@@ -18,34 +19,43 @@ static long result(long rc)
 	return -1;
 }
 
-int rsocket(int domain, int type, int protocol) { return (int)result(diw_rs_socket(domain, type, protocol)); }
-int rlisten(int fd, int backlog) { return (int)result(diw_rs_listen(fd, backlog)); }
-int rshutdown(int fd, int how) { return (int)result(diw_rs_shutdown(fd, how)); }
-int rclose(int fd) { return (int)result(diw_rs_close(fd)); }
+/* Of calls that set up and end: what only waits is no failure. */
+#define control(rc) control_at(__func__, rc)
+static int control_at(const char *call, long rc)
+{
+	if (rc < 0 && rc != -EAGAIN && rc != -EINPROGRESS && rc != -EINTR)
+		diw_fail((int)rc, "%s", call);
+	return (int)result(rc);
+}
+
+int rsocket(int domain, int type, int protocol) { return control(diw_rs_socket(domain, type, protocol)); }
+int rlisten(int fd, int backlog) { return control(diw_rs_listen(fd, backlog)); }
+int rshutdown(int fd, int how) { return control(diw_rs_shutdown(fd, how)); }
+int rclose(int fd) { return control(diw_rs_close(fd)); }
 
 int rbind(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	return (int)result(diw_rs_bind(fd, addr, len));
+	return control(diw_rs_bind(fd, addr, len));
 }
 
 int raccept(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return (int)result(diw_rs_accept(fd, addr, len));
+	return control(diw_rs_accept(fd, addr, len));
 }
 
 int rconnect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	return (int)result(diw_rs_connect(fd, addr, len));
+	return control(diw_rs_connect(fd, addr, len));
 }
 
 int rgetpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return (int)result(diw_rs_name(fd, true, addr, len));
+	return control(diw_rs_name(fd, true, addr, len));
 }
 
 int rgetsockname(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return (int)result(diw_rs_name(fd, false, addr, len));
+	return control(diw_rs_name(fd, false, addr, len));
 }
 
 /* ---- Bytes ---- */
@@ -135,7 +145,7 @@ int rfcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	return (int)result(diw_rs_fcntl(fd, cmd, arg));
+	return control(diw_rs_fcntl(fd, cmd, arg));
 }
 
 /* ---- Mapped memory ---- */
@@ -145,7 +155,7 @@ off_t riomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset)
 	return result(diw_rs_iomap(fd, buf, len, prot, flags, offset));
 }
 
-int riounmap(int fd, void *buf, size_t len) { return (int)result(diw_rs_iounmap(fd, buf, len)); }
+int riounmap(int fd, void *buf, size_t len) { return control(diw_rs_iounmap(fd, buf, len)); }
 
 size_t riowrite(int fd, const void *buf, size_t len, off_t offset, int flags)
 {

@@ -20,6 +20,8 @@
 #define DATA_AT 32u
 #define FIRST_WAIT_NS 100000000ull   /* doubled each time */
 #define TRIES 7
+#define REFUSED_NS 10000000ull       /* where nobody listens, the first wait; doubled each time, 150 ms together */
+#define REFUSALS 4
 #define BUCKETS 256u
 #define BURST 64                     /* datagrams a look: others have their turn, too */
 
@@ -31,7 +33,7 @@ struct cma_ud {
 	struct cma_watch watch;              /* its fd: who asks, and a listener */
 	struct cma_id *id;
 	uint64_t number;                     /* of the request */
-	uint8_t tries;
+	uint8_t tries, refusals;
 	bool answered;
 	uint8_t frame[LEN];                  /* the request; a child's reply */
 	struct cma_id *listener;             /* a child's, while it lives */
@@ -155,13 +157,22 @@ static void on_reply(struct cma_id *id, const uint8_t *p)
 	finish(id, e, status ? CMA_OVER : CMA_CONNECTED);
 }
 
+/* A server that has told its client to come may still be on its way to rdma_listen(3): another process can have its
+ * processor. */
+static void refused(struct cma_ud *u, uint64_t now)
+{
+	if (u->refusals == REFUSALS)
+		give_up(u->id, NOT_SUPPORTED);
+	else
+		cma_watch_due(&u->watch, now + (REFUSED_NS << u->refusals++));
+}
+
 static void ask(struct cma_ud *u, uint64_t now)
 {
-	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED) {
-		give_up(u->id, NOT_SUPPORTED);
-		return;
-	}
-	cma_watch_due(&u->watch, now + (FIRST_WAIT_NS << u->tries++));
+	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED)
+		refused(u, now);
+	else
+		cma_watch_due(&u->watch, now + (FIRST_WAIT_NS << u->tries++));
 }
 
 static void asker_ready(struct cma_watch *w, uint64_t now)
@@ -176,7 +187,7 @@ static void asker_ready(struct cma_watch *w, uint64_t now)
 			return;
 		}
 	if (n < 0 && errno == ECONNREFUSED)
-		give_up(u->id, NOT_SUPPORTED);
+		refused(u, now);
 	else if (!w->due && u->tries == TRIES)
 		give_up(u->id, -ETIMEDOUT);
 	else if (!w->due)

@@ -27,6 +27,8 @@
 #define PATIENCE_NS (3600ll * 1000000000)
 /* Then it has: who is sent to and does not come in that time is gone. No program relies on less. */
 #define GRACE_NS (10ll * 1000000000)
+#define RETRIES_MIN_NS (100ll * 1000000)
+#define RETRIES_MAX_NS (1ll * 1000000000)
 #define MAX_HALFOPEN 64
 #define PSN 0xffffffu
 #define KEEPALIVE_S 10
@@ -39,6 +41,16 @@ struct of_rc_port {
 	uint16_t port;
 	uint16_t used, last;         /* slots; the last one that was given: numbers come again as late as possible */
 	struct of_qp *qps[SLOTS];
+};
+
+/* Of a context, while it has RC queue pairs. */
+struct of_rc {
+	struct of_context *ctx;
+	struct diw_cm *cm;
+	pthread_t thread;
+	int stop;                    /* eventfd: the thread is to end, or to look who waits */
+	unsigned used;               /* slots of all ports */
+	struct of_rc_port *ports;
 };
 
 /* ---- What the ends say ---- */
@@ -82,23 +94,24 @@ static bool is_ours(const struct of_qp *qp)
 	return false;
 }
 
-/* A channel adapter's completion says that the peer has the data; an RNIC's does not, but most do have it. To ask it
- * for that costs as much as a short message does, and programs rarely look at the other end without having heard of
- * it: so it is asked only where both ends are one program, which may, and where the user wants it. */
+/* A channel adapter's completion says that the peer has the data, and programs rely on that: a message by way of a
+ * third process may overtake the data. So queue pairs of personality ca wait for placement. An RNIC's completion does
+ * not say it (RFC 5040 section 5.5), so in personality rnic only those wait whose both ends are one program, which may
+ * look at the data without having heard of it. */
 static bool wants_confirmation(const struct of_qp *qp)
 {
 	const char *env = getenv("DIWARP_CONFIRM");
 
 	if (env && strcmp(env, "off") == 0)
 		return false;
-	return (env && strcmp(env, "on") == 0) || is_ours(qp);
+	return (env && strcmp(env, "on") == 0) || !qp->rnic || (!qp->claimed && is_ours(qp));
 }
 
 /* ---- Numbers ---- */
 
 static int thread_start(struct of_context *ctx);
 
-static struct of_rc_port *new_port(struct of_context *ctx)
+static struct of_rc_port *new_port(struct of_rc *rc)
 {
 	struct of_rc_port *p = calloc(1, sizeof *p);
 	struct diw_listener_info info;
@@ -111,7 +124,7 @@ static struct of_rc_port *new_port(struct of_context *ctx)
 	a.max_halfopen = MAX_HALFOPEN;
 	a.request_timeout_ns = PATIENCE_NS;
 	a.ctx = p;
-	errno = -diw_listen(ctx->cm, &a, &p->listener);
+	errno = -diw_listen(rc->cm, &a, &p->listener);
 	if (errno) {
 		free(p);
 		return NULL;
@@ -119,8 +132,8 @@ static struct of_rc_port *new_port(struct of_context *ctx)
 	diw_listener_query(p->listener, &info);
 	p->port = info.local.port;
 	atomic_fetch_or(&ours[p->port / 8], (uint8_t)(1u << p->port % 8));
-	p->next = ctx->rc_ports;
-	ctx->rc_ports = p;
+	p->next = rc->ports;
+	rc->ports = p;
 	return p;
 }
 
@@ -138,17 +151,18 @@ int of_rc_listen(struct of_qp *qp, uint32_t *num)
 {
 	struct of_context *ctx = qp->ctx;
 	struct of_rc_port *p;
-	int rc = ctx->cm ? 0 : thread_start(ctx);
+	int rc = ctx->rc ? 0 : thread_start(ctx);
 
 	if (rc)
 		return rc;
-	for (p = ctx->rc_ports; p && p->used == SLOTS - 1; p = p->next)
+	for (p = ctx->rc->ports; p && p->used == SLOTS - 1; p = p->next)
 		;
 	if (!p)
-		p = new_port(ctx);
+		p = new_port(ctx->rc);
 	if (!p)
 		return errno;
 	qp->port = p;
+	ctx->rc->used++;
 	*num = qp->qp.qp_num = take_slot(p, qp);
 	return 0;
 }
@@ -163,7 +177,7 @@ static void drop_request(struct of_qp *qp)
 /* A request that is there is of a peer that has begun anew. */
 void of_rc_forget(struct of_qp *qp)
 {
-	diw_leave(qp->diw);
+	diw_qp_withdraw(qp->diw);
 	qp->connector = qp->connected = qp->knows_psn = qp->claimed = false;
 }
 
@@ -176,12 +190,13 @@ void of_rc_unlisten(struct of_qp *qp)
 	drop_request(qp);
 	p->qps[qp->qp.qp_num >> 16] = NULL;
 	p->used--;
+	qp->ctx->rc->used--;
 	qp->port = NULL;
 }
 
 struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num)
 {
-	struct of_rc_port *p = ctx->rc_ports;
+	struct of_rc_port *p = ctx->rc ? ctx->rc->ports : NULL;
 
 	while (p && p->port != (num & 0xffff))
 		p = p->next;
@@ -192,6 +207,7 @@ void of_rc_claim(struct of_qp *qp)
 {
 	drop_request(qp);
 	qp->claimed = true;
+	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 }
 
 /* ---- Connecting ---- */
@@ -251,6 +267,17 @@ static bool answer(struct of_qp *qp)
 	return true;
 }
 
+/* InfiniBand Architecture Specification, volume 1, "Encoding for RNR NAK timer field": from 10 us on in steps of some
+ * 1.4, and 0 is the longest. */
+static int64_t rnr_timer_ns(unsigned code)
+{
+	static const uint32_t us10[32] = { 65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
+					   768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+					   49152 };
+
+	return us10[code & 31] * 10000ll;
+}
+
 int of_rc_rtr(struct of_qp *qp)
 {
 	uint8_t hello[HELLO_LEN];
@@ -262,6 +289,8 @@ int of_rc_rtr(struct of_qp *qp)
 		return EINVAL;
 	qp->connector = is_self(qp) || connects(qp);
 	diw_qp_confirm(qp->diw, wants_confirmation(qp));
+	if (!qp->rnic)
+		diw_qp_set_rnr(qp->diw, 7, rnr_timer_ns(qp->attr.min_rnr_timer));
 	/* Until it is known what the peer expects. */
 	diw_qp_hold(qp->diw, !qp->rnic);
 	if (!qp->connector) {
@@ -272,7 +301,7 @@ int of_rc_rtr(struct of_qp *qp)
 	drop_request(qp);
 	conn_attr(&a, qp, hello);
 	a.self = is_self(qp);
-	return -diw_connect(qp->diw, qp->ctx->cm, &qp->peer, &a);
+	return -diw_connect(qp->diw, qp->ctx->rc->cm, &qp->peer, &a);
 }
 
 /* The thread sleeps without a timeout while nobody waits. */
@@ -280,12 +309,37 @@ static void rouse(struct of_context *ctx)
 {
 	const uint64_t one = 1;
 
-	(void)!write(ctx->cm_stop, &one, sizeof one);
+	(void)!write(ctx->rc->stop, &one, sizeof one);
+}
+
+/* An adapter gives up a peer that has gone only after retry_cnt retries of its timeout (InfiniBand Architecture
+ * Specification, volume 1, "Local Ack Timeout": 4.096 us * 2^n), so a program may poll the completions of its other
+ * queue pairs first. Here the end of the stream tells it at once. */
+static int64_t retries_ns(const struct of_qp *qp)
+{
+	int64_t ns = (4096ll << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1);
+
+	if (qp->attr.timeout == 0 || ns > RETRIES_MAX_NS)
+		return RETRIES_MAX_NS;
+	return ns < RETRIES_MIN_NS ? RETRIES_MIN_NS : ns;
+}
+
+/* What the sender's rnr_retry and the receiver's min_rnr_timer say. A Send can only be told that its peer had no
+ * receive while it is pending. */
+void of_rc_limits(struct of_qp *qp)
+{
+	if (qp->rnic || qp->claimed)
+		return;
+	diw_qp_set_retry(qp->diw, retries_ns(qp));
+	diw_qp_set_rnr(qp->diw, qp->attr.rnr_retry, rnr_timer_ns(qp->attr.min_rnr_timer));
+	if (qp->attr.rnr_retry < 7)
+		diw_qp_confirm(qp->diw, true);
 }
 
 int of_rc_rts(struct of_qp *qp)
 {
 	qp->waits_since = 0;
+	of_rc_limits(qp);
 	if (!qp->connected && !qp->claimed)
 		rouse(qp->ctx);
 	if (!qp->knows_psn && !qp->rnic)
@@ -418,19 +472,20 @@ static bool give_up(struct of_context *ctx)
 
 static void *serve(void *arg)
 {
-	struct of_context *ctx = arg;
-	struct pollfd fd[] = { { diw_cm_fd(ctx->cm), POLLIN, 0 }, { ctx->cm_stop, POLLIN, 0 } };
+	struct of_rc *rc = arg;
+	struct of_context *ctx = rc->ctx;
+	struct pollfd fd[] = { { diw_cm_fd(rc->cm), POLLIN, 0 }, { rc->stop, POLLIN, 0 } };
 	struct diw_cm_event ev;
 	uint64_t roused = 0;
 	bool look = false;
 
 	while (roused < STOP) {
 		poll(fd, 2, look ? LOOK_MS : -1);
-		if (fd[1].revents && read(ctx->cm_stop, &roused, sizeof roused) < 0)
+		if (fd[1].revents && read(rc->stop, &roused, sizeof roused) < 0)
 			roused = 0;
 		/* Fetched under the lock: no queue pair goes while an event names it. */
 		pthread_mutex_lock(&ctx->lock);
-		while (diw_cm_get(ctx->cm, &ev, 0) == 0)
+		while (diw_cm_get(rc->cm, &ev, 0) == 0)
 			dispatch(&ev);
 		look = give_up(ctx);
 		pthread_mutex_unlock(&ctx->lock);
@@ -438,48 +493,70 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static int thread_start(struct of_context *ctx)
+static int spawn_rc(struct of_rc *rc)
 {
 	sigset_t all, before;
-	int rc = -diw_cm_create(ctx->dev, &ctx->cm);
+	int err;
 
-	if (rc)
-		return rc;
-	ctx->cm_stop = eventfd(0, EFD_CLOEXEC);
-	if (ctx->cm_stop < 0)
-		rc = errno;
 	sigfillset(&all);                       /* signals are the application's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (rc == 0)
-		rc = pthread_create(&ctx->cm_thread, NULL, serve, ctx);
+	err = pthread_create(&rc->thread, NULL, serve, rc);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc) {
-		if (ctx->cm_stop >= 0)
-			close(ctx->cm_stop);
-		diw_cm_destroy(ctx->cm);
-		ctx->cm = NULL;
+	return err;
+}
+
+static int thread_start(struct of_context *ctx)
+{
+	struct of_rc *rc = calloc(1, sizeof *rc);
+	int err = rc ? -diw_cm_create(ctx->dev, &rc->cm) : ENOMEM;
+
+	if (err) {
+		free(rc);
+		return err;
 	}
+	rc->ctx = ctx;
+	rc->stop = eventfd(0, EFD_CLOEXEC);
+	err = rc->stop < 0 ? errno : spawn_rc(rc);
+	if (err) {
+		if (rc->stop >= 0)
+			close(rc->stop);
+		diw_cm_destroy(rc->cm);
+		free(rc);
+		return err;
+	}
+	ctx->rc = rc;
+	return 0;
+}
+
+struct of_rc *of_rc_unused(struct of_context *ctx)
+{
+	struct of_rc *rc = ctx->rc;
+
+	if (!rc || rc->used)
+		return NULL;
+	ctx->rc = NULL;
 	return rc;
 }
 
-void of_rc_close(struct of_context *ctx)
+/* Without the lock, which the thread takes. */
+void of_rc_end(struct of_rc *rc)
 {
 	const uint64_t stop = STOP;
 	struct of_rc_port *p;
 
-	if (!ctx->cm)
+	if (!rc)
 		return;
-	if (diw_cm_fd(ctx->cm) >= 0) {          /* a child after fork has no such thread */
-		(void)!write(ctx->cm_stop, &stop, sizeof stop);
-		pthread_join(ctx->cm_thread, NULL);
+	if (diw_cm_fd(rc->cm) >= 0) {           /* a child after fork has no such thread */
+		(void)!write(rc->stop, &stop, sizeof stop);
+		pthread_join(rc->thread, NULL);
 	}
-	close(ctx->cm_stop);
-	while ((p = ctx->rc_ports)) {
-		ctx->rc_ports = p->next;
+	close(rc->stop);
+	while ((p = rc->ports)) {
+		rc->ports = p->next;
 		atomic_fetch_and(&ours[p->port / 8], (uint8_t)~(1u << p->port % 8));
 		diw_listener_close(p->listener);
 		free(p);
 	}
-	diw_cm_destroy(ctx->cm);
-	ctx->cm = NULL;
+	diw_cm_destroy(rc->cm);
+	free(rc);
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/addr.h"
+#include "base/fault.h"
+#include "base/ident.h"
 #include "verbs/of/of.h"
 
 #define BURST 16
@@ -27,10 +29,14 @@ enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc)
 		[DIW_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR, [DIW_WC_TIMEOUT] = IBV_WC_RESP_TIMEOUT_ERR,
 		[DIW_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR, [DIW_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
 		[DIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR, [DIW_WC_FLUSHED] = IBV_WC_WR_FLUSH_ERR,
+		[DIW_WC_LOC_QP_OP_ERR] = IBV_WC_LOC_QP_OP_ERR,
 	};
 
 	if (wc->status == DIW_WC_SUCCESS)
 		return IBV_WC_SUCCESS;
+	if (wc->status == DIW_WC_REM_OP_ERR && wc->fault == DIW_FAULT_NO_BUFFER && !of_is_rnic(cq->cq.context) &&
+	    (wc->opcode == DIW_WC_SEND || wc->opcode == DIW_WC_WRITE))
+		return failed(cq, wc, IBV_WC_RNR_RETRY_EXC_ERR);
 	return failed(cq, wc, wc->status < sizeof map / sizeof *map ? map[wc->status] : IBV_WC_GENERAL_ERR);
 }
 
@@ -47,6 +53,12 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
 	};
 
 	return wc->opcode < sizeof map / sizeof *map ? map[wc->opcode] : IBV_WC_DRIVER3;
+}
+
+/* The target's word, or the kernel's. */
+uint32_t of_wc_vendor_err(const struct diw_wc *wc)
+{
+	return wc->status == DIW_WC_LOC_QP_OP_ERR ? wc->errnum : wc->fault;
 }
 
 unsigned of_wc_flags(const struct diw_wc *wc)
@@ -70,14 +82,15 @@ uint8_t of_wc_sl(const struct diw_wc *wc)
 
 uint16_t of_wc_slid(const struct diw_wc *wc)
 {
-	return wc->flags & DIW_WC_GRH ? of_lid(&wc->src) : 0;
+	return wc->flags & DIW_WC_GRH ? diw_ident_lid(&wc->src) : 0;
 }
 
 static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
 {
 	*to = (struct ibv_wc){
-		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc), .vendor_err = wc->fault,
-		.byte_len = wc->byte_len, .qp_num = wc->qp_num, .src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
+		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc),
+		.vendor_err = of_wc_vendor_err(wc), .byte_len = wc->byte_len, .qp_num = wc->qp_num,
+		.src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
 		.sl = of_wc_sl(wc), .slid = of_wc_slid(wc),
 	};
 	if (wc->flags & DIW_WC_IMM)
@@ -172,7 +185,8 @@ static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, stru
 	int rc;
 
 	if (cqe < 1 || cqe > OF_MAX_CQE || vector >= (uint32_t)c->num_comp_vectors)
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "ibv_create_cq: cqe %d: not 1 to %d; or vector %d: there are %d",
+					(int)cqe, OF_MAX_CQE, (int)vector, c->num_comp_vectors));
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return of_null(ENOMEM);
@@ -204,9 +218,12 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 	    (a->wc_flags & ~(uint64_t)IBV_CREATE_CQ_SUP_WC_FLAGS) ||
 	    (flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)) ||
 	    ((a->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && (!a->parent_domain || a->parent_domain->context != c)))
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "ibv_create_cq_ex: comp_mask %#x, wc_flags %#llx, flags %#x, or the "
+					"domain is of another device", a->comp_mask,
+					(unsigned long long)a->wc_flags, flags));
 	if (a->wc_flags & ~can)
-		return of_null(EOPNOTSUPP);
+		return of_null(diw_fail(EOPNOTSUPP, "ibv_create_cq_ex: wc_flags %#llx: only %#llx",
+					(unsigned long long)a->wc_flags, (unsigned long long)can));
 	cq = create(c, a->cqe, a->cq_context, a->channel, a->comp_vector);
 	if (!cq)
 		return NULL;
@@ -218,7 +235,9 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
 	struct of_cq *cq = (struct of_cq *)ibv;
-	int rc = cqe < 1 || cqe > OF_MAX_CQE ? -EINVAL : diw_cq_resize(cq->diw, (uint32_t)cqe);
+	int rc = cqe < 1 || cqe > OF_MAX_CQE ?
+		 diw_fail(-EINVAL, "ibv_resize_cq: cqe %d: not 1 to %d", cqe, OF_MAX_CQE) :
+		 diw_cq_resize(cq->diw, (uint32_t)cqe);
 
 	if (rc < 0)
 		return -rc;

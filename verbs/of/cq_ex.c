@@ -114,7 +114,7 @@ static void end_poll(struct ibv_cq_ex *ex)
 /* ---- What the completion under the cursor says ---- */
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex) { return of_wc_opcode(&of(ex)->now); }
-static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of(ex)->now.fault; }
+static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of_wc_vendor_err(&of(ex)->now); }
 static uint32_t read_byte_len(struct ibv_cq_ex *ex) { return of(ex)->now.byte_len; }
 static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return of(ex)->now.qp_num; }
 static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of_wc_src_qp(&of(ex)->now); }

@@ -2,23 +2,12 @@
 /* Devices from network interfaces, contexts, and what a device can do. */
 #include "verbs/of/of.h"
 
-#include <fcntl.h>
-#include <net/if.h>
-#include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sys.h"
-#include "base/addr.h"
-#include "base/wire.h"
-
-#ifndef DIW_VERSION
-#define DIW_VERSION "0.1.0"
-#endif
+#include "base/ident.h"
+#include "base/port.h"
 
 #define MAX_DEVICES 256
 
@@ -26,11 +15,10 @@ static enum of_personality personality(void)
 {
 	const char *env = getenv("DIWARP_PERSONALITY");
 
-	if (!env || !*env || strcmp(env, "ca") == 0)
-		return OF_CA;
-	if (strcmp(env, "rnic") == 0)
+	if (diw_port_is_rnic())
 		return OF_RNIC;
-	fprintf(stderr, "diwarp: DIWARP_PERSONALITY=%s: neither ca nor rnic; ca it is\n", env);
+	if (env && *env && strcmp(env, "ca") != 0)
+		diw_log(DIW_LOG_TELL, "DIWARP_PERSONALITY=%s: neither ca nor rnic; ca it is", env);
 	return OF_CA;
 }
 
@@ -113,65 +101,13 @@ int ibv_get_device_index(struct ibv_device *d)
 	return (int)((struct of_device *)d)->info.ifindex;
 }
 
-static uint64_t fnv(uint64_t h, const void *data, size_t len)
-{
-	const uint8_t *p = data;
-
-	while (len--)
-		h = (h ^ *p++) * 0x100000001b3u;
-	return h;
-}
-
-/* EUI-64 of the interface's hardware address, as RoCE devices have it. */
-static bool guid_from_mac(const char *ifname, uint8_t guid[8])
-{
-	struct ifreq ifr = { 0 };
-	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
-	const uint8_t *mac = (const uint8_t *)ifr.ifr_hwaddr.sa_data;
-
-	if (fd < 0)
-		return false;
-	snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "%s", ifname);
-	rc = ioctl(fd, SIOCGIFHWADDR, &ifr);
-	close(fd);
-	if (rc < 0 || ifr.ifr_hwaddr.sa_family != ARPHRD_ETHER)
-		return false;
-	memcpy(guid, mac, 3);
-	guid[0] ^= 2;
-	guid[3] = 0xff;
-	guid[4] = 0xfe;
-	memcpy(guid + 5, mac + 3, 3);
-	return true;
-}
-
-/* Interfaces without one (lo) exist in every network namespace of every host: a name is theirs by these two. */
-static void guid_from_place(const char *ifname, uint8_t guid[8])
-{
-	uint64_t h = fnv(0xcbf29ce484222325u, ifname, strlen(ifname));
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	struct stat ns;
-	char id[64];
-	ssize_t n;
-
-	if (fd >= 0) {
-		n = read(fd, id, sizeof id);
-		h = n > 0 ? fnv(h, id, (size_t)n) : h;
-		close(fd);
-	}
-	if (stat("/proc/self/ns/net", &ns) == 0)
-		h = fnv(h, &ns.st_ino, sizeof ns.st_ino);
-	diw_put64(guid, h);
-	guid[0] = 2;                            /* locally administered */
-}
-
 __be64 ibv_get_device_guid(struct ibv_device *dev)
 {
 	struct of_device *d = (struct of_device *)dev;
 	uint8_t guid[8];
 	__be64 be;
 
-	if (!guid_from_mac(d->info.ifname, guid))
-		guid_from_place(d->info.ifname, guid);
+	diw_ident_guid(d->info.ifname, guid);
 	memcpy(&be, guid, sizeof be);
 	return be;
 }
@@ -256,7 +192,6 @@ int ibv_close_device(struct ibv_context *c)
 	/* Objects that a program leaves behind may still be used by a thread of its: they stay, and the context too. */
 	if (ctx->qps || ctx->srqs)
 		return 0;
-	of_rc_close(ctx);
 	rc = diw_dev_close(ctx->dev);
 	if (rc == -EBUSY)
 		return 0;

@@ -26,7 +26,8 @@ struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex
 
 	if (!attr || (attr->comp_mask & ~known) || init->qp_type != IBV_QPT_UD ||
 	    ((attr->comp_mask & DIWDV_QP_FLAGS) && (attr->flags & ~flags)))
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "diwdv_create_qp: comp_mask %#x, flags %#x, or the type is not UD",
+					attr ? attr->comp_mask : 0, attr ? attr->flags : 0));
 	return of_create_qp_dv(c, init, attr);
 }
 

@@ -68,9 +68,15 @@ int of_modify_check(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 	const struct transition *x;
 
 	if ((unsigned)from >= STATES || (unsigned)to >= STATES)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: state %d", (int)to);
 	x = &table[from][to];
-	if (!x->valid || (x->need[t] & ~mask) || (mask & ~(x->need[t] | x->may[t] | IBV_QP_STATE)))
-		return EINVAL;
+	if (!x->valid)
+		return diw_fail(EINVAL, "ibv_modify_qp: no way from state %d to %d", (int)from, (int)to);
+	if (x->need[t] & ~mask)
+		return diw_fail(EINVAL, "ibv_modify_qp: from state %d to %d: attributes %#x are missing", (int)from,
+				(int)to, x->need[t] & ~mask);
+	if (mask & ~(x->need[t] | x->may[t] | IBV_QP_STATE))
+		return diw_fail(EINVAL, "ibv_modify_qp: from state %d to %d: attributes %#x are not allowed", (int)from,
+				(int)to, mask & ~(x->need[t] | x->may[t] | IBV_QP_STATE));
 	return 0;
 }

@@ -55,14 +55,15 @@ static int describe(struct diw_mr_attr *a, void *addr, size_t length, uint64_t i
 	int diw = of_access(access);
 
 	if (access & IBV_ACCESS_ON_DEMAND)
-		return -EOPNOTSUPP;
+		return diw_fail(-EOPNOTSUPP, "ibv_reg_mr: access %#x: no on-demand paging", access);
 	if (diw < 0)
-		return -EINVAL;
+		return diw_fail(-EINVAL, "ibv_reg_mr: access %#x", access);
 	*a = (struct diw_mr_attr){ .addr = addr, .length = length, .access = (unsigned)diw, .use_iova = true,
 				   .iova = iova };
 	if (access & IBV_ACCESS_ZERO_BASED)
 		a->iova = 0;
-	return length && length <= 1ull << 48 && !is_mapped(addr, length) ? -EFAULT : 0;
+	return length && length <= 1ull << 48 && !is_mapped(addr, length) ?
+	       diw_fail(-EFAULT, "ibv_reg_mr: %zu bytes at %p: not all of it is mapped", length, addr) : 0;
 }
 
 static void show(struct of_mr *m, struct ibv_pd *pd, const struct diw_mr_attr *a, unsigned access)
@@ -124,7 +125,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	int rc;
 
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || !new_pd || new_pd->context != mr->context) {
-		errno = EINVAL;
+		errno = diw_fail(EINVAL, "ibv_rereg_mr: flags %#x, or the domain is of another device", flags);
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
@@ -189,7 +190,7 @@ struct ibv_mw *of_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	int rc;
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "ibv_alloc_mw: type %d", (int)type));
 	w = calloc(1, sizeof *w);
 	rc = w ? diw_mw_alloc(of_diw_pd(pd), type == IBV_MW_TYPE_1 ? DIW_MW_TYPE_1 : DIW_MW_TYPE_2, &w->diw) : -ENOMEM;
 	if (rc < 0) {

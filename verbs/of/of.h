@@ -9,6 +9,7 @@
 
 #pragma GCC visibility push(default)         /* the library is built with hidden visibility */
 #include <infiniband/verbs.h>
+#include "base/log.h"
 #include "verbs/of/diwdv.h"
 #pragma GCC visibility pop
 #include <errno.h>
@@ -19,6 +20,16 @@
 #include "verbs/diw.h"
 
 #define OF_PORT 1
+/* What is private to rdma-core has a version whose number releases change; programs of any of them find it. The build
+ * defines OF_NUMBERS(X), an X(N) for each, and OF_PRIVATE_NAME(name), an OF_PRIVATE_OF for each. That of the installed
+ * release is the default. NAME is defined in the same file. */
+#define OF_PRIVATE_OF(n, name, at) __asm__(".symver " #name ", " #name #at "IBVERBS_PRIVATE_" #n);
+/* A linter compiles without the Makefile's definitions. */
+#ifndef OF_NUMBERS
+#define OF_NUMBERS(X)
+#define OF_PRIVATE_NAME(name)
+#endif
+
 #define OF_MAX_GIDS DIW_MAX_DEV_ADDRS
 #define OF_GRH 40u
 #define OF_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
@@ -41,10 +52,7 @@ struct of_context {
 	int ngids;
 	struct diw_addr gids[OF_MAX_GIDS];   /* as addresses, port 0; IPv4 first */
 	pthread_mutex_t lock;        /* of what follows; taken before no lock of ours, held over no call that may sleep */
-	struct diw_cm *cm;           /* RC connections without a connection manager (connect.c); NULL until the first */
-	pthread_t cm_thread;
-	struct of_rc_port *rc_ports; /* the TCP ports that RC queue pairs listen on */
-	int cm_stop;                 /* eventfd: the thread is to end, or to look who waits */
+	struct of_rc *rc;            /* RC connections without a connection manager (connect.c); NULL: no RC queue pair */
 	struct of_qp *qps;           /* all, linked by next; who adds or takes away holds the next lock, too */
 	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
 	struct of_srq *srqs;
@@ -57,9 +65,10 @@ static inline struct of_context *of_context(struct ibv_context *c)
 }
 
 /* For calls that return a pointer. */
-static inline void *of_null(int errnum)
+#define of_null(errnum) of_null_at(__func__, errnum)
+static inline void *of_null_at(const char *call, int errnum)
 {
-	errno = errnum;
+	errno = diw_fail(errnum, "%s", call);
 	return NULL;
 }
 
@@ -78,7 +87,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 #define OF_MAX_CQE (1 << 20)
 #define OF_MAX_SRQ_WR 16384
 #define OF_MAX_RD_ATOM DIW_MAX_IRD
-#define OF_MAX_MSG (1u << 30)
+#define OF_MAX_MSG (1u << 30)        /* of the port: RC, and Writes. A port has one, though UD and UC Sends end at 16 MiB */
 
 /* ---- Protection domains, memory (pd.c, mr.c) ---- */
 
@@ -148,6 +157,7 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc);
 enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
 unsigned of_wc_flags(const struct diw_wc *wc);
+uint32_t of_wc_vendor_err(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
 uint8_t of_wc_sl(const struct diw_wc *wc);
 uint16_t of_wc_slid(const struct diw_wc *wc);
@@ -166,8 +176,6 @@ struct of_ah {
 	bool group;
 };
 bool of_is_group(const union ibv_gid *gid);
-/* The LID of an address. */
-uint16_t of_lid(const struct diw_addr *a);
 /* From a port and a GID that are there. */
 bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx);
 uint16_t of_path(const struct ibv_global_route *r);  /* of a destination's diw_addr */
@@ -233,6 +241,7 @@ static inline struct of_qp *of_qp(struct ibv_qp *qp) { return (struct of_qp *)qp
 
 struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv);
+int of_post_errno(int rc);            /* what ibv_post_send(3) returns for RC of diw_post_send() */
 int of_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int of_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int of_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
@@ -259,9 +268,12 @@ int of_modify_check(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 int of_rc_listen(struct of_qp *qp, uint32_t *num);   /* before the diw_qp is made, which is to have that number */
 int of_rc_rtr(struct of_qp *qp);
 int of_rc_rts(struct of_qp *qp);             /* requests begin, now or when the peer is there */
+void of_rc_limits(struct of_qp *qp);         /* timeout, retry_cnt, rnr_retry and min_rnr_timer hold from now on */
 void of_rc_forget(struct of_qp *qp);         /* reset: no request, no connection; the number stays */
 void of_rc_unlisten(struct of_qp *qp);       /* destroy */
-void of_rc_close(struct of_context *ctx);    /* its thread ends */
+/* What the context has for RC queue pairs, of which none is left, or NULL; it is ended without the lock. */
+struct of_rc *of_rc_unused(struct of_context *ctx);
+void of_rc_end(struct of_rc *rc);
 struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num);      /* or NULL */
 void of_rc_claim(struct of_qp *qp);          /* another connects it from now on */
 

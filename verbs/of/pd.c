@@ -23,7 +23,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	int rc;
 
 	if (atomic_load(&p->users))
-		return EBUSY;
+		return diw_fail(EBUSY, "ibv_dealloc_pd: objects of it exist");
 	if (p->parent) {
 		of_pd_drop(&p->parent->pd);
 		if (p->td)
@@ -44,7 +44,8 @@ struct ibv_pd *of_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_d
 	struct of_pd *p, *under = (struct of_pd *)attr->pd;
 
 	if (!under || (attr->comp_mask & ~known) || under->pd.context != c || (attr->td && attr->td->context != c))
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "ibv_alloc_parent_domain: comp_mask %#x, no domain, or one of another "
+					"device", attr->comp_mask));
 	p = calloc(1, sizeof *p);
 	if (!p)
 		return of_null(ENOMEM);
@@ -63,7 +64,7 @@ struct ibv_td *of_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr)
 	struct of_td *t;
 
 	if (attr->comp_mask)
-		return of_null(EINVAL);
+		return of_null(diw_fail(EINVAL, "ibv_alloc_td: comp_mask %#x", attr->comp_mask));
 	t = calloc(1, sizeof *t);
 	if (!t)
 		return of_null(ENOMEM);
@@ -76,7 +77,7 @@ int of_dealloc_td(struct ibv_td *td)
 	struct of_td *t = (struct of_td *)td;
 
 	if (atomic_load(&t->users))
-		return EBUSY;
+		return diw_fail(EBUSY, "ibv_dealloc_td: a parent domain uses it");
 	free(t);
 	return 0;
 }

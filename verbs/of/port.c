@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include "base/addr.h"
+#include "base/ident.h"
 #include "verbs/of/of.h"
 
 #undef ibv_query_port
@@ -37,15 +38,16 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 	struct ibv_port_attr a = {
 		.state = info->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN, .max_mtu = IBV_MTU_4096,
 		.active_mtu = active_mtu(info->mtu), .gid_tbl_len = OF_MAX_GIDS,
-		.port_cap_flags = IBV_PORT_CM_SUP | (of_is_rnic(c) ? 0 : IBV_PORT_IP_BASED_GIDS),
-		.max_msg_sz = OF_MAX_MSG, .pkey_tbl_len = 1, .lid = of_lid(&of_context(c)->gids[0]), .max_vl_num = 1,
+		.port_cap_flags = diw_ident_port_caps(of_is_rnic(c)),
+		.max_msg_sz = OF_MAX_MSG, .pkey_tbl_len = 1, .lid = diw_ident_lid(&of_context(c)->gids[0]),
+		.max_vl_num = 1,
 		/* 1X at 10 Gb/s: there is no rate to tell. 5 is LinkUp, 3 Disabled. */
 		.active_width = 1, .active_speed = 4, .phys_state = info->up ? 5 : 3,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 	};
 
 	if (port != OF_PORT)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_query_port: port %u: there is port %d", port, OF_PORT);
 	memset(attr, 0, size);
 	memcpy(attr, &a, size < sizeof a ? size : sizeof a);
 	return 0;
@@ -74,7 +76,8 @@ int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid 
 	const struct of_context *ctx = of_context(c);
 
 	if (port != OF_PORT || index < 0 || index >= OF_MAX_GIDS) {
-		errno = EINVAL;
+		errno = diw_fail(EINVAL, "ibv_query_gid: port %u, index %d: port %d has %d places", port, index,
+				 OF_PORT, OF_MAX_GIDS);
 		return -1;
 	}
 	of_gid_from_addr(gid, &ctx->gids[index]);       /* zeros, if empty */
@@ -96,6 +99,7 @@ int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned index, enum
 	*type = of_is_rnic(c) ? GID_SYSFS_IB_ROCE_V1 : GID_SYSFS_ROCE_V2;
 	return 0;
 }
+OF_PRIVATE_NAME(ibv_query_gid_type)
 
 int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *e, uint32_t flags,
 		      size_t size)
@@ -138,10 +142,10 @@ int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *pkey)
 {
 	(void)c;
 	if (port != OF_PORT || index != 0) {
-		errno = EINVAL;
+		errno = diw_fail(EINVAL, "ibv_query_pkey: port %u, index %d: port %d has one", port, index, OF_PORT);
 		return -1;
 	}
-	*pkey = htons(0xffff);
+	*pkey = htons(DIW_PKEY);
 	return 0;
 }
 

@@ -18,9 +18,15 @@
 
 static int check_cap(const struct ibv_qp_cap *cap)
 {
-	if (cap->max_send_wr > OF_MAX_QP_WR || cap->max_recv_wr > OF_MAX_QP_WR || cap->max_send_sge > OF_MAX_SGE ||
-	    cap->max_recv_sge > OF_MAX_SGE || cap->max_inline_data > OF_MAX_INLINE)
-		return EINVAL;
+	if (cap->max_send_wr > OF_MAX_QP_WR || cap->max_recv_wr > OF_MAX_QP_WR)
+		return diw_fail(EINVAL, "ibv_create_qp: max_send_wr %u, max_recv_wr %u: more than the device's %d",
+				cap->max_send_wr, cap->max_recv_wr, OF_MAX_QP_WR);
+	if (cap->max_send_sge > OF_MAX_SGE || cap->max_recv_sge > OF_MAX_SGE)
+		return diw_fail(EINVAL, "ibv_create_qp: max_send_sge %u, max_recv_sge %u: more than the device's %d",
+				cap->max_send_sge, cap->max_recv_sge, OF_MAX_SGE);
+	if (cap->max_inline_data > OF_MAX_INLINE)
+		return diw_fail(EINVAL, "ibv_create_qp: max_inline_data %u: more than the device's %d",
+				cap->max_inline_data, OF_MAX_INLINE);
 	return 0;
 }
 
@@ -28,13 +34,18 @@ static int check_init(const struct ibv_context *c, const struct ibv_qp_init_attr
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
-	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != c || !a->send_cq || !a->recv_cq ||
-	    a->send_cq->context != c || a->recv_cq->context != c || (a->srq && a->srq->context != c))
-		return EINVAL;
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || !a->send_cq || !a->recv_cq)
+		return diw_fail(EINVAL, "ibv_create_qp: pd %p, send_cq %p, recv_cq %p: all are needed", (void *)a->pd,
+				(void *)a->send_cq, (void *)a->recv_cq);
+	if (a->pd->context != c || a->send_cq->context != c || a->recv_cq->context != c ||
+	    (a->srq && a->srq->context != c))
+		return diw_fail(EINVAL, "ibv_create_qp: the %s is of another context", a->pd->context != c ? "pd" :
+				a->send_cq->context != c ? "send_cq" : a->recv_cq->context != c ? "recv_cq" : "srq");
 	if ((a->comp_mask & ~known) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags))
-		return EOPNOTSUPP;
+		return diw_fail(EOPNOTSUPP, "ibv_create_qp_ex: comp_mask %#x, create_flags %#x", a->comp_mask,
+				a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? a->create_flags : 0);
 	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
-		return EOPNOTSUPP;
+		return diw_fail(EOPNOTSUPP, "ibv_create_qp: qp_type %d: not RC, UC or UD", (int)a->qp_type);
 	return check_cap(&a->cap);
 }
 
@@ -86,7 +97,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.any_addr = a.type != DIW_QP_RC && qp->ctx->ngids > 1;
 	a.early = true;
 	a.keep_recvs = !qp->rnic;
-	/* The receiver cannot know the sender's rnr_retry, which mostly is 7: for ever. */
+	/* For ever, as rnr_retry 7 says; a sender of ours with less tells (of_rc_rts). */
 	a.rnr_timeout_ns = INT64_MAX;
 	/* A message of UC that stands still has lost nothing yet: its sender may not run for a while. */
 	if (a.type == DIW_QP_UC)
@@ -162,17 +173,14 @@ struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex
 {
 	struct of_context *ctx = of_context(c);
 	int rc = check_init(c, attr);
+	struct of_rc *unused = NULL;
 	struct of_qp *qp;
 
-	if (rc) {
-		errno = rc;
-		return NULL;
-	}
+	if (rc)
+		return of_null(rc);
 	qp = new_qp(c, attr);
-	if (!qp) {
-		errno = ENOMEM;
-		return NULL;
-	}
+	if (!qp)
+		return of_null(ENOMEM);
 	rc = qp->extended ? of_wr_init(qp) : 0;
 	if (rc == 0) {
 		pthread_mutex_lock(&ctx->lock);
@@ -182,13 +190,15 @@ struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex
 			qp->next = ctx->qps;
 			ctx->qps = qp;
 			pthread_mutex_unlock(&ctx->names);
+		} else {
+			unused = of_rc_unused(ctx);
 		}
 		pthread_mutex_unlock(&ctx->lock);
 	}
 	if (rc) {
+		of_rc_end(unused);
 		free_qp(qp);
-		errno = rc;
-		return NULL;
+		return of_null(rc);
 	}
 	of_pd_hold(attr->pd);
 	attr->cap = qp->init.cap;
@@ -209,10 +219,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	};
 	struct ibv_qp *qp;
 
-	if (!pd) {
-		errno = EINVAL;
-		return NULL;
-	}
+	if (!pd)
+		return of_null(diw_fail(EINVAL, "ibv_create_qp: no protection domain"));
 	qp = of_create_qp_ex(pd->context, &a);
 	if (qp)
 		init->cap = a.cap;
@@ -232,8 +240,7 @@ static void leave(struct of_qp *qp)
 	const struct timespec step = { .tv_nsec = LEAVE_STEP_NS };
 	struct diw_qp_info info;
 
-	if (qp->init.qp_type != IBV_QPT_RC || diw_leave(qp->diw) < 0)
-		return;
+	diw_qp_withdraw(qp->diw);
 	for (int64_t waited = 0; waited < LEAVE_NS; waited += LEAVE_STEP_NS) {
 		if (diw_qp_query(qp->diw, &info) < 0 || !info.leaving)
 			return;
@@ -252,6 +259,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct of_qp *qp = of_qp(ibqp), **p;
 	struct of_context *ctx = qp->ctx;
+	struct of_rc *unused;
 
 	leave(qp);
 	pthread_mutex_lock(&ctx->lock);
@@ -261,11 +269,12 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 		;
 	*p = qp->next;
 	pthread_mutex_unlock(&ctx->names);
-	/* No more come behind diw_abort(), and the memory of these is the queue pair's. */
-	diw_abort(qp->diw);
+	/* No more come behind diw_qp_withdraw(), and the memory of these is the queue pair's. */
 	forget_completions(qp);
 	diw_qp_destroy(qp->diw);
+	unused = of_rc_unused(ctx);
 	pthread_mutex_unlock(&ctx->lock);
+	of_rc_end(unused);
 	of_async_forget_qp(ctx, qp);
 	of_pd_drop(ibqp->pd);
 	free_qp(qp);
@@ -277,22 +286,29 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 static int check_values(const struct of_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	if ((mask & IBV_QP_PORT) && a->port_num != OF_PORT)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: port_num %u: the device's port is %d", a->port_num, OF_PORT);
 	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index != 0)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: pkey_index %u: the table has one entry", a->pkey_index);
 	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: path_mtu %d: not IBV_MTU_256 to IBV_MTU_4096",
+				(int)a->path_mtu);
 	if ((mask & IBV_QP_DEST_QPN) && a->dest_qp_num > OF_QPN_MAX)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: dest_qp_num %#x: more than %#x", a->dest_qp_num, OF_QPN_MAX);
 	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && a->max_rd_atomic > OF_MAX_RD_ATOM) ||
 	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > OF_MAX_RD_ATOM))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: max_rd_atomic %u, max_dest_rd_atomic %u: more than %d",
+				a->max_rd_atomic, a->max_dest_rd_atomic, OF_MAX_RD_ATOM);
 	if (((mask & IBV_QP_TIMEOUT) && a->timeout > 31) || ((mask & IBV_QP_RETRY_CNT) && a->retry_cnt > 7) ||
 	    ((mask & IBV_QP_RNR_RETRY) && a->rnr_retry > 7) || ((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > 31))
-		return EINVAL;
+		return diw_fail(EINVAL,
+				"ibv_modify_qp: timeout %u, retry_cnt %u, rnr_retry %u, min_rnr_timer %u: at most "
+				"31, 7, 7, 31", a->timeout, a->retry_cnt, a->rnr_retry, a->min_rnr_timer);
 	if ((mask & IBV_QP_AV) && !of_is_path(&a->ah_attr, qp->ctx))
-		return EINVAL;
-	return mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE) ? EOPNOTSUPP : 0;
+		return diw_fail(EINVAL,
+				"ibv_modify_qp: ah_attr: port_num %u, sgid_index %u: port %d and %d GIDs are there",
+				a->ah_attr.port_num, a->ah_attr.grh.sgid_index, OF_PORT, qp->ctx->ngids);
+	return mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE) ?
+	       diw_fail(EOPNOTSUPP, "ibv_modify_qp: mask %#x: no alternate paths", mask) : 0;
 }
 
 static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int mask)
@@ -354,13 +370,14 @@ static int to_rtr(struct of_qp *qp)
 		return 0;
 	rc = of_addr_from_ah_attr(&peer, &qp->attr.ah_attr, qp->ctx);
 	if (rc || of_is_group(&qp->attr.ah_attr.grh.dgid))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: to RTR: the address vector names no peer");
 	peer.port = (uint16_t)qp->attr.dest_qp_num;
 	qp->peer = peer;
 	if (qp->init.qp_type == IBV_QPT_RC)
 		return of_rc_rtr(qp);
 	if (qp->attr.dest_qp_num >= OF_QPN_RC)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_qp: dest_qp_num %#x: that of an RC queue pair",
+				qp->attr.dest_qp_num);
 	peer.path = of_path(&qp->attr.ah_attr.grh);
 	return -diw_qp_set_peer(qp->diw, &peer, &qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index]);
 }
@@ -377,6 +394,8 @@ static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 
 	if ((mask & IBV_QP_QKEY) && to != IBV_QPS_RESET)
 		rc = -diw_qp_set_qkey(qp->diw, qp->attr.qkey);
+	if (qp->init.qp_type == IBV_QPT_RC && from == to && to >= IBV_QPS_RTS)
+		of_rc_limits(qp);
 	if (rc || (from == to && to != IBV_QPS_RESET))
 		return rc;
 	switch (to) {
@@ -402,7 +421,7 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 	int rc = of_modify_check(qp->init.qp_type, from, to, mask);
 
 	if (rc == 0 && (mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
-		rc = EINVAL;
+		rc = diw_fail(EINVAL, "ibv_modify_qp: cur_qp_state %d: it is %d", (int)attr->cur_qp_state, (int)from);
 	if (rc == 0)
 		rc = check_values(qp, attr, mask);
 	if (rc)

@@ -55,7 +55,8 @@ int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, 
 	const struct of_ah *h = (struct of_ah *)ah;
 
 	if (!h || (h->group ? qpn != OF_QPN_GROUP : qpn == 0 || qpn > UINT16_MAX))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_post_send: %s, remote_qpn %#x",
+				!h ? "no address handle" : h->group ? "to a group" : "to a queue pair", qpn);
 	w->dst = h->dst;
 	w->dst.port = h->group ? DIW_GROUP_PORT : (uint16_t)qpn;
 	w->qkey = qkey >> 31 ? qp->attr.qkey : qkey;
@@ -68,9 +69,9 @@ int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const 
 	const unsigned access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;  /* says nothing of peers */
 
 	if (!mw || (info->length && !info->mr))
-		return EINVAL;
+		return diw_fail(EINVAL, "a bind: no window, or no region");
 	if (access & ~remote)
-		return access & IBV_ACCESS_ZERO_BASED ? EOPNOTSUPP : EINVAL;
+		return diw_fail(access & IBV_ACCESS_ZERO_BASED ? EOPNOTSUPP : EINVAL, "a bind: access %#x", access);
 	w->opcode = DIW_WR_BIND_MW;
 	w->bind.mw = ((struct of_mw *)mw)->diw;
 	w->bind.mr = info->mr ? ((struct of_mr *)info->mr)->diw : NULL;
@@ -102,7 +103,7 @@ static int fill_kind(struct diw_send_wr *w, const struct ibv_send_wr *wr, int ki
 	case BIND:
 		w->num_sge = 0;
 		if (!wr->bind_mw.mw || wr->bind_mw.mw->type != IBV_MW_TYPE_2)
-			return EINVAL;
+			return diw_fail(EINVAL, "ibv_post_send: a bind of no window of type 2");
 		return of_bind_info(w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 	default:
 		return 0;
@@ -114,7 +115,7 @@ static int translate(const struct of_qp *qp, struct diw_send_wr *w, const struct
 	unsigned op = wr->opcode;
 
 	if (op >= sizeof kinds / sizeof *kinds || !kinds[op].known || (wr->send_flags & IBV_SEND_IP_CSUM))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_post_send: opcode %u, send_flags %#x", op, wr->send_flags);
 	w->next = NULL;
 	w->wr_id = wr->wr_id;
 	w->sge = (const struct diw_sge *)(const void *)wr->sg_list;
@@ -129,11 +130,17 @@ static int translate(const struct of_qp *qp, struct diw_send_wr *w, const struct
 	if (qp->qp.qp_type != IBV_QPT_UD)
 		return fill_kind(w, wr, kinds[op].kind);
 	if (op != IBV_WR_SEND && op != IBV_WR_SEND_WITH_IMM)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_post_send: opcode %u: UD has Sends alone", op);
 	return of_ud_dst(qp, w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
 /* *WR is the first that is not posted, of this chunk or the next. */
+/* A request that is too long is invalid, as providers have it. */
+int of_post_errno(int rc)
+{
+	return rc == -EMSGSIZE ? EINVAL : -rc;
+}
+
 static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 {
 	struct diw_send_wr w[CHUNK];
@@ -156,7 +163,7 @@ static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 		return rc;
 	for (*wr = first; bad != w; bad--)
 		*wr = (*wr)->next;
-	return -posted;
+	return of_post_errno(posted);
 }
 
 int of_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

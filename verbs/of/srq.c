@@ -8,13 +8,15 @@
 static int check_init(const struct ibv_context *c, const struct ibv_srq_init_attr_ex *a)
 {
 	if (!(a->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !a->pd || a->pd->context != c)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_create_srq: no pd of this context");
 	if ((a->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE)) ||
 	    ((a->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && a->srq_type != IBV_SRQT_BASIC))
-		return EOPNOTSUPP;
+		return diw_fail(EOPNOTSUPP, "ibv_create_srq_ex: comp_mask %#x, or a type that is not basic",
+				a->comp_mask);
 	if (a->attr.max_wr == 0 || a->attr.max_wr > OF_MAX_SRQ_WR || a->attr.max_sge > OF_MAX_SGE ||
 	    a->attr.srq_limit > a->attr.max_wr)
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_create_srq: max_wr %u: not 1 to %d; max_sge %u: at most %d; srq_limit %u",
+				a->attr.max_wr, OF_MAX_SRQ_WR, a->attr.max_sge, OF_MAX_SGE, a->attr.srq_limit);
 	return 0;
 }
 
@@ -81,7 +83,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init
 	struct ibv_srq *srq;
 
 	if (!pd) {
-		errno = EINVAL;
+		errno = diw_fail(EINVAL, "ibv_create_srq: no protection domain");
 		return NULL;
 	}
 	srq = of_create_srq_ex(pd->context, &a);
@@ -95,9 +97,9 @@ int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	struct of_srq *srq = (struct of_srq *)ibsrq;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
-		return EINVAL;
+		return diw_fail(EINVAL, "ibv_modify_srq: attributes %#x", mask);
 	if (mask & IBV_SRQ_MAX_WR)              /* IBV_DEVICE_SRQ_RESIZE is not among the capabilities */
-		return EOPNOTSUPP;
+		return diw_fail(EOPNOTSUPP, "ibv_modify_srq: the device resizes none");
 	return mask & IBV_SRQ_LIMIT ? -diw_srq_set_limit(srq->diw, attr->srq_limit) : 0;
 }
 

@@ -272,7 +272,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int rc = qp->build.error;
 
 	if (rc == 0 && qp->build.n)
-		rc = -diw_post_send_all(qp->diw, qp->build.wrs);
+		rc = of_post_errno(diw_post_send_all(qp->diw, qp->build.wrs));
 	pthread_mutex_unlock(&qp->build.lock);
 	return rc;
 }
@@ -319,7 +319,9 @@ int of_wr_init(struct of_qp *qp)
 	size_t n = cap->max_send_wr ? cap->max_send_wr : 1;
 
 	if (qp->ops & ~operations_of(qp->qp.qp_type))
-		return EOPNOTSUPP;
+		return diw_fail(EOPNOTSUPP, "ibv_create_qp_ex: send_ops_flags %#llx: a queue pair of type %d has %#llx",
+				(unsigned long long)qp->ops, (int)qp->qp.qp_type,
+				(unsigned long long)operations_of(qp->qp.qp_type));
 	b->wrs = calloc(n, sizeof *b->wrs);
 	b->sge = calloc(n * cap->max_send_sge, sizeof *b->sge);
 	b->data = calloc(n, cap->max_inline_data ? cap->max_inline_data : 1);

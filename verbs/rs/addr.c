@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <unistd.h>
 
+#include "base/port.h"
 #include "base/sys.h"
 #include "verbs/rs/int.h"
 
@@ -106,42 +107,17 @@ int rs_addr_source(const struct diw_addr *dst, struct diw_addr *found)
 
 /* ---- Ports ---- */
 
-/* An AF_INET6 socket of no address is also IPv4's, unless it says no; diw_addr_to_sockaddr() makes a v4-mapped address
- * AF_INET, which the socket that keeps it then is. */
-static int keep(const struct rs *s, const struct diw_addr *want)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = diw_addr_to_sockaddr(want, &ss);
-	int one = 1, fd = diw_socket(ss.ss_family, s->type | SOCK_CLOEXEC, 0), rc;
-
-	if (fd < 0)
-		return -errno;
-	if (s->type == SOCK_STREAM)             /* what lingers in TIME_WAIT does not count, as for diw_listen() */
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (ss.ss_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &s->opt.v6only, sizeof s->opt.v6only);
-	if (bind(fd, (struct sockaddr *)&ss, len) == 0)
-		return fd;
-	rc = -errno;
-	close(fd);
-	return rc;
-}
-
+/* An AF_INET6 socket of no address is also IPv4's, unless it says no; a v4-mapped address is AF_INET to the socket that
+ * keeps it. What lingers in TIME_WAIT does not count, as for diw_listen(). */
 int rs_hold(struct rs *s, struct diw_addr *local)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
-	struct diw_addr got;
-	int fd = keep(s, local);
+	const struct diw_port_hold how = {
+		.type = s->type, .rdma = true, .reuse = s->type == SOCK_DGRAM, .v6only = s->opt.v6only,
+	};
+	int fd = diw_port_hold(local, &how);
 
 	if (fd < 0)
 		return fd;
-	if (getsockname(fd, (struct sockaddr *)&ss, &len)) {
-		close(fd);
-		return -EINVAL;
-	}
-	diw_addr_from_sockaddr(&got, (struct sockaddr *)&ss);
-	local->port = got.port;
 	s->hold = fd;
 	return 0;
 }

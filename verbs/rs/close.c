@@ -23,6 +23,7 @@ static void release_memory(struct rs *s)
 		close(s->fd);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
+	rs_dev_count(-1);
 }
 
 void rs_lingerer_over(struct rs *s)
@@ -97,6 +98,7 @@ static void linger(struct rs *s)
 int diw_rs_close(int fd)
 {
 	struct rs *s = rs_leave_table(fd);
+	int cancel;
 
 	if (!s)
 		return -EBADF;
@@ -104,8 +106,10 @@ int diw_rs_close(int fd)
 		close(fd);
 		return 0;
 	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);        /* it has no descriptor already */
 	pthread_mutex_lock(&s->lock);
 	linger(s);
+	pthread_setcancelstate(cancel, NULL);
 	s->closed = true;
 	if (s->stream)
 		rs_stream_nudge(s);

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/port.h"
 #include "verbs/rs/int.h"
 
 #define MAX_BACKLOG 4096
@@ -58,7 +59,7 @@ static void conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello
 
 static int begin_connect(struct rs *s, const struct diw_addr *peer)
 {
-	struct diw_addr from = s->local, source;
+	struct diw_addr from = s->local, to = *peer, source;
 	uint8_t hello[RS_HELLO];
 	struct diw_conn_attr a;
 	int rc = rs_addr_source(peer, &source);
@@ -76,10 +77,11 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 		if (rs_addr_any(&a.local))
 			memcpy(a.local.ip, source.ip, sizeof source.ip);
 	}
+	a.other_port = diw_port_dial(&to);
 	rs_hold_drop(s);
 	s->state = RS_CONNECTING;
 	s->peer = *peer;
-	rc = diw_connect(s->qp, s->dev->cm, peer, &a);
+	rc = diw_connect(s->qp, s->dev->cm, &to, &a);
 	if (rc == 0)
 		return 0;
 	s->state = RS_OPEN;
@@ -160,7 +162,6 @@ int diw_rs_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 static int begin_listen(struct rs *s)
 {
-	struct diw_listener_info info;
 	struct diw_listen_attr a;
 	int rc = rs_dev_of(&s->local, &s->dev);
 
@@ -168,6 +169,7 @@ static int begin_listen(struct rs *s)
 		return rc;
 	diw_listen_attr_init(&a);
 	a.local = s->local;
+	a.local.port = diw_port_tcp(s->local.port);
 	a.v6only = s->opt.v6only;
 	a.backlog = MAX_BACKLOG;                /* ours is counted here */
 	a.request_timeout_ns = (int64_t)RS_TIMEOUT_NS;
@@ -176,18 +178,22 @@ static int begin_listen(struct rs *s)
 	if (rc < 0)
 		return rc;
 	rs_hold_drop(s);
-	if (diw_listener_query(s->listener, &info) == 0)
-		s->local.port = info.local.port;
 	s->state = RS_LISTENING;
 	return 0;
 }
 
-static void any_address(struct rs *s)
+static int any_address(struct rs *s)
 {
-	s->local = (struct diw_addr){ 0 };
+	struct diw_addr any = { 0 };
+	int rc;
+
 	if (s->domain == AF_INET)
-		s->local.ip[10] = s->local.ip[11] = 0xff;
-	s->bound = true;
+		any.ip[10] = any.ip[11] = 0xff;
+	rc = rs_hold(s, &any);
+	if (rc == 0)
+		s->local = any;
+	s->bound |= rc == 0;
+	return rc;
 }
 
 int diw_rs_listen(int fd, int backlog)
@@ -207,8 +213,9 @@ int diw_rs_listen(int fd, int backlog)
 	s->backlog = backlog < 0 ? 0 : backlog > MAX_BACKLOG ? MAX_BACKLOG : backlog;
 	if (rc == 0 && s->state == RS_OPEN) {
 		if (!s->bound)
-			any_address(s);
-		rc = begin_listen(s);
+			rc = any_address(s);
+		if (rc == 0)
+			rc = begin_listen(s);
 	}
 	pthread_mutex_unlock(&rs_big);
 	rs_release(s);
@@ -225,6 +232,7 @@ static struct rs *new_child(struct rs *l, struct rs_dev *dev, const struct diw_c
 		return NULL;
 	rs_opt_inherit(s, l);
 	s->local = ev->local;
+	s->local.port = l->local.port;
 	s->peer = ev->peer;
 	s->dev = dev;
 	s->state = RS_CONNECTING;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Devices, each opened once for all sockets of the process and never closed; and the one thread that hears of
- * connections. */
+/* Devices, each opened once for all sockets of the process, and the one thread that hears of connections. The thread
+ * closes the devices and ends when no socket is left, one that lingers included. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "verbs/rs/int.h"
@@ -14,7 +15,10 @@
 pthread_mutex_t rs_big = PTHREAD_MUTEX_INITIALIZER;
 
 static struct rs_dev *devs;
-static int epfd = -1;
+static int epfd = -1;                        /* the thread's, -1: there is none */
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;  /* of what follows; the last one */
+static unsigned sockets;                     /* that there are */
+static int kick = -1;                        /* eventfd: none is left */
 static atomic_bool inline_progress;
 
 /* ---- The thread ---- */
@@ -28,16 +32,52 @@ static void serve_devices(void)
 			rs_cm_event(d, &ev);
 }
 
+static void close_parts(struct rs_dev *d);
+
+static bool are_unused(void)
+{
+	uint64_t n;
+	bool unused;
+
+	pthread_mutex_lock(&count_lock);
+	unused = sockets == 0;
+	if (unused) {
+		close(kick);
+		kick = -1;
+	} else {
+		(void)!read(kick, &n, sizeof n);
+	}
+	pthread_mutex_unlock(&count_lock);
+	return unused;
+}
+
+/* A socket that comes now finds no device, and no thread. */
+static void close_all(void)
+{
+	struct rs_dev *d;
+
+	while ((d = devs)) {
+		devs = d->next;
+		close_parts(d);
+	}
+	close(epfd);
+	epfd = -1;
+}
+
 static void *serve(void *arg)
 {
 	struct epoll_event got[16];
 	int fd = epfd;
+	bool over = false;
 
 	(void)arg;
-	for (;;) {
+	while (!over) {
 		epoll_wait(fd, got, 16, atomic_load(&inline_progress) ? NO_THREAD_POLL_MS : -1);
 		pthread_mutex_lock(&rs_big);
 		serve_devices();
+		over = are_unused();
+		if (over)
+			close_all();
 		pthread_mutex_unlock(&rs_big);
 	}
 	return NULL;
@@ -58,6 +98,29 @@ static int spawn(void)
 	return -rc;
 }
 
+static int open_kick(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+
+	pthread_mutex_lock(&count_lock);
+	kick = fd;
+	pthread_mutex_unlock(&count_lock);
+	return fd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+static void drop_descriptors(void)
+{
+	if (epfd >= 0)
+		close(epfd);
+	epfd = -1;
+	pthread_mutex_lock(&count_lock);
+	if (kick >= 0)
+		close(kick);
+	kick = -1;
+	pthread_mutex_unlock(&count_lock);
+}
+
 static int thread_start(void)
 {
 	int rc;
@@ -65,22 +128,31 @@ static int thread_start(void)
 	if (epfd >= 0)
 		return 0;
 	epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (epfd < 0)
-		return -errno;
-	rc = spawn();
+	rc = epfd < 0 ? -errno : open_kick();
 	if (rc == 0)
-		return 0;
-	close(epfd);
-	epfd = -1;
+		rc = spawn();
+	if (rc < 0)
+		drop_descriptors();
 	return rc;
 }
 
 void rs_dev_forget(void)
 {
-	if (epfd >= 0)
-		close(epfd);
-	epfd = -1;
+	pthread_mutex_init(&count_lock, NULL);
+	drop_descriptors();
+	sockets = 0;
 	devs = NULL;
+}
+
+void rs_dev_count(int more)
+{
+	const uint64_t one = 1;
+
+	pthread_mutex_lock(&count_lock);
+	sockets += (unsigned)more;
+	if (sockets == 0 && kick >= 0)
+		(void)!write(kick, &one, sizeof one);
+	pthread_mutex_unlock(&count_lock);
 }
 
 /* ---- Devices ---- */

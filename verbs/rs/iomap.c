@@ -52,7 +52,7 @@ bool rs_map_came(struct rs_stream *st, const uint8_t *p, uint32_t len)
 	forget(st, m.offset);
 	if (m.length == 0)
 		return true;
-	if (m.offset + m.length < m.offset || m.to + m.length < m.to || st->npeer_maps >= MAPS_MAX)
+	if (m.offset + m.length < m.offset || diw_to_wraps(m.to, m.length) || st->npeer_maps >= MAPS_MAX)
 		return false;
 	copy = malloc(sizeof *copy);
 	if (!copy)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/nocancel.h"
 #include "verbs/rs/int.h"
 
 #define FEW 32
@@ -153,6 +154,32 @@ static int now_ready(struct set *set)
 	return rc < 0 ? -errno : ready + copy_others(set);
 }
 
+static void set_free(struct set *set)
+{
+	drop_all(set);
+	if (set->n > FEW) {
+		free(set->p);
+		free(set->of);
+	}
+}
+
+/* The thread was cancelled. */
+static void abandon(void *arg)
+{
+	disarm_all(arg);
+	set_free(arg);
+}
+
+static int sleep_on(struct set *set, uint64_t until)
+{
+	int rc;
+
+	pthread_cleanup_push(abandon, set);
+	rc = diw_wait_poll(set->p, 2 * set->n, ms_left(until, set->polled)) < 0 ? -errno : 0;
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
 static int poll_set(struct set *set, uint64_t until)
 {
 	int ready, rc;
@@ -162,7 +189,7 @@ static int poll_set(struct set *set, uint64_t until)
 		if (ready || diw_clock_ns() >= until)
 			return ready;
 		ready = arm_all(set);
-		rc = ready ? 0 : poll(set->p, 2 * set->n, ms_left(until, set->polled)) < 0 ? -errno : 0;
+		rc = ready ? 0 : sleep_on(set, until);
 		disarm_all(set);
 		if (rc < 0)
 			return rc;
@@ -206,9 +233,8 @@ static int poll_many(struct pollfd *fds, nfds_t n, uint64_t until)
 	if (set.p && set.of) {
 		take_all(&set);
 		rc = poll_set(&set, until);
-		drop_all(&set);
-	}
-	if (n > FEW) {
+		set_free(&set);
+	} else {
 		free(set.p);
 		free(set.of);
 	}

@@ -67,6 +67,7 @@ struct rs *rs_new(int domain, int type)
 	diw_list_init(&s->waiting);
 	diw_list_init(&s->sibling);
 	rs_opt_init(s);
+	rs_dev_count(1);
 	return s;
 }
 

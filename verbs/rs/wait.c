@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/nocancel.h"
 #include "verbs/rs/int.h"
 
 #define SPIN_NS 10000                        /* as librdmacm: the other end answers at once, or it does not */
@@ -106,6 +107,22 @@ static uint64_t left(uint64_t until, uint64_t now)
 	return until > now ? until - now : 0;
 }
 
+static void end_lead(struct rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->leader = false;
+	look(s, 0);
+	if (s->followers || s->sleepers)        /* one of them leads now */
+		rs_bump(s);
+}
+
+/* The call that waits is given up with its thread. */
+static void abandon_lead(void *arg)
+{
+	end_lead(arg);
+	rs_release(arg);
+}
+
 static int lead(struct rs *s, uint64_t until, uint64_t now)
 {
 	int64_t ns = until == RS_NEVER ? -1 : (int64_t)left(until, now);
@@ -115,13 +132,30 @@ static int lead(struct rs *s, uint64_t until, uint64_t now)
 	s->leader = true;
 	diw_cq_arm(s->cq, false);
 	pthread_mutex_unlock(&s->lock);
+	pthread_cleanup_push(abandon_lead, s);
 	rc = diw_channel_get(s->channel, &cq, ns);
-	pthread_mutex_lock(&s->lock);
-	s->leader = false;
-	look(s, 0);
-	if (s->followers || s->sleepers)        /* one of them leads now */
-		rs_bump(s);
+	pthread_cleanup_pop(0);
+	end_lead(s);
 	return rc == -EINTR ? rc : 0;
+}
+
+static void abandon_follow(void *arg)
+{
+	struct rs *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	s->followers--;
+	rs_release(s);
+}
+
+static int futex_wait(struct rs *s, unsigned seen, const struct timespec *ts)
+{
+	int rc;
+
+	pthread_cleanup_push(abandon_follow, s);
+	rc = diw_wait_futex(&s->seq, seen, ts);
+	pthread_cleanup_pop(0);
+	return rc;
 }
 
 static int follow(struct rs *s, uint64_t until, uint64_t now)
@@ -136,8 +170,7 @@ static int follow(struct rs *s, uint64_t until, uint64_t now)
 	ts = (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
 	s->followers++;
 	pthread_mutex_unlock(&s->lock);
-	interrupted = syscall(SYS_futex, &s->seq, FUTEX_WAIT_PRIVATE, seen, ns > INT64_MAX / 2 ? NULL : &ts,
-			      NULL, 0) < 0 && errno == EINTR;
+	interrupted = futex_wait(s, seen, ns > INT64_MAX / 2 ? NULL : &ts) < 0 && errno == EINTR;
 	pthread_mutex_lock(&s->lock);
 	s->followers--;
 	return interrupted ? -EINTR : 0;

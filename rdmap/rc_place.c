@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the peer has placed (docs/rc-wire.md section 7.2). TCP does not prove it; proof is a Response to
+ * a Read or atomic that left behind it, or a placement word: a count of messages in the header of a message that comes
+ * back. A message whose word asks is answered: by the next message of the program here, if it answered the last one so,
+ * else at once by a Write of no octets. A peer without words is asked by a Read of no octets.
+ */
+#include <errno.h>
+
+#include "rdmap/rdmap.h"
+
+#define COUNT (DIW_DDP_WORD_ASKS - 1)
+#define TURN_NS 5000u                /* what a program that has polled a message needs at most to post its answer */
+
+/* ---- Saying and asking ---- */
+
+static void place_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+
+	h->worded = true;
+	h->word = (p->heard & COUNT) | (ask ? DIW_DDP_WORD_ASKS : 0);
+	r->c->confirm_asked += ask;
+	p->due = p->fresh = p->told = false;
+	p->until = 0;
+}
+
+void diw_rdmap_rc_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+
+	if (!p->words || (!ask && !p->due && !p->told))
+		return;
+	if ((p->due || p->told) && p->replies < DIW_RDMAP_STEADY)
+		p->replies++;
+	r->c->confirm_carried += p->due;
+	if (ask || p->due)
+		place_word(r, h, ask);
+	p->told = false;
+}
+
+/* Nothing of it has left: as if it had not begun. */
+static int place_probe(struct diw_rdmap *r, uint64_t now)
+{
+	uint8_t status;
+	int rc;
+
+	r->rc.probe->opcode = DIW_OP_READ_REQUEST;
+	r->rc.probe->dst = r->ddp.cfg.peer;
+	rc = r->rc.probe->pending ? -ENOSPC : diw_rdmap_rc_read(r, r->rc.probe, &status, now);
+	if (rc == -EAGAIN) {
+		r->tx.active = false;
+		r->ddp.order.tx_msn[1]--;
+	}
+	r->c->confirm_asked += rc == 0;
+	return rc;
+}
+
+int diw_rdmap_rc_tell(struct diw_rdmap *r, bool ask, uint64_t now)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place, before = *p;
+	struct diw_ddp_tx tx = { .dst = r->ddp.cfg.peer, .h = { .tagged = true, .opcode = DIW_OP_WRITE } };
+	const struct iovec none = { NULL, 0 };
+	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
+
+	if (!p->words)
+		return place_probe(r, now);
+	place_word(r, &tx.h, ask);
+	diw_ddp_tx_begin(&r->ddp, &tx, true);
+	if (diw_ddp_tx_run(&r->ddp, &tx, &none, &budget, now) != 0) {
+		*p = before;
+		return -EAGAIN;
+	}
+	p->sent++;
+	if (before.due) {
+		p->told = before.until == 0;
+		p->replies = before.until == 0 ? p->replies : 0;
+		r->c->confirm_told++;
+	}
+	return 0;
+}
+
+bool diw_rdmap_rc_owes(struct diw_rdmap *r, uint64_t now)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+
+	if (p->due && p->fresh && p->replies == DIW_RDMAP_STEADY)
+		p->until = now + TURN_NS;
+	p->fresh = false;
+	return p->due && now >= p->until;
+}
+
+/* ---- Hearing ---- */
+
+void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+
+	if (diw_rdmap_rc_after(seq, p->placed))
+		p->placed = seq;
+}
+
+/* More than has left is no count of ours. */
+void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+	uint32_t more = (h->word - p->placed) & COUNT;
+
+	if (!h->worded || more == 0 || more > p->sent - p->placed)
+		return;
+	p->placed += more;
+	r->up->confirmed(r->up_ctx);
+}
+
+void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool told)
+{
+	struct diw_rdmap_rc_place *p = &r->rc.place;
+
+	p->heard++;
+	if (!h->worded || !(h->word & DIW_DDP_WORD_ASKS))
+		return;
+	p->fresh = told && (p->fresh || !p->due);       /* one that nobody is told of is not put off */
+	p->due = true;
+	p->told = false;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/capture.h"
+
+#include <time.h>
+
+#include "base/log.h"
+
+static uint64_t transport_now(void *ctx)
+{
+	struct diw_transport *t = ctx;
+
+	return t->now(t);
+}
+
+/* The file, NULL if there is none, and the device's clock. */
+static struct diw_pcapng *capture_file(struct diw_dev *dev, struct diw_capture_clock *clock)
+{
+	const char *path = diw_capture_path();
+	struct diw_pcapng *file = path ? diw_capture_file(path) : NULL;
+	struct timespec ts;
+
+	if (!file)
+		return NULL;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	*clock = (struct diw_capture_clock){ .now = transport_now, .ctx = dev->transport,
+		.epoch_ns = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_dev_now(dev) };
+	return file;
+}
+
+struct diw_capture *diw_dev_capture(struct diw_dev *dev, struct diw_dgram **d)
+{
+	struct diw_capture_clock clock;
+	struct diw_pcapng *file = capture_file(dev, &clock);
+	struct diw_capture *c = NULL;
+
+	if (file && diw_capture_open(file, clock.epoch_ns, *d, &c, d) < 0)
+		diw_log(DIW_LOG_TELL, "DIWARP_PCAP: no memory; a queue pair is not captured");
+	return c;
+}
+
+void diw_dev_capture_stream(struct diw_dev *dev, bool accepted, struct diw_stream **s)
+{
+	struct diw_capture_clock clock;
+	struct diw_pcapng *file = capture_file(dev, &clock);
+
+	if (file && diw_capture_stream(file, &clock, accepted, s) < 0)
+		diw_log(DIW_LOG_TELL, "DIWARP_PCAP: no memory; a connection is not captured");
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Confirmation (docs/rc-wire.md section 7.2): with the attribute confirm of an RC queue pair a signalled request is
+ * complete when the peer has placed it and all that was posted before it, as on InfiniBand, and not when TCP has taken
+ * it. A signalled Send or Write asks in its own header where the peer takes placement words; else a Read of no bytes
+ * behind it asks, one at a time. Nothing asks where a Read or atomic follows, whose Response says as much.
+ */
+#include "verbs/confirm.h"
+
+#include "verbs/qp.h"
+
+/* So long what the peer says may wait here behind a message without a receive. */
+#define STALL_NS (100 * DIW_MS)
+
+static bool can_confirm(const struct diw_qp *qp)
+{
+	return qp->rc.confirm && (qp->rdmap.rc.place.words || qp->rdmap.rc.ord);
+}
+
+static bool is_message(const struct diw_rdmap_wr *w)
+{
+	return w->opcode == DIW_OP_SEND || w->opcode == DIW_OP_WRITE;
+}
+
+static bool has_response(const struct diw_rdmap_wr *w)
+{
+	return w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST;
+}
+
+bool diw_confirm_waits(const struct diw_qp *qp)
+{
+	return diw_rdmap_rc_after(qp->rc.wanted, qp->rdmap.rc.place.placed);
+}
+
+bool diw_confirm_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return w->unconfirmed && diw_rdmap_rc_after(w->seq, qp->rdmap.rc.place.placed);
+}
+
+void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_rdmap_wr *next)
+{
+	if (qp->rdmap.tx.active || qp->rdmap.rc.imm_next)
+		return;
+	w->ask = qp->rc.confirm && qp->rdmap.rc.place.words && w->signaled && is_message(w) &&
+		 !(next && has_response(next));
+}
+
+void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
+{
+	const struct diw_rdmap_rc_place *p = &qp->rdmap.rc.place;
+
+	if (!can_confirm(qp) || has_response(w))
+		return;
+	if (is_message(w))
+		qp->rc.seq = p->sent;
+	w->seq = qp->rc.seq;
+	if (!w->signaled || !diw_rdmap_rc_after(w->seq, p->placed))
+		return;
+	w->unconfirmed = true;
+	qp->rc.wanted = w->seq;
+	if (w->ask)
+		qp->rc.asked = w->seq;
+}
+
+/* Nothing that is under way will say it. */
+static bool must_ask(const struct diw_qp *qp)
+{
+	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+
+	if (!diw_confirm_waits(qp) || qp->rc.peer_ended || diw_rdmap_rc_after(qp->rc.asked, rc->place.placed))
+		return false;
+	return diw_list_empty(&rc->out) ||
+	       diw_rdmap_rc_after(qp->rc.wanted, diw_container(rc->out.prev, struct diw_rdmap_wr, out)->seq);
+}
+
+/* The peer's stream waits for a receive, or for room for a completion, and what it says of our messages behind that:
+ * the program may be waiting for the very completion before it posts one. */
+static bool is_stalled(const struct diw_qp *qp, uint64_t now)
+{
+	const struct diw_order *o = &qp->rdmap.ddp.order;
+
+	return o->waiting && now - o->waits_since >= STALL_NS;
+}
+
+void diw_confirm_run(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_rdmap *r = &qp->rdmap;
+	uint32_t upto = r->rc.place.sent;
+	bool ask;
+
+	if (diw_confirm_waits(qp) && is_stalled(qp, now))
+		diw_rdmap_rc_confirm(r, upto);
+	if (r->tx.active || r->rc.imm_next || r->rc.answer_tx.active)
+		return;
+	ask = must_ask(qp);
+	if ((diw_rdmap_rc_owes(r, now) || ask) && diw_rdmap_rc_tell(r, ask, now) == 0 && ask)
+		qp->rc.asked = upto;
+}
+
+void diw_confirm_last(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_rdmap *r = &qp->rdmap;
+
+	if (r->rc.place.due && !r->tx.active && !r->rc.imm_next && !r->rc.answer_tx.active)
+		diw_rdmap_rc_tell(r, false, now);
+}
+
+uint64_t diw_confirm_deadline(const struct diw_qp *qp)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+	bool may = qp->link && !qp->rc.hold && !qp->rc.shut && !qp->blocked &&
+		   (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
+
+	if (may && r->rc.place.due && !r->tx.active && !r->rc.imm_next && !r->rc.answer_tx.active)
+		return r->rc.place.until;
+	return may && r->ddp.order.waiting && diw_confirm_waits(qp) ? r->ddp.order.waits_since + STALL_NS : DIW_NEVER;
+}
