@@ -165,6 +165,8 @@ static int on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 		endpoint_report_errors(&c->port.ep);
 		return tool_failed("%s: the connection has ended", c->host);
 	}
+	if (wc->status == DIW_WC_LOC_QP_OP_ERR) /* lost, as the network may lose it */
+		return 0;
 	if (wc->opcode != DIW_WC_RECV && wc->status != DIW_WC_SUCCESS)
 		return tool_failed("send: %s", diw_wc_status_str(wc->status));
 	if (xfer_take(&c->port.in, wc, &m) || m.id != c->id)

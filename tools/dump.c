@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* dump: the segments of a capture, one a line; or the messages that they are parts of. */
+/* dump: the segments and FPDUs of a capture, one a line; or the messages that they are parts of. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 struct dump {
 	struct dump_pcap *pcap;
 	struct dump_msgs *msgs;      /* --message */
-	uint16_t qp;                 /* filters: 0 any, -1 any */
-	int op;
+	struct dump_rc *rc;
+	uint16_t qp;                 /* filters: 0 any, NULL any */
+	const char *op;
 	bool faults, json;
 	uint64_t max, shown;
 	uint64_t segments, bad_crc, header_faults, dropped, other;
@@ -48,7 +49,7 @@ static bool wanted(const struct dump *x, const struct dump_seg *s)
 {
 	if (x->qp && s->dg->src.port != x->qp && s->dg->dst.port != x->qp)
 		return false;
-	if (x->op >= 0 && (!s->hdr_len || s->opcode != x->op))
+	if (x->op && (!s->hdr_len || strcmp(dump_op_name(s->opcode), x->op) != 0))
 		return false;
 	return !x->faults || x->msgs || dump_is_fault(s);
 }
@@ -97,15 +98,43 @@ static void one_datagram(struct dump *x, const struct dump_datagram *d)
 	}
 }
 
+/* ---- Connections ---- */
+
+/* A message is shown by its last segment. */
+static void show_of_stream(void *ctx, const struct dump_fpdu *f)
+{
+	struct dump *x = ctx;
+
+	if (x->shown >= x->max || (x->qp && f->dg.src.port != x->qp && f->dg.dst.port != x->qp) ||
+	    (x->op && (!f->op || strcmp(f->op, x->op) != 0)) || (x->faults && !fpdu_is_fault(f)) ||
+	    (x->msgs && f->kind == MPA_FPDU && !f->last && !fpdu_is_fault(f)))
+		return;
+	x->shown++;
+	if (x->json)
+		fpdu_print_json(f);
+	else
+		fpdu_print(f);
+}
+
+/* ---- All ---- */
+
 static void report(const struct dump *x)
 {
 	const struct dump_counts *c = dump_counts(x->pcap);
+	const struct dump_rc_counts *rc = dump_rc_counts(x->rc);
 
 	fflush(stdout);
 	fprintf(stderr, "%llu packets: %llu segments (%llu bad CRC, %llu other header faults, %llu dropped), "
-		"%llu of other protocols over UDP, %llu not UDP", (unsigned long long)c->packets,
+		"%llu of other protocols over UDP, ", (unsigned long long)c->packets,
 		(unsigned long long)x->segments, (unsigned long long)x->bad_crc, (unsigned long long)x->header_faults,
-		(unsigned long long)x->dropped, (unsigned long long)x->other, (unsigned long long)c->no_udp);
+		(unsigned long long)x->dropped, (unsigned long long)x->other);
+	if (rc->connections)
+		fprintf(stderr, "%llu FPDUs and %llu frames of %llu connections (%llu bad CRC, %llu faults, "
+			"%llu octets lost), ", (unsigned long long)rc->fpdus, (unsigned long long)rc->frames,
+			(unsigned long long)rc->connections, (unsigned long long)rc->bad_crc,
+			(unsigned long long)rc->faults, (unsigned long long)rc->lost);
+	fprintf(stderr, "%llu of other protocols over TCP, %llu of neither", (unsigned long long)rc->other,
+		(unsigned long long)c->neither);
 	if (c->fragments)
 		fprintf(stderr, ", %llu IP fragments", (unsigned long long)c->fragments);
 	if (c->cut)
@@ -121,13 +150,18 @@ static int run(struct dump *x)
 	int rc = 0;
 
 	while (x->shown < x->max && !ferror(stdout) && (rc = dump_next(x->pcap, &d)) > 0)
-		one_datagram(x, &d);
+		if (d.tcp)
+			dump_rc_add(x->rc, &d);
+		else
+			one_datagram(x, &d);
 	if (x->msgs && x->shown < x->max)
 		dump_msgs_end(x->msgs);
+	dump_rc_end(x->rc);
 	report(x);
 	if (rc < 0)
 		return TOOL_FAILED;
-	return x->segments ? TOOL_OK : tool_failed("no datagram-iWARP segment was seen");
+	return x->segments || dump_rc_counts(x->rc)->connections ? TOOL_OK :
+	       tool_failed("no segment of iWARP was seen");
 }
 
 /* ---- Options ---- */
@@ -136,9 +170,10 @@ struct options { const char *ifname, *path; bool message; };
 
 static int parse_op(struct dump *x, const char *name)
 {
-	x->op = dump_op_of(name);
-	return x->op >= 0 ? 0 : tool_usage("--op: '%s' is not write, read-request, read-response, send, send-se, "
-					   "error, write-record or flow", name);
+	x->op = name;
+	return dump_is_op(name) || fpdu_is_op(name) ? 0 : tool_usage("--op: '%s' is not write, read-request, "
+		"read-response, send, send-se, error, write-record, flow, validation, send-inv, send-se-inv, "
+		"terminate, immediate, immediate-se, atomic-request, atomic-response, mpa-request or mpa-reply", name);
 }
 
 static int parse(struct dump *x, struct options *o, int argc, char **argv)
@@ -175,7 +210,7 @@ static int parse(struct dump *x, struct options *o, int argc, char **argv)
 
 static int dump_main(int argc, char **argv)
 {
-	struct dump x = { .op = -1, .max = UINT64_MAX };
+	struct dump x = { .max = UINT64_MAX };
 	struct options o = { 0 };
 	int rc = parse(&x, &o, argc, argv);
 
@@ -183,8 +218,9 @@ static int dump_main(int argc, char **argv)
 		return rc;
 	signal(SIGPIPE, SIG_DFL);               /* `diw dump -i lo | head` ends with head */
 	x.pairs = calloc(PAIRS, sizeof *x.pairs);
+	x.rc = dump_rc_new(show_of_stream, &x);
 	x.msgs = o.message ? dump_msgs_new(x.json, x.faults, x.max) : NULL;
-	if (!x.pairs || (o.message && !x.msgs))
+	if (!x.pairs || !x.rc || (o.message && !x.msgs))
 		rc = tool_failed("out of memory");
 	if (!rc)
 		rc = o.ifname ? dump_open_live(o.ifname, &x.pcap) : dump_open_file(o.path, &x.pcap);
@@ -194,6 +230,7 @@ static int dump_main(int argc, char **argv)
 		rc = run(&x);
 		dump_close(x.pcap);
 	}
+	dump_rc_free(x.rc);
 	dump_msgs_free(x.msgs);
 	free(x.pairs);
 	return rc;
@@ -201,15 +238,18 @@ static int dump_main(int argc, char **argv)
 
 const struct tool_cmd cmd_dump = {
 	.name = "dump", .run = dump_main, .args = "-i IFACE | -r FILE [OPTION]...",
-	.brief = "Shows the segments of a capture, or its messages and records",
+	.brief = "Shows the segments and FPDUs of a capture, or its messages and records",
 	.help = "  -i, --interface IFACE  live (needs privilege; DIWARP_PCAP=FILE, see diwarp(7), does without)\n"
 		"  -r, --read FILE        a pcap or pcapng file; - for standard input\n"
-		"      --message          messages instead: what came of each, its map, what was lost\n"
-		"      --qp PORT          only what this queue pair sent or received\n"
+		"      --message          messages instead: what came of each, its map, what was lost;\n"
+		"                         of a connection the last FPDU of each\n"
+		"      --qp PORT          only what this queue pair, or this port of TCP, sent or received\n"
 		"      --op NAME          write, read-request, read-response, send, send-se, error, write-record,\n"
-		"                         flow\n"
+		"                         flow, validation; of connections also send-inv, send-se-inv, terminate,\n"
+		"                         immediate, immediate-se, atomic-request, atomic-response, mpa-request,\n"
+		"                         mpa-reply\n"
 		"      --fault            only what is faulty, was dropped, or tells of a fault\n"
 		"  -c, --count N          end after so many lines\n"
 		"      --json             one JSON object a line\n"
-		"Exit status 1 when there was no segment, or the file is damaged.\n",
+		"Exit status 1 when there was no segment and no FPDU, or the file is damaged.\n",
 };

@@ -57,11 +57,8 @@ static bool tagged(const struct msg *m)
 
 static void show_text(const struct msg *m, const struct hole *h, size_t n)
 {
-	char t[32], src[DIW_ADDR_STRLEN], dst[DIW_ADDR_STRLEN];
-
-	printf("%s %s%s > %s %s msn %u epoch 0x%04x", dump_time(m->dg.ns, t),
-	       m->dg.dir == DUMP_IN ? "in " : m->dg.dir == DUMP_OUT ? "out " : "", diw_addr_str(&m->dg.src, src),
-	       diw_addr_str(&m->dg.dst, dst), dump_op_name(m->opcode), m->msn, m->epoch);
+	dump_print_head(&m->dg);
+	printf(" %s msn %u epoch 0x%04x", dump_op_name(m->opcode), m->msn, m->epoch);
 	if (tagged(m))
 		printf(" stag 0x%08x to 0x%016llx", m->stag, (unsigned long long)m->base);
 	printf(": %u of %u bytes in %u segments, %.3f ms", m->got.bytes, m->length, m->segments,
@@ -85,7 +82,7 @@ static void show_text(const struct msg *m, const struct hole *h, size_t n)
 
 static void show_json(const struct msg *m, const struct hole *h, size_t n)
 {
-	cJSON *o = dump_json(&m->dg, m->opcode), *list;
+	cJSON *o = dump_json(&m->dg, dump_op_name(m->opcode)), *list;
 
 	json_add_count(o, "msn", m->msn);
 	dump_json_hex(o, "epoch", m->epoch, 4);

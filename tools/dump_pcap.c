@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UDP datagrams out of what libpcap reads, live or from a file. */
+/* UDP datagrams and TCP segments out of what libpcap reads, live or from a file. */
 #include <pcap/pcap.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static int live_failed(struct dump_pcap *p, const char *ifname, int rc)
 int dump_open_live(const char *ifname, struct dump_pcap **out)
 {
 	struct dump_pcap *p = calloc(1, sizeof *p);
-	struct bpf_program udp;
+	struct bpf_program filter;
 	char err[PCAP_ERRBUF_SIZE];
 	int rc;
 
@@ -83,10 +83,10 @@ int dump_open_live(const char *ifname, struct dump_pcap **out)
 	rc = pcap_activate(p->pcap);
 	if (rc < 0)
 		return live_failed(p, ifname, rc);
-	if (pcap_compile(p->pcap, &udp, "udp", 1, PCAP_NETMASK_UNKNOWN) < 0)
+	if (pcap_compile(p->pcap, &filter, "udp or tcp", 1, PCAP_NETMASK_UNKNOWN) < 0)
 		return live_failed(p, ifname, PCAP_ERROR);
-	rc = pcap_setfilter(p->pcap, &udp);
-	pcap_freecode(&udp);
+	rc = pcap_setfilter(p->pcap, &filter);
+	pcap_freecode(&filter);
 	if (rc == 0)
 		rc = pcap_setnonblock(p->pcap, 1, err);
 	return rc < 0 ? live_failed(p, ifname, rc) : finish_open(p, ifname, out);
@@ -164,7 +164,8 @@ static bool link_header(int link, struct bytes *b)
 	return true;
 }
 
-enum found { FOUND, NO_UDP, FRAGMENT, CUT };
+enum { TCP = 6, UDP = 17 };          /* IP's numbers of them */
+enum found { FOUND, NEITHER, FRAGMENT, CUT };
 
 static enum found ipv4(struct bytes *b, struct dump_datagram *d)
 {
@@ -172,10 +173,12 @@ static enum found ipv4(struct bytes *b, struct dump_datagram *d)
 	uint32_t head = (p[0] & 15u) * 4, total;
 
 	if (b->n < 20 || head < 20)
-		return NO_UDP;
+		return NEITHER;
 	total = diw_get16(p + 2);
-	if (p[9] != 17 || total < head)
-		return NO_UDP;
+	if (total == 0)                 /* a super-buffer that is too long for the field */
+		total = b->n;
+	if ((p[9] != UDP && p[9] != TCP) || total < head)
+		return NEITHER;
 	if (diw_get16(p + 6) & 0x3fff)
 		return FRAGMENT;
 	if (b->n < total)
@@ -184,6 +187,7 @@ static enum found ipv4(struct bytes *b, struct dump_datagram *d)
 	d->src.ip[10] = d->src.ip[11] = d->dst.ip[10] = d->dst.ip[11] = 0xff;
 	memcpy(d->src.ip + 12, p + 12, 4);
 	memcpy(d->dst.ip + 12, p + 16, 4);
+	d->tcp = p[9] == TCP;
 	skip(b, head);
 	return FOUND;
 }
@@ -195,31 +199,63 @@ static enum found ipv6(struct bytes *b, struct dump_datagram *d)
 	uint32_t len;
 
 	if (b->n < 40)
-		return NO_UDP;
+		return NEITHER;
 	next = p[6];
 	len = diw_get16(p + 4);
 	memcpy(d->src.ip, p + 8, 16);
 	memcpy(d->dst.ip, p + 24, 16);
 	skip(b, 40);
+	if (len == 0)
+		len = b->n;
 	if (b->n < len)
-		return next == 17 ? CUT : NO_UDP;
+		return next == UDP || next == TCP ? CUT : NEITHER;
 	b->n = len;
 	while (next == 0 || next == 43 || next == 60) {         /* hop-by-hop, routing, destination options */
 		p = b->p;
 		if (b->n < 8 || !skip(b, (p[1] + 1u) * 8))
-			return NO_UDP;
+			return NEITHER;
 		next = p[0];
 	}
-	return next == 17 ? FOUND : next == 44 ? FRAGMENT : NO_UDP;
+	d->tcp = next == TCP;
+	return next == UDP || next == TCP ? FOUND : next == 44 ? FRAGMENT : NEITHER;
 }
 
-static enum found find_udp(const struct dump_pcap *p, struct bytes b, struct dump_datagram *d)
+static enum found udp(const struct bytes *b, struct dump_datagram *d)
 {
-	enum found found = NO_UDP;
-	uint32_t len;
+	uint32_t len = diw_get16(b->p + 4);
+
+	if (len == 0)                   /* a super-buffer that is too long for the field, or a jumbogram */
+		len = b->n;
+	if (len < 8 || len > b->n)
+		return NEITHER;
+	d->data = b->p + 8;
+	d->len = len - 8;
+	return FOUND;
+}
+
+static enum found tcp(const struct bytes *b, struct dump_datagram *d)
+{
+	uint32_t head;
+
+	if (b->n < 20)
+		return NEITHER;
+	head = (b->p[12] >> 4) * 4u;
+	if (head < 20 || head > b->n)
+		return NEITHER;
+	d->seq = diw_get32(b->p + 4);
+	d->ack = diw_get32(b->p + 8);
+	d->flags = b->p[13];
+	d->data = b->p + head;
+	d->len = b->n - head;
+	return FOUND;
+}
+
+static enum found find_payload(const struct dump_pcap *p, struct bytes b, struct dump_datagram *d)
+{
+	enum found found = NEITHER;
 
 	if (!link_header(p->link, &b) || !b.n)
-		return NO_UDP;
+		return NEITHER;
 	if (b.p[0] >> 4 == 4)
 		found = ipv4(&b, d);
 	else if (b.p[0] >> 4 == 6)
@@ -227,17 +263,10 @@ static enum found find_udp(const struct dump_pcap *p, struct bytes b, struct dum
 	if (found != FOUND)
 		return found;
 	if (b.n < 8)
-		return NO_UDP;
+		return NEITHER;
 	d->src.port = diw_get16(b.p);
 	d->dst.port = diw_get16(b.p + 2);
-	len = diw_get16(b.p + 4);
-	if (len == 0)                   /* a super-buffer that is too long for the field, or a jumbogram */
-		len = b.n;
-	if (len < 8 || len > b.n)
-		return NO_UDP;
-	d->data = b.p + 8;
-	d->len = len - 8;
-	return FOUND;
+	return d->tcp ? tcp(&b, d) : udp(&b, d);
 }
 
 int dump_next(struct dump_pcap *p, struct dump_datagram *d)
@@ -264,11 +293,11 @@ int dump_next(struct dump_pcap *p, struct dump_datagram *d)
 			p->notes = NULL;
 		}
 		p->count.packets++;
-		switch (find_udp(p, (struct bytes){ data, h->caplen }, d)) {
-		case FOUND: p->count.udp++; return 1;
+		switch (find_payload(p, (struct bytes){ data, h->caplen }, d)) {
+		case FOUND: return 1;
 		case FRAGMENT: p->count.fragments++; break;
 		case CUT: p->count.cut++; break;
-		case NO_UDP: p->count.no_udp++; break;
+		case NEITHER: p->count.neither++; break;
 		}
 	}
 	return 0;

@@ -9,11 +9,11 @@
 #include "tools/dump.h"
 
 #define CRC_LEN 4u
-#define NO_OP 0xffu                  /* of what is too short for its header */
 #define CRC_RESIDUE 0x2144df1cu      /* crc32() over a good datagram, CRC included */
 #define MIN_SEG 28u
 #define READ_LEN 28u                 /* payload of a Read Request */
 #define FLOW_LEN 8u                  /* payload of a flow message */
+#define VALIDATION_LEN 16u           /* payload of a validation message */
 #define QUOTE 6u                     /* where an error message's quotation begins */
 
 static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn; } ops[16] = {
@@ -25,6 +25,7 @@ static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn
 	[OP_ERROR] = { "error", false, false, false, 2 },
 	[OP_WRITE_RECORD] = { "write-record", true, true, true, 0 },
 	[OP_FLOW] = { "flow", false, false, false, 2 },
+	[OP_VALIDATION] = { "validation", false, false, false, 2 },
 };
 
 const char *dump_op_name(uint8_t opcode)
@@ -32,12 +33,12 @@ const char *dump_op_name(uint8_t opcode)
 	return opcode < TOOL_COUNT(ops) && ops[opcode].name ? ops[opcode].name : "unknown";
 }
 
-int dump_op_of(const char *name)
+bool dump_is_op(const char *name)
 {
 	for (size_t i = 0; i < TOOL_COUNT(ops); i++)
 		if (ops[i].name && !strcmp(ops[i].name, name))
-			return (int)i;
-	return -1;
+			return true;
+	return false;
 }
 
 /* ---- Decode ---- */
@@ -99,7 +100,9 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 	if ((s->imm_valid && !ops[s->opcode].imm) || (s->solicited && !ops[s->opcode].solicited))
 		return "rx_version";
 	if ((s->opcode == OP_READ_REQUEST && s->n != READ_LEN) || (s->opcode == OP_ERROR && s->n < QUOTE + 2) ||
-	    (s->opcode == OP_FLOW && s->n != FLOW_LEN))
+	    (s->opcode == OP_FLOW && s->n != FLOW_LEN) ||
+	    (s->opcode == OP_VALIDATION &&
+	     (s->n != VALIDATION_LEN || s->payload[0] < 1 || s->payload[0] > 2 || (s->payload[1] & 0x70))))
 		return "rx_malformed";
 	return NULL;
 }
@@ -138,7 +141,7 @@ bool dump_is_fault(const struct dump_seg *s)
 	return !s->crc_good || s->fault || *s->dg->dropped || (s->hdr_len && s->opcode == OP_ERROR);
 }
 
-/* ---- What Read Requests, flow and error messages carry ---- */
+/* ---- What Read Requests, flow, validation and error messages carry ---- */
 
 /* The quotation's MSN; false when it ends before. */
 static bool quoted_msn(const struct dump_seg *s, bool *tagged, uint32_t *msn)
@@ -165,6 +168,11 @@ static bool is_flow(const struct dump_seg *s)
 	return s->hdr_len && s->opcode == OP_FLOW && s->n == FLOW_LEN;
 }
 
+static bool is_validation(const struct dump_seg *s)
+{
+	return s->hdr_len && s->opcode == OP_VALIDATION && s->n == VALIDATION_LEN;
+}
+
 static bool is_error(const struct dump_seg *s)
 {
 	return s->hdr_len && s->opcode == OP_ERROR && s->n >= QUOTE;
@@ -172,7 +180,8 @@ static bool is_error(const struct dump_seg *s)
 
 /* ---- A line ---- */
 
-const char *dump_time(uint64_t ns, char buf[32])
+/* "12:34:56.123456789", local time. */
+static const char *time_text(uint64_t ns, char buf[32])
 {
 	time_t t = (time_t)(ns / DIW_S);
 	struct tm tm;
@@ -194,6 +203,10 @@ static void print_body(const struct dump_seg *s)
 		       (unsigned long long)diw_get64(p + 20));
 	if (is_flow(s))
 		printf(diw_get32(p + 4) ? " answer %u, window %u" : " question %u", diw_get32(p), diw_get32(p + 4));
+	if (is_validation(s))
+		printf(" %s of %s msn %u epoch 0x%04x, token 0x%016llx", p[0] == 1 ? "challenge" : "proof",
+		       dump_op_name(p[1] & 0x0f), diw_get32(p + 4), diw_get16(p + 2),
+		       (unsigned long long)diw_get64(p + 8));
 	if (is_error(s)) {
 		printf(" %s (0x%04x)", diw_fault_str(diw_get16(p)), diw_get16(p));
 		if (quoted_msn(s, &tagged, &msn))
@@ -201,13 +214,17 @@ static void print_body(const struct dump_seg *s)
 	}
 }
 
-void dump_print(const struct dump_seg *s)
+void dump_print_head(const struct dump_datagram *d)
 {
 	char t[32], src[DIW_ADDR_STRLEN], dst[DIW_ADDR_STRLEN];
 
-	printf("%s %s%s > %s", dump_time(s->dg->ns, t),
-	       s->dg->dir == DUMP_IN ? "in " : s->dg->dir == DUMP_OUT ? "out " : "", diw_addr_str(&s->dg->src, src),
-	       diw_addr_str(&s->dg->dst, dst));
+	printf("%s %s%s > %s", time_text(d->ns, t), d->dir == DUMP_IN ? "in " : d->dir == DUMP_OUT ? "out " : "",
+	       diw_addr_str(&d->src, src), diw_addr_str(&d->dst, dst));
+}
+
+void dump_print(const struct dump_seg *s)
+{
+	dump_print_head(s->dg);
 	if (s->hdr_len) {
 		printf(" %s%s%s", dump_op_name(s->opcode), s->last ? " last" : "", s->solicited ? " solicited" : "");
 		if (s->tagged)
@@ -251,7 +268,7 @@ static void add_host(cJSON *o, const char *key, const struct diw_addr *a)
 	cJSON_AddStringToObject(o, key, buf + (*buf == '['));
 }
 
-cJSON *dump_json(const struct dump_datagram *d, uint8_t opcode)
+cJSON *dump_json(const struct dump_datagram *d, const char *op)
 {
 	static const char *const dirs[] = { "unknown", "in", "out" };
 	cJSON *o = cJSON_CreateObject();
@@ -262,11 +279,11 @@ cJSON *dump_json(const struct dump_datagram *d, uint8_t opcode)
 	cJSON_AddStringToObject(o, "time", buf);
 	cJSON_AddStringToObject(o, "dir", dirs[d->dir]);
 	add_host(o, "src", &d->src);
-	json_add_count(o, "src_qp", d->src.port);
+	json_add_count(o, d->tcp ? "src_port" : "src_qp", d->src.port);
 	add_host(o, "dst", &d->dst);
-	json_add_count(o, "dst_qp", d->dst.port);
-	if (opcode != NO_OP)
-		cJSON_AddStringToObject(o, "op", dump_op_name(opcode));
+	json_add_count(o, d->tcp ? "dst_port" : "dst_qp", d->dst.port);
+	if (op)
+		cJSON_AddStringToObject(o, "op", op);
 	return o;
 }
 
@@ -287,6 +304,14 @@ static void add_body(cJSON *o, const struct dump_seg *s)
 		json_add_count(o, "flow_number", diw_get32(p));
 		json_add_count(o, "flow_window", diw_get32(p + 4));
 	}
+	if (is_validation(s)) {
+		cJSON_AddStringToObject(o, "validation", p[0] == 1 ? "challenge" : "proof");
+		cJSON_AddStringToObject(o, "doubted_op", dump_op_name(p[1] & 0x0f));
+		cJSON_AddBoolToObject(o, "doubted_tagged", p[1] & 0x80);
+		dump_json_hex(o, "doubted_epoch", diw_get16(p + 2), 4);
+		json_add_count(o, "doubted_msn", diw_get32(p + 4));
+		dump_json_hex(o, "token", diw_get64(p + 8), 16);
+	}
 	if (is_error(s)) {
 		dump_json_hex(o, "error", diw_get16(p), 4);
 		cJSON_AddStringToObject(o, "error_text", diw_fault_str(diw_get16(p)));
@@ -300,7 +325,7 @@ static void add_body(cJSON *o, const struct dump_seg *s)
 
 void dump_print_json(const struct dump_seg *s)
 {
-	cJSON *o = dump_json(s->dg, s->hdr_len ? s->opcode : NO_OP);
+	cJSON *o = dump_json(s->dg, s->hdr_len ? dump_op_name(s->opcode) : NULL);
 
 	if (s->hdr_len) {
 		json_add_count(o, "opcode", s->opcode);

@@ -56,18 +56,21 @@ int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
 {
 	const char *impair = attr->impair, *env = getenv("DIWARP_IMPAIR");
 	char buf[DIW_ADDR_STRLEN], err[256] = "";
+	bool blamed;
 	int rc;
 
 	attr->send_cq = attr->recv_cq = e->cq;
 	attr->qkey = TOOL_QKEY;
+	if (impair && attr->type == DIW_QP_RC)
+		return tool_usage("--impair: it is for datagrams (--qp ud, --qp uc); RC is TCP's");
 	if (impair)
 		attr->impair = "";
 	rc = diw_qp_create(e->pd, attr, &e->qp);
 	attr->impair = impair;
+	blamed = (rc == -EINVAL || rc == -EOPNOTSUPP) && !impair && env;
 	if (rc)
 		return tool_failed("queue pair at %s: %s%s%s", diw_addr_str(&attr->local, buf), strerror(-rc),
-				   rc == -EINVAL && !impair && env ? "; DIWARP_IMPAIR=" : "",
-				   rc == -EINVAL && !impair && env ? env : "");
+				   blamed ? "; DIWARP_IMPAIR=" : "", blamed ? env : "");
 	if (impair && diw_qp_impair(e->qp, impair, err, sizeof err))
 		return tool_usage("--impair: %s", err);
 	rc = diw_qp_query(e->qp, &e->info);

@@ -3,11 +3,8 @@
 #include <locale.h>
 #include <string.h>
 
+#include "base/ident.h"
 #include "tools/tool.h"
-
-#ifndef DIW_VERSION
-#define DIW_VERSION "0.1.0"
-#endif
 
 static const struct tool_cmd *const commands[] = {
 	&cmd_info, &cmd_ping, &cmd_listen, &cmd_cp, &cmd_recv, &cmd_perf, &cmd_stat, &cmd_dump, &cmd_run,

@@ -146,7 +146,7 @@ static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
 /* What only all options together can tell; and the defaults. */
 static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
-	bool rc = has_qp(p, PERF_RC), dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
+	bool rc = has_qp(p, PERF_RC) || has_qp(p, PERF_RC_CONFIRM), dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
 	int test = optind < argc ? index_of(perf_test_name, PERF_TESTS, argv[optind]) : -1;
 
 	if (p->place == PERF_NOWHERE)
@@ -206,7 +206,8 @@ const struct tool_cmd cmd_perf = {
 		"      --local             both ends here, each on a core of its own\n"
 		"      --server            the other end, for one client after another\n"
 		"      --connect HOST      the server's host\n"
-		"      --qp LIST           of ud, uc, rc and the baselines (default ud); rc beside ud:\n"
+		"      --qp LIST           of ud, uc, rc, rc-confirm (completions say that the peer has placed\n"
+		"                          the data) and the baselines (default ud); rc beside others:\n"
 		"                          the ratio to it\n"
 		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record;\n"
 		"                          on rc also fetch-add, cmp-swap\n"

@@ -24,7 +24,7 @@ struct lat {
 static bool is_whole(const struct lat *l, const struct diw_wc *wc)
 {
 	return wc->status == DIW_WC_SUCCESS &&
-		(wc->byte_len == l->r->pc.size || (l->r->pc.qp == PERF_RC && wc->opcode == DIW_WC_RECV_WRITE_IMM));
+		(wc->byte_len == l->r->pc.size || (perf_is_rc(l->r->pc.qp) && wc->opcode == DIW_WC_RECV_WRITE_IMM));
 }
 
 /* One arrived whole: 1; something else did, or nothing in time: 0; -errno. */
@@ -93,7 +93,7 @@ static int initiate(struct lat *l, struct perf_ctl *ctl, uint64_t ns, struct per
 {
 	uint64_t start = diw_clock_ns(), warm = start + ns / 10, stop = warm + ns, begin, end, sent0 = 0, whole0 = 0;
 	double cpu0 = perf_cpu_now();
-	bool measuring = false, rc_qp = l->r->pc.qp == PERF_RC;
+	bool measuring = false, rc_qp = perf_is_rc(l->r->pc.qp);
 	cJSON *o;
 	int rc;
 

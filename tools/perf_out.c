@@ -6,7 +6,7 @@
 #include "tools/perf.h"
 
 const char *const perf_test_name[] = { "lat", "bw", "bibw", "rate" };
-const char *const perf_qp_name[] = { "ud", "uc", "rc", "raw-udp", "raw-udp-crc", "raw-udp-1", "raw-tcp",
+const char *const perf_qp_name[] = { "ud", "uc", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1", "raw-tcp",
 	"raw-tcp-1" };
 const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
 

@@ -80,7 +80,7 @@ static int make_memory(struct rig *r)
 	if (!rc)
 		rc = region_alloc(&r->target, r->ep.pd, len,
 				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
-				  (r->pc.qp == PERF_RC ? DIW_ACCESS_REMOTE_ATOMIC : 0));
+				  (perf_is_rc(r->pc.qp) ? DIW_ACCESS_REMOTE_ATOMIC : 0));
 	if (rc)
 		return rc;
 	memset(r->tx.addr, 0x5a, len);
@@ -90,7 +90,7 @@ static int make_memory(struct rig *r)
 
 static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 {
-	bool is_rc = r->pc.qp == PERF_RC;
+	bool is_rc = perf_is_rc(r->pc.qp);
 	struct diw_qp_attr attr;
 	int rc;
 
@@ -103,6 +103,7 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 		attr.peer = r->side.peer;
 		attr.peer.port = peer_port;
 	}
+	attr.confirm = r->pc.qp == PERF_RC_CONFIRM;
 	attr.mulpdu = r->pc.mulpdu;
 	attr.impair = r->side.impair;
 	attr.max_sge = 1;
@@ -197,7 +198,7 @@ int rig_free_port(const struct perf_side *side)
 
 const char *rig_llp(const struct rig *r)
 {
-	return r->raw ? NULL : r->pc.qp == PERF_RC ? "tcp" : r->ep.dev_info.llp;
+	return r->raw ? NULL : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
 }
 
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
@@ -205,7 +206,7 @@ const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
 	buf[0] = '\0';
 	if (r->raw)
 		return raw_rig_congestion(r, buf);
-	if (r->pc.qp == PERF_RC)
+	if (perf_is_rc(r->pc.qp))
 		raw_tcp_congestion_choice(buf);
 	return buf;
 }
@@ -241,7 +242,7 @@ static void make_ring(struct rig *r)
 			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst = r->dst,
 			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
 			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
-		if (r->pc.qp == PERF_RC && !lat && i % signaled == 0)
+		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
 			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* so that a full queue wakes who fills it */
 	}
 }
@@ -259,12 +260,12 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
 	make_ring(r);
-	return r->pc.qp == PERF_RC ? rc_rig_connect(r) : 0;
+	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
 }
 
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
-	int rc = r->pc.qp == PERF_RC ? rc_rig_establish(r) : 0;
+	int rc = perf_is_rc(r->pc.qp) ? rc_rig_establish(r) : 0;
 
 	memset(part, 0, sizeof *part);
 	r->round++;

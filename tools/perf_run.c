@@ -215,7 +215,7 @@ static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
 }
 
 /* The rows that are measured together: a queue pair's type over each lower layer, then what it is compared with, which
- * is RC for UD and UC and then the baselines. How many; *nown of them are not compared with. */
+ * is RC for the others and then the baselines. How many; *nown of them are not compared with. */
 static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, struct perf_row *row, int *nown)
 {
 	bool dgram = pc->qp == PERF_UD || pc->qp == PERF_UC;
@@ -226,7 +226,7 @@ static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, stru
 		row[n++].pc.llp = dgram ? p->llps[i] : DIW_LLP_DEFAULT;
 	}
 	*nown = n;
-	if (dgram && has_qp(p, PERF_RC)) {
+	if ((dgram || pc->qp == PERF_RC_CONFIRM) && has_qp(p, PERF_RC)) {
 		row[n].pc = *pc;
 		row[n++].pc.qp = PERF_RC;
 	}
@@ -278,7 +278,7 @@ static int run_op(struct client *c, struct perf_case *pc, enum perf_op op)
 
 static int run_cases(const struct perf_plan *p, int fd)
 {
-	bool dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
+	bool beside = has_qp(p, PERF_UD) || has_qp(p, PERF_UC) || has_qp(p, PERF_RC_CONFIRM);
 	struct client c = { .plan = p };
 	struct perf_case pc = p->base;
 	int rc = 0;
@@ -286,7 +286,7 @@ static int run_cases(const struct perf_plan *p, int fd)
 	ctl_init(&c.ctl, fd);
 	for (int q = 0; q < p->nqps && !rc; q++) {
 		pc.qp = p->qps[q];
-		if (pc.qp == PERF_RC && dgram)
+		if (pc.qp == PERF_RC && beside)
 			continue;            /* in the rounds of the others */
 		for (int o = 0; o < (pc.qp >= PERF_RAW ? 1 : p->nops) && !rc; o++)
 			rc = run_op(&c, &pc, pc.qp >= PERF_RAW ? PERF_SEND : p->ops[o]);

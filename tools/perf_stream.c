@@ -54,7 +54,7 @@ struct stream {
 
 static bool is_rc(const struct stream *s)
 {
-	return s->r->pc.qp == PERF_RC;
+	return perf_is_rc(s->r->pc.qp);
 }
 
 static bool tagged(const struct stream *s)

@@ -90,11 +90,16 @@ static int preload(void)
 	return set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
 }
 
-static bool is_program(const char *path)
+static bool is_file(const char *path, int mode)
 {
 	struct stat st;
 
-	return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+	return access(path, mode) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static bool is_program(const char *path)
+{
+	return is_file(path, X_OK);
 }
 
 bool run_find(const char *program, char path[PATH_MAX])
@@ -126,18 +131,31 @@ static int check(const char *program, const char *dir)
 {
 	char path[PATH_MAX];
 
-	if (!run_find(program, path))
+	/* Shared objects need not be executable. */
+	if (is_file(program, R_OK) && strchr(program, '/'))
+		snprintf(path, sizeof path, "%s", program);
+	else if (!run_find(program, path))
 		return tool_failed("%s: no such program", program);
 	return run_check(path, dir);
+}
+
+static int check_sockets(const char *program, const char *streams)
+{
+	const char *env = getenv("DIWARP_SOCKETS_STREAMS");
+	char path[PATH_MAX];
+
+	if (!run_find(program, path))
+		return tool_failed("%s: no such program", program);
+	return run_check_sockets(path, streams ? !strcmp(streams, "all") : env && !strcmp(env, "on"));
 }
 
 static int run(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' },
-		{ "sockets", no_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' }, { 0 },
+		{ "sockets", optional_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' }, { 0 },
 	};
-	const char *who = NULL;
+	const char *who = NULL, *streams = NULL, *env;
 	char dir[PATH_MAX] = "";
 	bool only_check = false, sockets = false, dev = false;
 	int opt, rc;
@@ -146,29 +164,41 @@ static int run(int argc, char **argv)
 		if (opt == '?')
 			return tool_bad_option(argv);
 		only_check |= opt == 'c';
+		if (opt == 's' && optarg && strcmp(optarg, "datagrams") != 0 && strcmp(optarg, "all") != 0)
+			return tool_usage("--sockets='%s': datagrams or all", optarg);
 		sockets |= opt == 's';
+		streams = opt == 's' ? optarg : streams;
 		dev |= opt == 'd';
 		who = opt == 'p' ? optarg : who;
 	}
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
 		return tool_usage("--personality '%s': ca or rnic", who);
-	if (sockets && (who || only_check || dev))
+	if (sockets && (who || dev))
 		return tool_usage("--sockets is of programs with sockets, %s of libibverbs",
-				  who ? "--personality" : dev ? "--dev" : "--check");
+				  who ? "--personality" : "--dev");
 	if (only_check && dev)
 		return tool_usage("--check runs nothing that could want --dev");
 	if (optind == argc)
 		return tool_usage("which program?");
 	if (only_check && optind + 1 < argc)
 		return tool_usage("'%s': --check takes a program without arguments", argv[optind + 1]);
+	if (sockets && only_check)
+		return check_sockets(argv[optind], streams);
 	rc = sockets ? preload() : run_libdir(dir);
 	if (rc != TOOL_OK)
 		return rc;
+	if (streams && setenv("DIWARP_SOCKETS_STREAMS", strcmp(streams, "all") ? "off" : "on", 1))
+		return tool_failed("out of memory");
+	env = getenv("DIWARP_PCAP");
+	if (sockets && env && *env)
+		tool_failed("DIWARP_PCAP: what sockets send does not pass through the library, and is not captured; "
+			    "diw dump -i IFACE shows it");
 	if (sockets)
 		return start(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
 		return tool_failed("out of memory");
-	if (dev && run_make_dev() != TOOL_OK)
+	env = getenv("DIWARP_PERSONALITY");
+	if (dev && run_make_dev(env && strcmp(env, "rnic") == 0) != TOOL_OK)
 		return NOT_RUN;
 	return only_check ? check(argv[optind], dir) : start(argv + optind);
 }
@@ -176,18 +206,22 @@ static int run(int argc, char **argv)
 const struct tool_cmd cmd_run = {
 	.name = "run", .run = run, .foreign_args = true,
 	.args = "[--personality ca|rnic] [--dev] [--] PROGRAM [ARGUMENT]... |\n"
-		"               --sockets [--] PROGRAM [ARGUMENT]... |\n"
-		"               --check PROGRAM",
+		"               --sockets[=datagrams|all] [--] PROGRAM [ARGUMENT]... |\n"
+		"               --check PROGRAM|LIBRARY | --sockets[=datagrams|all] --check PROGRAM",
 	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for sockets, over diwarp",
 	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
 		"                     (default), or rnic, an iWARP RNIC\n"
-		"  --dev              it sees /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0, which UCX\n"
-		"                     and some others look for, in a mount namespace of its own\n"
+		"  --dev              it sees /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0, which UCX,\n"
+		"                     MVAPICH2 and some others look for, in a mount namespace of its own\n"
 		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
-		"                     libibverbs that are not there, and which always fail; status 1 if one is\n"
-		"                     not there\n"
+		"                     libibverbs and librdmacm that are not there, and which always fail; status 1\n"
+		"                     if one is not there. Takes shared objects, too (a module, a provider)\n"
 		"  --sockets          a program that uses sockets: UDP to another such program goes as messages of\n"
-		"                     datagram-iWARP, TCP as RC, all else as ever, see diwarp-sockets(7)\n"
+		"                     datagram-iWARP, all else as ever, see diwarp-sockets(7)\n"
+		"  --sockets=all      TCP between two such programs goes as RC, too; =datagrams: it does not,\n"
+		"                     whatever DIWARP_SOCKETS_STREAMS says\n"
+		"  --sockets --check  does not run it: tells whether it would be interposed; if not, why, and\n"
+		"                     status 1\n"
 		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
 		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
 };

@@ -6,6 +6,13 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "verbs/diw.h"
+
+#define RUN_CLASS "/sys/class/infiniband"
+#define RUN_VERBS "/sys/class/infiniband_verbs"
+#define RUN_NODE_CA "1: CA"
+#define RUN_NODE_RNIC "4: RNIC"
+
 /* Where our libibverbs.so.1 is; an exit status. */
 int run_libdir(char dir[PATH_MAX]);
 /* DIR first in LD_LIBRARY_PATH; false: no memory. */
@@ -15,7 +22,15 @@ bool run_find(const char *program, char path[PATH_MAX]);
 /* run_check.c: what the program, with its libraries, imports of verbs, and what of that we have. Prints; an exit
  * status. */
 int run_check(const char *path, const char *dir);
-/* run_dev.c: from now on this process, and what it runs, has device nodes. Prints why not; an exit status. */
-int run_make_dev(void);
+/* The loader that the program at PATH asks for; false: none. */
+bool run_interpreter(const char *path, char out[PATH_MAX]);
+/* run_sockets.c: what of the program goes in frames under the interposer, with STREAMS TCP, too. Prints; TOOL_FAILED:
+ * nothing. */
+int run_check_sockets(const char *path, bool streams);
+/* run_dev.c: from now on this process, and what it runs, has files of the devices. Prints why not; an exit status. */
+int run_make_dev(bool rnic);
+/* run_sysfs.c: a device's directories in RUN_CLASS and RUN_VERBS, and RUN_VERBS/abi_version. False: errno says why. */
+bool run_put_device(const struct diw_dev_info *info, bool rnic);
+bool run_put_verbs_abi(void);
 
 #endif

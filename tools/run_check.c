@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw run --check: the imports of a program. Which libraries it would get is asked of its own dynamic loader, so that
- * cache, runtime paths and environment count as they will when it runs; their symbol tables are then read here.
+ * diw run --check: the imports of a program, or of a shared object that one loads (a module, a provider). Which
+ * libraries it would get is asked of its own dynamic loader, so that cache, runtime paths and environment count as they
+ * will when it runs; their symbol tables are then read here.
  */
 #include "tools/run.h"
 
@@ -16,8 +17,9 @@
 #include "tools/tool.h"
 
 #define OURS "libibverbs.so.1"
+#define OURS_CM "librdmacm.so.1"
 #define MAX_OBJECTS 512
-#define MAX_NAMES 1024
+#define MAX_NAMES 2048
 #define MAX_VERSIONS 512             /* of one object */
 #define VERSION_INDEX 0x7fff         /* the rest of a versym says: hidden */
 
@@ -26,15 +28,16 @@ struct object { char *soname, *path; };
 struct check {
 	struct object objects[MAX_OBJECTS];
 	int nobjects;
-	char *exports[MAX_NAMES];    /* NAME@VERSION of our library */
+	char *exports[MAX_NAMES];    /* NAME@VERSION of our libraries */
 	int nexports;
-	int imports, missing, unsupported;
+	int imports, cm_imports, missing, unsupported;
 	const char *importer;        /* the object that is read */
 };
 
 /* Exported, but no program gets more than EOPNOTSUPP from them. */
 static const char *const unsupported[] = {
-	"ibv_import_device", "ibv_import_dm", "ibv_import_mr", "ibv_import_pd",
+	"_ibv_query_comp_cntr_caps", "ibv_alloc_dmah", "ibv_create_comp_cntr", "ibv_dm_export_dmabuf_fd",
+	"ibv_export_buf_dmabuf_fd", "ibv_import_device", "ibv_import_dm", "ibv_import_mr", "ibv_import_pd",
 	"ibv_query_ece", "ibv_reg_dmabuf_mr", "ibv_resolve_eth_l2_from_gid", "ibv_set_ece",
 };
 
@@ -153,9 +156,9 @@ static void judge(struct check *c, const char *name, const char *version, const 
 {
 	char full[256];
 
-	if (!file || strcmp(file, OURS) != 0)
+	if (!file || (strcmp(file, OURS) != 0 && strcmp(file, OURS_CM) != 0))
 		return;
-	c->imports++;
+	strcmp(file, OURS) == 0 ? c->imports++ : c->cm_imports++;
 	snprintf(full, sizeof full, "%s@%s", name, version);
 	if (!is_exported(c, full)) {
 		printf("missing      %s, which %s imports\n", full, c->importer);
@@ -171,7 +174,7 @@ static void judge(struct check *c, const char *name, const char *version, const 
 
 /* ---- The libraries ---- */
 
-static bool interpreter(const char *path, char out[PATH_MAX])
+bool run_interpreter(const char *path, char out[PATH_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	Elf *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -191,6 +194,30 @@ static bool interpreter(const char *path, char out[PATH_MAX])
 	if (fd >= 0)
 		close(fd);
 	return found;
+}
+
+static bool needs_libraries(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	Elf *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	GElf_Shdr shdr;
+	Elf_Scn *scn = elf && elf_kind(elf) == ELF_K_ELF ? section(elf, SHT_DYNAMIC, &shdr) : NULL;
+	Elf_Data *data = scn ? elf_getdata(scn, NULL) : NULL;
+	GElf_Dyn dyn;
+	bool found = false;
+
+	for (int i = 0; data && !found && gelf_getdyn(data, i, &dyn) && dyn.d_tag != DT_NULL; i++)
+		found = dyn.d_tag == DT_NEEDED;
+	elf_end(elf);
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+/* A shared object has none: it is for that of whoever loads it, and so is this program. */
+static bool loader_of(const char *path, char out[PATH_MAX])
+{
+	return run_interpreter(path, out) || (needs_libraries(path) && run_interpreter("/proc/self/exe", out));
 }
 
 /* "\tSONAME => PATH (0x...)" */
@@ -216,8 +243,9 @@ static int list_objects(struct check *c, const char *path)
 	FILE *f;
 	pid_t pid;
 
-	if (!interpreter(path, interp))
-		return tool_failed("%s: not a dynamically linked program: it loads no libibverbs", path);
+	if (!loader_of(path, interp))
+		return tool_failed("%s: not a dynamically linked program or shared object: it loads no libibverbs",
+				   path);
 	if (pipe(fds) < 0)
 		return tool_failed("pipe: %s", strerror(errno));
 	pid = fork();
@@ -252,12 +280,14 @@ static const struct object *find(const struct check *c, const char *soname)
 
 static int conclude(const struct check *c, const char *path, const char *dir)
 {
-	const struct object *cm = find(c, "librdmacm.so.1");
+	const struct object *cm = find(c, OURS_CM);
 
 	if (cm && strncmp(cm->path, dir, strlen(dir)) != 0)
 		printf("not ours     %s: connections by rdma_cm do not reach diwarp\n", cm->path);
 	if (!find(c, OURS))
 		printf("%s is not linked with %s; one that it loads while it runs is not seen here\n", path, OURS);
+	if (c->cm_imports)
+		printf("%s: %d imports of %s\n", path, c->cm_imports, OURS_CM);
 	printf("%s: %d imports of %s, %d missing, %d unsupported\n", path, c->imports, OURS, c->missing,
 	       c->unsupported);
 	return c->missing ? TOOL_FAILED : TOOL_OK;
@@ -272,6 +302,9 @@ int run_check(const char *path, const char *dir)
 	elf_version(EV_CURRENT);
 	snprintf(ours, sizeof ours, "%.*s/" OURS, PATH_MAX - 32, dir);
 	rc = read_object(&c, ours, true, add_export);
+	snprintf(ours, sizeof ours, "%.*s/" OURS_CM, PATH_MAX - 32, dir);
+	if (rc == TOOL_OK && access(ours, F_OK) == 0)
+		rc = read_object(&c, ours, true, add_export);
 	if (rc == TOOL_OK)
 		rc = list_objects(&c, path);
 	c.importer = path;

@@ -19,7 +19,6 @@
 #include "tools/tool.h"
 
 #define NODES "/dev/infiniband"
-#define CLASS "/sys/class/infiniband"
 #define MAX_DEVS 64
 
 /* ---- Namespaces ---- */
@@ -88,7 +87,7 @@ static bool keep(int from, const char *dir, const char *name)
 
 static bool empty_dir(const char *dir)
 {
-	return mount("diw", dir, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m") == 0;
+	return mount("diw", dir, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64m") == 0;
 }
 
 static bool cover(const char *dir)
@@ -109,10 +108,24 @@ static bool cover(const char *dir)
 	return good;
 }
 
-/* PARENT/"infiniband", empty. */
-static bool make_place(const char *parent, const char *path)
+/* PATH, a directory of PARENT, empty. COVERED: PARENT is a directory of ours already. */
+static bool make_place(const char *parent, const char *path, bool *covered)
 {
-	return access(path, F_OK) == 0 ? empty_dir(path) : cover(parent) && mkdir(path, 0755) == 0;
+	if (access(path, F_OK) == 0)
+		return empty_dir(path);
+	if (!*covered && !cover(parent))
+		return false;
+	*covered = true;
+	return mkdir(path, 0755) == 0;
+}
+
+static bool make_places(bool sysfs)
+{
+	bool dev = false, class = false;
+
+	return make_place("/dev", NODES, &dev) &&
+	       (!sysfs || (make_place("/sys/class", RUN_CLASS, &class) && make_place("/sys/class", RUN_VERBS, &class) &&
+			   run_put_verbs_abi()));
 }
 
 /* ---- What is in them ---- */
@@ -125,23 +138,7 @@ static bool make_node(const char *name)
 	return make_file(path) && mount("/dev/null", path, NULL, MS_BIND, NULL) == 0;
 }
 
-/* CLASS/NAME/device/net/INTERFACE */
-static bool make_class(const char *name, const char *ifname)
-{
-	static const char *const dirs[] = { "", "/device", "/device/net" };
-	char path[PATH_MAX], target[PATH_MAX];
-
-	for (size_t i = 0; i < TOOL_COUNT(dirs); i++) {
-		snprintf(path, sizeof path, CLASS "/%s%s", name, dirs[i]);
-		if (mkdir(path, 0755))
-			return false;
-	}
-	snprintf(path, sizeof path, CLASS "/%s/device/net/%s", name, ifname);
-	snprintf(target, sizeof target, "/sys/class/net/%s", ifname);
-	return symlink(target, path) == 0;
-}
-
-static bool are_there(const struct diw_dev_info *devs, int n)
+static bool have_nodes(const struct diw_dev_info *devs, int n)
 {
 	char path[PATH_MAX];
 
@@ -153,25 +150,60 @@ static bool are_there(const struct diw_dev_info *devs, int n)
 	return true;
 }
 
-int run_make_dev(void)
+static bool says(const char *path, const char *line)
+{
+	char text[32] = "";
+	FILE *f = fopen(path, "re");
+	bool same = f && fgets(text, sizeof text, f) && strncmp(text, line, strlen(line)) == 0;
+
+	if (f)
+		fclose(f);
+	return same;
+}
+
+static bool have_classes(const struct diw_dev_info *devs, int n, bool rnic)
+{
+	char path[PATH_MAX];
+
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof path, RUN_CLASS "/%.*s/node_type", (int)sizeof devs[i].name - 1, devs[i].name);
+		if (!says(path, rnic ? RUN_NODE_RNIC : RUN_NODE_CA))
+			return false;
+	}
+	return true;
+}
+
+/* Those that libibverbs lists: it takes no interface without an address. */
+static int list_devs(struct diw_dev_info devs[MAX_DEVS])
+{
+	int all = diw_dev_list(devs, MAX_DEVS), n = 0;
+
+	for (int i = 0; i < all && i < MAX_DEVS; i++)
+		if (devs[i].naddrs)
+			devs[n++] = devs[i];
+	return all < 0 ? all : n;
+}
+
+int run_make_dev(bool rnic)
 {
 	static struct diw_dev_info devs[MAX_DEVS];
-	int n = diw_dev_list(devs, MAX_DEVS);
-	bool sysfs = access("/sys/class", F_OK) == 0;
+	int n = list_devs(devs);
+	bool sysfs = access("/sys/class", F_OK) == 0, nodes;
 
 	if (n <= 0)
 		return tool_failed("--dev: no device: %s", strerror(n ? -n : ENODEV));
-	n = n < MAX_DEVS ? n : MAX_DEVS;
-	if (are_there(devs, n))
+	nodes = have_nodes(devs, n);
+	if (nodes && (!sysfs || have_classes(devs, n, rnic)))
 		return TOOL_OK;
 	if (!enter())
-		return tool_failed("--dev: no mount namespace: %s. It takes user namespaces, or CAP_SYS_ADMIN; without "
+		return nodes ? TOOL_OK :
+		       tool_failed("--dev: no mount namespace: %s. It takes user namespaces, or CAP_SYS_ADMIN; without "
 				   "them, give the program files " NODES "/diw_INTERFACE that it may read and write",
 				   strerror(errno));
-	if (!make_place("/dev", NODES) || (sysfs && !make_place("/sys/class", CLASS)))
+	if (!make_places(sysfs))
 		return tool_failed("--dev: %s: %s", NODES, strerror(errno));
 	for (int i = 0; i < n; i++)
-		if (!make_node(devs[i].name) || (sysfs && !make_class(devs[i].name, devs[i].ifname)))
+		if (!make_node(devs[i].name) || (sysfs && !run_put_device(&devs[i], rnic)))
 			return tool_failed("--dev: %s: %s", devs[i].name, strerror(errno));
 	return TOOL_OK;
 }

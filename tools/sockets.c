@@ -21,7 +21,7 @@ struct list { struct row *row; size_t n; };
 static const char *mode(const struct diw_sock_entry *e)
 {
 	if (e->flags & DIW_SOCK_STREAM)
-		return e->remote.port ? "connected" : "listens";
+		return e->flags & DIW_SOCK_CONNECTION ? "connected" : "listens";
 	return e->flags & DIW_SOCK_WRITE_RECORD ? "write-record" : "sendrecv";
 }
 
@@ -74,7 +74,7 @@ static bool has_slot(struct diw_streamreg *streams, uint64_t cookie)
 	for (uint32_t i = 0; streams && i < DIW_STREAMREG_WINDOW; i++) {
 		const struct diw_sock_stream *st = diw_streamreg_at(streams, cookie, i);
 
-		if (atomic_load(&st->cookie) == cookie)
+		if (diw_streamreg_cookie(streams, st) == cookie)
 			return is_used(st, cookie);
 	}
 	return false;
@@ -92,12 +92,13 @@ static bool read_all(const struct diw_sockreg *reg, struct diw_streamreg *stream
 		if (!diw_sock_read(reg, &reg->entry[i], &row->e))
 			continue;
 		row->mode = mode(&row->e);
-		if (row->e.flags & DIW_SOCK_STREAM && row->e.remote.port && has_slot(streams, row->e.cookie))
+		if (row->e.flags & DIW_SOCK_CONNECTION && (!row->e.local.port || has_slot(streams, row->e.cookie)))
 			continue;
 		list->n++;
 	}
 	for (uint32_t i = 0; streams && i < DIW_STREAMREG_SLOTS; i++)
-		list->n += read_stream(&streams->slot[i], &list->row[list->n]);
+		if (diw_streamreg_is_backed(streams, &streams->slot[i]))
+			list->n += read_stream(&streams->slot[i], &list->row[list->n]);
 	qsort(list->row, list->n, sizeof *list->row, by_place);
 	return true;
 }

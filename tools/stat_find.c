@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/stat.h"
 
+#define UNFINISHED_S 10
 #define MAX_PAGE (8u << 20)                          /* bytes; ours have one million */
 
 static sigjmp_buf shrunk;
@@ -51,6 +53,12 @@ static uint64_t magic_of(int fd)
 	return pread(fd, &magic, sizeof magic, 0) == sizeof magic ? magic : 0;
 }
 
+/* A page that was never finished, of a build that named it before that. */
+static bool is_abandoned(int fd, const struct stat *st)
+{
+	return magic_of(fd) == 0 && time(NULL) - st->st_ctime > UNFINISHED_S;
+}
+
 /* Nobody holds its lock: whoever wrote it is dead. Root may remove what others left. */
 static int tell_dead(struct stat_list *list, const char *file, const struct stat *st)
 {
@@ -73,6 +81,16 @@ static int add(struct stat_list *list, const struct stat_proc *p)
 	return TOOL_OK;
 }
 
+/* The kernel says which process holds it; anybody can make a file that tells of another. */
+static bool is_of_user(pid_t pid, uid_t uid)
+{
+	char file[32];
+	struct stat st;
+
+	snprintf(file, sizeof file, "/proc/%ld", (long)pid);
+	return stat(file, &st) < 0 || st.st_uid == uid || st.st_uid == 0;
+}
+
 static int look(struct stat_list *list, int fd, const char *file, pid_t named, pid_t want)
 {
 	struct stat_proc p = { 0 };
@@ -84,6 +102,10 @@ static int look(struct stat_list *list, int fd, const char *file, pid_t named, p
 		list->faulty++;
 		return tool_failed("%s: not a file", file);
 	}
+	if (st.st_uid != geteuid() && geteuid() != 0) {      /* who may not look at others' is shown none by them */
+		list->denied++;
+		return TOOL_OK;
+	}
 	held = diw_stat_is_held(fd, &p.pid);
 	if (want && held && p.pid && p.pid != want)
 		return TOOL_OK;
@@ -91,13 +113,20 @@ static int look(struct stat_list *list, int fd, const char *file, pid_t named, p
 		return TOOL_OK;
 	if (held && magic_of(fd) == 0)               /* its process makes it this moment, and has no queue pair yet */
 		return TOOL_OK;
-	if (!held && magic_of(fd) == DIW_STAT_MAGIC) /* who ends in order removes it first */
+	/* A process that ends in order removes its page first. */
+	if (!held && (magic_of(fd) == DIW_STAT_MAGIC || is_abandoned(fd, &st)))
 		return fstat(fd, &st) == 0 && st.st_nlink == 0 ? TOOL_OK : tell_dead(list, file, &st);
 	if (st.st_size > MAX_PAGE)
 		why = "too large for a page of counters";
 	if (st.st_size <= 0 || st.st_size > MAX_PAGE || copy_page(fd, (size_t)st.st_size, &p.copy, &why) < 0) {
 		list->faulty++;
 		return tool_failed("%s: %s", file, why);
+	}
+	if ((st.st_mode & 077) || st.st_nlink != 1 || (p.pid && !is_of_user(p.pid, st.st_uid))) {
+		diw_stat_copy_free(p.copy);
+		list->faulty++;
+		return tool_failed("%s: not as a process makes it: its mode, a second name, or another user's process",
+				   file);
 	}
 	if (!p.pid)                                  /* it lives where we do not see it */
 		p.pid = (pid_t)p.copy->head.pid;

@@ -21,7 +21,7 @@ use() {
 	shift 2
 	[ "$how" = plain ] || preload+=" $PRELOAD"
 	# shellcheck disable=SC2086  # AS is words
-	exec ${AS:-} env LD_LIBRARY_PATH="$(LIBRARIES)" LD_PRELOAD="$preload" DIWARP_SOCKETS_LOG=info "$(program "$name")" "$@"
+	exec ${AS:-} env LD_LIBRARY_PATH="$(LIBRARIES)" LD_PRELOAD="$preload" DIWARP_SOCKETS_STREAMS=on DIWARP_SOCKETS_LOG=info "$(program "$name")" "$@"
 }
 
 # within SECONDS COMMAND...: until it succeeds.

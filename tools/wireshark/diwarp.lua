@@ -12,10 +12,10 @@
 local p = Proto("diwarp", "datagram-iWARP")
 
 local OPS = { [0] = "write", "read-request", "read-response", "send", [5] = "send-se", [7] = "error",
-	[12] = "write-record", [13] = "flow" }
+	[12] = "write-record", [13] = "flow", [14] = "validation" }
 -- What each opcode is like: tagged, may have an immediate, may be solicited, queue number.
 local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, [5] = { 0, 1, 0, 0 },
-	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 } }
+	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 }, [14] = { 0, 0, 0, 2 } }
 -- RFC 5040 section 4.8, RFC 5041 section 7: layer, error type, error code.
 local FAULTS = { [0x0102] = "access rights violation", [0x0205] = "invalid RDMAP version",
 	[0x0206] = "unexpected opcode", [0x1100] = "invalid STag", [0x1101] = "base or bounds violation",
@@ -55,6 +55,13 @@ field("source_stag", ProtoField.uint32, "Data source STag", base.HEX)
 field("source_to", ProtoField.uint64, "Data source tagged offset", base.HEX)
 field("flow_number", ProtoField.uint32, "Number of the question", base.DEC)
 field("flow_window", ProtoField.uint32, "Window", base.DEC)
+field("validation", ProtoField.string, "Validation")
+field("doubted_op", ProtoField.string, "In doubt: operation")
+field("doubted_tagged", ProtoField.uint8, "In doubt: tagged", base.DEC, nil, 0x80)
+field("doubted_opcode", ProtoField.uint8, "In doubt: opcode", base.DEC, OPS, 0x0f)
+field("doubted_epoch", ProtoField.uint16, "In doubt: epoch", base.HEX)
+field("doubted_msn", ProtoField.uint32, "In doubt: MSN", base.DEC)
+field("token", ProtoField.uint64, "Token", base.HEX)
 field("error", ProtoField.uint16, "Error", base.HEX, FAULTS)
 field("error_flags", ProtoField.uint8, "M, D, R", base.HEX)
 field("error_seg_len", ProtoField.uint16, "DDP segment length", base.DEC)
@@ -113,7 +120,8 @@ local function header_fault(h)
 	if not like or like[1] ~= h.tagged then return "rx_opcode" end
 	if h.qn ~= like[4] then return "rx_qn" end
 	if h.imm > like[2] or h.solicited > like[3] then return "rx_version" end
-	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) or (h.opcode == 13 and h.n ~= 8) then return "rx_malformed" end
+	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) or (h.opcode == 13 and h.n ~= 8)
+		or (h.opcode == 14 and (h.n ~= 16 or h.bad_validation)) then return "rx_malformed" end
 end
 
 local function body(t, tvb, h, at)
@@ -126,6 +134,14 @@ local function body(t, tvb, h, at)
 	elseif h.opcode == 13 and h.n == 8 then
 		t:add(F.flow_number, tvb(at, 4))
 		t:add(F.flow_window, tvb(at + 4, 4))
+	elseif h.opcode == 14 and h.n == 16 then
+		t:add(F.validation, tvb(at, 1), tvb(at, 1):uint() == 1 and "challenge" or "proof")
+		t:add(F.doubted_op, tvb(at + 1, 1), OPS[tvb(at + 1, 1):uint() % 16] or "unknown")
+		t:add(F.doubted_tagged, tvb(at + 1, 1))
+		t:add(F.doubted_opcode, tvb(at + 1, 1))
+		t:add(F.doubted_epoch, tvb(at + 2, 2))
+		t:add(F.doubted_msn, tvb(at + 4, 4))
+		t:add(F.token, tvb(at + 8, 8))
 	elseif h.opcode == 7 and h.n >= 6 then
 		t:add(F.error, tvb(at, 2))
 		t:add(F.error_flags, tvb(at + 2, 1))
@@ -200,6 +216,10 @@ local function segment(tvb, tree, good)
 		h.length = tvb(h.len - 4 - h.imm * 4, 4):uint()
 		h.inv_stag = tagged and 0 or tvb(2, 4):uint()
 		h.qn = tagged and 0 or tvb(6, 4):uint()
+		if h.opcode == 14 and h.n == 16 then
+			local kind, what = tvb(h.len, 1):uint(), tvb(h.len + 1, 1):uint()
+			h.bad_validation = kind < 1 or kind > 2 or math.floor(what / 16) % 8 ~= 0
+		end
 		fault = header_fault(h)
 		fields(t, tvb, h)
 		t:add(F.payload, h.n):set_generated()
