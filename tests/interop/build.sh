@@ -6,6 +6,7 @@
 # Nothing is installed: Debian's packages of group guest in tools/packages are downloaded, kept in INTEROP/deb and
 # unpacked below INTEROP. What is there already is not made again, and then no network is needed.
 set -u
+PATH=$PATH:/usr/sbin:/sbin
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
 here=tests/interop
 mkdir -p "${INTEROP:=build/interop}" || exit 1

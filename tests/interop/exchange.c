@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The script that both ends play, each being the one who acts and the one who checks: Sends, Writes and Reads of
- * growing sizes, a solicited event, an invalidated STag, the end. The initiator is first. Every byte is compared.
+ * growing sizes, a solicited event, an invalidated STag, the end. The initiator is first, but for the first message if
+ * the plan says so. Every byte is compared.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ static int exchange(void)
 {
 	const uint32_t sizes[] = { 1, 1000, 65537, plan.size };
 
-	if (both(say_hello, hear_hello))
+	if (plan.responder_first ? both(hear_hello, say_hello) : both(say_hello, hear_hello))
 		return -1;
 	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		if (sizes[i] <= plan.size &&
@@ -200,6 +201,7 @@ static int farewell(void)
 static int play(void)
 {
 	uint32_t slot = plan.size < 4096 ? 4096 : plan.size;
+	struct got g;
 	int rc;
 
 	sink = plan.size;
@@ -213,6 +215,8 @@ static int play(void)
 		mem.base[source + i] = byte_of(initiator(), i);
 	if (initiator())
 		usleep(plan.pause_ms * 1000);
+	if (plan.quiet && end_recv(&g, false) == 0)
+		return complain("a message ahead of the initiator's first");
 	return exchange() || farewell();
 }
 

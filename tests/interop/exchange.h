@@ -28,6 +28,8 @@ struct plan {
 	const char *end;             /* disconnect, abort, stale: how it ends, */
 	bool ends;                   /* and whether by this end */
 	unsigned pause_ms;           /* of the initiator, between its connection and its first message */
+	bool quiet;                  /* nothing may come in that time */
+	bool responder_first;        /* sends its first message before it has received one */
 	/* Our end only. */
 	bool crc;
 	uint8_t revision;
@@ -59,6 +61,7 @@ extern const bool end_tells;
 
 /* Connects or accepts, with SLOTS receives of SLOT_LEN from SLOT_AT on posted before. 1: refused, as the plan says. */
 int end_meet(struct memory *m, size_t bytes, size_t slot_at, uint32_t slot_len);
+/* -1 if nothing has come; it is told on standard error only after a wait. */
 int end_recv(struct got *g, bool wait);
 int end_repost(uint32_t slot);
 /* Post; end_done() waits until N of those are complete. */

@@ -7,6 +7,7 @@
 #                            HOST4 and HOST6. With a tap device these are two ends of one network, IPv6 included;
 #                            where /dev/net/tun can't be had, qemu's own NAT, which forwards only PORT... (TCP, from
 #                            127.0.0.1) and knows no IPv6 (GUEST6 and HOST6 are empty). GUEST_NET=nat asks for it.
+#                            HOST_DEV is the host's RDMA device for it, as our libibverbs names it.
 #   guest SCRIPT             runs a bash script in it; prints what it prints, returns its exit status (124 after
 #                            GUEST_SECONDS, 125 when the guest does not answer). Several may run at a time.
 #   guest_listens PORT [far] waits until a TCP socket listens there (in namespace far).
@@ -29,7 +30,7 @@ guest_network() {
 	local port
 	if [ "${GUEST_NET:-}" != nat ] && [ -n "${DIW_TEST_NS:-}" ] &&
 		ip tuntap add dev diwtap mode tap 2> /dev/null; then
-		HOST4=198.51.100.1 GUEST4=198.51.100.2 HOST6=2001:db8:1::1 GUEST6=2001:db8:1::2
+		HOST_DEV=diw_diwtap HOST4=198.51.100.1 GUEST4=198.51.100.2 HOST6=2001:db8:1::1 GUEST6=2001:db8:1::2
 		ip addr add $HOST4/24 dev diwtap && ip addr add $HOST6/64 dev diwtap nodad &&
 			ip link set diwtap up || return
 		NETDEV=tap,id=net,ifname=diwtap,script=no,downscript=no
@@ -37,7 +38,7 @@ guest_network() {
 		AGENT=$GUEST4/7
 		return
 	fi
-	HOST4=10.0.2.2 GUEST4=127.0.0.1 HOST6='' GUEST6=''
+	HOST_DEV=diw_lo HOST4=10.0.2.2 GUEST4=127.0.0.1 HOST6='' GUEST6=''
 	NETDEV=user,id=net APPEND="addr4=10.0.2.15/24 gw=10.0.2.2" AGENT=127.0.0.1/7007
 	for port in 7007:7 "$@"; do
 		NETDEV+=,hostfwd=tcp:127.0.0.1:${port%:*}-:${port#*:}

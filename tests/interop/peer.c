@@ -183,6 +183,8 @@ int end_recv(struct got *g, bool wait)
 	struct diw_wc wc;
 	int n = diw_cq_wait(e.recv_cq, &wc, 1, wait ? PATIENCE_NS : 0);
 
+	if (n == 0 && !wait)
+		return -1;
 	if (n != 1)
 		return n < 0 ? failed("poll", n) : complain("nothing received");
 	if (wc.status != DIW_WC_SUCCESS)

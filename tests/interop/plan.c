@@ -8,6 +8,8 @@
  *   -x          the responder refuses        -i            our initiator tells of RFC 7306 behind its data
  *   -e end      disconnect, abort, stale     -b            by this end
  *   -w ms       initiator: waits before its first message
+ *   -q          ... and nothing may come meanwhile
+ *   -f          the responder sends first, and the initiator after it has received that
  *   -C count    rounds of rping
  * our end only:
  *   -k          CRC                          -m revision   of MPA
@@ -60,7 +62,7 @@ int plan_options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "c:s:p:S:n:d:D:xie:bw:km:t:C:")) != -1)
+	while ((c = getopt(argc, argv, "c:s:p:S:n:d:D:xie:bw:qfkm:t:C:")) != -1)
 		switch (c) {
 		case 'c': plan.addr = optarg; break;
 		case 's': plan.local = optarg; break;
@@ -74,6 +76,8 @@ int plan_options(int argc, char **argv)
 		case 'e': plan.end = optarg; break;
 		case 'b': plan.ends = true; break;
 		case 'w': plan.pause_ms = (unsigned)atoi(optarg); break;
+		case 'q': plan.quiet = true; break;
+		case 'f': plan.responder_first = true; break;
 		case 'k': plan.crc = true; break;
 		case 'm': plan.revision = (uint8_t)atoi(optarg); break;
 		case 't': plan.rtr = optarg; break;

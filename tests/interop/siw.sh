@@ -5,6 +5,7 @@ INTEROP=${INTEROP:-build/interop}
 [ -n "${DIW_TEST_NS:-}" ] || { "${0%/*}/build.sh" 2>&1; export GUEST_BUILT=$?; }
 . "${0%/*}/../system/lib.sh"
 . tests/interop/lib.sh
+. tests/interop/programs.sh
 
 case ${GUEST_BUILT:-1} in
 0) ;;
@@ -29,8 +30,8 @@ echo "$GUEST_ACCEL, the host sees the guest at $GUEST4${GUEST6:+ and $GUEST6}"
 
 # How a row is played. row WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: with siw's switches set so, SERVER runs until it
 # listens on PORT, then CLIENT; ok when both exit with 0. @ in either is the server's address as the client sees it.
-# SIDE is host, guest or far; of two in the guest one is far. DIW is set on the host. OUT is what the client printed,
-# TMP/server what the server did.
+# SIDE is host, guest or far; of two in the guest one is far. With SERVES_ON the server has to run still. DIW is set on
+# the host. OUT is what the client printed, TMP/server what the server did.
 row() {
 	local what=$1 switches=$2 listener=${3%:*} port=${3#*:} server=$4 caller=$5 client=$6 at before=$FAILED
 	at=$(address "$listener" "$caller")
@@ -41,8 +42,13 @@ row() {
 	*) background "$TMP/server" on "$listener" "$server" ;;
 	esac
 	SERVER=$PID
-	check "$what: serves" listens "$listener" "$port" && run "$what" on "$caller" "${client//@/$at}" &&
-		check "... and its server ends well" join "$SERVER" 20
+	if check "$what: serves" listens "$listener" "$port" && run "$what" on "$caller" "${client//@/$at}"; then
+		if [ -n "${SERVES_ON:-}" ]; then
+			check "... and its server serves on" kill -0 "$SERVER"
+		else
+			check "... and its server ends well" join "$SERVER" 20
+		fi
+	fi
 	[ $FAILED -eq "$before" ] || sed 's/^/    server: /' "$TMP/server" | tail -n 20
 	give_up "$SERVER" "$listener" "$port"
 }
@@ -62,6 +68,13 @@ both() {
 	done
 	cat "$TMP/row"
 	[ "$FAILED" -eq "$before" ]
+}
+# late ROW...: with what the guest sends under way for so long that siw, as acceptor, listens to the connection when the
+# answer to its reply comes: of an initiator that says no more after its ready-to-receive.
+late() {
+	guest "tc qdisc add dev eth0 root netem delay 50ms" || not_ok "a delay in the guest"
+	"$@"
+	guest "tc qdisc del dev eth0 root"
 }
 # give_up PID SIDE PORT: ends a server, if it runs still. The next one wants the port.
 give_up() {
@@ -234,24 +247,20 @@ rping_rows() {
 		done
 	done
 }
-# rping of Debian on both sides: siw under one, our librdmacm and libibverbs under the other; with pause.so, as it has no
-# option for a PAUSE.
-debian_rping_rows() {
-	local size crc rping="tools/clients run --personality rnic rping" options
-	if [ ! -e "$BUILD/lib/diwarp/librdmacm.so.1" ] || ! tools/clients get > "$TMP/get" 2>&1; then
-		skip "no rping over our librdmacm: $(tail -n 1 "$TMP/get")"
-		return
-	fi
-	for crc in N Y; do
-		for size in 64 65535; do
-			options="-C 10 -S $size -v"
-			both "Debian's rping over ours to siw's, $size bytes, CRC $crc" mpa_crc_required=$crc guest:$RPING \
-				"rping -s -a 0.0.0.0 $options" host "LD_PRELOAD=$BUILD/tests/interop/pause.so $rping -c -a @ -p $RPING $options -V"
-			check "... ten times" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
-			both "siw's rping to Debian's over ours, $size bytes, CRC $crc" mpa_crc_required=$crc host:$HOST_PORT \
-				"$rping -s -p $HOST_PORT $options" guest "rping -c -a @ -p $HOST_PORT $options -V"
-			check "... ten times" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
-		done
+# A responder that sends first. siw's initiator hears it once its ready-to-receive has come here. Without one (revision
+# 1, or not peer-to-peer) the message is held until the initiator's first (RFC 5044 section 7.1.2), ahead of which it
+# hears nothing. siw as the responder holds nothing, but waits for the ready-to-receive that our initiator offers.
+responder_first() {
+	local revision rtr what ways bits
+	for rtr in "Write w 0x8000" "Read r 0x4000"; do
+		read -r what ways bits <<< "$rtr"
+		accepts "the responder sends first, ready by $what" "peer_to_peer=Y rtr_type=$bits" "-f -S 1000" -b ""
+		late connects "the responder sends first, ready by $what" "" "-f -S 1000" "-b -t $ways" ""
+	done
+	for revision in 1 2; do
+		accepts "revision $revision, what the responder sends first is held" mpa_version=$revision "-S 1000" \
+			"-m $revision -f -b" "-w 1000 -q"
+		connects "revision $revision, the responder sends first" "" "-f -S 1000" "-m $revision -b -t -" ""
 	done
 }
 if [ -x "$BUILD/tests/interop/siw_peer" ]; then
@@ -261,6 +270,7 @@ if [ -x "$BUILD/tests/interop/siw_peer" ]; then
 	ways_to_end accepts
 	private_data connects
 	private_data accepts
+	responder_first
 	connects "it tells of RFC 7306 behind 100 bytes" "" "-i -S 1000" "-d 100 -D 90 -b" "-d 90 -D 100"
 elif [ -n "${CI:-}" ]; then
 	not_ok "siw_peer is built"
@@ -268,7 +278,12 @@ else
 	skip "no librdmacm-dev and libibverbs-dev: no program of ours on siw (tools/quickstart check-interop installs them)"
 fi
 rping_rows
-debian_rping_rows
+if have_programs; then
+	rping_program_rows
+	ucmatose_rows
+	perftest_rows
+	rping_server_rows
+fi
 
 # siw to siw: the guest alone.
 BW_OPTIONS='-R -F -s 65536 -n 200'

@@ -212,6 +212,8 @@ static int completion(struct ibv_cq *cq, struct ibv_wc *wc, bool wait)
 
 	for (int ms = 0; (n = ibv_poll_cq(cq, 1, wc)) == 0 && wait && ms < PATIENCE_MS; ms++)
 		usleep(1000);
+	if (n == 0 && !wait)
+		return -1;
 	if (n != 1)
 		return n < 0 ? complain("poll") : complain("nothing completes");
 	return wc->status == IBV_WC_SUCCESS ? 0 : complain("%d: %s", wc->opcode, ibv_wc_status_str(wc->status));

@@ -2,7 +2,8 @@
 /* Preloaded behind the interposer: its calls on TCP connections send less than they are given, or nothing, as a kernel
  * may that has little memory, and something happens in the middle of them.
  *   SHORT=SEED     what does not wait sends so; SEED says how
- *   short_hook     a program's function, called behind each such call that sends or takes something */
+ *   short_hook     a program's function, called behind each such call that sends or takes something
+ *   short_peeked   bytes that were looked at and not taken */
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,6 +27,8 @@ static bool on;
 
 API void (*_Atomic short_hook)(int fd, bool sends);
 void (*_Atomic short_hook)(int fd, bool sends);
+API _Atomic size_t short_peeked;
+_Atomic size_t short_peeked;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -103,6 +106,8 @@ API ssize_t recv(int fd, void *buf, size_t len, int flags)
 {
 	ssize_t rc = real_recv(fd, buf, len, flags);
 
+	if (rc > 0 && flags & MSG_PEEK)
+		short_peeked += (size_t)rc;
 	return is_meant(fd, flags) && !(flags & MSG_PEEK) ? ends(fd, false, rc) : rc;
 }
 

@@ -398,9 +398,7 @@ static void ended(struct rc_end *e, const struct diw_cm_event *ev)
 {
 	must(!e->over, "end%d: ends twice", e->index);
 	must(e->up == (ev->type == DIW_CM_DISCONNECTED), "end%d: %s", e->index, diw_cm_event_str(ev->type));
-	/* Who ends the stream while the other still sends, its first FPDU maybe, may see a reset. */
-	must(e->conn->harmed || (ev->errnum == ECONNRESET && e->peer->hurt) ||
-	     (ev->errnum == 0 && ev->type == DIW_CM_DISCONNECTED),
+	must(e->conn->harmed || (ev->errnum == 0 && ev->type == DIW_CM_DISCONNECTED),
 	     "end%d: %s, %s, fault %04x, for no reason", e->index, diw_cm_event_str(ev->type), strerror(ev->errnum),
 	     ev->fault);
 	e->over = true;

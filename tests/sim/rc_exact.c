@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What seeds of the mix have found, and what they are too busy to tell, each for itself. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/fault.h"
 #include "tests/sim/rc.h"
@@ -177,6 +178,87 @@ START_TEST(peer_never_ends)
 }
 END_TEST
 
+#define PIECE (256u << 10)           /* four windows of the stream */
+
+/* E writes what is there already. */
+static void post_writes(struct rc_end *e, uint64_t n)
+{
+	struct diw_sge sge = { (void *)(uintptr_t)RC_IOVA, PIECE, e->mr->stag };
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED, .sge = &sge, .num_sge = 1,
+				  .stag = e->peer->mr->stag, .to = RC_IOVA };
+
+	for (wr.wr_id = 1; wr.wr_id <= n; wr.wr_id++)
+		must(diw_post_send(e->qp, &wr, NULL) == 0, "a Write cannot be posted");
+}
+
+/* Both disconnect behind requests of which the first has only begun: all of both are executed. */
+START_TEST(both_disconnect)
+{
+	struct rc_conn *c = begin();
+	uint64_t seen[2] = { 0 };
+	struct diw_wc wc;
+
+	establish(c);
+	for (int i = 0; i < 2; i++) {
+		post_writes(&c->end[i], i ? 4 : 1);
+		rc_disconnect(&c->end[i]);
+	}
+	while (!c->end[0].over || !c->end[1].over) {
+		must(net_step(sim.net, sim.net->now + 5 * DIW_S), "they do not end");
+		for (int i = 0; i < 2; i++) {
+			rc_events(&rc.host[i]);
+			while (diw_cq_poll(c->end[i].scq, &wc, 1, 0) == 1) {
+				if (wc.opcode == DIW_WC_RECV) {
+					rc_received(&c->end[i], &wc);
+					continue;
+				}
+				ck_assert_uint_eq(wc.wr_id, ++seen[i]);
+				ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+			}
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_eq(seen[i], i ? 4 : 1);
+		ck_assert_int_eq(c->end[i].errnum, 0);
+	}
+	end(c);
+}
+END_TEST
+
+/* A peer that has ended its half and never reads is not waited for longer than ten seconds. */
+START_TEST(half_closed_peer_never_reads)
+{
+	struct rc_conn *c = begin();
+	struct rc_end *e = &c->end[1];
+	struct diw_wc wc;
+	uint64_t n = 0;
+
+	c->attr[1].keepalive_s = 0;
+	establish(c);
+	c->harmed = true;
+	post_writes(e, 4);
+	rc_disconnect(e->peer);
+	while (rc_state(e) != DIW_QPS_CLOSING)
+		must(net_step(sim.net, sim.net->now + DIW_S), "the end does not come");
+	sim.net->block = 1;                     /* the stream takes nothing any more */
+	must(net_stream_sever(sim.net, &c->addr[0], &c->addr[1]), "there is no stream");
+	net_run(sim.net, 9 * DIW_S);
+	rc_events(&rc.host[1]);
+	must(!e->over, "it was not waited for: %s", strerror(e->errnum));
+	net_run(sim.net, 2 * DIW_S);
+	rc_events(&rc.host[1]);
+	must(e->over, "it is still waited for");
+	ck_assert_int_eq(e->errnum, ETIMEDOUT);
+	while (diw_cq_poll(e->scq, &wc, 1, 0) == 1)
+		if (wc.opcode != DIW_WC_RECV)
+			ck_assert(wc.wr_id == ++n && (wc.status == DIW_WC_FLUSHED || n == 1));
+		else
+			rc_received(e, &wc);
+	ck_assert_uint_eq(n, 4);
+	end(c);
+}
+END_TEST
+
 TCase *tcase_rc_exact(void)
 {
 	TCase *tc = tcase_create("exact");
@@ -186,5 +268,7 @@ TCase *tcase_rc_exact(void)
 	tcase_add_test(tc, no_receive_comes);
 	tcase_add_test(tc, receive_comes_late);
 	tcase_add_test(tc, peer_never_ends);
+	tcase_add_test(tc, both_disconnect);
+	tcase_add_test(tc, half_closed_peer_never_reads);
 	return tc;
 }

@@ -66,6 +66,8 @@ END_TEST
 START_TEST(read_late_response)
 {
 	pair_begin(&a, &b, NULL);
+	post_read(a, b, 200, (int64_t)(20 * DIW_MS));    /* with which it proves its address */
+	ck_assert(send_wc(a, &wc, DIW_MS));
 	sim.net->latency = 30 * DIW_MS;
 	post_read(a, b, 5000, (int64_t)(20 * DIW_MS));
 	net_run(sim.net, 25 * DIW_MS);

@@ -2,6 +2,7 @@
 /* UC: its Writes, and the pace that its sender keeps (docs/ud-profile.md section 9.1). */
 #include <stdlib.h>
 
+#include "base/wire.h"
 #include "tests/sim/sim.h"
 
 static struct ep *a, *b;
@@ -10,17 +11,13 @@ static struct ep *a, *b;
 #define TIGHT 100
 #define LOOSE 65536
 
-static void uc_begin(uint32_t queue)
+static void uc_open(uint32_t mulpdu, uint32_t rcvbuf)
 {
 	struct diw_qp_attr attr;
 
-	sim_begin(1);
-	sim.plain = true;
-	net_host_add(sim.net);
-	net_host_add(sim.net);
-	sim.net->max_queue = queue;
 	pair_attr(&attr);
-	attr.rcvbuf = 256 << 10;
+	attr.mulpdu = mulpdu;
+	attr.rcvbuf = rcvbuf;
 	attr.sq_depth = 512;
 	attr.type = DIW_QP_UC;
 	attr.local = sim.net->host[0].addr;
@@ -33,6 +30,21 @@ static void uc_begin(uint32_t queue)
 	b = ep_open(&sim.net->host[1], &attr, 4096, 8, 4000);
 	a->peer = b;
 	b->peer = a;
+}
+
+static void uc_begin_with(uint32_t queue, uint32_t mulpdu, uint32_t rcvbuf)
+{
+	sim_begin(1);
+	sim.plain = true;
+	net_host_add(sim.net);
+	net_host_add(sim.net);
+	sim.net->max_queue = queue;
+	uc_open(mulpdu, rcvbuf);
+}
+
+static void uc_begin(uint32_t queue)
+{
+	uc_begin_with(queue, 1032, 256 << 10);
 }
 
 static bool written(const struct msg *m)
@@ -191,6 +203,121 @@ START_TEST(losses)
 }
 END_TEST
 
+/* ---- The window, as section 9.1 has it, kept a second time ---- */
+
+#define ASKS 16                      /* questions whose answers count */
+#define TOLL 768u
+#define FIRST_WINDOW (128u << 10)
+#define MIN_WINDOW (32u << 10)
+#define MAX_WINDOW (4u << 20)
+
+static struct pace {
+	bool from_a;                 /* the datagram that the network has just been given */
+	double loss;                 /* of flow messages */
+	uint32_t sent, base, window, number, heard, asked_at[ASKS], nearest, alone;
+	bool asked;
+	struct { uint64_t at; uint32_t number, window; } answers[256];       /* on their way to a */
+	int nanswers;
+} pace;
+
+static void pace_hears(uint32_t number, uint32_t window)
+{
+	if (pace.number - number >= ASKS || (int32_t)(number - pace.heard) <= 0)
+		return;
+	pace.heard = number;
+	pace.base = pace.asked_at[number % ASKS];
+	pace.window = window < MIN_WINDOW ? MIN_WINDOW : window > MAX_WINDOW ? MAX_WINDOW : window;
+}
+
+/* What has reached a by now. */
+static void pace_goes_on(void)
+{
+	int kept = 0;
+
+	for (int i = 0; i < pace.nanswers; i++) {
+		if (pace.answers[i].at <= sim.net->now)
+			pace_hears(pace.answers[i].number, pace.answers[i].window);
+		else
+			pace.answers[kept++] = pace.answers[i];
+	}
+	pace.nanswers = kept;
+}
+
+static void pace_tap(void *ctx, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *d, uint32_t len)
+{
+	(void)ctx;
+	(void)dst;
+	(void)d;
+	(void)len;
+	pace.from_a = diw_addr_eq(src, &a->addr);
+}
+
+static void pace_asks(uint32_t number)
+{
+	if (!pace.asked)
+		pace.heard = number - 1;
+	pace.asked = true;
+	pace.number = number;
+	pace.asked_at[number % ASKS] = pace.sent;
+}
+
+/* Each datagram that is sent; true loses it. */
+static bool pace_sees(const uint8_t *d, uint32_t len)
+{
+	uint32_t cost = len - 4 + TOLL, ahead = pace.sent - pace.base;
+	bool lost = is_flow(d, len) && chance(pace.loss);
+
+	pace_goes_on();
+	ahead = pace.sent - pace.base;
+	if (!is_flow(d, len)) {
+		must(ahead == 0 || ahead + cost <= pace.window, "%u octets beyond the base, window %u: %u more left",
+		     ahead, pace.window, cost);
+		pace.alone += cost > pace.window;
+		pace.sent += cost;
+		if (ahead + cost <= pace.window && pace.window - ahead - cost < pace.nearest)
+			pace.nearest = pace.window - ahead - cost;
+	} else if (pace.from_a) {
+		pace_asks(diw_get32(d + 28));
+	} else if (!lost) {
+		must(pace.nanswers < 256, "answers without end");
+		pace.answers[pace.nanswers].at = sim.net->now + sim.net->latency;
+		pace.answers[pace.nanswers].number = diw_get32(d + 28);
+		pace.answers[pace.nanswers++].window = diw_get32(d + 32);
+	}
+	return lost;
+}
+
+/* Segments of all sizes, windows of all sizes, flow messages lost: no segment is ever beyond the window, but for one
+ * that is larger than it, alone; and everything leaves. */
+START_TEST(the_window_is_kept)
+{
+	static const uint32_t mulpdus[] = { 1032, 1460, 8960, 20000, 40000, 65503 };
+	uint32_t tight = UINT32_MAX, alone = 0;
+
+	for (int seed = 0; seed < 48; seed++) {
+		sim.rng.state = (uint64_t)seed;
+		pace = (struct pace){ .window = FIRST_WINDOW, .nearest = UINT32_MAX, .loss = seed % 3 ? 0 : 0.3 };
+		uc_begin_with(LOOSE, mulpdus[seed % 6], 1 + below(seed % 2 ? 200000 : 4 << 20));
+		sim.rng.state = (uint64_t)seed;
+		sim.net->tap = pace_tap;
+		sim.net->drop = pace_sees;
+		for (int i = 0; i < 12; i++) {
+			post_writes(1 + (int)below(4), 1 + below(below(2) ? 2000 : 80000));
+			net_run(sim.net, below(2) ? below(100) * DIW_US : 0);
+		}
+		net_run(sim.net, 900 * DIW_MS);
+		ck_assert_uint_eq(sent(), sim.nmsgs);
+		ck_assert_uint_eq(missing(), 0);
+		tight = pace.nearest < tight ? pace.nearest : tight;
+		alone += pace.alone;
+		sim.net->drop = NULL;
+		sim_end();
+	}
+	ck_assert_uint_lt(tight, 2000);         /* and what the window allows is used */
+	ck_assert_uint_gt(alone, 0);
+}
+END_TEST
+
 /* ---- Receives that come late ---- */
 
 static int received(int limit)
@@ -266,6 +393,8 @@ Suite *suite_uc(void)
 	tcase_add_test(tc, small_messages);
 	tcase_add_loop_test(tc, no_answers, 0, 2);
 	tcase_add_loop_test(tc, losses, 0, 8);
+	tcase_add_test(tc, the_window_is_kept);
+	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, late_receives, 0, 2);
 	tcase_add_test(tc, no_receives);
 	suite_add_tcase(s, tc);

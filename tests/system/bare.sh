@@ -29,9 +29,9 @@ apt_config() {
 copy_tree() {
 	mkdir -p "$1"
 	if git rev-parse --is-inside-work-tree > /dev/null 2>&1; then
-		git ls-files -z --cached --others --exclude-standard | xargs -0 tar c --ignore-failed-read | tar x -C "$1"
+		git ls-files -z --cached --others --exclude-standard | xargs -0 tar c --ignore-failed-read | tar x --no-same-owner -C "$1"
 	else
-		tar c --exclude=./build . | tar x -C "$1"
+		tar c --exclude=./build . | tar x --no-same-owner -C "$1"
 	fi
 }
 

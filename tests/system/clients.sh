@@ -10,6 +10,7 @@
 . tests/system/clients/pyverbs.sh
 . tests/system/clients/cm.sh
 . tests/system/clients/rs.sh
+. tests/system/clients/storage.sh
 PATTERN=${1:-.}
 links_are_up() { configured "" va && configured in_b vb; }
 
@@ -52,6 +53,7 @@ for PERSONALITY in ca rnic; do
 			rs_pair $place "$types" $line
 		done
 	done < tests/system/clients/rs.list
+	[ ! -e "$BUILD/lib/diwarp/librdmacm.so.1" ] || storage
 	wanted refused && refusals
 	wanted pyverbs && pyverbs
 	wanted test_rdmacm && [ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && rdmacm_tests

@@ -49,6 +49,35 @@ static bool part(struct rdma_cm_id *a, struct rdma_cm_id *b)
 	return destroy(a) == 0 && destroy(b) == 0 && good;
 }
 
+/* Both ends have the time of InfiniBand's TimeWait state behind them once, an RNIC's have none. */
+static void timewait(uint16_t port)
+{
+	struct rdma_cm_id *a, *b;
+	struct rdma_cm_event *ev;
+	double begin;
+	bool rnic;
+
+	CHECK(connect_pair(port, 0, &a, &b) && rdma_disconnect(a) == 0 && comes(cli, RDMA_CM_EVENT_DISCONNECTED) &&
+	      comes(srv, RDMA_CM_EVENT_DISCONNECTED) && rdma_disconnect(b) == 0, "a connection ends");
+	begin = seconds();
+	rnic = a->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	if (rnic) {
+		CHECK(!next(cli, 1500) && !next(srv, 0), "an RNIC's is over then");
+	} else {
+		ev = expect(cli, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		CHECK(ev && ev->id == a && seconds() - begin > 0.9 && rdma_ack_cm_event(ev) == 0,
+		      "a channel adapter's leaves TimeWait a second later");
+		rdma_destroy_qp(b);
+		ev = expect(srv, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		CHECK(ev && ev->id == b && rdma_ack_cm_event(ev) == 0, "... at both ends");
+		CHECK(!next(cli, 1200) && !next(srv, 0), "... once");
+	}
+	CHECK(destroy(a) == 0 && destroy(b) == 0, "both go");
+	CHECK(connect_pair(port, 0, &a, &b) && rdma_disconnect(a) == 0 && comes(cli, RDMA_CM_EVENT_DISCONNECTED) &&
+	      comes(srv, RDMA_CM_EVENT_DISCONNECTED) && destroy(a) == 0 && destroy(b) == 0 && !next(cli, 1200) &&
+	      !next(srv, 0), "nothing is told of identifiers that went before");
+}
+
 /* ---- Private data ---- */
 
 static bool told(struct rdma_cm_id *id, uint8_t timeout)
@@ -278,7 +307,7 @@ static int raw(uint16_t port, const void *data, size_t len)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (connect(fd, lo(port), sizeof(struct sockaddr_in)) || write(fd, data, len) != (ssize_t)len)
+	if (connect(fd, lo_tcp(port), sizeof(struct sockaddr_in)) || write(fd, data, len) != (ssize_t)len)
 		perror("raw");
 	return fd;
 }
@@ -454,6 +483,7 @@ int main(void)
 	channels();
 	addresses();
 	private_data(port);
+	timewait(port);
 	late();
 	own_event(port);
 	two_threads(port);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/port.h"
 #include "tests/system/of_kit.h"
 
 #define SOON_MS 30000           /* only what fails takes so long */
@@ -33,6 +34,12 @@ static inline struct sockaddr *lo(uint16_t port)
 		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
 	return (struct sockaddr *)&in;
+}
+
+/* What an identifier that listens on PORT is for TCP. */
+static inline struct sockaddr *lo_tcp(uint16_t port)
+{
+	return lo(diw_port_tcp(port));
 }
 
 /* The next event within so long, or NULL. */

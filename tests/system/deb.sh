@@ -15,7 +15,7 @@ done
 has() { grep -Eq "^$2\$" "$TMP/$1" || { echo "no $2 in:"; cat "$TMP/$1"; return 1; }; }
 none() { ! grep -E "$2" "$TMP/$1"; }
 for file in /usr/bin/diw '/usr/lib/[^/]*/libdiwarp.so.0' '/usr/lib/[^/]*/diwarp/libibverbs.so.1' \
-	'/usr/lib/[^/]*/diwarp/librdmacm.so.1' /usr/share/man/man1/diw.1.gz /usr/share/man/man7/diwarp.7.gz \
+	'/usr/lib/[^/]*/diwarp/librdmacm.so.1' '/usr/lib/[^/]*/diwarp/libibverbs.so' '/usr/lib/[^/]*/diwarp/librdmacm.so' /usr/share/man/man1/diw.1.gz /usr/share/man/man7/diwarp.7.gz \
 	/usr/share/doc/diwarp/copyright; do
 	check "diwarp has $file" has diwarp "$file"
 done

@@ -10,6 +10,7 @@ lua=tools/wireshark/diwarp.lua
 export LC_ALL=C TZ=UTC
 fields="op opcode tagged last solicited inv_stag qn stag to msn mo qkey epoch length imm payload sink_stag sink_to"
 fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault flow_number flow_window"
+fields+=" validation doubted_op doubted_tagged doubted_epoch doubted_msn token"
 
 # count EXPRESSION: of the objects of the last dump, those that fulfil it.
 count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
@@ -39,8 +40,13 @@ for ip in 127.0.0.1 ::1; do
 	check "... one that was refused" all 1 '.dropped == "rx_stag" and .op == "write-record" and .dir == "in"'
 	check "... a read that was refused" all 1 '.dropped == "rx_stag" and .op == "read-request" and .dir == "in"'
 	check "... a send without a receive" all 1 '.dropped == "rx_no_recv"'
-	check "... no other drop" all 5 '.dropped'
-	check "... read requests" all 4 '.op == "read-request" and .read_length == 10000 and .sink_stag and .source_to'
+	check "... a read before its source proved itself" all 1 '.dropped == "read_unproved" and .op == "read-request"'
+	check "... no other drop" all 6 '.dropped'
+	check "... which draws a challenge, and that a proof with the same token" all 4 \
+		'.op == "validation" and .doubted_op == "read-request" and .doubted_tagged == false and .qkey == "0x00000000"'
+	check "... both of the same" [ "$(jq -rs 'map(select(.validation)) | (map(.validation) | sort) + (map([.token, .doubted_msn,
+		.doubted_epoch]) | unique | map("token")) | join(" ")' "$TMP/json")" = "challenge challenge proof proof token" ]
+	check "... read requests" all 6 '.op == "read-request" and .read_length == 10000 and .sink_stag and .source_to'
 	check "... the response" all 16 '.op == "read-response" and .length == 10000 and .qkey == "0x00000000"'
 	check "... the error messages, both ways" all 2 '.op == "error" and .error == "0x1202" and .quoted_tagged == false'
 	check "... of the write-record too" all 2 '.op == "error" and .error == "0x1100" and .quoted_tagged'
@@ -86,7 +92,7 @@ file=$TMP/all.pcapng
 run "lines for people" "$DIW" dump -r "$file"
 check "... tell the operation" matches "$OUT" 'write-record solicited stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16} msn [0-9]+ mo 3750\+1250 of 10000 .* crc good DROPPED impair_lost'
 check "... and what an error message says" matches "$OUT" 'error last qn 2 .*invalid STag \(0x1100\) of tagged msn'
-check "... and count" matches "$OUT" "$total packets: $total segments \(2 bad CRC, 0 other header faults, 5 dropped\)"
+check "... and count" matches "$OUT" "$total packets: $total segments \(2 bad CRC, 0 other header faults, 6 dropped\)"
 run "messages" "$DIW" dump -r "$file" --message --op write-record
 check "... draw the map of the record with its hole" matches "$OUT" 'in \[::1\].*: 8750 of 10000 bytes in 7 segments.*'$'\n''  \[#{24}\.{8}#{32}\]'$'\n''  lost \(offset\+length\): 3750\+1250'
 json "messages as objects" -r "$file" --message
@@ -94,13 +100,13 @@ check "... the long send is whole, sent and received" all 2 '.op == "send" and .
 check "... the record is not" all 2 '.op == "write-record" and .length == 10000 and .valid == 8750 and .lost == [[3750, 1250]]'
 check "... the read is whole" all 2 '.op == "read-response" and .valid == 10000 and .to'
 json "messages with faults only" -r "$file" --message --fault
-check "... are those" all 5 true
+check "... are those" all 6 true
 json "--fault" -r "$file" --fault
-check "... has what was dropped, damaged, or tells of a fault" all 12 '.dropped or (.crc_good | not) or .op == "error"'
-check "... and nothing else" all 12 true
+check "... has what was dropped, damaged, or tells of a fault" all 13 '.dropped or (.crc_good | not) or .op == "error"'
+check "... and nothing else" all 13 true
 json "--op read-request" -r "$file" --op read-request
-check "... has those" all 4 '.op == "read-request"'
-check "... and nothing else" all 4 true
+check "... has those" all 6 '.op == "read-request"'
+check "... and nothing else" all 6 true
 qp=$(jq -r 'select(.op == "write") | .dst_qp' "$TMP/all.json" | head -n 1)
 json "--qp" -r "$file" --qp "$qp"
 check "... has what came to it" all 8 ".dst_qp == $qp"
@@ -160,8 +166,8 @@ check "... is named" matches "$OUT" 'none0'
 	done
 } > "$TMP/other.pcap"
 expect 1 "a capture of other traffic" "$DIW" dump -r "$TMP/other.pcap"
-check "... is counted" matches "$OUT" '3 packets: 0 segments .*1 of other protocols over UDP, 1 not UDP, 1 IP fragments'
-check "... and said to hold nothing of ours" matches "$OUT" 'no datagram-iWARP segment'
+check "... is counted" matches "$OUT" '3 packets: 0 segments .*1 of other protocols over UDP, 0 of other protocols over TCP, 1 of neither, 1 IP fragments'
+check "... and said to hold nothing of ours" matches "$OUT" 'no segment of iWARP'
 
 # ---- What other programs capture, and what peers might send ----
 
@@ -221,7 +227,7 @@ want=$(timeout 300 "$prog")
 while read -r path reason; do
 	run "DIWARP_PCAP=$path" env DIWARP_PCAP="$path" timeout 300 "$prog"
 	check "... the program does as ever" [ "$(grep -v ^diwarp: <<< "$OUT")" = "$want" ]
-	check "... and there is one warning, which says why" [ "$(grep -c "^diwarp: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
+	check "... and there is one warning, which says why" [ "$(grep -c "^diwarp: dump\\[[0-9]*\\]: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
 done << END
 /nonexistent/file No such file
 $TMP Is a directory

@@ -7,12 +7,14 @@
 # in one of System V's segments, so that none is left; an ordinary user gets them by a user namespace.
 
 set -u
+# What an ordinary user of Debian does not find by his own PATH: ldconfig, tc, nft, depmod.
+PATH=$PATH:/usr/sbin:/sbin
 SELF=$(readlink -f -- "$0")
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
 MODE=${MODE:-release} CC=${CC:-gcc} MAKE=${MAKE:-make}
 BUILD=$(readlink -f -- "${BUILD:-build}")
 DIW=$BUILD/bin/diw
-JOBS=()
+JOBS=() JOINED=()
 FAILED=0
 
 ok() { echo "ok - $*"; }
@@ -53,10 +55,12 @@ matches() { [[ $1 =~ $2 ]] || { echo "no $2 in: $1"; return 1; }; }
 background() {
 	local log=$1
 	shift
-	# A function would run in a subshell, which dies alone.
 	[ "$1" != in_b ] || set -- nsenter -t "$HOLDER" -n "${@:2}"
+	# A process group of its own: of a function PID is a subshell, which would die without what it has started.
+	set -m
 	"$@" > "$log" 2>&1 < /dev/null &
 	PID=$!
+	set +m
 	JOBS+=("$PID")
 }
 
@@ -71,6 +75,7 @@ join() {
 		[ $SECONDS -le $until ] || { echo "process $1 still runs after $(($2 * PATIENCE)) s"; return 124; }
 		sleep 0.05
 	done
+	JOINED[$1]=1
 	wait "$1"
 }
 
@@ -91,9 +96,13 @@ accepting() { ${2:-} ss -Htln "sport = :$1" | grep -q .; }
 
 cleanup() {
 	for job in "${JOBS[@]}"; do
-		kill "$job" 2> /dev/null
+		[ -n "${JOINED[$job]:-}" ] && continue  # the number may be another process's by now
+		kill -- -"$job" 2> /dev/null || kill "$job" 2> /dev/null     # not all were begun by background
 	done
 	wait 2> /dev/null
+	for job in "${JOBS[@]}"; do             # the counters of one that was killed
+		rm -f /dev/shm/diwarp."$job".*
+	done
 	rm -rf "$TMP"
 }
 
@@ -178,7 +187,7 @@ sanitized() {
 	local launch=()
 	! setarch -R true 2> /dev/null || launch=(setarch -R)
 	runtime=$(readlink -f -- "$("$CC" -print-file-name="lib$MODE.so")")
-	export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info ASAN_OPTIONS=detect_leaks=0
+	export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info DIWARP_SOCKETS_STREAMS=on ASAN_OPTIONS=detect_leaks=0
 	unset LD_PRELOAD
 	mkdir -m 700 "$TMP/run"
 	for program in "$@"; do
@@ -187,7 +196,7 @@ sanitized() {
 		for crc in off on; do
 			run "$program over the interposer, CRC $crc" env LD_PRELOAD="$runtime $lib $BUILD/tests/preload/short.so" \
 				DIWARP_SOCKETS_CRC=$crc "${launch[@]}" "$BUILD/tests/system/$program"
-			check "... sees what it did" diff "$TMP/without" <(grep -v '^diwarp sockets: ' <<< "$OUT")
+			check "... sees what it did" diff "$TMP/without" <(grep -vE '^(diwarp sockets: |    )' <<< "$OUT")
 			check "... over it" matches "$OUT" 'counted .*framed='
 			check "... and $MODE finds nothing" [ -z "$(grep -E 'runtime error: |ERROR: |WARNING: ' <<< "$OUT")" ]
 		done

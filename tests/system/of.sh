@@ -19,14 +19,16 @@ program() {
 
 # ---- Names ----
 
-# names FILE: as of.names has them, of rdma-core 44; what is private there is under a number that is the release's. Those
+# names FILE: as of.names has them, of rdma-core 65; what is private there is under a number that is the release's, and in ours
+# under every number, of which the installed release's is the default. Those
 # of DIWARP_1 are for our librdmacm, those of DIWDV are infiniband/diwdv.h's.
 names() {
-	nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" { print $3 }' | grep -v '[^@]@IBVERBS_1\.0$\|@DIWARP_1$\|@DIWDV_' |
-		sed 's/_PRIVATE_[0-9]*$/_PRIVATE/; s/^verbs_register_driver_[0-9]*/verbs_register_driver_N/' | LC_ALL=C sort
+	nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" { print $3 }' |
+		grep -v '[^@]@IBVERBS_1\.0$\|@DIWARP_1$\|@DIWDV_\|[^@]@IBVERBS_PRIVATE_' |
+		sed 's/_PRIVATE_[0-9]*$/_PRIVATE/; s/^verbs_register_driver_[0-9]*/verbs_register_driver_N/' | LC_ALL=C sort -u
 }
 same_names() { diff <(names "$1") tests/system/of.names; }
-check "147 names are checked in" [ "$(wc -l < tests/system/of.names)" = 147 ]
+check "187 names are checked in" [ "$(wc -l < tests/system/of.names)" = 187 ]
 check "the library has these, in these versions, and no other" same_names "$LIB"
 extension() { nm -D --defined-only "$LIB" | sed -n 's/.* [TW] \(diwdv_[a-z_]*\)@@DIWDV_1\.0$/\1/p' | sort; }
 declared() { sed -n 's/.*\<\(diwdv_[a-z_]*\)(.*/\1/p' verbs/of/diwdv.h | sort -u; }
@@ -37,13 +39,22 @@ check "its soname" matches "$(readelf -d "$LIB")" 'SONAME.*\[libibverbs\.so\.1\]
 system=$("$CC" -print-file-name=libibverbs.so.1)
 if [ -e "$system" ]; then
 	private() { grep -ao 'IBVERBS_PRIVATE_[0-9]*' "$1" | sort -u; }
-	check "its private version is the installed libibverbs's" [ "$(private "$LIB")" = "$(private "$system")" ]
-	missing() { comm -13 <(names "$1") tests/system/of.names; }
-	check "which has all of the names" [ -z "$(missing "$system")" ]
+	default() { nm -D --with-symbol-versions "$1" | sed -n 's/.* verbs_set_ops@@//p'; }
+	check "the installed libibverbs's private version is its default" [ "$(default "$LIB")" = "$(private "$system")" ]
+	missing() { LC_ALL=C comm -23 <(names "$1") tests/system/of.names; }
+	check "it has all names of the installed one" [ -z "$(missing "$system")" ]
 	program of_abi rates "$(readlink -f "$system")"
 else
 	skip "no libibverbs of the system to compare with"
 fi
+# The names that are private under number $1; the driver's has the number in it.
+private_names() { nm -D --with-symbol-versions "$LIB" | sed -n "s/.* \([^ @]*\)@@*IBVERBS_PRIVATE_$1\$/\1/p" |
+	sed "s/_driver_$1\$/_driver_N/" | LC_ALL=C sort; }
+for number in 34 57 59 64 65; do
+	check "all private names are under number $number, too" diff <(private_names $number) \
+		<(sed -n 's/@@IBVERBS_PRIVATE$//p' tests/system/of.names | LC_ALL=C sort)
+done
+program of_later
 mapfile -t private < <(sed -n '/register_driver\|disassociate/d; s/@@IBVERBS_PRIVATE$//p' tests/system/of.names)
 program of_abi private "${private[@]}"
 
@@ -96,9 +107,16 @@ expect 126 "no program: 126" "$DIW" run "$TMP"
 
 # ---- diw run --check ----
 
+mkdir "$TMP/shared"
+echo 'int ibv_import_mr(void), ibv_fork_init(void); int init(void) { return ibv_import_mr() + ibv_fork_init(); }' > "$TMP/shared/module.c"
+check "a module that loads libibverbs" "$CC" -shared -fPIC -o "$TMP/shared/module.so" "$TMP/shared/module.c" "$LIB"
+chmod -x "$TMP/shared/module.so"
 run "--check of a program for libibverbs" "$DIW" run --check "$ABI"
 check "... finds all of it" matches "$OUT" ': [1-9][0-9]* imports of libibverbs\.so\.1, 0 missing'
 check "... and says what fails" matches "$OUT" 'unsupported  ibv_import_mr, which .*of_abi imports'
+run "--check of a shared object" "$DIW" run --check "$TMP/shared/module.so"
+check "... finds all of it" matches "$OUT" 'module\.so: 2 imports of libibverbs\.so\.1, 0 missing'
+check "... and says what fails" matches "$OUT" 'unsupported  ibv_import_mr, which .*module\.so imports'
 run "--check of another" "$DIW" run --check sh
 check "... says that it imports nothing" matches "$OUT" 'not linked with libibverbs.*: 0 imports'
 # A library of a later release, and a program that is linked with it.

@@ -57,6 +57,11 @@ static void requests(enum ibv_qp_type type)
 	CHECK(post(&a, (struct ibv_send_wr){ .sg_list = sge, .num_sge = -1 }) == EINVAL, "fewer than none");
 	CHECK(post(&a, (struct ibv_send_wr){ .num_sge = 1 }) == EINVAL, "entries that are nowhere");
 	CHECK(post(&a, (struct ibv_send_wr){ .sg_list = half, .num_sge = 2 }) == EINVAL, "more than max_msg_sz");
+	half[0].length = (16u << 20) + 1;
+	CHECK(type == IBV_QPT_RC || post(&a, (struct ibv_send_wr){ .sg_list = half, .num_sge = 1,
+								   .opcode = IBV_WR_SEND }) == EINVAL,
+	      "a Send longer than 16 MiB on UC");
+	half[0].length = 1u << 30;
 	CHECK(post(&a, (struct ibv_send_wr){ .sg_list = half, .num_sge = 1, .send_flags = IBV_SEND_INLINE }) == EINVAL,
 	      "more inline data than agreed");
 	CHECK(post(&a, (struct ibv_send_wr){ .opcode = (enum ibv_wr_opcode)-1 }) == EINVAL &&

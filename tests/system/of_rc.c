@@ -172,6 +172,33 @@ static void wrong_psn(void)
 	pair_close(&a, &b);
 }
 
+/* The receiver has posted nothing: after RETRY times 5.12 ms the sender gives up. LATE: the receiver says in RTS how
+ * long. */
+static void no_receive(uint8_t retry, bool late)
+{
+	struct ibv_qp_attr rtr = attr_of(IBV_QPS_RTR, &gid, 0), rts = attr_of(IBV_QPS_RTS, &gid, 0);
+	struct ibv_qp_attr timer = { .min_rnr_timer = 18 };
+	struct side a = { 0 }, b = { 0 };
+	double start, took;
+
+	side_open(&a, IBV_QPT_RC, 0, NULL);
+	side_open(&b, IBV_QPT_RC, 0, NULL);
+	rtr.min_rnr_timer = late ? 1 : 18;
+	rtr.dest_qp_num = a.qp->qp_num;
+	rts.rnr_retry = retry;
+	CHECK(to_init(&a) == 0 && to_init(&b) == 0 && to_rtr(&a, b.qp->qp_num) == 0 &&
+	      ibv_modify_qp(b.qp, &rtr, rtr_mask(IBV_QPT_RC)) == 0 && to_rts(&b) == 0 &&
+	      (!late || ibv_modify_qp(b.qp, &timer, IBV_QP_MIN_RNR_TIMER) == 0) &&
+	      ibv_modify_qp(a.qp, &rts, rts_mask(IBV_QPT_RC)) == 0, "a sender with few retries");
+	start = seconds();
+	CHECK(post_send(&a, 0, 64, 1) == 0 && next_is(&a, 1, IBV_WC_RNR_RETRY_EXC_ERR), "RNR retries exceeded");
+	took = seconds() - start;
+	CHECK(took >= retry * 0.00512 && took < 5, "... after these");
+	CHECK(state_of(&a) == IBV_QPS_ERR && post_recv(&a, HALF, 64, 2) == 0 && next_is(&a, 2, IBV_WC_WR_FLUSH_ERR),
+	      "... and the queue pair is in ERR");
+	pair_close(&a, &b);
+}
+
 static int dial(uint16_t port)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port),
@@ -339,6 +366,9 @@ int main(void)
 	nobody_there();
 	waits();
 	wrong_psn();
+	no_receive(0, false);
+	no_receive(6, false);
+	no_receive(6, true);
 	strangers();
 	thousand();
 	CHECK(close_all() == 0, "everything is closed");

@@ -26,12 +26,48 @@ static union ibv_gid gid_of(const char *host)
 	return g;
 }
 
+static bool is_v4(const union ibv_gid *g)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(g->raw, mapped, sizeof mapped) == 0;
+}
+
+/* The first GID of the device of that version of IP; -1 none. */
+static int index_of(bool v4)
+{
+	static const union ibv_gid none;
+	union ibv_gid g;
+
+	for (int i = 0; ibv_query_gid(dev, 1, i, &g) == 0 && memcmp(&g, &none, sizeof g); i++)
+		if (is_v4(&g) == v4)
+			return i;
+	return -1;
+}
+
 static struct ibv_ah *handle(const union ibv_gid *dst, uint8_t tclass, uint8_t hops)
 {
 	struct ibv_ah_attr a = { .is_global = 1, .port_num = 1,
-				 .grh = { .dgid = *dst, .traffic_class = tclass, .hop_limit = hops } };
+				 .grh = { .dgid = *dst, .traffic_class = tclass, .hop_limit = hops,
+					  .sgid_index = (uint8_t)index_of(is_v4(dst)) } };
 
 	return ibv_create_ah(pd, &a);
+}
+
+static void other_version(void)
+{
+	struct ibv_ah_attr a = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
+
+	for (int v4 = 0; v4 < 2; v4++) {
+		if (index_of(!v4) < 0)
+			continue;
+		a.grh.sgid_index = (uint8_t)index_of(!v4);
+		a.grh.dgid = gid_of(v4 ? "192.0.2.9" : "2001:db8::9");
+		CHECK(REFUSED(ibv_create_ah(pd, &a), EINVAL), v4 ? "to IPv4 from an IPv6 GID: EINVAL" :
+		      "to IPv6 from an IPv4 GID: EINVAL");
+		a.grh.dgid = gid_of(v4 ? "239.192.71.1" : "ff15::1");
+		CHECK(REFUSED(ibv_create_ah(pd, &a), EINVAL), "... nor to a group");
+	}
 }
 
 /* By each GID of the device, UD and UC. */
@@ -246,6 +282,7 @@ int main(int argc, char **argv)
 	      to_init(&to[1]) == 0 && to_rtr(&to[1], 0) == 0, "three queue pairs");
 	packets();
 	by_each_gid();
+	other_version();
 	what_is_refused();
 	who_hears();
 	how_many();

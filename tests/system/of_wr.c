@@ -117,6 +117,40 @@ static void reads_and_atomics(void)
 	pair_close(&a, &b);
 }
 
+/* Adapters answer a Read before they take what comes behind it, though nobody asked for a fence. */
+static void unfenced(void)
+{
+	static const struct { uint32_t len; int times; } sizes[] = { { 8, 2000 }, { 65536, 100 }, { 1 << 20, 10 } };
+	struct side a = { 0 }, b = { 0 };
+	int wrong = 0, failed = 0;
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), "RC");
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (int n = 0; n < sizes[i].times; n++) {
+			struct ibv_sge sge[] = { sge_at(0, sizes[i].len), sge_at(HALF / 2, sizes[i].len) };
+			struct ibv_send_wr wr[] = {
+				{ .next = &wr[1], .wr_id = 1, .sg_list = &sge[0], .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED },
+				{ .wr_id = 2, .sg_list = &sge[1], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED },
+			}, *bad = NULL;
+
+			for (int k = 0; k < 2; k++) {
+				wr[k].wr.rdma.remote_addr = AT(HALF);
+				wr[k].wr.rdma.rkey = mr->rkey;
+			}
+			memset(mem + HALF, n & 0x7f, sizes[i].len);
+			memset(mem + HALF / 2, 0x80 | (n & 0x7f), sizes[i].len);
+			failed += ibv_post_send(a.qp, wr, &bad) != 0 || !next_is(&a, 1, IBV_WC_SUCCESS) ||
+				  !next_is(&a, 2, IBV_WC_SUCCESS);
+			wrong += mem[0] != (n & 0x7f) || memcmp(mem, mem + 1, sizes[i].len - 1) != 0;
+		}
+	CHECK(failed == 0, "a Read and a Write to the same place, in one post");
+	if (!CHECK(wrong == 0, "... the Read brings what was there"))
+		printf("# %d of them brought something else\n", wrong);
+	pair_close(&a, &b);
+}
+
 static void windows(void)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -281,6 +315,7 @@ int main(void)
 	writes_and_sends(IBV_QPT_RC);
 	writes_and_sends(IBV_QPT_UC);
 	reads_and_atomics();
+	unfenced();
 	windows();
 	mistakes();
 	datagrams();

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Every operation of RC queue pairs once between two of this process, and a Terminate at the end, for
- * tests/system/rc_tshark.sh to capture. Prints a line for each, and last the FPDUs that both have sent and received.
- * usage: rc_tshark IP LONG [markers]       LONG: octets of the messages that take several FPDUs
+ * tests/system/rc_tshark.sh and rc_dump.sh to capture. Prints a line for each, and last the FPDUs that both have sent
+ * and received.
+ * usage: rc_tshark IP LONG [markers | loose | plain]
+ * LONG: octets of the messages that take several FPDUs. loose: FPDUs of up to 64 KiB, wherever TCP cuts them; with
+ * private data, placement words, and a Send with immediate. plain: loose, without these, and without CRC.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +33,7 @@ static void must(int rc, const char *what)
 	}
 }
 
-static struct diw_qp *open_qp(void)
+static struct diw_qp *open_qp(bool packed, bool confirm)
 {
 	struct diw_qp_attr attr;
 	struct diw_qp *qp;
@@ -39,7 +42,8 @@ static struct diw_qp *open_qp(void)
 	attr.type = DIW_QP_RC;
 	attr.send_cq = scq;
 	attr.recv_cq = rcq;
-	attr.packed = true;
+	attr.packed = packed;
+	attr.confirm = confirm;
 	must(diw_qp_create(pd, &attr, &qp), "queue pair");
 	return qp;
 }
@@ -53,7 +57,7 @@ static void event(enum diw_cm_event_type type, struct diw_cm_event *ev)
 	exit(1);
 }
 
-static void connect_both(const char *ip, bool markers)
+static void connect_both(const char *ip, const char *how)
 {
 	struct diw_listener_info info;
 	struct diw_listen_attr la;
@@ -66,7 +70,13 @@ static void connect_both(const char *ip, bool markers)
 	must(diw_listen(cm, &la, &l), "listener");
 	must(diw_listener_query(l, &info), "query");
 	diw_conn_attr_init(&ca);
-	ca.markers = markers;
+	ca.markers = !strcmp(how, "markers");
+	ca.plain = !strcmp(how, "plain");
+	ca.crc = !ca.plain;
+	if (!strcmp(how, "loose")) {
+		ca.data = "initiator";
+		ca.data_len = 9;
+	}
 	ca.rtr = DIW_RTR_WRITE;
 	must(diw_connect(a, cm, &info.local, &ca), "connect");
 	event(DIW_CM_CONNECT_REQUEST, &ev);
@@ -114,11 +124,29 @@ static void run(const char *what, struct diw_qp *from, struct diw_qp *to, struct
 		complete(what, rcq, DIW_WC_SUCCESS);
 }
 
-static void operations(uint32_t len)
+/* What the private data must agree to. */
+static void extensions(const char *how)
+{
+	struct diw_send_wr write = { .opcode = DIW_WR_WRITE, .imm = 8 };
+	struct diw_send_wr send = { .opcode = DIW_WR_SEND, .imm = 0xdeadbeef };
+	struct diw_send_wr add = { .opcode = DIW_WR_FETCH_ADD, .compare_add = 1 };
+	struct diw_send_wr swap = { .opcode = DIW_WR_CMP_SWAP, .compare_add = 1, .swap = 2 };
+
+	run("fetch-add", b, NULL, add, 8);
+	run("cmp-swap", a, NULL, swap, 8);
+	write.flags = DIW_SEND_IMM;
+	run("write-imm", a, b, write, 105);
+	write.flags = DIW_SEND_IMM | DIW_SEND_SOLICITED;
+	run("write-imm-se", a, b, write, 106);
+	send.flags = DIW_SEND_IMM;
+	if (!strcmp(how, "loose"))
+		run("send-imm", b, a, send, 108);
+}
+
+static void operations(uint32_t len, const char *how)
 {
 	struct diw_send_wr send = { .opcode = DIW_WR_SEND, .imm = 7 }, write = { .opcode = DIW_WR_WRITE, .imm = 8 };
-	struct diw_send_wr rd = { .opcode = DIW_WR_READ }, add = { .opcode = DIW_WR_FETCH_ADD, .compare_add = 1 };
-	struct diw_send_wr swap = { .opcode = DIW_WR_CMP_SWAP, .compare_add = 1, .swap = 2 };
+	struct diw_send_wr rd = { .opcode = DIW_WR_READ };
 
 	run("send", a, b, send, 100);
 	run("send of nothing", b, a, send, 0);
@@ -134,12 +162,8 @@ static void operations(uint32_t len)
 	run("long write", b, NULL, write, len);
 	run("read", a, NULL, rd, 104);
 	run("long read", a, NULL, rd, len);
-	run("fetch-add", b, NULL, add, 8);
-	run("cmp-swap", a, NULL, swap, 8);
-	write.flags = DIW_SEND_IMM;
-	run("write-imm", a, b, write, 105);
-	write.flags = DIW_SEND_IMM | DIW_SEND_SOLICITED;
-	run("write-imm-se", a, b, write, 106);
+	if (strcmp(how, "plain") != 0)
+		extensions(how);
 	rd.stag = mr->stag ^ 1;
 	run("refused read", a, NULL, rd, 107);
 }
@@ -158,10 +182,12 @@ static uint64_t counter(struct diw_qp *qp, const char *name)
 
 int main(int argc, char **argv)
 {
+	const char *how = argc > 3 ? argv[3] : "";
+	bool packed = strcmp(how, "loose") != 0 && strcmp(how, "plain") != 0;
 	struct diw_cm_event ev;
 
 	if (argc < 3 || strtoul(argv[2], NULL, 10) > SIZE) {
-		puts("usage: rc_tshark IP LONG [markers]");
+		puts("usage: rc_tshark IP LONG [markers | loose | plain]");
 		return 2;
 	}
 	for (size_t i = 0; i < sizeof mem; i++)
@@ -175,10 +201,10 @@ int main(int argc, char **argv)
 		must(diw_mr_reg(pd, mem, 64, DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_INVALIDATE, &ends[i]),
 		     "memory");
 	must(diw_cm_create(dev, &cm), "channel");
-	a = open_qp();
-	b = open_qp();
-	connect_both(argv[1], argc > 3);
-	operations((uint32_t)strtoul(argv[2], NULL, 10));
+	a = open_qp(packed, !strcmp(how, "loose"));
+	b = open_qp(packed, !strcmp(how, "loose"));
+	connect_both(argv[1], how);
+	operations((uint32_t)strtoul(argv[2], NULL, 10), how);
 	event(DIW_CM_DISCONNECTED, &ev);
 	event(DIW_CM_DISCONNECTED, &ev);
 	printf("fpdus %lu %lu\n", counter(a, "tx_fpdus") + counter(b, "tx_fpdus"),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Peers that speak verbs/rs/wire.h, but lie: their connection resets, and a bystander's does not. */
+#include "base/port.h"
 #include "tests/system/rs_kit.h"
 #include "verbs/diw.h"
 #include "verbs/rs/wire.h"
@@ -71,7 +72,7 @@ static enum diw_cm_event_type liar_connect(struct liar *l, const uint8_t *hello,
 	struct diw_cm_event ev;
 
 	open_qp(l);
-	diw_addr_parse("127.0.0.1", l->port, &to);
+	diw_addr_parse("127.0.0.1", diw_port_tcp(l->port), &to);
 	diw_conn_attr_init(&a);
 	a.data = hello;
 	a.data_len = len;

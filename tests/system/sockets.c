@@ -1,21 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Calls datagram sockets in every way and prints what came of it: sockets.sh compares the output with and without the
  * interposer. With an argument it ends when its standard input does, so that its counters can be read. */
+#include <aio.h>
 #include <fcntl.h>
 #include <linux/errqueue.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/single_threaded.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "tests/system/sockets_kit.h"
 
 /* ---- Each way to send to each way to receive ---- */
+
+static ssize_t by_aio(int fd, void *p, size_t n, bool writes)
+{
+	struct aiocb cb = { .aio_fildes = fd, .aio_buf = p, .aio_nbytes = n, .aio_sigevent.sigev_notify = SIGEV_NONE };
+	const struct aiocb *one[] = { &cb };
+
+	if ((writes ? aio_write(&cb) : aio_read(&cb)) < 0)
+		return -1;
+	while (aio_error(&cb) == EINPROGRESS)
+		aio_suspend(one, 1, NULL);
+	errno = aio_error(&cb);
+	return aio_return(&cb);
+}
 
 static ssize_t send_by(int how, int fd, size_t n, const struct sockaddr_storage *to, socklen_t len)
 {
@@ -29,7 +45,10 @@ static ssize_t send_by(int how, int fd, size_t n, const struct sockaddr_storage 
 	case 2: return sendmmsg(fd, &mm, 1, 0) == 1 ? (ssize_t)mm.msg_len : -1;
 	case 3: return send(fd, out, n, 0);
 	case 4: return write(fd, out, n);
-	default: return writev(fd, iov, 3);
+	case 5: return writev(fd, iov, 3);
+	case 6: return pwritev2(fd, iov, 3, -1, 0);
+	case 7: return syscall(SYS_writev, fd, iov, 3);
+	default: return by_aio(fd, out, n, true);
 	}
 }
 
@@ -48,7 +67,10 @@ static ssize_t recv_by(int how, int fd, size_t room)
 	case 2: rc = recvmmsg(fd, mm, 1, MSG_DONTWAIT, NULL) == 1 ? (ssize_t)mm[0].msg_len : -1; break;
 	case 3: return recv(fd, in, room, MSG_DONTWAIT);
 	case 4: return read(fd, in, room);
-	default: return readv(fd, iov, 3);
+	case 5: return readv(fd, iov, 3);
+	case 6: return preadv2(fd, iov, 3, -1, 0);
+	case 7: return syscall(SYS_readv, fd, iov, 3);
+	default: return by_aio(fd, in, room, false);
 	}
 	if (rc >= 0)
 		say("from %d bytes of %d, ", how == 2 ? mm[0].msg_hdr.msg_namelen : len, from.ss_family);
@@ -62,7 +84,7 @@ static void ways(int family)
 	char what[64];
 
 	for (size_t i = 0; i < COUNT(sizes); i++)
-		for (int how = 0; how < 6; how++) {
+		for (int how = 0; how < 9; how++) {
 			struct pair *q = &p[how > 2];
 
 			snprintf(what, sizeof what, "IPv%d: %zu by %d", family == AF_INET ? 4 : 6, sizes[i], how);

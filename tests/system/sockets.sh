@@ -37,6 +37,26 @@ same() {
 same "with it"
 same "with the CRC on" DIWARP_SOCKETS_CRC=on
 same "with Write-Record" DIWARP_SOCKETS_MODE=write-record
+# ---- What would be framed ----
+
+run "--check of a program" $RUN --check "$BUILD/tests/system/sockets"
+check "... datagrams" matches "$OUT" 'sockets: UDP goes to another interposed program in frames$'
+run "--check of a script" $RUN=all --check "$CALLS"
+check "... names its interpreter" matches "$OUT" 'a script of /bin/sh'
+check "... and streams" matches "$OUT" 'UDP and TCP go'
+expect 1 "--check of one that is left out" env DIWARP_SOCKETS_EXCLUDE_PROGRAMS="x, sockets" $RUN --check \
+	"$BUILD/tests/system/sockets"
+check "... says so" matches "$OUT" 'all is plain: the environment leaves it out'
+expect 1 "--check of a static program" $RUN --check /sbin/ldconfig
+check "... says so" matches "$OUT" 'all is plain: .*(statically|another C library)'
+
+# Killed for any call that it does not make itself.
+FILTERED=$BUILD/tests/system/sockets_filtered
+run "a program that was started with a filter" env DIWARP_SOCKETS_LOG=debug $RUN=all "$FILTERED"
+check "... works" [ "$OUT" = works ]
+mkdir -m 700 "$TMP/none"
+run "a program with a filter of its own" env XDG_RUNTIME_DIR="$TMP/none" $RUN=all "$FILTERED" itself
+check "... works" matches "$OUT" works
 same "with it switched off" DIWARP_SOCKETS=off
 check "... silently" [ -z "$(grep '^diwarp' <<< "$OUT")" ]
 
@@ -52,7 +72,7 @@ check "what could go in frames did" holds '.counters | .sock_tx_framed > 180 and
 	.sock_plain_unknown < .sock_tx_framed / 10 and .sock_rx_framed >= .sock_tx_framed - 5'
 check "each reason for plain was met" holds '.counters | .sock_plain_unknown > 0 and .sock_plain_size > 0 and
 	.sock_plain_option > 0 and .sock_plain_flags > 0 and .sock_plain_group > 0'
-check "a look-alike and a sibling, too" holds '.counters | .sock_rx_strange > 0 and .sock_rx_sibling > 0'
+check "a look-alike, too" holds '.counters | .sock_rx_strange > 0'
 run "Prometheus" $DIW stat $HELD --prometheus
 check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\""
 kill $HELD
@@ -90,7 +110,71 @@ for mode in sendrecv write-record; do
 	done <<< "$OUT"
 done
 
-run "high descriptors" env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_high" ${DIW_TEST_FULL:+many}
+# What the first socket takes of the registry, in KiB.
+mkdir -m 700 "$TMP/first"
+run "the first socket" env XDG_RUNTIME_DIR="$TMP/first" $RUN python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5101))
+s.setblocking(False)
+try:
+    s.recv(1)
+except BlockingIOError:
+    pass
+'
+check "... takes at most 1 MB of registry" [ "$(du -sk "$TMP/first" | cut -f 1)" -le 1000 ]
+locked='
+import ctypes, re, socket
+libc = ctypes.CDLL(None, use_errno=True)
+kb = lambda: int(re.search("VmLck:\\s+(\\d+)", open("/proc/self/status").read()).group(1))
+assert libc.mlockall(2) == 0
+before = kb()
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5101))
+s.setblocking(False)
+try:
+    s.recv(1)
+except BlockingIOError:
+    pass
+assert kb() - before < 2000, kb() - before
+'
+if [ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" -eq 0 ]; then
+	run "after mlockall() a socket locks next to nothing" env XDG_RUNTIME_DIR="$TMP/first" $RUN python3 -c "$locked"
+	check "... and takes no more of the registry" [ "$(du -sk "$TMP/first" | cut -f 1)" -le 1000 ]
+	mkdir -m 700 "$TMP/locked"
+	run "... nor does the first" env XDG_RUNTIME_DIR="$TMP/locked" $RUN python3 -c "$locked"
+	check "... " [ "$(du -sk "$TMP/locked" | cut -f 1)" -le 1000 ]
+fi
+mkdir -m 700 "$TMP/small"
+run "with a limit on the size of files" env XDG_RUNTIME_DIR="$TMP/small" bash -c 'ulimit -f 100; exec "$@"' - $RUN python3 -c '
+import socket
+a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+a.bind(("127.0.0.1", 5101))
+a.sendto(b"x", ("127.0.0.1", 5101))
+assert a.recv(9) == b"x"'
+check "... a warning says why all is plain" matches "$OUT" "ulimit -f"
+
+run "a program whose malloc() makes system calls under its lock" timeout 60 env DIWARP_SOCKETS_LOG=info \
+	LD_PRELOAD="$BUILD/lib/diwarp/libdiwarp_sockets.so $BUILD/tests/preload/allocator.so" python3 -c '
+import socket
+a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for i in range(2))
+for s in a, b:
+    s.bind(("127.0.0.1", 0))
+for i in range(100):
+    a.sendto(b"ping", b.getsockname())
+    m, who = b.recvfrom(100)
+    b.sendto(m, who)
+    assert a.recv(100) == b"ping"'
+check "... sends frames" matches "$OUT" "sock_rx_framed=1[0-9][0-9] "
+
+# A program's plugin finds its own functions, whatever libraries the interposer has: none of their names is in the global scope.
+run "what a program finds in the global scope" timeout 60 $RUN python3 -c '
+import ctypes
+scope = ctypes.CDLL(None)
+scope.socket
+for name in "ini_parse", "ini_parse_file", "crc32_iscsi", "crc32_gzip_refl", "crc32_ieee", "diw_crc32", "diw_log":
+    assert not hasattr(scope, name), name'
+run "high descriptors" env DIWARP_SOCKETS_LOG=info $RUN=all "$BUILD/tests/system/sockets_high" ${DIW_TEST_FULL:+many}
 while IFS= read -r line; do
 	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; "SKIP: "*) skip "${line#SKIP: }" ;; esac
 done <<< "$OUT"
@@ -107,7 +191,7 @@ file=$(echo "$reg"/sockets-*)
 check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$file" | tr '\n' ' ')" = '700 directory 600 regular file ' ]
 bad() {
 	same "$1"
-	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: [^:]*: $2"
+	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: warn: [^:]*: $2"
 	expect 1 "... diw sockets, too" $DIW sockets
 	check "... why" matches "$OUT" "$2"
 }
@@ -143,7 +227,7 @@ END
 	chmod +x "$TMP/full"
 	RUN="$TMP/full $RUN"
 	same "on a full disk"
-	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: [^:]*: No space left"
+	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: warn: [^:]*: No space left"
 	RUN=${RUN#* }
 else
 	skip "no mount namespace here"
@@ -164,6 +248,9 @@ stop() {
 }
 sender
 run "a plain program hears an interposed one" timeout 60 $STREAM receive 127.0.0.1 5000 50
+check "... plain" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
+run "one that is interposed but for its port hears it" timeout 60 env DIWARP_SOCKETS_EXCLUDE_PORTS=5000 $RUN \
+	$STREAM receive 127.0.0.1 5000 50
 check "... plain" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
 run "an interposed one hears it" timeout 60 $RUN $STREAM receive 127.0.0.1 5000 300
 check "... in frames" at_least $SENDER sock_tx_framed 100
@@ -272,6 +359,11 @@ framed 10 "its port alone" DIWARP_SOCKETS_PORTS=5000,5090-5100
 framed 0 "other ports alone" DIWARP_SOCKETS_PORTS=5000,5101-5200
 framed 10 "its program alone" DIWARP_SOCKETS_PROGRAMS="sipp, python3, python3.11, $(basename "$(readlink -f "$(command -v python3)")")"
 framed 0 "another program alone" DIWARP_SOCKETS_PROGRAMS=sipp
+framed 0 "but for its port" DIWARP_SOCKETS_EXCLUDE_PORTS=5000,5090-5100
+framed 10 "but for another port" DIWARP_SOCKETS_EXCLUDE_PORTS=5000,5101
+framed 0 "its port, and but for it" DIWARP_SOCKETS_PORTS=5100 DIWARP_SOCKETS_EXCLUDE_PORTS=5100
+framed 0 "but for its program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sipp, python3, $(basename "$(readlink -f "$(command -v python3)")")"
+framed 10 "but for another program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS=sipp
 framed 10 "a value that is none" DIWARP_SOCKETS_CRC=sometimes
 check "... and a warning says so" matches "$OUT" "diwarp sockets: .*: crc: 'sometimes' is none of its values"
 ini=$TMP/diwarp.ini
@@ -289,8 +381,8 @@ else
 	printf '[sockets]\ncrc = on\nport = 5\n' > "$ini"
 	framed 10 "a setting that is none" DIWARP_CONFIG="$ini"
 	check "... and a warning says where" matches "$OUT" "diwarp.ini: line 3 is wrong"
-	framed 10 "a file that is not there" DIWARP_CONFIG="$TMP/none"
-	check "... and a warning says so" matches "$OUT" "none: it cannot be read"
+	framed 10 "a file that is not there" DIWARP_CONFIG="$TMP/absent"
+	check "... and a warning says so" matches "$OUT" "absent: it cannot be read"
 	head -c 100000 /dev/urandom > "$ini"
 	framed 10 "a file that is no text" DIWARP_CONFIG="$ini"
 fi

@@ -3,8 +3,8 @@
 # Debian's programs over diw run --sockets: each pair with both ends interposed, some with either alone.
 # usage: sockets_programs.sh [PATTERN]     only the rows that PATTERN matches
 #
-# With both, 99 % of what the eligible ends send, messages or bytes of TCP, must go in frames, and a capture must show
-# frames. An end is eligible if it sends to somebody who has received before: who answers a client that asks once from
+# With both, 99 % of the messages, or a quarter of the bytes of TCP, that the eligible ends send must go in frames, and
+# a capture must show frames. An end is eligible if it sends to somebody who has received before: who answers a client that asks once from
 # each socket is not.
 # DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: what came of it goes into that page.
 . "${0%/*}/lib.sh"

@@ -77,6 +77,8 @@ static void show(struct diw_sockreg *reg, struct diw_sock_entry e)
 {
 	struct diw_sock_entry *to = diw_sockreg_at(reg, e.local.port, 0);
 
+	if (!diw_sockreg_back(reg, to))
+		abort();
 	while (pthread_mutex_trylock(&reg->owner[e.owner].life))
 		e.owner++;
 	e.owner_epoch = reg->owner[e.owner].epoch;
@@ -139,6 +141,7 @@ static void litter(struct diw_sockreg *reg, struct diw_rng *r)
 	uint64_t *word = (uint64_t *)((char *)reg + sizeof *reg - sizeof reg->entry);
 	size_t n = sizeof reg->entry / (sizeof *word);
 
+	memset((void *)reg->backed, 0xff, sizeof reg->backed);
 	for (size_t i = 0; i < n; i++)
 		word[i] = diw_rng_next(r);
 	reg->version = diw_rng_next(r) % 4 ? DIW_SOCKREG_VERSION : 9;

@@ -175,6 +175,20 @@ expect 1 "a page of another version" $STAT $SELFPID
 check "... another version" says 'another version'
 cat "$TMP/live" > "$live"
 
+# Planted: a true page's content, held as it should be, but not made so.
+cp "$TMP/live" $P
+chmod 644 $P
+check "a page that others may read, held by a process" held
+expect 1 "... is not believed" $STAT $PID
+check "... for its mode" says 'not as a process makes it'
+chmod 600 $P
+run "... as it is with the right one" $STAT $PID
+ln $P $P.1
+expect 1 "... nor with a second name" $STAT $PID
+check "... it says so" says 'a second name'
+kill $PID
+rm -f $P $P.1
+
 # Others' pages.
 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all env HOME=/ "$@"; }
 mkdir -p "$TMP/bin"

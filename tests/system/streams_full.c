@@ -13,6 +13,8 @@ static struct diw_streamreg *reg;
 
 static void take_all(void)
 {
+	for (size_t i = 0; i < sizeof reg->backed / sizeof reg->backed[0]; i++)
+		atomic_store(&reg->backed[i], UINT64_MAX);
 	for (uint32_t i = 0; i < DIW_STREAMREG_SLOTS; i++) {
 		struct diw_sock_stream *st = &reg->slot[i];
 		uint64_t is = 0;

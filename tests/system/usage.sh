@@ -59,9 +59,10 @@ run --check
 run --check ls -l
 run --flags ls
 run --sockets
-run --sockets --check ls
+run --sockets --check ls -l
 run --sockets --personality ca ls
 run --sockets --dev ls
+run --sockets=tcp ls
 run --check --dev ls
 sockets surplus
 sockets --all

@@ -60,6 +60,11 @@ ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockadd
 	return diw_sys_sendmsg(fd, &m);
 }
 
+ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
+{
+	return recvmsg(fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);
+}
+
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
 	ssize_t n = syscall(SYS_recvmsg, fd, m, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests that go to another device, and hosts that listen late. */
+/* Requests that go to another device, hosts that listen late, and pairs of ports. */
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/unit/cm_kit.h"
@@ -177,6 +178,131 @@ START_TEST(late_listener)
 }
 END_TEST
 
+/* ---- A pair of ports ---- */
+
+static int busy_fd;
+static struct diw_addr busy;         /* a peer by hand */
+
+static void connect_pair(const struct diw_addr *first, const struct diw_addr *second, int64_t refused_ns)
+{
+	struct diw_conn_attr ca;
+
+	plain_attr(&ca);
+	ca.data = "ports";
+	ca.data_len = 5;
+	ca.refused_ns = refused_ns;
+	ca.timeout_ns = 2 * KIT_LIMIT;
+	ca.other_port = second->port;
+	ck_assert_int_eq(diw_connect(a.qp, far, first, &ca), 0);
+}
+
+/* The other port has the whole request, and the connection is its own. */
+static void expect_other(void)
+{
+	struct diw_cm_event req, ev;
+
+	cm_expect(m.cm, &req, DIW_CM_CONNECT_REQUEST);
+	ck_assert_uint_eq(req.data_len, 5);
+	ck_assert_mem_eq(req.data, "ports", 5);
+	ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
+	ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), 0);
+	cm_expect(far, &ev, DIW_CM_ESTABLISHED);
+	ck_assert_uint_eq(ev.peer.port, m.addr.port);
+}
+
+START_TEST(other_port_refused)
+{
+	struct diw_addr shut;
+
+	open_two(DIW_PROGRESS_THREAD);
+	close(raw_listen(&shut, 1));
+	connect_pair(&shut, &m.addr, 0);
+	expect_other();
+	close_two();
+}
+END_TEST
+
+/* The first ends the stream: at once, and when it has the request. */
+START_TEST(other_port_unanswered)
+{
+	uint8_t byte;
+	int fd;
+
+	open_two(DIW_PROGRESS_THREAD);
+	busy_fd = raw_listen(&busy, 5);
+	connect_pair(&busy, &m.addr, 0);
+	fd = raw_accept(busy_fd);
+	if (_i % 2)
+		ck_assert_int_eq(recv(fd, &byte, 1, 0), 1);
+	if (_i / 2)
+		raw_reset(fd);
+	else
+		close(fd);
+	expect_other();
+	close(busy_fd);
+	close_two();
+}
+END_TEST
+
+/* Both refuse: in turn, for as long as was asked for. */
+START_TEST(both_ports_refused)
+{
+	struct diw_addr shut[2];
+	struct diw_listen_attr la;
+	struct diw_listener *late = NULL;
+	struct diw_cm_event ev;
+	int fd;
+
+	open_two(DIW_PROGRESS_INLINE);
+	fd = raw_listen(&shut[0], 1);
+	close(raw_listen(&shut[1], 1));
+	close(fd);
+	connect_pair(&shut[0], &shut[1], _i < 2 ? 2 * KIT_LIMIT : 20 * (int64_t)DIW_MS);
+	if (_i < 2) {
+		cm_expect_none(far, 20);
+		diw_listen_attr_init(&la);
+		la.local = shut[_i];
+		ck_assert_int_eq(diw_listen(n.cm, &la, &late), 0);
+		for (int i = 0; i < KIT_LIMIT_MS && diw_cm_get(n.cm, &ev, (int64_t)DIW_MS) < 0; i++)
+			cm_expect_none(far, 1);
+		ck_assert_int_eq(ev.type, DIW_CM_CONNECT_REQUEST);
+		ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
+		ck_assert_int_eq(diw_listener_close(late), 0);
+	} else {
+		cm_expect(far, &ev, DIW_CM_FAILED);
+		ck_assert_int_eq(ev.errnum, ECONNREFUSED);
+	}
+	close_two();
+}
+END_TEST
+
+/* What has begun to answer is the one: by a refusal, by a byte; and its reset tells more than the other's refusal. */
+START_TEST(first_port_decides)
+{
+	struct diw_addr shut;
+	struct diw_cm_event ev;
+	int fd;
+
+	open_two(DIW_PROGRESS_THREAD);
+	busy_fd = raw_listen(&busy, 5);
+	close(raw_listen(&shut, 1));
+	connect_pair(&busy, _i == 2 ? &shut : &m.addr, _i == 2 ? 2 * KIT_LIMIT : 0);
+	fd = raw_accept(busy_fd);
+	if (_i == 0)
+		send_frame(fd, true, "20020000");
+	else if (_i == 1)
+		raw_send(fd, "M", 1);
+	sleep_ms(20);
+	close(fd);
+	cm_expect(far, &ev, _i == 0 ? DIW_CM_REJECTED : DIW_CM_FAILED);
+	ck_assert_int_eq(ev.errnum, _i == 0 ? ECONNREFUSED : ECONNRESET);
+	cm_expect_none(m.cm, 20);
+	ck_assert_int_eq(readable(busy_fd, 0), 0);
+	close(busy_fd);
+	close_two();
+}
+END_TEST
+
 Suite *suite_cm_move(void)
 {
 	Suite *s = suite_create("cm_move");
@@ -188,6 +314,10 @@ Suite *suite_cm_move(void)
 	tcase_add_test(tc, moved_slow);
 	tcase_add_loop_test(tc, refused, 0, 2);
 	tcase_add_loop_test(tc, late_listener, 0, 2);
+	tcase_add_test(tc, other_port_refused);
+	tcase_add_loop_test(tc, other_port_unanswered, 0, 4);
+	tcase_add_loop_test(tc, both_ports_refused, 0, 3);
+	tcase_add_loop_test(tc, first_port_decides, 0, 3);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "base/crc.h"
 #include "base/rng.h"
@@ -46,6 +51,54 @@ START_TEST(known_values_c)
 	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x46dd794eu);
 }
 END_TEST
+
+#ifdef __x86_64__
+enum { XINUSE_AVX = 1 << 2, XINUSE_ZMM_HI256 = 1 << 6 };
+
+/* Upper halves of vector registers that the CPU holds in use: XGETBV with ECX = 1 (Intel SDM volume 1, section 13.6). */
+static uint32_t upper_halves_in_use(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+	return low & (XINUSE_AVX | XINUSE_ZMM_HI256);
+}
+
+/* Does XGETBV tell, on this CPU and under its hypervisor, that vzeroupper cleared what one instruction had set? */
+static bool upper_halves_are_told(void)
+{
+	uint32_t a, b, c, d, dirty, clean;
+
+	if (!__builtin_cpu_supports("avx512f") || !__get_cpuid_count(0xd, 1, &a, &b, &c, &d) || !(a & 1 << 2))
+		return false;
+	__asm__ volatile(".byte 0xc5, 0xf5, 0x76, 0xc1" ::: "xmm0");        /* vpcmpeqd %ymm1, %ymm1, %ymm0 */
+	dirty = upper_halves_in_use();
+	__asm__ volatile("vzeroupper" ::: "xmm0");
+	clean = upper_halves_in_use();
+	return dirty && !clean;
+}
+
+START_TEST(upper_halves_are_cleared)
+{
+	static uint8_t buf[4096];
+	uint32_t (*const crc[])(uint32_t, const void *, size_t) = { diw_crc32, diw_crc32c };
+
+	if (!upper_halves_are_told()) {
+		printf("SKIP: crc: this CPU has no AVX-512, or does not tell which vector registers are in use\n");
+		return;
+	}
+	for (size_t i = 0; i < 2; i++)
+		for (size_t len = 0; len <= sizeof buf; len += 64) {
+			uint32_t in_use;
+
+			__asm__ volatile("vzeroupper" ::: "xmm0");
+			crc[i](0, buf, len);
+			in_use = upper_halves_in_use();
+			ck_assert_msg(!in_use, "CRC %zu of %zu octets leaves state %#x in use", i, len, in_use);
+		}
+}
+END_TEST
+#endif
 
 /* A bit at a time, so that whichever engine the build has agrees with the other. */
 static uint32_t slow_crc32c(const uint8_t *p, size_t len)
@@ -111,6 +164,9 @@ Suite *suite_crc(void)
 	tcase_add_test(t, same_as_slow_c);
 	tcase_add_test(t, pieces_in_order);
 	tcase_add_test(t, engine_is_named);
+#ifdef __x86_64__
+	tcase_add_test(t, upper_halves_are_cleared);
+#endif
 	suite_add_tcase(s, t);
 	return s;
 }

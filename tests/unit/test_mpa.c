@@ -346,7 +346,7 @@ START_TEST(a_dead_stream)
 	ck_assert(mkit_send(&k, ulpdu(0), 100));
 	ck_assert(!mkit_send(&k, ulpdu(0), 10000));
 	ck_assert(!mkit_send(&k, ulpdu(0), 100));
-	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
+	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), -EPIPE);
 	ck_assert_int_eq(k.downs, 0);
 	/* What came before is still received. */
 	mkit_poll(&k);

@@ -2,6 +2,7 @@
 /* The pcapng writer: what is in the file, and what happens where none can be written. */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,53 @@ START_TEST(packets)
 }
 END_TEST
 
+START_TEST(segments)
+{
+	static uint8_t big[DIW_PCAPNG_MAX_TCP];
+	struct iovec iov = { big, sizeof big };
+	struct diw_addr a = fake_addr(1, 4791), b = fake_addr(2, 4792);
+	struct diw_addr a6 = { .ip = { 0x20, 1, [15] = 1 }, .port = 1 };
+	struct diw_pcapng_tcp tcp = { .seq = 0xfffffffe, .ack = 7, .flags = DIW_PCAPNG_PSH | DIW_PCAPNG_ACK };
+	struct diw_pcapng_packet k = { .src = &a, .dst = &b, .iov = &iov, .tcp = &tcp };
+	struct diw_pcapng *p;
+	struct png g;
+
+	for (size_t i = 0; i < sizeof big; i++)
+		big[i] = (uint8_t)(i * 11);
+	ck_assert_int_eq(diw_pcapng_open(path, &p), 0);
+	for (k.len = 0; k.len < 4; k.len++)
+		ck_assert_int_eq(diw_pcapng_write(p, &k), 0);
+	k.len = sizeof big;
+	ck_assert_int_eq(diw_pcapng_write(p, &k), 0);
+	k.src = k.dst = &a6;
+	ck_assert_int_eq(diw_pcapng_write(p, &k), 0);
+	diw_pcapng_close(p);
+	png_read(&g, path);
+	ck_assert_int_eq(g.n, 6);
+	for (uint32_t i = 0; i < 5; i++) {
+		const uint8_t *ip = g.packet[i].data, *t = ip + 20;
+		uint32_t len = i < 4 ? i : sizeof big;
+
+		ck_assert_uint_eq(g.packet[i].len, 40 + len);
+		ck_assert_uint_eq(diw_get16(ip + 2), 40 + len);
+		ck_assert_uint_eq(ip[9], 6);
+		ck_assert_uint_eq(sum(0, ip, 20), 0);
+		ck_assert_uint_eq(sum(6 + 20 + len, ip + 12, 28 + len), 0);
+		ck_assert_uint_eq(diw_get16(t), 4791);
+		ck_assert_uint_eq(diw_get16(t + 2), 4792);
+		ck_assert_uint_eq(diw_get32(t + 4), 0xfffffffe);
+		ck_assert_uint_eq(diw_get32(t + 8), 7);
+		ck_assert_uint_eq(t[12], 0x50);
+		ck_assert_uint_eq(t[13], 0x18);
+		ck_assert_mem_eq(t + 20, big, len);
+	}
+	ck_assert_uint_eq(g.packet[5].data[6], 6);
+	ck_assert_uint_eq(diw_get16(g.packet[5].data + 4), 20 + sizeof big);
+	ck_assert_uint_eq(sum(6 + 20 + sizeof big, g.packet[5].data + 8, 32 + 20 + sizeof big), 0);
+	png_free(&g);
+}
+END_TEST
+
 /* More than the writer holds back, of the largest size. */
 START_TEST(large)
 {
@@ -123,13 +171,46 @@ START_TEST(not_a_file)
 	ck_assert_int_eq(diw_pcapng_open("/nonexistent/x", &p), -ENOENT);
 	ck_assert_int_eq(diw_pcapng_open(dir, &p), -EISDIR);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(diw_pcapng_open(path, &p), -EINVAL);   /* nobody reads it */
+	ck_assert_int_eq(diw_pcapng_open(path, &p), -EINVAL);   /* it is a FIFO */
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(diw_pcapng_open(path, &p), 0);
 	ck_assert_int_eq(diw_pcapng_open(path, &q), -EBUSY);
 	diw_pcapng_close(p);
 	ck_assert_int_eq(diw_pcapng_open(path, &q), 0);
 	diw_pcapng_close(q);
+}
+END_TEST
+
+/* What is there and is no capture of the user's own stays as it is. */
+START_TEST(not_to_be_overwritten)
+{
+	char other[sizeof path + 8], text[8] = "";
+	struct diw_pcapng *p;
+	struct stat st;
+	int fd;
+
+	snprintf(other, sizeof other, "%s.other", path);
+	fd = open(other, O_CREAT | O_RDWR, 0644);
+	ck_assert_int_eq(write(fd, "thesis", 6), 6);
+	ck_assert_int_eq(diw_pcapng_open(other, &p), -EEXIST);
+	ck_assert_int_eq(symlink(other, path), 0);
+	ck_assert_int_eq(diw_pcapng_open(path, &p), -ELOOP);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(link(other, path), 0);
+	ck_assert_int_eq(diw_pcapng_open(path, &p), -EPERM);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(pread(fd, text, sizeof text, 0), 6);
+	ck_assert_str_eq(text, "thesis");
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert_int_eq(diw_pcapng_open(other, &p), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	diw_pcapng_close(p);
+	close(fd);
+	unlink(other);
+	ck_assert_int_eq(symlink(other, path), 0);
+	ck_assert_int_eq(diw_pcapng_open(path, &p), -ELOOP);
+	ck_assert_int_lt(access(other, F_OK), 0);
 }
 END_TEST
 
@@ -187,8 +268,10 @@ Suite *suite_pcapng(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, packets);
+	tcase_add_test(tc, segments);
 	tcase_add_test(tc, large);
 	tcase_add_test(tc, not_a_file);
+	tcase_add_test(tc, not_to_be_overwritten);
 	tcase_add_test(tc, full_disk);
 	tcase_add_test(tc, file_limit);
 	suite_add_tcase(s, tc);

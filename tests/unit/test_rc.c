@@ -160,6 +160,24 @@ START_TEST(atomics)
 }
 END_TEST
 
+/* The post says it of each operation; nothing is known of the memory yet. */
+START_TEST(messages_too_long)
+{
+	static const int ops[] = { DIW_WR_SEND, DIW_WR_WRITE, DIW_WR_READ };
+
+	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+		struct diw_sge sge[2] = { { (void *)8, DIW_MAX_RC, 1 }, { (void *)8, 1, 1 } };
+		struct diw_send_wr wr = { .opcode = ops[i], .stag = 1, .sge = sge, .num_sge = 2 };
+
+		ck_assert_int_eq(diw_post_send(p.a.qp, &wr, NULL), -EMSGSIZE);
+		sge[0].length = sge[1].length = UINT32_MAX;
+		ck_assert_int_eq(diw_post_send(p.a.qp, &wr, NULL), -EMSGSIZE);
+		wr.num_sge = 1;
+		ck_assert_int_eq(diw_post_send(p.a.qp, &wr, NULL), -EMSGSIZE);
+	}
+}
+END_TEST
+
 START_TEST(invalidation)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .flags = DIW_SEND_INVALIDATE };
@@ -560,6 +578,7 @@ Suite *suite_rc(void)
 	tcase_add_test(t, completions_in_order);
 	tcase_add_test(t, immediates);
 	tcase_add_test(t, atomics);
+	tcase_add_test(t, messages_too_long);
 	tcase_add_test(t, invalidation);
 	tcase_add_test(t, windows);
 	tcase_add_test(t, window_holds_region);

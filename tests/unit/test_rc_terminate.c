@@ -6,6 +6,7 @@
 
 #include "tests/unit/unit.h"
 #include "tests/unit/wire_kit.h"
+#include "verbs/qp.h"
 
 #define RECEIVE_QN "00000000 00000000 "              /* reserved, QN 0 */
 #define READ_QN "00000000 00000001 "
@@ -40,6 +41,7 @@ static const struct row {
 	R("c140 00000000 T 61", 0x1100, DDP, "rx_stag"),
 	R("c140 S Z 6162636465", 0x1101, DDP, "rx_bounds"),
 	R("c140 S 0000000000000000 61", 0x1101, DDP, "rx_bounds"),
+	R("c140 S W 61626364", 0x1101, DDP, "rx_bounds"),     /* ends exactly at 2^64 */
 	R("c140 S W 6162636465", 0x1103, DDP, "rx_wrap"),
 	R("c040 S T 61", 0x1104, DDP, "rx_version"),
 	R("c240 S T 61", 0x1104, DDP, "rx_version"),
@@ -71,6 +73,7 @@ static const struct row {
 	R(READ_1 SINK "00000005 S Z", 0x0101, DDP_AND_RDMAP, "rx_bounds"),
 	R(READ_1 SINK "ffffffff S T", 0x0101, DDP_AND_RDMAP, "rx_bounds"),
 	R(READ_1 SINK "00000004 N M", 0x0102, DDP_AND_RDMAP, "rx_access"),
+	R(READ_1 SINK "00000004 S W", 0x0101, DDP_AND_RDMAP, "rx_bounds"),
 	R(READ_1 SINK "00000005 S W", 0x0104, DDP_AND_RDMAP, "rx_wrap"),
 	R(READ_1 "00000abc W 00000005 S T", 0x0104, DDP_AND_RDMAP, "rx_wrap"),
 	R("c140 N M 61", 0x0102, DDP, "rx_access"),
@@ -123,7 +126,7 @@ static const struct row {
 	R(ATOMIC_1 "00000000 00000007 X T " OPERANDS, 0x0100, DDP, "rx_stag"),
 	R(ATOMIC_1 "00000000 00000007 S 0000000000000000 " OPERANDS, 0x0101, DDP, "rx_bounds"),
 	R(ATOMIC_1 "00000000 00000007 H T " OPERANDS, 0x0102, DDP, "rx_access"),
-	R(ATOMIC_1 "00000002 00000007 S fffffffffffffff8 " OPERANDS, 0x0104, DDP, "rx_wrap"),
+	R(ATOMIC_1 "00000002 00000007 S fffffffffffffff8 " OPERANDS, 0x0101, DDP, "rx_bounds"),
 	/* no header to quote */
 	R("41", 0x0207, NOTHING, "rx_malformed", .fault = DIW_FAULT_SHORT),
 	R("4143 " RECEIVE_QN "00000001 000000", 0x0207, NOTHING, "rx_malformed", .fault = DIW_FAULT_SHORT),
@@ -247,8 +250,22 @@ static const struct {
 	{ SEG_1, "4143 " RECEIVE_QN "00000001 00000003 63", 0x1204, "rx_malformed" },
 	{ SEG_1, "4143 " RECEIVE_QN "00000001 00000000 63", 0x1204, "rx_malformed" },
 	{ SEG_1, "4143 " RECEIVE_QN "00000002 00000000 63", 0x1203, "rx_msn" },
-	{ SEG_1, "4148 " RECEIVE_QN "00000001 00000002 0000000000000000", 0x1204, "rx_malformed" },
+	{ SEG_1, "4148 " RECEIVE_QN "00000001 00000000 0000000000000000", 0x1204, "rx_malformed" },
 	{ SEG_1, "4143 " RECEIVE_QN "00000001 00000002 " RECV_65, 0x1205, "rx_too_long" },
+	/* The second is of another opcode, or of another STag to invalidate. */
+	{ SEG_1, "4145 " RECEIVE_QN "00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ SEG_1, "4144 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ SEG_1, "0144 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ SEG_1, "4148 " RECEIVE_QN "00000001 00000002 0000000000000000", 0x0206, "rx_opcode" },
+	{ "0143 " RECEIVE_QN "00000001 00000000", "4145 " RECEIVE_QN "00000001 00000000 63", 0x0206, "rx_opcode" },
+	{ "0145 " RECEIVE_QN "00000001 00000000 6162", "4143 " RECEIVE_QN "00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ "0144 H 00000000 00000001 00000000 6162", "4146 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ "0144 H 00000000 00000001 00000000 6162", "4143 " RECEIVE_QN "00000001 00000002 63", 0x0206, "rx_opcode" },
+	{ "0144 X 00000000 00000001 00000000 6162", "4144 H 00000000 00000001 00000002 63", 0x0109, "rx_invalidate" },
+	/* A Write goes on where it was. */
+	{ "8140 S T 6162", "c140 K J 63", 0x1100, "rx_stag" },
+	{ "8140 S T 6162", "c140 S T 63", 0x1101, "rx_bounds" },
+	{ "8140 S T", "c140 S U 63", 0x1101, "rx_bounds" },
 	/* Nor does a message come twice. */
 	{ "4143 " RECEIVE_QN "00000001 00000000 61", "4143 " RECEIVE_QN "00000001 00000000 61", 0x1203, "rx_msn" },
 	{ "4143 " RECEIVE_QN "00000001 00000000 61", "4143 " RECEIVE_QN "00000003 00000000 61", 0x1203, "rx_msn" },
@@ -265,6 +282,34 @@ START_TEST(second_segment)
 	raw_seg(&w.r, &s);
 	expand(&s, pairs[_i].second, 0);
 	ends_with(pairs[_i].told, pairs[_i].told, pairs[_i].counter, &s, DDP);
+	wire_close(&w);
+}
+END_TEST
+
+/* A Write without an end: the octet that would be the 2^32nd is refused. Four GiB of it are taken for sent. */
+START_TEST(endless_write)
+{
+	static struct seg s;
+
+	wire_open(&w, NULL);
+	expand(&s, "8140 S T 61626364", 0);
+	raw_seg(&w.r, &s);
+	for (int ms = 0; ms < 3000 && end_counter(&w.e, "rx_payload") < 4; ms++)
+		sleep_ms(1);
+	ck_assert_int_eq(diw_dev_lock(w.e.qp->dev), 0);
+	ck_assert_uint_eq(w.e.qp->rdmap.ddp.order.written, 4);
+	w.e.qp->rdmap.ddp.order.written = UINT32_MAX - 3;
+	diw_dev_unlock(w.e.qp->dev);
+	if (_i) {
+		expand(&s, "c140 S U 61626364", 0);
+		ends_with(0x1101, 0x1101, "rx_bounds", &s, DDP);
+	} else {
+		expand(&s, "8140 S U 616263", 0);
+		raw_seg(&w.r, &s);
+		for (int ms = 0; ms < 3000 && end_counter(&w.e, "rx_payload") < 7; ms++)
+			sleep_ms(1);
+		ck_assert_uint_eq(end_counter(&w.e, "rx_payload"), 7);
+	}
 	wire_close(&w);
 }
 END_TEST
@@ -369,6 +414,7 @@ Suite *suite_rc_terminate(void)
 	tcase_add_test(t, no_receive);
 	tcase_add_test(t, ird_exceeded);
 	tcase_add_loop_test(t, second_segment, 0, sizeof pairs / sizeof *pairs);
+	tcase_add_loop_test(t, endless_write, 0, 2);
 	tcase_add_loop_test(t, response_goes_wrong, 0, 4);
 	tcase_add_test(t, source_deregistered);
 	tcase_add_loop_test(t, bad_crc, 1, 32);

@@ -48,6 +48,7 @@ static struct diw_sock_entry *show(struct diw_sockreg *reg, uint32_t owner)
 	struct diw_sock_entry *e = diw_sockreg_at(reg, 5000, 0);
 
 	ck_assert_int_eq(pthread_mutex_trylock(&reg->owner[owner].life), 0);
+	ck_assert(diw_sockreg_back(reg, e));
 	e->local.port = 5000;
 	e->owner = owner;
 	e->owner_epoch = atomic_load(&reg->owner[owner].epoch);

@@ -372,6 +372,35 @@ START_TEST(left)
 }
 END_TEST
 
+/* The stream has ended, and an adapter would still try again. */
+START_TEST(retries)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
+	const uint64_t retry = 200 * DIW_MS;
+	struct diw_qp_attr attr;
+	static struct pair p;
+	uint64_t ended;
+
+	rc_attr(&attr);
+	attr.keep_recvs = true;
+	pair_open(&p, &attr, NULL);
+	ck_assert_int_eq(diw_qp_set_retry(p.a.qp, -1), -EINVAL);
+	ck_assert_int_eq(diw_qp_set_retry(p.a.qp, (int64_t)retry), 0);
+	ended = diw_clock_ns();
+	ck_assert_int_eq(diw_abort(p.b.qp), 0);
+	KIT_UNTIL(rc_state(&p.a) == DIW_QPS_ERROR);
+	ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 10), 0);
+	ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 10), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_eq(rc_wc(p.a.scq).status, DIW_WC_FLUSHED);
+		ck_assert_uint_ge(diw_clock_ns() - ended, retry);
+	}
+	ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 10), 0);
+	ck_assert_uint_eq(rc_wc(p.a.scq).status, DIW_WC_FLUSHED);
+	pair_close(&p);
+}
+END_TEST
+
 /* Requests are there before the connection, an immediate among them. */
 START_TEST(early)
 {
@@ -423,6 +452,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, srq_told);
 	tcase_add_test(rc, rc_again);
 	tcase_add_loop_test(rc, left, 0, 2);
+	tcase_add_test(rc, retries);
 	tcase_add_loop_test(rc, early, 0, 2);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, rc);

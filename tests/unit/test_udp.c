@@ -215,7 +215,7 @@ START_TEST(connected)
 	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
 	take_all(a, 3000);
 	ck_assert_uint_eq(got.len, 3000);
-	/* The peer goes and comes back at the same port: nothing in between is an error. */
+	/* The peer goes and comes back at the same port: what is sent in between is no refusal; ICMP tells of it. */
 	peer = a->local;
 	a->ops->close(a);
 	for (int i = 0; i < 6; i++) {
@@ -223,7 +223,8 @@ START_TEST(connected)
 		if (i & 1)
 			ck_assert_int_eq(c->ops->recv(c, &r, 1, 1), 0);
 	}
-	ck_assert_int_eq(c->tx_errno, 0);
+	ck_assert_int_eq(c->tx_errno, ECONNREFUSED);
+	ck_assert(c->tx_icmp && diw_addr_eq(&c->tx_errpeer, &peer));
 	ck_assert_uint_gt(cb.tx_error, 0);
 	a = open_at(peer, false, NULL, &ca);
 	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,6 +72,8 @@ SPOIL(sources_0, x->max_sources = 0)
 SPOIL(records_0, x->max_records = 0)
 SPOIL(rcvbuf_0, x->rcvbuf = 0)
 SPOIL(impair_bad, x->impair = "loss=nonsense")
+SPOIL(impaired_rc, x->type = DIW_QP_RC; x->impair = "delay=1ms")
+SPOIL(rc_alone, x->type = DIW_QP_RC; x->impair = NULL)
 SPOIL(port_taken, x->local = a.addr)
 SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->local))
 
@@ -88,6 +91,39 @@ START_TEST(queue_pairs_that_cannot_be)
 	qp_refused(not_ours, -EADDRNOTAVAIL);
 	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));        /* it says what is wrong with it */
 	qp_refused(impair_bad, -EINVAL);
+	qp_refused(impaired_rc, -EOPNOTSUPP);
+	setenv("DIWARP_IMPAIR", "delay=1ms", 1);
+	qp_refused(rc_alone, -EOPNOTSUPP);
+	unsetenv("DIWARP_IMPAIR");
+	close_all();
+}
+END_TEST
+
+/* Where nobody is: it is told of whom, and costs nobody else anything. */
+START_TEST(destinations_that_cannot_be)
+{
+	struct end gone = { 0 };
+	struct diw_send_wr wr = { .flags = DIW_SEND_SIGNALED };
+	struct diw_qp_error e = { 0 };
+	struct diw_wc wc;
+
+	open_all();
+	ck_assert_int_eq(diw_addr_parse("::1", 4791, &wr.dst), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), -EAFNOSUPPORT);
+	end_open(&gone, &k, NULL, 16);
+	wr.dst = gone.addr;
+	end_close(&gone);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	ck_assert_int_eq(diw_cq_wait(a.scq, &wc, 1, KIT_LIMIT), 1);
+	KIT_UNTIL(e.errnum || diw_qp_error_get(a.qp, &e) == 0);
+	ck_assert_int_eq(e.errnum, ECONNREFUSED);
+	ck_assert(e.remote);
+	ck_assert(memcmp(&e.peer, &wr.dst, sizeof e.peer) == 0);
+	/* A message that was on its way is not lost by it. */
+	ck_assert_int_eq(end_recv(&b, 0, 100, 1), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 100, 0), 0);
+	ck_assert_int_eq(diw_cq_wait(b.rcq, &wc, 1, KIT_LIMIT), 1);
 	close_all();
 }
 END_TEST
@@ -106,6 +142,9 @@ START_TEST(regions_that_cannot_be)
 	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, 8, &mr), -EINVAL);
 	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, DIW_ACCESS_REMOTE_WRITE, &mr), -EINVAL);
 	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), -EINVAL);
+	attr.iova--;                            /* one that ends exactly at 2^64 can be */
+	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), 0);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
 	close_all();
 }
 END_TEST
@@ -132,11 +171,10 @@ START_TEST(requests_that_cannot_be)
 	REFUSED(wr.flags = 32);
 	REFUSED(wr.dst.port = 0);
 	REFUSED(memset(&wr.dst, 0, 16));
-	REFUSED(sge[0].length = DIW_MAX_SEND + 1);
 	sge[0] = (struct diw_sge){ big, 129, 0 };
 	REFUSED(wr.flags = DIW_SEND_INLINE);
 	sge[0] = (struct diw_sge){ k.mem, 8, k.mr->stag };
-	REFUSED(wr.opcode = DIW_WR_WRITE_RECORD; wr.to = UINT64_MAX - 7);
+	REFUSED(wr.opcode = DIW_WR_WRITE_RECORD; wr.to = UINT64_MAX - 6);
 	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_IMM);
 	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_INLINE);
 	REFUSED(wr.opcode = DIW_WR_READ; wr.timeout_ns = -1);
@@ -565,6 +603,7 @@ END_TEST
 static void add_all(TCase *tc)
 {
 	tcase_add_test(tc, queue_pairs_that_cannot_be);
+	tcase_add_test(tc, destinations_that_cannot_be);
 	tcase_add_test(tc, regions_that_cannot_be);
 	tcase_add_test(tc, requests_that_cannot_be);
 	tcase_add_test(tc, objects_in_use);

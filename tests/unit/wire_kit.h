@@ -16,6 +16,7 @@
 struct wire_attr {
 	bool responder;              /* the peer connects, we accept */
 	bool confirm;
+	bool words;                  /* the peer takes placement words */
 	bool no_crc, markers, plain; /* plain: the peer says nothing of RFC 7306 */
 	uint16_t ird;                /* ours; 0: 16 */
 	uint32_t mulpdu;
@@ -39,6 +40,9 @@ struct wire {
 /* ATTR NULL: all zero. */
 void wire_open(struct wire *w, const struct wire_attr *attr);
 void wire_close(struct wire *w);
+/* Behind a write to memory that the peer's next request reads, and before a read of what it wrote: takes the device's
+ * lock, since ThreadSanitizer sees no order in what a socket carries. */
+void wire_share_memory(struct wire *w);
 /* One connection after another. */
 void wire_join(struct wire *w, const struct wire_attr *attr);
 void wire_leave(struct wire *w);

@@ -144,7 +144,8 @@ static bool counts_a_drop(const char *name)
 		"record_closed_epoch", "record_closed_dereg", "record_evicted", "record_duplicate",
 		"reasm_opened", "reasm_complete", "reasm_duplicate",
 		"flow_asked", "flow_answered", "flow_waits", "read_requests_rx", "read_requests_tx", "read_answered",
-		"error_rx", "error_suppressed", "source_expired", "wakeups",
+		"error_rx", "error_suppressed", "source_expired", "source_evicted", "source_epoch_ended", "challenge_tx",
+		"proof_tx", "proof_rx", "wakeups",
 	};
 
 	if (strncmp(name, "tx_", 3) == 0 || strncmp(name, "error_tx", 8) == 0)
@@ -223,4 +224,28 @@ void bench_answered(const struct bench *b, unsigned layer_etype, unsigned code)
 void bench_silent(const struct bench *b)
 {
 	ck_assert_int_eq(b->nsent, 0);
+}
+
+void bench_challenge(const struct bench *b, uint8_t body[16])
+{
+	const struct gram *g = &b->sent[b->nsent - 1];
+
+	ck_assert_int_gt(b->nsent, 0);
+	ck_assert_uint_eq(g->len, 48);
+	ck_assert_uint_eq(g->b[1], 0x4e);
+	ck_assert_uint_eq(g->b[28], 1);
+	memcpy(body, g->b + 28, 16);
+}
+
+void bench_prove(struct bench *b, const struct diw_addr *from, uint16_t epoch)
+{
+	uint8_t body[16];
+	struct fields f;
+	struct gram g;
+
+	bench_challenge(b, body);
+	body[0] = 2;
+	f = validation_fields(body, epoch);
+	gram_build(&g, &f);
+	bench_inject_from(b, from, &g);
 }

@@ -26,6 +26,12 @@ struct fields send_fields(uint32_t msn, const void *payload, uint32_t n)
 		.length = n, .payload = payload, .n = n };
 }
 
+struct fields validation_fields(const uint8_t body[16], uint16_t epoch)
+{
+	return (struct fields){ .c0 = BIT_L | 1, .c1 = 0x40 | OP_VALIDATION, .qn = 2, .epoch = epoch, .msn = 77,
+		.length = 16, .payload = body, .n = 16 };
+}
+
 struct fields record_fields(uint32_t stag, uint32_t msn, uint64_t to, const void *payload, uint32_t n)
 {
 	return (struct fields){ .c0 = BIT_T | BIT_L | 1, .c1 = 0x40 | OP_WRITE_RECORD, .stag = stag, .to = to,

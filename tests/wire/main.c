@@ -11,10 +11,13 @@ int main(void)
 
 	srunner_add_suite(sr, suite_damage());
 	srunner_add_suite(sr, suite_hostile());
+	srunner_add_suite(sr, suite_lengths());
+	srunner_add_suite(sr, suite_corners());
 	srunner_add_suite(sr, suite_answers());
 	srunner_add_suite(sr, suite_flood());
 	srunner_add_suite(sr, suite_fuzz());
 	srunner_add_suite(sr, suite_tables());
+	srunner_add_suite(sr, suite_proof());
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);

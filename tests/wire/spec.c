@@ -52,18 +52,29 @@ static const char *place_verdict(const struct bench *b, uint32_t stag, uint64_t 
 {
 	if (stag != b->mr->stag)
 		return "rx_stag";
-	if (to + n < to)
+	if (n && to > UINT64_MAX - (n - 1))
 		return "rx_wrap";
 	return to < TO || to - TO > REGION || n > REGION - (to - TO) ? "rx_bounds" : NULL;
 }
 
 static const char *read_verdict(const struct bench *b, const struct view *v)
 {
+	const char *fault;
+
 	if (v->n != 28 || v->length != 28)
 		return "rx_malformed";
 	if (get(v->payload + 12, 4) > 16 << 20)
 		return "rx_too_long";
-	return place_verdict(b, (uint32_t)get(v->payload + 16, 4), get(v->payload + 20, 8), get(v->payload + 12, 4));
+	fault = place_verdict(b, (uint32_t)get(v->payload + 16, 4), get(v->payload + 20, 8), get(v->payload + 12, 4));
+	return fault || get(v->payload + 12, 4) <= 144 ? fault : "read_unproved";
+}
+
+/* Nothing that this bench has sent is ever in doubt, and no proof has its token. */
+static const char *validation_verdict(const struct view *v)
+{
+	if (v->n != 16 || v->length != 16 || (v->payload[0] != 1 && v->payload[0] != 2) || (v->payload[1] & 0x70))
+		return "rx_malformed";
+	return v->payload[0] == 1 ? "challenge_ignored" : "proof_ignored";
 }
 
 /* Nothing that this bench has sent is ever quoted. */
@@ -79,6 +90,13 @@ static const char *send_verdict(const struct view *v)
 	return v->length > RECV ? "rx_too_long" : NULL;
 }
 
+static const char *record_verdict(const struct bench *b, const struct view *v)
+{
+	if (v->length > 1u << 30)
+		return "rx_too_long";
+	return v->to < v->mo ? "rx_wrap" : place_verdict(b, v->stag, v->to, v->n);
+}
+
 const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len)
 {
 	struct view v;
@@ -87,10 +105,10 @@ const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len
 
 	if (fault)
 		return fault;
-	if (v.op != OP_READ_RESP && v.op != OP_ERROR && v.qkey != QKEY)
+	if (v.op != OP_READ_RESP && v.op != OP_ERROR && v.op != OP_VALIDATION && v.qkey != QKEY)
 		return "rx_qkey";
 	switch (v.op) {
-	case OP_READ_REQ: case OP_SEND: case OP_SEND_SE: case OP_ERROR:
+	case OP_READ_REQ: case OP_SEND: case OP_SEND_SE: case OP_ERROR: case OP_VALIDATION:
 		if (v.tagged)
 			return "rx_opcode";
 		break;
@@ -101,7 +119,7 @@ const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len
 	default:
 		return "rx_opcode";
 	}
-	if (!v.tagged && v.qn != (v.op == OP_READ_REQ ? 1u : v.op == OP_ERROR ? 2u : 0u))
+	if (!v.tagged && v.qn != (v.op == OP_READ_REQ ? 1u : v.op == OP_ERROR || v.op == OP_VALIDATION ? 2u : 0u))
 		return "rx_qn";
 	send = v.op == OP_SEND || v.op == OP_SEND_SE;
 	if ((v.imm && !send && v.op != OP_WRITE_RECORD) || (solicited && v.op != OP_WRITE_RECORD))
@@ -111,10 +129,12 @@ const char *spec_verdict(const struct bench *b, const uint8_t *seg, uint32_t len
 		return read_verdict(b, &v);
 	case OP_READ_RESP:
 		return "read_unmatched";
+	case OP_VALIDATION:
+		return validation_verdict(&v);
 	case OP_ERROR:
 		return error_verdict(&v);
 	case OP_WRITE_RECORD:
-		return v.to < v.mo ? "rx_wrap" : place_verdict(b, v.stag, v.to, v.n);
+		return record_verdict(b, &v);
 	default:
 		return send_verdict(&v);
 	}

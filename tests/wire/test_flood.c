@@ -172,7 +172,7 @@ START_TEST(record_flood)
 	uint64_t refused;
 
 	diw_qp_attr_init(&attr);
-	attr.max_sources = 4096;
+	attr.max_sources = 256;
 	attr.max_records = 512;
 	bench_open(&b, &attr);
 	for (uint32_t n = 0; n < 10 * SOURCES; n++) {
@@ -180,12 +180,12 @@ START_TEST(record_flood)
 		if (n % 100 == 99) {
 			net_run(b.net, 10 * DIW_US);
 			most = qp_memory() > most ? b.info.memory : most;
-			ck_assert_uint_le(b.info.sources, 4096);
+			ck_assert_uint_le(b.info.sources, 256);
 			ck_assert_uint_le(b.info.records_open, 512);
 		}
 	}
 	printf("record flood: at most %zu octets\n", most);
-	ck_assert_uint_lt(most, 4096 * 2048 + 1024 * 512);
+	ck_assert_uint_lt(most, 256 * 2048 + 1024 * 512);
 	refused = bench_count(&b, "source_full") + bench_count(&b, "record_full");
 	ck_assert_uint_gt(bench_count(&b, "source_full"), 0);
 	ck_assert_uint_gt(bench_count(&b, "record_full"), 0);

@@ -25,33 +25,36 @@ static uint32_t interesting(void)
 	return below(3) ? v[below(sizeof v / sizeof *v)] : (uint32_t)diw_rng_next(&rng);
 }
 
+#define LIFE 4000u                   /* segments, then the peer is another one: mutated MSNs made all of its own late */
+
 /* A valid segment of a message that may have several. */
 static struct fields seedling(void)
 {
 	static uint8_t payload[600];
+	static uint32_t calls;
 	struct fields f;
 	uint32_t length = below(2) ? below(513) : below(64), n = length ? 1 + below(length) : 0;
-	uint32_t mo = length - n ? below(length - n + 1) : 0;
+	uint32_t mo = length - n ? below(length - n + 1) : 0, msn = ++calls / 4 + below(50);
 
 	for (uint32_t i = 0; i < 16; i++)
 		payload[below(sizeof payload)] = (uint8_t)diw_rng_next(&rng);
 	switch (below(6)) {
 	case 0: case 1:
-		f = send_fields(below(50), payload, n);
+		f = send_fields(msn, payload, n);
 		f.to = 0;
 		break;
 	case 2: case 3:
-		f = record_fields(b.mr->stag, below(50), TO + below(REGION - 512), payload, n);
+		f = record_fields(b.mr->stag, msn, TO + below(REGION - 512), payload, n);
 		f.to += mo;
 		break;
 	case 4:
-		f = read_fields(below(50), (uint32_t)diw_rng_next(&rng), diw_rng_next(&rng), below(2048), b.mr->stag,
+		f = read_fields(msn, (uint32_t)diw_rng_next(&rng), diw_rng_next(&rng), below(300), b.mr->stag,
 				TO + below(2048));
 		length = n = 28;
 		mo = 0;
 		break;
 	default:
-		f = record_fields((uint32_t)diw_rng_next(&rng), below(50), diw_rng_next(&rng), payload, n);
+		f = record_fields((uint32_t)diw_rng_next(&rng), msn, diw_rng_next(&rng), payload, n);
 		f.c1 = 0x40 | OP_READ_RESP;
 	}
 	f.mo = mo;
@@ -61,8 +64,7 @@ static struct fields seedling(void)
 		f.c1 |= BIT_I;
 		f.imm = below(3);
 	}
-	if (below(50) == 0)
-		f.epoch++;
+	f.epoch = (uint16_t)(EPOCH + calls / LIFE + (below(50) == 0));
 	return f;
 }
 
@@ -172,6 +174,8 @@ START_TEST(mutations)
 			bench_check_memory(&b);
 		if (below(20) == 0)
 			net_run(b.net, below(2000) * DIW_US);
+		if (i % LIFE == LIFE - 1)
+			net_run(b.net, 2 * DIW_S);
 	}
 	bench_check_memory(&b);
 	ck_assert_uint_gt(refused, n / 4);

@@ -111,6 +111,7 @@ START_TEST(version_answers)
 	refused(&f, "rx_version");
 	bench_answered(&b, 0x11, 0x04);
 	f = bench_record(&b);
+	f.msn++;                                         /* a message's second fault is not answered */
 	f.c1 = 0x80 | OP_WRITE_RECORD;
 	refused(&f, "rx_version");
 	bench_answered(&b, 0x02, 0x05);
@@ -119,7 +120,7 @@ END_TEST
 
 START_TEST(opcodes)
 {
-	static const unsigned untagged = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 7, tagged = 1 << 2 | 1 << 12;
+	static const unsigned untagged = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 14, tagged = 1 << 2 | 1 << 12;
 
 	for (unsigned op = 0; op < 16; op++) {
 		struct fields f = bench_send();
@@ -128,6 +129,7 @@ START_TEST(opcodes)
 		if (!(untagged & 1u << op))
 			refused(&f, "rx_opcode");
 		f = bench_record(&b);
+		f.msn = op;
 		f.c1 = (uint8_t)(0x40 | op);
 		if (!(tagged & 1u << op))
 			refused(&f, "rx_opcode");
@@ -293,7 +295,7 @@ START_TEST(bounds)
 		{ TO + REGION - 47, "rx_bounds" }, { TO + REGION, "rx_bounds" }, { TO + REGION + 1, "rx_bounds" },
 		{ 0, "rx_bounds" }, { 1ull << 63, "rx_bounds" }, { TO ^ 1ull << 32, "rx_bounds" },
 		{ TO + (1ull << 63), "rx_bounds" }, { UINT64_MAX - 48, "rx_bounds" },
-		{ UINT64_MAX - 46, "rx_wrap" }, { UINT64_MAX, "rx_wrap" },
+		{ UINT64_MAX - 47, "rx_bounds" }, { UINT64_MAX - 46, "rx_wrap" }, { UINT64_MAX, "rx_wrap" },
 	};
 	struct fields f;
 
@@ -310,6 +312,7 @@ START_TEST(bounds)
 	refused(&f, "rx_too_long");
 	/* The message would begin below TO 0. */
 	f = bench_record(&b);
+	f.msn++;
 	f.mo = 0x1000;
 	f.length = 0x1030;
 	f.to = 0xfff;
@@ -342,6 +345,45 @@ START_TEST(inside)
 	ck_assert_uint_eq(wc.nranges, 0);
 	ck_assert_int_eq(wc.close, DIW_RECORD_COMPLETE);
 	ck_assert_str_eq(bench_drops(&b), "");
+}
+END_TEST
+
+/* A region's last octet may be the last that there is: what ends at 2^64 does not wrap. */
+START_TEST(the_end_of_offsets)
+{
+	struct diw_mr_attr attr = { .addr = b.region, .length = REGION, .use_iova = true, .iova = 0 - (uint64_t)REGION,
+		.access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ };
+	struct fields f = bench_record(&b);
+	struct diw_mr *mr;
+	struct gram g;
+
+	ck_assert_int_eq(diw_mr_reg_attr(b.pd, &attr, &mr), 0);
+	f.stag = mr->stag;
+	f.to = 0 - (uint64_t)48;
+	gram_build(&g, &f);
+	bench_look(&b);
+	bench_inject(&b, &g);
+	ck_assert_str_eq(bench_drops(&b), "");
+	memcpy(b.image + GUARD + REGION - 48, f.payload, 48);
+	ck_assert_uint_eq(bench_wc(&b, b.rcq).byte_len, 48);
+	bench_check_memory(&b);
+	f.to++;
+	f.msn++;
+	gram_build(&g, &f);
+	bench_refused(&b, &g, "rx_wrap");
+	f = read_fields(9, 1, 0, 48, mr->stag, 0 - (uint64_t)48);
+	gram_build(&g, &f);
+	bench_look(&b);
+	bench_inject(&b, &g);
+	ck_assert_str_eq(bench_drops(&b), "");
+	ck_assert_int_eq(b.nsent, 1);
+	ck_assert_uint_eq(b.sent[0].len, 32 + 48 + 4);
+	f = read_fields(10, 1, 0, 49, mr->stag, 0 - (uint64_t)48);
+	gram_build(&g, &f);
+	bench_refused(&b, &g, "rx_wrap");
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	attr.length++;
+	ck_assert_int_eq(diw_mr_reg_attr(b.pd, &attr, &mr), -EINVAL);
 }
 END_TEST
 
@@ -499,6 +541,7 @@ Suite *suite_hostile(void)
 	tcase_add_test(tc, other_regions);
 	tcase_add_test(tc, bounds);
 	tcase_add_test(tc, inside);
+	tcase_add_test(tc, the_end_of_offsets);
 	tcase_add_test(tc, record_disagreements);
 	tcase_add_test(tc, send_disagreements);
 	tcase_add_test(tc, receive_lengths);

@@ -175,8 +175,9 @@ START_TEST(a_late_clock)
 	/* Nor do error messages come faster. */
 	bench_look(&b);
 	f = record_fields(b.mr->stag ^ 1, 1, TO, "0123456789abcdef", 16);
-	gram_build(&g, &f);
 	for (int i = 0; i < 200; i++) {
+		f.msn++;
+		gram_build(&g, &f);
 		net_inject(b.net, &b.peer, &b.addr, g.b, g.len, b.net->now);
 		net_deliver(b.net);
 		diw_dev_step(b.host->dev, b.net->now - (i & 1) * DIW_US);
@@ -212,6 +213,29 @@ START_TEST(a_debt_of_seconds)
 	ck_assert_int_eq(b.nsent, 3);
 	ck_assert_uint_ge(b.net->now - begun, 10 * DIW_S);
 	ck_assert_uint_le(b.net->now - begun, 12 * DIW_S);
+	bench_close(&b);
+}
+END_TEST
+
+/* A reset draws an epoch that is not the one before, and does not follow from it. */
+START_TEST(reset_epochs)
+{
+	uint16_t before, step, last = 0;
+	int same = 0, ones = 0;
+
+	bench_open(&b, NULL);
+	for (int i = 0; i < 20000; i++) {
+		before = b.info.epoch;
+		ck_assert_int_eq(diw_qp_reset(b.qp), 0);
+		ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+		step = (uint16_t)(b.info.epoch - before);
+		ck_assert_uint_ne(step, 0);
+		same += step == last;
+		ones += step == 1;
+		last = step;
+	}
+	ck_assert_int_lt(same, 10);
+	ck_assert_int_lt(ones, 10);
 	bench_close(&b);
 }
 END_TEST
@@ -257,6 +281,7 @@ Suite *suite_tables(void)
 	tcase_add_test(tc, longest_timeouts);
 	tcase_add_test(tc, a_late_clock);
 	tcase_add_test(tc, a_debt_of_seconds);
+	tcase_add_test(tc, reset_epochs);
 	tcase_add_test(tc, answers_among_requests);
 	suite_add_tcase(s, tc);
 	return s;

@@ -34,6 +34,8 @@ static const struct {
 	{ V13_GROUP_SEND, { .last = true, .opcode = 3, MINE, .msn = 0x01020307, .length = 9 } },
 	{ V14_QUESTION, { .last = true, .opcode = 13, .qn = 2, .epoch = EPOCH, .msn = 0x01020308, .length = 8 } },
 	{ V14_ANSWER, { .last = true, .opcode = 13, .qn = 2, .epoch = 0x33c4, .msn = 0x77665546, .length = 8 } },
+	{ V15_CHALLENGE, { .last = true, .opcode = 14, .qn = 2, .epoch = 0x33c4, .msn = 0x77665547, .length = 16 } },
+	{ V15_PROOF, { .last = true, .opcode = 14, .qn = 2, .epoch = EPOCH, .msn = 0x01020309, .length = 16 } },
 };
 #define NVECTORS (sizeof vector / sizeof *vector)
 

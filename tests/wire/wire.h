@@ -15,10 +15,13 @@
 Suite *suite_vectors(void);
 Suite *suite_damage(void);
 Suite *suite_hostile(void);
+Suite *suite_lengths(void);
+Suite *suite_corners(void);
 Suite *suite_answers(void);
 Suite *suite_flood(void);
 Suite *suite_fuzz(void);
 Suite *suite_tables(void);
+Suite *suite_proof(void);
 
 /* The fields of the specification's vectors. */
 #define QKEY 0x1badcafeu
@@ -31,7 +34,7 @@ Suite *suite_tables(void);
 #define PEER_PORT 5000
 
 enum op { OP_WRITE = 0, OP_READ_REQ = 1, OP_READ_RESP = 2, OP_SEND = 3, OP_SEND_SE = 5, OP_ERROR = 7,
-	OP_WRITE_RECORD = 0xc, OP_FLOW = 0xd };
+	OP_WRITE_RECORD = 0xc, OP_FLOW = 0xd, OP_VALIDATION = 0xe };
 #define BIT_T 0x80
 #define BIT_L 0x40
 #define BIT_I 0x20
@@ -55,6 +58,8 @@ struct fields send_fields(uint32_t msn, const void *payload, uint32_t n);
 struct fields record_fields(uint32_t stag, uint32_t msn, uint64_t to, const void *payload, uint32_t n);
 struct fields read_fields(uint32_t msn, uint32_t sink_stag, uint64_t sink_to, uint32_t size, uint32_t stag,
 			  uint64_t to);
+/* A validation message with this payload. */
+struct fields validation_fields(const uint8_t body[16], uint16_t epoch);
 /* The segment with its CRC. */
 void gram_build(struct gram *g, const struct fields *f);
 void gram_hex(struct gram *g, const char *hex);
@@ -107,6 +112,10 @@ void bench_no_wc(struct bench *b);
 /* A whole Write-Record and a whole Send, to spoil. */
 struct fields bench_record(const struct bench *b);
 struct fields bench_send(void);
+/* The last datagram that was sent is a challenge: its payload. */
+void bench_challenge(const struct bench *b, uint8_t body[16]);
+/* FROM returns it. */
+void bench_prove(struct bench *b, const struct diw_addr *from, uint16_t epoch);
 /* Since the last look: one error message of that code left, or nothing did. */
 void bench_answered(const struct bench *b, unsigned layer_etype, unsigned code);
 void bench_silent(const struct bench *b);

@@ -11,7 +11,7 @@
 
 export DIWARP_SOCKETS_LOG=info
 ROWS=() ELIGIBLE=both
-declare -A BYTES=([messages]='' [bytes]=' bytes')
+declare -A BYTES=([messages]='' [bytes]=' bytes') LEAST=([messages]=99 [bytes]=25)
 
 have_programs() {
 	root=$(tools/programs get ${1:-} 2> "$TMP/programs")
@@ -31,7 +31,7 @@ path() {
 	done
 	command -v "$1"
 }
-interposed() { case $WHO in both | "$1") echo "$DIW run --sockets" ;; esac; }
+interposed() { case $WHO in both | "$1") echo "$DIW run --sockets=all" ;; esac; }
 LIBRARIES() { printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/{blas,lapack,pulseaudio,vlc}; }
 
 # Programs of processes that ended tell their counters in $TMP/first.err and second.err; of those that live $DIW stat does.
@@ -138,8 +138,10 @@ judge_row() {
 	bad=$(($(sum "$TMP/first.err" $DAMAGED) + $(sum "$TMP/second.err" $DAMAGED)))
 	[ $bad -eq 0 ] || fault "$bad damaged frames"
 	if [ $WHO = both ]; then
-		[ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $((ALL * 99)) ] || fault "only $FRAMED of $ALL $KIND in frames"
-		enough || fault "a capture shows $(captured) frames"
+		# Two event loops may wait for each other, and then speak plain in a direction (docs/streams.md).
+		[ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $((ALL * LEAST[$KIND])) ] || fault "only $FRAMED of $ALL $KIND in frames"
+		# Of a row that was plain in part the capture may have seen only that.
+		{ [ $KIND = bytes ] && [ "$FRAMED" -lt "$ALL" ]; } || enough || fault "a capture shows $(captured) frames"
 	else
 		[ "$FRAMED" -eq 0 ] || fault "$FRAMED frames to a program that knows none"
 	fi

@@ -424,7 +424,7 @@ cpython() {
 	local how
 	for how in plain interposed; do
 		env PYTHONHOME="$root/usr" LD_LIBRARY_PATH="$(LIBRARIES)" timeout 250 \
-			$([ $how = plain ] || echo "$DIW run --sockets") "$root/usr/bin/python3.11" -m test -v "$@" > "$TMP/cpython.$how" 2>&1
+			$([ $how = plain ] || echo "$DIW run --sockets=all") "$root/usr/bin/python3.11" -m test -v "$@" > "$TMP/cpython.$how" 2>&1
 		grep -E '\.\.\. (ok|FAIL|ERROR|skipped|expected)' "$TMP/cpython.$how" | sort > "$TMP/cpython.$how.cases"
 	done
 	FRAMED=0 ALL=$(wc -l < "$TMP/cpython.plain.cases")

@@ -1,0 +1,165 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# MPI over the software RNIC: OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings that
+# docs/mpi.md names. Prints a table; the last line is "N passed, N failed", each of them a run of all ranks.
+# usage: [ROUNDS=20] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
+#
+# PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 puts half of the ranks into another
+# network namespace. A run is wrong when a byte was, crashed when it ended otherwise, hung when it did not end within
+# HANG; and it must have gone over diwarp: each rank moved more than a megabyte through queue pairs of the transport's
+# type. What failed is in build/mpi/log.
+here=${0%/*}
+[ -n "${DIW_TEST_NS:-}" ] || "$here/get.sh" || exit
+. "$here/../system/lib.sh"
+. tests/system/clients/lib.sh
+SHM=4g own_shm "$@"
+PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1}
+MPI=$(readlink -f -- "${MPI:-build/mpi}")
+MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
+root=$MPI/root/usr
+lib=$root/lib/$("$CC" -print-multiarch)
+log=$MPI/log
+good=0 bad=0
+mkdir -p "$log"
+
+# Both hosts have an interface va, for the settings to name one device.
+hosts() {
+	two_namespaces 1500 || return
+	in_b ip link set vb down && in_b ip link set vb name va && in_b ip link set va up || return
+	# How an MPI starts what belongs to the other host: AGENT [OPTION]... HOST COMMAND... There, mv2.conf is another.
+	echo "$A4" > "$TMP/mv2.conf"
+	echo "$B4" > "$TMP/mv2.other"
+	printf '%s\n' '#!/bin/sh' 'while [ "${1#-}" != "$1" ]; do shift; done' 'shift' \
+		"exec nsenter -t $HOLDER -n -- unshare -m \\" \
+		"sh -c \"mount --bind $TMP/mv2.other $TMP/mv2.conf && \$*\"" > "$TMP/agent"
+	chmod +x "$TMP/agent"
+}
+
+# The command of so many ranks, in COMMAND. OpenMPI's processes take the settings from the environment, too.
+openmpi() {
+	local mine=$((($1 + HOSTS - 1) / HOSTS))
+	export OPAL_PREFIX=$root LD_LIBRARY_PATH=$lib:$root/lib/libpsm1
+	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+	COMMAND=("$root/bin/mpirun.openmpi" -n "$1" --oversubscribe --mca btl self)
+	[ "$HOSTS" = 1 ] || COMMAND+=(--mca plm_rsh_agent "$TMP/agent" --host "$A4:$mine,$B4:$mine")
+}
+hydra() {
+	local mine=$((($2 + HOSTS - 1) / HOSTS))
+	COMMAND=("$1" -n "$2")
+	[ "$HOSTS" = 1 ] || COMMAND+=(-launcher ssh -launcher-exec "$TMP/agent" -hosts "$A4:$mine,$B4:$mine")
+}
+mpich() {
+	export LD_LIBRARY_PATH=$lib:$root/lib/libpsm1 MPIR_CVAR_NOLOCAL=1
+	hydra "$root/bin/mpiexec.hydra" "$1"
+}
+mvapich2() {
+	export LD_LIBRARY_PATH=$MVAPICH2/lib MV2_USE_SHARED_MEM=0 MV2_ENABLE_AFFINITY=0 MV2_IBA_HCA=diw_va MV2_RDMA_CM_CONF_FILE_PATH=$TMP
+	hydra "$MVAPICH2/bin/mpiexec.hydra" "$1"
+}
+
+# settings MPI TRANSPORT RANKS: COMMAND, the environment, PROGRAM, an OPTION of its, the TYPE of queue pairs that
+# carries the bytes, and the MTU of the interfaces.
+settings() {
+	TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
+	case $1 in
+	openmpi) openmpi "$3" ;;
+	mpich) mpich "$3" ;;
+	mvapich2) mvapich2 "$3"; OPTION=--renew ;;
+	esac
+	case $1/$2 in
+	openmpi/ucx-ud) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES); OPTION=--add ;;
+	openmpi/ucx-rc) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES -x UCX_RC_VERBS_TX_POLL_ALWAYS) ;;
+	openmpi/ofi) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "verbs;ofi_rxm" --mca osc pt2pt
+		-x FI_OFI_RXM_SAR_LIMIT) ;;
+	esac
+	case $2 in
+	ucx-ud) export UCX_TLS=ud_verbs UCX_NET_DEVICES=diw_va:1; TYPE=UD ;;
+	ucx-rc) export UCX_TLS=rc_verbs,ud_verbs:aux UCX_NET_DEVICES=diw_va:1 UCX_RC_VERBS_TX_POLL_ALWAYS=y ;;
+	ofi) export FI_OFI_RXM_SAR_LIMIT=0 ;;
+	esac
+	case $1/$2 in
+	mpich/ofi)
+		export MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER="verbs;ofi_rxm" LD_LIBRARY_PATH=$MPI/wheel/lib
+		PROGRAM=$MPI/check.wheel
+		hydra "$MPI/wheel/bin/mpiexec.hydra" "$3"
+		;;
+	mvapich2/rc) export MV2_USE_RDMA_CM=0 ;;
+	mvapich2/ud) export MV2_USE_ONLY_UD=1 MV2_USE_RDMA_CM=0; TYPE=UD ;;
+	mvapich2/hybrid) export MV2_USE_UD_HYBRID=1 MV2_HYBRID_ENABLE_THRESHOLD=1 MV2_USE_RDMA_CM=0; TYPE="UD RC" MTU=9000 ;;
+	mvapich2/rdma-cm) export MV2_USE_RDMA_CM=1 ;;
+	mvapich2/iwarp) export MV2_USE_IWARP_MODE=1 MV2_USE_RDMA_CM=1 DIWARP_PERSONALITY=rnic ;;
+	esac
+}
+
+# carried RANKS TYPE...: so many processes moved a megabyte and more through queue pairs of these types.
+carried() {
+	jq -e -s --argjson n "$1" --arg types "${*:2}" '
+		map(select(.type as $t | $types | split(" ") | index($t))) | group_by(.pid) |
+		map(map(.tx_bytes + .rx_bytes) | add) | map(select(. > 1000000)) | length == $n' "$TMP/counted" > /dev/null
+}
+
+# Whatever a run left that was killed: its ranks, which are in process groups of their own.
+end_ranks() {
+	local p
+	for p in /proc/[0-9]*; do
+		[ "$(readlink "$p/exe")" != "$PROGRAM" ] || [ ! "$p/ns/ipc" -ef /proc/self/ns/ipc ] || kill -9 "${p#/proc/}"
+	done 2> /dev/null
+}
+
+# one RANKS SEED: sets VERDICT
+one() {
+	local status
+	start_counting
+	# shellcheck disable=SC2086  # words
+	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run --dev -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
+		$OPTION ${PARTS:-} > "$TMP/run" 2>&1 < /dev/null
+	status=$?
+	end_ranks
+	stop_counting
+	VERDICT=passed
+	if grep -q '^wrong:' "$TMP/run"; then
+		VERDICT=wrong
+	elif [ $status = 124 ] || [ $status = 137 ]; then
+		VERDICT=hung
+	elif [ $status != 0 ] || ! grep -q '^done: 1 rounds, 0 wrong' "$TMP/run"; then
+		VERDICT=crashed
+	elif ! carried "$1" $TYPE; then
+		VERDICT=elsewhere
+		cat "$TMP/counted" >> "$TMP/run"
+	fi
+}
+
+# row MPI TRANSPORT RANKS
+row() (
+	declare -A n=([passed]=0 [wrong]=0 [hung]=0 [crashed]=0 [elsewhere]=0)
+	settings "$@"
+	ip link set va mtu "$MTU" && in_b ip link set va mtu "$MTU"
+	begin=$SECONDS
+	for ((i = 0; i < ROUNDS; i++)); do
+		one "$3" "$i"
+		n[$VERDICT]=$((n[$VERDICT] + 1))
+		[ $VERDICT = passed ] || cp "$TMP/run" "$log/$1.$2.$3.$i.$VERDICT"
+	done
+	printf '| %s | %s | %d | %d | %d | %d | %d | %d | %d |\n' "$@" "$ROUNDS" "${n[wrong]}" "${n[crashed]}" \
+		"${n[hung]}" "${n[elsewhere]}" $((SECONDS - begin)) | tee -a "$log/table"
+	echo $((n[passed])) > "$TMP/passed"
+)
+
+[ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "built without libibverbs-dev"; end; }
+hosts || { not_ok "two network namespaces"; end; }
+echo "| MPI | transport | ranks | runs | wrong | crashed | hung | elsewhere | seconds |"
+echo "|---|---|---|---|---|---|---|---|---|"
+for ranks in $RANKS; do
+	for line in openmpi/ucx-ud openmpi/ucx-rc openmpi/ofi mpich/ucx-ud mpich/ucx-rc mpich/ofi \
+		mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
+		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
+		case $line in
+		mpich/ofi) [ -e "$MPI/check.wheel" ] || continue ;;
+		mvapich2/*) [ -e "$MPI/check.mvapich2" ] || continue ;;
+		esac
+		row "${line%/*}" "${line#*/}" "$ranks"
+		good=$((good + $(< "$TMP/passed"))) bad=$((bad + ROUNDS - $(< "$TMP/passed")))
+	done
+done
+echo "$good passed, $bad failed"
+[ $bad = 0 ]

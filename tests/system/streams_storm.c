@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* streams_storm COUNT KILLED: COUNT connections to itself, each closed behind a message and its answer, so that the
+ * kernel has most of them in TIME_WAIT; then processes that are killed with their connections, KILLED in all; then a
+ * few more. Each is to have its message, both ways, and the last are to be framed. */
+#include <limits.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/streamreg.h"
+#include "streams_kit.h"
+
+#define LISTENERS 8                      /* each has ports of its own for those that connect */
+#define VICTIMS 50u                      /* connections of a process that is killed */
+
+static int listener[LISTENERS];
+static struct sockaddr_in at[LISTENERS];
+
+static struct ends one(unsigned i)
+{
+	struct ends e = { .a = socket(AF_INET, SOCK_STREAM, 0) };
+
+	if (connect(e.a, (const void *)&at[i % LISTENERS], sizeof at[0]) < 0 ||
+	    (e.b = accept(listener[i % LISTENERS], NULL, NULL)) < 0) {
+		perror("connect");
+		exit(1);
+	}
+	return e;
+}
+
+static bool is_framed(struct diw_streamreg *reg, int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t len = sizeof cookie;
+
+	getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len);
+	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++)
+		if (diw_streamreg_cookie(reg, diw_streamreg_at(reg, cookie, i)) == cookie)
+			return atomic_load(&diw_streamreg_at(reg, cookie, i)->tx.state) == DIW_STREAM_FRAMED;
+	return false;
+}
+
+/* How many slots are taken. */
+static unsigned taken(const struct diw_streamreg *reg)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < DIW_STREAMREG_SLOTS; i++)
+		n += diw_streamreg_cookie(reg, &reg->slot[i]) > 1;
+	return n;
+}
+
+static void victim(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!talks(one(i)))
+			_exit(1);
+	kill(getpid(), SIGKILL);
+}
+
+static unsigned kill_some(unsigned all)
+{
+	unsigned good = 0;
+
+	for (unsigned i = 0; i < all; i += VICTIMS) {
+		pid_t child = fork();
+		int status;
+
+		if (child == 0)
+			victim(VICTIMS);
+		waitpid(child, &status, 0);
+		good += WIFSIGNALED(status);
+	}
+	return good;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned count = argc > 2 ? (unsigned)atoi(argv[1]) : 0, killed = count ? (unsigned)atoi(argv[2]) : 0, good = 0;
+	char path[PATH_MAX];
+	const char *why;
+	struct diw_streamreg *reg;
+	bool framed = true;
+
+	for (int i = 0; i < LISTENERS; i++)
+		listener[i] = listening(&at[i]);
+	for (unsigned i = 0; i < count; i++) {
+		struct ends e = one(i);
+
+		good += talks(e);
+		done(e);
+	}
+	reg = diw_streamreg_open(false, path, sizeof path, &why);
+	if (!reg)
+		return 1;
+	check("each connection had its message", good == count);
+	check("their slots are free", taken(reg) < 100);
+	check("processes are killed", kill_some(killed) == (killed + VICTIMS - 1) / VICTIMS);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct ends e = one(i);
+
+		framed = talks(e) && is_framed(reg, e.a) && is_framed(reg, e.b) && framed;
+		done(e);
+	}
+	check("connections are framed then", framed);
+	puts("end");
+	return failed > 0;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A peer that ends its half and still reads: what it asked for, and what had begun, comes whole before the stream ends
+ * (docs/rc-wire.md section 10). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/unit/cm_kit.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/wire_kit.h"
+
+#define BIG (KIT_SIZE / 2)           /* eight of them fill any socket buffer */
+#define MANY 8
+#define WAIT_MS 200                  /* until the peer reads */
+
+static struct wire w;
+
+static void half_close(void)
+{
+	ck_assert_int_eq(shutdown(w.r.fd, SHUT_WR), 0);
+}
+
+/* Requests 1 to N for LEN octets of the memory. */
+static void ask_reads(uint32_t n, uint32_t len)
+{
+	static struct seg s;
+
+	for (uint32_t i = 1; i <= n; i++) {
+		seg_hex(&s, "4141 00000000 00000001 %08x 00000000 %08x %016x %08x %08x %016lx", i, 0xabc + i, 0x1000,
+			len, w.p.all->stag, w.p.all->to);
+		raw_seg(&w.r, &s);
+	}
+}
+
+/* The whole response to request I. */
+static void expect_response(uint32_t i, uint32_t len)
+{
+	static struct seg s;
+	uint32_t got = 0;
+
+	do {
+		ck_assert_msg(raw_read(&w.r, &s), "the stream ended in response %u, at %u", i, got);
+		ck_assert_uint_eq(s.b[0] & 0xbf, 0x81);
+		ck_assert_uint_eq(s.b[1], 0x42);
+		ck_assert_uint_eq(raw_get(s.b + 2, 4), 0xabc + i);
+		ck_assert_uint_eq(raw_get(s.b + 6, 8), 0x1000 + got);
+		ck_assert_int_eq(memcmp(s.b + 14, w.p.k.mem + got, s.n - 14), 0);
+		got += s.n - 14;
+	} while (!(s.b[0] & 0x40));
+	ck_assert_uint_eq(got, len);
+}
+
+/* The octets of a whole Write; false: the stream ended before it. */
+static bool whole_write(uint32_t len)
+{
+	static struct seg s;
+	uint32_t got = 0;
+
+	do {
+		if (!raw_read(&w.r, &s)) {
+			ck_assert_uint_eq(got, 0);
+			return false;
+		}
+		ck_assert_uint_eq(s.b[1], 0x40);
+		got += s.n - 14;
+	} while (!(s.b[0] & 0x40));
+	ck_assert_uint_eq(got, len);
+	return true;
+}
+
+static void fill_memory(void)
+{
+	for (uint32_t i = 0; i < KIT_SIZE; i++)
+		w.p.k.mem[i] = (uint8_t)(i * 2654435761u >> 23);
+	wire_share_memory(&w);
+}
+
+static void post_writes(int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct diw_send_wr wr = { .wr_id = (uint64_t)i, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED };
+
+		wire_post(&w, &wr, 0, BIG);
+	}
+}
+
+/* Of N Writes those that came whole succeeded, the others were flushed. */
+static void expect_writes(int n, int whole)
+{
+	for (int i = 0; i < n; i++)
+		wire_expect_wc(w.e.scq, (uint64_t)i, i < whole ? DIW_WC_SUCCESS : DIW_WC_FLUSHED);
+}
+
+/* ---- Reads that were asked for ---- */
+
+START_TEST(reads_are_answered)
+{
+	static const uint32_t len[] = { 0, 1, 1000, 100000 };
+
+	wire_open(&w, &(struct wire_attr){ .responder = _i & 1, .receives = 1 });
+	fill_memory();
+	ask_reads(16, len[_i / 2]);
+	half_close();
+	for (uint32_t i = 1; i <= 16; i++)
+		expect_response(i, len[_i / 2]);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0, 0);
+	wire_expect_wc(w.e.rcq, 0, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
+START_TEST(atomic_is_answered)
+{
+	wire_open(&w, NULL);
+	memcpy(w.region, &(uint64_t){ 40 }, 8);
+	wire_share_memory(&w);
+	raw_hex(&w.r, "414a 00000000 00000001 00000001 00000000 00000000 00000007 %08x %016lx 0000000000000002 "
+		"0000000000000000 0000000000000000 0000000000000000", w.mr->stag, w.mr->to);
+	half_close();
+	raw_expect(&w.r, "414b 00000000 00000003 00000001 00000000 00000007 0000000000000028");
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0, 0);
+	wire_close(&w);
+}
+END_TEST
+
+/* The stream is full when the end comes, and the peer reads only later. */
+START_TEST(large_reads_are_answered)
+{
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	fill_memory();
+	ask_reads(MANY, BIG);
+	half_close();
+	sleep_ms(WAIT_MS);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_response(i, BIG);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0, 0);
+	wire_close(&w);
+}
+END_TEST
+
+/* ---- What we had posted ---- */
+
+START_TEST(begun_message_is_sent)
+{
+	int whole = 0;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	post_writes(MANY);
+	sleep_ms(WAIT_MS);
+	half_close();
+	sleep_ms(WAIT_MS);
+	while (whole_write(BIG))
+		whole++;
+	ck_assert_int_ge(whole, 1);
+	ck_assert_int_lt(whole, MANY);
+	wire_expect_down(&w, 0, 0);
+	expect_writes(MANY, whole);
+	wire_close(&w);
+}
+END_TEST
+
+/* Requests of both: the Write that had begun, the Reads that were asked for. */
+START_TEST(both)
+{
+	static struct seg s;
+	uint32_t answered = 0, last = 0;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	post_writes(MANY);
+	ask_reads(4, BIG);
+	half_close();
+	sleep_ms(WAIT_MS);
+	while (raw_read(&w.r, &s)) {
+		last = s.b[0] & 0x40;
+		answered += last && (s.b[1] & 15) == 2;
+	}
+	ck_assert_uint_eq(answered, 4);
+	ck_assert_uint_ne(last, 0);
+	wire_expect_down(&w, 0, 0);
+	wire_close(&w);
+}
+END_TEST
+
+/* After diw_disconnect() what was posted is executed, though the peer has ended its half meanwhile. */
+START_TEST(disconnect_executes)
+{
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	post_writes(MANY);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	half_close();
+	sleep_ms(WAIT_MS);
+	for (int i = 0; i < MANY; i++)
+		ck_assert(whole_write(BIG));
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0, 0);
+	expect_writes(MANY, MANY);
+	wire_close(&w);
+}
+END_TEST
+
+/* Nobody will answer a Read: it and what is behind it are flushed, without waiting. */
+START_TEST(unanswerable_read)
+{
+	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED };
+	struct diw_send_wr rd = { .wr_id = 2, .opcode = DIW_WR_READ, .flags = DIW_SEND_SIGNALED };
+	struct diw_send_wr behind = { .wr_id = 3, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED };
+	int reads = 0, writes = 0;
+	static struct seg s;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true, .ird = 1 });
+	post_writes(MANY);
+	wire_post(&w, &write, 0, 8);
+	for (int i = 0; i < 20; i++)            /* more than may be outstanding */
+		wire_post(&w, &rd, 0, 8);
+	behind.flags |= _i ? DIW_SEND_FENCE : 0;
+	wire_post(&w, &behind, 0, 8);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	half_close();
+	sleep_ms(WAIT_MS);
+	while (raw_read(&w.r, &s)) {
+		reads += (s.b[1] & 15) == 1;
+		writes += (s.b[1] & 15) == 0 && (s.b[0] & 0x40);
+	}
+	ck_assert_int_eq(writes, MANY + 1);
+	ck_assert_int_eq(reads, 0);
+	wire_expect_down(&w, 0, 0);
+	expect_writes(MANY, MANY);
+	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
+	for (int i = 0; i < 20; i++)
+		wire_expect_wc(w.e.scq, 2, DIW_WC_FLUSHED);
+	wire_expect_wc(w.e.scq, 3, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
+/* diw_disconnect() while the answers are on their way has nothing to add. */
+START_TEST(disconnect_behind_the_end)
+{
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	ask_reads(MANY, BIG);
+	half_close();
+	for (int ms = 0; ms < KIT_LIMIT_MS && rc_state(&w.e) != DIW_QPS_CLOSING; ms++)
+		sleep_ms(1);
+	ck_assert_int_eq(rc_state(&w.e), DIW_QPS_CLOSING);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_response(i, BIG);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0, 0);
+	ck_assert_int_eq(diw_disconnect(w.e.qp), -ENOTCONN);
+	wire_close(&w);
+}
+END_TEST
+
+/* ---- When it goes wrong ---- */
+
+START_TEST(peer_resets)
+{
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	ask_reads(MANY, BIG);
+	half_close();
+	sleep_ms(WAIT_MS);
+	raw_reset(w.r.fd);
+	w.r.fd = -1;
+	wire_expect_down(&w, DIW_FAULT_MPA_CLOSED, ECONNRESET);
+	ck_assert_uint_eq(end_counter(&w.e, "mpa_closed"), 1);
+	wire_close(&w);
+}
+END_TEST
+
+/* The Terminate comes behind what is on its way, though the peer has ended its half. */
+START_TEST(fault_before_the_end)
+{
+	static struct seg s, bad;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	ask_reads(MANY, BIG);
+	seg_hex(&bad, "4143 00000000 00000001 00000001 00000000 61");
+	sleep_ms(WAIT_MS);
+	raw_seg(&w.r, &bad);
+	half_close();
+	sleep_ms(WAIT_MS);
+	do
+		ck_assert(raw_read(&w.r, &s));
+	while ((s.b[1] & 15) != 7);
+	ck_assert_uint_eq(raw_get(s.b + 18, 2), 0x1201);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0x1201, EPROTO);
+	wire_close(&w);
+}
+END_TEST
+
+Suite *suite_rc_half_closed(void)
+{
+	Suite *s = suite_create("rc_half_closed");
+	TCase *t = tcase_create("rc_half_closed");
+
+	tcase_add_loop_test(t, reads_are_answered, 0, 8);
+	tcase_add_test(t, atomic_is_answered);
+	tcase_add_test(t, large_reads_are_answered);
+	tcase_add_test(t, begun_message_is_sent);
+	tcase_add_test(t, both);
+	tcase_add_test(t, disconnect_executes);
+	tcase_add_loop_test(t, unanswerable_read, 0, 2);
+	tcase_add_test(t, disconnect_behind_the_end);
+	tcase_add_test(t, peer_resets);
+	tcase_add_test(t, fault_before_the_end);
+	tcase_set_timeout(t, 30);
+	suite_add_tcase(s, t);
+	return s;
+}

@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Address validation (docs/ud-profile.md section 5.1): what forged addresses and epochs do to the peers that own them,
+ * and what they draw. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/wire/wire.h"
+
+static struct bench b;
+
+static struct diw_addr forged(uint32_t i)
+{
+	return net_addr4(0x0b000000u + i / 60000, (uint16_t)(1024 + i % 60000));
+}
+
+static void inject(const struct diw_addr *from, const struct fields *f)
+{
+	struct gram g;
+
+	gram_build(&g, f);
+	bench_inject_from(&b, from, &g);
+}
+
+static void region_is(const void *data, uint32_t n)
+{
+	memcpy(b.image + GUARD, data, n);
+	bench_check_memory(&b);
+}
+
+static bool completes(void)
+{
+	struct diw_wc wc;
+
+	if (diw_cq_poll(b.rcq, &wc, 1, 0) == 0)
+		return false;
+	diw_wc_release(&wc);
+	return true;
+}
+
+/* The first 20 octets of a Send of 40. */
+static struct fields part_of_send(uint32_t msn)
+{
+	struct fields f = send_fields(msn, "twenty octets of one", 20);
+
+	f.c0 = 1;
+	f.length = 40;
+	return f;
+}
+
+static void image_of_parts(void)
+{
+	for (int i = 0; i < NRECV; i++)
+		memcpy(b.image + (b.recv[i] - b.arena), b.recv[i], 40);
+}
+
+/* 4,000 datagrams a second of 52 octets, with no more than the Q_Key, from as many addresses: all places are taken, and
+ * every new peer gets one at once. */
+START_TEST(full_table)
+{
+	struct fields part = part_of_send(0), rec;
+	struct diw_qp_attr attr;
+	int done = 0;
+
+	diw_qp_attr_init(&attr);
+	attr.rq_depth = 4096;
+	bench_open(&b, &attr);
+	for (int i = 0; i < 2000; i++)                   /* half of them may be held */
+		bench_post(&b, i % NRECV);
+	for (uint32_t i = 0; i < 24000; i++) {
+		struct diw_addr from = forged(i), peer = net_addr4(0x0a000100 + i / 100, 7000);
+
+		inject(&from, &part);
+		if (i >= 20000 && i % 100 == 0) {        /* 40 new peers, a record of 2 segments each */
+			rec = record_fields(b.mr->stag, i, TO, "01234567", 8);
+			rec.length = 16;
+			rec.c0 &= (uint8_t)~BIT_L;
+			inject(&peer, &rec);
+			rec = record_fields(b.mr->stag, i, TO + 8, "89abcdef", 8);
+			rec.mo = 8;
+			rec.length = 16;
+			inject(&peer, &rec);
+			done += completes();
+		}
+		net_run(b.net, 250 * DIW_US);
+	}
+	image_of_parts();
+	region_is("0123456789abcdef", 16);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sources, 16384);
+	ck_assert_int_eq(done, 40);
+	ck_assert_uint_eq(bench_count(&b, "source_full"), 0);
+	ck_assert_uint_gt(bench_count(&b, "source_evicted"), 7000);
+	net_run(b.net, 11 * DIW_S + 200 * DIW_MS);       /* quiet time and all: none is left */
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.memory, 0);
+	bench_close(&b);
+}
+END_TEST
+
+/* An empty source goes after the source timeout. A refused segment makes none. */
+START_TEST(expiry_and_refusal)
+{
+	struct fields f = part_of_send(1);
+
+	bench_open(&b, NULL);
+	inject(&b.peer, &f);
+	net_run(b.net, 10 * DIW_S + 50 * DIW_MS);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sources, 1);            /* its partial Send ended after 100 ms */
+	net_run(b.net, 100 * DIW_MS);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sources, 0);
+	f.length = RECV + 1;                             /* too long */
+	inject(&b.peer, &f);
+	f = part_of_send(2);
+	for (uint32_t i = 0; i < 4; i++) {               /* half of the receives are held by two of these */
+		struct diw_addr from = forged(i);
+
+		inject(&from, &f);
+	}
+	ck_assert_uint_eq(bench_count(&b, "reasm_limit"), 2);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_eq(b.info.sources, 2);
+	image_of_parts();
+	bench_close(&b);
+}
+END_TEST
+
+/* Every 2 s a segment of 33 octets with another epoch, in an honest peer's name: it gets all of its messages, each once.
+ */
+START_TEST(forged_epochs)
+{
+	struct fields rec, evil;
+	int done = 0;
+
+	bench_open(&b, NULL);
+	rec = record_fields(b.mr->stag, 0, TO, "eight oc", 8);
+	for (uint32_t i = 0; i < 1000; i++) {
+		if (i % 100 == 0) {
+			evil = part_of_send(i);
+			evil.n = 1;
+			evil.epoch = (uint16_t)(EPOCH + 1 + i);
+			inject(&b.peer, &evil);
+		}
+		rec.msn = i;
+		inject(&b.peer, &rec);
+		done += completes();
+		inject(&b.peer, &rec);                   /* the network's duplicate */
+		ck_assert(!completes());
+		net_run(b.net, 20 * DIW_MS);
+	}
+	ck_assert_int_eq(done, 1000);
+	ck_assert_uint_eq(bench_count(&b, "record_late"), 1000);
+	ck_assert_uint_eq(bench_count(&b, "source_epoch_old"), 0);
+	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
+	ck_assert_uint_le(b.info.sources, 4);
+	image_of_parts();
+	region_is("eight oc", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* A peer that was restarted is heard at once; its proof ends the old epoch, whose record closes and whose late segments
+ * are refused. Nobody else's proof does. */
+START_TEST(proved_epoch)
+{
+	struct fields old, new, f;
+	uint8_t body[16];
+	struct diw_wc wc;
+
+	bench_open(&b, NULL);
+	old = record_fields(b.mr->stag, 5, TO, "01234567", 8);
+	old.length = 16;
+	old.c0 &= (uint8_t)~BIT_L;
+	inject(&b.peer, &old);
+	ck_assert_int_eq(b.nsent, 0);                    /* the first epoch of an address needs no proof */
+	new = record_fields(b.mr->stag, 5, TO + 64, "restart", 7);
+	new.epoch = 0x4242;
+	inject(&b.peer, &new);
+	ck_assert(completes());
+	bench_challenge(&b, body);
+	ck_assert_uint_eq(body[1], 0x8c);
+	ck_assert_uint_eq(body[2] << 8 | body[3], 0x4242);
+	ck_assert_int_eq(memcmp(body + 4, "\0\0\0\5", 4), 0);
+	/* A wrong token, another epoch, another address, another kind of segment. */
+	body[0] = 2;
+	f = validation_fields(body, 0x4242);
+	body[15] ^= 1;
+	inject(&b.peer, &f);
+	body[15] ^= 1;
+	f = validation_fields(body, EPOCH);
+	inject(&b.peer, &f);
+	f = validation_fields(body, 0x4242);
+	inject(&(struct diw_addr){ 0 }, &f);
+	body[1] = OP_READ_REQ;
+	inject(&b.peer, &f);
+	ck_assert_uint_eq(bench_count(&b, "proof_ignored"), 4);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 0);
+	ck_assert(!completes());
+	body[1] = 0x8c;
+	inject(&b.peer, &f);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
+	wc = bench_wc(&b, b.rcq);
+	ck_assert_int_eq(wc.close, DIW_RECORD_EPOCH);
+	ck_assert_uint_eq(wc.byte_len, 8);
+	diw_wc_release(&wc);
+	inject(&b.peer, &old);
+	ck_assert_uint_eq(bench_count(&b, "source_epoch_old"), 1);
+	/* A token is not good for ever. */
+	net_run(b.net, 2 * DIW_S);
+	inject(&b.peer, &f);
+	ck_assert_uint_eq(bench_count(&b, "proof_ignored"), 5);
+	memcpy(b.image + GUARD + 64, "restart", 7);
+	region_is("01234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* Four forged epochs hold all that an address may have; the real one is heard from its proof on. */
+START_TEST(crowded_address)
+{
+	struct diw_qp_attr attr;
+	struct fields f;
+
+	diw_qp_attr_init(&attr);
+	attr.record_timeout_ns = attr.reorder_window_ns = 100 * (int64_t)DIW_S;
+	bench_open(&b, &attr);
+	for (uint16_t i = 1; i <= 4; i++) {
+		f = record_fields(b.mr->stag, i, TO, "01234567", 8);
+		f.length = 16;
+		f.c0 &= (uint8_t)~BIT_L;
+		f.epoch = (uint16_t)(EPOCH + i);
+		inject(&b.peer, &f);
+	}
+	f = record_fields(b.mr->stag, 9, TO, "01234567", 8);
+	inject(&b.peer, &f);
+	ck_assert_uint_eq(bench_count(&b, "source_full"), 1);
+	bench_prove(&b, &b.peer, EPOCH);
+	ck_assert_uint_eq(bench_count(&b, "record_closed_epoch"), 4);
+	bench_look(&b);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "");
+	for (int i = 0; i < 5; i++)
+		ck_assert(completes());
+	region_is("01234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* A peer that reads and is restarted while three forged epochs hold what an address may have beside it: its proof ends
+ * the answers to its old self, whose late segments are refused. */
+START_TEST(restarted_reader)
+{
+	struct diw_qp_attr attr;
+	struct fields f;
+
+	diw_qp_attr_init(&attr);
+	attr.rate_limit = 20000;
+	attr.rate_burst = 1500;
+	attr.record_timeout_ns = attr.reorder_window_ns = 100 * (int64_t)DIW_S;
+	bench_open(&b, &attr);
+	f = read_fields(1, 1, 0, REGION, b.mr->stag, TO);
+	inject(&b.peer, &f);
+	bench_prove(&b, &b.peer, EPOCH);
+	for (f.msn = 2; f.msn < 6; f.msn++)
+		inject(&b.peer, &f);                     /* answered for a second */
+	for (uint16_t i = 1; i <= 3; i++) {
+		f = record_fields(b.mr->stag, i, TO, "01234567", 8);
+		f.length = 16;
+		f.c0 &= (uint8_t)~BIT_L;
+		f.epoch = (uint16_t)(EPOCH + i);
+		inject(&b.peer, &f);
+	}
+	bench_look(&b);
+	f = record_fields(b.mr->stag, 1, TO, "01234567", 8);
+	f.epoch = 0x4242;
+	inject(&b.peer, &f);
+	ck_assert_uint_eq(bench_count(&b, "source_full"), 1);
+	bench_prove(&b, &b.peer, 0x4242);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
+	ck_assert_uint_eq(bench_count(&b, "record_closed_epoch"), 3);
+	bench_look(&b);
+	net_run(b.net, DIW_S);
+	bench_silent(&b);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "");
+	f.epoch = EPOCH;
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
+	region_is("01234567", 8);
+	for (int i = 0; i < 4; i++)
+		ck_assert(completes());
+	bench_close(&b);
+}
+END_TEST
+
+/* An epoch that ended and comes again is one of two again: it is challenged. */
+START_TEST(ended_epoch_again)
+{
+	struct fields f;
+	uint8_t body[16];
+
+	bench_open(&b, NULL);
+	for (uint16_t i = 0; i < 2; i++) {
+		f = record_fields(b.mr->stag, 1, TO, "01234567", 8);
+		f.epoch = (uint16_t)(EPOCH + i);
+		inject(&b.peer, &f);
+	}
+	f.msn = 2;
+	f.epoch = EPOCH;
+	bench_look(&b);
+	inject(&b.peer, &f);
+	bench_prove(&b, &b.peer, EPOCH);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
+	f.epoch = EPOCH + 1;
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
+	net_run(b.net, 2 * DIW_S + DIW_MS);
+	bench_look(&b);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "");
+	bench_challenge(&b, body);
+	for (int i = 0; i < 4; i++)
+		ck_assert(completes());
+	region_is("01234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* Each of two epochs is challenged once in 100 ms. */
+START_TEST(challenge_rate)
+{
+	struct fields f;
+
+	bench_open(&b, NULL);
+	f = record_fields(b.mr->stag, 1, TO, "01234567", 8);
+	inject(&b.peer, &f);
+	for (f.msn = 2; f.msn < 20; f.msn++) {
+		f.epoch = (uint16_t)(EPOCH + f.msn % 2);
+		inject(&b.peer, &f);
+		net_run(b.net, DIW_MS);
+	}
+	ck_assert_uint_eq(bench_count(&b, "challenge_tx"), 2);
+	while (completes())
+		;
+	region_is("01234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+static void open_uc(void)
+{
+	struct diw_qp_attr attr;
+
+	diw_qp_attr_init(&attr);
+	attr.type = DIW_QP_UC;
+	bench_open(&b, &attr);
+}
+
+static struct fields write_fields(uint16_t epoch, uint32_t msn)
+{
+	struct fields f = record_fields(b.mr->stag, msn, TO, "01234567", 8);
+
+	f.c1 = 0x40 | OP_WRITE;
+	f.epoch = epoch;
+	return f;
+}
+
+/* UC: a Write of a new epoch whose segments come before and behind the time when the old epoch gives way is one Write;
+ * a duplicate of one that ended before is late. */
+START_TEST(uc_gives_way)
+{
+	struct fields f, done, half;
+
+	open_uc();
+	f = write_fields(EPOCH, 1);
+	inject(&b.peer, &f);
+	net_run(b.net, 10 * DIW_S - 20 * DIW_MS);
+	done = write_fields(EPOCH + 1, 1);
+	done.c1 |= BIT_I;
+	inject(&b.peer, &done);
+	ck_assert(completes());
+	half = write_fields(EPOCH + 1, 2);
+	half.c1 |= BIT_I;
+	half.length = 16;
+	half.c0 &= (uint8_t)~BIT_L;
+	inject(&b.peer, &half);
+	net_run(b.net, 40 * DIW_MS);
+	bench_look(&b);
+	inject(&b.peer, &done);
+	ck_assert_str_eq(bench_drops(&b), "record_late");
+	half.mo = 8;
+	half.to += 8;
+	half.c0 |= BIT_L;
+	inject(&b.peer, &half);
+	ck_assert(completes());
+	region_is("0123456701234567", 16);
+	f.epoch = EPOCH + 2;                     /* the old one is quiet: no challenge */
+	bench_look(&b);
+	inject(&b.peer, &f);
+	bench_silent(&b);
+	bench_close(&b);
+}
+END_TEST
+
+/* UC: Writes of a forged epoch, one a millisecond, do not keep the peer's new one from being challenged. */
+START_TEST(uc_forged_epochs)
+{
+	struct fields evil, f;
+
+	open_uc();
+	f = write_fields(EPOCH, 1);
+	inject(&b.peer, &f);
+	evil = write_fields(EPOCH + 9, 1);
+	inject(&b.peer, &evil);
+	net_run(b.net, DIW_MS);
+	f = write_fields(EPOCH + 1, 1);
+	bench_look(&b);
+	inject(&b.peer, &f);
+	bench_prove(&b, &b.peer, EPOCH + 1);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
+	f = write_fields(EPOCH, 2);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
+	bench_look(&b);
+	for (evil.msn = 2; evil.msn < 52; evil.msn++) {  /* one epoch in doubt: not more than one in 100 ms */
+		inject(&b.peer, &evil);
+		net_run(b.net, DIW_MS);
+	}
+	ck_assert_uint_eq(bench_count(&b, "challenge_tx"), 1);
+	region_is("01234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* UC: the peer proves the epoch that is in force: the other one ends. */
+START_TEST(uc_doubt_ends)
+{
+	struct fields f, half, part = part_of_send(1);
+
+	open_uc();
+	f = write_fields(EPOCH, 1);
+	inject(&b.peer, &f);
+	half = write_fields(EPOCH + 1, 1);
+	half.length = 16;
+	half.c0 &= (uint8_t)~BIT_L;
+	inject(&b.peer, &half);
+	part.epoch = EPOCH + 1;
+	inject(&b.peer, &part);
+	part.epoch = EPOCH;
+	bench_look(&b);
+	inject(&b.peer, &part);
+	bench_prove(&b, &b.peer, EPOCH);
+	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
+	bench_look(&b);
+	half.mo = 8;
+	half.to += 8;
+	half.c0 |= BIT_L;
+	inject(&b.peer, &half);
+	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
+	f.msn = 2;
+	bench_look(&b);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "");
+	image_of_parts();
+	region_is("0123456701234567", 8);
+	bench_close(&b);
+}
+END_TEST
+
+/* Error messages: addresses that are not the sender's own, however many, leave a proved one its share. */
+START_TEST(error_share)
+{
+	static const uint8_t octets[64];        /* an error message is no larger than its cause */
+	struct fields f;
+
+	bench_open(&b, NULL);
+	f = read_fields(9, 1, 0, REGION, b.mr->stag, TO);
+	inject(&b.peer, &f);
+	bench_prove(&b, &b.peer, EPOCH);
+	f = record_fields(b.mr->stag ^ 1, 1, TO, octets, sizeof octets);
+	for (uint32_t i = 0; i < 12800; i++) {
+		struct diw_addr from = forged(i);
+
+		inject(&from, &f);
+	}
+	for (uint32_t i = 0; i < 20; i++) {
+		struct diw_addr from = forged(20000 + i);
+
+		bench_look(&b);
+		inject(&from, &f);
+		ck_assert_uint_eq(bench_count(&b, "error_suppressed"), 1);
+	}
+	for (f.msn = 1; f.msn < 50; f.msn++) {
+		bench_look(&b);
+		inject(&b.peer, &f);
+		ck_assert_uint_eq(bench_count(&b, "error_tx"), 1);
+	}
+	bench_check_memory(&b);
+	bench_close(&b);
+}
+END_TEST
+
+/* ---- Reads ---- */
+
+/* What goes to an address that proved nothing: at most three times what came. */
+START_TEST(amplification)
+{
+	bench_open(&b, NULL);
+	for (uint32_t size = 0; size <= REGION; size = size < 160 ? size + 1 : 2 * size) {
+		struct fields f = read_fields(size, 1, 0, size, b.mr->stag, TO);
+		uint64_t out;
+
+		net_run(b.net, DIW_S);
+		bench_look(&b);
+		inject(&b.peer, &f);
+		out = bench_count(&b, "tx_bytes");
+		ck_assert_uint_gt(out, 0);
+		ck_assert_uint_le(out, 3 * 60);
+		ck_assert_uint_eq(bench_count(&b, "read_answered"), size <= 144);
+		ck_assert_uint_eq(bench_count(&b, "read_unproved"), size > 144);
+		f.stag = 0;                              /* and an error is no larger than its cause */
+		f = read_fields(size, 1, 0, size, b.mr->stag ^ 1, TO);
+		bench_look(&b);
+		inject(&b.peer, &f);
+		ck_assert_uint_le(bench_count(&b, "tx_bytes"), 60);
+	}
+	bench_close(&b);
+}
+END_TEST
+
+/* With its proof the same request is answered, and those behind it at once; in another epoch it is not. */
+START_TEST(proved_reader)
+{
+	struct fields f;
+
+	bench_open(&b, NULL);
+	f = read_fields(9, 1, 0, REGION, b.mr->stag, TO);
+	inject(&b.peer, &f);
+	bench_prove(&b, &b.peer, EPOCH);
+	for (uint32_t i = 0; i < 3; i++) {
+		f.msn = 9 + i;
+		bench_look(&b);
+		inject(&b.peer, &f);
+		ck_assert_str_eq(bench_drops(&b), "");
+		ck_assert_uint_eq(bench_count(&b, "read_answered"), 1);
+		ck_assert_uint_ge(bench_count(&b, "tx_bytes"), REGION);
+		net_run(b.net, 9 * DIW_S);
+	}
+	f.epoch++;
+	bench_look(&b);
+	inject(&b.peer, &f);
+	ck_assert_str_eq(bench_drops(&b), "read_unproved");
+	bench_close(&b);
+}
+END_TEST
+
+/* The requester's side: it vouches for what it asked for alone, a few times, and asks again. */
+START_TEST(requester)
+{
+	struct diw_addr stranger = net_addr4(0x0a000064, PEER_PORT);
+	struct diw_sge sge;
+	struct diw_send_wr wr = { .opcode = DIW_WR_READ, .sge = &sge, .num_sge = 1, .stag = 1, .to = 2, .qkey = 5,
+				  .timeout_ns = (int64_t)DIW_S };
+	uint8_t body[16] = { 1, OP_READ_REQ };
+	struct gram request;
+	struct fields f;
+
+	bench_open(&b, NULL);
+	sge = (struct diw_sge){ b.recv[7], 200, b.recv_mr->stag };
+	wr.dst = b.peer;
+	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
+	request = b.sent[0];
+	memcpy(body + 2, request.b + 22, 2);
+	memcpy(body + 4, request.b + 10, 4);
+	memcpy(body + 8, "a token.", 8);
+	f = validation_fields(body, 0x33c4);
+	bench_look(&b);
+	inject(&stranger, &f);
+	body[7] ^= 1;
+	inject(&b.peer, &f);
+	body[7] ^= 1;
+	body[3] ^= 1;
+	inject(&b.peer, &f);
+	body[3] ^= 1;
+	ck_assert_uint_eq(bench_count(&b, "challenge_ignored"), 3);
+	bench_silent(&b);
+	for (int i = 0; i < 4; i++) {
+		bench_look(&b);
+		inject(&b.peer, &f);
+		ck_assert_int_eq(b.nsent, 2);
+		ck_assert_uint_eq(b.sent[0].len, 48);
+		ck_assert_uint_eq(b.sent[0].b[28], 2);
+		ck_assert_mem_eq(b.sent[0].b + 29, body + 1, 15);
+		ck_assert_mem_eq(b.sent[0].b + 22, request.b + 22, 2);
+		ck_assert_uint_eq(b.sent[1].len, request.len);
+		ck_assert_mem_eq(b.sent[1].b, request.b, request.len);
+	}
+	bench_look(&b);
+	inject(&b.peer, &f);
+	bench_silent(&b);
+	bench_close(&b);
+}
+END_TEST
+
+static struct diw_addr reader(uint32_t i)
+{
+	return net_addr4(0x0a000200 + i, 7000);
+}
+
+static void ask(const struct diw_addr *from, uint32_t msn, uint32_t size)
+{
+	struct fields f = read_fields(msn, 1, 0, size, b.mr->stag, TO);
+
+	inject(from, &f);
+}
+
+/* The rate limit holds back 128 Reads, of forged addresses (_i 0), or of 8 or 128 peers that are there: an honest one is
+ * answered within seconds. */
+START_TEST(held_back)
+{
+	uint32_t peers = _i == 1 ? 8 : 128, honest = 1000;
+	struct diw_addr me = reader(honest);
+	struct diw_qp_attr attr;
+	uint64_t begun;
+
+	diw_qp_attr_init(&attr);
+	attr.rate_limit = 20000;
+	attr.rate_burst = 1500;
+	bench_open(&b, &attr);
+	ask(&me, 1, REGION);
+	bench_prove(&b, &me, EPOCH);
+	for (uint32_t i = 0; i < 128; i++) {
+		struct diw_addr from = reader(i % peers);
+
+		if (_i && i < peers) {
+			bench_look(&b);
+			ask(&from, i, REGION);
+			bench_prove(&b, &from, EPOCH);
+		}
+		ask(&from, 1000 + i, REGION);
+	}
+	net_run(b.net, _i == 2 ? DIW_S : DIW_MS);
+	bench_look(&b);
+	begun = b.net->now;
+	ask(&me, 2, 500);
+	ck_assert_uint_eq(bench_count(&b, "read_limit"), 0);
+	for (;;) {
+		bool mine = false;
+
+		net_run(b.net, 10 * DIW_MS);
+		for (int i = 0; i < b.nsent && i < 64; i++)
+			mine |= (b.sent[i].b[1] & 15) == OP_READ_RESP && gram_get32(&b.sent[i], 20) == 2;
+		if (mine)
+			break;
+		b.nsent = 0;
+		ck_assert_uint_lt(b.net->now, begun + 15 * DIW_S);
+	}
+	printf("held back, case %d: answered after %.3f s\n", _i, (double)(b.net->now - begun) / 1e9);
+	ck_assert_uint_lt(b.net->now - begun, _i == 2 ? 12 * DIW_S : DIW_S);
+	net_run(b.net, 60 * DIW_S);
+	bench_close(&b);
+}
+END_TEST
+
+Suite *suite_proof(void)
+{
+	Suite *s = suite_create("proof");
+	TCase *tc = tcase_create("proof");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, full_table);
+	tcase_add_test(tc, expiry_and_refusal);
+	tcase_add_test(tc, forged_epochs);
+	tcase_add_test(tc, proved_epoch);
+	tcase_add_test(tc, crowded_address);
+	tcase_add_test(tc, restarted_reader);
+	tcase_add_test(tc, ended_epoch_again);
+	tcase_add_test(tc, challenge_rate);
+	tcase_add_test(tc, uc_gives_way);
+	tcase_add_test(tc, uc_forged_epochs);
+	tcase_add_test(tc, uc_doubt_ends);
+	tcase_add_test(tc, error_share);
+	tcase_add_test(tc, amplification);
+	tcase_add_test(tc, proved_reader);
+	tcase_add_test(tc, requester);
+	tcase_add_loop_test(tc, held_back, 0, 3);
+	suite_add_tcase(s, tc);
+	return s;
+}
