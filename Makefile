@@ -216,7 +216,7 @@ check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Lin
 check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH and MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
 	@$(TEST_ENV) tests/mpi/run.sh
 
-check-layers:                   ## no layer includes a header of a layer above it; header and version map agree
+check-layers:                   ## no upward include, no line over 120 columns; header and version map agree
 	@tools/check-layers
 
 demo: all                       ## a file over a link that loses 1 %: send/recv, Write-Record, Write-Record with repair

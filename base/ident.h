@@ -23,8 +23,8 @@ enum {
 /* The node's GUID: the EUI-64 of the interface's hardware address, or a number that is this interface's alone. */
 void diw_ident_guid(const char *ifname, uint8_t guid[8]);
 
-/* Programs that were written for InfiniBand tell each other LIDs alone. A LID is the last two bytes of an address, whose
- * other bytes both ends have in common: it reaches any host of the same network, if that is a /16 or smaller. */
+/* Programs that were written for InfiniBand tell each other LIDs alone. A LID is the last two bytes of an address,
+ * whose other bytes both ends have in common: it reaches any host of the same network, if that is a /16 or smaller. */
 static inline uint16_t diw_ident_lid(const struct diw_addr *a)
 {
 	return diw_get16(a->ip + DIW_LID_AT);

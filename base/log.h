@@ -48,7 +48,8 @@ int diw_log_fail(int rc, const char *fmt, ...) __attribute__((format(printf, 2, 
 		diw_log_write(level, __VA_ARGS__); \
 } while (0)
 
-/* return diw_fail(-EINVAL, "diw_cq_create: depth %u: not 1 to %u", depth, MAX): RC, positive or negative, is the value. */
+/* return diw_fail(-EINVAL, "diw_cq_create: depth %u: not 1 to %u", depth, MAX): RC, positive or negative, is the
+ * value. */
 #define diw_fail(rc, ...) (atomic_load_explicit(&diw_log_level, memory_order_relaxed) >= DIW_LOG_ERROR ? \
 			   diw_log_fail(rc, __VA_ARGS__) : (rc))
 

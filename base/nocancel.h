@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Cancellation (pthread_cancel(3)). A thread that is cancelled in the middle of a call would leave locks held and lists
- * broken. So no call of the libraries is a cancellation point but those that wait for something to happen, and these only
- * while they sleep, with a cleanup handler, by the functions below. The Makefile renames every other cancellation point
- * in the libraries' objects to its twin in nocancel.c, which disables cancellation meanwhile.
+ * broken. So no call of the libraries is a cancellation point but those that wait for something to happen, and these
+ * only while they sleep, with a cleanup handler, by the functions below. The Makefile renames every other cancellation
+ * point in the libraries' objects to its twin in nocancel.c, which disables cancellation meanwhile.
  *
- * PTHREAD_CANCEL_ASYNCHRONOUS is not supported, as by nearly all of the C library, but in the calls that fetch events of
- * libibverbs and librdmacm: MVAPICH2 cancels a thread that is in ibv_get_async_event() so. They defer cancellation
+ * PTHREAD_CANCEL_ASYNCHRONOUS is not supported, as by nearly all of the C library, but in the calls that fetch events
+ * of libibverbs and librdmacm: MVAPICH2 cancels a thread that is in ibv_get_async_event() so. They defer cancellation
  * first.
  */
 #ifndef DIW_BASE_NOCANCEL_H
@@ -21,7 +21,8 @@
 int diw_wait_poll(struct pollfd *p, nfds_t n, int timeout_ms);
 int diw_wait_ppoll(struct pollfd *p, nfds_t n, const struct timespec *timeout);
 int diw_wait_sem(sem_t *sem, const struct timespec *monotonic);      /* NULL: for ever */
-/* FUTEX_WAIT_PRIVATE; TIMEOUT NULL: for ever. Whoever wakes it must wake all: one that is cancelled has lost its own. */
+/* FUTEX_WAIT_PRIVATE; TIMEOUT NULL: for ever. Whoever wakes it must wake all: one that is cancelled has lost its
+ * own. */
 int diw_wait_futex(atomic_uint *word, unsigned seen, const struct timespec *timeout);
 
 /* Defers cancellation in the calling thread; a cancellation point if it was asynchronous. Returns what it was, for

@@ -14,12 +14,12 @@
 struct diw_regfile {
 	const char *name;
 	size_t size;
-	size_t backed;                       /* of these, from the beginning: so many have memory from when it is made */
+	size_t backed;                       /* of these, the first so many have memory from the start */
 	/* It is zeros. False: with what is wrong in *why. */
 	bool (*init)(void *reg, const char **why);
 	bool (*is_complete)(const void *reg);
 	bool (*is_over)(const void *reg);    /* nobody lives who uses it; NULL: that is not known */
-	bool kept;                           /* its mapping holds a shared lock: diw_regfile_clean() may remove others */
+	bool kept;                           /* mapping it holds a shared lock; diw_regfile_clean() removes others */
 };
 
 /* Maps SIZE bytes to read and write. They are not locked, and have memory only where they are touched, even after
@@ -33,8 +33,8 @@ bool diw_back_pages(const void *at, size_t n);
  * none. */
 void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why);
 
-/* Removes the kept files whose names begin as NAME does, up to its last '.', and that no process has had mapped for some
- * seconds; not NAME itself. */
+/* Removes the kept files whose names begin as NAME does, up to its last '.', and that no process has had mapped for
+ * some seconds; not NAME itself. */
 void diw_regfile_clean(const char *name);
 
 #endif

@@ -28,7 +28,7 @@
 	X(sock_stream_tx_plain, "bytes of TCP sent without") \
 	X(sock_stream_rx_plain, "bytes of TCP received without") \
 	X(sock_stream_framed, "directions of streams that were found to have FPDUs") \
-	X(sock_stream_unknown, "plain: no known listener is there, or no known reader of what has connected from there") \
+	X(sock_stream_unknown, "plain: no known listener is there, or no known reader of a connection from there") \
 	X(sock_stream_gone, "plain: what has the other end is not known to read it by the interposer") \
 	X(sock_stream_option, "plain: the configuration, SO_ZEROCOPY, TCP_ULP or TCP_FASTOPEN") \
 	X(sock_stream_full, "plain: no slot is free") \

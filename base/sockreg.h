@@ -42,7 +42,7 @@ struct diw_sock_owner {
 #define DIW_SOCK_WRITE_RECORD 4u
 #define DIW_SOCK_STREAM 8u               /* TCP: it listens, or with CONNECTION is one */
 #define DIW_SOCK_CONNECTION 16u          /* found by its cookie: diw_sockreg_port() */
-#define DIW_SOCK_LENT 64u                /* a program has this datagram socket that is not interposed: it is not found */
+#define DIW_SOCK_LENT 64u                /* a program that is not interposed has this socket: it is not found */
 #define DIW_SOCK_READS 32u               /* the process that shows it has begun to read it by interposed calls */
 
 /* The low two bits of seq say what the entry is, the others grow with each change. 0: it was never used. */
@@ -63,11 +63,11 @@ struct diw_sockreg {
 	_Atomic uint64_t magic;          /* written last */
 	uint32_t version, owners, entries, size;
 	uint64_t secret[2];              /* keys are made of it and the cookie */
-	/* Marks of datagrams that have reached a socket, where the kernel tracks connections (docs/sockets.md): a hash of
-	 * the socket and the sender, and in the low bits when that was. */
+	/* Marks of datagrams that have reached a socket, where the kernel tracks connections (docs/sockets.md): a hash
+	 * of the socket and the sender, and in the low bits when that was. */
 	_Atomic uint64_t heard[DIW_SOCKREG_HEARD];
-	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be touched:
-	 * a read would take memory, or end in SIGBUS where there is none. */
+	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be
+	 * touched: a read would take memory, or end in SIGBUS where there is none. */
 	_Atomic uint64_t backed[DIW_SOCKREG_PAGES / 64];
 	_Alignas(4096) struct diw_sock_owner owner[DIW_SOCKREG_OWNERS];
 	struct diw_sock_entry entry[DIW_SOCKREG_ENTRIES];

@@ -46,7 +46,7 @@ struct diw_stream_tx {
 	_Atomic uint64_t lock;
 	_Atomic uint8_t state;
 	bool crc;
-	uint8_t head_len, head_at;       /* of an FPDU that was cut: its head, of which so much has left; its last bytes */
+	uint8_t head_len, head_at;       /* of a cut FPDU: its head, of which so much has left; its last bytes */
 	uint16_t ulpdu;
 	uint32_t owed;                   /* payload of it that is to come */
 	uint32_t sum;                    /* its CRC so far */
@@ -118,7 +118,8 @@ struct diw_streamreg {
 	_Atomic uint64_t magic;          /* written last */
 	uint32_t version, slots;
 	uint64_t size, boot;             /* of which boot the cookies are */
-	/* A bit for each group of slots, and each part, that has memory. Another was never used, and must not be touched. */
+	/* A bit for each group of slots, and each part, that has memory. Another was never used, and must not be
+	 * touched. */
 	_Atomic uint64_t backed[DIW_STREAMREG_SLOTS / DIW_STREAMREG_GROUP / 64], backed_part[DIW_STREAMREG_PARTS / 64];
 	struct diw_stream_part part[DIW_STREAMREG_PARTS];
 	struct diw_sock_stream slot[DIW_STREAMREG_SLOTS];

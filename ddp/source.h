@@ -29,7 +29,7 @@ struct diw_ddp_seg;
 
 struct diw_source {
 	struct diw_source *hnext;
-	struct diw_list lru;         /* of sources that hold nothing, by last_ns; a source that holds something: unlinked */
+	struct diw_list lru;         /* of sources that hold nothing, by last_ns; one that holds any is unlinked */
 	struct diw_list heavy;       /* among the sources with as many open records */
 	struct diw_list records;     /* open ones, oldest first */
 	struct diw_list reasms;      /* open ones, oldest first */

@@ -51,7 +51,8 @@ struct diw_dgram_ops {
 	const char *name;
 	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then
 	 * wait for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error,
-	 * leaves its errno in tx_errno, and is told to the burst's sender. iov content is read before the call returns, never later (or copied). */
+	 * leaves its errno in tx_errno, and is told to the burst's sender. iov content is read before the call returns,
+	 * never later (or copied). */
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 	/* Bursts received, 0 when there is none now. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
@@ -128,7 +129,7 @@ struct diw_dgram_attr {
 	uint32_t mtu;                /* of the interface, IP bytes */
 	uint32_t rcvbuf;             /* bytes to ask for */
 	bool any, broadcast;
-	bool group;                  /* with `any`: shares its port, hears the groups that it joined, and sends nothing */
+	bool group;                  /* with `any`: shares its port, hears the groups that it joined, sends nothing */
 	struct diw_counters *c;
 };
 

@@ -32,8 +32,9 @@ struct diw_pcapng_packet {           /* a UDP datagram, or a TCP segment; its IP
 	const struct diw_pcapng_tcp *tcp;    /* NULL: a UDP datagram */
 };
 
-/* Make PATH, an ordinary file or a character device, empty and lock it. -errno; -EBUSY: another writer has it; -ELOOP: a
- * symbolic link; -EPERM: another user's, or one with a second name; -EEXIST: it holds something that is no capture. */
+/* Make PATH, an ordinary file or a character device, empty and lock it. -errno; -EBUSY: another writer has it; -ELOOP:
+ * a symbolic link; -EPERM: another user's, or one with a second name; -EEXIST: it holds something that is no
+ * capture. */
 int diw_pcapng_open(const char *path, struct diw_pcapng **p);
 /* Thread-safe. They return 0, or once -errno: the disk is full, say, and nothing is written from then on. */
 int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k);

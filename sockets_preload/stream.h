@@ -114,8 +114,8 @@ bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size
 
 /* ---- stream_ahead.c ---- */
 
-/* Payload in the queue of FD, under RX's lock. The queue begins within an FPDU, of which HERE bytes of payload are there,
- * or to come; with the CRC on they are there, and were checked. */
+/* Payload in the queue of FD, under RX's lock. The queue begins within an FPDU, of which HERE bytes of payload are
+ * there, or to come; with the CRC on they are there, and were checked. */
 uint32_t diw_stream_count(int fd, struct diw_stream_rx *rx, uint32_t here);
 /* So many bytes of the queue were taken. */
 void diw_stream_passed(struct diw_stream_rx *rx, uint32_t bytes, uint32_t payload);

@@ -148,8 +148,8 @@ void diw_ready_serve(struct diw_dev *dev, uint64_t now);
 /* ---- Sleeping; the lock is held, and given up meanwhile (verbs/wait.c) ---- */
 
 void diw_waiter_init(struct diw_dev *dev, struct diw_waiter *w, const void *object);
-/* Sleep until something may have happened, at the latest UNTIL. The caller then steps and looks. A cancellation point: a
- * cancelled thread gives up W by diw_waiter_fini(), and the lock, which is all that it may hold. */
+/* Sleep until something may have happened, at the latest UNTIL. The caller then steps and looks. A cancellation point:
+ * a cancelled thread gives up W by diw_waiter_fini(), and the lock, which is all that it may hold. */
 void diw_dev_sleep(struct diw_dev *dev, struct diw_waiter *w, uint64_t until);
 void diw_waiter_fini(struct diw_dev *dev, struct diw_waiter *w);
 /* Wake who waits for OBJECT. */

@@ -45,8 +45,8 @@ extern "C" {
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
 
 /* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, port in host order. The
- * destination of a request, and the peer of diw_qp_set_peer(), may also say how its packets travel: traffic class << 8 | hop limit (TTL), 0: as the system
- * has them. In every other place path is 0. */
+ * destination of a request, and the peer of diw_qp_set_peer(), may also say how its packets travel: traffic class <<
+ * 8 | hop limit (TTL), 0: as the system has them. In every other place path is 0. */
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
 struct diw_addr {
@@ -130,8 +130,8 @@ int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
 /* ---- Protection domains and memory ---------------------------------------------------------------------------- */
 
 struct diw_pd;
-/* The device's progress thread, if it is to have one, is there while it has protection domains or channels of connection
- * management. -EAGAIN: there can be no thread. */
+/* The device's progress thread, if it is to have one, is there while it has protection domains or channels of
+ * connection management. -EAGAIN: there can be no thread. */
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **pd);
 int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, MW, SRQ or QP uses it */
 
@@ -376,21 +376,22 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access);
  * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
-/* Before it is reset or destroyed: as diw_leave() (UD and UC as diw_abort()), but its requests vanish without completions,
- * and neither a completion channel nor the device tells an event. Completions that are in a queue already stay. */
+/* Before it is reset or destroyed: as diw_leave() (UD and UC as diw_abort()), but its requests vanish without
+ * completions, and neither a completion channel nor the device tells an event. Completions that are in a queue already
+ * stay. */
 int diw_qp_withdraw(struct diw_qp *qp);
 /* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that
  * connects. */
 int diw_qp_reset(struct diw_qp *qp);
 /* RC: the attribute confirm from now on. */
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);
-/* RC: how often a message of ours may wait for a receive of the peer, 0 to 6, or 7 without a limit, from the next message
- * that begins; and how long, in ns, each such retry of the peer's takes here, 0: the peer may not say. It holds if both
- * ends take RFC 7306, and is a fault then (DDP 0x1202). -EINVAL */
+/* RC: how often a message of ours may wait for a receive of the peer, 0 to 6, or 7 without a limit, from the next
+ * message that begins; and how long, in ns, each such retry of the peer's takes here, 0: the peer may not say. It holds
+ * if both ends take RFC 7306, and is a fault then (DDP 0x1202). -EINVAL */
 int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns);
-/* RC with keep_recvs: after a stream has ended without a fault, send requests that are not complete are flushed only when so
- * many ns have passed, as by an adapter that first retries; those that are posted meanwhile, too. 0, the default: at once.
- * -EINVAL */
+/* RC with keep_recvs: after a stream has ended without a fault, send requests that are not complete are flushed only
+ * when so many ns have passed, as by an adapter that first retries; those that are posted meanwhile, too. 0, the
+ * default: at once. -EINVAL */
 int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns);
 /* Send requests that have not begun wait until it is not held any more; they may be posted. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
@@ -421,8 +422,9 @@ struct diw_qp_error {
 	uint16_t fault;              /* what went wrong; 0 when errnum says it */
 	bool remote;                 /* the peer reported it of a message of ours */
 	int errnum;                  /* the kernel refused to send to peer: ENETUNREACH, EPERM, ...; with remote set, it
-	                              * sent, and an ICMP message came: ECONNREFUSED, nobody has that port, EHOSTUNREACH,
-	                              * ... A hint: anybody can send one. Ten a second at most are told. */
+	                              * sent, and an ICMP message came: ECONNREFUSED, nobody has that port,
+	                              * EHOSTUNREACH, ... A hint: anybody can send one. At most ten a second
+	                              * are told. */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;
 };
@@ -500,8 +502,8 @@ struct diw_recv_wr {
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
  * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
  * -ENOMEM queue full, -EINVAL, -EMSGSIZE longer than such a message may be, -EAFNOSUPPORT UD: the destination is of
- * another version of IP than the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer
- * that has not said (yet) that it takes them, a Read or an atomic where ORD is 0. */
+ * another version of IP than the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a
+ * peer that has not said (yet) that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
@@ -536,8 +538,8 @@ enum diw_rtr {
 
 struct diw_conn_attr {
 	const void *data;            /* private data */
-	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes there is no word
-	                              * of RFC 7306 behind it, as if plain */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes no
+	                              * word of RFC 7306 is behind it, as if plain */
 	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
 	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
 	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
@@ -615,8 +617,8 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
 int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
 /* The request is CM's from now on, of another device maybe, whose queue pair may then accept it: for a listener on
- * every address, whose connections belong to the device that has the address they came to. -ECONNRESET when its peer is gone,
- * -ENOMEM: the request is still there, diw_reject() then only forgets it. */
+ * every address, whose connections belong to the device that has the address they came to. -ECONNRESET when its peer is
+ * gone, -ENOMEM: the request is still there, diw_reject() then only forgets it. */
 int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
 /* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
  * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN; 0, and nothing

@@ -25,8 +25,8 @@ struct diw_rc_start {
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now);
 /* State ERROR. What is wrong with the stream goes to its events; the rest is diw_rc_settle()'s. */
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now);
-/* The peer has ended its half in good order: state CLOSING until what it has asked for is answered and what has begun is
- * sent; ERROR then. */
+/* The peer has ended its half in good order: state CLOSING until what it has asked for is answered and what has begun
+ * is sent; ERROR then. */
 void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now);
 /* After every look at the queue pair: what its state wants done, when nothing of the link is on the stack. */
 void diw_rc_settle(struct diw_qp *qp, uint64_t now);

@@ -85,7 +85,8 @@ static void get_accumulate(void)
 		MPI_Win_fence(0, win);
 		expect_bytes(was, (size_t)n * sizeof *was, pattern(op, rank, right, i - 1), op, right);
 		for (int k = 0; k < n; k++)
-			expect_equal(memory[k], accumulated(pattern(op, left, rank, i - 1), pattern(op, left, rank, i), (size_t)k),
+			expect_equal(memory[k],
+				     accumulated(pattern(op, left, rank, i - 1), pattern(op, left, rank, i), (size_t)k),
 				     "what get_accumulate wrote", left);
 		MPI_Win_fence(0, win);
 		/* All of it, so that the next turn knows what it finds. */

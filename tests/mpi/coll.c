@@ -106,7 +106,8 @@ static void reduce_scatters(void)
 		fill(out, len * (size_t)members, pattern(op, world(me), 0, (int)i));
 		MPI_Reduce_scatter_block(out, in, counts[i], MPI_UINT64_T, MPI_SUM, comm);
 		for (int k = 0; k < counts[i]; k++)
-			expect_equal(in[k], reduced(MPI_SUM, op, 0, members - 1, (int)i, (size_t)(me * counts[i] + k)), op, -1);
+			expect_equal(in[k], reduced(MPI_SUM, op, 0, members - 1, (int)i, (size_t)(me * counts[i] + k)),
+				     op, -1);
 		area_free(out, len * (size_t)members, op);
 		area_free(in, len, op);
 	}
@@ -125,12 +126,14 @@ static void alltoalls(void)
 			fill(out + (size_t)r * len, len, pattern("alltoall", world(me), world(r), i));
 		MPI_Alltoall(out, (int)len, MPI_BYTE, in, (int)len, MPI_BYTE, comm);
 		for (int r = 0; r < members; r++)
-			expect_bytes(in + (size_t)r * len, len, pattern("alltoall", world(r), world(me), i), "alltoall", world(r));
+			expect_bytes(in + (size_t)r * len, len, pattern("alltoall", world(r), world(me), i), "alltoall",
+				     world(r));
 
 		fill(out, len, pattern("allgather", world(me), 0, i));
 		MPI_Allgather(out, (int)len, MPI_BYTE, in, (int)len, MPI_BYTE, comm);
 		for (int r = 0; r < members; r++)
-			expect_bytes(in + (size_t)r * len, len, pattern("allgather", world(r), 0, i), "allgather", world(r));
+			expect_bytes(in + (size_t)r * len, len, pattern("allgather", world(r), 0, i), "allgather",
+				     world(r));
 		area_free(out, all, "alltoall");
 		area_free(in, all, "alltoall");
 	}
@@ -208,7 +211,8 @@ static void gathers(void)
 		fill(one, len, pattern("gather", world(me), 0, i));
 		MPI_Gather(one, (int)len, MPI_BYTE, many, (int)len, MPI_BYTE, root, comm);
 		for (int r = 0; r < members && me == root; r++)
-			expect_bytes(many + (size_t)r * len, len, pattern("gather", world(r), 0, i), "gather", world(r));
+			expect_bytes(many + (size_t)r * len, len, pattern("gather", world(r), 0, i), "gather",
+				     world(r));
 		for (int r = 0; r < members; r++)
 			fill(many + (size_t)r * len, len, pattern("scatter", world(root), world(r), i));
 		MPI_Scatter(many, (int)len, MPI_BYTE, one, (int)len, MPI_BYTE, root, comm);

@@ -36,8 +36,8 @@ static void ring_sendrecv(void)
 		void *out = area_new(sizes[i]), *in = area_new(sizes[i]);
 
 		fill(out, sizes[i], pattern(op, rank, right_of(rank), i));
-		MPI_Sendrecv(out, (int)sizes[i], MPI_BYTE, right_of(rank), i, in, (int)sizes[i], MPI_BYTE, left_of(rank), i,
-			     MPI_COMM_WORLD, &status);
+		MPI_Sendrecv(out, (int)sizes[i], MPI_BYTE, right_of(rank), i, in, (int)sizes[i], MPI_BYTE,
+			     left_of(rank), i, MPI_COMM_WORLD, &status);
 		expect_count(&status, sizes[i], op, left_of(rank));
 		expect_bytes(in, sizes[i], pattern(op, left_of(rank), rank, i), op, left_of(rank));
 		expect_bytes(out, sizes[i], pattern(op, rank, right_of(rank), i), "sendrecv's source", rank);
@@ -97,14 +97,15 @@ static void many_outstanding(void)
 		for (int turn = 0; turn < 2; turn++)
 			for (int k = 0; k < n; k++)
 				if (turn == rank % 2)
-					MPI_Irecv(in[n - 1 - k], (int)sizes[n - 1 - k], MPI_BYTE, from, n - 1 - k, MPI_COMM_WORLD,
-						  &recv[n - 1 - k]);
+					MPI_Irecv(in[n - 1 - k], (int)sizes[n - 1 - k], MPI_BYTE, from, n - 1 - k,
+						  MPI_COMM_WORLD, &recv[n - 1 - k]);
 				else
 					MPI_Isend(out[k], (int)sizes[k], MPI_BYTE, to, k, MPI_COMM_WORLD, &send[k]);
 		for (int left = n, found, which[OUTSTANDING]; left > 0; left -= found) {
 			MPI_Waitsome(n, recv, &found, which, MPI_STATUSES_IGNORE);
 			for (int k = 0; k < found; k++)
-				expect_bytes(in[which[k]], sizes[which[k]], pattern(op, from, rank, which[k]), op, from);
+				expect_bytes(in[which[k]], sizes[which[k]], pattern(op, from, rank, which[k]), op,
+					     from);
 		}
 		MPI_Waitall(n, send, MPI_STATUSES_IGNORE);
 		for (int k = 0; k < n; k++) {
@@ -165,7 +166,8 @@ static void wildcards(void)
 
 			while (next[from] < nsizes - 1 && sizes[next[from]] > room)
 				next[from]++;
-			expect_equal((uint64_t)status.MPI_TAG, (uint64_t)next[from], "order of one sender's messages", from);
+			expect_equal((uint64_t)status.MPI_TAG, (uint64_t)next[from], "order of one sender's messages",
+				     from);
 			expect_count(&status, sizes[next[from]], op, from);
 			expect_bytes(area, sizes[next[from]], pattern(op, from, rank, next[from]), op, from);
 			next[from]++;

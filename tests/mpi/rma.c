@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One-sided operations that move data: Put and Get, by every kind of synchronisation. A window has a slot for each rank;
- * a target looks at its slots at once when the synchronisation says that it may.
+ * One-sided operations that move data: Put and Get, by every kind of synchronisation. A window has a slot for each
+ * rank; a target looks at its slots at once when the synchronisation says that it may.
  */
 #include <string.h>
 
@@ -58,7 +58,8 @@ static void put_fence(void)
 			const size_t n = size_of(rank, r, i);
 
 			fill(out + (size_t)r * SLOT, n, pattern(op, rank, r, i));
-			MPI_Put(out + (size_t)r * SLOT, (int)n, MPI_BYTE, r, (MPI_Aint)rank * SLOT, (int)n, MPI_BYTE, win);
+			MPI_Put(out + (size_t)r * SLOT, (int)n, MPI_BYTE, r, (MPI_Aint)rank * SLOT, (int)n, MPI_BYTE,
+				win);
 		}
 		MPI_Win_fence(0, win);
 		for (int r = 0; r < ranks; r++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Preloaded behind the interposer: an allocator that asks the kernel for its settings while it holds its lock, when it is
- * called first, as jemalloc does. Nothing is ever given back. */
+/* Preloaded behind the interposer: an allocator that asks the kernel for its settings while it holds its lock, when it
+ * is called first, as jemalloc does. Nothing is ever given back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>

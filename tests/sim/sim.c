@@ -40,8 +40,8 @@ void sim_fail(const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	fflush(stdout);
-	ck_abort_msg("at %.3f us: %s [replay: SIM_SEED=%s%llu tests/sim]", sim.net ? (double)sim.net->now / 1e3 : 0, text,
-		     sim.streams ? "rc" : "", (unsigned long long)sim.seed);
+	ck_abort_msg("at %.3f us: %s [replay: SIM_SEED=%s%llu tests/sim]", sim.net ? (double)sim.net->now / 1e3 : 0,
+		     text, sim.streams ? "rc" : "", (unsigned long long)sim.seed);
 	abort();
 }
 

@@ -125,10 +125,12 @@ static void each(const char *beside)
 	for (int i = 0; i < 4; i++) {
 		int n = sweep(calls[i].call, &short_ns, calls[i].provoke, works);
 
-		snprintf(what, sizeof what, "a thread is cancelled at each of %d points of %s()%s", n, calls[i].name, beside);
+		snprintf(what, sizeof what, "a thread is cancelled at each of %d points of %s()%s", n, calls[i].name,
+			 beside);
 		check(n > 1, what);
 		snprintf(what, sizeof what, "... and at any time%s", beside);
-		check(shoot(calls[i].call, &long_ns, calls[i].provoke ? TIMES : TIMES / 5, calls[i].provoke, works), what);
+		check(shoot(calls[i].call, &long_ns, calls[i].provoke ? TIMES : TIMES / 5, calls[i].provoke, works),
+		      what);
 	}
 }
 

@@ -60,7 +60,8 @@ static bool resolves(void)
 	return good;
 }
 
-/* The next call of rdma_get_cm_event() finds an event. The last one's goes with its identifier, if it was not fetched. */
+/* The next call of rdma_get_cm_event() finds an event. The last one's goes with its identifier, if it was not
+ * fetched. */
 static bool event_comes(void)
 {
 	return (!resolved || rdma_destroy_id(resolved) == 0) && resolves() &&

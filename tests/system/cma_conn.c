@@ -102,7 +102,8 @@ static void private_data(uint16_t port)
 		snprintf(what, sizeof what, "%u bytes of private data one way, %u the other", lens[i], 255 - lens[i]);
 		CHECK(connect_pair(port, lens[i], &a, &b) && part(a, b), what);
 	}
-	CHECK(connect_pair(port, 0, &a, &b) && told(a, 14) && told(b, 14), "queue pairs tell what they are connected with");
+	CHECK(connect_pair(port, 0, &a, &b) && told(a, 14) && told(b, 14),
+	      "queue pairs tell what they are connected with");
 	CHECK(part(a, b), "both go");
 	a = asker(cli, RDMA_PS_TCP, port);
 	CHECK(rdma_connect(a, &bad) == -1 && errno == EINVAL, "private data that is nowhere: EINVAL");
@@ -341,8 +342,8 @@ static void too_much(uint16_t port)
 	p.fd = long_request(port, 512);
 	ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(ev && same(ev, 255), "of 512 it gets the first 255");
-	CHECK(ev && rdma_reject(ev->id, pattern, 1) == 0 && rdma_destroy_id(ev->id) == 0 && rdma_ack_cm_event(ev) == 0 &&
-	      poll(&p, 1, SOON_MS) == 1, "and may refuse it");
+	CHECK(ev && rdma_reject(ev->id, pattern, 1) == 0 && rdma_destroy_id(ev->id) == 0 &&
+	      rdma_ack_cm_event(ev) == 0 && poll(&p, 1, SOON_MS) == 1, "and may refuse it");
 	close(p.fd);
 }
 

@@ -189,8 +189,8 @@ static void *connect_sync(void *id)
 	return (void *)(intptr_t)(rdma_connect(id, NULL) ? errno : 0);
 }
 
-/* Whom it asks is nowhere, of which nobody tells: without the event it would wait for 20 s. TCP port 513 is behind port 1
- * of personality ca. */
+/* Whom it asks is nowhere, of which nobody tells: without the event it would wait for 20 s. TCP port 513 is behind port
+ * 1 of personality ca. */
 static void gone_meanwhile(void)
 {
 	struct rdma_cm_id *id;

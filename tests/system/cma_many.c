@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * librdmacm.so.1: N connections (default 10,000) begin and end on lo, BATCH at a time, both ends in this process and each
- * with a queue pair of its own. Prints how many a second were set up: from rdma_create_id() to both ends' ESTABLISHED.
- * "cma_many --rate" prints that number alone.
+ * librdmacm.so.1: N connections (default 10,000) begin and end on lo, BATCH at a time, both ends in this process and
+ * each with a queue pair of its own. Prints how many a second were set up: from rdma_create_id() to both ends'
+ * ESTABLISHED. "cma_many --rate" prints that number alone.
  */
 #include "tests/system/cma_kit.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ports of RDMA_PS_TCP beside those of TCP: a program that serves both on one number, and peers of the other personality,
- * which are this program again: cma_ports PORT connects to PORT by librdmacm, cma_ports PORT rs by an rsocket.
+ * Ports of RDMA_PS_TCP beside those of TCP: a program that serves both on one number, and peers of the other
+ * personality, which are this program again: cma_ports PORT connects to PORT by librdmacm, cma_ports PORT rs by an
+ * rsocket.
  */
 #include <rdma/rsocket.h>
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The threads of librdmacm and of what is below it: there while an identifier or an rsocket needs them, and not after. */
+/* The threads of librdmacm and of what is below it: there while an identifier or an rsocket needs them, and not
+ * after. */
 #include <rdma/rsocket.h>
 #include <sys/wait.h>
 

@@ -151,7 +151,8 @@ static void flood(uint16_t port)
 		told += ev->event == RDMA_CM_EVENT_CONNECT_REQUEST && rdma_destroy_id(ev->id) == 0;
 		rdma_ack_cm_event(ev);
 	}
-	CHECK(sent == 5000 && told > 0 && told <= sent, "a flood of requests; each that is told of goes inside its event");
+	CHECK(sent == 5000 && told > 0 && told <= sent,
+	      "a flood of requests; each that is told of goes inside its event");
 	CHECK(open_files() == before, "they hold no descriptor");
 	CHECK(serve(port, 4, &a, &b) && destroy(a) == 0 && destroy(b) == 0, "then another is served");
 	close(fd);

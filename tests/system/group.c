@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * group listen DEV GROUP COUNT BYTES QPS   each of QPS queue pairs that are attached to GROUP waits for COUNT messages of
- *                                          BYTES, and answers each; says "ready" before
+ * group listen DEV GROUP COUNT BYTES QPS   each of QPS queue pairs that are attached to GROUP waits for COUNT messages
+ *                                          of BYTES, and answers each; says "ready" before
  * group send DEV GROUP COUNT BYTES ANSWERS sends them, and waits for so many answers in all
  *
- * Prints a JSON object of what came; exits 1 with a line on standard error when a call fails. GROUP's family decides which
- * address of DEV a queue pair has, "any" behind it that it has all.
+ * Prints a JSON object of what came; exits 1 with a line on standard error when a call fails. GROUP's family decides
+ * which address of DEV a queue pair has, "any" behind it that it has all.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,6 +39,14 @@ verbs/dev.h #include "verbs/of/device.h"
 base/crc.c #include "tests/net/net.h"
 ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
 END
+comment=$(printf '/* %0114d */' 0)                            # 120 columns
+expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
+check "... and named" matches "$OUT" 'base/log\.h:[0-9]+: 121 columns'
+expect 1 "found: a test's line of 121 columns, of which a tab is some" plant tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
+check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 columns'
+run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
+expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "ddp/hdr.h"'
+check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
 while read -r file line; do
 	run "allowed: $line in $file" plant "$file" "$line"
 done << 'END'
@@ -48,7 +56,7 @@ verbs/of/device.c #include "verbs/diw.h"
 verbs/of/device.c #include "verbs/of/device.h"
 tools/cp.c #include "base/wire.h"
 sockets_preload/frame.c #include "ddp/hdr.h"
-tests/unit/x.c #include "ddp/hdr.h"
+tests/unit/test_stag.c #include "ddp/hdr.h"
 tools/cp.c #include <poll.h>
 END
 

@@ -145,8 +145,10 @@ static void keys(void)
 	CHECK(outcome(IBV_WR_SEND, key, 0, 0, 8) == IBV_WC_LOC_PROT_ERR &&
 	      outcome(IBV_WR_RDMA_WRITE, 0, mr->rkey, begin, 8) == IBV_WC_LOC_PROT_ERR &&
 	      outcome(IBV_WR_SEND, theirs->lkey, 0, 0, 8) == IBV_WC_LOC_PROT_ERR &&
-	      outcome(IBV_WR_SEND, mr->lkey, 0, 0, SIZE + 1) == IBV_WC_LOC_PROT_ERR, "local keys: local protection error");
-	CHECK(ibv_dereg_mr(theirs) == 0 && ibv_dereg_mr(local) == 0 && ibv_dealloc_pd(another) == 0, "all is given back");
+	      outcome(IBV_WR_SEND, mr->lkey, 0, 0, SIZE + 1) == IBV_WC_LOC_PROT_ERR,
+	      "local keys: local protection error");
+	CHECK(ibv_dereg_mr(theirs) == 0 && ibv_dereg_mr(local) == 0 && ibv_dealloc_pd(another) == 0,
+	      "all is given back");
 }
 
 /* ---- Programs that do not poll ---- */
@@ -172,7 +174,8 @@ static void never_polls(enum ibv_qp_type type)
 	memset(mem, 0x5a, DEPTH);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		post_recv(&b, HALF + i, 1, i);
-	/* What is complete has left the queue: it is full when its completion queue is, or the peer's receives are used. */
+	/* What is complete has left the queue: it is full when its completion queue is, or the peer's receives are
+	 * used. */
 	for (uint32_t n = 0; n < 16 * DEPTH && rc == 0; n++)
 		rc = post_send(&a, n % DEPTH, 1, n);
 	CHECK(rc == ENOMEM, "is full in the end");

@@ -182,7 +182,8 @@ int main(void)
 	CHECK(n > 1, "... of creating, modifying and destroying");
 	CHECK(shoot(get_event, NULL, TIMES, send_one, works), "... at any time while it waits for completions");
 	CHECK(shoot(get_async, NULL, TIMES / 5, NULL, works), "... or for an asynchronous event");
-	CHECK(shoot(look_for_events, NULL, TIMES / 5, NULL, works), "... asynchronously while it looks for completions");
+	CHECK(shoot(look_for_events, NULL, TIMES / 5, NULL, works),
+	      "... asynchronously while it looks for completions");
 	CHECK(shoot(look_for_async, NULL, TIMES / 5, NULL, works), "... or for an asynchronous event");
 	CHECK(peer_leaves(), "... when the peer leaves");
 	CHECK(pair_close(&a, &b) == 0 && ibv_destroy_comp_channel(ch) == 0 && close_all() == 0, "everything closes");

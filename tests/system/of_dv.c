@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records by infiniband/diwdv.h: by ibv_poll_cq's sibling and under the cursor, and what of them a program may do wrong. */
+/* Records by infiniband/diwdv.h: by ibv_poll_cq's sibling and under the cursor, and what of them a program may do
+ * wrong. */
 #include "of_pair.h"
 #include "verbs/of/diwdv.h"
 
@@ -77,12 +78,12 @@ static void plainly(void)
 	struct side a, b;
 	struct ibv_wc wc;
 
-	CHECK(dv_open(&a, NULL, (struct diwdv_qp_attr){ 0 }, LOSS) && dv_open(&b, NULL, (struct diwdv_qp_attr){ 0 }, NULL),
-	      "two queue pairs");
+	CHECK(dv_open(&a, NULL, (struct diwdv_qp_attr){ 0 }, LOSS) &&
+	      dv_open(&b, NULL, (struct diwdv_qp_attr){ 0 }, NULL), "two queue pairs");
 	memset(mem + HALF, 0, LEN);
 	CHECK(write_to(&a, &b, LEN, 1) && next_record(&b, &wc, &r), "a Write-Record, of which some is lost");
-	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == DIWDV_WC_RECORD && wc.wr_id == 0 && wc.byte_len == r.byte_len &&
-	      wc.src_qp == a.qp->qp_num, "its completion");
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == DIWDV_WC_RECORD && wc.wr_id == 0 &&
+	      wc.byte_len == r.byte_len && wc.src_qp == a.qp->qp_num, "its completion");
 	CHECK(r.byte_len < LEN && r.msg_len == LEN && r.rkey == mr->rkey && r.addr == (uintptr_t)mem + HALF && r.last &&
 	      r.close == DIWDV_CLOSE_WINDOW && r.src_qp == a.qp->qp_num && memcmp(&r.src, &gid, sizeof gid) == 0,
 	      "its record");
@@ -156,7 +157,8 @@ static void under_the_cursor(bool single)
 	      dv_open(&b, cq, (struct diwdv_qp_attr){ 0 }, NULL), "an extended completion queue");
 	memset(mem + HALF, 0, LEN);
 	CHECK(write_to(&a, &b, LEN, 20) && begin(cq), "a Write-Record");
-	CHECK(ibv_wc_read_opcode(cq) == DIWDV_WC_RECORD && diwdv_wc_read_record(cq, &r) == 0 && sound(&r), "its record");
+	CHECK(ibv_wc_read_opcode(cq) == DIWDV_WC_RECORD && diwdv_wc_read_record(cq, &r) == 0 && sound(&r),
+	      "its record");
 	diwdv_record_release(&r);
 	CHECK(sound(&r), "is the cursor's");
 	if (single) {
@@ -177,7 +179,8 @@ static void others(void)
 	struct diwdv_record r;
 	struct side a, b;
 
-	CHECK(cq && dv_open(&a, cq, patient, NULL) && dv_open(&b, NULL, (struct diwdv_qp_attr){ 0 }, LOSS), "for a Read");
+	CHECK(cq && dv_open(&a, cq, patient, NULL) && dv_open(&b, NULL, (struct diwdv_qp_attr){ 0 }, LOSS),
+	      "for a Read");
 	ibv_wr_start(a.ex);
 	ibv_wr_rdma_read(a.ex, mr->rkey, (uintptr_t)mem + HALF);
 	ibv_wr_set_ud_addr(a.ex, ah, b.qp->qp_num, QKEY);
@@ -214,7 +217,8 @@ static void chunks(void)
 		bytes += r.byte_len;
 		good = good && r.msg_len == LEN && r.nranges <= 1;
 		if (r.nranges)
-			good = good && diwdv_record_ranges(&r, &one, 1) == 1 && one.off == r.offset && one.len == r.byte_len;
+			good = good && diwdv_record_ranges(&r, &one, 1) == 1 && one.off == r.offset &&
+				one.len == r.byte_len;
 	}
 	CHECK(last && good && runs > 1 && bytes > 0 && bytes < LEN, "comes in runs");
 	pair_close(&a, &b);
@@ -225,7 +229,8 @@ static void mistakes(void)
 	struct ibv_cq *cq = ibv_create_cq(dev, 16, NULL, NULL, 0);
 	struct diwdv_qp_attr attr = { 0 };
 
-	CHECK(REFUSED(create(cq, IBV_QPT_RC, &attr), EINVAL) && REFUSED(create(cq, IBV_QPT_UC, &attr), EINVAL), "not UD");
+	CHECK(REFUSED(create(cq, IBV_QPT_RC, &attr), EINVAL) && REFUSED(create(cq, IBV_QPT_UC, &attr), EINVAL),
+	      "not UD");
 	CHECK(REFUSED(create(cq, IBV_QPT_UD, NULL), EINVAL), "no attributes");
 	attr.comp_mask = 1u << 31;
 	CHECK(REFUSED(create(cq, IBV_QPT_UD, &attr), EINVAL), "an unknown attribute");

@@ -95,7 +95,8 @@ static struct rig *rig_new(bool extended, bool shared)
 /* For rig_free(), where a test has destroyed the first. */
 static void another_qp(struct rig *r)
 {
-	struct ibv_qp_init_attr a = { .qp_type = IBV_QPT_UD, .send_cq = r->cq, .recv_cq = r->cq, .cap = { 1, 1, 1, 1, 0 } };
+	struct ibv_qp_init_attr a = { .qp_type = IBV_QPT_UD, .send_cq = r->cq, .recv_cq = r->cq,
+				      .cap = { 1, 1, 1, 1, 0 } };
 
 	r->qp = ibv_create_qp(r->pd, &a);
 }

@@ -71,7 +71,8 @@ static void test_buffers(struct ibv_pd *pd, struct ibv_pd *other)
 	a.buf = buf;
 	memset(memory, 1, 10000);
 	mr = reg_buf_mr(pd, buf, memory + 5000, 5000, IBV_ACCESS_LOCAL_WRITE);
-	CHECK(mr && mr->addr == memory + 5000 && mr->length == 5000 && ibv_dereg_mr(mr) == 0, "a part of it is registered");
+	CHECK(mr && mr->addr == memory + 5000 && mr->length == 5000 && ibv_dereg_mr(mr) == 0,
+	      "a part of it is registered");
 	CHECK(REFUSED(reg_buf_mr(pd, buf, memory + 5000, 5001, 0), EINVAL), "... none that goes beyond it");
 	CHECK(REFUSED(reg_buf_mr(pd, buf, memory - 1, 10, 0), EINVAL), "... or begins before it");
 	CHECK(REFUSED(reg_buf_mr(pd, buf, memory, SIZE_MAX, 0), EINVAL), "... or wraps");

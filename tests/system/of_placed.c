@@ -102,7 +102,8 @@ int main(int argc, char **argv)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	if (!now) {
-		CHECK(none(&s), "... does not fail before retry_cnt retries: other queue pairs' completions may be first");
+		CHECK(none(&s),
+		      "... does not fail before retry_cnt retries: other queue pairs' completions may be first");
 		CHECK(next_is(&s, 5, IBV_WC_RETRY_EXC_ERR), "... then it fails");
 	}
 	CHECK(side_close(&s) == 0 && close_all() == 0, "everything is closed");

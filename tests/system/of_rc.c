@@ -29,7 +29,8 @@ static void one_first(bool low)
 	      low ? "the end that connects is ready first" : "the end that accepts is ready first");
 	CHECK(none(first) && none(second), "nothing passes before the other is");
 	CHECK(to_rtr(second, first->qp->qp_num) == 0 && next_is(second, 1, IBV_WC_SUCCESS) &&
-	      next_is(first, 2, IBV_WC_SUCCESS) && memcmp(mem, mem + HALF, 64) == 0, "then it does, before the other's RTS");
+	      next_is(first, 2, IBV_WC_SUCCESS) && memcmp(mem, mem + HALF, 64) == 0,
+	      "then it does, before the other's RTS");
 	CHECK(to_rts(second) == 0 && post_recv(first, HALF, 64, 3) == 0 && post_send(second, 0, 64, 4) == 0 &&
 	      next_is(first, 3, IBV_WC_SUCCESS), "and back");
 	pair_close(&a, &b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `diw run --dev` shows below /sys/class agrees with what libibverbs answers; the names without a version, by which
- * some programs open the libraries, are ours. usage: of_sysfs DEVICE INTERFACE
+ * What `diw run --dev` shows below /sys/class agrees with what libibverbs answers; the names without a version, by
+ * which some programs open the libraries, are ours. usage: of_sysfs DEVICE INTERFACE
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -88,7 +88,8 @@ static void test_port(struct ibv_context *c)
 	CHECK(same(line_of("ports/1/sm_lid"), "0x0") && a.sm_lid == 0, "sm_lid");
 	CHECK(same(line_of("ports/1/sm_sl"), "0") && a.sm_sl == 0, "sm_sl");
 	CHECK(same(line_of("ports/1/link_layer"), "Ethernet") && a.link_layer == IBV_LINK_LAYER_ETHERNET, "link_layer");
-	CHECK(same(line_of("ports/1/rate"), "10 Gb/sec (1X QDR)") && a.active_width == 1 && a.active_speed == 4, "rate");
+	CHECK(same(line_of("ports/1/rate"), "10 Gb/sec (1X QDR)") && a.active_width == 1 && a.active_speed == 4,
+	      "rate");
 }
 
 static void test_tables(struct ibv_context *c, const char *ifname)
@@ -126,7 +127,8 @@ static bool is_beside(const char *library)
 	struct link_map *map;
 	Dl_info verbs;
 
-	if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) || !dladdr(dlsym(RTLD_DEFAULT, "ibv_open_device"), &verbs)) {
+	if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) ||
+	    !dladdr(dlsym(RTLD_DEFAULT, "ibv_open_device"), &verbs)) {
 		printf("%s\n", dlerror());
 		return false;
 	}
@@ -146,7 +148,8 @@ int main(int argc, char **argv)
 	test_port(c);
 	test_tables(c, argv[2]);
 	CHECK(dlopen("libibverbs.so", RTLD_NOW | RTLD_NOLOAD), "libibverbs.so is the library that is loaded");
-	CHECK(access("/usr/include/rdma/rdma_cma.h", F_OK) || is_beside("librdmacm.so"), "librdmacm.so is the one beside it");
+	CHECK(access("/usr/include/rdma/rdma_cma.h", F_OK) || is_beside("librdmacm.so"),
+	      "librdmacm.so is the one beside it");
 	CHECK(ibv_close_device(c) == 0, "it closes");
 	return failed;
 }

@@ -125,7 +125,8 @@ static void what_is_refused(void)
 	a = attr_of(IBV_QPS_RTR, &group, 1 << 16 | 4791);
 	CHECK(ibv_modify_qp(rc.qp, &a, rtr_mask(IBV_QPT_RC)) == EINVAL, "... nor one for its peer");
 	side_close(&rc);
-	CHECK(ah && post_ud(&from, ah, to[0].qp->qp_num, 1) == EINVAL, "a group with the number of one queue pair: EINVAL");
+	CHECK(ah && post_ud(&from, ah, to[0].qp->qp_num, 1) == EINVAL,
+	      "a group with the number of one queue pair: EINVAL");
 	ibv_destroy_ah(ah);
 	ah = handle(&gid, 0, 1);
 	CHECK(ah && post_ud(&from, ah, GROUP_QPN, 1) == EINVAL, "the groups' number with an address: EINVAL");
@@ -161,7 +162,8 @@ static void who_hears(void)
 		      "attached, and again");
 	for (int i = 0; i < 2; i++)
 		post_recv(&to[i], HALF + 4096 * i, 140, 10 + i);
-	CHECK(post_ud(&from, elsewhere, GROUP_QPN, 2) == 0 && next_is(&from, 2, IBV_WC_SUCCESS), "a message to another group");
+	CHECK(post_ud(&from, elsewhere, GROUP_QPN, 2) == 0 && next_is(&from, 2, IBV_WC_SUCCESS),
+	      "a message to another group");
 	CHECK(post_ud(&from, ah, GROUP_QPN, 3) == 0 && next_is(&from, 3, IBV_WC_SUCCESS), "one to the group");
 	for (int i = 0; i < 2; i++)
 		hears(&to[i], HALF + 4096 * i, 10 + i, "each that is attached hears the second");
@@ -213,7 +215,8 @@ static bool next_carries(int fd, int tos, int ttl)
 {
 	uint8_t data[512], control[256];
 	struct iovec iov = { data, sizeof data };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			    .msg_controllen = sizeof control };
 	int is_tos = -1, is_ttl = -1;
 
 	if (recvmsg(fd, &m, 0) <= 0)

@@ -46,14 +46,16 @@ static void datagrams(void)
 		wr[i].wr.ud.remote_qkey = QKEY;
 		post_recv(&to, HALF, 140, 20 + (uint64_t)i);
 	}
-	CHECK(post_ud(&from, bad, bad_qpn, 1) == 0 && unsent(&from, 1), "a Send that the kernel refuses: LOC_QP_OP_ERR");
+	CHECK(post_ud(&from, bad, bad_qpn, 1) == 0 && unsent(&from, 1),
+	      "a Send that the kernel refuses: LOC_QP_OP_ERR");
 	CHECK(ibv_post_send(from.qp, wr, &at) == 0, "Sends that it refuses, and others, in turn");
 	CHECK(unsent(&from, 10), "the first fails");
 	CHECK(next_is(&from, 11, IBV_WC_SUCCESS), "the second does not");
 	CHECK(unsent(&from, 12), "the third does, though it is unsignaled");
 	CHECK(next_is(&from, 13, IBV_WC_SUCCESS), "the fourth does not");
 	CHECK(next_is(&to, 20, IBV_WC_SUCCESS) && next_is(&to, 21, IBV_WC_SUCCESS), "those two arrive");
-	CHECK(state_of(&from) == IBV_QPS_RTS && none(&from) && none(&to), "the queue pair is in RTS, and nothing else came");
+	CHECK(state_of(&from) == IBV_QPS_RTS && none(&from) && none(&to),
+	      "the queue pair is in RTS, and nothing else came");
 	ibv_destroy_ah(bad);
 	ibv_destroy_ah(good);
 }
@@ -63,8 +65,8 @@ static void unreliable_connection(void)
 	struct side s = { 0 };
 	struct ibv_qp_attr a = attr_of(IBV_QPS_RTR, &bad_gid, bad_qpn);
 
-	CHECK(side_open(&s, IBV_QPT_UC, 0, NULL) && to_init(&s) == 0 && ibv_modify_qp(s.qp, &a, rtr_mask(IBV_QPT_UC)) == 0 &&
-	      to_rts(&s) == 0, "UC: a queue pair of that peer");
+	CHECK(side_open(&s, IBV_QPT_UC, 0, NULL) && to_init(&s) == 0 &&
+	      ibv_modify_qp(s.qp, &a, rtr_mask(IBV_QPT_UC)) == 0 && to_rts(&s) == 0, "UC: a queue pair of that peer");
 	for (uint64_t id = 1; id <= 3; id++)
 		CHECK(post_send(&s, 0, MESSAGE, id) == 0 && unsent(&s, id), "a Send of many segments fails");
 	CHECK(state_of(&s) == IBV_QPS_RTS, "the queue pair is in RTS");

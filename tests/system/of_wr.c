@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Work requests of libibverbs: the builder (ibv_wr_*) and ibv_post_send(3), all operations of all types of queue pairs. */
+/* Work requests of libibverbs: the builder (ibv_wr_*) and ibv_post_send(3), all operations of all types of queue
+ * pairs. */
 #include <arpa/inet.h>
 
 #include "of_pair.h"

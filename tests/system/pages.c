@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What programs counted that have ended meanwhile: opens every page of counters (base/statpage.h) that appears, and prints
- * at SIGTERM a line of JSON for each queue pair that was ever shown there. `diw stat` shows only who still runs; a page
- * stays readable for who holds it open. A slot that was taken again shows its last queue pair.
+ * What programs counted that have ended meanwhile: opens every page of counters (base/statpage.h) that appears, and
+ * prints at SIGTERM a line of JSON for each queue pair that was ever shown there. `diw stat` shows only who still runs;
+ * a page stays readable for who holds it open. A slot that was taken again shows its last queue pair.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -75,7 +75,8 @@ static void print_page(int fd)
 	h = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (h == MAP_FAILED)
 		return;
-	for (uint32_t i = 0; h->magic == DIW_STAT_MAGIC && h->slot_size == sizeof(struct diw_stat_slot) && i < h->used; i++) {
+	for (uint32_t i = 0; h->magic == DIW_STAT_MAGIC && h->slot_size == sizeof(struct diw_stat_slot) &&
+	     i < h->used; i++) {
 		const struct diw_stat_slot *s =
 			(const struct diw_stat_slot *)(const void *)((const char *)h + h->slots_off) + i;
 

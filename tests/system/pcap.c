@@ -159,7 +159,8 @@ int main(int argc, char **argv)
 {
 	const char *kind = argc > 1 ? argv[1] : "";
 	static const struct { const char *kind; void (*write)(void); } kinds[] = { { "pieces", pieces },
-		{ "quiet", quiet }, { "super", super }, { "cut", cut }, { "tiny", tiny }, { "roce", roce }, { "chance", chance } };
+		{ "quiet", quiet }, { "super", super }, { "cut", cut }, { "tiny", tiny }, { "roce", roce },
+		{ "chance", chance } };
 
 	for (size_t i = 0; i < sizeof links / sizeof links[0]; i++)
 		if (!strcmp(kind, links[i].kind)) {

@@ -83,10 +83,11 @@ static void tell_control(struct msghdr *m)
 		const struct timespec *ts = (const void *)CMSG_DATA(c);
 
 		say("  level %d type %d length %zu", c->cmsg_level, c->cmsg_type, c->cmsg_len);
-		if (c->cmsg_len >= CMSG_LEN(sizeof *e) && ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
-							    (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR)))
-			say(": %u, origin %u, type %u, code %u, info %u, data %u", e->ee_errno, e->ee_origin, e->ee_type,
-			    e->ee_code, e->ee_info, e->ee_data);
+		if (c->cmsg_len >= CMSG_LEN(sizeof *e) &&
+		    ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+		     (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR)))
+			say(": %u, origin %u, type %u, code %u, info %u, data %u", e->ee_errno, e->ee_origin,
+			    e->ee_type, e->ee_code, e->ee_info, e->ee_data);
 		if (c->cmsg_level == SOL_SOCKET)
 			say(": %s", ts->tv_sec > 1000000000 ? "a time" : "no time");
 		say("\n");
@@ -255,7 +256,8 @@ static void asked_for_one(void)
 	struct mmsghdr mm = { .msg_hdr = m };
 	int how = SOF_TIMESTAMPING_TX_SOFTWARE;
 
-	u.c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof how), .cmsg_level = SOL_SOCKET, .cmsg_type = SO_TIMESTAMPING };
+	u.c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof how), .cmsg_level = SOL_SOCKET,
+				.cmsg_type = SO_TIMESTAMPING };
 	memcpy(CMSG_DATA(&u.c), &how, sizeof how);
 	told("with control data", sendmsg(p.b, &m, 0));
 	all_of_it(p.b);
@@ -391,8 +393,8 @@ static void fragments(const char *addr)
 
 		say("fragmented, %zu bytes: %zd sent\n", sizes[i], give(&p, sizes[i]));
 		n = (size_t)error(p.b, BIG, sizeof control, 0);
-		say("  header %s, UDP %u bytes, lengths %s\n", add(0, ip, 20) == 0xffff ? "good" : "bad", get16(udp + 4),
-		    get16(ip + 2) == n - 14 ? "agree" : "differ");
+		say("  header %s, UDP %u bytes, lengths %s\n", add(0, ip, 20) == 0xffff ? "good" : "bad",
+		    get16(udp + 4), get16(ip + 2) == n - 14 ? "agree" : "differ");
 		n -= 14 + 20 + 8;
 		say("  its beginning: %s, %s\n", sum(udp + 8, n) == sum(out, n) ? "yes" : "no",
 		    n <= most && n + 36 >= most ? "enough" : "another length");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sockets_filtered: a program that is started with a filter of its system calls (seccomp), which kills it for one that it
- * does not make itself. Without an argument it installs the filter and executes itself; with "itself" it goes on. */
+/* sockets_filtered: a program that is started with a filter of its system calls (seccomp), which kills it for one that
+ * it does not make itself. Without an argument it installs the filter and executes itself; with "itself" it goes on. */
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -45,9 +45,9 @@ static void confine(void)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		DENY(prctl), DENY(madvise), DENY(getsockopt), DENY(getpeername), DENY(recvmsg), DENY(tkill), DENY(ppoll),
-		DENY(sched_yield), DENY(clock_nanosleep), DENY(memfd_create), DENY(rt_sigtimedwait), DENY(fcntl),
-		DENY(clone), DENY(clone3), DENY(wait4), DENY(pipe2), DENY(ioctl),
+		DENY(prctl), DENY(madvise), DENY(getsockopt), DENY(getpeername), DENY(recvmsg), DENY(tkill),
+		DENY(ppoll), DENY(sched_yield), DENY(clock_nanosleep), DENY(memfd_create), DENY(rt_sigtimedwait),
+		DENY(fcntl), DENY(clone), DENY(clone3), DENY(wait4), DENY(pipe2), DENY(ioctl),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sockets_high: descriptors beyond the interposer's table are sockets like others; many of them at once, with "many". */
+/* sockets_high: descriptors beyond the interposer's table are sockets like others; many of them at once, with
+ * "many". */
 #include <sys/resource.h>
 
 #include "streams_kit.h"
@@ -46,7 +47,8 @@ static void at_number(int number)
 	for (int i = 0; i < 10; i++)
 		check("... and talk", talks(e));
 	file = open("/dev/null", O_RDWR);
-	check("a file in its place is one", dup2(file, e.a) == e.a && write(e.a, "x", 1) == 1 && read(e.a, &at, 1) == 0);
+	check("a file in its place is one", dup2(file, e.a) == e.a && write(e.a, "x", 1) == 1 &&
+	      read(e.a, &at, 1) == 0);
 	close(file);
 	done(e);
 	d.a = raise_to(datagrams(&at[0]), number);

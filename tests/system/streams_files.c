@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* streams_files: splice() and sendfile() between TCP connections, pipes and files lose nothing, whatever fits and
- * whatever waits, FIONREAD counts what is there, and calls by other names are the same: with the interposer what is true
- * without. */
+ * whatever waits, FIONREAD counts what is there, and calls by other names are the same: with the interposer what is
+ * true without. */
 #include "streams_kit.h"
 
 #include <aio.h>
@@ -250,7 +250,8 @@ static void odd(void)
 	check("a pipe that is full", write(p.in, c, 4096) == 4096 && send(e.a, c, 9, 0) == 9 && ready(e.b, POLLIN));
 	check("... takes none", splice(e.b, NULL, p.in, NULL, 10, SPLICE_F_NONBLOCK) < 0 && errno == EAGAIN);
 	close(p.out);
-	check("a pipe without a reader", splice(e.b, NULL, p.in, NULL, 10, 0) < 0 && errno == EPIPE && pipes_broken == 1);
+	check("a pipe without a reader", splice(e.b, NULL, p.in, NULL, 10, 0) < 0 && errno == EPIPE &&
+	      pipes_broken == 1);
 	check("... and what was for it is there", recv(e.b, c, sizeof c, 0) > 0);
 	close(p.in);
 	p = piped(0);
@@ -491,7 +492,8 @@ static void names(void)
 	check("another number", send(e.a, out, 1000, 0) == 1000 && got(recv(d, in, 1000, MSG_WAITALL), in, 1000));
 	close(d);
 	d = (int)syscall(SYS_fcntl, e.b, F_DUPFD, 100);
-	check("... by fcntl", d >= 100 && send(e.a, out, 1000, 0) == 1000 && got(recv(d, in, 1000, MSG_WAITALL), in, 1000));
+	check("... by fcntl", d >= 100 && send(e.a, out, 1000, 0) == 1000 &&
+	      got(recv(d, in, 1000, MSG_WAITALL), in, 1000));
 	close(d);
 	done(e);
 }
@@ -546,7 +548,8 @@ static void asynchronous(void)
 	check("... but when something comes", send(e.a, out, 1000, 0) == 1000 && got(is_complete(&r), in, 1000));
 	check("... and its signal does", eventually(&signalled, NULL, 1));
 	for (int i = 0; i < 3; i++) {
-		w[i] = (struct aiocb){ .aio_fildes = e.a, .aio_buf = out, .aio_nbytes = 1000, .aio_lio_opcode = LIO_WRITE };
+		w[i] = (struct aiocb){ .aio_fildes = e.a, .aio_buf = out, .aio_nbytes = 1000,
+				       .aio_lio_opcode = LIO_WRITE };
 		w[i].aio_sigevent.sigev_notify = SIGEV_NONE;
 		list[i + (i > 0)] = &w[i];
 	}

@@ -97,7 +97,8 @@ static void left(bool sends, bool deeper)
 		check("a signal handler left it", false);
 	}
 	check(sends ? "a send was left" : "a receive was left", *hook == NULL);
-	check("... the next tells of a reset", (deeper ? moves_deeper(sends) : moves(sends)) < 0 && errno == ECONNRESET);
+	check("... the next tells of a reset", (deeper ? moves_deeper(sends) : moves(sends)) < 0 &&
+	      errno == ECONNRESET);
 	check("... and so do others", moves(sends) < 0 && errno == ECONNRESET);
 	check("... the thread can be cancelled as before",
 	      pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancel) == 0 && cancel == PTHREAD_CANCEL_ENABLE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_load [MB]: much data through streams to itself, by every kind of end; each byte is looked at. With SHORT in the
- * environment, it is less, and tests/preload/short.c cuts it everywhere. */
+/* streams_load [MB]: much data through streams to itself, by every kind of end; each byte is looked at. With SHORT in
+ * the environment, it is less, and tests/preload/short.c cuts it everywhere. */
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <time.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unload LIBRARY FUNCTIONS   opens and closes a library with dlopen(3), FUNCTIONS native, verbs or cm, with devices opened
- *                            used and closed, and left open: their threads go on in it, and the process ends well.
+ * unload LIBRARY FUNCTIONS   opens and closes a library with dlopen(3), FUNCTIONS native, verbs or cm, with devices
+ *                            opened, used and closed, and left open: their threads go on in it, and the process
+ *                            ends well.
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -104,7 +104,8 @@ bool mkit_send(struct mkit *k, const uint8_t *ulpdu, uint32_t len)
 	/* Bytes before the payload, a piece of none, and pieces of different lengths. */
 	const struct iovec iov[4] = { { (void *)(p - (hdr ? 1 : 0)), third + (hdr ? 1 : 0) }, { NULL, 0 },
 				      { (void *)(p + third), 2 * third }, { (void *)(p + 3 * third), len } };
-	const struct diw_link_seg g = { .hdr = ulpdu, .hdr_len = hdr, .len = len - hdr, .iov = iov, .off = hdr ? 1 : 0 };
+	const struct diw_link_seg g = { .hdr = ulpdu, .hdr_len = hdr, .len = len - hdr, .iov = iov,
+					.off = hdr ? 1 : 0 };
 
 	return k->l->ops->send(k->l, &k->f->s.peer, &g, 1, KIT_NOW) == 1;
 }

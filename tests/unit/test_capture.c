@@ -83,8 +83,9 @@ static const char *said(void)
 	text[0] = '\0';
 	for (int i = 0; i < g.n; i++)
 		n += (size_t)snprintf(text + n, sizeof text - n, "%s%c%s%s%s", i ? " " : "",
-				      g.packet[i].len > 28 ? g.packet[i].data[28] : '-', g.packet[i].flags == 1 ? "<" : "",
-				      *g.packet[i].comment ? "!" : "", g.packet[i].comment);
+				      g.packet[i].len > 28 ? g.packet[i].data[28] : '-',
+				      g.packet[i].flags == 1 ? "<" : "", *g.packet[i].comment ? "!" : "",
+				      g.packet[i].comment);
 	png_free(&g);
 	return text;
 }

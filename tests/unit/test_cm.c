@@ -78,7 +78,8 @@ END_TEST
 START_TEST(private_data)
 {
 	static const struct { uint32_t len; bool plain, far_plain, told; } cases[] = {
-		{ 0, true, false, false }, { 0, false, true, false }, { 1, false, false, true }, { 239, false, false, true },
+		{ 0, true, false, false }, { 0, false, true, false }, { 1, false, false, true },
+		{ 239, false, false, true },
 		{ 240, false, false, false }, { 251, true, true, false }, { 508, false, false, false },
 	};
 	uint8_t to[DIW_MAX_PRIVATE], back[DIW_MAX_PRIVATE];

@@ -55,7 +55,8 @@ END_TEST
 #ifdef __x86_64__
 enum { XINUSE_AVX = 1 << 2, XINUSE_ZMM_HI256 = 1 << 6 };
 
-/* Upper halves of vector registers that the CPU holds in use: XGETBV with ECX = 1 (Intel SDM volume 1, section 13.6). */
+/* Upper halves of vector registers that the CPU holds in use: XGETBV with ECX = 1 (Intel SDM volume 1, section
+ * 13.6). */
 static uint32_t upper_halves_in_use(void)
 {
 	uint32_t low, high;

@@ -44,8 +44,8 @@ static uint64_t fates(struct end *e)
 	return end_counter(e, "rx_messages") + end_counter(e, "rx_crc") + end_counter(e, "impair_lost");
 }
 
-/* A queue pair's own impairment, which keeps, cuts and doubles what came, works on a group's bursts as on its own: none is
- * there any more when the next one comes, and what was kept knows its group. Nobody looks until all have come. */
+/* A queue pair's own impairment, which keeps, cuts and doubles what came, works on a group's bursts as on its own: none
+ * is there any more when the next one comes, and what was kept knows its group. Nobody looks until all have come. */
 START_TEST(impaired)
 {
 	static const char *const spec[] = { "rx.loss=30%,seed=3", "rx.reorder=20%,rx.dup=20%,rx.corrupt=10%,seed=4",
@@ -69,7 +69,8 @@ START_TEST(impaired)
 	ck_assert_int_eq(diw_qp_attach(e.qp, &group), 0);
 	for (uint32_t i = 0; i < n; i++) {
 		struct diw_sge sge = { far.mem + 4 * AREA + i * each, each, far.mr->stag };
-		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .dst = group, .qkey = QKEY, .flags = DIW_SEND_MORE };
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .dst = group, .qkey = QKEY,
+					  .flags = DIW_SEND_MORE };
 
 		memset(sge.addr, (int)i, each);
 		if (i % 20 == 19)

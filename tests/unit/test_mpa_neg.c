@@ -68,8 +68,9 @@ START_TEST(every_flag)
 
 	for (int bits = 0; bits < 1 << 9; bits++) {
 		bool enhanced = bits & 1;
-		struct diw_mpa_frame f = { .enhanced = enhanced, .reply = bits & 2, .markers = bits & 4, .crc = bits & 8,
-					   .reject = bits & 16, .revision = enhanced ? 2 : (uint8_t)(bits >> 5 & 3),
+		struct diw_mpa_frame f = { .enhanced = enhanced, .reply = bits & 2, .markers = bits & 4,
+					   .crc = bits & 8, .reject = bits & 16,
+					   .revision = enhanced ? 2 : (uint8_t)(bits >> 5 & 3),
 					   .p2p = enhanced && bits & 32, .rtr_fpdu = enhanced && bits & 64,
 					   .rtr_write = enhanced && bits & 128, .rtr_read = enhanced && bits & 256,
 					   .ird = enhanced ? (uint16_t)(bits * 31 & 0x3fff) : 0,
@@ -160,7 +161,8 @@ START_TEST(another_key)
 		for (uint32_t bit = 0; bit < 128; bit++) {
 			p[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			for (uint32_t len = 0; len <= sizeof p; len++)
-				ck_assert_int_eq(diw_mpa_frame_decode(&got, reply, p, len), len > bit / 8 ? -EPROTO : 0);
+				ck_assert_int_eq(diw_mpa_frame_decode(&got, reply, p, len),
+						 len > bit / 8 ? -EPROTO : 0);
 			p[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		}
 	}

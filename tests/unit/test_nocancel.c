@@ -59,7 +59,8 @@ START_TEST(woken_and_cancelled)
 	unsigned seed = 1;
 
 #ifdef __SANITIZE_ADDRESS__
-	printf("SKIP: nocancel: AddressSanitizer fails a check of its own when a thread is cancelled in an instrumented frame\n");
+	printf("SKIP: nocancel: AddressSanitizer fails a check of its own when a thread is cancelled in an "
+	       "instrumented frame\n");
 	return;
 #endif
 	zero = open("/dev/zero", O_RDONLY);

@@ -63,7 +63,8 @@ static int next_path(void)
 {
 	uint8_t data[256], control[256];
 	struct iovec iov = { data, sizeof data };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			    .msg_controllen = sizeof control };
 	int tclass = -1, hops = -1;
 
 	ck_assert_int_gt(recvmsg(fd, &m, 0), 0);
@@ -123,7 +124,8 @@ START_TEST(many)
 
 		for (int i = 0; i < ENOUGH; i++) {
 			send_with(in_turn[n]);
-			ck_assert_int_eq(next_path(), (tclass ? tclass : usual & 0xff00) | (hops ? hops : usual & 0xff));
+			ck_assert_int_eq(next_path(),
+					 (tclass ? tclass : usual & 0xff00) | (hops ? hops : usual & 0xff));
 		}
 		send_with(0x2000);
 		ck_assert_int_eq(next_path(), 0x2000 | (usual & 0xff));

@@ -49,7 +49,8 @@ START_TEST(packets)
 	uint8_t one[] = "abcde", two[] = "fghij";
 	struct iovec iov[2] = { { one, 5 }, { two, 5 } };
 	struct diw_addr a = fake_addr(1, 4791), b = fake_addr(2, 4792);
-	struct diw_addr a6 = { .ip = { 0x20, 1, [15] = 1 }, .port = 1 }, b6 = { .ip = { 0x20, 1, [15] = 2 }, .port = 2 };
+	struct diw_addr a6 = { .ip = { 0x20, 1, [15] = 1 }, .port = 1 },
+		b6 = { .ip = { 0x20, 1, [15] = 2 }, .port = 2 };
 	struct diw_pcapng *p;
 	struct png g;
 

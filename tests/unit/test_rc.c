@@ -184,7 +184,8 @@ START_TEST(invalidation)
 	struct diw_mr *mr;
 	struct diw_wc wc;
 
-	ck_assert_int_eq(diw_mr_reg(p.k.pd, p.k.mem, 100, DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_INVALIDATE, &mr), 0);
+	ck_assert_int_eq(diw_mr_reg(p.k.pd, p.k.mem, 100, DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_INVALIDATE, &mr),
+			 0);
 	wr.inv_stag = mr->stag;
 	rc_recv(&p, &p.b, HALF, 10, 1);
 	ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 10), 0);

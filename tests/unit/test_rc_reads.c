@@ -39,7 +39,8 @@ static void add_read(struct octets *o, uint32_t msn, uint32_t stag, uint32_t off
 {
 	static struct seg s;
 
-	seg_hex(&s, "4141 00000000 00000001 %08x 00000000 " STAG_TO " %08x %08x %016lx", msn, len, stag, w.mr->to + off);
+	seg_hex(&s, "4141 00000000 00000001 %08x 00000000 " STAG_TO " %08x %08x %016lx", msn, len, stag,
+		w.mr->to + off);
 	add(o, &s);
 }
 

@@ -280,8 +280,8 @@ START_TEST(words_and_reads)
 {
 	struct diw_sge sge[] = { { w.p.k.mem, 1, w.p.all->stag }, { w.p.k.mem + 1000, 1, w.p.all->stag } };
 	struct diw_send_wr wr[] = {
-		{ .next = &wr[1], .wr_id = 1, .opcode = DIW_WR_WRITE, .sge = &sge[0], .num_sge = 1, .stag = STAG, .to = TO,
-		  .flags = DIW_SEND_SIGNALED },
+		{ .next = &wr[1], .wr_id = 1, .opcode = DIW_WR_WRITE, .sge = &sge[0], .num_sge = 1, .stag = STAG,
+		  .to = TO, .flags = DIW_SEND_SIGNALED },
 		{ .wr_id = 2, .opcode = DIW_WR_READ, .sge = &sge[1], .num_sge = 1, .stag = STAG, .to = TO,
 		  .flags = DIW_SEND_SIGNALED },
 	};
@@ -298,8 +298,8 @@ START_TEST(words_and_reads)
 }
 END_TEST
 
-/* Asked without a message to send, we answer by one of our own; once the program answers, its message carries the count,
- * and the completion that it confirms comes before that of what brought it. */
+/* Asked without a message to send, we answer by one of our own; once the program answers, its message carries the
+ * count, and the completion that it confirms comes before that of what brought it. */
 START_TEST(words_answer)
 {
 	struct diw_send_wr pong = { .wr_id = 1, .opcode = DIW_WR_SEND };
@@ -321,7 +321,8 @@ START_TEST(words_answer)
 }
 END_TEST
 
-/* What the peer says waits behind a Send that finds no receive, and the program posts none before its own is complete. */
+/* What the peer says waits behind a Send that finds no receive, and the program posts none before its own is
+ * complete. */
 START_TEST(words_behind_a_stall)
 {
 	struct diw_send_wr send = { .wr_id = 1, .opcode = DIW_WR_SEND };

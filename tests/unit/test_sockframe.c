@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Frames of the interposer, whatever comes. Its source is part of this one: the preload itself would take this program's
- * calls. */
+/* Frames of the interposer, whatever comes. Its source is part of this one: the preload itself would take this
+ * program's calls. */
 #include "sockets_preload/frame.c"
 
 #include <stdlib.h>

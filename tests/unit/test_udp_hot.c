@@ -46,7 +46,8 @@ static struct diw_addr addr_of(const struct diw_dgram *d)
 static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_t value)
 {
 	struct iovec iov = { &value, sizeof value };
-	struct diw_dgram_burst out = { .peer = addr_of(to), .iov = &iov, .niov = 1, .len = sizeof value, .seg = sizeof value };
+	struct diw_dgram_burst out = { .peer = addr_of(to), .iov = &iov, .niov = 1, .len = sizeof value,
+				       .seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
 }
@@ -112,8 +113,8 @@ START_TEST(hot_peer)
 		exchange(a, b, 3);
 		exchange(a, stranger, 1);
 	}
-	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent before
-	 * the change is not lost. */
+	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent
+	 * before the change is not lost. */
 	for (uint32_t i = 0; i < 8; i++)
 		send_one(b, a, 1000 + i);
 	for (uint32_t i = 0; i < MANY; i++) {

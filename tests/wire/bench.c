@@ -144,8 +144,8 @@ static bool counts_a_drop(const char *name)
 		"record_closed_epoch", "record_closed_dereg", "record_evicted", "record_duplicate",
 		"reasm_opened", "reasm_complete", "reasm_duplicate",
 		"flow_asked", "flow_answered", "flow_waits", "read_requests_rx", "read_requests_tx", "read_answered",
-		"error_rx", "error_suppressed", "source_expired", "source_evicted", "source_epoch_ended", "challenge_tx",
-		"proof_tx", "proof_rx", "wakeups",
+		"error_rx", "error_suppressed", "source_expired", "source_evicted", "source_epoch_ended",
+		"challenge_tx", "proof_tx", "proof_rx", "wakeups",
 	};
 
 	if (strncmp(name, "tx_", 3) == 0 || strncmp(name, "error_tx", 8) == 0)

@@ -53,7 +53,8 @@ static const char payload[FIRST] = "the first octets of a message";
 static void first_of(struct gram *g, uint8_t op, uint32_t msn, uint32_t length)
 {
 	bool tagged = op == OP_WRITE || op == OP_WRITE_RECORD;
-	struct fields f = tagged ? record_fields(b.mr->stag, msn, TO, payload, FIRST) : send_fields(msn, payload, FIRST);
+	struct fields f = tagged ? record_fields(b.mr->stag, msn, TO, payload, FIRST) :
+				  send_fields(msn, payload, FIRST);
 
 	f.c0 = tagged ? BIT_T | 1 : 1;
 	f.c1 = 0x40 | op;

@@ -126,8 +126,8 @@ START_TEST(expiry_and_refusal)
 }
 END_TEST
 
-/* Every 2 s a segment of 33 octets with another epoch, in an honest peer's name: it gets all of its messages, each once.
- */
+/* Every 2 s a segment of 33 octets with another epoch, in an honest peer's name: it gets all of its messages,
+ * each once. */
 START_TEST(forged_epochs)
 {
 	struct fields rec, evil;
@@ -615,8 +615,8 @@ static void ask(const struct diw_addr *from, uint32_t msn, uint32_t size)
 	inject(from, &f);
 }
 
-/* The rate limit holds back 128 Reads, of forged addresses (_i 0), or of 8 or 128 peers that are there: an honest one is
- * answered within seconds. */
+/* The rate limit holds back 128 Reads, of forged addresses (_i 0), or of 8 or 128 peers that are there: an honest one
+ * is answered within seconds. */
 START_TEST(held_back)
 {
 	uint32_t peers = _i == 1 ? 8 : 128, honest = 1000;

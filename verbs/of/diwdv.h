@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * infiniband/diwdv.h - what infiniband/verbs.h has no words for in diwarp's devices: the records of RDMA Write-Record on
- * UD queue pairs, diwdv(7). As with mlx5dv and efadv, a program uses it beside verbs.h.
+ * infiniband/diwdv.h - what infiniband/verbs.h has no words for in diwarp's devices: the records of RDMA Write-Record
+ * on UD queue pairs, diwdv(7). As with mlx5dv and efadv, a program uses it beside verbs.h.
  *
- * The functions are in diwarp's libibverbs.so.1, with which a program is linked (pkg-config diwdv); with another it does
- * not start.
+ * The functions are in diwarp's libibverbs.so.1, with which a program is linked (pkg-config diwdv); with another it
+ * does not start.
  */
 #ifndef DIWDV_H
 #define DIWDV_H

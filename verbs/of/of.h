@@ -51,8 +51,8 @@ struct of_context {
 	struct diw_dev *dev;
 	int ngids;
 	struct diw_addr gids[OF_MAX_GIDS];   /* as addresses, port 0; IPv4 first */
-	pthread_mutex_t lock;        /* of what follows; taken before no lock of ours, held over no call that may sleep */
-	struct of_rc *rc;            /* RC connections without a connection manager (connect.c); NULL: no RC queue pair */
+	pthread_mutex_t lock;        /* of what follows; taken before no lock of ours, held over no sleeping call */
+	struct of_rc *rc;            /* RC connections without connection manager (connect.c); NULL: no RC queue pair */
 	struct of_qp *qps;           /* all, linked by next; who adds or takes away holds the next lock, too */
 	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
 	struct of_srq *srqs;
@@ -76,8 +76,8 @@ bool of_is_rnic(const struct ibv_context *c);
 /* The address of a GID (v4-mapped or IPv6), and back. */
 void of_addr_from_gid(struct diw_addr *a, const union ibv_gid *gid, const struct of_context *ctx);
 void of_gid_from_addr(union ibv_gid *gid, const struct diw_addr *a);
-int of_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *attr,
-		       size_t size);
+int of_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in,
+		       struct ibv_device_attr_ex *attr, size_t size);
 int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *attr, size_t size);
 
 /* The device's limits as verbs advertises and enforces them. */
@@ -87,7 +87,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 #define OF_MAX_CQE (1 << 20)
 #define OF_MAX_SRQ_WR 16384
 #define OF_MAX_RD_ATOM DIW_MAX_IRD
-#define OF_MAX_MSG (1u << 30)        /* of the port: RC, and Writes. A port has one, though UD and UC Sends end at 16 MiB */
+#define OF_MAX_MSG (1u << 30)        /* the one of the port, for RC and Writes; UD and UC Sends end at 16 MiB */
 
 /* ---- Protection domains, memory (pd.c, mr.c) ---- */
 

@@ -38,8 +38,8 @@ struct rs_dev {
 };
 
 extern pthread_mutex_t rs_big;
-/* The one that has the address, opened once for all sockets, while there are any; of no address, one that is there. rs_big
- * is held. */
+/* The one that has the address, opened once for all sockets, while there are any; of no address, one that is there.
+ * rs_big is held. */
 int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev);
 void rs_dev_forget(void);                    /* in a child after fork */
 /* One socket more, or less (-1). With the last one the devices are closed, soon. Any lock may be held. */
@@ -176,8 +176,8 @@ bool rs_stream_flushed(const struct rs *s);  /* all that was sent is TCP's */
 /* What poll(2) would say now. */
 short rs_events(const struct rs *s);
 #define RS_END (POLLERR | POLLHUP)
-/* Until one of EVENTS is there; the lock is held. -EAGAIN: it is late; -EINTR, -EBADF. A cancellation point: a cancelled
- * thread calls rs_release(), and that must be all that its call holds. */
+/* Until one of EVENTS is there; the lock is held. -EAGAIN: it is late; -EINTR, -EBADF. A cancellation point: a
+ * cancelled thread calls rs_release(), and that must be all that its call holds. */
 int rs_wait(struct rs *s, short events, uint64_t until);
 /* Looks at what came, and tells those who sleep. The lock is held. */
 void rs_look(struct rs *s);
