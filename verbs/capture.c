@@ -5,13 +5,6 @@
 
 #include "base/log.h"
 
-static uint64_t transport_now(void *ctx)
-{
-	struct diw_transport *t = ctx;
-
-	return t->now(t);
-}
-
 /* The file, NULL if there is none, and the device's clock. */
 static struct diw_pcapng *capture_file(struct diw_dev *dev, struct diw_capture_clock *clock)
 {
@@ -22,8 +15,8 @@ static struct diw_pcapng *capture_file(struct diw_dev *dev, struct diw_capture_c
 	if (!file)
 		return NULL;
 	clock_gettime(CLOCK_REALTIME, &ts);
-	*clock = (struct diw_capture_clock){ .now = transport_now, .ctx = dev->transport,
-		.epoch_ns = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_dev_now(dev) };
+	*clock = (struct diw_capture_clock){ .now = dev->engine.clock, .ctx = dev->engine.clock_ctx,
+		.epoch_ns = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_engine_now(&dev->engine) };
 	return file;
 }
 

@@ -12,7 +12,7 @@
 
 static int add_channel(struct diw_dev *dev)
 {
-	int rc = diw_dev_lock(dev);
+	int rc = diw_engine_lock(&dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -20,7 +20,7 @@ static int add_channel(struct diw_dev *dev)
 		dev->nchannels++;
 	else
 		rc = -ENOMEM;
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return rc;
 }
 
@@ -34,11 +34,11 @@ int diw_cm_create(struct diw_dev *dev, struct diw_cm **out)
 	cm->dev = dev;
 	diw_list_init(&cm->events);
 	cm->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	rc = cm->fd < 0 ? -EMFILE : diw_thread_use(dev);
+	rc = cm->fd < 0 ? -EMFILE : diw_thread_use(&dev->engine);
 	if (rc == 0) {
 		rc = add_channel(dev);
 		if (rc < 0)
-			diw_thread_unuse(dev);
+			diw_thread_unuse(&dev->engine);
 	}
 	if (rc < 0) {
 		if (cm->fd >= 0)
@@ -55,16 +55,16 @@ int diw_cm_destroy(struct diw_cm *cm)
 	struct diw_dev *dev = cm->dev;
 	struct diw_list *l;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (cm->users) {
-			diw_dev_unlock(dev);
+			diw_engine_unlock(&dev->engine);
 			return diw_fail(-EBUSY, "diw_cm_destroy: a listener or a connection uses it");
 		}
 		while ((l = diw_list_first(&cm->events)))
 			diw_cm_conn_free(diw_container(l, struct diw_cm_conn, note));
 		dev->nchannels--;
-		diw_dev_unlock(dev);
-		diw_thread_unuse(dev);
+		diw_engine_unlock(&dev->engine);
+		diw_thread_unuse(&dev->engine);
 	}
 	close(cm->fd);
 	free(cm);
@@ -73,7 +73,7 @@ int diw_cm_destroy(struct diw_cm *cm)
 
 int diw_cm_fd(const struct diw_cm *cm)
 {
-	return diw_dev_alive(cm->dev) ? cm->fd : -ENODEV;
+	return diw_engine_alive(&cm->dev->engine) ? cm->fd : -ENODEV;
 }
 
 /* ---- Events ---- */
@@ -87,7 +87,7 @@ void diw_cm_post(struct diw_cm_conn *c, enum diw_cm_event_type type)
 		(void)!write(cm->fd, &one, sizeof one);         /* an eventfd at 0 takes it */
 	c->event = (uint8_t)type;
 	diw_list_add_tail(&cm->events, &c->note);
-	diw_dev_wake(cm->dev, cm);
+	diw_engine_wake(&cm->dev->engine, cm);
 }
 
 void diw_cm_unpost(struct diw_cm_conn *c)
@@ -97,7 +97,7 @@ void diw_cm_unpost(struct diw_cm_conn *c)
 	if (diw_list_empty(&c->note))
 		return;
 	diw_list_del(&c->note);
-	if (diw_list_empty(&c->cm->events) && diw_dev_alive(c->cm->dev))
+	if (diw_list_empty(&c->cm->events) && diw_engine_alive(&c->cm->dev->engine))
 		(void)!read(c->cm->fd, &drained, sizeof drained);
 }
 
@@ -156,7 +156,7 @@ static bool look(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t now)
 	if (take_event(cm, ev))
 		return true;
 	cm->dev->cm->look_at = 0;
-	diw_dev_step_locked(cm->dev, now);
+	diw_engine_step(&cm->dev->engine, now);
 	return take_event(cm, ev);
 }
 
@@ -167,10 +167,10 @@ static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t unti
 	uint64_t now;
 	bool got;
 
-	diw_waiter_init(dev, &w, cm);
-	while (now = diw_dev_now(dev), !(got = look(cm, ev, now)) && now < until)
-		diw_dev_sleep(dev, &w, until);
-	diw_waiter_fini(dev, &w);
+	diw_waiter_init(&dev->engine, &w, cm);
+	while (now = diw_engine_now(&dev->engine), !(got = look(cm, ev, now)) && now < until)
+		diw_engine_sleep(&dev->engine, &w, until);
+	diw_waiter_fini(&dev->engine, &w);
 	return got;
 }
 
@@ -180,13 +180,13 @@ int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
 	struct diw_dev *dev = cm->dev;
 	uint64_t now;
 	bool got;
-	int rc = diw_dev_lock_wait(dev, timeout_ns);
+	int rc = diw_engine_lock_wait(&dev->engine, timeout_ns);
 
 	if (rc < 0)
 		return rc;
-	now = diw_dev_now(dev);
+	now = diw_engine_now(&dev->engine);
 	got = timeout_ns ? wait_event(cm, ev, diw_until(now, timeout_ns)) : look(cm, ev, now);
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return got ? 0 : -EAGAIN;
 }
 

@@ -15,10 +15,6 @@ struct diw_qp;
 
 /* ---- For the device ---- */
 
-/* Does what is due. While somebody polls, sockets are looked at only every so often. */
-void diw_cm_serve(struct diw_dev *dev, uint64_t now);
-uint64_t diw_cm_deadline(const struct diw_dev *dev);
-int diw_cm_pollfd(const struct diw_dev *dev);        /* -1: nothing to poll */
 void diw_cm_fini(struct diw_dev *dev);
 
 /* ---- For the queue pair (verbs/rc.c) ---- */

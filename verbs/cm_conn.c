@@ -51,7 +51,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
 	if (c->stream) {
 		unwatch(c);
 		/* A child after fork shares the socket: it may close it, not reset it. */
-		c->stream->ops->close(c->stream, abort && diw_dev_alive(c->e->dev));
+		c->stream->ops->close(c->stream, abort && diw_engine_alive(&c->e->dev->engine));
 		c->stream = NULL;
 	}
 	if (c->state < DIW_CM_UP)
@@ -96,7 +96,7 @@ void diw_cm_conn_free(struct diw_cm_conn *c)
 {
 	/* A reset could take a refusal with it that was sent. */
 	diw_cm_conn_stop(c, c->state != DIW_CM_REJECTING || c->nego->done < c->nego->len);
-	if (diw_dev_alive(c->e->dev)) {         /* else channel and queue pair may be gone */
+	if (diw_engine_alive(&c->e->dev->engine)) {         /* else channel and queue pair may be gone */
 		diw_cm_unpost(c);
 		unbind(c);
 		if (c->qp)
@@ -131,7 +131,7 @@ static void fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fa
 		c->nego->peer.len = 0;
 	over(c, type, fault, errnum);
 	diw_rc_error(qp, fault, type == DIW_CM_REJECTED, errnum, now);
-	diw_dev_hasten(qp->dev, 0);             /* its requests are flushed */
+	diw_engine_hasten(&qp->dev->engine, 0); /* its requests are flushed */
 }
 
 void diw_cm_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
@@ -408,7 +408,7 @@ int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa,
 
 void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a)
 {
-	uint64_t now = diw_dev_forward(c->e->dev, diw_dev_now(c->e->dev));
+	uint64_t now = diw_engine_forward(&c->e->dev->engine, diw_engine_now(&c->e->dev->engine));
 
 	c->nego->sa = *sa;
 	c->nego->until = diw_until(now, a->timeout_ns);

@@ -52,11 +52,11 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
 			      "the channel is of another device than the queue pair");
 	if (rc == 0)
-		rc = diw_dev_lock(qp->dev);
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	rc = qp->state == DIW_QPS_IDLE ? begin(qp, cm, dst, &a) : -EISCONN;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_connect: %s, from state %s", diw_addr_str(dst, name),
 				 diw_qp_state_str(qp->state)) : 0;
 }

@@ -11,27 +11,6 @@
 #define LOOK_NS (20 * DIW_US)
 #define EXPIRE_SHARE 64              /* timers of a step */
 
-struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev)
-{
-	struct diw_cm_engine *e = dev->cm;
-
-	if (e)
-		return e;
-	e = calloc(1, sizeof *e);
-	if (!e)
-		return NULL;
-	e->dev = dev;
-	e->epfd = dev->epfd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
-	if (e->epfd < 0 && dev->epfd >= 0) {
-		free(e);
-		return NULL;
-	}
-	diw_list_init(&e->conns);
-	diw_list_init(&e->listeners);
-	dev->cm = e;
-	return e;
-}
-
 /* No channel is left, so no listener is; connections are, that were being rejected. */
 void diw_cm_fini(struct diw_dev *dev)
 {
@@ -103,7 +82,7 @@ void diw_cm_arm(struct diw_cm_engine *e, struct diw_cm_item *it, uint64_t at)
 	it->at = at;
 	rise(e, ++e->armed, it);
 	if (it->slot == 1)
-		diw_dev_hasten(e->dev, at);
+		diw_engine_hasten(&e->dev->engine, at);
 }
 
 /* ---- Items ---- */
@@ -123,7 +102,7 @@ int diw_cm_item_add(struct diw_cm_engine *e, struct diw_cm_item *it)
 	it->slot = 0;
 	it->watched = false;
 	if (e->items++ == 0)
-		diw_dev_kick(e->dev);           /* whoever sleeps does not know the set yet */
+		diw_engine_kick(&e->dev->engine);       /* the leader does not know the set yet */
 	return 0;
 }
 
@@ -151,7 +130,7 @@ int diw_cm_watch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd, uint32
 /* A child after fork shares the set: there nothing may be taken out. */
 void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd)
 {
-	if (it->watched && diw_dev_alive(e->dev))
+	if (it->watched && diw_engine_alive(&e->dev->engine))
 		epoll_ctl(e->epfd, EPOLL_CTL_DEL, fd, NULL);
 	it->watched = false;
 }
@@ -218,23 +197,58 @@ static void expire(struct diw_cm_engine *e, uint64_t now)
 	}
 }
 
-void diw_cm_serve(struct diw_dev *dev, uint64_t now)
+static bool cm_serve(struct diw_member *m, uint64_t now)
 {
-	struct diw_cm_engine *e = dev->cm;
+	struct diw_cm_engine *e = diw_container(m, struct diw_cm_engine, member);
 
-	if (!e || !e->items)
-		return;
+	if (!e->items)
+		return false;
 	if (now >= e->look_at)
 		diw_cm_look(e, now);
 	expire(e, now);                         /* what came in time is not late because nobody looked */
+	return false;
 }
 
-uint64_t diw_cm_deadline(const struct diw_dev *dev)
+static uint64_t cm_deadline(const struct diw_member *m, bool waiting)
 {
-	return dev->cm && dev->cm->armed ? dev->cm->heap[0]->at : DIW_NEVER;
+	const struct diw_cm_engine *e = diw_container((struct diw_member *)m, struct diw_cm_engine, member);
+
+	(void)waiting;
+	return e->armed ? e->heap[0]->at : DIW_NEVER;
 }
 
-int diw_cm_pollfd(const struct diw_dev *dev)
+static int cm_fds(const struct diw_member *m, struct pollfd *p)
 {
-	return dev->cm && dev->cm->items ? dev->cm->epfd : -1;
+	const struct diw_cm_engine *e = diw_container((struct diw_member *)m, struct diw_cm_engine, member);
+
+	if (!e->items || e->epfd < 0)
+		return 0;
+	*p = (struct pollfd){ .fd = e->epfd, .events = POLLIN };
+	return 1;
+}
+
+static const struct diw_member_ops cm_ops = { .serve = cm_serve, .deadline = cm_deadline, .fds = cm_fds };
+
+struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev)
+{
+	struct diw_cm_engine *e = dev->cm;
+	bool sleeps = dev->engine.epfd >= 0;
+
+	if (e)
+		return e;
+	e = calloc(1, sizeof *e);
+	if (!e)
+		return NULL;
+	e->dev = dev;
+	e->epfd = sleeps ? epoll_create1(EPOLL_CLOEXEC) : -1;
+	if (e->epfd < 0 && sleeps) {
+		free(e);
+		return NULL;
+	}
+	diw_list_init(&e->conns);
+	diw_list_init(&e->listeners);
+	e->member.ops = &cm_ops;
+	diw_engine_add_fixed(&dev->engine, &e->member);
+	dev->cm = e;
+	return e;
 }

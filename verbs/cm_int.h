@@ -25,6 +25,7 @@ struct diw_cm_item {
 #define DIW_CM_BATCH 64
 
 struct diw_cm_engine {
+	struct diw_member member;    /* fixed */
 	struct diw_dev *dev;
 	int epfd;                    /* -1 on a transport without descriptors: everything is tried at each step */
 	uint64_t look_at;            /* not before */

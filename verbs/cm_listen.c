@@ -187,10 +187,10 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	diw_list_init(&l->halfopen);
 	diw_list_init(&l->waiting);
 	diw_list_init(&l->link);
-	rc = diw_dev_lock(cm->dev);
+	rc = diw_engine_lock(&cm->dev->engine);
 	if (rc == 0) {
 		rc = open_listener(l, &a);
-		diw_dev_unlock(cm->dev);
+		diw_engine_unlock(&cm->dev->engine);
 	}
 	if (rc < 0) {
 		free(l);
@@ -202,7 +202,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 
 int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
 {
-	int rc = diw_dev_lock(l->cm->dev);
+	int rc = diw_engine_lock(&l->cm->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -210,7 +210,7 @@ int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
 		.local = l->sock->local, .halfopen = l->nhalfopen, .waiting = l->nwaiting, .requests = l->requests,
 		.refused = l->refused, .timeouts = l->timeouts, .malformed = l->malformed,
 	};
-	diw_dev_unlock(l->cm->dev);
+	diw_engine_unlock(&l->cm->dev->engine);
 	return 0;
 }
 
@@ -244,13 +244,13 @@ int diw_listener_close(struct diw_listener *l)
 {
 	struct diw_dev *dev = l->cm->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		empty(l);
 		diw_cm_unwatch(dev->cm, &l->item, l->sock->ops->fd(l->sock));
 		diw_cm_item_del(dev->cm, &l->item);
 		diw_list_del(&l->link);
 		l->cm->users--;
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 	}
 	l->sock->ops->close(l->sock);
 	free(l);
@@ -262,7 +262,7 @@ int diw_listener_close(struct diw_listener *l)
 static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct diw_conn_attr *a)
 {
 	struct diw_cm_nego *n = c->nego;
-	uint64_t now = diw_dev_forward(qp->dev, diw_dev_now(qp->dev));
+	uint64_t now = diw_engine_forward(&qp->dev->engine, diw_engine_now(&qp->dev->engine));
 	struct diw_stream_attr sa = { 0 };
 	int rc;
 
@@ -307,11 +307,11 @@ int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_con
 	if (qp->type != DIW_QP_RC || qp->dev != c->e->dev)
 		return diw_fail(-EINVAL, "diw_accept: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
 				"the queue pair is of another device than the request");
-	rc = diw_dev_lock(qp->dev);
+	rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	rc = accept_locked(c, qp, &a);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc;
 }
 
@@ -344,11 +344,11 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 
 	if (data_len && !data)
 		return diw_fail(-EINVAL, "diw_reject: %u bytes of private data at NULL", data_len);
-	rc = diw_dev_lock(dev);
+	rc = diw_engine_lock(&dev->engine);
 	if (rc < 0)
 		return rc;
-	rc = reject_locked(&req->conn, data, data_len, diw_dev_forward(dev, diw_dev_now(dev)));
-	diw_dev_unlock(dev);
+	rc = reject_locked(&req->conn, data, data_len, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
+	diw_engine_unlock(&dev->engine);
 	return rc;
 }
 
@@ -393,18 +393,18 @@ static int take_in(struct diw_cm_conn *c, struct diw_cm *cm)
 int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm)
 {
 	struct diw_dev *from = req->conn.e->dev, *to = cm->dev;
-	int rc = diw_dev_lock(from);
+	int rc = diw_engine_lock(&from->engine);
 
 	if (rc < 0)
 		return rc;
 	rc = let_go(&req->conn);
-	diw_dev_unlock(from);
+	diw_engine_unlock(&from->engine);
 	if (rc < 0)
 		return rc;
-	rc = diw_dev_lock(to);
+	rc = diw_engine_lock(&to->engine);
 	if (rc == 0) {
 		rc = take_in(&req->conn, cm);
-		diw_dev_unlock(to);
+		diw_engine_unlock(&to->engine);
 	}
 	return rc;
 }

@@ -78,7 +78,7 @@ static struct diw_recv *await(struct diw_qp *qp, struct diw_recv *r)
 	if (r)
 		atomic_store_explicit(&qp->rq->wanted, false, memory_order_relaxed);
 	else
-		qp->starved = true;
+		qp->member.starved = true;
 	return r;
 }
 
@@ -121,7 +121,7 @@ static bool room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
 {
 	if (diw_cq_room(cq) >= n)
 		return true;
-	qp->starved = true;
+	qp->member.starved = true;
 	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
 	/* Who took completions before it could see that does not look again. */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -311,7 +311,7 @@ int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max)
 			ranges[0] = (struct diw_range){ wc->mo, wc->byte_len };
 		return (int)wc->nranges;
 	}
-	if (!diw_dev_alive(wc->qp->dev))
+	if (!diw_engine_alive(&wc->qp->dev->engine))
 		return -ENODEV;
 	s = map_of(wc);
 	for (uint32_t i = 0; i < s->n && (int)i < max; i++)
@@ -328,7 +328,7 @@ void diw_wc_forget(struct diw_wc *wc)
 	if (wc->opcode == DIW_WC_READ) {
 		diw_rdmap_read_release(&qp->rdmap, wc->map);
 		if (!diw_sq_empty(&qp->sq))     /* the next Read may have waited for this one's place */
-			atomic_store(&qp->dev->pending, true);
+			diw_engine_set_pending(&qp->dev->engine);
 	} else {
 		diw_record_release(&qp->rdmap.ddp, wc->map);
 	}
@@ -340,8 +340,8 @@ void diw_wc_release(struct diw_wc *wc)
 {
 	struct diw_qp *qp = wc->qp;
 
-	if (!wc->map || diw_dev_lock(qp->dev) < 0)
+	if (!wc->map || diw_engine_lock(&qp->dev->engine) < 0)
 		return;
 	diw_wc_forget(wc);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 }

@@ -31,7 +31,7 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 	if (!cq)
 		return -ENOMEM;
 	cq->ring = calloc(size, sizeof *cq->ring);
-	rc = cq->ring ? diw_dev_lock(dev) : -ENOMEM;
+	rc = cq->ring ? diw_engine_lock(&dev->engine) : -ENOMEM;
 	if (rc < 0) {
 		free(cq->ring);
 		free(cq);
@@ -47,15 +47,14 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 	dev->ncqs++;
 	if (channel)
 		channel->ncqs++;
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	*out = cq;
 	return 0;
 }
 
 static void mark_dirty(struct diw_channel *ch)
 {
-	diw_list_del(&ch->dirty);
-	diw_list_add_tail(&ch->dev->dirty, &ch->dirty);
+	diw_engine_defer(&ch->dev->engine, &ch->sync);
 }
 
 static void cq_free(struct diw_cq *cq)
@@ -69,12 +68,12 @@ int diw_cq_destroy(struct diw_cq *cq)
 {
 	struct diw_dev *dev = cq->dev;
 
-	if (diw_dev_lock(dev) < 0) {
+	if (diw_engine_lock(&dev->engine) < 0) {
 		cq_free(cq);
 		return 0;
 	}
 	if (cq->nqps) {
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 		return diw_fail(-EBUSY, "diw_cq_destroy: a queue pair uses it");
 	}
 	dev->ncqs--;
@@ -83,7 +82,7 @@ int diw_cq_destroy(struct diw_cq *cq)
 		diw_list_del(&cq->event);
 		mark_dirty(cq->channel);
 	}
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	cq_free(cq);
 	return 0;
 }
@@ -93,7 +92,8 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 	uint32_t size = 1, head, tail;
 	struct diw_wc *ring;
 	int rc = depth == 0 || depth > MAX_DEPTH ?
-		 diw_fail(-EINVAL, "diw_cq_resize: depth %u: not 1 to %u", depth, MAX_DEPTH) : diw_dev_lock(cq->dev);
+		 diw_fail(-EINVAL, "diw_cq_resize: depth %u: not 1 to %u", depth, MAX_DEPTH) :
+		 diw_engine_lock(&cq->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -111,12 +111,12 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 		cq->ring = ring;
 		cq->mask = size - 1;
 		cq->depth = size;
-		cq->dev->timer_at = 0;          /* who waited for room may have it */
+		diw_engine_recheck(&cq->dev->engine);   /* who waited for room may have it */
 	} else {
 		free(ring);
 	}
 	pthread_mutex_unlock(&cq->take);
-	diw_dev_unlock(cq->dev);
+	diw_engine_unlock(&cq->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_cq_resize: depth %u, with %u completions there", depth, tail - head) : 0;
 }
 
@@ -140,7 +140,7 @@ static void fire(struct diw_cq *cq)
 	if (cq->nevents++ == 0)
 		diw_list_add_tail(&cq->channel->events, &cq->event);
 	mark_dirty(cq->channel);
-	diw_dev_wake(cq->dev, cq->channel);
+	diw_engine_wake(&cq->dev->engine, cq->channel);
 }
 
 void diw_cq_push(struct diw_cq *cq)
@@ -152,7 +152,7 @@ void diw_cq_push(struct diw_cq *cq)
 	if (wc->qp->silent)
 		return;
 	DIW_TRACE_COMPLETION(wc->qp->c, cq, wc->wr_id, wc->opcode, wc->status, wc->byte_len);
-	wc->time_ns = cq->dev->latest;
+	wc->time_ns = diw_engine_time(&cq->dev->engine);
 	wc->qp_num = diw_qp_num(wc->qp);
 	if (solicited)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
@@ -160,13 +160,14 @@ void diw_cq_push(struct diw_cq *cq)
 	if (cq->armed == DIW_CQ_ARMED || (cq->armed == DIW_CQ_ARMED_SOLICITED && solicited))
 		fire(cq);
 	if (cq->waiters)
-		diw_dev_wake(cq->dev, cq);
+		diw_engine_wake(&cq->dev->engine, cq);
 }
 
 static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
 {
+	struct diw_engine *e = &cq->dev->engine;
 	uint32_t head, upto;
-	int rc = diw_dev_lock(cq->dev);
+	int rc = diw_engine_lock(e);
 
 	if (rc < 0)
 		return rc;
@@ -176,11 +177,11 @@ static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
 	/* One that is there, and is not older than what was taken already. */
 	if (!only_later && upto - head - 1 < atomic_load(&cq->tail) - head)
 		fire(cq);
-	else
-		diw_dev_hasten(cq->dev, diw_dev_deadline(cq->dev, false));   /* it waits for its Reads' timeouts now */
-	diw_dev_unlock(cq->dev);
+	else                                    /* its Reads' timeouts are waited for from now on */
+		diw_engine_hasten(e, diw_engine_deadline(e, false));
+	diw_engine_unlock(e);
 	if (cq->channel && atomic_load_explicit(&cq->channel->polled, memory_order_relaxed))
-		diw_dev_hand_over(cq->dev);
+		diw_engine_hand_over(e);
 	return 0;
 }
 
@@ -195,24 +196,19 @@ int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only)
 }
 
 /* The descriptor tells what the list of events says, unless a thread in diw_channel_get is about to take the event. */
-void diw_channel_sync(struct diw_dev *dev)
+static void channel_sync(struct diw_deferred *d)
 {
-	struct diw_list *l;
+	struct diw_channel *ch = diw_container(d, struct diw_channel, sync);
+	bool want = !diw_list_empty(&ch->events);
 	uint64_t n = 1;
 
-	while ((l = diw_list_first(&dev->dirty))) {
-		struct diw_channel *ch = diw_container(l, struct diw_channel, dirty);
-		bool want = !diw_list_empty(&ch->events);
-
-		diw_list_del(l);
-		if (want == ch->signalled || (want && diw_dev_has_waiter(dev, ch)) || ch->fd < 0)
-			continue;
-		ch->signalled = want;
-		if (want)
-			(void)!write(ch->fd, &n, sizeof n);
-		else
-			(void)!read(ch->fd, &n, sizeof n);
-	}
+	if (want == ch->signalled || (want && diw_engine_has_waiter(&ch->dev->engine, ch)) || ch->fd < 0)
+		return;
+	ch->signalled = want;
+	if (want)
+		(void)!write(ch->fd, &n, sizeof n);
+	else
+		(void)!read(ch->fd, &n, sizeof n);
 }
 
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
@@ -224,9 +220,10 @@ int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
 		return -ENOMEM;
 	ch->dev = dev;
 	diw_list_init(&ch->events);
-	diw_list_init(&ch->dirty);
+	diw_list_init(&ch->sync.link);
+	ch->sync.run = channel_sync;
 	ch->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	rc = ch->fd < 0 ? -EMFILE : diw_dev_lock(dev);
+	rc = ch->fd < 0 ? -EMFILE : diw_engine_lock(&dev->engine);
 	if (rc < 0) {
 		if (ch->fd >= 0)
 			close(ch->fd);
@@ -234,7 +231,7 @@ int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
 		return diw_fail(rc, "diw_channel_create");
 	}
 	dev->nchannels++;
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	*out = ch;
 	return 0;
 }
@@ -243,14 +240,14 @@ int diw_channel_destroy(struct diw_channel *ch)
 {
 	struct diw_dev *dev = ch->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (ch->ncqs) {
-			diw_dev_unlock(dev);
+			diw_engine_unlock(&dev->engine);
 			return diw_fail(-EBUSY, "diw_channel_destroy: a completion queue uses it");
 		}
 		dev->nchannels--;
-		diw_list_del(&ch->dirty);
-		diw_dev_unlock(dev);
+		diw_list_del(&ch->sync.link);
+		diw_engine_unlock(&dev->engine);
 	}
 	close(ch->fd);
 	free(ch);
@@ -259,7 +256,7 @@ int diw_channel_destroy(struct diw_channel *ch)
 
 int diw_channel_fd(const struct diw_channel *ch)
 {
-	if (!diw_dev_alive(ch->dev))
+	if (!diw_engine_alive(&ch->dev->engine))
 		return -ENODEV;
 	((struct diw_channel *)ch)->given = true;
 	atomic_store_explicit(&((struct diw_channel *)ch)->polled, true, memory_order_relaxed);
@@ -288,7 +285,7 @@ static struct diw_cq *take_event(struct diw_channel *ch)
 	diw_list_del(l);
 	if (--cq->nevents)
 		diw_list_add_tail(&ch->events, l);
-	atomic_store(&ch->dev->app_away, false);
+	diw_engine_app_back(&ch->dev->engine);
 	mark_dirty(ch);
 	return cq;
 }
@@ -309,24 +306,24 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	struct diw_cq *cq;
 	uint64_t until, now;
 	bool slept = false;
-	int rc = diw_dev_lock_wait(dev, timeout_ns);
+	int rc = diw_engine_lock_wait(&dev->engine, timeout_ns);
 
 	if (rc < 0)
 		return rc;
-	until = diw_until(diw_dev_now(dev), timeout_ns);
-	diw_waiter_init(dev, &w, ch);
+	until = diw_until(diw_engine_now(&dev->engine), timeout_ns);
+	diw_waiter_init(&dev->engine, &w, ch);
 	w.leave = show_events;
 	while (!(cq = take_event(ch))) {
-		now = diw_dev_now(dev);
-		diw_dev_step_locked(dev, now);
+		now = diw_engine_now(&dev->engine);
+		diw_engine_step(&dev->engine, now);
 		if ((cq = take_event(ch)) || now >= until || w.interrupted)
 			break;
 		slept = true;
-		diw_dev_sleep(dev, &w, until);
+		diw_engine_sleep(&dev->engine, &w, until);
 	}
 	learn(ch, cq, slept);
-	diw_waiter_fini(dev, &w);
-	diw_dev_unlock(dev);
+	diw_waiter_fini(&dev->engine, &w);
+	diw_engine_unlock(&dev->engine);
 	if (!cq)
 		return w.interrupted ? -EINTR : -EAGAIN;
 	*out = cq;
@@ -364,29 +361,25 @@ static void feed_starved(struct diw_cq *cq, uint64_t now)
 	if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&cq->starved, false, memory_order_relaxed);
-	cq->dev->timer_at = 0;
-	diw_dev_step_locked(cq->dev, now);
+	diw_engine_recheck(&cq->dev->engine);
+	diw_engine_step(&cq->dev->engine, now);
 }
 
 /* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another
  * thread has something to send. That thread feeds the starved, too, before it goes. */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
-	struct diw_dev *dev = cq->dev;
+	struct diw_engine *e = &cq->dev->engine;
 
-	atomic_store_explicit(&dev->app_ns, now, memory_order_relaxed);
-	if (pthread_mutex_trylock(&dev->lock) != 0) {
-		if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
-			return;
-		atomic_store(&dev->pending, true);
-		if (pthread_mutex_trylock(&dev->lock) != 0)
-			return;
-	}
+	diw_engine_app_polls(e, now);
+	if (!diw_engine_trylock(e) &&
+	    (!atomic_load_explicit(&cq->starved, memory_order_relaxed) || !diw_engine_lock_or_leave(e)))
+		return;
 	feed_starved(cq, now);
 	do
-		diw_dev_step_locked(dev, now);
-	while (--spins > 0 && !has_completions(cq) && !atomic_load_explicit(&dev->pending, memory_order_relaxed));
-	diw_dev_unlock(dev);
+		diw_engine_step(e, now);
+	while (--spins > 0 && !has_completions(cq) && !diw_engine_is_pending(e));
+	diw_engine_unlock(e);
 }
 
 int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
@@ -395,7 +388,7 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	uint64_t now, until;
 	int got;
 
-	if (!diw_dev_alive(dev))
+	if (!diw_engine_alive(&dev->engine))
 		return -ENODEV;
 	if (n < 1)
 		return diw_fail(-EINVAL, "diw_cq_poll: %d completions", n);
@@ -403,17 +396,17 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	if (got) {
 		atomic_thread_fence(memory_order_seq_cst);      /* room is made before we look who waits for it */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
-			try_steps(cq, diw_dev_now(dev), 1);
+			try_steps(cq, diw_engine_now(&dev->engine), 1);
 		return got;
 	}
-	now = diw_dev_now(dev);
+	now = diw_engine_now(&dev->engine);
 	until = diw_until(now, timeout_ns);
 	for (;;) {
 		try_steps(cq, now, now < until ? SPINS_A_CLOCK : 1);
 		got = take(cq, wc, n);
 		if (got || now >= until)
 			return got;
-		now = diw_dev_now(dev);
+		now = diw_engine_now(&dev->engine);
 	}
 }
 
@@ -431,24 +424,24 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 
 	if (n < 1)
 		return diw_fail(-EINVAL, "diw_cq_wait: %d completions", n);
-	rc = diw_dev_lock_wait(dev, timeout_ns);
+	rc = diw_engine_lock_wait(&dev->engine, timeout_ns);
 	if (rc < 0)
 		return rc;
-	until = diw_until(diw_dev_now(dev), timeout_ns);
-	diw_waiter_init(dev, &w, cq);
+	until = diw_until(diw_engine_now(&dev->engine), timeout_ns);
+	diw_waiter_init(&dev->engine, &w, cq);
 	w.leave = wait_no_more;
 	cq->waiters++;
 	while (!(got = take(cq, wc, n))) {
-		now = diw_dev_now(dev);
-		diw_dev_step_locked(dev, now);
+		now = diw_engine_now(&dev->engine);
+		diw_engine_step(&dev->engine, now);
 		got = take(cq, wc, n);
 		if (got || now >= until)
 			break;
-		diw_dev_sleep(dev, &w, until);
+		diw_engine_sleep(&dev->engine, &w, until);
 	}
-	diw_waiter_fini(dev, &w);
-	feed_starved(cq, diw_dev_now(dev));
-	diw_dev_unlock(dev);
+	diw_waiter_fini(&dev->engine, &w);
+	feed_starved(cq, diw_engine_now(&dev->engine));
+	diw_engine_unlock(&dev->engine);
 	return got;
 }
 
@@ -469,7 +462,7 @@ void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp)
 int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp)
 {
 	uint32_t tail, to;
-	int rc = diw_dev_lock(cq->dev);
+	int rc = diw_engine_lock(&cq->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -488,7 +481,7 @@ int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp)
 		atomic_store(&cq->solicited, to);
 	atomic_store(&cq->tail, to);
 	pthread_mutex_unlock(&cq->take);
-	cq->dev->timer_at = 0;                  /* who waited for room has it */
-	diw_dev_unlock(cq->dev);
+	diw_engine_recheck(&cq->dev->engine);   /* who waited for room has it */
+	diw_engine_unlock(&cq->dev->engine);
 	return 0;
 }

@@ -7,7 +7,7 @@
 struct diw_channel {
 	struct diw_dev *dev;
 	struct diw_list events;      /* completion queues that fired */
-	struct diw_list dirty;
+	struct diw_deferred sync;    /* the descriptor does not tell the truth yet */
 	int fd;                      /* eventfd; readable while events is not empty */
 	bool signalled;
 	atomic_bool given;           /* the application has the descriptor */
@@ -51,6 +51,5 @@ void diw_cq_push(struct diw_cq *cq);
 /* The queue pair goes: maps of its completions that nobody has taken yet go with it. */
 void diw_wc_forget(struct diw_wc *wc);           /* its map, if it has one; the device's lock is held */
 void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp);
-void diw_channel_sync(struct diw_dev *dev);
 
 #endif

@@ -26,6 +26,7 @@ struct member {
 };
 
 struct diw_group_port {
+	struct diw_member member;    /* fixed */
 	struct diw_dgram *d;
 	struct diw_counters c;       /* its queue pairs count, not it */
 	uint64_t seed, look_at;
@@ -35,6 +36,8 @@ struct diw_group_port {
 };
 
 /* ---- The port ---- */
+
+static const struct diw_member_ops port_ops;
 
 static int port_open(struct diw_dev *dev)
 {
@@ -55,8 +58,9 @@ static int port_open(struct diw_dev *dev)
 	}
 	p->seed = diw_random();
 	diw_list_init(&p->by_age);
+	p->member.ops = &port_ops;
 	dev->groups = p;
-	diw_dev_kick(dev);                      /* who sleeps does not know this socket yet */
+	diw_engine_add_fixed(&dev->engine, &p->member);
 	return 0;
 }
 
@@ -68,7 +72,8 @@ static void port_close_if_idle(struct diw_dev *dev)
 	if (!p || p->ngroups)
 		return;
 	dev->groups = NULL;
-	diw_dev_rouse(dev);
+	diw_engine_remove_fixed(&dev->engine, &p->member);
+	diw_engine_rouse(&dev->engine);
 	p->d->ops->close(p->d);
 	free(p);
 }
@@ -191,14 +196,14 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 	int rc = name_of(qp, group, &addr);
 
 	if (rc == 0)
-		rc = diw_dev_lock(qp->dev);
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	if (!qp->socket->ops->member)
 		rc = -EOPNOTSUPP;
 	else if (!find(qp, &addr))
 		rc = enter(qp, &addr);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_qp_attach: %s", diw_addr_str(&addr, text)) : 0;
 }
 
@@ -209,14 +214,14 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 	int rc = name_of(qp, group, &addr);
 
 	if (rc == 0)
-		rc = diw_dev_lock(qp->dev);
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	m = find(qp, &addr);
 	if (m)
 		leave(m);
 	port_close_if_idle(qp->dev);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: it is not attached");
 }
 
@@ -263,19 +268,19 @@ static void give(struct diw_qp *qp, const struct diw_dgram_burst *b, uint64_t no
 	diw_qp_run(qp, now);
 }
 
-void diw_group_serve(struct diw_dev *dev, uint64_t now)
+static bool port_serve(struct diw_member *m, uint64_t now)
 {
-	struct diw_group_port *p = dev->groups;
+	struct diw_group_port *p = diw_container(m, struct diw_group_port, member);
 	struct diw_dgram_burst b;
 	struct diw_addr name;
 	struct diw_list *l;
 	struct group *g;
 
-	if (!p || now < p->look_at)
-		return;
+	if (now < p->look_at)
+		return false;
 	if (p->d->ops->recv(p->d, &b, 1, now) < 1) {
 		p->look_at = now + LOOK_NS;
-		return;
+		return false;
 	}
 	name = b.to;
 	name.port = 0;
@@ -283,22 +288,29 @@ void diw_group_serve(struct diw_dev *dev, uint64_t now)
 	if (!g) {
 		diw_container(diw_list_first(&p->by_age), struct member, by_age)->qp->c->rx_group_stray +=
 			b.seg ? (b.len + b.seg - 1) / b.seg : 1;
-		return;
+		return true;
 	}
 	for (l = g->members.next; l != &g->members; l = l->next)
 		give(diw_container(l, struct member, of_group)->qp, &b, now);
+	return true;
 }
 
-uint64_t diw_group_deadline(const struct diw_dev *dev)
+static uint64_t port_deadline(const struct diw_member *m, bool waiting)
 {
-	return dev->groups ? dev->groups->d->ops->deadline(dev->groups->d) : DIW_NEVER;
+	const struct diw_group_port *p = diw_container((struct diw_member *)m, struct diw_group_port, member);
+
+	(void)waiting;
+	return p->d->ops->deadline(p->d);
 }
 
-int diw_group_pollfds(const struct diw_dev *dev, struct pollfd *pfd)
+static int port_fds(const struct diw_member *m, struct pollfd *pfd)
 {
-	int fd[DIW_DGRAM_FDS], n = dev->groups ? dev->groups->d->ops->fds(dev->groups->d, fd) : 0;
+	const struct diw_group_port *p = diw_container((struct diw_member *)m, struct diw_group_port, member);
+	int fd[DIW_DGRAM_FDS], n = p->d->ops->fds(p->d, fd);
 
 	for (int i = 0; i < n; i++)
 		pfd[i] = (struct pollfd){ .fd = fd[i], .events = POLLIN };
 	return n;
 }
+
+static const struct diw_member_ops port_ops = { .serve = port_serve, .deadline = port_deadline, .fds = port_fds };

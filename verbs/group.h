@@ -7,16 +7,9 @@
 #ifndef DIW_VERBS_GROUP_H
 #define DIW_VERBS_GROUP_H
 
-#include <poll.h>
-#include <stdint.h>
-
 struct diw_dev;
 struct diw_qp;
 
-void diw_group_serve(struct diw_dev *dev, uint64_t now);
-uint64_t diw_group_deadline(const struct diw_dev *dev);
-/* How many, at most DIW_DGRAM_FDS. */
-int diw_group_pollfds(const struct diw_dev *dev, struct pollfd *p);
 /* The queue pair is about to go. May give up the lock meanwhile. */
 void diw_group_leave_all(struct diw_qp *qp);
 /* In a child after fork queue pairs may still be attached. */

@@ -18,12 +18,12 @@ _Static_assert((int)DIW_RECORD_EPOCH == (int)DIW_CLOSE_EPOCH && (int)DIW_RECORD_
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **out)
 {
 	struct diw_pd *pd = calloc(1, sizeof *pd);
-	int rc = pd ? diw_thread_use(dev) : -ENOMEM;
+	int rc = pd ? diw_thread_use(&dev->engine) : -ENOMEM;
 
 	if (rc == 0) {
-		rc = diw_dev_lock(dev);
+		rc = diw_engine_lock(&dev->engine);
 		if (rc < 0)
-			diw_thread_unuse(dev);
+			diw_thread_unuse(&dev->engine);
 	}
 	if (rc < 0) {
 		free(pd);
@@ -31,7 +31,7 @@ int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **out)
 	}
 	pd->dev = dev;
 	dev->npds++;
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	*out = pd;
 	return 0;
 }
@@ -40,14 +40,14 @@ int diw_pd_free(struct diw_pd *pd)
 {
 	struct diw_dev *dev = pd->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (pd->users) {
-			diw_dev_unlock(dev);
+			diw_engine_unlock(&dev->engine);
 			return diw_fail(-EBUSY, "diw_pd_free: a region, window, queue pair or shared queue uses it");
 		}
 		dev->npds--;
-		diw_dev_unlock(dev);
-		diw_thread_unuse(dev);
+		diw_engine_unlock(&dev->engine);
+		diw_thread_unuse(&dev->engine);
 	}
 	free(pd);
 	return 0;
@@ -116,11 +116,11 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 	if (!mr)
 		return -ENOMEM;
 	describe(mr, pd, a);
-	rc = diw_dev_lock(pd->dev);
+	rc = diw_engine_lock(&pd->dev->engine);
 	if (rc == 0) {
 		rc = diw_stag_add(&pd->dev->stags, &mr->stag);
 		pd->users += rc == 0;
-		diw_dev_unlock(pd->dev);
+		diw_engine_unlock(&pd->dev->engine);
 	}
 	if (rc < 0) {
 		free(mr);
@@ -137,7 +137,7 @@ static void close_records(const struct diw_mr *pub)
 	struct diw_list *l, *next;
 
 	diw_list_for_each_safe(l, next, &dev->qps) {
-		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
+		struct diw_qp *qp = diw_container(l, struct diw_qp, of_dev);
 
 		if (qp->pd == pub->pd && qp->type != DIW_QP_RC)
 			diw_records_dereg(&qp->rdmap.ddp, pub->stag);
@@ -152,7 +152,7 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 		 check_attr(a);
 
 	if (rc == 0)
-		rc = diw_dev_lock(dev);
+		rc = diw_engine_lock(&dev->engine);
 	if (rc < 0)
 		return rc;
 	if (mr->stag.windows) {
@@ -163,7 +163,7 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 		pd->users++;
 		describe(mr, pd, a);
 	}
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_mr_rereg: a memory window is bound to it") : 0;
 }
 
@@ -172,15 +172,15 @@ int diw_mr_dereg(struct diw_mr *pub)
 	struct mr *mr = diw_container(pub, struct mr, pub);
 	struct diw_dev *dev = pub->pd->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (mr->stag.windows) {
-			diw_dev_unlock(dev);
+			diw_engine_unlock(&dev->engine);
 			return diw_fail(-EBUSY, "diw_mr_dereg: a memory window is bound to it");
 		}
 		diw_stag_remove(&dev->stags, &mr->stag);
 		close_records(pub);
 		pub->pd->users--;
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 	}
 	free(mr);
 	return 0;
@@ -204,11 +204,11 @@ int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
 	if (!mw)
 		return -ENOMEM;
 	mw->stag = (struct diw_stag){ .pd = pd, .window = true, .invalid = true };
-	rc = diw_dev_lock(pd->dev);
+	rc = diw_engine_lock(&pd->dev->engine);
 	if (rc == 0) {
 		rc = diw_stag_add(&pd->dev->stags, &mw->stag);
 		pd->users += rc == 0;
-		diw_dev_unlock(pd->dev);
+		diw_engine_unlock(&pd->dev->engine);
 	}
 	if (rc < 0) {
 		free(mw);
@@ -224,11 +224,11 @@ int diw_mw_free(struct diw_mw *pub)
 	struct mw *mw = diw_container(pub, struct mw, pub);
 	struct diw_dev *dev = pub->pd->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		diw_stag_invalidate(&dev->stags, &mw->stag);
 		diw_stag_remove(&dev->stags, &mw->stag);
 		pub->pd->users--;
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 	}
 	free(mw);
 	return 0;

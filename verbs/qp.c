@@ -25,6 +25,8 @@ void diw_qp_attr_init(struct diw_qp_attr *attr)
 	};
 }
 
+static const struct diw_member_ops qp_member_ops;
+
 /* Sockets below, the impairment above them. */
 static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, const struct diw_impair_spec *spec,
 		       struct diw_dgram **out)
@@ -128,16 +130,21 @@ static struct diw_dgram *dgram_of(const struct diw_qp *qp)
 	return qp->link->dgram;
 }
 
-static void enlist(struct diw_qp *qp)
+static int enlist(struct diw_qp *qp)
 {
+	int rc = diw_engine_add(&qp->dev->engine, &qp->member);
+
+	if (rc < 0)
+		return rc;
 	qp->pd->users++;
 	qp->send_cq->nqps++;
 	qp->recv_cq->nqps++;
 	if (qp->srq)
 		qp->srq->nqps++;
-	diw_list_add_tail(&qp->dev->qps, &qp->turn);
+	diw_list_add_tail(&qp->dev->qps, &qp->of_dev);
 	qp->dev->nqps++;
-	qp->dev->timer_at = 0;
+	diw_stat_show(qp);
+	return 0;
 }
 
 static void qp_free(struct diw_qp *qp)
@@ -175,7 +182,7 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
 {
 	struct diw_qp *qp;
-	int rc = diw_dev_alive(pd->dev) ? diw_qp_check(pd, a) :
+	int rc = diw_engine_alive(&pd->dev->engine) ? diw_qp_check(pd, a) :
 		 diw_fail(-ENODEV, "diw_qp_create: the device was opened before fork()");
 
 	if (rc < 0)
@@ -184,6 +191,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	if (!qp)
 		return -ENOMEM;
 	diw_list_init(&qp->groups);
+	qp->member.ops = &qp_member_ops;
 	qp->dev = pd->dev;
 	qp->pd = pd;
 	qp->ctx = a->ctx;
@@ -205,19 +213,15 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->grh = a->grh;
 	qp->rate = a->rate_limit;
 	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
-	qp->rate_at = diw_dev_now(pd->dev);
+	qp->rate_at = diw_engine_now(&pd->dev->engine);
 	rc = diw_stat_take(qp);
 	if (rc == 0)
 		rc = build(qp, a);
 	if (rc == 0)
-		rc = diw_dev_lock(qp->dev);
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
-		rc = diw_ready_add(qp);
-		if (rc == 0) {
-			enlist(qp);
-			diw_stat_show(qp);
-		}
-		diw_dev_unlock(qp->dev);
+		rc = enlist(qp);
+		diw_engine_unlock(&qp->dev->engine);
 	}
 	if (rc < 0) {
 		qp_free(qp);
@@ -231,16 +235,16 @@ int diw_qp_destroy(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (qp->type == DIW_QP_RC)
 			diw_cm_forget(qp, true);
 		diw_group_leave_all(qp);
 		diw_stag_forget_qp(&dev->stags, qp);
-		diw_list_del(&qp->turn);
+		diw_list_del(&qp->of_dev);
 		dev->nqps--;
-		dev->nshown -= qp->shown;
-		diw_ready_del(qp);
-		diw_dev_rouse(dev);
+		dev->stat.nshown -= qp->shown;
+		diw_engine_remove(&dev->engine, &qp->member);
+		diw_engine_rouse(&dev->engine);
 		diw_cq_forget_maps(qp->send_cq, qp);
 		diw_cq_forget_maps(qp->recv_cq, qp);
 		diw_dev_forget_events(dev, qp);
@@ -250,7 +254,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 		if (qp->srq)
 			qp->srq->nqps--;
 		qp_free(qp);                    /* under the lock: held receives go back to a shared queue */
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 		return 0;
 	}
 	qp_free(qp);
@@ -259,26 +263,85 @@ int diw_qp_destroy(struct diw_qp *qp)
 
 /* ---- Work; the lock is held ---- */
 
-void diw_qp_serve(struct diw_qp *qp, uint64_t now)
+static struct diw_qp *qp_of(const struct diw_member *m)
 {
+	return diw_container((struct diw_member *)m, struct diw_qp, member);
+}
+
+/* Receive, then run if there is anything to do. */
+static bool qp_serve(struct diw_member *m, uint64_t now)
+{
+	struct diw_qp *qp = qp_of(m);
 	int n = qp->link ? qp->link->ops->poll(qp->link, RX_SHARE, now) : 0;
 
-	if (n) {
-		qp->dev->burst_gap = now - qp->dev->burst_ns;
-		qp->dev->burst_ns = now;
-	}
-	if (n || now >= qp->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || qp->starved ||
+	if (n || now >= m->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || m->starved ||
 	    !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
+	return n;
+}
+
+static void qp_posted(struct diw_member *m, uint64_t now)
+{
+	struct diw_qp *qp = qp_of(m);
+
+	if (m->starved)
+		qp_serve(m, now);
+	else if (!diw_sq_empty(&qp->sq) || qp->state == DIW_QPS_ERROR)
+		diw_qp_run(qp, now);
+}
+
+static uint64_t qp_sleeps_until(const struct diw_member *m, bool waiting)
+{
+	const struct diw_qp *qp = qp_of(m);
+
+	return diw_qp_deadline(qp, waiting || qp->send_cq->armed);
+}
+
+/* A wake-up while a message waits for a receive, or after the stream has ended, could consume nothing. */
+static bool wants_read(const struct diw_qp *qp)
+{
+	return !qp->rdmap.ddp.order.waiting && !qp->link->down;
+}
+
+static int qp_fds(const struct diw_member *m, struct pollfd *p)
+{
+	const struct diw_qp *qp = qp_of(m);
+	int fd[DIW_DGRAM_FDS], n = qp->link ? qp->link->ops->fds(qp->link, fd) : 0;
+
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){
+			.fd = fd[i],
+			.events = (short)((wants_read(qp) ? POLLIN : 0) | (qp->blocked && i == 0 ? POLLOUT : 0)),
+		};
+	return n;
+}
+
+static const struct diw_member_ops qp_member_ops = {
+	.serve = qp_serve, .deadline = qp_sleeps_until, .fds = qp_fds, .posted = qp_posted,
+};
+
+void diw_qp_watch(struct diw_qp *qp)
+{
+	struct diw_engine *e = &qp->dev->engine;
+
+	if (qp->link->dgram && qp->link->dgram->fds_changed) {
+		qp->link->dgram->fds_changed = false;
+		diw_ready_open(e, &qp->member);
+	}
+	if (qp->blocked == qp->want_write && wants_read(qp) == qp->want_read)
+		return;
+	qp->want_write = qp->blocked;
+	qp->want_read = wants_read(qp);
+	diw_ready_changed(e, &qp->member);
 }
 
 static void tell_refusal(struct diw_qp *qp, const struct diw_dgram *d)
 {
+	const char *why = d->tx_icmp ? "ICMP says that it is not reached" : "the kernel refuses to send";
 	char peer[DIW_ADDR_STRLEN];
 
-	diw_log_often(DIW_LOG_INFO, qp->dev->latest, "queue pair %u: to %s: %s (errno %d)", diw_qp_num(qp),
-		      diw_addr_str(&d->tx_errpeer, peer), d->tx_icmp ? "ICMP says that it is not reached" :
-		      "the kernel refuses to send", d->tx_errno);
+	diw_log_often(DIW_LOG_INFO, diw_engine_time(&qp->dev->engine), "queue pair %u: to %s: %s (errno %d)",
+		      diw_qp_num(qp), diw_addr_str(&d->tx_errpeer, peer), why, d->tx_errno);
 	diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno, .remote = d->tx_icmp, .peer = d->tx_errpeer });
 }
 
@@ -286,7 +349,7 @@ void diw_qp_after_send(struct diw_qp *qp)
 {
 	struct diw_dgram *d = dgram_of(qp);
 
-	diw_ready_changed(qp);
+	diw_qp_watch(qp);
 	if (!d)
 		return;
 	if (d->tx_errno) {
@@ -329,7 +392,7 @@ void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
 
 int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 {
-	int rc = diw_dev_lock(qp->dev);
+	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -342,7 +405,7 @@ int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)
 	}
 	if (qp->errors_n == 0)
 		qp->error_event = qp->errors_lost = false;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc;
 }
 
@@ -359,7 +422,7 @@ static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
 	};
 	if (!qp->link)
 		return;
-	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_dev_now(qp->dev)) != 0;
+	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
 	info->local = qp->link->local;
 	info->num = diw_qp_num(qp);
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
@@ -369,13 +432,13 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 {
 	const struct diw_ddp *d = &qp->rdmap.ddp;
 	const struct diw_addr *local, *peer = &d->cfg.peer;
-	int rc = diw_dev_lock(qp->dev);
+	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	if (qp->type == DIW_QP_RC) {
 		query_rc(qp, info);
-		diw_dev_unlock(qp->dev);
+		diw_engine_unlock(&qp->dev->engine);
 		return 0;
 	}
 	local = &dgram_of(qp)->local;
@@ -390,7 +453,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 		.records_held = d->dg->records.pool.used - d->dg->records.nopen, .reasm_open = d->dg->reasms.nopen,
 		.sq_busy = diw_sq_busy(qp), .reads_open = qp->rdmap.reads->pool.used, .memory = diw_ddp_memory(d),
 	};
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
@@ -407,10 +470,10 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 	if (rc == -EINVAL && err && errlen)
 		snprintf(err, errlen, "%s", why);
 	if (rc == 0)
-		rc = diw_dev_lock(qp->dev);
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
 		rc = diw_impair_set(qp->impair, spec);
-		diw_dev_unlock(qp->dev);
+		diw_engine_unlock(&qp->dev->engine);
 	}
 	diw_impair_spec_free(spec);
 	return rc;
@@ -418,15 +481,15 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 
 int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
 {
-	int n = diw_counter_count(), rc = diw_dev_lock(qp->dev);
+	int n = diw_counter_count(), rc = diw_engine_lock(&qp->dev->engine);
 	const uint64_t *c = (const uint64_t *)qp->c;
 
 	if (rc < 0)
 		return rc;
-	qp->c->wakeups = qp->dev->wakeups;
+	qp->c->wakeups = qp->dev->engine.wakeups;
 	for (int i = 0; i < n && i < max; i++)
 		values[i] = c[i];
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return n;
 }
 
@@ -449,20 +512,20 @@ static int list_open(const struct diw_list *head, struct diw_record_info *info, 
 int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 {
 	const struct diw_records *rs = &qp->rdmap.ddp.dg->records;
-	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_engine_lock(&qp->dev->engine);
 
 	if (n < 0)
 		return n;
 	n = list_open(&rs->idle, info, max, 0);
 	n = list_open(&rs->closing, info, max, n);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return n;
 }
 
 int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max)
 {
 	const struct diw_record *r;
-	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_dev_lock(qp->dev);
+	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_engine_lock(&qp->dev->engine);
 
 	if (n < 0)
 		return n;
@@ -470,6 +533,6 @@ int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, 
 	n = r ? (int)r->ranges.n : -ENOENT;
 	for (int i = 0; i < n && i < max; i++)
 		ranges[i] = (struct diw_range){ r->ranges.v[i].lo, r->ranges.v[i].hi - r->ranges.v[i].lo };
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return n;
 }

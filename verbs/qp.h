@@ -78,7 +78,8 @@ struct diw_sq {
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
-	struct diw_list turn;        /* in dev->qps */
+	struct diw_member member;    /* of the engine's turn; first */
+	struct diw_list of_dev;      /* in dev->qps */
 	struct diw_dev *dev;
 	struct diw_pd *pd;
 	uint32_t num;                /* what its completions say; 0: its own */
@@ -90,10 +91,8 @@ struct diw_qp {
 	struct diw_cq *send_cq, *recv_cq;
 	struct diw_srq *srq;
 	struct diw_rq *rq;           /* own_rq, or the shared one's */
-	uint64_t deadline;           /* no work by the clock before */
 	bool blocked;                /* the socket is full */
-	bool want_write, want_read;  /* EPOLLOUT, EPOLLIN is asked for */
-	bool starved;                /* a completion queue had no room */
+	bool want_write, want_read;  /* the engine watches for */
 	bool more;                   /* the step's share was spent before the queue was empty */
 	bool answers_first;          /* next time, Reads are answered before requests are sent */
 	bool sig_all;
@@ -183,8 +182,8 @@ static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 	return qp->num || !qp->link ? qp->num : kind | qp->link->local.port;
 }
 void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r);
-/* Receive, then run if there is anything to do. */
-void diw_qp_serve(struct diw_qp *qp, uint64_t now);
+/* qp->blocked, or its descriptors, may have changed. */
+void diw_qp_watch(struct diw_qp *qp);
 void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
 uint64_t diw_sq_deadline(const struct diw_qp *qp);

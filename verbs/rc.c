@@ -66,10 +66,12 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	qp->state = DIW_QPS_RTS;
 	if (s->initiator)
 		send_rtr(qp, s->rtr, now);
-	diw_ready_open(qp);
+	qp->want_write = false;
+	qp->want_read = true;
+	diw_ready_open(&qp->dev->engine, &qp->member);
 	diw_stat_show(qp);
-	qp->deadline = 0;                       /* what was posted, and what has come already */
-	diw_dev_hasten(qp->dev, 0);
+	qp->member.deadline = 0;                /* what was posted, and what has come already */
+	diw_engine_hasten(&qp->dev->engine, 0);
 	return 0;
 }
 
@@ -122,7 +124,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	if (remote || (told && qp->rdmap.rc.self))
 		diw_sq_refuse(qp, fault);
 	qp->state = DIW_QPS_ERROR;
-	qp->deadline = 0;
+	qp->member.deadline = 0;
 	qp->rc.kept = qp->rc.keep && (errnum || !told);
 	qp->rc.retries = qp->rc.kept ? now + qp->rc.retry_ns : 0;
 	if (!qp->rc.kept)
@@ -140,12 +142,12 @@ void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
 	qp->rc.last |= qp->state == DIW_QPS_RTS;        /* after diw_disconnect() what was posted is still executed */
 	qp->state = DIW_QPS_CLOSING;
 	qp->rc.until = now + CLOSE_NS;
-	qp->deadline = 0;
+	qp->member.deadline = 0;
 }
 
 static void close_link(struct diw_qp *qp)
 {
-	diw_ready_close(qp);
+	diw_ready_close(&qp->dev->engine, &qp->member);
 	qp->link->ops->close(qp->link);
 	diw_rdmap_snap_clear(&qp->rdmap);
 	qp->link = qp->rdmap.ddp.link = NULL;
@@ -216,7 +218,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		qp->blocked = drain(qp, now) == -EAGAIN;
 		if (!qp->blocked)
 			shut(qp, now);
-		diw_ready_changed(qp);
+		diw_qp_watch(qp);
 		if ((qp->link->down && !qp->blocked) || now >= qp->rc.until)
 			qp->rc.ended = true;
 	}
@@ -290,24 +292,25 @@ int diw_rc_reset(struct diw_qp *qp)
 int diw_leave(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : diw_fail(-EINVAL, "diw_leave: of RC alone");
+	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) : diw_fail(-EINVAL, "diw_leave: of RC alone");
 
 	if (rc < 0)
 		return rc;
-	diw_rc_leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
-	diw_dev_unlock(dev);
+	diw_rc_leave(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
+	diw_engine_unlock(&dev->engine);
 	return 0;
 }
 
 int diw_disconnect(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_dev_lock(dev) : diw_fail(-EINVAL, "diw_disconnect: of RC alone");
+	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) :
+		 diw_fail(-EINVAL, "diw_disconnect: of RC alone");
 	uint64_t now;
 
 	if (rc < 0)
 		return rc;
-	now = diw_dev_forward(dev, diw_dev_now(dev));
+	now = diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine));
 	if (qp->state == DIW_QPS_RTS) {
 		qp->state = DIW_QPS_CLOSING;
 		qp->rc.until = now + CLOSE_NS;
@@ -315,6 +318,6 @@ int diw_disconnect(struct diw_qp *qp)
 	} else if (qp->state != DIW_QPS_CLOSING || !qp->rc.peer_ended) {
 		rc = diw_fail(-ENOTCONN, "diw_disconnect: the queue pair is in state %s", diw_qp_state_str(qp->state));
 	}
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return rc;
 }

@@ -178,7 +178,7 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 		return -ENOMEM;
 	rc = diw_rq_init(&srq->rq, depth, max_sge);
 	if (rc == 0)
-		rc = diw_dev_lock(pd->dev);
+		rc = diw_engine_lock(&pd->dev->engine);
 	if (rc < 0) {
 		diw_rq_fini(&srq->rq);
 		free(srq);
@@ -187,14 +187,14 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 	srq->pd = pd;
 	srq->ctx = ctx;
 	pd->users++;
-	diw_dev_unlock(pd->dev);
+	diw_engine_unlock(&pd->dev->engine);
 	*out = srq;
 	return 0;
 }
 
 int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit)
 {
-	int rc = diw_dev_lock(srq->pd->dev);
+	int rc = diw_engine_lock(&srq->pd->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -202,18 +202,18 @@ int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit)
 		rc = diw_fail(-EINVAL, "diw_srq_set_limit: %u: more than its depth, %u", limit, srq->rq.depth);
 	else
 		srq->limit = limit;
-	diw_dev_unlock(srq->pd->dev);
+	diw_engine_unlock(&srq->pd->dev->engine);
 	return rc;
 }
 
 int diw_srq_query(struct diw_srq *srq, struct diw_srq_info *info)
 {
-	int rc = diw_dev_lock(srq->pd->dev);
+	int rc = diw_engine_lock(&srq->pd->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	*info = (struct diw_srq_info){ .posted = diw_rq_posted(&srq->rq), .limit = srq->limit };
-	diw_dev_unlock(srq->pd->dev);
+	diw_engine_unlock(&srq->pd->dev->engine);
 	return 0;
 }
 
@@ -221,14 +221,14 @@ int diw_srq_destroy(struct diw_srq *srq)
 {
 	struct diw_dev *dev = srq->pd->dev;
 
-	if (diw_dev_lock(dev) == 0) {
+	if (diw_engine_lock(&dev->engine) == 0) {
 		if (srq->nqps) {
-			diw_dev_unlock(dev);
+			diw_engine_unlock(&dev->engine);
 			return diw_fail(-EBUSY, "diw_srq_destroy: a queue pair uses it");
 		}
 		srq->pd->users--;
 		diw_dev_forget_events(dev, srq);
-		diw_dev_unlock(dev);
+		diw_engine_unlock(&dev->engine);
 	}
 	diw_rq_fini(&srq->rq);
 	free(srq);
@@ -241,11 +241,11 @@ int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const s
 	bool waits;
 	int rc;
 
-	if (!diw_dev_alive(dev))
+	if (!diw_engine_alive(&dev->engine))
 		return -ENODEV;
 	rc = diw_rq_post(&srq->rq, wr, bad, &waits);
 	if (waits)
-		diw_dev_nudge(dev);
+		diw_engine_nudge(&dev->engine);
 	return rc;
 }
 
@@ -254,12 +254,12 @@ int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct 
 	bool waits;
 	int rc;
 
-	if (!diw_dev_alive(qp->dev))
+	if (!diw_engine_alive(&qp->dev->engine))
 		return -ENODEV;
 	if (qp->srq)
 		return diw_fail(-EINVAL, "diw_post_recv: the queue pair has a shared receive queue");
 	rc = diw_rq_post(&qp->own_rq, wr, bad, &waits);
 	if (waits || qp->state == DIW_QPS_ERROR)
-		diw_dev_nudge(qp->dev);
+		diw_engine_nudge(&qp->dev->engine);
 	return rc;
 }

@@ -134,25 +134,21 @@ static int post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t ta
 	return 0;
 }
 
-/* The send half, by the poster itself if the lock is free; else its holder sees `pending` when it unlocks. Who gets the
- * lock at the second try leaves `pending` as it is, since others may rely on it. */
+/* The send half, by the poster itself if the lock is free; else by the lock's holder when it unlocks. */
 static void run_now(struct diw_qp *qp)
 {
-	struct diw_dev *dev = qp->dev;
+	struct diw_engine *e = &qp->dev->engine;
 	uint64_t now;
 
-	if (pthread_mutex_trylock(&dev->lock) != 0) {
-		atomic_store(&dev->pending, true);
-		if (pthread_mutex_trylock(&dev->lock) != 0)
-			return;
-	}
-	now = diw_dev_forward(dev, diw_dev_now(dev));
+	if (!diw_engine_lock_or_leave(e))
+		return;
+	now = diw_engine_forward(e, diw_engine_now(e));
 	diw_qp_run_sends(qp, POST_SHARE, now);
-	qp->deadline = diw_min64(qp->deadline, diw_qp_deadline(qp, true));
-	diw_dev_hasten(dev, qp->deadline);
-	if (dev->leader && qp->stat)            /* it sleeps already */
+	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
+	diw_engine_hasten(e, qp->member.deadline);
+	if (diw_engine_is_led(e) && qp->stat)   /* it sleeps already */
 		diw_stat_gauges(qp);
-	diw_dev_unlock(dev);
+	diw_engine_unlock(e);
 }
 
 static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
@@ -162,7 +158,7 @@ static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const stru
 	uint32_t tail;
 	int rc = 0;
 
-	if (!diw_dev_alive(qp->dev))
+	if (!diw_engine_alive(&qp->dev->engine))
 		return -ENODEV;
 	pthread_mutex_lock(&sq->post);
 	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
@@ -530,9 +526,9 @@ uint64_t diw_sq_deadline(const struct diw_qp *qp)
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
-	qp->starved = qp->rdmap.ddp.order.waiting;
+	qp->member.starved = qp->rdmap.ddp.order.waiting;
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
-	qp->deadline = diw_qp_deadline(qp, true);
-	diw_dev_hasten(qp->dev, qp->deadline);
+	qp->member.deadline = diw_qp_deadline(qp, true);
+	diw_engine_hasten(&qp->dev->engine, qp->member.deadline);
 }

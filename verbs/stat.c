@@ -244,7 +244,7 @@ static struct diw_stat_slot *take_slot(struct diw_qp *qp)
 
 int diw_stat_take(struct diw_qp *qp)
 {
-	struct diw_stat_slot *s = qp->dev->shows ? take_slot(qp) : NULL;
+	struct diw_stat_slot *s = qp->dev->stat.shows ? take_slot(qp) : NULL;
 
 	if (!s) {
 		qp->c = qp->own_c = calloc(1, sizeof *qp->own_c);
@@ -271,13 +271,13 @@ void diw_stat_show(struct diw_qp *qp)
 	s->id.peer = qp->type == DIW_QP_RC ? qp->rdmap.ddp.cfg.peer : (struct diw_addr){ 0 };
 	memcpy(s->id.device, qp->dev->info.name, sizeof s->id.device);
 	diw_stat_gauges(qp);
-	qp->dev->nshown++;
+	qp->dev->stat.nshown++;
 	atomic_fetch_add_explicit(&s->id.seq, 1, memory_order_release);
 }
 
 void diw_stat_hide(struct diw_qp *qp)
 {
-	qp->dev->nshown -= qp->shown;
+	qp->dev->stat.nshown -= qp->shown;
 	if (qp->shown && qp->stat)
 		atomic_fetch_add_explicit(&qp->stat->id.seq, 1, memory_order_release);
 	qp->shown = false;
@@ -288,7 +288,7 @@ void diw_stat_give(struct diw_qp *qp)
 	struct diw_stat_slot *s = qp->stat;
 
 	free(qp->own_c);
-	if (!qp->counted || !diw_dev_alive(qp->dev))
+	if (!qp->counted || !diw_engine_alive(&qp->dev->engine))
 		return;
 	pthread_mutex_lock(&page.lock);
 	if (s) {
@@ -312,7 +312,7 @@ void diw_stat_gauges(struct diw_qp *qp)
 	const struct diw_ddp *d = &qp->rdmap.ddp;
 	struct diw_stat_slot *s = qp->stat;
 
-	s->counters.wakeups = qp->dev->wakeups;
+	s->counters.wakeups = qp->dev->engine.wakeups;
 	s->gauges = (struct diw_gauges){
 		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
 			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
@@ -330,28 +330,60 @@ void diw_stat_gauges(struct diw_qp *qp)
 	s->gauges.memory = diw_ddp_memory(d);
 }
 
-void diw_stat_refresh(struct diw_dev *dev)
+static struct diw_dev *dev_of(const struct diw_member *m)
+{
+	return diw_container((struct diw_member *)m, struct diw_dev, stat.member);
+}
+
+static void states_write(struct diw_dev *dev)
 {
 	struct diw_list *l;
 
-	dev->stat_ns = dev->latest;
-	dev->stat_at = dev->latest + REFRESH_NS;
-	if (dev->nshown == 0)
+	dev->stat.ns = diw_engine_time(&dev->engine);
+	dev->stat.at = dev->stat.ns + REFRESH_NS;
+	if (dev->stat.nshown == 0)
 		return;
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
-		struct diw_qp *qp = diw_container(l, struct diw_qp, turn);
+		struct diw_qp *qp = diw_container(l, struct diw_qp, of_dev);
 
 		if (qp->stat)
 			diw_stat_gauges(qp);
 	}
 }
 
-uint64_t diw_stat_settle(struct diw_dev *dev, uint64_t until)
+static bool states_are_old(const struct diw_dev *dev)
 {
-	if (dev->nshown == 0 || dev->stat_ns == dev->latest)
-		return until;
-	if (dev->nshown > FEW)
-		return diw_min64(until, dev->stat_at);
-	diw_stat_refresh(dev);
-	return until;
+	return dev->stat.nshown && dev->stat.ns != diw_engine_time(&dev->engine);
+}
+
+static bool stat_serve(struct diw_member *m, uint64_t now)
+{
+	if (now >= dev_of(m)->stat.at)
+		states_write(dev_of(m));
+	return false;
+}
+
+static uint64_t stat_deadline(const struct diw_member *m, bool waiting)
+{
+	const struct diw_dev *dev = dev_of(m);
+
+	(void)waiting;
+	return dev->stat.nshown > FEW && states_are_old(dev) ? dev->stat.at : DIW_NEVER;
+}
+
+static void stat_rest(struct diw_member *m)
+{
+	struct diw_dev *dev = dev_of(m);
+
+	if (dev->stat.nshown <= FEW && states_are_old(dev))
+		states_write(dev);
+}
+
+static const struct diw_member_ops stat_ops = { .serve = stat_serve, .deadline = stat_deadline, .rest = stat_rest };
+
+void diw_stat_init(struct diw_dev *dev)
+{
+	dev->stat.shows = true;
+	dev->stat.member.ops = &stat_ops;
+	diw_engine_add_fixed(&dev->engine, &dev->stat.member);
 }

@@ -7,10 +7,18 @@
 #ifndef DIW_VERBS_STAT_H
 #define DIW_VERBS_STAT_H
 
-#include <stdint.h>
+#include "verbs/engine/engine.h"
 
 struct diw_dev;
 struct diw_qp;
+
+/* What a device shows. */
+struct diw_stat_dev {
+	struct diw_member member;    /* fixed: writes states */
+	bool shows;                  /* its queue pairs count where others see it */
+	uint32_t nshown;
+	uint64_t at, ns;             /* when states are written again, were written */
+};
 
 /* Decides where the new queue pair counts: qp->stat stays NULL, and qp->c is its own, where nothing can be shown.
  * -ENOMEM */
@@ -22,11 +30,10 @@ void diw_stat_hide(struct diw_qp *qp);
 /* It counts no more. Silent about a page that it inherited by fork(). */
 void diw_stat_give(struct diw_qp *qp);
 
-/* The device's lock is held. */
+/* The device's queue pairs are to be shown, from now on. */
+void diw_stat_init(struct diw_dev *dev);
+/* Writes the states of QP. The device's lock is held. */
 void diw_stat_gauges(struct diw_qp *qp);
-void diw_stat_refresh(struct diw_dev *dev);
-/* The device is about to sleep until then; returns until when it may. */
-uint64_t diw_stat_settle(struct diw_dev *dev, uint64_t until);
 
 /* In a child: the page is its parent's. */
 void diw_stat_forked(void);

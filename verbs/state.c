@@ -45,7 +45,7 @@ static int renew(struct diw_qp *qp)
 
 int diw_qp_reset(struct diw_qp *qp)
 {
-	int rc = diw_dev_lock(qp->dev);
+	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
@@ -55,14 +55,14 @@ int diw_qp_reset(struct diw_qp *qp)
 		rc = renew(qp);
 	if (rc == 0) {
 		forget_requests(qp);
-		qp->blocked = qp->more = qp->starved = qp->hold = qp->tell_drained = qp->silent = false;
+		qp->blocked = qp->more = qp->member.starved = qp->hold = qp->tell_drained = qp->silent = false;
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
 		qp->state = qp->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
-		qp->deadline = 0;
+		qp->member.deadline = 0;
 	}
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc;
 }
 
@@ -78,7 +78,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 		return diw_fail(-EAFNOSUPPORT,
 				"diw_qp_set_peer: the queue pair's address is of IPv%d, the peer's is not",
 				qp->socket->only);
-	rc = diw_dev_lock(qp->dev);
+	rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	cfg->peer = *peer;
@@ -89,18 +89,19 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 	if (qp->socket->ops->from)
 		qp->socket->ops->from(qp->socket, local);
 	rc = renew(qp);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc;
 }
 
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 {
-	int rc = qp->type == DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_qkey: RC has none") : diw_dev_lock(qp->dev);
+	int rc = qp->type == DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_qkey: RC has none") :
+		 diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->rdmap.ddp.cfg.qkey = qkey;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
@@ -108,23 +109,24 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 {
 	const unsigned all = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
 	int rc = access & ~all ? diw_fail(-EINVAL, "diw_qp_set_access: %#x: more than %#x", access, all) :
-		 diw_dev_lock(qp->dev);
+		 diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->rdmap.ddp.user.deny = all & ~access;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
 int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 {
-	int rc = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_confirm: of RC alone") : diw_dev_lock(qp->dev);
+	int rc = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_confirm: of RC alone") :
+		 diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->rc.confirm = confirm;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
@@ -132,12 +134,12 @@ int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns)
 {
 	int rc = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_retry: of RC alone") :
 		 retry_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_retry: %lld ns", (long long)retry_ns) :
-		 diw_dev_lock(qp->dev);
+		 diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->rc.retry_ns = (uint64_t)retry_ns;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
@@ -146,7 +148,7 @@ int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns)
 	struct diw_rdmap_rc *rc = &qp->rdmap.rc;
 	int err = qp->type != DIW_QP_RC ? diw_fail(-EINVAL, "diw_qp_set_rnr: of RC alone") :
 		  retry > 7 || timer_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_rnr: retry %u, timer %lld ns", retry,
-						       (long long)timer_ns) : diw_dev_lock(qp->dev);
+						       (long long)timer_ns) : diw_engine_lock(&qp->dev->engine);
 
 	if (err < 0)
 		return err;
@@ -154,34 +156,34 @@ int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns)
 	rc->rnr_limits = retry < 7;
 	rc->rnr_retry = (uint8_t)retry;
 	qp->rdmap.ddp.cfg.rnr_unit = (uint64_t)timer_ns;
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
 int diw_qp_hold(struct diw_qp *qp, bool hold)
 {
-	int rc = diw_dev_lock(qp->dev);
+	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->hold = hold;
 	qp->tell_drained &= hold;
 	if (!hold)
-		diw_qp_run(qp, diw_dev_forward(qp->dev, diw_dev_now(qp->dev)));
-	diw_dev_unlock(qp->dev);
+		diw_qp_run(qp, diw_engine_forward(&qp->dev->engine, diw_engine_now(&qp->dev->engine)));
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
 
 int diw_qp_drained(struct diw_qp *qp)
 {
-	int rc = diw_dev_lock(qp->dev);
+	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->tell_drained = qp->hold;
 	rc = qp->hold ? 0 : diw_fail(-EINVAL, "diw_qp_drained: it is not held");
 	diw_sq_tell_drained(qp);
-	diw_dev_unlock(qp->dev);
+	diw_engine_unlock(&qp->dev->engine);
 	return rc;
 }
 
@@ -196,31 +198,31 @@ static void abort_dgram(struct diw_qp *qp)
 int diw_abort(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = diw_dev_lock(dev);
+	int rc = diw_engine_lock(&dev->engine);
 
 	if (rc < 0)
 		return rc;
 	if (qp->type == DIW_QP_RC)
-		diw_rc_abort(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+		diw_rc_abort(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
 	else
 		abort_dgram(qp);
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return 0;
 }
 
 int diw_qp_withdraw(struct diw_qp *qp)
 {
 	struct diw_dev *dev = qp->dev;
-	int rc = diw_dev_lock(dev);
+	int rc = diw_engine_lock(&dev->engine);
 
 	if (rc < 0)
 		return rc;
 	qp->silent = true;
 	if (qp->type == DIW_QP_RC)
-		diw_rc_leave(qp, diw_dev_forward(dev, diw_dev_now(dev)));
+		diw_rc_leave(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
 	else
 		abort_dgram(qp);
 	diw_dev_forget_events(dev, qp);
-	diw_dev_unlock(dev);
+	diw_engine_unlock(&dev->engine);
 	return 0;
 }

@@ -389,7 +389,7 @@ static uint64_t next_event(const struct net *net)
 		const struct net_host *host = &net->host[i];
 
 		if (host->dev && net->strict)
-			t = diw_min64(t, diw_min64(host->dev->timer_at, diw_cm_deadline(host->dev)));
+			t = diw_min64(t, diw_engine_due(&host->dev->engine));
 		else if (host->dev)
 			t = diw_min64(t, host->deadline);
 	}
@@ -412,7 +412,7 @@ void net_deliver(struct net *net)
 /* Whoever sleeps on its streams and its deadline, which the application's calls may have hastened, is awake now. */
 static bool awake(const struct net_host *host)
 {
-	uint64_t t = diw_min64(host->dev->timer_at, diw_cm_deadline(host->dev));
+	uint64_t t = diw_engine_due(&host->dev->engine);
 
 	return !host->net->strict || host->moved || t <= host->net->now;
 }

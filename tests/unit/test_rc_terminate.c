@@ -296,10 +296,10 @@ START_TEST(endless_write)
 	raw_seg(&w.r, &s);
 	for (int ms = 0; ms < 3000 && end_counter(&w.e, "rx_payload") < 4; ms++)
 		sleep_ms(1);
-	ck_assert_int_eq(diw_dev_lock(w.e.qp->dev), 0);
+	ck_assert_int_eq(diw_engine_lock(&w.e.qp->dev->engine), 0);
 	ck_assert_uint_eq(w.e.qp->rdmap.ddp.order.written, 4);
 	w.e.qp->rdmap.ddp.order.written = UINT32_MAX - 3;
-	diw_dev_unlock(w.e.qp->dev);
+	diw_engine_unlock(&w.e.qp->dev->engine);
 	if (_i) {
 		expand(&s, "c140 S U 61626364", 0);
 		ends_with(0x1101, 0x1101, "rx_bounds", &s, DDP);

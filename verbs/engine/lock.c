@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The engine's lock. A post that finds it held leaves a mark, and the holder does the work when it unlocks, so that no
+ * poster waits for a step.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "verbs/engine/engine.h"
+
+static unsigned generation;
+
+void diw_engine_forked(void)
+{
+	generation++;
+}
+
+bool diw_engine_alive(const struct diw_engine *e)
+{
+	return e->fork_generation == generation;
+}
+
+/* ---- Begin and end ---- */
+
+void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *clock_ctx)
+{
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_mutex_init(&e->thread_lock, NULL);
+	pthread_cond_init(&e->all_awake, NULL);
+	sem_init(&e->thread_sem, 0, 0);
+	e->fork_generation = generation;
+	e->clock = clock;
+	e->clock_ctx = clock_ctx;
+	e->epfd = e->kick_fd = e->thread_fd = -1;
+	diw_list_init(&e->turn);
+	diw_list_init(&e->fixed);
+	diw_list_init(&e->deferred);
+	diw_list_init(&e->waiters);
+}
+
+int diw_engine_open(struct diw_engine *e, bool threaded)
+{
+	e->threaded = threaded;
+	e->epfd = epoll_create1(EPOLL_CLOEXEC);
+	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return e->epfd < 0 || e->kick_fd < 0 || e->thread_fd < 0 ? -EMFILE : 0;
+}
+
+/* A child after fork must not touch the primitives of threads: another thread of the parent may have held them. */
+void diw_engine_fini(struct diw_engine *e)
+{
+	int fds[] = { e->epfd, e->kick_fd, e->thread_fd };
+
+	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	sem_destroy(&e->thread_sem);
+	if (!diw_engine_alive(e))
+		return;
+	pthread_cond_destroy(&e->all_awake);
+	pthread_mutex_destroy(&e->lock);
+	pthread_mutex_destroy(&e->thread_lock);
+}
+
+/* ---- Lock ---- */
+
+int diw_engine_lock(struct diw_engine *e)
+{
+	if (!diw_engine_alive(e))
+		return -ENODEV;
+	pthread_mutex_lock(&e->lock);
+	return 0;
+}
+
+int diw_engine_lock_wait(struct diw_engine *e, int64_t timeout_ns)
+{
+	if (timeout_ns)
+		pthread_testcancel();
+	return diw_engine_lock(e);
+}
+
+bool diw_engine_trylock(struct diw_engine *e)
+{
+	return pthread_mutex_trylock(&e->lock) == 0;
+}
+
+/* A thread that gets the lock at the second try leaves `pending` as it is, because others may rely on it. */
+bool diw_engine_lock_or_leave(struct diw_engine *e)
+{
+	if (diw_engine_trylock(e))
+		return true;
+	atomic_store(&e->pending, true);
+	return diw_engine_trylock(e);
+}
+
+static void engine_run_deferred(struct diw_engine *e)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&e->deferred))) {
+		struct diw_deferred *d = diw_container(l, struct diw_deferred, link);
+
+		diw_list_del(l);
+		d->run(d);
+	}
+}
+
+static void engine_run_pending(struct diw_engine *e)
+{
+	uint64_t now = diw_engine_forward(e, diw_engine_now(e));
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &e->turn) {
+		struct diw_member *m = diw_container(l, struct diw_member, link);
+
+		m->ops->posted(m, now);
+	}
+}
+
+void diw_engine_unlock(struct diw_engine *e)
+{
+	for (;;) {
+		engine_run_deferred(e);
+		pthread_mutex_unlock(&e->lock);
+		/* Pairs with the poster's store of pending before its trylock: one of the two sees the other. */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (!atomic_load(&e->pending) || !diw_engine_trylock(e))
+			return;
+		atomic_store(&e->pending, false);
+		engine_run_pending(e);
+	}
+}
+
+void diw_engine_nudge(struct diw_engine *e)
+{
+	atomic_store(&e->pending, true);
+	if (diw_engine_trylock(e))
+		diw_engine_unlock(e);
+}
+
+void diw_engine_defer(struct diw_engine *e, struct diw_deferred *d)
+{
+	diw_list_del(&d->link);
+	diw_list_add_tail(&e->deferred, &d->link);
+}

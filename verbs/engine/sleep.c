@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Leader and followers. A thread that waits becomes the leader if there is none: it sleeps on the descriptors itself,
+ * so that one wake-up carries a datagram to its completion. The others follow, each on its semaphore, until a step of
+ * any thread gives them what they wait for, or the leader leaves.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/nocancel.h"
+#include "base/trace.h"
+#include "verbs/engine/int.h"
+
+uint64_t diw_until(uint64_t now, int64_t timeout_ns)
+{
+	if (timeout_ns < 0 || (uint64_t)timeout_ns > DIW_NEVER - now)
+		return DIW_NEVER;
+	return now + (uint64_t)timeout_ns;
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
+}
+
+/* A sleep on the descriptors or, ON_SEM, on the semaphore of W. */
+struct nap {
+	struct diw_engine *e;
+	struct diw_waiter *w;        /* NULL: the progress thread's */
+	unsigned seen;
+	bool on_sem;
+};
+
+static void nap_end(const struct nap *nap)
+{
+	struct diw_engine *e = nap->e;
+
+	pthread_mutex_lock(&e->lock);
+	e->wakeups++;
+	if (nap->on_sem)
+		return;
+	if (nap->seen == e->departures)
+		e->asleep--;
+	else if (--e->asleep_before == 0)
+		pthread_cond_broadcast(&e->all_awake);
+}
+
+static void leader_step_down(struct diw_engine *e, struct diw_waiter *w)
+{
+	e->leader = NULL;
+	w->woken = false;
+	atomic_store(&e->app_leads, false);
+	diw_engine_app_polls(e, diw_engine_now(e));
+}
+
+/* The thread was cancelled: another leads. */
+static void nap_abandon(void *arg)
+{
+	const struct nap *nap = arg;
+
+	nap_end(nap);
+	if (!nap->on_sem)
+		leader_step_down(nap->e, nap->w);
+	diw_waiter_fini(nap->e, nap->w);
+	diw_engine_unlock(nap->e);
+}
+
+static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct timespec *ts)
+{
+	int rc;
+
+	pthread_cleanup_push(nap_abandon, nap);
+	rc = diw_wait_ppoll(p, n, ts);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+static int nap_on_sem(struct nap *nap, const struct timespec *until)
+{
+	int rc;
+
+	pthread_cleanup_push(nap_abandon, nap);
+	rc = diw_wait_sem(&nap->w->sem, until);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+static void fixed_rest(struct diw_engine *e)
+{
+	struct diw_list *l;
+
+	for (l = e->fixed.next; l != &e->fixed; l = l->next) {
+		struct diw_member *m = diw_container(l, struct diw_member, link);
+
+		if (m->ops->rest)
+			m->ops->rest(m);
+	}
+}
+
+static void fd_clear(int fd)
+{
+	uint64_t n;
+
+	(void)!read(fd, &n, sizeof n);
+}
+
+bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, uint64_t until)
+{
+	struct nap nap = { .e = e, .w = w, .seen = e->departures };
+	struct pollfd p[DIW_ENGINE_FDS + 1];
+	struct timespec ts = timespec_of(until > now ? until - now : 0);
+	int ready, n = diw_ready_pollfds(e, p), wake_fd = w ? e->kick_fd : e->thread_fd;
+	bool interrupted;
+
+	fixed_rest(e);
+	p[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
+	e->leader_until = until;
+	e->asleep++;
+	diw_engine_unlock(e);
+	ready = nap_on_fds(&nap, p, (nfds_t)n + 1, until == DIW_NEVER ? NULL : &ts);
+	interrupted = ready < 0 && errno == EINTR;
+	if (p[n].revents)
+		fd_clear(wake_fd);
+	DIW_TRACE_WAKEUP(e, ready);
+	nap_end(&nap);
+	return interrupted;
+}
+
+/* A sleeping poll holds the sockets that it sleeps on, and so their ports, beyond their close. The sleepers leave by
+ * diw_engine_unlock(), which does what this release of the lock does not. */
+void diw_engine_rouse(struct diw_engine *e)
+{
+	e->departures++;
+	e->asleep_before += e->asleep;
+	e->asleep = 0;
+	if (e->asleep_before) {
+		diw_signal_fd(e->kick_fd);
+		diw_signal_fd(e->thread_fd);
+	}
+	while (e->asleep_before)
+		pthread_cond_wait(&e->all_awake, &e->lock);
+}
+
+void diw_waiter_init(struct diw_engine *e, struct diw_waiter *w, const void *object)
+{
+	diw_engine_app_polls(e, diw_engine_now(e));
+	sem_init(&w->sem, 0, 0);
+	w->object = object;
+	w->leave = NULL;
+	w->woken = w->interrupted = false;
+	diw_list_add_tail(&e->waiters, &w->link);
+}
+
+static void waiter_lead(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
+{
+	uint64_t now = diw_engine_now(e);
+
+	if (e->leader)                          /* the progress thread gives way */
+		diw_signal_fd(e->thread_fd);
+	e->leader = w;
+	atomic_store(&e->app_leads, true);
+	atomic_fetch_add(&e->leader_seq, 1);
+	w->interrupted = diw_sleep_on_fds(e, w, now, diw_min64(until, diw_engine_deadline(e, true)));
+	leader_step_down(e, w);
+}
+
+static void waiter_follow(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
+{
+	struct nap nap = { .e = e, .w = w, .on_sem = true };
+	struct timespec ts = timespec_of(until);
+
+	diw_engine_unlock(e);
+	w->interrupted = nap_on_sem(&nap, until == DIW_NEVER ? NULL : &ts) < 0 && errno == EINTR;
+	DIW_TRACE_WAKEUP(e, -1);
+	nap_end(&nap);
+	w->woken = false;
+}
+
+void diw_engine_sleep(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
+{
+	if (w->woken) {                         /* between its look and now */
+		w->woken = false;
+		sem_trywait(&w->sem);
+	} else if (!e->leader || e->leader == e) {
+		waiter_lead(e, w, until);
+	} else {
+		waiter_follow(e, w, until);
+	}
+}
+
+void diw_waiter_fini(struct diw_engine *e, struct diw_waiter *w)
+{
+	struct diw_list *successor;
+
+	diw_list_del(&w->link);
+	sem_destroy(&w->sem);
+	if (w->leave)
+		w->leave(w->object);
+	if (e->leader && e->leader != e)
+		return;
+	successor = diw_list_first(&e->waiters);
+	if (successor)
+		diw_waiter_wake(e, diw_container(successor, struct diw_waiter, link));
+	else if (atomic_exchange(&e->thread_deep, false))
+		sem_post(&e->thread_sem);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The step: every member that is ready or due is served, and another member of the turn begins each time. */
+#include "verbs/engine/int.h"
+
+/* Beyond so many members a wake-up that turns out to be early is cheaper than a look at each before every sleep. */
+#define DEADLINES_FEW 64
+
+static inline struct diw_member *member_of(const struct diw_list *l)
+{
+	return diw_container((struct diw_list *)l, struct diw_member, link);
+}
+
+/* ---- Members ---- */
+
+int diw_engine_add(struct diw_engine *e, struct diw_member *m)
+{
+	int rc = diw_ready_add(e, m);
+
+	if (rc < 0)
+		return rc;
+	diw_list_add_tail(&e->turn, &m->link);
+	e->nturn++;
+	diw_engine_recheck(e);
+	return 0;
+}
+
+void diw_engine_remove(struct diw_engine *e, struct diw_member *m)
+{
+	diw_list_del(&m->link);
+	e->nturn--;
+	diw_ready_del(e, m);
+}
+
+void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m)
+{
+	diw_list_add_tail(&e->fixed, &m->link);
+	diw_engine_kick(e);                     /* the leader does not know its descriptors */
+}
+
+void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m)
+{
+	(void)e;
+	diw_list_del(&m->link);
+}
+
+/* ---- Work ---- */
+
+static void turn_serve_all(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &e->turn)
+		diw_member_serve(e, member_of(l), now);
+}
+
+static void fixed_serve(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &e->fixed)
+		diw_member_serve(e, member_of(l), now);
+}
+
+/* Those that the clock calls, or that have work left from their last turn. */
+static void turn_serve_due(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+	uint64_t t = DIW_NEVER;
+
+	if (now < e->timer_at)
+		return;
+	diw_list_for_each_safe(l, next, &e->turn) {
+		struct diw_member *m = member_of(l);
+
+		if (now >= m->deadline || m->starved)
+			diw_member_serve(e, m, now);
+		t = diw_min64(t, m->deadline);
+	}
+	e->timer_at = t;
+}
+
+uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *first = diw_list_first(&e->turn);
+
+	now = diw_engine_forward(e, now);
+	if (e->epoll_on)
+		diw_ready_serve(e, now);
+	else
+		turn_serve_all(e, now);
+	fixed_serve(e, now);                    /* what a fixed member starts and ends is due at once */
+	turn_serve_due(e, now);
+	if (e->nturn > 1 && first) {
+		diw_list_del(first);
+		diw_list_add_tail(&e->turn, first);
+	}
+	return diw_engine_due(e);
+}
+
+static uint64_t fixed_deadline(const struct diw_engine *e, bool waiting)
+{
+	const struct diw_list *l;
+	uint64_t t = DIW_NEVER;
+
+	for (l = e->fixed.next; l != &e->fixed; l = l->next)
+		t = diw_min64(t, member_of(l)->ops->deadline(member_of(l), waiting));
+	return t;
+}
+
+uint64_t diw_engine_due(const struct diw_engine *e)
+{
+	return diw_min64(e->timer_at, fixed_deadline(e, true));
+}
+
+uint64_t diw_engine_deadline(const struct diw_engine *e, bool waiting)
+{
+	const struct diw_list *l;
+	uint64_t t = fixed_deadline(e, waiting);
+
+	if (e->nturn > DEADLINES_FEW)
+		return diw_min64(t, e->timer_at);
+	for (l = e->turn.next; l != &e->turn; l = l->next)
+		t = diw_min64(t, member_of(l)->ops->deadline(member_of(l), waiting));
+	return t;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asynchronous events of a device: a ring, and a descriptor that is readable while the ring holds any. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "verbs/dev.h"
+
+void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
+{
+	uint64_t one = 1;
+
+	if (dev->events_n == DIW_DEV_EVENTS) {
+		uint32_t last = (dev->events_head + DIW_DEV_EVENTS - 1) % DIW_DEV_EVENTS;
+
+		dev->events[last] = (struct diw_event){ .type = DIW_EVENT_OVERRUN };
+		return;
+	}
+	dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = *ev;
+	if (dev->event_fd >= 0 && dev->events_n == 1)
+		(void)!write(dev->event_fd, &one, sizeof one);  /* an eventfd at 0 takes it */
+	diw_engine_wake(&dev->engine, dev);
+}
+
+void diw_dev_forget_events(struct diw_dev *dev, const void *object)
+{
+	uint32_t n = dev->events_n, at = dev->events_head;
+	uint64_t drained;
+
+	for (dev->events_n = 0; n; n--, at = (at + 1) % DIW_DEV_EVENTS)
+		if (dev->events[at].qp != object && dev->events[at].srq != object)
+			dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = dev->events[at];
+	if (dev->events_n == 0 && dev->event_fd >= 0)
+		(void)!read(dev->event_fd, &drained, sizeof drained);
+}
+
+int diw_event_fd(struct diw_dev *dev)
+{
+	return diw_engine_alive(&dev->engine) ? dev->event_fd : -ENODEV;
+}
+
+static bool dev_take_event(struct diw_dev *dev, struct diw_event *ev)
+{
+	uint64_t drained;
+
+	if (dev->events_n == 0)
+		return false;
+	*ev = dev->events[dev->events_head];
+	dev->events_head = (dev->events_head + 1) % DIW_DEV_EVENTS;
+	if (--dev->events_n == 0 && dev->event_fd >= 0)
+		(void)!read(dev->event_fd, &drained, sizeof drained);
+	return true;
+}
+
+int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
+{
+	struct diw_waiter w;
+	uint64_t until;
+	bool got;
+	int rc = diw_engine_lock_wait(&dev->engine, timeout_ns);
+
+	if (rc < 0)
+		return rc;
+	until = diw_until(diw_engine_now(&dev->engine), timeout_ns);
+	diw_waiter_init(&dev->engine, &w, dev);
+	for (;;) {
+		uint64_t now = diw_engine_now(&dev->engine);
+
+		diw_engine_step(&dev->engine, now);
+		got = dev_take_event(dev, ev);
+		if (got || now >= until)
+			break;
+		diw_engine_sleep(&dev->engine, &w, until);
+	}
+	diw_waiter_fini(&dev->engine, &w);
+	diw_engine_unlock(&dev->engine);
+	return got ? 0 : -EAGAIN;
+}
