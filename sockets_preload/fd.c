@@ -388,6 +388,7 @@ static void in_child(void)
 	diw_sock_stat_forked();
 	diw_stream_forked();
 	diw_aio_forked();
+	diw_ask_forked();
 }
 
 static void make_table(void)

@@ -103,6 +103,7 @@ DIW_API int close(int fd)
 		errno = EBADF;
 		return -1;
 	}
+	diw_ask_make_way((unsigned)fd, (unsigned)fd);
 	st = diw_stream_slot(fd, &cookie);
 	end(fd);
 	rc = real.close(fd);
@@ -133,6 +134,7 @@ static void make_way(int to, int fd)
 		return;
 	if (diw_sock_stat_is(to))
 		diw_sock_stat_move();
+	diw_ask_make_way((unsigned)to, (unsigned)to);
 	end(to);
 }
 
@@ -172,6 +174,7 @@ DIW_API int close_range(unsigned first, unsigned last, int flags)
 	if (first > last || flags & CLOSE_RANGE_CLOEXEC)     /* an error, or nothing is closed */
 		return real.close_range(first, last, flags);
 	diw_sock_forget_range(first, last);
+	diw_ask_make_way(first, last);
 	if (ours == (unsigned)-1 || ours < first || ours > last)
 		return real.close_range(first, last, flags);
 	rc = ours ? close_part(first, ours - 1, flags) : 0;

@@ -101,6 +101,9 @@ int diw_sock_stat_fd(void);
 bool diw_sock_stat_is(int fd);
 /* The program wants that number for itself. */
 void diw_sock_stat_move(void);
+#define DIW_HIGH_FD 900                      /* descriptors below it are numbers that programs choose */
+/* FD moves to a number that no program asks for, if there is one. */
+int diw_raise_fd(int fd);
 
 /* ---- fd.c ---- */
 
@@ -341,6 +344,23 @@ void diw_lend_passed(int fd);
 void diw_lend_to_ring(void);
 extern _Atomic bool diw_has_ring;
 
+/* ---- ask.c ---- */
+
+/* What the kernel says of a socket. */
+struct diw_told {
+	uint64_t cookie;                     /* 0: there is none such */
+	uint32_t uid, inode;                 /* inode 0: no process has it: it was not accepted yet, or is closed */
+	uint8_t state;                       /* TCP_ESTABLISHED ... */
+};
+/* What hears what SRC sends to DST in NETNS, by INTERFACE. False: the kernel cannot be asked. */
+bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
+	     struct diw_told *told);
+/* The TCP socket at the other end of a connection from LOCAL to PEER in NETNS. Keeps errno. */
+bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer, struct diw_told *told);
+/* The program wants the numbers from FIRST to LAST for itself, or to close them. */
+void diw_ask_make_way(unsigned first, unsigned last);
+void diw_ask_forked(void);
+
 /* ---- window.c ---- */
 
 void diw_window_forked(void);
@@ -350,15 +370,6 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *ds
 		     struct diw_route *route);
 /* As diw_reg_find_listener(), of another user's. */
 bool diw_window_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
-/* What the kernel says of a socket. */
-struct diw_told {
-	uint64_t cookie;                     /* 0: there is none such */
-	uint32_t uid, inode;                 /* inode 0: no process has it: it was not accepted yet, or is closed */
-	uint8_t state;                       /* TCP_ESTABLISHED ... */
-};
-/* The TCP socket at the other end of a connection from LOCAL to PEER in NETNS. False: the kernel cannot be asked. */
-bool diw_window_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer,
-			 struct diw_told *told);
 /* What its user, another one, shows of that connection. */
 bool diw_window_find_connection(uint64_t netns, const struct diw_told *told, struct diw_connection *c);
 

@@ -14,8 +14,6 @@
 #include "base/statpage.h"
 #include "sockets_preload/preload.h"
 
-#define HIGH 900                         /* descriptors below it are numbers that programs choose */
-
 struct slot {
 	struct diw_stat_id id;
 	_Alignas(64) _Atomic uint64_t counter[DIW_SOCK_NCOUNTERS];
@@ -85,10 +83,9 @@ static bool is_allowed(void)
 	       getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_BYTES;
 }
 
-/* To a number that no program asks for. */
-static int raise_fd(int fd)
+int diw_raise_fd(int fd)
 {
-	int high = real.fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+	int high = real.fcntl(fd, F_DUPFD_CLOEXEC, DIW_HIGH_FD);
 
 	if (high < 0)
 		return fd;
@@ -110,7 +107,7 @@ void diw_sock_stat_open(void)
 	fd = open(page.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	fd = raise_fd(fd);
+	fd = diw_raise_fd(fd);
 	if (fstat(fd, &st) == 0 && real.fcntl(fd, F_SETLK, &l) == 0 && fallocate(fd, 0, 0, (off_t)PAGE_BYTES) == 0)
 		p = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {

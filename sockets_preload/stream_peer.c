@@ -77,7 +77,7 @@ static enum diw_reader look(struct diw_sock_stream *st, struct diw_route *route,
 	struct diw_told told;
 
 	if (!diw_is_local(&st->remote, st->netns) ||
-	    !diw_window_ask_peer(st->netns, &st->local, &st->remote, &told) || !told.cookie ||
+	    !diw_ask_peer(st->netns, &st->local, &st->remote, &told) || !told.cookie ||
 	    told.state == TCP_LISTEN || told.state == TCP_SYN_RECV)
 		return DIW_READER_NONE;
 	*patience = LONG_NS;

@@ -242,7 +242,7 @@ static bool is_gone(const struct diw_sock_stream *st, uint64_t netns, uint64_t c
 		return false;
 	if (!st->local.port || !st->remote.port)
 		return true;
-	return diw_window_ask_peer(netns, &st->remote, &st->local, &told) &&
+	return diw_ask_peer(netns, &st->remote, &st->local, &told) &&
 	       (told.cookie != cookie || told.inode == 0);
 }
 

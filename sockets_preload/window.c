@@ -5,9 +5,6 @@
  * Nobody is asked who could fail to answer.
  */
 #include <errno.h>
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <signal.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,89 +37,7 @@ static struct { uint32_t uid; int id; struct diw_sockreg *reg; } users[USERS];
 static _Atomic bool asking;
 static _Atomic uint64_t next_question;
 
-/* ---- The kernel's answer ---- */
-
-struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
-
-static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
-{
-	if (!v4)
-		memcpy(at, a->ip, 16);
-	else if (diw_addr_is_v4(a))
-		memcpy(at, a->ip + 12, 4);
-}
-
-/* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
- * those of the socket that is asked about. */
-static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
-			 uint32_t interface)
-{
-	bool v4 = diw_addr_is_v4(dst);
-	const struct diw_addr *first = protocol == IPPROTO_UDP ? src : dst, *second = first == src ? dst : src;
-
-	*q = (struct question){
-		.head = { .nlmsg_len = sizeof *q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST },
-		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = (uint8_t)protocol,
-			 .idiag_states = ~0u,
-			 .id = { .idiag_sport = htons(first->port), .idiag_dport = htons(second->port),
-				 .idiag_if = interface,
-				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
-	};
-	put_ip(q->req.id.idiag_src, first, v4);
-	put_ip(q->req.id.idiag_dst, second, v4);
-}
-
-/* False: it cannot be asked. */
-static bool ask_on(int fd, uint64_t netns, const struct question *q, struct diw_told *told)
-{
-	struct { struct nlmsghdr head; struct inet_diag_msg msg; char more[512]; } a;
-	uint64_t here = 0;
-	socklen_t len = sizeof here;
-	ssize_t n;
-
-	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &len) < 0 || here != netns ||
-	    real.send(fd, q, sizeof *q, MSG_DONTWAIT) != (ssize_t)sizeof *q)
-		return false;
-	n = real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
-	if (n >= (ssize_t)(sizeof a.head + sizeof(struct nlmsgerr)) && a.head.nlmsg_type == NLMSG_ERROR) {
-		memset(told, 0, sizeof *told);
-		return ((const struct nlmsgerr *)(const void *)&a.msg)->error == -ENOENT;
-	}
-	if (n < (ssize_t)(sizeof a.head + sizeof a.msg) || a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
-		return false;
-	told->cookie = (uint64_t)a.msg.id.idiag_cookie[1] << 32 | a.msg.id.idiag_cookie[0];
-	told->uid = a.msg.idiag_uid;
-	told->inode = a.msg.idiag_inode;
-	told->state = a.msg.idiag_state;
-	return true;
-}
-
-static bool ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
-		uint32_t interface, struct diw_told *told)
-{
-	struct question q;
-	int cancel, fd;
-	bool done;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	put_question(&q, protocol, src, dst, interface);
-	done = fd >= 0 && ask_on(fd, netns, &q, told);
-	if (fd >= 0)
-		real.close(fd);
-	pthread_setcancelstate(cancel, NULL);
-	return done;
-}
-
-bool diw_window_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer,
-			 struct diw_told *told)
-{
-	int saved = errno;
-	bool done = diw_may_ask() && ask(netns, IPPROTO_TCP, local, peer, peer->scope, told);
-
-	errno = saved;
-	return done;
-}
+/* ---- Whose it is ---- */
 
 /* In a user namespace all users that it does not know have one number. */
 static bool is_somebody(uint32_t uid)
@@ -173,7 +88,7 @@ static bool ask_datagram(const struct diw_sock *s, int fd, const struct diw_addr
 	for (unsigned i = 0; i < n; i++) {
 		struct diw_told again;
 
-		if (!ask(s->netns, IPPROTO_UDP, src, dst, index[i], &again) || !again.cookie ||
+		if (!diw_ask(s->netns, IPPROTO_UDP, src, dst, index[i], &again) || !again.cookie ||
 		    (i && again.cookie != told->cookie))
 			return false;
 		*told = again;
@@ -340,7 +255,8 @@ static bool find_listener(const struct diw_sock *s, const struct diw_addr *dst, 
 	struct diw_sockreg *reg;
 	struct diw_told told;
 
-	if (!ask(s->netns, IPPROTO_TCP, &s->local, dst, dst->scope, &told) || !told.cookie || !is_somebody(told.uid))
+	if (!diw_ask(s->netns, IPPROTO_TCP, &s->local, dst, dst->scope, &told) || !told.cookie ||
+	    !is_somebody(told.uid))
 		return false;
 	reg = window_of(told.uid);
 	return reg && diw_reg_find_cookie(reg, dst->port, s->netns, told.cookie, true, route);

@@ -1,81 +1,303 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the interposer costs: CPU time of a send and a receive of BYTES on lo, without it, with it, and with it and the
- * CRC. Each is a process of its own; they take turns of a millisecond or two, so that all of them meet the same
- * machine, and a turn is compared with its neighbours'. They are started anew now and then, since where the memory of a
- * process lies makes it 1 % slower or faster than the next.
- * usage: sockets_cost PRELOAD BYTES ROUNDS
+ * What the interposer costs: the same work without it, with it, and with it and the CRC, on one processor. Each way is
+ * a program of its own; the three take turns of a millisecond or two, so that all of them meet the same machine, and a
+ * turn is compared with its neighbours'. They are started anew now and then, since where the memory of a process lies
+ * makes it 1 % slower or faster than the next. A line of output is a figure: a label, the ratio, its goal, apart by
+ * tabs.
+ * usage: sockets_cost PRELOAD SECONDS WORK BYTES     WORK: one of works[] below
  */
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define TIMES 500                        /* messages a turn */
 #define MOST_ROUNDS 100000
 #define A_START 40                       /* rounds of the same processes */
+#define PEERS 300
 
 enum { PLAIN, WITH, WITH_CRC, WAYS };
-struct way { int ask, answer; double *ns; };
+struct figures { double cpu, elapsed; };  /* ns */
+struct way { int ask, answer; struct figures *ns; };
 
-static double cpu_ns(void)
+static char buf[65536];
+static size_t bytes;
+static struct sockaddr_in server = { .sin_family = AF_INET };
+static pid_t other;                      /* has the other end of connections; 0: there is none */
+
+static double now(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	clock_gettime(clock, &ts);
 	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-/* ---- One of them ---- */
-
-struct pair { int a, b; struct sockaddr_in to; size_t n; };
-
-static double turn(const struct pair *p)
+static double cpu(void)
 {
-	static char buf[65536];
-	double begin = cpu_ns();
+	clockid_t clock;
 
-	for (int i = 0; i < TIMES; i++) {
-		struct sockaddr_in from;
-		socklen_t len = sizeof from;
-
-		if (sendto(p->b, buf, p->n, 0, (const void *)&p->to, sizeof p->to) != (ssize_t)p->n ||
-		    recvfrom(p->a, buf, sizeof buf, 0, (void *)&from, &len) != (ssize_t)p->n)
-			exit(1);
-	}
-	return (cpu_ns() - begin) / TIMES;
+	return now(CLOCK_PROCESS_CPUTIME_ID) + (other && !clock_getcpuclockid(other, &clock) ? now(clock) : 0);
 }
 
-/* A byte is the turn, its answer the time. */
-static int take_turns(const char *bytes)
+static void must(int done)
 {
-	struct pair p = { .a = socket(AF_INET, SOCK_DGRAM, 0), .b = socket(AF_INET, SOCK_DGRAM, 0),
-			  .to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) },
-			  .n = (size_t)atoi(bytes) };
-	socklen_t len = sizeof p.to;
+	if (!done)
+		_exit(1);
+}
+
+static void whole(ssize_t n)
+{
+	must(n == (ssize_t)bytes);
+}
+
+/* ---- Datagrams: from B to A ---- */
+
+static int a, b, epoll;
+static int peer[PEERS], reader[PEERS];
+
+static int udp(int type)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | type, 0);
+
+	must(fd >= 0);
+	return fd;
+}
+
+static struct sockaddr_in name_of(int fd)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof at;
+
+	must(!getsockname(fd, (void *)&at, &len));
+	return at;
+}
+
+static void bind_to(int fd)
+{
+	int on = 1;
+
+	must(!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+	must(!bind(fd, (void *)&server, sizeof server));
+	server = name_of(fd);
+}
+
+static void first_receive(int fd)
+{
+	recv(fd, buf, 1, MSG_DONTWAIT);      /* from now on it is known to the others */
+}
+
+static void open_pair(int type)
+{
+	a = udp(type);
+	b = udp(0);
+	bind_to(a);
+	first_receive(a);
+}
+
+static void open_blocking(void) { open_pair(0); }
+
+static void blocking(void)
+{
+	struct sockaddr_in from;
+	socklen_t len = sizeof from;
+
+	whole(sendto(b, buf, bytes, 0, (void *)&server, sizeof server));
+	whole(recvfrom(a, buf, sizeof buf, 0, (void *)&from, &len));
+}
+
+static void open_epoll(void)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+
+	open_pair(SOCK_NONBLOCK);
+	epoll = epoll_create1(0);
+	must(!epoll_ctl(epoll, EPOLL_CTL_ADD, a, &e));
+}
+
+static void by_epoll(void)
+{
+	struct sockaddr_in from;
+	struct epoll_event e;
+	socklen_t len = sizeof from;
+
+	whole(sendto(b, buf, bytes, 0, (void *)&server, sizeof server));
+	must(epoll_wait(epoll, &e, 1, -1) == 1);
+	whole(recvfrom(a, buf, sizeof buf, 0, (void *)&from, &len));
+}
+
+/* Many sockets that are connected to one. */
+static void open_clients(void)
+{
+	open_pair(0);
+	for (int i = 0; i < PEERS; i++) {
+		peer[i] = udp(0);
+		must(!connect(peer[i], (void *)&server, sizeof server));
+		first_receive(peer[i]);
+	}
+}
+
+static int turn_of(void)
+{
+	static int i;
+
+	return i++ % PEERS;
+}
+
+static void clients(void)
+{
+	struct sockaddr_in from;
+	socklen_t len = sizeof from;
+	int fd = peer[turn_of()];
+
+	whole(send(fd, buf, bytes, 0));
+	whole(recvfrom(a, buf, sizeof buf, 0, (void *)&from, &len));
+	whole(sendto(a, buf, bytes, 0, (void *)&from, len));
+	whole(recv(fd, buf, sizeof buf, 0));
+}
+
+/* Many of one port, each connected to a client of its own. */
+static void open_sharers(void)
+{
+	open_clients();
+	for (int i = 0; i < PEERS; i++) {
+		struct sockaddr_in to = name_of(peer[i]);
+
+		reader[i] = udp(0);
+		bind_to(reader[i]);
+		must(!connect(reader[i], (void *)&to, sizeof to));
+		first_receive(reader[i]);
+	}
+}
+
+static void sharers(void)
+{
+	int i = turn_of();
+
+	whole(send(peer[i], buf, bytes, 0));
+	whole(recv(reader[i], buf, sizeof buf, 0));
+	whole(send(reader[i], buf, bytes, 0));
+	whole(recv(peer[i], buf, sizeof buf, 0));
+}
+
+/* ---- Connections: to another process ---- */
+
+static void echo(int fd)
+{
+	int on = 1;
+	ssize_t n;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	while ((n = recv(fd, buf, sizeof buf, 0)) > 0)
+		must(send(fd, buf, (size_t)n, 0) == n);
+	close(fd);
+}
+
+static void serve(int tell)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), to;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	bind_to(fd);
+	must(!listen(fd, 16) && write(tell, &server, sizeof server) == (ssize_t)sizeof server);
+	while ((to = accept(fd, NULL, NULL)) >= 0)
+		echo(to);
+	_exit(1);
+}
+
+static void open_server(void)
+{
+	int tell[2];
+
+	must(!pipe(tell));
+	other = fork();
+	if (other == 0)
+		serve(tell[1]);
+	must(read(tell[0], &server, sizeof server) == (ssize_t)sizeof server);
+}
+
+static void open_stream(void)
+{
+	int on = 1;
+
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	must(!connect(a, (void *)&server, sizeof server));
+	setsockopt(a, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static void round_trip(void)
+{
+	whole(send(a, buf, bytes, 0));
+	whole(recv(a, buf, sizeof buf, 0));
+}
+
+static void open_round_trips(void)
+{
+	open_server();
+	open_stream();
+}
+
+static void connection(void)
+{
+	open_stream();
+	round_trip();
+	close(a);
+}
+
+static const struct work {
+	const char *name, *label;
+	void (*open)(void), (*once)(void);
+	int times;                           /* a turn */
+	double goal, crc_goal;
+} works[] = {
+	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08 },
+	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08 },
+	{ "clients", "300 sockets connected to one", open_clients, clients, PEERS, 1.05, 1.08 },
+	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, PEERS, 1.05, 1.08 },
+	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0 },
+	{ "connection", "stream, connection", open_server, connection, 20, 1.3, 0 },
+};
+
+static struct figures turn(const struct work *w)
+{
+	struct figures f = { cpu(), now(CLOCK_MONOTONIC) };
+
+	for (int i = 0; i < w->times; i++)
+		w->once();
+	f.cpu = (cpu() - f.cpu) / w->times;
+	f.elapsed = (now(CLOCK_MONOTONIC) - f.elapsed) / w->times;
+	return f;
+}
+
+/* A byte is the turn, its answer the times. */
+static int take_turns(const struct work *w)
+{
 	char c;
 
-	if (bind(p.a, (void *)&p.to, len) || getsockname(p.a, (void *)&p.to, &len))
-		return 1;
-	recv(p.a, &c, 1, MSG_DONTWAIT);
+	server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	w->open();
 	while (read(0, &c, 1) == 1) {
-		double ns = turn(&p);
+		struct figures f = turn(w);
 
-		if (write(1, &ns, sizeof ns) != (ssize_t)sizeof ns)
-			return 1;
+		must(write(1, &f, sizeof f) == (ssize_t)sizeof f);
 	}
 	return 0;
 }
 
 /* ---- All of them ---- */
 
-static void start(struct way *w, const char *self, int way, const char *preload, char *bytes)
+static void start(struct way *w, char **argv, int way)
 {
 	int in[2], out[2];
 
@@ -85,9 +307,10 @@ static void start(struct way *w, const char *self, int way, const char *preload,
 		dup2(in[0], 0);
 		dup2(out[1], 1);
 		if (way != PLAIN)
-			setenv("LD_PRELOAD", preload, 1);
+			setenv("LD_PRELOAD", argv[1], 1);
+		setenv("DIWARP_SOCKETS_STREAMS", "on", 1);
 		setenv("DIWARP_SOCKETS_CRC", way == WITH_CRC ? "on" : "off", 1);
-		execl(self, self, bytes, NULL);
+		execl(argv[0], argv[0], argv[3], argv[4], NULL);
 		_exit(1);
 	}
 	close(in[0]);
@@ -103,22 +326,22 @@ static void stop(const struct way *w)
 	wait(NULL);
 }
 
-static double asked(const struct way *w)
+static struct figures asked(const struct way *w)
 {
-	double ns;
+	struct figures f;
 
-	if (write(w->ask, "", 1) != 1 || read(w->answer, &ns, sizeof ns) != (ssize_t)sizeof ns) {
+	if (write(w->ask, "", 1) != 1 || read(w->answer, &f, sizeof f) != (ssize_t)sizeof f) {
 		fprintf(stderr, "one of them ended\n");
 		exit(1);
 	}
-	return ns;
+	return f;
 }
 
-static int by_size(const void *a, const void *b)
+static int by_size(const void *x, const void *y)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	double v = *(const double *)x, w = *(const double *)y;
 
-	return x < y ? -1 : x > y;
+	return v < w ? -1 : v > w;
 }
 
 static double median(double *v, int n)
@@ -127,62 +350,84 @@ static double median(double *v, int n)
 	return v[n / 2];
 }
 
-/* By how many percent a turn of W was longer than the plain one of its round. */
-static double more(const struct way *plain, const struct way *w, int n)
+/* A turn of W against the plain one of its round. */
+static double ratio(const struct way *plain, const struct way *w, int n, bool elapsed)
 {
-	static double ratio[MOST_ROUNDS];
+	static double v[MOST_ROUNDS];
 
 	for (int i = 0; i < n; i++)
-		ratio[i] = w->ns[i] / plain->ns[i];
-	return (median(ratio, n) - 1) * 100;
+		v[i] = elapsed ? w->ns[i].elapsed / plain->ns[i].elapsed : w->ns[i].cpu / plain->ns[i].cpu;
+	return median(v, n);
 }
 
-static void tell(struct way w[WAYS], int bytes, int n)
+static void tell(struct way w[WAYS], const struct work *k, int n)
 {
-	double with = more(&w[PLAIN], &w[WITH], n), crc = more(&w[PLAIN], &w[WITH_CRC], n);
-	int small = bytes < 744;             /* the goals are of 172 and of 1316 bytes */
+	static double v[MOST_ROUNDS];
 
-	printf("%5d bytes: %.0f ns without", bytes, median(w[PLAIN].ns, n));
-	printf("; with it %+.1f %% (%.0f ns; goal %d %%)", with, median(w[WITH].ns, n), small ? 5 : 2);
-	printf(", with the CRC %+.1f %% (%.0f ns; goal %d %%)\n", crc, median(w[WITH_CRC].ns, n), small ? 7 : 4);
+	for (int i = 0; i < n; i++)
+		v[i] = w[PLAIN].ns[i].cpu;
+	printf("%s, %zu B, %.2f us without\t%.3f\t%.2f\n", k->label, bytes, median(v, n) / 1e3,
+	       ratio(&w[PLAIN], &w[WITH], n, false), k->goal);
+	if (k->crc_goal > 0)
+		printf("  with the CRC\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[WITH_CRC], n, false), k->crc_goal);
+	else
+		printf("  elapsed\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[WITH], n, true), k->goal);
 }
 
 static void start_all(struct way w[WAYS], char **argv)
 {
 	for (int i = 0; i < WAYS; i++) {
-		start(&w[i], argv[0], i, argv[1], argv[2]);
+		start(&w[i], argv, i);
 		asked(&w[i]);
 	}
+}
+
+/* SECONDS, and no fewer rounds than are one start. */
+static int take_rounds(struct way w[WAYS], char **argv)
+{
+	double end = now(CLOCK_MONOTONIC) + atof(argv[2]) * 1e9;
+	int n = 0;
+
+	while (n < MOST_ROUNDS && (n % A_START || now(CLOCK_MONOTONIC) < end)) {
+		if (n % A_START == 0)
+			start_all(w, argv);
+		for (int i = 0; i < WAYS; i++) {
+			int way = (n + i) % WAYS;
+
+			w[way].ns[n] = asked(&w[way]);
+		}
+		n++;
+		for (int i = 0; i < WAYS && n % A_START == 0; i++)
+			stop(&w[i]);
+	}
+	return n;
+}
+
+static const struct work *work_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+		if (strcmp(works[i].name, name) == 0)
+			return &works[i];
+	return NULL;
 }
 
 int main(int argc, char **argv)
 {
 	static struct way w[WAYS];
+	const struct work *k = argc >= 3 ? work_of(argv[argc - 2]) : NULL;
 	cpu_set_t one;
-	int n;
 
-	if (argc == 2)
-		return take_turns(argv[1]);
-	if (argc != 4 || (n = atoi(argv[3])) < 1 || n > MOST_ROUNDS)
+	bytes = k ? (size_t)atoi(argv[argc - 1]) : 0;
+	if (!k || !bytes || bytes > sizeof buf)
 		return 2;
+	if (argc == 3)
+		return take_turns(k);
 	CPU_ZERO(&one);
 	CPU_SET(1, &one);
 	sched_setaffinity(0, sizeof one, &one);
 	for (int i = 0; i < WAYS; i++)
-		if (!(w[i].ns = calloc((size_t)n, sizeof(double))))
+		if (!(w[i].ns = calloc(MOST_ROUNDS, sizeof *w[i].ns)))
 			return 1;
-	for (int round = 0; round < n; round++) {
-		if (round % A_START == 0)
-			start_all(w, argv);
-		for (int i = 0; i < WAYS; i++) {
-			int way = (round + i) % WAYS;
-
-			w[way].ns[round] = asked(&w[way]);
-		}
-		if (round % A_START == A_START - 1 || round == n - 1)
-			for (int i = 0; i < WAYS; i++)
-				stop(&w[i]);
-	}
-	tell(w, atoi(argv[2]), n);
+	tell(w, k, take_rounds(w, argv));
 	return 0;
 }

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which socket the kernel finds by addresses and ports, asked of sock_diag. To open a socket for a question takes
+ * longer than the question, so one is kept, at a number that no program asks for. The program may close it: whatever
+ * has its number then is told from it by its cookie, and another is opened.
+ */
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "sockets_preload/reach.h"
+#include "sockets_preload/route.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#define NONE (-1)
+
+/* Of whoever has set BUSY, and of nobody who finds it set. */
+static _Atomic bool busy;
+static struct { _Atomic int fd; pid_t pid; uint64_t netns, cookie; } kept = { .fd = NONE };
+
+/* ---- The socket ---- */
+
+static bool is_kept(int fd)
+{
+	return fd >= 0 && diw_sock_option64(fd, SO_COOKIE) == kept.cookie;
+}
+
+static void drop(void)
+{
+	int fd = atomic_exchange(&kept.fd, NONE);
+
+	if (is_kept(fd))
+		real.close(fd);
+}
+
+static int open_one(uint64_t netns)
+{
+	int fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (fd >= 0 && diw_sock_option64(fd, SO_NETNS_COOKIE) != netns) {
+		real.close(fd);
+		fd = NONE;
+	}
+	return fd;
+}
+
+/* The one that is kept, for questions about NETNS. One with a number that programs may want is not kept, and a confined
+ * program may not be able to give it another. */
+static int kept_one(uint64_t netns)
+{
+	int fd, high;
+
+	if (kept.netns == netns && is_kept(atomic_load(&kept.fd)))
+		return kept.fd;
+	drop();
+	fd = open_one(netns);
+	high = fd < 0 || diw_denied ? fd : diw_raise_fd(fd);
+	if (high < DIW_HIGH_FD)
+		return high;
+	kept.netns = netns;
+	kept.cookie = diw_sock_option64(high, SO_COOKIE);
+	kept.pid = getpid();
+	atomic_store(&kept.fd, high);
+	return high;
+}
+
+/* A child of vfork() has a copy of the descriptor, and this memory. */
+void diw_ask_make_way(unsigned first, unsigned last)
+{
+	unsigned fd = (unsigned)atomic_load_explicit(&kept.fd, memory_order_relaxed);
+
+	if (DIW_LIKELY(fd < first || fd > last) || kept.pid != getpid() || atomic_exchange(&busy, true))
+		return;
+	drop();
+	atomic_store(&busy, false);
+}
+
+void diw_ask_forked(void)
+{
+	drop();
+	atomic_store(&busy, false);
+}
+
+/* ---- The question ---- */
+
+struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
+
+static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
+{
+	if (!v4)
+		memcpy(at, a->ip, 16);
+	else if (diw_addr_is_v4(a))
+		memcpy(at, a->ip + 12, 4);
+}
+
+/* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
+ * those of the socket that is asked about. A process that was forked unseen may have the socket, too: its answers have
+ * another number. */
+static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
+			 uint32_t interface)
+{
+	bool v4 = diw_addr_is_v4(dst);
+	const struct diw_addr *first = protocol == IPPROTO_UDP ? src : dst, *second = first == src ? dst : src;
+
+	*q = (struct question){
+		.head = { .nlmsg_len = sizeof *q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST,
+			  .nlmsg_seq = (uint32_t)diw_ticks() },
+		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = (uint8_t)protocol,
+			 .idiag_states = ~0u,
+			 .id = { .idiag_sport = htons(first->port), .idiag_dport = htons(second->port),
+				 .idiag_if = interface,
+				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
+	};
+	put_ip(q->req.id.idiag_src, first, v4);
+	put_ip(q->req.id.idiag_dst, second, v4);
+}
+
+/* False: it cannot be asked. */
+static bool ask_on(int fd, const struct question *q, struct diw_told *told)
+{
+	struct { struct nlmsghdr head; struct inet_diag_msg msg; char more[512]; } a;
+	ssize_t n;
+
+	if (real.send(fd, q, sizeof *q, MSG_DONTWAIT) != (ssize_t)sizeof *q)
+		return false;
+	n = real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
+	if (n < (ssize_t)(sizeof a.head + sizeof(struct nlmsgerr)) || a.head.nlmsg_seq != q->head.nlmsg_seq)
+		return false;
+	if (a.head.nlmsg_type == NLMSG_ERROR) {
+		memset(told, 0, sizeof *told);
+		return ((const struct nlmsgerr *)(const void *)&a.msg)->error == -ENOENT;
+	}
+	if (n < (ssize_t)(sizeof a.head + sizeof a.msg) || a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+		return false;
+	told->cookie = (uint64_t)a.msg.id.idiag_cookie[1] << 32 | a.msg.id.idiag_cookie[0];
+	told->uid = a.msg.idiag_uid;
+	told->inode = a.msg.idiag_inode;
+	told->state = a.msg.idiag_state;
+	return true;
+}
+
+/* If another thread, or what this signal handler interrupted, has the one that is kept, it is one for this question. */
+static bool ask_once(uint64_t netns, const struct question *q, struct diw_told *told)
+{
+	bool shared = !atomic_exchange(&busy, true);
+	int fd = shared ? kept_one(netns) : open_one(netns);
+	bool done = fd >= 0 && ask_on(fd, q, told);
+
+	if (fd >= 0 && (!shared || fd != kept.fd))
+		real.close(fd);
+	else if (!done)
+		drop();
+	if (shared)
+		atomic_store(&busy, false);
+	return done;
+}
+
+bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
+	     struct diw_told *told)
+{
+	struct question q;
+	int cancel;
+	bool done;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	put_question(&q, protocol, src, dst, interface);
+	done = ask_once(netns, &q, told);
+	pthread_setcancelstate(cancel, NULL);
+	return done;
+}
+
+bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer, struct diw_told *told)
+{
+	int saved = errno;
+	bool done = diw_may_ask() && diw_ask(netns, IPPROTO_TCP, local, peer, peer->scope, told);
+
+	errno = saved;
+	return done;
+}
