@@ -12,13 +12,15 @@
 	X(sock_rx_plain, "messages received without a frame") \
 	X(sock_plain_unknown, "sent plain: the destination is not known to be capable") \
 	X(sock_plain_size, "sent plain: too large with a frame for UDP or for the path") \
-	X(sock_plain_option, "sent plain: UDP_CORK or UDP_SEGMENT is set, or IP_RECVERR and what forbids fragments") \
-	X(sock_plain_flags, "sent plain: MSG_MORE, MSG_ZEROCOPY, or control data with UDP_SEGMENT or IPV6_DONTFRAG") \
+	X(sock_plain_option, "sent plain: UDP_CORK is set, or IP_RECVERR and what forbids fragments") \
+	X(sock_plain_flags, "sent plain: MSG_MORE, MSG_ZEROCOPY, or control data with IPV6_DONTFRAG") \
 	X(sock_plain_group, "sent plain: to a multicast or broadcast address") \
 	X(sock_rx_crc, "frames dropped: the CRC failed") \
 	X(sock_rx_malformed, "frames dropped: the header contradicts itself") \
 	X(sock_rx_strange, "looked like a frame, with a key that is nobody's: delivered as it was") \
 	X(sock_rx_sibling, "frames with the key of another socket of the same port") \
+	X(sock_rx_mixed, "messages dropped: the kernel put them together with others of another size (UDP_GRO)") \
+	X(sock_tx_lost, "messages lost: the kernel took the first part of what UDP_SEGMENT cuts, and not the second") \
 	X(sock_err_framed, "own frames that came back by the error queue") \
 	X(sock_advertised, "sockets advertised, again after each withdrawal") \
 	X(sock_withdrawn, "advertisements withdrawn") \

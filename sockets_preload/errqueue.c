@@ -51,15 +51,24 @@ static size_t udp_of_v6(const uint8_t *p, size_t n)
 
 struct found {
 	size_t ip, udp;                      /* where the headers are; udp 0: there are none */
-	size_t data, head, len;              /* the frame, its header's length, and the message's */
+	size_t data;                         /* where the frames are */
+	unsigned frames;                     /* several if the kernel was to cut the packet */
 };
 
 static bool is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
 {
-	if (n < f->data)
-		return false;
-	f->head = diw_frame_own(s, p + f->data, n - f->data, &f->len);
-	return f->head && (!f->udp || diw_get16(p + f->udp + 4) == UDP + f->head + f->len + DIW_FRAME_CRC);
+	size_t at = f->data, end = f->udp ? f->udp + diw_get16(p + f->udp + 4) : 0, len;
+
+	f->frames = 0;
+	do {
+		size_t head = at < n ? diw_frame_own(s, p + at, n - at, &len) : 0;
+
+		if (!head)
+			return false;
+		f->frames++;
+		at += head + len + DIW_FRAME_CRC;
+	} while (at < end);
+	return !f->udp || at == end;
 }
 
 static bool find(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
@@ -148,29 +157,33 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Of N bytes at P, from the error queue, what the program is to see: there, *LEN bytes. */
-static uint8_t *strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
+/* Of N bytes at P, from the error queue, what the program is to see: then *LEN bytes. */
+static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 {
 	struct found f;
-	size_t here, crc;
-	uint8_t *start, *end;
+	size_t from, to, said = 0;
 
 	*len = n;
 	if (!find(s, p, n, &f))
-		return p;
-	diw_count(DIW_C_sock_err_framed);
-	here = least(f.len, n - f.data - f.head);
-	crc = least(DIW_FRAME_CRC, n - f.data - f.head - here);
-	start = memmove(p + f.head, p, f.data);
-	end = start + f.data + here;
-	/* ICMP extensions follow what they quote (RFC 4884). */
-	memmove(end, end + crc, n - f.head - f.data - here - crc);
-	*len = n - f.head - crc;
-	if (f.udp) {
-		put_ip(start + f.ip, f.head + crc, here == f.len);
-		put_udp(start + f.ip, start + f.udp, UDP + f.len, here == f.len);
+		return;
+	from = to = f.data;
+	for (unsigned i = 0; i < f.frames; i++) {
+		size_t one, head = diw_frame_own(s, p + from, n - from, &one), here = least(one, n - from - head);
+
+		diw_count(DIW_C_sock_err_framed);
+		memmove(p + to, p + from + head, here);
+		to += here;
+		from += head + here;
+		from += least(DIW_FRAME_CRC, n - from);
+		said += one;
 	}
-	return start;
+	*len = n - (from - to);
+	if (f.udp) {
+		put_ip(p + f.ip, from - to, to == f.data + said);
+		put_udp(p + f.ip, p + f.udp, UDP + said, to == f.data + said);
+	}
+	/* ICMP extensions follow what they quote (RFC 4884). */
+	memmove(p + to, p + from, n - from);
 }
 
 /* ---- The calls ---- */
@@ -180,17 +193,16 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 {
 	struct diw_hold h;
 	size_t got;
-	uint8_t *data;
 	ssize_t n;
 
 	if (!diw_stage_hold(KIND, &h))
 		return -1;
 	n = real.recvfrom(fd, h.mem, ROOM, flags, addr, addr_len);
 	if (n >= 0) {
-		data = strip(s, h.mem, (size_t)n, &got);
+		strip(s, h.mem, (size_t)n, &got);
 		got = least(got, len);
 		if (got)
-			memcpy(buf, data, got);
+			memcpy(buf, h.mem, got);
 		n = (ssize_t)got;
 	}
 	diw_stage_let_go(KIND, &h);
@@ -201,9 +213,9 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 static size_t deliver(const struct diw_sock *s, struct msghdr *m, const struct msghdr *got, uint8_t *stage, size_t n)
 {
 	size_t len, some;
-	const uint8_t *data = strip(s, stage, n, &len);
 
-	some = diw_iov_fill(m->msg_iov, m->msg_iovlen, data, len);
+	strip(s, stage, n, &len);
+	some = diw_iov_fill(m->msg_iov, m->msg_iovlen, stage, len);
 	m->msg_namelen = got->msg_namelen;
 	m->msg_controllen = got->msg_controllen;
 	m->msg_flags = got->msg_flags | (some < len ? MSG_TRUNC : 0);

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
-#include <netinet/udp.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,16 +10,11 @@
 
 #include "base/regfile.h"
 #include "sockets_preload/frame.h"
+#include "sockets_preload/segments.h"
 #include "sockets_preload/stream.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
 #endif
 
 #define MOST_FDS (1u << 14)
@@ -153,13 +147,12 @@ static bool has_odd_errors(int fd, int family)
 		diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR_RFC4884));
 }
 
-/* Why all that it sends is plain. */
-static uint8_t plain_reason(int fd, int family)
+/* Why all that it sends is plain, or cut to SIZE. */
+static uint8_t plain_reason(int fd, int family, uint16_t size)
 {
-	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT) ||
-	    has_odd_errors(fd, family))
+	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || has_odd_errors(fd, family))
 		return DIW_C_sock_plain_option;
-	return NO_REASON;
+	return size ? IS_CUT : NO_REASON;
 }
 
 static bool is_watched(int fd, int family)
@@ -174,8 +167,7 @@ static bool must_be_quiet(int fd)
 	int peek_off = -1;
 	socklen_t len = sizeof peek_off;
 
-	return diw_sock_option(fd, IPPROTO_UDP, UDP_GRO) || diw_sock_option(fd, IPPROTO_UDP, UDP_ENCAP) ||
-	       is_filtered(fd) || is_bound_to_device(fd) ||
+	return diw_sock_option(fd, IPPROTO_UDP, UDP_ENCAP) || is_filtered(fd) || is_bound_to_device(fd) ||
 	       (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0);
 }
 
@@ -190,7 +182,9 @@ static bool describe(int fd, struct diw_sock *s)
 	if (!s->cookie || !s->netns)
 		return false;
 	diw_reg_keys(s);
-	s->plain = plain_reason(fd, s->family);
+	s->segment = (uint16_t)diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT);
+	s->gro = diw_sock_option(fd, IPPROTO_UDP, UDP_GRO);
+	s->plain = plain_reason(fd, s->family, s->segment);
 	s->watched = is_watched(fd, s->family);
 	s->timed = has_timeout(fd);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);

@@ -50,6 +50,22 @@ static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t 
 
 /* It may come back to S by the error queue (errqueue.c). */
 void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct diw_sock *s);
+
+static inline void diw_frame_begin(uint8_t *p, const struct diw_route *r, size_t payload, const struct diw_sock *s,
+				   bool marked)
+{
+	diw_frame_head(p, r, payload);
+	if (!DIW_LIKELY(!marked))
+		diw_frame_mark(p, r, s);
+}
+
+/* Of the frame at P, whose message ends at END: all of its bytes. */
+static inline size_t diw_frame_end(const uint8_t *p, uint8_t *end, const struct diw_route *r)
+{
+	diw_put32le(end, r->crc ? diw_crc32(0, p, (size_t)(end - p)) : 0);
+	return (size_t)(end - p) + DIW_FRAME_CRC;
+}
+
 /* Do the N bytes at P begin with such a header? Its length then, and the message's: there may be less of it. */
 size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len);
 

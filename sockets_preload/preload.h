@@ -142,17 +142,19 @@ struct diw_keys {
 /* What each datagram needs comes first: it is a cache line. */
 struct diw_sock {
 	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
-	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or NO_REASON */
+	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or below */
 	_Atomic bool corked;                 /* MSG_MORE puts a datagram together; or a connection is being shown */
 	bool timed : 1, quiet : 1;
 	bool watched : 1;                    /* what it sends may come back by the error queue */
 	bool nonblocking : 1;                /* O_NONBLOCK, of a stream in a confined process */
+	bool gro : 1;                        /* UDP_GRO */
 	struct diw_keys keys;
 	struct diw_ref shown;              /* what advertises it */
 	uint64_t cookie, netns;
-	bool connected, v6only;
-	bool shared;                         /* it came from elsewhere: another process may have it, too */
+	bool connected : 1, v6only : 1;
+	bool shared : 1;                     /* it came from elsewhere: another process may have it, too */
 	uint8_t family;
+	uint16_t segment;                    /* UDP_SEGMENT */
 	uint32_t born;                       /* forks of this process before */
 	struct diw_addr local, peer;
 	struct sockaddr_in6 peer_name;       /* of a datagram socket: or an IPv4 address */
@@ -164,7 +166,9 @@ struct diw_sock {
 	uint64_t window_seq;
 };
 _Static_assert(sizeof(struct diw_sock) == 192, "there are as many as descriptors");
+/* Nothing is in the way; or, for the kernel to be asked what it cuts, UDP_SEGMENT. */
 #define NO_REASON UINT8_MAX
+#define IS_CUT (UINT8_MAX - 1)
 
 /* STREAM: a TCP connection, LISTENER: a TCP socket that listens; FOREIGN: of no interest.
  * NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the

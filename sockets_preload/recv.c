@@ -4,13 +4,13 @@
  * program's buffer may be too small for a frame, and no byte behind the message may change.
  */
 #include <errno.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "sockets_preload/frame.h"
 #include "sockets_preload/reach.h"
+#include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
@@ -21,8 +21,9 @@ struct rx {
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
 	uint64_t cookie;
 	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
-	const uint8_t *data;
-	size_t len;
+	struct iovec one;                    /* the message, if it is one */
+	struct diw_gro got;                  /* or all of them */
+	bool gro;
 	uint64_t began;                      /* if there is SO_RCVTIMEO; 0 */
 };
 
@@ -56,6 +57,8 @@ static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 	*r->msg = r->asked;
 	r->msg->msg_iov = &iov;
 	r->msg->msg_iovlen = 1;
+	if (r->gro)
+		diw_gro_ask(r->msg, h->mem);
 	flags &= ~MSG_TRUNC;
 	n = diw_reach_tells() ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
 	r->msg->msg_iov = r->asked.msg_iov;
@@ -117,19 +120,28 @@ static ssize_t take_another(struct rx *r, const struct diw_hold *h)
 	return r->began ? take_in_time(r, h) : take(r, h, r->flags);
 }
 
+/* What the N bytes in the stage are; false: damaged. */
+static bool undo(struct rx *r, const struct diw_hold *h, size_t n)
+{
+	size_t head;
+
+	if (r->gro)
+		return diw_gro_undo(&r->keys, h->mem, n, &r->asked, r->msg, r->flags & MSG_PEEK, &r->got);
+	if (diw_frame_check(&r->keys, h->mem, n, &head) == DIW_FRAME_BAD)
+		return false;
+	r->one = (struct iovec){ h->mem + head, payload(n, head, r->flags) };
+	r->got = (struct diw_gro){ &r->one, 1, r->one.iov_len };
+	return true;
+}
+
 /* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
 static int next(struct rx *r, const struct diw_hold *h)
 {
 	ssize_t n = take(r, h, r->flags);
-	size_t head;
 
-	while (n >= 0 && diw_frame_check(&r->keys, h->mem, (size_t)n, &head) == DIW_FRAME_BAD)
+	while (n >= 0 && !undo(r, h, (size_t)n))
 		n = take_another(r, h);
-	if (n < 0)
-		return -1;
-	r->data = h->mem + head;
-	r->len = payload((size_t)n, head, r->flags);
-	return 0;
+	return n < 0 ? -1 : 0;
 }
 
 static inline uint64_t now_if_timed(const struct diw_sock *s)
@@ -145,6 +157,7 @@ static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, 
 	r->flags = flags;
 	r->keys = s->keys;
 	r->cookie = s->cookie;
+	r->gro = s->gro;
 	r->began = began;
 }
 
@@ -176,11 +189,11 @@ static ssize_t recv_msg(int fd, struct diw_sock *s, struct msghdr *msg, int flag
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
 	if (next(&r, &h) == 0) {
-		size_t got = diw_iov_fill(msg->msg_iov, msg->msg_iovlen, r.data, r.len);
+		size_t got = diw_gro_fill(msg->msg_iov, msg->msg_iovlen, &r.got);
 
-		if (got < r.len)
+		if (got < r.got.len)
 			msg->msg_flags |= MSG_TRUNC;
-		n = (ssize_t)(flags & MSG_TRUNC ? r.len : got);
+		n = (ssize_t)(flags & MSG_TRUNC ? r.got.len : got);
 	} else {
 		int flags_then = msg->msg_flags;
 
@@ -221,7 +234,7 @@ static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len
 	size_t head, got;
 	ssize_t n;
 
-	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT) && !diw_reach_tells()))
+	if (!DIW_LIKELY(buf && !addr == !addr_len && !(flags & ~MSG_DONTWAIT) && !s->gro && !diw_reach_tells()))
 		return recv_any(fd, s, buf, len, flags, addr, addr_len, now_if_timed(s));
 	asked_len = addr ? *addr_len : 0;
 	began = now_if_timed(s);
@@ -298,7 +311,7 @@ int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 		return real.ioctl(fd, FIONREAD, bytes);
 	rc = next(&r, &h);
 	if (rc == 0)
-		*bytes = (int)r.len;
+		*bytes = (int)r.got.len;
 	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	if (rc < 0)
 		return real.ioctl(fd, FIONREAD, bytes);

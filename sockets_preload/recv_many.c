@@ -7,12 +7,14 @@
 
 #include "sockets_preload/frame.h"
 #include "sockets_preload/reach.h"
+#include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
 
 struct many {
 	int fd, flags;
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
 	uint64_t cookie;
+	bool gro;
 	struct diw_hold stage;
 	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* as the program's, but for where data goes */
 	struct iovec iov[DIW_STAGE_SLOTS];
@@ -28,10 +30,12 @@ static unsigned ask(struct many *m, const struct mmsghdr *vec, unsigned n)
 
 		if (h->msg_iovlen > UIO_MAXIOV || (h->msg_iovlen && !h->msg_iov))
 			break;
-		m->iov[i] = (struct iovec){ m->stage.mem + i * DIW_STAGE, DIW_STAGE };
+		m->iov[i] = (struct iovec){ m->stage.mem + i * DIW_STAGE_SLOT, DIW_STAGE };
 		m->vec[i].msg_hdr = *h;
 		m->vec[i].msg_hdr.msg_iov = &m->iov[i];
 		m->vec[i].msg_hdr.msg_iovlen = 1;
+		if (m->gro)
+			diw_gro_ask(&m->vec[i].msg_hdr, m->iov[i].iov_base);
 	}
 	return i;
 }
@@ -42,13 +46,17 @@ static size_t least(size_t a, size_t b)
 }
 
 /* Messages before it were dropped, so what came for FROM belongs to TO, which may have less room. */
-static void move_down(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
+static void move_name(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
 {
 	if (to->msg_name && from->msg_name)
 		memcpy(to->msg_name, from->msg_name,
 		       least(got->msg_namelen, least(to->msg_namelen, from->msg_namelen)));
 	if (!from->msg_name)
 		got->msg_namelen = 0;
+}
+
+static void move_control(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
+{
 	if (!to->msg_control || got->msg_controllen > to->msg_controllen) {
 		got->msg_flags |= got->msg_controllen ? MSG_CTRUNC : 0;
 		got->msg_controllen = 0;
@@ -57,14 +65,31 @@ static void move_down(struct msghdr *to, const struct msghdr *from, struct msghd
 		memcpy(to->msg_control, from->msg_control, got->msg_controllen);
 }
 
-static void give(const struct many *m, struct mmsghdr *to, const struct msghdr *got, const uint8_t *data, size_t len)
+static void give(const struct many *m, struct mmsghdr *to, const struct msghdr *got, const struct diw_gro *g)
 {
-	size_t some = diw_iov_fill(to->msg_hdr.msg_iov, to->msg_hdr.msg_iovlen, data, len);
+	size_t some = diw_gro_fill(to->msg_hdr.msg_iov, to->msg_hdr.msg_iovlen, g), len = g->len;
 
 	to->msg_hdr.msg_namelen = got->msg_namelen;
 	to->msg_hdr.msg_controllen = got->msg_controllen;
 	to->msg_hdr.msg_flags = got->msg_flags | (some < len ? MSG_TRUNC : 0);
 	to->msg_len = (unsigned)(m->flags & MSG_TRUNC ? len : some);
+}
+
+/* Datagram I is *ONE; false: damaged. */
+static bool undo(struct many *m, unsigned i, struct iovec *one)
+{
+	const uint8_t *p = m->iov[i].iov_base;
+	size_t len = m->vec[i].msg_len, head = 0;
+	enum diw_frame what = diw_frame_check(&m->keys, p, len, &head);
+
+	if (what == DIW_FRAME_BAD)
+		return false;
+	*one = (struct iovec){ (void *)(p + head), what == DIW_FRAME_GOOD ? len - head - DIW_FRAME_CRC : len };
+	if (what == DIW_FRAME_NONE)
+		diw_reach_look();
+	if (!(m->flags & MSG_PEEK))
+		diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+	return true;
 }
 
 /* Of N datagrams those that are no damaged frames, to the first of VEC: so many. */
@@ -73,24 +98,22 @@ static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		const uint8_t *p = m->iov[i].iov_base;
-		size_t len = m->vec[i].msg_len, head = 0;
-		enum diw_frame what = diw_frame_check(&m->keys, p, len, &head);
+		struct msghdr *got = &m->vec[i].msg_hdr;
+		struct iovec one;
+		struct diw_gro g = { &one, 1, 0 };
 
-		if (what == DIW_FRAME_BAD)
+		if (m->gro ? !diw_gro_undo(&m->keys, m->iov[i].iov_base, m->vec[i].msg_len, &vec[kept].msg_hdr, got,
+					   m->flags & MSG_PEEK, &g) : !undo(m, i, &one))
 			continue;
+		if (!m->gro)
+			g.len = one.iov_len;
 		if (diw_reach_tells())
-			diw_reach_came(m->cookie, &m->vec[i].msg_hdr);
+			diw_reach_came(m->cookie, got);
 		if (kept < i)
-			move_down(&vec[kept].msg_hdr, &vec[i].msg_hdr, &m->vec[i].msg_hdr);
-		if (what == DIW_FRAME_GOOD)
-			give(m, &vec[kept++], &m->vec[i].msg_hdr, p + head, len - head - DIW_FRAME_CRC);
-		else
-			give(m, &vec[kept++], &m->vec[i].msg_hdr, p, len);
-		if (what == DIW_FRAME_NONE)
-			diw_reach_look();
-		if (!(m->flags & MSG_PEEK))
-			diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+			move_name(&vec[kept].msg_hdr, &vec[i].msg_hdr, got);
+		if (kept < i && !m->gro)
+			move_control(&vec[kept].msg_hdr, &vec[i].msg_hdr, got);
+		give(m, &vec[kept++], got, &g);
 	}
 	return kept;
 }
@@ -137,6 +160,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 	m.flags = flags;
 	m.keys = s->keys;
 	m.cookie = s->cookie;
+	m.gro = s->gro;
 	if (!diw_stage_hold(DIW_STAGE_MANY, &m.stage))
 		return -1;
 	rc = receive(&m, vec, n, timeout);

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A message goes in a frame if whoever gets it is known to undo it, and as it is otherwise. */
 #include <errno.h>
-#include <netinet/udp.h>
 #include <string.h>
 
 #include "sockets_preload/frame.h"
 #include "sockets_preload/route.h"
+#include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
 #ifndef MSG_ZEROCOPY
 #define MSG_ZEROCOPY 0x4000000
 #endif
@@ -26,6 +23,7 @@ struct tx {
 	struct diw_sock *s;
 	size_t len;
 	bool marked;                         /* control data asks for it to come back, whatever the socket does */
+	uint16_t size;                       /* the kernel cuts it to messages of this; 0: it is one */
 	enum diw_sock_counter why;           /* it is sent plain */
 	struct diw_route route;
 };
@@ -110,7 +108,7 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 
 	if (t->flags & UNFRAMED || atomic_load_explicit(&t->s->corked, memory_order_relaxed))
 		return plain_by_flags(t);
-	if (t->s->plain != NO_REASON)
+	if (t->s->plain != NO_REASON && t->s->plain != IS_CUT)
 		return plain(t, t->s->plain);
 	to = !addr ? connected_to(t, &name) : is_address(addr, addr_len) ? addr : NULL;
 	if (!to || !diw_route_find(t->s, t->fd, to, &t->route))
@@ -131,25 +129,17 @@ static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, con
 
 /* ---- How ---- */
 
-static inline void head(const struct diw_route *r, uint8_t *p, size_t len, const struct diw_sock *s, bool marked)
-{
-	diw_frame_head(p, r, len);
-	if (!DIW_LIKELY(!marked))
-		diw_frame_mark(p, r, s);
-}
-
 static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n,
 			   const struct diw_sock *s, bool marked)
 {
 	uint8_t *p = frame + diw_frame_head_len(r);
 
-	head(r, frame, len, s, marked);
+	diw_frame_begin(frame, r, len, s, marked);
 	for (size_t i = 0; i < n; i++) {
 		memcpy(p, iov[i].iov_base, iov[i].iov_len);
 		p += iov[i].iov_len;
 	}
-	diw_put32le(p, r->crc ? diw_crc32(0, frame, (size_t)(p - frame)) : 0);
-	return (size_t)(p - frame) + DIW_FRAME_CRC;
+	return diw_frame_end(frame, p, r);
 }
 
 static inline bool is_marked(const struct tx *t)
@@ -163,7 +153,7 @@ static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uin
 {
 	size_t len = diw_frame_head_len(&t->route);
 
-	head(&t->route, first, t->len, t->s, is_marked(t));
+	diw_frame_begin(first, &t->route, t->len, t->s, is_marked(t));
 	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, first, len), iov, n) : 0);
 	piece[0] = (struct iovec){ first, len };
 	memcpy(piece + 1, iov, n * sizeof *iov);
@@ -221,6 +211,9 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.s = s;
 		t.len = len;
 		t.marked = false;
+		if (s->plain == IS_CUT && (buf || !len))
+			return diw_sock_sendmsg(fd, s, &(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1,
+				.msg_name = (void *)addr, .msg_namelen = addr_len }, flags);
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))
 			return diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 	}
@@ -273,22 +266,47 @@ static bool is_odd(const struct msghdr *msg)
 	return (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES;
 }
 
-/* The kernel would cut a frame in pieces, or tell that it will not. What else control data asks of the socket may bring
- * the message back: *MARKED. */
-static bool is_cut(const struct msghdr *msg, bool *marked)
+static bool is_segment(const struct cmsghdr *c)
+{
+	return c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT;
+}
+
+/* The kernel would tell that it will not cut a frame in pieces, or refuse this. What else control data asks of the
+ * socket may bring the message back: T->marked. */
+static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 {
 	struct msghdr m = *msg;
 
+	t->size = t->s->segment;
 	if (!msg->msg_control || !msg->msg_controllen)
 		return false;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
+		if (is_segment(c) && c->cmsg_len != CMSG_LEN(sizeof t->size))
 			return true;
 		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_DONTFRAG)
 			return true;
-		*marked |= c->cmsg_level == SOL_SOCKET;
+		if (is_segment(c))
+			memcpy(&t->size, CMSG_DATA(c), sizeof t->size);
+		t->marked |= c->cmsg_level == SOL_SOCKET;
 	}
 	return false;
+}
+
+/* Each of its messages has to fit. */
+static DIW_COLD ssize_t send_cut(struct tx *t, const struct msghdr *msg)
+{
+	struct diw_burst b = { t->fd, t->flags, t->s, &t->route, is_marked(t), t->size };
+	size_t len = t->len;
+	ssize_t rc;
+
+	t->len = len < t->size ? len : t->size;
+	if (is_framed(t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
+		rc = diw_gso_send(&b, msg, len);
+		if (rc >= 0 || (errno != EINVAL && !is_refused(t->s, rc)))
+			return rc;
+		diw_count(DIW_C_sock_plain_size);
+	}
+	return real.sendmsg(t->fd, msg, t->flags);
 }
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
@@ -311,8 +329,10 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 	if (!msg || is_odd(msg))
 		return real.sendmsg(fd, msg, flags);
 	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-	if (is_cut(msg, &t.marked)) {
+	if (is_odd_control(msg, &t)) {
 		diw_count(DIW_C_sock_plain_flags);
+	} else if (t.size) {
+		return send_cut(&t, msg);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
 		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
 		if (DIW_LIKELY(rc >= 0))
@@ -356,19 +376,21 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 	b->pieces += m->msg_iovlen;
 }
 
-/* MSG is sent with the batch; false: that is full. */
+/* MSG is sent with the batch; false: that is full, or the kernel is to cut MSG. */
 static bool join(struct batch *b, const struct msghdr *msg)
 {
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
-	bool odd = is_odd(msg);
+	bool odd = is_odd(msg), odd_control = !odd && is_odd_control(msg, &t);
 
+	if (!odd && !odd_control && t.size)
+		return false;
 	if (b->n == DIW_STAGE_SLOTS || (!odd && b->pieces + msg->msg_iovlen + 2 > MOST_PIECES + 2))
 		return false;
 	b->vec[b->n].msg_hdr = *msg;
 	b->counted[b->n] = NO_REASON;
 	if (!odd) {
 		t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-		if (is_cut(msg, &t.marked))
+		if (odd_control)
 			plain(&t, DIW_C_sock_plain_flags);
 		else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0))
 			frame_in(b, &t, &b->vec[b->n].msg_hdr);
@@ -389,6 +411,8 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 	while (b->n < n && join(b, &vec[b->n].msg_hdr))
 		;
 	*asked = b->n;
+	if (!b->n)
+		return 0;
 	rc = real.sendmmsg(b->fd, b->vec, b->n, b->flags);
 	sent = rc < 0 ? 0 : rc;
 	for (unsigned i = 0; i < b->n; i++)
@@ -414,6 +438,15 @@ static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int
 	return n >= 0;
 }
 
+static bool sent_cut(const struct batch *b, struct mmsghdr *m)
+{
+	ssize_t n = diw_sock_sendmsg(b->fd, b->s, &m->msg_hdr, b->flags);
+
+	if (n >= 0)
+		m->msg_len = (unsigned)n;
+	return n >= 0;
+}
+
 /* How many were sent, or the error of the first. */
 int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags)
 {
@@ -432,9 +465,9 @@ int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 
 		sent = rc < 0 ? 0 : (unsigned)rc;
 		done += sent;
-		if (sent == asked)
+		if (asked && sent == asked)
 			continue;
-		if (!sent_alone(&b, sent, &vec[done], rc))
+		if (asked ? !sent_alone(&b, sent, &vec[done], rc) : !sent_cut(&b, &vec[done]))
 			break;
 		done++;
 	}

@@ -8,7 +8,7 @@
 #include "sockets_preload/stage.h"
 
 __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
-static const size_t size[DIW_STAGE_KINDS] = { DIW_STAGE, DIW_STAGE * DIW_STAGE_SLOTS };
+static const size_t size[DIW_STAGE_KINDS] = { DIW_STAGE_SLOT, DIW_STAGE_SLOT * DIW_STAGE_SLOTS };
 static pthread_key_t at_thread_end[DIW_STAGE_KINDS];
 static bool have_key;
 

@@ -9,6 +9,10 @@
 
 #define DIW_STAGE (64u << 10)                /* no UDP datagram is larger */
 #define DIW_STAGE_SLOTS 16u                  /* datagrams that one recvmmsg() of ours takes */
+/* Behind each: control data, and which messages are in it. */
+#define DIW_STAGE_CONTROL (8u << 10)
+#define DIW_STAGE_PIECES 512u
+#define DIW_STAGE_SLOT (DIW_STAGE + DIW_STAGE_CONTROL + DIW_STAGE_PIECES * sizeof(struct iovec))
 
 enum diw_stage_kind { DIW_STAGE_ONE, DIW_STAGE_MANY, DIW_STAGE_KINDS };
 

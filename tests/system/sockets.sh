@@ -3,7 +3,7 @@
 # diw run --sockets: a program sees the same of every call as without it, whatever a peer sends, whoever it is, and
 # whatever becomes of it.
 . "${0%/*}/lib.sh"
-[ "$MODE" != asan ] || sanitized sockets sockets_many sockets_high
+[ "$MODE" != asan ] || sanitized sockets sockets_many sockets_gso sockets_high
 [ "$MODE" != tsan ] || sanitized sockets_many
 
 RUN="$DIW run --sockets"
@@ -20,12 +20,12 @@ has_line() { grep -qx -- "$1" "$2"; }
 # ---- Every call ----
 
 CALLS=$TMP/calls
-printf '#!/bin/sh\n%s && %s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
-	"$BUILD/tests/system/sockets_errqueue" "$BUILD/tests/system/sockets_held" > "$CALLS"
+printf '#!/bin/sh\n%s && %s && %s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
+	"$BUILD/tests/system/sockets_gso" "$BUILD/tests/system/sockets_errqueue" "$BUILD/tests/system/sockets_held" > "$CALLS"
 chmod +x "$CALLS"
 run "the calls without the interposer" "$CALLS"
 printf '%s\n' "$OUT" > "$TMP/plain"
-check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 4 ]
+check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 5 ]
 # same WHAT [ENVIRONMENT...]: the program sees what it saw.
 same() {
 	local what=$1
@@ -77,6 +77,31 @@ run "Prometheus" $DIW stat $HELD --prometheus
 check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\""
 kill $HELD
 wait $HELD 2> /dev/null
+
+# ---- What the kernel cuts and puts together ----
+
+# of NAME: the counter as the program's last words of OUT have it.
+of() { sed -n "s/.*counted.* $1=\([0-9]*\).*/\1/p" <<< "$OUT" | tail -n 1 | grep . || echo 0; }
+run "UDP_SEGMENT and UDP_GRO" env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_gso"
+check "... go in frames" [ "$(of sock_tx_framed)" -gt 40000 ]
+check "... all but those that do not fit" [ $(($(of sock_plain_unknown) + $(of sock_plain_size) + $(of sock_plain_flags))) -lt 250 ]
+check "... and arrive" [ "$(of sock_rx_framed)" -ge $(($(of sock_tx_framed) - 20)) ]
+check "... none is lost" [ "$(of sock_rx_mixed) $(of sock_tx_lost)" = "0 0" ]
+
+GSO="python3 tests/system/sockets/gso.py"
+# cut_to PORT WHAT COMMAND...: 20 buffers of 30 messages to the server on that port.
+cut_to() {
+	check "a server" eventually 30 listening "$1"
+	run "$2" timeout 60 env DIWARP_SOCKETS_LOG=info "${@:3}" $GSO ask "$1" 20 1200 30
+	run "... by the socket's option" timeout 60 env DIWARP_SOCKETS_LOG=info "${@:3}" $GSO ask "$1" 20 700 30 option
+}
+background "$TMP/gso" $GSO serve 5300
+cut_to 5300 "an interposed program's, to one that is not" $RUN
+check "... plain" [ "$(of sock_tx_framed)" -eq 0 ]
+background "$TMP/gso" $RUN $GSO serve 5301
+cut_to 5301 "to an interposed program, from one that is not"
+cut_to 5301 "between two" $RUN
+check "... in frames" [ "$(of sock_tx_framed)" -ge $((19 * 31)) ]
 
 # ---- The error queue ----
 
@@ -408,6 +433,13 @@ if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
 		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
 	check "... and it gets them" kill -0 $PID
 	stop
+	background "$TMP/gso" $RUN $GSO serve 5302
+	check "a server of what is cut" eventually 30 listening 5302
+	background "$TMP/gso.ask" $RUN $GSO ask 5302 1000000 1200 30
+	run "a capture shows it" timeout 60 $DIW dump -i lo --qp 5302 -c 150 --json
+	check "... in a frame each message" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and .payload == 1200 and
+		.length == 1200 and .crc_good and .last and .dst_qp == 5302)) | length')" -ge 130 ]
+	check "... while all goes on" kill -0 $PID
 	kill $PID
 	wait $PID 2> /dev/null
 	unset DIWARP_SOCKETS_CRC

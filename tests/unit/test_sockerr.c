@@ -118,11 +118,13 @@ START_TEST(as_without)
 
 		frame(framed, sh->stag, data, n, n % 2);
 		p = packet(sh, framed, head + n + 4, &len);
-		seen = strip(&sock, p, len, &got);
+		strip(&sock, p, len, &got);
+		seen = p;
 		ck_assert_uint_eq(got, wanted_len);
 		ck_assert_mem_eq(seen, wanted, got);
 		/* What is plain is as it was. */
-		seen = strip(&sock, wanted, wanted_len, &got);
+		strip(&sock, wanted, wanted_len, &got);
+		seen = wanted;
 		ck_assert(seen == wanted && got == wanted_len);
 		free(p);
 		p = packet(sh, data, n, &len);
@@ -148,7 +150,8 @@ START_TEST(quoted)
 		frame(framed, stag, data, n, true);
 		memset(framed + all, 'e', 30);
 		memcpy(p, framed, have);
-		seen = strip(&sock, p, have, &got);
+		strip(&sock, p, have, &got);
+		seen = p;
 		ck_assert_uint_eq(got, message + (have > all ? have - all : 0));
 		ck_assert_mem_eq(seen, data, message);
 		for (size_t i = message; i < got; i++)
@@ -175,7 +178,8 @@ START_TEST(fragment)
 		ip = p + sh->link;
 		if (!sh->v6)
 			diw_put16(ip + 6, MORE_FRAGMENTS);
-		seen = strip(&sock, p, len - less, &got);
+		strip(&sock, p, len - less, &got);
+		seen = p;
 		ip = seen + sh->link;
 		udp = seen + before - UDP;
 		ck_assert_uint_eq(got, before + here);
@@ -206,7 +210,8 @@ START_TEST(not_ours)
 	fill(data, n);
 	frame(framed, sh->stag, data, n, true);
 	good = packet(sh, framed, head + n + 4, &len);
-	seen = strip(&another, good, len, &got);
+	strip(&another, good, len, &got);
+	seen = good;
 	ck_assert(seen == good && got == len);
 	for (int i = 0; i < 100000; i++) {
 		size_t have = diw_rng_next(&r) % (len + 1);
@@ -216,7 +221,8 @@ START_TEST(not_ours)
 			memcpy(p, good, have);
 		for (int k = 0; have && k < 2; k++)
 			p[diw_rng_next(&r) % have] = (uint8_t)diw_rng_next(&r);
-		seen = strip(&sock, p, have, &got);
+		strip(&sock, p, have, &got);
+		seen = p;
 		ck_assert_uint_le(got, have);
 		ck_assert(seen >= p && seen + got <= p + have);
 		free(p);

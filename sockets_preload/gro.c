@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A buffer that UDP_GRO has put together from datagrams of one flow and one size. Each of them is a frame or none. On
+ * one host it is what one call sent, all in frames or all without; a device may put together what a sender has just
+ * begun to frame.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sockets_preload/frame.h"
+#include "sockets_preload/reach.h"
+#include "sockets_preload/segments.h"
+
+void diw_gro_ask(struct msghdr *m, uint8_t *mem)
+{
+	m->msg_control = mem + DIW_STAGE;
+	m->msg_controllen = DIW_STAGE_CONTROL;
+}
+
+static bool is_size(const struct cmsghdr *c)
+{
+	return c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO;
+}
+
+/* Of each datagram but the last; 0: it is one. */
+static size_t size_of(struct msghdr *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+		if (is_size(c)) {
+			int size;
+
+			memcpy(&size, CMSG_DATA(c), sizeof size);
+			return size > 0 ? (size_t)size : 0;
+		}
+	return 0;
+}
+
+/* ---- Control data ---- */
+
+/* As put_cmsg() of the kernel: it cuts what there is little room for. */
+static void put(struct msghdr *to, const struct cmsghdr *c, const void *data)
+{
+	struct cmsghdr head = *c;
+	size_t len = c->cmsg_len - CMSG_LEN(0), space = CMSG_SPACE(len);
+
+	if (!to->msg_control || to->msg_controllen < sizeof head) {
+		to->msg_flags |= MSG_CTRUNC;
+		return;
+	}
+	if (to->msg_controllen < head.cmsg_len) {
+		to->msg_flags |= MSG_CTRUNC;
+		head.cmsg_len = to->msg_controllen;
+	}
+	memcpy(to->msg_control, &head, sizeof head);
+	memcpy((uint8_t *)to->msg_control + sizeof head, data, head.cmsg_len - sizeof head);
+	space = space < to->msg_controllen ? space : to->msg_controllen;
+	to->msg_control = (uint8_t *)to->msg_control + space;
+	to->msg_controllen -= space;
+}
+
+/* M's control data becomes that of ASKED, with EACH for the size of messages; 0: it is one. */
+static void pass_control(struct msghdr *m, const struct msghdr *asked, size_t each)
+{
+	struct msghdr to = { .msg_control = asked->msg_control, .msg_controllen = asked->msg_controllen,
+			     .msg_flags = m->msg_flags };
+	int size = (int)each;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+		if (!is_size(c))
+			put(&to, c, CMSG_DATA(c));
+		else if (each)
+			put(&to, c, &size);
+	m->msg_control = asked->msg_control;
+	m->msg_controllen = asked->msg_controllen - to.msg_controllen;
+	if (!asked->msg_control)
+		m->msg_controllen = 0;
+	m->msg_flags = to.msg_flags;
+}
+
+/* ---- The messages ---- */
+
+/* A message can follow only others of one size that is not less. */
+static bool joins(const struct diw_gro *g, size_t len)
+{
+	size_t each = g->n ? g->piece[0].iov_len : 0;
+
+	return !g->n || (g->n < DIW_STAGE_PIECES && len && len <= each && g->piece[g->n - 1].iov_len == each);
+}
+
+static void count(enum diw_frame what, bool peek)
+{
+	if (what == DIW_FRAME_NONE)
+		diw_reach_look();
+	if (!peek)
+		diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
+}
+
+bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct msghdr *asked, struct msghdr *m,
+		  bool peek, struct diw_gro *g)
+{
+	struct iovec *piece = (struct iovec *)(mem + DIW_STAGE + DIW_STAGE_CONTROL);
+	size_t size = size_of(m), at = 0;
+
+	*g = (struct diw_gro){ .piece = piece };
+	if (!size || size > n)
+		size = n;
+	do {
+		size_t one = n - at < size ? n - at : size, head = 0;
+		enum diw_frame what = diw_frame_check(k, mem + at, one, &head);
+		size_t len = what == DIW_FRAME_GOOD ? one - head - DIW_FRAME_CRC : one;
+
+		if (what != DIW_FRAME_BAD && joins(g, len)) {
+			piece[g->n++] = (struct iovec){ mem + at + head, len };
+			g->len += len;
+			count(what, peek);
+		} else if (what != DIW_FRAME_BAD && !peek) {
+			diw_count(DIW_C_sock_rx_mixed);
+		}
+		at += size;
+	} while (at < n);
+	if (g->n)
+		pass_control(m, asked, g->n > 1 ? piece[0].iov_len : 0);
+	return g->n;
+}
+
+size_t diw_gro_fill(const struct iovec *iov, size_t n, const struct diw_gro *g)
+{
+	size_t done = 0, off = 0;
+
+	for (unsigned i = 0; i < g->n; i++) {
+		const uint8_t *p = g->piece[i].iov_base;
+		size_t left = g->piece[i].iov_len;
+
+		while (left && n) {
+			size_t some = iov->iov_len - off < left ? iov->iov_len - off : left;
+
+			if (some)
+				memcpy((uint8_t *)iov->iov_base + off, p, some);
+			p += some;
+			left -= some;
+			off += some;
+			done += some;
+			if (off == iov->iov_len) {
+				iov++;
+				n--;
+				off = 0;
+			}
+		}
+	}
+	return done;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A buffer that UDP_SEGMENT cuts: each message gets its frame, and the kernel is told a size that is larger by it. */
+#include <errno.h>
+#include <string.h>
+
+#include "sockets_preload/frame.h"
+#include "sockets_preload/segments.h"
+
+/* Every kernel takes so many segments. Of more it has to be asked at once whether it does. */
+#define MOST_IN_TWO 64u
+#define OWN_CONTROL CMSG_SPACE(sizeof(uint16_t))
+
+struct sending {
+	const struct diw_burst *b;
+	struct msghdr msg;                   /* but for the data */
+	const struct iovec *from;
+	size_t off, left;                    /* off: in *from */
+	size_t extra;                        /* of each frame */
+};
+
+/* The control data of a message whose segments are SIZE bytes with their frames, at P. */
+static void put_size(struct msghdr *to, const struct msghdr *msg, uint8_t *p, uint16_t size)
+{
+	struct cmsghdr own = { .cmsg_len = CMSG_LEN(sizeof size), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT };
+
+	memset(p, 0, OWN_CONTROL);
+	memcpy(p, &own, sizeof own);
+	memcpy(CMSG_DATA((struct cmsghdr *)p), &size, sizeof size);
+	if (msg->msg_controllen)
+		memcpy(p + OWN_CONTROL, msg->msg_control, msg->msg_controllen);
+	to->msg_control = p;
+	to->msg_controllen = OWN_CONTROL + msg->msg_controllen;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(to); c; c = CMSG_NXTHDR(to, c))
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
+			memcpy(CMSG_DATA(c), &size, sizeof size);
+}
+
+static void copy(struct sending *sd, uint8_t *to, size_t len)
+{
+	while (len) {
+		size_t some = sd->from->iov_len - sd->off;
+
+		some = some < len ? some : len;
+		memcpy(to, (const uint8_t *)sd->from->iov_base + sd->off, some);
+		to += some;
+		len -= some;
+		sd->off += some;
+		if (sd->off == sd->from->iov_len) {
+			sd->from++;
+			sd->off = 0;
+		}
+	}
+}
+
+/* As many frames as one datagram's length allows, in MEM: *N of them, so many bytes. */
+static size_t put_frames(struct sending *sd, uint8_t *mem, unsigned *n)
+{
+	const struct diw_burst *b = sd->b;
+	uint8_t *p = mem;
+
+	*n = 0;
+	do {
+		size_t len = sd->left < b->size ? sd->left : b->size;
+		uint8_t *data = p + diw_frame_head_len(b->route);
+
+		if ((size_t)(p - mem) + len + sd->extra > DIW_FRAME_MAX)
+			break;
+		diw_frame_begin(p, b->route, len, b->s, b->marked);
+		copy(sd, data, len);
+		p += diw_frame_end(p, data + len, b->route);
+		sd->left -= len;
+		++*n;
+	} while (sd->left);
+	return (size_t)(p - mem);
+}
+
+static ssize_t send_some(struct sending *sd, uint8_t *mem, bool first)
+{
+	struct iovec iov = { .iov_base = mem };
+	unsigned n;
+	ssize_t rc;
+
+	iov.iov_len = put_frames(sd, mem, &n);
+	sd->msg.msg_iov = &iov;
+	sd->msg.msg_iovlen = 1;
+	do
+		rc = real.sendmsg(sd->b->fd, &sd->msg, sd->b->flags);
+	while (rc < 0 && errno == EINTR && !first);
+	if (rc < 0) {
+		diw_add(DIW_C_sock_tx_framed, -(uint64_t)n);
+		diw_add(DIW_C_sock_tx_lost, first ? 0 : n);
+	}
+	return rc;
+}
+
+/* What a second super-buffer has is lost if the kernel does not take it: the first one is on its way. */
+ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t len)
+{
+	size_t n = len ? (len + b->size - 1) / b->size : 1;
+	struct sending sd = { .b = b, .msg = *msg, .from = msg->msg_iov, .left = len,
+			      .extra = diw_frame_head_len(b->route) + DIW_FRAME_CRC };
+	size_t each = b->size + sd.extra, control = msg->msg_control ? msg->msg_controllen : 0;
+	struct diw_hold h;
+	ssize_t rc;
+
+	if ((len + n * sd.extra > DIW_FRAME_MAX && (n > MOST_IN_TWO || b->marked || len > DIW_FRAME_MAX)) ||
+	    control > DIW_STAGE_CONTROL - OWN_CONTROL) {
+		errno = EMSGSIZE;
+		return -1;
+	}
+	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
+		return -1;
+	put_size(&sd.msg, msg, h.mem + DIW_STAGE, each < UINT16_MAX ? (uint16_t)each : UINT16_MAX);
+	rc = send_some(&sd, h.mem, true);
+	while (rc >= 0 && sd.left)
+		if (send_some(&sd, h.mem, false) < 0)
+			break;
+	diw_stage_let_go(DIW_STAGE_ONE, &h);
+	return rc < 0 ? rc : (ssize_t)len;
+}
