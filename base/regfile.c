@@ -146,12 +146,83 @@ bool diw_back_pages(const void *at, size_t n)
 	return madvise((void *)first, (uintptr_t)at + n - first, MADV_POPULATE_WRITE) == 0;
 }
 
+/* ---- Segments ---- */
+
+static bool are_fixed;
+
+void diw_segments_fix(void)
+{
+	are_fixed = true;
+}
+
+/* SIZE bytes of the file, behind what is mapped up to AT: mremap() with a length of 0 maps pages of a shared mapping
+ * once more, as they are mapped, and what is behind them in the file. */
+static char *map_behind(char *at, size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = mremap(at - page, 0, page + size, MREMAP_MAYMOVE);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	munmap(p, page);
+	return p + page;
+}
+
+char *diw_segment(struct diw_segments *s, unsigned k)
+{
+	char *p = atomic_load_explicit(&s->at[k], memory_order_acquire), *before, *none = NULL;
+	size_t size = s->bytes << k;
+
+	if (p || k == 0 || are_fixed)
+		return p;
+	before = diw_segment(s, k - 1);
+	p = before ? map_behind(before + size / 2, size) : NULL;
+	if (!p || atomic_compare_exchange_strong(&s->at[k], &none, p))
+		return p;
+	munmap(p, size);
+	return none;
+}
+
+void diw_segments_begin(struct diw_segments *s, void *at, size_t bytes)
+{
+	s->bytes = bytes;
+	for (unsigned k = 1; k < DIW_SEGMENTS; k++)
+		atomic_store(&s->at[k], NULL);
+	atomic_store(&s->at[0], at);
+}
+
+bool diw_segments_have(struct diw_segments *s, const void *p, size_t *at)
+{
+	for (unsigned k = 0; k < DIW_SEGMENTS; k++) {
+		const char *begin = atomic_load_explicit(&s->at[k], memory_order_acquire);
+
+		*at = (size_t)((uintptr_t)p - (uintptr_t)begin);
+		if (begin && *at < s->bytes << k) {
+			*at += s->bytes * ((1u << k) - 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Made, mapped ---- */
+
 /* Beyond that the kernel sends SIGXFSZ. */
 static bool may_grow(size_t size)
 {
 	struct rlimit l;
 
 	return getrlimit(RLIMIT_FSIZE, &l) == 0 && (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= size);
+}
+
+/* A file that stays shorter holds less. */
+static void extend(const struct diw_regfile *what, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_size == (off_t)what->size && what->most > what->size &&
+	    diw_can_back_pages() && may_grow(what->most))
+		(void)!ftruncate(fd, (off_t)what->most);
 }
 
 static void *init(const struct diw_regfile *what, int fd, const char **why)
@@ -190,7 +261,7 @@ static void *take(const struct diw_regfile *what, int fd, bool create, const cha
 	void *reg = NULL;
 
 	*why = NULL;
-	if (fstat(fd, &st) == 0 && st.st_size == (off_t)what->size) {
+	if (fstat(fd, &st) == 0 && (st.st_size == (off_t)what->size || st.st_size == (off_t)what->most)) {
 		reg = diw_map_unlocked(what->size, MAP_SHARED, fd);
 		if (!reg) {
 			*why = strerror(errno);
@@ -216,6 +287,8 @@ static void *open_shared(const struct diw_regfile *what, bool create, char *path
 	if (fd < 0)
 		return NULL;
 	reg = take(what, fd, create, why);
+	if (reg && create)
+		extend(what, fd);
 	flock(fd, LOCK_UN);                  /* the mapping would keep it */
 	close(fd);
 	return reg;
@@ -246,8 +319,10 @@ static void *try_kept(const struct diw_regfile *what, int how, char *path, size_
 		munmap(reg, what->size);
 		reg = NULL;
 	}
-	if (reg)
+	if (reg) {
 		fchmod(fd, 0600);            /* it is no longer LEFT */
+		extend(what, fd);
+	}
 	close(fd);                           /* the mapping keeps the lock */
 	return reg;
 }

@@ -7,13 +7,16 @@
 #ifndef DIW_BASE_REGFILE_H
 #define DIW_BASE_REGFILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* It begins with eight bytes that are not 0 from when it is complete. */
 struct diw_regfile {
 	const char *name;
 	size_t size;
+	size_t most;                         /* the file's size, if it can be had: the rest of a table that grows */
 	size_t backed;                       /* of these, the first so many have memory from the start */
 	/* It is zeros. False: with what is wrong in *why. */
 	bool (*init)(void *reg, const char **why);
@@ -32,6 +35,30 @@ bool diw_back_pages(const void *at, size_t n);
 /* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
  * none. */
 void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why);
+
+/* A table at the end of such a file, in segments: the first is mapped with the file. Each further one is behind the one
+ * before, is twice as large, and is mapped when it is wanted. Another table is before it is begun. */
+#define DIW_SEGMENTS 6u
+#define DIW_SEGMENTS_ALL(first) ((first) * ((1u << DIW_SEGMENTS) - 1))       /* elements, FIRST of them in the first */
+struct diw_segments {
+	char *_Atomic at[DIW_SEGMENTS];
+	size_t bytes;                        /* of the first */
+};
+void diw_segments_begin(struct diw_segments *s, void *at, size_t bytes);
+/* NULL: it cannot be mapped. */
+char *diw_segment(struct diw_segments *s, unsigned k);
+/* P is in one that is mapped: *AT bytes behind the table's beginning. */
+bool diw_segments_have(struct diw_segments *s, const void *p, size_t *at);
+/* Which of them the element N is in, if the first holds FIRST; *AT: which one there. */
+static inline unsigned diw_segment_of(uint32_t n, uint32_t first, uint32_t *at)
+{
+	unsigned k = 31 - (unsigned)__builtin_clz(n / first + 1);
+
+	*at = n - first * ((1u << k) - 1);
+	return k;
+}
+/* No segment is mapped any more. */
+void diw_segments_fix(void);
 
 /* Removes the kept files whose names begin as NAME does, up to its last '.', and that no process has had mapped for
  * some seconds; not NAME itself. */

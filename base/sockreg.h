@@ -15,12 +15,14 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/regfile.h"
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 4u
+#define DIW_SOCKREG_VERSION 5u
 #define DIW_SOCKREG_OWNERS 4096u
-#define DIW_SOCKREG_ENTRIES 32768u
+#define DIW_SOCKREG_FIRST 32768u                 /* entries of the first segment; the window has no other */
+#define DIW_SOCKREG_ENTRIES DIW_SEGMENTS_ALL(DIW_SOCKREG_FIRST)
 #define DIW_SOCKREG_PAGE 4096u
 #define DIW_SOCKREG_PER_PAGE (DIW_SOCKREG_PAGE / (uint32_t)sizeof(struct diw_sock_entry))
 #define DIW_SOCKREG_PAGES (DIW_SOCKREG_ENTRIES / DIW_SOCKREG_PER_PAGE)
@@ -28,7 +30,8 @@
 #define DIW_HEARD_TIME 0xfffffull
 #define DIW_HEARD_UNIT (DIW_S / 4)
 #define DIW_HEARD_LASTS 80u                      /* units: the kernel forgets a connection of UDP after 30 s */
-#define DIW_SOCKREG_PROBE 64u                    /* entries from a port's first one that may be its */
+#define DIW_SOCKREG_NEAR 64u                     /* entries of a segment, from a port's first one, that may be its */
+#define DIW_SOCKREG_PROBE (DIW_SOCKREG_NEAR * DIW_SEGMENTS)
 
 /* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so whoever
  * advertised a socket holds one, and a look at its word tells whether it lives. */
@@ -70,7 +73,7 @@ struct diw_sockreg {
 	 * touched: a read would take memory, or end in SIGBUS where there is none. */
 	_Atomic uint64_t backed[DIW_SOCKREG_PAGES / 64];
 	_Alignas(4096) struct diw_sock_owner owner[DIW_SOCKREG_OWNERS];
-	struct diw_sock_entry entry[DIW_SOCKREG_ENTRIES];
+	struct diw_sock_entry entry[DIW_SOCKREG_FIRST];
 };
 
 /* Maps it, and makes it if CREATE, as diw_regfile_open() does. */
@@ -85,25 +88,43 @@ struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int 
 _Static_assert(offsetof(struct diw_sockreg, entry) % DIW_SOCKREG_PAGE == 0, "entries begin with a page");
 _Static_assert(DIW_SOCKREG_PAGE % sizeof(struct diw_sock_entry) == 0, "pages hold whole entries");
 
-static inline uint32_t diw_sockreg_first(uint16_t port)
+/* Where those of PORT begin in the segment K, in which they are if there was no room before. */
+static inline uint32_t diw_sockreg_first(uint32_t port, unsigned k)
 {
-	return (port * 2654435761u) >> 17;
+	return (port * 2654435761u) >> (17 - k);
 }
-_Static_assert(DIW_SOCKREG_ENTRIES == 1u << 15, "the hash has as many bits");
+_Static_assert(DIW_SOCKREG_FIRST == 1u << 15, "the hash has as many bits");
 
-/* A connection is where this port leads to: its own may be one that many connections share. */
-static inline uint16_t diw_sockreg_port(uint64_t cookie) { return (uint16_t)cookie; }
+/* A connection is where this leads to, in place of a port: its own may be one that many connections share. */
+static inline uint32_t diw_sockreg_port(uint64_t cookie) { return (uint32_t)cookie; }
 
-static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uint16_t port, uint32_t i)
+/* Of the segment K, that REG may not have: then one that was never used, and can have no memory. */
+struct diw_sock_entry *diw_sockreg_beyond(struct diw_sockreg *reg, unsigned k, uint32_t at);
+
+static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uint32_t port, uint32_t i)
 {
-	return &reg->entry[(diw_sockreg_first(port) + i) % DIW_SOCKREG_ENTRIES];
+	unsigned k = i / DIW_SOCKREG_NEAR;
+	uint32_t at = (diw_sockreg_first(port, k) + i % DIW_SOCKREG_NEAR) % (DIW_SOCKREG_FIRST << k);
+
+	return k == 0 ? &reg->entry[at] : diw_sockreg_beyond(reg, k, at);
+}
+
+/* The entry N of all, and which one E is; DIW_SOCKREG_ENTRIES: none. */
+struct diw_sock_entry *diw_sockreg_entry(struct diw_sockreg *reg, uint32_t n);
+uint32_t diw_sockreg_number_beyond(const struct diw_sockreg *reg, const struct diw_sock_entry *e);
+static inline uint32_t diw_sockreg_number(const struct diw_sockreg *reg, const struct diw_sock_entry *e)
+{
+	uintptr_t at = (uintptr_t)e - (uintptr_t)reg->entry;
+
+	return at < sizeof reg->entry ? (uint32_t)(at / sizeof *e) : diw_sockreg_number_beyond(reg, e);
 }
 
 static inline bool diw_sockreg_is_backed(const struct diw_sockreg *reg, const struct diw_sock_entry *e)
 {
-	uint32_t page = (uint32_t)(e - reg->entry) / DIW_SOCKREG_PER_PAGE;
+	uint32_t page = diw_sockreg_number(reg, e) / DIW_SOCKREG_PER_PAGE;
 
-	return atomic_load_explicit(&reg->backed[page / 64], memory_order_acquire) >> page % 64 & 1;
+	return page < DIW_SOCKREG_PAGES &&
+	       atomic_load_explicit(&reg->backed[page / 64], memory_order_acquire) >> page % 64 & 1;
 }
 /* Gives the page of E memory, before E is written. False: there is none. */
 bool diw_sockreg_back(struct diw_sockreg *reg, const struct diw_sock_entry *e);

@@ -34,17 +34,55 @@ static bool is_complete(const void *p)
 	       reg->version == DIW_STREAMREG_VERSION && reg->slots == DIW_STREAMREG_SLOTS && reg->size == sizeof *reg;
 }
 
-bool diw_streamreg_back(struct diw_streamreg *reg, const struct diw_sock_stream *st)
-{
-	uint32_t group = (uint32_t)(st - reg->slot) / DIW_STREAMREG_GROUP;
-	const struct diw_sock_stream *first = &reg->slot[group * DIW_STREAMREG_GROUP];
+static struct diw_segments segments;
 
-	if (diw_streamreg_is_backed(reg, st))
-		return true;
+struct diw_sock_stream *diw_streamreg_slot(uint32_t n)
+{
+	uint32_t at;
+	unsigned k = diw_segment_of(n, DIW_STREAMREG_FIRST, &at);
+	struct diw_sock_stream *first = (struct diw_sock_stream *)(void *)diw_segment(&segments, k);
+
+	return first ? first + at : NULL;
+}
+
+/* What an initiator did not find room for in a segment is in the next one, while an acceptor still had some. */
+struct diw_sock_stream *diw_streamreg_find(const struct diw_streamreg *reg, uint64_t cookie)
+{
+	for (unsigned k = 0; k < DIW_SEGMENTS; k++)
+		for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
+			struct diw_sock_stream *st;
+			uint64_t is = diw_streamreg_used(reg, diw_streamreg_at(cookie, k, i), &st);
+
+			if (is == cookie)
+				return st;
+			if (is == 0 && i < DIW_STREAMREG_INITIATOR)
+				return NULL;
+			if (is == 0)
+				break;
+		}
+	return NULL;
+}
+
+void diw_streamreg_map_used(const struct diw_streamreg *reg)
+{
+	struct diw_sock_stream *st;
+
+	for (uint32_t n = 0; n < DIW_STREAMREG_SLOTS; n += DIW_STREAMREG_GROUP)
+		diw_streamreg_used(reg, n, &st);
+}
+
+struct diw_sock_stream *diw_streamreg_back(struct diw_streamreg *reg, uint32_t n)
+{
+	uint32_t group = n / DIW_STREAMREG_GROUP;
+	struct diw_sock_stream *st = diw_streamreg_slot(n), *first;
+
+	if (!st || diw_streamreg_is_backed(reg, n))
+		return st;
+	first = st - n % DIW_STREAMREG_GROUP;
 	if (!diw_back_pages(first, sizeof *first * DIW_STREAMREG_GROUP))
-		return false;
+		return NULL;
 	atomic_fetch_or_explicit(&reg->backed[group / 64], 1ull << group % 64, memory_order_release);
-	return true;
+	return st;
 }
 
 bool diw_streamreg_back_part(struct diw_streamreg *reg, uint32_t part)
@@ -63,7 +101,7 @@ static bool init(void *p, const char **why)
 
 	(void)why;
 	if (!diw_can_back_pages()) {
-		memset((void *)reg->backed, 0xff, sizeof reg->backed);
+		memset((void *)reg->backed, 0xff, DIW_STREAMREG_FIRST / DIW_STREAMREG_GROUP / 8);
 		memset((void *)reg->backed_part, 0xff, sizeof reg->backed_part);
 	}
 	reg->version = DIW_STREAMREG_VERSION;
@@ -85,10 +123,12 @@ static bool is_over(const void *p)
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why)
 {
 	char name[48];
-	const size_t all = sizeof(struct diw_streamreg);
-	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) : all;
-	const struct diw_regfile what = { .name = name, .size = all, .backed = backed,
+	const size_t first = sizeof(struct diw_streamreg);
+	const size_t all = offsetof(struct diw_streamreg, slot) + DIW_STREAMREG_SLOTS * sizeof(struct diw_sock_stream);
+	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) : first;
+	const struct diw_regfile what = { .name = name, .size = first, .most = all, .backed = backed,
 					  .init = init, .is_complete = is_complete, .is_over = is_over, .kept = true };
+	struct diw_streamreg *reg;
 	struct stat st = { 0 };
 
 	if (stat("/proc/self/ns/pid", &st) < 0)
@@ -97,5 +137,8 @@ struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, c
 		 (unsigned long long)st.st_ino);
 	if (create)
 		diw_regfile_clean(name);
-	return diw_regfile_open(&what, create, path, size, why);
+	reg = diw_regfile_open(&what, create, path, size, why);
+	if (reg)
+		diw_segments_begin(&segments, reg->slot, sizeof reg->slot);
+	return reg;
 }

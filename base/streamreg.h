@@ -12,12 +12,15 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/regfile.h"
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 7u
-#define DIW_STREAMREG_SLOTS 32768u
-#define DIW_STREAMREG_WINDOW 256u                /* slots that may be a cookie's */
+#define DIW_STREAMREG_VERSION 8u
+#define DIW_STREAMREG_FIRST 32768u               /* slots of the first segment */
+#define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST)
+#define DIW_STREAMREG_WINDOW 256u                /* slots of a segment that may be a cookie's, */
+#define DIW_STREAMREG_INITIATOR 64u              /* and an initiator's */
 #define DIW_STREAMREG_PARTS 512u
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
 
@@ -122,7 +125,7 @@ struct diw_streamreg {
 	 * touched. */
 	_Atomic uint64_t backed[DIW_STREAMREG_SLOTS / DIW_STREAMREG_GROUP / 64], backed_part[DIW_STREAMREG_PARTS / 64];
 	struct diw_stream_part part[DIW_STREAMREG_PARTS];
-	struct diw_sock_stream slot[DIW_STREAMREG_SLOTS];
+	struct diw_sock_stream slot[DIW_STREAMREG_FIRST];
 };
 _Static_assert(offsetof(struct diw_streamreg, slot) % 4096 == 0 &&
 	       sizeof(struct diw_sock_stream) * DIW_STREAMREG_GROUP % 4096 == 0, "groups are whole pages");
@@ -130,25 +133,35 @@ _Static_assert(offsetof(struct diw_streamreg, slot) % 4096 == 0 &&
 /* Maps it, and makes it if CREATE, as diw_regfile_open() does. */
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why);
 
-static inline struct diw_sock_stream *diw_streamreg_at(struct diw_streamreg *reg, uint64_t cookie, uint32_t i)
+/* The slot N of all, in the registry that was opened last. NULL: its segment cannot be mapped. */
+struct diw_sock_stream *diw_streamreg_slot(uint32_t n);
+/* The number of the Ith that may be COOKIE's of the segment K, in which it is if there was no room before. */
+static inline uint32_t diw_streamreg_at(uint64_t cookie, unsigned k, uint32_t i)
 {
-	return &reg->slot[((uint32_t)(cookie * 0x9e3779b97f4a7c15u >> 49) + i) % DIW_STREAMREG_SLOTS];
-}
-_Static_assert(DIW_STREAMREG_SLOTS == 1u << 15, "the hash has as many bits");
+	uint32_t first = (uint32_t)(cookie * 0x9e3779b97f4a7c15u >> (49 - k));
 
-static inline bool diw_streamreg_is_backed(const struct diw_streamreg *reg, const struct diw_sock_stream *st)
+	return DIW_STREAMREG_FIRST * ((1u << k) - 1) + (first + i) % (DIW_STREAMREG_FIRST << k);
+}
+_Static_assert(DIW_STREAMREG_FIRST == 1u << 15, "the hash has as many bits");
+
+static inline bool diw_streamreg_is_backed(const struct diw_streamreg *reg, uint32_t n)
 {
-	uint32_t group = (uint32_t)(st - reg->slot) / DIW_STREAMREG_GROUP;
+	uint32_t group = n / DIW_STREAMREG_GROUP;
 
 	return atomic_load_explicit(&reg->backed[group / 64], memory_order_acquire) >> group % 64 & 1;
 }
-/* The cookie of ST; 0: it was never used. */
-static inline uint64_t diw_streamreg_cookie(const struct diw_streamreg *reg, const struct diw_sock_stream *st)
+/* The slot N, if it was used: then *ST. Its cookie; 0: it was never. */
+static inline uint64_t diw_streamreg_used(const struct diw_streamreg *reg, uint32_t n, struct diw_sock_stream **st)
 {
-	return diw_streamreg_is_backed(reg, st) ? atomic_load_explicit(&st->cookie, memory_order_acquire) : 0;
+	*st = diw_streamreg_is_backed(reg, n) ? diw_streamreg_slot(n) : NULL;
+	return *st ? atomic_load_explicit(&(*st)->cookie, memory_order_acquire) : 0;
 }
-/* Gives it memory, before it is written. False: there is none. */
-bool diw_streamreg_back(struct diw_streamreg *reg, const struct diw_sock_stream *st);
+/* That of the socket COOKIE, or NULL. */
+struct diw_sock_stream *diw_streamreg_find(const struct diw_streamreg *reg, uint64_t cookie);
+/* Maps the segments that have memory. */
+void diw_streamreg_map_used(const struct diw_streamreg *reg);
+/* Gives it memory, before it is written. NULL: there is none. */
+struct diw_sock_stream *diw_streamreg_back(struct diw_streamreg *reg, uint32_t n);
 bool diw_streamreg_back_part(struct diw_streamreg *reg, uint32_t part);
 
 #endif

@@ -163,6 +163,7 @@ static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = 
 	{ SYS_mmap, { 0, 1, PROT_NONE }, DIW_DENIED_OPENING },
 	{ SYS_mprotect, { 0, 1, PROT_READ | PROT_WRITE }, DIW_DENIED_OPENING },
 	{ SYS_munlock, { 0 }, DIW_DENIED_OPENING },
+	{ SYS_mremap, { 0 }, DIW_DENIED_OPENING },
 	{ SYS_prlimit64, { 0, RLIMIT_FSIZE }, DIW_DENIED_OPENING },
 	{ SYS_fcntl, { FD, F_DUPFD_CLOEXEC }, DIW_DENIED_OPENING },
 	{ SYS_fcntl, { FD, F_SETLK }, DIW_DENIED_OPENING },
@@ -227,6 +228,7 @@ void diw_confine_inherited(void)
 					      status_number(own, filters) == status_number(first, filters)))
 		return;
 	diw_denied = DIW_DENIED_SOCKETS | DIW_DENIED_FILES;
+	diw_stream_fix();
 }
 
 /* ---- What must be known before ---- */
@@ -280,6 +282,8 @@ unsigned diw_confine(const struct sock_fprog *prog)
 	diw_conf.own_users = true;
 	if (denied & ~before & DIW_DENIED_SOCKETS)
 		prepare();
+	if (denied & (DIW_DENIED_SOCKETS | DIW_DENIED_OPENING))
+		diw_stream_fix();
 	diw_denied |= denied | DIW_DENIED_EXECUTED;
 	errno = saved;
 	return before;

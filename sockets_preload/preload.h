@@ -310,7 +310,7 @@ void diw_reg_advertise(struct diw_sock *s, int fd);
 void diw_reg_show_connection(struct diw_sock *s);
 void diw_reg_withdraw(struct diw_sock *s);
 /* Nothing is shown any more of the socket COOKIE where PORT leads to, by whatever process. */
-void diw_reg_hide(uint64_t cookie, uint16_t port);
+void diw_reg_hide(uint64_t cookie, uint32_t port);
 /* Only who receives by these calls is advertised. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
@@ -319,7 +319,7 @@ static inline void diw_sock_show(int fd, struct diw_sock *s)
 }
 /* The same of the socket COOKIE, for datagrams or a LISTENER, in the registry or window IN; NULL: in this user's
  * registry. */
-bool diw_reg_find_cookie(struct diw_sockreg *in, uint16_t port, uint64_t netns, uint64_t cookie, bool listener,
+bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
 			 struct diw_route *route);
 
 /* ---- place.c ---- */
@@ -333,7 +333,7 @@ struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);
 
 /* A program that is not interposed has the datagram socket COOKIE, too: it is shown where PORT leads to no more. */
-void diw_reg_lend(uint64_t cookie, uint16_t port);
+void diw_reg_lend(uint64_t cookie, uint32_t port);
 
 /* ---- lend.c ---- */
 

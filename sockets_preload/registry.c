@@ -135,7 +135,7 @@ void diw_reg_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const
 	route->lasting = false;
 }
 
-bool diw_reg_find_cookie(struct diw_sockreg *in, uint16_t port, uint64_t netns, uint64_t cookie, bool listener,
+bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
 			 struct diw_route *route)
 {
 	if (!in)
@@ -247,12 +247,12 @@ bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst,
 
 uint32_t diw_reg_number(const struct diw_sock_entry *e)
 {
-	return (uint32_t)(e - reg->entry);
+	return diw_sockreg_number(reg, e);
 }
 
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 {
-	return diw_sock_is_current(reg, &reg->entry[number % DIW_SOCKREG_ENTRIES], seq);
+	return diw_sock_is_current(reg, diw_sockreg_entry(reg, number % DIW_SOCKREG_ENTRIES), seq);
 }
 
 bool diw_ref_is_own(const struct diw_ref *r)
@@ -431,7 +431,7 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 }
 
 /* Whoever looks for the port stops at an entry that was never used. */
-static void show_outside(struct diw_sock *s, uint16_t port)
+static void show_outside(struct diw_sock *s, uint32_t port)
 {
 	uint64_t seq = 1;
 
@@ -558,7 +558,7 @@ void diw_reg_show_connection(struct diw_sock *s)
 	errno = saved;
 }
 
-static void hide_in(struct diw_sockreg *in, uint64_t cookie, uint16_t port)
+static void hide_in(struct diw_sockreg *in, uint64_t cookie, uint32_t port)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(in, port, i);
@@ -571,13 +571,13 @@ static void hide_in(struct diw_sockreg *in, uint64_t cookie, uint16_t port)
 	}
 }
 
-static void hide_outside(uint64_t cookie, uint16_t port)
+static void hide_outside(uint64_t cookie, uint32_t port)
 {
 	if (window)
 		hide_in(window, cookie, port);
 }
 
-void diw_reg_hide(uint64_t cookie, uint16_t port)
+void diw_reg_hide(uint64_t cookie, uint32_t port)
 {
 	hide_in(reg, cookie, port);
 	hide_outside(cookie, port);
@@ -592,7 +592,7 @@ static void mark_lent(struct diw_sock_entry *e, uint64_t seq)
 	atomic_store_explicit(&e->seq, (seq & ~3ull) + 8 + DIW_SOCK_SHOWN, memory_order_release);
 }
 
-void diw_reg_lend(uint64_t cookie, uint16_t port)
+void diw_reg_lend(uint64_t cookie, uint32_t port)
 {
 	for (uint32_t i = 0; i < DIW_SOCKREG_PROBE; i++) {
 		struct diw_sock_entry *e = diw_sockreg_at(reg, port, i);

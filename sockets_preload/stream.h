@@ -21,6 +21,8 @@
 /* Only from calls that may ask for a registry; false: everything is plain. */
 bool diw_stream_open(void);
 void diw_stream_forked(void);
+/* What is used of the registries is mapped, and no more from now on. */
+void diw_stream_fix(void);
 struct diw_sock_stream *diw_stream_find(uint64_t cookie);
 /* The same, of somebody else's socket. */
 struct diw_sock_stream *diw_stream_seek(uint64_t cookie);

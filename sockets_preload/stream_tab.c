@@ -12,8 +12,6 @@
 #include "base/clock.h"
 #include "sockets_preload/stream.h"
 
-/* An initiator that has no slot is plain from the beginning; so its listener finds one more often. */
-#define WINDOW_INITIATOR 64u
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX
 #define SPINS 40
@@ -55,6 +53,13 @@ void diw_stream_forked(void)
 	me = 0;
 	atomic_store(&process, 0);
 	diw_once_forked(&once);
+}
+
+void diw_stream_fix(void)
+{
+	if (reg)
+		diw_streamreg_map_used(reg);
+	diw_segments_fix();
 }
 
 static uint32_t this_process(void)
@@ -198,16 +203,7 @@ void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
 
 struct diw_sock_stream *diw_stream_seek(uint64_t cookie)
 {
-	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
-		struct diw_sock_stream *st = diw_streamreg_at(reg, cookie, i);
-		uint64_t is = diw_streamreg_cookie(reg, st);
-
-		if (is == cookie)
-			return st;
-		if (is == 0)
-			break;
-	}
-	return NULL;
+	return diw_streamreg_find(reg, cookie);
 }
 
 struct diw_sock_stream *diw_stream_find(uint64_t cookie)
@@ -264,15 +260,21 @@ static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint6
 	return is_gone(st, netns, cookie);
 }
 
+/* An initiator that has no slot is plain from the beginning; so its listener finds one more often. A slot that was
+ * never used is not passed over: whoever looks for the cookie stops there. */
 static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 {
+	const uint32_t each = initiator ? DIW_STREAMREG_INITIATOR : DIW_STREAMREG_WINDOW;
 	unsigned asks = ASKS;
 
-	for (uint32_t i = 0; i < (initiator ? WINDOW_INITIATOR : DIW_STREAMREG_WINDOW); i++) {
-		struct diw_sock_stream *st = diw_streamreg_at(reg, s->cookie, i);
-		uint64_t is = diw_streamreg_cookie(reg, st);
+	for (uint32_t i = 0; i < each * DIW_SEGMENTS; i++) {
+		uint32_t n = diw_streamreg_at(s->cookie, i / each, i % each);
+		struct diw_sock_stream *st;
+		uint64_t is = diw_streamreg_used(reg, n, &st);
 
-		if ((is <= FREED || is_left_over(st, s->netns, is, &asks)) && diw_streamreg_back(reg, st) &&
+		if (!is && !(st = diw_streamreg_back(reg, n)))
+			return NULL;
+		if ((is <= FREED || is_left_over(st, s->netns, is, &asks)) &&
 		    atomic_compare_exchange_strong(&st->cookie, &is, WRITING)) {
 			fill(st, s, initiator);
 			return st;

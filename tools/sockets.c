@@ -16,7 +16,7 @@ struct row {
 	const char *mode;
 	const char *sends, *receives;        /* of a stream; NULL: nothing is known of it */
 };
-struct list { struct row *row; size_t n; };
+struct list { struct row *row; size_t n, room; };
 
 static const char *mode(const struct diw_sock_entry *e)
 {
@@ -71,35 +71,59 @@ static bool read_stream(const struct diw_sock_stream *st, struct row *row)
 /* Then it is told from there. */
 static bool has_slot(struct diw_streamreg *streams, uint64_t cookie)
 {
-	for (uint32_t i = 0; streams && i < DIW_STREAMREG_WINDOW; i++) {
-		const struct diw_sock_stream *st = diw_streamreg_at(streams, cookie, i);
+	struct diw_sock_stream *st = streams ? diw_streamreg_find(streams, cookie) : NULL;
 
-		if (diw_streamreg_cookie(streams, st) == cookie)
-			return is_used(st, cookie);
-	}
-	return false;
+	return st && is_used(st, cookie);
 }
 
-static bool read_all(const struct diw_sockreg *reg, struct diw_streamreg *streams, struct list *list)
+static bool add(struct list *list, const struct row *row)
 {
-	list->n = 0;
-	list->row = calloc(DIW_SOCKREG_ENTRIES + DIW_STREAMREG_SLOTS, sizeof *list->row);
-	if (!list->row)
-		return false;
-	for (uint32_t i = 0; reg && i < DIW_SOCKREG_ENTRIES; i++) {
-		struct row *row = &list->row[list->n];
+	size_t room = list->room ? 2 * list->room : 1024;
+	struct row *more = list->n < list->room ? list->row : realloc(list->row, room * sizeof *row);
 
-		if (!diw_sock_read(reg, &reg->entry[i], &row->e))
+	if (!more)
+		return false;
+	if (list->n == list->room)
+		list->room = room;
+	list->row = more;
+	list->row[list->n++] = *row;
+	return true;
+}
+
+static bool read_sockets(struct diw_sockreg *reg, struct diw_streamreg *streams, struct list *list)
+{
+	for (uint32_t i = 0; i < DIW_SOCKREG_ENTRIES; i++) {
+		struct row row = { 0 };
+
+		if (!diw_sock_read(reg, diw_sockreg_entry(reg, i), &row.e))
 			continue;
-		row->mode = mode(&row->e);
-		if (row->e.flags & DIW_SOCK_CONNECTION && (!row->e.local.port || has_slot(streams, row->e.cookie)))
+		row.mode = mode(&row.e);
+		if (row.e.flags & DIW_SOCK_CONNECTION && (!row.e.local.port || has_slot(streams, row.e.cookie)))
 			continue;
-		list->n++;
+		if (!add(list, &row))
+			return false;
 	}
-	for (uint32_t i = 0; streams && i < DIW_STREAMREG_SLOTS; i++)
-		if (diw_streamreg_is_backed(streams, &streams->slot[i]))
-			list->n += read_stream(&streams->slot[i], &list->row[list->n]);
-	qsort(list->row, list->n, sizeof *list->row, by_place);
+	return true;
+}
+
+static bool read_streams(struct diw_streamreg *streams, struct list *list)
+{
+	for (uint32_t i = 0; i < DIW_STREAMREG_SLOTS; i++) {
+		struct diw_sock_stream *st;
+		struct row row;
+
+		if (diw_streamreg_used(streams, i, &st) && read_stream(st, &row) && !add(list, &row))
+			return false;
+	}
+	return true;
+}
+
+static bool read_all(struct diw_sockreg *reg, struct diw_streamreg *streams, struct list *list)
+{
+	if ((reg && !read_sockets(reg, streams, list)) || (streams && !read_streams(streams, list)))
+		return false;
+	if (list->n)
+		qsort(list->row, list->n, sizeof *list->row, by_place);
 	return true;
 }
 

@@ -142,8 +142,18 @@ unset DIWARP_SOCKETS_CRC
 # 17,500 connections of processes that are killed: more than there are slots, at two each.
 mkdir -m 700 "$TMP/storm"
 all_of "a storm" env "XDG_RUNTIME_DIR=$TMP/storm" $RUN "$BUILD/tests/system/streams_storm" 5000 17500
-all_of "no slot is left" env "XDG_RUNTIME_DIR=$TMP/full" $RUN "$BUILD/tests/system/streams_full"
+# A file that may have 20 MB, from its first process on, has the first segment.
+all_of "no slot is left" env "XDG_RUNTIME_DIR=$TMP/full" bash -c 'ulimit -f 20000; exec "$@"' - $RUN \
+	"$BUILD/tests/system/streams_full" fixed
 check "... which is counted" [ "$(told sock_stream_full)" -ge 40 ]
+all_of "the first segment is full" env "XDG_RUNTIME_DIR=$TMP/full" $RUN "$BUILD/tests/system/streams_full"
+check "... and no slot is missing" [ "$(told sock_stream_full)" -eq 0 ]
+check "... nor takes it much memory" [ "$(du -sk "$TMP/full" | cut -f 1)" -le 20000 ]
+# 200,000 are more than three segments hold.
+mkdir -m 700 "$TMP/many"
+all_of "many processes" env "XDG_RUNTIME_DIR=$TMP/many" $RUN "$BUILD/tests/system/streams_many" \
+	"${DIW_TEST_FULL:+20}2000"
+check "... each has its slot" [ "$(told sock_stream_full)" -eq 0 ]
 # Its child is killed for any call that it would not make itself, and for a byte of ours in a file.
 CONFINED=$BUILD/tests/system/streams_confined
 run "a program that confines itself without the interposer" timeout 300 "$CONFINED"

@@ -37,7 +37,7 @@ static void find_key(void)
 	struct diw_sock_entry copy;
 
 	for (uint32_t i = 0; reg && i < DIW_SOCKREG_ENTRIES; i++)
-		if (diw_sock_read(reg, &reg->entry[i], &copy) && copy.flags & DIW_SOCK_STREAM &&
+		if (diw_sock_read(reg, diw_sockreg_entry(reg, i), &copy) && copy.flags & DIW_SOCK_STREAM &&
 		    copy.local.port == port && !copy.remote.port)
 			key = copy.key[0];
 	if (!key) {

@@ -29,23 +29,23 @@ static struct ends one(unsigned i)
 
 static bool is_framed(struct diw_streamreg *reg, int fd)
 {
+	struct diw_sock_stream *st;
 	uint64_t cookie = 0;
 	socklen_t len = sizeof cookie;
 
 	getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len);
-	for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++)
-		if (diw_streamreg_cookie(reg, diw_streamreg_at(reg, cookie, i)) == cookie)
-			return atomic_load(&diw_streamreg_at(reg, cookie, i)->tx.state) == DIW_STREAM_FRAMED;
-	return false;
+	st = diw_streamreg_find(reg, cookie);
+	return st && atomic_load(&st->tx.state) == DIW_STREAM_FRAMED;
 }
 
 /* How many slots are taken. */
 static unsigned taken(const struct diw_streamreg *reg)
 {
+	struct diw_sock_stream *st;
 	unsigned n = 0;
 
 	for (uint32_t i = 0; i < DIW_STREAMREG_SLOTS; i++)
-		n += diw_streamreg_cookie(reg, &reg->slot[i]) > 1;
+		n += diw_streamreg_used(reg, i, &st) > 1;
 	return n;
 }
 

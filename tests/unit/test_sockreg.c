@@ -65,6 +65,7 @@ START_TEST(is_shared)
 	ck_assert_ptr_nonnull(two);
 	ck_assert_uint_eq(one->secret[0], two->secret[0]);
 	ck_assert_uint_ne(one->secret[0], one->secret[1]);
+	ck_assert(diw_sockreg_back(one, &one->entry[7]));
 	one->entry[7].cookie = 77;
 	ck_assert_uint_eq(two->entry[7].cookie, 77);
 	munmap(one, sizeof *one);
@@ -213,6 +214,106 @@ START_TEST(streams_of_another_boot_are_no_more)
 }
 END_TEST
 
+static size_t blocks(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(path, &st), 0);
+	return (size_t)st.st_blocks * 512;
+}
+
+/* The first and the last entry of each segment are there, whoever maps it, and take little memory. */
+START_TEST(grows)
+{
+	struct diw_sockreg *reg = opened(true);
+	size_t before = blocks();
+	uint32_t first = 0, at;
+
+	ck_assert_uint_le(before, 500000);
+	for (unsigned k = 0; k < DIW_SEGMENTS; first += DIW_SOCKREG_FIRST << k++) {
+		const uint32_t ends[] = { first, first + (DIW_SOCKREG_FIRST << k) - 1 };
+
+		for (int i = 0; i < 2; i++) {
+			struct diw_sock_entry *e = diw_sockreg_entry(reg, ends[i]);
+
+			ck_assert_uint_eq(diw_segment_of(ends[i], DIW_SOCKREG_FIRST, &at), k);
+			ck_assert_uint_eq(diw_sockreg_number(reg, e), ends[i]);
+			ck_assert_uint_eq(diw_sock_seq(reg, e), 0);
+			ck_assert(diw_sockreg_back(reg, e));
+			e->cookie = 1000 + ends[i];
+			atomic_store(&e->seq, 4 + DIW_SOCK_FREE);
+		}
+	}
+	ck_assert_uint_eq(first, DIW_SOCKREG_ENTRIES);
+	ck_assert_uint_le(blocks() - before, 200000);
+	munmap(reg, sizeof *reg);
+	reg = opened(false);
+	ck_assert_uint_eq(diw_sockreg_entry(reg, DIW_SOCKREG_ENTRIES - 1)->cookie, 999 + DIW_SOCKREG_ENTRIES);
+	ck_assert_uint_eq(diw_sock_seq(reg, diw_sockreg_entry(reg, DIW_SOCKREG_ENTRIES - 1)), 4 + DIW_SOCK_FREE);
+	munmap(reg, sizeof *reg);
+}
+END_TEST
+
+/* Those of a port are the next ones of a segment, and then of the next segment. */
+START_TEST(goes_on_in_the_next_segment)
+{
+	struct diw_sockreg *reg = opened(true);
+	uint32_t last = diw_sockreg_number(reg, diw_sockreg_at(reg, 5000, DIW_SOCKREG_NEAR - 1));
+	uint32_t next = diw_sockreg_number(reg, diw_sockreg_at(reg, 5000, DIW_SOCKREG_NEAR));
+
+	ck_assert_uint_eq(last, diw_sockreg_number(reg, diw_sockreg_at(reg, 5000, 0)) + DIW_SOCKREG_NEAR - 1);
+	ck_assert_uint_ge(next, DIW_SOCKREG_FIRST);
+	ck_assert_uint_lt(next, 3 * DIW_SOCKREG_FIRST);
+	ck_assert_uint_lt(diw_sockreg_number(reg, diw_sockreg_at(reg, 65535, DIW_SOCKREG_PROBE - 1)),
+			  DIW_SOCKREG_ENTRIES);
+	munmap(reg, sizeof *reg);
+}
+END_TEST
+
+/* Whoever made the file may make none that is larger: the next who may extends it. */
+START_TEST(does_not_grow_beyond_its_file)
+{
+	struct diw_sockreg *reg = opened(true);
+	struct diw_sock_entry *e;
+
+	munmap(reg, sizeof *reg);
+	ck_assert_int_eq(truncate(path, sizeof *reg), 0);
+	reg = opened(false);
+	ck_assert_ptr_nonnull(reg);
+	e = diw_sockreg_at(reg, 5000, DIW_SOCKREG_NEAR);
+	ck_assert_uint_eq(diw_sock_seq(reg, e), 0);
+	ck_assert(!diw_sockreg_back(reg, e));
+	munmap(reg, sizeof *reg);
+	reg = opened(true);
+	ck_assert(diw_sockreg_back(reg, diw_sockreg_at(reg, 5000, DIW_SOCKREG_NEAR)));
+	munmap(reg, sizeof *reg);
+}
+END_TEST
+
+/* What an initiator finds no room for in its first slots is in the next segment, and found there. */
+START_TEST(streams_go_on_in_the_next_segment)
+{
+	struct diw_streamreg *reg = diw_streamreg_open(true, path, sizeof path, &why);
+	const uint64_t cookie = 0x123456;
+	struct diw_sock_stream *st;
+
+	for (unsigned k = 0; k < DIW_SEGMENTS; k++) {
+		for (uint32_t i = 0; i < DIW_STREAMREG_INITIATOR; i++) {
+			ck_assert_ptr_null(diw_streamreg_find(reg, cookie));
+			st = diw_streamreg_back(reg, diw_streamreg_at(cookie, k, i));
+			ck_assert_ptr_nonnull(st);
+			atomic_store(&st->cookie, cookie);
+			ck_assert_ptr_eq(diw_streamreg_find(reg, cookie), st);
+			atomic_store(&st->cookie, 1);
+		}
+	}
+	ck_assert_ptr_null(diw_streamreg_find(reg, cookie));
+	ck_assert_uint_lt(blocks(), 1000000);
+	munmap(reg, sizeof *reg);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(is_made_anew_when_unfinished)
 {
 	static const uint64_t nothing;
@@ -262,6 +363,10 @@ Suite *suite_sockreg(void)
 	tcase_add_test(t, is_refused_when_damaged);
 	tcase_add_test(t, leaves_other_versions_alone);
 	tcase_add_test(t, streams_of_another_boot_are_no_more);
+	tcase_add_test(t, grows);
+	tcase_add_test(t, goes_on_in_the_next_segment);
+	tcase_add_test(t, does_not_grow_beyond_its_file);
+	tcase_add_test(t, streams_go_on_in_the_next_segment);
 	tcase_add_test(t, is_made_anew_when_unfinished);
 	tcase_add_test(t, is_refused_when_others_may_write);
 	suite_add_tcase(s, t);
