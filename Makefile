@@ -44,7 +44,7 @@ TOOL_LIBS = -lpcap -lcjson -lcrypto -lelf -lm
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
-LIB_OBJ := $(call objs,base/*.c llp/*.c mpa/*.c ddp/*.c rdmap/*.c verbs/engine/*.c verbs/*.c)
+LIB_OBJ := $(call objs,base/*.c llp/*.c mpa/*.c ddp/*.c rdmap/*.c verbs/engine/*.c verbs/cm/*.c verbs/*.c)
 TOOL_OBJ := $(call objs,tools/*.c)
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so

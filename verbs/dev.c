@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "llp/capture.h"
+#include "verbs/cm/cm.h"
 #include "verbs/ifaces.h"
 #include "verbs/qp.h"
 

@@ -9,7 +9,6 @@
 #include "ddp/stag.h"
 #include "llp/dgram.h"
 #include "llp/stream.h"
-#include "verbs/cm.h"
 #include "verbs/diw.h"
 #include "verbs/engine/engine.h"
 #include "verbs/stat.h"
@@ -38,7 +37,7 @@ struct diw_dev {
 	struct diw_list qps;
 	struct diw_stag_table stags;
 
-	struct diw_cm_engine *cm;    /* verbs/cm.c; NULL until the first channel */
+	struct diw_cm_engine *cm;    /* verbs/cm/channel.c; NULL until the first channel */
 	struct diw_group_port *groups;       /* verbs/group.c; NULL while no queue pair is attached to any */
 	struct diw_mpa_pool *mpa_pool;       /* of its RC queue pairs; NULL until the first is connected */
 	struct diw_rdmap_snap_pool *snap_pool;       /* the same */

@@ -237,7 +237,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 
 	if (diw_engine_lock(&dev->engine) == 0) {
 		if (qp->type == DIW_QP_RC)
-			diw_cm_forget(qp, true);
+			diw_qp_forget_conn(qp, true);
 		diw_group_leave_all(qp);
 		diw_stag_forget_qp(&dev->stags, qp);
 		diw_list_del(&qp->of_dev);

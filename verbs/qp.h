@@ -103,7 +103,8 @@ struct diw_qp {
 	enum diw_qp_type type;
 	_Atomic(enum diw_qp_state) state;
 	struct diw_cm *cm;           /* RC: where its connection's events go, or NULL */
-	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() to its last event (verbs/cm_conn.c) */
+	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() to its last event (verbs/cm/conn.c) */
+	const struct diw_conn_up *conn_up;   /* its calls; NULL: no connection */
 	struct {                     /* RC (verbs/rc.c) */
 		uint32_t mulpdu;
 		bool packed, crc;
@@ -142,6 +143,12 @@ struct diw_qp {
 	bool error_event;            /* not fetched yet: one event is enough */
 	bool errors_lost;            /* entries were overwritten: told */
 };
+
+static inline void diw_qp_forget_conn(struct diw_qp *qp, bool events)
+{
+	if (qp->conn)
+		qp->conn_up->forget(qp, events);
+}
 
 extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; context is the queue pair */
 struct diw_mw;

@@ -75,12 +75,12 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	return 0;
 }
 
-bool diw_rc_may_send(struct diw_qp *qp, uint64_t now)
+bool diw_rc_may_send(struct diw_qp *qp)
 {
 	if (qp->rc.hold && qp->rdmap.ddp.order.seen) {
 		qp->rc.hold = false;
-		if (qp->rc.tell)
-			diw_cm_established(qp, now);
+		if (qp->rc.tell && qp->conn)
+			qp->conn_up->established(qp);
 		qp->rc.tell = false;
 	}
 	return qp->link && !qp->rc.hold && (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
@@ -129,7 +129,8 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rc.retries = qp->rc.kept ? now + qp->rc.retry_ns : 0;
 	if (!qp->rc.kept)
 		last_recv(qp);
-	diw_cm_disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
+	if (qp->conn)
+		qp->conn_up->disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
 }
 
 void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
@@ -250,7 +251,7 @@ uint64_t diw_rc_deadline(const struct diw_qp *qp)
 
 void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 {
-	diw_cm_forget(qp, false);
+	diw_qp_forget_conn(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
 	qp->rc.ended = true;
 	let_recvs_go(qp);
@@ -277,7 +278,7 @@ int diw_rc_reset(struct diw_qp *qp)
 {
 	if (qp->state == DIW_QPS_CONNECTING)
 		return diw_fail(-EBUSY, "diw_qp_reset: it connects");
-	diw_cm_forget(qp, true);
+	diw_qp_forget_conn(qp, true);
 	if (qp->link)
 		close_link(qp);
 	diw_stat_hide(qp);

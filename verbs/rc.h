@@ -20,6 +20,17 @@ struct diw_rc_start {
 	uint16_t ird, ord;
 };
 
+/* What the connection of a queue pair hears of the stream (verbs/cm/conn.c). */
+struct diw_conn_up {
+	/* The stream is up, and the peer's ready-to-receive has come where there is one. */
+	void (*established)(struct diw_qp *qp);
+	/* The stream has ended. Told once. */
+	void (*disconnected)(struct diw_qp *qp, uint16_t fault, int errnum);
+	/* The queue pair is about to be destroyed, or aborted while it connects: its attempt and, if EVENTS, its events
+	 * go. */
+	void (*forget)(struct diw_qp *qp, bool events);
+};
+
 /* State RTS. The initiator may send at once; the responder when the initiator's first FPDU has come (RFC 5044 section
  * 7.1.2), and with RTR it is established only then. -ENOMEM: nothing has changed. */
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now);
@@ -37,6 +48,6 @@ void diw_rc_leave(struct diw_qp *qp, uint64_t now);
 int diw_rc_reset(struct diw_qp *qp);
 uint64_t diw_rc_deadline(const struct diw_qp *qp);
 /* May the send queue run? */
-bool diw_rc_may_send(struct diw_qp *qp, uint64_t now);
+bool diw_rc_may_send(struct diw_qp *qp);
 
 #endif

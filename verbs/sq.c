@@ -449,7 +449,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	int rc = 0, rc_answers = 0;
 	bool answers_first = qp->answers_first;
 
-	if (qp->type == DIW_QP_RC && !diw_rc_may_send(qp, now)) {
+	if (qp->type == DIW_QP_RC && !diw_rc_may_send(qp)) {
 		qp->more = false;               /* what a step's share had left over is due no more */
 		diw_rc_settle(qp, now);
 		return;

@@ -6,7 +6,7 @@
 
 #include "mpa/fpdu.h"
 #include "tests/sim/rc.h"
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 #include "verbs/qp.h"
 
 #define GUARD 16u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the parts of connection management share: cm.c, channels and events; cm_engine.c, sockets and timers; cm_conn.c,
- * a connection's way from its first byte to its queue pair; cm_neg.c, what its two frames say; cm_connect.c,
- * the initiator's beginning; cm_listen.c, listeners and requests. The device's lock is held.
+ * Between the files of connection management: channel.c, channels; event.c, their queues; items.c, sockets and timers;
+ * conn.c, a connection's way from its first byte to its queue pair; negotiate.c, what its two frames say; connect.c,
+ * the initiator's beginning; listen.c, listeners and requests; attr.c, attributes. The device's lock is held.
  */
 #ifndef DIW_VERBS_CM_INT_H
 #define DIW_VERBS_CM_INT_H
@@ -11,12 +11,24 @@
 
 #include "base/fault.h"
 #include "mpa/mpa.h"
+#include "verbs/cm/cm.h"
 #include "verbs/qp.h"
 
-/* ---- What has a socket and a timer (verbs/cm_engine.c) ---- */
+/* ---- What has a socket and a timer (verbs/cm/items.c) ---- */
+
+struct diw_cm_item;
+
+/* A connection's, or a listener's. */
+struct diw_cm_item_ops {
+	void (*event)(struct diw_cm_item *it, uint64_t now);           /* its socket is ready */
+	void (*expire)(struct diw_cm_item *it, uint64_t now);          /* its timer has run out */
+	void (*probe)(struct diw_cm_item *it, uint64_t now);           /* without descriptors: it looks for itself */
+	void (*free)(struct diw_cm_item *it);
+};
 
 struct diw_cm_item {
-	bool listener;               /* it is a diw_listener, else a diw_cm_conn */
+	const struct diw_cm_item_ops *ops;
+	struct diw_list link;        /* among the engine's listeners or connections, or in a list of its listener */
 	bool watched;                /* its descriptor is in the epoll set */
 	uint32_t slot;               /* in the heap of timers, from 1; 0: no timer */
 	uint64_t at;
@@ -33,8 +45,8 @@ struct diw_cm_engine {
 	struct diw_cm_item **heap;
 	struct epoll_event batch[DIW_CM_BATCH];
 	int nbatch;                  /* of those, being handled */
-	struct diw_list conns;       /* that are in no listener's list */
-	struct diw_list listeners;
+	struct diw_list conns;       /* items that are in no listener's list */
+	struct diw_list listeners;   /* items */
 };
 
 struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev);   /* NULL: no memory or descriptor */
@@ -46,10 +58,12 @@ int diw_cm_watch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd, uint32
 void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd);
 void diw_cm_arm(struct diw_cm_engine *e, struct diw_cm_item *it, uint64_t at);
 void diw_cm_disarm(struct diw_cm_engine *e, struct diw_cm_item *it);
+/* Without descriptors: each of the list looks for itself. */
+void diw_cm_probe(struct diw_list *items, uint64_t now);
 /* Look at the sockets although it is not time. */
 void diw_cm_look(struct diw_cm_engine *e, uint64_t now);
 
-/* ---- What the frames say (verbs/cm_neg.c) ---- */
+/* ---- What the frames say (verbs/cm/negotiate.c) ---- */
 
 /* What this end asks for. */
 struct diw_cm_ask {
@@ -79,7 +93,7 @@ void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms);
 uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms);
 
-/* ---- A connection (verbs/cm_conn.c) ---- */
+/* ---- A connection (verbs/cm/conn.c) ---- */
 
 enum diw_cm_state {
 	DIW_CM_CONNECTING,           /* initiator: TCP connects */
@@ -121,7 +135,6 @@ struct diw_cm_conn {
 	uint16_t fault;
 	int errnum;
 	struct diw_cm_engine *e;
-	struct diw_list link;        /* the listener's or the engine's */
 	struct diw_list note;        /* in cm->events */
 	struct diw_cm *cm;
 	struct diw_qp *qp;
@@ -145,8 +158,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort);
 void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm);
 void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state state);
 void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state);
-void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket */
-void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now);   /* its timer */
+void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket is ready */
 /* Initiator: a stream that connects. -errno */
 int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa, struct diw_stream **s);
 /* Initiator: begins to connect, until it is given up. */
@@ -154,14 +166,13 @@ void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, 
 /* Sends its frame, and what follows from that. -errno: the stream is dead, nothing else has changed. */
 int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now);
 
-/* ---- A listener (verbs/cm_listen.c) ---- */
+/* ---- A listener (verbs/cm/listen.c) ---- */
 
 struct diw_listener {
 	struct diw_cm_item item;     /* first; its timer ends a pause */
 	struct diw_cm *cm;
 	struct diw_stream_listener *sock;
 	void *ctx;
-	struct diw_list link;        /* in engine->listeners */
 	struct diw_list halfopen;    /* the oldest first */
 	struct diw_list waiting;
 	uint32_t nhalfopen, nwaiting, backlog, max_halfopen;
@@ -170,18 +181,18 @@ struct diw_listener {
 	uint64_t requests, refused, timeouts, malformed;
 };
 
-void diw_cm_listener_event(struct diw_listener *l, uint64_t now);
-void diw_cm_listener_resume(struct diw_listener *l);
 /* Its connection C has brought a whole request. */
 void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now);
 /* C, half-open or waiting, leaves its listener, if it still has one. */
 void diw_cm_listener_leave(struct diw_cm_conn *c);
 
-/* ---- A channel (verbs/cm.c) ---- */
+/* ---- Attributes (verbs/cm/attr.c) ---- */
 
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced);   /* -EINVAL, -EMSGSIZE */
 void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a);
 void diw_cm_stream_attr(struct diw_stream_attr *sa, const struct diw_conn_attr *a);
+
+/* ---- A channel (verbs/cm/channel.c, event.c) ---- */
 
 struct diw_cm {
 	struct diw_dev *dev;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Listeners: connections whose request has not come, requests that wait for the application, and its answers. */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void pause_until(struct diw_listener *l, uint64_t t)
 	diw_cm_arm(l->cm->dev->cm, &l->item, t);
 }
 
-void diw_cm_listener_resume(struct diw_listener *l)
+static void listener_resume(struct diw_listener *l)
 {
 	if (!l->paused)
 		return;
@@ -42,13 +42,13 @@ void diw_cm_listener_leave(struct diw_cm_conn *c)
 {
 	struct diw_listener *l = c->listener;
 
-	diw_list_del(&c->link);
+	diw_list_del(&c->item.link);
 	c->listener = NULL;
 	if (c->state == DIW_CM_WAITING) {
 		l->nwaiting--;
 	} else {
 		l->nhalfopen--;
-		diw_cm_listener_resume(l);
+		listener_resume(l);
 	}
 }
 
@@ -67,8 +67,8 @@ static int admit(struct diw_listener *l, struct diw_stream *s, uint64_t now)
 	c->cm = l->cm;
 	c->listener = l;
 	l->nhalfopen++;
-	diw_list_del(&c->link);
-	diw_list_add_tail(&l->halfopen, &c->link);
+	diw_list_del(&c->item.link);
+	diw_list_add_tail(&l->halfopen, &c->item.link);
 	diw_cm_arm(e, &c->item, now + l->request_timeout);
 	if (diw_cm_watch(e, &c->item, s->ops->fd(s), EPOLLIN) < 0) {
 		diw_cm_conn_free(c);
@@ -83,11 +83,13 @@ static struct diw_cm_conn *victim(struct diw_listener *l)
 {
 	if (l->nhalfopen < l->max_halfopen)
 		return NULL;
-	return diw_container(diw_list_first(&l->halfopen), struct diw_cm_conn, link);
+	return diw_container(diw_list_first(&l->halfopen), struct diw_cm_conn, item.link);
 }
 
-void diw_cm_listener_event(struct diw_listener *l, uint64_t now)
+static void listener_event(struct diw_cm_item *it, uint64_t now)
 {
+	struct diw_listener *l = diw_container(it, struct diw_listener, item);
+
 	for (int i = 0; i < ACCEPT_SHARE; i++) {
 		struct diw_cm_conn *old = victim(l);
 		uint64_t replaceable = old ? old->item.at - l->request_timeout + EVICT_NS : 0;
@@ -112,6 +114,27 @@ void diw_cm_listener_event(struct diw_listener *l, uint64_t now)
 	}
 }
 
+static void listener_expire(struct diw_cm_item *it, uint64_t now)
+{
+	(void)now;
+	listener_resume(diw_container(it, struct diw_listener, item));
+}
+
+/* That the peer of a request that waits is gone shows when the request is answered. */
+static void listener_probe(struct diw_cm_item *it, uint64_t now)
+{
+	struct diw_listener *l = diw_container(it, struct diw_listener, item);
+
+	if (!l->paused)
+		listener_event(it, now);
+	diw_cm_probe(&l->halfopen, now);
+}
+
+/* A listener's timer ends a pause. The application closes it. */
+static const struct diw_cm_item_ops listener_ops = {
+	.event = listener_event, .expire = listener_expire, .probe = listener_probe,
+};
+
 void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 {
 	struct diw_listener *l = c->listener;
@@ -125,7 +148,7 @@ void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 	diw_cm_listener_leave(c);
 	c->listener = l;
 	c->state = DIW_CM_WAITING;
-	diw_list_add_tail(&l->waiting, &c->link);
+	diw_list_add_tail(&l->waiting, &c->item.link);
 	l->nwaiting++;
 	l->requests++;
 	diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), EPOLLRDHUP);
@@ -155,7 +178,7 @@ static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a
 		l->sock->ops->close(l->sock);
 		return rc;
 	}
-	diw_list_add_tail(&dev->cm->listeners, &l->link);
+	diw_list_add_tail(&dev->cm->listeners, &l->item.link);
 	l->cm->users++;
 	return 0;
 }
@@ -178,7 +201,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return -ENOMEM;
-	l->item.listener = true;
+	l->item.ops = &listener_ops;
 	l->cm = cm;
 	l->ctx = a.ctx;
 	l->backlog = (uint32_t)a.backlog;
@@ -186,7 +209,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	l->request_timeout = diw_min64((uint64_t)a.request_timeout_ns, 1ull << 60);
 	diw_list_init(&l->halfopen);
 	diw_list_init(&l->waiting);
-	diw_list_init(&l->link);
+	diw_list_init(&l->item.link);
 	rc = diw_engine_lock(&cm->dev->engine);
 	if (rc == 0) {
 		rc = open_listener(l, &a);
@@ -219,8 +242,8 @@ static void depart(struct diw_cm_conn *c)
 {
 	if (c->listener)
 		diw_cm_listener_leave(c);
-	diw_list_del(&c->link);
-	diw_list_add_tail(&c->e->conns, &c->link);
+	diw_list_del(&c->item.link);
+	diw_list_add_tail(&c->e->conns, &c->item.link);
 }
 
 /* Those that the application has taken wait for its answer elsewhere. */
@@ -229,9 +252,9 @@ static void empty(struct diw_listener *l)
 	struct diw_list *n, *next;
 
 	diw_list_for_each_safe(n, next, &l->halfopen)
-		diw_cm_conn_free(diw_container(n, struct diw_cm_conn, link));
+		diw_cm_conn_free(diw_container(n, struct diw_cm_conn, item.link));
 	diw_list_for_each_safe(n, next, &l->waiting) {
-		struct diw_cm_conn *c = diw_container(n, struct diw_cm_conn, link);
+		struct diw_cm_conn *c = diw_container(n, struct diw_cm_conn, item.link);
 
 		if (c->taken)
 			depart(c);
@@ -248,7 +271,7 @@ int diw_listener_close(struct diw_listener *l)
 		empty(l);
 		diw_cm_unwatch(dev->cm, &l->item, l->sock->ops->fd(l->sock));
 		diw_cm_item_del(dev->cm, &l->item);
-		diw_list_del(&l->link);
+		diw_list_del(&l->item.link);
 		l->cm->users--;
 		diw_engine_unlock(&dev->engine);
 	}
@@ -362,7 +385,7 @@ static int let_go(struct diw_cm_conn *c)
 		diw_cm_listener_leave(c);
 	diw_cm_unwatch(c->e, &c->item, c->stream->ops->fd(c->stream));
 	diw_cm_item_del(c->e, &c->item);
-	diw_list_del(&c->link);
+	diw_list_del(&c->item.link);
 	c->cm->users--;
 	c->bound = false;
 	return 0;
@@ -383,7 +406,7 @@ static int take_in(struct diw_cm_conn *c, struct diw_cm *cm)
 		c->state = DIW_CM_OVER;
 		return rc;
 	}
-	diw_list_add_tail(&e->conns, &c->link);
+	diw_list_add_tail(&e->conns, &c->item.link);
 	diw_cm_conn_bind(c, cm);
 	diw_cm_arm(e, &c->item, until);
 	diw_cm_watch(e, &c->item, c->stream->ops->fd(c->stream), EPOLLRDHUP);

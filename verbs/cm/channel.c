@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Channels of connection management. An event is a connection's own list node, so a channel's queue has no limit and
  * posting to it cannot fail. */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -77,29 +77,6 @@ int diw_cm_fd(const struct diw_cm *cm)
 }
 
 /* ---- Events ---- */
-
-void diw_cm_post(struct diw_cm_conn *c, enum diw_cm_event_type type)
-{
-	struct diw_cm *cm = c->cm;
-	uint64_t one = 1;
-
-	if (diw_list_empty(&cm->events))
-		(void)!write(cm->fd, &one, sizeof one);         /* an eventfd at 0 takes it */
-	c->event = (uint8_t)type;
-	diw_list_add_tail(&cm->events, &c->note);
-	diw_engine_wake(&cm->dev->engine, cm);
-}
-
-void diw_cm_unpost(struct diw_cm_conn *c)
-{
-	uint64_t drained;
-
-	if (diw_list_empty(&c->note))
-		return;
-	diw_list_del(&c->note);
-	if (diw_list_empty(&c->cm->events) && diw_engine_alive(&c->cm->dev->engine))
-		(void)!read(c->cm->fd, &drained, sizeof drained);
-}
 
 static void fill(const struct diw_cm_conn *c, struct diw_cm_event *ev)
 {
@@ -198,69 +175,4 @@ const char *diw_cm_event_str(int type)
 	};
 
 	return type >= 0 && type < (int)(sizeof names / sizeof *names) ? names[type] : "unknown";
-}
-
-/* ---- Attributes ---- */
-
-#define DEFAULT_TIMEOUT_NS ((int64_t)(10 * DIW_S))
-
-void diw_conn_attr_init(struct diw_conn_attr *attr)
-{
-	*attr = (struct diw_conn_attr){
-		.ird = 16, .ord = 16, .crc = true, .rtr = DIW_RTR_WRITE | DIW_RTR_READ,
-		.timeout_ns = DEFAULT_TIMEOUT_NS,
-		.revision = 2,
-	};
-}
-
-void diw_listen_attr_init(struct diw_listen_attr *attr)
-{
-	*attr = (struct diw_listen_attr){
-		.backlog = 128, .max_halfopen = 1024, .request_timeout_ns = DEFAULT_TIMEOUT_NS,
-	};
-}
-
-int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
-{
-	const unsigned kinds = DIW_RTR_FPDU | DIW_RTR_WRITE | DIW_RTR_READ;
-	const uint32_t most = DIW_MAX_PRIVATE - (enhanced ? 4u : 0u);
-
-	if (a->ird > DIW_MAX_IRD || a->ord > DIW_MAX_IRD)
-		return diw_fail(-EINVAL, "connecting: ird %u, ord %u: more than %d", a->ird, a->ord, DIW_MAX_IRD);
-	if (a->rtr & ~kinds)
-		return diw_fail(-EINVAL, "connecting: rtr %#x: %#x is unknown", a->rtr, a->rtr & ~kinds);
-	if (a->timeout_ns <= 0)
-		return diw_fail(-EINVAL, "connecting: timeout_ns %lld: not positive", (long long)a->timeout_ns);
-	if (a->dscp > 63)
-		return diw_fail(-EINVAL, "connecting: dscp %u: more than 63", a->dscp);
-	if (a->revision > 2)
-		return diw_fail(-EINVAL, "connecting: revision %u: more than 2", a->revision);
-	if (a->data_len && !a->data)
-		return diw_fail(-EINVAL, "connecting: %u bytes of private data at NULL", a->data_len);
-	if (a->data_len > most)
-		return diw_fail(-EMSGSIZE, "connecting: %u bytes of private data: more than %u", a->data_len, most);
-	return 0;
-}
-
-void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a)
-{
-	*ask = (struct diw_cm_ask){
-		.crc = a->crc, .markers = a->markers, .plain = a->plain, .rtr = (uint8_t)a->rtr,
-		.revision = a->revision, .ird = a->ird, .ord = a->ord,
-	};
-}
-
-/* Asked after k seconds of silence, and twice more in k seconds each: given up after 3 k, with data under way as well.
- */
-void diw_cm_stream_attr(struct diw_stream_attr *sa, const struct diw_conn_attr *a)
-{
-	unsigned k = a->keepalive_s < 1u << 15 ? a->keepalive_s : (1u << 15) - 1;       /* what the kernel takes */
-
-	sa->keepalive = k != 0;
-	sa->keepalive_idle = sa->keepalive_interval = k;
-	sa->keepalive_count = 2;
-	sa->user_timeout_ms = 3000 * k;
-	sa->tos = (unsigned)a->dscp << 2;
-	memcpy(sa->congestion, a->congestion, sizeof sa->congestion);
-	sa->congestion[sizeof sa->congestion - 1] = '\0';
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sockets and timers of connection management: an epoll set, which is one descriptor for the device to sleep on, and a
  * heap, so that ten thousand connections that negotiate cost a step no more than one. */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void diw_cm_fini(struct diw_dev *dev)
 	if (!e)
 		return;
 	diw_list_for_each_safe(l, next, &e->conns)
-		diw_cm_conn_free(diw_container(l, struct diw_cm_conn, link));
+		diw_container(l, struct diw_cm_item, link)->ops->free(diw_container(l, struct diw_cm_item, link));
 	if (e->epfd >= 0)
 		close(e->epfd);
 	free(e->heap);
@@ -137,63 +137,46 @@ void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd)
 
 /* ---- Work ---- */
 
-static void item_event(struct diw_cm_item *it, uint64_t now)
+static inline struct diw_cm_item *item_of(struct diw_list *l)
 {
-	if (it->listener)
-		diw_cm_listener_event((struct diw_listener *)it, now);
-	else
-		diw_cm_conn_event((struct diw_cm_conn *)it, now);
+	return diw_container(l, struct diw_cm_item, link);
 }
 
-static void try_conns(struct diw_list *conns, uint64_t now)
+void diw_cm_probe(struct diw_list *items, uint64_t now)
 {
 	struct diw_list *l, *next;
 
-	diw_list_for_each_safe(l, next, conns)
-		diw_cm_conn_event(diw_container(l, struct diw_cm_conn, link), now);
-}
-
-/* Streams without descriptors. That a waiting request's peer is gone shows when it is answered. */
-static void try_all(struct diw_cm_engine *e, uint64_t now)
-{
-	struct diw_list *l, *next;
-
-	diw_list_for_each_safe(l, next, &e->listeners) {
-		struct diw_listener *listener = diw_container(l, struct diw_listener, link);
-
-		if (!listener->paused)
-			diw_cm_listener_event(listener, now);
-		try_conns(&listener->halfopen, now);
-	}
-	try_conns(&e->conns, now);
+	diw_list_for_each_safe(l, next, items)
+		item_of(l)->ops->probe(item_of(l), now);
 }
 
 void diw_cm_look(struct diw_cm_engine *e, uint64_t now)
 {
 	if (e->epfd < 0) {
-		try_all(e, now);
+		diw_cm_probe(&e->listeners, now);
+		diw_cm_probe(&e->conns, now);
 		return;
 	}
 	e->look_at = now + LOOK_NS;
 	e->nbatch = epoll_wait(e->epfd, e->batch, DIW_CM_BATCH, 0);
-	for (int i = 0; i < e->nbatch; i++)
-		if (e->batch[i].data.ptr)       /* it may have gone with another's event */
-			item_event(e->batch[i].data.ptr, now);
+	for (int i = 0; i < e->nbatch; i++) {
+		struct diw_cm_item *it = e->batch[i].data.ptr;
+
+		if (it)                         /* it may have gone with another's event */
+			it->ops->event(it, now);
+	}
 	if (e->nbatch == DIW_CM_BATCH)
 		e->look_at = now;
 	e->nbatch = 0;
 }
 
-static void expire(struct diw_cm_engine *e, uint64_t now)
+static void items_expire(struct diw_cm_engine *e, uint64_t now)
 {
 	for (int i = 0; i < EXPIRE_SHARE && e->armed && e->heap[0]->at <= now; i++) {
 		struct diw_cm_item *it = e->heap[0];
 
 		diw_cm_disarm(e, it);
-		if (it->listener)
-			diw_cm_listener_resume((struct diw_listener *)it);
-		else
-			diw_cm_conn_expire((struct diw_cm_conn *)it, now);
+		it->ops->expire(it, now);
 	}
 }
 
@@ -205,7 +188,7 @@ static bool cm_serve(struct diw_member *m, uint64_t now)
 		return false;
 	if (now >= e->look_at)
 		diw_cm_look(e, now);
-	expire(e, now);                         /* what came in time is not late because nobody looked */
+	items_expire(e, now);                         /* what came in time is not late because nobody looked */
 	return false;
 }
 

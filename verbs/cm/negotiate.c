@@ -13,7 +13,7 @@
  * in a reply only if the request had it. Both ends must have said the first two, and for words all three. It is left
  * out when the private data would exceed what every implementation hands up whole.
  */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 

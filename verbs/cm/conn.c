@@ -3,7 +3,7 @@
  * A connection's way to its queue pair. Initiator: CONNECTING, REQUESTING, AWAIT_REPLY, STARTED, UP; responder:
  * HALFOPEN, WAITING, REPLYING, STARTED, UP (RFC 5044 section 7.1.2). Until STARTED the stream is the connection's.
  */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +11,9 @@
 #include "verbs/capture.h"
 
 #define AGAIN_NS (5 * DIW_MS)        /* between attempts where one is refused */
+
+static const struct diw_cm_item_ops conn_ops;
+static const struct diw_conn_up conn_up;
 
 struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *s, enum diw_cm_state state)
 {
@@ -23,14 +26,15 @@ struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *
 		free(req);
 		return NULL;
 	}
+	c->item.ops = &conn_ops;
 	c->e = e;
 	c->state = (uint8_t)state;
 	c->stream = s;
 	c->local = s->local;
 	c->peer = s->peer;
 	diw_list_init(&c->note);
-	diw_list_init(&c->link);
-	diw_list_add_tail(&e->conns, &c->link);
+	diw_list_init(&c->item.link);
+	diw_list_add_tail(&e->conns, &c->item.link);
 	return c;
 }
 
@@ -56,7 +60,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
 	}
 	if (c->state < DIW_CM_UP)
 		diw_cm_item_del(c->e, &c->item);
-	diw_list_del(&c->link);
+	diw_list_del(&c->item.link);
 	c->state = DIW_CM_OVER;
 }
 
@@ -80,6 +84,7 @@ void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state
 	c->qp = qp;
 	c->state = (uint8_t)state;
 	qp->conn = c;
+	qp->conn_up = &conn_up;
 	qp->cm = c->cm;
 	qp->state = DIW_QPS_CONNECTING;
 }
@@ -87,6 +92,7 @@ void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state
 void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state)
 {
 	c->qp->conn = NULL;
+	c->qp->conn_up = NULL;
 	c->qp->cm = NULL;
 	c->qp->state = state;
 	c->qp = NULL;
@@ -134,21 +140,19 @@ static void fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fa
 	diw_engine_hasten(&qp->dev->engine, 0); /* its requests are flushed */
 }
 
-void diw_cm_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
+static void conn_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
 {
 	struct diw_cm_conn *c = qp->conn;
 
-	if (!c)
-		return;
 	if (c->state == DIW_CM_UP)
 		over(c, DIW_CM_DISCONNECTED, fault, errnum);
 	else if (c->state == DIW_CM_STARTED)    /* it was not told that it is up, so it is not told that it was */
 		over(c, DIW_CM_FAILED, fault, errnum ? errnum : ECONNRESET);
 }
 
-void diw_cm_forget(struct diw_qp *qp, bool events)
+static void conn_forget(struct diw_qp *qp, bool events)
 {
-	if (qp->conn && (events || qp->conn->state < DIW_CM_UP))
+	if (events || qp->conn->state < DIW_CM_UP)
 		diw_cm_conn_free(qp->conn);
 }
 
@@ -223,15 +227,14 @@ static void attempt_failed(struct diw_cm_conn *c, int rc, uint64_t now)
 
 /* ---- Its success ---- */
 
-void diw_cm_established(struct diw_qp *qp, uint64_t now)
+static void conn_established(struct diw_qp *qp)
 {
 	struct diw_cm_conn *c = qp->conn;
 
-	(void)now;
-	if (!c || c->state != DIW_CM_STARTED)
+	if (c->state != DIW_CM_STARTED)
 		return;
 	diw_cm_item_del(c->e, &c->item);
-	diw_list_del(&c->link);
+	diw_list_del(&c->item.link);
 	c->state = DIW_CM_UP;
 	diw_cm_post(c, DIW_CM_ESTABLISHED);
 }
@@ -264,7 +267,7 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 		diw_fault_count(c->qp->c, fault);
 		diw_rdmap_terminate(&c->qp->rdmap, NULL, fault, now);
 	} else if (initiator || !t->rtr) {
-		diw_cm_established(c->qp, now);
+		conn_established(c->qp);
 	}
 }
 
@@ -476,8 +479,15 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 	}
 }
 
-void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now)
+static void conn_event(struct diw_cm_item *it, uint64_t now)
 {
+	diw_cm_conn_event(diw_container(it, struct diw_cm_conn, item), now);
+}
+
+static void conn_expire(struct diw_cm_item *it, uint64_t now)
+{
+	struct diw_cm_conn *c = diw_container(it, struct diw_cm_conn, item);
+
 	if (c->listener)
 		c->listener->timeouts++;
 	if (c->state == DIW_CM_HALFOPEN || c->state == DIW_CM_REJECTING)
@@ -489,3 +499,16 @@ void diw_cm_conn_expire(struct diw_cm_conn *c, uint64_t now)
 	else
 		fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
 }
+
+static void conn_item_free(struct diw_cm_item *it)
+{
+	diw_cm_conn_free(diw_container(it, struct diw_cm_conn, item));
+}
+
+static const struct diw_cm_item_ops conn_ops = {
+	.event = conn_event, .expire = conn_expire, .probe = conn_event, .free = conn_item_free,
+};
+
+static const struct diw_conn_up conn_up = {
+	.established = conn_established, .disconnected = conn_disconnected, .forget = conn_forget,
+};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "verbs/cm_int.h"
+#include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
