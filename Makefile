@@ -216,8 +216,10 @@ check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Lin
 check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH and MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
 	@$(TEST_ENV) tests/mpi/run.sh
 
-check-layers:                   ## no upward include, no line over 120 columns; header and version map agree
+VERBS_OBJ := $(filter $(BUILD)/obj/verbs/%,$(LIB_OBJ))
+check-layers: $(VERBS_OBJ)      ## no upward include, no circle of calls, no line over 120 columns; header and version map agree
 	@tools/check-layers
+	@tools/check-circles $(VERBS_OBJ)
 
 demo: all                       ## a file over a link that loses 1 %: send/recv, Write-Record, Write-Record with repair
 	@BUILD='$(BUILD)' tools/demo

@@ -116,45 +116,24 @@ static uint32_t recv_posted(void *ctx)
 	return diw_rq_posted(qp->rq);
 }
 
-/* Who finds no room is served again when somebody takes completions. */
-static bool room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
-{
-	if (diw_cq_room(cq) >= n)
-		return true;
-	qp->member.starved = true;
-	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
-	/* Who took completions before it could see that does not look again. */
-	atomic_thread_fence(memory_order_seq_cst);
-	return diw_cq_room(cq) >= n;
-}
-
 static bool recv_room(void *ctx, uint32_t n)
 {
 	struct diw_qp *qp = ctx;
 
-	return room(qp, qp->recv_cq, n);
+	return diw_qp_has_room(qp, qp->recv_cq, n);
 }
 
 static bool send_room(void *ctx)
 {
 	struct diw_qp *qp = ctx;
 
-	return room(qp, qp->send_cq, 1);
+	return diw_qp_has_room(qp, qp->send_cq, 1);
 }
 
 static bool is_solicited(const struct diw_ddp_hdr *h)
 {
 	return h->solicited || h->opcode == DIW_OP_SEND_SE || h->opcode == DIW_OP_SEND_SE_INV ||
 	       h->opcode == DIW_OP_IMMEDIATE_SE;
-}
-
-void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r)
-{
-	*diw_cq_slot(qp->recv_cq) = (struct diw_wc){
-		.wr_id = r->wr_id, .qp = qp, .status = DIW_WC_FLUSHED, .opcode = DIW_WC_RECV, .flags = DIW_WC_END,
-	};
-	diw_rq_done(qp->rq, r);
-	diw_cq_push(qp->recv_cq);
 }
 
 static void recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault)
@@ -261,87 +240,3 @@ const struct diw_rdmap_up diw_qp_up = {
 	.confirmed = confirmed,
 	.ended = ended,
 };
-
-/* Who refused it says why; what the peer could not do for a reason of its own is no question of access. */
-static uint8_t refused(const struct diw_rdmap_wr *wr)
-{
-	unsigned kind = wr->fault >> 8;
-
-	return kind == DIW_FAULT_STREAM >> 8 || kind == DIW_FAULT_NO_BUFFER >> 8 ? DIW_WC_REM_OP_ERR :
-										   DIW_WC_REM_ACCESS_ERR;
-}
-
-void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status)
-{
-	static const uint8_t as_wc[] = {
-		[DIW_RDMAP_OK] = DIW_WC_SUCCESS, [DIW_RDMAP_LOCAL_PROT] = DIW_WC_LOC_PROT_ERR,
-		[DIW_RDMAP_BIND] = DIW_WC_MW_BIND_ERR, [DIW_RDMAP_FLUSHED] = DIW_WC_FLUSHED,
-		[DIW_RDMAP_UNSENT] = DIW_WC_LOC_QP_OP_ERR,
-	};
-	struct diw_wc *wc = diw_cq_slot(qp->send_cq);
-
-	*wc = (struct diw_wc){
-		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
-		.nranges = !status && wr->buf.len, .status = as_wc[status], .opcode = wr->wc_opcode,
-		.flags = DIW_WC_END, .src = wr->dst,
-	};
-	wc->src.path = 0;
-	if (status == DIW_RDMAP_REFUSED) {
-		wc->status = refused(wr);
-		wc->fault = wr->fault;
-	} else if (status == DIW_RDMAP_UNSENT) {
-		wc->errnum = wr->fault;
-	}
-}
-
-/* ---- The validity map of a completion ---- */
-
-static const struct diw_range_set *map_of(const struct diw_wc *wc)
-{
-	return wc->opcode == DIW_WC_READ ? &((struct diw_rdmap_read *)wc->map)->ranges :
-					   &((struct diw_record *)wc->map)->ranges;
-}
-
-int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max)
-{
-	const struct diw_range_set *s;
-
-	if (!wc->map) {
-		if (wc->nranges && max > 0)
-			ranges[0] = (struct diw_range){ wc->mo, wc->byte_len };
-		return (int)wc->nranges;
-	}
-	if (!diw_engine_alive(&wc->qp->dev->engine))
-		return -ENODEV;
-	s = map_of(wc);
-	for (uint32_t i = 0; i < s->n && (int)i < max; i++)
-		ranges[i] = (struct diw_range){ s->v[i].lo, s->v[i].hi - s->v[i].lo };
-	return (int)s->n;
-}
-
-void diw_wc_forget(struct diw_wc *wc)
-{
-	struct diw_qp *qp = wc->qp;
-
-	if (!wc->map)
-		return;
-	if (wc->opcode == DIW_WC_READ) {
-		diw_rdmap_read_release(&qp->rdmap, wc->map);
-		if (!diw_sq_empty(&qp->sq))     /* the next Read may have waited for this one's place */
-			diw_engine_set_pending(&qp->dev->engine);
-	} else {
-		diw_record_release(&qp->rdmap.ddp, wc->map);
-	}
-	wc->map = NULL;
-	wc->nranges = 0;
-}
-
-void diw_wc_release(struct diw_wc *wc)
-{
-	struct diw_qp *qp = wc->qp;
-
-	if (!wc->map || diw_engine_lock(&qp->dev->engine) < 0)
-		return;
-	diw_wc_forget(wc);
-	diw_engine_unlock(&qp->dev->engine);
-}

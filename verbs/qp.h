@@ -75,6 +75,18 @@ struct diw_sq {
 	_Atomic uint32_t next;       /* to execute; head stays behind where what was executed is not complete yet */
 };
 
+static inline struct diw_rdmap_wr *diw_sq_slot(const struct diw_sq *sq, uint32_t i)
+{
+	return (void *)(sq->slots + (i & sq->mask) * sq->slot_size);
+}
+
+/* Nothing is left to execute. */
+static inline bool diw_sq_empty(const struct diw_sq *sq)
+{
+	return atomic_load_explicit(&sq->tail, memory_order_acquire) ==
+	       atomic_load_explicit(&sq->next, memory_order_relaxed);
+}
+
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
@@ -154,7 +166,20 @@ extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/comple
 struct diw_mw;
 void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);     /* verbs/mr.c */
 /* The completion of WR into the next slot of the send completion queue; then push it. */
-void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);
+void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);      /* verbs/wc.c */
+/* For N completions; else the queue pair is served again when there is. */
+bool diw_qp_has_room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n);
+/* A request has been executed and is not complete. */
+static inline bool diw_sq_has_executed(const struct diw_qp *qp)
+{
+	return atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
+	       atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
+}
+/* Segments of W are in the link still. */
+static inline bool diw_sq_is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return (int32_t)(w->seq - qp->link->left) > 0;
+}
 
 struct diw_wr_kind {
 	uint8_t opcode, wc;          /* RDMAP's, and the completion's */
@@ -166,7 +191,6 @@ int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
-bool diw_sq_empty(const struct diw_sq *sq);
 bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is not complete */
 /* The event that diw_qp_drained() asked for, if its time has come. The lock is held. */
 void diw_sq_tell_drained(struct diw_qp *qp);
@@ -188,13 +212,11 @@ static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 
 	return qp->num || !qp->link ? qp->num : kind | qp->link->local.port;
 }
-void diw_qp_flush_recv(struct diw_qp *qp, struct diw_recv *r);
+int diw_qp_fds(const struct diw_member *m, struct pollfd *p);    /* verbs/fds.c */
 /* qp->blocked, or its descriptors, may have changed. */
 void diw_qp_watch(struct diw_qp *qp);
 void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
-uint64_t diw_sq_deadline(const struct diw_qp *qp);
-void diw_qp_after_send(struct diw_qp *qp);                       /* EPOLLOUT, what the kernel refused */
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting);
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e);
 

@@ -249,6 +249,18 @@ uint64_t diw_rc_deadline(const struct diw_qp *qp)
 	return qp->rc.retries ? diw_min64(qp->rc.until, qp->rc.retries) : qp->rc.until;
 }
 
+int diw_rc_close(struct diw_qp *qp, uint64_t now)
+{
+	if (qp->state == DIW_QPS_CLOSING && qp->rc.peer_ended)
+		return 0;
+	if (qp->state != DIW_QPS_RTS)
+		return diw_fail(-ENOTCONN, "diw_disconnect: the queue pair is in state %s",
+				diw_qp_state_str(qp->state));
+	qp->state = DIW_QPS_CLOSING;
+	qp->rc.until = now + CLOSE_NS;
+	return 0;
+}
+
 void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 {
 	diw_qp_forget_conn(qp, false);
@@ -286,39 +298,4 @@ int diw_rc_reset(struct diw_qp *qp)
 	qp->rc.retries = 0;
 	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = qp->rc.peer_ended = qp->rc.last = false;
 	return 0;
-}
-
-/* ---- Calls ---- */
-
-int diw_leave(struct diw_qp *qp)
-{
-	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) : diw_fail(-EINVAL, "diw_leave: of RC alone");
-
-	if (rc < 0)
-		return rc;
-	diw_rc_leave(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
-	diw_engine_unlock(&dev->engine);
-	return 0;
-}
-
-int diw_disconnect(struct diw_qp *qp)
-{
-	struct diw_dev *dev = qp->dev;
-	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) :
-		 diw_fail(-EINVAL, "diw_disconnect: of RC alone");
-	uint64_t now;
-
-	if (rc < 0)
-		return rc;
-	now = diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine));
-	if (qp->state == DIW_QPS_RTS) {
-		qp->state = DIW_QPS_CLOSING;
-		qp->rc.until = now + CLOSE_NS;
-		diw_qp_run(qp, now);
-	} else if (qp->state != DIW_QPS_CLOSING || !qp->rc.peer_ended) {
-		rc = diw_fail(-ENOTCONN, "diw_disconnect: the queue pair is in state %s", diw_qp_state_str(qp->state));
-	}
-	diw_engine_unlock(&dev->engine);
-	return rc;
 }

@@ -41,6 +41,8 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now);
 /* After every look at the queue pair: what its state wants done, when nothing of the link is on the stack. */
 void diw_rc_settle(struct diw_qp *qp, uint64_t now);
+/* diw_disconnect(): state CLOSING; run it then. -ENOTCONN */
+int diw_rc_close(struct diw_qp *qp, uint64_t now);
 /* diw_abort(), diw_leave(): from whatever state it is in. */
 void diw_rc_abort(struct diw_qp *qp, uint64_t now);
 void diw_rc_leave(struct diw_qp *qp, uint64_t now);

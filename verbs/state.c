@@ -5,23 +5,6 @@
 #include "base/log.h"
 #include "verbs/qp.h"
 
-void diw_qp_flush(struct diw_qp *qp)
-{
-	struct diw_order *o = &qp->rdmap.ddp.order;
-	struct diw_recv *r;
-
-	diw_sq_flush(qp);
-	while (diw_qp_up.recv_room(qp, 1)) {
-		r = o->recv;
-		o->recv = NULL;
-		if (!r && !qp->srq)
-			r = diw_rq_take(qp->rq);
-		if (!r)
-			return;
-		diw_qp_flush_recv(qp, r);
-	}
-}
-
 /* Nobody hears of what was posted. */
 static void forget_requests(struct diw_qp *qp)
 {
@@ -225,4 +208,33 @@ int diw_qp_withdraw(struct diw_qp *qp)
 	diw_dev_forget_events(dev, qp);
 	diw_engine_unlock(&dev->engine);
 	return 0;
+}
+
+int diw_leave(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) : diw_fail(-EINVAL, "diw_leave: of RC alone");
+
+	if (rc < 0)
+		return rc;
+	diw_rc_leave(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
+	diw_engine_unlock(&dev->engine);
+	return 0;
+}
+
+int diw_disconnect(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = qp->type == DIW_QP_RC ? diw_engine_lock(&dev->engine) :
+		 diw_fail(-EINVAL, "diw_disconnect: of RC alone");
+	uint64_t now;
+
+	if (rc < 0)
+		return rc;
+	now = diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine));
+	rc = diw_rc_close(qp, now);
+	if (rc == 0)
+		diw_qp_run(qp, now);
+	diw_engine_unlock(&dev->engine);
+	return rc;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The descriptors of a queue pair, and what the engine is to watch them for. */
+#include "verbs/qp.h"
+
+/* A wake-up while a message waits for a receive, or after the stream has ended, could consume nothing. */
+static bool qp_wants_read(const struct diw_qp *qp)
+{
+	return !qp->rdmap.ddp.order.waiting && !qp->link->down;
+}
+
+int diw_qp_fds(const struct diw_member *m, struct pollfd *p)
+{
+	const struct diw_qp *qp = diw_container((struct diw_member *)m, struct diw_qp, member);
+	int fd[DIW_DGRAM_FDS], n = qp->link ? qp->link->ops->fds(qp->link, fd) : 0;
+
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){
+			.fd = fd[i],
+			.events = (short)((qp_wants_read(qp) ? POLLIN : 0) | (qp->blocked && i == 0 ? POLLOUT : 0)),
+		};
+	return n;
+}
+
+void diw_qp_watch(struct diw_qp *qp)
+{
+	struct diw_engine *e = &qp->dev->engine;
+
+	if (qp->link->dgram && qp->link->dgram->fds_changed) {
+		qp->link->dgram->fds_changed = false;
+		diw_ready_open(e, &qp->member);
+	}
+	if (qp->blocked == qp->want_write && qp_wants_read(qp) == qp->want_read)
+		return;
+	qp->want_write = qp->blocked;
+	qp->want_read = qp_wants_read(qp);
+	diw_ready_changed(e, &qp->member);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Posting to a send queue: slots are filled under the posters' lock, and run under the device's. */
+#include <errno.h>
+
+#include "base/trace.h"
+#include "verbs/qp.h"
+
+#define POST_SHARE (4 << 20)         /* bytes of segments that a post sends before another queue pair has its turn */
+
+static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	struct diw_ddp_sge *sge = (void *)(w + 1);
+	uint8_t *data = (uint8_t *)(sge + sq->max_sge), *p = data;
+
+	if (!(wr->flags & DIW_SEND_INLINE)) {
+		for (int i = 0; i < wr->num_sge; i++)
+			sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
+		w->buf.sge = sge;
+		w->buf.n = (uint32_t)wr->num_sge;
+		w->inline_data = NULL;
+		return;
+	}
+	for (int i = 0; i < wr->num_sge; i++) {
+		memcpy(p, wr->sge[i].addr, wr->sge[i].length);
+		p += wr->sge[i].length;
+	}
+	w->buf.n = 0;
+	w->inline_data = data;
+}
+
+static void wr_fill_rc(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	w->fence = wr->flags & DIW_SEND_FENCE;
+	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
+	w->inv_stag = wr->inv_stag;
+	w->fault = 0;
+	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
+		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
+		w->atomic.compare_add = wr->compare_add;
+		w->atomic.value = wr->swap;
+	} else if (w->opcode == DIW_OP_BIND_MW) {
+		diw_mw_post_bind(w, wr);
+	}
+}
+
+/* Into the slot TAIL, which nobody looks at yet. */
+static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
+{
+	struct diw_sq *sq = &qp->sq;
+	struct diw_rdmap_wr *w;
+	uint64_t len;
+	int opcode = diw_sq_check(qp, wr, &len);
+
+	if (opcode < 0)
+		return opcode;
+	if (tail - atomic_load_explicit(&sq->head, memory_order_acquire) == sq->depth)
+		return -ENOMEM;
+	w = diw_sq_slot(sq, tail);
+	w->wr_id = wr->wr_id;
+	w->opcode = (uint8_t)opcode;
+	w->wc_opcode = diw_wr_kinds[wr->opcode].wc;
+	w->signaled = qp->sig_all || (wr->flags & DIW_SEND_SIGNALED);
+	w->imm_valid = wr->flags & DIW_SEND_IMM;
+	w->solicited = wr->flags & DIW_SEND_SOLICITED;
+	w->pending = w->unconfirmed = w->ask = false;
+	w->status = DIW_RDMAP_OK;
+	w->imm = wr->imm;
+	w->qkey = wr->qkey;
+	w->stag = wr->stag;
+	w->to = wr->to;
+	/* RC has a peer when it is connected, which may be now: its execution fills it in. */
+	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer :
+		 (struct diw_addr){ 0 };
+	if (qp->type == DIW_QP_UC)
+		w->dst.path = qp->rdmap.ddp.cfg.path;
+	w->timeout = (uint64_t)wr->timeout_ns;
+	w->buf.len = (uint32_t)len;
+	wr_copy_payload(sq, w, wr);
+	if (qp->type == DIW_QP_RC)
+		wr_fill_rc(w, wr);
+	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
+	return 0;
+}
+
+/* The send half, by the poster itself if the lock is free; else by the lock's holder when it unlocks. */
+static void post_run(struct diw_qp *qp)
+{
+	struct diw_engine *e = &qp->dev->engine;
+	uint64_t now;
+
+	if (!diw_engine_lock_or_leave(e))
+		return;
+	now = diw_engine_forward(e, diw_engine_now(e));
+	diw_qp_run_sends(qp, POST_SHARE, now);
+	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
+	diw_engine_hasten(e, qp->member.deadline);
+	if (diw_engine_is_led(e) && qp->stat)   /* it sleeps already */
+		diw_stat_gauges(qp);
+	diw_engine_unlock(e);
+}
+
+static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
+{
+	struct diw_sq *sq = &qp->sq;
+	bool run = false;
+	uint32_t tail;
+	int rc = 0;
+
+	if (!diw_engine_alive(&qp->dev->engine))
+		return -ENODEV;
+	pthread_mutex_lock(&sq->post);
+	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
+	for (; wr && rc == 0; wr = wr->next) {
+		rc = send_post_one(qp, wr, tail);
+		if (rc < 0 && bad)
+			*bad = wr;
+		tail += rc == 0;
+		run = rc < 0 || !(wr->flags & DIW_SEND_MORE);
+	}
+	if (rc == 0 || !all)
+		atomic_store_explicit(&sq->tail, tail, memory_order_release);
+	pthread_mutex_unlock(&sq->post);
+	if (run)
+		post_run(qp);
+	return rc;
+}
+
+int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad)
+{
+	return post_list(qp, wr, bad, false);
+}
+
+int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr)
+{
+	return post_list(qp, wr, NULL, true);
+}
