@@ -214,13 +214,13 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 	const uint32_t flags = a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? a->flags : 0;
 	struct of_cq *cq;
 
-	if ((a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
-	    (a->wc_flags & ~(uint64_t)IBV_CREATE_CQ_SUP_WC_FLAGS) ||
+	if (a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD))
+		return of_null(diw_fail(EOPNOTSUPP, "ibv_create_cq_ex: comp_mask %#x", a->comp_mask));
+	if ((a->wc_flags & ~(uint64_t)IBV_CREATE_CQ_SUP_WC_FLAGS) ||
 	    (flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)) ||
 	    ((a->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) && (!a->parent_domain || a->parent_domain->context != c)))
-		return of_null(diw_fail(EINVAL, "ibv_create_cq_ex: comp_mask %#x, wc_flags %#llx, flags %#x, or the "
-					"domain is of another device", a->comp_mask,
-					(unsigned long long)a->wc_flags, flags));
+		return of_null(diw_fail(EINVAL, "ibv_create_cq_ex: wc_flags %#llx, flags %#x, or the domain is of "
+					"another device", (unsigned long long)a->wc_flags, flags));
 	if (a->wc_flags & ~can)
 		return of_null(diw_fail(EOPNOTSUPP, "ibv_create_cq_ex: wc_flags %#llx: only %#llx",
 					(unsigned long long)a->wc_flags, (unsigned long long)can));

@@ -43,9 +43,11 @@ struct ibv_pd *of_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_d
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct of_pd *p, *under = (struct of_pd *)attr->pd;
 
-	if (!under || (attr->comp_mask & ~known) || under->pd.context != c || (attr->td && attr->td->context != c))
-		return of_null(diw_fail(EINVAL, "ibv_alloc_parent_domain: comp_mask %#x, no domain, or one of another "
-					"device", attr->comp_mask));
+	if (attr->comp_mask & ~known)
+		return of_null(diw_fail(EOPNOTSUPP, "ibv_alloc_parent_domain: comp_mask %#x: only %#x", attr->comp_mask,
+					known));
+	if (!under || under->pd.context != c || (attr->td && attr->td->context != c))
+		return of_null(diw_fail(EINVAL, "ibv_alloc_parent_domain: no domain, or one of another device"));
 	p = calloc(1, sizeof *p);
 	if (!p)
 		return of_null(ENOMEM);
