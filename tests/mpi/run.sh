@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # MPI over the software RNIC: OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings that
 # docs/mpi.md names. Prints a table; the last line is "N passed, N failed", each of them a run of all ranks.
-# usage: [ROUNDS=20] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
+# usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
 #
 # PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 puts half of the ranks into another
-# network namespace. A run is wrong when a byte was, crashed when it ended otherwise, hung when it did not end within
-# HANG; and it must have gone over diwarp: each rank moved more than a megabyte through queue pairs of the transport's
-# type. What failed is in build/mpi/log.
+# network namespace. FIRST is the seed of the first round: a later call goes on where one ended. A run is wrong when a
+# byte was, crashed when it ended otherwise, hung when it did not end within HANG; and it must have gone over diwarp: each
+# rank moved more than a megabyte through queue pairs of the transport's type. What failed is in build/mpi/log.
 here=${0%/*}
 [ -n "${DIW_TEST_NS:-}" ] || "$here/get.sh" || exit
 . "$here/../system/lib.sh"
 . tests/system/clients/lib.sh
 SHM=4g own_shm "$@"
-PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1}
+PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
 MPI=$(readlink -f -- "${MPI:-build/mpi}")
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
 root=$MPI/root/usr
@@ -135,7 +135,7 @@ row() (
 	settings "$@"
 	ip link set va mtu "$MTU" && in_b ip link set va mtu "$MTU"
 	begin=$SECONDS
-	for ((i = 0; i < ROUNDS; i++)); do
+	for ((i = FIRST; i < FIRST + ROUNDS; i++)); do
 		one "$3" "$i"
 		n[$VERDICT]=$((n[$VERDICT] + 1))
 		[ $VERDICT = passed ] || cp "$TMP/run" "$log/$1.$2.$3.$i.$VERDICT"
