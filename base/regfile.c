@@ -25,9 +25,11 @@
 
 static void directory(char *path, size_t size)
 {
-	const char *run = secure_getenv("XDG_RUNTIME_DIR");
+	const char *chosen = secure_getenv("DIWARP_SOCKETS_DIR"), *run = secure_getenv("XDG_RUNTIME_DIR");
 
-	if (run && *run == '/')
+	if (chosen && *chosen)
+		snprintf(path, size, "%s/diwarp-%u", chosen, (unsigned)geteuid());
+	else if (run && *run == '/')
 		snprintf(path, size, "%s/diwarp", run);
 	else
 		snprintf(path, size, "/dev/shm/diwarp-%u", (unsigned)geteuid());
@@ -49,6 +51,10 @@ static int open_dir(bool create, const char *path, const char **why)
 	struct stat st;
 	int fd;
 
+	if (*path != '/') {
+		*why = "it is no absolute path";
+		return -1;
+	}
 	if (create && mkdir(path, 0700) < 0 && errno != EEXIST) {
 		*why = strerror(errno);
 		return -1;
