@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define TURN 65536
 #define REQUEST (DIW_DDP_UNTAGGED_LEN + DIW_RDMAP_READ_LEN + 4)      /* with its CRC */

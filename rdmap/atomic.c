@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define RESPONSE_LEN 12u
 #define FETCH_ADD 0u

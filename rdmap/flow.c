@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define LEN 8u                       /* number 4, window 4 */
 #define WINDOW_MIN (32u << 10)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 /* RFC 5040 section 4.3 and RFC 7306 section 4 with a column a queue pair type (docs/ud-profile.md). */
 const struct diw_rdmap_op diw_rdmap_ops[16] = {

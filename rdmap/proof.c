@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/siphash.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define LEN 16u                      /* kind 1, what 1, epoch 2, MSN 4, token 8 */
 #define CHALLENGE 1

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define RNR_STAG 0x64697700u
 #define RNR_TO 0x726e722d727472u     /* and in the lowest octet the number */

@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define COUNT (DIW_DDP_WORD_ASKS - 1)
 #define TURN_NS 5000u                /* what a program that has polled a message needs at most to post its answer */

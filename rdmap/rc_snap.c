@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 struct diw_rdmap_snap_block {
 	struct diw_rdmap_snap_block *next;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/trace.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define SHORTEST (50 * DIW_MS)
 #define REPEATS 4                    /* because of challenges, or they would go on where a proof finds no room */

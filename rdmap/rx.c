@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 static int init_reads(struct diw_rdmap *r)
 {

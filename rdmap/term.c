@@ -6,7 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define TERM_HDR_M 0x80u             /* DDP segment length valid */
 #define TERM_HDR_D 0x40u             /* DDP header included */

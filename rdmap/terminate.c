@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 #define HDR_M 0x80u                  /* DDP segment length valid */
 #define HDR_D 0x40u                  /* DDP header included */

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 static void begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 {

@@ -6,7 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/wire.h"
-#include "rdmap/rdmap.h"
+#include "rdmap/int.h"
 
 static void end_write(struct diw_rdmap *r, struct diw_rdmap_write *w)
 {

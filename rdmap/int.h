@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between the files of rdmap/. The caller holds the device's lock and passes the clock. */
+#ifndef DIW_RDMAP_INT_H
+#define DIW_RDMAP_INT_H
+
+#include "rdmap/rdmap.h"
+
+/* ---- rdmap/rx.c ---- */
+
+struct diw_recv *diw_rdmap_take_recv(struct diw_rdmap *r);
+
+/* ---- rdmap/read.c ---- */
+
+int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
+			   uint64_t now);
+/* Of the segments that the kernel refused, those that ask for Reads. */
+void diw_rdmap_reads_unsent(struct diw_rdmap *r, uint32_t first, uint32_t n, int errnum);
+bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
+/* Such a Read is outstanding, and may be repeated once more. */
+bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn);
+void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn, uint64_t now);
+
+/* ---- rdmap/answer.c ---- */
+
+uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+/* Drop the answers to epochs that ended. */
+void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now);
+
+/* ---- rdmap/write.c ---- */
+
+uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
+uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
+/* UC: the peer has proved that the epoch is its own. */
+void diw_rdmap_write_proved(struct diw_rdmap *r, uint16_t epoch, uint64_t now);
+
+/* ---- rdmap/flow.c ---- */
+
+void diw_rdmap_flow_init(struct diw_rdmap *r);
+uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+
+/* ---- rdmap/proof.c ---- */
+
+/* Ask the address that SEG came from whether it is its own. */
+void diw_rdmap_challenge(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+
+/* ---- rdmap/term.c ---- */
+
+/* Of the last messages that were sent. */
+bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn);
+/* Tell the source of SEG about the fault, if it may be told. */
+void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+
+/* ---- rdmap/rc.c ---- */
+
+int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+uint16_t diw_rdmap_rc_message(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
+struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
+void diw_rdmap_rc_written(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
+uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
+
+/* ---- rdmap/rc_read.c ---- */
+
+int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
+int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_as_rdmap(uint16_t fault);
+/* Where the source of a Read is; NULL if it has no bytes. 0 or a fault. */
+uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from);
+/* The next place in the ring of answers, or NULL: the peer asks for more than it may. */
+struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r);
+
+/* ---- rdmap/rc_snap.c ---- */
+
+/* Before what follows in the stream takes effect: copy the sources of the Reads that wait. True: what is asked for by
+ * now is independent of it. */
+bool diw_rdmap_rc_snap(struct diw_rdmap *r);
+/* The oldest LEN bytes that are copied; how many entries, of at most DIW_RDMAP_SNAP_IOV. Then forget them. */
+int diw_rdmap_snap_iov(const struct diw_rdmap_snap *s, uint32_t len, struct iovec *iov);
+void diw_rdmap_snap_drop(struct diw_rdmap_snap *s, uint32_t len);
+
+/* ---- rdmap/rc_place.c ---- */
+
+/* Of a message that begins: its placement word, if it has one. */
+void diw_rdmap_rc_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask);
+/* A segment that comes says how far the peer is. */
+void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h);
+/* A Write, Send or Immediate of the peer is placed; TOLD: with a completion. */
+void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool told);
+
+/* ---- rdmap/atomic.c ---- */
+
+int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
+uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a);
+int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now);
+uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
+
+/* ---- rdmap/terminate.c ---- */
+
+uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+
+#endif
