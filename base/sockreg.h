@@ -19,13 +19,14 @@
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 5u
+#define DIW_SOCKREG_VERSION 6u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_FIRST 32768u                 /* entries of the first segment; the window has no other */
 #define DIW_SOCKREG_ENTRIES DIW_SEGMENTS_ALL(DIW_SOCKREG_FIRST)
 #define DIW_SOCKREG_PAGE 4096u
 #define DIW_SOCKREG_PER_PAGE (DIW_SOCKREG_PAGE / (uint32_t)sizeof(struct diw_sock_entry))
 #define DIW_SOCKREG_PAGES (DIW_SOCKREG_ENTRIES / DIW_SOCKREG_PER_PAGE)
+#define DIW_SOCKREG_ECHO_BITS 14u
 #define DIW_SOCKREG_HEARD 8192u
 #define DIW_HEARD_TIME 0xfffffull
 #define DIW_HEARD_UNIT (DIW_S / 4)
@@ -69,6 +70,8 @@ struct diw_sockreg {
 	/* Marks of datagrams that have reached a socket, where the kernel tracks connections (docs/sockets.md): a hash
 	 * of the socket and the sender, and in the low bits when that was. */
 	_Atomic uint64_t heard[DIW_SOCKREG_HEARD];
+	/* The last frame that has arrived, of a mark that senders and receivers agree on: sockets_preload/route.h. */
+	_Atomic uint64_t echo[1u << DIW_SOCKREG_ECHO_BITS];
 	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be
 	 * touched: a read would take memory, or end in SIGBUS where there is none. */
 	_Atomic uint64_t backed[DIW_SOCKREG_PAGES / 64];

@@ -9,18 +9,21 @@
 #define REGION 65536u                                /* bytes that an STag names: the largest datagram's */
 
 uint8_t diw_frame_common[DIW_FRAME_SEND];
+static _Atomic uint64_t unheard[1u << DIW_SOCKREG_ECHO_BITS];     /* until there is a registry */
+_Atomic uint64_t *diw_frame_echoes = unheard;
 static uint8_t common_write[DIW_FRAME_WRITE];
 enum { W_STAG = 2, W_TO = 6, W_QKEY = 14, W_EPOCH = 18, W_MSN = 20, W_MO = 24, W_LENGTH = 28, W_IMM = 32 };
 
 void diw_frame_init(void)
 {
 	struct diw_ddp_hdr h = {
-		.last = true, .imm_valid = true, .opcode = SEND, .epoch = (uint16_t)diw_random(),
+		.last = true, .imm_valid = true, .opcode = SEND,
 	};
 
 	diw_ddp_hdr_encode(diw_frame_common, &h);
 	h.tagged = true;
 	h.opcode = WRITE_RECORD;
+	h.epoch = (uint16_t)diw_random();
 	diw_ddp_hdr_encode(common_write, &h);
 }
 

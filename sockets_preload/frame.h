@@ -36,13 +36,15 @@ void diw_frame_head_write(uint8_t *p, const struct diw_route *r, uint32_t payloa
 static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t payload)
 {
 	uint32_t msn = (uint32_t)diw_count(DIW_C_sock_tx_framed);
+	uint64_t stamp = r->stamp ? r->stamp : msn;
 
 	if (!DIW_LIKELY(!r->stag)) {
 		diw_frame_head_write(p, r, (uint32_t)payload, msn);
 		return;
 	}
 	memcpy(p, diw_frame_common, sizeof diw_frame_common);
-	diw_put32(p + DIW_S_MSN, msn);
+	diw_put32(p + DIW_S_MSN, (uint32_t)stamp);
+	diw_put16(p + DIW_S_EPOCH, (uint16_t)(stamp >> 32));
 	diw_put32(p + DIW_S_QKEY, (uint32_t)(r->key >> 32));
 	diw_put32(p + DIW_S_LENGTH, (uint32_t)payload);
 	diw_put32(p + DIW_S_IMM, (uint32_t)r->key);
@@ -91,6 +93,15 @@ static inline uint64_t diw_frame_key(const uint8_t *p)
 	return (uint64_t)diw_get32(p + DIW_S_QKEY) << 32 | diw_get32(p + DIW_S_IMM);
 }
 
+/* Its sender is told that it has arrived (route.h). */
+extern _Atomic uint64_t *diw_frame_echoes;
+static inline void diw_frame_echo(const uint8_t *p)
+{
+	uint64_t stamp = (uint64_t)diw_get16(p + DIW_S_EPOCH) << 32 | diw_get32(p + DIW_S_MSN);
+
+	atomic_store_explicit(&diw_frame_echoes[stamp >> (48 - DIW_SOCKREG_ECHO_BITS)], stamp, memory_order_relaxed);
+}
+
 /* What is not as nearly all are. */
 DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head);
 
@@ -101,6 +112,7 @@ static inline enum diw_frame diw_frame_check(const struct diw_keys *k, const uin
 	if (DIW_LIKELY(diw_frame_is_send(p, n) &&
 		       (diw_frame_key(p) == k->key[1] ||
 			(diw_frame_key(p) == k->key[0] && diw_frame_crc_is_good(p, n))))) {
+		diw_frame_echo(p);
 		*head = DIW_FRAME_SEND;
 		return DIW_FRAME_GOOD;
 	}

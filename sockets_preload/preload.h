@@ -247,6 +247,7 @@ struct diw_route {
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays, and the kernel finds it */
 	bool beyond;                         /* in another network namespace: the configuration says so */
+	uint64_t stamp;                      /* of a frame: route.h; 0: none */
 };
 
 /* What is opened once, by whoever needs it first. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sockets_preload/frame.h"
 #include "sockets_preload/reach.h"
 
 #define NOBODY UINT32_MAX
@@ -54,6 +55,8 @@ static bool opens(void)
 	reg = diw_sockreg_open(true, path, sizeof path, &why);
 	if (!reg)
 		diw_log(DIW_LOG_WARN, "%s: %s; all is sent plain", path, why ? why : "not there");
+	else
+		diw_frame_echoes = reg->echo;
 	return reg;
 }
 
@@ -155,6 +158,14 @@ bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, 
 	return false;
 }
 
+/* Without a copy of it: many may be connected, each to another. */
+static bool may_hear(const struct diw_sock_entry *e, const struct diw_sock *s, uint16_t port)
+{
+	uint16_t from = e->remote.port;
+
+	return e->local.port == port && (!from || !s->local.port || from == s->local.port);
+}
+
 static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
@@ -165,11 +176,11 @@ static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_add
 
 		if (diw_sock_seq(reg, e) == 0)
 			return false;
-		if (e->local.port != dst.port || !diw_sock_read(reg, e, &copy) ||
+		if (!may_hear(e, s, dst.port) || !diw_sock_read(reg, e, &copy) ||
 		    copy.flags & (DIW_SOCK_STREAM | DIW_SOCK_LENT) || !is_reached(&copy, s, fd, &dst))
 			continue;
 		diw_reg_route(reg, e, &copy, route);
-		route->lasting = diw_addr_is_loopback(&dst) && !copy.remote.port;
+		route->lasting = diw_addr_is_loopback(&dst);
 		route->beyond = copy.netns != s->netns;
 		return true;
 	}

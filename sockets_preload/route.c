@@ -2,23 +2,77 @@
 #include "sockets_preload/reach.h"
 #include "sockets_preload/route.h"
 
-__thread struct diw_hop diw_hops[DIW_HOPS];
+struct diw_hop diw_hops[DIW_HOP_SETS][DIW_HOP_WAYS];
 
-static void remember(const struct diw_sock *s, const struct sockaddr *to, const struct diw_route *route)
+/* ---- What has arrived ---- */
+
+static _Atomic uint64_t *echo_of(uint32_t mark)
 {
-	struct diw_hop *h = diw_hop(to);
+	return &diw_reg()->echo[mark >> (28 - DIW_SOCKREG_ECHO_BITS)];
+}
 
-	if (h->turn % 2)
+/* Not the first: that is where frames without a mark leave theirs. */
+static uint32_t mark_of(const struct diw_sock *s, const struct diw_addr *dst, const struct diw_route *route)
+{
+	uint32_t mark = (uint32_t)(diw_reg_mark(s, route->key ^ diw_addr_hash(dst, 0)) >> 36);
+
+	return mark | 1u << (28 - DIW_SOCKREG_ECHO_BITS);
+}
+
+/* The times of echoes begin anew after 2^37 ticks. */
+DIW_COLD bool diw_hop_is_confirmed(struct diw_hop *h, uint64_t ticks)
+{
+	uint64_t since = atomic_load_explicit(&h->since, memory_order_relaxed), echo, age;
+
+	if (!h->route.shown.entry || ticks - since > 1ull << (DIW_ECHO_BITS + DIW_ECHO_TICKS - 1))
+		return false;
+	echo = atomic_load_explicit(echo_of(h->mark), memory_order_relaxed);
+	age = ((((ticks >> DIW_ECHO_TICKS) - echo) & DIW_ECHO_TIME) + 1) << DIW_ECHO_TICKS;
+	if (echo >> DIW_ECHO_BITS != h->mark || age >= DIW_TICKS_BELIEVED)
+		return false;
+	atomic_compare_exchange_strong(&h->since, &since, ticks - age);
+	return true;
+}
+
+/* ---- What is remembered ---- */
+
+/* The one that was asked about S and TO before, or the oldest. */
+static struct diw_hop *place_of(const struct diw_sock *s, const struct sockaddr *to)
+{
+	struct diw_hop *set = diw_hop_set(s, to), *oldest = set;
+
+	for (unsigned i = 0; i < DIW_HOP_WAYS; i++) {
+		if (diw_hop_is(&set[i], s, to))
+			return &set[i];
+		if (atomic_load_explicit(&set[i].since, memory_order_relaxed) < oldest->since)
+			oldest = &set[i];
+	}
+	return oldest;
+}
+
+#ifdef __SANITIZE_THREAD__
+__attribute__((noinline, no_sanitize("thread")))
+#endif
+static void remember(const struct diw_sock *s, const struct sockaddr *to, const struct diw_addr *dst,
+		     struct diw_route *route)
+{
+	struct diw_hop *h = place_of(s, to);
+	uint32_t turn = atomic_load_explicit(&h->turn, memory_order_relaxed), mark = mark_of(s, dst, route);
+
+	if (turn % 2 || !atomic_compare_exchange_strong(&h->turn, &turn, turn + 1))
 		return;
-	h->turn++;
-	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(echo_of(mark), 0, memory_order_relaxed);
+	h->mark = mark;
 	h->key = s->keys.key[0];
+	h->from = s->local;
 	memcpy(&h->name, to, to->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof h->name);
 	h->route = *route;
-	h->since = diw_ticks();
-	atomic_signal_fence(memory_order_seq_cst);
-	h->turn++;
+	route->stamp = diw_hop_stamp(h->mark, diw_ticks());
+	atomic_store_explicit(&h->since, diw_ticks(), memory_order_relaxed);
+	atomic_store_explicit(&h->turn, turn + 2, memory_order_release);
 }
+
+/* ---- Asking ---- */
 
 /* Another host's registry cannot be seen: the configuration alone says that who is there is capable. */
 static bool of_peer(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
@@ -44,9 +98,11 @@ DIW_COLD bool diw_route_ask(const struct diw_sock *s, int fd, const struct socka
 			*route = own;
 		route->lasting = own.lasting && !atomic_load_explicit(&diw_reach_is_tracked, memory_order_relaxed);
 	} else if (!of_peer(s, &dst, route)) {
+		route->stamp = 0;
 		return !diw_conf.own_users && diw_window_find(s, fd, &dst, NULL, route);
 	}
+	route->stamp = 0;
 	if (route->lasting)
-		remember(s, to, route);
+		remember(s, to, &dst, route);
 	return true;
 }

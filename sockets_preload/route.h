@@ -17,20 +17,43 @@ static inline uint64_t diw_ticks(void) { return diw_coarse_ns(); }
 #define DIW_TICKS_BELIEVED 10000000ull
 #endif
 
-/* The last answers of the registry, a thread. */
-#define DIW_HOPS 16u
+/*
+ * Which frames have reached their receiver. Each carries, in place of MSN and epoch, a mark of its sender's socket, its
+ * receiver's and the destination, and when it was sent; whatever receives it leaves that in the registry. So a sender
+ * knows where the kernel delivers its datagrams, as if it had asked at that time.
+ */
+#define DIW_ECHO_TICKS 17u                   /* bits of ticks that are left out */
+#define DIW_ECHO_TIME 0xfffffull
+#define DIW_ECHO_BITS 20u
+
+/* What the registry has said last. */
+#define DIW_HOP_SETS 512u
+#define DIW_HOP_WAYS 4u
 struct diw_hop {
-	_Alignas(64) uint32_t turn;          /* odd: being written, by what this signal handler interrupted */
+	_Alignas(128) _Atomic uint32_t turn; /* odd: being written */
+	uint32_t mark;                       /* of its frames: 28 bits */
 	struct sockaddr_in6 name;            /* or an IPv4 address */
-	uint64_t key;                        /* of the socket */
-	uint64_t since;                      /* ticks when the kernel was asked */
+	uint64_t key;                        /* of the socket, */
+	struct diw_addr from;                /* and where it is bound */
+	_Atomic uint64_t since;              /* ticks when the kernel was asked */
 	struct diw_route route;
 };
-extern __thread struct diw_hop diw_hops[DIW_HOPS];
+extern struct diw_hop diw_hops[DIW_HOP_SETS][DIW_HOP_WAYS];
+_Static_assert(DIW_HOP_SETS == 1u << (64 - 55), "the hash has as many bits");
 
-static inline struct diw_hop *diw_hop(const struct sockaddr *to)
+#ifdef __SANITIZE_THREAD__                   /* which takes what is read again if it was written meanwhile for a race */
+#define DIW_HOP_READS static __attribute__((noinline, unused, no_sanitize("thread")))
+#define diw_hop_fence() atomic_signal_fence(memory_order_seq_cst)
+#else
+#define DIW_HOP_READS static inline
+#define diw_hop_fence() atomic_thread_fence(memory_order_acquire)
+#endif
+
+static inline struct diw_hop *diw_hop_set(const struct diw_sock *s, const struct sockaddr *to)
 {
-	struct diw_hop *h = &diw_hops[((const struct sockaddr_in *)to)->sin_port % DIW_HOPS];
+	const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)to;
+	uint64_t hash = (s->keys.key[0] ^ in->sin_addr.s_addr ^ (uint64_t)in->sin_port << 32) * 0x9e3779b97f4a7c15u;
+	struct diw_hop *h = diw_hops[hash >> 55];
 
 	__asm__("" : "+r" (h));              /* or gcc makes the address anew for each use */
 	return h;
@@ -40,26 +63,42 @@ static inline struct diw_hop *diw_hop(const struct sockaddr *to)
 static inline bool diw_hop_is(const struct diw_hop *h, const struct diw_sock *s, const struct sockaddr *to)
 {
 	return h->key == s->keys.key[0] && memcmp(&h->name, to, offsetof(struct sockaddr_in, sin_zero)) == 0 &&
-	       (DIW_LIKELY(to->sa_family == AF_INET) || memcmp(&h->name, to, sizeof h->name) == 0);
+	       (DIW_LIKELY(to->sa_family == AF_INET) || memcmp(&h->name, to, sizeof h->name) == 0) &&
+	       diw_addr_eq(&h->from, &s->local);
 }
+
+static inline uint64_t diw_hop_stamp(uint32_t mark, uint64_t ticks)
+{
+	return (uint64_t)mark << DIW_ECHO_BITS | (ticks >> DIW_ECHO_TICKS & DIW_ECHO_TIME);
+}
+
+/* The kernel's answer is too old: has a frame arrived since? */
+bool diw_hop_is_confirmed(struct diw_hop *h, uint64_t ticks);
 
 bool diw_route_ask(const struct diw_sock *s, int fd, const struct sockaddr *to, struct diw_route *route);
 
 /* As diw_reg_find(), asked often, and of other users, too. TO is an IPv4 or an IPv6 address. A look at the entry tells
  * whether an answer still holds, for the time that it is believed. */
-static inline bool diw_hop_find(const struct diw_sock *s, const struct sockaddr *to, struct diw_route *route)
+DIW_HOP_READS bool diw_hop_find(const struct diw_sock *s, const struct sockaddr *to, struct diw_route *route)
 {
-	const struct diw_hop *h = diw_hop(to);
-	uint32_t turn = h->turn;
+	struct diw_hop *h = diw_hop_set(s, to), *end = h + DIW_HOP_WAYS;
+	uint64_t ticks;
+	uint32_t turn;
 
-	atomic_signal_fence(memory_order_seq_cst);
-	if (DIW_LIKELY(turn % 2 == 0 && diw_hop_is(h, s, to) && diw_ticks() - h->since < DIW_TICKS_BELIEVED)) {
-		*route = h->route;
-		atomic_signal_fence(memory_order_seq_cst);
-		if (DIW_LIKELY(h->turn == turn) && (diw_ref_holds(&route->shown) || !route->shown.entry))
-			return true;
-	}
-	return false;
+	while (!DIW_LIKELY(diw_hop_is(h, s, to)))
+		if (++h == end)
+			return false;
+	turn = atomic_load_explicit(&h->turn, memory_order_acquire);
+	ticks = diw_ticks();
+	if (!DIW_LIKELY(turn % 2 == 0 &&
+			(ticks - atomic_load_explicit(&h->since, memory_order_relaxed) < DIW_TICKS_BELIEVED ||
+			 diw_hop_is_confirmed(h, ticks)) && diw_hop_is(h, s, to)))
+		return false;
+	*route = h->route;
+	route->stamp = diw_hop_stamp(h->mark, ticks);
+	diw_hop_fence();
+	return DIW_LIKELY(atomic_load_explicit(&h->turn, memory_order_relaxed) == turn) &&
+	       (diw_ref_holds(&route->shown) || !route->shown.entry);
 }
 
 static inline bool diw_route_find(const struct diw_sock *s, int fd, const struct sockaddr *to, struct diw_route *route)

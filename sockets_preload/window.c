@@ -217,15 +217,15 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 	struct diw_addr dst = diw_destination(to);
 	struct answer *slot = &answers[diw_addr_hash(&dst, s->cookie) % ANSWERS], a;
 	uint64_t own_seq = own ? own->shown.seq : 0;
+	bool kept = own && own->lasting && !diw_reach_tells(), done;      /* the caller keeps it */
 	int saved = errno;
-	bool done;
 
 	if (!diw_may_ask())
 		return false;
-	if (!recall(slot, s, &dst, &a) || a.own_seq != own_seq) {
+	if (kept || !recall(slot, s, &dst, &a) || a.own_seq != own_seq) {
 		a = (struct answer){ .cookie = s->cookie, .dst = dst, .own_seq = own_seq };
 		done = own ? ask_of_own(s, fd, &a) : ask_in_turn(s, fd, &a);
-		if (done)
+		if (done && !kept)
 			remember(slot, &a);
 		errno = saved;
 		if (!done)
