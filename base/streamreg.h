@@ -16,7 +16,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 8u
+#define DIW_STREAMREG_VERSION 9u
 #define DIW_STREAMREG_FIRST 32768u               /* slots of the first segment */
 #define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST)
 #define DIW_STREAMREG_WINDOW 256u                /* slots of a segment that may be a cookie's, */
@@ -81,6 +81,7 @@ struct diw_stream_rx {
 	uint32_t left;                   /* payload to come, or to be delivered */
 	uint32_t msn;
 	int error;                       /* for the next call */
+	_Atomic uint8_t idle;            /* receives that had to wait, in turns of so many */
 	uint8_t head[DIW_STREAM_HEAD];
 	uint8_t n_stale, stale[DIW_STREAM_STALE];        /* these: due before all else */
 	struct diw_stream_ahead ahead;

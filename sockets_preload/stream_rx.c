@@ -17,6 +17,7 @@
 
 #define TAIL 8u
 #define PIECES 64u
+#define EACH 16u                             /* receives that wait before they look */
 
 struct call {
 	int fd, flags;
@@ -490,7 +491,9 @@ static int attempt(struct call *c, uint64_t cookie)
 	int rc;
 
 	if (lock == DIW_LOCK_OURS) {
-		errno = diw_stream_is_nonblocking(c->fd, c->flags) ? EAGAIN : EINTR;
+		if (diw_stream_is_nonblocking(c->fd, c->flags))
+			c->flags |= MSG_DONTWAIT;
+		errno = c->flags & MSG_DONTWAIT ? EAGAIN : EINTR;
 		return FAILED;
 	}
 	if (lock == DIW_LOCK_DEAD && atomic_load(&rx->state) != DIW_STREAM_PLAIN) {
@@ -529,9 +532,33 @@ static size_t enough(const struct call *c)
 	return want > 1 ? want : 1;
 }
 
+/* If the last receives found nothing it is better to wait first; one of EACH tries all the same. */
+static bool waits_first(const struct call *c)
+{
+	const struct diw_stream_rx *rx = &c->st->rx;
+	uint8_t idle = atomic_load_explicit(&rx->idle, memory_order_relaxed);
+
+	if (!idle || rx->crc || rx->urgent || rx->n_stale || rx->error || c->flags & (MSG_DONTWAIT | MSG_PEEK) ||
+	    diw_is_confined())
+		return false;
+	atomic_store_explicit(&c->st->rx.idle, (idle + 1) % EACH, memory_order_relaxed);
+	return true;
+}
+
+/* Whether a socket blocks the kernel tells in the call that waits, if the queue is empty then. */
+static bool may_wait(const struct call *c)
+{
+	return !(c->flags & MSG_DONTWAIT) &&
+	       !((c->need || c->st->rx.crc || diw_is_confined()) && diw_stream_is_nonblocking(c->fd, c->flags));
+}
+
 static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 {
+	bool waited = waits_first(c);
+
 	pthread_testcancel();
+	if (waited && !waits(c))
+		return -1;
 	for (;;) {
 		int rc = attempt(c, cookie);
 
@@ -540,14 +567,18 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			return -1;
 		}
 		if (c->done == c->len || (c->done >= enough(c) && !(c->flags & MSG_WAITALL)))
-			return (ssize_t)c->done;
-		if (rc == DONE && (c->done || !(c->flags & MSG_WAITALL)))
-			return (ssize_t)c->done;
+			break;
 		if (rc == DONE)
-			return 0;
-		if (errno != EAGAIN || diw_stream_is_nonblocking(c->fd, c->flags) || !waits(c))
+			return c->done || !(c->flags & MSG_WAITALL) ? (ssize_t)c->done : 0;
+		if (errno != EAGAIN || !may_wait(c) || !waits(c))
 			return c->done ? (ssize_t)c->done : -1;
+		if (!waited)
+			atomic_store_explicit(&c->st->rx.idle, 1, memory_order_relaxed);
+		waited = true;
 	}
+	if (!waited)
+		atomic_store_explicit(&c->st->rx.idle, 0, memory_order_relaxed);
+	return (ssize_t)c->done;
 }
 
 bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
