@@ -63,7 +63,8 @@ RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) base/addr.c base/crc.c base/log.c base/sockreg.c \
-	base/nocancel.c base/path.c base/sockwin.c base/regfile.c base/streamreg.c mpa/neg.c ddp/hdr.c)
+	base/nocancel.c base/path.c base/sockwin.c base/regfile.c base/streamreg.c mpa/neg.c ddp/hdr.c \
+	$(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
 SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \

@@ -21,6 +21,9 @@
 	X(sock_rx_sibling, "frames with the key of another socket of the same port") \
 	X(sock_rx_mixed, "messages dropped: the kernel put them together with others of another size (UDP_GRO)") \
 	X(sock_tx_lost, "messages lost: the kernel took the first part of what UDP_SEGMENT cuts, and not the second") \
+	X(sock_impair_lost, "datagrams that the impairment lost (DIWARP_IMPAIR)") \
+	X(sock_impair_duplicated, "datagrams that the impairment doubled") \
+	X(sock_impair_corrupted, "datagrams that the impairment damaged") \
 	X(sock_err_framed, "own frames that came back by the error queue") \
 	X(sock_advertised, "sockets advertised, again after each withdrawal") \
 	X(sock_withdrawn, "advertisements withdrawn") \

@@ -35,6 +35,8 @@ struct diw_pcapng {
 	pthread_mutex_t lock;
 	int fd, error;
 	bool told, cut;              /* cut: what a failed write left can be cut off */
+	dev_t dev;
+	ino_t ino;
 	pid_t owner;                 /* a child inherits the buffer, and must not write it a second time */
 	uint64_t written, limit;     /* bytes in the file; RLIMIT_FSIZE, whose signal would end the program */
 	uint32_t used;
@@ -209,10 +211,22 @@ static void give_up(struct diw_pcapng *p, int err, uint32_t done)
 		p->cut = false;
 }
 
+/* A program may close every descriptor that it finds, and the number is another file's then. */
+static bool is_open(const struct diw_pcapng *p)
+{
+	struct stat st;
+
+	return fstat(p->fd, &st) == 0 && st.st_dev == p->dev && st.st_ino == p->ino;
+}
+
 static void write_out(struct diw_pcapng *p)
 {
 	uint32_t done = 0;
 
+	if (p->used && !is_open(p)) {
+		p->cut = false;
+		give_up(p, EBADF, 0);
+	}
 	while (done < p->used) {
 		uint64_t room = p->limit - p->written - done;
 		ssize_t n = room ? write(p->fd, p->buf + done, diw_min64(p->used - done, room)) : -1;
@@ -299,6 +313,8 @@ static int prepare(struct diw_pcapng *p)
 
 	if (fstat(p->fd, &st) < 0)
 		return -errno;
+	p->dev = st.st_dev;
+	p->ino = st.st_ino;
 	p->cut = S_ISREG(st.st_mode);
 	if (!p->cut && !S_ISCHR(st.st_mode))
 		return -EINVAL;
@@ -342,13 +358,15 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 
 void diw_pcapng_forked(struct diw_pcapng *p)
 {
-	close(p->fd);
+	if (is_open(p))
+		close(p->fd);
 }
 
 void diw_pcapng_close(struct diw_pcapng *p)
 {
 	diw_pcapng_flush(p);
-	close(p->fd);
+	if (is_open(p))
+		close(p->fd);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }

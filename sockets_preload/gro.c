@@ -95,8 +95,24 @@ static void count(enum diw_frame what, bool peek)
 		diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 }
 
+static const char *reason(uint64_t bad_crcs)
+{
+	return atomic_load(&diw_sock_count)[DIW_C_sock_rx_crc] != bad_crcs ? "sock_rx_crc" : "sock_rx_malformed";
+}
+
+static enum diw_frame check(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head,
+			    const struct diw_came *came, bool peek)
+{
+	uint64_t bad_crcs = came ? atomic_load(&diw_sock_count)[DIW_C_sock_rx_crc] : 0;
+	enum diw_frame what = diw_frame_check(k, p, n, head);
+
+	if (came && (!peek || what == DIW_FRAME_BAD))
+		diw_wire_came(came, p, n, what == DIW_FRAME_BAD ? reason(bad_crcs) : NULL);
+	return what;
+}
+
 bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct msghdr *asked, struct msghdr *m,
-		  bool peek, struct diw_gro *g)
+		  bool peek, const struct diw_came *came, struct diw_gro *g)
 {
 	struct iovec *piece = (struct iovec *)(mem + DIW_STAGE + DIW_STAGE_CONTROL);
 	size_t size = size_of(m), at = 0;
@@ -106,7 +122,7 @@ bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct
 		size = n;
 	do {
 		size_t one = n - at < size ? n - at : size, head = 0;
-		enum diw_frame what = diw_frame_check(k, mem + at, one, &head);
+		enum diw_frame what = check(k, mem + at, one, &head, came, peek);
 		size_t len = what == DIW_FRAME_GOOD ? one - head - DIW_FRAME_CRC : one;
 
 		if (what != DIW_FRAME_BAD && joins(g, len)) {

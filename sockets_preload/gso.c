@@ -16,6 +16,7 @@ struct sending {
 	const struct iovec *from;
 	size_t off, left;                    /* off: in *from */
 	size_t extra;                        /* of each frame */
+	uint16_t size;                       /* of each message with its frame, but the last */
 };
 
 /* The control data of a message whose segments are SIZE bytes with their frames, at P. */
@@ -77,14 +78,16 @@ static size_t put_frames(struct sending *sd, uint8_t *mem, unsigned *n)
 static ssize_t send_some(struct sending *sd, uint8_t *mem, bool first)
 {
 	struct iovec iov = { .iov_base = mem };
+	struct msghdr m = sd->msg;
 	unsigned n;
 	ssize_t rc;
 
 	iov.iov_len = put_frames(sd, mem, &n);
-	sd->msg.msg_iov = &iov;
-	sd->msg.msg_iovlen = 1;
+	m.msg_iov = &iov;
+	m.msg_iovlen = 1;
 	do
-		rc = real.sendmsg(sd->b->fd, &sd->msg, sd->b->flags);
+		rc = DIW_LIKELY(!diw_wire_on) ? real.sendmsg(sd->b->fd, &m, sd->b->flags) :
+			diw_wire_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size);
 	while (rc < 0 && errno == EINTR && !first);
 	if (rc < 0) {
 		diw_add(DIW_C_sock_tx_framed, -(uint64_t)n);
@@ -110,7 +113,8 @@ ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t
 	}
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
-	put_size(&sd.msg, msg, h.mem + DIW_STAGE, each < UINT16_MAX ? (uint16_t)each : UINT16_MAX);
+	sd.size = each < UINT16_MAX ? (uint16_t)each : UINT16_MAX;
+	put_size(&sd.msg, msg, h.mem + DIW_STAGE, sd.size);
 	rc = send_some(&sd, h.mem, true);
 	while (rc >= 0 && sd.left)
 		if (send_some(&sd, h.mem, false) < 0)

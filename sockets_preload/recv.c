@@ -20,6 +20,7 @@ struct rx {
 	int fd, flags;
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
 	uint64_t cookie;
+	struct diw_came came;
 	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
 	struct iovec one;                    /* the message, if it is one */
 	struct diw_gro got;                  /* or all of them */
@@ -39,13 +40,16 @@ static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 	m->msg_namelen = sizeof from;
 	n = real.recvmsg(r->fd, m, flags);
 	if (n >= 0) {
-		diw_reach_came(r->cookie, m);
+		if (diw_reach_tells())
+			diw_reach_came(r->cookie, m);
+		if (diw_wire_on)
+			diw_addr_from_sockaddr(&r->came.src, (const struct sockaddr *)&from);
 		if (room)
 			memcpy(r->asked.msg_name, &from, room < m->msg_namelen ? room : m->msg_namelen);
 	}
 	m->msg_name = r->asked.msg_name;
 	if (!m->msg_name)
-		m->msg_namelen = 0;
+		m->msg_namelen = r->asked.msg_namelen;
 	return n;
 }
 
@@ -60,7 +64,7 @@ static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 	if (r->gro)
 		diw_gro_ask(r->msg, h->mem);
 	flags &= ~MSG_TRUNC;
-	n = diw_reach_tells() ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
+	n = diw_reach_tells() || diw_wire_on ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
 	r->msg->msg_iov = r->asked.msg_iov;
 	r->msg->msg_iovlen = r->asked.msg_iovlen;
 	return n;
@@ -126,7 +130,8 @@ static bool undo(struct rx *r, const struct diw_hold *h, size_t n)
 	size_t head;
 
 	if (r->gro)
-		return diw_gro_undo(&r->keys, h->mem, n, &r->asked, r->msg, r->flags & MSG_PEEK, &r->got);
+		return diw_gro_undo(&r->keys, h->mem, n, &r->asked, r->msg, r->flags & MSG_PEEK,
+				    diw_wire_on ? &r->came : NULL, &r->got);
 	if (diw_frame_check(&r->keys, h->mem, n, &head) == DIW_FRAME_BAD)
 		return false;
 	r->one = (struct iovec){ h->mem + head, payload(n, head, r->flags) };
@@ -151,7 +156,7 @@ static inline uint64_t now_if_timed(const struct diw_sock *s)
 
 static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags, uint64_t began)
 {
-	r->fd = fd;
+	r->fd = r->came.fd = fd;
 	r->msg = msg;
 	r->asked = *msg;
 	r->flags = flags;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* recvmmsg(): one system call for as many datagrams as the stage has slots. What happens between them (timeouts,
  * MSG_WAITFORONE, an error behind the first) stays the kernel's. */
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "sockets_preload/frame.h"
 #include "sockets_preload/reach.h"
 #include "sockets_preload/segments.h"
@@ -103,7 +105,7 @@ static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 		struct diw_gro g = { &one, 1, 0 };
 
 		if (m->gro ? !diw_gro_undo(&m->keys, m->iov[i].iov_base, m->vec[i].msg_len, &vec[kept].msg_hdr, got,
-					   m->flags & MSG_PEEK, &g) : !undo(m, i, &one))
+					   m->flags & MSG_PEEK, NULL, &g) : !undo(m, i, &one))
 			continue;
 		if (!m->gro)
 			g.len = one.iov_len;
@@ -146,6 +148,37 @@ static int receive(struct many *m, struct mmsghdr *vec, unsigned n, struct times
 	return (int)got;
 }
 
+/* Each of them is captured with its sender's address, which the program may not have asked for. */
+static DIW_COLD int one_by_one(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags,
+			       struct timespec *timeout)
+{
+	uint64_t now = diw_clock_ns(), end = now;
+	unsigned got;
+
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)DIW_S)) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (timeout)
+		end += (uint64_t)timeout->tv_sec * DIW_S + (uint64_t)timeout->tv_nsec;
+	for (got = 0; got < n && (!got || !timeout || now < end); got++) {
+		ssize_t len = diw_sock_recvmsg(fd, s, &vec[got].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (len < 0)
+			break;
+		vec[got].msg_len = (unsigned)len;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		now = diw_clock_ns();
+	}
+	if (timeout && got) {
+		uint64_t left = end > now ? end - now : 0;
+
+		*timeout = (struct timespec){ .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
+	}
+	return got ? (int)got : -1;
+}
+
 int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
 {
 	struct many m;
@@ -155,6 +188,8 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 		return diw_errqueue_recvmmsg(fd, s, vec, n, flags, timeout);
 	if (flags & MSG_OOB)
 		return real.recvmmsg(fd, vec, n, flags, timeout);
+	if (diw_wire_on)
+		return one_by_one(fd, s, vec, n, flags, timeout);
 	diw_sock_show(fd, s);
 	m.fd = fd;
 	m.flags = flags;

@@ -7,6 +7,7 @@
 
 #include "sockets_preload/preload.h"
 #include "sockets_preload/stage.h"
+#include "sockets_preload/wire.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -41,10 +42,10 @@ struct diw_gro {
 
 /* The kernel is to write control data behind the slot MEM of a stage. */
 void diw_gro_ask(struct msghdr *m, uint8_t *mem);
-/* The N bytes in MEM came, and what is in *M. False: all of it is damaged. Otherwise the messages are *G, and the
- * control data is that of ASKED, as the kernel would have made it for them. */
+/* The N bytes in MEM came, and what is in *M; they are captured if CAME is not NULL. False: all of it is damaged.
+ * Otherwise the messages are *G, and the control data is that of ASKED, as the kernel would have made it for them. */
 bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct msghdr *asked, struct msghdr *m,
-		  bool peek, struct diw_gro *g);
+		  bool peek, const struct diw_came *came, struct diw_gro *g);
 /* The messages as far as there is room: so many bytes. */
 size_t diw_gro_fill(const struct iovec *iov, size_t n, const struct diw_gro *g);
 

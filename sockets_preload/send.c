@@ -142,6 +142,15 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 	return diw_frame_end(frame, p, r);
 }
 
+/* What is no datagram, or not all of it, is left alone. */
+static ssize_t put_out(const struct tx *t, const struct msghdr *m)
+{
+	if (DIW_LIKELY(!diw_wire_on) || t->why == DIW_C_sock_plain_flags ||
+	    diw_sock_option(t->fd, IPPROTO_UDP, UDP_CORK))
+		return real.sendmsg(t->fd, m, t->flags);
+	return diw_wire_sendmsg(t->fd, m, t->flags, t->size);
+}
+
 static inline bool is_marked(const struct tx *t)
 {
 	return t->s->watched || t->marked;
@@ -171,7 +180,7 @@ static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct
 	enclose(t, piece, first, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
-	return real.sendmsg(t->fd, &m, t->flags);
+	return put_out(t, &m);
 }
 
 /* Refused because of the frame it may leave without. ENOBUFS with IP_RECVERR is a full queue's, behind the point where
@@ -211,7 +220,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.s = s;
 		t.len = len;
 		t.marked = false;
-		if (s->plain == IS_CUT && (buf || !len))
+		if ((s->plain == IS_CUT || diw_wire_on) && (buf || !len))
 			return diw_sock_sendmsg(fd, s, &(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1,
 				.msg_name = (void *)addr, .msg_namelen = addr_len }, flags);
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))
@@ -306,7 +315,7 @@ static DIW_COLD ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 			return rc;
 		diw_count(DIW_C_sock_plain_size);
 	}
-	return real.sendmsg(t->fd, msg, t->flags);
+	return put_out(t, msg);
 }
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
@@ -318,7 +327,7 @@ static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 
 	m.msg_iov = &one;
 	m.msg_iovlen = 1;
-	return real.sendmsg(t->fd, &m, t->flags);
+	return put_out(t, &m);
 }
 
 ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
@@ -330,7 +339,7 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 		return real.sendmsg(fd, msg, flags);
 	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
 	if (is_odd_control(msg, &t)) {
-		diw_count(DIW_C_sock_plain_flags);
+		plain(&t, DIW_C_sock_plain_flags);
 	} else if (t.size) {
 		return send_cut(&t, msg);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
@@ -340,7 +349,7 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 		if (is_final(s, rc))
 			return rc;
 	}
-	return real.sendmsg(fd, msg, flags);
+	return put_out(&t, msg);
 }
 
 /* ---- Many at once ---- */
@@ -376,13 +385,13 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 	b->pieces += m->msg_iovlen;
 }
 
-/* MSG is sent with the batch; false: that is full, or the kernel is to cut MSG. */
+/* MSG is sent with the batch; false: that is full, or MSG is sent alone. */
 static bool join(struct batch *b, const struct msghdr *msg)
 {
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
 	bool odd = is_odd(msg), odd_control = !odd && is_odd_control(msg, &t);
 
-	if (!odd && !odd_control && t.size)
+	if (diw_wire_on || (!odd && !odd_control && t.size))
 		return false;
 	if (b->n == DIW_STAGE_SLOTS || (!odd && b->pieces + msg->msg_iovlen + 2 > MOST_PIECES + 2))
 		return false;
@@ -438,7 +447,7 @@ static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int
 	return n >= 0;
 }
 
-static bool sent_cut(const struct batch *b, struct mmsghdr *m)
+static bool sent_apart(const struct batch *b, struct mmsghdr *m)
 {
 	ssize_t n = diw_sock_sendmsg(b->fd, b->s, &m->msg_hdr, b->flags);
 
@@ -467,7 +476,7 @@ int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 		done += sent;
 		if (asked && sent == asked)
 			continue;
-		if (asked ? !sent_alone(&b, sent, &vec[done], rc) : !sent_cut(&b, &vec[done]))
+		if (asked ? !sent_alone(&b, sent, &vec[done], rc) : !sent_apart(&b, &vec[done]))
 			break;
 		done++;
 	}

@@ -189,10 +189,6 @@ static int run(int argc, char **argv)
 		return rc;
 	if (streams && setenv("DIWARP_SOCKETS_STREAMS", strcmp(streams, "all") ? "off" : "on", 1))
 		return tool_failed("out of memory");
-	env = getenv("DIWARP_PCAP");
-	if (sockets && env && *env)
-		tool_failed("DIWARP_PCAP: what sockets send does not pass through the library, and is not captured; "
-			    "diw dump -i IFACE shows it");
 	if (sockets)
 		return start(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))

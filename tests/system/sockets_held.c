@@ -137,7 +137,7 @@ static void wait_for_waiter(void)
 	for (int i = 0; i < 30000; i++) {
 		snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)waiter);
 		f = waiter ? fopen(path, "r") : NULL;
-		if (f && fgets(line, sizeof line, f) && atoi(line) == SYS_recvfrom)
+		if (f && fgets(line, sizeof line, f) && (atoi(line) == SYS_recvfrom || atoi(line) == SYS_recvmsg))
 			i = 30000;
 		if (f)
 			fclose(f);

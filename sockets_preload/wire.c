@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A bad network inside the process, and its capture: as llp/impair.c and llp/capture.c are to queue pairs, whose model
+ * of loss and whose file these are. Nothing here can send later, so what would need that is refused. This is for tests:
+ * there is one lock for all, which signal handlers do not see held, and each packet is in the file when the call
+ * returns.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "llp/capture.h"
+#include "llp/impair.h"
+#include "llp/pcapng.h"
+#include "sockets_preload/wire.h"
+
+#define MOST_PIECES 64u
+
+bool diw_wire_on;
+
+static struct {
+	pthread_mutex_t lock;
+	sigset_t before;                     /* the lock's holder's */
+	bool impairs;
+	const char *path;                    /* or NULL */
+	struct diw_pcapng *file;
+	struct diw_impair_line line;
+	struct diw_counters c;
+	struct diw_impair_watch watch;
+	int fd;                              /* of the burst that is decided over */
+	char refused[256];
+	atomic_bool told_datagrams, told_connections;
+} wire = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void take_lock(void)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_mutex_lock(&wire.lock);
+	wire.before = before;
+}
+
+static void release_lock(void)
+{
+	sigset_t before = wire.before;
+
+	pthread_mutex_unlock(&wire.lock);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- The capture ---- */
+
+static uint64_t since_1970(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+static struct diw_addr local_of(int fd, const struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	struct diw_addr a = { 0 };
+
+	if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
+		diw_addr_from_sockaddr(&a, (struct sockaddr *)&ss);
+	if (diw_addr_ip_is_zero(&a) && diw_addr_is_v4(peer))
+		a.ip[10] = a.ip[11] = 0xff;  /* the wildcard, of the peer's family */
+	return a;
+}
+
+static void write_packet(int fd, const struct diw_addr *peer, struct diw_pcapng_packet *k)
+{
+	struct diw_addr local;
+
+	if (!wire.file)
+		return;
+	local = local_of(fd, peer);
+	k->src = k->outbound ? &local : peer;
+	k->dst = k->outbound ? peer : &local;
+	k->ns = since_1970();
+	diw_capture_check(diw_pcapng_write(wire.file, k));
+	diw_capture_check(diw_pcapng_flush(wire.file));
+}
+
+static void write_lost(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov,
+		       size_t off, uint32_t len, uint64_t now)
+{
+	struct diw_pcapng_packet k = { .outbound = tx, .iov = iov, .off = off, .len = len, .comment = "impair_lost" };
+
+	(void)w;
+	(void)now;
+	write_packet(wire.fd, peer, &k);
+}
+
+/* What the kernel took in one call, datagram by datagram. */
+static void write_burst(int fd, const struct diw_dgram_burst *b)
+{
+	struct diw_impair_cursor at = { 0, 0 };
+	uint32_t left = wire.file ? b->len : 0;
+
+	if (wire.file && !b->len)
+		write_packet(fd, &b->peer, &(struct diw_pcapng_packet){ .outbound = true, .iov = b->iov });
+	while (left) {
+		uint32_t len = left < b->seg ? left : b->seg;
+		struct diw_pcapng_packet k = { .outbound = true, .iov = b->iov + at.i, .off = at.off, .len = len };
+
+		write_packet(fd, &b->peer, &k);
+		diw_impair_advance(b->iov, &at, len);
+		left -= len;
+	}
+}
+
+void diw_wire_came(const struct diw_came *c, const uint8_t *data, size_t len, const char *dropped)
+{
+	struct iovec iov = { (void *)data, len };
+	struct diw_pcapng_packet k = { .iov = &iov, .len = (uint32_t)len, .comment = dropped };
+	int saved = errno;
+
+	take_lock();
+	write_packet(c->fd, &c->src, &k);
+	release_lock();
+	errno = saved;
+}
+
+/* ---- The impairment ---- */
+
+/* The LEN bytes of B at AT, in PIECE: so many pieces. */
+static size_t cut_out(const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len, struct iovec *piece)
+{
+	size_t n = 0;
+
+	while (len) {
+		size_t have = b->iov[at.i].iov_len - at.off, some = have < len ? have : len;
+
+		if (some)
+			piece[n++] = (struct iovec){ (uint8_t *)b->iov[at.i].iov_base + at.off, some };
+		len -= (uint32_t)some;
+		at = (struct diw_impair_cursor){ at.i + 1, 0 };
+	}
+	return n;
+}
+
+static ssize_t send_item(int fd, const struct msghdr *msg, int flags, const struct diw_dgram_burst *b,
+			 const struct diw_impair_item *item)
+{
+	struct iovec piece[MOST_PIECES];
+	struct msghdr m = *msg;
+	struct diw_dgram_burst one = { .peer = b->peer, .iov = piece, .len = item->len, .seg = item->len };
+	ssize_t rc;
+
+	if (item->e)
+		piece[0] = (struct iovec){ item->e->data, item->len };
+	m.msg_iov = piece;
+	m.msg_iovlen = item->e ? 1 : cut_out(b, item->at, item->len, piece);
+	rc = real.sendmsg(fd, &m, flags);
+	if (rc >= 0)
+		write_burst(fd, &one);
+	return rc;
+}
+
+static void count(void)
+{
+	diw_add(DIW_C_sock_impair_lost, wire.c.impair_lost);
+	diw_add(DIW_C_sock_impair_duplicated, wire.c.impair_duplicated);
+	diw_add(DIW_C_sock_impair_corrupted, wire.c.impair_corrupted);
+	wire.c = (struct diw_counters){ 0 };
+}
+
+/* Whether it left is what became of the first that the network does not lose. */
+static ssize_t send_impaired(int fd, const struct msghdr *msg, int flags, const struct diw_dgram_burst *b)
+{
+	struct diw_impair_line *l = &wire.line;
+	uint64_t now = diw_clock_ns();
+	ssize_t rc = 0;
+
+	wire.fd = fd;
+	diw_impair_line_plan(l, b, now);
+	for (int i = 0; i < l->nrun && rc >= 0; i++) {
+		rc = send_item(fd, msg, flags, b, &l->run[i]);
+		if (i)
+			rc = 0;
+	}
+	diw_impair_line_tell(l, b, rc >= 0, now);
+	diw_impair_line_end(l, b, l->nrun, now);
+	count();
+	return rc < 0 ? rc : (ssize_t)b->len;
+}
+
+static bool find_peer(int fd, const struct msghdr *msg, struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+
+	if (!msg->msg_name && getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
+		return false;
+	if (msg->msg_name && msg->msg_namelen < sizeof(struct sockaddr_in))
+		return false;
+	diw_addr_from_sockaddr(peer, msg->msg_name ? msg->msg_name : (struct sockaddr *)&ss);
+	return true;
+}
+
+ssize_t diw_wire_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size)
+{
+	size_t len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
+	struct diw_dgram_burst b = { .iov = msg->msg_iov, .niov = (int)msg->msg_iovlen, .len = (uint32_t)len };
+	int error;
+	ssize_t rc;
+
+	if (len > DIW_DGRAM_MAX || msg->msg_iovlen > MOST_PIECES || diw_is_confined() || !find_peer(fd, msg, &b.peer))
+		return real.sendmsg(fd, msg, flags);
+	b.seg = size && size < len ? size : (uint32_t)len;
+	if (b.seg && b.len / b.seg >= DIW_DGRAM_MAX_SEGS)
+		return real.sendmsg(fd, msg, flags);
+	take_lock();
+	if (wire.impairs) {
+		rc = send_impaired(fd, msg, flags, &b);
+	} else {
+		rc = real.sendmsg(fd, msg, flags);
+		if (rc >= 0)
+			write_burst(fd, &b);
+	}
+	error = errno;
+	release_lock();
+	errno = error;
+	return rc;
+}
+
+/* ---- What is asked for ---- */
+
+static const char *refuses(const struct diw_impair_spec *spec)
+{
+	const struct diw_impair_dir *tx = &spec->dir[DIW_IMPAIR_TX], *rx = &spec->dir[DIW_IMPAIR_RX];
+
+	if (tx->delay)
+		return "delay: a socket's call cannot send later";
+	if (tx->reorder > 0)
+		return "reorder: a socket's call cannot send later";
+	if (rx->loss > 0 || rx->burst > 0 || rx->dup > 0 || rx->reorder > 0 || rx->corrupt > 0 || rx->delay || rx->mask)
+		return "rx.: what a socket receives is as the kernel has it, impair what the other end sends";
+	return NULL;
+}
+
+static void impair(const char *text)
+{
+	struct diw_impair_spec *spec = NULL;
+	char wrong[160];
+	const char *why = wrong;
+
+	if (diw_impair_parse(text, &spec, wrong, sizeof wrong) == 0) {
+		why = refuses(spec);
+		if (!why && diw_impair_line_set(&wire.line, &spec->dir[DIW_IMPAIR_TX], DIW_IMPAIR_TX) < 0)
+			why = "no memory is left for it";
+		diw_impair_spec_free(spec);
+	}
+	wire.impairs = !why && wire.line.active;
+	if (why)
+		snprintf(wire.refused, sizeof wire.refused, "%s", why);
+}
+
+void diw_wire_init(void)
+{
+	const char *text = secure_getenv("DIWARP_IMPAIR");
+
+	wire.line.c = &wire.c;
+	if (text && *text)
+		impair(text);
+	wire.path = diw_capture_path();
+	wire.watch.lost = write_lost;
+	wire.line.tx = true;
+	if (wire.path)
+		wire.line.watch = &wire.watch;
+	diw_wire_on = wire.impairs || wire.path || wire.refused[0];
+}
+
+void diw_wire_open(bool connections)
+{
+	if (!diw_wire_on || diw_is_confined())
+		return;
+	if (connections) {
+		if (!atomic_exchange(&wire.told_connections, true))
+			diw_log(DIW_LOG_TELL, "connections of TCP are %s", wire.path && !wire.impairs ?
+				"not captured: diw dump -i shows them" : "not impaired: TCP would repair it");
+		return;
+	}
+	if (wire.refused[0] && !atomic_exchange(&wire.told_datagrams, true))
+		diw_log(DIW_LOG_TELL, "DIWARP_IMPAIR: %s; nothing is impaired", wire.refused);
+	take_lock();
+	if (wire.path)
+		wire.file = diw_capture_file(wire.path);
+	release_lock();
+}
+
+/* Another thread of the parent's may have been sending. */
+void diw_wire_forked(void)
+{
+	if (!diw_wire_on)
+		return;
+	pthread_mutex_init(&wire.lock, NULL);
+	wire.file = NULL;
+	wire.line.nrun = wire.line.nlost = 0;
+	wire.line.entry_head = wire.line.entry_count = wire.line.arena_head = wire.line.arena_used = 0;
+	diw_capture_forked();
+}
