@@ -64,12 +64,11 @@ static void close_qp(struct liar *l)
 	diw_cq_destroy(l->cq);
 }
 
-/* With this hello; what came of it. */
-static enum diw_cm_event_type liar_connect(struct liar *l, const uint8_t *hello, uint32_t len)
+/* With this hello; the outcome is in *EV. */
+static enum diw_cm_event_type liar_meet(struct liar *l, const uint8_t *hello, uint32_t len, struct diw_cm_event *ev)
 {
 	struct diw_conn_attr a;
 	struct diw_addr to;
-	struct diw_cm_event ev;
 
 	open_qp(l);
 	diw_addr_parse("127.0.0.1", diw_port_tcp(l->port), &to);
@@ -78,8 +77,15 @@ static enum diw_cm_event_type liar_connect(struct liar *l, const uint8_t *hello,
 	a.data_len = len;
 	a.plain = true;
 	must(diw_connect(l->qp, l->cm, &to, &a), "connect");
-	must(diw_cm_get(l->cm, &ev, (int64_t)SOON_MS * 1000000), "an outcome");
-	return ev.type;
+	must(diw_cm_get(l->cm, ev, (int64_t)SOON_MS * 1000000), "an outcome");
+	return ev->type;
+}
+
+static enum diw_cm_event_type liar_connect(struct liar *l, const uint8_t *hello, uint32_t len)
+{
+	struct diw_cm_event ev;
+
+	return liar_meet(l, hello, len, &ev);
 }
 
 static void honest_hello(uint8_t p[RS_HELLO_LEN])
@@ -240,6 +246,26 @@ static void test_hello(struct liar *l)
 	close_qp(l);
 }
 
+/* The vector of docs/rc-wire.md section 2.3, and the form of the answer to it. */
+static void test_vector(struct liar *l, int listens)
+{
+	static const uint8_t hello[] = { 0x64, 0x52, 0x53, 0x31, 0x00, 0x20, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00 };
+	static const uint8_t zeros[20];
+	struct diw_cm_event ev;
+	bool met = liar_meet(l, hello, sizeof hello, &ev) == DIW_CM_ESTABLISHED;
+	int victim;
+
+	CHECK(met, "the hello of the page is taken");
+	CHECK(ev.data_len == 32 && memcmp(ev.data, hello, 4) == 0 && diw_get16(ev.data + 4) >= 2 &&
+	      memcmp(ev.data + 6, hello + 6, 6) == 0 && memcmp(ev.data + 12, zeros, 20) == 0,
+	      "and answered in the same form");
+	if (met) {
+		victim = diw_rs_accept(listens, NULL, NULL);
+		diw_rs_close(victim);
+	}
+	close_qp(l);
+}
+
 int main(void)
 {
 	int listens = listener(AF_INET, 4), bystander[2];
@@ -249,6 +275,7 @@ int main(void)
 	pair(bystander);
 	liar_init(&l, port_of(listens));
 	test_hello(&l);
+	test_vector(&l, listens);
 	for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++)
 		test_lie(&l, listens, i, bystander);
 	close_both(bystander);
