@@ -64,6 +64,7 @@ struct diw_stream_ahead {
 	uint32_t bytes, payload;
 	uint32_t seen;                   /* with so many bytes in the queue there is no other payload */
 	bool moved;                      /* something was taken since it was asked for */
+	bool told;                       /* FIONREAD has told of payload, and its end was not looked behind yet */
 };
 
 struct diw_stream_rx {

@@ -113,6 +113,8 @@ void diw_stream_reads(int fd);
 bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint8_t *to, size_t *got);
 /* The CRC of the FPDU whose head RX has is good; ALL bytes behind that are at P. */
 bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size_t all);
+/* Of the N bytes at P the payload of the FPDUs that are whole and good, moved to P. */
+size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n);
 
 /* ---- stream_ahead.c ---- */
 

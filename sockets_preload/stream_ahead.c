@@ -111,6 +111,7 @@ uint32_t diw_stream_count(int fd, struct diw_stream_rx *rx, uint32_t here)
 	if (!is_exact(a, n) && (!a->moved || a->payload < MUCH) && find_more(fd, rx, here, n))
 		a->seen = n;
 	a->moved = false;
+	a->told = true;
 	if (!is_exact(a, n))
 		diw_stream_tell_again(fd);
 	return n < a->bytes ? a->payload - (a->bytes - n) : a->payload;

@@ -104,3 +104,17 @@ bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size
 {
 	return diw_crc32c(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all - 4) == diw_get32le(p + all - 4);
 }
+
+size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)
+{
+	size_t at = 0, all = 0, got, take = n < rx->left + rx->tail ? n : rx->left + rx->tail;
+
+	while (take && diw_stream_parse(rx, p + at, take, p + all, &got)) {
+		at += take;
+		all += got;
+		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD - rx->got : rx->left + rx->tail;
+		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !diw_stream_is_intact(rx, p + at, take)))
+			break;
+	}
+	return all;
+}

@@ -306,6 +306,19 @@ static ssize_t verify(struct call *c)
 	return rc;
 }
 
+/* A program that was told by FIONREAD what is there may read that much, and no more before more comes: so the first
+ * bytes of an FPDU that is not whole must not hold the room that its rest needs. */
+static void make_room(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+
+	if (!rx->ahead.told || rx->ahead.payload || rx->got < DIW_STREAM_HEAD || !rx->left || rx->verified ||
+	    diw_is_confined())
+		return;
+	rx->ahead.told = false;
+	verify(c);                           /* the next call tells of a fault */
+}
+
 static ssize_t take_checked(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -320,25 +333,11 @@ static ssize_t take_checked(struct call *c)
 		if (rc <= 0)
 			return rc;
 	}
+	make_room(c);
 	return 1;
 }
 
 /* ---- Looking ---- */
-
-/* Of the N bytes at P the payload of the FPDUs that are whole and good, moved to P. */
-static size_t parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)
-{
-	size_t at = 0, all = 0, got, take = n < rx->left + rx->tail ? n : rx->left + rx->tail;
-
-	while (take && diw_stream_parse(rx, p + at, take, p + all, &got)) {
-		at += take;
-		all += got;
-		take = rx->got < DIW_STREAM_HEAD ? DIW_STREAM_HEAD - rx->got : rx->left + rx->tail;
-		if (take > n - at || (rx->got == DIW_STREAM_HEAD && !diw_stream_is_intact(rx, p + at, take)))
-			break;
-	}
-	return all;
-}
 
 /* Payload in the first 64 KiB of the queue, and as much of it as there is room for. */
 static ssize_t peek_payload(struct call *c)
@@ -357,7 +356,7 @@ static ssize_t peek_payload(struct call *c)
 		copy.left -= (uint32_t)held;
 		copy.n_stale = 0;
 		if (copy.crc)
-			got = parse_good(&copy, stage.mem + held, (size_t)n);
+			got = diw_stream_parse_good(&copy, stage.mem + held, (size_t)n);
 		else
 			diw_stream_parse(&copy, stage.mem + held, (size_t)n, stage.mem + held, &got);
 		got += held;

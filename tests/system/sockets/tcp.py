@@ -329,6 +329,22 @@ def by_count():
         fcntl.ioctl(b, termios.FIONREAD, due)
         got += exactly(b, due[0])
     tell("by count", got)
+    # What is left of a packet must not hold the room that its rest needs: nobody reads before that has come.
+    a, b = pair()
+    b.setblocking(False)
+    edge.register(b, select.EPOLLIN | select.EPOLLET)
+    n, got = 5000000, b""
+    writer = threading.Thread(target=a.sendall, args=(data(n),), daemon=True)
+    writer.start()
+    while len(got) < n and edge.poll(LIMIT):
+        fcntl.ioctl(b, termios.FIONREAD, due)
+        while due[0] > 0:
+            piece = b.recv(min(8192, due[0]))
+            due[0] -= len(piece)
+            got += piece
+    tell("by count, more than there is room for", got)
+    a.shutdown(socket.SHUT_RDWR)
+    writer.join()
 
 
 def errors():
