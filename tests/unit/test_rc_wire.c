@@ -41,13 +41,6 @@ static void with_confirm(void)
 	memory();
 }
 
-static void with_words(void)
-{
-	wire_open(&w, &(struct wire_attr){ .confirm = true, .words = true, .receives = 4,
-					  .rnr_ns = KIT_LIMIT });
-	memory();
-}
-
 static void done(void)
 {
 	wire_close(&w);
@@ -236,106 +229,6 @@ START_TEST(refused_behind)
 		"4141 00000000 00000001 00000002 00000000");
 	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
 	wire_expect_wc(w.e.scq, 2, DIW_WC_REM_ACCESS_ERR);
-}
-END_TEST
-
-static bool nothing_completes(void)
-{
-	struct diw_wc wc;
-
-	return diw_cq_wait(w.e.scq, &wc, 1, 20 * (int64_t)DIW_MS) == 0;
-}
-
-/* The vectors of docs/rc-wire.md section 7.2. */
-START_TEST(words)
-{
-	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE }, send = { .wr_id = 2, .opcode = DIW_WR_SEND };
-	struct diw_send_wr imm = { .wr_id = 3, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_IMM, .imm = 7 };
-
-	wire_post(&w, &write, 0, 4);
-	raw_expect(&w.r, "c150 " STAG_TO " 80000000 00010203");
-	wire_post(&w, &send, 0, 2);
-	raw_expect(&w.r, "4153 00000000 00000000 00000001 00000000 80000000 0001");
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000001");
-	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* more than we have sent: nobody's count */
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000002");
-	wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
-	/* The Immediate asks for its Write. Three messages of the peer are placed here, of which it has not asked. */
-	wire_post(&w, &imm, 0, 1);
-	raw_expect(&w.r, "c140 " STAG_TO " 00");
-	raw_expect(&w.r, "4158 00000000 00000000 00000002 00000000 80000003 0000000000000007");
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* the Write alone */
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000004");
-	wire_expect_wc(w.e.scq, 3, DIW_WC_SUCCESS);
-}
-END_TEST
-
-/* A Response says as much as a word; nothing asks in front of a Read. */
-START_TEST(words_and_reads)
-{
-	struct diw_sge sge[] = { { w.p.k.mem, 1, w.p.all->stag }, { w.p.k.mem + 1000, 1, w.p.all->stag } };
-	struct diw_send_wr wr[] = {
-		{ .next = &wr[1], .wr_id = 1, .opcode = DIW_WR_WRITE, .sge = &sge[0], .num_sge = 1, .stag = STAG,
-		  .to = TO, .flags = DIW_SEND_SIGNALED },
-		{ .wr_id = 2, .opcode = DIW_WR_READ, .sge = &sge[1], .num_sge = 1, .stag = STAG, .to = TO,
-		  .flags = DIW_SEND_SIGNALED },
-	};
-
-	ck_assert_int_eq(diw_post_send(w.e.qp, wr, NULL), 0);
-	raw_expect(&w.r, "c140 " STAG_TO " 00");
-	raw_expect(&w.r, "4141 00000000 00000001 00000001 00000000 %08x %016lx 00000001 " STAG_TO, w.p.all->stag,
-		   local(1000));
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c142 %08x %016lx 61", w.p.all->stag, local(1000));
-	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
-	wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
-	ck_assert_uint_eq(end_counter(&w.e, "confirm_asked"), 0);
-}
-END_TEST
-
-/* Asked without a message to send, we answer by one of our own; once the program answers, its message carries the
- * count, and the completion that it confirms comes before that of what brought it. */
-START_TEST(words_answer)
-{
-	struct diw_send_wr pong = { .wr_id = 1, .opcode = DIW_WR_SEND };
-
-	raw_hex(&w.r, "c150 %08x %016lx 80000000 61", w.mr->stag, w.mr->to);
-	raw_expect(&w.r, "c150 00000000 0000000000000000 00000001");
-	raw_hex(&w.r, "4153 00000000 00000000 00000001 00000000 80000001 61");
-	raw_expect(&w.r, "c150 00000000 0000000000000000 00000002");
-	wire_expect_wc(w.e.rcq, 0, DIW_WC_SUCCESS);
-	wire_post(&w, &pong, 0, 1);
-	raw_expect(&w.r, "4153 00000000 00000000 00000001 00000000 80000002 00");
-	raw_hex(&w.r, "4143 00000000 00000000 00000002 00000000 61");
-	wire_expect_wc(w.e.rcq, 1, DIW_WC_SUCCESS);
-	ck_assert(nothing_completes());
-	raw_hex(&w.r, "4153 00000000 00000000 00000003 00000000 00000003 61");
-	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
-	wire_expect_wc(w.e.rcq, 2, DIW_WC_SUCCESS);
-	ck_assert_uint_eq(end_counter(&w.e, "confirm_told"), 2);
-}
-END_TEST
-
-/* What the peer says waits behind a Send that finds no receive, and the program posts none before its own is
- * complete. */
-START_TEST(words_behind_a_stall)
-{
-	struct diw_send_wr send = { .wr_id = 1, .opcode = DIW_WR_SEND };
-
-	for (uint32_t i = 1; i <= 5; i++)
-		raw_hex(&w.r, "4143 00000000 00000000 %08x 00000000 61", i);
-	for (uint64_t i = 0; i < 4; i++)
-		wire_expect_wc(w.e.rcq, i, DIW_WC_SUCCESS);
-	wire_post(&w, &send, 0, 1);
-	raw_expect(&w.r, "4153 00000000 00000000 00000001 00000000 80000004 00");
-	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
-	wire_receive(&w, 9);
-	wire_expect_wc(w.e.rcq, 9, DIW_WC_SUCCESS);
 }
 END_TEST
 
@@ -557,7 +450,7 @@ Suite *suite_rc_wire(void)
 {
 	Suite *s = suite_create("rc_wire");
 	TCase *t = tcase_create("default"), *cut = tcase_create("segments"), *m = tcase_create("markers");
-	TCase *c = tcase_create("confirm"), *patient = tcase_create("patient"), *wd = tcase_create("words");
+	TCase *c = tcase_create("confirm"), *patient = tcase_create("patient");
 
 	tcase_add_test(t, peer_crc);
 	tcase_add_test(t, sends);
@@ -582,17 +475,11 @@ Suite *suite_rc_wire(void)
 	tcase_add_checked_fixture(cut, short_segments, done);
 	tcase_add_checked_fixture(m, with_markers, done);
 	tcase_add_checked_fixture(c, with_confirm, done);
-	tcase_add_test(wd, words);
-	tcase_add_test(wd, words_and_reads);
-	tcase_add_test(wd, words_answer);
-	tcase_add_test(wd, words_behind_a_stall);
-	tcase_add_checked_fixture(wd, with_words, done);
 	tcase_set_timeout(t, 30);
 	tcase_set_timeout(m, 30);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, cut);
 	suite_add_tcase(s, m);
 	suite_add_tcase(s, c);
-	suite_add_tcase(s, wd);
 	return s;
 }
