@@ -10,6 +10,7 @@
 . "${0%/*}/lib.sh"
 . tests/system/sockets/lib.sh
 . tests/system/sockets/rows.sh
+. tests/system/sockets/servers.sh
 PATTERN=${1:-.}
 [ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
 have_programs ${DIW_TEST_FULL:+media} || end

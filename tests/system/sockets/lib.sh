@@ -3,8 +3,9 @@
 # For sockets_programs.sh: rows, each two programs that talk on lo, over UDP, or those in STREAMS and LARGE_STREAMS over
 # TCP.
 #
-# A row is a function row_NAME that sets nothing and uses
+# A row is a function row_NAME that sets nothing, but SEEN to nothing where no FPDU begins a packet, and uses
 #   first COMMAND...     starts the end that waits; FIRST is its process
+#   beside COMMAND...    another process of the same end, before that; BESIDE is all of them
 #   second COMMAND...    runs the end that begins; its output is in OUT
 #   says REGEX, fine WHAT COMMAND...   the row fails if it is not so
 # Either is interposed or not, as WHO says (both, first, second, none).
@@ -45,6 +46,10 @@ first() {
 	FIRST=$!
 	JOBS+=("$FIRST")
 }
+beside() {
+	first "$@"
+	BESIDE+=("$FIRST")
+}
 second() {
 	local program
 	program=$(path "$1")
@@ -59,11 +64,14 @@ fault() { FAULT="${FAULT:+$FAULT; }$*"; }
 fine() { local what=$1; shift; "$@" > /dev/null 2>&1 || fault "$what"; }
 says() { [[ $OUT =~ $1 ]] || fault "no $1 in its output"; }
 waits() { eventually 30 listening "$1" || fault "nobody waits at $1"; }
-# Ends the first as its user would.
+# Ends the first as its user would, and what is beside it.
 ends() {
-	kill -"${1:-TERM}" $FIRST 2> /dev/null
-	join $FIRST 30 > /dev/null
-	[ $? -ne 124 ] || fault "the first does not end"
+	local pid
+	for pid in $FIRST "${BESIDE[@]}"; do
+		kill -"${1:-TERM}" $pid 2> /dev/null
+		join $pid 30 > /dev/null
+		[ $? -ne 124 ] || fault "the first does not end"
+	done
 }
 # live [PROCESS FILE]: the first's counters while it lives, or another's, written as it would when it ends.
 live() {
@@ -104,7 +112,7 @@ captured() {
 }
 capture() {
 	case $KIND in
-	bytes) dumpcap -q -B 64 -i lo -f tcp -w "$TMP/capture" 2> /dev/null & ;;
+	bytes) dumpcap -q -B 64 -a filesize:16000 -i lo -f tcp -w "$TMP/capture" 2> /dev/null & ;;
 	*) $DIW dump -i lo --json > "$TMP/capture" 2> /dev/null & ;;
 	esac
 	capture=$!
@@ -115,7 +123,7 @@ capture() {
 # play NAME WHO: one row.
 play() {
 	local name=$1 capture=
-	WHO=$2 FAULT='' ELIGIBLE=both INPUT='' AS='' KIND=messages
+	WHO=$2 FAULT='' ELIGIBLE=both INPUT='' AS='' KIND=messages BESIDE=() SEEN=yes
 	case " ${STREAMS[*]} ${LARGE_STREAMS[*]} " in *" $name "*) KIND=bytes ;; esac
 	rm -f "$TMP"/first.* "$TMP"/second.* "$TMP/capture"
 	touch "$TMP/first.err" "$TMP/second.err" "$TMP/capture"
@@ -130,7 +138,7 @@ play() {
 }
 capturing() { ss -H0 | grep -q .; }
 # Of what was framed a capture shows some, as many as came before it was ended.
-enough() { count; [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
+enough() { count; [ -z "$SEEN" ] || [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
 
 judge_row() {
 	local bad

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash disable=SC2034
+# Rows of sockets_programs.sh with servers of several processes or threads, and what loads them; lib.sh says how rows are
+# written.
+SERVERS=(haproxy_http haproxy_tcp ab wrk)
+STREAMS+=("${SERVERS[@]}")
+BOTH+=("${SERVERS[@]}")
+ALONE+=("${SERVERS[@]}")
+
+# serves PORT PROCESSES: nginx, as the first, of what is in $TMP/www, where files may be put.
+serves() {
+	mkdir -p "$TMP/www" "$TMP/nginx"
+	head -c 5000000 /dev/urandom > "$TMP/www/large"
+	head -c 20000 /dev/urandom > "$TMP/www/small"
+	cat > "$TMP/nginx/conf" <<- END
+		daemon off;
+		worker_processes $2;
+		user $(id -un) $(id -gn);
+		pid $TMP/nginx/pid;
+		error_log stderr crit;
+		events { worker_connections 512; }
+		http {
+			access_log off;
+			client_max_body_size 0;
+			$(printf "%s_temp_path $TMP/nginx/%s;\n" client_body{,} proxy{,} fastcgi{,} uwsgi{,} scgi{,})
+			server { listen 127.0.0.1:$1; root $TMP/www; dav_methods PUT; }
+		}
+	END
+	first nginx -e stderr -p "$TMP/nginx" -c "$TMP/nginx/conf"
+	eventually 30 accepting "$1" || fault "no server"
+}
+
+# row_haproxy_in MODE PORT: curl, haproxy, nginx, there and back.
+row_haproxy_in() {
+	local who=$WHO
+	rm -f "$TMP/www/put"
+	[ "$who" = both ] || WHO=none
+	serves 5383 2
+	WHO=$who
+	BESIDE+=("$FIRST")
+	cat > "$TMP/haproxy" <<- END
+		defaults
+			mode $1
+			timeout connect 30s
+			timeout client 30s
+			timeout server 30s
+			option splice-auto
+			option splice-request
+			option splice-response
+		listen relay
+			bind 127.0.0.1:$2
+			server nginx 127.0.0.1:5383
+	END
+	first haproxy -db -f "$TMP/haproxy"
+	eventually 30 accepting "$2" || fault "no proxy"
+	second curl -sS "http://127.0.0.1:$2/large" --next -sS -T "$TMP/www/large" "http://127.0.0.1:$2/put"
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	fine "the file that came is not the same" cmp "$TMP/www/large" "$TMP/second.out"
+	fine "the file that went is not the same" cmp "$TMP/www/large" "$TMP/www/put"
+	live
+	ends
+}
+about_haproxy_http() { echo 'curl to nginx through haproxy, which splices, HTTP, 5 MB there and back'; }
+row_haproxy_http() { row_haproxy_in http 5384; }
+about_haproxy_tcp() { echo 'the same, where haproxy knows no HTTP (`mode tcp`)'; }
+row_haproxy_tcp() { row_haproxy_in tcp 5385; }
+
+about_ab() { echo 'ab and nginx, 2,000 connections, 8 at a time, each asks for 20,000 bytes'; }
+row_ab() {
+	SEEN=                            # an FPDU and what a connection begins with are one packet
+	serves 5386 2
+	second ab -q -n 2000 -c 8 http://127.0.0.1:5386/small
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	says $'Complete requests: *2000\nFailed requests: *0\n'
+	says $'HTML transferred: *40000000 bytes'
+	ends
+}
+
+about_wrk() { echo 'wrk and nginx, 1 s over 8 connections that stay, 20,000 bytes an answer'; }
+row_wrk() {
+	serves 5387 2
+	second wrk -t 2 -c 8 -d 1s http://127.0.0.1:5387/small
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	says 'Requests/sec: *[1-9][0-9][0-9]'
+	fine "errors" [ "${OUT/errors}${OUT/Non-2xx}" = "$OUT$OUT" ]
+	ends
+}
