@@ -22,6 +22,7 @@ Suite *suite_flood(void);
 Suite *suite_fuzz(void);
 Suite *suite_tables(void);
 Suite *suite_proof(void);
+Suite *suite_proved(void);
 
 /* The fields of the specification's vectors. */
 #define QKEY 0x1badcafeu
