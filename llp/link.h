@@ -60,6 +60,8 @@ struct diw_link_ops {
 	/* Send what is staged. 0; -EAGAIN: still staged, wait for the descriptor to be writable. RELIABLE: -errno, the
 	 * stream has broken, and what was staged is lost. */
 	int (*flush)(struct diw_link *l, uint64_t now);
+	/* Datagrams: forget what is staged: it never leaves. NULL on other links. */
+	void (*discard)(struct diw_link *l);
 	/* Receive at most BUDGET bursts and hand their segments up; returns how many bursts there were. */
 	int (*poll)(struct diw_link *l, int budget, uint64_t now);
 	uint64_t (*deadline)(struct diw_link *l);

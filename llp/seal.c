@@ -228,6 +228,12 @@ static int seal_flush(struct diw_link *l, uint64_t now)
 	return send_open(seal_of(l), now);
 }
 
+static void seal_discard(struct diw_link *l)
+{
+	seal_of(l)->open.len = 0;
+	l->left = l->taken;
+}
+
 /* ---- Receive ---- */
 
 static void datagram_dropped(struct seal *s, const uint8_t *p, uint32_t len, const char *reason, uint64_t now)
@@ -356,7 +362,8 @@ static void seal_close(struct diw_link *l)
 }
 
 static const struct diw_link_ops seal_ops = {
-	.send = seal_send, .flush = seal_flush, .poll = seal_poll, .deadline = seal_deadline, .mulpdu = seal_mulpdu,
+	.send = seal_send, .flush = seal_flush, .discard = seal_discard, .poll = seal_poll,
+	.deadline = seal_deadline, .mulpdu = seal_mulpdu,
 	.fds = seal_fds, .close = seal_close,
 };
 

@@ -36,6 +36,8 @@ int diw_qp_reset(struct diw_qp *qp)
 		rc = diw_rc_reset(qp);
 	if (rc == 0)
 		rc = renew(qp);
+	if (rc == 0 && qp->type != DIW_QP_RC)
+		qp->link->ops->discard(qp->link);
 	if (rc == 0) {
 		forget_requests(qp);
 		qp->blocked = qp->more = qp->member.starved = qp->hold = qp->tell_drained = qp->silent = false;
@@ -176,6 +178,7 @@ static void abort_dgram(struct diw_qp *qp)
 	qp->state = DIW_QPS_ERROR;
 	qp->rdmap.ddp.order.dead = true;
 	diw_qp_flush(qp);
+	qp->link->ops->discard(qp->link);
 }
 
 int diw_abort(struct diw_qp *qp)

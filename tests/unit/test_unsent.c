@@ -346,6 +346,32 @@ START_TEST(full_socket)
 }
 END_TEST
 
+/* What waits for room in the socket does not leave when its queue pair was reset, in error (_i 1) or not. */
+START_TEST(full_and_reset)
+{
+	refuse_all(EAGAIN);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
+	nothing_more(&a);
+	if (_i) {
+		ck_assert_int_eq(diw_abort(a.qp), 0);
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(next_wc(&a).status, DIW_WC_FLUSHED);
+	}
+	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
+	kernel_refuse = NULL;
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(end_recv(&b, 0, LONG, 0), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 65, DIW_SEND_SIGNALED), 0);
+	is_sent(&a);
+	arrives(&b, 65);
+	nothing_more(&a);
+	ck_assert_int_eq(end_send(&a, &b, 0, 66, DIW_SEND_SIGNALED), 0);
+	is_sent(&a);
+	arrives(&b, 66);
+}
+END_TEST
+
 /* A program that asks for no completion, and takes none, is not held up by those of requests that failed. */
 START_TEST(full_cq)
 {
@@ -450,6 +476,7 @@ Suite *suite_unsent(void)
 	tcase_add_test(t, many_reads);
 	tcase_add_test(t, nobody_there);
 	tcase_add_loop_test(t, full_socket, 0, 2);
+	tcase_add_loop_test(t, full_and_reset, 0, 2);
 	tcase_add_test(t, full_cq);
 	tcase_add_test(t, between);
 	tcase_add_loop_test(t, uc, 0, 2);
