@@ -117,6 +117,33 @@ static void blocking(void)
 	whole(recvfrom(a, buf, sizeof buf, 0, (void *)&from, &len));
 }
 
+/* A buffer that the kernel cuts, to who has it put together. What leaves in two comes so. */
+static void open_segments(void)
+{
+	int size = 1200, on = 1;
+
+	open_pair(0);
+	must(!setsockopt(b, IPPROTO_UDP, 103 /* UDP_SEGMENT */, &size, sizeof size));
+	must(!setsockopt(a, IPPROTO_UDP, 104 /* UDP_GRO */, &on, sizeof on));
+	first_receive(a);
+}
+
+static void segments(void)
+{
+	char control[64];
+
+	whole(sendto(b, buf, bytes, 0, (void *)&server, sizeof server));
+	for (size_t left = bytes; left;) {
+		struct iovec iov = { buf, sizeof buf };
+		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			.msg_controllen = sizeof control };
+		ssize_t n = recvmsg(a, &m, 0);
+
+		must(n > 0 && m.msg_controllen);
+		left -= (size_t)n;
+	}
+}
+
 static void open_epoll(void)
 {
 	struct epoll_event e = { .events = EPOLLIN };
@@ -263,6 +290,7 @@ static const struct work {
 } works[] = {
 	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08 },
 	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08 },
+	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, 1.05, 1.08 },
 	{ "clients", "300 sockets connected to one", open_clients, clients, 16 * PEERS, 1.05, 1.08 },
 	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 16 * PEERS, 1.05, 1.08 },
 	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0 },
