@@ -48,6 +48,7 @@ struct diw_sock_owner {
 #define DIW_SOCK_CONNECTION 16u          /* found by its cookie: diw_sockreg_port() */
 #define DIW_SOCK_LENT 64u                /* a program that is not interposed has this socket: it is not found */
 #define DIW_SOCK_READS 32u               /* the process that shows it has begun to read it by interposed calls */
+#define DIW_SOCK_TAG 0xffffff00u         /* which key its process shares with other hosts; 0: none */
 
 /* The low two bits of seq say what the entry is, the others grow with each change. 0: it was never used. */
 enum { DIW_SOCK_FREE, DIW_SOCK_WRITING, DIW_SOCK_SHOWN };

@@ -132,6 +132,7 @@ static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data
 
 static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = {
 	{ SYS_socket, { AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG }, DIW_DENIED_ASKING },
+	{ SYS_socket, { AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE }, DIW_DENIED_ASKING },
 	{ SYS_socket, { AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0 }, DIW_DENIED_ASKING },
 	{ SYS_socket, { AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0 }, DIW_DENIED_ASKING },
 	{ SYS_connect, { FD }, DIW_DENIED_ASKING },

@@ -10,6 +10,7 @@
 
 #include "base/regfile.h"
 #include "sockets_preload/frame.h"
+#include "sockets_preload/group.h"
 #include "sockets_preload/segments.h"
 #include "sockets_preload/stream.h"
 
@@ -187,6 +188,7 @@ static bool describe(int fd, struct diw_sock *s)
 	s->plain = plain_reason(fd, s->family, s->segment);
 	s->watched = is_watched(fd, s->family);
 	s->timed = has_timeout(fd);
+	s->broadcasts = diw_sock_option(fd, SOL_SOCKET, SO_BROADCAST);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		return false;
@@ -264,6 +266,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	diw_sock_stat_open();
 	diw_wire_open(false);
 	tmp->shared = !is_new;
+	tmp->way = is_new ? at->way : DIW_WAY_UNKNOWN;
 	tmp->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
 	kept = keep(fd, tmp, diw_mark_dgram);
 	return kept ? kept : tmp;
@@ -317,6 +320,10 @@ void diw_sock_forget(int fd)
 
 void diw_sock_is_new(int fd)
 {
+	struct diw_sock *s = place(fd);
+
+	if (s)
+		s->way = DIW_WAY_ASKED;
 	set_mark(fd, diw_mark_new);
 }
 
@@ -381,6 +388,7 @@ static void in_child(void)
 	atomic_fetch_add_explicit(&diw_forks, 1, memory_order_relaxed);
 	diw_mark_dgram += 2;
 	diw_reg_forked();
+	diw_group_forked();
 	diw_sock_stat_forked();
 	diw_wire_forked();
 	diw_stream_forked();

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "sockets_preload/group.h"
 #include "sockets_preload/stream.h"
 
 int __connect(int fd, const struct sockaddr *addr, socklen_t len);
@@ -247,6 +248,7 @@ static bool matters(int level, int name)
 	switch (name) {
 	case SO_RCVTIMEO:
 	case SO_TIMESTAMPING:
+	case SO_BROADCAST:
 	case SO_PEEK_OFF:
 	case SO_BINDTODEVICE:
 	case SO_BINDTOIFINDEX:
@@ -272,6 +274,8 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 	if (matters(level, name))
 		withdraw(fd);
 	rc = real.setsockopt(fd, level, name, value, len);
+	if (rc == 0)
+		diw_home_option(fd, level, name, value, len);
 	if (matters(level, name))
 		diw_sock_ask_again(fd);
 	diw_stream_option(fd, level, name);

@@ -114,16 +114,25 @@ static bool is_of_peer(const struct diw_keys *k, uint64_t key)
 	return diw_conf.have_key && key == diw_reg_peer_key(k->port);
 }
 
+/* To all that listen at its port. */
+static bool is_of_group(const struct diw_keys *k, uint64_t key, bool *crc)
+{
+	*crc = key == diw_reg_group_key(k->port, true);
+	return *crc || key == diw_reg_group_key(k->port, false);
+}
+
 DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head)
 {
 	uint64_t key;
+	bool crc;
 
 	*head = shape(p, n, &key);
 	if (!*head)
 		return DIW_FRAME_NONE;
-	if (key != k->key[0] && key != k->key[1] && !is_of_peer(k, key))
+	crc = key != k->key[1];
+	if (key != k->key[0] && crc && !is_of_peer(k, key) && !is_of_group(k, key, &crc))
 		return of_sibling(k, p, n, head, key);
-	if (key != k->key[1] && !diw_frame_crc_is_good(p, n)) {
+	if (crc && !diw_frame_crc_is_good(p, n)) {
 		diw_count(DIW_C_sock_rx_crc);
 		return DIW_FRAME_BAD;
 	}

@@ -49,6 +49,18 @@ uint64_t diw_reg_peer_key(uint16_t port)
 	return keyed_hash(diw_conf.key, port, 0);
 }
 
+/* No port is so large. */
+uint32_t diw_reg_peer_tag(void)
+{
+	return diw_conf.have_key ? ((uint32_t)keyed_hash(diw_conf.key, 65536, 0) & DIW_SOCK_TAG) | 1u << 8 : 0;
+}
+
+/* Whoever was sent such a frame may read it after it has left the registry, or as another process. */
+uint64_t diw_reg_group_key(uint16_t port, bool crc)
+{
+	return keyed_hash(diw_reg()->secret, port, crc ? 3 : 4);
+}
+
 /* ---- What has reached a socket, of which there is a mark with the time in its low bits ---- */
 
 static uint64_t heard_mark(uint64_t cookie, const struct diw_addr *src)

@@ -9,8 +9,10 @@
 
 #define LOCAL_NS DIW_S                   /* for so long an address is believed to be local, or not */
 
+enum place { ELSEWHERE, HERE, BROADCAST };
+
 /* A route to an address of this host has that address as its source; one to a broadcast address is refused. */
-static bool ask_local(const struct diw_addr *a, uint64_t netns)
+static enum place ask_place(const struct diw_addr *a, uint64_t netns)
 {
 	struct sockaddr_storage ss;
 	struct diw_addr from;
@@ -18,21 +20,22 @@ static bool ask_local(const struct diw_addr *a, uint64_t netns)
 	uint64_t here = 0;
 	socklen_t here_len = sizeof here;
 	int fd = real.socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool local = false;
+	enum place p = ELSEWHERE;
 
 	if (fd < 0)
-		return false;
-	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) == 0 && here == netns &&
-	    real.connect(fd, (struct sockaddr *)&ss, len) == 0) {
-		len = sizeof ss;
-		local = getsockname(fd, (struct sockaddr *)&ss, &len) == 0;
+		return p;
+	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) < 0 || here != netns) {
+		real.close(fd);
+		return p;
 	}
-	if (local) {
+	if (real.connect(fd, (struct sockaddr *)&ss, len) < 0) {
+		p = errno == EACCES ? BROADCAST : ELSEWHERE;
+	} else if (len = sizeof ss, getsockname(fd, (struct sockaddr *)&ss, &len) == 0) {
 		diw_addr_from_sockaddr(&from, (struct sockaddr *)&ss);
-		local = memcmp(from.ip, a->ip, sizeof a->ip) == 0;
+		p = memcmp(from.ip, a->ip, sizeof a->ip) == 0 ? HERE : ELSEWHERE;
 	}
 	real.close(fd);
-	return local;
+	return p;
 }
 
 uint64_t diw_coarse_ns(void)
@@ -50,31 +53,40 @@ bool diw_addr_is_loopback(const struct diw_addr *a)
 	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
 }
 
-bool diw_is_local(const struct diw_addr *a, uint64_t netns)
+static enum place place_of(const struct diw_addr *a, uint64_t netns)
 {
-	static __thread struct { uint64_t until, netns; struct diw_addr addr; bool local, busy; } known[8];
+	static __thread struct { uint64_t until, netns; struct diw_addr addr; enum place place; bool busy; } known[8];
 	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
-	uint64_t now;
-	bool local;
+	uint64_t now = diw_coarse_ns();
+	int saved = errno;
+	enum place p;
 
-	if (diw_addr_is_loopback(a))
-		return true;
-	now = diw_coarse_ns();
 	if (!k->busy && now < k->until && k->netns == netns && memcmp(k->addr.ip, a->ip, sizeof a->ip) == 0 &&
 	    k->addr.scope == a->scope)
-		return k->local;
-	local = ask_local(a, netns);
+		return k->place;
+	p = ask_place(a, netns);
+	errno = saved;
 	if (k->busy)                         /* this is a signal handler within the lines below */
-		return local;
+		return p;
 	k->busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	k->until = now + LOCAL_NS;
 	k->netns = netns;
 	k->addr = *a;
-	k->local = local;
+	k->place = p;
 	atomic_signal_fence(memory_order_seq_cst);
 	k->busy = false;
-	return local;
+	return p;
+}
+
+bool diw_is_local(const struct diw_addr *a, uint64_t netns)
+{
+	return diw_addr_is_loopback(a) || place_of(a, netns) == HERE;
+}
+
+bool diw_is_broadcast(const struct diw_addr *a, uint64_t netns)
+{
+	return diw_addr_is_v4(a) && place_of(a, netns) == BROADCAST;
 }
 
 bool diw_addr_is_wildcard(const struct diw_addr *a)

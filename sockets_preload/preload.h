@@ -148,6 +148,8 @@ struct diw_sock {
 	bool watched : 1;                    /* what it sends may come back by the error queue */
 	bool nonblocking : 1;                /* O_NONBLOCK, of a stream in a confined process */
 	bool gro : 1;                        /* UDP_GRO */
+	bool broadcasts : 1;                 /* SO_BROADCAST */
+	unsigned char way : 2;               /* to groups: enum below */
 	struct diw_keys keys;
 	struct diw_ref shown;              /* what advertises it */
 	uint64_t cookie, netns;
@@ -169,6 +171,8 @@ _Static_assert(sizeof(struct diw_sock) == 192, "there are as many as descriptors
 /* Nothing is in the way; or, for the kernel to be asked what it cuts, UDP_SEGMENT. */
 #define NO_REASON UINT8_MAX
 #define IS_CUT (UINT8_MAX - 1)
+/* By the interface that the kernel tells when it is asked, by lo, by one that it does not tell. */
+enum { DIW_WAY_ASKED, DIW_WAY_LO, DIW_WAY_UNKNOWN };
 
 /* STREAM: a TCP connection, LISTENER: a TCP socket that listens; FOREIGN: of no interest.
  * NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
@@ -247,6 +251,7 @@ struct diw_route {
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays, and the kernel finds it */
 	bool beyond;                         /* in another network namespace: the configuration says so */
+	bool home;                           /* to a group, because it leaves by lo */
 	uint64_t stamp;                      /* of a frame: route.h; 0: none */
 };
 
@@ -279,6 +284,10 @@ void diw_reg_keys(struct diw_sock *s);
 uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key);
 /* Of frames to PORT of a host that shares no registry, but the configured key. */
 uint64_t diw_reg_peer_key(uint16_t port);
+/* By which entries show that they have the configured key; 0: there is none. */
+uint32_t diw_reg_peer_tag(void);
+/* Of frames to all that listen at PORT and share the registry. */
+uint64_t diw_reg_group_key(uint16_t port, bool crc);
 
 /* ---- registry.c: finding ---- */
 
@@ -329,6 +338,8 @@ bool diw_addr_is_wildcard(const struct diw_addr *a);
 bool diw_addr_is_loopback(const struct diw_addr *a);
 /* An address of the host and its network namespace NETNS. */
 bool diw_is_local(const struct diw_addr *a, uint64_t netns);
+/* It is the broadcast address of one of its interfaces. */
+bool diw_is_broadcast(const struct diw_addr *a, uint64_t netns);
 /* Where the kernel delivers what is sent to DST. */
 struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);

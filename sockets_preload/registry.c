@@ -135,7 +135,7 @@ void diw_reg_route(const struct diw_sockreg *in, struct diw_sock_entry *e, const
 	route->key = copy->key[route->crc ? 0 : 1];
 	route->stag = copy->flags & DIW_SOCK_WRITE_RECORD ? copy->stag : 0;
 	route->shown = as_read(in, e, copy);
-	route->lasting = false;
+	route->lasting = route->home = false;
 }
 
 bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
@@ -370,7 +370,7 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->stag = s->keys.stag;
 	e->forks = forks();
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
-		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream;
+		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream | diw_reg_peer_tag();
 	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
 }
 
@@ -429,13 +429,14 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	return true;
 }
 
-/* Names of programs are not for other users. */
+/* Names of programs, and what is made of the configured key, are not for other users. */
 static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
 	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !begin(e, seq))
 		return false;
 	fill(e, s);
 	memset(e->program, 0, sizeof e->program);
+	e->flags &= ~DIW_SOCK_TAG;
 	s->window_seq = finish(e, seq, atomic_load(&window_owner), window_epoch);
 	s->in_window = e;
 	return true;
@@ -497,7 +498,7 @@ static bool has_place(struct diw_sock *s, int fd)
 	if (!s->local.port && getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
 		diw_addr_from_sockaddr(&s->local, (struct sockaddr *)&ss);
 	s->keys.port = s->local.port;
-	return s->local.port && !diw_addr_is_multicast(&s->local);
+	return s->local.port;
 }
 
 void diw_reg_advertise(struct diw_sock *s, int fd)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "sockets_preload/group.h"
 #include "sockets_preload/reach.h"
 #include "sockets_preload/route.h"
 
@@ -89,8 +90,10 @@ DIW_COLD bool diw_route_ask(const struct diw_sock *s, int fd, const struct socka
 	struct diw_addr dst;
 
 	diw_addr_from_sockaddr(&dst, to);
-	if (diw_addr_is_multicast(&dst) || !diw_conf_has_port(s->local.port, dst.port))
+	if (!diw_conf_has_port(s->local.port, dst.port))
 		return false;
+	if (diw_group_is(s, &dst))
+		return diw_group_find(s, fd, &dst, route);
 	if (diw_reg_find(s, fd, &dst, &own)) {
 		if (!own.beyond && !diw_window_find(s, fd, &dst, &own, route))
 			return false;

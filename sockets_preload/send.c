@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sockets_preload/frame.h"
+#include "sockets_preload/group.h"
 #include "sockets_preload/route.h"
 #include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
@@ -23,6 +24,7 @@ struct tx {
 	struct diw_sock *s;
 	size_t len;
 	bool marked;                         /* control data asks for it to come back, whatever the socket does */
+	bool steered;                        /* or may send it by another interface */
 	uint16_t size;                       /* the kernel cuts it to messages of this; 0: it is one */
 	enum diw_sock_counter why;           /* it is sent plain */
 	struct diw_route route;
@@ -85,7 +87,7 @@ static DIW_COLD bool plain_to(struct tx *t, const struct sockaddr *to)
 
 	if (to)
 		diw_addr_from_sockaddr(&dst, to);
-	return plain(t, diw_addr_is_multicast(&dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
+	return plain(t, diw_group_is(t->s, &dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
 }
 
 /* MSG_MORE begins a datagram that the next call without it ends. */
@@ -113,6 +115,8 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 	to = !addr ? connected_to(t, &name) : is_address(addr, addr_len) ? addr : NULL;
 	if (!to || !diw_route_find(t->s, t->fd, to, &t->route))
 		return plain_to(t, to);
+	if (t->route.home && (t->steered || t->flags & MSG_DONTROUTE))
+		return plain(t, DIW_C_sock_plain_group);
 	return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
 	       plain(t, DIW_C_sock_plain_size);
 }
@@ -219,7 +223,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.flags = flags;
 		t.s = s;
 		t.len = len;
-		t.marked = false;
+		t.marked = t.steered = false;
 		if ((s->plain == IS_CUT || diw_wire_on) && (buf || !len))
 			return diw_sock_sendmsg(fd, s, &(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1,
 				.msg_name = (void *)addr, .msg_namelen = addr_len }, flags);
@@ -281,7 +285,7 @@ static bool is_segment(const struct cmsghdr *c)
 }
 
 /* The kernel would tell that it will not cut a frame in pieces, or refuse this. What else control data asks of the
- * socket may bring the message back: T->marked. */
+ * socket may bring the message back, or lead it elsewhere. */
 static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 {
 	struct msghdr m = *msg;
@@ -297,6 +301,8 @@ static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 		if (is_segment(c))
 			memcpy(&t->size, CMSG_DATA(c), sizeof t->size);
 		t->marked |= c->cmsg_level == SOL_SOCKET;
+		t->steered |= c->cmsg_level == IPPROTO_IP || c->cmsg_level == IPPROTO_IPV6 ||
+			      (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_MARK);
 	}
 	return false;
 }

@@ -29,6 +29,11 @@ uint64_t diw_reg_peer_key(uint16_t port)
 	return of_peers + port;
 }
 
+uint64_t diw_reg_group_key(uint16_t port, bool crc)
+{
+	return (crc ? 0x7171717171717171u : 0x8181818181818181u) + port;
+}
+
 uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
 {
 	return (s->cookie + key) * 0x9e3779b97f4a7c15u;
@@ -131,6 +136,16 @@ START_TEST(keys)
 	p[len - 1] ^= 1;
 	ck_assert_int_eq(check(p, len), DIW_FRAME_NONE);
 	free(p);
+	for (int crc = 0; crc < 2; crc++) {
+		p = make(60, diw_reg_group_key(sock.port, crc), stags[_i], &len);
+		ck_assert_int_eq(check(p, len), DIW_FRAME_GOOD);
+		p[len - 1] ^= 1;
+		ck_assert_int_eq(check(p, len), crc ? DIW_FRAME_BAD : DIW_FRAME_GOOD);
+		free(p);
+		p = make(60, diw_reg_group_key((uint16_t)(sock.port + 1), crc), stags[_i], &len);
+		ck_assert_int_eq(check(p, len), DIW_FRAME_NONE);
+		free(p);
+	}
 	p = make(60, sock.key[0] ^ 4, stags[_i], &len);
 	ck_assert_int_eq(check(p, len), DIW_FRAME_NONE);
 	free(p);

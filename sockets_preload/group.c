@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is sent to a multicast group or a broadcast address reaches any socket of this network namespace that is bound
+ * to its port, and what the interface leads to. It is framed if all of these are known to be capable: of the sockets
+ * here the kernel has the list, and the registry has to show each of them; what is elsewhere only the configuration
+ * vouches for, and there is nothing elsewhere if it leaves by lo.
+ */
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sockets_preload/group.h"
+#include "sockets_preload/reach.h"
+
+#define BELIEVED (10 * DIW_MS)               /* for so long an answer of the kernel's */
+#define MOST 64u                             /* sockets at one port */
+#define ANSWERS 64u
+
+/* What was found out; route.key 0: that it is sent plain. */
+struct answer {
+	_Atomic uint32_t turn;               /* odd: being written */
+	uint64_t cookie, until;
+	struct diw_addr dst;
+	struct diw_route route;
+	uint32_t n;
+	struct diw_ref member[MOST];
+};
+static struct answer answers[ANSWERS];
+
+bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst)
+{
+	return diw_addr_is_multicast(dst) || (s->broadcasts && diw_is_broadcast(dst, s->netns));
+}
+
+/* ---- Who listens ---- */
+
+struct query {
+	const struct diw_sock *s;
+	const struct diw_addr *dst;
+	bool vouched;                        /* it may go to other hosts */
+	struct answer *a;
+};
+
+/* A connected socket, or one that has not joined, may hear nothing; that it is not known is enough. */
+static bool may_hear(const struct inet_diag_msg *m, const struct diw_addr *dst)
+{
+	const __be32 *at = m->id.idiag_src;
+
+	if (m->idiag_family == AF_INET)
+		return !at[0] || memcmp(at, dst->ip + 12, 4) == 0;
+	return !(at[0] | at[1] | at[2] | at[3]) || memcmp(at, dst->ip, 16) == 0;
+}
+
+/* False: the socket of M hears it and is not known to be capable. */
+static bool add_member(struct query *q, const struct inet_diag_msg *m)
+{
+	uint64_t cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
+	struct answer *a = q->a;
+	struct diw_route r;
+
+	if (ntohs(m->id.idiag_sport) != q->dst->port || !may_hear(m, q->dst))
+		return true;
+	if (a->n == MOST || !diw_reg_find_cookie(NULL, q->dst->port, q->s->netns, cookie, false, &r))
+		return false;
+	/* Frames that leave the host carry the configured key. Another seq means another entry. */
+	if (q->vouched && ((r.shown.entry->flags & DIW_SOCK_TAG) != diw_reg_peer_tag() || !diw_ref_holds(&r.shown)))
+		return false;
+	a->route.crc |= r.crc;
+	a->member[a->n++] = r.shown;
+	return true;
+}
+
+/* 1: that was the last of them, 0: there are more, -1: not all are capable, or known. */
+static int read_some(struct query *q, int fd)
+{
+	_Alignas(8) uint8_t buf[8192];
+	ssize_t n = real.recv(fd, buf, sizeof buf, MSG_DONTWAIT | MSG_TRUNC);
+	const struct nlmsghdr *h = (const void *)buf;
+
+	if (n <= 0 || n > (ssize_t)sizeof buf)
+		return -1;
+	for (size_t left = (size_t)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+		if (h->nlmsg_type == NLMSG_DONE)
+			return 1;
+		if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY || h->nlmsg_flags & NLM_F_DUMP_INTR ||
+		    h->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)) || !add_member(q, NLMSG_DATA(h)))
+			return -1;
+	}
+	return 0;
+}
+
+static bool ask_family(struct query *q, int fd, uint8_t family)
+{
+	const struct { struct nlmsghdr head; struct inet_diag_req_v2 req; } question = {
+		.head = { .nlmsg_len = sizeof question, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.req = { .sdiag_family = family, .sdiag_protocol = IPPROTO_UDP, .idiag_states = ~0u,
+			 .id = { .idiag_sport = htons(q->dst->port),
+				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
+	};
+	int rc = 0;
+
+	if (real.send(fd, &question, sizeof question, MSG_DONTWAIT) != (ssize_t)sizeof question)
+		return false;
+	while (rc == 0)
+		rc = read_some(q, fd);
+	return rc > 0;
+}
+
+/* A socket of IPv6 may hear what is sent to a group of IPv4. */
+static bool are_known(struct query *q)
+{
+	int fd = diw_netlink_open(NETLINK_SOCK_DIAG, q->s->netns);
+	bool all = fd >= 0 && ask_family(q, fd, AF_INET6) && (!diw_addr_is_v4(q->dst) || ask_family(q, fd, AF_INET));
+
+	if (fd >= 0)
+		real.close(fd);
+	return all;
+}
+
+/* A rule of the firewall may send it to one socket elsewhere: where the kernel tracks connections nothing stays here
+ * for certain. */
+static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+{
+	struct query q = { .s = s, .dst = dst, .a = a, .vouched = diw_conf.have_key && diw_conf_is_peer(dst) };
+
+	a->cookie = s->cookie;
+	a->dst = *dst;
+	a->until = diw_coarse_ns() + BELIEVED;
+	a->n = 0;
+	a->route = (struct diw_route){ .crc = q.vouched || diw_conf.crc == DIW_CRC_ON, .home = !q.vouched };
+	if (!q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst)))
+		return;
+	if (are_known(&q) && (q.vouched || a->n))
+		a->route.key = q.vouched ? diw_reg_peer_key(dst->port) : diw_reg_group_key(dst->port, a->route.crc);
+}
+
+/* ---- The answers ---- */
+
+/* A fence within an inlined function is a warning of gcc's thread sanitizer, which knows none. */
+__attribute__((noinline))
+static bool recall(struct answer *slot, const struct diw_sock *s, const struct diw_addr *dst, struct answer *a)
+{
+	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_acquire);
+
+	if (turn % 2 || slot->cookie != s->cookie)
+		return false;
+	a->until = slot->until;
+	a->dst = slot->dst;
+	a->route = slot->route;
+	a->n = slot->n;
+	if (a->n > MOST)
+		return false;
+	memcpy(a->member, slot->member, a->n * sizeof a->member[0]);
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&slot->turn, memory_order_relaxed) == turn && diw_addr_eq(&a->dst, dst) &&
+	       diw_coarse_ns() < a->until;
+}
+
+static void remember(struct answer *slot, const struct answer *a)
+{
+	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
+
+	if (turn % 2 || !atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
+		return;
+	slot->cookie = a->cookie;
+	slot->until = a->until;
+	slot->dst = a->dst;
+	slot->route = a->route;
+	slot->n = a->n;
+	memcpy(slot->member, a->member, a->n * sizeof a->member[0]);
+	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
+}
+
+/* One that is killed, or executes another program, is none any more at that moment. */
+static bool all_hold(const struct answer *a)
+{
+	for (uint32_t i = 0; i < a->n; i++)
+		if (!diw_ref_holds(&a->member[i]))
+			return false;
+	return true;
+}
+
+/* Without a signal handler between, and not cancelled. */
+static bool ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+{
+	sigset_t all, mask;
+	int cancel;
+
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_BLOCK, &all, &mask))
+		return false;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	find_out(s, fd, dst, a);
+	pthread_setcancelstate(cancel, NULL);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return true;
+}
+
+void diw_group_forked(void)
+{
+	for (uint32_t i = 0; i < ANSWERS; i++)
+		if (atomic_load_explicit(&answers[i].turn, memory_order_relaxed) % 2)
+			atomic_store(&answers[i].turn, 0);
+}
+
+bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
+{
+	struct answer *slot = &answers[diw_addr_hash(dst, s->cookie) % ANSWERS], a;
+	int saved = errno;
+
+	if (!diw_may_ask())
+		return false;
+	if (!recall(slot, s, dst, &a) || !all_hold(&a)) {
+		if (!ask(s, fd, dst, &a))
+			return false;
+		remember(slot, &a);
+		errno = saved;
+	}
+	*route = a.route;
+	return a.route.key && all_hold(&a);
+}
