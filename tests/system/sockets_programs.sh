@@ -17,6 +17,7 @@ have_programs ${DIW_TEST_FULL:+media} || end
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
 ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
+ip route add 239.0.0.0/8 dev lo
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
 
 if ! command -v node > /dev/null; then

@@ -2,10 +2,10 @@
 # shellcheck shell=bash disable=SC2034
 # The rows of sockets_programs.sh; lib.sh says how they are written.
 STREAMS=(sipp_t1 sipp_tn iperf3_tcp socat_tcp nc_tcp http node_net node_http)
-BOTH=(sipp_u1 sipp_un sipp_un_un dig iperf3 socat nc tftp python chronyd chronyd_v6 coturn node "${STREAMS[@]}")
+BOTH=(sipp_u1 sipp_un sipp_un_un dig iperf3 socat nc tftp python group chronyd chronyd_v6 coturn node "${STREAMS[@]}")
 LARGE_STREAMS=(ffmpeg_http vlc_http java_tcp)
-LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp java "${LARGE_STREAMS[@]}")
-ALONE=(sipp_u1 dig iperf3 socat tftp node chronyd sipp_t1 http node_net)
+LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp vlc_group ffmpeg_group java "${LARGE_STREAMS[@]}")
+ALONE=(sipp_u1 dig iperf3 socat tftp group node chronyd sipp_t1 http node_net)
 
 # SIPp has at most 10 calls at once: no more leave before the other end has received.
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
@@ -170,6 +170,16 @@ row_python() {
 	ends KILL
 }
 
+about_group() { echo 'Python, 1,500 messages to a multicast group'; }
+row_group() {
+	ELIGIBLE=second
+	first python3 tests/system/sockets/group.py member 239.1.1.1 5303 1500
+	waits 5303
+	sleep 0.1
+	second python3 tests/system/sockets/group.py send 239.1.1.1 5303 1500
+	join $FIRST 30 > /dev/null || fault "the member did not get them"
+}
+
 # row_chronyd_at ADDRESS [LINE]: it asks the kernel for what it has sent, with the time when it left, and finds its message
 # behind the headers of the packet. LINE: of the client's configuration.
 row_chronyd_at() {
@@ -291,7 +301,7 @@ row_ffmpeg() {
 wake() {
 	python3 -c "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.sendto($2, ('127.0.0.1', $1))"
+s.sendto($2, ('${AT:-127.0.0.1}', $1))"
 	eventually 30 nothing_waits "$1" || fault "VLC does not read"
 }
 NULL_PACKET='b"\x47\x1f\xff\x10" + 184 * b"\xff"'
@@ -302,7 +312,7 @@ vlc_receives() {
 	as_nobody || return
 	rm -f "$TMP/nobody/stream.ts"
 	first vlc -I dummy --no-lua --ignore-config --network-caching=300 --demux=dump \
-		--demuxdump-file="$TMP/nobody/stream.ts" udp://@127.0.0.1:5004
+		--demuxdump-file="$TMP/nobody/stream.ts" "udp://@${AT:-127.0.0.1}:5004"
 	waits 5004
 	wake 5004 "$NULL_PACKET"
 	second "$@"
@@ -340,11 +350,14 @@ row_vlc() {
 }
 vlc_to_vlc() {
 	vlc_receives vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
-		--sout '#std{access=udp,mux=ts,dst=127.0.0.1:5004}' || fault "VLC wants an ordinary user"
+		--sout "#std{access=udp,mux=ts,dst=${AT:-127.0.0.1}:5004}" || fault "VLC wants an ordinary user"
 }
 whole_stream() { [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ] && whole_ts "$TMP/nobody/stream.ts"; }
 # Packets of 188 bytes, each with its first byte, and no gap in what the first PID counts.
 whole_ts() { python3 tests/system/sockets/ts.py "$1"; }
+
+about_vlc_group() { echo 'VLC to VLC, MPEG-TS over UDP, by a multicast group'; }
+row_vlc_group() { AT=239.1.1.1 row_vlc; }
 
 about_vlc_rtp() { echo 'VLC to VLC, MPEG-TS over RTP'; }
 row_vlc_rtp() {
@@ -415,8 +428,10 @@ row_ffmpeg_vlc() {
 }
 ffmpeg_to_vlc() {
 	vlc_receives ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts \
-		'udp://127.0.0.1:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000' || fault "VLC wants an ordinary user"
+		"udp://${AT:-127.0.0.1}:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000" || fault "VLC wants an ordinary user"
 }
+about_ffmpeg_group() { echo 'ffmpeg to VLC by a multicast group: the bytes that ffmpeg writes to a file'; }
+row_ffmpeg_group() { AT=239.1.1.1 row_ffmpeg_vlc; }
 same_stream() { cmp <(tail -c +189 "$TMP/nobody/stream.ts") "$TMP/wanted.ts"; }
 
 # cpython TEST [OPTION...]: CPython's own test comes to the same with and without.
