@@ -256,6 +256,7 @@ static void read_file(void)
 {
 	const char *named = getenv("DIWARP_CONFIG"), *home = getenv("HOME");
 	char path[PATH_MAX];
+	FILE *f;
 	int line;
 
 	snprintf(path, sizeof path, "%s", named ? named : "");
@@ -265,11 +266,14 @@ static void read_file(void)
 		snprintf(path, sizeof path, "/etc/diwarp.ini");
 	if (!*path || (!named && access(path, F_OK) < 0))
 		return;
-	line = ini_parse(path, from_file, NULL);
-	if (line > 0)
+	f = fopen(path, "re");
+	line = f ? ini_parse_file(f, from_file, NULL) : 0;
+	if (!f || ferror(f))                 /* or a directory, which opens */
+		diw_log(DIW_LOG_ERROR, "%s: it cannot be read: %s", path, strerror(errno));
+	else if (line)
 		diw_log(DIW_LOG_WARN, "%s: line %d is wrong", path, line);
-	else if (line < 0)
-		diw_log(DIW_LOG_WARN, "%s: it cannot be read", path);
+	if (f)
+		fclose(f);
 }
 #else
 static void read_file(void)

@@ -407,7 +407,9 @@ else
 	framed 10 "a setting that is none" DIWARP_CONFIG="$ini"
 	check "... and a warning says where" matches "$OUT" "diwarp.ini: line 3 is wrong"
 	framed 10 "a file that is not there" DIWARP_CONFIG="$TMP/absent"
-	check "... and a warning says so" matches "$OUT" "absent: it cannot be read"
+	check "... and an error says so" matches "$OUT" "absent: it cannot be read: No such file"
+	framed 10 "a file that is a directory" DIWARP_CONFIG="$TMP/home"
+	check "... and an error says so" matches "$OUT" "home: it cannot be read: Is a directory"
 	head -c 100000 /dev/urandom > "$ini"
 	framed 10 "a file that is no text" DIWARP_CONFIG="$ini"
 fi
