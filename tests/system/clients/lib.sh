@@ -206,6 +206,10 @@ table() {
 	cat << END
 # Clients
 
+END
+	cat tests/system/clients/by_hand.md
+	cat << END
+
 Written by \`tools/clients table\`, which ran each of these programs, unmodified, over diwarp's libibverbs.so.1 and
 refused a run whose bytes did not go through queue pairs of diwarp. Debian's packages: $(for pkg in ibverbs-utils perftest \
 	qperf python3-pyverbs; do printf '%s %s, ' $pkg "$(version $pkg)"; done | sed 's/, $//').
@@ -214,13 +218,6 @@ Linux $(uname -r | sed 's/-.*//').
 Both ends have the options that are named, and \`-d\` with the device and \`-p\` with a port. "veth" is between two network
 namespaces of one machine, MTU 1500; "lo" within one; "host" a program that talks to nobody. "ca" and "rnic" are the
 personalities ([diwarp(7)](../man/diwarp.7)). What was not run is blank.
-
-Gloo (commit 70dc360, no package) was run by hand in personality ca: the algorithms allgather_ring, allreduce_ring,
-allreduce_ring_chunked, allreduce_halving_doubling, allreduce_bcube, barrier_all_to_all, barrier_all_to_one,
-broadcast_one_to_all, pairwise_exchange and reduce_scatter of its benchmark, four processes on one host, 1 to 1,000,000
-floats, which it verifies: \`diw run --dev benchmark -s 4 -r RANK --shared-path DIR -t ibverbs --ib-device diw_va
---elements N --iteration-count 20 ALGORITHM\`. In personality rnic it fails as soon as one process has ended: it takes the
-receives that the end of the stream flushes for an error.
 
 rping of these packages, \`-s -P\`, fails with clients that come at once (\`rdma_create_qp: Invalid argument\`), over any
 device: its thread for events overwrites the identifier of a request that its server has not taken. rdma-core 57 repairs it
