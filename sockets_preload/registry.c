@@ -366,7 +366,6 @@ static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->key[1] = s->keys.key[1];
 	e->local = s->local;
 	e->remote = s->connected ? s->peer : (struct diw_addr){ 0 };
-	e->pid = (uint32_t)getpid();
 	e->stag = s->keys.stag;
 	e->forks = forks();
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
@@ -423,6 +422,7 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	if (!diw_sockreg_back(reg, e) || !begin(e, seq))
 		return false;
 	fill(e, s);
+	e->pid = (uint32_t)getpid();
 	seq = finish(e, seq, owner, my_epoch);
 	diw_ref_set(&s->shown, (struct diw_ref){ e, seq, diw_sock_owner_at(reg, owner), my_epoch });
 	diw_count(DIW_C_sock_advertised);
@@ -435,6 +435,7 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !begin(e, seq))
 		return false;
 	fill(e, s);
+	e->pid = s->shown.entry->pid;
 	memset(e->program, 0, sizeof e->program);
 	e->flags &= ~DIW_SOCK_TAG;
 	s->window_seq = finish(e, seq, atomic_load(&window_owner), window_epoch);
@@ -525,18 +526,23 @@ static bool take_back(struct diw_sock_entry *e, uint64_t seq)
 }
 
 /* A child of vfork(), which shares this memory, must not speak for its parent. */
-static bool is_mine(const struct diw_sock_entry *e)
+static bool is_of(const struct diw_sock_entry *e, uint32_t pid)
 {
-	return e && e->pid == (uint32_t)getpid();
+	return e && e->pid == pid;
 }
 
 void diw_reg_withdraw(struct diw_sock *s)
 {
-	if (is_mine(s->in_window)) {
+	uint32_t pid;
+
+	if (!s->in_window && !s->shown.entry)
+		return;
+	pid = (uint32_t)getpid();
+	if (is_of(s->in_window, pid)) {
 		take_back(s->in_window, s->window_seq);
 		s->in_window = NULL;
 	}
-	if (is_mine(s->shown.entry)) {
+	if (is_of(s->shown.entry, pid)) {
 		if (take_back(s->shown.entry, s->shown.seq))
 			diw_count(DIW_C_sock_withdrawn);
 		__atomic_store_n(&s->shown.entry, NULL, __ATOMIC_RELAXED);

@@ -12,6 +12,7 @@
 #define SHORT_NS (20 * DIW_MS)           /* and until the process that accepted it has shown it */
 #define BUSY_NS (5 * DIW_MS)             /* the most for a non-blocking socket: the program has others to serve */
 #define YIELDS 50                        /* looks before the first that is LOOK_NS later */
+#define LOOKS 4                          /* of these, of which the kernel is asked before the first */
 #define LOOK_NS (200 * DIW_US)
 #define PAUSE 20u                        /* after a wait in vain, so many times as long there is no other */
 
@@ -71,58 +72,76 @@ static bool is_alone(void)
 
 /* The peer of ST, in this network namespace, is the socket that the kernel finds by its addresses: behind a translation
  * of addresses it finds none, or a listener. */
-static enum diw_reader look(struct diw_sock_stream *st, struct diw_route *route, uint64_t *patience)
+static bool ask(struct diw_sock_stream *st, struct diw_told *told)
+{
+	return diw_is_local(&st->remote, st->netns) && diw_ask_peer(st->netns, &st->local, &st->remote, told) &&
+	       told->cookie && told->state != TCP_LISTEN && told->state != TCP_SYN_RECV;
+}
+
+/* What is shown of that socket now. As long as no process has it nothing is. */
+static enum diw_reader look(struct diw_sock_stream *st, const struct diw_told *told, struct diw_route *route,
+			    uint64_t *patience)
 {
 	struct diw_connection c;
-	struct diw_told told;
 
-	if (!diw_is_local(&st->remote, st->netns) ||
-	    !diw_ask_peer(st->netns, &st->local, &st->remote, &told) || !told.cookie ||
-	    told.state == TCP_LISTEN || told.state == TCP_SYN_RECV)
-		return DIW_READER_NONE;
 	*patience = LONG_NS;
-	if (diw_reg_find_connection(NULL, st->netns, told.cookie, &c) ||
-	    diw_window_find_connection(st->netns, &told, &c)) {
+	if (diw_reg_find_connection(NULL, st->netns, told->cookie, &c) ||
+	    (told->inode && diw_window_find_connection(st->netns, told, &c))) {
 		*route = c.route;
 		if (c.reads)
 			return DIW_READER_FOUND;
 		return diw_ref_is_own(&c.route.shown) && is_alone() ? DIW_READER_NONE : DIW_READER_AWAITED;
 	}
-	if (!st->initiator || (told.inode == 0 && st->to_self && is_alone()))
+	if (!st->initiator || (told->inode == 0 && st->to_self && is_alone()))
 		return DIW_READER_NONE;
-	if (told.inode)
+	if (told->inode)
 		*patience = SHORT_NS;
 	return DIW_READER_AWAITED;
 }
 
 enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
+	struct diw_told told;
 	uint64_t patience;
 
-	return diw_stream_place(fd, st) ? look(st, route, &patience) : DIW_READER_NONE;
+	return diw_stream_place(fd, st) && ask(st, &told) ? look(st, &told, route, &patience) : DIW_READER_NONE;
 }
 
-/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. */
+/* Between two looks: longer, the longer it has taken. */
+static void pause_before(int look)
+{
+	if (look < YIELDS)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
+}
+
+/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. Who has
+ * the socket may change meanwhile, but not which it is, so that the kernel is not asked before each look. */
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
 	static _Atomic uint64_t not_before;
-	uint64_t begun = diw_clock_ns(), patience, now;
-	uint64_t most = diw_stream_is_nonblocking(fd, 0) ? BUSY_NS : LONG_NS;
+	uint64_t begun = diw_clock_ns(), most = 0, patience, now;
 	bool waits = begun >= atomic_load(&not_before);
-	enum diw_reader is;
+	enum diw_reader is = DIW_READER_AWAITED;
+	struct diw_told told;
 
 	if (!diw_stream_place(fd, st))
 		return false;
-	for (int i = 0; (is = look(st, route, &patience)) == DIW_READER_AWAITED && waits; i++) {
+	for (int i = 0; is == DIW_READER_AWAITED; i++) {
+		if ((i % LOOKS == 0 || i > YIELDS) && !ask(st, &told))
+			return false;
+		is = look(st, &told, route, &patience);
+		if (is != DIW_READER_AWAITED || !waits)
+			break;
+		if (!most)
+			most = diw_stream_is_nonblocking(fd, 0) ? BUSY_NS : LONG_NS;
 		now = diw_clock_ns();
 		if (now - begun > diw_min64(patience, most)) {
 			atomic_store(&not_before, now + PAUSE * (now - begun));
 			return false;
 		}
-		if (i < YIELDS)
-			sched_yield();
-		else
-			nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
+		pause_before(i);
 	}
 	return is == DIW_READER_FOUND;
 }
