@@ -17,7 +17,7 @@ static uint32_t mark_of(const struct diw_sock *s, const struct diw_addr *dst, co
 {
 	uint32_t mark = (uint32_t)(diw_reg_mark(s, route->key ^ diw_addr_hash(dst, 0)) >> 36);
 
-	return mark | 1u << (28 - DIW_SOCKREG_ECHO_BITS);
+	return mark >> (28 - DIW_SOCKREG_ECHO_BITS) ? mark : mark | 1u << (28 - DIW_SOCKREG_ECHO_BITS);
 }
 
 /* The times of echoes begin anew after 2^37 ticks. */
@@ -64,8 +64,7 @@ static void remember(const struct diw_sock *s, const struct sockaddr *to, const 
 		return;
 	atomic_store_explicit(echo_of(mark), 0, memory_order_relaxed);
 	h->mark = mark;
-	h->key = s->keys.key[0];
-	h->from = s->local;
+	h->from = diw_hop_from(s);
 	memcpy(&h->name, to, to->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof h->name);
 	h->route = *route;
 	route->stamp = diw_hop_stamp(h->mark, diw_ticks());

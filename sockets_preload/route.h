@@ -27,19 +27,19 @@ static inline uint64_t diw_ticks(void) { return diw_coarse_ns(); }
 #define DIW_ECHO_BITS 20u
 
 /* What the registry has said last. */
-#define DIW_HOP_SETS 512u
+#define DIW_HOP_SETS 1024u
 #define DIW_HOP_WAYS 4u
 struct diw_hop {
 	_Alignas(128) _Atomic uint32_t turn; /* odd: being written */
 	uint32_t mark;                       /* of its frames: 28 bits */
-	struct sockaddr_in6 name;            /* or an IPv4 address */
-	uint64_t key;                        /* of the socket, */
-	struct diw_addr from;                /* and where it is bound */
+	uint64_t from;                       /* of the socket, and where it is bound */
 	_Atomic uint64_t since;              /* ticks when the kernel was asked */
+	struct sockaddr_in6 name;            /* or an IPv4 address */
 	struct diw_route route;
 };
+_Static_assert(sizeof(struct diw_hop) == 128, "two cache lines");
 extern struct diw_hop diw_hops[DIW_HOP_SETS][DIW_HOP_WAYS];
-_Static_assert(DIW_HOP_SETS == 1u << (64 - 55), "the hash has as many bits");
+_Static_assert(DIW_HOP_SETS == 1u << (64 - 54), "the hash has as many bits");
 
 #ifdef __SANITIZE_THREAD__                   /* which takes what is read again if it was written meanwhile for a race */
 #define DIW_HOP_READS static __attribute__((noinline, unused, no_sanitize("thread")))
@@ -49,11 +49,20 @@ _Static_assert(DIW_HOP_SETS == 1u << (64 - 55), "the hash has as many bits");
 #define diw_hop_fence() atomic_thread_fence(memory_order_acquire)
 #endif
 
+static inline uint64_t diw_hop_from(const struct diw_sock *s)
+{
+	uint64_t half[2];
+
+	memcpy(half, s->local.ip, sizeof half);
+	return s->keys.key[0] ^ half[0] * 0x9e3779b97f4a7c15u ^ half[1] ^ (uint64_t)s->local.port << 48 ^
+	       (uint64_t)s->local.scope << 16;
+}
+
 static inline struct diw_hop *diw_hop_set(const struct diw_sock *s, const struct sockaddr *to)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)to;
 	uint64_t hash = (s->keys.key[0] ^ in->sin_addr.s_addr ^ (uint64_t)in->sin_port << 32) * 0x9e3779b97f4a7c15u;
-	struct diw_hop *h = diw_hops[hash >> 55];
+	struct diw_hop *h = diw_hops[hash >> 54];
 
 	__asm__("" : "+r" (h));              /* or gcc makes the address anew for each use */
 	return h;
@@ -62,9 +71,8 @@ static inline struct diw_hop *diw_hop_set(const struct diw_sock *s, const struct
 /* What follows an IPv4 address has no meaning. A socket's key is its own. */
 static inline bool diw_hop_is(const struct diw_hop *h, const struct diw_sock *s, const struct sockaddr *to)
 {
-	return h->key == s->keys.key[0] && memcmp(&h->name, to, offsetof(struct sockaddr_in, sin_zero)) == 0 &&
-	       (DIW_LIKELY(to->sa_family == AF_INET) || memcmp(&h->name, to, sizeof h->name) == 0) &&
-	       diw_addr_eq(&h->from, &s->local);
+	return h->from == diw_hop_from(s) && memcmp(&h->name, to, offsetof(struct sockaddr_in, sin_zero)) == 0 &&
+	       (DIW_LIKELY(to->sa_family == AF_INET) || memcmp(&h->name, to, sizeof h->name) == 0);
 }
 
 static inline uint64_t diw_hop_stamp(uint32_t mark, uint64_t ticks)

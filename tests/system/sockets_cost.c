@@ -291,8 +291,8 @@ static const struct work {
 	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08 },
 	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08 },
 	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, 1.05, 1.08 },
-	{ "clients", "300 sockets connected to one", open_clients, clients, 16 * PEERS, 1.05, 1.08 },
-	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 16 * PEERS, 1.05, 1.08 },
+	{ "clients", "300 sockets connected to one", open_clients, clients, 32 * PEERS, 1.05, 1.08 },
+	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 32 * PEERS, 1.05, 1.08 },
 	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0 },
 	{ "connection", "stream, connection", open_server, connection, 20, 1.3, 0 },
 };
