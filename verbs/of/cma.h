@@ -108,6 +108,7 @@ struct cma_ud;
 struct cma_id {
 	struct rdma_cm_id id;                /* first */
 	struct diw_list link;                /* in cma_ids */
+	bool inherited;                      /* it is the process' that forked: here it fails */
 	enum cma_state state;
 	bool sync;                           /* its channel is its own, and calls wait for their events */
 	bool dying;

@@ -346,7 +346,7 @@ int rdma_disconnect(struct rdma_cm_id *cm_id)
 
 	cma_enter();
 	was_up = id->state == CMA_CONNECTED && id->diw;
-	rc = id->state < CMA_CONNECTING || cma_is_ud(id) ? EINVAL : 0;
+	rc = id->inherited ? ENODEV : id->state < CMA_CONNECTING || cma_is_ud(id) ? EINVAL : 0;
 	if (rc == 0 && id->diw) {
 		id->leaving = true;
 		diw_of_disconnect(id->id.verbs, id->qp_num, id->diw);

@@ -27,7 +27,6 @@ static struct cma_dev *devs;
 static struct diw_list watches = { &watches, &watches };
 struct cma_thread {
 	pthread_t thread;
-	pid_t process;               /* a child after fork has no such thread */
 	int epfd, kick;
 	bool stop;
 	int look_ms;                 /* no identifier is left, but objects of the program: the next look, or 0 */
@@ -155,7 +154,7 @@ struct cma_thread *cma_thread_unused(void)
 {
 	struct cma_thread *t = running;
 
-	if (!t || t->process != getpid() || !diw_list_empty(&cma_ids))
+	if (!t || !diw_list_empty(&cma_ids))
 		return NULL;
 	if (!release_all()) {
 		t->look_ms = FIRST_LOOK_MS;
@@ -263,7 +262,6 @@ static int thread_start(void)
 	t = calloc(1, sizeof *t);
 	if (!t)
 		return ENOMEM;
-	t->process = getpid();
 	t->epfd = epoll_create1(EPOLL_CLOEXEC);
 	t->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	rc = spawn(t);
@@ -273,6 +271,36 @@ static int thread_start(void)
 		free_thread(t);
 	return rc;
 }
+
+/* ---- Fork ---- */
+
+/* The thread and the devices are the parent's, and so is the epoll set behind the descriptor: identifiers that were
+ * inherited fail, and are in no list, so that their end changes nothing there. */
+static void in_child(void)
+{
+	struct cma_thread *t = running;
+
+	running = NULL;
+	devs = NULL;
+	while (!diw_list_empty(&watches))
+		diw_list_del(watches.next);
+	while (!diw_list_empty(&cma_ids)) {
+		diw_container(cma_ids.next, struct cma_id, link)->inherited = true;
+		diw_list_del(cma_ids.next);
+	}
+	cma_link_unwatch();
+	if (t)
+		free_thread(t);
+	cma_leave();
+}
+
+/* Before there is a second thread, which may have the lock. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(cma_enter, cma_leave, in_child);
+}
+
+/* ---- Watches ---- */
 
 int cma_watch_add(struct cma_watch *w)
 {
@@ -288,7 +316,7 @@ int cma_watch_add(struct cma_watch *w)
 void cma_watch_del(struct cma_watch *w)
 {
 	diw_list_del(&w->link);
-	if (w->fd >= 0)
+	if (w->fd >= 0 && running)
 		epoll_ctl(running->epfd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
@@ -296,7 +324,8 @@ void cma_watch_del(struct cma_watch *w)
 void cma_watch_due(struct cma_watch *w, uint64_t due)
 {
 	w->due = due;
-	rouse_server(running);
+	if (running)
+		rouse_server(running);
 }
 
 /* ---- Devices ---- */
