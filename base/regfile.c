@@ -192,14 +192,14 @@ char *diw_segment(struct diw_segments *s, unsigned k)
 void diw_segments_begin(struct diw_segments *s, void *at, size_t bytes)
 {
 	s->bytes = bytes;
-	for (unsigned k = 1; k < DIW_SEGMENTS; k++)
+	for (unsigned k = 1; k < DIW_SEGMENTS_MOST; k++)
 		atomic_store(&s->at[k], NULL);
 	atomic_store(&s->at[0], at);
 }
 
 bool diw_segments_have(struct diw_segments *s, const void *p, size_t *at)
 {
-	for (unsigned k = 0; k < DIW_SEGMENTS; k++) {
+	for (unsigned k = 0; k < DIW_SEGMENTS_MOST; k++) {
 		const char *begin = atomic_load_explicit(&s->at[k], memory_order_acquire);
 
 		*at = (size_t)((uintptr_t)p - (uintptr_t)begin);
@@ -224,22 +224,25 @@ static bool may_grow(size_t size)
 /* A file that stays shorter holds less. */
 static void extend(const struct diw_regfile *what, int fd)
 {
+	off_t most = (off_t)what->most;
+	struct rlimit l;
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && st.st_size == (off_t)what->size && what->most > what->size &&
-	    diw_can_back_pages() && may_grow(what->most))
-		(void)!ftruncate(fd, (off_t)what->most);
+	if (getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur < what->most)
+		most = (off_t)l.rlim_cur;
+	if (fstat(fd, &st) == 0 && st.st_size < most && diw_can_back_pages())
+		(void)!ftruncate(fd, most);
 }
 
 static void *init(const struct diw_regfile *what, int fd, const char **why)
 {
 	void *reg;
 
-	if (!may_grow(what->size)) {
+	if (!may_grow(what->size) || !may_grow(what->backed)) {
 		*why = "the limit on the size of files (ulimit -f) is less than it wants";
 		return NULL;
 	}
-	if (fallocate(fd, 0, 0, (off_t)what->backed) < 0 || ftruncate(fd, (off_t)what->size) < 0 ||
+	if (ftruncate(fd, (off_t)what->size) < 0 || fallocate(fd, 0, 0, (off_t)what->backed) < 0 ||
 	    !(reg = diw_map_unlocked(what->size, MAP_SHARED, fd))) {
 		*why = strerror(errno);
 		if (ftruncate(fd, 0) < 0)
@@ -267,7 +270,7 @@ static void *take(const struct diw_regfile *what, int fd, bool create, const cha
 	void *reg = NULL;
 
 	*why = NULL;
-	if (fstat(fd, &st) == 0 && (st.st_size == (off_t)what->size || st.st_size == (off_t)what->most)) {
+	if (fstat(fd, &st) == 0 && st.st_size >= (off_t)what->size && st.st_size <= (off_t)what->most) {
 		reg = diw_map_unlocked(what->size, MAP_SHARED, fd);
 		if (!reg) {
 			*why = strerror(errno);

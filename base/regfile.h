@@ -38,10 +38,10 @@ void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, 
 
 /* A table at the end of such a file, in segments: the first is mapped with the file. Each further one is behind the one
  * before, is twice as large, and is mapped when it is wanted. Another table is before it is begun. */
-#define DIW_SEGMENTS 6u
-#define DIW_SEGMENTS_ALL(first) ((first) * ((1u << DIW_SEGMENTS) - 1))       /* elements, FIRST of them in the first */
+#define DIW_SEGMENTS_MOST 11u
+#define DIW_SEGMENTS_ALL(first, n) ((first) * ((1u << (n)) - 1))     /* elements of N, FIRST of them in the first */
 struct diw_segments {
-	char *_Atomic at[DIW_SEGMENTS];
+	char *_Atomic at[DIW_SEGMENTS_MOST];
 	size_t bytes;                        /* of the first */
 };
 void diw_segments_begin(struct diw_segments *s, void *at, size_t bytes);

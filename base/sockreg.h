@@ -22,7 +22,8 @@
 #define DIW_SOCKREG_VERSION 6u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_FIRST 32768u                 /* entries of the first segment; the window has no other */
-#define DIW_SOCKREG_ENTRIES DIW_SEGMENTS_ALL(DIW_SOCKREG_FIRST)
+#define DIW_SOCKREG_SEGMENTS 6u
+#define DIW_SOCKREG_ENTRIES DIW_SEGMENTS_ALL(DIW_SOCKREG_FIRST, DIW_SOCKREG_SEGMENTS)
 #define DIW_SOCKREG_PAGE 4096u
 #define DIW_SOCKREG_PER_PAGE (DIW_SOCKREG_PAGE / (uint32_t)sizeof(struct diw_sock_entry))
 #define DIW_SOCKREG_PAGES (DIW_SOCKREG_ENTRIES / DIW_SOCKREG_PER_PAGE)
@@ -32,7 +33,7 @@
 #define DIW_HEARD_UNIT (DIW_S / 4)
 #define DIW_HEARD_LASTS 80u                      /* units: the kernel forgets a connection of UDP after 30 s */
 #define DIW_SOCKREG_NEAR 64u                     /* entries of a segment, from a port's first one, that may be its */
-#define DIW_SOCKREG_PROBE (DIW_SOCKREG_NEAR * DIW_SEGMENTS)
+#define DIW_SOCKREG_PROBE (DIW_SOCKREG_NEAR * DIW_SOCKREG_SEGMENTS)
 
 /* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so whoever
  * advertised a socket holds one, and a look at its word tells whether it lives. */

@@ -9,6 +9,9 @@
 
 #include "base/regfile.h"
 
+/* Slots that have memory from the start where it cannot be given later. */
+#define FROM_THE_START DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, 5)
+
 /* Cookies begin anew with each boot, and a registry may lie on a disk. */
 static uint64_t boot(void)
 {
@@ -48,7 +51,7 @@ struct diw_sock_stream *diw_streamreg_slot(uint32_t n)
 /* What an initiator did not find room for in a segment is in the next one, while an acceptor still had some. */
 struct diw_sock_stream *diw_streamreg_find(const struct diw_streamreg *reg, uint64_t cookie)
 {
-	for (unsigned k = 0; k < DIW_SEGMENTS; k++)
+	for (unsigned k = 0; k < DIW_STREAMREG_SEGMENTS; k++)
 		for (uint32_t i = 0; i < DIW_STREAMREG_WINDOW; i++) {
 			struct diw_sock_stream *st;
 			uint64_t is = diw_streamreg_used(reg, diw_streamreg_at(cookie, k, i), &st);
@@ -101,7 +104,8 @@ static bool init(void *p, const char **why)
 
 	(void)why;
 	if (!diw_can_back_pages()) {
-		memset((void *)reg->backed, 0xff, DIW_STREAMREG_FIRST / DIW_STREAMREG_GROUP / 8);
+		for (uint32_t n = 0; n < FROM_THE_START / DIW_STREAMREG_GROUP; n++)
+			atomic_fetch_or(&reg->backed[n / 64], 1ull << n % 64);
 		memset((void *)reg->backed_part, 0xff, sizeof reg->backed_part);
 	}
 	reg->version = DIW_STREAMREG_VERSION;
@@ -125,7 +129,8 @@ struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, c
 	char name[48];
 	const size_t first = sizeof(struct diw_streamreg);
 	const size_t all = offsetof(struct diw_streamreg, slot) + DIW_STREAMREG_SLOTS * sizeof(struct diw_sock_stream);
-	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) : first;
+	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) :
+			      offsetof(struct diw_streamreg, slot) + FROM_THE_START * sizeof(struct diw_sock_stream);
 	const struct diw_regfile what = { .name = name, .size = first, .most = all, .backed = backed,
 					  .init = init, .is_complete = is_complete, .is_over = is_over, .kept = true };
 	struct diw_streamreg *reg;

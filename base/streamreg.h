@@ -16,11 +16,12 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 9u
-#define DIW_STREAMREG_FIRST 32768u               /* slots of the first segment */
-#define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST)
-#define DIW_STREAMREG_WINDOW 256u                /* slots of a segment that may be a cookie's, */
-#define DIW_STREAMREG_INITIATOR 64u              /* and an initiator's */
+#define DIW_STREAMREG_VERSION 10u
+#define DIW_STREAMREG_FIRST 1024u                /* slots of the first segment */
+#define DIW_STREAMREG_SEGMENTS 11u
+#define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, DIW_STREAMREG_SEGMENTS)
+#define DIW_STREAMREG_WINDOW 32u                 /* slots of a segment that may be a cookie's, */
+#define DIW_STREAMREG_INITIATOR 24u              /* and an initiator's */
 #define DIW_STREAMREG_PARTS 512u
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
 
@@ -125,7 +126,8 @@ struct diw_streamreg {
 	uint64_t size, boot;             /* of which boot the cookies are */
 	/* A bit for each group of slots, and each part, that has memory. Another was never used, and must not be
 	 * touched. */
-	_Atomic uint64_t backed[DIW_STREAMREG_SLOTS / DIW_STREAMREG_GROUP / 64], backed_part[DIW_STREAMREG_PARTS / 64];
+	_Atomic uint64_t backed[DIW_STREAMREG_SLOTS / DIW_STREAMREG_GROUP / 64 + 1];
+	_Atomic uint64_t backed_part[DIW_STREAMREG_PARTS / 64];
 	struct diw_stream_part part[DIW_STREAMREG_PARTS];
 	struct diw_sock_stream slot[DIW_STREAMREG_FIRST];
 };
@@ -140,11 +142,11 @@ struct diw_sock_stream *diw_streamreg_slot(uint32_t n);
 /* The number of the Ith that may be COOKIE's of the segment K, in which it is if there was no room before. */
 static inline uint32_t diw_streamreg_at(uint64_t cookie, unsigned k, uint32_t i)
 {
-	uint32_t first = (uint32_t)(cookie * 0x9e3779b97f4a7c15u >> (49 - k));
+	uint32_t first = (uint32_t)(cookie * 0x9e3779b97f4a7c15u >> (54 - k));
 
 	return DIW_STREAMREG_FIRST * ((1u << k) - 1) + (first + i) % (DIW_STREAMREG_FIRST << k);
 }
-_Static_assert(DIW_STREAMREG_FIRST == 1u << 15, "the hash has as many bits");
+_Static_assert(DIW_STREAMREG_FIRST == 1u << 10, "the hash has as many bits");
 
 static inline bool diw_streamreg_is_backed(const struct diw_streamreg *reg, uint32_t n)
 {

@@ -267,7 +267,7 @@ static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 	const uint32_t each = initiator ? DIW_STREAMREG_INITIATOR : DIW_STREAMREG_WINDOW;
 	unsigned asks = ASKS;
 
-	for (uint32_t i = 0; i < each * DIW_SEGMENTS; i++) {
+	for (uint32_t i = 0; i < each * DIW_STREAMREG_SEGMENTS; i++) {
 		uint32_t n = diw_streamreg_at(s->cookie, i / each, i % each);
 		struct diw_sock_stream *st;
 		uint64_t is = diw_streamreg_used(reg, n, &st);
