@@ -165,7 +165,8 @@ static void take_held(struct call *c)
 			rx->part = 0;
 		}
 	}
-	if (!rx->left && !rx->tail)          /* a confined process takes all of it at once */
+	/* A confined process takes all of an FPDU at once; else the next one's head may have begun. */
+	if (rx->got == DIW_STREAM_HEAD && !rx->left && !rx->tail)
 		rx->got = 0;
 }
 

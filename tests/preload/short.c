@@ -2,6 +2,7 @@
 /* Preloaded behind the interposer: its calls on TCP connections send less than they are given, or nothing, as a kernel
  * may that has little memory, and something happens in the middle of them.
  *   SHORT=SEED     what does not wait sends so; SEED says how
+ *   SHORT_READS=SEED   every read() is of fewer bytes
  *   short_hook     a program's function, called behind each such call that sends or takes something
  *   short_peeked   bytes that were looked at and not taken */
 #include <dlfcn.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 #define PIECES 64
@@ -22,8 +24,9 @@ static __typeof__(&send) real_send;
 static __typeof__(&sendmsg) real_sendmsg;
 static __typeof__(&recv) real_recv;
 static __typeof__(&recvmsg) real_recvmsg;
+static __typeof__(&read) real_read;
 static _Atomic uint64_t state;
-static bool on;
+static bool on, reads;
 
 API void (*_Atomic short_hook)(int fd, bool sends);
 void (*_Atomic short_hook)(int fd, bool sends);
@@ -32,14 +35,16 @@ _Atomic size_t short_peeked;
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *seed = getenv("SHORT");
+	const char *seed = getenv("SHORT"), *of_reads = getenv("SHORT_READS");
 
 	real_send = (__typeof__(real_send))dlsym(RTLD_NEXT, "send");
 	real_sendmsg = (__typeof__(real_sendmsg))dlsym(RTLD_NEXT, "sendmsg");
 	real_recv = (__typeof__(real_recv))dlsym(RTLD_NEXT, "recv");
 	real_recvmsg = (__typeof__(real_recvmsg))dlsym(RTLD_NEXT, "recvmsg");
+	real_read = (__typeof__(real_read))dlsym(RTLD_NEXT, "read");
 	on = seed && *seed;
-	state = on ? strtoull(seed, NULL, 10) : 0;
+	reads = of_reads && *of_reads;
+	state = on ? strtoull(seed, NULL, 10) : reads ? strtoull(of_reads, NULL, 10) : 0;
 }
 
 static uint64_t dice(void)
@@ -52,11 +57,11 @@ static uint64_t dice(void)
 }
 
 /* How many of LEN bytes; 0: none, EAGAIN. Small numbers are where heads and tails are cut. */
-static size_t fewer(size_t len)
+static size_t fewer(bool active, size_t len)
 {
 	uint64_t d = dice();
 
-	if (!on || len == 0 || d % 4 == 0)
+	if (!active || len == 0 || d % 4 == 0)
 		return len;
 	if (d % 16 == 1)
 		return 0;
@@ -92,13 +97,20 @@ static ssize_t not_now(void)
 	return -1;
 }
 
+API ssize_t read(int fd, void *buf, size_t len)
+{
+	size_t n = fewer(reads, len);
+
+	return real_read(fd, buf, n || !len ? n : 1);
+}
+
 API ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
 	size_t n;
 
 	if (!is_meant(fd, flags))
 		return real_send(fd, buf, len, flags);
-	n = flags & MSG_OOB ? len : fewer(len);
+	n = flags & MSG_OOB ? len : fewer(on, len);
 	return ends(fd, true, n || !len ? real_send(fd, buf, n, flags) : not_now());
 }
 
@@ -143,7 +155,7 @@ API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 	if (!is_meant(fd, flags))
 		return real_sendmsg(fd, msg, flags);
-	n = fewer(all_of(msg));
+	n = fewer(on, all_of(msg));
 	cut_to(&cut, iov, msg, n);
 	return ends(fd, true, n ? real_sendmsg(fd, &cut, flags) : not_now());
 }

@@ -169,6 +169,9 @@ for crc in off on; do
 	run "a program that confines itself, CRC $crc" timeout 300 env DIWARP_SOCKETS_CRC=$crc $RUN "$CONFINED"
 	check "... sees the same" diff "$TMP/confined" <(grep -v '^diwarp sockets: ' "$TMP/out")
 	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 6000000 ]
+	run "... and reads less than is there, CRC $crc" timeout 60 env DIWARP_SOCKETS_CRC=$crc SHORT_READS=$crc \
+		LD_PRELOAD="$LIB $SHORT_SO" "$CONFINED"
+	check "... sees the same" diff "$TMP/confined" <(grep -v '^diwarp sockets: ' "$TMP/out")
 done
 
 # ---- Both ends, and either alone ----
