@@ -300,8 +300,6 @@ void diw_reg_stream_route(const struct diw_sockreg *reg, struct diw_sock_entry *
 			  struct diw_route *route);
 /* The TCP socket that listens where S is about to connect to. */
 bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
-/* This process shows it. */
-bool diw_ref_is_own(const struct diw_ref *r);
 /* What is shown of a TCP connection. */
 struct diw_connection {
 	struct diw_route route;
@@ -315,6 +313,20 @@ bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc);
 /* The same of a TCP socket that listens there, or did. */
 bool diw_reg_is_listener(uint16_t port, uint64_t key);
+/* The socket COOKIE, for datagrams or a LISTENER, in the registry or window IN; NULL: in this user's registry. */
+bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
+			 struct diw_route *route);
+/* What E of IN shows, as COPY has it. */
+struct diw_ref diw_ref_as_read(const struct diw_sockreg *in, struct diw_sock_entry *e,
+			       const struct diw_sock_entry *copy);
+/* How often this process has given its descriptors away, by fork() or otherwise. */
+uint32_t diw_reg_forks(void);
+
+/* ---- advertise.c ---- */
+
+void diw_reg_advertise_forked(void);
+/* This process shows it. */
+bool diw_ref_is_own(const struct diw_ref *r);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 /* A TCP connection is shown where its cookie leads to; in place of what was shown of it by this process. */
 void diw_reg_show_connection(struct diw_sock *s);
@@ -327,10 +339,8 @@ static inline void diw_sock_show(int fd, struct diw_sock *s)
 	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
 		diw_reg_advertise(s, fd);
 }
-/* The same of the socket COOKIE, for datagrams or a LISTENER, in the registry or window IN; NULL: in this user's
- * registry. */
-bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
-			 struct diw_route *route);
+/* A program that is not interposed has the datagram socket COOKIE, too: it is shown where PORT leads to no more. */
+void diw_reg_lend(uint64_t cookie, uint32_t port);
 
 /* ---- place.c ---- */
 
@@ -343,9 +353,6 @@ bool diw_is_broadcast(const struct diw_addr *a, uint64_t netns);
 /* Where the kernel delivers what is sent to DST. */
 struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);
-
-/* A program that is not interposed has the datagram socket COOKIE, too: it is shown where PORT leads to no more. */
-void diw_reg_lend(uint64_t cookie, uint32_t port);
 
 /* ---- lend.c ---- */
 

@@ -458,7 +458,7 @@ if two_namespaces 1500; then
 	check "... gets what is sent plain" eventually 30 at_least $SENDER sock_plain_unknown 20
 	check "... because nothing says that it is there" [ "$(counted $SENDER sock_tx_framed)" -eq 0 ]
 	stop
-	export DIWARP_SOCKETS_PEERS="192.0.2.0/24:5000-5001,[2001:db8::]/64"
+	export DIWARP_SOCKETS_PEERS="192.0.2.0/24:5000-5001,[2001:db8::/64]"
 	sender 700 $B4
 	check "... and frames, if the configuration says so" eventually 30 at_least $SENDER sock_tx_framed 20
 	check "... which it gets" eventually 30 at_least $PID sock_rx_framed 20

@@ -89,6 +89,7 @@ Suite *suite_nocancel(void)
 	Suite *s = suite_create("nocancel");
 	TCase *t = tcase_create("default");
 
+	tcase_set_timeout(t, 60);
 	tcase_add_test(t, woken_and_cancelled);
 	suite_add_tcase(s, t);
 	return s;
