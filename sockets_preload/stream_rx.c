@@ -25,6 +25,7 @@ struct call {
 	const struct iovec *iov;
 	size_t n, len, done;
 	size_t need;                         /* bytes that the queue must have before there is more */
+	bool found_none;                     /* it has waited behind a receive that found nothing */
 };
 
 static bool is_between(const struct diw_stream_rx *rx)
@@ -482,6 +483,18 @@ static int locked(struct call *c, uint64_t cookie)
 	return rc < 0 ? FAILED : DONE;
 }
 
+/* What the program may get without more in the queue must not be waited for. */
+static void note_idle(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+
+	if (rx->crc || rx->urgent || rx->n_stale || rx->error)
+		atomic_store_explicit(&rx->idle, 0, memory_order_relaxed);
+	else if (c->found_none)
+		atomic_store_explicit(&rx->idle, 1, memory_order_relaxed);
+	c->found_none = false;
+}
+
 static int attempt(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -506,6 +519,7 @@ static int attempt(struct call *c, uint64_t cookie)
 	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
+	note_idle(c);
 	diw_stream_unlock(&rx->lock, &holder);
 	if (!(c->flags & MSG_PEEK))
 		diw_add(DIW_C_sock_stream_rx, c->done - before);
@@ -533,16 +547,13 @@ static size_t enough(const struct call *c)
 }
 
 /* If the last receives found nothing it is better to wait first; one of EACH tries all the same. */
-static bool waits_first(const struct call *c)
+static bool waits_first(struct call *c)
 {
-	const struct diw_stream_rx *rx = &c->st->rx;
-	uint8_t idle = atomic_load_explicit(&rx->idle, memory_order_relaxed);
+	uint8_t idle = atomic_load_explicit(&c->st->rx.idle, memory_order_relaxed);
 
-	if (!idle || rx->crc || rx->urgent || rx->n_stale || rx->error || c->flags & (MSG_DONTWAIT | MSG_PEEK) ||
-	    diw_is_confined())
+	if (!idle || c->flags & (MSG_DONTWAIT | MSG_PEEK) || diw_is_confined())
 		return false;
-	atomic_store_explicit(&c->st->rx.idle, (idle + 1) % EACH, memory_order_relaxed);
-	return true;
+	return atomic_compare_exchange_strong(&c->st->rx.idle, &idle, (uint8_t)((idle + 1) % EACH));
 }
 
 /* Whether a socket blocks the kernel tells in the call that waits, if the queue is empty then. */
@@ -572,8 +583,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			return c->done || !(c->flags & MSG_WAITALL) ? (ssize_t)c->done : 0;
 		if (errno != EAGAIN || !may_wait(c) || !waits(c))
 			return c->done ? (ssize_t)c->done : -1;
-		if (!waited)
-			atomic_store_explicit(&c->st->rx.idle, 1, memory_order_relaxed);
+		c->found_none = !waited;
 		waited = true;
 	}
 	if (!waited)
