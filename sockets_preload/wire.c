@@ -78,17 +78,18 @@ static struct diw_addr local_of(int fd, const struct diw_addr *peer)
 	return a;
 }
 
-static void write_packet(int fd, const struct diw_addr *peer, struct diw_pcapng_packet *k)
+static void write_packet(int fd, const struct diw_addr *peer, const struct diw_pcapng_packet *k)
 {
+	struct diw_pcapng_packet whole = *k;
 	struct diw_addr local;
 
 	if (!wire.file)
 		return;
 	local = local_of(fd, peer);
-	k->src = k->outbound ? &local : peer;
-	k->dst = k->outbound ? peer : &local;
-	k->ns = since_1970();
-	diw_capture_check(diw_pcapng_write(wire.file, k));
+	whole.src = k->outbound ? &local : peer;
+	whole.dst = k->outbound ? peer : &local;
+	whole.ns = since_1970();
+	diw_capture_check(diw_pcapng_write(wire.file, &whole));
 	diw_capture_check(diw_pcapng_flush(wire.file));
 }
 
