@@ -49,7 +49,7 @@ int main(void)
 	struct rdma_event_channel *srv = rdma_create_event_channel(), *cli = rdma_create_event_channel(),
 				  *busy = rdma_create_event_channel();
 	struct rdma_cm_id *l, *a, *b;
-	struct rdma_cm_event *ev;
+	struct rdma_cm_event *ev = NULL;
 	pthread_t thread;
 	uint16_t port;
 	int status = 0;
@@ -58,7 +58,7 @@ int main(void)
 	l = listener(srv, RDMA_PS_TCP, &port);
 	a = asker(cli, RDMA_PS_TCP, port);
 	good = rdma_connect(a, NULL) == 0 && (ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST));
-	b = ev->id;
+	b = good ? ev->id : NULL;
 	CHECK(good && make_qp(b) && rdma_accept(b, NULL) == 0 && rdma_ack_cm_event(ev) == 0 &&
 	      comes(cli, RDMA_CM_EVENT_ESTABLISHED) && comes(srv, RDMA_CM_EVENT_ESTABLISHED), "a connection");
 	pthread_create(&thread, NULL, churn, busy);
