@@ -21,8 +21,8 @@
 int diw_wait_poll(struct pollfd *p, nfds_t n, int timeout_ms);
 int diw_wait_ppoll(struct pollfd *p, nfds_t n, const struct timespec *timeout);
 int diw_wait_sem(sem_t *sem, const struct timespec *monotonic);      /* NULL: for ever */
-/* FUTEX_WAIT_PRIVATE; TIMEOUT NULL: for ever. Whoever wakes it must wake all: one that is cancelled has lost its
- * own. */
+/* FUTEX_WAIT_PRIVATE; TIMEOUT NULL: for ever. The waker must wake all waiters: a thread that is
+ * cancelled has lost its wake-up. */
 int diw_wait_futex(atomic_uint *word, unsigned seen, const struct timespec *timeout);
 
 /* Defers cancellation in the calling thread; a cancellation point if it was asynchronous. Returns what it was, for

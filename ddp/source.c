@@ -195,8 +195,8 @@ uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 	return DIW_FAULT_SOURCE_FULL;
 }
 
-/* Who has proved its address keeps its state longer than others. So it is asked to where places are short, and where
- * the address has several epochs, of which it can end the others. */
+/* A source that has proved its address keeps its state longer than others. So the proof is asked for where places are
+ * short, and where the address has several epochs: the proof ends the others. */
 static void ask_source(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const struct diw_pool *pool = &d->dg->sources.pool;
