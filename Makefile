@@ -62,9 +62,11 @@ CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel pat
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
-SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) base/addr.c base/crc.c base/log.c base/sockreg.c \
-	base/nocancel.c base/path.c base/sockwin.c base/regfile.c base/streamreg.c mpa/neg.c ddp/hdr.c \
-	$(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
+SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) $(patsubst %,base/%.c,addr crc log nocancel path) \
+	mpa/neg.c ddp/hdr.c $(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
+# What its processes share in memory, which diw and tests read, too.
+SHM_OBJ := $(call objs,sockets_preload/shm/*.c)
+SHM_A = $(BUILD)/obj/sockets_preload/shm.a
 SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
 # Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
@@ -98,7 +100,7 @@ NOCANCEL = $(BUILD)/obj/base/nocancel.syms
 $(NOCANCEL): base/nocancel.c
 	@mkdir -p $(@D)
 	$(Q)sed -n 's/^TWIN[A-Z_]*([^,]*, \([^,]*\),.*/\1 diw_nocancel_\1/p' $< > $@
-uncancelled = $(filter-out base/nocancel.c,$(filter base/% llp/% mpa/% ddp/% rdmap/% verbs/%,$(1)))
+uncancelled = $(filter-out base/nocancel.c,$(filter base/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/%,$(1)))
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 	@mkdir -p $(@D)
@@ -106,6 +108,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 		$(if $(call uncancelled,$<),&& $(OBJCOPY) --redefine-syms=$(NOCANCEL) $@)
 
 $(LIB_A): $(LIB_OBJ)
+$(SHM_A): $(SHM_OBJ)
+$(LIB_A) $(SHM_A):
 	@mkdir -p $(@D)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
@@ -118,7 +122,7 @@ $(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
 		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS)
 	$(Q)ln -sf libdiwarp.so.0 $@
 
-$(DIW): $(TOOL_OBJ) $(LIB_A)
+$(DIW): $(TOOL_OBJ) $(SHM_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
 
@@ -152,19 +156,19 @@ $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) verbs/of/librdmacm.map $(OF_SO)
 # A preloaded library gets the fast kind of thread-local storage.
 $(BUILD)/obj/sockets_preload/%.o: CFLAGS += -ftls-model=initial-exec
 
-$(SOCK_SO): $(SOCK_OBJ)
+$(SOCK_SO): $(SOCK_OBJ) $(SHM_OBJ)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $(SOCK_OBJ) \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $^ \
 		$(LDFLAGS) -Wl,--exclude-libs,ALL $(if $(INIH),-l:libinih.a) $(if $(ISAL),,-lz) -pthread -ldl
 
 define suite
-$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(LIB_A)
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(SHM_A) $(LIB_A)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
 endef
 $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 
-$(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(LIB_A)
+$(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(SHM_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
 
@@ -279,4 +283,4 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))

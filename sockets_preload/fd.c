@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 #include "sockets_preload/frame.h"
 #include "sockets_preload/group.h"
 #include "sockets_preload/segments.h"

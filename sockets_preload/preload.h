@@ -20,9 +20,9 @@
 
 #include "base/addr.h"
 #include "base/log.h"
-#include "base/sockcount.h"
-#include "base/sockreg.h"
 #include "sockets_preload/real.h"
+#include "sockets_preload/shm/sockcount.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #define DIW_API __attribute__((visibility("default")))
 /* The kernel makes the processor forget where calls return to: each function between the system call and the program

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 #include "sockets_preload/stage.h"
 
 __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * TCP sockets whose streams are RC's (docs/sockets.md): FPDUs on the program's own connection. What is known of a
- * direction is in base/streamreg.h's slot, which whoever has the socket finds by its cookie.
+ * direction is in the slot of shm/streamreg.h, which whoever has the socket finds by its cookie.
  */
 #ifndef DIW_SOCKETS_STREAM_H
 #define DIW_SOCKETS_STREAM_H
@@ -9,8 +9,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#include "base/streamreg.h"
 #include "sockets_preload/preload.h"
+#include "sockets_preload/shm/streamreg.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The slots of streams (base/streamreg.h), as one process uses them. */
+/* The slots of streams (sockets_preload/shm/streamreg.h), as one process uses them. */
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>

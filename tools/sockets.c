@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sockreg.h"
-#include "base/streamreg.h"
+#include "sockets_preload/shm/sockreg.h"
+#include "sockets_preload/shm/streamreg.h"
 #include "tools/tool.h"
 
 struct row {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/sockcount.h"
+#include "sockets_preload/shm/sockcount.h"
 #include "tools/stat.h"
 
 uint64_t stat_get(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, const char *name)

@@ -18,9 +18,9 @@
 
 #include "base/clock.h"
 #include "base/crc.h"
-#include "base/sockreg.h"
 #include "base/wire.h"
 #include "ddp/hdr.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #ifndef MSG_ZEROCOPY
 #define MSG_ZEROCOPY 0x4000000

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A user who shows others what is not so (base/sockreg.h).
+ * A user who shows others what is not so (sockets_preload/shm/sockreg.h).
  * squat UID         sits on the place where UID would show his sockets
  * liar PORT         bound to PORT, and a process of "nobody" says of that socket that it is capable: exit status 0 if
  *                   what comes is plain
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "base/sockreg.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #define NOBODY 65534u
 #define WANTED 400                       /* so many that the sender asks the kernel again, and again */

@@ -14,10 +14,10 @@
 #include <zlib.h>
 
 #include "base/crc.h"
-#include "base/sockreg.h"
 #include "base/wire.h"
 #include "ddp/hdr.h"
 #include "mpa/mpa.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #define HELLO 48u
 #define HEAD 20u

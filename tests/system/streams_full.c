@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <time.h>
 
-#include "base/streamreg.h"
+#include "sockets_preload/shm/streamreg.h"
 #include "streams_kit.h"
 
 #define NOBODYS 0xffffffff00000000u      /* from here on, no cookie is a socket's */

@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/sockreg.h"
-#include "base/streamreg.h"
+#include "sockets_preload/shm/sockreg.h"
+#include "sockets_preload/shm/streamreg.h"
 #include "streams_kit.h"
 
 #define EACH 15000u                      /* connections of a process: it may have 20,000 descriptors */

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "base/streamreg.h"
+#include "sockets_preload/shm/streamreg.h"
 #include "streams_kit.h"
 
 #define LISTENERS 8                      /* each has ports of its own for those that connect */

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/sockreg.h"
-#include "base/streamreg.h"
+#include "sockets_preload/shm/sockreg.h"
+#include "sockets_preload/shm/streamreg.h"
 #include "tests/unit/unit.h"
 
 static char home[64], path[PATH_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A file that the processes of one user on one host map: base/sockreg.h, base/streamreg.h. One of another user, or one
- * that others may write, is not used. Its version is in its name, so that what another release of ours made is left
- * alone, with whoever still lives in it.
+ * A file that the processes of one user on one host map: sockreg.h, streamreg.h. A file of another user, or one that
+ * others may write, is not used. The file's version is in its name: a file of another release stays, with the processes
+ * that still use it.
  */
-#ifndef DIW_BASE_REGFILE_H
-#define DIW_BASE_REGFILE_H
+#ifndef DIW_SOCKETS_REGFILE_H
+#define DIW_SOCKETS_REGFILE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

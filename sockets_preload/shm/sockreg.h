@@ -3,8 +3,8 @@
  * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host
  * map, to find out who may be sent frames and with which key.
  */
-#ifndef DIW_BASE_SOCKREG_H
-#define DIW_BASE_SOCKREG_H
+#ifndef DIW_SOCKETS_SOCKREG_H
+#define DIW_SOCKETS_SOCKREG_H
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the socket interposer counts, a process (docs/sockets.md): the name that operators see, and what it counts. */
-#ifndef DIW_BASE_SOCKCOUNT_H
-#define DIW_BASE_SOCKCOUNT_H
+#ifndef DIW_SOCKETS_SOCKCOUNT_H
+#define DIW_SOCKETS_SOCKCOUNT_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The registry of interposed sockets: made, mapped, read; its entries get memory a page at a time. */
-#include "base/sockreg.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/regfile.h"
 #include "base/rng.h"
+#include "sockets_preload/shm/regfile.h"
 
 /* Of the registry that was opened last. */
 static struct diw_segments segments;

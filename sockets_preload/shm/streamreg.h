@@ -3,8 +3,8 @@
  * The streams of a user's interposed programs (docs/sockets.md): where in its frames each direction of a connection is,
  * in a file that all who have the socket map: it may be inherited, executed away, passed.
  */
-#ifndef DIW_BASE_STREAMREG_H
-#define DIW_BASE_STREAMREG_H
+#ifndef DIW_SOCKETS_STREAMREG_H
+#define DIW_SOCKETS_STREAMREG_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/addr.h"
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */

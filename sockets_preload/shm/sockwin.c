@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/sockreg.h"
+#include "sockets_preload/shm/sockreg.h"
 
 #define KEYS 8u                          /* that may be a user's: somebody else may sit on some of them */
 #define INIT_TRIES 100                   /* of a millisecond, while another process makes it */

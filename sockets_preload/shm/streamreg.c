@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "base/streamreg.h"
+#include "sockets_preload/shm/streamreg.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/regfile.h"
+#include "sockets_preload/shm/regfile.h"
 
 /* Slots that have memory from the start where it cannot be given later. */
 #define FROM_THE_START DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, 5)
