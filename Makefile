@@ -45,7 +45,7 @@ CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
 LIB_OBJ := $(call objs,base/*.c llp/*.c mpa/*.c ddp/*.c rdmap/*.c verbs/engine/*.c verbs/cm/*.c verbs/*.c)
-TOOL_OBJ := $(call objs,tools/*.c)
+TOOL_OBJ := $(call objs,tools/*.c $(foreach d,cp dump perf run stat,tools/$(d)/*.c))
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
@@ -73,13 +73,14 @@ OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
 	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
 # ... and each number that rdma-core has had since release 44, for programs and providers that were built with another one.
 OF_PRIVATES := $(sort $(OF_PRIVATE) 34 57 59 64 65)
-# A directory of Check suites is one program (two of them share the in-memory network); a C file of the system tests is one
-# each.
+# A directory of Check suites is one program (two of them share the in-memory network). In the folders of the system tests
+# each C file is a program; all of these are built in BUILD/tests/system, so no two have one name.
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
-TESTS = $(SUITES:%=$(BUILD)/tests/%) $(patsubst %.c,$(BUILD)/%, \
-	$(filter-out $(if $(IBV),,tests/system/of_%) $(if $(CMA),,tests/system/cma_%),$(wildcard tests/system/*.c))) \
+SYSTEM := native sockets clients tools rsockets $(if $(IBV),ibverbs) $(if $(CMA),rdmacm)
+system = $(patsubst tests/system/$(1)/%.c,$(BUILD)/tests/system/%,$(wildcard tests/system/$(1)/*.c))
+TESTS = $(SUITES:%=$(BUILD)/tests/%) $(foreach d,$(SYSTEM),$(call system,$(d))) \
 	$(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
 
 Q = $(if $(V),,@)
@@ -168,28 +169,27 @@ $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tes
 endef
 $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 
-$(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/%.o $(SHM_A) $(LIB_A)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
+# The folder of a program says what it is linked with: the library; the library with the interposer's registries, or with
+# the socket engine, which is in no library by itself; or our libibverbs and librdmacm.
+system_OBJ = $(LIB_A)
+system_LIBS = $(LIBS)
+sockets_OBJ = $(SHM_A) $(LIB_A)
+rsockets_OBJ = $(RS_OBJ) $(LIB_A)
+ibverbs_OBJ = $(OF_SO)
+ibverbs_LIBS = -Wl,-rpath-link,$(BUILD)/lib -pthread
+rdmacm_OBJ = $(CMA_SO) $(OF_SO)
+rdmacm_LIBS = -Wl,-rpath-link,$(BUILD)/lib -lz -pthread
+define system_programs
+$(call system,$(1)): $(BUILD)/tests/system/%: $(BUILD)/obj/tests/system/$(1)/%.o $(or $($(1)_OBJ),$(system_OBJ))
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(or $$($(1)_LIBS),$$(system_LIBS))
+endef
+$(foreach d,$(SYSTEM),$(eval $(call system_programs,$(d))))
 
 # Libraries that tests preload beside ours.
 $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -shared -o $@ $< $(LDFLAGS) -ldl
-
-# Programs for the socket engine, which is in no library alone.
-$(filter $(BUILD)/tests/system/rs%,$(TESTS)): $(BUILD)/%: $(BUILD)/obj/%.o $(RS_OBJ) $(LIB_A)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS)
-
-# Programs for libibverbs: `diw run` gives them ours.
-$(BUILD)/tests/system/of_%: $(BUILD)/obj/tests/system/of_%.o $(OF_SO)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $< $(LDFLAGS) $(OF_SO) -Wl,-rpath-link,$(BUILD)/lib -pthread
-
-$(BUILD)/tests/system/cma_%: $(BUILD)/obj/tests/system/cma_%.o $(CMA_SO) $(OF_SO)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $< $(LDFLAGS) $(CMA_SO) $(OF_SO) -Wl,-rpath-link,$(BUILD)/lib -lz -pthread
 
 tests: $(TESTS)                 ## build the test programs
 
@@ -283,4 +283,5 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) $(call objs,tests/*/*.c))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
+	$(call objs,tests/*/*.c tests/system/*/*.c))

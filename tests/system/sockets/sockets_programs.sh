@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Debian's programs over diw run --sockets: each pair with both ends interposed, some with either alone.
+# usage: sockets_programs.sh [PATTERN]     only the rows that PATTERN matches
+#
+# With both, 99 % of the messages, or a quarter of the bytes of TCP, that the eligible ends send must go in frames, and
+# a capture must show frames. An end is eligible if it sends to somebody who has received before: who answers a client that asks once from
+# each socket is not.
+# DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: what came of it goes into that page.
+. "${0%/*}/../lib.sh"
+. tests/system/sockets/lib.sh
+. tests/system/sockets/rows.sh
+. tests/system/sockets/servers.sh
+PATTERN=${1:-.}
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
+have_programs ${DIW_TEST_FULL:+media} || end
+export XDG_RUNTIME_DIR=$TMP/run
+mkdir -m 700 "$TMP/run"
+ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
+ip route add 239.0.0.0/8 dev lo
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
+
+if ! command -v node > /dev/null; then
+	skip "no node here"
+	BOTH=("${BOTH[@]/#node/}") ALONE=("${ALONE[@]/#node/}")
+fi
+if [ "$(cat /proc/self/setgroups 2> /dev/null)" = deny ]; then
+	skip "in.tftpd takes on a user's groups, which an ordinary user's namespace forbids"
+	BOTH=("${BOTH[@]/#tftp/}") ALONE=("${ALONE[@]/#tftp/}")
+fi
+for row in "${BOTH[@]}" ${DIW_TEST_FULL:+"${LARGE[@]}"}; do
+	[[ -n $row && $row =~ $PATTERN ]] && play "$row" both
+done
+for row in "${ALONE[@]}"; do
+	[[ -n $row && $row =~ $PATTERN ]] || continue
+	play "$row" first
+	play "$row" second
+done
+if [ -n "${DIW_TEST_FULL:-}" ]; then
+	[[ cpython =~ $PATTERN ]] && cpython test_socket -i '*VSOCK*' && cpython test_asyncio -m '*atagram*' &&
+		cpython test_selectors && cpython test_epoll && cpython test_poll && cpython test_select &&
+		cpython test_httplib && cpython test_ftplib && cpython test_smtplib && cpython test_poplib && cpython test_xmlrpc
+fi
+[ -z "${SOCKETS_TABLE:-}" ] || write_table "$SOCKETS_TABLE"
+end

@@ -1,0 +1,147 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# DIWARP_IMPAIR and DIWARP_PCAP under diw run --sockets: what is lost, doubled and damaged, what is refused, and that a
+# program which is captured sees what it saw.
+. "${0%/*}/../lib.sh"
+if [ "$MODE" = asan ]; then
+	export DIWARP_PCAP=$TMP/%p
+	sanitized sockets_many sockets_gso
+fi
+
+RUN="$DIW run --sockets"
+export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info
+unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_IMPAIR DIWARP_PCAP
+mkdir -m 700 "$TMP/run"
+# of NAME: the counter as the program's last words have it.
+of() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" <<< "$OUT" | tail -n 1 | grep . || echo 0; }
+between() { [ "$2" -le "$1" ] && [ "$1" -le "$3" ] || { echo "$1 is not from $2 to $3"; return 1; }; }
+
+# Prints how many of 1,000 messages came; of buffers of 50 each if CUT.
+cat > "$TMP/thousand.py" << 'END'
+import os, socket
+a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
+a.bind(("127.0.0.1", 5100))
+a.setblocking(False)
+got = 0
+def take():
+    global got
+    try:
+        while True:
+            data = a.recv(60000)
+            got += len(data) // 100
+    except BlockingIOError:
+        pass
+take()
+cut = "CUT" in os.environ
+if cut:
+    a.setsockopt(17, 104, 1)
+    take()
+    b.setsockopt(17, 103, 100)
+for i in range(20 if cut else 1000):
+    assert b.sendto(b"x" * (5000 if cut else 100), ("127.0.0.1", 5100)) == (5000 if cut else 100)
+    take()
+print("came", got)
+END
+# thousand WHAT [VARIABLE=VALUE...]: CAME is how many did.
+thousand() {
+	run "$1" timeout 120 env "${@:2}" $RUN python3 "$TMP/thousand.py"
+	CAME=$(sed -n 's/^came //p' <<< "$OUT")
+}
+
+# ---- The impairment ----
+
+thousand "a loss of 10 %" DIWARP_IMPAIR=loss=10%,seed=3
+check "... by the counter" between "$(of sock_impair_lost)" 60 140
+check "... and by what came" [ "$CAME" -eq $((1000 - $(of sock_impair_lost))) ]
+first=$CAME
+thousand "the same seed" DIWARP_IMPAIR=loss=10%,seed=3
+check "... loses as many" [ "$CAME" -eq "$first" ]
+thousand "... also of buffers that the kernel is to cut" DIWARP_IMPAIR=loss=10%,seed=3 CUT=1
+check "... each message by itself" [ "$CAME" -eq "$first" ]
+thousand "a mask" DIWARP_IMPAIR=mask=8001
+check "... of exactly these" [ "$CAME $(of sock_impair_lost)" = "968 32" ]
+thousand "doubles" DIWARP_IMPAIR=dup=50%
+check "... come twice" [ "$CAME" -eq $((1000 + $(of sock_impair_duplicated))) ]
+check "... half of them" between "$CAME" 1400 1600
+thousand "damage" DIWARP_IMPAIR=corrupt=30% DIWARP_SOCKETS_CRC=on
+check "... is found by the CRC" between "$(of sock_rx_crc)" 150 350
+check "... what came is whole, or no frame any more" [ "$CAME" -le $((1000 - $(of sock_rx_crc))) ]
+for wrong in delay=1ms reorder=1% rx.=1% nonsense=1 loss=2; do
+	name=${wrong%=*}
+	thousand "$name is refused" DIWARP_IMPAIR="${wrong/rx.=/rx.loss=}"
+	check "... by its name" matches "$OUT" "DIWARP_IMPAIR: .*$name.*; nothing is impaired"
+	check "... and nothing is" [ "$CAME $(of sock_impair_lost)" = "1000 0" ]
+done
+run "connections" env DIWARP_IMPAIR=loss=50% $RUN=all python3 -c '
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+c = socket.create_connection(s.getsockname())
+d, _ = s.accept()
+for _ in range(100):
+    c.sendall(b"x" * 1000)
+    n = 0
+    while n < 1000:
+        n += len(d.recv(1000))'
+check "... are not, and that is told" matches "$OUT" "connections of TCP are not impaired"
+check "... once" [ "$(grep -c "connections of TCP" <<< "$OUT")" -eq 1 ]
+
+# ---- The capture ----
+
+for prog in sockets_many sockets_gso sockets_errqueue sockets_held; do
+	run "$prog" "$BUILD/tests/system/$prog"
+	printf '%s\n' "$OUT" > "$TMP/plain"
+	run "... captured" env DIWARP_PCAP="$TMP/%p-$prog" DIWARP_SOCKETS_CRC=on $RUN "$BUILD/tests/system/$prog"
+	grep -v '^diwarp sockets: ' <<< "$OUT" > "$TMP/seen"
+	check "... sees the same" diff "$TMP/plain" "$TMP/seen"
+done
+thousand "an exchange" DIWARP_PCAP="$TMP/exchange" DIWARP_SOCKETS_CRC=on DIWARP_IMPAIR=loss=2%,corrupt=2%,seed=1
+lost=$(of sock_impair_lost) bad=$(of sock_rx_crc) damaged=$(of sock_impair_corrupted)
+run "its capture" $DIW dump -r "$TMP/exchange" --json
+cp "$TMP/out" "$TMP/dumped"
+# packets EXPRESSION: so many of them.
+packets() { grep '^{' "$TMP/dumped" | jq -s "map(select($1)) | length"; }
+check "... has what left" [ "$(packets '.dir == "out" and .dropped == null')" -eq $((1000 - lost)) ]
+check "... what was lost" [ "$(packets '.dropped == "impair_lost"')" -eq "$lost" ]
+check "... what was dropped, and why" [ "$(packets '.dropped == "sock_rx_crc"')" -eq "$bad" ]
+check "... and what came" [ "$(packets '.dir == "in" and .src == "127.0.0.1" and .dst_qp == 5100 and .crc_good and
+	.op == "send" and .payload == 100')" -eq $((1000 - lost - damaged)) ]
+thousand "buffers" DIWARP_PCAP="$TMP/buffers" DIWARP_SOCKETS_CRC=on CUT=1
+run "their capture" $DIW dump -r "$TMP/buffers" --json
+cp "$TMP/out" "$TMP/dumped"
+check "... has each message, there and back" [ "$(packets '.crc_good and .payload == 100')" -eq 2000 ]
+
+ln -s "$TMP/elsewhere" "$TMP/link"
+thousand "a symbolic link" DIWARP_PCAP="$TMP/link"
+check "... is not followed" matches "$OUT" "DIWARP_PCAP=.*a symbolic link"
+check "... nothing is there" [ ! -e "$TMP/elsewhere" ]
+check "... and all came" [ "$CAME" -eq 1000 ]
+run "two processes" env DIWARP_PCAP="$TMP/two-%p" $RUN python3 -c '
+import os, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5101))
+for _ in range(10):
+    s.sendto(b"x", ("127.0.0.1", 5101))
+    s.recv(9)
+if os.fork() == 0:
+    for _ in range(10):
+        s.sendto(b"x", ("127.0.0.1", 5101))
+        s.recv(9)
+    os._exit(0)
+os.wait()'
+check "... have a file each" [ "$(find "$TMP" -name 'two-*' | wc -l)" -eq 2 ]
+run "a program that closes every descriptor and opens files of its own" env DIWARP_PCAP="$TMP/closed" $RUN python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5101))
+s.sendto(b"x", ("127.0.0.1", 5101))
+s.recv(9)
+os.closerange(3, s.fileno())
+os.closerange(s.fileno() + 1, 1000)
+files = [os.open(sys.argv[1], os.O_RDWR | os.O_CREAT) for _ in range(20)]
+for _ in range(10):
+    s.sendto(b"x", ("127.0.0.1", 5101))
+    s.recv(9)
+' "$TMP/own"
+check "... finds nothing in them" [ ! -s "$TMP/own" ]
+check "... and is told" matches "$OUT" "nothing more is captured"
+end

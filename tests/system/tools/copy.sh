@@ -1,0 +1,129 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw cp and recv: on lo, with loss by diw's own impairment; over RC also between two namespaces.
+. "${0%/*}/../lib.sh"
+head -c 3333333 /dev/urandom > "$TMP/file"
+
+# same: what was received is the file.
+same() { cmp "$TMP/file" "$TMP/in/${1:-file}"; }
+
+for mulpdu in 1452 8952 65000; do
+	receiver
+	run "cp loses nothing on lo, mulpdu $mulpdu" $DIW cp --json --mulpdu $mulpdu "$TMP/file" 127.0.0.1:
+	check "SHA-256 agrees" holds '.sha256_ok and .bytes_valid == 3333333 and .missing == []'
+	check "the hash is the file's" [ "$(field .sha256)" = "$(sha256sum < "$TMP/file" | cut -d' ' -f1)" ]
+	check "recv ends after one transfer" join $RECV 10
+	check "the file is the same" same
+done
+
+little_else() { holds '.bytes_asked_again > 0 and .bytes_asked_again < 2 * 3333333'; }
+for impair in loss=1%,seed=7 loss=20%,seed=3 burst=2%:20,seed=5 reorder=2%,dup=2%,seed=1 corrupt=1%,seed=2 \
+	tx.loss=5%,tx.reorder=1%,tx.delay=200us,seed=9; do
+	# Whoever loses the processor within a message loses the rest of it, too.
+	for try in {1..5}; do
+		receiver
+		run "cp under $impair" $DIW cp --json --mulpdu 1452 --impair $impair "$TMP/file" 127.0.0.1:
+		check "all of it arrived" holds '.sha256_ok and .bytes_valid == 3333333'
+		check "recv ends well" join $RECV 15
+		check "the file is the same" same
+		[[ $impair = reorder* ]] || little_else > "$TMP/else" && break
+		echo "    try $try: $(field .bytes_asked_again) bytes were asked for again"
+	done
+	case $impair in reorder*) ;; *) check "what was lost was asked for again, and little else" little_else ;; esac
+done
+
+few_holes() { holds '.sha256_ok == false and .bytes_valid < 3333333 and .bytes_valid > 3000000'; }
+for try in {1..5}; do
+	receiver
+	expect 1 "cp --once with holes exits 1" \
+		$DIW cp --json --once --mulpdu 1452 --impair loss=1%,seed=7 "$TMP/file" 127.0.0.1:
+	few_holes > "$TMP/few" || [ $try = 5 ] && break
+	echo "    try $try: $(field .bytes_valid) bytes are valid"
+	join $RECV 15
+done
+check "it says so" few_holes
+check "missing and valid bytes add up" holds '.bytes_valid + ([.missing[][1]] | add) == 3333333'
+missing=$(field '.missing[] | "\(.[0]) \(.[1])"')
+expect 1 "recv of a file with holes exits 1" join $RECV 15
+# Outside the holes every byte is the file's, in them it is zero: cmp lists the bytes that differ, from 1, in octal.
+holes_are_zero() {
+	cmp -l "$TMP/file" "$TMP/in/file" | awk -v holes="$missing" '
+		BEGIN { n = split(holes, h, /[ \n]/); i = 1 }
+		{
+			at = $1 - 1
+			while (i < n && at >= h[i] + h[i + 1]) i += 2
+			if (i >= n || at < h[i] || $3 != 0) { print "byte " at " is wrong"; bad = 1; exit }
+			seen++
+		}
+		END { exit bad || !seen }'
+}
+check "holes are zeros, everything else is the file" holes_are_zero
+
+receiver
+expect 1 "cp --once for a person" $DIW cp --once --mulpdu 1452 --impair loss=1%,seed=7 "$TMP/file" 127.0.0.1:
+check "it shows a map and ranges" matches "$OUT" 'validity map.*missing ranges'
+
+: > "$TMP/empty"
+receiver
+run "an empty file" $DIW cp --json "$TMP/empty" 127.0.0.1:
+check "it arrived" eventually 5 test -e "$TMP/in/empty"
+receiver
+run "over IPv6, with another name" $DIW cp --json "$TMP/file" '[::1]:other'
+check "the file is the same" same other
+join $RECV 10
+
+# rc_copy WHAT IN HOST OPTION...: the file over RC.
+rc_copy() {
+	local what=$1 in=$2 host=$3
+	shift 3
+	receiver $in
+	check "recv takes RC connections, $what" eventually 10 accepting 4791 $in
+	run "cp over RC, $what" $DIW cp --qp rc --json "$@" "$TMP/file" "$host:"
+	check "SHA-256 agrees, $what" holds '.qp == "rc" and .sha256_ok and .saved and .bytes_valid == 3333333 and
+		.bytes_asked_again == 0 and .missing == []'
+	check "recv ends after one transfer, $what" join $RECV 10
+	check "... and tells that it came over RC" grep -q ' over RC$' "$TMP/recv"
+	check "the file is the same, $what" same
+}
+rc_copy "on lo" '' 127.0.0.1
+rc_copy "IPv6" '' '[::1]'
+rc_copy "many small Writes" '' 127.0.0.1 --message 1k
+rc_copy "small FPDUs" '' 127.0.0.1 --mulpdu 128
+rc_copy "large Writes" '' 127.0.0.1 --message 64m
+for mtu in 1500 9000; do
+	two_namespaces $mtu || { skip "no veth pair here"; break; }
+	rc_copy "two namespaces, MTU $mtu" in_b $B4
+	rc_copy "two namespaces, IPv6, MTU $mtu" in_b "[$B6]"
+done
+receiver
+run "an empty file over RC" $DIW cp --qp rc --json "$TMP/empty" 127.0.0.1:
+check "it arrived" eventually 5 test -e "$TMP/in/empty"
+check "recv ends well" join $RECV 10
+
+# A sender that dies: its connection's end ends the transfer, and nothing stays of the file.
+truncate -s 512M "$TMP/sparse"
+rm -rf "$TMP/in"
+mkdir "$TMP/in"
+background "$TMP/recv" $DIW recv "$TMP/in"
+RECV=$PID
+eventually 10 accepting 4791
+cp "$TMP/file" "$TMP/in/there"
+expect 1 "a name that exists is refused over RC" $DIW cp --qp rc "$TMP/file" 127.0.0.1:there
+check "... with the reason" matches "$OUT" 'exists'
+background "$TMP/cp" $DIW cp --qp rc "$TMP/sparse" 127.0.0.1:half
+begun() { compgen -G "$TMP/in/.diw-recv-*"; }
+check "a transfer over RC has begun" eventually 60 begun
+kill -KILL "$PID"
+check "its end is noticed" eventually 10 grep -q 'the connection ended' "$TMP/recv"
+nothing_left() { ! begun; }
+check "nothing stays of it" eventually 5 nothing_left
+run "the next transfer over RC succeeds" $DIW cp --qp rc "$TMP/file" 127.0.0.1:next
+check "the file is the same" same next
+kill -TERM $RECV
+expect 1 "recv tells that one failed" join $RECV 5
+
+expect 1 "cp over RC to nobody fails" $DIW cp --qp rc --port 4799 "$TMP/file" 127.0.0.1:
+expect 1 "cp to nobody fails" $DIW cp --port 4799 "$TMP/file" 127.0.0.1:
+expect 1 "cp of a directory fails" $DIW cp "$TMP" 127.0.0.1:
+expect 1 "recv into no directory fails" $DIW recv "$TMP/none"
+end

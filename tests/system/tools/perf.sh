@@ -1,0 +1,94 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw perf, a moment of every mode: its rows have all their keys, and figures that make sense. Speed is not judged here.
+. "${0%/*}/../lib.sh"
+
+KEYS='["test","qp","llp","congestion","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline","ratios"]'
+
+# perf TEST OPTION...: runs it for a moment, longer if it had no processor in that, and looks at every row.
+perf() {
+	local name="$*" what="and received something" secs
+	local good='.GBps > 0 and .bytes_valid > 0 and .bytes_valid <= .bytes_sent'
+	[ "$1" != lat ] || { what="and latencies" good='.lat_us_p50 > 0 and .lat_us_p99 >= .lat_us_p50'; }
+	for secs in 0.3 3 20; do
+		run "perf $name" $DIW perf "$@" --secs $secs --json || return
+		grep '^{' <<< "$OUT" > "$TMP/rows"
+		every "$good" > "$TMP/every" && break
+		echo "    not $what in $secs s"
+	done
+	check "... has rows" [ -s "$TMP/rows" ]
+	check "... with all keys" every "$KEYS - keys == []"
+	check "... of this test" every ".test == \"$1\""
+	check "... $what" every "$good"
+}
+every() { jq -e -s "length > 0 and all(.[]; $1)" "$TMP/rows" > /dev/null || { echo "not so in every row: $1"; cat "$TMP/rows"; return 1; }; }
+
+for op in send write read; do
+	perf lat --op $op --size 64 --local
+	perf lat --op $op --size 64 --events --local
+	perf bw --op $op --size 64,1k,512k --local
+	check "... a row a size" [ "$(wc -l < "$TMP/rows")" -eq 3 ]
+done
+perf bibw --op write --size 64k --local
+perf rate --op send --size 64 --depth 256 --local
+perf bw --qp uc --op write --size 64k --local
+perf lat --qp uc --op send --size 64 --local
+perf lat --qp raw-udp --size 64 --local
+perf bw --qp raw-udp --size 1k --local
+for bind in 127.0.0.1 ::1; do
+	for qp in raw-tcp raw-tcp-1; do
+		perf lat --qp $qp --size 64,512k --bind $bind --local
+		perf bw --qp $qp --size 1,1k,512k --bind $bind --local
+		check "... nothing is lost, and its congestion control is named" every '.bytes_sent == .bytes_valid and .congestion != null'
+	done
+done
+perf lat --qp raw-tcp --size 64 --wait --local
+perf bibw --qp raw-tcp --size 64k --local
+perf lat --qp rc --op send,write,read,fetch-add,cmp-swap --size 64 --local
+perf lat --qp rc --op send --size 64 --events --local
+perf lat --qp rc --op send --size 64 --wait --bind ::1 --local
+perf bw --qp rc --op send,write --size 64,1k,512k --against raw-tcp,raw-tcp-1 --local
+check "... RC and bare TCP with the same congestion control, and nothing is lost" \
+	every '.congestion != null and .bytes_sent == .bytes_valid'
+perf bw --qp rc --op write --size 64k --no-crc --mulpdu 1452 --local
+perf bw --qp rc --op write --size 64k --markers --local
+perf bibw --qp rc --op write,send --size 64k --local
+perf bw --qp rc --op read --size 1k --local
+perf bw --qp ud,rc --op write --size 64k --against raw-tcp --local
+check "... UD with its ratio to RC, and both to the baseline" jq -e -s 'length == 3 and .[0].qp == "ud" and
+	.[0].ratios.rc > 0 and .[0].ratios["raw-tcp"] > 0 and .[1].qp == "rc" and (.[1].ratios | keys == ["raw-tcp"])' "$TMP/rows"
+expect 2 "perf --op fetch-add on ud" $DIW perf lat --op fetch-add --local
+expect 2 "perf --no-crc without RC" $DIW perf lat --no-crc --local
+for baseline in raw-udp raw-udp-crc raw-udp-1 raw-tcp raw-tcp-1; do
+	perf bw --op write --size 1k --against $baseline --local
+	check "... measured against $baseline, which has a row of its own" \
+		jq -e -s "length == 2 and any(.[]; .baseline == \"$baseline\" and .ratio > 0) and any(.[]; .qp == \"$baseline\")" "$TMP/rows"
+done
+slower() { jq -e -s '.[0].ratios | .["raw-tcp-1"] > .["raw-tcp"]' "$TMP/rows"; }
+for try in {1..5}; do           # each had the processor as long as the others, once
+	perf rate --op send --size 64 --against raw-tcp-1,raw-udp,raw-tcp --local
+	slower > "$TMP/slower" && break
+	echo "    try $try: not slower"
+done
+check "... against three at once: a row each, ratios to each, the first of them by name" \
+	jq -e -s 'length == 4 and (.[0] | .baseline == "raw-tcp-1" and .ratio == .ratios["raw-tcp-1"] and
+		(.ratios | keys == ["raw-tcp", "raw-tcp-1", "raw-udp"] and all(.[]; . > 0))) and
+		all(.[1:][]; .ratio == null and .ratios == {})' "$TMP/rows"
+check "... and TCP is slower when each message is a call" slower
+expect 2 "perf against an unknown" $DIW perf bw --against raw-tcp-2 --local
+expect 2 "perf twice against the same" $DIW perf bw --against raw-tcp,raw-tcp --local
+perf bw --op write --size 512k --mulpdu 1452 --impair loss=5%,seed=1 --local
+check "... under loss: a part of it is valid, and lost is counted" every '.lost > 0 and .bytes_valid < .bytes_sent'
+
+background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
+check "a perf server" eventually 10 listening 4801
+perf bw --op write --size 64k --connect 127.0.0.1 --port 4801
+# A target that loses its core for a while: RC has lost nothing, and its longest round trip is one of those that count.
+background "$TMP/server" $DIW perf --server --port 4802
+check "a perf server for RC" eventually 10 listening 4802
+(sleep 0.15; kill -STOP "$PID"; sleep 0.2; kill -CONT "$PID") &
+perf lat --qp rc --op send --size 64 --connect 127.0.0.1 --port 4802
+check "... nothing is lost while it does not run" every '.lost == 0 and .bytes_sent == .bytes_valid'
+run "a person can read perf" $DIW perf bw --op send --size 64k --secs 0.3 --local
+check "... as a table" matches "$OUT" 'GB/s'
+end

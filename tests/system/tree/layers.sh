@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# tools/check-layers passes here and fails on every kind of violation that is planted into a copy.
+DIW_TEST_NO_NS=1
+. "${0%/*}/../lib.sh"
+
+check "the tree has no violation" tools/check-layers
+# plant FILE LINE: check-layers of a copy with LINE added to FILE.
+plant() {
+	rm -rf "$TMP/copy"
+	mkdir "$TMP/copy"
+	cp -r base llp ddp rdmap verbs sockets_preload tools tests "$TMP/copy"
+	mkdir -p "$TMP/copy/${1%/*}"
+	printf '%s\n' "$2" >> "$TMP/copy/$1"
+	tools/check-layers "$TMP/copy"
+}
+while read -r file line; do
+	expect 1 "found: $line in $file" plant "$file" "$line"
+	check "... and named" matches "$OUT" "$file:[0-9]+:"
+done << 'END'
+base/crc.c #include "llp/link.h"
+llp/udp.c #include "ddp/hdr.h"
+llp/udp.c #include "verbs/diw.h"
+llp/seal.c #  include  "rdmap/rdmap.h"
+ddp/rx.c #include "rdmap/rdmap.h"
+rdmap/rx.c #include "verbs/diw.h"
+ddp/rx.c #include "mpa/mpa.h/../../verbs/diw.h"
+ddp/rx.c #include "../rdmap/rdmap.h"
+tools/cp/cp.c #include "llp/dgram.h"
+verbs/rs/conn.c #include "verbs/qp.h"
+verbs/rs/conn.c #include "verbs/of/cma.h"
+verbs/of/cma_id.c #include "verbs/rs/int.h"
+tools/cp/cp.c #include "verbs/rs/rs.h"
+tools/cp/cp.c #include "verbs/dev.h"
+sockets_preload/frame.c #include "ddp/ddp.h"
+tools/cp/cp.c #include "ddp/hdr.h"
+tools/cp/cp.c #include "sockets_preload/shm/sockreg.h"
+tools/sockets.c #include "sockets_preload/preload.h"
+base/crc.c #include "sockets_preload/shm/regfile.h"
+verbs/stat.c #include "sockets_preload/shm/sockcount.h"
+sockets_preload/shm/sockreg.c #include "sockets_preload/preload.h"
+verbs/of/device.c #include "verbs/dev.h"
+verbs/dev.h #include "verbs/of/device.h"
+base/crc.c #include "tests/net/net.h"
+ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
+END
+comment=$(printf '/* %0114d */' 0)                            # 120 columns
+expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
+check "... and named" matches "$OUT" 'base/log\.h:[0-9]+: 121 columns'
+expect 1 "found: a test's line of 121 columns, of which a tab is some" plant tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
+check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 columns'
+run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
+expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "ddp/hdr.h"'
+check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
+while read -r file line; do
+	run "allowed: $line in $file" plant "$file" "$line"
+done << 'END'
+ddp/rx.c #include "llp/link.h"
+ddp/rx.c #include "ddp.h"
+verbs/of/device.c #include "verbs/diw.h"
+verbs/of/device.c #include "verbs/of/device.h"
+tools/cp/cp.c #include "base/wire.h"
+sockets_preload/frame.c #include "ddp/hdr.h"
+tests/unit/test_stag.c #include "ddp/hdr.h"
+tools/cp/cp.c #include <poll.h>
+END
+
+expect 1 "a function that the version map forgot" env sh -c '
+	cp -r verbs tools man "$0" && cd "$0" && rm -rf map && mkdir map && mv verbs tools man map && cd map &&
+	echo "int diw_planted(void);" >> verbs/diw.h && tools/check-exports' "$TMP"
+check "... is named" matches "$OUT" diw_planted
+end

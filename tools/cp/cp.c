@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* diw cp: offers a file and sends what the receiver asks for; the protocol is told in xfer.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/cp/xfer.h"
+
+#define WC_BATCH 64
+#define RC_STATUS_BYTES (64u << 10)  /* an entry of so many is worth a STATUS of its own */
+
+enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, its holes not all */
+
+struct copy {
+	struct xfer_port port;
+	const char *file;
+	char host[256], name[XFER_NAME_MAX + 1];
+	struct diw_addr dst;
+	struct xfer_peer peer;
+	struct diw_cm *cm;                   /* RC */
+	int fd;
+	void *map;
+	uint64_t size, message;
+	struct diw_mr *mr;
+	uint8_t sha[32];
+	uint64_t id;
+	enum copy_state state;
+	uint32_t next;                       /* the first entry not sent */
+	uint64_t sent, sent_again, began_at;
+	uint64_t spoke_at, heard_at;
+	bool once, json, rc, busy_said, finished, sha_ok;
+	struct xfer_msg done;                /* its first page: the figures */
+	struct hole *holes;
+	uint32_t nholes;
+	struct bar bar;
+};
+
+static void speak(struct copy *c, enum xfer_type type, uint32_t first, uint64_t now)
+{
+	struct xfer_msg m = { .type = (uint8_t)type, .id = c->id, .first = first };
+
+	if (type == XFER_OFFER) {
+		m.flags = c->once ? XFER_ONCE : 0;
+		m.size = c->size;
+		m.message = (uint32_t)c->message;
+		memcpy(m.sha, c->sha, 32);
+		snprintf(m.text, sizeof m.text, "%s", c->name);
+	}
+	xfer_send(&c->peer, &m);
+	c->spoke_at = now;
+}
+
+/* 0, -ENOMEM: the queue is full, or another -errno. */
+static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
+{
+	const struct xfer_entry *e = &m->entry[i];
+	struct diw_sge sge = { (char *)c->map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = c->rc ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
+		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst = c->dst,
+		.stag = m->stag, .to = m->to + e->off };
+	int rc;
+
+	if (!e->len || e->len > DIW_MAX_RDMA || e->off > c->size || e->len > c->size - e->off)
+		return -ERANGE;
+	rc = diw_post_send(c->port.ep.qp, &wr, NULL);
+	if (!rc && e->flags & XFER_AGAIN)
+		c->sent_again += e->len;
+	else if (!rc)
+		c->sent += e->len;
+	return rc;
+}
+
+static int on_ask(struct copy *c, const struct xfer_msg *m, uint64_t now)
+{
+	int rc = 0;
+
+	if (c->state == OFFERING) {
+		c->state = SENDING;
+		c->began_at = now;
+		bar_init(&c->bar, c->name);
+	}
+	for (uint32_t i = c->next - m->first; i < m->n && !rc; i++) {
+		rc = send_entry(c, m, i);
+		if (!rc)
+			c->next++;
+		if (!rc && c->rc && m->entry[i].len >= RC_STATUS_BYTES)
+			speak(c, XFER_STATUS, c->next, now);
+	}
+	if (rc && rc != -ENOMEM)
+		return tool_failed("%s asked for what cannot be sent: %s", c->host, strerror(-rc));
+	speak(c, XFER_STATUS, c->next, now);
+	return 0;
+}
+
+static int on_done(struct copy *c, const struct xfer_msg *m, uint64_t now)
+{
+	if (c->state != FETCHING) {
+		c->state = FETCHING;
+		c->done = *m;
+		xfer_printable(c->done.text);
+		c->holes = calloc(m->total ? m->total : 1, sizeof *c->holes);
+		if (!c->holes)
+			return tool_failed("out of memory for %u missing ranges", m->total);
+	}
+	if (m->first == c->nholes)
+		for (uint32_t i = 0; i < m->n && c->nholes < c->done.total; i++)
+			c->holes[c->nholes++] = (struct hole){ m->entry[i].off, m->entry[i].len };
+	c->finished = c->nholes == c->done.total;
+	speak(c, c->finished ? XFER_BYE : XFER_MORE, c->nholes, now);
+	return 0;
+}
+
+static int on_message(struct copy *c, struct xfer_msg *m, uint64_t now)
+{
+	c->heard_at = now;
+	switch (m->type) {
+	case XFER_ASK:
+		return c->state == FETCHING ? 0 : on_ask(c, m, now);
+	case XFER_DONE:
+		return on_done(c, m, now);
+	case XFER_REFUSE:
+		if (!(m->flags & XFER_BUSY))
+			return tool_failed("%s refuses %s: %s", c->host, c->name, xfer_printable(m->text));
+		if (!c->busy_said)
+			tool_failed("%s is busy: waiting (%s)", c->host, xfer_printable(m->text));
+		c->busy_said = true;
+		return 0;
+	}
+	return 0;
+}
+
+/* What has to be said again because nothing came. */
+static int copy_tick(struct copy *c, uint64_t now)
+{
+	uint64_t quiet = now - c->spoke_at;
+	uint64_t retry = c->rc ? XFER_RC_RETRY_NS : c->state == OFFERING ? XFER_RETRY_NS : XFER_STATUS_NS;
+
+	if (now - c->heard_at > (c->rc ? XFER_RC_SILENCE_NS : XFER_SILENCE_NS)) {
+		endpoint_report_errors(&c->port.ep);
+		return tool_failed(c->state == OFFERING ? "%s: no answer (is 'diw recv' running there?)"
+						        : "%s fell silent", c->host);
+	}
+	if (quiet < retry)
+		return 0;
+	if (c->state == OFFERING)
+		speak(c, XFER_OFFER, 0, now);
+	else if (c->state == SENDING)
+		speak(c, XFER_STATUS, c->next, now);
+	else
+		speak(c, XFER_MORE, c->nholes, now);
+	return 0;
+}
+
+static int on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
+{
+	struct xfer_msg m;
+
+	if (c->rc && wc->status != DIW_WC_SUCCESS) {
+		endpoint_report_errors(&c->port.ep);
+		return tool_failed("%s: the connection has ended", c->host);
+	}
+	if (wc->status == DIW_WC_LOC_QP_OP_ERR) /* lost, as the network may lose it */
+		return 0;
+	if (wc->opcode != DIW_WC_RECV && wc->status != DIW_WC_SUCCESS)
+		return tool_failed("send: %s", diw_wc_status_str(wc->status));
+	if (xfer_take(&c->port.in, wc, &m) || m.id != c->id)
+		return 0;
+	return c->rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? on_message(c, &m, now) : 0;
+}
+
+static int copy_loop(struct copy *c)
+{
+	struct diw_wc wc[WC_BATCH];
+	uint64_t now = diw_clock_ns();
+	double sec;
+	int n, rc = 0;
+
+	c->heard_at = now;
+	speak(c, XFER_OFFER, 0, now);
+	while (!rc && !c->finished && !tool_stopped) {
+		n = diw_cq_wait(c->port.ep.cq, wc, WC_BATCH, XFER_STATUS_NS);
+		if (n < 0)
+			return tool_failed("wait: %s", strerror(-n));
+		now = diw_clock_ns();
+		for (int i = 0; i < n && !rc && !c->finished; i++)
+			rc = on_wc(c, &wc[i], now);
+		if (!rc && !c->finished)
+			rc = copy_tick(c, now);
+		sec = (double)(now - c->began_at) / 1e9;
+		if (c->state == SENDING)
+			bar_draw(&c->bar, now, c->sent, c->size, sec > 0 ? (double)c->sent / sec / 1e9 : 0,
+				 c->sent_again);
+	}
+	if (c->state != OFFERING)
+		bar_end(&c->bar);
+	if (tool_stopped) {
+		speak(c, XFER_BYE, 0, now);
+		diw_cq_wait(c->port.ep.cq, wc, 1, 0);
+		rc = tool_failed("interrupted");
+	}
+	return rc;
+}
+
+static void report_json(const struct copy *c, const char *hex, double sec)
+{
+	cJSON *o = cJSON_CreateObject(), *a, *pair;
+	char buf[DIW_ADDR_STRLEN];
+
+	cJSON_AddStringToObject(o, "file", c->file);
+	cJSON_AddStringToObject(o, "to", diw_addr_str(&c->dst, buf));
+	cJSON_AddStringToObject(o, "qp", c->rc ? "rc" : "ud");
+	cJSON_AddStringToObject(o, "name", c->name);
+	json_add_count(o, "size", c->size);
+	json_add_count(o, "bytes_valid", c->done.size);
+	json_add_count(o, "bytes_asked_again", c->done.again);
+	json_add_number(o, "seconds", sec);
+	json_add_number(o, "GBps", sec > 0 ? (double)c->done.size / sec / 1e9 : 0);
+	cJSON_AddBoolToObject(o, "once", c->once);
+	cJSON_AddStringToObject(o, "sha256", hex);
+	cJSON_AddBoolToObject(o, "sha256_ok", c->sha_ok);
+	cJSON_AddBoolToObject(o, "saved", !(c->done.flags & XFER_NOT_SAVED));
+	a = cJSON_AddArrayToObject(o, "missing");
+	for (uint32_t i = 0; i < c->nholes; i++) {
+		pair = cJSON_CreateArray();
+		cJSON_AddItemToArray(pair, cJSON_CreateNumber((double)c->holes[i].off));
+		cJSON_AddItemToArray(pair, cJSON_CreateNumber((double)c->holes[i].len));
+		cJSON_AddItemToArray(a, pair);
+	}
+	json_print(o);
+}
+
+static int report(struct copy *c)
+{
+	double sec = (double)c->done.elapsed_ns / 1e9;
+	char hex[65], a[24], b[24], d[24];
+
+	c->sha_ok = c->done.flags & XFER_SHA_OK;
+	xfer_hex(c->sha, hex);
+	if (c->json) {
+		report_json(c, hex, sec);
+	} else {
+		printf("%s: %s to %s in %.3f s, %.3f GB/s", c->name, fmt_bytes(c->size, a), c->host, sec,
+		       sec > 0 ? (double)c->done.size / sec / 1e9 : 0);
+		if (c->once)
+			printf(", %s valid, %s missing in %u ranges\n", fmt_bytes(c->done.size, b),
+			       fmt_bytes(c->size - c->done.size, d), c->nholes);
+		else if (c->rc)
+			puts(" over RC");
+		else
+			printf(", %s asked for again\n", fmt_bytes(c->done.again, b));
+		printf("SHA-256 %s %s\n", hex, c->sha_ok ? "matches" : "DIFFERS at the receiver");
+		if (c->once && c->nholes)
+			map_print(stdout, c->size, c->holes, c->nholes);
+	}
+	if (c->done.flags & XFER_NOT_SAVED)
+		return tool_failed("%s did not save %s: %s", c->host, c->name, c->done.text);
+	return c->sha_ok ? TOOL_OK : TOOL_FAILED;
+}
+
+static bool while_hashing(void *ctx, uint64_t done)
+{
+	struct copy *c = ctx;
+
+	bar_draw(&c->bar, diw_clock_ns(), done, c->size, 0, 0);
+	return !tool_stopped;
+}
+
+static int open_file(struct copy *c)
+{
+	struct stat st;
+	int rc;
+
+	c->fd = open(c->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block here */
+	if (c->fd < 0 || fstat(c->fd, &st))
+		return tool_failed("%s: %s", c->file, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return tool_failed("%s: not a regular file", c->file);
+	c->size = (uint64_t)st.st_size;
+	if (c->size) {
+		c->map = mmap(NULL, c->size, PROT_READ, MAP_SHARED, c->fd, 0);
+		if (c->map == MAP_FAILED) {
+			c->map = NULL;
+			return tool_failed("%s: %s", c->file, strerror(errno));
+		}
+	}
+	bar_init(&c->bar, "hashing");
+	rc = xfer_sha256(c->map, c->size, c->sha, while_hashing, c);
+	bar_end(&c->bar);
+	return rc ? tool_failed("%s: SHA-256: %s", c->file, strerror(-rc)) : TOOL_OK;
+}
+
+static int copy_run(struct copy *c, struct diw_qp_attr *attr)
+{
+	int rc = open_file(c);
+
+	if (!rc && !c->rc) {
+		rc = local_addr_for(&c->dst, &attr->local);
+		if (rc)
+			rc = tool_failed("%s: %s", c->host, strerror(-rc));
+	}
+	if (!rc)
+		rc = xfer_open(&c->port, NULL, &c->dst, attr);
+	if (!rc && c->rc)
+		rc = rc_connect(&c->port.ep, &c->dst, c->host, "diw recv", &c->cm);
+	c->peer = (struct xfer_peer){ c->port.ep.qp, c->dst, c->rc };
+	if (!rc && c->size) {
+		rc = diw_mr_reg(c->port.ep.pd, c->map, c->size, DIW_ACCESS_LOCAL_READ, &c->mr);
+		if (rc)
+			rc = tool_failed("%s: memory region: %s", c->file, strerror(-rc));
+	}
+	if (!rc && getrandom(&c->id, sizeof c->id, 0) != sizeof c->id)
+		rc = tool_failed("no random number: %s", strerror(errno));
+	if (!rc)
+		rc = copy_loop(c);
+	if (!rc)
+		rc = report(c);
+	if (c->rc)
+		rc_close(&c->port.ep, c->cm);
+	if (c->mr)
+		diw_mr_dereg(c->mr);
+	xfer_close(&c->port);
+	free(c->holes);
+	if (c->map)
+		munmap(c->map, c->size);
+	if (c->fd >= 0)
+		close(c->fd);
+	return rc;
+}
+
+/* "HOST:", "[2001:db8::1]:", and a NAME may follow: what the file is to be called there. */
+static int parse_target(struct copy *c, const char *arg, uint16_t port)
+{
+	const char *bracket = arg[0] == '[' ? strchr(arg, ']') : NULL;
+	const char *host = bracket ? arg + 1 : arg, *colon = bracket ? bracket + 1 : strrchr(arg, ':');
+	size_t len;
+	const char *slash = strrchr(c->file, '/'), *name = slash ? slash + 1 : c->file;
+
+	if (!colon || *colon != ':')
+		return tool_usage("'%s': the target must be HOST: (with its colon)", arg);
+	len = (size_t)((bracket ? bracket : colon) - host);
+	if (!len || len >= sizeof c->host)
+		return tool_usage("'%s': no HOST before the colon", arg);
+	if (colon[1])
+		name = colon + 1;
+	if (!xfer_name_ok(name))
+		return tool_usage("'%s' cannot be the file's name at the receiver", name);
+	snprintf(c->host, sizeof c->host, "%.*s", (int)len, host);
+	snprintf(c->name, sizeof c->name, "%s", name);
+	return opt_host(c->host, port, &c->dst);
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
+		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
+		{ "once", no_argument, NULL, 'o' }, { "mulpdu", required_argument, NULL, 'm' },
+		{ "message", required_argument, NULL, 'M' }, { "impair", required_argument, NULL, 'I' }, { 0 } };
+	struct copy c = { .fd = -1, .message = XFER_MESSAGE };
+	struct diw_qp_attr attr;
+	uint16_t port = DIW_PORT;
+	uint64_t v;
+	int opt, rc = 0;
+
+	diw_qp_attr_init(&attr);
+	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		switch (opt) {
+		case 'j': c.json = true; break;
+		case 'o': c.once = true; break;
+		case 'q': rc = opt_qp(optarg, &c.rc); break;
+		case 'p': rc = opt_port(optarg, &port); break;
+		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &c.message); break;
+		case 'I': attr.impair = optarg; break;
+		case 'm':
+			rc = opt_size("--mulpdu", optarg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &v);
+			attr.mulpdu = (uint32_t)v;
+			break;
+		default: rc = tool_bad_option(argv);
+		}
+	}
+	if (!rc && c.rc && (c.once || attr.impair))
+		rc = tool_usage("%s is for datagrams: an RC connection loses nothing", c.once ? "--once" : "--impair");
+	attr.type = c.rc ? DIW_QP_RC : DIW_QP_UD;
+	if (!rc && argc - optind != 2)
+		rc = tool_usage("FILE and HOST: are wanted, not %d arguments", argc - optind);
+	if (rc)
+		return rc;
+	c.file = argv[optind];
+	rc = parse_target(&c, argv[optind + 1], port);
+	xfer_catch_sigbus();
+	return rc ? rc : copy_run(&c, &attr);
+}
+
+const struct tool_cmd cmd_cp = {
+	.name = "cp", .run = run,
+	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] "
+		"[--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
+	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and again what the network lost",
+	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
+		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"
+		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
+		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
+		"      --impair SPEC    lose, reorder, ... what passes this end, see diwarp(7)\n"
+		"      --port N         of the receiver (default 4791)\n"
+		"      --json           one JSON object\n"
+		"Exit status 1 when the file did not arrive whole.\n",
+};

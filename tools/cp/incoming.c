@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/cp/incoming.h"
+
+/* Space is taken before the first byte comes: a full disk under a mapping is a SIGBUS. */
+static int take_space(int fd, uint64_t size)
+{
+	if (!size)
+		return 0;
+	if (fallocate(fd, 0, 0, (off_t)size) == 0)
+		return 0;
+	if (errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	return ftruncate(fd, (off_t)size) ? -errno : 0;
+}
+
+static int open_tmp(struct incoming *in)
+{
+	uint64_t r = 0;
+
+	if (getrandom(&r, sizeof r, 0) != sizeof r)
+		return -EIO;
+	snprintf(in->tmp, sizeof in->tmp, ".diw-recv-%016llx.part", (unsigned long long)r);
+	in->fd = openat(in->dirfd, in->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	return in->fd < 0 ? -errno : 0;
+}
+
+int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err,
+		    size_t errlen)
+{
+	struct stat st;
+	int rc;
+
+	memset(in, 0, sizeof *in);
+	in->dirfd = dirfd;
+	in->fd = -1;
+	in->size = size;
+	snprintf(in->name, sizeof in->name, "%s", name);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (!force || S_ISDIR(st.st_mode)) {
+			snprintf(err, errlen, S_ISDIR(st.st_mode) ? "a directory of that name exists"
+								   : "the file exists (recv --force overwrites)");
+			return -EEXIST;
+		}
+	}
+	rc = open_tmp(in);
+	if (!rc)
+		rc = take_space(in->fd, size);
+	if (!rc && size) {
+		in->map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, in->fd, 0);
+		if (in->map == MAP_FAILED) {
+			in->map = NULL;
+			rc = -errno;
+		}
+	}
+	if (rc) {
+		snprintf(err, errlen, "%s", strerror(-rc));
+		incoming_close(in);
+	}
+	return rc;
+}
+
+/* renameat2 where the file system has it; a hard link is as atomic. */
+static int rename_new(struct incoming *in)
+{
+	if (renameat2(in->dirfd, in->tmp, in->dirfd, in->name, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (linkat(in->dirfd, in->tmp, in->dirfd, in->name, 0))
+		return -errno;
+	unlinkat(in->dirfd, in->tmp, 0);
+	return 0;
+}
+
+int incoming_commit(struct incoming *in, bool force)
+{
+	int rc;
+
+	if (force)
+		rc = renameat(in->dirfd, in->tmp, in->dirfd, in->name) ? -errno : 0;
+	else
+		rc = rename_new(in);
+	if (!rc)
+		in->tmp[0] = '\0';
+	return rc;
+}
+
+void incoming_close(struct incoming *in)
+{
+	if (in->map)
+		munmap(in->map, in->size);
+	if (in->fd >= 0)
+		close(in->fd);
+	if (in->tmp[0] && in->fd >= 0)
+		unlinkat(in->dirfd, in->tmp, 0);
+	in->map = NULL;
+	in->fd = -1;
+	in->tmp[0] = '\0';
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * diw perf: two ends, one test, a control connection between them (a socket pair or TCP; one JSON object a line).
+ *
+ * The client says what happens. A case is one test of one transport, operation and size; each end builds a rig for it.
+ *   open {slot, case, port}  -> {port, stag, to}        the server's rig; the client's follows
+ *   peer {slot, stag, to}    -> {}
+ *   run {slot, ns}           -> {}, then both run, then -> {part}: what the server's end counted
+ *   close {slot}             -> {}
+ * Several slots, so that the measured transport, over one lower layer or over both, and its baselines alternate in
+ * short rounds.
+ */
+#ifndef DIW_TOOLS_PERF_H
+#define DIW_TOOLS_PERF_H
+
+#include "tools/perf/raw.h"
+#include "tools/tool.h"
+
+#define PERF_ROUNDS 5
+#define PERF_BATCH 64                /* completions taken, receives reposted and sends posted at a time */
+#define PERF_LLPS 2
+#define PERF_SLOTS (PERF_LLPS + 1 + PERF_QPS - PERF_RAW)     /* 1: RC beside UD */
+#define PERF_TICK_NS (200 * DIW_US)  /* between looks at the control connection */
+#define PERF_PATIENCE_NS (10 * DIW_S)
+
+enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_TESTS };
+enum perf_qp { PERF_UD, PERF_UC, PERF_RC, PERF_RC_CONFIRM, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_RAW_TCP,
+	       PERF_RAW_TCP_1, PERF_QPS };
+enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
+enum perf_mode { PERF_POLL, PERF_WAIT, PERF_EVENTS };
+extern const char *const perf_test_name[PERF_TESTS], *const perf_qp_name[PERF_QPS], *const perf_op_name[PERF_OPS];
+
+static inline bool perf_is_rc(enum perf_qp qp)
+{
+	return qp == PERF_RC || qp == PERF_RC_CONFIRM;
+}
+
+struct perf_case {
+	enum perf_test test;
+	enum perf_qp qp;
+	enum perf_op op;             /* of raw: PERF_SEND */
+	enum perf_mode mode;
+	uint64_t size;
+	uint32_t depth, mulpdu;
+	enum diw_llp llp;            /* of raw and RC: DIW_LLP_DEFAULT */
+	bool no_crc, markers;        /* RC */
+};
+
+/* What one end is told by its own command line and by the control connection. */
+struct perf_side {
+	struct diw_addr local, peer; /* of the control connection; ports 0 */
+	const char *dev, *impair;
+	bool client;
+};
+
+/* What one end counted in one round. */
+struct perf_part {
+	double tx_msgs, tx_bytes;    /* sent; a reader's: asked for */
+	double rx_msgs, rx_bytes;    /* messages that came whole; valid bytes */
+	double m_msgs, m_bytes, m_ns;/* the same in the measured interval */
+	double p50_ns, p99_ns;       /* half round trips; 0: none */
+	double close_p99_ns;         /* records: from the reorder window's begin to their close; 0: none closed so */
+	double cpu_s;
+};
+
+/* ---- perf_ctl.c ---- */
+
+struct perf_ctl { int fd; size_t len; char buf[4096]; };
+void ctl_init(struct perf_ctl *c, int fd);
+void ctl_close(struct perf_ctl *c);
+int ctl_send(struct perf_ctl *c, cJSON *o);          /* frees o; 0 or -errno */
+/* The next object; NULL when none came in time or the other end has gone. */
+cJSON *ctl_recv(struct perf_ctl *c, int64_t timeout_ns);
+bool ctl_ready(struct perf_ctl *c);                  /* an object, or the end of the connection, is there */
+double ctl_number(const cJSON *o, const char *key);  /* 0 when it is not there */
+cJSON *ctl_case(const struct perf_case *pc);
+int ctl_get_case(const cJSON *o, struct perf_case *pc);
+void ctl_add_part(cJSON *o, const struct perf_part *p);
+void ctl_get_part(const cJSON *o, struct perf_part *p);
+
+/* ---- rigs ---- */
+
+struct rig;
+/* Ports 0: any; the peer's need be known only for UC. Prints its errors. */
+struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port);
+/* A port for the client's UC queue pair, which the server's is created with before the client's exists. -errno. */
+int rig_free_port(const struct perf_side *side);
+const char *rig_llp(const struct rig *r);            /* as the device says; NULL: bare sockets */
+/* TCP's congestion control; "": this is not TCP, or nobody knows. */
+const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
+void rig_describe(const struct rig *r, cJSON *o);
+int rig_connect(struct rig *r, const cJSON *peer);
+int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
+void rig_close(struct rig *r);
+
+/* ---- perf_out.c ---- */
+
+struct perf_figures {
+	double gbps[PERF_ROUNDS], msgs[PERF_ROUNDS], p50[PERF_ROUNDS], p99[PERF_ROUNDS];
+	double close_p99[PERF_ROUNDS];
+	int rounds;
+	const char *llp;             /* NULL: bare sockets */
+	char congestion[RAW_CONGESTION_LEN];
+	double tx_bytes, rx_bytes, lost, cpu_s;
+};
+void perf_add_round(struct perf_figures *f, const struct perf_part *a, const struct perf_part *b);
+struct perf_row {
+	struct perf_case pc;
+	struct perf_figures f;
+};
+/* One row, compared with the NBASES rows at BASES. */
+void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json);
+
+/* ---- perf_run.c ---- */
+
+#define PERF_SIZES 32
+enum perf_place { PERF_NOWHERE, PERF_LOCAL, PERF_SERVER, PERF_CONNECT };
+struct perf_plan {
+	enum perf_place place;
+	const char *host, *bind;
+	uint16_t port;
+	struct perf_side side;
+	struct perf_case base;       /* test, mode, depth, mulpdu; the rest a case */
+	enum perf_qp qps[PERF_QPS], against[PERF_QPS - PERF_RAW];
+	enum perf_op ops[PERF_OPS];
+	uint64_t sizes[PERF_SIZES];
+	int nqps, nagainst, nops, nsizes;
+	enum diw_llp llps[PERF_LLPS];
+	int nllps;
+	bool json;
+	double secs;
+};
+int perf_local(struct perf_plan *p);
+int perf_server(struct perf_plan *p);
+int perf_connect(struct perf_plan *p);
+
+double perf_cpu_now(void);           /* seconds of this process, all threads */
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "tools/perf/perf.h"
+
+const char *const perf_test_name[] = { "lat", "bw", "bibw", "rate" };
+const char *const perf_qp_name[] = { "ud", "uc", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1", "raw-tcp",
+	"raw-tcp-1" };
+const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
+
+double perf_cpu_now(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_SELF, &ru);
+	return (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) +
+		(double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6;
+}
+
+void perf_add_round(struct perf_figures *f, const struct perf_part *a, const struct perf_part *b)
+{
+	const struct perf_part *const ends[] = { a, b };
+	int r = f->rounds++;
+
+	for (size_t i = 0; i < TOOL_COUNT(ends); i++) {
+		const struct perf_part *p = ends[i];
+
+		if (p->m_ns > 0) {
+			f->gbps[r] += p->m_bytes / p->m_ns;
+			f->msgs[r] += p->m_msgs / p->m_ns * 1e9;
+		}
+		if (p->p50_ns > 0) {
+			f->p50[r] = p->p50_ns / 1e3;
+			f->p99[r] = p->p99_ns / 1e3;
+		}
+		f->close_p99[r] += p->close_p99_ns / 1e3;
+		f->tx_bytes += p->tx_bytes;
+		f->rx_bytes += p->rx_bytes;
+		f->lost += p->tx_msgs - p->rx_msgs;
+		f->cpu_s += p->cpu_s;
+	}
+}
+
+static int by_value(const void *x, const void *y)
+{
+	double a = *(const double *)x, b = *(const double *)y;
+
+	return a < b ? -1 : a > b;
+}
+
+static double median(const double *v, int n)
+{
+	double s[PERF_ROUNDS];
+
+	if (n < 1)
+		return 0;
+	memcpy(s, v, (size_t)n * sizeof *s);
+	qsort(s, (size_t)n, sizeof *s, by_value);
+	return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
+}
+
+/* The figure that a test is about. */
+static double figure(const struct perf_case *pc, const struct perf_figures *f)
+{
+	switch (pc->test) {
+	case PERF_LAT: return median(f->p50, f->rounds);
+	case PERF_RATE: return median(f->msgs, f->rounds);
+	default: return median(f->gbps, f->rounds);
+	}
+}
+
+struct ratio { const char *to; double ratio; };      /* 0: what it is compared with has no figure */
+struct row {
+	const struct perf_case *pc;
+	double gbps, msgs, p50, p99, close_p99;
+	const struct perf_figures *f;
+	struct ratio ratio[PERF_SLOTS];
+	int nratios;
+	bool lat;
+};
+
+/* "ratio" is that to the first of them. */
+static void add_ratios(cJSON *o, const struct row *r)
+{
+	const struct ratio *first = r->nratios ? &r->ratio[0] : NULL;
+	cJSON *all;
+
+	json_add_null_number(o, "ratio", first && first->ratio > 0, first ? first->ratio : 0);
+	cJSON_AddItemToObject(o, "baseline", first ? cJSON_CreateString(first->to) : cJSON_CreateNull());
+	all = cJSON_AddObjectToObject(o, "ratios");
+	for (int i = 0; i < r->nratios; i++)
+		json_add_null_number(all, r->ratio[i].to, r->ratio[i].ratio > 0, r->ratio[i].ratio);
+}
+
+static void print_json(const struct row *r)
+{
+	bool raw = r->pc->qp >= PERF_RAW;
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(o, "test", perf_test_name[r->pc->test]);
+	cJSON_AddStringToObject(o, "qp", perf_qp_name[r->pc->qp]);
+	cJSON_AddItemToObject(o, "llp", r->f->llp ? cJSON_CreateString(r->f->llp) : cJSON_CreateNull());
+	cJSON_AddItemToObject(o, "congestion", r->f->congestion[0] ? cJSON_CreateString(r->f->congestion) :
+			      cJSON_CreateNull());
+	cJSON_AddItemToObject(o, "op", raw ? cJSON_CreateNull() : cJSON_CreateString(perf_op_name[r->pc->op]));
+	json_add_count(o, "size", r->pc->size);
+	json_add_null_number(o, "GBps", !r->lat, r->gbps);
+	json_add_null_number(o, "msgs_per_s", !r->lat, r->msgs);
+	json_add_count(o, "bytes_sent", (uint64_t)r->f->tx_bytes);
+	json_add_count(o, "bytes_valid", (uint64_t)r->f->rx_bytes);
+	json_add_number(o, "lost", r->f->lost > 0 ? r->f->lost : 0);
+	json_add_null_number(o, "lat_us_p50", r->lat && r->p50 > 0, r->p50);
+	json_add_null_number(o, "lat_us_p99", r->lat && r->p50 > 0, r->p99);
+	json_add_null_number(o, "close_us_p99", r->close_p99 > 0, r->close_p99);
+	json_add_number(o, "cpu_s", r->f->cpu_s);
+	add_ratios(o, r);
+	json_print(o);
+}
+
+/* Four significant digits, or a dash. */
+static const char *cell(char buf[16], bool valid, double v)
+{
+	int decimals = v < 10 ? 3 : v < 100 ? 2 : v < 1000 ? 1 : 0;
+
+	snprintf(buf, 16, valid ? "%.*f" : "-", decimals, v);
+	return buf;
+}
+
+static void print_table(const struct row *r)
+{
+	static bool headed;
+	char size[24], b[6][16], ratio[16];
+	const char *under = r->f->llp ? r->f->llp : r->f->congestion[0] ? r->f->congestion : "-";
+
+	if (r->pc->size % 1024)
+		snprintf(size, sizeof size, "%llu B", (unsigned long long)r->pc->size);
+	else
+		fmt_bytes(r->pc->size, size);
+	if (!headed)
+		printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "llp",
+		       "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
+	headed = true;
+	printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
+	       perf_qp_name[r->pc->qp], under,
+	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], size, cell(b[0], !r->lat, r->gbps),
+	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
+	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
+	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s));
+	for (int i = 0; i < r->nratios; i++)
+		printf("%s%s x %s", i ? ", " : "", cell(ratio, r->ratio[i].ratio > 0, r->ratio[i].ratio),
+		       r->ratio[i].to);
+	puts(r->nratios ? "" : "-");
+	fflush(stdout);
+}
+
+void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json)
+{
+	const struct perf_figures *f = &row->f;
+	struct row r = { .pc = &row->pc, .f = f, .lat = row->pc.test == PERF_LAT, .nratios = nbases,
+		.gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
+		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
+		.close_p99 = median(f->close_p99, f->rounds) };
+
+	for (int i = 0; i < nbases; i++) {
+		double under = figure(&bases[i].pc, &bases[i].f);
+
+		r.ratio[i].to = perf_qp_name[bases[i].pc.qp];
+		r.ratio[i].ratio = under > 0 ? figure(&row->pc, f) / under : 0;
+	}
+	json ? print_json(&r) : print_table(&r);
+}

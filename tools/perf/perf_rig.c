@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "tools/perf/perf_rig.h"
+
+#define SLOT_BYTES (2u << 20)        /* of all message buffers together: as much as a cache holds */
+#define WINDOW_MAX 2048u
+#define RC_WINDOW_BYTES (4u << 20)
+#define SKB_OVERHEAD 4096u           /* what the kernel may count for the smallest datagram */
+#define LAT_RECORD_NS (10 * DIW_MS)
+#define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
+
+/* Messages that fit the peer's socket buffer for certain, as the kernel counts, with its overhead. */
+static uint32_t window_of(uint64_t rcvbuf, uint64_t size)
+{
+	uint64_t w = rcvbuf / 4 / size, packets = rcvbuf / SKB_OVERHEAD;
+
+	w = w < packets ? w : packets;
+	return w < 2 ? 2 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
+}
+
+/* RC: the stream keeps what nobody receives, so this only has to keep it moving. */
+static uint32_t rc_window_of(uint64_t size)
+{
+	uint64_t w = RC_WINDOW_BYTES / size;
+
+	return w < 4 ? 4 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
+}
+
+static uint32_t slots_of(uint64_t size)
+{
+	uint32_t n = RIG_RING;
+
+	while (n > 1 && n * size > SLOT_BYTES)
+		n /= 2;
+	return n;
+}
+
+static uint32_t recv_depth(const struct rig *r)
+{
+	uint32_t slack = r->window < 12 ? 12 : r->window > 64 ? 64 : r->window;     /* for credits */
+
+	return r->pc.test == PERF_LAT ? 64 : r->window + slack;
+}
+
+static int make_receives(struct rig *r)
+{
+	int rc;
+
+	r->nrecv = recv_depth(r);
+	r->recv_size = r->pc.op == PERF_SEND && r->pc.size > RIG_CTL ? (uint32_t)r->pc.size : RIG_CTL;
+	r->recv = calloc(r->nrecv, sizeof *r->recv);
+	r->recv_sge = calloc(r->nrecv, sizeof *r->recv_sge);
+	if (!r->recv || !r->recv_sge)
+		return tool_failed("out of memory");
+	rc = region_alloc(&r->rx, r->ep.pd, (size_t)r->nrecv * r->recv_size, DIW_ACCESS_LOCAL_WRITE);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < r->nrecv; i++) {
+		r->recv_sge[i] = (struct diw_sge){ (char *)r->rx.addr + (size_t)i * r->recv_size, r->recv_size,
+			r->rx.mr->stag };
+		r->recv[i] = (struct diw_recv_wr){ .wr_id = i, .sge = &r->recv_sge[i], .num_sge = 1 };
+		rig_recv_again(r, i);
+	}
+	rc = rig_recv_flush(r);
+	return rc ? tool_failed("receives: %s", strerror(-rc)) : 0;
+}
+
+/* Touched, or every page of the source would be the one page of zeros. */
+static int make_memory(struct rig *r)
+{
+	size_t len = r->slots * (size_t)r->pc.size;
+	int rc = region_alloc(&r->tx, r->ep.pd, len, DIW_ACCESS_LOCAL_READ);
+
+	if (!rc)
+		rc = region_alloc(&r->target, r->ep.pd, len,
+				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
+				  (perf_is_rc(r->pc.qp) ? DIW_ACCESS_REMOTE_ATOMIC : 0));
+	if (rc)
+		return rc;
+	memset(r->tx.addr, 0x5a, len);
+	memset(r->target.addr, 0xa5, len);
+	return 0;
+}
+
+static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
+{
+	bool is_rc = perf_is_rc(r->pc.qp);
+	struct diw_qp_attr attr;
+	int rc;
+
+	diw_qp_attr_init(&attr);
+	attr.type = is_rc ? DIW_QP_RC : r->pc.qp == PERF_UC ? DIW_QP_UC : DIW_QP_UD;
+	if (!is_rc)
+		attr.local = r->side.local;
+	attr.local.port = is_rc ? 0 : port;
+	if (attr.type == DIW_QP_UC) {
+		attr.peer = r->side.peer;
+		attr.peer.port = peer_port;
+	}
+	attr.confirm = r->pc.qp == PERF_RC_CONFIRM;
+	attr.mulpdu = r->pc.mulpdu;
+	attr.impair = r->side.impair;
+	attr.max_sge = 1;
+	attr.max_inline = DIW_MAX_INLINE;
+	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
+	r->window = is_rc ? rc_window_of(r->pc.size) : window_of(attr.rcvbuf * 2ull, r->pc.size);
+	attr.rq_depth = recv_depth(r);
+	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
+	if (r->pc.test == PERF_LAT)
+		attr.record_timeout_ns = attr.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
+	rc = endpoint_open_over(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
+				r->pc.mode == PERF_EVENTS, r->pc.llp);
+	if (!rc)
+		rc = endpoint_qp(&r->ep, &attr);
+	if (rc || is_rc)
+		return rc ? rc : rc_rig_open(r);
+	if (window_of(r->ep.info.rcvbuf, r->pc.size) < r->window)
+		r->window = window_of(r->ep.info.rcvbuf, r->pc.size);
+	r->port[0] = r->ep.info.local.port;
+	return 0;
+}
+
+struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port)
+{
+	struct rig *r = calloc(1, sizeof *r);
+	int rc;
+
+	if (!r) {
+		tool_failed("out of memory");
+		return NULL;
+	}
+	r->pc = *pc;
+	r->side = *side;
+	r->raw = pc->qp >= PERF_RAW;
+	r->fd[0] = r->fd[1] = -1;
+	r->slots = slots_of(pc->size);
+	if (r->raw) {
+		rc = raw_rig_open(r);
+	} else {
+		rc = make_qp(r, port, peer_port);
+		if (!rc)
+			rc = make_memory(r);
+		if (!rc)
+			rc = make_receives(r);
+	}
+	if (!rc)
+		return r;
+	rig_close(r);
+	return NULL;
+}
+
+void rig_close(struct rig *r)
+{
+	if (r->raw)
+		raw_rig_close(r);
+	if (r->ep.qp)
+		diw_qp_destroy(r->ep.qp);
+	r->ep.qp = NULL;
+	rc_rig_close(r);
+	region_free(&r->tx);
+	region_free(&r->rx);
+	region_free(&r->target);
+	endpoint_close(&r->ep);
+	free(r->recv);
+	free(r->recv_sge);
+	free(r);
+}
+
+int rig_free_port(const struct perf_side *side)
+{
+	struct sockaddr_storage ss;
+	struct diw_addr a = side->local;
+	socklen_t len;
+	int fd, rc;
+
+	a.port = 0;
+	len = diw_addr_to_sockaddr(&a, &ss);
+	fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	rc = bind(fd, (struct sockaddr *)&ss, len);
+	len = sizeof ss;
+	if (!rc)
+		rc = getsockname(fd, (struct sockaddr *)&ss, &len);
+	rc = rc ? -errno : 0;
+	close(fd);
+	if (rc)
+		return rc;
+	diw_addr_from_sockaddr(&a, (struct sockaddr *)&ss);
+	return a.port;
+}
+
+const char *rig_llp(const struct rig *r)
+{
+	return r->raw ? NULL : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
+}
+
+const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
+{
+	buf[0] = '\0';
+	if (r->raw)
+		return raw_rig_congestion(r, buf);
+	if (perf_is_rc(r->pc.qp))
+		raw_tcp_congestion_choice(buf);
+	return buf;
+}
+
+void rig_describe(const struct rig *r, cJSON *o)
+{
+	cJSON_AddNumberToObject(o, "port", r->port[0]);
+	cJSON_AddNumberToObject(o, "port2", r->port[1]);
+	if (r->raw)
+		return;
+	cJSON_AddNumberToObject(o, "stag", r->target.mr->stag);
+	cJSON_AddNumberToObject(o, "to", (double)r->target.mr->to);
+	cJSON_AddNumberToObject(o, "window", r->window);
+}
+
+static void make_ring(struct rig *r)
+{
+	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ,
+		DIW_WR_FETCH_ADD, DIW_WR_CMP_SWAP };
+	bool write = r->pc.op == PERF_WRITE, asks = op_asks(r->pc.op), ud = r->pc.qp == PERF_UD;
+	bool lat = r->pc.test == PERF_LAT, small = lat && r->pc.size <= DIW_MAX_INLINE && !asks;
+	bool imm = write && (r->pc.qp == PERF_UC || (lat && !ud));
+	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);
+	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? r->pc.depth / 4 + 1 : RIG_SIGNALED;
+	size_t slot;
+
+	for (uint32_t i = 0; i < RIG_RING; i++) {
+		slot = (i & (r->slots - 1)) * (size_t)r->pc.size;
+		r->sge[i].addr = (char *)(asks ? r->target.addr : r->tx.addr) + slot;
+		r->sge[i].length = (uint32_t)r->pc.size;
+		r->sge[i].stag = asks ? r->target.mr->stag : r->tx.mr->stag;
+		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < RIG_RING ? &r->wr[i + 1] : NULL, .wr_id = i,
+			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst = r->dst,
+			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
+			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
+		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
+			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* so that a full queue wakes who fills it */
+	}
+}
+
+int rig_connect(struct rig *r, const cJSON *peer)
+{
+	double window = ctl_number(peer, "window");
+
+	if (r->raw)
+		return raw_rig_connect(r, peer);
+	r->dst = r->side.peer;
+	r->dst.port = (uint16_t)ctl_number(peer, "port");
+	r->stag = (uint32_t)ctl_number(peer, "stag");
+	r->to = (uint64_t)ctl_number(peer, "to");
+	if (window >= 1 && window < r->window)
+		r->window = (uint32_t)window;        /* both ends use the smaller one */
+	make_ring(r);
+	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
+}
+
+int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
+{
+	int rc = perf_is_rc(r->pc.qp) ? rc_rig_establish(r) : 0;
+
+	memset(part, 0, sizeof *part);
+	r->round++;
+	if (rc)
+		return rc;
+	if (r->raw)
+		rc = raw_rig_run(r, ns, part);
+	else if (r->pc.test == PERF_LAT)
+		rc = lat_run(r, ctl, ns, part);
+	else if (op_asks(r->pc.op))
+		rc = read_run(r, ctl, ns, part);
+	else
+		rc = stream_run(r, ctl, ns, part);
+	if (!r->raw)
+		endpoint_report_errors(&r->ep);
+	return rc;
+}
+
+int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns)
+{
+	struct diw_cq *cq;
+	int rc;
+
+	if (r->pc.mode == PERF_WAIT)
+		return diw_cq_wait(r->ep.cq, wc, n, timeout_ns);
+	if (r->pc.mode == PERF_POLL)
+		return diw_cq_poll(r->ep.cq, wc, n, timeout_ns);
+	rc = diw_cq_poll(r->ep.cq, wc, n, 0);
+	if (rc || !timeout_ns)
+		return rc;
+	rc = diw_cq_arm(r->ep.cq, false);
+	if (!rc)
+		rc = diw_channel_get(r->ep.channel, &cq, timeout_ns);
+	return rc && rc != -EAGAIN && rc != -EINTR ? rc : diw_cq_poll(r->ep.cq, wc, n, 0);
+}
+
+int rig_post(struct rig *r, uint32_t n)
+{
+	const struct diw_send_wr *bad = NULL;
+	struct diw_send_wr *first = &r->wr[r->at], *last, *next;
+	int rc;
+
+	if (n > RIG_RING - r->at)
+		n = RIG_RING - r->at;
+	last = first + n - 1;
+	next = last->next;
+	last->next = NULL;
+	rc = diw_post_send(r->ep.qp, first, &bad);
+	last->next = next;
+	if (rc)
+		n = (uint32_t)(bad - first);
+	r->at = (r->at + n) % RIG_RING;
+	return rc && rc != -ENOMEM ? rc : (int)n;
+}
+
+void rig_recv_again(struct rig *r, uint64_t slot)
+{
+	struct diw_recv_wr *wr = &r->recv[slot];
+
+	wr->next = NULL;
+	if (r->again)
+		r->again_last->next = wr;
+	else
+		r->again = wr;
+	r->again_last = wr;
+}
+
+int rig_recv_flush(struct rig *r)
+{
+	int rc = r->again ? diw_post_recv(r->ep.qp, r->again, NULL) : 0;
+
+	r->again = NULL;
+	return rc;
+}

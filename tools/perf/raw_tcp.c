@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bare TCP, as a program would use it that has messages to send: the rivals of RC queue pairs. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "tools/perf/raw_end.h"
+
+#define CONGESTION "cubic"
+#define CALL_LEN (512u << 10)        /* what one call sends at most, unless one message is more */
+#define RX_LEN (256u << 10)
+
+struct end {
+	const struct raw_attr *a;
+	struct raw_result *r;
+	struct raw_span span;
+	int wait;                    /* flag of recv: 0 sleeps (RAW_TIMEOUT at most), MSG_DONTWAIT spins */
+	uint32_t slots;
+	uint8_t *buf, *rx;           /* message buffers; what is received */
+	uint64_t next;               /* message buffer to be sent from */
+	int err;
+	struct iovec iov[RAW_BATCH];
+};
+
+/* ---- Sockets ---- */
+
+/* Sending and receiving give up after RAW_TIMEOUT. Cubic: else the system's own choice would be measured. */
+static int open_socket(const struct diw_addr *local, struct sockaddr_storage *ss, socklen_t *len)
+{
+	struct timeval tv = { .tv_usec = RAW_TIMEOUT / DIW_US };
+	int fd, err;
+
+	*len = diw_addr_to_sockaddr(local, ss);
+	fd = socket(ss->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, CONGESTION, sizeof CONGESTION - 1);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv);
+	if (!bind(fd, (struct sockaddr *)ss, *len))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+int raw_tcp_listen(const struct diw_addr *local, struct diw_addr *bound)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int fd = open_socket(local, &ss, &len), err;
+
+	if (fd < 0)
+		return fd;
+	if (listen(fd, 1) || getsockname(fd, (struct sockaddr *)&ss, &len)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	diw_addr_from_sockaddr(bound, (struct sockaddr *)&ss);
+	return fd;
+}
+
+int raw_tcp_accept(int listener, const struct diw_addr *peer)
+{
+	uint64_t until = diw_clock_ns() + RAW_SILENCE_FIRST;
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+	struct sockaddr_storage ss;
+	struct diw_addr from;
+	int fd;
+
+	while (diw_clock_ns() < until) {
+		socklen_t len = sizeof ss;
+
+		if (poll(&p, 1, (int)(RAW_TIMEOUT / DIW_MS)) <= 0)
+			continue;
+		fd = accept4(listener, (struct sockaddr *)&ss, &len, SOCK_CLOEXEC);
+		if (fd < 0)
+			return -errno;
+		diw_addr_from_sockaddr(&from, (struct sockaddr *)&ss);
+		if (diw_addr_same_host(&from, peer))
+			return fd;
+		close(fd);
+	}
+	return -ETIMEDOUT;
+}
+
+int raw_tcp_connect(const struct diw_addr *local, const struct diw_addr *peer)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int fd = open_socket(local, &ss, &len), err;
+
+	if (fd < 0)
+		return fd;
+	len = diw_addr_to_sockaddr(peer, &ss);
+	if (!connect(fd, (struct sockaddr *)&ss, len))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+const char *raw_tcp_congestion(int fd, char buf[RAW_CONGESTION_LEN])
+{
+	socklen_t len = RAW_CONGESTION_LEN - 1;
+
+	memset(buf, 0, RAW_CONGESTION_LEN);
+	getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, buf, &len);
+	return buf;
+}
+
+void raw_tcp_congestion_choice(char buf[RAW_CONGESTION_LEN])
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	memset(buf, 0, RAW_CONGESTION_LEN);
+	if (fd < 0)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, CONGESTION, sizeof CONGESTION - 1);
+	raw_tcp_congestion(fd, buf);
+	close(fd);
+}
+
+/* ---- Moving bytes ---- */
+
+static void advance(struct msghdr *m, size_t n)
+{
+	while (m->msg_iovlen && n >= m->msg_iov->iov_len) {
+		n -= m->msg_iov->iov_len;
+		m->msg_iov++;
+		m->msg_iovlen--;
+	}
+	if (m->msg_iovlen) {
+		m->msg_iov->iov_base = (uint8_t *)m->msg_iov->iov_base + n;
+		m->msg_iov->iov_len -= n;
+	}
+}
+
+/* The next N messages, of which each has a buffer of its own. */
+static void send_messages(struct end *e, uint32_t n)
+{
+	struct msghdr m = { .msg_iov = e->iov, .msg_iovlen = n };
+	uint64_t quiet_since = 0;
+	ssize_t sent;
+
+	for (uint32_t i = 0; i < n; i++)
+		e->iov[i] = (struct iovec){ e->buf + (e->next + i) % e->slots * e->a->size, e->a->size };
+	e->next += n;
+	while (m.msg_iovlen && !e->err && !raw_stopped(e->a)) {
+		sent = m.msg_iovlen == 1 ?
+			send(e->a->fd, m.msg_iov->iov_base, m.msg_iov->iov_len, MSG_NOSIGNAL) :
+			sendmsg(e->a->fd, &m, MSG_NOSIGNAL);
+		if (sent > 0) {
+			e->r->calls++;
+			quiet_since = 0;
+			advance(&m, (size_t)sent);
+		} else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+			e->err = -errno;
+		} else if (!quiet_since) {
+			quiet_since = diw_clock_ns();
+		} else if (diw_clock_ns() - quiet_since > RAW_SILENCE_FIRST) {
+			e->err = -ETIMEDOUT;
+		}
+	}
+}
+
+/* At most MOST bytes, into the one buffer that stays warm. */
+static enum raw_came receive(struct end *e, size_t most, size_t *got)
+{
+	uint64_t since = 0;
+	uint32_t spins = 0;
+	ssize_t n;
+
+	while ((n = recv(e->a->fd, e->rx, most < RX_LEN ? most : RX_LEN, e->wait)) < 0) {
+		if (errno != EAGAIN && errno != EINTR) {
+			e->err = -errno;
+			return RAW_END;
+		}
+		if (!e->wait)
+			return RAW_NOTHING;
+		if (++spins % 64)
+			continue;
+		if (!since)
+			since = diw_clock_ns();
+		if (raw_stopped(e->a) || diw_clock_ns() - since > RAW_TIMEOUT)
+			return RAW_NOTHING;
+	}
+	e->r->calls++;
+	*got = (size_t)n;
+	return n ? RAW_MESSAGE : RAW_END;
+}
+
+/* ---- One way ---- */
+
+static void stream_sender(struct end *e)
+{
+	uint32_t fit = e->a->size < CALL_LEN ? CALL_LEN / e->a->size : 1;
+	uint32_t n = fit < e->a->batch ? fit : e->a->batch;
+	uint64_t start = diw_clock_ns(), now = start, until;
+	uint64_t marked = 0;
+
+	for (;;) {
+		if (!e->span.begun && now - start >= e->a->warmup_ns) {
+			raw_span_begin(&e->span, e->r, now);
+			marked = e->next;
+		}
+		until = e->span.begin_ns + e->a->duration_ns;
+		if ((e->span.begun && now >= until) || raw_stopped(e->a) || e->err ||
+		    (e->span.begun && e->a->max_msgs && e->next - marked >= e->a->max_msgs))
+			break;
+		send_messages(e, n);
+		now = diw_clock_ns();
+	}
+	if (!e->span.begun)
+		raw_span_begin(&e->span, e->r, now);
+	e->span.last_ns = now;
+	raw_span_end(&e->span, e->r);
+	e->r->bytes_all = e->next * e->a->size;
+	e->r->bytes = e->r->bytes_sent = (e->next - marked) * e->a->size;
+}
+
+/* The warm-up ends by this end's own clock: in a stream no byte can say so that is not paid for. */
+static void stream_receiver(struct end *e)
+{
+	uint64_t now = diw_clock_ns(), first = 0, quiet_since = now;
+	enum raw_came came;
+	size_t got = 0;
+
+	while (!raw_stopped(e->a)) {
+		came = receive(e, RX_LEN, &got);
+		now = diw_clock_ns();
+		if (came == RAW_END || (came == RAW_NOTHING &&
+					now - quiet_since > (first ? RAW_SILENCE : RAW_SILENCE_FIRST)))
+			break;
+		if (came == RAW_NOTHING)
+			continue;
+		quiet_since = now;
+		e->r->bytes_all += got;
+		if (!first)
+			first = now;
+		if (e->span.begun) {
+			e->r->bytes += got;
+			e->span.last_ns = now;
+		} else if (now - first >= e->a->warmup_ns) {
+			raw_span_begin(&e->span, e->r, now);
+		}
+	}
+	if (e->span.begun)
+		raw_span_end(&e->span, e->r);
+}
+
+/* ---- There and back ---- */
+
+static void send_message(void *end, uint64_t number)
+{
+	struct end *e = end;
+
+	e->next = number;
+	send_messages(e, 1);
+}
+
+/* Nothing is lost, so a message that is under way is waited for. */
+static enum raw_came receive_message(void *end)
+{
+	struct end *e = end;
+	uint64_t quiet_since = diw_clock_ns();
+	size_t left = e->a->size, got = 0;
+	enum raw_came came;
+
+	while (left && !e->err && !raw_stopped(e->a)) {
+		came = receive(e, left, &got);
+		if (came == RAW_END || (came == RAW_NOTHING && left == e->a->size && !e->a->sender))
+			return came;
+		left -= came == RAW_MESSAGE ? got : 0;
+		if (came == RAW_NOTHING && diw_clock_ns() - quiet_since > RAW_SILENCE_FIRST)
+			e->err = -ETIMEDOUT;
+	}
+	return left ? RAW_END : RAW_MESSAGE;
+}
+
+static const struct raw_pong_ops pong_ops = { send_message, receive_message };
+
+/* ---- Both ---- */
+
+/* Whoever waits for an answer, or sends message by message, wants each to leave at once; bulk may wait. */
+static int prepare(struct end *e)
+{
+	int at_once = e->a->test == RAW_LAT || e->a->batch == 1;
+
+	if (!e->a->size || e->a->size > 1u << 30 || !e->a->batch || e->a->batch > RAW_BATCH)
+		return -EINVAL;
+	e->slots = e->a->slots ? e->a->slots : 1;
+	e->wait = e->a->spinning ? MSG_DONTWAIT : 0;
+	e->buf = malloc((size_t)e->slots * e->a->size);
+	e->rx = malloc(RX_LEN);
+	if (!e->buf || !e->rx)
+		return -ENOMEM;
+	for (size_t i = 0; i < (size_t)e->slots * e->a->size; i++)
+		e->buf[i] = (uint8_t)(i * 31);
+	memset(e->rx, 0, RX_LEN);
+	setsockopt(e->a->fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+	return 0;
+}
+
+int raw_tcp_run(const struct raw_attr *attr, struct raw_result *result)
+{
+	struct end e = { .a = attr, .r = result };
+	const struct raw_pong p = { &pong_ops, &e, attr, result };
+
+	memset(result, 0, sizeof *result);
+	e.err = prepare(&e);
+	if (!e.err) {
+		if (attr->test == RAW_LAT)
+			(attr->sender ? raw_pong_sender : raw_pong_receiver)(&p);
+		else
+			(attr->sender ? stream_sender : stream_receiver)(&e);
+		if (attr->test == RAW_STREAM)
+			result->msgs = result->bytes / attr->size;
+		if (attr->sender)
+			shutdown(attr->fd, SHUT_WR);
+	}
+	free(e.buf);
+	free(e.rx);
+	return e.err;
+}
