@@ -88,9 +88,8 @@ static struct diw_recv *recv_take(void *ctx)
 	struct diw_recv *r = diw_rq_take(qp->rq);
 	struct diw_srq *srq = qp->srq;
 
-	if (qp->type != DIW_QP_UD)
+	if (qp->ops->awaits_recv)
 		r = await(qp, r);
-
 	if (srq && srq->limit && diw_rq_posted(&srq->rq) < srq->limit) {
 		srq->limit = 0;
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_SRQ_LIMIT, .srq = srq, .ctx = srq->ctx });

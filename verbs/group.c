@@ -178,7 +178,7 @@ static int name_of(const struct diw_qp *qp, const struct diw_addr *given, struct
 
 	char text[DIW_ADDR_STRLEN];
 
-	if (qp->type != DIW_QP_UD)
+	if (qp->ops != &diw_qp_ops_ud)          /* of this type alone, what comes to a group is for anybody */
 		return diw_fail(-EINVAL, "diw_qp_attach: the queue pair is not UD");
 	if (!group || (given->port && given->port != DIW_GROUP_PORT) ||
 	    (given->scope && given->scope != qp->dev->info.ifindex))

@@ -28,21 +28,6 @@ static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const str
 	w->inline_data = data;
 }
 
-static void wr_fill_rc(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
-{
-	w->fence = wr->flags & DIW_SEND_FENCE;
-	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
-	w->inv_stag = wr->inv_stag;
-	w->fault = 0;
-	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
-		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
-		w->atomic.compare_add = wr->compare_add;
-		w->atomic.value = wr->swap;
-	} else if (w->opcode == DIW_OP_BIND_MW) {
-		diw_mw_post_bind(w, wr);
-	}
-}
-
 /* Into the slot TAIL, which nobody looks at yet. */
 static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
 {
@@ -68,16 +53,10 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	w->qkey = wr->qkey;
 	w->stag = wr->stag;
 	w->to = wr->to;
-	/* RC has a peer when it is connected, which may be now: its execution fills it in. */
-	w->dst = qp->type == DIW_QP_UD ? wr->dst : qp->type == DIW_QP_UC ? qp->rdmap.ddp.cfg.peer :
-		 (struct diw_addr){ 0 };
-	if (qp->type == DIW_QP_UC)
-		w->dst.path = qp->rdmap.ddp.cfg.path;
 	w->timeout = (uint64_t)wr->timeout_ns;
 	w->buf.len = (uint32_t)len;
 	wr_copy_payload(sq, w, wr);
-	if (qp->type == DIW_QP_RC)
-		wr_fill_rc(w, wr);
+	qp->ops->fill(qp, w, wr);
 	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
 	return 0;
 }

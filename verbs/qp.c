@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* A queue pair of any type: made, destroyed, served by the engine and looked at. */
 #include "verbs/qp.h"
 
 #include <errno.h>
@@ -7,9 +8,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "llp/capture.h"
-#include "verbs/capture.h"
-#include "verbs/confirm.h"
+#include "base/statpage.h"
 
 /* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
  * costs a third of a microsecond, and the next step looks anyway. */
@@ -27,67 +26,6 @@ void diw_qp_attr_init(struct diw_qp_attr *attr)
 
 static const struct diw_member_ops qp_member_ops;
 
-/* Sockets below, the impairment above them. */
-static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, const struct diw_impair_spec *spec,
-		       struct diw_dgram **out)
-{
-	struct diw_dgram *d;
-	struct diw_capture *capture;
-	int rc = qp->dev->transport->open(qp->dev->transport, attr, &d);
-
-	if (rc != 0)
-		return rc;
-	qp->socket = d;
-	capture = diw_dev_capture(qp->dev, &d);
-	rc = diw_impair_open(d, spec, &qp->impair);
-	if (rc < 0) {
-		d->ops->close(d);
-		return rc;
-	}
-	*out = qp->impair;
-	if (capture)
-		diw_capture_top(capture, qp->impair, out);
-	return 0;
-}
-
-static int open_link(struct diw_qp *qp, const struct diw_qp_attr *a)
-{
-	struct diw_dev *dev = qp->dev;
-	const char *text = a->impair ? a->impair : getenv("DIWARP_IMPAIR");
-	struct diw_dgram_attr da = {
-		.local = a->local, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = a->rcvbuf,
-		.any = a->any_addr, .broadcast = a->broadcast, .c = qp->c,
-	};
-	struct diw_impair_spec *spec = NULL;
-	struct diw_dgram *d;
-	char err[128], name[DIW_ADDR_STRLEN];
-	int rc;
-
-	if (a->type == DIW_QP_UC)               /* one that is told later is checked by DDP alone */
-		da.peer = a->peer;
-	if (diw_addr_ip_is_zero(&a->local) && !a->any_addr) {
-		if (dev->info.naddrs == 0)
-			return diw_fail(-EADDRNOTAVAIL, "diw_qp_create: %s has no address", dev->info.name);
-		da.local = dev->info.addrs[0];
-		da.local.port = a->local.port;
-	}
-	if (text && *text && diw_impair_parse(text, &spec, err, sizeof err) < 0) {
-		diw_log(DIW_LOG_TELL, "%s \"%s\": %s", a->impair ? "impairment" : "DIWARP_IMPAIR", text, err);
-		return -EINVAL;
-	}
-	rc = open_dgrams(qp, &da, spec, &d);
-	diw_impair_spec_free(spec);
-	if (rc != 0)
-		return diw_fail(rc, "diw_qp_create: a UDP socket at %s", diw_addr_str(&da.local, name));
-	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
-	if (rc < 0) {
-		d->ops->close(d);
-		return rc;
-	}
-	qp->rdmap.ddp.link = qp->link;
-	return 0;
-}
-
 /* The longest that stays clear of wrapping when times are added up: 36 years. */
 static uint64_t bounded(int64_t ns)
 {
@@ -96,13 +34,10 @@ static uint64_t bounded(int64_t ns)
 
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
-	static const enum diw_rdmap_type types[] = {
-		[DIW_QP_UD] = DIW_TYPE_UD, [DIW_QP_UC] = DIW_TYPE_UC, [DIW_QP_RC] = DIW_TYPE_RC,
-	};
 	struct diw_rdmap *r = &qp->rdmap;
 	struct diw_ddp *d = &r->ddp;
 
-	r->type = types[a->type];
+	r->type = qp->ops->rdmap;
 	r->up = &diw_qp_up;
 	r->up_ctx = qp;
 	r->read_timeout = bounded(a->read_timeout_ns);
@@ -113,8 +48,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	d->msn_tagged = (uint32_t)diw_random();
 	d->msn_untagged = (uint32_t)diw_random();
 	d->cfg = (struct diw_ddp_cfg){
-		.qkey = a->type == DIW_QP_RC ? 0 : a->qkey,  /* iWARP's headers have none */
-		.fixed_peer = a->type == DIW_QP_UC, .peer = a->peer, .path = a->peer.path,
+		.qkey = qp->ops->qkey ? a->qkey : 0, .peer = a->peer, .path = a->peer.path,
 		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
 		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
 		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
@@ -123,11 +57,6 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	};
 	d->cfg.peer.path = 0;
 	return diw_rdmap_init(r);
-}
-
-static struct diw_dgram *dgram_of(const struct diw_qp *qp)
-{
-	return qp->link->dgram;
 }
 
 static int enlist(struct diw_qp *qp)
@@ -143,7 +72,7 @@ static int enlist(struct diw_qp *qp)
 		qp->srq->nqps++;
 	diw_list_add_tail(&qp->dev->qps, &qp->of_dev);
 	qp->dev->nqps++;
-	diw_stat_show(qp);
+	diw_stat_show(qp, NULL);
 	return 0;
 }
 
@@ -164,7 +93,7 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	int rc = diw_sq_init(&qp->sq, a);
 
-	qp->errors_max = a->type == DIW_QP_RC ? DIW_QP_ERRORS_RC : DIW_QP_ERRORS;
+	qp->errors_max = qp->ops->max_errors;
 	qp->errors = calloc(qp->errors_max, sizeof *qp->errors);
 	if (rc == 0 && !qp->errors)
 		rc = -ENOMEM;
@@ -174,15 +103,26 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 	if (rc == 0)
 		rc = init_protocol(qp, a);
 	qp->protocol = rc == 0;
-	if (rc == 0 && a->type != DIW_QP_RC)
-		rc = open_link(qp, a);
-	return rc;
+	return rc == 0 ? qp->ops->open(qp, a) : rc;
+}
+
+/* The type's operations, or NULL. */
+static const struct diw_qp_ops *ops_of(enum diw_qp_type type)
+{
+	static const struct diw_qp_ops *const ops[] = {
+#define X(NAME, name) [DIW_QP_##NAME] = &diw_qp_ops_##name,
+		DIW_QP_TYPES(X)
+#undef X
+	};
+
+	return (unsigned)type < sizeof ops / sizeof *ops ? ops[type] : NULL;
 }
 
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
 {
+	const struct diw_qp_ops *ops = ops_of(a->type);
 	struct diw_qp *qp;
-	int rc = diw_engine_alive(&pd->dev->engine) ? diw_qp_check(pd, a) :
+	int rc = diw_engine_alive(&pd->dev->engine) ? diw_qp_check(pd, a, ops) :
 		 diw_fail(-ENODEV, "diw_qp_create: the device was opened before fork()");
 
 	if (rc < 0)
@@ -196,19 +136,13 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->pd = pd;
 	qp->ctx = a->ctx;
 	qp->num = a->num;
-	qp->type = a->type;
-	qp->state = a->type == DIW_QP_RC ? DIW_QPS_IDLE : DIW_QPS_RTS;
-	qp->rc.mulpdu = a->mulpdu;
-	qp->rc.packed = a->packed;
-	qp->rc.early = a->early;
-	qp->rc.confirm = a->confirm;
-	qp->rc.keep = a->keep_recvs;
-	qp->rc.until = DIW_NEVER;
+	qp->ops = ops;
+	qp->state = ops->first;
 	qp->send_cq = a->send_cq;
 	qp->recv_cq = a->recv_cq;
 	qp->srq = a->srq;
 	qp->rq = a->srq ? &a->srq->rq : &qp->own_rq;
-	qp->rq->awaited |= a->type != DIW_QP_UD;
+	qp->rq->awaited |= ops->awaits_recv;
 	qp->sig_all = a->sq_sig_all;
 	qp->grh = a->grh;
 	qp->rate = a->rate_limit;
@@ -236,8 +170,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 	struct diw_dev *dev = qp->dev;
 
 	if (diw_engine_lock(&dev->engine) == 0) {
-		if (qp->type == DIW_QP_RC)
-			diw_qp_forget_conn(qp, true);
+		diw_qp_forget_conn(qp, true);
 		diw_group_leave_all(qp);
 		diw_stag_forget_qp(&dev->stags, qp);
 		diw_list_del(&qp->of_dev);
@@ -303,48 +236,25 @@ static const struct diw_member_ops qp_member_ops = {
 
 /* ---- Looking at it ---- */
 
-static void query_rc(struct diw_qp *qp, struct diw_qp_info *info)
-{
-	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
-
-	*info = (struct diw_qp_info){
-		.state = qp->state, .peer = qp->rdmap.ddp.cfg.peer, .ird = rc->ird, .ord = rc->ord, .crc = qp->rc.crc,
-		.rfc7306 = rc->rfc7306, .reads_open = rc->nout, .rq_posted = diw_rq_posted(qp->rq),
-		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .sq_busy = diw_sq_busy(qp),
-	};
-	if (!qp->link)
-		return;
-	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
-	info->local = qp->link->local;
-	info->num = diw_qp_num(qp);
-	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
-}
-
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 {
-	const struct diw_ddp *d = &qp->rdmap.ddp;
-	const struct diw_addr *local, *peer = &d->cfg.peer;
+	struct diw_gauges g;
 	int rc = diw_engine_lock(&qp->dev->engine);
 
 	if (rc < 0)
 		return rc;
-	if (qp->type == DIW_QP_RC) {
-		query_rc(qp, info);
-		diw_engine_unlock(&qp->dev->engine);
-		return 0;
-	}
-	local = &dgram_of(qp)->local;
-	if (!d->cfg.fixed_peer)                 /* then a neighbour, of the family that the queue pair has */
-		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
+	g = diw_qp_gauges(qp);
 	*info = (struct diw_qp_info){
-		.num = diw_qp_num(qp), .state = qp->state, .local = *local, .peer = d->cfg.peer,
-		.rcvbuf = dgram_of(qp)->rcvbuf,
-		.mulpdu = qp->link->ops->mulpdu(qp->link, peer), .epoch = d->epoch,
-		.sq_pending = atomic_load(&qp->sq.tail) - atomic_load(&qp->sq.head), .rq_posted = diw_rq_posted(qp->rq),
-		.sources = d->dg->sources.pool.used, .records_open = d->dg->records.nopen,
-		.records_held = d->dg->records.pool.used - d->dg->records.nopen, .reasm_open = d->dg->reasms.nopen,
-		.sq_busy = diw_sq_busy(qp), .reads_open = qp->rdmap.reads->pool.used, .memory = diw_ddp_memory(d),
+		.state = qp->state, .peer = qp->rdmap.ddp.cfg.peer, .sq_pending = g.sq_pending,
+		.rq_posted = g.rq_posted, .sources = g.sources, .records_open = g.records_open,
+		.records_held = g.records_held, .reasm_open = g.reasm_open, .reads_open = g.reads_open,
+		.memory = g.memory, .sq_busy = diw_sq_busy(qp),
 	};
+	if (qp->link) {
+		info->num = diw_qp_num(qp);
+		info->local = qp->link->local;
+	}
+	qp->ops->query(qp, info);
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
@@ -353,7 +263,7 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;
 	char why[128];
-	int rc = qp->type == DIW_QP_RC ? diw_fail(-EOPNOTSUPP, "diw_qp_impair: RC, whose network is TCP's") : 0;
+	int rc = qp->impair ? 0 : diw_fail(-EOPNOTSUPP, "diw_qp_impair: RC, whose network is TCP's");
 
 	if (rc == 0 && text && *text)
 		rc = diw_impair_parse(text, &spec, why, sizeof why);
@@ -404,7 +314,7 @@ static int list_open(const struct diw_list *head, struct diw_record_info *info, 
 int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 {
 	const struct diw_records *rs = &qp->rdmap.ddp.dg->records;
-	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_engine_lock(&qp->dev->engine);
+	int n = qp->socket ? diw_engine_lock(&qp->dev->engine) : -EINVAL;
 
 	if (n < 0)
 		return n;
@@ -417,7 +327,7 @@ int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max)
 {
 	const struct diw_record *r;
-	int n = qp->type == DIW_QP_RC ? -EINVAL : diw_engine_lock(&qp->dev->engine);
+	int n = qp->socket ? diw_engine_lock(&qp->dev->engine) : -EINVAL;
 
 	if (n < 0)
 		return n;

@@ -2,15 +2,13 @@
 #ifndef DIW_VERBS_QP_H
 #define DIW_VERBS_QP_H
 
+#include "base/statpage.h"
 #include "rdmap/rdmap.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
 #include "verbs/group.h"
 #include "verbs/rc.h"
 #include "verbs/stat.h"
-
-#define DIW_QP_ERRORS 64             /* of RC few: the first ends the connection */
-#define DIW_QP_ERRORS_RC 4
 
 struct diw_pd {
 	struct diw_dev *dev;
@@ -87,6 +85,55 @@ static inline bool diw_sq_empty(const struct diw_sq *sq)
 	       atomic_load_explicit(&sq->next, memory_order_relaxed);
 }
 
+/* ---- Queue pair types ---- */
+
+/* Each is one file, which defines diw_qp_ops_NAME, and one line here. */
+#define DIW_QP_TYPES(X) X(UD, ud) X(UC, uc) X(RC, rc)
+
+/* What a queue pair type does its own way (verbs/ud.c, uc.c, rc.c; what datagrams share is in verbs/dgram_qp.c). The
+ * device's lock is held, but where posters are named. */
+struct diw_qp_ops {
+	enum diw_qp_type type;
+	enum diw_rdmap_type rdmap;
+	enum diw_qp_state first;     /* the state of one that was made, or reset */
+	unsigned requests;           /* that may be posted: 1 << enum diw_wr_opcode */
+	unsigned flags;              /* of requests, beside those that every type takes */
+	uint32_t max_len;            /* octets of a request; 0: by its opcode */
+	uint32_t max_mulpdu, max_errors;
+	uint32_t num_kind;           /* in its number, beside the port */
+	bool qkey;                   /* its segments carry a Q_Key */
+	bool awaits_recv;            /* a message that finds no receive waits for one */
+
+	/* diw_qp_create(): which attributes it refuses; before there is a queue pair. */
+	int (*check)(const struct diw_qp_attr *a);
+	/* diw_qp_create(): what it has beside queues and protocol; without the lock. */
+	int (*open)(struct diw_qp *qp, const struct diw_qp_attr *a);
+	int (*reset)(struct diw_qp *qp);         /* diw_qp_renew() among it. -errno: nothing has changed */
+	void (*abort)(struct diw_qp *qp, uint64_t now);
+	void (*leave)(struct diw_qp *qp, uint64_t now);      /* diw_qp_withdraw() */
+	/* Beside what diw_qp_query() and diw_qp_gauges() find out for every type. */
+	void (*query)(const struct diw_qp *qp, struct diw_qp_info *info);
+	void (*gauges)(const struct diw_qp *qp, struct diw_gauges *g);
+
+	/* By posters: OPCODE, RDMAP's, or -errno (NULL: OPCODE); then the parts of W that are the type's. */
+	int (*check_send)(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
+	void (*fill)(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
+	/* W was executed, and is not complete. */
+	bool (*outstanding)(const struct diw_qp *qp, const struct diw_rdmap_wr *w);
+	/* W is given up, EXECUTED or not; false: it is flushed. */
+	bool (*give_up)(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
+
+	/* diw_qp_run_sends(): before (false: nothing is sent); requests and answers, and why each stopped; after. */
+	bool (*begin)(struct diw_qp *qp, uint64_t now);
+	void (*run)(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now);
+	void (*settle)(struct diw_qp *qp, uint64_t now);
+	uint64_t (*deadline)(const struct diw_qp *qp);       /* of these; NULL: none */
+};
+
+#define X(NAME, name) extern const struct diw_qp_ops diw_qp_ops_##name;
+DIW_QP_TYPES(X)
+#undef X
+
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
@@ -112,7 +159,7 @@ struct diw_qp {
 	bool tell_drained;           /* then, when what had begun is complete */
 	bool silent;                 /* diw_qp_withdraw(): it completes nothing and raises no event */
 	bool grh;
-	enum diw_qp_type type;
+	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
 	struct diw_cm *cm;           /* RC: where its connection's events go, or NULL */
 	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() to its last event (verbs/cm/conn.c) */
@@ -183,7 +230,7 @@ static inline bool diw_sq_is_staged(const struct diw_qp *qp, const struct diw_rd
 
 struct diw_wr_kind {
 	uint8_t opcode, wc;          /* RDMAP's, and the completion's */
-	unsigned types;              /* of queue pairs that have it */
+	uint32_t max;                /* octets */
 };
 extern const struct diw_wr_kind diw_wr_kinds[];                  /* verbs/sq_check.c; by the opcode of diw.h */
 /* The opcode of RDMAP, or -errno: it cannot be posted. LEN: its bytes. */
@@ -195,7 +242,8 @@ bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is n
 /* The event that diw_qp_drained() asked for, if its time has come. The lock is held. */
 void diw_sq_tell_drained(struct diw_qp *qp);
 
-int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr);     /* verbs/qp_check.c */
+/* verbs/qp_check.c; OPS: of its type, or NULL. */
+int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr, const struct diw_qp_ops *ops);
 
 /* The lock is held. */
 /* RC: give up all that was posted, in order, as far as there is room for the completions. */
@@ -204,13 +252,10 @@ void diw_sq_flush(struct diw_qp *qp);
 bool diw_sq_retire(struct diw_qp *qp);
 /* The kernel refused N segments for ERRNUM; FIRST is the number of the first, as the link counts them. */
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum);
-void diw_sq_refuse(struct diw_qp *qp, uint16_t fault);
 void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 {
-	uint32_t kind = qp->type == DIW_QP_RC ? 1u << 16 : 0;
-
-	return qp->num || !qp->link ? qp->num : kind | qp->link->local.port;
+	return qp->num || !qp->link ? qp->num : qp->ops->num_kind | qp->link->local.port;
 }
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p);    /* verbs/fds.c */
 /* qp->blocked, or its descriptors, may have changed. */
@@ -219,5 +264,25 @@ void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting);
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e);
+/* What is not a sum but a state. */
+static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
+{
+	struct diw_gauges g = {
+		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
+			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
+		.rq_posted = diw_rq_posted(qp->rq),
+	};
+
+	qp->ops->gauges(qp, &g);
+	return g;
+}
+int diw_qp_renew(struct diw_qp *qp);     /* a protocol that has heard of nobody. -ENOMEM: nothing has changed */
+/* A request may begin, or has begun. */
+static inline bool diw_sq_may_begin(const struct diw_qp *qp)
+{
+	return (!qp->hold && !qp->rc.last) || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+}
+int diw_qp_check_time(const char *what, int64_t ns, int64_t lo);         /* verbs/qp_check.c: of an attribute */
+int diw_qp_check_range(const char *what, uint32_t v, uint32_t lo, uint32_t hi);
 
 #endif

@@ -7,6 +7,7 @@
 #include "verbs/rc.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -17,7 +18,33 @@
 #define CLOSE_NS (10 * DIW_S)
 #define DRAIN_NS DIW_S
 
+#define RC_ERRORS 4                  /* the first ends the connection */
+
 /* ---- Begin ---- */
+
+/* An impairment loses, delays and damages datagrams: what it could do to a stream TCP would undo, or end it. */
+static int rc_check(const struct diw_qp_attr *a)
+{
+	const char *env = getenv("DIWARP_IMPAIR");
+
+	if (a->impair ? *a->impair : env && *env) {
+		diw_log(DIW_LOG_TELL, "diw_qp_create: %s=%s is for datagrams (UD, UC): an RC queue pair is refused",
+			a->impair ? "impair" : "DIWARP_IMPAIR", a->impair ? a->impair : env);
+		return -EOPNOTSUPP;
+	}
+	return diw_qp_check_time("rnr_timeout_ns", a->rnr_timeout_ns, 0);
+}
+
+static int rc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
+{
+	qp->rc.mulpdu = a->mulpdu;
+	qp->rc.packed = a->packed;
+	qp->rc.early = a->early;
+	qp->rc.confirm = a->confirm;
+	qp->rc.keep = a->keep_recvs;
+	qp->rc.until = DIW_NEVER;
+	return 0;
+}
 
 static int open_link(struct diw_qp *qp, const struct diw_rc_start *s)
 {
@@ -69,13 +96,13 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	qp->want_write = false;
 	qp->want_read = true;
 	diw_ready_open(&qp->dev->engine, &qp->member);
-	diw_stat_show(qp);
+	diw_stat_show(qp, &s->stream->peer);
 	qp->member.deadline = 0;                /* what was posted, and what has come already */
 	diw_engine_hasten(&qp->dev->engine, 0);
 	return 0;
 }
 
-bool diw_rc_may_send(struct diw_qp *qp)
+static bool may_send(struct diw_qp *qp)
 {
 	if (qp->rc.hold && qp->rdmap.ddp.order.seen) {
 		qp->rc.hold = false;
@@ -84,6 +111,15 @@ bool diw_rc_may_send(struct diw_qp *qp)
 		qp->rc.tell = false;
 	}
 	return qp->link && !qp->rc.hold && (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
+}
+
+static bool rc_begin(struct diw_qp *qp, uint64_t now)
+{
+	if (may_send(qp))
+		return true;
+	qp->more = false;                       /* what a step's share had left over is due no more */
+	diw_rc_settle(qp, now);
+	return false;
 }
 
 /* ---- End ---- */
@@ -122,7 +158,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rdmap.ddp.order.waiting = false;
 	qp->rdmap.ddp.order.waits_until = 0;
 	if (remote || (told && qp->rdmap.rc.self))
-		diw_sq_refuse(qp, fault);
+		diw_rc_refuse(qp, fault);
 	qp->state = DIW_QPS_ERROR;
 	qp->member.deadline = 0;
 	qp->rc.kept = qp->rc.keep && (errnum || !told);
@@ -230,6 +266,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		return;
 	}
 	qp->rc.retries = 0;
+	qp->rc.wanted = qp->rc.asked = qp->rdmap.rc.place.placed;
 	if (qp->rc.kept)
 		diw_sq_flush(qp);
 	else
@@ -244,12 +281,7 @@ static void let_recvs_go(struct diw_qp *qp)
 	qp->rc.retries = 0;
 }
 
-uint64_t diw_rc_deadline(const struct diw_qp *qp)
-{
-	return qp->rc.retries ? diw_min64(qp->rc.until, qp->rc.retries) : qp->rc.until;
-}
-
-int diw_rc_close(struct diw_qp *qp, uint64_t now)
+static int rc_close(struct diw_qp *qp, uint64_t now)
 {
 	if (qp->state == DIW_QPS_CLOSING && qp->rc.peer_ended)
 		return 0;
@@ -261,7 +293,7 @@ int diw_rc_close(struct diw_qp *qp, uint64_t now)
 	return 0;
 }
 
-void diw_rc_abort(struct diw_qp *qp, uint64_t now)
+static void rc_abort(struct diw_qp *qp, uint64_t now)
 {
 	diw_qp_forget_conn(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
@@ -270,10 +302,10 @@ void diw_rc_abort(struct diw_qp *qp, uint64_t now)
 	diw_rc_settle(qp, now);
 }
 
-void diw_rc_leave(struct diw_qp *qp, uint64_t now)
+static void rc_leave(struct diw_qp *qp, uint64_t now)
 {
 	if (!qp->link) {
-		diw_rc_abort(qp, now);
+		rc_abort(qp, now);
 		return;
 	}
 	if (qp->state != DIW_QPS_ERROR) {
@@ -286,7 +318,7 @@ void diw_rc_leave(struct diw_qp *qp, uint64_t now)
 	diw_rc_settle(qp, now);
 }
 
-int diw_rc_reset(struct diw_qp *qp)
+static int rc_reset(struct diw_qp *qp)
 {
 	if (qp->state == DIW_QPS_CONNECTING)
 		return diw_fail(-EBUSY, "diw_qp_reset: it connects");
@@ -297,5 +329,121 @@ int diw_rc_reset(struct diw_qp *qp)
 	qp->rc.seq = qp->rc.wanted = qp->rc.asked = 0;
 	qp->rc.retries = 0;
 	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = qp->rc.peer_ended = qp->rc.last = false;
+	return diw_qp_renew(qp);
+}
+
+/* ---- Looking at it ---- */
+
+static void rc_gauges(const struct diw_qp *qp, struct diw_gauges *g)
+{
+	g->reads_open = qp->rdmap.rc.nout;
+}
+
+static void rc_query(const struct diw_qp *qp, struct diw_qp_info *info)
+{
+	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+
+	info->ird = rc->ird;
+	info->ord = rc->ord;
+	info->crc = qp->rc.crc;
+	info->rfc7306 = rc->rfc7306;
+	if (!qp->link)
+		return;
+	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
+	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
+}
+
+static uint64_t rc_deadline(const struct diw_qp *qp)
+{
+	uint64_t t = diw_min64(qp->rc.until, diw_confirm_deadline(qp));
+
+	return qp->rc.retries ? diw_min64(t, qp->rc.retries) : t;
+}
+
+const struct diw_qp_ops diw_qp_ops_rc = {
+	.type = DIW_QP_RC, .rdmap = DIW_TYPE_RC, .first = DIW_QPS_IDLE, .awaits_recv = true,
+	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_READ | 1u << DIW_WR_FETCH_ADD |
+		    1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
+	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE, .max_len = DIW_MAX_RC, .max_mulpdu = DIW_MPA_MAX_ULPDU,
+	.max_errors = RC_ERRORS, .num_kind = 1u << 16,
+	.check = rc_check, .open = rc_open, .reset = rc_reset, .abort = rc_abort, .leave = rc_leave,
+	.query = rc_query, .gauges = rc_gauges, .check_send = diw_rc_check_send, .fill = diw_rc_fill,
+	.outstanding = diw_rc_outstanding, .give_up = diw_rc_give_up, .begin = rc_begin, .run = diw_rc_run,
+	.settle = diw_rc_settle, .deadline = rc_deadline,
+};
+
+/* ---- Calls that no other type has ---- */
+
+static int lock_rc(struct diw_qp *qp, const char *call)
+{
+	return qp->ops == &diw_qp_ops_rc ? diw_engine_lock(&qp->dev->engine) :
+	       diw_fail(-EINVAL, "%s: of RC alone", call);
+}
+
+int diw_qp_confirm(struct diw_qp *qp, bool confirm)
+{
+	int rc = lock_rc(qp, "diw_qp_confirm");
+
+	if (rc < 0)
+		return rc;
+	qp->rc.confirm = confirm;
+	diw_engine_unlock(&qp->dev->engine);
 	return 0;
+}
+
+int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns)
+{
+	int rc = retry_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_retry: %lld ns", (long long)retry_ns) :
+		 lock_rc(qp, "diw_qp_set_retry");
+
+	if (rc < 0)
+		return rc;
+	qp->rc.retry_ns = (uint64_t)retry_ns;
+	diw_engine_unlock(&qp->dev->engine);
+	return 0;
+}
+
+int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns)
+{
+	struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+	int err = retry > 7 || timer_ns < 0 ?
+		  diw_fail(-EINVAL, "diw_qp_set_rnr: retry %u, timer %lld ns", retry, (long long)timer_ns) :
+		  lock_rc(qp, "diw_qp_set_rnr");
+
+	if (err < 0)
+		return err;
+	rc->tell_rnr |= retry != (rc->rnr_limits ? rc->rnr_retry : 7u);
+	rc->rnr_limits = retry < 7;
+	rc->rnr_retry = (uint8_t)retry;
+	qp->rdmap.ddp.cfg.rnr_unit = (uint64_t)timer_ns;
+	diw_engine_unlock(&qp->dev->engine);
+	return 0;
+}
+
+int diw_leave(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = lock_rc(qp, "diw_leave");
+
+	if (rc < 0)
+		return rc;
+	rc_leave(qp, diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine)));
+	diw_engine_unlock(&dev->engine);
+	return 0;
+}
+
+int diw_disconnect(struct diw_qp *qp)
+{
+	struct diw_dev *dev = qp->dev;
+	int rc = lock_rc(qp, "diw_disconnect");
+	uint64_t now;
+
+	if (rc < 0)
+		return rc;
+	now = diw_engine_forward(&dev->engine, diw_engine_now(&dev->engine));
+	rc = rc_close(qp, now);
+	if (rc == 0)
+		diw_qp_run(qp, now);
+	diw_engine_unlock(&dev->engine);
+	return rc;
 }

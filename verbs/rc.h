@@ -9,6 +9,8 @@
 #include "mpa/mpa.h"
 
 struct diw_qp;
+struct diw_rdmap_wr;
+struct diw_send_wr;
 
 struct diw_rc_start {
 	struct diw_stream *stream;   /* the queue pair's from now on, if it starts */
@@ -41,15 +43,15 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now);
 /* After every look at the queue pair: what its state wants done, when nothing of the link is on the stack. */
 void diw_rc_settle(struct diw_qp *qp, uint64_t now);
-/* diw_disconnect(): state CLOSING; run it then. -ENOTCONN */
-int diw_rc_close(struct diw_qp *qp, uint64_t now);
-/* diw_abort(), diw_leave(): from whatever state it is in. */
-void diw_rc_abort(struct diw_qp *qp, uint64_t now);
-void diw_rc_leave(struct diw_qp *qp, uint64_t now);
-/* Nothing is left of its connection. -EBUSY it connects. */
-int diw_rc_reset(struct diw_qp *qp);
-uint64_t diw_rc_deadline(const struct diw_qp *qp);
-/* May the send queue run? */
-bool diw_rc_may_send(struct diw_qp *qp);
+
+/* ---- Of struct diw_qp_ops, its send requests (verbs/rc_send.c) ---- */
+
+int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
+void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
+void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now);
+bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w);
+bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
+/* The peer has refused a request of ours. */
+void diw_rc_refuse(struct diw_qp *qp, uint16_t fault);
 
 #endif

@@ -2,7 +2,6 @@
 /* The ring of a send queue: requests that complete, are refused or are flushed. The device's lock is held. */
 #include <errno.h>
 
-#include "verbs/confirm.h"
 #include "verbs/qp.h"
 
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr)
@@ -76,7 +75,7 @@ bool diw_sq_retire(struct diw_qp *qp)
 		const struct diw_rdmap_wr *w = diw_sq_slot(sq, head);
 		bool told;
 
-		if (qp->type == DIW_QP_RC ? w->pending || diw_confirm_holds(qp, w) : diw_sq_is_staged(qp, w))
+		if (qp->ops->outstanding(qp, w))
 			break;
 		told = w->signaled || w->status != DIW_RDMAP_OK;
 		if (told && !diw_qp_has_room(qp, qp->send_cq, 1)) {
@@ -89,30 +88,6 @@ bool diw_sq_retire(struct diw_qp *qp)
 	return true;
 }
 
-/* The peer's Terminate refuses the request that it quotes, and what is older is placed; if it quotes none, the oldest
- * that the peer has not confirmed: what it refused is that one or a younger. A Write alone needs no receive. */
-void diw_sq_refuse(struct diw_qp *qp, uint16_t fault)
-{
-	struct diw_sq *sq = &qp->sq;
-	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
-	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), quoted = head;
-
-	while (quoted != next && diw_sq_slot(sq, quoted)->status != DIW_RDMAP_REFUSED)
-		quoted++;
-	for (uint32_t i = head; i != quoted; i++) {
-		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
-
-		if (!diw_confirm_holds(qp, w))
-			continue;
-		w->unconfirmed = false;
-		if (quoted != next || (fault == DIW_FAULT_NO_BUFFER && w->opcode == DIW_OP_WRITE && !w->imm_valid))
-			continue;
-		w->status = DIW_RDMAP_REFUSED;
-		w->fault = fault;
-		return;
-	}
-}
-
 void diw_sq_flush(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -123,22 +98,11 @@ void diw_sq_flush(struct diw_qp *qp)
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
 		bool executed = i - atomic_load_explicit(&sq->next, memory_order_relaxed) >= sq->depth;
 
-		if (qp->type != DIW_QP_RC) {
-			executed &= !diw_sq_is_staged(qp, w);
-			w->seq = qp->link->left;
-		}
-		if (diw_confirm_holds(qp, w)) {
-			w->unconfirmed = false;
+		if (!qp->ops->give_up(qp, w, executed) || (failed && w->status == DIW_RDMAP_OK))
 			w->status = DIW_RDMAP_FLUSHED;
-		} else if (w->pending) {
-			diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
-		} else if (!executed || (failed && w->status == DIW_RDMAP_OK)) {
-			w->status = DIW_RDMAP_FLUSHED;
-		}
 		failed |= w->status != DIW_RDMAP_OK;
 	}
 	atomic_store_explicit(&sq->next, tail, memory_order_relaxed);
-	qp->rc.wanted = qp->rc.asked = qp->rdmap.rc.place.placed;
 	diw_sq_retire(qp);
 }
 

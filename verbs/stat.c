@@ -257,7 +257,7 @@ int diw_stat_take(struct diw_qp *qp)
 	return 0;
 }
 
-void diw_stat_show(struct diw_qp *qp)
+void diw_stat_show(struct diw_qp *qp, const struct diw_addr *peer)
 {
 	struct diw_stat_slot *s = qp->stat;
 
@@ -266,9 +266,9 @@ void diw_stat_show(struct diw_qp *qp)
 	qp->shown = true;
 	s->id.created_ns = realtime_ns();
 	s->id.num = qp->link->local.port;
-	s->id.type = qp->type;
+	s->id.type = qp->ops->type;
 	s->id.local = qp->link->local;
-	s->id.peer = qp->type == DIW_QP_RC ? qp->rdmap.ddp.cfg.peer : (struct diw_addr){ 0 };
+	s->id.peer = peer ? *peer : (struct diw_addr){ 0 };
 	memcpy(s->id.device, qp->dev->info.name, sizeof s->id.device);
 	diw_stat_gauges(qp);
 	qp->dev->stat.nshown++;
@@ -309,25 +309,8 @@ void diw_stat_give(struct diw_qp *qp)
 
 void diw_stat_gauges(struct diw_qp *qp)
 {
-	const struct diw_ddp *d = &qp->rdmap.ddp;
-	struct diw_stat_slot *s = qp->stat;
-
-	s->counters.wakeups = qp->dev->engine.wakeups;
-	s->gauges = (struct diw_gauges){
-		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
-			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
-		.rq_posted = diw_rq_posted(qp->rq),
-	};
-	if (qp->type == DIW_QP_RC) {
-		s->gauges.reads_open = qp->rdmap.rc.nout;
-		return;
-	}
-	s->gauges.sources = d->dg->sources.pool.used;
-	s->gauges.records_open = d->dg->records.nopen;
-	s->gauges.records_held = d->dg->records.pool.used - d->dg->records.nopen;
-	s->gauges.reasm_open = d->dg->reasms.nopen;
-	s->gauges.reads_open = qp->rdmap.reads->pool.used;
-	s->gauges.memory = diw_ddp_memory(d);
+	qp->stat->counters.wakeups = qp->dev->engine.wakeups;
+	qp->stat->gauges = diw_qp_gauges(qp);
 }
 
 static struct diw_dev *dev_of(const struct diw_member *m)

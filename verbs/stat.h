@@ -9,6 +9,7 @@
 
 #include "verbs/engine/engine.h"
 
+struct diw_addr;
 struct diw_dev;
 struct diw_qp;
 
@@ -23,8 +24,8 @@ struct diw_stat_dev {
 /* Decides where the new queue pair counts: qp->stat stays NULL, and qp->c is its own, where nothing can be shown.
  * -ENOMEM */
 int diw_stat_take(struct diw_qp *qp);
-/* It is ready: readers see it from now on. The device's lock is held. */
-void diw_stat_show(struct diw_qp *qp);
+/* It is ready: readers see it from now on, with PEER if it is connected, else NULL. The device's lock is held. */
+void diw_stat_show(struct diw_qp *qp, const struct diw_addr *peer);
 /* Until it is ready again. */
 void diw_stat_hide(struct diw_qp *qp);
 /* It counts no more. Silent about a page that it inherited by fork(). */

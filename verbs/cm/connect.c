@@ -48,8 +48,8 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 	if (attr)
 		a = *attr;
 	rc = diw_cm_attr_check(&a, a.revision == 2);
-	if (rc == 0 && (qp->type != DIW_QP_RC || qp->dev != cm->dev))
-		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
+	if (rc == 0 && (qp->ops->type != DIW_QP_RC || qp->dev != cm->dev))
+		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
 			      "the channel is of another device than the queue pair");
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);

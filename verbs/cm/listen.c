@@ -327,8 +327,8 @@ int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_con
 	diw_conn_attr_init(&a);
 	if (attr)
 		a = *attr;
-	if (qp->type != DIW_QP_RC || qp->dev != c->e->dev)
-		return diw_fail(-EINVAL, "diw_accept: %s", qp->type != DIW_QP_RC ? "the queue pair is not RC" :
+	if (qp->ops->type != DIW_QP_RC || qp->dev != c->e->dev)
+		return diw_fail(-EINVAL, "diw_accept: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
 				"the queue pair is of another device than the request");
 	rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Send requests of an RC queue pair, from the post until nothing of them is outstanding. */
+#include <errno.h>
+
+#include "base/log.h"
+#include "verbs/confirm.h"
+#include "verbs/qp.h"
+
+/* ---- Posting ---- */
+
+int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
+{
+	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
+	bool told = qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING || !qp->rc.early;
+
+	if (qp->state == DIW_QPS_IDLE && !qp->rc.early)
+		return diw_fail(-ENOTCONN, "diw_post_send: the queue pair is not connected");
+	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
+		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_INVALIDATE is for Sends and Reads",
+				wr->opcode);
+	if (opcode == DIW_OP_ATOMIC_REQUEST &&
+	    (wr->num_sge != 1 || len != 8 || wr->to % 8 || (wr->flags & DIW_SEND_INLINE)))
+		return diw_fail(-EINVAL, "diw_post_send: an atomic: num_sge %d, %llu bytes, to %#llx: one entry of 8 "
+				"bytes and an aligned offset", wr->num_sge, (unsigned long long)len,
+				(unsigned long long)wr->to);
+	if (opcode == DIW_OP_BIND_MW &&
+	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
+		return diw_fail(-EINVAL, "diw_post_send: a bind without window or region, or access %#x",
+				wr->bind.access);
+	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
+		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_IMM is for Sends and Writes", wr->opcode);
+	if (qp->state != DIW_QPS_ERROR && told && !qp->rdmap.rc.rfc7306 &&
+	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
+		return diw_fail(-EOPNOTSUPP, "diw_post_send: the peer takes no immediates and atomics (RFC 7306)");
+	if ((qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING) && qp->rdmap.rc.ord == 0 &&
+	    (opcode == DIW_OP_READ_REQUEST || opcode == DIW_OP_ATOMIC_REQUEST))
+		return diw_fail(-EOPNOTSUPP, "diw_post_send: a Read or atomic, and ORD is 0");
+	return opcode;
+}
+
+/* It has a peer when it is connected, which may be now: its execution fills the destination in. */
+void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	(void)qp;
+	w->dst = (struct diw_addr){ 0 };
+	w->fence = wr->flags & DIW_SEND_FENCE;
+	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
+	w->inv_stag = wr->inv_stag;
+	w->fault = 0;
+	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
+		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
+		w->atomic.compare_add = wr->compare_add;
+		w->atomic.value = wr->swap;
+	} else if (w->opcode == DIW_OP_BIND_MW) {
+		diw_mw_post_bind(w, wr);
+	}
+}
+
+/* ---- Running ---- */
+
+/* A request that needs an answer, or waits for one, behind the end of the peer's half. */
+static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return qp->rc.peer_ended && !qp->rdmap.tx.active &&
+	       (w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST ||
+		(w->fence && qp->rdmap.rc.nout));
+}
+
+static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), tail;
+
+	if (!diw_sq_retire(qp))
+		return -ENOBUFS;
+	while (next != (tail = atomic_load_explicit(&sq->tail, memory_order_acquire)) && diw_sq_may_begin(qp)) {
+		struct diw_rdmap_wr *w = diw_sq_slot(sq, next);
+		uint8_t status;
+		int rc;
+
+		if (answer_never_comes(qp, w)) {
+			qp->rc.last = true;
+			break;
+		}
+		w->dst = qp->rdmap.ddp.cfg.peer;
+		if (!qp->rdmap.tx.active && !qp->rdmap.rc.imm_next && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
+			return -EAGAIN;
+		diw_confirm_begin(qp, w, next + 1 != tail ? diw_sq_slot(sq, next + 1) : NULL);
+		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+		if (rc < 0)
+			return rc;
+		if (!w->pending)
+			w->status = status;
+		if (status == DIW_RDMAP_OK)
+			diw_confirm_sent(qp, w);
+		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
+		if (status != DIW_RDMAP_OK) {
+			diw_fault_count(qp->c, DIW_FAULT_REQUEST);
+			diw_rc_error(qp, DIW_FAULT_REQUEST, false, 0, now);
+			return 0;
+		}
+		if (!diw_sq_retire(qp))
+			return -ENOBUFS;
+	}
+	return 0;
+}
+
+/* A message that has begun goes on before another begins. Behind the end of our half nothing does: what comes to be
+ * posted or asked for is flushed with the rest. */
+void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
+
+	if (qp->rc.shut) {
+		*rc = diw_sq_retire(qp) ? 0 : -ENOBUFS;
+		return;
+	}
+	if (answers_first)
+		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
+		*rc = run_rc_queue(qp, budget, now);
+	if (*rc != -EAGAIN && *rc_answers != -EAGAIN)
+		diw_confirm_run(qp, now);
+	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
+		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+}
+
+/* ---- The end of a request ---- */
+
+bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return w->pending || diw_confirm_holds(qp, w);
+}
+
+bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
+{
+	bool held = diw_confirm_holds(qp, w);
+
+	if (w->pending && !held)
+		diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
+	w->unconfirmed &= !held;
+	return executed && !held;
+}
+
+/* The peer's Terminate refuses the request that it quotes, and what is older is placed; if it quotes none, the oldest
+ * that the peer has not confirmed: what it refused is that one or a younger. A Write alone needs no receive. */
+void diw_rc_refuse(struct diw_qp *qp, uint16_t fault)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), quoted = head;
+
+	while (quoted != next && diw_sq_slot(sq, quoted)->status != DIW_RDMAP_REFUSED)
+		quoted++;
+	for (uint32_t i = head; i != quoted; i++) {
+		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
+
+		if (!diw_confirm_holds(qp, w))
+			continue;
+		w->unconfirmed = false;
+		if (quoted != next || (fault == DIW_FAULT_NO_BUFFER && w->opcode == DIW_OP_WRITE && !w->imm_valid))
+			continue;
+		w->status = DIW_RDMAP_REFUSED;
+		w->fault = fault;
+		return;
+	}
+}
