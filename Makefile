@@ -44,7 +44,7 @@ TOOL_LIBS = -lpcap -lcjson -lcrypto -lelf -lm
 CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
 
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)))
-LIB_OBJ := $(call objs,base/*.c llp/*.c mpa/*.c ddp/*.c rdmap/*.c verbs/engine/*.c verbs/cm/*.c verbs/*.c)
+LIB_OBJ := $(call objs,base/*.c wire/*.c llp/*.c mpa/*.c ddp/*.c rdmap/*.c verbs/engine/*.c verbs/cm/*.c verbs/*.c)
 TOOL_OBJ := $(call objs,tools/*.c $(foreach d,cp dump perf run stat,tools/$(d)/*.c))
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
@@ -63,7 +63,7 @@ RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) $(patsubst %,base/%.c,addr crc log nocancel path) \
-	mpa/neg.c ddp/hdr.c $(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
+	wire/hdr.c wire/mpa_frame.c $(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
 # What its processes share in memory, which diw and tests read, too.
 SHM_OBJ := $(call objs,sockets_preload/shm/*.c)
 SHM_A = $(BUILD)/obj/sockets_preload/shm.a
@@ -101,7 +101,7 @@ NOCANCEL = $(BUILD)/obj/base/nocancel.syms
 $(NOCANCEL): base/nocancel.c
 	@mkdir -p $(@D)
 	$(Q)sed -n 's/^TWIN[A-Z_]*([^,]*, \([^,]*\),.*/\1 diw_nocancel_\1/p' $< > $@
-uncancelled = $(filter-out base/nocancel.c,$(filter base/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/%,$(1)))
+uncancelled = $(filter-out base/nocancel.c,$(filter base/% wire/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/%,$(1)))
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 	@mkdir -p $(@D)

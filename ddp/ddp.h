@@ -14,12 +14,12 @@
 #include "base/addr.h"
 #include "base/counters.h"
 #include "base/fault.h"
-#include "ddp/hdr.h"
 #include "ddp/reasm.h"
 #include "ddp/record.h"
 #include "ddp/source.h"
 #include "ddp/stag.h"
 #include "llp/link.h"
+#include "wire/hdr.h"
 
 #define DIW_DDP_MAX_SGE 16
 

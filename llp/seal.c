@@ -14,10 +14,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/trace.h"
-#include "base/wire.h"
 #include "llp/link.h"
+#include "wire/seal.h"
 
-#define CRC_LEN 4u
 #define CACHE_LINE 64u
 #define MIN_SEG 2u                   /* RFC 5041: DDP control and RDMAP control */
 #ifndef STAGE_MAX                    /* docs/performance.md tells how it was found */
@@ -45,7 +44,7 @@ struct seal {
 	int nkept;
 
 	struct iovec gather[GATHER_IOV];
-	uint8_t crcs[DIW_DGRAM_MAX_SEGS][CRC_LEN];
+	uint8_t crcs[DIW_DGRAM_MAX_SEGS][DIW_SEAL_LEN];
 	uint8_t stage[DIW_DGRAM_MAX_BURST];
 };
 
@@ -119,7 +118,7 @@ static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t
 /* 0, or -EAGAIN: not taken. */
 static int stage_one(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *g, uint64_t now)
 {
-	uint32_t len = g->hdr_len + g->len + CRC_LEN;
+	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
 	uint32_t crc;
 	uint8_t *p;
 
@@ -135,7 +134,7 @@ static int stage_one(struct seal *s, const struct diw_addr *dst, const struct di
 	memcpy(p, g->hdr, g->hdr_len);
 	crc = diw_crc32(0, g->hdr, g->hdr_len);
 	p = copy_payload(p + g->hdr_len, g, &crc);
-	diw_put32le(p, crc);
+	diw_seal_put(p, crc);
 	s->open.len += len;
 	s->open_count++;
 	s->l.taken++;
@@ -145,7 +144,7 @@ static int stage_one(struct seal *s, const struct diw_addr *dst, const struct di
 }
 
 /* Append one segment's pieces and its CRC to the gather list; how many entries, 0 when there is no room for them. */
-static int gather_one(struct seal *s, int at, uint8_t crc_at[CRC_LEN], const struct diw_link_seg *g)
+static int gather_one(struct seal *s, int at, uint8_t crc_at[DIW_SEAL_LEN], const struct diw_link_seg *g)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
@@ -167,8 +166,8 @@ static int gather_one(struct seal *s, int at, uint8_t crc_at[CRC_LEN], const str
 		off = 0;
 		v++;
 	}
-	diw_put32le(crc_at, crc);
-	s->gather[n++] = (struct iovec){ crc_at, CRC_LEN };
+	diw_seal_put(crc_at, crc);
+	s->gather[n++] = (struct iovec){ crc_at, DIW_SEAL_LEN };
 	return n - at;
 }
 
@@ -179,9 +178,9 @@ static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct
 	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather, .sender = &s->sender, .first = s->l.taken };
 	int count = 0;
 
-	b.seg = segs[0].hdr_len + segs[0].len + CRC_LEN;
+	b.seg = segs[0].hdr_len + segs[0].len + DIW_SEAL_LEN;
 	while (count < n && count < (int)DIW_DGRAM_MAX_SEGS) {
-		uint32_t len = segs[count].hdr_len + segs[count].len + CRC_LEN;
+		uint32_t len = segs[count].hdr_len + segs[count].len + DIW_SEAL_LEN;
 		int pieces;
 
 		if (count && (len > b.seg || b.len + len > DIW_DGRAM_MAX_BURST))
@@ -208,7 +207,7 @@ static int seal_send(struct diw_link *l, const struct diw_addr *dst, const struc
 	int i = 0;
 
 	while (i < n) {
-		if (segs[i].hdr_len + segs[i].len + CRC_LEN <= STAGE_MAX) {
+		if (segs[i].hdr_len + segs[i].len + DIW_SEAL_LEN <= STAGE_MAX) {
 			if (stage_one(s, dst, &segs[i], now))
 				break;
 			i++;
@@ -248,10 +247,10 @@ static void datagram_dropped(struct seal *s, const uint8_t *p, uint32_t len, con
 
 static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 {
-	if (len < MIN_SEG + CRC_LEN) {
+	if (len < MIN_SEG + DIW_SEAL_LEN) {
 		s->l.c->rx_short++;
 		datagram_dropped(s, p, len, "rx_short", now);
-	} else if (diw_crc32(0, p, len - CRC_LEN) != diw_get32le(p + len - CRC_LEN)) {
+	} else if (!diw_seal_is_good(p, len)) {
 		s->l.c->rx_crc++;
 		datagram_dropped(s, p, len, "rx_crc", now);
 	} else {
@@ -281,7 +280,7 @@ static bool rx_rest(struct seal *s, uint64_t now)
 		const uint8_t *p = s->rest_at;
 
 		if (intact(s, p, len, now))
-			s->kept[n++] = (struct diw_link_rxseg){ p, len - CRC_LEN, b->group,
+			s->kept[n++] = (struct diw_link_rxseg){ p, len - DIW_SEAL_LEN, b->group,
 								b->to.port ? &b->to : NULL };
 		s->rest_at += len;
 		b->len -= len;
@@ -340,10 +339,10 @@ static uint32_t seal_mulpdu(struct diw_link *l, const struct diw_addr *dst)
 {
 	struct seal *s = seal_of(l);
 
-	uint32_t room = s->mulpdu ? s->mulpdu + CRC_LEN : s->d->ops->mtu(s->d, dst);
+	uint32_t room = s->mulpdu ? s->mulpdu + DIW_SEAL_LEN : s->d->ops->mtu(s->d, dst);
 
 	/* Whatever a path claims, a segment carries at least a byte: IP fragments what is too large for it. */
-	return room > DIW_LINK_MAX_HDR + CRC_LEN ? room - CRC_LEN : DIW_LINK_MAX_HDR + 1;
+	return room > DIW_LINK_MAX_HDR + DIW_SEAL_LEN ? room - DIW_SEAL_LEN : DIW_LINK_MAX_HDR + 1;
 }
 
 static int seal_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
@@ -380,7 +379,7 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				  .c = d->c };
 	s->d = d;
-	s->mulpdu = mulpdu < DIW_DGRAM_MAX - CRC_LEN ? mulpdu : DIW_DGRAM_MAX - CRC_LEN;
+	s->mulpdu = mulpdu < DIW_DGRAM_MAX - DIW_SEAL_LEN ? mulpdu : DIW_DGRAM_MAX - DIW_SEAL_LEN;
 	s->open_iov.iov_base = s->stage;
 	s->open.iov = &s->open_iov;
 	s->open.niov = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MPA (RFC 5044, RFC 6581): a link over a byte stream. The negotiation (mpa/neg.c) is a codec, whose state machine is
- * the connection manager's; framing (mpa/fpdu.c, mpa/rx.c, mpa/tx.c) is the link.
+ * MPA (RFC 5044): a link over a byte stream, which sends and receives FPDUs (mpa/tx.c, mpa/rx.c). The negotiation is
+ * the connection manager's, its frames are in wire/mpa_frame.h.
  */
 #ifndef DIW_MPA_MPA_H
 #define DIW_MPA_MPA_H
@@ -12,35 +12,6 @@
 #include "base/counters.h"
 #include "llp/link.h"
 #include "llp/stream.h"
-
-/* ---- Request and reply frames (RFC 5044 section 7.1.1, RFC 6581 section 7; mpa/neg.c) ---- */
-
-#define DIW_MPA_FRAME_HDR 20u        /* key, flags, revision, length */
-#define DIW_MPA_MAX_DATA 512u        /* private data of a frame, the enhanced words included */
-#define DIW_MPA_FRAME_MAX (DIW_MPA_FRAME_HDR + DIW_MPA_MAX_DATA)
-#define DIW_MPA_NO_LIMIT 0x3fffu     /* IRD, ORD: nothing to negotiate */
-
-struct diw_mpa_frame {
-	bool reply, markers, crc, reject;
-	bool large;                  /* a reserved bit, siw's: FPDUs need not fit a TCP segment */
-	uint8_t revision;            /* 0..2 as received; more are refused by who asks */
-	bool enhanced;               /* S of revision 2: the fields below are there */
-	bool p2p;                    /* A */
-	bool rtr_fpdu;               /* B: ready to receive is told by an FPDU without ULPDU */
-	bool rtr_write, rtr_read;    /* C, D: by a Write, a Read of no bytes */
-	uint16_t ird, ord;           /* 14 bits */
-	uint32_t len;                /* of the application's private data */
-	const uint8_t *data;
-};
-
-/* Bytes written, at most DIW_MPA_FRAME_MAX; f->len fits, the caller has seen to that. */
-uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f);
-/* The frame's length if all of it is in the LEN bytes at P (what follows it is the caller's); 0: more are needed;
- * -EPROTO: another key; -EMSGSIZE: private data over the limit; -EBADMSG: enhanced, but too short for it. Wrong bytes
- * are told as soon as they are seen. */
-int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, uint32_t len);
-
-/* ---- Framing ---- */
 
 #define DIW_MPA_MAX_ULPDU 65535u
 #define DIW_MPA_MARKER_EVERY 512u

@@ -11,7 +11,7 @@
 #include "base/crc.h"
 #include "base/fault.h"
 #include "base/wire.h"
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 
 #define BATCH 16
 #ifndef BATCH_BYTES

@@ -10,7 +10,7 @@
 
 #include "base/crc.h"
 #include "base/wire.h"
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 
 #ifndef GATHER_MIN
 #define GATHER_MIN 8192u             /* payload bytes from which on an FPDU is gathered */

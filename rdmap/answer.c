@@ -9,9 +9,10 @@
 #include "base/clock.h"
 #include "base/wire.h"
 #include "rdmap/int.h"
+#include "wire/seal.h"
 
 #define TURN 65536
-#define REQUEST (DIW_DDP_UNTAGGED_LEN + DIW_RDMAP_READ_LEN + 4)      /* with its CRC */
+#define REQUEST (DIW_DDP_UNTAGGED_LEN + DIW_RDMAP_READ_LEN + DIW_SEAL_LEN)      /* with its CRC */
 #define AMPLIFICATION 3u             /* RFC 9000 section 8 */
 #define EXPIRY_NS (10 * DIW_S)       /* the longest that a requester waits unless it is told otherwise */
 #define DISPLACE_NS DIW_S
@@ -115,7 +116,7 @@ static bool needs_no_proof(const struct diw_rdmap *r, const struct diw_ddp_seg *
 {
 	const struct diw_link *link = r->ddp.link;
 
-	return length + DIW_DDP_TAGGED_LEN + 4 <= AMPLIFICATION * REQUEST &&
+	return length + DIW_DDP_TAGGED_LEN + DIW_SEAL_LEN <= AMPLIFICATION * REQUEST &&
 	       length + DIW_DDP_TAGGED_LEN <= link->ops->mulpdu((struct diw_link *)(uintptr_t)link, seg->src) &&
 	       r->reads->unproved.n < DIW_RDMAP_READS_SOURCE;
 }

@@ -11,29 +11,12 @@
 
 #include "base/list.h"
 #include "ddp/ddp.h"
+#include "wire/rdmap.h"
 
-/* ---- Opcodes (rdmap/op.c) ---- */
+/* ---- Opcodes (wire/rdmap.h, rdmap/op.c) ---- */
 
-enum diw_rdmap_opcode {
-	DIW_OP_WRITE = 0x0,
-	DIW_OP_READ_REQUEST = 0x1,
-	DIW_OP_READ_RESPONSE = 0x2,
-	DIW_OP_SEND = 0x3,
-	DIW_OP_SEND_INV = 0x4,
-	DIW_OP_SEND_SE = 0x5,
-	DIW_OP_SEND_SE_INV = 0x6,
-	DIW_OP_TERMINATE = 0x7,
-	DIW_OP_IMMEDIATE = 0x8,      /* this and the next three: RFC 7306 */
-	DIW_OP_IMMEDIATE_SE = 0x9,
-	DIW_OP_ATOMIC_REQUEST = 0xa,
-	DIW_OP_ATOMIC_RESPONSE = 0xb,
-	DIW_OP_WRITE_RECORD = 0xc,
-	DIW_OP_FLOW = 0xd,
-	DIW_OP_VALIDATION = 0xe,
-	/* Of work requests that send nothing. */
-	DIW_OP_LOCAL_INV = 0x10,
-	DIW_OP_BIND_MW = 0x11,
-};
+/* Of work requests that send nothing: behind the opcodes of the wire. */
+enum { DIW_OP_LOCAL_INV = 0x10, DIW_OP_BIND_MW };
 
 #define DIW_RDMAP_MAX_SEND (16u << 20)       /* docs/ud-profile.md section 11 */
 #define DIW_RDMAP_MAX_WRITE (1u << 30)

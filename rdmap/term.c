@@ -17,12 +17,12 @@
 /* Up to which byte the offending header must be there: its MSN. */
 static uint32_t msn_offset(bool tagged)
 {
-	return tagged ? 20 : 10;
+	return tagged ? DIW_T_MSN : DIW_U_MSN;
 }
 
 static uint32_t epoch_offset(bool tagged)
 {
-	return tagged ? 18 : 22;
+	return tagged ? DIW_T_EPOCH : DIW_U_EPOCH;
 }
 
 static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault)

@@ -77,7 +77,7 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 	struct diw_rdmap_wr *alike = NULL;
 
 	if (!(p[2] & (HDR_D | SIW_D)) || len < FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN || (ddp[0] & DIW_DDP_TAGGED) ||
-	    diw_get32(ddp + 6) != 1)
+	    diw_get32(ddp + DIW_U_QN) != 1)
 		return NULL;
 	for (struct diw_list *l = r->rc.out.next; l != &r->rc.out; l = l->next, msn++) {
 		struct diw_rdmap_wr *wr = diw_container(l, struct diw_rdmap_wr, out);
@@ -86,7 +86,7 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 			continue;
 		if (wr->opcode == DIW_OP_READ_REQUEST && len >= FIXED + QUOTED_READ && !is_read(wr, rdmap))
 			continue;
-		if (msn == diw_get32(ddp + 10))
+		if (msn == diw_get32(ddp + DIW_U_MSN))
 			return wr;
 		if (!alike && len >= FIXED + QUOTED_READ)
 			alike = wr;

@@ -66,7 +66,7 @@ static bool is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct
 		if (!head)
 			return false;
 		f->frames++;
-		at += head + len + DIW_FRAME_CRC;
+		at += head + len + DIW_SEAL_LEN;
 	} while (at < end);
 	return !f->udp || at == end;
 }
@@ -174,7 +174,7 @@ static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 		memmove(p + to, p + from + head, here);
 		to += here;
 		from += head + here;
-		from += least(DIW_FRAME_CRC, n - from);
+		from += least(DIW_SEAL_LEN, n - from);
 		said += one;
 	}
 	*len = n - (from - to);

@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What of frames is not every datagram's. */
 #include "base/rng.h"
-#include "ddp/hdr.h"
 #include "sockets_preload/frame.h"
+#include "wire/rdmap.h"
 
-#define SEND 3u                                      /* RDMAP's opcodes */
-#define WRITE_RECORD 12u
 #define REGION 65536u                                /* bytes that an STag names: the largest datagram's */
 
 uint8_t diw_frame_common[DIW_FRAME_SEND];
 static _Atomic uint64_t unheard[1u << DIW_SOCKREG_ECHO_BITS];     /* until there is a registry */
 _Atomic uint64_t *diw_frame_echoes = unheard;
 static uint8_t common_write[DIW_FRAME_WRITE];
-enum { W_STAG = 2, W_TO = 6, W_QKEY = 14, W_EPOCH = 18, W_MSN = 20, W_MO = 24, W_LENGTH = 28, W_IMM = 32 };
 
 void diw_frame_init(void)
 {
 	struct diw_ddp_hdr h = {
-		.last = true, .imm_valid = true, .opcode = SEND,
+		.last = true, .imm_valid = true, .opcode = DIW_OP_SEND,
 	};
 
 	diw_ddp_hdr_encode(diw_frame_common, &h);
 	h.tagged = true;
-	h.opcode = WRITE_RECORD;
+	h.opcode = DIW_OP_WRITE_RECORD;
 	h.epoch = (uint16_t)diw_random();
 	diw_ddp_hdr_encode(common_write, &h);
 }
@@ -31,30 +28,30 @@ void diw_frame_init(void)
 DIW_COLD void diw_frame_head_write(uint8_t *p, const struct diw_route *r, uint32_t payload, uint32_t msn)
 {
 	memcpy(p, common_write, sizeof common_write);
-	diw_put32(p + W_STAG, r->stag);
-	diw_put32(p + W_QKEY, (uint32_t)(r->key >> 32));
-	diw_put32(p + W_MSN, msn);
-	diw_put32(p + W_LENGTH, payload);
-	diw_put32(p + W_IMM, (uint32_t)r->key);
+	diw_put32(p + DIW_T_STAG, r->stag);
+	diw_put32(p + DIW_T_QKEY, (uint32_t)(r->key >> 32));
+	diw_put32(p + DIW_T_MSN, msn);
+	diw_put32(p + DIW_T_LENGTH, payload);
+	diw_put32(p + DIW_DDP_TAGGED_LEN, (uint32_t)r->key);
 }
 
 DIW_COLD void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct diw_sock *s)
 {
 	uint64_t mark = diw_reg_mark(s, r->key);
 
-	diw_put32(p + (r->stag ? W_MSN : DIW_S_MSN), (uint32_t)mark);
-	diw_put16(p + (r->stag ? W_EPOCH : DIW_S_EPOCH), (uint16_t)(mark >> 32));
+	diw_put32(p + (r->stag ? DIW_T_MSN : DIW_U_MSN), (uint32_t)mark);
+	diw_put16(p + (r->stag ? DIW_T_EPOCH : DIW_U_EPOCH), (uint16_t)(mark >> 32));
 }
 
 /* The header's length if it may be a frame, and its key. */
 static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 {
-	if (n >= DIW_FRAME_SEND + DIW_FRAME_CRC && memcmp(p, diw_frame_common, 2) == 0) {
+	if (n >= DIW_FRAME_SEND + DIW_SEAL_LEN && memcmp(p, diw_frame_common, DIW_DDP_CONTROL) == 0) {
 		*key = diw_frame_key(p);
 		return DIW_FRAME_SEND;
 	}
-	if (n >= DIW_FRAME_WRITE + DIW_FRAME_CRC && memcmp(p, common_write, 2) == 0) {
-		*key = (uint64_t)diw_get32(p + W_QKEY) << 32 | diw_get32(p + W_IMM);
+	if (n >= DIW_FRAME_WRITE + DIW_SEAL_LEN && memcmp(p, common_write, DIW_DDP_CONTROL) == 0) {
+		*key = (uint64_t)diw_get32(p + DIW_T_QKEY) << 32 | diw_get32(p + DIW_DDP_TAGGED_LEN);
 		return DIW_FRAME_WRITE;
 	}
 	return 0;
@@ -63,31 +60,31 @@ static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len)
 {
 	uint64_t key, mark;
-	size_t head = shape(p, n + DIW_FRAME_CRC, &key);
+	size_t head = shape(p, n + DIW_SEAL_LEN, &key);
 	bool tagged = head == DIW_FRAME_WRITE;
 
 	if (!head)
 		return 0;
 	mark = diw_reg_mark(s, key);
-	*len = diw_get32(p + (tagged ? W_LENGTH : DIW_S_LENGTH));
-	return *len <= DIW_FRAME_MAX && diw_get32(p + (tagged ? W_MSN : DIW_S_MSN)) == (uint32_t)mark &&
-	       diw_get16(p + (tagged ? W_EPOCH : DIW_S_EPOCH)) == (uint16_t)(mark >> 32) ? head : 0;
+	*len = diw_get32(p + (tagged ? DIW_T_LENGTH : DIW_U_LENGTH));
+	return *len <= DIW_FRAME_MAX && diw_get32(p + (tagged ? DIW_T_MSN : DIW_U_MSN)) == (uint32_t)mark &&
+	       diw_get16(p + (tagged ? DIW_T_EPOCH : DIW_U_EPOCH)) == (uint16_t)(mark >> 32) ? head : 0;
 }
 
 /* The rest of the header says one message of one segment: of a Write-Record within its region. */
 static bool is_whole(const uint8_t *p, size_t n, size_t head)
 {
-	size_t payload = n - head - DIW_FRAME_CRC;
+	size_t payload = n - head - DIW_SEAL_LEN;
 
 	if (head == DIW_FRAME_SEND)
 		return diw_frame_is_send(p, n);
-	return diw_get64(p + W_TO) <= REGION - payload && diw_get32(p + W_MO) == 0 &&
-	       diw_get32(p + W_LENGTH) == payload;
+	return diw_get64(p + DIW_T_TO) <= REGION - payload && diw_get32(p + DIW_T_MO) == 0 &&
+	       diw_get32(p + DIW_T_LENGTH) == payload;
 }
 
 static bool is_to(const struct diw_keys *k, const uint8_t *p, size_t head)
 {
-	return head == DIW_FRAME_SEND || diw_get32(p + W_STAG) == k->stag;
+	return head == DIW_FRAME_SEND || diw_get32(p + DIW_T_STAG) == k->stag;
 }
 
 /* Sockets may share a port, and another may have had it when the datagram left. */
@@ -99,7 +96,7 @@ static enum diw_frame of_sibling(const struct diw_keys *k, const uint8_t *p, siz
 		*head = 0;
 		return DIW_FRAME_NONE;
 	}
-	if (diw_reg_is_sibling(k->port, key, &crc) && (!crc || diw_frame_crc_is_good(p, n))) {
+	if (diw_reg_is_sibling(k->port, key, &crc) && (!crc || diw_seal_is_good(p, n))) {
 		diw_count(DIW_C_sock_rx_sibling);
 		return DIW_FRAME_GOOD;
 	}
@@ -132,7 +129,7 @@ DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint
 	crc = key != k->key[1];
 	if (key != k->key[0] && crc && !is_of_peer(k, key) && !is_of_group(k, key, &crc))
 		return of_sibling(k, p, n, head, key);
-	if (crc && !diw_frame_crc_is_good(p, n)) {
+	if (crc && !diw_seal_is_good(p, n)) {
 		diw_count(DIW_C_sock_rx_crc);
 		return DIW_FRAME_BAD;
 	}

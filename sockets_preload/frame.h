@@ -3,21 +3,16 @@
 #ifndef DIW_SOCKETS_FRAME_H
 #define DIW_SOCKETS_FRAME_H
 
-#include "base/crc.h"
-#include "base/wire.h"
 #include "sockets_preload/preload.h"
+#include "wire/hdr.h"
+#include "wire/seal.h"
 
 #pragma GCC visibility push(hidden)
 
-#define DIW_FRAME_SEND 32u                   /* an untagged header with the immediate */
-#define DIW_FRAME_WRITE 36u                  /* a tagged one */
-#define DIW_FRAME_CRC 4u
-#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_FRAME_CRC)    /* at most */
+#define DIW_FRAME_SEND (DIW_DDP_UNTAGGED_LEN + DIW_DDP_IMM_LEN)
+#define DIW_FRAME_WRITE (DIW_DDP_TAGGED_LEN + DIW_DDP_IMM_LEN)
+#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_SEAL_LEN)    /* at most */
 #define DIW_FRAME_MAX 65507u
-
-/* Where what is: docs/ud-profile.md sections 3.2 and 3.3. */
-enum { DIW_S_INV_STAG = 2, DIW_S_MSN = 10, DIW_S_MO = 14, DIW_S_QKEY = 18, DIW_S_EPOCH = 22,
-       DIW_S_LENGTH = 24, DIW_S_IMM = 28 };
 
 /* What all headers of Sends of this process have in common. */
 extern uint8_t diw_frame_common[DIW_FRAME_SEND];
@@ -43,11 +38,11 @@ static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t 
 		return;
 	}
 	memcpy(p, diw_frame_common, sizeof diw_frame_common);
-	diw_put32(p + DIW_S_MSN, (uint32_t)stamp);
-	diw_put16(p + DIW_S_EPOCH, (uint16_t)(stamp >> 32));
-	diw_put32(p + DIW_S_QKEY, (uint32_t)(r->key >> 32));
-	diw_put32(p + DIW_S_LENGTH, (uint32_t)payload);
-	diw_put32(p + DIW_S_IMM, (uint32_t)r->key);
+	diw_put32(p + DIW_U_MSN, (uint32_t)stamp);
+	diw_put16(p + DIW_U_EPOCH, (uint16_t)(stamp >> 32));
+	diw_put32(p + DIW_U_QKEY, (uint32_t)(r->key >> 32));
+	diw_put32(p + DIW_U_LENGTH, (uint32_t)payload);
+	diw_put32(p + DIW_DDP_UNTAGGED_LEN, (uint32_t)r->key);
 }
 
 /* It may come back to S by the error queue (errqueue.c). */
@@ -64,8 +59,8 @@ static inline void diw_frame_begin(uint8_t *p, const struct diw_route *r, size_t
 /* Of the frame at P, whose message ends at END: all of its bytes. */
 static inline size_t diw_frame_end(const uint8_t *p, uint8_t *end, const struct diw_route *r)
 {
-	diw_put32le(end, r->crc ? diw_crc32(0, p, (size_t)(end - p)) : 0);
-	return (size_t)(end - p) + DIW_FRAME_CRC;
+	diw_seal_put(end, r->crc ? diw_crc32(0, p, (size_t)(end - p)) : 0);
+	return (size_t)(end - p) + DIW_SEAL_LEN;
 }
 
 /* Do the N bytes at P begin with such a header? Its length then, and the message's: there may be less of it. */
@@ -75,29 +70,24 @@ size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_
 
 enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
 
-static inline bool diw_frame_crc_is_good(const uint8_t *p, size_t n)
-{
-	return diw_crc32(0, p, n - DIW_FRAME_CRC) == diw_get32le(p + n - DIW_FRAME_CRC);
-}
-
 /* The header says one message of one segment: of a Send with Invalidate STag and QN 0. */
 static inline bool diw_frame_is_send(const uint8_t *p, size_t n)
 {
-	return n >= DIW_FRAME_SEND + DIW_FRAME_CRC && memcmp(p, diw_frame_common, 2) == 0 &&
-	       diw_get64(p + DIW_S_INV_STAG) == 0 && diw_get32(p + DIW_S_MO) == 0 &&
-	       diw_get32(p + DIW_S_LENGTH) == n - DIW_FRAME_SEND - DIW_FRAME_CRC;
+	return n >= DIW_FRAME_SEND + DIW_SEAL_LEN && memcmp(p, diw_frame_common, DIW_DDP_CONTROL) == 0 &&
+	       diw_get64(p + DIW_U_INV_STAG) == 0 && diw_get32(p + DIW_U_MO) == 0 &&
+	       diw_get32(p + DIW_U_LENGTH) == n - DIW_FRAME_SEND - DIW_SEAL_LEN;
 }
 
 static inline uint64_t diw_frame_key(const uint8_t *p)
 {
-	return (uint64_t)diw_get32(p + DIW_S_QKEY) << 32 | diw_get32(p + DIW_S_IMM);
+	return (uint64_t)diw_get32(p + DIW_U_QKEY) << 32 | diw_get32(p + DIW_DDP_UNTAGGED_LEN);
 }
 
 /* Its sender is told that it has arrived (route.h). */
 extern _Atomic uint64_t *diw_frame_echoes;
 static inline void diw_frame_echo(const uint8_t *p)
 {
-	uint64_t stamp = (uint64_t)diw_get16(p + DIW_S_EPOCH) << 32 | diw_get32(p + DIW_S_MSN);
+	uint64_t stamp = (uint64_t)diw_get16(p + DIW_U_EPOCH) << 32 | diw_get32(p + DIW_U_MSN);
 
 	atomic_store_explicit(&diw_frame_echoes[stamp >> (48 - DIW_SOCKREG_ECHO_BITS)], stamp, memory_order_relaxed);
 }
@@ -111,7 +101,7 @@ static inline enum diw_frame diw_frame_check(const struct diw_keys *k, const uin
 {
 	if (DIW_LIKELY(diw_frame_is_send(p, n) &&
 		       (diw_frame_key(p) == k->key[1] ||
-			(diw_frame_key(p) == k->key[0] && diw_frame_crc_is_good(p, n))))) {
+			(diw_frame_key(p) == k->key[0] && diw_seal_is_good(p, n))))) {
 		diw_frame_echo(p);
 		*head = DIW_FRAME_SEND;
 		return DIW_FRAME_GOOD;

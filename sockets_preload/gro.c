@@ -123,7 +123,7 @@ bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct
 	do {
 		size_t one = n - at < size ? n - at : size, head = 0;
 		enum diw_frame what = check(k, mem + at, one, &head, came, peek);
-		size_t len = what == DIW_FRAME_GOOD ? one - head - DIW_FRAME_CRC : one;
+		size_t len = what == DIW_FRAME_GOOD ? one - head - DIW_SEAL_LEN : one;
 
 		if (what != DIW_FRAME_BAD && joins(g, len)) {
 			piece[g->n++] = (struct iovec){ mem + at + head, len };

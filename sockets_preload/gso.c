@@ -101,7 +101,7 @@ ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t
 {
 	size_t n = len ? (len + b->size - 1) / b->size : 1;
 	struct sending sd = { .b = b, .msg = *msg, .from = msg->msg_iov, .left = len,
-			      .extra = diw_frame_head_len(b->route) + DIW_FRAME_CRC };
+			      .extra = diw_frame_head_len(b->route) + DIW_SEAL_LEN };
 	size_t each = b->size + sd.extra, control = msg->msg_control ? msg->msg_controllen : 0;
 	struct diw_hold h;
 	ssize_t rc;

@@ -112,7 +112,7 @@ static inline size_t payload(size_t n, size_t head, int flags)
 	if (!(flags & MSG_PEEK))
 		diw_count(DIW_LIKELY(head) ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 	if (DIW_LIKELY(head))
-		return n - head - DIW_FRAME_CRC;
+		return n - head - DIW_SEAL_LEN;
 	diw_reach_look();                    /* its sender may wait to be told that the next came */
 	return n;
 }

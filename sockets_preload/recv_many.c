@@ -86,7 +86,7 @@ static bool undo(struct many *m, unsigned i, struct iovec *one)
 
 	if (what == DIW_FRAME_BAD)
 		return false;
-	*one = (struct iovec){ (void *)(p + head), what == DIW_FRAME_GOOD ? len - head - DIW_FRAME_CRC : len };
+	*one = (struct iovec){ (void *)(p + head), what == DIW_FRAME_GOOD ? len - head - DIW_SEAL_LEN : len };
 	if (what == DIW_FRAME_NONE)
 		diw_reach_look();
 	if (!(m->flags & MSG_PEEK))

@@ -117,7 +117,7 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 		return plain_to(t, to);
 	if (t->route.home && (t->steered || t->flags & MSG_DONTROUTE))
 		return plain(t, DIW_C_sock_plain_group);
-	return t->len + diw_frame_head_len(&t->route) + DIW_FRAME_CRC <= DIW_FRAME_MAX ||
+	return t->len + diw_frame_head_len(&t->route) + DIW_SEAL_LEN <= DIW_FRAME_MAX ||
 	       plain(t, DIW_C_sock_plain_size);
 }
 
@@ -167,10 +167,10 @@ static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uin
 	size_t len = diw_frame_head_len(&t->route);
 
 	diw_frame_begin(first, &t->route, t->len, t->s, is_marked(t));
-	diw_put32le(crc, t->route.crc ? crc_of(diw_crc32(0, first, len), iov, n) : 0);
+	diw_seal_put(crc, t->route.crc ? crc_of(diw_crc32(0, first, len), iov, n) : 0);
 	piece[0] = (struct iovec){ first, len };
 	memcpy(piece + 1, iov, n * sizeof *iov);
-	piece[n + 1] = (struct iovec){ crc, DIW_FRAME_CRC };
+	piece[n + 1] = (struct iovec){ crc, DIW_SEAL_LEN };
 }
 
 /* MSG has the address and the control data. */
@@ -178,7 +178,7 @@ static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct
 						size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
-	uint8_t first[DIW_FRAME_WRITE], crc[DIW_FRAME_CRC];
+	uint8_t first[DIW_FRAME_WRITE], crc[DIW_SEAL_LEN];
 	struct msghdr m = *msg;
 
 	enclose(t, piece, first, crc, iov, n);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/wire.h"
-#include "mpa/mpa.h"
 #include "sockets_preload/stream.h"
+#include "wire/mpa_frame.h"
 
 /* The private data. */
 #define DATA 28u

@@ -7,10 +7,10 @@
 
 #include "base/crc.h"
 #include "base/wire.h"
-#include "ddp/hdr.h"
 #include "sockets_preload/stream.h"
+#include "wire/hdr.h"
+#include "wire/rdmap.h"
 
-#define SEND 3u                              /* RDMAP's opcode */
 #define CONTROL 2u                           /* where in a head: DDP's and RDMAP's octets of it, which never differ */
 
 /* All of the head is there. False: it is none that a sender of ours makes. */
@@ -23,7 +23,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
 	    diw_ddp_hdr_decode_plain(&h, &len, 0, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
 		return false;
-	if (h.tagged || !h.last || h.opcode != SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
+	if (h.tagged || !h.last || h.opcode != DIW_OP_SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
 		return false;
 	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
 	rx->tail = (uint8_t)(-(2u + ulpdu) % 4 + 4);
@@ -35,7 +35,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 /* What has come has so many urgent bytes before the head's, which will be whole with as many more. */
 static size_t find_stale(const struct diw_stream_rx *rx)
 {
-	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = SEND };
+	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = DIW_OP_SEND };
 	uint8_t want[DIW_DDP_PLAIN_UNTAGGED_LEN];
 
 	diw_ddp_hdr_encode(want, &h);

@@ -14,14 +14,14 @@
 #include "base/clock.h"
 #include "base/crc.h"
 #include "base/wire.h"
-#include "ddp/hdr.h"
 #include "sockets_preload/stream.h"
+#include "wire/hdr.h"
+#include "wire/rdmap.h"
 
 #ifndef MSG_ZEROCOPY
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-#define SEND 3u                              /* RDMAP's opcode */
 #define STAGED 2048u                         /* payload that is copied beside its head: fits a signal handler's stack */
 #define FPDUS 8u                             /* of one system call */
 #define PIECES 64u
@@ -131,7 +131,7 @@ static uint32_t sum_of(uint32_t crc, struct diw_iov at, size_t n)
 
 static void make_head(struct fpdu *f, const struct diw_stream_tx *tx, uint32_t msn)
 {
-	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = SEND, .msn = msn };
+	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = DIW_OP_SEND, .msn = msn };
 	uint8_t *p = f->head + f->head_len;
 
 	f->ulpdu = (uint16_t)(DIW_DDP_PLAIN_UNTAGGED_LEN + f->total);

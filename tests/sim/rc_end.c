@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 #include "tests/sim/rc.h"
 #include "verbs/cm/int.h"
 #include "verbs/qp.h"

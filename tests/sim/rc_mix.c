@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 #include "tests/sim/rc.h"
 #include "verbs/qp.h"
 

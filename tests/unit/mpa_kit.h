@@ -3,7 +3,7 @@
 #ifndef DIW_TESTS_MPA_KIT_H
 #define DIW_TESTS_MPA_KIT_H
 
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 #include "tests/unit/fake_stream.h"
 
 #define KIT_NOW 77

@@ -4,8 +4,8 @@
 
 #include "base/rng.h"
 #include "base/wire.h"
-#include "mpa/mpa.h"
 #include "tests/unit/unit.h"
+#include "wire/mpa_frame.h"
 
 static uint8_t data[DIW_MPA_MAX_DATA];
 

@@ -2,9 +2,9 @@
 /* The vectors of docs/ud-profile.md section 15: the codec, what the stack sends, what it makes of what it receives. */
 #include <string.h>
 
-#include "ddp/hdr.h"
 #include "tests/wire/vectors.h"
 #include "tests/wire/wire.h"
+#include "wire/hdr.h"
 
 static const struct {
 	const char *hex;

@@ -10,9 +10,9 @@
 #include <sys/epoll.h>
 
 #include "base/fault.h"
-#include "mpa/mpa.h"
 #include "verbs/cm/cm.h"
 #include "verbs/qp.h"
+#include "wire/mpa_frame.h"
 
 /* ---- What has a socket and a timer (verbs/cm/items.c) ---- */
 

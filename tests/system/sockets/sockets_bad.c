@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/crc.h"
 #include "base/wire.h"
-#include "ddp/hdr.h"
 #include "sockets_preload/shm/sockreg.h"
+#include "wire/hdr.h"
 
 #ifndef MSG_ZEROCOPY
 #define MSG_ZEROCOPY 0x4000000

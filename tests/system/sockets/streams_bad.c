@@ -15,9 +15,9 @@
 
 #include "base/crc.h"
 #include "base/wire.h"
-#include "ddp/hdr.h"
-#include "mpa/mpa.h"
 #include "sockets_preload/shm/sockreg.h"
+#include "wire/hdr.h"
+#include "wire/mpa_frame.h"
 
 #define HELLO 48u
 #define HEAD 20u

@@ -9,7 +9,7 @@ check "the tree has no violation" tools/check-layers
 plant() {
 	rm -rf "$TMP/copy"
 	mkdir "$TMP/copy"
-	cp -r base llp ddp rdmap verbs sockets_preload tools tests "$TMP/copy"
+	cp -r base wire llp mpa ddp rdmap verbs sockets_preload tools tests "$TMP/copy"
 	mkdir -p "$TMP/copy/${1%/*}"
 	printf '%s\n' "$2" >> "$TMP/copy/$1"
 	tools/check-layers "$TMP/copy"
@@ -19,7 +19,11 @@ while read -r file line; do
 	check "... and named" matches "$OUT" "$file:[0-9]+:"
 done << 'END'
 base/crc.c #include "llp/link.h"
-llp/udp.c #include "ddp/hdr.h"
+llp/udp.c #include "ddp/ddp.h"
+wire/hdr.c #include "llp/link.h"
+wire/hdr.c #include "ddp/ddp.h"
+wire/rdmap.h #include "rdmap/rdmap.h"
+base/crc.c #include "wire/hdr.h"
 llp/udp.c #include "verbs/diw.h"
 llp/seal.c #  include  "rdmap/rdmap.h"
 ddp/rx.c #include "rdmap/rdmap.h"
@@ -33,7 +37,7 @@ verbs/of/cma_id.c #include "verbs/rs/int.h"
 tools/cp/cp.c #include "verbs/rs/rs.h"
 tools/cp/cp.c #include "verbs/dev.h"
 sockets_preload/frame.c #include "ddp/ddp.h"
-tools/cp/cp.c #include "ddp/hdr.h"
+tools/cp/cp.c #include "wire/hdr.h"
 tools/cp/cp.c #include "sockets_preload/shm/sockreg.h"
 tools/sockets.c #include "sockets_preload/preload.h"
 base/crc.c #include "sockets_preload/shm/regfile.h"
@@ -50,7 +54,7 @@ check "... and named" matches "$OUT" 'base/log\.h:[0-9]+: 121 columns'
 expect 1 "found: a test's line of 121 columns, of which a tab is some" plant tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
 check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 columns'
 run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
-expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "ddp/hdr.h"'
+expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "wire/hdr.h"'
 check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
 while read -r file line; do
 	run "allowed: $line in $file" plant "$file" "$line"
@@ -60,8 +64,8 @@ ddp/rx.c #include "ddp.h"
 verbs/of/device.c #include "verbs/diw.h"
 verbs/of/device.c #include "verbs/of/device.h"
 tools/cp/cp.c #include "base/wire.h"
-sockets_preload/frame.c #include "ddp/hdr.h"
-tests/unit/test_stag.c #include "ddp/hdr.h"
+sockets_preload/frame.c #include "wire/hdr.h"
+tests/unit/test_stag.c #include "wire/hdr.h"
 tools/cp/cp.c #include <poll.h>
 END
 

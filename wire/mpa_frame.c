@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Request and reply frames: RFC 5044 section 7.1.1, enhanced by RFC 6581 sections 6 and 9. */
+/* The codec of MPA's request and reply frames. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/wire.h"
-#include "mpa/mpa.h"
+#include "wire/mpa_frame.h"
 
 #define KEY_LEN 16u
 #define ENHANCED_LEN 4u

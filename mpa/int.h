@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the files of the framing share: the link, its device's buffers, where markers lie. */
-#ifndef DIW_MPA_FPDU_H
-#define DIW_MPA_FPDU_H
+#ifndef DIW_MPA_INT_H
+#define DIW_MPA_INT_H
 
 #include "mpa/mpa.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "mpa/fpdu.h"
+#include "mpa/int.h"
 
 #define KEEP_FREE 16                 /* own buffers that stay for the next link */
 #define DISCARDS 64                  /* reads of 16 KiB */

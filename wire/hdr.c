@@ -1,50 +1,38 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "ddp/hdr.h"
+/* The codec of a segment's header. */
+#include "wire/hdr.h"
 
 #include "base/fault.h"
 #include "base/wire.h"
 
-static uint8_t *encode_plain(uint8_t *p, const struct diw_ddp_hdr *h)
-{
-	if (h->tagged) {
-		diw_put32(p + 2, h->stag);
-		diw_put64(p + 6, h->to);
-		return p + DIW_DDP_PLAIN_TAGGED_LEN;
-	}
-	diw_put32(p + 2, h->inv_stag);
-	diw_put32(p + 6, h->qn);
-	diw_put32(p + 10, h->msn);
-	diw_put32(p + 14, h->mo);
-	return p + DIW_DDP_PLAIN_UNTAGGED_LEN;
-}
-
 uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 {
-	uint8_t *q;
+	uint8_t *q = p;
 
 	p[0] = (h->tagged ? DIW_DDP_TAGGED : 0) | (h->last ? DIW_DDP_LAST : 0) | 1;
 	p[1] = 0x40 | (h->imm_valid ? DIW_RDMAP_IMM : 0) | (h->solicited ? DIW_RDMAP_SOLICITED : 0) |
 	       (h->worded ? DIW_RDMAP_WORD : 0) | h->opcode;
-	if (h->plain) {
-		q = encode_plain(p, h);
-	} else if (h->tagged) {
-		diw_put32(p + 2, h->stag);
-		diw_put64(p + 6, h->to);
-		diw_put32(p + 14, h->qkey);
-		diw_put16(p + 18, h->epoch);
-		diw_put32(p + 20, h->msn);
-		diw_put32(p + 24, h->mo);
-		diw_put32(p + 28, h->length);
-		q = p + DIW_DDP_TAGGED_LEN;
+	if (h->tagged) {
+		diw_put32(p + DIW_T_STAG, h->stag);
+		diw_put64(p + DIW_T_TO, h->to);
+		q += h->plain ? DIW_DDP_PLAIN_TAGGED_LEN : DIW_DDP_TAGGED_LEN;
 	} else {
-		diw_put32(p + 2, 0);
-		diw_put32(p + 6, h->qn);
-		diw_put32(p + 10, h->msn);
-		diw_put32(p + 14, h->mo);
-		diw_put32(p + 18, h->qkey);
-		diw_put16(p + 22, h->epoch);
-		diw_put32(p + 24, h->length);
-		q = p + DIW_DDP_UNTAGGED_LEN;
+		diw_put32(p + DIW_U_INV_STAG, h->plain ? h->inv_stag : 0);
+		diw_put32(p + DIW_U_QN, h->qn);
+		diw_put32(p + DIW_U_MSN, h->msn);
+		diw_put32(p + DIW_U_MO, h->mo);
+		q += h->plain ? DIW_DDP_PLAIN_UNTAGGED_LEN : DIW_DDP_UNTAGGED_LEN;
+	}
+	if (!h->plain && h->tagged) {
+		diw_put32(p + DIW_T_QKEY, h->qkey);
+		diw_put16(p + DIW_T_EPOCH, h->epoch);
+		diw_put32(p + DIW_T_MSN, h->msn);
+		diw_put32(p + DIW_T_MO, h->mo);
+		diw_put32(p + DIW_T_LENGTH, h->length);
+	} else if (!h->plain) {
+		diw_put32(p + DIW_U_QKEY, h->qkey);
+		diw_put16(p + DIW_U_EPOCH, h->epoch);
+		diw_put32(p + DIW_U_LENGTH, h->length);
 	}
 	if (h->imm_valid) {
 		diw_put32(q, h->imm);
@@ -63,21 +51,21 @@ static void decode_fields(struct diw_ddp_hdr *h, const uint8_t *p)
 	h->solicited = p[1] & DIW_RDMAP_SOLICITED;
 	h->opcode = p[1] & DIW_RDMAP_OP;
 	if (h->tagged) {
-		h->stag = diw_get32(p + 2);
-		h->to = diw_get64(p + 6);
-		h->qkey = diw_get32(p + 14);
-		h->epoch = diw_get16(p + 18);
-		h->msn = diw_get32(p + 20);
-		h->mo = diw_get32(p + 24);
-		h->length = diw_get32(p + 28);
+		h->stag = diw_get32(p + DIW_T_STAG);
+		h->to = diw_get64(p + DIW_T_TO);
+		h->qkey = diw_get32(p + DIW_T_QKEY);
+		h->epoch = diw_get16(p + DIW_T_EPOCH);
+		h->msn = diw_get32(p + DIW_T_MSN);
+		h->mo = diw_get32(p + DIW_T_MO);
+		h->length = diw_get32(p + DIW_T_LENGTH);
 		h->qn = 0;
 	} else {
-		h->qn = diw_get32(p + 6);
-		h->msn = diw_get32(p + 10);
-		h->mo = diw_get32(p + 14);
-		h->qkey = diw_get32(p + 18);
-		h->epoch = diw_get16(p + 22);
-		h->length = diw_get32(p + 24);
+		h->qn = diw_get32(p + DIW_U_QN);
+		h->msn = diw_get32(p + DIW_U_MSN);
+		h->mo = diw_get32(p + DIW_U_MO);
+		h->qkey = diw_get32(p + DIW_U_QKEY);
+		h->epoch = diw_get16(p + DIW_U_EPOCH);
+		h->length = diw_get32(p + DIW_U_LENGTH);
 		h->stag = 0;
 		h->to = 0;
 	}
@@ -89,7 +77,7 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	uint64_t end;
 
 	*hdr_len = 0;
-	if (len < 2)
+	if (len < DIW_DDP_CONTROL)
 		return DIW_FAULT_SHORT;
 	h->plain = h->worded = false;
 	h->tagged = p[0] & DIW_DDP_TAGGED;
@@ -104,7 +92,7 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	if ((p[0] & (DIW_DDP_RSVD | DIW_DDP_DV)) != 1)
 		return h->tagged ? DIW_FAULT_TAGGED_VERSION : DIW_FAULT_UNTAGGED_VERSION;
 	/* The Invalidate STag is reserved here: no opcode of the datagram profile invalidates. */
-	if ((p[1] & DIW_RDMAP_RV) != 0x40 || (!h->tagged && diw_get32(p + 2) != 0))
+	if ((p[1] & DIW_RDMAP_RV) != 0x40 || (!h->tagged && diw_get32(p + DIW_U_INV_STAG) != 0))
 		return DIW_FAULT_RDMAP_VERSION;
 	payload = len - n;
 	end = (uint64_t)h->mo + payload;
@@ -121,7 +109,7 @@ uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint
 	uint32_t n;
 
 	*hdr_len = 0;
-	if (len < 2)
+	if (len < DIW_DDP_CONTROL)
 		return DIW_FAULT_SHORT;
 	*h = (struct diw_ddp_hdr){
 		.plain = true, .tagged = p[0] & DIW_DDP_TAGGED, .last = p[0] & DIW_DDP_LAST,
@@ -132,13 +120,13 @@ uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint
 	if (len < n)
 		return DIW_FAULT_SHORT;
 	if (h->tagged) {
-		h->stag = diw_get32(p + 2);
-		h->to = diw_get64(p + 6);
+		h->stag = diw_get32(p + DIW_T_STAG);
+		h->to = diw_get64(p + DIW_T_TO);
 	} else {
-		h->inv_stag = diw_get32(p + 2);
-		h->qn = diw_get32(p + 6);
-		h->msn = diw_get32(p + 10);
-		h->mo = diw_get32(p + 14);
+		h->inv_stag = diw_get32(p + DIW_U_INV_STAG);
+		h->qn = diw_get32(p + DIW_U_QN);
+		h->msn = diw_get32(p + DIW_U_MSN);
+		h->mo = diw_get32(p + DIW_U_MO);
 	}
 	h->word = h->worded ? diw_get32(p + n - 4) : 0;
 	h->imm = h->imm_valid ? diw_get32(p + n - (h->worded ? 8 : 4)) : 0;

@@ -3,12 +3,13 @@
  * The header of a segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1); of a datagram also
  * the profile extension (docs/ud-profile.md); and the immediate.
  */
-#ifndef DIW_DDP_HDR_H
-#define DIW_DDP_HDR_H
+#ifndef DIW_WIRE_HDR_H
+#define DIW_WIRE_HDR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define DIW_DDP_CONTROL 2u           /* DDP's octet and RDMAP's */
 #define DIW_DDP_TAGGED 0x80u
 #define DIW_DDP_LAST 0x40u
 #define DIW_DDP_RSVD 0x3cu
@@ -25,6 +26,14 @@
 #define DIW_DDP_MAX_LEN 36u          /* with an immediate, or plain with that and a word */
 #define DIW_DDP_PLAIN_UNTAGGED_LEN 18u
 #define DIW_DDP_PLAIN_TAGGED_LEN 14u
+#define DIW_DDP_IMM_LEN 4u           /* immediate; a word is as long */
+
+/* Where the fields of an untagged and of a tagged header are. From the Q_Key on they are the datagram's extension; the
+ * immediate follows. */
+enum { DIW_U_INV_STAG = 2, DIW_U_QN = 6, DIW_U_MSN = 10, DIW_U_MO = 14, DIW_U_QKEY = 18, DIW_U_EPOCH = 22,
+       DIW_U_LENGTH = 24 };
+enum { DIW_T_STAG = 2, DIW_T_TO = 6, DIW_T_QKEY = 14, DIW_T_EPOCH = 18, DIW_T_MSN = 20, DIW_T_MO = 24,
+       DIW_T_LENGTH = 28 };
 
 struct diw_ddp_hdr {
 	bool plain;                  /* the RFCs' alone: over a stream, which knows peer, epoch and length */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The CRC-32 behind a segment in a datagram (docs/ud-profile.md section 2). */
+#ifndef DIW_WIRE_SEAL_H
+#define DIW_WIRE_SEAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/crc.h"
+#include "base/wire.h"
+
+#define DIW_SEAL_LEN 4u
+
+/* CRC: of all octets of the datagram before P. */
+static inline void diw_seal_put(uint8_t *p, uint32_t crc) { diw_put32le(p, crc); }
+
+/* N, at least DIW_SEAL_LEN: the datagram's octets. */
+static inline bool diw_seal_is_good(const uint8_t *p, size_t n)
+{
+	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_get32le(p + n - DIW_SEAL_LEN);
+}
+
+#endif
