@@ -235,8 +235,6 @@ int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 {
 	struct diw_list *l;
 
-	if (r->type == DIW_TYPE_RC)
-		return diw_rdmap_rc_answer(r, budget, now);
 	while ((l = diw_list_first(&r->reads->readers))) {
 		struct diw_rdmap_reader *reader = diw_container(l, struct diw_rdmap_reader, turn);
 		struct diw_rdmap_answer *a = diw_container(reader->answers.next, struct diw_rdmap_answer, link);

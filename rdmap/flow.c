@@ -26,8 +26,7 @@ void diw_rdmap_flow_init(struct diw_rdmap *r)
 {
 	r->flow = (struct diw_rdmap_flow){ .window = WINDOW_FIRST, .number = (uint32_t)diw_random() };
 	r->flow.heard = r->flow.number;
-	r->ddp.cfg.fixed_peer = r->type == DIW_TYPE_UC;
-	r->ddp.cfg.toll = r->type == DIW_TYPE_UC ? DIW_RDMAP_FLOW_TOLL : 0;
+	r->ddp.cfg.toll = DIW_RDMAP_FLOW_TOLL;
 }
 
 static uint32_t ahead(const struct diw_rdmap_flow *f)

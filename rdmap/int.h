@@ -5,16 +5,57 @@
 
 #include "rdmap/rdmap.h"
 
-/* ---- rdmap/rx.c ---- */
+/* ---- What types share (rdmap/rx.c) ---- */
 
-struct diw_recv *diw_rdmap_take_recv(struct diw_rdmap *r);
+/* Of struct diw_ddp_ulp, of every type. */
+#define DIW_RDMAP_ULP \
+	.recv_return = diw_rdmap_recv_return, .recv_posted = diw_rdmap_recv_posted, .cq_room = diw_rdmap_cq_room
+/* The same, of types over datagrams. */
+#define DIW_RDMAP_DGRAM_ULP \
+	DIW_RDMAP_ULP, .target = diw_rdmap_target, .recv_done = diw_rdmap_recv_done, \
+	.record_done = diw_rdmap_record_done, .challenge = diw_rdmap_challenge, .refused = diw_rdmap_refused
+
+struct diw_recv *diw_rdmap_recv_take(void *ctx);
+void diw_rdmap_recv_return(void *ctx, struct diw_recv *recv);
+uint32_t diw_rdmap_recv_posted(void *ctx);
+bool diw_rdmap_cq_room(void *ctx, uint32_t n);
+uint16_t diw_rdmap_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
+void diw_rdmap_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault);
+bool diw_rdmap_record_done(void *ctx, struct diw_record *rec, uint32_t lo, uint32_t hi, bool end);
+void diw_rdmap_refused(void *ctx, uint32_t first, uint32_t n, int errnum);
+/* Of struct diw_rdmap_type, of types over datagrams. */
+int diw_rdmap_dgram_init(struct diw_rdmap *r);
+void diw_rdmap_dgram_fini(struct diw_rdmap *r);
+
+static inline bool diw_rdmap_takes(const struct diw_rdmap *r, uint8_t opcode)
+{
+	return r->type->opcodes >> opcode & 1;
+}
+
+/* Whether the type takes a segment with these fields of RDMAP: 0 or a fault. */
+static inline uint16_t diw_rdmap_check(const struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	const struct diw_rdmap_op *op = &diw_rdmap_ops[h->opcode];
+	bool takes = diw_rdmap_takes(r, h->opcode);
+
+	if (!(op->any_qkey && takes) && h->qkey != r->ddp.cfg.qkey)
+		return DIW_FAULT_QKEY;
+	if (!takes || op->tagged != h->tagged)
+		return DIW_FAULT_OPCODE;
+	if (h->qn != op->qn)
+		return DIW_FAULT_QN;
+	return (h->imm_valid && !op->imm) || (h->solicited && !op->solicited) ?
+	       DIW_FAULT_RDMAP_VERSION : 0;     /* reserved bits */
+}
 
 /* ---- rdmap/read.c ---- */
 
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
-void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
-			   uint64_t now);
+void diw_rdmap_read_placed(void *ctx, void *read, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_dgram_timers(struct diw_rdmap *r, uint64_t now);
+uint64_t diw_rdmap_dgram_deadline(const struct diw_rdmap *r, bool waiting);
 /* Of the segments that the kernel refused, those that ask for Reads. */
 void diw_rdmap_reads_unsent(struct diw_rdmap *r, uint32_t first, uint32_t n, int errnum);
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
@@ -28,13 +69,17 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 /* Drop the answers to epochs that ended. */
 void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now);
 
+/* ---- rdmap/uc.c ---- */
+
+struct diw_recv *diw_rdmap_uc_recv_take(void *ctx);
+
 /* ---- rdmap/write.c ---- */
 
 uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
-void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now);
 void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now);
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r);
-/* UC: the peer has proved that the epoch is its own. */
+/* UC: the peer has proved that the epoch is its own; of other types no epoch is known. */
 void diw_rdmap_write_proved(struct diw_rdmap *r, uint16_t epoch, uint64_t now);
 
 /* ---- rdmap/flow.c ---- */
@@ -45,7 +90,7 @@ uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, u
 /* ---- rdmap/proof.c ---- */
 
 /* Ask the address that SEG came from whether it is its own. */
-void diw_rdmap_challenge(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
+void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now);
 uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 
 /* ---- rdmap/term.c ---- */
@@ -53,23 +98,18 @@ uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *
 /* Of the last messages that were sent. */
 bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn);
 /* Tell the source of SEG about the fault, if it may be told. */
-void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
+void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 
 /* ---- rdmap/rc.c ---- */
 
-int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
-uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
-uint16_t diw_rdmap_rc_message(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
 void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
-void diw_rdmap_rc_written(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
 uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
 
 /* ---- rdmap/rc_read.c ---- */
 
-int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);

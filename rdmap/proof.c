@@ -46,14 +46,15 @@ static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, cons
 	};
 	int64_t budget = 1;
 
-	if (r->type == DIW_TYPE_UC)             /* or the next segment of a message would leave by another */
+	if (r->ddp.cfg.fixed_peer)              /* or the next segment of a message would leave by another */
 		tx.dst.path = r->ddp.cfg.path;
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) == 0;
 }
 
-void diw_rdmap_challenge(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 {
+	struct diw_rdmap *r = ctx;
 	const struct diw_ddp_hdr *h = &seg->h;
 	uint8_t body[LEN];
 
@@ -77,7 +78,7 @@ static bool is_ours(const struct diw_rdmap *r, const struct diw_addr *peer, cons
 		return false;
 	if (body[1] == DIW_OP_READ_REQUEST)
 		return diw_rdmap_read_may_repeat(r, peer, msn);
-	return (diw_rdmap_ops[opcode].types & r->type) &&
+	return diw_rdmap_takes(r, opcode) &&
 	       diw_rdmap_ops[opcode].tagged == !!(body[1] & DIW_DDP_TAGGED) &&
 	       diw_rdmap_is_recent(r, body[1] & DIW_DDP_TAGGED, msn);
 }
@@ -114,8 +115,7 @@ static void proof_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_
 		return;
 	}
 	r->c->proof_rx++;
-	if (r->type == DIW_TYPE_UC)
-		diw_rdmap_write_proved(r, epoch, now);
+	diw_rdmap_write_proved(r, epoch, now);
 }
 
 uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)

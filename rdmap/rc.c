@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/wire.h"
 #include "rdmap/int.h"
 
@@ -118,6 +119,7 @@ static bool is_never(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now)
 {
+	*status = DIW_RDMAP_OK;
 	if (is_never(r, wr)) {
 		*status = DIW_RDMAP_REFUSED;
 		return 0;
@@ -176,7 +178,7 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 
 /* ---- Receiving ---- */
 
-void diw_rdmap_rc_written(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+static void write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	struct diw_ddp_cfg *cfg = &r->ddp.cfg;
 	uint64_t retries = seg->h.to & 0xff;
@@ -221,10 +223,15 @@ static bool takes_effect(const struct diw_ddp_seg *seg)
 	}
 }
 
-uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
+static uint16_t rc_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
 {
-	uint16_t fault = seg->h.tagged ? 0 : continues_message(&r->ddp.order, &seg->h);
+	struct diw_rdmap *r = ctx;
+	uint16_t fault = diw_rdmap_check(r, seg);
 
+	(void)now;
+	t->cookie = NULL;
+	if (fault == 0 && !seg->h.tagged)
+		fault = continues_message(&r->ddp.order, &seg->h);
 	if (fault)
 		return fault;
 	diw_rdmap_rc_heard(r, &seg->h);
@@ -255,14 +262,66 @@ uint16_t diw_rdmap_rc_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg,
 	}
 }
 
-uint16_t diw_rdmap_rc_message(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+static void rc_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
 {
+	(void)now;
+	if (cookie)
+		diw_rdmap_rc_read_placed(ctx, cookie, seg);
+	else
+		write_placed(ctx, seg);
+}
+
+static uint16_t rc_message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+
 	switch (seg->h.opcode) {
 	case DIW_OP_READ_REQUEST: return diw_rdmap_rc_read_asked(r, seg);
 	case DIW_OP_ATOMIC_REQUEST: return diw_rdmap_atomic_asked(r, seg);
 	case DIW_OP_ATOMIC_RESPONSE: return diw_rdmap_atomic_answered(r, seg);
 	default: return diw_rdmap_terminated(r, seg, now);
 	}
+}
+
+static void rc_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault)
+{
+	struct diw_rdmap *r = ctx;
+	uint8_t op = seg->h.opcode;
+	bool immediate = op == DIW_OP_IMMEDIATE || op == DIW_OP_IMMEDIATE_SE;
+	bool invalidate = op == DIW_OP_SEND_INV || op == DIW_OP_SEND_SE_INV;
+	struct diw_ddp_seg told;
+
+	r->c->rx_messages++;
+	if (!fault)
+		diw_rdmap_rc_placed(r, &seg->h, true);
+	if (invalidate && !fault)
+		diw_rdmap_invalidate(r, seg->h.inv_stag, true, false);
+	/* In other messages the Invalidate STag is reserved. */
+	if (immediate || (!invalidate && seg->h.inv_stag)) {
+		told = *seg;
+		told.h.inv_stag = 0;
+		if (immediate) {
+			told.h.imm_valid = true;
+			told.h.imm = diw_get32(seg->payload + 4);
+		}
+		seg = &told;
+	}
+	r->up->recv_done(r->up_ctx, recv, seg, fault);
+}
+
+static void rc_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
+{
+	diw_rdmap_terminate(ctx, seg, fault, now);
+}
+
+static void rc_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+
+	if (fault && !errnum)
+		diw_rdmap_terminate(r, NULL, fault, now);
+	else
+		r->up->ended(r->up_ctx, fault, false, errnum, now);
 }
 
 /* ---- Requests that are pending ---- */
@@ -340,3 +399,47 @@ uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	mr->windows++;
 	return DIW_RDMAP_OK;
 }
+
+/* ---- The type ---- */
+
+static int rc_init(struct diw_rdmap *r)
+{
+	diw_order_init(&r->ddp.order);
+	diw_list_init(&r->rc.out);
+	return 0;
+}
+
+static void rc_fini(struct diw_rdmap *r)
+{
+	if (r->ddp.order.recv)
+		r->up->recv_return(r->up_ctx, r->ddp.order.recv);
+	diw_rdmap_snap_clear(r);
+	free(r->rc.answers);
+	free(r->rc.rtr);
+}
+
+/* What waits is asked anew at every look. */
+static void rc_timers(struct diw_rdmap *r, uint64_t now)
+{
+	(void)r, (void)now;
+}
+
+static uint64_t rc_deadline(const struct diw_rdmap *r, bool waiting)
+{
+	const struct diw_order *o = &r->ddp.order;
+
+	(void)waiting;
+	return o->waits_until ? diw_min64(o->waits_until, o->asks_at) : DIW_NEVER;
+}
+
+const struct diw_rdmap_type diw_rdmap_type_rc = {
+	.ulp = {
+		DIW_RDMAP_ULP, .target = rc_target, .recv_take = diw_rdmap_recv_take, .recv_done = rc_recv_done,
+		.placed = rc_placed, .message = rc_message, .fault = rc_fault, .down = rc_down,
+	},
+	.opcodes = 1u << DIW_OP_WRITE | 1u << DIW_OP_READ_REQUEST | 1u << DIW_OP_READ_RESPONSE | 1u << DIW_OP_SEND |
+		   1u << DIW_OP_SEND_INV | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_SEND_SE_INV | 1u << DIW_OP_TERMINATE |
+		   1u << DIW_OP_IMMEDIATE | 1u << DIW_OP_IMMEDIATE_SE | 1u << DIW_OP_ATOMIC_REQUEST |
+		   1u << DIW_OP_ATOMIC_RESPONSE,
+	.init = rc_init, .fini = rc_fini, .timers = rc_timers, .deadline = rc_deadline,
+};

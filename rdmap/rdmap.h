@@ -22,16 +22,28 @@ enum { DIW_OP_LOCAL_INV = 0x10, DIW_OP_BIND_MW };
 #define DIW_RDMAP_MAX_WRITE (1u << 30)
 #define DIW_RDMAP_MAX_READ (16u << 20)
 
-enum diw_rdmap_type { DIW_TYPE_UD = 1, DIW_TYPE_UC = 2, DIW_TYPE_RC = 4 };  /* bits: an opcode belongs to several */
-
 struct diw_rdmap_op {
-	unsigned types;              /* queue pair types that take it; 0: unknown */
 	bool tagged, imm, solicited; /* may carry an immediate, the solicited bit */
 	bool any_qkey;               /* authorised otherwise: an outstanding request of ours */
 	uint32_t qn;
 	uint32_t max;                /* datagrams: octets of a message; 0: checked elsewhere */
 };
 extern const struct diw_rdmap_op diw_rdmap_ops[16];
+
+/* ---- Queue pair types (rdmap/ud.c, uc.c, rc.c) ---- */
+
+struct diw_rdmap;
+
+struct diw_rdmap_type {
+	struct diw_ddp_ulp ulp;
+	uint16_t opcodes;            /* that it takes: 1 << enum diw_rdmap_opcode */
+	int (*init)(struct diw_rdmap *r);        /* -ENOMEM */
+	void (*fini)(struct diw_rdmap *r);
+	void (*timers)(struct diw_rdmap *r, uint64_t now);
+	/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
+	uint64_t (*deadline)(const struct diw_rdmap *r, bool waiting);
+};
+extern const struct diw_rdmap_type diw_rdmap_type_ud, diw_rdmap_type_uc, diw_rdmap_type_rc;
 
 /* ---- Send side ---- */
 
@@ -281,7 +293,7 @@ struct diw_rdmap_write {             /* of an epoch of the peer */
 
 struct diw_rdmap {
 	struct diw_ddp ddp;
-	enum diw_rdmap_type type;
+	const struct diw_rdmap_type *type;
 	const struct diw_rdmap_up *up;
 	void *up_ctx;
 	struct diw_counters *c;
@@ -298,8 +310,6 @@ struct diw_rdmap {
 		uint16_t old_epoch;
 	} write;
 };
-
-extern const struct diw_ddp_ulp diw_rdmap_ulp;
 
 /* The caller sets type, up, up_ctx, read_timeout and what diw_ddp_init() wants. -ENOMEM */
 int diw_rdmap_init(struct diw_rdmap *r);
@@ -330,6 +340,7 @@ static inline bool diw_rdmap_rc_after(uint32_t a, uint32_t b) { return (int32_t)
  * must come again until done. RC: a Read or atomic is wr->pending after that, and wr->status tells how it went when it
  * is not any more. */
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
+int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
 /* UC: what may be sent now, octets and tolls, before the next function is called; the message in progress (r->tx) is
  * told the window, which is more, and which it does not exceed. */
@@ -341,9 +352,7 @@ uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r);
 
 /* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
-void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now);
-/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
-uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting);
+int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 /* reads->unsent: complete the Reads whose requests could not be sent. */
 void diw_rdmap_reads_settle(struct diw_rdmap *r);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);

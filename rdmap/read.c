@@ -205,9 +205,10 @@ uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *se
 	return 0;
 }
 
-void diw_rdmap_read_placed(struct diw_rdmap *r, struct diw_rdmap_read *read, const struct diw_ddp_seg *seg,
-			   uint64_t now)
+void diw_rdmap_read_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
 {
+	struct diw_rdmap_read *read = cookie;
+	struct diw_rdmap *r = ctx;
 	uint64_t unit;
 
 	if (seg->len && diw_range_add(&read->ranges, &r->reads->ranges, seg->h.mo, seg->h.mo + seg->len) < 0)
@@ -260,31 +261,18 @@ void diw_rdmap_reads_settle(struct diw_rdmap *r)
 
 /* ---- Timers ---- */
 
-void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now)
+void diw_rdmap_dgram_timers(struct diw_rdmap *r, uint64_t now)
 {
-	if (r->type == DIW_TYPE_RC)             /* what waits there is asked anew at every look */
-		return;
 	diw_ddp_timers(&r->ddp, now);
-	if (r->type == DIW_TYPE_UC)
-		diw_rdmap_write_timer(r, now);
 	check_timeouts(r, now);
 	deliver(r);
 }
 
-uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
+uint64_t diw_rdmap_dgram_deadline(const struct diw_rdmap *r, bool waiting)
 {
-	const struct diw_list *l, *head;
-	uint64_t t;
+	const struct diw_list *l, *head = &r->reads->active;
+	uint64_t t = diw_ddp_deadline(&r->ddp);
 
-	if (r->type == DIW_TYPE_RC)
-		return r->ddp.order.waits_until ? diw_min64(r->ddp.order.waits_until, r->ddp.order.asks_at) : DIW_NEVER;
-	t = diw_ddp_deadline(&r->ddp);
-	if (r->type == DIW_TYPE_UC) {
-		t = diw_min64(t, diw_rdmap_write_deadline(r));
-		if (r->ddp.order.waits_until)
-			t = diw_min64(t, r->ddp.order.waits_until);
-	}
-	head = &r->reads->active;
 	if (waiting)
 		for (l = head->next; l != head; l = l->next)
 			t = diw_min64(t, diw_container(l, struct diw_rdmap_read, link)->deadline_ns);

@@ -29,7 +29,7 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 
-	if (r->type != DIW_TYPE_UD || diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
+	if (diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
 	    h->qkey != r->ddp.cfg.qkey || diw_rdmap_ops[h->opcode].any_qkey)
 		return false;
 	return h->tagged || h->qn != 2;
@@ -69,8 +69,9 @@ static void error_pay(struct diw_rdmap_error_budget *b, uint32_t message, uint64
 	b->told[b->ntold++ % DIW_RDMAP_ERROR_TOLD] = message;
 }
 
-void diw_rdmap_term_send(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
+void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
 {
+	struct diw_rdmap *r = ctx;
 	uint32_t room, hdr_len = seg->hdr_len;
 	uint8_t body[TERM_FIXED + DIW_DDP_MAX_LEN];
 	struct iovec iov = { .iov_base = body };

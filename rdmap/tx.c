@@ -25,8 +25,6 @@ int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget
 	struct iovec iov[DIW_DDP_MAX_SGE];
 
 	*status = DIW_RDMAP_OK;
-	if (r->type == DIW_TYPE_RC)
-		return diw_rdmap_rc_send(r, wr, budget, status, now);
 	if (wr->opcode == DIW_OP_READ_REQUEST)
 		return diw_rdmap_read_begin(r, wr, status, now);
 	if (wr->inline_data) {

@@ -171,12 +171,14 @@ void diw_rdmap_write_timer(struct diw_rdmap *r, uint64_t now)
 			end_incomplete(r, &r->write.of[i]);
 }
 
-void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
 {
+	struct diw_rdmap *r = ctx;
 	const struct diw_ddp_hdr *h = &seg->h;
 	struct diw_rdmap_write *w = write_of(r, h->epoch, now);
 	struct diw_recv *recv;
 
+	(void)cookie;
 	w->last_ns = now;
 	if (seg->len && diw_range_add(&w->ranges, &r->ddp.dg->records.ranges, h->mo, h->mo + seg->len) < 0)
 		r->c->record_ranges_full++;
@@ -185,7 +187,7 @@ void diw_rdmap_write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg, 
 	end_write(r, w);
 	if (!h->imm_valid)
 		return;
-	recv = r->up->recv_room(r->up_ctx, 1) ? diw_rdmap_take_recv(r) : NULL;
+	recv = r->up->recv_room(r->up_ctx, 1) ? diw_rdmap_uc_recv_take(r) : NULL;
 	if (recv) {
 		r->up->recv_done(r->up_ctx, recv, seg, 0);
 		return;

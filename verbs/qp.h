@@ -94,7 +94,7 @@ static inline bool diw_sq_empty(const struct diw_sq *sq)
  * device's lock is held, but where posters are named. */
 struct diw_qp_ops {
 	enum diw_qp_type type;
-	enum diw_rdmap_type rdmap;
+	const struct diw_rdmap_type *rdmap;
 	enum diw_qp_state first;     /* the state of one that was made, or reset */
 	unsigned requests;           /* that may be posted: 1 << enum diw_wr_opcode */
 	unsigned flags;              /* of requests, beside those that every type takes */

@@ -361,7 +361,7 @@ static uint64_t rc_deadline(const struct diw_qp *qp)
 }
 
 const struct diw_qp_ops diw_qp_ops_rc = {
-	.type = DIW_QP_RC, .rdmap = DIW_TYPE_RC, .first = DIW_QPS_IDLE, .awaits_recv = true,
+	.type = DIW_QP_RC, .rdmap = &diw_rdmap_type_rc, .first = DIW_QPS_IDLE, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_READ | 1u << DIW_WR_FETCH_ADD |
 		    1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
 	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE, .max_len = DIW_MAX_RC, .max_mulpdu = DIW_MPA_MAX_ULPDU,

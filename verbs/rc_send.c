@@ -86,7 +86,7 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		if (!qp->rdmap.tx.active && !qp->rdmap.rc.imm_next && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
 			return -EAGAIN;
 		diw_confirm_begin(qp, w, next + 1 != tail ? diw_sq_slot(sq, next + 1) : NULL);
-		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
+		rc = diw_rdmap_rc_send(&qp->rdmap, w, budget, &status, now);
 		if (rc < 0)
 			return rc;
 		if (!w->pending)
@@ -117,13 +117,13 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 		return;
 	}
 	if (answers_first)
-		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+		*rc_answers = diw_rdmap_rc_answer(&qp->rdmap, budget, now);
 	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
 		*rc = run_rc_queue(qp, budget, now);
 	if (*rc != -EAGAIN && *rc_answers != -EAGAIN)
 		diw_confirm_run(qp, now);
 	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
-		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
+		*rc_answers = diw_rdmap_rc_answer(&qp->rdmap, budget, now);
 }
 
 /* ---- The end of a request ---- */

@@ -71,7 +71,7 @@ static void uc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 }
 
 const struct diw_qp_ops diw_qp_ops_uc = {
-	.type = DIW_QP_UC, .rdmap = DIW_TYPE_UC, .awaits_recv = true,
+	.type = DIW_QP_UC, .rdmap = &diw_rdmap_type_uc, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE,
 	.check = uc_check, .open = uc_open, .fill = uc_fill, .run = uc_run,
 	DIW_DGRAM_QP_OPS,

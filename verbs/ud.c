@@ -41,7 +41,7 @@ static void ud_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 }
 
 const struct diw_qp_ops diw_qp_ops_ud = {
-	.type = DIW_QP_UD, .rdmap = DIW_TYPE_UD,
+	.type = DIW_QP_UD, .rdmap = &diw_rdmap_type_ud,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ,
 	.check = diw_dgram_qp_check, .open = ud_open, .check_send = ud_check_send, .fill = ud_fill, .run = ud_run,
 	DIW_DGRAM_QP_OPS,
