@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Conversions between diw_addr, sockaddr and text, and the address classes that layers ask for. */
 #include "base/addr.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Time in nanoseconds: units, "never", and the one call that reads CLOCK_MONOTONIC. */
 #ifndef DIW_BASE_CLOCK_H
 #define DIW_BASE_CLOCK_H
 

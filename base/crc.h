@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The CRCs of datagrams (CRC-32) and of FPDUs (CRC-32C). */
 #ifndef DIW_BASE_CRC_H
 #define DIW_BASE_CRC_H
 

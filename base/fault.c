@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Faults of peers: the counter that each fault increments, and its name. */
 #include "base/fault.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The log of the libraries: reads DIWARP_LOG and DIWARP_LOG_FILE, formats a line, and writes it without a lock. */
 #include "base/log.h"
 
 #include <errno.h>

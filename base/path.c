@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* File names from the environment: %p becomes the process id, %% a percent sign. */
 #include "base/path.h"
 
 #include <errno.h>

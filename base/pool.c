@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Arenas, mapped once, and pools of equal objects carved from them: the only memory that peers can use up. */
 #include "base/pool.h"
 
 #include <assert.h>

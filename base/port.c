@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Ports of librdmacm: the TCP port of a server, and holding a port between bind and listen. */
 #include "base/port.h"
 
 #include <errno.h>

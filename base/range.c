@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Sets of byte ranges, merged and sorted, with bounded memory: validity maps. */
 #include "base/range.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* SipHash-2-4, the keyed hash of tokens. */
 #include "base/siphash.h"
 
 struct sip { uint64_t v[4]; };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The reader of counter pages: checks a page that another process wrote, and copies its slots. */
 #include "base/statpage.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* socket(2) for the stack itself, past preloaded libraries. */
 #ifndef DIW_BASE_SYS_H
 #define DIW_BASE_SYS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Reassembly of Sends of several segments over datagrams: one bounded table for all sources, and tombstones. */
 #include "ddp/reasm.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Records: the state of Write-Record messages at their target, their validity maps, and when they close. */
 #include "ddp/record.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Sources: the bounded table of what a queue pair knows of the peers that send to it, by address and epoch. */
 #include "ddp/source.h"
 
 #include "base/clock.h"

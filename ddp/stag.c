@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of STags: random indexes, open addressing, lookup at each use. */
 #include "ddp/stag.h"
 
 #include <errno.h>

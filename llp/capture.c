@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Capture of datagrams (DIWARP_PCAP): one layer below the impairment and one above it. */
 #include "llp/capture.h"
 
 #include <errno.h>

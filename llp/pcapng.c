@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Writes a pcapng file: packets with the IP, UDP and TCP headers that the stack never sees. */
 #include "llp/pcapng.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Path MTUs: asks the kernel by a connected socket when a datagram was too large, and remembers the answer for a
+ * while. */
 #include <unistd.h>
 
 #include "base/clock.h"

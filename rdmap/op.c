@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of RDMAP opcodes: which queue pair types have each, its queue, its limits and its flags. */
 #include "rdmap/int.h"
 
 /* RFC 5040 section 4.3, RFC 7306 section 4 and docs/ud-profile.md; each type says which of them it takes. */

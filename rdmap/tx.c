@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Sends over datagrams: a work request becomes a DDP message. */
 #include <errno.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Settings of the interposer, from the environment and the configuration file. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>

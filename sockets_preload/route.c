@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* What the interposer remembers of destinations: the kernel's answers, and echoes of frames that arrived. */
 #include "sockets_preload/group.h"
 #include "sockets_preload/reach.h"
 #include "sockets_preload/route.h"

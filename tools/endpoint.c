@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* What most commands need: a device, a protection domain, a completion queue, a queue pair, a region. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

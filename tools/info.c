@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw info: lists the devices of this machine. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw: finds the command, or prints its help. */
 #include <getopt.h>
 #include <locale.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections of the commands that speak RC: an initiator, and a listener for one caller or many. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Options, messages and numbers of all commands. */
 #include <errno.h>
 #include <getopt.h>
 #include <langinfo.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* DIWARP_PCAP for a device: puts capture layers around its datagrams and streams. */
 #include "verbs/capture.h"
 
 #include <time.h>

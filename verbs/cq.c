@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues and their channels: create, poll, wait, arm, resize. */
 #include "verbs/qp.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The completion queue between its producer (the engine) and its consumers (threads that poll). */
 #ifndef DIW_VERBS_CQ_H
 #define DIW_VERBS_CQ_H
 

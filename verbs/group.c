@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Multicast groups: the device's socket of the group port, and the queue pairs that are attached to each group. */
 #include "verbs/group.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The network interfaces of this machine as devices. */
 #include "verbs/ifaces.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Protection domains and memory regions. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair and its queues, between the files of verbs/. */
 #ifndef DIW_VERBS_QP_H
 #define DIW_VERBS_QP_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The page of counters that a process shows to diw stat. */
 #include "verbs/stat.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Files of shared memory below the user's directory: opens, checks and maps them. */
 #include "sockets_preload/shm/regfile.h"
 
 #include <dirent.h>

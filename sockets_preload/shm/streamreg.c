@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The file of stream slots: maps its segments, and finds a socket's slot by its cookie. */
 #include "sockets_preload/shm/streamreg.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The in-memory network: its queue of datagrams, its sockets, and the event loop of virtual time. */
 #include "tests/net/net.h"
 
 #include <errno.h>

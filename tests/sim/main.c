@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs the simulator: all scenarios, or the one seed that SIM_SEED names. */
 #include <stdlib.h>
 #include <string.h>
 

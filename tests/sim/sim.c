@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The simulator's world: devices, queue pairs, random requests, and checks of each completion against the ledger. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Listeners, connections, and handshake frames written by hand, for tests of connection management. */
 #include "tests/unit/cm_kit.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Replaces llp/udp_sys.c, llp/uring_sys.c and getsockopt(): the answers of kernels on other machines. */
 #include "tests/unit/kernel.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs the suites of suites.h. */
 #include <check.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* An MPA link over a fake stream, and an FPDU encoder that shares no code with mpa/. */
 #include "tests/unit/mpa_kit.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads pcapng files, written from the format's specification and not from llp/pcapng.c. */
 #include "tests/unit/pcapng_kit.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* An RC peer on a plain socket: MPA framing, markers and CRC written from RFC 5044. */
 #include "tests/unit/raw_peer.h"
 
 #include <check.h>

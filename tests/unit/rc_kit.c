@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Two connected RC queue pairs on lo. */
 #include "tests/unit/rc_kit.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* base/crc.c: known vectors, pieces, and the state of vector registers after a call. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* llp/impair.c on the way out: loss, duplication, reordering, delay, damage, and blocked sends. */
 #include <errno.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The impairment of what is received: the same decisions as on the way out, from a seed of its own. */
 #include "base/clock.h"
 #include "tests/unit/impair_kit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* llp/impair_spec.c: the text of DIWARP_IMPAIR, good and bad. */
 #include <errno.h>
 
 #include "llp/dgram.h"

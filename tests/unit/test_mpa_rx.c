@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* mpa/rx.c: FPDUs in pieces, markers, bad CRCs, back-pressure, and hostile lengths. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* llp/seal.c: super-buffers, CRC-32, and segments that the lower layer refuses. */
 #include <errno.h>
 #include <stdlib.h>
 #include <zlib.h>

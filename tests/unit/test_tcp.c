@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* llp/tcp.c: listen, connect, errors, blocked sends, and a link over a real connection. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/tcp.h>

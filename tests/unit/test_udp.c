@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* llp/udp*.c on lo: bursts, GSO and GRO and their absence, path MTU, and refusals of the kernel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* An RC queue pair with a peer made by hand, beside two others on the same device. */
 #include "tests/unit/wire_kit.h"
 
 #include <check.h>

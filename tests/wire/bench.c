@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The bench of the wire tests: a queue pair and a peer, and checks of counters and memory after each datagram. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

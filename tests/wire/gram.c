@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Builds datagrams octet by octet from the tables of docs/ud-profile.md. */
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The checks of docs/ud-profile.md, written a second time: predicts the counter of any datagram. */
 #include "tests/wire/wire.h"
 
 /* docs/ud-profile.md sections 3.4, 3.5, 4 and 7.1, written down a second time and without state. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw recv: which parts of a file to request next, new or missing. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw recv: the file that is being received, under a temporary name until it is complete. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

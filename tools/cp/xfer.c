@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw cp and recv: encodes and decodes the messages that xfer.h lists, and checks every field. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw dump: reads the notes that the library wrote beside each packet of its captures. */
 #include <byteswap.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf: its options, and the cases and rounds that they ask for. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>

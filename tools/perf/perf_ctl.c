@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf: the control connection between both ends, a JSON object a line. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf: counts messages and bytes between the warm-up and the end of a round. */
 #include "tools/perf/perf_rig.h"
 
 #define STALLED 10u                          /* intervals: what has not come by then is waited for no more */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf: medians, ratios, and the output as a table or JSON. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf: queue pairs, memory and posted receives of one round. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

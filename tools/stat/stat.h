@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw stat: the pages of counters that were found, between the files that find and print them. */
 #ifndef DIW_TOOLS_STAT_H
 #define DIW_TOOLS_STAT_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* diw_connect(): checks its arguments and begins an attempt to connect. */
 #include "verbs/cm/int.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* What librdmacm calls of libibverbs beyond its ABI. */
 #include "verbs/of/bridge.h"
 
 #include "verbs/of/of.h"

@@ -56,6 +56,9 @@ check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 column
 run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
 expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "wire/hdr.h"'
 check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
+expect 1 "found: a file without an opening comment" plant verbs/x.h $'/* SPDX-License-Identifier: BSD-2-Clause */\n#include "verbs/dev.h"'
+check "... and named" matches "$OUT" 'verbs/x\.h:2: no opening comment'
+run "allowed: a file with one" plant verbs/x.h $'/* SPDX-License-Identifier: BSD-2-Clause */\n/* For this test. */'
 while read -r file line; do
 	run "allowed: $line in $file" plant "$file" "$line"
 done << 'END'
