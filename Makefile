@@ -232,10 +232,11 @@ demo: all                       ## a file over a link that loses 1 %: send/recv,
 lint:                           ## clang-tidy over the C, shellcheck over the scripts, mandoc over the manual pages
 	@CPPFLAGS='$(DEFINES)' tools/lint
 
+HEADERS := $(addprefix verbs/,diw.h diw_cm.h diw_provider.h)
 install: all                    ## install below DESTDIR and PREFIX
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/diwarp $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $(DIW) $(DESTDIR)$(PREFIX)/bin/diw
-	install -m 644 verbs/diw.h $(DESTDIR)$(PREFIX)/include/diwarp/diw.h
+	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/diwarp
 	install -m 644 $(LIB_A) $(DESTDIR)$(LIBDIR)/libdiwarp.a
 	install -m 755 $(LIB_SO).0 $(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION)
 	ln -sf libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libdiwarp.so.0
@@ -261,7 +262,8 @@ deb: all                        ## Debian packages of it, in BUILD/deb
 	@BUILD='$(BUILD)' tools/deb build
 
 uninstall:                      ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(PREFIX)/include/diwarp/diw.h $(DESTDIR)$(LIBDIR)/libdiwarp.a \
+	rm -f $(DESTDIR)$(PREFIX)/bin/diw $(DESTDIR)$(LIBDIR)/libdiwarp.a \
+		$(addprefix $(DESTDIR)$(PREFIX)/include/diwarp/,$(notdir $(HEADERS))) \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so $(DESTDIR)$(LIBDIR)/libdiwarp.so.0 \
 		$(DESTDIR)$(LIBDIR)/libdiwarp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/pkgconfig/diwarp.pc \
 		$(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so \

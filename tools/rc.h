@@ -4,6 +4,7 @@
 #define DIW_TOOLS_RC_H
 
 #include "tools/tool.h"
+#include "verbs/diw_cm.h"
 
 #define RC_CONNS 16u                 /* of one listener at a time; further ones are refused */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the subcommands of `diw` share. They use the library through verbs/diw.h alone. */
+/* What the subcommands of `diw` share. They use the library through verbs/diw.h and verbs/diw_cm.h alone. */
 #ifndef DIW_TOOLS_TOOL_H
 #define DIW_TOOLS_TOOL_H
 

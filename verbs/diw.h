@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD and UC queue
- * pairs) and for iWARP (over MPA and TCP: RC queue pairs).
+ * pairs) and for iWARP (over MPA and TCP: RC queue pairs): objects, work requests, completions. Connections of RC queue
+ * pairs are in diw_cm.h. Calls for libraries that give another interface to queue pairs are in diw_provider.h. Each
+ * includes the one before it.
  *
- * Conventions, true for every call here unless it says otherwise:
+ * Conventions, true for every call of the three headers unless it says otherwise:
  * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
  *   status of its completion, never a return value.
  * - Every call may be made from any thread at any time, except that an object must not be used while or after it is
@@ -38,7 +40,6 @@ extern "C" {
 #define DIW_MAX_READ (16u << 20)     /* bytes of one Read */
 #define DIW_MAX_RC (1u << 30)        /* bytes of any message of an RC queue pair */
 #define DIW_MAX_IRD 128              /* Reads and atomics of a peer that an RC queue pair holds at a time */
-#define DIW_MAX_PRIVATE 512          /* bytes of private data of a connection request or reply */
 #define DIW_MAX_INLINE 512u          /* bytes of inline data of one work request */
 #define DIW_MAX_RANGES 4096          /* ranges that one record can hold */
 
@@ -114,7 +115,7 @@ enum diw_event_type {
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
 	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: nobody fetched them */
 	DIW_EVENT_LAST_WQE,          /* RC with an SRQ, in state ERROR: it takes no receive any more */
-	DIW_EVENT_SQ_DRAINED,        /* diw_qp_drained() asked for it */
+	DIW_EVENT_SQ_DRAINED,        /* diw_qp_drained() of diw_provider.h asked for it */
 };
 struct diw_event {
 	enum diw_event_type type;
@@ -286,9 +287,6 @@ int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t tim
 /* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
  * between the last poll and this call counts: after arming no completion is missed. */
 int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
-/* The same, but what is in the queue already does not count: who arms looks once more, then sleeps (as verbs have
- * it). */
-int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------------- */
 
@@ -344,8 +342,8 @@ struct diw_qp_attr {
 /* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB, RNR
  * 5 s. */
 void diw_qp_attr_init(struct diw_qp_attr *attr);
-/* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_connect,
- * diw_accept). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
+/* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
+ * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
 /* Requests that were not executed vanish without completions; those already in a completion queue stay. */
 int diw_qp_destroy(struct diw_qp *qp);
@@ -365,10 +363,6 @@ const char *diw_qp_state_str(int state);
 /* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. LOCAL:
  * of a queue pair that has all addresses, the one that it sends from; NULL: the one that the peer sends to. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local);
-int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
-/* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
- * allow it, too. */
-int diw_qp_set_access(struct diw_qp *qp, unsigned access);
 /* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and
  * carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is
  * attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD;
@@ -376,27 +370,12 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access);
  * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
-/* Before it is reset or destroyed: as diw_leave() (UD and UC as diw_abort()), but its requests vanish without
- * completions, and neither a completion channel nor the device tells an event. Completions that are in a queue already
- * stay. */
-int diw_qp_withdraw(struct diw_qp *qp);
 /* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that
  * connects. */
 int diw_qp_reset(struct diw_qp *qp);
-/* RC: the attribute confirm from now on. */
-int diw_qp_confirm(struct diw_qp *qp, bool confirm);
-/* RC: how often a message of ours may wait for a receive of the peer, 0 to 6, or 7 without a limit, from the next
- * message that begins; and how long, in ns, each such retry of the peer's takes here, 0: the peer may not say. It holds
- * if both ends take RFC 7306, and is a fault then (DDP 0x1202). -EINVAL */
-int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns);
-/* RC with keep_recvs: after a stream has ended without a fault, send requests that are not complete are flushed only
- * when so many ns have passed, as by an adapter that first retries; those that are posted meanwhile, too. 0, the
- * default: at once. -EINVAL */
-int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns);
-/* Send requests that have not begun wait until it is not held any more; they may be posted. */
-int diw_qp_hold(struct diw_qp *qp, bool hold);
-/* One DIW_EVENT_SQ_DRAINED when those that had begun are complete; now, if there is none. -EINVAL it is not held. */
-int diw_qp_drained(struct diw_qp *qp);
+/* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
+ * arrives is dropped from then on. */
+int diw_abort(struct diw_qp *qp);
 
 struct diw_qp_info {
 	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
@@ -505,8 +484,6 @@ struct diw_recv_wr {
  * another version of IP than the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a
  * peer that has not said (yet) that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
-/* All of the list or nothing. */
-int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
 /* Shared receive queue; LIMIT > 0 raises DIW_EVENT_SRQ_LIMIT once when fewer are posted. */
@@ -516,120 +493,6 @@ struct diw_srq_info { uint32_t posted, limit; };
 int diw_srq_query(struct diw_srq *srq, struct diw_srq_info *info);
 int diw_srq_destroy(struct diw_srq *srq);       /* -EBUSY while a queue pair uses it */
 int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
-
-/* ---- Connections of RC queue pairs ---------------------------------------------------------------------------- */
-
-struct diw_cm;                       /* an event channel of connection management */
-struct diw_listener;
-struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
-
-int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -EAGAIN: no thread */
-int diw_cm_destroy(struct diw_cm *cm);          /* -EBUSY while a listener or a connected queue pair uses it */
-/* Readable when an event is there. */
-int diw_cm_fd(const struct diw_cm *cm);
-
-/* How the initiator of a peer-to-peer connection says that it is ready, so that the responder may send first (RFC 6581
- * section 4). */
-enum diw_rtr {
-	DIW_RTR_FPDU = 1,            /* an empty FPDU */
-	DIW_RTR_WRITE = 2,           /* a Write of no bytes */
-	DIW_RTR_READ = 4,            /* a Read of no bytes */
-};
-
-struct diw_conn_attr {
-	const void *data;            /* private data */
-	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes no
-	                              * word of RFC 7306 is behind it, as if plain */
-	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
-	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
-	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
-	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
-	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
-	int64_t timeout_ns;          /* until established; > 0 */
-	unsigned keepalive_s;        /* a silent peer is asked after so long, given up after thrice that; 0: never */
-	uint8_t dscp;                /* of the packets, 0 .. 63 */
-	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
-	                              * one host cubic if it may be chosen */
-	/* diw_connect only */
-	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
-	bool self;                   /* QP is its own peer, by DST, an address of ours, whatever its port */
-	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
-	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
-	                              * reply; 0: none */
-	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
-};
-/* Defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
-void diw_conn_attr_init(struct diw_conn_attr *attr);
-
-enum diw_cm_event_type {
-	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
-	DIW_CM_ESTABLISHED,          /* ird and ord as negotiated; initiator: data of the reply */
-	DIW_CM_REJECTED,             /* initiator: by the peer's diw_reject(), with its data */
-	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or
-	                              * not as asked), ...; fault, if MPA has a name for it */
-	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ETIMEDOUT, EPROTO with its fault */
-};
-struct diw_cm_event {
-	enum diw_cm_event_type type;
-	struct diw_qp *qp;           /* or NULL */
-	struct diw_listener *listener;
-	struct diw_conn_req *req;
-	void *ctx;                   /* the queue pair's, or the listener's */
-	struct diw_addr local, peer;
-	int errnum;
-	uint16_t fault;
-	uint16_t ird, ord;
-	bool crc, rfc7306;
-	uint8_t revision;
-	uint32_t data_len;
-	uint8_t data[DIW_MAX_PRIVATE];
-};
-/* 0 and the next event; -EAGAIN none came within the timeout. */
-int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns);
-const char *diw_cm_event_str(int type);
-
-struct diw_listen_attr {
-	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
-	bool v6only;                 /* ip zero: every address of IPv6 */
-	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
-	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
-	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
-	void *ctx;
-};
-/* Defaults: 128, 1024, 10 s. */
-void diw_listen_attr_init(struct diw_listen_attr *attr);
-int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
-struct diw_listener_info {
-	struct diw_addr local;
-	uint32_t halfopen, waiting;
-	uint64_t requests, refused, timeouts, malformed;  /* handed up; over the backlog; too slow; no MPA request */
-};
-int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
-/* Requests that nobody has taken yet are reset; taken ones live on. */
-int diw_listener_close(struct diw_listener *listener);
-
-/* Begin to connect; events on CM tell the outcome. QP is RC and IDLE. -EINVAL, -EISCONN, -EMSGSIZE private data, and
- * what connect(2) refuses at once. ATTR NULL: the defaults. */
-int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr);
-/* Answer a request with QP, RC and IDLE, whose events come on the listener's channel. On success the request is gone,
- * else it is still there: -EINVAL, -EISCONN, -EMSGSIZE; -ECONNRESET when its peer is gone: diw_reject() then only
- * forgets it. */
-int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
-int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
-/* The request is CM's from now on, of another device maybe, whose queue pair may then accept it: for a listener on
- * every address, whose connections belong to the device that has the address they came to. -ECONNRESET when its peer is
- * gone, -ENOMEM: the request is still there, diw_reject() then only forgets it. */
-int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
-/* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
- * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN; 0, and nothing
- * changes, while what the peer asked for before it ended its half is answered. */
-int diw_disconnect(struct diw_qp *qp);
-/* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
- * arrives is dropped from then on. */
-int diw_abort(struct diw_qp *qp);
-/* RC: state ERROR at once, requests that were not executed are flushed; but the peer still gets what was, and then the
- * end of the stream. */
-int diw_leave(struct diw_qp *qp);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -7,6 +7,7 @@
 #include "rdmap/rdmap.h"
 #include "verbs/cq.h"
 #include "verbs/dev.h"
+#include "verbs/diw_provider.h"
 #include "verbs/group.h"
 #include "verbs/rc.h"
 #include "verbs/stat.h"

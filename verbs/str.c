@@ -8,7 +8,7 @@
 #include "base/addr.h"
 #include "base/counters.h"
 #include "base/fault.h"
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 int diw_addr_parse(const char *host, uint16_t port, struct diw_addr *addr)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/interop/exchange.h"
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 #define PATIENCE_NS (PATIENCE_MS * 1000000ll)
 

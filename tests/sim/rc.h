@@ -7,6 +7,7 @@
 #define TESTS_SIM_RC_H
 
 #include "tests/sim/sim.h"
+#include "verbs/diw_cm.h"
 
 #define RC_CONNS 6
 #define RC_MSGS 256

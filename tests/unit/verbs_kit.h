@@ -4,7 +4,7 @@
 #define DIW_TESTS_VERBS_KIT_H
 
 #include "base/clock.h"
-#include "verbs/diw.h"
+#include "verbs/diw_provider.h"
 
 #define KIT_SIZE (8u << 20)
 /* For what must come: a busy machine may take long over it, and only who fails waits to the end. */

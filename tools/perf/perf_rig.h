@@ -4,6 +4,7 @@
 #define DIW_TOOLS_PERF_RIG_H
 
 #include "tools/perf/perf.h"
+#include "verbs/diw_cm.h"
 
 #define RIG_RING 128u                /* work requests made once, posted as lists again and again */
 #define RIG_CTL 32u                  /* bytes of the smallest receive */

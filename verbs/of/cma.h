@@ -25,7 +25,7 @@
 #include "base/addr.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "verbs/diw.h"
+#include "verbs/diw_provider.h"
 #include "verbs/of/bridge.h"
 
 #define CMA_DATA 255u                        /* private data: what its length has room for */

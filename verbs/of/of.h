@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "verbs/diw.h"
+#include "verbs/diw_provider.h"
 
 #define OF_PORT 1
 /* What is private to rdma-core has a version whose number releases change; programs of any of them find it. The build

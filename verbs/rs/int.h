@@ -18,7 +18,7 @@
 #include "base/addr.h"
 #include "base/clock.h"
 #include "base/list.h"
-#include "verbs/diw.h"
+#include "verbs/diw_provider.h"
 #include "verbs/rs/rs.h"
 
 #define RS_NEVER UINT64_MAX

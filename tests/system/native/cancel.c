@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/system/native/cancel_kit.h"
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 #define S 1000000000ll
 #define TIMES 1000

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 #define S 1000000000ll
 #define WINDOW 4096                  /* connections that are being set up at a time */

@@ -2,7 +2,7 @@
 /* Peers that speak verbs/rs/wire.h, but lie: their connection resets, and a bystander's does not. */
 #include "base/port.h"
 #include "tests/system/rsockets/rs_kit.h"
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 #include "verbs/rs/wire.h"
 
 #define RECV 512u

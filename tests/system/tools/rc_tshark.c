@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 #define SIZE (1u << 20)
 #define WAIT 5000000000ll

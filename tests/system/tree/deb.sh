@@ -19,7 +19,7 @@ for file in /usr/bin/diw '/usr/lib/[^/]*/libdiwarp.so.0' '/usr/lib/[^/]*/diwarp/
 	/usr/share/doc/diwarp/copyright; do
 	check "diwarp has $file" has diwarp "$file"
 done
-for file in /usr/include/diwarp/diw.h '/usr/lib/[^/]*/libdiwarp.so' '/usr/lib/[^/]*/libdiwarp.a' \
+for file in /usr/include/diwarp/diw.h /usr/include/diwarp/diw_cm.h /usr/include/diwarp/diw_provider.h '/usr/lib/[^/]*/libdiwarp.so' '/usr/lib/[^/]*/libdiwarp.a' \
 	'/usr/lib/[^/]*/pkgconfig/diwarp.pc' /usr/share/man/man3/diw_qp.3.gz; do
 	check "libdiwarp-dev has $file" has libdiwarp-dev "$file"
 done

@@ -7,7 +7,7 @@
 root=$TMP/root
 make_() { MAKEFLAGS='' "$MAKE" -s BUILD="$BUILD" MODE="$MODE" DESTDIR="$1" PREFIX=/opt/diw "$2"; }
 run "make install" make_ "$root" install
-for file in bin/diw include/diwarp/diw.h lib/libdiwarp.so lib/libdiwarp.so.0 lib/libdiwarp.a lib/pkgconfig/diwarp.pc \
+for file in bin/diw include/diwarp/diw.h include/diwarp/diw_cm.h include/diwarp/diw_provider.h lib/libdiwarp.so lib/libdiwarp.so.0 lib/libdiwarp.a lib/pkgconfig/diwarp.pc \
 	share/man/man1/diw.1 share/man/man7/diwarp.7 share/man/man7/diw_verbs.7; do
 	check "installed: $file" [ -s "$root/opt/diw/$file" ]
 done
@@ -17,7 +17,7 @@ for lib in libibverbs librdmacm; do
 	check "... and nowhere else" [ -z "$(find "$root" -name "$lib*" ! -path '*/lib/diwarp/*')" ]
 done
 check "the soname is libdiwarp.so.0" matches "$(readelf -d "$root/opt/diw/lib/libdiwarp.so")" 'SONAME.*\[libdiwarp\.so\.0\]'
-check "header, version map, shared and static library name the same functions" \
+check "headers, version map, shared and static library name the same functions" \
 	tools/check-exports "$root/opt/diw/lib/libdiwarp.so" "$root/opt/diw/lib/libdiwarp.a"
 
 strange() {
@@ -53,8 +53,13 @@ check "it links with the static library" cc_with "$root/opt/diw/lib/libdiwarp.a"
 	$(grep ^Libs.private "$root/opt/diw/lib/pkgconfig/diwarp.pc" | cut -d: -f2)
 run "it runs without the shared one" "$TMP/prog"
 CXX=${CXX:-g++}
-command -v "$CXX" > /dev/null || skip "no $CXX to read the header as C++"
-! command -v "$CXX" > /dev/null || check "the header is C++ too" "$CXX" -x c++ -Wall -Wextra -Werror -fsyntax-only -I"$root/opt/diw/include" "$TMP/prog.c"
+command -v "$CXX" > /dev/null || skip "no $CXX to read the headers as C++"
+for header in "$root"/opt/diw/include/diwarp/*.h; do
+	echo "#include <diwarp/${header##*/}>" > "$TMP/alone.c"
+	check "${header##*/} compiles alone" "$CC" -Wall -Wextra -Werror -pedantic -std=c11 -fsyntax-only -I"$root/opt/diw/include" "$TMP/alone.c"
+	! command -v "$CXX" > /dev/null || check "... and is C++ too" "$CXX" -x c++ -Wall -Wextra -Werror -pedantic -fsyntax-only \
+		-I"$root/opt/diw/include" "$TMP/alone.c"
+done
 
 run "make uninstall" make_ "$root" uninstall
 check "nothing is left" [ -z "$(find "$root" -type f -o -type l)" ]

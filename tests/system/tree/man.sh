@@ -43,18 +43,25 @@ example() {
 	awk '/^\.Sh / { on = $2 == "EXAMPLES" } on && /^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0 }
 		on && code { gsub(/\\e/, "\\"); print }' "$1"
 }
+headers() { sed -n 's/^\.In \(.*\)/#include <\1>/p' "$1"; }
 for page in man/*.3; do
 	name=${page#man/}
-	{ echo '#include <diwarp/diw.h>'; prototypes "$page"; } > "$TMP/synopsis.c"
+	{ headers "$page"; awk '/^\.Nd/ { exit } /^\.Nm / { print "void *" $2 "_(void) { return (void *)" $2 "; }" }' "$page"; } |
+		sed '1i #pragma GCC diagnostic ignored "-Wpedantic"' > "$TMP/named.c"
+	check "$name: its header declares its names" cc_ "$TMP/named.c"
+	{ headers "$page"; prototypes "$page"; } > "$TMP/synopsis.c"
 	check "$name: the prototypes are the header's" cc_ "$TMP/synopsis.c"
 	check "$name: a prototype for each of its names" [ "$(grep -c ');$' "$TMP/synopsis.c")" -eq \
 		"$(sed -n '/^\.Nd/q; /^\.Nm /p' "$page" | wc -l)" ]
-	{ printf '#include <%s>\n' diwarp/diw.h errno.h poll.h stdio.h string.h; example "$page"; } > "$TMP/example.c"
+	{ headers "$page"; printf '#include <%s>\n' errno.h poll.h stdio.h string.h; example "$page"; } > "$TMP/example.c"
 	check "$name: it has an example" grep -q '^}' "$TMP/example.c"
 	check "$name: the example compiles" cc_ "$TMP/example.c"
 	check "$name: its sections" [ "$(grep '^\.Sh ' "$page" | tr '\n' ' ')" = ".Sh NAME .Sh SYNOPSIS .Sh DESCRIPTION \
 .Sh RETURN VALUES .Sh EXAMPLES .Sh ERRORS .Sh SEE ALSO " ]
 done
+sed 's/diw_cm\.h/diw.h/' man/diw_cm.3 > "$TMP/wrong.3"
+{ headers "$TMP/wrong.3"; echo 'void *f(void) { return (void *)diw_listen; }'; } > "$TMP/named.c"
+expect 1 "a wrong header is found" cc_ "$TMP/named.c"
 sed 's/uint32_t depth/uint64_t depth/' man/diw_cq.3 > "$TMP/wrong.3"
 { echo '#include <diwarp/diw.h>'; prototypes "$TMP/wrong.3"; } > "$TMP/synopsis.c"
 expect 1 "a wrong prototype is found" cc_ "$TMP/synopsis.c"

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * diw_cm.h - connections of RC queue pairs: listen, connect, accept, disconnect, and their events. The conventions of
+ * diw.h hold here.
+ */
+#ifndef DIW_CM_H
+#define DIW_CM_H
+
+#include "diw.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)         /* the library is built with hidden visibility */
+#endif
+
+#define DIW_MAX_PRIVATE 512          /* bytes of private data of a connection request or reply */
+
+struct diw_cm;                       /* an event channel of connection management */
+struct diw_listener;
+struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
+
+int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -EAGAIN: no thread */
+int diw_cm_destroy(struct diw_cm *cm);          /* -EBUSY while a listener or a connected queue pair uses it */
+/* Readable when an event is there. */
+int diw_cm_fd(const struct diw_cm *cm);
+
+/* How the initiator of a peer-to-peer connection says that it is ready, so that the responder may send first (RFC 6581
+ * section 4). */
+enum diw_rtr {
+	DIW_RTR_FPDU = 1,            /* an empty FPDU */
+	DIW_RTR_WRITE = 2,           /* a Write of no bytes */
+	DIW_RTR_READ = 4,            /* a Read of no bytes */
+};
+
+struct diw_conn_attr {
+	const void *data;            /* private data */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes no
+	                              * word of RFC 7306 is behind it, as if plain */
+	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
+	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
+	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
+	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
+	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
+	int64_t timeout_ns;          /* until established; > 0 */
+	unsigned keepalive_s;        /* a silent peer is asked after so long, given up after thrice that; 0: never */
+	uint8_t dscp;                /* of the packets, 0 .. 63 */
+	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
+	                              * one host cubic if it may be chosen */
+	/* diw_connect only */
+	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
+	bool self;                   /* QP is its own peer, by DST, an address of ours, whatever its port */
+	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
+	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
+	                              * reply; 0: none */
+	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
+};
+/* Defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
+void diw_conn_attr_init(struct diw_conn_attr *attr);
+
+enum diw_cm_event_type {
+	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
+	DIW_CM_ESTABLISHED,          /* ird and ord as negotiated; initiator: data of the reply */
+	DIW_CM_REJECTED,             /* initiator: by the peer's diw_reject(), with its data */
+	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or
+	                              * not as asked), ...; fault, if MPA has a name for it */
+	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ETIMEDOUT, EPROTO with its fault */
+};
+struct diw_cm_event {
+	enum diw_cm_event_type type;
+	struct diw_qp *qp;           /* or NULL */
+	struct diw_listener *listener;
+	struct diw_conn_req *req;
+	void *ctx;                   /* the queue pair's, or the listener's */
+	struct diw_addr local, peer;
+	int errnum;
+	uint16_t fault;
+	uint16_t ird, ord;
+	bool crc, rfc7306;
+	uint8_t revision;
+	uint32_t data_len;
+	uint8_t data[DIW_MAX_PRIVATE];
+};
+/* 0 and the next event; -EAGAIN none came within the timeout. */
+int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns);
+const char *diw_cm_event_str(int type);
+
+struct diw_listen_attr {
+	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
+	bool v6only;                 /* ip zero: every address of IPv6 */
+	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
+	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
+	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
+	void *ctx;
+};
+/* Defaults: 128, 1024, 10 s. */
+void diw_listen_attr_init(struct diw_listen_attr *attr);
+int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
+struct diw_listener_info {
+	struct diw_addr local;
+	uint32_t halfopen, waiting;
+	uint64_t requests, refused, timeouts, malformed;  /* handed up; over the backlog; too slow; no MPA request */
+};
+int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
+/* Requests that nobody has taken yet are reset; taken ones live on. */
+int diw_listener_close(struct diw_listener *listener);
+
+/* Begin to connect; events on CM tell the outcome. QP is RC and IDLE. -EINVAL, -EISCONN, -EMSGSIZE private data, and
+ * what connect(2) refuses at once. ATTR NULL: the defaults. */
+int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr);
+/* Answer a request with QP, RC and IDLE, whose events come on the listener's channel. On success the request is gone,
+ * else it is still there: -EINVAL, -EISCONN, -EMSGSIZE; -ECONNRESET when its peer is gone: diw_reject() then only
+ * forgets it. */
+int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
+int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
+/* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
+ * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN; 0, and nothing
+ * changes, while what the peer asked for before it ended its half is answered. */
+int diw_disconnect(struct diw_qp *qp);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif
