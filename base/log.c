@@ -59,7 +59,7 @@ static bool stderr_is_a_log(void)
 
 /* An ordinary file of the user's own, which nobody else has made a name for: opened for each line, so that no
  * descriptor of the program is ever taken for it. */
-static int open_file(const char *path)
+static int log_open(const char *path)
 {
 	char name[PATH_MAX];
 	struct stat st;
@@ -88,7 +88,7 @@ static bool file_has_room(int fd, size_t len)
 }
 
 /* Not when it would block. A pipe that nobody reads must not end the program, so its signal is not delivered. */
-static void put_line(int fd, const char *line, size_t len)
+static void line_write(int fd, const char *line, size_t len)
 {
 	const struct timespec at_once = { 0 };
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -150,14 +150,14 @@ static int level_now(void)
 /* ---- Lines ---- */
 
 /* What a program's text or a peer's holds must not be obeyed by a terminal, or begin a line of its own. */
-static void clean(char *s, size_t n)
+static void line_sanitize(char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
 			s[i] = '?';
 }
 
-static size_t add(char *line, size_t n, const char *fmt, va_list ap)
+static size_t line_append(char *line, size_t n, const char *fmt, va_list ap)
 {
 	int m = vsnprintf(line + n, LINE - 1 - n, fmt, ap);
 
@@ -170,13 +170,13 @@ static size_t addf(char *line, size_t n, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	n = add(line, n, fmt, ap);
+	n = line_append(line, n, fmt, ap);
 	va_end(ap);
 	return n;
 }
 
 /* A file is read later: its lines have the time, seconds since 1970. */
-static void say(int level, const char *err, const char *fmt, va_list ap)
+static void log_message(int level, const char *err, const char *fmt, va_list ap)
 {
 	static const char *const names[] = { "", "error: ", "warn: ", "info: ", "debug: " };
 	const char *path = secure_getenv("DIWARP_LOG_FILE");
@@ -192,15 +192,15 @@ static void say(int level, const char *err, const char *fmt, va_list ap)
 		n = addf(line, n, "%lld.%06ld ", (long long)ts.tv_sec, ts.tv_nsec / 1000);
 	}
 	n = addf(line, n, "%s: %.64s[%ld]: %s", how.name, program_invocation_short_name, (long)getpid(), names[level]);
-	n = add(line, n, fmt, ap);
+	n = line_append(line, n, fmt, ap);
 	if (err)
 		n = addf(line, n, " (%s)", err);
-	clean(line, n);
+	line_sanitize(line, n);
 	line[n++] = '\n';
-	fd = path && *path ? open_file(path) : STDERR_FILENO;
+	fd = path && *path ? log_open(path) : STDERR_FILENO;
 	if (fd < 0 || (fd == STDERR_FILENO && !(path && *path) && !stderr_is_a_log()))
 		return;
-	put_line(fd, line, n);
+	line_write(fd, line, n);
 	if (path && *path)
 		how.call(SYS_close, fd);
 }
@@ -212,7 +212,7 @@ void diw_log_write(int level, const char *fmt, ...)
 
 	if (level <= level_now()) {
 		va_start(ap, fmt);
-		say(level, NULL, fmt, ap);
+		log_message(level, NULL, fmt, ap);
 		va_end(ap);
 	}
 	errno = saved;
@@ -225,7 +225,7 @@ int diw_log_fail(int rc, const char *fmt, ...)
 
 	if (level_now() >= DIW_LOG_ERROR) {
 		va_start(ap, fmt);
-		say(DIW_LOG_ERROR, strerrorname_np(rc < 0 ? -rc : rc), fmt, ap);
+		log_message(DIW_LOG_ERROR, strerrorname_np(rc < 0 ? -rc : rc), fmt, ap);
 		va_end(ap);
 	}
 	errno = saved;

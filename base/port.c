@@ -46,7 +46,7 @@ static uint16_t port_behind(uint16_t port, const struct diw_port_hold *how)
 	return how->rdma ? diw_port_tcp(port) : port;
 }
 
-static uint16_t port_of(int fd)
+static uint16_t bound_port(int fd)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
@@ -95,7 +95,7 @@ static int hold_any(struct diw_addr *local, const struct diw_port_hold *how)
 		fd = bound_socket(*local, 0, how, false);
 		if (fd < 0)
 			return fd;
-		local->port = port_of(fd);
+		local->port = bound_port(fd);
 		if (port_behind(local->port, how) == local->port)
 			break;
 		first = fd;

@@ -64,7 +64,7 @@ void diw_range_fini(struct diw_range_set *s, struct diw_range_pools *p)
 	diw_range_init(s);
 }
 
-static int grow(struct diw_range_set *s, struct diw_range_pools *p)
+static int range_grow(struct diw_range_set *s, struct diw_range_pools *p)
 {
 	uint32_t cap = s->v == s->inl ? class_extents(0) : s->cap * 4;
 	struct diw_extent *v;
@@ -112,7 +112,7 @@ int64_t diw_range_add(struct diw_range_set *s, struct diw_range_pools *p, uint32
 	for (j = i; j < s->n && s->v[j].lo <= hi; j++)
 		had += s->v[j].hi - s->v[j].lo;
 	if (i == j) {                           /* touches none: a new extent at i */
-		if (s->n == s->cap && grow(s, p) < 0)
+		if (s->n == s->cap && range_grow(s, p) < 0)
 			return -ENOSPC;
 		memmove(&s->v[i + 1], &s->v[i], (s->n - i) * sizeof *s->v);
 		s->v[i] = (struct diw_extent){ lo, hi };

@@ -11,7 +11,7 @@
 #define MAX_VALUES 1024u
 #define MAX_SLOTS 65536u
 
-static uint64_t load(const void *page, size_t off)
+static uint64_t page_load(const void *page, size_t off)
 {
 	return atomic_load_explicit((const _Atomic uint64_t *)((const char *)page + off), memory_order_acquire);
 }
@@ -23,7 +23,7 @@ static void copy_words(void *to, const void *page, size_t off, size_t bytes)
 	char *p = to;
 
 	for (size_t i = 0; i < bytes; i += 8) {
-		uint64_t w = load(page, off + i);
+		uint64_t w = page_load(page, off + i);
 
 		memcpy(p + i, &w, 8);
 	}

@@ -140,7 +140,8 @@ static void count_write(struct diw_order *o, const struct diw_ddp_seg *seg)
 	o->write_to = seg->h.to + seg->len;
 }
 
-static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, const struct diw_ddp_seg *seg,
+			    uint64_t now)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 	uint16_t fault = t->kind == DIW_TARGET_STAG ? continues_write(&d->order, seg) : 0;
@@ -165,7 +166,7 @@ static uint16_t place(struct diw_ddp *d, const struct diw_ddp_target *t, const s
 	return 0;
 }
 
-static uint16_t take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t order_take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_ddp_target t;
 	uint16_t fault = d->ulp->target(d->ulp_ctx, seg, &t, now);
@@ -179,7 +180,7 @@ static uint16_t take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 	default:
 		if (t.kind == DIW_TARGET_BUF)
 			seg->h.mo = t.mo;
-		return place(d, &t, seg, now);
+		return order_place(d, &t, seg, now);
 	}
 }
 
@@ -201,7 +202,7 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 		seg.payload = seg.raw + seg.hdr_len;
 		seg.len = segs[i].len - seg.hdr_len;
 		if (fault == 0)
-			fault = take(d, &seg, now);
+			fault = order_take(d, &seg, now);
 		d->order.seen = true;
 		if (fault == NOT_NOW && !d->order.waiting)
 			d->order.waits_since = now;

@@ -23,23 +23,23 @@ void diw_reasms_init(struct diw_reasms *r, struct diw_arena *a, uint32_t max)
 	diw_list_init(&r->tombs);
 }
 
-static struct diw_reasm **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+static struct diw_reasm **reasm_bucket(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
 	return &d->dg->reasms.bucket[diw_source_hash(&d->dg->sources, addr, msn) & d->dg->reasms.mask];
 }
 
-static struct diw_reasm *find(const struct diw_ddp *d, const struct diw_ddp_seg *seg)
+static struct diw_reasm *reasm_find(const struct diw_ddp *d, const struct diw_ddp_seg *seg)
 {
-	struct diw_reasm *m = *bucket_of(d, seg->src, seg->h.msn);
+	struct diw_reasm *m = *reasm_bucket(d, seg->src, seg->h.msn);
 
 	while (m && (m->msn != seg->h.msn || m->epoch != seg->h.epoch || !diw_addr_eq(&m->addr, seg->src)))
 		m = m->hnext;
 	return m;
 }
 
-static void forget(struct diw_ddp *d, struct diw_reasm *m)
+static void reasm_forget(struct diw_ddp *d, struct diw_reasm *m)
 {
-	struct diw_reasm **p = bucket_of(d, &m->addr, m->msn);
+	struct diw_reasm **p = reasm_bucket(d, &m->addr, m->msn);
 
 	while (*p != m)
 		p = &(*p)->hnext;
@@ -49,7 +49,7 @@ static void forget(struct diw_ddp *d, struct diw_reasm *m)
 }
 
 /* The message is over, whole or not; what remains is a tombstone. */
-static struct diw_recv *end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
+static struct diw_recv *reasm_end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 {
 	struct diw_recv *recv = m->recv;
 
@@ -69,7 +69,7 @@ static struct diw_recv *end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now
 static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 {
 	d->c->reasm_evicted++;
-	d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+	d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
 }
 
 /* Incomplete messages hold at most four receives a source and half of all. A source sends one message after the other,
@@ -103,7 +103,7 @@ static struct diw_reasm *take_entry(struct diw_ddp *d)
 	struct diw_list *l = diw_list_first(&d->dg->reasms.tombs);
 
 	if (d->dg->reasms.pool.used == d->dg->reasms.pool.cap && l)
-		forget(d, diw_container(l, struct diw_reasm, timer));
+		reasm_forget(d, diw_container(l, struct diw_reasm, timer));
 	return diw_pool_get(&d->dg->reasms.pool);
 }
 
@@ -122,7 +122,7 @@ static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, stru
 }
 
 /* A receive whose memory is gone would block every later message: it completes with an error, the message is lost. */
-static uint16_t place(struct diw_ddp *d, struct diw_recv *r, const struct diw_ddp_seg *seg)
+static uint16_t reasm_place(struct diw_ddp *d, struct diw_recv *r, const struct diw_ddp_seg *seg)
 {
 	if (diw_ddp_place(d, &r->buf, seg->h.mo, seg->payload, seg->len) != 0)
 		return DIW_FAULT_LOCAL_PROT;
@@ -131,7 +131,7 @@ static uint16_t place(struct diw_ddp *d, struct diw_recv *r, const struct diw_dd
 }
 
 /* A message of one segment needs no state: a datagram that the network duplicates is delivered twice. */
-static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
+static uint16_t reasm_one_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 {
 	struct diw_recv *recv;
 	uint16_t fault;
@@ -139,15 +139,15 @@ static uint16_t whole_message(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	fault = take_recv(d, seg, &recv);
 	if (fault)
 		return fault;
-	fault = place(d, recv, seg);
+	fault = reasm_place(d, recv, seg);
 	d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
 	return fault;
 }
 
 /* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and
  * whose source may have state. That is NULL if it has none yet. */
-static uint16_t admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
-		      struct diw_recv **recv)
+static uint16_t reasm_admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
+			    struct diw_recv **recv)
 {
 	struct diw_reasm *victim;
 	uint16_t fault;
@@ -174,13 +174,13 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	struct diw_source *src;
 	struct diw_recv *recv;
 	struct diw_reasm *m, **b;
-	uint16_t fault = admit(d, seg, now, &src, &recv);
+	uint16_t fault = reasm_admit(d, seg, now, &src, &recv);
 
 	if (fault)
 		return fault;
 	src = diw_source_get(d, seg, now, src);
 	m = take_entry(d);
-	b = bucket_of(d, seg->src, seg->h.msn);
+	b = reasm_bucket(d, seg->src, seg->h.msn);
 	*m = (struct diw_reasm){
 		.hnext = *b, .src = src, .addr = *seg->src, .recv = recv, .last_ns = now, .msn = seg->h.msn,
 		.length = seg->h.length, .imm = seg->h.imm, .epoch = seg->h.epoch, .opcode = seg->h.opcode,
@@ -198,7 +198,7 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	return 0;
 }
 
-static bool agrees(const struct diw_reasm *m, const struct diw_ddp_hdr *h)
+static bool reasm_agrees(const struct diw_reasm *m, const struct diw_ddp_hdr *h)
 {
 	return m->length == h->length && m->opcode == h->opcode && m->imm_valid == h->imm_valid && m->imm == h->imm;
 }
@@ -225,16 +225,16 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 		diw_ddp_dropped(d->link, seg, "reasm_duplicate", now);
 		return 0;
 	}
-	fault = place(d, m->recv, seg);
+	fault = reasm_place(d, m->recv, seg);
 	if (fault == 0 && m->ranges.bytes < m->length)
 		return 0;
 	if (fault == 0) {
 		d->c->reasm_complete++;
 	} else if (!d->ulp->cq_room(d->ulp_ctx, 1)) {
-		d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+		d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
 		return fault;
 	}
-	d->ulp->recv_done(d->ulp_ctx, end(d, m, now), seg, fault);
+	d->ulp->recv_done(d->ulp_ctx, reasm_end(d, m, now), seg, fault);
 	return fault;
 }
 
@@ -244,15 +244,15 @@ uint16_t diw_reasm_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t
 	uint16_t fault;
 
 	if (seg->len == seg->h.length)
-		return d->ulp->cq_room(d->ulp_ctx, 1) ? whole_message(d, seg) : DIW_FAULT_CQ_FULL;
-	m = find(d, seg);
+		return d->ulp->cq_room(d->ulp_ctx, 1) ? reasm_one_segment(d, seg) : DIW_FAULT_CQ_FULL;
+	m = reasm_find(d, seg);
 	if (!m) {
 		fault = open_message(d, seg, now, &m);
 		if (fault)
 			return fault;
 	} else if (!m->recv) {
 		return DIW_FAULT_REASM_LATE;
-	} else if (!agrees(m, &seg->h)) {
+	} else if (!reasm_agrees(m, &seg->h)) {
 		return DIW_FAULT_REASM_MISMATCH;
 	}
 	return into_message(d, m, seg, now);
@@ -276,14 +276,14 @@ void diw_reasms_timers(struct diw_ddp *d, uint64_t now)
 		if (now < m->last_ns + d->cfg.reasm_timeout)
 			break;
 		d->c->reasm_timeout++;
-		d->ulp->recv_return(d->ulp_ctx, end(d, m, now));
+		d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
 	}
 	while ((l = diw_list_first(&d->dg->reasms.tombs))) {
 		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);
 
 		if (now < m->last_ns + d->cfg.reasm_timeout)
 			break;
-		forget(d, m);
+		reasm_forget(d, m);
 	}
 }
 

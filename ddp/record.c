@@ -33,14 +33,14 @@ void diw_records_init(struct diw_records *r, struct diw_arena *a, uint32_t max)
 	diw_list_init(&r->closed);
 }
 
-static struct diw_record **bucket_of(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
+static struct diw_record **record_bucket(const struct diw_ddp *d, const struct diw_addr *addr, uint32_t msn)
 {
 	return &d->dg->records.bucket[diw_source_hash(&d->dg->sources, addr, msn) & d->dg->records.mask];
 }
 
 struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, int epoch, uint32_t msn)
 {
-	struct diw_record *r = *bucket_of(d, addr, msn);
+	struct diw_record *r = *record_bucket(d, addr, msn);
 
 	while (r && (r->msn != msn || (epoch >= 0 && r->epoch != epoch) || !diw_addr_eq(&r->addr, addr)))
 		r = r->hnext;
@@ -71,7 +71,7 @@ void diw_record_burst_end(struct diw_ddp *d)
 	end_run(d);
 }
 
-static void report(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)
+static void record_report(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)
 {
 	if (!d->ulp->record_done(d->ulp_ctx, r, lo, hi, true))
 		diw_record_release(d, r);
@@ -85,7 +85,7 @@ static void deliver_closed(struct diw_ddp *d)
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		diw_list_del(l);
-		report(d, r, 0, d->cfg.chunks && !r->whole ? 0 : r->length);
+		record_report(d, r, 0, d->cfg.chunks && !r->whole ? 0 : r->length);
 	}
 }
 
@@ -103,7 +103,7 @@ static void count_close(struct diw_counters *c, uint8_t reason)
 
 static void unlink_open(struct diw_ddp *d, struct diw_record *r)
 {
-	struct diw_record **p = bucket_of(d, &r->addr, r->msn);
+	struct diw_record **p = record_bucket(d, &r->addr, r->msn);
 
 	while (*p != r)
 		p = &(*p)->hnext;
@@ -138,13 +138,13 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 			lo = d->dg->records.run_lo;
 			hi = d->dg->records.run_hi;
 			d->dg->records.run = NULL;
-			report(d, r, lo, hi);
+			record_report(d, r, lo, hi);
 			return;
 		}
 		end_run(d);
 	}
 	if (diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1))
-		report(d, r, lo, hi);
+		record_report(d, r, lo, hi);
 	else
 		diw_list_add_tail(&d->dg->records.closed, &r->timer);
 }
@@ -183,7 +183,7 @@ static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, ui
 	}
 }
 
-static uint16_t make_room(struct diw_ddp *d)
+static uint16_t record_make_room(struct diw_ddp *d)
 {
 	struct diw_source *src;
 
@@ -196,7 +196,7 @@ static uint16_t make_room(struct diw_ddp *d)
 	return d->dg->records.pool.used == d->dg->records.pool.cap ? DIW_FAULT_RECORD_FULL : 0;
 }
 
-static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
+static void record_fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 
@@ -220,14 +220,14 @@ static void fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 	diw_range_init(&r->ranges);
 }
 
-/* make_room() said that there is room. */
+/* record_make_room() said that there is room. */
 static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
 				      uint64_t now)
 {
-	struct diw_record **b = bucket_of(d, seg->src, seg->h.msn), *r = diw_pool_get(&d->dg->records.pool);
+	struct diw_record **b = record_bucket(d, seg->src, seg->h.msn), *r = diw_pool_get(&d->dg->records.pool);
 
 	note_msn(d, src, seg->h.msn, now);
-	fill(r, seg);
+	record_fill(r, seg);
 	r->open = true;
 	r->last_ns = now;
 	r->src = src;
@@ -246,15 +246,16 @@ static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src,
 
 /* ---- Segments ---- */
 
-static void copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg *seg)
+static void record_copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg *seg)
 {
 	memcpy(to, seg->payload, seg->len);
 	d->c->rx_payload += seg->len;
 }
 
 /* A message of one segment needs no table: it opens, completes and is reported in one step. */
-static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint8_t *to,
-			      uint64_t now)
+static uint16_t record_one_segment(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
+				   uint8_t *to,
+				   uint64_t now)
 {
 	bool room = diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1);
 	struct diw_record now_done, *r = &now_done;
@@ -265,10 +266,10 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 			return DIW_FAULT_RECORD_FULL;
 	}
 	src = diw_source_get(d, seg, now, src);
-	copy(d, to, seg);
+	record_copy(d, to, seg);
 	note_msn(d, src, seg->h.msn, now);
 	diw_source_set_closed(&d->dg->sources, src, seg->h.msn);
-	fill(r, seg);
+	record_fill(r, seg);
 	r->whole = true;
 	if (seg->len) {
 		r->ranges.v[0] = (struct diw_extent){ 0, seg->len };
@@ -286,7 +287,7 @@ static uint16_t whole_message(struct diw_ddp *d, struct diw_source *src, const s
 	return 0;
 }
 
-static bool agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
+static bool record_agrees(const struct diw_record *r, const struct diw_ddp_hdr *h)
 {
 	return r->stag == h->stag && r->to == h->to - h->mo && r->length == h->length && r->imm_valid == h->imm_valid &&
 	       r->imm == h->imm;
@@ -336,7 +337,7 @@ static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struc
 		diw_ddp_dropped(d->link, seg, "record_duplicate", now);
 		return 0;
 	}
-	copy(d, to, seg);
+	record_copy(d, to, seg);
 	if (d->cfg.chunks)
 		extend_run(d, r, lo, hi);
 	r->have_last |= seg->h.last;
@@ -365,7 +366,7 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 		return fault;
 	r = src && src->nrecords ? diw_record_find(d, seg->src, h->epoch, h->msn) : NULL;
 	if (r) {
-		if (!agrees(r, h))
+		if (!record_agrees(r, h))
 			return DIW_FAULT_RECORD_MISMATCH;
 		diw_source_touch(&d->dg->sources, src, now);
 		return into_record(d, r, seg, to, now);
@@ -375,10 +376,10 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 	if (d->cfg.chunks)
 		end_run(d);
 	if (seg->len == h->length)
-		return whole_message(d, src, seg, to, now);
+		return record_one_segment(d, src, seg, to, now);
 	if (d->cfg.chunks && !run_has_room(d, NULL, h->mo))
 		return DIW_FAULT_CQ_FULL;
-	fault = make_room(d);
+	fault = record_make_room(d);
 	if (fault)
 		return fault;
 	src = diw_source_get(d, seg, now, src);

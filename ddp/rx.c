@@ -19,7 +19,7 @@ static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	return fault;
 }
 
-static uint16_t take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t take_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_ddp_target t;
 	uint16_t fault;
@@ -51,7 +51,7 @@ static uint16_t take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t 
 
 /* UC: what found no receive waits for one, for a bounded time. Behind a wait that was in vain the next begins when
  * there was a receive again: where nobody posts any, nothing is held up. */
-static bool may_wait(struct diw_ddp *d, uint64_t now)
+static bool may_await_recv(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
@@ -75,7 +75,7 @@ void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const ch
 		      l->local.port, diw_addr_ip_str(seg->src, ip), seg->src->port, seg->hdr_len, seg->len, reason);
 }
 
-static void drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
+static void drop_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
 {
 	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, len, seg->src->port);
 	diw_fault_count(d->c, fault);
@@ -83,7 +83,7 @@ static void drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len,
 	d->ulp->fault(d->ulp_ctx, seg, fault, now);
 }
 
-static uint16_t decode(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from)
+static uint16_t decode_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from)
 {
 	uint16_t fault;
 
@@ -116,13 +116,13 @@ static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_
 		struct diw_ddp_seg seg;
 
 		seg.src = src;
-		fault = decode(d, &seg, &segs[i]);
+		fault = decode_segment(d, &seg, &segs[i]);
 		if (fault == 0)
-			fault = take(d, &seg, now);
-		if (fault == DIW_FAULT_NO_BUFFER && may_wait(d, now))
+			fault = take_segment(d, &seg, now);
+		if (fault == DIW_FAULT_NO_BUFFER && may_await_recv(d, now))
 			break;
 		if (fault)
-			drop(d, &seg, segs[i].len, fault, now);
+			drop_segment(d, &seg, segs[i].len, fault, now);
 	}
 	if (!d->order.waiting)
 		d->order.waits_until = 0;

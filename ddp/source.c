@@ -27,14 +27,14 @@ void diw_sources_init(struct diw_sources *s, struct diw_arena *a, uint32_t max)
 		diw_list_init(&s->heavy[i]);
 }
 
-static struct diw_source **bucket_of(const struct diw_sources *s, const struct diw_addr *addr)
+static struct diw_source **source_bucket(const struct diw_sources *s, const struct diw_addr *addr)
 {
 	return &s->bucket[diw_addr_hash(addr, s->seed) & s->mask];
 }
 
 struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
 {
-	struct diw_source *src = *bucket_of(s, addr);
+	struct diw_source *src = *source_bucket(s, addr);
 
 	while (src && (src->epoch != epoch || !diw_addr_eq(&src->addr, addr)))
 		src = src->hnext;
@@ -75,9 +75,9 @@ void diw_source_changed(struct diw_sources *s, struct diw_source *src)
 	diw_source_settle(s, src);
 }
 
-static struct diw_source *create(struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
+static struct diw_source *source_create(struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
 {
-	struct diw_source *src = diw_pool_get(&s->pool), **b = bucket_of(s, addr);
+	struct diw_source *src = diw_pool_get(&s->pool), **b = source_bucket(s, addr);
 
 	*src = (struct diw_source){ .addr = *addr, .epoch = epoch, .hnext = *b };
 	*b = src;
@@ -98,7 +98,7 @@ static void give_ring_back(struct diw_sources *s, struct diw_source *src)
 
 static void expire(struct diw_sources *s, struct diw_source *src)
 {
-	struct diw_source **p = bucket_of(s, &src->addr);
+	struct diw_source **p = source_bucket(s, &src->addr);
 
 	while (*p != src)
 		p = &(*p)->hnext;
@@ -136,7 +136,7 @@ static bool find_place(const struct diw_sources *s, const struct diw_addr *addr,
 	struct diw_source *o, *rival = NULL;
 	int n = 0;
 
-	for (o = *bucket_of(s, addr); o; o = o->hnext) {
+	for (o = *source_bucket(s, addr); o; o = o->hnext) {
 		if (!diw_addr_eq(&o->addr, addr))
 			continue;
 		n++;
@@ -163,8 +163,8 @@ static struct diw_source *take_place(struct diw_ddp *d, const struct place *at, 
 		d->c->source_evicted++;
 		expire(s, at->victim);
 	}
-	src = create(s, addr, epoch);
-	for (o = at->rival ? *bucket_of(s, addr) : NULL; o; o = o->hnext)
+	src = source_create(s, addr, epoch);
+	for (o = at->rival ? *source_bucket(s, addr) : NULL; o; o = o->hnext)
 		if (diw_addr_eq(&o->addr, addr))
 			o->rival = !o->proved;
 	return src;
@@ -231,7 +231,7 @@ struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *s
 /* ---- Epochs ---- */
 
 /* The epoch's messages end here: the process behind that address is another one. */
-static void end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t now)
+static void source_end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t now)
 {
 	diw_records_close_source(d, src);
 	diw_reasms_close_source(d, src, now);
@@ -252,12 +252,12 @@ static struct diw_source *end_others(struct diw_ddp *d, const struct diw_addr *a
 	struct diw_source *o, *least = NULL;
 	uint64_t worth = 0, least_worth = 0;
 
-	for (o = *bucket_of(&d->dg->sources, addr); o; o = o->hnext) {
+	for (o = *source_bucket(&d->dg->sources, addr); o; o = o->hnext) {
 		if (o == src || !diw_addr_eq(&o->addr, addr))
 			continue;
 		worth = o->proved ? UINT64_MAX : o->over_until_ns;
 		if (now >= o->over_until_ns)
-			end_epoch(d, o, now);
+			source_end_epoch(d, o, now);
 		if (!source_holds(o) && (!least || worth < least_worth)) {
 			least = o;
 			least_worth = worth;

@@ -54,7 +54,7 @@ static void insert(struct diw_stag_table *t, struct diw_stag *s)
 	t->slot[i] = s;
 }
 
-static int grow(struct diw_stag_table *t)
+static int stag_table_grow(struct diw_stag_table *t)
 {
 	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n, .of_qps = t->of_qps };
 
@@ -75,7 +75,7 @@ int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s)
 
 	if (t->n >= 1u << 22)                   /* a quarter of the indices: drawing stays quick, guessing stays hard */
 		return -ENOMEM;
-	if (t->n * 2 > t->mask && grow(t) < 0)
+	if (t->n * 2 > t->mask && stag_table_grow(t) < 0)
 		return -ENOMEM;
 	do
 		index = (uint32_t)diw_random() & 0xffffff;

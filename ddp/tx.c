@@ -35,7 +35,7 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 /* A position in the message's payload. */
 struct cursor { const struct iovec *iov; size_t off; };
 
-static void advance(struct cursor *c, size_t n)
+static void cursor_advance(struct cursor *c, size_t n)
 {
 	c->off += n;
 	while (c->off && c->off >= c->iov->iov_len) {
@@ -51,8 +51,8 @@ static bool segment_held(const struct diw_ddp_tx *tx, int64_t cost, int64_t wind
 }
 
 /* Cut up to BURST segments from OFF on; returns how many. */
-static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
-	       struct diw_link_seg *segs)
+static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
+			struct diw_link_seg *segs)
 {
 	uint32_t off = tx->off;
 	int64_t window = tx->window;
@@ -74,7 +74,7 @@ static int cut(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t
 		segs[n].iov = at->iov;
 		segs[n].off = at->off;
 		if (!tx->h.last)
-			advance(at, len);
+			cursor_advance(at, len);
 		tx->h.to += len;
 		off += len;
 		budget -= cost;
@@ -104,7 +104,7 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 	struct diw_link_seg segs[BURST];
 	struct cursor at = { iov, 0 };
 
-	advance(&at, tx->off);
+	cursor_advance(&at, tx->off);
 	while (tx->active) {
 		struct cursor ahead = at;
 		int n, taken;
@@ -112,7 +112,7 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 		if (*budget <= 0)
 			return -EBUSY;
 		tx->held = 0;
-		n = cut(tx, &ahead, *budget, hdr, segs);
+		n = cut_segments(tx, &ahead, *budget, hdr, segs);
 		if (n == 0)
 			return -EBUSY;
 		taken = d->link->ops->send(d->link, &tx->dst, segs, n, now);

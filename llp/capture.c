@@ -108,8 +108,8 @@ static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one
 	c->flush_at = diw_min64(c->flush_at, now + FLUSH_NS);
 }
 
-static void write_burst(struct diw_capture *c, const struct diw_dgram_burst *b, bool outbound, const char *comment,
-			uint64_t now)
+static void capture_burst(struct diw_capture *c, const struct diw_dgram_burst *b, bool outbound, const char *comment,
+			  uint64_t now)
 {
 	const struct iovec *v = b->iov;
 	uint32_t left = b->len, i = 0;
@@ -152,7 +152,7 @@ static int wire_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 		rc = c->lower->ops->send(c->lower, &b[i], 1, now);
 		if (rc < 1)
 			break;
-		write_burst(c, &b[i], true, d->c->tx_error - refused >= count ? "tx_error" : NULL, now);
+		capture_burst(c, &b[i], true, d->c->tx_error - refused >= count ? "tx_error" : NULL, now);
 	}
 	diw_dgram_pull_up(d, c->lower);
 	return i ? i : rc;
@@ -188,7 +188,7 @@ static int wire_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 	return c->lower->ops->fds(c->lower, fd);
 }
 
-static void wire_close(struct diw_dgram *d)
+static void close_wire(struct diw_dgram *d)
 {
 	struct diw_capture *c = of_wire(d);
 
@@ -200,7 +200,7 @@ static void wire_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops wire_ops = {
 	.name = "capture", .send = wire_send, .recv = wire_recv, .deadline = wire_deadline, .mtu = wire_mtu,
-	.fds = wire_fds, .close = wire_close,
+	.fds = wire_fds, .close = close_wire,
 };
 
 /* ---- Above it ---- */
@@ -291,7 +291,7 @@ static void seen(struct diw_dgram_watch *w, uint64_t now)
 {
 	struct diw_capture *c = diw_container(w, struct diw_capture, watch);
 
-	write_burst(c, &c->rx, false, NULL, now);
+	capture_burst(c, &c->rx, false, NULL, now);
 }
 
 static void lost(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov, size_t off,

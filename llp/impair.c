@@ -143,7 +143,7 @@ static int send_due(struct impair *im, uint64_t now)
 }
 
 /* 0: taken. -EAGAIN: not, and everything is as before, so that a second try decides the same. */
-static int send_burst(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
+static int impair_burst(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_impair_line *l = &im->tx;
 	typeof(l->s) before = l->s;
@@ -180,7 +180,7 @@ static int impair_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int
 	}
 	err = send_due(im, now);
 	for (i = 0; i < n && !err; i++) {
-		err = send_burst(im, &b[i], now);
+		err = impair_burst(im, &b[i], now);
 		if (err)
 			break;
 	}
@@ -230,7 +230,7 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 }
 
 /* Fill the run from what is due, else from the lower dgram. False when there is nothing now. */
-static bool refill(struct impair *im, uint64_t now)
+static bool refill_run(struct impair *im, uint64_t now)
 {
 	while (!im->rx.nrun) {
 		diw_impair_line_release(&im->rx, now);
@@ -257,7 +257,7 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	}
 	if (!im->rx.nrun && diw_impair_line_idle(&im->rx)) {
 		got = im->lower->ops->recv(im->lower, b, n, now);
-	} else if (n > 0 && refill(im, now)) {
+	} else if (n > 0 && refill_run(im, now)) {
 		hand_up(im, b);
 		got = 1;
 	}

@@ -225,7 +225,7 @@ static void overtaken(struct diw_impair_line *l, const struct diw_impair_entry *
 	}
 }
 
-static void hold(struct diw_impair_line *l, struct diw_impair_entry *e, int behind, uint64_t now)
+static void hold_entry(struct diw_impair_line *l, struct diw_impair_entry *e, int behind, uint64_t now)
 {
 	e->behind = behind;
 	e->due = now + HOLD_TIME;
@@ -256,7 +256,7 @@ static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 		l->c->impair_corrupted++;
 	}
 	if (late)
-		hold(l, e, behind, now);
+		hold_entry(l, e, behind, now);
 	else
 		pass(l, b, at, len, e, now);
 	if (l->nheld)

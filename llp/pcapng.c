@@ -46,16 +46,16 @@ struct diw_pcapng {
 
 /* ---- Blocks: in this machine's byte order, as the section header tells the reader ---- */
 
-static uint8_t *put(uint8_t *p, const void *from, size_t len)
+static uint8_t *put_bytes(uint8_t *p, const void *from, size_t len)
 {
 	if (len)                                /* an option without a value has no bytes to point at */
 		memcpy(p, from, len);
 	return p + len;
 }
 
-static uint8_t *put32(uint8_t *p, uint32_t v)
+static uint8_t *put_word(uint8_t *p, uint32_t v)
 {
-	return put(p, &v, sizeof v);
+	return put_bytes(p, &v, sizeof v);
 }
 
 static uint8_t *pad(uint8_t *p, size_t len)
@@ -69,7 +69,7 @@ static uint8_t *put_option(uint8_t *p, uint16_t code, const void *value, size_t 
 {
 	uint16_t head[2] = { code, (uint16_t)len };
 
-	return pad(put(put(p, head, sizeof head), value, len), len);
+	return pad(put_bytes(put_bytes(p, head, sizeof head), value, len), len);
 }
 
 /* Both lengths of the block from BEGIN to P. */
@@ -77,8 +77,8 @@ static uint8_t *end_block(uint8_t *begin, uint8_t *p)
 {
 	uint32_t len = (uint32_t)(p - begin) + 4;
 
-	put32(begin + 4, len);
-	return put32(p, len);
+	put_word(begin + 4, len);
+	return put_word(p, len);
 }
 
 static void begin_file(struct diw_pcapng *p)
@@ -90,12 +90,12 @@ static void begin_file(struct diw_pcapng *p)
 	const int64_t unknown = -1;
 	uint8_t *b = p->buf, *q;
 
-	q = put32(b, BLOCK_SHB) + 4;
-	q = put(put(put32(q, 0x1a2b3c4d), version, sizeof version), &unknown, sizeof unknown);
+	q = put_word(b, BLOCK_SHB) + 4;
+	q = put_bytes(put_bytes(put_word(q, 0x1a2b3c4d), version, sizeof version), &unknown, sizeof unknown);
 	q = put_option(q, OPT_USERAPPL, app, sizeof app - 1);
 	b = end_block(b, put_option(q, OPT_END, NULL, 0));
-	q = put32(b, BLOCK_IDB) + 4;
-	q = put32(put(q, link, sizeof link), 0);
+	q = put_word(b, BLOCK_IDB) + 4;
+	q = put_word(put_bytes(q, link, sizeof link), 0);
 	q = put_option(q, OPT_IF_NAME, "diwarp", 6);
 	q = put_option(q, OPT_TSRESOL, &nanoseconds, 1);
 	b = end_block(b, put_option(q, OPT_END, NULL, 0));
@@ -112,7 +112,7 @@ static uint32_t sum16(uint32_t sum, const uint8_t *p, size_t len)
 	return len ? sum + ((uint32_t)*p << 8) : sum;
 }
 
-static uint16_t fold(uint32_t sum)
+static uint16_t fold_sum(uint32_t sum)
 {
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -147,7 +147,7 @@ static uint8_t *put_transport(uint8_t *p, const struct diw_pcapng_packet *k, uin
 }
 
 /* Returns the addresses, *N bytes; LEN is what follows the header. */
-static uint8_t *put_ip(uint8_t *p, const struct diw_pcapng_packet *k, uint8_t protocol, uint32_t len, size_t *n)
+static uint8_t *put_ip_header(uint8_t *p, const struct diw_pcapng_packet *k, uint8_t protocol, uint32_t len, size_t *n)
 {
 	if (ip_len(k) == IPV4_LEN) {
 		p[0] = 0x45;
@@ -156,7 +156,7 @@ static uint8_t *put_ip(uint8_t *p, const struct diw_pcapng_packet *k, uint8_t pr
 		p[9] = protocol;
 		memcpy(p + 12, k->src->ip + 12, 4);
 		memcpy(p + 16, k->dst->ip + 12, 4);
-		diw_put16(p + 10, fold(sum16(0, p, IPV4_LEN)));
+		diw_put16(p + 10, fold_sum(sum16(0, p, IPV4_LEN)));
 		*n = 8;
 		return p + 12;
 	}
@@ -183,13 +183,13 @@ static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 		size_t have = v->iov_len - off;
 
 		n = have < left ? have : left;
-		end = put(end, (uint8_t *)v->iov_base + off, n);
+		end = put_bytes(end, (uint8_t *)v->iov_base + off, n);
 		left -= (uint32_t)n;
 	}
 	len = (uint32_t)(end - body);
 	field = put_transport(body, k, len);
-	addrs = put_ip(p, k, protocol, len, &n);
-	sum = fold(sum16(sum16(protocol + len, addrs, n), body, len));
+	addrs = put_ip_header(p, k, protocol, len, &n);
+	sum = fold_sum(sum16(sum16(protocol + len, addrs, n), body, len));
 	diw_put16(field, (uint16_t)(sum || k->tcp ? sum : 0xffff));     /* 0 in UDP is none (RFC 768) */
 	return end;
 }
@@ -197,7 +197,7 @@ static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 /* ---- The file ---- */
 
 /* Of the buffer DONE bytes are in the file. What is no whole block is cut off, so that readers find whole ones. */
-static void give_up(struct diw_pcapng *p, int err, uint32_t done)
+static void file_fail(struct diw_pcapng *p, int err, uint32_t done)
 {
 	uint32_t whole = 0, len = 0;
 
@@ -226,7 +226,7 @@ static void write_out(struct diw_pcapng *p)
 
 	if (p->used && !is_open(p)) {
 		p->cut = false;
-		give_up(p, EBADF, 0);
+		file_fail(p, EBADF, 0);
 	}
 	while (done < p->used) {
 		uint64_t room = p->limit - p->written - done;
@@ -235,13 +235,13 @@ static void write_out(struct diw_pcapng *p)
 		if (n > 0)
 			done += (uint32_t)n;
 		else if (n == 0 || !room || errno != EINTR)
-			give_up(p, n == 0 ? ENOSPC : room ? errno : EFBIG, done);
+			file_fail(p, n == 0 ? ENOSPC : room ? errno : EFBIG, done);
 	}
 	p->written += p->used;
 	p->used = 0;
 }
 
-static int tell(struct diw_pcapng *p)
+static int file_error_once(struct diw_pcapng *p)
 {
 	bool told = p->told;
 
@@ -258,19 +258,19 @@ int diw_pcapng_flush(struct diw_pcapng *p)
 	pthread_mutex_lock(&p->lock);
 	if (!p->error)
 		write_out(p);
-	rc = tell(p);
+	rc = file_error_once(p);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
 
-static void append(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
+static void append_packet(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 {
 	uint8_t *b = p->buf + p->used, *q, *packet;
 	uint32_t len = ip_len(k) + transport_len(k) + k->len;
 
-	q = put32(put32(b, BLOCK_EPB) + 4, 0);
-	q = put32(put32(q, (uint32_t)(k->ns >> 32)), (uint32_t)k->ns);
-	packet = put32(put32(q, len), len);
+	q = put_word(put_word(b, BLOCK_EPB) + 4, 0);
+	q = put_word(put_word(q, (uint32_t)(k->ns >> 32)), (uint32_t)k->ns);
+	packet = put_word(put_word(q, len), len);
 	q = pad(put_packet(packet, k), len);
 	if (k->comment)
 		q = put_option(q, OPT_COMMENT, k->comment, strnlen(k->comment, MAX_COMMENT));
@@ -288,8 +288,8 @@ int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 	if (!p->error && p->used > BUFFER - MAX_BLOCK)
 		write_out(p);
 	if (!p->error)
-		append(p, k);
-	rc = tell(p);
+		append_packet(p, k);
+	rc = file_error_once(p);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
@@ -306,7 +306,7 @@ static int may_overwrite(int fd, const struct stat *st)
 }
 
 /* An ordinary file, or a device such as /dev/full: what else one can open may block, or kill the program (SIGPIPE). */
-static int prepare(struct diw_pcapng *p)
+static int file_prepare(struct diw_pcapng *p)
 {
 	struct rlimit lim;
 	struct stat st;
@@ -342,7 +342,7 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 	if (!p)
 		return -ENOMEM;
 	p->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-	rc = p->fd >= 0 ? prepare(p) : -errno;
+	rc = p->fd >= 0 ? file_prepare(p) : -errno;
 	if (rc < 0) {
 		if (p->fd >= 0)
 			close(p->fd);

@@ -116,7 +116,7 @@ static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t
 }
 
 /* 0, or -EAGAIN: not taken. */
-static int stage_one(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *g, uint64_t now)
+static int stage_segment(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *g, uint64_t now)
 {
 	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
 	uint32_t crc;
@@ -144,7 +144,7 @@ static int stage_one(struct seal *s, const struct diw_addr *dst, const struct di
 }
 
 /* Append one segment's pieces and its CRC to the gather list; how many entries, 0 when there is no room for them. */
-static int gather_one(struct seal *s, int at, uint8_t crc_at[DIW_SEAL_LEN], const struct diw_link_seg *g)
+static int gather_segment(struct seal *s, int at, uint8_t crc_at[DIW_SEAL_LEN], const struct diw_link_seg *g)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
@@ -185,7 +185,7 @@ static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct
 
 		if (count && (len > b.seg || b.len + len > DIW_DGRAM_MAX_BURST))
 			break;
-		pieces = gather_one(s, b.niov, s->crcs[count], &segs[count]);
+		pieces = gather_segment(s, b.niov, s->crcs[count], &segs[count]);
 		if (!pieces)
 			break;
 		b.niov += pieces;
@@ -208,7 +208,7 @@ static int seal_send(struct diw_link *l, const struct diw_addr *dst, const struc
 
 	while (i < n) {
 		if (segs[i].hdr_len + segs[i].len + DIW_SEAL_LEN <= STAGE_MAX) {
-			if (stage_one(s, dst, &segs[i], now))
+			if (stage_segment(s, dst, &segs[i], now))
 				break;
 			i++;
 		} else {

@@ -33,7 +33,7 @@ static struct tcp *tcp_of(struct diw_stream *s)
 	return (struct tcp *)s;
 }
 
-static int set_int(int fd, int level, int name, int value)
+static int tcp_set_int(int fd, int level, int name, int value)
 {
 	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
 }
@@ -65,7 +65,7 @@ static int tcp_connected(struct diw_stream *s)
 	return -err;
 }
 
-static ssize_t result(long n)
+static ssize_t io_result(long n)
 {
 	if (n >= 0)
 		return n;
@@ -78,8 +78,8 @@ static ssize_t tcp_send(struct diw_stream *s, const struct iovec *iov, int n)
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
 
 	if (n == 1)
-		return result(syscall(SYS_sendto, tcp_of(s)->fd, iov->iov_base, iov->iov_len, flags, NULL, 0));
-	return result(syscall(SYS_sendmsg, tcp_of(s)->fd, &m, flags));
+		return io_result(syscall(SYS_sendto, tcp_of(s)->fd, iov->iov_base, iov->iov_len, flags, NULL, 0));
+	return io_result(syscall(SYS_sendmsg, tcp_of(s)->fd, &m, flags));
 }
 
 static ssize_t tcp_recv(struct diw_stream *s, const struct iovec *iov, int n)
@@ -87,9 +87,9 @@ static ssize_t tcp_recv(struct diw_stream *s, const struct iovec *iov, int n)
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
 
 	if (n == 1)
-		return result(syscall(SYS_recvfrom, tcp_of(s)->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL,
-				      NULL));
-	return result(syscall(SYS_recvmsg, tcp_of(s)->fd, &m, MSG_DONTWAIT));
+		return io_result(syscall(SYS_recvfrom, tcp_of(s)->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL,
+					 NULL));
+	return io_result(syscall(SYS_recvmsg, tcp_of(s)->fd, &m, MSG_DONTWAIT));
 }
 
 static uint32_t tcp_emss(struct diw_stream *s)
@@ -122,31 +122,31 @@ static void tcp_close(struct diw_stream *s, bool abort)
 	free(s);
 }
 
-static int seconds(int fd, int name, unsigned value)
+static int set_seconds(int fd, int name, unsigned value)
 {
-	return value ? set_int(fd, IPPROTO_TCP, name, value < INT_MAX ? (int)value : INT_MAX) : 0;
+	return value ? tcp_set_int(fd, IPPROTO_TCP, name, value < INT_MAX ? (int)value : INT_MAX) : 0;
 }
 
 /* Connections that a listener accepts have its options. */
-static int set_options(int fd, int family, const struct diw_stream_attr *a)
+static int tcp_set_options(int fd, int family, const struct diw_stream_attr *a)
 {
-	int err = set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	int err = tcp_set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 
 	if (!err && a->keepalive) {
-		err = set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+		err = tcp_set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 		if (!err)
-			err = seconds(fd, TCP_KEEPIDLE, a->keepalive_idle);
+			err = set_seconds(fd, TCP_KEEPIDLE, a->keepalive_idle);
 		if (!err)
-			err = seconds(fd, TCP_KEEPINTVL, a->keepalive_interval);
+			err = set_seconds(fd, TCP_KEEPINTVL, a->keepalive_interval);
 		if (!err)
-			err = seconds(fd, TCP_KEEPCNT, a->keepalive_count);
+			err = set_seconds(fd, TCP_KEEPCNT, a->keepalive_count);
 	}
 	if (!err)
-		err = seconds(fd, TCP_USER_TIMEOUT, a->user_timeout_ms);
+		err = set_seconds(fd, TCP_USER_TIMEOUT, a->user_timeout_ms);
 	if (!err && a->tos && family == AF_INET6)
-		err = set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, (int)a->tos);
+		err = tcp_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, (int)a->tos);
 	if (!err && a->tos)          /* also on a socket of IPv6, for peers of IPv4 */
-		err = set_int(fd, IPPROTO_IP, IP_TOS, (int)a->tos);
+		err = tcp_set_int(fd, IPPROTO_IP, IP_TOS, (int)a->tos);
 	if (!err && a->congestion[0] &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, a->congestion, (socklen_t)strlen(a->congestion)))
 		err = -errno;
@@ -166,7 +166,7 @@ static int tcp_tune(struct diw_stream *s, const struct diw_stream_attr *a)
 	const struct tcp *t = (struct tcp *)s;
 
 	choose_congestion(t, a);
-	return set_options(t->fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
+	return tcp_set_options(t->fd, diw_addr_is_v4(&s->peer) ? AF_INET : AF_INET6, a);
 }
 
 static bool tcp_hung_up(struct diw_stream *s)
@@ -228,21 +228,21 @@ static int connect_self(int fd, int family, struct diw_addr own)
 	return err;
 }
 
-static int begin_connect(int fd, int family, const struct diw_stream_attr *a)
+static int tcp_begin_connect(int fd, int family, const struct diw_stream_attr *a)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(&a->peer, &ss);
-	int err = set_options(fd, family, a);
+	int err = tcp_set_options(fd, family, a);
 
 	if (!err && family == AF_INET6)
-		err = set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+		err = tcp_set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (!err && a->self)
 		return connect_self(fd, family, a->peer);
 	/* With the address alone given, the port is chosen for the pair: more connections than ports. */
 	if (!err && !a->local.port)
-		set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+		tcp_set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
 	if (!err && a->local.port)
-		err = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+		err = tcp_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (!err && (a->local.port || !diw_addr_ip_is_zero(&a->local)))
 		err = bind_to(fd, family, &a->local);
 	if (!err && connect(fd, (struct sockaddr *)&ss, len) && errno != EINPROGRESS)
@@ -262,7 +262,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 	fd = diw_socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	err = begin_connect(fd, family, attr);
+	err = tcp_begin_connect(fd, family, attr);
 	if (err) {
 		close(fd);
 		return err;
@@ -279,13 +279,13 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 /* ---- Listening ---- */
 
 /* The connection that broke before it was accepted, for whichever reason the network had (accept(2)). */
-static bool gone(int err)
+static bool broke_before_accept(int err)
 {
 	return err == ECONNABORTED || err == EINTR || err == EPROTO || err == ENETDOWN || err == ENOPROTOOPT ||
 	       err == EHOSTDOWN || err == ENONET || err == EHOSTUNREACH || err == EOPNOTSUPP || err == ENETUNREACH;
 }
 
-static int listener_accept(struct diw_stream_listener *l, struct diw_stream **s)
+static int tcp_accept(struct diw_stream_listener *l, struct diw_stream **s)
 {
 	struct sockaddr_storage ss;
 	socklen_t len;
@@ -294,7 +294,7 @@ static int listener_accept(struct diw_stream_listener *l, struct diw_stream **s)
 	do {
 		len = sizeof ss;
 		fd = (int)syscall(SYS_accept4, ((struct listener *)l)->fd, &ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	} while (fd < 0 && gone(errno));
+	} while (fd < 0 && broke_before_accept(errno));
 	if (fd < 0)
 		return -errno;
 	err = tcp_new(fd, s);
@@ -310,14 +310,14 @@ static int listener_fd(struct diw_stream_listener *l)
 	return ((struct listener *)l)->fd;
 }
 
-static void listener_close(struct diw_stream_listener *l)
+static void tcp_listener_close(struct diw_stream_listener *l)
 {
 	close(((struct listener *)l)->fd);
 	free(l);
 }
 
 static const struct diw_stream_listener_ops listener_ops = {
-	.accept = listener_accept, .fd = listener_fd, .close = listener_close,
+	.accept = tcp_accept, .fd = listener_fd, .close = tcp_listener_close,
 };
 
 /* The wildcard takes peers of both families, where there is IPv6. */
@@ -336,16 +336,16 @@ static int listen_socket(const struct diw_stream_attr *a, int *family)
 	if (fd < 0)
 		return -errno;
 	if (*family == AF_INET6)
-		set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !any || a->v6only);
+		tcp_set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !any || a->v6only);
 	return fd;
 }
 
-static int begin_listen(int fd, int family, const struct diw_stream_attr *a)
+static int tcp_begin_listen(int fd, int family, const struct diw_stream_attr *a)
 {
-	int err = set_options(fd, family, a);
+	int err = tcp_set_options(fd, family, a);
 
 	if (!err)                    /* connections of an earlier process may still be in TIME-WAIT */
-		err = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+		err = tcp_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (!err)
 		err = bind_to(fd, family, &a->local);
 	if (!err && listen(fd, a->backlog > 0 ? a->backlog : BACKLOG))
@@ -364,7 +364,7 @@ int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listene
 	if (fd < 0)
 		return fd;
 	n = calloc(1, sizeof *n);
-	err = n ? begin_listen(fd, family, attr) : -ENOMEM;
+	err = n ? tcp_begin_listen(fd, family, attr) : -ENOMEM;
 	if (err) {
 		close(fd);
 		free(n);

@@ -19,12 +19,12 @@ socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct
 	return sizeof *in6;
 }
 
-static int set_int(int fd, int level, int name, int value)
+static int udp_set_int(int fd, int level, int name, int value)
 {
 	return setsockopt(fd, level, name, &value, sizeof value) ? -errno : 0;
 }
 
-static int open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
+static int udp_open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 {
 	const int type = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 	bool v4 = diw_addr_is_v4(&attr->local);
@@ -37,15 +37,15 @@ static int open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	}
 	if (u->fd < 0)
 		return -errno;
-	return u->family == AF_INET6 ? set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
+	return u->family == AF_INET6 ? udp_set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
 }
 
 /* With each datagram, to which address of ours it came. */
 static void tell_own(const struct diw_udp *u, int fd, bool tell)
 {
-	set_int(fd, IPPROTO_IP, IP_PKTINFO, tell);
+	udp_set_int(fd, IPPROTO_IP, IP_PKTINFO, tell);
 	if (u->family == AF_INET6)
-		set_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, tell);
+		udp_set_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, tell);
 }
 
 void diw_udp_hot_alone(struct diw_udp *u)
@@ -59,20 +59,20 @@ void diw_udp_hot_alone(struct diw_udp *u)
 static void set_common(const struct diw_udp *u, int fd)
 {
 	if (u->rcvbuf)
-		set_int(fd, SOL_SOCKET, SO_RCVBUF, u->rcvbuf < INT_MAX ? (int)u->rcvbuf : INT_MAX);
-	set_int(fd, SOL_SOCKET, SO_SNDBUF, SNDBUF);
-	set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+		udp_set_int(fd, SOL_SOCKET, SO_RCVBUF, u->rcvbuf < INT_MAX ? (int)u->rcvbuf : INT_MAX);
+	udp_set_int(fd, SOL_SOCKET, SO_SNDBUF, SNDBUF);
+	udp_set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
 	if (u->family == AF_INET6)
-		set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
+		udp_set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
 	if (diw_udp_offload().gro)
-		set_int(fd, SOL_UDP, UDP_GRO, 1);
+		udp_set_int(fd, SOL_UDP, UDP_GRO, 1);
 	if (u->any)
 		tell_own(u, fd, true);
 	if (u->group)                           /* it sends nothing */
 		return;
-	set_int(fd, IPPROTO_IP, IP_RECVERR, 1);
+	udp_set_int(fd, IPPROTO_IP, IP_RECVERR, 1);
 	if (u->family == AF_INET6)
-		set_int(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
+		udp_set_int(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
 }
 
 /* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those
@@ -83,18 +83,18 @@ static void set_multicast_if(const struct diw_udp *u, unsigned ifindex)
 
 	setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof m);
 	if (u->family == AF_INET6)
-		set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)ifindex);
+		udp_set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)ifindex);
 }
 
 /* Every process of the host may have such a socket, and each hears what came to the groups of its own. */
 static int set_group(const struct diw_udp *u)
 {
-	int err = set_int(u->fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	int err = udp_set_int(u->fd, SOL_SOCKET, SO_REUSEADDR, 1);
 
 	if (!err)
-		err = set_int(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+		err = udp_set_int(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
 	if (u->family == AF_INET6)
-		set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+		udp_set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 	return err;
 }
 
@@ -117,7 +117,7 @@ int diw_udp_member(struct diw_dgram *d, const struct diw_addr *group, bool join)
 	return rc ? -errno : 0;
 }
 
-static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
+static int udp_set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
 {
 	socklen_t len = sizeof(int);
 	int granted = 0;
@@ -129,7 +129,7 @@ static int set_options(struct diw_udp *u, const struct diw_dgram_attr *attr)
 		return set_group(u);
 	if (attr->ifindex)
 		set_multicast_if(u, attr->ifindex);
-	return attr->broadcast ? set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
+	return attr->broadcast ? udp_set_int(u->fd, SOL_SOCKET, SO_BROADCAST, 1) : 0;
 }
 
 static int bind_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
@@ -176,7 +176,7 @@ static int connect_socket(struct diw_udp *u, const struct diw_addr *peer)
 	return 0;
 }
 
-static void prepare(struct diw_udp *u, const struct diw_dgram_attr *attr)
+static void udp_init(struct diw_udp *u, const struct diw_dgram_attr *attr)
 {
 	struct cmsghdr *c = &u->tx_control.align;
 
@@ -200,10 +200,10 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 
 	if (!attr->c || (!attr->any && (diw_addr_ip_is_zero(&attr->local) || diw_addr_is_multicast(&attr->local))))
 		return -EINVAL;
-	prepare(u, attr);
-	err = open_socket(u, attr);
+	udp_init(u, attr);
+	err = udp_open_socket(u, attr);
 	if (!err)
-		err = set_options(u, attr);
+		err = udp_set_options(u, attr);
 	if (!err)
 		err = bind_socket(u, attr);
 	u->d.only = u->family == AF_INET ? 4 : attr->any ? 0 : 6;
@@ -235,10 +235,10 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 	if (fd < 0)
 		return -1;
 	set_common(u, fd);
-	ok = !set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 1) && !set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) &&
+	ok = !udp_set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 1) && !udp_set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) &&
 	     !bind(fd, (struct sockaddr *)&ss, len);
-	set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 0);
-	set_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
+	udp_set_int(u->fd, SOL_SOCKET, SO_REUSEPORT, 0);
+	udp_set_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
 	if (ok)
 		return fd;
 	close(fd);
@@ -251,8 +251,8 @@ static bool set_path(int fd, const struct diw_addr *peer, uint16_t path)
 	bool v4 = diw_addr_is_v4(peer);
 	int tclass = path >> 8, hops = path & 0xff ? path & 0xff : -1;
 
-	return !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass) &&
-	       !set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
+	return !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass) &&
+	       !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
 }
 
 /* It answers from the address that the peer has asked, if any. */

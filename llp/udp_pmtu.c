@@ -18,7 +18,7 @@ static uint32_t payload_of(const struct diw_addr *dst, uint32_t ip_mtu)
 	return n < DIW_DGRAM_MAX ? n : DIW_DGRAM_MAX;
 }
 
-static unsigned slot_of(struct diw_addr *host)
+static unsigned pmtu_slot(struct diw_addr *host)
 {
 	host->port = 0;
 	return diw_addr_hash(host, 0) % DIW_UDP_PMTU_SLOTS;
@@ -30,7 +30,7 @@ uint32_t diw_udp_pmtu_payload(const struct diw_udp_pmtu *p, const struct diw_add
 
 	if (p->used) {
 		struct diw_addr host = *dst;
-		unsigned i = slot_of(&host);
+		unsigned i = pmtu_slot(&host);
 
 		if (p->slot[i].mtu < mtu && p->slot[i].expires > now && diw_addr_eq(&p->slot[i].host, &host))
 			mtu = p->slot[i].mtu;
@@ -39,7 +39,7 @@ uint32_t diw_udp_pmtu_payload(const struct diw_udp_pmtu *p, const struct diw_add
 }
 
 /* IP bytes, 0 when the kernel does not say. Only a connected socket can be asked. */
-static uint32_t ask(const struct diw_addr *src, const struct diw_addr *dst)
+static uint32_t ask_route_mtu(const struct diw_addr *src, const struct diw_addr *dst)
 {
 	struct sockaddr_storage to, from;
 	socklen_t tolen = diw_addr_to_sockaddr(dst, &to), fromlen, len = sizeof(int);
@@ -64,8 +64,8 @@ static uint32_t ask(const struct diw_addr *src, const struct diw_addr *dst)
 bool diw_udp_pmtu_learn(struct diw_udp_pmtu *p, const struct diw_addr *src, const struct diw_addr *dst, uint64_t now)
 {
 	struct diw_addr host = *dst;
-	unsigned i = slot_of(&host);
-	uint32_t mtu = ask(src, dst);
+	unsigned i = pmtu_slot(&host);
+	uint32_t mtu = ask_route_mtu(src, dst);
 
 	if (!mtu || payload_of(dst, mtu) >= diw_udp_pmtu_payload(p, dst, now))
 		return false;

@@ -38,7 +38,7 @@ static int open_loopback(int family, struct sockaddr_storage *ss, socklen_t *len
 }
 
 /* Length of the next datagram, 0 when none comes; *seg as GRO tells it. */
-static int take(int fd, int *seg)
+static int recv_datagram(int fd, int *seg)
 {
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
 	uint8_t data[2 * LEN];
@@ -91,7 +91,7 @@ static void prove_on(int tx, int rx, const struct sockaddr_storage *to, socklen_
 			believe();
 		return;
 	}
-	switch (take(rx, &seg)) {
+	switch (recv_datagram(rx, &seg)) {
 	case LEN:
 		proved.gso = proved.gro = seg == SEG;
 		break;

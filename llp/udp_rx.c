@@ -78,7 +78,7 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 		u->d.c->tx_error++;
 }
 
-static void count(const struct diw_udp *u, const struct diw_dgram_burst *b)
+static void count_burst(const struct diw_udp *u, const struct diw_dgram_burst *b)
 {
 	u->d.c->rx_bursts++;
 	u->d.c->rx_datagrams += b->seg ? (b->len + b->seg - 1) / b->seg : 1;
@@ -100,13 +100,13 @@ void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, 
 	u->rx_burst = (struct iovec){ data, b->len };
 	b->iov = &u->rx_burst;
 	b->niov = 1;
-	count(u, b);
+	count_burst(u, b);
 }
 
 int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b)
 {
 	*b = *u->d.given;
 	u->d.given = NULL;
-	count(u, b);
+	count_burst(u, b);
 	return 1;
 }

@@ -30,7 +30,7 @@ static struct diw_uring *uring_of(struct diw_dgram *d)
 	return (struct diw_uring *)d;
 }
 
-static void arm(struct diw_uring *r, int i)
+static void arm_recv(struct diw_uring *r, int i)
 {
 	struct diw_uring_rx *rx = &r->rx[i];
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
@@ -84,7 +84,7 @@ static int uring_call(struct diw_udp *u, uint32_t len)
 
 	(void)len;
 	if (i && !r->rx[1].file && diw_uring_add_file(r, 1, u->hot_fd) == 0)
-		arm(r, 1);
+		arm_recv(r, 1);
 	sqe = io_uring_get_sqe(&r->ring);
 	io_uring_prep_sendmsg(sqe, r->rx[i].file ? i : u->tx_fd, &u->tx, MSG_DONTWAIT);
 	sqe->flags = r->rx[i].file ? IOSQE_FIXED_FILE : 0;
@@ -106,7 +106,7 @@ static void give_back(struct diw_uring *r)
 }
 
 /* What is in the held buffer. */
-static bool decode(struct diw_uring *r, uint32_t len, struct diw_dgram_burst *b)
+static bool decode_recv(struct diw_uring *r, uint32_t len, struct diw_dgram_burst *b)
 {
 	struct io_uring_recvmsg_out *out = (void *)(r->held->bufs + r->held_bid * DIW_URING_BUF);
 	uint8_t *name = (uint8_t *)(out + 1);
@@ -135,11 +135,11 @@ static bool received(struct diw_uring *r, const struct io_uring_cqe *cqe, struct
 	if (cqe->res < 0)
 		diw_udp_rx_error(&r->u, cqe->res, rx == &r->rx[1]);
 	else if (r->held && (size_t)cqe->res >= DIW_URING_DATA)
-		burst = decode(r, (uint32_t)cqe->res, b);
+		burst = decode_recv(r, (uint32_t)cqe->res, b);
 	if (!burst)
 		give_back(r);
 	if (!(cqe->flags & IORING_CQE_F_MORE))
-		arm(r, (int)cqe->user_data);
+		arm_recv(r, (int)cqe->user_data);
 	return burst;
 }
 
@@ -152,7 +152,7 @@ static void attend(struct diw_uring *r, int i)
 	if (!rx->file)
 		return;
 	if (!rx->armed)
-		arm(r, i);
+		arm_recv(r, i);
 	else if (rx->armer == &self) {
 		rx->armer_ns = r->u.now;
 		rx->strangers = 0;
@@ -256,7 +256,7 @@ static int first_arm(struct diw_uring *r)
 {
 	struct io_uring_cqe *cqe;
 
-	arm(r, 0);
+	arm_recv(r, 0);
 	if (!r->rx[0].armed)
 		return -ENOMEM;
 	cqe = diw_sys_ring_peek(r);

@@ -7,7 +7,7 @@
 
 /* An entry that the kernel has not fetched is still ours (there is no polling kernel thread): it can be taken back, so
  * that nothing is sent later that was reported as not sent. */
-static void withdraw(struct io_uring_sq *sq)
+static void withdraw_entry(struct io_uring_sq *sq)
 {
 	unsigned head = *sq->khead;
 
@@ -24,7 +24,7 @@ int diw_sys_ring_submit(struct diw_uring *r)
 		if (n > 0)
 			return 0;
 	}
-	withdraw(&r->ring.sq);
+	withdraw_entry(&r->ring.sq);
 	return n < 0 ? n : -EAGAIN;
 }
 

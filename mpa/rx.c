@@ -30,7 +30,7 @@ struct span {
 	uint32_t len, at, good;
 };
 
-static void down(struct diw_mpa *m, uint16_t fault, int err, uint64_t now)
+static void stream_down(struct diw_mpa *m, uint16_t fault, int err, uint64_t now)
 {
 	m->rx_down = true;
 	m->l.down = m->rx_ended || err;
@@ -80,7 +80,7 @@ static void strip_markers(const struct diw_mpa *m, uint8_t *p, uint32_t wire)
 	}
 }
 
-static enum diw_fault check(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
+static enum diw_fault check_fpdu(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
 {
 	if (m->crc && diw_crc32c(0, p, wire - DIW_MPA_CRC) != diw_get32le(p + wire - DIW_MPA_CRC))
 		return DIW_FAULT_MPA_CRC;
@@ -91,7 +91,7 @@ static enum diw_fault check(const struct diw_mpa *m, const uint8_t *p, uint32_t 
 
 /* ---- A span of them ---- */
 
-static void add(struct batch *b, const uint8_t *p)
+static void batch_add(struct batch *b, const uint8_t *p)
 {
 	uint32_t ulpdu = diw_get16(p);
 
@@ -100,7 +100,7 @@ static void add(struct batch *b, const uint8_t *p)
 }
 
 /* The next FPDUs of S become a batch. A fault is that of the FPDU behind them. */
-static enum diw_fault cut(struct diw_mpa *m, struct span *s, struct batch *b)
+static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch *b)
 {
 	b->n = 0;
 	b->bytes = 0;
@@ -110,27 +110,27 @@ static enum diw_fault cut(struct diw_mpa *m, struct span *s, struct batch *b)
 		enum diw_fault fault;
 
 		if (s->at < s->good) {
-			add(b, p);
+			batch_add(b, p);
 			s->at += diw_mpa_bare(diw_get16(p));
 			continue;
 		}
 		wire = wire_len(m, p, s->len - s->at);
 		if (!wire || wire > s->len - s->at)
 			break;
-		fault = check(m, p, wire);
+		fault = check_fpdu(m, p, wire);
 		if (fault)
 			return fault;
 		if (m->rx_markers)
 			strip_markers(m, p, wire);
 		m->rx_pos += wire;
 		s->at += wire;
-		add(b, p);
+		batch_add(b, p);
 	}
 	return DIW_FAULT_NONE;
 }
 
 /* What was not taken of B, without markers, and the rest of S go to the own buffer, from which both may come. */
-static int keep(struct diw_mpa *m, const struct span *s, const struct batch *b, int taken)
+static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch *b, int taken)
 {
 	uint32_t at = 0, rest = s->len - s->at;
 
@@ -152,27 +152,27 @@ static int keep(struct diw_mpa *m, const struct span *s, const struct batch *b, 
 }
 
 /* Hand up what is in S. False: told that nothing more will come. */
-static bool feed(struct diw_mpa *m, struct span s, uint64_t now)
+static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 {
 	enum diw_fault fault;
 	struct batch b;
 	int taken;
 
 	do {
-		fault = cut(m, &s, &b);
+		fault = cut_batch(m, &s, &b);
 		taken = b.n ? m->l.up->rx(m->l.up_ctx, &m->s->peer, b.segs, b.n, now) : 0;
 		m->l.c->rx_fpdus += (uint64_t)taken;
 	} while (!fault && b.n && taken == b.n);
 	if (fault && taken == b.n) {
-		down(m, fault, 0, now);
+		stream_down(m, fault, 0, now);
 		return false;
 	}
 	m->rx_stalled = false;
 	m->rx_len = m->rx_good = 0;
 	if (s.at == s.len && taken == b.n) {
 		diw_mpa_own_put(m->pool, &m->rx_own);
-	} else if (keep(m, &s, &b, taken)) {
-		down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
+	} else if (own_keep(m, &s, &b, taken)) {
+		stream_down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
 		return false;
 	}
 	return true;
@@ -181,32 +181,32 @@ static bool feed(struct diw_mpa *m, struct span s, uint64_t now)
 /* ---- From the stream ---- */
 
 /* The end of the stream, or its error. */
-static void ended(struct diw_mpa *m, ssize_t got, uint64_t now)
+static void stream_ended(struct diw_mpa *m, ssize_t got, uint64_t now)
 {
 	if (got == 0) {
 		m->rx_ended = true;
 		if (m->tx_errno)
-			down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
+			stream_down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
 		else if (m->rx_len)
-			down(m, DIW_FAULT_MPA_CLOSED, ECONNRESET, now);
+			stream_down(m, DIW_FAULT_MPA_CLOSED, ECONNRESET, now);
 		else
-			down(m, DIW_FAULT_NONE, 0, now);
+			stream_down(m, DIW_FAULT_NONE, 0, now);
 	} else if (got != -EAGAIN) {
 		m->tx_errno = (int)-got;
-		down(m, DIW_FAULT_MPA_CLOSED, (int)-got, now);
+		stream_down(m, DIW_FAULT_MPA_CLOSED, (int)-got, now);
 	} else if (m->tx_errno == ENOMEM) {
-		down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
+		stream_down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
 	} else if (m->tx_errno) {
-		down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
+		stream_down(m, DIW_FAULT_MPA_CLOSED, m->tx_errno, now);
 	}
 }
 
-static ssize_t receive(struct diw_mpa *m, const struct iovec *iov, int n, uint64_t now)
+static ssize_t recv_bytes(struct diw_mpa *m, const struct iovec *iov, int n, uint64_t now)
 {
 	ssize_t got = m->s->ops->recv(m->s, iov, n);
 
 	if (got <= 0) {
-		ended(m, got, now);
+		stream_ended(m, got, now);
 		return got;
 	}
 	m->l.c->rx_bursts++;
@@ -219,14 +219,14 @@ static bool read_short(struct diw_mpa *m, uint64_t now)
 {
 	uint8_t *p = m->pool->scratch + DIW_MPA_FRONT;
 	struct iovec iov = { p, DIW_MPA_SCRATCH };
-	ssize_t got = receive(m, &iov, 1, now);
+	ssize_t got = recv_bytes(m, &iov, 1, now);
 	uint32_t rest = m->rx_len;
 
 	if (got <= 0)
 		return false;
 	if (rest)
 		memcpy(p - rest, m->rx_own, rest);
-	feed(m, (struct span){ p - rest, rest + (uint32_t)got, 0, 0 }, now);
+	feed_span(m, (struct span){ p - rest, rest + (uint32_t)got, 0, 0 }, now);
 	return true;
 }
 
@@ -235,7 +235,7 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 {
 	uint32_t want = wire_len(m, m->rx_own, m->rx_len) - m->rx_len, more;
 	struct iovec iov[2] = { { m->rx_own + m->rx_len, want }, { m->pool->scratch, DIW_MPA_SCRATCH } };
-	ssize_t got = receive(m, iov, 2, now);
+	ssize_t got = recv_bytes(m, iov, 2, now);
 
 	if (got <= 0)
 		return false;
@@ -244,10 +244,10 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 		return true;
 	}
 	more = (uint32_t)got - want;
-	if (!feed(m, (struct span){ m->rx_own, m->rx_len + want, 0, 0 }, now) || !more)
+	if (!feed_span(m, (struct span){ m->rx_own, m->rx_len + want, 0, 0 }, now) || !more)
 		return true;
 	if (!m->rx_stalled) {
-		feed(m, (struct span){ m->pool->scratch, more, 0, 0 }, now);
+		feed_span(m, (struct span){ m->pool->scratch, more, 0, 0 }, now);
 		return true;
 	}
 	memcpy(m->rx_own + m->rx_len, m->pool->scratch, more);
@@ -257,7 +257,7 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 
 /* After a fault the rest of the stream is read and forgotten: closing a socket with unread bytes resets the stream,
  * which may cost the peer the Terminate that tells it why. */
-static void forget(struct diw_mpa *m)
+static void discard_stream(struct diw_mpa *m)
 {
 	struct iovec iov = { m->pool->scratch, DIW_MPA_SCRATCH };
 	ssize_t got = m->s->ops->recv(m->s, &iov, 1);
@@ -273,10 +273,10 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 	int n = 0;
 
 	if (m->rx_down && !l->down)
-		forget(m);
+		discard_stream(m);
 
 	if (m->rx_stalled)
-		feed(m, (struct span){ m->rx_own, m->rx_len, 0, m->rx_good }, now);
+		feed_span(m, (struct span){ m->rx_own, m->rx_len, 0, m->rx_good }, now);
 	while (n < budget && !m->rx_down && !m->rx_stalled) {
 		if (!(m->rx_len > DIW_MPA_FRONT ? read_long(m, now) : read_short(m, now)))
 			break;

@@ -28,7 +28,7 @@ static bool blocked(const struct diw_mpa *m)
 }
 
 /* Bytes that the stream took; a dead one takes none, ever. */
-static size_t push(struct diw_mpa *m, const struct iovec *iov, int n, size_t len)
+static size_t push_bytes(struct diw_mpa *m, const struct iovec *iov, int n, size_t len)
 {
 	ssize_t got = m->s->ops->send(m->s, iov, n);
 
@@ -46,7 +46,7 @@ static size_t push(struct diw_mpa *m, const struct iovec *iov, int n, size_t len
 }
 
 /* Bytes that have been promised and do not fit the stream. */
-static void keep(struct diw_mpa *m, const void *p, size_t len)
+static void keep_bytes(struct diw_mpa *m, const void *p, size_t len)
 {
 	if (!len || m->tx_errno)
 		return;
@@ -63,12 +63,12 @@ static void keep(struct diw_mpa *m, const void *p, size_t len)
 }
 
 /* What is kept goes first. */
-static void drain(struct diw_mpa *m)
+static void drain_own(struct diw_mpa *m)
 {
 	struct iovec iov = { m->tx_own + m->tx_off, m->tx_len };
 
 	if (m->tx_len && !m->tx_errno) {
-		uint32_t sent = (uint32_t)push(m, &iov, 1, m->tx_len);
+		uint32_t sent = (uint32_t)push_bytes(m, &iov, 1, m->tx_len);
 
 		m->tx_off += sent;
 		m->tx_len -= sent;
@@ -93,9 +93,9 @@ static void send_stage(struct diw_mpa *m)
 	struct iovec iov = { p->stage, p->staged };
 
 	if (p->stager == m && !m->tx_errno) {
-		size_t sent = push(m, &iov, 1, p->staged);
+		size_t sent = push_bytes(m, &iov, 1, p->staged);
 
-		keep(m, p->stage + sent, p->staged - sent);
+		keep_bytes(m, p->stage + sent, p->staged - sent);
 	}
 	diw_mpa_unstage(m);
 }
@@ -144,7 +144,7 @@ static uint32_t insert_markers(const struct diw_mpa *m, uint8_t *p, uint32_t bar
 	return bare + count * DIW_MPA_MARKER;
 }
 
-static void stage_one(struct diw_mpa *m, const struct diw_link_seg *g)
+static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	struct diw_mpa_pool *pool = m->pool;
 	uint32_t ulpdu = g->hdr_len + g->len, len = diw_mpa_bare(ulpdu);
@@ -175,7 +175,7 @@ static bool stage_fits(const struct diw_mpa *m, uint32_t ulpdu)
 }
 
 /* False: not taken. */
-static bool stage(struct diw_mpa *m, const struct diw_link_seg *g)
+static bool stage_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	claim_stage(m);
 	if (!stage_fits(m, g->hdr_len + g->len)) {
@@ -184,7 +184,7 @@ static bool stage(struct diw_mpa *m, const struct diw_link_seg *g)
 			return false;
 		claim_stage(m);
 	}
-	stage_one(m, g);
+	stage_copy(m, g);
 	return true;
 }
 
@@ -221,7 +221,7 @@ static void piece(struct gather *w, const void *p, size_t len)
 }
 
 /* The edge behind the last FPDU is the last piece; the new FPDU's beginning is added to it, or is a new piece. */
-static void gather_one(struct diw_mpa *m, struct gather *w, const struct diw_link_seg *g)
+static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_link_seg *g)
 {
 	uint8_t (*edge)[DIW_MPA_EDGE] = m->pool->edge;
 	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_mpa_bare(ulpdu) - DIW_MPA_LEN - ulpdu;
@@ -266,14 +266,14 @@ static void keep_range(struct diw_mpa *m, const struct gather *w, size_t from, s
 		size_t end = at + w->iov[i].iov_len, a = from > at ? from : at, b = to < end ? to : end;
 
 		if (a < b)
-			keep(m, (uint8_t *)w->iov[i].iov_base + (a - at), b - a);
+			keep_bytes(m, (uint8_t *)w->iov[i].iov_base + (a - at), b - a);
 	}
 }
 
 /* How many of its FPDUs are taken: those that left, at least with their first byte. */
 static int send_gather(struct diw_mpa *m, struct gather *w)
 {
-	size_t sent = push(m, w->iov, w->niov, w->len), last = w->staged;
+	size_t sent = push_bytes(m, w->iov, w->niov, w->len), last = w->staged;
 	int taken = 0;
 
 	while (taken < w->fpdus && sent > last)
@@ -285,7 +285,7 @@ static int send_gather(struct diw_mpa *m, struct gather *w)
 }
 
 /* As many segments from the front as make one write; how many were taken. */
-static int gather(struct diw_mpa *m, const struct diw_link_seg *segs, int n, bool *stop)
+static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int n, bool *stop)
 {
 	struct gather w;
 	int taken;
@@ -299,7 +299,7 @@ static int gather(struct diw_mpa *m, const struct diw_link_seg *segs, int n, boo
 	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
 	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
 	       (!w.fpdus || w.len + segs[w.fpdus].len <= GATHER_MAX))
-		gather_one(m, &w, &segs[w.fpdus]);
+		gather_fpdu(m, &w, &segs[w.fpdus]);
 	taken = send_gather(m, &w);
 	*stop = taken < w.fpdus;
 	return taken;
@@ -315,11 +315,11 @@ int diw_mpa_send(struct diw_link *l, const struct diw_addr *dst, const struct di
 
 	(void)dst;
 	(void)now;
-	drain(m);
+	drain_own(m);
 	while (i < n && !stop && !blocked(m)) {
 		if (gathers(m, &segs[i]))
-			i += gather(m, segs + i, n - i, &stop);
-		else if (stage(m, &segs[i]))
+			i += gather_fpdus(m, segs + i, n - i, &stop);
+		else if (stage_fpdu(m, &segs[i]))
 			i++;
 	}
 	return i;
@@ -337,7 +337,7 @@ int diw_mpa_flush(struct diw_link *l, uint64_t now)
 	struct diw_mpa *m = diw_mpa_of(l);
 
 	(void)now;
-	drain(m);
+	drain_own(m);
 	if (m->pool->stager == m)
 		send_stage(m);
 	if (m->tx_errno)

@@ -33,7 +33,7 @@ void hist_reset(struct hist *h)
 }
 
 /* Values below 2 * SUB have a bucket each; above, the SUB_BITS bits below the leading one choose it. */
-static unsigned bucket_of(uint64_t v)
+static unsigned hist_bucket(uint64_t v)
 {
 	unsigned shift;
 
@@ -55,7 +55,7 @@ static double bucket_middle(unsigned b)
 
 void hist_add(struct hist *h, uint64_t ns)
 {
-	h->count[bucket_of(ns)]++;
+	h->count[hist_bucket(ns)]++;
 	h->n++;
 	h->sum += ns;
 	if (ns < h->min)

@@ -26,7 +26,7 @@ static const char *ip_str(const struct diw_addr *a, char *buf)
 	return buf;
 }
 
-static void print_json(const struct diw_dev_info *d)
+static void device_json(const struct diw_dev_info *d)
 {
 	const struct { const char *key; uint32_t value; } limits[] = {
 		{ "max_qp", d->max_qp }, { "max_cq", d->max_cq }, { "max_mr", d->max_mr }, { "max_pd", d->max_pd },
@@ -83,7 +83,7 @@ static void print_human(const struct diw_dev_info *d)
 }
 
 /* Only an open device knows how it makes progress. */
-static void look(struct diw_dev_info *d)
+static void look_at_device(struct diw_dev_info *d)
 {
 	struct diw_dev *dev;
 
@@ -94,7 +94,7 @@ static void look(struct diw_dev_info *d)
 	diw_dev_close(dev);
 }
 
-static int run(int argc, char **argv)
+static int info_run(int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
 	struct diw_dev_info *list;
@@ -113,15 +113,15 @@ static int run(int argc, char **argv)
 		return tool_failed("out of memory");
 	n = diw_dev_list(list, MAX_DEVS);
 	for (int i = 0; i < n && i < MAX_DEVS; i++) {
-		look(&list[i]);
-		json ? print_json(&list[i]) : print_human(&list[i]);
+		look_at_device(&list[i]);
+		json ? device_json(&list[i]) : print_human(&list[i]);
 	}
 	free(list);
 	return n > 0 ? TOOL_OK : n < 0 ? tool_failed("%s", strerror(-n)) : tool_failed("no device");
 }
 
 const struct tool_cmd cmd_info = {
-	.name = "info", .run = run, .args = "[--json]",
+	.name = "info", .run = info_run, .args = "[--json]",
 	.brief = "Shows devices, addresses, limits, and which offloads and CRC engine were found to work",
 	.help = "  --json    one JSON object a device\n",
 };

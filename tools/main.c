@@ -23,7 +23,7 @@ static int help(FILE *to, int status)
 	return status;
 }
 
-static int run(const struct tool_cmd *cmd, int argc, char **argv)
+static int run_subcommand(const struct tool_cmd *cmd, int argc, char **argv)
 {
 	tool_cmd = cmd;
 	for (int i = 1; i < argc && strcmp(argv[i], "--") && (!cmd->foreign_args || argv[i][0] == '-'); i++)
@@ -34,7 +34,7 @@ static int run(const struct tool_cmd *cmd, int argc, char **argv)
 	return cmd->run(argc, argv);
 }
 
-static int dispatch(int argc, char **argv)
+static int run_named(int argc, char **argv)
 {
 	if (argc < 2)
 		return help(stderr, TOOL_USAGE);
@@ -46,7 +46,7 @@ static int dispatch(int argc, char **argv)
 	}
 	for (size_t i = 0; i < TOOL_COUNT(commands); i++)
 		if (!strcmp(argv[1], commands[i]->name))
-			return run(commands[i], argc - 1, argv + 1);
+			return run_subcommand(commands[i], argc - 1, argv + 1);
 	return tool_usage("'%s' is not a command", argv[1]);
 }
 
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 	int status;
 
 	setlocale(LC_CTYPE, "");
-	status = dispatch(argc, argv);
+	status = run_named(argc, argv);
 	/* Figures that nobody got are no success: a full disk behind `> file`. */
 	if ((fflush(stdout) || ferror(stdout)) && status == TOOL_OK)
 		return tool_failed("standard output: not all of it could be written");

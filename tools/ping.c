@@ -32,7 +32,7 @@ struct ping {
 	uint8_t seen[SEEN / 8];
 };
 
-static int open_both(struct endpoint *ep, struct inbox *in, struct diw_qp_attr *attr, uint32_t slots)
+static int open_endpoint_inbox(struct endpoint *ep, struct inbox *in, struct diw_qp_attr *attr, uint32_t slots)
 {
 	int rc;
 
@@ -192,7 +192,7 @@ static int ping_run(struct ping *p, const char *host)
 		return tool_failed("%s: %s", host, strerror(-rc));
 	rc = endpoint_open(&p->ep, NULL, &p->dst, 4 * PING_SLOTS, false);
 	if (!rc)
-		rc = open_both(&p->ep, &p->in, &attr, PING_SLOTS);
+		rc = open_endpoint_inbox(&p->ep, &p->in, &attr, PING_SLOTS);
 	if (!rc && p->rc)
 		rc = rc_connect(&p->ep, &p->dst, host, "diw listen", &p->cm);
 	if (!rc)
@@ -207,7 +207,7 @@ static int ping_run(struct ping *p, const char *host)
 		else if (p->ended)
 			rc = TOOL_FAILED;
 	}
-	rc_close(&p->ep, p->cm);
+	rc_disconnect(&p->ep, p->cm);
 	region_free(&p->tx);
 	inbox_close(&p->in);
 	endpoint_close(&p->ep);
@@ -365,7 +365,7 @@ static int listen_main(int argc, char **argv)
 	l.rc.ep = &l.ep;
 	rc = endpoint_open(&l.ep, NULL, NULL, 4 * LISTEN_SLOTS + 2 * RC_CONNS * PING_SLOTS, false);
 	if (!rc)
-		rc = open_both(&l.ep, &l.in, &attr, LISTEN_SLOTS);
+		rc = open_endpoint_inbox(&l.ep, &l.in, &attr, LISTEN_SLOTS);
 	if (!rc)
 		rc = rc_serve(&l.rc, port);
 	if (!rc)

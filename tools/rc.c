@@ -19,7 +19,7 @@ int opt_qp(const char *text, bool *rc)
 
 /* ---- the initiator ---- */
 
-static int refused(const struct diw_cm_event *ev, const char *host, const char *who)
+static int tell_refused(const struct diw_cm_event *ev, const char *host, const char *who)
 {
 	if (ev->type == DIW_CM_REJECTED && ev->data_len == sizeof BUSY - 1 && !memcmp(ev->data, BUSY, ev->data_len))
 		return tool_failed("%s refuses: " BUSY, host);
@@ -49,10 +49,10 @@ int rc_connect(struct endpoint *e, const struct diw_addr *dst, const char *host,
 	while (rc == -EAGAIN && !tool_stopped);
 	if (rc)
 		return tool_failed("%s: no RC connection: %s", host, tool_stopped ? "interrupted" : strerror(-rc));
-	return ev.type == DIW_CM_ESTABLISHED ? TOOL_OK : refused(&ev, host, who);
+	return ev.type == DIW_CM_ESTABLISHED ? TOOL_OK : tell_refused(&ev, host, who);
 }
 
-void rc_close(struct endpoint *e, struct diw_cm *cm)
+void rc_disconnect(struct endpoint *e, struct diw_cm *cm)
 {
 	struct diw_cm_event ev;
 
@@ -124,7 +124,7 @@ static struct rc_conn *conn_free(struct rc_server *s)
 }
 
 /* A request that nobody can serve is refused, and the others are served on. */
-static void on_request(struct rc_server *s, const struct diw_cm_event *ev)
+static void accept_request(struct rc_server *s, const struct diw_cm_event *ev)
 {
 	struct rc_conn *c = conn_free(s);
 	struct diw_conn_attr attr;
@@ -156,7 +156,7 @@ int rc_serve_step(struct rc_server *s)
 	for (int i = 0; i < STEP_EVENTS && (rc = diw_cm_get(s->cm, &ev, 0)) == 0; i++) {
 		c = rc_conn_of(s, ev.qp);
 		if (ev.type == DIW_CM_CONNECT_REQUEST)
-			on_request(s, &ev);
+			accept_request(s, &ev);
 		else if (ev.type != DIW_CM_ESTABLISHED && c)
 			conn_drop(s, c);
 	}

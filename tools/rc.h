@@ -14,7 +14,7 @@ int opt_qp(const char *text, bool *rc);
 /* Connects the queue pair of E to DST and waits for it. Errors are printed; TOOL_OK or TOOL_FAILED. */
 int rc_connect(struct endpoint *e, const struct diw_addr *dst, const char *host, const char *who, struct diw_cm **cm);
 /* Ends the connection when all that was posted is sent, waits a second for the peer, destroys queue pair and CM. */
-void rc_close(struct endpoint *e, struct diw_cm *cm);
+void rc_disconnect(struct endpoint *e, struct diw_cm *cm);
 
 /* One connection of a listener; its receives are its own, so that no peer takes another's. */
 struct rc_conn { struct inbox in; struct diw_addr peer; bool used; };

@@ -52,7 +52,7 @@ static bool is_used(const struct diw_sock_stream *st, uint64_t cookie)
 	       (kill((pid_t)user, 0) == 0 || errno == EPERM);
 }
 
-static bool read_stream(const struct diw_sock_stream *st, struct row *row)
+static bool row_of_stream(const struct diw_sock_stream *st, struct row *row)
 {
 	uint64_t cookie = atomic_load(&st->cookie);
 	bool crc;
@@ -76,7 +76,7 @@ static bool has_slot(struct diw_streamreg *streams, uint64_t cookie)
 	return st && is_used(st, cookie);
 }
 
-static bool add(struct list *list, const struct row *row)
+static bool row_add(struct list *list, const struct row *row)
 {
 	size_t room = list->room ? 2 * list->room : 1024;
 	struct row *more = list->n < list->room ? list->row : realloc(list->row, room * sizeof *row);
@@ -100,7 +100,7 @@ static bool read_sockets(struct diw_sockreg *reg, struct diw_streamreg *streams,
 		row.mode = mode(&row.e);
 		if (row.e.flags & DIW_SOCK_CONNECTION && (!row.e.local.port || has_slot(streams, row.e.cookie)))
 			continue;
-		if (!add(list, &row))
+		if (!row_add(list, &row))
 			return false;
 	}
 	return true;
@@ -112,7 +112,7 @@ static bool read_streams(struct diw_streamreg *streams, struct list *list)
 		struct diw_sock_stream *st;
 		struct row row;
 
-		if (diw_streamreg_used(streams, i, &st) && read_stream(st, &row) && !add(list, &row))
+		if (diw_streamreg_used(streams, i, &st) && row_of_stream(st, &row) && !row_add(list, &row))
 			return false;
 	}
 	return true;
@@ -128,7 +128,7 @@ static bool read_all(struct diw_sockreg *reg, struct diw_streamreg *streams, str
 }
 
 /* A program's name may hold anything. */
-static void clean(char *s, size_t size)
+static void program_clean(char *s, size_t size)
 {
 	s[size - 1] = '\0';
 	for (; *s; s++)
@@ -136,7 +136,7 @@ static void clean(char *s, size_t size)
 			*s = '?';
 }
 
-static void print_json(const struct row *row)
+static void row_json(const struct row *row)
 {
 	const struct diw_sock_entry *e = &row->e;
 	char buf[DIW_ADDR_STRLEN];
@@ -157,7 +157,7 @@ static void print_json(const struct row *row)
 	json_print(o);
 }
 
-static void print(const struct row *row)
+static void row_print(const struct row *row)
 {
 	const struct diw_sock_entry *e = &row->e;
 	char local[DIW_ADDR_STRLEN], remote[DIW_ADDR_STRLEN] = "";
@@ -176,7 +176,7 @@ static void print(const struct row *row)
 	putchar('\n');
 }
 
-static int show(bool json)
+static int show_all(bool json)
 {
 	char path[PATH_MAX];
 	const char *why, *why_none;
@@ -194,8 +194,8 @@ static int show(bool json)
 	if (!json)
 		printf("%7s  %-15s  %-12s  %-8s  %s\n", "PID", "PROGRAM", "MODE", "CRC", "ADDRESS");
 	for (size_t i = 0; i < list.n; i++) {
-		clean(list.row[i].e.program, sizeof list.row[i].e.program);
-		(json ? print_json : print)(&list.row[i]);
+		program_clean(list.row[i].e.program, sizeof list.row[i].e.program);
+		(json ? row_json : row_print)(&list.row[i]);
 	}
 	free(list.row);
 	return TOOL_OK;
@@ -214,7 +214,7 @@ static int sockets(int argc, char **argv)
 	}
 	if (optind < argc)
 		return tool_usage("'%s' is one argument too many", argv[optind]);
-	return show(json);
+	return show_all(json);
 }
 
 const struct tool_cmd cmd_sockets = {

@@ -192,12 +192,12 @@ static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 	return taken || n == 0 ? taken : -EAGAIN;
 }
 
-static struct net_pkt *peek(const struct net_sock *s, uint32_t i)
+static struct net_pkt *sock_peek(const struct net_sock *s, uint32_t i)
 {
 	return s->tail - s->head > i ? s->queue[(s->head + i) % s->cap] : NULL;
 }
 
-static bool joins(const struct net_pkt *first, const struct net_pkt *p, uint32_t len)
+static bool packet_joins(const struct net_pkt *first, const struct net_pkt *p, uint32_t len)
 {
 	return p->len > 0 && p->len <= first->len && len + p->len <= DIW_DGRAM_MAX_BURST &&
 	       diw_addr_eq(&p->src, &first->src);
@@ -206,11 +206,11 @@ static bool joins(const struct net_pkt *first, const struct net_pkt *p, uint32_t
 /* The next datagram, with the neighbours that GRO would join to it, in a buffer of exactly its size. */
 static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iovec *iov)
 {
-	struct net_pkt *first = peek(s, 0), *p;
+	struct net_pkt *first = sock_peek(s, 0), *p;
 	uint32_t n = 1, len = first->len;
 	uint8_t *buf, *q;
 
-	while (s->net->gro && n < DIW_DGRAM_MAX_SEGS && (p = peek(s, n)) && joins(first, p, len)) {
+	while (s->net->gro && n < DIW_DGRAM_MAX_SEGS && (p = sock_peek(s, n)) && packet_joins(first, p, len)) {
 		len += p->len;
 		n++;
 		if (p->len < first->len)
@@ -317,7 +317,7 @@ static int transport_open(struct diw_transport *t, const struct diw_dgram_attr *
 	return 0;
 }
 
-static uint64_t transport_now(struct diw_transport *t)
+static uint64_t net_transport_now(struct diw_transport *t)
 {
 	return ((struct net_host *)t)->net->now;
 }
@@ -349,9 +349,10 @@ struct net_host *net_host_add(struct net *net)
 	struct diw_dev_info info = { .mtu = net->mtu + 28, .up = true, .naddrs = 1 };
 	int err;
 
-	*host = (struct net_host){ .t = { .now = transport_now, .open = transport_open, .connect = net_stream_connect,
-		.listen = net_stream_listen }, .net = net,
-		.deadline = DIW_NEVER };
+	*host = (struct net_host){
+		.t = { .now = net_transport_now, .open = transport_open, .connect = net_stream_connect,
+		       .listen = net_stream_listen },
+		.net = net, .deadline = DIW_NEVER };
 	host->addr = net_addr4(0x0a000000u + (uint32_t)net->nhosts, 0);
 	snprintf(info.name, sizeof info.name, "diw_net%d", net->nhosts);
 	snprintf(info.ifname, sizeof info.ifname, "net%d", net->nhosts);
@@ -365,7 +366,7 @@ struct net_host *net_host_add(struct net *net)
 	return host;
 }
 
-static void deliver(struct net *net, struct net_pkt *p)
+static void packet_deliver(struct net *net, struct net_pkt *p)
 {
 	struct net_sock *s = sock_find(net, &p->dst);
 
@@ -406,7 +407,7 @@ static uint64_t next_event(const struct net *net)
 void net_deliver(struct net *net)
 {
 	while (net->nheap && net->heap[0]->at <= net->now)
-		deliver(net, heap_pop(net));
+		packet_deliver(net, heap_pop(net));
 	net_streams_deliver(net);
 }
 

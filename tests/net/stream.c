@@ -10,11 +10,6 @@
 
 #include "tests/net/stream.h"
 
-static uint32_t below(struct net *net, uint32_t n)
-{
-	return (uint32_t)(diw_rng_next(&net->rng) % n);
-}
-
 /* ---- Queues ---- */
 
 void net_piece_append(struct queue *q, struct piece *p)
@@ -108,15 +103,15 @@ static uint32_t accepts(struct net_end *e, size_t len)
 		return 0;
 	if (diw_rng_chance(&net->rng, net->block)) {
 		net->blocked++;
-		e->blocked_until = net->now + 1 + below(net, 50 * DIW_US);
+		e->blocked_until = net->now + 1 + net_below(net, 50 * DIW_US);
 		return 0;
 	}
 	if (len < room)
 		room = (uint32_t)len;
-	return room && below(net, 2) ? 1 + below(net, room < c->grain ? room : c->grain) : room;
+	return room && net_below(net, 2) ? 1 + net_below(net, room < c->grain ? room : c->grain) : room;
 }
 
-static ssize_t end_send(struct diw_stream *s, const struct iovec *iov, int n)
+static ssize_t stream_send(struct diw_stream *s, const struct iovec *iov, int n)
 {
 	struct net_end *e = end_of(s);
 	size_t len = 0, done = 0;
@@ -159,7 +154,7 @@ static uint32_t take_bytes(struct net_end *e, uint8_t *to, uint32_t len)
 	return len;
 }
 
-static ssize_t end_recv(struct diw_stream *s, const struct iovec *iov, int n)
+static ssize_t stream_recv(struct diw_stream *s, const struct iovec *iov, int n)
 {
 	struct net_end *e = end_of(s);
 	struct net *net = e->conn->net;
@@ -170,8 +165,8 @@ static ssize_t end_recv(struct diw_stream *s, const struct iovec *iov, int n)
 			return -take_err(e);
 		return e->fin || e->dead ? 0 : -EAGAIN;
 	}
-	if (below(net, 4))
-		cut = 1 + below(net, e->conn->grain);
+	if (net_below(net, 4))
+		cut = 1 + net_below(net, e->conn->grain);
 	for (int i = 0; i < n && got < cut && e->rx.head;) {
 		size_t room = iov[i].iov_len - at < cut - got ? iov[i].iov_len - at : cut - got;
 		uint32_t part = take_bytes(e, (uint8_t *)iov[i].iov_base + at, (uint32_t)room);
@@ -230,7 +225,7 @@ void net_end_close(struct diw_stream *s, bool abort)
 	struct net_conn *c = e->conn;
 	int to = !e->side;
 
-	if (abort && !e->dead && below(c->net, 2)) {        /* what has not left yet never does */
+	if (abort && !e->dead && net_below(c->net, 2)) {        /* what has not left yet never does */
 		net_pieces_clear(&c->to[to]);
 		c->on_way[to] = 0;
 		c->last_at[to] = c->net->now;
@@ -243,8 +238,8 @@ void net_end_close(struct diw_stream *s, bool abort)
 }
 
 static const struct diw_stream_ops end_ops = {
-	.name = "net", .connected = end_connected, .send = end_send, .recv = end_recv, .emss = end_emss, .fd = no_fd,
-	.tune = end_tune, .shutdown = end_shutdown, .close = net_end_close,
+	.name = "net", .connected = end_connected, .send = stream_send, .recv = stream_recv, .emss = end_emss,
+	.fd = no_fd, .tune = end_tune, .shutdown = end_shutdown, .close = net_end_close,
 };
 
 struct net_end *net_end_new(struct net_conn *c, int side, struct net_host *host)

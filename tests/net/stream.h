@@ -56,6 +56,12 @@ struct net_listener {
 	uint64_t retry_at;           /* still readable, which nobody was told by an epoll set */
 };
 
+/* From 0 to N - 1. */
+static inline uint32_t net_below(struct net *net, uint32_t n)
+{
+	return (uint32_t)(diw_rng_next(&net->rng) % n);
+}
+
 void net_piece_append(struct queue *q, struct piece *p);
 struct piece *net_piece_take(struct queue *q);
 void net_pieces_clear(struct queue *q);

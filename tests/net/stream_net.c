@@ -8,16 +8,11 @@
 
 #define GIVE_UP (900 * DIW_S)                /* the kernel's, of data that nobody acknowledges */
 
-static uint32_t below(struct net *net, uint32_t n)
-{
-	return (uint32_t)(diw_rng_next(&net->rng) % n);
-}
-
 /* ---- Connecting and listening ---- */
 
 static uint32_t log_uniform(struct net *net, uint32_t bits)
 {
-	return 1 + below(net, 1u << below(net, bits + 1));
+	return 1 + net_below(net, 1u << net_below(net, bits + 1));
 }
 
 static void choose_stream(struct net *net, struct net_conn *c)
@@ -28,7 +23,7 @@ static void choose_stream(struct net *net, struct net_conn *c)
 	if (c->window < 2 * (c->latency + c->jitter) / DIW_US)
 		c->window = (uint32_t)(2 * (c->latency + c->jitter) / DIW_US);  /* a megabyte a second at least */
 	c->grain = log_uniform(net, 16);
-	c->emss = 536 + below(net, 9000);
+	c->emss = 536 + net_below(net, 9000);
 }
 
 int net_stream_connect(struct diw_transport *t, const struct diw_stream_attr *attr, struct diw_stream **s)
@@ -36,7 +31,7 @@ int net_stream_connect(struct diw_transport *t, const struct diw_stream_attr *at
 	struct net_host *host = (struct net_host *)t;
 	struct net *net = host->net;
 	struct net_conn *c = calloc(1, sizeof *c);
-	uint64_t slow = diw_rng_chance(&net->rng, net->slow) ? below(net, 15000) * DIW_MS : 0;
+	uint64_t slow = diw_rng_chance(&net->rng, net->slow) ? net_below(net, 15000) * DIW_MS : 0;
 
 	if (!c)
 		abort();
@@ -56,7 +51,7 @@ int net_stream_connect(struct diw_transport *t, const struct diw_stream_attr *at
 	return 0;
 }
 
-static int listener_accept(struct diw_stream_listener *l, struct diw_stream **s)
+static int net_listener_accept(struct diw_stream_listener *l, struct diw_stream **s)
 {
 	struct net_listener *n = (struct net_listener *)l;
 	struct net_conn *c = n->waiting;
@@ -81,7 +76,7 @@ static int listener_no_fd(struct diw_stream_listener *l)
 	return -1;
 }
 
-static void listener_close(struct diw_stream_listener *l)
+static void net_listener_close(struct diw_stream_listener *l)
 {
 	struct net_listener *n = (struct net_listener *)l, **at = &n->net->listeners;
 
@@ -96,10 +91,10 @@ static void listener_close(struct diw_stream_listener *l)
 }
 
 static const struct diw_stream_listener_ops listener_ops = {
-	.accept = listener_accept, .fd = listener_no_fd, .close = listener_close,
+	.accept = net_listener_accept, .fd = listener_no_fd, .close = net_listener_close,
 };
 
-static struct net_listener *find_listener(struct net *net, const struct diw_addr *a)
+static struct net_listener *listener_find(struct net *net, const struct diw_addr *a)
 {
 	struct net_listener *n = net->listeners;
 
@@ -123,7 +118,7 @@ int net_stream_listen(struct diw_transport *t, const struct diw_stream_attr *att
 		memcpy(n->l.local.ip, host->addr.ip, sizeof host->addr.ip);
 	if (!n->l.local.port)
 		n->l.local.port = net->next_port++;
-	if (find_listener(net, &n->l.local)) {
+	if (listener_find(net, &n->l.local)) {
 		free(n);
 		return -EADDRINUSE;
 	}
@@ -137,7 +132,7 @@ int net_stream_listen(struct diw_transport *t, const struct diw_stream_attr *att
 
 static void syn_arrived(struct net_conn *c)
 {
-	struct net_listener *l = find_listener(c->net, &c->addr[1]);
+	struct net_listener *l = listener_find(c->net, &c->addr[1]);
 
 	if (!c->end[0])
 		return;
@@ -153,7 +148,7 @@ static void syn_arrived(struct net_conn *c)
 	net_send_piece(c, 0, PIECE_SYNACK, NULL, 0, 0);
 }
 
-static void die(struct net_end *e, int err)
+static void end_die(struct net_end *e, int err)
 {
 	e->err = err;
 	e->dead = true;
@@ -181,8 +176,8 @@ static void arrived(struct net_conn *c, int side, struct piece *p)
 		net_piece_append(&e->rx, p);
 		return;
 	} else {
-		die(e, p->err);
-		if (below(c->net, 2)) {
+		end_die(e, p->err);
+		if (net_below(c->net, 2)) {
 			net_pieces_clear(&e->rx);
 			e->unread = 0;
 		}
@@ -208,7 +203,7 @@ static void deliver_conn(struct net_conn *c)
 			}
 		}
 		if (e && e->dead_at <= now) {
-			die(e, ETIMEDOUT);
+			end_die(e, ETIMEDOUT);
 			net_end_moved(e);
 		}
 		if (e && e->blocked_until && e->blocked_until <= now) {
@@ -263,7 +258,7 @@ uint64_t net_streams_next(const struct net *net)
 
 /* ---- Harm ---- */
 
-static struct net_conn *find_conn(struct net *net, const struct diw_addr *a, const struct diw_addr *b)
+static struct net_conn *net_conn_find(struct net *net, const struct diw_addr *a, const struct diw_addr *b)
 {
 	for (struct net_conn *c = net->conns; c; c = c->next)
 		if ((diw_addr_eq(&c->addr[0], a) && diw_addr_eq(&c->addr[1], b)) ||
@@ -274,7 +269,7 @@ static struct net_conn *find_conn(struct net *net, const struct diw_addr *a, con
 
 bool net_stream_reset(struct net *net, const struct diw_addr *a, const struct diw_addr *b)
 {
-	struct net_conn *c = find_conn(net, a, b);
+	struct net_conn *c = net_conn_find(net, a, b);
 
 	if (!c)
 		return false;
@@ -286,7 +281,7 @@ bool net_stream_reset(struct net *net, const struct diw_addr *a, const struct di
 
 bool net_stream_sever(struct net *net, const struct diw_addr *a, const struct diw_addr *b)
 {
-	struct net_conn *c = find_conn(net, a, b);
+	struct net_conn *c = net_conn_find(net, a, b);
 
 	if (!c)
 		return false;

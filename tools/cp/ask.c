@@ -67,7 +67,7 @@ void ask_fill(struct ask *a)
 	}
 }
 
-static void resolve(struct ask *a, struct ask_entry *e)
+static void entry_resolve(struct ask *a, struct ask_entry *e)
 {
 	e->resolved = true;
 	a->outstanding -= e->len;
@@ -94,7 +94,7 @@ bool ask_record(struct ask *a, uint32_t index, uint64_t off, uint32_t len, const
 		a->complete_records++;
 	else
 		a->partial_records++;
-	resolve(a, e);
+	entry_resolve(a, e);
 	return true;
 }
 
@@ -117,7 +117,7 @@ void ask_expire(struct ask *a, uint64_t now, bool (*is_open)(void *ctx, uint64_t
 			continue;
 		add_hole(a, e->off, e->len);
 		a->lost_records++;
-		resolve(a, e);
+		entry_resolve(a, e);
 	}
 }
 

@@ -116,7 +116,7 @@ static int on_done(struct copy *c, const struct xfer_msg *m, uint64_t now)
 	return 0;
 }
 
-static int on_message(struct copy *c, struct xfer_msg *m, uint64_t now)
+static int copy_on_message(struct copy *c, struct xfer_msg *m, uint64_t now)
 {
 	c->heard_at = now;
 	switch (m->type) {
@@ -157,7 +157,7 @@ static int copy_tick(struct copy *c, uint64_t now)
 	return 0;
 }
 
-static int on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
+static int copy_on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 {
 	struct xfer_msg m;
 
@@ -171,7 +171,7 @@ static int on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 		return tool_failed("send: %s", diw_wc_status_str(wc->status));
 	if (xfer_take(&c->port.in, wc, &m) || m.id != c->id)
 		return 0;
-	return c->rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? on_message(c, &m, now) : 0;
+	return c->rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? copy_on_message(c, &m, now) : 0;
 }
 
 static int copy_loop(struct copy *c)
@@ -189,7 +189,7 @@ static int copy_loop(struct copy *c)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n && !rc && !c->finished; i++)
-			rc = on_wc(c, &wc[i], now);
+			rc = copy_on_wc(c, &wc[i], now);
 		if (!rc && !c->finished)
 			rc = copy_tick(c, now);
 		sec = (double)(now - c->began_at) / 1e9;
@@ -207,7 +207,7 @@ static int copy_loop(struct copy *c)
 	return rc;
 }
 
-static void report_json(const struct copy *c, const char *hex, double sec)
+static void copy_report_json(const struct copy *c, const char *hex, double sec)
 {
 	cJSON *o = cJSON_CreateObject(), *a, *pair;
 	char buf[DIW_ADDR_STRLEN];
@@ -235,7 +235,7 @@ static void report_json(const struct copy *c, const char *hex, double sec)
 	json_print(o);
 }
 
-static int report(struct copy *c)
+static int copy_report(struct copy *c)
 {
 	double sec = (double)c->done.elapsed_ns / 1e9;
 	char hex[65], a[24], b[24], d[24];
@@ -243,7 +243,7 @@ static int report(struct copy *c)
 	c->sha_ok = c->done.flags & XFER_SHA_OK;
 	xfer_hex(c->sha, hex);
 	if (c->json) {
-		report_json(c, hex, sec);
+		copy_report_json(c, hex, sec);
 	} else {
 		printf("%s: %s to %s in %.3f s, %.3f GB/s", c->name, fmt_bytes(c->size, a), c->host, sec,
 		       sec > 0 ? (double)c->done.size / sec / 1e9 : 0);
@@ -263,7 +263,7 @@ static int report(struct copy *c)
 	return c->sha_ok ? TOOL_OK : TOOL_FAILED;
 }
 
-static bool while_hashing(void *ctx, uint64_t done)
+static bool copy_while_hashing(void *ctx, uint64_t done)
 {
 	struct copy *c = ctx;
 
@@ -271,7 +271,7 @@ static bool while_hashing(void *ctx, uint64_t done)
 	return !tool_stopped;
 }
 
-static int open_file(struct copy *c)
+static int copy_open_file(struct copy *c)
 {
 	struct stat st;
 	int rc;
@@ -290,14 +290,14 @@ static int open_file(struct copy *c)
 		}
 	}
 	bar_init(&c->bar, "hashing");
-	rc = xfer_sha256(c->map, c->size, c->sha, while_hashing, c);
+	rc = xfer_sha256(c->map, c->size, c->sha, copy_while_hashing, c);
 	bar_end(&c->bar);
 	return rc ? tool_failed("%s: SHA-256: %s", c->file, strerror(-rc)) : TOOL_OK;
 }
 
 static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 {
-	int rc = open_file(c);
+	int rc = copy_open_file(c);
 
 	if (!rc && !c->rc) {
 		rc = local_addr_for(&c->dst, &attr->local);
@@ -319,9 +319,9 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 	if (!rc)
 		rc = copy_loop(c);
 	if (!rc)
-		rc = report(c);
+		rc = copy_report(c);
 	if (c->rc)
-		rc_close(&c->port.ep, c->cm);
+		rc_disconnect(&c->port.ep, c->cm);
 	if (c->mr)
 		diw_mr_dereg(c->mr);
 	xfer_close(&c->port);
@@ -355,7 +355,7 @@ static int parse_target(struct copy *c, const char *arg, uint16_t port)
 	return opt_host(c->host, port, &c->dst);
 }
 
-static int run(int argc, char **argv)
+static int cp_run(int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
 		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
@@ -397,7 +397,7 @@ static int run(int argc, char **argv)
 }
 
 const struct tool_cmd cmd_cp = {
-	.name = "cp", .run = run,
+	.name = "cp", .run = cp_run,
 	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] "
 		"[--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
 	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and again what the network lost",

@@ -51,7 +51,7 @@ struct receiver {
 	int nopen;                           /* -1: not looked at since the last step */
 };
 
-static void refuse(const struct xfer_peer *to, uint64_t id, bool busy, const char *text)
+static void refuse_peer(const struct xfer_peer *to, uint64_t id, bool busy, const char *text)
 {
 	struct xfer_msg m = { .type = XFER_REFUSE, .id = id, .flags = busy ? XFER_BUSY : 0 };
 
@@ -93,7 +93,7 @@ static void send_done(struct receiver *r, uint32_t first)
 
 /* ---- the end of a transfer ---- */
 
-static void report_json(const struct receiver *r)
+static void session_report_json(const struct receiver *r)
 {
 	const struct session *s = &r->s;
 	double sec = (double)(s->ended_at - s->began_at) / 1e9;
@@ -126,14 +126,14 @@ static void report_json(const struct receiver *r)
 	json_print(o);
 }
 
-static void report(const struct receiver *r)
+static void session_report(const struct receiver *r)
 {
 	const struct session *s = &r->s;
 	double sec = (double)(s->ended_at - s->began_at) / 1e9;
 	char from[DIW_ADDR_STRLEN], a[24], b[24], c[24], hex[65];
 
 	if (r->json) {
-		report_json(r);
+		session_report_json(r);
 		return;
 	}
 	xfer_hex(s->sha_got, hex);
@@ -155,7 +155,7 @@ static void report(const struct receiver *r)
 }
 
 /* Nobody may write any more; called before the file is read, renamed or dropped. */
-static void withdraw(struct session *s)
+static void session_withdraw(struct session *s)
 {
 	if (s->mr)
 		diw_mr_dereg(s->mr);
@@ -164,7 +164,7 @@ static void withdraw(struct session *s)
 
 static void session_drop(struct session *s)
 {
-	withdraw(s);
+	session_withdraw(s);
 	if (s->state != IDLE)
 		incoming_close(&s->in);
 	ask_fini(&s->ask);
@@ -198,7 +198,7 @@ static void on_gone(void *ctx, struct rc_conn *conn)
 }
 
 /* Hashing a large file takes seconds: an ASK for nothing keeps the sender waiting. */
-static bool while_hashing(void *ctx, uint64_t done)
+static bool session_while_hashing(void *ctx, uint64_t done)
 {
 	struct receiver *r = ctx;
 	struct xfer_msg m = { .type = XFER_ASK, .id = r->s.id, .first = r->s.ask.head };
@@ -219,12 +219,12 @@ static void session_finish(struct receiver *r)
 	int rc;
 
 	s->ended_at = diw_clock_ns();
-	withdraw(s);
+	session_withdraw(s);
 	bar_end(&r->bar);
 	ask_sort_holes(&s->ask);
 	for (size_t i = 0; i < s->ask.nholes; i++)
 		memset((char *)s->in.map + s->ask.holes[i].off, 0, s->ask.holes[i].len);
-	rc = xfer_sha256(s->in.map, s->ask.size, s->sha_got, while_hashing, r);
+	rc = xfer_sha256(s->in.map, s->ask.size, s->sha_got, session_while_hashing, r);
 	s->sha_ok = !rc && !memcmp(s->sha, s->sha_got, 32);
 	if (!rc && !s->sha_ok && !s->ask.nholes)
 		snprintf(s->why, sizeof s->why, "every byte came, but SHA-256 differs: the file changed meanwhile");
@@ -238,7 +238,7 @@ static void session_finish(struct receiver *r)
 	r->files++;
 	r->bad += !s->sha_ok || s->why[0];
 	send_done(r, 0);
-	report(r);
+	session_report(r);
 }
 
 static void session_abort(struct receiver *r, const char *why)
@@ -292,25 +292,25 @@ static void on_offer(struct receiver *r, const struct xfer_peer *from, const str
 	int rc;
 
 	if (s->state == ACTIVE)
-		refuse(from, m->id, true, "another transfer is under way");
+		refuse_peer(from, m->id, true, "another transfer is under way");
 	else if (!xfer_name_ok(m->text))
-		refuse(from, m->id, false, "that name is not one inside the directory");
+		refuse_peer(from, m->id, false, "that name is not one inside the directory");
 	else if (m->size > MAX_FILE || !m->message || m->message > DIW_MAX_RDMA)
-		refuse(from, m->id, false, "size out of range");
+		refuse_peer(from, m->id, false, "size out of range");
 	else if (r->max_files && r->files >= r->max_files)
-		refuse(from, m->id, false, "the receiver is ending");
+		refuse_peer(from, m->id, false, "the receiver is ending");
 	else {
 		session_drop(s);
 		rc = incoming_create(&s->in, r->dirfd, m->text, m->size, r->force, err, sizeof err);
 		if (rc) {
-			refuse(from, m->id, false, err);
+			refuse_peer(from, m->id, false, err);
 			return;
 		}
 		s->state = ACTIVE;
 		rc = session_register(r, from);
 		if (rc) {
 			session_drop(s);
-			refuse(from, m->id, false, strerror(-rc));
+			refuse_peer(from, m->id, false, strerror(-rc));
 			return;
 		}
 		session_begin(r, from, m, now);
@@ -319,7 +319,7 @@ static void on_offer(struct receiver *r, const struct xfer_peer *from, const str
 
 /* ---- what arrives ---- */
 
-static uint64_t patience(const struct session *s, uint64_t ud)
+static uint64_t ask_patience(const struct session *s, uint64_t ud)
 {
 	return s->peer.rc ? XFER_RC_RETRY_NS : ud;
 }
@@ -336,11 +336,11 @@ static void on_status(struct session *s, uint32_t next, uint64_t now)
 		e = &s->ask.entry[i % XFER_ENTRIES];
 		ask_record(&s->ask, i, e->off, e->len, &(struct diw_range){ 0, e->len }, 1);
 	}
-	if (s->ask.acked != s->asked && now - s->ask_at > patience(s, ASK_RETRY_NS))
+	if (s->ask.acked != s->asked && now - s->ask_at > ask_patience(s, ASK_RETRY_NS))
 		s->asked = s->ask.acked;
 }
 
-static void on_message(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
+static void session_on_message(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
 	bool known = s->state != IDLE && m->id == s->id && from->qp == s->peer.qp &&
@@ -406,7 +406,7 @@ static void session_step(struct receiver *r, uint64_t now)
 	r->nopen = -1;
 	ask_expire(&s->ask, now, record_is_open, r);
 	ask_fill(&s->ask);
-	if (s->ask.acked != s->asked && now - s->ask_at > patience(s, ASK_TIMEOUT_NS))
+	if (s->ask.acked != s->asked && now - s->ask_at > ask_patience(s, ASK_TIMEOUT_NS))
 		s->asked = s->ask.acked;
 	send_asks(r, now);
 	bar_draw(&r->bar, now, s->ask.valid, s->ask.size, sec > 0 ? (double)s->ask.valid / sec / 1e9 : 0, s->ask.again);
@@ -420,7 +420,7 @@ static void session_step(struct receiver *r, uint64_t now)
 		session_abort(r, "the sender fell silent");
 }
 
-static bool over(const struct receiver *r)
+static bool receiver_is_over(const struct receiver *r)
 {
 	if (tool_stopped)
 		return true;
@@ -429,7 +429,7 @@ static bool over(const struct receiver *r)
 	return r->s.state == IDLE || r->s.said_bye || diw_clock_ns() - r->s.heard_at > LINGER_NS;
 }
 
-static void on_wc(struct receiver *r, struct diw_wc *wc, uint64_t now)
+static void receiver_on_wc(struct receiver *r, struct diw_wc *wc, uint64_t now)
 {
 	const struct rc_conn *conn = rc_conn_of(&r->rc, wc->qp);
 	const struct xfer_peer from = { wc->qp, wc->src, conn };
@@ -438,22 +438,22 @@ static void on_wc(struct receiver *r, struct diw_wc *wc, uint64_t now)
 	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD)
 		on_record(r, wc, now);
 	else if (xfer_take(conn ? &conn->in : &r->port.in, wc, &m) == 0)
-		on_message(r, &from, &m, now);
+		session_on_message(r, &from, &m, now);
 }
 
-static int receive(struct receiver *r)
+static int receive_files(struct receiver *r)
 {
 	struct diw_wc wc[WC_BATCH];
 	uint64_t now;
 	int n;
 
-	while (!over(r)) {
+	while (!receiver_is_over(r)) {
 		n = diw_cq_wait(r->port.ep.cq, wc, WC_BATCH, r->s.state == ACTIVE ? ACTIVE_WAIT_NS : 100 * DIW_MS);
 		if (n < 0)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n; i++)
-			on_wc(r, &wc[i], now);
+			receiver_on_wc(r, &wc[i], now);
 		if (rc_serve_step(&r->rc))
 			return TOOL_FAILED;
 		session_step(r, now);
@@ -465,7 +465,7 @@ static int receive(struct receiver *r)
 	return r->bad ? TOOL_FAILED : TOOL_OK;
 }
 
-static int options(struct receiver *r, struct diw_qp_attr *attr, int argc, char **argv)
+static int receiver_options(struct receiver *r, struct diw_qp_attr *attr, int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
 		{ "port", required_argument, NULL, 'p' },
@@ -495,7 +495,7 @@ static int serve_rc(struct receiver *r, uint16_t port)
 	return rc_serve(&r->rc, port);
 }
 
-static int run(int argc, char **argv)
+static int recv_run(int argc, char **argv)
 {
 	struct receiver *r = calloc(1, sizeof *r);
 	struct diw_qp_attr attr;
@@ -506,7 +506,7 @@ static int run(int argc, char **argv)
 	diw_qp_attr_init(&attr);
 	attr.any_addr = true;
 	attr.local.port = DIW_PORT;
-	rc = options(r, &attr, argc, argv);
+	rc = receiver_options(r, &attr, argc, argv);
 	r->dirfd = rc ? -1 : open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!rc && r->dirfd < 0)
 		rc = tool_failed("%s: %s", argv[optind], strerror(errno));
@@ -521,7 +521,7 @@ static int run(int argc, char **argv)
 			fflush(stdout);
 		}
 		if (!rc)
-			rc = receive(r);
+			rc = receive_files(r);
 		rc_serve_end(&r->rc);
 		xfer_close(&r->port);
 	}
@@ -532,7 +532,7 @@ static int run(int argc, char **argv)
 }
 
 const struct tool_cmd cmd_recv = {
-	.name = "recv", .run = run, .args = "DIR [--count N] [--force] [--port N] [--impair SPEC] [--json]",
+	.name = "recv", .run = recv_run, .args = "DIR [--count N] [--force] [--port N] [--impair SPEC] [--json]",
 	.brief = "Receives files from 'diw cp' into a directory",
 	.help = "  -c, --count N       end after N transfers (default: by SIGINT or SIGTERM)\n"
 		"  -f, --force         overwrite files that exist\n"

@@ -22,8 +22,8 @@ _Static_assert(HDR + 44 + 2 + XFER_NAME_MAX <= XFER_MAX, "the longest OFFER");
 struct writer { uint8_t *p; };
 struct reader { const uint8_t *p, *end; bool bad; };
 
-static void put32(struct writer *w, uint32_t v) { diw_put32(w->p, v); w->p += 4; }
-static void put64(struct writer *w, uint64_t v) { diw_put64(w->p, v); w->p += 8; }
+static void write32(struct writer *w, uint32_t v) { diw_put32(w->p, v); w->p += 4; }
+static void write64(struct writer *w, uint64_t v) { diw_put64(w->p, v); w->p += 8; }
 
 static void put_text(struct writer *w, const char *text, size_t max)
 {
@@ -36,12 +36,12 @@ static void put_text(struct writer *w, const char *text, size_t max)
 
 static void put_entries(struct writer *w, const struct xfer_msg *m)
 {
-	put32(w, m->first);
-	put32(w, m->n);
+	write32(w, m->first);
+	write32(w, m->n);
 	for (uint32_t i = 0; i < m->n; i++) {
-		put64(w, m->entry[i].off);
-		put64(w, m->entry[i].len);
-		put32(w, m->entry[i].flags);
+		write64(w, m->entry[i].off);
+		write64(w, m->entry[i].len);
+		write32(w, m->entry[i].flags);
 	}
 }
 
@@ -49,14 +49,14 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 {
 	struct writer w = { buf };
 
-	put32(&w, XFER_MAGIC);
-	put32(&w, XFER_VERSION << 24 | (uint32_t)m->type << 16);
-	put64(&w, m->id);
-	put32(&w, m->flags);
+	write32(&w, XFER_MAGIC);
+	write32(&w, XFER_VERSION << 24 | (uint32_t)m->type << 16);
+	write64(&w, m->id);
+	write32(&w, m->flags);
 	switch (m->type) {
 	case XFER_OFFER:
-		put64(&w, m->size);
-		put32(&w, m->message);
+		write64(&w, m->size);
+		write32(&w, m->message);
 		memcpy(w.p, m->sha, 32);
 		w.p += 32;
 		put_text(&w, m->text, XFER_NAME_MAX);
@@ -65,19 +65,19 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 		put_text(&w, m->text, XFER_TEXT_MAX);
 		break;
 	case XFER_ASK:
-		put32(&w, m->stag);
-		put64(&w, m->to);
+		write32(&w, m->stag);
+		write64(&w, m->to);
 		put_entries(&w, m);
 		break;
 	case XFER_STATUS:
 	case XFER_MORE:
-		put32(&w, m->first);
+		write32(&w, m->first);
 		break;
 	case XFER_DONE:
-		put64(&w, m->size);
-		put64(&w, m->again);
-		put64(&w, m->elapsed_ns);
-		put32(&w, m->total);
+		write64(&w, m->size);
+		write64(&w, m->again);
+		write64(&w, m->elapsed_ns);
+		write32(&w, m->total);
 		put_entries(&w, m);
 		put_text(&w, m->text, XFER_TEXT_MAX);
 		break;
@@ -85,7 +85,7 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 	return (uint32_t)(w.p - buf);
 }
 
-static const uint8_t *take(struct reader *r, size_t n)
+static const uint8_t *read_bytes(struct reader *r, size_t n)
 {
 	static const uint8_t zero[32];
 	const uint8_t *p = r->p;
@@ -98,13 +98,13 @@ static const uint8_t *take(struct reader *r, size_t n)
 	return p;
 }
 
-static uint32_t get32(struct reader *r) { return diw_get32(take(r, 4)); }
-static uint64_t get64(struct reader *r) { return diw_get64(take(r, 8)); }
+static uint32_t read32(struct reader *r) { return diw_get32(read_bytes(r, 4)); }
+static uint64_t read64(struct reader *r) { return diw_get64(read_bytes(r, 8)); }
 
 /* A NUL inside would make two names of one. */
 static void get_text(struct reader *r, char *text, size_t max)
 {
-	size_t n = diw_get16(take(r, 2));
+	size_t n = diw_get16(read_bytes(r, 2));
 
 	if (n > max || (size_t)(r->end - r->p) < n || memchr(r->p, 0, n)) {
 		r->bad = true;
@@ -117,16 +117,16 @@ static void get_text(struct reader *r, char *text, size_t max)
 
 static void get_entries(struct reader *r, struct xfer_msg *m)
 {
-	m->first = get32(r);
-	m->n = get32(r);
+	m->first = read32(r);
+	m->n = read32(r);
 	if (m->n > XFER_PAGE) {
 		r->bad = true;
 		m->n = 0;
 	}
 	for (uint32_t i = 0; i < m->n; i++) {
-		m->entry[i].off = get64(r);
-		m->entry[i].len = get64(r);
-		m->entry[i].flags = get32(r);
+		m->entry[i].off = read64(r);
+		m->entry[i].len = read64(r);
+		m->entry[i].flags = read32(r);
 	}
 }
 
@@ -134,28 +134,28 @@ static void get_body(struct reader *r, struct xfer_msg *m)
 {
 	switch (m->type) {
 	case XFER_OFFER:
-		m->size = get64(r);
-		m->message = get32(r);
-		memcpy(m->sha, take(r, 32), 32);
+		m->size = read64(r);
+		m->message = read32(r);
+		memcpy(m->sha, read_bytes(r, 32), 32);
 		get_text(r, m->text, XFER_NAME_MAX);
 		break;
 	case XFER_REFUSE:
 		get_text(r, m->text, XFER_TEXT_MAX);
 		break;
 	case XFER_ASK:
-		m->stag = get32(r);
-		m->to = get64(r);
+		m->stag = read32(r);
+		m->to = read64(r);
 		get_entries(r, m);
 		break;
 	case XFER_STATUS:
 	case XFER_MORE:
-		m->first = get32(r);
+		m->first = read32(r);
 		break;
 	case XFER_DONE:
-		m->size = get64(r);
-		m->again = get64(r);
-		m->elapsed_ns = get64(r);
-		m->total = get32(r);
+		m->size = read64(r);
+		m->again = read64(r);
+		m->elapsed_ns = read64(r);
+		m->total = read32(r);
 		get_entries(r, m);
 		get_text(r, m->text, XFER_TEXT_MAX);
 		break;
@@ -172,14 +172,14 @@ int xfer_decode(struct xfer_msg *m, const uint8_t *buf, size_t len)
 	uint32_t kind;
 
 	memset(m, 0, offsetof(struct xfer_msg, entry));
-	if (get32(&r) != XFER_MAGIC)
+	if (read32(&r) != XFER_MAGIC)
 		return -EBADMSG;
-	kind = get32(&r);
+	kind = read32(&r);
 	if (kind >> 24 != XFER_VERSION || kind & 0xffff)
 		return -EBADMSG;
 	m->type = (uint8_t)(kind >> 16);
-	m->id = get64(&r);
-	m->flags = get32(&r);
+	m->id = read64(&r);
+	m->flags = read32(&r);
 	get_body(&r, m);
 	return r.bad || r.p != r.end ? -EBADMSG : 0;
 }
@@ -255,7 +255,7 @@ void xfer_hex(const uint8_t sha[32], char hex[65])
 		snprintf(hex + 2 * i, 3, "%02x", sha[i]);
 }
 
-static void on_sigbus(int sig)
+static void on_map_sigbus(int sig)
 {
 	static const char text[] = "diw: a mapped file shrank while it was in use, or its disk failed\n";
 
@@ -267,7 +267,7 @@ static void on_sigbus(int sig)
 
 void xfer_catch_sigbus(void)
 {
-	struct sigaction sa = { .sa_handler = on_sigbus };
+	struct sigaction sa = { .sa_handler = on_map_sigbus };
 
 	sigaction(SIGBUS, &sa, NULL);
 }

@@ -45,7 +45,7 @@ static bool pair_known(struct dump *x, const struct dump_datagram *d, bool learn
 
 /* ---- One by one ---- */
 
-static bool wanted(const struct dump *x, const struct dump_seg *s)
+static bool is_wanted_segment(const struct dump *x, const struct dump_seg *s)
 {
 	if (x->qp && s->dg->src.port != x->qp && s->dg->dst.port != x->qp)
 		return false;
@@ -65,7 +65,7 @@ static void one_segment(struct dump *x, const struct dump_datagram *d, const uin
 	x->bad_crc += !s.crc_good;
 	x->header_faults += s.crc_good && s.fault;
 	x->dropped += *d->dropped != 0;
-	if (!wanted(x, &s))
+	if (!is_wanted_segment(x, &s))
 		return;
 	if (x->msgs) {
 		dump_msgs_add(x->msgs, &s);
@@ -118,7 +118,7 @@ static void show_of_stream(void *ctx, const struct dump_fpdu *f)
 
 /* ---- All ---- */
 
-static void report(const struct dump *x)
+static void dump_report(const struct dump *x)
 {
 	const struct dump_counts *c = dump_counts(x->pcap);
 	const struct dump_rc_counts *rc = dump_rc_counts(x->rc);
@@ -144,7 +144,7 @@ static void report(const struct dump *x)
 	fputc('\n', stderr);
 }
 
-static int run(struct dump *x)
+static int dump_packets(struct dump *x)
 {
 	struct dump_datagram d;
 	int rc = 0;
@@ -157,7 +157,7 @@ static int run(struct dump *x)
 	if (x->msgs && x->shown < x->max)
 		dump_msgs_end(x->msgs);
 	dump_rc_end(x->rc);
-	report(x);
+	dump_report(x);
 	if (rc < 0)
 		return TOOL_FAILED;
 	return x->segments || dump_rc_counts(x->rc)->connections ? TOOL_OK :
@@ -227,7 +227,7 @@ static int dump_main(int argc, char **argv)
 	if (!rc) {
 		if (o.ifname)
 			setvbuf(stdout, NULL, _IOLBF, 0);
-		rc = run(&x);
+		rc = dump_packets(&x);
 		dump_close(x.pcap);
 	}
 	dump_rc_free(x.rc);

@@ -48,7 +48,7 @@ bool fpdu_is_op(const char *name)
 
 /* ---- Frames ---- */
 
-static void decode_enhanced(struct dump_fpdu *f)
+static void show_enhanced(struct dump_fpdu *f)
 {
 	uint16_t ird = diw_get16(f->data), ord = diw_get16(f->data + 2);
 
@@ -101,7 +101,7 @@ int fpdu_frame(struct dump_fpdu *f, const uint8_t *p, uint32_t len)
 	if (f->revision > 2 || (f->revision == 2 && (p[16] & 0x10) && f->n < 4 && !f->reject))
 		f->fault = diw_fault_counter(DIW_FAULT_MPA_FRAME);
 	if (f->enhanced)
-		decode_enhanced(f);
+		show_enhanced(f);
 	decode_words(f);
 	return (int)len;
 }

@@ -50,7 +50,7 @@ static size_t holes_of(const struct msg *m, struct hole *h)
 	return n;
 }
 
-static bool tagged(const struct msg *m)
+static bool msg_is_tagged(const struct msg *m)
 {
 	return m->opcode == OP_WRITE || m->opcode == OP_READ_RESPONSE || m->opcode == OP_WRITE_RECORD;
 }
@@ -59,7 +59,7 @@ static void show_text(const struct msg *m, const struct hole *h, size_t n)
 {
 	dump_print_head(&m->dg);
 	printf(" %s msn %u epoch 0x%04x", dump_op_name(m->opcode), m->msn, m->epoch);
-	if (tagged(m))
+	if (msg_is_tagged(m))
 		printf(" stag 0x%08x to 0x%016llx", m->stag, (unsigned long long)m->base);
 	printf(": %u of %u bytes in %u segments, %.3f ms", m->got.bytes, m->length, m->segments,
 	       (double)(m->last_ns - m->dg.ns) / 1e6);
@@ -68,7 +68,7 @@ static void show_text(const struct msg *m, const struct hole *h, size_t n)
 	if (m->unfollowed)
 		printf(", %u not followed (too many pieces)", m->unfollowed);
 	putchar('\n');
-	if (tagged(m) && m->length)
+	if (msg_is_tagged(m) && m->length)
 		map_bar(stdout, m->length, h, n);
 	if (!n)
 		return;
@@ -86,7 +86,7 @@ static void show_json(const struct msg *m, const struct hole *h, size_t n)
 
 	json_add_count(o, "msn", m->msn);
 	dump_json_hex(o, "epoch", m->epoch, 4);
-	if (tagged(m)) {
+	if (msg_is_tagged(m)) {
 		dump_json_hex(o, "stag", m->stag, 8);
 		dump_json_hex(o, "to", m->base, 16);
 	}
@@ -105,7 +105,7 @@ static void show_json(const struct msg *m, const struct hole *h, size_t n)
 	json_print(o);
 }
 
-static void show(struct dump_msgs *ms, const struct msg *m)
+static void msg_show(struct dump_msgs *ms, const struct msg *m)
 {
 	static struct hole holes[DIW_RANGE_MAX + 1];
 	size_t n = holes_of(m, holes);
@@ -119,10 +119,10 @@ static void show(struct dump_msgs *ms, const struct msg *m)
 		show_text(m, holes, n);
 }
 
-static void end(struct dump_msgs *ms, struct msg *m)
+static void msg_end(struct dump_msgs *ms, struct msg *m)
 {
 	if (!m->told)
-		show(ms, m);
+		msg_show(ms, m);
 	diw_list_del(&m->age);
 	diw_list_del(&m->hash);
 	diw_range_fini(&m->got, &ms->ranges);
@@ -137,7 +137,7 @@ static struct msg *oldest(struct dump_msgs *ms)
 void dump_msgs_end(struct dump_msgs *ms)
 {
 	for (struct msg *m = oldest(ms); m; m = oldest(ms))
-		end(ms, m);
+		msg_end(ms, m);
 }
 
 /* ---- Follow ---- */
@@ -150,7 +150,7 @@ static bool belongs(const struct msg *m, const struct dump_seg *s)
 	       diw_addr_eq(&m->dg.src, &s->dg->src) && diw_addr_eq(&m->dg.dst, &s->dg->dst);
 }
 
-static struct msg *find(struct dump_msgs *ms, const struct dump_seg *s)
+static struct msg *msg_find(struct dump_msgs *ms, const struct dump_seg *s)
 {
 	struct diw_list *head = &ms->hash[(diw_addr_hash(&s->dg->src, 0) ^ s->msn) % OPEN], *l;
 	struct msg *m;
@@ -161,7 +161,7 @@ static struct msg *find(struct dump_msgs *ms, const struct dump_seg *s)
 			return m;
 	}
 	if (ms->pool.used == OPEN)
-		end(ms, oldest(ms));
+		msg_end(ms, oldest(ms));
 	m = diw_pool_get(&ms->pool);
 	*m = (struct msg){ .dg = *s->dg, .stag = s->stag, .msn = s->msn, .length = s->length, .epoch = s->epoch,
 			   .opcode = s->opcode, .base = s->to - (s->tagged ? s->mo : 0) };
@@ -176,10 +176,10 @@ void dump_msgs_add(struct dump_msgs *ms, const struct dump_seg *s)
 	struct msg *m = oldest(ms);
 
 	for (; m && m->last_ns + QUIET < s->dg->ns; m = oldest(ms))
-		end(ms, m);
+		msg_end(ms, m);
 	if (!s->hdr_len || !s->crc_good || s->fault)
 		return;
-	m = find(ms, s);
+	m = msg_find(ms, s);
 	if (m->last_ns < s->dg->ns)             /* a merged capture need not be in order */
 		m->last_ns = s->dg->ns;
 	diw_list_del(&m->age);
@@ -190,7 +190,7 @@ void dump_msgs_add(struct dump_msgs *ms, const struct dump_seg *s)
 	else if (s->n && diw_range_add(&m->got, &ms->ranges, s->mo, s->mo + s->n) < 0)
 		m->unfollowed++;
 	if (!m->told && m->got.bytes == m->length && (m->length || !*s->dg->dropped)) {
-		show(ms, m);
+		msg_show(ms, m);
 		m->told = true;
 	}
 }

@@ -19,7 +19,7 @@ struct dump_notes {
 	uint32_t room;
 };
 
-static uint32_t get32(const struct dump_notes *n, const uint8_t *p)
+static uint32_t note_get32(const struct dump_notes *n, const uint8_t *p)
 {
 	uint32_t v;
 
@@ -27,7 +27,7 @@ static uint32_t get32(const struct dump_notes *n, const uint8_t *p)
 	return n->swapped ? bswap_32(v) : v;
 }
 
-static uint16_t get16(const struct dump_notes *n, const uint8_t *p)
+static uint16_t note_get16(const struct dump_notes *n, const uint8_t *p)
 {
 	uint16_t v;
 
@@ -47,10 +47,10 @@ static uint32_t next_block(struct dump_notes *n, uint32_t *type)
 	memcpy(type, head, 4);
 	if (*type == SECTION) {                 /* reads the same in both byte orders */
 		n->swapped = false;
-		n->swapped = get32(n, head + 8) != MAGIC;
+		n->swapped = note_get32(n, head + 8) != MAGIC;
 	}
-	*type = get32(n, head);
-	len = get32(n, head + 4);
+	*type = note_get32(n, head);
+	len = note_get32(n, head + 4);
 	if (len < 12 || len > MAX_BLOCK || len % 4)
 		return 0;
 	if (len > n->room) {
@@ -66,11 +66,12 @@ static uint32_t next_block(struct dump_notes *n, uint32_t *type)
 	return fread(n->block + 4, 1, more, n->f) == more ? len - 8 : 0;
 }
 
-static void options(const struct dump_notes *n, const uint8_t *p, uint32_t left, enum dump_dir *dir, char *comment,
-		    size_t room)
+static void block_options(const struct dump_notes *n, const uint8_t *p, uint32_t left, enum dump_dir *dir,
+			  char *comment,
+			  size_t room)
 {
 	while (left >= 4) {
-		uint16_t code = get16(n, p), len = get16(n, p + 2);
+		uint16_t code = note_get16(n, p), len = note_get16(n, p + 2);
 		uint32_t padded = (len + 3u) & ~3u;
 
 		if (!code || padded > left - 4)
@@ -78,7 +79,8 @@ static void options(const struct dump_notes *n, const uint8_t *p, uint32_t left,
 		if (code == OPT_COMMENT && !*comment)
 			snprintf(comment, room, "%.*s", (int)len, (const char *)p + 4);
 		else if (code == OPT_FLAGS && len == 4)
-			*dir = (get32(n, p + 4) & 3) == 1 ? DUMP_IN : (get32(n, p + 4) & 3) == 2 ? DUMP_OUT : *dir;
+			*dir = (note_get32(n, p + 4) & 3) == 1 ? DUMP_IN :
+			       (note_get32(n, p + 4) & 3) == 2 ? DUMP_OUT : *dir;
 		p += 4 + padded;
 		left -= 4 + padded;
 	}
@@ -97,11 +99,11 @@ bool dump_notes_next(struct dump_notes *n, enum dump_dir *dir, char *comment, si
 	} while (type != PACKET && type != OLD_PACKET && type != SIMPLE_PACKET);
 	if (type != PACKET || len < 24)
 		return true;
-	data = get32(n, n->block + 12);
+	data = note_get32(n, n->block + 12);
 	if (data <= len - 24)
 		data = (data + 3u) & ~3u;
 	if (data <= len - 24)
-		options(n, n->block + 20 + data, len - 24 - data, dir, comment, room);
+		block_options(n, n->block + 20 + data, len - 24 - data, dir, comment, room);
 	for (char *p = comment; *p; p++)
 		if ((unsigned char)*p < ' ' || (unsigned char)*p >= 0x7f)
 			*p = '?';    /* a file may come from anybody: no escapes, 8-bit ones too; JSON is UTF-8 */

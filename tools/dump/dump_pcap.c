@@ -233,7 +233,7 @@ static enum found udp(const struct bytes *b, struct dump_datagram *d)
 	return FOUND;
 }
 
-static enum found tcp(const struct bytes *b, struct dump_datagram *d)
+static enum found tcp_segment(const struct bytes *b, struct dump_datagram *d)
 {
 	uint32_t head;
 
@@ -266,7 +266,7 @@ static enum found find_payload(const struct dump_pcap *p, struct bytes b, struct
 		return NEITHER;
 	d->src.port = diw_get16(b.p);
 	d->dst.port = diw_get16(b.p + 2);
-	return d->tcp ? tcp(&b, d) : udp(&b, d);
+	return d->tcp ? tcp_segment(&b, d) : udp(&b, d);
 }
 
 int dump_next(struct dump_pcap *p, struct dump_datagram *d)

@@ -120,7 +120,7 @@ static void agree(struct conn *c, int side, const struct dump_fpdu *f)
 	}
 }
 
-static void feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n);
+static void half_feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n);
 
 /* How many octets of the N at P are a frame; 0: more are needed. */
 static uint32_t take_frame(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
@@ -139,7 +139,7 @@ static uint32_t take_frame(struct dump_rc *rc, struct conn *c, int side, const u
 		show_fpdu(rc, c, side, &f);
 	}
 	if (len > 0 && f.kind == MPA_REPLY && c->half[!side].len)
-		feed(rc, c, !side, c->half[!side].buf, c->half[!side].len);
+		half_feed(rc, c, !side, c->half[!side].buf, c->half[!side].len);
 	return (uint32_t)len;
 }
 
@@ -185,7 +185,7 @@ static uint32_t fpdu_len(const struct half *h, const uint8_t *p, uint32_t n)
 
 /* Its octets without markers to TO, which has FPDU_MAX. False: a marker does not point at its length (RFC 5044 section
  * 4.3). */
-static bool strip(const struct half *h, uint8_t *to, const uint8_t *p, uint32_t len)
+static bool half_strip(const struct half *h, uint8_t *to, const uint8_t *p, uint32_t len)
 {
 	uint32_t next = h->markers ? to_marker(h) : len, at = 0, start = next ? 0 : MARKER;
 	bool good = true;
@@ -237,7 +237,7 @@ static uint32_t take_fpdu(struct dump_rc *rc, struct conn *c, int side, const ui
 		go_astray(h, n);
 		return n;
 	}
-	pointed = strip(h, rc->bare, p, len);
+	pointed = half_strip(h, rc->bare, p, len);
 	fpdu_decode(&f, rc->bare + 2, diw_get16(rc->bare), c->imm, c->words);
 	if (!f.crc_good || !pointed)
 		f.fault = diw_fault_counter(f.crc_good ? DIW_FAULT_MPA_MARKER : DIW_FAULT_MPA_CRC);
@@ -260,7 +260,7 @@ static bool is_agreed(const struct conn *c)
 }
 
 /* The LEN octets at P follow; they are the whole of a segment if the stream is astray. */
-static void feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
+static void half_feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct half *h = &c->half[side];
 	uint32_t used = 1;
@@ -293,7 +293,7 @@ static void feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p,
 }
 
 /* Behind what is incomplete. */
-static void append(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
+static void half_append(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct half *h = &c->half[side];
 	uint8_t *bigger = realloc(h->buf, h->len + n);
@@ -306,7 +306,7 @@ static void append(struct dump_rc *rc, struct conn *c, int side, const uint8_t *
 	}
 	h->buf = bigger;
 	memcpy(h->buf + h->len, p, n);
-	feed(rc, c, side, h->buf, h->len + n);
+	half_feed(rc, c, side, h->buf, h->len + n);
 }
 
 static bool is_ahead(const struct half *h, uint32_t seq)
@@ -320,7 +320,7 @@ static void take_piece(struct dump_rc *rc, struct conn *c, int side, uint32_t se
 	uint32_t old = c->half[side].next - seq;
 
 	if (old < n)
-		append(rc, c, side, p + old, n - old);
+		half_append(rc, c, side, p + old, n - old);
 }
 
 /* What waits, as far as it follows; FORCE: beyond the first gap, too. */
@@ -359,7 +359,7 @@ static void put_later(struct half *h, uint32_t seq, const uint8_t *p, uint32_t n
 	h->waiting += PIECE + n;
 }
 
-static void take_segment(struct dump_rc *rc, struct conn *c, int side, const struct dump_datagram *d)
+static void conn_take_segment(struct dump_rc *rc, struct conn *c, int side, const struct dump_datagram *d)
 {
 	struct half *h = &c->half[side];
 
@@ -438,14 +438,14 @@ static int sender(const struct dump_datagram *d)
 	return memcmp(&d->src, &d->dst, sizeof d->src) > 0;
 }
 
-static struct diw_list *bucket(struct dump_rc *rc, const struct diw_addr end[2], bool inside)
+static struct diw_list *conn_bucket(struct dump_rc *rc, const struct diw_addr end[2], bool inside)
 {
 	return &rc->hash[diw_addr_hash(&end[0], diw_addr_hash(&end[1], inside)) % OPEN];
 }
 
-static struct conn *find_conn(struct dump_rc *rc, const struct diw_addr end[2], bool inside)
+static struct conn *conn_find(struct dump_rc *rc, const struct diw_addr end[2], bool inside)
 {
-	struct diw_list *head = bucket(rc, end, inside), *l;
+	struct diw_list *head = conn_bucket(rc, end, inside), *l;
 
 	for (l = head->next; l != head; l = l->next) {
 		struct conn *c = diw_container(l, struct conn, hash);
@@ -475,7 +475,7 @@ static struct conn *new_conn(struct dump_rc *rc, const struct diw_addr end[2], b
 	/* Only diwarp's queue pairs are their own peer: without frames, and mostly without "plain". */
 	c->imm = c->words = diw_addr_eq(&end[0], &end[1]);
 	diw_list_init(&c->age);
-	diw_list_add_tail(bucket(rc, end, inside), &c->hash);
+	diw_list_add_tail(conn_bucket(rc, end, inside), &c->hash);
 	return c;
 }
 
@@ -484,7 +484,7 @@ void dump_rc_add(struct dump_rc *rc, const struct dump_datagram *d)
 	int side = sender(d);
 	const struct diw_addr end[2] = { side ? d->dst : d->src, side ? d->src : d->dst };
 	bool inside = d->dir != DUMP_DIR_UNKNOWN;
-	struct conn *c = find_conn(rc, end, inside);
+	struct conn *c = conn_find(rc, end, inside);
 	struct dump_fpdu f = { 0 };
 
 	if (c && (d->flags & (SYN | ACK)) == SYN) {     /* another one between the same ports */
@@ -507,7 +507,7 @@ void dump_rc_add(struct dump_rc *rc, const struct dump_datagram *d)
 	if (d->flags & ACK)
 		take_ack(rc, c, !side, d->ack);
 	if (d->len && !(d->flags & SYN))
-		take_segment(rc, c, side, d);
+		conn_take_segment(rc, c, side, d);
 	if (d->flags & (FIN | RST))
 		take_end(rc, c, side, d->flags & RST);
 }

@@ -158,7 +158,7 @@ static bool quoted_msn(const struct dump_seg *s, bool *tagged, uint32_t *msn)
 	return true;
 }
 
-static bool is_read(const struct dump_seg *s)
+static bool is_read_request(const struct dump_seg *s)
 {
 	return s->hdr_len && s->opcode == OP_READ_REQUEST && s->n == READ_LEN;
 }
@@ -197,7 +197,7 @@ static void print_body(const struct dump_seg *s)
 	uint32_t msn;
 	bool tagged;
 
-	if (is_read(s))
+	if (is_read_request(s))
 		printf(" sink 0x%08x at 0x%016llx, %u B, source 0x%08x at 0x%016llx", diw_get32(p),
 		       (unsigned long long)diw_get64(p + 4), diw_get32(p + 12), diw_get32(p + 16),
 		       (unsigned long long)diw_get64(p + 20));
@@ -293,7 +293,7 @@ static void add_body(cJSON *o, const struct dump_seg *s)
 	uint32_t msn;
 	bool tagged;
 
-	if (is_read(s)) {
+	if (is_read_request(s)) {
 		dump_json_hex(o, "sink_stag", diw_get32(p), 8);
 		dump_json_hex(o, "sink_to", diw_get64(p + 4), 16);
 		json_add_count(o, "read_length", diw_get32(p + 12));

@@ -112,7 +112,7 @@ static int set_case(struct perf_plan *p, int opt, const char *arg)
 	return 0;
 }
 
-static int set_option(struct perf_plan *p, int opt, char **argv)
+static int plan_set_option(struct perf_plan *p, int opt, char **argv)
 {
 	switch (opt) {
 	case IMPAIR: p->side.impair = optarg; return 0;
@@ -136,18 +136,11 @@ static bool has_op(const struct perf_plan *p, enum perf_op op)
 	return false;
 }
 
-static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
-{
-	for (int i = 0; i < p->nqps; i++)
-		if (p->qps[i] == qp)
-			return true;
-	return false;
-}
-
 /* What only all options together can tell; and the defaults. */
 static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
-	bool rc = has_qp(p, PERF_RC) || has_qp(p, PERF_RC_CONFIRM), dgram = has_qp(p, PERF_UD) || has_qp(p, PERF_UC);
+	bool rc = perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM);
+	bool dgram = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC);
 	int test = optind < argc ? index_of(perf_test_name, PERF_TESTS, argv[optind]) : -1;
 
 	if (p->place == PERF_NOWHERE)
@@ -167,7 +160,7 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 		p->sizes[0] = test == PERF_LAT || test == PERF_RATE ? 64 : 512u << 10;
 		p->nsizes = 1;
 	}
-	if (has_qp(p, PERF_UC) && has_op(p, PERF_READ))
+	if (perf_has_qp(p, PERF_UC) && has_op(p, PERF_READ))
 		return tool_usage("--op read: not on uc");
 	if (dgram && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
 		return tool_usage("--op fetch-add, cmp-swap: on rc alone");
@@ -182,14 +175,14 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	return 0;
 }
 
-static int run(int argc, char **argv)
+static int perf_run_command(int argc, char **argv)
 {
 	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .qps = { PERF_UD }, .nqps = 1, .ops = { PERF_SEND },
 		.nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
 	int opt, rc = 0;
 
 	while (!rc && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		rc = set_option(&p, opt, argv);
+		rc = plan_set_option(&p, opt, argv);
 	if (!rc)
 		rc = complete_plan(&p, argc, argv);
 	if (!rc && p.side.impair)            /* here it is still a matter of usage */
@@ -200,7 +193,8 @@ static int run(int argc, char **argv)
 }
 
 const struct tool_cmd cmd_perf = {
-	.name = "perf", .run = run, .args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST",
+	.name = "perf", .run = perf_run_command,
+	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST",
 	.brief = "Measures latency, goodput or message rate, side by side with bare sockets if wanted",
 	.help = "  lat    half round trips of a ping-pong             bw    goodput one way\n"
 		"  rate   messages a second (64 B)                    bibw  goodput both ways\n\n"

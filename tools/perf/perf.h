@@ -130,6 +130,7 @@ struct perf_plan {
 	bool json;
 	double secs;
 };
+bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp);
 int perf_local(struct perf_plan *p);
 int perf_server(struct perf_plan *p);
 int perf_connect(struct perf_plan *p);

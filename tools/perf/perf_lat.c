@@ -21,14 +21,14 @@ struct lat {
 };
 
 /* RC: that its immediate came says that the Write before it did. */
-static bool is_whole(const struct lat *l, const struct diw_wc *wc)
+static bool message_is_whole(const struct lat *l, const struct diw_wc *wc)
 {
 	return wc->status == DIW_WC_SUCCESS &&
 		(wc->byte_len == l->r->pc.size || (perf_is_rc(l->r->pc.qp) && wc->opcode == DIW_WC_RECV_WRITE_IMM));
 }
 
 /* One arrived whole: 1; something else did, or nothing in time: 0; -errno. */
-static int await(struct lat *l, uint64_t wait_ns)
+static int await_message(struct lat *l, uint64_t wait_ns)
 {
 	uint64_t end = diw_clock_ns() + wait_ns, now;
 	struct diw_wc wc;
@@ -48,7 +48,7 @@ static int await(struct lat *l, uint64_t wait_ns)
 		arrived = wc.opcode == DIW_WC_RECV || wc.opcode == DIW_WC_RECV_WRITE_IMM ||
 			wc.opcode == DIW_WC_RECV_WRITE_RECORD || wc.opcode == DIW_WC_READ ||
 			wc.opcode == DIW_WC_FETCH_ADD || wc.opcode == DIW_WC_CMP_SWAP;
-		if (arrived && is_whole(l, &wc))
+		if (arrived && message_is_whole(l, &wc))
 			return 1;
 		diw_wc_release(&wc);
 		now = diw_clock_ns();
@@ -58,7 +58,7 @@ static int await(struct lat *l, uint64_t wait_ns)
 	}
 }
 
-static int post_one(struct lat *l)
+static int post_message(struct lat *l)
 {
 	int n = rig_post(l->r, 1);
 
@@ -74,15 +74,15 @@ static int round_trip(struct lat *l, uint64_t *begin, uint64_t *end)
 	int rc;
 
 	*begin = diw_clock_ns();
-	rc = post_one(l);
+	rc = post_message(l);
 	if (!rc)
-		rc = await(l, l->wait_ns);
+		rc = await_message(l, l->wait_ns);
 	*end = diw_clock_ns();
 	if (rc > 0) {
 		l->whole++;
 		return rig_recv_flush(l->r) ? -EIO : 1;
 	}
-	while (!rc && await(l, LAT_QUIET_NS) > 0)
+	while (!rc && await_message(l, LAT_QUIET_NS) > 0)
 		;                            /* late ones must not answer the next */
 	if (!rc)
 		rc = rig_recv_flush(l->r);
@@ -133,10 +133,10 @@ static int respond(struct lat *l, struct perf_ctl *ctl, struct perf_part *part)
 	int rc;
 
 	for (;;) {
-		rc = await(l, LAT_IDLE_NS);
+		rc = await_message(l, LAT_IDLE_NS);
 		idle = rc == 0;
 		if (rc > 0)
-			rc = post_one(l);
+			rc = post_message(l);
 		if (!rc)
 			rc = rig_recv_flush(l->r);
 		if (rc < 0)

@@ -95,7 +95,7 @@ static void add_ratios(cJSON *o, const struct row *r)
 		json_add_null_number(all, r->ratio[i].to, r->ratio[i].ratio > 0, r->ratio[i].ratio);
 }
 
-static void print_json(const struct row *r)
+static void print_row_json(const struct row *r)
 {
 	bool raw = r->pc->qp >= PERF_RAW;
 	cJSON *o = cJSON_CreateObject();
@@ -129,7 +129,7 @@ static const char *cell(char buf[16], bool valid, double v)
 	return buf;
 }
 
-static void print_table(const struct row *r)
+static void print_row_table(const struct row *r)
 {
 	static bool headed;
 	char size[24], b[6][16], ratio[16];
@@ -170,5 +170,5 @@ void perf_print(const struct perf_row *row, const struct perf_row *bases, int nb
 		r.ratio[i].to = perf_qp_name[bases[i].pc.qp];
 		r.ratio[i].ratio = under > 0 ? figure(&row->pc, f) / under : 0;
 	}
-	json ? print_json(&r) : print_table(&r);
+	json ? print_row_json(&r) : print_row_table(&r);
 }

@@ -13,7 +13,7 @@
 #define UDP_HDR 8u
 #define MAX_UDP 65507u
 
-static bool tcp(const struct rig *r)
+static bool is_tcp(const struct rig *r)
 {
 	return r->pc.qp == PERF_RAW_TCP || r->pc.qp == PERF_RAW_TCP_1;
 }
@@ -39,7 +39,7 @@ static uint32_t datagram_size(const struct rig *r)
 	return seg < MAX_UDP ? seg : MAX_UDP;
 }
 
-static int failed(const struct rig *r, int err)
+static int raw_failed(const struct rig *r, int err)
 {
 	return tool_failed("%s: %s", perf_qp_name[r->pc.qp], strerror(-err));
 }
@@ -58,15 +58,15 @@ static int open_udp(struct rig *r)
 int raw_rig_open(struct rig *r)
 {
 	struct diw_addr local = r->side.local, bound;
-	int rc = tcp(r) ? 0 : open_udp(r);
+	int rc = is_tcp(r) ? 0 : open_udp(r);
 
-	if (rc || (tcp(r) && r->side.client))
+	if (rc || (is_tcp(r) && r->side.client))
 		return rc;
 	local.port = 0;
 	for (int i = 0; i < ways(r); i++) {
-		r->fd[i] = tcp(r) ? raw_tcp_listen(&local, &bound) : raw_udp_open(&local, gso(r), 0, &bound);
+		r->fd[i] = is_tcp(r) ? raw_tcp_listen(&local, &bound) : raw_udp_open(&local, gso(r), 0, &bound);
 		if (r->fd[i] < 0)
-			return failed(r, r->fd[i]);
+			return raw_failed(r, r->fd[i]);
 		r->port[i] = bound.port;
 	}
 	return 0;
@@ -79,14 +79,14 @@ int raw_rig_connect(struct rig *r, const cJSON *peer)
 	struct diw_addr to = r->side.peer, local = r->side.local;
 	int rc = 0;
 
-	if (tcp(r) && !r->side.client)
+	if (is_tcp(r) && !r->side.client)
 		return 0;                    /* the connection waits until the round begins */
 	local.port = 0;
 	for (int i = 0; i < ways(r) && rc >= 0; i++) {
 		to.port = (uint16_t)ctl_number(peer, key[i]);
-		rc = tcp(r) ? (r->fd[i] = raw_tcp_connect(&local, &to)) : raw_udp_connect(r->fd[i], &to);
+		rc = is_tcp(r) ? (r->fd[i] = raw_tcp_connect(&local, &to)) : raw_udp_connect(r->fd[i], &to);
 	}
-	return rc < 0 ? failed(r, rc) : 0;
+	return rc < 0 ? raw_failed(r, rc) : 0;
 }
 
 static int accept_all(struct rig *r)
@@ -96,7 +96,7 @@ static int accept_all(struct rig *r)
 	for (int i = 0; i < ways(r); i++) {
 		fd = raw_tcp_accept(r->fd[i], &r->side.peer);
 		if (fd < 0)
-			return failed(r, fd);
+			return raw_failed(r, fd);
 		close(r->fd[i]);
 		r->fd[i] = fd;
 	}
@@ -105,7 +105,7 @@ static int accept_all(struct rig *r)
 
 const char *raw_rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
 {
-	return tcp(r) ? raw_tcp_congestion(r->fd[0], buf) : buf;
+	return is_tcp(r) ? raw_tcp_congestion(r->fd[0], buf) : buf;
 }
 
 void raw_rig_close(struct rig *r)
@@ -118,7 +118,7 @@ void raw_rig_close(struct rig *r)
 struct way { struct raw_attr attr; struct raw_result result; int rc; };
 
 /* raw-udp-1 blocks in its streams, as the plain program that it stands for does; bibw has two threads on one core. */
-static void make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
+static void raw_make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
 {
 	bool lat = r->pc.test == PERF_LAT;
 
@@ -126,7 +126,7 @@ static void make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
 	w->attr = (struct raw_attr){ .fd = r->fd[i], .test = lat ? RAW_LAT : RAW_STREAM,
 		.sender = r->side.client == (i == 0), .gso = gso(r), .crc = r->pc.qp == PERF_RAW_CRC,
 		.size = (uint32_t)r->pc.size, .seg = r->raw_seg,
-		.batch = !tcp(r) ? 0 : r->pc.qp == PERF_RAW_TCP ? RAW_BATCH : 1,
+		.batch = !is_tcp(r) ? 0 : r->pc.qp == PERF_RAW_TCP ? RAW_BATCH : 1,
 		.spinning = r->pc.mode == PERF_POLL && r->pc.test != PERF_BIBW && (lat || r->pc.qp != PERF_RAW_1),
 		.slots = r->slots, .duration_ns = ns, .warmup_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS };
 }
@@ -178,7 +178,7 @@ static void add_way(const struct way *w, struct perf_part *part)
 
 int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part)
 {
-	int n = ways(r), rc = tcp(r) && !r->side.client ? accept_all(r) : 0;
+	int n = ways(r), rc = is_tcp(r) && !r->side.client ? accept_all(r) : 0;
 	struct way way[2];
 	pthread_t thread;
 	bool started = false;
@@ -186,7 +186,7 @@ int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part)
 	if (rc)
 		return rc;
 	for (int i = 0; i < n; i++)
-		make_way(r, i, ns, &way[i]);
+		raw_make_way(r, i, ns, &way[i]);
 	if (way[0].attr.test == RAW_LAT) {
 		way[0].attr.lat_max = RAW_SAMPLES;
 		way[0].attr.lat = calloc(RAW_SAMPLES, sizeof *way[0].attr.lat);
@@ -203,5 +203,5 @@ int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part)
 		add_way(&way[i], part);
 	}
 	free(way[0].attr.lat);
-	return rc ? failed(r, rc) : 0;
+	return rc ? raw_failed(r, rc) : 0;
 }

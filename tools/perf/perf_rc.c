@@ -5,7 +5,7 @@
 
 #include "tools/perf/perf_rig.h"
 
-static int failed(const char *what, int err)
+static int rc_failed(const char *what, int err)
 {
 	return tool_failed("rc: %s: %s", what, strerror(err < 0 ? -err : err));
 }
@@ -17,7 +17,7 @@ int rc_rig_open(struct rig *r)
 	int rc = diw_cm_create(r->ep.dev, &r->cm);
 
 	if (rc || r->side.client)
-		return rc ? failed("channel", rc) : 0;
+		return rc ? rc_failed("channel", rc) : 0;
 	diw_listen_attr_init(&attr);
 	attr.local = r->side.local;
 	attr.local.port = 0;
@@ -25,12 +25,12 @@ int rc_rig_open(struct rig *r)
 	if (!rc)
 		rc = diw_listener_query(r->listener, &info);
 	if (rc)
-		return failed("listen", rc);
+		return rc_failed("listen", rc);
 	r->port[0] = info.local.port;
 	return 0;
 }
 
-static void conn_attr(const struct rig *r, struct diw_conn_attr *attr)
+static void rig_conn_attr(const struct rig *r, struct diw_conn_attr *attr)
 {
 	diw_conn_attr_init(attr);
 	attr->ird = attr->ord = RIG_READS;
@@ -49,19 +49,19 @@ int rc_rig_connect(struct rig *r)
 
 	if (!r->side.client)
 		return 0;
-	conn_attr(r, &attr);
+	rig_conn_attr(r, &attr);
 	rc = diw_connect(r->ep.qp, r->cm, &r->dst, &attr);
-	return rc ? failed("connect", rc) : 0;
+	return rc ? rc_failed("connect", rc) : 0;
 }
 
 /* A request of another host is not ours. */
-static int answer(struct rig *r, const struct diw_cm_event *ev)
+static int answer_request(struct rig *r, const struct diw_cm_event *ev)
 {
 	struct diw_conn_attr attr;
 
 	if (memcmp(ev->peer.ip, r->side.peer.ip, sizeof ev->peer.ip) != 0)
 		return diw_reject(ev->req, NULL, 0);
-	conn_attr(r, &attr);
+	rig_conn_attr(r, &attr);
 	return diw_accept(ev->req, r->ep.qp, &attr);
 }
 
@@ -73,14 +73,14 @@ int rc_rig_establish(struct rig *r)
 	while (!r->established) {
 		rc = diw_cm_get(r->cm, &ev, (int64_t)PERF_PATIENCE_NS);
 		if (!rc && ev.type == DIW_CM_CONNECT_REQUEST)
-			rc = answer(r, &ev);
+			rc = answer_request(r, &ev);
 		else if (!rc && ev.type == DIW_CM_ESTABLISHED)
 			r->established = true;
 		else if (!rc)
 			return tool_failed("rc: %s: %s%s%s", diw_cm_event_str(ev.type), strerror(ev.errnum),
 					   ev.fault ? ": " : "", ev.fault ? diw_fault_str(ev.fault) : "");
 		if (rc)
-			return failed("no connection", rc == -EAGAIN ? ETIMEDOUT : rc);
+			return rc_failed("no connection", rc == -EAGAIN ? ETIMEDOUT : rc);
 	}
 	return 0;
 }

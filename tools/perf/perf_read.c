@@ -51,7 +51,7 @@ static int take_reads(struct reads *s, struct diw_wc *wc, int n, uint64_t now)
 	return 0;
 }
 
-static int tick(struct reads *s, uint64_t now)
+static int reads_tick(struct reads *s, uint64_t now)
 {
 	cJSON *o;
 
@@ -106,7 +106,7 @@ int read_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part 
 		now = diw_clock_ns();
 		rc = n ? take_reads(&s, wc, n, now) : 0;
 		if (!rc)
-			rc = tick(&s, now);
+			rc = reads_tick(&s, now);
 	}
 	if (!s.ask)
 		meter_stop(&s.m);

@@ -17,7 +17,7 @@
 #define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
 
 /* Messages that fit the peer's socket buffer for certain, as the kernel counts, with its overhead. */
-static uint32_t window_of(uint64_t rcvbuf, uint64_t size)
+static uint32_t window_for(uint64_t rcvbuf, uint64_t size)
 {
 	uint64_t w = rcvbuf / 4 / size, packets = rcvbuf / SKB_OVERHEAD;
 
@@ -89,7 +89,7 @@ static int make_memory(struct rig *r)
 	return 0;
 }
 
-static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
+static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 {
 	bool is_rc = perf_is_rc(r->pc.qp);
 	struct diw_qp_attr attr;
@@ -110,7 +110,7 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.max_sge = 1;
 	attr.max_inline = DIW_MAX_INLINE;
 	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
-	r->window = is_rc ? rc_window_of(r->pc.size) : window_of(attr.rcvbuf * 2ull, r->pc.size);
+	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.rcvbuf * 2ull, r->pc.size);
 	attr.rq_depth = recv_depth(r);
 	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
@@ -121,8 +121,8 @@ static int make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 		rc = endpoint_qp(&r->ep, &attr);
 	if (rc || is_rc)
 		return rc ? rc : rc_rig_open(r);
-	if (window_of(r->ep.info.rcvbuf, r->pc.size) < r->window)
-		r->window = window_of(r->ep.info.rcvbuf, r->pc.size);
+	if (window_for(r->ep.info.rcvbuf, r->pc.size) < r->window)
+		r->window = window_for(r->ep.info.rcvbuf, r->pc.size);
 	r->port[0] = r->ep.info.local.port;
 	return 0;
 }
@@ -144,7 +144,7 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 	if (r->raw) {
 		rc = raw_rig_open(r);
 	} else {
-		rc = make_qp(r, port, peer_port);
+		rc = rig_make_qp(r, port, peer_port);
 		if (!rc)
 			rc = make_memory(r);
 		if (!rc)

@@ -79,7 +79,7 @@ static cJSON *serve_one(struct rig **rig, const cJSON *o, struct perf_ctl *ctl, 
 	return cJSON_CreateObject();
 }
 
-static void serve(struct perf_ctl *ctl, const struct perf_side *side)
+static void serve_client(struct perf_ctl *ctl, const struct perf_side *side)
 {
 	struct rig *rig[PERF_SLOTS] = { NULL };
 	cJSON *o;
@@ -103,7 +103,7 @@ struct client {
 };
 
 /* Asks the server; its answer, or NULL after telling what is wrong. */
-static cJSON *ask(struct client *c, cJSON *o, const char *what, int slot)
+static cJSON *ask_server(struct client *c, cJSON *o, const char *what, int slot)
 {
 	cJSON *answer = NULL;
 	const char *error;
@@ -126,13 +126,13 @@ static cJSON *ask(struct client *c, cJSON *o, const char *what, int slot)
 
 static bool asked(struct client *c, cJSON *o, const char *what, int slot)
 {
-	cJSON *answer = ask(c, o, what, slot);
+	cJSON *answer = ask_server(c, o, what, slot);
 
 	cJSON_Delete(answer);
 	return answer;
 }
 
-static int open_both(struct client *c, int slot, const struct perf_case *pc)
+static int open_rigs(struct client *c, int slot, const struct perf_case *pc)
 {
 	int port = pc->qp == PERF_UC ? rig_free_port(&c->plan->side) : 0, rc = TOOL_FAILED;
 	cJSON *o = cJSON_CreateObject(), *peer, *own;
@@ -143,7 +143,7 @@ static int open_both(struct client *c, int slot, const struct perf_case *pc)
 	}
 	cJSON_AddItemToObject(o, "case", ctl_case(pc));
 	cJSON_AddNumberToObject(o, "port", port);
-	peer = ask(c, o, "open", slot);
+	peer = ask_server(c, o, "open", slot);
 	if (!peer)
 		return TOOL_FAILED;
 	c->rig[slot] = rig_open(pc, &c->plan->side, (uint16_t)port, (uint16_t)ctl_number(peer, "port"));
@@ -157,7 +157,7 @@ static int open_both(struct client *c, int slot, const struct perf_case *pc)
 	return rc;
 }
 
-static void close_both(struct client *c, int slot)
+static void close_rigs(struct client *c, int slot)
 {
 	if (!c->rig[slot])
 		return;
@@ -196,9 +196,9 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 	int rc = 0;
 
 	if (pc->qp >= PERF_RAW)
-		close_both(c, slot);
+		close_rigs(c, slot);
 	if (!c->rig[slot])
-		rc = open_both(c, slot, pc);
+		rc = open_rigs(c, slot, pc);
 	if (rc)
 		return rc;
 	f->llp = rig_llp(c->rig[slot]);
@@ -206,7 +206,7 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 	return run_both(c, slot, ns, f);
 }
 
-static bool has_qp(const struct perf_plan *p, enum perf_qp qp)
+bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp)
 {
 	for (int i = 0; i < p->nqps; i++)
 		if (p->qps[i] == qp)
@@ -226,7 +226,7 @@ static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, stru
 		row[n++].pc.llp = dgram ? p->llps[i] : DIW_LLP_DEFAULT;
 	}
 	*nown = n;
-	if ((dgram || pc->qp == PERF_RC_CONFIRM) && has_qp(p, PERF_RC)) {
+	if ((dgram || pc->qp == PERF_RC_CONFIRM) && perf_has_qp(p, PERF_RC)) {
 		row[n].pc = *pc;
 		row[n++].pc.qp = PERF_RC;
 	}
@@ -247,7 +247,7 @@ static int run_case(struct client *c, const struct perf_case *pc)
 	for (int i = 0; i < PERF_ROUNDS * n && !rc; i++)
 		rc = run_round(c, i % n, &row[i % n].pc, ns, &row[i % n].f);
 	for (int i = 0; i < n; i++)
-		close_both(c, i);
+		close_rigs(c, i);
 	if (rc)
 		return rc;
 	for (int i = 0; i < n; i++) {
@@ -278,7 +278,7 @@ static int run_op(struct client *c, struct perf_case *pc, enum perf_op op)
 
 static int run_cases(const struct perf_plan *p, int fd)
 {
-	bool beside = has_qp(p, PERF_UD) || has_qp(p, PERF_UC) || has_qp(p, PERF_RC_CONFIRM);
+	bool beside = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RC_CONFIRM);
 	struct client c = { .plan = p };
 	struct perf_case pc = p->base;
 	int rc = 0;
@@ -332,7 +332,7 @@ int perf_local(struct perf_plan *p)
 	pin(pid > 0 ? 0 : 1);
 	if (!pid) {
 		ctl_init(&ctl, fd[1]);
-		serve(&ctl, &p->side);
+		serve_client(&ctl, &p->side);
 		_exit(TOOL_OK);
 	}
 	rc = run_cases(p, fd[0]);
@@ -407,7 +407,7 @@ int perf_server(struct perf_plan *p)
 			continue;
 		ctl_init(&ctl, conn);
 		if (sides_of(conn, &p->side) == 0)
-			serve(&ctl, &p->side);
+			serve_client(&ctl, &p->side);
 		ctl_close(&ctl);
 	}
 	close(fd);

@@ -57,14 +57,14 @@ static bool is_rc(const struct stream *s)
 	return perf_is_rc(s->r->pc.qp);
 }
 
-static bool tagged(const struct stream *s)
+static bool is_tagged(const struct stream *s)
 {
 	return s->r->pc.op == PERF_WRITE;
 }
 
 static bool has_marks(const struct stream *s)
 {
-	return is_rc(s) && tagged(s);
+	return is_rc(s) && is_tagged(s);
 }
 
 /* ---- credits ---- */
@@ -118,7 +118,7 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, ui
 		*msgs += sent - s->consumed;
 		s->arrived += sent - s->consumed;
 		s->consumed = sent;
-	} else if (!tagged(s))
+	} else if (!is_tagged(s))
 		anchor(s, sent, wc->msn);
 	else if (sync && s->seen)
 		anchor(s, sent, s->last_msn);
@@ -128,7 +128,7 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, ui
 }
 
 /* Everything up to that message has left the source. */
-static void account(struct stream *s, uint32_t msn)
+static void account_sent(struct stream *s, uint32_t msn)
 {
 	int64_t count;
 
@@ -160,7 +160,7 @@ static void look_at_open(struct stream *s, uint64_t now)
 	for (int i = 1; i < n && i < OPEN_MAX; i++)
 		if (diw_serial_after(open[i].msn, newest))
 			newest = open[i].msn;
-	account(s, newest - 1);
+	account_sent(s, newest - 1);
 }
 
 /* ---- the loop's parts ---- */
@@ -179,7 +179,7 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 			if (is_rc(s))
 				s->consumed++;
 			else
-				account(s, wc[i].msn);
+				account_sent(s, wc[i].msn);
 			s->arrived++;
 			msgs += wc[i].byte_len == wc[i].msg_len;
 			bytes += wc[i].byte_len;
@@ -209,7 +209,7 @@ static int give_credit(struct stream *s, uint64_t now)
 	int64_t owed;
 	int rc = 0;
 
-	if (tagged(s) && !is_rc(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
+	if (is_tagged(s) && !is_rc(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
 		look_at_open(s, now);
 	owed = (int64_t)(s->consumed - s->returned);
 	if (owed > 0 && owed >= s->r->window / 4)
@@ -245,7 +245,7 @@ static int post_some(struct stream *s)
 	return n > 0;
 }
 
-static void tell(struct stream *s, const char *key, double v)
+static void tell_peer(struct stream *s, const char *key, double v)
 {
 	cJSON *o = cJSON_CreateObject();
 
@@ -291,7 +291,7 @@ static void tick_tx(struct stream *s, uint64_t now)
 	    (info.sq_pending || (has_marks(s) && s->marked != s->sent)) && (is_rc(s) || now - s->drain_at < DRAIN_NS))
 		return;
 	s->tx_state = TX_DONE;
-	tell(s, "sent", (double)s->sent);
+	tell_peer(s, "sent", (double)s->sent);
 }
 
 static void tick_rx(struct stream *s, uint64_t now)
@@ -300,13 +300,13 @@ static void tick_rx(struct stream *s, uint64_t now)
 	if (!s->stopped && (s->m.over || (!s->m.first && now - s->begin > 2 * s->m.ns + 2 * DIW_S))) {
 		meter_stop(&s->m);
 		s->stopped = true;
-		tell(s, "stop", 1);
+		tell_peer(s, "stop", 1);
 	}
 	if (s->stopped && s->peer_sent >= 0)
 		s->rx_done = (int64_t)s->arrived >= s->peer_sent || (!is_rc(s) && now - s->data_at > QUIET_NS);
 }
 
-static int tick(struct stream *s, uint64_t now)
+static int stream_tick(struct stream *s, uint64_t now)
 {
 	int rc;
 
@@ -343,7 +343,7 @@ static int stream_loop(struct stream *s)
 		if (!rc)
 			rc = give_credit(s, now);
 		if (!rc)
-			rc = tick(s, now);
+			rc = stream_tick(s, now);
 	}
 	return rc;
 }

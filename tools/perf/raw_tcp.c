@@ -31,7 +31,7 @@ struct end {
 /* ---- Sockets ---- */
 
 /* Sending and receiving give up after RAW_TIMEOUT. Cubic: else the system's own choice would be measured. */
-static int open_socket(const struct diw_addr *local, struct sockaddr_storage *ss, socklen_t *len)
+static int tcp_socket(const struct diw_addr *local, struct sockaddr_storage *ss, socklen_t *len)
 {
 	struct timeval tv = { .tv_usec = RAW_TIMEOUT / DIW_US };
 	int fd, err;
@@ -54,7 +54,7 @@ int raw_tcp_listen(const struct diw_addr *local, struct diw_addr *bound)
 {
 	struct sockaddr_storage ss;
 	socklen_t len;
-	int fd = open_socket(local, &ss, &len), err;
+	int fd = tcp_socket(local, &ss, &len), err;
 
 	if (fd < 0)
 		return fd;
@@ -95,7 +95,7 @@ int raw_tcp_connect(const struct diw_addr *local, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
 	socklen_t len;
-	int fd = open_socket(local, &ss, &len), err;
+	int fd = tcp_socket(local, &ss, &len), err;
 
 	if (fd < 0)
 		return fd;
@@ -130,7 +130,7 @@ void raw_tcp_congestion_choice(char buf[RAW_CONGESTION_LEN])
 
 /* ---- Moving bytes ---- */
 
-static void advance(struct msghdr *m, size_t n)
+static void msg_advance(struct msghdr *m, size_t n)
 {
 	while (m->msg_iovlen && n >= m->msg_iov->iov_len) {
 		n -= m->msg_iov->iov_len;
@@ -160,7 +160,7 @@ static void send_messages(struct end *e, uint32_t n)
 		if (sent > 0) {
 			e->r->calls++;
 			quiet_since = 0;
-			advance(&m, (size_t)sent);
+			msg_advance(&m, (size_t)sent);
 		} else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
 			e->err = -errno;
 		} else if (!quiet_since) {
@@ -172,7 +172,7 @@ static void send_messages(struct end *e, uint32_t n)
 }
 
 /* At most MOST bytes, into the one buffer that stays warm. */
-static enum raw_came receive(struct end *e, size_t most, size_t *got)
+static enum raw_came tcp_receive(struct end *e, size_t most, size_t *got)
 {
 	uint64_t since = 0;
 	uint32_t spins = 0;
@@ -199,7 +199,7 @@ static enum raw_came receive(struct end *e, size_t most, size_t *got)
 
 /* ---- One way ---- */
 
-static void stream_sender(struct end *e)
+static void tcp_stream_sender(struct end *e)
 {
 	uint32_t fit = e->a->size < CALL_LEN ? CALL_LEN / e->a->size : 1;
 	uint32_t n = fit < e->a->batch ? fit : e->a->batch;
@@ -227,14 +227,14 @@ static void stream_sender(struct end *e)
 }
 
 /* The warm-up ends by this end's own clock: in a stream no byte can say so that is not paid for. */
-static void stream_receiver(struct end *e)
+static void tcp_stream_receiver(struct end *e)
 {
 	uint64_t now = diw_clock_ns(), first = 0, quiet_since = now;
 	enum raw_came came;
 	size_t got = 0;
 
 	while (!raw_stopped(e->a)) {
-		came = receive(e, RX_LEN, &got);
+		came = tcp_receive(e, RX_LEN, &got);
 		now = diw_clock_ns();
 		if (came == RAW_END || (came == RAW_NOTHING &&
 					now - quiet_since > (first ? RAW_SILENCE : RAW_SILENCE_FIRST)))
@@ -258,7 +258,7 @@ static void stream_receiver(struct end *e)
 
 /* ---- There and back ---- */
 
-static void send_message(void *end, uint64_t number)
+static void tcp_send_message(void *end, uint64_t number)
 {
 	struct end *e = end;
 
@@ -267,7 +267,7 @@ static void send_message(void *end, uint64_t number)
 }
 
 /* Nothing is lost, so a message that is under way is waited for. */
-static enum raw_came receive_message(void *end)
+static enum raw_came tcp_receive_message(void *end)
 {
 	struct end *e = end;
 	uint64_t quiet_since = diw_clock_ns();
@@ -275,7 +275,7 @@ static enum raw_came receive_message(void *end)
 	enum raw_came came;
 
 	while (left && !e->err && !raw_stopped(e->a)) {
-		came = receive(e, left, &got);
+		came = tcp_receive(e, left, &got);
 		if (came == RAW_END || (came == RAW_NOTHING && left == e->a->size && !e->a->sender))
 			return came;
 		left -= came == RAW_MESSAGE ? got : 0;
@@ -285,12 +285,12 @@ static enum raw_came receive_message(void *end)
 	return left ? RAW_END : RAW_MESSAGE;
 }
 
-static const struct raw_pong_ops pong_ops = { send_message, receive_message };
+static const struct raw_pong_ops pong_ops = { tcp_send_message, tcp_receive_message };
 
 /* ---- Both ---- */
 
 /* Whoever waits for an answer, or sends message by message, wants each to leave at once; bulk may wait. */
-static int prepare(struct end *e)
+static int tcp_prepare(struct end *e)
 {
 	int at_once = e->a->test == RAW_LAT || e->a->batch == 1;
 
@@ -315,12 +315,12 @@ int raw_tcp_run(const struct raw_attr *attr, struct raw_result *result)
 	const struct raw_pong p = { &pong_ops, &e, attr, result };
 
 	memset(result, 0, sizeof *result);
-	e.err = prepare(&e);
+	e.err = tcp_prepare(&e);
 	if (!e.err) {
 		if (attr->test == RAW_LAT)
 			(attr->sender ? raw_pong_sender : raw_pong_receiver)(&p);
 		else
-			(attr->sender ? stream_sender : stream_receiver)(&e);
+			(attr->sender ? tcp_stream_sender : tcp_stream_receiver)(&e);
 		if (attr->test == RAW_STREAM)
 			result->msgs = result->bytes / attr->size;
 		if (attr->sender)

@@ -118,7 +118,7 @@ static void send_datagrams(struct end *e, uint8_t *p, uint32_t len, uint32_t seg
 }
 
 /* Bytes that came into e->rx, -1 when there are none; *seg says how long each datagram is. */
-static ssize_t receive(struct end *e, int flags, uint32_t *seg)
+static ssize_t udp_receive(struct end *e, int flags, uint32_t *seg)
 {
 	struct cmsghdr *c;
 	ssize_t n;
@@ -166,7 +166,7 @@ static int control_of(const uint8_t *p, uint32_t len, uint64_t *value)
 
 /* Copy the datagram of LEN payload bytes at position POS to P, with its position and CRC; its length. By the recipe of
  * llp/seal.c: what comes next is prefetched, and the CRC reads the source before it is copied. */
-static uint32_t stage_one(struct end *e, uint8_t *p, uint64_t pos, uint32_t len)
+static uint32_t copy_datagram(struct end *e, uint8_t *p, uint64_t pos, uint32_t len)
 {
 	const uint8_t *from = e->buf + pos % e->ring;
 	uint32_t crc;
@@ -200,7 +200,7 @@ static bool place_one(struct end *e, const uint8_t *p, uint32_t len)
 }
 
 /* The next super-buffer from e->pos on: at most MOST payload bytes, cut at messages. Sends it; how many bytes. */
-static uint32_t send_burst(struct end *e, uint64_t most)
+static uint32_t udp_send_burst(struct end *e, uint64_t most)
 {
 	uint32_t datagram = e->piece + e->over, sent = 0, staged = 0, n = 0;
 	uint8_t *from = e->buf + e->pos % e->ring;
@@ -210,7 +210,7 @@ static uint32_t send_burst(struct end *e, uint64_t most)
 		uint32_t len = left < e->piece ? (uint32_t)left : e->piece;
 
 		if (e->a->crc)
-			staged += stage_one(e, e->stage + staged, e->pos, len);
+			staged += copy_datagram(e, e->stage + staged, e->pos, len);
 		else {
 			if (len >= STAMP)
 				diw_put64(e->buf + e->pos % e->ring, e->pos);
@@ -239,7 +239,7 @@ static bool take_credit(struct end *e, int flags)
 {
 	uint64_t value;
 	uint32_t seg;
-	ssize_t n = receive(e, flags, &seg);
+	ssize_t n = udp_receive(e, flags, &seg);
 
 	for (uint32_t at = 0; n > 0 && at < (uint32_t)n; at += seg) {
 		uint32_t len = (uint32_t)n - at < seg ? (uint32_t)n - at : seg;
@@ -270,7 +270,7 @@ static void wait_credit(struct end *e)
 	}
 }
 
-static void stream_sender(struct end *e)
+static void udp_stream_sender(struct end *e)
 {
 	uint64_t start = diw_clock_ns(), now = start, until;
 
@@ -286,7 +286,7 @@ static void stream_sender(struct end *e)
 		if (e->pos - e->credited > e->window - e->step)
 			wait_credit(e);
 		else
-			send_burst(e, e->step);
+			udp_send_burst(e, e->step);
 		now = diw_clock_ns();
 	}
 	if (!e->span.begun)
@@ -350,14 +350,14 @@ static void stream_burst(struct end *e, uint32_t n, uint32_t seg, uint64_t now)
 		e->pos += n;
 }
 
-static void stream_receiver(struct end *e)
+static void udp_stream_receiver(struct end *e)
 {
 	uint64_t now = diw_clock_ns(), quiet_since = now;
 	bool any = false;
 
 	while (!e->ended && !raw_stopped(e->a)) {
 		uint32_t seg;
-		ssize_t n = receive(e, e->wait, &seg);
+		ssize_t n = udp_receive(e, e->wait, &seg);
 
 		now = diw_clock_ns();
 		if (n <= 0) {
@@ -381,13 +381,13 @@ static void stream_receiver(struct end *e)
 
 /* ---- There and back ---- */
 
-static void send_message(void *end, uint64_t number)
+static void udp_send_message(void *end, uint64_t number)
 {
 	struct end *e = end;
 
 	e->pos = number % (e->ring / e->a->size) * e->a->size;
 	for (uint64_t left = e->a->size; left > 0;)
-		left -= send_burst(e, left);
+		left -= udp_send_burst(e, left);
 }
 
 /* What comes next; *have counts the bytes of a message. */
@@ -397,7 +397,7 @@ static enum raw_came receive_some(struct end *e, uint32_t *have)
 	uint32_t seg, spins = 0;
 	ssize_t n;
 
-	while ((n = receive(e, e->wait, &seg)) < 0) {
+	while ((n = udp_receive(e, e->wait, &seg)) < 0) {
 		if (!e->wait)
 			return RAW_NOTHING;
 		if (++spins % 64)
@@ -420,7 +420,7 @@ static enum raw_came receive_some(struct end *e, uint32_t *have)
 	return RAW_MESSAGE;
 }
 
-static enum raw_came receive_message(void *end)
+static enum raw_came udp_receive_message(void *end)
 {
 	enum raw_came came = RAW_MESSAGE;
 	struct end *e = end;
@@ -428,12 +428,12 @@ static enum raw_came receive_message(void *end)
 
 	while (came == RAW_MESSAGE && have < e->a->size)
 		came = receive_some(e, &have);
-	while (came == RAW_NOTHING && e->a->sender && receive(e, MSG_DONTWAIT, &seg) >= 0)
+	while (came == RAW_NOTHING && e->a->sender && udp_receive(e, MSG_DONTWAIT, &seg) >= 0)
 		;                            /* late ones must not answer the next */
 	return came;
 }
 
-static const struct raw_pong_ops pong_ops = { send_message, receive_message };
+static const struct raw_pong_ops pong_ops = { udp_send_message, udp_receive_message };
 
 static void pong(struct end *e)
 {
@@ -460,7 +460,7 @@ static uint64_t default_window(const struct end *e)
 	return (uint64_t)rcvbuf / 2 * e->piece / (e->piece + 1200u);
 }
 
-static int prepare(struct end *e)
+static int udp_prepare(struct end *e)
 {
 	uint64_t slots = e->a->slots ? e->a->slots : 1, pieces;
 	struct cmsghdr *c = &e->tx_control.align;
@@ -505,9 +505,9 @@ int raw_udp_run(const struct raw_attr *attr, struct raw_result *result)
 	int err;
 
 	memset(result, 0, sizeof *result);
-	err = prepare(&e);
+	err = udp_prepare(&e);
 	if (!err) {
-		(attr->test == RAW_LAT ? pong : attr->sender ? stream_sender : stream_receiver)(&e);
+		(attr->test == RAW_LAT ? pong : attr->sender ? udp_stream_sender : udp_stream_receiver)(&e);
 		if (attr->test == RAW_STREAM) {
 			result->msgs = result->bytes / attr->size;
 			result->bytes_all = result->bytes;

@@ -90,7 +90,7 @@ static int preload(void)
 	return set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
 }
 
-static bool is_file(const char *path, int mode)
+static bool is_regular(const char *path, int mode)
 {
 	struct stat st;
 
@@ -99,7 +99,7 @@ static bool is_file(const char *path, int mode)
 
 static bool is_program(const char *path)
 {
-	return is_file(path, X_OK);
+	return is_regular(path, X_OK);
 }
 
 bool run_find(const char *program, char path[PATH_MAX])
@@ -120,19 +120,19 @@ bool run_find(const char *program, char path[PATH_MAX])
 	return false;
 }
 
-static int start(char **argv)
+static int start_program(char **argv)
 {
 	execvp(argv[0], argv);
 	tool_failed("%s: %s", argv[0], strerror(errno));
 	return errno == ENOENT ? NOT_FOUND : NOT_RUN;
 }
 
-static int check(const char *program, const char *dir)
+static int check_program(const char *program, const char *dir)
 {
 	char path[PATH_MAX];
 
 	/* Shared objects need not be executable. */
-	if (is_file(program, R_OK) && strchr(program, '/'))
+	if (is_regular(program, R_OK) && strchr(program, '/'))
 		snprintf(path, sizeof path, "%s", program);
 	else if (!run_find(program, path))
 		return tool_failed("%s: no such program", program);
@@ -149,7 +149,7 @@ static int check_sockets(const char *program, const char *streams)
 	return run_check_sockets(path, streams ? !strcmp(streams, "all") : env && !strcmp(env, "on"));
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' },
@@ -190,17 +190,17 @@ static int run(int argc, char **argv)
 	if (streams && setenv("DIWARP_SOCKETS_STREAMS", strcmp(streams, "all") ? "off" : "on", 1))
 		return tool_failed("out of memory");
 	if (sockets)
-		return start(argv + optind);
+		return start_program(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
 		return tool_failed("out of memory");
 	env = getenv("DIWARP_PERSONALITY");
 	if (dev && run_make_dev(env && strcmp(env, "rnic") == 0) != TOOL_OK)
 		return NOT_RUN;
-	return only_check ? check(argv[optind], dir) : start(argv + optind);
+	return only_check ? check_program(argv[optind], dir) : start_program(argv + optind);
 }
 
 const struct tool_cmd cmd_run = {
-	.name = "run", .run = run, .foreign_args = true,
+	.name = "run", .run = run_command, .foreign_args = true,
 	.args = "[--personality ca|rnic] [--dev] [--] PROGRAM [ARGUMENT]... |\n"
 		"               --sockets[=datagrams|all] [--] PROGRAM [ARGUMENT]... |\n"
 		"               --check PROGRAM|LIBRARY | --sockets[=datagrams|all] --check PROGRAM",

@@ -270,7 +270,7 @@ static int list_objects(struct check *c, const char *path)
 
 /* ---- All of it ---- */
 
-static const struct object *find(const struct check *c, const char *soname)
+static const struct object *object_find(const struct check *c, const char *soname)
 {
 	for (int i = 0; i < c->nobjects; i++)
 		if (c->objects[i].soname && strcmp(c->objects[i].soname, soname) == 0)
@@ -280,11 +280,11 @@ static const struct object *find(const struct check *c, const char *soname)
 
 static int conclude(const struct check *c, const char *path, const char *dir)
 {
-	const struct object *cm = find(c, OURS_CM);
+	const struct object *cm = object_find(c, OURS_CM);
 
 	if (cm && strncmp(cm->path, dir, strlen(dir)) != 0)
 		printf("not ours     %s: connections by rdma_cm do not reach diwarp\n", cm->path);
-	if (!find(c, OURS))
+	if (!object_find(c, OURS))
 		printf("%s is not linked with %s; one that it loads while it runs is not seen here\n", path, OURS);
 	if (c->cm_imports)
 		printf("%s: %d imports of %s\n", path, c->cm_imports, OURS_CM);

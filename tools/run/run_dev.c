@@ -43,7 +43,7 @@ static bool same_user(uid_t uid, gid_t gid)
 	       write_file("/proc/self/uid_map", users);
 }
 
-static bool enter(void)
+static bool enter_namespace(void)
 {
 	const uid_t uid = geteuid();
 	const gid_t gid = getegid();
@@ -65,7 +65,7 @@ static bool make_file(const char *path)
 }
 
 /* DIR/NAME is to be what NAME was in the directory FROM, which DIR covers. What went meanwhile is not there. */
-static bool keep(int from, const char *dir, const char *name)
+static bool keep_name(int from, const char *dir, const char *name)
 {
 	char old[PATH_MAX], new[PATH_MAX], target[PATH_MAX];
 	struct stat st;
@@ -99,7 +99,7 @@ static bool cover(const char *dir)
 	int errnum;
 
 	while (good && (e = readdir(d)))
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && !keep(from, dir, e->d_name))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && !keep_name(from, dir, e->d_name))
 			good = false;
 	errnum = errno;
 	if (d)
@@ -195,7 +195,7 @@ int run_make_dev(bool rnic)
 	nodes = have_nodes(devs, n);
 	if (nodes && (!sysfs || have_classes(devs, n, rnic)))
 		return TOOL_OK;
-	if (!enter())
+	if (!enter_namespace())
 		return nodes ? TOOL_OK :
 		       tool_failed("--dev: no mount namespace: %s. It takes user namespaces, or CAP_SYS_ADMIN; without "
 				   "them, give the program files " NODES "/diw_INTERFACE that it may read and write",

@@ -43,7 +43,7 @@ static void put_link(struct place *p, const char *target, const char *name)
 
 /* A file of one line; its name is formatted. */
 __attribute__((format(printf, 3, 4)))
-static void put_line(struct place *p, const char *line, const char *name, ...)
+static void put_attribute(struct place *p, const char *line, const char *name, ...)
 {
 	char path[PATH_MAX], text[128];
 	const int len = snprintf(text, sizeof text, "%s\n", line);
@@ -68,7 +68,7 @@ static void put_number(struct place *p, const char *format, uint32_t value, cons
 	char line[32];
 
 	snprintf(line, sizeof line, format, value);
-	put_line(p, line, "%s", name);
+	put_attribute(p, line, "%s", name);
 }
 
 static void put_words(char line[GID_LINE], const uint8_t *words, int n)
@@ -93,7 +93,7 @@ static void put_counters(struct place *p)
 
 	put_dir(p, PORT "counters");
 	for (size_t i = 0; i < TOOL_COUNT(names); i++)
-		put_line(p, "N/A (no PMA)", PORT "counters/%s", names[i]);
+		put_attribute(p, "N/A (no PMA)", PORT "counters/%s", names[i]);
 }
 
 /* Those of rxe; siw has none. A device begins with the process that opens it, and so do they: `diw stat` has what they
@@ -108,8 +108,8 @@ static void put_hw_counters(struct place *p)
 
 	put_dir(p, PORT "hw_counters");
 	for (size_t i = 0; i < TOOL_COUNT(names); i++)
-		put_line(p, "0", PORT "hw_counters/%s", names[i]);
-	put_line(p, "10", PORT "hw_counters/lifespan");
+		put_attribute(p, "0", PORT "hw_counters/%s", names[i]);
+	put_attribute(p, "10", PORT "hw_counters/lifespan");
 }
 
 /* ---- The port ---- */
@@ -126,11 +126,11 @@ static void put_gids(struct place *p, const struct diw_dev_info *info, bool rnic
 	put_dir(p, PORT "gid_attrs/types");
 	for (int i = 0; i < DIW_MAX_DEV_ADDRS; i++) {
 		put_words(line, i < info->naddrs ? info->addrs[i].ip : none, 8);
-		put_line(p, line, PORT "gids/%d", i);
+		put_attribute(p, line, PORT "gids/%d", i);
 	}
 	for (int i = 0; i < info->naddrs; i++) {
-		put_line(p, info->ifname, PORT "gid_attrs/ndevs/%d", i);
-		put_line(p, rnic ? "IB/RoCE v1" : "RoCE v2", PORT "gid_attrs/types/%d", i);
+		put_attribute(p, info->ifname, PORT "gid_attrs/ndevs/%d", i);
+		put_attribute(p, rnic ? "IB/RoCE v1" : "RoCE v2", PORT "gid_attrs/types/%d", i);
 	}
 }
 
@@ -140,13 +140,13 @@ static void put_port(struct place *p, const struct diw_dev_info *info, bool rnic
 	put_dir(p, "ports/1");
 	put_number(p, "0x%08x", diw_ident_port_caps(rnic), PORT "cap_mask");
 	put_number(p, "0x%x", diw_ident_lid(&info->addrs[0]), PORT "lid");
-	put_line(p, "0", PORT "lid_mask_count");
-	put_line(p, "0x0", PORT "sm_lid");
-	put_line(p, "0", PORT "sm_sl");
-	put_line(p, "Ethernet", PORT "link_layer");
-	put_line(p, info->up ? "4: ACTIVE" : "1: DOWN", PORT "state");
-	put_line(p, info->up ? "5: LinkUp" : "3: Disabled", PORT "phys_state");
-	put_line(p, "10 Gb/sec (1X QDR)", PORT "rate");
+	put_attribute(p, "0", PORT "lid_mask_count");
+	put_attribute(p, "0x0", PORT "sm_lid");
+	put_attribute(p, "0", PORT "sm_sl");
+	put_attribute(p, "Ethernet", PORT "link_layer");
+	put_attribute(p, info->up ? "4: ACTIVE" : "1: DOWN", PORT "state");
+	put_attribute(p, info->up ? "5: LinkUp" : "3: Disabled", PORT "phys_state");
+	put_attribute(p, "10 Gb/sec (1X QDR)", PORT "rate");
 	put_dir(p, PORT "pkeys");
 	put_number(p, "0x%04x", DIW_PKEY, PORT "pkeys/0");
 	put_gids(p, info, rnic);
@@ -163,17 +163,17 @@ static void put_device(struct place *p, const struct diw_dev_info *info, bool rn
 	uint8_t guid[8];
 
 	put_dir(p, "");
-	put_line(p, rnic ? RUN_NODE_RNIC : RUN_NODE_CA, "node_type");
+	put_attribute(p, rnic ? RUN_NODE_RNIC : RUN_NODE_CA, "node_type");
 	diw_ident_guid(info->ifname, guid);
 	put_words(line, guid, 4);
-	put_line(p, line, "node_guid");
-	put_line(p, line, "sys_image_guid");
-	put_line(p, info->name, "node_desc");
-	put_line(p, DIW_VERSION, "fw_ver");
+	put_attribute(p, line, "node_guid");
+	put_attribute(p, line, "sys_image_guid");
+	put_attribute(p, info->name, "node_desc");
+	put_attribute(p, DIW_VERSION, "fw_ver");
 	if (!rnic)
-		put_line(p, info->ifname, "parent");
+		put_attribute(p, info->ifname, "parent");
 	snprintf(target, sizeof target, "NAME=%s", info->name);
-	put_line(p, target, "uevent");
+	put_attribute(p, target, "uevent");
 	put_link(p, "../../infiniband", "subsystem");
 	put_dir(p, "device");
 	put_dir(p, "device/net");
@@ -189,9 +189,9 @@ static void put_verbs(struct place *p, const struct diw_dev_info *info, bool rni
 	char target[64];
 
 	put_dir(p, "");
-	put_line(p, info->name, "ibdev");
-	put_line(p, rnic ? "1" : "2", "abi_version");
-	put_line(p, "1:3", "dev");
+	put_attribute(p, info->name, "ibdev");
+	put_attribute(p, rnic ? "1" : "2", "abi_version");
+	put_attribute(p, "1:3", "dev");
 	put_link(p, "../../infiniband_verbs", "subsystem");
 	snprintf(target, sizeof target, "../../infiniband/%s/device", info->name);
 	put_link(p, target, "device");
@@ -201,7 +201,7 @@ bool run_put_verbs_abi(void)
 {
 	struct place p = { .dir = RUN_VERBS };
 
-	put_line(&p, "6", "abi_version");
+	put_attribute(&p, "6", "abi_version");
 	errno = p.errnum;
 	return !errno;
 }

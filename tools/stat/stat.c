@@ -39,14 +39,14 @@ struct view {
 	double seconds;
 };
 
-static uint64_t get(const struct view *v, const char *name)
+static uint64_t view_get(const struct view *v, const char *name)
 {
 	return stat_get(v->c, v->qp, name);
 }
 
 static double rate(const struct view *v, const char *name)
 {
-	return (double)(get(v, name) - stat_get(v->old_c, v->old, name)) / v->seconds;
+	return (double)(view_get(v, name) - stat_get(v->old_c, v->old, name)) / v->seconds;
 }
 
 static void print_direction(const struct view *v, const char *dir, const char *verb)
@@ -59,8 +59,8 @@ static void print_direction(const struct view *v, const char *dir, const char *v
 	for (size_t i = 0; i < TOOL_COUNT(what); i++)
 		snprintf(name[i], sizeof name[i], "%s_%s", dir, what[i]);
 	printf("    %-9s %" PRIu64 " messages of %s; %" PRIu64 " segments; %" PRIu64 " %s of %s, %.1f a burst\n",
-	       verb, get(v, name[0]), fmt_bytes(get(v, name[1]), a), get(v, name[2]), get(v, name[3]), unit,
-	       fmt_bytes(get(v, name[4]), b), stat_fill(v->c, v->qp, dir));
+	       verb, view_get(v, name[0]), fmt_bytes(view_get(v, name[1]), a), view_get(v, name[2]),
+	       view_get(v, name[3]), unit, fmt_bytes(view_get(v, name[4]), b), stat_fill(v->c, v->qp, dir));
 	if (v->old)
 		printf("    %-9s %.0f messages/s, %.0f segments/s, %.0f %s/s, %.3f GB/s of payload\n", "",
 		       rate(v, name[0]), rate(v, name[2]), rate(v, name[3]), unit, rate(v, name[1]) / 1e9);
@@ -77,12 +77,12 @@ static void print_records(const struct view *v)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < TOOL_COUNT(partial); i++)
-		n += get(v, partial[i].name);
+		n += view_get(v, partial[i].name);
 	printf("    %-9s %" PRIu64 " open, %" PRIu64 " complete, %" PRIu64 " partial", "records",
-	       get(v, "records_open"), get(v, "record_complete"), n);
+	       view_get(v, "records_open"), view_get(v, "record_complete"), n);
 	for (size_t i = 0; i < TOOL_COUNT(partial); i++)
-		if (get(v, partial[i].name)) {
-			printf("%s%" PRIu64 " %s", between, get(v, partial[i].name), partial[i].why);
+		if (view_get(v, partial[i].name)) {
+			printf("%s%" PRIu64 " %s", between, view_get(v, partial[i].name), partial[i].why);
 			between = ", ";
 		}
 	putchar('\n');
@@ -117,7 +117,7 @@ static void print_sockets(const struct view *v)
 {
 	puts("  sockets");
 	printf("    %-9s %" PRIu64 " messages in frames sent, %" PRIu64 " received; %" PRIu64 " received plain\n",
-	       "messages", get(v, "sock_tx_framed"), get(v, "sock_rx_framed"), get(v, "sock_rx_plain"));
+	       "messages", view_get(v, "sock_tx_framed"), view_get(v, "sock_rx_framed"), view_get(v, "sock_rx_plain"));
 	if (v->old)
 		printf("    %-9s %.0f/s in frames sent, %.0f/s received\n", "", rate(v, "sock_tx_framed"),
 		       rate(v, "sock_rx_framed"));
@@ -141,12 +141,12 @@ static void print_qp(const struct view *v)
 	if (v->qp->id.type != DIW_QP_RC)
 		print_records(v);
 	printf("    %-9s %" PRIu64 " open, %" PRIu64 " asked for, %" PRIu64 " timeouts; %" PRIu64 " came, %" PRIu64
-	       " answered\n", "reads", get(v, "reads_open"), get(v, "read_requests_tx"), get(v, "read_timeouts"),
-	       get(v, "read_requests_rx"), get(v, "read_answered"));
+	       " answered\n", "reads", view_get(v, "reads_open"), view_get(v, "read_requests_tx"),
+	       view_get(v, "read_timeouts"), view_get(v, "read_requests_rx"), view_get(v, "read_answered"));
 	printf("    %-9s %" PRIu64 " sends waiting, %" PRIu64 " receives posted, %" PRIu64 " sources, %" PRIu64
-	       " in reassembly, %s of their state\n", "now", get(v, "sq_pending"), get(v, "rq_posted"),
-	       get(v, "sources"), get(v, "reasm_open"), fmt_bytes(get(v, "memory"), buf));
-	printf("    %-9s %" PRIu64 "\n", "wake-ups", get(v, "wakeups"));
+	       " in reassembly, %s of their state\n", "now", view_get(v, "sq_pending"), view_get(v, "rq_posted"),
+	       view_get(v, "sources"), view_get(v, "reasm_open"), fmt_bytes(view_get(v, "memory"), buf));
+	printf("    %-9s %" PRIu64 "\n", "wake-ups", view_get(v, "wakeups"));
 	print_others(v);
 }
 
@@ -175,7 +175,7 @@ static void print_size(const struct diw_stat_copy *c)
 		printf("%u queue pair%s", c->nqps, c->nqps == 1 ? "" : "s");
 }
 
-static void print_table(const struct stat_list *list, const struct stat_list *before, double seconds)
+static void print_processes(const struct stat_list *list, const struct stat_list *before, double seconds)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct stat_proc *p = &list->proc[i];
@@ -216,7 +216,7 @@ static int explain(pid_t pid, const struct stat_list *list)
 			   (int)pid, DIW_STAT_DIR);
 }
 
-static int show(pid_t pid, enum format format, struct stat_list *before, double seconds)
+static int show_once(pid_t pid, enum format format, struct stat_list *before, double seconds)
 {
 	struct stat_list list;
 	int rc = stat_find(&list, pid);
@@ -226,7 +226,7 @@ static int show(pid_t pid, enum format format, struct stat_list *before, double 
 	else if (format == PROMETHEUS)
 		stat_print_prometheus(&list);
 	else
-		print_table(&list, before, seconds);
+		print_processes(&list, before, seconds);
 	if (list.n == 0 && (pid || format == TABLE))
 		rc = explain(pid, &list);
 	fflush(stdout);
@@ -235,7 +235,7 @@ static int show(pid_t pid, enum format format, struct stat_list *before, double 
 	return rc;
 }
 
-static int watch(pid_t pid, enum format format, double every)
+static int watch_process(pid_t pid, enum format format, double every)
 {
 	struct stat_list before = { 0 };
 	uint64_t last = diw_clock_ns(), now;
@@ -247,7 +247,7 @@ static int watch(pid_t pid, enum format format, double every)
 		if (format == TABLE && isatty(STDOUT_FILENO))
 			fputs("\033[H\033[J", stdout);
 		now = diw_clock_ns();
-		rc = show(pid, format, &before, (double)(now - last) / 1e9);
+		rc = show_once(pid, format, &before, (double)(now - last) / 1e9);
 		last = now;
 		if (ferror(stdout) || (pid && before.n == 0))
 			break;
@@ -259,7 +259,7 @@ static int watch(pid_t pid, enum format format, double every)
 	return tool_stopped ? TOOL_OK : rc;
 }
 
-static int choose(enum format *format, enum format wanted)
+static int choose_format(enum format *format, enum format wanted)
 {
 	if (*format != TABLE && *format != wanted)
 		return tool_usage("--json and --prometheus: one of them only");
@@ -272,7 +272,7 @@ static bool is_number(const char *s)
 	return s && *s >= '0' && *s <= '9';
 }
 
-static int run(int argc, char **argv)
+static int stat_run(int argc, char **argv)
 {
 	static const struct option opts[] = { { "watch", optional_argument, NULL, 'w' },
 		{ "json", no_argument, NULL, 'j' }, { "prometheus", no_argument, NULL, 'p' }, { 0 } };
@@ -291,8 +291,8 @@ static int run(int argc, char **argv)
 			if (optarg)
 				rc = opt_seconds("--watch", optarg, 0.01, 86400, &every);
 			break;
-		case 'j': rc = choose(&format, JSON); break;
-		case 'p': rc = choose(&format, PROMETHEUS); break;
+		case 'j': rc = choose_format(&format, JSON); break;
+		case 'p': rc = choose_format(&format, PROMETHEUS); break;
 		case 1:
 			rc = pid ? tool_usage("one PID only") : opt_number("PID", optarg, 1, INT32_MAX, &pid);
 			break;
@@ -304,14 +304,14 @@ static int run(int argc, char **argv)
 	if (rc)
 		return rc;
 	if (every)
-		return watch((pid_t)pid, format, every);
-	rc = show((pid_t)pid, format, &before, 0);
+		return watch_process((pid_t)pid, format, every);
+	rc = show_once((pid_t)pid, format, &before, 0);
 	stat_list_free(&before);
 	return rc;
 }
 
 const struct tool_cmd cmd_stat = {
-	.name = "stat", .run = run, .args = "[PID] [--watch [SECS]] [--json | --prometheus]",
+	.name = "stat", .run = stat_run, .args = "[PID] [--watch [SECS]] [--json | --prometheus]",
 	.brief = "Shows live counters of running processes that use diwarp: yours, or as root all",
 	.help = "      --watch [SECS]  again every SECS seconds (default 1), with rates; a PID goes before it\n"
 		"      --json          one JSON object a queue pair\n"

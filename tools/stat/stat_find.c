@@ -18,7 +18,7 @@
 
 static sigjmp_buf shrunk;
 
-static void on_sigbus(int sig)
+static void on_page_sigbus(int sig)
 {
 	siglongjmp(shrunk, sig);
 }
@@ -26,7 +26,7 @@ static void on_sigbus(int sig)
 /* Its owner may cut the file while we read it. */
 static int copy_page(int fd, size_t size, struct diw_stat_copy **copy, const char **why)
 {
-	struct sigaction sa = { .sa_handler = on_sigbus }, before;
+	struct sigaction sa = { .sa_handler = on_page_sigbus }, before;
 	void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 	int rc;
 
@@ -54,7 +54,7 @@ static uint64_t magic_of(int fd)
 }
 
 /* A page that was never finished, of a build that named it before that. */
-static bool is_abandoned(int fd, const struct stat *st)
+static bool page_is_abandoned(int fd, const struct stat *st)
 {
 	return magic_of(fd) == 0 && time(NULL) - st->st_ctime > UNFINISHED_S;
 }
@@ -68,7 +68,7 @@ static int tell_dead(struct stat_list *list, const char *file, const struct stat
 	return tool_failed("%s: its process is dead; the page belongs to user %u", file, (unsigned)st->st_uid);
 }
 
-static int add(struct stat_list *list, const struct stat_proc *p)
+static int list_add(struct stat_list *list, const struct stat_proc *p)
 {
 	struct stat_proc *more = realloc(list->proc, (list->n + 1) * sizeof *more);
 
@@ -91,7 +91,7 @@ static bool is_of_user(pid_t pid, uid_t uid)
 	return stat(file, &st) < 0 || st.st_uid == uid || st.st_uid == 0;
 }
 
-static int look(struct stat_list *list, int fd, const char *file, pid_t named, pid_t want)
+static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t named, pid_t want)
 {
 	struct stat_proc p = { 0 };
 	const char *why = "not a page of counters";
@@ -114,7 +114,7 @@ static int look(struct stat_list *list, int fd, const char *file, pid_t named, p
 	if (held && magic_of(fd) == 0)               /* its process makes it this moment, and has no queue pair yet */
 		return TOOL_OK;
 	/* A process that ends in order removes its page first. */
-	if (!held && (magic_of(fd) == DIW_STAT_MAGIC || is_abandoned(fd, &st)))
+	if (!held && (magic_of(fd) == DIW_STAT_MAGIC || page_is_abandoned(fd, &st)))
 		return fstat(fd, &st) == 0 && st.st_nlink == 0 ? TOOL_OK : tell_dead(list, file, &st);
 	if (st.st_size > MAX_PAGE)
 		why = "too large for a page of counters";
@@ -132,7 +132,7 @@ static int look(struct stat_list *list, int fd, const char *file, pid_t named, p
 		p.pid = (pid_t)p.copy->head.pid;
 	p.uid = st.st_uid;
 	p.ino = st.st_ino;
-	return add(list, &p);
+	return list_add(list, &p);
 }
 
 static int look_at(struct stat_list *list, const char *name, pid_t want)
@@ -155,7 +155,7 @@ static int look_at(struct stat_list *list, const char *name, pid_t want)
 						  (int)want) :
 				      tool_failed("%s: %s", file, rc == ELOOP ? "a symbolic link" : strerror(rc));
 	}
-	rc = look(list, fd, file, named, want);
+	rc = look_at_page(list, fd, file, named, want);
 	close(fd);
 	return rc;
 }
