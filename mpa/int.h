@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the framing share: the link, its device's buffers, where markers lie. */
+/* What the files of the framing share: the link, its device's buffers. */
 #ifndef DIW_MPA_INT_H
 #define DIW_MPA_INT_H
 
 #include "mpa/mpa.h"
-
-#define DIW_MPA_LEN 2u               /* ULPDU length field */
-#define DIW_MPA_CRC 4u
-#define DIW_MPA_MARKER 4u
-#define DIW_MPA_BLOCK (DIW_MPA_MARKER_EVERY - DIW_MPA_MARKER)  /* octets between two markers */
-#define DIW_MPA_MAX_FPDU 66064u      /* the largest ULPDU, with its pad, CRC and 130 markers */
 
 #ifndef DIW_MPA_STAGE
 #define DIW_MPA_STAGE 131072u        /* at least DIW_MPA_MAX_FPDU */
@@ -21,7 +15,7 @@
 /* What one link may have to keep: an FPDU that was not taken, and all that came behind it. */
 #define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
 #define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, + 1 */
-#define DIW_MPA_EDGE 64u             /* the end of an FPDU, 7 bytes, and the next one's length and header */
+#define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the next one's length and header */
 
 struct diw_mpa {
 	struct diw_link l;
@@ -54,20 +48,6 @@ struct diw_mpa_pool {
 };
 
 static inline struct diw_mpa *diw_mpa_of(struct diw_link *l) { return (struct diw_mpa *)l; }
-
-/* An FPDU's octets without markers. */
-static inline uint32_t diw_mpa_bare(uint32_t ulpdu) { return ((DIW_MPA_LEN + ulpdu + 3) & ~3u) + DIW_MPA_CRC; }
-
-/* From octet POS of the stream to the next marker. */
-static inline uint32_t diw_mpa_to_marker(uint32_t pos) { return -pos % DIW_MPA_MARKER_EVERY; }
-
-/* Markers in an FPDU of BARE octets that begins at POS. One that would follow its last octet is the next FPDU's. */
-static inline uint32_t diw_mpa_markers(uint32_t pos, uint32_t bare)
-{
-	uint32_t first = diw_mpa_to_marker(pos);
-
-	return bare <= first ? 0 : 1 + (bare - first - 1) / DIW_MPA_BLOCK;
-}
 
 /* An own buffer, or NULL. */
 uint8_t *diw_mpa_own_get(struct diw_mpa_pool *p);

@@ -13,7 +13,7 @@
 
 _Static_assert(DIW_MPA_STAGE >= DIW_MPA_MAX_FPDU, "any FPDU can be staged");
 _Static_assert(DIW_MPA_OWN >= DIW_MPA_STAGE, "what is staged can be kept");
-_Static_assert(DIW_MPA_EDGE >= 7 + DIW_MPA_LEN + DIW_LINK_MAX_HDR, "an FPDU's end and a header");
+_Static_assert(DIW_MPA_EDGE >= DIW_MPA_MAX_TAIL + DIW_MPA_LEN + DIW_LINK_MAX_HDR, "an FPDU's end and a header");
 _Static_assert(sizeof(struct diw_mpa) <= 256, "a connection that is idle costs little");
 
 int diw_mpa_pool_new(struct diw_mpa_pool **p)

@@ -12,9 +12,7 @@
 #include "base/counters.h"
 #include "llp/link.h"
 #include "llp/stream.h"
-
-#define DIW_MPA_MAX_ULPDU 65535u
-#define DIW_MPA_MARKER_EVERY 512u
+#include "wire/fpdu.h"
 
 /* Buffers that the links of a device share: one link at a time receives or sends, under the device's lock. What a link
  * keeps in between, an incomplete FPDU or bytes that the stream did not take, is copied to a buffer that is its own

@@ -8,9 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/crc.h"
 #include "base/fault.h"
-#include "base/wire.h"
 #include "mpa/int.h"
 
 #define BATCH 16
@@ -44,47 +42,11 @@ static void stream_down(struct diw_mpa *m, uint16_t fault, int err, uint64_t now
 
 /* ---- One FPDU ---- */
 
-/* The length on the wire of the FPDU at P, of which LEN bytes are there; 0: not known yet. */
-static uint32_t wire_len(const struct diw_mpa *m, const uint8_t *p, uint32_t len)
-{
-	uint32_t lead = m->rx_markers && !diw_mpa_to_marker(m->rx_pos) ? DIW_MPA_MARKER : 0, bare;
-
-	if (len < lead + DIW_MPA_LEN)
-		return 0;
-	bare = diw_mpa_bare(diw_get16(p + lead));
-	return m->rx_markers ? bare + DIW_MPA_MARKER * diw_mpa_markers(m->rx_pos, bare) : bare;
-}
-
-/* Every marker points back at the FPDU's length field (RFC 5044 section 4.3); its lowest two bits count as zero. */
-static bool markers_point(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
-{
-	uint32_t at = diw_mpa_to_marker(m->rx_pos), start = at ? 0 : DIW_MPA_MARKER;
-
-	for (; at < wire; at += DIW_MPA_MARKER_EVERY)
-		if ((diw_get16(p + at + 2) & ~3u) != (uint16_t)(at ? at - start : 0))
-			return false;
-	return true;
-}
-
-static void strip_markers(const struct diw_mpa *m, uint8_t *p, uint32_t wire)
-{
-	uint32_t from = diw_mpa_to_marker(m->rx_pos), to = from;
-
-	while (from < wire) {
-		uint32_t next = from + DIW_MPA_MARKER_EVERY < wire ? from + DIW_MPA_MARKER_EVERY : wire;
-		uint32_t n = next - from - DIW_MPA_MARKER;
-
-		memmove(p + to, p + from + DIW_MPA_MARKER, n);
-		to += n;
-		from = next;
-	}
-}
-
 static enum diw_fault check_fpdu(const struct diw_mpa *m, const uint8_t *p, uint32_t wire)
 {
-	if (m->crc && diw_crc32c(0, p, wire - DIW_MPA_CRC) != diw_get32le(p + wire - DIW_MPA_CRC))
+	if (m->crc && !diw_fpdu_is_good(0, p, wire))
 		return DIW_FAULT_MPA_CRC;
-	if (m->rx_markers && !markers_point(m, p, wire))
+	if (m->rx_markers && !diw_fpdu_markers_point(p, wire, m->rx_pos))
 		return DIW_FAULT_MPA_MARKER;
 	return DIW_FAULT_NONE;
 }
@@ -111,17 +73,17 @@ static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch 
 
 		if (s->at < s->good) {
 			batch_add(b, p);
-			s->at += diw_mpa_bare(diw_get16(p));
+			s->at += diw_fpdu_bare(diw_get16(p));
 			continue;
 		}
-		wire = wire_len(m, p, s->len - s->at);
+		wire = diw_fpdu_wire_len(p, s->len - s->at, m->rx_pos, m->rx_markers);
 		if (!wire || wire > s->len - s->at)
 			break;
 		fault = check_fpdu(m, p, wire);
 		if (fault)
 			return fault;
 		if (m->rx_markers)
-			strip_markers(m, p, wire);
+			diw_fpdu_strip_markers(p, wire, m->rx_pos);
 		m->rx_pos += wire;
 		s->at += wire;
 		batch_add(b, p);
@@ -139,7 +101,7 @@ static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch 
 	if (!m->rx_own)
 		return -ENOMEM;
 	for (int i = taken; i < b->n; i++) {
-		uint32_t bare = diw_mpa_bare(b->segs[i].len);
+		uint32_t bare = diw_fpdu_bare(b->segs[i].len);
 
 		memmove(m->rx_own + at, b->segs[i].data - DIW_MPA_LEN, bare - DIW_MPA_CRC);
 		at += bare;
@@ -233,7 +195,7 @@ static bool read_short(struct diw_mpa *m, uint64_t now)
 /* The rest of the FPDU that is kept, and what follows it. */
 static bool read_long(struct diw_mpa *m, uint64_t now)
 {
-	uint32_t want = wire_len(m, m->rx_own, m->rx_len) - m->rx_len, more;
+	uint32_t want = diw_fpdu_wire_len(m->rx_own, m->rx_len, m->rx_pos, m->rx_markers) - m->rx_len, more;
 	struct iovec iov[2] = { { m->rx_own + m->rx_len, want }, { m->pool->scratch, DIW_MPA_SCRATCH } };
 	ssize_t got = recv_bytes(m, iov, 2, now);
 

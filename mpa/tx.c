@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/crc.h"
-#include "base/wire.h"
 #include "mpa/int.h"
 
 #ifndef GATHER_MIN
@@ -127,27 +125,10 @@ static uint8_t *put_payload(uint8_t *to, const struct diw_link_seg *g)
 	return to;
 }
 
-/* The FPDU at P, of BARE octets, gets its markers, from the last one on. Returns its length. */
-static uint32_t insert_markers(const struct diw_mpa *m, uint8_t *p, uint32_t bare)
-{
-	uint32_t first = diw_mpa_to_marker(m->tx_pos), count = diw_mpa_markers(m->tx_pos, bare);
-	uint32_t start = first ? 0 : DIW_MPA_MARKER;   /* where the length field will be */
-
-	for (uint32_t i = count; i-- > 0;) {
-		uint32_t from = first + i * DIW_MPA_BLOCK, to = first + i * DIW_MPA_MARKER_EVERY;
-		uint32_t n = i == count - 1 ? bare - from : DIW_MPA_BLOCK;
-
-		memmove(p + to + DIW_MPA_MARKER, p + from, n);
-		diw_put16(p + to, 0);
-		diw_put16(p + to + 2, (uint16_t)(to ? to - start : 0));
-	}
-	return bare + count * DIW_MPA_MARKER;
-}
-
 static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	struct diw_mpa_pool *pool = m->pool;
-	uint32_t ulpdu = g->hdr_len + g->len, len = diw_mpa_bare(ulpdu);
+	uint32_t ulpdu = g->hdr_len + g->len, len = diw_fpdu_bare(ulpdu);
 	uint8_t *p = pool->stage + pool->staged, *end;
 
 	diw_put16(p, (uint16_t)ulpdu);
@@ -155,7 +136,7 @@ static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 	end = put_payload(p + DIW_MPA_LEN + g->hdr_len, g);
 	memset(end, 0, (size_t)(p + len - end));
 	if (m->tx_markers)
-		len = insert_markers(m, p, len);
+		len = diw_fpdu_insert_markers(p, len, m->tx_pos);
 	if (m->crc)
 		diw_put32le(p + len - DIW_MPA_CRC, diw_crc32c(0, p, len - DIW_MPA_CRC));
 	pool->staged += len;
@@ -167,10 +148,10 @@ static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 
 static bool stage_fits(const struct diw_mpa *m, uint32_t ulpdu)
 {
-	uint32_t len = diw_mpa_bare(ulpdu);
+	uint32_t len = diw_fpdu_bare(ulpdu);
 
 	if (m->tx_markers)
-		len += DIW_MPA_MARKER * diw_mpa_markers(m->tx_pos, len);
+		len += DIW_MPA_MARKER * diw_fpdu_markers(m->tx_pos, len);
 	return m->pool->staged + len <= DIW_MPA_STAGE;
 }
 
@@ -224,7 +205,7 @@ static void piece(struct gather *w, const void *p, size_t len)
 static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_link_seg *g)
 {
 	uint8_t (*edge)[DIW_MPA_EDGE] = m->pool->edge;
-	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_mpa_bare(ulpdu) - DIW_MPA_LEN - ulpdu;
+	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_fpdu_tail(ulpdu);
 	size_t at = w->fpdus ? w->iov[w->niov - 1].iov_len : 0, off = g->off, left = g->len;
 	uint8_t *p = edge[w->fpdus] + at;
 	uint32_t crc = 0;
@@ -250,9 +231,7 @@ static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_li
 		left -= n;
 	}
 	p = edge[++w->fpdus];
-	memset(p, 0, tail);
-	if (m->crc)
-		diw_put32le(p + tail - DIW_MPA_CRC, diw_crc32c(crc, p, tail - DIW_MPA_CRC));
+	diw_fpdu_put_tail(p, tail, m->crc, crc);
 	piece(w, p, tail);
 	w->end[w->fpdus - 1] = w->len;
 }

@@ -11,7 +11,7 @@
 #include "sockets_preload/stream.h"
 
 #define MUCH 16384u                      /* payload */
-#define BETWEEN (4u + DIW_STREAM_HEAD)   /* two FPDUs' payloads, at least */
+#define BETWEEN (DIW_MPA_CRC + DIW_STREAM_HEAD)   /* two FPDUs' payloads, at least */
 
 /* Behind the payload of an FPDU, of which AT has the head: the next head, and the bytes before it that had been urgent.
  * So many of the N bytes at P; 0: it is not there. */

@@ -5,13 +5,11 @@
  */
 #include <string.h>
 
-#include "base/crc.h"
-#include "base/wire.h"
 #include "sockets_preload/stream.h"
+#include "wire/fpdu.h"
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
-#define CONTROL 2u                           /* where in a head: DDP's and RDMAP's octets of it, which never differ */
 
 /* All of the head is there. False: it is none that a sender of ours makes. */
 static bool is_good_head(struct diw_stream_rx *rx)
@@ -21,12 +19,12 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	uint32_t len;
 
 	if (ulpdu < DIW_DDP_PLAIN_UNTAGGED_LEN ||
-	    diw_ddp_hdr_decode_plain(&h, &len, 0, rx->head + 2, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
+	    diw_ddp_hdr_decode_plain(&h, &len, 0, rx->head + DIW_MPA_LEN, DIW_DDP_PLAIN_UNTAGGED_LEN) != 0)
 		return false;
 	if (h.tagged || !h.last || h.opcode != DIW_OP_SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
 		return false;
 	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
-	rx->tail = (uint8_t)(-(2u + ulpdu) % 4 + 4);
+	rx->tail = (uint8_t)diw_fpdu_tail(ulpdu);
 	rx->verified = false;
 	rx->msn++;
 	return rx->left > 0 && (!rx->crc || rx->left <= DIW_STREAM_MOST_CRC);
@@ -40,7 +38,7 @@ static size_t find_stale(const struct diw_stream_rx *rx)
 
 	diw_ddp_hdr_encode(want, &h);
 	for (size_t n = 1; n <= sizeof rx->stale; n++)
-		if (memcmp(rx->head + n + CONTROL, want, 2) == 0)
+		if (memcmp(rx->head + n + DIW_MPA_LEN, want, DIW_DDP_CONTROL) == 0)
 			return n;
 	return 0;
 }
@@ -102,7 +100,7 @@ bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint
 
 bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size_t all)
 {
-	return diw_crc32c(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all - 4) == diw_get32le(p + all - 4);
+	return diw_fpdu_is_good(diw_crc32c(0, rx->head, DIW_STREAM_HEAD), p, all);
 }
 
 size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n)

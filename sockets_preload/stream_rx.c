@@ -10,12 +10,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "base/crc.h"
-#include "base/wire.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream.h"
 
-#define TAIL 8u
 #define PIECES 64u
 #define EACH 16u                             /* receives that wait before they look */
 
@@ -47,7 +44,7 @@ static ssize_t broken(struct call *c, enum diw_sock_counter why)
 /* Into what of the program's buffer the next bytes go: what is before them, AHEAD bytes, and behind the FPDU, MID, is
  * for us. What follows it may be taken in place if the buffer is one piece and nothing need be checked. */
 struct plan {
-	uint8_t ahead[TAIL + DIW_STREAM_HEAD], mid[TAIL + DIW_STREAM_HEAD];
+	uint8_t ahead[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD], mid[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD];
 	size_t n_ahead, pay, n_mid, rest, asked;
 	uint8_t *at;                         /* of a buffer of one piece: where what is not filled begins */
 	struct iovec iov[PIECES];

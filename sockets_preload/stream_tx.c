@@ -12,9 +12,8 @@
 #include <sys/time.h>
 
 #include "base/clock.h"
-#include "base/crc.h"
-#include "base/wire.h"
 #include "sockets_preload/stream.h"
+#include "wire/fpdu.h"
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
@@ -25,7 +24,6 @@
 #define STAGED 2048u                         /* payload that is copied beside its head: fits a signal handler's stack */
 #define FPDUS 8u                             /* of one system call */
 #define PIECES 64u
-#define TAIL 8u                              /* pad and CRC, at most 7 */
 #define SKB 2560u                            /* what the kernel may account for a send beside its bytes */
 #define LITTLE 256u                          /* payload when there is little room */
 #define FINISH_NS DIW_S
@@ -40,7 +38,7 @@ struct call {
 
 /* An FPDU of a system call: its head, if not all of it has left, PAY bytes from AT, its tail if they are the last. */
 struct fpdu {
-	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD], tail[TAIL];
+	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD], tail[DIW_MPA_MAX_TAIL];
 	size_t head_len, head_at, pay, tail_len;
 	struct diw_iov at;
 	uint32_t total, sum;                 /* payload still owed, CRC of what has left */
@@ -136,7 +134,7 @@ static void make_head(struct fpdu *f, const struct diw_stream_tx *tx, uint32_t m
 
 	f->ulpdu = (uint16_t)(DIW_DDP_PLAIN_UNTAGGED_LEN + f->total);
 	diw_put16(p, f->ulpdu);
-	diw_ddp_hdr_encode(p + 2, &h);
+	diw_ddp_hdr_encode(p + DIW_MPA_LEN, &h);
 	f->sum = tx->crc ? diw_crc32c(0, p, DIW_STREAM_HEAD) : 0;
 	f->head_len += DIW_STREAM_HEAD;
 }
@@ -144,12 +142,8 @@ static void make_head(struct fpdu *f, const struct diw_stream_tx *tx, uint32_t m
 /* After the last of the payload. */
 static void make_tail(struct fpdu *f, const struct diw_stream_tx *tx)
 {
-	size_t pad = -(size_t)(2 + f->ulpdu) % 4;
-
-	memset(f->tail, 0, sizeof f->tail);
-	f->tail_len = pad + 4;
-	if (tx->crc)
-		diw_put32le(f->tail + pad, diw_crc32c(sum_of(f->sum, f->at, f->pay), f->tail, pad));
+	f->tail_len = diw_fpdu_tail(f->ulpdu);
+	diw_fpdu_put_tail(f->tail, (uint32_t)f->tail_len, tx->crc, tx->crc ? sum_of(f->sum, f->at, f->pay) : 0);
 }
 
 /* N bytes of F have left. What is left to do for it is in TX. */
@@ -276,7 +270,7 @@ static size_t first_head(struct call *c, struct fpdu *f)
 /* Copied, if it is little: one piece is faster than many. */
 static int send_little(struct call *c, size_t most)
 {
-	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + TAIL], *p = buf;
+	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + DIW_MPA_MAX_TAIL], *p = buf;
 	struct diw_iov at = c->at;
 	struct fpdu f = { .at = c->at, .pay = most, .total = (uint32_t)most };
 	struct iovec v, all;

@@ -13,6 +13,8 @@
 
 #include "base/addr.h"
 #include "sockets_preload/shm/regfile.h"
+#include "wire/fpdu.h"
+#include "wire/hdr.h"
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
@@ -26,7 +28,8 @@
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
 
 #define DIW_STREAM_HELLO 48u                     /* the MPA Request or Reply that a direction begins with */
-#define DIW_STREAM_HEAD 20u                      /* the MPA length, and the header of an untagged segment */
+/* The MPA length, and the header of an untagged segment. */
+#define DIW_STREAM_HEAD (DIW_MPA_LEN + DIW_DDP_PLAIN_UNTAGGED_LEN)
 #define DIW_STREAM_STALE 15u                     /* bytes before it, at most, that had been urgent */
 
 /* START: nothing has moved. BROKEN: it can only be reset. */
@@ -115,7 +118,7 @@ struct diw_sock_stream {
 /* An FPDU's first bytes, while it is not whole. */
 struct diw_stream_part {
 	_Alignas(4096) _Atomic uint64_t cookie;
-	uint8_t data[DIW_STREAM_MOST_CRC + 8];   /* and its pad and CRC */
+	uint8_t data[DIW_STREAM_MOST_CRC + DIW_MPA_MAX_TAIL];
 };
 
 #define DIW_STREAMREG_GROUP 64u                  /* slots that get memory together: whole pages */

@@ -170,11 +170,11 @@ START_TEST(blocked_at_every_byte)
 	for (int i = 0; i < LENGTHS; i++)
 		ref_fpdu(&r, ulpdu(i), lengths[i]);
 	for (int i = 0; i < LENGTHS; i++) {
-		size_t to = from + diw_mpa_bare(lengths[i]);
+		size_t to = from + diw_fpdu_bare(lengths[i]);
 
 		for (size_t room = from; room < to; room += room < from + 40 || room + 40 > to ? 1 : 97)
 			send_blocked(&r, _i, room, r.len);
-		from = to + (_i ? 4 * diw_mpa_markers((uint32_t)from, (uint32_t)(to - from)) : 0);
+		from = to + (_i ? 4 * diw_fpdu_markers((uint32_t)from, (uint32_t)(to - from)) : 0);
 	}
 	ck_assert_uint_eq(from, r.len);
 	send_blocked(&r, _i, 0, 1);
@@ -219,7 +219,7 @@ START_TEST(packed)
 
 		ck_assert(mkit_send(&k, ulpdu(i), lengths[i]));
 		ck_assert_int_eq(k.f->sends, i + 1);
-		ck_assert_uint_eq(k.f->ntx - before, diw_mpa_bare(lengths[i]));
+		ck_assert_uint_eq(k.f->ntx - before, diw_fpdu_bare(lengths[i]));
 	}
 	mkit_close(&k);
 }
@@ -243,9 +243,9 @@ START_TEST(packed_mulpdu)
 			mulpdu = k.l->ops->mulpdu(k.l, NULL);
 			ck_assert_uint_eq(mulpdu, markers ? marked : plain);
 			for (uint32_t pos = 0; markers && pos < 512; pos += 4) {
-				uint32_t bare = diw_mpa_bare(mulpdu);
+				uint32_t bare = diw_fpdu_bare(mulpdu);
 
-				ck_assert_uint_le(bare + 4 * diw_mpa_markers(pos, bare), emss);
+				ck_assert_uint_le(bare + 4 * diw_fpdu_markers(pos, bare), emss);
 			}
 			mkit_close(&k);
 		}
