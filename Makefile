@@ -57,8 +57,10 @@ OF_BASE := $(if $(IBV),$(BUILD)/obj/base/ident.o $(BUILD)/obj/base/nocancel.o)
 # librdmacm.so.1 beside it, where librdmacm's headers are. CMA= builds without it.
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
 CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
-CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path port))
-# Sockets over queue pairs: part of every library that has calls for them.
+CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path))
+# What the libraries of ABIs have in common (verbs/host), and sockets over queue pairs: parts of each library that uses them.
+HOST_OBJ := $(call objs,verbs/host/*.c)
+HOST_A = $(BUILD)/obj/verbs/host.a
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
@@ -110,7 +112,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 
 $(LIB_A): $(LIB_OBJ)
 $(SHM_A): $(SHM_OBJ)
-$(LIB_A) $(SHM_A):
+$(HOST_A): $(HOST_OBJ)
+$(LIB_A) $(SHM_A) $(HOST_A):
 	@mkdir -p $(@D)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
@@ -143,11 +146,11 @@ $(OF_SO): $(OF_OBJ) $(OF_BASE) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
 	$(Q)ln -sf libibverbs.so.1 $(@:.1=)
 
-$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) verbs/of/librdmacm.map $(OF_SO)
+$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/of/librdmacm.map $(OF_SO)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,librdmacm.so.1 \
 		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
-		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o,$^) $(OF_SO) $(LDFLAGS) \
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) $(OF_SO) $(LDFLAGS) \
 		-L$(BUILD)/lib -ldiwarp -lz -pthread
 	$(Q)ln -sf librdmacm.so.1 $(@:.1=)
 
@@ -163,7 +166,7 @@ $(SOCK_SO): $(SOCK_OBJ) $(SHM_OBJ)
 		$(LDFLAGS) -Wl,--exclude-libs,ALL $(if $(INIH),-l:libinih.a) $(if $(ISAL),,-lz) -pthread -ldl
 
 define suite
-$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(SHM_A) $(LIB_A)
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(SHM_A) $(HOST_A) $(LIB_A)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
 endef
@@ -174,7 +177,7 @@ $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 system_OBJ = $(LIB_A)
 system_LIBS = $(LIBS)
 sockets_OBJ = $(SHM_A) $(LIB_A)
-rsockets_OBJ = $(RS_OBJ) $(LIB_A)
+rsockets_OBJ = $(RS_OBJ) $(HOST_A) $(LIB_A)
 ibverbs_OBJ = $(OF_SO)
 ibverbs_LIBS = -Wl,-rpath-link,$(BUILD)/lib -pthread
 rdmacm_OBJ = $(CMA_SO) $(OF_SO)
@@ -286,5 +289,5 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(HOST_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
 	$(call objs,tests/*/*.c tests/system/*/*.c))

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "base/port.h"
+#include "verbs/host/port.h"
 #include "tests/unit/unit.h"
 
 static int range_of(uint16_t port)

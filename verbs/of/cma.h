@@ -2,7 +2,7 @@
 /*
  * librdmacm.so.1 over diw.h and our libibverbs.so.1: what its files share. cma_id.c, identifiers; cma_event.c, channels
  * and events; cma_dev.c, devices and the thread that hears of connections; cma_link.c, interfaces that go or change;
- * cma_addr.c, addresses and routes; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones;
+ * cma_addr.c, addresses; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones;
  * cma_qp.c, queue pairs and what belongs to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at
  * once; cma_info.c, rdma_getaddrinfo(); cma_later.c, what came later.
  *
@@ -26,6 +26,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "verbs/diw_provider.h"
+#include "verbs/host/route.h"
 #include "verbs/of/bridge.h"
 
 #define CMA_DATA 255u                        /* private data: what its length has room for */
@@ -184,19 +185,11 @@ int cma_complete(struct cma_id *id);
 
 /* ---- Addresses (cma_addr.c) ---- */
 
-static inline bool cma_addr_any(const struct diw_addr *a)
-{
-	static const uint8_t zero[4];
-
-	return diw_addr_ip_is_zero(a) || (diw_addr_is_v4(a) && memcmp(a->ip + 12, zero, sizeof zero) == 0);
-}
 /* A positive errno: no address that is ours to understand. */
 int cma_addr_get(struct diw_addr *a, const struct sockaddr *sa);
 void cma_addr_put(struct sockaddr_storage *ss, const struct diw_addr *a);
 /* The device that has the local address A; NULL with errno. */
 struct cma_dev *cma_addr_dev(const struct diw_addr *a);
-/* The address that the kernel sends from to DST; SRC, unless it is zero. A positive errno. */
-int cma_addr_source(const struct diw_addr *dst, const struct diw_addr *src, struct diw_addr *found);
 
 /* ---- Connections (cma_conn.c, cma_ud.c) ---- */
 

@@ -2,7 +2,7 @@
 /* Connections of RC queue pairs: MPA's request and reply are the request and the reply. */
 #include <stdlib.h>
 
-#include "base/port.h"
+#include "verbs/host/port.h"
 #include "verbs/of/cma.h"
 
 #define BUCKETS 4096u

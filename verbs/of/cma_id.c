@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/port.h"
+#include "verbs/host/port.h"
 #include "verbs/of/cma.h"
 
 struct diw_list cma_ids = { &cma_ids, &cma_ids };
@@ -197,7 +197,7 @@ static bool taken(const struct cma_id *id, const struct diw_addr *a)
 
 		if (o != id && o->hold >= 0 && o->local.port == a->port && cma_is_ud(o) == cma_is_ud(id) &&
 		    !(o->reuse && id->reuse) && diw_addr_is_v4(&o->local) == diw_addr_is_v4(a) &&
-		    (cma_addr_any(&o->local) || cma_addr_any(a) || diw_addr_same_host(&o->local, a)))
+		    (diw_route_is_any(&o->local) || diw_route_is_any(a) || diw_addr_same_host(&o->local, a)))
 			return true;
 	}
 	return false;
@@ -220,7 +220,7 @@ int cma_bind(struct cma_id *id, const struct diw_addr *want)
 
 	if (id->state != CMA_IDLE)
 		return EINVAL;
-	if (!cma_addr_any(&local)) {
+	if (!diw_route_is_any(&local)) {
 		dev = cma_addr_dev(&local);
 		if (!dev)
 			return errno;
@@ -260,14 +260,14 @@ static int resolve(struct cma_id *id, const struct diw_addr *src, const struct d
 	struct cma_dev *dev;
 	int rc = 0;
 
-	if (id->state == CMA_IDLE && !cma_addr_any(src))
+	if (id->state == CMA_IDLE && !diw_route_is_any(src))
 		rc = cma_bind(id, src);
 	if (rc == 0 && id->state != CMA_IDLE && id->state != CMA_BOUND)
 		rc = EINVAL;
-	if (rc == 0 && (cma_addr_any(dst) || (diw_addr_is_multicast(dst) && !cma_is_ud(id))))
+	if (rc == 0 && (diw_route_is_any(dst) || (diw_addr_is_multicast(dst) && !cma_is_ud(id))))
 		rc = EINVAL;
 	if (rc == 0)
-		rc = cma_addr_source(dst, &id->local, &from);
+		rc = -diw_route_source(dst, &id->local, &from);
 	if (rc)
 		return rc;
 	dev = cma_addr_dev(&from);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/ident.h"
-#include "base/port.h"
+#include "verbs/host/port.h"
 
 #define MAX_DEVICES 256
 

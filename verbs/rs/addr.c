@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Addresses as programs give and want them, the kernel's routes, and ports that are kept. */
-#include <ifaddrs.h>
+/* Addresses as programs give and want them, and ports that are kept. */
 #include <unistd.h>
 
-#include "base/port.h"
-#include "base/sys.h"
+#include "verbs/host/port.h"
 #include "verbs/rs/int.h"
-
-bool rs_addr_any(const struct diw_addr *a)
-{
-	static const uint8_t zero[4];
-
-	return diw_addr_ip_is_zero(a) || (diw_addr_is_v4(a) && memcmp(a->ip + 12, zero, sizeof zero) == 0);
-}
 
 int rs_addr_get(const struct rs *s, struct diw_addr *a, const struct sockaddr *sa, socklen_t len)
 {
@@ -54,55 +45,6 @@ void rs_addr_put(const struct rs *s, const struct diw_addr *a, struct sockaddr *
 	}
 	memcpy(sa, &ss, *len < n ? *len : n);
 	*len = n;
-}
-
-int rs_addr_iface(const struct diw_addr *a, char *name, size_t size)
-{
-	struct ifaddrs *all;
-	struct diw_addr b;
-
-	name[0] = '\0';
-	if (diw_addr_is_v4(a) && a->ip[12] == 127) {    /* the whole network is this host's */
-		strncat(name, "lo", size - 1);
-		return 0;
-	}
-	if (getifaddrs(&all) < 0)
-		return -errno;
-	for (const struct ifaddrs *i = all; i && !name[0]; i = i->ifa_next) {
-		if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
-			continue;
-		diw_addr_from_sockaddr(&b, i->ifa_addr);
-		if (memcmp(a->ip, b.ip, sizeof a->ip) == 0 && (!a->scope || a->scope == b.scope))
-			strncat(name, i->ifa_name, size - 1);
-	}
-	freeifaddrs(all);
-	return name[0] ? 0 : -EADDRNOTAVAIL;
-}
-
-/* connect(2) of a datagram socket looks for the route, and sends nothing. */
-int rs_addr_source(const struct diw_addr *dst, struct diw_addr *found)
-{
-	struct sockaddr_storage ss;
-	struct diw_addr to = *dst;
-	socklen_t len;
-	int fd, rc = 0;
-
-	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
-	len = diw_addr_to_sockaddr(&to, &ss);
-	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (struct sockaddr *)&ss, len))
-		rc = -errno;
-	len = sizeof ss;
-	if (rc == 0 && getsockname(fd, (struct sockaddr *)&ss, &len))
-		rc = -errno;
-	close(fd);
-	if (rc == 0) {
-		diw_addr_from_sockaddr(found, (struct sockaddr *)&ss);
-		found->port = 0;
-	}
-	return rc;
 }
 
 /* ---- Ports ---- */

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "base/port.h"
+#include "verbs/host/port.h"
 #include "verbs/rs/int.h"
 
 #define MAX_BACKLOG 4096
@@ -59,23 +59,22 @@ static void conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello
 
 static int begin_connect(struct rs *s, const struct diw_addr *peer)
 {
-	struct diw_addr from = s->local, to = *peer, source;
+	struct diw_addr to = *peer, source;
 	uint8_t hello[RS_HELLO];
 	struct diw_conn_attr a;
-	int rc = rs_addr_source(peer, &source);
+	int rc = diw_route_source(peer, &s->local, &source);
 
 	if (rc == 0)
-		rc = rs_dev_of(rs_addr_any(&from) ? &source : &from, &s->dev);
+		rc = rs_dev_of(&source, &s->dev);
 	if (rc == 0)
 		rc = rs_stream_new(s);
 	if (rc < 0)
 		return rc;
 	conn_attr(s, &a, hello);
-	a.crc = !same_host(rs_addr_any(&from) ? &source : &from, peer);
+	a.crc = !same_host(&source, peer);
 	if (s->bound) {
-		a.local = s->local;
-		if (rs_addr_any(&a.local))
-			memcpy(a.local.ip, source.ip, sizeof source.ip);
+		a.local = source;
+		a.local.port = s->local.port;
 	}
 	a.other_port = diw_port_dial(&to);
 	rs_hold_drop(s);
@@ -93,7 +92,7 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 /* An unspecified address is this host, as for connect(2). */
 static void to_this_host(struct diw_addr *a)
 {
-	if (!rs_addr_any(a))
+	if (!diw_route_is_any(a))
 		return;
 	if (diw_addr_is_v4(a))
 		memcpy(a->ip + 12, "\x7f\0\0\1", 4);

@@ -228,15 +228,15 @@ static int dev_named(const char *name, struct rs_dev **out)
 
 int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev)
 {
-	char name[24] = "diw_";
+	char name[sizeof devs->name] = "diw_";
 	int rc;
 
-	if (rs_addr_any(local)) {
+	if (diw_route_is_any(local)) {
 		if (!devs)
 			return dev_named("diw_lo", dev);
 		*dev = devs;
 		return 0;
 	}
-	rc = rs_addr_iface(local, name + 4, sizeof name - 4);
+	rc = diw_route_iface(local, name + 4);
 	return rc < 0 ? rc : dev_named(name, dev);
 }

@@ -74,7 +74,7 @@ static int open_dgram(struct rs *s, const struct diw_addr *local)
 	a.max_sge = 1;
 	a.qkey = QKEY;
 	a.local = *local;
-	a.any_addr = rs_addr_any(local);
+	a.any_addr = diw_route_is_any(local);
 	if (rc == 0)
 		rc = rs_open_qp(s, &a, RX + TX);
 	for (unsigned i = 0; rc == 0 && i < RX; i++)
@@ -123,7 +123,7 @@ int rs_dgram_bind(struct rs *s, const struct diw_addr *local)
 static int bind_for(struct rs *s, const struct diw_addr *dst)
 {
 	struct diw_addr from;
-	int rc = s->dgram ? 0 : rs_addr_source(dst, &from);
+	int rc = s->dgram ? 0 : diw_route_source(dst, &s->local, &from);
 
 	if (s->dgram || rc < 0)
 		return rc;

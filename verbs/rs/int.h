@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "verbs/diw_provider.h"
+#include "verbs/host/route.h"
 #include "verbs/rs/rs.h"
 
 #define RS_NEVER UINT64_MAX
@@ -29,7 +30,7 @@
 
 struct rs_dev {
 	struct rs_dev *next;
-	char name[24];
+	char name[IF_NAMESIZE + 4];
 	bool thread;                         /* it moves by itself */
 	struct diw_dev *diw;
 	struct diw_cm *cm;
@@ -132,10 +133,6 @@ static inline int rs_take_error(struct rs *s)
 
 int rs_addr_get(const struct rs *s, struct diw_addr *a, const struct sockaddr *sa, socklen_t len);
 void rs_addr_put(const struct rs *s, const struct diw_addr *a, struct sockaddr *sa, socklen_t *len);
-bool rs_addr_any(const struct diw_addr *a);
-/* The address that the kernel sends from to DST. */
-int rs_addr_source(const struct diw_addr *dst, struct diw_addr *found);
-int rs_addr_iface(const struct diw_addr *a, char *name, size_t size);
 /* A plain socket that keeps the address of a stream; *local is what it has got. */
 int rs_hold(struct rs *s, struct diw_addr *local);
 void rs_hold_drop(struct rs *s);

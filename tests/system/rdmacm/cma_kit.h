@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/port.h"
 #include "tests/system/ibverbs/of_kit.h"
+#include "verbs/host/port.h"
 
 #define SOON_MS 30000           /* only what fails takes so long */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Peers that speak verbs/rs/wire.h, but lie: their connection resets, and a bystander's does not. */
-#include "base/port.h"
 #include "tests/system/rsockets/rs_kit.h"
 #include "verbs/diw_cm.h"
+#include "verbs/host/port.h"
 #include "verbs/rs/wire.h"
 
 #define RECV 512u

@@ -4,8 +4,8 @@
  * their own, so a program may listen on one number with TCP and with RDMA at once. In personality ca a program that
  * listens on port P therefore listens on P's partner.
  */
-#ifndef DIW_BASE_PORT_H
-#define DIW_BASE_PORT_H
+#ifndef DIW_HOST_PORT_H
+#define DIW_HOST_PORT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ports of librdmacm: the TCP port of a server, and holding a port between bind and listen. */
-#include "base/port.h"
+#include "verbs/host/port.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
