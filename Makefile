@@ -139,11 +139,11 @@ $(BUILD)/obj/verbs/of/libibverbs.map: verbs/of/libibverbs.map $(BUILD)/flags
 
 # Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp. Some programs
 # (MVAPICH2) open it, and librdmacm, by the name without a version.
-$(OF_SO): $(OF_OBJ) $(OF_BASE) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
+$(OF_SO): $(OF_OBJ) $(OF_BASE) $(HOST_A) $(BUILD)/obj/verbs/of/libibverbs.map $(LIB_SO)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libibverbs.so.1 \
 		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
-		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(HOST_A) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
 	$(Q)ln -sf libibverbs.so.1 $(@:.1=)
 
 $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/of/librdmacm.map $(OF_SO)

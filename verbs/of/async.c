@@ -45,6 +45,7 @@ int of_async_open(struct of_context *ctx)
 	*fd = epoll_create1(EPOLL_CLOEXEC);
 	rc = *fd < 0 || watch(*fd, a->fd) < 0 || watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
 	ctx->async = a;
+	ctx->guard.locks[1] = &a->lock;
 	if (rc < 0)
 		of_async_close(ctx);
 	return rc;

@@ -19,6 +19,8 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	ch->ch.context = c;
 	ch->ch.fd = diw_channel_fd(ch->diw);
 	pthread_mutex_init(&ch->lock, NULL);
+	ch->guard.locks[0] = &ch->lock;
+	diw_fork_guard_add(&ch->guard);
 	/* Blocking until the program says otherwise: the native one is not, for its own use. */
 	fcntl(ch->ch.fd, F_SETFL, fcntl(ch->ch.fd, F_GETFL) & ~O_NONBLOCK);
 	return &ch->ch;
@@ -31,6 +33,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 
 	if (rc < 0)
 		return -rc;
+	diw_fork_guard_del(&ch->guard);
 	pthread_mutex_destroy(&ch->lock);
 	free(ch);
 	return 0;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "verbs/host/fork.h"
 #include "verbs/of/cma.h"
 
 #define NO_THREAD_POLL_MS 10         /* where nobody else moves the device (DIWARP_PROGRESS=inline) */
@@ -291,13 +292,13 @@ static void in_child(void)
 	cma_link_unwatch();
 	if (t)
 		free_thread(t);
-	cma_leave();
 }
 
-/* Before there is a second thread, which may have the lock. */
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void guard_forks(void)
 {
-	pthread_atfork(cma_enter, cma_leave, in_child);
+	static struct diw_fork_guard guard = { .locks = { &cma_lock }, .in_child = in_child };
+
+	diw_fork_guard_add(&guard);
 }
 
 /* ---- Watches ---- */

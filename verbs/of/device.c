@@ -180,6 +180,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	atomic_fetch_add(&d->refs, 1);
 	pthread_mutex_init(&ctx->lock, NULL);
 	pthread_mutex_init(&ctx->names, NULL);
+	ctx->guard.locks[0] = &ctx->lock;
+	ctx->guard.locks[2] = &ctx->names;
+	diw_fork_guard_add(&ctx->guard);
 	fill_context(ctx);
 	return &ctx->v.context;
 }
@@ -199,6 +202,7 @@ int ibv_close_device(struct ibv_context *c)
 		errno = -rc;
 		return -1;
 	}
+	diw_fork_guard_del(&ctx->guard);
 	of_async_close(ctx);
 	device_drop(ctx->device);
 	pthread_mutex_destroy(&ctx->names);

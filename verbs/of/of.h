@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "verbs/diw_provider.h"
+#include "verbs/host/fork.h"
 
 #define OF_PORT 1
 /* What is private to rdma-core has a version whose number releases change; programs of any of them find it. The build
@@ -57,6 +58,7 @@ struct of_context {
 	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
 	struct of_srq *srqs;
 	struct of_async *async;      /* async.c */
+	struct diw_fork_guard guard; /* of all three locks */
 	struct verbs_context v;      /* last: ends in struct ibv_context */
 };
 static inline struct of_context *of_context(struct ibv_context *c)
@@ -129,6 +131,7 @@ struct of_channel {
 	struct ibv_comp_channel ch;
 	struct diw_channel *diw;
 	pthread_mutex_t lock;
+	struct diw_fork_guard guard;
 	struct of_cq *cqs;
 };
 struct of_cq {

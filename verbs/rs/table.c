@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "verbs/host/fork.h"
 #include "verbs/rs/int.h"
 
 #define BLOCK 1024
@@ -13,7 +14,6 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs **blocks[BLOCKS];
 static int top;                              /* above all that are in it */
 static atomic_uint generation;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 unsigned rs_generation(void)
 {
@@ -22,29 +22,18 @@ unsigned rs_generation(void)
 
 /* ---- Fork: the child knows its sockets, to refuse and close them ---- */
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&rs_big);
-	pthread_mutex_lock(&table_lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&table_lock);
-	pthread_mutex_unlock(&rs_big);
-}
-
 static void in_child(void)
 {
 	atomic_fetch_add(&generation, 1);
 	diw_list_init(&rs_lingering);
 	rs_dev_forget();
-	after_fork();
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void guard_forks(void)
 {
-	pthread_atfork(before_fork, after_fork, in_child);
+	static struct diw_fork_guard guard = { .locks = { &rs_big, &table_lock }, .in_child = in_child };
+
+	diw_fork_guard_add(&guard);
 }
 
 /* ---- Objects ---- */
@@ -53,7 +42,6 @@ struct rs *rs_new(int domain, int type)
 {
 	struct rs *s = calloc(1, sizeof *s);
 
-	pthread_once(&once, watch_forks);
 	if (!s)
 		return NULL;
 	s->fd = s->hold = -1;

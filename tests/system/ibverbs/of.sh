@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# libibverbs.so.1: its names and versions, its objects, its events (of_abi.c, of_events.c), and `diw run`, in the build
-# tree and installed. What Debian's own programs do with it is in tests/system/clients.
+# libibverbs.so.1: its names and versions, its objects, its events (of_abi.c, of_events.c), fork() (of_fork.c), and `diw
+# run`, in the build tree and installed. What Debian's own programs do with it is in tests/system/clients.
 . "${0%/*}/../lib.sh"
 LIB=$BUILD/lib/diwarp/libibverbs.so.1
 ABI=$BUILD/tests/system/of_abi
@@ -64,6 +64,7 @@ program of_abi
 program of_events
 # Verbs promise progress whatever a program does: this is for those who know what they do.
 DIWARP_PROGRESS=inline program of_events
+[ "$MODE" = tsan ] || program of_fork           # it does not follow a threaded program's fork
 
 # ---- Start ----
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The handlers of fork(2), and the guarded locks. */
+#include "verbs/host/fork.h"
+
+static struct diw_list guards = { &guards, &guards };
+static pthread_mutex_t guards_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void each_lock(int (*act)(pthread_mutex_t *lock))
+{
+	for (struct diw_list *l = guards.next; l != &guards; l = l->next)
+		for (int i = 0; i < 3 && diw_container(l, struct diw_fork_guard, link)->locks[i]; i++)
+			act(diw_container(l, struct diw_fork_guard, link)->locks[i]);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&guards_lock);
+	each_lock(pthread_mutex_lock);
+}
+
+static void after_fork(void)
+{
+	each_lock(pthread_mutex_unlock);
+	pthread_mutex_unlock(&guards_lock);
+}
+
+static void in_child(void)
+{
+	for (struct diw_list *l = guards.next; l != &guards; l = l->next)
+		if (diw_container(l, struct diw_fork_guard, link)->in_child)
+			diw_container(l, struct diw_fork_guard, link)->in_child();
+	after_fork();
+}
+
+/* A library's constructors run behind those of the libraries that it needs, and fork(2) calls the handlers that were
+ * registered last first: librdmacm's locks are taken before libibverbs' ones, as its calls take them. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+void diw_fork_guard_add(struct diw_fork_guard *g)
+{
+	pthread_mutex_lock(&guards_lock);
+	diw_list_add_tail(&guards, &g->link);
+	pthread_mutex_unlock(&guards_lock);
+}
+
+void diw_fork_guard_del(struct diw_fork_guard *g)
+{
+	pthread_mutex_lock(&guards_lock);
+	diw_list_del(&g->link);
+	pthread_mutex_unlock(&guards_lock);
+}
