@@ -28,6 +28,7 @@ int diw_trace_args(const void *, ...);          /* never called: what is traced 
 #define DIW_TRACE_POST_SEND(qp, wr_id, opcode, len, port) DIW_TRACE5(post_send, qp, wr_id, opcode, len, port)
 #define DIW_TRACE_COMPLETION(qp, cq, wr_id, opcode, status, len) \
 	DIW_TRACE6(completion, qp, cq, wr_id, opcode, (int)(status), len)
+#define DIW_TRACE_RC_PHASE(qp, from, to) DIW_TRACE3(rc_phase, qp, from, to)
 #define DIW_TRACE_WAKEUP(dev, ready) DIW_TRACE2(wakeup, dev, ready)
 /* rdmap */
 #define DIW_TRACE_READ_TIMEOUT(qp, msn, len, valid, port) DIW_TRACE5(read_timeout, qp, msn, len, valid, port)

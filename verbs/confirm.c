@@ -67,7 +67,8 @@ static bool must_ask(const struct diw_qp *qp)
 {
 	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
 
-	if (!diw_confirm_waits(qp) || qp->rc.peer_ended || diw_rdmap_rc_after(qp->rc.asked, rc->place.placed))
+	if (!diw_confirm_waits(qp) || diw_rc_is(qp, DIW_RC_PEER_ENDED) ||
+	    diw_rdmap_rc_after(qp->rc.asked, rc->place.placed))
 		return false;
 	return diw_list_empty(&rc->out) ||
 	       diw_rdmap_rc_after(qp->rc.wanted, diw_container(rc->out.prev, struct diw_rdmap_wr, out)->seq);
@@ -108,8 +109,7 @@ void diw_confirm_last(struct diw_qp *qp, uint64_t now)
 uint64_t diw_confirm_deadline(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
-	bool may = qp->link && !qp->rc.hold && !qp->rc.shut && !qp->blocked &&
-		   (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
+	bool may = diw_rc_is(qp, DIW_RC_SENDS) && !diw_rc_is(qp, DIW_RC_IS_SHUT) && !qp->blocked;
 
 	if (may && r->rc.place.due && !r->tx.active && !r->rc.imm_next && !r->rc.answer_tx.active)
 		return r->rc.place.until;

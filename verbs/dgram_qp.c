@@ -111,9 +111,11 @@ int diw_dgram_qp_reset(struct diw_qp *qp)
 {
 	int rc = diw_qp_renew(qp);
 
-	if (rc == 0)
-		qp->link->ops->discard(qp->link);
-	return rc;
+	if (rc < 0)
+		return rc;
+	qp->link->ops->discard(qp->link);
+	qp->state = DIW_QPS_RTS;
+	return 0;
 }
 
 void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now)
@@ -175,7 +177,7 @@ int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	struct diw_sq *sq = &qp->sq;
 	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
 
-	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && diw_sq_may_begin(qp)) {
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && (!qp->hold || qp->rdmap.tx.active)) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, next);
 		bool read = w->opcode == DIW_OP_READ_REQUEST;
 		uint8_t status;

@@ -97,7 +97,7 @@ static inline bool diw_sq_empty(const struct diw_sq *sq)
 struct diw_qp_ops {
 	enum diw_qp_type type;
 	const struct diw_rdmap_type *rdmap;
-	enum diw_qp_state first;     /* the state of one that was made, or reset */
+	enum diw_qp_state first;     /* the state of one that was made */
 	unsigned requests;           /* that may be posted: 1 << enum diw_wr_opcode */
 	unsigned flags;              /* of requests, beside those that every type takes */
 	uint32_t max_len;            /* octets of a request; 0: by its opcode */
@@ -110,7 +110,8 @@ struct diw_qp_ops {
 	int (*check)(const struct diw_qp_attr *a);
 	/* diw_qp_create(): what it has beside queues and protocol; without the lock. */
 	int (*open)(struct diw_qp *qp, const struct diw_qp_attr *a);
-	int (*reset)(struct diw_qp *qp);         /* diw_qp_renew() among it. -errno: nothing has changed */
+	/* The first state again, and diw_qp_renew(). -errno: nothing has changed. */
+	int (*reset)(struct diw_qp *qp);
 	void (*abort)(struct diw_qp *qp, uint64_t now);
 	void (*leave)(struct diw_qp *qp, uint64_t now);      /* diw_qp_withdraw() */
 	/* Beside what diw_qp_query() and diw_qp_gauges() find out for every type. */
@@ -175,16 +176,9 @@ struct diw_qp {
 		uint32_t wanted;     /* the newest that a completion waits for */
 		uint32_t asked;      /* the newest that the peer was asked for */
 		bool early, keep;    /* of its attributes: requests in IDLE; receives outlive the stream */
-		bool kept;           /* they do */
+		enum diw_rc_phase phase;     /* diw_rc_move() alone changes it */
 		uint64_t retry_ns;   /* of a stream that ended: so long its send requests are not flushed */
 		uint64_t retries;    /* they are not until then, or 0 */
-		bool hold;           /* responder: it may not send before the initiator's first FPDU */
-		bool tell;           /* then it is established */
-		bool drain;          /* in ERROR: the link sends what it has, until the peer ends the stream */
-		bool shut;           /* our end of the stream is told */
-		bool peer_ended;     /* the peer's half has ended in good order: nothing answers any more */
-		bool last;           /* no further request begins */
-		bool ended;          /* the stream has, and the link is to be closed */
 		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
 		uint64_t progress;   /* CLOSING: bytes that had been sent at the last look */
 	} rc;
@@ -279,10 +273,9 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 	return g;
 }
 int diw_qp_renew(struct diw_qp *qp);     /* a protocol that has heard of nobody. -ENOMEM: nothing has changed */
-/* A request may begin, or has begun. */
-static inline bool diw_sq_may_begin(const struct diw_qp *qp)
+static inline bool diw_rc_is(const struct diw_qp *qp, enum diw_rc_trait trait)
 {
-	return (!qp->hold && !qp->rc.last) || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+	return diw_rc_phases[qp->rc.phase].traits & trait;
 }
 int diw_qp_check_time(const char *what, int64_t ns, int64_t lo);         /* verbs/qp_check.c: of an attribute */
 int diw_qp_check_range(const char *what, uint32_t v, uint32_t lo, uint32_t hi);

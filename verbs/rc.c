@@ -87,10 +87,8 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	qp->rdmap.rc.self = diw_addr_eq(&s->stream->local, &s->stream->peer);
 	qp->rc.crc = s->crc;
 	d->order.seen = s->initiator;
-	qp->rc.hold = !s->initiator;
-	qp->rc.tell = !s->initiator && s->rtr;
 	qp->rc.until = DIW_NEVER;
-	qp->state = DIW_QPS_RTS;
+	diw_rc_move(qp, s->initiator ? DIW_RC_OPEN : DIW_RC_HELD);
 	if (s->initiator)
 		send_rtr(qp, s->rtr, now);
 	qp->want_write = false;
@@ -102,20 +100,21 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	return 0;
 }
 
-static bool may_send(struct diw_qp *qp)
+/* The initiator's first FPDU, if it has come, ends the hold. */
+static void end_hold(struct diw_qp *qp)
 {
-	if (qp->rc.hold && qp->rdmap.ddp.order.seen) {
-		qp->rc.hold = false;
-		if (qp->rc.tell && qp->conn)
-			qp->conn_up->established(qp);
-		qp->rc.tell = false;
-	}
-	return qp->link && !qp->rc.hold && (qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING);
+	if (!diw_rc_is(qp, DIW_RC_HOLDS) || !qp->rdmap.ddp.order.seen)
+		return;
+	diw_rc_move(qp, qp->rc.phase == DIW_RC_HELD ? DIW_RC_OPEN :
+		    qp->rc.phase == DIW_RC_HELD_CLOSING ? DIW_RC_CLOSING : DIW_RC_SHUT);
+	if (qp->conn)
+		qp->conn_up->established(qp);
 }
 
 static bool rc_begin(struct diw_qp *qp, uint64_t now)
 {
-	if (may_send(qp))
+	end_hold(qp);
+	if (diw_rc_is(qp, DIW_RC_SENDS))
 		return true;
 	qp->more = false;                       /* what a step's share had left over is due no more */
 	diw_rc_settle(qp, now);
@@ -124,13 +123,14 @@ static bool rc_begin(struct diw_qp *qp, uint64_t now)
 
 /* ---- End ---- */
 
-static void shut(struct diw_qp *qp, uint64_t now)
+/* Our half of the stream ends, if it has not. */
+static void shut(struct diw_qp *qp, enum diw_rc_phase to, uint64_t now)
 {
-	if (qp->rc.shut)
-		return;
-	qp->rc.shut = true;
-	diw_confirm_last(qp, now);
-	qp->link->ops->shutdown(qp->link, now);
+	if (!diw_rc_is(qp, DIW_RC_IS_SHUT)) {
+		diw_confirm_last(qp, now);
+		qp->link->ops->shutdown(qp->link, now);
+	}
+	diw_rc_move(qp, to);
 }
 
 static void last_recv(struct diw_qp *qp)
@@ -139,31 +139,42 @@ static void last_recv(struct diw_qp *qp)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 }
 
+/* The phase of a stream that ends. One that broke has nobody to wait for; else the peer reads what we sent last, and
+ * ends it. */
+static enum diw_rc_phase end_phase(const struct diw_qp *qp, bool told, int errnum)
+{
+	bool kept = qp->rc.keep && (errnum || !told);
+
+	if (!qp->link)                          /* an attempt that failed has nothing to wait for */
+		return kept ? DIW_RC_KEPT : DIW_RC_DOWN;
+	if (errnum || !told)
+		return kept ? DIW_RC_ENDED_KEPT : DIW_RC_ENDED;
+	return diw_rc_is(qp, DIW_RC_IS_SHUT) ? DIW_RC_DRAINED : DIW_RC_DRAINING;
+}
+
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
 	bool told = fault || remote;            /* by a Terminate; 0 is a fault, too: RDMAP's local catastrophe */
+	enum diw_rc_phase end = end_phase(qp, told, errnum);
 
 	if (qp->state == DIW_QPS_ERROR)
 		return;
 	if (told || errnum)
 		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
 							 .peer = qp->rdmap.ddp.cfg.peer });
-	/* The stream that broke has nobody to wait for; else the peer reads what we sent last, and ends it. */
-	qp->rc.drain = errnum == 0 && told;
-	qp->rc.ended = !qp->rc.drain;
-	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
-		shut(qp, now);
-	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;   /* an attempt that failed has nothing to wait for */
+	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;
 	qp->rdmap.ddp.order.dead = true;
 	qp->rdmap.ddp.order.waiting = false;
 	qp->rdmap.ddp.order.waits_until = 0;
 	if (remote || (told && qp->rdmap.rc.self))
 		diw_rc_refuse(qp, fault);
-	qp->state = DIW_QPS_ERROR;
+	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
+		shut(qp, end, now);
+	else
+		diw_rc_move(qp, end);
 	qp->member.deadline = 0;
-	qp->rc.kept = qp->rc.keep && (errnum || !told);
-	qp->rc.retries = qp->rc.kept ? now + qp->rc.retry_ns : 0;
-	if (!qp->rc.kept)
+	qp->rc.retries = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
+	if (!diw_rc_is(qp, DIW_RC_KEEPS))
 		last_recv(qp);
 	if (qp->conn)
 		qp->conn_up->disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
@@ -175,9 +186,10 @@ void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
 		diw_rc_error(qp, 0, false, 0, now);
 		return;
 	}
-	qp->rc.peer_ended = true;
-	qp->rc.last |= qp->state == DIW_QPS_RTS;        /* after diw_disconnect() what was posted is still executed */
-	qp->state = DIW_QPS_CLOSING;
+	end_hold(qp);
+	/* After diw_disconnect() what was posted is still executed, unless it had to wait for the peer. */
+	diw_rc_move(qp, diw_rc_is(qp, DIW_RC_IS_SHUT) ? DIW_RC_BOTH_SHUT :
+		    qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_ANSWERING : DIW_RC_FINISHING);
 	qp->rc.until = now + CLOSE_NS;
 	qp->member.deadline = 0;
 }
@@ -189,7 +201,6 @@ static void close_link(struct diw_qp *qp)
 	diw_rdmap_snap_clear(&qp->rdmap);
 	qp->link = qp->rdmap.ddp.link = NULL;
 	qp->blocked = qp->more = false;
-	qp->rc.drain = qp->rc.ended = false;
 	qp->rc.until = DIW_NEVER;
 }
 
@@ -197,7 +208,7 @@ static void close_link(struct diw_qp *qp)
 static bool owes(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
-	bool requests = !qp->rc.last && !qp->rc.hold && !qp->hold && !diw_sq_empty(&qp->sq);
+	bool requests = !diw_rc_is(qp, DIW_RC_LAST) && !qp->hold && !diw_sq_empty(&qp->sq);
 
 	return requests || r->rc.nanswers || r->tx.active || r->rc.imm_next;
 }
@@ -207,10 +218,10 @@ static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 {
 	int rc;
 
-	if (!owes(qp))
-		shut(qp, now);
+	if (qp->rc.phase != DIW_RC_BOTH_SHUT && !owes(qp))
+		shut(qp, DIW_RC_BOTH_SHUT, now);
 	rc = qp->link->ops->flush(qp->link, now);
-	if (rc == 0 && qp->rc.shut) {
+	if (rc == 0 && qp->rc.phase == DIW_RC_BOTH_SHUT) {
 		diw_rc_error(qp, 0, false, 0, now);
 	} else if (rc < 0 && rc != -EAGAIN) {
 		diw_fault_count(qp->c, DIW_FAULT_MPA_CLOSED);
@@ -226,11 +237,11 @@ static void settle_closing(struct diw_qp *qp, uint64_t now)
 		qp->rc.progress = qp->c->tx_bytes;
 		qp->rc.until = now + CLOSE_NS;
 	}
-	if (qp->rc.peer_ended)
+	if (diw_rc_is(qp, DIW_RC_PEER_ENDED))
 		settle_peer_ended(qp, now);
-	else if (diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 && qp->rdmap.rc.nanswers == 0 &&
-		 !diw_confirm_waits(qp))
-		shut(qp, now);
+	else if (!diw_rc_is(qp, DIW_RC_IS_SHUT) && diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 &&
+		 qp->rdmap.rc.nanswers == 0 && !diw_confirm_waits(qp))
+		shut(qp, qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_SHUT : DIW_RC_HELD_SHUT, now);
 	if (now >= qp->rc.until)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
 }
@@ -240,7 +251,7 @@ static int drain(struct diw_qp *qp, uint64_t now)
 {
 	int rc = qp->link->ops->flush(qp->link, now);
 
-	if (rc == 0 && !qp->rc.shut)
+	if (rc == 0 && qp->rc.phase == DIW_RC_DRAINING)
 		rc = diw_rdmap_terminate_rest(&qp->rdmap, now);
 	return rc == 0 ? qp->link->ops->flush(qp->link, now) : rc;
 }
@@ -251,44 +262,48 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		settle_closing(qp, now);
 	if (qp->state != DIW_QPS_ERROR)
 		return;
-	if (qp->link && qp->rc.drain) {
+	if (diw_rc_is(qp, DIW_RC_DRAINS)) {
 		qp->blocked = drain(qp, now) == -EAGAIN;
-		if (!qp->blocked)
-			shut(qp, now);
+		if (!qp->blocked && qp->rc.phase == DIW_RC_DRAINING)
+			shut(qp, DIW_RC_DRAINED, now);
 		diw_qp_watch(qp);
 		if ((qp->link->down && !qp->blocked) || now >= qp->rc.until)
-			qp->rc.ended = true;
+			diw_rc_move(qp, DIW_RC_ENDED);
 	}
-	if (qp->link && qp->rc.ended)
+	if (qp->rc.phase == DIW_RC_ENDED || qp->rc.phase == DIW_RC_ENDED_KEPT) {
 		close_link(qp);
+		diw_rc_move(qp, diw_rc_is(qp, DIW_RC_KEEPS) ? DIW_RC_KEPT : DIW_RC_DOWN);
+	}
 	if (now < qp->rc.retries) {
 		diw_sq_retire(qp);
 		return;
 	}
 	qp->rc.retries = 0;
 	qp->rc.wanted = qp->rc.asked = qp->rdmap.rc.place.placed;
-	if (qp->rc.kept)
+	if (diw_rc_is(qp, DIW_RC_KEEPS))
 		diw_sq_flush(qp);
 	else
 		diw_qp_flush(qp);
 }
 
-static void let_recvs_go(struct diw_qp *qp)
+/* Receives do not outlive the stream, nor send requests. */
+static void let_go(struct diw_qp *qp)
 {
-	if (qp->rc.kept)
-		last_recv(qp);
-	qp->rc.kept = false;
 	qp->rc.retries = 0;
+	if (!diw_rc_is(qp, DIW_RC_KEEPS))
+		return;
+	last_recv(qp);
+	diw_rc_move(qp, qp->link ? DIW_RC_ENDED : DIW_RC_DOWN);
 }
 
 static int rc_close(struct diw_qp *qp, uint64_t now)
 {
-	if (qp->state == DIW_QPS_CLOSING && qp->rc.peer_ended)
+	if (diw_rc_is(qp, DIW_RC_PEER_ENDED))
 		return 0;
 	if (qp->state != DIW_QPS_RTS)
 		return diw_fail(-ENOTCONN, "diw_disconnect: the queue pair is in state %s",
 				diw_qp_state_str(qp->state));
-	qp->state = DIW_QPS_CLOSING;
+	diw_rc_move(qp, qp->rc.phase == DIW_RC_OPEN ? DIW_RC_CLOSING : DIW_RC_HELD_CLOSING);
 	qp->rc.until = now + CLOSE_NS;
 	return 0;
 }
@@ -297,30 +312,33 @@ static void rc_abort(struct diw_qp *qp, uint64_t now)
 {
 	diw_qp_forget_conn(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
-	qp->rc.ended = true;
-	let_recvs_go(qp);
+	let_go(qp);
+	if (diw_rc_is(qp, DIW_RC_DRAINS))
+		diw_rc_move(qp, DIW_RC_ENDED);
 	diw_rc_settle(qp, now);
 }
 
 static void rc_leave(struct diw_qp *qp, uint64_t now)
 {
+	bool leaves;
+
 	if (!qp->link) {
 		rc_abort(qp, now);
 		return;
 	}
-	if (qp->state != DIW_QPS_ERROR) {
-		diw_rc_error(qp, 0, false, 0, now);
-		qp->rc.drain = true;
-		qp->rc.ended = false;
+	leaves = qp->state != DIW_QPS_ERROR;
+	diw_rc_error(qp, 0, false, 0, now);
+	let_go(qp);
+	if (leaves) {                           /* the peer ends the stream, or time does */
+		diw_rc_move(qp, DIW_RC_DRAINED);
 		qp->rc.until = now + CLOSE_NS;
 	}
-	let_recvs_go(qp);
 	diw_rc_settle(qp, now);
 }
 
 static int rc_reset(struct diw_qp *qp)
 {
-	if (qp->state == DIW_QPS_CONNECTING)
+	if (qp->rc.phase == DIW_RC_CONNECTING)
 		return diw_fail(-EBUSY, "diw_qp_reset: it connects");
 	diw_qp_forget_conn(qp, true);
 	if (qp->link)
@@ -328,7 +346,7 @@ static int rc_reset(struct diw_qp *qp)
 	diw_stat_hide(qp);
 	qp->rc.seq = qp->rc.wanted = qp->rc.asked = 0;
 	qp->rc.retries = 0;
-	qp->rc.hold = qp->rc.tell = qp->rc.shut = qp->rc.kept = qp->rc.peer_ended = qp->rc.last = false;
+	diw_rc_move(qp, DIW_RC_IDLE);
 	return diw_qp_renew(qp);
 }
 
@@ -349,7 +367,8 @@ static void rc_query(const struct diw_qp *qp, struct diw_qp_info *info)
 	info->rfc7306 = rc->rfc7306;
 	if (!qp->link)
 		return;
-	info->leaving = qp->rc.drain && qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
+	info->leaving = diw_rc_is(qp, DIW_RC_DRAINS) &&
+			qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
 }
 

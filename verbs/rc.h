@@ -7,10 +7,55 @@
 #include <stdint.h>
 
 #include "mpa/mpa.h"
+#include "verbs/diw.h"
 
 struct diw_qp;
 struct diw_rdmap_wr;
-struct diw_send_wr;
+
+/* ---- Phases (verbs/rc_phase.c) ---- */
+
+enum diw_rc_phase {
+	DIW_RC_IDLE,                 /* no stream */
+	DIW_RC_CONNECTING,           /* its connection negotiates */
+	DIW_RC_HELD,                 /* responder: nothing is sent before the initiator's first FPDU */
+	DIW_RC_OPEN,
+	DIW_RC_HELD_CLOSING,         /* diw_disconnect() in HELD */
+	DIW_RC_CLOSING,              /* diw_disconnect(): what was posted is executed */
+	DIW_RC_HELD_SHUT,            /* our half has ended without an FPDU of the peer */
+	DIW_RC_SHUT,                 /* our half has ended, the peer's is awaited */
+	DIW_RC_ANSWERING,            /* CLOSING, and the peer's half has ended: requests that need no answer run on */
+	DIW_RC_FINISHING,            /* the peer's half has ended: what has begun goes on, and answers */
+	DIW_RC_BOTH_SHUT,            /* both halves have ended: what is staged leaves */
+	DIW_RC_DRAINING,             /* a fault: what is staged leaves, and a Terminate */
+	DIW_RC_DRAINED,              /* our half has ended behind that, the peer's is awaited */
+	DIW_RC_ENDED,                /* the stream is over: the link is to be closed */
+	DIW_RC_ENDED_KEPT,           /* the same; receives stay posted (keep_recvs) */
+	DIW_RC_DOWN,                 /* no link any more */
+	DIW_RC_KEPT,                 /* the same; receives stay posted */
+	DIW_RC_PHASES
+};
+
+enum diw_rc_trait {
+	DIW_RC_HOLDS = 1,            /* the initiator's first FPDU is awaited */
+	DIW_RC_SENDS = 2,            /* the send queue runs */
+	DIW_RC_IS_SHUT = 4,          /* our half of the stream has ended */
+	DIW_RC_PEER_ENDED = 8,       /* the peer's half has ended in good order: nothing answers any more */
+	DIW_RC_LAST = 16,            /* no further request begins */
+	DIW_RC_DRAINS = 32,          /* the link sends what it has, until the peer ends the stream */
+	DIW_RC_KEEPS = 64,           /* receives are not flushed */
+};
+
+extern const struct diw_rc_phase_info {
+	const char *name;
+	enum diw_qp_state state;
+	uint8_t traits;
+	uint32_t next;               /* 1 << enum diw_rc_phase */
+} diw_rc_phases[DIW_RC_PHASES];
+
+/* QP is in phase TO and its state from now on. */
+void diw_rc_move(struct diw_qp *qp, enum diw_rc_phase to);
+
+/* ---- Begin and end ---- */
 
 struct diw_rc_start {
 	struct diw_stream *stream;   /* the queue pair's from now on, if it starts */

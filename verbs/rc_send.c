@@ -58,10 +58,15 @@ void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 
 /* ---- Running ---- */
 
+static bool may_begin(const struct diw_qp *qp)
+{
+	return (!qp->hold && !diw_rc_is(qp, DIW_RC_LAST)) || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+}
+
 /* A request that needs an answer, or waits for one, behind the end of the peer's half. */
 static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
-	return qp->rc.peer_ended && !qp->rdmap.tx.active &&
+	return diw_rc_is(qp, DIW_RC_PEER_ENDED) && !qp->rdmap.tx.active &&
 	       (w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST ||
 		(w->fence && qp->rdmap.rc.nout));
 }
@@ -73,13 +78,13 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 
 	if (!diw_sq_retire(qp))
 		return -ENOBUFS;
-	while (next != (tail = atomic_load_explicit(&sq->tail, memory_order_acquire)) && diw_sq_may_begin(qp)) {
+	while (next != (tail = atomic_load_explicit(&sq->tail, memory_order_acquire)) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, next);
 		uint8_t status;
 		int rc;
 
 		if (answer_never_comes(qp, w)) {
-			qp->rc.last = true;
+			diw_rc_move(qp, DIW_RC_FINISHING);
 			break;
 		}
 		w->dst = qp->rdmap.ddp.cfg.peer;
@@ -112,7 +117,7 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
 
-	if (qp->rc.shut) {
+	if (diw_rc_is(qp, DIW_RC_IS_SHUT)) {
 		*rc = diw_sq_retire(qp) ? 0 : -ENOBUFS;
 		return;
 	}

@@ -38,7 +38,6 @@ int diw_qp_reset(struct diw_qp *qp)
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
-		qp->state = qp->ops->first;
 		qp->member.deadline = 0;
 	}
 	diw_engine_unlock(&qp->dev->engine);

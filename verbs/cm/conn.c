@@ -86,15 +86,14 @@ void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state
 	qp->conn = c;
 	qp->conn_up = &conn_up;
 	qp->cm = c->cm;
-	qp->state = DIW_QPS_CONNECTING;
+	diw_rc_move(qp, DIW_RC_CONNECTING);
 }
 
-void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state)
+void diw_cm_conn_disown(struct diw_cm_conn *c)
 {
 	c->qp->conn = NULL;
 	c->qp->conn_up = NULL;
 	c->qp->cm = NULL;
-	c->qp->state = state;
 	c->qp = NULL;
 }
 
@@ -106,7 +105,7 @@ void diw_cm_conn_free(struct diw_cm_conn *c)
 		diw_cm_unpost(c);
 		unbind(c);
 		if (c->qp)
-			diw_cm_conn_disown(c, c->qp->state);
+			diw_cm_conn_disown(c);
 	}
 	free(c->nego);
 	free(diw_container(c, struct diw_conn_req, conn));

@@ -157,7 +157,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort);
 /* It keeps CM until it is over. */
 void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm);
 void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state state);
-void diw_cm_conn_disown(struct diw_cm_conn *c, enum diw_qp_state state);
+void diw_cm_conn_disown(struct diw_cm_conn *c);
 void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket is ready */
 /* Initiator: a stream that connects. -errno */
 int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa, struct diw_stream **s);

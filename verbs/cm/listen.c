@@ -311,7 +311,8 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 	diw_cm_conn_own(c, qp, DIW_CM_REPLYING);
 	rc = diw_cm_conn_push(c, now);
 	if (rc < 0) {
-		diw_cm_conn_disown(c, DIW_QPS_IDLE);
+		diw_cm_conn_disown(c);
+		diw_rc_move(qp, DIW_RC_IDLE);
 		diw_cm_conn_stop(c, true);
 		return diw_fail(-ECONNRESET, "diw_accept: the reply could not be sent");
 	}
