@@ -225,9 +225,10 @@ check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH and MVAPICH2 over i
 	@$(TEST_ENV) tests/mpi/run.sh
 
 VERBS_OBJ := $(filter $(BUILD)/obj/verbs/%,$(LIB_OBJ))
-check-layers: $(VERBS_OBJ)      ## no upward include, no circle of calls, no line over 120 columns, no namesakes; header and version map agree
+check-layers: $(VERBS_OBJ)      ## no upward include, circle of calls, long line or namesake; header and map agree; form of commits
 	@tools/check-layers
 	@tools/check-names
+	@tools/check-commits
 	@tools/check-circles $(VERBS_OBJ)
 
 demo: all                       ## a file over a link that loses 1 %: send/recv, Write-Record, Write-Record with repair

@@ -82,6 +82,36 @@ tests/unit/test_stag.c #include "wire/hdr.h"
 tools/cp/cp.c #include <poll.h>
 END
 
+check "no two functions of the clean directories have one name" tools/check-names
+# plant_function FILE NAME: check-names of a copy with that function added to FILE.
+plant_function() {
+	plant "$1" "static void $2(int a,
+	int b)"
+	printf '{\n\t(void)(a + b);\n}\n' >> "$TMP/copy/$1"
+	tools/check-names "$TMP/copy"
+}
+expect 1 "found: a function of verbs/ with the name of one of ddp/" plant_function verbs/qp.c record_fill
+check "... and named" matches "$OUT" 'record_fill:.* ddp/record\.c:[0-9]+ verbs/qp\.c:[0-9]+'
+run "allowed: a name that no other function has" plant_function verbs/qp.c planted
+run "allowed: a prototype" sh -c 'echo "void record_fill(int a);" >> "$1/verbs/qp.c" && tools/check-names "$1"' sh "$TMP/copy"
+
+check "the commits' subjects are short enough and have an area" tools/check-commits
+# plant_commit SUBJECT: check-commits of a repository with such a commit behind its first one.
+plant_commit() {
+	rm -rf "$TMP/repo"
+	git init -q "$TMP/repo" &&
+		git -C "$TMP/repo" -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m "First" &&
+		git -C "$TMP/repo" -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m "$1" || return
+	tools/check-commits "HEAD~1" "$TMP/repo"
+}
+if command -v git > /dev/null; then
+	run "allowed: a subject of 72 columns" plant_commit "tests: $(printf '%065d' 0)"
+	expect 1 "found: a subject of 73 columns" plant_commit "tests: $(printf '%066d' 0)"
+	expect 1 "found: a subject without an area" plant_commit "Say what was measured"
+else
+	skip "no git here"
+fi
+
 # declare_in NAME HEADER: check-exports of a copy whose HEADER declares NAME.
 declare_in() {
 	rm -rf "$TMP/copy"
