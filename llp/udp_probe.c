@@ -111,7 +111,7 @@ static void restrict_by_env(void)
 	if (!env || !strcmp(env, "all"))
 		return;
 	if (strcmp(env, "none") != 0 && strcmp(env, "gso") != 0 && strcmp(env, "gro") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_OFFLOAD=%s: not one of all, gso, gro, none; none it is", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_OFFLOAD=%s: not one of all, gso, gro, none; none is used", env);
 	proved.gso &= !strcmp(env, "gso");
 	proved.gro &= !strcmp(env, "gro");
 }

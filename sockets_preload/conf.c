@@ -89,7 +89,8 @@ static void each(const char *name, const char *list, bool (*take)(char *word))
 			word[n] = '\0';
 		}
 		if (n && (n >= sizeof word || !take(word)))
-			diw_log(DIW_LOG_WARN, "%s: '%.*s' is wrong, or one too many", name, (int)n, list);
+			diw_log(DIW_LOG_WARN, "%s: '%.*s' is not valid, or the list is too long: ignored", name,
+				(int)n, list);
 		list += n + (list[n] != '\0');
 	}
 }
@@ -169,7 +170,7 @@ static void take_key(const char *name, const char *value)
 		diw_conf.key[i] = strtoull(half, &end, 16);
 	}
 	if (!diw_conf.have_key && *value)
-		diw_log(DIW_LOG_WARN, "%s: it is not 32 hexadecimal digits", name);
+		diw_log(DIW_LOG_WARN, "%s: must be 32 hexadecimal digits", name);
 }
 
 /* The index of VALUE in WORDS; -1. */
@@ -178,7 +179,7 @@ static int choice(const char *name, const char *value, const char *const *words,
 	for (int i = 0; i < n; i++)
 		if (!strcmp(value, words[i]))
 			return i;
-	diw_log(DIW_LOG_WARN, "%s: '%s' is none of its values", name, value);
+	diw_log(DIW_LOG_WARN, "%s: '%s' is not one of its values (diwarp-sockets(7))", name, value);
 	return -1;
 }
 
@@ -204,7 +205,7 @@ static void set(const char *name, const char *value)
 		if (i >= DIW_LOG_OFF)
 			atomic_store(&diw_log_level, i);
 		else
-			diw_log(DIW_LOG_WARN, "%s: '%s' is none of its values", name, value);
+			diw_log(DIW_LOG_WARN, "%s: '%s' is not one of its values (diwarp-sockets(7))", name, value);
 	} else if (!strcmp(name, "key")) {
 		take_key(name, value);
 	} else if (!strcmp(name, "peers")) {
@@ -270,9 +271,9 @@ static void read_file(void)
 	f = fopen(path, "re");
 	line = f ? ini_parse_file(f, from_file, NULL) : 0;
 	if (!f || ferror(f))                 /* or a directory, which opens */
-		diw_log(DIW_LOG_ERROR, "%s: it cannot be read: %s", path, strerror(errno));
+		diw_log(DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
 	else if (line)
-		diw_log(DIW_LOG_WARN, "%s: line %d is wrong", path, line);
+		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed", path, line);
 	if (f)
 		fclose(f);
 }
@@ -280,7 +281,7 @@ static void read_file(void)
 static void read_file(void)
 {
 	if (getenv("DIWARP_CONFIG"))
-		diw_log(DIW_LOG_WARN, "DIWARP_CONFIG: this build reads no file");
+		diw_log(DIW_LOG_WARN, "DIWARP_CONFIG: this build cannot read configuration files");
 }
 #endif
 

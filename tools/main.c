@@ -15,10 +15,10 @@ static const struct tool_cmd *const commands[] = {
 static int help(FILE *to, int status)
 {
 	fputs("usage: diw COMMAND [OPTION]...\n"
-	      "A software RNIC for datagram-iWARP (RDMA over UDP): look at it, try it, measure it.\n\n", to);
+	      "Shows, tries and measures a software RNIC: RDMA over UDP (datagram-iWARP) and TCP (iWARP).\n\n", to);
 	for (size_t i = 0; i < TOOL_COUNT(commands); i++)
 		fprintf(to, "  diw %-7s %s\n", commands[i]->name, commands[i]->brief);
-	fputs("\n'diw COMMAND --help' tells more, and diw(1) all.\n"
+	fputs("\n'diw COMMAND --help' lists a command's options; diw(1) describes all of them.\n"
 	      "Exit status: 0 success, 1 failed or incomplete, 2 usage.\n", to);
 	return status;
 }

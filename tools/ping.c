@@ -384,9 +384,9 @@ const struct tool_cmd cmd_ping = {
 	.args = "HOST [--qp ud|rc] [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
 	.brief = "Sends messages to 'diw listen' and times their return",
 	.help = "  -c, --count N           messages (default 5)\n"
-		"  -i, --interval SECONDS  between two; 0: as soon as one has come back (default 0.2)\n"
+		"  -i, --interval SECONDS  between two messages; 0: send the next when one is back (default 0.2)\n"
 		"  -s, --size SIZE         bytes of a message, 16 to 1m (default 64)\n"
-		"  -W, --wait SECONDS      for the last answers (default 1)\n"
+		"  -W, --wait SECONDS      time to wait for the last answers (default 1)\n"
 		"      --qp ud|rc          by datagrams, or over an RC connection (default ud)\n"
 		"      --port N            of the listener (default 4791)\n"
 		"      --json              one JSON object\n"

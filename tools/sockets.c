@@ -220,9 +220,9 @@ static int sockets(int argc, char **argv)
 const struct tool_cmd cmd_sockets = {
 	.name = "sockets", .run = sockets,
 	.args = "[--json]",
-	.brief = "Lists the sockets of 'diw run --sockets' that others may send frames to",
+	.brief = "Lists the sockets of 'diw run --sockets' that can be sent frames",
 	.help = "  --json   one object a socket\n"
-		"They are those of one's own processes on this host: UDP sockets that have received by the\n"
-		"interposer, TCP sockets that listen, and the ends of connections to those, with what each\n"
-		"sends and receives.\n",
+		"Lists sockets of this user's processes on this host: UDP sockets that have received by the\n"
+		"interposer, TCP sockets that listen, and both ends of their connections, with the state of\n"
+		"each direction (framed or plain).\n",
 };

@@ -91,14 +91,14 @@ static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct 
 
 	if (llp == DIW_LLP_DEFAULT && env && *env) {
 		if (strcmp(env, "udp") != 0 && strcmp(env, "uring") != 0)
-			diw_log(DIW_LOG_TELL, "DIWARP_LLP=%s: neither udp nor uring; udp it is", env);
+			diw_log(DIW_LOG_TELL, "DIWARP_LLP=%s: neither udp nor uring; udp is used", env);
 		llp = strcmp(env, "uring") == 0 ? DIW_LLP_URING : DIW_LLP_UDP;
 	}
 	if (llp != DIW_LLP_URING)
 		return &sockets;
 	info->llp_errno = -diw_uring_try();
 	if (info->llp_errno) {
-		diw_log(DIW_LOG_WARN, "diw_dev_open: no io_uring here (errno %d): socket calls do the work",
+		diw_log(DIW_LOG_WARN, "diw_dev_open: no io_uring here (errno %d); udp is used",
 			info->llp_errno);
 		return &sockets;
 	}
@@ -160,7 +160,7 @@ static bool wants_thread(const struct diw_dev_attr *attr)
 	if (attr && attr->progress != DIW_PROGRESS_DEFAULT)
 		return attr->progress == DIW_PROGRESS_THREAD;
 	if (env && strcmp(env, "inline") != 0 && strcmp(env, "thread") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: neither thread nor inline; a thread it is", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: neither thread nor inline; thread is used", env);
 	return !env || strcmp(env, "inline") != 0;
 }
 

@@ -223,7 +223,7 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 		leave(m);
 	port_close_if_idle(qp->dev);
 	diw_engine_unlock(&qp->dev->engine);
-	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: it is not attached");
+	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: the queue pair is not attached to it");
 }
 
 void diw_group_leave_all(struct diw_qp *qp)

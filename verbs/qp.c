@@ -263,7 +263,7 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;
 	char why[128];
-	int rc = qp->impair ? 0 : diw_fail(-EOPNOTSUPP, "diw_qp_impair: RC, whose network is TCP's");
+	int rc = qp->impair ? 0 : diw_fail(-EOPNOTSUPP, "diw_qp_impair: only for UD and UC queue pairs");
 
 	if (rc == 0 && text && *text)
 		rc = diw_impair_parse(text, &spec, why, sizeof why);

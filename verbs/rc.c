@@ -339,7 +339,7 @@ static void rc_leave(struct diw_qp *qp, uint64_t now)
 static int rc_reset(struct diw_qp *qp)
 {
 	if (qp->rc.phase == DIW_RC_CONNECTING)
-		return diw_fail(-EBUSY, "diw_qp_reset: it connects");
+		return diw_fail(-EBUSY, "diw_qp_reset: the queue pair is connecting");
 	diw_qp_forget_conn(qp, true);
 	if (qp->link)
 		close_link(qp);
@@ -396,7 +396,7 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 static int lock_rc(struct diw_qp *qp, const char *call)
 {
 	return qp->ops == &diw_qp_ops_rc ? diw_engine_lock(&qp->dev->engine) :
-	       diw_fail(-EINVAL, "%s: of RC alone", call);
+	       diw_fail(-EINVAL, "%s: only for RC queue pairs", call);
 }
 
 int diw_qp_confirm(struct diw_qp *qp, bool confirm)

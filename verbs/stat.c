@@ -132,7 +132,7 @@ static bool is_wanted(void)
 	if (env && strcmp(env, "off") == 0)
 		return false;
 	if (env && strcmp(env, "on") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_STAT=%s: neither on nor off; on it is", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_STAT=%s: neither on nor off; on is used", env);
 	return true;
 }
 

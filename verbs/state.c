@@ -47,7 +47,7 @@ int diw_qp_reset(struct diw_qp *qp)
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 {
 	int rc = qp->ops->qkey ? diw_engine_lock(&qp->dev->engine) :
-		 diw_fail(-EINVAL, "diw_qp_set_qkey: RC has none");
+		 diw_fail(-EINVAL, "diw_qp_set_qkey: an RC queue pair has no Q_Key");
 
 	if (rc < 0)
 		return rc;
@@ -90,7 +90,7 @@ int diw_qp_drained(struct diw_qp *qp)
 	if (rc < 0)
 		return rc;
 	qp->tell_drained = qp->hold;
-	rc = qp->hold ? 0 : diw_fail(-EINVAL, "diw_qp_drained: it is not held");
+	rc = qp->hold ? 0 : diw_fail(-EINVAL, "diw_qp_drained: the queue pair is not held");
 	diw_sq_tell_drained(qp);
 	diw_engine_unlock(&qp->dev->engine);
 	return rc;

@@ -7,7 +7,7 @@
 
 static int uc_check(const struct diw_qp_attr *a)
 {
-	return a->grh ? diw_fail(-EINVAL, "diw_qp_create: grh: of UD alone") : diw_dgram_qp_check(a);
+	return a->grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
 }
 
 /* A peer that is told later is checked by DDP alone. */
@@ -22,7 +22,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 	int rc;
 
 	if (qp->ops != &diw_qp_ops_uc || peer->port == 0 || diw_addr_ip_is_zero(peer))
-		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->ops != &diw_qp_ops_uc ? "of UC alone" :
+		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->ops != &diw_qp_ops_uc ? "only for UC queue pairs" :
 				"the peer has no address or port");
 	if (!diw_dgram_reaches(qp->socket, peer))
 		return diw_fail(-EAFNOSUPPORT,

@@ -387,7 +387,7 @@ static int cp_run(int argc, char **argv)
 		rc = tool_usage("%s is for datagrams: an RC connection loses nothing", c.once ? "--once" : "--impair");
 	attr.type = c.rc ? DIW_QP_RC : DIW_QP_UD;
 	if (!rc && argc - optind != 2)
-		rc = tool_usage("FILE and HOST: are wanted, not %d arguments", argc - optind);
+		rc = tool_usage("FILE and HOST: are needed, not %d arguments", argc - optind);
 	if (rc)
 		return rc;
 	c.file = argv[optind];
@@ -400,12 +400,12 @@ const struct tool_cmd cmd_cp = {
 	.name = "cp", .run = cp_run,
 	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] "
 		"[--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
-	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and again what the network lost",
+	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and repeats what the network lost",
 	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
 		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"
 		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
 		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
-		"      --impair SPEC    lose, reorder, ... what passes this end, see diwarp(7)\n"
+		"      --impair SPEC    impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
 		"      --port N         of the receiver (default 4791)\n"
 		"      --json           one JSON object\n"
 		"Exit status 1 when the file did not arrive whole.\n",

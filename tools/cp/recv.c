@@ -537,7 +537,7 @@ const struct tool_cmd cmd_recv = {
 	.help = "  -c, --count N       end after N transfers (default: by SIGINT or SIGTERM)\n"
 		"  -f, --force         overwrite files that exist\n"
 		"      --port N        UDP and TCP port (default 4791), on all addresses\n"
-		"      --impair SPEC   lose, reorder, ... what passes this end, see diwarp(7)\n"
+		"      --impair SPEC   impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
 		"      --json          one JSON object a transfer\n"
 		"Exit status 1 when a file came incomplete or not at all.\n",
 };

@@ -239,17 +239,17 @@ static int dump_main(int argc, char **argv)
 const struct tool_cmd cmd_dump = {
 	.name = "dump", .run = dump_main, .args = "-i IFACE | -r FILE [OPTION]...",
 	.brief = "Shows the segments and FPDUs of a capture, or its messages and records",
-	.help = "  -i, --interface IFACE  live (needs privilege; DIWARP_PCAP=FILE, see diwarp(7), does without)\n"
+	.help = "  -i, --interface IFACE  captures from IFACE, with privileges (without: DIWARP_PCAP, diwarp(7))\n"
 		"  -r, --read FILE        a pcap or pcapng file; - for standard input\n"
-		"      --message          messages instead: what came of each, its map, what was lost;\n"
-		"                         of a connection the last FPDU of each\n"
-		"      --qp PORT          only what this queue pair, or this port of TCP, sent or received\n"
+		"      --message          a line for each message: how it ended, its map, its lost segments;\n"
+		"                         of a connection the last FPDU of each message\n"
+		"      --qp PORT          only segments that this queue pair, or TCP port, sent or received\n"
 		"      --op NAME          write, read-request, read-response, send, send-se, error, write-record,\n"
 		"                         flow, validation; of connections also send-inv, send-se-inv, terminate,\n"
 		"                         immediate, immediate-se, atomic-request, atomic-response, mpa-request,\n"
 		"                         mpa-reply\n"
-		"      --fault            only what is faulty, was dropped, or tells of a fault\n"
-		"  -c, --count N          end after so many lines\n"
+		"      --fault            only segments that are faulty, were dropped, or report a fault\n"
+		"  -c, --count N          ends after N lines\n"
 		"      --json             one JSON object a line\n"
 		"Exit status 1 when there was no segment and no FPDU, or the file is damaged.\n",
 };

@@ -43,7 +43,7 @@ static int finish_open(struct dump_pcap *p, const char *what, struct dump_pcap *
 		*out = p;
 		return TOOL_OK;
 	}
-	tool_failed("%s: link type %d (%s) carries no IP that I know", what, p->link,
+	tool_failed("%s: link type %d (%s) is not supported", what, p->link,
 		    pcap_datalink_val_to_name(p->link) ? pcap_datalink_val_to_name(p->link) : "unknown");
 	dump_close(p);
 	return TOOL_FAILED;

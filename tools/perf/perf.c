@@ -146,7 +146,7 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	if (p->place == PERF_NOWHERE)
 		return tool_usage("one of --local, --server and --connect HOST is needed");
 	if (optind < argc && test < 0)
-		return tool_usage("'%s' is none of lat, bw, bibw, rate", argv[optind]);
+		return tool_usage("'%s' is not lat, bw, bibw or rate", argv[optind]);
 	if (argc - optind > 1)
 		return tool_usage("'%s': one test only", argv[optind + 1]);
 	if (p->place == PERF_SERVER)
@@ -195,7 +195,7 @@ static int perf_run_command(int argc, char **argv)
 const struct tool_cmd cmd_perf = {
 	.name = "perf", .run = perf_run_command,
 	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST",
-	.brief = "Measures latency, goodput or message rate, side by side with bare sockets if wanted",
+	.brief = "Measures latency, goodput or message rate, on request beside bare sockets",
 	.help = "  lat    half round trips of a ping-pong             bw    goodput one way\n"
 		"  rate   messages a second (64 B)                    bibw  goodput both ways\n\n"
 		"      --local             both ends here, each on a core of its own\n"
@@ -207,15 +207,15 @@ const struct tool_cmd cmd_perf = {
 		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record;\n"
 		"                          on rc also fetch-add, cmp-swap\n"
 		"      --size LIST         of bytes, like 64,1k,512k (default 512k; lat and rate 64)\n"
-		"      --secs N            a case, in five rounds (default 1)\n"
+		"      --secs N            time of a case, in five rounds (default 1)\n"
 		"      --depth N           send requests outstanding (default 64; rate 256)\n"
 		"      --events | --wait   sleep in a completion channel | in diw_cq_wait (default: poll)\n"
 		"      --mulpdu N          bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --no-crc            rc without CRC-32C     --markers  with markers both ways\n"
-		"      --impair SPEC       lose, reorder, ... what passes this command's ends, see diwarp(7)\n"
-		"      --llp LIST          of udp, uring: a row each, their rounds in turn (default DIWARP_LLP)\n"
+		"      --impair SPEC       impairs datagrams at this command's ends (loss, ...), see diwarp(7)\n"
+		"      --llp LIST          of udp, uring: a row each, in alternating rounds (default DIWARP_LLP)\n"
 		"      --against LIST      of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare\n"
-		"                          sockets, their rounds in between\n"
+		"                          sockets, in alternating rounds\n"
 		"      --dev NAME, --bind ADDR, --port N (default 4791)\n"
 		"      --json              one JSON object a row\n",
 };

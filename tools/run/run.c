@@ -86,7 +86,7 @@ static int preload(void)
 		return rc;
 	snprintf(path, sizeof path, "%s/%s", dir, INTERPOSER);
 	if (strpbrk(path, ": "))
-		return tool_failed("%s: the loader takes no blank and no colon in LD_PRELOAD", path);
+		return tool_failed("%s: a path in LD_PRELOAD must not contain a blank or a colon", path);
 	return set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
 }
 
@@ -165,21 +165,21 @@ static int run_command(int argc, char **argv)
 			return tool_bad_option(argv);
 		only_check |= opt == 'c';
 		if (opt == 's' && optarg && strcmp(optarg, "datagrams") != 0 && strcmp(optarg, "all") != 0)
-			return tool_usage("--sockets='%s': datagrams or all", optarg);
+			return tool_usage("--sockets: '%s' is neither datagrams nor all", optarg);
 		sockets |= opt == 's';
 		streams = opt == 's' ? optarg : streams;
 		dev |= opt == 'd';
 		who = opt == 'p' ? optarg : who;
 	}
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
-		return tool_usage("--personality '%s': ca or rnic", who);
+		return tool_usage("--personality: '%s' is neither ca nor rnic", who);
 	if (sockets && (who || dev))
-		return tool_usage("--sockets is of programs with sockets, %s of libibverbs",
+		return tool_usage("--sockets is for programs with sockets, %s for those of libibverbs",
 				  who ? "--personality" : "--dev");
 	if (only_check && dev)
-		return tool_usage("--check runs nothing that could want --dev");
+		return tool_usage("--check runs no program: leave --dev out");
 	if (optind == argc)
-		return tool_usage("which program?");
+		return tool_usage("PROGRAM is missing");
 	if (only_check && optind + 1 < argc)
 		return tool_usage("'%s': --check takes a program without arguments", argv[optind + 1]);
 	if (sockets && only_check)
@@ -205,19 +205,19 @@ const struct tool_cmd cmd_run = {
 		"               --sockets[=datagrams|all] [--] PROGRAM [ARGUMENT]... |\n"
 		"               --check PROGRAM|LIBRARY | --sockets[=datagrams|all] --check PROGRAM",
 	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for sockets, over diwarp",
-	.help = "  --personality P    what the devices say that they are: ca, a channel adapter with RoCE v2\n"
-		"                     (default), or rnic, an iWARP RNIC\n"
-		"  --dev              it sees /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0, which UCX,\n"
-		"                     MVAPICH2 and some others look for, in a mount namespace of its own\n"
-		"  --check            does not run it: tells which names it, or a library of it, imports of\n"
-		"                     libibverbs and librdmacm that are not there, and which always fail; status 1\n"
-		"                     if one is not there. Takes shared objects, too (a module, a provider)\n"
-		"  --sockets          a program that uses sockets: UDP to another such program goes as messages of\n"
-		"                     datagram-iWARP, all else as ever, see diwarp-sockets(7)\n"
-		"  --sockets=all      TCP between two such programs goes as RC, too; =datagrams: it does not,\n"
+	.help = "  --personality P    type of the devices: ca, a channel adapter with RoCE v2 (default), or\n"
+		"                     rnic, an iWARP RNIC\n"
+		"  --dev              shows the program /dev/infiniband/diw_eth0 and /sys/class/infiniband/diw_eth0,\n"
+		"                     which UCX and MVAPICH2 look for, in a mount namespace of its own\n"
+		"  --check            does not run the program. Lists the functions of libibverbs and librdmacm that\n"
+		"                     it or its libraries import, and that are missing or always fail. Status 1 if\n"
+		"                     one is missing. Takes shared objects, too (a module, a provider)\n"
+		"  --sockets          for programs that use sockets: UDP between two such programs goes as messages\n"
+		"                     of datagram-iWARP, all else is unchanged, see diwarp-sockets(7)\n"
+		"  --sockets=all      TCP between two such programs goes as iWARP, too; =datagrams: it does not,\n"
 		"                     whatever DIWARP_SOCKETS_STREAMS says\n"
-		"  --sockets --check  does not run it: tells whether it would be interposed; if not, why, and\n"
-		"                     status 1\n"
+		"  --sockets --check  does not run the program. Says whether it would be interposed; if not, says why\n"
+		"                     and ends with status 1\n"
 		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
 		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
 };

@@ -210,8 +210,8 @@ static int explain(pid_t pid, const struct stat_list *list)
 	if (kill(pid, 0) < 0 && errno == ESRCH)
 		return tool_failed("there is no process %d", (int)pid);
 	if (stat(proc, &st) == 0 && st.st_uid != geteuid() && geteuid() != 0)
-		return tool_failed("process %d belongs to user %u: only that one and root may look", (int)pid,
-				   (unsigned)st.st_uid);
+		return tool_failed("process %d belongs to user %u: only that user and root may read its "
+				   "counters", (int)pid, (unsigned)st.st_uid);
 	return tool_failed("process %d shows no counters: no queue pair, DIWARP_STAT=off, or it found no room in %s",
 			   (int)pid, DIW_STAT_DIR);
 }
@@ -312,7 +312,7 @@ static int stat_run(int argc, char **argv)
 
 const struct tool_cmd cmd_stat = {
 	.name = "stat", .run = stat_run, .args = "[PID] [--watch [SECS]] [--json | --prometheus]",
-	.brief = "Shows live counters of running processes that use diwarp: yours, or as root all",
+	.brief = "Shows counters of running processes that use diwarp: those of this user, or for root all",
 	.help = "      --watch [SECS]  again every SECS seconds (default 1), with rates; a PID goes before it\n"
 		"      --json          one JSON object a queue pair\n"
 		"      --prometheus    the text format that Prometheus scrapes\n"

@@ -125,7 +125,7 @@ static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t 
 	if ((st.st_mode & 077) || st.st_nlink != 1 || (p.pid && !is_of_user(p.pid, st.st_uid))) {
 		diw_stat_copy_free(p.copy);
 		list->faulty++;
-		return tool_failed("%s: not as a process makes it: its mode, a second name, or another user's process",
+		return tool_failed("%s: not as diwarp makes it: wrong mode, a second link, or another user's process",
 				   file);
 	}
 	if (!p.pid)                                  /* it lives where we do not see it */
@@ -151,8 +151,8 @@ static int look_at(struct stat_list *list, const char *name, pid_t want)
 		list->faulty += rc != EACCES;
 		if (rc == EACCES && !want)
 			return TOOL_OK;
-		return rc == EACCES ? tool_failed("process %d belongs to another user: only that one and root may look",
-						  (int)want) :
+		return rc == EACCES ? tool_failed("process %d belongs to another user: only that user and root may "
+						  "read its counters", (int)want) :
 				      tool_failed("%s: %s", file, rc == ELOOP ? "a symbolic link" : strerror(rc));
 	}
 	rc = look_at_page(list, fd, file, named, want);

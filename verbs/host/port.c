@@ -116,6 +116,6 @@ int diw_port_hold(struct diw_addr *local, const struct diw_port_hold *how)
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
 	if (fd == -EADDRINUSE && port != local->port)
-		diw_log(DIW_LOG_ERROR, "port %u of RDMA_PS_TCP: TCP port %u behind it is in use", local->port, port);
+		diw_log(DIW_LOG_ERROR, "port %u of RDMA_PS_TCP: its partner TCP port %u is in use", local->port, port);
 	return fd;
 }

@@ -18,7 +18,7 @@ static enum of_personality personality(void)
 	if (diw_port_is_rnic())
 		return OF_RNIC;
 	if (env && *env && strcmp(env, "ca") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_PERSONALITY=%s: neither ca nor rnic; ca it is", env);
+		diw_log(DIW_LOG_TELL, "DIWARP_PERSONALITY=%s: neither ca nor rnic; ca is used", env);
 	return OF_CA;
 }
 

@@ -130,7 +130,7 @@ static int translate(const struct of_qp *qp, struct diw_send_wr *w, const struct
 	if (qp->qp.qp_type != IBV_QPT_UD)
 		return fill_kind(w, wr, kinds[op].kind);
 	if (op != IBV_WR_SEND && op != IBV_WR_SEND_WITH_IMM)
-		return diw_fail(EINVAL, "ibv_post_send: opcode %u: UD has Sends alone", op);
+		return diw_fail(EINVAL, "ibv_post_send: opcode %u: a UD queue pair takes only Sends", op);
 	return of_ud_dst(qp, w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 

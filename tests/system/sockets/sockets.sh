@@ -390,10 +390,10 @@ framed 0 "its port, and but for it" DIWARP_SOCKETS_PORTS=5100 DIWARP_SOCKETS_EXC
 framed 0 "but for its program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sipp, python3, $(basename "$(readlink -f "$(command -v python3)")")"
 framed 10 "but for another program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS=sipp
 framed 10 "a value that is none" DIWARP_SOCKETS_CRC=sometimes
-check "... and a warning says so" matches "$OUT" "diwarp sockets: .*: crc: 'sometimes' is none of its values"
+check "... and a warning says so" matches "$OUT" "diwarp sockets: .*: crc: 'sometimes' is not one of its values"
 ini=$TMP/diwarp.ini
 printf '; of a test\n[sockets]\nports = 5000, 5101-5200\n[other]\nports = 1\n' > "$ini"
-if DIWARP_CONFIG=$ini DIWARP_SOCKETS=off $RUN true 2>&1 | grep -q 'reads no file'; then
+if DIWARP_CONFIG=$ini DIWARP_SOCKETS=off $RUN true 2>&1 | grep -q 'cannot read configuration files'; then
 	skip "this build reads no configuration file"
 else
 	framed 0 "a configuration file" DIWARP_CONFIG="$ini"
@@ -405,11 +405,11 @@ else
 	framed 0 "off by file" DIWARP_CONFIG="$ini"
 	printf '[sockets]\ncrc = on\nport = 5\n' > "$ini"
 	framed 10 "a setting that is none" DIWARP_CONFIG="$ini"
-	check "... and a warning says where" matches "$OUT" "diwarp.ini: line 3 is wrong"
+	check "... and a warning says where" matches "$OUT" "diwarp.ini: line 3 cannot be parsed"
 	framed 10 "a file that is not there" DIWARP_CONFIG="$TMP/absent"
-	check "... and an error says so" matches "$OUT" "absent: it cannot be read: No such file"
+	check "... and an error says so" matches "$OUT" "absent: cannot be read: No such file"
 	framed 10 "a file that is a directory" DIWARP_CONFIG="$TMP/home"
-	check "... and an error says so" matches "$OUT" "home: it cannot be read: Is a directory"
+	check "... and an error says so" matches "$OUT" "home: cannot be read: Is a directory"
 	head -c 100000 /dev/urandom > "$ini"
 	framed 10 "a file that is no text" DIWARP_CONFIG="$ini"
 fi

@@ -146,7 +146,7 @@ if two_namespaces 1500; then
 	there $key 100
 	TO=$B4 sender DIWARP_SOCKETS_KEY=0123
 	check "with one that is none, too" join $PID 60
-	check "... and a warning says so" grep -q "key: it is not 32 hexadecimal digits" "$TMP/sender"
+	check "... and a warning says so" grep -q "key: must be 32 hexadecimal digits" "$TMP/sender"
 	stop
 	there $key 100
 	TO=$B4 sender DIWARP_SOCKETS_KEY=$key DIWARP_SOCKETS_PEERS=192.0.2.0/24:5001

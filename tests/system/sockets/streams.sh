@@ -80,7 +80,7 @@ asked "streams but for another port" 1000 DIWARP_SOCKETS_EXCLUDE_PORTS=4000,5001
 asked "streams but for a program" 0 DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sshd, python3 $python" -- $RUN=all
 asked "streams but for another program" 1000 DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sshd" -- $RUN=all
 printf '[sockets]\nstreams = on\nexclude_ports = 6000\nexclude_programs = sshd\n' > "$TMP/diwarp.ini"
-if ! DIWARP_CONFIG=$TMP/diwarp.ini $RUN true 2>&1 | grep -q 'reads no file'; then
+if ! DIWARP_CONFIG=$TMP/diwarp.ini $RUN true 2>&1 | grep -q 'cannot read configuration files'; then
 	asked "streams by a file" 1000 DIWARP_CONFIG="$TMP/diwarp.ini" -- $RUN
 	sed -i 's/6000/5000/' "$TMP/diwarp.ini"
 	asked "... but for a port" 0 DIWARP_CONFIG="$TMP/diwarp.ini" -- $RUN

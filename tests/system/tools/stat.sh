@@ -180,12 +180,12 @@ cp "$TMP/live" $P
 chmod 644 $P
 check "a page that others may read, held by a process" held
 expect 1 "... is not believed" $STAT $PID
-check "... for its mode" says 'not as a process makes it'
+check "... for its mode" says 'not as diwarp makes it'
 chmod 600 $P
 run "... as it is with the right one" $STAT $PID
 ln $P $P.1
 expect 1 "... nor with a second name" $STAT $PID
-check "... it says so" says 'a second name'
+check "... it says so" says 'a second link'
 kill $PID
 rm -f $P $P.1
 
@@ -196,7 +196,7 @@ cp "$BUILD/bin/diw" "$TMP/bin/diw"
 chmod 755 "$TMP" "$TMP/bin"
 if as_user true 2> /dev/null; then
 	expect 1 "an ordinary user cannot look at root's process" as_user "$TMP/bin/diw" stat $SELFPID
-	check "... it says whose it is" says 'another user: only that one and root may look'
+	check "... it says whose it is" says 'another user: only that user and root may read its counters'
 	expect 1 "... nor find it" as_user "$TMP/bin/diw" stat
 	check "... but learns that there is something" says 'pages of other users: [1-9]'
 	background "$TMP/user" as_user "$TMP/bin/diw" listen --port 4902
