@@ -116,6 +116,14 @@ bool diw_stream_is_intact(const struct diw_stream_rx *rx, const uint8_t *p, size
 /* Of the N bytes at P the payload of the FPDUs that are whole and good, moved to P. */
 size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n);
 
+/* ---- stream_check.c ---- */
+
+/* Is the FPDU whose head ST's receiver has whole and good? 1; or -1: errno. EAGAIN: it is not whole yet, and if *NEED
+ * is set so many bytes must be in the queue before it is. */
+ssize_t diw_stream_verify(int fd, struct diw_sock_stream *st, size_t *need);
+/* ST, which FD has, can only be reset, and WHY is counted: -1. */
+ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why);
+
 /* ---- stream_ahead.c ---- */
 
 /* Payload in the queue of FD, under RX's lock. The queue begins within an FPDU, of which HERE bytes of payload are

@@ -5,7 +5,6 @@
  * delivered until it is whole and was found good; then at least its CRC is in the queue until its last byte was taken.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,15 +27,6 @@ struct call {
 static bool is_between(const struct diw_stream_rx *rx)
 {
 	return rx->got == 0;
-}
-
-static ssize_t broken(struct call *c, enum diw_sock_counter why)
-{
-	diw_count(why);
-	atomic_store(&c->st->rx.state, DIW_STREAM_BROKEN);
-	shutdown(c->fd, SHUT_RDWR);
-	errno = ECONNRESET;
-	return -1;
 }
 
 /* ---- Without the CRC, or behind its check ---- */
@@ -192,9 +182,9 @@ static ssize_t take(struct call *c)
 		if (rc < 0)
 			return -1;
 		if (rc == 0)
-			return is_between(rx) ? 0 : broken(c, DIW_C_sock_stream_cut);
+			return is_between(rx) ? 0 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_cut);
 		if (!came(c, &p, (size_t)rc))
-			return broken(c, DIW_C_sock_stream_malformed);
+			return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 		if ((size_t)rc < p.asked) {
 			errno = EAGAIN;
 			return -1;
@@ -208,103 +198,6 @@ static ssize_t take(struct call *c)
 
 /* ---- With the CRC ---- */
 
-static void set_low(struct call *c, size_t n)
-{
-	int low = (int)n;
-
-	c->st->rx.low = (uint32_t)n;
-	real.setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
-}
-
-static bool has_ended(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
-
-	return real.poll(&p, 1, 0) > 0;
-}
-
-/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
- * have been taken, takes the room in the queue that the rest needs. */
-static bool keep(struct call *c, uint8_t *stage, size_t n)
-{
-	struct diw_stream_rx *rx = &c->st->rx;
-
-	if (!rx->part)
-		rx->part = diw_stream_hold(atomic_load(&c->st->cookie));
-	if (!rx->part || real.recv(c->fd, stage, n, MSG_DONTWAIT) != (ssize_t)n)
-		return false;
-	memcpy(diw_stream_part(rx->part) + rx->held, stage, n);
-	rx->held = (uint16_t)(rx->held + n);
-	diw_stream_passed(rx, UINT32_MAX, 0);
-	return true;
-}
-
-/* The FPDU is whole, and ALL bytes, of which those that are held came first. */
-static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
-{
-	if (rx->held && stage != diw_stream_part(rx->part))
-		memcpy(stage, diw_stream_part(rx->part), rx->held);
-	rx->verified = diw_stream_is_intact(rx, stage, all);
-	if (rx->held > rx->left) {
-		rx->tail = (uint8_t)(rx->tail - (rx->held - rx->left));
-		rx->held = (uint16_t)rx->left;
-	}
-	return rx->verified;
-}
-
-/* The last bytes may come, with the end, between looking at them and asking for it. */
-static ssize_t look(struct call *c, uint8_t *to, size_t n, bool *ended)
-{
-	ssize_t rc = real.recv(c->fd, to, n, MSG_PEEK | MSG_DONTWAIT);
-
-	*ended = rc >= 0 && rc < (ssize_t)n && has_ended(c->fd);
-	return *ended ? real.recv(c->fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
-}
-
-/* An FPDU is looked at where it is. While it is not whole the socket is not readable. */
-static ssize_t verify_at(struct call *c, uint8_t *stage)
-{
-	struct diw_stream_rx *rx = &c->st->rx;
-	size_t all = rx->left + rx->tail, held = rx->held;
-	bool ended;
-	ssize_t rc = look(c, stage + held, all - held, &ended);
-
-	if (rc == (ssize_t)(all - held)) {
-		if (rx->low > 1)
-			set_low(c, 1);
-		return is_good(rx, stage, all) ? 1 : broken(c, DIW_C_sock_stream_crc);
-	}
-	if (rc < 0)
-		return -1;
-	if (ended)
-		return broken(c, DIW_C_sock_stream_cut);
-	if (!keep(c, stage + held, (size_t)rc)) {
-		set_low(c, all - held);
-		c->need = all - held;
-	}
-	errno = EAGAIN;
-	return -1;
-}
-
-static ssize_t verify(struct call *c)
-{
-	struct diw_stream_rx *rx = &c->st->rx;
-	struct diw_hold stage;
-	ssize_t rc;
-
-	if (diw_is_confined()) {
-		rc = diw_confined_fpdu(c->fd, c->st);
-		if (rc <= 0)
-			return rc < 0 ? -1 : broken(c, DIW_C_sock_stream_cut);
-		return is_good(rx, diw_stream_part(rx->part), rx->held) ? 1 : broken(c, DIW_C_sock_stream_crc);
-	}
-	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
-		return -1;
-	rc = verify_at(c, stage.mem);
-	diw_stage_let_go(DIW_STAGE_ONE, &stage);
-	return rc;
-}
-
 /* A program that was told by FIONREAD what is there may read that much, and no more before more comes: so the first
  * bytes of an FPDU that is not whole must not hold the room that its rest needs. */
 static void make_room(struct call *c)
@@ -315,7 +208,7 @@ static void make_room(struct call *c)
 	    diw_is_confined())
 		return;
 	rx->ahead.told = false;
-	verify(c);                           /* the next call tells of a fault */
+	diw_stream_verify(c->fd, c->st, &c->need);   /* the next call tells of a fault */
 }
 
 static ssize_t take_checked(struct call *c)
@@ -326,7 +219,7 @@ static ssize_t take_checked(struct call *c)
 		ssize_t rc = 1;
 
 		if (rx->got == DIW_STREAM_HEAD && rx->left && !rx->verified)
-			rc = verify(c);
+			rc = diw_stream_verify(c->fd, c->st, &c->need);
 		if (rc > 0)
 			rc = take(c);
 		if (rc <= 0)
@@ -365,7 +258,7 @@ static ssize_t peek_payload(struct call *c)
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &stage);
 	if (n == 0)
-		return broken(c, DIW_C_sock_stream_cut);
+		return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_cut);
 	return n;
 }
 
@@ -378,7 +271,7 @@ static ssize_t peek(struct call *c)
 	if (rx->got < DIW_STREAM_HEAD || !rx->left)
 		rc = take(&nothing);
 	if (rc > 0 && rx->crc && !rx->verified)
-		rc = verify(c);
+		rc = diw_stream_verify(c->fd, c->st, &c->need);
 	if (rc <= 0 || c->iov)
 		return rc > 0 ? peek_payload(c) : rc;
 	c->done += unread(rx) + diw_stream_count(c->fd, rx, rx->left - (uint32_t)unread(rx));
@@ -417,7 +310,7 @@ static ssize_t begin(struct call *c)
 	}
 	n = real.recv(c->fd, hello, sizeof hello, MSG_DONTWAIT);
 	if (n != (ssize_t)sizeof hello)
-		return n < 0 ? -1 : broken(c, DIW_C_sock_stream_malformed);
+		return n < 0 ? -1 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 	rx->crc = crc;
 	rx->urgent = diw_sock_option(c->fd, SOL_SOCKET, SO_OOBINLINE);
 	diw_stream_wants(c->fd, rx);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The check of an FPDU's CRC (RFC 5044 section 4.4) before its payload is delivered. The FPDU is looked at where it is,
+ * in the kernel's queue; the first bytes of one that is not whole are moved to the shared file. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "sockets_preload/stage.h"
+#include "sockets_preload/stream.h"
+
+ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why)
+{
+	diw_count(why);
+	atomic_store(&st->rx.state, DIW_STREAM_BROKEN);
+	shutdown(fd, SHUT_RDWR);
+	errno = ECONNRESET;
+	return -1;
+}
+
+static void set_low(int fd, struct diw_stream_rx *rx, size_t n)
+{
+	int low = (int)n;
+
+	rx->low = (uint32_t)n;
+	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
+}
+
+static bool has_ended(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	return real.poll(&p, 1, 0) > 0;
+}
+
+/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
+ * have been taken, takes the room in the queue that the rest needs. */
+static bool keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t n)
+{
+	struct diw_stream_rx *rx = &st->rx;
+
+	if (!rx->part)
+		rx->part = diw_stream_hold(atomic_load(&st->cookie));
+	if (!rx->part || real.recv(fd, stage, n, MSG_DONTWAIT) != (ssize_t)n)
+		return false;
+	memcpy(diw_stream_part(rx->part) + rx->held, stage, n);
+	rx->held = (uint16_t)(rx->held + n);
+	diw_stream_passed(rx, UINT32_MAX, 0);
+	return true;
+}
+
+/* The FPDU is whole, and ALL bytes, of which those that are held came first. */
+static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
+{
+	if (rx->held && stage != diw_stream_part(rx->part))
+		memcpy(stage, diw_stream_part(rx->part), rx->held);
+	rx->verified = diw_stream_is_intact(rx, stage, all);
+	if (rx->held > rx->left) {
+		rx->tail = (uint8_t)(rx->tail - (rx->held - rx->left));
+		rx->held = (uint16_t)rx->left;
+	}
+	return rx->verified;
+}
+
+/* The last bytes may come, with the end, between looking at them and asking for it. */
+static ssize_t look(int fd, uint8_t *to, size_t n, bool *ended)
+{
+	ssize_t rc = real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT);
+
+	*ended = rc >= 0 && rc < (ssize_t)n && has_ended(fd);
+	return *ended ? real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
+}
+
+/* While the FPDU is not whole the socket is not readable. */
+static ssize_t verify_at(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t *need)
+{
+	struct diw_stream_rx *rx = &st->rx;
+	size_t all = rx->left + rx->tail, held = rx->held;
+	bool ended;
+	ssize_t rc = look(fd, stage + held, all - held, &ended);
+
+	if (rc == (ssize_t)(all - held)) {
+		if (rx->low > 1)
+			set_low(fd, rx, 1);
+		return is_good(rx, stage, all) ? 1 : diw_stream_broken(fd, st, DIW_C_sock_stream_crc);
+	}
+	if (rc < 0)
+		return -1;
+	if (ended)
+		return diw_stream_broken(fd, st, DIW_C_sock_stream_cut);
+	if (!keep(fd, st, stage + held, (size_t)rc)) {
+		set_low(fd, rx, all - held);
+		*need = all - held;
+	}
+	errno = EAGAIN;
+	return -1;
+}
+
+static ssize_t verify_confined(int fd, struct diw_sock_stream *st)
+{
+	struct diw_stream_rx *rx = &st->rx;
+	ssize_t rc = diw_confined_fpdu(fd, st);
+
+	if (rc <= 0)
+		return rc < 0 ? -1 : diw_stream_broken(fd, st, DIW_C_sock_stream_cut);
+	return is_good(rx, diw_stream_part(rx->part), rx->held) ? 1 : diw_stream_broken(fd, st, DIW_C_sock_stream_crc);
+}
+
+ssize_t diw_stream_verify(int fd, struct diw_sock_stream *st, size_t *need)
+{
+	struct diw_hold stage;
+	ssize_t rc;
+
+	if (diw_is_confined())
+		return verify_confined(fd, st);
+	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
+		return -1;
+	rc = verify_at(fd, st, stage.mem, need);
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
+	return rc;
+}
