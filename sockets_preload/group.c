@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sockets_preload/answers.h"
 #include "sockets_preload/group.h"
 #include "sockets_preload/reach.h"
 
@@ -19,16 +20,14 @@
 #define MOST 64u                             /* sockets at one port */
 #define ANSWERS 64u
 
-/* What was found out; route.key 0: that it is sent plain. */
+/* What was found out; is.route.key 0: that it is sent plain. */
 struct answer {
-	_Atomic uint32_t turn;               /* odd: being written */
-	uint64_t cookie, until;
-	struct diw_addr dst;
-	struct diw_route route;
+	struct diw_answer is;
 	uint32_t n;
 	struct diw_ref member[MOST];
 };
 static struct answer answers[ANSWERS];
+static const struct diw_answers kept = { answers, ANSWERS, sizeof *answers };
 
 bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst)
 {
@@ -68,7 +67,7 @@ static bool add_member(struct query *q, const struct inet_diag_msg *m)
 	/* Frames that leave the host carry the configured key. Another seq means another entry. */
 	if (q->vouched && ((r.shown.entry->flags & DIW_SOCK_TAG) != diw_reg_peer_tag() || !diw_ref_holds(&r.shown)))
 		return false;
-	a->route.crc |= r.crc;
+	a->is.route.crc |= r.crc;
 	a->member[a->n++] = r.shown;
 	return true;
 }
@@ -127,53 +126,18 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 {
 	struct query q = { .s = s, .dst = dst, .a = a, .vouched = diw_conf.have_key && diw_conf_is_peer(dst) };
 
-	a->cookie = s->cookie;
-	a->dst = *dst;
-	a->until = diw_coarse_ns() + BELIEVED;
+	a->is.cookie = s->cookie;
+	a->is.dst = *dst;
+	a->is.until = diw_coarse_ns() + BELIEVED;
 	a->n = 0;
-	a->route = (struct diw_route){ .crc = q.vouched || diw_conf.crc == DIW_CRC_ON, .home = !q.vouched };
+	a->is.route = (struct diw_route){ .crc = q.vouched || diw_conf.crc == DIW_CRC_ON, .home = !q.vouched };
 	if (!q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst)))
 		return;
 	if (are_known(&q) && (q.vouched || a->n))
-		a->route.key = q.vouched ? diw_reg_peer_key(dst->port) : diw_reg_group_key(dst->port, a->route.crc);
+		a->is.route.key = q.vouched ? diw_reg_peer_key(dst->port) : diw_reg_group_key(dst->port, a->is.route.crc);
 }
 
 /* ---- The answers ---- */
-
-/* A fence within an inlined function is a warning of gcc's thread sanitizer, which knows none. */
-__attribute__((noinline))
-static bool recall(struct answer *slot, const struct diw_sock *s, const struct diw_addr *dst, struct answer *a)
-{
-	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_acquire);
-
-	if (turn % 2 || slot->cookie != s->cookie)
-		return false;
-	a->until = slot->until;
-	a->dst = slot->dst;
-	a->route = slot->route;
-	a->n = slot->n;
-	if (a->n > MOST)
-		return false;
-	memcpy(a->member, slot->member, a->n * sizeof a->member[0]);
-	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&slot->turn, memory_order_relaxed) == turn && diw_addr_eq(&a->dst, dst) &&
-	       diw_coarse_ns() < a->until;
-}
-
-static void remember(struct answer *slot, const struct answer *a)
-{
-	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
-
-	if (turn % 2 || !atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
-		return;
-	slot->cookie = a->cookie;
-	slot->until = a->until;
-	slot->dst = a->dst;
-	slot->route = a->route;
-	slot->n = a->n;
-	memcpy(slot->member, a->member, a->n * sizeof a->member[0]);
-	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
-}
 
 /* One that is killed, or executes another program, is none any more at that moment. */
 static bool all_hold(const struct answer *a)
@@ -202,24 +166,24 @@ static bool ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, st
 
 void diw_group_forked(void)
 {
-	for (uint32_t i = 0; i < ANSWERS; i++)
-		if (atomic_load_explicit(&answers[i].turn, memory_order_relaxed) % 2)
-			atomic_store(&answers[i].turn, 0);
+	diw_answers_forked(&kept);
 }
 
 bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
 {
-	struct answer *slot = &answers[diw_addr_hash(dst, s->cookie) % ANSWERS], a;
+	struct diw_answer *slot = diw_answer_slot(&kept, s->cookie, dst);
+	struct answer a;
 	int saved = errno;
 
 	if (!diw_may_ask())
 		return false;
-	if (!recall(slot, s, dst, &a) || !all_hold(&a)) {
+	if (!diw_answer_recall(&kept, slot, s->cookie, dst, &a.is) || !all_hold(&a)) {
 		if (!ask(s, fd, dst, &a))
 			return false;
-		remember(slot, &a);
+		a.is.size = (uint32_t)(offsetof(struct answer, member) + a.n * sizeof a.member[0]);
+		diw_answer_remember(slot, &a.is);
 		errno = saved;
 	}
-	*route = a.route;
-	return a.route.key && all_hold(&a);
+	*route = a.is.route;
+	return a.is.route.key && all_hold(&a);
 }

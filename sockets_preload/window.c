@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "sockets_preload/answers.h"
 #include "sockets_preload/reach.h"
 
 #define BELIEVED (10 * DIW_MS)           /* for so long an answer of the kernel's, */
@@ -23,14 +24,12 @@
 #define TRIES 10000
 #define OVERFLOW_UID 65534u
 
-/* What was found out; route.shown.entry NULL: that it is nothing. */
+/* What was found out; is.route.shown.entry NULL: that it is nothing. */
 static struct answer {
-	_Atomic uint32_t turn;               /* odd: being written */
-	uint64_t cookie, until;
+	struct diw_answer is;
 	uint64_t own_seq;                    /* of the entry in this user's registry; 0: there was none */
-	struct diw_addr dst;
-	struct diw_route route;
 } answers[ANSWERS];
+static const struct diw_answers kept = { answers, ANSWERS, sizeof *answers };
 
 /* Once attached, a window stays, or another takes its place: threads may be looking through it. */
 static struct { uint32_t uid; int id; struct diw_sockreg *reg; } users[USERS];
@@ -102,54 +101,23 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 	struct diw_sockreg *reg;
 	struct diw_addr src;
 
-	a->route.shown.entry = NULL;
-	a->until = diw_coarse_ns() + (a->own_seq ? BELIEVED : MISSED);
+	a->is.route.shown.entry = NULL;
+	a->is.until = diw_coarse_ns() + (a->own_seq ? BELIEVED : MISSED);
 	if (!diw_is_local(dst, s->netns) || !diw_reach_source(s, fd, dst, &src) ||
 	    !ask_datagram(s, fd, &src, dst, &told))
 		return;
 	if (diw_reach_look() && !diw_reg_has_heard(told.cookie, &src))
 		return;
 	if (a->own_seq) {
-		diw_reg_find_cookie(NULL, dst->port, s->netns, told.cookie, false, &a->route);
+		diw_reg_find_cookie(NULL, dst->port, s->netns, told.cookie, false, &a->is.route);
 		return;
 	}
 	reg = is_somebody(told.uid) ? window_of(told.uid) : NULL;
-	if (reg && diw_reg_find_cookie(reg, dst->port, s->netns, told.cookie, false, &a->route))
-		a->until += OTHERS - MISSED;
+	if (reg && diw_reg_find_cookie(reg, dst->port, s->netns, told.cookie, false, &a->is.route))
+		a->is.until += OTHERS - MISSED;
 }
 
-/* ---- The answers ---- */
-
-/* A fence within an inlined function is a warning of gcc's thread sanitizer, which knows none. */
-__attribute__((noinline))
-static bool recall(struct answer *slot, const struct diw_sock *s, const struct diw_addr *dst, struct answer *a)
-{
-	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_acquire);
-
-	if (turn % 2 || slot->cookie != s->cookie)
-		return false;
-	a->until = slot->until;
-	a->own_seq = slot->own_seq;
-	a->dst = slot->dst;
-	a->route = slot->route;
-	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&slot->turn, memory_order_relaxed) == turn && diw_addr_eq(&a->dst, dst) &&
-	       diw_coarse_ns() < a->until;
-}
-
-static void remember(struct answer *slot, const struct answer *a)
-{
-	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
-
-	if (turn % 2 || !atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
-		return;
-	slot->cookie = a->cookie;
-	slot->until = a->until;
-	slot->own_seq = a->own_seq;
-	slot->dst = a->dst;
-	slot->route = a->route;
-	atomic_store_explicit(&slot->turn, turn + 2, memory_order_release);
-}
+/* ---- Turns ---- */
 
 /* One thread at a time asks, which no signal handler interrupts, and which is not cancelled. */
 struct turn { sigset_t mask; int cancel; };
@@ -184,7 +152,7 @@ static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 
 	if (now < atomic_load_explicit(&next_question, memory_order_relaxed) || !take_turn(&t))
 		return false;
-	find_out(s, fd, &a->dst, a);
+	find_out(s, fd, &a->is.dst, a);
 	atomic_store_explicit(&next_question, now + PAUSE, memory_order_relaxed);
 	end_turn(&t);
 	return true;
@@ -198,7 +166,7 @@ static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
 	sigfillset(&all);
 	if (pthread_sigmask(SIG_BLOCK, &all, &mask))
 		return false;
-	find_out(s, fd, &a->dst, a);
+	find_out(s, fd, &a->is.dst, a);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return true;
 }
@@ -206,34 +174,33 @@ static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
 void diw_window_forked(void)
 {
 	atomic_store(&asking, false);
-	for (uint32_t i = 0; i < ANSWERS; i++)
-		if (atomic_load_explicit(&answers[i].turn, memory_order_relaxed) % 2)
-			atomic_store(&answers[i].turn, 0);
+	diw_answers_forked(&kept);
 }
 
 bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to, const struct diw_route *own,
 		     struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
-	struct answer *slot = &answers[diw_addr_hash(&dst, s->cookie) % ANSWERS], a;
+	struct diw_answer *slot = diw_answer_slot(&kept, s->cookie, &dst);
+	struct answer a;
 	uint64_t own_seq = own ? own->shown.seq : 0;
-	bool kept = own && own->lasting && !diw_reach_tells(), done;      /* the caller keeps it */
+	bool lasts = own && own->lasting && !diw_reach_tells(), done;     /* the caller keeps it */
 	int saved = errno;
 
 	if (!diw_may_ask())
 		return false;
-	if (kept || !recall(slot, s, &dst, &a) || a.own_seq != own_seq) {
-		a = (struct answer){ .cookie = s->cookie, .dst = dst, .own_seq = own_seq };
+	if (lasts || !diw_answer_recall(&kept, slot, s->cookie, &dst, &a.is) || a.own_seq != own_seq) {
+		a = (struct answer){ .is = { .size = sizeof a, .cookie = s->cookie, .dst = dst }, .own_seq = own_seq };
 		done = own ? ask_of_own(s, fd, &a) : ask_in_turn(s, fd, &a);
-		if (done && !kept)
-			remember(slot, &a);
+		if (done && !lasts)
+			diw_answer_remember(slot, &a.is);
 		errno = saved;
 		if (!done)
 			return false;
 	}
-	if (!diw_ref_holds(&a.route.shown))
+	if (!diw_ref_holds(&a.is.route.shown))
 		return false;
-	*route = a.route;
+	*route = a.is.route;
 	return true;
 }
 
