@@ -18,6 +18,7 @@
 /* The mutexes that this process holds: in the registry, and in the window that other users see. */
 static _Atomic uint32_t my_owner = NOBODY, window_owner = NOBODY;
 static uint32_t my_epoch, window_epoch;
+static uint32_t my_pid;                      /* of what holds them */
 static struct diw_sockreg *window;
 
 void diw_reg_advertise_forked(void)
@@ -62,6 +63,7 @@ static bool claim_both(void)
 		window = diw_sockwin_open((uint32_t)geteuid(), true, NULL, NULL);
 	if (window)
 		claim(window, &window_owner, &window_epoch);
+	my_pid = (uint32_t)getpid();
 	return claim(diw_reg(), &my_owner, &my_epoch);
 }
 
@@ -148,7 +150,7 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 	if (!diw_sockreg_back(diw_reg(), e) || !begin(e, seq))
 		return false;
 	fill(e, s);
-	e->pid = (uint32_t)getpid();
+	e->pid = my_pid;
 	seq = finish(e, seq, owner, my_epoch);
 	diw_ref_set(&s->shown, (struct diw_ref){ e, seq, diw_sock_owner_at(diw_reg(), owner), my_epoch });
 	diw_count(DIW_C_sock_advertised);
@@ -300,6 +302,33 @@ void diw_reg_show_connection(struct diw_sock *s)
 	else
 		diw_count(DIW_C_sock_hidden);
 	errno = saved;
+}
+
+/* E, which shows S as it was, shows it as it is. */
+static bool change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_sock *s)
+{
+	if (!e || !begin(e, *seq))
+		return false;
+	e->local = s->local;
+	e->remote = s->peer;
+	e->forks = diw_reg_forks();
+	e->flags |= s->stream;
+	*seq = finish(e, *seq, e->owner, e->owner_epoch);
+	return true;
+}
+
+/* This process shows it: a child of vfork() is taken for its parent. */
+static bool is_shown_here(const struct diw_sock *s)
+{
+	return diw_ref_is_own(&s->shown) && diw_ref_holds(&s->shown) && s->shown.entry->cookie == s->cookie;
+}
+
+void diw_reg_show_again(struct diw_sock *s)
+{
+	if (!is_shown_here(s) || !change(s->shown.entry, &s->shown.seq, s))
+		diw_reg_show_connection(s);
+	else if (s->in_window && !change(s->in_window, &s->window_seq, s))
+		s->in_window = NULL;
 }
 
 static void hide_in(struct diw_sockreg *in, uint64_t cookie, uint32_t port)

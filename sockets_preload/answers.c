@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Tables of answers that the kernel gave: each is written by one thread at a time, and read without a lock. */
 #include "sockets_preload/answers.h"
 
 #include <string.h>

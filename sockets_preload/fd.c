@@ -244,7 +244,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 {
 	struct diw_sock *at = diw_sock_at(fd);
 	bool is_new = at && atomic_load_explicit(&at->mark, memory_order_relaxed) == diw_mark_new;
-	int kind = classify(fd);
+	int kind = diw_stream_new(fd) ? IPPROTO_TCP : classify(fd);
 	struct diw_sock *kept;
 
 	if (kind < 0)
@@ -318,12 +318,22 @@ void diw_sock_forget(int fd)
 		atomic_store_explicit(&s->mark, DIW_MARK_UNKNOWN, memory_order_release);
 }
 
-void diw_sock_is_new(int fd)
+static bool makes_tcp(int domain, int type, int protocol)
+{
+	return (domain == AF_INET || domain == AF_INET6) && (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
+	       (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
+void diw_sock_is_new(int fd, int domain, int type, int protocol)
 {
 	struct diw_sock *s = place(fd);
 
-	if (s)
+	if (s) {
 		s->way = DIW_WAY_ASKED;
+		s->stream = diw_conf.streams && makes_tcp(domain, type, protocol) ? DIW_SOCK_STREAM : 0;
+		s->family = (uint8_t)domain;
+		s->bound = false;
+	}
 	set_mark(fd, diw_mark_new);
 }
 

@@ -49,7 +49,7 @@ DIW_API int socket(int domain, int type, int protocol)
 	diw_preload_init();
 	fd = real.socket(domain, type, protocol);
 	if (fresh(fd) >= 0)
-		diw_sock_is_new(fd);
+		diw_sock_is_new(fd, domain, type, protocol);
 	return fd;
 }
 
@@ -68,15 +68,23 @@ DIW_API int socketpair(int domain, int type, int protocol, int fd[2])
 
 DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	struct sockaddr_storage peer;
+	socklen_t room = sizeof peer, got = sizeof peer;
 	struct diw_sock l;
 	bool streams;
 	int to;
 
 	diw_preload_init();
 	streams = diw_stream_accepts(fd, &l);
+	if (streams && !addr) {              /* it is wanted here */
+		addr = (struct sockaddr *)&peer;
+		len = &got;
+	} else if (streams) {
+		room = len ? *len : 0;
+	}
 	to = fresh(flags ? real.accept4(fd, addr, len, flags) : real.accept(fd, addr, len));
 	if (streams && to >= 0)
-		diw_stream_accepted(&l, to);
+		diw_stream_accepted(&l, to, room >= sizeof(struct sockaddr_in6) ? addr : NULL);
 	return to;
 }
 
@@ -199,6 +207,7 @@ DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 	diw_preload_init();
 	withdraw(fd);
+	diw_stream_binds(fd);
 	rc = real.bind(fd, addr, len);
 	diw_sock_ask_again(fd);
 	return rc;

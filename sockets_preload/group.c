@@ -134,7 +134,8 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 	if (!q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst)))
 		return;
 	if (are_known(&q) && (q.vouched || a->n))
-		a->is.route.key = q.vouched ? diw_reg_peer_key(dst->port) : diw_reg_group_key(dst->port, a->is.route.crc);
+		a->is.route.key = q.vouched ? diw_reg_peer_key(dst->port) :
+					      diw_reg_group_key(dst->port, a->is.route.crc);
 }
 
 /* ---- The answers ---- */

@@ -155,6 +155,8 @@ struct diw_sock {
 	uint64_t cookie, netns;
 	bool connected : 1, v6only : 1;
 	bool shared : 1;                     /* it came from elsewhere: another process may have it, too */
+	bool ordinary : 1;                   /* made here, and none of diw_stream_special's options is set */
+	bool bound : 1;                      /* of a TCP socket that is new: bind() was called */
 	uint8_t family;
 	uint16_t segment;                    /* UDP_SEGMENT */
 	uint32_t born;                       /* forks of this process before */
@@ -221,8 +223,8 @@ struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
 /* FD is another file from now on, or none. */
 void diw_sock_forget(int fd);
-/* It is a socket that nobody else has. */
-void diw_sock_is_new(int fd);
+/* It is a socket that nobody else has, made as socket() was asked for. */
+void diw_sock_is_new(int fd, int domain, int type, int protocol);
 /* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls
  * that nobody saw. */
 static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
@@ -303,6 +305,7 @@ bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst,
 /* What is shown of a TCP connection. */
 struct diw_connection {
 	struct diw_route route;
+	struct diw_addr local, remote;       /* as its process shows them */
 	bool reads;                          /* an interposed program reads it */
 };
 /* The connection COOKIE in the registry or window IN, or NULL: in this user's registry. */
@@ -330,6 +333,8 @@ bool diw_ref_is_own(const struct diw_ref *r);
 void diw_reg_advertise(struct diw_sock *s, int fd);
 /* A TCP connection is shown where its cookie leads to; in place of what was shown of it by this process. */
 void diw_reg_show_connection(struct diw_sock *s);
+/* The same of one that may be shown already, of which something has changed. */
+void diw_reg_show_again(struct diw_sock *s);
 void diw_reg_withdraw(struct diw_sock *s);
 /* Nothing is shown any more of the socket COOKIE where PORT leads to, by whatever process. */
 void diw_reg_hide(uint64_t cookie, uint32_t port);

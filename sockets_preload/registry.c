@@ -11,6 +11,8 @@
 #include "sockets_preload/frame.h"
 #include "sockets_preload/reach.h"
 
+#define CHANGES 100                      /* looks at an entry that is being written */
+
 static struct diw_sockreg *reg;
 static struct diw_once once = DIW_ONCE;
 
@@ -267,6 +269,18 @@ static bool is_read(const struct diw_sockreg *in, const struct diw_sock_entry *c
 	       (diw_ref_is_own(&shown) && copy->forks == diw_reg_forks());
 }
 
+/* Its process may be changing it just now. */
+static bool read_changing(const struct diw_sockreg *in, const struct diw_sock_entry *e, struct diw_sock_entry *copy)
+{
+	for (int i = 0; i < CHANGES; i++) {
+		if (diw_sock_read(in, e, copy))
+			return true;
+		if (diw_sock_seq(in, e) % 4 == DIW_SOCK_FREE)
+			break;
+	}
+	return false;
+}
+
 bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t cookie, struct diw_connection *c)
 {
 	bool found = false;
@@ -279,11 +293,13 @@ bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t co
 
 		if (diw_sock_seq(in, e) == 0)
 			break;
-		if (e->cookie != cookie || !diw_sock_read(in, e, &copy) || copy.cookie != cookie ||
+		if (e->cookie != cookie || !read_changing(in, e, &copy) || copy.cookie != cookie ||
 		    copy.netns != netns || !(copy.flags & DIW_SOCK_CONNECTION))
 			continue;
 		found = true;
 		c->reads = is_read(in, &copy);
+		c->local = copy.local;
+		c->remote = copy.remote;
 		diw_reg_stream_route(in, e, &copy, &c->route);
 		if (c->reads)
 			break;

@@ -49,6 +49,8 @@ enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
 /* OURS: this is a signal handler, and what it interrupts has it. DEAD: locked, but its holder died with it, or a signal
  * handler has left it by siglongjmp(). Its holder is not cancelled. */
 enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
+/* This is a signal handler, and what it interrupts has LOCK. */
+bool diw_stream_is_ours(const _Atomic uint64_t *lock);
 void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
 
 static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cookie)
@@ -61,12 +63,17 @@ static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cook
 /* What the TCP socket FD is: a mark. */
 uint32_t diw_stream_look(int fd, struct diw_sock *s);
 bool diw_stream_is_tcp(int fd);
+/* A TCP socket that this process has made, and that was nothing else since; or NULL. */
+struct diw_sock *diw_stream_new(int fd);
+void diw_stream_binds(int fd);
+/* FD is a connection of which this process knows that its options are as they were made. */
+bool diw_stream_is_ordinary(int fd);
 int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len);
 void diw_stream_listens(int fd);
 /* The listener FD, shown; copied to *L. */
 bool diw_stream_accepts(int fd, struct diw_sock *l);
-/* FD was accepted from L. */
-void diw_stream_accepted(const struct diw_sock *l, int fd);
+/* FD was accepted from L, by PEER; NULL: that is not known. */
+void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr *peer);
 /* S's descriptor is closed. */
 void diw_stream_leave(struct diw_sock *s);
 /* An option may be set on a connection, or its errno. */

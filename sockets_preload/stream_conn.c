@@ -11,6 +11,46 @@
 #ifndef SO_PEEK_OFF
 #define SO_PEEK_OFF 42
 #endif
+#ifndef SO_TIMESTAMPING_NEW
+#define SO_TIMESTAMPING_NEW 65
+#endif
+
+/* An option was set, on any socket, of which ordinary ones have none. */
+static _Atomic bool has_special;
+
+struct diw_sock *diw_stream_new(int fd)
+{
+	struct diw_sock *s = diw_sock_at(fd);
+
+	return s && s->stream && atomic_load_explicit(&s->mark, memory_order_acquire) == diw_mark_new ? s : NULL;
+}
+
+void diw_stream_binds(int fd)
+{
+	struct diw_sock *s = diw_stream_new(fd);
+
+	if (s)
+		s->bound = true;
+}
+
+static bool is_special(int level, int name)
+{
+	return (level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_TIMESTAMPING || name == SO_TIMESTAMPING_NEW ||
+					name == SO_OOBINLINE || name == SO_RCVLOWAT)) ||
+	       (level == IPPROTO_TCP && (name == TCP_FASTOPEN_CONNECT || name == TCP_ULP));
+}
+
+static bool is_ordinary(const struct diw_sock *s)
+{
+	return s->ordinary && !diw_sock_is_shared(s) && !atomic_load(&has_special);
+}
+
+bool diw_stream_is_ordinary(int fd)
+{
+	const struct diw_sock *s = diw_stream_get(fd);
+
+	return s && is_ordinary(s);
+}
 
 bool diw_stream_is_tcp(int fd)
 {
@@ -19,6 +59,8 @@ bool diw_stream_is_tcp(int fd)
 
 	if (!diw_sock_max || !diw_conf.streams)
 		return false;
+	if (diw_stream_new(fd))
+		return true;
 	is = diw_sock_option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
 	     diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
 	errno = saved;
@@ -41,8 +83,13 @@ static int peer_name(int fd, struct sockaddr *sa, socklen_t *len) { return getpe
 
 static bool describe(int fd, struct diw_sock *s)
 {
+	const struct diw_sock *new = diw_stream_new(fd);
+
 	memset(s, 0, sizeof *s);
-	s->family = (uint16_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->family = new ? new->family : (uint8_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
+	s->ordinary = new && !atomic_load(&has_special);
+	s->bound = !new || new->bound;
+	s->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
 	s->netns = diw_sock_option64(fd, SO_NETNS_COOKIE);
 	s->stream = DIW_SOCK_STREAM;
@@ -52,8 +99,19 @@ static bool describe(int fd, struct diw_sock *s)
 	return true;
 }
 
+/* What is accepted has its options. */
+static void describe_options(int fd, struct diw_sock *s)
+{
+	s->ordinary = !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
+		      !diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) &&
+		      !diw_sock_option(fd, SOL_SOCKET, SO_OOBINLINE) &&
+		      diw_sock_option(fd, SOL_SOCKET, SO_RCVLOWAT) == 1;
+	s->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
+}
+
 static void describe_listener(int fd, struct diw_sock *s)
 {
+	describe_options(fd, s);
 	name(fd, &s->local, sock_name);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 }
@@ -82,11 +140,13 @@ static bool has_moved(const struct diw_sock_stream *st)
 	return atomic_load(&st->tx.state) != DIW_STREAM_START || atomic_load(&st->rx.state) != DIW_STREAM_START;
 }
 
-static bool can_be_framed(int fd)
+static bool can_be_framed(int fd, const struct diw_sock *s)
 {
 	char ulp[16];
 	socklen_t len = sizeof ulp;
 
+	if (is_ordinary(s))
+		return true;
 	return !diw_sock_option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) &&
 	       !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) && !diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING) &&
 	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
@@ -95,7 +155,7 @@ static bool can_be_framed(int fd)
 /* Does the configuration let it, and is the listener known? */
 static bool is_wanted(int fd, const struct diw_sock *s, struct diw_listener *l)
 {
-	if (!diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd)) {
+	if (!diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd, s)) {
 		diw_count(DIW_C_sock_stream_option);
 		return false;
 	}
@@ -155,7 +215,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if ((addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)) || !describe(fd, &s))
 		return real.connect(fd, addr, len);
-	st = diw_stream_find(s.cookie);
+	st = diw_stream_new(fd) ? NULL : diw_stream_find(s.cookie);
 	if (!disconnects) {
 		diw_addr_from_sockaddr(&s.peer, addr);
 		s.peer = diw_destination(&s.peer);
@@ -164,8 +224,10 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return real.connect(fd, addr, len);
 	if (st)
 		diw_stream_free(st);
-	leave(fd);
-	name(fd, &s.local, sock_name);
+	if (!diw_stream_new(fd))
+		leave(fd);
+	if (s.bound)
+		name(fd, &s.local, sock_name);
 	errno = saved;
 	if (disconnects || !is_wanted(fd, &s, &l) || !(s.slot = diw_stream_make(&s, true)))
 		return real.connect(fd, addr, len);
@@ -214,6 +276,8 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 		l = diw_sock_marked(fd, DIW_MARK_LISTENER);
 	}
 	if (l) {
+		if (diw_sock_is_shared(l))
+			describe_options(fd, l);
 		show(fd, l);
 		*copy = *l;
 	}
@@ -221,23 +285,41 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 	return l;
 }
 
+/* Nobody at another host is vouched for. */
+static bool is_from_nobody(const struct diw_sock *s)
+{
+	return !diw_conf.have_key && !diw_conf.nrules && !diw_is_local(&s->peer, s->netns);
+}
+
 /* Without a slot it is shown nowhere, and so its peer sends plain, too. */
-void diw_stream_accepted(const struct diw_sock *l, int fd)
+static void accept_framed(int fd, struct diw_sock *s)
+{
+	s->cookie = diw_sock_option64(fd, SO_COOKIE);
+	s->slot = s->cookie && name(fd, &s->local, sock_name) ? diw_stream_make(s, false) : NULL;
+	if (s->slot) {
+		diw_reg_show_connection(s);
+		diw_sock_keep(fd, s, DIW_MARK_STREAM);
+	}
+}
+
+void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr *peer)
 {
 	struct diw_sock s = { .stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION, .netns = l->netns, .family = l->family,
-			      .connected = true };
+			      .connected = true, .ordinary = is_ordinary(l), .born = l->born };
 	int saved = errno;
 
-	s.cookie = diw_sock_option64(fd, SO_COOKIE);
 	s.keys.key[0] = l->keys.key[0];
-	s.slot = s.cookie ? diw_stream_make(&s, false) : NULL;
-	if (s.slot && diw_stream_place(fd, s.slot)) {
-		s.local = s.slot->local;
-		s.peer = s.slot->remote;
-		diw_reg_show_connection(&s);
+	if (peer)
+		diw_addr_from_sockaddr(&s.peer, peer);
+	if (!peer && !name(fd, &s.peer, peer_name)) {
+		errno = saved;
+		return;
+	}
+	if (is_from_nobody(&s)) {
+		diw_count(DIW_C_sock_stream_unknown);
 		diw_sock_keep(fd, &s, DIW_MARK_STREAM);
-	} else if (s.slot) {
-		diw_stream_free(s.slot);
+	} else {
+		accept_framed(fd, &s);
 	}
 	errno = saved;
 }
@@ -259,6 +341,8 @@ int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t
 	uint64_t cookie;
 	int on = 0;
 
+	if (is_special(level, name))
+		atomic_store(&has_special, true);
 	if (!(level == IPPROTO_TCP && name == TCP_ULP) &&
 	    !(level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_PEEK_OFF)))
 		return 0;

@@ -102,7 +102,7 @@ uint8_t diw_stream_begin(int fd, struct diw_sock_stream *st)
 	int saved = errno;
 	bool framed;
 
-	if (wants_completions(fd)) {
+	if (!diw_stream_is_ordinary(fd) && wants_completions(fd)) {
 		diw_count(DIW_C_sock_stream_option);
 		framed = false;
 	} else {

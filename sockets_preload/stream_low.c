@@ -37,7 +37,8 @@ void diw_stream_wants(int fd, struct diw_stream_rx *rx)
 	int want = 1;
 	socklen_t len = sizeof want;
 
-	if (real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &want, &len) < 0 || want < 1)
+	if (!diw_stream_is_ordinary(fd) &&
+	    (real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &want, &len) < 0 || want < 1))
 		want = 1;
 	rx->low = (uint32_t)want;
 	atomic_store(&rx->want, (uint32_t)want);

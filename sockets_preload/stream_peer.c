@@ -107,6 +107,27 @@ enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struc
 	return diw_stream_place(fd, st) && ask(st, &told) ? look(st, &told, route, &patience) : DIW_READER_NONE;
 }
 
+/* The acceptor need not ask which socket it answers: the kernel has said here which are the two ends. */
+static void tell_acceptor(const struct diw_sock_stream *st, const struct diw_told *told)
+{
+	struct diw_sock_stream *other = st->initiator ? diw_stream_seek(told->cookie) : NULL;
+
+	if (other)
+		atomic_store(&other->peer, atomic_load(&st->cookie));
+}
+
+static bool acceptor_is_told(struct diw_sock_stream *st, struct diw_route *route)
+{
+	uint64_t peer = atomic_load(&st->peer);
+	struct diw_connection c;
+
+	if (!peer || !diw_reg_find_connection(NULL, st->netns, peer, &c) || !c.reads ||
+	    !diw_addr_eq(&c.local, &st->remote) || !diw_addr_eq(&c.remote, &st->local))
+		return false;
+	*route = c.route;
+	return true;
+}
+
 /* Between two looks: longer, the longer it has taken. */
 static void pause_before(int look)
 {
@@ -121,28 +142,32 @@ static void pause_before(int look)
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
 	static _Atomic uint64_t not_before;
-	uint64_t begun = diw_clock_ns(), most = 0, patience, now;
+	uint64_t begun = diw_clock_ns(), most = BUSY_NS, patience, now;
 	bool waits = begun >= atomic_load(&not_before);
 	enum diw_reader is = DIW_READER_AWAITED;
 	struct diw_told told;
 
 	if (!diw_stream_place(fd, st))
 		return false;
+	if (acceptor_is_told(st, route))
+		return true;
 	for (int i = 0; is == DIW_READER_AWAITED; i++) {
 		if ((i % LOOKS == 0 || i > YIELDS) && !ask(st, &told))
 			return false;
 		is = look(st, &told, route, &patience);
 		if (is != DIW_READER_AWAITED || !waits)
 			break;
-		if (!most)
-			most = diw_stream_is_nonblocking(fd, 0) ? BUSY_NS : LONG_NS;
 		now = diw_clock_ns();
+		if (now - begun > most && !diw_stream_is_nonblocking(fd, 0))
+			most = LONG_NS;
 		if (now - begun > diw_min64(patience, most)) {
 			atomic_store(&not_before, now + PAUSE * (now - begun));
 			return false;
 		}
 		pause_before(i);
 	}
+	if (is == DIW_READER_FOUND)
+		tell_acceptor(st, &told);
 	return is == DIW_READER_FOUND;
 }
 
@@ -176,7 +201,7 @@ void diw_stream_reads(int fd)
 	s->local = st->local;
 	s->peer = st->remote;
 	s->connected = true;
-	diw_reg_show_connection(s);
+	diw_reg_show_again(s);
 	if (atomic_load(&st->outside))       /* meanwhile */
 		diw_reg_withdraw(s);
 	atomic_store(&s->corked, false);

@@ -22,6 +22,8 @@ struct call {
 	size_t n, len, done;
 	size_t need;                         /* bytes that the queue must have before there is more */
 	bool found_none;                     /* it has waited behind a receive that found nothing */
+	ssize_t seen;                        /* bytes that it saw in HELLO while it waited; 0: none yet */
+	uint8_t hello[DIW_STREAM_HELLO];
 };
 
 static bool is_between(const struct diw_stream_rx *rx)
@@ -280,11 +282,45 @@ static ssize_t peek(struct call *c)
 
 /* ---- The first bytes ---- */
 
+/* What waited has looked at them. */
+static ssize_t look_at_hello(struct call *c)
+{
+	ssize_t n = c->seen;
+
+	c->seen = 0;
+	return n ? n : real.recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* What follows the hello is taken with it, if nothing need be checked. As take(). */
+static ssize_t take_hello(struct call *c)
+{
+	struct diw_stream_rx *rx = &c->st->rx;
+	struct plan p = { .used = 0 };
+	struct msghdr m = { .msg_iov = p.iov };
+	ssize_t n;
+
+	if (c->iov && !(c->flags & MSG_PEEK) && !rx->crc && !rx->urgent)
+		make_plan(c, &p);
+	memmove(p.iov + 1, p.iov, p.used * sizeof *p.iov);
+	p.iov[0] = (struct iovec){ c->hello, sizeof c->hello };
+	m.msg_iovlen = p.used + 1;
+	n = real.recvmsg(c->fd, &m, MSG_DONTWAIT);
+	if (n < (ssize_t)sizeof c->hello)
+		return n < 0 ? -1 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
+	n -= (ssize_t)sizeof c->hello;
+	diw_stream_wants(c->fd, rx);
+	atomic_store(&rx->state, DIW_STREAM_FRAMED);
+	diw_count(DIW_C_sock_stream_framed);
+	if (n && !came(c, &p, (size_t)n))
+		return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
+	errno = EAGAIN;
+	return (size_t)n < p.asked ? -1 : 1;
+}
+
 /* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
 static ssize_t begin(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	uint8_t hello[DIW_STREAM_HELLO];
 	enum diw_hello is;
 	ssize_t n;
 	bool crc;
@@ -292,10 +328,10 @@ static ssize_t begin(struct call *c)
 	if (diw_is_confined())
 		return diw_confined_begin(c->fd, c->st, c->iov, c->n, &c->done);
 	diw_stream_reads(c->fd);
-	n = real.recv(c->fd, hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
+	n = look_at_hello(c);
 	if (n <= 0)
 		return n;
-	is = diw_stream_is_hello(c->st, hello, (size_t)n, &crc);
+	is = diw_stream_is_hello(c->st, c->hello, (size_t)n, &crc);
 	/* Somebody who is known in no registry may begin with such a byte, and wait for an answer. */
 	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_capable(c->fd, c->st))
 		is = DIW_HELLO_NONE;
@@ -308,15 +344,9 @@ static ssize_t begin(struct call *c)
 		errno = EAGAIN;
 		return -1;
 	}
-	n = real.recv(c->fd, hello, sizeof hello, MSG_DONTWAIT);
-	if (n != (ssize_t)sizeof hello)
-		return n < 0 ? -1 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 	rx->crc = crc;
-	rx->urgent = diw_sock_option(c->fd, SOL_SOCKET, SO_OOBINLINE);
-	diw_stream_wants(c->fd, rx);
-	atomic_store(&rx->state, DIW_STREAM_FRAMED);
-	diw_count(DIW_C_sock_stream_framed);
-	return 1;
+	rx->urgent = !diw_stream_is_ordinary(c->fd) && diw_sock_option(c->fd, SOL_SOCKET, SO_OOBINLINE);
+	return take_hello(c);
 }
 
 /* ---- Under the lock ---- */
@@ -423,6 +453,10 @@ static bool waits(struct call *c)
 
 	if (diw_is_confined())
 		return diw_confined_wait(c->fd);
+	if (!c->need && atomic_load_explicit(&c->st->rx.state, memory_order_relaxed) == DIW_STREAM_START) {
+		c->seen = real.recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK);
+		return c->seen >= 0;
+	}
 	if (c->need)
 		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
 	return real.recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
@@ -436,12 +470,20 @@ static size_t enough(const struct call *c)
 	return want > 1 ? want : 1;
 }
 
-/* If the last receives found nothing it is better to wait first; one of EACH tries all the same. */
+/* If the last receives found nothing, or it is the first, it is better to wait first; one of EACH tries all the
+ * same. */
 static bool waits_first(struct call *c)
 {
 	uint8_t idle = atomic_load_explicit(&c->st->rx.idle, memory_order_relaxed);
 
-	if (!idle || c->flags & (MSG_DONTWAIT | MSG_PEEK) || diw_is_confined())
+	if (c->flags & (MSG_DONTWAIT | MSG_PEEK) || diw_is_confined() || diw_stream_is_ours(&c->st->rx.lock))
+		return false;
+	if (atomic_load_explicit(&c->st->rx.state, memory_order_relaxed) == DIW_STREAM_START) {
+		diw_stream_reads(c->fd);
+		c->found_none = true;
+		return true;
+	}
+	if (!idle)
 		return false;
 	return atomic_compare_exchange_strong(&c->st->rx.idle, &idle, (uint8_t)((idle + 1) % EACH));
 }

@@ -82,6 +82,13 @@ static uint32_t this_thread(void)
 	return me;
 }
 
+bool diw_stream_is_ours(const _Atomic uint64_t *lock)
+{
+	uint64_t word = atomic_load_explicit(lock, memory_order_relaxed);
+
+	return word && diw_stream_lock_thread(word) == this_thread();
+}
+
 static bool is_dead(uint32_t id)
 {
 	return real.syscall(SYS_tkill, (long)id, 0L) < 0 && errno == ESRCH;

@@ -95,6 +95,9 @@ static size_t allowance(struct call *c, size_t len)
 		tx->budget = 0;
 		return real.poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
 	}
+	/* The least SO_SNDBUF has room for that. */
+	if (len <= LITTLE && atomic_load_explicit(&tx->state, memory_order_relaxed) == DIW_STREAM_START)
+		return len;
 	if (tx->budget >= cost(len)) {
 		tx->budget -= cost(len);
 		return len;

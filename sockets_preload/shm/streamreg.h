@@ -18,7 +18,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 10u
+#define DIW_STREAMREG_VERSION 11u
 #define DIW_STREAMREG_FIRST 1024u                /* slots of the first segment */
 #define DIW_STREAMREG_SEGMENTS 11u
 #define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, DIW_STREAMREG_SEGMENTS)
@@ -101,6 +101,7 @@ struct diw_sock_stream {
 	_Alignas(64) _Atomic uint64_t cookie;    /* SO_COOKIE; 0: free */
 	uint64_t netns;
 	uint64_t key, peer_key;          /* that what it gets begins with, what it sends; 0: not known yet */
+	_Atomic uint64_t peer;           /* an acceptor's: its initiator's cookie, from the initiator; 0: not known */
 	uint64_t seq;                    /* of the listener's entry when this was about to connect, */
 	uint32_t entry;                  /* in this user's registry, which that is */
 	uint8_t known_by;
