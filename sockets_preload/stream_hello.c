@@ -1,37 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a direction begins with, if it has frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
-#include <string.h>
-
-#include "base/wire.h"
 #include "sockets_preload/stream.h"
-#include "wire/mpa_frame.h"
-
-/* The private data. */
-#define DATA 28u
-enum { D_WHAT, D_KEY = 8, D_OWN = 16, D_MOST = 24 };
-static const uint8_t what[8] = { 'd', 'i', 'w', 's', 't', 'r', 'm', 1 };
-
-#define FLAGS 16u                        /* where in the frame, of which all before the keys is known */
-#define KNOWN (DIW_MPA_FRAME_HDR + D_KEY)
-#define CRC 0x40u
-
-_Static_assert(DIW_STREAM_HELLO == DIW_MPA_FRAME_HDR + DATA, "what the slots have room for");
-
-static void encode(uint8_t *p, bool reply, bool crc, uint64_t key, uint64_t own)
-{
-	uint8_t data[DATA];
-	struct diw_mpa_frame f = { .reply = reply, .crc = crc, .revision = 1, .len = DATA, .data = data };
-
-	memcpy(data + D_WHAT, what, sizeof what);
-	diw_put64(data + D_KEY, key);
-	diw_put64(data + D_OWN, own);
-	diw_put32(data + D_MOST, DIW_STREAM_MOST_CRC);
-	diw_mpa_frame_encode(p, &f);
-}
 
 void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM_HELLO], bool crc)
 {
-	encode(hello, !st->initiator, crc, st->peer_key, st->key);
+	const struct diw_stream_hello h = { .reply = !st->initiator, .crc = crc, .key = st->peer_key, .own = st->key,
+					    .most = DIW_STREAM_MOST_CRC };
+
+	diw_stream_hello_encode(hello, &h);
 }
 
 /* Whoever accepts may share its port with other listeners, of which the initiator found one, and the kernel another;
@@ -46,18 +22,17 @@ static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
 
 enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
 {
-	uint8_t want[DIW_STREAM_HELLO];
+	struct diw_stream_hello h;
+	bool ours = diw_stream_hello_decode(&h, st->initiator, p, n) && (!h.has_key || is_ours(st, h.key));
 
-	*crc = n > FLAGS && p[FLAGS] & CRC;
-	encode(want, st->initiator, *crc, 0, 0);
-	if (memcmp(p, want, n < KNOWN ? n : KNOWN) != 0 ||
-	    (n >= KNOWN + sizeof st->key && !is_ours(st, diw_get64(p + KNOWN))))
+	*crc = h.crc;
+	if (!ours)
 		return DIW_HELLO_NONE;
-	if (n < DIW_STREAM_HELLO)
+	if (!h.whole)
 		return DIW_HELLO_PART;
 	if (!st->initiator) {
-		st->peer_key = diw_get64(p + DIW_MPA_FRAME_HDR + D_OWN);
-		st->crc = *crc;
+		st->peer_key = h.own;
+		st->crc = h.crc;
 	}
 	return DIW_HELLO_WHOLE;
 }

@@ -7,9 +7,7 @@
 #include "wire/mpa_frame.h"
 
 #define KEY_LEN 16u
-#define ENHANCED_LEN 4u
 #define M 0x80u
-#define C 0x40u
 #define R 0x20u
 #define S 0x10u
 #define LARGE 0x08u                  /* reserved by RFC 5044; the Linux kernel's siw asks so, and wants it back */
@@ -28,17 +26,17 @@ static uint16_t word(bool high, bool next, uint16_t depth)
 
 uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f)
 {
-	uint32_t at = DIW_MPA_FRAME_HDR, extra = f->enhanced ? ENHANCED_LEN : 0;
+	uint32_t at = DIW_MPA_FRAME_HDR, extra = f->enhanced ? DIW_MPA_ENHANCED_LEN : 0;
 
 	memcpy(p, key(f->reply), KEY_LEN);
-	p[16] = (uint8_t)((f->markers ? M : 0) | (f->crc ? C : 0) | (f->reject ? R : 0) | (f->enhanced ? S : 0) |
-			  (f->large ? LARGE : 0));
+	p[DIW_MPA_FLAGS_AT] = (uint8_t)((f->markers ? M : 0) | (f->crc ? DIW_MPA_C : 0) | (f->reject ? R : 0) |
+					(f->enhanced ? S : 0) | (f->large ? LARGE : 0));
 	p[17] = f->revision;
 	diw_put16(p + 18, (uint16_t)(extra + f->len));
 	if (f->enhanced) {
 		diw_put16(p + at, word(f->p2p, f->rtr_fpdu, f->ird));
 		diw_put16(p + at + 2, word(f->rtr_write, f->rtr_read, f->ord));
-		at += ENHANCED_LEN;
+		at += DIW_MPA_ENHANCED_LEN;
 	}
 	if (f->len)
 		memcpy(p + at, f->data, f->len);
@@ -60,6 +58,7 @@ static void decode_enhanced(struct diw_mpa_frame *f, const uint8_t *p)
 int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, uint32_t len)
 {
 	uint32_t data, extra;
+	uint8_t flags;
 
 	if (memcmp(p, key(reply), len < KEY_LEN ? len : KEY_LEN) != 0)
 		return -EPROTO;
@@ -71,9 +70,11 @@ int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, 
 	data = diw_get16(p + 18);
 	if (data > DIW_MPA_MAX_DATA)
 		return -EMSGSIZE;
-	*f = (struct diw_mpa_frame){ .reply = reply, .markers = p[16] & M, .crc = p[16] & C, .reject = p[16] & R,
-				     .large = p[16] & LARGE, .revision = p[17], .enhanced = p[17] == 2 && (p[16] & S) };
-	extra = f->enhanced ? ENHANCED_LEN : 0;
+	flags = p[DIW_MPA_FLAGS_AT];
+	*f = (struct diw_mpa_frame){ .reply = reply, .markers = flags & M, .crc = flags & DIW_MPA_C,
+				     .reject = flags & R, .large = flags & LARGE, .revision = p[17],
+				     .enhanced = p[17] == 2 && (flags & S) };
+	extra = f->enhanced ? DIW_MPA_ENHANCED_LEN : 0;
 	if (data < extra)
 		return -EBADMSG;
 	if (len < DIW_MPA_FRAME_HDR + data)

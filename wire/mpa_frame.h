@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #define DIW_MPA_FRAME_HDR 20u        /* key, flags, revision, length */
+#define DIW_MPA_FLAGS_AT 16u
+#define DIW_MPA_C 0x40u
+#define DIW_MPA_ENHANCED_LEN 4u      /* IRD and ORD, before the private data */
 #define DIW_MPA_MAX_DATA 512u        /* private data of a frame, the enhanced words included */
 #define DIW_MPA_FRAME_MAX (DIW_MPA_FRAME_HDR + DIW_MPA_MAX_DATA)
 #define DIW_MPA_NO_LIMIT 0x3fffu     /* IRD, ORD: nothing to negotiate */

@@ -15,6 +15,7 @@
 #include "sockets_preload/shm/regfile.h"
 #include "wire/fpdu.h"
 #include "wire/hdr.h"
+#include "wire/private.h"
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
@@ -27,7 +28,6 @@
 #define DIW_STREAMREG_PARTS 512u
 #define DIW_STREAM_MOST_CRC 4096u                /* payload of an FPDU with the CRC on */
 
-#define DIW_STREAM_HELLO 48u                     /* the MPA Request or Reply that a direction begins with */
 /* The MPA length, and the header of an untagged segment. */
 #define DIW_STREAM_HEAD (DIW_MPA_LEN + DIW_DDP_PLAIN_UNTAGGED_LEN)
 #define DIW_STREAM_STALE 15u                     /* bytes before it, at most, that had been urgent */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* mpa/neg.c: MPA request and reply frames, from RFC 5044 section 7.1.1 and RFC 6581 section 9. */
+/* wire/mpa_frame.c: MPA request and reply frames, from RFC 5044 section 7.1.1 and RFC 6581 section 9. */
 #include <errno.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@ int main(void)
 	SRunner *sr = srunner_create(suite_vectors());
 	int failed;
 
+	srunner_add_suite(sr, suite_codec());
 	srunner_add_suite(sr, suite_damage());
 	srunner_add_suite(sr, suite_hostile());
 	srunner_add_suite(sr, suite_lengths());

@@ -13,6 +13,7 @@
 #include "tests/net/net.h"
 
 Suite *suite_vectors(void);
+Suite *suite_codec(void);
 Suite *suite_damage(void);
 Suite *suite_hostile(void);
 Suite *suite_lengths(void);

@@ -3,63 +3,45 @@
  * What the request and the reply say, and what follows from both (RFC 5044 section 7.1, RFC 6581 section 9).
  *
  * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer
- * by a Terminate. So an end that takes them says so behind the application's private data:
- *
- * - 8 bytes of magic: 64 69 77 37 33 30 36 8f;
- * - 1 byte, the length of this, magic included: 12; 1 byte of 0;
- * - 2 bytes, what is taken: 0x0001 immediates and atomics (RFC 7306); 0x0002 Send with immediate, marked by bit 0x20 of
- *   RDMAP's control byte (ours); 0x0004 placement words, marked by bit 0x10 (ours). Others are ignored.
- *
- * in a reply only if the request had it. Both ends must have said the first two, and for words all three. It is left
- * out when the private data would exceed what every implementation hands up whole.
+ * by a Terminate. So an end that takes them says so behind the application's private data (wire/private.h), in a reply
+ * only if the request had it. Both ends must have said that they take immediates, atomics and Send with immediate, and
+ * for words these, too. It is left out when the private data would exceed what every implementation hands up whole.
  */
 #include "verbs/cm/int.h"
 
 #include <errno.h>
 
-#include "base/wire.h"
+#include "wire/private.h"
 
-#define TLV_LEN 12u
-#define TLV_TAKES_7306 0x0001u
-#define TLV_TAKES_SEND_IMM 0x0002u
-#define TLV_TAKES_ALL (TLV_TAKES_7306 | TLV_TAKES_SEND_IMM)
-#define TLV_TAKES_WORDS (TLV_TAKES_ALL | 0x0004u)
+#define TAKES_ALL (DIW_TAKES_7306 | DIW_TAKES_SEND_IMM)
+#define TAKES_WORDS (TAKES_ALL | DIW_TAKES_WORDS)
 #define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame the length fits a byte */
-#define ENHANCED_LEN 4u
-
-static const uint8_t magic[8] = { 0x64, 0x69, 0x77, 0x37, 0x33, 0x30, 0x36, 0x8f };
 
 bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
 {
-	const uint8_t *t = f->data + f->len - TLV_LEN;
+	unsigned takes = 0;
 
-	*words = false;
-	if (f->len < TLV_LEN || memcmp(t, magic, sizeof magic) != 0 || t[8] != TLV_LEN)
-		return false;
-	f->len -= TLV_LEN;
-	*words = (diw_get16(t + 10) & TLV_TAKES_WORDS) == TLV_TAKES_WORDS;
-	return (diw_get16(t + 10) & TLV_TAKES_ALL) == TLV_TAKES_ALL;
+	if (diw_takes_get(f->data, f->len, &takes))
+		f->len -= DIW_TAKES_LEN;
+	*words = (takes & TAKES_WORDS) == TAKES_WORDS;
+	return (takes & TAKES_ALL) == TAKES_ALL;
 }
 
 /* F with the application's data, and the word of RFC 7306 if TELL and it fits, which TOLD then says. */
 static int encode(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
 {
 	uint8_t buf[DIW_MPA_MAX_DATA];
-	uint8_t *t = buf + len;
 
-	if (len > DIW_MPA_MAX_DATA - (f.enhanced ? ENHANCED_LEN : 0))
+	if (len > DIW_MPA_MAX_DATA - (f.enhanced ? DIW_MPA_ENHANCED_LEN : 0))
 		return -EMSGSIZE;
 	if (len)
 		memcpy(buf, data, len);
 	f.data = buf;
 	f.len = len;
-	*told = tell && len + TLV_LEN <= DATA_EVERYWHERE;
+	*told = tell && len + DIW_TAKES_LEN <= DATA_EVERYWHERE;
 	if (*told) {
-		memcpy(t, magic, sizeof magic);
-		t[8] = TLV_LEN;
-		t[9] = 0;
-		diw_put16(t + 10, TLV_TAKES_WORDS);
-		f.len += TLV_LEN;
+		diw_takes_put(buf + len, TAKES_WORDS);
+		f.len += DIW_TAKES_LEN;
 	}
 	return (int)diw_mpa_frame_encode(p, &f);
 }

@@ -16,13 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/wire.h"
 #include "verbs/of/bridge.h"
 #include "verbs/of/of.h"
+#include "wire/private.h"
 
 #define SLOTS 256                    /* of a port; 0 would be the number of a UDP port */
-#define HELLO_LEN 20u
-#define MAGIC 0x6469772d6f662031ull  /* "diw-of 1" */
 /* An end may reach RTR long before the other: RC has no timer before a message is sent. */
 #define PATIENCE_NS (3600ll * 1000000000)
 /* Then it has: who is sent to and does not come in that time is gone. No program relies on less. */
@@ -53,27 +51,7 @@ struct of_rc {
 	struct of_rc_port *ports;
 };
 
-/* ---- What the ends say ---- */
-
-struct hello { uint32_t from, to, rq_psn; };
-
-static void put_hello(uint8_t *p, const struct of_qp *qp)
-{
-	diw_put64(p, MAGIC);
-	diw_put32(p + 8, qp->qp.qp_num);
-	diw_put32(p + 12, qp->attr.dest_qp_num);
-	diw_put32(p + 16, qp->attr.rq_psn & PSN);
-}
-
-static bool get_hello(struct hello *h, const struct diw_cm_event *ev)
-{
-	if (ev->data_len != HELLO_LEN || diw_get64(ev->data) != MAGIC)
-		return false;
-	*h = (struct hello){ diw_get32(ev->data + 8), diw_get32(ev->data + 12), diw_get32(ev->data + 16) };
-	return true;
-}
-
-static bool is_peer(const struct of_qp *qp, const struct hello *h)
+static bool is_peer(const struct of_qp *qp, const struct diw_qp_hello *h)
 {
 	return h->to == qp->qp.qp_num && h->from == qp->attr.dest_qp_num;
 }
@@ -222,12 +200,12 @@ static bool connects(const struct of_qp *qp)
 	return memcmp(own->ip, qp->peer.ip, sizeof own->ip) < 0;
 }
 
-static void conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[HELLO_LEN])
+static void conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[DIW_QP_HELLO_LEN])
 {
-	put_hello(hello, qp);
+	diw_qp_hello_put(hello, &(struct diw_qp_hello){ qp->qp.qp_num, qp->attr.dest_qp_num, qp->attr.rq_psn & PSN });
 	diw_conn_attr_init(a);
 	a->data = hello;
-	a->data_len = HELLO_LEN;
+	a->data_len = DIW_QP_HELLO_LEN;
 	a->ird = qp->attr.max_dest_rd_atomic;   /* and one for the Read that confirms */
 	a->ird += a->ird < OF_MAX_RD_ATOM;
 	a->ord = OF_MAX_RD_ATOM;                /* RTS will say; the peer's IRD is the limit */
@@ -253,7 +231,7 @@ static bool is_self(const struct of_qp *qp)
 /* The peer's request is here and this end is ready for it. False: it is none, and another may come. */
 static bool answer(struct of_qp *qp)
 {
-	uint8_t hello[HELLO_LEN];
+	uint8_t hello[DIW_QP_HELLO_LEN];
 	struct diw_conn_attr a;
 
 	conn_attr(&a, qp, hello);
@@ -280,7 +258,7 @@ static int64_t rnr_timer_ns(unsigned code)
 
 int of_rc_rtr(struct of_qp *qp)
 {
-	uint8_t hello[HELLO_LEN];
+	uint8_t hello[DIW_QP_HELLO_LEN];
 	struct diw_conn_attr a;
 
 	if (qp->claimed || qp->attr.dest_qp_num == DIW_OF_QPN_CM)
@@ -355,10 +333,10 @@ static void on_request(const struct diw_cm_event *ev)
 {
 	struct of_rc_port *p = ev->ctx;
 	struct of_qp *qp = NULL;
-	struct hello h;
+	struct diw_qp_hello h;
 	bool over;
 
-	if (get_hello(&h, ev) && (h.to & 0xffff) == p->port && h.to >> 16 < SLOTS)
+	if (diw_qp_hello_get(&h, ev->data, ev->data_len) && (h.to & 0xffff) == p->port && h.to >> 16 < SLOTS)
 		qp = p->qps[h.to >> 16];
 	over = qp && (qp->connected || atomic_load(&qp->state) == IBV_QPS_ERR);
 	if (qp && qp->req && qp->req_from == h.from)
@@ -380,13 +358,13 @@ static void on_request(const struct diw_cm_event *ev)
 
 static void on_established(struct of_qp *qp, const struct diw_cm_event *ev)
 {
-	struct hello h;
+	struct diw_qp_hello h;
 
 	qp->connected = true;
 	if (is_self(qp))
-		h = (struct hello){ qp->qp.qp_num, qp->qp.qp_num, qp->attr.rq_psn & PSN };
-	else if (!qp->connector || !get_hello(&h, ev))
-		h = (struct hello){ 0 };
+		h = (struct diw_qp_hello){ qp->qp.qp_num, qp->qp.qp_num, qp->attr.rq_psn & PSN };
+	else if (!qp->connector || !diw_qp_hello_get(&h, ev->data, ev->data_len))
+		h = (struct diw_qp_hello){ 0 };
 	if (qp->connector) {
 		if (!is_peer(qp, &h)) {
 			diw_abort(qp->diw);

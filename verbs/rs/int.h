@@ -2,7 +2,8 @@
 /*
  * What the files of the socket engine share. table.c, sockets by descriptor; dev.c, devices and the thread that hears
  * of connections; addr.c, addresses; conn.c, listen, connect and accept; close.c, the end; stream.c, bytes both ways,
- * and wire.h their form; io.c, the calls that read and write; wait.c, who sleeps; poll.c; opt.c; dgram.c; iomap.c.
+ * and wire/rsockets.h their form; io.c, the calls that read and write; wait.c, who sleeps; poll.c; opt.c; dgram.c;
+ * iomap.c.
  *
  * Two locks: rs_big, of connections' begin and end and of devices; and each socket's own, taken after it, of all that
  * it holds. Neither is held while a thread sleeps.

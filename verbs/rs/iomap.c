@@ -41,14 +41,12 @@ static void forget(struct rs_stream *st, uint64_t offset)
 /* Length 0: it is gone. */
 bool rs_map_came(struct rs_stream *st, const uint8_t *p, uint32_t len)
 {
-	struct rs_map m = { 0 }, *copy;
+	struct rs_map *copy;
+	struct rs_place m;
 
 	if (len != RS_MAP_LEN - RS_HDR)
 		return false;
-	m.offset = diw_get64(p);
-	m.length = diw_get64(p + 8);
-	m.stag = diw_get32(p + 16);
-	m.to = diw_get64(p + 20);
+	m = rs_place_get(p);
 	forget(st, m.offset);
 	if (m.length == 0)
 		return true;
@@ -57,7 +55,7 @@ bool rs_map_came(struct rs_stream *st, const uint8_t *p, uint32_t len)
 	copy = malloc(sizeof *copy);
 	if (!copy)
 		return false;
-	*copy = m;
+	*copy = (struct rs_map){ .offset = m.offset, .length = m.length, .stag = m.stag, .to = m.to };
 	copy->next = st->peer_maps;
 	st->peer_maps = copy;
 	st->npeer_maps++;
@@ -78,10 +76,7 @@ static bool tell(struct rs *s, const struct rs_map *m, uint64_t length)
 {
 	uint8_t p[RS_MAP_LEN - RS_HDR];
 
-	diw_put64(p, m->offset);
-	diw_put64(p + 8, length);
-	diw_put32(p + 16, m->stag);
-	diw_put64(p + 20, m->to);
+	rs_place_put(p, &(struct rs_place){ m->offset, length, m->to, m->stag });
 	return rs_stream_control(s, RS_F_MAP, p, sizeof p, false) == 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bytes both ways over one RC queue pair; wire.h has their form. The socket's lock is held. */
+/* Bytes both ways over one RC queue pair; wire/rsockets.h has their form. The socket's lock is held. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -109,21 +109,19 @@ void rs_stream_free(struct rs *s)
 void rs_stream_hello(const struct rs *s, uint8_t out[RS_HELLO])
 {
 	memset(out, 0, RS_HELLO);
-	diw_put32(out, RS_MAGIC);
-	diw_put16(out + 4, (uint16_t)s->stream->rx.n);
-	diw_put32(out + 8, RS_DATA);
+	rs_hello_put(out, &(struct rs_hello){ (uint16_t)s->stream->rx.n, RS_DATA });
 }
 
 /* A peer whose slots are more or larger is one that we use less of. */
 bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
+	struct rs_hello h;
 
-	if (len < RS_HELLO_LEN || diw_get32(p) != RS_MAGIC || diw_get16(p + 4) < 2 || diw_get16(p + 6) ||
-	    diw_get32(p + 8) < RS_MIN_DATA)
+	if (!rs_hello_get(p, len, &h))
 		return false;
-	st->tx.slots = diw_get16(p + 4) < RS_MAX_SLOTS ? diw_get16(p + 4) : RS_MAX_SLOTS;
-	st->tx.peer_data = least(diw_get32(p + 8), RS_DATA);
+	st->tx.slots = h.slots < RS_MAX_SLOTS ? h.slots : RS_MAX_SLOTS;
+	st->tx.peer_data = least(h.data, RS_DATA);
 	st->up = true;
 	return true;
 }
@@ -173,7 +171,7 @@ static bool repost(struct rs *s, unsigned slot, bool counted)
 	return post_slot(s, slot) == 0;
 }
 
-/* False: it is not what wire.h says. */
+/* False: it is not what wire/rsockets.h says. */
 static bool came(struct rs *s, unsigned slot, uint32_t len)
 {
 	struct rs_stream *st = s->stream;

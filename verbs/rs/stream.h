@@ -4,7 +4,7 @@
 #define DIW_RS_STREAM_H
 
 #include "verbs/rs/int.h"
-#include "verbs/rs/wire.h"
+#include "wire/rsockets.h"
 
 #define RS_MIN_SLOTS 32u
 #define RS_MAX_SLOTS 256u

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that speak verbs/rs/wire.h, but lie: their connection resets, and a bystander's does not. */
+/* Peers that speak wire/rsockets.h, but lie: their connection resets, and a bystander's does not. */
 #include "tests/system/rsockets/rs_kit.h"
 #include "verbs/diw_cm.h"
 #include "verbs/host/port.h"
-#include "verbs/rs/wire.h"
+#include "wire/rsockets.h"
 
 #define RECV 512u
 #define RECVS 64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two ends of a stream say to each other, beside MPA's request and reply.
+ * What two ends of a stream of rsockets say to each other (docs/rc-wire.md section 2.3).
  *
  * Each end posts receives, its slots, of a size that it tells. Data comes in Sends behind a header, so many bytes as
  * the sender likes and a slot holds; one Send takes one slot, and is one write to TCP. Every header returns credits:
@@ -10,8 +10,8 @@
  *   header  flags (1) | 0 (1) | slots posted again (2) | 0 (4)
  *   map     header | offset (8) | length (8) | STag (4) | tagged offset (8)
  */
-#ifndef DIW_RS_WIRE_H
-#define DIW_RS_WIRE_H
+#ifndef DIW_WIRE_RSOCKETS_H
+#define DIW_WIRE_RSOCKETS_H
 
 #include "base/wire.h"
 
@@ -29,6 +29,25 @@ enum { RS_F_CONTROL = 1, RS_F_FIN = 2, RS_F_MAP = 4 };
 /* Credits alone are told when half the slots are due, so twice at most while the peer has not looked; then an end, and
  * one that only wakes its sender. */
 #define RS_CONTROL 4u
+
+struct rs_hello { uint16_t slots; uint32_t data; };
+
+static inline void rs_hello_put(uint8_t *p, const struct rs_hello *h)
+{
+	diw_put32(p, RS_MAGIC);
+	diw_put16(p + 4, h->slots);
+	diw_put16(p + 6, 0);
+	diw_put32(p + 8, h->data);
+}
+
+/* False: it is none, or a stream with such a peer cannot work. */
+static inline int rs_hello_get(const uint8_t *p, uint32_t len, struct rs_hello *h)
+{
+	if (len < RS_HELLO_LEN || diw_get32(p) != RS_MAGIC || diw_get16(p + 6))
+		return 0;
+	*h = (struct rs_hello){ diw_get16(p + 4), diw_get32(p + 8) };
+	return h->slots >= 2 && h->data >= RS_MIN_DATA;
+}
 
 struct rs_header {
 	uint8_t flags;
@@ -48,6 +67,22 @@ static inline int rs_header_get(const uint8_t *p, struct rs_header *h)
 	h->flags = p[0];
 	h->slots = diw_get16(p + 2);
 	return p[1] == 0 && diw_get32(p + 4) == 0 && (h->flags & ~(RS_F_CONTROL | RS_F_FIN | RS_F_MAP)) == 0;
+}
+
+struct rs_place { uint64_t offset, length, to; uint32_t stag; };     /* what a map says */
+
+static inline void rs_place_put(uint8_t *p, const struct rs_place *m)
+{
+	diw_put64(p, m->offset);
+	diw_put64(p + 8, m->length);
+	diw_put32(p + 16, m->stag);
+	diw_put64(p + 20, m->to);
+}
+
+static inline struct rs_place rs_place_get(const uint8_t *p)
+{
+	return (struct rs_place){ .offset = diw_get64(p), .length = diw_get64(p + 8), .stag = diw_get32(p + 16),
+				  .to = diw_get64(p + 20) };
 }
 
 #endif

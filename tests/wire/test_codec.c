@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The codecs of wire/ against docs/rc-wire.md and docs/streams.md; test_vectors.c has those of datagrams. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "tests/wire/wire.h"
+#include "wire/fpdu.h"
+#include "wire/hdr.h"
+#include "wire/private.h"
+#include "wire/rdmap.h"
+#include "wire/rsockets.h"
+
+#define EXTRAS (DIW_RDMAP_IMM | DIW_RDMAP_WORD)
+
+/* rc-wire.md section 7.2 and others: the headers of a stream's segments. */
+static const struct {
+	const char *hex;
+	struct diw_ddp_hdr h;
+} plain[] = {
+	{ "c1 50 11 22 33 44 11 22 33 44 55 66 77 88 80 00 00 00", { .tagged = true, .last = true, .worded = true,
+		.opcode = DIW_OP_WRITE, .stag = 0x11223344, .to = 0x1122334455667788, .word = DIW_DDP_WORD_ASKS } },
+	{ "41 58 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 00 80 00 00 03", { .last = true, .worded = true,
+		.opcode = DIW_OP_IMMEDIATE, .msn = 2, .word = DIW_DDP_WORD_ASKS | 3 } },
+	{ "41 44 aa bb cc dd 00 00 00 00 00 00 00 07 00 00 00 10", { .last = true, .opcode = DIW_OP_SEND_INV,
+		.inv_stag = 0xaabbccdd, .msn = 7, .mo = 16 } },
+	{ "41 63 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 00 ca fe 00 42", { .last = true, .imm_valid = true,
+		.opcode = DIW_OP_SEND, .msn = 1, .imm = 0xcafe0042 } },
+	{ "01 41 00 00 00 00 00 00 00 01 00 00 00 09 00 00 00 00", { .opcode = DIW_OP_READ_REQUEST, .qn = 1,
+		.msn = 9 } },
+};
+#define NPLAIN (sizeof plain / sizeof *plain)
+
+START_TEST(plain_header)
+{
+	const struct diw_ddp_hdr *want = &plain[_i].h;
+	struct diw_ddp_hdr h, in = *want;
+	uint8_t out[DIW_DDP_MAX_LEN];
+	uint32_t len;
+	struct gram g;
+
+	gram_hex(&g, plain[_i].hex);
+	in.plain = true;
+	ck_assert_uint_eq(diw_ddp_hdr_encode(out, &in), g.len);
+	ck_assert_mem_eq(out, g.b, g.len);
+	ck_assert_uint_eq(diw_ddp_hdr_decode_plain(&h, &len, EXTRAS, g.b, g.len), 0);
+	ck_assert_uint_eq(len, g.len);
+	ck_assert(h.tagged == want->tagged && h.last == want->last && h.opcode == want->opcode);
+	ck_assert(h.worded == want->worded && h.word == want->word);
+	ck_assert(h.imm_valid == want->imm_valid && h.imm == want->imm);
+	ck_assert(h.stag == want->stag && h.to == want->to && h.inv_stag == want->inv_stag);
+	ck_assert(h.qn == want->qn && h.msn == want->msn && h.mo == want->mo);
+	for (uint32_t n = 0; n < g.len; n++)
+		ck_assert_uint_eq(diw_ddp_hdr_decode_plain(&h, &len, EXTRAS, g.b, n), DIW_FAULT_SHORT);
+}
+END_TEST
+
+/* The CRCs were computed bit by bit, without this library. */
+static const char *const fpdus[] = {
+	"00 00 00 00 c7 4b 67 48",
+	"00 01 01 00 ce 41 84 fe",
+	"00 02 01 02 4a f1 91 f5",
+	"00 03 01 02 03 00 00 00 aa fa 1d c9",
+	"00 04 01 02 03 04 00 00 39 ee 26 4a",
+	"00 19 41 43 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 00 64 69 77 61 72 70 21 00 8b 42 75 b5",
+};
+#define NFPDUS (sizeof fpdus / sizeof *fpdus)
+
+START_TEST(fpdu)
+{
+	uint32_t ulpdu, tail, head;
+	struct gram g, out;
+
+	gram_hex(&g, fpdus[_i]);
+	ulpdu = diw_get16(g.b);
+	tail = diw_fpdu_tail(ulpdu);
+	head = g.len - tail;
+	ck_assert_uint_eq(diw_fpdu_bare(ulpdu), g.len);
+	ck_assert_uint_eq(diw_fpdu_wire_len(g.b, g.len, 0, false), g.len);
+	ck_assert_uint_eq(diw_fpdu_wire_len(g.b, 1, 0, false), 0);
+	memcpy(out.b, g.b, head);
+	diw_fpdu_put_tail(out.b + head, tail, true, diw_crc32c(0, g.b, head));
+	ck_assert_mem_eq(out.b, g.b, g.len);
+	ck_assert(diw_fpdu_is_good(0, g.b, g.len));
+	for (uint32_t n = 0; n < g.len; n++) {
+		g.b[n] ^= 1;
+		ck_assert(!diw_fpdu_is_good(0, g.b, g.len));
+		g.b[n] ^= 1;
+	}
+	diw_fpdu_put_tail(out.b + head, tail, false, 0);
+	for (uint32_t n = head; n < g.len; n++)
+		ck_assert_uint_eq(out.b[n], 0);
+}
+END_TEST
+
+/* A marker is every 512 octets of the stream, wherever the FPDU begins; before its first octet it says 0. */
+START_TEST(markers)
+{
+	uint8_t p[2048], bare[1500];
+
+	for (size_t i = 0; i < sizeof bare; i++)
+		bare[i] = (uint8_t)(i * 7 + 3);
+	diw_put16(bare, 1500 - 2 - 6);
+	for (uint32_t pos = 0; pos < 1024; pos += 4) {
+		uint32_t first = (512 - pos % 512) % 512, len;
+
+		memcpy(p, bare, sizeof bare);
+		len = diw_fpdu_insert_markers(p, sizeof bare, pos);
+		ck_assert_uint_eq(len, sizeof bare + 4 * (1 + (sizeof bare - 1 - first) / 508));
+		ck_assert_uint_eq(diw_fpdu_wire_len(p, len, pos, true), len);
+		for (uint32_t at = first; at < len; at += 512) {
+			ck_assert_uint_eq(diw_get16(p + at), 0);
+			ck_assert_uint_eq(diw_get16(p + at + 2), at ? at - (first ? 0 : 4) : 0);
+		}
+		ck_assert(diw_fpdu_markers_point(p, len, pos));
+		p[first + 3] ^= 4;
+		ck_assert(!diw_fpdu_markers_point(p, len, pos));
+		diw_fpdu_strip_markers(p, len, pos);
+		ck_assert_mem_eq(p, bare, sizeof bare);
+	}
+}
+END_TEST
+
+/* rc-wire.md section 2.1, behind an application's data; one octet of magic or length that differs makes it data. */
+START_TEST(takes)
+{
+	unsigned takes = 0;
+	uint8_t out[12];
+	struct gram g;
+
+	gram_hex(&g, "61 62 64 69 77 37 33 30 36 8f 0c 00 00 07");
+	diw_takes_put(out, DIW_TAKES_7306 | DIW_TAKES_SEND_IMM | DIW_TAKES_WORDS);
+	ck_assert_mem_eq(out, g.b + 2, sizeof out);
+	ck_assert(diw_takes_get(g.b, g.len, &takes));
+	ck_assert_uint_eq(takes, 7);
+	ck_assert(!diw_takes_get(g.b + 3, g.len - 3, &takes));
+	for (uint32_t n = 2; n < 11; n++) {
+		g.b[n] ^= 1;
+		ck_assert(!diw_takes_get(g.b, g.len, &takes));
+		g.b[n] ^= 1;
+	}
+}
+END_TEST
+
+/* rc-wire.md section 2.3. */
+START_TEST(library_hellos)
+{
+	const struct diw_qp_hello from = { 0x19c41, 0x29c42, 7 };
+	struct diw_qp_hello qp;
+	struct rs_hello rs;
+	uint8_t out[20];
+	struct gram g;
+
+	gram_hex(&g, "64 69 77 2d 6f 66 20 31 00 01 9c 41 00 02 9c 42 00 00 00 07");
+	diw_qp_hello_put(out, &from);
+	ck_assert_mem_eq(out, g.b, sizeof out);
+	ck_assert(diw_qp_hello_get(&qp, g.b, g.len));
+	ck_assert(qp.from == from.from && qp.to == from.to && qp.rq_psn == from.rq_psn);
+	ck_assert(!diw_qp_hello_get(&qp, g.b, g.len - 1));
+	ck_assert(!diw_qp_hello_get(&qp, g.b, g.len + 1));
+	g.b[7]++;
+	ck_assert(!diw_qp_hello_get(&qp, g.b, g.len));
+
+	gram_hex(&g, "64 52 53 31 00 20 00 00 00 01 00 00");
+	rs_hello_put(out, &(struct rs_hello){ 32, 65536 });
+	ck_assert_mem_eq(out, g.b, g.len);
+	ck_assert(rs_hello_get(g.b, g.len, &rs));
+	ck_assert(rs.slots == 32 && rs.data == 65536);
+	ck_assert(!rs_hello_get(g.b, g.len - 1, &rs));
+	for (uint32_t n = 0; n < 8; n++) {
+		if (n == 4 || n == 5)
+			continue;
+		g.b[n]++;
+		ck_assert(!rs_hello_get(g.b, g.len, &rs));
+		g.b[n]--;
+	}
+	g.b[5] = 1;                             /* one slot */
+	ck_assert(!rs_hello_get(g.b, g.len, &rs));
+}
+END_TEST
+
+/* docs/streams.md: the Request of an initiator; of each beginning it is known what is there. */
+START_TEST(stream_hello)
+{
+	const struct diw_stream_hello from = { .crc = true, .key = 0x1122334455667788, .own = 0x99aabbccddeeff00,
+					       .most = 4096 };
+	struct diw_stream_hello h;
+	uint8_t out[DIW_STREAM_HELLO];
+	struct gram g;
+
+	gram_hex(&g, "4d 50 41 20 49 44 20 52 65 71 20 46 72 61 6d 65 40 01 00 1c 64 69 77 73 74 72 6d 01 "
+		     "11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff 00 00 00 10 00");
+	ck_assert_uint_eq(g.len, sizeof out);
+	diw_stream_hello_encode(out, &from);
+	ck_assert_mem_eq(out, g.b, g.len);
+	for (uint32_t n = 0; n <= g.len; n++) {
+		ck_assert(diw_stream_hello_decode(&h, false, g.b, n));
+		ck_assert_int_eq(h.has_key, n >= 36);
+		ck_assert_int_eq(h.whole, n == g.len);
+		ck_assert(!h.has_key || h.key == from.key);
+		ck_assert(n == 0 || n > 8 || diw_stream_hello_decode(&h, true, g.b, n));
+		ck_assert(n < 11 || !diw_stream_hello_decode(&h, true, g.b, n));
+	}
+	diw_stream_hello_decode(&h, false, g.b, g.len);
+	ck_assert(h.crc && h.own == from.own && h.most == 4096);
+	g.b[16] = 0;
+	ck_assert(diw_stream_hello_decode(&h, false, g.b, g.len) && !h.crc);
+	for (uint32_t n = 0; n < 28; n++) {
+		g.b[n] ^= 1;                    /* of the flags, too: bit 0x01 is reserved */
+		ck_assert(!diw_stream_hello_decode(&h, false, g.b, g.len));
+		g.b[n] ^= 1;
+	}
+}
+END_TEST
+
+Suite *suite_codec(void)
+{
+	Suite *s = suite_create("codec");
+	TCase *tc = tcase_create("codec");
+
+	tcase_add_loop_test(tc, plain_header, 0, NPLAIN);
+	tcase_add_loop_test(tc, fpdu, 0, NFPDUS);
+	tcase_add_test(tc, markers);
+	tcase_add_test(tc, takes);
+	tcase_add_test(tc, library_hellos);
+	tcase_add_test(tc, stream_hello);
+	suite_add_tcase(s, tc);
+	return s;
+}
