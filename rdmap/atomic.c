@@ -55,7 +55,7 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
 	if (rc == 0) {
 		r->c->atomics_tx++;
-		diw_rdmap_rc_pending(r, wr);
+		diw_rdmap_rc_add_pending(r, wr);
 		wr->got = r->rc.reqid;
 	}
 	return rc;

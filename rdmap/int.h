@@ -103,7 +103,7 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint6
 
 /* ---- rdmap/rc.c ---- */
 
-void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
+void diw_rdmap_rc_add_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
 bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
 uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);

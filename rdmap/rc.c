@@ -15,22 +15,32 @@
 #define RNR_UNLIMITED 7u
 #define IMMEDIATE_LEN 8u             /* RFC 7306 section 6; ours are 32 bits: the low-order ones */
 
-int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306, bool words,
-		       struct diw_rdmap_snap_pool *pool)
+int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
 {
-	r->rc.answers = calloc(ird ? ird : 1, sizeof *r->rc.answers);
+	r->rc.answers = calloc(a->ird ? a->ird : 1, sizeof *r->rc.answers);
 	r->rc.rtr = calloc(2, sizeof *r->rc.rtr);
 	r->rc.probe = r->rc.rtr + 1;
 	if (!r->rc.answers || !r->rc.rtr)
 		return -ENOMEM;                 /* diw_rdmap_fini() frees */
-	r->rc.snap.pool = pool;
-	r->rc.ird = ird;
-	r->rc.ord = ord;
-	r->rc.rfc7306 = rfc7306;
-	r->rc.place.words = words;
-	r->ddp.cfg.extras = (rfc7306 ? DIW_RDMAP_IMM : 0) | (words ? DIW_RDMAP_WORD : 0);
+	r->rc.snap.pool = a->pool;
+	r->rc.ird = a->ird;
+	r->rc.ord = a->ord;
+	r->rc.rfc7306 = a->rfc7306;
+	r->rc.self = a->self;
+	r->rc.place.words = a->words;
+	r->ddp.cfg.peer = *a->peer;
+	r->ddp.cfg.extras = (a->rfc7306 ? DIW_RDMAP_IMM : 0) | (a->words ? DIW_RDMAP_WORD : 0);
 	r->ddp.cfg.rnr_timeout = r->ddp.cfg.rnr_most;
+	r->ddp.order.seen = a->initiator;
 	return 0;
+}
+
+void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer)
+{
+	r->rc.tell_rnr |= retry != (r->rc.rnr_limits ? r->rc.rnr_retry : RNR_UNLIMITED);
+	r->rc.rnr_limits = retry < RNR_UNLIMITED;
+	r->rc.rnr_retry = (uint8_t)retry;
+	r->ddp.cfg.rnr_unit = timer;
 }
 
 /* ---- Sending ---- */
@@ -326,7 +336,7 @@ static void rc_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 
 /* ---- Requests that are pending ---- */
 
-void diw_rdmap_rc_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
+void diw_rdmap_rc_add_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 {
 	wr->pending = true;
 	wr->got = 0;

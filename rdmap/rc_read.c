@@ -52,7 +52,7 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
 	if (rc == 0) {
 		r->c->read_requests_tx++;
-		diw_rdmap_rc_pending(r, wr);
+		diw_rdmap_rc_add_pending(r, wr);
 	}
 	return rc;
 }

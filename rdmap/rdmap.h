@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "ddp/ddp.h"
 #include "wire/rdmap.h"
@@ -311,11 +312,30 @@ struct diw_rdmap {
 	} write;
 };
 
-/* The caller sets type, up, up_ctx, read_timeout and what diw_ddp_init() wants. -ENOMEM */
-int diw_rdmap_init(struct diw_rdmap *r);
-/* RC: its stream is there, with these limits on Reads and atomics. POOL outlives R's stream. -ENOMEM */
-int diw_rdmap_rc_begin(struct diw_rdmap *r, uint16_t ird, uint16_t ord, bool rfc7306, bool words,
-		       struct diw_rdmap_snap_pool *pool);
+/* ---- What the layer above calls; it does not look into the instance ---- */
+
+struct diw_rdmap_attr {
+	const struct diw_rdmap_type *type;
+	const struct diw_rdmap_up *up;
+	void *up_ctx;
+	struct diw_counters *c;
+	struct diw_stag_table *stags;
+	struct diw_stag_user user;
+	struct diw_ddp_cfg cfg;      /* of the peer's address the path is that of what is sent to it */
+	uint64_t read_timeout;
+};
+
+int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a);         /* -ENOMEM */
+
+/* RC: a stream, with these limits on Reads and atomics. The pool outlives it. */
+struct diw_rdmap_rc_attr {
+	const struct diw_addr *peer;
+	uint16_t ird, ord;
+	bool rfc7306, words, initiator;
+	bool self;                   /* there is no peer: the stream comes back to us */
+	struct diw_rdmap_snap_pool *pool;
+};
+int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a);  /* -ENOMEM */
 int diw_rdmap_snap_pool_new(struct diw_rdmap_snap_pool **out);  /* -ENOMEM */
 void diw_rdmap_snap_pool_free(struct diw_rdmap_snap_pool *p);   /* NULL: nothing */
 /* RC: nothing more is answered. */
@@ -353,7 +373,7 @@ uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r);
 /* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
-/* reads->unsent: complete the Reads whose requests could not be sent. */
+/* Complete the Reads whose requests could not be sent. */
 void diw_rdmap_reads_settle(struct diw_rdmap *r);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
 
@@ -370,4 +390,103 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now);
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 /* Send what that has left. 0, or -EAGAIN: the link is blocked. */
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
+
+/* ---- Small calls, many of them of the data path ---- */
+
+static inline void diw_rdmap_set_link(struct diw_rdmap *r, struct diw_link *l) { r->ddp.link = l; }
+static inline void *diw_rdmap_link_ctx(struct diw_rdmap *r) { return &r->ddp; }      /* of the link's upcalls */
+static inline void diw_rdmap_set_qkey(struct diw_rdmap *r, uint32_t qkey) { r->ddp.cfg.qkey = qkey; }
+/* Access that no peer has, whatever an STag allows. */
+static inline void diw_rdmap_set_deny(struct diw_rdmap *r, unsigned access) { r->ddp.user.deny = access; }
+static inline uint16_t diw_rdmap_epoch(const struct diw_rdmap *r) { return r->ddp.epoch; }
+static inline bool diw_rdmap_has_chunks(const struct diw_rdmap *r) { return r->ddp.cfg.chunks; }
+
+/* The one peer, with path 0; and as a destination. */
+static inline const struct diw_addr *diw_rdmap_peer(const struct diw_rdmap *r) { return &r->ddp.cfg.peer; }
+static inline struct diw_addr diw_rdmap_dst(const struct diw_rdmap *r)
+{
+	struct diw_addr dst = r->ddp.cfg.peer;
+
+	dst.path = r->ddp.cfg.path;
+	return dst;
+}
+static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_addr *peer)
+{
+	r->ddp.cfg.peer = *peer;
+	r->ddp.cfg.peer.path = 0;               /* it is what its datagrams are known by */
+	r->ddp.cfg.path = peer->path;
+}
+
+static inline uint16_t diw_rdmap_place(const struct diw_rdmap *r, const struct diw_ddp_buf *buf, uint32_t off,
+				       const uint8_t *data, uint32_t len)
+{
+	return diw_ddp_place(&r->ddp, buf, off, data, len);
+}
+
+/* A request has begun, and not all of it was taken by the link. */
+static inline bool diw_rdmap_is_sending(const struct diw_rdmap *r) { return r->tx.active || r->rc.imm_next; }
+/* What arrived last waits in the link, for a receive or for room for its completion. */
+static inline bool diw_rdmap_is_waiting(const struct diw_rdmap *r) { return r->ddp.order.waiting; }
+/* Nothing that arrives is taken any more, nor what waits. */
+static inline void diw_rdmap_stop(struct diw_rdmap *r)
+{
+	r->ddp.order.dead = true;
+	r->ddp.order.waiting = false;
+	r->ddp.order.waits_until = 0;
+}
+/* The receive that a message has in part, which ends with that; or NULL. */
+static inline struct diw_recv *diw_rdmap_give_up_recv(struct diw_rdmap *r)
+{
+	struct diw_recv *recv = r->ddp.order.recv;
+
+	r->ddp.order.recv = NULL;
+	return recv;
+}
+static inline void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now) { r->type->timers(r, now); }
+/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
+static inline uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
+{
+	return r->type->deadline(r, waiting);
+}
+static inline void diw_rdmap_flow_sent(struct diw_rdmap *r, int64_t n) { r->flow.sent += (uint32_t)n; }
+
+/* RC: a Response is being sent; how many requests of the peer wait for theirs, how many of ours. */
+static inline bool diw_rdmap_rc_answering(const struct diw_rdmap *r) { return r->rc.answer_tx.active; }
+static inline bool diw_rdmap_rc_asked(const struct diw_rdmap *r) { return r->rc.nanswers; }
+static inline uint16_t diw_rdmap_rc_pending(const struct diw_rdmap *r) { return r->rc.nout; }
+/* RC: what was agreed on; whether the peer has sent an FPDU. */
+static inline uint16_t diw_rdmap_rc_ird(const struct diw_rdmap *r) { return r->rc.ird; }
+static inline uint16_t diw_rdmap_rc_ord(const struct diw_rdmap *r) { return r->rc.ord; }
+static inline bool diw_rdmap_rc_rfc7306(const struct diw_rdmap *r) { return r->rc.rfc7306; }
+static inline bool diw_rdmap_rc_is_self(const struct diw_rdmap *r) { return r->rc.self; }
+static inline bool diw_rdmap_rc_seen(const struct diw_rdmap *r) { return r->ddp.order.seen; }
+static inline const struct diw_rdmap_rc_place *diw_rdmap_rc_place(const struct diw_rdmap *r) { return &r->rc.place; }
+/* RC: when it began to wait; DIW_NEVER: it does not. */
+static inline uint64_t diw_rdmap_rc_waits_since(const struct diw_rdmap *r)
+{
+	return r->ddp.order.waiting ? r->ddp.order.waits_since : DIW_NEVER;
+}
+/* RC: a pending request has left behind SEQ, whose Response will say that all before SEQ is placed. */
+static inline bool diw_rdmap_rc_will_tell(const struct diw_rdmap *r, uint32_t seq)
+{
+	return !diw_list_empty(&r->rc.out) &&
+	       !diw_rdmap_rc_after(seq, diw_container(r->rc.out.prev, struct diw_rdmap_wr, out)->seq);
+}
+/* RC: how often a message may wait for a receive, 7 always; how long once, of the peer's. */
+void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer);
+
+/* ---- Looking at it (rdmap/rx.c) ---- */
+
+struct diw_rdmap_stats {
+	uint32_t sources, records_open, records_held, reasm_open, reads_open;
+	size_t memory;               /* bytes that peers' state holds */
+};
+struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r);
+bool diw_rdmap_has_reads(const struct diw_rdmap *r);         /* datagrams: outstanding, or not completed */
+/* The open record behind PREV, or the first; NULL: there is none. */
+const struct diw_record *diw_rdmap_record_next(const struct diw_rdmap *r, const struct diw_record *prev);
+const struct diw_record *diw_rdmap_record_find(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn);
+void diw_rdmap_record_release(struct diw_rdmap *r, struct diw_record *record);
+void diw_rdmap_dereg(struct diw_rdmap *r, uint32_t stag);    /* an STag ends, and records on it */
+
 #endif

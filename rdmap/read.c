@@ -250,6 +250,8 @@ void diw_rdmap_reads_settle(struct diw_rdmap *r)
 {
 	struct diw_list *l, *next;
 
+	if (!r->reads->unsent)
+		return;
 	r->reads->unsent = false;
 	diw_list_for_each_safe(l, next, &r->reads->active) {
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);

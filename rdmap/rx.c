@@ -67,12 +67,25 @@ void diw_rdmap_dgram_fini(struct diw_rdmap *r)
 	fini_reads(r);
 }
 
-int diw_rdmap_init(struct diw_rdmap *r)
+static int instance_init(struct diw_rdmap *r)
 {
 	r->ddp.ulp = &r->type->ulp;
 	r->ddp.ulp_ctx = r;
+	r->ddp.msn_tagged = (uint32_t)diw_random();
+	r->ddp.msn_untagged = (uint32_t)diw_random();
 	r->c = r->ddp.c;
 	return r->type->init(r);
+}
+
+int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
+{
+	*r = (struct diw_rdmap){
+		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .read_timeout = a->read_timeout,
+		.ddp = { .c = a->c, .stags = a->stags, .user = a->user, .cfg = a->cfg,
+			 .epoch = (uint16_t)diw_random() },
+	};
+	diw_rdmap_set_peer(r, &a->cfg.peer);
+	return instance_init(r);
 }
 
 void diw_rdmap_fini(struct diw_rdmap *r)
@@ -95,10 +108,9 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 	struct diw_rdmap fresh = {
 		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .read_timeout = r->read_timeout,
 		.ddp = { .link = d->link, .c = d->c, .stags = d->stags, .user = d->user, .cfg = d->cfg,
-			 .epoch = epoch_other_than(d->epoch), .msn_tagged = (uint32_t)diw_random(),
-			 .msn_untagged = (uint32_t)diw_random() },
+			 .epoch = epoch_other_than(d->epoch) },
 	};
-	int rc = diw_rdmap_init(&fresh);
+	int rc = instance_init(&fresh);
 
 	if (rc < 0)
 		return rc;
@@ -199,4 +211,50 @@ bool diw_rdmap_cq_room(void *ctx, uint32_t n)
 	struct diw_rdmap *r = ctx;
 
 	return r->up->recv_room(r->up_ctx, n);
+}
+
+/* ---- Looking at it ---- */
+
+struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r)
+{
+	const struct diw_ddp_dgram *dg = r->ddp.dg;
+
+	if (!dg)
+		return (struct diw_rdmap_stats){ .reads_open = r->rc.nout };
+	return (struct diw_rdmap_stats){
+		.sources = dg->sources.pool.used, .records_open = dg->records.nopen,
+		.records_held = dg->records.pool.used - dg->records.nopen, .reasm_open = dg->reasms.nopen,
+		.reads_open = r->reads->pool.used, .memory = diw_ddp_memory(&r->ddp),
+	};
+}
+
+bool diw_rdmap_has_reads(const struct diw_rdmap *r)
+{
+	return r->reads && !(diw_list_empty(&r->reads->active) && diw_list_empty(&r->reads->done));
+}
+
+const struct diw_record *diw_rdmap_record_next(const struct diw_rdmap *r, const struct diw_record *prev)
+{
+	const struct diw_records *rs = &r->ddp.dg->records;
+	const struct diw_list *l = prev ? prev->timer.next : rs->idle.next;
+
+	if (l == &rs->idle)
+		l = rs->closing.next;
+	return l == &rs->closing ? NULL : diw_container((struct diw_list *)l, struct diw_record, timer);
+}
+
+const struct diw_record *diw_rdmap_record_find(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn)
+{
+	return diw_record_find(&r->ddp, src, -1, msn);
+}
+
+void diw_rdmap_record_release(struct diw_rdmap *r, struct diw_record *record)
+{
+	diw_record_release(&r->ddp, record);
+}
+
+void diw_rdmap_dereg(struct diw_rdmap *r, uint32_t stag)
+{
+	if (r->ddp.dg)
+		diw_records_dereg(&r->ddp, stag);
 }

@@ -63,7 +63,7 @@ static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_dd
 		memcpy(h + 8, src->ip, 16);
 		memcpy(h + 24, dst->ip, 16);
 	}
-	diw_ddp_place(&qp->rdmap.ddp, &r->buf, 0, h, sizeof h);
+	diw_rdmap_place(&qp->rdmap, &r->buf, 0, h, sizeof h);
 }
 
 /* ---- What RDMAP asks ---- */
@@ -166,7 +166,7 @@ static bool record_done(void *ctx, struct diw_record *r, uint32_t lo, uint32_t h
 {
 	struct diw_qp *qp = ctx;
 	struct diw_wc *wc = diw_cq_slot(qp->recv_cq);
-	bool chunk = qp->rdmap.ddp.cfg.chunks, keep = !chunk && r->ranges.n > 1;
+	bool chunk = diw_rdmap_has_chunks(&qp->rdmap), keep = !chunk && r->ranges.n > 1;
 
 	*wc = (struct diw_wc){
 		.qp = qp, .to = r->to, .stag = r->stag, .msg_len = r->length,

@@ -14,7 +14,7 @@
 
 static bool can_confirm(const struct diw_qp *qp)
 {
-	return qp->rc.confirm && (qp->rdmap.rc.place.words || qp->rdmap.rc.ord);
+	return qp->rc.confirm && (diw_rdmap_rc_place(&qp->rdmap)->words || diw_rdmap_rc_ord(&qp->rdmap));
 }
 
 static bool is_message(const struct diw_rdmap_wr *w)
@@ -29,25 +29,25 @@ static bool has_response(const struct diw_rdmap_wr *w)
 
 bool diw_confirm_waits(const struct diw_qp *qp)
 {
-	return diw_rdmap_rc_after(qp->rc.wanted, qp->rdmap.rc.place.placed);
+	return diw_rdmap_rc_after(qp->rc.wanted, diw_rdmap_rc_place(&qp->rdmap)->placed);
 }
 
 bool diw_confirm_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
-	return w->unconfirmed && diw_rdmap_rc_after(w->seq, qp->rdmap.rc.place.placed);
+	return w->unconfirmed && diw_rdmap_rc_after(w->seq, diw_rdmap_rc_place(&qp->rdmap)->placed);
 }
 
 void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_rdmap_wr *next)
 {
-	if (qp->rdmap.tx.active || qp->rdmap.rc.imm_next)
+	if (diw_rdmap_is_sending(&qp->rdmap))
 		return;
-	w->ask = qp->rc.confirm && qp->rdmap.rc.place.words && w->signaled && is_message(w) &&
+	w->ask = qp->rc.confirm && diw_rdmap_rc_place(&qp->rdmap)->words && w->signaled && is_message(w) &&
 		 !(next && has_response(next));
 }
 
 void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 {
-	const struct diw_rdmap_rc_place *p = &qp->rdmap.rc.place;
+	const struct diw_rdmap_rc_place *p = diw_rdmap_rc_place(&qp->rdmap);
 
 	if (!can_confirm(qp) || has_response(w))
 		return;
@@ -65,44 +65,48 @@ void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 /* Nothing that is under way will say it. */
 static bool must_ask(const struct diw_qp *qp)
 {
-	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
+	const struct diw_rdmap *r = &qp->rdmap;
 
-	if (!diw_confirm_waits(qp) || diw_rc_is(qp, DIW_RC_PEER_ENDED) ||
-	    diw_rdmap_rc_after(qp->rc.asked, rc->place.placed))
-		return false;
-	return diw_list_empty(&rc->out) ||
-	       diw_rdmap_rc_after(qp->rc.wanted, diw_container(rc->out.prev, struct diw_rdmap_wr, out)->seq);
+	return diw_confirm_waits(qp) && !diw_rc_is(qp, DIW_RC_PEER_ENDED) &&
+	       !diw_rdmap_rc_after(qp->rc.asked, diw_rdmap_rc_place(r)->placed) &&
+	       !diw_rdmap_rc_will_tell(r, qp->rc.wanted);
 }
 
 /* The peer's stream waits for a receive, or for room for a completion, and what it says of our messages behind that:
  * the program may be waiting for the very completion before it posts one. */
 static bool is_stalled(const struct diw_qp *qp, uint64_t now)
 {
-	const struct diw_order *o = &qp->rdmap.ddp.order;
+	uint64_t since = diw_rdmap_rc_waits_since(&qp->rdmap);
 
-	return o->waiting && now - o->waits_since >= STALL_NS;
+	return since != DIW_NEVER && now - since >= STALL_NS;
 }
 
 void diw_confirm_run(struct diw_qp *qp, uint64_t now)
 {
 	struct diw_rdmap *r = &qp->rdmap;
-	uint32_t upto = r->rc.place.sent;
+	uint32_t upto = diw_rdmap_rc_place(r)->sent;
 	bool ask;
 
 	if (diw_confirm_waits(qp) && is_stalled(qp, now))
 		diw_rdmap_rc_confirm(r, upto);
-	if (r->tx.active || r->rc.imm_next || r->rc.answer_tx.active)
+	if (diw_rdmap_is_sending(r) || diw_rdmap_rc_answering(r))
 		return;
 	ask = must_ask(qp);
 	if ((diw_rdmap_rc_owes(r, now) || ask) && diw_rdmap_rc_tell(r, ask, now) == 0 && ask)
 		qp->rc.asked = upto;
 }
 
+/* The peer has asked, and nothing is in the way of the answer. */
+static bool may_answer(const struct diw_rdmap *r)
+{
+	return diw_rdmap_rc_place(r)->due && !diw_rdmap_is_sending(r) && !diw_rdmap_rc_answering(r);
+}
+
 void diw_confirm_last(struct diw_qp *qp, uint64_t now)
 {
 	struct diw_rdmap *r = &qp->rdmap;
 
-	if (r->rc.place.due && !r->tx.active && !r->rc.imm_next && !r->rc.answer_tx.active)
+	if (may_answer(r))
 		diw_rdmap_rc_tell(r, false, now);
 }
 
@@ -111,7 +115,8 @@ uint64_t diw_confirm_deadline(const struct diw_qp *qp)
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool may = diw_rc_is(qp, DIW_RC_SENDS) && !diw_rc_is(qp, DIW_RC_IS_SHUT) && !qp->blocked;
 
-	if (may && r->rc.place.due && !r->tx.active && !r->rc.imm_next && !r->rc.answer_tx.active)
-		return r->rc.place.until;
-	return may && r->ddp.order.waiting && diw_confirm_waits(qp) ? r->ddp.order.waits_since + STALL_NS : DIW_NEVER;
+	if (may && may_answer(r))
+		return diw_rdmap_rc_place(r)->until;
+	return may && diw_rdmap_is_waiting(r) && diw_confirm_waits(qp) ? diw_rdmap_rc_waits_since(r) + STALL_NS :
+									 DIW_NEVER;
 }

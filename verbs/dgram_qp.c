@@ -98,12 +98,12 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 	diw_impair_spec_free(spec);
 	if (rc != 0)
 		return diw_fail(rc, "diw_qp_create: a UDP socket at %s", diw_addr_str(&da.local, name));
-	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, &qp->rdmap.ddp, &qp->link);
+	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
 	if (rc < 0) {
 		d->ops->close(d);
 		return rc;
 	}
-	qp->rdmap.ddp.link = qp->link;
+	diw_rdmap_set_link(&qp->rdmap, qp->link);
 	return 0;
 }
 
@@ -122,24 +122,12 @@ void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now)
 {
 	(void)now;
 	qp->state = DIW_QPS_ERROR;
-	qp->rdmap.ddp.order.dead = true;
+	diw_rdmap_stop(&qp->rdmap);
 	diw_qp_flush(qp);
 	qp->link->ops->discard(qp->link);
 }
 
 /* ---- Looking at it ---- */
-
-void diw_dgram_qp_gauges(const struct diw_qp *qp, struct diw_gauges *g)
-{
-	const struct diw_ddp *d = &qp->rdmap.ddp;
-
-	g->sources = d->dg->sources.pool.used;
-	g->records_open = d->dg->records.nopen;
-	g->records_held = d->dg->records.pool.used - d->dg->records.nopen;
-	g->reasm_open = d->dg->reasms.nopen;
-	g->reads_open = qp->rdmap.reads->pool.used;
-	g->memory = diw_ddp_memory(d);
-}
 
 void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info)
 {
@@ -149,7 +137,7 @@ void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info)
 		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	info->rcvbuf = qp->link->dgram->rcvbuf;
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, peer);
-	info->epoch = qp->rdmap.ddp.epoch;
+	info->epoch = diw_rdmap_epoch(&qp->rdmap);
 }
 
 /* ---- Requests ---- */
@@ -177,7 +165,8 @@ int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	struct diw_sq *sq = &qp->sq;
 	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed);
 
-	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && (!qp->hold || qp->rdmap.tx.active)) {
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) &&
+	       (!qp->hold || diw_rdmap_is_sending(&qp->rdmap))) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, next);
 		bool read = w->opcode == DIW_OP_READ_REQUEST;
 		uint8_t status;
@@ -186,7 +175,7 @@ int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		if (w->signaled && !read && !diw_qp_has_room(qp, qp->send_cq, 1))
 			return -ENOBUFS;
 		/* Between two parts of a message others may have been sent. */
-		if (!qp->rdmap.tx.active || !diw_sq_is_staged(qp, w))
+		if (!diw_rdmap_is_sending(&qp->rdmap) || !diw_sq_is_staged(qp, w))
 			w->first = link->taken;
 		w->seq = link->taken + SEQ_OPEN;
 		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
@@ -207,6 +196,5 @@ void diw_dgram_qp_settle(struct diw_qp *qp, uint64_t now)
 	(void)now;
 	if (diw_sq_has_executed(qp))
 		diw_sq_retire(qp);
-	if (qp->rdmap.reads->unsent)
-		diw_rdmap_reads_settle(&qp->rdmap);
+	diw_rdmap_reads_settle(&qp->rdmap);
 }

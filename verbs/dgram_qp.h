@@ -8,7 +8,7 @@
 #define DIW_DGRAM_QP_OPS \
 	.first = DIW_QPS_RTS, .max_mulpdu = DIW_DGRAM_MAX - 4, .max_errors = 64, .qkey = true, \
 	.reset = diw_dgram_qp_reset, .abort = diw_dgram_qp_abort, .leave = diw_dgram_qp_abort, \
-	.query = diw_dgram_qp_query, .gauges = diw_dgram_qp_gauges, .outstanding = diw_sq_is_staged, \
+	.query = diw_dgram_qp_query, .outstanding = diw_sq_is_staged, \
 	.give_up = diw_dgram_qp_give_up, .begin = diw_dgram_qp_begin, .settle = diw_dgram_qp_settle
 
 int diw_dgram_qp_check(const struct diw_qp_attr *a);
@@ -17,7 +17,6 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 int diw_dgram_qp_reset(struct diw_qp *qp);
 void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now);
 void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info);
-void diw_dgram_qp_gauges(const struct diw_qp *qp, struct diw_gauges *g);
 bool diw_dgram_qp_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
 bool diw_dgram_qp_begin(struct diw_qp *qp, uint64_t now);
 int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now);

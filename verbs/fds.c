@@ -5,7 +5,7 @@
 /* A wake-up while a message waits for a receive, or after the stream has ended, could consume nothing. */
 static bool qp_wants_read(const struct diw_qp *qp)
 {
-	return !qp->rdmap.ddp.order.waiting && !qp->link->down;
+	return !diw_rdmap_is_waiting(&qp->rdmap) && !qp->link->down;
 }
 
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p)

@@ -13,13 +13,11 @@ static void recv_flush(struct diw_qp *qp, struct diw_recv *r)
 
 void diw_qp_flush(struct diw_qp *qp)
 {
-	struct diw_order *o = &qp->rdmap.ddp.order;
 	struct diw_recv *r;
 
 	diw_sq_flush(qp);
 	while (diw_qp_has_room(qp, qp->recv_cq, 1)) {
-		r = o->recv;
-		o->recv = NULL;
+		r = diw_rdmap_give_up_recv(&qp->rdmap);
 		if (!r && !qp->srq)
 			r = diw_rq_take(qp->rq);
 		if (!r)

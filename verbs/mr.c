@@ -140,8 +140,8 @@ static void close_records(const struct diw_mr *pub)
 	diw_list_for_each_safe(l, next, &dev->qps) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, of_dev);
 
-		if (qp->pd == pub->pd && qp->socket)
-			diw_records_dereg(&qp->rdmap.ddp, pub->stag);
+		if (qp->pd == pub->pd)
+			diw_rdmap_dereg(&qp->rdmap, pub->stag);
 	}
 }
 

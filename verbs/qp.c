@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/rng.h"
 #include "base/statpage.h"
 
 /* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
@@ -34,29 +33,21 @@ static uint64_t bounded(int64_t ns)
 
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
-	struct diw_rdmap *r = &qp->rdmap;
-	struct diw_ddp *d = &r->ddp;
-
-	r->type = qp->ops->rdmap;
-	r->up = &diw_qp_up;
-	r->up_ctx = qp;
-	r->read_timeout = bounded(a->read_timeout_ns);
-	d->c = qp->c;
-	d->stags = &qp->dev->stags;
-	d->user = (struct diw_stag_user){ .pd = qp->pd, .qp = qp };
-	d->epoch = (uint16_t)diw_random();
-	d->msn_tagged = (uint32_t)diw_random();
-	d->msn_untagged = (uint32_t)diw_random();
-	d->cfg = (struct diw_ddp_cfg){
-		.qkey = qp->ops->qkey ? a->qkey : 0, .peer = a->peer, .path = a->peer.path,
-		.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
-		.reorder_window = bounded(a->reorder_window_ns), .record_timeout = bounded(a->record_timeout_ns),
-		.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
-		.max_records = a->max_records, .max_reasm = a->max_sources, .rnr_timeout = bounded(a->rnr_timeout_ns),
-		.rnr_most = bounded(a->rnr_timeout_ns),
+	const struct diw_rdmap_attr attr = {
+		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .c = qp->c, .stags = &qp->dev->stags,
+		.user = { .pd = qp->pd, .qp = qp }, .read_timeout = bounded(a->read_timeout_ns),
+		.cfg = {
+			.qkey = qp->ops->qkey ? a->qkey : 0, .peer = a->peer,
+			.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
+			.reorder_window = bounded(a->reorder_window_ns),
+			.record_timeout = bounded(a->record_timeout_ns),
+			.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
+			.max_records = a->max_records, .max_reasm = a->max_sources,
+			.rnr_timeout = bounded(a->rnr_timeout_ns), .rnr_most = bounded(a->rnr_timeout_ns),
+		},
 	};
-	d->cfg.peer.path = 0;
-	return diw_rdmap_init(r);
+
+	return diw_rdmap_init(&qp->rdmap, &attr);
 }
 
 static int enlist(struct diw_qp *qp)
@@ -245,7 +236,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 		return rc;
 	g = diw_qp_gauges(qp);
 	*info = (struct diw_qp_info){
-		.state = qp->state, .peer = qp->rdmap.ddp.cfg.peer, .sq_pending = g.sq_pending,
+		.state = qp->state, .peer = *diw_rdmap_peer(&qp->rdmap), .sq_pending = g.sq_pending,
 		.rq_posted = g.rq_posted, .sources = g.sources, .records_open = g.records_open,
 		.records_held = g.records_held, .reasm_open = g.reasm_open, .reads_open = g.reads_open,
 		.memory = g.memory, .sq_busy = diw_sq_busy(qp),
@@ -295,31 +286,19 @@ int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
 	return n;
 }
 
-static int list_open(const struct diw_list *head, struct diw_record_info *info, int max, int n)
+int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
 {
-	const struct diw_list *l;
+	const struct diw_record *r = NULL;
+	int n, rc = qp->socket ? diw_engine_lock(&qp->dev->engine) : -EINVAL;
 
-	for (l = head->next; l != head; l = l->next, n++) {
-		const struct diw_record *r = diw_container(l, struct diw_record, timer);
-
+	if (rc < 0)
+		return rc;
+	for (n = 0; (r = diw_rdmap_record_next(&qp->rdmap, r)); n++)
 		if (n < max)
 			info[n] = (struct diw_record_info){
 				.src = r->addr, .msn = r->msn, .stag = r->stag, .msg_len = r->length, .to = r->to,
 				.byte_len = r->ranges.bytes, .nranges = r->ranges.n,
 			};
-	}
-	return n;
-}
-
-int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)
-{
-	const struct diw_records *rs = &qp->rdmap.ddp.dg->records;
-	int n = qp->socket ? diw_engine_lock(&qp->dev->engine) : -EINVAL;
-
-	if (n < 0)
-		return n;
-	n = list_open(&rs->idle, info, max, 0);
-	n = list_open(&rs->closing, info, max, n);
 	diw_engine_unlock(&qp->dev->engine);
 	return n;
 }
@@ -331,7 +310,7 @@ int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, 
 
 	if (n < 0)
 		return n;
-	r = diw_record_find(&qp->rdmap.ddp, &info->src, -1, info->msn);
+	r = diw_rdmap_record_find(&qp->rdmap, &info->src, info->msn);
 	n = r ? (int)r->ranges.n : -ENOENT;
 	for (int i = 0; i < n && i < max; i++)
 		ranges[i] = (struct diw_range){ r->ranges.v[i].lo, r->ranges.v[i].hi - r->ranges.v[i].lo };

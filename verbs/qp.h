@@ -114,9 +114,8 @@ struct diw_qp_ops {
 	int (*reset)(struct diw_qp *qp);
 	void (*abort)(struct diw_qp *qp, uint64_t now);
 	void (*leave)(struct diw_qp *qp, uint64_t now);      /* diw_qp_withdraw() */
-	/* Beside what diw_qp_query() and diw_qp_gauges() find out for every type. */
+	/* Beside what diw_qp_query() finds out for every type. */
 	void (*query)(const struct diw_qp *qp, struct diw_qp_info *info);
-	void (*gauges)(const struct diw_qp *qp, struct diw_gauges *g);
 
 	/* By posters: OPCODE, RDMAP's, or -errno (NULL: OPCODE); then the parts of W that are the type's. */
 	int (*check_send)(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
@@ -263,14 +262,15 @@ void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e);
 /* What is not a sum but a state. */
 static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 {
-	struct diw_gauges g = {
+	const struct diw_rdmap_stats s = diw_rdmap_stats(&qp->rdmap);
+
+	return (struct diw_gauges){
 		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
 			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
-		.rq_posted = diw_rq_posted(qp->rq),
+		.rq_posted = diw_rq_posted(qp->rq), .sources = s.sources, .records_open = s.records_open,
+		.records_held = s.records_held, .reasm_open = s.reasm_open, .reads_open = s.reads_open,
+		.memory = s.memory,
 	};
-
-	qp->ops->gauges(qp, &g);
-	return g;
 }
 int diw_qp_renew(struct diw_qp *qp);     /* a protocol that has heard of nobody. -ENOMEM: nothing has changed */
 static inline bool diw_rc_is(const struct diw_qp *qp, enum diw_rc_trait trait)

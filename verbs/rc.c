@@ -59,7 +59,7 @@ static int open_link(struct diw_qp *qp, const struct diw_rc_start *s)
 	if (rc < 0)
 		return rc;
 	a.pool = dev->mpa_pool;
-	return diw_mpa_open(&a, &diw_ddp_ordered_up, &qp->rdmap.ddp, &qp->link);
+	return diw_mpa_open(&a, &diw_ddp_ordered_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
 }
 
 /* Nothing but that we are ready; the requests that were posted follow. */
@@ -73,20 +73,19 @@ static void send_rtr(struct diw_qp *qp, unsigned rtr, uint64_t now)
 
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 {
-	struct diw_ddp *d = &qp->rdmap.ddp;
 	int rc = qp->dev->snap_pool ? 0 : diw_rdmap_snap_pool_new(&qp->dev->snap_pool);
 
 	if (rc == 0)
-		rc = diw_rdmap_rc_begin(&qp->rdmap, s->ird, s->ord, s->rfc7306, s->words, qp->dev->snap_pool);
+		rc = diw_rdmap_rc_begin(&qp->rdmap, &(struct diw_rdmap_rc_attr){
+			.peer = &s->stream->peer, .ird = s->ird, .ord = s->ord, .rfc7306 = s->rfc7306,
+			.words = s->words, .initiator = s->initiator, .pool = qp->dev->snap_pool,
+			.self = diw_addr_eq(&s->stream->local, &s->stream->peer) });
 	if (rc == 0)
 		rc = open_link(qp, s);
 	if (rc < 0)
 		return rc;
-	d->link = qp->link;
-	d->cfg.peer = s->stream->peer;
-	qp->rdmap.rc.self = diw_addr_eq(&s->stream->local, &s->stream->peer);
+	diw_rdmap_set_link(&qp->rdmap, qp->link);
 	qp->rc.crc = s->crc;
-	d->order.seen = s->initiator;
 	qp->rc.until = DIW_NEVER;
 	diw_rc_move(qp, s->initiator ? DIW_RC_OPEN : DIW_RC_HELD);
 	if (s->initiator)
@@ -103,7 +102,7 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 /* The initiator's first FPDU, if it has come, ends the hold. */
 static void end_hold(struct diw_qp *qp)
 {
-	if (!diw_rc_is(qp, DIW_RC_HOLDS) || !qp->rdmap.ddp.order.seen)
+	if (!diw_rc_is(qp, DIW_RC_HOLDS) || !diw_rdmap_rc_seen(&qp->rdmap))
 		return;
 	diw_rc_move(qp, qp->rc.phase == DIW_RC_HELD ? DIW_RC_OPEN :
 		    qp->rc.phase == DIW_RC_HELD_CLOSING ? DIW_RC_CLOSING : DIW_RC_SHUT);
@@ -161,12 +160,10 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 		return;
 	if (told || errnum)
 		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
-							 .peer = qp->rdmap.ddp.cfg.peer });
+							 .peer = *diw_rdmap_peer(&qp->rdmap) });
 	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;
-	qp->rdmap.ddp.order.dead = true;
-	qp->rdmap.ddp.order.waiting = false;
-	qp->rdmap.ddp.order.waits_until = 0;
-	if (remote || (told && qp->rdmap.rc.self))
+	diw_rdmap_stop(&qp->rdmap);
+	if (remote || (told && diw_rdmap_rc_is_self(&qp->rdmap)))
 		diw_rc_refuse(qp, fault);
 	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
 		shut(qp, end, now);
@@ -199,7 +196,8 @@ static void close_link(struct diw_qp *qp)
 	diw_ready_close(&qp->dev->engine, &qp->member);
 	qp->link->ops->close(qp->link);
 	diw_rdmap_snap_clear(&qp->rdmap);
-	qp->link = qp->rdmap.ddp.link = NULL;
+	qp->link = NULL;
+	diw_rdmap_set_link(&qp->rdmap, NULL);
 	qp->blocked = qp->more = false;
 	qp->rc.until = DIW_NEVER;
 }
@@ -210,7 +208,7 @@ static bool owes(const struct diw_qp *qp)
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool requests = !diw_rc_is(qp, DIW_RC_LAST) && !qp->hold && !diw_sq_empty(&qp->sq);
 
-	return requests || r->rc.nanswers || r->tx.active || r->rc.imm_next;
+	return requests || diw_rdmap_rc_asked(r) || diw_rdmap_is_sending(r);
 }
 
 /* The stream ends on our side, and with that both ways. */
@@ -239,8 +237,8 @@ static void settle_closing(struct diw_qp *qp, uint64_t now)
 	}
 	if (diw_rc_is(qp, DIW_RC_PEER_ENDED))
 		settle_peer_ended(qp, now);
-	else if (!diw_rc_is(qp, DIW_RC_IS_SHUT) && diw_sq_empty(&qp->sq) && qp->rdmap.rc.nout == 0 &&
-		 qp->rdmap.rc.nanswers == 0 && !diw_confirm_waits(qp))
+	else if (!diw_rc_is(qp, DIW_RC_IS_SHUT) && diw_sq_empty(&qp->sq) && !diw_rdmap_rc_pending(&qp->rdmap) &&
+		 !diw_rdmap_rc_asked(&qp->rdmap) && !diw_confirm_waits(qp))
 		shut(qp, qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_SHUT : DIW_RC_HELD_SHUT, now);
 	if (now >= qp->rc.until)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
@@ -279,7 +277,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		return;
 	}
 	qp->rc.retries = 0;
-	qp->rc.wanted = qp->rc.asked = qp->rdmap.rc.place.placed;
+	qp->rc.wanted = qp->rc.asked = diw_rdmap_rc_place(&qp->rdmap)->placed;
 	if (diw_rc_is(qp, DIW_RC_KEEPS))
 		diw_sq_flush(qp);
 	else
@@ -352,19 +350,12 @@ static int rc_reset(struct diw_qp *qp)
 
 /* ---- Looking at it ---- */
 
-static void rc_gauges(const struct diw_qp *qp, struct diw_gauges *g)
-{
-	g->reads_open = qp->rdmap.rc.nout;
-}
-
 static void rc_query(const struct diw_qp *qp, struct diw_qp_info *info)
 {
-	const struct diw_rdmap_rc *rc = &qp->rdmap.rc;
-
-	info->ird = rc->ird;
-	info->ord = rc->ord;
+	info->ird = diw_rdmap_rc_ird(&qp->rdmap);
+	info->ord = diw_rdmap_rc_ord(&qp->rdmap);
 	info->crc = qp->rc.crc;
-	info->rfc7306 = rc->rfc7306;
+	info->rfc7306 = diw_rdmap_rc_rfc7306(&qp->rdmap);
 	if (!qp->link)
 		return;
 	info->leaving = diw_rc_is(qp, DIW_RC_DRAINS) &&
@@ -386,7 +377,7 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE, .max_len = DIW_MAX_RC, .max_mulpdu = DIW_MPA_MAX_ULPDU,
 	.max_errors = RC_ERRORS, .num_kind = 1u << 16,
 	.check = rc_check, .open = rc_open, .reset = rc_reset, .abort = rc_abort, .leave = rc_leave,
-	.query = rc_query, .gauges = rc_gauges, .check_send = diw_rc_check_send, .fill = diw_rc_fill,
+	.query = rc_query, .check_send = diw_rc_check_send, .fill = diw_rc_fill,
 	.outstanding = diw_rc_outstanding, .give_up = diw_rc_give_up, .begin = rc_begin, .run = diw_rc_run,
 	.settle = diw_rc_settle, .deadline = rc_deadline,
 };
@@ -424,17 +415,13 @@ int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns)
 
 int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns)
 {
-	struct diw_rdmap_rc *rc = &qp->rdmap.rc;
 	int err = retry > 7 || timer_ns < 0 ?
 		  diw_fail(-EINVAL, "diw_qp_set_rnr: retry %u, timer %lld ns", retry, (long long)timer_ns) :
 		  lock_rc(qp, "diw_qp_set_rnr");
 
 	if (err < 0)
 		return err;
-	rc->tell_rnr |= retry != (rc->rnr_limits ? rc->rnr_retry : 7u);
-	rc->rnr_limits = retry < 7;
-	rc->rnr_retry = (uint8_t)retry;
-	qp->rdmap.ddp.cfg.rnr_unit = (uint64_t)timer_ns;
+	diw_rdmap_rc_set_rnr(&qp->rdmap, retry, (uint64_t)timer_ns);
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }

@@ -29,10 +29,10 @@ int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int
 				wr->bind.access);
 	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
 		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_IMM is for Sends and Writes", wr->opcode);
-	if (qp->state != DIW_QPS_ERROR && told && !qp->rdmap.rc.rfc7306 &&
+	if (qp->state != DIW_QPS_ERROR && told && !diw_rdmap_rc_rfc7306(&qp->rdmap) &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return diw_fail(-EOPNOTSUPP, "diw_post_send: the peer takes no immediates and atomics (RFC 7306)");
-	if ((qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING) && qp->rdmap.rc.ord == 0 &&
+	if ((qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING) && diw_rdmap_rc_ord(&qp->rdmap) == 0 &&
 	    (opcode == DIW_OP_READ_REQUEST || opcode == DIW_OP_ATOMIC_REQUEST))
 		return diw_fail(-EOPNOTSUPP, "diw_post_send: a Read or atomic, and ORD is 0");
 	return opcode;
@@ -60,15 +60,15 @@ void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 
 static bool may_begin(const struct diw_qp *qp)
 {
-	return (!qp->hold && !diw_rc_is(qp, DIW_RC_LAST)) || qp->rdmap.tx.active || qp->rdmap.rc.imm_next;
+	return (!qp->hold && !diw_rc_is(qp, DIW_RC_LAST)) || diw_rdmap_is_sending(&qp->rdmap);
 }
 
 /* A request that needs an answer, or waits for one, behind the end of the peer's half. */
 static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
-	return diw_rc_is(qp, DIW_RC_PEER_ENDED) && !qp->rdmap.tx.active &&
+	return diw_rc_is(qp, DIW_RC_PEER_ENDED) && !diw_rdmap_is_sending(&qp->rdmap) &&
 	       (w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST ||
-		(w->fence && qp->rdmap.rc.nout));
+		(w->fence && diw_rdmap_rc_pending(&qp->rdmap)));
 }
 
 static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
@@ -87,8 +87,8 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 			diw_rc_move(qp, DIW_RC_FINISHING);
 			break;
 		}
-		w->dst = qp->rdmap.ddp.cfg.peer;
-		if (!qp->rdmap.tx.active && !qp->rdmap.rc.imm_next && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
+		w->dst = *diw_rdmap_peer(&qp->rdmap);
+		if (!diw_rdmap_is_sending(&qp->rdmap) && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
 			return -EAGAIN;
 		diw_confirm_begin(qp, w, next + 1 != tail ? diw_sq_slot(sq, next + 1) : NULL);
 		rc = diw_rdmap_rc_send(&qp->rdmap, w, budget, &status, now);
@@ -115,7 +115,7 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
-	bool answers_first = r->rc.answer_tx.active || (!r->tx.active && !r->rc.imm_next && !qp->answers_first);
+	bool answers_first = diw_rdmap_rc_answering(r) || (!diw_rdmap_is_sending(r) && !qp->answers_first);
 
 	if (diw_rc_is(qp, DIW_RC_IS_SHUT)) {
 		*rc = diw_sq_retire(qp) ? 0 : -ENOBUFS;
@@ -123,11 +123,11 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 	}
 	if (answers_first)
 		*rc_answers = diw_rdmap_rc_answer(&qp->rdmap, budget, now);
-	if (!r->rc.answer_tx.active && *rc_answers != -EAGAIN)
+	if (!diw_rdmap_rc_answering(r) && *rc_answers != -EAGAIN)
 		*rc = run_rc_queue(qp, budget, now);
 	if (*rc != -EAGAIN && *rc_answers != -EAGAIN)
 		diw_confirm_run(qp, now);
-	if (!answers_first && !r->tx.active && *rc != -EAGAIN)
+	if (!answers_first && !diw_rdmap_is_sending(r) && *rc != -EAGAIN)
 		*rc_answers = diw_rdmap_rc_answer(&qp->rdmap, budget, now);
 }
 

@@ -95,7 +95,7 @@ static uint64_t sq_deadline(const struct diw_qp *qp)
 
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 {
-	uint64_t t = diw_min64(qp->rdmap.type->deadline(&qp->rdmap, waiting), sq_deadline(qp));
+	uint64_t t = diw_min64(diw_rdmap_deadline(&qp->rdmap, waiting), sq_deadline(qp));
 
 	if (qp->ops->deadline)
 		t = diw_min64(t, qp->ops->deadline(qp));
@@ -104,8 +104,8 @@ uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
-	qp->member.starved = qp->rdmap.ddp.order.waiting;
-	qp->rdmap.type->timers(&qp->rdmap, now);
+	qp->member.starved = diw_rdmap_is_waiting(&qp->rdmap);
+	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
 	qp->member.deadline = diw_qp_deadline(qp, true);
 	diw_engine_hasten(&qp->dev->engine, qp->member.deadline);

@@ -46,7 +46,7 @@ static void wr_leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t h
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum)
 {
 	struct diw_sq *sq = &qp->sq;
-	uint32_t end = atomic_load_explicit(&sq->next, memory_order_relaxed) + qp->rdmap.tx.active;
+	uint32_t end = atomic_load_explicit(&sq->next, memory_order_relaxed) + diw_rdmap_is_sending(&qp->rdmap);
 
 	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != end; i++) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
@@ -113,8 +113,7 @@ bool diw_sq_busy(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 
-	return r->tx.active || r->rc.imm_next || diw_sq_has_executed(qp) ||
-	       (r->reads && !(diw_list_empty(&r->reads->active) && diw_list_empty(&r->reads->done)));
+	return diw_rdmap_is_sending(r) || diw_sq_has_executed(qp) || diw_rdmap_has_reads(r);
 }
 
 void diw_sq_tell_drained(struct diw_qp *qp)

@@ -51,7 +51,7 @@ int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey)
 
 	if (rc < 0)
 		return rc;
-	qp->rdmap.ddp.cfg.qkey = qkey;
+	diw_rdmap_set_qkey(&qp->rdmap, qkey);
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }
@@ -64,7 +64,7 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 
 	if (rc < 0)
 		return rc;
-	qp->rdmap.ddp.user.deny = all & ~access;
+	diw_rdmap_set_deny(&qp->rdmap, all & ~access);
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }

@@ -18,7 +18,6 @@ static int uc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local)
 {
-	struct diw_ddp_cfg *cfg = &qp->rdmap.ddp.cfg;
 	int rc;
 
 	if (qp->ops != &diw_qp_ops_uc || peer->port == 0 || diw_addr_ip_is_zero(peer))
@@ -31,9 +30,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 	rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
-	cfg->peer = *peer;
-	cfg->peer.path = 0;                     /* it is what its datagrams are known by */
-	cfg->path = peer->path;
+	diw_rdmap_set_peer(&qp->rdmap, peer);
 	if (local && diw_addr_is_v4(local) != diw_addr_is_v4(peer))
 		local = NULL;
 	if (qp->socket->ops->from)
@@ -46,8 +43,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 static void uc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	(void)wr;
-	w->dst = qp->rdmap.ddp.cfg.peer;
-	w->dst.path = qp->rdmap.ddp.cfg.path;
+	w->dst = diw_rdmap_dst(&qp->rdmap);
 }
 
 /* As far as the peer's window reaches, and no further than where it is to be asked before more is sent. */
@@ -62,7 +58,7 @@ static void uc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 		uint64_t segments = qp->c->tx_segments;
 
 		*rc = diw_dgram_qp_run_queue(qp, &b, now);
-		r->flow.sent += (uint32_t)(had - b);
+		diw_rdmap_flow_sent(r, had - b);
 		*budget -= had - b - (int64_t)(qp->c->tx_segments - segments) * DIW_RDMAP_FLOW_TOLL;
 		said = *rc == -EAGAIN ? 0 : diw_rdmap_flow_run(r, *rc == -EBUSY, now);
 	} while (*rc == -EBUSY && said == 0 && *budget > 0 && diw_rdmap_flow_left(r, now) > 0);

@@ -84,7 +84,7 @@ void diw_wc_forget(struct diw_wc *wc)
 		if (!diw_sq_empty(&qp->sq))     /* the next Read may have waited for this one's place */
 			diw_engine_set_pending(&qp->dev->engine);
 	} else {
-		diw_record_release(&qp->rdmap.ddp, wc->map);
+		diw_rdmap_record_release(&qp->rdmap, wc->map);
 	}
 	wc->map = NULL;
 	wc->nranges = 0;

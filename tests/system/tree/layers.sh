@@ -52,6 +52,8 @@ tools/cp/cp.c #include "verbs/host/route.h"
 verbs/dev.h #include "verbs/of/device.h"
 base/crc.c #include "tests/net/net.h"
 ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
+verbs/run.c static bool planted(const struct diw_qp *qp) { return qp->rdmap.ddp.order.waiting; }
+verbs/sq.c static bool planted(const struct diw_rdmap *r) { return r->tx.active; }
 END
 comment=$(printf '/* %0114d */' 0)                            # 120 columns
 expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
