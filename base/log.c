@@ -57,7 +57,7 @@ static bool stderr_is_a_log(void)
 	       !(S_ISSOCK(now.st_mode) && is_network(STDERR_FILENO));
 }
 
-/* An ordinary file of the user's own, which nobody else has made a name for: opened for each line, so that no
+/* An ordinary file of the user's own, to which no other user has made a link: opened for each line, so that no
  * descriptor of the program is ever taken for it. */
 static int log_open(const char *path)
 {
@@ -87,7 +87,7 @@ static bool file_has_room(int fd, size_t len)
 	return l.rlim_cur == RLIM_INFINITY || (uint64_t)st.st_size + len <= l.rlim_cur;
 }
 
-/* Not when it would block. A pipe that nobody reads must not end the program, so its signal is not delivered. */
+/* Not when it would block. A pipe without a reader must not end the program, so its signal is not delivered. */
 static void line_write(int fd, const char *line, size_t len)
 {
 	const struct timespec at_once = { 0 };

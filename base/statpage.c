@@ -86,7 +86,7 @@ static void clean_text(char *s, size_t size)
 			*s = '?';
 }
 
-/* False when nobody uses the slot, or its user changed meanwhile. */
+/* False when the slot is free, or its user changed meanwhile. */
 static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t slot, struct diw_stat_qp *qp,
 		      uint64_t *values)
 {

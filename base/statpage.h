@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The page in which a process shows its counters: a file /dev/shm/diwarp.PID.RANDOM of mode 0600, whose writer
- * (verbs/stat.c) holds a lock on it as long as it lives. Who reads it does not trust it: another build wrote it, or
- * anybody.
+ * (verbs/stat.c) holds a lock on it as long as it lives. A reader does not trust it: another build may have
+ * written it, or any process.
  */
 #ifndef DIW_BASE_STATPAGE_H
 #define DIW_BASE_STATPAGE_H

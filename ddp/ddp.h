@@ -70,7 +70,7 @@ struct diw_recv {
 };
 
 struct diw_ddp_ulp {
-	/* Who takes this segment? Called before a byte of it is placed or a byte of state is spent. 0 or a fault. It
+	/* The target of this segment. Called before a byte of it is placed or state is made for it. 0 or a fault. It
 	 * may be asked again of a segment that had to wait. */
 	uint16_t (*target)(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
 	/* The next posted receive, or NULL; it is held until done or returned. */

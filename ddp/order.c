@@ -19,7 +19,7 @@ void diw_order_init(struct diw_order *o)
 	*o = (struct diw_order){ .tx_msn = { 1, 1, 1, 1 }, .rx_msn = { 1, 1, 1, 1 } };
 }
 
-/* The end of the stream is behind what waits, so that who waits for ever does not hear of it: it is asked for. */
+/* The end of the stream is behind the message that waits, and is not seen while that waits for ever: so ask for it. */
 static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every segment: length check, parse, ask upward who takes it, check, and only then place (RFC 5041 section 5). */
+/* Each segment that a datagram link delivers: check its length, decode it, ask the layer above for its target, check,
+ * and only then place it (RFC 5041 section 5). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ static uint16_t take_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 }
 
 /* UC: what found no receive waits for one, for a bounded time. Behind a wait that was in vain the next begins when
- * there was a receive again: where nobody posts any, nothing is held up. */
+ * there was a receive again: where no receives are posted, nothing is held up. */
 static bool may_await_recv(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;

@@ -28,7 +28,7 @@ struct diw_stag {
 	uint64_t to, len;            /* tagged offsets [to, to + len); never wraps */
 	const void *pd;
 	const void *qp;              /* only this one may use it; NULL: all of the protection domain */
-	bool invalid;                /* nobody may: a window that is not bound, or invalidated */
+	bool invalid;                /* no access: a window that is not bound, or invalidated */
 	bool window;
 	struct diw_stag *region;     /* a bound window's */
 	uint32_t windows;            /* bound to this region */
@@ -36,7 +36,7 @@ struct diw_stag {
 	struct diw_addr peer;
 };
 
-/* Who uses an STag. */
+/* The user of an STag: what is checked beside its number. */
 struct diw_stag_user {
 	const void *pd, *qp;
 	unsigned deny;               /* of enum diw_stag_access: what its peers may not do, whatever the STag allows */
@@ -62,11 +62,11 @@ uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const s
 struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user);
 /* The entry of that index, whatever its key and state, or NULL. */
 struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag);
-/* Nobody may use it any more; a window is bound to no region then. */
+/* Takes all rights from the STag; a window is then bound to no region. */
 void diw_stag_invalidate(struct diw_stag_table *t, struct diw_stag *s);
 /* The window W is QP's alone, or NULL: everybody's, from now on. It must be invalid. */
 void diw_stag_set_qp(struct diw_stag_table *t, struct diw_stag *w, const void *qp);
-/* What it alone might use is nobody's. */
+/* No other queue pair may use what it alone might use. */
 void diw_stag_forget_qp(struct diw_stag_table *t, const void *qp);
 /* Another key for the same index. */
 static inline void diw_stag_set_key(struct diw_stag *s, uint8_t key)

@@ -66,8 +66,8 @@ struct diw_dgram_ops {
 	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the
 	 * kernel allows a socket no more groups. */
 	int (*member)(struct diw_dgram *d, const struct diw_addr *group, bool join);
-	/* With `any`: whatever leaves from now on has this address of ours as its source, whoever has asked which
-	 * (NULL: the one that was asked). NULL where there is one address (the simulator). */
+	/* With `any`: datagrams have this local address as their source from now on, whatever address
+	 * the peer sent to (NULL: that address). NULL where there is one address (the simulator). */
 	void (*from)(struct diw_dgram *d, const struct diw_addr *local);
 	void (*close)(struct diw_dgram *d);
 };
@@ -82,15 +82,15 @@ struct diw_dgram_watch {
 
 struct diw_dgram {
 	const struct diw_dgram_ops *ops;
-	struct diw_dgram_watch *watch;   /* NULL: nobody does */
+	struct diw_dgram_watch *watch;   /* NULL: none */
 	struct diw_addr local;       /* bound address */
 	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
 	uint8_t only;                /* 4, 6: it reaches no other addresses than those of this version of IP; 0: both */
-	int tx_errno;                /* the last refusal; whoever reports it clears it */
+	int tx_errno;                /* the last refusal; its reporter clears it */
 	struct diw_addr tx_errpeer;  /* with that: of what was sent to this address; */
 	bool tx_icmp;                /* the kernel sent it, and an ICMP message has come since */
-	bool fds_changed;            /* there is one more; whoever polls them clears it */
-	bool mtu_changed;            /* a path's MTU became smaller; whoever reports it clears it */
+	bool fds_changed;            /* there is one more; the thread that polls them clears it */
+	bool mtu_changed;            /* a path's MTU became smaller; its reporter clears it */
 	/* A group socket's burst, which the next recv takes and returns as if it had come to this one. */
 	const struct diw_dgram_burst *given;
 	struct diw_counters *c;
@@ -156,7 +156,7 @@ struct diw_impair_watch {
 	void (*lost)(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov,
 		     size_t off, uint32_t len, uint64_t now);
 };
-void diw_impair_watch(struct diw_dgram *d, struct diw_impair_watch *w);      /* NULL: nobody */
+void diw_impair_watch(struct diw_dgram *d, struct diw_impair_watch *w);      /* NULL: none */
 /* Change it in place; D must come from diw_impair_open. What is delayed stays so. */
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec);
 

@@ -75,7 +75,7 @@ struct diw_impair_line {
 	struct diw_impair_item run[DIW_IMPAIR_RUN]; /* leaves now, in this order */
 	int nrun;
 
-	struct diw_impair_watch *watch;             /* who is told what was lost, or NULL */
+	struct diw_impair_watch *watch;             /* is told of lost datagrams, or NULL */
 	bool tx;
 	struct diw_impair_item lost[DIW_IMPAIR_RUN]; /* of the burst that is decided over: told when it was taken */
 	int nlost;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One direction of an impaired path: who is lost, doubled, damaged, held back and delayed. Decisions are made datagram
- * by datagram, so that they do not depend on how datagrams were packed into bursts, and a seed replays them exactly.
- * Only what waits or is altered is copied; the rest stays the burst's.
+ * One direction of an impaired path: which datagrams are lost, doubled, damaged, held back and delayed. Each decision
+ * is made for one datagram. So it does not depend on how datagrams were packed into bursts, and a seed replays it
+ * exactly. Only datagrams that wait or are altered are copied; the others stay in the burst's memory.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -48,7 +48,7 @@ struct diw_link_up {
 	 * broke. Told once; the link still sends, unless errnum says that it cannot. NULL on other links. */
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
 	/* Datagrams: the kernel refused N segments for ERRNUM; FIRST is the number of the first, as `taken` counts from
-	 * 0. Called within send, flush and poll. NULL: nobody is told. */
+	 * 0. Called within send, flush and poll. NULL: no call. */
 	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
 };
 
@@ -69,7 +69,7 @@ struct diw_link_ops {
 	uint32_t (*mulpdu)(struct diw_link *l, const struct diw_addr *dst);
 	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
 	int (*fds)(struct diw_link *l, int fd[DIW_DGRAM_FDS]);
-	/* RELIABLE: whether the peer has ended the stream, though not all of it was received. NULL: nobody knows. */
+	/* RELIABLE: whether the peer has ended the stream, though not all of it was received. NULL: unknown. */
 	bool (*hung_up)(struct diw_link *l);
 	/* RELIABLE: the stream ends behind what is staged. NULL on other links. */
 	void (*shutdown)(struct diw_link *l, uint64_t now);

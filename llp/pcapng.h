@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Writes a pcapng file (draft-ietf-opsawg-pcapng) of IP packets: one section, one interface, nanoseconds, a comment a
- * packet. A file that cannot be written any more ends with its last whole packet; nobody waits for a disk but in
+ * packet. A file that cannot be written any more ends with its last whole packet; no thread waits for a disk but in
  * write(2).
  */
 #ifndef DIW_LLP_PCAPNG_H

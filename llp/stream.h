@@ -29,7 +29,7 @@ struct diw_stream_ops {
 	/* Payload bytes of one packet: RFC 5044's EMSS. */
 	uint32_t (*emss)(struct diw_stream *s);
 	int (*fd)(struct diw_stream *s);             /* -1: the simulator's have none */
-	/* Whether the peer has ended its half, or it broke, whatever is still to be received. NULL: nobody knows. */
+	/* Whether the peer has ended its half, or it broke, whatever is still to be received. NULL: unknown. */
 	bool (*hung_up)(struct diw_stream *s);
 	/* Keepalive, user timeout, tos and congestion of A, for one that was accepted. NULL: nothing to set. */
 	int (*tune)(struct diw_stream *s, const struct diw_stream_attr *a);

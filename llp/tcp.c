@@ -154,7 +154,7 @@ static int tcp_set_options(int fd, int family, const struct diw_stream_attr *a)
 }
 
 /* Within one host nothing is lost and nothing is far: there BBR, many systems' choice, halves the goodput by its
- * pacing. Who may not choose has what there is. */
+ * pacing. A user that may not choose gets the system's default. */
 static void choose_congestion(const struct tcp *t, const struct diw_stream_attr *a)
 {
 	if (!a->congestion[0] && memcmp(t->s.local.ip, t->s.peer.ip, sizeof t->s.peer.ip) == 0)

@@ -43,7 +43,7 @@ bool diw_udp_pmtu_learn(struct diw_udp_pmtu *p, const struct diw_addr *src, cons
 #define DIW_UDP_ANSWER_SLOTS 256u
 
 struct diw_udp_answer {
-	struct diw_addr peer;        /* whoever sent to a wildcard socket, */
+	struct diw_addr peer;        /* the sender to a wildcard socket, */
 	uint8_t local[16];           /* asked this address, */
 	unsigned ifindex;            /* on this interface: link-local only */
 };

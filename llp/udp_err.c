@@ -3,7 +3,7 @@
  * What ICMP said of datagrams that were sent: the sockets' error queues (IP_RECVERR). A message makes the next call on
  * its socket fail, whatever that call is for, so that call is made again.
  *
- * Nobody vouches for such a message: its sender need only know our address and port. So it is counted and told, ten
+ * Such a message is not authenticated: its sender need only know our address and port. So it is counted and told, ten
  * times a second at most, and changes nothing.
  */
 #include <errno.h>

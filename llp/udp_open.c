@@ -217,7 +217,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	return err;
 }
 
-/* Both sockets must allow it at the time of the bind; afterwards nobody else shall join them. */
+/* Both sockets must allow it at the time of the bind; afterwards no other socket shall join them. */
 static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 {
 	struct diw_addr local = u->d.local;

@@ -57,7 +57,7 @@ static void cancel(struct diw_uring *r, int i)
 /* ---- Send ---- */
 
 /* A send's completion may stand behind others. Those stay, closed up, for the next recv: taken out of the ring they
- * would no longer wake who sleeps on it. */
+ * would no longer wake a thread that sleeps on it. */
 static bool take_sent(struct diw_uring *r, int *res)
 {
 	struct io_uring_cq *cq = &r->ring.cq;

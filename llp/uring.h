@@ -42,7 +42,7 @@ enum { DIW_URING_TX = 2, DIW_URING_CANCEL = 3 };     /* user_data; below: of rx[
 /* ---- The ring itself (llp/uring_open.c) ---- */
 
 int diw_uring_setup(struct diw_uring *r);            /* for the socket that is open; -errno */
-void diw_uring_end(struct diw_uring *r);             /* what setup made; nobody receives any more */
+void diw_uring_end(struct diw_uring *r);             /* frees what setup made; no receive is outstanding */
 int diw_uring_add_file(struct diw_uring *r, int i, int fd);
 /* Buffer BID is the kernel's again. */
 void diw_uring_add_buf(struct diw_uring_rx *rx, unsigned bid);

@@ -98,8 +98,8 @@ static int mpa_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
 	return fd[0] >= 0;
 }
 
-/* What has come and nobody wants: a socket that is closed with it there resets the stream, and what the peer has not
- * read yet goes with it. */
+/* Discards octets that have arrived: closing a socket with unread octets resets the stream, and the peer loses what it
+ * has not read yet. */
 static void discard(struct diw_mpa *m)
 {
 	uint8_t buf[16384];

@@ -244,5 +244,5 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 			break;
 		n++;
 	}
-	return n + (l->down && !was_down);      /* its end is news to who polls */
+	return n + (l->down && !was_down);      /* its end is news to the thread that polls */
 }

@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 
 	setlocale(LC_CTYPE, "");
 	status = run_named(argc, argv);
-	/* Figures that nobody got are no success: a full disk behind `> file`. */
+	/* Output that could not be written is a failure: a full disk behind `> file`. */
 	if ((fflush(stdout) || ferror(stdout)) && status == TOOL_OK)
 		return tool_failed("standard output: not all of it could be written");
 	return status;

@@ -8,7 +8,7 @@
 #define CONNECT_NS (5 * DIW_S)
 #define LEAVE_NS DIW_S
 #define KEEPALIVE_S 10               /* a host that vanished gives its connection back */
-#define STEP_EVENTS 256              /* those who connect at a storm's pace must not keep the others waiting */
+#define STEP_EVENTS 256              /* many new connections must not keep the others waiting */
 #define BUSY "too many connections"
 
 int opt_qp(const char *text, bool *rc)
@@ -123,7 +123,7 @@ static struct rc_conn *conn_free(struct rc_server *s)
 	return NULL;
 }
 
-/* A request that nobody can serve is refused, and the others are served on. */
+/* A request that cannot be served is refused; the others continue. */
 static void accept_request(struct rc_server *s, const struct diw_cm_event *ev)
 {
 	struct rc_conn *c = conn_free(s);

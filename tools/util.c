@@ -95,7 +95,7 @@ int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, ui
 	return 0;
 }
 
-/* Not rounded: a limit that is refused when typed as it is told helps nobody. */
+/* Not rounded: a limit as it is printed must be accepted when it is typed. */
 static const char *exact(uint64_t n, char buf[24])
 {
 	if (n % 1024 == 0)

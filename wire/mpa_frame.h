@@ -17,7 +17,7 @@
 struct diw_mpa_frame {
 	bool reply, markers, crc, reject;
 	bool large;                  /* a reserved bit, siw's: FPDUs need not fit a TCP segment */
-	uint8_t revision;            /* 0..2 as received; more are refused by who asks */
+	uint8_t revision;            /* 0..2 as received; others are refused by the caller */
 	bool enhanced;               /* S of revision 2: the fields below are there */
 	bool p2p;                    /* A */
 	bool rtr_fpdu;               /* B: ready to receive is told by an FPDU without ULPDU */

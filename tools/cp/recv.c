@@ -154,7 +154,7 @@ static void session_report(const struct receiver *r)
 	fflush(stdout);
 }
 
-/* Nobody may write any more; called before the file is read, renamed or dropped. */
+/* Ends all rights to write; called before the file is read, renamed or dropped. */
 static void session_withdraw(struct session *s)
 {
 	if (s->mr)
@@ -171,7 +171,7 @@ static void session_drop(struct session *s)
 	s->state = IDLE;
 }
 
-/* What comes meanwhile is said again by those who wait for an answer; but no receive may stay away. */
+/* A message that comes meanwhile is repeated by its sender; but each receive must be posted again. */
 static void pass_over(struct receiver *r)
 {
 	struct diw_wc wc[WC_BATCH];

@@ -106,7 +106,7 @@ bool dump_notes_next(struct dump_notes *n, enum dump_dir *dir, char *comment, si
 		block_options(n, n->block + 20 + data, len - 24 - data, dir, comment, room);
 	for (char *p = comment; *p; p++)
 		if ((unsigned char)*p < ' ' || (unsigned char)*p >= 0x7f)
-			*p = '?';    /* a file may come from anybody: no escapes, 8-bit ones too; JSON is UTF-8 */
+			*p = '?';    /* a file may be hostile: no escapes, 8-bit ones too; JSON is UTF-8 */
 	return true;
 }
 

@@ -253,7 +253,7 @@ static uint32_t take_fpdu(struct dump_rc *rc, struct conn *c, int side, const ui
 
 /* ---- The stream, in order ---- */
 
-/* Before the reply nobody knows how an FPDU is to look: those that an initiator sends all the same wait for it. */
+/* Before the reply the format of FPDUs is not agreed: those that an initiator sends all the same wait for it. */
 static bool is_agreed(const struct conn *c)
 {
 	return c->replied || c->middle;

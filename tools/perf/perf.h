@@ -86,7 +86,7 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 /* A port for the client's UC queue pair, which the server's is created with before the client's exists. -errno. */
 int rig_free_port(const struct perf_side *side);
 const char *rig_llp(const struct rig *r);            /* as the device says; NULL: bare sockets */
-/* TCP's congestion control; "": this is not TCP, or nobody knows. */
+/* TCP's congestion control; "": this is not TCP, or it is unknown. */
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);

@@ -10,7 +10,7 @@
 
 #define LAT_FIRST_NS DIW_S           /* for the first round trip, which tells how long to wait for others */
 #define LAT_SLACK_NS (20 * DIW_MS)   /* longer than the record and reassembly timeouts of a lat rig */
-#define LAT_RC_NS (10 * DIW_S)       /* RC loses nothing: who gives one up leaves the longest out of the distribution */
+#define LAT_RC_NS (10 * DIW_S)       /* RC loses nothing: one given up would be missing in the distribution */
 #define LAT_QUIET_NS (5 * DIW_MS)
 #define LAT_IDLE_NS DIW_MS           /* the responder then looks at the control connection */
 

@@ -25,7 +25,7 @@ static uint32_t window_for(uint64_t rcvbuf, uint64_t size)
 	return w < 2 ? 2 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
-/* RC: the stream keeps what nobody receives, so this only has to keep it moving. */
+/* RC: the stream keeps what is not received yet, so this only has to keep it moving. */
 static uint32_t rc_window_of(uint64_t size)
 {
 	uint64_t w = RC_WINDOW_BYTES / size;
@@ -244,7 +244,7 @@ static void make_ring(struct rig *r)
 			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
 			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
 		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
-			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* so that a full queue wakes who fills it */
+			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* wakes the thread that fills a full queue */
 	}
 }
 

@@ -289,7 +289,7 @@ static const struct raw_pong_ops pong_ops = { tcp_send_message, tcp_receive_mess
 
 /* ---- Both ---- */
 
-/* Whoever waits for an answer, or sends message by message, wants each to leave at once; bulk may wait. */
+/* A sender that waits for answers, or sends message by message, wants each to leave at once; bulk may wait. */
 static int tcp_prepare(struct end *e)
 {
 	int at_once = e->a->test == RAW_LAT || e->a->batch == 1;

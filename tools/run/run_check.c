@@ -214,7 +214,7 @@ static bool needs_libraries(const char *path)
 	return found;
 }
 
-/* A shared object has none: it is for that of whoever loads it, and so is this program. */
+/* A shared object names no loader: the loader of this program is used. */
 static bool loader_of(const char *path, char out[PATH_MAX])
 {
 	return run_interpreter(path, out) || (needs_libraries(path) && run_interpreter("/proc/self/exe", out));

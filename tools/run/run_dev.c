@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * diw run --dev: files that programs look for before they believe in a device. The program gets them in a mount
- * namespace, where nobody else sees them; an ordinary user's is in a user namespace, in which he is who he was.
+ * namespace, where no other process sees them; an ordinary user's is in a user namespace that keeps the user's id.
  *
  * A directory that has no place for them, as /dev of a host without RDMA, is covered by one that has all that it has.
  */

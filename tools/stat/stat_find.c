@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pages of counters in /dev/shm, which anybody may have put there. */
+/* The pages of counters in /dev/shm, which any process may have put there. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static bool page_is_abandoned(int fd, const struct stat *st)
 	return magic_of(fd) == 0 && time(NULL) - st->st_ctime > UNFINISHED_S;
 }
 
-/* Nobody holds its lock: whoever wrote it is dead. Root may remove what others left. */
+/* No process holds its lock: its writer is dead. Root may remove pages of others. */
 static int tell_dead(struct stat_list *list, const char *file, const struct stat *st)
 {
 	list->faulty++;
@@ -81,7 +81,7 @@ static int list_add(struct stat_list *list, const struct stat_proc *p)
 	return TOOL_OK;
 }
 
-/* The kernel says which process holds it; anybody can make a file that tells of another. */
+/* The kernel says which process holds it; any process can make a file that names another. */
 static bool is_of_user(pid_t pid, uid_t uid)
 {
 	char file[32];
@@ -102,7 +102,7 @@ static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t 
 		list->faulty++;
 		return tool_failed("%s: not a file", file);
 	}
-	if (st.st_uid != geteuid() && geteuid() != 0) {      /* who may not look at others' is shown none by them */
+	if (st.st_uid != geteuid() && geteuid() != 0) {      /* only root reads others' pages */
 		list->denied++;
 		return TOOL_OK;
 	}
