@@ -131,7 +131,8 @@ static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *ds
 	a->is.until = diw_coarse_ns() + BELIEVED;
 	a->n = 0;
 	a->is.route = (struct diw_route){ .crc = q.vouched || diw_conf.crc == DIW_CRC_ON, .home = !q.vouched };
-	if (!q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst)))
+	a->is.route.away = !q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst));
+	if (a->is.route.away)
 		return;
 	if (are_known(&q) && (q.vouched || a->n))
 		a->is.route.key = q.vouched ? diw_reg_peer_key(dst->port) :

@@ -11,7 +11,8 @@
 
 /* What S sends to DST reaches more than one socket. */
 bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst);
-/* Is every socket known to be capable that a datagram of S to DST, which is such an address, will reach? */
+/* Is every socket known to be capable that a datagram of S to DST, which is such an address, will reach? If not,
+ * ROUTE->away says whether one of them may be on another host. */
 bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 void diw_group_forked(void);
 

@@ -253,7 +253,8 @@ struct diw_route {
 	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: true as long as the entry stays, and the kernel finds it */
 	bool beyond;                         /* in another network namespace: the configuration says so */
-	bool home;                           /* to a group, because it leaves by lo */
+	bool home : 1;                       /* to a group, because it leaves by lo */
+	bool away : 1;                       /* no frame to a group: it may leave the host */
 	uint64_t stamp;                      /* of a frame: route.h; 0: none */
 };
 

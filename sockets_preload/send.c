@@ -87,7 +87,9 @@ static DIW_COLD bool plain_to(struct tx *t, const struct sockaddr *to)
 
 	if (to)
 		diw_addr_from_sockaddr(&dst, to);
-	return plain(t, diw_group_is(t->s, &dst) ? DIW_C_sock_plain_group : DIW_C_sock_plain_unknown);
+	if (!diw_group_is(t->s, &dst))
+		return plain(t, DIW_C_sock_plain_unknown);
+	return plain(t, t->route.away ? DIW_C_sock_plain_away : DIW_C_sock_plain_group);
 }
 
 /* MSG_MORE begins a datagram that the next call without it ends. */
@@ -112,11 +114,12 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 		return plain_by_flags(t);
 	if (t->s->plain != NO_REASON && t->s->plain != IS_CUT)
 		return plain(t, t->s->plain);
+	t->route.away = false;
 	to = !addr ? connected_to(t, &name) : is_address(addr, addr_len) ? addr : NULL;
 	if (!to || !diw_route_find(t->s, t->fd, to, &t->route))
 		return plain_to(t, to);
 	if (t->route.home && (t->steered || t->flags & MSG_DONTROUTE))
-		return plain(t, DIW_C_sock_plain_group);
+		return plain(t, DIW_C_sock_plain_away);
 	return t->len + diw_frame_head_len(&t->route) + DIW_SEAL_LEN <= DIW_FRAME_MAX ||
 	       plain(t, DIW_C_sock_plain_size);
 }

@@ -15,6 +15,7 @@
 	X(sock_plain_option, "sent plain: UDP_CORK is set, or IP_RECVERR and what forbids fragments") \
 	X(sock_plain_flags, "sent plain: MSG_MORE, MSG_ZEROCOPY, or control data with IPV6_DONTFRAG") \
 	X(sock_plain_group, "sent plain: to a multicast or broadcast address, and not all who may hear it are known") \
+	X(sock_plain_away, "sent plain: to such an address, and it may leave this host") \
 	X(sock_rx_crc, "frames dropped: the CRC failed") \
 	X(sock_rx_malformed, "frames dropped: the header contradicts itself") \
 	X(sock_rx_strange, "looked like a frame, with a key that is nobody's: delivered as it was") \

@@ -88,7 +88,7 @@ sum() {
 		END { print s + 0 }' "$file"
 }
 DAMAGED="sock_rx_crc sock_rx_malformed sock_stream_crc sock_stream_malformed sock_stream_cut sock_stream_orphan"
-PLAIN="sock_plain_unknown sock_plain_size sock_plain_option sock_plain_flags sock_plain_group"
+PLAIN="sock_plain_unknown sock_plain_size sock_plain_option sock_plain_flags sock_plain_group sock_plain_away"
 
 # Of what the ends that are eligible sent: FRAMED of ALL, messages or bytes.
 count() {

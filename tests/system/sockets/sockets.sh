@@ -71,7 +71,7 @@ cp "$TMP/out" "$TMP/stat"
 check "what could go in frames did" holds '.counters | .sock_tx_framed > 180 and
 	.sock_plain_unknown < .sock_tx_framed / 10 and .sock_rx_framed >= .sock_tx_framed - 5'
 check "each reason for plain was met" holds '.counters | .sock_plain_unknown > 0 and .sock_plain_size > 0 and
-	.sock_plain_option > 0 and .sock_plain_flags > 0 and .sock_plain_group > 0'
+	.sock_plain_option > 0 and .sock_plain_flags > 0 and (.sock_plain_group + .sock_plain_away) > 0'
 check "a look-alike, too" holds '.counters | .sock_rx_strange > 0'
 run "Prometheus" $DIW stat $HELD --prometheus
 check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\""

@@ -51,13 +51,14 @@ framed() {
 		check "... as they were sent" kill -0 "$pid"
 	done
 }
-# plain WHAT: 100 more go plain and none framed, once the kernel was asked again; each member goes on.
+# plain WHAT [COUNTER]: 100 more go plain for that reason and none framed, once the kernel was asked again; each member
+# goes on.
 plain() {
-	local before plain pid
+	local before plain pid counter=${2:-sock_plain_group}
 	sleep 0.1
 	before=$(counted $SENDER sock_tx_framed)
-	plain=$(counted $SENDER sock_plain_group)
-	check "$1: plain" eventually 20 at_least $SENDER sock_plain_group $((plain + 100))
+	plain=$(counted $SENDER $counter)
+	check "$1: plain" eventually 20 at_least $SENDER $counter $((plain + 100))
 	check "... all" [ "$(counted $SENDER sock_tx_framed)" -eq "$before" ]
 	for pid in "${ALL[@]}"; do
 		check "... a member gets them" kill -0 "$pid"
@@ -119,7 +120,7 @@ everybody_ends
 # What the interposer cannot follow, or what leads elsewhere.
 sender $G4 $PORT lo by=lo
 member $G4 lo
-plain "control data that names an interface"
+plain "control data that names an interface" sock_plain_away
 stop
 everybody_ends
 
@@ -162,7 +163,7 @@ for how in "239.1.1.1 va" "239.1.1.1 va index" "239.2.1.1 -" "239.1.1.1 va ttl0"
 	sender $group $PORT $interface $rest
 	run "another host gets no frame unless it is named, $how" in_b timeout 60 "$TALK" receive $group $PORT vb 100
 	member $group va
-	plain "... all is plain"
+	plain "... all is plain" sock_plain_away
 	stop
 	everybody_ends
 	[ -z "$rest" ] || continue
