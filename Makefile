@@ -128,7 +128,7 @@ $(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
 
 $(DIW): $(TOOL_OBJ) $(SHM_A) $(LIB_A)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS) $(if $(INIH),-l:libinih.a)
 
 $(BUILD)/obj/verbs/of/%.o: CPPFLAGS += '-DOF_NUMBERS(X)=$(foreach n,$(OF_PRIVATES),X($(n)))' \
 	'-DOF_PRIVATE_NAME(name)=$(foreach n,$(OF_PRIVATES),OF_PRIVATE_OF($(n),name,$(if $(filter $(OF_PRIVATE),$(n)),@@,@)))'

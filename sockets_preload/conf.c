@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "sockets_preload/preload.h"
+#include "sockets_preload/shm/conffile.h"
+#include "sockets_preload/shm/regfile.h"
 
 struct diw_sock_conf diw_conf;
 
@@ -206,6 +208,8 @@ static void set(const char *name, const char *value)
 			atomic_store(&diw_log_level, i);
 		else
 			diw_log(DIW_LOG_WARN, "%s: '%s' is not one of its values (diwarp-sockets(7))", name, value);
+	} else if (!strcmp(name, "dir")) {
+		diw_regfile_place(value);
 	} else if (!strcmp(name, "key")) {
 		take_key(name, value);
 	} else if (!strcmp(name, "peers")) {
@@ -233,57 +237,19 @@ static const struct { const char *name, *variable; } settings[] = {
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "key", "DIWARP_SOCKETS_KEY" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" }, { "exclude_ports", "DIWARP_SOCKETS_EXCLUDE_PORTS" },
 	{ "exclude_programs", "DIWARP_SOCKETS_EXCLUDE_PROGRAMS" },
+	{ "dir", NULL },                     /* sockets_preload/shm/regfile.c reads the variable */
 };
 #define SETTINGS (sizeof settings / sizeof settings[0])
 
-#ifdef HAVE_INIH
-#include <ini.h>
-
-/* 0 is an error to inih, which tells its line. */
-static int from_file(void *user, const char *section, const char *name, const char *value)
+static bool set_from_file(const char *name, const char *value)
 {
-	(void)user;
-	if (strcmp(section, "sockets") != 0)
-		return 1;
 	for (size_t i = 0; i < SETTINGS; i++)
 		if (!strcmp(name, settings[i].name)) {
 			set(name, value);
-			return 1;
+			return true;
 		}
-	return 0;
+	return false;
 }
-
-/* The first that there is. */
-static void read_file(void)
-{
-	const char *named = getenv("DIWARP_CONFIG"), *home = getenv("HOME");
-	char path[PATH_MAX];
-	FILE *f;
-	int line;
-
-	snprintf(path, sizeof path, "%s", named ? named : "");
-	if (!named && home)
-		snprintf(path, sizeof path, "%s/.config/diwarp.ini", home);
-	if (!named && (!home || access(path, F_OK) < 0))
-		snprintf(path, sizeof path, "/etc/diwarp.ini");
-	if (!*path || (!named && access(path, F_OK) < 0))
-		return;
-	f = fopen(path, "re");
-	line = f ? ini_parse_file(f, from_file, NULL) : 0;
-	if (!f || ferror(f))                 /* or a directory, which opens */
-		diw_log(DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
-	else if (line)
-		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed", path, line);
-	if (f)
-		fclose(f);
-}
-#else
-static void read_file(void)
-{
-	if (getenv("DIWARP_CONFIG"))
-		diw_log(DIW_LOG_WARN, "DIWARP_CONFIG: this build cannot read configuration files");
-}
-#endif
 
 /* Whoever confines itself may write no file either: sshd has the limit of 0 for that. */
 static bool log_is_muted(void)
@@ -295,9 +261,9 @@ void diw_conf_init(void)
 {
 	diw_log_begin(&(struct diw_log_how){ .name = "diwarp sockets", .level = DIW_LOG_WARN, .call = real.syscall,
 					     .muted = log_is_muted });
-	read_file();
+	diw_conffile_read(set_from_file);
 	for (size_t i = 0; i < SETTINGS; i++) {
-		const char *value = getenv(settings[i].variable);
+		const char *value = settings[i].variable ? getenv(settings[i].variable) : NULL;
 
 		if (value)
 			set(settings[i].name, value);

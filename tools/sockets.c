@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sockets_preload/shm/conffile.h"
 #include "sockets_preload/shm/sockreg.h"
 #include "sockets_preload/shm/streamreg.h"
 #include "tools/tool.h"
@@ -176,14 +177,24 @@ static void row_print(const struct row *row)
 	putchar('\n');
 }
 
+/* Of the configuration file only this says where the registries are. */
+static bool place_set(const char *name, const char *value)
+{
+	if (!strcmp(name, "dir"))
+		diw_regfile_place(value);
+	return true;
+}
+
 static int show_all(bool json)
 {
 	char path[PATH_MAX];
 	const char *why, *why_none;
-	struct diw_sockreg *reg = diw_sockreg_open(false, path, sizeof path, &why);
+	struct diw_sockreg *reg;
 	struct diw_streamreg *streams;
 	struct list list = { 0 };
 
+	diw_conffile_read(place_set);
+	reg = diw_sockreg_open(false, path, sizeof path, &why);
 	if (!reg && why)
 		return tool_failed("%s: %s", path, why);
 	streams = diw_streamreg_open(false, path, sizeof path, &why_none);

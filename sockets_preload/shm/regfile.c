@@ -24,10 +24,20 @@
 #define LEFT_S 2                         /* seconds until it is removed */
 #define INIT_TRIES 1000                  /* of a millisecond, while another process makes the file */
 
+static char *place;                      /* that the configuration file names */
+
+void diw_regfile_place(const char *dir)
+{
+	free(place);
+	place = strdup(dir);
+}
+
 static void directory(char *path, size_t size)
 {
 	const char *chosen = secure_getenv("DIWARP_SOCKETS_DIR"), *run = secure_getenv("XDG_RUNTIME_DIR");
 
+	if (!chosen || !*chosen)
+		chosen = place;
 	if (chosen && *chosen)
 		snprintf(path, size, "%s/diwarp-%u", chosen, (unsigned)geteuid());
 	else if (run && *run == '/')

@@ -32,6 +32,8 @@ void *diw_map_unlocked(size_t size, int flags, int fd);
  * memory, or end in SIGBUS where there is none. False: the kernel cannot do that (Linux before 5.14); there is none. */
 bool diw_can_back_pages(void);
 bool diw_back_pages(const void *at, size_t n);
+/* The directory of all such files, as DIWARP_SOCKETS_DIR names it, which comes before; before the first is opened. */
+void diw_regfile_place(const char *dir);
 /* Maps it, and makes it if CREATE. NULL, with what is wrong in *why and the file in PATH, or *why NULL when there is
  * none. */
 void *diw_regfile_open(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why);

@@ -76,6 +76,24 @@ ended "$RECEIVER"
 run "a plain one in the place of one that was killed gets none" timeout 60 $STREAM receive 127.0.0.1 5000 100
 stop
 check "... which the other had" [ "$(told sock_tx_framed "$TMP/sender")" -ge 50 ]
+if DIWARP_CONFIG=/dev/null $RUN true 2>&1 | grep -q 'cannot read configuration'; then
+	skip "this build reads no configuration file"
+else
+	printf '[sockets]\ndir = %s\n' "$TMP/named" > "$TMP/diwarp.ini"
+	mkdir -m 777 "$TMP/named"
+	received more DIWARP_CONFIG="$TMP/diwarp.ini"
+	check "with a directory that the configuration file names it hears some" eventually 30 grep -q "heard some" "$TMP/receiver"
+	run "... and diw sockets finds it there" env DIWARP_CONFIG="$TMP/diwarp.ini" $DIW sockets
+	check "... at its port" matches "$OUT" ':5000'
+	ended "$RECEIVER"
+	stop
+	check "... in frames" [ "$(told sock_tx_framed "$TMP/sender")" -ge 50 ]
+	mkdir -m 777 "$TMP/other"
+	received 100 DIWARP_CONFIG="$TMP/diwarp.ini" DIWARP_SOCKETS_DIR="$TMP/other"
+	check "with another directory in the environment, too" join "$RECEIVER" 60
+	stop
+	check "... which comes before the file" test -d "$TMP/other/diwarp-$(id -u)"
+fi
 background "$TMP/server" contained env DIWARP_SOCKETS_DIR="$TMP/shared" $RUN $TCP echo 5000
 SERVER=$PID
 check "a server in a container" eventually 30 accepting 5000
