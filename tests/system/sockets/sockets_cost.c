@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the interposer costs: the same work without it, with it, and with it and the CRC, on one processor. Each way is
+ * What the interposer costs: the same work without it, with it, and with it and the CRC, or with it and Write-Records,
+ * on one processor. Each way is
  * a program of its own; the three take turns of a millisecond or two, so that all of them meet the same machine, and a
  * turn is compared with its neighbours'. They are started anew now and then, since where the memory of a process lies
  * makes it 1 % slower or faster than the next. A line of output is a figure: a label, the ratio, its goal, apart by
@@ -27,7 +28,7 @@
 #define A_START 40                       /* rounds of the same processes */
 #define PEERS 300                        /* each more than once a turn: it is of those that talk all the time */
 
-enum { PLAIN, WITH, WITH_CRC, WAYS };
+enum { PLAIN, WITH, OTHERWISE, WAYS };      /* OTHERWISE: with the CRC, or by Write-Records */
 struct figures { double cpu, elapsed; };  /* ns */
 struct way { int ask, answer; struct figures *ns; };
 
@@ -287,14 +288,16 @@ static const struct work {
 	void (*open)(void), (*once)(void);
 	int times;                           /* a turn */
 	double goal, crc_goal;
+	bool records;
 } works[] = {
-	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08 },
-	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08 },
-	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, 1.05, 1.08 },
-	{ "clients", "300 sockets connected to one", open_clients, clients, 32 * PEERS, 1.05, 1.08 },
-	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 32 * PEERS, 1.05, 1.08 },
-	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0 },
-	{ "connection", "stream, connection", open_server, connection, 20, 1.3, 0 },
+	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08, false },
+	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08, false },
+	{ "records", "large datagrams", open_blocking, blocking, 200, 1.05, 0, true },
+	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, 1.05, 1.08, false },
+	{ "clients", "300 sockets connected to one", open_clients, clients, 32 * PEERS, 1.05, 1.08, false },
+	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 32 * PEERS, 1.05, 1.08, false },
+	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0, false },
+	{ "connection", "stream, connection", open_server, connection, 20, 1.3, 0, false },
 };
 
 static struct figures turn(const struct work *w)
@@ -325,7 +328,7 @@ static int take_turns(const struct work *w)
 
 /* ---- All of them ---- */
 
-static void start(struct way *w, char **argv, int way)
+static void start(struct way *w, char **argv, int way, bool records)
 {
 	int in[2], out[2];
 
@@ -337,7 +340,8 @@ static void start(struct way *w, char **argv, int way)
 		if (way != PLAIN)
 			setenv("LD_PRELOAD", argv[1], 1);
 		setenv("DIWARP_SOCKETS_STREAMS", "on", 1);
-		setenv("DIWARP_SOCKETS_CRC", way == WITH_CRC ? "on" : "off", 1);
+		setenv("DIWARP_SOCKETS_CRC", way == OTHERWISE && !records ? "on" : "off", 1);
+		setenv("DIWARP_SOCKETS_MODE", way == OTHERWISE && records ? "write-record" : "sendrecv", 1);
 		execl(argv[0], argv[0], argv[3], argv[4], NULL);
 		_exit(1);
 	}
@@ -378,7 +382,7 @@ static double median(double *v, int n)
 	return v[n / 2];
 }
 
-/* A turn of W against the plain one of its round. */
+/* A turn of W against that of PLAIN in its round. */
 static double ratio(const struct way *plain, const struct way *w, int n, bool elapsed)
 {
 	static double v[MOST_ROUNDS];
@@ -394,31 +398,36 @@ static void tell(struct way w[WAYS], const struct work *k, int n)
 
 	for (int i = 0; i < n; i++)
 		v[i] = w[PLAIN].ns[i].cpu;
+	if (k->records) {
+		printf("%s, %zu B, by Write-Records against by Sends\t%.3f\t%.2f\n", k->label, bytes,
+		       ratio(&w[WITH], &w[OTHERWISE], n, false), k->goal);
+		return;
+	}
 	printf("%s, %zu B, %.2f us without\t%.3f\t%.2f\n", k->label, bytes, median(v, n) / 1e3,
 	       ratio(&w[PLAIN], &w[WITH], n, false), k->goal);
 	if (k->crc_goal > 0)
-		printf("  with the CRC\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[WITH_CRC], n, false), k->crc_goal);
+		printf("  with the CRC\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[OTHERWISE], n, false), k->crc_goal);
 	else
 		printf("  elapsed\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[WITH], n, true), k->goal);
 }
 
-static void start_all(struct way w[WAYS], char **argv)
+static void start_all(struct way w[WAYS], char **argv, bool records)
 {
 	for (int i = 0; i < WAYS; i++) {
-		start(&w[i], argv, i);
+		start(&w[i], argv, i, records);
 		asked(&w[i]);
 	}
 }
 
 /* SECONDS, and no fewer rounds than are one start. */
-static int take_rounds(struct way w[WAYS], char **argv)
+static int take_rounds(struct way w[WAYS], char **argv, bool records)
 {
 	double end = now(CLOCK_MONOTONIC) + atof(argv[2]) * 1e9;
 	int n = 0;
 
 	while (n < MOST_ROUNDS && (n % A_START || now(CLOCK_MONOTONIC) < end)) {
 		if (n % A_START == 0)
-			start_all(w, argv);
+			start_all(w, argv, records);
 		for (int i = 0; i < WAYS; i++) {
 			int way = (n + i) % WAYS;
 
@@ -457,6 +466,6 @@ int main(int argc, char **argv)
 	for (int i = 0; i < WAYS; i++)
 		if (!(w[i].ns = calloc(MOST_ROUNDS, sizeof *w[i].ns)))
 			return 1;
-	tell(w, k, take_rounds(w, argv));
+	tell(w, k, take_rounds(w, argv, k->records));
 	return 0;
 }
