@@ -64,7 +64,8 @@ HOST_A = $(BUILD)/obj/verbs/host.a
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
-SOCK_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sockets_preload/*.c) $(patsubst %,base/%.c,addr crc log nocancel path) \
+SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_preload/stream/*.c) \
+	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path) \
 	$(wildcard wire/*.c) $(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
 # What its processes share in memory, which diw and tests read, too.
 SHM_OBJ := $(call objs,sockets_preload/shm/*.c)

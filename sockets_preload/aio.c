@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define STACK (256u << 10)
 #define SLICE DIW_MS                     /* of waiting for requests of the C library's, too */

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "sockets_preload/dgram/route.h"
 #include "sockets_preload/reach.h"
-#include "sockets_preload/route.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71

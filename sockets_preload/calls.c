@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 ssize_t __send(int fd, const void *buf, size_t len, int flags);
 ssize_t __write(int fd, const void *buf, size_t len);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 struct io_uring;
 struct io_uring_params;

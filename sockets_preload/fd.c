@@ -8,11 +8,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/group.h"
+#include "sockets_preload/dgram/segments.h"
 #include "sockets_preload/shm/regfile.h"
-#include "sockets_preload/frame.h"
-#include "sockets_preload/group.h"
-#include "sockets_preload/segments.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -153,7 +153,7 @@ static uint8_t plain_reason(int fd, int family, uint16_t size)
 {
 	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || has_odd_errors(fd, family))
 		return DIW_C_sock_plain_option;
-	return size || diw_wire_on ? IS_CUT : NO_REASON;
+	return size || diw_bad_net_on ? IS_CUT : NO_REASON;
 }
 
 static bool is_watched(int fd, int family)
@@ -184,7 +184,7 @@ static bool describe(int fd, struct diw_sock *s)
 		return false;
 	diw_reg_keys(s);
 	s->segment = (uint16_t)diw_sock_option(fd, IPPROTO_UDP, UDP_SEGMENT);
-	s->gro = diw_wire_on || diw_sock_option(fd, IPPROTO_UDP, UDP_GRO);
+	s->gro = diw_bad_net_on || diw_sock_option(fd, IPPROTO_UDP, UDP_GRO);
 	s->plain = plain_reason(fd, s->family, s->segment);
 	s->watched = is_watched(fd, s->family);
 	s->timed = has_timeout(fd);
@@ -236,7 +236,7 @@ static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
-	diw_wire_open(true);
+	diw_bad_net_open(true);
 	return keep(fd, s, mark);
 }
 
@@ -264,7 +264,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 		return NULL;
 	}
 	diw_sock_stat_open();
-	diw_wire_open(false);
+	diw_bad_net_open(false);
 	tmp->shared = !is_new;
 	tmp->way = is_new ? at->way : DIW_WAY_UNKNOWN;
 	tmp->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
@@ -400,7 +400,7 @@ static void in_child(void)
 	diw_reg_forked();
 	diw_group_forked();
 	diw_sock_stat_forked();
-	diw_wire_forked();
+	diw_bad_net_forked();
 	diw_stream_forked();
 	diw_aio_forked();
 	diw_ask_forked();
@@ -436,7 +436,7 @@ __attribute__((constructor(101))) static void preload_begin(void)
 	diw_conf_init();
 	if (diw_conf.off || diw_is_confined())
 		return;
-	diw_wire_init();
+	diw_bad_net_init();
 	diw_frame_init();
 	if (diw_isal_open()) {
 		pthread_atfork(NULL, in_parent, in_child);

@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "sockets_preload/group.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/dgram/group.h"
+#include "sockets_preload/stream/stream.h"
 
 int __connect(int fd, const struct sockaddr *addr, socklen_t len);
 int __close(int fd);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define SCRIPTS 4                        /* interpreters of interpreters, as the kernel has it */
 #define HEADERS 32u

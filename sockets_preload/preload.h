@@ -255,7 +255,7 @@ struct diw_route {
 	bool beyond;                         /* in another network namespace: the configuration says so */
 	bool home : 1;                       /* to a group, because it leaves by lo */
 	bool away : 1;                       /* no frame to a group: it may leave the host */
-	uint64_t stamp;                      /* of a frame: route.h; 0: none */
+	uint64_t stamp;                      /* of a frame: dgram/route.h; 0: none */
 };
 
 /* What is opened once, by whoever needs it first. */

@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 static void reads(int fd)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/reach.h"
 
 #define CHANGES 100                      /* looks at an entry that is being written */

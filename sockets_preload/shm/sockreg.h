@@ -72,7 +72,7 @@ struct diw_sockreg {
 	/* Marks of datagrams that have reached a socket, where the kernel tracks connections (docs/sockets.md): a hash
 	 * of the socket and the sender, and in the low bits when that was. */
 	_Atomic uint64_t heard[DIW_SOCKREG_HEARD];
-	/* The last frame that has arrived, of a mark that senders and receivers agree on: sockets_preload/route.h. */
+	/* The last frame that has arrived, of a mark that senders and receivers agree on: dgram/route.h. */
 	_Atomic uint64_t echo[1u << DIW_SOCKREG_ECHO_BITS];
 	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be
 	 * touched: a read would take memory, or end in SIGBUS where there is none. */

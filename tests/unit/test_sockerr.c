@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What of the interposer's error queue a program sees, whatever link, protocol and checksum, whatever comes. Its source
  * is part of this one, as frame.c is of test_sockframe.c. */
-#include "sockets_preload/errqueue.c"
+#include "sockets_preload/dgram/errqueue.c"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Frames of the interposer, whatever comes. Its source is part of this one: the preload itself would take this
  * program's calls. */
-#include "sockets_preload/frame.c"
+#include "sockets_preload/dgram/frame.c"
 
 #include <stdlib.h>
 

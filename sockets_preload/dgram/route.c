@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the interposer remembers of destinations: the kernel's answers, and echoes of frames that arrived. */
-#include "sockets_preload/group.h"
+#include "sockets_preload/dgram/group.h"
+#include "sockets_preload/dgram/route.h"
 #include "sockets_preload/reach.h"
-#include "sockets_preload/route.h"
 
 struct diw_hop diw_hops[DIW_HOP_SETS][DIW_HOP_WAYS];
 

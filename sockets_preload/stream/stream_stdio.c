@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define MOST_FILES 1024
 

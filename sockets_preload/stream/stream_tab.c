@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define FREED 1u                         /* values of a cookie that no socket has */
 #define WRITING UINT64_MAX

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 #include "wire/fpdu.h"
 #include "wire/hdr.h"
 #include "wire/rdmap.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why)
 {

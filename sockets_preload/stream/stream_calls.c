@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 /* ---- Under the names of send.c, recv.c and calls.c ---- */
 

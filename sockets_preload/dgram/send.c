@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sockets_preload/frame.h"
-#include "sockets_preload/group.h"
-#include "sockets_preload/route.h"
-#include "sockets_preload/segments.h"
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/group.h"
+#include "sockets_preload/dgram/route.h"
+#include "sockets_preload/dgram/segments.h"
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #ifndef MSG_ZEROCOPY
 #define MSG_ZEROCOPY 0x4000000
@@ -152,10 +152,10 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 /* What is no datagram, or not all of it, is left alone. */
 static ssize_t put_out(const struct tx *t, const struct msghdr *m)
 {
-	if (DIW_LIKELY(!diw_wire_on) || t->why == DIW_C_sock_plain_flags ||
+	if (DIW_LIKELY(!diw_bad_net_on) || t->why == DIW_C_sock_plain_flags ||
 	    diw_sock_option(t->fd, IPPROTO_UDP, UDP_CORK))
 		return real.sendmsg(t->fd, m, t->flags);
-	return diw_wire_sendmsg(t->fd, m, t->flags, t->size);
+	return diw_bad_net_sendmsg(t->fd, m, t->flags, t->size);
 }
 
 static inline bool is_marked(const struct tx *t)
@@ -227,7 +227,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.s = s;
 		t.len = len;
 		t.marked = t.steered = false;
-		if ((s->plain == IS_CUT || diw_wire_on) && (buf || !len))
+		if ((s->plain == IS_CUT || diw_bad_net_on) && (buf || !len))
 			return diw_sock_sendmsg(fd, s, &(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1,
 				.msg_name = (void *)addr, .msg_namelen = addr_len }, flags);
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))
@@ -400,7 +400,7 @@ static bool join(struct batch *b, const struct msghdr *msg)
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
 	bool odd = is_odd(msg), odd_control = !odd && is_odd_control(msg, &t);
 
-	if (diw_wire_on || (!odd && !odd_control && t.size))
+	if (diw_bad_net_on || (!odd && !odd_control && t.size))
 		return false;
 	if (b->n == DIW_STAGE_SLOTS || (!odd && b->pieces + msg->msg_iovlen + 2 > MOST_PIECES + 2))
 		return false;

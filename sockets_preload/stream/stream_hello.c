@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a direction begins with, if it has frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM_HELLO], bool crc)
 {

@@ -5,9 +5,9 @@
 
 #include <netinet/udp.h>
 
+#include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/preload.h"
 #include "sockets_preload/stage.h"
-#include "sockets_preload/wire.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

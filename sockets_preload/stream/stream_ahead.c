@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define MUCH 16384u                      /* payload */
 #define BETWEEN (DIW_MPA_CRC + DIW_STREAM_HEAD)   /* two FPDUs' payloads, at least */

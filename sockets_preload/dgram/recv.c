@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/segments.h"
 #include "sockets_preload/reach.h"
-#include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 /* ---- One datagram ---- */
 
@@ -42,7 +42,7 @@ static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 	if (n >= 0) {
 		if (diw_reach_tells())
 			diw_reach_came(r->cookie, m);
-		if (diw_wire_on)
+		if (diw_bad_net_on)
 			diw_addr_from_sockaddr(&r->came.src, (const struct sockaddr *)&from);
 		if (room)
 			memcpy(r->asked.msg_name, &from, room < m->msg_namelen ? room : m->msg_namelen);
@@ -64,7 +64,7 @@ static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
 	if (r->gro)
 		diw_gro_ask(r->msg, h->mem);
 	flags &= ~MSG_TRUNC;
-	n = diw_reach_tells() || diw_wire_on ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
+	n = diw_reach_tells() || diw_bad_net_on ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
 	r->msg->msg_iov = r->asked.msg_iov;
 	r->msg->msg_iovlen = r->asked.msg_iovlen;
 	return n;
@@ -131,7 +131,7 @@ static bool undo(struct rx *r, const struct diw_hold *h, size_t n)
 
 	if (r->gro)
 		return diw_gro_undo(&r->keys, h->mem, n, &r->asked, r->msg, r->flags & MSG_PEEK,
-				    diw_wire_on ? &r->came : NULL, &r->got);
+				    diw_bad_net_on ? &r->came : NULL, &r->got);
 	if (diw_frame_check(&r->keys, h->mem, n, &head) == DIW_FRAME_BAD)
 		return false;
 	r->one = (struct iovec){ h->mem + head, payload(n, head, r->flags) };

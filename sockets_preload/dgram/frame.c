@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What of frames is not every datagram's. */
 #include "base/rng.h"
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
 #include "wire/rdmap.h"
 
 #define REGION 65536u                                /* bytes that an STag names: the largest datagram's */

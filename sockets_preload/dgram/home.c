@@ -8,7 +8,7 @@
 #include <linux/rtnetlink.h>
 #include <string.h>
 
-#include "sockets_preload/group.h"
+#include "sockets_preload/dgram/group.h"
 
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62

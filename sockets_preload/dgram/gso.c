@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sockets_preload/frame.h"
-#include "sockets_preload/segments.h"
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/segments.h"
 
 /* Every kernel takes so many segments. Of more it has to be asked at once whether it does. */
 #define MOST_IN_TWO 64u
@@ -86,8 +86,8 @@ static ssize_t send_some(struct sending *sd, uint8_t *mem, bool first)
 	m.msg_iov = &iov;
 	m.msg_iovlen = 1;
 	do
-		rc = DIW_LIKELY(!diw_wire_on) ? real.sendmsg(sd->b->fd, &m, sd->b->flags) :
-			diw_wire_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size);
+		rc = DIW_LIKELY(!diw_bad_net_on) ? real.sendmsg(sd->b->fd, &m, sd->b->flags) :
+			diw_bad_net_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size);
 	while (rc < 0 && errno == EINTR && !first);
 	if (rc < 0) {
 		diw_add(DIW_C_sock_tx_framed, -(uint64_t)n);

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define PIECES 64u
 #define EACH 16u                             /* receives that wait before they look */

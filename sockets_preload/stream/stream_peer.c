@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define LONG_NS (300 * DIW_MS)           /* a reader is waited for, until its connection was accepted, */
 #define SHORT_NS (20 * DIW_MS)           /* and until the process that accepted it has shown it */

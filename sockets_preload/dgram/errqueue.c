@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/stage.h"
 
 /* A packet of 65,535 bytes behind a link's header is more than a stage for one takes. */

@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/segments.h"
 #include "sockets_preload/reach.h"
-#include "sockets_preload/segments.h"
 #include "sockets_preload/stage.h"
 
 struct many {
@@ -188,7 +188,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 		return diw_errqueue_recvmmsg(fd, s, vec, n, flags, timeout);
 	if (flags & MSG_OOB)
 		return real.recvmmsg(fd, vec, n, flags, timeout);
-	if (diw_wire_on)
+	if (diw_bad_net_on)
 		return one_by_one(fd, s, vec, n, flags, timeout);
 	diw_sock_show(fd, s);
 	m.fd = fd;

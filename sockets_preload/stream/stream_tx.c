@@ -12,7 +12,7 @@
 #include <sys/time.h>
 
 #include "base/clock.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 #include "wire/fpdu.h"
 #include "wire/hdr.h"
 #include "wire/rdmap.h"

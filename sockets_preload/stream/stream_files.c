@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "sockets_preload/stage.h"
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 #define CHUNK 16384u                     /* of a file */
 #define LITTLE 2048u                     /* that a connection takes soon once poll() says that it takes some */

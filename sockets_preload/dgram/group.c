@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "sockets_preload/answers.h"
-#include "sockets_preload/group.h"
+#include "sockets_preload/dgram/group.h"
 #include "sockets_preload/reach.h"
 
 #define BELIEVED (10 * DIW_MS)               /* for so long an answer of the kernel's */

@@ -2,7 +2,7 @@
 /* SO_RCVLOWAT of who gets frames. The kernel counts what is in its queue, and the program what it is given of that. */
 #include <string.h>
 
-#include "sockets_preload/stream.h"
+#include "sockets_preload/stream/stream.h"
 
 /* With fewer bytes in the queue there cannot be as much payload as the program wants. */
 static uint32_t least(const struct diw_stream_rx *rx, uint32_t want)

@@ -17,11 +17,11 @@
 #include "llp/capture.h"
 #include "llp/impair.h"
 #include "llp/pcapng.h"
-#include "sockets_preload/wire.h"
+#include "sockets_preload/dgram/bad_net.h"
 
 #define MOST_PIECES 64u
 
-bool diw_wire_on;
+bool diw_bad_net_on;
 
 static struct {
 	pthread_mutex_t lock;
@@ -121,7 +121,7 @@ static void write_burst(int fd, const struct diw_dgram_burst *b)
 	}
 }
 
-void diw_wire_came(const struct diw_came *c, const uint8_t *data, size_t len, const char *dropped)
+void diw_bad_net_came(const struct diw_came *c, const uint8_t *data, size_t len, const char *dropped)
 {
 	struct iovec iov = { (void *)data, len };
 	struct diw_pcapng_packet k = { .iov = &iov, .len = (uint32_t)len, .comment = dropped };
@@ -210,7 +210,7 @@ static bool find_peer(int fd, const struct msghdr *msg, struct diw_addr *peer)
 	return true;
 }
 
-ssize_t diw_wire_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size)
+ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size)
 {
 	size_t len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
 	struct diw_dgram_burst b = { .iov = msg->msg_iov, .niov = (int)msg->msg_iovlen, .len = (uint32_t)len };
@@ -268,7 +268,7 @@ static void impair(const char *text)
 		snprintf(wire.refused, sizeof wire.refused, "%s", why);
 }
 
-void diw_wire_init(void)
+void diw_bad_net_init(void)
 {
 	const char *text = secure_getenv("DIWARP_IMPAIR");
 
@@ -280,12 +280,12 @@ void diw_wire_init(void)
 	wire.line.tx = true;
 	if (wire.path)
 		wire.line.watch = &wire.watch;
-	diw_wire_on = wire.impairs || wire.path || wire.refused[0];
+	diw_bad_net_on = wire.impairs || wire.path || wire.refused[0];
 }
 
-void diw_wire_open(bool connections)
+void diw_bad_net_open(bool connections)
 {
-	if (!diw_wire_on || diw_is_confined())
+	if (!diw_bad_net_on || diw_is_confined())
 		return;
 	if (connections) {
 		if (!atomic_exchange(&wire.told_connections, true))
@@ -302,9 +302,9 @@ void diw_wire_open(bool connections)
 }
 
 /* Another thread of the parent's may have been sending. */
-void diw_wire_forked(void)
+void diw_bad_net_forked(void)
 {
-	if (!diw_wire_on)
+	if (!diw_bad_net_on)
 		return;
 	pthread_mutex_init(&wire.lock, NULL);
 	wire.file = NULL;

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sockets_preload/frame.h"
+#include "sockets_preload/dgram/frame.h"
+#include "sockets_preload/dgram/segments.h"
 #include "sockets_preload/reach.h"
-#include "sockets_preload/segments.h"
 
 void diw_gro_ask(struct msghdr *m, uint8_t *mem)
 {
@@ -107,7 +107,7 @@ static enum diw_frame check(const struct diw_keys *k, const uint8_t *p, size_t n
 	enum diw_frame what = diw_frame_check(k, p, n, head);
 
 	if (came && (!peek || what == DIW_FRAME_BAD))
-		diw_wire_came(came, p, n, what == DIW_FRAME_BAD ? reason(bad_crcs) : NULL);
+		diw_bad_net_came(came, p, n, what == DIW_FRAME_BAD ? reason(bad_crcs) : NULL);
 	return what;
 }
 
