@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Time in nanoseconds: units, "never", and the one call that reads CLOCK_MONOTONIC. */
+/* Time in nanoseconds: units, "never", and the calls that read CLOCK_MONOTONIC and CLOCK_REALTIME. */
 #ifndef DIW_BASE_CLOCK_H
 #define DIW_BASE_CLOCK_H
 
@@ -17,6 +17,15 @@ static inline uint64_t diw_clock_ns(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Nanoseconds since 1970, for what another process reads. */
+static inline uint64_t diw_clock_realtime_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 

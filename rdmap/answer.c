@@ -86,8 +86,8 @@ static struct diw_rdmap_reader *reader_of(struct diw_rdmap *r, struct diw_source
 	return reader;
 }
 
-static uint16_t admit(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_source *src, uint64_t now,
-		      bool *merged)
+static uint16_t admit_request(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_source *src, uint64_t now,
+			      bool *merged)
 {
 	const struct diw_rdmap_reader *reader = src ? src->reader : &r->reads->unproved;
 	const struct diw_list *head = reader ? &reader->answers : NULL, *l;
@@ -178,7 +178,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	} else {
 		diw_source_touch(&r->ddp.dg->sources, src, now);
 	}
-	fault = admit(r, seg, src, now, &merged);
+	fault = admit_request(r, seg, src, now, &merged);
 	if (fault == 0 && !merged)
 		begin_answer(r, seg, src, length, now);
 	return fault;

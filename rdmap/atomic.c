@@ -14,7 +14,7 @@
 
 /* ---- Initiator ---- */
 
-static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
+static bool atomic_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
 {
 	uint8_t *addr;
 
@@ -31,7 +31,7 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 	int rc;
 
 	if (!r->tx.active) {
-		if (!sink_is_writable(r, &wr->buf)) {
+		if (!atomic_sink_is_writable(r, &wr->buf)) {
 			*status = DIW_RDMAP_LOCAL_PROT;
 			return 0;
 		}
@@ -82,7 +82,7 @@ uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg
 
 /* ---- Target ---- */
 
-static uint16_t word(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t **at)
+static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t **at)
 {
 	uint8_t *addr;
 	uint16_t fault;
@@ -115,7 +115,7 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 		.to = diw_get64(p + 12), .add_swap = diw_get64(p + 20), .mask = diw_get64(p + 28),
 		.compare = diw_get64(p + 36), .compare_mask = diw_get64(p + 44),
 	};
-	fault = word(r, &asked, &at);
+	fault = atomic_target(r, &asked, &at);
 	if (fault)
 		return fault;
 	after = diw_rdmap_rc_snap(r);
@@ -136,7 +136,7 @@ static uint64_t add_fields(uint64_t v, uint64_t add, uint64_t mask)
 uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a)
 {
 	uint64_t *at, before, after;
-	uint16_t fault = word(r, a, &at);
+	uint16_t fault = atomic_target(r, a, &at);
 
 	if (fault)
 		return fault;

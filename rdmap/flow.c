@@ -68,7 +68,7 @@ int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
 	return ahead(f) < upto && !is_full(r) ? upto - ahead(f) : 0;
 }
 
-static int say(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
+static int send_flow(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
 {
 	uint8_t body[LEN];
 	const struct iovec iov = { body, sizeof body };
@@ -86,10 +86,10 @@ static int say(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t n
 	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now);
 }
 
-static int ask(struct diw_rdmap *r, uint64_t now)
+static int ask_flow(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
-	int rc = say(r, f->number + 1, 0, now);
+	int rc = send_flow(r, f->number + 1, 0, now);
 
 	if (rc < 0)
 		return rc;
@@ -117,13 +117,13 @@ static int wait(struct diw_rdmap *r, uint64_t now)
 		f->quiet_until = now + QUIET;
 		return 0;
 	}
-	return now >= f->again_ns ? ask(r, now) : 0;
+	return now >= f->again_ns ? ask_flow(r, now) : 0;
 }
 
-static int answer(struct diw_rdmap *r, uint64_t now)
+static int answer_flow(struct diw_rdmap *r, uint64_t now)
 {
 	uint32_t share = r->ddp.link->dgram->rcvbuf / BUFFER_SHARE;
-	int rc = say(r, r->flow.due_number, share < WINDOW_MIN ? WINDOW_MIN : share, now);
+	int rc = send_flow(r, r->flow.due_number, share < WINDOW_MIN ? WINDOW_MIN : share, now);
 
 	r->flow.due = rc < 0;
 	r->c->flow_answered += rc == 0;
@@ -133,12 +133,12 @@ static int answer(struct diw_rdmap *r, uint64_t now)
 int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
-	int rc = f->due ? answer(r, now) : 0;
+	int rc = f->due ? answer_flow(r, now) : 0;
 
 	if (rc < 0 || is_quiet(f, now))
 		return rc;
 	if (!f->asked && (ahead(f) >= f->window / 2 || (more && is_full(r))))
-		rc = ask(r, now);
+		rc = ask_flow(r, now);
 	if (rc == 0 && more && f->asked && is_full(r))
 		return wait(r, now);
 	f->shut = false;

@@ -51,6 +51,8 @@ static inline uint16_t diw_rdmap_check(const struct diw_rdmap *r, const struct d
 
 /* ---- rdmap/read.c ---- */
 
+/* The pieces of BUF are local memory that this queue pair may write. */
+bool diw_rdmap_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_read_placed(void *ctx, void *read, const struct diw_ddp_seg *seg, uint64_t now);

@@ -69,7 +69,7 @@ void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 }
 
 /* Was that sent by us, as far as we know? Of Reads we know it: nobody else makes us ask for one. */
-static bool is_ours(const struct diw_rdmap *r, const struct diw_addr *peer, const uint8_t *body)
+static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, const uint8_t *body)
 {
 	uint8_t opcode = body[1] & DIW_RDMAP_OP;
 	uint32_t msn = diw_get32(body + 4);
@@ -87,7 +87,7 @@ static void challenge_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 {
 	uint8_t body[LEN];
 
-	if (!is_ours(r, seg->src, seg->payload)) {
+	if (!sent_by_us(r, seg->src, seg->payload)) {
 		r->c->challenge_ignored++;
 		diw_ddp_dropped(r->ddp.link, seg, "challenge_ignored", now);
 		return;

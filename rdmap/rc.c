@@ -73,7 +73,7 @@ static uint8_t send_opcode(const struct diw_rdmap_wr *wr)
 	return wr->solicited ? DIW_OP_SEND_SE : DIW_OP_SEND;
 }
 
-static void begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+static void begin_rc_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 {
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
 	bool send = wr->opcode == DIW_OP_SEND;
@@ -105,7 +105,7 @@ static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int6
 	}
 	if (!r->rc.imm_next) {
 		if (!r->tx.active)
-			begin(r, wr);
+			begin_rc_message(r, wr);
 		rc = diw_ddp_tx_run(&r->ddp, &r->tx, iov, budget, now);
 		r->rc.place.sent += rc == 0;
 		r->rc.imm_next = rc == 0 && wr->opcode == DIW_OP_WRITE && wr->imm_valid;
@@ -434,7 +434,7 @@ static void rc_timers(struct diw_rdmap *r, uint64_t now)
 	(void)r, (void)now;
 }
 
-static uint64_t rc_deadline(const struct diw_rdmap *r, bool waiting)
+static uint64_t rc_answer_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	const struct diw_order *o = &r->ddp.order;
 
@@ -451,5 +451,5 @@ const struct diw_rdmap_type diw_rdmap_type_rc = {
 		   1u << DIW_OP_SEND_INV | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_SEND_SE_INV | 1u << DIW_OP_TERMINATE |
 		   1u << DIW_OP_IMMEDIATE | 1u << DIW_OP_IMMEDIATE_SE | 1u << DIW_OP_ATOMIC_REQUEST |
 		   1u << DIW_OP_ATOMIC_RESPONSE,
-	.init = rc_init, .fini = rc_fini, .timers = rc_timers, .deadline = rc_deadline,
+	.init = rc_init, .fini = rc_fini, .timers = rc_timers, .deadline = rc_answer_deadline,
 };

@@ -10,18 +10,6 @@
 
 /* ---- Initiator ---- */
 
-static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
-{
-	uint8_t *addr;
-
-	for (uint32_t i = 0; i < buf->n; i++)
-		if (buf->sge[i].len &&
-		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL,
-				     buf->sge[i].to, buf->sge[i].len, &addr) != 0)
-			return false;
-	return true;
-}
-
 /* The sink as the peer sees it: the first entry. What it sends goes by its offset to all of them. */
 static uint32_t sink_stag(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].stag : 0; }
 static uint64_t sink_to(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].to : 0; }
@@ -34,7 +22,7 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 	int rc;
 
 	if (!r->tx.active) {
-		if (!sink_is_writable(r, &wr->buf)) {
+		if (!diw_rdmap_sink_is_writable(r, &wr->buf)) {
 			*status = DIW_RDMAP_LOCAL_PROT;
 			return 0;
 		}
@@ -143,7 +131,7 @@ uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *
 }
 
 /* The request of the oldest answer as it came, as far as a Terminate quotes it. */
-static void refuse(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint16_t fault, uint64_t now)
+static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint16_t fault, uint64_t now)
 {
 	uint8_t raw[DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN], *p = raw + DIW_DDP_PLAIN_UNTAGGED_LEN;
 	struct diw_ddp_seg seg = {
@@ -189,7 +177,7 @@ static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a,
 	int rc;
 
 	if (fault) {
-		refuse(r, a, fault, now);
+		refuse_read(r, a, fault, now);
 		return -ECONNRESET;
 	}
 	if (!tx->active) {
@@ -217,7 +205,7 @@ int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 			uint16_t fault = diw_rdmap_atomic_do(r, a);
 
 			if (fault) {
-				refuse(r, a, fault, now);
+				refuse_read(r, a, fault, now);
 				return -ECONNRESET;
 			}
 		}

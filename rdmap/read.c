@@ -33,7 +33,7 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 	return t < 10 * DIW_S ? t : 10 * DIW_S;
 }
 
-static struct diw_rdmap_read *find(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn)
+static struct diw_rdmap_read *read_find(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn)
 {
 	const struct diw_list *head = &r->reads->hash[msn % DIW_RDMAP_READS], *l;
 
@@ -52,7 +52,7 @@ void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read)
 	diw_pool_put(&r->reads->pool, read);
 }
 
-static void deliver(struct diw_rdmap *r)
+static void deliver_reads(struct diw_rdmap *r)
 {
 	struct diw_list *l;
 
@@ -65,7 +65,7 @@ static void deliver(struct diw_rdmap *r)
 	}
 }
 
-static void finish(struct diw_rdmap *r, struct diw_rdmap_read *read, uint8_t status)
+static void read_finish(struct diw_rdmap *r, struct diw_rdmap_read *read, uint8_t status)
 {
 	read->status = status;
 	diw_list_del(&read->hash);
@@ -75,7 +75,7 @@ static void finish(struct diw_rdmap *r, struct diw_rdmap_read *read, uint8_t sta
 		return;
 	}
 	diw_list_add_tail(&r->reads->done, &read->link);
-	deliver(r);
+	deliver_reads(r);
 }
 
 static void check_timeouts(struct diw_rdmap *r, uint64_t now)
@@ -89,7 +89,7 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 			continue;
 		r->c->read_timeouts++;
 		DIW_TRACE_READ_TIMEOUT(r->c, read->msn, read->length, read->ranges.bytes, read->dst.port);
-		finish(r, read, DIW_RDMAP_TIMEOUT);
+		read_finish(r, read, DIW_RDMAP_TIMEOUT);
 	}
 }
 
@@ -121,7 +121,7 @@ static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct
 
 bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn)
 {
-	const struct diw_rdmap_read *read = find(r, peer, msn);
+	const struct diw_rdmap_read *read = read_find(r, peer, msn);
 
 	return read && read->repeats < REPEATS;
 }
@@ -129,14 +129,14 @@ bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr 
 /* It goes behind the proof that the responder asked for. What the link does not take is lost, as in the network. */
 void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn, uint64_t now)
 {
-	struct diw_rdmap_read *read = find(r, peer, msn);
+	struct diw_rdmap_read *read = read_find(r, peer, msn);
 	struct diw_ddp_tx tx = { 0 };
 
 	read->repeats++;
 	send_request(r, read, &tx, false, now);
 }
 
-static bool sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
+bool diw_rdmap_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
 {
 	for (uint32_t i = 0; i < buf->n; i++) {
 		uint8_t *addr;
@@ -155,7 +155,7 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	int rc;
 
 	check_timeouts(r, now);
-	if (!r->tx.active && !sink_is_writable(r, &wr->buf)) {
+	if (!r->tx.active && !diw_rdmap_sink_is_writable(r, &wr->buf)) {
 		*status = DIW_RDMAP_LOCAL_PROT;
 		return 0;
 	}
@@ -196,7 +196,7 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
 {
-	struct diw_rdmap_read *read = find(r, seg->src, seg->h.msn);
+	struct diw_rdmap_read *read = read_find(r, seg->src, seg->h.msn);
 
 	if (!read || seg->h.length != read->length || seg->h.stag != read->stag || seg->h.to - seg->h.mo != read->to)
 		return DIW_FAULT_READ_UNMATCHED;
@@ -216,19 +216,19 @@ void diw_rdmap_read_placed(void *ctx, void *cookie, const struct diw_ddp_seg *se
 	if (read->ranges.bytes == read->length) {
 		unit = (now - read->begun_ns) / units(read->length);
 		r->reads->unit_ns += (unit >> 3) - (r->reads->unit_ns >> 3);
-		finish(r, read, DIW_RDMAP_OK);
+		read_finish(r, read, DIW_RDMAP_OK);
 	}
 	check_timeouts(r, now);
 }
 
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault)
 {
-	struct diw_rdmap_read *read = find(r, src, msn);
+	struct diw_rdmap_read *read = read_find(r, src, msn);
 
 	if (!read)
 		return false;
 	read->fault = fault;
-	finish(r, read, DIW_RDMAP_REFUSED);
+	read_finish(r, read, DIW_RDMAP_REFUSED);
 	return true;
 }
 
@@ -257,7 +257,7 @@ void diw_rdmap_reads_settle(struct diw_rdmap *r)
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, link);
 
 		if (read->unsent)
-			finish(r, read, DIW_RDMAP_UNSENT);
+			read_finish(r, read, DIW_RDMAP_UNSENT);
 	}
 }
 
@@ -267,7 +267,7 @@ void diw_rdmap_dgram_timers(struct diw_rdmap *r, uint64_t now)
 {
 	diw_ddp_timers(&r->ddp, now);
 	check_timeouts(r, now);
-	deliver(r);
+	deliver_reads(r);
 }
 
 uint64_t diw_rdmap_dgram_deadline(const struct diw_rdmap *r, bool waiting)

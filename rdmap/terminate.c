@@ -61,7 +61,7 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 	return 0;
 }
 
-static bool is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
+static bool wr_is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
 {
 	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == diw_get32(rdmap + 12) &&
 	       wr->stag == diw_get32(rdmap + 16) && wr->to == diw_get64(rdmap + 20);
@@ -84,7 +84,7 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 
 		if (wr->opcode != (ddp[1] & DIW_RDMAP_OP))
 			continue;
-		if (wr->opcode == DIW_OP_READ_REQUEST && len >= FIXED + QUOTED_READ && !is_read(wr, rdmap))
+		if (wr->opcode == DIW_OP_READ_REQUEST && len >= FIXED + QUOTED_READ && !wr_is_read(wr, rdmap))
 			continue;
 		if (msn == diw_get32(ddp + DIW_U_MSN))
 			return wr;

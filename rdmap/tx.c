@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "rdmap/int.h"
 
-static void begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+static void start_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 {
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
 	struct diw_ddp_tx *tx = &r->tx;
@@ -36,6 +36,6 @@ int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget
 		return 0;
 	}
 	if (!r->tx.active)
-		begin(r, wr);
+		start_message(r, wr);
 	return diw_ddp_tx_run(&r->ddp, &r->tx, iov, budget, now);
 }

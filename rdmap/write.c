@@ -8,7 +8,7 @@
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-static void end_write(struct diw_rdmap *r, struct diw_rdmap_write *w)
+static void write_end(struct diw_rdmap *r, struct diw_rdmap_write *w)
 {
 	diw_range_fini(&w->ranges, &r->ddp.dg->records.ranges);
 	w->open = false;
@@ -19,7 +19,7 @@ static void end_incomplete(struct diw_rdmap *r, struct diw_rdmap_write *w)
 	if (!w->open)
 		return;
 	r->c->write_incomplete++;
-	end_write(r, w);
+	write_end(r, w);
 }
 
 static uint16_t write_goes_on(const struct diw_rdmap_write *w, const struct diw_ddp_hdr *h)
@@ -57,7 +57,7 @@ static void begin_epoch(struct diw_rdmap *r, struct diw_rdmap_write *w, uint16_t
 
 /* The state of the segment's epoch, or that which it may take. An epoch that is not the one in force has a state of its
  * own until the peer has proved it, so that a forged one does not end the real one. */
-static struct diw_rdmap_write *write_of(struct diw_rdmap *r, uint16_t epoch, uint64_t now)
+static struct diw_rdmap_write *write_state(struct diw_rdmap *r, uint16_t epoch, uint64_t now)
 {
 	struct diw_rdmap_write *w = write_in_force(r), *doubt = write_in_doubt(r);
 
@@ -134,7 +134,7 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 		return fault;
 	if (h->epoch == r->write.old_epoch && now < r->write.old_until_ns)
 		return DIW_FAULT_EPOCH_OLD;
-	w = write_of(r, h->epoch, now);
+	w = write_state(r, h->epoch, now);
 	if (w->known && w->epoch == h->epoch && w->any) {
 		if (h->msn == w->first.msn)
 			return must_wait(r, h, now) ? DIW_FAULT_NO_BUFFER : write_goes_on(w, h);
@@ -175,7 +175,7 @@ void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *s
 {
 	struct diw_rdmap *r = ctx;
 	const struct diw_ddp_hdr *h = &seg->h;
-	struct diw_rdmap_write *w = write_of(r, h->epoch, now);
+	struct diw_rdmap_write *w = write_state(r, h->epoch, now);
 	struct diw_recv *recv;
 
 	(void)cookie;
@@ -184,7 +184,7 @@ void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *s
 		r->c->record_ranges_full++;
 	if (w->ranges.bytes < h->length)
 		return;
-	end_write(r, w);
+	write_end(r, w);
 	if (!h->imm_valid)
 		return;
 	recv = r->up->recv_room(r->up_ctx, 1) ? diw_rdmap_uc_recv_take(r) : NULL;

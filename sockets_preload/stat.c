@@ -39,14 +39,6 @@ static struct {
 	char path[64];
 } page = { .fd = -1 };
 
-static uint64_t realtime_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
-}
-
 /* What was counted before is taken along; magic comes last. */
 static void fill(struct diw_stat_head *h)
 {
@@ -60,7 +52,7 @@ static void fill(struct diw_stat_head *h)
 	h->slots = 1;
 	h->used = 1;
 	h->pid = (uint32_t)getpid();
-	h->started_ns = realtime_ns();
+	h->started_ns = diw_clock_realtime_ns();
 	snprintf(h->program, sizeof h->program, "%.15s", program_invocation_short_name);
 	memcpy(h + 1, names, sizeof names);
 	s->id.created_ns = h->started_ns;

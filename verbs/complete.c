@@ -69,7 +69,7 @@ static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_dd
 /* ---- What RDMAP asks ---- */
 
 /* Who posts a receive next finds a message that waits for it. */
-static struct diw_recv *await(struct diw_qp *qp, struct diw_recv *r)
+static struct diw_recv *await_recv(struct diw_qp *qp, struct diw_recv *r)
 {
 	if (!r) {
 		atomic_store(&qp->rq->wanted, true);    /* before the second look: one of the two sees the other */
@@ -89,7 +89,7 @@ static struct diw_recv *recv_take(void *ctx)
 	struct diw_srq *srq = qp->srq;
 
 	if (qp->ops->awaits_recv)
-		r = await(qp, r);
+		r = await_recv(qp, r);
 	if (srq && srq->limit && diw_rq_posted(&srq->rq) < srq->limit) {
 		srq->limit = 0;
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_SRQ_LIMIT, .srq = srq, .ctx = srq->ctx });

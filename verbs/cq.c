@@ -275,7 +275,7 @@ static void learn(struct diw_channel *ch, bool found, bool slept)
 		atomic_store_explicit(&ch->polled, true, memory_order_relaxed);
 }
 
-static struct diw_cq *take_event(struct diw_channel *ch)
+static struct diw_cq *channel_take_event(struct diw_channel *ch)
 {
 	struct diw_list *l = diw_list_first(&ch->events);
 	struct diw_cq *cq;
@@ -314,10 +314,10 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	until = diw_until(diw_engine_now(&dev->engine), timeout_ns);
 	diw_waiter_init(&dev->engine, &w, ch);
 	w.leave = show_events;
-	while (!(cq = take_event(ch))) {
+	while (!(cq = channel_take_event(ch))) {
 		now = diw_engine_now(&dev->engine);
 		diw_engine_step(&dev->engine, now);
-		if ((cq = take_event(ch)) || now >= until || w.interrupted)
+		if ((cq = channel_take_event(ch)) || now >= until || w.interrupted)
 			break;
 		slept = true;
 		diw_engine_sleep(&dev->engine, &w, until);
@@ -339,7 +339,7 @@ static bool has_completions(const struct diw_cq *cq)
 	       atomic_load_explicit(&cq->head, memory_order_relaxed);
 }
 
-static int take(struct diw_cq *cq, struct diw_wc *wc, int n)
+static int cq_take(struct diw_cq *cq, struct diw_wc *wc, int n)
 {
 	uint32_t head, avail, taken;
 
@@ -393,7 +393,7 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 		return -ENODEV;
 	if (n < 1)
 		return diw_fail(-EINVAL, "diw_cq_poll: %d completions", n);
-	got = take(cq, wc, n);
+	got = cq_take(cq, wc, n);
 	if (got) {
 		atomic_thread_fence(memory_order_seq_cst);      /* room is made before we look who waits for it */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
@@ -404,7 +404,7 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	until = diw_until(now, timeout_ns);
 	for (;;) {
 		try_steps(cq, now, now < until ? SPINS_A_CLOCK : 1);
-		got = take(cq, wc, n);
+		got = cq_take(cq, wc, n);
 		if (got || now >= until)
 			return got;
 		now = diw_engine_now(&dev->engine);
@@ -432,10 +432,10 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	diw_waiter_init(&dev->engine, &w, cq);
 	w.leave = wait_no_more;
 	cq->waiters++;
-	while (!(got = take(cq, wc, n))) {
+	while (!(got = cq_take(cq, wc, n))) {
 		now = diw_engine_now(&dev->engine);
 		diw_engine_step(&dev->engine, now);
-		got = take(cq, wc, n);
+		got = cq_take(cq, wc, n);
 		if (got || now >= until)
 			break;
 		diw_engine_sleep(&dev->engine, &w, until);

@@ -81,7 +81,7 @@ static void port_close_if_idle(struct diw_dev *dev)
 
 /* ---- Groups ---- */
 
-static struct group **place_of(struct diw_group_port *p, const struct diw_addr *addr)
+static struct group **group_slot(struct diw_group_port *p, const struct diw_addr *addr)
 {
 	struct group **at = &p->bucket[diw_addr_hash(addr, p->seed) % BUCKETS];
 
@@ -92,7 +92,7 @@ static struct group **place_of(struct diw_group_port *p, const struct diw_addr *
 
 static int group_get(struct diw_group_port *p, const struct diw_addr *addr, struct group **out)
 {
-	struct group **at = place_of(p, addr), *g = *at;
+	struct group **at = group_slot(p, addr), *g = *at;
 	int rc;
 
 	*out = g;
@@ -120,14 +120,14 @@ static void group_put(struct diw_group_port *p, struct group *g)
 	if (!diw_list_empty(&g->members))
 		return;
 	p->d->ops->member(p->d, &g->addr, false);
-	*place_of(p, &g->addr) = g->next;
+	*group_slot(p, &g->addr) = g->next;
 	p->ngroups--;
 	free(g);
 }
 
 /* ---- Members ---- */
 
-static struct member *find(const struct diw_qp *qp, const struct diw_addr *addr)
+static struct member *member_find(const struct diw_qp *qp, const struct diw_addr *addr)
 {
 	struct diw_list *l;
 
@@ -140,7 +140,7 @@ static struct member *find(const struct diw_qp *qp, const struct diw_addr *addr)
 	return NULL;
 }
 
-static int enter(struct diw_qp *qp, const struct diw_addr *addr)
+static int member_enter(struct diw_qp *qp, const struct diw_addr *addr)
 {
 	struct member *m = calloc(1, sizeof *m);
 	struct diw_group_port *p;
@@ -163,7 +163,7 @@ static int enter(struct diw_qp *qp, const struct diw_addr *addr)
 	return 0;
 }
 
-static void leave(struct member *m)
+static void member_leave(struct member *m)
 {
 	diw_list_del(&m->of_group);
 	diw_list_del(&m->of_qp);
@@ -173,7 +173,7 @@ static void leave(struct member *m)
 }
 
 /* The address as groups are known by, or -EINVAL. */
-static int name_of(const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
+static int group_name(const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
 {
 	bool group = diw_addr_is_v4(given) ? (given->ip[12] & 0xf0) == 0xe0 : given->ip[0] == 0xff;
 
@@ -194,7 +194,7 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 {
 	char text[DIW_ADDR_STRLEN];
 	struct diw_addr addr;
-	int rc = name_of(qp, group, &addr);
+	int rc = group_name(qp, group, &addr);
 
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
@@ -202,8 +202,8 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 		return rc;
 	if (!qp->socket->ops->member)
 		rc = -EOPNOTSUPP;
-	else if (!find(qp, &addr))
-		rc = enter(qp, &addr);
+	else if (!member_find(qp, &addr))
+		rc = member_enter(qp, &addr);
 	diw_engine_unlock(&qp->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_qp_attach: %s", diw_addr_str(&addr, text)) : 0;
 }
@@ -212,15 +212,15 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 {
 	struct diw_addr addr;
 	struct member *m;
-	int rc = name_of(qp, group, &addr);
+	int rc = group_name(qp, group, &addr);
 
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
-	m = find(qp, &addr);
+	m = member_find(qp, &addr);
 	if (m)
-		leave(m);
+		member_leave(m);
 	port_close_if_idle(qp->dev);
 	diw_engine_unlock(&qp->dev->engine);
 	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: the queue pair is not attached to it");
@@ -231,7 +231,7 @@ void diw_group_leave_all(struct diw_qp *qp)
 	struct diw_list *l;
 
 	while ((l = diw_list_first(&qp->groups)))
-		leave(diw_container(l, struct member, of_qp));
+		member_leave(diw_container(l, struct member, of_qp));
 	port_close_if_idle(qp->dev);
 }
 
@@ -258,7 +258,7 @@ void diw_group_fini(struct diw_dev *dev)
 
 /* An impairment may have others to hand up before this burst, lose it, or hand it up in pieces: all of them while its
  * memory lasts. */
-static void give(struct diw_qp *qp, const struct diw_dgram_burst *b, uint64_t now)
+static void group_deliver(struct diw_qp *qp, const struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_link *l = qp->link;
 
@@ -285,14 +285,14 @@ static bool port_serve(struct diw_member *m, uint64_t now)
 	}
 	name = b.to;
 	name.port = 0;
-	g = *place_of(p, &name);
+	g = *group_slot(p, &name);
 	if (!g) {
 		diw_container(diw_list_first(&p->by_age), struct member, by_age)->qp->c->rx_group_stray +=
 			b.seg ? (b.len + b.seg - 1) / b.seg : 1;
 		return true;
 	}
 	for (l = g->members.next; l != &g->members; l = l->next)
-		give(diw_container(l, struct member, of_group)->qp, &b, now);
+		group_deliver(diw_container(l, struct member, of_group)->qp, &b, now);
 	return true;
 }
 

@@ -60,7 +60,7 @@ static void add_addrs(struct diw_dev_info *info, const struct ifaddrs *all, int 
 	}
 }
 
-static void describe(struct diw_dev_info *info, const struct if_nameindex *iface, const struct ifaddrs *all)
+static void iface_describe(struct diw_dev_info *info, const struct if_nameindex *iface, const struct ifaddrs *all)
 {
 	struct diw_udp_offload offload = diw_udp_offload();
 	const struct ifaddrs *a;
@@ -113,7 +113,7 @@ int diw_dev_list(struct diw_dev_info *list, int max)
 			if ((strcmp(i->if_name, "lo") == 0) != lo)
 				continue;
 			if (n < max)
-				describe(&list[n], i, all);
+				iface_describe(&list[n], i, all);
 			n++;
 		}
 	freeifaddrs(all);

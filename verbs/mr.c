@@ -94,7 +94,7 @@ static int check_attr(const struct diw_mr_attr *a)
 }
 
 /* All but the STag. */
-static void describe(struct mr *mr, struct diw_pd *pd, const struct diw_mr_attr *a)
+static void mr_describe(struct mr *mr, struct diw_pd *pd, const struct diw_mr_attr *a)
 {
 	uint32_t stag = mr->stag.stag;
 
@@ -116,7 +116,7 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 	mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return -ENOMEM;
-	describe(mr, pd, a);
+	mr_describe(mr, pd, a);
 	rc = diw_engine_lock(&pd->dev->engine);
 	if (rc == 0) {
 		rc = diw_stag_add(&pd->dev->stags, &mr->stag);
@@ -162,7 +162,7 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 		close_records(pub);
 		pub->pd->users--;
 		pd->users++;
-		describe(mr, pd, a);
+		mr_describe(mr, pd, a);
 	}
 	diw_engine_unlock(&dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_mr_rereg: a memory window is bound to it") : 0;

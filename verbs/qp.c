@@ -50,7 +50,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return diw_rdmap_init(&qp->rdmap, &attr);
 }
 
-static int enlist(struct diw_qp *qp)
+static int qp_enlist(struct diw_qp *qp)
 {
 	int rc = diw_engine_add(&qp->dev->engine, &qp->member);
 
@@ -145,7 +145,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
-		rc = enlist(qp);
+		rc = qp_enlist(qp);
 		diw_engine_unlock(&qp->dev->engine);
 	}
 	if (rc < 0) {

@@ -35,7 +35,7 @@ static int rc_check(const struct diw_qp_attr *a)
 	return diw_qp_check_time("rnr_timeout_ns", a->rnr_timeout_ns, 0);
 }
 
-static int rc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
+static int rc_create(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	qp->rc.mulpdu = a->mulpdu;
 	qp->rc.packed = a->packed;
@@ -285,7 +285,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 }
 
 /* Receives do not outlive the stream, nor send requests. */
-static void let_go(struct diw_qp *qp)
+static void rc_let_go(struct diw_qp *qp)
 {
 	qp->rc.retries = 0;
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
@@ -310,7 +310,7 @@ static void rc_abort(struct diw_qp *qp, uint64_t now)
 {
 	diw_qp_forget_conn(qp, false);
 	diw_rc_error(qp, 0, false, ECONNABORTED, now);
-	let_go(qp);
+	rc_let_go(qp);
 	if (diw_rc_is(qp, DIW_RC_DRAINS))
 		diw_rc_move(qp, DIW_RC_ENDED);
 	diw_rc_settle(qp, now);
@@ -326,7 +326,7 @@ static void rc_leave(struct diw_qp *qp, uint64_t now)
 	}
 	leaves = qp->state != DIW_QPS_ERROR;
 	diw_rc_error(qp, 0, false, 0, now);
-	let_go(qp);
+	rc_let_go(qp);
 	if (leaves) {                           /* the peer ends the stream, or time does */
 		diw_rc_move(qp, DIW_RC_DRAINED);
 		qp->rc.until = now + CLOSE_NS;
@@ -376,7 +376,7 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 		    1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
 	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE, .max_len = DIW_MAX_RC, .max_mulpdu = DIW_MPA_MAX_ULPDU,
 	.max_errors = RC_ERRORS, .num_kind = 1u << 16,
-	.check = rc_check, .open = rc_open, .reset = rc_reset, .abort = rc_abort, .leave = rc_leave,
+	.check = rc_check, .open = rc_create, .reset = rc_reset, .abort = rc_abort, .leave = rc_leave,
 	.query = rc_query, .check_send = diw_rc_check_send, .fill = diw_rc_fill,
 	.outstanding = diw_rc_outstanding, .give_up = diw_rc_give_up, .begin = rc_begin, .run = diw_rc_run,
 	.settle = diw_rc_settle, .deadline = rc_deadline,

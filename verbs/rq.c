@@ -13,7 +13,7 @@ static size_t slot_size(const struct diw_rq *rq)
 	return sizeof(struct diw_rwqe) + rq->max_sge * sizeof(struct diw_ddp_sge);
 }
 
-static struct diw_rwqe *slot_at(const struct diw_rq *rq, uint32_t i)
+static struct diw_rwqe *rq_slot(const struct diw_rq *rq, uint32_t i)
 {
 	return (void *)(rq->slots + i * slot_size(rq));
 }
@@ -104,7 +104,7 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 			return -ENOMEM;
 		slot = rq->fresh++;             /* memory that nobody has touched is no memory yet */
 	}
-	w = slot_at(rq, slot);
+	w = rq_slot(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
 		w->sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
 	w->recv.wr_id = wr->wr_id;
@@ -149,7 +149,7 @@ struct diw_recv *diw_rq_take(struct diw_rq *rq)
 		slot = rq->returned[--rq->nreturned];
 	else if (!ring_pop(&rq->fifo, &slot))
 		return NULL;
-	return &slot_at(rq, slot)->recv;
+	return &rq_slot(rq, slot)->recv;
 }
 
 void diw_rq_return(struct diw_rq *rq, struct diw_recv *r)

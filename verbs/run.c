@@ -11,7 +11,7 @@
 /* Bytes of segments that one queue pair sends before another has its turn. */
 #define STEP_SHARE (256 << 10)
 
-static void refill(struct diw_qp *qp, uint64_t now)
+static void tokens_refill(struct diw_qp *qp, uint64_t now)
 {
 	double add = (double)(now - qp->rate_at) * (double)qp->rate / (double)DIW_S;
 
@@ -63,7 +63,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	if (!qp->ops->begin(qp, now))
 		return;
 	if (qp->rate) {
-		refill(qp, now);
+		tokens_refill(qp, now);
 		budget = qp->tokens < share ? qp->tokens : share;
 	}
 	had = budget;

@@ -46,14 +46,6 @@ static struct {
 	char path[64];
 } page = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static uint64_t realtime_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
-}
-
 static uint64_t ctime_ns(const struct stat *st)
 {
 	return (uint64_t)st->st_ctim.tv_sec * DIW_S + (uint64_t)st->st_ctim.tv_nsec;
@@ -87,7 +79,8 @@ static void sweep(void)
 		/* Not finished: an older build's, which gave it a name before the lock. */
 		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) >= 0 &&
-		    (magic == DIW_STAT_MAGIC || (magic == 0 && realtime_ns() > ctime_ns(&st) + UNFINISHED_NS)))
+		    (magic == DIW_STAT_MAGIC ||
+		     (magic == 0 && diw_clock_realtime_ns() > ctime_ns(&st) + UNFINISHED_NS)))
 			unlinkat(dirfd(dir), e->d_name, 0);
 		close(fd);
 	}
@@ -111,7 +104,7 @@ static void fill_head(struct diw_stat_head *h)
 	h->values_off = offsetof(struct diw_stat_slot, counters);
 	h->slots = DIW_STAT_SLOTS;
 	h->pid = (uint32_t)getpid();
-	h->started_ns = realtime_ns();
+	h->started_ns = diw_clock_realtime_ns();
 	snprintf(h->program, sizeof h->program, "%.15s", program_invocation_short_name);
 	memcpy(h + 1, names, sizeof names);
 	atomic_store_explicit(&h->magic, DIW_STAT_MAGIC, memory_order_release);
@@ -125,7 +118,7 @@ static bool size_is_allowed(void)
 	return getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur >= PAGE_SIZE_ALL;
 }
 
-static bool is_wanted(void)
+static bool stat_is_wanted(void)
 {
 	const char *env = getenv("DIWARP_STAT");
 
@@ -152,7 +145,7 @@ static bool page_open(void)
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	void *p = MAP_FAILED;
 
-	if (!is_wanted() || !size_is_allowed())
+	if (!stat_is_wanted() || !size_is_allowed())
 		return false;
 	sweep();
 	page.fd = open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -182,7 +175,7 @@ static void page_close(void)
 }
 
 /* A process may end without destroying its queue pairs; its threads may still count, so the mapping stays. */
-__attribute__((destructor)) static void at_exit(void)
+__attribute__((destructor)) static void page_at_exit(void)
 {
 	if (pthread_mutex_trylock(&page.lock))  /* one is at it; a page that is left the next process removes */
 		return;
@@ -208,12 +201,12 @@ void diw_stat_forked(void)
 
 /* ---- Slots ---- */
 
-static struct diw_stat_slot *slot_at(uint32_t i)
+static struct diw_stat_slot *page_slot(uint32_t i)
 {
 	return (struct diw_stat_slot *)((char *)page.head + SLOTS_OFF) + i;
 }
 
-static struct diw_stat_slot *take(void)
+static struct diw_stat_slot *slot_take(void)
 {
 	uint32_t i = 0;
 
@@ -224,17 +217,17 @@ static struct diw_stat_slot *take(void)
 	page.taken[i] = true;
 	if (i >= page.head->used)
 		atomic_store_explicit(&page.head->used, i + 1, memory_order_release);
-	return slot_at(i);
+	return page_slot(i);
 }
 
-static struct diw_stat_slot *take_slot(struct diw_qp *qp)
+static struct diw_stat_slot *qp_take_slot(struct diw_qp *qp)
 {
 	struct diw_stat_slot *s = NULL;
 
 	pthread_mutex_lock(&page.lock);
 	if (page.head || page_open()) {
 		page.users++;
-		s = take();
+		s = slot_take();
 		page.hidden += !s;
 		page.head->hidden = page.hidden;
 		qp->counted = true;
@@ -245,7 +238,7 @@ static struct diw_stat_slot *take_slot(struct diw_qp *qp)
 
 int diw_stat_take(struct diw_qp *qp)
 {
-	struct diw_stat_slot *s = qp->dev->stat.shows ? take_slot(qp) : NULL;
+	struct diw_stat_slot *s = qp->dev->stat.shows ? qp_take_slot(qp) : NULL;
 
 	if (!s) {
 		qp->c = qp->own_c = calloc(1, sizeof *qp->own_c);
@@ -265,7 +258,7 @@ void diw_stat_show(struct diw_qp *qp, const struct diw_addr *peer)
 	if (!s || !qp->link)                    /* RC shows itself when it is connected */
 		return;
 	qp->shown = true;
-	s->id.created_ns = realtime_ns();
+	s->id.created_ns = diw_clock_realtime_ns();
 	s->id.num = qp->link->local.port;
 	s->id.type = qp->ops->type;
 	s->id.local = qp->link->local;
@@ -295,7 +288,7 @@ void diw_stat_give(struct diw_qp *qp)
 	if (s) {
 		if (s->id.seq % 2)
 			atomic_fetch_add_explicit(&s->id.seq, 1, memory_order_release);
-		page.taken[s - slot_at(0)] = false;
+		page.taken[s - page_slot(0)] = false;
 	} else {
 		page.head->hidden = --page.hidden;
 	}

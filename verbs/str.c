@@ -39,7 +39,7 @@ const char *diw_addr_str(const struct diw_addr *a, char *buf)
 	return buf;
 }
 
-static const char *name_of(const char *const *names, int n, int i)
+static const char *enum_name(const char *const *names, int n, int i)
 {
 	return i >= 0 && i < n && names[i] ? names[i] : "unknown";
 }
@@ -54,7 +54,7 @@ const char *diw_wc_status_str(int status)
 		[DIW_WC_FLUSHED] = "flushed", [DIW_WC_LOC_QP_OP_ERR] = "refused by the kernel",
 	};
 
-	return name_of(names, sizeof names / sizeof *names, status);
+	return enum_name(names, sizeof names / sizeof *names, status);
 }
 
 const char *diw_wc_opcode_str(int opcode)
@@ -67,7 +67,7 @@ const char *diw_wc_opcode_str(int opcode)
 		[DIW_WC_LOCAL_INV] = "local invalidate",
 	};
 
-	return name_of(names, sizeof names / sizeof *names, opcode);
+	return enum_name(names, sizeof names / sizeof *names, opcode);
 }
 
 const char *diw_qp_state_str(int state)
@@ -77,7 +77,7 @@ const char *diw_qp_state_str(int state)
 		[DIW_QPS_CLOSING] = "closing", [DIW_QPS_ERROR] = "error",
 	};
 
-	return name_of(names, sizeof names / sizeof *names, state);
+	return enum_name(names, sizeof names / sizeof *names, state);
 }
 
 const char *diw_record_close_str(int close)
@@ -88,7 +88,7 @@ const char *diw_record_close_str(int close)
 		[DIW_RECORD_DEREG] = "memory deregistered", [DIW_RECORD_EPOCH] = "source began a new epoch",
 	};
 
-	return name_of(names, sizeof names / sizeof *names, close);
+	return enum_name(names, sizeof names / sizeof *names, close);
 }
 
 const char *diw_fault_str(uint16_t fault)
@@ -115,5 +115,5 @@ int diw_counter_count(void)
 
 const char *diw_counter_name(int i)
 {
-	return name_of(counter_names, diw_counter_count(), i);
+	return enum_name(counter_names, diw_counter_count(), i);
 }

@@ -17,7 +17,7 @@ bool diw_qp_has_room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
 }
 
 /* The peer that refused it says why; what the peer could not do for a reason of its own is no question of access. */
-static uint8_t refused(const struct diw_rdmap_wr *wr)
+static uint8_t refusal_status(const struct diw_rdmap_wr *wr)
 {
 	unsigned kind = wr->fault >> 8;
 
@@ -41,7 +41,7 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 	};
 	wc->src.path = 0;
 	if (status == DIW_RDMAP_REFUSED) {
-		wc->status = refused(wr);
+		wc->status = refusal_status(wr);
 		wc->fault = wr->fault;
 	} else if (status == DIW_RDMAP_UNSENT) {
 		wc->errnum = wr->fault;

@@ -19,7 +19,7 @@ static const char *key(bool reply)
 	return reply ? "MPA ID Rep Frame" : "MPA ID Req Frame";
 }
 
-static uint16_t word(bool high, bool next, uint16_t depth)
+static uint16_t enhanced_word(bool high, bool next, uint16_t depth)
 {
 	return (uint16_t)((high ? HIGH : 0) | (next ? NEXT : 0) | (depth & DIW_MPA_NO_LIMIT));
 }
@@ -34,8 +34,8 @@ uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f)
 	p[17] = f->revision;
 	diw_put16(p + 18, (uint16_t)(extra + f->len));
 	if (f->enhanced) {
-		diw_put16(p + at, word(f->p2p, f->rtr_fpdu, f->ird));
-		diw_put16(p + at + 2, word(f->rtr_write, f->rtr_read, f->ord));
+		diw_put16(p + at, enhanced_word(f->p2p, f->rtr_fpdu, f->ird));
+		diw_put16(p + at + 2, enhanced_word(f->rtr_write, f->rtr_read, f->ord));
 		at += DIW_MPA_ENHANCED_LEN;
 	}
 	if (f->len)

@@ -78,7 +78,7 @@ int diw_cm_fd(const struct diw_cm *cm)
 
 /* ---- Events ---- */
 
-static void fill(const struct diw_cm_conn *c, struct diw_cm_event *ev)
+static void event_fill(const struct diw_cm_conn *c, struct diw_cm_event *ev)
 {
 	const struct diw_cm_nego *n = c->nego;
 	bool request = c->event == DIW_CM_CONNECT_REQUEST, up = c->event == DIW_CM_ESTABLISHED;
@@ -105,7 +105,7 @@ static void fill(const struct diw_cm_conn *c, struct diw_cm_event *ev)
 		memcpy(ev->data, n->peer.data, n->peer.len);
 }
 
-static bool take_event(struct diw_cm *cm, struct diw_cm_event *ev)
+static bool cm_take_event(struct diw_cm *cm, struct diw_cm_event *ev)
 {
 	struct diw_list *l = diw_list_first(&cm->events);
 	struct diw_cm_conn *c;
@@ -113,7 +113,7 @@ static bool take_event(struct diw_cm *cm, struct diw_cm_event *ev)
 	if (!l)
 		return false;
 	c = diw_container(l, struct diw_cm_conn, note);
-	fill(c, ev);
+	event_fill(c, ev);
 	diw_cm_unpost(c);
 	if (ev->type == DIW_CM_CONNECT_REQUEST) {
 		c->taken = true;
@@ -128,13 +128,13 @@ static bool take_event(struct diw_cm *cm, struct diw_cm_event *ev)
 	return true;
 }
 
-static bool look(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t now)
+static bool event_look(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t now)
 {
-	if (take_event(cm, ev))
+	if (cm_take_event(cm, ev))
 		return true;
 	cm->dev->cm->look_at = 0;
 	diw_engine_step(&cm->dev->engine, now);
-	return take_event(cm, ev);
+	return cm_take_event(cm, ev);
 }
 
 static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t until)
@@ -145,7 +145,7 @@ static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t unti
 	bool got;
 
 	diw_waiter_init(&dev->engine, &w, cm);
-	while (now = diw_engine_now(&dev->engine), !(got = look(cm, ev, now)) && now < until)
+	while (now = diw_engine_now(&dev->engine), !(got = event_look(cm, ev, now)) && now < until)
 		diw_engine_sleep(&dev->engine, &w, until);
 	diw_waiter_fini(&dev->engine, &w);
 	return got;
@@ -162,7 +162,7 @@ int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
 	if (rc < 0)
 		return rc;
 	now = diw_engine_now(&dev->engine);
-	got = timeout_ns ? wait_event(cm, ev, diw_until(now, timeout_ns)) : look(cm, ev, now);
+	got = timeout_ns ? wait_event(cm, ev, diw_until(now, timeout_ns)) : event_look(cm, ev, now);
 	diw_engine_unlock(&dev->engine);
 	return got ? 0 : -EAGAIN;
 }

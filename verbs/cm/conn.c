@@ -38,7 +38,7 @@ struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *
 	return c;
 }
 
-static int watch(struct diw_cm_conn *c, uint32_t events)
+static int conn_watch(struct diw_cm_conn *c, uint32_t events)
 {
 	return diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), events);
 }
@@ -126,7 +126,7 @@ static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fa
 }
 
 /* The attempt of a queue pair has failed. */
-static void fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum, uint64_t now)
+static void conn_fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum, uint64_t now)
 {
 	struct diw_qp *qp = c->qp;
 
@@ -181,9 +181,9 @@ static void again(struct diw_cm_conn *c, uint64_t now)
 
 	diw_cm_arm(c->e, &c->item, c->nego->until);
 	if (rc == 0)
-		rc = watch(c, EPOLLOUT);
+		rc = conn_watch(c, EPOLLOUT);
 	if (rc < 0)
-		fail(c, DIW_CM_FAILED, 0, -rc, now);
+		conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 }
 
 /* In a moment, without a stream until then. A port that has ended a stream is not asked again. */
@@ -221,7 +221,7 @@ static void attempt_failed(struct diw_cm_conn *c, int rc, uint64_t now)
 {
 	if (rc == -ECONNREFUSED && c->nego->unanswered)
 		rc = -ECONNRESET;
-	fail(c, DIW_CM_FAILED, 0, -rc, now);
+	conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 }
 
 /* ---- Its success ---- */
@@ -240,7 +240,7 @@ static void conn_established(struct diw_qp *qp)
 
 /* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. FAULT: the
  * initiator does not take what was agreed on, and says so in a Terminate, its only FPDU (RFC 6581 section 8). */
-static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint16_t fault, uint64_t now)
+static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint16_t fault, uint64_t now)
 {
 	const struct diw_cm_nego *n = c->nego;
 	const struct diw_cm_terms *t = &n->terms;
@@ -258,7 +258,7 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 	rc = diw_rc_start(c->qp, &s, now);
 	if (rc < 0) {
 		c->stream = s.stream;
-		fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_LOCAL, -rc, now);
+		conn_fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_LOCAL, -rc, now);
 		return;
 	}
 	if (fault) {
@@ -273,18 +273,18 @@ static void start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uin
 /* ---- Sending and receiving a frame ---- */
 
 /* The frame is on its way. */
-static void sent(struct diw_cm_conn *c, uint64_t now)
+static void conn_sent(struct diw_cm_conn *c, uint64_t now)
 {
 	if (c->state == DIW_CM_REQUESTING) {
 		c->nego->len = c->nego->done = 0;
 		c->state = DIW_CM_AWAIT_REPLY;
-		watch(c, EPOLLIN);
+		conn_watch(c, EPOLLIN);
 	} else if (c->state == DIW_CM_REPLYING) {
 		c->nego->peer.len = 0;          /* its data is overwritten, and was told with the request */
-		start(c, false, c->nego->done, 0, now);
+		conn_start(c, false, c->nego->done, 0, now);
 	} else {
 		unbind(c);
-		watch(c, EPOLLIN);
+		conn_watch(c, EPOLLIN);
 	}
 }
 
@@ -297,12 +297,12 @@ int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now)
 		ssize_t rc = c->stream->ops->send(c->stream, &iov, 1);
 
 		if (rc == -EAGAIN)
-			return watch(c, EPOLLOUT);
+			return conn_watch(c, EPOLLOUT);
 		if (rc < 0)
 			return rc == -EPIPE ? -ECONNRESET : (int)rc;
 		n->done += (uint32_t)rc;
 	}
-	sent(c, now);
+	conn_sent(c, now);
 	return 0;
 }
 
@@ -362,23 +362,23 @@ static void await_reply(struct diw_cm_conn *c, uint64_t now)
 	if (len == -EAGAIN)
 		return;
 	if ((len > 0 && n->peer.reject) || is_bare_refusal(n, len)) {
-		fail(c, DIW_CM_REJECTED, 0, ECONNREFUSED, now);
+		conn_fail(c, DIW_CM_REJECTED, 0, ECONNREFUSED, now);
 		return;
 	}
 	if (len == -EPROTO || len == -EMSGSIZE || len == -EBADMSG) {
-		fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO, now);
+		conn_fail(c, DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO, now);
 		return;
 	}
 	if (len < 0) {
 		if (n->done || !other_port(c, len, now))
-			fail(c, DIW_CM_FAILED, 0, -len, now);
+			conn_fail(c, DIW_CM_FAILED, 0, -len, now);
 		return;
 	}
 	fault = diw_cm_judge(&n->ask, n->discovered, &n->peer, &n->terms);
 	if (fault == DIW_FAULT_MPA_FRAME)
-		fail(c, DIW_CM_FAILED, fault, EPROTO, now);
+		conn_fail(c, DIW_CM_FAILED, fault, EPROTO, now);
 	else
-		start(c, true, (uint32_t)len, fault, now);
+		conn_start(c, true, (uint32_t)len, fault, now);
 }
 
 static void half_open(struct diw_cm_conn *c, uint64_t now)
@@ -429,7 +429,7 @@ static void connecting(struct diw_cm_conn *c, uint64_t now)
 	if (rc == 0 && c->nego->sa.self) {
 		c->local = c->stream->local;
 		diw_cm_agree(&c->nego->ask, &c->nego->terms);
-		start(c, true, 0, 0, now);
+		conn_start(c, true, 0, 0, now);
 	} else if (rc == 0) {
 		c->local = c->stream->local;
 		c->state = DIW_CM_REQUESTING;
@@ -470,7 +470,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 	case DIW_CM_REPLYING:
 		rc = diw_cm_conn_push(c, now);
 		if (rc < 0 && !other_port(c, rc, now))
-			fail(c, DIW_CM_FAILED, 0, -rc, now);
+			conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 		break;
 	case DIW_CM_REJECTING:
 		rejecting(c, now);
@@ -496,7 +496,7 @@ static void conn_expire(struct diw_cm_item *it, uint64_t now)
 	else if (c->state == DIW_CM_CONNECTING && !c->stream)
 		again(c, now);
 	else
-		fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
+		conn_fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
 }
 
 static void conn_item_free(struct diw_cm_item *it)

@@ -7,7 +7,8 @@
 
 #include "base/log.h"
 
-static int begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *a)
+static int attempt_begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst,
+			 const struct diw_conn_attr *a)
 {
 	struct diw_dev *dev = qp->dev;
 	struct diw_stream_attr sa = { .local = a->local, .peer = *dst, .self = a->self };
@@ -56,7 +57,7 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
-	rc = qp->state == DIW_QPS_IDLE ? begin(qp, cm, dst, &a) : -EISCONN;
+	rc = qp->state == DIW_QPS_IDLE ? attempt_begin(qp, cm, dst, &a) : -EISCONN;
 	diw_engine_unlock(&qp->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_connect: %s, from state %s", diw_addr_str(dst, name),
 				 diw_qp_state_str(qp->state)) : 0;

@@ -30,7 +30,7 @@ void diw_cm_fini(struct diw_dev *dev)
 
 /* ---- The heap ---- */
 
-static void put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+static void item_put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	e->heap[slot - 1] = it;
 	it->slot = slot;
@@ -40,8 +40,8 @@ static void put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	for (; slot > 1 && e->heap[slot / 2 - 1]->at > it->at; slot /= 2)
-		put(e, slot, e->heap[slot / 2 - 1]);
-	put(e, slot, it);
+		item_put(e, slot, e->heap[slot / 2 - 1]);
+	item_put(e, slot, it);
 }
 
 /* IT belongs at SLOT or below. */
@@ -54,9 +54,9 @@ static void sink(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 			child++;
 		if (e->heap[child - 1]->at >= it->at)
 			break;
-		put(e, slot, e->heap[child - 1]);
+		item_put(e, slot, e->heap[child - 1]);
 	}
-	put(e, slot, it);
+	item_put(e, slot, it);
 }
 
 void diw_cm_disarm(struct diw_cm_engine *e, struct diw_cm_item *it)

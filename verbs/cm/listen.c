@@ -53,7 +53,7 @@ void diw_cm_listener_leave(struct diw_cm_conn *c)
 }
 
 /* S is served, or was out of memory. */
-static int admit(struct diw_listener *l, struct diw_stream *s, uint64_t now)
+static int admit_stream(struct diw_listener *l, struct diw_stream *s, uint64_t now)
 {
 	struct diw_cm_engine *e = l->cm->dev->cm;
 	struct diw_cm_conn *c;
@@ -107,7 +107,7 @@ static void listener_event(struct diw_cm_item *it, uint64_t now)
 			l->timeouts++;
 			diw_cm_conn_free(old);
 		}
-		if (rc < 0 || admit(l, s, now) < 0) {
+		if (rc < 0 || admit_stream(l, s, now) < 0) {
 			pause_until(l, now + RETRY_NS);
 			return;
 		}
@@ -378,7 +378,7 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 
 /* ---- To another device ---- */
 
-static int let_go(struct diw_cm_conn *c)
+static int listener_let_go(struct diw_cm_conn *c)
 {
 	if (c->state != DIW_CM_WAITING || !c->taken)
 		return diw_fail(-ECONNRESET, "diw_conn_req_move: the peer is gone");
@@ -421,7 +421,7 @@ int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm)
 
 	if (rc < 0)
 		return rc;
-	rc = let_go(&req->conn);
+	rc = listener_let_go(&req->conn);
 	diw_engine_unlock(&from->engine);
 	if (rc < 0)
 		return rc;

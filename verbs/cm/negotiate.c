@@ -28,7 +28,7 @@ bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
 }
 
 /* F with the application's data, and the word of RFC 7306 if TELL and it fits, which TOLD then says. */
-static int encode(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
+static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
 {
 	uint8_t buf[DIW_MPA_MAX_DATA];
 
@@ -67,7 +67,7 @@ static uint8_t prefer(unsigned rtr)
 	return rtr & DIW_RTR_READ ? DIW_RTR_READ : rtr & DIW_RTR_FPDU;
 }
 
-static uint16_t at_most(uint16_t own, uint16_t peer)
+static uint16_t depth_at_most(uint16_t own, uint16_t peer)
 {
 	return peer != DIW_MPA_NO_LIMIT && peer < own ? peer : own;
 }
@@ -80,7 +80,7 @@ int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const v
 	};
 
 	offer_rtr(&f, ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ);
-	return encode(p, f, data, len, !ask->plain, told);
+	return encode_frame(p, f, data, len, !ask->plain, told);
 }
 
 /* One way of those that both may; if there is none, the initiator learns what we could have done, and ends it. */
@@ -107,15 +107,15 @@ int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_
 	};
 
 	if (f.enhanced) {
-		f.ird = at_most(ask->ird, req->ord);
-		f.ord = at_most(ask->ord, req->ird);
+		f.ird = depth_at_most(ask->ird, req->ord);
+		f.ord = depth_at_most(ask->ord, req->ird);
 	}
 	*terms = (struct diw_cm_terms){
 		.crc = f.crc, .tx_markers = req->markers, .rx_markers = ask->markers, .rtr = choose_rtr(ask, req),
 		.ird = f.ird, .ord = f.ord,
 	};
 	offer_rtr(&f, terms->rtr);
-	len = (uint32_t)encode(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
+	len = (uint32_t)encode_frame(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
 	terms->words = terms->rfc7306 && words;
 	return (int)len;
 }
@@ -127,7 +127,7 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 	};
 	bool told;
 
-	return encode(p, f, data, len, false, &told);
+	return encode_frame(p, f, data, len, false, &told);
 }
 
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
@@ -135,7 +135,7 @@ void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
 	*terms = (struct diw_cm_terms){
 		.crc = ask->crc, .tx_markers = ask->markers, .rx_markers = ask->markers, .rfc7306 = !ask->plain,
 		.words = !ask->plain,
-		.ird = ask->ird, .ord = at_most(ask->ord, ask->ird),
+		.ird = ask->ird, .ord = depth_at_most(ask->ord, ask->ird),
 	};
 }
 
@@ -156,8 +156,8 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 		return 0;
 	if (rep->ord != DIW_MPA_NO_LIMIT && rep->ord > ask->ird)
 		return DIW_FAULT_MPA_IRD;
-	terms->ird = at_most(ask->ird, rep->ord);
-	terms->ord = at_most(ask->ord, rep->ird);
+	terms->ird = depth_at_most(ask->ird, rep->ord);
+	terms->ord = depth_at_most(ask->ord, rep->ird);
 	if (!rep->p2p)
 		return 0;
 	if (!terms->ord)                        /* a Read of no bytes is a Read */

@@ -129,7 +129,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static int thread_start(struct diw_engine *e)
+static int engine_thread_start(struct diw_engine *e)
 {
 	sigset_t all, before;
 	int rc;
@@ -160,7 +160,7 @@ int diw_thread_use(struct diw_engine *e)
 		return 0;
 	pthread_mutex_lock(&e->thread_lock);
 	if (e->thread_users == 0)
-		rc = thread_start(e);
+		rc = engine_thread_start(e);
 	e->thread_users += rc == 0;
 	pthread_mutex_unlock(&e->thread_lock);
 	return rc;

@@ -24,7 +24,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&guards_lock);
 }
 
-static void in_child(void)
+static void fork_in_child(void)
 {
 	for (struct diw_list *l = guards.next; l != &guards; l = l->next)
 		if (diw_container(l, struct diw_fork_guard, link)->in_child)
@@ -36,7 +36,7 @@ static void in_child(void)
  * registered last first: librdmacm's locks are taken before libibverbs' ones, as its calls take them. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(before_fork, after_fork, in_child);
+	pthread_atfork(before_fork, after_fork, fork_in_child);
 }
 
 void diw_fork_guard_add(struct diw_fork_guard *g)

@@ -19,7 +19,7 @@ struct cma_group {
 };
 
 /* A GID is an IP address, and AF_IB names it as such. A positive errno. */
-static int group_get(union ibv_gid *gid, const struct sockaddr *sa)
+static int gid_of(union ibv_gid *gid, const struct sockaddr *sa)
 {
 	struct diw_addr a = { 0 };
 	int rc = 0;
@@ -100,7 +100,7 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 		return cma_result(ENOTSUP);
 	if (!(attr->comp_mask & RDMA_CM_JOIN_MC_ATTR_ADDRESS))
 		return cma_result(EINVAL);
-	rc = group_get(&gid, attr->addr);
+	rc = gid_of(&gid, attr->addr);
 	if (rc == 0) {
 		cma_enter();
 		rc = join(cma_id(id), &gid, flags == RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
@@ -142,7 +142,7 @@ int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 {
 	struct cma_id *id = cma_id(cm_id);
 	union ibv_gid gid;
-	int rc = group_get(&gid, addr);
+	int rc = gid_of(&gid, addr);
 
 	if (rc)
 		return cma_result(rc);
