@@ -2,13 +2,22 @@
 /* The handlers of fork(2), and the guarded locks. */
 #include "verbs/host/fork.h"
 
+#include <stdatomic.h>
+
 static struct diw_list guards = { &guards, &guards };
 static pthread_mutex_t guards_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static atomic_uint generation;
+
+unsigned diw_fork_generation(void)
+{
+	return atomic_load_explicit(&generation, memory_order_relaxed);
+}
 
 static void each_lock(int (*act)(pthread_mutex_t *lock))
 {
 	for (struct diw_list *l = guards.next; l != &guards; l = l->next)
-		for (int i = 0; i < 3 && diw_container(l, struct diw_fork_guard, link)->locks[i]; i++)
+		for (int i = 0; i < 4 && diw_container(l, struct diw_fork_guard, link)->locks[i]; i++)
 			act(diw_container(l, struct diw_fork_guard, link)->locks[i]);
 }
 
@@ -26,10 +35,11 @@ static void after_fork(void)
 
 static void fork_in_child(void)
 {
+	atomic_fetch_add(&generation, 1);
+	after_fork();
 	for (struct diw_list *l = guards.next; l != &guards; l = l->next)
 		if (diw_container(l, struct diw_fork_guard, link)->in_child)
 			diw_container(l, struct diw_fork_guard, link)->in_child();
-	after_fork();
 }
 
 /* A library's constructors run behind those of the libraries that it needs, and fork(2) calls the handlers that were

@@ -8,10 +8,12 @@
 
 #include "base/list.h"
 
+unsigned diw_fork_generation(void);          /* how many forks lie between this process and the one that began */
+
 struct diw_fork_guard {
 	struct diw_list link;
-	pthread_mutex_t *locks[3];           /* in the order in which threads take them; NULL: fewer */
-	void (*in_child)(void);              /* called in the child with all guarded locks held, or NULL */
+	pthread_mutex_t *locks[4];           /* in the order in which threads take them; NULL: fewer */
+	void (*in_child)(void);              /* called in the child, where all guarded locks are free, or NULL */
 };
 
 /* Guards of one library must not have locks that threads take within one another's. The caller holds none of them. */

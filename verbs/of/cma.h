@@ -23,9 +23,11 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "verbs/diw_provider.h"
+#include "verbs/host/loop.h"
 #include "verbs/host/route.h"
 #include "verbs/of/bridge.h"
 
@@ -55,7 +57,7 @@ struct cma_dev {
 	char name[64];
 	struct ibv_context *verbs;
 	struct diw_dev *diw;
-	struct diw_cm *cm;                   /* while there are identifiers; of one that has the device it is there */
+	struct diw_loop_cm conns;            /* open while there are identifiers; of one that has the device it is */
 	struct ibv_pd *pd;                   /* for who brings none */
 	unsigned ifindex;
 	uint8_t hw[6];                       /* its hardware address, or the beginning of it */
@@ -69,24 +71,12 @@ void cma_dev_gone(unsigned ifindex);         /* who has it keeps it, and nobody 
 /* HW is its hardware address; whether it had another until now. */
 bool cma_dev_rehoused(unsigned ifindex, const void *hw, size_t len);
 
-/* What the thread watches besides: READY is called with the lock held when FD can be read, and when it is due. */
-struct cma_watch {
-	struct diw_list link;
-	int fd;                              /* -1: only the clock calls */
-	uint64_t due;                        /* CLOCK_MONOTONIC, ns; 0: never */
-	void (*ready)(struct cma_watch *w, uint64_t now);
-};
-int cma_watch_add(struct cma_watch *w);      /* a positive errno */
-void cma_watch_del(struct cma_watch *w);
-void cma_watch_due(struct cma_watch *w, uint64_t due);
-uint64_t cma_now(void);
+extern struct diw_loop cma_loop;             /* of the devices' channels, and of what else the files watch */
 /* The interface from now on, if that can be had (cma_link.c); the lock is held. */
 void cma_link_watch(struct cma_dev *d, const char *ifname);
 void cma_link_unwatch(void);
-/* The thread, if no identifier needs it any more, or NULL; the lock is held. It is ended without. */
-struct cma_thread;
-struct cma_thread *cma_thread_unused(void);
-void cma_thread_end(struct cma_thread *t);
+/* The thread, if no identifier needs it any more, or NULL; the lock is held. diw_loop_join() ends it, without. */
+struct diw_loop_thread *cma_thread_unused(void);
 
 /* ---- Identifiers (cma_id.c) ---- */
 
@@ -132,7 +122,7 @@ struct cma_id {
 	struct cma_id *hash_next;
 	struct cma_ud *ud;                   /* cma_ud.c */
 	struct cma_count events;
-	struct cma_watch late;               /* `ready` set: its connection has ended, and of that it will be told */
+	struct diw_watch late;               /* `ready` set: its connection has ended, and of that it will be told */
 	struct diw_list groups;              /* cma_mcast.c */
 	struct ibv_qp_init_attr *init;       /* rdma_create_ep(): of each request's queue pair */
 	uint8_t data_len;                    /* rdma_create_ep(): rdma_connect()'s private data, if it brings none */
@@ -193,7 +183,7 @@ struct cma_dev *cma_addr_dev(const struct diw_addr *a);
 
 /* ---- Connections (cma_conn.c, cma_ud.c) ---- */
 
-void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev);
+void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev);
 /* Tells that the connection has ended, and when its time in InfiniBand's TimeWait state is over. */
 void cma_disconnected(struct cma_id *id);
 void cma_conn_forget(struct cma_id *id);     /* whatever of it is listening, waiting or connected ends */

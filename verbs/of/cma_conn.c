@@ -70,7 +70,7 @@ static int listen_rc(struct cma_id *id)
 	a.backlog = CMA_BACKLOG;
 	a.request_timeout_ns = CMA_TIMEOUT_NS;
 	a.ctx = id;
-	rc = -diw_listen(dev->cm, &a, &id->listener);
+	rc = -diw_listen(dev->conns.cm, &a, &id->listener);
 	if (rc)
 		return rc;
 	cma_hold_drop(id);
@@ -131,7 +131,7 @@ static void on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 	struct cma_event *e = NULL;
 
 	if (dev && l->id.channel && l->queued < l->backlog &&
-	    (dev == d || diw_conn_req_move(ev->req, dev->cm) == 0))
+	    (dev == d || diw_conn_req_move(ev->req, dev->conns.cm) == 0))
 		id = new_child(l, dev, ev);
 	if (id)
 		e = cma_event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -217,7 +217,7 @@ static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
 		a.data_len = id->data_len;
 	}
 	id->active = true;
-	rc = -diw_connect(qp, id->dev->cm, &to, &a);
+	rc = -diw_connect(qp, id->dev->conns.cm, &to, &a);
 	if (rc)
 		cma_unmap(id);
 	return rc;
@@ -420,24 +420,24 @@ static void on_failed(struct cma_id *id, const struct diw_cm_event *ev)
 static void forget_late(struct cma_id *id)
 {
 	if (id->late.ready)
-		cma_watch_del(&id->late);
+		diw_loop_del(&cma_loop, &id->late);
 	id->late.ready = NULL;
 }
 
 /* READY is called in NS from now; at once, if nothing can be watched. */
-static void later(struct cma_id *id, void (*ready)(struct cma_watch *w, uint64_t now), uint64_t ns)
+static void later(struct cma_id *id, void (*ready)(struct diw_watch *w, uint64_t now), uint64_t ns)
 {
 	forget_late(id);
-	id->late = (struct cma_watch){ .fd = -1, .ready = ready };
-	if (cma_watch_add(&id->late)) {
+	id->late = (struct diw_watch){ .fd = -1, .ready = ready };
+	if (diw_loop_add(&cma_loop, &id->late)) {
 		id->late.ready = NULL;
-		ready(&id->late, cma_now());
+		ready(&id->late, diw_clock_ns());
 		return;
 	}
-	cma_watch_due(&id->late, cma_now() + ns);
+	diw_loop_call(&cma_loop, &id->late, diw_clock_ns() + ns);
 }
 
-static void tell_timewait(struct cma_watch *w, uint64_t now)
+static void tell_timewait(struct diw_watch *w, uint64_t now)
 {
 	struct cma_id *id = diw_container(w, struct cma_id, late);
 
@@ -453,7 +453,7 @@ void cma_disconnected(struct cma_id *id)
 		later(id, tell_timewait, TIMEWAIT_NS);
 }
 
-static void tell_late(struct cma_watch *w, uint64_t now)
+static void tell_late(struct diw_watch *w, uint64_t now)
 {
 	struct cma_id *id = diw_container(w, struct cma_id, late);
 
@@ -462,12 +462,12 @@ static void tell_late(struct cma_watch *w, uint64_t now)
 	cma_disconnected(id);
 }
 
-void cma_conn_event(struct cma_dev *d, const struct diw_cm_event *ev)
+void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 {
 	struct cma_id *id = ev->qp ? find(ev->qp) : NULL;
 
 	if (ev->type == DIW_CM_CONNECT_REQUEST) {
-		on_request(d, ev);
+		on_request(diw_container(c, struct cma_dev, conns), ev);
 		return;
 	}
 	if (!id)

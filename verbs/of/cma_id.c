@@ -82,7 +82,7 @@ void cma_id_free(struct cma_id *id)
 int rdma_destroy_id(struct rdma_cm_id *cm_id)
 {
 	struct cma_id *id = cma_id(cm_id);
-	struct cma_thread *unused;
+	struct diw_loop_thread *unused;
 	int rc;
 
 	if (!id)
@@ -101,7 +101,7 @@ int rdma_destroy_id(struct rdma_cm_id *cm_id)
 	}
 	unused = cma_thread_unused();
 	cma_leave();
-	cma_thread_end(unused);
+	diw_loop_join(unused);
 	return cma_result(rc);
 }
 

@@ -103,7 +103,7 @@ static void on_address(const struct nlmsghdr *h)
 }
 
 /* What is lost when too much happens at a time (ENOBUFS) is lost: who wants to send there finds out. */
-static void ready(struct cma_watch *w, uint64_t now)
+static void ready(struct diw_watch *w, uint64_t now)
 {
 	_Alignas(struct nlmsghdr) char buf[ROOM];
 	ssize_t n;
@@ -118,13 +118,13 @@ static void ready(struct cma_watch *w, uint64_t now)
 		}
 }
 
-static struct cma_watch watch = { .fd = -1, .ready = ready };
+static struct diw_watch watch = { .fd = -1, .ready = ready };
 
 void cma_link_unwatch(void)
 {
 	if (watch.fd < 0)
 		return;
-	cma_watch_del(&watch);
+	diw_loop_del(&cma_loop, &watch);
 	close(watch.fd);
 	watch.fd = -1;
 }
@@ -140,7 +140,7 @@ void cma_link_watch(struct cma_dev *d, const char *ifname)
 		watch.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 		if (watch.fd < 0)
 			return;
-		if (bind(watch.fd, (struct sockaddr *)&groups, sizeof groups) || cma_watch_add(&watch)) {
+		if (bind(watch.fd, (struct sockaddr *)&groups, sizeof groups) || diw_loop_add(&cma_loop, &watch)) {
 			close(watch.fd);
 			watch.fd = -1;
 			return;

@@ -30,7 +30,7 @@ enum { REQUEST = 1, REPLY = 2 };
 enum { ACCEPTED = 0, NOT_SUPPORTED = 1, REJECTED = 2 };
 
 struct cma_ud {
-	struct cma_watch watch;              /* its fd: who asks, and a listener */
+	struct diw_watch watch;              /* its fd: who asks, and a listener */
 	struct cma_id *id;
 	uint64_t number;                     /* of the request */
 	uint8_t tries, refusals;
@@ -103,7 +103,7 @@ void cma_ud_forget(struct cma_id *id)
 	struct diw_list *l;
 
 	if (u->watch.fd >= 0)
-		cma_watch_del(&u->watch);
+		diw_loop_del(&cma_loop, &u->watch);
 	diw_list_del(&u->link);
 	for (unsigned i = 0; u->children && i < BUCKETS; i++)
 		while ((l = diw_list_first(&u->children[i]))) {
@@ -164,7 +164,7 @@ static void refused(struct cma_ud *u, uint64_t now)
 	if (u->refusals == REFUSALS)
 		give_up(u->id, NOT_SUPPORTED);
 	else
-		cma_watch_due(&u->watch, now + (REFUSED_NS << u->refusals++));
+		diw_loop_call(&cma_loop, &u->watch, now + (REFUSED_NS << u->refusals++));
 }
 
 static void ask(struct cma_ud *u, uint64_t now)
@@ -172,10 +172,10 @@ static void ask(struct cma_ud *u, uint64_t now)
 	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED)
 		refused(u, now);
 	else
-		cma_watch_due(&u->watch, now + (FIRST_WAIT_NS << u->tries++));
+		diw_loop_call(&cma_loop, &u->watch, now + (FIRST_WAIT_NS << u->tries++));
 }
 
-static void asker_ready(struct cma_watch *w, uint64_t now)
+static void asker_ready(struct diw_watch *w, uint64_t now)
 {
 	struct cma_ud *u = diw_container(w, struct cma_ud, watch);
 	uint8_t buf[LEN + 1];
@@ -229,7 +229,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 	u->watch.ready = asker_ready;
 	if (rc == 0) {
 		u->watch.fd = id->hold;
-		rc = cma_watch_add(&u->watch);
+		rc = -diw_loop_add(&cma_loop, &u->watch);
 	}
 	if (rc) {
 		u->watch.fd = -1;
@@ -237,7 +237,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 		return rc;
 	}
 	u->watch.due = 1;                       /* the thread asks: the outcome is an event in any case */
-	cma_watch_due(&u->watch, 1);
+	diw_loop_call(&cma_loop, &u->watch, 1);
 	return 0;
 }
 
@@ -361,7 +361,7 @@ static void local_of(struct msghdr *m, struct diw_addr *local)
 	}
 }
 
-static void listener_ready(struct cma_watch *w, uint64_t now)
+static void listener_ready(struct diw_watch *w, uint64_t now)
 {
 	struct cma_id *l = diw_container(w, struct cma_ud, watch)->id;
 
@@ -401,7 +401,7 @@ int cma_ud_listen(struct cma_id *id)
 	setsockopt(id->hold, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one);
 	u->watch.ready = listener_ready;
 	u->watch.fd = id->hold;
-	rc = u->children ? cma_watch_add(&u->watch) : ENOMEM;
+	rc = u->children ? -diw_loop_add(&cma_loop, &u->watch) : ENOMEM;
 	if (rc) {
 		free(u->children);
 		free(u);

@@ -4,18 +4,14 @@
  * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
  * smaller one connects; who is its own peer has nobody to say hello to. The private data of request and reply say who
  * speaks to whom; who is not meant is refused. A request that comes before this end's RTR waits for it, also while this
- * end has still to be reset: of two that begin anew one is the first. What connection management has to say, a thread
- * fetches that sleeps in poll(2): as a sleeper in diw_cm_get() it would become the one who serves the device.
+ * end has still to be reset: of two that begin anew one is the first. The thread of the context's loop
+ * fetches the events of connection management.
  */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "base/clock.h"
 #include "verbs/of/bridge.h"
 #include "verbs/of/of.h"
 #include "wire/private.h"
@@ -30,8 +26,7 @@
 #define MAX_HALFOPEN 64
 #define PSN 0xffffffu
 #define KEEPALIVE_S 10
-#define STOP (1ull << 32)            /* what the thread's eventfd says to end it; less rouses it */
-#define LOOK_MS 1000
+#define LOOK_NS (1000 * DIW_MS)
 
 struct of_rc_port {
 	struct of_rc_port *next;
@@ -44,9 +39,9 @@ struct of_rc_port {
 /* Of a context, while it has RC queue pairs. */
 struct of_rc {
 	struct of_context *ctx;
-	struct diw_cm *cm;
-	pthread_t thread;
-	int stop;                    /* eventfd: the thread is to end, or to look who waits */
+	struct diw_loop_cm conns;    /* in the context's loop; no queue pair goes while an event names it */
+	struct diw_watch look;       /* at queue pairs whose peers do not come */
+	struct diw_loop_thread *thread;      /* of_rc_unused(): to be joined */
 	unsigned used;               /* slots of all ports */
 	struct of_rc_port *ports;
 };
@@ -87,7 +82,7 @@ static bool wants_confirmation(const struct of_qp *qp)
 
 /* ---- Numbers ---- */
 
-static int thread_start(struct of_context *ctx);
+static int start_listening(struct of_context *ctx);
 
 static struct of_rc_port *new_port(struct of_rc *rc)
 {
@@ -102,7 +97,7 @@ static struct of_rc_port *new_port(struct of_rc *rc)
 	a.max_halfopen = MAX_HALFOPEN;
 	a.request_timeout_ns = PATIENCE_NS;
 	a.ctx = p;
-	errno = -diw_listen(rc->cm, &a, &p->listener);
+	errno = -diw_listen(rc->conns.cm, &a, &p->listener);
 	if (errno) {
 		free(p);
 		return NULL;
@@ -129,7 +124,7 @@ int of_rc_listen(struct of_qp *qp, uint32_t *num)
 {
 	struct of_context *ctx = qp->ctx;
 	struct of_rc_port *p;
-	int rc = ctx->rc ? 0 : thread_start(ctx);
+	int rc = ctx->rc ? 0 : start_listening(ctx);
 
 	if (rc)
 		return rc;
@@ -279,15 +274,7 @@ int of_rc_rtr(struct of_qp *qp)
 	drop_request(qp);
 	conn_attr(&a, qp, hello);
 	a.self = is_self(qp);
-	return -diw_connect(qp->diw, qp->ctx->rc->cm, &qp->peer, &a);
-}
-
-/* The thread sleeps without a timeout while nobody waits. */
-static void rouse(struct of_context *ctx)
-{
-	const uint64_t one = 1;
-
-	(void)!write(ctx->rc->stop, &one, sizeof one);
+	return -diw_connect(qp->diw, qp->ctx->rc->conns.cm, &qp->peer, &a);
 }
 
 /* An adapter gives up a peer that has gone only after retry_cnt retries of its timeout (InfiniBand Architecture
@@ -319,7 +306,7 @@ int of_rc_rts(struct of_qp *qp)
 	qp->waits_since = 0;
 	of_rc_limits(qp);
 	if (!qp->connected && !qp->claimed)
-		rouse(qp->ctx);
+		diw_loop_call(&qp->ctx->loop, &qp->ctx->rc->look, 1);
 	if (!qp->knows_psn && !qp->rnic)
 		return 0;
 	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)     /* the peer would take none of our packets */
@@ -385,8 +372,9 @@ static void on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
 	of_async(qp->ctx, &(struct ibv_async_event){ .element.qp = &qp->qp, .event_type = IBV_EVENT_QP_FATAL });
 }
 
-static void dispatch(const struct diw_cm_event *ev)
+static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 {
+	(void)c;
 	switch (ev->type) {
 	case DIW_CM_CONNECT_REQUEST:
 		on_request(ev);
@@ -420,16 +408,8 @@ static bool waits(const struct of_qp *qp)
 	       atomic_load(&qp->state) == IBV_QPS_RTS;
 }
 
-static int64_t monotonic(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
-}
-
 /* Whether somebody has to be looked at again. */
-static bool give_up(struct of_context *ctx)
+static bool give_up(struct of_context *ctx, int64_t now)
 {
 	struct diw_qp_info info;
 	bool again = false;
@@ -441,64 +421,34 @@ static bool give_up(struct of_context *ctx)
 		if (info.sq_pending == 0 || patience(qp) == 0)
 			qp->waits_since = 0;
 		else if (qp->waits_since == 0)
-			qp->waits_since = monotonic();
-		else if (monotonic() - qp->waits_since > patience(qp))
+			qp->waits_since = now;
+		else if (now - qp->waits_since > patience(qp))
 			diw_leave(qp->diw);
 	}
 	return again;
 }
 
-static void *serve(void *arg)
+static void look_at_waiting(struct diw_watch *w, uint64_t now)
 {
-	struct of_rc *rc = arg;
-	struct of_context *ctx = rc->ctx;
-	struct pollfd fd[] = { { diw_cm_fd(rc->cm), POLLIN, 0 }, { rc->stop, POLLIN, 0 } };
-	struct diw_cm_event ev;
-	uint64_t roused = 0;
-	bool look = false;
-
-	while (roused < STOP) {
-		poll(fd, 2, look ? LOOK_MS : -1);
-		if (fd[1].revents && read(rc->stop, &roused, sizeof roused) < 0)
-			roused = 0;
-		/* Fetched under the lock: no queue pair goes while an event names it. */
-		pthread_mutex_lock(&ctx->lock);
-		while (diw_cm_get(rc->cm, &ev, 0) == 0)
-			dispatch(&ev);
-		look = give_up(ctx);
-		pthread_mutex_unlock(&ctx->lock);
-	}
-	return NULL;
+	if (give_up(diw_container(w, struct of_rc, look)->ctx, (int64_t)now))
+		atomic_store(&w->due, now + LOOK_NS);
 }
 
-static int spawn_rc(struct of_rc *rc)
-{
-	sigset_t all, before;
-	int err;
-
-	sigfillset(&all);                       /* signals are the application's */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&rc->thread, NULL, serve, rc);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return err;
-}
-
-static int thread_start(struct of_context *ctx)
+static int start_listening(struct of_context *ctx)
 {
 	struct of_rc *rc = calloc(1, sizeof *rc);
-	int err = rc ? -diw_cm_create(ctx->dev, &rc->cm) : ENOMEM;
+	int err;
 
-	if (err) {
-		free(rc);
-		return err;
-	}
+	if (!rc)
+		return ENOMEM;
 	rc->ctx = ctx;
-	rc->stop = eventfd(0, EFD_CLOEXEC);
-	err = rc->stop < 0 ? errno : spawn_rc(rc);
+	rc->look = (struct diw_watch)DIW_WATCH_INIT(rc->look, -1, look_at_waiting);
+	rc->conns.event = dispatch;
+	err = -diw_loop_cm_open(&ctx->loop, &rc->conns, ctx->dev);
+	if (err == 0)
+		err = -diw_loop_add(&ctx->loop, &rc->look);
 	if (err) {
-		if (rc->stop >= 0)
-			close(rc->stop);
-		diw_cm_destroy(rc->cm);
+		diw_loop_cm_close(&ctx->loop, &rc->conns);
 		free(rc);
 		return err;
 	}
@@ -513,28 +463,24 @@ struct of_rc *of_rc_unused(struct of_context *ctx)
 	if (!rc || rc->used)
 		return NULL;
 	ctx->rc = NULL;
+	rc->thread = diw_loop_stop(&ctx->loop);
 	return rc;
 }
 
 /* Without the lock, which the thread takes. */
 void of_rc_end(struct of_rc *rc)
 {
-	const uint64_t stop = STOP;
 	struct of_rc_port *p;
 
 	if (!rc)
 		return;
-	if (diw_cm_fd(rc->cm) >= 0) {           /* a child after fork has no such thread */
-		(void)!write(rc->stop, &stop, sizeof stop);
-		pthread_join(rc->thread, NULL);
-	}
-	close(rc->stop);
+	diw_loop_join(rc->thread);
 	while ((p = rc->ports)) {
 		rc->ports = p->next;
 		atomic_fetch_and(&ours[p->port / 8], (uint8_t)~(1u << p->port % 8));
 		diw_listener_close(p->listener);
 		free(p);
 	}
-	diw_cm_destroy(rc->cm);
+	diw_cm_destroy(rc->conns.cm);
 	free(rc);
 }

@@ -182,6 +182,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	pthread_mutex_init(&ctx->names, NULL);
 	ctx->guard.locks[0] = &ctx->lock;
 	ctx->guard.locks[2] = &ctx->names;
+	ctx->guard.locks[3] = &ctx->loop.rouse_lock;
+	ctx->loop = (struct diw_loop)DIW_LOOP_INIT(ctx->loop, &ctx->lock);
 	diw_fork_guard_add(&ctx->guard);
 	fill_context(ctx);
 	return &ctx->v.context;

@@ -19,6 +19,7 @@
 
 #include "verbs/diw_provider.h"
 #include "verbs/host/fork.h"
+#include "verbs/host/loop.h"
 
 #define OF_PORT 1
 /* What is private to rdma-core has a version whose number releases change; programs of any of them find it. The build
@@ -58,7 +59,8 @@ struct of_context {
 	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
 	struct of_srq *srqs;
 	struct of_async *async;      /* async.c */
-	struct diw_fork_guard guard; /* of all three locks */
+	struct diw_loop loop;        /* hears of RC connections while there is rc */
+	struct diw_fork_guard guard; /* of all these locks */
 	struct verbs_context v;      /* last: ends in struct ibv_context */
 };
 static inline struct of_context *of_context(struct ibv_context *c)

@@ -102,7 +102,7 @@ int diw_rs_close(int fd)
 
 	if (!s)
 		return -EBADF;
-	if (s->generation != rs_generation()) { /* its parts are the parent's, and so is who uses it */
+	if (s->generation != diw_fork_generation()) { /* its parts are the parent's, and so is who uses it */
 		close(fd);
 		return 0;
 	}

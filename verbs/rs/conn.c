@@ -80,7 +80,7 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 	rs_hold_drop(s);
 	s->state = RS_CONNECTING;
 	s->peer = *peer;
-	rc = diw_connect(s->qp, s->dev->cm, &to, &a);
+	rc = diw_connect(s->qp, s->dev->conns.cm, &to, &a);
 	if (rc == 0)
 		return 0;
 	s->state = RS_OPEN;
@@ -173,7 +173,7 @@ static int begin_listen(struct rs *s)
 	a.backlog = MAX_BACKLOG;                /* ours is counted here */
 	a.request_timeout_ns = (int64_t)RS_TIMEOUT_NS;
 	a.ctx = s;
-	rc = diw_listen(s->dev->cm, &a, &s->listener);
+	rc = diw_listen(s->dev->conns.cm, &a, &s->listener);
 	if (rc < 0)
 		return rc;
 	rs_hold_drop(s);
@@ -251,7 +251,7 @@ static bool answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev
 	struct rs_dev *dev;
 	struct rs *s;
 
-	if (rs_dev_of(&ev->local, &dev) < 0 || (dev != d && diw_conn_req_move(ev->req, dev->cm) < 0))
+	if (rs_dev_of(&ev->local, &dev) < 0 || (dev != d && diw_conn_req_move(ev->req, dev->conns.cm) < 0))
 		return false;
 	s = new_child(l, dev, ev);
 	if (!s)
@@ -416,13 +416,13 @@ static void on_disconnected(struct rs *s, int errnum)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void rs_cm_event(struct rs_dev *dev, const struct diw_cm_event *ev)
+void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 {
 	struct rs *s;
 
 	switch (ev->type) {
 	case DIW_CM_CONNECT_REQUEST:
-		on_request(dev, ev);
+		on_request(diw_container(c, struct rs_dev, conns), ev);
 		break;
 	case DIW_CM_ESTABLISHED:
 		s = ev->ctx;

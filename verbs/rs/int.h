@@ -20,6 +20,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "verbs/diw_provider.h"
+#include "verbs/host/fork.h"
+#include "verbs/host/loop.h"
 #include "verbs/host/route.h"
 #include "verbs/rs/rs.h"
 
@@ -32,14 +34,14 @@
 struct rs_dev {
 	struct rs_dev *next;
 	char name[IF_NAMESIZE + 4];
-	bool thread;                         /* it moves by itself */
 	struct diw_dev *diw;
-	struct diw_cm *cm;
+	struct diw_loop_cm conns;
 	struct diw_pd *pd;
 	struct diw_mr *all;                  /* all memory there is, for sending from it */
 };
 
 extern pthread_mutex_t rs_big;
+extern struct diw_loop rs_loop;              /* its thread hears of connections */
 /* The one that has the address, opened once for all sockets, while there are any; of no address, one that is there.
  * rs_big is held. */
 int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev);
@@ -119,7 +121,6 @@ struct rs *rs_ref(struct rs *s);
 void rs_unref(struct rs *s);                 /* without any lock: the last one ends it */
 struct rs *rs_leave_table(int fd);           /* its reference is the caller's */
 void rs_each(void (*visit)(struct rs *s));   /* all sockets that have a descriptor; rs_big is held */
-unsigned rs_generation(void);
 
 /* SO_ERROR, which is told once. */
 static inline int rs_take_error(struct rs *s)
@@ -140,7 +141,7 @@ void rs_hold_drop(struct rs *s);
 
 /* ---- Connections (conn.c, close.c) ---- */
 
-void rs_cm_event(struct rs_dev *dev, const struct diw_cm_event *ev);     /* rs_big is held */
+void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev);     /* rs_big is held */
 int rs_open_qp(struct rs *s, struct diw_qp_attr *attr, uint32_t completions);
 void rs_close_qp(struct rs *s);
 /* Nobody has it any more: ends its connection in good order and frees it, soon. */

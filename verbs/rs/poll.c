@@ -43,7 +43,7 @@ static void take_all(struct set *set)
 			set->others |= set->user[i].fd >= 0;
 			continue;
 		}
-		set->polled |= s->dev && !s->dev->thread;
+		set->polled |= s->dev && s->dev->conns.polled;
 		pthread_mutex_unlock(&s->lock);
 	}
 }

@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "verbs/host/fork.h"
 #include "verbs/rs/int.h"
 
 #define BLOCK 1024
@@ -13,25 +12,20 @@
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs **blocks[BLOCKS];
 static int top;                              /* above all that are in it */
-static atomic_uint generation;
-
-unsigned rs_generation(void)
-{
-	return atomic_load_explicit(&generation, memory_order_relaxed);
-}
 
 /* ---- Fork: the child knows its sockets, to refuse and close them ---- */
 
 static void in_child(void)
 {
-	atomic_fetch_add(&generation, 1);
 	diw_list_init(&rs_lingering);
 	rs_dev_forget();
 }
 
 __attribute__((constructor)) static void guard_forks(void)
 {
-	static struct diw_fork_guard guard = { .locks = { &rs_big, &table_lock }, .in_child = in_child };
+	static struct diw_fork_guard guard = {
+		.locks = { &rs_big, &table_lock, &rs_loop.rouse_lock }, .in_child = in_child,
+	};
 
 	diw_fork_guard_add(&guard);
 }
@@ -47,7 +41,7 @@ struct rs *rs_new(int domain, int type)
 	s->fd = s->hold = -1;
 	s->domain = domain;
 	s->type = type;
-	s->generation = rs_generation();
+	s->generation = diw_fork_generation();
 	atomic_init(&s->refs, 1);
 	pthread_mutex_init(&s->lock, NULL);
 	diw_list_init(&s->link);
@@ -137,7 +131,7 @@ void rs_each(void (*visit)(struct rs *s))
 
 		if (!s)
 			continue;
-		if (s->generation == rs_generation())
+		if (s->generation == diw_fork_generation())
 			visit(s);
 		atomic_fetch_sub(&s->refs, 1);
 	}
@@ -149,7 +143,7 @@ int rs_take(int fd, struct rs **out)
 
 	if (!s)
 		return -EBADF;
-	if (s->generation != rs_generation()) {
+	if (s->generation != diw_fork_generation()) {
 		atomic_fetch_sub(&s->refs, 1);
 		return -ENODEV;
 	}

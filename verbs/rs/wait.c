@@ -165,7 +165,7 @@ static int follow(struct rs *s, uint64_t until, uint64_t now)
 	struct timespec ts;
 	bool interrupted;
 
-	if (s->cq && !s->dev->thread && !s->leader)
+	if (s->cq && s->dev->conns.polled && !s->leader)
 		ns = diw_min64(ns, NO_THREAD_NS);
 	ts = (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
 	s->followers++;

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The thread of a loop, its watches, and the channels that it watches. */
+#include "verbs/host/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "verbs/host/fork.h"
+
+#define POLL_NS (10 * DIW_MS)                /* between two looks at a device that nobody else moves */
+#define BATCH 64
+
+struct diw_loop_thread {
+	struct diw_loop *loop;
+	pthread_t thread;
+	int epfd, kick;
+	unsigned generation;                 /* of the process that started it */
+	bool stop, itself;                   /* itself: a watch of it stopped it, and nobody joins */
+};
+
+/* ---- The thread ---- */
+
+/* An earlier watch of the same batch may have ended W. */
+static bool watch_lives(const struct diw_loop *l, const struct diw_watch *w)
+{
+	for (const struct diw_list *p = l->watches.next; p != &l->watches; p = p->next)
+		if (w && p == &w->link)
+			return true;
+	return false;
+}
+
+/* One by one from the beginning: a watch may end others. */
+static void loop_serve_due(struct diw_loop *l, uint64_t now)
+{
+	struct diw_list *p = l->watches.next;
+
+	while (p != &l->watches) {
+		struct diw_watch *w = diw_container(p, struct diw_watch, link);
+		uint64_t due = atomic_load(&w->due);
+
+		p = p->next;
+		if (!due || due > now)
+			continue;
+		atomic_store(&w->due, 0);
+		w->ready(w, now);
+		p = l->watches.next;
+	}
+}
+
+static int loop_sleep_ms(const struct diw_loop *l)
+{
+	uint64_t now = diw_clock_ns(), first = DIW_NEVER;
+
+	for (const struct diw_list *p = l->watches.next; p != &l->watches; p = p->next) {
+		uint64_t due = atomic_load(&diw_container(p, struct diw_watch, link)->due);
+
+		first = due ? diw_min64(first, due) : first;
+	}
+	return first == DIW_NEVER ? -1 : first > now ? (int)((first - now) / DIW_MS) + 1 : 0;
+}
+
+static void loop_serve(struct diw_loop_thread *t, const struct epoll_event *got, int n)
+{
+	struct diw_loop *l = t->loop;
+	uint64_t kicks;
+
+	(void)!read(t->kick, &kicks, sizeof kicks);
+	for (int i = 0; i < n; i++)
+		if (watch_lives(l, got[i].data.ptr))
+			((struct diw_watch *)got[i].data.ptr)->ready(got[i].data.ptr, diw_clock_ns());
+	loop_serve_due(l, diw_clock_ns());
+}
+
+static void loop_thread_free(struct diw_loop_thread *t)
+{
+	if (t->epfd >= 0)
+		close(t->epfd);
+	if (t->kick >= 0)
+		close(t->kick);
+	free(t);
+}
+
+static void *loop_main(void *arg)
+{
+	struct diw_loop_thread *t = arg;
+	struct epoll_event got[BATCH];
+	int n, ms = -1;
+	bool stop = false;
+
+	while (!stop) {
+		n = epoll_wait(t->epfd, got, BATCH, ms);
+		pthread_mutex_lock(t->loop->lock);
+		if (!t->stop)
+			loop_serve(t, got, n);
+		stop = t->stop;
+		ms = loop_sleep_ms(t->loop);
+		pthread_mutex_unlock(t->loop->lock);
+	}
+	if (t->itself)
+		loop_thread_free(t);
+	return NULL;
+}
+
+static int loop_spawn(struct diw_loop_thread *t)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	sigset_t all, before;
+	int rc;
+
+	if (t->epfd < 0 || t->kick < 0 || epoll_ctl(t->epfd, EPOLL_CTL_ADD, t->kick, &ev) < 0)
+		return -errno;
+	sigfillset(&all);                       /* signals are the application's */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&t->thread, NULL, loop_main, t);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
+
+static void loop_thread_set(struct diw_loop *l, struct diw_loop_thread *t)
+{
+	pthread_mutex_lock(&l->rouse_lock);
+	l->thread = t;
+	pthread_mutex_unlock(&l->rouse_lock);
+}
+
+static int loop_start(struct diw_loop *l)
+{
+	struct diw_loop_thread *t;
+	int rc;
+
+	if (l->thread)
+		return 0;
+	t = calloc(1, sizeof *t);
+	if (!t)
+		return -ENOMEM;
+	t->loop = l;
+	t->generation = diw_fork_generation();
+	t->epfd = epoll_create1(EPOLL_CLOEXEC);
+	t->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	rc = loop_spawn(t);
+	if (rc == 0)
+		loop_thread_set(l, t);
+	else
+		loop_thread_free(t);
+	return rc;
+}
+
+static void loop_rouse(struct diw_loop *l)
+{
+	const uint64_t one = 1;
+
+	pthread_mutex_lock(&l->rouse_lock);
+	if (l->thread)
+		(void)!write(l->thread->kick, &one, sizeof one);
+	pthread_mutex_unlock(&l->rouse_lock);
+}
+
+struct diw_loop_thread *diw_loop_stop(struct diw_loop *l)
+{
+	struct diw_loop_thread *t = l->thread;
+
+	while (!diw_list_empty(&l->watches))
+		diw_list_del(l->watches.next);
+	if (t && t->generation == diw_fork_generation()) {
+		t->stop = true;
+		loop_rouse(l);
+	}
+	loop_thread_set(l, NULL);
+	if (!t)
+		return NULL;
+	if (!t->stop) {
+		loop_thread_free(t);
+		return NULL;
+	}
+	t->itself = pthread_equal(t->thread, pthread_self());
+	if (t->itself)
+		pthread_detach(t->thread);
+	return t->itself ? NULL : t;
+}
+
+void diw_loop_join(struct diw_loop_thread *t)
+{
+	if (!t)
+		return;
+	pthread_join(t->thread, NULL);
+	loop_thread_free(t);
+}
+
+/* ---- Watches ---- */
+
+int diw_loop_add(struct diw_loop *l, struct diw_watch *w)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = w };
+	int rc = loop_start(l);
+
+	if (rc == 0 && w->fd >= 0 && epoll_ctl(l->thread->epfd, EPOLL_CTL_ADD, w->fd, &ev) < 0)
+		rc = -errno;
+	if (rc == 0)
+		diw_list_add_tail(&l->watches, &w->link);
+	return rc;
+}
+
+/* The epoll set that a child of fork(2) inherits is the parent's, too. */
+void diw_loop_del(struct diw_loop *l, struct diw_watch *w)
+{
+	diw_list_del(&w->link);
+	if (w->fd >= 0 && l->thread && l->thread->generation == diw_fork_generation())
+		epoll_ctl(l->thread->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+}
+
+/* The thread computes before it sleeps for how long: it has to look again. */
+void diw_loop_call(struct diw_loop *l, struct diw_watch *w, uint64_t due)
+{
+	atomic_store(&w->due, due);
+	loop_rouse(l);
+}
+
+/* ---- Connection channels ---- */
+
+static void loop_cm_ready(struct diw_watch *w, uint64_t now)
+{
+	struct diw_loop_cm *c = diw_container(w, struct diw_loop_cm, watch);
+	struct diw_cm_event ev;
+
+	while (c->cm && diw_cm_get(c->cm, &ev, 0) == 0)
+		c->event(c, &ev);
+	if (c->polled)
+		atomic_store(&w->due, now + POLL_NS);
+}
+
+int diw_loop_cm_open(struct diw_loop *l, struct diw_loop_cm *c, struct diw_dev *dev)
+{
+	struct diw_dev_info info;
+	int rc = diw_cm_create(dev, &c->cm);
+
+	if (rc < 0)
+		return rc;
+	c->polled = diw_dev_query(dev, &info) == 0 && !info.progress_thread;
+	c->watch = (struct diw_watch)DIW_WATCH_INIT(c->watch, diw_cm_fd(c->cm), loop_cm_ready);
+	rc = diw_loop_add(l, &c->watch);
+	if (rc < 0)
+		diw_loop_cm_close(l, c);
+	else if (c->polled)
+		diw_loop_call(l, &c->watch, 1);
+	return rc;
+}
+
+int diw_loop_cm_close(struct diw_loop *l, struct diw_loop_cm *c)
+{
+	int rc;
+
+	if (!c->cm)
+		return 0;
+	diw_loop_del(l, &c->watch);
+	rc = diw_cm_destroy(c->cm);
+	if (rc == 0)
+		c->cm = NULL;
+	else
+		diw_loop_add(l, &c->watch);
+	return rc;
+}
