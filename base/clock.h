@@ -30,5 +30,6 @@ static inline uint64_t diw_clock_realtime_ns(void)
 }
 
 static inline uint64_t diw_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t diw_max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 #endif

@@ -27,6 +27,22 @@
 	/* llp: seal */ \
 	X(rx_short, "too short for a header and a CRC") \
 	X(rx_crc, "CRC failed") \
+	/* llp: rd */ \
+	X(rd_malformed, "RD: header shorter than its kind, or reserved bits") \
+	X(rd_stray, "RD: not of an association that exists: dropped") \
+	X(rd_acks, "RD: acknowledgements that were no segment's") \
+	X(rd_ack_ignored, "RD: acknowledgements of what was never sent: dropped") \
+	X(rd_lost, "RD: segments that count as lost") \
+	X(rd_retransmits, "RD: segments sent again") \
+	X(rd_spurious, "RD: segments sent again that had only been late") \
+	X(rd_timeouts, "RD: times that nothing was acknowledged for long") \
+	X(rd_duplicates, "RD: segments that were there already: dropped") \
+	X(rd_beyond, "RD: segments behind the window: dropped") \
+	X(rd_held_full, "RD: segments that came too early, and found no room: dropped") \
+	X(rd_peers_full, "RD: peers refused, since the table was full") \
+	X(rd_forgotten, "RD: peers forgotten after a silence") \
+	X(rd_restarts, "RD: peers that began anew") \
+	X(rd_dead, "RD: peers given up, since they acknowledged nothing") \
 	/* mpa */ \
 	X(tx_fpdus, "FPDUs sent") \
 	X(rx_fpdus, "FPDUs received with a good CRC") \

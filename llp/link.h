@@ -50,6 +50,9 @@ struct diw_link_up {
 	/* Datagrams: the kernel refused N segments for ERRNUM; FIRST is the number of the first, as `taken` counts from
 	 * 0. Called within send, flush and poll. NULL: no call. */
 	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
+	/* Reliable datagrams: the peer has taken N segments; FIRST is the number of the first. Those that it will not
+	 * take are `refused`. NULL on other links. */
+	void (*acked)(void *ctx, uint32_t first, uint32_t n);
 };
 
 struct diw_link_ops {
@@ -93,5 +96,20 @@ struct diw_link {
  * than that: datagrams that IP fragments (docs/ud-profile.md). */
 int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up *up, void *up_ctx,
 		  struct diw_link **l);
+
+/* llp/rd.c: reliable datagrams over D, which it owns from now on (docs/ud-profile.md section 18). */
+struct diw_rd_cfg {
+	uint64_t dead_ns;            /* a peer that acknowledges nothing for so long is gone: ETIMEDOUT */
+	uint64_t idle_ns;            /* a peer that is silent for so long is forgotten: at least 2 * dead_ns */
+	uint64_t ack_ns;             /* an acknowledgement waits so long for a segment that carries it */
+	uint32_t epoch;              /* of the queue pair, not 0; 0: drawn */
+	uint32_t peers;              /* bounds: peers, */
+	uint32_t slots, peer_slots;  /* segments not acknowledged, in all and a peer, */
+	uint32_t held;               /* segments held that came too early, in all, */
+	uint32_t window;             /* segments behind the first missing one that a peer may send, at most 65,535 */
+	uint32_t max_seg;            /* octets of a segment */
+};
+int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
+		void *up_ctx, struct diw_link **l);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/sim/rc.h"
+#include "tests/sim/rd_net.h"
 
 int main(void)
 {
@@ -15,6 +16,9 @@ int main(void)
 	if (seed && strncmp(seed, "rc", 2) == 0) {
 		sr = srunner_create(suite_rc_mix(atoi(seed + 2), atoi(seed + 2) + 1));
 		srunner_set_fork_status(sr, CK_NOFORK);
+	} else if (seed && strncmp(seed, "rd", 2) == 0) {
+		sr = srunner_create(suite_rd_mix(atoi(seed + 2), atoi(seed + 2) + 1));
+		srunner_set_fork_status(sr, CK_NOFORK);
 	} else if (seed) {
 		sr = srunner_create(suite_mix(atoi(seed), atoi(seed) + 1));
 		srunner_set_fork_status(sr, CK_NOFORK);
@@ -25,6 +29,8 @@ int main(void)
 		srunner_add_suite(sr, suite_mix(0, seeds ? atoi(seeds) : 300));
 		srunner_add_suite(sr, suite_rc());
 		srunner_add_suite(sr, suite_rc_mix(0, seeds ? atoi(seeds) : 300));
+		srunner_add_suite(sr, suite_rd());
+		srunner_add_suite(sr, suite_rd_mix(0, seeds ? atoi(seeds) : 300));
 	}
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reliable datagrams, the link: its calls, its peers and their timers. llp/rd.h is the map. */
+#include "llp/rd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define SMALL_SEG 320u               /* octets of a segment that takes a small slot */
+
+static struct rd *rd_of(struct diw_link *l)
+{
+	return (struct rd *)l;
+}
+
+/* ---- Peers ---- */
+
+static struct rd_peer **peer_bucket(struct rd *rd, const struct diw_addr *addr)
+{
+	return &rd->bucket[diw_addr_hash(addr, rd->key[0]) & (rd->buckets - 1)];
+}
+
+struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr)
+{
+	struct rd_peer *p = *peer_bucket(rd, addr);
+
+	while (p && !diw_addr_eq(&p->addr, addr))
+		p = p->hash_next;
+	return p;
+}
+
+static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
+{
+	return !p->first && !p->held && p->ack_at == DIW_NEVER && p->phase != RD_PEER_OPENING &&
+	       now - diw_max64(p->heard, p->progress) >= rd->cfg.idle_ns;
+}
+
+static void peers_sweep(struct rd *rd, uint64_t now)
+{
+	for (uint32_t i = 0; i < rd->buckets; i++) {
+		struct rd_peer **at = &rd->bucket[i];
+
+		while (*at) {
+			struct rd_peer *p = *at;
+
+			if (p->active || !peer_is_idle(rd, p, now)) {
+				at = &p->hash_next;
+				continue;
+			}
+			*at = p->hash_next;
+			diw_pool_put(&rd->peers, p);
+			rd->l.c->rd_forgotten++;
+		}
+	}
+	rd->sweep_at = now + rd->cfg.idle_ns / 4;
+}
+
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_addr *addr, uint64_t now)
+{
+	struct rd_peer *p = diw_pool_get(&rd->peers), **at;
+
+	if (!p) {
+		peers_sweep(rd, now);
+		p = diw_pool_get(&rd->peers);
+	}
+	if (!p) {
+		rd->l.c->rd_peers_full++;
+		return NULL;
+	}
+	at = peer_bucket(rd, addr);
+	*p = (struct rd_peer){ .addr = *addr, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
+		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
+		.heard = now, .progress = now };
+	diw_rd_cc_init(&p->cc, now);
+	*at = p;
+	return p;
+}
+
+void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at)
+{
+	if (at == DIW_NEVER)
+		return;
+	rd->due = diw_min64(rd->due, at);
+	if (p->active)
+		return;
+	p->active = true;
+	p->active_next = rd->active;
+	rd->active = p;
+}
+
+void diw_rd_say(struct rd *rd, const struct diw_addr *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
+	    uint64_t now)
+{
+	uint8_t hdr[DIW_RD_HDR_MAX];
+	const struct iovec iov = { (void *)(uintptr_t)body, len };
+	const struct diw_link_seg seg = { .hdr = hdr, .hdr_len = diw_rd_hdr_encode(hdr, h), .len = len, .iov = &iov };
+
+	/* Whatever is lost here is said again by a timer. */
+	if (rd->lower->ops->send(rd->lower, to, &seg, 1, now) == 1)
+		rd->flush = true;
+}
+
+/* ---- Time ---- */
+
+static bool peer_stalled(const struct rd_peer *p)
+{
+	return p->held && p->held->seq == p->expect;
+}
+
+static void peer_run(struct rd *rd, struct rd_peer *p, uint64_t now)
+{
+	if (peer_stalled(p))
+		diw_rd_rx_deliver(rd, p, now);
+	diw_rd_tx_timer(rd, p, now);
+	diw_rd_tx_push(rd, p, now);
+	if (p->ack_at <= now)
+		diw_rd_ack_send(rd, p, false, now);
+}
+
+/* Every active peer does what is due. */
+static void rd_run(struct rd *rd, uint64_t now)
+{
+	struct rd_peer *list = rd->active, *p;
+	uint64_t at;
+
+	rd->active = NULL;
+	rd->due = DIW_NEVER;
+	while ((p = list)) {
+		list = p->active_next;
+		p->active = false;
+		peer_run(rd, p, now);
+		at = diw_rd_tx_due(rd, p);              /* one that waits for the layer above stays active */
+		diw_rd_peer_wake(rd, p, peer_stalled(p) ? diw_min64(DIW_NEVER - 1, at) : at);
+	}
+	if (now >= rd->sweep_at)
+		peers_sweep(rd, now);
+}
+
+/* ---- The link below ---- */
+
+/* Segments of one peer that were parsed, and go to it together. */
+struct rx_batch {
+	struct rd_peer *p;
+	uint32_t n;
+	struct rd_rx in[RD_BATCH];
+};
+
+static void rx_batch_flush(struct rd *rd, struct rx_batch *b, uint64_t now)
+{
+	if (b->n)
+		diw_rd_rx_burst(rd, b->p, b->in, b->n, now);
+	b->n = 0;
+}
+
+/* DATA or ACK; LEN: of header and announcement. */
+static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr *src, const struct diw_rd_hdr *h,
+		       uint32_t len, const struct diw_link_rxseg *seg, uint64_t now)
+{
+	struct rd_peer *p = diw_rd_peer_of(rd, src, h, now);
+
+	if (!p)
+		return;
+	if (p != b->p || b->n == RD_BATCH)
+		rx_batch_flush(rd, b, now);
+	b->p = p;
+	if (h->flags & DIW_RD_ASK)
+		p->ack_now = true;
+	if (h->flags & DIW_RD_ACKS)
+		diw_rd_tx_acked(rd, p, h, seg->data + len, h->kind == DIW_RD_ACK ? (seg->len - len) / 4 : 0, now);
+	if (h->kind == DIW_RD_DATA || (h->flags & DIW_RD_ASK)) {
+		p->echo = h->time;
+		p->echoes = true;
+	}
+	if (h->kind == DIW_RD_DATA && p->receiving) {
+		b->in[b->n++] = (struct rd_rx){ h->seq, { .data = seg->data + len, .len = seg->len - len,
+							  .to = seg->to } };
+	} else if (h->flags & DIW_RD_ASK) {
+		p->ack_at = now;
+		diw_rd_peer_wake(rd, p, now);
+	}
+}
+
+static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	struct rd *rd = ctx;
+	struct rx_batch b = { .n = 0 };
+
+	for (int i = 0; i < n; i++) {
+		struct diw_rd_hdr h;
+		uint32_t len = diw_rd_hdr_decode(&h, segs[i].data, segs[i].len);
+
+		if (!len || segs[i].group)
+			rd->l.c->rd_malformed++;
+		else if (h.kind == DIW_RD_OPEN)
+			diw_rd_open_came(rd, src, &h, now);
+		else if (h.kind == DIW_RD_GRANT)
+			diw_rd_grant_came(rd, diw_rd_peer_find(rd, src), &h, now);
+		else if (h.kind == DIW_RD_RESET)
+			diw_rd_reset_came(rd, diw_rd_peer_find(rd, src), &h, now);
+		else
+			rd_rx_flow(rd, &b, src, &h, len, &segs[i], now);
+	}
+	rx_batch_flush(rd, &b, now);
+	return n;
+}
+
+static const struct diw_link_up rd_up = { .rx = rd_rx_from };
+
+/* ---- The calls from above ---- */
+
+static int rd_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now)
+{
+	struct rd *rd = rd_of(l);
+	struct rd_peer *p = diw_rd_peer_find(rd, dst);
+	int i = 0;
+
+	if (!p)
+		p = diw_rd_peer_add(rd, dst, now);
+	if (!p)
+		return 0;
+	if (!p->first)
+		p->progress = now;
+	while (i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0)
+		i++;
+	l->left = l->taken;
+	if (p->phase == RD_PEER_IDLE)
+		diw_rd_open_begin(rd, p, now);
+	else
+		diw_rd_tx_push(rd, p, now);
+	return i;
+}
+
+static int rd_flush(struct diw_link *l, uint64_t now)
+{
+	struct rd *rd = rd_of(l);
+	int rc = rd->lower->ops->flush(rd->lower, now);
+
+	rd->flush = rc != 0;
+	if (rc || !rd->blocked)
+		return rc;
+	rd->blocked = false;
+	rd_run(rd, now);
+	rc = rd->lower->ops->flush(rd->lower, now);
+	return rd->blocked ? -EAGAIN : rc;
+}
+
+static int rd_poll(struct diw_link *l, int budget, uint64_t now)
+{
+	struct rd *rd = rd_of(l);
+	int n = rd->lower->ops->poll(rd->lower, budget, now);
+
+	if (n || now >= rd->due || now >= rd->sweep_at || rd->blocked) {
+		rd->blocked = false;
+		rd_run(rd, now);
+	}
+	if (rd->flush)
+		rd->flush = rd->lower->ops->flush(rd->lower, now) != 0;
+	return n;
+}
+
+static uint64_t rd_deadline(struct diw_link *l)
+{
+	struct rd *rd = rd_of(l);
+
+	return diw_min64(diw_min64(rd->due, rd->sweep_at), rd->lower->ops->deadline(rd->lower));
+}
+
+static uint32_t rd_mulpdu(struct diw_link *l, const struct diw_addr *dst)
+{
+	struct rd *rd = rd_of(l);
+	uint32_t room = rd->lower->ops->mulpdu(rd->lower, dst) - DIW_RD_HDR_MAX;
+
+	return room < rd->large_size ? room : rd->large_size;
+}
+
+static int rd_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
+{
+	struct rd *rd = rd_of(l);
+
+	return rd->lower->ops->fds(rd->lower, fd);
+}
+
+static void rd_close(struct diw_link *l)
+{
+	struct rd *rd = rd_of(l);
+
+	rd->lower->ops->close(rd->lower);
+	diw_arena_fini(&rd->arena);
+	free(rd);
+}
+
+static const struct diw_link_ops rd_ops = {
+	.send = rd_send, .flush = rd_flush, .poll = rd_poll, .deadline = rd_deadline, .mulpdu = rd_mulpdu,
+	.fds = rd_fds, .close = rd_close,
+};
+
+static size_t pool_round(uint32_t size)
+{
+	return (size + 15u) & ~(size_t)15;
+}
+
+static int rd_memory(struct rd *rd)
+{
+	const struct diw_rd_cfg *c = &rd->cfg;
+	size_t small = pool_round(sizeof(struct rd_slot) + SMALL_SEG);
+	size_t large = pool_round((uint32_t)sizeof(struct rd_slot) + rd->large_size);
+	size_t held = pool_round((uint32_t)sizeof(struct rd_held) + rd->large_size);
+	size_t bytes = diw_pool_bytes(sizeof(struct rd_peer), c->peers) + diw_pool_bytes(small, c->slots) +
+		       diw_pool_bytes(large, c->slots) + diw_pool_bytes(held, c->held);
+	int err;
+
+	rd->buckets = diw_pool_buckets(c->peers);
+	err = diw_arena_init(&rd->arena, bytes + diw_arena_round(rd->buckets * sizeof(*rd->bucket)));
+	if (err)
+		return err;
+	rd->bucket = diw_arena_take(&rd->arena, rd->buckets * sizeof(*rd->bucket));
+	diw_pool_init(&rd->peers, &rd->arena, sizeof(struct rd_peer), c->peers);
+	diw_pool_init(&rd->small, &rd->arena, small, c->slots);
+	diw_pool_init(&rd->large, &rd->arena, large, c->slots);
+	diw_pool_init(&rd->held, &rd->arena, held, c->held);
+	return 0;
+}
+
+int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
+		void *up_ctx, struct diw_link **l)
+{
+	struct rd *rd = calloc(1, sizeof *rd);
+	int err;
+
+	if (!rd)
+		return -ENOMEM;
+	err = diw_seal_open(d, mulpdu, &rd_up, rd, &rd->lower);
+	if (err) {
+		free(rd);
+		return err;
+	}
+	rd->cfg = *cfg;
+	rd->key[0] = diw_random();
+	rd->key[1] = diw_random();
+	rd->rng.state = diw_random();
+	while (!rd->cfg.epoch)
+		rd->cfg.epoch = (uint32_t)diw_random();
+	rd->due = DIW_NEVER;
+	rd->large_size = cfg->max_seg;
+	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
+				   .c = d->c };
+	err = rd_memory(rd);
+	if (err) {
+		rd->lower->ops->close(rd->lower);
+		free(rd);
+		return err;
+	}
+	*l = &rd->l;
+	return 0;
+}

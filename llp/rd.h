@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reliable datagrams (docs/ud-profile.md section 18): a link that delivers every segment of a peer once and in order,
+ * over datagrams that may be lost, repeated and reordered. One link serves thousands of peers.
+ *
+ *   rd.c       the link: calls from above, timers, peers
+ *   rd_open.c  tags, epochs, OPEN, GRANT, RESET
+ *   rd_tx.c    segments until they are acknowledged: transmission, loss, timeouts
+ *   rd_rx.c    segments until they are delivered: order, window, acknowledgements
+ *   rd_cc.c    congestion window and pacing: Copa
+ *
+ * This header is for those files; llp/link.h has diw_rd_open().
+ */
+#ifndef DIW_LLP_RD_H
+#define DIW_LLP_RD_H
+
+#include "base/clock.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "base/wire.h"
+#include "llp/link.h"
+#include "wire/rd_hdr.h"
+
+#define RD_BATCH 32                  /* segments handed to the link below at once */
+/* A segment that is not acknowledged yet. */
+struct rd_slot {
+	struct rd_slot *next;        /* of the peer, by `seq` */
+	uint64_t sent;               /* when it was sent last */
+	uint32_t seq, number;        /* `number`: of the link, as up->acked counts */
+	uint32_t len;
+	uint16_t tries;
+	bool large, lost, sacked;    /* lost: to be sent again */
+	uint8_t data[];
+};
+
+/* A segment that came too early, or that the layer above did not take yet. */
+struct rd_held {
+	struct rd_held *next;
+	uint32_t seq, len;
+	uint8_t data[];
+};
+
+/* Copa (Arun and Balakrishnan, NSDI 2018). Windows count segments. */
+struct rd_cc {
+	double cwnd, velocity, delta;
+	uint64_t srtt, rttvar;       /* RFC 6298 */
+	uint64_t rtt_min[2];         /* of this period and the one before it */
+	uint64_t rtt_min_from;
+	uint64_t standing[2], standing_from;
+	uint64_t rtt_max, empty_at, round_at;
+	double round_cwnd;
+	uint8_t same;                /* rounds in one direction */
+	bool up, slow_start, lost;   /* lost: in this round */
+	uint64_t pace_at;            /* when the next segment may leave */
+};
+
+enum rd_phase { RD_PEER_IDLE, RD_PEER_OPENING, RD_PEER_OPEN };
+
+struct rd_peer {
+	struct rd_peer *hash_next;
+	struct rd_peer *active_next;
+	struct diw_addr addr;
+	enum rd_phase phase;
+	bool active;                 /* in rd.active */
+	bool known;                  /* `tag` and `epoch` are the peer's; segments may come from it */
+	bool answered;               /* it has acknowledged this association: no more announcements */
+	bool receiving;              /* `expect` is valid */
+	uint32_t tag, my_tag, epoch, epoch_before, nonce;
+	uint64_t heard, open_at;
+	uint32_t open_tries;
+
+	/* Send */
+	struct rd_slot *first, *last, *unsent;
+	uint32_t next_seq, una;      /* numbers of the next new segment and of the first not acknowledged */
+	uint32_t edge;               /* the window's end */
+	uint32_t first_seq, queued, flight, nlost;
+	uint32_t backoff;
+	uint64_t timer;              /* of the retransmission */
+	uint64_t progress;           /* when a segment was acknowledged last */
+	uint64_t reached;            /* when the datagram was sent that came to the peer last */
+	uint64_t reorder;            /* how much later than its successors a segment may come */
+	struct rd_cc cc;
+
+	/* Receive */
+	struct rd_held *held, *held_last;
+	uint32_t expect, rx_first, nheld, unacked, echo;
+	uint64_t ack_at;             /* DIW_NEVER: nothing to acknowledge */
+	bool ack_now, echoes;
+};
+
+struct rd {
+	struct diw_link l;           /* first */
+	struct diw_link *lower;      /* seals and bursts: llp/seal.c */
+	struct diw_rd_cfg cfg;
+	uint64_t key[2];
+	uint64_t due;                /* the earliest time of all active peers */
+	struct diw_rng rng;
+	struct rd_peer **bucket, *active;
+	uint32_t buckets;
+	struct diw_arena arena;
+	struct diw_pool peers, small, large, held;
+	uint32_t large_size;
+	uint64_t sweep_at;           /* when idle peers are forgotten next */
+	bool blocked;                /* the link below took less than it was given */
+	bool flush;                  /* the link below may have staged something */
+};
+
+static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
+
+/* rd.c */
+struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_addr *addr, uint64_t now);  /* NULL: no room */
+void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it has work at that time */
+/* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
+void diw_rd_say(struct rd *rd, const struct diw_addr *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
+	    uint64_t now);
+
+/* rd_open.c */
+uint32_t diw_rd_tag(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch);
+void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now);
+void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now);
+void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
+void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
+void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
+/* The peer that a datagram with this tag belongs to; NULL: none, and the datagram is answered by a RESET. */
+struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
+
+/* rd_tx.c */
+int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g);  /* 0, or -EAGAIN: no room */
+void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now);
+void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
+		 uint64_t now);
+void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now);
+void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum);
+uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p);
+
+/* rd_rx.c */
+struct rd_rx { uint32_t seq; struct diw_link_rxseg seg; };
+uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now);
+void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now);
+void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p);
+void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);
+void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uint64_t now);
+uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p);
+
+/* rd_cc.c */
+void diw_rd_cc_init(struct rd_cc *c, uint64_t now);
+void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now);
+void diw_rd_cc_lost(struct rd_cc *c, uint64_t now);
+void diw_rd_cc_timeout(struct rd_cc *c);
+uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now);
+void diw_rd_cc_sent(struct rd_cc *c, uint32_t n, uint64_t now);
+uint64_t diw_rd_cc_rtt_min(const struct rd_cc *c);
+
+#endif

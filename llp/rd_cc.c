@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Congestion control of reliable datagrams: Copa (Arun and Balakrishnan, "Copa: Practical Delay-Based Congestion
+ * Control for the Internet", NSDI 2018). The window moves towards the rate 1 / (delta * queueing delay), so that each
+ * flow keeps 1 / delta segments in the bottleneck's queue. A flow that shares the queue with one that fills it
+ * (TCP cubic) sees that the queue never empties, and lowers delta until it loses (section 2.2 of the paper).
+ *
+ * Differences from the paper: 1 / delta is 4 instead of 2 at rest, since segments leave in bursts; losses alone change
+ * nothing at rest unless a quarter of a round is lost.
+ */
+#include "llp/rd.h"
+
+#define CWND_MIN 4.0
+#define CWND_MAX 65535.0
+#define CWND_FIRST 32.0
+#define AT_REST 4.0                  /* 1 / delta */
+#define AT_MOST 256.0                /* 1 / delta in competition */
+#define PERIOD (5 * DIW_S)           /* the smallest round trip is one of the last one to two of these */
+#define PACE_SLACK (100 * DIW_US)    /* bursts: segments leave this much before their time */
+#define OWN_QUEUE (5 * DIW_MS)       /* flows of this kind alone may keep so much, or 3/4 of the round trip */
+#define PATIENCE 10u                 /* round trips with a queue, before it counts as another kind's */
+#define NOISE (30 * DIW_US)          /* a queueing delay below this is the hosts' */
+
+void diw_rd_cc_init(struct rd_cc *c, uint64_t now)
+{
+	*c = (struct rd_cc){ .cwnd = CWND_FIRST, .velocity = 1, .delta = 1 / AT_REST, .slow_start = true,
+		.rtt_min = { DIW_NEVER, DIW_NEVER }, .standing = { DIW_NEVER, DIW_NEVER },
+		.rtt_min_from = now, .standing_from = now, .empty_at = now, .round_at = now,
+		.round_cwnd = CWND_FIRST };
+}
+
+/* The smallest of this period and of the one before it. */
+static void window_min(uint64_t min[2], uint64_t *from, uint64_t period, uint64_t v, uint64_t now)
+{
+	if (now - *from >= period) {
+		min[1] = now - *from >= 2 * period ? DIW_NEVER : min[0];
+		min[0] = DIW_NEVER;
+		*from = now;
+	}
+	min[0] = diw_min64(min[0], v);
+}
+
+uint64_t diw_rd_cc_rtt_min(const struct rd_cc *c)
+{
+	return diw_min64(c->rtt_min[0], c->rtt_min[1]);
+}
+
+static uint64_t cc_standing(const struct rd_cc *c)
+{
+	return diw_min64(c->standing[0], c->standing[1]);
+}
+
+static void rtt_sample(struct rd_cc *c, uint64_t rtt, uint64_t now)
+{
+	uint64_t off = c->srtt > rtt ? c->srtt - rtt : rtt - c->srtt;
+
+	c->rttvar = c->srtt ? (3 * c->rttvar + off) / 4 : rtt / 2;
+	c->srtt = c->srtt ? (7 * c->srtt + rtt) / 8 : rtt;
+	window_min(c->rtt_min, &c->rtt_min_from, PERIOD, rtt, now);
+	window_min(c->standing, &c->standing_from, c->srtt / 4, rtt, now);
+	c->rtt_max = c->rtt_max > rtt ? c->rtt_max : rtt;
+}
+
+/* Once a round trip. */
+static void cc_round(struct rd_cc *c, uint64_t now)
+{
+	bool up = c->cwnd > c->round_cwnd;
+
+	c->same = (uint8_t)(up == c->up ? c->same + (c->same < 8) : 0);
+	c->velocity = c->same < 3 ? 1 : c->velocity < c->cwnd / 4 ? c->velocity * 2 : c->velocity;
+	c->up = up;
+	c->round_at = now;
+	c->round_cwnd = c->cwnd;
+	if (now - c->empty_at <= PATIENCE * c->srtt) {
+		c->delta = 1 / AT_REST;
+	} else {
+		double x = 1 / c->delta;
+
+		x = c->lost ? x / 2 : x + 1;
+		c->delta = 1 / (x < AT_REST ? AT_REST : x > AT_MOST ? AT_MOST : x);
+	}
+	c->lost = false;
+	c->rtt_max -= (c->rtt_max - diw_rd_cc_rtt_min(c)) / 4;
+}
+
+void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now)
+{
+	uint64_t standing, min, queueing;
+	double step;
+	bool below;
+
+	if (rtt)
+		rtt_sample(c, rtt, now);
+	min = diw_rd_cc_rtt_min(c);
+	standing = cc_standing(c);
+	if (min == DIW_NEVER || standing == DIW_NEVER)
+		return;
+	queueing = standing - min;
+	if (queueing <= diw_max64(OWN_QUEUE, diw_max64(min / 4 * 3, (c->rtt_max - min) / 10)))
+		c->empty_at = now;
+	below = queueing <= NOISE ||
+		c->cwnd / (double)standing <= 1 / (c->delta * (double)queueing);
+	if (now - c->round_at >= c->srtt)
+		cc_round(c, now);
+	if (below && flight + n < c->cwnd / 2)       /* the program, not the network, limits it */
+		return;
+	if (c->slow_start && below) {
+		c->cwnd += n;
+	} else {
+		if (c->slow_start && c->cwnd > CWND_FIRST)      /* what was in flight a round trip ago was enough */
+			c->cwnd /= 2;
+		c->slow_start = false;
+		step = c->velocity * n / (c->delta * c->cwnd);
+		step = step < n ? step : n;
+		if (below != c->up && c->velocity > 1)
+			c->velocity = 1, c->same = 0;
+		c->cwnd += below ? step : -step;
+	}
+	c->cwnd = c->cwnd < CWND_MIN ? CWND_MIN : c->cwnd > CWND_MAX ? CWND_MAX : c->cwnd;
+}
+
+void diw_rd_cc_lost(struct rd_cc *c, uint64_t now)
+{
+	(void)now;
+	c->lost = true;
+}
+
+void diw_rd_cc_timeout(struct rd_cc *c)
+{
+	c->cwnd = CWND_MIN;
+	c->velocity = 1;
+	c->slow_start = true;
+}
+
+uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now)
+{
+	if ((double)flight >= c->cwnd || c->pace_at > now + PACE_SLACK)
+		return 0;
+	return (uint32_t)(c->cwnd - flight) + 1;
+}
+
+/* Twice the window a round trip (the paper, section 2.1). */
+void diw_rd_cc_sent(struct rd_cc *c, uint32_t n, uint64_t now)
+{
+	uint64_t standing = cc_standing(c);
+
+	if (standing == DIW_NEVER)
+		return;
+	c->pace_at = c->pace_at < now ? now : c->pace_at;
+	c->pace_at += (uint64_t)((double)standing * n / (2 * c->cwnd));
+}

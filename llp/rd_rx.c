@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The receiver of reliable datagrams: docs/ud-profile.md sections 18.4 and 18.5. Segments in order go up without a
+ * copy. A segment that came too early, or that the layer above has not taken, is held. A held segment is acknowledged
+ * in the bitmap, and in `ack` when the layer above has taken it.
+ */
+#include "llp/rd.h"
+
+#define ACK_EVERY 16u                /* segments */
+
+uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
+{
+	uint32_t room = p->nheld + 1 + (rd->held.cap - rd->held.used) / 4;
+
+	return (uint16_t)(room < rd->cfg.window ? room : rd->cfg.window);
+}
+
+void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p)
+{
+	while (p->held) {
+		struct rd_held *e = p->held;
+
+		p->held = e->next;
+		diw_pool_put(&rd->held, e);
+	}
+	p->held_last = NULL;
+	p->nheld = p->unacked = 0;
+	p->ack_at = DIW_NEVER;
+	p->ack_now = p->echoes = false;
+}
+
+static void held_put(struct rd *rd, struct rd_peer *p, uint32_t seq, const uint8_t *data, uint32_t len)
+{
+	struct rd_held **at = &p->held, *e;
+
+	if (p->held_last && diw_serial_after(seq, p->held_last->seq))
+		at = &p->held_last->next;
+	while (*at && diw_serial_after(seq, (*at)->seq))
+		at = &(*at)->next;
+	if (*at && (*at)->seq == seq) {
+		rd->l.c->rd_duplicates++;
+		return;
+	}
+	e = len <= rd->large_size ? diw_pool_get(&rd->held) : NULL;
+	if (!e) {
+		rd->l.c->rd_held_full++;
+		return;
+	}
+	*e = (struct rd_held){ .next = *at, .seq = seq, .len = len };
+	memcpy(e->data, data, len);
+	*at = e;
+	if (!e->next)
+		p->held_last = e;
+	p->nheld++;
+}
+
+static void ack_later(struct rd *rd, struct rd_peer *p, uint32_t n, uint64_t now)
+{
+	p->unacked += n;
+	if (p->ack_now || p->unacked >= ACK_EVERY)
+		p->ack_at = now;
+	else
+		p->ack_at = diw_min64(p->ack_at, now + rd->cfg.ack_ns);
+	diw_rd_peer_wake(rd, p, p->ack_at);
+}
+
+/* Segments in order go up; those that are not taken are held. */
+static void run_deliver(struct rd *rd, struct rd_peer *p, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	int taken = rd->l.up->rx(rd->l.up_ctx, &p->addr, segs, n, now);
+
+	p->expect += (uint32_t)taken;
+	for (int i = taken; i < n; i++)
+		held_put(rd, p, p->expect + (uint32_t)(i - taken), segs[i].data, segs[i].len);
+}
+
+void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
+{
+	uint32_t before = p->expect;
+
+	while (p->held && p->held->seq == p->expect) {
+		struct rd_held *e = p->held;
+		const struct diw_link_rxseg seg = { .data = e->data, .len = e->len };
+
+		if (rd->l.up->rx(rd->l.up_ctx, &p->addr, &seg, 1, now) != 1)
+			break;
+		p->expect++;
+		p->held = e->next;
+		if (!p->held)
+			p->held_last = NULL;
+		p->nheld--;
+		diw_pool_put(&rd->held, e);
+	}
+	if (p->expect != before)
+		ack_later(rd, p, p->expect - before, now);
+}
+
+/* Whether SEQ is one to take: in the window, and not there already. */
+static bool seq_is_new(struct rd *rd, struct rd_peer *p, uint32_t seq)
+{
+	if (diw_serial_after(p->expect, seq)) {
+		rd->l.c->rd_duplicates++;
+	} else if (seq - p->expect >= diw_rd_rx_window(rd, p)) {
+		rd->l.c->rd_beyond++;
+	} else {
+		return true;
+	}
+	p->ack_now = true;
+	return false;
+}
+
+uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now)
+{
+	struct diw_link_rxseg run[RD_BATCH];
+	int nrun = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t seq = in[i].seq;
+
+		if (seq == p->expect + (uint32_t)nrun && !p->held && nrun < RD_BATCH) {
+			run[nrun++] = in[i].seg;
+			continue;
+		}
+		if (nrun)
+			run_deliver(rd, p, run, nrun, now);
+		nrun = 0;
+		if (!seq_is_new(rd, p, seq))
+			continue;
+		if (seq == p->expect && !p->held) {
+			run[nrun++] = in[i].seg;
+			continue;
+		}
+		p->ack_now = true;                      /* out of order: the sender wants to know */
+		held_put(rd, p, seq, in[i].seg.data, in[i].seg.len);
+	}
+	if (nrun)
+		run_deliver(rd, p, run, nrun, now);
+	diw_rd_rx_deliver(rd, p, now);
+	ack_later(rd, p, n, now);
+	return n;
+}
+
+/* ---- Acknowledgements ---- */
+
+void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uint64_t now)
+{
+	(void)now;
+	if (!p->receiving)
+		return;
+	h->flags |= DIW_RD_ACKS | (p->echoes ? DIW_RD_ECHOES : 0);
+	h->ack = p->expect;
+	h->window = diw_rd_rx_window(rd, p);
+	h->echo = p->echo;
+}
+
+/* Bit 31 - i % 32 of word i / 32: the segment ACK + i is held. Returns words. */
+static uint32_t map_fill(const struct rd_peer *p, uint8_t *map)
+{
+	uint32_t word[DIW_RD_MAP_WORDS] = { 0 }, words = 0;
+
+	for (const struct rd_held *e = p->held; e && e->seq - p->expect < DIW_RD_MAP_WORDS * 32; e = e->next) {
+		uint32_t i = e->seq - p->expect;
+
+		word[i / 32] |= 0x80000000u >> i % 32;
+		words = i / 32 + 1;
+	}
+	for (uint32_t i = 0; i < words; i++)
+		diw_put32(map + 4 * (size_t)i, word[i]);
+	return words;
+}
+
+void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now)
+{
+	uint8_t map[DIW_RD_MAP_WORDS * 4];
+	struct diw_rd_hdr h = { .kind = DIW_RD_ACK, .flags = ask ? DIW_RD_ASK : 0, .tag = p->tag,
+		.seq = p->unsent ? p->unsent->seq : p->next_seq, .time = rd_us(now), .my_tag = p->my_tag,
+		.my_epoch = rd->cfg.epoch, .first = p->first_seq };
+
+	if (!p->known)
+		return;
+	h.flags |= p->answered ? 0 : DIW_RD_NEW;
+	diw_rd_ack_fill(rd, p, &h, now);
+	diw_rd_say(rd, &p->addr, &h, map, map_fill(p, map) * 4, now);
+	rd->l.c->rd_acks++;
+	p->ack_at = DIW_NEVER;
+	p->ack_now = false;
+	p->unacked = 0;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The sender of reliable datagrams: docs/ud-profile.md sections 18.4 and 18.6. A segment is copied to a slot, which is
+ * freed when the peer has acknowledged it and all before it. A segment is lost when one that was sent clearly later has
+ * arrived (RFC 8985, RACK), or when nothing was acknowledged for long (RFC 6298; RFC 8985 section 7 for the first
+ * timeout, a probe).
+ */
+#include <errno.h>
+
+#include "llp/rd.h"
+
+#define RTO_MIN (2 * DIW_MS)
+#define RTO_FIRST (50 * DIW_MS)
+#define REORDER_MIN (50 * DIW_US)
+#define TRIES 32u                    /* at least, before a peer is given up */
+#define PROBES 1u                    /* timeouts that only ask, before segments count as lost */
+
+static struct rd_slot *slot_get(struct rd *rd, uint32_t len)
+{
+	bool large = len > rd->small.size - sizeof(struct rd_slot);
+	struct rd_slot *s = diw_pool_get(large ? &rd->large : &rd->small);
+
+	if (s)
+		s->large = large;
+	return s;
+}
+
+static void slot_put(struct rd *rd, struct rd_slot *s)
+{
+	diw_pool_put(s->large ? &rd->large : &rd->small, s);
+}
+
+int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g)
+{
+	struct rd_slot *s;
+	uint8_t *at;
+	size_t off = g->off, left = g->len;
+
+	if (g->hdr_len + g->len > rd->large_size || p->queued >= rd->cfg.peer_slots)
+		return -EAGAIN;
+	s = slot_get(rd, g->hdr_len + g->len);
+	if (!s)
+		return -EAGAIN;
+	memcpy(s->data, g->hdr, g->hdr_len);
+	at = s->data + g->hdr_len;
+	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
+
+		memcpy(at, (uint8_t *)v->iov_base + off, n);
+		at += n;
+		left -= n;
+	}
+	s->next = NULL;
+	s->len = g->hdr_len + g->len;
+	s->seq = p->next_seq++;
+	s->number = rd->l.taken++;
+	s->sent = 0;
+	s->tries = 0;
+	s->lost = s->sacked = false;
+	*(p->first ? &p->last->next : &p->first) = s;
+	p->last = s;
+	if (!p->unsent)
+		p->unsent = s;
+	p->queued++;
+	return 0;
+}
+
+/* ---- Transmission ---- */
+
+/* The first lost segment from S on, before END. */
+static struct rd_slot *slot_lost(struct rd_slot *s, const struct rd_slot *end)
+{
+	while (s && s != end && !s->lost)
+		s = s->next;
+	return s == end ? NULL : s;
+}
+
+static bool slot_in_window(const struct rd_peer *p, const struct rd_slot *s)
+{
+	return diw_serial_after(p->edge, s->seq);
+}
+
+struct tx_batch {
+	int n;
+	struct rd_slot *slot[RD_BATCH];
+	struct iovec iov[RD_BATCH];
+	struct diw_link_seg seg[RD_BATCH];
+	uint8_t hdr[RD_BATCH][DIW_RD_HDR_MAX];
+};
+
+static void batch_choose(struct rd_peer *p, struct tx_batch *b, uint32_t limit)
+{
+	struct rd_slot *s = p->nlost ? slot_lost(p->first, p->unsent) : NULL;
+
+	for (b->n = 0; s && b->n < RD_BATCH && (uint32_t)b->n < limit; s = slot_lost(s->next, p->unsent))
+		b->slot[b->n++] = s;
+	for (s = p->unsent; s && b->n < RD_BATCH && (uint32_t)b->n < limit && slot_in_window(p, s); s = s->next)
+		b->slot[b->n++] = s;
+}
+
+static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, bool ask, uint64_t now)
+{
+	struct diw_rd_hdr h = { .kind = DIW_RD_DATA, .tag = p->tag, .time = rd_us(now), .my_tag = p->my_tag,
+		.my_epoch = rd->cfg.epoch, .first = p->first_seq };
+
+	diw_rd_ack_fill(rd, p, &h, now);
+	h.flags |= p->answered ? 0 : DIW_RD_NEW;
+	for (int i = 0; i < b->n; i++) {
+		struct rd_slot *s = b->slot[i];
+
+		if (ask && i == b->n - 1)
+			h.flags |= DIW_RD_ASK;
+		h.seq = s->seq;
+		b->iov[i] = (struct iovec){ s->data, s->len };
+		b->seg[i] = (struct diw_link_seg){ .hdr = b->hdr[i], .hdr_len = diw_rd_hdr_encode(b->hdr[i], &h),
+			.len = s->len, .iov = &b->iov[i] };
+	}
+}
+
+static void batch_sent(struct rd *rd, struct rd_peer *p, struct tx_batch *b, int n, uint64_t now)
+{
+	if (n && !p->flight)
+		p->progress = now;
+	for (int i = 0; i < n; i++) {
+		struct rd_slot *s = b->slot[i];
+
+		if (s->lost)
+			s->lost = false, p->nlost--;
+		if (s->tries)
+			rd->l.c->rd_retransmits++;
+		if (s == p->unsent)
+			p->unsent = s->next;
+		s->tries = (uint16_t)(s->tries + (s->tries < UINT16_MAX));
+		s->sent = now;
+		p->flight++;
+	}
+	diw_rd_cc_sent(&p->cc, (uint32_t)n, now);
+	p->ack_at = DIW_NEVER;
+	p->ack_now = false;
+	p->unacked = 0;
+}
+
+static uint64_t tx_rto(struct rd *rd, const struct rd_peer *p)
+{
+	uint64_t rto = p->cc.srtt ? p->cc.srtt + 4 * p->cc.rttvar + rd->cfg.ack_ns : RTO_FIRST;
+
+	rto = rto < RTO_MIN ? RTO_MIN : rto;
+	rto <<= p->backoff < 10 ? p->backoff : 10;
+	rto = diw_min64(rto, rd->cfg.dead_ns / TRIES);
+	return rto + rto / 8 * (diw_rng_next(&rd->rng) & 7) / 8;
+}
+
+void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now)
+{
+	struct tx_batch b;
+
+	while (p->phase == RD_PEER_OPEN && !rd->blocked && (p->nlost || p->unsent)) {
+		uint32_t limit = diw_rd_cc_allows(&p->cc, p->flight, now);
+		int sent;
+
+		batch_choose(p, &b, limit);
+		if (!b.n)
+			break;
+		batch_fill(rd, p, &b, (uint32_t)b.n == limit || !b.slot[b.n - 1]->next ||
+			   !slot_in_window(p, b.slot[b.n - 1]->next), now);
+		sent = rd->lower->ops->send(rd->lower, &p->addr, b.seg, b.n, now);
+		batch_sent(rd, p, &b, sent, now);
+		rd->blocked = sent < b.n;
+	}
+	if (p->phase == RD_PEER_OPEN && p->first && p->timer == DIW_NEVER)
+		p->timer = now + tx_rto(rd, p);
+	diw_rd_peer_wake(rd, p, diw_rd_tx_due(rd, p));
+}
+
+uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p)
+{
+	uint64_t at = p->ack_at;
+
+	if (p->phase == RD_PEER_OPENING)
+		return diw_min64(at, p->open_at);
+	if (p->phase != RD_PEER_OPEN || !p->first)
+		return at;
+	at = diw_min64(at, p->timer);
+	if (!rd->blocked && (p->nlost || (p->unsent && slot_in_window(p, p->unsent))) &&
+	    (double)p->flight < p->cc.cwnd)
+		at = diw_min64(at, p->cc.pace_at);
+	return at;
+}
+
+/* ---- Acknowledgements ---- */
+
+struct acked_run { uint32_t number, n; };
+
+static void run_flush(struct rd *rd, struct acked_run *r)
+{
+	if (r->n && rd->l.up->acked)
+		rd->l.up->acked(rd->l.up_ctx, r->number, r->n);
+	r->n = 0;
+}
+
+static void run_add(struct rd *rd, struct acked_run *r, uint32_t number)
+{
+	if (r->n && r->number + r->n != number)
+		run_flush(rd, r);
+	if (!r->n++)
+		r->number = number;
+}
+
+/* A retransmitted segment was acknowledged: the echo tells whether the first transmission had come, only late. */
+static void loss_was_none(struct rd *rd, struct rd_peer *p, const struct rd_slot *s, const struct diw_rd_hdr *h)
+{
+	if (s->tries < 2 || !(h->flags & DIW_RD_ECHOES) || !diw_serial_after(rd_us(s->sent), h->echo))
+		return;
+	rd->l.c->rd_spurious++;
+	p->reorder = diw_min64(p->reorder * 2 + REORDER_MIN, p->cc.srtt + REORDER_MIN);
+}
+
+static void slot_arrived(struct rd *rd, struct rd_peer *p, struct rd_slot *s, const struct diw_rd_hdr *h,
+			 uint64_t *latest)
+{
+	if (s->lost)
+		p->nlost--;
+	else if (!s->sacked)
+		p->flight--;
+	if (!s->sacked) {
+		loss_was_none(rd, p, s, h);
+		if (s->tries < 2 || !(h->flags & DIW_RD_ECHOES) || !diw_serial_after(rd_us(s->sent), h->echo))
+			*latest = *latest > s->sent ? *latest : s->sent;
+	}
+	s->lost = false;
+}
+
+/* Segments that were sent clearly before one that has arrived are lost. */
+static void loss_detect(struct rd *rd, struct rd_peer *p, uint64_t latest, uint64_t now)
+{
+	uint64_t late = p->reorder + p->cc.srtt / 8;
+	uint32_t before = p->nlost;
+
+	for (struct rd_slot *s = p->first; s && s != p->unsent; s = s->next) {
+		if (s->sacked || s->lost || s->sent + late >= latest)
+			continue;
+		s->lost = true;
+		p->nlost++;
+		p->flight--;
+	}
+	if (p->nlost > before) {
+		rd->l.c->rd_lost += p->nlost - before;
+		diw_rd_cc_lost(&p->cc, now);
+	}
+}
+
+static bool map_has(const uint8_t *map, uint32_t words, uint32_t i)
+{
+	return i / 32 < words && (diw_get32(map + i / 32 * 4) << (i % 32) & 0x80000000u);
+}
+
+void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
+		 uint64_t now)
+{
+	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq, n = 0;
+	uint64_t latest = 0, rtt = 0;
+	struct acked_run run = { 0 };
+
+	if (p->phase != RD_PEER_OPEN || diw_serial_after(h->ack, sent_end)) {
+		rd->l.c->rd_ack_ignored++;
+		return;
+	}
+	if (diw_serial_after(p->una, h->ack))   /* older than one that came before */
+		return;
+	p->answered = true;
+	p->edge = h->ack + h->window;
+	if (h->flags & DIW_RD_ECHOES)
+		rtt = (uint64_t)(uint32_t)(rd_us(now) - h->echo) * DIW_US;
+	if (rtt > rd->cfg.dead_ns)              /* no echo of ours */
+		rtt = 0;
+	if (rtt)
+		p->reached = diw_max64(p->reached, now - rtt);
+	while (p->first && p->first != p->unsent && p->first->seq != h->ack) {
+		struct rd_slot *s = p->first;
+
+		n += !s->sacked;
+		slot_arrived(rd, p, s, h, &latest);
+		p->first = s->next;
+		p->queued--;
+		run_add(rd, &run, s->number);
+		slot_put(rd, s);
+	}
+	p->una = h->ack;
+	if (words) {
+		uint32_t i = 0;
+
+		for (struct rd_slot *s = p->first; s && s != p->unsent && i < words * 32; s = s->next, i++) {
+			if (s->sacked || !map_has(map, words, i))
+				continue;
+			slot_arrived(rd, p, s, h, &latest);
+			s->sacked = true;
+			n++;
+		}
+	}
+	if (n) {
+		p->progress = now;
+		p->backoff = 0;
+		diw_rd_cc_acked(&p->cc, rtt ? rtt : DIW_US, n, p->flight, now);
+		if (p->first && p->first != p->unsent)
+			loss_detect(rd, p, latest, now);
+		p->timer = p->first ? now + tx_rto(rd, p) : DIW_NEVER;
+	}
+	run_flush(rd, &run);
+	diw_rd_tx_push(rd, p, now);
+}
+
+/* ---- Time ---- */
+
+static void loss_all(struct rd *rd, struct rd_peer *p)
+{
+	for (struct rd_slot *s = p->first; s != p->unsent; s = s->next) {
+		if (s->sacked || s->lost)
+			continue;
+		s->lost = true;
+		p->nlost++;
+		p->flight--;
+		rd->l.c->rd_lost++;
+	}
+	diw_rd_cc_timeout(&p->cc);
+}
+
+void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
+{
+	uint64_t since;
+
+	if (p->phase == RD_PEER_OPENING && now >= p->open_at) {
+		if (now - p->progress >= rd->cfg.dead_ns) {
+			rd->l.c->rd_dead++;
+			p->phase = RD_PEER_IDLE;
+			diw_rd_tx_fail(rd, p, ETIMEDOUT);
+		} else {
+			diw_rd_open_again(rd, p, now);
+		}
+	}
+	if (p->phase != RD_PEER_OPEN || !p->first || now < p->timer)
+		return;
+	/* A peer that hears us, but takes nothing, lives: it has no receives posted, or no room. */
+	since = diw_max64(p->progress, p->reached);
+	if (now - since >= rd->cfg.dead_ns) {
+		rd->l.c->rd_dead++;
+		diw_rd_tx_fail(rd, p, ETIMEDOUT);
+		return;
+	}
+	rd->l.c->rd_timeouts++;
+	if (p->backoff++ >= PROBES && p->flight) {
+		loss_all(rd, p);
+		diw_rd_tx_push(rd, p, now);
+	} else {
+		diw_rd_ack_send(rd, p, true, now);
+	}
+	p->timer = now + tx_rto(rd, p);
+}
+
+void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
+{
+	struct rd_slot *s = p->first, *next;
+
+	p->first = p->last = p->unsent = NULL;
+	p->queued = p->flight = p->nlost = 0;
+	p->timer = DIW_NEVER;
+	p->backoff = 0;
+	p->una = p->next_seq;
+	p->answered = false;
+	p->first_seq = p->una;
+	if (p->phase == RD_PEER_OPEN)           /* what the peer has of these is of no use: begin anew */
+		p->phase = RD_PEER_IDLE;
+	for (; s; s = next) {
+		next = s->next;
+		if (rd->l.up->refused)
+			rd->l.up->refused(rd->l.up_ctx, s->number, 1, errnum);
+		slot_put(rd, s);
+	}
+}

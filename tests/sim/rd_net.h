@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A network of reliable-datagram links on virtual time: each node is a link over a socket; all datagrams to a node may
+ * pass one bottleneck (rate, queue), and are lost, repeated, delayed and blocked by a seed.
+ */
+#ifndef TESTS_SIM_RD_NET_H
+#define TESTS_SIM_RD_NET_H
+
+#include <check.h>
+
+#include "base/rng.h"
+#include "llp/link.h"
+
+#define RDN_NODES 24
+
+struct rdn_pkt;
+struct rdn;
+
+struct rdn_node {
+	struct rdn *net;
+	struct diw_dgram d;
+	struct diw_counters c;
+	struct diw_link *l;          /* NULL: the process is gone */
+	struct rdn_pkt *head, *tail, *lent;
+	struct diw_dgram_burst given;
+	struct iovec iov;
+	uint64_t busy_until;         /* of the bottleneck before it */
+	uint64_t bytes, queue_max, queue_sum, queue_n;
+	uint64_t deaf_from, deaf_to; /* nothing reaches it */
+	void *app;
+};
+
+struct rdn {
+	uint64_t now, seed, latency, jitter, queue;  /* `queue`: ns of data that the bottleneck holds */
+	double loss, dup, rate;      /* octets a ns; 0: no bottleneck */
+	struct diw_rng rng;
+	struct rdn_pkt **heap;
+	size_t n, cap;
+	uint64_t order, sent, lost, dropped;
+	int nodes;
+	struct rdn_node node[RDN_NODES];
+	void (*tap)(struct rdn *net, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p,
+		    uint32_t len);
+	void *ctx;
+};
+
+void rdn_init(struct rdn *net, uint64_t seed);
+void rdn_free(struct rdn *net);
+struct diw_addr rdn_addr(int i);
+void rdn_start(struct rdn *net, int i, const struct diw_rd_cfg *cfg, const struct diw_link_up *up);
+void rdn_stop(struct rdn *net, int i);
+void rdn_inject(struct rdn *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
+		uint64_t at);
+/* To the next event; false: there is none before LIMIT, which is the time then. */
+bool rdn_step(struct rdn *net, uint64_t limit);
+
+/* rd_mix.c */
+Suite *suite_rd_mix(int first, int last);
+Suite *suite_rd(void);
+
+#endif
