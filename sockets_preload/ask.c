@@ -120,36 +120,58 @@ static void put_question(struct question *q, int protocol, const struct diw_addr
 	put_ip(q->req.id.idiag_dst, second, v4);
 }
 
-/* False: it cannot be asked. */
-static bool ask_on(int fd, const struct question *q, struct diw_told *told)
-{
-	struct { struct nlmsghdr head; struct inet_diag_msg msg; char more[512]; } a;
-	ssize_t n;
+struct answer { struct nlmsghdr head; struct inet_diag_msg msg; char more[64]; };
 
-	if (real.send(fd, q, sizeof *q, MSG_DONTWAIT) != (ssize_t)sizeof *q)
+/* The N bytes of A are an answer to Q. False: Q cannot be asked. */
+static bool read_answer(const struct answer *a, size_t n, const struct question *q, struct diw_told *told)
+{
+	if (n < sizeof a->head + sizeof(struct nlmsgerr) || a->head.nlmsg_seq != q->head.nlmsg_seq)
 		return false;
-	n = real.recv(fd, &a, sizeof a, MSG_DONTWAIT);
-	if (n < (ssize_t)(sizeof a.head + sizeof(struct nlmsgerr)) || a.head.nlmsg_seq != q->head.nlmsg_seq)
-		return false;
-	if (a.head.nlmsg_type == NLMSG_ERROR) {
+	if (a->head.nlmsg_type == NLMSG_ERROR) {
 		memset(told, 0, sizeof *told);
-		return ((const struct nlmsgerr *)(const void *)&a.msg)->error == -ENOENT;
+		return ((const struct nlmsgerr *)(const void *)&a->msg)->error == -ENOENT;
 	}
-	if (n < (ssize_t)(sizeof a.head + sizeof a.msg) || a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+	if (n < sizeof a->head + sizeof a->msg || a->head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return false;
-	told->cookie = (uint64_t)a.msg.id.idiag_cookie[1] << 32 | a.msg.id.idiag_cookie[0];
-	told->uid = a.msg.idiag_uid;
-	told->inode = a.msg.idiag_inode;
-	told->state = a.msg.idiag_state;
+	told->cookie = (uint64_t)a->msg.id.idiag_cookie[1] << 32 | a->msg.id.idiag_cookie[0];
+	told->uid = a->msg.idiag_uid;
+	told->inode = a->msg.idiag_inode;
+	told->state = a->msg.idiag_state;
+	return true;
+}
+
+/* The kernel has answered N questions, one after the other, when they are sent. */
+static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told *told)
+{
+	struct answer a[DIW_ASK_MOST];
+	struct iovec iov[DIW_ASK_MOST];
+	struct mmsghdr m[DIW_ASK_MOST];
+	int got;
+
+	if (real.send(fd, q, n * sizeof *q, MSG_DONTWAIT) != (ssize_t)(n * sizeof *q))
+		return false;
+	if (n == 1) {
+		ssize_t len = real.recv(fd, a, sizeof *a, MSG_DONTWAIT);
+
+		return len > 0 && read_answer(a, (size_t)len, q, told);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		iov[i] = (struct iovec){ &a[i], sizeof a[i] };
+		m[i] = (struct mmsghdr){ .msg_hdr = { .msg_iov = &iov[i], .msg_iovlen = 1 } };
+	}
+	got = real.recvmmsg(fd, m, n, MSG_DONTWAIT, NULL);
+	for (unsigned i = 0; i < n; i++)
+		if ((int)i >= got || !read_answer(&a[i], m[i].msg_len, &q[i], &told[i]))
+			return false;
 	return true;
 }
 
 /* If another thread, or what this signal handler interrupted, has the one that is kept, it is one for this question. */
-static bool ask_once(uint64_t netns, const struct question *q, struct diw_told *told)
+static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
 {
 	bool shared = !atomic_exchange(&busy, true);
 	int fd = shared ? kept_one(netns) : open_one(netns);
-	bool done = fd >= 0 && ask_on(fd, q, told);
+	bool done = fd >= 0 && ask_on(fd, q, n, told);
 
 	if (fd >= 0 && (!shared || fd != kept.fd))
 		real.close(fd);
@@ -160,18 +182,24 @@ static bool ask_once(uint64_t netns, const struct question *q, struct diw_told *
 	return done;
 }
 
-bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
-	     struct diw_told *told)
+static bool ask_all(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
 {
-	struct question q;
 	int cancel;
 	bool done;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	put_question(&q, protocol, src, dst, interface);
-	done = ask_once(netns, &q, told);
+	done = ask_once(netns, q, n, told);
 	pthread_setcancelstate(cancel, NULL);
 	return done;
+}
+
+bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
+	     struct diw_told *told)
+{
+	struct question q;
+
+	put_question(&q, protocol, src, dst, interface);
+	return ask_all(netns, &q, 1, told);
 }
 
 bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer, struct diw_told *told)
@@ -179,6 +207,21 @@ bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw
 	int saved = errno;
 	bool done = diw_may_ask() && diw_ask(netns, IPPROTO_TCP, local, peer, peer->scope, told);
 
+	errno = saved;
+	return done;
+}
+
+bool diw_ask_peers(uint64_t netns, const struct diw_ends *ends, unsigned n, struct diw_told *told)
+{
+	struct question q[DIW_ASK_MOST];
+	int saved = errno;
+	bool done;
+
+	for (unsigned i = 0; i < n; i++) {
+		put_question(&q[i], IPPROTO_TCP, &ends[i].local, &ends[i].peer, ends[i].peer.scope);
+		q[i].head.nlmsg_seq += i;
+	}
+	done = diw_may_ask() && ask_all(netns, q, n, told);
 	errno = saved;
 	return done;
 }

@@ -386,6 +386,10 @@ bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const str
 	     struct diw_told *told);
 /* The TCP socket at the other end of a connection from LOCAL to PEER in NETNS. Keeps errno. */
 bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer, struct diw_told *told);
+/* The same of up to DIW_ASK_MOST connections at once. False: not all were answered. */
+#define DIW_ASK_MOST 8u
+struct diw_ends { struct diw_addr local, peer; };
+bool diw_ask_peers(uint64_t netns, const struct diw_ends *ends, unsigned n, struct diw_told *told);
 /* The program wants the numbers from FIRST to LAST for itself, or to close them. */
 void diw_ask_make_way(unsigned first, unsigned last);
 void diw_ask_forked(void);

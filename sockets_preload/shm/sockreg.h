@@ -19,7 +19,7 @@
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 6u
+#define DIW_SOCKREG_VERSION 7u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_FIRST 32768u                 /* entries of the first segment; the window has no other */
 #define DIW_SOCKREG_SEGMENTS 6u
@@ -101,7 +101,12 @@ static inline uint32_t diw_sockreg_first(uint32_t port, unsigned k)
 _Static_assert(DIW_SOCKREG_FIRST == 1u << 15, "the hash has as many bits");
 
 /* A connection is where this leads to, in place of a port: its own may be one that many connections share. */
-static inline uint32_t diw_sockreg_port(uint64_t cookie) { return (uint32_t)cookie; }
+#define DIW_SOCKREG_CONNECTION 0x80000000u
+static inline uint32_t diw_sockreg_port(uint64_t cookie) { return (uint32_t)cookie | DIW_SOCKREG_CONNECTION; }
+/* The first entries that may be its are a few of the first segment, in which those of the sockets that come and go meet
+ * again and again (the kernel counts cookies up), so that they stay in the processor's cache. */
+#define DIW_SOCKREG_OFTEN 8u
+#define DIW_SOCKREG_HOMES 256u
 
 /* Of the segment K, that REG may not have: then one that was never used, and can have no memory. */
 struct diw_sock_entry *diw_sockreg_beyond(struct diw_sockreg *reg, unsigned k, uint32_t at);
@@ -109,7 +114,11 @@ struct diw_sock_entry *diw_sockreg_beyond(struct diw_sockreg *reg, unsigned k, u
 static inline struct diw_sock_entry *diw_sockreg_at(struct diw_sockreg *reg, uint32_t port, uint32_t i)
 {
 	unsigned k = i / DIW_SOCKREG_NEAR;
-	uint32_t at = (diw_sockreg_first(port, k) + i % DIW_SOCKREG_NEAR) % (DIW_SOCKREG_FIRST << k);
+	uint32_t at;
+
+	if (port & DIW_SOCKREG_CONNECTION && i < DIW_SOCKREG_OFTEN)
+		return &reg->entry[port % DIW_SOCKREG_HOMES * DIW_SOCKREG_OFTEN + i];
+	at = (diw_sockreg_first(port, k) + i % DIW_SOCKREG_NEAR) % (DIW_SOCKREG_FIRST << k);
 
 	return k == 0 ? &reg->entry[at] : diw_sockreg_beyond(reg, k, at);
 }

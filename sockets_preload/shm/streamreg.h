@@ -19,7 +19,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 11u
+#define DIW_STREAMREG_VERSION 12u
 #define DIW_STREAMREG_FIRST 1024u                /* slots of the first segment */
 #define DIW_STREAMREG_SEGMENTS 11u
 #define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, DIW_STREAMREG_SEGMENTS)
@@ -143,10 +143,14 @@ struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, c
 
 /* The slot N of all, in the registry that was opened last. NULL: its segment cannot be mapped. */
 struct diw_sock_stream *diw_streamreg_slot(uint32_t n);
+/* The kernel counts cookies up: those of the sockets that come and go meet the same few slots again and again, which
+ * stay in the processor's cache. */
+#define DIW_STREAMREG_STRIDE 8u
 /* The number of the Ith that may be COOKIE's of the segment K, in which it is if there was no room before. */
 static inline uint32_t diw_streamreg_at(uint64_t cookie, unsigned k, uint32_t i)
 {
-	uint32_t first = (uint32_t)(cookie * 0x9e3779b97f4a7c15u >> (54 - k));
+	uint32_t first = k ? (uint32_t)(cookie * 0x9e3779b97f4a7c15u >> (54 - k)) :
+			     (uint32_t)cookie * DIW_STREAMREG_STRIDE;
 
 	return DIW_STREAMREG_FIRST * ((1u << k) - 1) + (first + i) % (DIW_STREAMREG_FIRST << k);
 }

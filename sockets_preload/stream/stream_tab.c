@@ -25,6 +25,15 @@ static __thread uint32_t me;
 static __thread bool was_cancelable;
 static _Atomic uint32_t process;
 
+/* What this process has closed, and has not asked the kernel about. Whoever wants one of these slots asks himself. */
+static struct {
+	_Atomic bool busy;
+	unsigned n;
+	uint64_t netns;
+	struct { struct diw_sock_stream *st; uint64_t cookie; } of[DIW_ASK_MOST];
+	struct diw_ends ends[DIW_ASK_MOST];
+} closed;
+
 /* ---- Opening ---- */
 
 static bool opens(void)
@@ -52,6 +61,8 @@ void diw_stream_forked(void)
 {
 	me = 0;
 	atomic_store(&process, 0);
+	closed.n = 0;
+	atomic_store(&closed.busy, false);
 	diw_once_forked(&once);
 }
 
@@ -249,11 +260,42 @@ static bool is_gone(const struct diw_sock_stream *st, uint64_t netns, uint64_t c
 	       (told.cookie != cookie || told.inode == 0);
 }
 
+/* ---- Slots whose descriptor was closed ---- */
+
+static void free_closed(void)
+{
+	struct diw_told told[DIW_ASK_MOST];
+	unsigned n = closed.n;
+
+	closed.n = 0;
+	if (!diw_ask_peers(closed.netns, closed.ends, n, told))
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t cookie = closed.of[i].cookie;
+
+		if (told[i].cookie != cookie || told[i].inode == 0)
+			atomic_compare_exchange_strong(&closed.of[i].st->cookie, &cookie, FREED);
+	}
+}
+
+/* A question takes longer than what else a close does, so that they are asked together. */
 void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie)
 {
-	if (diw_stream_is(st, cookie) && st->local.port && is_gone(st, st->netns, cookie))
-		atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
+	if (!diw_stream_is(st, cookie) || !st->local.port || !st->remote.port || !diw_may_ask() ||
+	    atomic_exchange(&closed.busy, true))
+		return;
+	if (closed.n && closed.netns != st->netns)
+		free_closed();
+	closed.netns = st->netns;
+	closed.of[closed.n].st = st;
+	closed.of[closed.n].cookie = cookie;
+	closed.ends[closed.n++] = (struct diw_ends){ .local = st->remote, .peer = st->local };
+	if (closed.n == DIW_ASK_MOST)
+		free_closed();
+	atomic_store(&closed.busy, false);
 }
+
+/* ---- Slots that are wanted ---- */
 
 /* Its last user has closed it, or was killed with it: another may have it still. *ASKS: how often the kernel may be
  * asked. */

@@ -139,6 +139,9 @@ for crc in off on; do
 done
 unset DIWARP_SOCKETS_CRC
 
+all_of "the kept socket" env "XDG_RUNTIME_DIR=$TMP/run" $RUN "$BUILD/tests/system/streams_kept"
+check "... to its end" grep -qx end "$TMP/out"
+
 # 17,500 connections of processes that are killed: more than there are slots, at two each.
 mkdir -m 700 "$TMP/storm"
 all_of "a storm" env "XDG_RUNTIME_DIR=$TMP/storm" $RUN "$BUILD/tests/system/streams_storm" 5000 17500
