@@ -19,7 +19,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 12u
+#define DIW_STREAMREG_VERSION 13u
 #define DIW_STREAMREG_FIRST 1024u                /* slots of the first segment */
 #define DIW_STREAMREG_SEGMENTS 11u
 #define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, DIW_STREAMREG_SEGMENTS)
@@ -77,6 +77,7 @@ struct diw_stream_rx {
 	bool crc;
 	bool verified;                   /* the CRC of the FPDU that is being delivered was good */
 	bool urgent;                     /* SO_OOBINLINE */
+	bool little;                     /* the last FPDU was one */
 	uint8_t got;                     /* of the head */
 	uint8_t tail;                    /* pad and CRC to come */
 	uint16_t part;                   /* and one more: where the first bytes of an FPDU are that is not whole */

@@ -10,6 +10,8 @@
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
+#define LITTLE 1024u                         /* payload */
+
 
 /* All of the head is there. False: it is none that a sender of ours makes. */
 static bool is_good_head(struct diw_stream_rx *rx)
@@ -24,6 +26,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	if (h.tagged || !h.last || h.opcode != DIW_OP_SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
 		return false;
 	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
+	rx->little = rx->left <= LITTLE;
 	rx->tail = (uint8_t)diw_fpdu_tail(ulpdu);
 	rx->verified = false;
 	rx->msn++;

@@ -13,6 +13,7 @@
 #include "sockets_preload/stream/stream.h"
 
 #define PIECES 64u
+#define LITTLE 2048u                         /* bytes that are received in one piece, head and all */
 #define EACH 16u                             /* receives that wait before they look */
 
 struct call {
@@ -50,6 +51,13 @@ static void to_iov(struct plan *p, void *base, size_t n)
 	p->asked += n;
 }
 
+/* One piece is received faster than two, and little payload is soon moved to where its head came. */
+static void take_little(struct plan *p)
+{
+	p->used = p->asked = p->n_ahead = 0;
+	p->rest = LITTLE;
+}
+
 static void make_plan(struct call *c, struct plan *p)
 {
 	const struct diw_stream_rx *rx = &c->st->rx;
@@ -76,6 +84,8 @@ static void make_plan(struct call *c, struct plan *p)
 	}
 	if (p->at && !rx->crc && !rx->urgent && !rx->n_stale && (!in_payload || p->n_mid))
 		p->rest = c->len - c->done - p->pay;
+	if (rx->little && !in_payload && rx->got % DIW_STREAM_HEAD == 0 && p->rest >= LITTLE)
+		take_little(p);
 	to_iov(p, p->at + p->pay, p->rest);
 }
 
