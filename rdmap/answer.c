@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The target's side of RDMA Reads over datagrams (docs/ud-profile.md section 8): what is answered, to whom, and in
- * which order. A request of an address that is not proved draws a challenge, or an answer that is not much larger than
- * itself. Sources take turns. Nothing is kept of a Read after it has been answered.
+ * The target's side of RDMA Reads over datagrams (docs/ud-profile.md section 8): which requests are answered, at which
+ * address, and in which order. A request of an address that is not proved draws a challenge, or an answer that is not
+ * much larger than itself. Sources take turns. Nothing is kept of a Read after it has been answered.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The pace of UC (docs/ud-profile.md section 9.1): who sends asks the peer how far it is, and sends no more than a
+ * The pace of UC (docs/ud-profile.md section 9.1): a sender asks the peer how far it is, and sends no more than a
  * window beyond the last place that was answered for, so that the peer's socket does not overflow. All of it is advice:
- * whoever hears nothing goes on after a while, and what the peer claims counts between two limits only.
+ * a sender that gets no answer goes on after a while, and what the peer claims counts between two limits only.
  */
 #include <errno.h>
 
@@ -20,7 +20,7 @@
 #define AGAIN_MAX (20 * DIW_MS)
 #define PATIENCE DIW_S               /* with a peer that has answered before */
 #define PATIENCE_FIRST (200 * DIW_MS)
-#define QUIET (10 * DIW_S)           /* so long nobody is asked who did not answer */
+#define QUIET (10 * DIW_S)           /* a peer that did not answer is not asked for so long */
 
 void diw_rdmap_flow_init(struct diw_rdmap *r)
 {

@@ -68,7 +68,7 @@ void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 	r->c->challenge_tx += say_validation(r, seg->src, body, now);
 }
 
-/* Was that sent by us, as far as we know? Of Reads we know it: nobody else makes us ask for one. */
+/* Was that sent by us, as far as we know? Of Reads this is certain: only this end makes requests of its own. */
 static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, const uint8_t *body)
 {
 	uint8_t opcode = body[1] & DIW_RDMAP_OP;

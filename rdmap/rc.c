@@ -164,7 +164,7 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 	}
 	/* The stream is empty: it takes so little. */
 	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
-	r->rc.place.placed = r->rc.place.sent;  /* nobody waits for it */
+	r->rc.place.placed = r->rc.place.sent;  /* no request waits for it */
 }
 
 int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)

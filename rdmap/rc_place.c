@@ -119,7 +119,7 @@ void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool 
 	p->heard++;
 	if (!h->worded || !(h->word & DIW_DDP_WORD_ASKS))
 		return;
-	p->fresh = told && (p->fresh || !p->due);       /* one that nobody is told of is not put off */
+	p->fresh = told && (p->fresh || !p->due);       /* an answer that is not sent is not put off */
 	p->due = true;
 	p->told = false;
 }

@@ -93,7 +93,7 @@ void diw_rdmap_fini(struct diw_rdmap *r)
 	r->type->fini(r);
 }
 
-/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger who could foretell
+/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger that could foretell
  * the next one could begin it first (docs/ud-profile.md section 3.4). */
 static uint16_t epoch_other_than(uint16_t old)
 {

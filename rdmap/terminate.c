@@ -112,7 +112,7 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	body[3] = 0;
 	r->rc.last_len = (uint8_t)quote(body, seg);
 	r->ddp.order.dead = true;
-	if (r->rc.self)                         /* who will not hear it */
+	if (r->rc.self)                         /* the peer will not hear it */
 		refuse_quoted(r, body, r->rc.last_len, fault);
 	diw_rdmap_terminate_rest(r, now);
 	r->up->ended(r->up_ctx, fault, false, 0, now);

@@ -171,7 +171,7 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 	return true;
 }
 
-/* Whoever looks for the port stops at an entry that was never used. */
+/* A search for the port stops at an entry that was never used. */
 static void show_outside(struct diw_sock *s, uint32_t port)
 {
 	uint64_t seq = 1;

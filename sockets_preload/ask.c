@@ -19,7 +19,7 @@
 #endif
 #define NONE (-1)
 
-/* Of whoever has set BUSY, and of nobody who finds it set. */
+/* Only the thread that has set BUSY may touch it. */
 static _Atomic bool busy;
 static struct { _Atomic int fd; pid_t pid; uint64_t netns, cookie; } kept = { .fd = NONE };
 

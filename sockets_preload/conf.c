@@ -251,7 +251,7 @@ static bool set_from_file(const char *name, const char *value)
 	return false;
 }
 
-/* Whoever confines itself may write no file either: sshd has the limit of 0 for that. */
+/* A program that confines itself may write no file either: sshd sets its limit to 0 for that. */
 static bool log_is_muted(void)
 {
 	return diw_is_confined();

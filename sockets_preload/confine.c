@@ -218,7 +218,7 @@ static int status_number(const char *path, const char *name)
 	return at ? atoi(at + strlen(name)) : -1;
 }
 
-/* Nobody may read it. It lets the program's loader open, read and map files, and what else it lets through is not
+/* No process may read it. It lets the program's loader open, read and map files, and what else it lets through is not
  * known, but of one: that which all of a container has is made for all programs. */
 void diw_confine_inherited(void)
 {
@@ -250,7 +250,7 @@ static void prepare_stream(int fd, struct diw_sock *s)
 	s->slot->rx.low = 1;
 }
 
-/* What they are sent in frames is still undone, but whoever sends must ask. */
+/* What they are sent in frames is still undone, but a sender must ask the kernel. */
 static void prepare_datagrams(struct diw_sock *s)
 {
 	s->plain = DIW_C_sock_plain_option;

@@ -219,7 +219,7 @@ static int classify(int fd)
 	return protocol == (type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP) ? protocol : 0;
 }
 
-/* What was asked is kept if nobody else, a thread or the code that this signal interrupted, is asking the same. */
+/* The answer is kept unless another thread, or the code that this signal interrupted, is asking the same. */
 static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
 	struct diw_sock *to = place(fd);

@@ -34,7 +34,7 @@ static void end(int fd)
 	diw_sock_forget(fd);
 }
 
-/* Whatever had the number before was closed, maybe by a call that nobody saw. */
+/* Whatever had the number before was closed, maybe by a call that is not interposed. */
 static int fresh(int fd)
 {
 	if (fd >= 0)
@@ -213,7 +213,7 @@ DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 	return rc;
 }
 
-/* Whom it hears changes: the advertisement goes before, the next receive makes another. */
+/* The senders that it hears change: withdraw its entry before; the next receive makes another. */
 DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	int rc;

@@ -55,7 +55,7 @@ uint32_t diw_reg_peer_tag(void)
 	return diw_conf.have_key ? ((uint32_t)keyed_hash(diw_conf.key, 65536, 0) & DIW_SOCK_TAG) | 1u << 8 : 0;
 }
 
-/* Whoever was sent such a frame may read it after it has left the registry, or as another process. */
+/* The receiver of such a frame may read it after its entry has gone, or in another process. */
 uint64_t diw_reg_group_key(uint16_t port, bool crc)
 {
 	return keyed_hash(diw_reg()->secret, port, crc ? 3 : 4);

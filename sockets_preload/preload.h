@@ -63,7 +63,7 @@ struct diw_sock_conf {
 };
 extern struct diw_sock_conf diw_conf;
 void diw_conf_init(void);
-/* The configuration says that whoever is bound there is capable. */
+/* The configuration vouches for the sockets that are bound there. */
 bool diw_conf_is_peer(const struct diw_addr *dst);
 /* exclude_ports names A or B, the ports of a socket and of its peer (0: none). */
 bool diw_conf_excludes(uint16_t a, uint16_t b);
@@ -115,7 +115,7 @@ struct diw_ref {
 	uint32_t epoch;
 };
 
-/* It says so still, and whoever shows it lives. Another thread may be setting it. */
+/* The entry still says so, and its owner lives. Another thread may be setting it. */
 static inline bool diw_ref_holds(const struct diw_ref *r)
 {
 	const struct diw_sock_entry *e = __atomic_load_n(&r->entry, __ATOMIC_ACQUIRE);
@@ -219,14 +219,14 @@ uint64_t diw_sock_option64(int fd, int name);
 struct diw_sock *diw_sock_known(int fd);
 /* The same, of MARK; UNKNOWN: of any that is entered in the registry. */
 struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
-/* FD is from now on what S says; false: somebody else is asking what it is. */
+/* FD is from now on what S says; false: another thread is asking what it is. */
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
 /* FD is another file from now on, or none. */
 void diw_sock_forget(int fd);
 /* It is a socket that nobody else has, made as socket() was asked for. */
 void diw_sock_is_new(int fd, int domain, int type, int protocol);
 /* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls
- * that nobody saw. */
+ * that is not interposed. */
 static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 {
 	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))
@@ -258,7 +258,7 @@ struct diw_route {
 	uint64_t stamp;                      /* of a frame: dgram/route.h; 0: none */
 };
 
-/* What is opened once, by whoever needs it first. */
+/* Opened once, by the thread that needs it first. */
 struct diw_once {
 	enum { DIW_UNTRIED, DIW_OPEN, DIW_ABSENT } _Atomic state;
 	pthread_mutex_t opening;
@@ -339,7 +339,7 @@ void diw_reg_show_again(struct diw_sock *s);
 void diw_reg_withdraw(struct diw_sock *s);
 /* Nothing is shown any more of the socket COOKIE where PORT leads to, by whatever process. */
 void diw_reg_hide(uint64_t cookie, uint32_t port);
-/* Only who receives by these calls is advertised. */
+/* Only a socket that is received from by these calls is entered. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
 	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
@@ -368,7 +368,7 @@ void diw_lend(const char *path, char *const envp[], bool all);
 extern _Atomic uint32_t diw_lendings;        /* how often */
 /* FD is about to be passed to another process: it is shown again by whatever calls a receive of the interposer. */
 void diw_lend_passed(int fd);
-/* The program is about to make a ring of io_uring, of which nobody knows what it receives: its sockets are shown no
+/* The program is about to make a ring of io_uring, and its receives cannot be seen: its sockets are shown no
  * more. */
 void diw_lend_to_ring(void);
 extern _Atomic bool diw_has_ring;

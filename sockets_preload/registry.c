@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may be sent frames: sockets_preload/shm/sockreg.h, as one process uses it. */
+/* The registry of sockets that may be sent frames (sockets_preload/shm/sockreg.h), as one process uses it. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Mapped when it is needed first, since a signal handler may be who needs it; its pages when they are. */
+/* Mapped when it is needed first, since a signal handler may need it; its pages when they are. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>

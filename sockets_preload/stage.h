@@ -25,7 +25,7 @@ struct diw_hold { uint8_t *mem; bool own; };
 bool diw_stage_hold_slowly(enum diw_stage_kind kind, struct diw_hold *h);
 void diw_stage_unmap(enum diw_stage_kind kind, uint8_t *mem);
 
-/* Whoever is interrupted while it holds the stage has data in it. */
+/* A thread that is interrupted while it holds the stage has data in it. */
 static inline bool diw_stage_hold(enum diw_stage_kind kind, struct diw_hold *h)
 {
 	struct diw_stage *st = &diw_stage[kind];

@@ -114,7 +114,7 @@ void diw_sock_stat_open(void)
 	fill(p);
 }
 
-/* The number is another file's if somebody closed ours by a call that nobody saw. */
+/* The number is another file's if the program closed ours by a call that is not interposed. */
 bool diw_sock_stat_is(int fd)
 {
 	struct stat st;
@@ -161,7 +161,7 @@ void diw_sock_stat_forked(void)
 	atomic_store(&page.tried, 0);
 }
 
-/* For whoever comes too late for the page. */
+/* For a reader that comes too late for the page. */
 static void tell(void)
 {
 	const _Atomic uint64_t *c = atomic_load(&diw_sock_count);

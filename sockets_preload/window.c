@@ -2,7 +2,7 @@
 /*
  * Sockets of other users on this host, and of this user in another registry. The kernel says which socket hears a
  * datagram, or is the other end of a connection, and whose it is; what that user shows is believed of no other socket.
- * Nobody is asked who could fail to answer.
+ * No process is asked that could fail to answer.
  */
 #include <errno.h>
 #include <signal.h>
@@ -206,7 +206,7 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 
 /* ---- Streams: each is asked about once ---- */
 
-/* Who asks is not interrupted: it takes some microseconds. */
+/* The thread that asks is not interrupted: it takes some microseconds. */
 static bool wait_for_turn(struct turn *t)
 {
 	for (int i = 0; i < TRIES; i++) {

@@ -68,7 +68,7 @@ static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_dd
 
 /* ---- What RDMAP asks ---- */
 
-/* Who posts a receive next finds a message that waits for it. */
+/* The next post of a receive finds a message that waits for it. */
 static struct diw_recv *await_recv(struct diw_qp *qp, struct diw_recv *r)
 {
 	if (!r) {

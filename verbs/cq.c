@@ -112,7 +112,7 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 		cq->ring = ring;
 		cq->mask = size - 1;
 		cq->depth = size;
-		diw_engine_recheck(&cq->dev->engine);   /* who waited for room may have it */
+		diw_engine_recheck(&cq->dev->engine);   /* a message that waited for room may have it */
 	} else {
 		free(ring);
 	}
@@ -291,7 +291,7 @@ static struct diw_cq *channel_take_event(struct diw_channel *ch)
 	return cq;
 }
 
-/* For those who poll the descriptor, which a waiting thread held back. */
+/* For threads that poll the descriptor, which a waiting thread held back. */
 static void show_events(const void *channel)
 {
 	struct diw_channel *ch = (struct diw_channel *)channel;
@@ -395,7 +395,7 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 		return diw_fail(-EINVAL, "diw_cq_poll: %d completions", n);
 	got = cq_take(cq, wc, n);
 	if (got) {
-		atomic_thread_fence(memory_order_seq_cst);      /* room is made before we look who waits for it */
+		atomic_thread_fence(memory_order_seq_cst);      /* make room before looking for what waits for it */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
 			try_steps(cq, diw_engine_now(&dev->engine), 1);
 		return got;
@@ -482,7 +482,7 @@ int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp)
 		atomic_store(&cq->solicited, to);
 	atomic_store(&cq->tail, to);
 	pthread_mutex_unlock(&cq->take);
-	diw_engine_recheck(&cq->dev->engine);   /* who waited for room has it */
+	diw_engine_recheck(&cq->dev->engine);   /* a message that waited for room has it */
 	diw_engine_unlock(&cq->dev->engine);
 	return 0;
 }

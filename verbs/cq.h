@@ -49,7 +49,7 @@ static inline struct diw_wc *diw_cq_slot(struct diw_cq *cq)
 	return &cq->ring[atomic_load_explicit(&cq->tail, memory_order_relaxed) & cq->mask];
 }
 void diw_cq_push(struct diw_cq *cq);
-/* The queue pair goes: maps of its completions that nobody has taken yet go with it. */
+/* The queue pair goes: maps of its completions that are not taken yet go with it. */
 void diw_wc_forget(struct diw_wc *wc);           /* its map, if it has one; the device's lock is held */
 void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp);
 

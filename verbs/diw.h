@@ -113,7 +113,7 @@ enum diw_event_type {
 	DIW_EVENT_QP_ERROR,          /* the queue pair's error queue (diw_qp_error_get) has an entry */
 	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
-	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: nobody fetched them */
+	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: they were not fetched */
 	DIW_EVENT_LAST_WQE,          /* RC with an SRQ, in state ERROR: it takes no receive any more */
 	DIW_EVENT_SQ_DRAINED,        /* diw_qp_drained() of diw_provider.h asked for it */
 };
@@ -169,7 +169,7 @@ struct diw_mr_attr {
 /* -EINVAL empty, wraps, unknown access, REMOTE_WRITE without LOCAL_WRITE; -ENOMEM. */
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
-/* When this returns nobody touches the memory any more: open records on it are closed, later segments are refused, work
+/* When this returns the memory is not touched any more: open records on it are closed, later segments are refused, work
  * requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is bound to it. */
 int diw_mr_dereg(struct diw_mr *mr);
 /* The same STag, with ATTR and PD from now on; open records on it are closed. The peer of ATTR counts too. -EINVAL as
@@ -188,7 +188,7 @@ struct diw_mw {
 	uint32_t stag;               /* of the last bind that was posted; good when that has completed */
 };
 int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **mw);      /* -EINVAL, -ENOMEM */
-int diw_mw_free(struct diw_mw *mw);             /* bound or not; nobody reaches memory through it any more */
+int diw_mw_free(struct diw_mw *mw);             /* bound or not; no peer reaches memory through it any more */
 
 /* ---- Completion queues ---------------------------------------------------------------------------------------- */
 
@@ -401,8 +401,8 @@ struct diw_qp_error {
 	uint16_t fault;              /* what went wrong; 0 when errnum says it */
 	bool remote;                 /* the peer reported it of a message of ours */
 	int errnum;                  /* the kernel refused to send to peer: ENETUNREACH, EPERM, ...; with remote set, it
-	                              * sent, and an ICMP message came: ECONNREFUSED, nobody has that port,
-	                              * EHOSTUNREACH, ... A hint: anybody can send one. At most ten a second
+	                              * sent, and an ICMP message came: ECONNREFUSED, no socket has that port,
+	                              * EHOSTUNREACH, ... A hint: any host can send one. At most ten a second
 	                              * are told. */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;

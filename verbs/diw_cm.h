@@ -103,7 +103,7 @@ struct diw_listener_info {
 	uint64_t requests, refused, timeouts, malformed;  /* handed up; over the backlog; too slow; no MPA request */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
-/* Requests that nobody has taken yet are reset; taken ones live on. */
+/* Requests that are not taken yet are reset; taken ones remain. */
 int diw_listener_close(struct diw_listener *listener);
 
 /* Begin to connect; events on CM tell the outcome. QP is RC and IDLE. -EINVAL, -EISCONN, -EMSGSIZE private data, and

@@ -65,7 +65,8 @@ static int port_open(struct diw_dev *dev)
 	return 0;
 }
 
-/* Others may open another port while those who sleep on this one are waited for. */
+/* The lock is released while this waits for threads that sleep on the port: another thread may open a new port
+ * meanwhile. */
 static void port_close_if_idle(struct diw_dev *dev)
 {
 	struct diw_group_port *p = dev->groups;
@@ -179,7 +180,7 @@ static int group_name(const struct diw_qp *qp, const struct diw_addr *given, str
 
 	char text[DIW_ADDR_STRLEN];
 
-	if (qp->ops != &diw_qp_ops_ud)          /* of this type alone, what comes to a group is for anybody */
+	if (qp->ops != &diw_qp_ops_ud)          /* only UD takes messages from any peer */
 		return diw_fail(-EINVAL, "diw_qp_attach: the queue pair is not UD");
 	if (!group || (given->port && given->port != DIW_GROUP_PORT) ||
 	    (given->scope && given->scope != qp->dev->info.ifindex))

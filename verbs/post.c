@@ -28,7 +28,7 @@ static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const str
 	w->inline_data = data;
 }
 
-/* Into the slot TAIL, which nobody looks at yet. */
+/* Into the slot TAIL, which no other thread reads yet. */
 static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
 {
 	struct diw_sq *sq = &qp->sq;

@@ -41,7 +41,7 @@ struct diw_rq {
 	uint8_t *slots;
 	struct diw_slot_ring fifo, free;
 	atomic_bool wanted;                  /* a message may wait for a receive */
-	bool awaited;                        /* RC or UC queue pairs use it: who posts looks at that */
+	bool awaited;                        /* RC or UC queue pairs use it: checked at a post */
 	uint32_t *returned, nreturned;       /* taken before the fifo, last in first out */
 };
 
@@ -55,7 +55,7 @@ struct diw_srq {
 
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
 void diw_rq_fini(struct diw_rq *rq);
-/* *WAITS: somebody waits for what was posted. */
+/* *WAITS: a message waits for what was posted. */
 int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits);
 /* The device's lock is held. */
 uint32_t diw_rq_posted(const struct diw_rq *rq);
@@ -272,7 +272,7 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 		.memory = s.memory,
 	};
 }
-int diw_qp_renew(struct diw_qp *qp);     /* a protocol that has heard of nobody. -ENOMEM: nothing has changed */
+int diw_qp_renew(struct diw_qp *qp);     /* a new protocol state without peers. -ENOMEM: nothing has changed */
 static inline bool diw_rc_is(const struct diw_qp *qp, enum diw_rc_trait trait)
 {
 	return diw_rc_phases[qp->rc.phase].traits & trait;

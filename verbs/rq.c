@@ -102,7 +102,7 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	if (!ring_pop(&rq->free, &slot)) {
 		if (rq->fresh == rq->depth)
 			return -ENOMEM;
-		slot = rq->fresh++;             /* memory that nobody has touched is no memory yet */
+		slot = rq->fresh++;             /* memory that was never touched takes no page yet */
 	}
 	w = rq_slot(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
@@ -129,7 +129,7 @@ int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct di
 	}
 	pthread_mutex_unlock(&rq->post);
 	if (rq->awaited) {
-		/* Pairs with who found the queue empty: one of the two sees the other. */
+		/* Pairs with a thread that found the queue empty: one of the two sees the other. */
 		atomic_thread_fence(memory_order_seq_cst);
 		*waits = atomic_load_explicit(&rq->wanted, memory_order_relaxed);
 	}

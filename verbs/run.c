@@ -20,7 +20,7 @@ static void tokens_refill(struct diw_qp *qp, uint64_t now)
 		qp->rate_at = now;
 		return;
 	}
-	if (add < 1)                            /* who polls often must not round its share away */
+	if (add < 1)                            /* frequent polls must not round the share away */
 		return;
 	qp->tokens += (int64_t)add;
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);

@@ -110,7 +110,7 @@ static void fill_head(struct diw_stat_head *h)
 	atomic_store_explicit(&h->magic, DIW_STAT_MAGIC, memory_order_release);
 }
 
-/* The kernel kills who makes a file larger than its limit. */
+/* The kernel kills a process that makes a file larger than its limit. */
 static bool size_is_allowed(void)
 {
 	struct rlimit l;

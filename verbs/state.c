@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "verbs/qp.h"
 
-/* Nobody hears of what was posted. */
+/* Forgets posted requests without completions. */
 static void forget_requests(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;

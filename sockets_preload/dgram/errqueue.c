@@ -4,12 +4,11 @@
  * when they left (SO_TIMESTAMPING), and as much of a payload as an ICMP message quotes (IP_RECVERR). Frames in it
  * become what the program sent.
  *
- * Which they are the frame itself says: what may come back has, for its MSN and epoch, 48 bits of a hash of the
- * registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So whoever comes to hold the socket
- * knows its frames, however many receivers it has and though those be gone, and nothing is to be remembered. Nobody
- * can make such a header, or have it made: a plain datagram has it only if a receiver sends back a frame of ours, and
- * the program that to it, as it came, when it no longer takes frames. That deceives nobody but the two of them, and
- * only about what they said to each other.
+ * The interposer recognises its own frames by a hash in the frame: the MSN and the epoch of a frame that may come back
+ * are 48 bits of a hash of the registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So
+ * nothing is remembered, and every process that gets the socket knows its frames. A plain datagram has such a header
+ * only if a receiver has sent a frame of ours back, and the program sends that to it again, plain. Then these two alone
+ * see each other's message without its header.
  */
 #include <errno.h>
 #include <string.h>

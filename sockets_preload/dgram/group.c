@@ -34,7 +34,7 @@ bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst)
 	return diw_addr_is_multicast(dst) || (s->broadcasts && diw_is_broadcast(dst, s->netns));
 }
 
-/* ---- Who listens ---- */
+/* ---- The sockets that listen ---- */
 
 struct query {
 	const struct diw_sock *s;

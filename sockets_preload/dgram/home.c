@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whether a datagram to a group stays on this host, which it does if the kernel sends it by lo. A TTL of 0 does not
- * keep it here: where nobody has joined the group on the interface Linux sends that, too.
+ * keep it here: where no socket has joined the group on the interface Linux sends that, too.
  */
 #include <linux/ipv6.h>
 #include <linux/netlink.h>

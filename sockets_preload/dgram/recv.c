@@ -28,7 +28,7 @@ struct rx {
 	uint64_t began;                      /* if there is SO_RCVTIMEO; 0 */
 };
 
-/* Its sender is told that it came, whether or not the program wants to know who that is. */
+/* Its sender is told that it came, whether or not the program wants its address. */
 static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 {
 	struct sockaddr_storage from;

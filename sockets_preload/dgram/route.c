@@ -75,7 +75,7 @@ static void remember(const struct diw_sock *s, const struct sockaddr *to, const 
 
 /* ---- Asking ---- */
 
-/* Another host's registry cannot be seen: the configuration alone says that who is there is capable. */
+/* Another host's registry cannot be seen: the configuration alone vouches for it. */
 static bool of_peer(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
 {
 	if (!diw_conf.have_key || !diw_conf_is_peer(dst) || diw_is_local(dst, s->netns))

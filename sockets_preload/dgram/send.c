@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A message goes in a frame if whoever gets it is known to undo it, and as it is otherwise. */
+/* The sending calls: a message goes in a frame if its receiver is known to be interposed, and plain otherwise. */
 #include <errno.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ static DIW_COLD const struct sockaddr *ask_peer(int fd, struct sockaddr_in6 *nam
 	return NULL;
 }
 
-/* Another process that shares the socket may have connected it, and no longer to whom it was. */
+/* Another process that shares the socket may have connected it to another peer. */
 static const struct sockaddr *connected_to(const struct tx *t, struct sockaddr_in6 *name)
 {
 	if (!DIW_LIKELY(!diw_sock_is_shared(t->s)))

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 
-#define LEFT 0100u                       /* mode of a kept file that nobody has mapped */
+#define LEFT 0100u                       /* mode of a kept file that no process has mapped */
 #define LEFT_S 2                         /* seconds until it is removed */
 #define INIT_TRIES 1000                  /* of a millisecond, while another process makes the file */
 
@@ -266,7 +266,7 @@ static void *init(const struct diw_regfile *what, int fd, const char **why)
 	return NULL;
 }
 
-/* Nobody has it mapped, or ever will: whoever began to make it was killed, or its users are all gone. */
+/* No process has it mapped, or ever will: its maker was killed, or its users are all gone. */
 static bool is_of_no_use(const struct diw_regfile *what, const void *reg)
 {
 	if (atomic_load_explicit((const _Atomic uint64_t *)reg, memory_order_acquire) == 0)

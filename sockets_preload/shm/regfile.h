@@ -21,7 +21,7 @@ struct diw_regfile {
 	/* It is zeros. False: with what is wrong in *why. */
 	bool (*init)(void *reg, const char **why);
 	bool (*is_complete)(const void *reg);
-	bool (*is_over)(const void *reg);    /* nobody lives who uses it; NULL: that is not known */
+	bool (*is_over)(const void *reg);    /* none of its users lives; NULL: that is not known */
 	bool kept;                           /* mapping it holds a shared lock; diw_regfile_clean() removes others */
 };
 

@@ -14,11 +14,11 @@
 	X(sock_plain_size, "sent plain: too large with a frame for UDP or for the path") \
 	X(sock_plain_option, "sent plain: UDP_CORK is set, or IP_RECVERR and what forbids fragments") \
 	X(sock_plain_flags, "sent plain: MSG_MORE, MSG_ZEROCOPY, or control data with IPV6_DONTFRAG") \
-	X(sock_plain_group, "sent plain: to a multicast or broadcast address, and not all who may hear it are known") \
+	X(sock_plain_group, "sent plain: to a multicast or broadcast address, and not all receivers are known") \
 	X(sock_plain_away, "sent plain: to such an address, and it may leave this host") \
 	X(sock_rx_crc, "frames dropped: the CRC failed") \
 	X(sock_rx_malformed, "frames dropped: the header contradicts itself") \
-	X(sock_rx_strange, "looked like a frame, with a key that is nobody's: delivered as it was") \
+	X(sock_rx_strange, "looked like a frame, with another key: delivered as it was") \
 	X(sock_rx_sibling, "frames with the key of another socket of the same port") \
 	X(sock_rx_mixed, "messages dropped: the kernel put them together with others of another size (UDP_GRO)") \
 	X(sock_tx_lost, "messages lost: the kernel took the first part of what UDP_SEGMENT cuts, and not the second") \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The registry of a user's interposed sockets (docs/sockets.md): a file that the processes of one user on one host
- * map, to find out who may be sent frames and with which key.
+ * map, to find out which sockets may be sent frames and with which key.
  */
 #ifndef DIW_SOCKETS_SOCKREG_H
 #define DIW_SOCKETS_SOCKREG_H
@@ -35,8 +35,8 @@
 #define DIW_SOCKREG_NEAR 64u                     /* entries of a segment, from a port's first one, that may be its */
 #define DIW_SOCKREG_PROBE (DIW_SOCKREG_NEAR * DIW_SOCKREG_SEGMENTS)
 
-/* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so whoever
- * advertised a socket holds one, and a look at its word tells whether it lives. */
+/* The kernel marks a robust mutex when the thread that holds it ends, is killed or executes another program: so a
+ * thread that advertised a socket holds one, and a look at its word tells whether it lives. */
 struct diw_sock_owner {
 	_Alignas(64) pthread_mutex_t life;
 	_Atomic uint32_t epoch;          /* one more with each holder */
@@ -85,7 +85,7 @@ struct diw_sockreg {
 struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const char **why);
 
 /* What a user shows to the others of the host (docs/sockets.md, "Other users"): the same, without secret and names, in
- * a segment of System V's, which others can attach to read and nobody can cut short. UID's, of which the kernel says
+ * a segment of System V's, which others can attach to read and no user can cut short. UID's, of which the kernel says
  * that UID made it; WRITABLE: our own, made if there is none. At AT, in place of what is there, if that is not NULL.
  * *ID: which segment it is; one that is *ID already is not attached again. NULL: none, or the same. */
 struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int *id);
@@ -158,7 +158,7 @@ static inline bool diw_sock_owner_lives(const struct diw_sock_owner *o, uint32_t
 {
 	uint32_t word = (uint32_t)__atomic_load_n(&o->life.__data.__lock, __ATOMIC_RELAXED);
 
-	/* Held by somebody, who is not marked dead: one comparison. */
+	/* Held by a thread that is not marked dead: one comparison. */
 	bool held = (word & (FUTEX_TID_MASK | FUTEX_OWNER_DIED)) - 1 < FUTEX_TID_MASK;
 
 	return held & (atomic_load_explicit(&o->epoch, memory_order_relaxed) == epoch);
@@ -169,7 +169,7 @@ static inline bool diw_sock_lives(const struct diw_sockreg *reg, uint32_t owner,
 	return diw_sock_owner_lives(diw_sock_owner_at(reg, owner), epoch);
 }
 
-/* E is what it was when its seq was SEQ, and whoever shows it lives. */
+/* E is unchanged since its seq was SEQ, and its owner lives. */
 static inline bool diw_sock_is_current(const struct diw_sockreg *reg, const struct diw_sock_entry *e, uint64_t seq)
 {
 	return atomic_load_explicit(&e->seq, memory_order_acquire) == seq &&

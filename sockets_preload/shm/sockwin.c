@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A segment cannot shrink under whoever reads it, as a file could, and the kernel remembers who made it. */
+/* The window of a user. A segment cannot shrink under its readers, as a file could, and the kernel knows its
+ * creator. */
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -8,7 +9,7 @@
 #include "base/clock.h"
 #include "sockets_preload/shm/sockreg.h"
 
-#define KEYS 8u                          /* that may be a user's: somebody else may sit on some of them */
+#define KEYS 8u                          /* that may be a user's: another user may occupy some of them */
 #define INIT_TRIES 100                   /* of a millisecond, while another process makes it */
 
 static key_t key_of(uint32_t uid, uint32_t i)
@@ -46,7 +47,7 @@ static bool is_ready(const struct diw_sockreg *reg)
 	return false;
 }
 
-/* Whoever began to make it was killed; the next to come makes another. */
+/* Its maker was killed before it was complete; the next process makes another. */
 static struct diw_sockreg *abandon(struct diw_sockreg *reg, int id)
 {
 	shmdt(reg);

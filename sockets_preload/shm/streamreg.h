@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The streams of a user's interposed programs (docs/sockets.md): where in its frames each direction of a connection is,
- * in a file that all who have the socket map: it may be inherited, executed away, passed.
+ * in a file that all processes with the socket map, since a socket may be inherited, kept by execve(), or passed.
  */
 #ifndef DIW_SOCKETS_STREAMREG_H
 #define DIW_SOCKETS_STREAMREG_H
@@ -35,7 +35,7 @@
 /* START: nothing has moved. BROKEN: it can only be reset. */
 enum { DIW_STREAM_START, DIW_STREAM_PLAIN, DIW_STREAM_FRAMED, DIW_STREAM_BROKEN };
 
-/* Who changes a direction: a thread, which is named by the upper bits, and where in its stack a mark is. 0: nobody. */
+/* The lock of a direction: its holder's thread in the upper bits, and where in its stack a mark is. 0: free. */
 #define DIW_STREAM_LOCK_ALIGN 64u
 #define DIW_STREAM_LOCK_BITS 42u                 /* the kernel's PID_MAX_LIMIT has 22 */
 static inline uint64_t diw_stream_lock_word(uint32_t thread, uintptr_t mark)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * TCP sockets whose streams are RC's (docs/sockets.md): FPDUs on the program's own connection. What is known of a
- * direction is in the slot of shm/streamreg.h, which whoever has the socket finds by its cookie.
+ * direction is in the slot of shm/streamreg.h, which a process with the socket finds by its cookie.
  */
 #ifndef DIW_SOCKETS_STREAM_H
 #define DIW_SOCKETS_STREAM_H
@@ -24,14 +24,14 @@ void diw_stream_forked(void);
 /* What is used of the registries is mapped, and no more from now on. */
 void diw_stream_fix(void);
 struct diw_sock_stream *diw_stream_find(uint64_t cookie);
-/* The same, of somebody else's socket. */
+/* The same, of a socket of another process. */
 struct diw_sock_stream *diw_stream_seek(uint64_t cookie);
 /* A slot for S; NULL: there is none. */
 struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator);
 void diw_stream_free(struct diw_sock_stream *st);
 /* A descriptor of its socket was closed: it is free if no process has another. */
 void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie);
-/* Both directions are plain: nobody needs to know it any more. */
+/* Both directions are plain: its state is not needed any more. */
 void diw_stream_settle(struct diw_sock_stream *st);
 
 /* Room for the first bytes of an FPDU that is not whole yet: 0, or what diw_stream_part() takes. */
@@ -39,7 +39,7 @@ uint16_t diw_stream_hold(uint64_t cookie);
 uint8_t *diw_stream_part(uint16_t part);
 void diw_stream_let_go(uint16_t part);
 
-/* In the stack of whoever has a lock: while MARK is what it was, that frame may be there. */
+/* In the stack of a lock's holder: while MARK is unchanged, that frame may be in use. */
 struct diw_stream_holder {
 	_Alignas(DIW_STREAM_LOCK_ALIGN) _Atomic uint64_t mark;
 	uint64_t word;                       /* of the lock */

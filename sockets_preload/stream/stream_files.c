@@ -271,7 +271,7 @@ static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
 		}
 		if (rc == 0 || errno != EAGAIN || (done && !has_input(from)) || diw_stream_is_nonblocking(to, 0))
 			break;
-		if (!has_input(from)) {      /* somebody else was faster */
+		if (!has_input(from)) {      /* another thread was faster */
 			rc = await_input(from, flags);
 			if (rc < 0)
 				break;

@@ -10,7 +10,7 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 	diw_stream_hello_encode(hello, &h);
 }
 
-/* Whoever accepts may share its port with other listeners, of which the initiator found one, and the kernel another;
+/* An acceptor may share its port with other listeners, of which the initiator found one, and the kernel another;
  * and the key may be the one that is configured on the peer's host, too. */
 static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SO_RCVLOWAT of who gets frames. The kernel counts what is in its queue, and the program what it is given of that. */
+/* SO_RCVLOWAT of a socket that receives FPDUs. The kernel counts what is in its queue, and the program what it is given
+ * of that. */
 #include <string.h>
 
 #include "sockets_preload/stream/stream.h"

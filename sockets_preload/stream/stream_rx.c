@@ -342,7 +342,7 @@ static ssize_t begin(struct call *c)
 	if (n <= 0)
 		return n;
 	is = diw_stream_is_hello(c->st, c->hello, (size_t)n, &crc);
-	/* Somebody who is known in no registry may begin with such a byte, and wait for an answer. */
+	/* A peer that is in no registry may begin with such a byte, and wait for an answer. */
 	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_capable(c->fd, c->st))
 		is = DIW_HELLO_NONE;
 	if (is == DIW_HELLO_NONE) {

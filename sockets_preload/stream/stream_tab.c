@@ -105,7 +105,8 @@ static bool is_dead(uint32_t id)
 	return real.syscall(SYS_tkill, (long)id, 0L) < 0 && errno == ESRCH;
 }
 
-/* A zombie holds nothing, but for the kernel it is there until its parent, who may be who asks, has waited for it. */
+/* A zombie holds nothing, but for the kernel it is there until its parent, which may be this process, has waited for
+ * it. */
 static bool is_zombie(uint32_t id)
 {
 	char path[32], text[128];
@@ -310,7 +311,7 @@ static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint6
 }
 
 /* An initiator that has no slot is plain from the beginning; so its listener finds one more often. A slot that was
- * never used is not passed over: whoever looks for the cookie stops there. */
+ * never used is not passed over: a search for the cookie stops there. */
 static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 {
 	const uint32_t each = initiator ? DIW_STREAMREG_INITIATOR : DIW_STREAMREG_WINDOW;
@@ -358,7 +359,7 @@ void diw_stream_settle(struct diw_sock_stream *st)
 
 /* ---- Parts of FPDUs ---- */
 
-/* That of a socket which is no more is anybody's. */
+/* The slot of a socket that has ended may be taken. */
 uint16_t diw_stream_hold(uint64_t cookie)
 {
 	for (uint32_t i = 0; i < DIW_STREAMREG_PARTS; i++) {

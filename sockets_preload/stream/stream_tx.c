@@ -466,7 +466,7 @@ bool diw_stream_await(int fd, short events, uint64_t deadline)
 }
 
 /* There was no room. Where an FPDU was cut so that its receiver may have nothing of it, its rest is waited for in any
- * case, since nobody could be told; it is the next call's if that takes too long. */
+ * case, since no call could report it; it is the next call's if that takes too long. */
 static bool may_go_on(struct call *c, uint64_t *deadline)
 {
 	bool waits_anyway = c->cut && c->done;
@@ -499,7 +499,7 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 
 /* ---- Urgent data ---- */
 
-/* The last byte goes as it is, between FPDUs: the kernel of whoever receives takes it out of the stream. */
+/* The last byte goes as it is, between FPDUs: the receiver's kernel takes it out of the stream. */
 static int locked_urgent(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;

@@ -387,7 +387,7 @@ static void half_open(struct diw_cm_conn *c, uint64_t now)
 
 	if (len == -EAGAIN)
 		return;
-	/* Before the reply nobody knows how an FPDU is to look, so none may follow the request. */
+	/* Before the reply the format of FPDUs is not agreed, so none may follow the request. */
 	if (len > 0 && c->nego->peer.revision <= 2 && c->nego->done == (uint32_t)len) {
 		diw_cm_listener_request(c, now);
 		return;

@@ -188,7 +188,7 @@ static bool cm_serve(struct diw_member *m, uint64_t now)
 		return false;
 	if (now >= e->look_at)
 		diw_cm_look(e, now);
-	items_expire(e, now);                         /* what came in time is not late because nobody looked */
+	items_expire(e, now);                         /* what came in time is not late because no thread polled */
 	return false;
 }
 

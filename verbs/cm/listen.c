@@ -21,7 +21,7 @@ static int watch_listener(struct diw_listener *l, uint32_t events)
 	return diw_cm_watch(l->cm->dev->cm, &l->item, l->sock->ops->fd(l->sock), events);
 }
 
-/* Connections stay in the kernel, which wakes nobody for them. */
+/* Connections stay in the kernel, which wakes no thread for them. */
 static void pause_until(struct diw_listener *l, uint64_t t)
 {
 	l->paused = true;
@@ -357,7 +357,7 @@ static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_
 	c->state = DIW_CM_REJECTING;
 	diw_cm_arm(c->e, &c->item, now + REJECT_NS);
 	if (diw_cm_conn_push(c, now) < 0)
-		diw_cm_conn_free(c);            /* who asked is gone */
+		diw_cm_conn_free(c);            /* the initiator is gone */
 	return 0;
 }
 

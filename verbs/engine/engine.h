@@ -67,7 +67,7 @@ struct diw_waiter {
 
 struct diw_engine {
 	pthread_mutex_t lock;
-	atomic_bool pending;         /* a post found the lock held: who unlocks has the members do it */
+	atomic_bool pending;         /* a post found the lock held: its holder has the members run when it unlocks */
 	unsigned fork_generation;
 	uint64_t (*clock)(void *ctx);
 	void *clock_ctx;
@@ -179,7 +179,7 @@ void diw_engine_wake(struct diw_engine *e, const void *object);
 bool diw_engine_has_waiter(const struct diw_engine *e, const void *object);
 /* The leader sleeps on too little: there is another descriptor. */
 void diw_engine_kick(struct diw_engine *e);
-/* There is work at time T, whoever found it: neither a step nor the leader comes later. */
+/* There is work at time T, whichever thread found it: neither a step nor the leader comes later. */
 void diw_engine_hasten(struct diw_engine *e, uint64_t t);
 /* A thread sleeps on the descriptors. */
 static inline bool diw_engine_is_led(const struct diw_engine *e) { return e->leader; }

@@ -57,7 +57,7 @@ static uint16_t bound_port(int fd)
 	return a.port;
 }
 
-/* A server that ended leaves connections on its port, in TIME_WAIT at least, which keep nobody else from it. */
+/* A server that ended leaves connections on its port, in TIME_WAIT at least, which keep no other server from it. */
 static bool connections_have(uint16_t port)
 {
 	static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };

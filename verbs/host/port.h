@@ -56,7 +56,7 @@ struct diw_port_hold {
 				      * listener with SO_REUSEADDR may take it over in any case */
 	bool v6only;
 };
-/* A socket that keeps LOCAL's port until it is closed. Port 0 becomes one that nobody has, with its partner. The
+/* A socket that keeps LOCAL's port until it is closed. Port 0 becomes a port that is free, with its partner. The
  * descriptor, or -errno. */
 int diw_port_hold(struct diw_addr *local, const struct diw_port_hold *how);
 

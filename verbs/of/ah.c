@@ -163,7 +163,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 	return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) ? NULL : ibv_create_ah(pd, &attr);
 }
 
-/* The kernel's neighbour table is its own: who sends through its sockets needs no Ethernet address. */
+/* The kernel's neighbour table is its own: a sender through its sockets needs no Ethernet address. */
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr, uint8_t mac[ETHERNET_LL_SIZE],
 				uint16_t *vid)
 {

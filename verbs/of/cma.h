@@ -58,7 +58,7 @@ struct cma_dev {
 	struct ibv_context *verbs;
 	struct diw_dev *diw;
 	struct diw_loop_cm conns;            /* open while there are identifiers; of one that has the device it is */
-	struct ibv_pd *pd;                   /* for who brings none */
+	struct ibv_pd *pd;                   /* for a program that passes none */
 	unsigned ifindex;
 	uint8_t hw[6];                       /* its hardware address, or the beginning of it */
 	bool rnic;
@@ -67,7 +67,7 @@ struct cma_dev {
 struct cma_dev *cma_dev_of(const char *ifname);
 struct cma_dev *cma_dev_any(void);
 struct ibv_pd *cma_dev_pd(struct cma_dev *d);        /* NULL with errno */
-void cma_dev_gone(unsigned ifindex);         /* who has it keeps it, and nobody finds it any more */
+void cma_dev_gone(unsigned ifindex);         /* its users keep it, and no search finds it any more */
 /* HW is its hardware address; whether it had another until now. */
 bool cma_dev_rehoused(unsigned ifindex, const void *hw, size_t len);
 
@@ -91,7 +91,7 @@ enum cma_state {
 /* Events that were fetched, and acknowledged. */
 struct cma_count {
 	uint32_t taken, acked;
-	pthread_t taker;                     /* who fetched the last */
+	pthread_t taker;                     /* the thread that fetched the last */
 };
 
 struct cma_ud;
@@ -114,7 +114,7 @@ struct cma_id {
 	int hold;                            /* the socket that keeps its port until it listens or connects, or -1 */
 	struct diw_addr local, peer;         /* ip zero: not bound */
 	struct diw_listener *listener;
-	uint32_t backlog, queued;            /* of a listener: requests that nobody has fetched */
+	uint32_t backlog, queued;            /* of a listener: requests that are not fetched yet */
 	struct diw_conn_req *req;            /* a request that waits for an answer */
 	uint16_t ird, ord;                   /* what the peer's request would have of us */
 	uint32_t qp_num;                     /* of the queue pair that is, or was, connected; 0: none */
@@ -140,7 +140,7 @@ extern struct diw_list cma_ids;
 /* CHANNEL NULL: one of its own, and sync. NULL with errno. The lock is held. */
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
 			  enum ibv_qp_type type);
-void cma_id_free(struct cma_id *id);         /* nobody knows it; the lock is held */
+void cma_id_free(struct cma_id *id);         /* no other thread knows it; the lock is held */
 void cma_id_device(struct cma_id *id, struct cma_dev *dev);
 /* Both of its addresses as programs see them. */
 void cma_id_show(struct cma_id *id);
@@ -153,8 +153,8 @@ int cma_bind(struct cma_id *id, const struct diw_addr *local);
 struct cma_event {
 	struct rdma_cm_event ev;             /* first */
 	struct diw_list link;
-	struct cma_id *owner;                /* who is not destroyed before it is acknowledged */
-	struct cma_count *more;              /* who else counts it, or NULL */
+	struct cma_id *owner;                /* not destroyed before it is acknowledged */
+	struct cma_count *more;              /* another count that includes it, or NULL */
 	uint8_t data[CMA_DATA + 1];
 };
 /* NULL: no memory; then the caller does without the event. The lock is held. */
@@ -163,9 +163,9 @@ void cma_event_data(struct cma_event *e, const void *data, uint32_t len);
 void cma_event_post(struct cma_event *e);
 /* Both in one. */
 void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status);
-/* Events of ID that nobody has fetched vanish, requests are refused; of those, what MORE counts, unless it is NULL. */
+/* Events of ID that are not fetched yet vanish, requests are refused; of those, what MORE counts, unless it is NULL. */
 void cma_events_forget(struct cma_id *id, const struct cma_count *more);
-/* Until all that were fetched are acknowledged. EDEADLK: this thread has one itself, and nobody acknowledges it. */
+/* Until all that were fetched are acknowledged. EDEADLK: this thread has one itself, and no thread acknowledges it. */
 int cma_events_await(const struct cma_count *events);
 /* The event that a sync id shows is acknowledged. The lock is free. */
 void cma_own_event_drop(struct cma_id *id);

@@ -11,7 +11,7 @@
 #define REFUSED_NS 200000000ll
 /* Elsewhere a request that finds no room is sent again; ours is refused, so there is some. */
 #define BACKLOG_MIN 128
-/* What an InfiniBand reject says of a service that nobody has, and of a program that will not. */
+/* What an InfiniBand reject says of a service that does not exist, and of a program that refuses. */
 #define REJ_NO_SERVICE 8
 #define REJ_CONSUMER 28
 

@@ -96,7 +96,7 @@ __attribute__((constructor)) static void guard_forks(void)
 
 /* ---- Devices ---- */
 
-/* While nobody listens to netlink an interface may go, and another have its name. */
+/* While no thread listens to netlink an interface may go, and another have its name. */
 static bool is_named(struct cma_dev *d, const char *name)
 {
 	if (strcmp(d->name, name) != 0)

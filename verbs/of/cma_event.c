@@ -11,7 +11,7 @@
 #include "base/nocancel.h"
 #include "verbs/of/cma.h"
 
-/* Who destroys an identifier while it has an event of it in hand gets so long for another thread to acknowledge it. */
+/* A thread that destroys an identifier while it has an event of it waits so long for another to acknowledge that. */
 #define OWN_EVENT_S 1
 
 struct channel {
@@ -227,7 +227,7 @@ int cma_complete(struct cma_id *id)
 
 /* ---- Identifiers that go ---- */
 
-/* Its child is known to nobody else. */
+/* No other thread knows its child. */
 static void drop(struct cma_event *e)
 {
 	struct cma_id *child = e->ev.id == &e->owner->id ? NULL : cma_id(e->ev.id);

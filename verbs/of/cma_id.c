@@ -252,7 +252,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	return cma_result(rc);
 }
 
-/* ---- Resolving: the kernel knows the route at once, and who is not there is found when connecting ---- */
+/* ---- Resolving: the kernel knows the route at once, and a peer that is not there is found when connecting ---- */
 
 static int resolve(struct cma_id *id, const struct diw_addr *src, const struct diw_addr *dst)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What netlink tells of interfaces: one that goes is DEVICE_REMOVAL for whoever has an identifier there. One that has
+ * What netlink tells of interfaces: one that goes is DEVICE_REMOVAL for every identifier there. One that has
  * another hardware address (a bond that fails over) is ADDR_CHANGE; so is, for the identifiers that have it, an address
  * that is the interface's no more: nothing comes to it from now on.
  */
@@ -31,7 +31,7 @@ static void gone(unsigned ifindex)
 	}
 }
 
-/* One that nobody has fetched stands for all that happens meanwhile, so that an address that comes and goes costs no
+/* One that is not fetched yet stands for all that happens meanwhile, so that an address that comes and goes costs no
  * memory. A sync id has no use for hints: its calls would take them for what they wait for. */
 static void changed(unsigned ifindex, const struct diw_addr *only)
 {
@@ -102,7 +102,7 @@ static void on_address(const struct nlmsghdr *h)
 	changed(m->ifa_index, &a);
 }
 
-/* What is lost when too much happens at a time (ENOBUFS) is lost: who wants to send there finds out. */
+/* What is lost when too much happens at a time (ENOBUFS) is lost: a program that sends there finds out. */
 static void ready(struct diw_watch *w, uint64_t now)
 {
 	_Alignas(struct nlmsghdr) char buf[ROOM];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Groups of UD queue pairs. There is no subnet manager to ask, so joining is over when the kernel, which sends IGMP and
- * MLD, has it; the outcome is an event all the same. Who joins only to send is no member, and receives nothing.
+ * MLD, has it; the outcome is an event all the same. An identifier that joins only to send is no member, and receives
+ * nothing.
  */
 #include <infiniband/ib.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "verbs/of/cma.h"
 
-/* ---- Completion queues, for who brings none ---- */
+/* ---- Completion queues, for programs that pass none ---- */
 
 static void destroy_cqs(struct rdma_cm_id *id)
 {
@@ -126,7 +126,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	return 0;
 }
 
-/* The connection ends with it, and of that only who asked for the end is told. */
+/* The connection ends with it, and only the identifier that asked for the end is told. */
 void rdma_destroy_qp(struct rdma_cm_id *cm_id)
 {
 	struct cma_id *id = cma_id(cm_id);

@@ -20,7 +20,7 @@
 #define DATA_AT 32u
 #define FIRST_WAIT_NS 100000000ull   /* doubled each time */
 #define TRIES 7
-#define REFUSED_NS 10000000ull       /* where nobody listens, the first wait; doubled each time, 150 ms together */
+#define REFUSED_NS 10000000ull       /* where no service listens, the first wait; doubled each time, 150 ms together */
 #define REFUSALS 4
 #define BUCKETS 256u
 #define BURST 64                     /* datagrams a look: others have their turn, too */
@@ -30,7 +30,7 @@ enum { REQUEST = 1, REPLY = 2 };
 enum { ACCEPTED = 0, NOT_SUPPORTED = 1, REJECTED = 2 };
 
 struct cma_ud {
-	struct diw_watch watch;              /* its fd: who asks, and a listener */
+	struct diw_watch watch;              /* its fd: a requester's, or a listener's */
 	struct cma_id *id;
 	uint64_t number;                     /* of the request */
 	uint8_t tries, refusals;
@@ -116,7 +116,7 @@ void cma_ud_forget(struct cma_id *id)
 	cma_hold_drop(id);
 }
 
-/* ---- Who asks ---- */
+/* ---- The requester ---- */
 
 static void finish(struct cma_id *id, struct cma_event *e, enum cma_state state)
 {
@@ -241,7 +241,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 	return 0;
 }
 
-/* ---- Who serves ---- */
+/* ---- The service ---- */
 
 /* From the address that was asked. */
 static void answer(const struct cma_ud *child)
@@ -327,7 +327,7 @@ static void on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr
 	if (!e) {
 		if (id)
 			cma_id_free(id);
-		return;                         /* who asked will ask again */
+		return;                         /* the requester will ask again */
 	}
 	id->ud->number = number;
 	diw_list_add_tail(bucket(l->ud, number), &id->ud->link);

@@ -19,7 +19,7 @@
 #define SLOTS 256                    /* of a port; 0 would be the number of a UDP port */
 /* An end may reach RTR long before the other: RC has no timer before a message is sent. */
 #define PATIENCE_NS (3600ll * 1000000000)
-/* Then it has: who is sent to and does not come in that time is gone. No program relies on less. */
+/* A peer that does not answer in that time is taken for gone. No program relies on less. */
 #define GRACE_NS (10ll * 1000000000)
 #define RETRIES_MIN_NS (100ll * 1000000)
 #define RETRIES_MAX_NS (1ll * 1000000000)
@@ -391,7 +391,7 @@ static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 	}
 }
 
-/* ---- Who does not come ---- */
+/* ---- Peers that do not come ---- */
 
 /* All tries of a message, each of the four times that verbs allow a timeout to be late (InfiniBand, volume 1, section
  * 9.7.6.1.3); 0: for ever. */
@@ -408,7 +408,7 @@ static bool waits(const struct of_qp *qp)
 	       atomic_load(&qp->state) == IBV_QPS_RTS;
 }
 
-/* Whether somebody has to be looked at again. */
+/* Whether a queue pair has to be looked at again. */
 static bool give_up(struct of_context *ctx, int64_t now)
 {
 	struct diw_qp_info info;

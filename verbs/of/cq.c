@@ -101,9 +101,9 @@ static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *
 
 /* ---- Queues ---- */
 
-/* A program that spins where processors are fewer than those who want them waits for its peer to get one: it lends its
- * own, which costs little when nobody wants it. What came meanwhile it is told now: else the end of a connection, for
- * which it looks next, would come before the last message. */
+/* A program that spins where processors are fewer than the threads that want them waits for its peer to get one: it
+ * lends its own, which costs little when no thread wants it. What came meanwhile it is told now: else the end of a
+ * connection, for which it looks next, would come before the last message. */
 bool of_cq_empty(struct of_cq *cq)
 {
 	bool lend = atomic_fetch_add_explicit(&cq->empties, 1, memory_order_relaxed) % EMPTIES_A_YIELD == 0;

@@ -37,7 +37,7 @@ struct diwdv_record {
 	uint32_t offset;             /* in the message, of the first of them */
 	uint32_t nranges;            /* in how many pieces */
 	uint32_t number;             /* the message's, of those from this source */
-	union ibv_gid src;           /* who wrote: a v4-mapped or an IPv6 address */
+	union ibv_gid src;           /* the writer: a v4-mapped or an IPv6 address */
 	uint32_t src_qp;
 	uint32_t waited_ns;          /* DIWDV_CLOSE_WINDOW: so long, before it closed */
 	uint8_t close;               /* enum diwdv_close */

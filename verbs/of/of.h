@@ -55,8 +55,8 @@ struct of_context {
 	struct diw_addr gids[OF_MAX_GIDS];   /* as addresses, port 0; IPv4 first */
 	pthread_mutex_t lock;        /* of what follows; taken before no lock of ours, held over no sleeping call */
 	struct of_rc *rc;            /* RC connections without connection manager (connect.c); NULL: no RC queue pair */
-	struct of_qp *qps;           /* all, linked by next; who adds or takes away holds the next lock, too */
-	pthread_mutex_t names;       /* the last one: whoever polls an extended queue may have its lock already */
+	struct of_qp *qps;           /* all, linked by next; changed with the next lock held, too */
+	pthread_mutex_t names;       /* the last one: a thread that polls an extended queue may have its lock */
 	struct of_srq *srqs;
 	struct of_async *async;      /* async.c */
 	struct diw_loop loop;        /* hears of RC connections while there is rc */
@@ -116,7 +116,7 @@ struct of_mw {
 	struct diw_mw *diw;
 };
 static inline struct diw_pd *of_diw_pd(struct ibv_pd *pd) { return ((struct of_pd *)pd)->diw; }
-/* Whoever creates an object of a protection domain holds it: ibv_dealloc_pd() fails until it is dropped. */
+/* An object of a protection domain holds it: ibv_dealloc_pd() fails until it is dropped. */
 static inline void of_pd_hold(struct ibv_pd *pd) { atomic_fetch_add(&((struct of_pd *)pd)->users, 1); }
 static inline void of_pd_drop(struct ibv_pd *pd) { atomic_fetch_sub(&((struct of_pd *)pd)->users, 1); }
 struct ibv_pd *of_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_domain_init_attr *attr);
@@ -184,7 +184,7 @@ bool of_is_group(const union ibv_gid *gid);
 /* From a port and a GID that are there. */
 bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx);
 uint16_t of_path(const struct ibv_global_route *r);  /* of a destination's diw_addr */
-/* 0, or EINVAL: to nobody. */
+/* 0, or EINVAL: it names no peer. */
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx);
 
 /* ---- Shared receive queues (srq.c) ---- */
@@ -205,7 +205,7 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 /* Numbers: UD, UC the UDP port; RC: 1 .. 255 << 16 | the TCP port that the queue pair listens on with others. */
 #define OF_QPN_RC (1u << 16)
 #define OF_QPN_MAX 0xffffffu
-#define OF_QPN_GROUP 0xffffffu       /* InfiniBand's of a group: whoever is attached */
+#define OF_QPN_GROUP 0xffffffu       /* InfiniBand's of a group: all that are attached */
 
 /* What set a request list up in advance: the builder's. */
 struct of_build {

@@ -55,7 +55,7 @@ static void end_children(struct rs *s)
 	}
 }
 
-/* Nobody else has it: no lock of its own is needed. */
+/* No other thread has it: no lock of its own is needed. */
 void rs_end(struct rs *s)
 {
 	bool stays;
@@ -102,7 +102,7 @@ int diw_rs_close(int fd)
 
 	if (!s)
 		return -EBADF;
-	if (s->generation != diw_fork_generation()) { /* its parts are the parent's, and so is who uses it */
+	if (s->generation != diw_fork_generation()) { /* its parts are the parent's, and so are its users */
 		close(fd);
 		return 0;
 	}

@@ -271,7 +271,7 @@ static bool answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev
 	return true;
 }
 
-/* As with TCP, who finds no room waits for some. */
+/* As with TCP, a caller that finds no room waits for some. */
 struct waiting {
 	struct diw_list link;
 	struct rs_dev *dev;
@@ -353,7 +353,7 @@ static void child_established(struct rs *l, struct rs *s)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Who polls slept on the descriptor alone: it is to look at the queue pair from now on. */
+/* A thread that polls slept on the descriptor alone: it is to look at the queue pair from now on. */
 static void established(struct rs *s, const struct diw_cm_event *ev)
 {
 	pthread_mutex_lock(&s->lock);
@@ -367,7 +367,7 @@ static void established(struct rs *s, const struct diw_cm_event *ev)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Of a child that has not been there yet nobody knows. */
+/* No thread knows of a child that has not been there yet. */
 static void child_failed(struct rs *s)
 {
 	struct rs *l = s->parent;

@@ -2,8 +2,8 @@
 /*
  * What the files of the socket engine share. table.c, sockets by descriptor; dev.c, devices and the thread that hears
  * of connections; addr.c, addresses; conn.c, listen, connect and accept; close.c, the end; stream.c, bytes both ways,
- * and wire/rsockets.h their form; io.c, the calls that read and write; wait.c, who sleeps; poll.c; opt.c; dgram.c;
- * iomap.c.
+ * and wire/rsockets.h their form; io.c, the calls that read and write; wait.c, the threads that sleep; poll.c; opt.c;
+ * dgram.c; iomap.c.
  *
  * Two locks: rs_big, of connections' begin and end and of devices; and each socket's own, taken after it, of all that
  * it holds. Neither is held while a thread sleeps.
@@ -55,7 +55,7 @@ enum rs_state {
 	RS_OPEN, RS_LISTENING,
 	RS_CONNECTING,                       /* or accepting */
 	RS_CONNECTED,                        /* also when it is over: what has come can be read */
-	RS_CLOSING,                          /* nobody has it any more */
+	RS_CLOSING,                          /* the program has closed it */
 };
 
 struct rs_opts {
@@ -73,7 +73,7 @@ struct rs_dgram;
 
 struct rs {
 	struct diw_list link;                /* of all that have a connection, for the end of the process */
-	int fd;                              /* an eventfd; -1: a child that nobody has accepted yet */
+	int fd;                              /* an eventfd; -1: a child that is not accepted yet */
 	atomic_uint refs;
 	unsigned generation;                 /* of the process that made it */
 	pthread_mutex_t lock;
@@ -88,7 +88,7 @@ struct rs {
 	int hold;                            /* the plain socket that keeps its port until it listens or connects */
 	struct rs_dev *dev;
 
-	/* Who sleeps: one leader in diw_channel_get(), the others on seq, those who poll on descriptors. */
+	/* Threads that sleep: one leader in diw_channel_get(), the others on seq, those who poll on descriptors. */
 	bool leader, kicked;
 	atomic_uint seq;
 	unsigned followers, sleepers;
@@ -144,7 +144,7 @@ void rs_hold_drop(struct rs *s);
 void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev);     /* rs_big is held */
 int rs_open_qp(struct rs *s, struct diw_qp_attr *attr, uint32_t completions);
 void rs_close_qp(struct rs *s);
-/* Nobody has it any more: ends its connection in good order and frees it, soon. */
+/* The program has closed it: ends its connection in good order and frees it, soon. */
 void rs_end(struct rs *s);
 void rs_requests_forget(struct rs *l);       /* rs_big is held */
 void rs_lingerer_over(struct rs *s);         /* rs_big is held */
@@ -178,7 +178,7 @@ short rs_events(const struct rs *s);
 /* Until one of EVENTS is there; the lock is held. -EAGAIN: it is late; -EINTR, -EBADF. A cancellation point: a
  * cancelled thread calls rs_release(), and that must be all that its call holds. */
 int rs_wait(struct rs *s, short events, uint64_t until);
-/* Looks at what came, and tells those who sleep. The lock is held. */
+/* Looks at what came, and wakes the threads that sleep. The lock is held. */
 void rs_look(struct rs *s);
 void rs_bump(struct rs *s);
 /* A call that does not block finds nothing to do. */

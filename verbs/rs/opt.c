@@ -8,7 +8,7 @@
 #define RING_DEFAULT (512 << 10)
 
 /* Options that are on or off. Only the first has an effect of its own here: data leaves at once as it is, an address
- * can be taken again as soon as nobody listens on it. */
+ * can be taken again as soon as no socket listens on it. */
 enum { KEEPALIVE = 1, NODELAY = 2, REUSEADDR = 4, BROADCAST = 8, REUSEPORT = 16, CORK = 32, QUICKACK = 64,
 	OOBINLINE = 128 };
 

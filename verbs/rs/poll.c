@@ -71,7 +71,7 @@ static int look_all(struct set *set)
 	return ready;
 }
 
-/* What others' descriptors say; of ours P says only that somebody is to look. */
+/* What others' descriptors say; of ours P says only that a look is needed. */
 static int copy_others(struct set *set)
 {
 	int ready = 0;
@@ -108,8 +108,8 @@ static int arm_all(struct set *set)
 	return ready;
 }
 
-/* The channel's event is taken by whoever sees it, unless a leader waits for it; the last to leave clears the
- * descriptor. A socket that listens has it readable as long as somebody can be accepted. */
+/* The channel's event is taken by the thread that sees it, unless a leader waits for it; the last to leave clears the
+ * descriptor. A socket that listens has it readable as long as a connection can be accepted. */
 static void disarm_all(struct set *set)
 {
 	for (nfds_t i = 0; i < set->n; i++) {

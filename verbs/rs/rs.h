@@ -45,7 +45,7 @@ int diw_rs_setopt(int fd, int level, int name, const void *value, socklen_t len)
 int diw_rs_getopt(int fd, int level, int name, void *value, socklen_t *len);
 int diw_rs_fcntl(int fd, int cmd, long arg);
 
-/* Memory that the peer of a stream writes by offsets: OFFSET -1 chooses one. What arrives is told to nobody. */
+/* Memory that the peer of a stream writes by offsets: OFFSET -1 chooses one. Arrivals are not reported. */
 off_t diw_rs_iomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset);
 int diw_rs_iounmap(int fd, void *buf, size_t len);
 ssize_t diw_rs_iowrite(int fd, const void *buf, size_t len, off_t offset, int flags);

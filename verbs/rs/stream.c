@@ -90,7 +90,7 @@ int rs_stream_new(struct rs *s)
 	return rc;
 }
 
-/* The queue pair is gone: nobody writes there any more. */
+/* The queue pair is gone: no peer writes there any more. */
 void rs_stream_free(struct rs *s)
 {
 	struct rs_stream *st = s->stream;
@@ -425,7 +425,7 @@ void rs_stream_fin(struct rs *s)
 	rs_stream_control(s, RS_F_CONTROL | RS_F_FIN, NULL, 0, true);
 }
 
-/* Whoever sleeps in diw_channel_get() is woken by a completion. */
+/* A completion wakes the thread that sleeps in diw_channel_get(). */
 void rs_stream_nudge(struct rs *s)
 {
 	if (s->leader && s->stream->up && !s->stream->down)

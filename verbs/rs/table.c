@@ -123,7 +123,7 @@ struct rs *rs_leave_table(int fd)
 	return s;
 }
 
-/* Who is called may not take a socket out: nobody else can, since that wants rs_big in the end. */
+/* The callee may not take a socket out: no other thread can, since that needs rs_big. */
 void rs_each(void (*visit)(struct rs *s))
 {
 	for (int fd = 0; fd < top; fd++) {

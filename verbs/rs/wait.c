@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who sleeps, and who wakes whom. Of the threads that call a connected socket one is the leader: it sleeps in
+ * Threads that sleep, and what wakes them. Of the threads that call a connected socket one is the leader: it sleeps in
  * diw_channel_get(), so that one wake-up brings it what has come. The others sleep on the socket's number until it has
- * looked. Who polls sleeps on descriptors, of which the socket's own stands for what others have found meanwhile.
+ * looked. A thread that polls sleeps on descriptors, of which the socket's own stands for what others have found
+ * meanwhile.
  */
 #include <linux/futex.h>
 #include <sched.h>
@@ -79,8 +80,8 @@ void rs_look(struct rs *s)
 	look(s, 0);
 }
 
-/* A program that spins where processors are fewer than those who want them waits for its peer to get one: it lends its
- * own, which costs little when nobody wants it. */
+/* A program that spins where processors are fewer than the threads that want them waits for its peer to get one: it
+ * lends its own, which costs little when no thread wants it. */
 void rs_idle(struct rs *s)
 {
 	if (s->empties++ % IDLE_A_YIELD == 0)
