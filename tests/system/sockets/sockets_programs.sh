@@ -11,13 +11,14 @@
 . tests/system/sockets/lib.sh
 . tests/system/sockets/rows.sh
 . tests/system/sockets/servers.sh
+. tests/system/sockets/places.sh
 PATTERN=${1:-.}
 [ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
 have_programs ${DIW_TEST_FULL:+media} || end
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
 ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
-ip route add 239.0.0.0/8 dev lo
+ip route add 224.0.0.0/4 dev lo
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
 
 if ! command -v node > /dev/null; then
@@ -35,6 +36,9 @@ for row in "${ALONE[@]}"; do
 	[[ -n $row && $row =~ $PATTERN ]] || continue
 	play "$row" first
 	play "$row" second
+done
+for row in "${ELSEWHERE[@]}"; do
+	[[ $row =~ $PATTERN ]] && play "$row" second
 done
 if [ -n "${DIW_TEST_FULL:-}" ]; then
 	[[ cpython =~ $PATTERN ]] && cpython test_socket -i '*VSOCK*' && cpython test_asyncio -m '*atagram*' &&

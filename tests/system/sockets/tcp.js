@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // net PORT: sends back what comes over each connection. net PORT COUNT: four connections at once send COUNT pieces each,
 // of up to 60,000 bytes, and want the same back, in whatever pieces that comes.
+// greets: as net, but the server begins each connection with a line.
 // http PORT: answers each POST with its body. http PORT COUNT: asks COUNT times, over connections that are kept.
 'use strict';
 const net = require('net'), http = require('http');
@@ -14,9 +15,10 @@ function failed(what) {
 	process.exit(1);
 }
 
-function stream(first) {
+const GREETING = 'you are welcome\n';
+function stream(first, greeting) {
 	const s = net.connect(port, '127.0.0.1');
-	let number = 0, asked, got = [], left = 0;
+	let number = 0, asked = Buffer.from(greeting), got = [], left = greeting.length;
 
 	function ask() {
 		if (number === count)
@@ -26,7 +28,8 @@ function stream(first) {
 		got = [];
 		s.write(asked);
 	}
-	s.on('connect', ask);
+	if (!greeting)
+		s.on('connect', ask);
 	s.on('error', failed);
 	s.on('close', () => { if (number !== count || left) failed('a connection ended after ' + number); });
 	s.on('data', (data) => {
@@ -57,11 +60,16 @@ function request(number, agent) {
 
 if (kind === 'net' && !count)
 	net.createServer((s) => s.on('error', () => s.destroy()).pipe(s)).listen(port, '127.0.0.1');
+else if (kind === 'greets' && !count)
+	net.createServer((s) => { s.write(GREETING); s.on('error', () => s.destroy()).pipe(s); }).listen(port, '127.0.0.1');
 else if (kind === 'http' && !count)
 	http.createServer((q, answer) => q.pipe(answer)).listen(port, '127.0.0.1');
 else if (kind === 'net')
 	for (let i = 0; i < 4; i++)
-		stream(i * count);
+		stream(i * count, '');
+else if (kind === 'greets')
+	for (let i = 0; i < 4; i++)
+		stream(i * count, GREETING);
 else
 	for (let i = 0, agent = new http.Agent({ keepAlive: true, maxSockets: 4 }); i < 4; i++)
 		request(i, agent);
