@@ -384,6 +384,7 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 
 /* ---- Calls that no other type has ---- */
 
+/* The calls act on a stream, which other types do not have. */
 static int lock_rc(struct diw_qp *qp, const char *call)
 {
 	return qp->ops == &diw_qp_ops_rc ? diw_engine_lock(&qp->dev->engine) :

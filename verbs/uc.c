@@ -20,6 +20,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 {
 	int rc;
 
+	/* The other types have no peer of their own, or learn it from their connection. */
 	if (qp->ops != &diw_qp_ops_uc || peer->port == 0 || diw_addr_ip_is_zero(peer))
 		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->ops != &diw_qp_ops_uc ? "only for UC queue pairs" :
 				"the peer has no address or port");
