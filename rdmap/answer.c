@@ -121,17 +121,16 @@ static bool needs_no_proof(const struct diw_rdmap *r, const struct diw_ddp_seg *
 	       r->reads->unproved.n < DIW_RDMAP_READS_SOURCE;
 }
 
-static void begin_answer(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_source *src, uint32_t length,
-			 uint64_t now)
+static void begin_answer(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_source *src,
+			 const struct diw_read_request *q, uint64_t now)
 {
 	struct diw_rdmap_reader *reader = reader_of(r, src);
 	struct diw_rdmap_answer *a = diw_pool_get(&r->reads->answer_pool);
-	const uint8_t *p = seg->payload;
 
 	a->reader = reader;
 	a->asked_ns = now;
-	a->stag = diw_get32(p + 16);
-	a->to = diw_get64(p + 20);
+	a->stag = q->stag;
+	a->to = q->to;
 	a->msn = seg->h.msn;
 	a->epoch = seg->h.epoch;
 	a->cause = *seg;
@@ -139,7 +138,7 @@ static void begin_answer(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 	a->cause.raw = a->raw;
 	a->tx.dst = *seg->src;
 	a->tx.h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = seg->h.msn,
-					.length = length, .stag = diw_get32(p), .to = diw_get64(p + 4) };
+					.length = q->length, .stag = q->sink_stag, .to = q->sink_to };
 	diw_ddp_tx_begin(&r->ddp, &a->tx, false);
 	diw_list_add_tail(&reader->answers, &a->link);
 	reader->n++;
@@ -147,10 +146,9 @@ static void begin_answer(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 
 uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
-	const uint8_t *p = seg->payload;
+	struct diw_read_request q;
 	struct diw_source *src;
 	uint8_t *from;
-	uint32_t length;
 	uint16_t fault;
 	bool merged;
 
@@ -159,11 +157,11 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 		return DIW_FAULT_GROUP;
 	if (seg->len != DIW_RDMAP_READ_LEN)
 		return DIW_FAULT_MO;
-	length = diw_get32(p + 12);
-	if (length > DIW_RDMAP_MAX_READ)
+	q = diw_read_request_get(seg->payload);
+	if (q.length > DIW_RDMAP_MAX_READ)
 		return DIW_FAULT_TOO_LONG;
-	fault = diw_stag_resolve(r->ddp.stags, diw_get32(p + 16), &r->ddp.user, DIW_STAG_REMOTE_READ, seg->src,
-				 diw_get64(p + 20), length, &from);
+	fault = diw_stag_resolve(r->ddp.stags, q.stag, &r->ddp.user, DIW_STAG_REMOTE_READ, seg->src, q.to,
+				 q.length, &from);
 	if (fault)
 		return fault;
 	src = diw_source_find(&r->ddp.dg->sources, seg->src, seg->h.epoch);
@@ -171,7 +169,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 		return DIW_FAULT_EPOCH_OLD;
 	if (!src || !src->reads) {
 		src = NULL;
-		if (!needs_no_proof(r, seg, length)) {
+		if (!needs_no_proof(r, seg, q.length)) {
 			diw_rdmap_challenge(r, seg, now);
 			return DIW_FAULT_READ_UNPROVED;
 		}
@@ -180,7 +178,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	}
 	fault = admit_request(r, seg, src, now, &merged);
 	if (fault == 0 && !merged)
-		begin_answer(r, seg, src, length, now);
+		begin_answer(r, seg, src, &q, now);
 	return fault;
 }
 

@@ -32,11 +32,8 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
-	diw_put32(body, sink_stag(wr));
-	diw_put64(body + 4, sink_to(wr));
-	diw_put32(body + 12, wr->buf.len);
-	diw_put32(body + 16, wr->stag);
-	diw_put64(body + 20, wr->to);
+	diw_read_request_put(body, &(struct diw_read_request){ sink_stag(wr), sink_to(wr), wr->buf.len, wr->stag,
+							       wr->to });
 	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
 	if (rc == 0) {
 		r->c->read_requests_tx++;
@@ -106,17 +103,18 @@ uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_r
 
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
-	const uint8_t *p = seg->payload;
 	struct diw_rdmap_rc_answer *a, asked;
+	struct diw_read_request q;
 	uint16_t fault;
 	uint8_t *from;
 
 	r->c->read_requests_rx++;
 	if (seg->len != DIW_RDMAP_READ_LEN)
 		return DIW_FAULT_STREAM;
+	q = diw_read_request_get(seg->payload);
 	asked = (struct diw_rdmap_rc_answer){
-		.stag = diw_get32(p + 16), .to = diw_get64(p + 20),
-		.read = { .length = diw_get32(p + 12), .sink_stag = diw_get32(p), .sink_to = diw_get64(p + 4) },
+		.stag = q.stag, .to = q.to,
+		.read = { .length = q.length, .sink_stag = q.sink_stag, .sink_to = q.sink_to },
 	};
 	fault = diw_rdmap_rc_source(r, &asked, &from);
 	if (fault == 0 && diw_to_wraps(asked.read.sink_to, asked.read.length))
@@ -141,11 +139,8 @@ static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a
 	};
 
 	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);
-	diw_put32(p, a->read.sink_stag);        /* of an atomic only DDP's header is quoted */
-	diw_put64(p + 4, a->read.sink_to);
-	diw_put32(p + 12, a->read.length);
-	diw_put32(p + 16, a->stag);
-	diw_put64(p + 20, a->to);
+	diw_read_request_put(p, &(struct diw_read_request){ a->read.sink_stag, a->read.sink_to, a->read.length,
+							    a->stag, a->to });  /* of an atomic it is not quoted */
 	diw_fault_count(r->c, fault);
 	diw_rdmap_terminate(r, &seg, fault, now);
 }

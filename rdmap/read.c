@@ -103,11 +103,8 @@ static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
 
-	diw_put32(body, read->stag);
-	diw_put64(body + 4, read->to);
-	diw_put32(body + 12, read->length);
-	diw_put32(body + 16, read->from_stag);
-	diw_put64(body + 20, read->from_to);
+	diw_read_request_put(body, &(struct diw_read_request){ read->stag, read->to, read->length, read->from_stag,
+							       read->from_to });
 	tx->dst = read->dst;
 	tx->dst.path = read->path;
 	read->seg = r->ddp.link->taken;

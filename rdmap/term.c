@@ -8,9 +8,6 @@
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define TERM_HDR_M 0x80u             /* DDP segment length valid */
-#define TERM_HDR_D 0x40u             /* DDP header included */
-#define TERM_FIXED 6u                /* control 4, DDP segment length 2 */
 #define ERROR_NS (DIW_S / 100)       /* one error message's share of its budget */
 #define RECENT 65536u                /* messages back that an error may name */
 
@@ -73,7 +70,7 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 {
 	struct diw_rdmap *r = ctx;
 	uint32_t room, hdr_len = seg->hdr_len;
-	uint8_t body[TERM_FIXED + DIW_DDP_MAX_LEN];
+	uint8_t body[DIW_TERM_FIXED + DIW_DDP_MAX_LEN];
 	struct iovec iov = { .iov_base = body };
 	struct diw_ddp_tx tx = { .dst = *seg->src };
 	struct diw_rdmap_error_budget *b;
@@ -88,7 +85,7 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 	if (seg->h.imm_valid)
 		hdr_len -= 4;
 	room = seg->hdr_len + seg->len;
-	room = room > DIW_DDP_UNTAGGED_LEN + TERM_FIXED ? room - DIW_DDP_UNTAGGED_LEN - TERM_FIXED : 0;
+	room = room > DIW_DDP_UNTAGGED_LEN + DIW_TERM_FIXED ? room - DIW_DDP_UNTAGGED_LEN - DIW_TERM_FIXED : 0;
 	if (hdr_len > room)
 		hdr_len = room;
 	if (hdr_len < msn_offset(seg->h.tagged) + 4 || !error_allowed(b, message, now)) {
@@ -96,12 +93,12 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 		return;
 	}
 	diw_put16(body, fault);
-	body[2] = TERM_HDR_M | TERM_HDR_D;
+	body[2] = DIW_TERM_M | DIW_TERM_D;
 	body[3] = 0;
 	diw_put16(body + 4, (uint16_t)(seg->hdr_len + seg->len));
-	memcpy(body + TERM_FIXED, seg->raw, hdr_len);
-	iov.iov_len = TERM_FIXED + hdr_len;
-	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = TERM_FIXED + hdr_len };
+	memcpy(body + DIW_TERM_FIXED, seg->raw, hdr_len);
+	iov.iov_len = DIW_TERM_FIXED + hdr_len;
+	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = DIW_TERM_FIXED + hdr_len };
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0) {
 		r->c->error_suppressed++;
@@ -131,26 +128,27 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint6
 	uint16_t fault;
 	bool tagged;
 
-	if (seg->len < TERM_FIXED + 2 || !(p[2] & TERM_HDR_D)) {
+	if (seg->len < DIW_TERM_FIXED + 2 || !(p[2] & DIW_TERM_D)) {
 		r->c->rx_malformed++;
 		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
 		return;
 	}
-	tagged = p[TERM_FIXED] & DIW_DDP_TAGGED;
-	if (seg->len < TERM_FIXED + msn_offset(tagged) + 4) {
+	tagged = p[DIW_TERM_FIXED] & DIW_DDP_TAGGED;
+	if (seg->len < DIW_TERM_FIXED + msn_offset(tagged) + 4) {
 		r->c->rx_malformed++;
 		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
 		return;
 	}
 	fault = diw_get16(p);
-	msn = diw_get32(p + TERM_FIXED + msn_offset(tagged));
-	if (!diw_rdmap_is_recent(r, tagged, msn) || other_epoch(r, p + TERM_FIXED, seg->len - TERM_FIXED, tagged)) {
+	msn = diw_get32(p + DIW_TERM_FIXED + msn_offset(tagged));
+	if (!diw_rdmap_is_recent(r, tagged, msn) ||
+	    other_epoch(r, p + DIW_TERM_FIXED, seg->len - DIW_TERM_FIXED, tagged)) {
 		r->c->error_rx_ignored++;
 		diw_ddp_dropped(r->ddp.link, seg, "error_rx_ignored", now);
 		return;
 	}
 	r->c->error_rx++;
-	if (!tagged && (p[TERM_FIXED + 1] & DIW_RDMAP_OP) == DIW_OP_READ_REQUEST &&
+	if (!tagged && (p[DIW_TERM_FIXED + 1] & DIW_RDMAP_OP) == DIW_OP_READ_REQUEST &&
 	    diw_rdmap_read_refused(r, seg->src, msn, fault))
 		return;
 	r->up->peer_error(r->up_ctx, seg->src, msn, fault);

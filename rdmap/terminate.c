@@ -6,14 +6,9 @@
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define HDR_M 0x80u                  /* DDP segment length valid */
-#define HDR_D 0x40u                  /* DDP header included */
-#define HDR_R 0x20u                  /* RDMAP header included: of a Read Request */
-#define HDR_ANY (HDR_M | HDR_D | HDR_R)
+#define HDR_ANY (DIW_TERM_M | DIW_TERM_D | DIW_TERM_R)
 #define SIW_D 0x02u
 #define SIW_ANY 0x07u
-#define CONTROL 4u
-#define FIXED 6u                     /* control, DDP segment length */
 #define QUOTED_READ (DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN)
 
 /* What only our own house has a name for. */
@@ -25,18 +20,18 @@ static uint16_t on_the_wire(uint16_t fault)
 /* MPA's own faults have no header to quote (RFC 5044 section 8), nor has what is no segment. */
 static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 {
-	uint32_t n = FIXED;
+	uint32_t n = DIW_TERM_FIXED;
 
 	if (!seg || seg->hdr_len == 0) {
 		p[2] = 0;
-		return CONTROL;
+		return DIW_TERM_CONTROL;
 	}
-	p[2] = HDR_M | HDR_D;
-	diw_put16(p + CONTROL, (uint16_t)(seg->hdr_len + seg->len));
+	p[2] = DIW_TERM_M | DIW_TERM_D;
+	diw_put16(p + DIW_TERM_CONTROL, (uint16_t)(seg->hdr_len + seg->len));
 	memcpy(p + n, seg->raw, seg->hdr_len);
 	n += seg->hdr_len;
 	if (!seg->h.tagged && seg->h.opcode == DIW_OP_READ_REQUEST && seg->len == DIW_RDMAP_READ_LEN) {
-		p[2] |= HDR_R;
+		p[2] |= DIW_TERM_R;
 		memcpy(p + n, seg->payload, DIW_RDMAP_READ_LEN);
 		n += DIW_RDMAP_READ_LEN;
 	}
@@ -63,32 +58,33 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 
 static bool wr_is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
 {
-	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == diw_get32(rdmap + 12) &&
-	       wr->stag == diw_get32(rdmap + 16) && wr->to == diw_get64(rdmap + 20);
+	struct diw_read_request q = diw_read_request_get(rdmap);
+
+	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == q.length && wr->stag == q.stag && wr->to == q.to;
 }
 
 /* The request of ours whose header a Terminate quotes, or NULL. siw may quote another MSN than the request had, so what
  * RDMAP's header says comes first. */
 static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint8_t *p, uint32_t len)
 {
-	const uint8_t *ddp = p + FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
+	const uint8_t *ddp = p + DIW_TERM_FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
 	bool requesting = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == 1;
 	uint32_t msn = r->ddp.order.tx_msn[1] - r->rc.nout - requesting;     /* of the oldest */
 	struct diw_rdmap_wr *alike = NULL;
 
-	if (!(p[2] & (HDR_D | SIW_D)) || len < FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN || (ddp[0] & DIW_DDP_TAGGED) ||
-	    diw_get32(ddp + DIW_U_QN) != 1)
+	if (!(p[2] & (DIW_TERM_D | SIW_D)) || len < DIW_TERM_FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN ||
+	    (ddp[0] & DIW_DDP_TAGGED) || diw_get32(ddp + DIW_U_QN) != 1)
 		return NULL;
 	for (struct diw_list *l = r->rc.out.next; l != &r->rc.out; l = l->next, msn++) {
 		struct diw_rdmap_wr *wr = diw_container(l, struct diw_rdmap_wr, out);
 
 		if (wr->opcode != (ddp[1] & DIW_RDMAP_OP))
 			continue;
-		if (wr->opcode == DIW_OP_READ_REQUEST && len >= FIXED + QUOTED_READ && !wr_is_read(wr, rdmap))
+		if (wr->opcode == DIW_OP_READ_REQUEST && len >= DIW_TERM_FIXED + QUOTED_READ && !wr_is_read(wr, rdmap))
 			continue;
 		if (msn == diw_get32(ddp + DIW_U_MSN))
 			return wr;
-		if (!alike && len >= FIXED + QUOTED_READ)
+		if (!alike && len >= DIW_TERM_FIXED + QUOTED_READ)
 			alike = wr;
 	}
 	return alike;
@@ -139,7 +135,7 @@ uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 {
 	uint16_t fault;
 
-	if (seg->len < CONTROL)
+	if (seg->len < DIW_TERM_CONTROL)
 		return DIW_FAULT_STREAM;
 	r->c->terminate_rx++;
 	fault = sent_fault(seg->payload, !r->ddp.order.seen);

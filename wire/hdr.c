@@ -15,24 +15,27 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 	if (h->tagged) {
 		diw_put32(p + DIW_T_STAG, h->stag);
 		diw_put64(p + DIW_T_TO, h->to);
-		q += h->plain ? DIW_DDP_PLAIN_TAGGED_LEN : DIW_DDP_TAGGED_LEN;
+		q += DIW_DDP_PLAIN_TAGGED_LEN;
+		if (!h->plain) {
+			diw_put32(p + DIW_T_QKEY, h->qkey);
+			diw_put16(p + DIW_T_EPOCH, h->epoch);
+			diw_put32(p + DIW_T_MSN, h->msn);
+			diw_put32(p + DIW_T_MO, h->mo);
+			diw_put32(p + DIW_T_LENGTH, h->length);
+			q = p + DIW_DDP_TAGGED_LEN;
+		}
 	} else {
 		diw_put32(p + DIW_U_INV_STAG, h->plain ? h->inv_stag : 0);
 		diw_put32(p + DIW_U_QN, h->qn);
 		diw_put32(p + DIW_U_MSN, h->msn);
 		diw_put32(p + DIW_U_MO, h->mo);
-		q += h->plain ? DIW_DDP_PLAIN_UNTAGGED_LEN : DIW_DDP_UNTAGGED_LEN;
-	}
-	if (!h->plain && h->tagged) {
-		diw_put32(p + DIW_T_QKEY, h->qkey);
-		diw_put16(p + DIW_T_EPOCH, h->epoch);
-		diw_put32(p + DIW_T_MSN, h->msn);
-		diw_put32(p + DIW_T_MO, h->mo);
-		diw_put32(p + DIW_T_LENGTH, h->length);
-	} else if (!h->plain) {
-		diw_put32(p + DIW_U_QKEY, h->qkey);
-		diw_put16(p + DIW_U_EPOCH, h->epoch);
-		diw_put32(p + DIW_U_LENGTH, h->length);
+		q += DIW_DDP_PLAIN_UNTAGGED_LEN;
+		if (!h->plain) {
+			diw_put32(p + DIW_U_QKEY, h->qkey);
+			diw_put16(p + DIW_U_EPOCH, h->epoch);
+			diw_put32(p + DIW_U_LENGTH, h->length);
+			q = p + DIW_DDP_UNTAGGED_LEN;
+		}
 	}
 	if (h->imm_valid) {
 		diw_put32(q, h->imm);

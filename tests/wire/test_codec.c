@@ -54,6 +54,24 @@ START_TEST(plain_header)
 }
 END_TEST
 
+/* What V7_READ_REQUEST has behind its header. */
+START_TEST(read_request)
+{
+	const struct diw_read_request from = { 0x0f1e2d3c, 0x0000560000001000, 8, 0xa1b2c37e, 0x00007f0012345008 };
+	struct diw_read_request q;
+	uint8_t out[DIW_RDMAP_READ_LEN];
+	struct gram g;
+
+	gram_hex(&g, "0f 1e 2d 3c 00 00 56 00 00 00 10 00 00 00 00 08 a1 b2 c3 7e 00 00 7f 00 12 34 50 08");
+	diw_read_request_put(out, &from);
+	ck_assert_uint_eq(g.len, sizeof out);
+	ck_assert_mem_eq(out, g.b, g.len);
+	q = diw_read_request_get(g.b);
+	ck_assert(q.sink_stag == from.sink_stag && q.sink_to == from.sink_to && q.length == from.length);
+	ck_assert(q.stag == from.stag && q.to == from.to);
+}
+END_TEST
+
 /* The CRCs were computed bit by bit, without this library. */
 static const char *const fpdus[] = {
 	"00 00 00 00 c7 4b 67 48",
@@ -218,6 +236,7 @@ Suite *suite_codec(void)
 	TCase *tc = tcase_create("codec");
 
 	tcase_add_loop_test(tc, plain_header, 0, NPLAIN);
+	tcase_add_test(tc, read_request);
 	tcase_add_loop_test(tc, fpdu, 0, NFPDUS);
 	tcase_add_test(tc, markers);
 	tcase_add_test(tc, takes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the files of `diw dump` share. It reads the wires of docs/ud-profile.md and docs/rc-wire.md with decoders of its
- * own: what the stack's get wrong shows here.
+ * own, and without wire/: what the stack's get wrong shows here.
  */
 #ifndef DIW_TOOLS_DUMP_H
 #define DIW_TOOLS_DUMP_H
