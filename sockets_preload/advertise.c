@@ -35,7 +35,7 @@ bool diw_ref_is_own(const struct diw_ref *r)
 }
 
 /* Takes a mutex IN for this thread; that of a dead one, too. */
-static bool claim(struct diw_sockreg *in, _Atomic uint32_t *owner, uint32_t *epoch)
+static bool mutex_claim(struct diw_sockreg *in, _Atomic uint32_t *owner, uint32_t *epoch)
 {
 	uint32_t first = (uint32_t)gettid();
 	bool done = false;
@@ -62,9 +62,9 @@ static bool claim_both(void)
 	if (!window && !diw_conf.own_users)
 		window = diw_sockwin_open((uint32_t)geteuid(), true, NULL, NULL);
 	if (window)
-		claim(window, &window_owner, &window_epoch);
+		mutex_claim(window, &window_owner, &window_epoch);
 	my_pid = (uint32_t)getpid();
-	return claim(diw_reg(), &my_owner, &my_epoch);
+	return mutex_claim(diw_reg(), &my_owner, &my_epoch);
 }
 
 /* The C library's list of robust mutexes is the thread's: no signal handler may find it half changed. */
@@ -85,7 +85,7 @@ static bool have_owner(void)
 }
 
 /* But whose it is. */
-static void fill(struct diw_sock_entry *e, const struct diw_sock *s)
+static void entry_fill(struct diw_sock_entry *e, const struct diw_sock *s)
 {
 	e->netns = s->netns;
 	e->cookie = s->cookie;
@@ -128,13 +128,13 @@ static bool is_free(const struct diw_sockreg *in, const struct diw_sock_entry *e
 	       (seq % 4 == DIW_SOCK_SHOWN && !diw_sock_lives(in, e->owner, e->owner_epoch));
 }
 
-static bool begin(struct diw_sock_entry *e, uint64_t seq)
+static bool entry_begin(struct diw_sock_entry *e, uint64_t seq)
 {
 	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_WRITING);
 }
 
 /* The entry's seq from now on. */
-static uint64_t finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, uint32_t epoch)
+static uint64_t entry_finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, uint32_t epoch)
 {
 	e->owner = owner;
 	e->owner_epoch = epoch;
@@ -143,15 +143,15 @@ static uint64_t finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, u
 	return seq;
 }
 
-static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
+static bool entry_put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
 	uint32_t owner = atomic_load(&my_owner);
 
-	if (!diw_sockreg_back(diw_reg(), e) || !begin(e, seq))
+	if (!diw_sockreg_back(diw_reg(), e) || !entry_begin(e, seq))
 		return false;
-	fill(e, s);
+	entry_fill(e, s);
 	e->pid = my_pid;
-	seq = finish(e, seq, owner, my_epoch);
+	seq = entry_finish(e, seq, owner, my_epoch);
 	diw_ref_set(&s->shown, (struct diw_ref){ e, seq, diw_sock_owner_at(diw_reg(), owner), my_epoch });
 	diw_count(DIW_C_sock_advertised);
 	return true;
@@ -160,13 +160,13 @@ static bool put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 /* Names of programs, and what is made of the configured key, are not for other users. */
 static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
-	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !begin(e, seq))
+	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !entry_begin(e, seq))
 		return false;
-	fill(e, s);
+	entry_fill(e, s);
 	e->pid = s->shown.entry->pid;
 	memset(e->program, 0, sizeof e->program);
 	e->flags &= ~DIW_SOCK_TAG;
-	s->window_seq = finish(e, seq, atomic_load(&window_owner), window_epoch);
+	s->window_seq = entry_finish(e, seq, atomic_load(&window_owner), window_epoch);
 	s->in_window = e;
 	return true;
 }
@@ -210,7 +210,7 @@ static bool advertise(struct diw_sock *s)
 		if (!seq)
 			break;
 	}
-	if (room && have_owner() && put(s, room, room_seq)) {
+	if (room && have_owner() && entry_put(s, room, room_seq)) {
 		show_outside(s, s->local.port);
 		return true;
 	}
@@ -254,7 +254,7 @@ static bool take_back(struct diw_sock_entry *e, uint64_t seq)
 }
 
 /* A child of vfork(), which shares this memory, must not speak for its parent. */
-static bool is_of(const struct diw_sock_entry *e, uint32_t pid)
+static bool entry_is_of(const struct diw_sock_entry *e, uint32_t pid)
 {
 	return e && e->pid == pid;
 }
@@ -266,11 +266,11 @@ void diw_reg_withdraw(struct diw_sock *s)
 	if (!s->in_window && !s->shown.entry)
 		return;
 	pid = (uint32_t)getpid();
-	if (is_of(s->in_window, pid)) {
+	if (entry_is_of(s->in_window, pid)) {
 		take_back(s->in_window, s->window_seq);
 		s->in_window = NULL;
 	}
-	if (is_of(s->shown.entry, pid)) {
+	if (entry_is_of(s->shown.entry, pid)) {
 		if (take_back(s->shown.entry, s->shown.seq))
 			diw_count(DIW_C_sock_withdrawn);
 		__atomic_store_n(&s->shown.entry, NULL, __ATOMIC_RELAXED);
@@ -285,7 +285,7 @@ static bool show_connection(struct diw_sock *s)
 		struct diw_sock_entry *e = diw_sockreg_at(diw_reg(), diw_sockreg_port(s->cookie), i);
 
 		seq = diw_sock_seq(diw_reg(), e);
-		if (is_free(diw_reg(), e, seq) && put(s, e, seq))
+		if (is_free(diw_reg(), e, seq) && entry_put(s, e, seq))
 			return true;
 	}
 	return false;
@@ -307,13 +307,13 @@ void diw_reg_show_connection(struct diw_sock *s)
 /* E, which shows S as it was, shows it as it is. */
 static bool change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_sock *s)
 {
-	if (!e || !begin(e, *seq))
+	if (!e || !entry_begin(e, *seq))
 		return false;
 	e->local = s->local;
 	e->remote = s->peer;
 	e->forks = diw_reg_forks();
 	e->flags |= s->stream;
-	*seq = finish(e, *seq, e->owner, e->owner_epoch);
+	*seq = entry_finish(e, *seq, e->owner, e->owner_epoch);
 	return true;
 }
 
@@ -359,7 +359,7 @@ void diw_reg_hide(uint64_t cookie, uint32_t port)
 /* Its owner stays what it was. */
 static void mark_lent(struct diw_sock_entry *e, uint64_t seq)
 {
-	if (!begin(e, seq))
+	if (!entry_begin(e, seq))
 		return;
 	e->flags |= DIW_SOCK_LENT;
 	atomic_store_explicit(&e->seq, (seq & ~3ull) + 8 + DIW_SOCK_SHOWN, memory_order_release);

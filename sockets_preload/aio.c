@@ -40,7 +40,7 @@ void diw_aio_forked(void)
 	queues = NULL;
 }
 
-static bool is_ours(int fd)
+static bool is_socket_or_stream(int fd)
 {
 	struct diw_sock tmp;
 
@@ -256,12 +256,12 @@ DIW_API int aio_suspend(const struct aiocb *const list[], int n, const struct ti
 
 DIW_API int aio_read(struct aiocb *cb)
 {
-	return is_ours(cb->aio_fildes) ? start_request(cb, false) : real.aio_read(cb);
+	return is_socket_or_stream(cb->aio_fildes) ? start_request(cb, false) : real.aio_read(cb);
 }
 
 DIW_API int aio_write(struct aiocb *cb)
 {
-	return is_ours(cb->aio_fildes) ? start_request(cb, true) : real.aio_write(cb);
+	return is_socket_or_stream(cb->aio_fildes) ? start_request(cb, true) : real.aio_write(cb);
 }
 
 /* What is under way cannot be called back. */
@@ -305,7 +305,7 @@ static int start_one(struct aiocb *cb)
 static bool any_ours(struct aiocb *const list[], int n)
 {
 	for (int i = 0; i < n; i++)
-		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && is_ours(list[i]->aio_fildes))
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && is_socket_or_stream(list[i]->aio_fildes))
 			return true;
 	return false;
 }

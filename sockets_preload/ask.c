@@ -30,7 +30,7 @@ static bool is_kept(int fd)
 	return fd >= 0 && diw_sock_option64(fd, SO_COOKIE) == kept.cookie;
 }
 
-static void drop(void)
+static void drop_kept(void)
 {
 	int fd = atomic_exchange(&kept.fd, NONE);
 
@@ -57,7 +57,7 @@ static int kept_one(uint64_t netns)
 
 	if (kept.netns == netns && is_kept(atomic_load(&kept.fd)))
 		return kept.fd;
-	drop();
+	drop_kept();
 	fd = open_one(netns);
 	high = fd < 0 || diw_denied ? fd : diw_raise_fd(fd);
 	if (high < DIW_HIGH_FD)
@@ -76,13 +76,13 @@ void diw_ask_make_way(unsigned first, unsigned last)
 
 	if (DIW_LIKELY(fd < first || fd > last) || kept.pid != getpid() || atomic_exchange(&busy, true))
 		return;
-	drop();
+	drop_kept();
 	atomic_store(&busy, false);
 }
 
 void diw_ask_forked(void)
 {
-	drop();
+	drop_kept();
 	atomic_store(&busy, false);
 }
 
@@ -90,7 +90,7 @@ void diw_ask_forked(void)
 
 struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
 
-static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
+static void diag_put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 {
 	if (!v4)
 		memcpy(at, a->ip, 16);
@@ -101,7 +101,7 @@ static void put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 /* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
  * those of the socket that is asked about. A process that was forked unseen may have the socket, too: its answers have
  * another number. */
-static void put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
+static void diag_put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
 			 uint32_t interface)
 {
 	bool v4 = diw_addr_is_v4(dst);
@@ -116,8 +116,8 @@ static void put_question(struct question *q, int protocol, const struct diw_addr
 				 .idiag_if = interface,
 				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
 	};
-	put_ip(q->req.id.idiag_src, first, v4);
-	put_ip(q->req.id.idiag_dst, second, v4);
+	diag_put_ip(q->req.id.idiag_src, first, v4);
+	diag_put_ip(q->req.id.idiag_dst, second, v4);
 }
 
 struct answer { struct nlmsghdr head; struct inet_diag_msg msg; char more[64]; };
@@ -176,7 +176,7 @@ static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struc
 	if (fd >= 0 && (!shared || fd != kept.fd))
 		real.close(fd);
 	else if (!done)
-		drop();
+		drop_kept();
 	if (shared)
 		atomic_store(&busy, false);
 	return done;
@@ -198,7 +198,7 @@ bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const str
 {
 	struct question q;
 
-	put_question(&q, protocol, src, dst, interface);
+	diag_put_question(&q, protocol, src, dst, interface);
 	return ask_all(netns, &q, 1, told);
 }
 
@@ -218,7 +218,7 @@ bool diw_ask_peers(uint64_t netns, const struct diw_ends *ends, unsigned n, stru
 	bool done;
 
 	for (unsigned i = 0; i < n; i++) {
-		put_question(&q[i], IPPROTO_TCP, &ends[i].local, &ends[i].peer, ends[i].peer.scope);
+		diag_put_question(&q[i], IPPROTO_TCP, &ends[i].local, &ends[i].peer, ends[i].peer.scope);
 		q[i].head.nlmsg_seq += i;
 	}
 	done = diw_may_ask() && ask_all(netns, q, n, told);

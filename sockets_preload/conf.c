@@ -148,7 +148,7 @@ static bool take_plain_program(char *word)
 	return add_name(word, &plain_programs);
 }
 
-static bool is_named(const struct names *list, const char *name)
+static bool names_include(const struct names *list, const char *name)
 {
 	for (unsigned i = 0; i < list->n; i++)
 		if (!strcmp(list->name[i], name))
@@ -158,7 +158,7 @@ static bool is_named(const struct names *list, const char *name)
 
 bool diw_conf_leaves_out(const char *name)
 {
-	return (diw_conf.programs && !is_named(&programs, name)) || is_named(&plain_programs, name);
+	return (diw_conf.programs && !names_include(&programs, name)) || names_include(&plain_programs, name);
 }
 
 /* 32 hexadecimal digits. */
@@ -186,7 +186,7 @@ static int choice(const char *name, const char *value, const char *const *words,
 }
 
 /* A list takes the place of one that was set before. */
-static void set(const char *name, const char *value)
+static void conf_set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
 		*const users[] = { "own", "all" }, *const modes[] = { "sendrecv", "write-record" };
@@ -245,7 +245,7 @@ static bool set_from_file(const char *name, const char *value)
 {
 	for (size_t i = 0; i < SETTINGS; i++)
 		if (!strcmp(name, settings[i].name)) {
-			set(name, value);
+			conf_set(name, value);
 			return true;
 		}
 	return false;
@@ -266,7 +266,7 @@ void diw_conf_init(void)
 		const char *value = settings[i].variable ? getenv(settings[i].variable) : NULL;
 
 		if (value)
-			set(settings[i].name, value);
+			conf_set(settings[i].name, value);
 	}
 	diw_conf.off = diw_conf.off || diw_conf_leaves_out(program_invocation_short_name);
 }

@@ -82,7 +82,7 @@ static uint32_t load(const struct machine *m, const struct sock_filter *f, const
 	}
 }
 
-static void step(struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
+static void machine_step(struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
 {
 	switch (BPF_CLASS(f->code)) {
 	case BPF_LD:
@@ -119,7 +119,7 @@ static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data
 		if (BPF_CLASS(f->code) == BPF_RET)
 			return BPF_RVAL(f->code) == BPF_A ? m.a : f->k;
 		if (BPF_CLASS(f->code) != BPF_JMP)
-			step(&m, f, d);
+			machine_step(&m, f, d);
 		else if (BPF_OP(f->code) == BPF_JA)
 			i += f->k;
 		else

@@ -95,7 +95,7 @@ static void collect(char **argv, const char *first, va_list ap, int n)
 		argv[i] = va_arg(ap, char *);
 }
 
-static int count(const char *first, va_list ap)
+static int count_args(const char *first, va_list ap)
 {
 	int n = 1;
 
@@ -109,7 +109,7 @@ static int count(const char *first, va_list ap)
 	va_list ap; \
 	int n; \
 	va_start(ap, first); \
-	n = count(first, ap); \
+	n = count_args(first, ap); \
 	va_end(ap); \
 	char *argv[n]; \
 	va_start(ap, first); \

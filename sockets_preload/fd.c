@@ -62,7 +62,7 @@ struct diw_sock *diw_sock_beyond(int fd, bool made)
 	return part ? part + (unsigned)fd % PART_FDS : NULL;
 }
 
-static struct diw_sock *place(int fd)
+static struct diw_sock *sock_place(int fd)
 {
 	return (unsigned)fd < diw_sock_max ? &diw_sock_table[fd] : diw_sock_beyond(fd, true);
 }
@@ -70,7 +70,7 @@ static struct diw_sock *place(int fd)
 static void set_mark(int fd, uint32_t mark)
 {
 	unsigned end = atomic_load_explicit(&known_end, memory_order_relaxed);
-	struct diw_sock *s = place(fd);
+	struct diw_sock *s = sock_place(fd);
 
 	if (!s)
 		return;
@@ -126,7 +126,7 @@ static bool is_unfragmented(int pmtu)
 	return pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
 }
 
-static bool has_ip_options(int fd)
+bool diw_sock_has_ip_options(int fd)
 {
 	uint8_t options[40];
 	socklen_t len = sizeof options;
@@ -140,7 +140,7 @@ static bool has_odd_errors(int fd, int family)
 {
 	if (diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) &&
 	    (is_unfragmented(diw_sock_option(fd, IPPROTO_IP, IP_MTU_DISCOVER)) ||
-	     has_ip_options(fd) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR_RFC4884)))
+	     diw_sock_has_ip_options(fd) || diw_sock_option(fd, IPPROTO_IP, IP_RECVERR_RFC4884)))
 		return true;
 	return family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR) &&
 	       (is_unfragmented(diw_sock_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER)) ||
@@ -172,7 +172,7 @@ static bool must_be_quiet(int fd)
 	       (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0);
 }
 
-static bool describe(int fd, struct diw_sock *s)
+static bool sock_describe(int fd, struct diw_sock *s)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
@@ -220,9 +220,9 @@ static int classify(int fd)
 }
 
 /* The answer is kept unless another thread, or the code that this signal interrupted, is asking the same. */
-static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
+static struct diw_sock *sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
-	struct diw_sock *to = place(fd);
+	struct diw_sock *to = sock_place(fd);
 	uint32_t before = to ? atomic_load_explicit(&to->mark, memory_order_relaxed) : (uint32_t)DIW_MARK_BUSY;
 
 	if (before == DIW_MARK_BUSY ||
@@ -237,10 +237,10 @@ static struct diw_sock *keep(int fd, const struct diw_sock *s, uint32_t mark)
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
 	diw_bad_net_open(true);
-	return keep(fd, s, mark);
+	return sock_keep(fd, s, mark);
 }
 
-static struct diw_sock *look(int fd, struct diw_sock *tmp)
+static struct diw_sock *sock_look(int fd, struct diw_sock *tmp)
 {
 	struct diw_sock *at = diw_sock_at(fd);
 	bool is_new = at && atomic_load_explicit(&at->mark, memory_order_relaxed) == diw_mark_new;
@@ -256,10 +256,10 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 		if (mark == DIW_MARK_FOREIGN)
 			set_mark(fd, mark);
 		else if (mark != DIW_MARK_UNKNOWN)
-			keep(fd, tmp, mark);
+			sock_keep(fd, tmp, mark);
 		return NULL;
 	}
-	if (kind != IPPROTO_UDP || !diw_reg_open() || !describe(fd, tmp)) {
+	if (kind != IPPROTO_UDP || !diw_reg_open() || !sock_describe(fd, tmp)) {
 		set_mark(fd, DIW_MARK_FOREIGN);
 		return NULL;
 	}
@@ -268,7 +268,7 @@ static struct diw_sock *look(int fd, struct diw_sock *tmp)
 	tmp->shared = !is_new;
 	tmp->way = is_new ? at->way : DIW_WAY_UNKNOWN;
 	tmp->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
-	kept = keep(fd, tmp, diw_mark_dgram);
+	kept = sock_keep(fd, tmp, diw_mark_dgram);
 	return kept ? kept : tmp;
 }
 
@@ -287,7 +287,7 @@ struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 	if (mark >= DIW_MARK_FOREIGN && mark < DIW_MARK_FIRST)
 		return NULL;
 	if (mark != diw_mark_dgram)
-		s = diw_is_confined() ? NULL : look(fd, tmp);
+		s = diw_is_confined() ? NULL : sock_look(fd, tmp);
 	errno = saved;
 	return s;
 }
@@ -326,7 +326,7 @@ static bool makes_tcp(int domain, int type, int protocol)
 
 void diw_sock_is_new(int fd, int domain, int type, int protocol)
 {
-	struct diw_sock *s = place(fd);
+	struct diw_sock *s = sock_place(fd);
 
 	if (s) {
 		s->way = DIW_WAY_ASKED;
@@ -370,21 +370,21 @@ ssize_t diw_failed(long rc)
 }
 
 /* Both are in one library. */
-static bool is_of(const void *a, const void *b)
+static bool in_one_library(const void *a, const void *b)
 {
 	Dl_info in_a, in_b;
 
 	return dladdr(a, &in_a) && dladdr(b, &in_b) && in_a.dli_fbase == in_b.dli_fbase;
 }
 
-static void resolve(void)
+static void real_resolve(void)
 {
 #define X(name) real.name = (__typeof__(real.name))dlsym(RTLD_NEXT, #name);
 	DIW_REALS(X)
 #undef X
 	/* The library's own: what a program has a copy of is not changed by pthread_cancel(). */
-	if (is_of((const void *)real.sendto, real.__libc_single_threaded) &&
-	    is_of((const void *)real.recvfrom, real.__libc_single_threaded))
+	if (in_one_library((const void *)real.sendto, real.__libc_single_threaded) &&
+	    in_one_library((const void *)real.recvfrom, real.__libc_single_threaded))
 		diw_alone = real.__libc_single_threaded;
 }
 
@@ -393,7 +393,7 @@ static void in_parent(void)
 	atomic_fetch_add_explicit(&diw_forks, 1, memory_order_relaxed);
 }
 
-static void in_child(void)
+static void fd_in_child(void)
 {
 	atomic_fetch_add_explicit(&diw_forks, 1, memory_order_relaxed);
 	diw_mark_dgram += 2;
@@ -424,7 +424,7 @@ void diw_preload_init(void)
 {
 	if (DIW_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
 		return;
-	resolve();
+	real_resolve();
 	atomic_store_explicit(&initialised, 1, memory_order_release);
 }
 
@@ -439,7 +439,7 @@ __attribute__((constructor(101))) static void preload_begin(void)
 	diw_bad_net_init();
 	diw_frame_init();
 	if (diw_isal_open()) {
-		pthread_atfork(NULL, in_parent, in_child);
+		pthread_atfork(NULL, in_parent, fd_in_child);
 		make_table();
 	}
 }

@@ -53,7 +53,7 @@ bool diw_addr_is_loopback(const struct diw_addr *a)
 	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
 }
 
-static enum place place_of(const struct diw_addr *a, uint64_t netns)
+static enum place address_place(const struct diw_addr *a, uint64_t netns)
 {
 	static __thread struct { uint64_t until, netns; struct diw_addr addr; enum place place; bool busy; } known[8];
 	__typeof__(known[0]) *k = &known[a->ip[15] % 8];
@@ -81,12 +81,12 @@ static enum place place_of(const struct diw_addr *a, uint64_t netns)
 
 bool diw_is_local(const struct diw_addr *a, uint64_t netns)
 {
-	return diw_addr_is_loopback(a) || place_of(a, netns) == HERE;
+	return diw_addr_is_loopback(a) || address_place(a, netns) == HERE;
 }
 
 bool diw_is_broadcast(const struct diw_addr *a, uint64_t netns)
 {
-	return diw_addr_is_v4(a) && place_of(a, netns) == BROADCAST;
+	return diw_addr_is_v4(a) && address_place(a, netns) == BROADCAST;
 }
 
 bool diw_addr_is_wildcard(const struct diw_addr *a)

@@ -214,6 +214,8 @@ static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 
 /* A number among its options; 0 also if it has none such. */
 int diw_sock_option(int fd, int level, int name);
+/* The program has asked for options in the IP header of what it sends. */
+bool diw_sock_has_ip_options(int fd);
 uint64_t diw_sock_option64(int fd, int name);
 /* Only if it is known already. */
 struct diw_sock *diw_sock_known(int fd);

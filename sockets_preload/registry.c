@@ -40,7 +40,7 @@ void diw_once_forked(struct diw_once *once)
 	pthread_mutex_init(&once->opening, NULL);
 }
 
-static bool opens(void)
+static bool registry_opens(void)
 {
 	char path[PATH_MAX];
 	const char *why;
@@ -62,7 +62,7 @@ struct diw_sockreg *diw_reg(void)
 
 bool diw_reg_open(void)
 {
-	return diw_once(&once, opens);
+	return diw_once(&once, registry_opens);
 }
 
 void diw_reg_forked(void)
@@ -153,14 +153,14 @@ bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, 
 }
 
 /* Without a copy of it: many may be connected, each to another. */
-static bool may_hear(const struct diw_sock_entry *e, const struct diw_sock *s, uint16_t port)
+static bool entry_may_hear(const struct diw_sock_entry *e, const struct diw_sock *s, uint16_t port)
 {
 	uint16_t from = e->remote.port;
 
 	return e->local.port == port && (!from || !s->local.port || from == s->local.port);
 }
 
-static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
+static DIW_COLD bool receiver_find(const struct diw_sock *s, int fd, const struct diw_addr *to, struct diw_route *route)
 {
 	struct diw_addr dst = diw_destination(to);
 
@@ -170,7 +170,7 @@ static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_add
 
 		if (diw_sock_seq(reg, e) == 0)
 			return false;
-		if (!may_hear(e, s, dst.port) || !diw_sock_read(reg, e, &copy) ||
+		if (!entry_may_hear(e, s, dst.port) || !diw_sock_read(reg, e, &copy) ||
 		    copy.flags & (DIW_SOCK_STREAM | DIW_SOCK_LENT) || !is_reached(&copy, s, fd, &dst))
 			continue;
 		diw_reg_route(reg, e, &copy, route);
@@ -184,7 +184,7 @@ static DIW_COLD bool find(const struct diw_sock *s, int fd, const struct diw_add
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
 {
 	int saved = errno;
-	bool found = find(s, fd, dst, route);
+	bool found = receiver_find(s, fd, dst, route);
 
 	errno = saved;
 	return found;
@@ -261,7 +261,7 @@ bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 }
 
 /* A process that has forked since it showed a connection may have given it to a child that is not interposed. */
-static bool is_read(const struct diw_sockreg *in, const struct diw_sock_entry *copy)
+static bool entry_is_read(const struct diw_sockreg *in, const struct diw_sock_entry *copy)
 {
 	struct diw_ref shown = { .owner = diw_sock_owner_at(in, copy->owner), .epoch = copy->owner_epoch };
 
@@ -297,7 +297,7 @@ bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t co
 		    copy.netns != netns || !(copy.flags & DIW_SOCK_CONNECTION))
 			continue;
 		found = true;
-		c->reads = is_read(in, &copy);
+		c->reads = entry_is_read(in, &copy);
 		c->local = copy.local;
 		c->remote = copy.remote;
 		diw_reg_stream_route(in, e, &copy, &c->route);

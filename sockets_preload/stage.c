@@ -28,13 +28,13 @@ __attribute__((constructor(102))) static void make_keys(void)
 		   pthread_key_create(&at_thread_end[DIW_STAGE_MANY], unmap_many) == 0;
 }
 
-static uint8_t *map(enum diw_stage_kind kind)
+static uint8_t *stage_map(enum diw_stage_kind kind)
 {
 	return diw_map_unlocked(size[kind], MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
 /* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */
-static bool is_abandoned(const struct diw_stage *st, const void *frame)
+static bool stage_is_abandoned(const struct diw_stage *st, const void *frame)
 {
 	stack_t ss;
 
@@ -48,9 +48,9 @@ __attribute__((noinline)) bool diw_stage_hold_slowly(enum diw_stage_kind kind, s
 	int saved = errno;
 
 	h->own = false;
-	if (!st->holder || is_abandoned(st, h)) {
+	if (!st->holder || stage_is_abandoned(st, h)) {
 		if (!st->mem) {
-			st->mem = map(kind);
+			st->mem = stage_map(kind);
 			if (st->mem && have_key)
 				pthread_setspecific(at_thread_end[kind], st->mem);
 		}
@@ -59,7 +59,7 @@ __attribute__((noinline)) bool diw_stage_hold_slowly(enum diw_stage_kind kind, s
 		if (h->own)
 			atomic_store_explicit(&st->holder, h, memory_order_relaxed);
 	} else {
-		h->mem = map(kind);
+		h->mem = stage_map(kind);
 	}
 	errno = h->mem ? saved : ENOMEM;
 	return h->mem;

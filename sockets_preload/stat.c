@@ -40,7 +40,7 @@ static struct {
 } page = { .fd = -1 };
 
 /* What was counted before is taken along; magic comes last. */
-static void fill(struct diw_stat_head *h)
+static void page_fill(struct diw_stat_head *h)
 {
 	struct slot *s = (struct slot *)((char *)h + SLOT_OFF);
 
@@ -111,7 +111,7 @@ void diw_sock_stat_open(void)
 	page.dev = st.st_dev;
 	page.ino = st.st_ino;
 	atomic_store(&page.fd, fd);
-	fill(p);
+	page_fill(p);
 }
 
 /* The number is another file's if the program closed ours by a call that is not interposed. */
@@ -162,7 +162,7 @@ void diw_sock_stat_forked(void)
 }
 
 /* For a reader that comes too late for the page. */
-static void tell(void)
+static void log_counts(void)
 {
 	const _Atomic uint64_t *c = atomic_load(&diw_sock_count);
 	char text[400] = "";
@@ -176,9 +176,9 @@ static void tell(void)
 		diw_log(DIW_LOG_INFO, "counted%s", text);
 }
 
-__attribute__((destructor)) static void at_exit(void)
+__attribute__((destructor)) static void stat_at_exit(void)
 {
-	tell();
+	log_counts();
 	if (page.path[0] && !(diw_denied & DIW_DENIED_FILES))
 		unlink(page.path);
 }

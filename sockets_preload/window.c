@@ -95,7 +95,7 @@ static bool ask_datagram(const struct diw_sock *s, int fd, const struct diw_addr
 	return true;
 }
 
-static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static void window_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
 	struct diw_told told = { 0 };
 	struct diw_sockreg *reg;
@@ -152,7 +152,7 @@ static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 
 	if (now < atomic_load_explicit(&next_question, memory_order_relaxed) || !take_turn(&t))
 		return false;
-	find_out(s, fd, &a->is.dst, a);
+	window_find_out(s, fd, &a->is.dst, a);
 	atomic_store_explicit(&next_question, now + PAUSE, memory_order_relaxed);
 	end_turn(&t);
 	return true;
@@ -166,7 +166,7 @@ static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
 	sigfillset(&all);
 	if (pthread_sigmask(SIG_BLOCK, &all, &mask))
 		return false;
-	find_out(s, fd, &a->is.dst, a);
+	window_find_out(s, fd, &a->is.dst, a);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return true;
 }

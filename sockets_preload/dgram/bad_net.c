@@ -65,7 +65,7 @@ static uint64_t since_1970(void)
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 
-static struct diw_addr local_of(int fd, const struct diw_addr *peer)
+static struct diw_addr local_address_of(int fd, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
@@ -85,7 +85,7 @@ static void write_packet(int fd, const struct diw_addr *peer, const struct diw_p
 
 	if (!wire.file)
 		return;
-	local = local_of(fd, peer);
+	local = local_address_of(fd, peer);
 	whole.src = k->outbound ? &local : peer;
 	whole.dst = k->outbound ? peer : &local;
 	whole.ns = since_1970();
@@ -169,7 +169,7 @@ static ssize_t send_item(int fd, const struct msghdr *msg, int flags, const stru
 	return rc;
 }
 
-static void count(void)
+static void impaired_count(void)
 {
 	diw_add(DIW_C_sock_impair_lost, wire.c.impair_lost);
 	diw_add(DIW_C_sock_impair_duplicated, wire.c.impair_duplicated);
@@ -193,7 +193,7 @@ static ssize_t send_impaired(int fd, const struct msghdr *msg, int flags, const 
 	}
 	diw_impair_line_tell(l, b, rc >= 0, now);
 	diw_impair_line_end(l, b, l->nrun, now);
-	count();
+	impaired_count();
 	return rc < 0 ? rc : (ssize_t)b->len;
 }
 

@@ -54,7 +54,7 @@ struct found {
 	unsigned frames;                     /* several if the kernel was to cut the packet */
 };
 
-static bool is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
+static bool frame_is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
 {
 	size_t at = f->data, end = f->udp ? f->udp + diw_get16(p + f->udp + 4) : 0, len;
 
@@ -70,10 +70,10 @@ static bool is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct
 	return !f->udp || at == end;
 }
 
-static bool find(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
+static bool frame_find(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
 {
 	*f = (struct found){ 0 };
-	if (is_ours(s, p, n, f))
+	if (frame_is_ours(s, p, n, f))
 		return true;
 	for (f->ip = 0; f->ip <= MOST_LINK && f->ip + 20 + UDP <= n; f->ip++) {
 		const uint8_t *ip = p + f->ip;
@@ -85,7 +85,7 @@ static bool find(const struct diw_sock *s, const uint8_t *p, size_t n, struct fo
 			at = udp_of_v6(ip, left);
 		f->udp = f->ip + at;
 		f->data = f->udp + UDP;
-		if (at && is_ours(s, p, n, f))
+		if (at && frame_is_ours(s, p, n, f))
 			return true;
 	}
 	return false;
@@ -93,7 +93,7 @@ static bool find(const struct diw_sock *s, const uint8_t *p, size_t n, struct fo
 
 /* ---- What the packet would have been without it ---- */
 
-static uint32_t add(uint32_t sum, const uint8_t *p, size_t n)
+static uint32_t sum_add(uint32_t sum, const uint8_t *p, size_t n)
 {
 	for (; n > 1; n -= 2, p += 2)
 		sum += diw_get16(p);
@@ -113,7 +113,7 @@ static bool is_v4(const uint8_t *ip)
 
 static uint32_t pseudo(const uint8_t *ip, size_t len)
 {
-	return IPPROTO_UDP + (uint32_t)len + (is_v4(ip) ? add(0, ip + 12, 8) : add(0, ip + 8, 32));
+	return IPPROTO_UDP + (uint32_t)len + (is_v4(ip) ? sum_add(0, ip + 12, 8) : sum_add(0, ip + 8, 32));
 }
 
 /* A checksum that the device would have made is still the pseudo-header's sum; one of a datagram that is not all here
@@ -130,13 +130,13 @@ static void put_udp(const uint8_t *ip, uint8_t *udp, size_t len, bool whole)
 	diw_put16(udp + 4, (uint16_t)len);
 	diw_put16(udp + 6, 0);
 	if (old && whole) {
-		sum = (uint16_t)~fold(add(pseudo(ip, len), udp, len));
+		sum = (uint16_t)~fold(sum_add(pseudo(ip, len), udp, len));
 		diw_put16(udp + 6, sum ? sum : 0xffff);
 	}
 }
 
 /* The packet is GONE bytes shorter. WHOLE: no other fragment has anything of the message. */
-static void put_ip(uint8_t *ip, size_t gone, bool whole)
+static void ip_shorten(uint8_t *ip, size_t gone, bool whole)
 {
 	uint16_t flags;
 
@@ -148,12 +148,7 @@ static void put_ip(uint8_t *ip, size_t gone, bool whole)
 	diw_put16(ip + 2, (uint16_t)(diw_get16(ip + 2) - gone));
 	diw_put16(ip + 6, whole ? (uint16_t)(flags & ~MORE_FRAGMENTS) : flags);
 	diw_put16(ip + 10, 0);
-	diw_put16(ip + 10, (uint16_t)~fold(add(0, ip, (ip[0] & 15u) * 4u)));
-}
-
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
+	diw_put16(ip + 10, (uint16_t)~fold(sum_add(0, ip, (ip[0] & 15u) * 4u)));
 }
 
 /* Of N bytes at P, from the error queue, what the program is to see: then *LEN bytes. */
@@ -163,22 +158,22 @@ static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 	size_t from, to, said = 0;
 
 	*len = n;
-	if (!find(s, p, n, &f))
+	if (!frame_find(s, p, n, &f))
 		return;
 	from = to = f.data;
 	for (unsigned i = 0; i < f.frames; i++) {
-		size_t one, head = diw_frame_own(s, p + from, n - from, &one), here = least(one, n - from - head);
+		size_t one, head = diw_frame_own(s, p + from, n - from, &one), here = diw_min64(one, n - from - head);
 
 		diw_count(DIW_C_sock_err_framed);
 		memmove(p + to, p + from + head, here);
 		to += here;
 		from += head + here;
-		from += least(DIW_SEAL_LEN, n - from);
+		from += diw_min64(DIW_SEAL_LEN, n - from);
 		said += one;
 	}
 	*len = n - (from - to);
 	if (f.udp) {
-		put_ip(p + f.ip, from - to, to == f.data + said);
+		ip_shorten(p + f.ip, from - to, to == f.data + said);
 		put_udp(p + f.ip, p + f.udp, UDP + said, to == f.data + said);
 	}
 	/* ICMP extensions follow what they quote (RFC 4884). */
@@ -199,7 +194,7 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 	n = real.recvfrom(fd, h.mem, ROOM, flags, addr, addr_len);
 	if (n >= 0) {
 		strip(s, h.mem, (size_t)n, &got);
-		got = least(got, len);
+		got = diw_min64(got, len);
 		if (got)
 			memcpy(buf, h.mem, got);
 		n = (ssize_t)got;
@@ -209,7 +204,8 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 }
 
 /* M's data is in STAGE: N bytes. */
-static size_t deliver(const struct diw_sock *s, struct msghdr *m, const struct msghdr *got, uint8_t *stage, size_t n)
+static size_t error_deliver(const struct diw_sock *s, struct msghdr *m, const struct msghdr *got, uint8_t *stage,
+			    size_t n)
 {
 	size_t len, some;
 
@@ -235,12 +231,12 @@ ssize_t diw_errqueue_recvmsg(int fd, const struct diw_sock *s, struct msghdr *ms
 	m.msg_iovlen = 1;
 	n = real.recvmsg(fd, &m, flags);
 	if (n >= 0)
-		n = (ssize_t)deliver(s, msg, &m, h.mem, (size_t)n);
+		n = (ssize_t)error_deliver(s, msg, &m, h.mem, (size_t)n);
 	diw_stage_let_go(KIND, &h);
 	return n;
 }
 
-static bool is_over(const struct timespec *left, unsigned done)
+static bool error_wait_is_over(const struct timespec *left, unsigned done)
 {
 	return done && left && !left->tv_sec && !left->tv_nsec;
 }
@@ -255,7 +251,7 @@ int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec,
 
 	if (!diw_stage_hold(KIND, &h))
 		return -1;
-	for (done = 0; done < n && !is_over(timeout, done); done++) {
+	for (done = 0; done < n && !error_wait_is_over(timeout, done); done++) {
 		struct iovec iov = { h.mem, ROOM };
 		struct mmsghdr one = { .msg_hdr = vec[done].msg_hdr };
 
@@ -263,7 +259,7 @@ int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec,
 		one.msg_hdr.msg_iovlen = 1;
 		if (real.recvmmsg(fd, &one, 1, flags, timeout) != 1)
 			break;
-		vec[done].msg_len = (unsigned)deliver(s, &vec[done].msg_hdr, &one.msg_hdr, h.mem, one.msg_len);
+		vec[done].msg_len = (unsigned)error_deliver(s, &vec[done].msg_hdr, &one.msg_hdr, h.mem, one.msg_len);
 	}
 	if (done)
 		errno = saved;

@@ -38,7 +38,7 @@ static size_t size_of(struct msghdr *m)
 /* ---- Control data ---- */
 
 /* As put_cmsg() of the kernel: it cuts what there is little room for. */
-static void put(struct msghdr *to, const struct cmsghdr *c, const void *data)
+static void cmsg_put(struct msghdr *to, const struct cmsghdr *c, const void *data)
 {
 	struct cmsghdr head = *c;
 	size_t len = c->cmsg_len - CMSG_LEN(0), space = CMSG_SPACE(len);
@@ -67,9 +67,9 @@ static void pass_control(struct msghdr *m, const struct msghdr *asked, size_t ea
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
 		if (!is_size(c))
-			put(&to, c, CMSG_DATA(c));
+			cmsg_put(&to, c, CMSG_DATA(c));
 		else if (each)
-			put(&to, c, &size);
+			cmsg_put(&to, c, &size);
 	m->msg_control = asked->msg_control;
 	m->msg_controllen = asked->msg_controllen - to.msg_controllen;
 	if (!asked->msg_control)
@@ -87,7 +87,7 @@ static bool joins(const struct diw_gro *g, size_t len)
 	return !g->n || (g->n < DIW_STAGE_PIECES && len && len <= each && g->piece[g->n - 1].iov_len == each);
 }
 
-static void count(enum diw_frame what, bool peek)
+static void frame_count(enum diw_frame what, bool peek)
 {
 	if (what == DIW_FRAME_NONE)
 		diw_reach_look();
@@ -128,7 +128,7 @@ bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct
 		if (what != DIW_FRAME_BAD && joins(g, len)) {
 			piece[g->n++] = (struct iovec){ mem + at + head, len };
 			g->len += len;
-			count(what, peek);
+			frame_count(what, peek);
 		} else if (what != DIW_FRAME_BAD && !peek) {
 			diw_count(DIW_C_sock_rx_mixed);
 		}

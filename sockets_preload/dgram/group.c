@@ -44,7 +44,7 @@ struct query {
 };
 
 /* A connected socket, or one that has not joined, may hear nothing; that it is not known is enough. */
-static bool may_hear(const struct inet_diag_msg *m, const struct diw_addr *dst)
+static bool socket_may_hear(const struct inet_diag_msg *m, const struct diw_addr *dst)
 {
 	const __be32 *at = m->id.idiag_src;
 
@@ -60,7 +60,7 @@ static bool add_member(struct query *q, const struct inet_diag_msg *m)
 	struct answer *a = q->a;
 	struct diw_route r;
 
-	if (ntohs(m->id.idiag_sport) != q->dst->port || !may_hear(m, q->dst))
+	if (ntohs(m->id.idiag_sport) != q->dst->port || !socket_may_hear(m, q->dst))
 		return true;
 	if (a->n == MOST || !diw_reg_find_cookie(NULL, q->dst->port, q->s->netns, cookie, false, &r))
 		return false;
@@ -122,7 +122,7 @@ static bool are_known(struct query *q)
 
 /* A rule of the firewall may send it to one socket elsewhere: where the kernel tracks connections nothing stays here
  * for certain. */
-static void find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static void group_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
 	struct query q = { .s = s, .dst = dst, .a = a, .vouched = diw_conf.have_key && diw_conf_is_peer(dst) };
 
@@ -151,7 +151,7 @@ static bool all_hold(const struct answer *a)
 }
 
 /* Without a signal handler between, and not cancelled. */
-static bool ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static bool group_ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
 	sigset_t all, mask;
 	int cancel;
@@ -160,7 +160,7 @@ static bool ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, st
 	if (pthread_sigmask(SIG_BLOCK, &all, &mask))
 		return false;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	find_out(s, fd, dst, a);
+	group_find_out(s, fd, dst, a);
 	pthread_setcancelstate(cancel, NULL);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return true;
@@ -180,7 +180,7 @@ bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst
 	if (!diw_may_ask())
 		return false;
 	if (!diw_answer_recall(&kept, slot, s->cookie, dst, &a.is) || !all_hold(&a)) {
-		if (!ask(s, fd, dst, &a))
+		if (!group_ask(s, fd, dst, &a))
 			return false;
 		a.is.size = (uint32_t)(offsetof(struct answer, member) + a.n * sizeof a.member[0]);
 		diw_answer_remember(slot, &a.is);

@@ -36,7 +36,7 @@ static void put_size(struct msghdr *to, const struct msghdr *msg, uint8_t *p, ui
 			memcpy(CMSG_DATA(c), &size, sizeof size);
 }
 
-static void copy(struct sending *sd, uint8_t *to, size_t len)
+static void sending_copy(struct sending *sd, uint8_t *to, size_t len)
 {
 	while (len) {
 		size_t some = sd->from->iov_len - sd->off;
@@ -67,7 +67,7 @@ static size_t put_frames(struct sending *sd, uint8_t *mem, unsigned *n)
 		if ((size_t)(p - mem) + len + sd->extra > DIW_FRAME_MAX)
 			break;
 		diw_frame_begin(p, b->route, len, b->s, b->marked);
-		copy(sd, data, len);
+		sending_copy(sd, data, len);
 		p += diw_frame_end(p, data + len, b->route);
 		sd->left -= len;
 		++*n;
@@ -75,7 +75,7 @@ static size_t put_frames(struct sending *sd, uint8_t *mem, unsigned *n)
 	return (size_t)(p - mem);
 }
 
-static ssize_t send_some(struct sending *sd, uint8_t *mem, bool first)
+static ssize_t sending_send(struct sending *sd, uint8_t *mem, bool first)
 {
 	struct iovec iov = { .iov_base = mem };
 	struct msghdr m = sd->msg;
@@ -115,9 +115,9 @@ ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t
 		return -1;
 	sd.size = each < UINT16_MAX ? (uint16_t)each : UINT16_MAX;
 	put_size(&sd.msg, msg, h.mem + DIW_STAGE, sd.size);
-	rc = send_some(&sd, h.mem, true);
+	rc = sending_send(&sd, h.mem, true);
 	while (rc >= 0 && sd.left)
-		if (send_some(&sd, h.mem, false) < 0)
+		if (sending_send(&sd, h.mem, false) < 0)
 			break;
 	diw_stage_let_go(DIW_STAGE_ONE, &h);
 	return rc < 0 ? rc : (ssize_t)len;

@@ -46,14 +46,6 @@ void diw_home_option(int fd, int level, int name, const void *value, socklen_t l
 		s->way = DIW_WAY_UNKNOWN;
 }
 
-static bool has_ip_options(int fd)
-{
-	uint8_t options[40];
-	socklen_t len = sizeof options;
-
-	return getsockopt(fd, IPPROTO_IP, IP_OPTIONS, options, &len) == 0 && len > 0;
-}
-
 /* The interface that is asked for, 0 for that of the route. False: it is not lo, or may be another one. */
 static bool asked_for_v4(const struct diw_sock *s, int fd, const struct diw_addr *dst, uint32_t *index)
 {
@@ -95,7 +87,7 @@ int diw_netlink_open(int protocol, uint64_t netns)
 
 struct question { struct nlmsghdr head; struct rtmsg msg; _Alignas(4) uint8_t attr[128]; };
 
-static void put(struct question *q, uint16_t type, const void *value, size_t len)
+static void route_put(struct question *q, uint16_t type, const void *value, size_t len)
 {
 	struct rtattr *a = (void *)((char *)q + q->head.nlmsg_len);
 
@@ -105,7 +97,7 @@ static void put(struct question *q, uint16_t type, const void *value, size_t len
 	q->head.nlmsg_len += (uint32_t)RTA_SPACE(len);
 }
 
-static void put_question(struct question *q, const struct diw_sock *s, int fd, const struct diw_addr *dst,
+static void route_put_question(struct question *q, const struct diw_sock *s, int fd, const struct diw_addr *dst,
 			 uint32_t index)
 {
 	bool v4 = diw_addr_is_v4(dst);
@@ -121,23 +113,23 @@ static void put_question(struct question *q, const struct diw_sock *s, int fd, c
 	};
 	if (v4)
 		q->msg.rtm_tos = (uint8_t)diw_sock_option(fd, IPPROTO_IP, IP_TOS) & TOS;
-	put(q, RTA_DST, dst->ip + skip, 16 - skip);
+	route_put(q, RTA_DST, dst->ip + skip, 16 - skip);
 	if (!diw_addr_is_wildcard(&s->local) && diw_addr_is_v4(&s->local) == v4 && !diw_addr_is_multicast(&s->local)) {
 		q->msg.rtm_src_len = bits;
-		put(q, RTA_SRC, s->local.ip + skip, 16 - skip);
+		route_put(q, RTA_SRC, s->local.ip + skip, 16 - skip);
 	}
 	if (index)
-		put(q, RTA_OIF, &index, sizeof index);
+		route_put(q, RTA_OIF, &index, sizeof index);
 	if (mark)
-		put(q, RTA_MARK, &mark, sizeof mark);
-	put(q, RTA_IP_PROTO, &udp, sizeof udp);
+		route_put(q, RTA_MARK, &mark, sizeof mark);
+	route_put(q, RTA_IP_PROTO, &udp, sizeof udp);
 	if (from)
-		put(q, RTA_SPORT, &from, sizeof from);
-	put(q, RTA_DPORT, &to, sizeof to);
+		route_put(q, RTA_SPORT, &from, sizeof from);
+	route_put(q, RTA_DPORT, &to, sizeof to);
 }
 
 /* The interface of the route; 0: there is none. */
-static uint32_t ask(const struct question *q, uint64_t netns)
+static uint32_t route_ask(const struct question *q, uint64_t netns)
 {
 	_Alignas(4) uint8_t a[1024];
 	const struct nlmsghdr *h = (const void *)a;
@@ -164,9 +156,9 @@ bool diw_home_has(const struct diw_sock *s, int fd, const struct diw_addr *dst)
 	struct question q;
 	uint32_t index;
 
-	if (diw_sock_is_shared(s) || s->way == DIW_WAY_UNKNOWN || has_ip_options(fd) ||
+	if (diw_sock_is_shared(s) || s->way == DIW_WAY_UNKNOWN || diw_sock_has_ip_options(fd) ||
 	    diw_sock_option(fd, SOL_SOCKET, SO_DONTROUTE) || !asked_for(s, fd, dst, &index))
 		return false;
-	put_question(&q, s, fd, dst, index);
-	return ask(&q, s->netns) == LOOPBACK;
+	route_put_question(&q, s, fd, dst, index);
+	return route_ask(&q, s->netns) == LOOPBACK;
 }

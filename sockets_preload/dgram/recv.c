@@ -53,7 +53,7 @@ static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 	return n;
 }
 
-static ssize_t take(struct rx *r, const struct diw_hold *h, int flags)
+static ssize_t datagram_take(struct rx *r, const struct diw_hold *h, int flags)
 {
 	struct iovec iov = { h->mem, DIW_STAGE };
 	ssize_t n;
@@ -77,7 +77,7 @@ static bool is_nonblocking(const struct rx *r)
 	return r->flags & MSG_DONTWAIT || (fl >= 0 && fl & O_NONBLOCK);
 }
 
-static uint64_t timeout(int fd)
+static uint64_t recv_timeout(int fd)
 {
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof tv;
@@ -89,10 +89,10 @@ static uint64_t timeout(int fd)
 /* Where a datagram was dropped a call with a timeout waits for what is left of it. */
 static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 {
-	uint64_t end = r->began + timeout(r->fd);
+	uint64_t end = r->began + recv_timeout(r->fd);
 
 	for (;;) {
-		ssize_t n = take(r, h, r->flags | MSG_DONTWAIT);
+		ssize_t n = datagram_take(r, h, r->flags | MSG_DONTWAIT);
 		struct pollfd p = { .fd = r->fd, .events = POLLIN };
 		uint64_t now = diw_clock_ns(), left = end > now ? end - now : 0;
 		struct timespec ts = { .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
@@ -120,12 +120,12 @@ static inline size_t payload(size_t n, size_t head, int flags)
 static ssize_t take_another(struct rx *r, const struct diw_hold *h)
 {
 	if (r->flags & MSG_PEEK)             /* the damaged one is still there */
-		take(r, h, MSG_DONTWAIT);
-	return r->began ? take_in_time(r, h) : take(r, h, r->flags);
+		datagram_take(r, h, MSG_DONTWAIT);
+	return r->began ? take_in_time(r, h) : datagram_take(r, h, r->flags);
 }
 
 /* What the N bytes in the stage are; false: damaged. */
-static bool undo(struct rx *r, const struct diw_hold *h, size_t n)
+static bool datagram_undo(struct rx *r, const struct diw_hold *h, size_t n)
 {
 	size_t head;
 
@@ -140,11 +140,11 @@ static bool undo(struct rx *r, const struct diw_hold *h, size_t n)
 }
 
 /* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
-static int next(struct rx *r, const struct diw_hold *h)
+static int datagram_next(struct rx *r, const struct diw_hold *h)
 {
-	ssize_t n = take(r, h, r->flags);
+	ssize_t n = datagram_take(r, h, r->flags);
 
-	while (n >= 0 && !undo(r, h, (size_t)n))
+	while (n >= 0 && !datagram_undo(r, h, (size_t)n))
 		n = take_another(r, h);
 	return n < 0 ? -1 : 0;
 }
@@ -154,7 +154,7 @@ static inline uint64_t now_if_timed(const struct diw_sock *s)
 	return DIW_LIKELY(!s->timed) ? 0 : diw_clock_ns();
 }
 
-static void begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags, uint64_t began)
+static void datagram_begin(struct rx *r, int fd, struct diw_sock *s, struct msghdr *msg, int flags, uint64_t began)
 {
 	r->fd = r->came.fd = fd;
 	r->msg = msg;
@@ -190,10 +190,10 @@ static ssize_t recv_msg(int fd, struct diw_sock *s, struct msghdr *msg, int flag
 	if (flags & (MSG_ERRQUEUE | MSG_OOB))
 		return (flags & MSG_ERRQUEUE) ? diw_errqueue_recvmsg(fd, s, msg, flags) : real.recvmsg(fd, msg, flags);
 	diw_sock_show(fd, s);
-	begin(&r, fd, s, msg, flags, began);
+	datagram_begin(&r, fd, s, msg, flags, began);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return -1;
-	if (next(&r, &h) == 0) {
+	if (datagram_next(&r, &h) == 0) {
 		size_t got = diw_gro_fill(msg->msg_iov, msg->msg_iovlen, &r.got);
 
 		if (got < r.got.len)
@@ -311,10 +311,10 @@ int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 	struct diw_hold h;
 	int saved = errno, rc;
 
-	begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT, 0);
+	datagram_begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT, 0);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
 		return real.ioctl(fd, FIONREAD, bytes);
-	rc = next(&r, &h);
+	rc = datagram_next(&r, &h);
 	if (rc == 0)
 		*bytes = (int)r.got.len;
 	diw_stage_let_go(DIW_STAGE_ONE, &h);

@@ -23,7 +23,7 @@ struct many {
 };
 
 /* So many messages can be asked for at once; 0: the kernel has to say what is wrong with the first. */
-static unsigned ask(struct many *m, const struct mmsghdr *vec, unsigned n)
+static unsigned many_ask(struct many *m, const struct mmsghdr *vec, unsigned n)
 {
 	unsigned i;
 
@@ -42,17 +42,12 @@ static unsigned ask(struct many *m, const struct mmsghdr *vec, unsigned n)
 	return i;
 }
 
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Messages before it were dropped, so what came for FROM belongs to TO, which may have less room. */
 static void move_name(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
 {
 	if (to->msg_name && from->msg_name)
 		memcpy(to->msg_name, from->msg_name,
-		       least(got->msg_namelen, least(to->msg_namelen, from->msg_namelen)));
+		       diw_min64(got->msg_namelen, diw_min64(to->msg_namelen, from->msg_namelen)));
 	if (!from->msg_name)
 		got->msg_namelen = 0;
 }
@@ -67,7 +62,7 @@ static void move_control(struct msghdr *to, const struct msghdr *from, struct ms
 		memcpy(to->msg_control, from->msg_control, got->msg_controllen);
 }
 
-static void give(const struct many *m, struct mmsghdr *to, const struct msghdr *got, const struct diw_gro *g)
+static void many_give(const struct many *m, struct mmsghdr *to, const struct msghdr *got, const struct diw_gro *g)
 {
 	size_t some = diw_gro_fill(to->msg_hdr.msg_iov, to->msg_hdr.msg_iovlen, g), len = g->len;
 
@@ -78,7 +73,7 @@ static void give(const struct many *m, struct mmsghdr *to, const struct msghdr *
 }
 
 /* Datagram I is *ONE; false: damaged. */
-static bool undo(struct many *m, unsigned i, struct iovec *one)
+static bool many_undo(struct many *m, unsigned i, struct iovec *one)
 {
 	const uint8_t *p = m->iov[i].iov_base;
 	size_t len = m->vec[i].msg_len, head = 0;
@@ -95,7 +90,7 @@ static bool undo(struct many *m, unsigned i, struct iovec *one)
 }
 
 /* Of N datagrams those that are no damaged frames, to the first of VEC: so many. */
-static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
+static unsigned many_deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 {
 	unsigned kept = 0;
 
@@ -105,7 +100,7 @@ static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 		struct diw_gro g = { &one, 1, 0 };
 
 		if (m->gro ? !diw_gro_undo(&m->keys, m->iov[i].iov_base, m->vec[i].msg_len, &vec[kept].msg_hdr, got,
-					   m->flags & MSG_PEEK, NULL, &g) : !undo(m, i, &one))
+					   m->flags & MSG_PEEK, NULL, &g) : !many_undo(m, i, &one))
 			continue;
 		if (!m->gro)
 			g.len = one.iov_len;
@@ -115,12 +110,12 @@ static unsigned deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 			move_name(&vec[kept].msg_hdr, &vec[i].msg_hdr, got);
 		if (kept < i && !m->gro)
 			move_control(&vec[kept].msg_hdr, &vec[i].msg_hdr, got);
-		give(m, &vec[kept++], got, &g);
+		many_give(m, &vec[kept++], got, &g);
 	}
 	return kept;
 }
 
-static bool is_over(const struct timespec *left)
+static bool many_is_over(const struct timespec *left)
 {
 	return left && left->tv_sec == 0 && left->tv_nsec == 0;
 }
@@ -130,15 +125,15 @@ static int receive(struct many *m, struct mmsghdr *vec, unsigned n, struct times
 	unsigned got = 0;
 
 	while (got < n) {
-		unsigned asked = ask(m, vec + got, n - got), kept;
+		unsigned asked = many_ask(m, vec + got, n - got), kept;
 		int rc = asked ? real.recvmmsg(m->fd, m->vec, asked, m->flags & ~MSG_TRUNC, timeout) :
 				 real.recvmmsg(m->fd, vec + got, 1, m->flags, timeout);
 
 		if (rc < 0 || !asked)
 			return got ? (int)got : rc;
-		kept = deliver(m, vec + got, (unsigned)rc);
+		kept = many_deliver(m, vec + got, (unsigned)rc);
 		got += kept;
-		if (got && ((unsigned)rc < asked || is_over(timeout)))
+		if (got && ((unsigned)rc < asked || many_is_over(timeout)))
 			break;
 		if (got && m->flags & MSG_WAITFORONE)
 			m->flags |= MSG_DONTWAIT;

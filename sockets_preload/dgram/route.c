@@ -39,7 +39,7 @@ DIW_COLD bool diw_hop_is_confirmed(struct diw_hop *h, uint64_t ticks)
 /* ---- What is remembered ---- */
 
 /* The one that was asked about S and TO before, or the oldest. */
-static struct diw_hop *place_of(const struct diw_sock *s, const struct sockaddr *to)
+static struct diw_hop *hop_place(const struct diw_sock *s, const struct sockaddr *to)
 {
 	struct diw_hop *set = diw_hop_set(s, to), *oldest = set;
 
@@ -55,10 +55,10 @@ static struct diw_hop *place_of(const struct diw_sock *s, const struct sockaddr 
 #ifdef __SANITIZE_THREAD__
 __attribute__((noinline, no_sanitize("thread")))
 #endif
-static void remember(const struct diw_sock *s, const struct sockaddr *to, const struct diw_addr *dst,
-		     struct diw_route *route)
+static void hop_remember(const struct diw_sock *s, const struct sockaddr *to, const struct diw_addr *dst,
+			 struct diw_route *route)
 {
-	struct diw_hop *h = place_of(s, to);
+	struct diw_hop *h = hop_place(s, to);
 	uint32_t turn = atomic_load_explicit(&h->turn, memory_order_relaxed), mark = mark_of(s, dst, route);
 
 	if (turn % 2 || !atomic_compare_exchange_strong(&h->turn, &turn, turn + 1))
@@ -106,6 +106,6 @@ DIW_COLD bool diw_route_ask(const struct diw_sock *s, int fd, const struct socka
 	}
 	route->stamp = 0;
 	if (route->lasting)
-		remember(s, to, &dst, route);
+		hop_remember(s, to, &dst, route);
 	return true;
 }

@@ -150,7 +150,7 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 }
 
 /* What is no datagram, or not all of it, is left alone. */
-static ssize_t put_out(const struct tx *t, const struct msghdr *m)
+static ssize_t tx_put_out(const struct tx *t, const struct msghdr *m)
 {
 	if (DIW_LIKELY(!diw_bad_net_on) || t->why == DIW_C_sock_plain_flags ||
 	    diw_sock_option(t->fd, IPPROTO_UDP, UDP_CORK))
@@ -177,8 +177,9 @@ static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uin
 }
 
 /* MSG has the address and the control data. */
-static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct msghdr *msg, const struct iovec *iov,
-						size_t n)
+static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const struct msghdr *msg,
+						   const struct iovec *iov,
+						   size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
 	uint8_t first[DIW_FRAME_WRITE], crc[DIW_SEAL_LEN];
@@ -187,7 +188,7 @@ static __attribute__((noinline)) ssize_t gather(const struct tx *t, const struct
 	enclose(t, piece, first, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
-	return put_out(t, &m);
+	return tx_put_out(t, &m);
 }
 
 /* Refused because of the frame it may leave without. ENOBUFS with IP_RECVERR is a full queue's, behind the point where
@@ -197,7 +198,7 @@ static bool is_refused(const struct diw_sock *s, ssize_t rc)
 	return rc < 0 && (errno == EMSGSIZE || (errno == ENOBUFS && !s->watched));
 }
 
-static void uncount(enum diw_sock_counter which)
+static void sent_uncount(enum diw_sock_counter which)
 {
 	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[which], 1, memory_order_relaxed);
 }
@@ -208,7 +209,7 @@ static DIW_COLD bool is_final(const struct diw_sock *s, ssize_t rc)
 	if (!is_refused(s, rc))
 		return true;
 	diw_count(DIW_C_sock_plain_size);
-	uncount(DIW_C_sock_tx_framed);
+	sent_uncount(DIW_C_sock_tx_framed);
 	return false;
 }
 
@@ -237,7 +238,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		rc = diw_real_sendto(fd, frame, stage(&t.route, frame, len, &iov, 1, s, s->watched), flags, addr,
 				     addr_len);
 	else
-		rc = gather(&t, &(struct msghdr){ .msg_name = (void *)addr, .msg_namelen = addr_len }, &iov, 1);
+		rc = tx_gather(&t, &(struct msghdr){ .msg_name = (void *)addr, .msg_namelen = addr_len }, &iov, 1);
 	if (DIW_LIKELY(rc >= 0))
 		return (ssize_t)len;
 	return is_final(s, rc) ? rc : diw_real_sendto(fd, buf, len, flags, addr, addr_len);
@@ -324,7 +325,7 @@ static DIW_COLD ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 			return rc;
 		diw_count(DIW_C_sock_plain_size);
 	}
-	return put_out(t, msg);
+	return tx_put_out(t, msg);
 }
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
@@ -336,7 +337,7 @@ static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 
 	m.msg_iov = &one;
 	m.msg_iovlen = 1;
-	return put_out(t, &m);
+	return tx_put_out(t, &m);
 }
 
 ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
@@ -352,13 +353,13 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 	} else if (t.size) {
 		return send_cut(&t, msg);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
-		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
+		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : tx_gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
 		if (DIW_LIKELY(rc >= 0))
 			return (ssize_t)t.len;
 		if (is_final(s, rc))
 			return rc;
 	}
-	return put_out(&t, msg);
+	return tx_put_out(&t, msg);
 }
 
 /* ---- Many at once ---- */
@@ -395,7 +396,7 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 }
 
 /* MSG is sent with the batch; false: that is full, or MSG is sent alone. */
-static bool join(struct batch *b, const struct msghdr *msg)
+static bool batch_join(struct batch *b, const struct msghdr *msg)
 {
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
 	bool odd = is_odd(msg), odd_control = !odd && is_odd_control(msg, &t);
@@ -426,7 +427,7 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 
 	b->n = b->pieces = 0;
 	b->room = b->stage.mem;
-	while (b->n < n && join(b, &vec[b->n].msg_hdr))
+	while (b->n < n && batch_join(b, &vec[b->n].msg_hdr))
 		;
 	*asked = b->n;
 	if (!b->n)
@@ -435,7 +436,7 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 	sent = rc < 0 ? 0 : rc;
 	for (unsigned i = 0; i < b->n; i++)
 		if ((int)i >= sent && b->counted[i] != NO_REASON)
-			uncount(b->counted[i]);
+			sent_uncount(b->counted[i]);
 		else if ((int)i < sent)
 			vec[i].msg_len = b->counted[i] == DIW_C_sock_tx_framed ? (unsigned)b->len[i] :
 										 b->vec[i].msg_len;

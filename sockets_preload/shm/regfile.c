@@ -46,7 +46,7 @@ static void directory(char *path, size_t size)
 		snprintf(path, size, "/dev/shm/diwarp-%u", (unsigned)geteuid());
 }
 
-static bool is_ours(const struct stat *st, const char **why)
+static bool file_is_ours(const struct stat *st, const char **why)
 {
 	if (st->st_uid != geteuid())
 		*why = "it belongs to another user";
@@ -75,13 +75,13 @@ static int open_dir(bool create, const char *path, const char **why)
 		*why = !create && errno == ENOENT ? NULL : strerror(errno);
 		return -1;
 	}
-	if (fstat(fd, &st) == 0 && is_ours(&st, why))
+	if (fstat(fd, &st) == 0 && file_is_ours(&st, why))
 		return fd;
 	close(fd);
 	return -1;
 }
 
-static bool lock(int fd, int how)
+static bool file_lock(int fd, int how)
 {
 	for (int i = 0; i < INIT_TRIES; i++) {
 		if (flock(fd, how | LOCK_NB) == 0)
@@ -100,16 +100,16 @@ static bool is_file(int fd, int how, const char **why)
 		*why = "not a file";
 		return false;
 	}
-	if (!is_ours(&st, why))
+	if (!file_is_ours(&st, why))
 		return false;
-	if (how && !lock(fd, how)) {
+	if (how && !file_lock(fd, how)) {
 		*why = "another process holds its lock";
 		return false;
 	}
 	return true;
 }
 
-static int open_file(const char *name, bool create, int how, char *path, size_t size, const char **why)
+static int regfile_open_file(const char *name, bool create, int how, char *path, size_t size, const char **why)
 {
 	size_t len;
 	int dir, fd;
@@ -245,7 +245,7 @@ static void extend(const struct diw_regfile *what, int fd)
 		(void)!ftruncate(fd, most);
 }
 
-static void *init(const struct diw_regfile *what, int fd, const char **why)
+static void *regfile_init(const struct diw_regfile *what, int fd, const char **why)
 {
 	void *reg;
 
@@ -275,7 +275,7 @@ static bool is_of_no_use(const struct diw_regfile *what, const void *reg)
 }
 
 /* Under the file's lock if CREATE. */
-static void *take(const struct diw_regfile *what, int fd, bool create, const char **why)
+static void *regfile_take(const struct diw_regfile *what, int fd, bool create, const char **why)
 {
 	struct stat st = { 0 };
 	void *reg = NULL;
@@ -294,19 +294,19 @@ static void *take(const struct diw_regfile *what, int fd, bool create, const cha
 		munmap(reg, what->size);
 	}
 	if (st.st_size == 0)
-		return create ? init(what, fd, why) : NULL;
+		return create ? regfile_init(what, fd, why) : NULL;
 	*why = "it is damaged; removing it helps once no program uses it";
 	return NULL;
 }
 
 static void *open_shared(const struct diw_regfile *what, bool create, char *path, size_t size, const char **why)
 {
-	int fd = open_file(what->name, create, create ? LOCK_EX : 0, path, size, why);
+	int fd = regfile_open_file(what->name, create, create ? LOCK_EX : 0, path, size, why);
 	void *reg;
 
 	if (fd < 0)
 		return NULL;
-	reg = take(what, fd, create, why);
+	reg = regfile_take(what, fd, create, why);
 	if (reg && create)
 		extend(what, fd);
 	flock(fd, LOCK_UN);                  /* the mapping would keep it */
@@ -326,14 +326,14 @@ static bool is_removed(int fd)
 /* Under a lock of its kind. *AGAIN: the file was removed meanwhile. */
 static void *try_kept(const struct diw_regfile *what, int how, char *path, size_t size, const char **why, bool *again)
 {
-	int fd = open_file(what->name, true, how, path, size, why);
+	int fd = regfile_open_file(what->name, true, how, path, size, why);
 	void *reg;
 
 	if (fd < 0)
 		return NULL;
-	reg = take(what, fd, how == LOCK_EX, why);
+	reg = regfile_take(what, fd, how == LOCK_EX, why);
 	if (reg && how == LOCK_EX)
-		lock(fd, LOCK_SH);
+		file_lock(fd, LOCK_SH);
 	*again = is_removed(fd);
 	if (reg && *again) {
 		munmap(reg, what->size);

@@ -79,7 +79,7 @@ bool diw_sockreg_is_complete(const struct diw_sockreg *reg)
 	       reg->entries == DIW_SOCKREG_ENTRIES && reg->size == sizeof *reg;
 }
 
-static bool init(void *p, const char **why)
+static bool sockreg_init(void *p, const char **why)
 {
 	struct diw_sockreg *reg = p;
 
@@ -93,7 +93,7 @@ static bool init(void *p, const char **why)
 	return true;
 }
 
-static bool is_complete(const void *reg)
+static bool sockreg_is_complete(const void *reg)
 {
 	return diw_sockreg_is_complete(reg);
 }
@@ -104,7 +104,7 @@ struct diw_sockreg *diw_sockreg_open(bool create, char *path, size_t size, const
 	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_sockreg, entry) : sizeof(struct diw_sockreg);
 	const size_t all = offsetof(struct diw_sockreg, entry) + DIW_SOCKREG_ENTRIES * sizeof(struct diw_sock_entry);
 	const struct diw_regfile what = { .name = name, .size = sizeof(struct diw_sockreg), .most = all,
-					  .backed = backed, .init = init, .is_complete = is_complete };
+					  .backed = backed, .init = sockreg_init, .is_complete = sockreg_is_complete };
 	struct diw_sockreg *reg;
 
 	snprintf(name, sizeof name, DIW_SOCKREG_FILE "-%u", DIW_SOCKREG_VERSION);

@@ -48,7 +48,7 @@ static bool is_ready(const struct diw_sockreg *reg)
 }
 
 /* Its maker was killed before it was complete; the next process makes another. */
-static struct diw_sockreg *abandon(struct diw_sockreg *reg, int id)
+static struct diw_sockreg *window_abandon(struct diw_sockreg *reg, int id)
 {
 	shmdt(reg);
 	shmctl(id, IPC_RMID, NULL);
@@ -60,7 +60,7 @@ static struct diw_sockreg *make(int id)
 	struct diw_sockreg *reg = attach(id, NULL, 0);
 
 	if (!reg || !diw_sockreg_init(reg))
-		return reg ? abandon(reg, id) : NULL;
+		return reg ? window_abandon(reg, id) : NULL;
 	atomic_store_explicit(&reg->magic, DIW_SOCKREG_MAGIC, memory_order_release);
 	return reg;
 }
@@ -76,7 +76,7 @@ static struct diw_sockreg *open_own(uint32_t uid)
 		id = shmget(key_of(uid, i), 0, 0);
 		if (id < 0 || !is_made_by(id, uid) || !(reg = attach(id, NULL, 0)))
 			continue;
-		return is_ready(reg) ? reg : abandon(reg, id);
+		return is_ready(reg) ? reg : window_abandon(reg, id);
 	}
 	return NULL;
 }

@@ -30,7 +30,7 @@ static uint64_t boot(void)
 	return h;
 }
 
-static bool is_complete(const void *p)
+static bool streamreg_is_complete(const void *p)
 {
 	const struct diw_streamreg *reg = p;
 
@@ -99,7 +99,7 @@ bool diw_streamreg_back_part(struct diw_streamreg *reg, uint32_t part)
 	return true;
 }
 
-static bool init(void *p, const char **why)
+static bool streamreg_init(void *p, const char **why)
 {
 	struct diw_streamreg *reg = p;
 
@@ -117,7 +117,7 @@ static bool init(void *p, const char **why)
 	return true;
 }
 
-static bool is_over(const void *p)
+static bool streamreg_is_over(const void *p)
 {
 	const struct diw_streamreg *reg = p;
 
@@ -133,7 +133,8 @@ struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, c
 	const size_t backed = diw_can_back_pages() ? offsetof(struct diw_streamreg, part) :
 			      offsetof(struct diw_streamreg, slot) + FROM_THE_START * sizeof(struct diw_sock_stream);
 	const struct diw_regfile what = { .name = name, .size = first, .most = all, .backed = backed,
-					  .init = init, .is_complete = is_complete, .is_over = is_over, .kept = true };
+					  .init = streamreg_init, .is_complete = streamreg_is_complete,
+					  .is_over = streamreg_is_over, .kept = true };
 	struct diw_streamreg *reg;
 	struct stat st = { 0 };
 

@@ -76,14 +76,14 @@ static uint8_t *packet(const struct shape *sh, const uint8_t *data, size_t n, si
 		ip[9] = IPPROTO_UDP;
 		memset(ip + 12, 0x7e, 8);
 		memset(ip + 20, 1, sh->between);
-		diw_put16(ip + 10, (uint16_t)~fold(add(0, ip, head)));
+		diw_put16(ip + 10, (uint16_t)~fold(sum_add(0, ip, head)));
 	}
 	diw_put32(udp, 0x12345678);
 	diw_put16(udp + 4, (uint16_t)(UDP + n));
 	memcpy(udp + UDP, data, n);
 	c = fold(pseudo(ip, UDP + n));
 	if (sh->checksum == FULL)
-		c = (uint16_t)~fold(add(pseudo(ip, UDP + n), udp, UDP + n));
+		c = (uint16_t)~fold(sum_add(pseudo(ip, UDP + n), udp, UDP + n));
 	diw_put16(udp + 6, sh->checksum == NONE ? 0 : c);
 	return p;
 }
@@ -186,7 +186,7 @@ START_TEST(fragment)
 		ck_assert_mem_eq(seen + before, data, here);
 		ck_assert_uint_eq(diw_get16(udp + 4), UDP + n);
 		if (!sh->v6) {
-			ck_assert_uint_eq(fold(add(0, ip, 20 + sh->between)), 0xffff);
+			ck_assert_uint_eq(fold(sum_add(0, ip, 20 + sh->between)), 0xffff);
 			ck_assert_uint_eq(diw_get16(ip + 6), here == n ? 0 : MORE_FRAGMENTS);
 		}
 		free(p);
