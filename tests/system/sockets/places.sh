@@ -86,7 +86,7 @@ one_place() {
 	unset DIWARP_SOCKETS_PEERS
 	ip addr del $TWICE/32 dev lo
 }
-there() { AS=in_b "$@"; }
+there() { AS="nsenter -t $HOLDER -n" "$@"; }
 about_twice() { echo 'dig to a plain dnsmasq, whose address and port an interposed one has in another network namespace'; }
 row_twice() {
 	ELIGIBLE=second
