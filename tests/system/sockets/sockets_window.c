@@ -73,16 +73,16 @@ static struct diw_sockreg *window(uint32_t uid)
 	return reg;
 }
 
-static void show(struct diw_sockreg *reg, struct diw_sock_entry e)
+static void show(struct diw_sockreg *reg, struct diw_sock_entry *e)
 {
-	struct diw_sock_entry *to = diw_sockreg_at(reg, e.local.port, 0);
+	struct diw_sock_entry *to = diw_sockreg_at(reg, e->local.port, 0);
 
 	if (!diw_sockreg_back(reg, to))
 		abort();
-	while (pthread_mutex_trylock(&reg->owner[e.owner].life))
-		e.owner++;
-	e.owner_epoch = reg->owner[e.owner].epoch;
-	memcpy((char *)to + sizeof to->seq, (char *)&e + sizeof e.seq, sizeof e - sizeof e.seq);
+	while (pthread_mutex_trylock(&reg->owner[e->owner].life))
+		e->owner++;
+	e->owner_epoch = reg->owner[e->owner].epoch;
+	memcpy((char *)to + sizeof to->seq, (char *)e + sizeof e->seq, sizeof *e - sizeof e->seq);
 	atomic_store(&to->seq, 4 + DIW_SOCK_SHOWN);
 }
 
@@ -114,6 +114,7 @@ static int answer_plain(int fd)
 static int liar(const char *port, int type)
 {
 	int fd = bound(port, type), ready[2];
+	struct diw_sock_entry e;
 	pid_t pid;
 	char c;
 	int rc;
@@ -124,7 +125,8 @@ static int liar(const char *port, int type)
 	if (pid == 0) {
 		if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
 			abort();
-		show(window(NOBODY), shown(fd, port, type));
+		e = shown(fd, port, type);
+		show(window(NOBODY), &e);
 		(void)!write(ready[1], "", 1);
 		pause();
 	}
@@ -166,7 +168,7 @@ static int garbage(const char *port)
 		e.key[0] = diw_rng_next(&r);
 		e.owner = i % 2;
 		if (i % 4)
-			show(reg, e);
+			show(reg, &e);
 		if (recv(fd, buf, sizeof buf, 0) < 0)
 			return 1;
 	}
