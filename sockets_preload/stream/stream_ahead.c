@@ -49,7 +49,7 @@ static void look_through(struct diw_stream_rx *rx, uint32_t here, const uint8_t 
 	}
 }
 
-static bool look(int fd, struct diw_stream_rx *rx, uint32_t here, size_t n)
+static bool ahead_look(int fd, struct diw_stream_rx *rx, uint32_t here, size_t n)
 {
 	struct diw_hold stage;
 	ssize_t rc;
@@ -85,11 +85,11 @@ static bool find_more(int fd, struct diw_stream_rx *rx, uint32_t here, size_t n)
 	if (!rx->ahead.moved && n > DIW_STAGE)
 		return look_at_all(fd, rx, here, n);
 	if (rx->ahead.moved && !rx->crc && next < MUCH && next < n) {
-		look(fd, rx, here, next);
+		ahead_look(fd, rx, here, next);
 		if (rx->ahead.payload >= MUCH)
 			return false;
 	}
-	return look(fd, rx, here, n);
+	return ahead_look(fd, rx, here, n);
 }
 
 static bool is_exact(const struct diw_stream_ahead *a, uint32_t n)

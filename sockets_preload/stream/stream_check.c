@@ -34,7 +34,7 @@ static bool has_ended(int fd)
 
 /* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
  * have been taken, takes the room in the queue that the rest needs. */
-static bool keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t n)
+static bool part_keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t n)
 {
 	struct diw_stream_rx *rx = &st->rx;
 
@@ -62,7 +62,7 @@ static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
 }
 
 /* The last bytes may come, with the end, between looking at them and asking for it. */
-static ssize_t look(int fd, uint8_t *to, size_t n, bool *ended)
+static ssize_t check_peek(int fd, uint8_t *to, size_t n, bool *ended)
 {
 	ssize_t rc = real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT);
 
@@ -76,7 +76,7 @@ static ssize_t verify_at(int fd, struct diw_sock_stream *st, uint8_t *stage, siz
 	struct diw_stream_rx *rx = &st->rx;
 	size_t all = rx->left + rx->tail, held = rx->held;
 	bool ended;
-	ssize_t rc = look(fd, stage + held, all - held, &ended);
+	ssize_t rc = check_peek(fd, stage + held, all - held, &ended);
 
 	if (rc == (ssize_t)(all - held)) {
 		if (rx->low > 1)
@@ -87,7 +87,7 @@ static ssize_t verify_at(int fd, struct diw_sock_stream *st, uint8_t *stage, siz
 		return -1;
 	if (ended)
 		return diw_stream_broken(fd, st, DIW_C_sock_stream_cut);
-	if (!keep(fd, st, stage + held, (size_t)rc)) {
+	if (!part_keep(fd, st, stage + held, (size_t)rc)) {
 		set_low(fd, rx, all - held);
 		*need = all - held;
 	}

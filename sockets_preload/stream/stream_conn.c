@@ -81,7 +81,7 @@ static bool name(int fd, struct diw_addr *a, int (*get)(int, struct sockaddr *, 
 static int sock_name(int fd, struct sockaddr *sa, socklen_t *len) { return getsockname(fd, sa, len); }
 static int peer_name(int fd, struct sockaddr *sa, socklen_t *len) { return getpeername(fd, sa, len); }
 
-static bool describe(int fd, struct diw_sock *s)
+static bool conn_describe(int fd, struct diw_sock *s)
 {
 	const struct diw_sock *new = diw_stream_new(fd);
 
@@ -121,7 +121,7 @@ uint32_t diw_stream_look(int fd, struct diw_sock *s)
 {
 	struct diw_addr peer;
 
-	if (!describe(fd, s))
+	if (!conn_describe(fd, s))
 		return DIW_MARK_FOREIGN;
 	s->slot = diw_stream_find(s->cookie);
 	if (s->slot)
@@ -165,7 +165,7 @@ static bool is_wanted(int fd, const struct diw_sock *s, struct diw_listener *l)
 	return false;
 }
 
-static bool goes_on(int rc)
+static bool connect_goes_on(int rc)
 {
 	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
 }
@@ -178,7 +178,7 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 	diw_reg_show_connection(s);
 	rc = real.connect(fd, addr, len);
 	saved = errno;
-	if (goes_on(rc)) {
+	if (connect_goes_on(rc)) {
 		name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
@@ -190,7 +190,7 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 	return rc;
 }
 
-static void leave(int fd)
+static void conn_leave(int fd)
 {
 	struct diw_sock *s = diw_sock_marked(fd, DIW_MARK_UNKNOWN);
 
@@ -213,7 +213,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	int saved = errno;
 	bool disconnects = len < sizeof(struct sockaddr_in) || addr->sa_family == AF_UNSPEC;
 
-	if ((addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)) || !describe(fd, &s))
+	if ((addr->sa_family == AF_INET6 && len < sizeof(struct sockaddr_in6)) || !conn_describe(fd, &s))
 		return real.connect(fd, addr, len);
 	st = diw_stream_new(fd) ? NULL : diw_stream_find(s.cookie);
 	if (!disconnects) {
@@ -225,7 +225,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (st)
 		diw_stream_free(st);
 	if (!diw_stream_new(fd))
-		leave(fd);
+		conn_leave(fd);
 	if (s.bound)
 		name(fd, &s.local, sock_name);
 	errno = saved;
@@ -244,7 +244,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 /* ---- Listening, accepting ---- */
 
-static void show(int fd, struct diw_sock *l)
+static void listener_show(int fd, struct diw_sock *l)
 {
 	if (diw_conf_has_port(l->local.port, l->local.port) && !diw_ref_holds(&l->shown))
 		diw_reg_advertise(l, fd);
@@ -255,9 +255,9 @@ void diw_stream_listens(int fd)
 	struct diw_sock s;
 	int saved = errno;
 
-	if (diw_conf.streams && describe(fd, &s) && !diw_sock_marked(fd, DIW_MARK_LISTENER)) {
+	if (diw_conf.streams && conn_describe(fd, &s) && !diw_sock_marked(fd, DIW_MARK_LISTENER)) {
 		describe_listener(fd, &s);
-		show(fd, &s);
+		listener_show(fd, &s);
 		diw_sock_keep(fd, &s, DIW_MARK_LISTENER);
 	}
 	errno = saved;
@@ -278,7 +278,7 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 	if (l) {
 		if (diw_sock_is_shared(l))
 			describe_options(fd, l);
-		show(fd, l);
+		listener_show(fd, l);
 		*copy = *l;
 	}
 	errno = saved;

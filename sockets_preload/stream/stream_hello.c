@@ -12,7 +12,7 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 
 /* An acceptor may share its port with other listeners, of which the initiator found one, and the kernel another;
  * and the key may be the one that is configured on the peer's host, too. */
-static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
+static bool key_is_ours(const struct diw_sock_stream *st, uint64_t key)
 {
 	uint16_t port = st->local.port;
 
@@ -23,7 +23,7 @@ static bool is_ours(const struct diw_sock_stream *st, uint64_t key)
 enum diw_hello diw_stream_is_hello(struct diw_sock_stream *st, const uint8_t *p, size_t n, bool *crc)
 {
 	struct diw_stream_hello h;
-	bool ours = diw_stream_hello_decode(&h, st->initiator, p, n) && (!h.has_key || is_ours(st, h.key));
+	bool ours = diw_stream_hello_decode(&h, st->initiator, p, n) && (!h.has_key || key_is_ours(st, h.key));
 
 	*crc = h.crc;
 	if (!ours)

@@ -6,7 +6,7 @@
 #include "sockets_preload/stream/stream.h"
 
 /* With fewer bytes in the queue there cannot be as much payload as the program wants. */
-static uint32_t least(const struct diw_stream_rx *rx, uint32_t want)
+static uint32_t least_bytes(const struct diw_stream_rx *rx, uint32_t want)
 {
 	uint32_t here = rx->left, held = rx->part ? rx->held - (uint32_t)rx->given : 0;
 
@@ -25,7 +25,7 @@ void diw_stream_low(int fd, struct diw_stream_rx *rx)
 
 	if (DIW_LIKELY(want <= 1) || diw_is_confined() || atomic_load(&rx->state) != DIW_STREAM_FRAMED)
 		return;
-	low = least(rx, want);
+	low = least_bytes(rx, want);
 	if (low == rx->low)
 		return;
 	rx->low = low;

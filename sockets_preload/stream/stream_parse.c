@@ -61,7 +61,7 @@ static bool take_head(struct diw_stream_rx *rx)
 }
 
 /* There is as much room before what follows a head as it took of the bytes that it was found with. */
-static size_t give_stale(struct diw_stream_rx *rx, uint8_t *to)
+static size_t stale_move(struct diw_stream_rx *rx, uint8_t *to)
 {
 	size_t n = rx->n_stale;
 
@@ -83,7 +83,7 @@ bool diw_stream_parse(struct diw_stream_rx *rx, const uint8_t *p, size_t n, uint
 			if (rx->got == DIW_STREAM_HEAD && !take_head(rx))
 				return false;
 			if (rx->got == DIW_STREAM_HEAD && rx->n_stale && to)
-				*got += give_stale(rx, to + *got);
+				*got += stale_move(rx, to + *got);
 		} else if (rx->left) {
 			take = rx->left < n ? rx->left : n;
 			memmove(to + *got, p, take);

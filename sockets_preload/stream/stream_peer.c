@@ -72,15 +72,15 @@ static bool is_alone(void)
 
 /* The peer of ST, in this network namespace, is the socket that the kernel finds by its addresses: behind a translation
  * of addresses it finds none, or a listener. */
-static bool ask(struct diw_sock_stream *st, struct diw_told *told)
+static bool peer_ask(struct diw_sock_stream *st, struct diw_told *told)
 {
 	return diw_is_local(&st->remote, st->netns) && diw_ask_peer(st->netns, &st->local, &st->remote, told) &&
 	       told->cookie && told->state != TCP_LISTEN && told->state != TCP_SYN_RECV;
 }
 
 /* What is shown of that socket now. As long as no process has it nothing is. */
-static enum diw_reader look(struct diw_sock_stream *st, const struct diw_told *told, struct diw_route *route,
-			    uint64_t *patience)
+static enum diw_reader peer_look(struct diw_sock_stream *st, const struct diw_told *told, struct diw_route *route,
+				 uint64_t *patience)
 {
 	struct diw_connection c;
 
@@ -104,7 +104,9 @@ enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struc
 	struct diw_told told;
 	uint64_t patience;
 
-	return diw_stream_place(fd, st) && ask(st, &told) ? look(st, &told, route, &patience) : DIW_READER_NONE;
+	if (!diw_stream_place(fd, st) || !peer_ask(st, &told))
+		return DIW_READER_NONE;
+	return peer_look(st, &told, route, &patience);
 }
 
 /* The acceptor need not ask which socket it answers: the kernel has said here which are the two ends. */
@@ -152,9 +154,9 @@ bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_rout
 	if (acceptor_is_told(st, route))
 		return true;
 	for (int i = 0; is == DIW_READER_AWAITED; i++) {
-		if ((i % LOOKS == 0 || i > YIELDS) && !ask(st, &told))
+		if ((i % LOOKS == 0 || i > YIELDS) && !peer_ask(st, &told))
 			return false;
-		is = look(st, &told, route, &patience);
+		is = peer_look(st, &told, route, &patience);
 		if (is != DIW_READER_AWAITED || !waits)
 			break;
 		now = diw_clock_ns();

@@ -89,7 +89,7 @@ static void make_plan(struct call *c, struct plan *p)
 	to_iov(p, p->at + p->pay, p->rest);
 }
 
-static void put(struct call *c, const uint8_t *p, size_t n)
+static void rx_put(struct call *c, const uint8_t *p, size_t n)
 {
 	struct diw_iov to = { c->iov, c->n, 0 };
 	struct iovec v;
@@ -102,12 +102,12 @@ static void put(struct call *c, const uint8_t *p, size_t n)
 		memcpy(v.iov_base, p, len);
 }
 
-static void give_stale(struct call *c)
+static void stale_deliver(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t n = rx->n_stale < c->len - c->done ? rx->n_stale : c->len - c->done;
 
-	put(c, rx->stale, n);
+	rx_put(c, rx->stale, n);
 	if (c->flags & MSG_PEEK)
 		return;
 	rx->n_stale = (uint8_t)(rx->n_stale - n);
@@ -115,7 +115,7 @@ static void give_stale(struct call *c)
 }
 
 /* N bytes came as P says. */
-static bool came(struct call *c, struct plan *p, size_t n)
+static bool plan_done(struct call *c, struct plan *p, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t take = n < p->n_ahead ? n : p->n_ahead, all = n, before = c->done + rx->n_stale, got;
@@ -139,7 +139,7 @@ static bool came(struct call *c, struct plan *p, size_t n)
 		c->done += got;
 	}
 	diw_stream_passed(rx, (uint32_t)all, (uint32_t)(c->done + rx->n_stale - before));
-	give_stale(c);
+	stale_deliver(c);
 	return good;
 }
 
@@ -154,7 +154,7 @@ static void take_held(struct call *c)
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t n = unread(rx) < c->len - c->done ? unread(rx) : c->len - c->done;
 
-	put(c, diw_stream_part(rx->part) + rx->given, n);
+	rx_put(c, diw_stream_part(rx->part) + rx->given, n);
 	rx->given = (uint16_t)(rx->given + n);
 	rx->left -= (uint32_t)n;
 	rx->ahead.moved = true;
@@ -171,7 +171,7 @@ static void take_held(struct call *c)
 }
 
 /* Until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are there. */
-static ssize_t take(struct call *c)
+static ssize_t rx_take(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	struct plan p;
@@ -195,7 +195,7 @@ static ssize_t take(struct call *c)
 			return -1;
 		if (rc == 0)
 			return is_between(rx) ? 0 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_cut);
-		if (!came(c, &p, (size_t)rc))
+		if (!plan_done(c, &p, (size_t)rc))
 			return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 		if ((size_t)rc < p.asked) {
 			errno = EAGAIN;
@@ -233,7 +233,7 @@ static ssize_t take_checked(struct call *c)
 		if (rx->got == DIW_STREAM_HEAD && rx->left && !rx->verified)
 			rc = diw_stream_verify(c->fd, c->st, &c->need);
 		if (rc > 0)
-			rc = take(c);
+			rc = rx_take(c);
 		if (rc <= 0)
 			return rc;
 	}
@@ -266,7 +266,7 @@ static ssize_t peek_payload(struct call *c)
 		got += held;
 		memcpy(stage.mem + got, copy.stale, copy.n_stale);
 		got += copy.n_stale;
-		put(c, stage.mem, got < c->len - c->done ? got : c->len - c->done);
+		rx_put(c, stage.mem, got < c->len - c->done ? got : c->len - c->done);
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &stage);
 	if (n == 0)
@@ -281,7 +281,7 @@ static ssize_t peek(struct call *c)
 	ssize_t rc = 1;
 
 	if (rx->got < DIW_STREAM_HEAD || !rx->left)
-		rc = take(&nothing);
+		rc = rx_take(&nothing);
 	if (rc > 0 && rx->crc && !rx->verified)
 		rc = diw_stream_verify(c->fd, c->st, &c->need);
 	if (rc <= 0 || c->iov)
@@ -301,7 +301,7 @@ static ssize_t look_at_hello(struct call *c)
 	return n ? n : real.recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK | MSG_DONTWAIT);
 }
 
-/* What follows the hello is taken with it, if nothing need be checked. As take(). */
+/* What follows the hello is taken with it, if nothing need be checked. As rx_take(). */
 static ssize_t take_hello(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -321,7 +321,7 @@ static ssize_t take_hello(struct call *c)
 	diw_stream_wants(c->fd, rx);
 	atomic_store(&rx->state, DIW_STREAM_FRAMED);
 	diw_count(DIW_C_sock_stream_framed);
-	if (n && !came(c, &p, (size_t)n))
+	if (n && !plan_done(c, &p, (size_t)n))
 		return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 	errno = EAGAIN;
 	return (size_t)n < p.asked ? -1 : 1;
@@ -381,7 +381,7 @@ static ssize_t take_urgent(struct call *c)
 
 enum { DONE, PLAIN, FAILED };
 
-static int locked(struct call *c, uint64_t cookie)
+static int rx_locked(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	ssize_t rc = 1;
@@ -404,12 +404,12 @@ static int locked(struct call *c, uint64_t cookie)
 	if (rc <= 0)
 		return rc < 0 ? FAILED : DONE;
 	if (c->iov)
-		give_stale(c);
+		stale_deliver(c);
 	else
 		c->done = rx->n_stale;
 	if (rx->urgent && !diw_is_confined() && is_between(rx) && !c->done && take_urgent(c) > 0)
 		return DONE;
-	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : take(c);
+	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : rx_take(c);
 	return rc < 0 ? FAILED : DONE;
 }
 
@@ -425,7 +425,7 @@ static void note_idle(struct call *c)
 	c->found_none = false;
 }
 
-static int attempt(struct call *c, uint64_t cookie)
+static int rx_attempt(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	struct diw_stream_holder holder;
@@ -444,7 +444,7 @@ static int attempt(struct call *c, uint64_t cookie)
 		atomic_store(&rx->state, DIW_STREAM_BROKEN);
 	}
 	c->need = 0;
-	rc = locked(c, cookie);
+	rc = rx_locked(c, cookie);
 	diw_stream_low(c->fd, rx);
 	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
@@ -457,7 +457,7 @@ static int attempt(struct call *c, uint64_t cookie)
 }
 
 /* A receive that takes nothing waits as the kernel's does: timeouts, signals and all. */
-static bool waits(struct call *c)
+static bool rx_waits(struct call *c)
 {
 	char byte;
 
@@ -510,10 +510,10 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 	bool waited = waits_first(c);
 
 	pthread_testcancel();
-	if (waited && !waits(c))
+	if (waited && !rx_waits(c))
 		return -1;
 	for (;;) {
-		int rc = attempt(c, cookie);
+		int rc = rx_attempt(c, cookie);
 
 		if (rc == PLAIN) {
 			*plain = true;
@@ -523,7 +523,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			break;
 		if (rc == DONE)
 			return c->done || !(c->flags & MSG_WAITALL) ? (ssize_t)c->done : 0;
-		if (errno != EAGAIN || !may_wait(c) || !waits(c))
+		if (errno != EAGAIN || !may_wait(c) || !rx_waits(c))
 			return c->done ? (ssize_t)c->done : -1;
 		c->found_none = !waited;
 		waited = true;
@@ -567,7 +567,7 @@ bool diw_stream_next(int fd, int *bytes)
 	if (!c.st || diw_is_confined() ||
 	    atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
 		return false;
-	rc = attempt(&c, cookie);
+	rc = rx_attempt(&c, cookie);
 	errno = saved;
 	if (rc == PLAIN)
 		return false;

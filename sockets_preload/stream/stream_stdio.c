@@ -14,7 +14,7 @@ int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 static struct { FILE *_Atomic f; _Atomic int fd; } files[MOST_FILES];
 static _Atomic int highest;              /* of them, and one more */
 
-static int find(const FILE *f)
+static int file_find(const FILE *f)
 {
 	int n = atomic_load_explicit(&highest, memory_order_acquire);
 
@@ -26,7 +26,7 @@ static int find(const FILE *f)
 
 static FILE *const taken = (FILE *)&files;   /* of which the file is not there yet */
 
-static int claim(int fd)
+static int file_claim(int fd)
 {
 	for (int i = 0; i < MOST_FILES; i++) {
 		FILE *none = NULL;
@@ -78,7 +78,7 @@ static int file_close(void *cookie)
 static FILE *open_file(int fd, const char *mode)
 {
 	static const cookie_io_functions_t io = { .read = file_read, .write = file_write, .close = file_close };
-	int i = claim(fd);
+	int i = file_claim(fd);
 	FILE *f = i < 0 ? NULL : fopencookie((void *)(intptr_t)i, mode, io);
 
 	if (i >= 0)
@@ -113,7 +113,7 @@ DIW_API FILE *_IO_fdopen(int fd, const char *mode)
 
 DIW_API int fileno(FILE *f)
 {
-	int i = find(f);
+	int i = file_find(f);
 
 	diw_preload_init();
 	return i < 0 ? real.fileno(f) : atomic_load(&files[i].fd);
@@ -121,7 +121,7 @@ DIW_API int fileno(FILE *f)
 
 DIW_API int fileno_unlocked(FILE *f)
 {
-	int i = find(f);
+	int i = file_find(f);
 
 	diw_preload_init();
 	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&files[i].fd);

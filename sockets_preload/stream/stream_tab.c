@@ -234,7 +234,7 @@ struct diw_sock_stream *diw_stream_find(uint64_t cookie)
 	return st;
 }
 
-static void fill(struct diw_sock_stream *st, const struct diw_sock *s, bool initiator)
+static void slot_fill(struct diw_sock_stream *st, const struct diw_sock *s, bool initiator)
 {
 	memset((char *)st + sizeof st->cookie, 0, sizeof *st - sizeof st->cookie);
 	st->netns = s->netns;
@@ -312,7 +312,7 @@ static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint6
 
 /* An initiator that has no slot is plain from the beginning; so its listener finds one more often. A slot that was
  * never used is not passed over: a search for the cookie stops there. */
-static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
+static struct diw_sock_stream *stream_slot_take(const struct diw_sock *s, bool initiator)
 {
 	const uint32_t each = initiator ? DIW_STREAMREG_INITIATOR : DIW_STREAMREG_WINDOW;
 	unsigned asks = ASKS;
@@ -326,7 +326,7 @@ static struct diw_sock_stream *take(const struct diw_sock *s, bool initiator)
 			return NULL;
 		if ((is <= FREED || is_left_over(st, s->netns, is, &asks)) &&
 		    atomic_compare_exchange_strong(&st->cookie, &is, WRITING)) {
-			fill(st, s, initiator);
+			slot_fill(st, s, initiator);
 			return st;
 		}
 	}
@@ -341,7 +341,7 @@ void diw_stream_free(struct diw_sock_stream *st)
 struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator)
 {
 	int saved = errno;
-	struct diw_sock_stream *st = take(s, initiator);
+	struct diw_sock_stream *st = stream_slot_take(s, initiator);
 
 	if (!st)
 		diw_count(DIW_C_sock_stream_full);

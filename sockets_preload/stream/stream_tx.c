@@ -178,7 +178,7 @@ static void account(struct call *c, struct fpdu *f, size_t n)
 	tx->msn++;
 }
 
-static int flags_of(const struct call *c)
+static int send_flags(const struct call *c)
 {
 	int flags = (c->flags | MSG_DONTWAIT) & ~(MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN);
 
@@ -193,12 +193,12 @@ static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
 	if (diw_is_confined())
 		return used ? real.write(c->fd, iov->iov_base, iov->iov_len) : 0;
 	if (used == 1)
-		return real.send(c->fd, iov->iov_base, iov->iov_len, flags_of(c));
-	return real.sendmsg(c->fd, &m, flags_of(c));
+		return real.send(c->fd, iov->iov_base, iov->iov_len, send_flags(c));
+	return real.sendmsg(c->fd, &m, send_flags(c));
 }
 
 /* The N of F, which are USED pieces of IOV and ALL bytes, go out. -1: nothing has left. */
-static int push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
+static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
 {
 	ssize_t rc = put_out(c, iov, used);
 	size_t left = rc > 0 ? (size_t)rc : 0;
@@ -219,7 +219,7 @@ static int push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, siz
 }
 
 /* The last bytes of an FPDU, whose payload has left, come before all else. -1: there are some still. */
-static int finish(struct call *c)
+static int fpdu_finish(struct call *c)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t n = tx->owed ? 0 : tx->head_len - (size_t)tx->head_at;
@@ -237,7 +237,7 @@ static int finish(struct call *c)
 
 /* ---- One system call ---- */
 
-static int add(struct iovec *iov, void *p, size_t n)
+static int piece_add(struct iovec *iov, void *p, size_t n)
 {
 	*iov = (struct iovec){ p, n };
 	return n > 0;
@@ -254,12 +254,12 @@ static int resume(struct call *c, size_t most)
 	size_t used;
 
 	memcpy(f.head, tx->head, tx->head_len);
-	used = (size_t)add(iov, f.head + f.head_at, f.head_len - f.head_at);
+	used = (size_t)piece_add(iov, f.head + f.head_at, f.head_len - f.head_at);
 	used += diw_iov_slice(&at, most < f.total ? most : f.total, iov + used, PIECES - 2, &f.pay);
 	if (f.pay == f.total)
 		make_tail(&f, tx);
-	used += (size_t)add(iov + used, f.tail, f.tail_len);
-	return push(c, &f, 1, iov, used, f.head_len - f.head_at + f.pay + f.tail_len);
+	used += (size_t)piece_add(iov + used, f.tail, f.tail_len);
+	return fpdu_push(c, &f, 1, iov, used, f.head_len - f.head_at + f.pay + f.tail_len);
 }
 
 static size_t first_head(struct call *c, struct fpdu *f)
@@ -290,7 +290,7 @@ static int send_little(struct call *c, size_t most)
 	}
 	memcpy(p, f.tail, f.tail_len);
 	all = (struct iovec){ buf, (size_t)(p - buf) + f.tail_len };
-	return push(c, &f, 1, &all, 1, all.iov_len);
+	return fpdu_push(c, &f, 1, &all, 1, all.iov_len);
 }
 
 static int send_much(struct call *c, size_t most)
@@ -317,7 +317,7 @@ static int send_much(struct call *c, size_t most)
 		most -= g->pay;
 		n++;
 	}
-	return push(c, f, n, iov, used, all);
+	return fpdu_push(c, f, n, iov, used, all);
 }
 
 /* Sends some of it; -1, if none. EAGAIN: there is no room now. */
@@ -345,13 +345,13 @@ enum { DONE, PLAIN, FAILED, OWED };
 static int goes_out(struct call *c)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	bool done = finish(c) == 0 && (c->len == 0 || (some(c) == 0 && finish(c) == 0));
+	bool done = fpdu_finish(c) == 0 && (c->len == 0 || (some(c) == 0 && fpdu_finish(c) == 0));
 
 	c->cut = tx->owed ? tx->crc : tx->head_at < tx->head_len;
 	return done ? DONE : FAILED;
 }
 
-static int locked(struct call *c, uint64_t cookie)
+static int tx_locked(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	uint8_t state = atomic_load_explicit(&tx->state, memory_order_relaxed);
@@ -374,7 +374,7 @@ static int locked(struct call *c, uint64_t cookie)
 	return goes_out(c);
 }
 
-static bool lock(struct call *c, struct diw_stream_holder *holder)
+static bool tx_lock(struct call *c, struct diw_stream_holder *holder)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	enum diw_lock lock = diw_stream_lock(&tx->lock, holder);
@@ -390,14 +390,14 @@ static bool lock(struct call *c, struct diw_stream_holder *holder)
 	return true;
 }
 
-static int attempt(struct call *c, uint64_t cookie)
+static int tx_attempt(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_holder holder;
 	int rc;
 
-	if (!lock(c, &holder))
+	if (!tx_lock(c, &holder))
 		return FAILED;
-	rc = locked(c, cookie);
+	rc = tx_locked(c, cookie);
 	diw_stream_unlock(&c->st->tx.lock, &holder);
 	return rc;
 }
@@ -486,7 +486,7 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 
 	pthread_testcancel();
 	do {
-		rc = attempt(c, cookie);
+		rc = tx_attempt(c, cookie);
 		if (rc == PLAIN) {
 			*plain = true;
 			return -1;
@@ -510,7 +510,7 @@ static int locked_urgent(struct call *c, uint64_t cookie)
 	int rc;
 
 	c->len = 0;
-	rc = locked(c, cookie);
+	rc = tx_locked(c, cookie);
 	c->len = len;
 	if (rc == DONE && starts) {
 		diw_stream_hello(c->st, tx->head, tx->crc);
@@ -518,14 +518,14 @@ static int locked_urgent(struct call *c, uint64_t cookie)
 		tx->head_at = 0;
 		atomic_store(&tx->state, DIW_STREAM_FRAMED);
 	}
-	if (rc != DONE || finish(c) < 0)
+	if (rc != DONE || fpdu_finish(c) < 0)
 		return rc == DONE ? FAILED : rc;
 	if (tx->owed) {
 		errno = EAGAIN;
 		return OWED;
 	}
 	diw_iov_slice(&at, 1, &v, 1, &len);
-	if (real.send(c->fd, v.iov_base, 1, flags_of(c) | MSG_OOB) != 1)
+	if (real.send(c->fd, v.iov_base, 1, send_flags(c) | MSG_OOB) != 1)
 		return FAILED;
 	c->done++;
 	c->len--;
@@ -543,7 +543,7 @@ static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
 		return *plain ? -1 : (ssize_t)c->done;
 	c->len = 1;
 	do {
-		if (!lock(c, &holder))
+		if (!tx_lock(c, &holder))
 			break;
 		rc = locked_urgent(c, cookie);
 		diw_stream_unlock(&c->st->tx.lock, &holder);
@@ -579,6 +579,6 @@ bool diw_stream_sends_frames(int fd)
 
 	if (!c.st)
 		return false;
-	rc = attempt(&c, cookie);
+	rc = tx_attempt(&c, cookie);
 	return rc != PLAIN;
 }
