@@ -26,7 +26,7 @@ download() {
 	image=$(depends linux-image-amd64) headers=$(depends linux-headers-amd64)
 	[ -n "$image" ] && [ -n "$headers" ] || return
 	RELEASE=${image#linux-image-}
-	# shellcheck disable=SC2046,SC2086  # names without blanks
+	# shellcheck disable=SC2046  # names without blanks
 	(cd "$deb" && rm -rf new && mkdir new && cd new && apt_get download $image $headers $(depends $headers) \
 		$(depends linux-source) $(with_libraries $programs)) > "$APT_LOG" 2>&1 || return
 	rm -f "$deb"/*.deb

@@ -110,7 +110,6 @@ end_ranks() {
 one() {
 	local status
 	start_counting
-	# shellcheck disable=SC2086  # words
 	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run --dev -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
 		$OPTION ${PARTS:-} > "$TMP/run" 2>&1 < /dev/null
 	status=$?

@@ -20,7 +20,6 @@ use() {
 	local how=$1 name=$2 preload=${STAMPS:+$TMP/stamp.so}
 	shift 2
 	[ "$how" = plain ] || preload+=" $PRELOAD"
-	# shellcheck disable=SC2086  # AS is words
 	exec ${AS:-} env LD_LIBRARY_PATH="$(LIBRARIES)" LD_PRELOAD="$preload" DIWARP_SOCKETS_STREAMS=on DIWARP_SOCKETS_LOG=info "$(program "$name")" "$@"
 }
 

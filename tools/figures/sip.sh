@@ -32,7 +32,6 @@ sip_response() {
 	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
 		for row in "interposed u1" "plain u1" "interposed t1" "plain t1"; do
 			export STAMPS=
-			# shellcheck disable=SC2086
 			response $row "$TMP/stamps.${row/ /.}"
 			[ "$round" -gt 0 ] || echo "$WIRE" > "$TMP/wire.${row/ /.}"
 		done
@@ -91,7 +90,6 @@ sip_memory() {
 	echo "transport,preload,wire,calls,user_bytes,kernel_bytes,bytes" > "$OUT/sip-memory.csv"
 	for calls in ${COUNTS:-100 1000 3000 10000}; do
 		for row in "interposed un" "interposed tn" "plain un" "plain tn"; do
-			# shellcheck disable=SC2086
 			memory $row "$calls" | tee -a "$OUT/sip-memory.csv"
 			sleep 1
 		done

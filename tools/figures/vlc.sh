@@ -32,7 +32,6 @@ vlc_startup() {
 	rm -f "$TMP"/startup.*
 	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
 		for row in "interposed udp" "plain udp" "interposed http" "plain http"; do
-			# shellcheck disable=SC2086
 			startup $row "$TMP/startup.${row/ /.}"
 			echo "$WIRE" > "$TMP/wire.${row/ /.}"
 		done

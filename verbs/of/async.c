@@ -65,7 +65,7 @@ void of_async_close(struct of_context *ctx)
 /* ---- Our own ---- */
 
 /* A program that fetches none loses the newest, as with a kernel whose queue is full. */
-static void put(struct of_async *a, const struct ibv_async_event *ev)
+static void async_put(struct of_async *a, const struct ibv_async_event *ev)
 {
 	uint64_t one = 1;
 
@@ -87,7 +87,7 @@ static void drained(struct of_async *a)
 void of_async(struct of_context *ctx, const struct ibv_async_event *ev)
 {
 	pthread_mutex_lock(&ctx->async->lock);
-	put(ctx->async, ev);
+	async_put(ctx->async, ev);
 	pthread_mutex_unlock(&ctx->async->lock);
 }
 
@@ -166,7 +166,7 @@ static bool error_event(struct of_context *ctx, struct of_qp *qp, struct ibv_asy
 }
 
 /* A device's event in the words of verbs; false: there is no word for it, or its object is gone. The lock is held. */
-static bool translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
+static bool event_translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
 {
 	switch (d->type) {
 	case DIW_EVENT_QP_ERROR:
@@ -196,7 +196,7 @@ static bool next(struct of_context *ctx, struct ibv_async_event *ev)
 	pthread_mutex_lock(&ctx->lock);
 	got = take_own(ctx->async, ev);
 	while (!got && diw_event_get(ctx->dev, &d, 0) == 0)
-		got = translate(ctx, &d, ev);
+		got = event_translate(ctx, &d, ev);
 	if (got && is_qp_event(ev->event_type))
 		of_qp(ev->element.qp)->events_taken++;
 	else if (got && is_srq_event(ev->event_type))
@@ -258,7 +258,7 @@ void ibv_ack_async_event(struct ibv_async_event *ev)
 
 /* ---- Objects that go ---- */
 
-static void forget(struct of_context *ctx, const void *object, bool (*mine)(enum ibv_event_type))
+static void async_forget(struct of_context *ctx, const void *object, bool (*mine)(enum ibv_event_type))
 {
 	struct of_async *a = ctx->async;
 	uint32_t n, at;
@@ -289,7 +289,7 @@ void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp)
 	uint32_t taken;
 
 	pthread_mutex_lock(&ctx->lock);
-	forget(ctx, &qp->qp, is_qp_event);
+	async_forget(ctx, &qp->qp, is_qp_event);
 	taken = qp->events_taken;
 	pthread_mutex_unlock(&ctx->lock);
 	await(&qp->qp.mutex, &qp->qp.cond, &qp->qp.events_completed, taken);
@@ -300,7 +300,7 @@ void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq)
 	uint32_t taken;
 
 	pthread_mutex_lock(&ctx->lock);
-	forget(ctx, &srq->srq, is_srq_event);
+	async_forget(ctx, &srq->srq, is_srq_event);
 	taken = srq->events_taken;
 	pthread_mutex_unlock(&ctx->lock);
 	await(&srq->srq.mutex, &srq->srq.cond, &srq->srq.events_completed, taken);

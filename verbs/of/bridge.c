@@ -20,12 +20,6 @@ bool diw_of_has_rc(struct ibv_context *c)
 	return has;
 }
 
-static void set_state(struct of_qp *qp, enum ibv_qp_state state)
-{
-	qp->qp.state = state;
-	atomic_store(&qp->state, state);
-}
-
 struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num)
 {
 	struct of_context *ctx = of_context(c);
@@ -42,7 +36,7 @@ struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num)
 	return diw;
 }
 
-static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from)
+static void bridge_take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *from)
 {
 	to->ah_attr = from->ah_attr;
 	to->path_mtu = from->path_mtu;
@@ -61,8 +55,8 @@ void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_q
 	pthread_mutex_lock(&ctx->lock);
 	qp = of_rc_find(ctx, qp_num);
 	if (qp && atomic_load(&qp->state) < IBV_QPS_RTS) {
-		take_values(&qp->attr, attr);
-		set_state(qp, IBV_QPS_RTS);
+		bridge_take_values(&qp->attr, attr);
+		of_qp_set_state(qp, IBV_QPS_RTS);
 	}
 	pthread_mutex_unlock(&ctx->lock);
 }
@@ -84,7 +78,7 @@ void diw_of_disconnect(struct ibv_context *c, uint32_t qp_num, const struct diw_
 	pthread_mutex_lock(&ctx->lock);
 	qp = of_rc_find(ctx, qp_num);
 	if (qp && qp->diw == diw && !closes(qp)) {
-		set_state(qp, IBV_QPS_ERR);
+		of_qp_set_state(qp, IBV_QPS_ERR);
 		diw_leave(qp->diw);
 	}
 	pthread_mutex_unlock(&ctx->lock);

@@ -40,7 +40,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 }
 
 /* The queue whose event it is, if it still exists, with the event counted. Those that are busy are found first. */
-static struct of_cq *take(struct of_channel *ch, const struct diw_cq *diw)
+static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *diw)
 {
 	struct of_cq **p, *cq;
 
@@ -60,7 +60,7 @@ static struct of_cq *take(struct of_channel *ch, const struct diw_cq *diw)
 
 /* Whether the read(2) that programs take this call for would go on behind a signal's handler. Which signal it was
  * nobody tells: it would not, if any handler is one that read(2) fails for. */
-static bool goes_on(void)
+static bool read_goes_on(void)
 {
 	struct sigaction sa;
 
@@ -81,13 +81,13 @@ static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void 
 	while (!cq) {
 		int rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
 
-		if (rc == -EINTR && goes_on())
+		if (rc == -EINTR && read_goes_on())
 			continue;
 		if (rc < 0) {
 			errno = -rc;
 			return -1;
 		}
-		cq = take(ch, diw);
+		cq = channel_take(ch, diw);
 	}
 	*out = &cq->cq;
 	*ctx = cq->cq.cq_context;

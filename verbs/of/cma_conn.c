@@ -19,7 +19,7 @@
 
 static struct cma_id *buckets[BUCKETS];
 
-static struct cma_id **bucket(const struct diw_qp *qp)
+static struct cma_id **qp_bucket(const struct diw_qp *qp)
 {
 	return &buckets[((uintptr_t)qp >> 6) * 0x9e3779b97f4a7c15u >> 32 & (BUCKETS - 1)];
 }
@@ -28,8 +28,8 @@ static struct cma_id **bucket(const struct diw_qp *qp)
 static void map(struct cma_id *id, struct diw_qp *qp)
 {
 	id->diw = qp;
-	id->hash_next = *bucket(qp);
-	*bucket(qp) = id;
+	id->hash_next = *qp_bucket(qp);
+	*qp_bucket(qp) = id;
 }
 
 void cma_unmap(struct cma_id *id)
@@ -38,15 +38,15 @@ void cma_unmap(struct cma_id *id)
 
 	if (!id->diw)
 		return;
-	for (p = bucket(id->diw); *p != id; p = &(*p)->hash_next)
+	for (p = qp_bucket(id->diw); *p != id; p = &(*p)->hash_next)
 		;
 	*p = id->hash_next;
 	id->diw = NULL;
 }
 
-static struct cma_id *find(const struct diw_qp *qp)
+static struct cma_id *conn_id_find(const struct diw_qp *qp)
 {
-	struct cma_id *id = *bucket(qp);
+	struct cma_id *id = *qp_bucket(qp);
 
 	while (id && id->diw != qp)
 		id = id->hash_next;
@@ -104,7 +104,7 @@ static uint8_t shown(uint16_t n)
 	return n < UINT8_MAX ? (uint8_t)n : UINT8_MAX;
 }
 
-static struct cma_id *new_child(struct cma_id *l, struct cma_dev *dev, const struct diw_cm_event *ev)
+static struct cma_id *conn_child_new(struct cma_id *l, struct cma_dev *dev, const struct diw_cm_event *ev)
 {
 	struct cma_id *id = cma_id_new(l->sync ? NULL : l->id.channel, l->id.context, l->id.ps, l->id.qp_type);
 
@@ -124,7 +124,7 @@ static struct cma_id *new_child(struct cma_id *l, struct cma_dev *dev, const str
 	return id;
 }
 
-static void on_request(struct cma_dev *d, const struct diw_cm_event *ev)
+static void cma_on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 {
 	struct cma_id *l = ev->ctx, *id = NULL;
 	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(&ev->local);
@@ -132,7 +132,7 @@ static void on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 
 	if (dev && l->id.channel && l->queued < l->backlog &&
 	    (dev == d || diw_conn_req_move(ev->req, dev->conns.cm) == 0))
-		id = new_child(l, dev, ev);
+		id = conn_child_new(l, dev, ev);
 	if (id)
 		e = cma_event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	if (!e) {
@@ -159,7 +159,7 @@ static uint16_t at_most(uint16_t n)
 	return n < DIW_MAX_IRD ? n : DIW_MAX_IRD;
 }
 
-static int conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const struct rdma_conn_param *p)
+static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const struct rdma_conn_param *p)
 {
 	diw_conn_attr_init(a);
 	a->timeout_ns = CMA_TIMEOUT_NS;
@@ -184,7 +184,7 @@ static int conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const str
 }
 
 /* The queue pair that is to be connected is ours from now on. */
-static struct diw_qp *claim(struct cma_id *id, const struct rdma_conn_param *p)
+static struct diw_qp *qp_claim(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	struct diw_qp *qp;
 
@@ -202,8 +202,8 @@ static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	struct diw_addr to = id->peer;
 	struct diw_conn_attr a;
-	int rc = conn_attr(&a, id, p);
-	struct diw_qp *qp = rc ? NULL : claim(id, p);
+	int rc = cma_conn_attr(&a, id, p);
+	struct diw_qp *qp = rc ? NULL : qp_claim(id, p);
 
 	if (!qp)
 		return EINVAL;
@@ -241,8 +241,8 @@ int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 static int accept_rc(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	struct diw_conn_attr a;
-	int rc = conn_attr(&a, id, p);
-	struct diw_qp *qp = rc ? NULL : claim(id, p);
+	int rc = cma_conn_attr(&a, id, p);
+	struct diw_qp *qp = rc ? NULL : qp_claim(id, p);
 
 	if (!qp)
 		return EINVAL;
@@ -358,7 +358,7 @@ int rdma_disconnect(struct rdma_cm_id *cm_id)
 
 /* ---- What happens ---- */
 
-static void on_established(struct cma_id *id, const struct diw_cm_event *ev)
+static void cma_on_established(struct cma_id *id, const struct diw_cm_event *ev)
 {
 	bool half = id->active && !id->id.qp && !id->dev->rnic;
 	struct cma_event *e = cma_event_new(id, half ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED, 0);
@@ -388,7 +388,7 @@ static void on_rejected(struct cma_id *id, const struct diw_cm_event *ev, int re
 	cma_event_post(e);
 }
 
-static void on_failed(struct cma_id *id, const struct diw_cm_event *ev)
+static void cma_on_failed(struct cma_id *id, const struct diw_cm_event *ev)
 {
 	switch (ev->errnum) {
 	case ECONNREFUSED:
@@ -464,17 +464,17 @@ static void tell_late(struct diw_watch *w, uint64_t now)
 
 void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 {
-	struct cma_id *id = ev->qp ? find(ev->qp) : NULL;
+	struct cma_id *id = ev->qp ? conn_id_find(ev->qp) : NULL;
 
 	if (ev->type == DIW_CM_CONNECT_REQUEST) {
-		on_request(diw_container(c, struct cma_dev, conns), ev);
+		cma_on_request(diw_container(c, struct cma_dev, conns), ev);
 		return;
 	}
 	if (!id)
 		return;
 	switch (ev->type) {
 	case DIW_CM_ESTABLISHED:
-		on_established(id, ev);
+		cma_on_established(id, ev);
 		return;
 	case DIW_CM_REJECTED:
 		on_rejected(id, ev, REJ_CONSUMER);
@@ -483,7 +483,7 @@ void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 		if (id->leaving)
 			cma_disconnected(id);
 		else
-			on_failed(id, ev);
+			cma_on_failed(id, ev);
 		break;
 	default:
 		if (id->leaving)

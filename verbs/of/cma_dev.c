@@ -76,7 +76,7 @@ struct diw_loop_thread *cma_thread_unused(void)
 
 /* The thread and the devices are the parent's, and so is the epoll set behind the descriptor: identifiers that were
  * inherited fail, and are in no list, so that their end changes nothing there. */
-static void in_child(void)
+static void cma_in_child(void)
 {
 	devs = NULL;
 	diw_loop_stop(&cma_loop);
@@ -87,9 +87,9 @@ static void in_child(void)
 	cma_link_unwatch();
 }
 
-__attribute__((constructor)) static void guard_forks(void)
+__attribute__((constructor)) static void cma_guard_forks(void)
 {
-	static struct diw_fork_guard guard = { .locks = { &cma_lock, &cma_loop.rouse_lock }, .in_child = in_child };
+	static struct diw_fork_guard guard = { .locks = { &cma_lock, &cma_loop.rouse_lock }, .in_child = cma_in_child };
 
 	diw_fork_guard_add(&guard);
 }

@@ -6,7 +6,7 @@
 
 #define RESOLVE_MS 2000
 
-static int keep(struct cma_id *id, const struct rdma_addrinfo *res, const struct ibv_qp_init_attr *init)
+static int ep_keep(struct cma_id *id, const struct rdma_addrinfo *res, const struct ibv_qp_init_attr *init)
 {
 	uint32_t len = res->ai_connect_len < CMA_DATA ? (uint32_t)res->ai_connect_len : CMA_DATA;
 
@@ -29,7 +29,7 @@ static int keep(struct cma_id *id, const struct rdma_addrinfo *res, const struct
 
 static int set_up(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-	if (keep(cma_id(id), res, init))
+	if (ep_keep(cma_id(id), res, init))
 		return -1;
 	if (res->ai_flags & RAI_PASSIVE) {
 		id->pd = pd;

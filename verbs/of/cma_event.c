@@ -67,7 +67,7 @@ void cma_event_data(struct cma_event *e, const void *data, uint32_t len)
 	e->ev.param.conn.private_data_len = (uint8_t)len;
 }
 
-static void put(struct channel *c, struct cma_event *e)
+static void event_put(struct channel *c, struct cma_event *e)
 {
 	uint64_t one = 1;
 
@@ -90,7 +90,7 @@ void cma_event_post(struct cma_event *e)
 	if (e->owner->dying || !e->owner->id.channel)
 		free(e);
 	else
-		put((struct channel *)e->owner->id.channel, e);
+		event_put((struct channel *)e->owner->id.channel, e);
 }
 
 void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status)
@@ -118,7 +118,7 @@ static void uncount(const struct cma_event *e)
 		e->owner->hinted = false;
 }
 
-static struct cma_event *take(struct channel *c)
+static struct cma_event *event_take(struct channel *c)
 {
 	struct diw_list *l = diw_list_first(&c->events);
 	struct cma_event *e;
@@ -145,7 +145,7 @@ static int get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event
 	pthread_testcancel();
 	for (;;) {
 		cma_enter();
-		e = take((struct channel *)channel);
+		e = event_take((struct channel *)channel);
 		cma_leave();
 		if (e)
 			break;
@@ -188,7 +188,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
-static int errno_of(const struct rdma_cm_event *ev)
+static int event_errno(const struct rdma_cm_event *ev)
 {
 	switch ((int)ev->event) {
 	case CMA_EVENT_ADDRINFO_ERROR:
@@ -222,7 +222,7 @@ int cma_complete(struct cma_id *id)
 	cma_own_event_drop(id);
 	if (rdma_get_cm_event(id->id.channel, &id->id.event))
 		return -1;
-	return cma_result(errno_of(id->id.event));
+	return cma_result(event_errno(id->id.event));
 }
 
 /* ---- Identifiers that go ---- */
@@ -309,7 +309,7 @@ void cma_events_move(struct cma_id *id, struct rdma_event_channel *to)
 		if (e->owner != id)
 			continue;
 		unlink_event(from, e);
-		put((struct channel *)to, e);
+		event_put((struct channel *)to, e);
 	}
 }
 

@@ -5,7 +5,7 @@
 
 #include "verbs/of/cma.h"
 
-static int errno_of(int eai)
+static int eai_errno(int eai)
 {
 	switch (eai) {
 	case 0:
@@ -23,7 +23,7 @@ static int errno_of(int eai)
 	}
 }
 
-static struct sockaddr *copy(const struct sockaddr *sa, socklen_t len, bool *ok)
+static struct sockaddr *sockaddr_copy(const struct sockaddr *sa, socklen_t len, bool *ok)
 {
 	struct sockaddr *to = len ? malloc(len) : NULL;
 
@@ -33,7 +33,7 @@ static struct sockaddr *copy(const struct sockaddr *sa, socklen_t len, bool *ok)
 	return to;
 }
 
-static bool fill(struct rdma_addrinfo *r, const struct addrinfo *ai, const struct rdma_addrinfo *hints)
+static bool addrinfo_fill(struct rdma_addrinfo *r, const struct addrinfo *ai, const struct rdma_addrinfo *hints)
 {
 	bool ok = true, passive = hints->ai_flags & RAI_PASSIVE;
 
@@ -46,12 +46,12 @@ static bool fill(struct rdma_addrinfo *r, const struct addrinfo *ai, const struc
 	if (!r->ai_qp_type)
 		r->ai_qp_type = r->ai_port_space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
 	if (passive) {
-		r->ai_src_addr = copy(ai->ai_addr, ai->ai_addrlen, &ok);
+		r->ai_src_addr = sockaddr_copy(ai->ai_addr, ai->ai_addrlen, &ok);
 		r->ai_src_len = ai->ai_addrlen;
 	} else {
-		r->ai_dst_addr = copy(ai->ai_addr, ai->ai_addrlen, &ok);
+		r->ai_dst_addr = sockaddr_copy(ai->ai_addr, ai->ai_addrlen, &ok);
 		r->ai_dst_len = ai->ai_addrlen;
-		r->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len, &ok);
+		r->ai_src_addr = sockaddr_copy(hints->ai_src_addr, hints->ai_src_len, &ok);
 		r->ai_src_len = hints->ai_src_len;
 	}
 	if (ai->ai_canonname) {
@@ -88,7 +88,7 @@ static int from_hints(struct rdma_addrinfo *r, const struct rdma_addrinfo *h)
 	if (!known)
 		return EINVAL;
 	ai.ai_family = known->sa_family;
-	return fill(r, &ai, h) ? 0 : ENOMEM;
+	return addrinfo_fill(r, &ai, h) ? 0 : ENOMEM;
 }
 
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
@@ -107,8 +107,8 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	if (!node && !service) {
 		rc = from_hints(r, h);
 	} else {
-		rc = errno_of(getaddrinfo(node, service, &want, &ai));
-		if (rc == 0 && !fill(r, ai, h))
+		rc = eai_errno(getaddrinfo(node, service, &want, &ai));
+		if (rc == 0 && !addrinfo_fill(r, ai, h))
 			rc = ENOMEM;
 		if (ai)
 			freeaddrinfo(ai);

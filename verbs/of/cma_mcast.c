@@ -35,7 +35,7 @@ static int gid_of(union ibv_gid *gid, const struct sockaddr *sa)
 	return rc;
 }
 
-static struct cma_group *find(const struct cma_id *id, const union ibv_gid *gid)
+static struct cma_group *group_find(const struct cma_id *id, const union ibv_gid *gid)
 {
 	for (struct diw_list *l = id->groups.next; l != &id->groups; l = l->next) {
 		struct cma_group *g = diw_container(l, struct cma_group, link);
@@ -46,7 +46,7 @@ static struct cma_group *find(const struct cma_id *id, const union ibv_gid *gid)
 	return NULL;
 }
 
-static void tell(struct cma_event *e, const struct cma_id *id, const struct cma_group *g, void *context)
+static void event_tell(struct cma_event *e, const struct cma_id *id, const struct cma_group *g, void *context)
 {
 	struct rdma_ud_param *ud = &e->ev.param.ud;
 
@@ -85,7 +85,7 @@ static int join(struct cma_id *id, const union ibv_gid *gid, bool full, void *co
 		e->ev.status = -rc;
 	}
 	e->more = &g->events;
-	tell(e, id, g, context);
+	event_tell(e, id, g, context);
 	cma_event_post(e);
 	return 0;
 }
@@ -118,9 +118,9 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 }
 
 /* Not in the list while it waits: another thread that leaves the same group finds none. */
-static int leave(struct cma_id *id, const union ibv_gid *gid)
+static int group_leave(struct cma_id *id, const union ibv_gid *gid)
 {
-	struct cma_group *g = find(id, gid);
+	struct cma_group *g = group_find(id, gid);
 	int rc;
 
 	if (!g)
@@ -149,7 +149,7 @@ int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 		return cma_result(rc);
 	cma_own_event_drop(id);
 	cma_enter();
-	rc = leave(id, &gid);
+	rc = group_leave(id, &gid);
 	cma_leave();
 	return cma_result(rc);
 }

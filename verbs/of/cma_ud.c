@@ -118,7 +118,7 @@ void cma_ud_forget(struct cma_id *id)
 
 /* ---- The requester ---- */
 
-static void finish(struct cma_id *id, struct cma_event *e, enum cma_state state)
+static void request_finish(struct cma_id *id, struct cma_event *e, enum cma_state state)
 {
 	cma_ud_forget(id);
 	id->state = state;
@@ -126,9 +126,9 @@ static void finish(struct cma_id *id, struct cma_event *e, enum cma_state state)
 		cma_event_post(e);
 }
 
-static void give_up(struct cma_id *id, int status)
+static void request_give_up(struct cma_id *id, int status)
 {
-	finish(id, cma_event_new(id, RDMA_CM_EVENT_UNREACHABLE, status), CMA_OVER);
+	request_finish(id, cma_event_new(id, RDMA_CM_EVENT_UNREACHABLE, status), CMA_OVER);
 }
 
 /* The queue pair that a frame tells, and the way to it. */
@@ -154,7 +154,7 @@ static void on_reply(struct cma_id *id, const uint8_t *p)
 
 	if (e)
 		tell_qp(e, id, p);
-	finish(id, e, status ? CMA_OVER : CMA_CONNECTED);
+	request_finish(id, e, status ? CMA_OVER : CMA_CONNECTED);
 }
 
 /* A server that has told its client to come may still be on its way to rdma_listen(3): another process can have its
@@ -162,12 +162,12 @@ static void on_reply(struct cma_id *id, const uint8_t *p)
 static void refused(struct cma_ud *u, uint64_t now)
 {
 	if (u->refusals == REFUSALS)
-		give_up(u->id, NOT_SUPPORTED);
+		request_give_up(u->id, NOT_SUPPORTED);
 	else
 		diw_loop_call(&cma_loop, &u->watch, now + (REFUSED_NS << u->refusals++));
 }
 
-static void ask(struct cma_ud *u, uint64_t now)
+static void service_ask(struct cma_ud *u, uint64_t now)
 {
 	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED)
 		refused(u, now);
@@ -189,9 +189,9 @@ static void asker_ready(struct diw_watch *w, uint64_t now)
 	if (n < 0 && errno == ECONNREFUSED)
 		refused(u, now);
 	else if (!w->due && u->tries == TRIES)
-		give_up(u->id, -ETIMEDOUT);
+		request_give_up(u->id, -ETIMEDOUT);
 	else if (!w->due)
-		ask(u, now);
+		service_ask(u, now);
 }
 
 static int open_asker(struct cma_id *id)
@@ -244,7 +244,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 /* ---- The service ---- */
 
 /* From the address that was asked. */
-static void answer(const struct cma_ud *child)
+static void service_answer(const struct cma_ud *child)
 {
 	const struct cma_id *id = child->id;
 	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(struct in6_pktinfo))]; } c = { 0 };
@@ -272,14 +272,14 @@ static void answer(const struct cma_ud *child)
 	(void)!sendmsg(child->listener->ud->watch.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static struct diw_list *bucket(const struct cma_ud *l, uint64_t number)
+static struct diw_list *child_bucket(const struct cma_ud *l, uint64_t number)
 {
 	return &l->children[number % BUCKETS];
 }
 
-static struct cma_ud *find(const struct cma_ud *l, uint64_t number, const struct diw_addr *peer)
+static struct cma_ud *child_find(const struct cma_ud *l, uint64_t number, const struct diw_addr *peer)
 {
-	for (struct diw_list *n = bucket(l, number)->next; n != bucket(l, number); n = n->next) {
+	for (struct diw_list *n = child_bucket(l, number)->next; n != child_bucket(l, number); n = n->next) {
 		struct cma_ud *u = diw_container(n, struct cma_ud, link);
 
 		if (u->number == number && diw_addr_eq(&u->id->peer, peer))
@@ -288,7 +288,7 @@ static struct cma_ud *find(const struct cma_ud *l, uint64_t number, const struct
 	return NULL;
 }
 
-static struct cma_id *new_child(struct cma_id *l, const struct diw_addr *local, const struct diw_addr *peer)
+static struct cma_id *service_child_new(struct cma_id *l, const struct diw_addr *local, const struct diw_addr *peer)
 {
 	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(local);
 	struct cma_id *id = dev && l->id.channel ?
@@ -310,19 +310,20 @@ static struct cma_id *new_child(struct cma_id *l, const struct diw_addr *local, 
 	return id;
 }
 
-static void on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr *local, const struct diw_addr *peer)
+static void service_on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr *local,
+			       const struct diw_addr *peer)
 {
 	uint64_t number = diw_get64(p + 8);
-	struct cma_ud *u = find(l->ud, number, peer);
+	struct cma_ud *u = child_find(l->ud, number, peer);
 	struct cma_event *e;
 	struct cma_id *id;
 
 	if (u) {
 		if (u->answered)
-			answer(u);
+			service_answer(u);
 		return;
 	}
-	id = l->queued < l->backlog ? new_child(l, local, peer) : NULL;
+	id = l->queued < l->backlog ? service_child_new(l, local, peer) : NULL;
 	e = id ? cma_event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0) : NULL;
 	if (!e) {
 		if (id)
@@ -330,7 +331,7 @@ static void on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr
 		return;                         /* the requester will ask again */
 	}
 	id->ud->number = number;
-	diw_list_add_tail(bucket(l->ud, number), &id->ud->link);
+	diw_list_add_tail(child_bucket(l->ud, number), &id->ud->link);
 	e->owner = l;
 	e->ev.listen_id = &l->id;
 	tell_qp(e, id, p);
@@ -382,7 +383,7 @@ static void listener_ready(struct diw_watch *w, uint64_t now)
 			continue;
 		diw_addr_from_sockaddr(&peer, (struct sockaddr *)&from);
 		local_of(&m, &local);
-		on_request(l, buf, &local, &peer);
+		service_on_request(l, buf, &local, &peer);
 	}
 }
 
@@ -420,7 +421,7 @@ static int reply(struct cma_id *id, uint16_t status, uint32_t qpn, const void *d
 	diw_put16(u->frame + 6, status);
 	seal(u->frame);
 	u->answered = true;
-	answer(u);
+	service_answer(u);
 	return 0;
 }
 

@@ -56,7 +56,7 @@ static bool is_peer(const struct of_qp *qp, const struct diw_qp_hello *h)
 /* TCP ports that queue pairs of this process listen on. */
 static _Atomic uint8_t ours[65536 / 8];
 
-static bool is_ours(const struct of_qp *qp)
+static bool port_is_ours(const struct of_qp *qp)
 {
 	uint32_t port = qp->attr.dest_qp_num & 0xffff;
 	const struct of_context *ctx = qp->ctx;
@@ -77,7 +77,7 @@ static bool wants_confirmation(const struct of_qp *qp)
 
 	if (env && strcmp(env, "off") == 0)
 		return false;
-	return (env && strcmp(env, "on") == 0) || !qp->rnic || (!qp->claimed && is_ours(qp));
+	return (env && strcmp(env, "on") == 0) || !qp->rnic || (!qp->claimed && port_is_ours(qp));
 }
 
 /* ---- Numbers ---- */
@@ -195,7 +195,7 @@ static bool connects(const struct of_qp *qp)
 	return memcmp(own->ip, qp->peer.ip, sizeof own->ip) < 0;
 }
 
-static void conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[DIW_QP_HELLO_LEN])
+static void of_conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[DIW_QP_HELLO_LEN])
 {
 	diw_qp_hello_put(hello, &(struct diw_qp_hello){ qp->qp.qp_num, qp->attr.dest_qp_num, qp->attr.rq_psn & PSN });
 	diw_conn_attr_init(a);
@@ -224,12 +224,12 @@ static bool is_self(const struct of_qp *qp)
 }
 
 /* The peer's request is here and this end is ready for it. False: it is none, and another may come. */
-static bool answer(struct of_qp *qp)
+static bool rc_answer(struct of_qp *qp)
 {
 	uint8_t hello[DIW_QP_HELLO_LEN];
 	struct diw_conn_attr a;
 
-	conn_attr(&a, qp, hello);
+	of_conn_attr(&a, qp, hello);
 	if (diw_accept(qp->req, qp->diw, &a) < 0) {
 		drop_request(qp);
 		return false;
@@ -267,12 +267,12 @@ int of_rc_rtr(struct of_qp *qp)
 	/* Until it is known what the peer expects. */
 	diw_qp_hold(qp->diw, !qp->rnic);
 	if (!qp->connector) {
-		if (qp->req && (qp->req_from != qp->attr.dest_qp_num || !answer(qp)))
+		if (qp->req && (qp->req_from != qp->attr.dest_qp_num || !rc_answer(qp)))
 			drop_request(qp);
 		return 0;
 	}
 	drop_request(qp);
-	conn_attr(&a, qp, hello);
+	of_conn_attr(&a, qp, hello);
 	a.self = is_self(qp);
 	return -diw_connect(qp->diw, qp->ctx->rc->conns.cm, &qp->peer, &a);
 }
@@ -316,7 +316,7 @@ int of_rc_rts(struct of_qp *qp)
 
 /* ---- What happens ---- */
 
-static void on_request(const struct diw_cm_event *ev)
+static void of_on_request(const struct diw_cm_event *ev)
 {
 	struct of_rc_port *p = ev->ctx;
 	struct of_qp *qp = NULL;
@@ -340,10 +340,10 @@ static void on_request(const struct diw_cm_event *ev)
 	if (qp->connector || h.from != qp->attr.dest_qp_num)
 		drop_request(qp);
 	else
-		answer(qp);
+		rc_answer(qp);
 }
 
-static void on_established(struct of_qp *qp, const struct diw_cm_event *ev)
+static void of_on_established(struct of_qp *qp, const struct diw_cm_event *ev)
 {
 	struct diw_qp_hello h;
 
@@ -365,7 +365,7 @@ static void on_established(struct of_qp *qp, const struct diw_cm_event *ev)
 }
 
 /* What a peer did to us while it connected is the device's event already. */
-static void on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
+static void of_on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
 {
 	if (ev->fault)
 		return;
@@ -377,14 +377,14 @@ static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 	(void)c;
 	switch (ev->type) {
 	case DIW_CM_CONNECT_REQUEST:
-		on_request(ev);
+		of_on_request(ev);
 		break;
 	case DIW_CM_ESTABLISHED:
-		on_established(ev->ctx, ev);
+		of_on_established(ev->ctx, ev);
 		break;
 	case DIW_CM_REJECTED:
 	case DIW_CM_FAILED:
-		on_failed(ev->ctx, ev);
+		of_on_failed(ev->ctx, ev);
 		break;
 	case DIW_CM_DISCONNECTED:
 		break;                          /* its requests tell */
@@ -402,20 +402,20 @@ static int64_t patience(const struct of_qp *qp)
 	return qp->attr.timeout == 0 ? 0 : tries > GRACE_NS ? tries : GRACE_NS;
 }
 
-static bool waits(const struct of_qp *qp)
+static bool rc_waits(const struct of_qp *qp)
 {
 	return qp->init.qp_type == IBV_QPT_RC && !qp->connected && !qp->claimed &&
 	       atomic_load(&qp->state) == IBV_QPS_RTS;
 }
 
 /* Whether a queue pair has to be looked at again. */
-static bool give_up(struct of_context *ctx, int64_t now)
+static bool connect_give_up(struct of_context *ctx, int64_t now)
 {
 	struct diw_qp_info info;
 	bool again = false;
 
 	for (struct of_qp *qp = ctx->qps; qp; qp = qp->next) {
-		if (!waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
+		if (!rc_waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
 			continue;
 		again = true;
 		if (info.sq_pending == 0 || patience(qp) == 0)
@@ -430,7 +430,7 @@ static bool give_up(struct of_context *ctx, int64_t now)
 
 static void look_at_waiting(struct diw_watch *w, uint64_t now)
 {
-	if (give_up(diw_container(w, struct of_rc, look)->ctx, (int64_t)now))
+	if (connect_give_up(diw_container(w, struct of_rc, look)->ctx, (int64_t)now))
 		atomic_store(&w->due, now + LOOK_NS);
 }
 

@@ -85,7 +85,7 @@ uint16_t of_wc_slid(const struct diw_wc *wc)
 	return wc->flags & DIW_WC_GRH ? diw_ident_lid(&wc->src) : 0;
 }
 
-static void translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
+static void wc_translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_wc *wc)
 {
 	*to = (struct ibv_wc){
 		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc),
@@ -113,7 +113,7 @@ bool of_cq_empty(struct of_cq *cq)
 	return lend;
 }
 
-static int take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
+static int of_cq_take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
 {
 	struct diw_wc burst[BURST];
 	int got = 0;
@@ -124,7 +124,7 @@ static int take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record 
 		if (rc < 0)
 			return got ? got : rc;
 		for (int i = 0; i < rc; i++) {
-			translate(cq, &wc[got], &burst[i]);
+			wc_translate(cq, &wc[got], &burst[i]);
 			if (records)
 				of_dv_record(&records[got], &burst[i]);
 			else
@@ -139,9 +139,9 @@ static int take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record 
 
 int of_poll_records(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
 {
-	int got = n < 0 ? -EINVAL : take(cq, n, wc, records);
+	int got = n < 0 ? -EINVAL : of_cq_take(cq, n, wc, records);
 
-	return got == 0 && n > 0 && of_cq_empty(cq) ? take(cq, n, wc, records) : got;
+	return got == 0 && n > 0 && of_cq_empty(cq) ? of_cq_take(cq, n, wc, records) : got;
 }
 
 int of_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)

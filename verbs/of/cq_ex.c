@@ -10,7 +10,7 @@ static struct of_cq *of(struct ibv_cq_ex *ex)
 	return OF_CONTAINER(ex, struct of_cq, ex);
 }
 
-static void lock(struct of_cq *cq)
+static void cq_ex_lock(struct of_cq *cq)
 {
 	if (!cq->single)
 		pthread_mutex_lock(&cq->take);
@@ -28,7 +28,7 @@ int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n)
 	int got = 0, rc;
 
 	if (cq->extended) {
-		lock(cq);
+		cq_ex_lock(cq);
 		while (got < n && cq->batch_at < cq->batch_n)
 			wc[got++] = cq->batch[cq->batch_at++];
 		unlock(cq);
@@ -43,7 +43,7 @@ void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp)
 
 	if (!cq->extended)
 		return;
-	lock(cq);
+	cq_ex_lock(cq);
 	for (uint8_t i = cq->batch_at; i < cq->batch_n; i++)
 		if (cq->batch[i].qp != qp)
 			cq->batch[n++] = cq->batch[i];
@@ -91,7 +91,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
-	lock(cq);
+	cq_ex_lock(cq);
 	rc = step(cq);
 	if (rc)                                 /* no end_poll follows */
 		unlock(cq);

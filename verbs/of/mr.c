@@ -50,7 +50,7 @@ static bool is_mapped(const void *addr, size_t length)
 }
 
 /* 0 or a negative errno. */
-static int describe(struct diw_mr_attr *a, void *addr, size_t length, uint64_t iova, unsigned access)
+static int mr_attr(struct diw_mr_attr *a, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	int diw = of_access(access);
 
@@ -66,7 +66,7 @@ static int describe(struct diw_mr_attr *a, void *addr, size_t length, uint64_t i
 	       diw_fail(-EFAULT, "ibv_reg_mr: %zu bytes at %p: not all of it is mapped", length, addr) : 0;
 }
 
-static void show(struct of_mr *m, struct ibv_pd *pd, const struct diw_mr_attr *a, unsigned access)
+static void mr_show(struct of_mr *m, struct ibv_pd *pd, const struct diw_mr_attr *a, unsigned access)
 {
 	m->mr.pd = pd;
 	m->mr.addr = a->addr;
@@ -79,7 +79,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t
 {
 	struct of_mr *m = calloc(1, sizeof *m);
 	struct diw_mr_attr a;
-	int rc = m ? describe(&a, addr, length, iova, access) : -ENOMEM;
+	int rc = m ? mr_attr(&a, addr, length, iova, access) : -ENOMEM;
 
 	if (rc == 0)
 		rc = diw_mr_reg_attr(of_diw_pd(pd), &a, &m->diw);
@@ -88,7 +88,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t
 		return of_null(-rc);
 	}
 	m->mr.context = pd->context;
-	show(m, pd, &a, access);
+	mr_show(m, pd, &a, access);
 	of_pd_hold(pd);
 	return &m->mr;
 }
@@ -134,7 +134,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	} else {
 		iova = (uintptr_t)addr;
 	}
-	rc = describe(&a, addr, length, iova, new_access);
+	rc = mr_attr(&a, addr, length, iova, new_access);
 	if (rc == 0)
 		rc = diw_mr_rereg(m->diw, of_diw_pd(new_pd), &a);
 	if (rc < 0) {
@@ -143,7 +143,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	}
 	of_pd_hold(new_pd);
 	of_pd_drop(old_pd);
-	show(m, new_pd, &a, new_access);
+	mr_show(m, new_pd, &a, new_access);
 	return 0;
 }
 

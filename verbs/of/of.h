@@ -243,6 +243,11 @@ struct of_qp {
 	uint32_t peer_rq_psn;                /* what the peer expects our first PSN to be */
 };
 static inline struct of_qp *of_qp(struct ibv_qp *qp) { return (struct of_qp *)qp; }
+static inline void of_qp_set_state(struct of_qp *qp, enum ibv_qp_state state)
+{
+	qp->qp.state = state;           /* what the program reads */
+	atomic_store(&qp->state, state);
+}
 
 struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv);

@@ -30,7 +30,7 @@ static int check_cap(const struct ibv_qp_cap *cap)
 	return 0;
 }
 
-static int check_init(const struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
+static int qp_check_init(const struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
@@ -133,12 +133,6 @@ static enum ibv_qp_state first_state(const struct of_qp *qp)
 	return qp->rnic ? IBV_QPS_INIT : IBV_QPS_RESET;    /* iWARP has no RESET */
 }
 
-static void set_state(struct of_qp *qp, enum ibv_qp_state state)
-{
-	qp->qp.state = state;
-	atomic_store(&qp->state, state);
-}
-
 static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
 {
 	struct of_qp *qp = calloc(1, sizeof *qp);
@@ -156,7 +150,7 @@ static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr
 	qp->extended = a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	qp->ops = qp->extended ? a->send_ops_flags : 0;
 	grant(qp, a);
-	set_state(qp, first_state(qp));
+	of_qp_set_state(qp, first_state(qp));
 	qp->qp.state = IBV_QPS_RESET;           /* what it was last modified to: programs go on from there */
 	return qp;
 }
@@ -172,7 +166,7 @@ static void free_qp(struct of_qp *qp)
 struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv)
 {
 	struct of_context *ctx = of_context(c);
-	int rc = check_init(c, attr);
+	int rc = qp_check_init(c, attr);
 	struct of_rc *unused = NULL;
 	struct of_qp *qp;
 
@@ -235,7 +229,7 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 /* ---- Its end ---- */
 
 /* What it has said is on its way before the socket closes: a send request was complete when diw had taken it. */
-static void leave(struct of_qp *qp)
+static void qp_leave(struct of_qp *qp)
 {
 	const struct timespec step = { .tv_nsec = LEAVE_STEP_NS };
 	struct diw_qp_info info;
@@ -261,7 +255,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	struct of_context *ctx = qp->ctx;
 	struct of_rc *unused;
 
-	leave(qp);
+	qp_leave(qp);
 	pthread_mutex_lock(&ctx->lock);
 	of_rc_unlisten(qp);
 	pthread_mutex_lock(&ctx->names);
@@ -311,7 +305,7 @@ static int check_values(const struct of_qp *qp, const struct ibv_qp_attr *a, int
 	       diw_fail(EOPNOTSUPP, "ibv_modify_qp: mask %#x: no alternate paths", mask) : 0;
 }
 
-static void take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int mask)
+static void qp_take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, int mask)
 {
 #define TAKE(bit, field) do { if (mask & (bit)) to->field = a->field; } while (0)
 	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
@@ -426,18 +420,18 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 		rc = check_values(qp, attr, mask);
 	if (rc)
 		return rc;
-	take_values(&qp->attr, attr, mask);
+	qp_take_values(&qp->attr, attr, mask);
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		set_access(qp);
 	/* Before what it brings about: requests that fail then fail in that state. */
 	if (to == IBV_QPS_ERR)
-		set_state(qp, to);
+		of_qp_set_state(qp, to);
 	rc = enter(qp, from, to, mask);
 	if (rc) {
 		qp->attr = before;
 		return rc;
 	}
-	set_state(qp, to);
+	of_qp_set_state(qp, to);
 	return 0;
 }
 
@@ -477,7 +471,7 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
-static struct of_qp *find(struct of_context *ctx, uint32_t num)
+static struct of_qp *qp_find(struct of_context *ctx, uint32_t num)
 {
 	struct of_qp *qp = ctx->qps;
 
@@ -492,10 +486,10 @@ bool of_qp_failed(struct of_context *ctx, uint32_t num)
 	struct of_qp *qp;
 
 	pthread_mutex_lock(&ctx->names);
-	qp = find(ctx, num);
+	qp = qp_find(ctx, num);
 	if (qp && qp->init.qp_type == IBV_QPT_RC && atomic_load(&qp->state) != IBV_QPS_ERR) {
 		first = true;
-		set_state(qp, IBV_QPS_ERR);
+		of_qp_set_state(qp, IBV_QPS_ERR);
 		diw_leave(qp->diw);             /* now the receives are flushed, too */
 	}
 	pthread_mutex_unlock(&ctx->names);

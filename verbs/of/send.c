@@ -34,7 +34,7 @@ static const struct {
 };
 
 /* A fence is for queue pairs with Reads and atomics; verbs(3) lets the others carry the flag. */
-static unsigned flags_of(const struct of_qp *qp, unsigned f)
+static unsigned send_wr_flags(const struct of_qp *qp, unsigned f)
 {
 	unsigned flags = 0;
 
@@ -110,7 +110,7 @@ static int fill_kind(struct diw_send_wr *w, const struct ibv_send_wr *wr, int ki
 	}
 }
 
-static int translate(const struct of_qp *qp, struct diw_send_wr *w, const struct ibv_send_wr *wr)
+static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const struct ibv_send_wr *wr)
 {
 	unsigned op = wr->opcode;
 
@@ -121,7 +121,7 @@ static int translate(const struct of_qp *qp, struct diw_send_wr *w, const struct
 	w->sge = (const struct diw_sge *)(const void *)wr->sg_list;
 	w->num_sge = wr->num_sge;
 	w->opcode = kinds[op].opcode;
-	w->flags = kinds[op].flags | flags_of(qp, wr->send_flags);
+	w->flags = kinds[op].flags | send_wr_flags(qp, wr->send_flags);
 	w->imm = be32toh(wr->imm_data);
 	w->qkey = 0;
 	w->stag = 0;
@@ -149,7 +149,7 @@ static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 	int n = 0, rc = 0, posted;
 
 	for (; *wr && n < CHUNK && rc == 0; n++) {
-		rc = translate(qp, &w[n], *wr);
+		rc = wr_translate(qp, &w[n], *wr);
 		if (rc)
 			break;
 		if (n)
@@ -227,7 +227,7 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 int of_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct of_qp *qp = of_qp(ibqp);
-	struct diw_send_wr w = { .wr_id = bind->wr_id, .flags = flags_of(qp, bind->send_flags) };
+	struct diw_send_wr w = { .wr_id = bind->wr_id, .flags = send_wr_flags(qp, bind->send_flags) };
 	int rc = of_may_send(qp) ? of_bind_info(&w, mw, 0, &bind->bind_info) : EINVAL;
 
 	if (rc == 0)

@@ -5,7 +5,7 @@
 
 #include "verbs/of/of.h"
 
-static int check_init(const struct ibv_context *c, const struct ibv_srq_init_attr_ex *a)
+static int srq_check_init(const struct ibv_context *c, const struct ibv_srq_init_attr_ex *a)
 {
 	if (!(a->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !a->pd || a->pd->context != c)
 		return diw_fail(EINVAL, "ibv_create_srq: no pd of this context");
@@ -53,7 +53,7 @@ static void enlist(struct of_context *ctx, struct of_srq *srq)
 
 struct ibv_srq *of_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *attr)
 {
-	int rc = check_init(c, attr);
+	int rc = srq_check_init(c, attr);
 	struct of_srq *srq = rc ? NULL : new_srq(c, attr);
 
 	if (rc == 0 && !srq)

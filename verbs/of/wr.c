@@ -35,7 +35,7 @@ static struct diw_send_wr *current(struct of_qp *qp)
 	return qp->build.error ? NULL : &qp->build.wrs[qp->build.n - 1];
 }
 
-static unsigned flags_of(const struct of_qp *qp)
+static unsigned ex_flags(const struct of_qp *qp)
 {
 	unsigned f = qp->ex.wr_flags, flags = 0;
 
@@ -48,7 +48,7 @@ static unsigned flags_of(const struct of_qp *qp)
 	return flags;
 }
 
-static struct diw_send_wr *add(struct ibv_qp_ex *ex, enum diw_wr_opcode opcode, unsigned flags)
+static struct diw_send_wr *build_add(struct ibv_qp_ex *ex, enum diw_wr_opcode opcode, unsigned flags)
 {
 	struct of_qp *qp = of_ex(ex);
 	struct of_build *b = &qp->build;
@@ -65,7 +65,7 @@ static struct diw_send_wr *add(struct ibv_qp_ex *ex, enum diw_wr_opcode opcode, 
 	b->n++;
 	w->wr_id = ex->wr_id;
 	w->opcode = opcode;
-	w->flags = flags | flags_of(qp);
+	w->flags = flags | ex_flags(qp);
 	w->num_sge = 0;
 	w->qkey = 0;
 	w->stag = 0;
@@ -80,7 +80,7 @@ static struct diw_send_wr *add(struct ibv_qp_ex *ex, enum diw_wr_opcode opcode, 
 static struct diw_send_wr *add_rdma(struct ibv_qp_ex *ex, enum diw_wr_opcode op, unsigned flags, uint32_t rkey,
 				    uint64_t to)
 {
-	struct diw_send_wr *w = add(ex, op, flags);
+	struct diw_send_wr *w = build_add(ex, op, flags);
 
 	if (!w)
 		return NULL;
@@ -132,12 +132,12 @@ static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t to, uint6
 
 static void wr_send(struct ibv_qp_ex *ex)
 {
-	add(ex, DIW_WR_SEND, 0);
+	build_add(ex, DIW_WR_SEND, 0);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
-	struct diw_send_wr *w = add(ex, DIW_WR_SEND, DIW_SEND_IMM);
+	struct diw_send_wr *w = build_add(ex, DIW_WR_SEND, DIW_SEND_IMM);
 
 	if (w)
 		w->imm = be32toh(imm);
@@ -145,7 +145,7 @@ static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	struct diw_send_wr *w = add(ex, DIW_WR_SEND, DIW_SEND_INVALIDATE);
+	struct diw_send_wr *w = build_add(ex, DIW_WR_SEND, DIW_SEND_INVALIDATE);
 
 	if (w)
 		w->inv_stag = rkey;
@@ -153,7 +153,7 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	struct diw_send_wr *w = add(ex, DIW_WR_LOCAL_INV, 0);
+	struct diw_send_wr *w = build_add(ex, DIW_WR_LOCAL_INV, 0);
 
 	if (w)
 		w->inv_stag = rkey;
@@ -161,7 +161,7 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 
 static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	struct diw_send_wr *w = add(ex, DIW_WR_BIND_MW, 0);
+	struct diw_send_wr *w = build_add(ex, DIW_WR_BIND_MW, 0);
 	int rc;
 
 	if (!w)

@@ -43,7 +43,7 @@ static bool same_host(const struct diw_addr *a, const struct diw_addr *b)
 	return memcmp(a->ip, b->ip, sizeof a->ip) == 0 || (diw_addr_is_v4(a) && a->ip[12] == 127);
 }
 
-static void conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello[RS_HELLO])
+static void rs_conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello[RS_HELLO])
 {
 	rs_stream_hello(s, hello);
 	diw_conn_attr_init(a);
@@ -70,7 +70,7 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 		rc = rs_stream_new(s);
 	if (rc < 0)
 		return rc;
-	conn_attr(s, &a, hello);
+	rs_conn_attr(s, &a, hello);
 	a.crc = !same_host(&source, peer);
 	if (s->bound) {
 		a.local = source;
@@ -223,7 +223,7 @@ int diw_rs_listen(int fd, int backlog)
 
 /* ---- Answering; rs_big is held ---- */
 
-static struct rs *new_child(struct rs *l, struct rs_dev *dev, const struct diw_cm_event *ev)
+static struct rs *rs_child_new(struct rs *l, struct rs_dev *dev, const struct diw_cm_event *ev)
 {
 	struct rs *s = rs_new(l->domain, SOCK_STREAM);
 
@@ -244,7 +244,7 @@ static struct rs *new_child(struct rs *l, struct rs_dev *dev, const struct diw_c
 	return NULL;
 }
 
-static bool answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev)
+static bool conn_answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev)
 {
 	uint8_t hello[RS_HELLO];
 	struct diw_conn_attr a;
@@ -253,10 +253,10 @@ static bool answer(struct rs_dev *d, struct rs *l, const struct diw_cm_event *ev
 
 	if (rs_dev_of(&ev->local, &dev) < 0 || (dev != d && diw_conn_req_move(ev->req, dev->conns.cm) < 0))
 		return false;
-	s = new_child(l, dev, ev);
+	s = rs_child_new(l, dev, ev);
 	if (!s)
 		return false;
-	conn_attr(s, &a, hello);
+	rs_conn_attr(s, &a, hello);
 	a.crc = !same_host(&ev->local, &ev->peer);
 	if (diw_accept(ev->req, s->qp, &a) < 0) {
 		s->state = RS_OPEN;
@@ -296,14 +296,14 @@ static bool has_room(const struct rs *l)
 	return l->nchildren <= (unsigned)l->backlog;
 }
 
-static void on_request(struct rs_dev *d, const struct diw_cm_event *ev)
+static void rs_on_request(struct rs_dev *d, const struct diw_cm_event *ev)
 {
 	struct rs *l = ev->ctx;
 	bool taken = false;
 
 	pthread_mutex_lock(&l->lock);
 	if (l->state == RS_LISTENING && !l->closed)
-		taken = has_room(l) ? answer(d, l, ev) : keep_waiting(d, l, ev);
+		taken = has_room(l) ? conn_answer(d, l, ev) : keep_waiting(d, l, ev);
 	pthread_mutex_unlock(&l->lock);
 	if (!taken)
 		diw_reject(ev->req, NULL, 0);
@@ -318,7 +318,7 @@ static void take_waiting(struct rs *l, bool all)
 
 		diw_list_del(p);
 		l->nwaiting--;
-		if (all || !answer(w->dev, l, &w->ev))
+		if (all || !conn_answer(w->dev, l, &w->ev))
 			diw_reject(w->ev.req, NULL, 0);
 		free(w);
 	}
@@ -384,7 +384,7 @@ static void child_failed(struct rs *s)
 	rs_unref(s);
 }
 
-static void on_failed(struct rs *s, int errnum)
+static void rs_on_failed(struct rs *s, int errnum)
 {
 	if (s->parent) {
 		child_failed(s);
@@ -422,7 +422,7 @@ void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 
 	switch (ev->type) {
 	case DIW_CM_CONNECT_REQUEST:
-		on_request(diw_container(c, struct rs_dev, conns), ev);
+		rs_on_request(diw_container(c, struct rs_dev, conns), ev);
 		break;
 	case DIW_CM_ESTABLISHED:
 		s = ev->ctx;
@@ -432,10 +432,10 @@ void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 			established(s, ev);
 		break;
 	case DIW_CM_REJECTED:
-		on_failed(ev->ctx, ECONNREFUSED);
+		rs_on_failed(ev->ctx, ECONNREFUSED);
 		break;
 	case DIW_CM_FAILED:
-		on_failed(ev->ctx, ev->errnum);
+		rs_on_failed(ev->ctx, ev->errnum);
 		break;
 	case DIW_CM_DISCONNECTED:
 		on_disconnected(ev->ctx, ev->errnum);

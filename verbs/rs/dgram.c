@@ -147,7 +147,7 @@ static bool wanted(const struct rs *s, const struct diw_addr *src)
 	return !s->peer.port || (src->port == s->peer.port && memcmp(src->ip, s->peer.ip, sizeof src->ip) == 0);
 }
 
-static void came(struct rs *s, const struct diw_wc *wc)
+static void dgram_came(struct rs *s, const struct diw_wc *wc)
 {
 	struct rs_dgram *d = s->dgram;
 
@@ -169,7 +169,7 @@ void rs_dgram_look(struct rs *s)
 			if (wc[i].wr_id >= TX_ID)
 				s->dgram->free_tx |= 1u << (wc[i].wr_id - TX_ID);
 			else if (wc[i].status == DIW_WC_SUCCESS)
-				came(s, &wc[i]);
+				dgram_came(s, &wc[i]);
 			else if (wc[i].status == DIW_WC_FLUSHED)
 				s->dgram->down = true;
 			else

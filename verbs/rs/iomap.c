@@ -25,7 +25,7 @@ void rs_maps_free(struct rs_stream *st)
 
 /* ---- The peer's ---- */
 
-static void forget(struct rs_stream *st, uint64_t offset)
+static void map_forget(struct rs_stream *st, uint64_t offset)
 {
 	for (struct rs_map **p = &st->peer_maps; *p; p = &(*p)->next)
 		if ((*p)->offset == offset) {
@@ -47,7 +47,7 @@ bool rs_map_came(struct rs_stream *st, const uint8_t *p, uint32_t len)
 	if (len != RS_MAP_LEN - RS_HDR)
 		return false;
 	m = rs_place_get(p);
-	forget(st, m.offset);
+	map_forget(st, m.offset);
 	if (m.length == 0)
 		return true;
 	if (m.offset + m.length < m.offset || diw_to_wraps(m.to, m.length) || st->npeer_maps >= MAPS_MAX)
@@ -72,7 +72,7 @@ static const struct rs_map *peer_map(const struct rs_stream *st, uint64_t offset
 
 /* ---- Ours ---- */
 
-static bool tell(struct rs *s, const struct rs_map *m, uint64_t length)
+static bool map_tell(struct rs *s, const struct rs_map *m, uint64_t length)
 {
 	uint8_t p[RS_MAP_LEN - RS_HDR];
 
@@ -85,7 +85,7 @@ void rs_maps_tell(struct rs *s)
 	struct rs_stream *st = s->stream;
 
 	for (struct rs_map *m = st->maps; m && st->tx.used < st->tx.slots; m = m->next)
-		if (!m->told && tell(s, m, m->length)) {
+		if (!m->told && map_tell(s, m, m->length)) {
 			m->told = true;
 			st->tx.used++;
 		}
@@ -169,7 +169,7 @@ static int remove_map(struct rs *s, const void *buf, size_t len)
 
 		if (m->mr->addr != buf || m->mr->length != len)
 			continue;
-		if (m->told && st->tx.used < st->tx.slots && tell(s, m, 0))
+		if (m->told && st->tx.used < st->tx.slots && map_tell(s, m, 0))
 			st->tx.used++;
 		*p = m->next;
 		st->nmaps--;

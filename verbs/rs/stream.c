@@ -11,7 +11,7 @@
 #define CRUMB 4096
 #define SQ_SPARE 64                          /* requests that are no data, and Writes into mapped memory */
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t least_of(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
@@ -121,7 +121,7 @@ bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 	if (!rs_hello_get(p, len, &h))
 		return false;
 	st->tx.slots = h.slots < RS_MAX_SLOTS ? h.slots : RS_MAX_SLOTS;
-	st->tx.peer_data = least(h.data, RS_DATA);
+	st->tx.peer_data = least_of(h.data, RS_DATA);
 	st->up = true;
 	return true;
 }
@@ -158,7 +158,7 @@ static bool credits(struct rs_stream *st, const struct rs_header *h)
 	return true;
 }
 
-static void push(struct rs_stream *st, struct rs_piece piece)
+static void piece_push(struct rs_stream *st, struct rs_piece piece)
 {
 	st->rx.pieces[st->rx.tail++ % RS_MAX_SLOTS] = piece;
 	st->rx.bytes += piece.len;
@@ -172,7 +172,7 @@ static bool repost(struct rs *s, unsigned slot, bool counted)
 }
 
 /* False: it is not what wire/rsockets.h says. */
-static bool came(struct rs *s, unsigned slot, uint32_t len)
+static bool slot_came(struct rs *s, unsigned slot, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
 	const uint8_t *p = st->rx.slots + slot * (size_t)SLOT_BYTES;
@@ -191,7 +191,7 @@ static bool came(struct rs *s, unsigned slot, uint32_t len)
 		return len == RS_HDR && repost(s, slot, false);
 	if (len == RS_HDR)
 		return false;
-	push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = slot });
+	piece_push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = slot });
 	return true;
 }
 
@@ -215,7 +215,7 @@ void rs_stream_look(struct rs *s, int64_t spin_ns)
 				rs_stream_down(s, 0);
 			else if (wc[i].opcode != DIW_WC_RECV)
 				sent(s, &wc[i]);
-			else if (!s->stream->down && !came(s, (unsigned)wc[i].wr_id, wc[i].byte_len))
+			else if (!s->stream->down && !slot_came(s, (unsigned)wc[i].wr_id, wc[i].byte_len))
 				rs_stream_broken(s);
 		}
 	} while (n == BATCH);
@@ -287,7 +287,7 @@ static struct cursor cursor(const struct iovec *iov, size_t n, size_t skip)
 }
 
 /* Copy LEN bytes at most between memory and the caller's; how many. */
-static size_t copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
+static size_t cursor_copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
 {
 	size_t done = 0;
 
@@ -319,7 +319,7 @@ ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t
 	for (uint32_t i = st->rx.head; i != st->rx.tail; i++) {
 		struct rs_piece *piece = &st->rx.pieces[i % RS_MAX_SLOTS];
 		uint32_t len = piece->len;
-		size_t n = copy(&c, st->rx.slots + piece->slot * (size_t)SLOT_BYTES + piece->off, len, true);
+		size_t n = cursor_copy(&c, st->rx.slots + piece->slot * (size_t)SLOT_BYTES + piece->off, len, true);
 
 		total += n;
 		if (!peek)
@@ -344,8 +344,8 @@ static uint32_t ring_room(struct rs_stream *st)
 		st->tx.head += to_end;
 		to_end = st->tx.ring_size;
 	}
-	n = least(st->tx.ring_size - (st->tx.head - st->tx.tail), to_end);
-	return n <= RS_HDR ? 0 : least(n - RS_HDR, st->tx.peer_data);
+	n = least_of(st->tx.ring_size - (st->tx.head - st->tx.tail), to_end);
+	return n <= RS_HDR ? 0 : least_of(n - RS_HDR, st->tx.peer_data);
 }
 
 static bool slot_room(const struct rs_stream *st)
@@ -361,7 +361,7 @@ static int put_small(struct rs *s, struct cursor *c, uint32_t len)
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE };
 
 	fill_header(st, message, 0);
-	copy(c, message + RS_HDR, len, false);
+	cursor_copy(c, message + RS_HDR, len, false);
 	return diw_post_send(s->qp, &wr, NULL);
 }
 
@@ -377,7 +377,7 @@ static int put_large(struct rs *s, struct cursor *c, uint32_t len)
 	int rc;
 
 	fill_header(st, message, 0);
-	copy(c, message + RS_HDR, len, false);
+	cursor_copy(c, message + RS_HDR, len, false);
 	rc = diw_post_send(s->qp, &wr, NULL);
 	if (rc < 0)
 		return rc;

@@ -15,16 +15,16 @@ static int top;                              /* above all that are in it */
 
 /* ---- Fork: the child knows its sockets, to refuse and close them ---- */
 
-static void in_child(void)
+static void rs_in_child(void)
 {
 	diw_list_init(&rs_lingering);
 	rs_dev_forget();
 }
 
-__attribute__((constructor)) static void guard_forks(void)
+__attribute__((constructor)) static void rs_guard_forks(void)
 {
 	static struct diw_fork_guard guard = {
-		.locks = { &rs_big, &table_lock, &rs_loop.rouse_lock }, .in_child = in_child,
+		.locks = { &rs_big, &table_lock, &rs_loop.rouse_lock }, .in_child = rs_in_child,
 	};
 
 	diw_fork_guard_add(&guard);
@@ -76,7 +76,7 @@ static struct rs **place(int fd, bool grow)
 	return blocks[fd / BLOCK] ? &blocks[fd / BLOCK][fd % BLOCK] : NULL;
 }
 
-static struct rs *find(int fd)
+static struct rs *table_find(int fd)
 {
 	struct rs **p, *s = NULL;
 
@@ -127,7 +127,7 @@ struct rs *rs_leave_table(int fd)
 void rs_each(void (*visit)(struct rs *s))
 {
 	for (int fd = 0; fd < top; fd++) {
-		struct rs *s = find(fd);
+		struct rs *s = table_find(fd);
 
 		if (!s)
 			continue;
@@ -139,7 +139,7 @@ void rs_each(void (*visit)(struct rs *s))
 
 int rs_take(int fd, struct rs **out)
 {
-	struct rs *s = find(fd);
+	struct rs *s = table_find(fd);
 
 	if (!s)
 		return -EBADF;

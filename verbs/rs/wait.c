@@ -60,7 +60,7 @@ void rs_bump(struct rs *s)
 		rs_signal(s, true);
 }
 
-static void look(struct rs *s, int64_t spin_ns)
+static void wait_look(struct rs *s, int64_t spin_ns)
 {
 	short before;
 
@@ -77,7 +77,7 @@ static void look(struct rs *s, int64_t spin_ns)
 
 void rs_look(struct rs *s)
 {
-	look(s, 0);
+	wait_look(s, 0);
 }
 
 /* A program that spins where processors are fewer than the threads that want them waits for its peer to get one: it
@@ -112,7 +112,7 @@ static void end_lead(struct rs *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->leader = false;
-	look(s, 0);
+	wait_look(s, 0);
 	if (s->followers || s->sleepers)        /* one of them leads now */
 		rs_bump(s);
 }
@@ -184,14 +184,14 @@ int rs_wait(struct rs *s, short events, uint64_t until)
 	int rc;
 
 	for (;;) {
-		look(s, 0);
+		wait_look(s, 0);
 		if (s->closed)
 			return -EBADF;
 		if (rs_events(s) & events)
 			return 0;
 		if (s->cq && s->state == RS_CONNECTED && !s->leader && !spun && until) {
 			spun = true;
-			look(s, SPIN_NS);
+			wait_look(s, SPIN_NS);
 			continue;
 		}
 		now = diw_clock_ns();

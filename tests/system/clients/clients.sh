@@ -31,7 +31,6 @@ for PERSONALITY in ca rnic; do
 	while read -r when where who types program options; do
 		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
 		[[ $who = both || $who = "$PERSONALITY" ]] && wanted "$when $where $types $program $options" || continue
-		# shellcheck disable=SC2086  # a list of words
 		for place in veth ${where#veth}; do
 			pair $place "$types" "$program" $options
 		done
@@ -40,7 +39,6 @@ for PERSONALITY in ca rnic; do
 		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
 		[[ $who = both || $who = "$PERSONALITY" ]] && [ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] &&
 			wanted "$when $where $types $line" && { [[ $line != *fi_* ]] || is_named; } || continue
-		# shellcheck disable=SC2086  # a list of words
 		for place in veth ${where#veth}; do
 			cm_pair $place "$types" $line
 		done
@@ -48,7 +46,6 @@ for PERSONALITY in ca rnic; do
 	while read -r when where types line; do
 		[[ $when = quick || $when = full && -n ${DIW_TEST_FULL:-} ]] || continue
 		[ -e "$BUILD/lib/diwarp/librdmacm.so.1" ] && wanted "$when $where $types $line" || continue
-		# shellcheck disable=SC2086  # a list of words
 		for place in veth ${where#veth}; do
 			rs_pair $place "$types" $line
 		done

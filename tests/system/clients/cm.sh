@@ -37,9 +37,7 @@ cm_pair() {
 	[ "$place" = lo ] || in=(in_b)
 	PORT=$((PORT + 1))
 	port=$(port_of "$1")
-	# shellcheck disable=SC2086  # lists of words
 	mapfile -t server < <(with "$place" ${line%%|*})
-	# shellcheck disable=SC2086
 	mapfile -t client < <(with "$place" ${line#*|})
 	start_counting
 	client "$TMP/server" "$LIMIT" "${server[@]}"

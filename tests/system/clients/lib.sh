@@ -12,7 +12,6 @@ own_shm() {
 	export DIW_TEST_SHM=1 SHM=${SHM:-64m}
 	if unshare -m mount -t tmpfs -o "size=$SHM,mode=1777" tmpfs /dev/shm 2> /dev/null; then
 		rm -rf "$TMP"
-		# shellcheck disable=SC2016  # the inner shell's
 		exec unshare -m "$BASH" -c 'mount -t tmpfs -o "size=$SHM,mode=1777" tmpfs /dev/shm && exec "$BASH" "$0" "$@"' \
 			"$SELF" "$@"
 	fi
@@ -125,7 +124,6 @@ one() { tools/clients run --personality "$PERSONALITY" "$@"; }
 lists() {
 	local program=$1 options=$2 good=ok regex
 	shift 2
-	# shellcheck disable=SC2086
 	run "$program $options ($PERSONALITY)" one "$program" $options || good=FAILED
 	for regex; do
 		check "... says $regex" grep -Eq -- "$regex" "$TMP/out" || good=FAILED

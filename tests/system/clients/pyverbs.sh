@@ -60,11 +60,9 @@ as_expected() {
 pyverbs() {
 	local good=ok bytes modules
 	[ -x /usr/bin/python3 ] || { skip "no /usr/bin/python3: pyverbs is compiled for Debian's"; return; }
-	# shellcheck disable=SC2086
 	printf -v modules 'tests.test_%s ' $PYVERBS_TESTS
 	start_counting
 	# What tests print comes behind the results, not between them.
-	# shellcheck disable=SC2086
 	env -u PYTHONUNBUFFERED timeout -k 2 600 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
 		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 < /dev/null
 	stop_counting

@@ -50,9 +50,7 @@ rs_pair() {
 	[ "$place" = lo ] || in=(in_b)
 	PORT=$((PORT + 1))
 	rm -f "$TMP/rs.out"
-	# shellcheck disable=SC2086  # lists of words
 	mapfile -t server < <(rs_words "$place" ${line%%|*})
-	# shellcheck disable=SC2086
 	mapfile -t client < <(rs_words "$place" ${line#*|})
 	[ "$program" != nc.traditional ] || server=("$BASH" -c 'exec "$@" < "$0"' "$TMP/rs.http" "${server[@]}")
 	start_counting

@@ -83,7 +83,7 @@ live() {
 sum() {
 	local file=$1
 	shift
-	# shellcheck disable=SC2048,SC2086
+	# shellcheck disable=SC2048
 	awk -v names="$*" 'BEGIN { k = split(names, n, " ") } /^diwarp sockets: .*counted/ {
 		for (i = 1; i <= NF; i++) { split($i, v, "="); for (j = 1; j <= k; j++) if (v[1] == n[j]) s += v[2] } }
 		END { print s + 0 }' "$file"

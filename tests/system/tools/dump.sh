@@ -64,7 +64,7 @@ for ip in 127.0.0.1 ::1; do
 		skip "no tshark"
 		continue
 	fi
-	# shellcheck disable=SC2046,SC2086  # words are meant
+	# shellcheck disable=SC2046  # words are meant
 	tshark -X "lua_script:$lua" -r "$file" -T fields $(printf -- '-e diwarp.%s ' $fields) > "$TMP/all" 2> "$TMP/err"
 	column=0
 	for field in $fields; do
@@ -113,7 +113,6 @@ check "... has what came to it" all 8 ".dst_qp == $qp"
 check "... and nothing else" all 8 true
 json "-c" -r "$file" -c 3
 check "... ends" all 3 true
-# shellcheck disable=SC2016  # expanded there
 run "a reader of the output that leaves" \
 	bash -c 'exec 3>&1; { until [ -e "$2" ]; do sleep 0.01; done; "$0" dump -r "$1"; echo $? >&3; } |
 		{ exec < /dev/null; : > "$2"; }' "$DIW" "$file" "$TMP/left"
@@ -248,7 +247,6 @@ run "a file that another process writes" env DIWARP_PCAP="$TMP/busy" "$DIW" ping
 check "... is left to it" matches "$OUT" 'another process writes it.*2 sent, 2 received'
 run "%p in the name" env DIWARP_PCAP="$TMP/of-%p-100%%" "$DIW" ping -c 2 -W 60 -i 0.01 127.0.0.1
 check "... is the process id" ls "$TMP"/of-[0-9]*-100%
-# shellcheck disable=SC2016  # expanded there
 eventually 5 sh -c '[ "$("$0" dump --json -r "$1" | wc -l)" = 8 ]' "$DIW" "$TMP/busy"
 json "what the listener captured is there while it runs" -r "$TMP/busy"
 check "... at the wildcard address, and what came at the one that was asked" all 8 \

@@ -38,7 +38,7 @@ lines() { local n; n=$(grep -c -E -e "$2" "$TMP/$3"); [ "$n" -eq "$1" ] || { ech
 rdma="opcode term_layer term_etype_rdma term_errcode_rdma term_hdrct_m hdrct_d hdrct_r term_ddp_seg_len atomic.opcode"
 rdma+=" atomic.add_data atomic.swap_data atomic.compare_data"
 # fields: what the dissector says of each frame, a line of NAME=VALUE.
-# shellcheck disable=SC2046,SC2086  # words are meant
+# shellcheck disable=SC2046  # words are meant
 fields() {
 	shark -o ip.check_checksum:TRUE -o tcp.check_checksum:TRUE -E header=y -T fields $(printf -- '-e iwarp_rdma.%s ' $rdma) \
 		-e iwarp_ddp.last_flag -e iwarp_mpa.req -e iwarp_mpa.rep -e iwarp_mpa.bad_length -e _ws.malformed \

@@ -8,7 +8,6 @@ if [ -z "${DIW_TEST_SHM:-}" ]; then
 	export DIW_TEST_SHM=1
 	if unshare -m mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm 2> /dev/null; then
 		rm -rf "$TMP"
-		# shellcheck disable=SC2016  # the inner shell's
 		exec unshare -m "$BASH" -c 'mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm && exec "$BASH" "$0" "$@"' "$SELF"
 	fi
 	skip "no mount namespace here"
@@ -222,7 +221,6 @@ check "... a process works" eventually 10 listening 4903
 expect 1 "... unseen" $STAT $PID
 check "... and stat says so" says 'shows no counters: .*found no room'
 rm /dev/shm/full
-# shellcheck disable=SC2016  # the inner shell's
 flows "under a limit of file sizes traffic flows" bash -c 'ulimit -f 64; exec "$0" "$@"'
 mount -t tmpfs -o size=4m,mode=000,ro tmpfs /dev/shm
 flows "without a writable /dev/shm traffic flows"

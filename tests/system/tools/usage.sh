@@ -4,7 +4,6 @@
 . "${0%/*}/../lib.sh"
 
 while read -r line; do
-	# shellcheck disable=SC2086  # words are meant
 	expect 2 "usage: diw $line" $DIW $line
 	check "... with a reason" [ -n "$OUT" ]
 done << 'END'

@@ -90,7 +90,7 @@ expect 2 "no argument is a usage error" quick 0 ''
 expect 2 "so is an unknown one" quick 0 '' all
 run "--help" quick 0 '' --help
 # Debian's PATH of an ordinary user has no /usr/sbin, where ldconfig, tc, nft and depmod are; apt-get and dpkg want theirs.
-# shellcheck disable=SC2046,SC2016  # names without blanks; $PATH as it stands in the file
+# shellcheck disable=SC2046  # names without blanks
 without_sbin() { grep -L '^PATH=$PATH:/usr/sbin:/sbin$' tests/run tests/system/lib.sh tests/interop/build.sh .ci/run \
 	$(grep -l -d skip '^#!/bin/\(ba\)\?sh' tools/* tools/figures/* | grep -v /check-); }
 check "whatever a user's PATH, no script lacks /usr/sbin" [ -z "$(without_sbin)" ]
