@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one form in which every layer knows a peer. verbs/diw.h, which must stand alone, holds the same definition. */
+/*
+ * An address is the one form in which every layer knows a peer. A destination is an address and how packets travel to
+ * it. verbs/diw.h, which must stand alone, holds the same definitions.
+ */
 #ifndef DIW_BASE_ADDR_H
 #define DIW_BASE_ADDR_H
 
@@ -12,15 +15,27 @@
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
 struct diw_addr {
-	uint8_t ip[16];
-	uint32_t scope;
-	uint16_t port;
-	uint16_t path;
+	uint8_t ip[16];              /* an IPv4 address is v4-mapped */
+	uint32_t scope;              /* of a link-local address: the index of its interface; else 0 */
+	uint16_t port;               /* host byte order */
+	uint16_t reserved;           /* 0 */
+};
+struct diw_dest {
+	struct diw_addr addr;
+	uint8_t tclass;              /* traffic class (IPv4: TOS); 0: the system's */
+	uint8_t hop_limit;           /* hop limit (IPv4: TTL); 0: the system's */
+	uint16_t reserved;           /* 0 */
 };
 #endif
 _Static_assert(sizeof(struct diw_addr) == 24, "compared and hashed as three words");
+_Static_assert(sizeof(struct diw_dest) == 28, "compared as memory: no padding");
 
 static inline bool diw_addr_eq(const struct diw_addr *a, const struct diw_addr *b)
+{
+	return memcmp(a, b, sizeof *a) == 0;
+}
+
+static inline bool diw_dest_eq(const struct diw_dest *a, const struct diw_dest *b)
 {
 	return memcmp(a, b, sizeof *a) == 0;
 }

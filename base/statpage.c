@@ -102,7 +102,7 @@ static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t 
 		return false;
 	qp->id.seq = before;
 	clean_text(qp->id.device, sizeof qp->id.device);
-	qp->id.local.path = qp->id.peer.path = 0;
+	qp->id.local.reserved = qp->id.peer.reserved = 0;
 	qp->slot = slot;
 	qp->values = values;
 	return true;

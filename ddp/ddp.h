@@ -107,7 +107,7 @@ void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const ch
 /* A message and how far it is cut; `h` is the template of its segments' headers. */
 struct diw_ddp_tx {
 	struct diw_ddp_hdr h;
-	struct diw_addr dst;
+	struct diw_dest dst;
 	uint32_t off;                /* payload bytes taken by the link; the next segment's MO */
 	uint32_t seg;                /* payload bytes a segment */
 	uint32_t toll;               /* 0: no window */
@@ -129,8 +129,7 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 struct diw_ddp_cfg {
 	uint32_t qkey;
 	bool fixed_peer;             /* UC: only this one */
-	struct diw_addr peer;
-	uint16_t path;               /* of what is sent to it */
+	struct diw_dest peer;
 	bool chunks;                 /* one completion a contiguous run a burst */
 	bool close_last;             /* never report a record whose last segment did not come */
 	uint64_t reorder_window, record_timeout, reasm_timeout;      /* ns */

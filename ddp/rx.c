@@ -96,7 +96,7 @@ static uint16_t decode_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const
 	seg->len = from->len - seg->hdr_len;
 	if (fault == 0)
 		DIW_TRACE_SEGMENT_RECEIVED(d->c, seg->h.opcode, seg->h.msn, seg->h.mo, seg->len, seg->src->port);
-	if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(seg->src, &d->cfg.peer))
+	if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(seg->src, &d->cfg.peer.addr))
 		fault = DIW_FAULT_PEER;
 	return fault;
 }

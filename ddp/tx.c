@@ -17,7 +17,7 @@ static uint32_t segment_size(uint32_t length, uint32_t max)
 
 void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 {
-	uint32_t mulpdu = d->link->ops->mulpdu(d->link, &tx->dst);
+	uint32_t mulpdu = d->link->ops->mulpdu(d->link, &tx->dst.addr);
 
 	tx->h.plain = d->link->flags & DIW_LINK_ORDERED;
 	tx->h.epoch = d->epoch;
@@ -89,7 +89,7 @@ static void segment_sent(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct 
 {
 	int64_t cost = (int64_t)seg->hdr_len + seg->len + tx->toll;
 
-	DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, seg->len, tx->dst.port);
+	DIW_TRACE_SEGMENT_SENT(d->c, tx->h.opcode, tx->h.msn, tx->off, seg->len, tx->dst.addr.port);
 	tx->off += seg->len;
 	tx->h.to += seg->len;
 	tx->window -= cost;

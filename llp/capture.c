@@ -120,7 +120,7 @@ static void capture_burst(struct diw_capture *c, const struct diw_dgram_burst *b
 		const char *why = comment ? comment : !outbound && i < c->ndropped ? c->dropped[i] : NULL;
 		struct diw_pcapng_packet k = { .outbound = outbound, .iov = v, .off = off, .len = len, .comment = why };
 
-		write_one(c, &k, &b->peer, outbound ? NULL : &b->to, now);
+		write_one(c, &k, &b->peer.addr, outbound ? NULL : &b->to, now);
 		left -= len;
 		i++;
 		for (off += len; left > 0 && off >= v->iov_len; v++)

@@ -31,7 +31,7 @@ struct diw_dgram_sender {
 };
 
 struct diw_dgram_burst {
-	struct diw_addr peer;        /* tx: destination, rx: source */
+	struct diw_dest peer;        /* tx: destination; rx: source, its address alone */
 	const struct iovec *iov;     /* rx: exactly one entry, valid until the next recv */
 	int niov;                    /* at most IOV_MAX */
 	uint32_t len;                /* bytes in all iov */

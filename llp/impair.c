@@ -91,14 +91,14 @@ static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, st
 	*out = (struct diw_dgram_burst){ .iov = im->tx_iov };
 	for (i = from; i < l->nrun && i - from < (int)DIW_DGRAM_MAX_SEGS; i++) {
 		const struct diw_impair_item *r = &l->run[i];
-		const struct diw_addr *peer = r->e ? &r->e->peer : &b->peer;
+		const struct diw_dest *peer = r->e ? &r->e->peer : &b->peer;
 		struct iovec own = { r->e ? r->e->data : NULL, r->len };
 
 		if (i == from) {
 			out->peer = *peer;
 			out->seg = r->len;
 		} else if (r->len > out->seg || out->len + r->len > DIW_DGRAM_MAX_BURST || out->niov > room ||
-			   !diw_addr_eq(peer, &out->peer)) {
+			   !diw_dest_eq(peer, &out->peer)) {
 			break;
 		}
 		out->niov = add_pieces(im, out->niov, r->e ? &own : b->iov, r->at, r->len);
@@ -195,7 +195,7 @@ static const uint8_t *item_data(const struct impair *im, const struct diw_impair
 	return r->e ? r->e->data : (uint8_t *)im->rx_burst.iov->iov_base + r->at.off;
 }
 
-static const struct diw_addr *item_peer(const struct impair *im, const struct diw_impair_item *r)
+static const struct diw_dest *item_peer(const struct impair *im, const struct diw_impair_item *r)
 {
 	return r->e ? &r->e->peer : &im->rx_burst.peer;
 }
@@ -220,7 +220,7 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 				       .seg = r->len, .group = item_group(im, r), .to = *item_to(im, r) };
 	for (r++; r < end && b->seg && b->len % b->seg == 0 && r->len <= b->seg && r->len; r++) {
 		if (item_data(im, r) != data + b->len || b->len + r->len > DIW_DGRAM_MAX_BURST ||
-		    !diw_addr_eq(item_peer(im, r), &b->peer) || item_group(im, r) != b->group ||
+		    !diw_dest_eq(item_peer(im, r), &b->peer) || item_group(im, r) != b->group ||
 		    !diw_addr_eq(item_to(im, r), &b->to))
 			break;
 		b->len += r->len;

@@ -25,7 +25,7 @@ struct diw_impair_spec {
 
 struct diw_impair_entry {                           /* a datagram that is ours: delayed, held back or altered */
 	struct diw_list node;
-	struct diw_addr peer;
+	struct diw_dest peer;
 	uint8_t *data;
 	uint32_t len, taken;                        /* taken: arena bytes, the gap at its end included */
 	uint64_t due;

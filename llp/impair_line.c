@@ -163,7 +163,7 @@ static void lose(struct diw_impair_line *l, struct diw_impair_cursor at, uint32_
 	if (l->watch && e) {
 		struct iovec iov = { e->data, e->len };
 
-		l->watch->lost(l->watch, l->tx, &e->peer, &iov, 0, e->len, now);
+		l->watch->lost(l->watch, l->tx, &e->peer.addr, &iov, 0, e->len, now);
 	} else if (l->watch && l->nlost < DIW_IMPAIR_RUN) {
 		l->lost[l->nlost++] = (struct diw_impair_item){ NULL, at, len };
 	}
@@ -176,7 +176,7 @@ void diw_impair_line_tell(struct diw_impair_line *l, const struct diw_dgram_burs
 	for (int i = 0; taken && i < l->nlost; i++) {
 		const struct diw_impair_item *r = &l->lost[i];
 
-		l->watch->lost(l->watch, l->tx, &b->peer, b->iov + r->at.i, r->at.off, r->len, now);
+		l->watch->lost(l->watch, l->tx, &b->peer.addr, b->iov + r->at.i, r->at.off, r->len, now);
 	}
 	l->nlost = 0;
 }
@@ -285,7 +285,7 @@ int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst
 	for (uint32_t at = 0, end = 0; at < b->len; at += b->seg) {
 		uint32_t len = b->len - at < b->seg ? b->len - at : b->seg;
 
-		if (loses(l, &b->peer, len)) {
+		if (loses(l, &b->peer.addr, len)) {
 			struct diw_impair_cursor from = { 0, 0 };
 
 			if (l->watch)
@@ -311,7 +311,7 @@ void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burs
 	do {
 		uint32_t len = left < b->seg ? left : b->seg;
 
-		if (loses(l, &b->peer, len)) {
+		if (loses(l, &b->peer.addr, len)) {
 			lose(l, at, len, NULL, now);
 		} else {
 			bool twice = happens(l, l->p.dup);

@@ -58,7 +58,7 @@ struct diw_link_up {
 struct diw_link_ops {
 	/* Segments taken, in order; fewer than n, maybe 0, when it is blocked: then wait for the descriptor to be
 	 * writable. They may stay staged until flush. */
-	int (*send)(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+	int (*send)(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
 		    uint64_t now);
 	/* Send what is staged. 0; -EAGAIN: still staged, wait for the descriptor to be writable. RELIABLE: -errno, the
 	 * stream has broken, and what was staged is lost. */

@@ -23,7 +23,7 @@ struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr)
 {
 	struct rd_peer *p = *peer_bucket(rd, addr);
 
-	while (p && !diw_addr_eq(&p->addr, addr))
+	while (p && !diw_addr_eq(&p->dest.addr, addr))
 		p = p->hash_next;
 	return p;
 }
@@ -54,7 +54,7 @@ static void peers_sweep(struct rd *rd, uint64_t now)
 	rd->sweep_at = now + rd->cfg.idle_ns / 4;
 }
 
-struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_addr *addr, uint64_t now)
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint64_t now)
 {
 	struct rd_peer *p = diw_pool_get(&rd->peers), **at;
 
@@ -66,8 +66,8 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_addr *addr, uint
 		rd->l.c->rd_peers_full++;
 		return NULL;
 	}
-	at = peer_bucket(rd, addr);
-	*p = (struct rd_peer){ .addr = *addr, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
+	at = peer_bucket(rd, &dest->addr);
+	*p = (struct rd_peer){ .dest = *dest, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
 		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
 		.heard = now, .progress = now };
 	diw_rd_cc_init(&p->cc, now);
@@ -87,7 +87,7 @@ void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at)
 	rd->active = p;
 }
 
-void diw_rd_say(struct rd *rd, const struct diw_addr *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
+void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now)
 {
 	uint8_t hdr[DIW_RD_HDR_MAX];
@@ -207,16 +207,17 @@ static const struct diw_link_up rd_up = { .rx = rd_rx_from };
 
 /* ---- The calls from above ---- */
 
-static int rd_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now)
+static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n, uint64_t now)
 {
 	struct rd *rd = rd_of(l);
-	struct rd_peer *p = diw_rd_peer_find(rd, dst);
+	struct rd_peer *p = diw_rd_peer_find(rd, &dst->addr);
 	int i = 0;
 
 	if (!p)
 		p = diw_rd_peer_add(rd, dst, now);
 	if (!p)
 		return 0;
+	p->dest = *dst;
 	if (!p->first)
 		p->progress = now;
 	while (i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0)

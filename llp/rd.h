@@ -59,7 +59,7 @@ enum rd_phase { RD_PEER_IDLE, RD_PEER_OPENING, RD_PEER_OPEN };
 struct rd_peer {
 	struct rd_peer *hash_next;
 	struct rd_peer *active_next;
-	struct diw_addr addr;
+	struct diw_dest dest;        /* as the newest request says */
 	enum rd_phase phase;
 	bool active;                 /* in rd.active */
 	bool known;                  /* `tag` and `epoch` are the peer's; segments may come from it */
@@ -109,10 +109,10 @@ static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 
 /* rd.c */
 struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
-struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_addr *addr, uint64_t now);  /* NULL: no room */
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint64_t now);  /* NULL: no room */
 void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it has work at that time */
 /* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
-void diw_rd_say(struct rd *rd, const struct diw_addr *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
+void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now);
 
 /* rd_open.c */

@@ -30,7 +30,7 @@ static void open_send(struct rd *rd, struct rd_peer *p, uint64_t now)
 
 	p->open_tries++;
 	p->open_at = now + diw_min64(wait, rd->cfg.dead_ns / OPEN_TRIES);
-	diw_rd_say(rd, &p->addr, &h, NULL, 0, now);
+	diw_rd_say(rd, &p->dest, &h, NULL, 0, now);
 }
 
 void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now)
@@ -54,7 +54,7 @@ void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct di
 		.time = rd_us(now), .echo = h->time, .my_tag = diw_rd_tag(rd, src, h->my_epoch),
 		.my_epoch = rd->cfg.epoch };
 
-	diw_rd_say(rd, src, &grant, NULL, 0, now);
+	diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &grant, NULL, 0, now);
 }
 
 /* What P sent and received before belongs to a process that is gone. */
@@ -74,7 +74,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 	p->known = true;
 	p->tag = tag;
 	p->epoch = epoch;
-	p->my_tag = diw_rd_tag(rd, &p->addr, epoch);
+	p->my_tag = diw_rd_tag(rd, &p->dest.addr, epoch);
 	p->heard = now;
 }
 
@@ -127,7 +127,7 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		return NULL;
 	}
 	if (!p)
-		p = diw_rd_peer_add(rd, src, now);
+		p = diw_rd_peer_add(rd, &(struct diw_dest){ .addr = *src }, now);
 	if (!p)
 		return NULL;
 	if (!p->known || p->epoch != h->my_epoch || p->tag != h->my_tag)
@@ -158,7 +158,7 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 
 		/* A known peer would have announced itself: another tag of its is forged or late. */
 		if (!p || !p->known)
-			diw_rd_say(rd, src, &reset, NULL, 0, now);
+			diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &reset, NULL, 0, now);
 		rd->l.c->rd_stray++;
 		p = NULL;
 	}

@@ -67,7 +67,7 @@ static void ack_later(struct rd *rd, struct rd_peer *p, uint32_t n, uint64_t now
 /* Segments in order go up; those that are not taken are held. */
 static void run_deliver(struct rd *rd, struct rd_peer *p, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
-	int taken = rd->l.up->rx(rd->l.up_ctx, &p->addr, segs, n, now);
+	int taken = rd->l.up->rx(rd->l.up_ctx, &p->dest.addr, segs, n, now);
 
 	p->expect += (uint32_t)taken;
 	for (int i = taken; i < n; i++)
@@ -82,7 +82,7 @@ void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
 		struct rd_held *e = p->held;
 		const struct diw_link_rxseg seg = { .data = e->data, .len = e->len };
 
-		if (rd->l.up->rx(rd->l.up_ctx, &p->addr, &seg, 1, now) != 1)
+		if (rd->l.up->rx(rd->l.up_ctx, &p->dest.addr, &seg, 1, now) != 1)
 			break;
 		p->expect++;
 		p->held = e->next;
@@ -180,7 +180,7 @@ void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now)
 		return;
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
 	diw_rd_ack_fill(rd, p, &h, now);
-	diw_rd_say(rd, &p->addr, &h, map, map_fill(p, map) * 4, now);
+	diw_rd_say(rd, &p->dest, &h, map, map_fill(p, map) * 4, now);
 	rd->l.c->rd_acks++;
 	p->ack_at = DIW_NEVER;
 	p->ack_now = false;

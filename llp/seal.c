@@ -80,10 +80,10 @@ static int send_open(struct seal *s, uint64_t now)
 	return 0;
 }
 
-static bool open_fits(const struct seal *s, const struct diw_addr *dst, uint32_t len)
+static bool open_fits(const struct seal *s, const struct diw_dest *dst, uint32_t len)
 {
 	return len <= s->open.seg && s->open.len + len <= sizeof s->stage && s->open_count < DIW_DGRAM_MAX_SEGS &&
-	       s->open.len == s->open_count * s->open.seg && diw_addr_eq(&s->open.peer, dst);
+	       s->open.len == s->open_count * s->open.seg && diw_dest_eq(&s->open.peer, dst);
 }
 
 /* What follows in the caller's memory is what comes next: by then it should be in the cache. */
@@ -116,7 +116,7 @@ static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t
 }
 
 /* 0, or -EAGAIN: not taken. */
-static int stage_segment(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *g, uint64_t now)
+static int stage_segment(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *g, uint64_t now)
 {
 	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
 	uint32_t crc;
@@ -172,7 +172,7 @@ static int gather_segment(struct seal *s, int at, uint8_t crc_at[DIW_SEAL_LEN], 
 }
 
 /* Send as many segments from the front as make one super-buffer; how many, or -EAGAIN. */
-static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+static int gather_burst(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
 			uint64_t now)
 {
 	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather, .sender = &s->sender, .first = s->l.taken };
@@ -200,7 +200,7 @@ static int gather_burst(struct seal *s, const struct diw_addr *dst, const struct
 	return count;
 }
 
-static int seal_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n,
+static int seal_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
 		     uint64_t now)
 {
 	struct seal *s = seal_of(l);
@@ -239,10 +239,10 @@ static void datagram_dropped(struct seal *s, const uint8_t *p, uint32_t len, con
 {
 	char ip[DIW_ADDR_IP_STRLEN];
 
-	DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, s->rest.peer.port);
+	DIW_TRACE_DATAGRAM_DROPPED(s->l.c, len, s->rest.peer.addr.port);
 	diw_dgram_dropped(s->d, p, reason);
 	diw_log_often(DIW_LOG_DEBUG, now, "port %u: a datagram of %s port %u, %u bytes: %s", s->l.local.port,
-		      diw_addr_ip_str(&s->rest.peer, ip), s->rest.peer.port, len, reason);
+		      diw_addr_ip_str(&s->rest.peer.addr, ip), s->rest.peer.addr.port, len, reason);
 }
 
 static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
@@ -262,7 +262,7 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 /* False: not all of the N segments were taken, and those that were not are kept. */
 static bool offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
-	int taken = s->l.up->rx(s->l.up_ctx, &s->rest.peer, segs, n, now);
+	int taken = s->l.up->rx(s->l.up_ctx, &s->rest.peer.addr, segs, n, now);
 
 	s->nkept = n - taken;
 	memmove(s->kept, segs + taken, (size_t)s->nkept * sizeof *segs);

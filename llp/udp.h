@@ -62,19 +62,18 @@ struct diw_udp {
 
 	/* Send: everything but iovec and segment size stays from call to call while the destination does. */
 	struct msghdr tx;
-	struct diw_addr tx_peer;
+	struct diw_dest tx_peer;
 	uint32_t tx_streak;          /* bursts to tx_peer in a row */
 	struct sockaddr_storage tx_name;
 	socklen_t tx_namelen;
-	size_t tx_infolen;           /* of the control messages behind the segment size's: source address, path */
+	size_t tx_infolen;           /* of the control messages behind the segment size's: source address, header */
 	union {
 		struct cmsghdr align;
 		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo)) +
 			  2 * CMSG_SPACE(sizeof(int))];
 	} tx_control;
 
-	struct diw_addr hot_peer;
-	uint16_t hot_path;           /* of the packets that leave by hot_fd */
+	struct diw_dest hot_peer;
 	uint8_t hot_local[16];       /* `any`: from which address, */
 	bool hot_other;              /* and the peer has asked another meanwhile */
 	bool hot_named;              /* what came to hot_fd before it was connected may still be there */
@@ -141,7 +140,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 /* A second socket on the same port, connected to PEER, or the one that is there connected to it anew: the kernel then
  * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well.
  * False: the kernel does not do it, and nothing has changed. */
-bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer);
+bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
 /* What came to its socket before it was connected has been received. */
 void diw_udp_hot_alone(struct diw_udp *u);
 /* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */

@@ -169,7 +169,7 @@ static int connect_socket(struct diw_udp *u, const struct diw_addr *peer)
 	while (recv(u->fd, &byte, 1, MSG_TRUNC) >= 0)
 		;
 	u->connected = true;
-	u->tx_peer = *peer;
+	u->tx_peer = (struct diw_dest){ .addr = *peer };
 	if (!getsockopt(u->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &mtulen) && mtu > 0 &&
 	    (uint32_t)mtu < u->pmtu.ifmtu)
 		u->pmtu.ifmtu = (uint32_t)mtu;
@@ -245,13 +245,13 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 	return -1;
 }
 
-/* Traffic class and hop limit of all that leaves by FD; where PATH does not say, the system's. */
-static bool set_path(int fd, const struct diw_addr *peer, uint16_t path)
+/* Traffic class and hop limit of all that leaves by FD: as of DST or, where it does not say, the system's. */
+static bool set_header(int fd, const struct diw_dest *dst)
 {
-	bool v4 = diw_addr_is_v4(peer);
-	int tclass = path >> 8, hops = path & 0xff ? path & 0xff : -1;
+	bool v4 = diw_addr_is_v4(&dst->addr);
+	int hops = dst->hop_limit ? dst->hop_limit : -1;
 
-	return !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass) &&
+	return !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, dst->tclass) &&
 	       !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
 }
 
@@ -271,24 +271,22 @@ static bool from_asked(struct diw_udp *u, int fd, const struct diw_addr *peer)
 }
 
 /* A socket with `any` has one such peer for all its life: it would keep the address that it had for the first. */
-bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
+bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer)
 {
 	struct sockaddr_storage ss;
-	socklen_t len = diw_addr_to_sockaddr(peer, &ss);
+	socklen_t len = diw_addr_to_sockaddr(&peer->addr, &ss);
 	int fd;
 
 	if (u->any && u->hot_fd >= 0)
 		return false;
-	fd = u->hot_fd >= 0 ? u->hot_fd : second_socket(u, peer);
+	fd = u->hot_fd >= 0 ? u->hot_fd : second_socket(u, &peer->addr);
 	if (fd < 0)
 		return false;
-	if (set_path(fd, peer, peer->path) && connect(fd, (struct sockaddr *)&ss, len) == 0 &&
-	    (!u->any || from_asked(u, fd, peer))) {
+	if (set_header(fd, peer) && connect(fd, (struct sockaddr *)&ss, len) == 0 &&
+	    (!u->any || from_asked(u, fd, &peer->addr))) {
 		u->d.fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
-		u->hot_peer.path = 0;           /* it is what its datagrams are known by */
-		u->hot_path = peer->path;
 		u->hot_named = true;
 		u->hot_other = false;
 		return true;
@@ -296,6 +294,6 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_addr *peer)
 	if (fd != u->hot_fd)
 		close(fd);
 	else
-		set_path(fd, peer, u->hot_path);
+		set_header(fd, &u->hot_peer);
 	return false;
 }

@@ -20,9 +20,9 @@ static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const
 		return;
 	*a = (struct diw_udp_answer){ .peer = *peer, .ifindex = ifindex };
 	memcpy(a->local, local, 16);
-	if (diw_addr_eq(peer, &u->hot_peer))
+	if (diw_addr_eq(peer, &u->hot_peer.addr))
 		u->hot_other = memcmp(u->hot_local, local, 16) != 0;
-	u->tx_peer.port = 0;         /* prepared headers may name the old source */
+	u->tx_peer.addr.port = 0;         /* prepared headers may name the old source */
 }
 
 static void came_to(const struct diw_udp *u, struct diw_dgram_burst *b, const uint8_t ip[16])
@@ -51,17 +51,18 @@ static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 			memcpy(mapped + 12, &i.ipi_spec_dst, 4);
 			b->group = i.ipi_addr.s_addr != i.ipi_spec_dst.s_addr;
 			if (!u->group)
-				remember_asked(u, &b->peer, mapped, 0);
+				remember_asked(u, &b->peer.addr, mapped, 0);
 			memcpy(mapped + 12, &i.ipi_addr, 4);
 			if (u->group || !b->group)
 				came_to(u, b, mapped);
-		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !diw_addr_is_v4(&b->peer)) {
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO &&
+			   !diw_addr_is_v4(&b->peer.addr)) {
 			struct in6_pktinfo i;
 
 			memcpy(&i, CMSG_DATA(c), sizeof i);
 			b->group = IN6_IS_ADDR_MULTICAST(&i.ipi6_addr);
 			if (!u->group)
-				remember_asked(u, &b->peer, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
+				remember_asked(u, &b->peer.addr, i.ipi6_addr.s6_addr, i.ipi6_ifindex);
 			if (u->group || !b->group)
 				came_to(u, b, i.ipi6_addr.s6_addr);
 		}
@@ -73,7 +74,7 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 	if (diw_udp_errors(u, hot ? u->hot_fd : u->fd))
 		return;
 	if (err == -EMSGSIZE)                   /* both where the error queue had no room */
-		diw_udp_learn_mtu(u, hot ? &u->hot_peer : &u->tx_peer);
+		diw_udp_learn_mtu(u, hot ? &u->hot_peer.addr : &u->tx_peer.addr);
 	else if (err == -ECONNREFUSED)
 		u->d.c->tx_error++;
 }
@@ -87,10 +88,9 @@ static void count_burst(const struct diw_udp *u, const struct diw_dgram_burst *b
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len)
 {
+	b->peer = (struct diw_dest){ .addr = u->hot_peer.addr };
 	if (u->rx.msg_name)
-		diw_addr_from_sockaddr(&b->peer, u->rx.msg_name);
-	else
-		b->peer = u->hot_peer;
+		diw_addr_from_sockaddr(&b->peer.addr, u->rx.msg_name);
 	rx_cmsgs(u, b);
 	if (!u->rx.msg_name && u->any)
 		came_to(u, b, u->hot_local);

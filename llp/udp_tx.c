@@ -38,13 +38,11 @@ bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst)
 const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct diw_addr *peer)
 {
 	const struct diw_udp_answer *a;
-	struct diw_addr p = *peer;
 
 	if (u->from_told)
 		return &u->from;
-	p.path = 0;                             /* it is what its datagrams are known by */
-	a = &u->answer[diw_addr_hash(&p, 0) % DIW_UDP_ANSWER_SLOTS];
-	return diw_addr_eq(&a->peer, &p) ? a : NULL;
+	a = &u->answer[diw_addr_hash(peer, 0) % DIW_UDP_ANSWER_SLOTS];
+	return diw_addr_eq(&a->peer, peer) ? a : NULL;
 }
 
 void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local)
@@ -52,7 +50,7 @@ void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local)
 	struct diw_udp *u = (struct diw_udp *)d;
 
 	u->from_told = local && u->any;
-	u->tx_peer = (struct diw_addr){ 0 };    /* what is known of the next message's is of before */
+	u->tx_peer = (struct diw_dest){ 0 };    /* what is known of the next message's is of before */
 	if (!u->from_told)
 		return;
 	u->from = (struct diw_udp_answer){ .ifindex = local->scope };
@@ -101,17 +99,16 @@ static void add_int(struct diw_udp *u, int level, int type, int value)
 }
 
 /* Traffic class and hop limit, if the destination says so. A dual-stack socket sends IPv4 packets by IPv4's options. */
-static void tx_path(struct diw_udp *u, const struct diw_addr *peer)
+static void tx_header(struct diw_udp *u, const struct diw_dest *peer)
 {
-	bool v4 = diw_addr_is_v4(peer);
-	int tclass = peer->path >> 8, hops = peer->path & 0xff;
+	bool v4 = diw_addr_is_v4(&peer->addr);
 
 	if (!u->any)
 		u->tx_infolen = 0;
-	if (tclass)
-		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, tclass);
-	if (hops)
-		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, hops);
+	if (peer->tclass)
+		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS, peer->tclass);
+	if (peer->hop_limit)
+		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, peer->hop_limit);
 }
 
 /* What its packets carry is an option of this socket: told with each message, it would make the kernel look for the
@@ -124,18 +121,15 @@ static void tx_hot(struct diw_udp *u)
 	u->tx.msg_namelen = 0;
 }
 
-static bool is_hot(const struct diw_udp *u, const struct diw_addr *peer)
+static bool is_hot(const struct diw_udp *u, const struct diw_dest *peer)
 {
-	struct diw_addr a = *peer;
-
-	a.path = 0;
-	return u->hot_fd >= 0 && !u->hot_other && u->hot_path == peer->path && diw_addr_eq(&a, &u->hot_peer);
+	return u->hot_fd >= 0 && !u->hot_other && diw_dest_eq(peer, &u->hot_peer);
 }
 
-static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
+static void tx_towards(struct diw_udp *u, const struct diw_dest *peer)
 {
-	if (diw_addr_eq(&u->tx_peer, peer)) {
-		if (++u->tx_streak == HOT_AFTER && !u->connected && !diw_addr_is_multicast(peer) &&
+	if (diw_dest_eq(&u->tx_peer, peer)) {
+		if (++u->tx_streak == HOT_AFTER && !u->connected && !diw_addr_is_multicast(&peer->addr) &&
 		    diw_udp_hot(u, peer))
 			tx_hot(u);
 		return;
@@ -145,11 +139,11 @@ static void tx_towards(struct diw_udp *u, const struct diw_addr *peer)
 	u->tx_fd = u->fd;
 	if (!u->connected) {
 		u->tx.msg_name = &u->tx_name;
-		u->tx.msg_namelen = u->tx_namelen = diw_udp_name(u, peer, &u->tx_name);
+		u->tx.msg_namelen = u->tx_namelen = diw_udp_name(u, &peer->addr, &u->tx_name);
 	}
 	if (u->any)
-		tx_source(u, peer);
-	tx_path(u, peer);
+		tx_source(u, &peer->addr);
+	tx_header(u, peer);
 	if (is_hot(u, peer))
 		tx_hot(u);
 }
@@ -252,13 +246,13 @@ static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err
 		if (err != -EMSGSIZE || s->asked || u->tx.msg_name)
 			return false;
 		s->asked = true;
-		diw_udp_learn_mtu(u, &b->peer);
+		diw_udp_learn_mtu(u, &b->peer.addr);
 		return true;
 	}
 	s->asked = true;
 	if (err == -EIO)
 		u->gso = false;
-	else if (!diw_udp_learn_mtu(u, &b->peer) && err == -EINVAL) {
+	else if (!diw_udp_learn_mtu(u, &b->peer.addr) && err == -EINVAL) {
 		if (s->per_call > OLD_MAX_SEGS) {
 			s->per_call = OLD_MAX_SEGS;
 			return true;
@@ -284,8 +278,7 @@ static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint3
 	if (err == -ECONNREFUSED)
 		return;
 	u->d.tx_errno = -err;
-	u->d.tx_errpeer = b->peer;
-	u->d.tx_errpeer.path = 0;
+	u->d.tx_errpeer = b->peer.addr;
 	u->d.tx_icmp = false;
 	if (b->sender)
 		b->sender->refused(b->sender, b->first + done / b->seg, n, -err);
@@ -299,7 +292,7 @@ static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 	uint32_t done = 0;
 
 	tx_towards(u, &b->peer);
-	if (u->gso && b->len > b->seg && b->seg <= path_payload(u, &b->peer))
+	if (u->gso && b->len > b->seg && b->seg <= path_payload(u, &b->peer.addr))
 		s.per_call = u->max_segs;
 	while (done < b->len) {
 		uint64_t most = (uint64_t)s.per_call * b->seg;

@@ -54,7 +54,7 @@ uint8_t *diw_mpa_own_get(struct diw_mpa_pool *p);
 void diw_mpa_own_put(struct diw_mpa_pool *p, uint8_t **own);
 
 /* mpa/tx.c */
-int diw_mpa_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now);
+int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n, uint64_t now);
 int diw_mpa_flush(struct diw_link *l, uint64_t now);
 void diw_mpa_shutdown(struct diw_link *l, uint64_t now);
 void diw_mpa_unstage(struct diw_mpa *m);             /* forget what is staged */

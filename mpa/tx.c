@@ -286,7 +286,7 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 
 /* ---- The link's ---- */
 
-int diw_mpa_send(struct diw_link *l, const struct diw_addr *dst, const struct diw_link_seg *segs, int n, uint64_t now)
+int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n, uint64_t now)
 {
 	struct diw_mpa *m = diw_mpa_of(l);
 	bool stop = m->tx_fin;

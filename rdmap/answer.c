@@ -96,7 +96,7 @@ static uint16_t admit_request(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	for (l = head ? head->next : NULL; l != head; l = l->next) {
 		struct diw_rdmap_answer *a = diw_container(l, struct diw_rdmap_answer, link);
 
-		if (a->msn == seg->h.msn && a->epoch == seg->h.epoch && diw_addr_eq(&a->tx.dst, seg->src)) {
+		if (a->msn == seg->h.msn && a->epoch == seg->h.epoch && diw_addr_eq(&a->tx.dst.addr, seg->src)) {
 			r->c->read_merged++;
 			*merged = true;
 			return 0;
@@ -136,7 +136,7 @@ static void begin_answer(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 	a->cause = *seg;
 	memcpy(a->raw, seg->raw, sizeof a->raw);
 	a->cause.raw = a->raw;
-	a->tx.dst = *seg->src;
+	a->tx.dst = (struct diw_dest){ .addr = *seg->src };
 	a->tx.h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = seg->h.msn,
 					.length = q->length, .stag = q->sink_stag, .to = q->sink_to };
 	diw_ddp_tx_begin(&r->ddp, &a->tx, false);
@@ -207,10 +207,10 @@ static int answer_turn(struct diw_rdmap *r, struct diw_rdmap_answer *a, int64_t 
 	uint16_t fault;
 	int rc;
 
-	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &a->tx.dst, a->to,
+	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &a->tx.dst.addr, a->to,
 				 a->tx.h.length, &from);
 	if (fault) {
-		a->cause.src = &a->tx.dst;
+		a->cause.src = &a->tx.dst.addr;
 		diw_fault_count(r->c, fault);
 		diw_rdmap_term_send(r, &a->cause, fault, now);
 		return 0;

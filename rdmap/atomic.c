@@ -89,8 +89,8 @@ static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_
 
 	if (a->to % 8)
 		return DIW_FAULT_STREAM;
-	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_ATOMIC, &r->ddp.cfg.peer, a->to,
-				 8, &addr);
+	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_ATOMIC,
+				 &r->ddp.cfg.peer.addr, a->to, 8, &addr);
 	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
 		fault = DIW_FAULT_STREAM;
 	*at = (uint64_t *)(void *)addr;

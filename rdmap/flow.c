@@ -79,7 +79,6 @@ static int send_flow(struct diw_rdmap *r, uint32_t number, uint32_t window, uint
 	};
 	int64_t budget = 1;
 
-	tx.dst.path = r->ddp.cfg.path;          /* or the next segment of a message would leave by another */
 	diw_put32(body, number);
 	diw_put32(body + 4, window);
 	diw_ddp_tx_begin(&r->ddp, &tx, true);

@@ -40,14 +40,13 @@ static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, cons
 {
 	const struct iovec iov = { (void *)(uintptr_t)body, LEN };
 	struct diw_ddp_tx tx = {
-		.dst = *dst,
+		/* A fixed peer's destination, or the next segment of a message would travel otherwise. */
+		.dst = r->ddp.cfg.fixed_peer ? r->ddp.cfg.peer : (struct diw_dest){ .addr = *dst },
 		.h = { .opcode = DIW_OP_VALIDATION, .qn = 2, .length = LEN },
 		.window = INT64_MAX,
 	};
 	int64_t budget = 1;
 
-	if (r->ddp.cfg.fixed_peer)              /* or the next segment of a message would leave by another */
-		tx.dst.path = r->ddp.cfg.path;
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) == 0;
 }

@@ -28,7 +28,7 @@ int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
 	r->rc.rfc7306 = a->rfc7306;
 	r->rc.self = a->self;
 	r->rc.place.words = a->words;
-	r->ddp.cfg.peer = *a->peer;
+	r->ddp.cfg.peer = (struct diw_dest){ .addr = *a->peer };
 	r->ddp.cfg.extras = (a->rfc7306 ? DIW_RDMAP_IMM : 0) | (a->words ? DIW_RDMAP_WORD : 0);
 	r->ddp.cfg.rnr_timeout = r->ddp.cfg.rnr_most;
 	r->ddp.order.seen = a->initiator;

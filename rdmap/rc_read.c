@@ -98,7 +98,7 @@ uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_r
 	if (a->read.length == 0)                /* no bytes, no check: it may say ready-to-receive */
 		return 0;
 	return diw_rdmap_as_rdmap(diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ,
-						   &r->ddp.cfg.peer, a->to, a->read.length, from));
+						   &r->ddp.cfg.peer.addr, a->to, a->read.length, from));
 }
 
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)

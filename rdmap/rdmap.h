@@ -67,7 +67,7 @@ struct diw_rdmap_wr {
 		uint32_t first;      /* datagrams: number of its first segment, as the link counts them */
 	};
 	uint64_t to;
-	struct diw_addr dst;
+	struct diw_dest dst;
 	uint64_t timeout;            /* Read: ns, 0 = measured */
 	struct diw_ddp_buf buf;
 	const uint8_t *inline_data;  /* or NULL */
@@ -102,12 +102,11 @@ struct diw_rdmap_read {              /* one that we asked for */
 	struct diw_list hash;
 	uint64_t wr_id, to;
 	uint64_t begun_ns, deadline_ns;
-	struct diw_addr dst;         /* path 0 */
+	struct diw_dest dst;
 	uint64_t from_to;            /* there */
 	uint32_t from_stag, qkey;
 	uint32_t stag, length, msn;
 	uint32_t seg;                /* number of the segment that asks, as the link counts them */
-	uint16_t path;
 	uint16_t fault;              /* REFUSED: the target's word; UNSENT: the error number */
 	uint8_t status, repeats;
 	bool signaled;
@@ -320,7 +319,7 @@ struct diw_rdmap_attr {
 	struct diw_counters *c;
 	struct diw_stag_table *stags;
 	struct diw_stag_user user;
-	struct diw_ddp_cfg cfg;      /* of the peer's address the path is that of what is sent to it */
+	struct diw_ddp_cfg cfg;
 	uint64_t read_timeout;
 };
 
@@ -400,21 +399,9 @@ static inline void diw_rdmap_set_deny(struct diw_rdmap *r, unsigned access) { r-
 static inline uint16_t diw_rdmap_epoch(const struct diw_rdmap *r) { return r->ddp.epoch; }
 static inline bool diw_rdmap_has_chunks(const struct diw_rdmap *r) { return r->ddp.cfg.chunks; }
 
-/* The one peer, with path 0; and as a destination. */
-static inline const struct diw_addr *diw_rdmap_peer(const struct diw_rdmap *r) { return &r->ddp.cfg.peer; }
-static inline struct diw_addr diw_rdmap_dst(const struct diw_rdmap *r)
-{
-	struct diw_addr dst = r->ddp.cfg.peer;
-
-	dst.path = r->ddp.cfg.path;
-	return dst;
-}
-static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_addr *peer)
-{
-	r->ddp.cfg.peer = *peer;
-	r->ddp.cfg.peer.path = 0;               /* it is what its datagrams are known by */
-	r->ddp.cfg.path = peer->path;
-}
+/* The one peer of UC and RC. */
+static inline const struct diw_dest *diw_rdmap_peer(const struct diw_rdmap *r) { return &r->ddp.cfg.peer; }
+static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_dest *peer) { r->ddp.cfg.peer = *peer; }
 
 static inline uint16_t diw_rdmap_place(const struct diw_rdmap *r, const struct diw_ddp_buf *buf, uint32_t off,
 				       const uint8_t *data, uint32_t len)

@@ -40,7 +40,7 @@ static struct diw_rdmap_read *read_find(const struct diw_rdmap *r, const struct 
 	for (l = head->next; l != head; l = l->next) {
 		struct diw_rdmap_read *read = diw_container(l, struct diw_rdmap_read, hash);
 
-		if (read->msn == msn && diw_addr_eq(&read->dst, peer))
+		if (read->msn == msn && diw_addr_eq(&read->dst.addr, peer))
 			return read;
 	}
 	return NULL;
@@ -88,7 +88,7 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 		if (now < read->deadline_ns)
 			continue;
 		r->c->read_timeouts++;
-		DIW_TRACE_READ_TIMEOUT(r->c, read->msn, read->length, read->ranges.bytes, read->dst.port);
+		DIW_TRACE_READ_TIMEOUT(r->c, read->msn, read->length, read->ranges.bytes, read->dst.addr.port);
 		read_finish(r, read, DIW_RDMAP_TIMEOUT);
 	}
 }
@@ -106,7 +106,6 @@ static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct
 	diw_read_request_put(body, &(struct diw_read_request){ read->stag, read->to, read->length, read->from_stag,
 							       read->from_to });
 	tx->dst = read->dst;
-	tx->dst.path = read->path;
 	read->seg = r->ddp.link->taken;
 	if (!tx->active) {
 		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .qkey = read->qkey,
@@ -165,8 +164,6 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	read->from_to = wr->to;
 	read->qkey = wr->qkey;
 	read->dst = wr->dst;
-	read->dst.path = 0;             /* the peer is the same whichever way */
-	read->path = wr->dst.path;
 	read->length = wr->buf.len;
 	read->fault = 0;
 	read->unsent = false;

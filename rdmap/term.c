@@ -72,7 +72,7 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 	uint32_t room, hdr_len = seg->hdr_len;
 	uint8_t body[DIW_TERM_FIXED + DIW_DDP_MAX_LEN];
 	struct iovec iov = { .iov_base = body };
-	struct diw_ddp_tx tx = { .dst = *seg->src };
+	struct diw_ddp_tx tx = { .dst = { .addr = *seg->src } };
 	struct diw_rdmap_error_budget *b;
 	uint32_t message;
 	int64_t budget = 1;

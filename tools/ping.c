@@ -47,7 +47,7 @@ static int ping_send(struct ping *p, uint64_t now)
 {
 	struct diw_sge sge = { p->tx.addr, (uint32_t)p->size, p->tx.mr->stag };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
-		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst = p->dst };
+		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst.addr = p->dst };
 	uint8_t *h = p->tx.addr;
 	int rc;
 
@@ -285,7 +285,7 @@ static void listen_wc(struct listener *l, const struct diw_wc *wc)
 	const struct inbox *in = conn ? &conn->in : &l->in;
 	struct diw_sge sge = { inbox_at(in, wc->wr_id), wc->byte_len, in->rx.mr->stag };
 	struct diw_send_wr wr = { .wr_id = wc->wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
-		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst = wc->src };
+		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst.addr = wc->src };
 
 	if (wc->status == DIW_WC_FLUSHED)
 		return;                      /* the connection's end is told by an event */

@@ -196,7 +196,7 @@ static bool read_done(void *ctx, struct diw_rdmap_read *r)
 		.wr_id = r->wr_id, .qp = qp, .msg_len = r->length, .byte_len = r->ranges.bytes, .nranges = r->ranges.n,
 		.mo = r->ranges.n ? r->ranges.v[0].lo : 0, .msn = r->msn, .fault = unsent ? 0 : r->fault,
 		.errnum = unsent ? r->fault : 0, .status = status[r->status],
-		.opcode = DIW_WC_READ, .flags = DIW_WC_END, .src = r->dst, .map = keep ? r : NULL,
+		.opcode = DIW_WC_READ, .flags = DIW_WC_END, .src = r->dst.addr, .map = keep ? r : NULL,
 	};
 	diw_cq_push(qp->send_cq);
 	return keep;

@@ -45,16 +45,21 @@ extern "C" {
 
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
 
-/* Where a queue pair is: IP address (IPv4 as v4-mapped IPv6), scope id of a link-local address, port in host order. The
- * destination of a request, and the peer of diw_qp_set_peer(), may also say how its packets travel: traffic class <<
- * 8 | hop limit (TTL), 0: as the system has them. In every other place path is 0. */
+/* Which queue pair: an IP address and a port. Two addresses are equal if memcmp() says so: there is no padding. */
 #ifndef DIW_ADDR_DEFINED
 #define DIW_ADDR_DEFINED
 struct diw_addr {
-	uint8_t ip[16];
-	uint32_t scope;
-	uint16_t port;
-	uint16_t path;
+	uint8_t ip[16];              /* an IPv4 address is v4-mapped */
+	uint32_t scope;              /* of a link-local address: the index of its interface; else 0 */
+	uint16_t port;               /* host byte order */
+	uint16_t reserved;           /* 0 */
+};
+/* Where the packets of a request go, and how they travel. */
+struct diw_dest {
+	struct diw_addr addr;
+	uint8_t tclass;              /* traffic class (IPv4: TOS); 0: the system's */
+	uint8_t hop_limit;           /* hop limit (IPv4: TTL); 0: the system's */
+	uint16_t reserved;           /* 0 */
 };
 #endif
 #define DIW_ADDR_STRLEN 72
@@ -360,9 +365,9 @@ enum diw_qp_state {
 };
 const char *diw_qp_state_str(int state);
 
-/* UC: the one peer from now on, which may differ from the one before; nothing that it sent before is remembered. LOCAL:
- * of a queue pair that has all addresses, the one that it sends from; NULL: the one that the peer sends to. */
-int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local);
+/* UC: requests go to PEER and segments of other sources are dropped, from now on. All state of the peer before it is
+ * gone. LOCAL: the source address of a queue pair with any_addr; NULL: the address that the peer sends to. */
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local);
 /* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and
  * carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is
  * attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD;
@@ -458,7 +463,7 @@ struct diw_send_wr {
 	unsigned flags;
 	uint32_t imm;
 	uint32_t qkey;               /* of the destination queue pair */
-	struct diw_addr dst;         /* UD */
+	struct diw_dest dst;         /* UD */
 	uint32_t stag;               /* remote STag and tagged offset: Write, Write-Record, Read */
 	uint64_t to;
 	int64_t timeout_ns;          /* UD Read: 0 = the queue pair's */

@@ -57,7 +57,7 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	w->buf.len = (uint32_t)len;
 	wr_copy_payload(sq, w, wr);
 	qp->ops->fill(qp, w, wr);
-	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.port);
+	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.addr.port);
 	return 0;
 }
 

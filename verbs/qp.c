@@ -37,7 +37,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .c = qp->c, .stags = &qp->dev->stags,
 		.user = { .pd = qp->pd, .qp = qp }, .read_timeout = bounded(a->read_timeout_ns),
 		.cfg = {
-			.qkey = qp->ops->qkey ? a->qkey : 0, .peer = a->peer,
+			.qkey = qp->ops->qkey ? a->qkey : 0, .peer.addr = a->peer,
 			.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
 			.reorder_window = bounded(a->reorder_window_ns),
 			.record_timeout = bounded(a->record_timeout_ns),
@@ -236,7 +236,7 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 		return rc;
 	g = diw_qp_gauges(qp);
 	*info = (struct diw_qp_info){
-		.state = qp->state, .peer = *diw_rdmap_peer(&qp->rdmap), .sq_pending = g.sq_pending,
+		.state = qp->state, .peer = diw_rdmap_peer(&qp->rdmap)->addr, .sq_pending = g.sq_pending,
 		.rq_posted = g.rq_posted, .sources = g.sources, .records_open = g.records_open,
 		.records_held = g.records_held, .reasm_open = g.reasm_open, .reads_open = g.reads_open,
 		.memory = g.memory, .sq_busy = diw_sq_busy(qp),

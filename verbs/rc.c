@@ -160,7 +160,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 		return;
 	if (told || errnum)
 		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
-							 .peer = *diw_rdmap_peer(&qp->rdmap) });
+							 .peer = diw_rdmap_peer(&qp->rdmap)->addr });
 	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;
 	diw_rdmap_stop(&qp->rdmap);
 	if (remote || (told && diw_rdmap_rc_is_self(&qp->rdmap)))

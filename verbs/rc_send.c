@@ -42,7 +42,7 @@ int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int
 void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	(void)qp;
-	w->dst = (struct diw_addr){ 0 };
+	w->dst = (struct diw_dest){ 0 };
 	w->fence = wr->flags & DIW_SEND_FENCE;
 	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
 	w->inv_stag = wr->inv_stag;

@@ -16,15 +16,15 @@ static int uc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return diw_dgram_qp_open(qp, a, &a->peer);
 }
 
-int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct diw_addr *local)
+int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local)
 {
 	int rc;
 
 	/* The other types have no peer of their own, or learn it from their connection. */
-	if (qp->ops != &diw_qp_ops_uc || peer->port == 0 || diw_addr_ip_is_zero(peer))
+	if (qp->ops != &diw_qp_ops_uc || peer->addr.port == 0 || diw_addr_ip_is_zero(&peer->addr))
 		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->ops != &diw_qp_ops_uc ? "only for UC queue pairs" :
 				"the peer has no address or port");
-	if (!diw_dgram_reaches(qp->socket, peer))
+	if (!diw_dgram_reaches(qp->socket, &peer->addr))
 		return diw_fail(-EAFNOSUPPORT,
 				"diw_qp_set_peer: the queue pair's address is of IPv%d, the peer's is not",
 				qp->socket->only);
@@ -32,7 +32,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 	if (rc < 0)
 		return rc;
 	diw_rdmap_set_peer(&qp->rdmap, peer);
-	if (local && diw_addr_is_v4(local) != diw_addr_is_v4(peer))
+	if (local && diw_addr_is_v4(local) != diw_addr_is_v4(&peer->addr))
 		local = NULL;
 	if (qp->socket->ops->from)
 		qp->socket->ops->from(qp->socket, local);
@@ -44,7 +44,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_addr *peer, const struct
 static void uc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	(void)wr;
-	w->dst = diw_rdmap_dst(&qp->rdmap);
+	w->dst = *diw_rdmap_peer(&qp->rdmap);
 }
 
 /* As far as the peer's window reaches, and no further than where it is to be asked before more is sent. */

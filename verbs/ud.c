@@ -13,9 +13,9 @@ static int ud_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 static int ud_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
 {
 	(void)len;
-	if (wr->dst.port == 0 || diw_addr_ip_is_zero(&wr->dst))
+	if (wr->dst.addr.port == 0 || diw_addr_ip_is_zero(&wr->dst.addr))
 		return diw_fail(-EINVAL, "diw_post_send: no destination");
-	if (!diw_dgram_reaches(qp->socket, &wr->dst))
+	if (!diw_dgram_reaches(qp->socket, &wr->dst.addr))
 		return diw_fail(-EAFNOSUPPORT,
 				"diw_post_send: the queue pair's address is of IPv%d, the destination is not",
 				qp->socket->only);

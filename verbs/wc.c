@@ -37,9 +37,8 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 	*wc = (struct diw_wc){
 		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
 		.nranges = !status && wr->buf.len, .status = as_wc[status], .opcode = wr->wc_opcode,
-		.flags = DIW_WC_END, .src = wr->dst,
+		.flags = DIW_WC_END, .src = wr->dst.addr,
 	};
-	wc->src.path = 0;
 	if (status == DIW_RDMAP_REFUSED) {
 		wc->status = refusal_status(wr);
 		wc->fault = wr->fault;

@@ -110,12 +110,12 @@ static void write_burst(int fd, const struct diw_dgram_burst *b)
 	uint32_t left = wire.file ? b->len : 0;
 
 	if (wire.file && !b->len)
-		write_packet(fd, &b->peer, &(struct diw_pcapng_packet){ .outbound = true, .iov = b->iov });
+		write_packet(fd, &b->peer.addr, &(struct diw_pcapng_packet){ .outbound = true, .iov = b->iov });
 	while (left) {
 		uint32_t len = left < b->seg ? left : b->seg;
 		struct diw_pcapng_packet k = { .outbound = true, .iov = b->iov + at.i, .off = at.off, .len = len };
 
-		write_packet(fd, &b->peer, &k);
+		write_packet(fd, &b->peer.addr, &k);
 		diw_impair_advance(b->iov, &at, len);
 		left -= len;
 	}
@@ -217,7 +217,8 @@ ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_
 	int error;
 	ssize_t rc;
 
-	if (len > DIW_DGRAM_MAX || msg->msg_iovlen > MOST_PIECES || diw_is_confined() || !find_peer(fd, msg, &b.peer))
+	if (len > DIW_DGRAM_MAX || msg->msg_iovlen > MOST_PIECES || diw_is_confined() ||
+	    !find_peer(fd, msg, &b.peer.addr))
 		return real.sendmsg(fd, msg, flags);
 	b.seg = size && size < len ? size : (uint32_t)len;
 	if (b.seg && b.len / b.seg >= DIW_DGRAM_MAX_SEGS)

@@ -180,7 +180,7 @@ static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 		for (uint32_t off = 0; off < len; off += b[taken].seg) {
 			uint32_t part = len - off < b[taken].seg ? len - off : b[taken].seg;
 
-			transmit(s, &b[taken].peer, flat + off, part);
+			transmit(s, &b[taken].peer.addr, flat + off, part);
 			d->c->tx_datagrams++;
 		}
 		d->c->tx_bursts++;
@@ -218,7 +218,7 @@ static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iov
 	}
 	q = buf = malloc(len ? len : 1);
 	*iov = (struct iovec){ buf, len };
-	*b = (struct diw_dgram_burst){ .peer = first->src, .iov = iov, .niov = 1, .len = len, .seg = first->len };
+	*b = (struct diw_dgram_burst){ .peer.addr = first->src, .iov = iov, .niov = 1, .len = len, .seg = first->len };
 	while (n--) {
 		p = s->queue[s->head++ % s->cap];
 		memcpy(q, p->data, p->len);

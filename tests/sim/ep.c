@@ -242,7 +242,7 @@ static int post(struct msg *m, struct diw_send_wr *wr, const struct diw_sge *sge
 	wr->flags |= chance(0.1) ? DIW_SEND_SOLICITED : 0;
 	wr->flags |= chance(0.2) ? DIW_SEND_MORE : 0;
 	wr->qkey = SIM_QKEY;
-	wr->dst = m->to->addr;
+	wr->dst.addr = m->to->addr;
 	rc = diw_post_send(m->from->qp, wr, NULL);
 	must(rc == 0 || rc == -ENOMEM, "diw_post_send: %s", strerror(-rc));
 	m->posted = rc == 0;

@@ -104,7 +104,7 @@ static int app_send(int me, int to, uint32_t len)
 {
 	static uint8_t data[2048];
 	struct rdn_node *node = &net.node[me];
-	struct diw_addr dst = rdn_addr(to);
+	struct diw_dest dst = { .addr = rdn_addr(to) };
 	struct iovec iov = { data + 8, len - 8 };
 	struct diw_link_seg seg = { .hdr = data, .hdr_len = 8, .len = len - 8, .iov = &iov };
 	struct flow *f = &app[me].to[to];

@@ -127,7 +127,7 @@ static int node_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 			len += (uint32_t)b[i].iov[k].iov_len;
 		}
 		for (uint32_t off = 0; off < len; off += b[i].seg)
-			node_transmit(node, &b[i].peer, flat + off, len - off < b[i].seg ? len - off : b[i].seg);
+			node_transmit(node, &b[i].peer.addr, flat + off, len - off < b[i].seg ? len - off : b[i].seg);
 	}
 	return n;
 }
@@ -147,7 +147,8 @@ static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 		node->tail = NULL;
 	node->lent = p;
 	node->iov = (struct iovec){ p->data, p->len };
-	b[0] = (struct diw_dgram_burst){ .peer = p->src, .iov = &node->iov, .niov = 1, .len = p->len, .seg = p->len };
+	b[0] = (struct diw_dgram_burst){ .peer.addr = p->src, .iov = &node->iov, .niov = 1, .len = p->len,
+					.seg = p->len };
 	return 1;
 }
 

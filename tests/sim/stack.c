@@ -282,7 +282,7 @@ START_TEST(coalescing)
 	struct diw_send_wr list[100];
 
 	pair_begin(&a, &b, NULL);
-	wr.dst = b->addr;
+	wr.dst.addr = b->addr;
 	ck_assert_int_eq(diw_post_send(a->qp, &wr, NULL), 0);
 	ck_assert_uint_eq(counter(a, "tx_bursts"), 1);
 	ck_assert_uint_eq(counter(a, "tx_datagrams"), 1);

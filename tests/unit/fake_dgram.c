@@ -109,7 +109,7 @@ void fake_deliver(struct fake *f, const struct diw_addr *src, const void *data, 
 	struct fake_burst *k = &f->rx[f->nrx++];
 
 	ck_assert_int_le(f->nrx, FAKE_BURSTS);
-	*k = (struct fake_burst){ .peer = *src, .len = len, .seg = seg, .data = malloc(len + 1) };
+	*k = (struct fake_burst){ .peer.addr = *src, .len = len, .seg = seg, .data = malloc(len + 1) };
 	memcpy(k->data, data, len);
 }
 

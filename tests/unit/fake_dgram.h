@@ -8,7 +8,7 @@
 #define FAKE_BURSTS 4096
 
 struct fake_burst {
-	struct diw_addr peer;
+	struct diw_dest peer;
 	uint32_t len, seg;
 	int niov;
 	const void *first, *last;    /* bases of the first and last iovec, as given */

@@ -72,7 +72,7 @@ static __attribute__((unused)) void attach_all(void)
 static __attribute__((unused)) int post(enum diw_wr_opcode opcode, const struct diw_addr *dst, uint32_t len)
 {
 	struct diw_sge sge = { far.mem + 4 * AREA, len, far.mr->stag };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = opcode, .dst = *dst, .qkey = QKEY,
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = opcode, .dst.addr = *dst, .qkey = QKEY,
 				  .stag = k.mr->stag, .to = k.mr->to, .timeout_ns = 50 * DIW_MS };
 
 	return diw_post_send(from.qp, &wr, NULL);

@@ -46,7 +46,7 @@ static __attribute__((unused)) struct diw_dgram_burst burst_of(struct iovec iov[
 		diw_put32(buf + i * seg, first + i);
 	iov[0] = (struct iovec){ buf, len / 3 };
 	iov[1] = (struct iovec){ buf + len / 3, len - len / 3 };
-	return (struct diw_dgram_burst){ .peer = fake_addr(9, 5), .iov = iov, .niov = 2, .len = len, .seg = seg };
+	return (struct diw_dgram_burst){ .peer.addr = fake_addr(9, 5), .iov = iov, .niov = 2, .len = len, .seg = seg };
 }
 
 static __attribute__((unused)) int send_burst(uint32_t first, uint32_t count, uint32_t seg, uint32_t last, uint64_t now)

@@ -108,7 +108,7 @@ bool mkit_send(struct mkit *k, const uint8_t *ulpdu, uint32_t len)
 	const struct diw_link_seg g = { .hdr = ulpdu, .hdr_len = hdr, .len = len - hdr, .iov = iov,
 					.off = hdr ? 1 : 0 };
 
-	return k->l->ops->send(k->l, &k->f->s.peer, &g, 1, KIT_NOW) == 1;
+	return k->l->ops->send(k->l, NULL, &g, 1, KIT_NOW) == 1;
 }
 
 void mkit_poll(struct mkit *k)

@@ -45,7 +45,7 @@ START_TEST(not_answered)
 	ck_assert_uint_eq(wc.wr_id, 9);
 
 	sge = (struct diw_sge){ k.mem, 200, k.mr->stag };
-	wr = (struct diw_send_wr){ .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .dst = b.addr,
+	wr = (struct diw_send_wr){ .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .dst.addr = b.addr,
 				   .stag = ~k.mr->stag, .to = k.mr->to };
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	end_until(&b, "rx_stag", 1);
@@ -64,7 +64,7 @@ START_TEST(not_answered)
 
 	/* The same to its own address is. */
 	wr.timeout_ns = KIT_LIMIT;
-	ck_assert_int_eq(diw_addr_parse("127.0.0.1", b.addr.port, &wr.dst), 0);
+	ck_assert_int_eq(diw_addr_parse("127.0.0.1", b.addr.port, &wr.dst.addr), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	ck_assert_int_eq(diw_cq_wait(a.scq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);

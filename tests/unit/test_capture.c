@@ -64,7 +64,7 @@ static int send_letters(int n, uint64_t now)
 {
 	uint8_t data[SEG * 26];
 	struct iovec iov[2] = { { data, 6 }, { data + 6, SEG * (size_t)n - 6 } };
-	struct diw_dgram_burst b = { .peer = peer, .iov = iov, .niov = 2, .len = SEG * (uint32_t)n, .seg = SEG };
+	struct diw_dgram_burst b = { .peer.addr = peer, .iov = iov, .niov = 2, .len = SEG * (uint32_t)n, .seg = SEG };
 
 	for (uint32_t i = 0; i < b.len; i++)
 		data[i] = (uint8_t)('a' + i / SEG);

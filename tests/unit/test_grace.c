@@ -36,7 +36,7 @@ static uint64_t reads(void)
 
 	for (int i = 0; i < TRIES; i++) {
 		struct diw_sge sge = { far.mem, 4096, far.mr->stag };
-		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_READ, .dst = target.addr,
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_READ, .dst.addr = target.addr,
 					  .flags = DIW_SEND_SIGNALED, .stag = k.mr->stag, .to = k.mr->to,
 					  .timeout_ns = KIT_LIMIT };
 

@@ -69,7 +69,7 @@ START_TEST(impaired)
 	ck_assert_int_eq(diw_qp_attach(e.qp, &group), 0);
 	for (uint32_t i = 0; i < n; i++) {
 		struct diw_sge sge = { far.mem + 4 * AREA + i * each, each, far.mr->stag };
-		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .dst = group, .qkey = QKEY,
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .dst.addr = group, .qkey = QKEY,
 					  .flags = DIW_SEND_MORE };
 
 		memset(sge.addr, (int)i, each);

@@ -17,10 +17,10 @@ START_TEST(idle_is_untouched)
 	ck_assert_int_eq(f->ntx, 1);
 	ck_assert_ptr_eq(f->tx[0].first, buf);
 	ck_assert_int_eq(f->tx[0].niov, 2);
-	fake_deliver(f, &b.peer, buf, b.len, b.seg);
+	fake_deliver(f, &b.peer.addr, buf, b.len, b.seg);
 	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
 	ck_assert_ptr_eq(b.iov->iov_base, f->rx[0].data);
-	ck_assert_uint_eq(d->ops->mtu(d, &b.peer), 1472);
+	ck_assert_uint_eq(d->ops->mtu(d, &b.peer.addr), 1472);
 	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
 	f->room = 0;
 	ck_assert_int_eq(d->ops->send(d, &b, 1, 0), -EAGAIN);
@@ -136,7 +136,7 @@ START_TEST(fragments_are_lost_together)
 			struct iovec iov[2];
 			struct diw_dgram_burst b = burst_of(iov, at, 20, seg, seg);
 
-			b.peer = (struct diw_addr){ .ip = { 0x20, 1, 0xd, 0xb8, [15] = 1 }, .port = 5 };
+			b.peer.addr = (struct diw_addr){ .ip = { 0x20, 1, 0xd, 0xb8, [15] = 1 }, .port = 5 };
 			ck_assert_int_eq(d->ops->send(d, &b, 1, 0), 1);
 		}
 		rate_is(f->c.impair_lost, 50000, 1 - pow(0.9, parts), 1);

@@ -23,7 +23,7 @@ static void deliver_numbered(uint32_t n, uint32_t per, uint32_t seg)
 		struct iovec iov[2];
 		struct diw_dgram_burst b = burst_of(iov, at, per, seg, seg);
 
-		fake_deliver(f, &b.peer, buf, b.len, b.seg);
+		fake_deliver(f, &b.peer.addr, buf, b.len, b.seg);
 	}
 }
 
@@ -121,8 +121,8 @@ START_TEST(receive_in_part)
 	ck_assert_uint_eq(b.seg, 100);
 	ck_assert_uint_eq(diw_get32(b.iov->iov_base), 2);
 	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
-	fake_deliver(f, &b.peer, "", 0, 0);  /* an empty datagram stays one */
-	fake_deliver(f, &b.peer, "", 0, 0);
+	fake_deliver(f, &b.peer.addr, "", 0, 0);  /* an empty datagram stays one */
+	fake_deliver(f, &b.peer.addr, "", 0, 0);
 	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);
 	ck_assert_uint_eq(b.len, 0);
 	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);

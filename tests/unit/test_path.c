@@ -80,12 +80,14 @@ static int next_path(void)
 	return tclass << 8 | hops;
 }
 
-static void send_with(uint16_t path)
+/* HEADER: traffic class << 8 | hop limit. */
+static void send_with(uint16_t header)
 {
-	struct end dst = { .k = &k, .addr = to };
+	struct diw_sge sge = { k.mem, 10, k.mr->stag };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1,
+				  .dst = { to, .tclass = header >> 8, .hop_limit = header & 0xff } };
 
-	dst.addr.path = path;
-	ck_assert_int_eq(end_send(&e, &dst, 0, 10, 0), 0);
+	ck_assert_int_eq(diw_post_send(e.qp, &wr, NULL), 0);
 }
 
 static const char *const hosts[] = { "127.0.0.1", "::1" };

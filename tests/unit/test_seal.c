@@ -95,7 +95,7 @@ static int send_n(const struct diw_addr *dst, uint32_t payload, int count)
 		struct diw_link_seg seg = { hdr, HDR, payload, iov, 3 };
 
 		diw_put32(hdr + 4, serial++);
-		if (l->ops->send(l, dst, &seg, 1, 1) != 1)
+		if (l->ops->send(l, &(struct diw_dest){ .addr = *dst }, &seg, 1, 1) != 1)
 			return taken;
 		log_add(&given, dst, hdr, HDR, pattern + at + 3, payload);
 		taken++;
@@ -118,7 +118,7 @@ static void collect(void)
 
 			ck_assert_uint_gt(len, 4);
 			ck_assert_uint_eq(diw_get32le(p + len - 4), crc32(0, p, len - 4));
-			log_add(&got, &b->peer, p, len - 4, "", 0);
+			log_add(&got, &b->peer.addr, p, len - 4, "", 0);
 		}
 	}
 }
@@ -142,11 +142,11 @@ START_TEST(exact_bytes)
 	struct diw_link_seg seg = { hdr, 4, 5, iov, 2 };
 	struct diw_addr a = fake_addr(9, 5);
 
-	ck_assert_int_eq(l->ops->send(l, &a, &seg, 1, 5), 1);
+	ck_assert_int_eq(l->ops->send(l, &(struct diw_dest){ .addr = a }, &seg, 1, 5), 1);
 	ck_assert_int_eq(f->ntx, 0);
 	ck_assert_int_eq(l->ops->flush(l, 6), 0);
 	ck_assert_int_eq(f->ntx, 1);
-	ck_assert(diw_addr_eq(&f->tx[0].peer, &a));
+	ck_assert(diw_addr_eq(&f->tx[0].peer.addr, &a));
 	ck_assert_uint_eq(f->tx[0].now, 6);
 	ck_assert_uint_eq(f->tx[0].len, sizeof wire);
 	ck_assert_uint_eq(f->tx[0].seg, sizeof wire);
@@ -179,7 +179,7 @@ START_TEST(another_destination_sends_first)
 	send_n(&a, 64, 3);
 	send_n(&b, 64, 2);
 	ck_assert_int_eq(f->ntx, 1);
-	ck_assert(diw_addr_eq(&f->tx[0].peer, &a));
+	ck_assert(diw_addr_eq(&f->tx[0].peer.addr, &a));
 	send_n(&a, 64, 1);
 	l->ops->flush(l, 1);
 	ck_assert_int_eq(f->ntx, 3);
@@ -257,7 +257,7 @@ START_TEST(large_segments_are_gathered)
 		log_add(&given, &a, hdr[n], HDR, pattern + 7 + mo, len);
 	}
 	ck_assert_int_eq(n, 8);
-	ck_assert_int_eq(l->ops->send(l, &a, segs, n, 1), n);
+	ck_assert_int_eq(l->ops->send(l, &(struct diw_dest){ .addr = a }, segs, n, 1), n);
 	ck_assert_int_eq(f->ntx, 2);
 	ck_assert_uint_eq(f->tx[1].seg, 8000 + OVER);
 	ck_assert_uint_eq(f->tx[1].len, 60000 + 8 * OVER);
@@ -269,7 +269,7 @@ START_TEST(large_segments_are_gathered)
 		segs[i] = (struct diw_link_seg){ hdr[0], HDR, 8000, iov, 0 };
 		log_add(&given, &a, hdr[0], HDR, pattern, 8000);
 	}
-	ck_assert_int_eq(l->ops->send(l, &a, segs, 9, 1), 9);
+	ck_assert_int_eq(l->ops->send(l, &(struct diw_dest){ .addr = a }, segs, 9, 1), 9);
 	ck_assert_int_eq(f->ntx, 4);
 	ck_assert_uint_eq(f->tx[2].len, 8 * (8000 + OVER));
 	ck_assert_uint_eq(f->tx[3].len, 8000 + OVER);
@@ -348,7 +348,7 @@ START_TEST(blocked_anywhere)
 				segs[i].len -= size / 5;
 		}
 		f->room = (int)(diw_rng_next(&r) % 3);
-		count = l->ops->send(l, &a, segs, count, 1);
+		count = l->ops->send(l, &(struct diw_dest){ .addr = a }, segs, count, 1);
 		ck_assert_int_ge(count, 0);
 		for (int i = 0; i < count; i++)
 			log_add(&given, &a, hdrs[i], HDR, pattern + segs[i].off, segs[i].len);

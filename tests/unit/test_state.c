@@ -100,12 +100,12 @@ START_TEST(late_peer)
 	end_open(&c, &k, &attr, 16);
 	end_open(&d, &k, &attr, 16);
 	ck_assert_int_eq(end_recv(&d, HALF, 10, 1), 0);
-	ck_assert_int_eq(diw_qp_set_peer(a.qp, &d.addr, NULL), -EINVAL);
-	ck_assert_int_eq(diw_qp_set_peer(c.qp, &d.addr, NULL), 0);
+	ck_assert_int_eq(diw_qp_set_peer(a.qp, &(struct diw_dest){ .addr = d.addr }, NULL), -EINVAL);
+	ck_assert_int_eq(diw_qp_set_peer(c.qp, &(struct diw_dest){ .addr = d.addr }, NULL), 0);
 	ck_assert_int_eq(end_send(&c, &d, 0, 10, 0), 0);
 	ck_assert_int_eq(none(d.rcq), 0);
 	ck_assert_uint_eq(end_counter(&d, "rx_peer"), 1);
-	ck_assert_int_eq(diw_qp_set_peer(d.qp, &c.addr, NULL), 0);
+	ck_assert_int_eq(diw_qp_set_peer(d.qp, &(struct diw_dest){ .addr = c.addr }, NULL), 0);
 	ck_assert_int_eq(end_send(&c, &d, 0, 10, 0), 0);
 	ck_assert_int_eq(rc_wc(d.rcq).status, DIW_WC_SUCCESS);
 	ck_assert_int_eq(end_recv(&d, 0, 0, 2), 0);
@@ -120,7 +120,7 @@ static int write_to(const struct diw_mr *mr, uint64_t to, uint64_t wr_id)
 {
 	struct diw_sge sge = { k.mem, 100, k.mr->stag };
 	struct diw_send_wr wr = { .wr_id = wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD,
-				  .qkey = 0, .dst = b.addr, .stag = mr->stag, .to = to };
+				  .qkey = 0, .dst.addr = b.addr, .stag = mr->stag, .to = to };
 
 	memset(k.mem, (int)wr_id, 100);
 	return diw_post_send(a.qp, &wr, NULL);
@@ -276,8 +276,8 @@ START_TEST(all_or_nothing)
 {
 	struct diw_sge sge = { k.mem, 10, k.mr->stag };
 	struct diw_send_wr wr[2] = {
-		{ .next = &wr[1], .sge = &sge, .num_sge = 1, .flags = DIW_SEND_SIGNALED, .dst = b.addr },
-		{ .sge = &sge, .num_sge = 99, .flags = DIW_SEND_SIGNALED, .dst = b.addr },
+		{ .next = &wr[1], .sge = &sge, .num_sge = 1, .flags = DIW_SEND_SIGNALED, .dst.addr = b.addr },
+		{ .sge = &sge, .num_sge = 99, .flags = DIW_SEND_SIGNALED, .dst.addr = b.addr },
 	};
 
 	ck_assert_int_eq(diw_post_send_all(a.qp, wr), -EINVAL);

@@ -78,7 +78,7 @@ static struct diw_dgram_burst make(const struct diw_addr *to, uint32_t len, uint
 		memcpy(out + i, &(uint32_t){ (i + salt) * 2654435761u }, 4);
 	for (uint32_t at = 0; at < len; at += piece)
 		out_iov[n++] = (struct iovec){ out + at, MIN(piece, len - at) };
-	return (struct diw_dgram_burst){ .peer = *to, .iov = out_iov, .niov = n, .len = len, .seg = seg };
+	return (struct diw_dgram_burst){ .peer.addr = *to, .iov = out_iov, .niov = n, .len = len, .seg = seg };
 }
 
 struct take { uint8_t data[1 << 18]; uint32_t len, datagrams, bursts, longest; struct diw_addr from; };
@@ -103,7 +103,7 @@ static void take_all(struct diw_dgram *d, uint32_t want)
 			got.bursts++;
 			got.datagrams += r.seg ? (r.len + r.seg - 1) / r.seg : 1;
 			got.longest = MAX(got.longest, r.seg);
-			got.from = r.peer;
+			got.from = r.peer.addr;
 		}
 	} while (got.len < want && poll(p, (nfds_t)n, 30000) > 0);
 	ck_assert_int_eq(d->ops->recv(d, &r, 1, 1), 0);
@@ -165,7 +165,7 @@ START_TEST(several_bursts_a_call)
 	c = open_at(loopback(false, 1), false, NULL, &ca);
 	t[0] = make(&a->local, 3000, 1000, 3000);
 	t[1] = t[2] = t[0];
-	t[1].peer = c->local;
+	t[1].peer.addr = c->local;
 	ck_assert_int_eq(b->ops->send(b, t, 3, 1), 3);
 	take_all(a, 6000);
 	ck_assert_uint_eq(got.datagrams, 6);
@@ -212,7 +212,7 @@ START_TEST(connected)
 	take_all(c, 3000);
 	ck_assert_uint_eq(got.len, 3000);
 	ck_assert(diw_addr_eq(&got.from, &a->local));
-	t.peer = a->local;
+	t.peer.addr = a->local;
 	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
 	take_all(a, 3000);
 	ck_assert_uint_eq(got.len, 3000);
@@ -489,7 +489,7 @@ START_TEST(refused_for_good)
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	arrives(&t);
 	/* No route for it: the kernel's own refusal. */
-	t.peer = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 255, 255, 255, 255 }, .port = 9 };
+	t.peer.addr = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 255, 255, 255, 255 }, .port = 9 };
 	b->tx_errno = 0;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	ck_assert_int_ne(b->tx_errno, 0);

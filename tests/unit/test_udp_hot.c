@@ -46,7 +46,7 @@ static struct diw_addr addr_of(const struct diw_dgram *d)
 static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_t value)
 {
 	struct iovec iov = { &value, sizeof value };
-	struct diw_dgram_burst out = { .peer = addr_of(to), .iov = &iov, .niov = 1, .len = sizeof value,
+	struct diw_dgram_burst out = { .peer.addr = addr_of(to), .iov = &iov, .niov = 1, .len = sizeof value,
 				       .seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
@@ -73,7 +73,7 @@ static void expect(struct diw_dgram *d, const struct diw_dgram *from, uint32_t v
 	ck_assert_int_eq(d->ops->recv(d, &in, 1, now += 10000), 1);
 	ck_assert_uint_eq(in.len, sizeof value);
 	ck_assert_mem_eq(in.iov->iov_base, &value, sizeof value);
-	ck_assert(diw_addr_eq(&in.peer, &peer));
+	ck_assert(diw_addr_eq(&in.peer.addr, &peer));
 	if (any)
 		ck_assert(!in.group && diw_addr_eq(&in.to, &own));
 }

@@ -247,7 +247,7 @@ static int post_read(uint32_t len, unsigned flags)
 {
 	struct diw_sge sge = { k.mem, len, k.mr->stag };
 	struct diw_send_wr wr = { .wr_id = 7, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_READ, .flags = flags,
-				  .dst = b.addr, .stag = k.mr->stag, .to = k.mr->to + KIT_SIZE / 2,
+				  .dst.addr = b.addr, .stag = k.mr->stag, .to = k.mr->to + KIT_SIZE / 2,
 				  .timeout_ns = 2 * KIT_LIMIT };
 
 	return diw_post_send(a.qp, &wr, NULL);

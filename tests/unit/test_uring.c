@@ -50,7 +50,7 @@ static void send_next(struct diw_dgram *from, const struct diw_dgram *to)
 {
 	uint32_t value = sent++;
 	struct iovec iov = { &value, sizeof value };
-	struct diw_dgram_burst out = { .peer = to->local, .iov = &iov, .niov = 1, .len = sizeof value,
+	struct diw_dgram_burst out = { .peer.addr = to->local, .iov = &iov, .niov = 1, .len = sizeof value,
 		.seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);

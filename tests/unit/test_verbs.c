@@ -108,17 +108,17 @@ START_TEST(destinations_that_cannot_be)
 	struct diw_wc wc;
 
 	open_all();
-	ck_assert_int_eq(diw_addr_parse("::1", 4791, &wr.dst), 0);
+	ck_assert_int_eq(diw_addr_parse("::1", 4791, &wr.dst.addr), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), -EAFNOSUPPORT);
 	end_open(&gone, &k, NULL, 16);
-	wr.dst = gone.addr;
+	wr.dst.addr = gone.addr;
 	end_close(&gone);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	ck_assert_int_eq(diw_cq_wait(a.scq, &wc, 1, KIT_LIMIT), 1);
 	KIT_UNTIL(e.errnum || diw_qp_error_get(a.qp, &e) == 0);
 	ck_assert_int_eq(e.errnum, ECONNREFUSED);
 	ck_assert(e.remote);
-	ck_assert(memcmp(&e.peer, &wr.dst, sizeof e.peer) == 0);
+	ck_assert(memcmp(&e.peer, &wr.dst.addr, sizeof e.peer) == 0);
 	/* A message that was on its way is not lost by it. */
 	ck_assert_int_eq(end_recv(&b, 0, 100, 1), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
@@ -160,7 +160,7 @@ START_TEST(requests_that_cannot_be)
 
 	open_all();
 	sge[0] = (struct diw_sge){ k.mem, 8, k.mr->stag };
-	good = (struct diw_send_wr){ .sge = sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst = b.addr };
+	good = (struct diw_send_wr){ .sge = sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst.addr = b.addr };
 #define REFUSED(what) wr = good; what; ck_assert_int_eq(diw_post_send(a.qp, &wr, &bad), -EINVAL); \
 	ck_assert_ptr_eq(bad, &wr)
 	REFUSED(wr.opcode = 9);
@@ -169,8 +169,8 @@ START_TEST(requests_that_cannot_be)
 	REFUSED(wr.num_sge = -1);
 	REFUSED(wr.sge = NULL);
 	REFUSED(wr.flags = 32);
-	REFUSED(wr.dst.port = 0);
-	REFUSED(memset(&wr.dst, 0, 16));
+	REFUSED(wr.dst.addr.port = 0);
+	REFUSED(memset(&wr.dst.addr, 0, 16));
 	sge[0] = (struct diw_sge){ big, 129, 0 };
 	REFUSED(wr.flags = DIW_SEND_INLINE);
 	sge[0] = (struct diw_sge){ k.mem, 8, k.mr->stag };
@@ -288,7 +288,7 @@ START_TEST(sixteen_entries)
 		t += nt;
 	}
 	ck_assert_uint_lt(f, t);
-	wr.dst = b.addr;
+	wr.dst.addr = b.addr;
 	ck_assert_int_eq(diw_post_recv(b.qp, &recv, NULL), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	ck_assert_uint_eq(rc_wc(b.rcq).byte_len, f);
@@ -313,7 +313,7 @@ START_TEST(inline_data_is_copied)
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .flags = DIW_SEND_INLINE | DIW_SEND_MORE };
 
 	open_all();
-	wr.dst = b.addr;
+	wr.dst.addr = b.addr;
 	ck_assert_int_eq(end_recv(&b, 0, 128, 0), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	memset(text, 'x', sizeof text);
@@ -332,7 +332,7 @@ START_TEST(unsignalled)
 
 	open_all();
 	wrong = (struct diw_sge){ k.mem, 8, k.mr->stag ^ 1 };
-	wr.dst = b.addr;
+	wr.dst.addr = b.addr;
 	for (uint32_t i = 0; i < 3; i++)
 		ck_assert_int_eq(end_recv(&b, 0, 64, i), 0);
 	ck_assert_int_eq(end_send(&a, &b, 1, 8, 0), 0);
@@ -534,7 +534,7 @@ START_TEST(events_of_the_gone)
 		struct end *from = i ? &b : &a;
 		struct diw_sge sge = { k.mem, 64, k.mr->stag };
 		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD,
-					  .dst = i ? a.addr : b.addr, .stag = k.mr->stag ^ 1, .to = k.mr->to };
+					  .dst.addr = i ? a.addr : b.addr, .stag = k.mr->stag ^ 1, .to = k.mr->to };
 
 		ck_assert_int_eq(diw_post_send(from->qp, &wr, NULL), 0);
 		end_until(from, "error_rx", 1);

@@ -71,7 +71,8 @@ static int post(struct end *from, const struct end *to, uint32_t off, uint32_t l
 	struct kit *k = from->k;
 	struct diw_sge sge = { k->mem + off, len, k->mr->stag };
 	struct diw_send_wr wr = { .wr_id = off, .sge = &sge, .num_sge = 1, .opcode = op, .flags = flags,
-				  .dst = to->addr, .stag = to->k->mr->stag, .to = to->k->mr->to + KIT_SIZE / 2 + off };
+				  .dst.addr = to->addr, .stag = to->k->mr->stag,
+				  .to = to->k->mr->to + KIT_SIZE / 2 + off };
 
 	return diw_post_send(from->qp, &wr, NULL);
 }

@@ -30,7 +30,7 @@ static uint32_t outstanding_read(uint32_t *sink_stag, uint64_t *sink_to)
 {
 	struct diw_sge sge = { b.recv[7], 64, b.recv_mr->stag };
 	struct diw_send_wr wr = { .opcode = DIW_WR_READ, .wr_id = 3, .sge = &sge, .num_sge = 1, .stag = 1, .to = 2,
-		.qkey = 5, .dst = b.peer, .timeout_ns = (int64_t)DIW_S };
+		.qkey = 5, .dst.addr = b.peer, .timeout_ns = (int64_t)DIW_S };
 
 	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
 	net_settle(b.net);

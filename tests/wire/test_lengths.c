@@ -140,7 +140,7 @@ END_TEST
 static int post(int opcode, uint32_t len, uint32_t more)
 {
 	struct diw_sge sge[2] = { { big, len, big_mr->stag ^ 1 }, { big, more, big_mr->stag ^ 1 } };
-	struct diw_send_wr wr = { .opcode = opcode, .sge = sge, .num_sge = more ? 2 : 1, .dst = b.peer, .stag = 1,
+	struct diw_send_wr wr = { .opcode = opcode, .sge = sge, .num_sge = more ? 2 : 1, .dst.addr = b.peer, .stag = 1,
 				  .qkey = QKEY };
 
 	return diw_post_send(b.qp, &wr, NULL);

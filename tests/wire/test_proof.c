@@ -484,7 +484,7 @@ START_TEST(requester)
 
 	bench_open(&b, NULL);
 	sge = (struct diw_sge){ b.recv[7], 200, b.recv_mr->stag };
-	wr.dst = b.peer;
+	wr.dst.addr = b.peer;
 	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
 	request = b.sent[0];
 	memcpy(body + 2, request.b + 22, 2);

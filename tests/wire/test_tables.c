@@ -162,7 +162,7 @@ START_TEST(a_late_clock)
 	/* 100 octets may go, and so a segment goes; the next waits for its debt to be paid. */
 	for (int i = 0; i < 3; i++) {
 		struct diw_sge sge = { b.recv[7], RECV, b.recv_mr->stag };
-		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst = b.peer };
+		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst.addr = b.peer };
 
 		ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
 	}
@@ -201,7 +201,7 @@ START_TEST(a_debt_of_seconds)
 	attr.rate_limit = 100;
 	attr.rate_burst = 1;
 	bench_open(&b, &attr);
-	wr.dst = b.peer;
+	wr.dst.addr = b.peer;
 	sge = (struct diw_sge){ b.recv[7], RECV, b.recv_mr->stag };
 	net_run(b.net, DIW_S);
 	begun = b.net->now;
@@ -253,7 +253,7 @@ START_TEST(answers_among_requests)
 	bench_open(&b, NULL);
 	ck_assert_int_eq(diw_mr_reg(b.pd, big, sizeof big, 0, &mr), 0);
 	sge = (struct diw_sge){ big, sizeof big, mr->stag };
-	wr.dst = net_addr4(0x0a000064, 9);
+	wr.dst.addr = net_addr4(0x0a000064, 9);
 	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
 	f = read_fields(5, 0x1234, 0x5000, 64, b.mr->stag, TO);
 	gram_build(&g, &f);

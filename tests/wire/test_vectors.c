@@ -329,7 +329,7 @@ static void post(struct bench *b, struct diw_send_wr *wr, const void *data, uint
 	wr->num_sge = 1;
 	wr->flags |= DIW_SEND_INLINE | DIW_SEND_SIGNALED;
 	wr->qkey = QKEY;
-	wr->dst = b->peer;
+	wr->dst.addr = b->peer;
 	ck_assert_int_eq(diw_post_send(b->qp, wr, NULL), 0);
 	net_run(b->net, DIW_US);
 	ck_assert_int_eq(bench_wc(b, b->scq).status, DIW_WC_SUCCESS);
@@ -454,7 +454,7 @@ START_TEST(send_read)
 	bench_open(&b, NULL);
 	sge = (struct diw_sge){ b.recv[7], 8, b.recv_mr->stag };
 	wr.sge = &sge;
-	wr.dst = b.peer;
+	wr.dst.addr = b.peer;
 	ck_assert_int_eq(diw_post_send(b.qp, &wr, NULL), 0);
 	net_settle(b.net);
 	ck_assert_int_eq(b.nsent, 1);

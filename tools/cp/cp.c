@@ -62,7 +62,7 @@ static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
 	const struct xfer_entry *e = &m->entry[i];
 	struct diw_sge sge = { (char *)c->map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = c->rc ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
-		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst = c->dst,
+		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst.addr = c->dst,
 		.stag = m->stag, .to = m->to + e->off };
 	int rc;
 

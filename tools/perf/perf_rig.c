@@ -240,7 +240,7 @@ static void make_ring(struct rig *r)
 		r->sge[i].length = (uint32_t)r->pc.size;
 		r->sge[i].stag = asks ? r->target.mr->stag : r->tx.mr->stag;
 		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < RIG_RING ? &r->wr[i + 1] : NULL, .wr_id = i,
-			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst = r->dst,
+			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst.addr = r->dst,
 			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
 			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
 		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)

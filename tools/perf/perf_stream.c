@@ -73,8 +73,8 @@ static int send_credit(struct stream *s, uint32_t flags)
 {
 	uint8_t buf[CREDIT_LEN];
 	struct diw_sge sge = { buf, CREDIT_LEN, 0 };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .qkey = TOOL_QKEY, .dst = s->r->dst,
-		.flags = DIW_SEND_INLINE | DIW_SEND_SOLICITED };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .qkey = TOOL_QKEY,
+		.dst.addr = s->r->dst, .flags = DIW_SEND_INLINE | DIW_SEND_SOLICITED };
 	int rc;
 
 	diw_put64(buf, s->consumed);

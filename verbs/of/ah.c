@@ -54,15 +54,16 @@ bool of_is_group(const union ibv_gid *gid)
 }
 
 /* UDP answers no congestion marks, so it must not claim to (RFC 3168 section 6.1.1): of the class only DSCP counts. */
-uint16_t of_path(const struct ibv_global_route *r)
+void of_dest_header(struct diw_dest *d, const struct ibv_global_route *r)
 {
-	return (uint16_t)((r->traffic_class & 0xfc) << 8 | r->hop_limit);
+	d->tclass = r->traffic_class & 0xfc;
+	d->hop_limit = r->hop_limit;
 }
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct of_ah *h = calloc(1, sizeof *h);
-	int rc = h ? of_addr_from_ah_attr(&h->dst, attr, of_context(pd->context)) : ENOMEM;
+	int rc = h ? of_addr_from_ah_attr(&h->dst.addr, attr, of_context(pd->context)) : ENOMEM;
 
 	if (rc) {
 		free(h);
@@ -71,7 +72,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	h->ah.context = pd->context;
 	h->ah.pd = pd;
 	if (attr->is_global) {
-		h->dst.path = of_path(&attr->grh);
+		of_dest_header(&h->dst, &attr->grh);
 		h->group = of_is_group(&attr->grh.dgid);
 	}
 	of_pd_hold(pd);

@@ -177,13 +177,14 @@ void of_channel_forget(struct of_channel *ch, struct of_cq *cq);
 
 struct of_ah {
 	struct ibv_ah ah;
-	struct diw_addr dst;         /* port 0 */
+	struct diw_dest dst;         /* port 0 */
 	bool group;
 };
 bool of_is_group(const union ibv_gid *gid);
 /* From a port and a GID that are there. */
 bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx);
-uint16_t of_path(const struct ibv_global_route *r);  /* of a destination's diw_addr */
+/* Traffic class and hop limit of D. */
+void of_dest_header(struct diw_dest *d, const struct ibv_global_route *r);
 /* 0, or EINVAL: it names no peer. */
 int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, const struct of_context *ctx);
 

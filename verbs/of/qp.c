@@ -357,22 +357,22 @@ static int to_reset(struct of_qp *qp)
 
 static int to_rtr(struct of_qp *qp)
 {
-	struct diw_addr peer;
+	struct diw_dest peer = { 0 };
 	int rc;
 
 	if (qp->init.qp_type == IBV_QPT_UD)
 		return 0;
-	rc = of_addr_from_ah_attr(&peer, &qp->attr.ah_attr, qp->ctx);
+	rc = of_addr_from_ah_attr(&peer.addr, &qp->attr.ah_attr, qp->ctx);
 	if (rc || of_is_group(&qp->attr.ah_attr.grh.dgid))
 		return diw_fail(EINVAL, "ibv_modify_qp: to RTR: the address vector names no peer");
-	peer.port = (uint16_t)qp->attr.dest_qp_num;
-	qp->peer = peer;
+	peer.addr.port = (uint16_t)qp->attr.dest_qp_num;
+	qp->peer = peer.addr;
 	if (qp->init.qp_type == IBV_QPT_RC)
 		return of_rc_rtr(qp);
 	if (qp->attr.dest_qp_num >= OF_QPN_RC)
 		return diw_fail(EINVAL, "ibv_modify_qp: dest_qp_num %#x: that of an RC queue pair",
 				qp->attr.dest_qp_num);
-	peer.path = of_path(&qp->attr.ah_attr.grh);
+	of_dest_header(&peer, &qp->attr.ah_attr.grh);
 	return -diw_qp_set_peer(qp->diw, &peer, &qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index]);
 }
 

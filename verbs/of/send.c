@@ -58,7 +58,7 @@ int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, 
 		return diw_fail(EINVAL, "ibv_post_send: %s, remote_qpn %#x",
 				!h ? "no address handle" : h->group ? "to a group" : "to a queue pair", qpn);
 	w->dst = h->dst;
-	w->dst.port = h->group ? DIW_GROUP_PORT : (uint16_t)qpn;
+	w->dst.addr.port = h->group ? DIW_GROUP_PORT : (uint16_t)qpn;
 	w->qkey = qkey >> 31 ? qp->attr.qkey : qkey;
 	return 0;
 }

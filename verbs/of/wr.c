@@ -71,7 +71,7 @@ static struct diw_send_wr *build_add(struct ibv_qp_ex *ex, enum diw_wr_opcode op
 	w->stag = 0;
 	w->to = 0;
 	w->timeout_ns = 0;
-	w->dst.port = 0;                        /* none yet */
+	w->dst.addr.port = 0;                        /* none yet */
 	return w;
 }
 

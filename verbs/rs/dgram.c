@@ -211,7 +211,7 @@ static ssize_t post_tx(struct rs *s, const struct msghdr *msg, const struct diw_
 	struct diw_sge sge = { data, (uint32_t)n, d->mr->stag };
 	struct diw_send_wr wr = {
 		.wr_id = TX_ID + i, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_SIGNALED,
-		.qkey = QKEY, .dst = *dst,
+		.qkey = QKEY, .dst.addr = *dst,
 	};
 	int rc;
 

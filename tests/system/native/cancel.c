@@ -63,8 +63,9 @@ static void send_one(void)
 
 	MUST(diw_cq_arm(scq, false));
 	MUST(diw_post_recv(qp, &(struct diw_recv_wr){ .sge = &in, .num_sge = 1 }, NULL));
-	MUST(diw_post_send(qp, &(struct diw_send_wr){ .opcode = DIW_WR_SEND, .sge = &out, .num_sge = 1, .dst = self,
-						      .qkey = QKEY, .flags = DIW_SEND_SIGNALED }, NULL));
+	MUST(diw_post_send(qp, &(struct diw_send_wr){ .opcode = DIW_WR_SEND, .sge = &out, .num_sge = 1,
+						      .dst.addr = self, .qkey = QKEY,
+						      .flags = DIW_SEND_SIGNALED }, NULL));
 }
 
 static bool works(void)

@@ -61,7 +61,7 @@ static int node_open(struct node *n)
 static int post_write(struct node *n)
 {
 	struct diw_sge sge = { n->src, SIZE, n->from->stag };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .dst = n->b_addr,
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .dst.addr = n->b_addr,
 		.stag = n->to->stag, .to = n->to->to };
 
 	return diw_post_send(n->a, &wr, NULL);

@@ -94,7 +94,7 @@ static void send_to(struct diw_qp *qp, const struct diw_addr *dst, void *data, u
 {
 	struct diw_sge sge = { data, len, mr->stag };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_SIGNALED,
-				  .dst = *dst, .qkey = QKEY };
+				  .dst.addr = *dst, .qkey = QKEY };
 	struct diw_wc wc;
 
 	MUST(diw_post_send(qp, &wr, NULL));

@@ -56,7 +56,7 @@ static void post(struct diw_qp *qp, const struct diw_addr *to, enum diw_wr_opcod
 {
 	struct diw_sge sge = { mem, len, mr->stag };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = op, .flags = flags, .imm = 0xdeadbeef,
-				  .qkey = 0x1badcafe, .dst = *to, .stag = stag, .to = mr->to + SIZE };
+				  .qkey = 0x1badcafe, .dst.addr = *to, .stag = stag, .to = mr->to + SIZE };
 
 	must(diw_post_send(qp, &wr, NULL), "post");
 }

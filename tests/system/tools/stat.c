@@ -60,11 +60,11 @@ int main(void)
 		return 1;
 	for (int i = 0; i < 20; i++) {
 		struct diw_sge sge = { from, SIZE, src->stag };
-		struct diw_send_wr send = { .opcode = DIW_WR_SEND, .dst = info.local };
+		struct diw_send_wr send = { .opcode = DIW_WR_SEND, .dst.addr = info.local };
 		struct diw_send_wr read = { .next = &send, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_READ,
-			.flags = DIW_SEND_SIGNALED, .dst = info.local, .stag = sink->stag, .to = sink->to };
+			.flags = DIW_SEND_SIGNALED, .dst.addr = info.local, .stag = sink->stag, .to = sink->to };
 		struct diw_send_wr write = { .next = &read, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD,
-			.dst = info.local, .stag = sink->stag, .to = sink->to };
+			.dst.addr = info.local, .stag = sink->stag, .to = sink->to };
 
 		if (diw_post_send(a, &write, NULL))
 			return 1;
