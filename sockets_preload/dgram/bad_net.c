@@ -3,7 +3,7 @@
  * A bad network inside the process, and its capture: as llp/impair.c and llp/capture.c are to queue pairs, whose model
  * of loss and whose file these are. Nothing here can send later, so what would need that is refused. This is for tests:
  * there is one lock for all, which signal handlers do not see held, and each packet is in the file when the call
- * returns.
+ * returns. bad_rx.c impairs what is received.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,43 +15,39 @@
 
 #include "base/clock.h"
 #include "llp/capture.h"
-#include "llp/impair.h"
 #include "llp/pcapng.h"
-#include "sockets_preload/dgram/bad_net.h"
+#include "sockets_preload/dgram/bad_wire.h"
 
 #define MOST_PIECES 64u
 
 bool diw_bad_net_on;
 
 static struct {
-	pthread_mutex_t lock;
 	sigset_t before;                     /* the lock's holder's */
-	bool impairs;
 	const char *path;                    /* or NULL */
 	struct diw_pcapng *file;
-	struct diw_impair_line line;
-	struct diw_counters c;
 	struct diw_impair_watch watch;
-	int fd;                              /* of the burst that is decided over */
 	char refused[256];
 	atomic_bool told_datagrams, told_connections;
-} wire = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} wire;
 
-static void take_lock(void)
+struct diw_bad_wire diw_bad_wire = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void diw_bad_wire_lock(void)
 {
 	sigset_t all, before;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_mutex_lock(&wire.lock);
+	pthread_mutex_lock(&diw_bad_wire.lock);
 	wire.before = before;
 }
 
-static void release_lock(void)
+void diw_bad_wire_unlock(void)
 {
 	sigset_t before = wire.before;
 
-	pthread_mutex_unlock(&wire.lock);
+	pthread_mutex_unlock(&diw_bad_wire.lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -100,7 +96,7 @@ static void write_lost(struct diw_impair_watch *w, bool tx, const struct diw_add
 
 	(void)w;
 	(void)now;
-	write_packet(wire.fd, peer, &k);
+	write_packet(diw_bad_wire.fd, peer, &k);
 }
 
 /* What the kernel took in one call, datagram by datagram. */
@@ -127,9 +123,9 @@ void diw_bad_net_came(const struct diw_came *c, const uint8_t *data, size_t len,
 	struct diw_pcapng_packet k = { .iov = &iov, .len = (uint32_t)len, .comment = dropped };
 	int saved = errno;
 
-	take_lock();
+	diw_bad_wire_lock();
 	write_packet(c->fd, &c->src, &k);
-	release_lock();
+	diw_bad_wire_unlock();
 	errno = saved;
 }
 
@@ -169,22 +165,24 @@ static ssize_t send_item(int fd, const struct msghdr *msg, int flags, const stru
 	return rc;
 }
 
-static void impaired_count(void)
+void diw_bad_wire_count(void)
 {
-	diw_add(DIW_C_sock_impair_lost, wire.c.impair_lost);
-	diw_add(DIW_C_sock_impair_duplicated, wire.c.impair_duplicated);
-	diw_add(DIW_C_sock_impair_corrupted, wire.c.impair_corrupted);
-	wire.c = (struct diw_counters){ 0 };
+	struct diw_counters *c = &diw_bad_wire.c;
+
+	diw_add(DIW_C_sock_impair_lost, c->impair_lost);
+	diw_add(DIW_C_sock_impair_duplicated, c->impair_duplicated);
+	diw_add(DIW_C_sock_impair_corrupted, c->impair_corrupted);
+	*c = (struct diw_counters){ 0 };
 }
 
 /* Whether it left is what became of the first that the network does not lose. */
 static ssize_t send_impaired(int fd, const struct msghdr *msg, int flags, const struct diw_dgram_burst *b)
 {
-	struct diw_impair_line *l = &wire.line;
+	struct diw_impair_line *l = &diw_bad_wire.tx;
 	uint64_t now = diw_clock_ns();
 	ssize_t rc = 0;
 
-	wire.fd = fd;
+	diw_bad_wire.fd = fd;
 	diw_impair_line_plan(l, b, now);
 	for (int i = 0; i < l->nrun && rc >= 0; i++) {
 		rc = send_item(fd, msg, flags, b, &l->run[i]);
@@ -193,7 +191,7 @@ static ssize_t send_impaired(int fd, const struct msghdr *msg, int flags, const 
 	}
 	diw_impair_line_tell(l, b, rc >= 0, now);
 	diw_impair_line_end(l, b, l->nrun, now);
-	impaired_count();
+	diw_bad_wire_count();
 	return rc < 0 ? rc : (ssize_t)b->len;
 }
 
@@ -223,8 +221,8 @@ ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_
 	b.seg = size && size < len ? size : (uint32_t)len;
 	if (b.seg && b.len / b.seg >= DIW_DGRAM_MAX_SEGS)
 		return real.sendmsg(fd, msg, flags);
-	take_lock();
-	if (wire.impairs) {
+	diw_bad_wire_lock();
+	if (diw_bad_wire.tx.active) {
 		rc = send_impaired(fd, msg, flags, &b);
 	} else {
 		rc = real.sendmsg(fd, msg, flags);
@@ -232,7 +230,7 @@ ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_
 			write_burst(fd, &b);
 	}
 	error = errno;
-	release_lock();
+	diw_bad_wire_unlock();
 	errno = error;
 	return rc;
 }
@@ -247,9 +245,15 @@ static const char *refuses(const struct diw_impair_spec *spec)
 		return "delay: a socket's call cannot send later";
 	if (tx->reorder > 0)
 		return "reorder: a socket's call cannot send later";
-	if (rx->loss > 0 || rx->burst > 0 || rx->dup > 0 || rx->reorder > 0 || rx->corrupt > 0 || rx->delay || rx->mask)
-		return "rx.: what a socket receives is as the kernel has it, impair what the other end sends";
+	if (rx->delay || rx->reorder > 0)
+		return "rx.delay, rx.reorder: what waits is in the kernel's queue: impair what the other end sends";
 	return NULL;
+}
+
+static bool lines_set(const struct diw_impair_spec *spec)
+{
+	return diw_impair_line_set(&diw_bad_wire.tx, &spec->dir[DIW_IMPAIR_TX], DIW_IMPAIR_TX) == 0 &&
+	       diw_impair_line_set(&diw_bad_wire.rx, &spec->dir[DIW_IMPAIR_RX], DIW_IMPAIR_RX) == 0;
 }
 
 static void impair(const char *text)
@@ -260,28 +264,34 @@ static void impair(const char *text)
 
 	if (diw_impair_parse(text, &spec, wrong, sizeof wrong) == 0) {
 		why = refuses(spec);
-		if (!why && diw_impair_line_set(&wire.line, &spec->dir[DIW_IMPAIR_TX], DIW_IMPAIR_TX) < 0)
+		if (!why && !lines_set(spec))
 			why = "no memory is left for it";
 		diw_impair_spec_free(spec);
 	}
-	wire.impairs = !why && wire.line.active;
-	if (why)
+	if (why) {
+		diw_bad_wire.tx.active = diw_bad_wire.rx.active = false;
 		snprintf(wire.refused, sizeof wire.refused, "%s", why);
+	}
+}
+
+static bool is_impaired(void)
+{
+	return diw_bad_wire.tx.active || diw_bad_wire.rx.active;
 }
 
 void diw_bad_net_init(void)
 {
 	const char *text = secure_getenv("DIWARP_IMPAIR");
 
-	wire.line.c = &wire.c;
+	diw_bad_wire.tx.c = diw_bad_wire.rx.c = &diw_bad_wire.c;
 	if (text && *text)
 		impair(text);
 	wire.path = diw_capture_path();
 	wire.watch.lost = write_lost;
-	wire.line.tx = true;
+	diw_bad_wire.tx.tx = true;
 	if (wire.path)
-		wire.line.watch = &wire.watch;
-	diw_bad_net_on = wire.impairs || wire.path || wire.refused[0];
+		diw_bad_wire.tx.watch = diw_bad_wire.rx.watch = &wire.watch;
+	diw_bad_net_on = is_impaired() || wire.path || wire.refused[0];
 }
 
 void diw_bad_net_open(bool connections)
@@ -290,16 +300,22 @@ void diw_bad_net_open(bool connections)
 		return;
 	if (connections) {
 		if (!atomic_exchange(&wire.told_connections, true))
-			diw_log(DIW_LOG_TELL, "connections of TCP are %s", wire.path && !wire.impairs ?
+			diw_log(DIW_LOG_TELL, "connections of TCP are %s", wire.path && !is_impaired() ?
 				"not captured: diw dump -i shows them" : "not impaired: TCP would repair it");
 		return;
 	}
 	if (wire.refused[0] && !atomic_exchange(&wire.told_datagrams, true))
 		diw_log(DIW_LOG_TELL, "DIWARP_IMPAIR: %s; nothing is impaired", wire.refused);
-	take_lock();
+	diw_bad_wire_lock();
 	if (wire.path)
 		wire.file = diw_capture_file(wire.path);
-	release_lock();
+	diw_bad_wire_unlock();
+}
+
+static void line_empty(struct diw_impair_line *l)
+{
+	l->nrun = l->nlost = 0;
+	l->entry_head = l->entry_count = l->arena_head = l->arena_used = 0;
 }
 
 /* Another thread of the parent's may have been sending. */
@@ -307,9 +323,9 @@ void diw_bad_net_forked(void)
 {
 	if (!diw_bad_net_on)
 		return;
-	pthread_mutex_init(&wire.lock, NULL);
+	pthread_mutex_init(&diw_bad_wire.lock, NULL);
 	wire.file = NULL;
-	wire.line.nrun = wire.line.nlost = 0;
-	wire.line.entry_head = wire.line.entry_count = wire.line.arena_head = wire.line.arena_used = 0;
+	line_empty(&diw_bad_wire.tx);
+	line_empty(&diw_bad_wire.rx);
 	diw_capture_forked();
 }

@@ -16,6 +16,9 @@ void diw_bad_net_forked(void);
 /* As sendmsg() of the kernel, which cuts it to SIZE; 0: it does not. */
 ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size);
 
+/* As recvmsg() of the kernel on the socket COOKIE, with room for a name; *LOST: the network has lost what came. */
+ssize_t diw_bad_net_recvmsg(int fd, uint64_t cookie, struct msghdr *m, int flags, bool *lost);
+
 struct diw_came { int fd; struct diw_addr src; };
 /* It has come, and was DROPPED for this reason, or NULL. */
 void diw_bad_net_came(const struct diw_came *c, const uint8_t *data, size_t len, const char *dropped);

@@ -22,8 +22,7 @@ static bool is_size(const struct cmsghdr *c)
 	return c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO;
 }
 
-/* Of each datagram but the last; 0: it is one. */
-static size_t size_of(struct msghdr *m)
+size_t diw_gro_size(struct msghdr *m)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
 		if (is_size(c)) {
@@ -115,7 +114,7 @@ bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct
 		  bool peek, const struct diw_came *came, struct diw_gro *g)
 {
 	struct iovec *piece = (struct iovec *)(mem + DIW_STAGE + DIW_STAGE_CONTROL);
-	size_t size = size_of(m), at = 0;
+	size_t size = diw_gro_size(m), at = 0;
 
 	*g = (struct diw_gro){ .piece = piece };
 	if (!size || size > n)

@@ -21,6 +21,7 @@ struct rx {
 	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
 	uint64_t cookie;
 	struct diw_came came;
+	bool lost;                           /* by the bad network: as if it were damaged */
 	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
 	struct iovec one;                    /* the message, if it is one */
 	struct diw_gro got;                  /* or all of them */
@@ -38,7 +39,7 @@ static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 
 	m->msg_name = &from;
 	m->msg_namelen = sizeof from;
-	n = real.recvmsg(r->fd, m, flags);
+	n = diw_bad_net_on ? diw_bad_net_recvmsg(r->fd, r->cookie, m, flags, &r->lost) : real.recvmsg(r->fd, m, flags);
 	if (n >= 0) {
 		if (diw_reach_tells())
 			diw_reach_came(r->cookie, m);
@@ -129,6 +130,8 @@ static bool datagram_undo(struct rx *r, const struct diw_hold *h, size_t n)
 {
 	size_t head;
 
+	if (r->lost)
+		return false;
 	if (r->gro)
 		return diw_gro_undo(&r->keys, h->mem, n, &r->asked, r->msg, r->flags & MSG_PEEK,
 				    diw_bad_net_on ? &r->came : NULL, &r->got);
@@ -163,6 +166,7 @@ static void datagram_begin(struct rx *r, int fd, struct diw_sock *s, struct msgh
 	r->keys = s->keys;
 	r->cookie = s->cookie;
 	r->gro = s->gro;
+	r->lost = false;
 	r->began = began;
 }
 

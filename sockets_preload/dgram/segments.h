@@ -40,6 +40,8 @@ struct diw_gro {
 	size_t len;                          /* of all */
 };
 
+/* The size of each datagram of what came in M, but the last; 0: it is one. */
+size_t diw_gro_size(struct msghdr *m);
 /* The kernel is to write control data behind the slot MEM of a stage. */
 void diw_gro_ask(struct msghdr *m, uint8_t *mem);
 /* The N bytes in MEM came, and what is in *M; they are captured if CAME is not NULL. False: all of it is damaged.

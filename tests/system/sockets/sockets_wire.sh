@@ -42,6 +42,57 @@ for i in range(20 if cut else 1000):
     take()
 print("came", got)
 END
+# What a look sees, the next receive gets, though two sockets take turns.
+cat > "$TMP/looks.py" << 'END'
+import array, fcntl, socket, termios
+two = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab"]
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for s in two:
+    s.bind(("127.0.0.1", 0))
+    s.setblocking(False)
+looked = 0
+for i in range(400):
+    for s in two:
+        out.sendto(b"%d" % i * 20, s.getsockname())
+    seen = [None, None]
+    for j, s in enumerate(two):
+        try:
+            seen[j] = s.recv(999, socket.MSG_PEEK)
+        except BlockingIOError:
+            pass
+    for j, s in reversed(list(enumerate(two))):
+        if seen[j] is not None:
+            n = array.array("i", [0])
+            fcntl.ioctl(s, termios.FIONREAD, n)
+            assert n[0] == len(seen[j]), (n[0], seen[j])
+            data = s.recv(999)
+            assert data == seen[j], (data, seen[j])
+            looked += 1
+        try:
+            while True:
+                s.recv(999)
+        except BlockingIOError:
+            pass
+print("looked", looked)
+END
+# All but the first are lost.
+cat > "$TMP/waits.py" << 'END'
+import socket, threading, time
+a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
+a.bind(("127.0.0.1", 0))
+b.sendto(b"x", a.getsockname())
+assert a.recv(9) == b"x"
+a.settimeout(None)
+a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, (0).to_bytes(8, "little") + (300000).to_bytes(8, "little"))
+t = threading.Timer(0.2, b.sendto, (b"y", a.getsockname()))
+t.start()
+begin = time.monotonic()
+try:
+    print("got", a.recv(9))
+except BlockingIOError:
+    took = time.monotonic() - begin
+    print("waited" if 0.28 < took < 0.45 else took)
+END
 # thousand WHAT [VARIABLE=VALUE...]: CAME is how many did.
 thousand() {
 	run "$1" timeout 120 env "${@:2}" $RUN python3 "$TMP/thousand.py"
@@ -66,9 +117,32 @@ check "... half of them" between "$CAME" 1400 1600
 thousand "damage" DIWARP_IMPAIR=corrupt=30% DIWARP_SOCKETS_CRC=on
 check "... is found by the CRC" between "$(of sock_rx_crc)" 150 350
 check "... what came is whole, or no frame any more" [ "$CAME" -le $((1000 - $(of sock_rx_crc))) ]
-for wrong in delay=1ms reorder=1% rx.=1% nonsense=1 loss=2; do
+thousand "a loss of what is received" DIWARP_IMPAIR=rx.loss=10%,seed=3
+check "... by the counter" between "$(of sock_impair_lost)" 60 140
+check "... and by what came" [ "$CAME" -eq $((1000 - $(of sock_impair_lost))) ]
+first=$CAME
+thousand "the same seed" DIWARP_IMPAIR=rx.loss=10%,seed=3
+check "... loses as many" [ "$CAME" -eq "$first" ]
+thousand "... also of buffers that the kernel has joined" DIWARP_IMPAIR=rx.loss=10%,seed=3 CUT=1
+check "... each message by itself" [ "$CAME" -eq "$first" ]
+thousand "a mask of what is received" DIWARP_IMPAIR=rx.mask=8001
+check "... of exactly these" [ "$CAME $(of sock_impair_lost)" = "968 32" ]
+for cut in "" CUT=1; do
+	thousand "doubles of what is received $cut" DIWARP_IMPAIR=rx.dup=50% $cut
+	check "... come twice" [ "$CAME" -eq $((1000 + $(of sock_impair_duplicated))) ]
+	check "... half of them" between "$CAME" 1400 1600
+done
+thousand "damage to what is received" DIWARP_IMPAIR=rx.corrupt=30% DIWARP_SOCKETS_CRC=on
+check "... is found by the CRC" between "$(of sock_rx_crc)" 150 350
+run "a program that looks before it receives" timeout 60 env DIWARP_IMPAIR=rx.loss=20%,rx.dup=20%,rx.corrupt=20% $RUN \
+	python3 "$TMP/looks.py"
+check "... receives what it saw" matches "$OUT" 'looked [1-9]'
+check "... of what was doubled, too" [ "$(of sock_impair_duplicated)" -gt 0 ]
+run "a loss while a call waits" timeout 60 env DIWARP_IMPAIR=rx.mask=fffffffffffffffe $RUN python3 "$TMP/waits.py"
+check "... lets it wait for the rest of its time" matches "$OUT" 'waited'
+for wrong in delay=1ms reorder=1% rx.delay=1ms rx.reorder=1% nonsense=1 loss=2; do
 	name=${wrong%=*}
-	thousand "$name is refused" DIWARP_IMPAIR="${wrong/rx.=/rx.loss=}"
+	thousand "$name is refused" DIWARP_IMPAIR="$wrong"
 	check "... by its name" matches "$OUT" "DIWARP_IMPAIR: .*$name.*; nothing is impaired"
 	check "... and nothing is" [ "$CAME $(of sock_impair_lost)" = "1000 0" ]
 done
