@@ -369,12 +369,12 @@ ssize_t diw_failed(long rc)
 	return -1;
 }
 
-/* Both are in one library. */
-static bool in_one_library(const void *a, const void *b)
+/* The function is in the library of the variable. */
+static bool is_beside(const void *function, const void *variable)
 {
-	Dl_info in_a, in_b;
+	Dl_info in_f, in_v;
 
-	return dladdr(a, &in_a) && dladdr(b, &in_b) && in_a.dli_fbase == in_b.dli_fbase;
+	return dladdr(function, &in_f) && dladdr(variable, &in_v) && in_f.dli_fbase == in_v.dli_fbase;
 }
 
 static void real_resolve(void)
@@ -383,8 +383,10 @@ static void real_resolve(void)
 	DIW_REALS(X)
 #undef X
 	/* The library's own: what a program has a copy of is not changed by pthread_cancel(). */
-	if (in_one_library((const void *)real.sendto, real.__libc_single_threaded) &&
-	    in_one_library((const void *)real.recvfrom, real.__libc_single_threaded))
+	if (is_beside((const void *)real.sendto, real.__libc_single_threaded) &&
+	    is_beside((const void *)real.recvfrom, real.__libc_single_threaded) &&
+	    is_beside((const void *)real.send, real.__libc_single_threaded) &&
+	    is_beside((const void *)real.recv, real.__libc_single_threaded))
 		diw_alone = real.__libc_single_threaded;
 }
 

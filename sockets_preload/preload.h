@@ -27,7 +27,8 @@
 #define DIW_API __attribute__((visibility("default")))
 /* The kernel makes the processor forget where calls return to: each function between the system call and the program
  * costs a misprediction, so that these calls are one function. */
-#define DIW_HOT DIW_API __attribute__((flatten, hot))
+#define DIW_FLAT __attribute__((flatten, hot))
+#define DIW_HOT DIW_API DIW_FLAT
 /* And what they seldom need is elsewhere. */
 #define DIW_COLD __attribute__((noinline, cold))
 #define DIW_LIKELY(x) __builtin_expect(!!(x), 1)

@@ -91,7 +91,23 @@ static inline ssize_t diw_real_recvfrom(int fd, void *buf, size_t n, int flags, 
 		return diw_syscall(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)len);
 	return real.recvfrom(fd, buf, n, flags, addr, len);
 }
+
+static inline ssize_t diw_real_send(int fd, const void *buf, size_t n, int flags)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_sendto, fd, (long)buf, (long)n, flags, 0, 0);
+	return real.send(fd, buf, n, flags);
+}
+
+static inline ssize_t diw_real_recv(int fd, void *buf, size_t n, int flags)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_recvfrom, fd, (long)buf, (long)n, flags, 0, 0);
+	return real.recv(fd, buf, n, flags);
+}
 #else
+#define diw_real_send real.send
+#define diw_real_recv real.recv
 #define diw_real_sendto real.sendto
 #define diw_real_recvfrom real.recvfrom
 #endif

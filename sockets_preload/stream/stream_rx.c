@@ -189,8 +189,8 @@ static ssize_t rx_take(struct call *c)
 		if (diw_is_confined())
 			rc = diw_confined_read(c->fd, p.iov->iov_base, p.asked = p.iov->iov_len);
 		else
-			rc = p.used == 1 ? real.recv(c->fd, p.iov->iov_base, p.iov->iov_len, MSG_DONTWAIT) :
-					   real.recvmsg(c->fd, &m, MSG_DONTWAIT);
+			rc = p.used > 1 ? real.recvmsg(c->fd, &m, MSG_DONTWAIT) :
+			     diw_real_recv(c->fd, p.iov->iov_base, p.iov->iov_len, MSG_DONTWAIT);
 		if (rc < 0)
 			return -1;
 		if (rc == 0)
@@ -223,7 +223,7 @@ static void make_room(struct call *c)
 	diw_stream_verify(c->fd, c->st, &c->need);   /* the next call tells of a fault */
 }
 
-static ssize_t take_checked(struct call *c)
+static __attribute__((noinline)) ssize_t take_checked(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 
@@ -274,7 +274,7 @@ static ssize_t peek_payload(struct call *c)
 	return n;
 }
 
-static ssize_t peek(struct call *c)
+static __attribute__((noinline)) ssize_t peek(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	struct call nothing = { .fd = c->fd, .st = c->st };
@@ -328,7 +328,7 @@ static ssize_t take_hello(struct call *c)
 }
 
 /* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
-static ssize_t begin(struct call *c)
+static __attribute__((noinline)) ssize_t begin(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	enum diw_hello is;
@@ -469,7 +469,7 @@ static bool rx_waits(struct call *c)
 	}
 	if (c->need)
 		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
-	return real.recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
+	return diw_real_recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
 }
 
 /* SO_RCVLOWAT. */
@@ -533,7 +533,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 	return (ssize_t)c->done;
 }
 
-bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
+DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
 {
 	uint8_t nowhere[4096];
 	struct iovec one = { nowhere, 0 };

@@ -120,7 +120,7 @@ static size_t allowance(struct call *c, size_t len)
 
 /* ---- FPDUs ---- */
 
-static uint32_t sum_of(uint32_t crc, struct diw_iov at, size_t n)
+static __attribute__((noinline)) uint32_t sum_of(uint32_t crc, struct diw_iov at, size_t n)
 {
 	struct iovec v;
 	size_t len;
@@ -193,7 +193,7 @@ static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
 	if (diw_is_confined())
 		return used ? real.write(c->fd, iov->iov_base, iov->iov_len) : 0;
 	if (used == 1)
-		return real.send(c->fd, iov->iov_base, iov->iov_len, send_flags(c));
+		return diw_real_send(c->fd, iov->iov_base, iov->iov_len, send_flags(c));
 	return real.sendmsg(c->fd, &m, send_flags(c));
 }
 
@@ -244,7 +244,7 @@ static int piece_add(struct iovec *iov, void *p, size_t n)
 }
 
 /* The rest of an FPDU that was cut. */
-static int resume(struct call *c, size_t most)
+static DIW_COLD int resume(struct call *c, size_t most)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	struct iovec iov[PIECES];
@@ -276,7 +276,7 @@ static int send_little(struct call *c, size_t most)
 	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + DIW_MPA_MAX_TAIL], *p = buf;
 	struct diw_iov at = c->at;
 	struct fpdu f = { .at = c->at, .pay = most, .total = (uint32_t)most };
-	struct iovec v, all;
+	struct iovec v = { 0 }, all;
 	size_t len;
 
 	f.head_len = first_head(c, &f);
@@ -293,7 +293,7 @@ static int send_little(struct call *c, size_t most)
 	return fpdu_push(c, &f, 1, &all, 1, all.iov_len);
 }
 
-static int send_much(struct call *c, size_t most)
+static __attribute__((noinline)) int send_much(struct call *c, size_t most)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t limit = tx->crc ? DIW_STREAM_MOST_CRC : DIW_STREAM_MOST, used = 0, n = 0, all = 0;
@@ -532,7 +532,7 @@ static int locked_urgent(struct call *c, uint64_t cookie)
 	return DONE;
 }
 
-static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
+static DIW_COLD ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
 {
 	struct diw_stream_holder holder;
 	uint64_t deadline = 0;
@@ -552,7 +552,7 @@ static ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
 	return c->done ? (ssize_t)c->done : -1;
 }
 
-bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
+DIW_FLAT bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
 {
 	struct call c = { .fd = fd, .flags = flags, .at = { iov, n, 0 }, .len = diw_iov_len(iov, n) };
 	struct diw_sock *s = diw_stream_get(fd);
