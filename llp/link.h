@@ -42,7 +42,8 @@ struct diw_link;
 
 struct diw_link_up {
 	/* A burst of intact segments of one peer, n >= 1; returns how many were taken. The link keeps the others,
-	 * receives nothing meanwhile, and offers them again at the next poll. */
+	 * receives nothing meanwhile, and offers them again at the next poll. Reliable datagrams: it is that peer
+	 * alone that is held up. */
 	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
 	/* RELIABLE: no more will come. Fault 0 and errnum 0: the peer has ended the stream in good order; else why it
 	 * broke. Told once; the link still sends, unless errnum says that it cannot. NULL on other links. */
@@ -53,11 +54,16 @@ struct diw_link_up {
 	/* Reliable datagrams: the peer has taken N segments; FIRST is the number of the first. Those that it will not
 	 * take are `refused`. NULL on other links. */
 	void (*acked)(void *ctx, uint32_t first, uint32_t n);
+	/* Reliable datagrams: PEER, for which send took fewer than it was given, takes more now. NULL: so do the peers
+	 * that found no place among cfg.peers. Called within send, flush and poll, and calls none of them. NULL: no
+	 * call. */
+	void (*room)(void *ctx, const struct diw_addr *peer);
 };
 
 struct diw_link_ops {
 	/* Segments taken, in order; fewer than n, maybe 0, when it is blocked: then wait for the descriptor to be
-	 * writable. They may stay staged until flush. */
+	 * writable. They may stay staged until flush. Reliable datagrams: fewer means that DST takes no more until
+	 * up->room names it; other peers are not blocked by that. */
 	int (*send)(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
 		    uint64_t now);
 	/* Send what is staged. 0; -EAGAIN: still staged, wait for the descriptor to be writable. RELIABLE: -errno, the
@@ -104,7 +110,8 @@ struct diw_rd_cfg {
 	uint64_t ack_ns;             /* an acknowledgement waits so long for a segment that carries it */
 	uint32_t epoch;              /* of the queue pair, not 0; 0: drawn */
 	uint32_t peers;              /* bounds: peers, */
-	uint32_t slots, peer_slots;  /* segments not acknowledged, in all and a peer, */
+	uint32_t slots, peer_slots;  /* segments not acknowledged, in all and a peer. A peer has at most half as many as
+	                              * are free; an eighth of that, if it does not answer. */
 	uint32_t held;               /* segments held that came too early, in all, */
 	uint32_t window;             /* segments behind the first missing one that a peer may send, at most 65,535 */
 	uint32_t max_seg;            /* octets of a segment */

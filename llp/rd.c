@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #define SMALL_SEG 320u               /* octets of a segment that takes a small slot */
+#define OFFERS_MAX 32u               /* segments in a row that the layer above does not want, a step */
+#define OFFERS_PAUSE (500 * DIW_US)  /* until the others are offered */
 
 static struct rd *rd_of(struct diw_link *l)
 {
@@ -30,7 +32,7 @@ struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr)
 
 static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
-	return !p->first && !p->held && p->ack_at == DIW_NEVER && p->phase != RD_PEER_OPENING &&
+	return !p->first && !p->queued_in && !p->held && p->ack_at == DIW_NEVER && p->phase != RD_PEER_OPENING &&
 	       now - diw_max64(p->heard, p->progress) >= rd->cfg.idle_ns;
 }
 
@@ -52,6 +54,11 @@ static void peers_sweep(struct rd *rd, uint64_t now)
 		}
 	}
 	rd->sweep_at = now + rd->cfg.idle_ns / 4;
+	if (rd->peers_wanted && rd->peers.used < rd->peers.cap) {
+		rd->peers_wanted = false;
+		if (rd->l.up->room)
+			rd->l.up->room(rd->l.up_ctx, NULL);
+	}
 }
 
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint64_t now)
@@ -101,15 +108,26 @@ void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hd
 
 /* ---- Time ---- */
 
-static bool peer_stalled(const struct rd_peer *p)
+/* Offer their segments to the layer above again, in turn. After OFFERS_MAX that it did not want the turn is broken off,
+ * so that a step is short. */
+static void stalled_offer(struct rd *rd, uint64_t now)
 {
-	return p->held && p->held->seq == p->expect;
+	uint32_t refused = 0;
+
+	if (now < rd->offer_at)
+		rd->offers = rd->queue[RD_STALLED].n;
+	for (; rd->offers && rd->queue[RD_STALLED].n && refused < OFFERS_MAX; rd->offers--) {
+		struct rd_peer *p = diw_rd_queue_take(rd, RD_STALLED);
+		uint32_t before = p->expect;
+
+		diw_rd_rx_deliver(rd, p, now);
+		refused = p->expect == before ? refused + 1 : 0;
+	}
+	rd->offer_at = rd->offers && rd->queue[RD_STALLED].n ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 
 static void peer_run(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
-	if (peer_stalled(p))
-		diw_rd_rx_deliver(rd, p, now);
 	diw_rd_tx_timer(rd, p, now);
 	diw_rd_tx_push(rd, p, now);
 	if (p->ack_at <= now)
@@ -119,17 +137,19 @@ static void peer_run(struct rd *rd, struct rd_peer *p, uint64_t now)
 /* Every active peer does what is due. */
 static void rd_run(struct rd *rd, uint64_t now)
 {
-	struct rd_peer *list = rd->active, *p;
-	uint64_t at;
+	struct rd_peer *list, *p;
 
+	stalled_offer(rd, now);
+	for (uint32_t n = rd->queue[RD_BLOCKED].n; n && !rd->blocked; n--)
+		diw_rd_tx_push(rd, diw_rd_queue_take(rd, RD_BLOCKED), now);
+	list = rd->active;
 	rd->active = NULL;
 	rd->due = DIW_NEVER;
 	while ((p = list)) {
 		list = p->active_next;
 		p->active = false;
 		peer_run(rd, p, now);
-		at = diw_rd_tx_due(rd, p);              /* one that waits for the layer above stays active */
-		diw_rd_peer_wake(rd, p, peer_stalled(p) ? diw_min64(DIW_NEVER - 1, at) : at);
+		diw_rd_peer_wake(rd, p, diw_rd_tx_due(rd, p));
 	}
 	if (now >= rd->sweep_at)
 		peers_sweep(rd, now);
@@ -215,13 +235,17 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 
 	if (!p)
 		p = diw_rd_peer_add(rd, dst, now);
-	if (!p)
+	if (!p) {
+		rd->peers_wanted = true;
 		return 0;
+	}
 	p->dest = *dst;
 	if (!p->first)
 		p->progress = now;
 	while (i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0)
 		i++;
+	if (i < n)
+		diw_rd_slot_wanted(rd, p);
 	l->left = l->taken;
 	if (p->phase == RD_PEER_IDLE)
 		diw_rd_open_begin(rd, p, now);
@@ -249,7 +273,7 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	struct rd *rd = rd_of(l);
 	int n = rd->lower->ops->poll(rd->lower, budget, now);
 
-	if (n || now >= rd->due || now >= rd->sweep_at || rd->blocked) {
+	if (n || now >= rd->due || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
 		rd->blocked = false;
 		rd_run(rd, now);
 	}
@@ -262,7 +286,8 @@ static uint64_t rd_deadline(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
 
-	return diw_min64(diw_min64(rd->due, rd->sweep_at), rd->lower->ops->deadline(rd->lower));
+	return diw_min64(diw_min64(diw_min64(rd->due, rd->offer_at), rd->sweep_at),
+			 rd->lower->ops->deadline(rd->lower));
 }
 
 static uint32_t rd_mulpdu(struct diw_link *l, const struct diw_addr *dst)
@@ -340,7 +365,7 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->rng.state = diw_random();
 	while (!rd->cfg.epoch)
 		rd->cfg.epoch = (uint32_t)diw_random();
-	rd->due = DIW_NEVER;
+	rd->due = rd->offer_at = DIW_NEVER;
 	rd->large_size = cfg->max_seg;
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				   .c = d->c };

@@ -8,6 +8,7 @@
  *   rd_tx.c    segments until they are acknowledged: transmission, loss, timeouts
  *   rd_rx.c    segments until they are delivered: order, window, acknowledgements
  *   rd_cc.c    congestion window and pacing: Copa
+ *   rd_queue.c peers that wait, and the shares of slots
  *
  * This header is for those files; llp/link.h has diw_rd_open().
  */
@@ -54,6 +55,15 @@ struct rd_cc {
 	uint64_t pace_at;            /* when the next segment may leave */
 };
 
+/* What a peer waits for. */
+enum rd_queue_name {
+	RD_STALLED,                  /* the layer above, to take a segment */
+	RD_BLOCKED,                  /* the link below, to take one */
+	RD_WANTING,                  /* a slot, of which it has none */
+	RD_QUEUES
+};
+struct rd_queue { struct rd_peer *first, *last; uint32_t n; };
+
 enum rd_phase { RD_PEER_IDLE, RD_PEER_OPENING, RD_PEER_OPEN };
 
 struct rd_peer {
@@ -62,6 +72,9 @@ struct rd_peer {
 	struct diw_dest dest;        /* as the newest request says */
 	enum rd_phase phase;
 	bool active;                 /* in rd.active */
+	bool wants;                  /* the layer above is told when it may have another slot */
+	uint8_t queued_in;           /* bits: of the queues */
+	struct rd_peer *queue_next[RD_QUEUES];
 	bool known;                  /* `tag` and `epoch` are the peer's; segments may come from it */
 	bool answered;               /* it has acknowledged this association: no more announcements */
 	bool receiving;              /* `expect` is valid */
@@ -101,6 +114,11 @@ struct rd {
 	struct diw_pool peers, small, large, held;
 	uint32_t large_size;
 	uint64_t sweep_at;           /* when idle peers are forgotten next */
+	struct rd_queue queue[RD_QUEUES];
+	uint32_t queued;             /* slots in use */
+	uint32_t offers;             /* of stalled peers, as far as this turn has not come to them, */
+	uint64_t offer_at;           /* and when it goes on; DIW_NEVER: it is over */
+	bool peers_wanted;           /* send found no place in the table */
 	bool blocked;                /* the link below took less than it was given */
 	bool flush;                  /* the link below may have staged something */
 };
@@ -114,6 +132,13 @@ void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it h
 /* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now);
+
+/* rd_queue.c */
+void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
+struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name);     /* NULL: empty */
+bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p);
+void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
+void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P: tell those that wait */
 
 /* rd_open.c */
 uint32_t diw_rd_tag(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch);

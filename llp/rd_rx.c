@@ -8,11 +8,14 @@
 
 #define ACK_EVERY 16u                /* segments */
 
+/* A peer keeps at most as many segments here as are free: one that is not taken leaves room for others. */
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
 {
-	uint32_t room = p->nheld + 1 + (rd->held.cap - rd->held.used) / 4;
+	uint32_t left = rd->held.cap - rd->held.used;
+	uint32_t room = p->nheld + (p->nheld < left ? 1 + (left - p->nheld) / 4 : 0);
 
-	return (uint16_t)(room < rd->cfg.window ? room : rd->cfg.window);
+	room = room < rd->cfg.window ? room : rd->cfg.window;
+	return (uint16_t)(room ? room : 1);
 }
 
 void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p)
@@ -91,6 +94,8 @@ void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
 		p->nheld--;
 		diw_pool_put(&rd->held, e);
 	}
+	if (p->held && p->held->seq == p->expect)
+		diw_rd_queue_add(rd, RD_STALLED, p);
 	if (p->expect != before)
 		ack_later(rd, p, p->expect - before, now);
 }

@@ -36,7 +36,7 @@ int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *
 	uint8_t *at;
 	size_t off = g->off, left = g->len;
 
-	if (g->hdr_len + g->len > rd->large_size || p->queued >= rd->cfg.peer_slots)
+	if (g->hdr_len + g->len > rd->large_size || !diw_rd_slot_allowed(rd, p))
 		return -EAGAIN;
 	s = slot_get(rd, g->hdr_len + g->len);
 	if (!s)
@@ -62,6 +62,7 @@ int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *
 	if (!p->unsent)
 		p->unsent = s;
 	p->queued++;
+	rd->queued++;
 	return 0;
 }
 
@@ -167,6 +168,8 @@ void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now)
 		batch_sent(rd, p, &b, sent, now);
 		rd->blocked = sent < b.n;
 	}
+	if (rd->blocked && p->phase == RD_PEER_OPEN && (p->nlost || p->unsent))
+		diw_rd_queue_add(rd, RD_BLOCKED, p);
 	if (p->phase == RD_PEER_OPEN && p->first && p->timer == DIW_NEVER)
 		p->timer = now + tx_rto(rd, p);
 	diw_rd_peer_wake(rd, p, diw_rd_tx_due(rd, p));
@@ -257,7 +260,7 @@ static bool map_has(const uint8_t *map, uint32_t words, uint32_t i)
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
 		 uint64_t now)
 {
-	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq, n = 0;
+	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq, n = 0, queued = p->queued;
 	uint64_t latest = 0, rtt = 0;
 	struct acked_run run = { 0 };
 
@@ -282,6 +285,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		slot_arrived(rd, p, s, h, &latest);
 		p->first = s->next;
 		p->queued--;
+		rd->queued--;
 		run_add(rd, &run, s->number);
 		slot_put(rd, s);
 	}
@@ -307,6 +311,8 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 	}
 	run_flush(rd, &run);
 	diw_rd_tx_push(rd, p, now);
+	if (p->queued < queued)
+		diw_rd_slots_freed(rd, p);
 }
 
 /* ---- Time ---- */
@@ -361,6 +367,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 	struct rd_slot *s = p->first, *next;
 
 	p->first = p->last = p->unsent = NULL;
+	rd->queued -= p->queued;
 	p->queued = p->flight = p->nlost = 0;
 	p->timer = DIW_NEVER;
 	p->backoff = 0;
@@ -375,4 +382,5 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 			rd->l.up->refused(rd->l.up_ctx, s->number, 1, errnum);
 		slot_put(rd, s);
 	}
+	diw_rd_slots_freed(rd, p);
 }

@@ -54,8 +54,9 @@ void rdn_inject(struct rdn *net, const struct diw_addr *src, const struct diw_ad
 /* To the next event; false: there is none before LIMIT, which is the time then. */
 bool rdn_step(struct rdn *net, uint64_t limit);
 
-/* rd_mix.c */
-Suite *suite_rd_mix(int first, int last);
-Suite *suite_rd(void);
+Suite *suite_rd_mix(int first, int last);      /* rd_mix.c */
+Suite *suite_rd(void);                         /* rd_exact.c, and the next */
+TCase *tcase_rd_hostile(void);                 /* rd_hostile.c */
+TCase *tcase_rd_fair(void);                    /* rd_fair.c */
 
 #endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which peers of reliable datagrams wait, and for what: lists of those that wait for the layer above, for the link
+ * below and for a slot. A peer is in any of them at most once. Also how the slots are shared.
+ */
+#include "llp/rd.h"
+
+#define SILENT_SHARE 8u              /* of that, for a peer that has not answered, or not for some timeouts */
+
+void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p)
+{
+	struct rd_queue *q = &rd->queue[name];
+
+	if (p->queued_in & 1u << name)
+		return;
+	p->queued_in = (uint8_t)(p->queued_in | 1u << name);
+	p->queue_next[name] = NULL;
+	*(q->last ? &q->last->queue_next[name] : &q->first) = p;
+	q->last = p;
+	q->n++;
+}
+
+struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name)
+{
+	struct rd_queue *q = &rd->queue[name];
+	struct rd_peer *p = q->first;
+
+	if (!p)
+		return NULL;
+	p->queued_in = (uint8_t)(p->queued_in & ~(1u << name));
+	q->first = p->queue_next[name];
+	if (!q->first)
+		q->last = NULL;
+	q->n--;
+	return p;
+}
+
+/*
+ * A peer may have half as many slots as are free (Choudhury and Hahne, "Dynamic queue length thresholds for
+ * shared-memory packet switches", 1998): so some are always free for another one, and N busy peers have equal shares.
+ */
+bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p)
+{
+	uint32_t left = rd->cfg.slots - rd->queued, limit = left / 2;
+
+	if (p->phase != RD_PEER_OPEN || p->backoff > 1)
+		limit /= SILENT_SHARE;
+	limit = limit < rd->cfg.peer_slots ? limit : rd->cfg.peer_slots;
+	return left && (p->queued < limit || !p->queued);
+}
+
+void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p)
+{
+	p->wants = true;
+	if (!p->queued)                         /* none of its own will be freed */
+		diw_rd_queue_add(rd, RD_WANTING, p);
+}
+
+static void room_tell(struct rd *rd, struct rd_peer *p)
+{
+	p->wants = false;
+	if (rd->l.up->room)
+		rd->l.up->room(rd->l.up_ctx, &p->dest.addr);
+}
+
+void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p)
+{
+	struct rd_peer *other;
+
+	if (rd->queued == rd->cfg.slots)
+		return;
+	while ((other = diw_rd_queue_take(rd, RD_WANTING)))     /* all: one that is told may have nothing to send now */
+		room_tell(rd, other);
+	if (p->wants && diw_rd_slot_allowed(rd, p))
+		room_tell(rd, p);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The programs of tests/sim/rd_app.h. */
+#include "tests/sim/rd_app.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/wire.h"
+
+struct rdn rda_net;
+struct rda_app rda_app[RDN_NODES];
+int rda_error;
+
+int rda_below(uint32_t n) { return (int)(diw_rng_next(&rda_net.rng) % n); }
+
+static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	struct rdn_node *node = ctx;
+	int me = (int)(node - rda_net.node), from = src->ip[15] - 1;
+	struct rda_flow *f = &rda_app[me].from[from];
+
+	(void)now;
+	if (now < rda_app[me].stalled_to || (rda_app[me].refuses_from & 1u << from))
+		return 0;
+	if (diw_rng_chance(&rda_net.rng, rda_app[me].refuses))
+		n = rda_below((uint32_t)n + 1);
+	for (int i = 0; i < n; i++) {
+		uint32_t life = diw_get32(segs[i].data), seq = diw_get32(segs[i].data + 4);
+
+		if (life != f->life) {
+			rda_must(life > f->life, "node %d: an old life's segment\n", me);
+			f->life = life;
+			f->came = seq;          /* what that process sent to the one before is not ours */
+		}
+		rda_must(seq == f->came, "node %d from %d: %u, not %u\n", me, from, seq, f->came);
+		rda_must(diw_get32(segs[i].data + 8) == segs[i].len, "length\n");
+		for (uint32_t k = RDA_HDR; k < segs[i].len; k++)
+			rda_must(segs[i].data[k] == (uint8_t)(seq + k), "octet %u\n", k);
+		f->came++;
+		f->bytes += segs[i].len;
+	}
+	return n;
+}
+
+static void app_ended(void *ctx, uint32_t first, uint32_t n, bool good)
+{
+	struct rdn_node *node = ctx;
+	struct rda_app *a = &rda_app[node - rda_net.node];
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rda_flow *f = &a->to[a->out[(first + i) & 0xffff].node];
+
+		rda_must(a->out[(first + i) & 0xffff].number == first + i, "an unknown number ended\n");
+		a->out[(first + i) & 0xffff].number--;
+		*(good ? &f->acked : &f->failed) += 1;
+	}
+}
+
+static void app_acked(void *ctx, uint32_t first, uint32_t n) { app_ended(ctx, first, n, true); }
+
+static void app_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	rda_error = errnum;
+	app_ended(ctx, first, n, false);
+}
+
+static void app_room(void *ctx, const struct diw_addr *peer)
+{
+	struct rdn_node *node = ctx;
+	struct rda_app *a = &rda_app[node - rda_net.node];
+
+	for (int i = 0; i < RDN_NODES; i++)
+		if (!peer || peer->ip[15] == i + 1)
+			a->to[i].waits = false;
+}
+
+const struct diw_link_up rda_up = { .rx = app_rx, .acked = app_acked, .refused = app_refused,
+					   .room = app_room };
+
+struct diw_rd_cfg rda_cfg(void)
+{
+	return (struct diw_rd_cfg){ .dead_ns = 10 * DIW_S, .idle_ns = 60 * DIW_S, .ack_ns = 40 * DIW_US, .peers = 64,
+		.slots = 4096, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1400 };
+}
+
+int rda_send(int me, int to, uint32_t len)
+{
+	static uint8_t data[2048];
+	struct rdn_node *node = &rda_net.node[me];
+	struct diw_dest dst = { .addr = rdn_addr(to) };
+	struct iovec iov = { data + 8, len - 8 };
+	struct diw_link_seg seg = { .hdr = data, .hdr_len = 8, .len = len - 8, .iov = &iov };
+	struct rda_flow *f = &rda_app[me].to[to];
+	uint32_t number = node->l->taken;
+
+	if (f->waits)
+		return 0;
+	diw_put32(data, rda_app[me].life);
+	diw_put32(data + 4, f->sent);
+	diw_put32(data + 8, len);
+	for (uint32_t k = RDA_HDR; k < len; k++)
+		data[k] = (uint8_t)(f->sent + k);
+	rda_app[me].out[number & 0xffff].node = to;
+	rda_app[me].out[number & 0xffff].number = number;
+	if (node->l->ops->send(node->l, &dst, &seg, 1, rda_net.now) != 1) {
+		f->waits = true;
+		return 0;
+	}
+	node->l->ops->flush(node->l, rda_net.now);
+	f->sent++;
+	return 1;
+}
+
+bool rda_all_ended(int nodes)
+{
+	for (int a = 0; a < nodes; a++) {
+		if (rda_app[a].left)
+			return false;
+		for (int b = 0; b < nodes; b++)
+			if (rda_app[a].to[b].acked + rda_app[a].to[b].failed != rda_app[a].to[b].sent)
+				return false;
+	}
+	return true;
+}
+
+void rda_account(int nodes)
+{
+	for (int a = 0; a < nodes; a++) {
+		printf("node %d:", a);
+#define X(name, text) if (strncmp(#name, "rd_", 3) == 0 && rda_net.node[a].c.name) \
+			printf(" " #name " %llu", (unsigned long long)rda_net.node[a].c.name);
+		DIW_COUNTERS(X)
+#undef X
+		printf("\n");
+	}
+	printf("%.3f ms, %llu datagrams, %llu lost, %llu dropped\n", (double)rda_net.now / 1e6,
+	       (unsigned long long)rda_net.sent, (unsigned long long)rda_net.lost, (unsigned long long)rda_net.dropped);
+}
+
+void rda_begin(int nodes)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rdn_init(&rda_net, 1);
+	memset(rda_app, 0, sizeof rda_app);
+	for (int i = 0; i < nodes; i++) {
+		rdn_start(&rda_net, i, &cfg, &rda_up);
+		rda_app[i].life = 1;
+	}
+}
+
+void rda_run(uint64_t ns)
+{
+	uint64_t end = rda_net.now + ns;
+
+	while (rdn_step(&rda_net, end))
+		;
+}
+
+struct rda_flow *rda_flow(int a, int b) { return &rda_app[a].to[b]; }
+
+uint32_t rda_send_all(int a, int b, uint32_t most, uint32_t len)
+{
+	uint32_t n = 0;
+
+	while (n < most && rda_send(a, b, len))
+		n++;
+	return n;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reliable datagrams, scenarios one by one: peers that die, restart, are slow, are forgotten. */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/rd_app.h"
+
+/* Between two calm nodes nothing is sent twice, and an acknowledgement is a fraction of the datagrams. */
+START_TEST(calm)
+{
+	rda_begin(2);
+	for (int i = 0; i < 4000; i++) {
+		while (!rda_send(0, 1, 1000))
+			rda_run(100 * DIW_US);
+	}
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 4000);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 4000);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_retransmits, 0);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_duplicates, 0);
+	ck_assert_uint_lt(rda_net.node[1].c.rd_acks, 4000 / 8);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A peer that is not there is reported after dead_ns, and holds no other peer up. */
+START_TEST(dead_peer)
+{
+	rda_begin(3);
+	rdn_stop(&rda_net, 2);
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(rda_send(0, 2, 100), 1);
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(rda_send(0, 1, 100), 1);
+	rda_run(100 * DIW_MS);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 100);
+	ck_assert_uint_eq(rda_flow(0, 2)->failed, 0);
+	rda_run(11 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 2)->failed, 10);
+	ck_assert_int_eq(rda_error, ETIMEDOUT);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* Many peers that are not there, of whom each is sent as much as the link takes, leave slots for one that is there. */
+START_TEST(dead_peers)
+{
+	uint32_t given = 0;
+
+	rda_begin(22);
+	for (int i = 2; i < 22; i++) {
+		rdn_stop(&rda_net, i);
+		given += rda_send_all(0, i, 5000, 100);
+	}
+	ck_assert_uint_gt(given, 20);
+	for (int ms = 0; ms < 300; ms++) {
+		rda_send_all(0, 1, 30000 - rda_flow(0, 1)->sent, 100);
+		rda_run(DIW_MS);
+	}
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 30000);
+	rda_run(20 * DIW_S);
+	for (int i = 2; i < 22; i++) {
+		ck_assert_uint_eq(rda_flow(0, i)->failed, rda_flow(0, i)->sent);
+		ck_assert(!rda_flow(0, i)->waits);
+	}
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* Slots for fewer segments than there are peers: each peer gets its turn. */
+START_TEST(few_slots)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rda_begin(20);
+	rdn_stop(&rda_net, 0);
+	cfg.slots = 3;
+	rdn_start(&rda_net, 0, &cfg, &rda_up);
+	for (int i = 0; i < 4000; i++) {
+		for (int to = 0; to < 19; to++)
+			rda_send(0, 1 + (i + to) % 19, 100);
+		rda_run(100 * DIW_US);
+	}
+	for (int to = 1; to < 20; to++)
+		ck_assert_uint_gt(rda_flow(0, to)->acked, 100);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A receiver that takes nothing of one peer takes as much of another one as without it; the first loses nothing. */
+START_TEST(slow_for_one)
+{
+	rda_begin(3);
+	rda_app[2].refuses_from = 1u << 0;
+	for (int ms = 0; ms < 200; ms++) {
+		rda_send_all(0, 2, 5000, 100);
+		rda_send_all(1, 2, 5000, 100);
+		rda_send_all(0, 1, 20000 - rda_flow(0, 1)->sent, 100);
+		rda_run(DIW_MS);
+	}
+	ck_assert_uint_eq(rda_flow(0, 2)->acked, 0);
+	ck_assert_uint_gt(rda_flow(1, 2)->acked, 20000);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 20000);
+	ck_assert_uint_eq(rda_net.node[2].c.rd_held_full, 0);
+	rda_run(30 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 2)->failed, 0);
+	rda_app[2].refuses_from = 0;
+	rda_run(10 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 2)->acked, rda_flow(0, 2)->sent);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A receiver that is killed and starts again: what it had not acknowledged fails, what is sent later arrives. */
+START_TEST(restart_receiver)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rda_begin(2);
+	for (int i = 0; i < 20; i++)
+		rda_send(0, 1, 100);
+	rda_run(100 * DIW_MS);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 20);
+	rdn_stop(&rda_net, 1);
+	for (int i = 0; i < 5; i++)
+		rda_send(0, 1, 100);
+	rda_run(100 * DIW_MS);
+	rdn_start(&rda_net, 1, &cfg, &rda_up);
+	rda_run(2 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 5);
+	ck_assert_int_eq(rda_error, ECONNRESET);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_restarts, 1);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	for (int i = 0; i < 5; i++)
+		rda_send(0, 1, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 25);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 30);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A sender that is killed and starts again on its port. */
+START_TEST(restart_sender)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rda_begin(2);
+	for (int i = 0; i < 20; i++)
+		rda_send(0, 1, 100);
+	rda_run(100 * DIW_MS);
+	rdn_stop(&rda_net, 0);
+	rdn_start(&rda_net, 0, &cfg, &rda_up);
+	memset(&rda_app[0], 0, sizeof rda_app[0]);
+	rda_app[0].life = 2;
+	for (int i = 0; i < 20; i++)
+		rda_send(0, 1, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 20);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 20);
+	ck_assert_uint_eq(rda_app[1].from[0].life, 2);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A peer that was silent for long is forgotten, and taken up again without loss. */
+START_TEST(forgotten)
+{
+	rda_begin(2);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 20; i++)
+			rda_send(round & 1, !(round & 1), 100);
+		rda_run(200 * DIW_S);
+		ck_assert_uint_eq(rda_flow(round & 1, !(round & 1))->acked, round == 2 ? 40 : 20);
+	}
+	ck_assert_uint_ge(rda_net.node[0].c.rd_forgotten, 2);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 40);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+Suite *suite_rd(void)
+{
+	Suite *s = suite_create("rd");
+	TCase *tc = tcase_create("exact");
+
+	tcase_add_test(tc, calm);
+	tcase_add_test(tc, dead_peer);
+	tcase_add_test(tc, dead_peers);
+	tcase_add_test(tc, few_slots);
+	tcase_add_test(tc, slow_for_one);
+	tcase_add_test(tc, restart_receiver);
+	tcase_add_test(tc, restart_sender);
+	tcase_add_test(tc, forgotten);
+	suite_add_tcase(s, tc);
+	suite_add_tcase(s, tcase_rd_hostile());
+	suite_add_tcase(s, tcase_rd_fair());
+	return s;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Several flows of reliable datagrams through one bottleneck: shares, the queue, the use of the link. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/rd_app.h"
+
+/* Flows to one receiver through 100 Mbit/s and a base round trip of 20 ms. */
+static void bottleneck(int flows, double *use, double *jain, double *queue_ms)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t begin, before[RDN_NODES] = { 0 }, qsum = 0, qn = 0;
+	double sum = 0, squares = 0;
+
+	rdn_init(&rda_net, (uint64_t)flows);
+	memset(rda_app, 0, sizeof rda_app);
+	rda_net.latency = 10 * DIW_MS;
+	rda_net.rate = 100e6 / 8 / 1e9;
+	rda_net.queue = 100 * DIW_MS;
+	for (int i = 0; i <= flows; i++) {
+		rdn_start(&rda_net, i, &cfg, &rda_up);
+		rda_app[i].life = 1;
+	}
+	for (begin = rda_net.now; rda_net.now < begin + 30 * DIW_S; rdn_step(&rda_net, rda_net.now + DIW_MS)) {
+		for (int i = 1; i <= flows; i++)
+			if (rda_net.now >= begin + (uint64_t)i * 50 * DIW_MS)
+				rda_send_all(i, 0, 64, 1400);
+		if (rda_net.now < begin + 10 * DIW_S) {
+			for (int i = 1; i <= flows; i++)
+				before[i] = rda_app[0].from[i].bytes;
+			qsum = rda_net.node[0].queue_sum, qn = rda_net.node[0].queue_n;
+		}
+	}
+	for (int i = 1; i <= flows; i++) {
+		double x = (double)(rda_app[0].from[i].bytes - before[i]);
+
+		sum += x;
+		squares += x * x;
+	}
+	*use = sum / 20e9 / rda_net.rate * (1400 + 28 + 42) / 1400;
+	*jain = sum * sum / flows / squares;
+	*queue_ms = (double)(rda_net.node[0].queue_sum - qsum) / (double)(rda_net.node[0].queue_n - qn) / 1e6;
+	if (getenv("SIM_SEED"))
+		rda_account(flows + 1);
+	rdn_free(&rda_net);
+}
+
+static const int flow_counts[] = { 1, 2, 4, 8, 16 };
+
+START_TEST(fair)
+{
+	double use, jain, queue;
+
+	bottleneck(flow_counts[_i], &use, &jain, &queue);
+	printf("rd: %d flows through 100 Mbit/s, 20 ms: use %.3f, Jain index %.3f, queue %.2f ms\n", flow_counts[_i],
+	       use, jain, queue);
+	ck_assert_double_gt(use, 0.90);
+	ck_assert_double_gt(jain, 0.95);
+	ck_assert_double_lt(queue, 40);
+}
+END_TEST
+
+TCase *tcase_rd_fair(void)
+{
+	TCase *tc = tcase_create("fair");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, fair, 0, sizeof flow_counts / sizeof *flow_counts);
+	return tc;
+}
