@@ -114,7 +114,7 @@
 	X(read_copied, "RC: Reads whose source was copied, since what came behind them could change it") \
 	X(read_uncopied, "RC: Reads too large for that: their responses may show what came behind them") \
 	X(read_limit, "inbound Read Requests over the limits: dropped") \
-	X(rx_group, "Read Request to a group or broadcast address, or no Send at the group port: dropped") \
+	X(rx_group, "neither Send nor Write-Record at the group port, or a Read to a group: dropped") \
 	X(rx_group_stray, "at the group port, to no group that is attached to; the first that attached counts") \
 	X(read_unproved, "Read Request of an address that is not proved: dropped, challenged") \
 	X(read_displaced, "answers given up for a source that has fewer") \

@@ -353,12 +353,13 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 	const struct diw_ddp_hdr *h = &seg->h;
 	struct diw_source *src;
 	struct diw_record *r;
+	unsigned access = seg->group ? DIW_STAG_GROUP_WRITE : DIW_STAG_REMOTE_WRITE;
 	uint16_t fault;
 	uint8_t *to;
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	fault = diw_stag_resolve(d->stags, h->stag, &d->user, access, seg->src, h->to, seg->len, &to);
 	if (fault)
 		return fault;
 	fault = diw_source_may(d, seg, now, &src);

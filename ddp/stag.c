@@ -69,18 +69,38 @@ static int stag_table_grow(struct diw_stag_table *t)
 	return 0;
 }
 
+static int stag_make_room(struct diw_stag_table *t)
+{
+	if (t->n >= 1u << 22)                   /* a quarter of the indices: drawing stays quick, guessing stays hard */
+		return -ENOMEM;
+	return t->n * 2 > t->mask ? stag_table_grow(t) : 0;
+}
+
 int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s)
 {
 	uint32_t index;
 
-	if (t->n >= 1u << 22)                   /* a quarter of the indices: drawing stays quick, guessing stays hard */
-		return -ENOMEM;
-	if (t->n * 2 > t->mask && stag_table_grow(t) < 0)
+	if (stag_make_room(t) < 0)
 		return -ENOMEM;
 	do
 		index = (uint32_t)diw_random() & 0xffffff;
-	while (index == 0 || diw_stag_at(t, index << 8));
+	while (index <= DIW_STAG_INDEX_CHOSEN || diw_stag_at(t, index << 8));
 	s->stag = index << 8 | (diw_random() & 0xff);
+	insert(t, s);
+	t->n++;
+	return 0;
+}
+
+int diw_stag_add_chosen(struct diw_stag_table *t, struct diw_stag *s)
+{
+	uint32_t index = s->stag >> 8;
+
+	if (index == 0 || index > DIW_STAG_INDEX_CHOSEN)
+		return -EINVAL;
+	if (diw_stag_at(t, s->stag))
+		return -EEXIST;
+	if (stag_make_room(t) < 0)
+		return -ENOMEM;
 	insert(t, s);
 	t->n++;
 	return 0;

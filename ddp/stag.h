@@ -2,7 +2,7 @@
 /*
  * The STag table of a device: STag -> registered region. An STag is a random 24-bit index and an 8-bit key (RFC 5040
  * section 3.4 leaves both to us; unguessable ones are what keeps a stranger out of memory, RFC 5042 section 6.1.1).
- * The caller holds the device's lock.
+ * The lowest indexes are never drawn: the application may choose among them. The caller holds the device's lock.
  */
 #ifndef DIW_DDP_STAG_H
 #define DIW_DDP_STAG_H
@@ -19,7 +19,10 @@ enum diw_stag_access {               /* the values of verbs/diw.h's enum diw_acc
 	DIW_STAG_REMOTE_ATOMIC = 8,
 	DIW_STAG_MW_BIND = 16,
 	DIW_STAG_REMOTE_INVALIDATE = 32,
+	DIW_STAG_GROUP_WRITE = 64,
 };
+
+#define DIW_STAG_INDEX_CHOSEN 0xffffu    /* the highest index that the application may choose; the lowest is 1 */
 
 struct diw_stag {
 	uint32_t stag;
@@ -52,6 +55,8 @@ int diw_stag_init(struct diw_stag_table *t);                     /* -ENOMEM */
 void diw_stag_fini(struct diw_stag_table *t);
 /* Draws s->stag. The entry is the caller's and stays where it is until removed. -ENOMEM */
 int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s);
+/* The same with s->stag as it is. -EINVAL: its index is not one to be chosen. -EEXIST: the index is in the table. */
+int diw_stag_add_chosen(struct diw_stag_table *t, struct diw_stag *s);
 void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s);
 
 /* The address of [to, to + len), or a fault. PEER NULL: a local use. */

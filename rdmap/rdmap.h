@@ -26,6 +26,7 @@ enum { DIW_OP_LOCAL_INV = 0x10, DIW_OP_BIND_MW };
 struct diw_rdmap_op {
 	bool tagged, imm, solicited; /* may carry an immediate, the solicited bit */
 	bool any_qkey;               /* authorised otherwise: an outstanding request of ours */
+	bool group;                  /* may come by the group port */
 	uint32_t qn;
 	uint32_t max;                /* datagrams: octets of a message; 0: checked elsewhere */
 };

@@ -134,7 +134,7 @@ uint16_t diw_rdmap_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_d
 
 	if (fault)
 		return fault;
-	if (seg->group && seg->to && h->opcode != DIW_OP_SEND && h->opcode != DIW_OP_SEND_SE)
+	if (seg->group && seg->to && !op->group)
 		return DIW_FAULT_GROUP;
 	t->cookie = NULL;
 	if (op->max && h->length > op->max)

@@ -149,10 +149,16 @@ enum diw_access {
 	DIW_ACCESS_REMOTE_ATOMIC = 8,           /* needs LOCAL_WRITE */
 	DIW_ACCESS_MW_BIND = 16,                /* memory windows may be bound to it */
 	DIW_ACCESS_REMOTE_INVALIDATE = 32,      /* a peer's Send with Invalidate may end its STag's use */
+	DIW_ACCESS_GROUP_WRITE = 64,            /* UD: Write-Records that came to a group or broadcast address, and no
+	                                         * others unless REMOTE_WRITE is given, too; needs LOCAL_WRITE */
 };
 
-/* A registered region; the fields are read-only. The STag is a random 24-bit index and an 8-bit key, and serves locally
- * and remotely. */
+/* The STags that an application may choose: an index of 1 to 0xffff and any key. diwarp draws none of them. */
+#define DIW_STAG_CHOSEN_MIN 0x00000100u
+#define DIW_STAG_CHOSEN_MAX 0x00ffffffu
+
+/* A registered region; the fields are read-only. The STag is a random 24-bit index and an 8-bit key, unless it was
+ * chosen, and serves locally and remotely. */
 struct diw_mr {
 	struct diw_pd *pd;
 	void *addr;
@@ -169,16 +175,23 @@ struct diw_mr_attr {
 	bool use_iova;               /* tagged offsets begin at iova, not at the address */
 	uint64_t iova;
 	const struct diw_addr *peer; /* not NULL: only it may use the STag remotely; port 0 = any port of that host */
+	uint32_t stag;               /* 0: diwarp draws one; else this one, DIW_STAG_CHOSEN_MIN .. MAX */
 };
 
-/* -EINVAL empty, wraps, unknown access, REMOTE_WRITE without LOCAL_WRITE; -ENOMEM. */
+/* The members of a group register the same STag and tagged offsets, so that one Write-Record to the group writes into
+ * the memory of each. A random STag is what keeps strangers out of a region. A chosen one can be guessed: the Q_Key
+ * and attr.peer, whose address a stranger can forge, are all that protects the region. Give it no more access than
+ * the group needs. One index has one region a device, whatever the keys.
+ * -EINVAL empty, wraps, unknown access, REMOTE_WRITE or GROUP_WRITE without LOCAL_WRITE, an STag that is not to be
+ * chosen; -EEXIST the chosen STag's index is in use on this device; -ENOMEM. */
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
 /* When this returns the memory is not touched any more: open records on it are closed, later segments are refused, work
  * requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is bound to it. */
 int diw_mr_dereg(struct diw_mr *mr);
 /* The same STag, with ATTR and PD from now on; open records on it are closed. The peer of ATTR counts too. -EINVAL as
- * above, or a PD of another device; -EBUSY while a memory window is bound to it. */
+ * above, a PD of another device, or another STag in ATTR than 0 and the region's own; -EBUSY while a memory window is
+ * bound to it. */
 int diw_mr_rereg(struct diw_mr *mr, struct diw_pd *pd, const struct diw_mr_attr *attr);
 
 /* A memory window: an STag of its own for a part of a region, bound and unbound by work requests (DIW_WR_BIND_MW,
@@ -368,10 +381,10 @@ const char *diw_qp_state_str(int state);
 /* UC: requests go to PEER and segments of other sources are dropped, from now on. All state of the peer before it is
  * gone. LOCAL: the source address of a queue pair with any_addr; NULL: the address that the peer sends to. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local);
-/* UD: receive also the Sends to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's interface and
- * carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same group it is
- * attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not UD;
- * -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS;
+/* UD: receive also the Sends and Write-Records to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's
+ * interface and carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same
+ * group it is attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not
+ * UD; -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS;
  * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */

@@ -29,7 +29,7 @@ int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 /* UD, UC: what arriving segments must carry from now on. -EINVAL RC. */
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
 /* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
- * allow it, too. */
+ * allow it, too. Without REMOTE_WRITE there is no DIW_ACCESS_GROUP_WRITE either. */
 int diw_qp_set_access(struct diw_qp *qp, unsigned access);
 /* RC: the attribute confirm from now on. */
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);

@@ -12,7 +12,10 @@ _Static_assert((int)DIW_ACCESS_LOCAL_WRITE == (int)DIW_STAG_LOCAL_WRITE &&
 	       (int)DIW_ACCESS_REMOTE_READ == (int)DIW_STAG_REMOTE_READ &&
 	       (int)DIW_ACCESS_REMOTE_ATOMIC == (int)DIW_STAG_REMOTE_ATOMIC &&
 	       (int)DIW_ACCESS_MW_BIND == (int)DIW_STAG_MW_BIND &&
-	       (int)DIW_ACCESS_REMOTE_INVALIDATE == (int)DIW_STAG_REMOTE_INVALIDATE, "one set of values");
+	       (int)DIW_ACCESS_REMOTE_INVALIDATE == (int)DIW_STAG_REMOTE_INVALIDATE &&
+	       (int)DIW_ACCESS_GROUP_WRITE == (int)DIW_STAG_GROUP_WRITE, "one set of values");
+_Static_assert(DIW_STAG_CHOSEN_MIN == 1 << 8 && DIW_STAG_CHOSEN_MAX == (DIW_STAG_INDEX_CHOSEN << 8 | 0xff),
+	       "one range");
 _Static_assert((int)DIW_RECORD_EPOCH == (int)DIW_CLOSE_EPOCH && (int)DIW_RECORD_DEREG == (int)DIW_CLOSE_DEREG &&
 	       (int)DIW_RECORD_EVICTED == (int)DIW_CLOSE_EVICTED, "one set of values");
 
@@ -73,8 +76,9 @@ static uint64_t first_offset(const struct diw_mr_attr *a)
 
 static int check_attr(const struct diw_mr_attr *a)
 {
-	const unsigned known = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
-			       DIW_ACCESS_REMOTE_ATOMIC | DIW_ACCESS_MW_BIND | DIW_ACCESS_REMOTE_INVALIDATE;
+	const unsigned writes = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_ATOMIC | DIW_ACCESS_GROUP_WRITE;
+	const unsigned known = writes | DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_MW_BIND |
+			       DIW_ACCESS_REMOTE_INVALIDATE;
 	uint64_t to = first_offset(a);
 
 	if (!a->addr || a->length == 0 || a->length > MAX_REGION)
@@ -87,10 +91,29 @@ static int check_attr(const struct diw_mr_attr *a)
 				a->length);
 	if (a->access & ~known)
 		return diw_fail(-EINVAL, "diw_mr_reg: access %#x: %#x is unknown", a->access, a->access & ~known);
-	if ((a->access & (DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_ATOMIC)) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
+	if ((a->access & writes) && !(a->access & DIW_ACCESS_LOCAL_WRITE))
 		return diw_fail(-EINVAL, "diw_mr_reg: access %#x: a peer's write or atomic needs LOCAL_WRITE",
 				a->access);
 	return 0;
+}
+
+static int stag_register(struct diw_stag_table *t, struct diw_stag *s, uint32_t chosen)
+{
+	if (!chosen)
+		return diw_stag_add(t, s);
+	s->stag = chosen;
+	return diw_stag_add_chosen(t, s);
+}
+
+static int mr_not_registered(int rc, uint32_t chosen)
+{
+	if (rc == -EINVAL)
+		return diw_fail(rc, "diw_mr_reg: STag %#x: choose one of %#x to %#x, or 0", chosen, DIW_STAG_CHOSEN_MIN,
+				DIW_STAG_CHOSEN_MAX);
+	if (rc == -EEXIST)
+		return diw_fail(rc, "diw_mr_reg: STag %#x: the device has a region with its index %#x", chosen,
+				chosen >> 8);
+	return diw_fail(rc, "diw_mr_reg: no STag is left, or no memory");
 }
 
 /* All but the STag. */
@@ -119,13 +142,13 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *a, struct diw_m
 	mr_describe(mr, pd, a);
 	rc = diw_engine_lock(&pd->dev->engine);
 	if (rc == 0) {
-		rc = diw_stag_add(&pd->dev->stags, &mr->stag);
+		rc = stag_register(&pd->dev->stags, &mr->stag, a->stag);
 		pd->users += rc == 0;
 		diw_engine_unlock(&pd->dev->engine);
 	}
 	if (rc < 0) {
 		free(mr);
-		return diw_fail(rc, "diw_mr_reg: no STag is left, or no memory");
+		return mr_not_registered(rc, a->stag);
 	}
 	mr->pub.stag = mr->stag.stag;
 	*out = &mr->pub;
@@ -150,7 +173,8 @@ int diw_mr_rereg(struct diw_mr *pub, struct diw_pd *pd, const struct diw_mr_attr
 	struct mr *mr = diw_container(pub, struct mr, pub);
 	struct diw_dev *dev = pub->pd->dev;
 	int rc = pd->dev != dev ? diw_fail(-EINVAL, "diw_mr_rereg: a protection domain of another device") :
-		 check_attr(a);
+		 a->stag && a->stag != pub->stag ? diw_fail(-EINVAL, "diw_mr_rereg: STag %#x: the region keeps %#x",
+							    a->stag, pub->stag) : check_attr(a);
 
 	if (rc == 0)
 		rc = diw_engine_lock(&dev->engine);

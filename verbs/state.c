@@ -64,7 +64,8 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 
 	if (rc < 0)
 		return rc;
-	diw_rdmap_set_deny(&qp->rdmap, all & ~access);
+	diw_rdmap_set_deny(&qp->rdmap, (all & ~access) |
+					      (access & DIW_ACCESS_REMOTE_WRITE ? 0 : DIW_ACCESS_GROUP_WRITE));
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }

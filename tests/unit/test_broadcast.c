@@ -49,6 +49,9 @@ START_TEST(not_answered)
 				   .stag = ~k.mr->stag, .to = k.mr->to };
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	end_until(&b, "rx_stag", 1);
+	wr.stag = k.mr->stag;                   /* with remote write, which is not group write */
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	end_until(&b, "rx_access", 1);
 
 	wr.opcode = DIW_WR_READ;
 	wr.stag = k.mr->stag;

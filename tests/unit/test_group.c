@@ -117,18 +117,19 @@ START_TEST(header)
 }
 END_TEST
 
-/* Nothing but Sends: what else comes is counted, not executed and not answered. */
-START_TEST(only_sends)
+/* A Write-Record without the right to write, and a Read: counted, not executed and not answered. */
+START_TEST(refused_of_group)
 {
 	struct diw_qp_error e;
 
 	attach_all();
 	memset(k.mem, 0x5a, 100);
 	ck_assert_int_eq(post(DIW_WR_WRITE_RECORD, &group, 100), 0);
-	end_until(&to[0], "rx_group", 1);
+	end_until(&to[0], "rx_access", 1);      /* remote write is not group write */
+	end_until(&to[2], "rx_stag", 1);
 	ck_assert_int_eq(post(DIW_WR_READ, &group, 100), 0);
 	for (int i = 0; i < N; i++) {
-		end_until(&to[i], "rx_group", 2);
+		end_until(&to[i], "rx_group", 1);
 		ck_assert_uint_eq(end_counter(&to[i], "record_opened"), 0);
 		ck_assert_uint_eq(end_counter(&to[i], "read_requests_rx"), 0);
 		ck_assert_uint_eq(end_counter(&to[i], "error_tx"), 0);
@@ -140,6 +141,101 @@ START_TEST(only_sends)
 	send_group("too early");
 	end_until(&to[2], "rx_no_recv", 1);
 	ck_assert_uint_eq(end_counter(&to[2], "error_tx"), 0);
+}
+END_TEST
+
+#define STAG 0xc0de07u
+
+static struct diw_mr *shared_region(struct kit *of, unsigned access, size_t len)
+{
+	struct diw_mr_attr attr = { .addr = of->mem + (2u << 20), .length = len, .use_iova = true, .iova = 0x1000,
+				    .access = access | DIW_ACCESS_LOCAL_WRITE, .stag = STAG, .peer = &from.addr };
+	struct diw_mr *mr;
+
+	ck_assert_int_eq(diw_mr_reg_attr(of->pd, &attr, &mr), 0);
+	ck_assert_uint_eq(mr->stag, STAG);
+	return mr;
+}
+
+static int post_record(const struct diw_addr *dst, uint32_t len)
+{
+	struct diw_sge sge = { far.mem + 4 * AREA, len, far.mr->stag };
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE_RECORD, .flags = DIW_SEND_IMM,
+				  .imm = 77, .dst.addr = *dst, .qkey = QKEY, .stag = STAG, .to = 0x1000 };
+
+	return diw_post_send(from.qp, &wr, NULL);
+}
+
+static void expect_record(int i, uint32_t len)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_cq_wait(to[i].rcq, &wc, 1, KIT_LIMIT), 1);
+	ck_assert_int_eq(wc.opcode, DIW_WC_RECV_WRITE_RECORD);
+	ck_assert_int_eq(wc.close, DIW_RECORD_COMPLETE);
+	ck_assert_uint_eq(wc.byte_len, len);
+	ck_assert_uint_eq(wc.imm, 77);
+	ck_assert(diw_addr_eq(&wc.src, &from.addr));
+	ck_assert_mem_eq(to[i].k->mem + (2u << 20), far.mem + 4 * AREA, len);
+	diw_wc_release(&wc);
+}
+
+/* One Write-Record, into the memory of each; nobody answers, and nobody asks the sender for a proof. */
+START_TEST(write_records)
+{
+	static const uint32_t mulpdu[] = { 0, 1400, 5000 };
+	uint32_t len = 300000;
+	struct diw_qp_attr attr;
+	struct diw_mr *mr[2];
+
+	end_close(&from);
+	attr_of(&attr);
+	attr.mulpdu = mulpdu[_i];
+	end_open(&from, &far, &attr, 256);
+	attach_all();
+	mr[0] = shared_region(&k, DIW_ACCESS_GROUP_WRITE, len);
+	mr[1] = shared_region(&far, DIW_ACCESS_GROUP_WRITE, len);
+	for (uint32_t i = 0; i < len; i++)
+		far.mem[4 * AREA + i] = (uint8_t)(i * 5 >> 3);
+	ck_assert_int_eq(post_record(&group, len), 0);
+	for (int i = 0; i < N; i++)
+		expect_record(i, len);
+	ck_assert_int_eq(post_record(&group, 10), 0);
+	for (int i = 0; i < N; i++)
+		expect_record(i, 10);
+	ck_assert_int_eq(post_record(&group, len + 10), 0);     /* its end is out of bounds */
+	for (int i = 0; i < N; i++) {
+		end_until(&to[i], "rx_bounds", 1);
+		ck_assert_uint_eq(end_counter(&to[i], "error_tx"), 0);
+		ck_assert_uint_eq(end_counter(&to[i], "challenge_tx"), 0);
+	}
+	ck_assert_uint_eq(end_counter(&from, "rx_datagrams"), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(diw_mr_dereg(mr[i]), 0);
+}
+END_TEST
+
+/* Group write and remote write are two rights; a region may have both. */
+START_TEST(rights)
+{
+	struct diw_mr *mr = shared_region(&k, DIW_ACCESS_GROUP_WRITE, 100);
+
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+	ck_assert_int_eq(post_record(&to[0].addr, 100), 0);
+	end_until(&to[0], "rx_access", 1);
+	ck_assert_int_eq(post_record(&group, 100), 0);
+	expect_record(0, 100);
+	ck_assert_int_eq(diw_qp_set_access(to[0].qp, DIW_ACCESS_REMOTE_READ), 0);
+	ck_assert_int_eq(post_record(&group, 100), 0);
+	end_until(&to[0], "rx_access", 2);
+	ck_assert_int_eq(diw_qp_set_access(to[0].qp, DIW_ACCESS_REMOTE_WRITE), 0);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	mr = shared_region(&k, DIW_ACCESS_GROUP_WRITE | DIW_ACCESS_REMOTE_WRITE, 100);
+	ck_assert_int_eq(post_record(&group, 100), 0);
+	expect_record(0, 100);
+	ck_assert_int_eq(post_record(&to[0].addr, 100), 0);
+	expect_record(0, 100);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
 }
 END_TEST
 
@@ -285,6 +381,31 @@ START_TEST(foreign)
 }
 END_TEST
 
+/* The specification's Write-Record, of a sender that the region is not bound to. */
+START_TEST(foreign_record)
+{
+	struct diw_mr_attr attr = { .addr = k.mem, .length = 100, .use_iova = true, .iova = 0x1000, .stag = STAG,
+				    .access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_GROUP_WRITE };
+	struct diw_mr *mr = shared_region(&k, DIW_ACCESS_GROUP_WRITE, 100);
+	struct diw_wc wc;
+	uint8_t v[64];
+	size_t len = unhex(V13_GROUP_RECORD, v);
+
+	ck_assert_uint_eq(len, 45);
+	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
+	bare(&group, v, len, 1);
+	end_until(&to[0], "rx_stag", 1);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), 0);
+	bare(&group, v, len, 1);
+	ck_assert_int_eq(diw_cq_wait(to[0].rcq, &wc, 1, KIT_LIMIT), 1);
+	ck_assert_uint_eq(wc.msn, 0x0a0b0c11);
+	ck_assert_uint_eq(wc.byte_len, 9);
+	ck_assert_mem_eq(k.mem, "to memory", 9);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+}
+END_TEST
+
 /* The kernel keeps from us what nobody here is attached to, even if another socket of the host hears it. */
 START_TEST(not_ours)
 {
@@ -316,7 +437,10 @@ Suite *suite_group(void)
 	tcase_add_test(tc, own);
 	tcase_add_loop_test(tc, long_messages, 0, 3);
 	tcase_add_test(tc, header);
-	tcase_add_test(tc, only_sends);
+	tcase_add_test(tc, refused_of_group);
+	tcase_add_loop_test(tc, write_records, 0, 3);
+	tcase_add_test(tc, rights);
+	tcase_add_test(tc, foreign_record);
 	tcase_add_test(tc, come_and_go);
 	tcase_add_test(tc, refused);
 	tcase_add_test(tc, taken);

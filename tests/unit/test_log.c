@@ -107,7 +107,8 @@ START_TEST(other_calls_say_why)
 	const struct diw_send_wr *bad;
 	struct diw_dev *dev;
 	struct diw_cq *cq;
-	struct diw_mr *mr;
+	struct diw_mr *mr, *mr2;
+	struct diw_mr_attr chosen = { .addr = &sge, .length = 8, .stag = DIW_STAG_CHOSEN_MAX + 1 };
 
 	begin("error");
 	kit_open(&k, DIW_PROGRESS_THREAD);
@@ -117,6 +118,14 @@ START_TEST(other_calls_say_why)
 	says(diw_cq_create(k.dev, 0, NULL, NULL, &cq), -EINVAL, "diw_cq_create: depth 0");
 	says(diw_mr_reg(k.pd, &sge, 8, 1 << 20, &mr), -EINVAL, "diw_mr_reg: access 0x100000: 0x100000 is unknown");
 	says(diw_mr_reg(k.pd, &sge, 8, DIW_ACCESS_REMOTE_WRITE, &mr), -EINVAL, "needs LOCAL_WRITE");
+	says(diw_mr_reg(k.pd, &sge, 8, DIW_ACCESS_GROUP_WRITE, &mr), -EINVAL, "needs LOCAL_WRITE");
+	says(diw_mr_reg_attr(k.pd, &chosen, &mr), -EINVAL, "STag 0x1000000: choose one of 0x100 to 0xffffff");
+	chosen.stag = 0x1234;
+	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &chosen, &mr), 0);
+	chosen.stag = 0x12ff;
+	says(diw_mr_reg_attr(k.pd, &chosen, &mr2), -EEXIST, "STag 0x12ff: the device has a region with its index 0x12");
+	says(diw_mr_rereg(mr, k.pd, &chosen), -EINVAL, "STag 0x12ff: the region keeps 0x1234");
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
 	says(diw_post_send(e.qp, &wr, &bad), -EINVAL, "diw_post_send: no destination");
 	says(diw_qp_impair(e.qp, "loss=2", NULL, 0), -EINVAL, "diw_qp_impair: ");
 	end_close(&e);

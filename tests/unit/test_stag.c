@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The STag table: against a list, and at the ends of a region. */
+#include <errno.h>
+
 #include "base/fault.h"
 #include "base/rng.h"
 #include "ddp/stag.h"
@@ -34,7 +36,7 @@ START_TEST(as_a_list)
 			diw_stag_remove(&t, &s[i]);
 		} else {
 			s[i] = (struct diw_stag){ .addr = mem + i, .to = i, .len = 1, .pd = &pd_a };
-			if (diw_stag_add(&t, &s[i]) != 0 || s[i].stag >> 8 == 0)
+			if (diw_stag_add(&t, &s[i]) != 0 || s[i].stag >> 8 <= DIW_STAG_INDEX_CHOSEN)
 				ck_abort_msg("step %d: STag %x", step, s[i].stag);
 		}
 		in[i] = !in[i];
@@ -129,6 +131,34 @@ START_TEST(who_may_what)
 }
 END_TEST
 
+/* An index once, whatever the key; never one that could be drawn. */
+START_TEST(chosen)
+{
+	static const struct { uint32_t stag; int rc; } c[] = {
+		{ 0, -EINVAL }, { 0xff, -EINVAL }, { 0x01000000, -EINVAL }, { UINT32_MAX, -EINVAL },
+		{ 0x100, 0 }, { 0x1ff, -EEXIST }, { 0x100, -EEXIST }, { 0xffffff, 0 }, { 0xc0de07, 0 },
+	};
+	struct diw_stag s[sizeof c / sizeof *c], drawn = { .addr = mem, .len = 10, .pd = &pd_a };
+	uint8_t *at;
+
+	ck_assert_int_eq(diw_stag_init(&t), 0);
+	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+		s[i] = (struct diw_stag){ .stag = c[i].stag, .addr = mem + i, .len = 10, .pd = &pd_a };
+		ck_assert_msg(diw_stag_add_chosen(&t, &s[i]) == c[i].rc, "case %zu", i);
+	}
+	ck_assert_int_eq(diw_stag_add(&t, &drawn), 0);
+	ck_assert_uint_eq(t.n, 4);
+	ck_assert_uint_eq(resolve(0xc0de07, 0, 1, &at), 0);
+	ck_assert_ptr_eq(at, mem + 8);
+	ck_assert_uint_eq(resolve(0xc0de06, 0, 1, &at), DIW_FAULT_STAG);
+	diw_stag_remove(&t, &s[4]);
+	ck_assert_uint_eq(resolve(0x100, 0, 1, &at), DIW_FAULT_STAG);
+	ck_assert_int_eq(diw_stag_add_chosen(&t, &s[5]), 0);
+	ck_assert_uint_eq(resolve(0x1ff, 0, 1, &at), 0);
+	diw_stag_fini(&t);
+}
+END_TEST
+
 Suite *suite_stag(void)
 {
 	Suite *s = suite_create("stag");
@@ -137,6 +167,7 @@ Suite *suite_stag(void)
 	tcase_add_test(tc, as_a_list);
 	tcase_add_test(tc, ends_of_a_region);
 	tcase_add_test(tc, who_may_what);
+	tcase_add_test(tc, chosen);
 	suite_add_tcase(s, tc);
 	return s;
 }

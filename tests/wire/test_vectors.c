@@ -32,6 +32,8 @@ static const struct {
 	{ V11_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665544, .length = 36 } },
 	{ V12_ERROR, { .last = true, .opcode = 7, .qn = 2, .epoch = 0x33c4, .msn = 0x77665545, .length = 28 } },
 	{ V13_GROUP_SEND, { .last = true, .opcode = 3, MINE, .msn = 0x01020307, .length = 9 } },
+	{ V13_GROUP_RECORD, { .tagged = true, .last = true, .opcode = 12, MINE, .msn = 0x0a0b0c11, .length = 9,
+			      .stag = 0x00c0de07, .to = 0x1000 } },
 	{ V14_QUESTION, { .last = true, .opcode = 13, .qn = 2, .epoch = EPOCH, .msn = 0x01020308, .length = 8 } },
 	{ V14_ANSWER, { .last = true, .opcode = 13, .qn = 2, .epoch = 0x33c4, .msn = 0x77665546, .length = 8 } },
 	{ V15_CHALLENGE, { .last = true, .opcode = 14, .qn = 2, .epoch = 0x33c4, .msn = 0x77665547, .length = 16 } },
