@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #define SMALL_SEG 320u               /* octets of a segment that takes a small slot */
+#define SWEEP_PARTS 16u              /* a search for idle peers has so many */
+#define SWEEP_FULL 64u               /* buckets that are searched for a peer that finds no place */
+#define OWN_SHARE 4u                 /* of the table, a quarter is for peers that this end sends to */
 #define OFFERS_MAX 32u               /* segments in a row that the layer above does not want, a step */
 #define OFFERS_PAUSE (500 * DIW_US)  /* until the others are offered */
 
@@ -36,15 +39,16 @@ static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t 
 	       now - diw_max64(p->heard, p->progress) >= rd->cfg.idle_ns;
 }
 
-static void peers_sweep(struct rd *rd, uint64_t now)
+/* Forget the idle peers of the next COUNT buckets. */
+static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 {
-	for (uint32_t i = 0; i < rd->buckets; i++) {
-		struct rd_peer **at = &rd->bucket[i];
+	while (count--) {
+		struct rd_peer **at = &rd->bucket[rd->hand++ & (rd->buckets - 1)];
 
 		while (*at) {
 			struct rd_peer *p = *at;
 
-			if (p->active || !peer_is_idle(rd, p, now)) {
+			if (p->timer_at || !peer_is_idle(rd, p, now)) {
 				at = &p->hash_next;
 				continue;
 			}
@@ -53,7 +57,6 @@ static void peers_sweep(struct rd *rd, uint64_t now)
 			rd->l.c->rd_forgotten++;
 		}
 	}
-	rd->sweep_at = now + rd->cfg.idle_ns / 4;
 	if (rd->peers_wanted && rd->peers.used < rd->peers.cap) {
 		rd->peers_wanted = false;
 		if (rd->l.up->room)
@@ -61,13 +64,20 @@ static void peers_sweep(struct rd *rd, uint64_t now)
 	}
 }
 
-struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint64_t now)
+static void peers_sweep_due(struct rd *rd, uint64_t now)
 {
-	struct rd_peer *p = diw_pool_get(&rd->peers), **at;
+	peers_sweep(rd, rd->buckets / SWEEP_PARTS, now);
+	rd->sweep_at = rd->peers.used ? now + rd->cfg.idle_ns / 4 / SWEEP_PARTS : DIW_NEVER;
+}
+
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now)
+{
+	uint32_t most = announced ? rd->peers.cap - rd->peers.cap / OWN_SHARE : rd->peers.cap;
+	struct rd_peer *p = rd->peers.used < most ? diw_pool_get(&rd->peers) : NULL, **at;
 
 	if (!p) {
-		peers_sweep(rd, now);
-		p = diw_pool_get(&rd->peers);
+		peers_sweep(rd, SWEEP_FULL, now);
+		p = rd->peers.used < most ? diw_pool_get(&rd->peers) : NULL;
 	}
 	if (!p) {
 		rd->l.c->rd_peers_full++;
@@ -78,20 +88,9 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint
 		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
 		.heard = now, .progress = now };
 	diw_rd_cc_init(&p->cc, now);
+	rd->sweep_at = diw_min64(rd->sweep_at, now + rd->cfg.idle_ns / 4 / SWEEP_PARTS);
 	*at = p;
 	return p;
-}
-
-void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at)
-{
-	if (at == DIW_NEVER)
-		return;
-	rd->due = diw_min64(rd->due, at);
-	if (p->active)
-		return;
-	p->active = true;
-	p->active_next = rd->active;
-	rd->active = p;
 }
 
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
@@ -126,33 +125,23 @@ static void stalled_offer(struct rd *rd, uint64_t now)
 	rd->offer_at = rd->offers && rd->queue[RD_STALLED].n ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 
-static void peer_run(struct rd *rd, struct rd_peer *p, uint64_t now)
-{
-	diw_rd_tx_timer(rd, p, now);
-	diw_rd_tx_push(rd, p, now);
-	if (p->ack_at <= now)
-		diw_rd_ack_send(rd, p, false, now);
-}
-
-/* Every active peer does what is due. */
+/* The peers whose time has come do what is due. */
 static void rd_run(struct rd *rd, uint64_t now)
 {
-	struct rd_peer *list, *p;
+	struct rd_peer *p;
 
 	stalled_offer(rd, now);
 	for (uint32_t n = rd->queue[RD_BLOCKED].n; n && !rd->blocked; n--)
 		diw_rd_tx_push(rd, diw_rd_queue_take(rd, RD_BLOCKED), now);
-	list = rd->active;
-	rd->active = NULL;
-	rd->due = DIW_NEVER;
-	while ((p = list)) {
-		list = p->active_next;
-		p->active = false;
-		peer_run(rd, p, now);
-		diw_rd_peer_wake(rd, p, diw_rd_tx_due(rd, p));
+	while ((p = diw_rd_timer_take(rd, now))) {
+		diw_rd_tx_timer(rd, p, now);
+		diw_rd_tx_push(rd, p, now);
+		if (p->ack_at <= now)
+			diw_rd_ack_send(rd, p, false, now);
+		diw_rd_timer_set(rd, p, diw_max64(diw_rd_tx_due(rd, p), now + 1));
 	}
 	if (now >= rd->sweep_at)
-		peers_sweep(rd, now);
+		peers_sweep_due(rd, now);
 }
 
 /* ---- The link below ---- */
@@ -195,7 +184,7 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 							  .to = seg->to } };
 	} else if (h->flags & DIW_RD_ASK) {
 		p->ack_at = now;
-		diw_rd_peer_wake(rd, p, now);
+		diw_rd_timer_set(rd, p, now);
 	}
 }
 
@@ -234,7 +223,7 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 	int i = 0;
 
 	if (!p)
-		p = diw_rd_peer_add(rd, dst, now);
+		p = diw_rd_peer_add(rd, dst, false, now);
 	if (!p) {
 		rd->peers_wanted = true;
 		return 0;
@@ -273,7 +262,7 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	struct rd *rd = rd_of(l);
 	int n = rd->lower->ops->poll(rd->lower, budget, now);
 
-	if (n || now >= rd->due || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
+	if (n || now >= diw_rd_timer_first(rd) || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
 		rd->blocked = false;
 		rd_run(rd, now);
 	}
@@ -286,7 +275,7 @@ static uint64_t rd_deadline(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
 
-	return diw_min64(diw_min64(diw_min64(rd->due, rd->offer_at), rd->sweep_at),
+	return diw_min64(diw_min64(diw_min64(diw_rd_timer_first(rd), rd->offer_at), rd->sweep_at),
 			 rd->lower->ops->deadline(rd->lower));
 }
 
@@ -335,10 +324,12 @@ static int rd_memory(struct rd *rd)
 	int err;
 
 	rd->buckets = diw_pool_buckets(c->peers);
-	err = diw_arena_init(&rd->arena, bytes + diw_arena_round(rd->buckets * sizeof(*rd->bucket)));
+	err = diw_arena_init(&rd->arena, bytes + diw_arena_round(rd->buckets * sizeof(*rd->bucket)) +
+			     diw_arena_round((c->peers + 1) * sizeof(*rd->timer)));
 	if (err)
 		return err;
 	rd->bucket = diw_arena_take(&rd->arena, rd->buckets * sizeof(*rd->bucket));
+	rd->timer = diw_arena_take(&rd->arena, (c->peers + 1) * sizeof(*rd->timer));
 	diw_pool_init(&rd->peers, &rd->arena, sizeof(struct rd_peer), c->peers);
 	diw_pool_init(&rd->small, &rd->arena, small, c->slots);
 	diw_pool_init(&rd->large, &rd->arena, large, c->slots);
@@ -365,8 +356,9 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->rng.state = diw_random();
 	while (!rd->cfg.epoch)
 		rd->cfg.epoch = (uint32_t)diw_random();
-	rd->due = rd->offer_at = DIW_NEVER;
+	rd->offer_at = rd->sweep_at = DIW_NEVER;
 	rd->large_size = cfg->max_seg;
+	rd->period = 1;
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				   .c = d->c };
 	err = rd_memory(rd);

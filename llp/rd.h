@@ -9,6 +9,7 @@
  *   rd_rx.c    segments until they are delivered: order, window, acknowledgements
  *   rd_cc.c    congestion window and pacing: Copa
  *   rd_queue.c peers that wait, and the shares of slots
+ *   rd_timer.c peers that have work at a time
  *
  * This header is for those files; llp/link.h has diw_rd_open().
  */
@@ -68,12 +69,11 @@ enum rd_phase { RD_PEER_IDLE, RD_PEER_OPENING, RD_PEER_OPEN };
 
 struct rd_peer {
 	struct rd_peer *hash_next;
-	struct rd_peer *active_next;
 	struct diw_dest dest;        /* as the newest request says */
 	enum rd_phase phase;
-	bool active;                 /* in rd.active */
 	bool wants;                  /* the layer above is told when it may have another slot */
 	uint8_t queued_in;           /* bits: of the queues */
+	uint32_t timer_at;           /* place in rd.timer; 0: none */
 	struct rd_peer *queue_next[RD_QUEUES];
 	bool known;                  /* `tag` and `epoch` are the peer's; segments may come from it */
 	bool answered;               /* it has acknowledged this association: no more announcements */
@@ -97,23 +97,30 @@ struct rd_peer {
 	/* Receive */
 	struct rd_held *held, *held_last;
 	uint32_t expect, rx_first, nheld, unacked, echo;
+	uint32_t period;             /* of rd: it sent a segment then */
+	uint32_t size;               /* of its segments, octets */
 	uint64_t ack_at;             /* DIW_NEVER: nothing to acknowledge */
 	bool ack_now, echoes;
 };
+
+struct rd_timer { uint64_t at; struct rd_peer *peer; };
 
 struct rd {
 	struct diw_link l;           /* first */
 	struct diw_link *lower;      /* seals and bursts: llp/seal.c */
 	struct diw_rd_cfg cfg;
 	uint64_t key[2];
-	uint64_t due;                /* the earliest time of all active peers */
 	struct diw_rng rng;
-	struct rd_peer **bucket, *active;
-	uint32_t buckets;
+	struct rd_peer **bucket;
+	struct rd_timer *timer;      /* from 1 on */
+	uint32_t buckets, timers;
 	struct diw_arena arena;
 	struct diw_pool peers, small, large, held;
 	uint32_t large_size;
-	uint64_t sweep_at;           /* when idle peers are forgotten next */
+	uint64_t sweep_at;           /* when idle peers are forgotten next, */
+	uint32_t hand;               /* and the bucket that it begins with */
+	uint32_t period, senders[2]; /* peers that sent segments in this period, and in the one before */
+	uint64_t period_from;
 	struct rd_queue queue[RD_QUEUES];
 	uint32_t queued;             /* slots in use */
 	uint32_t offers;             /* of stalled peers, as far as this turn has not come to them, */
@@ -127,11 +134,16 @@ static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 
 /* rd.c */
 struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
-struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, uint64_t now);  /* NULL: no room */
-void diw_rd_peer_wake(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it has work at that time */
+/* NULL: no room. ANNOUNCED: by a datagram of the peer. */
+struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now);
 /* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now);
+
+/* rd_timer.c */
+void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it has work then, or earlier */
+uint64_t diw_rd_timer_first(const struct rd *rd);
+struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL: no peer has work at NOW */
 
 /* rd_queue.c */
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);

@@ -40,7 +40,7 @@ void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now)
 	p->open_tries = 0;
 	p->progress = now;
 	open_send(rd, p, now);
-	diw_rd_peer_wake(rd, p, p->open_at);
+	diw_rd_timer_set(rd, p, p->open_at);
 }
 
 void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
@@ -92,7 +92,7 @@ static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 	p->timer = DIW_NEVER;
 	p->progress = now;
 	p->backoff = 0;
-	diw_rd_peer_wake(rd, p, now);
+	diw_rd_timer_set(rd, p, now);
 }
 
 void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
@@ -127,7 +127,7 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		return NULL;
 	}
 	if (!p)
-		p = diw_rd_peer_add(rd, &(struct diw_dest){ .addr = *src }, now);
+		p = diw_rd_peer_add(rd, &(struct diw_dest){ .addr = *src }, true, now);
 	if (!p)
 		return NULL;
 	if (!p->known || p->epoch != h->my_epoch || p->tag != h->my_tag)

@@ -7,6 +7,33 @@
 #include "llp/rd.h"
 
 #define ACK_EVERY 16u                /* segments */
+#define PERIOD (50 * DIW_MS)         /* a peer that sent within this one or the one before is a sender */
+#define KERNEL_EXTRA 800u            /* the kernel counts about so much a datagram, and half of its length, too */
+
+/* How many segments of P the socket's receive buffer holds, if all that sent lately have an equal share. */
+static uint32_t window_share(const struct rd *rd, const struct rd_peer *p)
+{
+	uint32_t senders = rd->senders[0] > rd->senders[1] ? rd->senders[0] : rd->senders[1];
+	uint32_t each = rd->l.dgram->rcvbuf / (p->size + p->size / 2 + KERNEL_EXTRA);
+
+	return rd->l.dgram->rcvbuf ? each / (senders ? senders : 1) : UINT32_MAX;
+}
+
+/* P has sent a segment of LEN octets. */
+static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t len, uint64_t now)
+{
+	if (now - rd->period_from >= PERIOD) {
+		rd->senders[1] = now - rd->period_from < 2 * PERIOD ? rd->senders[0] : 0;
+		rd->senders[0] = 0;
+		rd->period_from = now;
+		rd->period++;
+	}
+	if (p->period != rd->period) {
+		p->period = rd->period;
+		rd->senders[0]++;
+	}
+	p->size = len >= p->size ? len : p->size - (p->size - len) / 16;
+}
 
 /* A peer keeps at most as many segments here as are free: one that is not taken leaves room for others. */
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
@@ -14,7 +41,10 @@ uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
 	uint32_t left = rd->held.cap - rd->held.used;
 	uint32_t room = p->nheld + (p->nheld < left ? 1 + (left - p->nheld) / 4 : 0);
 
+	uint32_t share = window_share(rd, p);
+
 	room = room < rd->cfg.window ? room : rd->cfg.window;
+	room = room < share ? room : share;
 	return (uint16_t)(room ? room : 1);
 }
 
@@ -64,7 +94,7 @@ static void ack_later(struct rd *rd, struct rd_peer *p, uint32_t n, uint64_t now
 		p->ack_at = now;
 	else
 		p->ack_at = diw_min64(p->ack_at, now + rd->cfg.ack_ns);
-	diw_rd_peer_wake(rd, p, p->ack_at);
+	diw_rd_timer_set(rd, p, p->ack_at);
 }
 
 /* Segments in order go up; those that are not taken are held. */
@@ -119,6 +149,7 @@ uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *i
 	struct diw_link_rxseg run[RD_BATCH];
 	int nrun = 0;
 
+	sender_count(rd, p, in[0].seg.len, now);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t seq = in[i].seq;
 

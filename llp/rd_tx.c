@@ -172,7 +172,7 @@ void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now)
 		diw_rd_queue_add(rd, RD_BLOCKED, p);
 	if (p->phase == RD_PEER_OPEN && p->first && p->timer == DIW_NEVER)
 		p->timer = now + tx_rto(rd, p);
-	diw_rd_peer_wake(rd, p, diw_rd_tx_due(rd, p));
+	diw_rd_timer_set(rd, p, diw_rd_tx_due(rd, p));
 }
 
 uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p)

@@ -11,6 +11,9 @@ struct rdn rda_net;
 struct rda_app rda_app[RDN_NODES];
 int rda_error;
 
+/* The node that a segment is for, by its number of the link, modulo. */
+static struct rda_out { int node; uint32_t number; } out[RDN_NODES][1 << 16];
+
 int rda_below(uint32_t n) { return (int)(diw_rng_next(&rda_net.rng) % n); }
 
 static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
@@ -20,7 +23,7 @@ static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_r
 	struct rda_flow *f = &rda_app[me].from[from];
 
 	(void)now;
-	if (now < rda_app[me].stalled_to || (rda_app[me].refuses_from & 1u << from))
+	if (now < rda_app[me].stalled_to || (rda_app[me].refuses_from & 1ull << from))
 		return 0;
 	if (diw_rng_chance(&rda_net.rng, rda_app[me].refuses))
 		n = rda_below((uint32_t)n + 1);
@@ -48,10 +51,11 @@ static void app_ended(void *ctx, uint32_t first, uint32_t n, bool good)
 	struct rda_app *a = &rda_app[node - rda_net.node];
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct rda_flow *f = &a->to[a->out[(first + i) & 0xffff].node];
+		struct rda_out *o = &out[node - rda_net.node][(first + i) & 0xffff];
+		struct rda_flow *f = &a->to[o->node];
 
-		rda_must(a->out[(first + i) & 0xffff].number == first + i, "an unknown number ended\n");
-		a->out[(first + i) & 0xffff].number--;
+		rda_must(o->number == first + i, "an unknown number ended\n");
+		o->number--;
 		*(good ? &f->acked : &f->failed) += 1;
 	}
 }
@@ -100,8 +104,8 @@ int rda_send(int me, int to, uint32_t len)
 	diw_put32(data + 8, len);
 	for (uint32_t k = RDA_HDR; k < len; k++)
 		data[k] = (uint8_t)(f->sent + k);
-	rda_app[me].out[number & 0xffff].node = to;
-	rda_app[me].out[number & 0xffff].number = number;
+	out[me][number & 0xffff].node = to;
+	out[me][number & 0xffff].number = number;
 	if (node->l->ops->send(node->l, &dst, &seg, 1, rda_net.now) != 1) {
 		f->waits = true;
 		return 0;

@@ -26,8 +26,7 @@ struct rda_app {
 	uint32_t left;               /* messages to send */
 	double refuses;              /* chance that it takes nothing */
 	uint64_t stalled_to;
-	uint32_t refuses_from;       /* bits: nodes of whose segments it takes none */
-	struct { int node; uint32_t number; } out[1 << 16];  /* by number of the link, modulo */
+	uint64_t refuses_from;       /* bits: nodes of whose segments it takes none */
 };
 
 extern struct rdn rda_net;

@@ -195,5 +195,6 @@ Suite *suite_rd(void)
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, tcase_rd_hostile());
 	suite_add_tcase(s, tcase_rd_fair());
+	suite_add_tcase(s, tcase_rd_crowd());
 	return s;
 }

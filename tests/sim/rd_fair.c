@@ -45,6 +45,48 @@ static void bottleneck(int flows, double *use, double *jain, double *queue_ms)
 	rdn_free(&rda_net);
 }
 
+/* 64 senders that begin at once to send to a receiver with a socket buffer of 400 KiB, which needs 2 us a datagram.
+ * Returns datagrams that the buffer had no room for. TOLD: the link knows the buffer's size. */
+static uint64_t incast(bool told, uint64_t *came)
+{
+	const int senders = 64;
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t overruns, end;
+
+	rdn_init(&rda_net, 7);
+	memset(rda_app, 0, sizeof rda_app);
+	rda_net.rcvbuf = 416 << 10;
+	rda_net.service = 2 * DIW_US;
+	cfg.peers = 128;
+	for (int i = 0; i <= senders; i++) {
+		rdn_start(&rda_net, i, &cfg, &rda_up);
+		rda_net.node[i].d.rcvbuf = told ? rda_net.rcvbuf : 0;
+		rda_app[i].life = 1;
+	}
+	*came = 0;
+	for (end = rda_net.now + DIW_S / 2; rda_net.now < end; rdn_step(&rda_net, rda_net.now + DIW_MS))
+		for (int i = 1; i <= senders; i++)
+			rda_send_all(i, 0, 64, 1400);
+	for (int i = 1; i <= senders; i++)
+		*came += rda_app[0].from[i].came;
+	overruns = rda_net.node[0].overruns;
+	rdn_free(&rda_net);
+	return overruns;
+}
+
+START_TEST(many_to_one)
+{
+	uint64_t came[2], untold = incast(false, &came[0]), told = incast(true, &came[1]);
+
+	printf("rd: 64 senders to one receiver of 500,000 datagrams a second, in 0.5 s: %llu came, %llu overran its "
+	       "socket's buffer; without shares %llu and %llu\n", (unsigned long long)came[1], (unsigned long long)told,
+	       (unsigned long long)came[0], (unsigned long long)untold);
+	ck_assert_uint_gt(untold, 0);
+	ck_assert_uint_le(told, untold / 50);
+	ck_assert_uint_gt(came[1], 200000);
+}
+END_TEST
+
 static const int flow_counts[] = { 1, 2, 4, 8, 16 };
 
 START_TEST(fair)
@@ -65,6 +107,7 @@ TCase *tcase_rd_fair(void)
 	TCase *tc = tcase_create("fair");
 
 	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, many_to_one);
 	tcase_add_loop_test(tc, fair, 0, sizeof flow_counts / sizeof *flow_counts);
 	return tc;
 }

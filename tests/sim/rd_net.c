@@ -82,7 +82,7 @@ static void node_transmit(struct rdn_node *n, const struct diw_addr *dst, const 
 {
 	struct rdn *net = n->net;
 	struct rdn_node *to = node_of(net, dst);
-	uint64_t at = net->now + net->latency;
+	uint64_t at = net->now + net->latency + n->late;
 	int copies = 1;
 
 	net->sent++;
@@ -132,16 +132,27 @@ static int node_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 	return n;
 }
 
+/* As Linux counts it: the buffer is a power of two. */
+static uint64_t pkt_cost(const struct rdn_pkt *p)
+{
+	uint64_t buf = 512;
+
+	while (buf < p->len + 320u)
+		buf *= 2;
+	return buf + 256;
+}
+
 static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct rdn_node *node = diw_container(d, struct rdn_node, d);
 	struct rdn_pkt *p = node->head;
 
-	(void)now;
 	free(node->lent);
 	node->lent = NULL;
-	if (!p || n < 1)
+	if (!p || n < 1 || now < node->ready_at)
 		return 0;
+	node->ready_at = now + node->net->service;
+	node->rcvbuf -= pkt_cost(p);
 	node->head = p->next;
 	if (!node->head)
 		node->tail = NULL;
@@ -152,7 +163,13 @@ static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 	return 1;
 }
 
-static uint64_t node_deadline(struct diw_dgram *d) { (void)d; return DIW_NEVER; }
+static uint64_t node_deadline(struct diw_dgram *d)
+{
+	const struct rdn_node *node = diw_container(d, struct rdn_node, d);
+
+	return node->head ? node->ready_at : DIW_NEVER;
+}
+
 static uint32_t node_mtu(struct diw_dgram *d, const struct diw_addr *dst) { (void)d; (void)dst; return 1472; }
 static int node_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]) { (void)d; (void)fd; return 0; }
 
@@ -200,7 +217,9 @@ void rdn_start(struct rdn *net, int i, const struct diw_rd_cfg *cfg, const struc
 	struct rdn_node *node = &net->node[i];
 
 	node->net = net;
-	node->d = (struct diw_dgram){ .ops = &node_ops, .local = rdn_addr(i), .c = &node->c };
+	node->d = (struct diw_dgram){ .ops = &node_ops, .local = rdn_addr(i), .c = &node->c,
+		.rcvbuf = net->rcvbuf };
+	node->rcvbuf = node->ready_at = 0;
 	if (diw_rd_open(&node->d, 0, cfg, up, node, &node->l))
 		abort();
 	if (i >= net->nodes)
@@ -222,6 +241,12 @@ static void pkt_deliver(struct rdn *net, struct rdn_pkt *p)
 		free(p);
 		return;
 	}
+	if (node->net->rcvbuf && node->rcvbuf + pkt_cost(p) > node->net->rcvbuf) {
+		node->overruns++;
+		free(p);
+		return;
+	}
+	node->rcvbuf += pkt_cost(p);
 	node->bytes += p->len;
 	*(node->tail ? &node->tail->next : &node->head) = p;
 	node->tail = p;

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "llp/link.h"
 
-#define RDN_NODES 24
+#define RDN_NODES 66
 
 struct rdn_pkt;
 struct rdn;
@@ -27,12 +27,17 @@ struct rdn_node {
 	uint64_t busy_until;         /* of the bottleneck before it */
 	uint64_t bytes, queue_max, queue_sum, queue_n;
 	uint64_t deaf_from, deaf_to; /* nothing reaches it */
+	uint64_t late;               /* more latency of what it sends */
+	uint64_t rcvbuf, ready_at;   /* octets that its socket holds; when its processor takes the next datagram */
+	uint64_t overruns;
 	void *app;
 };
 
 struct rdn {
 	uint64_t now, seed, latency, jitter, queue;  /* `queue`: ns of data that the bottleneck holds */
 	double loss, dup, rate;      /* octets a ns; 0: no bottleneck */
+	uint32_t rcvbuf;             /* of a socket; 0: no bound */
+	uint64_t service;            /* the time that a datagram takes of its receiver */
 	struct diw_rng rng;
 	struct rdn_pkt **heap;
 	size_t n, cap;
@@ -58,5 +63,6 @@ Suite *suite_rd_mix(int first, int last);      /* rd_mix.c */
 Suite *suite_rd(void);                         /* rd_exact.c, and the next */
 TCase *tcase_rd_hostile(void);                 /* rd_hostile.c */
 TCase *tcase_rd_fair(void);                    /* rd_fair.c */
+TCase *tcase_rd_crowd(void);                   /* rd_crowd.c */
 
 #endif
