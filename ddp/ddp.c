@@ -3,6 +3,34 @@
 #include "ddp/ddp.h"
 
 #include "base/clock.h"
+#include "base/rng.h"
+
+/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger that could foretell
+ * the next one could begin it first (docs/ud-profile.md section 3.4). */
+static uint16_t epoch_other_than(uint16_t old)
+{
+	uint16_t drawn = (uint16_t)(diw_random() % UINT16_MAX);
+
+	return drawn < old ? drawn : (uint16_t)(drawn + 1);
+}
+
+void diw_ddp_setup(struct diw_ddp *d, const struct diw_ddp_attr *a)
+{
+	*d = (struct diw_ddp){
+		.ulp = a->ulp, .ulp_ctx = a->ulp_ctx, .c = a->c, .stags = a->stags, .user = a->user, .cfg = a->cfg,
+		.epoch = (uint16_t)diw_random(), .msn_tagged = (uint32_t)diw_random(),
+		.msn_untagged = (uint32_t)diw_random(),
+	};
+}
+
+void diw_ddp_setup_again(struct diw_ddp *d, const struct diw_ddp *old, void *ulp_ctx)
+{
+	*d = (struct diw_ddp){
+		.ulp = old->ulp, .ulp_ctx = ulp_ctx, .link = old->link, .c = old->c, .stags = old->stags,
+		.user = old->user, .cfg = old->cfg, .epoch = epoch_other_than(old->epoch),
+		.msn_tagged = (uint32_t)diw_random(), .msn_untagged = (uint32_t)diw_random(),
+	};
+}
 
 int diw_ddp_init(struct diw_ddp *d)
 {
@@ -47,9 +75,63 @@ uint64_t diw_ddp_deadline(const struct diw_ddp *d)
 	return diw_min64(t, diw_sources_deadline(d));
 }
 
-size_t diw_ddp_memory(const struct diw_ddp *d)
+struct diw_ddp_stats diw_ddp_stats(const struct diw_ddp *d)
 {
-	return diw_sources_memory(&d->dg->sources) + d->dg->records.pool.used * d->dg->records.pool.size +
-	       diw_range_pools_used(&d->dg->records.ranges) + d->dg->reasms.pool.used * d->dg->reasms.pool.size +
-	       diw_range_pools_used(&d->dg->reasms.ranges);
+	const struct diw_ddp_dgram *dg = d->dg;
+
+	if (!dg)
+		return (struct diw_ddp_stats){ 0 };
+	return (struct diw_ddp_stats){
+		.sources = dg->sources.pool.used, .records_open = dg->records.nopen,
+		.records_held = dg->records.pool.used - dg->records.nopen, .reasm_open = dg->reasms.nopen,
+		.memory = diw_sources_memory(&dg->sources) + dg->records.pool.used * dg->records.pool.size +
+			  diw_range_pools_used(&dg->records.ranges) + dg->reasms.pool.used * dg->reasms.pool.size +
+			  diw_range_pools_used(&dg->reasms.ranges),
+	};
+}
+
+/* ---- STags ---- */
+
+bool diw_ddp_invalidate(struct diw_ddp *d, uint32_t stag, bool remote, bool dry)
+{
+	struct diw_stag *s = diw_stag_find(d->stags, stag, &d->user);
+
+	if (!s || s->windows || (s->window && !s->qp) ||
+	    (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
+		return false;
+	if (!dry)
+		diw_stag_invalidate(d->stags, s);
+	return true;
+}
+
+bool diw_ddp_bind(struct diw_ddp *d, const struct diw_ddp_bind *b)
+{
+	struct diw_stag *w = diw_stag_at(d->stags, b->window);
+	struct diw_stag *mr = diw_stag_find(d->stags, b->region, &d->user);
+	const unsigned writes = DIW_STAG_REMOTE_WRITE | DIW_STAG_REMOTE_ATOMIC;
+	uint64_t off;
+
+	if (!w || !w->window || w->pd != d->user.pd || (b->type2 && !w->invalid))
+		return false;
+	if (b->len == 0 && !b->type2) {
+		diw_stag_invalidate(d->stags, w);
+		return true;
+	}
+	if (!mr || mr->window || !(mr->access & DIW_STAG_MW_BIND) || b->len == 0 ||
+	    ((b->access & writes) && !(mr->access & DIW_STAG_LOCAL_WRITE)))
+		return false;
+	off = b->to - mr->to;
+	if (b->to < mr->to || off > mr->len || b->len > mr->len - off)
+		return false;
+	diw_stag_invalidate(d->stags, w);
+	diw_stag_set_key(w, b->key);
+	w->addr = mr->addr + off;
+	w->to = b->to;
+	w->len = b->len;
+	w->access = b->access;
+	diw_stag_set_qp(d->stags, w, b->type2 ? d->user.qp : NULL);
+	w->region = mr;
+	w->invalid = false;
+	mr->windows++;
+	return true;
 }

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/addr.h"
+#include "base/clock.h"
 #include "base/counters.h"
 #include "base/fault.h"
 #include "ddp/reasm.h"
@@ -100,7 +101,7 @@ struct diw_ddp_ulp {
 };
 
 /* Tells the link's watch, and the log, of the drop; the counter of that name was stepped. */
-void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason, uint64_t now);
+void diw_ddp_dropped(const struct diw_ddp *d, const struct diw_ddp_seg *seg, const char *reason, uint64_t now);
 
 /* ---- Transmit (ddp/tx.c) ---- */
 
@@ -161,11 +162,10 @@ struct diw_order {
 	uint64_t waits_since;        /* ordered: it was not taken */
 	uint64_t waits_until;        /* for a receive; 0: it does not; UC, too */
 	uint64_t asks_at;            /* whether the peer is still there, while it waits */
-	bool hopes;                  /* UC: there was a receive since one was waited for in vain */
+	bool had_recv;               /* UC: there was a receive since one was waited for in vain */
 	bool seen;                   /* the peer has sent an FPDU, maybe an empty one; or it is the responder */
 	bool dead;                   /* after a fault, or the end of the queue pair, nothing is taken */
 };
-void diw_order_init(struct diw_order *o);
 
 /* ---- Buffers (ddp/place.c) ---- */
 
@@ -199,13 +199,138 @@ struct diw_ddp_dgram {
 	struct diw_reasms reasms;
 };
 
-/* The caller sets ulp, ulp_ctx, c, stags, user and cfg, and the link as soon as it is open. Over an ordered link only
- * diw_order_init() is needed. -ENOMEM */
+struct diw_ddp_attr {
+	const struct diw_ddp_ulp *ulp;
+	void *ulp_ctx;
+	struct diw_counters *c;
+	struct diw_stag_table *stags;
+	struct diw_stag_user user;
+	struct diw_ddp_cfg cfg;
+};
+/* With an epoch and numbers of its own. The link is set as soon as it is open. */
+void diw_ddp_setup(struct diw_ddp *d, const struct diw_ddp_attr *a);
+/* Like OLD, which stays as it is: with another epoch, and for another context. */
+void diw_ddp_setup_again(struct diw_ddp *d, const struct diw_ddp *old, void *ulp_ctx);
+/* Then: over an ordered link, or over datagrams. -ENOMEM */
+void diw_ddp_init_ordered(struct diw_ddp *d);
 int diw_ddp_init(struct diw_ddp *d);
 /* Held receives go back; records vanish. The link is the caller's. */
 void diw_ddp_fini(struct diw_ddp *d);
 void diw_ddp_timers(struct diw_ddp *d, uint64_t now);
 uint64_t diw_ddp_deadline(const struct diw_ddp *d);
-size_t diw_ddp_memory(const struct diw_ddp *d);      /* bytes that peers' state holds */
+
+struct diw_ddp_stats {
+	uint32_t sources, records_open, records_held, reasm_open;
+	size_t memory;               /* bytes that peers' state holds */
+};
+struct diw_ddp_stats diw_ddp_stats(const struct diw_ddp *d);
+
+/* ---- STags, for the user of the instance ---- */
+
+struct diw_ddp_bind {                /* a memory window: a part of a region */
+	uint32_t window, region;
+	uint64_t to, len;
+	unsigned access;
+	uint8_t key;
+	bool type2;
+};
+/* False: the window cannot be bound so (RFC 5040 does not define windows: verbs do). */
+bool diw_ddp_bind(struct diw_ddp *d, const struct diw_ddp_bind *b);
+/* End the use of an STag: a type 2 window, or a region that no window is bound to; by a peer only one that allows it.
+ * DRY: only ask. False: it may not be ended. */
+bool diw_ddp_invalidate(struct diw_ddp *d, uint32_t stag, bool remote, bool dry);
+
+static inline uint16_t diw_ddp_resolve(const struct diw_ddp *d, uint32_t stag, unsigned access,
+				       const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
+{
+	return diw_stag_resolve(d->stags, stag, &d->user, access, peer, to, len, addr);
+}
+static inline void diw_ddp_set_deny(struct diw_ddp *d, unsigned access) { d->user.deny = access; }
+
+/* ---- What the layer above asks and sets; it does not look into the instance ---- */
+
+static inline void diw_ddp_set_link(struct diw_ddp *d, struct diw_link *l) { d->link = l; }
+static inline void diw_ddp_set_ctx(struct diw_ddp *d, void *ulp_ctx) { d->ulp_ctx = ulp_ctx; }
+static inline void diw_ddp_set_qkey(struct diw_ddp *d, uint32_t qkey) { d->cfg.qkey = qkey; }
+static inline bool diw_ddp_is_qkey(const struct diw_ddp *d, uint32_t qkey) { return d->cfg.qkey == qkey; }
+static inline bool diw_ddp_has_chunks(const struct diw_ddp *d) { return d->cfg.chunks; }
+static inline uint16_t diw_ddp_epoch(const struct diw_ddp *d) { return d->epoch; }
+/* Datagrams: the MSN of the next message. */
+static inline uint32_t diw_ddp_msn(const struct diw_ddp *d, bool tagged)
+{
+	return tagged ? d->msn_tagged : d->msn_untagged;
+}
+static inline uint32_t diw_ddp_mulpdu(const struct diw_ddp *d, const struct diw_addr *dst)
+{
+	return d->link->ops->mulpdu(d->link, dst);
+}
+/* Datagrams: segments that the link has taken, and the octets of its receive buffer. */
+static inline uint32_t diw_ddp_taken(const struct diw_ddp *d) { return d->link->taken; }
+static inline uint32_t diw_ddp_rcvbuf(const struct diw_ddp *d) { return d->link->dgram->rcvbuf; }
+static inline bool diw_ddp_is_dgram(const struct diw_ddp *d) { return d->dg; }
+static inline uint64_t diw_ddp_record_timeout(const struct diw_ddp *d) { return d->cfg.record_timeout; }
+static inline struct diw_range_pools *diw_ddp_ranges(struct diw_ddp *d) { return &d->dg->records.ranges; }
+
+/* The one peer of UC and RC. */
+static inline const struct diw_dest *diw_ddp_peer(const struct diw_ddp *d) { return &d->cfg.peer; }
+static inline void diw_ddp_set_peer(struct diw_ddp *d, const struct diw_dest *peer) { d->cfg.peer = *peer; }
+/* UC: segments of the peer alone are taken, and one that is sent costs TOLL octets beside its own. */
+static inline void diw_ddp_fix_peer(struct diw_ddp *d, uint32_t toll)
+{
+	d->cfg.fixed_peer = true;
+	d->cfg.toll = toll;
+}
+static inline bool diw_ddp_is_fixed(const struct diw_ddp *d) { return d->cfg.fixed_peer; }
+
+/* A segment waits in the link, for a receive or for room for its completion. */
+static inline bool diw_ddp_is_waiting(const struct diw_ddp *d) { return d->order.waiting; }
+uint64_t diw_ddp_wait_deadline(const struct diw_ddp *d);     /* DIW_NEVER: none waits for a receive */
+/* UC: a segment that finds no receive may wait for one. */
+static inline bool diw_ddp_may_wait(const struct diw_ddp *d, uint64_t now)
+{
+	return d->order.had_recv && !(d->order.waits_until && now >= d->order.waits_until);
+}
+static inline void diw_ddp_set_had_recv(struct diw_ddp *d, bool had) { d->order.had_recv = had; }
+/* Nothing that arrives is taken any more; and nothing that waits. */
+static inline void diw_ddp_end(struct diw_ddp *d) { d->order.dead = true; }
+static inline void diw_ddp_stop(struct diw_ddp *d)
+{
+	d->order.dead = true;
+	d->order.waiting = false;
+	d->order.waits_until = 0;
+}
+
+/* ---- The same, of an ordered link ---- */
+
+/* The negotiation is over. EXTRAS are what the peers agreed on; SEEN: the peer need send nothing first. */
+void diw_ddp_begin_ordered(struct diw_ddp *d, const struct diw_addr *peer, uint8_t extras, bool seen);
+static inline void diw_ddp_set_rnr_unit(struct diw_ddp *d, uint64_t unit) { d->cfg.rnr_unit = unit; }
+/* The peer lets a segment wait for a receive N times the unit; not LIMITED: as long as this end allows. */
+void diw_ddp_limit_rnr(struct diw_ddp *d, bool limited, uint64_t n);
+/* The MSN of the next message of a queue. */
+static inline uint32_t diw_ddp_tx_msn(const struct diw_ddp *d, uint32_t qn) { return d->order.tx_msn[qn]; }
+static inline uint32_t diw_ddp_rx_msn(const struct diw_ddp *d, uint32_t qn) { return d->order.rx_msn[qn]; }
+static inline void diw_ddp_set_tx_msn(struct diw_ddp *d, uint32_t qn, uint32_t msn) { d->order.tx_msn[qn] = msn; }
+/* The header of the first segment of the Send that H continues, or NULL. */
+static inline const struct diw_ddp_hdr *diw_ddp_first_of(const struct diw_ddp *d, const struct diw_ddp_hdr *h)
+{
+	const struct diw_order *o = &d->order;
+
+	return o->recv && h->qn == 0 && h->msn == o->first.msn && h->mo == o->got ? &o->first : NULL;
+}
+/* The receive that a message has in part, which ends with that; or NULL. */
+static inline struct diw_recv *diw_ddp_give_up_recv(struct diw_ddp *d)
+{
+	struct diw_recv *recv = d->order.recv;
+
+	d->order.recv = NULL;
+	return recv;
+}
+static inline bool diw_ddp_seen(const struct diw_ddp *d) { return d->order.seen; }
+/* When a segment began to wait; DIW_NEVER: none does. */
+static inline uint64_t diw_ddp_waits_since(const struct diw_ddp *d)
+{
+	return d->order.waiting ? d->order.waits_since : DIW_NEVER;
+}
 
 #endif

@@ -14,9 +14,34 @@
 #define ASK_NS (5 * DIW_S)
 #define GONE_NS (25 * DIW_S)
 
-void diw_order_init(struct diw_order *o)
+void diw_ddp_init_ordered(struct diw_ddp *d)
 {
-	*o = (struct diw_order){ .tx_msn = { 1, 1, 1, 1 }, .rx_msn = { 1, 1, 1, 1 } };
+	d->order = (struct diw_order){ .tx_msn = { 1, 1, 1, 1 }, .rx_msn = { 1, 1, 1, 1 } };
+}
+
+void diw_ddp_begin_ordered(struct diw_ddp *d, const struct diw_addr *peer, uint8_t extras, bool seen)
+{
+	d->cfg.peer = (struct diw_dest){ .addr = *peer };
+	d->cfg.extras = extras;
+	d->cfg.rnr_timeout = d->cfg.rnr_most;
+	d->order.seen = seen;
+}
+
+void diw_ddp_limit_rnr(struct diw_ddp *d, bool limited, uint64_t n)
+{
+	struct diw_ddp_cfg *cfg = &d->cfg;
+
+	if (cfg->rnr_unit)
+		cfg->rnr_timeout = limited ? diw_min64(n * cfg->rnr_unit, cfg->rnr_most) : cfg->rnr_most;
+}
+
+uint64_t diw_ddp_wait_deadline(const struct diw_ddp *d)
+{
+	const struct diw_order *o = &d->order;
+
+	if (!o->waits_until)
+		return DIW_NEVER;
+	return o->asks_at ? diw_min64(o->waits_until, o->asks_at) : o->waits_until;
 }
 
 /* The end of the stream is behind the message that waits, and is not seen while that waits for ever: so ask for it. */
@@ -152,8 +177,7 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 	if (t->kind == DIW_TARGET_BUF) {
 		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
 	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1) */
-		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
-					 &to);
+		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 		if (fault == 0)
 			memcpy(to, seg->payload, seg->len);
 	}

@@ -55,7 +55,7 @@ static struct diw_recv *reasm_end(struct diw_ddp *d, struct diw_reasm *m, uint64
 
 	m->recv = NULL;
 	m->src->nreasm--;
-	diw_source_changed(&d->dg->sources, m->src);
+	diw_source_changed(d, m->src);
 	m->src = NULL;
 	m->last_ns = now;
 	diw_range_fini(&m->ranges, &d->dg->reasms.ranges);
@@ -152,7 +152,7 @@ static uint16_t reasm_admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, ui
 	struct diw_reasm *victim;
 	uint16_t fault;
 
-	fault = find_victim(d, diw_source_find(&d->dg->sources, seg->src, seg->h.epoch), now, &victim);
+	fault = find_victim(d, diw_source_find(d, seg->src, seg->h.epoch), now, &victim);
 	*recv = NULL;
 	if (fault == 0 && !victim)
 		fault = has_entry(d) ? take_recv(d, seg, recv) : DIW_FAULT_REASM_LIMIT;
@@ -191,7 +191,7 @@ static uint16_t open_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	diw_list_add_tail(&d->dg->reasms.open, &m->timer);
 	diw_list_add_tail(&src->reasms, &m->src_link);
 	src->nreasm++;
-	diw_source_changed(&d->dg->sources, src);
+	diw_source_changed(d, src);
 	d->dg->reasms.nopen++;
 	d->c->reasm_opened++;
 	*out = m;
@@ -215,14 +215,14 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	if (fresh < 0)
 		return DIW_FAULT_RECORD_RANGES;
 	if (m->last_ns != now) {
-		diw_source_touch(&d->dg->sources, m->src, now);
+		diw_source_touch(d, m->src, now);
 		m->last_ns = now;
 		diw_list_del(&m->timer);
 		diw_list_add_tail(&d->dg->reasms.open, &m->timer);
 	}
 	if (fresh == 0) {
 		d->c->reasm_duplicate++;
-		diw_ddp_dropped(d->link, seg, "reasm_duplicate", now);
+		diw_ddp_dropped(d, seg, "reasm_duplicate", now);
 		return 0;
 	}
 	fault = reasm_place(d, m->recv, seg);

@@ -40,11 +40,24 @@ static struct diw_record **record_bucket(const struct diw_ddp *d, const struct d
 
 struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, int epoch, uint32_t msn)
 {
-	struct diw_record *r = *record_bucket(d, addr, msn);
+	struct diw_record *r = d->dg ? *record_bucket(d, addr, msn) : NULL;
 
 	while (r && (r->msn != msn || (epoch >= 0 && r->epoch != epoch) || !diw_addr_eq(&r->addr, addr)))
 		r = r->hnext;
 	return r;
+}
+
+const struct diw_record *diw_record_next(const struct diw_ddp *d, const struct diw_record *prev)
+{
+	const struct diw_records *rs = &d->dg->records;
+	const struct diw_list *l;
+
+	if (!d->dg)
+		return NULL;
+	l = prev ? prev->timer.next : rs->idle.next;
+	if (l == &rs->idle)
+		l = rs->closing.next;
+	return l == &rs->closing ? NULL : diw_container((struct diw_list *)l, struct diw_record, timer);
 }
 
 void diw_record_release(struct diw_ddp *d, struct diw_record *r)
@@ -110,7 +123,7 @@ static void unlink_open(struct diw_ddp *d, struct diw_record *r)
 	*p = r->hnext;
 	diw_list_del(&r->src_link);
 	diw_list_del(&r->timer);
-	diw_source_count_record(&d->dg->sources, r->src, -1);
+	diw_source_count_record(d, r->src, -1);
 	diw_source_set_closed(&d->dg->sources, r->src, r->msn);
 	r->src = NULL;
 	r->open = false;
@@ -235,7 +248,7 @@ static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src,
 	*b = r;
 	diw_list_add_tail(&src->records, &r->src_link);
 	diw_list_add_tail(&d->dg->records.idle, &r->timer);
-	diw_source_count_record(&d->dg->sources, src, 1);
+	diw_source_count_record(d, src, 1);
 	d->dg->records.nopen++;
 	d->c->record_opened++;
 	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
@@ -334,7 +347,7 @@ static uint16_t into_record(struct diw_ddp *d, struct diw_record *r, const struc
 	r->last_ns = now;
 	if (fresh == 0) {
 		d->c->record_duplicate++;
-		diw_ddp_dropped(d->link, seg, "record_duplicate", now);
+		diw_ddp_dropped(d, seg, "record_duplicate", now);
 		return 0;
 	}
 	record_copy(d, to, seg);
@@ -359,7 +372,7 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(d->stags, h->stag, &d->user, access, seg->src, h->to, seg->len, &to);
+	fault = diw_ddp_resolve(d, h->stag, access, seg->src, h->to, seg->len, &to);
 	if (fault)
 		return fault;
 	fault = diw_source_may(d, seg, now, &src);
@@ -369,7 +382,7 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 	if (r) {
 		if (!record_agrees(r, h))
 			return DIW_FAULT_RECORD_MISMATCH;
-		diw_source_touch(&d->dg->sources, src, now);
+		diw_source_touch(d, src, now);
 		return into_record(d, r, seg, to, now);
 	}
 	if (src && diw_source_is_closed(src, h->msn))
@@ -411,6 +424,8 @@ static void dereg_list(struct diw_ddp *d, struct diw_list *head, uint32_t stag)
 
 void diw_records_dereg(struct diw_ddp *d, uint32_t stag)
 {
+	if (!d->dg)
+		return;
 	dereg_list(d, &d->dg->records.idle, stag);
 	dereg_list(d, &d->dg->records.closing, stag);
 }

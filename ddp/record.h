@@ -60,6 +60,8 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 void diw_record_burst_end(struct diw_ddp *d);
 /* An open one; EPOCH -1: of any. */
 struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *addr, int epoch, uint32_t msn);
+/* The open record behind PREV, or the first; NULL: there is none. */
+const struct diw_record *diw_record_next(const struct diw_ddp *d, const struct diw_record *prev);
 void diw_record_release(struct diw_ddp *d, struct diw_record *r);
 /* Closes what lies on that STag, or with STag 0 on none: all of the source. */
 void diw_records_dereg(struct diw_ddp *d, uint32_t stag);

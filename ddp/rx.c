@@ -14,7 +14,7 @@ static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	uint16_t fault;
 	uint8_t *to;
 
-	fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault == 0)
 		memcpy(to, seg->payload, seg->len);
 	return fault;
@@ -56,18 +56,19 @@ static bool may_await_recv(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
-	if (!o->hopes)
+	if (!o->had_recv)
 		return false;
 	if (!o->waits_until) {
 		o->waits_until = now + DIW_DDP_UC_WAIT;
 		d->c->rx_stalled++;
 	}
-	o->hopes = o->waiting = now < o->waits_until;
+	o->had_recv = o->waiting = now < o->waits_until;
 	return o->waiting;
 }
 
-void diw_ddp_dropped(struct diw_link *l, const struct diw_ddp_seg *seg, const char *reason, uint64_t now)
+void diw_ddp_dropped(const struct diw_ddp *d, const struct diw_ddp_seg *seg, const char *reason, uint64_t now)
 {
+	const struct diw_link *l = d->link;
 	char ip[DIW_ADDR_IP_STRLEN];
 
 	if (l->dgram)
@@ -80,7 +81,7 @@ static void drop_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint3
 {
 	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, len, seg->src->port);
 	diw_fault_count(d->c, fault);
-	diw_ddp_dropped(d->link, seg, diw_fault_counter(fault), now);
+	diw_ddp_dropped(d, seg, diw_fault_counter(fault), now);
 	d->ulp->fault(d->ulp_ctx, seg, fault, now);
 }
 

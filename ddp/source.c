@@ -32,9 +32,9 @@ static struct diw_source **source_bucket(const struct diw_sources *s, const stru
 	return &s->bucket[diw_addr_hash(addr, s->seed) & s->mask];
 }
 
-struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch)
+struct diw_source *diw_source_find(const struct diw_ddp *d, const struct diw_addr *addr, uint16_t epoch)
 {
-	struct diw_source *src = *source_bucket(s, addr);
+	struct diw_source *src = *source_bucket(&d->dg->sources, addr);
 
 	while (src && (src->epoch != epoch || !diw_addr_eq(&src->addr, addr)))
 		src = src->hnext;
@@ -64,8 +64,9 @@ void diw_source_settle(struct diw_sources *s, struct diw_source *src)
 	s->due_ns = diw_min64(s->due_ns, src->last_ns + DIW_SOURCE_QUIET_NS);
 }
 
-void diw_source_changed(struct diw_sources *s, struct diw_source *src)
+void diw_source_changed(struct diw_ddp *d, struct diw_source *src)
 {
+	struct diw_sources *s = &d->dg->sources;
 	bool idle = !diw_list_empty(&src->lru);
 
 	if (idle != source_holds(src))
@@ -172,8 +173,10 @@ static struct diw_source *take_place(struct diw_ddp *d, const struct place *at, 
 
 /* ---- Segments ---- */
 
-void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now)
+void diw_source_touch(struct diw_ddp *d, struct diw_source *src, uint64_t now)
 {
+	struct diw_sources *s = &d->dg->sources;
+
 	if (src->last_ns == now)
 		return;
 	src->last_ns = s->now = now;
@@ -186,7 +189,7 @@ uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 	struct diw_sources *s = &d->dg->sources;
 	struct place at;
 
-	*out = diw_source_find(s, seg->src, seg->h.epoch);
+	*out = diw_source_find(d, seg->src, seg->h.epoch);
 	if (*out)
 		return now < (*out)->over_until_ns ? DIW_FAULT_EPOCH_OLD : 0;
 	if (find_place(s, seg->src, &at))
@@ -221,7 +224,7 @@ struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *s
 		src->last_ns = s->now = now;
 		diw_source_settle(s, src);
 	} else {
-		diw_source_touch(s, src, now);
+		diw_source_touch(d, src, now);
 	}
 	if (!src->proved)
 		ask_source(d, src, seg, now);
@@ -270,7 +273,7 @@ struct diw_source *diw_source_prove(struct diw_ddp *d, const struct diw_addr *ad
 				    uint64_t now)
 {
 	struct diw_sources *s = &d->dg->sources;
-	struct diw_source *src = diw_source_find(s, addr, epoch), *least;
+	struct diw_source *src = diw_source_find(d, addr, epoch), *least;
 	struct place at;
 
 	if (src && now < src->over_until_ns)
@@ -331,12 +334,13 @@ static int class_of(uint32_t nrecords)
 	return nrecords < DIW_SOURCE_CLASSES ? (int)nrecords : DIW_SOURCE_CLASSES - 1;
 }
 
-void diw_source_count_record(struct diw_sources *s, struct diw_source *src, int by)
+void diw_source_count_record(struct diw_ddp *d, struct diw_source *src, int by)
 {
+	struct diw_sources *s = &d->dg->sources;
 	int before = class_of(src->nrecords);
 
 	src->nrecords += by;
-	diw_source_changed(s, src);
+	diw_source_changed(d, src);
 	if (class_of(src->nrecords) == before)
 		return;
 	diw_list_del(&src->heavy);

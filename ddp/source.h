@@ -81,7 +81,7 @@ static inline uint32_t diw_source_hash(const struct diw_sources *s, const struct
 }
 
 /* Of that epoch, or NULL. */
-struct diw_source *diw_source_find(const struct diw_sources *s, const struct diw_addr *addr, uint16_t epoch);
+struct diw_source *diw_source_find(const struct diw_ddp *d, const struct diw_addr *addr, uint16_t epoch);
 /* May the segment have state? Changes nothing. 0 and the source, or NULL for one that is to be made; or a fault. */
 uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src);
 /* SRC as diw_source_may() told, or made now; the source longest idle gives way to it. Only for segments that are
@@ -93,14 +93,14 @@ struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *s
 struct diw_source *diw_source_prove(struct diw_ddp *d, const struct diw_addr *addr, uint16_t epoch, bool read,
 				    uint64_t now);
 /* Something came from it: it does not become quiet yet. */
-void diw_source_touch(struct diw_sources *s, struct diw_source *src, uint64_t now);
+void diw_source_touch(struct diw_ddp *d, struct diw_source *src, uint64_t now);
 /* It has a newest MSN now. */
 void diw_source_settle(struct diw_sources *s, struct diw_source *src);
 /* Its nreasm or reader has changed. */
-void diw_source_changed(struct diw_sources *s, struct diw_source *src);
+void diw_source_changed(struct diw_ddp *d, struct diw_source *src);
 bool diw_source_is_closed(const struct diw_source *src, uint32_t msn);
 void diw_source_set_closed(struct diw_sources *s, struct diw_source *src, uint32_t msn);
-void diw_source_count_record(struct diw_sources *s, struct diw_source *src, int by);
+void diw_source_count_record(struct diw_ddp *d, struct diw_source *src, int by);
 /* The source with the most open records, or NULL. */
 struct diw_source *diw_source_heaviest(const struct diw_sources *s);
 void diw_sources_timers(struct diw_ddp *d, uint64_t now);

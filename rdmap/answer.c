@@ -31,7 +31,7 @@ static void drop_answer(struct diw_rdmap *r, struct diw_rdmap_answer *a)
 	if (!reader->src)
 		return;
 	reader->src->reader = NULL;
-	diw_source_changed(&r->ddp.dg->sources, reader->src);
+	diw_source_changed(&r->ddp, reader->src);
 	diw_pool_put(&r->reads->reader_pool, reader);
 }
 
@@ -79,7 +79,7 @@ static struct diw_rdmap_reader *reader_of(struct diw_rdmap *r, struct diw_source
 		diw_list_init(&reader->answers);
 		reader->src = src;
 		reader->n = 0;
-		diw_source_changed(&r->ddp.dg->sources, src);
+		diw_source_changed(&r->ddp, src);
 	}
 	if (reader->n == 0)
 		diw_list_add_tail(&r->reads->readers, &reader->turn);
@@ -114,10 +114,8 @@ static uint16_t admit_request(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 /* To an address that is not proved no more goes than a small multiple of what came, and only while there is room. */
 static bool needs_no_proof(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint32_t length)
 {
-	const struct diw_link *link = r->ddp.link;
-
 	return length + DIW_DDP_TAGGED_LEN + DIW_SEAL_LEN <= AMPLIFICATION * REQUEST &&
-	       length + DIW_DDP_TAGGED_LEN <= link->ops->mulpdu((struct diw_link *)(uintptr_t)link, seg->src) &&
+	       length + DIW_DDP_TAGGED_LEN <= diw_ddp_mulpdu(&r->ddp, seg->src) &&
 	       r->reads->unproved.n < DIW_RDMAP_READS_SOURCE;
 }
 
@@ -160,11 +158,10 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	q = diw_read_request_get(seg->payload);
 	if (q.length > DIW_RDMAP_MAX_READ)
 		return DIW_FAULT_TOO_LONG;
-	fault = diw_stag_resolve(r->ddp.stags, q.stag, &r->ddp.user, DIW_STAG_REMOTE_READ, seg->src, q.to,
-				 q.length, &from);
+	fault = diw_ddp_resolve(&r->ddp, q.stag, DIW_STAG_REMOTE_READ, seg->src, q.to, q.length, &from);
 	if (fault)
 		return fault;
-	src = diw_source_find(&r->ddp.dg->sources, seg->src, seg->h.epoch);
+	src = diw_source_find(&r->ddp, seg->src, seg->h.epoch);
 	if (src && now < src->over_until_ns)
 		return DIW_FAULT_EPOCH_OLD;
 	if (!src || !src->reads) {
@@ -174,7 +171,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 			return DIW_FAULT_READ_UNPROVED;
 		}
 	} else {
-		diw_source_touch(&r->ddp.dg->sources, src, now);
+		diw_source_touch(&r->ddp, src, now);
 	}
 	fault = admit_request(r, seg, src, now, &merged);
 	if (fault == 0 && !merged)
@@ -207,8 +204,7 @@ static int answer_turn(struct diw_rdmap *r, struct diw_rdmap_answer *a, int64_t 
 	uint16_t fault;
 	int rc;
 
-	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ, &a->tx.dst.addr, a->to,
-				 a->tx.h.length, &from);
+	fault = diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_READ, &a->tx.dst.addr, a->to, a->tx.h.length, &from);
 	if (fault) {
 		a->cause.src = &a->tx.dst.addr;
 		diw_fault_count(r->c, fault);

@@ -19,8 +19,7 @@ static bool atomic_sink_is_writable(const struct diw_rdmap *r, const struct diw_
 	uint8_t *addr;
 
 	return buf->n == 1 && buf->len == 8 &&
-	       diw_stag_resolve(r->ddp.stags, buf->sge->stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL, buf->sge->to, 8,
-				&addr) == 0;
+	       diw_ddp_resolve(&r->ddp, buf->sge->stag, DIW_STAG_LOCAL_WRITE, NULL, buf->sge->to, 8, &addr) == 0;
 }
 
 int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
@@ -89,8 +88,8 @@ static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_
 
 	if (a->to % 8)
 		return DIW_FAULT_STREAM;
-	fault = diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_ATOMIC,
-				 &r->ddp.cfg.peer.addr, a->to, 8, &addr);
+	fault = diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_ATOMIC, &diw_rdmap_peer(r)->addr, a->to, 8,
+				&addr);
 	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
 		fault = DIW_FAULT_STREAM;
 	*at = (uint64_t *)(void *)addr;
@@ -162,7 +161,7 @@ int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answe
 	diw_put32(body, a->reqid);
 	diw_put64(body + 4, a->value);
 	if (!tx->active) {
-		tx->dst = r->ddp.cfg.peer;
+		tx->dst = *diw_rdmap_peer(r);
 		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = 3, .length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, tx, true);
 	}

@@ -26,7 +26,6 @@ void diw_rdmap_flow_init(struct diw_rdmap *r)
 {
 	r->flow = (struct diw_rdmap_flow){ .window = WINDOW_FIRST, .number = (uint32_t)diw_random() };
 	r->flow.heard = r->flow.number;
-	r->ddp.cfg.toll = DIW_RDMAP_FLOW_TOLL;
 }
 
 static uint32_t ahead(const struct diw_rdmap_flow *f)
@@ -73,7 +72,7 @@ static int send_flow(struct diw_rdmap *r, uint32_t number, uint32_t window, uint
 	uint8_t body[LEN];
 	const struct iovec iov = { body, sizeof body };
 	struct diw_ddp_tx tx = {
-		.dst = r->ddp.cfg.peer,
+		.dst = *diw_rdmap_peer(r),
 		.h = { .opcode = DIW_OP_FLOW, .qn = 2, .length = LEN },
 		.window = INT64_MAX,
 	};
@@ -121,7 +120,7 @@ static int wait(struct diw_rdmap *r, uint64_t now)
 
 static int answer_flow(struct diw_rdmap *r, uint64_t now)
 {
-	uint32_t share = r->ddp.link->dgram->rcvbuf / BUFFER_SHARE;
+	uint32_t share = diw_ddp_rcvbuf(&r->ddp) / BUFFER_SHARE;
 	int rc = send_flow(r, r->flow.due_number, share < WINDOW_MIN ? WINDOW_MIN : share, now);
 
 	r->flow.due = rc < 0;
@@ -167,7 +166,7 @@ uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, u
 	}
 	if (f->number - number >= DIW_RDMAP_FLOW_ASKS || f->number - number >= f->number - f->heard) {
 		r->c->flow_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "flow_ignored", now);
+		diw_ddp_dropped(&r->ddp, seg, "flow_ignored", now);
 		return 0;
 	}
 	f->heard = number;

@@ -39,7 +39,7 @@ static inline uint16_t diw_rdmap_check(const struct diw_rdmap *r, const struct d
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[h->opcode];
 	bool takes = diw_rdmap_takes(r, h->opcode);
 
-	if (!(op->any_qkey && takes) && h->qkey != r->ddp.cfg.qkey)
+	if (!(op->any_qkey && takes) && !diw_ddp_is_qkey(&r->ddp, h->qkey))
 		return DIW_FAULT_QKEY;
 	if (!takes || op->tagged != h->tagged)
 		return DIW_FAULT_OPCODE;
@@ -107,8 +107,6 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint6
 
 void diw_rdmap_rc_add_pending(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or NULL */
-bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry);
-uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
 
 /* ---- rdmap/rc_read.c ---- */
 

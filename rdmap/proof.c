@@ -41,7 +41,7 @@ static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, cons
 	const struct iovec iov = { (void *)(uintptr_t)body, LEN };
 	struct diw_ddp_tx tx = {
 		/* A fixed peer's destination, or the next segment of a message would travel otherwise. */
-		.dst = r->ddp.cfg.fixed_peer ? r->ddp.cfg.peer : (struct diw_dest){ .addr = *dst },
+		.dst = diw_ddp_is_fixed(&r->ddp) ? *diw_rdmap_peer(r) : (struct diw_dest){ .addr = *dst },
 		.h = { .opcode = DIW_OP_VALIDATION, .qn = 2, .length = LEN },
 		.window = INT64_MAX,
 	};
@@ -73,7 +73,7 @@ static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, c
 	uint8_t opcode = body[1] & DIW_RDMAP_OP;
 	uint32_t msn = diw_get32(body + 4);
 
-	if (diw_get16(body + 2) != r->ddp.epoch)
+	if (diw_get16(body + 2) != diw_ddp_epoch(&r->ddp))
 		return false;
 	if (body[1] == DIW_OP_READ_REQUEST)
 		return diw_rdmap_read_may_repeat(r, peer, msn);
@@ -88,7 +88,7 @@ static void challenge_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 
 	if (!sent_by_us(r, seg->src, seg->payload)) {
 		r->c->challenge_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "challenge_ignored", now);
+		diw_ddp_dropped(&r->ddp, seg, "challenge_ignored", now);
 		return;
 	}
 	memcpy(body, seg->payload, LEN);
@@ -110,7 +110,7 @@ static void proof_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_
 	}
 	if (!proved) {
 		r->c->proof_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "proof_ignored", now);
+		diw_ddp_dropped(&r->ddp, seg, "proof_ignored", now);
 		return;
 	}
 	r->c->proof_rx++;

@@ -28,10 +28,8 @@ int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
 	r->rc.rfc7306 = a->rfc7306;
 	r->rc.self = a->self;
 	r->rc.place.words = a->words;
-	r->ddp.cfg.peer = (struct diw_dest){ .addr = *a->peer };
-	r->ddp.cfg.extras = (a->rfc7306 ? DIW_RDMAP_IMM : 0) | (a->words ? DIW_RDMAP_WORD : 0);
-	r->ddp.cfg.rnr_timeout = r->ddp.cfg.rnr_most;
-	r->ddp.order.seen = a->initiator;
+	diw_ddp_begin_ordered(&r->ddp, a->peer, (a->rfc7306 ? DIW_RDMAP_IMM : 0) | (a->words ? DIW_RDMAP_WORD : 0),
+			      a->initiator);
 	return 0;
 }
 
@@ -40,7 +38,7 @@ void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer)
 	r->rc.tell_rnr |= retry != (r->rc.rnr_limits ? r->rc.rnr_retry : RNR_UNLIMITED);
 	r->rc.rnr_limits = retry < RNR_UNLIMITED;
 	r->rc.rnr_retry = (uint8_t)retry;
-	r->ddp.cfg.rnr_unit = timer;
+	diw_ddp_set_rnr_unit(&r->ddp, timer);
 }
 
 /* ---- Sending ---- */
@@ -142,10 +140,10 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 	case DIW_OP_ATOMIC_REQUEST:
 		return diw_rdmap_atomic(r, wr, status, now);
 	case DIW_OP_LOCAL_INV:
-		*status = diw_rdmap_invalidate(r, wr->inv_stag, false, false) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
+		*status = diw_ddp_invalidate(&r->ddp, wr->inv_stag, false, false) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
 		return 0;
 	case DIW_OP_BIND_MW:
-		*status = diw_rdmap_bind(r, wr);
+		*status = diw_ddp_bind(&r->ddp, &wr->bind) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
 		return 0;
 	default:
 		return send_message(r, wr, budget, status, now);
@@ -154,13 +152,13 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 {
-	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = r->ddp.cfg.peer };
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = *diw_rdmap_peer(r) };
 	int64_t budget = 1;
 	uint8_t status;
 
 	if (read) {
 		r->rc.rtr->opcode = DIW_OP_READ_REQUEST;
-		r->rc.rtr->dst = r->ddp.cfg.peer;
+		r->rc.rtr->dst = *diw_rdmap_peer(r);
 	}
 	/* The stream is empty: it takes so little. */
 	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
@@ -169,7 +167,7 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 
 int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 {
-	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = r->ddp.cfg.peer, .stag = RNR_STAG,
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = *diw_rdmap_peer(r), .stag = RNR_STAG,
 				      .to = RNR_TO << 8 | r->rc.rnr_retry };
 	struct diw_rdmap_rc_place before = r->rc.place;
 	int64_t budget = 1;
@@ -190,26 +188,23 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 
 static void write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
-	struct diw_ddp_cfg *cfg = &r->ddp.cfg;
 	uint64_t retries = seg->h.to & 0xff;
 
 	r->c->rx_messages += seg->h.last && (seg->len || !seg->h.worded);
 	if (seg->h.last)
 		diw_rdmap_rc_placed(r, &seg->h, false);
-	if (seg->len || seg->h.stag != RNR_STAG || seg->h.to >> 8 != RNR_TO || !cfg->rnr_unit)
-		return;
-	cfg->rnr_timeout = retries < RNR_UNLIMITED && retries * cfg->rnr_unit < cfg->rnr_most ?
-			   retries * cfg->rnr_unit : cfg->rnr_most;
+	if (seg->len == 0 && seg->h.stag == RNR_STAG && seg->h.to >> 8 == RNR_TO)
+		diw_ddp_limit_rnr(&r->ddp, retries < RNR_UNLIMITED, retries);
 }
 
 /* RDMAP's octets are the same in every segment of a message (RFC 5041 section 4.3): the opcode, the STag to invalidate,
  * and our immediate. What an opcode reserves is not looked at. */
-static uint16_t continues_message(const struct diw_order *o, const struct diw_ddp_hdr *h)
+static uint16_t continues_message(const struct diw_rdmap *r, const struct diw_ddp_hdr *h)
 {
-	const struct diw_ddp_hdr *first = &o->first;
+	const struct diw_ddp_hdr *first = diw_ddp_first_of(&r->ddp, h);
 	bool invalidate = h->opcode == DIW_OP_SEND_INV || h->opcode == DIW_OP_SEND_SE_INV;
 
-	if (!o->recv || h->qn != 0 || h->msn != first->msn || h->mo != o->got)
+	if (!first)
 		return 0;
 	if (h->opcode != first->opcode || h->imm_valid != first->imm_valid)
 		return DIW_FAULT_OPCODE;
@@ -241,7 +236,7 @@ static uint16_t rc_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_d
 	(void)now;
 	t->cookie = NULL;
 	if (fault == 0 && !seg->h.tagged)
-		fault = continues_message(&r->ddp.order, &seg->h);
+		fault = continues_message(r, &seg->h);
 	if (fault)
 		return fault;
 	diw_rdmap_rc_heard(r, &seg->h);
@@ -257,7 +252,8 @@ static uint16_t rc_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_d
 	case DIW_OP_SEND_INV:
 	case DIW_OP_SEND_SE_INV:
 		t->kind = DIW_TARGET_RECV;
-		return !seg->h.last || diw_rdmap_invalidate(r, seg->h.inv_stag, true, true) ? 0 : DIW_FAULT_INVALIDATE;
+		return !seg->h.last || diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, true, true) ? 0 :
+		       DIW_FAULT_INVALIDATE;
 	case DIW_OP_SEND:
 	case DIW_OP_SEND_SE:
 		t->kind = DIW_TARGET_RECV;
@@ -305,7 +301,7 @@ static void rc_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_
 	if (!fault)
 		diw_rdmap_rc_placed(r, &seg->h, true);
 	if (invalidate && !fault)
-		diw_rdmap_invalidate(r, seg->h.inv_stag, true, false);
+		diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, true, false);
 	/* In other messages the Invalidate STag is reserved. */
 	if (immediate || (!invalidate && seg->h.inv_stag)) {
 		told = *seg;
@@ -362,67 +358,21 @@ struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r)
 	return l ? diw_container(l, struct diw_rdmap_wr, out) : NULL;
 }
 
-/* ---- STags ---- */
-
-/* End the use of an STag: a type 2 window, or a region that no window is bound to; by a peer only one that allows it.
- * DRY: only ask. */
-bool diw_rdmap_invalidate(struct diw_rdmap *r, uint32_t stag, bool remote, bool dry)
-{
-	struct diw_stag *s = diw_stag_find(r->ddp.stags, stag, &r->ddp.user);
-
-	if (!s || s->windows || (s->window && !s->qp) ||
-	    (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
-		return false;
-	if (!dry)
-		diw_stag_invalidate(r->ddp.stags, s);
-	return true;
-}
-
-uint8_t diw_rdmap_bind(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
-{
-	struct diw_stag *w = diw_stag_at(r->ddp.stags, wr->bind.window);
-	struct diw_stag *mr = diw_stag_find(r->ddp.stags, wr->bind.region, &r->ddp.user);
-	const unsigned writes = DIW_STAG_REMOTE_WRITE | DIW_STAG_REMOTE_ATOMIC;
-	uint64_t off;
-
-	if (!w || !w->window || w->pd != r->ddp.user.pd || (wr->bind.type2 && !w->invalid))
-		return DIW_RDMAP_BIND;
-	if (wr->bind.len == 0 && !wr->bind.type2) {
-		diw_stag_invalidate(r->ddp.stags, w);
-		return DIW_RDMAP_OK;
-	}
-	if (!mr || mr->window || !(mr->access & DIW_STAG_MW_BIND) || wr->bind.len == 0 ||
-	    ((wr->bind.access & writes) && !(mr->access & DIW_STAG_LOCAL_WRITE)))
-		return DIW_RDMAP_BIND;
-	off = wr->bind.to - mr->to;
-	if (wr->bind.to < mr->to || off > mr->len || wr->bind.len > mr->len - off)
-		return DIW_RDMAP_BIND;
-	diw_stag_invalidate(r->ddp.stags, w);
-	diw_stag_set_key(w, wr->bind.key);
-	w->addr = mr->addr + off;
-	w->to = wr->bind.to;
-	w->len = wr->bind.len;
-	w->access = wr->bind.access;
-	diw_stag_set_qp(r->ddp.stags, w, wr->bind.type2 ? r->ddp.user.qp : NULL);
-	w->region = mr;
-	w->invalid = false;
-	mr->windows++;
-	return DIW_RDMAP_OK;
-}
-
 /* ---- The type ---- */
 
 static int rc_init(struct diw_rdmap *r)
 {
-	diw_order_init(&r->ddp.order);
+	diw_ddp_init_ordered(&r->ddp);
 	diw_list_init(&r->rc.out);
 	return 0;
 }
 
 static void rc_fini(struct diw_rdmap *r)
 {
-	if (r->ddp.order.recv)
-		r->up->recv_return(r->up_ctx, r->ddp.order.recv);
+	struct diw_recv *recv = diw_ddp_give_up_recv(&r->ddp);
+
+	if (recv)
+		r->up->recv_return(r->up_ctx, recv);
 	diw_rdmap_snap_clear(r);
 	free(r->rc.answers);
 	free(r->rc.rtr);
@@ -434,12 +384,10 @@ static void rc_timers(struct diw_rdmap *r, uint64_t now)
 	(void)r, (void)now;
 }
 
-static uint64_t rc_answer_deadline(const struct diw_rdmap *r, bool waiting)
+static uint64_t rc_wait_deadline(const struct diw_rdmap *r, bool waiting)
 {
-	const struct diw_order *o = &r->ddp.order;
-
 	(void)waiting;
-	return o->waits_until ? diw_min64(o->waits_until, o->asks_at) : DIW_NEVER;
+	return diw_ddp_wait_deadline(&r->ddp);
 }
 
 const struct diw_rdmap_type diw_rdmap_type_rc = {
@@ -451,5 +399,5 @@ const struct diw_rdmap_type diw_rdmap_type_rc = {
 		   1u << DIW_OP_SEND_INV | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_SEND_SE_INV | 1u << DIW_OP_TERMINATE |
 		   1u << DIW_OP_IMMEDIATE | 1u << DIW_OP_IMMEDIATE_SE | 1u << DIW_OP_ATOMIC_REQUEST |
 		   1u << DIW_OP_ATOMIC_RESPONSE,
-	.init = rc_init, .fini = rc_fini, .timers = rc_timers, .deadline = rc_answer_deadline,
+	.init = rc_init, .fini = rc_fini, .timers = rc_timers, .deadline = rc_wait_deadline,
 };

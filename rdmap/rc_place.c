@@ -46,11 +46,11 @@ static int place_probe(struct diw_rdmap *r, uint64_t now)
 	int rc;
 
 	r->rc.probe->opcode = DIW_OP_READ_REQUEST;
-	r->rc.probe->dst = r->ddp.cfg.peer;
+	r->rc.probe->dst = *diw_rdmap_peer(r);
 	rc = r->rc.probe->pending ? -ENOSPC : diw_rdmap_rc_read(r, r->rc.probe, &status, now);
 	if (rc == -EAGAIN) {
 		r->tx.active = false;
-		r->ddp.order.tx_msn[1]--;
+		diw_ddp_set_tx_msn(&r->ddp, 1, diw_ddp_tx_msn(&r->ddp, 1) - 1);
 	}
 	r->c->confirm_asked += rc == 0;
 	return rc;
@@ -59,7 +59,7 @@ static int place_probe(struct diw_rdmap *r, uint64_t now)
 int diw_rdmap_rc_tell(struct diw_rdmap *r, bool ask, uint64_t now)
 {
 	struct diw_rdmap_rc_place *p = &r->rc.place, before = *p;
-	struct diw_ddp_tx tx = { .dst = r->ddp.cfg.peer, .h = { .tagged = true, .opcode = DIW_OP_WRITE } };
+	struct diw_ddp_tx tx = { .dst = *diw_rdmap_peer(r), .h = { .tagged = true, .opcode = DIW_OP_WRITE } };
 	const struct iovec none = { NULL, 0 };
 	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
 

@@ -67,7 +67,7 @@ void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, cons
 	if (!seg->h.last)
 		return;
 	if (wr->invalidate && wr->buf.n)
-		diw_rdmap_invalidate(r, sink_stag(wr), false, false);
+		diw_ddp_invalidate(&r->ddp, sink_stag(wr), false, false);
 	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
 	r->up->confirmed(r->up_ctx);
 }
@@ -97,8 +97,8 @@ uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_r
 	*from = NULL;
 	if (a->read.length == 0)                /* no bytes, no check: it may say ready-to-receive */
 		return 0;
-	return diw_rdmap_as_rdmap(diw_stag_resolve(r->ddp.stags, a->stag, &r->ddp.user, DIW_STAG_REMOTE_READ,
-						   &r->ddp.cfg.peer.addr, a->to, a->read.length, from));
+	return diw_rdmap_as_rdmap(diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_READ, &diw_rdmap_peer(r)->addr,
+						  a->to, a->read.length, from));
 }
 
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
@@ -135,7 +135,7 @@ static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a
 	struct diw_ddp_seg seg = {
 		.raw = raw, .payload = p, .len = a->atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN,
 		.h = { .plain = true, .last = true, .opcode = a->atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
-		       .qn = 1, .msn = r->ddp.order.rx_msn[1] - r->rc.nanswers },
+		       .qn = 1, .msn = diw_ddp_rx_msn(&r->ddp, 1) - r->rc.nanswers },
 	};
 
 	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);
@@ -176,7 +176,7 @@ static int answer_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a,
 		return -ECONNRESET;
 	}
 	if (!tx->active) {
-		tx->dst = r->ddp.cfg.peer;
+		tx->dst = *diw_rdmap_peer(r);
 		tx->h = (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .length = a->read.length,
 					      .stag = a->read.sink_stag, .to = a->read.sink_to };
 		diw_ddp_tx_begin(&r->ddp, tx, false);

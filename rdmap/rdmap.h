@@ -78,13 +78,7 @@ struct diw_rdmap_wr {
 			bool swap;
 			uint64_t compare_add, value;
 		} atomic;
-		struct {             /* memory window: a part of a region */
-			uint32_t window, region;
-			uint64_t to, len;
-			unsigned access;
-			uint8_t key;
-			bool type2;
-		} bind;
+		struct diw_ddp_bind bind;
 	};
 };
 
@@ -317,10 +311,7 @@ struct diw_rdmap_attr {
 	const struct diw_rdmap_type *type;
 	const struct diw_rdmap_up *up;
 	void *up_ctx;
-	struct diw_counters *c;
-	struct diw_stag_table *stags;
-	struct diw_stag_user user;
-	struct diw_ddp_cfg cfg;
+	struct diw_ddp_attr ddp;     /* its table and context are not looked at */
 	uint64_t read_timeout;
 };
 
@@ -392,17 +383,20 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
 
 /* ---- Small calls, many of them of the data path ---- */
 
-static inline void diw_rdmap_set_link(struct diw_rdmap *r, struct diw_link *l) { r->ddp.link = l; }
+static inline void diw_rdmap_set_link(struct diw_rdmap *r, struct diw_link *l) { diw_ddp_set_link(&r->ddp, l); }
 static inline void *diw_rdmap_link_ctx(struct diw_rdmap *r) { return &r->ddp; }      /* of the link's upcalls */
-static inline void diw_rdmap_set_qkey(struct diw_rdmap *r, uint32_t qkey) { r->ddp.cfg.qkey = qkey; }
+static inline void diw_rdmap_set_qkey(struct diw_rdmap *r, uint32_t qkey) { diw_ddp_set_qkey(&r->ddp, qkey); }
 /* Access that no peer has, whatever an STag allows. */
-static inline void diw_rdmap_set_deny(struct diw_rdmap *r, unsigned access) { r->ddp.user.deny = access; }
-static inline uint16_t diw_rdmap_epoch(const struct diw_rdmap *r) { return r->ddp.epoch; }
-static inline bool diw_rdmap_has_chunks(const struct diw_rdmap *r) { return r->ddp.cfg.chunks; }
+static inline void diw_rdmap_set_deny(struct diw_rdmap *r, unsigned access) { diw_ddp_set_deny(&r->ddp, access); }
+static inline uint16_t diw_rdmap_epoch(const struct diw_rdmap *r) { return diw_ddp_epoch(&r->ddp); }
+static inline bool diw_rdmap_has_chunks(const struct diw_rdmap *r) { return diw_ddp_has_chunks(&r->ddp); }
 
 /* The one peer of UC and RC. */
-static inline const struct diw_dest *diw_rdmap_peer(const struct diw_rdmap *r) { return &r->ddp.cfg.peer; }
-static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_dest *peer) { r->ddp.cfg.peer = *peer; }
+static inline const struct diw_dest *diw_rdmap_peer(const struct diw_rdmap *r) { return diw_ddp_peer(&r->ddp); }
+static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_dest *peer)
+{
+	diw_ddp_set_peer(&r->ddp, peer);
+}
 
 static inline uint16_t diw_rdmap_place(const struct diw_rdmap *r, const struct diw_ddp_buf *buf, uint32_t off,
 				       const uint8_t *data, uint32_t len)
@@ -413,22 +407,11 @@ static inline uint16_t diw_rdmap_place(const struct diw_rdmap *r, const struct d
 /* A request has begun, and not all of it was taken by the link. */
 static inline bool diw_rdmap_is_sending(const struct diw_rdmap *r) { return r->tx.active || r->rc.imm_next; }
 /* What arrived last waits in the link, for a receive or for room for its completion. */
-static inline bool diw_rdmap_is_waiting(const struct diw_rdmap *r) { return r->ddp.order.waiting; }
+static inline bool diw_rdmap_is_waiting(const struct diw_rdmap *r) { return diw_ddp_is_waiting(&r->ddp); }
 /* Nothing that arrives is taken any more, nor what waits. */
-static inline void diw_rdmap_stop(struct diw_rdmap *r)
-{
-	r->ddp.order.dead = true;
-	r->ddp.order.waiting = false;
-	r->ddp.order.waits_until = 0;
-}
+static inline void diw_rdmap_stop(struct diw_rdmap *r) { diw_ddp_stop(&r->ddp); }
 /* The receive that a message has in part, which ends with that; or NULL. */
-static inline struct diw_recv *diw_rdmap_give_up_recv(struct diw_rdmap *r)
-{
-	struct diw_recv *recv = r->ddp.order.recv;
-
-	r->ddp.order.recv = NULL;
-	return recv;
-}
+static inline struct diw_recv *diw_rdmap_give_up_recv(struct diw_rdmap *r) { return diw_ddp_give_up_recv(&r->ddp); }
 static inline void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now) { r->type->timers(r, now); }
 /* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
 static inline uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
@@ -446,12 +429,12 @@ static inline uint16_t diw_rdmap_rc_ird(const struct diw_rdmap *r) { return r->r
 static inline uint16_t diw_rdmap_rc_ord(const struct diw_rdmap *r) { return r->rc.ord; }
 static inline bool diw_rdmap_rc_rfc7306(const struct diw_rdmap *r) { return r->rc.rfc7306; }
 static inline bool diw_rdmap_rc_is_self(const struct diw_rdmap *r) { return r->rc.self; }
-static inline bool diw_rdmap_rc_seen(const struct diw_rdmap *r) { return r->ddp.order.seen; }
+static inline bool diw_rdmap_rc_seen(const struct diw_rdmap *r) { return diw_ddp_seen(&r->ddp); }
 static inline const struct diw_rdmap_rc_place *diw_rdmap_rc_place(const struct diw_rdmap *r) { return &r->rc.place; }
 /* RC: when it began to wait; DIW_NEVER: it does not. */
 static inline uint64_t diw_rdmap_rc_waits_since(const struct diw_rdmap *r)
 {
-	return r->ddp.order.waiting ? r->ddp.order.waits_since : DIW_NEVER;
+	return diw_ddp_waits_since(&r->ddp);
 }
 /* RC: a pending request has left behind SEQ, whose Response will say that all before SEQ is placed. */
 static inline bool diw_rdmap_rc_will_tell(const struct diw_rdmap *r, uint32_t seq)
@@ -465,8 +448,8 @@ void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer);
 /* ---- Looking at it (rdmap/rx.c) ---- */
 
 struct diw_rdmap_stats {
-	uint32_t sources, records_open, records_held, reasm_open, reads_open;
-	size_t memory;               /* bytes that peers' state holds */
+	struct diw_ddp_stats ddp;
+	uint32_t reads_open;
 };
 struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r);
 bool diw_rdmap_has_reads(const struct diw_rdmap *r);         /* datagrams: outstanding, or not completed */

@@ -106,7 +106,7 @@ static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct
 	diw_read_request_put(body, &(struct diw_read_request){ read->stag, read->to, read->length, read->from_stag,
 							       read->from_to });
 	tx->dst = read->dst;
-	read->seg = r->ddp.link->taken;
+	read->seg = diw_ddp_taken(&r->ddp);
 	if (!tx->active) {
 		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .qkey = read->qkey,
 					      .length = sizeof body, .msn = read->msn };
@@ -138,8 +138,8 @@ bool diw_rdmap_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_
 		uint8_t *addr;
 
 		if (buf->sge[i].len &&
-		    diw_stag_resolve(r->ddp.stags, buf->sge[i].stag, &r->ddp.user, DIW_STAG_LOCAL_WRITE, NULL,
-				     buf->sge[i].to, buf->sge[i].len, &addr) != 0)
+		    diw_ddp_resolve(&r->ddp, buf->sge[i].stag, DIW_STAG_LOCAL_WRITE, NULL, buf->sge[i].to,
+				    buf->sge[i].len, &addr) != 0)
 			return false;
 	}
 	return true;

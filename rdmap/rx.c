@@ -67,25 +67,17 @@ void diw_rdmap_dgram_fini(struct diw_rdmap *r)
 	fini_reads(r);
 }
 
-static int instance_init(struct diw_rdmap *r)
-{
-	r->ddp.ulp = &r->type->ulp;
-	r->ddp.ulp_ctx = r;
-	r->ddp.msn_tagged = (uint32_t)diw_random();
-	r->ddp.msn_untagged = (uint32_t)diw_random();
-	r->c = r->ddp.c;
-	return r->type->init(r);
-}
-
 int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
 {
+	struct diw_ddp_attr below = a->ddp;
+
+	below.ulp = &a->type->ulp;
+	below.ulp_ctx = r;
 	*r = (struct diw_rdmap){
-		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .read_timeout = a->read_timeout,
-		.ddp = { .c = a->c, .stags = a->stags, .user = a->user, .cfg = a->cfg,
-			 .epoch = (uint16_t)diw_random() },
+		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .c = below.c, .read_timeout = a->read_timeout,
 	};
-	diw_rdmap_set_peer(r, &a->cfg.peer);
-	return instance_init(r);
+	diw_ddp_setup(&r->ddp, &below);
+	return r->type->init(r);
 }
 
 void diw_rdmap_fini(struct diw_rdmap *r)
@@ -93,30 +85,20 @@ void diw_rdmap_fini(struct diw_rdmap *r)
 	r->type->fini(r);
 }
 
-/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger that could foretell
- * the next one could begin it first (docs/ud-profile.md section 3.4). */
-static uint16_t epoch_other_than(uint16_t old)
-{
-	uint16_t drawn = (uint16_t)(diw_random() % UINT16_MAX);
-
-	return drawn < old ? drawn : (uint16_t)(drawn + 1);
-}
-
 int diw_rdmap_renew(struct diw_rdmap *r)
 {
-	const struct diw_ddp *d = &r->ddp;
 	struct diw_rdmap fresh = {
-		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .read_timeout = r->read_timeout,
-		.ddp = { .link = d->link, .c = d->c, .stags = d->stags, .user = d->user, .cfg = d->cfg,
-			 .epoch = epoch_other_than(d->epoch) },
+		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .c = r->c, .read_timeout = r->read_timeout,
 	};
-	int rc = instance_init(&fresh);
+	int rc;
 
+	diw_ddp_setup_again(&fresh.ddp, &r->ddp, &fresh);
+	rc = fresh.type->init(&fresh);
 	if (rc < 0)
 		return rc;
 	diw_rdmap_fini(r);
 	*r = fresh;                             /* but for what points into it */
-	r->ddp.ulp_ctx = r;
+	diw_ddp_set_ctx(&r->ddp, r);
 	diw_list_init(&r->rc.out);
 	for (int i = 0; i < 2; i++)
 		diw_range_init(&r->write.of[i].ranges);
@@ -217,14 +199,8 @@ bool diw_rdmap_cq_room(void *ctx, uint32_t n)
 
 struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r)
 {
-	const struct diw_ddp_dgram *dg = r->ddp.dg;
-
-	if (!dg)
-		return (struct diw_rdmap_stats){ .reads_open = r->rc.nout };
 	return (struct diw_rdmap_stats){
-		.sources = dg->sources.pool.used, .records_open = dg->records.nopen,
-		.records_held = dg->records.pool.used - dg->records.nopen, .reasm_open = dg->reasms.nopen,
-		.reads_open = r->reads->pool.used, .memory = diw_ddp_memory(&r->ddp),
+		.ddp = diw_ddp_stats(&r->ddp), .reads_open = r->reads ? r->reads->pool.used : r->rc.nout,
 	};
 }
 
@@ -235,12 +211,7 @@ bool diw_rdmap_has_reads(const struct diw_rdmap *r)
 
 const struct diw_record *diw_rdmap_record_next(const struct diw_rdmap *r, const struct diw_record *prev)
 {
-	const struct diw_records *rs = &r->ddp.dg->records;
-	const struct diw_list *l = prev ? prev->timer.next : rs->idle.next;
-
-	if (l == &rs->idle)
-		l = rs->closing.next;
-	return l == &rs->closing ? NULL : diw_container((struct diw_list *)l, struct diw_record, timer);
+	return diw_record_next(&r->ddp, prev);
 }
 
 const struct diw_record *diw_rdmap_record_find(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn)
@@ -255,6 +226,5 @@ void diw_rdmap_record_release(struct diw_rdmap *r, struct diw_record *record)
 
 void diw_rdmap_dereg(struct diw_rdmap *r, uint32_t stag)
 {
-	if (r->ddp.dg)
-		diw_records_dereg(&r->ddp, stag);
+	diw_records_dereg(&r->ddp, stag);
 }

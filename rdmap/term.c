@@ -27,7 +27,7 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 	const struct diw_ddp_hdr *h = &seg->h;
 
 	if (diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
-	    h->qkey != r->ddp.cfg.qkey || diw_rdmap_ops[h->opcode].any_qkey)
+	    !diw_ddp_is_qkey(&r->ddp, h->qkey) || diw_rdmap_ops[h->opcode].any_qkey)
 		return false;
 	return h->tagged || h->qn != 2;
 }
@@ -36,7 +36,7 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
  * all of those that are not proved. */
 static struct diw_rdmap_error_budget *error_budget(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
-	const struct diw_source *src = diw_source_find(&r->ddp.dg->sources, seg->src, seg->h.epoch);
+	const struct diw_source *src = diw_source_find(&r->ddp, seg->src, seg->h.epoch);
 	struct diw_rdmap_errors *e = &r->reads->errors;
 
 	return &e->budget[src && src->proved][diw_addr_hash(seg->src, e->seed) % DIW_RDMAP_ERROR_BUDGETS];
@@ -110,7 +110,7 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 
 bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn)
 {
-	uint32_t ago = (tagged ? r->ddp.msn_tagged : r->ddp.msn_untagged) - msn;
+	uint32_t ago = diw_ddp_msn(&r->ddp, tagged) - msn;
 
 	return ago != 0 && ago <= RECENT;
 }
@@ -118,7 +118,7 @@ bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn)
 /* Of another life of this port, as far as the quotation tells. */
 static bool other_epoch(const struct diw_rdmap *r, const uint8_t *quote, uint32_t len, bool tagged)
 {
-	return len >= epoch_offset(tagged) + 2 && diw_get16(quote + epoch_offset(tagged)) != r->ddp.epoch;
+	return len >= epoch_offset(tagged) + 2 && diw_get16(quote + epoch_offset(tagged)) != diw_ddp_epoch(&r->ddp);
 }
 
 void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
@@ -130,13 +130,13 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint6
 
 	if (seg->len < DIW_TERM_FIXED + 2 || !(p[2] & DIW_TERM_D)) {
 		r->c->rx_malformed++;
-		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
+		diw_ddp_dropped(&r->ddp, seg, "rx_malformed", now);
 		return;
 	}
 	tagged = p[DIW_TERM_FIXED] & DIW_DDP_TAGGED;
 	if (seg->len < DIW_TERM_FIXED + msn_offset(tagged) + 4) {
 		r->c->rx_malformed++;
-		diw_ddp_dropped(r->ddp.link, seg, "rx_malformed", now);
+		diw_ddp_dropped(&r->ddp, seg, "rx_malformed", now);
 		return;
 	}
 	fault = diw_get16(p);
@@ -144,7 +144,7 @@ void diw_rdmap_term_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint6
 	if (!diw_rdmap_is_recent(r, tagged, msn) ||
 	    other_epoch(r, p + DIW_TERM_FIXED, seg->len - DIW_TERM_FIXED, tagged)) {
 		r->c->error_rx_ignored++;
-		diw_ddp_dropped(r->ddp.link, seg, "error_rx_ignored", now);
+		diw_ddp_dropped(&r->ddp, seg, "error_rx_ignored", now);
 		return;
 	}
 	r->c->error_rx++;

@@ -41,13 +41,13 @@ static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 {
 	const struct iovec iov = { r->rc.last, r->rc.last_len };
-	struct diw_ddp_tx tx = { .dst = r->ddp.cfg.peer, .h = { .opcode = DIW_OP_TERMINATE, .qn = 2,
-								.length = r->rc.last_len } };
+	struct diw_ddp_tx tx = { .dst = *diw_rdmap_peer(r), .h = { .opcode = DIW_OP_TERMINATE, .qn = 2,
+								   .length = r->rc.last_len } };
 	int64_t budget = 1;
 
 	if (r->rc.last_len == 0)
 		return 0;
-	r->ddp.order.tx_msn[2] = 1;             /* the only one, however often it is tried */
+	diw_ddp_set_tx_msn(&r->ddp, 2, 1);      /* the only one, however often it is tried */
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0)
 		return -EAGAIN;
@@ -69,7 +69,7 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 {
 	const uint8_t *ddp = p + DIW_TERM_FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
 	bool requesting = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == 1;
-	uint32_t msn = r->ddp.order.tx_msn[1] - r->rc.nout - requesting;     /* of the oldest */
+	uint32_t msn = diw_ddp_tx_msn(&r->ddp, 1) - r->rc.nout - requesting;     /* of the oldest */
 	struct diw_rdmap_wr *alike = NULL;
 
 	if (!(p[2] & (DIW_TERM_D | SIW_D)) || len < DIW_TERM_FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN ||
@@ -107,7 +107,7 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	diw_put16(body, on_the_wire(fault));
 	body[3] = 0;
 	r->rc.last_len = (uint8_t)quote(body, seg);
-	r->ddp.order.dead = true;
+	diw_ddp_end(&r->ddp);
 	if (r->rc.self)                         /* the peer will not hear it */
 		refuse_quoted(r, body, r->rc.last_len, fault);
 	diw_rdmap_terminate_rest(r, now);
@@ -138,9 +138,9 @@ uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	if (seg->len < DIW_TERM_CONTROL)
 		return DIW_FAULT_STREAM;
 	r->c->terminate_rx++;
-	fault = sent_fault(seg->payload, !r->ddp.order.seen);
+	fault = sent_fault(seg->payload, !diw_ddp_seen(&r->ddp));
 	refuse_quoted(r, seg->payload, seg->len, fault);
-	r->ddp.order.dead = true;
+	diw_ddp_end(&r->ddp);
 	r->up->ended(r->up_ctx, fault, true, 0, now);
 	return 0;
 }

@@ -5,7 +5,7 @@
 
 static int uc_init(struct diw_rdmap *r)
 {
-	r->ddp.cfg.fixed_peer = true;
+	diw_ddp_fix_peer(&r->ddp, DIW_RDMAP_FLOW_TOLL);
 	diw_rdmap_flow_init(r);
 	return diw_rdmap_dgram_init(r);
 }
@@ -16,7 +16,8 @@ struct diw_recv *diw_rdmap_uc_recv_take(void *ctx)
 	struct diw_rdmap *r = ctx;
 	struct diw_recv *recv = r->up->recv_take(r->up_ctx);
 
-	r->ddp.order.hopes |= recv != NULL;
+	if (recv)
+		diw_ddp_set_had_recv(&r->ddp, true);
 	return recv;
 }
 
@@ -40,7 +41,7 @@ static uint64_t uc_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	uint64_t t = diw_min64(diw_rdmap_dgram_deadline(r, waiting), diw_rdmap_write_deadline(r));
 
-	return r->ddp.order.waits_until ? diw_min64(t, r->ddp.order.waits_until) : t;
+	return diw_min64(t, diw_ddp_wait_deadline(&r->ddp));
 }
 
 const struct diw_rdmap_type diw_rdmap_type_uc = {

@@ -10,7 +10,7 @@
 
 static void write_end(struct diw_rdmap *r, struct diw_rdmap_write *w)
 {
-	diw_range_fini(&w->ranges, &r->ddp.dg->records.ranges);
+	diw_range_fini(&w->ranges, diw_ddp_ranges(&r->ddp));
 	w->open = false;
 }
 
@@ -108,10 +108,9 @@ void diw_rdmap_write_proved(struct diw_rdmap *r, uint16_t epoch, uint64_t now)
 /* Its immediate finds no receive, and may wait for one. */
 static bool must_wait(struct diw_rdmap *r, const struct diw_ddp_hdr *h, uint64_t now)
 {
-	const struct diw_order *o = &r->ddp.order;
 	struct diw_recv *recv;
 
-	if (!h->imm_valid || !h->last || !o->hopes || (o->waits_until && now >= o->waits_until))
+	if (!h->imm_valid || !h->last || !diw_ddp_may_wait(&r->ddp, now))
 		return false;
 	recv = r->up->recv_take(r->up_ctx);
 	if (recv)
@@ -128,8 +127,7 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 
 	if (h->to < h->mo)
 		return DIW_FAULT_WRAP;
-	fault = diw_stag_resolve(r->ddp.stags, h->stag, &r->ddp.user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
-				 &addr);
+	fault = diw_ddp_resolve(&r->ddp, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &addr);
 	if (fault)
 		return fault;
 	if (h->epoch == r->write.old_epoch && now < r->write.old_until_ns)
@@ -156,7 +154,7 @@ uint16_t diw_rdmap_write_target(struct diw_rdmap *r, const struct diw_ddp_seg *s
 
 static uint64_t write_ends_at(const struct diw_rdmap *r, const struct diw_rdmap_write *w)
 {
-	return w->open ? w->last_ns + r->ddp.cfg.record_timeout : DIW_NEVER;
+	return w->open ? w->last_ns + diw_ddp_record_timeout(&r->ddp) : DIW_NEVER;
 }
 
 uint64_t diw_rdmap_write_deadline(const struct diw_rdmap *r)
@@ -180,7 +178,7 @@ void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *s
 
 	(void)cookie;
 	w->last_ns = now;
-	if (seg->len && diw_range_add(&w->ranges, &r->ddp.dg->records.ranges, h->mo, h->mo + seg->len) < 0)
+	if (seg->len && diw_range_add(&w->ranges, diw_ddp_ranges(&r->ddp), h->mo, h->mo + seg->len) < 0)
 		r->c->record_ranges_full++;
 	if (w->ranges.bytes < h->length)
 		return;
@@ -192,6 +190,6 @@ void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *s
 		r->up->recv_done(r->up_ctx, recv, seg, 0);
 		return;
 	}
-	r->ddp.order.hopes = false;
+	diw_ddp_set_had_recv(&r->ddp, false);
 	r->c->rx_no_recv++;
 }

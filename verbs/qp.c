@@ -34,9 +34,9 @@ static uint64_t bounded(int64_t ns)
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	const struct diw_rdmap_attr attr = {
-		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .c = qp->c, .stags = &qp->dev->stags,
-		.user = { .pd = qp->pd, .qp = qp }, .read_timeout = bounded(a->read_timeout_ns),
-		.cfg = {
+		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .read_timeout = bounded(a->read_timeout_ns),
+		.ddp.c = qp->c, .ddp.stags = &qp->dev->stags, .ddp.user = { .pd = qp->pd, .qp = qp },
+		.ddp.cfg = {
 			.qkey = qp->ops->qkey ? a->qkey : 0, .peer.addr = a->peer,
 			.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
 			.reorder_window = bounded(a->reorder_window_ns),

@@ -267,9 +267,9 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 	return (struct diw_gauges){
 		.sq_pending = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed) -
 			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
-		.rq_posted = diw_rq_posted(qp->rq), .sources = s.sources, .records_open = s.records_open,
-		.records_held = s.records_held, .reasm_open = s.reasm_open, .reads_open = s.reads_open,
-		.memory = s.memory,
+		.rq_posted = diw_rq_posted(qp->rq), .sources = s.ddp.sources, .records_open = s.ddp.records_open,
+		.records_held = s.ddp.records_held, .reasm_open = s.ddp.reasm_open, .reads_open = s.reads_open,
+		.memory = s.ddp.memory,
 	};
 }
 int diw_qp_renew(struct diw_qp *qp);     /* a new protocol state without peers. -ENOMEM: nothing has changed */

@@ -54,6 +54,8 @@ base/crc.c #include "tests/net/net.h"
 ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
 verbs/run.c static bool planted(const struct diw_qp *qp) { return qp->rdmap.ddp.order.waiting; }
 verbs/sq.c static bool planted(const struct diw_rdmap *r) { return r->tx.active; }
+rdmap/rc.c static bool planted(const struct diw_rdmap *r) { return r->ddp.order.dead; }
+rdmap/rc.c static const struct diw_ddp *planted(const struct diw_rdmap *r) { const struct diw_ddp *d = &r->ddp; return d; }
 END
 comment=$(printf '/* %0114d */' 0)                            # 120 columns
 expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
