@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/stream/stream.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -279,6 +280,7 @@ unsigned diw_confine(const struct sock_fprog *prog)
 	unsigned before = diw_denied, denied = prog && prog->filter ? denied_by(prog) : DIW_DENIED_ASKING;
 	int saved = errno;
 
+	diw_bad_net_settle();
 	/* Only finding other users takes more than these. */
 	diw_conf.own_users = true;
 	if (denied & ~before & DIW_DENIED_SOCKETS)

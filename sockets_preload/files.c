@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/dgram/group.h"
 #include "sockets_preload/stream/stream.h"
 
@@ -113,6 +114,7 @@ DIW_API int close(int fd)
 		return -1;
 	}
 	diw_ask_make_way((unsigned)fd, (unsigned)fd);
+	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	st = diw_stream_slot(fd, &cookie);
 	end(fd);
 	rc = real.close(fd);
@@ -131,8 +133,10 @@ DIW_API int fclose(FILE *f)
 	int fd = fileno(f);
 
 	diw_preload_init();
-	if (fd >= 0)
+	if (fd >= 0) {
+		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 		end(fd);
+	}
 	return real.fclose(f);
 }
 
@@ -144,6 +148,7 @@ static void make_way(int to, int fd)
 	if (diw_sock_stat_is(to))
 		diw_sock_stat_move();
 	diw_ask_make_way((unsigned)to, (unsigned)to);
+	diw_bad_net_flush((unsigned)to, (unsigned)to);
 	end(to);
 }
 
@@ -182,6 +187,7 @@ DIW_API int close_range(unsigned first, unsigned last, int flags)
 	ours = (unsigned)diw_sock_stat_fd();
 	if (first > last || flags & CLOSE_RANGE_CLOEXEC)     /* an error, or nothing is closed */
 		return real.close_range(first, last, flags);
+	diw_bad_net_flush(first, last);
 	diw_sock_forget_range(first, last);
 	diw_ask_make_way(first, last);
 	if (ours == (unsigned)-1 || ours < first || ours > last)
@@ -206,6 +212,7 @@ DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 	int rc;
 
 	diw_preload_init();
+	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	withdraw(fd);
 	diw_stream_binds(fd);
 	rc = real.bind(fd, addr, len);
@@ -221,10 +228,18 @@ DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	diw_preload_init();
 	if (addr && len >= sizeof addr->sa_family && !diw_sock_known(fd) && diw_stream_is_tcp(fd))
 		return diw_stream_connect(fd, addr, len);
+	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	withdraw(fd);
 	rc = real.connect(fd, addr, len);
 	diw_sock_ask_again(fd);
 	return rc;
+}
+
+DIW_API int shutdown(int fd, int how)
+{
+	diw_preload_init();
+	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
+	return real.shutdown(fd, how);
 }
 
 DIW_API int listen(int fd, int backlog)
@@ -280,6 +295,8 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 		errno = rc;
 		return -1;
 	}
+	if (level != SOL_SOCKET)
+		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	if (matters(level, name))
 		withdraw(fd);
 	rc = real.setsockopt(fd, level, name, value, len);
@@ -292,9 +309,8 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 }
 
 /* The third argument is a number, a pointer, or nothing: either is passed in the same register. */
-static int control(int fd, int cmd, va_list ap)
+static int control(int fd, int cmd, void *arg)
 {
-	void *arg = va_arg(ap, void *);
 	int rc;
 
 	diw_preload_init();
@@ -305,34 +321,34 @@ static int control(int fd, int cmd, va_list ap)
 DIW_API int fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
-	int rc;
+	void *arg;
 
 	va_start(ap, cmd);
-	rc = control(fd, cmd, ap);
+	arg = va_arg(ap, void *);
 	va_end(ap);
-	return rc;
+	return control(fd, cmd, arg);
 }
 
 DIW_API int fcntl64(int fd, int cmd, ...)
 {
 	va_list ap;
-	int rc;
+	void *arg;
 
 	va_start(ap, cmd);
-	rc = control(fd, cmd, ap);
+	arg = va_arg(ap, void *);
 	va_end(ap);
-	return rc;
+	return control(fd, cmd, arg);
 }
 
 DIW_API int __fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
-	int rc;
+	void *arg;
 
 	va_start(ap, cmd);
-	rc = control(fd, cmd, ap);
+	arg = va_arg(ap, void *);
 	va_end(ap);
-	return rc;
+	return control(fd, cmd, arg);
 }
 
 DIW_API int ioctl(int fd, unsigned long request, ...)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/stream/stream.h"
 
 #define SCRIPTS 4                        /* interpreters of interpreters, as the kernel has it */
@@ -168,6 +169,7 @@ void diw_lend(const char *path, char *const envp[], bool all)
 	int saved = errno;
 
 	diw_preload_init();
+	diw_bad_net_flush(0, UINT_MAX);
 	if (!diw_sock_max || diw_is_confined() || !path)
 		return;
 	atomic_fetch_add(&diw_lendings, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The process's counters, in a page that `diw stat` finds (base/statpage.h). */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/statpage.h"
+#include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/preload.h"
 
 struct slot {
@@ -178,6 +180,7 @@ static void log_counts(void)
 
 __attribute__((destructor)) static void stat_at_exit(void)
 {
+	diw_bad_net_flush(0, UINT_MAX);
 	log_counts();
 	if (page.path[0] && !(diw_denied & DIW_DENIED_FILES))
 		unlink(page.path);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A bad network inside the process, and its capture: as llp/impair.c and llp/capture.c are to queue pairs, whose model
- * of loss and whose file these are. Nothing here can send later, so what would need that is refused. This is for tests:
- * there is one lock for all, which signal handlers do not see held, and each packet is in the file when the call
- * returns. bad_rx.c impairs what is received.
+ * of loss and whose file these are. This is for tests: there is one lock for all, which signal handlers do not see
+ * held, and each packet is in the file when the call returns. bad_tx.c impairs what is sent, bad_rx.c what is received.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,12 +17,11 @@
 #include "llp/pcapng.h"
 #include "sockets_preload/dgram/bad_wire.h"
 
-#define MOST_PIECES 64u
-
 bool diw_bad_net_on;
 
 static struct {
 	sigset_t before;                     /* the lock's holder's */
+	int cancel;                          /* its cancel state before */
 	const char *path;                    /* or NULL */
 	struct diw_pcapng *file;
 	struct diw_impair_watch watch;
@@ -36,19 +34,24 @@ struct diw_bad_wire diw_bad_wire = { .lock = PTHREAD_MUTEX_INITIALIZER };
 void diw_bad_wire_lock(void)
 {
 	sigset_t all, before;
+	int cancel;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&diw_bad_wire.lock);
 	wire.before = before;
+	wire.cancel = cancel;
 }
 
 void diw_bad_wire_unlock(void)
 {
 	sigset_t before = wire.before;
+	int cancel = wire.cancel;
 
 	pthread_mutex_unlock(&diw_bad_wire.lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 /* ---- The capture ---- */
@@ -100,7 +103,7 @@ static void write_lost(struct diw_impair_watch *w, bool tx, const struct diw_add
 }
 
 /* What the kernel took in one call, datagram by datagram. */
-static void write_burst(int fd, const struct diw_dgram_burst *b)
+void diw_bad_wire_capture(int fd, const struct diw_dgram_burst *b)
 {
 	struct diw_impair_cursor at = { 0, 0 };
 	uint32_t left = wire.file ? b->len : 0;
@@ -129,42 +132,6 @@ void diw_bad_net_came(const struct diw_came *c, const uint8_t *data, size_t len,
 	errno = saved;
 }
 
-/* ---- The impairment ---- */
-
-/* The LEN bytes of B at AT, in PIECE: so many pieces. */
-static size_t cut_out(const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len, struct iovec *piece)
-{
-	size_t n = 0;
-
-	while (len) {
-		size_t have = b->iov[at.i].iov_len - at.off, some = have < len ? have : len;
-
-		if (some)
-			piece[n++] = (struct iovec){ (uint8_t *)b->iov[at.i].iov_base + at.off, some };
-		len -= (uint32_t)some;
-		at = (struct diw_impair_cursor){ at.i + 1, 0 };
-	}
-	return n;
-}
-
-static ssize_t send_item(int fd, const struct msghdr *msg, int flags, const struct diw_dgram_burst *b,
-			 const struct diw_impair_item *item)
-{
-	struct iovec piece[MOST_PIECES];
-	struct msghdr m = *msg;
-	struct diw_dgram_burst one = { .peer = b->peer, .iov = piece, .len = item->len, .seg = item->len };
-	ssize_t rc;
-
-	if (item->e)
-		piece[0] = (struct iovec){ item->e->data, item->len };
-	m.msg_iov = piece;
-	m.msg_iovlen = item->e ? 1 : cut_out(b, item->at, item->len, piece);
-	rc = real.sendmsg(fd, &m, flags);
-	if (rc >= 0)
-		write_burst(fd, &one);
-	return rc;
-}
-
 void diw_bad_wire_count(void)
 {
 	struct diw_counters *c = &diw_bad_wire.c;
@@ -172,79 +139,17 @@ void diw_bad_wire_count(void)
 	diw_add(DIW_C_sock_impair_lost, c->impair_lost);
 	diw_add(DIW_C_sock_impair_duplicated, c->impair_duplicated);
 	diw_add(DIW_C_sock_impair_corrupted, c->impair_corrupted);
+	diw_add(DIW_C_sock_impair_delayed, c->impair_delayed);
+	diw_add(DIW_C_sock_impair_reordered, c->impair_reordered);
 	*c = (struct diw_counters){ 0 };
-}
-
-/* Whether it left is what became of the first that the network does not lose. */
-static ssize_t send_impaired(int fd, const struct msghdr *msg, int flags, const struct diw_dgram_burst *b)
-{
-	struct diw_impair_line *l = &diw_bad_wire.tx;
-	uint64_t now = diw_clock_ns();
-	ssize_t rc = 0;
-
-	diw_bad_wire.fd = fd;
-	diw_impair_line_plan(l, b, now);
-	for (int i = 0; i < l->nrun && rc >= 0; i++) {
-		rc = send_item(fd, msg, flags, b, &l->run[i]);
-		if (i)
-			rc = 0;
-	}
-	diw_impair_line_tell(l, b, rc >= 0, now);
-	diw_impair_line_end(l, b, l->nrun, now);
-	diw_bad_wire_count();
-	return rc < 0 ? rc : (ssize_t)b->len;
-}
-
-static bool find_peer(int fd, const struct msghdr *msg, struct diw_addr *peer)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
-
-	if (!msg->msg_name && getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
-		return false;
-	if (msg->msg_name && msg->msg_namelen < sizeof(struct sockaddr_in))
-		return false;
-	diw_addr_from_sockaddr(peer, msg->msg_name ? msg->msg_name : (struct sockaddr *)&ss);
-	return true;
-}
-
-ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size)
-{
-	size_t len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
-	struct diw_dgram_burst b = { .iov = msg->msg_iov, .niov = (int)msg->msg_iovlen, .len = (uint32_t)len };
-	int error;
-	ssize_t rc;
-
-	if (len > DIW_DGRAM_MAX || msg->msg_iovlen > MOST_PIECES || diw_is_confined() ||
-	    !find_peer(fd, msg, &b.peer.addr))
-		return real.sendmsg(fd, msg, flags);
-	b.seg = size && size < len ? size : (uint32_t)len;
-	if (b.seg && b.len / b.seg >= DIW_DGRAM_MAX_SEGS)
-		return real.sendmsg(fd, msg, flags);
-	diw_bad_wire_lock();
-	if (diw_bad_wire.tx.active) {
-		rc = send_impaired(fd, msg, flags, &b);
-	} else {
-		rc = real.sendmsg(fd, msg, flags);
-		if (rc >= 0)
-			write_burst(fd, &b);
-	}
-	error = errno;
-	diw_bad_wire_unlock();
-	errno = error;
-	return rc;
 }
 
 /* ---- What is asked for ---- */
 
 static const char *refuses(const struct diw_impair_spec *spec)
 {
-	const struct diw_impair_dir *tx = &spec->dir[DIW_IMPAIR_TX], *rx = &spec->dir[DIW_IMPAIR_RX];
+	const struct diw_impair_dir *rx = &spec->dir[DIW_IMPAIR_RX];
 
-	if (tx->delay)
-		return "delay: a socket's call cannot send later";
-	if (tx->reorder > 0)
-		return "reorder: a socket's call cannot send later";
 	if (rx->delay || rx->reorder > 0)
 		return "rx.delay, rx.reorder: what waits is in the kernel's queue: impair what the other end sends";
 	return NULL;
@@ -253,7 +158,8 @@ static const char *refuses(const struct diw_impair_spec *spec)
 static bool lines_set(const struct diw_impair_spec *spec)
 {
 	return diw_impair_line_set(&diw_bad_wire.tx, &spec->dir[DIW_IMPAIR_TX], DIW_IMPAIR_TX) == 0 &&
-	       diw_impair_line_set(&diw_bad_wire.rx, &spec->dir[DIW_IMPAIR_RX], DIW_IMPAIR_RX) == 0;
+	       diw_impair_line_set(&diw_bad_wire.rx, &spec->dir[DIW_IMPAIR_RX], DIW_IMPAIR_RX) == 0 &&
+	       diw_bad_late_init(&spec->dir[DIW_IMPAIR_TX]);
 }
 
 static void impair(const char *text)
@@ -314,11 +220,15 @@ void diw_bad_net_open(bool connections)
 
 static void line_empty(struct diw_impair_line *l)
 {
-	l->nrun = l->nlost = 0;
+	l->nrun = l->nlost = l->nheld = 0;
+	if (l->delayed.next) {
+		diw_list_init(&l->delayed);
+		diw_list_init(&l->held);
+	}
 	l->entry_head = l->entry_count = l->arena_head = l->arena_used = 0;
 }
 
-/* Another thread of the parent's may have been sending. */
+/* Another thread of the parent's may have been sending. What the parent holds back it sends itself. */
 void diw_bad_net_forked(void)
 {
 	if (!diw_bad_net_on)
@@ -327,5 +237,6 @@ void diw_bad_net_forked(void)
 	wire.file = NULL;
 	line_empty(&diw_bad_wire.tx);
 	line_empty(&diw_bad_wire.rx);
+	diw_bad_late_forked();
 	diw_capture_forked();
 }

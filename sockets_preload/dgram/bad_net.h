@@ -13,8 +13,12 @@ void diw_bad_net_init(void);
 void diw_bad_net_open(bool connections);
 void diw_bad_net_forked(void);
 
-/* As sendmsg() of the kernel, which cuts it to SIZE; 0: it does not. */
-ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size);
+/* As sendmsg() of the kernel, which cuts it to SIZE; 0: it does not. HEAD: bytes of a frame's header; 0: plain. */
+ssize_t diw_bad_net_sendmsg(int fd, const struct msghdr *msg, int flags, uint16_t size, size_t head);
+/* What is held back of the descriptors from FIRST to LAST is sent now. Keeps errno. */
+void diw_bad_net_flush(unsigned first, unsigned last);
+/* All of it, and the thread that would have sent it has ended. */
+void diw_bad_net_settle(void);
 
 /* As recvmsg() of the kernel on the socket COOKIE, with room for a name; *LOST: the network has lost what came. */
 ssize_t diw_bad_net_recvmsg(int fd, uint64_t cookie, struct msghdr *m, int flags, bool *lost);

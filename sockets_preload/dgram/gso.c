@@ -87,7 +87,8 @@ static ssize_t sending_send(struct sending *sd, uint8_t *mem, bool first)
 	m.msg_iovlen = 1;
 	do
 		rc = DIW_LIKELY(!diw_bad_net_on) ? real.sendmsg(sd->b->fd, &m, sd->b->flags) :
-			diw_bad_net_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size);
+			diw_bad_net_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size,
+					    diw_frame_head_len(sd->b->route));
 	while (rc < 0 && errno == EINTR && !first);
 	if (rc < 0) {
 		diw_add(DIW_C_sock_tx_framed, -(uint64_t)n);

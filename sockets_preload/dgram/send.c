@@ -149,13 +149,13 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 	return diw_frame_end(frame, p, r);
 }
 
-/* What is no datagram, or not all of it, is left alone. */
-static ssize_t tx_put_out(const struct tx *t, const struct msghdr *m)
+/* What is no datagram, or not all of it, is left alone. HEAD: of a frame; 0: it is plain. */
+static ssize_t tx_put_out(const struct tx *t, const struct msghdr *m, size_t head)
 {
 	if (DIW_LIKELY(!diw_bad_net_on) || t->why == DIW_C_sock_plain_flags ||
 	    diw_sock_option(t->fd, IPPROTO_UDP, UDP_CORK))
 		return real.sendmsg(t->fd, m, t->flags);
-	return diw_bad_net_sendmsg(t->fd, m, t->flags, t->size);
+	return diw_bad_net_sendmsg(t->fd, m, t->flags, t->size, head);
 }
 
 static inline bool is_marked(const struct tx *t)
@@ -188,7 +188,7 @@ static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const str
 	enclose(t, piece, first, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
-	return tx_put_out(t, &m);
+	return tx_put_out(t, &m, diw_frame_head_len(&t->route));
 }
 
 /* Refused because of the frame it may leave without. ENOBUFS with IP_RECVERR is a full queue's, behind the point where
@@ -325,7 +325,7 @@ static DIW_COLD ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 			return rc;
 		diw_count(DIW_C_sock_plain_size);
 	}
-	return tx_put_out(t, msg);
+	return tx_put_out(t, msg, 0);
 }
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
@@ -337,7 +337,7 @@ static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 
 	m.msg_iov = &one;
 	m.msg_iovlen = 1;
-	return tx_put_out(t, &m);
+	return tx_put_out(t, &m, diw_frame_head_len(&t->route));
 }
 
 ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
@@ -359,7 +359,7 @@ ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, i
 		if (is_final(s, rc))
 			return rc;
 	}
-	return tx_put_out(&t, msg);
+	return tx_put_out(&t, msg, 0);
 }
 
 /* ---- Many at once ---- */

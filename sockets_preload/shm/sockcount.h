@@ -25,6 +25,8 @@
 	X(sock_impair_lost, "datagrams that the impairment lost (DIWARP_IMPAIR)") \
 	X(sock_impair_duplicated, "datagrams that the impairment doubled") \
 	X(sock_impair_corrupted, "datagrams that the impairment damaged") \
+	X(sock_impair_delayed, "datagrams that the impairment delayed") \
+	X(sock_impair_reordered, "datagrams that the impairment held back until others had passed") \
 	X(sock_err_framed, "own frames that came back by the error queue") \
 	X(sock_advertised, "sockets advertised, again after each withdrawal") \
 	X(sock_withdrawn, "advertisements withdrawn") \

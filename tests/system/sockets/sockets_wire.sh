@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# DIWARP_IMPAIR and DIWARP_PCAP under diw run --sockets: what is lost, doubled and damaged, what is refused, and that a
+# DIWARP_IMPAIR and DIWARP_PCAP under diw run --sockets: what is lost, doubled, damaged and late, what is refused, and that a
 # program which is captured sees what it saw.
 . "${0%/*}/../lib.sh"
 if [ "$MODE" = asan ]; then
@@ -93,6 +93,7 @@ except BlockingIOError:
     took = time.monotonic() - begin
     print("waited" if 0.28 < took < 0.45 else took)
 END
+LATE=$PWD/tests/system/sockets/late.py
 # thousand WHAT [VARIABLE=VALUE...]: CAME is how many did.
 thousand() {
 	run "$1" timeout 120 env "${@:2}" $RUN python3 "$TMP/thousand.py"
@@ -140,7 +141,34 @@ check "... receives what it saw" matches "$OUT" 'looked [1-9]'
 check "... of what was doubled, too" [ "$(of sock_impair_duplicated)" -gt 0 ]
 run "a loss while a call waits" timeout 60 env DIWARP_IMPAIR=rx.mask=fffffffffffffffe $RUN python3 "$TMP/waits.py"
 check "... lets it wait for the rest of its time" matches "$OUT" 'waited'
-for wrong in delay=1ms reorder=1% rx.delay=1ms rx.reorder=1% nonsense=1 loss=2; do
+for case in delay closed others changed forked ends alone signals refused filled; do
+	run "late datagrams: $case" timeout 60 env DIWARP_IMPAIR=delay=50ms $RUN python3 "$LATE" $case
+done
+check "... and nothing of it was lost" [ "$(of sock_impair_lost)" -eq 0 ]
+run "late datagrams: buffers that the kernel is to cut" timeout 60 env DIWARP_IMPAIR=delay=2ms CUT=1 $RUN python3 "$TMP/thousand.py"
+check "... each message by itself" [ "$(of sock_impair_delayed)" -eq 1000 ]
+run "reordered datagrams" timeout 60 env DIWARP_IMPAIR=reorder=20%,seed=1 $RUN python3 "$LATE" reorder
+check "... by the counter" between "$(of sock_impair_reordered)" 10 30
+for case in "ends 100" "leaves 100" "executes 100" "spawned 200"; do
+	python3 -c '
+import select, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 5103))
+n = 0
+while select.select([s], [], [], 2 if n else 20)[0]:
+    s.recv(99)
+    n += 1
+print(n)' > "$TMP/count" &
+	counter=$!
+	JOBS+=("$counter")
+	check "... a program that counts" eventually 30 sh -c "ss -Hlun sport = 5103 | grep -q ."
+	run "late datagrams: ${case% *}" timeout 60 env PORT=5103 DIWARP_IMPAIR=delay=10s $RUN python3 "$LATE" ${case% *}
+	wait $counter
+	check "... leaves none behind" [ "$(cat "$TMP/count")" = "${case#* }" ]
+done
+run "late datagrams, and a filter of system calls" timeout 60 env DIWARP_IMPAIR=delay=50ms $RUN "$BUILD/tests/system/sockets_filtered" itself
+check "... works" matches "$OUT" works
+for wrong in rx.delay=1ms rx.reorder=1% nonsense=1 loss=2; do
 	name=${wrong%=*}
 	thousand "$name is refused" DIWARP_IMPAIR="$wrong"
 	check "... by its name" matches "$OUT" "DIWARP_IMPAIR: .*$name.*; nothing is impaired"
