@@ -369,12 +369,21 @@ ssize_t diw_failed(long rc)
 	return -1;
 }
 
-/* The function is in the library of the variable. */
-static bool is_beside(const void *function, const void *variable)
+/* The library of VARIABLE has all the functions that are passed by (real.h). */
+static bool has_all(const void *variable)
 {
-	Dl_info in_f, in_v;
+	const void *const passed_by[] = {
+		(const void *)real.send, (const void *)real.sendto, (const void *)real.sendmsg,
+		(const void *)real.recv, (const void *)real.recvfrom, (const void *)real.recvmsg,
+	};
+	Dl_info of_f, of_v;
 
-	return dladdr(function, &in_f) && dladdr(variable, &in_v) && in_f.dli_fbase == in_v.dli_fbase;
+	if (!dladdr(variable, &of_v))
+		return false;
+	for (size_t i = 0; i < sizeof passed_by / sizeof *passed_by; i++)
+		if (!dladdr(passed_by[i], &of_f) || of_f.dli_fbase != of_v.dli_fbase)
+			return false;
+	return true;
 }
 
 static void real_resolve(void)
@@ -383,10 +392,7 @@ static void real_resolve(void)
 	DIW_REALS(X)
 #undef X
 	/* The library's own: what a program has a copy of is not changed by pthread_cancel(). */
-	if (is_beside((const void *)real.sendto, real.__libc_single_threaded) &&
-	    is_beside((const void *)real.recvfrom, real.__libc_single_threaded) &&
-	    is_beside((const void *)real.send, real.__libc_single_threaded) &&
-	    is_beside((const void *)real.recv, real.__libc_single_threaded))
+	if (has_all(real.__libc_single_threaded))
 		diw_alone = real.__libc_single_threaded;
 }
 

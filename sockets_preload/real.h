@@ -107,8 +107,24 @@ static inline ssize_t diw_real_recv(int fd, void *buf, size_t n, int flags)
 		return diw_syscall(SYS_recvfrom, fd, (long)buf, (long)n, flags, 0, 0);
 	return real.recv(fd, buf, n, flags);
 }
+
+static inline ssize_t diw_real_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_sendmsg, fd, (long)msg, flags, 0, 0, 0);
+	return real.sendmsg(fd, msg, flags);
+}
+
+static inline ssize_t diw_real_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	if (__builtin_expect(*diw_alone, 1))
+		return diw_syscall(SYS_recvmsg, fd, (long)msg, flags, 0, 0, 0);
+	return real.recvmsg(fd, msg, flags);
+}
 #else
 #define diw_real_send real.send
+#define diw_real_sendmsg real.sendmsg
+#define diw_real_recvmsg real.recvmsg
 #define diw_real_recv real.recv
 #define diw_real_sendto real.sendto
 #define diw_real_recvfrom real.recvfrom

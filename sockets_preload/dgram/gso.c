@@ -86,7 +86,7 @@ static ssize_t sending_send(struct sending *sd, uint8_t *mem, bool first)
 	m.msg_iov = &iov;
 	m.msg_iovlen = 1;
 	do
-		rc = DIW_LIKELY(!diw_bad_net_on) ? real.sendmsg(sd->b->fd, &m, sd->b->flags) :
+		rc = DIW_LIKELY(!diw_bad_net_on) ? diw_real_sendmsg(sd->b->fd, &m, sd->b->flags) :
 			diw_bad_net_sendmsg(sd->b->fd, &m, sd->b->flags, sd->size,
 					    diw_frame_head_len(sd->b->route));
 	while (rc < 0 && errno == EINTR && !first);
@@ -98,7 +98,7 @@ static ssize_t sending_send(struct sending *sd, uint8_t *mem, bool first)
 }
 
 /* What a second super-buffer has is lost if the kernel does not take it: the first one is on its way. */
-ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t len)
+DIW_FLAT ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t len)
 {
 	size_t n = len ? (len + b->size - 1) / b->size : 1;
 	struct sending sd = { .b = b, .msg = *msg, .from = msg->msg_iov, .left = len,

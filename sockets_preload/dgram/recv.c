@@ -65,7 +65,7 @@ static ssize_t datagram_take(struct rx *r, const struct diw_hold *h, int flags)
 	if (r->gro)
 		diw_gro_ask(r->msg, h->mem);
 	flags &= ~MSG_TRUNC;
-	n = diw_reach_tells() || diw_bad_net_on ? take_and_tell(r, flags) : real.recvmsg(r->fd, r->msg, flags);
+	n = diw_reach_tells() || diw_bad_net_on ? take_and_tell(r, flags) : diw_real_recvmsg(r->fd, r->msg, flags);
 	r->msg->msg_iov = r->asked.msg_iov;
 	r->msg->msg_iovlen = r->asked.msg_iovlen;
 	return n;
@@ -303,7 +303,7 @@ DIW_HOT ssize_t read(int fd, void *buf, size_t len)
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
 
-ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
+DIW_FLAT ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
 {
 	return recv_msg(fd, s, msg, flags, now_if_timed(s));
 }

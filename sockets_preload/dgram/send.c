@@ -154,7 +154,7 @@ static ssize_t tx_put_out(const struct tx *t, const struct msghdr *m, size_t hea
 {
 	if (DIW_LIKELY(!diw_bad_net_on) || t->why == DIW_C_sock_plain_flags ||
 	    diw_sock_option(t->fd, IPPROTO_UDP, UDP_CORK))
-		return real.sendmsg(t->fd, m, t->flags);
+		return diw_real_sendmsg(t->fd, m, t->flags);
 	return diw_bad_net_sendmsg(t->fd, m, t->flags, t->size, head);
 }
 
@@ -312,7 +312,7 @@ static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 }
 
 /* Each of its messages has to fit. */
-static DIW_COLD ssize_t send_cut(struct tx *t, const struct msghdr *msg)
+static ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 {
 	struct diw_burst b = { t->fd, t->flags, t->s, &t->route, is_marked(t), t->size };
 	size_t len = t->len;
@@ -340,7 +340,7 @@ static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 	return tx_put_out(t, &m, diw_frame_head_len(&t->route));
 }
 
-ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
+DIW_FLAT ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghdr *msg, int flags)
 {
 	struct tx t = { .fd = fd, .flags = flags, .s = s };
 	ssize_t rc;

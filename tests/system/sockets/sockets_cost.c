@@ -24,8 +24,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/hdr.h"
+#include "wire/seal.h"
+
 #define MOST_ROUNDS 100000
 #define A_START 40                       /* rounds of the same processes */
+#define SEGMENT 1200
+#define HEAD (DIW_DDP_UNTAGGED_LEN + DIW_DDP_IMM_LEN)
 #define PEERS 300                        /* each more than once a turn: it is of those that talk all the time */
 
 enum { PLAIN, WITH, OTHERWISE, WAYS };      /* OTHERWISE: with the CRC, or by Write-Records */
@@ -119,9 +124,9 @@ static void blocking(void)
 }
 
 /* A buffer that the kernel cuts, to who has it put together. What leaves in two comes so. */
-static void open_segments(void)
+static void open_cut(int size)
 {
-	int size = 1200, on = 1;
+	int on = 1;
 
 	open_pair(0);
 	must(!setsockopt(b, IPPROTO_UDP, 103 /* UDP_SEGMENT */, &size, sizeof size));
@@ -129,21 +134,60 @@ static void open_segments(void)
 	first_receive(a);
 }
 
-static void segments(void)
+static void open_segments(void) { open_cut(SEGMENT); }
+
+/* What has come as one buffer. */
+static size_t take_joined(void *to)
 {
 	char control[64];
+	struct iovec iov = { to, sizeof buf };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+		.msg_controllen = sizeof control };
+	ssize_t n = recvmsg(a, &m, 0);
 
+	must(n > 0 && m.msg_controllen);
+	return (size_t)n;
+}
+
+static void segments(void)
+{
 	whole(sendto(b, buf, bytes, 0, (void *)&server, sizeof server));
-	for (size_t left = bytes; left;) {
-		struct iovec iov = { buf, sizeof buf };
-		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			.msg_controllen = sizeof control };
-		ssize_t n = recvmsg(a, &m, 0);
+	for (size_t left = bytes; left;)
+		left -= take_joined(buf);
+}
 
-		must(n > 0 && m.msg_controllen);
-		left -= (size_t)n;
+/* The same, by a program that makes the frames itself. */
+static void open_by_hand(void) { open_cut(HEAD + SEGMENT + DIW_SEAL_LEN); }
+
+static size_t frame_put(uint8_t *to, const char *from, size_t n, bool crc)
+{
+	memset(to, 1, HEAD);
+	memcpy(to + HEAD, from, n);
+	diw_seal_put(to + HEAD + n, crc ? diw_crc32(0, to, HEAD + n) : 0);
+	return HEAD + n + DIW_SEAL_LEN;
+}
+
+static size_t less(size_t a, size_t b) { return a < b ? a : b; }
+
+static void frame_by_hand(bool crc)
+{
+	static uint8_t frames[2][sizeof buf];
+	size_t size = HEAD + SEGMENT + DIW_SEAL_LEN, n = 0;
+
+	for (size_t at = 0; at < bytes; at += SEGMENT)
+		n += frame_put(frames[0] + n, buf + at, less(bytes - at, SEGMENT), crc);
+	must(sendto(b, frames[0], n, 0, (void *)&server, sizeof server) == (ssize_t)n);
+	must(take_joined(frames[1]) == n);
+	for (size_t at = 0; at < n; at += size) {
+		size_t one = less(n - at, size);
+
+		must(!crc || diw_seal_is_good(frames[1] + at, one));
+		memcpy(buf + at / size * SEGMENT, frames[1] + at + HEAD, one - HEAD - DIW_SEAL_LEN);
 	}
 }
+
+static void by_hand(void) { frame_by_hand(false); }
+static void by_hand_crc(void) { frame_by_hand(true); }
 
 static void open_epoll(void)
 {
@@ -289,15 +333,21 @@ static const struct work {
 	int times;                           /* a turn */
 	double goal, crc_goal;
 	bool records;
+	const char *with_crc;                /* nothing is interposed: "segments" against this work, and against that */
 } works[] = {
-	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, 1.05, 1.08, false },
-	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, 1.05, 1.08, false },
-	{ "records", "large datagrams", open_blocking, blocking, 200, 1.05, 0, true },
-	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, 1.05, 1.08, false },
-	{ "clients", "300 sockets connected to one", open_clients, clients, 32 * PEERS, 1.05, 1.08, false },
-	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 32 * PEERS, 1.05, 1.08, false },
-	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, 1.15, 0, false },
-	{ "connection", "stream, connection", open_server, connection, 20, 1.3, 0, false },
+	{ "blocking", "datagrams, blocking", open_blocking, blocking, 500, .goal = 1.05, .crc_goal = 1.08 },
+	{ "epoll", "datagrams, epoll", open_epoll, by_epoll, 500, .goal = 1.05, .crc_goal = 1.08 },
+	{ "records", "large datagrams", open_blocking, blocking, 200, .goal = 1.05, .records = true },
+	{ "segments", "messages of 1200 B by UDP_SEGMENT to UDP_GRO", open_segments, segments, 50, .goal = 1.05,
+	  .crc_goal = 1.08 },
+	{ "by-hand", "the same, framed by the program", open_by_hand, by_hand, 50, .with_crc = "by-hand-crc" },
+	{ "by-hand-crc", "", open_by_hand, by_hand_crc, 50, .goal = 0 },
+	{ "clients", "300 sockets connected to one", open_clients, clients, 32 * PEERS, .goal = 1.05,
+	  .crc_goal = 1.08 },
+	{ "sharers", "300 connected sockets of one port", open_sharers, sharers, 32 * PEERS, .goal = 1.05,
+	  .crc_goal = 1.08 },
+	{ "round-trip", "stream, round trip", open_round_trips, round_trip, 200, .goal = 1.15 },
+	{ "connection", "stream, connection", open_server, connection, 20, .goal = 1.3 },
 };
 
 static struct figures turn(const struct work *w)
@@ -328,8 +378,10 @@ static int take_turns(const struct work *w)
 
 /* ---- All of them ---- */
 
-static void start(struct way *w, char **argv, int way, bool records)
+static void start(struct way *w, char **argv, int way, const struct work *k)
 {
+	const char *name = !k->with_crc || way == WITH ? k->name : way == PLAIN ? "segments" : k->with_crc;
+	bool records = k->records;
 	int in[2], out[2];
 
 	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
@@ -337,12 +389,12 @@ static void start(struct way *w, char **argv, int way, bool records)
 	if (fork() == 0) {
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		if (way != PLAIN)
+		if (way != PLAIN && !k->with_crc)
 			setenv("LD_PRELOAD", argv[1], 1);
 		setenv("DIWARP_SOCKETS_STREAMS", "on", 1);
 		setenv("DIWARP_SOCKETS_CRC", way == OTHERWISE && !records ? "on" : "off", 1);
 		setenv("DIWARP_SOCKETS_MODE", way == OTHERWISE && records ? "write-record" : "sendrecv", 1);
-		execl(argv[0], argv[0], argv[3], argv[4], NULL);
+		execl(argv[0], argv[0], name, argv[4], NULL);
 		_exit(1);
 	}
 	close(in[0]);
@@ -392,6 +444,7 @@ static double ratio(const struct way *plain, const struct way *w, int n, bool el
 	return median(v, n);
 }
 
+/* Beside what is framed by hand there is no goal: 0. */
 static void tell(struct way w[WAYS], const struct work *k, int n)
 {
 	static double v[MOST_ROUNDS];
@@ -405,29 +458,29 @@ static void tell(struct way w[WAYS], const struct work *k, int n)
 	}
 	printf("%s, %zu B, %.2f us without\t%.3f\t%.2f\n", k->label, bytes, median(v, n) / 1e3,
 	       ratio(&w[PLAIN], &w[WITH], n, false), k->goal);
-	if (k->crc_goal > 0)
+	if (k->crc_goal > 0 || k->with_crc)
 		printf("  with the CRC\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[OTHERWISE], n, false), k->crc_goal);
 	else
 		printf("  elapsed\t%.3f\t%.2f\n", ratio(&w[PLAIN], &w[WITH], n, true), k->goal);
 }
 
-static void start_all(struct way w[WAYS], char **argv, bool records)
+static void start_all(struct way w[WAYS], char **argv, const struct work *k)
 {
 	for (int i = 0; i < WAYS; i++) {
-		start(&w[i], argv, i, records);
+		start(&w[i], argv, i, k);
 		asked(&w[i]);
 	}
 }
 
 /* SECONDS, and no fewer rounds than are one start. */
-static int take_rounds(struct way w[WAYS], char **argv, bool records)
+static int take_rounds(struct way w[WAYS], char **argv, const struct work *k)
 {
 	double end = now(CLOCK_MONOTONIC) + atof(argv[2]) * 1e9;
 	int n = 0;
 
 	while (n < MOST_ROUNDS && (n % A_START || now(CLOCK_MONOTONIC) < end)) {
 		if (n % A_START == 0)
-			start_all(w, argv, records);
+			start_all(w, argv, k);
 		for (int i = 0; i < WAYS; i++) {
 			int way = (n + i) % WAYS;
 
@@ -466,6 +519,6 @@ int main(int argc, char **argv)
 	for (int i = 0; i < WAYS; i++)
 		if (!(w[i].ns = calloc(MOST_ROUNDS, sizeof *w[i].ns)))
 			return 1;
-	tell(w, k, take_rounds(w, argv, k->records));
+	tell(w, k, take_rounds(w, argv, k));
 	return 0;
 }
