@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ports of RDMA_PS_TCP and the TCP ports behind them: docs/rc-wire.md section 2.2. */
 #include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "verbs/host/port.h"
@@ -81,6 +83,35 @@ START_TEST(held)
 }
 END_TEST
 
+/* The kernel chooses odd ports first. Here each that is free has a partner that is in use. */
+START_TEST(odd_ones_are_used)
+{
+	const struct diw_port_hold how = { .type = SOCK_STREAM, .rdma = true };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f030201) };
+	struct diw_addr any = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, 3, 2, 1 } };
+	struct rlimit l;
+	int fd;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &l), 0);
+	l.rlim_cur = l.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &l), 0);
+	if (l.rlim_cur < DIW_PORT_DYNAMIC / 4 + 100) {
+		puts("SKIP: port: too few descriptors are allowed");
+		return;
+	}
+	for (uint32_t p = DIW_PORT_FIRST_DYNAMIC + 1; p < DIW_PORT_FIRST_DYNAMIC + DIW_PORT_DYNAMIC / 2; p += 2) {
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		ck_assert_int_ge(fd, 0);
+		a.sin_port = htons((uint16_t)p);
+		bind(fd, (struct sockaddr *)&a, sizeof a);       /* or another program has it */
+	}
+	fd = diw_port_hold(&any, &how);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_ne(any.port, 0);
+	close(fd);
+}
+END_TEST
+
 /* One that keeps a port keeps others from it; what is left of connections does not. */
 START_TEST(kept_alone)
 {
@@ -119,6 +150,7 @@ Suite *suite_port(void)
 	tcase_add_test(tc, partners);
 	tcase_add_loop_test(tc, of_the_page, 0, sizeof page / sizeof *page);
 	tcase_add_loop_test(tc, held, 0, 2);
+	tcase_add_test(tc, odd_ones_are_used);
 	tcase_add_test(tc, kept_alone);
 	suite_add_tcase(s, tc);
 	return s;

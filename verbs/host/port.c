@@ -86,21 +86,39 @@ static int hold_this(const struct diw_addr *local, uint16_t port, const struct d
 	return fd;
 }
 
-/* The kernel chooses a port that another keeps for one that may be used again. */
+/* A socket on the port behind LOCAL's, which FIRST holds; FIRST is closed if that is another one. */
+static int partner_socket(const struct diw_addr *local, int first, const struct diw_port_hold *how)
+{
+	uint16_t port = port_behind(local->port, how);
+	int fd;
+
+	if (first < 0 || port == local->port)
+		return first;
+	fd = bound_socket(*local, port, how, false);
+	close(first);
+	return fd;
+}
+
+/* The kernel chooses a port that another keeps for one that may be used again. It prefers odd ports, whose partners
+ * are odd. Where these are in use, as after many short connections (TIME_WAIT), the ports behind the last choice are
+ * tried in turn. */
 static int hold_any(struct diw_addr *local, const struct diw_port_hold *how)
 {
-	int fd = -EADDRINUSE, first;
+	uint16_t port = 0;
+	int fd = -EADDRINUSE;
 
 	for (int i = 0; i < TRIES && fd == -EADDRINUSE; i++) {
-		fd = bound_socket(*local, 0, how, false);
-		if (fd < 0)
-			return fd;
-		local->port = bound_port(fd);
-		if (port_behind(local->port, how) == local->port)
-			break;
-		first = fd;
-		fd = bound_socket(*local, port_behind(local->port, how), how, false);
-		close(first);
+		int first = bound_socket(*local, 0, how, false);
+
+		if (first < 0)
+			return first;
+		port = local->port = bound_port(first);
+		fd = partner_socket(local, first, how);
+	}
+	for (uint32_t i = 1; i < DIW_PORT_DYNAMIC && fd == -EADDRINUSE; i++) {
+		local->port = (uint16_t)(DIW_PORT_FIRST_DYNAMIC +
+					 (uint32_t)(port - DIW_PORT_FIRST_DYNAMIC + i) % DIW_PORT_DYNAMIC);
+		fd = partner_socket(local, bound_socket(*local, local->port, how, false), how);
 	}
 	if (fd < 0)
 		local->port = 0;

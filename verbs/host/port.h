@@ -22,12 +22,17 @@ static inline bool diw_port_is_rnic(void)
 	return env && strcmp(env, "rnic") == 0;
 }
 
+/* What Linux gives to connections unless ip_local_port_range says otherwise. */
+#define DIW_PORT_FIRST_DYNAMIC 32768u
+#define DIW_PORT_DYNAMIC 28232u
+
 /* The halves of each range are partners. So a partner needs the privilege of its port, and the partner of a port that a
  * program chooses is none that the kernel gives to connections (ip_local_port_range as Linux sets it). 0 and 512 have
  * none, and are returned as they are. */
 static inline uint16_t diw_port_partner(uint16_t port)
 {
-	static const uint32_t ranges[] = { 0, 1024, 32768, 61000, 65536 };
+	static const uint32_t ranges[] = { 0, 1024, DIW_PORT_FIRST_DYNAMIC,
+		DIW_PORT_FIRST_DYNAMIC + DIW_PORT_DYNAMIC, 65536 };
 	uint32_t first, n, partner;
 	int i = 0;
 
