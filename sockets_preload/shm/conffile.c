@@ -41,7 +41,7 @@ void diw_conffile_read(set_fn *set)
 	f = fopen(path, "re");
 	line = f ? ini_parse_file(f, from_file, &set) : 0;
 	if (!f || ferror(f))                 /* or a directory, which opens */
-		diw_log(DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
+		diw_log(named ? DIW_LOG_TELL : DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
 	else if (line)
 		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed", path, line);
 	if (f)

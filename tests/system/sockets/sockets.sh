@@ -410,6 +410,8 @@ else
 	check "... and an error says so" matches "$OUT" "absent: cannot be read: No such file"
 	framed 10 "a file that is a directory" DIWARP_CONFIG="$TMP/home"
 	check "... and an error says so" matches "$OUT" "home: cannot be read: Is a directory"
+	run "diw sockets with such a file" sh -c "DIWARP_CONFIG=$TMP/home $DIW sockets; true"
+	check "... says so, too" matches "$OUT" "home: cannot be read: Is a directory"
 	head -c 100000 /dev/urandom > "$ini"
 	framed 10 "a file that is no text" DIWARP_CONFIG="$ini"
 fi
