@@ -52,7 +52,7 @@
 	X(mpa_local, "no memory or no descriptor for the stream") \
 	X(mpa_ird, "the peer offers less IRD than is needed") \
 	X(mpa_rtr, "no way to say ready-to-receive in common") \
-	X(rx_stalled, "RC, UC: times that what arrives waited for a receive") \
+	X(rx_stalled, "RC, UC, RD: times that what arrives waited for a receive") \
 	/* ddp */ \
 	X(tx_segments, "segments sent") \
 	X(rx_segments, "segments received with a good CRC") \

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/fault.h"
+#include "ddp/peers.h"
 #include "ddp/reasm.h"
 #include "ddp/record.h"
 #include "ddp/source.h"
@@ -98,10 +99,15 @@ struct diw_ddp_ulp {
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
 	/* Datagrams: segments were refused, see struct diw_link_up. */
 	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
+	/* Reliable datagrams: the same. */
+	void (*acked)(void *ctx, uint32_t first, uint32_t n);
+	void (*room)(void *ctx, const struct diw_addr *peer);
 };
 
 /* Tells the link's watch, and the log, of the drop; the counter of that name was stepped. */
 void diw_ddp_dropped(const struct diw_ddp *d, const struct diw_ddp_seg *seg, const char *reason, uint64_t now);
+/* Counts and tells the drop of a segment of LEN octets, and tells the layer above of the fault. */
+void diw_ddp_drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now);
 
 /* ---- Transmit (ddp/tx.c) ---- */
 
@@ -142,8 +148,11 @@ struct diw_ddp_cfg {
 	uint64_t rnr_unit;           /* in so many of these; 0: it may not */
 };
 
-/* What links call with their bursts: datagrams, or the segments of a stream (ddp/order.c). */
+#define DIW_DDP_NOT_NOW 0xffffu      /* no fault: the segment comes again */
+
+/* What links call with their bursts: datagrams, reliable ones (ddp/peers.c), the segments of a stream (ddp/order.c). */
 extern const struct diw_link_up diw_ddp_link_up;
+extern const struct diw_link_up diw_ddp_peers_up;
 extern const struct diw_link_up diw_ddp_ordered_up;
 
 #define DIW_DDP_UC_WAIT (250 * DIW_MS)       /* of UC, so long a segment may wait for a receive */
@@ -188,7 +197,8 @@ struct diw_ddp {
 	struct diw_order order;
 	uint16_t epoch;
 	uint32_t msn_tagged, msn_untagged;   /* datagrams: of the next message */
-	struct diw_ddp_dgram *dg;    /* NULL over an ordered link */
+	struct diw_ddp_dgram *dg;    /* NULL over an ordered link, and over reliable datagrams */
+	struct diw_peers *peers;     /* reliable datagrams */
 };
 
 /* What is known of the peers of a datagram link. */
@@ -211,7 +221,7 @@ struct diw_ddp_attr {
 void diw_ddp_setup(struct diw_ddp *d, const struct diw_ddp_attr *a);
 /* Like OLD, which stays as it is: with another epoch, and for another context. */
 void diw_ddp_setup_again(struct diw_ddp *d, const struct diw_ddp *old, void *ulp_ctx);
-/* Then: over an ordered link, or over datagrams. -ENOMEM */
+/* Then: over an ordered link, over reliable datagrams (diw_peers_init()), or over datagrams. -ENOMEM */
 void diw_ddp_init_ordered(struct diw_ddp *d);
 int diw_ddp_init(struct diw_ddp *d);
 /* Held receives go back; records vanish. The link is the caller's. */

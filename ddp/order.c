@@ -10,7 +10,6 @@
 #include "base/trace.h"
 #include "ddp/ddp.h"
 
-#define NOT_NOW 0xffffu              /* no fault: the segment comes again */
 #define ASK_NS (5 * DIW_S)
 #define GONE_NS (25 * DIW_S)
 
@@ -58,7 +57,7 @@ static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 		if (d->link->ops->hung_up && d->link->ops->hung_up(d->link))
 			o->waits_until = diw_min64(o->waits_until, now + GONE_NS);
 	}
-	return now < o->waits_until ? NOT_NOW : DIW_FAULT_NO_BUFFER;
+	return now < o->waits_until ? DIW_DDP_NOT_NOW : DIW_FAULT_NO_BUFFER;
 }
 
 /* MSN and MO can only be what the segment before this one leaves (RFC 5041 section 7.1). */
@@ -97,7 +96,7 @@ static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
 	struct diw_order *o = &d->order;
 
 	if (last && !d->ulp->cq_room(d->ulp_ctx, 1))
-		return NOT_NOW;                 /* for as long as our own application likes */
+		return DIW_DDP_NOT_NOW;                 /* for as long as our own application likes */
 	if (!o->recv)
 		o->recv = d->ulp->recv_take(d->ulp_ctx);
 	return o->recv ? 0 : no_buffer(d, now);
@@ -228,10 +227,10 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 		if (fault == 0)
 			fault = order_take(d, &seg, now);
 		d->order.seen = true;
-		if (fault == NOT_NOW && !d->order.waiting)
+		if (fault == DIW_DDP_NOT_NOW && !d->order.waiting)
 			d->order.waits_since = now;
-		d->order.waiting = fault == NOT_NOW;
-		if (fault == NOT_NOW)
+		d->order.waiting = fault == DIW_DDP_NOT_NOW;
+		if (fault == DIW_DDP_NOT_NOW)
 			return i;
 		d->order.waits_until = 0;
 		d->c->rx_segments++;

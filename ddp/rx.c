@@ -77,7 +77,7 @@ void diw_ddp_dropped(const struct diw_ddp *d, const struct diw_ddp_seg *seg, con
 		      l->local.port, diw_addr_ip_str(seg->src, ip), seg->src->port, seg->hdr_len, seg->len, reason);
 }
 
-static void drop_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
+void diw_ddp_drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len, uint16_t fault, uint64_t now)
 {
 	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, len, seg->src->port);
 	diw_fault_count(d->c, fault);
@@ -124,7 +124,7 @@ static int link_rx(void *ctx, const struct diw_addr *src, const struct diw_link_
 		if (fault == DIW_FAULT_NO_BUFFER && may_await_recv(d, now))
 			break;
 		if (fault)
-			drop_segment(d, &seg, segs[i].len, fault, now);
+			diw_ddp_drop(d, &seg, segs[i].len, fault, now);
 	}
 	if (!d->order.waiting)
 		d->order.waits_until = 0;

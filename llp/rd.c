@@ -303,14 +303,29 @@ static void rd_close(struct diw_link *l)
 	free(rd);
 }
 
-static const struct diw_link_ops rd_ops = {
-	.send = rd_send, .flush = rd_flush, .poll = rd_poll, .deadline = rd_deadline, .mulpdu = rd_mulpdu,
-	.fds = rd_fds, .close = rd_close,
-};
-
 static size_t pool_round(uint32_t size)
 {
 	return (size + 15u) & ~(size_t)15;
+}
+
+/* All of the arena: nothing is known of any peer. */
+static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
+{
+	const struct diw_rd_cfg *c = &rd->cfg;
+
+	rd->arena.used = 0;
+	rd->bucket = diw_arena_take(&rd->arena, rd->buckets * sizeof(*rd->bucket));
+	memset(rd->bucket, 0, rd->buckets * sizeof(*rd->bucket));
+	rd->timer = diw_arena_take(&rd->arena, (c->peers + 1) * sizeof(*rd->timer));
+	diw_pool_init(&rd->peers, &rd->arena, sizeof(struct rd_peer), c->peers);
+	diw_pool_init(&rd->small, &rd->arena, small, c->slots);
+	diw_pool_init(&rd->large, &rd->arena, large, c->slots);
+	diw_pool_init(&rd->held, &rd->arena, held, c->held);
+	memset(rd->queue, 0, sizeof rd->queue);
+	memset(rd->senders, 0, sizeof rd->senders);
+	rd->timers = rd->queued = rd->offers = 0;
+	rd->offer_at = rd->sweep_at = DIW_NEVER;
+	rd->peers_wanted = rd->blocked = rd->flush = false;
 }
 
 static int rd_memory(struct rd *rd)
@@ -328,14 +343,29 @@ static int rd_memory(struct rd *rd)
 			     diw_arena_round((c->peers + 1) * sizeof(*rd->timer)));
 	if (err)
 		return err;
-	rd->bucket = diw_arena_take(&rd->arena, rd->buckets * sizeof(*rd->bucket));
-	rd->timer = diw_arena_take(&rd->arena, (c->peers + 1) * sizeof(*rd->timer));
-	diw_pool_init(&rd->peers, &rd->arena, sizeof(struct rd_peer), c->peers);
-	diw_pool_init(&rd->small, &rd->arena, small, c->slots);
-	diw_pool_init(&rd->large, &rd->arena, large, c->slots);
-	diw_pool_init(&rd->held, &rd->arena, held, c->held);
+	rd_carve(rd, small, large, held);
 	return 0;
 }
+
+/* Another epoch: peers see that what they knew of this end is gone. Another key: what they say to the end that was is
+ * not good for this one. */
+static void rd_discard(struct diw_link *l)
+{
+	struct rd *rd = rd_of(l);
+	uint32_t epoch = rd->cfg.epoch;
+
+	rd->lower->ops->discard(rd->lower);
+	rd_carve(rd, rd->small.size, rd->large.size, rd->held.size);
+	rd->key[0] = diw_random();
+	rd->key[1] = diw_random();
+	while (rd->cfg.epoch == epoch || !rd->cfg.epoch)
+		rd->cfg.epoch = (uint32_t)diw_random();
+}
+
+static const struct diw_link_ops rd_ops = {
+	.send = rd_send, .flush = rd_flush, .discard = rd_discard, .poll = rd_poll, .deadline = rd_deadline,
+	.mulpdu = rd_mulpdu, .fds = rd_fds, .close = rd_close,
+};
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
 		void *up_ctx, struct diw_link **l)
@@ -356,7 +386,6 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->rng.state = diw_random();
 	while (!rd->cfg.epoch)
 		rd->cfg.epoch = (uint32_t)diw_random();
-	rd->offer_at = rd->sweep_at = DIW_NEVER;
 	rd->large_size = cfg->max_seg;
 	rd->period = 1;
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,

@@ -162,8 +162,8 @@ void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now)
 		batch_choose(p, &b, limit);
 		if (!b.n)
 			break;
-		batch_fill(rd, p, &b, (uint32_t)b.n == limit || !b.slot[b.n - 1]->next ||
-			   !slot_in_window(p, b.slot[b.n - 1]->next), now);
+		batch_fill(rd, p, &b, (uint32_t)b.n == limit || (b.slot[b.n - 1]->next &&
+			   !slot_in_window(p, b.slot[b.n - 1]->next)), now);
 		sent = rd->lower->ops->send(rd->lower, &p->dest, b.seg, b.n, now);
 		batch_sent(rd, p, &b, sent, now);
 		rd->blocked = sent < b.n;

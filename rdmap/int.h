@@ -49,6 +49,11 @@ static inline uint16_t diw_rdmap_check(const struct diw_rdmap *r, const struct d
 	       DIW_FAULT_RDMAP_VERSION : 0;     /* reserved bits */
 }
 
+/* ---- rdmap/tx.c ---- */
+
+/* Of a message over datagrams. */
+struct diw_ddp_hdr diw_rdmap_dgram_hdr(const struct diw_rdmap_wr *wr);
+
 /* ---- rdmap/read.c ---- */
 
 /* The pieces of BUF are local memory that this queue pair may write. */

@@ -32,7 +32,7 @@ struct diw_rdmap_op {
 };
 extern const struct diw_rdmap_op diw_rdmap_ops[16];
 
-/* ---- Queue pair types (rdmap/ud.c, uc.c, rc.c) ---- */
+/* ---- Queue pair types (rdmap/ud.c, uc.c, rc.c, rd.c) ---- */
 
 struct diw_rdmap;
 
@@ -45,7 +45,7 @@ struct diw_rdmap_type {
 	/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
 	uint64_t (*deadline)(const struct diw_rdmap *r, bool waiting);
 };
-extern const struct diw_rdmap_type diw_rdmap_type_ud, diw_rdmap_type_uc, diw_rdmap_type_rc;
+extern const struct diw_rdmap_type diw_rdmap_type_ud, diw_rdmap_type_uc, diw_rdmap_type_rc, diw_rdmap_type_rd;
 
 /* ---- Send side ---- */
 
@@ -61,7 +61,7 @@ struct diw_rdmap_wr {
 	uint32_t seq;                /* RC: rc.sent when it had left; datagrams: the number behind its last segment's */
 	uint8_t status;              /* how it completes */
 	uint8_t wc_opcode;           /* the verbs' */
-	uint16_t fault;              /* RC, REFUSED: the target's word; UNSENT: the error number */
+	uint16_t fault;              /* REFUSED: the target's word; UNSENT, PEER_GONE: the error number */
 	uint32_t imm, qkey, stag, inv_stag;
 	union {
 		uint32_t got;        /* RC: bytes of a Read's response, or an atomic's request identifier */
@@ -83,7 +83,7 @@ struct diw_rdmap_wr {
 };
 
 enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, DIW_RDMAP_TIMEOUT, DIW_RDMAP_BIND,
-			DIW_RDMAP_FLUSHED, DIW_RDMAP_UNSENT };
+			DIW_RDMAP_FLUSHED, DIW_RDMAP_UNSENT, DIW_RDMAP_PEER_GONE };
 
 /* ---- Reads (rdmap/read.c, rdmap/answer.c) ---- */
 
@@ -294,6 +294,9 @@ struct diw_rdmap {
 	struct diw_ddp_tx tx;        /* the work request in progress */
 	struct diw_rdmap_reads *reads;       /* UD, UC; in its own arena */
 	struct diw_rdmap_rc rc;
+	struct diw_rdmap_rd *rd;     /* RD; in its own arena */
+	uint32_t requests;           /* RD: that may be under way, */
+	size_t request_size;         /* and octets of one, with its entries or inline data */
 	uint64_t read_timeout;       /* ns; 0 measured */
 	struct diw_rdmap_flow flow;  /* UC */
 	uint64_t proof_key[2];       /* of the tokens */
@@ -313,6 +316,8 @@ struct diw_rdmap_attr {
 	void *up_ctx;
 	struct diw_ddp_attr ddp;     /* its table and context are not looked at */
 	uint64_t read_timeout;
+	uint32_t requests;           /* RD: that may be under way, */
+	size_t request_size;         /* and octets of one, with its entries or inline data */
 };
 
 int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a);         /* -ENOMEM */
@@ -366,6 +371,22 @@ int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 /* Complete the Reads whose requests could not be sent. */
 void diw_rdmap_reads_settle(struct diw_rdmap *r);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
+
+/* ---- RD (rdmap/rd_send.c) ---- */
+
+#define DIW_RDMAP_RD_SEGMENTS 4096u  /* that the link keeps until they are acknowledged */
+
+/* Take a copy of WR, which is sent by diw_rdmap_rd_run(). False: as many are under way as may be. */
+bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
+/* 0: nothing is left that its destination takes; -EBUSY: the budget is spent. */
+int diw_rdmap_rd_run(struct diw_rdmap *r, int64_t *budget, uint64_t now);
+/* The next request that has ended, or NULL; and when it has been told. */
+struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r);
+void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
+/* All that are under way end, flushed. */
+void diw_rdmap_rd_flush(struct diw_rdmap *r);
+/* Some are under way, or not released. */
+bool diw_rdmap_rd_busy(const struct diw_rdmap *r);
 
 /* ---- RC ---- */
 

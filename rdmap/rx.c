@@ -75,6 +75,7 @@ int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
 	below.ulp_ctx = r;
 	*r = (struct diw_rdmap){
 		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .c = below.c, .read_timeout = a->read_timeout,
+		.requests = a->requests, .request_size = a->request_size,
 	};
 	diw_ddp_setup(&r->ddp, &below);
 	return r->type->init(r);
@@ -89,6 +90,7 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 {
 	struct diw_rdmap fresh = {
 		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .c = r->c, .read_timeout = r->read_timeout,
+		.requests = r->requests, .request_size = r->request_size,
 	};
 	int rc;
 
@@ -216,7 +218,7 @@ const struct diw_record *diw_rdmap_record_next(const struct diw_rdmap *r, const 
 
 const struct diw_record *diw_rdmap_record_find(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn)
 {
-	return diw_record_find(&r->ddp, src, -1, msn);
+	return diw_ddp_is_dgram(&r->ddp) ? diw_record_find(&r->ddp, src, -1, msn) : NULL;
 }
 
 void diw_rdmap_record_release(struct diw_rdmap *r, struct diw_record *record)

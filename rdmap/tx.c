@@ -5,20 +5,23 @@
 #include "base/clock.h"
 #include "rdmap/int.h"
 
-static void start_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+struct diw_ddp_hdr diw_rdmap_dgram_hdr(const struct diw_rdmap_wr *wr)
 {
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
-	struct diw_ddp_tx *tx = &r->tx;
 
-	tx->dst = wr->dst;
-	tx->h = (struct diw_ddp_hdr){
-		.tagged = op->tagged, .opcode = wr->opcode, .imm_valid = wr->imm_valid, .imm = wr->imm,
+	return (struct diw_ddp_hdr){
+		.opcode = wr->opcode == DIW_OP_SEND && wr->solicited ? DIW_OP_SEND_SE : wr->opcode,
+		.tagged = op->tagged, .imm_valid = wr->imm_valid, .imm = wr->imm,
 		.solicited = op->solicited && wr->solicited, .qkey = wr->qkey, .length = wr->buf.len,
 		.stag = wr->stag, .to = wr->to, .qn = op->qn,
 	};
-	if (wr->opcode == DIW_OP_SEND && wr->solicited)
-		tx->h.opcode = DIW_OP_SEND_SE;
-	diw_ddp_tx_begin(&r->ddp, tx, true);
+}
+
+static void start_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+{
+	r->tx.dst = wr->dst;
+	r->tx.h = diw_rdmap_dgram_hdr(wr);
+	diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 }
 
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the types of queue pairs over datagrams, UD and UC, share. */
+/* What the types of queue pairs over datagrams, UD, UC and RD, share. */
 #include "verbs/dgram_qp.h"
 
 #include <errno.h>
@@ -69,7 +69,13 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 	return 0;
 }
 
-int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const struct diw_addr *peer)
+int diw_dgram_qp_seal(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
+{
+	return diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
+}
+
+int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const struct diw_addr *peer,
+		      diw_dgram_qp_link *link)
 {
 	struct diw_dev *dev = qp->dev;
 	const char *text = a->impair ? a->impair : getenv("DIWARP_IMPAIR");
@@ -98,7 +104,7 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 	diw_impair_spec_free(spec);
 	if (rc != 0)
 		return diw_fail(rc, "diw_qp_create: a UDP socket at %s", diw_addr_str(&da.local, name));
-	rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
+	rc = link(qp, a, d);
 	if (rc < 0) {
 		d->ops->close(d);
 		return rc;
@@ -141,6 +147,18 @@ void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info)
 }
 
 /* ---- Requests ---- */
+
+int diw_dgram_qp_check_dst(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
+{
+	(void)len;
+	if (wr->dst.addr.port == 0 || diw_addr_ip_is_zero(&wr->dst.addr))
+		return diw_fail(-EINVAL, "diw_post_send: no destination");
+	if (!diw_dgram_reaches(qp->socket, &wr->dst.addr))
+		return diw_fail(-EAFNOSUPPORT,
+				"diw_post_send: the queue pair's address is of IPv%d, the destination is not",
+				qp->socket->only);
+	return opcode;
+}
 
 bool diw_dgram_qp_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
 {

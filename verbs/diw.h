@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD and UC queue
+ * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD, UC and RD queue
  * pairs) and for iWARP (over MPA and TCP: RC queue pairs): objects, work requests, completions. Connections of RC queue
  * pairs are in diw_cm.h. Calls for libraries that give another interface to queue pairs are in diw_provider.h. Each
  * includes the one before it.
@@ -225,6 +225,8 @@ enum diw_wc_status {
 	DIW_WC_LOC_QP_OP_ERR,        /* UD, UC: the kernel refused a datagram of it (a firewall, no route, ...);
 	                              * wc.errnum says why. The queue pair goes on: the next request may succeed. Where
 	                              * the completion queue has no room that of an unsignaled request is left out. */
+	DIW_WC_PEER_GONE,            /* RD: the destination does not answer, wc.errnum ETIMEDOUT, or has restarted,
+	                              * ECONNRESET. Whether the request took effect is not known. */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
@@ -262,7 +264,7 @@ struct diw_wc {
 	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: between what began the window and the record's close */
 	uint16_t fault;              /* DIW_WC_REM_*: the Terminate code; diw_fault_str() names it */
 	uint8_t status, opcode, flags, close;
-	uint16_t errnum;             /* DIW_WC_LOC_QP_OP_ERR: the kernel's errno; else 0 */
+	uint16_t errnum;             /* DIW_WC_LOC_QP_OP_ERR: the kernel's errno; DIW_WC_PEER_GONE; else 0 */
 	struct diw_addr src;         /* receive side: the sender; Read: the responder */
 };
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
@@ -311,7 +313,7 @@ int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
 struct diw_srq;
 struct diw_qp;
 
-enum diw_qp_type { DIW_QP_UD, DIW_QP_UC, DIW_QP_RC };
+enum diw_qp_type { DIW_QP_UD, DIW_QP_UC, DIW_QP_RC, DIW_QP_RD };
 enum diw_record_mode { DIW_RECORD_MESSAGE, DIW_RECORD_CHUNK };
 
 struct diw_qp_attr {
@@ -396,7 +398,7 @@ int diw_qp_reset(struct diw_qp *qp);
 int diw_abort(struct diw_qp *qp);
 
 struct diw_qp_info {
-	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
+	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's, RD: 2 */
 	enum diw_qp_state state;
 	struct diw_addr local;
 	struct diw_addr peer;        /* UC, RC when connected */
@@ -449,8 +451,9 @@ struct diw_sge { void *addr; uint32_t length; uint32_t stag; };
 
 enum diw_wr_opcode {
 	DIW_WR_SEND,
-	DIW_WR_WRITE,                /* UC: no record; with an immediate it consumes a receive, only if complete. RC */
-	DIW_WR_WRITE_RECORD,         /* UD only */
+	DIW_WR_WRITE,                /* UC: no record; with an immediate it consumes a receive, only if complete.
+	                              * RC, RD */
+	DIW_WR_WRITE_RECORD,         /* UD, RD */
 	DIW_WR_READ,                 /* UD, RC; the entries are the sink */
 	/* RC only */
 	DIW_WR_FETCH_ADD,            /* += compare_add on 8 aligned bytes; the entry receives what was there */
@@ -476,7 +479,7 @@ struct diw_send_wr {
 	unsigned flags;
 	uint32_t imm;
 	uint32_t qkey;               /* of the destination queue pair */
-	struct diw_dest dst;         /* UD */
+	struct diw_dest dst;         /* UD, RD */
 	uint32_t stag;               /* remote STag and tagged offset: Write, Write-Record, Read */
 	uint64_t to;
 	int64_t timeout_ns;          /* UD Read: 0 = the queue pair's */
@@ -497,10 +500,11 @@ struct diw_recv_wr {
 	int num_sge;
 };
 /* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
- * when the lower layer has taken it, and on RC in the order of the posts. RC in state ERROR: requests complete flushed.
- * -ENOMEM queue full, -EINVAL, -EMSGSIZE longer than such a message may be, -EAFNOSUPPORT UD: the destination is of
- * another version of IP than the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a
- * peer that has not said (yet) that it takes them, a Read or an atomic where ORD is 0. */
+ * when the lower layer has taken it, and on RC in the order of the posts; on RD when the destination has taken it, in
+ * the order of the posts to that destination. In state ERROR requests complete flushed. -ENOMEM queue full, -EINVAL,
+ * -EMSGSIZE longer than such a message may be, -EAFNOSUPPORT UD, RD: the destination is of another version of IP than
+ * the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not said (yet)
+ * that it takes them, a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 

@@ -35,6 +35,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	const struct diw_rdmap_attr attr = {
 		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .read_timeout = bounded(a->read_timeout_ns),
+		.requests = a->sq_depth, .request_size = qp->sq.slot_size,
 		.ddp.c = qp->c, .ddp.stags = &qp->dev->stags, .ddp.user = { .pd = qp->pd, .qp = qp },
 		.ddp.cfg = {
 			.qkey = qp->ops->qkey ? a->qkey : 0, .peer.addr = a->peer,

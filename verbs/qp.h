@@ -90,10 +90,10 @@ static inline bool diw_sq_empty(const struct diw_sq *sq)
 /* ---- Queue pair types ---- */
 
 /* Each is one file, which defines diw_qp_ops_NAME, and one line here. */
-#define DIW_QP_TYPES(X) X(UD, ud) X(UC, uc) X(RC, rc)
+#define DIW_QP_TYPES(X) X(UD, ud) X(UC, uc) X(RC, rc) X(RD, rd)
 
-/* What a queue pair type does its own way (verbs/ud.c, uc.c, rc.c; what datagrams share is in verbs/dgram_qp.c). The
- * device's lock is held, but where posters are named. */
+/* What a queue pair type does its own way (verbs/ud.c, uc.c, rc.c, rd.c; what datagrams share is in verbs/dgram_qp.c).
+ * The device's lock is held, but where posters are named. */
 struct diw_qp_ops {
 	enum diw_qp_type type;
 	const struct diw_rdmap_type *rdmap;

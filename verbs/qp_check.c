@@ -56,7 +56,7 @@ int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *a, const str
 	int rc = check_objects(pd, a);
 
 	if (rc == 0 && !ops)
-		rc = diw_fail(-EINVAL, "diw_qp_create: type %d: not UD, UC or RC", (int)a->type);
+		rc = diw_fail(-EINVAL, "diw_qp_create: type %d: not UD, UC, RC or RD", (int)a->type);
 	if (rc == 0)
 		rc = check_sizes(a, ops->max_mulpdu);
 	return rc == 0 ? ops->check(a) : rc;

@@ -113,7 +113,8 @@ bool diw_sq_busy(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 
-	return diw_rdmap_is_sending(r) || diw_sq_has_executed(qp) || diw_rdmap_has_reads(r);
+	return diw_rdmap_is_sending(r) || diw_sq_has_executed(qp) || diw_rdmap_has_reads(r) ||
+	       diw_rdmap_rd_busy(r);
 }
 
 void diw_sq_tell_drained(struct diw_qp *qp)

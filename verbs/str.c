@@ -52,6 +52,7 @@ const char *diw_wc_status_str(int status)
 		[DIW_WC_TIMEOUT] = "timeout", [DIW_WC_LOC_LEN_ERR] = "local length error",
 		[DIW_WC_REM_OP_ERR] = "remote operation error", [DIW_WC_MW_BIND_ERR] = "memory window bind error",
 		[DIW_WC_FLUSHED] = "flushed", [DIW_WC_LOC_QP_OP_ERR] = "refused by the kernel",
+		[DIW_WC_PEER_GONE] = "the peer is gone",
 	};
 
 	return enum_name(names, sizeof names / sizeof *names, status);

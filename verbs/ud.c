@@ -2,24 +2,11 @@
 /* Unreliable datagrams: every request names its destination, and Reads are asked for and answered. */
 #include <errno.h>
 
-#include "base/log.h"
 #include "verbs/dgram_qp.h"
 
 static int ud_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
-	return diw_dgram_qp_open(qp, a, NULL);
-}
-
-static int ud_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
-{
-	(void)len;
-	if (wr->dst.addr.port == 0 || diw_addr_ip_is_zero(&wr->dst.addr))
-		return diw_fail(-EINVAL, "diw_post_send: no destination");
-	if (!diw_dgram_reaches(qp->socket, &wr->dst.addr))
-		return diw_fail(-EAFNOSUPPORT,
-				"diw_post_send: the queue pair's address is of IPv%d, the destination is not",
-				qp->socket->only);
-	return opcode;
+	return diw_dgram_qp_open(qp, a, NULL, diw_dgram_qp_seal);
 }
 
 static void ud_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
@@ -43,6 +30,7 @@ static void ud_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 const struct diw_qp_ops diw_qp_ops_ud = {
 	.type = DIW_QP_UD, .rdmap = &diw_rdmap_type_ud,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ,
-	.check = diw_dgram_qp_check, .open = ud_open, .check_send = ud_check_send, .fill = ud_fill, .run = ud_run,
+	.check = diw_dgram_qp_check, .open = ud_open, .check_send = diw_dgram_qp_check_dst, .fill = ud_fill,
+	.run = ud_run,
 	DIW_DGRAM_QP_OPS,
 };

@@ -30,7 +30,7 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 	static const uint8_t as_wc[] = {
 		[DIW_RDMAP_OK] = DIW_WC_SUCCESS, [DIW_RDMAP_LOCAL_PROT] = DIW_WC_LOC_PROT_ERR,
 		[DIW_RDMAP_BIND] = DIW_WC_MW_BIND_ERR, [DIW_RDMAP_FLUSHED] = DIW_WC_FLUSHED,
-		[DIW_RDMAP_UNSENT] = DIW_WC_LOC_QP_OP_ERR,
+		[DIW_RDMAP_UNSENT] = DIW_WC_LOC_QP_OP_ERR, [DIW_RDMAP_PEER_GONE] = DIW_WC_PEER_GONE,
 	};
 	struct diw_wc *wc = diw_cq_slot(qp->send_cq);
 
@@ -42,7 +42,7 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 	if (status == DIW_RDMAP_REFUSED) {
 		wc->status = refusal_status(wr);
 		wc->fault = wr->fault;
-	} else if (status == DIW_RDMAP_UNSENT) {
+	} else if (status == DIW_RDMAP_UNSENT || status == DIW_RDMAP_PEER_GONE) {
 		wc->errnum = wr->fault;
 	}
 }

@@ -85,7 +85,7 @@ START_TEST(a_queue_pair_that_cannot_be_says_why)
 	qp_says(sq_big, "sq_depth 65537: not 1 to 65536");
 	qp_says(sge_17, "max_sge 17: not 1 to 16");
 	qp_says(inline_big, "max_inline 513: not 0 to 512");
-	qp_says(bad_type, "type 7: not UD, UC or RC");
+	qp_says(bad_type, "type 7: not UD, UC, RC or RD");
 	qp_says(mulpdu_small, "mulpdu 127: not 128 to 65503");
 	qp_says(record_0, "record_timeout_ns 0: less than 1");
 	end_close(&e);

@@ -140,7 +140,7 @@ static bool has_op(const struct perf_plan *p, enum perf_op op)
 static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
 	bool rc = perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM);
-	bool dgram = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC);
+	bool dgram = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RD);
 	int test = optind < argc ? index_of(perf_test_name, PERF_TESTS, argv[optind]) : -1;
 
 	if (p->place == PERF_NOWHERE)

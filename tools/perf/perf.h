@@ -24,7 +24,7 @@
 #define PERF_PATIENCE_NS (10 * DIW_S)
 
 enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_TESTS };
-enum perf_qp { PERF_UD, PERF_UC, PERF_RC, PERF_RC_CONFIRM, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_RAW_TCP,
+enum perf_qp { PERF_UD, PERF_UC, PERF_RD, PERF_RC, PERF_RC_CONFIRM, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_RAW_TCP,
 	       PERF_RAW_TCP_1, PERF_QPS };
 enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
 enum perf_mode { PERF_POLL, PERF_WAIT, PERF_EVENTS };
@@ -33,6 +33,11 @@ extern const char *const perf_test_name[PERF_TESTS], *const perf_qp_name[PERF_QP
 static inline bool perf_is_rc(enum perf_qp qp)
 {
 	return qp == PERF_RC || qp == PERF_RC_CONFIRM;
+}
+
+static inline bool perf_is_dgram(enum perf_qp qp)
+{
+	return qp <= PERF_RD;
 }
 
 struct perf_case {

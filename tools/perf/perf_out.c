@@ -7,8 +7,8 @@
 #include "tools/perf/perf.h"
 
 const char *const perf_test_name[] = { "lat", "bw", "bibw", "rate" };
-const char *const perf_qp_name[] = { "ud", "uc", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1", "raw-tcp",
-	"raw-tcp-1" };
+const char *const perf_qp_name[] = { "ud", "uc", "rd", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1",
+	"raw-tcp", "raw-tcp-1" };
 const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
 
 double perf_cpu_now(void)

@@ -96,7 +96,7 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	int rc;
 
 	diw_qp_attr_init(&attr);
-	attr.type = is_rc ? DIW_QP_RC : r->pc.qp == PERF_UC ? DIW_QP_UC : DIW_QP_UD;
+	attr.type = is_rc ? DIW_QP_RC : r->pc.qp == PERF_UC ? DIW_QP_UC : r->pc.qp == PERF_RD ? DIW_QP_RD : DIW_QP_UD;
 	if (!is_rc)
 		attr.local = r->side.local;
 	attr.local.port = is_rc ? 0 : port;
@@ -227,7 +227,8 @@ static void make_ring(struct rig *r)
 {
 	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ,
 		DIW_WR_FETCH_ADD, DIW_WR_CMP_SWAP };
-	bool write = r->pc.op == PERF_WRITE, asks = op_asks(r->pc.op), ud = r->pc.qp == PERF_UD;
+	bool write = r->pc.op == PERF_WRITE, asks = op_asks(r->pc.op);
+	bool ud = r->pc.qp == PERF_UD || r->pc.qp == PERF_RD;
 	bool lat = r->pc.test == PERF_LAT, small = lat && r->pc.size <= DIW_MAX_INLINE && !asks;
 	bool imm = write && (r->pc.qp == PERF_UC || (lat && !ud));
 	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);

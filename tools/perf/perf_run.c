@@ -218,7 +218,7 @@ bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp)
  * is RC for the others and then the baselines. How many; *nown of them are not compared with. */
 static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, struct perf_row *row, int *nown)
 {
-	bool dgram = pc->qp == PERF_UD || pc->qp == PERF_UC;
+	bool dgram = perf_is_dgram(pc->qp);
 	int n = 0;
 
 	for (int i = 0; i < (dgram ? p->nllps : 1); i++) {
@@ -278,7 +278,8 @@ static int run_op(struct client *c, struct perf_case *pc, enum perf_op op)
 
 static int run_cases(const struct perf_plan *p, int fd)
 {
-	bool beside = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RC_CONFIRM);
+	bool beside = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RD) ||
+		      perf_has_qp(p, PERF_RC_CONFIRM);
 	struct client c = { .plan = p };
 	struct perf_case pc = p->base;
 	int rc = 0;

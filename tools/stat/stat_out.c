@@ -20,6 +20,7 @@ const char *stat_type(const struct diw_stat_qp *qp)
 	case DIW_QP_UD: return "UD";
 	case DIW_QP_UC: return "UC";
 	case DIW_QP_RC: return "RC";
+	case DIW_QP_RD: return "RD";
 	case DIW_STAT_SOCKETS: return "sockets";
 	default: return "unknown";
 	}

@@ -29,7 +29,7 @@ enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc)
 		[DIW_WC_REM_ACCESS_ERR] = IBV_WC_REM_ACCESS_ERR, [DIW_WC_TIMEOUT] = IBV_WC_RESP_TIMEOUT_ERR,
 		[DIW_WC_LOC_LEN_ERR] = IBV_WC_LOC_LEN_ERR, [DIW_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
 		[DIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR, [DIW_WC_FLUSHED] = IBV_WC_WR_FLUSH_ERR,
-		[DIW_WC_LOC_QP_OP_ERR] = IBV_WC_LOC_QP_OP_ERR,
+		[DIW_WC_LOC_QP_OP_ERR] = IBV_WC_LOC_QP_OP_ERR, [DIW_WC_PEER_GONE] = IBV_WC_RETRY_EXC_ERR,
 	};
 
 	if (wc->status == DIW_WC_SUCCESS)
@@ -58,7 +58,7 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
 /* The target's word, or the kernel's. */
 uint32_t of_wc_vendor_err(const struct diw_wc *wc)
 {
-	return wc->status == DIW_WC_LOC_QP_OP_ERR ? wc->errnum : wc->fault;
+	return wc->errnum ? wc->errnum : wc->fault;
 }
 
 unsigned of_wc_flags(const struct diw_wc *wc)

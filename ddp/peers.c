@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving over reliable datagrams (docs/ud-profile.md section 18): the segments of each peer come whole, once and in
+ * order. A segment that finds no receive, or no room for its completion, is not taken: the link keeps it, and what
+ * follows it, of that peer alone.
+ */
+#include "ddp/peers.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/trace.h"
+#include "ddp/ddp.h"
+
+#define FORGET_NS (60 * DIW_S)       /* the sender of a message has given up, or has gone */
+
+int diw_peers_init(struct diw_ddp *d)
+{
+	uint32_t max = d->cfg.max_sources, buckets = diw_pool_buckets(max);
+	struct diw_arena arena = { 0 };
+	struct diw_peers *p;
+	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *p) + diw_pool_bytes(sizeof(struct diw_peer_msg), max) +
+					diw_arena_round(buckets * sizeof *p->bucket));
+
+	if (rc < 0)
+		return rc;
+	p = diw_arena_take(&arena, sizeof *p);
+	p->arena = arena;
+	diw_pool_init(&p->pool, &p->arena, sizeof(struct diw_peer_msg), max);
+	p->bucket = diw_arena_take(&p->arena, buckets * sizeof *p->bucket);
+	p->mask = buckets - 1;
+	p->seed = diw_random();
+	diw_list_init(&p->age);
+	d->peers = p;
+	return 0;
+}
+
+/* ---- The message of a peer ---- */
+
+static struct diw_peer_msg **peer_msg_bucket(const struct diw_peers *p, const struct diw_addr *addr)
+{
+	return &p->bucket[diw_addr_hash(addr, p->seed) & p->mask];
+}
+
+static struct diw_peer_msg *peer_msg_find(const struct diw_peers *p, const struct diw_addr *addr)
+{
+	struct diw_peer_msg *m = p->pool.used ? *peer_msg_bucket(p, addr) : NULL;
+
+	while (m && !diw_addr_eq(&m->addr, addr))
+		m = m->hnext;
+	return m;
+}
+
+static struct diw_peer_msg *peer_msg_new(struct diw_peers *p, const struct diw_ddp_seg *seg, struct diw_recv *recv)
+{
+	struct diw_peer_msg *m = diw_pool_get(&p->pool), **at = peer_msg_bucket(p, seg->src);
+
+	if (!m)
+		return NULL;
+	*m = (struct diw_peer_msg){ .hnext = *at, .addr = *seg->src, .recv = recv, .first = seg->h };
+	diw_list_init(&m->age);
+	*at = m;
+	return m;
+}
+
+static void peer_msg_end(struct diw_ddp *d, struct diw_peer_msg *m)
+{
+	struct diw_peer_msg **at = peer_msg_bucket(d->peers, &m->addr);
+
+	while (*at != m)
+		at = &(*at)->hnext;
+	*at = m->hnext;
+	diw_list_del(&m->age);
+	diw_pool_put(&d->peers->pool, m);
+}
+
+/* Its sender has begun another one, or has gone. */
+static void peer_msg_give_up(struct diw_ddp *d, struct diw_peer_msg *m)
+{
+	d->c->reasm_timeout++;
+	if (m->recv)
+		d->ulp->recv_return(d->ulp_ctx, m->recv);
+	peer_msg_end(d, m);
+}
+
+static void peer_msg_grow(struct diw_ddp *d, struct diw_peer_msg *m, uint32_t len, uint64_t now)
+{
+	m->got += len;
+	m->last_ns = now;
+	diw_list_del(&m->age);
+	diw_list_add_tail(&d->peers->age, &m->age);
+}
+
+/* Whether a segment behind the first one goes on with M. */
+static uint16_t peer_msg_continues(const struct diw_peer_msg *m, const struct diw_ddp_hdr *h)
+{
+	const struct diw_ddp_hdr *f;
+
+	if (!m)
+		return DIW_FAULT_MO;
+	f = &m->first;
+	if (h->msn != f->msn || h->epoch != f->epoch || h->mo != m->got)
+		return DIW_FAULT_MO;
+	return h->tagged == f->tagged && h->opcode == f->opcode && h->length == f->length &&
+	       h->imm_valid == f->imm_valid && h->imm == f->imm &&
+	       (!h->tagged || (h->stag == f->stag && h->to - h->mo == f->to)) ? 0 : DIW_FAULT_STREAM;
+}
+
+/* ---- Segments ---- */
+
+static uint16_t peer_stalls(struct diw_ddp *d)
+{
+	d->c->rx_stalled += !d->order.waiting;
+	d->order.waiting = true;
+	return DIW_DDP_NOT_NOW;
+}
+
+static uint16_t send_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_peer_msg *m, uint64_t now)
+{
+	struct diw_recv *recv = m ? m->recv : NULL;
+	uint16_t fault = 0;
+
+	if (seg->h.last && !d->ulp->cq_room(d->ulp_ctx, 1))
+		return peer_stalls(d);
+	if (!recv)
+		recv = d->ulp->recv_take(d->ulp_ctx);
+	if (!recv)
+		return peer_stalls(d);
+	if (!m && seg->h.length > recv->buf.len)
+		fault = DIW_FAULT_TOO_LONG;
+	else if (!m && !seg->h.last && !(m = peer_msg_new(d->peers, seg, recv)))
+		fault = peer_stalls(d);
+	if (fault) {
+		d->ulp->recv_return(d->ulp_ctx, recv);
+		return fault;
+	}
+	if (diw_ddp_place(d, &recv->buf, seg->h.mo, seg->payload, seg->len) != 0)
+		fault = DIW_FAULT_LOCAL_PROT;
+	else
+		d->c->rx_payload += seg->len;
+	if (fault == 0 && !seg->h.last) {
+		peer_msg_grow(d, m, seg->len, now);
+		return 0;
+	}
+	if (m)
+		peer_msg_end(d, m);
+	if (fault && !d->ulp->cq_room(d->ulp_ctx, 1))
+		d->ulp->recv_return(d->ulp_ctx, recv);
+	else
+		d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
+	return fault;
+}
+
+static void write_record_done(struct diw_ddp *d, const struct diw_ddp_seg *seg)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	struct diw_record r = {
+		.addr = *seg->src, .to = h->to - h->mo, .stag = h->stag, .length = h->length, .msn = h->msn,
+		.imm = h->imm, .imm_valid = h->imm_valid, .solicited = h->solicited, .reason = DIW_CLOSE_COMPLETE,
+	};
+
+	diw_range_init(&r.ranges);
+	if (h->length)                          /* one range: no array is lent */
+		diw_range_add(&r.ranges, NULL, 0, h->length);
+	d->ulp->record_done(d->ulp_ctx, &r, 0, h->length, true);
+}
+
+/* A Write or Write-Record. What its end needs is asked for before its last segment is placed. */
+static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const struct diw_ddp_target *t,
+			 struct diw_peer_msg *m, uint64_t now)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	bool record = t->kind == DIW_TARGET_RECORD, imm = h->imm_valid && !record;
+	struct diw_recv *recv = NULL;
+	uint16_t fault = 0;
+	uint8_t *to;
+
+	if (h->last && (record || imm) && !d->ulp->cq_room(d->ulp_ctx, 1))
+		return peer_stalls(d);
+	if (h->last && imm && !(recv = d->ulp->recv_take(d->ulp_ctx)))
+		return peer_stalls(d);
+	if (seg->len)                           /* no bytes, no check (RFC 5040 section 5.1) */
+		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
+					 &to);
+	if (fault == 0 && !m && !h->last && !(m = peer_msg_new(d->peers, seg, NULL)))
+		fault = peer_stalls(d);
+	if (fault) {
+		if (recv)
+			d->ulp->recv_return(d->ulp_ctx, recv);
+		return fault;
+	}
+	if (seg->len)
+		memcpy(to, seg->payload, seg->len);
+	d->c->rx_payload += seg->len;
+	if (!h->last) {
+		peer_msg_grow(d, m, seg->len, now);
+		return 0;
+	}
+	if (m)
+		peer_msg_end(d, m);
+	if (record)
+		write_record_done(d, seg);
+	else if (imm)
+		d->ulp->recv_done(d->ulp_ctx, recv, seg, 0);
+	else
+		d->ulp->placed(d->ulp_ctx, NULL, seg, now);
+	return 0;
+}
+
+/* M of a segment of a Send or Write: of the first one NULL. */
+static uint16_t peer_msg_of(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_peer_msg **m)
+{
+	*m = peer_msg_find(d->peers, seg->src);
+	if (seg->h.mo)
+		return peer_msg_continues(*m, &seg->h);
+	if (*m)
+		peer_msg_give_up(d, *m);
+	*m = NULL;
+	return 0;
+}
+
+static uint16_t peer_take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_peer_msg *m;
+	struct diw_ddp_target t;
+	uint16_t fault = d->ulp->target(d->ulp_ctx, seg, &t, now);
+
+	if (fault)
+		return fault;
+	if (t.kind == DIW_TARGET_MESSAGE)
+		return d->ulp->message(d->ulp_ctx, seg, now);
+	if (t.kind == DIW_TARGET_BUF) {
+		fault = diw_ddp_place(d, &t.buf, seg->h.mo, seg->payload, seg->len);
+		d->c->rx_payload += fault ? 0 : seg->len;
+		if (fault == 0)
+			d->ulp->placed(d->ulp_ctx, t.cookie, seg, now);
+		return fault;
+	}
+	fault = peer_msg_of(d, seg, &m);
+	if (fault)
+		return fault;
+	return t.kind == DIW_TARGET_RECV ? send_rx(d, seg, m, now) : write_rx(d, seg, &t, m, now);
+}
+
+static uint16_t peer_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from,
+			     uint64_t now)
+{
+	uint16_t fault;
+
+	seg->to = from->to;
+	seg->raw = from->data;
+	fault = diw_ddp_hdr_decode(&seg->h, &seg->hdr_len, from->data, from->len);
+	seg->payload = seg->raw + seg->hdr_len;
+	seg->len = from->len - seg->hdr_len;
+	if (fault == 0)
+		fault = peer_take(d, seg, now);
+	if (fault == 0)
+		DIW_TRACE_SEGMENT_RECEIVED(d->c, seg->h.opcode, seg->h.msn, seg->h.mo, seg->len, seg->src->port);
+	return fault;
+}
+
+static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	struct diw_ddp *d = ctx;
+	int i;
+
+	if (d->order.dead) {
+		d->c->rx_segments += (uint64_t)n;
+		d->c->rx_dead += (uint64_t)n;
+		return n;
+	}
+	d->order.waiting = false;
+	for (i = 0; i < n; i++) {
+		struct diw_ddp_seg seg = { .src = src };
+		uint16_t fault = peer_segment(d, &seg, &segs[i], now);
+
+		if (fault == DIW_DDP_NOT_NOW)
+			break;
+		if (fault)
+			diw_ddp_drop(d, &seg, segs[i].len, fault, now);
+	}
+	d->c->rx_segments += (uint64_t)i;
+	return i;
+}
+
+static void peers_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	struct diw_ddp *d = ctx;
+
+	d->ulp->refused(d->ulp_ctx, first, n, errnum);
+}
+
+static void peers_acked(void *ctx, uint32_t first, uint32_t n)
+{
+	struct diw_ddp *d = ctx;
+
+	d->ulp->acked(d->ulp_ctx, first, n);
+}
+
+static void peers_room(void *ctx, const struct diw_addr *peer)
+{
+	struct diw_ddp *d = ctx;
+
+	d->ulp->room(d->ulp_ctx, peer);
+}
+
+const struct diw_link_up diw_ddp_peers_up = {
+	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .room = peers_room,
+};
+
+/* ---- Time ---- */
+
+void diw_peers_timers(struct diw_ddp *d, uint64_t now)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->peers->age))) {
+		struct diw_peer_msg *m = diw_container(l, struct diw_peer_msg, age);
+
+		if (now < m->last_ns + FORGET_NS)
+			break;
+		peer_msg_give_up(d, m);
+	}
+}
+
+uint64_t diw_peers_deadline(const struct diw_ddp *d)
+{
+	const struct diw_list *l = diw_list_first(&d->peers->age);
+
+	return l ? diw_container((struct diw_list *)l, struct diw_peer_msg, age)->last_ns + FORGET_NS : DIW_NEVER;
+}
+
+void diw_peers_fini(struct diw_ddp *d)
+{
+	struct diw_arena arena = d->peers->arena;
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->peers->age)))
+		peer_msg_give_up(d, diw_container(l, struct diw_peer_msg, age));
+	diw_arena_fini(&arena);
+	d->peers = NULL;
+}

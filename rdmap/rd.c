@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The type RD: Sends, Writes and Write-Records of any peer, each peer's once and in order (docs/ud-profile.md
+ * section 18). */
+#include "base/clock.h"
+#include "rdmap/rd.h"
+
+static uint16_t rd_type_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+	const struct diw_rdmap_op *op = &diw_rdmap_ops[seg->h.opcode];
+	uint16_t fault = diw_rdmap_check(r, seg);
+
+	(void)now;
+	if (fault)
+		return fault;
+	if (op->max && seg->h.length > op->max)
+		return DIW_FAULT_TOO_LONG;
+	t->kind = seg->h.opcode == DIW_OP_WRITE ? DIW_TARGET_STAG :
+		  seg->h.opcode == DIW_OP_WRITE_RECORD ? DIW_TARGET_RECORD : DIW_TARGET_RECV;
+	return 0;
+}
+
+/* The end of a Write of which no completion tells. */
+static void rd_type_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+
+	(void)cookie, (void)seg, (void)now;
+	r->c->rx_messages++;
+}
+
+static void rd_type_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
+{
+	(void)ctx, (void)seg, (void)fault, (void)now;
+}
+
+static int rd_type_init(struct diw_rdmap *r)
+{
+	int rc = diw_peers_init(&r->ddp);
+
+	if (rc < 0)
+		return rc;
+	rc = diw_rdmap_rd_send_init(r);
+	if (rc < 0)
+		diw_peers_fini(&r->ddp);
+	return rc;
+}
+
+static void rd_type_fini(struct diw_rdmap *r)
+{
+	diw_peers_fini(&r->ddp);
+	diw_rdmap_rd_send_fini(r);
+}
+
+static void rd_type_timers(struct diw_rdmap *r, uint64_t now)
+{
+	diw_peers_timers(&r->ddp, now);
+}
+
+static uint64_t rd_type_deadline(const struct diw_rdmap *r, bool waiting)
+{
+	(void)waiting;
+	return diw_peers_deadline(&r->ddp);
+}
+
+const struct diw_rdmap_type diw_rdmap_type_rd = {
+	.ulp = {
+		DIW_RDMAP_ULP, .target = rd_type_target, .recv_take = diw_rdmap_recv_take,
+		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
+		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
+		.room = diw_rdmap_rd_room,
+	},
+	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD,
+	.init = rd_type_init, .fini = rd_type_fini, .timers = rd_type_timers, .deadline = rd_type_deadline,
+};

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests over reliable datagrams. Each destination has a queue of its own, and takes turns with the others: one that
+ * takes nothing holds up no other. A request has ended when the destination has acknowledged all its segments.
+ */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "rdmap/rd.h"
+
+#define TURN 65536                   /* octets of one destination, before another has its turn */
+
+static size_t req_size(const struct diw_rdmap *r)
+{
+	return (offsetof(struct rd_req, wr) + r->request_size + 15) & ~(size_t)15;
+}
+
+int diw_rdmap_rd_send_init(struct diw_rdmap *r)
+{
+	uint32_t n = r->requests, buckets = diw_pool_buckets(n), numbers = diw_pool_buckets(DIW_RDMAP_RD_SEGMENTS);
+	struct diw_arena arena = { 0 };
+	struct diw_rdmap_rd *rd;
+	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) + diw_pool_bytes(req_size(r), n) +
+				diw_pool_bytes(sizeof(struct rd_dest), n) +
+				diw_pool_bytes(sizeof(struct rd_sent), DIW_RDMAP_RD_SEGMENTS) +
+				diw_arena_round(buckets * sizeof *rd->dest) +
+				diw_arena_round(numbers * sizeof *rd->number));
+
+	if (rc < 0)
+		return rc;
+	rd = diw_arena_take(&arena, sizeof *rd);
+	rd->arena = arena;
+	diw_pool_init(&rd->reqs, &rd->arena, req_size(r), n);
+	diw_pool_init(&rd->dests, &rd->arena, sizeof(struct rd_dest), n);
+	diw_pool_init(&rd->sent, &rd->arena, sizeof(struct rd_sent), DIW_RDMAP_RD_SEGMENTS);
+	rd->dest = diw_arena_take(&rd->arena, buckets * sizeof *rd->dest);
+	rd->number = diw_arena_take(&rd->arena, numbers * sizeof *rd->number);
+	rd->dest_mask = buckets - 1;
+	rd->number_mask = numbers - 1;
+	rd->seed = diw_random();
+	diw_list_init(&rd->ready);
+	diw_list_init(&rd->done);
+	r->rd = rd;
+	return 0;
+}
+
+void diw_rdmap_rd_send_fini(struct diw_rdmap *r)
+{
+	struct diw_arena arena = r->rd->arena;
+
+	diw_arena_fini(&arena);
+	r->rd = NULL;
+}
+
+/* ---- Segments that are not acknowledged ---- */
+
+static struct rd_sent **sent_bucket(struct diw_rdmap_rd *rd, uint32_t first)
+{
+	return &rd->number[first & rd->number_mask];
+}
+
+static struct rd_sent **sent_at(struct diw_rdmap_rd *rd, uint32_t first)
+{
+	struct rd_sent **at = sent_bucket(rd, first);
+
+	while (*at && (*at)->first != first)
+		at = &(*at)->hnext;
+	return at;
+}
+
+static void sent_hash(struct diw_rdmap_rd *rd, struct rd_sent *s)
+{
+	struct rd_sent **at = sent_bucket(rd, s->first);
+
+	s->hnext = *at;
+	*at = s;
+}
+
+/* The link has taken N segments of REQ. */
+static void sent_add(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t first, uint32_t n)
+{
+	struct rd_sent *s = req->sent;
+
+	if (n == 0)
+		return;
+	if (s && s->first + s->n == first) {
+		s->n += n;
+		return;
+	}
+	s = diw_pool_get(&rd->sent);            /* as many as segments: never NULL */
+	*s = (struct rd_sent){ .next = req->sent, .req = req, .first = first, .n = n };
+	req->sent = s;
+	sent_hash(rd, s);
+}
+
+static void sent_end(struct diw_rdmap_rd *rd, struct rd_sent **at)
+{
+	struct rd_sent *s = *at, **of = &s->req->sent;
+
+	*at = s->hnext;
+	while (*of != s)
+		of = &(*of)->next;
+	*of = s->next;
+	diw_pool_put(&rd->sent, s);
+}
+
+/* ---- Destinations ---- */
+
+static struct rd_dest **dest_bucket(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+{
+	return &rd->dest[diw_addr_hash(addr, rd->seed) & rd->dest_mask];
+}
+
+static struct rd_dest *dest_find(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+{
+	struct rd_dest *d = *dest_bucket(rd, addr);
+
+	while (d && !diw_addr_eq(&d->addr, addr))
+		d = d->hnext;
+	return d;
+}
+
+static struct rd_dest *dest_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+{
+	struct rd_dest *d = dest_find(rd, addr), **at;
+
+	if (d)
+		return d;
+	d = diw_pool_get(&rd->dests);           /* as many as requests */
+	at = dest_bucket(rd, addr);
+	*d = (struct rd_dest){ .hnext = *at, .addr = *addr, .state = RD_DEST_IDLE };
+	diw_list_init(&d->turn);
+	diw_list_init(&d->reqs);
+	*at = d;
+	return d;
+}
+
+static void dest_end(struct diw_rdmap_rd *rd, struct rd_dest *d)
+{
+	struct rd_dest **at = dest_bucket(rd, &d->addr);
+
+	while (*at != d)
+		at = &(*at)->hnext;
+	*at = d->hnext;
+	diw_list_del(&d->turn);
+	diw_pool_put(&rd->dests, d);
+}
+
+static void dest_ready(struct diw_rdmap_rd *rd, struct rd_dest *d)
+{
+	if (d->state == RD_DEST_READY)
+		return;
+	d->state = RD_DEST_READY;
+	diw_list_add_tail(&rd->ready, &d->turn);
+}
+
+static void dest_rests(struct rd_dest *d, enum rd_dest_state state)
+{
+	diw_list_del(&d->turn);
+	d->state = state;
+}
+
+/* ---- Requests ---- */
+
+bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
+{
+	struct diw_rdmap_rd *rd = r->rd;
+	struct rd_req *req = diw_pool_get(&rd->reqs);
+	uint8_t *behind;
+
+	if (!req)
+		return false;
+	req->dest = dest_get(rd, &wr->dst.addr);
+	req->sent = NULL;
+	req->left = false;
+	req->wr = *wr;
+	behind = (uint8_t *)(&req->wr + 1);
+	if (wr->inline_data) {
+		memcpy(behind, wr->inline_data, wr->buf.len);
+		req->wr.inline_data = behind;
+	} else {
+		memcpy(behind, wr->buf.sge, wr->buf.n * sizeof *wr->buf.sge);
+		req->wr.buf.sge = (const struct diw_ddp_sge *)(const void *)behind;
+	}
+	diw_list_init(&req->link);
+	diw_list_add_tail(&req->dest->reqs, &req->link);
+	if (!req->dest->next) {
+		req->dest->next = req;
+		dest_ready(rd, req->dest);
+	}
+	return true;
+}
+
+static void req_end(struct diw_rdmap_rd *rd, struct rd_req *req)
+{
+	struct rd_dest *d = req->dest;
+
+	diw_list_del(&req->link);
+	diw_list_add_tail(&rd->done, &req->link);
+	if (diw_list_empty(&d->reqs))
+		dest_end(rd, d);
+}
+
+static void req_settle(struct diw_rdmap_rd *rd, struct rd_req *req)
+{
+	if (req->left && !req->sent)
+		req_end(rd, req);
+}
+
+struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r)
+{
+	struct diw_list *l = diw_list_first(&r->rd->done);
+
+	return l ? &diw_container(l, struct rd_req, link)->wr : NULL;
+}
+
+void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
+{
+	struct rd_req *req = diw_container(wr, struct rd_req, wr);
+
+	diw_list_del(&req->link);
+	diw_pool_put(&r->rd->reqs, req);
+}
+
+bool diw_rdmap_rd_busy(const struct diw_rdmap *r)
+{
+	return r->rd && r->rd->reqs.used;
+}
+
+/* All requests to D end; of those that had begun the answer is unknown. */
+static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, uint8_t status, uint16_t fault)
+{
+	struct diw_list *l, *next;
+
+	dest_rests(d, RD_DEST_IDLE);
+	d->next = NULL;
+	diw_list_for_each_safe(l, next, &d->reqs) {
+		struct rd_req *req = diw_container(l, struct rd_req, link);
+
+		while (req->sent)
+			sent_end(rd, sent_at(rd, req->sent->first));
+		req->wr.status = status;
+		req->wr.fault = fault;
+		req_end(rd, req);               /* behind the last one D is gone */
+	}
+}
+
+void diw_rdmap_rd_flush(struct diw_rdmap *r)
+{
+	struct diw_rdmap_rd *rd = r->rd;
+
+	for (uint32_t i = 0; i <= rd->dest_mask; i++)
+		while (rd->dest[i])
+			dest_fail(rd, rd->dest[i], DIW_RDMAP_FLUSHED, 0);
+}
+
+/* ---- Sending ---- */
+
+static void rd_message_begin(struct diw_rdmap *r, struct rd_dest *d, const struct diw_rdmap_wr *wr)
+{
+	d->tx.dst = wr->dst;
+	d->tx.h = diw_rdmap_dgram_hdr(wr);
+	diw_ddp_tx_begin(&r->ddp, &d->tx, true);
+}
+
+/* 0: REQ has left, or cannot; -EAGAIN: the link has no room for D; -EBUSY: the budget is spent. */
+static int req_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req, int64_t *budget, uint64_t now)
+{
+	uint32_t first = diw_ddp_taken(&r->ddp);
+	struct iovec iov[DIW_DDP_MAX_SGE];
+	int rc;
+
+	if (req->wr.inline_data) {
+		iov[0] = (struct iovec){ (void *)req->wr.inline_data, req->wr.buf.len };
+	} else if (diw_ddp_gather(&r->ddp, &req->wr.buf, iov) != 0) {
+		d->tx.active = false;           /* the next message ends the one that has begun */
+		req->wr.status = DIW_RDMAP_LOCAL_PROT;
+		return 0;
+	}
+	if (!d->tx.active)
+		rd_message_begin(r, d, &req->wr);
+	rc = diw_ddp_tx_run(&r->ddp, &d->tx, iov, budget, now);
+	sent_add(r->rd, req, first, diw_ddp_taken(&r->ddp) - first);
+	return rc;
+}
+
+/* A turn of D. -EBUSY: it has more to send. */
+static int dest_run(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
+{
+	while (d->next) {
+		struct rd_req *req = d->next;
+		int rc = req_send(r, d, req, budget, now);
+
+		if (rc == -EAGAIN)
+			dest_rests(d, RD_DEST_BLOCKED);
+		if (rc < 0)
+			return rc;
+		req->left = true;
+		d->next = req->link.next == &d->reqs ? NULL : diw_container(req->link.next, struct rd_req, link);
+		if (!d->next)
+			dest_rests(d, RD_DEST_IDLE);
+		if (!req->sent)
+			return req_settle(r->rd, req), 0;      /* D may be gone */
+	}
+	return 0;
+}
+
+int diw_rdmap_rd_run(struct diw_rdmap *r, int64_t *budget, uint64_t now)
+{
+	struct diw_rdmap_rd *rd = r->rd;
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&rd->ready))) {
+		struct rd_dest *d = diw_container(l, struct rd_dest, turn);
+		int64_t turn = *budget < TURN ? *budget : TURN, left = turn;
+
+		if (*budget <= 0)
+			return -EBUSY;
+		diw_list_del(&d->turn);
+		diw_list_add_tail(&rd->ready, &d->turn);
+		dest_run(r, d, &left, now);
+		*budget -= turn - left;
+	}
+	return 0;
+}
+
+/* ---- The link's answers ---- */
+
+void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n)
+{
+	struct diw_rdmap *r = ctx;
+	struct diw_rdmap_rd *rd = r->rd;
+
+	while (n) {
+		struct rd_sent **at = sent_at(rd, first), *s = *at;
+		uint32_t took = s ? s->n < n ? s->n : n : 1;   /* what is no request's is not waited for */
+
+		first += took;
+		n -= took;
+		if (!s)
+			continue;
+		if (took == s->n) {
+			struct rd_req *req = s->req;
+
+			sent_end(rd, at);
+			req_settle(rd, req);
+			continue;
+		}
+		*at = s->hnext;
+		s->first += took;
+		s->n -= took;
+		sent_hash(rd, s);
+	}
+}
+
+/* Once a segment; the first one of a destination ends all its requests. */
+void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	struct diw_rdmap *r = ctx;
+
+	for (; n; first++, n--) {
+		struct rd_sent *s = *sent_at(r->rd, first);
+
+		if (s)
+			dest_fail(r->rd, s->req->dest, DIW_RDMAP_PEER_GONE, (uint16_t)errnum);
+	}
+}
+
+void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)
+{
+	struct diw_rdmap *r = ctx;
+	struct rd_dest *d = peer ? dest_find(r->rd, peer) : NULL;
+
+	if (d && d->state == RD_DEST_BLOCKED)
+		dest_ready(r->rd, d);
+	for (uint32_t i = 0; !peer && i <= r->rd->dest_mask; i++)
+		for (d = r->rd->dest[i]; d; d = d->hnext)
+			if (d->state == RD_DEST_BLOCKED)
+				dest_ready(r->rd, d);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs of reliable datagrams: what arrives, in which order, and when a request completes. */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+
+#define IN (KIT_SIZE / 2)             /* where messages come to; peers' memory begins there */
+#define BIG (300u << 10)
+#define MANY 200u
+
+static struct kit k;
+static struct end a, b, c;
+
+static void end_open_rd(struct end *e, const char *impair, const struct diw_addr *local)
+{
+	struct diw_qp_attr attr;
+
+	end_attr(&attr);
+	attr.type = DIW_QP_RD;
+	attr.impair = impair;
+	attr.sq_depth = attr.rq_depth = 2 * MANY;
+	if (local)
+		attr.local = *local;
+	end_open(e, &k, &attr, 2 * MANY);
+}
+
+static void open_ends(const char *impair)
+{
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open_rd(&a, impair, NULL);
+	end_open_rd(&b, impair, NULL);
+	end_open_rd(&c, impair, NULL);
+	for (uint32_t i = 0; i < IN; i++)
+		k.mem[i] = (uint8_t)(i * 7 + i / 251);
+}
+
+static void close_ends(void)
+{
+	end_close(&a);
+	end_close(&b);
+	end_close(&c);
+	kit_close(&k);
+}
+
+static struct diw_wc next_of(struct diw_cq *cq)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_cq_poll(cq, &wc, 1, KIT_LIMIT), 1);
+	return wc;
+}
+
+static void is_sent(struct end *e, uint64_t wr_id)
+{
+	struct diw_wc wc = next_of(e->scq);
+
+	ck_assert_str_eq(diw_wc_status_str(wc.status), diw_wc_status_str(DIW_WC_SUCCESS));
+	ck_assert_uint_eq(wc.wr_id, wr_id);
+}
+
+static void nothing_for(struct diw_cq *cq, int ms)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_cq_poll(cq, &wc, 1, ms * (int64_t)DIW_MS), 0);
+}
+
+/* LEN bytes from OFF of the sender's half are at OFF of the receiver's. */
+static void has_come(uint32_t off, uint32_t len)
+{
+	ck_assert_int_eq(memcmp(k.mem + IN + off, k.mem + off, len), 0);
+}
+
+static void receives(struct end *e, uint32_t len, const struct end *from)
+{
+	struct diw_wc wc = next_of(e->rcq);
+
+	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(wc.opcode, DIW_WC_RECV);
+	ck_assert_uint_eq(wc.byte_len, len);
+	ck_assert(memcmp(&wc.src, &from->addr, sizeof wc.src) == 0);
+}
+
+/* ---- Sends ---- */
+
+START_TEST(a_send_completes_when_it_was_taken)
+{
+	open_ends("");
+	ck_assert_int_eq(end_send(&a, &b, 0, BIG, DIW_SEND_SIGNALED), 0);
+	nothing_for(a.scq, 50);                 /* there is no receive for it */
+	ck_assert_int_eq(end_recv(&b, IN, BIG, 1), 0);
+	receives(&b, BIG, &a);
+	has_come(0, BIG);
+	is_sent(&a, 0);
+	close_ends();
+}
+END_TEST
+
+/* One that waits for a receive of its peer holds up no other, not even with more than a queue's depth behind it. */
+START_TEST(a_peer_without_receives_holds_up_itself)
+{
+	open_ends("");
+	for (uint32_t i = 0; i < MANY; i++)
+		ck_assert_int_eq(end_send(&a, &b, i, 4, DIW_SEND_SIGNALED), 0);
+	for (uint32_t i = 0; i < 10 * MANY; i++) {
+		ck_assert_int_eq(end_recv(&c, IN, BIG, 1), 0);
+		ck_assert_int_eq(end_send(&a, &c, BIG + i, 64, DIW_SEND_SIGNALED), 0);
+		receives(&c, 64, &a);
+		is_sent(&a, BIG + i);
+	}
+	for (uint32_t i = 0; i < MANY; i++) {
+		ck_assert_int_eq(end_recv(&b, IN + i, 4, i), 0);
+		receives(&b, 4, &a);
+		is_sent(&a, i);
+	}
+	has_come(0, MANY + 3);
+	close_ends();
+}
+END_TEST
+
+/* Loss, repetition and reordering: every message once, and in the order of the posts. */
+START_TEST(a_bad_network_changes_nothing)
+{
+	open_ends("loss=10%,dup=5%,reorder=10%");
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint32_t len = 1 + i * 137 % 5000;
+
+		ck_assert_int_eq(end_recv(&b, IN + i * 5000, 5000, i), 0);
+		ck_assert_int_eq(end_send(&a, &b, i * 5000, len, DIW_SEND_SIGNALED), 0);
+	}
+	for (uint32_t i = 0; i < MANY; i++) {
+		struct diw_wc wc = next_of(b.rcq);
+
+		ck_assert_uint_eq(wc.wr_id, i);
+		ck_assert_uint_eq(wc.byte_len, 1 + i * 137 % 5000);
+		has_come(i * 5000, wc.byte_len);
+	}
+	for (uint32_t i = 0; i < MANY; i++)
+		is_sent(&a, i * 5000);
+	nothing_for(b.rcq, 20);
+	close_ends();
+}
+END_TEST
+
+/* ---- Writes ---- */
+
+static void write_to(struct end *to, uint32_t off, uint32_t len, enum diw_wr_opcode op, unsigned flags)
+{
+	struct diw_sge sge = { k.mem + off, len, k.mr->stag };
+	struct diw_send_wr wr = { .wr_id = off, .sge = &sge, .num_sge = 1, .opcode = op, .flags = flags, .imm = 77,
+				  .dst.addr = to->addr, .stag = k.mr->stag, .to = k.mr->to + IN + off };
+
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+}
+
+/* A Send behind a Write of the same peer tells that the Write is there. */
+START_TEST(writes_are_in_order_with_sends)
+{
+	open_ends("loss=5%,reorder=10%");
+	for (uint32_t i = 0; i < 10; i++) {
+		write_to(&b, 64 + i * BIG, BIG, DIW_WR_WRITE, 0);
+		ck_assert_int_eq(end_recv(&b, IN, 64, i), 0);
+		ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
+		receives(&b, 64, &a);
+		has_come(64 + i * BIG, BIG);
+		is_sent(&a, 0);
+	}
+	close_ends();
+}
+END_TEST
+
+START_TEST(writes_with_immediate_and_write_records)
+{
+	struct diw_wc wc;
+
+	open_ends("");
+	write_to(&b, 0, BIG, DIW_WR_WRITE, DIW_SEND_SIGNALED | DIW_SEND_IMM);
+	nothing_for(a.scq, 20);
+	ck_assert_int_eq(end_recv(&b, IN, 0, 5), 0);
+	wc = next_of(b.rcq);
+	ck_assert_int_eq(wc.opcode, DIW_WC_RECV_WRITE_IMM);
+	ck_assert_uint_eq(wc.wr_id, 5);
+	ck_assert_uint_eq(wc.imm, 77);
+	ck_assert_uint_eq(wc.byte_len, BIG);
+	ck_assert_uint_eq(wc.to, k.mr->to + IN);
+	has_come(0, BIG);
+	is_sent(&a, 0);
+
+	write_to(&b, BIG, BIG, DIW_WR_WRITE_RECORD, DIW_SEND_SIGNALED | DIW_SEND_IMM);
+	wc = next_of(b.rcq);
+	ck_assert_int_eq(wc.opcode, DIW_WC_RECV_WRITE_RECORD);
+	ck_assert_int_eq(wc.close, DIW_RECORD_COMPLETE);
+	ck_assert_uint_eq(wc.byte_len, BIG);
+	ck_assert_uint_eq(wc.nranges, 1);
+	ck_assert_uint_eq(wc.imm, 77);
+	ck_assert_uint_eq(wc.to, k.mr->to + IN + BIG);
+	has_come(BIG, BIG);
+	is_sent(&a, BIG);
+	close_ends();
+}
+END_TEST
+
+/* ---- Ends ---- */
+
+/* What went to a process that is gone fails, and nothing else. */
+START_TEST(a_restarted_peer_fails_what_went_to_it)
+{
+	struct diw_addr at;
+	struct diw_wc wc;
+
+	open_ends("");
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
+	is_sent(&a, 0);
+	ck_assert_int_eq(end_send(&a, &b, 1, 64, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_send(&a, &b, 2, 64, 0), 0);
+	ck_assert_int_eq(end_send(&a, &c, 3, 64, DIW_SEND_SIGNALED), 0);
+	at = b.addr;
+	end_close(&b);
+	end_open_rd(&b, "", &at);
+	for (int i = 1; i < 3; i++) {           /* a failure is told of a request that is not signalled, too */
+		wc = next_of(a.scq);
+		ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
+		ck_assert_int_eq(wc.errnum, ECONNRESET);
+		ck_assert_uint_eq(wc.wr_id, i);
+	}
+	ck_assert_int_eq(end_recv(&c, IN, 64, 1), 0);
+	is_sent(&a, 3);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 4, 64, DIW_SEND_SIGNALED), 0);
+	is_sent(&a, 4);
+	close_ends();
+}
+END_TEST
+
+START_TEST(an_abort_flushes_in_order_and_a_reset_begins_anew)
+{
+	struct end nowhere = { .k = &k };
+	struct diw_wc wc;
+
+	open_ends("");
+	ck_assert_int_eq(diw_addr_parse("127.0.0.1", 9, &nowhere.addr), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	is_sent(&a, 0);
+	for (uint32_t i = 0; i < MANY; i++)     /* no queue pair is there */
+		ck_assert_int_eq(end_send(&a, &nowhere, i, 64, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(diw_abort(a.qp), 0);
+	for (uint32_t i = 0; i < MANY; i++) {
+		wc = next_of(a.scq);
+		ck_assert_int_eq(wc.status, DIW_WC_FLUSHED);
+		ck_assert_uint_eq(wc.wr_id, i);
+	}
+	ck_assert_int_eq(end_send(&a, &b, 1000, 64, 0), 0);
+	wc = next_of(a.scq);
+	ck_assert_int_eq(wc.status, DIW_WC_FLUSHED);
+	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 7, 64, DIW_SEND_SIGNALED), 0);
+	is_sent(&a, 7);
+	close_ends();
+}
+END_TEST
+
+Suite *suite_rd(void)
+{
+	Suite *s = suite_create("rd");
+	TCase *t = tcase_create("rd");
+
+	tcase_add_test(t, a_send_completes_when_it_was_taken);
+	tcase_add_test(t, a_peer_without_receives_holds_up_itself);
+	tcase_add_test(t, a_bad_network_changes_nothing);
+	tcase_add_test(t, writes_are_in_order_with_sends);
+	tcase_add_test(t, writes_with_immediate_and_write_records);
+	tcase_add_test(t, a_restarted_peer_fails_what_went_to_it);
+	tcase_add_test(t, an_abort_flushes_in_order_and_a_reset_begins_anew);
+	suite_add_tcase(s, t);
+	return s;
+}

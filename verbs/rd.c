@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reliable datagrams: every request names its destination, as on UD, and completes when the destination has
+ * acknowledged it. Requests to one destination take effect there in order; those to different ones complete in any
+ * order.
+ */
+#include <errno.h>
+
+#include "base/log.h"
+#include "verbs/dgram_qp.h"
+#include "wire/rd_hdr.h"
+
+#define DEAD_NS (10 * DIW_S)
+#define IDLE_NS (60 * DIW_S)
+#define ACK_NS (40 * DIW_US)
+#define PEER_SEGMENTS 2048u
+#define HELD 1024u
+#define SKB_TOLL 1024u               /* what the kernel may count for a datagram beside its octets */
+
+/* ---- Begin and end ---- */
+
+static int rd_qp_check(const struct diw_qp_attr *a)
+{
+	return a->grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
+}
+
+static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
+{
+	uint32_t mtu = qp->dev->info.mtu, seg = a->mulpdu > mtu ? a->mulpdu : mtu;
+	uint32_t window = d->rcvbuf / (mtu + SKB_TOLL);
+	const struct diw_rd_cfg cfg = {
+		.dead_ns = DEAD_NS, .idle_ns = IDLE_NS, .ack_ns = ACK_NS, .peers = a->max_sources,
+		.slots = DIW_RDMAP_RD_SEGMENTS, .peer_slots = PEER_SEGMENTS, .held = HELD,
+		.window = window < 16 ? 16 : window < HELD ? window : HELD,
+		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,
+	};
+
+	return diw_rd_open(d, a->mulpdu ? a->mulpdu + DIW_RD_HDR_MAX : 0, &cfg, &diw_ddp_peers_up,
+			   diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
+}
+
+static int rd_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a)
+{
+	return diw_dgram_qp_open(qp, a, NULL, rd_qp_open_link);
+}
+
+/* What has ended, as far as there is room for completions. False: not all. */
+static bool rd_qp_retire(struct diw_qp *qp)
+{
+	struct diw_rdmap_wr *w;
+
+	while ((w = diw_rdmap_rd_done(&qp->rdmap))) {
+		bool told = w->signaled || w->status != DIW_RDMAP_OK;
+
+		if (told && !diw_qp_has_room(qp, qp->send_cq, 1))
+			return false;
+		if (told) {
+			diw_qp_fill_send_wc(qp, w, w->status);
+			diw_rdmap_rd_release(&qp->rdmap, w);
+			diw_cq_push(qp->send_cq);
+		} else {
+			diw_rdmap_rd_release(&qp->rdmap, w);
+		}
+	}
+	return true;
+}
+
+static void rd_qp_flush_requests(struct diw_qp *qp)
+{
+	diw_rdmap_rd_flush(&qp->rdmap);
+	if (rd_qp_retire(qp))                      /* older than those that have not begun */
+		diw_qp_flush(qp);
+}
+
+static void rd_qp_abort(struct diw_qp *qp, uint64_t now)
+{
+	(void)now;
+	qp->state = DIW_QPS_ERROR;
+	diw_rdmap_stop(&qp->rdmap);
+	rd_qp_flush_requests(qp);
+	qp->link->ops->discard(qp->link);
+}
+
+/* ---- Requests ---- */
+
+static void rd_qp_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	(void)qp;
+	w->dst = wr->dst;
+	w->fault = 0;
+}
+
+static bool rd_qp_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	(void)qp, (void)w;
+	return false;                           /* a request that has begun has left the ring */
+}
+
+static bool rd_qp_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
+{
+	(void)qp, (void)w;
+	return executed;
+}
+
+static bool rd_qp_begin(struct diw_qp *qp, uint64_t now)
+{
+	(void)now;
+	if (qp->state == DIW_QPS_ERROR)
+		rd_qp_flush_requests(qp);
+	return qp->state != DIW_QPS_ERROR;
+}
+
+/* Requests go from the ring to the queues of their destinations. */
+static void rd_qp_take_requests(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), first = next;
+
+	while (next != atomic_load_explicit(&sq->tail, memory_order_acquire) && !qp->hold &&
+	       diw_rdmap_rd_begin(&qp->rdmap, diw_sq_slot(sq, next)))
+		next++;
+	if (next == first)
+		return;
+	atomic_store_explicit(&sq->next, next, memory_order_relaxed);
+	atomic_store_explicit(&sq->head, next, memory_order_release);
+}
+
+static void rd_qp_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
+{
+	(void)rc_answers;
+	rd_qp_retire(qp);                          /* their places are free */
+	rd_qp_take_requests(qp);
+	*rc = diw_rdmap_rd_run(&qp->rdmap, budget, now);
+}
+
+static void rd_qp_settle(struct diw_qp *qp, uint64_t now)
+{
+	(void)now;
+	rd_qp_retire(qp);
+}
+
+const struct diw_qp_ops diw_qp_ops_rd = {
+	.type = DIW_QP_RD, .rdmap = &diw_rdmap_type_rd, .first = DIW_QPS_RTS,
+	.max_mulpdu = DIW_DGRAM_MAX - 4 - DIW_RD_HDR_MAX, .max_errors = 64, .num_kind = 2u << 16,
+	.qkey = true, .awaits_recv = true,
+	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD,
+	.check = rd_qp_check, .open = rd_qp_open, .reset = diw_dgram_qp_reset, .abort = rd_qp_abort,
+	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = diw_dgram_qp_check_dst, .fill = rd_qp_fill,
+	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,
+	.settle = rd_qp_settle,
+};
