@@ -80,6 +80,7 @@ struct rd_peer {
 	bool receiving;              /* `expect` is valid */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
+	uint64_t met;                /* when `epoch` was heard of first */
 	uint32_t open_tries;
 
 	/* Send */
@@ -153,7 +154,6 @@ void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
 void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P: tell those that wait */
 
 /* rd_open.c */
-uint32_t diw_rd_tag(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch);
 void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);

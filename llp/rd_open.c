@@ -2,8 +2,9 @@
 /*
  * How two ends of reliable datagrams come to know each other: docs/ud-profile.md section 18.3.
  *
- * A datagram carries the tag that its receiver gave to its sender: a keyed hash of the sender's address and epoch. So
- * the answer to an OPEN needs no memory, and a peer has shown that it receives at its address before it gets any.
+ * A datagram carries the tag that its receiver gave to its sender: a keyed hash of the sender's address and epoch, and
+ * of the time. So the answer to an OPEN needs no memory, a peer has shown that it receives at its address before it
+ * gets any, and an announcement that is repeated later by another host is refused.
  */
 #include <errno.h>
 
@@ -13,13 +14,27 @@
 #define OPEN_FIRST (50 * DIW_MS)     /* until an OPEN is repeated; doubles */
 #define OPEN_TRIES 32u               /* at least, before a peer is given up */
 
-uint32_t diw_rd_tag(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch)
+/* A tag is good for a new association in the time slot in which it was given and in the next one. */
+static uint64_t tag_slot(const struct rd *rd, uint64_t now)
 {
-	uint8_t in[sizeof *addr + 4];
+	return now / rd->cfg.dead_ns;
+}
+
+static uint32_t tag_of(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint64_t slot)
+{
+	uint8_t in[sizeof *addr + 12];
 
 	memcpy(in, addr, sizeof *addr);
 	diw_put32(in + sizeof *addr, epoch);
+	diw_put64(in + sizeof *addr + 4, slot);
 	return (uint32_t)diw_siphash(rd->key, in, sizeof in);
+}
+
+static bool tag_is_fresh(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint32_t tag, uint64_t now)
+{
+	uint64_t slot = tag_slot(rd, now);
+
+	return tag == tag_of(rd, addr, epoch, slot) || tag == tag_of(rd, addr, epoch, slot - 1);
 }
 
 static void open_send(struct rd *rd, struct rd_peer *p, uint64_t now)
@@ -51,7 +66,7 @@ void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now)
 {
 	const struct diw_rd_hdr grant = { .kind = DIW_RD_GRANT, .flags = DIW_RD_ECHOES, .tag = h->seq,
-		.time = rd_us(now), .echo = h->time, .my_tag = diw_rd_tag(rd, src, h->my_epoch),
+		.time = rd_us(now), .echo = h->time, .my_tag = tag_of(rd, src, h->my_epoch, tag_slot(rd, now)),
 		.my_epoch = rd->cfg.epoch };
 
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &grant, NULL, 0, now);
@@ -71,11 +86,19 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 {
 	if (p->known && p->epoch != epoch)
 		peer_restarted(rd, p);
+	if (!p->known || p->epoch != epoch) {
+		p->my_tag = tag_of(rd, &p->dest.addr, epoch, tag_slot(rd, now));
+		p->met = now;
+	}
 	p->known = true;
 	p->tag = tag;
 	p->epoch = epoch;
-	p->my_tag = diw_rd_tag(rd, &p->dest.addr, epoch);
 	p->heard = now;
+}
+
+static bool tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t tag, uint64_t now)
+{
+	return p && p->known && (tag == p->my_tag || tag_is_fresh(rd, &p->dest.addr, p->epoch, tag, now));
 }
 
 /* The peer's tag is known: send from the first segment that is not acknowledged on. */
@@ -85,10 +108,11 @@ static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 	p->answered = false;
 	p->first_seq = p->una;
 	p->edge = p->una + 1;                   /* until the peer tells its window */
-	for (struct rd_slot *s = p->first; s != p->unsent; s = s->next)
-		s->sacked = s->lost = false;
-	p->unsent = p->first;
 	p->flight = p->nlost = 0;
+	for (struct rd_slot *s = p->first; s != p->unsent; s = s->next, p->nlost++) {
+		s->sacked = false;
+		s->lost = true;
+	}
 	p->timer = DIW_NEVER;
 	p->progress = now;
 	p->backoff = 0;
@@ -118,12 +142,25 @@ void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 		p->phase = RD_PEER_IDLE;
 }
 
+static void reset_send(struct rd *rd, const struct diw_addr *to, uint32_t tag, uint64_t now)
+{
+	const struct diw_rd_hdr reset = { .kind = DIW_RD_RESET, .tag = tag, .time = rd_us(now) };
+
+	diw_rd_say(rd, &(struct diw_dest){ .addr = *to }, &reset, NULL, 0, now);
+}
+
 /* An announcement with a good tag: memory may be spent on its sender. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
 {
-	if (h->tag != diw_rd_tag(rd, src, h->my_epoch) || (p && p->known && h->my_epoch == p->epoch_before)) {
+	if (p && p->known && h->my_epoch == p->epoch_before && tag_slot(rd, now) <= tag_slot(rd, p->met) + 1) {
 		rd->l.c->rd_stray++;
+		return NULL;
+	}
+	if (!(p && h->my_epoch == p->epoch && tag_is_good(rd, p, h->tag, now)) &&
+	    !tag_is_fresh(rd, src, h->my_epoch, h->tag, now)) {
+		rd->l.c->rd_stray++;
+		reset_send(rd, src, h->tag, now);
 		return NULL;
 	}
 	if (!p)
@@ -132,18 +169,20 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		return NULL;
 	if (!p->known || p->epoch != h->my_epoch || p->tag != h->my_tag)
 		peer_meet(rd, p, h->my_tag, h->my_epoch, now);
+	p->my_tag = h->tag;
 	if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
-	/* Numbers grow with the clock: what is behind `expect` is of an association before this one. */
-	if (p->receiving && h->first != p->rx_first && diw_serial_after(p->expect, h->first)) {
+	/* Numbers grow with the clock: what is before `rx_first` is of an association before this one. */
+	if (p->receiving && diw_serial_after(p->rx_first, h->first)) {
 		rd->l.c->rd_stray++;
 		return NULL;
 	}
-	if (!p->receiving || h->first != p->rx_first) {
+	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
 		diw_rd_rx_forget(rd, p);
 		p->receiving = true;
-		p->rx_first = p->expect = h->first;
+		p->expect = h->first;
 	}
+	p->rx_first = h->first;
 	return p;
 }
 
@@ -153,12 +192,8 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 
 	if (h->flags & DIW_RD_NEW) {
 		p = peer_announced(rd, p, src, h, now);
-	} else if (!p || !p->known || h->tag != p->my_tag) {
-		const struct diw_rd_hdr reset = { .kind = DIW_RD_RESET, .tag = h->tag, .time = rd_us(now) };
-
-		/* A known peer would have announced itself: another tag of its is forged or late. */
-		if (!p || !p->known)
-			diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &reset, NULL, 0, now);
+	} else if (!tag_is_good(rd, p, h->tag, now)) {
+		reset_send(rd, src, h->tag, now);       /* its sender drops it unless it uses that tag still */
 		rd->l.c->rd_stray++;
 		p = NULL;
 	}

@@ -120,7 +120,7 @@ static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, boo
 
 static void batch_sent(struct rd *rd, struct rd_peer *p, struct tx_batch *b, int n, uint64_t now)
 {
-	if (n && !p->flight)
+	if (n && b->slot[0] == p->first && !p->first->tries)
 		p->progress = now;
 	for (int i = 0; i < n; i++) {
 		struct rd_slot *s = b->slot[i];

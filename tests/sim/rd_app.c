@@ -31,7 +31,11 @@ static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_r
 		uint32_t life = diw_get32(segs[i].data), seq = diw_get32(segs[i].data + 4);
 
 		if (life != f->life) {
+			const struct rda_flow *of = &rda_app[from].to[me];
+
 			rda_must(life > f->life, "node %d: an old life's segment\n", me);
+			rda_must(life < rda_app[from].life || seq >= of->acked + of->failed,
+				 "node %d from %d: %u ended before\n", me, from, seq);
 			f->life = life;
 			f->came = seq;          /* what that process sent to the one before is not ours */
 		}
@@ -159,6 +163,19 @@ void rda_run(uint64_t ns)
 
 	while (rdn_step(&rda_net, end))
 		;
+}
+
+void rda_kill(int i)
+{
+	rdn_stop(&rda_net, i);
+	for (int b = 0; b < RDN_NODES; b++)
+		rda_app[i].to[b] = rda_app[i].from[b] = (struct rda_flow){ 0 };
+}
+
+void rda_revive(int i, const struct diw_rd_cfg *cfg)
+{
+	rdn_start(&rda_net, i, cfg, &rda_up);
+	rda_app[i].life++;
 }
 
 struct rda_flow *rda_flow(int a, int b) { return &rda_app[a].to[b]; }

@@ -42,6 +42,9 @@ int rda_below(uint32_t n);
 /* NODES of them, on a network without faults. */
 void rda_begin(int nodes);
 void rda_run(uint64_t ns);
+/* The process of a node ends, and another one begins that knows nothing of it. */
+void rda_kill(int i);
+void rda_revive(int i, const struct diw_rd_cfg *cfg);
 /* 1: taken. 0: none will be until the link says so. */
 int rda_send(int me, int to, uint32_t len);
 /* All that node A may give to B: at most MOST segments of LEN octets; how many. */

@@ -69,12 +69,17 @@ START_TEST(forged)
 	for (uint32_t bit = 0; bit < 32; bit++)
 		forge(4, diw_get32(caught + 4) ^ 1u << bit);    /* tag */
 	ck_assert_uint_eq(rda_net.node[1].c.rd_stray, stray + 32);
-	forge(2, 0);                                            /* window: none */
+	forge(2, 0xffff);                                       /* window: all that there is */
+	rda_send_all(1, 0, 3000, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, rda_flow(1, 0)->sent);
+	ck_assert_uint_eq(rda_app[0].from[1].came, rda_flow(1, 0)->sent);
+	forge(2, 0);                                            /* none */
 	ck_assert_int_eq(rda_send(1, 0, 100), 1);
 	rda_send(0, 1, 100);
 	rda_run(5 * DIW_S);
 	ck_assert_uint_eq(rda_app[1].from[0].came, 21);
-	ck_assert_uint_eq(rda_flow(1, 0)->acked, 21);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, rda_flow(1, 0)->sent);
 	ck_assert_uint_eq(rda_flow(1, 0)->failed, 0);
 	rdn_free(&rda_net);
 }
@@ -117,11 +122,211 @@ START_TEST(flood)
 	rda_run(DIW_S);
 	ck_assert_uint_eq(rda_net.node[1].c.rd_peers_full, 0);
 	ck_assert_uint_eq(rda_net.node[1].c.rd_stray, 5000);
-	ck_assert_uint_le(answered, 5000 * (DIW_RD_HDR_MAX + 4));
+	ck_assert_uint_le(answered, 5000 * (DIW_RD_HDR_MAX + 4) + 5000 * (DIW_RD_HDR + 4));
 	for (int i = 0; i < 50; i++)
 		rda_send(0, 1, 100);
 	rda_run(DIW_S);
 	ck_assert_uint_eq(rda_flow(0, 1)->acked, 50);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* Inject the datagram that was caught as it is. */
+static void replay(void)
+{
+	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
+
+	rdn_inject(&rda_net, &src, &dst, caught, caught_len, rda_net.now);
+	rda_run(DIW_MS);
+}
+
+/* The first datagram of a process of node 0 that is long gone comes again, from its address: the association with the
+ * process of today stays. */
+START_TEST(replayed)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t restarts;
+	uint8_t first[sizeof caught];
+	uint32_t first_len;
+
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	rda_send(0, 1, 100);
+	rda_run(DIW_MS);
+	ck_assert(caught[1] & DIW_RD_NEW);
+	first_len = caught_len;
+	memcpy(first, caught, first_len);
+	for (int life = 2; life < 5; life++) {
+		rda_run(9 * DIW_S);
+		rda_kill(0);
+		rda_revive(0, &cfg);
+		rda_send_all(0, 1, 20, 100);
+		rda_run(DIW_S);
+		ck_assert_uint_eq(rda_flow(0, 1)->acked, 20);
+	}
+	rda_net.tap = NULL;
+	restarts = rda_net.node[1].c.rd_restarts;
+	memcpy(caught, first, first_len);
+	caught_len = first_len;
+	for (int i = 0; i < 100; i++)
+		replay();
+	ck_assert_uint_eq(rda_net.node[1].c.rd_restarts, restarts);
+	ck_assert_uint_ge(rda_net.node[1].c.rd_stray, 100);
+	rda_send_all(0, 1, 20, 100);
+	rda_send_all(1, 0, 20, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 40);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 20);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* RESETs with wrong tags do nothing; one with the right tag costs a round trip, and no message. */
+START_TEST(reset_storm)
+{
+	uint8_t p[DIW_RD_HDR_MAX + 4];
+	const struct diw_addr src = rdn_addr(1), dst = rdn_addr(0);
+
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	for (int i = 0; i < 2000; i++) {
+		const uint32_t tag = caught_len ? diw_get32(caught + 4) : 0;
+		struct diw_rd_hdr h = { .kind = DIW_RD_RESET, .tag = i % 100 ? tag + (uint32_t)i : tag };
+		uint32_t len = diw_rd_hdr_encode(p, &h);
+
+		diw_put32le(p + len, diw_crc32(0, p, len));
+		rdn_inject(&rda_net, &src, &dst, p, len + 4, rda_net.now);
+		rda_send_all(0, 1, 5, 100);
+		rda_run(100 * DIW_US);
+	}
+	rda_run(5 * DIW_S);
+	ck_assert_uint_ge(rda_net.node[0].c.rd_stray, 1900);
+	ck_assert_uint_gt(rda_flow(0, 1)->sent, 5000);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, rda_flow(0, 1)->sent);
+	ck_assert_uint_eq(rda_app[1].from[0].came, rda_flow(0, 1)->sent);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A node that opens the association, and then neither acknowledges nor says that it hears. */
+START_TEST(never_acknowledges)
+{
+	uint64_t from;
+
+	rda_begin(3);
+	rda_send(0, 1, 100);
+	rda_run(DIW_MS);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 1);
+	rda_net.node[0].deaf_from = rda_net.now;        /* what node 1 says is lost */
+	rda_net.node[0].deaf_to = DIW_NEVER;
+	ck_assert_uint_gt(rda_send_all(0, 1, 5000, 100), 100);
+	from = rda_net.now;
+	while (rda_flow(0, 1)->acked + rda_flow(0, 1)->failed < rda_flow(0, 1)->sent)
+		rdn_step(&rda_net, from + 60 * DIW_S);
+	ck_assert_uint_lt(rda_net.now - from, 13 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, rda_flow(0, 1)->sent - 1);
+	ck_assert_int_eq(rda_error, ETIMEDOUT);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 1);
+	ck_assert(!rda_flow(0, 1)->waits);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* ---- Damage ---- */
+
+static int tolerant_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	volatile uint8_t sum = 0;
+
+	(void)ctx;
+	(void)src;
+	(void)now;
+	for (int i = 0; i < n; i++)
+		for (uint32_t k = 0; k < segs[i].len; k++)
+			sum = (uint8_t)(sum + segs[i].data[k]);
+	return rda_below(8) ? n : rda_below((uint32_t)n + 1);
+}
+
+static uint64_t fuzz_ended;
+
+static void fuzz_count(void *ctx, uint32_t first, uint32_t n)
+{
+	(void)first;
+	if (ctx == &rda_net.node[0])
+		fuzz_ended += n;
+}
+
+static void fuzz_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
+{
+	(void)errnum;
+	fuzz_count(ctx, first, n);
+}
+
+static const struct diw_link_up fuzz_up = { .rx = tolerant_rx, .acked = fuzz_count, .refused = fuzz_refused };
+
+static uint32_t fuzz_post(int from, int to, uint32_t most)
+{
+	static uint8_t data[1400];
+	const struct iovec iov = { data + 8, 100 };
+	const struct diw_link_seg seg = { .hdr = data, .hdr_len = 8, .len = 100, .iov = &iov };
+	const struct diw_dest dst = { .addr = rdn_addr(to) };
+	struct diw_link *l = rda_net.node[from].l;
+	uint32_t n = 0;
+
+	while (n < most && l->ops->send(l, &dst, &seg, 1, rda_net.now) == 1)
+		n++;
+	l->ops->flush(l, rda_net.now);
+	return n;
+}
+
+/* Node 0's datagrams to node 1, and node 1's to node 0, some octets changed and with a good CRC, from the right address
+ * or from another one. Whatever they do to these two: all that was posted ends, and node 2 is as ever. */
+static void fuzz_inject(struct rdn *n, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p,
+			uint32_t len)
+{
+	struct diw_addr from = *src;
+	uint8_t q[2048];
+
+	if (src->ip[15] == 3 || dst->ip[15] == 3 || rda_below(4))
+		return;
+	memcpy(q, p, len);
+	for (int k = 1 + rda_below(4); k--;)
+		q[rda_below(rda_below(3) ? DIW_RD_HDR_MAX : len - 4) % (int)(len - 4)] = (uint8_t)rda_below(256);
+	if (rda_below(8) == 0)
+		len = 5 + (uint32_t)rda_below(len - 5);
+	diw_put32le(q + len - 4, diw_crc32(0, q, len - 4));
+	if (rda_below(4) == 0)
+		from.port++;
+	rdn_inject(n, &from, dst, q, len, n->now + (uint64_t)rda_below(2000) * DIW_US);
+}
+
+START_TEST(fuzz)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t posted = 0, end;
+
+	rdn_init(&rda_net, 4000 + (uint64_t)_i);
+	fuzz_ended = 0;
+	cfg.peers = 16;
+	for (int i = 0; i < 2; i++)
+		rdn_start(&rda_net, i, &cfg, &fuzz_up);
+	rdn_start(&rda_net, 2, &cfg, &fuzz_up);
+	rda_net.tap = fuzz_inject;
+	for (end = rda_net.now + DIW_S / 2; rda_net.now < end; rdn_step(&rda_net, rda_net.now + DIW_MS)) {
+		posted += fuzz_post(0, 1, 4);
+		fuzz_post(1, 0, 4);
+	}
+	rda_net.tap = NULL;
+	rda_run(100 * DIW_S);
+	ck_assert_uint_eq(fuzz_ended, posted);
+	posted += fuzz_post(0, 2, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(fuzz_ended, posted);
+	posted += fuzz_post(0, 1, 100);
+	rda_run(30 * DIW_S);
+	ck_assert_uint_eq(fuzz_ended, posted);
 	rdn_free(&rda_net);
 }
 END_TEST
@@ -132,5 +337,10 @@ TCase *tcase_rd_hostile(void)
 
 	tcase_add_test(tc, forged);
 	tcase_add_test(tc, flood);
+	tcase_add_test(tc, replayed);
+	tcase_add_test(tc, reset_storm);
+	tcase_add_test(tc, never_acknowledges);
+	tcase_add_loop_test(tc, fuzz, 0, 100);
+	tcase_set_timeout(tc, 60);
 	return tc;
 }

@@ -8,9 +8,11 @@
 
 #include "tests/sim/rd_app.h"
 
+static struct diw_rd_cfg cfg;
+
 static void mix_begin(uint64_t seed, int *nodes)
 {
-	struct diw_rd_cfg cfg = rda_cfg();
+	cfg = rda_cfg();
 
 	rdn_init(&rda_net, seed);
 	memset(rda_app, 0, sizeof rda_app);
@@ -34,6 +36,8 @@ static void mix_begin(uint64_t seed, int *nodes)
 			rda_net.node[i].deaf_from = rda_net.now + (uint64_t)rda_below(1000) * DIW_MS;
 			rda_net.node[i].deaf_to = rda_net.node[i].deaf_from + (uint64_t)rda_below(4000) * DIW_MS;
 		}
+		if (rda_below(3) == 0)
+			rda_net.node[i].late = (uint64_t)rda_below(50) * DIW_MS;
 		if (rda_below(4) == 0)
 			rda_app[i].stalled_to = rda_net.now + (uint64_t)rda_below(15000) * DIW_MS;
 	}
@@ -43,7 +47,7 @@ static void mix_begin(uint64_t seed, int *nodes)
 static void mix_post(int nodes)
 {
 	for (int a = 0; a < nodes; a++) {
-		int n = rda_below(20);
+		int n = rda_net.node[a].l ? rda_below(20) : 0;
 
 		while (rda_app[a].left && n--) {
 			int to = rda_below((uint32_t)nodes);
@@ -54,27 +58,67 @@ static void mix_post(int nodes)
 	}
 }
 
-START_TEST(mix)
+/* Until all messages have ended; RESTARTS: of nodes drawn, at times drawn. */
+static void mix_run(int nodes, int restarts)
 {
-	uint64_t end;
-	int nodes;
+	uint64_t end = rda_net.now + 1800 * DIW_S, next = rda_net.now + (uint64_t)rda_below(2000) * DIW_MS;
+	int gone = -1;
 
-	mix_begin((uint64_t)_i, &nodes);
-	end = rda_net.now + 600 * DIW_S;
-	while (!rda_all_ended(nodes)) {
+	while (gone >= 0 || !rda_all_ended(nodes)) {
+		if (restarts && rda_net.now >= next) {
+			if (gone < 0) {
+				gone = rda_below((uint32_t)nodes);
+				rda_kill(gone);
+			} else {
+				rda_revive(gone, &cfg);
+				gone = -1;
+				restarts--;
+			}
+			next = rda_net.now + (uint64_t)(200 + rda_below(3000)) * DIW_MS;
+		}
 		mix_post(nodes);
 		rdn_step(&rda_net, rda_net.now + 2 * DIW_MS);
-		rda_must(rda_net.now < end, "no end after 600 s\n");
+		rda_must(rda_net.now < end, "no end after 1,800 s\n");
 	}
 	if (getenv("SIM_SEED"))
 		rda_account(nodes);
-	for (int a = 0; a < nodes; a++) {
+	for (int a = 0; a < nodes; a++)
 		rda_must(rda_net.node[a].c.rd_dead == 0, "node %d gave a living peer up\n", a);
+}
+
+START_TEST(mix)
+{
+	int nodes;
+
+	mix_begin((uint64_t)_i, &nodes);
+	mix_run(nodes, 0);
+	for (int a = 0; a < nodes; a++)
 		for (int b = 0; b < nodes; b++)
 			rda_must(rda_app[a].to[b].failed == 0 && rda_app[b].from[a].came == rda_app[a].to[b].sent,
-			     "%d to %d: %u sent, %u acknowledged, %u failed, %u came\n", a, b, rda_app[a].to[b].sent,
-			     rda_app[a].to[b].acked, rda_app[a].to[b].failed, rda_app[b].from[a].came);
-	}
+				 "%d to %d: %u sent, %u acknowledged, %u failed, %u came\n", a, b,
+				 rda_app[a].to[b].sent, rda_app[a].to[b].acked, rda_app[a].to[b].failed,
+				 rda_app[b].from[a].came);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* Nodes are killed and start again. Only what was under way to one of them fails, and nothing comes twice. */
+START_TEST(restarts)
+{
+	bool fails[RDN_NODES];
+	int nodes;
+
+	mix_begin((uint64_t)_i + 1000000, &nodes);
+	mix_run(nodes, 1 + rda_below(6));
+	for (int b = 0; b < nodes; b++)
+		fails[b] = rda_app[b].life > 1;
+	for (int a = 0; a < nodes; a++)
+		for (int b = 0; b < nodes; b++)
+			rda_must(fails[b] || (!rda_app[a].to[b].failed &&
+					      rda_app[b].from[a].came == rda_app[a].to[b].sent) ||
+				 !rda_app[a].to[b].sent,
+				 "%d to %d: %u sent, %u failed, %u came\n", a, b, rda_app[a].to[b].sent,
+				 rda_app[a].to[b].failed, rda_app[b].from[a].came);
 	rdn_free(&rda_net);
 }
 END_TEST
@@ -86,6 +130,7 @@ Suite *suite_rd_mix(int first, int last)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, mix, first, last);
+	tcase_add_loop_test(tc, restarts, first, last);
 	suite_add_tcase(s, tc);
 	return s;
 }
