@@ -31,6 +31,8 @@ SDT := $(shell $(CC) -E -include sys/sdt.h -x c /dev/null >/dev/null 2>&1 && ech
 URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 # libibverbs.so.1 over the library (verbs/of), where its headers are. IBV= builds without it.
 IBV := $(shell $(CC) -E -include infiniband/verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1)
+# A provider of libfabric over the library (mpi_glue), where the headers for providers are. FI= builds without it.
+FI := $(shell $(CC) -E -include rdma/providers/fi_prov.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 # The interposer's configuration file (docs/sockets.md), by a static libinih. INIH= builds without it: the environment alone.
 INIH := $(if $(wildcard $(shell $(CC) -print-file-name=libinih.a)),1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
@@ -63,6 +65,11 @@ HOST_OBJ := $(call objs,verbs/host/*.c)
 HOST_A = $(BUILD)/obj/verbs/host.a
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
+FI_OBJ := $(call objs,mpi_glue/*.c)
+FI_BASE := $(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path pool)
+FI_SO = $(BUILD)/lib/diwarp/fi/libdiwarp-fi.so
+# The parts of it that know no libfabric, for their tests.
+FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr)
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_preload/stream/*.c) \
 	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path) \
@@ -81,7 +88,7 @@ OF_PRIVATES := $(sort $(OF_PRIVATE) 34 57 59 64 65)
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
-SYSTEM := native sockets clients tools rsockets $(if $(IBV),ibverbs) $(if $(CMA),rdmacm)
+SYSTEM := native sockets clients tools rsockets $(if $(IBV),ibverbs) $(if $(CMA),rdmacm) $(if $(FI),mpi)
 system = $(patsubst tests/system/$(1)/%.c,$(BUILD)/tests/system/%,$(wildcard tests/system/$(1)/*.c))
 TESTS = $(SUITES:%=$(BUILD)/tests/%) $(foreach d,$(SYSTEM),$(call system,$(d))) \
 	$(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
@@ -90,7 +97,7 @@ Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
 say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 
-all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO))  ## build the library and diw (the default)
+all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO)) $(if $(FI),$(FI_SO))  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
 FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATES)
@@ -104,7 +111,7 @@ NOCANCEL = $(BUILD)/obj/base/nocancel.syms
 $(NOCANCEL): base/nocancel.c
 	@mkdir -p $(@D)
 	$(Q)sed -n 's/^TWIN[A-Z_]*([^,]*, \([^,]*\),.*/\1 diw_nocancel_\1/p' $< > $@
-uncancelled = $(filter-out base/nocancel.c,$(filter base/% wire/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/%,$(1)))
+uncancelled = $(filter-out base/nocancel.c,$(filter base/% wire/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/% mpi_glue/%,$(1)))
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 	@mkdir -p $(@D)
@@ -155,6 +162,13 @@ $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/of/librdmacm.map $(O
 		-L$(BUILD)/lib -ldiwarp -lz -pthread
 	$(Q)ln -sf librdmacm.so.1 $(@:.1=)
 
+# libfabric finds a provider by its file's name, in the directory of FI_PROVIDER_PATH.
+$(FI_SO): $(FI_OBJ) $(FI_BASE) mpi_glue/provider.map $(LIB_SO)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp-fi.so -Wl,--version-script,mpi_glue/provider.map \
+		$(DEFS_$(MODE)) -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../..' -o $@ $(FI_OBJ) $(FI_BASE) $(LDFLAGS) \
+		-L$(BUILD)/lib -ldiwarp -lfabric -pthread
+
 # What a preloaded library is linked with comes into the program's global scope, in front of the program's plugins. So libinih
 # is inside and hidden, and ISA-L is opened by its name (sockets_preload/isal.c).
 
@@ -167,7 +181,7 @@ $(SOCK_SO): $(SOCK_OBJ) $(SHM_OBJ)
 		$(LDFLAGS) -Wl,--exclude-libs,ALL $(if $(INIH),-l:libinih.a) $(if $(ISAL),,-lz) -pthread -ldl
 
 define suite
-$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(SHM_A) $(HOST_A) $(LIB_A)
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(if $(filter unit,$(1)),$(FI_PURE_OBJ)) $(SHM_A) $(HOST_A) $(LIB_A)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
 endef
@@ -181,6 +195,8 @@ sockets_OBJ = $(SHM_A) $(LIB_A)
 rsockets_OBJ = $(RS_OBJ) $(HOST_A) $(LIB_A)
 ibverbs_OBJ = $(OF_SO)
 ibverbs_LIBS = -Wl,-rpath-link,$(BUILD)/lib -pthread
+mpi_OBJ = $(FI_SO)
+mpi_LIBS = -lfabric
 rdmacm_OBJ = $(CMA_SO) $(OF_SO)
 rdmacm_LIBS = -Wl,-rpath-link,$(BUILD)/lib -lz -pthread
 define system_programs
@@ -252,6 +268,7 @@ install: all                    ## install below DESTDIR and PREFIX
 	$(if $(CMA),install -m 755 $(CMA_SO) $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so.1)
 	$(if $(CMA),ln -sf librdmacm.so.1 $(DESTDIR)$(LIBDIR)/diwarp/librdmacm.so)
 	install -D -m 755 $(SOCK_SO) $(DESTDIR)$(LIBDIR)/diwarp/libdiwarp_sockets.so
+	$(if $(FI),install -D -m 755 $(FI_SO) $(DESTDIR)$(LIBDIR)/diwarp/fi/libdiwarp-fi.so)
 	$(if $(IBV),install -D -m 644 verbs/of/diwdv.h $(DESTDIR)$(PREFIX)/include/infiniband/diwdv.h)
 	$(foreach p,diwarp $(if $(IBV),diwdv),sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
 		-e 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' $(p).pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$(p).pc;)
@@ -279,6 +296,8 @@ uninstall:                      ## remove what install put there
 		$(foreach n,$(MAN_NAMES),$(DESTDIR)$(call man_name,$(n)))
 	rmdir $(DESTDIR)$(PREFIX)/include/diwarp
 	! rmdir $(DESTDIR)$(PREFIX)/include/infiniband 2> /dev/null || :
+	rm -f $(DESTDIR)$(LIBDIR)/diwarp/fi/libdiwarp-fi.so
+	[ ! -d $(DESTDIR)$(LIBDIR)/diwarp/fi ] || rmdir $(DESTDIR)$(LIBDIR)/diwarp/fi
 	[ ! -d $(DESTDIR)$(LIBDIR)/diwarp ] || rmdir $(DESTDIR)$(LIBDIR)/diwarp
 
 clean:                          ## remove BUILD
@@ -291,5 +310,5 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(HOST_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
+-include $(patsubst %.o,%.d,$(FI_OBJ) $(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(HOST_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
 	$(call objs,tests/*/*.c tests/system/*/*.c))

@@ -69,6 +69,8 @@ settings() {
 	case $1/$2 in
 	openmpi/ucx-ud) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES); OPTION=--add ;;
 	openmpi/ucx-rc) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES -x UCX_RC_VERBS_TX_POLL_ALWAYS) ;;
+	openmpi/diwarp) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include diwarp --mca osc pt2pt
+		-x FI_PROVIDER_PATH -x FI_DIWARP_IFACE) ;;
 	openmpi/ofi) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "verbs;ofi_rxm" --mca osc pt2pt
 		-x FI_OFI_RXM_SAR_LIMIT) ;;
 	esac
@@ -76,6 +78,7 @@ settings() {
 	ucx-ud) export UCX_TLS=ud_verbs UCX_NET_DEVICES=diw_va:1; TYPE=UD ;;
 	ucx-rc) export UCX_TLS=rc_verbs,ud_verbs:aux UCX_NET_DEVICES=diw_va:1 UCX_RC_VERBS_TX_POLL_ALWAYS=y ;;
 	ofi) export FI_OFI_RXM_SAR_LIMIT=0 ;;
+	diwarp) export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi FI_DIWARP_IFACE=va; TYPE=RD ;;
 	esac
 	case $1/$2 in
 	mpich/ofi)
@@ -149,10 +152,11 @@ hosts || { not_ok "two network namespaces"; end; }
 echo "| MPI | transport | ranks | runs | wrong | crashed | hung | elsewhere | seconds |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for ranks in $RANKS; do
-	for line in openmpi/ucx-ud openmpi/ucx-rc openmpi/ofi mpich/ucx-ud mpich/ucx-rc mpich/ofi \
+	for line in openmpi/ucx-ud openmpi/ucx-rc openmpi/ofi openmpi/diwarp mpich/ucx-ud mpich/ucx-rc mpich/ofi \
 		mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
 		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
 		case $line in
+		*/diwarp) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
 		mpich/ofi) [ -e "$MPI/check.wheel" ] || continue ;;
 		mvapich2/*) [ -e "$MPI/check.mvapich2" ] || continue ;;
 		esac

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Address vectors: a table of peers by fi_addr, for FI_AV_MAP and FI_AV_TABLE alike, and by address. */
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/addr.h"
+#include "mpi_glue/glue.h"
+
+#define AV_BUCKETS 4096u
+
+/* A peer whose address was never inserted is known from its first message on: the insertion may come later. */
+struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *addr)
+{
+	struct glue_peer **head = &av->bucket[diw_addr_hash(addr, av->seed) & (AV_BUCKETS - 1)], *p;
+
+	for (p = *head; p; p = p->next)
+		if (diw_addr_eq(&p->addr, addr))
+			return p;
+	p = diw_pool_get(&av->peers);
+	if (!p)
+		return NULL;
+	*p = (struct glue_peer){ .next = *head, .addr = *addr, .fi_addr = FI_ADDR_NOTAVAIL };
+	*head = p;
+	return p;
+}
+
+struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr)
+{
+	return addr < av->count ? av->entry[addr] : NULL;
+}
+
+static bool av_grow(struct glue_av *av, size_t want)
+{
+	size_t room = av->room ? av->room : 64;
+	struct glue_peer **entry;
+
+	while (room < want)
+		room *= 2;
+	if (room == av->room)
+		return true;
+	entry = realloc(av->entry, room * sizeof *entry);
+	if (!entry)
+		return false;
+	av->entry = entry;
+	av->room = room;
+	return true;
+}
+
+static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_addr)
+{
+	struct diw_addr addr;
+	struct glue_peer *p = NULL;
+
+	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
+		return -FI_EINVAL;
+	diw_addr_from_sockaddr(&addr, sa);
+	if (av_grow(av, av->count + 1))
+		p = diw_glue_av_find(av, &addr);
+	if (!p)
+		return -FI_ENOMEM;
+	if (p->fi_addr == FI_ADDR_NOTAVAIL)
+		p->fi_addr = av->count;
+	*fi_addr = av->count;
+	av->entry[av->count++] = p;
+	return 0;
+}
+
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags, void *ctx)
+{
+	struct glue_av *av = (struct glue_av *)fid;
+	const uint8_t *at = addr;
+	int good = 0;
+
+	glue_lock(av->domain);
+	for (size_t i = 0; i < count; i++) {
+		fi_addr_t got = FI_ADDR_NOTAVAIL;
+		struct sockaddr_storage ss = { 0 };
+		size_t size;
+		int rc;
+
+		memcpy(&ss, at, sizeof ss.ss_family);
+		size = ss.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+		memcpy(&ss, at, size);
+		at += size;
+		rc = av_add(av, (struct sockaddr *)&ss, &got);
+		if (flags & FI_SYNC_ERR && ctx)
+			((int *)ctx)[i] = -rc;
+		if (fi_addr)
+			fi_addr[i] = got;
+		good += rc == 0;
+	}
+	glue_unlock(av->domain);
+	return good;
+}
+
+static int av_insertsvc(struct fid_av *fid, const char *node, const char *service, fi_addr_t *fi_addr, uint64_t flags,
+			void *ctx)
+{
+	struct addrinfo *ai, ask = { .ai_socktype = SOCK_DGRAM };
+	int rc;
+
+	if (getaddrinfo(node, service, &ask, &ai) != 0)
+		return -FI_ENODATA;
+	rc = av_insert(fid, ai->ai_addr, 1, fi_addr, flags, ctx);
+	freeaddrinfo(ai);
+	return rc;
+}
+
+static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service, size_t svccnt,
+			fi_addr_t *fi_addr, uint64_t flags, void *ctx)
+{
+	(void)fid, (void)node, (void)nodecnt, (void)service, (void)svccnt, (void)fi_addr, (void)flags, (void)ctx;
+	return -FI_ENOSYS;
+}
+
+static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
+{
+	struct glue_av *av = (struct glue_av *)fid;
+
+	(void)flags;
+	glue_lock(av->domain);
+	for (size_t i = 0; i < count; i++) {
+		struct glue_peer *p = diw_glue_av_peer(av, fi_addr[i]);
+
+		if (!p)
+			continue;
+		av->entry[fi_addr[i]] = NULL;
+		if (p->fi_addr == fi_addr[i])
+			p->fi_addr = FI_ADDR_NOTAVAIL;
+	}
+	glue_unlock(av->domain);
+	return 0;
+}
+
+static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *len)
+{
+	struct glue_av *av = (struct glue_av *)fid;
+	struct glue_peer *p;
+	struct sockaddr_storage ss;
+	size_t size;
+
+	glue_lock(av->domain);
+	p = diw_glue_av_peer(av, fi_addr);
+	size = p ? diw_addr_to_sockaddr(&p->addr, &ss) : 0;
+	glue_unlock(av->domain);
+	if (!p)
+		return -FI_EINVAL;
+	memcpy(addr, &ss, size < *len ? size : *len);
+	*len = size;
+	return 0;
+}
+
+static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
+{
+	struct diw_addr a;
+	char text[DIW_ADDR_STRLEN];
+	size_t n;
+
+	(void)fid;
+	diw_addr_from_sockaddr(&a, addr);
+	n = strlen(diw_addr_str(&a, text)) + 1;
+	if (*len)
+		snprintf(buf, *len, "%s", text);
+	*len = n;
+	return buf;
+}
+
+static int av_close(struct fid *fid)
+{
+	struct glue_av *av = (struct glue_av *)fid;
+
+	if (av->users)
+		return -FI_EBUSY;
+	glue_lock(av->domain);
+	av->domain->users--;
+	glue_unlock(av->domain);
+	diw_arena_fini(&av->arena);
+	free(av->entry);
+	free(av);
+	return 0;
+}
+
+static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	(void)fid, (void)flags;
+	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;     /* insertions end before the call does */
+}
+
+static struct fi_ops av_fi_ops = {
+	.size = sizeof(struct fi_ops), .close = av_close, .bind = av_bind, .control = diw_glue_no_control,
+	.ops_open = diw_glue_no_ops,
+};
+
+static struct fi_ops_av av_ops = {
+	.size = sizeof(struct fi_ops_av), .insert = av_insert, .insertsvc = av_insertsvc, .insertsym = av_insertsym,
+	.remove = av_remove, .lookup = av_lookup, .straddr = av_straddr,
+};
+
+int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **out, void *ctx)
+{
+	struct glue_domain *d = (struct glue_domain *)domain;
+	struct glue_av *av;
+
+	if (attr->flags & FI_EVENT || attr->name || attr->rx_ctx_bits)
+		return -FI_ENOSYS;
+	av = calloc(1, sizeof *av);
+	if (!av)
+		return -FI_ENOMEM;
+	if (diw_arena_init(&av->arena, diw_arena_round(AV_BUCKETS * sizeof *av->bucket) +
+			   diw_pool_bytes(sizeof(struct glue_peer), GLUE_PEERS)) < 0) {
+		free(av);
+		return -FI_ENOMEM;
+	}
+	av->bucket = diw_arena_take(&av->arena, AV_BUCKETS * sizeof *av->bucket);
+	diw_pool_init(&av->peers, &av->arena, sizeof(struct glue_peer), GLUE_PEERS);
+	if (getrandom(&av->seed, sizeof av->seed, GRND_NONBLOCK) < 0)
+		av->seed = (uintptr_t)av;
+	if (attr->type == FI_AV_UNSPEC)
+		attr->type = FI_AV_TABLE;
+	av->domain = d;
+	av->fid = (struct fid_av){ .fid = { FI_CLASS_AV, ctx, &av_fi_ops }, .ops = &av_ops };
+	glue_lock(d);
+	d->users++;
+	glue_unlock(d);
+	*out = &av->fid;
+	return 0;
+}

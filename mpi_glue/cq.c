@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues: a list of operations that are complete, so that a queue never overruns. Reading one does the
+ * work of the domain's endpoints. A queue with a wait object has one descriptor, which is readable when there may be
+ * something to read. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "mpi_glue/glue.h"
+
+static const size_t cq_entry_size[] = {
+	[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry), [FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
+	[FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
+	[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
+};
+
+/* Every format is the beginning of the longest one, and of the entry of an error. */
+_Static_assert(offsetof(struct fi_cq_err_entry, tag) == offsetof(struct fi_cq_tagged_entry, tag) &&
+	       offsetof(struct fi_cq_err_entry, data) == offsetof(struct fi_cq_data_entry, data) &&
+	       offsetof(struct fi_cq_err_entry, len) == offsetof(struct fi_cq_msg_entry, len), "formats are prefixes");
+
+void diw_glue_cq_push(struct glue_cq *cq, struct glue_op *op)
+{
+	static const uint64_t one = 1;
+
+	if (cq->wake >= 0 && diw_list_empty(&cq->ready) && write(cq->wake, &one, sizeof one) < 0)
+		GLUE_LOG("eventfd: %s\n", strerror(errno));
+	diw_list_add_tail(&cq->ready, &op->link);
+}
+
+static struct glue_op *cq_first(const struct glue_cq *cq)
+{
+	struct diw_list *n = diw_list_first(&cq->ready);
+
+	return n ? diw_container(n, struct glue_op, link) : NULL;
+}
+
+static void cq_pop(struct glue_op *op)
+{
+	diw_list_del(&op->link);
+	diw_glue_op_put(op);
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct glue_cq *cq = (struct glue_cq *)fid;
+	size_t size = cq_entry_size[cq->format];
+	uint8_t *to = buf;
+	struct glue_op *op;
+	ssize_t n = 0;
+
+	glue_lock(cq->domain);
+	if (diw_list_empty(&cq->ready))
+		diw_glue_progress(cq->domain);
+	while ((size_t)n < count && (op = cq_first(cq)) && !op->entry.err) {
+		memcpy(to + (size_t)n * size, &op->entry, size);
+		if (src)
+			src[n] = op->source;
+		n++;
+		cq_pop(op);
+	}
+	op = cq_first(cq);
+	glue_unlock(cq->domain);
+	return n ? n : op && op->entry.err ? -FI_EAVAIL : -FI_EAGAIN;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_t flags)
+{
+	struct glue_cq *cq = (struct glue_cq *)fid;
+	struct glue_op *op;
+	ssize_t rc = -FI_EAGAIN;
+
+	(void)flags;
+	glue_lock(cq->domain);
+	op = cq_first(cq);
+	if (op && op->entry.err) {
+		/* A caller of an API before 1.5 has no room behind err_data. */
+		memcpy(e, &op->entry, offsetof(struct fi_cq_err_entry, err_data));
+		e->err_data = NULL;
+		cq_pop(op);
+		rc = 1;
+	}
+	glue_unlock(cq->domain);
+	return rc;
+}
+
+int diw_glue_cq_arm(struct glue_cq *cq)
+{
+	struct diw_cq *which;
+	uint64_t count;
+	int rc = 0;
+
+	if (cq->epoll < 0)
+		return -FI_EINVAL;
+	glue_lock(cq->domain);
+	diw_glue_progress(cq->domain);
+	while (read(cq->wake, &count, sizeof count) > 0)
+		;
+	for (struct diw_list *n = cq->domain->eps.next; n != &cq->domain->eps; n = n->next) {
+		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
+
+		if (!ep->channel || !ep->enabled)
+			continue;
+		while (diw_channel_get(ep->channel, &which, 0) == 0)
+			;
+		rc = diw_cq_arm(ep->cq, false);
+	}
+	if (!diw_list_empty(&cq->ready))
+		rc = -FI_EAGAIN;
+	glue_unlock(cq->domain);
+	return rc;
+}
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src, const void *cond, int timeout)
+{
+	struct glue_cq *cq = (struct glue_cq *)fid;
+	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS, now;
+	struct epoll_event ev;
+	ssize_t rc;
+
+	(void)cond;
+	if (cq->epoll < 0)
+		return -FI_ENOSYS;
+	for (;;) {
+		rc = cq_readfrom(fid, buf, count, src);
+		now = diw_clock_ns();
+		if (rc != -FI_EAGAIN || (timeout >= 0 && now >= until))
+			return rc;
+		if (diw_glue_cq_arm(cq) != 0)
+			continue;
+		if (epoll_wait(cq->epoll, &ev, 1, timeout < 0 ? -1 : (int)((until - now) / DIW_MS) + 1) < 0)
+			return errno == EINTR ? -FI_EAGAIN : -errno;
+	}
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	static const uint64_t one = 1;
+	struct glue_cq *cq = (struct glue_cq *)fid;
+
+	return cq->wake < 0 ? -FI_ENOSYS : write(cq->wake, &one, sizeof one) < 0 ? -errno : 0;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *data, char *buf, size_t len)
+{
+	(void)fid, (void)data, (void)buf, (void)len;
+	return diw_wc_status_str(prov_errno);
+}
+
+static struct fi_ops_cq cq_ops = {
+	.size = sizeof(struct fi_ops_cq), .read = cq_read, .readfrom = cq_readfrom, .readerr = cq_readerr,
+	.sread = cq_sread, .sreadfrom = cq_sreadfrom, .signal = cq_signal, .strerror = cq_strerror,
+};
+
+static void cq_delete(struct glue_cq *cq)
+{
+	if (cq->wake >= 0)
+		close(cq->wake);
+	if (cq->epoll >= 0)
+		close(cq->epoll);
+	free(cq);
+}
+
+static int cq_close(struct fid *fid)
+{
+	struct glue_cq *cq = (struct glue_cq *)fid;
+	struct glue_op *op;
+
+	if (cq->users)
+		return -FI_EBUSY;
+	glue_lock(cq->domain);
+	while ((op = cq_first(cq)))
+		cq_pop(op);
+	cq->domain->users--;
+	glue_unlock(cq->domain);
+	cq_delete(cq);
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct glue_cq *cq = (struct glue_cq *)fid;
+
+	if (cq->epoll < 0)
+		return -FI_ENODATA;
+	if (command == FI_GETWAIT)
+		*(int *)arg = cq->epoll;
+	else if (command == FI_GETWAITOBJ)
+		*(enum fi_wait_obj *)arg = FI_WAIT_FD;
+	else
+		return -FI_ENOSYS;
+	return 0;
+}
+
+static struct fi_ops cq_fi_ops = {
+	.size = sizeof(struct fi_ops), .close = cq_close, .bind = diw_glue_no_bind, .control = cq_control,
+	.ops_open = diw_glue_no_ops,
+};
+
+int diw_glue_cq_watch(struct glue_cq *cq, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return epoll_ctl(cq->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int cq_open_wait(struct glue_cq *cq)
+{
+	cq->epoll = epoll_create1(EPOLL_CLOEXEC);
+	cq->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return cq->epoll < 0 || cq->wake < 0 ? -errno : diw_glue_cq_watch(cq, cq->wake);
+}
+
+int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out, void *ctx)
+{
+	struct glue_cq *cq;
+	int rc = 0;
+
+	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC && attr->wait_obj != FI_WAIT_FD)
+		return -FI_ENOSYS;
+	cq = calloc(1, sizeof *cq);
+	if (!cq)
+		return -FI_ENOMEM;
+	cq->domain = (struct glue_domain *)domain;
+	cq->epoll = cq->wake = -1;
+	cq->format = attr->format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr->format;
+	diw_list_init(&cq->ready);
+	if (attr->wait_obj != FI_WAIT_NONE)
+		rc = cq_open_wait(cq);
+	if (rc < 0) {
+		cq_delete(cq);
+		return rc;
+	}
+	cq->fid = (struct fid_cq){ .fid = { FI_CLASS_CQ, ctx, &cq_fi_ops }, .ops = &cq_ops };
+	glue_lock(cq->domain);
+	cq->domain->users++;
+	glue_unlock(cq->domain);
+	*out = &cq->fid;
+	return 0;
+}

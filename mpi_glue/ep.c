@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Endpoints: binding to queues, counters and an address vector; their queue pair is there from fi_enable() on. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/addr.h"
+#include "base/clock.h"
+#include "mpi_glue/glue.h"
+
+#define EP_LINGER (2 * DIW_S)            /* so long a closed endpoint waits for acknowledgements */
+
+static int ep_bind_cq(struct glue_ep *ep, struct glue_cq *cq, uint64_t flags)
+{
+	if (!(flags & (FI_TRANSMIT | FI_RECV)) || (flags & FI_TRANSMIT && ep->tx_cq) || (flags & FI_RECV && ep->rx_cq))
+		return -FI_EINVAL;
+	if (flags & FI_TRANSMIT) {
+		ep->tx_cq = cq;
+		ep->tx_selective = flags & FI_SELECTIVE_COMPLETION;
+		cq->users++;
+	}
+	if (flags & FI_RECV) {
+		ep->rx_cq = cq;
+		ep->rx_selective = flags & FI_SELECTIVE_COMPLETION;
+		cq->users++;
+	}
+	return 0;
+}
+
+static int ep_bind_cntr(struct glue_ep *ep, struct glue_cntr *cntr, uint64_t flags)
+{
+	static const uint64_t event[GLUE_EVENTS] = {
+		[GLUE_EVENT_SEND] = FI_SEND, [GLUE_EVENT_RECV] = FI_RECV, [GLUE_EVENT_READ] = FI_READ,
+		[GLUE_EVENT_WRITE] = FI_WRITE,
+	};
+
+	for (int i = 0; i < GLUE_EVENTS; i++)
+		if (flags & event[i] && !ep->cntr[i]) {
+			ep->cntr[i] = cntr;
+			cntr->users++;
+		}
+	return 0;
+}
+
+static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+
+	if (ep->enabled)
+		return -FI_EOPBADSTATE;
+	switch (bfid->fclass) {
+	case FI_CLASS_AV:
+		if (ep->av)
+			return -FI_EINVAL;
+		ep->av = (struct glue_av *)bfid;
+		ep->av->users++;
+		return 0;
+	case FI_CLASS_CQ: return ep_bind_cq(ep, (struct glue_cq *)bfid, flags);
+	case FI_CLASS_CNTR: return ep_bind_cntr(ep, (struct glue_cntr *)bfid, flags);
+	case FI_CLASS_EQ: return 0;
+	default: return -FI_EINVAL;
+	}
+}
+
+static int ep_enable(struct glue_ep *ep)
+{
+	int rc = 0;
+
+	if (!ep->av)
+		return -FI_EOPBADSTATE;
+	glue_lock(ep->domain);
+	if (!ep->enabled)
+		rc = diw_glue_port_open(ep);
+	if (rc == 0)
+		ep->enabled = true;
+	else
+		diw_glue_port_close(ep);
+	glue_unlock(ep->domain);
+	return rc;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+	uint64_t *flags = arg;
+
+	switch (command) {
+	case FI_ENABLE:
+		return ep_enable(ep);
+	case FI_GETOPSFLAG:
+		*flags = *flags & FI_TRANSMIT ? ep->tx_flags : ep->rx_flags;
+		return 0;
+	case FI_SETOPSFLAG:
+		*(*flags & FI_TRANSMIT ? &ep->tx_flags : &ep->rx_flags) = *flags & ~(FI_TRANSMIT | FI_RECV);
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+/* Sends that the application believes done must not end with the endpoint. */
+static void ep_linger(struct glue_ep *ep)
+{
+	uint64_t until = diw_clock_ns() + EP_LINGER;
+
+	while (ep->enabled && (ep->sending || !diw_list_empty(&ep->pending)) && diw_clock_ns() < until)
+		diw_glue_port_poll(ep);
+}
+
+/* Operations that were not complete end without completions. */
+static void ep_forget_ops(struct glue_ep *ep)
+{
+	struct diw_pool *ops = &ep->domain->ops;
+
+	for (uint32_t i = 0; i < ops->fresh; i++) {
+		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+
+		if (op->kind != GLUE_OP_FREE && op->ep == ep && !op->ended)
+			diw_glue_op_put(op);
+	}
+}
+
+static int ep_close(struct fid *fid)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+	struct glue_domain *d = ep->domain;
+
+	glue_lock(d);
+	ep_linger(ep);
+	ep->enabled = false;
+	diw_glue_port_close(ep);
+	ep_forget_ops(ep);
+	diw_list_del(&ep->link);
+	d->users--;
+	if (ep->av)
+		ep->av->users--;
+	if (ep->tx_cq)
+		ep->tx_cq->users--;
+	if (ep->rx_cq)
+		ep->rx_cq->users--;
+	for (int i = 0; i < GLUE_EVENTS; i++)
+		if (ep->cntr[i])
+			ep->cntr[i]->users--;
+	glue_unlock(d);
+	diw_match_fini(&ep->tagged);
+	diw_match_fini(&ep->untagged);
+	free(ep);
+	return 0;
+}
+
+static struct fi_ops ep_fi_ops = {
+	.size = sizeof(struct fi_ops), .close = ep_close, .bind = ep_bind, .control = ep_control,
+	.ops_open = diw_glue_no_ops,
+};
+
+static int ep_getopt(fid_t fid, int level, int name, void *val, size_t *len)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+
+	if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	if (*len < sizeof(size_t))
+		return -FI_ETOOSMALL;
+	memcpy(val, &ep->min_multi_recv, sizeof(size_t));
+	*len = sizeof(size_t);
+	return 0;
+}
+
+static int ep_setopt(fid_t fid, int level, int name, const void *val, size_t len)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+
+	if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	if (len < sizeof(size_t))
+		return -FI_EINVAL;
+	memcpy(&ep->min_multi_recv, val, sizeof(size_t));
+	return 0;
+}
+
+static int ep_no_tx_ctx(struct fid_ep *ep, int i, struct fi_tx_attr *a, struct fid_ep **out, void *ctx)
+{
+	(void)ep, (void)i, (void)a, (void)out, (void)ctx;
+	return -FI_ENOSYS;
+}
+
+static int ep_no_rx_ctx(struct fid_ep *ep, int i, struct fi_rx_attr *a, struct fid_ep **out, void *ctx)
+{
+	(void)ep, (void)i, (void)a, (void)out, (void)ctx;
+	return -FI_ENOSYS;
+}
+
+static ssize_t ep_no_size_left(struct fid_ep *ep)
+{
+	(void)ep;
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops_ep ep_ops = {
+	.size = sizeof(struct fi_ops_ep), .cancel = diw_glue_cancel, .getopt = ep_getopt, .setopt = ep_setopt,
+	.tx_ctx = ep_no_tx_ctx, .rx_ctx = ep_no_rx_ctx, .rx_size_left = ep_no_size_left,
+	.tx_size_left = ep_no_size_left,
+};
+
+static int ep_setname(fid_t fid, void *addr, size_t len)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+
+	if (ep->enabled || len < sizeof(struct sockaddr_in))
+		return -FI_EINVAL;
+	diw_addr_from_sockaddr(&ep->local, addr);
+	return 0;
+}
+
+static int ep_getname(fid_t fid, void *addr, size_t *len)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+	struct sockaddr_storage ss;
+	size_t size = diw_addr_to_sockaddr(&ep->local, &ss), room = *len;
+
+	*len = size;
+	if (addr)
+		memcpy(addr, &ss, size < room ? size : room);
+	return room < size ? -FI_ETOOSMALL : 0;
+}
+
+static int ep_no_getpeer(struct fid_ep *ep, void *addr, size_t *len)
+{
+	(void)ep, (void)addr, (void)len;
+	return -FI_ENOSYS;
+}
+
+static int ep_no_connect(struct fid_ep *ep, const void *addr, const void *param, size_t len)
+{
+	(void)ep, (void)addr, (void)param, (void)len;
+	return -FI_ENOSYS;
+}
+
+static int ep_no_accept(struct fid_ep *ep, const void *param, size_t len)
+{
+	(void)ep, (void)param, (void)len;
+	return -FI_ENOSYS;
+}
+
+static int ep_no_shutdown(struct fid_ep *ep, uint64_t flags)
+{
+	(void)ep, (void)flags;
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops_cm ep_cm_ops = {
+	.size = sizeof(struct fi_ops_cm), .setname = ep_setname, .getname = ep_getname, .getpeer = ep_no_getpeer,
+	.connect = ep_no_connect, .accept = ep_no_accept, .shutdown = ep_no_shutdown,
+};
+
+static int ep_init_match(struct glue_ep *ep)
+{
+	uint64_t seed;
+	int rc;
+
+	if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) < 0)
+		seed = (uintptr_t)ep;
+	rc = diw_match_init(&ep->tagged, seed);
+	return rc < 0 ? rc : diw_match_init(&ep->untagged, seed);
+}
+
+int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **out, void *ctx)
+{
+	struct glue_ep *ep = calloc(1, sizeof *ep);
+
+	if (!ep || ep_init_match(ep) < 0) {
+		if (ep)
+			diw_match_fini(&ep->tagged);
+		free(ep);
+		return -FI_ENOMEM;
+	}
+	ep->domain = (struct glue_domain *)domain;
+	ep->directed = info->caps & FI_DIRECTED_RECV;
+	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
+	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;
+	ep->min_multi_recv = ep->domain->set.eager;
+	if (info->src_addr)
+		diw_addr_from_sockaddr(&ep->local, info->src_addr);
+	diw_list_init(&ep->pending);
+	diw_list_init(&ep->claimed);
+	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
+				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged };
+	glue_lock(ep->domain);
+	diw_list_add_tail(&ep->domain->eps, &ep->link);
+	ep->domain->users++;
+	glue_unlock(ep->domain);
+	*out = &ep->fid;
+	return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues. The provider itself has no event to tell: insertions of addresses end before the call does. What an
+ * application writes to a queue comes back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "mpi_glue/glue.h"
+
+#define EQ_EVENTS 64u
+#define EQ_BYTES 128u
+
+struct glue_eq {
+	struct fid_eq fid;
+	pthread_mutex_t lock;
+	uint32_t first, count;
+	struct { uint32_t event; size_t len; uint8_t data[EQ_BYTES]; } slot[EQ_EVENTS];
+};
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, uint64_t flags)
+{
+	struct glue_eq *q = (struct glue_eq *)fid;
+	ssize_t rc = -FI_EAGAIN;
+
+	pthread_mutex_lock(&q->lock);
+	if (q->count) {
+		rc = q->slot[q->first].len > len ? -FI_ETOOSMALL : (ssize_t)q->slot[q->first].len;
+		*event = q->slot[q->first].event;
+		if (rc >= 0)
+			memcpy(buf, q->slot[q->first].data, (size_t)rc);
+		if (rc >= 0 && !(flags & FI_PEEK)) {
+			q->first = (q->first + 1) % EQ_EVENTS;
+			q->count--;
+		}
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
+{
+	(void)fid, (void)buf, (void)flags;
+	return -FI_EAGAIN;
+}
+
+static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, size_t len, uint64_t flags)
+{
+	struct glue_eq *q = (struct glue_eq *)fid;
+	ssize_t rc = -FI_EAGAIN;
+
+	(void)flags;
+	if (len > EQ_BYTES)
+		return -FI_EINVAL;
+	pthread_mutex_lock(&q->lock);
+	if (q->count < EQ_EVENTS) {
+		uint32_t at = (q->first + q->count++) % EQ_EVENTS;
+
+		q->slot[at].event = event;
+		q->slot[at].len = len;
+		memcpy(q->slot[at].data, buf, len);
+		rc = (ssize_t)len;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout, uint64_t flags)
+{
+	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS;
+	ssize_t rc;
+
+	do
+		rc = eq_read(fid, event, buf, len, flags);
+	while (rc == -FI_EAGAIN && (timeout < 0 || diw_clock_ns() < until));
+	return rc;
+}
+
+static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *data, char *buf, size_t len)
+{
+	(void)fid, (void)data, (void)buf, (void)len;
+	return fi_strerror(prov_errno);
+}
+
+static struct fi_ops_eq eq_ops = {
+	.size = sizeof(struct fi_ops_eq), .read = eq_read, .readerr = eq_readerr, .write = eq_write, .sread = eq_sread,
+	.strerror = eq_strerror,
+};
+
+static int eq_close(struct fid *fid)
+{
+	pthread_mutex_destroy(&((struct glue_eq *)fid)->lock);
+	free(fid);
+	return 0;
+}
+
+static struct fi_ops eq_fi_ops = {
+	.size = sizeof(struct fi_ops), .close = eq_close, .bind = diw_glue_no_bind, .control = diw_glue_no_control,
+	.ops_open = diw_glue_no_ops,
+};
+
+int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **out, void *ctx)
+{
+	struct glue_eq *q;
+
+	(void)fabric;
+	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC)
+		return -FI_ENOSYS;
+	q = calloc(1, sizeof *q);
+	if (!q)
+		return -FI_ENOMEM;
+	pthread_mutex_init(&q->lock, NULL);
+	q->fid = (struct fid_eq){ .fid = { FI_CLASS_EQ, ctx, &eq_fi_ops }, .ops = &eq_ops };
+	*out = &q->fid;
+	return 0;
+}

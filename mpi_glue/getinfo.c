@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The provider: its settings, fi_getinfo() and the fabric. A fabric is all devices; a domain is one of them. */
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "mpi_glue/glue.h"
+
+#define INFO_DEVS 64
+#define INFO_CAPS_TX (FI_MSG | FI_TAGGED | FI_SEND)
+#define INFO_CAPS_RX (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE)
+#define INFO_CAPS_DOMAIN (FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define INFO_CAPS (INFO_CAPS_TX | INFO_CAPS_RX | INFO_CAPS_DOMAIN)
+/* Capabilities that an application gets without having asked. */
+#define INFO_CAPS_SECONDARY (FI_MULTI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define INFO_TX_FLAGS \
+	(FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE)
+#define INFO_RX_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_MORE)
+#define INFO_ORDER FI_ORDER_SAS
+
+static struct glue_settings settings;
+
+const struct glue_settings *diw_glue_settings(void)
+{
+	return &settings;
+}
+
+static int info_fabric_close(struct fid *fid)
+{
+	free(fid);
+	return 0;
+}
+
+static struct fi_ops info_fabric_fi_ops = {
+	.size = sizeof(struct fi_ops), .close = info_fabric_close, .bind = diw_glue_no_bind,
+	.control = diw_glue_no_control, .ops_open = diw_glue_no_ops,
+};
+
+static int info_no_passive_ep(struct fid_fabric *f, struct fi_info *i, struct fid_pep **p, void *ctx)
+{
+	(void)f, (void)i, (void)p, (void)ctx;
+	return -FI_ENOSYS;
+}
+
+static int info_no_wait_open(struct fid_fabric *f, struct fi_wait_attr *a, struct fid_wait **w)
+{
+	(void)f, (void)a, (void)w;
+	return -FI_ENOSYS;
+}
+
+/* May the application sleep on the descriptors of these queues? Not if one holds a completion. */
+static int info_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+	int rc = 0;
+
+	(void)fabric;
+	for (int i = 0; i < count && rc == 0; i++)
+		if (fids[i]->fclass == FI_CLASS_CQ)
+			rc = diw_glue_cq_arm((struct glue_cq *)fids[i]);
+	return rc;
+}
+
+static struct fi_ops_fabric info_fabric_ops = {
+	.size = sizeof(struct fi_ops_fabric), .domain = diw_glue_domain_open, .passive_ep = info_no_passive_ep,
+	.eq_open = diw_glue_eq_open, .wait_open = info_no_wait_open, .trywait = info_trywait,
+};
+
+static int info_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *ctx)
+{
+	struct glue_fabric *f = calloc(1, sizeof *f);
+
+	if (!f)
+		return -FI_ENOMEM;
+	f->fid = (struct fid_fabric){ .fid = { FI_CLASS_FABRIC, ctx, &info_fabric_fi_ops }, .ops = &info_fabric_ops,
+				      .api_version = attr->api_version };
+	*fabric = &f->fid;
+	return 0;
+}
+
+/* What an application asks for and the provider has not, in words; NULL: nothing. */
+static const char *hints_refuse(const struct fi_info *h)
+{
+	const struct fi_domain_attr *d = h->domain_attr;
+
+	if (h->caps & ~INFO_CAPS)
+		return "capabilities";
+	if (h->addr_format != FI_FORMAT_UNSPEC && h->addr_format != FI_SOCKADDR && h->addr_format != FI_SOCKADDR_IN &&
+	    h->addr_format != FI_SOCKADDR_IN6)
+		return "address format";
+	if (h->ep_attr && ((h->ep_attr->type != FI_EP_UNSPEC && h->ep_attr->type != FI_EP_RDM) ||
+			   h->ep_attr->max_msg_size > GLUE_MSG_MAX || h->ep_attr->auth_key_size ||
+			   h->ep_attr->tx_ctx_cnt > 1 || h->ep_attr->rx_ctx_cnt > 1 ||
+			   (h->ep_attr->protocol != FI_PROTO_UNSPEC && h->ep_attr->protocol != FI_PROTO_IWARP_RDM)))
+		return "endpoint attributes";
+	if (h->tx_attr && (h->tx_attr->caps & ~INFO_CAPS || h->tx_attr->op_flags & ~INFO_TX_FLAGS ||
+			   h->tx_attr->msg_order & ~INFO_ORDER || h->tx_attr->comp_order & ~FI_ORDER_NONE ||
+			   h->tx_attr->inject_size > settings.eager || h->tx_attr->iov_limit > GLUE_IOV))
+		return "transmit attributes";
+	if (h->rx_attr && (h->rx_attr->caps & ~INFO_CAPS || h->rx_attr->op_flags & ~INFO_RX_FLAGS ||
+			   h->rx_attr->msg_order & ~INFO_ORDER || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
+			   h->rx_attr->iov_limit > GLUE_IOV))
+		return "receive attributes";
+	if (d && (d->data_progress == FI_PROGRESS_AUTO || d->control_progress == FI_PROGRESS_AUTO))
+		return "automatic progress";
+	if (d && (d->cq_data_size > 8 || d->caps & ~INFO_CAPS_DOMAIN || d->auth_key_size))
+		return "domain attributes";
+	if (h->fabric_attr && h->fabric_attr->name && strcmp(h->fabric_attr->name, "diwarp") != 0)
+		return "fabric";
+	return NULL;
+}
+
+static void info_fill_domain(struct fi_domain_attr *d, const struct diw_dev_info *dev, const struct fi_domain_attr *h)
+{
+	d->name = strdup(dev->name);
+	d->threading = h && h->threading != FI_THREAD_UNSPEC ? h->threading : FI_THREAD_SAFE;
+	d->control_progress = d->data_progress = FI_PROGRESS_MANUAL;
+	d->resource_mgmt = FI_RM_ENABLED;
+	d->av_type = h ? h->av_type : FI_AV_UNSPEC;
+	d->mr_mode = h ? h->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_BASIC) : 0;
+	d->mr_key_size = 4;
+	d->mr_iov_limit = 1;
+	d->mr_cnt = dev->max_mr;
+	d->cq_data_size = 8;
+	d->cq_cnt = d->ep_cnt = d->cntr_cnt = dev->max_qp;
+	d->tx_ctx_cnt = d->rx_ctx_cnt = dev->max_qp;
+	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
+	d->caps = INFO_CAPS_DOMAIN;
+}
+
+static void info_fill_ep(struct fi_info *i, const struct fi_info *h)
+{
+	uint64_t caps = h && h->caps ? h->caps | INFO_CAPS_SECONDARY : INFO_CAPS;
+
+	/* Send and receive, unless one of them is named. */
+	if (!(caps & (FI_SEND | FI_RECV)))
+		caps |= FI_SEND | FI_RECV;
+	i->caps = caps;
+	i->ep_attr->type = FI_EP_RDM;
+	i->ep_attr->protocol = FI_PROTO_IWARP_RDM;
+	i->ep_attr->protocol_version = GLUE_VERSION;
+	i->ep_attr->max_msg_size = GLUE_MSG_MAX;
+	i->ep_attr->mem_tag_format = h && h->ep_attr && h->ep_attr->mem_tag_format ? h->ep_attr->mem_tag_format : ~0ull;
+	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
+	*i->tx_attr = (struct fi_tx_attr){
+		.caps = caps & INFO_CAPS_TX, .msg_order = INFO_ORDER, .inject_size = settings.eager, .size = GLUE_SQ,
+		.iov_limit = GLUE_IOV, .op_flags = h && h->tx_attr ? h->tx_attr->op_flags : 0,
+	};
+	*i->rx_attr = (struct fi_rx_attr){
+		.caps = caps & INFO_CAPS_RX, .msg_order = INFO_ORDER, .size = GLUE_OPS, .iov_limit = GLUE_IOV,
+		.total_buffered_recv = settings.buffered, .op_flags = h && h->rx_attr ? h->rx_attr->op_flags : 0,
+	};
+}
+
+static int info_set_addr(void **addr, size_t *len, const struct diw_addr *a)
+{
+	struct sockaddr_storage ss;
+
+	*len = diw_addr_to_sockaddr(a, &ss);
+	*addr = calloc(1, *len);
+	if (!*addr)
+		return -FI_ENOMEM;
+	memcpy(*addr, &ss, *len);
+	return 0;
+}
+
+/* What fi_getinfo() asks for: addresses of both ends, zero where any will do. */
+struct info_query {
+	const struct fi_info *hints;
+	struct diw_addr src, dst;
+	bool named;                      /* dst is a host */
+};
+
+static struct fi_info *info_of_dev(const struct diw_dev_info *dev, const struct diw_addr *local,
+				   const struct info_query *q)
+{
+	struct fi_info *i = fi_allocinfo();
+	struct diw_addr src = *local;
+
+	if (!i)
+		return NULL;
+	src.port = q->src.port;
+	info_fill_ep(i, q->hints);
+	info_fill_domain(i->domain_attr, dev, q->hints ? q->hints->domain_attr : NULL);
+	i->fabric_attr->name = strdup("diwarp");
+	i->fabric_attr->prov_version = diw_glue_provider.version;
+	i->addr_format = diw_addr_is_v4(local) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+	if (info_set_addr(&i->src_addr, &i->src_addrlen, &src) < 0 ||
+	    (q->named && info_set_addr(&i->dest_addr, &i->dest_addrlen, &q->dst) < 0)) {
+		fi_freeinfo(i);
+		return NULL;
+	}
+	return i;
+}
+
+static bool info_addr_is_any(const struct diw_addr *a)
+{
+	return diw_addr_ip_is_zero(a) || (diw_addr_is_v4(a) && memcmp(a->ip + 12, "\0\0\0", 4) == 0);
+}
+
+static bool info_wants_family(const struct info_query *q, const struct diw_addr *a)
+{
+	uint32_t format = q->hints ? q->hints->addr_format : FI_FORMAT_UNSPEC;
+
+	if (q->named && diw_addr_is_v4(&q->dst) != diw_addr_is_v4(a))
+		return false;
+	return format == FI_SOCKADDR_IN ? diw_addr_is_v4(a) : format == FI_SOCKADDR_IN6 ? !diw_addr_is_v4(a) : true;
+}
+
+/* The address of DEV that an endpoint binds to; NULL: the device does not fit. */
+static const struct diw_addr *info_local(const struct diw_dev_info *dev, const struct info_query *q)
+{
+	const char *name = q->hints && q->hints->domain_attr ? q->hints->domain_attr->name : NULL;
+
+	if (!dev->up || (name && strcmp(name, dev->name) != 0) ||
+	    (settings.iface && strcmp(settings.iface, dev->ifname) != 0))
+		return NULL;
+	for (int i = 0; i < dev->naddrs; i++) {
+		const struct diw_addr *a = &dev->addrs[i];
+
+		if (info_wants_family(q, a) &&
+		    (info_addr_is_any(&q->src) || memcmp(a->ip, q->src.ip, sizeof a->ip) == 0))
+			return a;
+	}
+	return NULL;
+}
+
+/* Ask the kernel which source address its route to q->dst uses. */
+static void info_route(struct info_query *q)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = diw_addr_to_sockaddr(&q->dst, &ss);
+	int fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (connect(fd, (struct sockaddr *)&ss, len) == 0) {
+		len = sizeof ss;
+		if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0) {
+			diw_addr_from_sockaddr(&q->src, (struct sockaddr *)&ss);
+			q->src.port = 0;
+		}
+	}
+	close(fd);
+}
+
+static int info_query_init(struct info_query *q, const char *node, const char *service, uint64_t flags,
+			   const struct fi_info *hints)
+{
+	struct addrinfo *ai, ask = { .ai_socktype = SOCK_DGRAM, .ai_flags = flags & FI_SOURCE ? AI_PASSIVE : 0 };
+
+	*q = (struct info_query){ .hints = hints };
+	if (hints && hints->src_addr)
+		diw_addr_from_sockaddr(&q->src, hints->src_addr);
+	if (hints && hints->dest_addr) {
+		diw_addr_from_sockaddr(&q->dst, hints->dest_addr);
+		q->named = true;
+	}
+	if (node || service) {
+		ask.ai_family = hints && hints->addr_format == FI_SOCKADDR_IN6 ? AF_INET6 :
+				!node || (hints && hints->addr_format == FI_SOCKADDR_IN) ? AF_INET : AF_UNSPEC;
+		if (getaddrinfo(node, service, &ask, &ai) != 0)
+			return -FI_ENODATA;
+		if (flags & FI_SOURCE || !node) {
+			diw_addr_from_sockaddr(&q->src, ai->ai_addr);
+		} else {
+			diw_addr_from_sockaddr(&q->dst, ai->ai_addr);
+			q->named = true;
+		}
+		freeaddrinfo(ai);
+	}
+	if (q->named && info_addr_is_any(&q->src))
+		info_route(q);
+	return 0;
+}
+
+static int info_get(uint32_t version, const char *node, const char *service, uint64_t flags,
+		    const struct fi_info *hints, struct fi_info **info)
+{
+	struct diw_dev_info *devs;
+	struct info_query q;
+	struct fi_info **end = info;
+	const char *why = hints ? hints_refuse(hints) : NULL;
+	int n, rc;
+
+	(void)version;
+	*info = NULL;
+	if (why) {
+		FI_INFO(&diw_glue_provider, FI_LOG_CORE, "the hints ask for %s that the provider has not\n", why);
+		return -FI_ENODATA;
+	}
+	rc = info_query_init(&q, node, service, flags, hints);
+	if (rc < 0)
+		return rc;
+	devs = calloc(INFO_DEVS, sizeof *devs);
+	n = devs ? diw_dev_list(devs, INFO_DEVS) : 0;
+	for (int i = 0; i < n && i < INFO_DEVS; i++) {
+		const struct diw_addr *local = info_local(&devs[i], &q);
+
+		if (local && (*end = info_of_dev(&devs[i], local, &q)))
+			end = &(*end)->next;
+	}
+	free(devs);
+	return *info ? 0 : -FI_ENODATA;
+}
+
+static void info_cleanup(void)
+{
+}
+
+struct fi_provider diw_glue_provider = {
+	.version = FI_VERSION(0, 1), .fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), .name = "diwarp",
+	.getinfo = info_get, .fabric = info_fabric_open, .cleanup = info_cleanup,
+};
+
+static size_t setting_size(const char *name, const char *help, size_t def, size_t min, size_t max)
+{
+	size_t v = def;
+
+	fi_param_define(&diw_glue_provider, name, FI_PARAM_SIZE_T, "%s", help);
+	if (fi_param_get_size_t(&diw_glue_provider, name, &v) != 0)
+		return def;
+	if (v < min || v > max) {
+		GLUE_LOG("FI_DIWARP_%s: %zu is not %zu to %zu; it is %zu\n", name, v, min, max, def);
+		return def;
+	}
+	return v;
+}
+
+static char *setting_text(const char *name, const char *help)
+{
+	char *text = NULL;
+
+	fi_param_define(&diw_glue_provider, name, FI_PARAM_STRING, "%s", help);
+	return fi_param_get_str(&diw_glue_provider, name, &text) == 0 ? text : NULL;
+}
+
+FI_EXT_INI
+{
+	const char *mode = setting_text("mode",
+					"write-record (the default), or sendrecv: long messages by Sends alone");
+
+	if (mode && strcmp(mode, "sendrecv") == 0)
+		settings.mode = GLUE_MODE_SENDRECV;
+	else if (mode && strcmp(mode, "write-record") != 0)
+		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is neither write-record nor sendrecv; it is write-record\n", mode);
+	settings.eager = setting_size("eager", "octets of the longest message that is sent without a rendezvous", 16384,
+				      512, 1u << 20);
+	settings.buffered = setting_size("buffered", "octets that unexpected messages may hold, an endpoint",
+					 256u << 20, 1u << 20, (size_t)1 << 36);
+	settings.qkey = (uint32_t)setting_size("qkey", "the Q_Key of all endpoints of a job", 0x4d504931, 0,
+					       UINT32_MAX);
+	settings.iface = setting_text("iface", "the one network interface that is used");
+	return &diw_glue_provider;
+}

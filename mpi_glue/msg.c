@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sends and receives, tagged or not, as all of libfabric's entries describe them (entry.c). */
+#include <string.h>
+
+#include "mpi_glue/glue.h"
+
+static uint64_t iov_total(const struct iovec *iov, size_t n)
+{
+	uint64_t len = 0;
+
+	for (size_t i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+static void op_describe(struct glue_op *op, const struct glue_msg *m, uint64_t len)
+{
+	op->entry.op_context = m->ctx;
+	op->entry.buf = m->iovs ? m->iov[0].iov_base : NULL;
+	op->iovs = (uint32_t)m->iovs;
+	if (m->iovs)
+		memcpy(op->iov, m->iov, m->iovs * sizeof *m->iov);
+	op->len = len;
+}
+
+/* ---- Sends ---- */
+
+/* The octets are copied at once, so the application has its buffer back. Only a report of the delivery is waited
+ * for. */
+static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
+			  uint64_t flags)
+{
+	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm };
+	bool report = flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
+	bool silent = flags & FI_INJECT && !(flags & FI_COMPLETION);
+	struct glue_op *op = NULL;
+	int rc;
+
+	silent |= !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
+	if (report || !silent) {
+		op = diw_glue_op_get(ep, GLUE_OP_SEND);
+		if (!op)
+			return -FI_EAGAIN;
+		op_describe(op, m, len);
+		op->entry.flags = FI_SEND | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
+		op->silent = silent;
+		op->peer = to;
+		if (report) {
+			h.flags |= GLUE_REPORT;
+			h.id = op->id;
+		}
+		op->hdr = h;
+	}
+	rc = diw_glue_port_send(ep, to, &h, m->iov, 0, (uint32_t)len, report ? op : NULL, flags & FI_MORE);
+	if (rc < 0 && op)
+		diw_glue_op_put(op);
+	else if (op && !report)
+		diw_glue_op_end(op, 0);
+	else if (rc == 0 && !op && ep->cntr[GLUE_EVENT_SEND])
+		ep->cntr[GLUE_EVENT_SEND]->value++;
+	return rc;
+}
+
+static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
+			uint64_t flags)
+{
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_SEND);
+	int rc;
+
+	if (!op)
+		return -FI_EAGAIN;
+	op_describe(op, m, len);
+	op->entry.flags = FI_SEND | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
+	op->silent = !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
+	op->peer = to;
+	op->hdr = (struct glue_hdr){ .kind = GLUE_RTS, .flags = m->flags, .id = op->id, .tag = m->tag, .imm = m->imm,
+				     .len = len };
+	rc = diw_glue_port_send(ep, to, &op->hdr, NULL, 0, 0, op, flags & FI_MORE);
+	if (rc < 0)
+		diw_glue_op_put(op);
+	return rc;
+}
+
+ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
+{
+	uint64_t len = iov_total(m->iov, m->iovs);
+	struct glue_peer *to;
+	ssize_t rc;
+
+	if (m->iovs > GLUE_IOV || len > GLUE_MSG_MAX)
+		return -FI_EINVAL;
+	glue_lock(ep->domain);
+	to = ep->enabled ? diw_glue_av_peer(ep->av, m->addr) : NULL;
+	if (!to)
+		rc = -FI_EINVAL;
+	else if (len <= ep->domain->set.eager)
+		rc = send_eager(ep, to, m, len, flags);
+	else
+		rc = flags & FI_INJECT ? -FI_EMSGSIZE : send_rts(ep, to, m, len, flags);
+	if (rc == -FI_EAGAIN)
+		diw_glue_port_poll(ep);
+	glue_unlock(ep->domain);
+	return rc;
+}
+
+/* ---- Receives ---- */
+
+static struct match *recv_match(struct glue_ep *ep, const struct glue_msg *m)
+{
+	return m->flags & GLUE_TAGGED ? &ep->tagged : &ep->untagged;
+}
+
+static struct glue_op *recv_find(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from)
+{
+	struct match_key *k = diw_match_find_message(recv_match(ep, m), from, m->tag, m->ignore);
+
+	return k ? diw_container(k, struct glue_op, key) : NULL;
+}
+
+static uint64_t message_len(const struct glue_op *message)
+{
+	return message->hdr.kind == GLUE_RTS ? message->hdr.len : message->len;
+}
+
+static void recv_give(struct glue_op *op, struct glue_op *message)
+{
+	diw_glue_message_deliver(op, message->peer, &message->hdr, message->data, (uint32_t)message->len);
+	diw_glue_message_free(message);
+}
+
+/* A receive of many messages takes all that are there already. */
+static void recv_many(struct glue_op *op, const struct glue_msg *m, const struct glue_peer *from)
+{
+	struct glue_ep *ep = op->ep;
+	struct glue_op *message, *part;
+
+	bool last = false;
+
+	while (!last && (message = recv_find(ep, m, from)) &&
+	       (part = diw_glue_receive_part(op, message_len(message)))) {
+		last = op->released;     /* then OP ends with its parts */
+		diw_match_take(&message->key);
+		recv_give(part, message);
+	}
+}
+
+static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)
+{
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_RECV), *message;
+
+	if (!op)
+		return -FI_EAGAIN;
+	op_describe(op, m, iov_total(m->iov, m->iovs));
+	op->silent = !ep->rx_cq || (ep->rx_selective && !(flags & FI_COMPLETION));
+	op->multi = flags & FI_MULTI_RECV && !(m->flags & GLUE_TAGGED);
+	op->key.source = from;
+	op->key.tag = m->tag;
+	op->key.ignore = m->ignore;
+	message = op->multi ? NULL : recv_find(ep, m, from);
+	if (message) {
+		diw_match_take(&message->key);
+		recv_give(op, message);
+		return 0;
+	}
+	diw_match_post(recv_match(ep, m), &op->key);
+	if (op->multi)
+		recv_many(op, m, from);
+	return 0;
+}
+
+/* Takes a message for good: nobody will receive it. */
+static void message_discard(struct glue_op *message)
+{
+	if (message->hdr.kind == GLUE_RTS)
+		diw_glue_rts_refuse(message->ep, message->peer, &message->hdr);
+	diw_glue_message_free(message);
+}
+
+static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)
+{
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_RECV), *message;
+
+	if (!op)
+		return -FI_EAGAIN;
+	diw_glue_port_poll(ep);
+	message = recv_find(ep, m, from);
+	op->entry.op_context = m->ctx;
+	op->entry.tag = m->tag;
+	if (!message) {
+		op->entry.flags = FI_RECV | FI_TAGGED;
+		diw_glue_op_end(op, FI_ENOMSG);
+		return 0;
+	}
+	op->len = message_len(message);
+	diw_glue_message_envelope(op, message->peer, &message->hdr, op->len);
+	if (flags & (FI_CLAIM | FI_DISCARD))
+		diw_match_take(&message->key);
+	if (flags & FI_CLAIM) {
+		message->entry.op_context = m->ctx;
+		diw_list_add_tail(&ep->claimed, &message->link);
+	} else if (flags & FI_DISCARD) {
+		message_discard(message);
+	}
+	diw_glue_op_end(op, 0);
+	return 0;
+}
+
+/* The message that a peek with the same context has claimed. */
+static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
+{
+	struct glue_op *message = NULL, *op;
+
+	for (struct diw_list *n = ep->claimed.next; n != &ep->claimed && !message; n = n->next)
+		if (diw_container(n, struct glue_op, link)->entry.op_context == m->ctx)
+			message = diw_container(n, struct glue_op, link);
+	if (!message)
+		return -FI_EINVAL;
+	op = diw_glue_op_get(ep, GLUE_OP_RECV);
+	if (!op)
+		return -FI_EAGAIN;
+	diw_list_del(&message->link);
+	op_describe(op, m, iov_total(m->iov, m->iovs));
+	if (!(flags & FI_DISCARD)) {
+		recv_give(op, message);
+		return 0;
+	}
+	op->len = message_len(message);
+	diw_glue_message_envelope(op, message->peer, &message->hdr, op->len);
+	message_discard(message);
+	diw_glue_op_end(op, 0);
+	return 0;
+}
+
+ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
+{
+	const struct glue_peer *from = NULL;
+	ssize_t rc;
+
+	if (m->iovs > GLUE_IOV)
+		return -FI_EINVAL;
+	glue_lock(ep->domain);
+	if (ep->directed && m->addr != FI_ADDR_UNSPEC)
+		from = diw_glue_av_peer(ep->av, m->addr);
+	if (ep->directed && m->addr != FI_ADDR_UNSPEC && !from)
+		rc = -FI_EINVAL;
+	else if (flags & FI_PEEK)
+		rc = recv_peek(ep, m, from, flags);
+	else if (flags & FI_CLAIM && m->flags & GLUE_TAGGED)
+		rc = recv_claimed(ep, m, flags);
+	else
+		rc = recv_post(ep, m, from, flags);
+	glue_unlock(ep->domain);
+	return rc;
+}
+
+static bool recv_has_ctx(struct match_key *k, void *ctx)
+{
+	return diw_container(k, struct glue_op, key)->entry.op_context == ctx;
+}
+
+static bool recv_cancel(struct match *m, void *ctx)
+{
+	struct match_key *k = diw_match_each(m, recv_has_ctx, ctx);
+	struct glue_op *op;
+
+	if (!k)
+		return false;
+	op = diw_container(k, struct glue_op, key);
+	diw_match_unpost(m, k);
+	op->entry.flags = FI_RECV | (op->multi ? FI_MULTI_RECV : 0);
+	diw_glue_op_end(op, FI_ECANCELED);
+	return true;
+}
+
+ssize_t diw_glue_cancel(fid_t fid, void *ctx)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+
+	glue_lock(ep->domain);
+	if (!recv_cancel(&ep->tagged, ctx))
+		recv_cancel(&ep->untagged, ctx);
+	glue_unlock(ep->domain);
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Encoding and decoding of the provider's headers. A decoder reads octets of any peer: it checks lengths and flags. */
+#include "base/wire.h"
+#include "mpi_glue/msg_hdr.h"
+
+#define COMMON 8u                        /* version and kind, flags, reserved, id */
+
+/* The flags that a kind may have. */
+static const uint8_t hdr_flags[GLUE_KINDS] = {
+	[GLUE_EAGER] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
+	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM,
+};
+
+static uint32_t hdr_size(const struct glue_hdr *h)
+{
+	switch (h->kind) {
+	case GLUE_EAGER: return COMMON + (h->flags & GLUE_TAGGED ? 8 : 0) + (h->flags & GLUE_IMM ? 8 : 0);
+	case GLUE_RTS:
+	case GLUE_CTS: return COMMON + 24;
+	case GLUE_DATA: return COMMON + 8;
+	default: return COMMON + 4;      /* FIN */
+	}
+}
+
+static void envelope_put(uint8_t *p, const struct glue_hdr *h)
+{
+	bool rts = h->kind == GLUE_RTS;
+
+	if (rts || h->flags & GLUE_TAGGED) {
+		diw_put64(p, h->tag);
+		p += 8;
+	}
+	if (rts || h->flags & GLUE_IMM) {
+		diw_put64(p, h->imm);
+		p += 8;
+	}
+	if (rts)
+		diw_put64(p, h->len);
+}
+
+static void envelope_get(struct glue_hdr *h, const uint8_t *p)
+{
+	bool rts = h->kind == GLUE_RTS;
+
+	if (rts || h->flags & GLUE_TAGGED) {
+		h->tag = diw_get64(p);
+		p += 8;
+	}
+	if (rts || h->flags & GLUE_IMM) {
+		h->imm = diw_get64(p);
+		p += 8;
+	}
+	if (rts)
+		h->len = diw_get64(p);
+}
+
+uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
+{
+	p[0] = (uint8_t)(GLUE_VERSION << 4 | h->kind);
+	p[1] = h->flags;
+	diw_put16(p + 2, 0);
+	diw_put32(p + 4, h->id);
+	switch (h->kind) {
+	case GLUE_EAGER:
+	case GLUE_RTS:
+		envelope_put(p + COMMON, h);
+		break;
+	case GLUE_CTS:
+		diw_put32(p + 8, h->peer_id);
+		diw_put32(p + 12, h->stag);
+		diw_put64(p + 16, h->to);
+		diw_put64(p + 24, h->len);
+		break;
+	case GLUE_DATA:
+		diw_put64(p + 8, h->to);
+		break;
+	default:
+		diw_put32(p + 8, h->status);
+	}
+	return hdr_size(h);
+}
+
+uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len)
+{
+	*h = (struct glue_hdr){ .kind = GLUE_FIN };
+	if (len < COMMON || p[0] >> 4 != GLUE_VERSION || (p[0] & 15) >= GLUE_KINDS)
+		return 0;
+	h->kind = (enum glue_kind)(p[0] & 15);
+	h->flags = p[1];
+	h->id = diw_get32(p + 4);
+	if (h->flags & ~hdr_flags[h->kind] || diw_get16(p + 2) != 0 || len < hdr_size(h))
+		return 0;
+	switch (h->kind) {
+	case GLUE_EAGER:
+	case GLUE_RTS:
+		envelope_get(h, p + COMMON);
+		break;
+	case GLUE_CTS:
+		h->peer_id = diw_get32(p + 8);
+		h->stag = diw_get32(p + 12);
+		h->to = diw_get64(p + 16);
+		h->len = diw_get64(p + 24);
+		break;
+	case GLUE_DATA:
+		h->to = diw_get64(p + 8);
+		break;
+	default:
+		h->status = diw_get32(p + 8);
+	}
+	return hdr_size(h);
+}

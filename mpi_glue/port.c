@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair of an endpoint: buffers of receives and Sends, posts, and completions, which it gives to the files
+ * of the messages. */
+#include <errno.h>
+#include <string.h>
+
+#include "mpi_glue/glue.h"
+
+#define PORT_BATCH 16
+#define PORT_TX 256u                     /* Sends that are too long for inline data, until they are acknowledged */
+
+/* A wr_id is a pointer to a buffer or the id of an operation, and says which in its last two bits. */
+enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_INLINE, PORT_WR_WRITE };
+
+static uint64_t wr_of_op(const struct glue_op *op, enum port_wr what)
+{
+	return (op ? (uint64_t)op->id : 0) << 2 | what;
+}
+
+struct glue_buf *diw_glue_buf_get(struct diw_pool *pool)
+{
+	struct glue_buf *b = diw_pool_get(pool);
+
+	if (b)
+		b->pool = pool;
+	return b;
+}
+
+void diw_glue_buf_put(struct glue_buf *b)
+{
+	diw_pool_put(b->pool, b);
+}
+
+void diw_glue_pend(struct glue_op *op, enum glue_todo todo)
+{
+	op->todo = (uint8_t)todo;
+	if (!op->queued)
+		diw_list_add_tail(&op->ep->pending, &op->link);
+	op->queued = true;
+}
+
+static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct glue_peer *to)
+{
+	int rc;
+
+	wr->dst = (struct diw_dest){ .addr = to->addr };
+	wr->qkey = ep->domain->set.qkey;
+	rc = diw_post_send(ep->qp, wr, NULL);
+	ep->sending += rc == 0;
+	return rc == -ENOMEM ? -FI_EAGAIN : rc;
+}
+
+int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h,
+		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more)
+{
+	uint8_t small[GLUE_INLINE];
+	struct glue_buf *b = NULL;
+	struct diw_sge sge = { .addr = small, .stag = ep->domain->memory->stag };
+	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .flags = DIW_SEND_SIGNALED };
+	uint32_t n;
+	int rc;
+
+	if (len > GLUE_INLINE - GLUE_HDR_MAX) {
+		b = diw_glue_buf_get(&ep->tx);
+		if (!b)
+			return -FI_EAGAIN;
+		b->op = op ? op->id : 0;
+		sge.addr = b->data;
+		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
+	} else {
+		wr.flags |= DIW_SEND_INLINE;
+		wr.wr_id = wr_of_op(op, PORT_WR_INLINE);
+	}
+	wr.flags |= more ? DIW_SEND_MORE : 0;
+	n = diw_glue_hdr_encode(sge.addr, h);
+	diw_glue_copy_out((uint8_t *)sge.addr + n, iov, off, len);
+	sge.length = n + len;
+	rc = port_post(ep, &wr, to);
+	if (rc < 0 && b)
+		diw_glue_buf_put(b);
+	return rc;
+}
+
+/* The vectors of OP from OFF, LEN octets, as scatter/gather entries; returns how many. */
+static int op_sges(const struct glue_op *op, uint64_t off, uint32_t len, struct diw_sge *sge)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < op->iovs && len; i++) {
+		uint64_t here = op->iov[i].iov_len;
+
+		if (off >= here) {
+			off -= here;
+			continue;
+		}
+		here = here - off < len ? here - off : len;
+		sge[n++] = (struct diw_sge){ (uint8_t *)op->iov[i].iov_base + off, (uint32_t)here,
+					     op->ep->domain->memory->stag };
+		len -= (uint32_t)here;
+		off = 0;
+	}
+	return n;
+}
+
+int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
+{
+	struct diw_sge sge[GLUE_IOV];
+	struct diw_send_wr wr = {
+		.opcode = DIW_WR_WRITE_RECORD, .wr_id = wr_of_op(op, PORT_WR_WRITE), .sge = sge,
+		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | DIW_SEND_IMM,
+		.imm = op->hdr.peer_id,
+		.stag = op->hdr.stag, .to = op->hdr.to + off,
+	};
+
+	return port_post(op->ep, &wr, op->peer);
+}
+
+/* Posts receives for buffers that were taken, as many as the batch has. */
+struct port_recvs {
+	struct diw_recv_wr wr[PORT_BATCH];
+	struct diw_sge sge[PORT_BATCH];
+	uint32_t n;
+};
+
+static void recvs_add(struct glue_ep *ep, struct port_recvs *r, struct glue_buf *b)
+{
+	r->sge[r->n] = (struct diw_sge){ b->data, (uint32_t)ep->domain->set.eager + GLUE_HDR_MAX,
+					 ep->domain->memory->stag };
+	r->wr[r->n] = (struct diw_recv_wr){ .wr_id = (uintptr_t)b | PORT_WR_RX, .sge = &r->sge[r->n], .num_sge = 1 };
+	if (r->n)
+		r->wr[r->n - 1].next = &r->wr[r->n];
+	r->n++;
+}
+
+static void recvs_post(struct glue_ep *ep, struct port_recvs *r)
+{
+	const struct diw_recv_wr *bad = NULL;
+
+	if (r->n && diw_post_recv(ep->qp, r->wr, &bad) < 0)
+		for (; bad; bad = bad->next) {
+			diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)3));
+			ep->missing++;
+		}
+	r->n = 0;
+}
+
+static void recvs_refill(struct glue_ep *ep, struct port_recvs *r)
+{
+	while (ep->missing && r->n < PORT_BATCH) {
+		struct glue_buf *b = diw_glue_buf_get(&ep->rx);
+
+		if (!b)
+			return;
+		recvs_add(ep, r, b);
+		ep->missing--;
+	}
+}
+
+/* A Send has come; true: its buffer is kept. */
+static bool port_received(struct glue_ep *ep, const struct diw_wc *wc, struct glue_buf *b)
+{
+	struct glue_hdr h;
+	uint32_t n = diw_glue_hdr_decode(&h, b->data, wc->byte_len);
+	struct glue_peer *from = n ? diw_glue_av_find(ep->av, &wc->src) : NULL;
+
+	if (!from) {
+		ep->dropped++;
+		return false;
+	}
+	switch (h.kind) {
+	case GLUE_CTS:
+		diw_glue_cts_came(ep, from, &h);
+		return false;
+	case GLUE_DATA:
+		diw_glue_data_came(ep, from, &h, b->data + n, wc->byte_len - n);
+		return false;
+	case GLUE_FIN:
+		diw_glue_fin_came(ep, from, &h);
+		return false;
+	default:
+		return diw_glue_message_came(ep, from, &h, b, b->data + n, wc->byte_len - n);
+	}
+}
+
+/* libfabric's error for a completion's status. */
+static int port_errno(const struct diw_wc *wc)
+{
+	switch (wc->status) {
+	case DIW_WC_SUCCESS: return 0;
+	case DIW_WC_TIMEOUT: return FI_ETIMEDOUT;
+	case DIW_WC_LOC_PROT_ERR: return FI_EFAULT;
+	case DIW_WC_REM_ACCESS_ERR: return FI_EACCES;
+	case DIW_WC_FLUSHED: return FI_ECANCELED;
+	case DIW_WC_PEER_GONE:
+	case DIW_WC_LOC_QP_OP_ERR: return wc->errnum ? wc->errnum : FI_EIO;
+	default: return FI_EIO;
+	}
+}
+
+static void port_fail(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
+{
+	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
+
+	if (op && op->ep == ep && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV)) {
+		op->entry.prov_errno = wc->status;
+		diw_glue_op_end(op, port_errno(wc));
+	} else {
+		GLUE_LOG("a message was not delivered: %s\n", diw_wc_status_str(wc->status));
+	}
+}
+
+static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
+{
+	struct glue_buf *b = (struct glue_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+	struct glue_op *op;
+
+	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD) {
+		diw_glue_record_came(ep, wc);
+		return;
+	}
+	ep->sending -= (wc->wr_id & 3) != PORT_WR_RX;
+	switch ((enum port_wr)(wc->wr_id & 3)) {
+	case PORT_WR_RX:
+		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV && port_received(ep, wc, b))
+			ep->missing++;
+		else
+			recvs_add(ep, r, b);
+		return;
+	case PORT_WR_TX:
+		if (wc->status != DIW_WC_SUCCESS)
+			port_fail(ep, b->op, wc);
+		diw_glue_buf_put(b);
+		return;
+	case PORT_WR_INLINE:
+		if (wc->status != DIW_WC_SUCCESS)
+			port_fail(ep, (uint32_t)(wc->wr_id >> 2), wc);
+		return;
+	case PORT_WR_WRITE:
+		op = diw_glue_op_find(ep->domain, (uint32_t)(wc->wr_id >> 2));
+		if (op)
+			diw_glue_write_done(op, port_errno(wc));
+	}
+}
+
+static void port_resume(struct glue_ep *ep)
+{
+	struct diw_list *n, *next;
+
+	diw_list_for_each_safe(n, next, &ep->pending)
+		if (!diw_glue_resume(diw_container(n, struct glue_op, link)))
+			return;
+}
+
+void diw_glue_port_poll(struct glue_ep *ep)
+{
+	struct diw_wc wc[PORT_BATCH];
+	struct port_recvs r;
+	int n;
+
+	if (!ep->enabled)
+		return;
+	r.n = 0;
+	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);
+	for (int i = 0; i < n; i++) {
+		port_complete(ep, &wc[i], &r);
+		if (wc[i].nranges > 1)
+			diw_wc_release(&wc[i]);
+	}
+	recvs_refill(ep, &r);
+	recvs_post(ep, &r);
+	if (!diw_list_empty(&ep->pending))
+		port_resume(ep);
+}
+
+static int port_pools(struct glue_ep *ep)
+{
+	size_t eager = ep->domain->set.eager, size = sizeof(struct glue_buf) + GLUE_HDR_MAX + eager;
+	uint32_t kept = (uint32_t)(ep->domain->set.buffered / size) + GLUE_RQ;
+	uint32_t little = (uint32_t)(ep->domain->set.buffered / GLUE_SMALL);
+	size_t small = sizeof(struct glue_buf) + GLUE_SMALL;
+	int rc = diw_arena_init(&ep->arena, diw_pool_bytes(size, kept) + diw_pool_bytes(size, PORT_TX) +
+				diw_pool_bytes(small, little));
+
+	if (rc < 0)
+		return rc;
+	diw_pool_init(&ep->rx, &ep->arena, size, kept);
+	diw_pool_init(&ep->tx, &ep->arena, size, PORT_TX);
+	diw_pool_init(&ep->small, &ep->arena, small, little);
+	return 0;
+}
+
+static int port_queue_pair(struct glue_ep *ep)
+{
+	struct diw_qp_attr a;
+
+	diw_qp_attr_init(&a);
+	a.type = DIW_QP_RD;
+	a.send_cq = a.recv_cq = ep->cq;
+	a.sq_depth = GLUE_SQ;
+	a.rq_depth = GLUE_RQ;
+	a.max_sge = GLUE_IOV;
+	a.max_inline = GLUE_INLINE;
+	a.qkey = ep->domain->set.qkey;
+	a.local = ep->local;
+	return diw_qp_create(ep->domain->pd, &a, &ep->qp);
+}
+
+int diw_glue_port_open(struct glue_ep *ep)
+{
+	bool waits = (ep->tx_cq && ep->tx_cq->epoll >= 0) || (ep->rx_cq && ep->rx_cq->epoll >= 0);
+	struct diw_qp_info info;
+	struct port_recvs r;
+	int rc = port_pools(ep);
+
+	if (rc == 0 && waits)
+		rc = diw_channel_create(ep->domain->dev, &ep->channel);
+	if (rc == 0 && ep->tx_cq && ep->tx_cq->epoll >= 0)
+		rc = diw_glue_cq_watch(ep->tx_cq, diw_channel_fd(ep->channel));
+	if (rc == 0 && ep->rx_cq && ep->rx_cq->epoll >= 0)
+		rc = diw_glue_cq_watch(ep->rx_cq, diw_channel_fd(ep->channel));
+	if (rc == 0)
+		rc = diw_cq_create(ep->domain->dev, 2 * (GLUE_SQ + GLUE_RQ), ep->channel, ep, &ep->cq);
+	if (rc == 0)
+		rc = port_queue_pair(ep);
+	if (rc == 0)
+		rc = diw_qp_query(ep->qp, &info);
+	if (rc < 0)
+		return rc;
+	ep->local = info.local;
+	ep->missing = GLUE_RQ;
+	for (r.n = 0; ep->missing; recvs_post(ep, &r))
+		recvs_refill(ep, &r);
+	return 0;
+}
+
+void diw_glue_port_close(struct glue_ep *ep)
+{
+	if (ep->qp)
+		diw_qp_destroy(ep->qp);
+	if (ep->cq)
+		diw_cq_destroy(ep->cq);
+	if (ep->channel)
+		diw_channel_destroy(ep->channel);
+	ep->qp = NULL;
+	ep->cq = NULL;
+	ep->channel = NULL;
+	diw_arena_fini(&ep->arena);
+}

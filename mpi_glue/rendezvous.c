@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Long messages (docs/mpi-wire.md section 4). The sender's RTS has the envelope; the receiver that matches it answers
+ * with a CTS, which names its buffer by an STag for that peer alone; the sender's Write-Records carry the operation's
+ * id as the immediate. A buffer of several vectors, and FI_DIWARP_MODE=sendrecv, take Sends.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "mpi_glue/glue.h"
+
+static bool errno_waits(int rc)
+{
+	return rc == -FI_EAGAIN;
+}
+
+/* ---- The receiver ---- */
+
+static void receive_end(struct glue_op *op)
+{
+	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);
+}
+
+/* Only the sender may write, and only to the octets that it was asked for. Without an STag the CTS asks for Sends. */
+static void receive_expose(struct glue_op *op)
+{
+	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want, .peer = &op->peer->addr,
+				 .access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
+
+	if (op->iovs != 1 || op->ep->domain->set.mode != GLUE_MODE_WRITE_RECORD ||
+	    diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0)
+		op->mr = NULL;
+	if (op->mr) {
+		op->hdr.stag = op->mr->stag;
+		op->hdr.to = op->mr->to;
+	}
+}
+
+void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct glue_hdr *h)
+{
+	op->peer = from;
+	op->want = op->entry.len;
+	op->done = 0;
+	if (op->want == 0) {
+		op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = h->id };
+		diw_glue_pend(op, GLUE_TODO_FIN);
+	} else {
+		op->hdr = (struct glue_hdr){ .kind = GLUE_CTS, .id = h->id, .peer_id = op->id, .len = op->want };
+		receive_expose(op);
+		diw_glue_pend(op, GLUE_TODO_CTS);
+	}
+	diw_glue_resume(op);
+}
+
+/* Nobody will receive the message: its sender is told that it is done. */
+void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h)
+{
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
+
+	if (!op)
+		return;
+	op->peer = from;
+	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = h->id };
+	diw_glue_pend(op, GLUE_TODO_FIN);
+	diw_glue_resume(op);
+}
+
+/* The operation of this endpoint and peer that has this id; NULL: none, and the message is dropped. */
+static struct glue_op *rendezvous_op(struct glue_ep *ep, const struct glue_peer *from, uint32_t id,
+				     enum glue_op_kind kind)
+{
+	struct glue_op *op = diw_glue_op_find(ep->domain, id);
+
+	if (op && op->ep == ep && op->peer == from && op->kind == kind)
+		return op;
+	ep->dropped++;
+	return NULL;
+}
+
+void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
+			uint32_t len)
+{
+	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_RECV);
+
+	if (!op || op->mr || op->hdr.kind != GLUE_CTS || h->to > op->want || len > op->want - h->to) {
+		ep->dropped += op != NULL;
+		return;
+	}
+	diw_glue_copy_in(op, h->to, data, len);
+	op->done += len;
+	if (op->done >= op->want)
+		receive_end(op);
+}
+
+void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
+{
+	struct glue_op *op = wc->flags & DIW_WC_IMM ? diw_glue_op_find(ep->domain, wc->imm) : NULL;
+
+	/* The STag was given to one peer, for one operation. */
+	if (!op || op->ep != ep || op->kind != GLUE_OP_RECV || !op->mr || op->mr->stag != wc->stag) {
+		ep->dropped++;
+		return;
+	}
+	op->done += wc->byte_len;
+	if (op->done >= op->want)
+		receive_end(op);
+}
+
+/* ---- The sender ---- */
+
+void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
+{
+	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_SEND);
+
+	if (!op || op->hdr.kind != GLUE_RTS || h->len == 0 || h->len > op->len) {
+		ep->dropped += op != NULL;
+		return;
+	}
+	op->hdr = *h;
+	op->want = h->len;
+	op->posted = 0;
+	diw_glue_pend(op, GLUE_TODO_DATA);
+	diw_glue_resume(op);
+}
+
+void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
+{
+	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_SEND);
+
+	if (op && (op->hdr.kind == GLUE_RTS || op->hdr.kind == GLUE_EAGER))
+		diw_glue_op_end(op, (int)h->status);
+}
+
+void diw_glue_write_done(struct glue_op *op, int err)
+{
+	op->writes--;
+	if (err && !op->entry.err)
+		op->entry.err = err;
+	if (op->writes == 0 && (op->entry.err || op->posted == op->want))
+		diw_glue_op_end(op, op->entry.err);
+}
+
+static int data_post_record(struct glue_op *op)
+{
+	while (op->posted < op->want) {
+		uint64_t left = op->want - op->posted;
+		uint32_t n = left < DIW_MAX_RDMA ? (uint32_t)left : DIW_MAX_RDMA;
+		int rc = diw_glue_port_write(op, op->posted, n);
+
+		if (rc < 0)
+			return rc;
+		op->writes++;
+		op->posted += n;
+	}
+	return 0;
+}
+
+static int data_post_sends(struct glue_op *op)
+{
+	uint64_t piece = op->ep->domain->set.eager;
+
+	while (op->posted < op->want) {
+		uint64_t left = op->want - op->posted;
+		uint32_t n = (uint32_t)(left < piece ? left : piece);
+		struct glue_hdr h = { .kind = GLUE_DATA, .id = op->hdr.peer_id, .to = op->posted };
+		int rc = diw_glue_port_send(op->ep, op->peer, &h, op->iov, op->posted, n, op, left > n);
+
+		if (rc < 0)
+			return rc;
+		op->posted += n;
+	}
+	return 0;
+}
+
+static int todo_run(struct glue_op *op)
+{
+	switch ((enum glue_todo)op->todo) {
+	case GLUE_TODO_CTS:
+	case GLUE_TODO_FIN:
+		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
+	case GLUE_TODO_DATA:
+		return op->hdr.stag ? data_post_record(op) : data_post_sends(op);
+	default:
+		return 0;
+	}
+}
+
+/* What follows when it has been sent. */
+static void todo_done(struct glue_op *op)
+{
+	if (op->todo == GLUE_TODO_FIN)
+		receive_end(op);
+	else if (op->todo == GLUE_TODO_DATA && !op->hdr.stag)
+		diw_glue_op_end(op, 0);
+}
+
+bool diw_glue_resume(struct glue_op *op)
+{
+	int rc = todo_run(op);
+
+	if (errno_waits(rc))
+		return false;
+	diw_list_del(&op->link);
+	op->queued = false;
+	if (rc < 0 && op->writes == 0)
+		diw_glue_op_end(op, -rc);
+	else if (rc < 0)
+		op->entry.err = -rc;
+	else
+		todo_done(op);
+	return true;
+}

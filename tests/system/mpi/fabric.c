@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The provider by libfabric's calls: two endpoints of one process exchange messages, and every byte and every field
+ * of the completions is checked. */
+#include <poll.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PATIENCE 20                      /* seconds */
+#define LARGE (3u << 20)
+
+static struct fi_info *info;
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct fid_av *av;
+static struct end {
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	struct fid_cntr *sent, *received;
+	fi_addr_t addr;                  /* as the other one knows it */
+} a, b;
+static const char *doing = "";
+static uint8_t out[LARGE], in[LARGE];
+
+#define REQUIRE(cond) \
+	do { \
+		if (!(cond)) { \
+			printf("wrong: %s: line %d: %s\n", doing, __LINE__, #cond); \
+			exit(1); \
+		} \
+	} while (0)
+
+static void end_open(struct end *e)
+{
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD };
+	struct fi_cntr_attr cntr = { .events = FI_CNTR_EVENTS_COMP };
+	uint8_t name[64];
+	size_t len = sizeof name;
+
+	REQUIRE(fi_endpoint(domain, info, &e->ep, NULL) == 0);
+	REQUIRE(fi_cq_open(domain, &cq, &e->cq, NULL) == 0);
+	REQUIRE(fi_cntr_open(domain, &cntr, &e->sent, NULL) == 0);
+	REQUIRE(fi_cntr_open(domain, &cntr, &e->received, NULL) == 0);
+	REQUIRE(fi_ep_bind(e->ep, &av->fid, 0) == 0);
+	REQUIRE(fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
+	REQUIRE(fi_ep_bind(e->ep, &e->sent->fid, FI_SEND) == 0);
+	REQUIRE(fi_ep_bind(e->ep, &e->received->fid, FI_RECV) == 0);
+	REQUIRE(fi_enable(e->ep) == 0);
+	REQUIRE(fi_getname(&e->ep->fid, name, &len) == 0 && len <= sizeof name);
+	REQUIRE(fi_av_insert(av, name, 1, &e->addr, 0, NULL) == 1);
+}
+
+static void end_close(struct end *e)
+{
+	REQUIRE(fi_close(&e->cq->fid) == -FI_EBUSY);
+	REQUIRE(fi_close(&e->ep->fid) == 0);
+	REQUIRE(fi_close(&e->cq->fid) == 0);
+	REQUIRE(fi_close(&e->sent->fid) == 0);
+	REQUIRE(fi_close(&e->received->fid) == 0);
+}
+
+/* The next completion of E; of an error, its number is returned. */
+static int next(struct end *e, struct end *other, struct fi_cq_tagged_entry *c, fi_addr_t *from)
+{
+	time_t until = time(NULL) + PATIENCE;
+	struct fi_cq_err_entry err;
+	fi_addr_t src;
+	ssize_t n;
+
+	while ((n = fi_cq_readfrom(e->cq, c, 1, from ? from : &src)) == -FI_EAGAIN && time(NULL) < until)
+		fi_cq_readfrom(other->cq, NULL, 0, NULL);
+	if (n == -FI_EAVAIL) {
+		REQUIRE(fi_cq_readerr(e->cq, &err, 0) == 1);
+		*c = (struct fi_cq_tagged_entry){ err.op_context, err.flags, err.len, err.buf, err.data, err.tag };
+		return err.err;
+	}
+	REQUIRE(n == 1);
+	return 0;
+}
+
+static void expect_none(struct end *e)
+{
+	struct fi_cq_tagged_entry c;
+
+	for (int i = 0; i < 1000; i++)
+		REQUIRE(fi_cq_read(e->cq, &c, 1) == -FI_EAGAIN);
+}
+
+static void fill(uint8_t seed)
+{
+	for (size_t i = 0; i < sizeof out; i++)
+		out[i] = (uint8_t)(seed + i * 7 + (i >> 11));
+	memset(in, 0xee, sizeof in);
+}
+
+static void expect_in(size_t len)
+{
+	REQUIRE(memcmp(in, out, len) == 0);
+	REQUIRE(len == sizeof in || in[len] == 0xee);
+}
+
+/* EARLY: the receive is posted before the message is sent. */
+static void one_message(size_t len, bool early, uint64_t tag)
+{
+	struct fi_cq_tagged_entry c;
+	fi_addr_t from;
+	int ctx[2];
+
+	fill((uint8_t)len);
+	if (early)
+		REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, tag, 0, &ctx[1]) == 0);
+	REQUIRE(fi_tsenddata(a.ep, out, len, NULL, ~tag, b.addr, tag, &ctx[0]) == 0);
+	if (!early) {
+		expect_none(&b);
+		REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, tag, 0, &ctx[1]) == 0);
+	}
+	REQUIRE(next(&b, &a, &c, &from) == 0);
+	REQUIRE(c.op_context == &ctx[1] && c.len == len && c.tag == tag && c.data == ~tag && from == a.addr);
+	REQUIRE((c.flags & (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA)) == (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA));
+	expect_in(len);
+	REQUIRE(next(&a, &b, &c, NULL) == 0);
+	REQUIRE(c.op_context == &ctx[0] && (c.flags & (FI_SEND | FI_TAGGED)) == (FI_SEND | FI_TAGGED));
+}
+
+static void check_sizes(void)
+{
+	static const size_t sizes[] = { 0, 1, 8, 255, 256, 257, 480, 481, 512, 4096, 16383, 16384, 16385, 70000,
+				       LARGE };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		one_message(sizes[i], true, i);
+		one_message(sizes[i], false, ~i);
+	}
+}
+
+/* Receives match in the order of the posts, messages in the order of the sends, with wildcards between them. */
+static void check_order(void)
+{
+	struct fi_cq_tagged_entry c;
+	uint64_t got[4];
+	int ctx[4];
+
+	REQUIRE(fi_trecv(b.ep, &got[0], 8, NULL, a.addr, 5, 0, &ctx[0]) == 0);
+	REQUIRE(fi_trecv(b.ep, &got[1], 8, NULL, FI_ADDR_UNSPEC, 0, ~0ull, &ctx[1]) == 0);
+	REQUIRE(fi_trecv(b.ep, &got[2], 8, NULL, a.addr, 5, 0, &ctx[2]) == 0);
+	REQUIRE(fi_trecv(b.ep, &got[3], 8, NULL, b.addr, 5, 0, &ctx[3]) == 0);
+	for (uint64_t i = 0; i < 3; i++)
+		REQUIRE(fi_tinject(a.ep, &i, 8, b.addr, 5) == 0);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE(next(&b, &a, &c, NULL) == 0);
+		REQUIRE(c.op_context == &ctx[i] && got[i] == (uint64_t)i);
+	}
+	expect_none(&b);
+	REQUIRE(fi_tinject(b.ep, &(uint64_t){ 3 }, 8, b.addr, 5) == 0);  /* to itself */
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &ctx[3] && got[3] == 3);
+}
+
+static void check_truncation(void)
+{
+	static const size_t sizes[] = { 100, 10000, 100000 };
+	struct fi_cq_tagged_entry c;
+	int ctx;
+
+	for (int i = 0; i < 3; i++) {
+		fill(9);
+		REQUIRE(fi_trecv(b.ep, in, 50, NULL, a.addr, 1, 0, &ctx) == 0);
+		REQUIRE(fi_tsend(a.ep, out, sizes[i], NULL, b.addr, 1, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == FI_ETRUNC && c.op_context == &ctx && c.len == 50);
+		expect_in(50);
+		REQUIRE(next(&a, &b, &c, NULL) == 0);
+	}
+}
+
+static ssize_t peek(uint64_t tag, uint64_t flags, void *ctx)
+{
+	struct fi_msg_tagged m = { .addr = a.addr, .tag = tag, .context = ctx };
+
+	return fi_trecvmsg(b.ep, &m, FI_PEEK | flags);
+}
+
+static void check_peek(size_t len)
+{
+	struct iovec iov = { in, sizeof in };
+	struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = a.addr, .tag = 6 };
+	struct fi_cq_tagged_entry c;
+	time_t until = time(NULL) + PATIENCE;
+	int ctx[2], err;
+
+	fill(3);
+	m.context = &ctx[1];
+	REQUIRE(peek(6, 0, &ctx[0]) == 0 && next(&b, &a, &c, NULL) == FI_ENOMSG && c.op_context == &ctx[0]);
+	REQUIRE(fi_tsend(a.ep, out, len, NULL, b.addr, 6, NULL) == 0);
+	REQUIRE(fi_tsend(a.ep, out, len, NULL, b.addr, 6, NULL) == 0);
+	do
+		REQUIRE(peek(6, 0, &ctx[0]) == 0);
+	while ((err = next(&b, &a, &c, NULL)) == FI_ENOMSG && time(NULL) < until);
+	REQUIRE(err == 0 && c.len == len && c.tag == 6);
+	REQUIRE(peek(6, FI_CLAIM, &ctx[1]) == 0 && next(&b, &a, &c, NULL) == 0);
+	do
+		REQUIRE(peek(6, FI_DISCARD, &ctx[0]) == 0);
+	while ((err = next(&b, &a, &c, NULL)) == FI_ENOMSG && time(NULL) < until);
+	REQUIRE(err == 0);
+	REQUIRE(peek(6, 0, &ctx[0]) == 0 && next(&b, &a, &c, NULL) == FI_ENOMSG);
+	REQUIRE(fi_trecvmsg(b.ep, &m, FI_CLAIM) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &ctx[1] && c.len == len);
+	expect_in(len);
+	REQUIRE(next(&a, &b, &c, NULL) == 0 && next(&a, &b, &c, NULL) == 0);
+}
+
+static void check_cancel(void)
+{
+	struct fi_cq_tagged_entry c;
+	int ctx[2];
+
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 7, 0, &ctx[0]) == 0);
+	REQUIRE(fi_recv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, &ctx[1]) == 0);
+	REQUIRE(fi_cancel(&b.ep->fid, &ctx[0]) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.op_context == &ctx[0]);
+	REQUIRE(fi_cancel(&b.ep->fid, &ctx[1]) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.op_context == &ctx[1]);
+	expect_none(&b);
+}
+
+/* A buffer takes messages until less than the least room is left; the last completion gives it back. */
+static void check_multi_recv(void)
+{
+	struct iovec iov = { in, 40000 };
+	struct fi_msg m = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC };
+	size_t least = 5000, at = 0;
+	struct fi_cq_tagged_entry c;
+	int ctx;
+
+	fill(4);
+	m.context = &ctx;
+	REQUIRE(fi_setopt(&b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least) == 0);
+	REQUIRE(fi_send(a.ep, out, 10000, NULL, b.addr, NULL) == 0);     /* before the buffer is posted */
+	expect_none(&b);
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_MULTI_RECV) == 0);
+	REQUIRE(fi_send(a.ep, out + 10000, 20000, NULL, b.addr, NULL) == 0);
+	REQUIRE(fi_send(a.ep, out + 30000, 6000, NULL, b.addr, NULL) == 0);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE(next(&b, &a, &c, NULL) == 0);
+		REQUIRE(c.op_context == &ctx && (c.flags & FI_MSG));
+		at += c.len;
+		REQUIRE((i == 2) == ((c.flags & FI_MULTI_RECV) != 0));
+	}
+	REQUIRE(at == 36000);
+	expect_in(36000);
+	for (int i = 0; i < 3; i++)
+		REQUIRE(next(&a, &b, &c, NULL) == 0);
+}
+
+/* With FI_DELIVERY_COMPLETE a Send completes when the message is in the receiver's buffer. */
+static void check_delivery(void)
+{
+	struct iovec iov = { out, 100 };
+	struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr, .tag = 8 };
+	struct fi_cq_tagged_entry c;
+	int ctx;
+
+	fill(5);
+	m.context = &ctx;
+	REQUIRE(fi_tsendmsg(a.ep, &m, FI_DELIVERY_COMPLETE | FI_COMPLETION) == 0);
+	expect_none(&b);
+	expect_none(&a);
+	REQUIRE(fi_trecv(b.ep, in, 200, NULL, a.addr, 8, 0, NULL) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == 0);
+	expect_in(100);
+	REQUIRE(next(&a, &b, &c, NULL) == 0 && c.op_context == &ctx);
+}
+
+/* Both sides of several vectors. */
+static void check_vectors(size_t len)
+{
+	struct iovec from[3] = { { out, len / 3 }, { out + len / 3, 0 }, { out + len / 3, len - len / 3 } };
+	struct iovec to[2] = { { in, 7 }, { in + 7, len - 7 } };
+	struct fi_cq_tagged_entry c;
+
+	fill(6);
+	REQUIRE(fi_trecvv(b.ep, to, NULL, 2, a.addr, 9, 0, NULL) == 0);
+	REQUIRE(fi_tsendv(a.ep, from, NULL, 3, b.addr, 9, NULL) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.len == len);
+	expect_in(len);
+	REQUIRE(next(&a, &b, &c, NULL) == 0);
+}
+
+/* A sleeper is woken by a message; the descriptor is not readable before, but for acknowledgements of earlier ones. */
+static void check_wait(void)
+{
+	int quiet = 0;
+	struct fid *fids[] = { &b.cq->fid };
+	struct fi_cq_tagged_entry c;
+	struct pollfd p = { .events = POLLIN };
+
+	REQUIRE(fi_control(&b.cq->fid, FI_GETWAIT, &p.fd) == 0);
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 10, 0, NULL) == 0);
+	for (int i = 0; i < 20 && !quiet; i++) {
+		REQUIRE(fi_trywait(fabric, fids, 1) == 0);
+		quiet = poll(&p, 1, 50) == 0;
+	}
+	REQUIRE(quiet);
+	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, 50) == -FI_EAGAIN);
+	REQUIRE(fi_trywait(fabric, fids, 1) == 0);
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 10) == 0);
+	REQUIRE(poll(&p, 1, PATIENCE * 1000) == 1);
+	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, PATIENCE * 1000) == 1 && c.tag == 10);
+}
+
+/* So many messages that no receive waits for: all are kept, and come in order. */
+static void check_unexpected(void)
+{
+	struct fi_cq_tagged_entry c;
+	time_t until = time(NULL) + PATIENCE;
+	uint64_t got;
+
+	for (uint64_t i = 0; i < 5000; i++)
+		while (fi_tinject(a.ep, &i, 8, b.addr, 11) == -FI_EAGAIN && time(NULL) < until)
+			expect_none(&b);
+	for (uint64_t i = 0; i < 5000; i++) {
+		REQUIRE(fi_trecv(b.ep, &got, 8, NULL, a.addr, 11, 0, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == 0 && got == i);
+	}
+}
+
+static const struct { const char *name; void (*run)(void); } checks[] = {
+	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation }, 
+	{ "cancel", check_cancel },
+	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
+	{ "unexpected", check_unexpected },
+};
+
+int main(int argc, char **argv)
+{
+	struct fi_info *hints = fi_allocinfo();
+	struct fi_av_attr attr = { .type = FI_AV_TABLE };
+
+	doing = "open";
+	REQUIRE(hints && argc == 2);
+	hints->fabric_attr->prov_name = strdup("diwarp");
+	hints->domain_attr->name = strdup(argv[1]);
+	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE;
+	hints->ep_attr->type = FI_EP_RDM;
+	REQUIRE(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info) == 0);
+	REQUIRE(strcmp(info->fabric_attr->prov_name, "diwarp") == 0);
+	REQUIRE(fi_fabric(info->fabric_attr, &fabric, NULL) == 0);
+	REQUIRE(fi_domain(fabric, info, &domain, NULL) == 0);
+	REQUIRE(fi_av_open(domain, &attr, &av, NULL) == 0);
+	end_open(&a);
+	end_open(&b);
+	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+		doing = checks[i].name;
+		checks[i].run();
+		printf("right: %s\n", doing);
+	}
+	doing = "peek";
+	check_peek(20);
+	check_peek(5000);
+	check_peek(200000);
+	doing = "vectors";
+	check_vectors(100);
+	check_vectors(10000);
+	check_vectors(200000);
+	doing = "counters";
+	REQUIRE(fi_cntr_read(a.sent) > 5000 && fi_cntr_read(b.received) > 5000 && fi_cntr_readerr(b.received) > 0);
+	REQUIRE(fi_cntr_readerr(a.sent) == 0);
+	doing = "close";
+	REQUIRE(fi_close(&domain->fid) == -FI_EBUSY);
+	end_close(&a);
+	end_close(&b);
+	REQUIRE(fi_close(&av->fid) == 0 && fi_close(&domain->fid) == 0 && fi_close(&fabric->fid) == 0);
+	fi_freeinfo(info);
+	fi_freeinfo(hints);
+	puts("done");
+	return 0;
+}

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# The libfabric provider by libfabric's calls (fabric.c), in both modes and with loss, and by fi_info and fi_pingpong.
+. "${0%/*}/../lib.sh"
+[ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || { skip "built without libfabric-dev"; end; }
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "libfabric cannot load a provider built for a sanitizer"; end; }
+export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi
+two_namespaces 1500 || { not_ok "two network namespaces"; end; }
+
+for mode in write-record sendrecv; do
+	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
+		timeout 120 "$BUILD/tests/system/fabric" diw_va
+done
+run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 60 "$BUILD/tests/system/fabric" diw_lo
+
+if command -v fi_info > /dev/null; then
+	run "fi_info" fi_info -p diwarp
+	check "... lists the interface" matches "$OUT" 'domain: diw_va'
+	check "... and the loopback interface" matches "$OUT" 'domain: diw_lo'
+	expect 61 "fi_info: no endpoint of datagrams" fi_info -p diwarp -t FI_EP_DGRAM
+	for kind in msg tagged; do
+		background "$TMP/server" in_b fi_pingpong -p diwarp -e rdm -m $kind
+		server=$PID
+		listens() { in_b ss -ltn | grep -q :47592; }
+		check "fi_pingpong: the server listens" eventually 10 listens
+		run "fi_pingpong between hosts, $kind" timeout 60 fi_pingpong -p diwarp -e rdm -m $kind $B4
+		check "... and its server ends" join "$server" 10
+	done
+else
+	skip "no fi_info and fi_pingpong: libfabric-bin"
+fi
+end
