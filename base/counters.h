@@ -42,6 +42,8 @@
 	X(rd_peers_full, "RD: peers refused, since the table was full") \
 	X(rd_forgotten, "RD: peers forgotten after a silence") \
 	X(rd_restarts, "RD: peers that began anew") \
+	X(rd_refused, "RD: senders whose segments are refused for a fault") \
+	X(rd_rejected, "RD: peers that refused a segment of ours") \
 	X(rd_dead, "RD: peers given up, since they acknowledged nothing") \
 	/* mpa */ \
 	X(tx_fpdus, "FPDUs sent") \

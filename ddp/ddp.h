@@ -101,6 +101,7 @@ struct diw_ddp_ulp {
 	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
 	/* Reliable datagrams: the same. */
 	void (*acked)(void *ctx, uint32_t first, uint32_t n);
+	void (*rejected)(void *ctx, uint32_t number, uint16_t fault);
 	void (*room)(void *ctx, const struct diw_addr *peer);
 };
 

@@ -260,6 +260,16 @@ static uint16_t peer_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const s
 	return fault;
 }
 
+/* For a fault that is no other's business than this host's, a peer learns that there was one. */
+static void peer_refuse(struct diw_ddp *d, const struct diw_addr *src, uint16_t fault)
+{
+	struct diw_peer_msg *m = peer_msg_find(d->peers, src);
+
+	if (m)
+		peer_msg_give_up(d, m);
+	d->link->ops->refuse(d->link, src, diw_fault_is_local(fault) ? DIW_FAULT_STREAM : fault);
+}
+
 static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	struct diw_ddp *d = ctx;
@@ -268,7 +278,8 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 	if (d->order.dead) {
 		d->c->rx_segments += (uint64_t)n;
 		d->c->rx_dead += (uint64_t)n;
-		return n;
+		peer_refuse(d, src, DIW_FAULT_STREAM);
+		return 0;
 	}
 	d->order.waiting = false;
 	for (i = 0; i < n; i++) {
@@ -277,8 +288,11 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 
 		if (fault == DIW_DDP_NOT_NOW)
 			break;
-		if (fault)
-			diw_ddp_drop(d, &seg, segs[i].len, fault, now);
+		if (fault == 0)
+			continue;
+		diw_ddp_drop(d, &seg, segs[i].len, fault, now);
+		peer_refuse(d, src, fault);
+		break;
 	}
 	d->c->rx_segments += (uint64_t)i;
 	return i;
@@ -298,6 +312,13 @@ static void peers_acked(void *ctx, uint32_t first, uint32_t n)
 	d->ulp->acked(d->ulp_ctx, first, n);
 }
 
+static void peers_rejected(void *ctx, uint32_t number, uint16_t fault)
+{
+	struct diw_ddp *d = ctx;
+
+	d->ulp->rejected(d->ulp_ctx, number, fault);
+}
+
 static void peers_room(void *ctx, const struct diw_addr *peer)
 {
 	struct diw_ddp *d = ctx;
@@ -306,7 +327,8 @@ static void peers_room(void *ctx, const struct diw_addr *peer)
 }
 
 const struct diw_link_up diw_ddp_peers_up = {
-	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .room = peers_room,
+	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .rejected = peers_rejected,
+	.room = peers_room,
 };
 
 /* ---- Time ---- */

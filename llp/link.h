@@ -54,6 +54,9 @@ struct diw_link_up {
 	/* Reliable datagrams: the peer has taken N segments; FIRST is the number of the first. Those that it will not
 	 * take are `refused`. NULL on other links. */
 	void (*acked)(void *ctx, uint32_t first, uint32_t n);
+	/* Reliable datagrams: the peer refuses segment NUMBER for FAULT. It takes none of those behind it, which are
+	 * `refused` next, ECANCELED. NULL: no call. */
+	void (*rejected)(void *ctx, uint32_t number, uint16_t fault);
 	/* Reliable datagrams: PEER, for which send took fewer than it was given, takes more now. NULL: so do the peers
 	 * that found no place among cfg.peers. Called within send, flush and poll, and calls none of them. NULL: no
 	 * call. */
@@ -82,6 +85,9 @@ struct diw_link_ops {
 	bool (*hung_up)(struct diw_link *l);
 	/* RELIABLE: the stream ends behind what is staged. NULL on other links. */
 	void (*shutdown)(struct diw_link *l, uint64_t now);
+	/* Reliable datagrams, within up->rx, which then returns fewer than it was given: the first segment of SRC that
+	 * was not taken is refused for FAULT, not 0, and all behind it. NULL on other links. */
+	void (*refuse)(struct diw_link *l, const struct diw_addr *src, uint16_t fault);
 	/* Closes what is below, too. A RELIABLE link whose stream has not ended both ways is reset. */
 	void (*close)(struct diw_link *l);
 };

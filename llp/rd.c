@@ -173,7 +173,9 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 	b->p = p;
 	if (h->flags & DIW_RD_ASK)
 		p->ack_now = true;
-	if (h->flags & DIW_RD_ACKS)
+	if (h->kind == DIW_RD_REFUSE)
+		diw_rd_tx_rejected(rd, p, h, now);
+	else if (h->flags & DIW_RD_ACKS)
 		diw_rd_tx_acked(rd, p, h, seg->data + len, h->kind == DIW_RD_ACK ? (seg->len - len) / 4 : 0, now);
 	if (h->kind == DIW_RD_DATA || (h->flags & DIW_RD_ASK)) {
 		p->echo = h->time;
@@ -294,6 +296,14 @@ static int rd_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
 	return rd->lower->ops->fds(rd->lower, fd);
 }
 
+static void rd_refuse(struct diw_link *l, const struct diw_addr *src, uint16_t fault)
+{
+	struct rd_peer *p = diw_rd_peer_find(rd_of(l), src);
+
+	p->refused = fault;
+	l->c->rd_refused++;
+}
+
 static void rd_close(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
@@ -364,7 +374,7 @@ static void rd_discard(struct diw_link *l)
 
 static const struct diw_link_ops rd_ops = {
 	.send = rd_send, .flush = rd_flush, .discard = rd_discard, .poll = rd_poll, .deadline = rd_deadline,
-	.mulpdu = rd_mulpdu, .fds = rd_fds, .close = rd_close,
+	.mulpdu = rd_mulpdu, .fds = rd_fds, .refuse = rd_refuse, .close = rd_close,
 };
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,

@@ -102,6 +102,7 @@ struct rd_peer {
 	uint32_t size;               /* of its segments, octets */
 	uint64_t ack_at;             /* DIW_NEVER: nothing to acknowledge */
 	bool ack_now, echoes;
+	uint16_t refused;            /* the fault for which nothing from `expect` on is taken; or 0 */
 };
 
 struct rd_timer { uint64_t at; struct rd_peer *peer; };
@@ -168,6 +169,8 @@ void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
 		 uint64_t now);
 void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now);
+/* REFUSE came. */
+void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum);
 uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p);
 

@@ -180,6 +180,7 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
 		diw_rd_rx_forget(rd, p);
 		p->receiving = true;
+		p->refused = 0;
 		p->expect = h->first;
 	}
 	p->rx_first = h->first;

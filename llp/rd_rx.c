@@ -103,7 +103,7 @@ static void run_deliver(struct rd *rd, struct rd_peer *p, const struct diw_link_
 	int taken = rd->l.up->rx(rd->l.up_ctx, &p->dest.addr, segs, n, now);
 
 	p->expect += (uint32_t)taken;
-	for (int i = taken; i < n; i++)
+	for (int i = taken; i < n && !p->refused; i++)
 		held_put(rd, p, p->expect + (uint32_t)(i - taken), segs[i].data, segs[i].len);
 }
 
@@ -123,6 +123,12 @@ void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
 			p->held_last = NULL;
 		p->nheld--;
 		diw_pool_put(&rd->held, e);
+	}
+	if (p->refused) {
+		diw_rd_rx_forget(rd, p);
+		p->ack_now = true;
+		ack_later(rd, p, 1, now);
+		return;
 	}
 	if (p->held && p->held->seq == p->expect)
 		diw_rd_queue_add(rd, RD_STALLED, p);
@@ -150,7 +156,7 @@ uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *i
 	int nrun = 0;
 
 	sender_count(rd, p, in[0].seg.len, now);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !p->refused; i++) {
 		uint32_t seq = in[i].seq;
 
 		if (seq == p->expect + (uint32_t)nrun && !p->held && nrun < RD_BATCH) {
@@ -216,6 +222,10 @@ void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now)
 		return;
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
 	diw_rd_ack_fill(rd, p, &h, now);
+	if (p->refused) {                       /* nothing is held: no map */
+		h.kind = DIW_RD_REFUSE;
+		h.window = p->refused;
+	}
 	diw_rd_say(rd, &p->dest, &h, map, map_fill(p, map) * 4, now);
 	rd->l.c->rd_acks++;
 	p->ack_at = DIW_NEVER;

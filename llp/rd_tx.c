@@ -315,6 +315,24 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		diw_rd_slots_freed(rd, p);
 }
 
+/* The number of the refused segment is `ack`: those before it are taken. */
+void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
+{
+	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq;
+	struct diw_rd_hdr ack = *h;
+
+	if (p->phase != RD_PEER_OPEN || h->ack - p->una >= sent_end - p->una || !h->window) {
+		rd->l.c->rd_ack_ignored++;
+		return;
+	}
+	ack.window = 0;
+	diw_rd_tx_acked(rd, p, &ack, NULL, 0, now);
+	rd->l.c->rd_rejected++;
+	if (rd->l.up->rejected)
+		rd->l.up->rejected(rd->l.up_ctx, p->first->number, h->window);
+	diw_rd_tx_fail(rd, p, ECANCELED);
+}
+
 /* ---- Time ---- */
 
 static void loss_all(struct rd *rd, struct rd_peer *p)

@@ -68,7 +68,7 @@ const struct diw_rdmap_type diw_rdmap_type_rd = {
 		DIW_RDMAP_ULP, .target = rd_type_target, .recv_take = diw_rdmap_recv_take,
 		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
 		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
-		.room = diw_rdmap_rd_room,
+		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room,
 	},
 	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD,
 	.init = rd_type_init, .fini = rd_type_fini, .timers = rd_type_timers, .deadline = rd_type_deadline,

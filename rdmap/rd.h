@@ -61,6 +61,7 @@ void diw_rdmap_rd_send_fini(struct diw_rdmap *r);
 /* Upcalls of the link. */
 void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n);
 void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum);
+void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault);
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer);
 
 #endif

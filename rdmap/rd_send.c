@@ -228,22 +228,33 @@ bool diw_rdmap_rd_busy(const struct diw_rdmap *r)
 	return r->rd && r->rd->reqs.used;
 }
 
-/* All requests to D end; of those that had begun the answer is unknown. */
-static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, uint8_t status, uint16_t fault)
+/* Requests to D end, from FROM on. */
+static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, uint8_t status, uint16_t fault)
 {
 	struct diw_list *l, *next;
+	bool last = false;
 
 	dest_rests(d, RD_DEST_IDLE);
 	d->next = NULL;
-	diw_list_for_each_safe(l, next, &d->reqs) {
+	d->tx.active = false;
+	for (l = &from->link; !last; l = next) {
 		struct rd_req *req = diw_container(l, struct rd_req, link);
 
+		next = l->next;
+		last = next == &d->reqs;
 		while (req->sent)
 			sent_end(rd, sent_at(rd, req->sent->first));
-		req->wr.status = status;
-		req->wr.fault = fault;
-		req_end(rd, req);               /* behind the last one D is gone */
+		if (req->wr.status == DIW_RDMAP_OK) {
+			req->wr.status = status;
+			req->wr.fault = fault;
+		}
+		req_end(rd, req);               /* behind the last one D may be gone */
 	}
+}
+
+static struct rd_req *dest_first(const struct rd_dest *d)
+{
+	return diw_container(d->reqs.next, struct rd_req, link);
 }
 
 void diw_rdmap_rd_flush(struct diw_rdmap *r)
@@ -252,7 +263,7 @@ void diw_rdmap_rd_flush(struct diw_rdmap *r)
 
 	for (uint32_t i = 0; i <= rd->dest_mask; i++)
 		while (rd->dest[i])
-			dest_fail(rd, rd->dest[i], DIW_RDMAP_FLUSHED, 0);
+			dest_fail(rd, rd->dest[i], dest_first(rd->dest[i]), DIW_RDMAP_FLUSHED, 0);
 }
 
 /* ---- Sending ---- */
@@ -363,8 +374,21 @@ void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 		struct rd_sent *s = *sent_at(r->rd, first);
 
 		if (s)
-			dest_fail(r->rd, s->req->dest, DIW_RDMAP_PEER_GONE, (uint16_t)errnum);
+			dest_fail(r->rd, s->req->dest, dest_first(s->req->dest), DIW_RDMAP_PEER_GONE, (uint16_t)errnum);
 	}
+}
+
+/* What had begun behind it is lost with it. */
+void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault)
+{
+	struct diw_rdmap *r = ctx;
+	struct rd_sent *s = *sent_at(r->rd, number);
+
+	if (!s)
+		return;
+	s->req->wr.status = DIW_RDMAP_REFUSED;
+	s->req->wr.fault = fault;
+	dest_fail(r->rd, s->req->dest, s->req, DIW_RDMAP_FLUSHED, 0);
 }
 
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)

@@ -216,12 +216,13 @@ struct diw_cq;
 enum diw_wc_status {
 	DIW_WC_SUCCESS,              /* for a Write-Record this does not say complete: compare byte_len with msg_len */
 	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
-	DIW_WC_REM_ACCESS_ERR,       /* a Read, or an atomic, was refused by the target; wc.fault says why */
+	DIW_WC_REM_ACCESS_ERR,       /* refused by the target; wc.fault says why. On UD a Read alone is told so */
 	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
 	DIW_WC_LOC_LEN_ERR,          /* RC: the message is longer than the receive; the connection has ended */
-	DIW_WC_REM_OP_ERR,           /* RC: it could not be executed there (alignment, ...); wc.fault says why */
+	DIW_WC_REM_OP_ERR,           /* RC, RD: it could not be executed there (alignment, ...); wc.fault says why */
 	DIW_WC_MW_BIND_ERR,          /* the window or its region does not allow it */
-	DIW_WC_FLUSHED,              /* the queue pair was or went into state ERROR */
+	DIW_WC_FLUSHED,              /* the queue pair was or went into state ERROR. RD: an earlier request to the same
+	                              * destination was refused */
 	DIW_WC_LOC_QP_OP_ERR,        /* UD, UC: the kernel refused a datagram of it (a firewall, no route, ...);
 	                              * wc.errnum says why. The queue pair goes on: the next request may succeed. Where
 	                              * the completion queue has no room that of an unsignaled request is left out. */
@@ -315,6 +316,7 @@ struct diw_qp;
 
 enum diw_qp_type { DIW_QP_UD, DIW_QP_UC, DIW_QP_RC, DIW_QP_RD };
 enum diw_record_mode { DIW_RECORD_MESSAGE, DIW_RECORD_CHUNK };
+enum diw_rd_error { DIW_RD_ERROR_PEER, DIW_RD_ERROR_QP };
 
 struct diw_qp_attr {
 	enum diw_qp_type type;
@@ -343,6 +345,8 @@ struct diw_qp_attr {
 	                              * peer has said that it takes them: they wait until it is connected */
 	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay
 	                              * posted until diw_leave() or diw_abort() */
+	enum diw_rd_error rd_error;  /* RD: a request that its destination refuses, or does not answer, fails and with
+	                              * it those to that destination; or ends the queue pair: state ERROR */
 	enum diw_record_mode record_mode;
 	bool record_close_last;      /* thesis section 6.6.1: a message whose last segment is lost is never reported */
 	int64_t reorder_window_ns;   /* 0 = at once */

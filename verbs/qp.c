@@ -137,6 +137,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->rq->awaited |= ops->awaits_recv;
 	qp->sig_all = a->sq_sig_all;
 	qp->grh = a->grh;
+	qp->rd_error = a->rd_error;
 	qp->rate = a->rate_limit;
 	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
 	qp->rate_at = diw_engine_now(&pd->dev->engine);

@@ -181,6 +181,8 @@ struct diw_qp {
 		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
 		uint64_t progress;   /* CLOSING: bytes that had been sent at the last look */
 	} rc;
+	enum diw_rd_error rd_error;  /* RD, of its attributes; */
+	bool rd_failed;              /* a destination has refused a request, or is gone */
 	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */
 	int64_t rate_burst, tokens;
 	struct diw_sq sq;

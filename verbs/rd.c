@@ -21,7 +21,12 @@
 
 static int rd_qp_check(const struct diw_qp_attr *a)
 {
-	return a->grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
+	if (a->grh)
+		return diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs");
+	if (a->rd_error != DIW_RD_ERROR_PEER && a->rd_error != DIW_RD_ERROR_QP)
+		return diw_fail(-EINVAL, "diw_qp_create: rd_error %d: not DIW_RD_ERROR_PEER or DIW_RD_ERROR_QP",
+				(int)a->rd_error);
+	return diw_dgram_qp_check(a);
 }
 
 static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
@@ -54,6 +59,7 @@ static bool rd_qp_retire(struct diw_qp *qp)
 
 		if (told && !diw_qp_has_room(qp, qp->send_cq, 1))
 			return false;
+		qp->rd_failed |= w->status == DIW_RDMAP_REFUSED || w->status == DIW_RDMAP_PEER_GONE;
 		if (told) {
 			diw_qp_fill_send_wc(qp, w, w->status);
 			diw_rdmap_rd_release(&qp->rdmap, w);
@@ -135,8 +141,15 @@ static void rd_qp_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answe
 
 static void rd_qp_settle(struct diw_qp *qp, uint64_t now)
 {
-	(void)now;
 	rd_qp_retire(qp);
+	if (qp->rd_failed && qp->rd_error == DIW_RD_ERROR_QP && qp->state != DIW_QPS_ERROR)
+		rd_qp_abort(qp, now);
+}
+
+static int rd_qp_reset(struct diw_qp *qp)
+{
+	qp->rd_failed = false;
+	return diw_dgram_qp_reset(qp);
 }
 
 const struct diw_qp_ops diw_qp_ops_rd = {
@@ -144,7 +157,7 @@ const struct diw_qp_ops diw_qp_ops_rd = {
 	.max_mulpdu = DIW_DGRAM_MAX - 4 - DIW_RD_HDR_MAX, .max_errors = 64, .num_kind = 2u << 16,
 	.qkey = true, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD,
-	.check = rd_qp_check, .open = rd_qp_open, .reset = diw_dgram_qp_reset, .abort = rd_qp_abort,
+	.check = rd_qp_check, .open = rd_qp_open, .reset = rd_qp_reset, .abort = rd_qp_abort,
 	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = diw_dgram_qp_check_dst, .fill = rd_qp_fill,
 	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,
 	.settle = rd_qp_settle,

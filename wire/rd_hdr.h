@@ -10,7 +10,7 @@
 #define DIW_RD_HDR_MAX (DIW_RD_HDR + DIW_RD_ANNOUNCE)
 #define DIW_RD_MAP_WORDS 64u             /* of an acknowledgement: 2,048 segments */
 
-enum diw_rd_kind { DIW_RD_DATA, DIW_RD_ACK, DIW_RD_OPEN, DIW_RD_GRANT, DIW_RD_RESET, DIW_RD_KINDS };
+enum diw_rd_kind { DIW_RD_DATA, DIW_RD_ACK, DIW_RD_OPEN, DIW_RD_GRANT, DIW_RD_RESET, DIW_RD_REFUSE, DIW_RD_KINDS };
 
 enum diw_rd_flags {
 	DIW_RD_ASK = 0x80,               /* acknowledge at once */
@@ -24,7 +24,7 @@ enum diw_rd_flags {
 struct diw_rd_hdr {
 	enum diw_rd_kind kind;
 	uint8_t flags;
-	uint16_t window;             /* segments behind `ack` that the sender of the header takes */
+	uint16_t window;             /* segments behind `ack` that the sender of the header takes; REFUSE: a fault */
 	uint32_t tag, seq, ack, time, echo;
 	uint32_t my_tag, my_epoch, first;    /* DIW_RD_NEW, OPEN and GRANT */
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
@@ -264,6 +265,108 @@ START_TEST(an_abort_flushes_in_order_and_a_reset_begins_anew)
 }
 END_TEST
 
+/* ---- Faults ---- */
+
+static void ends_with(struct end *e, uint64_t wr_id, int status, uint16_t fault)
+{
+	struct diw_wc wc = next_of(e->scq);
+
+	ck_assert_str_eq(diw_wc_status_str(wc.status), diw_wc_status_str(status));
+	ck_assert_uint_eq(wc.wr_id, wr_id);
+	ck_assert_uint_eq(wc.fault, fault);
+}
+
+static void post_write_beyond(struct end *to)
+{
+	struct diw_sge sge = { k.mem, 64, k.mr->stag };
+	struct diw_send_wr wr = { .wr_id = 99, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE,
+				  .dst.addr = to->addr, .stag = k.mr->stag, .to = k.mr->to + KIT_SIZE };
+
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+}
+
+/* What was posted before it takes effect; what was posted behind it to the same peer does not; another peer's goes
+ * on. */
+static void refused_by(const char *impair)
+{
+	open_ends(impair);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 1, 64, DIW_SEND_SIGNALED), 0);
+	post_write_beyond(&b);
+	for (uint32_t i = 2; i < 5; i++)
+		ck_assert_int_eq(end_send(&a, &b, i, 64, DIW_SEND_SIGNALED), 0);
+	receives(&b, 64, &a);
+	is_sent(&a, 1);
+	ends_with(&a, 99, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_BOUNDS);
+	for (uint32_t i = 2; i < 5; i++)
+		ends_with(&a, i, DIW_WC_FLUSHED, 0);
+	ck_assert_int_eq(end_send(&a, &c, 5, 64, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_recv(&c, IN, 64, 1), 0);
+	is_sent(&a, 5);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 6, 64, DIW_SEND_SIGNALED), 0);
+	receives(&b, 64, &a);
+	is_sent(&a, 6);
+	close_ends();
+}
+
+START_TEST(a_fault_names_its_request)
+{
+	refused_by("");
+	refused_by("loss=20%,reorder=10%");
+}
+END_TEST
+
+START_TEST(other_faults)
+{
+	struct diw_wc wc;
+
+	open_ends("");
+	ck_assert_int_eq(end_recv(&b, IN, 63, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 64, 0), 0);
+	ends_with(&a, 0, DIW_WC_REM_OP_ERR, DIW_FAULT_TOO_LONG);
+	ck_assert_int_eq(end_send(&a, &b, 1, 63, 0), 0);        /* its receive is free for another */
+	receives(&b, 63, &a);
+	ck_assert_int_eq(diw_qp_set_qkey(b.qp, 7), 0);
+	ck_assert_int_eq(end_send(&a, &b, 2, 64, 0), 0);
+	ends_with(&a, 2, DIW_WC_REM_OP_ERR, DIW_FAULT_STREAM);
+	ck_assert_int_eq(diw_abort(c.qp), 0);
+	while (diw_cq_poll(c.rcq, &wc, 1, 0) == 1)
+		;
+	ck_assert_int_eq(end_send(&a, &c, 3, 64, 0), 0);
+	ends_with(&a, 3, DIW_WC_REM_OP_ERR, DIW_FAULT_STREAM);
+	close_ends();
+}
+END_TEST
+
+/* The thesis' error state, and the way out of it. */
+START_TEST(a_fault_ends_the_queue_pair_that_asked_for_that)
+{
+	struct diw_qp_attr attr;
+	struct diw_qp_info info;
+
+	open_ends("");
+	end_close(&a);
+	end_attr(&attr);
+	attr.type = DIW_QP_RD;
+	attr.rd_error = DIW_RD_ERROR_QP;
+	end_open(&a, &k, &attr, 64);
+	ck_assert_int_eq(end_recv(&a, IN, 64, 70), 0);
+	ck_assert_int_eq(end_send(&a, &c, 1, 64, DIW_SEND_SIGNALED), 0);        /* waits for a receive */
+	post_write_beyond(&b);
+	ends_with(&a, 99, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_BOUNDS);
+	ends_with(&a, 1, DIW_WC_FLUSHED, 0);
+	ck_assert_int_eq(next_of(a.rcq).status, DIW_WC_FLUSHED);
+	ck_assert_int_eq(diw_qp_query(a.qp, &info), 0);
+	ck_assert_int_eq(info.state, DIW_QPS_ERROR);
+	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&a, &b, 2, 64, DIW_SEND_SIGNALED), 0);
+	is_sent(&a, 2);
+	close_ends();
+}
+END_TEST
+
 Suite *suite_rd(void)
 {
 	Suite *s = suite_create("rd");
@@ -276,6 +379,9 @@ Suite *suite_rd(void)
 	tcase_add_test(t, writes_with_immediate_and_write_records);
 	tcase_add_test(t, a_restarted_peer_fails_what_went_to_it);
 	tcase_add_test(t, an_abort_flushes_in_order_and_a_reset_begins_anew);
+	tcase_add_test(t, a_fault_names_its_request);
+	tcase_add_test(t, other_faults);
+	tcase_add_test(t, a_fault_ends_the_queue_pair_that_asked_for_that);
 	suite_add_tcase(s, t);
 	return s;
 }
