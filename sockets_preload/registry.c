@@ -260,13 +260,14 @@ bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 	return diw_sock_is_current(reg, diw_sockreg_entry(reg, number % DIW_SOCKREG_ENTRIES), seq);
 }
 
-/* A process that has forked since it showed a connection may have given it to a child that is not interposed. */
+/* A process that has forked since it showed a connection may have given it to a child that is not interposed. One with
+ * a ring of io_uring may receive by that. */
 static bool entry_is_read(const struct diw_sockreg *in, const struct diw_sock_entry *copy)
 {
 	struct diw_ref shown = { .owner = diw_sock_owner_at(in, copy->owner), .epoch = copy->owner_epoch };
 
 	return copy->flags & DIW_SOCK_READS ||
-	       (diw_ref_is_own(&shown) && copy->forks == diw_reg_forks());
+	       (diw_ref_is_own(&shown) && copy->forks == diw_reg_forks() && !atomic_load(&diw_has_ring));
 }
 
 /* Its process may be changing it just now. */

@@ -175,7 +175,8 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 {
 	int rc, saved;
 
-	diw_reg_show_connection(s);
+	if (!atomic_load(&diw_has_ring))
+		diw_reg_show_connection(s);
 	rc = real.connect(fd, addr, len);
 	saved = errno;
 	if (connect_goes_on(rc)) {
@@ -297,7 +298,8 @@ static void accept_framed(int fd, struct diw_sock *s)
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
 	s->slot = s->cookie && name(fd, &s->local, sock_name) ? diw_stream_make(s, false) : NULL;
 	if (s->slot) {
-		diw_reg_show_connection(s);
+		if (!atomic_load(&diw_has_ring))
+			diw_reg_show_connection(s);
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
 	}
 }

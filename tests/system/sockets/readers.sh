@@ -126,6 +126,8 @@ else
 		check "... and saw what it should" join "$PID" 30
 		SERVERS=()
 	done
+	run "a program with a ring that connects to itself" timeout 60 $RUN "$RING" self 5000 3
+	check "... saw what it should" matches "$OUT" 'strange 0'
 	server ring $RUN "$RING" udp 5000 50
 	check "a receiver by io_uring" eventually 30 listening 5000
 	run "... is sent datagrams" $RUN $READERS send 5000 0.5

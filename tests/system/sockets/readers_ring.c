@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* readers_ring tcp|udp PORT COUNT [unseen]: listens or is bound as any program, and takes what comes by io_uring: of
- * COUNT connections, or datagrams behind the first, each is to be "message N". With "unseen" no call of liburing's that
- * can be interposed makes the ring. Exit 0: all were; 77: no io_uring here. */
+/* readers_ring tcp|udp|self PORT COUNT [unseen]: listens or is bound as any program, and takes what comes by io_uring:
+ * of COUNT connections, or datagrams behind the first, each is to be "message N". With "unseen" no call of liburing's
+ * that can be interposed makes the ring. self: connects to itself, after it has made the ring. Exit 0: all were; 77: no
+ * io_uring here. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -72,6 +73,25 @@ static void serve(int listener, int count)
 	}
 }
 
+static void serve_itself(int listener, int count)
+{
+	struct sockaddr_in to;
+	socklen_t len = sizeof to;
+
+	getsockname(listener, (void *)&to, &len);
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	for (int i = 0; i < count; i++) {
+		int from = socket(AF_INET, SOCK_STREAM, 0), fd;
+
+		if (connect(from, (void *)&to, sizeof to) < 0 || (fd = accept(listener, NULL, NULL)) < 0 ||
+		    send(from, "message 1", 9, 0) != 9 || receives(fd) <= 0 || send(fd, "message 2", 9, 0) != 9 ||
+		    receives(from) <= 0)
+			exit(1);
+		close(fd);
+		close(from);
+	}
+}
+
 static int bound(int type, int port)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -87,7 +107,7 @@ static int bound(int type, int port)
 
 int main(int argc, char **argv)
 {
-	bool tcp = argc > 3 && !strcmp(argv[1], "tcp");
+	bool self = argc > 3 && !strcmp(argv[1], "self"), tcp = self || (argc > 3 && !strcmp(argv[1], "tcp"));
 	int fd = argc > 3 ? bound(tcp ? SOCK_STREAM : SOCK_DGRAM, atoi(argv[2])) : -1, rc;
 
 	if (!tcp && recv(fd, buf, sizeof buf, 0) < 0)
@@ -97,7 +117,9 @@ int main(int argc, char **argv)
 		printf("no io_uring: %s\n", strerror(-rc));
 		return 77;
 	}
-	if (tcp)
+	if (self)
+		serve_itself(fd, atoi(argv[3]));
+	else if (tcp)
 		serve(fd, atoi(argv[3]));
 	else
 		for (int i = 0; i < atoi(argv[3]); i++)
