@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf/perf.h"
+#include "tools/perf/perf_group.h"
 
 static int index_of(const char *const *names, int n, const char *name)
 {
@@ -181,6 +181,8 @@ static int perf_run_command(int argc, char **argv)
 		.nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
 	int opt, rc = 0;
 
+	if (argc > 1 && !strcmp(argv[1], "group"))
+		return perf_group(argc - 1, argv + 1);
 	while (!rc && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
 		rc = plan_set_option(&p, opt, argv);
 	if (!rc)
@@ -194,7 +196,8 @@ static int perf_run_command(int argc, char **argv)
 
 const struct tool_cmd cmd_perf = {
 	.name = "perf", .run = perf_run_command,
-	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST",
+	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST\n"
+		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST",
 	.brief = "Measures latency, goodput or message rate, on request beside bare sockets",
 	.help = "  lat    half round trips of a ping-pong             bw    goodput one way\n"
 		"  rate   messages a second (64 B)                    bibw  goodput both ways\n\n"
@@ -217,5 +220,12 @@ const struct tool_cmd cmd_perf = {
 		"      --against LIST      of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare\n"
 		"                          sockets, in alternating rounds\n"
 		"      --dev NAME, --bind ADDR, --port N (default 4791)\n"
-		"      --json              one JSON object a row\n",
+		"      --json              one JSON object a row\n\n"
+		"  group  goodput of one sender at each of 1 to 16 receivers, and of all together. ADDRESS is a\n"
+		"         multicast group, a broadcast address, or, to compare, one receiver's\n"
+		"      --receivers LIST    how many, like 1,2,4,8,16: a row each (default 1)\n"
+		"      --op OP             send or write: Write-Record (default write)\n"
+		"      --bind ADDR         waits there for receivers elsewhere, in place of children of its own\n"
+		"      --join HOST         is such a receiver\n"
+		"      --size N (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n",
 };
