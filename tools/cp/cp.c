@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* diw cp: offers a file and sends what the receiver asks for; the protocol is told in xfer.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "tools/cp/xfer.h"
+#include "tools/cp/group.h"
+#include "tools/cp/outgoing.h"
 
 #define WC_BATCH 64
 #define RC_STATUS_BYTES (64u << 10)  /* an entry of so many is worth a STATUS of its own */
@@ -19,16 +16,13 @@ enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, its
 
 struct copy {
 	struct xfer_port port;
-	const char *file;
+	struct outgoing out;
 	char host[256], name[XFER_NAME_MAX + 1];
 	struct diw_addr dst;
 	struct xfer_peer peer;
 	struct diw_cm *cm;                   /* RC */
-	int fd;
-	void *map;
-	uint64_t size, message;
+	uint64_t message;
 	struct diw_mr *mr;
-	uint8_t sha[32];
 	uint64_t id;
 	enum copy_state state;
 	uint32_t next;                       /* the first entry not sent */
@@ -47,9 +41,9 @@ static void speak(struct copy *c, enum xfer_type type, uint32_t first, uint64_t 
 
 	if (type == XFER_OFFER) {
 		m.flags = c->once ? XFER_ONCE : 0;
-		m.size = c->size;
+		m.size = c->out.size;
 		m.message = (uint32_t)c->message;
-		memcpy(m.sha, c->sha, 32);
+		memcpy(m.sha, c->out.sha, 32);
 		snprintf(m.text, sizeof m.text, "%s", c->name);
 	}
 	xfer_send(&c->peer, &m);
@@ -60,13 +54,13 @@ static void speak(struct copy *c, enum xfer_type type, uint32_t first, uint64_t 
 static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
 {
 	const struct xfer_entry *e = &m->entry[i];
-	struct diw_sge sge = { (char *)c->map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
+	struct diw_sge sge = { (char *)c->out.map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = c->rc ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
 		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst.addr = c->dst,
 		.stag = m->stag, .to = m->to + e->off };
 	int rc;
 
-	if (!e->len || e->len > DIW_MAX_RDMA || e->off > c->size || e->len > c->size - e->off)
+	if (!e->len || e->len > DIW_MAX_RDMA || e->off > c->out.size || e->len > c->out.size - e->off)
 		return -ERANGE;
 	rc = diw_post_send(c->port.ep.qp, &wr, NULL);
 	if (!rc && e->flags & XFER_AGAIN)
@@ -194,7 +188,7 @@ static int copy_loop(struct copy *c)
 			rc = copy_tick(c, now);
 		sec = (double)(now - c->began_at) / 1e9;
 		if (c->state == SENDING)
-			bar_draw(&c->bar, now, c->sent, c->size, sec > 0 ? (double)c->sent / sec / 1e9 : 0,
+			bar_draw(&c->bar, now, c->sent, c->out.size, sec > 0 ? (double)c->sent / sec / 1e9 : 0,
 				 c->sent_again);
 	}
 	if (c->state != OFFERING)
@@ -212,11 +206,11 @@ static void copy_report_json(const struct copy *c, const char *hex, double sec)
 	cJSON *o = cJSON_CreateObject(), *a, *pair;
 	char buf[DIW_ADDR_STRLEN];
 
-	cJSON_AddStringToObject(o, "file", c->file);
+	cJSON_AddStringToObject(o, "file", c->out.path);
 	cJSON_AddStringToObject(o, "to", diw_addr_str(&c->dst, buf));
 	cJSON_AddStringToObject(o, "qp", c->rc ? "rc" : "ud");
 	cJSON_AddStringToObject(o, "name", c->name);
-	json_add_count(o, "size", c->size);
+	json_add_count(o, "size", c->out.size);
 	json_add_count(o, "bytes_valid", c->done.size);
 	json_add_count(o, "bytes_asked_again", c->done.again);
 	json_add_number(o, "seconds", sec);
@@ -241,63 +235,31 @@ static int copy_report(struct copy *c)
 	char hex[65], a[24], b[24], d[24];
 
 	c->sha_ok = c->done.flags & XFER_SHA_OK;
-	xfer_hex(c->sha, hex);
+	xfer_hex(c->out.sha, hex);
 	if (c->json) {
 		copy_report_json(c, hex, sec);
 	} else {
-		printf("%s: %s to %s in %.3f s, %.3f GB/s", c->name, fmt_bytes(c->size, a), c->host, sec,
+		printf("%s: %s to %s in %.3f s, %.3f GB/s", c->name, fmt_bytes(c->out.size, a), c->host, sec,
 		       sec > 0 ? (double)c->done.size / sec / 1e9 : 0);
 		if (c->once)
 			printf(", %s valid, %s missing in %u ranges\n", fmt_bytes(c->done.size, b),
-			       fmt_bytes(c->size - c->done.size, d), c->nholes);
+			       fmt_bytes(c->out.size - c->done.size, d), c->nholes);
 		else if (c->rc)
 			puts(" over RC");
 		else
 			printf(", %s asked for again\n", fmt_bytes(c->done.again, b));
 		printf("SHA-256 %s %s\n", hex, c->sha_ok ? "matches" : "DIFFERS at the receiver");
 		if (c->once && c->nholes)
-			map_print(stdout, c->size, c->holes, c->nholes);
+			map_print(stdout, c->out.size, c->holes, c->nholes);
 	}
 	if (c->done.flags & XFER_NOT_SAVED)
 		return tool_failed("%s did not save %s: %s", c->host, c->name, c->done.text);
 	return c->sha_ok ? TOOL_OK : TOOL_FAILED;
 }
 
-static bool copy_while_hashing(void *ctx, uint64_t done)
-{
-	struct copy *c = ctx;
-
-	bar_draw(&c->bar, diw_clock_ns(), done, c->size, 0, 0);
-	return !tool_stopped;
-}
-
-static int copy_open_file(struct copy *c)
-{
-	struct stat st;
-	int rc;
-
-	c->fd = open(c->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block here */
-	if (c->fd < 0 || fstat(c->fd, &st))
-		return tool_failed("%s: %s", c->file, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return tool_failed("%s: not a regular file", c->file);
-	c->size = (uint64_t)st.st_size;
-	if (c->size) {
-		c->map = mmap(NULL, c->size, PROT_READ, MAP_SHARED, c->fd, 0);
-		if (c->map == MAP_FAILED) {
-			c->map = NULL;
-			return tool_failed("%s: %s", c->file, strerror(errno));
-		}
-	}
-	bar_init(&c->bar, "hashing");
-	rc = xfer_sha256(c->map, c->size, c->sha, copy_while_hashing, c);
-	bar_end(&c->bar);
-	return rc ? tool_failed("%s: SHA-256: %s", c->file, strerror(-rc)) : TOOL_OK;
-}
-
 static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 {
-	int rc = copy_open_file(c);
+	int rc = outgoing_open(&c->out);
 
 	if (!rc && !c->rc) {
 		rc = local_addr_for(&c->dst, &attr->local);
@@ -309,10 +271,10 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 	if (!rc && c->rc)
 		rc = rc_connect(&c->port.ep, &c->dst, c->host, "diw recv", &c->cm);
 	c->peer = (struct xfer_peer){ c->port.ep.qp, c->dst, c->rc };
-	if (!rc && c->size) {
-		rc = diw_mr_reg(c->port.ep.pd, c->map, c->size, DIW_ACCESS_LOCAL_READ, &c->mr);
+	if (!rc && c->out.size) {
+		rc = diw_mr_reg(c->port.ep.pd, c->out.map, c->out.size, DIW_ACCESS_LOCAL_READ, &c->mr);
 		if (rc)
-			rc = tool_failed("%s: memory region: %s", c->file, strerror(-rc));
+			rc = tool_failed("%s: memory region: %s", c->out.path, strerror(-rc));
 	}
 	if (!rc && getrandom(&c->id, sizeof c->id, 0) != sizeof c->id)
 		rc = tool_failed("no random number: %s", strerror(errno));
@@ -326,10 +288,7 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 		diw_mr_dereg(c->mr);
 	xfer_close(&c->port);
 	free(c->holes);
-	if (c->map)
-		munmap(c->map, c->size);
-	if (c->fd >= 0)
-		close(c->fd);
+	outgoing_close(&c->out);
 	return rc;
 }
 
@@ -339,7 +298,7 @@ static int parse_target(struct copy *c, const char *arg, uint16_t port)
 	const char *bracket = arg[0] == '[' ? strchr(arg, ']') : NULL;
 	const char *host = bracket ? arg + 1 : arg, *colon = bracket ? bracket + 1 : strrchr(arg, ':');
 	size_t len;
-	const char *slash = strrchr(c->file, '/'), *name = slash ? slash + 1 : c->file;
+	const char *slash = strrchr(c->out.path, '/'), *name = slash ? slash + 1 : c->out.path;
 
 	if (!colon || *colon != ':')
 		return tool_usage("'%s': the target must be HOST: (with its colon)", arg);
@@ -355,58 +314,103 @@ static int parse_target(struct copy *c, const char *arg, uint16_t port)
 	return opt_host(c->host, port, &c->dst);
 }
 
-static int cp_run(int argc, char **argv)
+struct copy_args { struct copy c; struct group_options group; struct diw_qp_attr attr; uint16_t port; };
+
+static int copy_options(struct copy_args *a, int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
 		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
 		{ "once", no_argument, NULL, 'o' }, { "mulpdu", required_argument, NULL, 'm' },
-		{ "message", required_argument, NULL, 'M' }, { "impair", required_argument, NULL, 'I' }, { 0 } };
-	struct copy c = { .fd = -1, .message = XFER_MESSAGE };
-	struct diw_qp_attr attr;
-	uint16_t port = DIW_PORT;
+		{ "message", required_argument, NULL, 'M' }, { "impair", required_argument, NULL, 'I' },
+		{ "group", required_argument, NULL, 'g' }, { "dev", required_argument, NULL, 'd' },
+		{ "receivers", required_argument, NULL, 'R' }, { "rate", required_argument, NULL, 'r' }, { 0 } };
 	uint64_t v;
 	int opt, rc = 0;
 
-	diw_qp_attr_init(&attr);
 	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		switch (opt) {
-		case 'j': c.json = true; break;
-		case 'o': c.once = true; break;
-		case 'q': rc = opt_qp(optarg, &c.rc); break;
-		case 'p': rc = opt_port(optarg, &port); break;
-		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &c.message); break;
-		case 'I': attr.impair = optarg; break;
+		case 'j': a->c.json = a->group.json = true; break;
+		case 'o': a->c.once = true; break;
+		case 'q': rc = opt_qp(optarg, &a->c.rc); break;
+		case 'p': rc = opt_port(optarg, &a->port); break;
+		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &a->c.message); break;
+		case 'I': a->attr.impair = optarg; break;
+		case 'g': a->group.group = optarg; break;
+		case 'd': a->group.dev = optarg; break;
+		case 'R': rc = opt_number("--receivers", optarg, 1, GROUP_MEMBERS, &a->group.receivers); break;
+		case 'r': rc = opt_size("--rate", optarg, 1024, 1ull << 40, &a->group.rate); break;
 		case 'm':
 			rc = opt_size("--mulpdu", optarg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &v);
-			attr.mulpdu = (uint32_t)v;
+			a->attr.mulpdu = (uint32_t)v;
 			break;
 		default: rc = tool_bad_option(argv);
 		}
 	}
-	if (!rc && c.rc && (c.once || attr.impair))
-		rc = tool_usage("%s is for datagrams: an RC connection loses nothing", c.once ? "--once" : "--impair");
-	attr.type = c.rc ? DIW_QP_RC : DIW_QP_UD;
-	if (!rc && argc - optind != 2)
-		rc = tool_usage("FILE and HOST: are needed, not %d arguments", argc - optind);
+	return rc;
+}
+
+/* Which options and arguments go together. */
+static int copy_check(const struct copy_args *a, int n)
+{
+	const struct group_options *g = &a->group;
+
+	if (a->c.rc && (a->c.once || a->attr.impair))
+		return tool_usage("%s is for datagrams: an RC connection loses nothing",
+				  a->c.once ? "--once" : "--impair");
+	if (g->group && (a->c.once || a->c.rc))
+		return tool_usage("--group: without %s", a->c.once ? "--once" : "--qp rc");
+	if (!g->group && (g->dev || g->receivers || g->rate))
+		return tool_usage("--dev, --receivers and --rate are for --group");
+	if (n != (g->group ? 1 : 2))
+		return tool_usage("FILE and %s are needed, not %d arguments", g->group ? "--group" : "HOST:", n);
+	return 0;
+}
+
+static int copy_to_group(struct copy_args *a)
+{
+	const char *path = a->c.out.path, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	if (!xfer_name_ok(name))
+		return tool_usage("'%s' cannot be the file's name at the receiver", name);
+	a->group.message = a->c.message;
+	return group_copy(&a->group, path, name, &a->attr);
+}
+
+static int cp_run(int argc, char **argv)
+{
+	struct copy_args a = { .c = { .message = XFER_MESSAGE }, .port = DIW_PORT };
+	int rc;
+
+	diw_qp_attr_init(&a.attr);
+	rc = copy_options(&a, argc, argv);
+	if (!rc)
+		rc = copy_check(&a, argc - optind);
 	if (rc)
 		return rc;
-	c.file = argv[optind];
-	rc = parse_target(&c, argv[optind + 1], port);
+	a.attr.type = a.c.rc ? DIW_QP_RC : DIW_QP_UD;
+	a.c.out = (struct outgoing){ .path = argv[optind], .fd = -1 };
 	xfer_catch_sigbus();
-	return rc ? rc : copy_run(&c, &attr);
+	if (a.group.group)
+		return copy_to_group(&a);
+	rc = parse_target(&a.c, argv[optind + 1], a.port);
+	return rc ? rc : copy_run(&a.c, &a.attr);
 }
 
 const struct tool_cmd cmd_cp = {
 	.name = "cp", .run = cp_run,
-	.args = "FILE HOST:[NAME] [--qp ud|rc] [--once] "
-		"[--message SIZE] [--mulpdu N] [--impair SPEC] [--port N] [--json]",
+	.args = "FILE (HOST:[NAME] [--qp ud|rc] [--once] [--port N] | --group ADDRESS [--receivers N] [--rate SIZE] "
+		"[--dev NAME]) [--message SIZE] [--mulpdu N] [--impair SPEC] [--json]",
 	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and repeats what the network lost",
 	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
+		"      --group ADDRESS  to all that run 'diw recv --group ADDRESS', a multicast address\n"
+		"      --receivers N    with --group: begin when so many have joined (default: soon after the first)\n"
+		"      --rate SIZE      with --group: bytes a second at most\n"
+		"      --dev NAME       with --group: the device (default: that of the route to the group)\n"
 		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"
 		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
 		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --impair SPEC    impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
 		"      --port N         of the receiver (default 4791)\n"
 		"      --json           one JSON object\n"
-		"Exit status 1 when the file did not arrive whole.\n",
+		"Exit status 1 when the file did not arrive whole, with --group at each that joined.\n",
 };

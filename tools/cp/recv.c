@@ -9,6 +9,7 @@
 
 #include "base/wire.h"
 #include "tools/cp/ask.h"
+#include "tools/cp/group.h"
 #include "tools/cp/incoming.h"
 
 #define WC_BATCH 64
@@ -465,11 +466,13 @@ static int receive_files(struct receiver *r)
 	return r->bad ? TOOL_FAILED : TOOL_OK;
 }
 
-static int receiver_options(struct receiver *r, struct diw_qp_attr *attr, int argc, char **argv)
+static int receiver_options(struct receiver *r, struct group_options *g, struct diw_qp_attr *attr, int argc,
+			    char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
 		{ "port", required_argument, NULL, 'p' },
 		{ "force", no_argument, NULL, 'f' }, { "count", required_argument, NULL, 'c' },
+		{ "group", required_argument, NULL, 'g' }, { "dev", required_argument, NULL, 'd' },
 		{ "impair", required_argument, NULL, 'I' }, { 0 } };
 	int opt, rc = 0;
 
@@ -480,9 +483,13 @@ static int receiver_options(struct receiver *r, struct diw_qp_attr *attr, int ar
 		case 'p': rc = opt_port(optarg, &attr->local.port); break;
 		case 'c': rc = opt_number("--count", optarg, 1, 1000000000, &r->max_files); break;
 		case 'I': attr->impair = optarg; break;
+		case 'g': g->group = optarg; break;
+		case 'd': g->dev = optarg; break;
 		default: rc = tool_bad_option(argv);
 		}
 	}
+	if (!rc && g->dev && !g->group)
+		rc = tool_usage("--dev is for --group");
 	if (!rc && argc - optind != 1)
 		rc = tool_usage(argc == optind ? "DIR is missing" : "one DIR only");
 	return rc;
@@ -495,35 +502,54 @@ static int serve_rc(struct receiver *r, uint16_t port)
 	return rc_serve(&r->rc, port);
 }
 
+static int receive_from_peers(struct receiver *r, struct diw_qp_attr *attr, const char *dir)
+{
+	int rc;
+
+	attr->any_addr = true;
+	rc = xfer_open(&r->port, NULL, NULL, attr);
+	if (!rc)
+		rc = serve_rc(r, attr->local.port);
+	if (!rc && !r->json) {
+		printf("receiving into %s on UDP%s port %u\n", dir, r->rc.listener ? " and TCP" : "",
+		       r->port.ep.info.local.port);
+		fflush(stdout);
+	}
+	if (!rc)
+		rc = receive_files(r);
+	rc_serve_end(&r->rc);
+	xfer_close(&r->port);
+	return rc;
+}
+
+static int receive_from_group(const struct receiver *r, struct group_options *g, struct diw_qp_attr *attr)
+{
+	attr->local.port = 0;
+	g->count = r->max_files;
+	g->dirfd = r->dirfd;
+	g->json = r->json;
+	g->force = r->force;
+	return group_receive(g, attr);
+}
+
 static int recv_run(int argc, char **argv)
 {
 	struct receiver *r = calloc(1, sizeof *r);
+	struct group_options group = { 0 };
 	struct diw_qp_attr attr;
 	int rc;
 
 	if (!r)
 		return tool_failed("out of memory");
 	diw_qp_attr_init(&attr);
-	attr.any_addr = true;
 	attr.local.port = DIW_PORT;
-	rc = receiver_options(r, &attr, argc, argv);
+	rc = receiver_options(r, &group, &attr, argc, argv);
 	r->dirfd = rc ? -1 : open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!rc && r->dirfd < 0)
 		rc = tool_failed("%s: %s", argv[optind], strerror(errno));
 	if (!rc) {
 		xfer_catch_sigbus();
-		rc = xfer_open(&r->port, NULL, NULL, &attr);
-		if (!rc)
-			rc = serve_rc(r, attr.local.port);
-		if (!rc && !r->json) {
-			printf("receiving into %s on UDP%s port %u\n", argv[optind],
-			       r->rc.listener ? " and TCP" : "", r->port.ep.info.local.port);
-			fflush(stdout);
-		}
-		if (!rc)
-			rc = receive_files(r);
-		rc_serve_end(&r->rc);
-		xfer_close(&r->port);
+		rc = group.group ? receive_from_group(r, &group, &attr) : receive_from_peers(r, &attr, argv[optind]);
 	}
 	if (r->dirfd >= 0)
 		close(r->dirfd);
@@ -532,10 +558,13 @@ static int recv_run(int argc, char **argv)
 }
 
 const struct tool_cmd cmd_recv = {
-	.name = "recv", .run = recv_run, .args = "DIR [--count N] [--force] [--port N] [--impair SPEC] [--json]",
+	.name = "recv", .run = recv_run,
+	.args = "DIR [--group ADDRESS [--dev NAME]] [--count N] [--force] [--port N] [--impair SPEC] [--json]",
 	.brief = "Receives files from 'diw cp' into a directory",
 	.help = "  -c, --count N       end after N transfers (default: by SIGINT or SIGTERM)\n"
 		"  -f, --force         overwrite files that exist\n"
+		"      --group ADDRESS from 'diw cp --group ADDRESS' alone, a multicast address\n"
+		"      --dev NAME      with --group: the device (default: that of the route to the group)\n"
 		"      --port N        UDP and TCP port (default 4791), on all addresses\n"
 		"      --impair SPEC   impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
 		"      --json          one JSON object a transfer\n"

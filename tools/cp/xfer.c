@@ -17,13 +17,20 @@
 #define SHA_SLICE (16u << 20)
 
 _Static_assert(HDR + DONE_FIXED + 2 + XFER_TEXT_MAX + XFER_PAGE * ENTRY <= XFER_MAX, "the longest DONE");
-_Static_assert(HDR + 44 + 2 + XFER_NAME_MAX <= XFER_MAX, "the longest OFFER");
+_Static_assert(HDR + 48 + 2 + XFER_NAME_MAX <= XFER_MAX, "the longest ANNOUNCE");
+_Static_assert(HDR + 20 + XFER_BITS / 8 <= XFER_MAX, "the longest WANT");
 
 struct writer { uint8_t *p; };
 struct reader { const uint8_t *p, *end; bool bad; };
 
 static void write32(struct writer *w, uint32_t v) { diw_put32(w->p, v); w->p += 4; }
 static void write64(struct writer *w, uint64_t v) { diw_put64(w->p, v); w->p += 8; }
+
+static void write_bytes(struct writer *w, const void *p, size_t n)
+{
+	memcpy(w->p, p, n);
+	w->p += n;
+}
 
 static void put_text(struct writer *w, const char *text, size_t max)
 {
@@ -45,6 +52,51 @@ static void put_entries(struct writer *w, const struct xfer_msg *m)
 	}
 }
 
+/* What is said where a group is written to. */
+static void put_group_body(struct writer *w, const struct xfer_msg *m)
+{
+	switch (m->type) {
+	case XFER_ANNOUNCE:
+		write64(w, m->size);
+		write32(w, m->message);
+		write32(w, m->stag);
+		write_bytes(w, m->sha, 32);
+		put_text(w, m->text, XFER_NAME_MAX);
+		break;
+	case XFER_JOIN:
+		write64(w, m->token);
+		write64(w, m->bytes);
+		write32(w, m->rcvbuf);
+		break;
+	case XFER_WELCOME:
+		write64(w, m->token);
+		break;
+	case XFER_MARK:
+		write64(w, m->bytes);
+		write32(w, m->mark);
+		write32(w, m->pass);
+		write32(w, m->backoff_us);
+		break;
+	case XFER_REPORT:
+		write64(w, m->token);
+		write64(w, m->bytes);
+		write32(w, m->mark);
+		write32(w, m->pass);
+		break;
+	case XFER_WANT:
+		write64(w, m->token);
+		write64(w, m->block);
+		write32(w, m->pass);
+		write_bytes(w, m->page, sizeof m->page);
+		break;
+	case XFER_KEPT:
+		write64(w, m->token);
+		write64(w, m->elapsed_ns);
+		put_text(w, m->text, XFER_TEXT_MAX);
+		break;
+	}
+}
+
 uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 {
 	struct writer w = { buf };
@@ -57,8 +109,7 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 	case XFER_OFFER:
 		write64(&w, m->size);
 		write32(&w, m->message);
-		memcpy(w.p, m->sha, 32);
-		w.p += 32;
+		write_bytes(&w, m->sha, 32);
 		put_text(&w, m->text, XFER_NAME_MAX);
 		break;
 	case XFER_REFUSE:
@@ -81,13 +132,15 @@ uint32_t xfer_encode(const struct xfer_msg *m, uint8_t buf[XFER_MAX])
 		put_entries(&w, m);
 		put_text(&w, m->text, XFER_TEXT_MAX);
 		break;
+	default:
+		put_group_body(&w, m);
 	}
 	return (uint32_t)(w.p - buf);
 }
 
 static const uint8_t *read_bytes(struct reader *r, size_t n)
 {
-	static const uint8_t zero[32];
+	static const uint8_t zero[XFER_BITS / 8];
 	const uint8_t *p = r->p;
 
 	if (r->bad || (size_t)(r->end - r->p) < n) {
@@ -130,6 +183,52 @@ static void get_entries(struct reader *r, struct xfer_msg *m)
 	}
 }
 
+static void get_group_body(struct reader *r, struct xfer_msg *m)
+{
+	switch (m->type) {
+	case XFER_ANNOUNCE:
+		m->size = read64(r);
+		m->message = read32(r);
+		m->stag = read32(r);
+		memcpy(m->sha, read_bytes(r, 32), 32);
+		get_text(r, m->text, XFER_NAME_MAX);
+		break;
+	case XFER_JOIN:
+		m->token = read64(r);
+		m->bytes = read64(r);
+		m->rcvbuf = read32(r);
+		break;
+	case XFER_WELCOME:
+		m->token = read64(r);
+		break;
+	case XFER_MARK:
+		m->bytes = read64(r);
+		m->mark = read32(r);
+		m->pass = read32(r);
+		m->backoff_us = read32(r);
+		break;
+	case XFER_REPORT:
+		m->token = read64(r);
+		m->bytes = read64(r);
+		m->mark = read32(r);
+		m->pass = read32(r);
+		break;
+	case XFER_WANT:
+		m->token = read64(r);
+		m->block = read64(r);
+		m->pass = read32(r);
+		memcpy(m->page, read_bytes(r, sizeof m->page), sizeof m->page);
+		break;
+	case XFER_KEPT:
+		m->token = read64(r);
+		m->elapsed_ns = read64(r);
+		get_text(r, m->text, XFER_TEXT_MAX);
+		break;
+	default:
+		r->bad = true;
+	}
+}
+
 static void get_body(struct reader *r, struct xfer_msg *m)
 {
 	switch (m->type) {
@@ -162,7 +261,7 @@ static void get_body(struct reader *r, struct xfer_msg *m)
 	case XFER_BYE:
 		break;
 	default:
-		r->bad = true;
+		get_group_body(r, m);
 	}
 }
 

@@ -17,8 +17,28 @@
  * ignored and sent again. STATUS leaves behind the data it speaks of: an entry before `next` whose record is not open
  * is lost.
  *
- * Over RC the same is said, and the entries are RDMA Writes. Nothing is lost and nothing overtakes, so STATUS says what
- * has been placed; cp says it behind every larger entry, too. Repeats are rare there: they wait behind the data.
+ * To a group it is said otherwise, since there are many receivers (`diw cp --group`): the sender drives.
+ *
+ *   cp, to the group                          recv, to cp
+ *   ANNOUNCE name, size, SHA-256, block, STag ->          every 100 ms until the end
+ *                                           <- JOIN       token 0
+ *   WELCOME token, to that receiver         ->            JOIN with the token proves the receiver's address
+ *   Write-Records                           ->
+ *   MARK number, bytes sent until now       ->
+ *                                           <- REPORT     number, bytes that came: paces the sender
+ *   MARK pass, END                          ->            repeated until each receiver has answered
+ *                                           <- WANT       pages of the bitmap of missing blocks; REPORT pass, ANSWER
+ *   Write-Records of all that one or more lack, and so on
+ *                                           <- KEPT       the whole file is there, or why not
+ *   REFUSE text, to that receiver           ->            its part ends
+ *   BYE                                     ->
+ *
+ * The receivers answer the end of a pass after a random time, so that thousands of messages do not meet (RFC 5740
+ * section 5.3 has this of NORM). The sender merges the pages: what several lack is sent once.
+ *
+ * Over RC the same as to one receiver is said, and the entries are RDMA Writes. Nothing is lost and nothing overtakes,
+ * so STATUS says what has been placed; cp says it behind every larger entry, too. Repeats are rare there: they wait
+ * behind the data.
  */
 #ifndef DIW_TOOLS_XFER_H
 #define DIW_TOOLS_XFER_H
@@ -29,6 +49,8 @@
 #define XFER_NAME_MAX 255u
 #define XFER_TEXT_MAX 120u
 #define XFER_PAGE 16u                /* entries or holes of one message */
+#define XFER_BITS 3584u              /* blocks of one WANT: a page of the bitmap */
+#define XFER_RECORD_HDR 32u          /* octets before the payload of a Write-Record without an immediate */
 #define XFER_SLOTS 256u              /* receives kept posted */
 #define XFER_ENTRIES 1024u           /* unresolved entries at most; a power of two */
 #define XFER_SILENCE_NS (5 * DIW_S)  /* then the other end is given up */
@@ -38,13 +60,18 @@
 #define XFER_RC_RETRY_NS DIW_S
 #define XFER_MESSAGE (256u << 10)    /* bytes of one Write-Record unless --message says otherwise */
 
-enum xfer_type { XFER_OFFER = 1, XFER_REFUSE, XFER_ASK, XFER_STATUS, XFER_DONE, XFER_MORE, XFER_BYE };
+enum xfer_type { XFER_OFFER = 1, XFER_REFUSE, XFER_ASK, XFER_STATUS, XFER_DONE, XFER_MORE, XFER_BYE,
+	XFER_ANNOUNCE, XFER_JOIN, XFER_WELCOME, XFER_MARK, XFER_REPORT, XFER_WANT, XFER_KEPT };
 enum xfer_flags {
 	XFER_ONCE = 1,               /* OFFER: no repair */
 	XFER_BUSY = 1,               /* REFUSE */
 	XFER_SHA_OK = 1,             /* DONE */
 	XFER_NOT_SAVED = 2,          /* DONE: complete or not, the file could not be kept; text says why */
 	XFER_AGAIN = 1,              /* entry: asked for before */
+	XFER_ACCEPTED = 1,           /* WELCOME: the receiver is one that the sender knows */
+	XFER_END = 1,                /* MARK: of a pass */
+	XFER_ANSWER = 1,             /* REPORT: of the MARK with XFER_END of that pass */
+	XFER_HAVE = 2,               /* REPORT: every byte is there, and is being hashed */
 };
 
 struct xfer_entry { uint64_t off; uint64_t len; uint32_t flags; };
@@ -54,15 +81,22 @@ struct xfer_msg {
 	uint64_t id;                 /* of the transfer: random, the sender's choice */
 	uint32_t flags;
 	uint64_t size;               /* OFFER; DONE: bytes that are valid */
-	uint32_t message;            /* OFFER: bytes of one Write-Record at most */
-	uint8_t sha[32];             /* OFFER */
-	char text[XFER_NAME_MAX + 1];/* OFFER: name; REFUSE, DONE: why */
-	uint32_t stag;               /* ASK */
+	uint32_t message;            /* OFFER: bytes of one Write-Record at most; ANNOUNCE: of a block */
+	uint8_t sha[32];             /* OFFER, ANNOUNCE */
+	char text[XFER_NAME_MAX + 1];/* OFFER, ANNOUNCE: name; REFUSE, DONE, KEPT: why */
+	uint32_t stag;               /* ASK, ANNOUNCE */
 	uint64_t to;                 /* ASK: of the file's first byte */
 	uint32_t first;              /* ASK, STATUS (next), DONE, MORE: index */
 	uint32_t total;              /* DONE: holes */
 	uint64_t again;              /* DONE: bytes asked for again */
-	uint64_t elapsed_ns;         /* DONE: from the first ASK to the last byte */
+	uint64_t elapsed_ns;         /* DONE: from the first ASK to the last byte; KEPT: from the first byte */
+	uint64_t token;              /* JOIN, WELCOME, REPORT, WANT, KEPT */
+	uint32_t mark, pass;         /* MARK, REPORT; WANT: pass */
+	uint32_t backoff_us;         /* MARK: within which the answer is to come */
+	uint32_t rcvbuf;             /* JOIN: bytes of the receiver's socket buffer */
+	uint64_t bytes;              /* MARK: sent to the group; JOIN, REPORT: that came */
+	uint64_t block;              /* WANT: the first of the page */
+	uint8_t page[XFER_BITS / 8]; /* WANT: a bit a block, 1: missing */
 	uint32_t n;                  /* ASK, DONE: entries here */
 	struct xfer_entry entry[XFER_PAGE];
 };

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+# group_liar.py GROUP DEVICE_ADDRESS: a hostile receiver of diw cp --group, written from docs/ud-profile.md and
+# tools/cp/xfer.h alone. It joins, reports what it cannot know, asks for everything at the end of each pass, and for what
+# is not there; it never has the file. Ends when the sender says BYE or REFUSE, or after 60 s.
+import random, socket, struct, sys, time, zlib
+
+QKEY, GROUP_PORT, MAGIC = 0x64697721, 4793, 0x44495758
+REFUSE, BYE, ANNOUNCE, JOIN, WELCOME, MARK, REPORT, WANT, KEPT = 2, 7, 8, 9, 10, 11, 12, 13, 14
+group, own = sys.argv[1:]
+
+hear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+hear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+hear.bind((group, GROUP_PORT))
+hear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
+hear.settimeout(60)
+talk = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+talk.bind((own, 0))
+talk.settimeout(2)
+msn, epoch = random.getrandbits(32), random.getrandbits(16)
+
+
+def say(to, kind, ident, body, flags=0):
+    global msn
+    msn = (msn + 1) & 0xffffffff
+    data = struct.pack('>IIQI', MAGIC, 1 << 24 | kind << 16, ident, flags) + body
+    seg = struct.pack('>BBIIIIIHI', 0x41, 0x43, 0, 0, msn, 0, QKEY, epoch, len(data)) + data
+    talk.sendto(seg + struct.pack('<I', zlib.crc32(seg)), to)
+
+
+# (kind, id, flags, body) of a Send of one segment, or None
+def message(d):
+    if len(d) < 52 or d[:2] != b'\x41\x43' or struct.unpack('>I', d[28:32])[0] != MAGIC:
+        return None
+    head, ident, flags = struct.unpack('>IQI', d[32:48])
+    return head >> 16 & 0xff, ident, flags, d[48:-4]
+
+
+def next_of(sock, kinds):
+    while True:
+        d, src = sock.recvfrom(65536)
+        m = message(d)
+        if m and m[0] in kinds:
+            return m, src
+
+
+(kind, ident, _, body), sender = next_of(hear, (ANNOUNCE,))
+size, block = struct.unpack('>QI', body[:12])
+blocks = -(-size // block)
+say(sender, REPORT, ident, struct.pack('>QQII', 1, 0, 1, 0))             # nobody knows it yet
+say(sender, WANT, ident, struct.pack('>QQI', 1, 0, 0) + b'\xff' * 448)
+say(sender, JOIN, ident, struct.pack('>QQI', 0xbad, 0, 1 << 20))         # that is no token
+say(sender, JOIN, ident, struct.pack('>QQI', 0, 0, 1 << 20))
+(_, _, _, body), _ = next_of(talk, (WELCOME,))
+token = struct.unpack('>Q', body)[0]
+say(sender, JOIN, ident, struct.pack('>QQI', token, 1 << 63, 1 << 20))
+print('joined', flush=True)
+talk.setblocking(False)
+end, wants = time.monotonic() + 60, 0
+while time.monotonic() < end:
+    (kind, which, flags, body), src = next_of(hear, (MARK, BYE))
+    if which != ident or src != sender:
+        continue
+    if kind == BYE:
+        break
+    _, mark, done, _ = struct.unpack('>QIII', body)
+    say(sender, REPORT, ident, struct.pack('>QQII', token, random.getrandbits(64), mark + 1000, 7))
+    say(sender, REPORT, ident, struct.pack('>QQII', token ^ 2, 0, mark, done), 3)
+    say(sender, REPORT, ident, struct.pack('>QQII', token, 0, mark, done))
+    say(sender, 99, ident, b'')
+    if flags & 1:
+        say(sender, WANT, ident, struct.pack('>QQI', token, 1, done) + b'\xff' * 448)
+        say(sender, WANT, ident, struct.pack('>QQI', token, 1 << 62, done) + b'\xff' * 448)
+        say(sender, WANT, ident, struct.pack('>QQI', token, 0, done) + b'\xff' * 100)
+        for first in range(0, blocks, 3584):
+            for _ in range(3):
+                say(sender, WANT, ident, struct.pack('>QQI', token, first, done) + b'\xff' * 448)
+                wants += 1
+        say(sender, REPORT, ident, struct.pack('>QQII', token, 0, mark, done), 1)
+    try:
+        m = message(talk.recv(65536))
+    except BlockingIOError:
+        m = None
+    if m and m[0] == REFUSE:
+        print('refused after', wants, 'wants', flush=True)
+        break
