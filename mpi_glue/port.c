@@ -291,17 +291,16 @@ static int port_pools(struct glue_ep *ep)
 
 static int port_queue_pair(struct glue_ep *ep)
 {
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&a);
 	a.type = DIW_QP_RD;
 	a.send_cq = a.recv_cq = ep->cq;
 	a.sq_depth = GLUE_SQ;
 	a.rq_depth = GLUE_RQ;
 	a.max_sge = GLUE_IOV;
 	a.max_inline = GLUE_INLINE;
-	a.qkey = ep->domain->set.qkey;
-	a.local = ep->local;
+	a.dgram.qkey = ep->domain->set.qkey;
+	a.dgram.local = ep->local;
 	return diw_qp_create(ep->domain->pd, &a, &ep->qp);
 }
 

@@ -61,7 +61,7 @@ int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
 	int rc;
 
 	attr->send_cq = attr->recv_cq = e->cq;
-	attr->qkey = TOOL_QKEY;
+	attr->dgram.qkey = TOOL_QKEY;
 	if (impair && attr->type == DIW_QP_RC)
 		return tool_usage("--impair: it is for datagrams (--qp ud, --qp uc); RC is TCP's");
 	if (impair)
@@ -70,7 +70,7 @@ int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
 	attr->impair = impair;
 	blamed = (rc == -EINVAL || rc == -EOPNOTSUPP) && !impair && env;
 	if (rc)
-		return tool_failed("queue pair at %s: %s%s%s", diw_addr_str(&attr->local, buf), strerror(-rc),
+		return tool_failed("queue pair at %s: %s%s%s", diw_addr_str(&attr->dgram.local, buf), strerror(-rc),
 				   blamed ? "; DIWARP_IMPAIR=" : "", blamed ? env : "");
 	if (impair && diw_qp_impair(e->qp, impair, err, sizeof err))
 		return tool_usage("--impair: %s", err);
@@ -96,10 +96,9 @@ void endpoint_close(struct endpoint *e)
 int endpoint_check_impair(const char *spec)
 {
 	struct endpoint e;
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
-	diw_qp_attr_init(&attr);
 	attr.impair = spec;
 	rc = endpoint_open(&e, "diw_lo", NULL, 1, false);
 	if (!rc)

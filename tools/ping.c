@@ -182,12 +182,11 @@ static void ping_report(const struct ping *p, const char *host)
 
 static int ping_run(struct ping *p, const char *host)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
-	diw_qp_attr_init(&attr);
 	attr.type = p->rc ? DIW_QP_RC : DIW_QP_UD;
-	rc = p->rc ? 0 : local_addr_for(&p->dst, &attr.local);
+	rc = p->rc ? 0 : local_addr_for(&p->dst, &attr.dgram.local);
 	if (rc)
 		return tool_failed("%s: %s", host, strerror(-rc));
 	rc = endpoint_open(&p->ep, NULL, &p->dst, 4 * PING_SLOTS, false);
@@ -342,7 +341,7 @@ static int listen_main(int argc, char **argv)
 		{ "port", required_argument, NULL, 'p' },
 		{ 0 } };
 	struct listener l = { .rc = { .slots = PING_SLOTS, .slot_size = PING_MAX, .sq_depth = PING_SLOTS } };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint16_t port = DIW_PORT;
 	bool json = false;
 	int opt, rc = 0;
@@ -359,9 +358,8 @@ static int listen_main(int argc, char **argv)
 		rc = tool_usage("'%s': listen takes no argument", argv[optind]);
 	if (rc)
 		return rc;
-	diw_qp_attr_init(&attr);
-	attr.any_addr = true;
-	attr.local.port = port;
+	attr.dgram.any_addr = true;
+	attr.dgram.local.port = port;
 	l.rc.ep = &l.ep;
 	rc = endpoint_open(&l.ep, NULL, NULL, 4 * LISTEN_SLOTS + 2 * RC_CONNS * PING_SLOTS, false);
 	if (!rc)

@@ -33,11 +33,10 @@ static int tell_refused(const struct diw_cm_event *ev, const char *host, const c
 
 int rc_connect(struct endpoint *e, const struct diw_addr *dst, const char *host, const char *who, struct diw_cm **cm)
 {
-	struct diw_conn_attr attr;
+	struct diw_conn_attr attr = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event ev;
 	int rc = diw_cm_create(e->dev, cm);
 
-	diw_conn_attr_init(&attr);
 	attr.timeout_ns = (int64_t)CONNECT_NS;
 	attr.keepalive_s = KEEPALIVE_S;
 	if (!rc)
@@ -69,10 +68,9 @@ void rc_disconnect(struct endpoint *e, struct diw_cm *cm)
 
 int rc_serve(struct rc_server *s, uint16_t port)
 {
-	struct diw_listen_attr attr;
+	struct diw_listen_attr attr = DIW_LISTEN_ATTR_INIT;
 	int rc = diw_cm_create(s->ep->dev, &s->cm);
 
-	diw_listen_attr_init(&attr);
 	attr.local.port = port;
 	if (!rc)
 		rc = diw_listen(s->cm, &attr, &s->listener);
@@ -96,11 +94,10 @@ static void conn_drop(struct rc_server *s, struct rc_conn *c)
 
 static int conn_make(struct rc_server *s, struct rc_conn *c)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_qp *qp;
 	int rc;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_RC;
 	attr.send_cq = attr.recv_cq = s->ep->cq;
 	attr.sq_depth = s->sq_depth;
@@ -127,9 +124,8 @@ static struct rc_conn *conn_free(struct rc_server *s)
 static void accept_request(struct rc_server *s, const struct diw_cm_event *ev)
 {
 	struct rc_conn *c = conn_free(s);
-	struct diw_conn_attr attr;
+	struct diw_conn_attr attr = DIW_CONN_ATTR_INIT;
 
-	diw_conn_attr_init(&attr);
 	attr.keepalive_s = KEEPALIVE_S;
 	if (!c || conn_make(s, c)) {
 		diw_reject(ev->req, BUSY, sizeof BUSY - 1);

@@ -16,14 +16,14 @@
 
 static int check_dgram_times(const struct diw_qp_attr *a)
 {
-	int rc = diw_qp_check_time("reorder_window_ns", a->reorder_window_ns, 0);
+	int rc = diw_qp_check_time("reorder_window_ns", a->dgram.reorder_window_ns, 0);
 
 	if (rc == 0)
-		rc = diw_qp_check_time("record_timeout_ns", a->record_timeout_ns, 1);
+		rc = diw_qp_check_time("record_timeout_ns", a->dgram.record_timeout_ns, 1);
 	if (rc == 0)
-		rc = diw_qp_check_time("reasm_timeout_ns", a->reasm_timeout_ns, 1);
+		rc = diw_qp_check_time("reasm_timeout_ns", a->dgram.reasm_timeout_ns, 1);
 	if (rc == 0)
-		rc = diw_qp_check_time("read_timeout_ns", a->read_timeout_ns, 0);
+		rc = diw_qp_check_time("read_timeout_ns", a->dgram.read_timeout_ns, 0);
 	return rc;
 }
 
@@ -31,18 +31,18 @@ int diw_dgram_qp_check(const struct diw_qp_attr *a)
 {
 	int rc;
 
-	if (a->local.port == DIW_GROUP_PORT)
+	if (a->dgram.local.port == DIW_GROUP_PORT)
 		return diw_fail(-EINVAL, "diw_qp_create: local port %u is that of groups", DIW_GROUP_PORT);
-	if (a->record_mode != DIW_RECORD_MESSAGE && a->record_mode != DIW_RECORD_CHUNK)
+	if (a->dgram.record_mode != DIW_RECORD_MESSAGE && a->dgram.record_mode != DIW_RECORD_CHUNK)
 		return diw_fail(-EINVAL, "diw_qp_create: record_mode %d: not DIW_RECORD_MESSAGE or DIW_RECORD_CHUNK",
-				(int)a->record_mode);
+				(int)a->dgram.record_mode);
 	rc = check_dgram_times(a);
 	if (rc == 0)
-		rc = diw_qp_check_range("max_sources", a->max_sources, 1, MAX_PEER_STATE);
+		rc = diw_qp_check_range("max_sources", a->dgram.max_sources, 1, MAX_PEER_STATE);
 	if (rc == 0)
-		rc = diw_qp_check_range("max_records", a->max_records, 1, MAX_PEER_STATE);
+		rc = diw_qp_check_range("max_records", a->dgram.max_records, 1, MAX_PEER_STATE);
 	if (rc == 0)
-		rc = diw_qp_check_range("rcvbuf", a->rcvbuf, 1, UINT32_MAX);
+		rc = diw_qp_check_range("rcvbuf", a->dgram.rcvbuf, 1, UINT32_MAX);
 	return rc;
 }
 
@@ -80,8 +80,8 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 	struct diw_dev *dev = qp->dev;
 	const char *text = a->impair ? a->impair : getenv("DIWARP_IMPAIR");
 	struct diw_dgram_attr da = {
-		.local = a->local, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = a->rcvbuf,
-		.any = a->any_addr, .broadcast = a->broadcast, .c = qp->c,
+		.local = a->dgram.local, .ifindex = dev->info.ifindex, .mtu = dev->info.mtu, .rcvbuf = a->dgram.rcvbuf,
+		.any = a->dgram.any_addr, .broadcast = a->dgram.broadcast, .c = qp->c,
 	};
 	struct diw_impair_spec *spec = NULL;
 	struct diw_dgram *d;
@@ -90,11 +90,11 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 
 	if (peer)
 		da.peer = *peer;
-	if (diw_addr_ip_is_zero(&a->local) && !a->any_addr) {
+	if (diw_addr_ip_is_zero(&a->dgram.local) && !a->dgram.any_addr) {
 		if (dev->info.naddrs == 0)
 			return diw_fail(-EADDRNOTAVAIL, "diw_qp_create: %s has no address", dev->info.name);
 		da.local = dev->info.addrs[0];
-		da.local.port = a->local.port;
+		da.local.port = a->dgram.local.port;
 	}
 	if (text && *text && diw_impair_parse(text, &spec, err, sizeof err) < 0) {
 		diw_log(DIW_LOG_TELL, "%s \"%s\": %s", a->impair ? "impairment" : "DIWARP_IMPAIR", text, err);

@@ -15,6 +15,9 @@
  * - Times are nanoseconds. A timeout < 0 waits for ever, 0 looks once.
  * - A buffer named by a work request belongs to the stack from the post to the completion.
  * - Multi-byte fields are in host byte order; the library converts.
+ * - A struct of attributes with a member `size` begins as its DIW_*_ATTR_INIT has it, which sets the defaults. The
+ *   library takes the size of an earlier version of the header, and of a later one if the members that it does not
+ *   know are 0: -E2BIG otherwise. -EINVAL: no size. Members called `reserved` are 0.
  * - Before 1.0 this header promises no binary compatibility.
  */
 #ifndef DIW_H
@@ -237,7 +240,7 @@ enum diw_wc_flags {
 	DIW_WC_SOLICITED = 2,
 	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
 	DIW_WC_INVALIDATED = 8,      /* RC, receive: the peer has invalidated wc.stag */
-	DIW_WC_GRH = 16,             /* UD, receive: the header is in front (diw_qp_attr.grh) */
+	DIW_WC_GRH = 16,             /* UD, receive: the header is in front (diw_qp_attr.dgram.grh) */
 };
 enum diw_record_close {
 	DIW_RECORD_COMPLETE,         /* every byte is there */
@@ -318,54 +321,75 @@ enum diw_qp_type { DIW_QP_UD, DIW_QP_UC, DIW_QP_RC, DIW_QP_RD };
 enum diw_record_mode { DIW_RECORD_MESSAGE, DIW_RECORD_CHUNK };
 enum diw_rd_error { DIW_RD_ERROR_PEER, DIW_RD_ERROR_QP };
 
-struct diw_qp_attr {
-	enum diw_qp_type type;
-	struct diw_cq *send_cq, *recv_cq;
-	struct diw_srq *srq;         /* or NULL: a receive queue of its own */
-	uint32_t sq_depth, rq_depth; /* 1 .. 65536 work requests */
-	uint32_t max_sge;            /* 1 .. DIW_MAX_SGE; both queues */
-	uint32_t max_inline;         /* 0 .. DIW_MAX_INLINE */
-	bool sq_sig_all;             /* every send request completes, signalled or not */
+/* Of UD, UC and RD. */
+struct diw_qp_dgram_attr {
+	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses */
+	struct diw_addr peer;        /* UC: the one peer; port 0: diw_qp_set_peer() names it later */
+	uint32_t qkey;               /* arriving segments with another Q_Key are dropped */
+	uint32_t rcvbuf;             /* bytes of receive buffer asked of the kernel */
+	bool any_addr;               /* bind to the wildcard address; answers leave from the address that was asked */
 	bool broadcast;              /* sends to broadcast addresses are allowed */
 	bool grh;                    /* UD: the first 40 bytes of every receive are for the header that the message came
 	                              * with: an IPv6 one, or an IPv4 one in the last 20; byte_len counts them */
-	bool any_addr;               /* bind to the wildcard address and answer from the address that was asked */
-	uint32_t qkey;               /* what arriving segments must carry */
-	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses; not RC */
-	struct diw_addr peer;        /* UC only: the one peer; port 0: diw_qp_set_peer() will tell */
-	uint32_t mulpdu;             /* DDP segment, bytes; 0 = what the MTU allows; larger than that = IP fragments.
-	                              * RC: 0 = 65535: the kernel cuts an FPDU into packets */
-	bool packed;                 /* RC: every FPDU fits a TCP segment (RFC 5044 section 5.1) */
-	int64_t rnr_timeout_ns;      /* RC: so long a message waits for a receive, and the stream with it; then
-	                              * Terminate. 0 = at once. For room in the completion queue it waits for ever */
-	bool confirm;                /* RC: a signalled request completes when the peer has placed it and all before it,
-	                              * as on InfiniBand. Not if the peer is no diwarp and ORD is 0. Else it does when
-	                              * TCP has taken it (RFC 5040 section 5.1 promises no more) */
-	bool early;                  /* RC: requests may be posted in state IDLE, immediates and atomics before the
-	                              * peer has said that it takes them: they wait until it is connected */
-	bool keep_recvs;             /* RC: a stream that ends without a fault flushes send requests only; receives stay
-	                              * posted until diw_leave() or diw_abort() */
-	enum diw_rd_error rd_error;  /* RD: a request that its destination refuses, or does not answer, fails and with
-	                              * it those to that destination; or ends the queue pair: state ERROR */
+	bool record_close_last;      /* a message whose last segment is lost is never reported (thesis section 6.6.1) */
 	enum diw_record_mode record_mode;
-	bool record_close_last;      /* thesis section 6.6.1: a message whose last segment is lost is never reported */
-	int64_t reorder_window_ns;   /* 0 = at once */
+	int64_t reorder_window_ns;   /* 0: a record closes as soon as its last segment or a later message has come */
 	int64_t record_timeout_ns;   /* > 0 */
 	int64_t reasm_timeout_ns;    /* > 0 */
-	int64_t read_timeout_ns;     /* 0 = a multiple of the measured round trip */
-	uint64_t rate_limit;         /* bytes a second of segments, Reads answered included; 0 = none */
-	uint32_t rate_burst;         /* bytes that may leave at once; few keep below the limit */
+	int64_t read_timeout_ns;     /* 0: a multiple of the measured round trip */
 	uint32_t max_sources;        /* peers with state at a time */
-	uint32_t max_records;        /* open records, closed ones not yet polled and maps not released */
-	uint32_t rcvbuf;             /* bytes asked of the kernel */
-	uint32_t num;                /* what wc.qp_num shall be; 0: the queue pair's own number */
-	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR. RC: -EOPNOTSUPP,
-	                              * unless it is "" or there is none */
-	void *ctx;
+	uint32_t max_records;        /* records that are open, not polled yet, or whose map is not released */
+	uint64_t reserved[4];        /* 0 */
 };
-/* Defaults: UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB, RNR
- * 5 s. */
-void diw_qp_attr_init(struct diw_qp_attr *attr);
+struct diw_qp_rc_attr {
+	int64_t rnr_timeout_ns;      /* a message waits so long for a receive, and the stream with it; then the
+	                              * connection ends by a Terminate. 0: at once. A message that waits for room in the
+	                              * completion queue has no limit */
+	bool packed;                 /* every FPDU fits a TCP segment (RFC 5044 section 5.1) */
+	bool confirm;                /* a signalled request completes when the peer has placed it and all before it, as
+	                              * on InfiniBand. With a peer that is no diwarp and ORD 0, or without `confirm`, it
+	                              * completes when TCP has taken it (RFC 5040 section 5.1 promises no more) */
+	bool early;                  /* requests may be posted in state IDLE, and immediates and atomics before the
+	                              * peer has said that it takes them: all wait for the connection */
+	bool keep_recvs;             /* a stream that ends without a fault flushes send requests only; receives stay
+	                              * posted until diw_leave() or diw_abort() */
+	uint64_t reserved[4];        /* 0 */
+};
+struct diw_qp_rd_attr {
+	enum diw_rd_error error;     /* a request that its destination refuses, or does not answer, fails and with it
+	                              * those to that destination; or ends the queue pair: state ERROR */
+	uint64_t reserved[4];        /* 0 */
+};
+struct diw_qp_attr {
+	size_t size;                 /* of this struct: DIW_QP_ATTR_INIT sets it */
+	enum diw_qp_type type;
+	struct diw_cq *send_cq, *recv_cq;
+	struct diw_srq *srq;         /* or NULL: a receive queue of its own */
+	void *ctx;                   /* given back in events */
+	uint32_t sq_depth, rq_depth; /* 1 .. 65536 work requests */
+	uint32_t max_sge;            /* 1 .. DIW_MAX_SGE; both queues */
+	uint32_t max_inline;         /* 0 .. DIW_MAX_INLINE */
+	uint32_t num;                /* wc.qp_num of its completions; 0: the queue pair's own number */
+	uint32_t mulpdu;             /* bytes of a DDP segment. 0: what the MTU allows; RC: 65535, which the kernel cuts
+	                              * into packets. More than the MTU allows: IP fragments */
+	uint64_t rate_limit;         /* bytes a second of segments, answers to Reads included; 0: none */
+	uint32_t rate_burst;         /* bytes that may leave at once; a smaller burst keeps below the limit */
+	bool sq_sig_all;             /* every send request completes, signalled or not */
+	const char *impair;          /* impairment below the CRC, see diwarp(7); NULL: DIWARP_IMPAIR. RC has none:
+	                              * -EOPNOTSUPP unless it is "", or NULL and DIWARP_IMPAIR is unset */
+	struct diw_qp_dgram_attr dgram;      /* read where the type is UD, UC or RD */
+	struct diw_qp_rc_attr rc;            /* read where the type is RC */
+	struct diw_qp_rd_attr rd;            /* read where the type is RD */
+};
+/* The defaults: UD, depths 128, 4 entries, inline 128, a window of 1 ms, timeouts of 100 ms, 16384 sources and records,
+ * 4 MiB, RNR 5 s. */
+#define DIW_QP_ATTR_INIT { \
+	.size = sizeof(struct diw_qp_attr), .type = DIW_QP_UD, \
+	.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128, .rate_burst = 256 << 10, \
+	.dgram = { .rcvbuf = 4 << 20, .reorder_window_ns = 1000000, .record_timeout_ns = 100000000, \
+		   .reasm_timeout_ns = 100000000, .max_sources = 16384, .max_records = 16384 }, \
+	.rc = { .rnr_timeout_ns = 5000000000 }, \
+}
 /* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
  * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);

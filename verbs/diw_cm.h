@@ -34,30 +34,39 @@ enum diw_rtr {
 	DIW_RTR_READ = 4,            /* a Read of no bytes */
 };
 
+/* Of diw_connect() alone. */
+struct diw_connect_attr {
+	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
+	int64_t refused_ns;          /* a host that refuses is asked again for so long: it may be about to listen */
+	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
+	                              * reply; 0: none */
+	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
+	bool self;                   /* the queue pair is its own peer; DST is an address of this host, of any port */
+	uint64_t reserved[4];        /* 0 */
+};
 struct diw_conn_attr {
+	size_t size;                 /* of this struct: DIW_CONN_ATTR_INIT sets it */
 	const void *data;            /* private data */
-	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2; beyond 239 bytes no
-	                              * word of RFC 7306 is behind it, as if plain */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2. Beyond 239 bytes the word of
+	                              * RFC 7306 does not fit behind it, as with `plain` */
 	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
 	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
 	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
 	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
-	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
-	int64_t timeout_ns;          /* until established; > 0 */
-	unsigned keepalive_s;        /* a silent peer is asked after so long, given up after thrice that; 0: never */
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
+	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
+	unsigned keepalive_s;        /* a silent peer is asked after so many seconds, and given up after thrice that; 0:
+	                              * never */
+	int64_t timeout_ns;          /* until established; > 0 */
 	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
 	                              * one host cubic if it may be chosen */
-	/* diw_connect only */
-	int64_t refused_ns;          /* so long a host that refuses is asked again: it may be about to listen */
-	bool self;                   /* QP is its own peer, by DST, an address of ours, whatever its port */
-	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
-	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
-	                              * reply; 0: none */
-	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
+	struct diw_connect_attr connect;     /* diw_accept() does not read it */
 };
-/* Defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
-void diw_conn_attr_init(struct diw_conn_attr *attr);
+/* The defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
+#define DIW_CONN_ATTR_INIT { \
+	.size = sizeof(struct diw_conn_attr), .ird = 16, .ord = 16, .crc = true, \
+	.rtr = DIW_RTR_WRITE | DIW_RTR_READ, .timeout_ns = 10000000000, .connect = { .revision = 2 }, \
+}
 
 enum diw_cm_event_type {
 	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
@@ -87,15 +96,19 @@ int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns);
 const char *diw_cm_event_str(int type);
 
 struct diw_listen_attr {
+	size_t size;                 /* of this struct: DIW_LISTEN_ATTR_INIT sets it */
 	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
+	void *ctx;
 	bool v6only;                 /* ip zero: every address of IPv6 */
 	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
 	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
 	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
-	void *ctx;
 };
-/* Defaults: 128, 1024, 10 s. */
-void diw_listen_attr_init(struct diw_listen_attr *attr);
+/* The defaults: 128, 1024, 10 s. */
+#define DIW_LISTEN_ATTR_INIT { \
+	.size = sizeof(struct diw_listen_attr), .backlog = 128, .max_halfopen = 1024, \
+	.request_timeout_ns = 10000000000, \
+}
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
 struct diw_listener_info {
 	struct diw_addr local;

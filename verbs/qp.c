@@ -8,20 +8,11 @@
 
 #include "base/log.h"
 #include "base/statpage.h"
+#include "verbs/attr_take.h"
 
 /* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
  * costs a third of a microsecond, and the next step looks anyway. */
 #define RX_SHARE 1
-
-void diw_qp_attr_init(struct diw_qp_attr *attr)
-{
-	*attr = (struct diw_qp_attr){
-		.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128,
-		.reorder_window_ns = 1 * DIW_MS, .record_timeout_ns = 100 * DIW_MS, .reasm_timeout_ns = 100 * DIW_MS,
-		.rate_burst = 256 << 10, .max_sources = 16384, .max_records = 16384, .rcvbuf = 4 << 20,
-		.rnr_timeout_ns = 5 * DIW_S,
-	};
-}
 
 static const struct diw_member_ops qp_member_ops;
 
@@ -34,17 +25,18 @@ static uint64_t bounded(int64_t ns)
 static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	const struct diw_rdmap_attr attr = {
-		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp, .read_timeout = bounded(a->read_timeout_ns),
+		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp,
+		.read_timeout = bounded(a->dgram.read_timeout_ns),
 		.requests = a->sq_depth, .request_size = qp->sq.slot_size,
 		.ddp.c = qp->c, .ddp.stags = &qp->dev->stags, .ddp.user = { .pd = qp->pd, .qp = qp },
 		.ddp.cfg = {
-			.qkey = qp->ops->qkey ? a->qkey : 0, .peer.addr = a->peer,
-			.chunks = a->record_mode == DIW_RECORD_CHUNK, .close_last = a->record_close_last,
-			.reorder_window = bounded(a->reorder_window_ns),
-			.record_timeout = bounded(a->record_timeout_ns),
-			.reasm_timeout = bounded(a->reasm_timeout_ns), .max_sources = a->max_sources,
-			.max_records = a->max_records, .max_reasm = a->max_sources,
-			.rnr_timeout = bounded(a->rnr_timeout_ns), .rnr_most = bounded(a->rnr_timeout_ns),
+			.qkey = qp->ops->qkey ? a->dgram.qkey : 0, .peer.addr = a->dgram.peer,
+			.chunks = a->dgram.record_mode == DIW_RECORD_CHUNK, .close_last = a->dgram.record_close_last,
+			.reorder_window = bounded(a->dgram.reorder_window_ns),
+			.record_timeout = bounded(a->dgram.record_timeout_ns),
+			.reasm_timeout = bounded(a->dgram.reasm_timeout_ns), .max_sources = a->dgram.max_sources,
+			.max_records = a->dgram.max_records, .max_reasm = a->dgram.max_sources,
+			.rnr_timeout = bounded(a->rc.rnr_timeout_ns), .rnr_most = bounded(a->rc.rnr_timeout_ns),
 		},
 	};
 
@@ -110,11 +102,24 @@ static const struct diw_qp_ops *ops_of(enum diw_qp_type type)
 	return (unsigned)type < sizeof ops / sizeof *ops ? ops[type] : NULL;
 }
 
-int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp **out)
+/* The attributes that the program GIVEs, and the operations of their type. */
+static int take_attr(const struct diw_pd *pd, const struct diw_qp_attr *given, struct diw_qp_attr *a,
+		     const struct diw_qp_ops **ops)
 {
-	const struct diw_qp_ops *ops = ops_of(a->type);
+	int rc = diw_attr_take("diw_qp_create", a, sizeof *a, given);
+
+	if (rc < 0)
+		return rc;
+	*ops = ops_of(a->type);
+	return diw_qp_check(pd, a, *ops);
+}
+
+int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **out)
+{
+	struct diw_qp_attr copy = DIW_QP_ATTR_INIT, *a = &copy;
+	const struct diw_qp_ops *ops = NULL;
 	struct diw_qp *qp;
-	int rc = diw_engine_alive(&pd->dev->engine) ? diw_qp_check(pd, a, ops) :
+	int rc = diw_engine_alive(&pd->dev->engine) ? take_attr(pd, attr, a, &ops) :
 		 diw_fail(-ENODEV, "diw_qp_create: the device was opened before fork()");
 
 	if (rc < 0)
@@ -136,8 +141,8 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *a, struct diw_qp 
 	qp->rq = a->srq ? &a->srq->rq : &qp->own_rq;
 	qp->rq->awaited |= ops->awaits_recv;
 	qp->sig_all = a->sq_sig_all;
-	qp->grh = a->grh;
-	qp->rd_error = a->rd_error;
+	qp->grh = a->dgram.grh;
+	qp->rd_error = a->rd.error;
 	qp->rate = a->rate_limit;
 	qp->rate_burst = qp->tokens = a->rate_burst ? a->rate_burst : 1;
 	qp->rate_at = diw_engine_now(&pd->dev->engine);

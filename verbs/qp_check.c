@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "verbs/attr_take.h"
 #include "verbs/qp.h"
 
 #define MIN_MULPDU 128u
@@ -59,5 +60,11 @@ int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *a, const str
 		rc = diw_fail(-EINVAL, "diw_qp_create: type %d: not UD, UC, RC or RD", (int)a->type);
 	if (rc == 0)
 		rc = check_sizes(a, ops->max_mulpdu);
+	if (rc == 0)
+		rc = diw_attr_check_reserved("diw_qp_create", "dgram", a->dgram.reserved);
+	if (rc == 0)
+		rc = diw_attr_check_reserved("diw_qp_create", "rc", a->rc.reserved);
+	if (rc == 0)
+		rc = diw_attr_check_reserved("diw_qp_create", "rd", a->rd.reserved);
 	return rc == 0 ? ops->check(a) : rc;
 }

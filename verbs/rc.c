@@ -32,16 +32,16 @@ static int rc_check(const struct diw_qp_attr *a)
 			a->impair ? "impair" : "DIWARP_IMPAIR", a->impair ? a->impair : env);
 		return -EOPNOTSUPP;
 	}
-	return diw_qp_check_time("rnr_timeout_ns", a->rnr_timeout_ns, 0);
+	return diw_qp_check_time("rnr_timeout_ns", a->rc.rnr_timeout_ns, 0);
 }
 
 static int rc_create(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	qp->rc.mulpdu = a->mulpdu;
-	qp->rc.packed = a->packed;
-	qp->rc.early = a->early;
-	qp->rc.confirm = a->confirm;
-	qp->rc.keep = a->keep_recvs;
+	qp->rc.packed = a->rc.packed;
+	qp->rc.early = a->rc.early;
+	qp->rc.confirm = a->rc.confirm;
+	qp->rc.keep = a->rc.keep_recvs;
 	qp->rc.until = DIW_NEVER;
 	return 0;
 }

@@ -21,11 +21,11 @@
 
 static int rd_qp_check(const struct diw_qp_attr *a)
 {
-	if (a->grh)
+	if (a->dgram.grh)
 		return diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs");
-	if (a->rd_error != DIW_RD_ERROR_PEER && a->rd_error != DIW_RD_ERROR_QP)
-		return diw_fail(-EINVAL, "diw_qp_create: rd_error %d: not DIW_RD_ERROR_PEER or DIW_RD_ERROR_QP",
-				(int)a->rd_error);
+	if (a->rd.error != DIW_RD_ERROR_PEER && a->rd.error != DIW_RD_ERROR_QP)
+		return diw_fail(-EINVAL, "diw_qp_create: rd.error %d: not DIW_RD_ERROR_PEER or DIW_RD_ERROR_QP",
+				(int)a->rd.error);
 	return diw_dgram_qp_check(a);
 }
 
@@ -34,7 +34,7 @@ static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struc
 	uint32_t mtu = qp->dev->info.mtu, seg = a->mulpdu > mtu ? a->mulpdu : mtu;
 	uint32_t window = d->rcvbuf / (mtu + SKB_TOLL);
 	const struct diw_rd_cfg cfg = {
-		.dead_ns = DEAD_NS, .idle_ns = IDLE_NS, .ack_ns = ACK_NS, .peers = a->max_sources,
+		.dead_ns = DEAD_NS, .idle_ns = IDLE_NS, .ack_ns = ACK_NS, .peers = a->dgram.max_sources,
 		.slots = DIW_RDMAP_RD_SEGMENTS, .peer_slots = PEER_SEGMENTS, .held = HELD,
 		.window = window < 16 ? 16 : window < HELD ? window : HELD,
 		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,

@@ -7,13 +7,13 @@
 
 static int uc_check(const struct diw_qp_attr *a)
 {
-	return a->grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
+	return a->dgram.grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
 }
 
 /* A peer that is told later is checked by DDP alone. */
 static int uc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
-	return diw_dgram_qp_open(qp, a, &a->peer, diw_dgram_qp_seal);
+	return diw_dgram_qp_open(qp, a, &a->dgram.peer, diw_dgram_qp_seal);
 }
 
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local)

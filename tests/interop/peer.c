@@ -36,14 +36,13 @@ static int failed(const char *what, int rc)
 
 static int open_objects(const struct diw_addr *dst)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc = dst ? diw_dev_open_route(dst, NULL, &e.dev) : diw_dev_open(NULL, NULL, &e.dev);
 
 	if (rc || (rc = diw_pd_alloc(e.dev, &e.pd)) || (rc = diw_channel_create(e.dev, &e.channel)) ||
 	    (rc = diw_cq_create(e.dev, 64, NULL, NULL, &e.send_cq)) ||
 	    (rc = diw_cq_create(e.dev, 64, e.channel, NULL, &e.recv_cq)) || (rc = diw_cm_create(e.dev, &e.cm)))
 		return failed("open", rc);
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_RC;
 	attr.send_cq = e.send_cq;
 	attr.recv_cq = e.recv_cq;
@@ -71,12 +70,12 @@ static int register_memory(struct memory *m, size_t bytes)
 
 static void conn_attr(struct diw_conn_attr *a, const void *data)
 {
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->data = data;
 	a->data_len = plan.data;
 	a->crc = plan.crc;
 	a->plain = !plan.discovery;
-	a->revision = plan.revision;
+	a->connect.revision = plan.revision;
 	a->rtr = (strchr(plan.rtr, 'w') ? DIW_RTR_WRITE : 0) | (strchr(plan.rtr, 'r') ? DIW_RTR_READ : 0) |
 		 (strchr(plan.rtr, 'f') ? DIW_RTR_FPDU : 0);
 	a->timeout_ns = PATIENCE_NS;
@@ -89,9 +88,8 @@ static int wait_event(struct diw_cm_event *ev)
 
 static int begin_listening(void)
 {
-	struct diw_listen_attr attr;
+	struct diw_listen_attr attr = DIW_LISTEN_ATTR_INIT;
 
-	diw_listen_attr_init(&attr);
 	if (diw_addr_parse(plan.local, plan.port, &attr.local))
 		return complain("no address: %s", plan.local);
 	if (strcmp(plan.local, "0.0.0.0") == 0)

@@ -54,7 +54,7 @@ static void create_qp(struct ep *ep)
 
 	ok(diw_qp_create(ep->pd, &ep->attr, &ep->qp), "diw_qp_create");
 	ok(diw_qp_query(ep->qp, &info), "diw_qp_query");
-	ep->addr = ep->attr.local = info.local;
+	ep->addr = ep->attr.dgram.local = info.local;
 	ep->mtu_payload = info.mulpdu - 28;
 	ep->life++;
 	say("ep%d: port %u, MULPDU %u, epoch %04x", ep->index, info.local.port, info.mulpdu, info.epoch);
@@ -72,7 +72,7 @@ struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32
 	ok(diw_cq_create(host->dev, cq_depth, NULL, ep, &ep->rcq), "diw_cq_create");
 	ep->attr.send_cq = ep->scq;
 	ep->attr.recv_cq = ep->rcq;
-	ep->attr.qkey = SIM_QKEY;
+	ep->attr.dgram.qkey = SIM_QKEY;
 	ep->attr.max_inline = 64;
 	open_memory(ep);
 	create_qp(ep);

@@ -251,7 +251,7 @@ static void wc_record(struct ep *ep, const struct diw_wc *wc)
 	must(!!(wc->flags & DIW_WC_IMM) == (m->has_imm && (wc->flags & DIW_WC_END)), "ep%d: message %u: no immediate",
 	     ep->index, m->id);
 	must(!(wc->flags & DIW_WC_IMM) || wc->imm == m->imm, "ep%d: message %u: wrong immediate", ep->index, m->id);
-	if (ep->attr.record_mode == DIW_RECORD_CHUNK) {
+	if (ep->attr.dgram.record_mode == DIW_RECORD_CHUNK) {
 		check_chunk(ep, m, wc);
 	} else {
 		n = diw_wc_ranges(wc, r, DIW_MAX_RANGES);

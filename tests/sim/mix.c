@@ -39,7 +39,7 @@ static void choose_attr(struct diw_qp_attr *attr)
 {
 	static const int64_t windows[] = { 0, 100 * DIW_US, DIW_MS, DIW_MS, 5 * DIW_MS };
 
-	diw_qp_attr_init(attr);
+	*attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	attr->sq_depth = 1 + below(64);
 	attr->rq_depth = SIM_MAX_RECVS;
 	if (chance(0.7))
@@ -47,21 +47,21 @@ static void choose_attr(struct diw_qp_attr *attr)
 	else if (chance(0.2))
 		attr->mulpdu = 2000 + below(20000);
 	if (chance(0.3))
-		attr->record_mode = DIW_RECORD_CHUNK;
-	attr->reorder_window_ns = windows[below(5)];
+		attr->dgram.record_mode = DIW_RECORD_CHUNK;
+	attr->dgram.reorder_window_ns = windows[below(5)];
 	if (chance(0.25)) {
 		attr->rate_limit = 2000000 + below(50000000);
 		attr->rate_burst = 3000 + below(60000);
 	}
 	if (sim.clean)
 		return;
-	attr->record_close_last = chance(0.1);
+	attr->dgram.record_close_last = chance(0.1);
 	if (chance(0.3))
-		attr->max_records = 1 + below(8);
+		attr->dgram.max_records = 1 + below(8);
 	if (chance(0.1))
-		attr->max_sources = 1 + below(4);
-	attr->record_timeout_ns = (int64_t)((5 + below(100)) * DIW_MS);
-	attr->reasm_timeout_ns = (int64_t)((5 + below(100)) * DIW_MS);
+		attr->dgram.max_sources = 1 + below(4);
+	attr->dgram.record_timeout_ns = (int64_t)((5 + below(100)) * DIW_MS);
+	attr->dgram.reasm_timeout_ns = (int64_t)((5 + below(100)) * DIW_MS);
 }
 
 static struct ep *open_one(struct net_host *host, struct diw_qp_attr *attr)
@@ -108,15 +108,15 @@ static void open_world(void)
 		struct ep *a, *b;
 
 		choose_attr(&attr);
-		attr.record_mode = DIW_RECORD_MESSAGE;
+		attr.dgram.record_mode = DIW_RECORD_MESSAGE;
 		attr.type = DIW_QP_UC;
-		attr.local = sim.net->host[0].addr;
-		attr.peer = sim.net->host[1].addr;
-		attr.local.port = attr.peer.port = (uint16_t)(6000 + i);
+		attr.dgram.local = sim.net->host[0].addr;
+		attr.dgram.peer = sim.net->host[1].addr;
+		attr.dgram.local.port = attr.dgram.peer.port = (uint16_t)(6000 + i);
 		a = open_one(&sim.net->host[0], &attr);
-		attr.peer = a->addr;
-		attr.local = sim.net->host[1].addr;
-		attr.local.port = a->addr.port;
+		attr.dgram.peer = a->addr;
+		attr.dgram.local = sim.net->host[1].addr;
+		attr.dgram.local.port = a->addr.port;
 		b = open_one(&sim.net->host[1], &attr);
 		a->peer = b;
 		b->peer = a;

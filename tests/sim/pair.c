@@ -10,7 +10,7 @@ int nseen;
 
 void pair_attr(struct diw_qp_attr *attr)
 {
-	diw_qp_attr_init(attr);
+	*attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	attr->mulpdu = 1032;
 }
 

@@ -107,13 +107,12 @@ void rc_post_recvs(struct rc_end *e, int n)
 
 void rc_open_host(struct rc_host *h)
 {
-	struct diw_listen_attr attr;
+	struct diw_listen_attr attr = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener_info info;
 
 	h->net = net_host_add(sim.net);
 	ok(diw_pd_alloc(h->net->dev, &h->pd), "diw_pd_alloc");
 	ok(diw_cm_create(h->net->dev, &h->cm), "diw_cm_create");
-	diw_listen_attr_init(&attr);
 	attr.ctx = h;
 	ok(diw_listen(h->cm, &attr, &h->listener), "diw_listen");
 	ok(diw_listener_query(h->listener, &info), "diw_listener_query");
@@ -167,18 +166,18 @@ static void choose_attr(struct rc_end *e)
 {
 	struct diw_qp_attr *a = &e->attr;
 
-	diw_qp_attr_init(a);
+	*a = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	a->type = DIW_QP_RC;
 	a->ctx = e;
 	a->sq_depth = 1 + below(chance(0.3) ? 4 : 100);
 	a->rq_depth = RC_RECVS;
 	a->max_inline = below(DIW_MAX_INLINE + 1);
 	a->sq_sig_all = false;
-	a->packed = chance(0.2);
+	a->rc.packed = chance(0.2);
 	if (chance(0.5))
 		a->mulpdu = 128 + below(chance(0.5) ? 2000 : 65535 - 128);
 	if (!rc.attentive && chance(0.3)) {
-		a->rnr_timeout_ns = (int64_t)(below(50) * DIW_MS);
+		a->rc.rnr_timeout_ns = (int64_t)(below(50) * DIW_MS);
 		e->conn->harmed = true;                 /* it may pass */
 	}
 	if (chance(0.15)) {
@@ -212,14 +211,14 @@ static void choose_conn_attr(struct rc_conn *c, int side)
 {
 	struct diw_conn_attr *a = &c->attr[side];
 
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->crc = chance(0.5);
 	a->markers = chance(0.4);
 	a->plain = chance(0.15);
 	a->ird = (uint16_t)(chance(0.5) ? 1 + below(3) : 1 + below(DIW_MAX_IRD));
 	a->ord = (uint16_t)(chance(0.5) ? 1 + below(3) : 1 + below(DIW_MAX_IRD));
 	a->rtr = side || chance(0.5) ? DIW_RTR_FPDU | DIW_RTR_WRITE | DIW_RTR_READ : below(8);
-	a->revision = chance(0.7) ? 2 : (uint8_t)below(3);
+	a->connect.revision = chance(0.7) ? 2 : (uint8_t)below(3);
 	a->keepalive_s = rc.calm || chance(0.7) ? 2 : 0;
 	for (size_t i = 0; i < sizeof c->data[side]; i++)
 		c->data[side][i] = (uint8_t)(i * 7 + (uint32_t)side + 1);
@@ -234,7 +233,7 @@ static void agree(struct rc_conn *c)
 	struct diw_conn_attr *a = c->attr;
 
 	c->rfc7306 = !a[0].plain && !a[1].plain;
-	if (a[0].revision == 2)
+	if (a[0].connect.revision == 2)
 		return;
 	a[0].ord = a[0].ord < a[1].ird ? a[0].ord : a[1].ird;
 	a[1].ord = a[1].ord < a[0].ird ? a[1].ord : a[0].ird;
@@ -262,10 +261,10 @@ void rc_open(struct rc_host *from, struct rc_host *to)
 	err = diw_connect(c->end[0].qp, from->cm, &dst, &c->attr[0]);
 	must(err == 0, "diw_connect: %s", strerror(-err));
 	say("conn%d: revision %u, limits %u %u and %u %u, markers %d %d, CRC %d %d, RTR %u %u, MULPDU %u %u%s%s",
-	    c->index,
-	    c->attr[0].revision, c->attr[0].ird, c->attr[0].ord, c->attr[1].ird, c->attr[1].ord, c->attr[0].markers,
-	    c->attr[1].markers, c->attr[0].crc, c->attr[1].crc, c->attr[0].rtr, c->attr[1].rtr, c->end[0].attr.mulpdu,
-	    c->end[1].attr.mulpdu, c->end[0].attr.packed ? ", packed" : "", c->end[1].attr.packed ? ", packed" : "");
+	    c->index, c->attr[0].connect.revision, c->attr[0].ird, c->attr[0].ord, c->attr[1].ird, c->attr[1].ord,
+	    c->attr[0].markers, c->attr[1].markers, c->attr[0].crc, c->attr[1].crc, c->attr[0].rtr, c->attr[1].rtr,
+	    c->end[0].attr.mulpdu, c->end[1].attr.mulpdu, c->end[0].attr.rc.packed ? ", packed" : "",
+	    c->end[1].attr.rc.packed ? ", packed" : "");
 }
 
 enum diw_qp_state rc_state(struct rc_end *e)

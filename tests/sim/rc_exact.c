@@ -116,7 +116,7 @@ static uint64_t use_up(struct rc_end *e)
 START_TEST(no_receive_comes)
 {
 	struct rc_conn *c = begin();
-	uint64_t limit = (uint64_t)c->end[1].attr.rnr_timeout_ns, begun;
+	uint64_t limit = (uint64_t)c->end[1].attr.rc.rnr_timeout_ns, begun;
 	struct diw_cm_event ev;
 
 	establish(c);

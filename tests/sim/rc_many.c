@@ -63,9 +63,8 @@ static void open_qp(int i, int side)
 {
 	struct diw_sge sge = { mem_of(i, side, true), LEN, many.mr[side]->stag };
 	struct diw_recv_wr wr = { .wr_id = (uint64_t)i, .sge = &sge, .num_sge = 1 };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_RC;
 	attr.send_cq = attr.recv_cq = many.cq[side];
 	attr.sq_depth = attr.rq_depth = DEPTH;
@@ -202,13 +201,11 @@ static void close_all(void)
 
 static void connect_all(void)
 {
-	struct diw_listen_attr attr;
+	struct diw_listen_attr attr = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener_info info;
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 
-	diw_conn_attr_init(&conn);
 	conn.data_len = sizeof(int);
-	diw_listen_attr_init(&attr);
 	attr.backlog = MANY;
 	ok(diw_listen(many.cm[1], &attr, &many.listener), "diw_listen");
 	ok(diw_listener_query(many.listener, &info), "diw_listener_query");

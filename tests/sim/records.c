@@ -145,7 +145,7 @@ START_TEST(window_zero)
 	struct diw_qp_attr attr;
 
 	pair_attr(&attr);
-	attr.reorder_window_ns = 0;
+	attr.dgram.reorder_window_ns = 0;
 	pair_begin(&a, &b, &attr);
 	sim.net->drop = drop_third;
 	post_record(a, b, 10000);
@@ -162,7 +162,7 @@ START_TEST(close_last)
 	struct diw_qp_attr attr;
 
 	pair_attr(&attr);
-	attr.record_close_last = true;
+	attr.dgram.record_close_last = true;
 	pair_begin(&a, &b, &attr);
 	sim.net->drop = drop_last;
 	post_record(a, b, 10000);
@@ -207,8 +207,8 @@ START_TEST(evict_the_heaviest)
 	struct ep *c;
 
 	pair_attr(&attr);
-	attr.max_records = 4;
-	attr.reorder_window_ns = (int64_t)(50 * DIW_MS);
+	attr.dgram.max_records = 4;
+	attr.dgram.reorder_window_ns = (int64_t)(50 * DIW_MS);
 	pair_begin(&a, &b, &attr);
 	c = ep_open(a->host, &attr, 64, 4, 1000);
 	sim.net->drop = drop_last;
@@ -312,7 +312,7 @@ START_TEST(never_overrun)
 	struct ep *c;
 
 	pair_attr(&attr);
-	attr.max_records = 8;
+	attr.dgram.max_records = 8;
 	pair_begin(&a, &b, NULL);
 	c = ep_open(b->host, &attr, 4, 4, 1000);
 	for (int i = 0; i < 100; i++) {
@@ -367,7 +367,7 @@ START_TEST(too_many_ranges)
 	pair_attr(&attr);
 	attr.mulpdu = 128;
 	if (_i)
-		attr.record_mode = DIW_RECORD_CHUNK;
+		attr.dgram.record_mode = DIW_RECORD_CHUNK;
 	pair_begin(&a, &b, &attr);
 	sim.net->drop = drop_odd;
 	sim.net->gro = false;
@@ -389,7 +389,7 @@ START_TEST(chunks)
 	struct diw_qp_attr attr;
 
 	pair_attr(&attr);
-	attr.record_mode = DIW_RECORD_CHUNK;
+	attr.dgram.record_mode = DIW_RECORD_CHUNK;
 	pair_begin(&a, &b, &attr);
 	sim.net->drop = drop_third;
 	post_record(a, b, 10000);
@@ -416,7 +416,7 @@ START_TEST(chunks_duplicated)
 	uint32_t bytes = 0;
 
 	pair_attr(&attr);
-	attr.record_mode = DIW_RECORD_CHUNK;
+	attr.dgram.record_mode = DIW_RECORD_CHUNK;
 	pair_begin(&a, &b, &attr);
 	watch();
 	sim.net->drop = drop_last;

@@ -17,16 +17,16 @@ static void uc_open(uint32_t mulpdu, uint32_t rcvbuf)
 
 	pair_attr(&attr);
 	attr.mulpdu = mulpdu;
-	attr.rcvbuf = rcvbuf;
+	attr.dgram.rcvbuf = rcvbuf;
 	attr.sq_depth = 512;
 	attr.type = DIW_QP_UC;
-	attr.local = sim.net->host[0].addr;
-	attr.peer = sim.net->host[1].addr;
-	attr.local.port = attr.peer.port = 6000;
+	attr.dgram.local = sim.net->host[0].addr;
+	attr.dgram.peer = sim.net->host[1].addr;
+	attr.dgram.local.port = attr.dgram.peer.port = 6000;
 	a = ep_open(&sim.net->host[0], &attr, 4096, 8, 4000);
-	attr.peer = a->addr;
-	attr.local = sim.net->host[1].addr;
-	attr.local.port = 6000;
+	attr.dgram.peer = a->addr;
+	attr.dgram.local = sim.net->host[1].addr;
+	attr.dgram.local.port = 6000;
 	b = ep_open(&sim.net->host[1], &attr, 4096, 8, 4000);
 	a->peer = b;
 	b->peer = a;

@@ -12,11 +12,10 @@
 
 void cm_open(struct cmkit *m, enum diw_progress progress, const struct diw_listen_attr *attr)
 {
-	struct diw_listen_attr a;
+	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 
 	kit_open(&m->k, progress);
 	ck_assert_int_eq(diw_cm_create(m->k.dev, &m->cm), 0);
-	diw_listen_attr_init(&a);
 	if (attr)
 		a = *attr;
 	ck_assert_int_eq(diw_addr_parse("127.0.0.1", 0, &a.local), 0);
@@ -44,7 +43,7 @@ void rc_open(struct end *e, struct cmkit *m)
 
 void plain_attr(struct diw_conn_attr *a)
 {
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->crc = false;
 	a->plain = true;
 	a->ird = a->ord = DIW_MAX_IRD;

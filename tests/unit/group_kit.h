@@ -34,7 +34,7 @@ static __attribute__((unused)) struct diw_addr named(const char *ip, uint16_t po
 static __attribute__((unused)) void attr_of(struct diw_qp_attr *attr)
 {
 	end_attr(attr);
-	attr->qkey = QKEY;
+	attr->dgram.qkey = QKEY;
 }
 
 /* to[0] and to[1] are of one device. */

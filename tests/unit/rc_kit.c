@@ -45,13 +45,12 @@ void pair_connect(struct pair *p, struct end *a, struct end *b, const struct diw
 
 void pair_open(struct pair *p, const struct diw_qp_attr *attr, const struct diw_conn_attr *conn)
 {
-	struct diw_listen_attr listen;
+	struct diw_listen_attr listen = DIW_LISTEN_ATTR_INIT;
 
 	memset(p, 0, sizeof *p);
 	kit_open(&p->k, DIW_PROGRESS_THREAD);
 	ck_assert_int_eq(diw_mr_reg(p->k.pd, p->k.mem, KIT_SIZE, ALL, &p->all), 0);
 	ck_assert_int_eq(diw_cm_create(p->k.dev, &p->cm), 0);
-	diw_listen_attr_init(&listen);
 	ck_assert_int_eq(diw_addr_parse("127.0.0.1", 0, &listen.local), 0);
 	ck_assert_int_eq(diw_listen(p->cm, &listen, &p->listener), 0);
 	pair_connect(p, &p->a, &p->b, attr, conn);

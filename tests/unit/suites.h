@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
+X(attr)
 X(log)
 X(crc)
 X(nocancel)

@@ -15,11 +15,11 @@ static void open_ends(void)
 
 	kit_open(&k, DIW_PROGRESS_THREAD);
 	end_attr(&attr);
-	attr.any_addr = true;
+	attr.dgram.any_addr = true;
 	end_open(&b, &k, &attr, 16);
 	ck_assert_int_eq(diw_addr_parse("127.255.255.255", b.addr.port, &b.addr), 0);
 	end_attr(&attr);
-	attr.broadcast = true;
+	attr.dgram.broadcast = true;
 	end_open(&a, &k, &attr, 16);
 }
 

@@ -91,7 +91,7 @@ START_TEST(private_data)
 		back[i] = (uint8_t)~i;
 	}
 	open_both(DIW_PROGRESS_INLINE);
-	diw_conn_attr_init(&aa);
+	aa = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	aa.data = to;
 	aa.data_len = cases[_i].len;
 	ba = aa;
@@ -126,8 +126,8 @@ START_TEST(talk)
 
 	open_both(_i % 2 ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
 	mem = m.k.mem;
-	diw_conn_attr_init(&aa);
-	aa.revision = cases[_i].revision;
+	aa = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
+	aa.connect.revision = cases[_i].revision;
 	aa.rtr = cases[_i].rtr;
 	ba = aa;
 	aa.crc = cases[_i].crc;
@@ -138,7 +138,7 @@ START_TEST(talk)
 	ck_assert_int_eq(end_recv(&b, 8192, 4096, 2), 0);
 	join(&aa, &ba, &req, &ev);
 	ck_assert_int_eq(ev.crc, aa.crc || ba.crc);
-	if (!aa.rtr || aa.revision < 2) {
+	if (!aa.rtr || aa.connect.revision < 2) {
 		first = &a;
 		second = &b;
 	}
@@ -175,7 +175,7 @@ START_TEST(misuse)
 	ck_assert_int_eq(diw_connect(ud.qp, far, &m.addr, NULL), -EINVAL);
 #define REFUSED(field, value, err) \
 	do { \
-		diw_conn_attr_init(&ca); \
+		ca = (struct diw_conn_attr)DIW_CONN_ATTR_INIT; \
 		ca.data = data; \
 		ca.field = value; \
 		ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, &ca), err); \
@@ -185,12 +185,12 @@ START_TEST(misuse)
 	REFUSED(rtr, 8, -EINVAL);
 	REFUSED(timeout_ns, 0, -EINVAL);
 	REFUSED(dscp, 64, -EINVAL);
-	REFUSED(revision, 3, -EINVAL);
+	REFUSED(connect.revision, 3, -EINVAL);
 	REFUSED(data_len, DIW_MAX_PRIVATE - 3, -EMSGSIZE);
 #undef REFUSED
 	ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, NULL), 0);
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
-	diw_conn_attr_init(&ca);
+	ca = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	ca.data = data;
 	ca.data_len = DIW_MAX_PRIVATE - 3;
 	ck_assert_int_eq(diw_accept(ev.req, ud.qp, NULL), -EINVAL);
@@ -241,14 +241,13 @@ static int dead_end(struct diw_addr *to, int fill[2])
 /* Nobody listens; nobody answers. Told in bounded time. */
 START_TEST(nobody)
 {
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event ev;
 	struct diw_addr to;
 	uint64_t begin = diw_clock_ns();
 	int lfd, fill[2];
 
 	open_both(_i % 2 ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
-	diw_conn_attr_init(&ca);
 	lfd = dead_end(&to, fill);
 	if (_i < 2) {
 		close(fill[0]);
@@ -303,7 +302,7 @@ static void *wait_for_failure(void *arg)
 /* Whoever sleeps already wakes for the timeout of a connection that begins later. */
 START_TEST(timeout_of_others)
 {
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event ev;
 	struct diw_addr to;
 	uint64_t begin, took = DIW_NEVER;
@@ -311,7 +310,6 @@ START_TEST(timeout_of_others)
 	pthread_t t;
 
 	open_both(_i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
-	diw_conn_attr_init(&ca);
 	ca.timeout_ns = 100 * (int64_t)DIW_MS;
 	ck_assert_int_eq(diw_connect(b.qp, m.cm, &to, &ca), 0); /* the first is another's */
 	cm_expect(m.cm, &ev, DIW_CM_FAILED);
@@ -465,7 +463,7 @@ END_TEST
 START_TEST(many)
 {
 	static struct end from[MANY], to[MANY];
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event ev;
 	struct rlimit lim;
 	int n = 0;
@@ -474,9 +472,9 @@ START_TEST(many)
 	lim.rlim_cur = lim.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &lim);
 	cm_open(&m, _i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE, &(struct diw_listen_attr){
-			.backlog = MANY, .max_halfopen = MANY, .request_timeout_ns = 2 * KIT_LIMIT });
+			.size = sizeof(struct diw_listen_attr), .backlog = MANY, .max_halfopen = MANY,
+			.request_timeout_ns = 2 * KIT_LIMIT });
 	ck_assert_int_eq(diw_cm_create(m.k.dev, &far), 0);
-	diw_conn_attr_init(&ca);
 	ca.timeout_ns = 2 * KIT_LIMIT;
 	for (int i = 0; i < MANY; i++) {
 		rc_open(&from[i], &m);
@@ -548,12 +546,11 @@ static void answer(struct diw_cm_event *ev, int i)
 START_TEST(threads)
 {
 	struct diw_listener *other;
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_cm_event ev;
 	pthread_t t[2];
 
 	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
-	diw_listen_attr_init(&la);
 	ck_assert_int_eq(diw_addr_parse("127.0.0.1", 0, &la.local), 0);
 	busy = 2;
 	for (int i = 0; i < 2; i++)

@@ -30,11 +30,10 @@ static void close_two(void)
 
 START_TEST(moved)
 {
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event req, ev;
 
 	open_two(DIW_PROGRESS_THREAD);
-	diw_conn_attr_init(&ca);
 	ca.data = "private";
 	ca.data_len = 7;
 	ck_assert_int_eq(diw_connect(a.qp, far, &m.addr, &ca), 0);
@@ -53,9 +52,8 @@ START_TEST(moved)
 	cm_expect(n.cm, &ev, DIW_CM_DISCONNECTED);
 	cm_expect_none(m.cm, 5);
 	if (_i == 1) {
-		struct diw_listen_attr la;
+		struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 
-		diw_listen_attr_init(&la);
 		ck_assert_int_eq(diw_listen(m.cm, &la, &m.listener), 0);
 	}
 	close_two();
@@ -94,14 +92,12 @@ END_TEST
 /* Its time runs on where it is now. */
 START_TEST(moved_slow)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_cm_event req, ev;
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	uint64_t begin;
 
-	diw_conn_attr_init(&ca);
 	ca.timeout_ns = 2 * KIT_LIMIT;
-	diw_listen_attr_init(&la);
 	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* it has moved by then, however busy the machine */
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	cm_open(&n, DIW_PROGRESS_THREAD, NULL);
@@ -123,8 +119,8 @@ END_TEST
 
 static void late_attr(struct diw_conn_attr *ca, int64_t refused_ns)
 {
-	diw_conn_attr_init(ca);
-	ca->refused_ns = refused_ns;
+	*ca = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
+	ca->connect.refused_ns = refused_ns;
 }
 
 /* Refused again and again: it takes as long as was asked for, and fails as it does at once otherwise. */
@@ -150,12 +146,11 @@ END_TEST
 START_TEST(late_listener)
 {
 	struct diw_listener *late;
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_conn_attr ca;
 	struct diw_cm_event req, ev;
 
 	open_two(_i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
-	diw_listen_attr_init(&la);
 	close(raw_listen(&la.local, 1));
 	late_attr(&ca, 2 * KIT_LIMIT);
 	ca.timeout_ns = 2 * KIT_LIMIT;
@@ -190,9 +185,9 @@ static void connect_pair(const struct diw_addr *first, const struct diw_addr *se
 	plain_attr(&ca);
 	ca.data = "ports";
 	ca.data_len = 5;
-	ca.refused_ns = refused_ns;
+	ca.connect.refused_ns = refused_ns;
 	ca.timeout_ns = 2 * KIT_LIMIT;
-	ca.other_port = second->port;
+	ca.connect.other_port = second->port;
 	ck_assert_int_eq(diw_connect(a.qp, far, first, &ca), 0);
 }
 
@@ -248,7 +243,7 @@ END_TEST
 START_TEST(both_ports_refused)
 {
 	struct diw_addr shut[2];
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener *late = NULL;
 	struct diw_cm_event ev;
 	int fd;
@@ -260,7 +255,6 @@ START_TEST(both_ports_refused)
 	connect_pair(&shut[0], &shut[1], _i < 2 ? 2 * KIT_LIMIT : 20 * (int64_t)DIW_MS);
 	if (_i < 2) {
 		cm_expect_none(far, 20);
-		diw_listen_attr_init(&la);
 		la.local = shut[_i];
 		ck_assert_int_eq(diw_listen(n.cm, &la, &late), 0);
 		for (int i = 0; i < KIT_LIMIT_MS && diw_cm_get(n.cm, &ev, (int64_t)DIW_MS) < 0; i++)

@@ -179,10 +179,9 @@ static int trickled(void)
 /* The time is the whole request's. Its end falls between the 5th and the 20th octet if the machine lets us run. */
 START_TEST(trickle)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	int n = 0;
 
-	diw_listen_attr_init(&la);
 	la.request_timeout_ns = 100 * (int64_t)DIW_MS;
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	for (int i = 0; i < 10 && (n < 5 || n == 20); i++)
@@ -196,12 +195,11 @@ END_TEST
 /* The application does not answer. */
 START_TEST(unanswered)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_cm_event ev;
 	uint64_t begin;
 	int fd[2];
 
-	diw_listen_attr_init(&la);
 	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* until then the first is taken, however busy the machine */
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	rc_open(&e, &m);
@@ -261,12 +259,11 @@ END_TEST
 /* Silent ones fill the table: the next waits in the kernel, and after a second takes the place of the oldest. */
 START_TEST(halfopen_limit)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_cm_event ev;
 	uint64_t begin = diw_clock_ns();
 	int fd[5];
 
-	diw_listen_attr_init(&la);
 	la.max_halfopen = 4;
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	for (int i = 0; i < 5; i++)
@@ -288,10 +285,9 @@ END_TEST
 /* The one that makes room has just said something. */
 START_TEST(evicted_with_event)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	int fd[2];
 
-	diw_listen_attr_init(&la);
 	la.max_halfopen = 1;
 	cm_open(&m, DIW_PROGRESS_INLINE, &la);
 	fd[0] = dial(&m.addr);
@@ -311,11 +307,10 @@ END_TEST
 
 START_TEST(backlog)
 {
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_cm_event ev;
 	int fd[4];
 
-	diw_listen_attr_init(&la);
 	la.backlog = 2;
 	la.request_timeout_ns = 2 * KIT_LIMIT;
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);

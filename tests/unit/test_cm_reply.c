@@ -47,7 +47,7 @@ START_TEST(request_bytes)
 	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
 	lfd = raw_listen(&laddr, 5);
 	plain_attr(&a);
-	a.revision = requests[_i].revision;
+	a.connect.revision = requests[_i].revision;
 	a.crc = requests[_i].crc;
 	a.markers = requests[_i].markers;
 	a.rtr = requests[_i].rtr;
@@ -56,14 +56,14 @@ START_TEST(request_bytes)
 	fd = connect_to_hand(&a);
 	expect_frame(fd, false, requests[_i].request);
 	strcpy(reply, requests[_i].request);
-	if (a.revision == 2) {                  /* no more than the other holds, no peer-to-peer */
+	if (a.connect.revision == 2) {                  /* no more than the other holds, no peer-to-peer */
 		reply[8] = reply[9] = reply[12] = '0';
 		strcpy(reply + 13, "000");
 	}
 	send_frame(fd, true, reply);
 	cm_expect(m.cm, &ev, DIW_CM_ESTABLISHED);
 	ck_assert_ptr_eq(ev.qp, e.qp);
-	ck_assert_uint_eq(ev.revision, a.revision);
+	ck_assert_uint_eq(ev.revision, a.connect.revision);
 	ck_assert_int_eq(ev.crc, a.crc);
 	ck_assert(!ev.rfc7306);
 	end_close(&e);

@@ -28,7 +28,7 @@ START_TEST(fan_out)
 	struct end stranger;
 
 	attr_of(&attr);
-	attr.qkey = QKEY + 1;
+	attr.dgram.qkey = QKEY + 1;
 	end_open(&stranger, &k, &attr, 16);
 	attach_all();
 	ck_assert_int_eq(diw_qp_attach(stranger.qp, &group), 0);
@@ -103,7 +103,7 @@ START_TEST(header)
 	struct end e;
 
 	attr_of(&attr);
-	attr.grh = true;
+	attr.dgram.grh = true;
 	end_open(&e, &k, &attr, 16);
 	ck_assert_int_eq(diw_qp_attach(e.qp, &group), 0);
 	ck_assert_int_eq(end_recv(&e, 0, AREA, 1), 0);
@@ -302,12 +302,12 @@ START_TEST(refused)
 	ck_assert_int_eq(diw_qp_attach(to[0].qp, &a), -EINVAL);
 	attr_of(&attr);
 	attr.type = DIW_QP_UC;
-	attr.peer = from.addr;
+	attr.dgram.peer = from.addr;
 	end_open(&e, &k, &attr, 16);
 	ck_assert_int_eq(diw_qp_attach(e.qp, &group), -EINVAL);
 	end_close(&e);
 	attr_of(&attr);
-	attr.local.port = DIW_GROUP_PORT;
+	attr.dgram.local.port = DIW_GROUP_PORT;
 	attr.send_cq = attr.recv_cq = to[0].rcq;
 	ck_assert_int_eq(diw_qp_create(k.pd, &attr, &e.qp), -EINVAL);
 	/* The kernel's limit, and ours; both leave what there is. */

@@ -61,7 +61,7 @@ START_TEST(impaired)
 	attr_of(&attr);
 	attr.impair = spec[_i];
 	attr.rq_depth = 2 * n;
-	attr.grh = true;
+	attr.dgram.grh = true;
 	kit_open(&inl, DIW_PROGRESS_INLINE);
 	end_open(&e, &inl, &attr, 1024);
 	for (uint32_t i = 0; i < 2 * n; i++)

@@ -73,7 +73,7 @@ SPOIL(sge_17, x->max_sge = 17)
 SPOIL(inline_big, x->max_inline = 513)
 SPOIL(bad_type, x->type = 7)
 SPOIL(mulpdu_small, x->mulpdu = 127)
-SPOIL(record_0, x->record_timeout_ns = 0)
+SPOIL(record_0, x->dgram.record_timeout_ns = 0)
 
 START_TEST(a_queue_pair_that_cannot_be_says_why)
 {

@@ -45,9 +45,9 @@ static void open_qp(const char *local)
 	struct diw_qp_attr attr;
 
 	end_attr(&attr);
-	attr.any_addr = !local;
+	attr.dgram.any_addr = !local;
 	if (local)
-		ck_assert_int_eq(diw_addr_parse(local, 0, &attr.local), 0);
+		ck_assert_int_eq(diw_addr_parse(local, 0, &attr.dgram.local), 0);
 	end_open(&e, &k, &attr, 16);
 }
 

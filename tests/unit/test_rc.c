@@ -317,19 +317,18 @@ static const struct {
 START_TEST(every_wire)
 {
 	static const uint32_t lens[] = { 0, 1, 1000, 65521, 200000 };
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 	struct diw_qp_attr attr;
 	struct diw_qp_info info;
 	struct end e[2];
 
-	diw_conn_attr_init(&conn);
 	conn.crc = wires[_i].crc;
 	conn.markers = wires[_i].markers;
 	conn.plain = wires[_i].plain;
-	conn.revision = wires[_i].revision;
+	conn.connect.revision = wires[_i].revision;
 	conn.rtr = wires[_i].rtr;
 	rc_attr(&attr);
-	attr.packed = wires[_i].packed;
+	attr.rc.packed = wires[_i].packed;
 	attr.mulpdu = wires[_i].mulpdu;
 	pair_connect(&p, &e[0], &e[1], &attr, &conn);
 	ck_assert_int_eq(diw_qp_query(e[0].qp, &info), 0);
@@ -362,10 +361,9 @@ END_TEST
 START_TEST(no_ord)
 {
 	struct diw_send_wr rd = { .opcode = DIW_WR_READ };
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 	struct end a, b;
 
-	diw_conn_attr_init(&conn);
 	conn.ord = 0;
 	pair_connect(&p, &a, &b, NULL, &conn);
 	ck_assert_int_eq(rc_post(&p, &a, &rd, 0, 10), -EOPNOTSUPP);
@@ -379,7 +377,7 @@ START_TEST(read_too_early)
 {
 	struct diw_send_wr rd = { .wr_id = 1, .opcode = DIW_WR_READ }, after = { .wr_id = 2, .opcode = DIW_WR_WRITE };
 	struct diw_listener_info info;
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 	struct diw_qp_attr attr;
 	struct diw_cm_event ev;
 	struct diw_qp_error why;
@@ -394,7 +392,6 @@ START_TEST(read_too_early)
 	ck_assert_int_eq(rc_post(&p, &a, &rd, 0, 10), 0);
 	ck_assert_int_eq(rc_post(&p, &a, &after, 0, 10), 0);
 	ev = cm_event(&p, DIW_CM_CONNECT_REQUEST);
-	diw_conn_attr_init(&conn);
 	conn.ird = 0;
 	ck_assert_int_eq(diw_accept(ev.req, b.qp, &conn), 0);
 	wc = rc_wc(a.scq);
@@ -483,7 +480,7 @@ START_TEST(receive_never_comes)
 	struct end a, b;
 
 	rc_attr(&attr);
-	attr.rnr_timeout_ns = 20 * (int64_t)DIW_MS;
+	attr.rc.rnr_timeout_ns = 20 * (int64_t)DIW_MS;
 	pair_connect(&p, &a, &b, &attr, NULL);
 	ck_assert_int_eq(rc_post(&p, &a, &wr, 0, 10), 0);
 	ev = cm_event(&p, DIW_CM_DISCONNECTED);

@@ -69,9 +69,8 @@ static void until_phase(const struct end *e, enum diw_rc_phase phase)
 /* The initiator sends nothing: the responder waits for its first FPDU, and ends its half without. */
 START_TEST(test_disconnect)
 {
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 
-	diw_conn_attr_init(&conn);
 	conn.rtr = 0;
 	pair_open(&p, NULL, &conn);
 	until_phase(&p.a, DIW_RC_OPEN);
@@ -90,7 +89,7 @@ START_TEST(test_abort_keeps_nothing)
 	struct diw_qp_attr attr;
 
 	rc_attr(&attr);
-	attr.keep_recvs = true;
+	attr.rc.keep_recvs = true;
 	pair_open(&p, &attr, NULL);
 	until_phase(&p.b, DIW_RC_OPEN);
 	ck_assert_int_eq(diw_abort(p.a.qp), 0);

@@ -23,7 +23,7 @@ static void end_open_rd(struct end *e, const char *impair, const struct diw_addr
 	attr.impair = impair;
 	attr.sq_depth = attr.rq_depth = 2 * MANY;
 	if (local)
-		attr.local = *local;
+		attr.dgram.local = *local;
 	end_open(e, &k, &attr, 2 * MANY);
 }
 
@@ -349,7 +349,7 @@ START_TEST(a_fault_ends_the_queue_pair_that_asked_for_that)
 	end_close(&a);
 	end_attr(&attr);
 	attr.type = DIW_QP_RD;
-	attr.rd_error = DIW_RD_ERROR_QP;
+	attr.rd.error = DIW_RD_ERROR_QP;
 	end_open(&a, &k, &attr, 64);
 	ck_assert_int_eq(end_recv(&a, IN, 64, 70), 0);
 	ck_assert_int_eq(end_send(&a, &c, 1, 64, DIW_SEND_SIGNALED), 0);        /* waits for a receive */

@@ -253,7 +253,7 @@ START_TEST(more_than_slots)
 	kit_open(&k, DIW_PROGRESS_INLINE);
 	for (int i = 0; i < N; i++) {
 		end_attr(&attr);
-		attr.max_sources = attr.max_records = 16;
+		attr.dgram.max_sources = attr.dgram.max_records = 16;
 		attr.send_cq = attr.recv_cq = i ? e[0].rcq : NULL;
 		end_open(&e[i], &k, &attr, 16);
 	}

@@ -176,7 +176,7 @@ START_TEST(grh)
 	struct end g;
 
 	end_attr(&attr);
-	attr.grh = true;
+	attr.dgram.grh = true;
 	end_open(&g, &k, &attr, 16);
 	memset(k.mem, 0x5a, 100);
 	for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
@@ -343,7 +343,7 @@ START_TEST(left)
 	static struct pair p;
 
 	rc_attr(&attr);
-	attr.keep_recvs = true;
+	attr.rc.keep_recvs = true;
 	pair_open(&p, &attr, NULL);
 	for (int i = 0; i < 3; i++)
 		rc_recv(&p, &p.b, HALF, 1 << 20, i);
@@ -382,7 +382,7 @@ START_TEST(retries)
 	uint64_t ended;
 
 	rc_attr(&attr);
-	attr.keep_recvs = true;
+	attr.rc.keep_recvs = true;
 	pair_open(&p, &attr, NULL);
 	ck_assert_int_eq(diw_qp_set_retry(p.a.qp, -1), -EINVAL);
 	ck_assert_int_eq(diw_qp_set_retry(p.a.qp, (int64_t)retry), 0);
@@ -411,7 +411,7 @@ START_TEST(early)
 	static struct pair p;
 
 	rc_attr(&attr);
-	attr.early = _i;
+	attr.rc.early = _i;
 	pair_open(&p, &attr, NULL);
 	diw_abort(p.a.qp);
 	cm_event(&p, DIW_CM_DISCONNECTED);

@@ -157,7 +157,7 @@ START_TEST(a_destroyed_queue_pair_frees_its_port)
 		port = a.addr.port;
 		sleep_ms(3);                    /* the progress thread falls asleep on it */
 		end_close(&a);
-		attr.local.port = port;
+		attr.dgram.local.port = port;
 		end_open(&a, &k, &attr, 4);
 		end_close(&a);
 	}

@@ -442,7 +442,7 @@ START_TEST(uc)
 	end_attr(&attr);
 	attr.type = DIW_QP_UC;
 	attr.mulpdu = SEGMENT;
-	attr.peer = b.addr;
+	attr.dgram.peer = b.addr;
 	end_open(&e, &k, &attr, 16);
 	refuse_all(EPERM);
 	ck_assert_int_eq(diw_post_send(e.qp, &wr, NULL), 0);

@@ -60,22 +60,22 @@ SPOIL(sge_0, x->max_sge = 0)
 SPOIL(sge_17, x->max_sge = DIW_MAX_SGE + 1)
 SPOIL(inline_big, x->max_inline = DIW_MAX_INLINE + 1)
 SPOIL(bad_type, x->type = 7)
-SPOIL(bad_mode, x->record_mode = 2)
-SPOIL(uc_grh, x->type = DIW_QP_UC; x->grh = true)
+SPOIL(bad_mode, x->dgram.record_mode = 2)
+SPOIL(uc_grh, x->type = DIW_QP_UC; x->dgram.grh = true)
 SPOIL(mulpdu_small, x->mulpdu = 127)
 SPOIL(mulpdu_big, x->mulpdu = 65504)
-SPOIL(window_neg, x->reorder_window_ns = -1)
-SPOIL(record_0, x->record_timeout_ns = 0)
-SPOIL(reasm_0, x->reasm_timeout_ns = 0)
-SPOIL(read_neg, x->read_timeout_ns = -1)
-SPOIL(sources_0, x->max_sources = 0)
-SPOIL(records_0, x->max_records = 0)
-SPOIL(rcvbuf_0, x->rcvbuf = 0)
+SPOIL(window_neg, x->dgram.reorder_window_ns = -1)
+SPOIL(record_0, x->dgram.record_timeout_ns = 0)
+SPOIL(reasm_0, x->dgram.reasm_timeout_ns = 0)
+SPOIL(read_neg, x->dgram.read_timeout_ns = -1)
+SPOIL(sources_0, x->dgram.max_sources = 0)
+SPOIL(records_0, x->dgram.max_records = 0)
+SPOIL(rcvbuf_0, x->dgram.rcvbuf = 0)
 SPOIL(impair_bad, x->impair = "loss=nonsense")
 SPOIL(impaired_rc, x->type = DIW_QP_RC; x->impair = "delay=1ms")
 SPOIL(rc_alone, x->type = DIW_QP_RC; x->impair = NULL)
-SPOIL(port_taken, x->local = a.addr)
-SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->local))
+SPOIL(port_taken, x->dgram.local = a.addr)
+SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->dgram.local))
 
 START_TEST(queue_pairs_that_cannot_be)
 {
@@ -585,11 +585,11 @@ START_TEST(any_address)
 	for (int i = 0; i < 3; i++) {
 		kit_open(&k, DIW_PROGRESS_THREAD);
 		end_attr(&attr);
-		attr.any_addr = true;
+		attr.dgram.any_addr = true;
 		end_open(&b, &k, &attr, 16);
 		ck_assert_int_eq(diw_addr_parse(host[i], b.addr.port, &b.addr), 0);
 		end_attr(&attr);
-		ck_assert_int_eq(diw_addr_parse(i == 1 ? "::1" : "127.0.0.1", 0, &attr.local), 0);
+		ck_assert_int_eq(diw_addr_parse(i == 1 ? "::1" : "127.0.0.1", 0, &attr.dgram.local), 0);
 		end_open(&a, &k, &attr, 16);
 		ck_assert_int_eq(end_read(&a, &b, 0, 100000), 0);
 		wc = rc_wc(a.scq);

@@ -28,7 +28,7 @@ void kit_close(struct kit *k)
 
 void end_attr(struct diw_qp_attr *attr)
 {
-	diw_qp_attr_init(attr);
+	*attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	attr->impair = "";
 }
 

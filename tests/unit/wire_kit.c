@@ -49,14 +49,13 @@ static void hear(struct wire *w, const struct wire_attr *a, const char *key)
 
 static void shake_hands(struct wire *w, const struct wire_attr *a)
 {
-	struct diw_conn_attr conn;
+	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;
 	struct diw_addr at;
 	int lfd;
 
-	diw_conn_attr_init(&conn);
 	conn.crc = !a->no_crc;
 	conn.markers = a->markers;
-	conn.revision = a->rtr ? 2 : 1;
+	conn.connect.revision = a->rtr ? 2 : 1;
 	conn.rtr = a->rtr;
 	if (a->ird)
 		conn.ird = a->ird;
@@ -87,8 +86,8 @@ void wire_join(struct wire *w, const struct wire_attr *attr)
 
 	rc_attr(&qp);
 	qp.mulpdu = a.mulpdu;
-	qp.confirm = a.confirm;
-	qp.rnr_timeout_ns = a.rnr_ns;
+	qp.rc.confirm = a.confirm;
+	qp.rc.rnr_timeout_ns = a.rnr_ns;
 	end_open(&w->e, &w->p.k, &qp, 64);
 	w->r = (struct raw){ .crc = !a.no_crc, .tx_markers = a.markers, .rx_markers = a.markers };
 	shake_hands(w, &a);

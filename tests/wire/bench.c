@@ -42,7 +42,7 @@ static void open_memory(struct bench *b)
 
 void bench_open(struct bench *b, const struct diw_qp_attr *given)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 
 	memset(b, 0, sizeof *b);
 	b->net = net_new(1);
@@ -57,13 +57,11 @@ void bench_open(struct bench *b, const struct diw_qp_attr *given)
 	ck_assert_int_eq(diw_cq_create(b->host->dev, 1024, NULL, NULL, &b->rcq), 0);
 	if (given)
 		attr = *given;
-	else
-		diw_qp_attr_init(&attr);
-	attr.qkey = QKEY;
+	attr.dgram.qkey = QKEY;
 	attr.send_cq = b->scq;
 	attr.recv_cq = b->rcq;
 	if (attr.type == DIW_QP_UC)
-		attr.peer = b->peer;
+		attr.dgram.peer = b->peer;
 	ck_assert_int_eq(diw_qp_create(b->pd, &attr, &b->qp), 0);
 	open_memory(b);
 	ck_assert_int_eq(diw_qp_query(b->qp, &b->info), 0);

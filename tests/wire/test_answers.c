@@ -392,12 +392,11 @@ END_TEST
 START_TEST(uc)
 {
 	struct diw_addr stranger = net_addr4(0x0a000064, PEER_PORT);
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct bench u;
 	struct fields f;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	bench_open(&u, &attr);
 	f = send_fields(1, "x", 1);
@@ -467,16 +466,15 @@ static uint32_t fill_window(struct bench *u, uint32_t *number)
 /* Questions draw no more than they are; answers that nobody asked for, or that claim too much or too little. */
 START_TEST(uc_flow)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint32_t number = 0;
 	struct bench u;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	attr.max_inline = 512;
 	attr.sq_depth = 8192;
-	attr.rcvbuf = 1;
+	attr.dgram.rcvbuf = 1;
 	bench_open(&u, &attr);
 	flow_gram(&g, 7, 0, 12);
 	bench_refused(&u, &g, "rx_malformed");
@@ -508,12 +506,11 @@ END_TEST
 /* What an answer may open and shut at most: _i 0 all that can be said, 1 as little. */
 START_TEST(uc_flow_window)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint32_t number = 0, sent;
 	struct bench u;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	attr.max_inline = 512;
 	attr.sq_depth = 8192;

@@ -225,13 +225,12 @@ END_TEST
  * placed. */
 START_TEST(uc_without_receives)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_sge sge;
 	struct diw_recv_wr wr = { .wr_id = 5, .sge = &sge, .num_sge = 1 };
 	struct fields f;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	bench_open(&b, &attr);
 	ck_assert_int_eq(diw_qp_reset(b.qp), 0);         /* the bench has posted some */

@@ -80,12 +80,11 @@ static void post_many(uint32_t n)
 /* The goal: 10,000 sources, each with one open record and one partial send, in less than 40 MiB. */
 START_TEST(ten_thousand_sources)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	size_t before, memory, grown;
 
-	diw_qp_attr_init(&attr);
 	attr.rq_depth = 32768;
-	attr.record_timeout_ns = attr.reasm_timeout_ns = (int64_t)DIW_S;
+	attr.dgram.record_timeout_ns = attr.dgram.reasm_timeout_ns = (int64_t)DIW_S;
 	bench_open(&b, &attr);
 	post_many(2 * SOURCES + 100);
 	net_settle(b.net);
@@ -167,13 +166,12 @@ END_TEST
  * them is refused before a byte of it is placed. */
 START_TEST(record_flood)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	size_t most = 0;
 	uint64_t refused;
 
-	diw_qp_attr_init(&attr);
-	attr.max_sources = 256;
-	attr.max_records = 512;
+	attr.dgram.max_sources = 256;
+	attr.dgram.max_records = 512;
 	bench_open(&b, &attr);
 	for (uint32_t n = 0; n < 10 * SOURCES; n++) {
 		begin_record(n % SOURCES, n / SOURCES);
@@ -199,13 +197,12 @@ END_TEST
 /* One source, a million MSNs. */
 START_TEST(msn_flood)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_wc wc[64];
 	size_t most = 0;
 	int n;
 
-	diw_qp_attr_init(&attr);
-	attr.max_records = 64;
+	attr.dgram.max_records = 64;
 	bench_open(&b, &attr);
 	for (uint32_t i = 0; i < 1000000; i++) {
 		begin_record(0, i * 2654435761u);
@@ -230,12 +227,11 @@ END_TEST
 START_TEST(partial_send_flood)
 {
 	struct fields f = send_fields(7, "whole", 5);
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct gram g;
 	struct diw_wc wc;
 
-	diw_qp_attr_init(&attr);
-	attr.reasm_timeout_ns = (int64_t)DIW_S;
+	attr.dgram.reasm_timeout_ns = (int64_t)DIW_S;
 	bench_open(&b, &attr);
 	post_many(96);
 	for (uint32_t i = 0; i < SOURCES; i++) {

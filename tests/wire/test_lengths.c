@@ -20,10 +20,9 @@ static struct diw_mr *big_mr;
 
 static void open_bench(int type)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	unsigned access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_READ;
 
-	diw_qp_attr_init(&attr);
 	attr.type = type;
 	bench_open(&b, &attr);
 	big = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -58,10 +58,9 @@ static void image_of_parts(void)
 START_TEST(full_table)
 {
 	struct fields part = part_of_send(0), rec;
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int done = 0;
 
-	diw_qp_attr_init(&attr);
 	attr.rq_depth = 4096;
 	bench_open(&b, &attr);
 	for (int i = 0; i < 2000; i++)                   /* half of them may be held */
@@ -101,9 +100,8 @@ END_TEST
 START_TEST(proved_stays)
 {
 	struct fields part = part_of_send(0), f;
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&attr);
 	attr.rq_depth = 4096;
 	bench_open(&b, &attr);
 	for (int i = 0; i < 2000; i++)
@@ -194,11 +192,10 @@ END_TEST
 /* Four forged epochs hold all that an address may have; the real one is heard from its proof on. */
 START_TEST(crowded_address)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct fields f;
 
-	diw_qp_attr_init(&attr);
-	attr.record_timeout_ns = attr.reorder_window_ns = 100 * (int64_t)DIW_S;
+	attr.dgram.record_timeout_ns = attr.dgram.reorder_window_ns = 100 * (int64_t)DIW_S;
 	bench_open(&b, &attr);
 	for (uint16_t i = 1; i <= 4; i++) {
 		f = record_fields(b.mr->stag, i, TO, "01234567", 8);
@@ -226,13 +223,12 @@ END_TEST
  * the answers to its old self, whose late segments are refused. */
 START_TEST(restarted_reader)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct fields f;
 
-	diw_qp_attr_init(&attr);
 	attr.rate_limit = 20000;
 	attr.rate_burst = 1500;
-	attr.record_timeout_ns = attr.reorder_window_ns = 100 * (int64_t)DIW_S;
+	attr.dgram.record_timeout_ns = attr.dgram.reorder_window_ns = 100 * (int64_t)DIW_S;
 	bench_open(&b, &attr);
 	f = read_fields(1, 1, 0, REGION, b.mr->stag, TO);
 	inject(&b.peer, &f);
@@ -292,9 +288,8 @@ END_TEST
 
 static void open_uc(void)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	bench_open(&b, &attr);
 }
@@ -537,10 +532,9 @@ START_TEST(held_back)
 {
 	uint32_t peers = _i == 1 ? 8 : 128, honest = 1000;
 	struct diw_addr me = reader(honest);
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint64_t begun;
 
-	diw_qp_attr_init(&attr);
 	attr.rate_limit = 20000;
 	attr.rate_burst = 1500;
 	bench_open(&b, &attr);

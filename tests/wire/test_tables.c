@@ -43,12 +43,11 @@ static void image_of_first(void)
 /* Nanoseconds a message for N first segments whose MSNs are STEP apart, a few at a time; no timer ends a message. */
 static uint64_t time_of(uint8_t op, uint32_t n, uint32_t step)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint64_t begun;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
-	attr.record_timeout_ns = attr.reorder_window_ns = attr.reasm_timeout_ns = 10 * (int64_t)DIW_S;
+	attr.dgram.record_timeout_ns = attr.dgram.reorder_window_ns = attr.dgram.reasm_timeout_ns = 10 * (int64_t)DIW_S;
 	bench_open(&b, &attr);
 	begun = cpu();
 	for (uint32_t i = 0; i < n; i++) {
@@ -86,14 +85,13 @@ END_TEST
  * again the message arrives as if that segment had been lost. */
 START_TEST(refused_chunk_opens_nothing)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct fields f;
 	struct gram g;
 	struct diw_wc wc;
 	uint32_t n = 0;
 
-	diw_qp_attr_init(&attr);
-	attr.record_mode = DIW_RECORD_CHUNK;
+	attr.dgram.record_mode = DIW_RECORD_CHUNK;
 	bench_open(&b, &attr);
 	for (uint32_t i = 0; i < 1024; i++) {   /* fills it */
 		f = record_fields(b.mr->stag, i, TO, "w", 1);
@@ -126,11 +124,11 @@ END_TEST
 /* "For ever" is a time-out like another: the source does not expire under its open record and its partial send. */
 START_TEST(longest_timeouts)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
-	attr.record_timeout_ns = attr.reasm_timeout_ns = attr.reorder_window_ns = attr.read_timeout_ns = INT64_MAX;
+	attr.dgram.record_timeout_ns = attr.dgram.reasm_timeout_ns = INT64_MAX;
+	attr.dgram.reorder_window_ns = attr.dgram.read_timeout_ns = INT64_MAX;
 	bench_open(&b, &attr);
 	first_segment(&g, OP_WRITE_RECORD, 7);
 	bench_inject(&b, &g);
@@ -149,12 +147,11 @@ END_TEST
 /* Two threads step a device, one with a clock that it read before: nothing may come of the difference. */
 START_TEST(a_late_clock)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct fields f;
 	struct diw_wc wc;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.rate_limit = 1000;
 	attr.rate_burst = 100;
 	bench_open(&b, &attr);
@@ -194,10 +191,9 @@ START_TEST(a_debt_of_seconds)
 {
 	struct diw_sge sge;
 	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint64_t begun;
 
-	diw_qp_attr_init(&attr);
 	attr.rate_limit = 100;
 	attr.rate_burst = 1;
 	bench_open(&b, &attr);

@@ -275,11 +275,10 @@ END_TEST
 
 START_TEST(receive_uc_write)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct bench b;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	bench_open(&b, &attr);
 	gram_hex(&g, V9_UC_WRITE);
@@ -368,12 +367,11 @@ START_TEST(send_segments)
 {
 	static const char data[200] = "abcdefghijklmnopqrstuvwxyz";
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct fields f;
 	struct bench b;
 	struct gram g;
 
-	diw_qp_attr_init(&attr);
 	attr.mulpdu = 128;
 	attr.max_inline = 200;
 	bench_open(&b, &attr);
@@ -400,10 +398,9 @@ END_TEST
 START_TEST(send_uc_write)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .stag = 0xa1b2c37e, .to = TO };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct bench b;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	bench_open(&b, &attr);
 	post(&b, &wr, "\xff\xfe\xfd\xfc", 4);
@@ -417,15 +414,14 @@ START_TEST(send_flow)
 {
 	static const uint8_t data[512];
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .stag = 0xa1b2c37e, .to = TO };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct bench b;
 	struct gram g;
 	int i;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_UC;
 	attr.max_inline = sizeof data;
-	attr.rcvbuf = 4 * 0x200000;
+	attr.dgram.rcvbuf = 4 * 0x200000;
 	bench_open(&b, &attr);
 	gram_hex(&g, V14_QUESTION);
 	bench_inject(&b, &g);

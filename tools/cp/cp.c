@@ -262,7 +262,7 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 	int rc = outgoing_open(&c->out);
 
 	if (!rc && !c->rc) {
-		rc = local_addr_for(&c->dst, &attr->local);
+		rc = local_addr_for(&c->dst, &attr->dgram.local);
 		if (rc)
 			rc = tool_failed("%s: %s", c->host, strerror(-rc));
 	}
@@ -378,11 +378,9 @@ static int copy_to_group(struct copy_args *a)
 
 static int cp_run(int argc, char **argv)
 {
-	struct copy_args a = { .c = { .message = XFER_MESSAGE }, .port = DIW_PORT };
-	int rc;
+	struct copy_args a = { .c = { .message = XFER_MESSAGE }, .port = DIW_PORT, .attr = DIW_QP_ATTR_INIT };
+	int rc = copy_options(&a, argc, argv);
 
-	diw_qp_attr_init(&a.attr);
-	rc = copy_options(&a, argc, argv);
 	if (!rc)
 		rc = copy_check(&a, argc - optind);
 	if (rc)

@@ -46,7 +46,7 @@ int group_open(struct xfer_port *p, const struct group_options *o, struct diw_qp
 		return rc;
 	if (!diw_addr_is_multicast(addr))
 		return tool_usage("--group %s: not a multicast address (224.0.0.0/4 or ff00::/8)", o->group);
-	rc = group_local(o->dev, addr, &attr->local);
+	rc = group_local(o->dev, addr, &attr->dgram.local);
 	if (rc)
 		return rc;
 	return xfer_open(p, o->dev, o->dev ? NULL : addr, attr);

@@ -480,7 +480,7 @@ static int receiver_options(struct receiver *r, struct group_options *g, struct 
 		switch (opt) {
 		case 'j': r->json = true; break;
 		case 'f': r->force = true; break;
-		case 'p': rc = opt_port(optarg, &attr->local.port); break;
+		case 'p': rc = opt_port(optarg, &attr->dgram.local.port); break;
 		case 'c': rc = opt_number("--count", optarg, 1, 1000000000, &r->max_files); break;
 		case 'I': attr->impair = optarg; break;
 		case 'g': g->group = optarg; break;
@@ -506,10 +506,10 @@ static int receive_from_peers(struct receiver *r, struct diw_qp_attr *attr, cons
 {
 	int rc;
 
-	attr->any_addr = true;
+	attr->dgram.any_addr = true;
 	rc = xfer_open(&r->port, NULL, NULL, attr);
 	if (!rc)
-		rc = serve_rc(r, attr->local.port);
+		rc = serve_rc(r, attr->dgram.local.port);
 	if (!rc && !r->json) {
 		printf("receiving into %s on UDP%s port %u\n", dir, r->rc.listener ? " and TCP" : "",
 		       r->port.ep.info.local.port);
@@ -524,7 +524,7 @@ static int receive_from_peers(struct receiver *r, struct diw_qp_attr *attr, cons
 
 static int receive_from_group(const struct receiver *r, struct group_options *g, struct diw_qp_attr *attr)
 {
-	attr->local.port = 0;
+	attr->dgram.local.port = 0;
 	g->count = r->max_files;
 	g->dirfd = r->dirfd;
 	g->json = r->json;
@@ -536,13 +536,12 @@ static int recv_run(int argc, char **argv)
 {
 	struct receiver *r = calloc(1, sizeof *r);
 	struct group_options group = { 0 };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
 	if (!r)
 		return tool_failed("out of memory");
-	diw_qp_attr_init(&attr);
-	attr.local.port = DIW_PORT;
+	attr.dgram.local.port = DIW_PORT;
 	rc = receiver_options(r, &group, &attr, argc, argv);
 	r->dirfd = rc ? -1 : open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (!rc && r->dirfd < 0)

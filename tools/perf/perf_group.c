@@ -23,7 +23,7 @@ int group_end_open(struct endpoint *e, const struct group_plan *p, const struct 
 {
 	int rc = endpoint_open(e, p->dev, p->dev ? NULL : to, 4096, false);
 
-	attr->any_addr = true;
+	attr->dgram.any_addr = true;
 	return rc ? rc : endpoint_qp(e, attr);
 }
 

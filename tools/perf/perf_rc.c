@@ -13,12 +13,11 @@ static int rc_failed(const char *what, int err)
 int rc_rig_open(struct rig *r)
 {
 	struct diw_listener_info info;
-	struct diw_listen_attr attr;
+	struct diw_listen_attr attr = DIW_LISTEN_ATTR_INIT;
 	int rc = diw_cm_create(r->ep.dev, &r->cm);
 
 	if (rc || r->side.client)
 		return rc ? rc_failed("channel", rc) : 0;
-	diw_listen_attr_init(&attr);
 	attr.local = r->side.local;
 	attr.local.port = 0;
 	rc = diw_listen(r->cm, &attr, &r->listener);
@@ -32,14 +31,14 @@ int rc_rig_open(struct rig *r)
 
 static void rig_conn_attr(const struct rig *r, struct diw_conn_attr *attr)
 {
-	diw_conn_attr_init(attr);
+	*attr = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	attr->ird = attr->ord = RIG_READS;
 	attr->crc = !r->pc.no_crc;
 	attr->markers = r->pc.markers;
 	attr->timeout_ns = (int64_t)PERF_PATIENCE_NS;
 	raw_tcp_congestion_choice(attr->congestion);         /* as the baselines have */
-	attr->local = r->side.local;
-	attr->local.port = 0;
+	attr->connect.local = r->side.local;
+	attr->connect.local.port = 0;
 }
 
 int rc_rig_connect(struct rig *r)

@@ -92,29 +92,28 @@ static int make_memory(struct rig *r)
 static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 {
 	bool is_rc = perf_is_rc(r->pc.qp);
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
-	diw_qp_attr_init(&attr);
 	attr.type = is_rc ? DIW_QP_RC : r->pc.qp == PERF_UC ? DIW_QP_UC : r->pc.qp == PERF_RD ? DIW_QP_RD : DIW_QP_UD;
 	if (!is_rc)
-		attr.local = r->side.local;
-	attr.local.port = is_rc ? 0 : port;
+		attr.dgram.local = r->side.local;
+	attr.dgram.local.port = is_rc ? 0 : port;
 	if (attr.type == DIW_QP_UC) {
-		attr.peer = r->side.peer;
-		attr.peer.port = peer_port;
+		attr.dgram.peer = r->side.peer;
+		attr.dgram.peer.port = peer_port;
 	}
-	attr.confirm = r->pc.qp == PERF_RC_CONFIRM;
+	attr.rc.confirm = r->pc.qp == PERF_RC_CONFIRM;
 	attr.mulpdu = r->pc.mulpdu;
 	attr.impair = r->side.impair;
 	attr.max_sge = 1;
 	attr.max_inline = DIW_MAX_INLINE;
 	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
-	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.rcvbuf * 2ull, r->pc.size);
+	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.dgram.rcvbuf * 2ull, r->pc.size);
 	attr.rq_depth = recv_depth(r);
-	attr.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
+	attr.dgram.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
-		attr.record_timeout_ns = attr.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
+		attr.dgram.record_timeout_ns = attr.dgram.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
 	rc = endpoint_open_over(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
 				r->pc.mode == PERF_EVENTS, r->pc.llp);
 	if (!rc)

@@ -43,19 +43,18 @@ static int sink_open(struct sink *s, const struct group_plan *p, const cJSON *o)
 {
 	const char *to = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "to"));
 	uint16_t port = (uint16_t)ctl_number(o, "port");
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_addr addr;
 	char buf[DIW_ADDR_STRLEN];
 	int rc;
 
 	if (!to || !(ctl_number(o, "size") >= 1) || ctl_number(o, "size") > DIW_MAX_SEND || opt_host(to, port, &addr))
 		return tool_failed("the sender says nothing that makes sense");
-	diw_qp_attr_init(&attr);
 	attr.rq_depth = RECVS;
 	attr.max_inline = 64;
 	attr.mulpdu = (uint32_t)ctl_number(o, "mulpdu");
 	attr.impair = p->impair;
-	attr.local.port = group_is_multicast(&addr) ? 0 : port;
+	attr.dgram.local.port = group_is_multicast(&addr) ? 0 : port;
 	s->credit = (uint32_t)ctl_number(o, "credit");
 	rc = group_end_open(&s->ep, p, &addr, &attr);
 	if (!rc)

@@ -38,14 +38,13 @@ static const char *source_mode(const struct group_plan *p)
 
 static int source_open(struct source *s)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
-	diw_qp_attr_init(&attr);
 	attr.sq_depth = attr.rq_depth = 2 * WINDOW_MAX;
 	attr.mulpdu = (uint32_t)s->p->mulpdu;
 	attr.impair = s->p->impair;
-	attr.broadcast = true;
+	attr.dgram.broadcast = true;
 	rc = group_end_open(&s->ep, s->p, &s->p->to, &attr);
 	if (!rc)
 		rc = inbox_open(&s->in, s->ep.pd, s->ep.qp, SINK_SLOTS, 64);

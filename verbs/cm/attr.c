@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Attributes of connections and listeners: defaults, checks, and what the negotiation and TCP take of them. */
+/* Attributes of connections: checks, and what the negotiation and TCP take of them. */
 #include <errno.h>
 
 #include "base/log.h"
+#include "verbs/attr_take.h"
 #include "verbs/cm/int.h"
-
-#define DEFAULT_TIMEOUT_NS ((int64_t)(10 * DIW_S))
-
-void diw_conn_attr_init(struct diw_conn_attr *attr)
-{
-	*attr = (struct diw_conn_attr){
-		.ird = 16, .ord = 16, .crc = true, .rtr = DIW_RTR_WRITE | DIW_RTR_READ,
-		.timeout_ns = DEFAULT_TIMEOUT_NS,
-		.revision = 2,
-	};
-}
-
-void diw_listen_attr_init(struct diw_listen_attr *attr)
-{
-	*attr = (struct diw_listen_attr){
-		.backlog = 128, .max_halfopen = 1024, .request_timeout_ns = DEFAULT_TIMEOUT_NS,
-	};
-}
 
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 {
@@ -36,20 +19,20 @@ int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 		return diw_fail(-EINVAL, "connecting: timeout_ns %lld: not positive", (long long)a->timeout_ns);
 	if (a->dscp > 63)
 		return diw_fail(-EINVAL, "connecting: dscp %u: more than 63", a->dscp);
-	if (a->revision > 2)
-		return diw_fail(-EINVAL, "connecting: revision %u: more than 2", a->revision);
+	if (a->connect.revision > 2)
+		return diw_fail(-EINVAL, "connecting: connect.revision %u: more than 2", a->connect.revision);
 	if (a->data_len && !a->data)
 		return diw_fail(-EINVAL, "connecting: %u bytes of private data at NULL", a->data_len);
 	if (a->data_len > most)
 		return diw_fail(-EMSGSIZE, "connecting: %u bytes of private data: more than %u", a->data_len, most);
-	return 0;
+	return diw_attr_check_reserved("connecting", "connect", a->connect.reserved);
 }
 
 void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a)
 {
 	*ask = (struct diw_cm_ask){
 		.crc = a->crc, .markers = a->markers, .plain = a->plain, .rtr = (uint8_t)a->rtr,
-		.revision = a->revision, .ird = a->ird, .ord = a->ord,
+		.revision = a->connect.revision, .ird = a->ird, .ord = a->ord,
 	};
 }
 

@@ -414,8 +414,8 @@ void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, 
 
 	c->nego->sa = *sa;
 	c->nego->until = diw_until(now, a->timeout_ns);
-	c->nego->again_until = diw_min64(c->nego->until, diw_until(now, a->refused_ns));
-	c->nego->other_port = a->other_port;
+	c->nego->again_until = diw_min64(c->nego->until, diw_until(now, a->connect.refused_ns));
+	c->nego->other_port = a->connect.other_port;
 	c->nego->request = c->nego->len;
 	diw_cm_arm(c->e, &c->item, c->nego->until);
 }

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "verbs/attr_take.h"
 
 static int attempt_begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst,
 			 const struct diw_conn_attr *a)
 {
 	struct diw_dev *dev = qp->dev;
-	struct diw_stream_attr sa = { .local = a->local, .peer = *dst, .self = a->self };
+	struct diw_stream_attr sa = { .local = a->connect.local, .peer = *dst, .self = a->connect.self };
 	struct diw_stream *s;
 	struct diw_cm_conn *c;
 	int rc;
@@ -43,13 +44,11 @@ static int attempt_begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_
 int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr)
 {
 	char name[DIW_ADDR_STRLEN];
-	struct diw_conn_attr a;
-	int rc;
+	struct diw_conn_attr a = DIW_CONN_ATTR_INIT;
+	int rc = diw_attr_take("diw_connect", &a, sizeof a, attr);
 
-	diw_conn_attr_init(&a);
-	if (attr)
-		a = *attr;
-	rc = diw_cm_attr_check(&a, a.revision == 2);
+	if (rc == 0)
+		rc = diw_cm_attr_check(&a, a.connect.revision == 2);
 	if (rc == 0 && (qp->ops->type != DIW_QP_RC || qp->dev != cm->dev))
 		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
 			      "the channel is of another device than the queue pair");

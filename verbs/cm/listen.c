@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "verbs/attr_take.h"
 #include "verbs/capture.h"
 
 #define ACCEPT_SHARE 16              /* connections a step */
@@ -186,13 +187,12 @@ static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **out)
 {
 	char name[DIW_ADDR_STRLEN];
-	struct diw_listen_attr a;
+	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener *l;
-	int rc;
+	int rc = diw_attr_take("diw_listen", &a, sizeof a, attr);
 
-	diw_listen_attr_init(&a);
-	if (attr)
-		a = *attr;
+	if (rc < 0)
+		return rc;
 	if (a.backlog < 1 || a.backlog > 65535)
 		return diw_fail(-EINVAL, "diw_listen: backlog %d: not 1 to 65535", a.backlog);
 	if (a.max_halfopen < 1 || a.request_timeout_ns <= 0)
@@ -322,12 +322,11 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr)
 {
 	struct diw_cm_conn *c = &req->conn;
-	struct diw_conn_attr a;
-	int rc;
+	struct diw_conn_attr a = DIW_CONN_ATTR_INIT;
+	int rc = diw_attr_take("diw_accept", &a, sizeof a, attr);
 
-	diw_conn_attr_init(&a);
-	if (attr)
-		a = *attr;
+	if (rc < 0)
+		return rc;
 	if (qp->ops->type != DIW_QP_RC || qp->dev != c->e->dev)
 		return diw_fail(-EINVAL, "diw_accept: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
 				"the queue pair is of another device than the request");

@@ -58,12 +58,11 @@ static struct cma_id *conn_id_find(const struct diw_qp *qp)
 static int listen_rc(struct cma_id *id)
 {
 	struct cma_dev *dev = id->dev ? id->dev : cma_dev_any();
-	struct diw_listen_attr a;
+	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 	int rc;
 
 	if (!dev)
 		return errno;
-	diw_listen_attr_init(&a);
 	a.local = id->local;
 	a.local.port = diw_port_tcp(id->local.port);
 	a.v6only = id->afonly;
@@ -161,9 +160,9 @@ static uint16_t at_most(uint16_t n)
 
 static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const struct rdma_conn_param *p)
 {
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->timeout_ns = CMA_TIMEOUT_NS;
-	a->refused_ns = REFUSED_NS;
+	a->connect.refused_ns = REFUSED_NS;
 	a->keepalive_s = KEEPALIVE_S;
 	a->dscp = id->tos >> 2;
 	a->ird = id->req ? at_most(id->ord) : DIW_MAX_IRD;
@@ -207,10 +206,10 @@ static int connect_rc(struct cma_id *id, const struct rdma_conn_param *p)
 
 	if (!qp)
 		return EINVAL;
-	a.other_port = diw_port_dial(&to);
-	a.local = id->local;
+	a.connect.other_port = diw_port_dial(&to);
+	a.connect.local = id->local;
 	if (id->any_port || id->hold < 0)
-		a.local.port = 0;
+		a.connect.local.port = 0;
 	cma_hold_drop(id);
 	if (id->data && !a.data_len) {
 		a.data = id->data;

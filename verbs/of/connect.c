@@ -88,11 +88,10 @@ static struct of_rc_port *new_port(struct of_rc *rc)
 {
 	struct of_rc_port *p = calloc(1, sizeof *p);
 	struct diw_listener_info info;
-	struct diw_listen_attr a;
+	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 
 	if (!p)
 		return NULL;
-	diw_listen_attr_init(&a);
 	a.backlog = 2 * SLOTS;
 	a.max_halfopen = MAX_HALFOPEN;
 	a.request_timeout_ns = PATIENCE_NS;
@@ -198,7 +197,7 @@ static bool connects(const struct of_qp *qp)
 static void of_conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_t hello[DIW_QP_HELLO_LEN])
 {
 	diw_qp_hello_put(hello, &(struct diw_qp_hello){ qp->qp.qp_num, qp->attr.dest_qp_num, qp->attr.rq_psn & PSN });
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->data = hello;
 	a->data_len = DIW_QP_HELLO_LEN;
 	a->ird = qp->attr.max_dest_rd_atomic;   /* and one for the Read that confirms */
@@ -208,7 +207,7 @@ static void of_conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_
 	a->timeout_ns = PATIENCE_NS;
 	a->keepalive_s = KEEPALIVE_S;
 	a->dscp = qp->attr.ah_attr.grh.traffic_class >> 2;
-	a->local = qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index];
+	a->connect.local = qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index];
 }
 
 static bool is_self(const struct of_qp *qp)
@@ -273,7 +272,7 @@ int of_rc_rtr(struct of_qp *qp)
 	}
 	drop_request(qp);
 	of_conn_attr(&a, qp, hello);
-	a.self = is_self(qp);
+	a.connect.self = is_self(qp);
 	return -diw_connect(qp->diw, qp->ctx->rc->conns.cm, &qp->peer, &a);
 }
 

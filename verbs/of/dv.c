@@ -41,19 +41,19 @@ void of_dv_attr(struct diw_qp_attr *a, const struct diwdv_qp_attr *dv)
 	const uint32_t mask = dv->comp_mask;
 
 	if (mask & DIWDV_QP_FLAGS) {
-		a->record_mode = dv->flags & DIWDV_QP_CHUNKS ? DIW_RECORD_CHUNK : DIW_RECORD_MESSAGE;
-		a->record_close_last = dv->flags & DIWDV_QP_LAST_CLOSES;
+		a->dgram.record_mode = dv->flags & DIWDV_QP_CHUNKS ? DIW_RECORD_CHUNK : DIW_RECORD_MESSAGE;
+		a->dgram.record_close_last = dv->flags & DIWDV_QP_LAST_CLOSES;
 	}
 	if (mask & DIWDV_QP_SEGMENT)
 		a->mulpdu = dv->segment;
 	if (mask & DIWDV_QP_MAX_RECORDS)
-		a->max_records = dv->max_records;
+		a->dgram.max_records = dv->max_records;
 	if (mask & DIWDV_QP_REORDER_WINDOW)
-		a->reorder_window_ns = ns(dv->reorder_window_ns);
+		a->dgram.reorder_window_ns = ns(dv->reorder_window_ns);
 	if (mask & DIWDV_QP_RECORD_TIMEOUT)
-		a->record_timeout_ns = ns(dv->record_timeout_ns);
+		a->dgram.record_timeout_ns = ns(dv->record_timeout_ns);
 	if (mask & DIWDV_QP_READ_TIMEOUT)
-		a->read_timeout_ns = ns(dv->read_timeout_ns);
+		a->dgram.read_timeout_ns = ns(dv->read_timeout_ns);
 }
 
 /* ---- Records ---- */

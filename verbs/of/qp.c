@@ -80,9 +80,8 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 		[IBV_QPT_RC] = DIW_QP_RC, [IBV_QPT_UC] = DIW_QP_UC, [IBV_QPT_UD] = DIW_QP_UD,
 	};
 	const struct ibv_qp_init_attr *init = &qp->init;
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&a);
 	a.type = types[init->qp_type];
 	a.send_cq = ((struct of_cq *)init->send_cq)->diw;
 	a.recv_cq = ((struct of_cq *)init->recv_cq)->diw;
@@ -92,16 +91,16 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.max_sge = init->cap.max_send_sge;
 	a.max_inline = init->cap.max_inline_data;
 	a.sq_sig_all = init->sq_sig_all;
-	a.grh = a.type == DIW_QP_UD;
+	a.dgram.grh = a.type == DIW_QP_UD;
 	/* A peer may use any of the device's GIDs. */
-	a.any_addr = a.type != DIW_QP_RC && qp->ctx->ngids > 1;
-	a.early = true;
-	a.keep_recvs = !qp->rnic;
+	a.dgram.any_addr = a.type != DIW_QP_RC && qp->ctx->ngids > 1;
+	a.rc.early = true;
+	a.rc.keep_recvs = !qp->rnic;
 	/* For ever, as rnr_retry 7 says; a sender of ours with less tells (of_rc_rts). */
-	a.rnr_timeout_ns = INT64_MAX;
+	a.rc.rnr_timeout_ns = INT64_MAX;
 	/* A message of UC that stands still has lost nothing yet: its sender may not run for a while. */
 	if (a.type == DIW_QP_UC)
-		a.reasm_timeout_ns = a.record_timeout_ns = UC_PATIENCE_NS;
+		a.dgram.reasm_timeout_ns = a.dgram.record_timeout_ns = UC_PATIENCE_NS;
 	a.num = num;
 	a.ctx = qp;
 	if (dv)

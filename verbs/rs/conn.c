@@ -46,7 +46,7 @@ static bool same_host(const struct diw_addr *a, const struct diw_addr *b)
 static void rs_conn_attr(const struct rs *s, struct diw_conn_attr *a, uint8_t hello[RS_HELLO])
 {
 	rs_stream_hello(s, hello);
-	diw_conn_attr_init(a);
+	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->data = hello;
 	a->data_len = RS_HELLO;
 	a->ird = a->ord = 1;
@@ -73,10 +73,10 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 	rs_conn_attr(s, &a, hello);
 	a.crc = !same_host(&source, peer);
 	if (s->bound) {
-		a.local = source;
-		a.local.port = s->local.port;
+		a.connect.local = source;
+		a.connect.local.port = s->local.port;
 	}
-	a.other_port = diw_port_dial(&to);
+	a.connect.other_port = diw_port_dial(&to);
 	rs_hold_drop(s);
 	s->state = RS_CONNECTING;
 	s->peer = *peer;
@@ -161,12 +161,11 @@ int diw_rs_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 static int begin_listen(struct rs *s)
 {
-	struct diw_listen_attr a;
+	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 	int rc = rs_dev_of(&s->local, &s->dev);
 
 	if (rc < 0)
 		return rc;
-	diw_listen_attr_init(&a);
 	a.local = s->local;
 	a.local.port = diw_port_tcp(s->local.port);
 	a.v6only = s->opt.v6only;

@@ -59,7 +59,7 @@ static int open_dgram(struct rs *s, const struct diw_addr *local)
 {
 	struct rs_dgram *d = calloc(1, sizeof *d);
 	struct diw_qp_info info;
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 	int rc;
 
 	if (!d)
@@ -68,13 +68,12 @@ static int open_dgram(struct rs *s, const struct diw_addr *local)
 	rc = rs_dev_of(local, &s->dev);
 	if (rc == 0)
 		rc = open_memory(s, d);
-	diw_qp_attr_init(&a);
 	a.sq_depth = TX;
 	a.rq_depth = RX;
 	a.max_sge = 1;
-	a.qkey = QKEY;
-	a.local = *local;
-	a.any_addr = diw_route_is_any(local);
+	a.dgram.qkey = QKEY;
+	a.dgram.local = *local;
+	a.dgram.any_addr = diw_route_is_any(local);
 	if (rc == 0)
 		rc = rs_open_qp(s, &a, RX + TX);
 	for (unsigned i = 0; rc == 0 && i < RX; i++)

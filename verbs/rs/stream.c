@@ -65,20 +65,19 @@ static int post_slot(struct rs *s, unsigned slot)
 int rs_stream_new(struct rs *s)
 {
 	struct rs_stream *st = calloc(1, sizeof *st);
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 	int rc;
 
 	if (!st)
 		return -ENOMEM;
 	s->stream = st;
 	rc = map_memory(s, st);
-	diw_qp_attr_init(&a);
 	a.type = DIW_QP_RC;
 	a.sq_depth = RS_MAX_SLOTS + SQ_SPARE;
 	a.rq_depth = st->rx.n + RS_CONTROL;
 	a.max_sge = 1;
 	a.max_inline = DIW_MAX_INLINE;
-	a.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits never finds none */
+	a.rc.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits never finds none */
 	if (rc == 0)
 		rc = rs_open_qp(s, &a, a.sq_depth + a.rq_depth);
 	for (unsigned i = 0; rc == 0 && i < a.rq_depth; i++)

@@ -38,7 +38,7 @@ static void must(int rc, const char *what)
 static void open_all(void)
 {
 	struct diw_pd *pd;
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_qp_info info;
 
 	MUST(diw_dev_open("diw_lo", NULL, &dev));
@@ -48,10 +48,9 @@ static void open_all(void)
 	MUST(diw_cm_create(dev, &cm));
 	MUST(diw_cq_create(dev, 1024, NULL, NULL, &cq));
 	MUST(diw_cq_create(dev, 1024, ch, NULL, &scq));
-	diw_qp_attr_init(&attr);
 	attr.send_cq = scq;
 	attr.recv_cq = cq;
-	attr.qkey = QKEY;
+	attr.dgram.qkey = QKEY;
 	MUST(diw_qp_create(pd, &attr, &qp));
 	MUST(diw_qp_query(qp, &info));
 	self = info.local;

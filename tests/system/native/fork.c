@@ -38,7 +38,7 @@ static void say(int good, const char *what)
 
 static int node_open(struct node *n)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_qp_info info;
 
 	n->src = malloc(SIZE);
@@ -50,7 +50,6 @@ static int node_open(struct node *n)
 	    diw_mr_reg(n->pd, n->src, SIZE, DIW_ACCESS_LOCAL_READ, &n->from) ||
 	    diw_mr_reg(n->pd, n->sink, SIZE, DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE, &n->to))
 		return -1;
-	diw_qp_attr_init(&attr);
 	attr.send_cq = attr.recv_cq = n->cq;
 	if (diw_qp_create(n->pd, &attr, &n->a) || diw_qp_create(n->pd, &attr, &n->b) || diw_qp_query(n->b, &info))
 		return -1;
@@ -83,7 +82,7 @@ static int all_dead(struct node *n)
 	struct diw_dev_info dev_info;
 	struct diw_qp_info qp_info;
 	struct diw_qp_error error;
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_event event;
 	struct diw_wc wc;
 	struct diw_pd *pd;
@@ -95,9 +94,8 @@ static int all_dead(struct node *n)
 	struct diw_record_info record;
 	uint64_t value;
 
-	diw_qp_attr_init(&attr);
 	attr.send_cq = attr.recv_cq = n->cq;
-	attr.local = n->b_addr;         /* taken, which does not matter any more */
+	attr.dgram.local = n->b_addr;         /* taken, which does not matter any more */
 	const struct { const char *name; int rc; } call[] = {
 		{ "diw_dev_query", diw_dev_query(n->dev, &dev_info) },
 		{ "diw_event_fd", diw_event_fd(n->dev) },

@@ -71,19 +71,18 @@ static void recv_into(struct diw_qp *qp, uint64_t slot)
 
 static struct diw_qp *open_qp(int i, bool any)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_dev_info info;
 	struct diw_qp *qp;
 
-	diw_qp_attr_init(&attr);
 	attr.send_cq = scq;
 	attr.recv_cq = cq;
-	attr.qkey = QKEY;
-	attr.any_addr = any;
+	attr.dgram.qkey = QKEY;
+	attr.dgram.any_addr = any;
 	MUST(diw_dev_query(dev, &info));
 	for (int k = 0; k < info.naddrs && !any; k++)
 		if (is_v4(&info.addrs[k]) == is_v4(&group) && (is_v4(&group) || !is_link_local(&info.addrs[k])))
-			attr.local = info.addrs[k];
+			attr.dgram.local = info.addrs[k];
 	MUST(diw_qp_create(pd, &attr, &qp));
 	for (uint32_t n = 0; n < DEPTH; n++)
 		recv_into(qp, (uint64_t)i * DEPTH + n);

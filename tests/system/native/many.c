@@ -83,9 +83,8 @@ static struct conn *add(uint32_t i)
 	struct conn *c = &me.conn[i];
 	struct diw_sge sge = { me.mem[i][1], MSG, me.mr->stag };
 	struct diw_recv_wr wr = { .wr_id = i, .sge = &sge, .num_sge = 1 };
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 
-	diw_qp_attr_init(&a);
 	a.type = DIW_QP_RC;
 	a.send_cq = a.recv_cq = me.cq;
 	a.sq_depth = a.rq_depth = DEPTH;
@@ -160,7 +159,7 @@ static void close_all(void)
 static long serve(uint32_t n, int port_fd, int go_fd)
 {
 	struct diw_listener_info info;
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener *l;
 	struct diw_cm_event ev;
 	uint32_t requests = 0, up = 0;
@@ -168,7 +167,6 @@ static long serve(uint32_t n, int port_fd, int go_fd)
 	char go;
 
 	open_all(n);
-	diw_listen_attr_init(&la);
 	MUST(diw_addr_parse("127.0.0.1", 0, &la.local));
 	la.backlog = WINDOW;
 	MUST(diw_listen(me.cm, &la, &l));

@@ -41,10 +41,9 @@ static void liar_init(struct liar *l, uint16_t port)
 
 static void open_qp(struct liar *l)
 {
-	struct diw_qp_attr a;
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
 
 	must(diw_cq_create(l->dev, 4096, NULL, NULL, &l->cq), "cq");
-	diw_qp_attr_init(&a);
 	a.type = DIW_QP_RC;
 	a.send_cq = a.recv_cq = l->cq;
 	a.sq_depth = 2048;
@@ -67,12 +66,11 @@ static void close_qp(struct liar *l)
 /* With this hello; the outcome is in *EV. */
 static enum diw_cm_event_type liar_meet(struct liar *l, const uint8_t *hello, uint32_t len, struct diw_cm_event *ev)
 {
-	struct diw_conn_attr a;
+	struct diw_conn_attr a = DIW_CONN_ATTR_INIT;
 	struct diw_addr to;
 
 	open_qp(l);
 	diw_addr_parse("127.0.0.1", diw_port_tcp(l->port), &to);
-	diw_conn_attr_init(&a);
 	a.data = hello;
 	a.data_len = len;
 	a.plain = true;

@@ -35,8 +35,8 @@ static struct diw_qp *open_qp(struct diw_qp_attr *attr, const char *ip, struct d
 	attr->send_cq = scq;
 	attr->recv_cq = rcq;
 	attr->mulpdu = 1452;
-	attr->qkey = 0x1badcafe;
-	must(diw_addr_parse(ip, attr->local.port, &attr->local), "address");
+	attr->dgram.qkey = 0x1badcafe;
+	must(diw_addr_parse(ip, attr->dgram.local.port, &attr->dgram.local), "address");
 	must(diw_qp_create(pd, attr, &qp), "queue pair");
 	must(diw_qp_query(qp, &info), "query");
 	*addr = info.local;
@@ -85,11 +85,10 @@ static void wait_error(const char *what, struct diw_qp *qp)
 
 static void datagrams(const char *ip)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_addr to_a, to_b;
 	struct diw_qp *a, *b;
 
-	diw_qp_attr_init(&attr);
 	b = open_qp(&attr, ip, &to_b);
 	a = open_qp(&attr, ip, &to_a);
 	for (int i = 0; i < 3; i++)
@@ -120,18 +119,17 @@ static void datagrams(const char *ip)
 
 static void open_connected(const char *ip, struct diw_qp **a, struct diw_qp **b)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_addr to_a, to_b;
 
-	diw_qp_attr_init(&attr);
 	*a = open_qp(&attr, ip, &to_a);              /* only to have a port that is free a moment later */
 	must(diw_qp_destroy(*a), "destroy");
-	diw_qp_attr_init(&attr);
+	attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	attr.type = DIW_QP_UC;
-	attr.peer = to_a;
+	attr.dgram.peer = to_a;
 	*b = open_qp(&attr, ip, &to_b);
-	attr.peer = to_b;
-	attr.local.port = to_a.port;
+	attr.dgram.peer = to_b;
+	attr.dgram.local.port = to_a.port;
 	*a = open_qp(&attr, ip, &to_a);
 }
 

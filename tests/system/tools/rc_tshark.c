@@ -34,15 +34,14 @@ static void must(int rc, const char *what)
 
 static struct diw_qp *open_qp(bool packed, bool confirm)
 {
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_qp *qp;
 
-	diw_qp_attr_init(&attr);
 	attr.type = DIW_QP_RC;
 	attr.send_cq = scq;
 	attr.recv_cq = rcq;
-	attr.packed = packed;
-	attr.confirm = confirm;
+	attr.rc.packed = packed;
+	attr.rc.confirm = confirm;
 	must(diw_qp_create(pd, &attr, &qp), "queue pair");
 	return qp;
 }
@@ -59,16 +58,14 @@ static void event(enum diw_cm_event_type type, struct diw_cm_event *ev)
 static void connect_both(const char *ip, const char *how)
 {
 	struct diw_listener_info info;
-	struct diw_listen_attr la;
+	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
 	struct diw_listener *l;
-	struct diw_conn_attr ca;
+	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
 	struct diw_cm_event ev;
 
-	diw_listen_attr_init(&la);
 	must(diw_addr_parse(ip, 0, &la.local), "address");
 	must(diw_listen(cm, &la, &l), "listener");
 	must(diw_listener_query(l, &info), "query");
-	diw_conn_attr_init(&ca);
 	ca.markers = !strcmp(how, "markers");
 	ca.plain = !strcmp(how, "plain");
 	ca.crc = !ca.plain;

@@ -35,7 +35,7 @@ int main(void)
 {
 	static char from[SIZE], to[SIZE];
 	struct diw_dev_attr inline_dev = { .progress = DIW_PROGRESS_INLINE };
-	struct diw_qp_attr attr;
+	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_qp_info info;
 	struct diw_dev *dev;
 	struct diw_pd *pd;
@@ -48,11 +48,10 @@ int main(void)
 	    diw_cq_create(dev, 256, NULL, NULL, &cq) || diw_mr_reg(pd, from, SIZE, DIW_ACCESS_LOCAL_WRITE, &src) ||
 	    diw_mr_reg(pd, to, SIZE, DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ, &sink))
 		return 1;
-	diw_qp_attr_init(&attr);
 	attr.send_cq = attr.recv_cq = cq;
 	attr.mulpdu = 1452;
 	attr.impair = "";
-	attr.read_timeout_ns = 5 * MS;
+	attr.dgram.read_timeout_ns = 5 * MS;
 	if (diw_qp_create(pd, &attr, &b) || diw_qp_query(b, &info))
 		return 1;
 	attr.impair = "loss=5%,corrupt=2%,seed=3";
