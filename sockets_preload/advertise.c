@@ -97,7 +97,7 @@ static void entry_fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	e->forks = diw_reg_forks();
 	e->flags = (diw_conf.crc == DIW_CRC_ON ? 0 : DIW_SOCK_NO_CRC) | (s->v6only ? DIW_SOCK_V6ONLY : 0) |
 		   (diw_conf.mode == DIW_WRITE_RECORD ? DIW_SOCK_WRITE_RECORD : 0) | s->stream | diw_reg_peer_tag();
-	snprintf(e->program, sizeof e->program, "%.15s", program_invocation_short_name);
+	diw_program_put(e->program);
 }
 
 /* A program has it that is not interposed. */

@@ -135,7 +135,10 @@ static inline void diw_ref_set(struct diw_ref *to, struct diw_ref r)
 
 /* By what a socket knows its frames. */
 struct diw_keys {
-	uint64_t key[2];                     /* of frames with the CRC, of frames without */
+	union {
+		uint64_t key[2];             /* of frames with the CRC, of frames without */
+		struct { uint64_t stream_key, seen; };       /* of a connection: diw_reg_accepts(); 0: not known */
+	};
 	uint32_t stag;
 	uint16_t port;                       /* its own; 0: not known yet */
 };
@@ -310,10 +313,15 @@ bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst,
 struct diw_connection {
 	struct diw_route route;
 	struct diw_addr local, remote;       /* as its process shows them */
+	uint64_t seen;                       /* of one that was accepted; 0: not known */
 	bool reads;                          /* an interposed program reads it */
 };
 /* The connection COOKIE in the registry or window IN, or NULL: in this user's registry. */
 bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t cookie, struct diw_connection *c);
+/* S, which is shown, was accepted. It was connected behind so many ticks as S.keys.seen, and is bound to no device. */
+void diw_reg_accepts(const struct diw_sock *s);
+/* The cookie of what was accepted last at LOCAL from REMOTE, or of another connection; 0. */
+uint64_t diw_reg_accepted(const struct diw_addr *local, const struct diw_addr *remote);
 uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 /* Is KEY that of a socket which has, or had, the local PORT? *crc: of frames with the CRC. */

@@ -250,6 +250,21 @@ bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst,
 	return false;
 }
 
+static _Atomic uint64_t *accepted_at(const struct diw_addr *local, const struct diw_addr *remote)
+{
+	return &reg->accepted[diw_addr_hash(local, diw_addr_hash(remote, 0)) % DIW_SOCKREG_ACCEPTED];
+}
+
+void diw_reg_accepts(const struct diw_sock *s)
+{
+	atomic_store_explicit(accepted_at(&s->local, &s->peer), s->cookie, memory_order_release);
+}
+
+uint64_t diw_reg_accepted(const struct diw_addr *local, const struct diw_addr *remote)
+{
+	return atomic_load_explicit(accepted_at(local, remote), memory_order_acquire);
+}
+
 uint32_t diw_reg_number(const struct diw_sock_entry *e)
 {
 	return diw_sockreg_number(reg, e);
@@ -301,6 +316,7 @@ bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t co
 		c->reads = entry_is_read(in, &copy);
 		c->local = copy.local;
 		c->remote = copy.remote;
+		c->seen = copy.seen;
 		diw_reg_stream_route(in, e, &copy, &c->route);
 		if (c->reads)
 			break;

@@ -6,12 +6,14 @@
 #ifndef DIW_SOCKETS_SOCKREG_H
 #define DIW_SOCKETS_SOCKREG_H
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
@@ -19,7 +21,7 @@
 
 #define DIW_SOCKREG_FILE "sockets"              /* and its version */
 #define DIW_SOCKREG_MAGIC 0x6b636f7370776964u    /* "diwpsock" */
-#define DIW_SOCKREG_VERSION 7u
+#define DIW_SOCKREG_VERSION 8u
 #define DIW_SOCKREG_OWNERS 4096u
 #define DIW_SOCKREG_FIRST 32768u                 /* entries of the first segment; the window has no other */
 #define DIW_SOCKREG_SEGMENTS 6u
@@ -29,6 +31,7 @@
 #define DIW_SOCKREG_PAGES (DIW_SOCKREG_ENTRIES / DIW_SOCKREG_PER_PAGE)
 #define DIW_SOCKREG_ECHO_BITS 14u
 #define DIW_SOCKREG_HEARD 8192u
+#define DIW_SOCKREG_ACCEPTED 1024u
 #define DIW_HEARD_TIME 0xfffffull
 #define DIW_HEARD_UNIT (DIW_S / 4)
 #define DIW_HEARD_LASTS 80u                      /* units: the kernel forgets a connection of UDP after 30 s */
@@ -41,6 +44,13 @@ struct diw_sock_owner {
 	_Alignas(64) pthread_mutex_t life;
 	_Atomic uint32_t epoch;          /* one more with each holder */
 };
+
+/* The name of the program, as registries show it. */
+static inline void diw_program_put(char to[16])
+{
+	strncpy(to, program_invocation_short_name, 15);
+	to[15] = '\0';
+}
 
 #define DIW_SOCK_NO_CRC 1u               /* frames from this host may lack the CRC */
 #define DIW_SOCK_V6ONLY 2u
@@ -56,7 +66,10 @@ enum { DIW_SOCK_FREE, DIW_SOCK_WRITING, DIW_SOCK_SHOWN };
 struct diw_sock_entry {
 	_Alignas(128) _Atomic uint64_t seq;
 	uint64_t netns, cookie;          /* SO_NETNS_COOKIE, SO_COOKIE */
-	uint64_t key[2];                 /* of frames with the CRC, of frames without */
+	union {
+		uint64_t key[2];         /* of frames with the CRC, of frames without */
+		struct { uint64_t stream_key, seen; };   /* of a connection: diw_reg_accepts(); 0: none */
+	};
 	struct diw_addr local, remote;   /* remote.port 0: not connected */
 	uint32_t owner, owner_epoch;
 	uint32_t pid, flags;
@@ -74,6 +87,8 @@ struct diw_sockreg {
 	_Atomic uint64_t heard[DIW_SOCKREG_HEARD];
 	/* The last frame that has arrived, of a mark that senders and receivers agree on: dgram/route.h. */
 	_Atomic uint64_t echo[1u << DIW_SOCKREG_ECHO_BITS];
+	/* Cookies of connections that were accepted, by a hash of their addresses: the last of each hash. */
+	_Atomic uint64_t accepted[DIW_SOCKREG_ACCEPTED];
 	/* A bit for each page of entries that has memory. An entry of another page was never used and must not be
 	 * touched: a read would take memory, or end in SIGBUS where there is none. */
 	_Atomic uint64_t backed[DIW_SOCKREG_PAGES / 64];

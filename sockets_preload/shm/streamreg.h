@@ -19,7 +19,7 @@
 
 #define DIW_STREAMREG_FILE "streams"             /* its version, and which PID namespace */
 #define DIW_STREAMREG_MAGIC 0x6d72747370776964u  /* "diwpstrm" */
-#define DIW_STREAMREG_VERSION 13u
+#define DIW_STREAMREG_VERSION 14u
 #define DIW_STREAMREG_FIRST 1024u                /* slots of the first segment */
 #define DIW_STREAMREG_SEGMENTS 11u
 #define DIW_STREAMREG_SLOTS DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, DIW_STREAMREG_SEGMENTS)
@@ -103,6 +103,7 @@ struct diw_sock_stream {
 	uint64_t netns;
 	uint64_t key, peer_key;          /* that what it gets begins with, what it sends; 0: not known yet */
 	_Atomic uint64_t peer;           /* an acceptor's: its initiator's cookie, from the initiator; 0: not known */
+	uint64_t connected;              /* an initiator's: ticks when it was, and on no device; 0: not known */
 	uint64_t seq;                    /* of the listener's entry when this was about to connect, */
 	uint32_t entry;                  /* in this user's registry, which that is */
 	uint8_t known_by;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sockets_preload/dgram/route.h"
 #include "sockets_preload/stream/stream.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -96,6 +97,7 @@ static bool conn_describe(int fd, struct diw_sock *s)
 	if (!s->cookie || !s->netns || !diw_stream_open())
 		return false;
 	diw_reg_keys(s);
+	s->keys.seen = 0;
 	return true;
 }
 
@@ -170,6 +172,12 @@ static bool connect_goes_on(int rc)
 	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
 }
 
+/* Another socket with the same addresses may be on another device. */
+static bool is_on_device(int fd)
+{
+	return diw_sock_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
+}
+
 /* It is shown before, so that whatever accepts it finds it at once. */
 static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s)
 {
@@ -179,6 +187,7 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 		diw_reg_show_connection(s);
 	rc = real.connect(fd, addr, len);
 	saved = errno;
+	s->slot->connected = rc == 0 && !is_on_device(fd) ? diw_ticks() : 0;
 	if (connect_goes_on(rc)) {
 		name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
@@ -292,14 +301,26 @@ static bool is_from_nobody(const struct diw_sock *s)
 	return !diw_conf.have_key && !diw_conf.nrules && !diw_is_local(&s->peer, s->netns);
 }
 
+/* The kernel has said, behind so many ticks, that it is connected and bound to no device: no other such socket has its
+ * addresses then. 0: it has not. */
+static uint64_t seen_connected(int fd)
+{
+	uint64_t now = diw_ticks();
+	struct diw_addr peer;
+
+	return name(fd, &peer, peer_name) && !is_on_device(fd) ? now : 0;
+}
+
 /* Without a slot it is shown nowhere, and so its peer sends plain, too. */
 static void accept_framed(int fd, struct diw_sock *s)
 {
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
 	s->slot = s->cookie && name(fd, &s->local, sock_name) ? diw_stream_make(s, false) : NULL;
 	if (s->slot) {
+		s->keys.seen = seen_connected(fd);
 		if (!atomic_load(&diw_has_ring))
 			diw_reg_show_connection(s);
+		diw_reg_accepts(s);
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
 	}
 }
@@ -310,7 +331,7 @@ void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr
 			      .connected = true, .ordinary = is_ordinary(l), .born = l->born };
 	int saved = errno;
 
-	s.keys.key[0] = l->keys.key[0];
+	s.keys.stream_key = l->keys.stream_key;
 	if (peer)
 		diw_addr_from_sockaddr(&s.peer, peer);
 	if (!peer && !name(fd, &s.peer, peer_name)) {

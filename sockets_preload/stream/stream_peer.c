@@ -118,16 +118,48 @@ static void tell_acceptor(const struct diw_sock_stream *st, const struct diw_tol
 		atomic_store(&other->peer, atomic_load(&st->cookie));
 }
 
+/* The connection PEER is between the addresses of ST, and is read. */
+static bool is_read_between(const struct diw_sock_stream *st, uint64_t peer, struct diw_connection *c)
+{
+	return peer && diw_reg_find_connection(NULL, st->netns, peer, c) && c->reads &&
+	       diw_addr_eq(&c->local, &st->remote) && diw_addr_eq(&c->remote, &st->local);
+}
+
 static bool acceptor_is_told(struct diw_sock_stream *st, struct diw_route *route)
 {
-	uint64_t peer = atomic_load(&st->peer);
 	struct diw_connection c;
 
-	if (!peer || !diw_reg_find_connection(NULL, st->netns, peer, &c) || !c.reads ||
-	    !diw_addr_eq(&c.local, &st->remote) || !diw_addr_eq(&c.remote, &st->local))
+	if (!is_read_between(st, atomic_load(&st->peer), &c))
 		return false;
 	*route = c.route;
 	return true;
+}
+
+/* A socket that was accepted between ST's addresses is at the other end, if the kernel has said that it was connected
+ * behind the time when ST was: two sockets do not have the same addresses at a time. */
+static bool is_accepted(const struct diw_sock_stream *st, struct diw_told *told, struct diw_route *route)
+{
+	uint64_t cookie = st->seq && st->connected ? diw_reg_accepted(&st->remote, &st->local) : 0;
+	struct diw_connection c;
+
+	if (!is_read_between(st, cookie, &c) || c.seen <= st->connected)
+		return false;
+	told->cookie = cookie;
+	*route = c.route;
+	return true;
+}
+
+/* The look I, before the first of which the kernel is not asked. */
+static enum diw_reader look_once(struct diw_sock_stream *st, int i, struct diw_told *told, struct diw_route *route,
+				 uint64_t *patience)
+{
+	if (is_accepted(st, told, route))
+		return DIW_READER_FOUND;
+	if (i < 0)
+		return DIW_READER_AWAITED;
+	if ((i % LOOKS == 0 || i > YIELDS) && !peer_ask(st, told))
+		return DIW_READER_NONE;
+	return peer_look(st, told, route, patience);
 }
 
 /* Between two looks: longer, the longer it has taken. */
@@ -144,7 +176,7 @@ static void pause_before(int look)
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
 	static _Atomic uint64_t not_before;
-	uint64_t begun = diw_clock_ns(), most = BUSY_NS, patience, now;
+	uint64_t begun = diw_clock_ns(), most = BUSY_NS, patience = LONG_NS, now;
 	bool waits = begun >= atomic_load(&not_before);
 	enum diw_reader is = DIW_READER_AWAITED;
 	struct diw_told told;
@@ -153,10 +185,8 @@ bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_rout
 		return false;
 	if (acceptor_is_told(st, route))
 		return true;
-	for (int i = 0; is == DIW_READER_AWAITED; i++) {
-		if ((i % LOOKS == 0 || i > YIELDS) && !peer_ask(st, &told))
-			return false;
-		is = peer_look(st, &told, route, &patience);
+	for (int i = waits && st->seq ? -1 : 0; is == DIW_READER_AWAITED; i++) {
+		is = look_once(st, i, &told, route, &patience);
 		if (is != DIW_READER_AWAITED || !waits)
 			break;
 		now = diw_clock_ns();
@@ -199,7 +229,7 @@ void diw_stream_reads(int fd)
 	if (atomic_exchange(&s->corked, true))       /* another thread, or what this signal handler interrupted */
 		return;
 	s->stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION | DIW_SOCK_READS;
-	s->keys.key[0] = st->key;
+	s->keys.stream_key = st->key;
 	s->local = st->local;
 	s->peer = st->remote;
 	s->connected = true;

@@ -25,6 +25,7 @@ struct call {
 	bool found_none;                     /* it has waited behind a receive that found nothing */
 	ssize_t seen;                        /* bytes that it saw in HELLO while it waited; 0: none yet */
 	uint8_t hello[DIW_STREAM_HELLO];
+	bool ended;                          /* it has waited until the end came */
 };
 
 static bool is_between(const struct diw_stream_rx *rx)
@@ -186,7 +187,9 @@ static ssize_t rx_take(struct call *c)
 		if (!p.asked)
 			return 1;
 		m.msg_iovlen = p.used;
-		if (diw_is_confined())
+		if (c->ended)
+			rc = 0;
+		else if (diw_is_confined())
 			rc = diw_confined_read(c->fd, p.iov->iov_base, p.asked = p.iov->iov_len);
 		else
 			rc = p.used > 1 ? real.recvmsg(c->fd, &m, MSG_DONTWAIT) :
@@ -314,7 +317,7 @@ static ssize_t take_hello(struct call *c)
 	memmove(p.iov + 1, p.iov, p.used * sizeof *p.iov);
 	p.iov[0] = (struct iovec){ c->hello, sizeof c->hello };
 	m.msg_iovlen = p.used + 1;
-	n = real.recvmsg(c->fd, &m, MSG_DONTWAIT);
+	n = diw_real_recvmsg(c->fd, &m, MSG_DONTWAIT);
 	if (n < (ssize_t)sizeof c->hello)
 		return n < 0 ? -1 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
 	n -= (ssize_t)sizeof c->hello;
@@ -328,7 +331,7 @@ static ssize_t take_hello(struct call *c)
 }
 
 /* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
-static __attribute__((noinline)) ssize_t begin(struct call *c)
+static ssize_t begin(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	enum diw_hello is;
@@ -460,16 +463,19 @@ static int rx_attempt(struct call *c, uint64_t cookie)
 static bool rx_waits(struct call *c)
 {
 	char byte;
+	ssize_t n;
 
 	if (diw_is_confined())
 		return diw_confined_wait(c->fd);
 	if (!c->need && atomic_load_explicit(&c->st->rx.state, memory_order_relaxed) == DIW_STREAM_START) {
-		c->seen = real.recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK);
+		c->seen = diw_real_recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK);
 		return c->seen >= 0;
 	}
 	if (c->need)
 		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
-	return diw_real_recv(c->fd, &byte, 1, MSG_PEEK) >= 0;
+	n = diw_real_recv(c->fd, &byte, 1, MSG_PEEK);
+	c->ended = n == 0;
+	return n >= 0;
 }
 
 /* SO_RCVLOWAT. */

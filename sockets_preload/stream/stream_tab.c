@@ -238,12 +238,12 @@ static void slot_fill(struct diw_sock_stream *st, const struct diw_sock *s, bool
 {
 	memset((char *)st + sizeof st->cookie, 0, sizeof *st - sizeof st->cookie);
 	st->netns = s->netns;
-	st->key = s->keys.key[0];
+	st->key = s->keys.stream_key;
 	st->initiator = initiator;
 	st->tx.msn = st->rx.msn = 1;
 	st->local = s->local;
 	st->remote = s->peer;
-	snprintf(st->program, sizeof st->program, "%.15s", program_invocation_short_name);
+	diw_program_put(st->program);
 	atomic_store_explicit(&st->user, this_process(), memory_order_relaxed);
 	atomic_store_explicit(&st->cookie, s->cookie, memory_order_release);
 }

@@ -142,6 +142,9 @@ unset DIWARP_SOCKETS_CRC
 all_of "the kept socket" env "XDG_RUNTIME_DIR=$TMP/run" $RUN "$BUILD/tests/system/streams_kept"
 check "... to its end" grep -qx end "$TMP/out"
 
+all_of "a connection that was closed unseen" $RUN "$BUILD/tests/system/streams_stale"
+check "... the first had FPDUs" [ "$(told sock_stream_framed)" -ge 1 ]
+
 # 17,500 connections of processes that are killed: more than there are slots, at two each.
 mkdir -m 700 "$TMP/storm"
 all_of "a storm" env "XDG_RUNTIME_DIR=$TMP/storm" $RUN "$BUILD/tests/system/streams_storm" 5000 17500
