@@ -17,7 +17,8 @@ static uint16_t epoch_other_than(uint16_t old)
 void diw_ddp_setup(struct diw_ddp *d, const struct diw_ddp_attr *a)
 {
 	*d = (struct diw_ddp){
-		.ulp = a->ulp, .ulp_ctx = a->ulp_ctx, .c = a->c, .stags = a->stags, .user = a->user, .cfg = a->cfg,
+		.ulp = a->ulp, .ulp_ctx = a->ulp_ctx, .recvs = a->recvs, .recvs_ctx = a->recvs_ctx, .c = a->c,
+		.stags = a->stags, .user = a->user, .cfg = a->cfg,
 		.epoch = (uint16_t)diw_random(), .msn_tagged = (uint32_t)diw_random(),
 		.msn_untagged = (uint32_t)diw_random(),
 	};
@@ -26,9 +27,10 @@ void diw_ddp_setup(struct diw_ddp *d, const struct diw_ddp_attr *a)
 void diw_ddp_setup_again(struct diw_ddp *d, const struct diw_ddp *old, void *ulp_ctx)
 {
 	*d = (struct diw_ddp){
-		.ulp = old->ulp, .ulp_ctx = ulp_ctx, .link = old->link, .c = old->c, .stags = old->stags,
-		.user = old->user, .cfg = old->cfg, .epoch = epoch_other_than(old->epoch),
-		.msn_tagged = (uint32_t)diw_random(), .msn_untagged = (uint32_t)diw_random(),
+		.ulp = old->ulp, .ulp_ctx = ulp_ctx, .recvs = old->recvs, .recvs_ctx = old->recvs_ctx,
+		.link = old->link, .c = old->c, .stags = old->stags, .user = old->user, .cfg = old->cfg,
+		.epoch = epoch_other_than(old->epoch), .msn_tagged = (uint32_t)diw_random(),
+		.msn_untagged = (uint32_t)diw_random(),
 	};
 }
 
@@ -55,7 +57,7 @@ void diw_ddp_fini(struct diw_ddp *d)
 	struct diw_list *l;
 
 	for (l = d->dg->reasms.open.next; l != &d->dg->reasms.open; l = l->next)
-		d->ulp->recv_return(d->ulp_ctx, diw_container(l, struct diw_reasm, timer)->recv);
+		diw_ddp_recv_return(d, diw_container(l, struct diw_reasm, timer)->recv);
 	diw_arena_fini(&arena);
 	d->dg = NULL;
 }

@@ -71,19 +71,23 @@ struct diw_recv {
 	struct diw_ddp_buf buf;
 };
 
+/* Up: the receive queue, which RDMAP passes on as it is. */
+struct diw_ddp_recvs {
+	/* The next posted receive, or NULL; it is held until done or returned. */
+	struct diw_recv *(*take)(void *ctx);
+	void (*give_back)(void *ctx, struct diw_recv *r);
+	/* Posted receives now, those that are held not included. */
+	uint32_t (*posted)(void *ctx);
+	/* Would N more completions fit the receive completion queue? */
+	bool (*room)(void *ctx, uint32_t n);
+};
+
 struct diw_ddp_ulp {
 	/* The target of this segment. Called before a byte of it is placed or state is made for it. 0 or a fault. It
 	 * may be asked again of a segment that had to wait. */
 	uint16_t (*target)(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
-	/* The next posted receive, or NULL; it is held until done or returned. */
-	struct diw_recv *(*recv_take)(void *ctx);
-	void (*recv_return)(void *ctx, struct diw_recv *r);
 	/* A whole message is in R, or FAULT made R unusable. SEG is the segment that completed it. */
 	void (*recv_done)(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault);
-	/* Posted receives now, those that are held not included. */
-	uint32_t (*recv_posted)(void *ctx);
-	/* Would N more completions fit the receive completion queue? */
-	bool (*cq_room)(void *ctx, uint32_t n);
 	/* The record has closed (or, in chunk mode, [lo, hi) of it is a contiguous run; `end` with the last
 	 * completion). The room was asked for. Message mode: true keeps the record alive until diw_record_release(). */
 	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
@@ -190,6 +194,8 @@ uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, 
 struct diw_ddp {
 	const struct diw_ddp_ulp *ulp;
 	void *ulp_ctx;
+	const struct diw_ddp_recvs *recvs;
+	void *recvs_ctx;
 	struct diw_link *link;
 	struct diw_counters *c;
 	struct diw_stag_table *stags;
@@ -213,6 +219,8 @@ struct diw_ddp_dgram {
 struct diw_ddp_attr {
 	const struct diw_ddp_ulp *ulp;
 	void *ulp_ctx;
+	const struct diw_ddp_recvs *recvs;
+	void *recvs_ctx;
 	struct diw_counters *c;
 	struct diw_stag_table *stags;
 	struct diw_stag_user user;
@@ -235,6 +243,19 @@ struct diw_ddp_stats {
 	size_t memory;               /* bytes that peers' state holds */
 };
 struct diw_ddp_stats diw_ddp_stats(const struct diw_ddp *d);
+
+/* ---- The receive queue, for both layers ---- */
+
+static inline struct diw_recv *diw_ddp_recv_take(struct diw_ddp *d)
+{
+	struct diw_recv *r = d->recvs->take(d->recvs_ctx);
+
+	d->order.had_recv |= r && d->cfg.fixed_peer;
+	return r;
+}
+static inline void diw_ddp_recv_return(struct diw_ddp *d, struct diw_recv *r) { d->recvs->give_back(d->recvs_ctx, r); }
+static inline uint32_t diw_ddp_recv_posted(const struct diw_ddp *d) { return d->recvs->posted(d->recvs_ctx); }
+static inline bool diw_ddp_cq_room(const struct diw_ddp *d, uint32_t n) { return d->recvs->room(d->recvs_ctx, n); }
 
 /* ---- STags, for the user of the instance ---- */
 
@@ -301,7 +322,8 @@ static inline bool diw_ddp_may_wait(const struct diw_ddp *d, uint64_t now)
 {
 	return d->order.had_recv && !(d->order.waits_until && now >= d->order.waits_until);
 }
-static inline void diw_ddp_set_had_recv(struct diw_ddp *d, bool had) { d->order.had_recv = had; }
+/* UC: a segment has waited in vain. */
+static inline void diw_ddp_waited(struct diw_ddp *d) { d->order.had_recv = false; }
 /* Nothing that arrives is taken any more; and nothing that waits. */
 static inline void diw_ddp_end(struct diw_ddp *d) { d->order.dead = true; }
 static inline void diw_ddp_stop(struct diw_ddp *d)

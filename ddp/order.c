@@ -95,10 +95,10 @@ static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
-	if (last && !d->ulp->cq_room(d->ulp_ctx, 1))
-		return DIW_DDP_NOT_NOW;                 /* for as long as our own application likes */
+	if (last && !diw_ddp_cq_room(d, 1))
+		return DIW_DDP_NOT_NOW;         /* for as long as our own application likes */
 	if (!o->recv)
-		o->recv = d->ulp->recv_take(d->ulp_ctx);
+		o->recv = diw_ddp_recv_take(d);
 	return o->recv ? 0 : no_buffer(d, now);
 }
 
@@ -118,7 +118,7 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	else if (diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, seg->len) != 0)
 		fault = DIW_FAULT_LOCAL_PROT;
 	if (fault) {
-		if (d->ulp->cq_room(d->ulp_ctx, 1))
+		if (diw_ddp_cq_room(d, 1))
 			end_message(d, seg, fault);
 		return fault;
 	}

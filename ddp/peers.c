@@ -80,7 +80,7 @@ static void peer_msg_give_up(struct diw_ddp *d, struct diw_peer_msg *m)
 {
 	d->c->reasm_timeout++;
 	if (m->recv)
-		d->ulp->recv_return(d->ulp_ctx, m->recv);
+		diw_ddp_recv_return(d, m->recv);
 	peer_msg_end(d, m);
 }
 
@@ -121,10 +121,10 @@ static uint16_t send_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct
 	struct diw_recv *recv = m ? m->recv : NULL;
 	uint16_t fault = 0;
 
-	if (seg->h.last && !d->ulp->cq_room(d->ulp_ctx, 1))
+	if (seg->h.last && !diw_ddp_cq_room(d, 1))
 		return peer_stalls(d);
 	if (!recv)
-		recv = d->ulp->recv_take(d->ulp_ctx);
+		recv = diw_ddp_recv_take(d);
 	if (!recv)
 		return peer_stalls(d);
 	if (!m && seg->h.length > recv->buf.len)
@@ -132,7 +132,7 @@ static uint16_t send_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct
 	else if (!m && !seg->h.last && !(m = peer_msg_new(d->peers, seg, recv)))
 		fault = peer_stalls(d);
 	if (fault) {
-		d->ulp->recv_return(d->ulp_ctx, recv);
+		diw_ddp_recv_return(d, recv);
 		return fault;
 	}
 	if (diw_ddp_place(d, &recv->buf, seg->h.mo, seg->payload, seg->len) != 0)
@@ -145,8 +145,8 @@ static uint16_t send_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct
 	}
 	if (m)
 		peer_msg_end(d, m);
-	if (fault && !d->ulp->cq_room(d->ulp_ctx, 1))
-		d->ulp->recv_return(d->ulp_ctx, recv);
+	if (fault && !diw_ddp_cq_room(d, 1))
+		diw_ddp_recv_return(d, recv);
 	else
 		d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
 	return fault;
@@ -176,9 +176,9 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 	uint16_t fault = 0;
 	uint8_t *to;
 
-	if (h->last && (record || imm) && !d->ulp->cq_room(d->ulp_ctx, 1))
+	if (h->last && (record || imm) && !diw_ddp_cq_room(d, 1))
 		return peer_stalls(d);
-	if (h->last && imm && !(recv = d->ulp->recv_take(d->ulp_ctx)))
+	if (h->last && imm && !(recv = diw_ddp_recv_take(d)))
 		return peer_stalls(d);
 	if (seg->len)                           /* no bytes, no check (RFC 5040 section 5.1) */
 		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
@@ -187,7 +187,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 		fault = peer_stalls(d);
 	if (fault) {
 		if (recv)
-			d->ulp->recv_return(d->ulp_ctx, recv);
+			diw_ddp_recv_return(d, recv);
 		return fault;
 	}
 	if (seg->len)

@@ -69,7 +69,7 @@ static struct diw_recv *reasm_end(struct diw_ddp *d, struct diw_reasm *m, uint64
 static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 {
 	d->c->reasm_evicted++;
-	d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
+	diw_ddp_recv_return(d, reasm_end(d, m, now));
 }
 
 /* Incomplete messages hold at most four receives a source and half of all. A source sends one message after the other,
@@ -77,7 +77,7 @@ static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
  * NULL: there is room. */
 static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t now, struct diw_reasm **victim)
 {
-	uint32_t held = d->dg->reasms.nopen, half = (d->ulp->recv_posted(d->ulp_ctx) + held) / 2;
+	uint32_t held = d->dg->reasms.nopen, half = (diw_ddp_recv_posted(d) + held) / 2;
 	struct diw_list *l;
 
 	*victim = NULL;
@@ -109,12 +109,12 @@ static struct diw_reasm *take_entry(struct diw_ddp *d)
 
 static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_recv **recv)
 {
-	struct diw_recv *r = d->ulp->recv_take(d->ulp_ctx);
+	struct diw_recv *r = diw_ddp_recv_take(d);
 
 	if (!r)
 		return DIW_FAULT_NO_BUFFER;
 	if (seg->h.length > r->buf.len) {
-		d->ulp->recv_return(d->ulp_ctx, r);
+		diw_ddp_recv_return(d, r);
 		return DIW_FAULT_TOO_LONG;
 	}
 	*recv = r;
@@ -162,7 +162,7 @@ static uint16_t reasm_admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, ui
 		return fault;
 	fault = diw_source_may(d, seg, now, src);
 	if (fault && *recv)
-		d->ulp->recv_return(d->ulp_ctx, *recv);
+		diw_ddp_recv_return(d, *recv);
 	if (fault || *recv)
 		return fault;
 	evict(d, victim, now);
@@ -209,7 +209,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	int64_t fresh;
 
 	/* The room for its completion is asked for before its last byte counts as there. */
-	if (seg->len >= m->length - m->ranges.bytes && !d->ulp->cq_room(d->ulp_ctx, 1))
+	if (seg->len >= m->length - m->ranges.bytes && !diw_ddp_cq_room(d, 1))
 		return DIW_FAULT_CQ_FULL;
 	fresh = diw_range_add(&m->ranges, &d->dg->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);
 	if (fresh < 0)
@@ -230,8 +230,8 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 		return 0;
 	if (fault == 0) {
 		d->c->reasm_complete++;
-	} else if (!d->ulp->cq_room(d->ulp_ctx, 1)) {
-		d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
+	} else if (!diw_ddp_cq_room(d, 1)) {
+		diw_ddp_recv_return(d, reasm_end(d, m, now));
 		return fault;
 	}
 	d->ulp->recv_done(d->ulp_ctx, reasm_end(d, m, now), seg, fault);
@@ -244,7 +244,7 @@ uint16_t diw_reasm_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t
 	uint16_t fault;
 
 	if (seg->len == seg->h.length)
-		return d->ulp->cq_room(d->ulp_ctx, 1) ? reasm_one_segment(d, seg) : DIW_FAULT_CQ_FULL;
+		return diw_ddp_cq_room(d, 1) ? reasm_one_segment(d, seg) : DIW_FAULT_CQ_FULL;
 	m = reasm_find(d, seg);
 	if (!m) {
 		fault = open_message(d, seg, now, &m);
@@ -276,7 +276,7 @@ void diw_reasms_timers(struct diw_ddp *d, uint64_t now)
 		if (now < m->last_ns + d->cfg.reasm_timeout)
 			break;
 		d->c->reasm_timeout++;
-		d->ulp->recv_return(d->ulp_ctx, reasm_end(d, m, now));
+		diw_ddp_recv_return(d, reasm_end(d, m, now));
 	}
 	while ((l = diw_list_first(&d->dg->reasms.tombs))) {
 		struct diw_reasm *m = diw_container(l, struct diw_reasm, timer);

@@ -94,7 +94,7 @@ static void deliver_closed(struct diw_ddp *d)
 {
 	struct diw_list *l;
 
-	while ((l = diw_list_first(&d->dg->records.closed)) && d->ulp->cq_room(d->ulp_ctx, 1)) {
+	while ((l = diw_list_first(&d->dg->records.closed)) && diw_ddp_cq_room(d, 1)) {
 		struct diw_record *r = diw_container(l, struct diw_record, timer);
 
 		diw_list_del(l);
@@ -156,7 +156,7 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 		}
 		end_run(d);
 	}
-	if (diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1))
+	if (diw_list_empty(&d->dg->records.closed) && diw_ddp_cq_room(d, 1))
 		record_report(d, r, lo, hi);
 	else
 		diw_list_add_tail(&d->dg->records.closed, &r->timer);
@@ -270,7 +270,7 @@ static uint16_t record_one_segment(struct diw_ddp *d, struct diw_source *src, co
 				   uint8_t *to,
 				   uint64_t now)
 {
-	bool room = diw_list_empty(&d->dg->records.closed) && d->ulp->cq_room(d->ulp_ctx, 1);
+	bool room = diw_list_empty(&d->dg->records.closed) && diw_ddp_cq_room(d, 1);
 	struct diw_record now_done, *r = &now_done;
 
 	if (!room) {
@@ -314,7 +314,7 @@ static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t
 
 	if (r && rs->run == r && rs->run_hi == lo)
 		return true;
-	return diw_list_empty(&rs->closed) && d->ulp->cq_room(d->ulp_ctx, rs->run ? 2 : 1);
+	return diw_list_empty(&rs->closed) && diw_ddp_cq_room(d, rs->run ? 2 : 1);
 }
 
 static void extend_run(struct diw_ddp *d, struct diw_record *r, uint32_t lo, uint32_t hi)

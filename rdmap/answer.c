@@ -183,6 +183,8 @@ void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_list *l, *next;
 
+	if (!r->reads)
+		return;
 	diw_list_for_each_safe(l, next, &r->reads->readers) {
 		struct diw_rdmap_reader *reader = diw_container(l, struct diw_rdmap_reader, turn);
 

@@ -7,25 +7,17 @@
 
 /* ---- What types share (rdmap/rx.c) ---- */
 
-/* Of struct diw_ddp_ulp, of every type. */
-#define DIW_RDMAP_ULP \
-	.recv_return = diw_rdmap_recv_return, .recv_posted = diw_rdmap_recv_posted, .cq_room = diw_rdmap_cq_room
-/* The same, of types over datagrams. */
+/* Of struct diw_ddp_ulp, of types over datagrams. */
 #define DIW_RDMAP_DGRAM_ULP \
-	DIW_RDMAP_ULP, .target = diw_rdmap_target, .recv_done = diw_rdmap_recv_done, \
-	.record_done = diw_rdmap_record_done, .challenge = diw_rdmap_challenge, .refused = diw_rdmap_refused
+	.target = diw_rdmap_target, .recv_done = diw_rdmap_recv_done, \
+	.record_done = diw_rdmap_record_done, .challenge = diw_rdmap_challenge
 
-struct diw_recv *diw_rdmap_recv_take(void *ctx);
-void diw_rdmap_recv_return(void *ctx, struct diw_recv *recv);
-uint32_t diw_rdmap_recv_posted(void *ctx);
-bool diw_rdmap_cq_room(void *ctx, uint32_t n);
 uint16_t diw_rdmap_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now);
 void diw_rdmap_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault);
 bool diw_rdmap_record_done(void *ctx, struct diw_record *rec, uint32_t lo, uint32_t hi, bool end);
 void diw_rdmap_refused(void *ctx, uint32_t first, uint32_t n, int errnum);
 /* Of struct diw_rdmap_type, of types over datagrams. */
 int diw_rdmap_dgram_init(struct diw_rdmap *r);
-void diw_rdmap_dgram_fini(struct diw_rdmap *r);
 
 static inline bool diw_rdmap_takes(const struct diw_rdmap *r, uint8_t opcode)
 {
@@ -54,15 +46,17 @@ static inline uint16_t diw_rdmap_check(const struct diw_rdmap *r, const struct d
 /* Of a message over datagrams. */
 struct diw_ddp_hdr diw_rdmap_dgram_hdr(const struct diw_rdmap_wr *wr);
 
-/* ---- rdmap/read.c ---- */
+/* ---- rdmap/read.c: of UD ---- */
 
+int diw_rdmap_reads_init(struct diw_rdmap *r);           /* -ENOMEM */
+void diw_rdmap_reads_fini(struct diw_rdmap *r);
 /* The pieces of BUF are local memory that this queue pair may write. */
 bool diw_rdmap_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_read_placed(void *ctx, void *read, const struct diw_ddp_seg *seg, uint64_t now);
-void diw_rdmap_dgram_timers(struct diw_rdmap *r, uint64_t now);
-uint64_t diw_rdmap_dgram_deadline(const struct diw_rdmap *r, bool waiting);
+void diw_rdmap_reads_timers(struct diw_rdmap *r, uint64_t now);
+uint64_t diw_rdmap_reads_deadline(const struct diw_rdmap *r);
 /* Of the segments that the kernel refused, those that ask for Reads. */
 void diw_rdmap_reads_unsent(struct diw_rdmap *r, uint32_t first, uint32_t n, int errnum);
 bool diw_rdmap_read_refused(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn, uint16_t fault);
@@ -73,12 +67,8 @@ void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uin
 /* ---- rdmap/answer.c ---- */
 
 uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now);
-/* Drop the answers to epochs that ended. */
+/* Drop the answers to epochs that ended, if the type has Reads. */
 void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now);
-
-/* ---- rdmap/uc.c ---- */
-
-struct diw_recv *diw_rdmap_uc_recv_take(void *ctx);
 
 /* ---- rdmap/write.c ---- */
 

@@ -75,10 +75,11 @@ static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, c
 
 	if (diw_get16(body + 2) != diw_ddp_epoch(&r->ddp))
 		return false;
+	if (!diw_rdmap_takes(r, opcode))
+		return false;
 	if (body[1] == DIW_OP_READ_REQUEST)
 		return diw_rdmap_read_may_repeat(r, peer, msn);
-	return diw_rdmap_takes(r, opcode) &&
-	       diw_rdmap_ops[opcode].tagged == !!(body[1] & DIW_DDP_TAGGED) &&
+	return diw_rdmap_ops[opcode].tagged == !!(body[1] & DIW_DDP_TAGGED) &&
 	       diw_rdmap_is_recent(r, body[1] & DIW_DDP_TAGGED, msn);
 }
 

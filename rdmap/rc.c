@@ -372,7 +372,7 @@ static void rc_fini(struct diw_rdmap *r)
 	struct diw_recv *recv = diw_ddp_give_up_recv(&r->ddp);
 
 	if (recv)
-		r->up->recv_return(r->up_ctx, recv);
+		diw_ddp_recv_return(&r->ddp, recv);
 	diw_rdmap_snap_clear(r);
 	free(r->rc.answers);
 	free(r->rc.rtr);
@@ -392,7 +392,7 @@ static uint64_t rc_wait_deadline(const struct diw_rdmap *r, bool waiting)
 
 const struct diw_rdmap_type diw_rdmap_type_rc = {
 	.ulp = {
-		DIW_RDMAP_ULP, .target = rc_target, .recv_take = diw_rdmap_recv_take, .recv_done = rc_recv_done,
+		.target = rc_target, .recv_done = rc_recv_done,
 		.placed = rc_placed, .message = rc_message, .fault = rc_fault, .down = rc_down,
 	},
 	.opcodes = 1u << DIW_OP_WRITE | 1u << DIW_OP_READ_REQUEST | 1u << DIW_OP_READ_RESPONSE | 1u << DIW_OP_SEND |

@@ -65,7 +65,7 @@ static uint64_t rd_type_deadline(const struct diw_rdmap *r, bool waiting)
 
 const struct diw_rdmap_type diw_rdmap_type_rd = {
 	.ulp = {
-		DIW_RDMAP_ULP, .target = rd_type_target, .recv_take = diw_rdmap_recv_take,
+		.target = rd_type_target,
 		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
 		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
 		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room,

@@ -160,10 +160,7 @@ struct diw_rdmap_reads {
 /* ---- Up: what RDMAP asks of the verbs ---- */
 
 struct diw_rdmap_up {
-	struct diw_recv *(*recv_take)(void *ctx);
-	void (*recv_return)(void *ctx, struct diw_recv *r);
-	uint32_t (*recv_posted)(void *ctx);
-	bool (*recv_room)(void *ctx, uint32_t n);    /* in the receive completion queue */
+	struct diw_ddp_recvs recvs;
 	bool (*send_room)(void *ctx);                /* for one in the send completion queue */
 	/* seg->h.opcode tells what completed it: a Send, or a Write with immediate. */
 	void (*recv_done)(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault);
@@ -292,7 +289,7 @@ struct diw_rdmap {
 	void *up_ctx;
 	struct diw_counters *c;
 	struct diw_ddp_tx tx;        /* the work request in progress */
-	struct diw_rdmap_reads *reads;       /* UD, UC; in its own arena */
+	struct diw_rdmap_reads *reads;       /* UD; in its own arena */
 	struct diw_rdmap_rc rc;
 	struct diw_rdmap_rd *rd;     /* RD; in its own arena */
 	uint32_t requests;           /* RD: that may be under way, */
@@ -314,7 +311,7 @@ struct diw_rdmap_attr {
 	const struct diw_rdmap_type *type;
 	const struct diw_rdmap_up *up;
 	void *up_ctx;
-	struct diw_ddp_attr ddp;     /* its table and context are not looked at */
+	struct diw_ddp_attr ddp;     /* its tables and contexts are not looked at */
 	uint64_t read_timeout;
 	uint32_t requests;           /* RD: that may be under way, */
 	size_t request_size;         /* and octets of one, with its entries or inline data */

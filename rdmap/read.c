@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "base/trace.h"
 #include "base/wire.h"
 #include "rdmap/int.h"
@@ -15,6 +16,44 @@
 #define REPEATS 4                    /* because of challenges, or they would go on where a proof finds no room */
 
 /* ---- The list ---- */
+
+int diw_rdmap_reads_init(struct diw_rdmap *r)
+{
+	struct diw_arena arena = { 0 };
+	struct diw_rdmap_reads *rd;
+	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_read), DIW_RDMAP_READS) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS) +
+				diw_pool_bytes(sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS) +
+				diw_range_pools_bytes(DIW_RDMAP_READS));
+
+	if (rc < 0)
+		return rc;
+	rd = diw_arena_take(&arena, sizeof *rd);
+	rd->arena = arena;
+	diw_pool_init(&rd->pool, &rd->arena, sizeof(struct diw_rdmap_read), DIW_RDMAP_READS);
+	diw_pool_init(&rd->answer_pool, &rd->arena, sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS);
+	diw_pool_init(&rd->reader_pool, &rd->arena, sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS);
+	diw_range_pools_init(&rd->ranges, &rd->arena, DIW_RDMAP_READS);
+	diw_list_init(&rd->active);
+	diw_list_init(&rd->done);
+	diw_list_init(&rd->readers);
+	diw_list_init(&rd->unproved.answers);
+	for (int i = 0; i < DIW_RDMAP_READS; i++)
+		diw_list_init(&rd->hash[i]);
+	rd->unit_ns = 100 * DIW_MS / 8;
+	rd->errors.seed = diw_random();
+	r->reads = rd;
+	return 0;
+}
+
+void diw_rdmap_reads_fini(struct diw_rdmap *r)
+{
+	struct diw_arena arena = r->reads->arena;
+
+	diw_arena_fini(&arena);                 /* it holds the struct that holds it */
+	r->reads = NULL;
+}
 
 static uint64_t units(uint32_t length)
 {
@@ -244,7 +283,7 @@ void diw_rdmap_reads_settle(struct diw_rdmap *r)
 {
 	struct diw_list *l, *next;
 
-	if (!r->reads->unsent)
+	if (!r->reads || !r->reads->unsent)
 		return;
 	r->reads->unsent = false;
 	diw_list_for_each_safe(l, next, &r->reads->active) {
@@ -257,20 +296,18 @@ void diw_rdmap_reads_settle(struct diw_rdmap *r)
 
 /* ---- Timers ---- */
 
-void diw_rdmap_dgram_timers(struct diw_rdmap *r, uint64_t now)
+void diw_rdmap_reads_timers(struct diw_rdmap *r, uint64_t now)
 {
-	diw_ddp_timers(&r->ddp, now);
 	check_timeouts(r, now);
 	deliver_reads(r);
 }
 
-uint64_t diw_rdmap_dgram_deadline(const struct diw_rdmap *r, bool waiting)
+uint64_t diw_rdmap_reads_deadline(const struct diw_rdmap *r)
 {
 	const struct diw_list *l, *head = &r->reads->active;
-	uint64_t t = diw_ddp_deadline(&r->ddp);
+	uint64_t t = DIW_NEVER;
 
-	if (waiting)
-		for (l = head->next; l != head; l = l->next)
-			t = diw_min64(t, diw_container(l, struct diw_rdmap_read, link)->deadline_ns);
+	for (l = head->next; l != head; l = l->next)
+		t = diw_min64(t, diw_container(l, struct diw_rdmap_read, link)->deadline_ns);
 	return t;
 }

@@ -6,65 +6,13 @@
 #include "base/rng.h"
 #include "rdmap/int.h"
 
-static int init_reads(struct diw_rdmap *r)
-{
-	struct diw_arena arena = { 0 };
-	struct diw_rdmap_reads *rd;
-	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) +
-				diw_pool_bytes(sizeof(struct diw_rdmap_read), DIW_RDMAP_READS) +
-				diw_pool_bytes(sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS) +
-				diw_pool_bytes(sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS) +
-				diw_range_pools_bytes(DIW_RDMAP_READS));
-
-	if (rc < 0)
-		return rc;
-	rd = diw_arena_take(&arena, sizeof *rd);
-	rd->arena = arena;
-	diw_pool_init(&rd->pool, &rd->arena, sizeof(struct diw_rdmap_read), DIW_RDMAP_READS);
-	diw_pool_init(&rd->answer_pool, &rd->arena, sizeof(struct diw_rdmap_answer), DIW_RDMAP_READS);
-	diw_pool_init(&rd->reader_pool, &rd->arena, sizeof(struct diw_rdmap_reader), DIW_RDMAP_READS);
-	diw_range_pools_init(&rd->ranges, &rd->arena, DIW_RDMAP_READS);
-	diw_list_init(&rd->active);
-	diw_list_init(&rd->done);
-	diw_list_init(&rd->readers);
-	diw_list_init(&rd->unproved.answers);
-	for (int i = 0; i < DIW_RDMAP_READS; i++)
-		diw_list_init(&rd->hash[i]);
-	rd->unit_ns = 100 * DIW_MS / 8;
-	rd->errors.seed = diw_random();
-	r->reads = rd;
-	return 0;
-}
-
-static void fini_reads(struct diw_rdmap *r)
-{
-	struct diw_arena arena = r->reads->arena;
-
-	diw_arena_fini(&arena);                 /* it holds the struct that holds it */
-	r->reads = NULL;
-}
-
 int diw_rdmap_dgram_init(struct diw_rdmap *r)
 {
-	int rc;
-
 	for (int i = 0; i < 2; i++) {
 		r->proof_key[i] = diw_random();
 		diw_range_init(&r->write.of[i].ranges);
 	}
-	rc = init_reads(r);
-	if (rc < 0)
-		return rc;
-	rc = diw_ddp_init(&r->ddp);
-	if (rc < 0)
-		fini_reads(r);
-	return rc;
-}
-
-void diw_rdmap_dgram_fini(struct diw_rdmap *r)
-{
-	diw_ddp_fini(&r->ddp);
-	fini_reads(r);
+	return diw_ddp_init(&r->ddp);
 }
 
 int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
@@ -73,6 +21,8 @@ int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
 
 	below.ulp = &a->type->ulp;
 	below.ulp_ctx = r;
+	below.recvs = &a->up->recvs;
+	below.recvs_ctx = a->up_ctx;
 	*r = (struct diw_rdmap){
 		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .c = below.c, .read_timeout = a->read_timeout,
 		.requests = a->requests, .request_size = a->request_size,
@@ -163,38 +113,7 @@ void diw_rdmap_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 {
 	struct diw_rdmap *r = ctx;
 
-	diw_rdmap_reads_unsent(r, first, n, errnum);
 	r->up->unsent(r->up_ctx, first, n, errnum);
-}
-
-/* ---- What DDP asks of every type ---- */
-
-struct diw_recv *diw_rdmap_recv_take(void *ctx)
-{
-	struct diw_rdmap *r = ctx;
-
-	return r->up->recv_take(r->up_ctx);
-}
-
-void diw_rdmap_recv_return(void *ctx, struct diw_recv *recv)
-{
-	struct diw_rdmap *r = ctx;
-
-	r->up->recv_return(r->up_ctx, recv);
-}
-
-uint32_t diw_rdmap_recv_posted(void *ctx)
-{
-	struct diw_rdmap *r = ctx;
-
-	return r->up->recv_posted(r->up_ctx);
-}
-
-bool diw_rdmap_cq_room(void *ctx, uint32_t n)
-{
-	struct diw_rdmap *r = ctx;
-
-	return r->up->recv_room(r->up_ctx, n);
 }
 
 /* ---- Looking at it ---- */

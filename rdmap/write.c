@@ -112,9 +112,9 @@ static bool must_wait(struct diw_rdmap *r, const struct diw_ddp_hdr *h, uint64_t
 
 	if (!h->imm_valid || !h->last || !diw_ddp_may_wait(&r->ddp, now))
 		return false;
-	recv = r->up->recv_take(r->up_ctx);
+	recv = diw_ddp_recv_take(&r->ddp);
 	if (recv)
-		r->up->recv_return(r->up_ctx, recv);
+		diw_ddp_recv_return(&r->ddp, recv);
 	return !recv;
 }
 
@@ -185,11 +185,11 @@ void diw_rdmap_write_placed(void *ctx, void *cookie, const struct diw_ddp_seg *s
 	write_end(r, w);
 	if (!h->imm_valid)
 		return;
-	recv = r->up->recv_room(r->up_ctx, 1) ? diw_rdmap_uc_recv_take(r) : NULL;
+	recv = diw_ddp_cq_room(&r->ddp, 1) ? diw_ddp_recv_take(&r->ddp) : NULL;
 	if (recv) {
 		r->up->recv_done(r->up_ctx, recv, seg, 0);
 		return;
 	}
-	diw_ddp_set_had_recv(&r->ddp, false);
+	diw_ddp_waited(&r->ddp);
 	r->c->rx_no_recv++;
 }

@@ -226,10 +226,7 @@ static void ended(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t n
 }
 
 const struct diw_rdmap_up diw_qp_up = {
-	.recv_take = recv_take,
-	.recv_return = recv_return,
-	.recv_posted = recv_posted,
-	.recv_room = recv_room,
+	.recvs = { .take = recv_take, .give_back = recv_return, .posted = recv_posted, .room = recv_room },
 	.send_room = send_room,
 	.recv_done = recv_done,
 	.record_done = record_done,

@@ -12,19 +12,8 @@
 static struct kit k;
 static struct end a, b;
 
-static void open_all(void)
-{
-	kit_open(&k, DIW_PROGRESS_THREAD);
-	end_open(&a, &k, NULL, 16);
-	end_open(&b, &k, NULL, 16);
-}
-
-static void close_all(void)
-{
-	end_close(&a);
-	end_close(&b);
-	kit_close(&k);
-}
+static void open_all(void) { kit_open_ends(&k, &a, &b); }
+static void close_all(void) { kit_close_ends(&k, &a, &b); }
 
 static int none(struct diw_cq *cq)
 {

@@ -544,21 +544,6 @@ START_TEST(path_mtu_for_real)
 }
 END_TEST
 
-/* Loopback that is down proves nothing: the kernel's word is taken. */
-START_TEST(offload_without_loopback)
-{
-	struct ifreq r = { .ifr_name = "lo", .ifr_flags = 0 };
-	int fd;
-
-	ck_assert(kernel_own_network());
-	fd = socket(AF_INET, SOCK_DGRAM, 0);
-	ck_assert_int_eq(ioctl(fd, SIOCSIFFLAGS, &r), 0);
-	ck_assert(diw_udp_offload().gso);
-	ck_assert(diw_udp_offload().gro);
-	close(fd);
-}
-END_TEST
-
 static void setup_udp(void) { setup(); open_dgram = diw_udp_open; }
 static void setup_uring(void) { setup(); open_dgram = diw_uring_open; }
 
@@ -581,12 +566,10 @@ static Suite *suite_of(const char *name, void (*fixture)(void))
 	tcase_add_loop_test(t, path_mtu_shrinks, 0, 2);
 	tcase_add_test(t, refused_for_good);
 	tcase_add_test(t, truncated_is_dropped);
-	if (kernel_can_own_network()) {
+	if (kernel_can_own_network())
 		tcase_add_test(t, path_mtu_for_real);
-		tcase_add_test(t, offload_without_loopback);
-	} else {
-		printf("SKIP: %s: no network namespaces here for path_mtu_for_real, offload_without_loopback\n", name);
-	}
+	else
+		printf("SKIP: %s: no network namespaces here for path_mtu_for_real\n", name);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -65,6 +65,20 @@ void end_close(struct end *e)
 		ck_assert_int_eq(diw_cq_destroy(e->rcq), 0);
 }
 
+void kit_open_ends(struct kit *k, struct end *a, struct end *b)
+{
+	kit_open(k, DIW_PROGRESS_THREAD);
+	end_open(a, k, NULL, 16);
+	end_open(b, k, NULL, 16);
+}
+
+void kit_close_ends(struct kit *k, struct end *a, struct end *b)
+{
+	end_close(a);
+	end_close(b);
+	kit_close(k);
+}
+
 static int post(struct end *from, const struct end *to, uint32_t off, uint32_t len, unsigned flags,
 		enum diw_wr_opcode op)
 {

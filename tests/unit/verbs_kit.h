@@ -40,6 +40,9 @@ void end_attr(struct diw_qp_attr *attr);
 /* ATTR NULL: end_attr(); its queues are filled in where they are NULL. */
 void end_open(struct end *e, struct kit *k, const struct diw_qp_attr *attr, uint32_t cq_depth);
 void end_close(struct end *e);
+/* A kit with two ends like these. */
+void kit_open_ends(struct kit *k, struct end *a, struct end *b);
+void kit_close_ends(struct kit *k, struct end *a, struct end *b);
 /* LEN bytes of the region from OFF; 0 or -errno. */
 int end_send(struct end *from, const struct end *to, uint32_t off, uint32_t len, unsigned flags);
 int end_write(struct end *from, const struct end *to, uint32_t off, uint32_t len, unsigned flags);

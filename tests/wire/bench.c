@@ -110,6 +110,14 @@ void bench_inject_from(struct bench *b, const struct diw_addr *src, const struct
 	net_settle(b->net);
 }
 
+void bench_inject_fields(struct bench *b, const struct diw_addr *src, const struct fields *f)
+{
+	struct gram g;
+
+	gram_build(&g, f);
+	bench_inject_from(b, src, &g);
+}
+
 void bench_inject(struct bench *b, const struct gram *g)
 {
 	bench_inject_from(b, &b->peer, g);

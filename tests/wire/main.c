@@ -19,6 +19,7 @@ int main(void)
 	srunner_add_suite(sr, suite_fuzz());
 	srunner_add_suite(sr, suite_tables());
 	srunner_add_suite(sr, suite_proof());
+	srunner_add_suite(sr, suite_proof_reads());
 	srunner_add_suite(sr, suite_proved());
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

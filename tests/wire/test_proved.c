@@ -8,10 +8,7 @@ static struct bench b;
 
 static void inject(const struct diw_addr *from, const struct fields *f)
 {
-	struct gram g;
-
-	gram_build(&g, f);
-	bench_inject_from(&b, from, &g);
+	bench_inject_fields(&b, from, f);
 }
 
 static void region_is(const void *data, uint32_t n)

@@ -23,6 +23,7 @@ Suite *suite_flood(void);
 Suite *suite_fuzz(void);
 Suite *suite_tables(void);
 Suite *suite_proof(void);
+Suite *suite_proof_reads(void);
 Suite *suite_proved(void);
 
 /* The fields of the specification's vectors. */
@@ -100,6 +101,7 @@ void bench_post(struct bench *b, int i);
 void bench_look(struct bench *b);
 void bench_inject(struct bench *b, const struct gram *g);
 void bench_inject_from(struct bench *b, const struct diw_addr *src, const struct gram *g);
+void bench_inject_fields(struct bench *b, const struct diw_addr *src, const struct fields *f);
 /* What a counter has grown by since the last look. */
 uint64_t bench_count(struct bench *b, const char *name);
 /* Nothing in memory is other than the image says. */

@@ -66,6 +66,8 @@ expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
 check "... and named" matches "$OUT" 'base/log\.h:[0-9]+: 121 columns'
 expect 1 "found: a test's line of 121 columns, of which a tab is some" plant tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
 check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 columns'
+expect 1 "found: a test of 601 lines" plant tests/unit/test_stag.c "$(seq -f '/* %g */' 601)"
+check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:601: more than 600 lines'
 run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
 expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "wire/hdr.h"'
 check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
