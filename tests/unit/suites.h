@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
 X(attr)
+X(calls_that_end)
 X(log)
 X(crc)
 X(nocancel)
