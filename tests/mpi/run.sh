@@ -60,7 +60,7 @@ mvapich2() {
 # settings MPI TRANSPORT RANKS: COMMAND, the environment, PROGRAM, an OPTION of its, the TYPE of queue pairs that
 # carries the bytes, and the MTU of the interfaces.
 settings() {
-	TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
+	RUN=--dev TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
 	case $1 in
 	openmpi) openmpi "$3" ;;
 	mpich) mpich "$3" ;;
@@ -69,8 +69,6 @@ settings() {
 	case $1/$2 in
 	openmpi/ucx-ud) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES); OPTION=--add ;;
 	openmpi/ucx-rc) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES -x UCX_RC_VERBS_TX_POLL_ALWAYS) ;;
-	openmpi/diwarp) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include diwarp --mca osc pt2pt
-		-x FI_PROVIDER_PATH -x FI_DIWARP_IFACE) ;;
 	openmpi/ofi) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "verbs;ofi_rxm" --mca osc pt2pt
 		-x FI_OFI_RXM_SAR_LIMIT) ;;
 	esac
@@ -78,7 +76,7 @@ settings() {
 	ucx-ud) export UCX_TLS=ud_verbs UCX_NET_DEVICES=diw_va:1; TYPE=UD ;;
 	ucx-rc) export UCX_TLS=rc_verbs,ud_verbs:aux UCX_NET_DEVICES=diw_va:1 UCX_RC_VERBS_TX_POLL_ALWAYS=y ;;
 	ofi) export FI_OFI_RXM_SAR_LIMIT=0 ;;
-	diwarp) export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi FI_DIWARP_IFACE=va; TYPE=RD ;;
+	diwarp) export FI_DIWARP_IFACE=va; TYPE=RD RUN=--mpi ;;
 	esac
 	case $1/$2 in
 	mpich/ofi)
@@ -113,7 +111,7 @@ end_ranks() {
 one() {
 	local status
 	start_counting
-	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run --dev -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
+	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run $RUN -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
 		$OPTION ${PARTS:-} > "$TMP/run" 2>&1 < /dev/null
 	status=$?
 	end_ranks

@@ -18,7 +18,7 @@
 enum { NOT_RUN = 126, NOT_FOUND = 127 };             /* as shells and env(1) say it */
 
 /* Beside this program, in the build tree and where it was installed, whatever the library directory is called there. */
-static int find_libdir(const char *library, char dir[PATH_MAX])
+int run_find_libdir(const char *library, char dir[PATH_MAX])
 {
 	static const char *const places[] = { "lib/diwarp", "lib64/diwarp", "lib/*/diwarp" };
 	char exe[PATH_MAX / 2], pattern[PATH_MAX];
@@ -50,11 +50,10 @@ static int find_libdir(const char *library, char dir[PATH_MAX])
 
 int run_libdir(char dir[PATH_MAX])
 {
-	return find_libdir(VERBS, dir);
+	return run_find_libdir(VERBS, dir);
 }
 
-/* FIRST:SECOND, of which one may be empty. */
-static bool set_list(const char *name, const char *first, const char *second)
+bool run_set_list(const char *name, const char *first, const char *second)
 {
 	size_t len = strlen(first) + strlen(second) + 2;
 	char *list = malloc(len);
@@ -72,7 +71,7 @@ bool run_use_libdir(const char *dir)
 {
 	const char *old = getenv("LD_LIBRARY_PATH");
 
-	return set_list("LD_LIBRARY_PATH", dir, old ? old : "");
+	return run_set_list("LD_LIBRARY_PATH", dir, old ? old : "");
 }
 
 /* Behind what is preloaded already, which so stays next to the program. */
@@ -80,14 +79,14 @@ static int preload(void)
 {
 	const char *old = getenv("LD_PRELOAD");
 	char dir[PATH_MAX], path[PATH_MAX + sizeof INTERPOSER + 1];
-	int rc = find_libdir(INTERPOSER, dir);
+	int rc = run_find_libdir(INTERPOSER, dir);
 
 	if (rc != TOOL_OK)
 		return rc;
 	snprintf(path, sizeof path, "%s/%s", dir, INTERPOSER);
 	if (strpbrk(path, ": "))
 		return tool_failed("%s: a path in LD_PRELOAD must not contain a blank or a colon", path);
-	return set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
+	return run_set_list("LD_PRELOAD", old ? old : "", path) ? TOOL_OK : tool_failed("out of memory");
 }
 
 static bool is_regular(const char *path, int mode)
@@ -153,11 +152,12 @@ static int run_command(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "personality", required_argument, NULL, 'p' }, { "check", no_argument, NULL, 'c' },
-		{ "sockets", optional_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' }, { 0 },
+		{ "sockets", optional_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' },
+		{ "mpi", no_argument, NULL, 'm' }, { 0 },
 	};
 	const char *who = NULL, *streams = NULL, *env;
 	char dir[PATH_MAX] = "";
-	bool only_check = false, sockets = false, dev = false;
+	bool only_check = false, sockets = false, dev = false, mpi = false;
 	int opt, rc;
 
 	while ((opt = getopt_long(argc, argv, "+", opts, NULL)) != -1) {
@@ -169,6 +169,7 @@ static int run_command(int argc, char **argv)
 		sockets |= opt == 's';
 		streams = opt == 's' ? optarg : streams;
 		dev |= opt == 'd';
+		mpi |= opt == 'm';
 		who = opt == 'p' ? optarg : who;
 	}
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
@@ -176,6 +177,8 @@ static int run_command(int argc, char **argv)
 	if (sockets && (who || dev))
 		return tool_usage("--sockets is for programs with sockets, %s for those of libibverbs",
 				  who ? "--personality" : "--dev");
+	if (mpi && (who || dev || sockets || only_check))
+		return tool_usage("--mpi stands alone: leave the other options out");
 	if (only_check && dev)
 		return tool_usage("--check runs no program: leave --dev out");
 	if (optind == argc)
@@ -184,12 +187,12 @@ static int run_command(int argc, char **argv)
 		return tool_usage("'%s': --check takes a program without arguments", argv[optind + 1]);
 	if (sockets && only_check)
 		return check_sockets(argv[optind], streams);
-	rc = sockets ? preload() : run_libdir(dir);
+	rc = mpi ? run_set_mpi() : sockets ? preload() : run_libdir(dir);
 	if (rc != TOOL_OK)
 		return rc;
 	if (streams && setenv("DIWARP_SOCKETS_STREAMS", strcmp(streams, "all") ? "off" : "on", 1))
 		return tool_failed("out of memory");
-	if (sockets)
+	if (sockets || mpi)
 		return start_program(argv + optind);
 	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
 		return tool_failed("out of memory");
@@ -203,6 +206,7 @@ const struct tool_cmd cmd_run = {
 	.name = "run", .run = run_command, .foreign_args = true,
 	.args = "[--personality ca|rnic] [--dev] [--] PROGRAM [ARGUMENT]... |\n"
 		"               --sockets[=datagrams|all] [--] PROGRAM [ARGUMENT]... |\n"
+		"               --mpi [--] MPIRUN [ARGUMENT]... |\n"
 		"               --check PROGRAM|LIBRARY | --sockets[=datagrams|all] --check PROGRAM",
 	.brief = "Runs a program that was made for RDMA hardware (libibverbs), or for sockets, over diwarp",
 	.help = "  --personality P    type of the devices: ca, a channel adapter with RoCE v2 (default), or\n"
@@ -218,6 +222,8 @@ const struct tool_cmd cmd_run = {
 		"                     whatever DIWARP_SOCKETS_STREAMS says\n"
 		"  --sockets --check  does not run the program. Says whether it would be interposed; if not, says why\n"
 		"                     and ends with status 1\n"
+		"  --mpi              for mpirun or mpiexec of OpenMPI, MPICH or MVAPICH: sets what their ranks need\n"
+		"                     to use the libfabric provider diwarp, unless it is set already\n"
 		"The devices are the network interfaces, diw_eth0 and so on; GID 0 is the first address.\n"
 		"Exit status: the program's; 126 or 127 if it cannot be run.\n",
 };

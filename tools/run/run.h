@@ -15,6 +15,12 @@
 
 /* Where our libibverbs.so.1 is; an exit status. */
 int run_libdir(char dir[PATH_MAX]);
+/* The directory of a library of ours, which may begin with a directory below it; an exit status. */
+int run_find_libdir(const char *library, char dir[PATH_MAX]);
+/* Set a variable to FIRST:SECOND, of which one may be empty; false: no memory. */
+bool run_set_list(const char *name, const char *first, const char *second);
+/* run_mpi.c: from now on what this process runs uses the libfabric provider. Prints why not; an exit status. */
+int run_set_mpi(void);
 /* DIR first in LD_LIBRARY_PATH; false: no memory. */
 bool run_use_libdir(const char *dir);
 /* The file that execvp(3) would run; false: there is none. */

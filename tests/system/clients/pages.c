@@ -52,7 +52,7 @@ static void read_events(int fd)
 
 static const char *type_name(uint32_t type)
 {
-	return type == DIW_QP_RC ? "RC" : type == DIW_QP_UC ? "UC" : "UD";
+	return type == DIW_QP_RC ? "RC" : type == DIW_QP_RD ? "RD" : type == DIW_QP_UC ? "UC" : "UD";
 }
 
 static void print_slot(const struct diw_stat_head *h, const struct diw_stat_slot *s)

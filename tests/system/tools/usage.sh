@@ -59,6 +59,9 @@ run --check ls -l
 run --flags ls
 run --sockets
 run --sockets --check ls -l
+run --mpi
+run --mpi --dev ls
+run --mpi --check ls
 run --sockets --personality ca ls
 run --sockets --dev ls
 run --sockets=tcp ls
