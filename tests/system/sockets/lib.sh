@@ -28,7 +28,7 @@ have_programs() {
 # The program by its name, with the libraries that came with it.
 path() {
 	local dir
-	for dir in "$root/usr/bin" "$root/usr/sbin" "$root/bin" "$root"/usr/lib/jvm/*/bin; do
+	for dir in "$root/usr/bin" "$root/usr/sbin" "$root/bin" "$root"/usr/lib/jvm/*/bin "$root"/usr/lib/postgresql/*/bin; do
 		[ ! -x "$dir/$1" ] || { echo "$dir/$1"; return; }
 	done
 	command -v "$1"
@@ -191,6 +191,7 @@ table() {
 	for row in "${ROWS[@]}"; do
 		IFS='|' read -r name who framed all eligible fault <<< "$row"
 		case $who in
+		none) ;;
 		cpython) echo "| CPython's \`${name#cpython_}\` | alone | | $all cases as without |" ;;
 		both) echo "| $(about_"$name") | both | $framed of $all, $eligible | $fault |" ;;
 		*) echo "| $(about_"$name") | the $who | 0 | $fault |" ;;

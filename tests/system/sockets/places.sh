@@ -5,6 +5,7 @@
 ELSEWHERE=(redirect redirect_tcp twice twice_tcp)
 STREAMS+=(redirect_tcp twice_tcp killed_nginx node_greets)
 BOTH+=(mdns killed_sipp killed_nginx node_greets)
+WITHOUT+=(mdns killed_sipp killed_nginx node_greets "${ELSEWHERE[@]}")
 
 # names PORT ADDRESS: dnsmasq, as the first, which answers every question under example.org with ADDRESS.
 names() {

@@ -4,7 +4,9 @@
 # written.
 SERVERS=(haproxy_http haproxy_tcp ab wrk)
 STREAMS+=("${SERVERS[@]}")
-BOTH+=("${SERVERS[@]}")
+BOTH+=("${SERVERS[@]}" pgbench)
+STREAMS+=(pgbench)
+WITHOUT+=(pgbench)
 ALONE+=("${SERVERS[@]}")
 
 # serves PORT PROCESSES: nginx, as the first, of what is in $TMP/www, where files may be put.
@@ -84,4 +86,34 @@ row_wrk() {
 	says 'Requests/sec: *[1-9][0-9][0-9]'
 	fine "errors" [ "${OUT/errors}${OUT/Non-2xx}" = "$OUT$OUT" ]
 	ends
+}
+
+# As an ordinary user: PostgreSQL refuses to run as root.
+about_pgbench() { echo 'pgbench and PostgreSQL, which forks for each of 4 connections, 800 transactions'; }
+row_pgbench() {
+	local data=$TMP/nobody/pg.$WHO who=$WHO
+	ELIGIBLE=first                   # the client sends before the process that serves it has read (docs/streams.md)
+	as_nobody || fault "no ordinary user"
+	WHO=none
+	second initdb -D "$data" -A trust -U postgres --no-sync
+	WHO=$who
+	fine "no database" [ $STATUS -eq 0 ]
+	rm -f "$TMP"/second.*
+	first postgres -D "$data" -p 5392 -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
+		-c shared_buffers=16MB -c autovacuum=off
+	eventually 60 accepting 5392 || fault "no server"
+	eventually 60 pg_answers || fault "no answer"
+	second pgbench -h 127.0.0.1 -p 5392 -U postgres -i -q postgres
+	fine "the tables were not made" [ $STATUS -eq 0 ]
+	second pgbench -h 127.0.0.1 -p 5392 -U postgres -c 4 -j 2 -t 200 -n postgres
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	says 'actually processed: 800/800'
+	ends INT
+}
+pg_answers() {
+	local who=$WHO
+	WHO=none
+	second pg_isready -h 127.0.0.1 -p 5392
+	WHO=$who
+	[ $STATUS -eq 0 ]
 }
