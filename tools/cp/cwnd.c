@@ -21,10 +21,10 @@ void cwnd_acked(struct cwnd *c, uint64_t bytes)
 		c->window = c->cap;
 }
 
-static void cwnd_cut(struct cwnd *c, uint64_t to, uint32_t latest)
+static void cwnd_cut(struct cwnd *c, uint64_t window, uint64_t threshold, uint32_t latest)
 {
-	c->window = to > c->floor ? to : c->floor;
-	c->threshold = c->window;
+	c->window = window > c->floor ? window : c->floor;
+	c->threshold = threshold > c->floor ? threshold : c->floor;
 	c->recovery = latest;
 	c->cuts++;
 }
@@ -32,11 +32,11 @@ static void cwnd_cut(struct cwnd *c, uint64_t to, uint32_t latest)
 void cwnd_lost(struct cwnd *c, uint32_t mark, uint32_t latest)
 {
 	if (!c->cuts || diw_serial_after(mark, c->recovery))
-		cwnd_cut(c, c->window * 7 / 10, latest);
+		cwnd_cut(c, c->window * 7 / 10, c->window * 7 / 10, latest);
 }
 
 void cwnd_timeout(struct cwnd *c, uint32_t latest)
 {
-	cwnd_cut(c, c->floor, latest);
+	cwnd_cut(c, c->floor, c->window / 2, latest);
 	c->timeouts++;
 }

@@ -22,7 +22,7 @@ void cwnd_init(struct cwnd *c, uint32_t block, uint64_t cap);
 void cwnd_acked(struct cwnd *c, uint64_t bytes);
 /* Loss in a report of MARK, when the latest mark that was sent is LATEST. */
 void cwnd_lost(struct cwnd *c, uint32_t mark, uint32_t latest);
-/* Nothing was reported for long. */
+/* Nothing was reported for long: slow start, up to half of the window (RFC 5681 section 3.1). */
 void cwnd_timeout(struct cwnd *c, uint32_t latest);
 
 #endif

@@ -49,5 +49,6 @@ int group_open(struct xfer_port *p, const struct group_options *o, struct diw_qp
 	rc = group_local(o->dev, addr, &attr->dgram.local);
 	if (rc)
 		return rc;
+	attr->dgram.record_timeout_ns = (int64_t)GROUP_RECORD_NS;
 	return xfer_open(p, o->dev, o->dev ? NULL : addr, attr);
 }

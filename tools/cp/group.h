@@ -7,6 +7,7 @@
 
 #define GROUP_ANNOUNCE_NS (100 * DIW_MS)
 #define GROUP_SILENCE_NS (3 * DIW_S) /* then a receiver is given up */
+#define GROUP_RECORD_NS (500 * DIW_MS)   /* a record's timeout: a receiver without a processor loses nothing by it */
 #define GROUP_MEMBERS 64u            /* receivers of one transfer; further ones are refused */
 
 struct group_options {

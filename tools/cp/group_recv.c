@@ -16,7 +16,7 @@
 #define JOIN_RETRY_NS (200 * DIW_MS)
 #define KEPT_RETRY_NS (20 * DIW_MS)
 #define HAVE_NS (200 * DIW_MS)
-#define OPEN_NS (50 * DIW_MS)        /* so long an answer waits for open records: longer than their timeout */
+#define OPEN_NS (50 * DIW_MS)        /* so long an answer waits for open records; the sender closes them */
 #define WANT_BURST 16                /* pages of the bitmap between two looks at what comes */
 #define OPEN_RECORDS 64
 #define IDS 16                       /* of transfers that have ended, not to be received again */

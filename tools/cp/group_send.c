@@ -83,6 +83,16 @@ static void send_mark(struct group_send *s, bool end, uint64_t now)
 	tell(s, NULL, &m);
 }
 
+/* Behind an empty Write-Record: a later message closes the records whose end was lost. */
+static void send_end(struct group_send *s, uint64_t now)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE_RECORD, .qkey = TOOL_QKEY, .dst.addr = s->to.addr,
+		.stag = s->stag };
+
+	diw_post_send(s->port.ep.qp, &wr, NULL);
+	send_mark(s, true, now);
+}
+
 static void refuse_member(struct group_send *s, const struct diw_addr *to, const char *why)
 {
 	struct xfer_msg m = { .type = XFER_REFUSE };
@@ -276,7 +286,7 @@ static bool group_send_some(struct group_send *s, uint64_t now)
 		first = blocks_next(&s->wanted, s->cursor);
 		if (first == s->wanted.n) {
 			phase_begin(s, ENDING, now);
-			send_mark(s, true, now);
+			send_end(s, now);
 			return false;
 		}
 		n = piece_at(s, first);
@@ -347,7 +357,7 @@ static void end_pass(struct group_send *s, uint64_t now)
 			s->pass++;
 			s->phase_at = now;
 		}
-		send_mark(s, true, now);
+		send_end(s, now);
 	}
 }
 
@@ -446,6 +456,9 @@ static void send_report_json(const struct group_send *s, double sec, uint64_t wi
 	json_add_count(o, "tx_bytes", wire);
 	json_add_count(o, "window_cuts", s->cwnd.cuts);
 	json_add_count(o, "window_timeouts", s->cwnd.timeouts);
+	json_add_count(o, "window", s->cwnd.window);
+	json_add_number(o, "rtt_us", (double)s->rtt / 1e3);
+	json_add_count(o, "marks", s->mark);
 	json_add_count(o, "joins_refused", s->joins_refused);
 	json_add_count(o, "wants_refused", s->wants_refused);
 	json_add_count(o, "bad_messages", s->bad_messages);

@@ -507,6 +507,7 @@ static int receive_from_peers(struct receiver *r, struct diw_qp_attr *attr, cons
 	int rc;
 
 	attr->dgram.any_addr = true;
+	attr->dgram.record_timeout_ns = (int64_t)XFER_RECORD_NS;
 	rc = xfer_open(&r->port, NULL, NULL, attr);
 	if (!rc)
 		rc = serve_rc(r, attr->dgram.local.port);

@@ -291,7 +291,6 @@ int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, 
 	attr->sq_depth = 2 * XFER_ENTRIES;
 	attr->rq_depth = XFER_SLOTS;
 	attr->max_inline = XFER_MAX;
-	attr->dgram.record_timeout_ns = 30 * (int64_t)DIW_MS;
 	rc = endpoint_open(&p->ep, dev, dst, 4 * XFER_ENTRIES, false);
 	if (!rc)
 		rc = endpoint_qp(&p->ep, attr);

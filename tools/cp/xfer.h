@@ -26,7 +26,7 @@
  *   Write-Records                           ->
  *   MARK number, bytes sent until now       ->
  *                                           <- REPORT     number, bytes that came: paces the sender
- *   MARK pass, END                          ->            repeated until each receiver has answered
+ *   an empty Write-Record, MARK pass, END   ->            repeated until each receiver has answered
  *                                           <- WANT       pages of the bitmap of missing blocks; REPORT pass, ANSWER
  *   Write-Records of all that one or more lack, and so on
  *                                           <- KEPT       the whole file is there, or why not
@@ -55,6 +55,7 @@
 #define XFER_ENTRIES 1024u           /* unresolved entries at most; a power of two */
 #define XFER_SILENCE_NS (5 * DIW_S)  /* then the other end is given up */
 #define XFER_STATUS_NS (20 * DIW_MS)
+#define XFER_RECORD_NS (30 * DIW_MS) /* a record's timeout */
 #define XFER_RETRY_NS (200 * DIW_MS)
 #define XFER_RC_SILENCE_NS (30 * DIW_S)
 #define XFER_RC_RETRY_NS DIW_S
