@@ -291,6 +291,8 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		if (fault == 0)
 			continue;
 		diw_ddp_drop(d, &seg, segs[i].len, fault, now);
+		if (fault == DIW_FAULT_READ_UNMATCHED)   /* its request has been given up here */
+			continue;
 		peer_refuse(d, src, fault);
 		break;
 	}

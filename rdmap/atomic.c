@@ -8,13 +8,12 @@
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define RESPONSE_LEN 12u
 #define FETCH_ADD 0u
 #define CMP_SWAP 2u
 
 /* ---- Initiator ---- */
 
-static bool atomic_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
+bool diw_rdmap_atomic_sink(const struct diw_rdmap *r, const struct diw_ddp_buf *buf)
 {
 	uint8_t *addr;
 
@@ -22,15 +21,30 @@ static bool atomic_sink_is_writable(const struct diw_rdmap *r, const struct diw_
 	       diw_ddp_resolve(&r->ddp, buf->sge->stag, DIW_STAG_LOCAL_WRITE, NULL, buf->sge->to, 8, &addr) == 0;
 }
 
+void diw_rdmap_atomic_put(uint8_t body[DIW_RDMAP_ATOMIC_LEN], const struct diw_rdmap_wr *wr, uint32_t reqid)
+{
+	memset(body, 0, DIW_RDMAP_ATOMIC_LEN);
+	body[3] = wr->atomic.swap ? CMP_SWAP : FETCH_ADD;
+	diw_put32(body + 4, reqid);
+	diw_put32(body + 8, wr->stag);
+	diw_put64(body + 12, wr->to);
+	diw_put64(body + 20, wr->atomic.swap ? wr->atomic.value : wr->atomic.compare_add);
+	if (wr->atomic.swap) {                  /* all bits; an addition's mask would end carries */
+		diw_put64(body + 28, UINT64_MAX);
+		diw_put64(body + 36, wr->atomic.compare_add);
+		diw_put64(body + 44, UINT64_MAX);
+	}
+}
+
 int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
 {
-	uint8_t body[DIW_RDMAP_ATOMIC_LEN] = { 0 };
+	uint8_t body[DIW_RDMAP_ATOMIC_LEN];
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;
 	int rc;
 
 	if (!r->tx.active) {
-		if (!atomic_sink_is_writable(r, &wr->buf)) {
+		if (!diw_rdmap_atomic_sink(r, &wr->buf)) {
 			*status = DIW_RDMAP_LOCAL_PROT;
 			return 0;
 		}
@@ -41,16 +55,7 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_REQUEST, .qn = 1, .length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
-	body[3] = wr->atomic.swap ? CMP_SWAP : FETCH_ADD;
-	diw_put32(body + 4, r->rc.reqid);
-	diw_put32(body + 8, wr->stag);
-	diw_put64(body + 12, wr->to);
-	diw_put64(body + 20, wr->atomic.swap ? wr->atomic.value : wr->atomic.compare_add);
-	if (wr->atomic.swap) {                  /* all bits; an addition's mask would end carries */
-		diw_put64(body + 28, UINT64_MAX);
-		diw_put64(body + 36, wr->atomic.compare_add);
-		diw_put64(body + 44, UINT64_MAX);
-	}
+	diw_rdmap_atomic_put(body, wr, r->rc.reqid);
 	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
 	if (rc == 0) {
 		r->c->atomics_tx++;
@@ -60,61 +65,69 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 	return rc;
 }
 
+uint8_t diw_rdmap_atomic_place(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg)
+{
+	uint64_t before = diw_get64(seg->payload + 4);
+
+	return diw_ddp_place(&r->ddp, &wr->buf, 0, (const uint8_t *)&before, sizeof before) != 0 ?
+	       DIW_RDMAP_LOCAL_PROT : DIW_RDMAP_OK;
+}
+
 uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	struct diw_rdmap_wr *wr = diw_rdmap_rc_oldest(r);
-	uint64_t before;
 
 	if (!wr || wr->opcode != DIW_OP_ATOMIC_REQUEST)
 		return DIW_FAULT_OPCODE;
-	if (seg->len != RESPONSE_LEN || diw_get32(seg->payload) != wr->got)
+	if (seg->len != DIW_RDMAP_ATOMIC_RESPONSE_LEN || diw_get32(seg->payload) != wr->got)
 		return DIW_FAULT_STREAM;
 	diw_rdmap_rc_confirm(r, wr->seq);
-	before = diw_get64(seg->payload + 4);
-	if (diw_ddp_place(&r->ddp, &wr->buf, 0, (const uint8_t *)&before, sizeof before) != 0)
-		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_LOCAL_PROT);
-	else
-		diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
+	diw_rdmap_rc_finish(r, wr, diw_rdmap_atomic_place(r, wr, seg));
 	r->up->confirmed(r->up_ctx);
 	return 0;
 }
 
 /* ---- Target ---- */
 
-static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t **at)
+static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a,
+			      const struct diw_addr *peer, uint64_t **at)
 {
 	uint8_t *addr;
 	uint16_t fault;
 
 	if (a->to % 8)
 		return DIW_FAULT_STREAM;
-	fault = diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_ATOMIC, &diw_rdmap_peer(r)->addr, a->to, 8,
-				&addr);
+	fault = diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_ATOMIC, peer, a->to, 8, &addr);
 	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
 		fault = DIW_FAULT_STREAM;
 	*at = (uint64_t *)(void *)addr;
 	return diw_rdmap_as_rdmap(fault);
 }
 
-uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+uint16_t diw_rdmap_atomic_get(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_rdmap_rc_answer *a)
 {
 	const uint8_t *p = seg->payload;
-	struct diw_rdmap_rc_answer *a, asked;
-	uint16_t fault;
 	uint64_t *at;
-	bool after;
 
 	r->c->atomics_rx++;
 	if (seg->len != DIW_RDMAP_ATOMIC_LEN)
 		return DIW_FAULT_STREAM;
 	if ((p[3] & 15) != FETCH_ADD && (p[3] & 15) != CMP_SWAP)
 		return DIW_FAULT_ATOMIC_OPCODE;
-	asked = (struct diw_rdmap_rc_answer){
+	*a = (struct diw_rdmap_rc_answer){
 		.atomic = true, .swap = (p[3] & 15) == CMP_SWAP, .reqid = diw_get32(p + 4), .stag = diw_get32(p + 8),
 		.to = diw_get64(p + 12), .add_swap = diw_get64(p + 20), .mask = diw_get64(p + 28),
 		.compare = diw_get64(p + 36), .compare_mask = diw_get64(p + 44),
 	};
-	fault = atomic_target(r, &asked, &at);
+	return atomic_target(r, a, seg->src, &at);
+}
+
+uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	struct diw_rdmap_rc_answer *a, asked;
+	uint16_t fault = diw_rdmap_atomic_get(r, seg, &asked);
+	bool after;
+
 	if (fault)
 		return fault;
 	after = diw_rdmap_rc_snap(r);
@@ -123,7 +136,7 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 		return DIW_FAULT_NO_BUFFER;
 	*a = asked;
 	/* Else behind the Reads that are too large to be copied, when its answer's turn comes. */
-	return after ? diw_rdmap_atomic_do(r, a) : 0;
+	return after ? diw_rdmap_atomic_do(r, a, seg->src) : 0;
 }
 
 /* A set bit of the mask is the most significant of its field: no carry leaves it (RFC 7306 section 5.1). */
@@ -132,10 +145,10 @@ static uint64_t add_fields(uint64_t v, uint64_t add, uint64_t mask)
 	return ((v & ~mask) + (add & ~mask)) ^ ((v ^ add) & mask);
 }
 
-uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a)
+uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a, const struct diw_addr *peer)
 {
 	uint64_t *at, before, after;
-	uint16_t fault = atomic_target(r, a, &at);
+	uint16_t fault = atomic_target(r, a, peer, &at);
 
 	if (fault)
 		return fault;
@@ -154,7 +167,7 @@ uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a)
 int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now)
 {
 	struct diw_ddp_tx *tx = &r->rc.answer_tx;
-	uint8_t body[RESPONSE_LEN];
+	uint8_t body[DIW_RDMAP_ATOMIC_RESPONSE_LEN];
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;
 

@@ -50,6 +50,17 @@ struct diw_ddp_hdr diw_rdmap_dgram_hdr(const struct diw_rdmap_wr *wr);
 
 int diw_rdmap_reads_init(struct diw_rdmap *r);           /* -ENOMEM */
 void diw_rdmap_reads_fini(struct diw_rdmap *r);
+/* The sink of a Read as the peer sees it: the first entry. What the peer sends goes by its offset to all of them. */
+static inline uint32_t diw_rdmap_sink_stag(const struct diw_rdmap_wr *wr)
+{
+	return wr->buf.n ? wr->buf.sge[0].stag : 0;
+}
+static inline uint64_t diw_rdmap_sink_to(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].to : 0; }
+static inline struct diw_read_request diw_rdmap_read_of(const struct diw_rdmap_wr *wr)
+{
+	return (struct diw_read_request){ diw_rdmap_sink_stag(wr), diw_rdmap_sink_to(wr), wr->buf.len, wr->stag,
+					  wr->to };
+}
 /* The pieces of BUF are local memory that this queue pair may write. */
 bool diw_rdmap_sink_is_writable(const struct diw_rdmap *r, const struct diw_ddp_buf *buf);
 int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
@@ -137,7 +148,13 @@ void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool 
 
 int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
-uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a);
+/* For PEER. */
+uint16_t diw_rdmap_atomic_do(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a, const struct diw_addr *peer);
+/* What RC and RD share: the sink of a request, its body, and where its response goes; a request that came. */
+bool diw_rdmap_atomic_sink(const struct diw_rdmap *r, const struct diw_ddp_buf *buf);
+void diw_rdmap_atomic_put(uint8_t body[DIW_RDMAP_ATOMIC_LEN], const struct diw_rdmap_wr *wr, uint32_t reqid);
+uint8_t diw_rdmap_atomic_place(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
+uint16_t diw_rdmap_atomic_get(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_rdmap_rc_answer *a);
 int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint64_t now);
 uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 

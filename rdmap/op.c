@@ -13,7 +13,7 @@ const struct diw_rdmap_op diw_rdmap_ops[16] = {
 	[DIW_OP_SEND_SE_INV] = { .imm = true },
 	[DIW_OP_TERMINATE] = { .qn = 2, .any_qkey = true },
 	[DIW_OP_ATOMIC_REQUEST] = { .qn = 1 },
-	[DIW_OP_ATOMIC_RESPONSE] = { .qn = 3 },
+	[DIW_OP_ATOMIC_RESPONSE] = { .any_qkey = true, .qn = 3 },
 	[DIW_OP_VALIDATION] = { .qn = 2, .any_qkey = true },
 	[DIW_OP_FLOW] = { .qn = 2, .any_qkey = true },
 	[DIW_OP_WRITE_RECORD] = { .tagged = true, .imm = true, .solicited = true, .group = true,

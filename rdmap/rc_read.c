@@ -10,14 +10,11 @@
 
 /* ---- Initiator ---- */
 
-/* The sink as the peer sees it: the first entry. What it sends goes by its offset to all of them. */
-static uint32_t sink_stag(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].stag : 0; }
-static uint64_t sink_to(const struct diw_rdmap_wr *wr) { return wr->buf.n ? wr->buf.sge[0].to : 0; }
-
 int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
 {
 	uint8_t body[DIW_RDMAP_READ_LEN];
 	const struct iovec iov = { body, sizeof body };
+	struct diw_read_request q;
 	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
 	int rc;
 
@@ -32,8 +29,8 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
-	diw_read_request_put(body, &(struct diw_read_request){ sink_stag(wr), sink_to(wr), wr->buf.len, wr->stag,
-							       wr->to });
+	q = diw_rdmap_read_of(wr);
+	diw_read_request_put(body, &q);
 	rc = diw_ddp_tx_run(&r->ddp, &r->tx, &iov, &budget, now);
 	if (rc == 0) {
 		r->c->read_requests_tx++;
@@ -49,9 +46,9 @@ uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg 
 
 	if (!wr || wr->opcode != DIW_OP_READ_REQUEST)
 		return DIW_FAULT_OPCODE;
-	if (h->stag != sink_stag(wr))
+	if (h->stag != diw_rdmap_sink_stag(wr))
 		return DIW_FAULT_STAG;
-	if (h->to != sink_to(wr) + wr->got || seg->len > wr->buf.len - wr->got ||
+	if (h->to != diw_rdmap_sink_to(wr) + wr->got || seg->len > wr->buf.len - wr->got ||
 	    h->last != (seg->len == wr->buf.len - wr->got))
 		return DIW_FAULT_BOUNDS;
 	t->buf = wr->buf;
@@ -67,7 +64,7 @@ void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, cons
 	if (!seg->h.last)
 		return;
 	if (wr->invalidate && wr->buf.n)
-		diw_ddp_invalidate(&r->ddp, sink_stag(wr), false, false);
+		diw_ddp_invalidate(&r->ddp, diw_rdmap_sink_stag(wr), false, false);
 	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
 	r->up->confirmed(r->up_ctx);
 }
@@ -197,7 +194,7 @@ int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 		int err = 0;
 
 		if (a->atomic && !a->done) {
-			uint16_t fault = diw_rdmap_atomic_do(r, a);
+			uint16_t fault = diw_rdmap_atomic_do(r, a, &diw_rdmap_peer(r)->addr);
 
 			if (fault) {
 				refuse_read(r, a, fault, now);

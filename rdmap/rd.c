@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The type RD: Sends, Writes and Write-Records of any peer, each peer's once and in order (docs/ud-profile.md
- * section 18). */
+/* The type RD: all operations with any peer, each peer's once and in order (docs/ud-profile.md section 18). */
 #include "base/clock.h"
 #include "rdmap/rd.h"
 
@@ -15,23 +14,53 @@ static uint16_t rd_type_target(void *ctx, const struct diw_ddp_seg *seg, struct 
 		return fault;
 	if (op->max && seg->h.length > op->max)
 		return DIW_FAULT_TOO_LONG;
-	t->kind = seg->h.opcode == DIW_OP_WRITE ? DIW_TARGET_STAG :
-		  seg->h.opcode == DIW_OP_WRITE_RECORD ? DIW_TARGET_RECORD : DIW_TARGET_RECV;
-	return 0;
+	t->cookie = NULL;
+	switch (seg->h.opcode) {
+	case DIW_OP_WRITE:
+		t->kind = DIW_TARGET_STAG;
+		return 0;
+	case DIW_OP_WRITE_RECORD:
+		t->kind = DIW_TARGET_RECORD;
+		return 0;
+	case DIW_OP_SEND:
+	case DIW_OP_SEND_SE:
+		t->kind = DIW_TARGET_RECV;
+		return 0;
+	case DIW_OP_READ_RESPONSE:
+		t->kind = DIW_TARGET_BUF;
+		return diw_rdmap_rd_response(r, seg, t);
+	default:
+		t->kind = DIW_TARGET_MESSAGE;
+		return seg->len == seg->h.length ? 0 : DIW_FAULT_MO;
+	}
 }
 
-/* The end of a Write of which no completion tells. */
+/* A part of a Response, or the end of a Write of which no completion tells. */
 static void rd_type_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_rdmap *r = ctx;
 
-	(void)cookie, (void)seg, (void)now;
-	r->c->rx_messages++;
+	(void)now;
+	r->c->rx_messages += seg->h.last;
+	if (cookie)
+		diw_rdmap_rd_response_placed(r, cookie, seg->len);
+}
+
+static uint16_t rd_type_message(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
+{
+	(void)now;
+	switch (seg->h.opcode) {
+	case DIW_OP_ATOMIC_RESPONSE: return diw_rdmap_rd_atomic_response(ctx, seg);
+	case DIW_OP_TERMINATE: return diw_rdmap_rd_terminated(ctx, seg);
+	default: return diw_rdmap_rd_asked(ctx, seg);
+	}
 }
 
 static void rd_type_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
 {
-	(void)ctx, (void)seg, (void)fault, (void)now;
+	(void)now;
+	if (fault != DIW_FAULT_READ_UNMATCHED)
+		diw_rdmap_rd_asked_fail(ctx, seg->src);
 }
 
 static int rd_type_init(struct diw_rdmap *r)
@@ -55,21 +84,26 @@ static void rd_type_fini(struct diw_rdmap *r)
 static void rd_type_timers(struct diw_rdmap *r, uint64_t now)
 {
 	diw_peers_timers(&r->ddp, now);
+	if (now >= r->rd->probe_at)
+		diw_rdmap_rd_probe(r, now);
 }
 
 static uint64_t rd_type_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	(void)waiting;
-	return diw_peers_deadline(&r->ddp);
+	return diw_min64(diw_peers_deadline(&r->ddp), r->rd->probe_at);
 }
 
 const struct diw_rdmap_type diw_rdmap_type_rd = {
 	.ulp = {
 		.target = rd_type_target,
 		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
+		.message = rd_type_message,
 		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
 		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room,
 	},
-	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD,
+	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD |
+		   1u << DIW_OP_READ_REQUEST | 1u << DIW_OP_READ_RESPONSE | 1u << DIW_OP_TERMINATE |
+		   1u << DIW_OP_ATOMIC_REQUEST | 1u << DIW_OP_ATOMIC_RESPONSE,
 	.init = rd_type_init, .fini = rd_type_fini, .timers = rd_type_timers, .deadline = rd_type_deadline,
 };

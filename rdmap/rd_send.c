@@ -18,11 +18,13 @@ static size_t req_size(const struct diw_rdmap *r)
 
 int diw_rdmap_rd_send_init(struct diw_rdmap *r)
 {
-	uint32_t n = r->requests, buckets = diw_pool_buckets(n), numbers = diw_pool_buckets(DIW_RDMAP_RD_SEGMENTS);
+	uint32_t n = r->requests, dests = n + r->peers, buckets = diw_pool_buckets(dests);
+	uint32_t numbers = diw_pool_buckets(DIW_RDMAP_RD_SEGMENTS), answers = r->peers * RD_ASKED;
 	struct diw_arena arena = { 0 };
 	struct diw_rdmap_rd *rd;
 	int rc = diw_arena_init(&arena, diw_arena_round(sizeof *rd) + diw_pool_bytes(req_size(r), n) +
-				diw_pool_bytes(sizeof(struct rd_dest), n) +
+				diw_pool_bytes(sizeof(struct rd_dest), dests) +
+				diw_pool_bytes(sizeof(struct rd_answer), answers) +
 				diw_pool_bytes(sizeof(struct rd_sent), DIW_RDMAP_RD_SEGMENTS) +
 				diw_arena_round(buckets * sizeof *rd->dest) +
 				diw_arena_round(numbers * sizeof *rd->number));
@@ -32,7 +34,8 @@ int diw_rdmap_rd_send_init(struct diw_rdmap *r)
 	rd = diw_arena_take(&arena, sizeof *rd);
 	rd->arena = arena;
 	diw_pool_init(&rd->reqs, &rd->arena, req_size(r), n);
-	diw_pool_init(&rd->dests, &rd->arena, sizeof(struct rd_dest), n);
+	diw_pool_init(&rd->dests, &rd->arena, sizeof(struct rd_dest), dests);
+	diw_pool_init(&rd->answers, &rd->arena, sizeof(struct rd_answer), answers);
 	diw_pool_init(&rd->sent, &rd->arena, sizeof(struct rd_sent), DIW_RDMAP_RD_SEGMENTS);
 	rd->dest = diw_arena_take(&rd->arena, buckets * sizeof *rd->dest);
 	rd->number = diw_arena_take(&rd->arena, numbers * sizeof *rd->number);
@@ -41,6 +44,8 @@ int diw_rdmap_rd_send_init(struct diw_rdmap *r)
 	rd->seed = diw_random();
 	diw_list_init(&rd->ready);
 	diw_list_init(&rd->done);
+	diw_list_init(&rd->asked);
+	rd->probe_at = DIW_NEVER;
 	r->rd = rd;
 	return 0;
 }
@@ -78,7 +83,7 @@ static void sent_hash(struct diw_rdmap_rd *rd, struct rd_sent *s)
 }
 
 /* The link has taken N segments of REQ. */
-static void sent_add(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t first, uint32_t n)
+void diw_rdmap_rd_sent(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t first, uint32_t n)
 {
 	struct rd_sent *s = req->sent;
 
@@ -112,7 +117,7 @@ static struct rd_dest **dest_bucket(struct diw_rdmap_rd *rd, const struct diw_ad
 	return &rd->dest[diw_addr_hash(addr, rd->seed) & rd->dest_mask];
 }
 
-static struct rd_dest *dest_find(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+struct rd_dest *diw_rdmap_rd_dest(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
 {
 	struct rd_dest *d = *dest_bucket(rd, addr);
 
@@ -121,25 +126,31 @@ static struct rd_dest *dest_find(struct diw_rdmap_rd *rd, const struct diw_addr 
 	return d;
 }
 
-static struct rd_dest *dest_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+struct rd_dest *diw_rdmap_rd_dest_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
 {
-	struct rd_dest *d = dest_find(rd, addr), **at;
+	struct rd_dest *d = diw_rdmap_rd_dest(rd, addr), **at;
 
 	if (d)
 		return d;
-	d = diw_pool_get(&rd->dests);           /* as many as requests */
+	d = diw_pool_get(&rd->dests);           /* as many as requests and askers: NULL for one asker too many */
+	if (!d)
+		return NULL;
 	at = dest_bucket(rd, addr);
 	*d = (struct rd_dest){ .hnext = *at, .addr = *addr, .state = RD_DEST_IDLE };
 	diw_list_init(&d->turn);
 	diw_list_init(&d->reqs);
+	diw_list_init(&d->answers);
 	*at = d;
 	return d;
 }
 
-static void dest_end(struct diw_rdmap_rd *rd, struct rd_dest *d)
+/* D ends when it has neither requests nor answers. */
+static void dest_settle(struct diw_rdmap_rd *rd, struct rd_dest *d)
 {
 	struct rd_dest **at = dest_bucket(rd, &d->addr);
 
+	if (!diw_list_empty(&d->reqs) || !diw_list_empty(&d->answers))
+		return;
 	while (*at != d)
 		at = &(*at)->hnext;
 	*at = d->hnext;
@@ -147,7 +158,7 @@ static void dest_end(struct diw_rdmap_rd *rd, struct rd_dest *d)
 	diw_pool_put(&rd->dests, d);
 }
 
-static void dest_ready(struct diw_rdmap_rd *rd, struct rd_dest *d)
+void diw_rdmap_rd_dest_ready(struct diw_rdmap_rd *rd, struct rd_dest *d)
 {
 	if (d->state == RD_DEST_READY)
 		return;
@@ -171,9 +182,9 @@ bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 
 	if (!req)
 		return false;
-	req->dest = dest_get(rd, &wr->dst.addr);
+	req->dest = diw_rdmap_rd_dest_get(rd, &wr->dst.addr);
 	req->sent = NULL;
-	req->left = false;
+	req->left = req->asked = false;
 	req->wr = *wr;
 	behind = (uint8_t *)(&req->wr + 1);
 	if (wr->inline_data) {
@@ -187,25 +198,25 @@ bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	diw_list_add_tail(&req->dest->reqs, &req->link);
 	if (!req->dest->next) {
 		req->dest->next = req;
-		dest_ready(rd, req->dest);
+		diw_rdmap_rd_dest_ready(rd, req->dest);
 	}
 	return true;
 }
 
 static void req_end(struct diw_rdmap_rd *rd, struct rd_req *req)
 {
-	struct rd_dest *d = req->dest;
-
 	diw_list_del(&req->link);
 	diw_list_add_tail(&rd->done, &req->link);
-	if (diw_list_empty(&d->reqs))
-		dest_end(rd, d);
 }
 
-static void req_settle(struct diw_rdmap_rd *rd, struct rd_req *req)
+void diw_rdmap_rd_settle(struct diw_rdmap_rd *rd, struct rd_req *req)
 {
-	if (req->left && !req->sent)
-		req_end(rd, req);
+	struct rd_dest *d = req->dest;
+
+	if (!req->left || req->sent || req->asked)
+		return;
+	req_end(rd, req);
+	dest_settle(rd, d);
 }
 
 struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r)
@@ -244,12 +255,17 @@ static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req 
 		last = next == &d->reqs;
 		while (req->sent)
 			sent_end(rd, sent_at(rd, req->sent->first));
+		if (req->asked)
+			diw_rdmap_rd_unask(req);
 		if (req->wr.status == DIW_RDMAP_OK) {
 			req->wr.status = status;
 			req->wr.fault = fault;
 		}
-		req_end(rd, req);               /* behind the last one D may be gone */
+		req_end(rd, req);
 	}
+	if (!diw_list_empty(&d->answers))
+		diw_rdmap_rd_dest_ready(rd, d);
+	dest_settle(rd, d);
 }
 
 static struct rd_req *dest_first(const struct rd_dest *d)
@@ -262,8 +278,11 @@ void diw_rdmap_rd_flush(struct diw_rdmap *r)
 	struct diw_rdmap_rd *rd = r->rd;
 
 	for (uint32_t i = 0; i <= rd->dest_mask; i++)
-		while (rd->dest[i])
-			dest_fail(rd, rd->dest[i], dest_first(rd->dest[i]), DIW_RDMAP_FLUSHED, 0);
+		for (struct rd_dest *d = rd->dest[i], *next; d; d = next) {
+			next = d->hnext;
+			if (!diw_list_empty(&d->reqs))
+				dest_fail(rd, d, dest_first(d), DIW_RDMAP_FLUSHED, 0);
+		}
 }
 
 /* ---- Sending ---- */
@@ -292,29 +311,44 @@ static int req_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req, 
 	if (!d->tx.active)
 		rd_message_begin(r, d, &req->wr);
 	rc = diw_ddp_tx_run(&r->ddp, &d->tx, iov, budget, now);
-	sent_add(r->rd, req, first, diw_ddp_taken(&r->ddp) - first);
+	diw_rdmap_rd_sent(r->rd, req, first, diw_ddp_taken(&r->ddp) - first);
 	return rc;
 }
 
-/* A turn of D. -EBUSY: it has more to send. */
-static int dest_run(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
+/* Requests of D: 0: no more leave now. */
+static int dest_send(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
 {
 	while (d->next) {
 		struct rd_req *req = d->next;
-		int rc = req_send(r, d, req, budget, now);
+		bool asks = req->wr.opcode == DIW_OP_READ_REQUEST || req->wr.opcode == DIW_OP_ATOMIC_REQUEST;
+		int rc;
 
-		if (rc == -EAGAIN)
-			dest_rests(d, RD_DEST_BLOCKED);
+		if (!d->tx.active && diw_rdmap_rd_ask_waits(d, &req->wr))
+			return 0;
+		rc = asks ? diw_rdmap_rd_ask(r, d, req, now) : req_send(r, d, req, budget, now);
 		if (rc < 0)
 			return rc;
 		req->left = true;
 		d->next = req->link.next == &d->reqs ? NULL : diw_container(req->link.next, struct rd_req, link);
-		if (!d->next)
-			dest_rests(d, RD_DEST_IDLE);
-		if (!req->sent)
-			return req_settle(r->rd, req), 0;      /* D may be gone */
+		if (!req->sent && !req->asked)
+			req_end(r->rd, req);    /* D is looked at behind its turn */
 	}
 	return 0;
+}
+
+/* A turn of D, which may be gone behind it. */
+static void dest_run(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
+{
+	bool answers = d->answers_first;
+	int rc;
+
+	d->answers_first = !answers;
+	rc = answers ? diw_rdmap_rd_answer(r, d, budget, now) : dest_send(r, d, budget, now);
+	if (rc == 0)
+		rc = answers ? dest_send(r, d, budget, now) : diw_rdmap_rd_answer(r, d, budget, now);
+	if (rc != -EBUSY)
+		dest_rests(d, rc == 0 ? RD_DEST_IDLE : RD_DEST_BLOCKED);
+	dest_settle(r->rd, d);
 }
 
 int diw_rdmap_rd_run(struct diw_rdmap *r, int64_t *budget, uint64_t now)
@@ -355,7 +389,7 @@ void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n)
 			struct rd_req *req = s->req;
 
 			sent_end(rd, at);
-			req_settle(rd, req);
+			diw_rdmap_rd_settle(rd, req);
 			continue;
 		}
 		*at = s->hnext;
@@ -394,12 +428,12 @@ void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault)
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)
 {
 	struct diw_rdmap *r = ctx;
-	struct rd_dest *d = peer ? dest_find(r->rd, peer) : NULL;
+	struct rd_dest *d = peer ? diw_rdmap_rd_dest(r->rd, peer) : NULL;
 
 	if (d && d->state == RD_DEST_BLOCKED)
-		dest_ready(r->rd, d);
+		diw_rdmap_rd_dest_ready(r->rd, d);
 	for (uint32_t i = 0; !peer && i <= r->rd->dest_mask; i++)
 		for (d = r->rd->dest[i]; d; d = d->hnext)
 			if (d->state == RD_DEST_BLOCKED)
-				dest_ready(r->rd, d);
+				diw_rdmap_rd_dest_ready(r->rd, d);
 }

@@ -91,6 +91,7 @@ enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, D
 #define DIW_RDMAP_READS_SOURCE 16    /* of one source */
 #define DIW_RDMAP_TERMINATE_MAX (6 + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN)       /* RFC 5040 section 4.8 */
 #define DIW_RDMAP_ATOMIC_LEN 52u       /* RFC 7306 section 5.2.1 */
+#define DIW_RDMAP_ATOMIC_RESPONSE_LEN 12u
 
 struct diw_rdmap_read {              /* one that we asked for */
 	struct diw_list link;        /* active by post order, or done */
@@ -292,8 +293,8 @@ struct diw_rdmap {
 	struct diw_rdmap_reads *reads;       /* UD; in its own arena */
 	struct diw_rdmap_rc rc;
 	struct diw_rdmap_rd *rd;     /* RD; in its own arena */
-	uint32_t requests;           /* RD: that may be under way, */
-	size_t request_size;         /* and octets of one, with its entries or inline data */
+	uint32_t requests, peers;    /* RD: that may be under way; that may ask at a time; */
+	size_t request_size;         /* octets of a request with its entries or inline data */
 	uint64_t read_timeout;       /* ns; 0 measured */
 	struct diw_rdmap_flow flow;  /* UC */
 	uint64_t proof_key[2];       /* of the tokens */
@@ -313,8 +314,8 @@ struct diw_rdmap_attr {
 	void *up_ctx;
 	struct diw_ddp_attr ddp;     /* its tables and contexts are not looked at */
 	uint64_t read_timeout;
-	uint32_t requests;           /* RD: that may be under way, */
-	size_t request_size;         /* and octets of one, with its entries or inline data */
+	uint32_t requests, peers;    /* RD: that may be under way; that may ask at a time; */
+	size_t request_size;         /* octets of a request with its entries or inline data */
 };
 
 int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a);         /* -ENOMEM */

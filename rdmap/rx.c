@@ -25,7 +25,7 @@ int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a)
 	below.recvs_ctx = a->up_ctx;
 	*r = (struct diw_rdmap){
 		.type = a->type, .up = a->up, .up_ctx = a->up_ctx, .c = below.c, .read_timeout = a->read_timeout,
-		.requests = a->requests, .request_size = a->request_size,
+		.requests = a->requests, .peers = a->peers, .request_size = a->request_size,
 	};
 	diw_ddp_setup(&r->ddp, &below);
 	return r->type->init(r);
@@ -40,7 +40,7 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 {
 	struct diw_rdmap fresh = {
 		.type = r->type, .up = r->up, .up_ctx = r->up_ctx, .c = r->c, .read_timeout = r->read_timeout,
-		.requests = r->requests, .request_size = r->request_size,
+		.requests = r->requests, .peers = r->peers, .request_size = r->request_size,
 	};
 	int rc;
 

@@ -229,8 +229,9 @@ enum diw_wc_status {
 	DIW_WC_LOC_QP_OP_ERR,        /* UD, UC: the kernel refused a datagram of it (a firewall, no route, ...);
 	                              * wc.errnum says why. The queue pair goes on: the next request may succeed. Where
 	                              * the completion queue has no room that of an unsignaled request is left out. */
-	DIW_WC_PEER_GONE,            /* RD: the destination does not answer, wc.errnum ETIMEDOUT, or has restarted,
-	                              * ECONNRESET. Whether the request took effect is not known. */
+	DIW_WC_PEER_GONE,            /* RD: the destination does not answer, wc.errnum ETIMEDOUT; has restarted,
+	                              * ECONNRESET; or owed an answer and sent a faulty segment, ECANCELED. Whether the
+	                              * request took effect is not known. */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
@@ -482,10 +483,10 @@ enum diw_wr_opcode {
 	DIW_WR_WRITE,                /* UC: no record; with an immediate it consumes a receive, only if complete.
 	                              * RC, RD */
 	DIW_WR_WRITE_RECORD,         /* UD, RD */
-	DIW_WR_READ,                 /* UD, RC; the entries are the sink */
-	/* RC only */
-	DIW_WR_FETCH_ADD,            /* += compare_add on 8 aligned bytes; the entry receives what was there */
+	DIW_WR_READ,                 /* UD, RC, RD; the entries are the sink */
+	DIW_WR_FETCH_ADD,            /* RC, RD: += compare_add on 8 aligned bytes; the entry receives what was there */
 	DIW_WR_CMP_SWAP,             /* = swap if it is compare_add; the same */
+	/* RC only */
 	DIW_WR_LOCAL_INV,            /* no peer uses inv_stag any more, a region's or a type 2 window's */
 	DIW_WR_BIND_MW,
 };
@@ -494,7 +495,7 @@ enum diw_send_flags {
 	DIW_SEND_SOLICITED = 2,
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* imm goes along; not for Reads */
-	DIW_SEND_FENCE = 32,         /* RC: waits until all earlier Reads and atomics are complete */
+	DIW_SEND_FENCE = 32,         /* RC, RD: waits until all earlier Reads and atomics (RD: to dst) are complete */
 	DIW_SEND_INVALIDATE = 64,    /* RC. Send: the peer's inv_stag; Read: its first entry's STag, in the end */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once, it may wait for it (or for the next poll) */
 };

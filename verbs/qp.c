@@ -27,7 +27,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	const struct diw_rdmap_attr attr = {
 		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp,
 		.read_timeout = bounded(a->dgram.read_timeout_ns),
-		.requests = a->sq_depth, .request_size = qp->sq.slot_size,
+		.requests = a->sq_depth, .peers = a->dgram.max_sources, .request_size = qp->sq.slot_size,
 		.ddp.c = qp->c, .ddp.stags = &qp->dev->stags, .ddp.user = { .pd = qp->pd, .qp = qp },
 		.ddp.cfg = {
 			.qkey = qp->ops->qkey ? a->dgram.qkey : 0, .peer.addr = a->dgram.peer,

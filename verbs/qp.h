@@ -233,6 +233,9 @@ extern const struct diw_wr_kind diw_wr_kinds[];                  /* verbs/sq_che
 /* The opcode of RDMAP, or -errno: it cannot be posted. LEN: its bytes. */
 int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len);
 
+int diw_sq_check_atomic(const struct diw_send_wr *wr, uint64_t len);     /* 0 or -EINVAL */
+void diw_sq_fill_atomic(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
+
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is not complete */

@@ -18,11 +18,8 @@ int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int
 	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
 		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_INVALIDATE is for Sends and Reads",
 				wr->opcode);
-	if (opcode == DIW_OP_ATOMIC_REQUEST &&
-	    (wr->num_sge != 1 || len != 8 || wr->to % 8 || (wr->flags & DIW_SEND_INLINE)))
-		return diw_fail(-EINVAL, "diw_post_send: an atomic: num_sge %d, %llu bytes, to %#llx: one entry of 8 "
-				"bytes and an aligned offset", wr->num_sge, (unsigned long long)len,
-				(unsigned long long)wr->to);
+	if (opcode == DIW_OP_ATOMIC_REQUEST && diw_sq_check_atomic(wr, len) < 0)
+		return -EINVAL;
 	if (opcode == DIW_OP_BIND_MW &&
 	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
 		return diw_fail(-EINVAL, "diw_post_send: a bind without window or region, or access %#x",
@@ -48,9 +45,7 @@ void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 	w->inv_stag = wr->inv_stag;
 	w->fault = 0;
 	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
-		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
-		w->atomic.compare_add = wr->compare_add;
-		w->atomic.value = wr->swap;
+		diw_sq_fill_atomic(w, wr);
 	} else if (w->opcode == DIW_OP_BIND_MW) {
 		diw_mw_post_bind(w, wr);
 	}

@@ -89,11 +89,23 @@ static void rd_qp_abort(struct diw_qp *qp, uint64_t now)
 
 /* ---- Requests ---- */
 
+static int rd_qp_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
+{
+	if (opcode == DIW_OP_ATOMIC_REQUEST && (wr->flags & DIW_SEND_IMM))
+		return diw_fail(-EINVAL, "diw_post_send: an atomic: DIW_SEND_IMM is for Sends and Writes");
+	if (opcode == DIW_OP_ATOMIC_REQUEST && diw_sq_check_atomic(wr, len) < 0)
+		return -EINVAL;
+	return diw_dgram_qp_check_dst(qp, wr, opcode, len);
+}
+
 static void rd_qp_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	(void)qp;
 	w->dst = wr->dst;
 	w->fault = 0;
+	w->fence = wr->flags & DIW_SEND_FENCE;
+	if (w->opcode == DIW_OP_ATOMIC_REQUEST)
+		diw_sq_fill_atomic(w, wr);
 }
 
 static bool rd_qp_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
@@ -156,9 +168,11 @@ const struct diw_qp_ops diw_qp_ops_rd = {
 	.type = DIW_QP_RD, .rdmap = &diw_rdmap_type_rd, .first = DIW_QPS_RTS,
 	.max_mulpdu = DIW_DGRAM_MAX - 4 - DIW_RD_HDR_MAX, .max_errors = 64, .num_kind = 2u << 16,
 	.qkey = true, .awaits_recv = true,
-	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD,
+	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ |
+		    1u << DIW_WR_FETCH_ADD | 1u << DIW_WR_CMP_SWAP,
+	.flags = DIW_SEND_FENCE,
 	.check = rd_qp_check, .open = rd_qp_open, .reset = rd_qp_reset, .abort = rd_qp_abort,
-	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = diw_dgram_qp_check_dst, .fill = rd_qp_fill,
+	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = rd_qp_check_send, .fill = rd_qp_fill,
 	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,
 	.settle = rd_qp_settle,
 };

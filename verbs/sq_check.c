@@ -66,3 +66,18 @@ int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 				(long long)wr->timeout_ns);
 	return qp->ops->check_send ? qp->ops->check_send(qp, wr, opcode, *len) : opcode;
 }
+
+int diw_sq_check_atomic(const struct diw_send_wr *wr, uint64_t len)
+{
+	if (wr->num_sge == 1 && len == 8 && wr->to % 8 == 0 && !(wr->flags & DIW_SEND_INLINE))
+		return 0;
+	return diw_fail(-EINVAL, "diw_post_send: an atomic: num_sge %d, %llu bytes, to %#llx: one entry of 8 bytes and "
+			"an aligned offset", wr->num_sge, (unsigned long long)len, (unsigned long long)wr->to);
+}
+
+void diw_sq_fill_atomic(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
+	w->atomic.compare_add = wr->compare_add;
+	w->atomic.value = wr->swap;
+}

@@ -203,6 +203,136 @@ START_TEST(writes_with_immediate_and_write_records)
 }
 END_TEST
 
+/* ---- Reads and atomics ---- */
+
+static void read_ends(struct end *e, uint64_t wr_id, uint32_t len)
+{
+	struct diw_wc wc = next_of(e->scq);
+
+	ck_assert_str_eq(diw_wc_status_str(wc.status), diw_wc_status_str(DIW_WC_SUCCESS));
+	ck_assert_int_eq(wc.opcode, DIW_WC_READ);
+	ck_assert_uint_eq(wc.wr_id, wr_id);
+	ck_assert_uint_eq(wc.byte_len, len);
+	ck_assert_int_eq(memcmp(k.mem + wr_id, k.mem + IN + wr_id, len), 0);
+}
+
+/* More than may be outstanding, both ways at once. */
+static void reads_over(const char *impair)
+{
+	const uint32_t n = 50, size = 9001;
+
+	open_ends(impair);
+	for (uint32_t i = 0; i < n * size; i++)
+		k.mem[IN + i] = (uint8_t)(i * 13 + i / 97);
+	for (uint32_t i = 0; i < n; i++) {
+		ck_assert_int_eq(end_read(&a, &b, i * size, size), 0);
+		ck_assert_int_eq(end_read(&b, &a, i * size, i % 2 ? 0 : 3), 0);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		read_ends(&a, i * size, size);
+	for (uint32_t i = 0; i < n; i++)
+		read_ends(&b, i * size, i % 2 ? 0 : 3);
+	close_ends();
+}
+
+START_TEST(reads_are_answered_in_order)
+{
+	reads_over("");
+	reads_over("loss=10%,reorder=10%");
+}
+END_TEST
+
+static void post_atomic(struct end *from, const struct end *to, enum diw_wr_opcode op, uint64_t compare_add,
+			uint64_t swap, unsigned flags)
+{
+	struct diw_sge sge = { k.mem, 8, k.mr->stag };
+	struct diw_send_wr wr = { .wr_id = 8, .sge = &sge, .num_sge = 1, .opcode = op, .compare_add = compare_add,
+				  .flags = DIW_SEND_SIGNALED | flags, .swap = swap, .dst.addr = to->addr,
+				  .stag = k.mr->stag, .to = k.mr->to + IN };
+
+	ck_assert_int_eq(diw_post_send(from->qp, &wr, NULL), 0);
+}
+
+static uint64_t word_at(uint32_t off)
+{
+	uint64_t v;
+
+	memcpy(&v, k.mem + off, sizeof v);
+	return v;
+}
+
+/* Each takes effect once, however often its segments are lost or repeated. */
+START_TEST(atomics_take_effect_once)
+{
+	open_ends("loss=10%,dup=10%,reorder=10%");
+	ck_assert_int_eq(diw_mr_dereg(k.mr), 0);
+	ck_assert_int_eq(diw_mr_reg(k.pd, k.mem, KIT_SIZE, DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_ATOMIC, &k.mr),
+			 0);
+	memset(k.mem + IN, 0, 8);
+	for (uint32_t i = 0; i < MANY; i++) {
+		post_atomic(&a, &c, DIW_WR_FETCH_ADD, 3, 0, 0);
+		post_atomic(&b, &c, DIW_WR_FETCH_ADD, 5, 0, 0);
+	}
+	for (uint32_t i = 0; i < MANY; i++) {
+		is_sent(&a, 8);
+		is_sent(&b, 8);
+	}
+	ck_assert_uint_eq(word_at(IN), 8 * MANY);
+	post_atomic(&a, &c, DIW_WR_CMP_SWAP, 8 * MANY, 77, 0);
+	is_sent(&a, 8);
+	ck_assert_uint_eq(word_at(0), 8 * MANY);
+	post_atomic(&a, &c, DIW_WR_CMP_SWAP, 8 * MANY, 78, 0);
+	is_sent(&a, 8);
+	ck_assert_uint_eq(word_at(0), 77);
+	ck_assert_uint_eq(word_at(IN), 77);
+	close_ends();
+}
+END_TEST
+
+/* What a fenced request sends is what the Read before it has fetched. */
+START_TEST(a_fence_waits_for_the_answer)
+{
+	open_ends("delay=5ms");
+	memset(k.mem + IN, 0xab, 64);
+	ck_assert_int_eq(end_recv(&b, IN + BIG, 64, 1), 0);
+	ck_assert_int_eq(end_read(&a, &b, 0, 64), 0);
+	ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED | DIW_SEND_FENCE), 0);
+	receives(&b, 64, &a);
+	for (uint32_t i = 0; i < 64; i++)
+		ck_assert_uint_eq(k.mem[IN + BIG + i], 0xab);
+	close_ends();
+}
+END_TEST
+
+/* The link has no segment under way to a peer that owes an answer. */
+START_TEST(a_peer_that_goes_while_it_owes_an_answer_is_noticed)
+{
+	struct diw_qp_attr attr;
+	struct diw_addr at;
+	struct diw_wc wc;
+
+	open_ends("");
+	end_close(&b);
+	end_attr(&attr);
+	attr.type = DIW_QP_RD;
+	attr.mulpdu = 1000;
+	attr.rate_limit = 20000;
+	attr.rate_burst = 2000;
+	end_open(&b, &k, &attr, 64);
+	at = b.addr;
+	ck_assert_int_eq(end_read(&a, &b, 0, BIG), 0);
+	KIT_UNTIL(end_counter(&a, "rx_segments") > 3);
+	end_close(&b);
+	end_open_rd(&b, "", &at);
+	wc = next_of(a.scq);
+	ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
+	ck_assert_int_eq(wc.errnum, ECONNRESET);
+	ck_assert_int_eq(end_read(&a, &b, 0, 64), 0);
+	read_ends(&a, 0, 64);
+	close_ends();
+}
+END_TEST
+
 /* ---- Ends ---- */
 
 /* What went to a process that is gone fails, and nothing else. */
@@ -317,6 +447,27 @@ START_TEST(a_fault_names_its_request)
 }
 END_TEST
 
+START_TEST(a_refused_read_is_named)
+{
+	struct diw_sge sge = { k.mem, 64, 0 };
+	struct diw_send_wr wr = { .wr_id = 9, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_READ,
+				  .flags = DIW_SEND_SIGNALED };
+
+	open_ends("");
+	sge = (struct diw_sge){ k.mem, 64, k.mr->stag };
+	wr.dst.addr = b.addr;
+	wr.stag = k.mr->stag + 1;
+	wr.to = k.mr->to;
+	ck_assert_int_eq(end_read(&a, &b, 0, 64), 0);
+	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	read_ends(&a, 0, 64);
+	ends_with(&a, 9, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_READ_STAG);
+	ck_assert_int_eq(end_read(&a, &b, 64, 64), 0);
+	read_ends(&a, 64, 64);
+	close_ends();
+}
+END_TEST
+
 START_TEST(other_faults)
 {
 	struct diw_wc wc;
@@ -377,6 +528,11 @@ Suite *suite_rd(void)
 	tcase_add_test(t, a_bad_network_changes_nothing);
 	tcase_add_test(t, writes_are_in_order_with_sends);
 	tcase_add_test(t, writes_with_immediate_and_write_records);
+	tcase_add_test(t, reads_are_answered_in_order);
+	tcase_add_test(t, atomics_take_effect_once);
+	tcase_add_test(t, a_fence_waits_for_the_answer);
+	tcase_add_test(t, a_peer_that_goes_while_it_owes_an_answer_is_noticed);
+	tcase_add_test(t, a_refused_read_is_named);
 	tcase_add_test(t, a_restarted_peer_fails_what_went_to_it);
 	tcase_add_test(t, an_abort_flushes_in_order_and_a_reset_begins_anew);
 	tcase_add_test(t, a_fault_names_its_request);

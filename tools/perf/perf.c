@@ -162,8 +162,9 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	}
 	if (perf_has_qp(p, PERF_UC) && has_op(p, PERF_READ))
 		return tool_usage("--op read: not on uc");
-	if (dgram && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
-		return tool_usage("--op fetch-add, cmp-swap: on rc alone");
+	if ((perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC)) &&
+	    (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
+		return tool_usage("--op fetch-add, cmp-swap: on rc and rd alone");
 	if (!rc && (p->base.no_crc || p->base.markers))
 		return tool_usage("--no-crc, --markers: without --qp rc");
 	if (rc && p->side.impair)

@@ -81,7 +81,7 @@ static int make_memory(struct rig *r)
 	if (!rc)
 		rc = region_alloc(&r->target, r->ep.pd, len,
 				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
-				  (perf_is_rc(r->pc.qp) ? DIW_ACCESS_REMOTE_ATOMIC : 0));
+				  (perf_is_rc(r->pc.qp) || r->pc.qp == PERF_RD ? DIW_ACCESS_REMOTE_ATOMIC : 0));
 	if (rc)
 		return rc;
 	memset(r->tx.addr, 0x5a, len);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads and atomics over reliable datagrams, at the end that is asked. What a peer asks for is answered in order, and
+ * once. A peer never asks for more than RD_ASKED at a time, so that no request has to wait in the link in front of the
+ * peer's own answers.
+ */
+#include <errno.h>
+
+#include "base/wire.h"
+#include "rdmap/rd.h"
+
+/* ---- Requests ---- */
+
+static uint16_t read_get(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_rdmap_rc_answer *a)
+{
+	struct diw_read_request q;
+	uint8_t *from;
+
+	r->c->read_requests_rx++;
+	if (seg->len != DIW_RDMAP_READ_LEN)
+		return DIW_FAULT_MO;
+	q = diw_read_request_get(seg->payload);
+	if (q.length > DIW_RDMAP_MAX_READ)
+		return DIW_FAULT_TOO_LONG;
+	*a = (struct diw_rdmap_rc_answer){
+		.stag = q.stag, .to = q.to,
+		.read = { .length = q.length, .sink_stag = q.sink_stag, .sink_to = q.sink_to },
+	};
+	return q.length == 0 ? 0 : diw_rdmap_as_rdmap(diw_ddp_resolve(&r->ddp, q.stag, DIW_STAG_REMOTE_READ, seg->src,
+								       q.to, q.length, &from));
+}
+
+uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	bool atomic = seg->h.opcode == DIW_OP_ATOMIC_REQUEST;
+	struct diw_rdmap_rc_answer of;
+	struct rd_answer *a;
+	struct rd_dest *d;
+	uint16_t fault = atomic ? diw_rdmap_atomic_get(r, seg, &of) : read_get(r, seg, &of);
+
+	if (fault)
+		return fault;
+	d = diw_rdmap_rd_dest_get(r->rd, seg->src);
+	if (!d || d->nanswers == RD_ASKED)
+		return DIW_FAULT_READ_LIMIT;
+	a = diw_pool_get(&r->rd->answers);      /* as many as a destination may have of each */
+	*a = (struct rd_answer){ .of = of, .msn = seg->h.msn };
+	if (atomic)
+		a->fault = diw_rdmap_atomic_do(r, &a->of, seg->src);
+	diw_list_init(&a->link);
+	diw_list_add_tail(&d->answers, &a->link);
+	d->nanswers++;
+	diw_rdmap_rd_dest_ready(r->rd, d);
+	return 0;
+}
+
+/* ---- Answers ---- */
+
+/* A Terminate that names the request by its MSN. */
+static uint32_t refusal_put(uint8_t *body, const struct rd_answer *a)
+{
+	const struct diw_ddp_hdr h = { .last = true, .qn = 1, .msn = a->msn,
+				       .opcode = a->of.atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
+				       .length = a->of.atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN };
+
+	diw_put16(body, diw_fault_is_local(a->fault) ? DIW_FAULT_STREAM : a->fault);
+	body[2] = DIW_TERM_M | DIW_TERM_D;
+	body[3] = 0;
+	diw_put16(body + DIW_TERM_CONTROL, (uint16_t)(DIW_DDP_UNTAGGED_LEN + h.length));
+	return DIW_TERM_FIXED + diw_ddp_hdr_encode(body + DIW_TERM_FIXED, &h);
+}
+
+static uint32_t atomic_response_put(uint8_t *body, const struct rd_answer *a)
+{
+	diw_put32(body, a->of.reqid);
+	diw_put64(body + 4, a->of.value);
+	return DIW_RDMAP_ATOMIC_RESPONSE_LEN;
+}
+
+static struct diw_ddp_hdr answer_hdr(const struct rd_answer *a, uint32_t len)
+{
+	if (a->fault)
+		return (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = len, .msn = a->msn };
+	if (a->of.atomic)
+		return (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = 3, .length = len, .msn = a->msn };
+	return (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = a->msn, .length = len,
+				     .stag = a->of.read.sink_stag, .to = a->of.read.sink_to };
+}
+
+/* The source is looked up again each time: it may have been deregistered. Then the Response that has begun ends, and
+ * the request is refused. */
+static void answer_source(struct diw_rdmap *r, struct rd_dest *d, struct rd_answer *a, struct iovec *iov)
+{
+	uint8_t *from = NULL;
+
+	if (a->of.atomic || a->fault)
+		return;
+	if (a->of.read.length)
+		a->fault = diw_rdmap_as_rdmap(diw_ddp_resolve(&r->ddp, a->of.stag, DIW_STAG_REMOTE_READ, &d->addr,
+							      a->of.to, a->of.read.length, &from));
+	if (a->fault) {
+		diw_fault_count(r->c, a->fault);
+		d->answer_tx.active = false;
+	}
+	*iov = (struct iovec){ from, a->of.read.length };
+}
+
+static int answer_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_answer *a, int64_t *budget, uint64_t now)
+{
+	uint8_t body[DIW_TERM_FIXED + DIW_DDP_MAX_LEN];
+	struct iovec iov = { .iov_base = body };
+
+	answer_source(r, d, a, &iov);
+	if (a->fault)
+		iov = (struct iovec){ body, refusal_put(body, a) };
+	else if (a->of.atomic)
+		iov.iov_len = atomic_response_put(body, a);
+	if (!d->answer_tx.active) {
+		d->answer_tx.dst = (struct diw_dest){ .addr = d->addr };
+		d->answer_tx.h = answer_hdr(a, (uint32_t)iov.iov_len);
+		diw_ddp_tx_begin(&r->ddp, &d->answer_tx, false);
+	}
+	return diw_ddp_tx_run(&r->ddp, &d->answer_tx, &iov, budget, now);
+}
+
+int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->answers))) {
+		struct rd_answer *a = diw_container(l, struct rd_answer, link);
+		int rc = answer_send(r, d, a, budget, now);
+
+		if (rc < 0)
+			return rc;
+		r->c->read_answered += !a->of.atomic && !a->fault;
+		r->c->error_tx += a->fault != 0;
+		diw_list_del(&a->link);
+		diw_pool_put(&r->rd->answers, a);
+		d->nanswers--;
+	}
+	return 0;
+}
