@@ -108,6 +108,17 @@ neighbour() {
 }
 neighbour "a program that is bound to the interface" reuse device=lo
 neighbour "a program that is bound to the address" reuse at=127.0.0.1
+# A plain newcomer by SO_REUSEPORT. The kernel's answer is kept for 10 ms (docs/sockets.md); its clock says when a frame came.
+NEWCOMER="python3 tests/system/sockets/newcomer.py"
+server meant_udp $RUN $NEWCOMER receive 5010
+check "a receiver" eventually 30 listening 5010
+server sender $RUN $NEWCOMER send 5010
+check "... gets frames" eventually 30 at_least $PID sock_tx_framed 100
+run "newcomers at its port" timeout 60 $NEWCOMER join 5010 20
+check "... get messages" matches "$OUT" 'came [1-9][0-9][0-9]'
+check "... and no frame later than 50 ms after they came" [ "$(sed 's/.*latest //' <<< "$OUT")" -le 50 ]
+check "... the receiver gets frames again" at_least $PID sock_tx_framed 200
+ends
 
 # ---- Rings ----
 

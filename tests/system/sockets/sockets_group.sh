@@ -103,6 +103,29 @@ framed "... and when it was killed"
 background "$TMP/plain" "$TALK" receive 127.0.0.1 $PORT lo 1000000 bound loose
 framed "a plain socket at the port that is bound to another address"
 ended $PID
+# Interposed members that the sender cannot know: another user's, and that of a container with an own /dev/shm.
+mkdir -m 700 "$TMP/run2" "$TMP/nobody"
+chmod 755 "$TMP"
+nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env "XDG_RUNTIME_DIR=$TMP/nobody")
+if chown 65534 "$TMP/nobody" 2> /dev/null && "${nobody[@]}" test -x "$DIW" 2> /dev/null; then
+	background "$TMP/other" "${nobody[@]}" $RUN "$TALK" receive $G4 $PORT lo 1000000 settle
+	plain "with a member of another user"
+	check "... which gets them" kill -0 $PID
+	ended $PID
+	framed "... and when it was killed"
+else
+	skip "another user cannot run $DIW"
+fi
+if unshare --mount --ipc true 2> /dev/null; then
+	background "$TMP/other" unshare --mount --ipc sh -c "mount -t tmpfs none /dev/shm && exec env XDG_RUNTIME_DIR=$TMP/run2 \
+		$RUN $TALK receive $G4 $PORT lo 1000000 settle"
+	plain "with a member in a container that has an own /dev/shm"
+	check "... which gets them" kill -0 $PID
+	ended $PID
+	framed "... and when it was killed"
+else
+	skip "no mount namespace here"
+fi
 for round in 1 2 3; do
 	victim=$MEMBER
 	unset 'ALL[-1]'
