@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * diw.h - the native verbs of diwarp, a software RNIC for datagram-iWARP (RDMAP and DDP over UDP: UD, UC and RD queue
- * pairs) and for iWARP (over MPA and TCP: RC queue pairs): objects, work requests, completions. Connections of RC queue
- * pairs are in diw_cm.h. Calls for libraries that give another interface to queue pairs are in diw_provider.h. Each
- * includes the one before it.
- *
- * Conventions, true for every call of the three headers unless it says otherwise:
- * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
- *   status of its completion, never a return value.
- * - Every call may be made from any thread at any time, except that an object must not be used while or after it is
- *   destroyed. In a child after fork() every call on an inherited object returns -ENODEV; closing one is silent.
- * - diw_cq_wait, diw_channel_get, diw_event_get and diw_cm_get are cancellation points (pthread_cancel), unless their
- *   timeout is 0; no other call is. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
- * - Times are nanoseconds. A timeout < 0 waits for ever, 0 looks once.
- * - A buffer named by a work request belongs to the stack from the post to the completion.
- * - Multi-byte fields are in host byte order; the library converts.
- * - A struct of attributes with a member `size` begins as its DIW_*_ATTR_INIT has it, which sets the defaults. The
- *   library takes the size of an earlier version of the header, and of a later one if the members that it does not
- *   know are 0: -E2BIG otherwise. -EINVAL: no size. Members called `reserved` are 0.
- * - Before 1.0 this header promises no binary compatibility.
+ * pairs) and for iWARP (over MPA and TCP: RC queue pairs): objects, work requests, completions. diw_cm.h has the
+ * connections of RC queue pairs. diw_provider.h has calls for libraries that give another interface to queue pairs.
  */
 #ifndef DIW_H
 #define DIW_H
@@ -26,6 +10,48 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/*
+ * The contract of every call of the three headers, unless the call says otherwise.
+ *
+ * Results
+ * - A call returns 0 (or a count) on success and a negative errno on misuse. A work request's own failure is the
+ *   status of its completion, never a return value.
+ * - Times are nanoseconds. A timeout < 0 waits for ever, 0 looks once.
+ * - Multi-byte fields are in host byte order; the library converts.
+ *
+ * Ownership
+ * - Arguments are read during the call: attributes, strings, private data, lists of work requests and their
+ *   scatter/gather entries may change or end when the call returns.
+ * - The memory that a work request names belongs to the library from the post until the request completes, with
+ *   DIW_SEND_INLINE until the post returns. A request without a completion of its own is complete when a later one of
+ *   the same queue is (RD: of the same destination; UD: Reads imply nothing and are not implied).
+ * - A region's memory stays mapped until diw_mr_dereg() returns. struct diw_mr and struct diw_mw are read-only.
+ * - A completion and an event are copies that belong to the program. A completion's validity map belongs to the
+ *   library; it may be read until diw_wc_release(), or until its queue pair is reset or destroyed.
+ * - A program destroys its objects, users first: a call that destroys an object in use returns -EBUSY. Descriptors
+ *   (diw_*_fd) and strings that calls return belong to the library: a program polls a descriptor, and neither reads
+ *   nor closes it.
+ *
+ * Threads
+ * - Every call may be made by any thread at any time, by several at once on the same object, too. The exception: an
+ *   object must not be used while or after it is destroyed. Requests that one thread posts to a queue keep their order.
+ * - The library calls no function of the program, so no call is made from a callback. None may be made in a signal
+ *   handler.
+ * - A call may wait for the lock of its device, which no thread holds while it sleeps.
+ * - diw_cq_wait, diw_channel_get, diw_event_get and diw_cm_get sleep, and are cancellation points (pthread_cancel),
+ *   unless their timeout is 0. No other call is a cancellation point. Asynchronous cancellation
+ *   (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
+ * - In a child after fork() every call on an inherited object returns -ENODEV, and a call that destroys one returns 0.
+ *   The parent's objects go on.
+ *
+ * Versions
+ * - A struct of attributes with a member `size` begins as its DIW_*_ATTR_INIT, which sets the defaults. The library
+ *   takes the size of an earlier version of the header: members behind it have their defaults. It takes the size of a
+ *   later version if the members that it does not know are 0, and returns -E2BIG otherwise. Without a size it returns
+ *   -EINVAL. Members called `reserved` are 0.
+ * - Before 1.0 this header promises no binary compatibility.
+ */
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,12 +112,12 @@ struct diw_dev_info {
 	int naddrs;
 	struct diw_addr addrs[DIW_MAX_DEV_ADDRS];   /* IPv4 first; port 0 */
 	uint32_t mulpdu;             /* largest DDP segment that fits the MTU (RFC 5041 section 5.3) */
-	bool gso, gro;               /* proved at start-up on a loopback pair */
+	bool gso, gro;               /* a pair of sockets on loopback has shown at start-up that they work */
 	const char *crc_engine;      /* "isal" or "zlib" */
 	const char *llp;             /* "udp", or "uring": the same through io_uring */
-	int llp_errno;               /* io_uring was asked for, and this errno is why it is "udp"; 0 otherwise */
+	int llp_errno;               /* why llp is "udp" although io_uring was asked for; else 0 */
 	bool progress_thread;
-	uint32_t rcvbuf;             /* what a queue pair gets without privilege, bytes as the kernel counts */
+	uint32_t rcvbuf;             /* of a queue pair without privilege; bytes as the kernel counts them */
 	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_wr, max_sge, max_inline, max_cqe;
 	uint32_t max_send, max_rdma, max_read; /* bytes of one message */
 };
@@ -109,7 +135,7 @@ int diw_dev_list(struct diw_dev_info *list, int max);
 /* Open by name; NULL opens the first device that is up and not lo, else diw_lo. ATTR may be NULL.
  * -ENODEV no such device, -ENOMEM, -EMFILE. */
 int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_dev **dev);
-/* Open the device that reaches DST: whose interface the kernel's route to it uses (lo for an own address). */
+/* Open the device whose interface the kernel's route to DST uses: lo for an address of this host. */
 int diw_dev_open_route(const struct diw_addr *dst, const struct diw_dev_attr *attr, struct diw_dev **dev);
 int diw_dev_query(struct diw_dev *dev, struct diw_dev_info *info);
 /* -EBUSY while a PD, CQ, channel, SRQ or QP of it exists. */
@@ -139,8 +165,8 @@ int diw_event_get(struct diw_dev *dev, struct diw_event *ev, int64_t timeout_ns)
 /* ---- Protection domains and memory ---------------------------------------------------------------------------- */
 
 struct diw_pd;
-/* The device's progress thread, if it is to have one, is there while it has protection domains or channels of
- * connection management. -EAGAIN: there can be no thread. */
+/* The first protection domain or connection channel of a device starts its progress thread, and the end of the last
+ * one ends it. -EAGAIN: the thread could not be created. */
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **pd);
 int diw_pd_free(struct diw_pd *pd);             /* -EBUSY while an MR, MW, SRQ or QP uses it */
 
@@ -177,7 +203,7 @@ struct diw_mr_attr {
 	unsigned access;             /* enum diw_access */
 	bool use_iova;               /* tagged offsets begin at iova, not at the address */
 	uint64_t iova;
-	const struct diw_addr *peer; /* not NULL: only it may use the STag remotely; port 0 = any port of that host */
+	const struct diw_addr *peer; /* the only peer that may use the STag; port 0: any port of that host; NULL: all */
 	uint32_t stag;               /* 0: diwarp draws one; else this one, DIW_STAG_CHOSEN_MIN .. MAX */
 };
 
@@ -189,10 +215,12 @@ struct diw_mr_attr {
  * chosen; -EEXIST the chosen STag's index is in use on this device; -ENOMEM. */
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
-/* When this returns the memory is not touched any more: open records on it are closed, later segments are refused, work
- * requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is bound to it. */
+/* When the call returns, the library does not touch the memory any more. Open records on it are closed, later segments
+ * are refused, and work requests that still name it complete with DIW_WC_LOC_PROT_ERR. -EBUSY while a memory window is
+ * bound to the region. */
 int diw_mr_dereg(struct diw_mr *mr);
-/* The same STag, with ATTR and PD from now on; open records on it are closed. The peer of ATTR counts too. -EINVAL as
+/* The region keeps its STag. From now on it has the attributes of ATTR, peer included, and the protection domain PD.
+ * Open records on it are closed. -EINVAL as
  * above, a PD of another device, or another STag in ATTR than 0 and the region's own; -EBUSY while a memory window is
  * bound to it. */
 int diw_mr_rereg(struct diw_mr *mr, struct diw_pd *pd, const struct diw_mr_attr *attr);
@@ -209,7 +237,7 @@ struct diw_mw {
 	uint32_t stag;               /* of the last bind that was posted; good when that has completed */
 };
 int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **mw);      /* -EINVAL, -ENOMEM */
-int diw_mw_free(struct diw_mw *mw);             /* bound or not; no peer reaches memory through it any more */
+int diw_mw_free(struct diw_mw *mw);             /* bound or not: its STag gives no access any more */
 
 /* ---- Completion queues ---------------------------------------------------------------------------------------- */
 
@@ -217,27 +245,27 @@ struct diw_channel;
 struct diw_cq;
 
 enum diw_wc_status {
-	DIW_WC_SUCCESS,              /* for a Write-Record this does not say complete: compare byte_len with msg_len */
-	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry's STag, bounds or access */
+	DIW_WC_SUCCESS,              /* a Write-Record may still be incomplete: compare byte_len with msg_len */
+	DIW_WC_LOC_PROT_ERR,         /* a scatter/gather entry has a wrong STag, bounds or access */
 	DIW_WC_REM_ACCESS_ERR,       /* refused by the target; wc.fault says why. On UD a Read alone is told so */
-	DIW_WC_TIMEOUT,              /* a Read's timeout passed; the map of what arrived is there */
+	DIW_WC_TIMEOUT,              /* a Read's timeout passed; its map says which bytes arrived */
 	DIW_WC_LOC_LEN_ERR,          /* RC: the message is longer than the receive; the connection has ended */
 	DIW_WC_REM_OP_ERR,           /* RC, RD: it could not be executed there (alignment, ...); wc.fault says why */
 	DIW_WC_MW_BIND_ERR,          /* the window or its region does not allow it */
 	DIW_WC_FLUSHED,              /* the queue pair was or went into state ERROR. RD: an earlier request to the same
 	                              * destination was refused */
 	DIW_WC_LOC_QP_OP_ERR,        /* UD, UC: the kernel refused a datagram of it (a firewall, no route, ...);
-	                              * wc.errnum says why. The queue pair goes on: the next request may succeed. Where
-	                              * the completion queue has no room that of an unsignaled request is left out. */
-	DIW_WC_PEER_GONE,            /* RD: the destination does not answer, wc.errnum ETIMEDOUT; has restarted,
-	                              * ECONNRESET; or owed an answer and sent a faulty segment, ECANCELED. Whether the
-	                              * request took effect is not known. */
+	                              * wc.errnum says why. The next request may succeed. An unsignalled request has
+	                              * this completion only if the completion queue has room */
+	DIW_WC_PEER_GONE,            /* RD: the destination does not answer (wc.errnum ETIMEDOUT), has restarted
+	                              * (ECONNRESET), or owed an answer and sent a faulty segment (ECANCELED). The
+	                              * request may or may not have taken effect */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
 	DIW_WC_RECV, DIW_WC_RECV_WRITE_RECORD, DIW_WC_RECV_WRITE_IMM,             /* in the receive completion queue */
 	DIW_WC_FETCH_ADD, DIW_WC_CMP_SWAP, DIW_WC_BIND_MW, DIW_WC_LOCAL_INV };    /* of send-side requests */
 enum diw_wc_flags {
-	DIW_WC_IMM = 1,              /* imm is valid */
+	DIW_WC_IMM = 1,              /* wc.imm is valid */
 	DIW_WC_SOLICITED = 2,
 	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
 	DIW_WC_INVALIDATED = 8,      /* RC, receive: the peer has invalidated wc.stag */
@@ -247,26 +275,26 @@ enum diw_record_close {
 	DIW_RECORD_COMPLETE,         /* every byte is there */
 	DIW_RECORD_WINDOW,           /* the reorder window after its last segment, or a later message's first, passed */
 	DIW_RECORD_TIMEOUT,          /* nothing came for the record timeout */
-	DIW_RECORD_EVICTED,          /* the table was full and this was the heaviest source's oldest */
+	DIW_RECORD_EVICTED,          /* the table was full, and it was the oldest of the source with most records */
 	DIW_RECORD_DEREG,            /* its STag was deregistered */
 	DIW_RECORD_EPOCH,            /* its source began a new epoch */
 };
 
 struct diw_wc {
 	uint64_t wr_id;              /* of the request; 0 for DIW_WC_RECV_WRITE_RECORD, which consumes none */
-	uint64_t time_ns;            /* CLOCK_MONOTONIC of the look at the device that brought it */
+	uint64_t time_ns;            /* CLOCK_MONOTONIC when the library received it, or ended the request */
 	struct diw_qp *qp;
-	uint32_t qp_num;             /* as diw_qp_query() has it, unless the attribute num said otherwise */
+	uint32_t qp_num;             /* the attribute num, or the queue pair's own number (diw_qp_info.num) */
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
-	uint32_t stag;               /* Write-Record, Write with immediate on UC: where; or as flags say */
+	uint32_t stag;               /* Write-Record, Write with immediate on UC: its target; INVALIDATED: that STag */
 	uint32_t msg_len;            /* length of the whole message */
 	uint32_t byte_len;           /* bytes that are valid; in chunk mode of this chunk */
 	uint32_t mo;                 /* offset in the message of the first valid byte; chunk mode: of the chunk */
 	uint32_t nranges;            /* how many ranges are valid */
 	uint32_t imm;
 	uint32_t msn;
-	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: between what began the window and the record's close */
+	uint32_t waited_ns;          /* DIW_RECORD_WINDOW: how long the window was open */
 	uint16_t fault;              /* DIW_WC_REM_*: the Terminate code; diw_fault_str() names it */
 	uint8_t status, opcode, flags, close;
 	uint16_t errnum;             /* DIW_WC_LOC_QP_OP_ERR: the kernel's errno; DIW_WC_PEER_GONE; else 0 */
@@ -274,8 +302,8 @@ struct diw_wc {
 };
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
 
-/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns: when it is full send requests
- * wait in their queue and arriving messages are refused (counted), records wait in their table. */
+/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns. While it is full, send requests
+ * wait in their queue, records wait in their table, and arriving messages are refused and counted. */
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
 /* Room for DEPTH completions at least from now on. -EINVAL also: more than that are there now. */
@@ -285,15 +313,15 @@ int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp);
 uint32_t diw_cq_depth(const struct diw_cq *cq);
 void *diw_cq_ctx(const struct diw_cq *cq);
 
-/* Take up to N completions. poll spins in the caller (lowest latency), wait sleeps (the caller itself waits on the
- * sockets: one wake-up). Both do the device's work meanwhile. Returns how many; 0 when the timeout passed. */
+/* Take up to N completions and return how many; 0: the timeout passed. diw_cq_poll() spins, for the lowest latency.
+ * diw_cq_wait() sleeps on the device's sockets: one wake-up leads to a completion. Both do the device's work. */
 int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns);
 int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns);
 
 /* The validity map of a completion: up to MAX ranges, ascending, disjoint, not adjacent; returns how many there are. */
 int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max);
-/* Give the map back. Needed for every completion with nranges > 1 (harmless for others): maps that are not released
- * count against the queue pair's records. Not after the queue pair was destroyed: its maps went with it. */
+/* Give the map back. A completion with nranges > 1 needs it; for others the call does nothing. Maps that are not
+ * released count as records (max_records). Not to be called when the queue pair is gone: its maps are. */
 void diw_wc_release(struct diw_wc *wc);
 
 const char *diw_wc_status_str(int status);
@@ -306,11 +334,11 @@ const char *diw_fault_str(uint16_t fault);
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **channel);
 int diw_channel_destroy(struct diw_channel *channel);  /* -EBUSY while a completion queue uses it */
 int diw_channel_fd(const struct diw_channel *channel);
-/* The next event's completion queue; -EAGAIN none came within the timeout, -EINTR a signal's handler ran. Sleeping here
- * costs one wake-up; sleeping in poll(2) on the descriptor costs the progress thread's as well. */
+/* The completion queue of the next event. -EAGAIN: none came within the timeout. -EINTR: a signal handler ran. A thread
+ * that sleeps here costs one wake-up an event; in poll(2) on the descriptor it costs the progress thread's as well. */
 int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t timeout_ns);
-/* One event at the next completion (solicited: at the next one that is solicited or failed). A completion that came
- * between the last poll and this call counts: after arming no completion is missed. */
+/* Raise one event at the next completion; with SOLICITED_ONLY, at the next that is solicited or failed. A completion
+ * that came between the last poll and this call counts: no completion is missed. */
 int diw_cq_arm(struct diw_cq *cq, bool solicited_only);
 
 /* ---- Queue pairs ---------------------------------------------------------------------------------------------- */
@@ -394,18 +422,20 @@ struct diw_qp_attr {
 /* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
  * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
-/* Requests that were not executed vanish without completions; those already in a completion queue stay. */
+/* Of this call, diw_abort(), diw_qp_reset(), diw_leave() and diw_disconnect() docs/concepts.md has a table. Requests
+ * that were not executed vanish. Completions that are in a completion queue stay, without maps. RC: the stream is
+ * reset. */
 int diw_qp_destroy(struct diw_qp *qp);
 
-/* RFC 5040 section 5's stream, with the iWARP verbs' names. UD and UC are in RTS from the beginning, unless
- * diw_abort() ends them. */
+/* The states of the stream (RFC 5040 section 5), with the names of the iWARP verbs. UD, UC and RD are in RTS from their
+ * creation until diw_abort(). */
 enum diw_qp_state {
-	DIW_QPS_IDLE,                /* never connected: takes receives */
-	DIW_QPS_CONNECTING,          /* requests are taken and wait */
+	DIW_QPS_IDLE,                /* not connected yet: receives may be posted */
+	DIW_QPS_CONNECTING,          /* requests may be posted, and wait */
 	DIW_QPS_RTS,
-	DIW_QPS_CLOSING,             /* diw_disconnect: requests that were posted are executed, then the stream ends. Or
-	                              * the peer has ended its half: what it asked for is answered first */
-	DIW_QPS_ERROR,               /* not connected any more, for whatever reason: all requests are flushed */
+	DIW_QPS_CLOSING,             /* diw_disconnect(): requests that were posted are executed, then the stream ends.
+	                              * Or the peer has ended its half: its Reads and atomics are answered first */
+	DIW_QPS_ERROR,               /* ended: all requests, and those posted from now on, are flushed */
 };
 const char *diw_qp_state_str(int state);
 
@@ -419,11 +449,11 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct
  * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
-/* As it was made: no request, no state of any peer, and RC is IDLE again; address and groups stay. -EBUSY RC that
- * connects. */
+/* The queue pair is as it was made, with its address and its groups. Requests vanish without completions, and so does
+ * all state of peers. RC: the stream is reset, and the state is IDLE. -EBUSY: RC in state CONNECTING. */
 int diw_qp_reset(struct diw_qp *qp);
-/* End it at once: state ERROR, requests flushed, the peer sees a reset. Also of a connection attempt. UD and UC: what
- * arrives is dropped from then on. */
+/* State ERROR at once: requests are flushed. RC: the stream, or the attempt to connect, is reset. UD, UC and RD:
+ * segments that arrive are dropped. */
 int diw_abort(struct diw_qp *qp);
 
 struct diw_qp_info {
@@ -433,26 +463,26 @@ struct diw_qp_info {
 	struct diw_addr peer;        /* UC, RC when connected */
 	uint16_t ird, ord;           /* RC, as negotiated */
 	bool crc, rfc7306;           /* RC: CRC-32C is on; the peer takes immediates and atomics */
-	bool leaving;                /* RC, after diw_leave(): not all that was executed is on its way */
-	bool sq_busy;                /* a send request has begun, and is not complete */
+	bool leaving;                /* RC, after diw_leave(): TCP has not taken all that was executed */
+	bool sq_busy;                /* a send request has begun and is not complete */
 	uint32_t mulpdu, rcvbuf;
 	uint16_t epoch;
 	uint32_t sq_pending, rq_posted;
 	uint32_t sources, records_open, records_held, reasm_open, reads_open;
-	size_t memory;               /* bytes that peers' state holds now */
+	size_t memory;               /* bytes of state of peers */
 };
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
-/* Change the impairment; NULL or "" ends it. -EINVAL with a text in err (may be NULL). */
+/* Change the impairment; NULL or "" ends it. -EINVAL: ERR, which may be NULL, has a text that says why. */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
 /* Faults never tear a UD queue pair down: the newest 64 are kept here. On RC (4) the last one says why it ended. */
 struct diw_qp_error {
-	uint16_t fault;              /* what went wrong; 0 when errnum says it */
-	bool remote;                 /* the peer reported it of a message of ours */
-	int errnum;                  /* the kernel refused to send to peer: ENETUNREACH, EPERM, ...; with remote set, it
-	                              * sent, and an ICMP message came: ECONNREFUSED, no socket has that port,
-	                              * EHOSTUNREACH, ... A hint: any host can send one. At most ten a second
-	                              * are told. */
+	uint16_t fault;              /* what went wrong (diw_fault_str()); 0: errnum says it */
+	bool remote;                 /* the peer reported it, of a message of this queue pair */
+	int errnum;                  /* why the kernel refused to send to `peer`: ENETUNREACH, EPERM, ... With `remote`:
+	                              * an ICMP message said so of what was sent: ECONNREFUSED (no socket has that
+	                              * port), EHOSTUNREACH, ... A hint, since any host can send one. At most ten a
+	                              * second are told */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;
 };
@@ -470,12 +500,12 @@ struct diw_record_info {
 	uint64_t to;
 };
 int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max);  /* returns how many are open */
-/* Its map now: like diw_wc_ranges; -ENOENT when it has closed. */
+/* The validity map of an open record, as diw_wc_ranges() gives it. -ENOENT: the record has closed. */
 int diw_qp_record_ranges(struct diw_qp *qp, const struct diw_record_info *info, struct diw_range *ranges, int max);
 
 /* ---- Work requests -------------------------------------------------------------------------------------------- */
 
-/* addr is the address; in a region registered with an iova, the tagged offset. Zero-length entries need no STag. */
+/* addr: an address, or a tagged offset in a region with an iova. An entry of length 0 needs no STag. */
 struct diw_sge { void *addr; uint32_t length; uint32_t stag; };
 
 enum diw_wr_opcode {
@@ -484,20 +514,20 @@ enum diw_wr_opcode {
 	                              * RC, RD */
 	DIW_WR_WRITE_RECORD,         /* UD, RD */
 	DIW_WR_READ,                 /* UD, RC, RD; the entries are the sink */
-	DIW_WR_FETCH_ADD,            /* RC, RD: += compare_add on 8 aligned bytes; the entry receives what was there */
-	DIW_WR_CMP_SWAP,             /* = swap if it is compare_add; the same */
+	DIW_WR_FETCH_ADD,            /* RC, RD: adds compare_add to 8 aligned bytes; the entry receives the old value */
+	DIW_WR_CMP_SWAP,             /* RC, RD: 8 aligned bytes become swap if they are compare_add; likewise */
 	/* RC only */
-	DIW_WR_LOCAL_INV,            /* no peer uses inv_stag any more, a region's or a type 2 window's */
+	DIW_WR_LOCAL_INV,            /* ends the use of inv_stag, a region's or a type 2 window's */
 	DIW_WR_BIND_MW,
 };
 enum diw_send_flags {
 	DIW_SEND_SIGNALED = 1,
 	DIW_SEND_SOLICITED = 2,
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
-	DIW_SEND_IMM = 8,            /* imm goes along; not for Reads */
+	DIW_SEND_IMM = 8,            /* the message carries imm; not for Reads */
 	DIW_SEND_FENCE = 32,         /* RC, RD: waits until all earlier Reads and atomics (RD: to dst) are complete */
-	DIW_SEND_INVALIDATE = 64,    /* RC. Send: the peer's inv_stag; Read: its first entry's STag, in the end */
-	DIW_SEND_MORE = 16,          /* hint: another post follows at once, it may wait for it (or for the next poll) */
+	DIW_SEND_INVALIDATE = 64,    /* RC. A Send ends the use of the peer's inv_stag, a Read of its first entry's */
+	DIW_SEND_MORE = 16,          /* hint: another post follows at once; the request may wait for it or for a poll */
 };
 struct diw_send_wr {
 	struct diw_send_wr *next;
@@ -528,16 +558,16 @@ struct diw_recv_wr {
 	const struct diw_sge *sge;
 	int num_sge;
 };
-/* Post a list; stops at the first that cannot be posted, which *bad (may be NULL) then names. A send request completes
- * when the lower layer has taken it, and on RC in the order of the posts; on RD when the destination has taken it, in
- * the order of the posts to that destination. In state ERROR requests complete flushed. -ENOMEM queue full, -EINVAL,
- * -EMSGSIZE longer than such a message may be, -EAFNOSUPPORT UD, RD: the destination is of another version of IP than
- * the queue pair, -ENOTCONN RC in state IDLE, -EOPNOTSUPP an immediate or an atomic to a peer that has not said (yet)
- * that it takes them, a Read or an atomic where ORD is 0. */
+/* Post a list. The call stops at the first request that cannot be posted and stores it in *BAD, which may be NULL. A
+ * send request completes when the lower layer has taken it; on RC in the order of the posts. On RD it completes when
+ * the destination has taken it, in the order of the posts to that destination. In state ERROR requests are flushed.
+ * -ENOMEM: the queue is full. -EINVAL. -EMSGSIZE: longer than such a message may be. -EAFNOSUPPORT: UD, RD: the
+ * destination is of another version of IP than the queue pair. -ENOTCONN: RC in state IDLE. -EOPNOTSUPP: an immediate
+ * or an atomic to a peer that has not said yet that it takes them; a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
-/* Shared receive queue; LIMIT > 0 raises DIW_EVENT_SRQ_LIMIT once when fewer are posted. */
+/* A shared receive queue. LIMIT > 0: one DIW_EVENT_SRQ_LIMIT when fewer than LIMIT receives are posted. */
 int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ctx, struct diw_srq **srq);
 int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
 struct diw_srq_info { uint32_t posted, limit; };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw_cm.h - connections of RC queue pairs: listen, connect, accept, disconnect, and their events. The conventions of
- * diw.h hold here.
+ * diw_cm.h - connections of RC queue pairs: listen, connect, accept, disconnect, and their events. The contract of
+ * diw.h holds here.
  */
 #ifndef DIW_CM_H
 #define DIW_CM_H
@@ -69,18 +69,19 @@ struct diw_conn_attr {
 }
 
 enum diw_cm_event_type {
-	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord as the peer would have them */
+	DIW_CM_CONNECT_REQUEST,      /* req, data; ird and ord are what the peer asks for */
 	DIW_CM_ESTABLISHED,          /* ird and ord as negotiated; initiator: data of the reply */
-	DIW_CM_REJECTED,             /* initiator: by the peer's diw_reject(), with its data */
-	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (no MPA, or
-	                              * not as asked), ...; fault, if MPA has a name for it */
-	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ETIMEDOUT, EPROTO with its fault */
+	DIW_CM_REJECTED,             /* initiator: the peer refused by diw_reject(); data of the reply */
+	DIW_CM_FAILED,               /* errnum: ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EPROTO (the peer is
+	                              * not MPA, or not as asked), ...; fault, if MPA has a code for it */
+	DIW_CM_DISCONNECTED,         /* errnum 0: in good order; else ECONNRESET, ECONNABORTED (diw_abort()), ETIMEDOUT,
+	                              * EPROTO with its fault */
 };
 struct diw_cm_event {
 	enum diw_cm_event_type type;
 	struct diw_qp *qp;           /* or NULL */
 	struct diw_listener *listener;
-	struct diw_conn_req *req;
+	struct diw_conn_req *req;    /* the program's until diw_accept() or diw_reject() succeeds */
 	void *ctx;                   /* the queue pair's, or the listener's */
 	struct diw_addr local, peer;
 	int errnum;
@@ -91,7 +92,7 @@ struct diw_cm_event {
 	uint32_t data_len;
 	uint8_t data[DIW_MAX_PRIVATE];
 };
-/* 0 and the next event; -EAGAIN none came within the timeout. */
+/* 0 and the next event. -EAGAIN: none came within the timeout. */
 int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns);
 const char *diw_cm_event_str(int type);
 
@@ -113,23 +114,25 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 struct diw_listener_info {
 	struct diw_addr local;
 	uint32_t halfopen, waiting;
-	uint64_t requests, refused, timeouts, malformed;  /* handed up; over the backlog; too slow; no MPA request */
+	uint64_t requests, refused, timeouts, malformed;  /* requests that came; that
+	                              * exceeded the backlog; that were too slow; that were no MPA request */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
-/* Requests that are not taken yet are reset; taken ones remain. */
+/* Requests that diw_cm_get() has not returned are reset. The others can still be accepted or rejected. */
 int diw_listener_close(struct diw_listener *listener);
 
-/* Begin to connect; events on CM tell the outcome. QP is RC and IDLE. -EINVAL, -EISCONN, -EMSGSIZE private data, and
- * what connect(2) refuses at once. ATTR NULL: the defaults. */
+/* Begin to connect QP, which is RC and IDLE. An event on CM tells the outcome. ATTR NULL: the defaults. -EINVAL;
+ * -EISCONN; -EMSGSIZE private data; and the errors that connect(2) returns at once. */
 int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr);
-/* Answer a request with QP, RC and IDLE, whose events come on the listener's channel. On success the request is gone,
- * else it is still there: -EINVAL, -EISCONN, -EMSGSIZE; -ECONNRESET when its peer is gone: diw_reject() then only
- * forgets it. */
+/* Answer a request with QP, which is RC and IDLE. The events of QP come on the listener's channel. Success ends the
+ * request. An error leaves it: -EINVAL, -EISCONN, -EMSGSIZE, or -ECONNRESET when its peer is gone; diw_reject() ends it
+ * then. */
 int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
 int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
-/* Execute what was posted, end the stream, wait for the peer to do so: then DIW_CM_DISCONNECTED and state ERROR.
- * ETIMEDOUT in the event when for 10 s nothing could be sent, or the peer did not end it. -ENOTCONN; 0, and nothing
- * changes, while what the peer asked for before it ended its half is answered. */
+/* State CLOSING, and return at once. The library executes the requests that were posted, ends its half of the stream,
+ * and awaits the end of the peer's half: then come DIW_CM_DISCONNECTED and state ERROR. The event has ETIMEDOUT when
+ * nothing could be sent for 10 s, or the peer did not end its half in that time. -ENOTCONN. When the peer has ended its
+ * half already, the call returns 0 and changes nothing. */
 int diw_disconnect(struct diw_qp *qp);
 
 #if defined(__GNUC__)

@@ -2,7 +2,7 @@
 /*
  * diw_provider.h - calls for libraries that give another interface to queue pairs of diw.h, as verbs/of does libibverbs
  * and librdmacm and verbs/rs does rsockets: states that diw.h does not have, attributes that change later, lists that
- * are posted whole. A program of the native verbs needs none of them. The conventions of diw.h hold here.
+ * are posted whole. A program of the native verbs needs none of them. The contract of diw.h holds here.
  */
 #ifndef DIW_PROVIDER_H
 #define DIW_PROVIDER_H
@@ -18,49 +18,49 @@ extern "C" {
 
 /* ---- Completions and requests ---------------------------------------------------------------------------------- */
 
-/* As diw_cq_arm(), but a completion that is in the queue already does not count: the caller polls once more before it
- * sleeps, as in libibverbs. */
+/* As diw_cq_arm(), but a completion that is in the queue already raises no event: the caller polls once more before it
+ * sleeps, as with libibverbs. */
 int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 
 /* ---- Queue pairs ------------------------------------------------------------------------------------------------ */
 
-/* UD, UC: what arriving segments must carry from now on. -EINVAL RC. */
+/* UD, UC, RD: the Q_Key that arriving segments must carry from now on. -EINVAL: RC. */
 int diw_qp_set_qkey(struct diw_qp *qp, uint32_t qkey);
-/* What peers may do by this queue pair: of DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all to begin with. The STag must
- * allow it, too. Without REMOTE_WRITE there is no DIW_ACCESS_GROUP_WRITE either. */
+/* The access that peers have by this queue pair: DIW_ACCESS_REMOTE_WRITE, READ and ATOMIC, all three to begin with. The
+ * STag must allow it, too. Without REMOTE_WRITE there is no DIW_ACCESS_GROUP_WRITE either. */
 int diw_qp_set_access(struct diw_qp *qp, unsigned access);
-/* RC: the attribute confirm from now on. */
+/* RC: change the attribute rc.confirm. */
 int diw_qp_confirm(struct diw_qp *qp, bool confirm);
-/* RC: how often a message of ours may wait for a receive of the peer, 0 to 6, or 7 without a limit, from the next
- * message that begins; and how long, in ns, each such retry of the peer's takes here, 0: the peer may not say. It holds
- * if both ends take RFC 7306, and is a fault then (DDP 0x1202). -EINVAL */
+/* RC, from the next message on. RETRY: how often a message of this end may wait for a receive of the peer, 0 to 6, or 7
+ * without a limit. TIMER_NS: how long a retry of the peer takes here; 0: the peer's limit is ignored. Both hold if both
+ * ends take RFC 7306. A message that exceeds its limit ends the connection with the fault DDP 0x1202. -EINVAL */
 int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns);
-/* RC with keep_recvs: after a stream has ended without a fault, send requests that are not complete are flushed only
- * when so many ns have passed, as by an adapter that first retries; those that are posted meanwhile, too. 0, the
- * default: at once. -EINVAL */
+/* RC with rc.keep_recvs: a stream that ended without a fault flushes its send requests, with those posted meanwhile,
+ * RETRY_NS later, as an adapter does that retries first. 0, the default: at once. -EINVAL */
 int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns);
-/* Send requests that have not begun wait until it is not held any more; they may be posted. */
+/* HOLD: send requests that have not begun wait until a call with HOLD false. They may be posted meanwhile. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
-/* One DIW_EVENT_SQ_DRAINED when those that had begun are complete; now, if there is none. -EINVAL it is not held. */
+/* Raise one DIW_EVENT_SQ_DRAINED when all requests that have begun are complete, which may be now. -EINVAL: QP is not
+ * held. */
 int diw_qp_drained(struct diw_qp *qp);
 
 /* ---- The end of a queue pair ------------------------------------------------------------------------------------ */
 
-/* RC: state ERROR at once, requests that were not executed are flushed; but the peer still gets what was, and then the
- * end of the stream. */
+/* RC: state ERROR at once. Requests that were not executed are flushed. The peer gets those that were executed, and
+ * then the end of the stream. -EINVAL: not RC. */
 int diw_leave(struct diw_qp *qp);
-/* Before it is reset or destroyed: as diw_leave() (UD and UC as diw_abort()), but its requests vanish without
- * completions, and neither a completion channel nor the device tells an event. Completions that are in a queue already
- * stay. */
+/* As diw_leave() (UD, UC and RD: as diw_abort()), but requests vanish without completions, and neither a completion
+ * channel nor the device has an event of them. Completions that are in a completion queue stay. diw_qp_reset() or
+ * diw_qp_destroy() follows. */
 int diw_qp_withdraw(struct diw_qp *qp);
 
 /* ---- Connections ------------------------------------------------------------------------------------------------ */
 
-/* The request is CM's from now on, of another device maybe, whose queue pair may then accept it: for a listener on
- * every address, whose connections belong to the device that has the address they came to. -ECONNRESET when its peer is
- * gone, -ENOMEM: the request is still there, diw_reject() then only forgets it. */
+/* Give the request to CM, which may be of another device. A queue pair of that device may then accept it. A listener on
+ * every address needs this: its connections belong to the device that has the address they came to. -ECONNRESET when
+ * the peer is gone, and -ENOMEM, leave the request: diw_reject() ends it then. */
 int diw_conn_req_move(struct diw_conn_req *req, struct diw_cm *cm);
 
 #if defined(__GNUC__)
