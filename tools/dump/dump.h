@@ -47,15 +47,33 @@ struct dump_notes *dump_notes_open(const char *path);
 bool dump_notes_next(struct dump_notes *n, enum dump_dir *dir, char *comment, size_t room);
 void dump_notes_close(struct dump_notes *n);
 
+/* ---- The header of a reliable datagram (dump_rd.c) ---- */
+
+struct dump_rd {
+	bool there;                  /* the datagram is of that kind */
+	bool good;                   /* what follows is valid */
+	bool announces;
+	uint8_t kind, flags;
+	uint16_t window;
+	uint32_t tag, number, ack, own_tag, own_epoch, first;
+};
+bool dump_rd_is(const uint8_t *p);
+uint32_t dump_rd_decode(struct dump_rd *rd, const uint8_t *p, uint32_t len);     /* its octets; 0: malformed */
+bool dump_rd_has_segment(const struct dump_rd *rd);
+void dump_rd_print(const struct dump_rd *rd);
+void dump_rd_json(cJSON *o, const struct dump_rd *rd);
+
 /* ---- A segment (dump_seg.c) ---- */
 
-enum { OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_SEND, OP_SEND_SE = 5, OP_ERROR = 7, OP_WRITE_RECORD = 12,
+enum { OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_SEND, OP_SEND_SE = 5, OP_ERROR = 7, OP_ATOMIC_REQUEST = 10,
+	OP_ATOMIC_RESPONSE = 11, OP_WRITE_RECORD = 12,
 	OP_FLOW = 13, OP_VALIDATION = 14 };
 
 struct dump_seg {
 	const struct dump_datagram *dg;
 	bool has_crc, crc_good;
 	uint32_t crc;
+	struct dump_rd rd;
 	const char *fault;           /* the counter that a receiver would step for the header alone, or NULL */
 	uint32_t hdr_len;            /* 0: too short for a header, and nothing below is valid */
 	uint8_t opcode;

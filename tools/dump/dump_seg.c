@@ -23,6 +23,8 @@ static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn
 	[OP_SEND] = { "send", false, true, false, 0 },
 	[OP_SEND_SE] = { "send-se", false, true, false, 0 },
 	[OP_ERROR] = { "error", false, false, false, 2 },
+	[OP_ATOMIC_REQUEST] = { "atomic-request", false, false, false, 1 },
+	[OP_ATOMIC_RESPONSE] = { "atomic-response", false, false, false, 3 },
 	[OP_WRITE_RECORD] = { "write-record", true, true, true, 0 },
 	[OP_FLOW] = { "flow", false, false, false, 2 },
 	[OP_VALIDATION] = { "validation", false, false, false, 2 },
@@ -53,7 +55,7 @@ uint32_t dump_first_len(const uint8_t *data, uint32_t len)
 {
 	uint32_t crc = 0;
 
-	if (len < CRC_LEN || !version_good(data) || diw_crc32(0, data, len) == CRC_RESIDUE)
+	if (len < CRC_LEN || !(version_good(data) || dump_rd_is(data)) || diw_crc32(0, data, len) == CRC_RESIDUE)
 		return len;
 	for (uint32_t i = 0; i < len; i++) {
 		crc = diw_crc32(crc, data + i, 1);
@@ -93,7 +95,8 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 		return "rx_version";
 	if (end > s->length || s->last != (end == s->length) || (s->n == 0 && s->length))
 		return "rx_malformed";
-	if (!ops[s->opcode].name || s->tagged != ops[s->opcode].tagged)
+	if (!ops[s->opcode].name || s->tagged != ops[s->opcode].tagged ||
+	    (!s->rd.there && (s->opcode == OP_ATOMIC_REQUEST || s->opcode == OP_ATOMIC_RESPONSE)))
 		return "rx_opcode";
 	if (s->qn != ops[s->opcode].qn)
 		return "rx_qn";
@@ -107,25 +110,22 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 	return NULL;
 }
 
-void dump_decode(struct dump_seg *s, const struct dump_datagram *d, const uint8_t *p, uint32_t len)
+/* LEN counts the CRC behind it. */
+static void dump_decode_segment(struct dump_seg *s, const uint8_t *p, uint32_t len)
 {
 	uint32_t want;
 
-	*s = (struct dump_seg){ .dg = d };
 	if (len < 2 + CRC_LEN) {
-		s->fault = "rx_short";
+		s->fault = "rx_malformed";
 		return;
 	}
-	s->has_crc = true;
-	s->crc = diw_get32le(p + len - CRC_LEN);
-	s->crc_good = diw_crc32(0, p, len - CRC_LEN) == s->crc;
 	s->tagged = p[0] & 0x80;
 	s->last = p[0] & 0x40;
 	s->imm_valid = p[1] & 0x20;
 	s->solicited = p[1] & 0x10;
 	s->opcode = p[1] & 0x0f;
 	want = (s->tagged ? 32 : 28) + (s->imm_valid ? 4 : 0);
-	if (len - CRC_LEN < want) {
+	if (len < want + CRC_LEN) {
 		s->fault = "rx_malformed";
 		return;
 	}
@@ -136,6 +136,27 @@ void dump_decode(struct dump_seg *s, const struct dump_datagram *d, const uint8_
 	s->fault = header_fault(s, p);
 }
 
+void dump_decode(struct dump_seg *s, const struct dump_datagram *d, const uint8_t *p, uint32_t len)
+{
+	*s = (struct dump_seg){ .dg = d };
+	if (len < 2 + CRC_LEN) {
+		s->fault = "rx_short";
+		return;
+	}
+	s->has_crc = true;
+	s->crc = diw_get32le(p + len - CRC_LEN);
+	s->crc_good = diw_crc32(0, p, len - CRC_LEN) == s->crc;
+	if (dump_rd_is(p)) {
+		uint32_t n = dump_rd_decode(&s->rd, p, len - CRC_LEN);
+
+		s->fault = n ? NULL : "rd_malformed";
+		if (!dump_rd_has_segment(&s->rd))
+			return;
+		p += n;
+		len -= n;
+	}
+	dump_decode_segment(s, p, len);
+}
 bool dump_is_fault(const struct dump_seg *s)
 {
 	return !s->crc_good || s->fault || *s->dg->dropped || (s->hdr_len && s->opcode == OP_ERROR);
@@ -225,6 +246,7 @@ void dump_print_head(const struct dump_datagram *d)
 void dump_print(const struct dump_seg *s)
 {
 	dump_print_head(s->dg);
+	dump_rd_print(&s->rd);
 	if (s->hdr_len) {
 		printf(" %s%s%s", dump_op_name(s->opcode), s->last ? " last" : "", s->solicited ? " solicited" : "");
 		if (s->tagged)
@@ -327,6 +349,7 @@ void dump_print_json(const struct dump_seg *s)
 {
 	cJSON *o = dump_json(s->dg, s->hdr_len ? dump_op_name(s->opcode) : NULL);
 
+	dump_rd_json(o, &s->rd);
 	if (s->hdr_len) {
 		json_add_count(o, "opcode", s->opcode);
 		cJSON_AddBoolToObject(o, "tagged", s->tagged);

@@ -12,10 +12,11 @@
 local p = Proto("diwarp", "datagram-iWARP")
 
 local OPS = { [0] = "write", "read-request", "read-response", "send", [5] = "send-se", [7] = "error",
-	[12] = "write-record", [13] = "flow", [14] = "validation" }
+	[10] = "atomic-request", [11] = "atomic-response", [12] = "write-record", [13] = "flow", [14] = "validation" }
 -- What each opcode is like: tagged, may have an immediate, may be solicited, queue number.
 local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, [5] = { 0, 1, 0, 0 },
-	[7] = { 0, 0, 0, 2 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 }, [14] = { 0, 0, 0, 2 } }
+	[7] = { 0, 0, 0, 2 }, [10] = { 0, 0, 0, 1 }, [11] = { 0, 0, 0, 3 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 }, [14] = { 0, 0, 0, 2 } }
+local RD_KINDS = { [0] = "data", "ack", "open", "grant", "reset", "refuse" }
 -- RFC 5040 section 4.8, RFC 5041 section 7: layer, error type, error code.
 local FAULTS = { [0x0102] = "access rights violation", [0x0205] = "invalid RDMAP version",
 	[0x0206] = "unexpected opcode", [0x1100] = "invalid STag", [0x1101] = "base or bounds violation",
@@ -68,6 +69,15 @@ field("error_seg_len", ProtoField.uint16, "DDP segment length", base.DEC)
 field("quote", ProtoField.bytes, "Quotation")
 field("quoted_tagged", ProtoField.uint8, "Quoted: tagged", base.DEC, nil, 0x80)
 field("quoted_msn", ProtoField.uint32, "Quoted: MSN", base.DEC)
+field("rd_kind", ProtoField.string, "RD kind")
+field("rd_ask", ProtoField.uint8, "RD asks for an acknowledgement", base.DEC, nil, 0x80)
+field("rd_tag", ProtoField.uint32, "RD tag", base.HEX)
+field("rd_number", ProtoField.uint32, "RD number", base.DEC)
+field("rd_ack", ProtoField.uint32, "RD acknowledged before", base.DEC)
+field("rd_window", ProtoField.uint16, "RD window, or fault", base.DEC)
+field("rd_own_tag", ProtoField.uint32, "RD sender's tag", base.HEX)
+field("rd_own_epoch", ProtoField.uint32, "RD sender's epoch", base.HEX)
+field("rd_first", ProtoField.uint32, "RD first number", base.DEC)
 field("crc", ProtoField.uint32, "CRC-32", base.HEX)
 field("crc_good", ProtoField.uint8, "CRC is good", base.DEC)
 field("fault", ProtoField.string, "Fault")
@@ -105,7 +115,7 @@ end
 -- Octets of the first segment of TVB and whether its CRC is good.
 local function first_segment(tvb)
 	if tvb:len() < 6 or tvb:len() < tvb:reported_len() then return tvb:len(), false end
-	local ours = tvb(0, 1):uint() % 64 == 1 and math.floor(tvb(1, 1):uint() / 64) == 1
+	local ours = tvb(0, 1):uint() % 64 == 1 and math.floor(tvb(1, 1):uint() / 64) == 1 or tvb(0, 1):uint() % 4 == 2
 	local all, at = crc32(tvb:raw(0, tvb:len()), ours)
 	if all == RESIDUE then return tvb:len(), true end
 	return at or tvb:len(), at ~= nil
@@ -117,7 +127,7 @@ local function header_fault(h)
 	local like, e = LIKE[h.opcode], h.mo + h.n
 	if h.c0 % 64 ~= 1 or math.floor(h.c1 / 64) ~= 1 or h.inv_stag ~= 0 then return "rx_version" end
 	if e > h.length or (h.last == 1) ~= (e == h.length) or (h.n == 0 and h.length > 0) then return "rx_malformed" end
-	if not like or like[1] ~= h.tagged then return "rx_opcode" end
+	if not like or like[1] ~= h.tagged or (not h.rd and (h.opcode == 10 or h.opcode == 11)) then return "rx_opcode" end
 	if h.qn ~= like[4] then return "rx_qn" end
 	if h.imm > like[2] or h.solicited > like[3] then return "rx_version" end
 	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) or (h.opcode == 13 and h.n ~= 8)
@@ -191,6 +201,31 @@ local function fields(t, tvb, h)
 	if h.imm == 1 then t:add(F.imm, tvb(h.len - 4, 4)) end
 end
 
+-- The header of a reliable datagram: its octets (nil: malformed), whether a segment follows, and what it says.
+local function rd_header(t, tvb)
+	local kind, flags = math.floor(tvb(0, 1):uint() / 16), tvb(1, 1):uint()
+	local news = math.floor(flags / 16) % 2 == 1 or kind == 2 or kind == 3
+	local len = 24 + (news and 12 or 0)
+	if math.floor(tvb(0, 1):uint() / 4) % 4 ~= 0 or not RD_KINDS[kind] or flags % 16 ~= 0
+		or tvb:len() - 4 < len + (kind == 0 and 1 or 0) then return nil end
+	t:add(F.rd_kind, tvb(0, 1), RD_KINDS[kind])
+	t:add(F.rd_ask, tvb(1, 1))
+	t:add(F.rd_tag, tvb(4, 4))
+	t:add(F.rd_number, tvb(8, 4))
+	local info = string.format("rd-%s %.0f", RD_KINDS[kind], tvb(8, 4):uint())
+	if math.floor(flags / 64) % 2 == 1 then
+		t:add(F.rd_ack, tvb(12, 4))
+		t:add(F.rd_window, tvb(2, 2))
+		info = info .. string.format(" ack %.0f", tvb(12, 4):uint())
+	end
+	if news then
+		t:add(F.rd_own_tag, tvb(24, 4))
+		t:add(F.rd_own_epoch, tvb(28, 4))
+		t:add(F.rd_first, tvb(32, 4))
+	end
+	return len, kind == 0, info
+end
+
 local function segment(tvb, tree, good)
 	local t = tree:add(p, tvb())
 	if tvb:len() < 6 then
@@ -198,7 +233,25 @@ local function segment(tvb, tree, good)
 		t:add(F.fault, "rx_short"):set_generated()
 		return "short"
 	end
-	local h = { c0 = tvb(0, 1):uint(), c1 = tvb(1, 1):uint() }
+	local rd = tvb(0, 1):uint() % 4 == 2
+	if rd then
+		local len, data, info = rd_header(t, tvb)
+		if not len or not data then
+			t:add_le(F.crc, tvb(tvb:len() - 4, 4))
+			t:add(F.crc_good, good and 1 or 0):set_generated()
+			if not len then t:add(F.fault, "rd_malformed"):set_generated() end
+			t:append_text(", " .. (info or "rd_malformed"))
+			return info or "rd_malformed"
+		end
+		tvb = tvb(len):tvb()
+		if tvb:len() < 6 then
+			t:add_le(F.crc, tvb(tvb:len() - 4, 4))
+			t:add(F.crc_good, good and 1 or 0):set_generated()
+			t:add(F.fault, "rx_malformed"):set_generated()
+			return info
+		end
+	end
+	local h = { rd = rd, c0 = tvb(0, 1):uint(), c1 = tvb(1, 1):uint() }
 	h.tagged = h.c0 >= 128 and 1 or 0
 	h.last = h.c0 % 128 >= 64 and 1 or 0
 	h.imm = h.c1 % 64 >= 32 and 1 or 0
