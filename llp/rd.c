@@ -264,6 +264,8 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	struct rd *rd = rd_of(l);
 	int n = rd->lower->ops->poll(rd->lower, budget, now);
 
+	if (n < budget)
+		rd->backlog = 0;
 	if (n || now >= diw_rd_timer_first(rd) || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
 		rd->blocked = false;
 		rd_run(rd, now);
@@ -397,7 +399,7 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	while (!rd->cfg.epoch)
 		rd->cfg.epoch = (uint32_t)diw_random();
 	rd->large_size = cfg->max_seg;
-	rd->period = 1;
+	rd->period = rd->shares = 1;
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				   .c = d->c };
 	err = rd_memory(rd);

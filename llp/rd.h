@@ -123,6 +123,8 @@ struct rd {
 	uint32_t hand;               /* and the bucket that it begins with */
 	uint32_t period, senders[2]; /* peers that sent segments in this period, and in the one before */
 	uint64_t period_from;
+	uint32_t shares;             /* of the socket's receive buffer, told to all senders together */
+	uint32_t backlog, backlog_max;       /* octets received since it was empty last; the most, in this period */
 	struct rd_queue queue[RD_QUEUES];
 	uint32_t queued;             /* slots in use */
 	uint32_t offers;             /* of stalled peers, as far as this turn has not come to them, */

@@ -9,20 +9,39 @@
 #define ACK_EVERY 16u                /* segments */
 #define PERIOD (50 * DIW_MS)         /* a peer that sent within this one or the one before is a sender */
 #define KERNEL_EXTRA 800u            /* the kernel counts about so much a datagram, and half of its length, too */
+#define SHARES_MAX 16u
+
+/* What the kernel counts for a segment of LEN octets. */
+static uint32_t kernel_octets(uint32_t len)
+{
+	return len + len / 2 + KERNEL_EXTRA;
+}
 
 /* How many segments of P the socket's receive buffer holds, if all that sent lately have an equal share. */
 static uint32_t window_share(const struct rd *rd, const struct rd_peer *p)
 {
 	uint32_t senders = rd->senders[0] > rd->senders[1] ? rd->senders[0] : rd->senders[1];
-	uint32_t each = rd->l.dgram->rcvbuf / (p->size + p->size / 2 + KERNEL_EXTRA);
+	uint32_t each = rd->l.dgram->rcvbuf / kernel_octets(p->size) * rd->shares;
 
 	return rd->l.dgram->rcvbuf ? each / (senders ? senders : 1) : UINT32_MAX;
 }
 
-/* P has sent a segment of LEN octets. */
-static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t len, uint64_t now)
+/* A receiver that empties its socket's buffer long before it is full may tell more than the buffer holds: what is under
+ * way on a long path is not there at once. */
+static void shares_adapt(struct rd *rd)
+{
+	if (rd->senders[0] > 2 * rd->senders[1] || rd->backlog_max > rd->l.dgram->rcvbuf / 2)
+		rd->shares = rd->senders[0] > 2 * rd->senders[1] || rd->shares < 2 ? 1 : rd->shares / 2;
+	else if (rd->backlog_max < rd->l.dgram->rcvbuf / 4 && rd->shares < SHARES_MAX)
+		rd->shares *= 2;
+	rd->backlog_max = 0;
+}
+
+/* P has sent N segments of LEN octets. */
+static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t n, uint32_t len, uint64_t now)
 {
 	if (now - rd->period_from >= PERIOD) {
+		shares_adapt(rd);
 		rd->senders[1] = now - rd->period_from < 2 * PERIOD ? rd->senders[0] : 0;
 		rd->senders[0] = 0;
 		rd->period_from = now;
@@ -32,6 +51,8 @@ static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t len, uint64_
 		p->period = rd->period;
 		rd->senders[0]++;
 	}
+	rd->backlog += n * kernel_octets(len);
+	rd->backlog_max = rd->backlog > rd->backlog_max ? rd->backlog : rd->backlog_max;
 	p->size = len >= p->size ? len : p->size - (p->size - len) / 16;
 }
 
@@ -39,7 +60,7 @@ static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t len, uint64_
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
 {
 	uint32_t left = rd->held.cap - rd->held.used;
-	uint32_t room = p->nheld + (p->nheld < left ? 1 + (left - p->nheld) / 4 : 0);
+	uint32_t room = p->nheld + (p->nheld < left ? 1 + (left - p->nheld) / 2 : 0);
 
 	uint32_t share = window_share(rd, p);
 
@@ -155,7 +176,7 @@ uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *i
 	struct diw_link_rxseg run[RD_BATCH];
 	int nrun = 0;
 
-	sender_count(rd, p, in[0].seg.len, now);
+	sender_count(rd, p, n, in[0].seg.len, now);
 	for (uint32_t i = 0; i < n && !p->refused; i++) {
 		uint32_t seq = in[i].seq;
 

@@ -15,7 +15,6 @@
 #define ACK_NS (40 * DIW_US)
 #define PEER_SEGMENTS 2048u
 #define HELD 1024u
-#define SKB_TOLL 1024u               /* what the kernel may count for a datagram beside its octets */
 
 /* ---- Begin and end ---- */
 
@@ -32,11 +31,10 @@ static int rd_qp_check(const struct diw_qp_attr *a)
 static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
 {
 	uint32_t mtu = qp->dev->info.mtu, seg = a->mulpdu > mtu ? a->mulpdu : mtu;
-	uint32_t window = d->rcvbuf / (mtu + SKB_TOLL);
 	const struct diw_rd_cfg cfg = {
 		.dead_ns = DEAD_NS, .idle_ns = IDLE_NS, .ack_ns = ACK_NS, .peers = a->dgram.max_sources,
 		.slots = DIW_RDMAP_RD_SEGMENTS, .peer_slots = PEER_SEGMENTS, .held = HELD,
-		.window = window < 16 ? 16 : window < HELD ? window : HELD,
+		.window = HELD,
 		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,
 	};
 

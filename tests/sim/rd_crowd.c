@@ -65,7 +65,7 @@ static void crowd_answer(uint32_t i, const struct diw_rd_hdr *h)
 		a.tag = h->seq;
 		a.my_tag = i + 1;
 		a.my_epoch = EPOCH;
-	} else if (h->kind == DIW_RD_DATA && (h->flags & DIW_RD_ASK)) {
+	} else if (h->kind == DIW_RD_DATA) {
 		a.kind = DIW_RD_ACK;
 		a.flags = DIW_RD_ACKS | DIW_RD_ECHOES;
 		a.tag = h->my_tag ? crowd.tag[i] = h->my_tag : crowd.tag[i];

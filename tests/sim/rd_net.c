@@ -149,9 +149,9 @@ static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 
 	free(node->lent);
 	node->lent = NULL;
-	if (!p || n < 1 || now < node->ready_at)
+	(void)now;
+	if (!p || n < 1)
 		return 0;
-	node->ready_at = now + node->net->service;
 	node->rcvbuf -= pkt_cost(p);
 	node->head = p->next;
 	if (!node->head)
@@ -167,7 +167,7 @@ static uint64_t node_deadline(struct diw_dgram *d)
 {
 	const struct rdn_node *node = diw_container(d, struct rdn_node, d);
 
-	return node->head ? node->ready_at : DIW_NEVER;
+	return node->head ? DIW_DGRAM_AT_HAND : DIW_NEVER;
 }
 
 static uint32_t node_mtu(struct diw_dgram *d, const struct diw_addr *dst) { (void)d; (void)dst; return 1472; }
@@ -252,13 +252,26 @@ static void pkt_deliver(struct rdn *net, struct rdn_pkt *p)
 	node->tail = p;
 }
 
+static void node_poll(struct rdn *net, struct rdn_node *node)
+{
+	struct diw_link *l = node->l;
+
+	if (!net->service) {
+		while (l->ops->poll(l, 64, net->now) == 64)
+			;
+	} else if (net->now >= node->ready_at) {
+		node->ready_at = net->now + (l->ops->poll(l, 1, net->now) ? net->service : 0);
+	}
+}
+
 bool rdn_step(struct rdn *net, uint64_t limit)
 {
 	uint64_t t = net->n ? net->heap[0]->at : DIW_NEVER;
 
 	for (int i = 0; i < net->nodes; i++)
 		if (net->node[i].l)
-			t = diw_min64(t, net->node[i].l->ops->deadline(net->node[i].l));
+			t = diw_min64(t, diw_max64(net->node[i].l->ops->deadline(net->node[i].l),
+						   net->node[i].ready_at));
 	if (t > limit) {
 		net->now = limit;
 		return false;
@@ -271,8 +284,7 @@ bool rdn_step(struct rdn *net, uint64_t limit)
 
 		if (!l)
 			continue;
-		while (l->ops->poll(l, 64, net->now) == 64)
-			;
+		node_poll(net, &net->node[i]);
 		l->ops->flush(l, net->now);
 	}
 	return true;
