@@ -195,8 +195,7 @@ sockets_OBJ = $(SHM_A) $(LIB_A)
 rsockets_OBJ = $(RS_OBJ) $(HOST_A) $(LIB_A)
 ibverbs_OBJ = $(OF_SO)
 ibverbs_LIBS = -Wl,-rpath-link,$(BUILD)/lib -pthread
-mpi_OBJ = $(FI_SO)
-mpi_LIBS = -lfabric
+mpi_LIBS = $(LIBS) -lfabric
 rdmacm_OBJ = $(CMA_SO) $(OF_SO)
 rdmacm_LIBS = -Wl,-rpath-link,$(BUILD)/lib -lz -pthread
 define system_programs

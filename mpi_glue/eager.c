@@ -111,20 +111,17 @@ static struct glue_op *receive_match(struct match *m, struct glue_peer *from, ui
 	return op;
 }
 
-/* Little messages leave the receive's buffer, large ones keep it. False: there is no room, and the message is lost. */
-static bool message_store(struct glue_op *op, struct glue_buf *b, uint8_t *data, uint32_t len)
+/* A little message leaves the receive's buffer, if there is room for it elsewhere; others keep that buffer. */
+static void message_store(struct glue_op *op, struct glue_buf *b, uint8_t *data, uint32_t len)
 {
-	op->data = data;
 	op->len = len;
-	if (len <= GLUE_SMALL) {
-		op->buf = diw_glue_buf_get(&op->ep->small);
-		if (!op->buf)
-			return false;
+	op->buf = len <= GLUE_SMALL ? diw_glue_buf_get(&op->ep->small) : NULL;
+	if (op->buf) {
 		op->data = memcpy(op->buf->data, data, len);
-		return true;
+		return;
 	}
 	op->buf = b;
-	return true;
+	op->data = data;
 }
 
 bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h, struct glue_buf *b,
@@ -138,12 +135,11 @@ bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const str
 		return false;
 	}
 	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
-	if (!op || !message_store(op, b, data, h->kind == GLUE_RTS ? 0 : len)) {
-		GLUE_LOG("no room for unexpected messages: one is lost\n");
-		if (op)
-			diw_glue_op_put(op);
+	if (!op) {                       /* not after diw_glue_port_poll() has looked */
+		ep->dropped++;
 		return false;
 	}
+	message_store(op, b, data, h->kind == GLUE_RTS ? 0 : len);
 	op->peer = from;
 	op->hdr = *h;
 	op->key.source = from;

@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "mpi_glue/glue.h"
 
-#define EP_LINGER (2 * DIW_S)            /* so long a closed endpoint waits for acknowledgements */
+#define EP_LINGER (2 * DIW_S)            /* so long at most a closed endpoint waits for acknowledgements */
+#define EP_ACKS (5 * DIW_MS)             /* so long at least it acknowledges */
 
 static int ep_bind_cq(struct glue_ep *ep, struct glue_cq *cq, uint64_t flags)
 {
@@ -98,13 +99,17 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-/* Sends that the application believes done must not end with the endpoint. */
+/* Sends that the application believes done must not end with the endpoint, and peers wait for acknowledgements of
+ * theirs, which the link delays. */
 static void ep_linger(struct glue_ep *ep)
 {
-	uint64_t until = diw_clock_ns() + EP_LINGER;
+	uint64_t begin = diw_clock_ns(), now = begin;
 
-	while (ep->enabled && (ep->sending || !diw_list_empty(&ep->pending)) && diw_clock_ns() < until)
+	while (ep->enabled && now < begin + EP_LINGER &&
+	       (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->pending))) {
 		diw_glue_port_poll(ep);
+		now = diw_clock_ns();
+	}
 }
 
 /* Operations that were not complete end without completions. */

@@ -25,19 +25,20 @@ static void op_describe(struct glue_op *op, const struct glue_msg *m, uint64_t l
 
 /* ---- Sends ---- */
 
-/* The octets are copied at once, so the application has its buffer back. Only a report of the delivery is waited
- * for. */
+/* The octets are copied at once, so the application has its buffer back and the send is complete, unless it asks to
+ * wait for the acknowledgement (FI_TRANSMIT_COMPLETE) or for the receiver's report. */
 static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
 			  uint64_t flags)
 {
 	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm };
 	bool report = flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
+	bool waits = report || flags & FI_TRANSMIT_COMPLETE;
 	bool silent = flags & FI_INJECT && !(flags & FI_COMPLETION);
 	struct glue_op *op = NULL;
 	int rc;
 
 	silent |= !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
-	if (report || !silent) {
+	if (waits || !silent) {
 		op = diw_glue_op_get(ep, GLUE_OP_SEND);
 		if (!op)
 			return -FI_EAGAIN;
@@ -51,10 +52,10 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 		}
 		op->hdr = h;
 	}
-	rc = diw_glue_port_send(ep, to, &h, m->iov, 0, (uint32_t)len, report ? op : NULL, flags & FI_MORE);
+	rc = diw_glue_port_send(ep, to, &h, m->iov, 0, (uint32_t)len, waits ? op : NULL, flags & FI_MORE);
 	if (rc < 0 && op)
 		diw_glue_op_put(op);
-	else if (op && !report)
+	else if (op && !waits)
 		diw_glue_op_end(op, 0);
 	else if (rc == 0 && !op && ep->cntr[GLUE_EVENT_SEND])
 		ep->cntr[GLUE_EVENT_SEND]->value++;

@@ -197,11 +197,16 @@ static int port_errno(const struct diw_wc *wc)
 	}
 }
 
-static void port_fail(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
+/* A Send of the operation ID is acknowledged, or has failed. */
+static void port_sent(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
 {
 	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
+	bool waits = op && op->ep == ep && !op->ended && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV);
 
-	if (op && op->ep == ep && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV)) {
+	if (wc->status == DIW_WC_SUCCESS) {
+		if (waits && op->hdr.kind == GLUE_EAGER && !(op->hdr.flags & GLUE_REPORT))
+			diw_glue_op_end(op, 0);
+	} else if (waits) {
 		op->entry.prov_errno = wc->status;
 		diw_glue_op_end(op, port_errno(wc));
 	} else {
@@ -227,13 +232,11 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 			recvs_add(ep, r, b);
 		return;
 	case PORT_WR_TX:
-		if (wc->status != DIW_WC_SUCCESS)
-			port_fail(ep, b->op, wc);
+		port_sent(ep, b->op, wc);
 		diw_glue_buf_put(b);
 		return;
 	case PORT_WR_INLINE:
-		if (wc->status != DIW_WC_SUCCESS)
-			port_fail(ep, (uint32_t)(wc->wr_id >> 2), wc);
+		port_sent(ep, (uint32_t)(wc->wr_id >> 2), wc);
 		return;
 	case PORT_WR_WRITE:
 		op = diw_glue_op_find(ep->domain, (uint32_t)(wc->wr_id >> 2));
@@ -257,7 +260,8 @@ void diw_glue_port_poll(struct glue_ep *ep)
 	struct port_recvs r;
 	int n;
 
-	if (!ep->enabled)
+	/* Each message may need an operation. The link keeps what is not taken. */
+	if (!ep->enabled || ep->domain->ops.cap - ep->domain->ops.used < 2 * PORT_BATCH)
 		return;
 	r.n = 0;
 	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);

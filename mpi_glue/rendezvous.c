@@ -9,6 +9,8 @@
 
 #include "mpi_glue/glue.h"
 
+#define GLUE_STATUSES 4096u              /* numbers of errors are less */
+
 static bool errno_waits(int rc)
 {
 	return rc == -FI_EAGAIN;
@@ -128,7 +130,7 @@ void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const s
 	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_SEND);
 
 	if (op && (op->hdr.kind == GLUE_RTS || op->hdr.kind == GLUE_EAGER))
-		diw_glue_op_end(op, (int)h->status);
+		diw_glue_op_end(op, h->status < GLUE_STATUSES ? (int)h->status : FI_EIO);
 }
 
 void diw_glue_write_done(struct glue_op *op, int err)
