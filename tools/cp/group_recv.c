@@ -29,7 +29,7 @@ struct group_recv {
 	struct diw_addr group;
 	enum listen_state state;
 	struct xfer_peer peer;               /* the sender */
-	uint64_t id, token, old[IDS];
+	uint64_t id, token, nonce, old[IDS]; /* nonce: only a host that has had our JOIN knows it */
 	uint8_t sha[32], sha_got[32];
 	uint64_t size;
 	uint32_t block, nold;
@@ -77,7 +77,8 @@ static void say_report(struct group_recv *r, uint32_t flags)
 
 static void say_join(struct group_recv *r, uint64_t now)
 {
-	struct xfer_msg m = { .type = XFER_JOIN, .bytes = bytes_come(r), .rcvbuf = r->port.ep.info.rcvbuf };
+	struct xfer_msg m = { .type = XFER_JOIN, .nonce = r->nonce, .bytes = bytes_come(r),
+		.rcvbuf = r->port.ep.info.rcvbuf };
 
 	group_say(r, &m);
 	r->join_at = now + JOIN_RETRY_NS + diw_random() % JOIN_SPREAD_US * DIW_US;
@@ -147,9 +148,14 @@ static void group_recv_drop(struct group_recv *r)
 	r->state = WAITING;
 }
 
-static void group_recv_end(struct group_recv *r, bool good)
+static void group_recv_forget(struct group_recv *r)
 {
 	r->old[r->nold++ % IDS] = r->id;
+}
+
+static void group_recv_end(struct group_recv *r, bool good)
+{
+	group_recv_forget(r);
 	r->files++;
 	r->bad += !good;
 }
@@ -255,6 +261,7 @@ static void group_recv_begin(struct group_recv *r, const struct diw_addr *src, c
 	r->peer = (struct xfer_peer){ r->port.ep.qp, *src, false };
 	r->id = m->id;
 	r->token = 0;
+	r->nonce = diw_random();
 	r->size = m->size;
 	r->block = m->message;
 	memcpy(r->sha, m->sha, 32);
@@ -269,7 +276,7 @@ static void group_recv_begin(struct group_recv *r, const struct diw_addr *src, c
 	r->in.fd = -1;
 	if (group_recv_prepare(r, m)) {
 		tool_failed("%s: %s", *r->in.name ? r->in.name : "a file", r->why);
-		group_recv_end(r, false);
+		group_recv_forget(r);        /* refused: not one of --count */
 		group_recv_drop(r);
 		r->state = KEPT;
 		return;
@@ -311,7 +318,7 @@ static void group_recv_on_message(struct group_recv *r, const struct diw_addr *s
 	if (!known)
 		return;
 	r->heard_at = now;
-	if (m->type == XFER_WELCOME) {
+	if (m->type == XFER_WELCOME && m->nonce == r->nonce) {
 		if (!r->accepted && !(m->flags & XFER_ACCEPTED) && !r->token) {
 			r->token = m->token;
 			say_join(r, now);

@@ -15,6 +15,7 @@
 #define WC_BATCH 64
 #define MARKS 256u                   /* remembered; a power of two */
 #define MESSAGE_MIN 16384u
+#define RCVBUF_LEAST (256u << 10)    /* what a receiver says of less is not believed: it would slow down all */
 #define BURST 8                      /* Write-Records between two looks at what came */
 #define REMARK_NS (2 * DIW_MS)       /* a mark is repeated after two round trips, this at least */
 #define STALL_NS (200 * DIW_MS)      /* no progress for eight, this at least: the window is closed */
@@ -111,7 +112,7 @@ static uint64_t member_token(const struct group_send *s, const struct diw_addr *
 /* Only an address that returns the token gets a place: nobody joins in another's name. */
 static void on_join(struct group_send *s, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
 {
-	struct xfer_msg answer = { .type = XFER_WELCOME, .token = member_token(s, src) };
+	struct xfer_msg answer = { .type = XFER_WELCOME, .token = member_token(s, src), .nonce = m->nonce };
 	struct member *member = member_of_addr(&s->members, src);
 
 	if (m->token == answer.token && !member) {
@@ -121,7 +122,7 @@ static void on_join(struct group_send *s, const struct diw_addr *src, const stru
 			refuse_member(s, src, "the sender has as many receivers as it can");
 			return;
 		}
-		member->rcvbuf = m->rcvbuf;
+		member->rcvbuf = m->rcvbuf > RCVBUF_LEAST ? m->rcvbuf : RCVBUF_LEAST;
 		member->at = member->base = s->sent;
 		member->base_got = m->bytes;
 		member->mark = s->mark;

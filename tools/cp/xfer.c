@@ -65,11 +65,13 @@ static void put_group_body(struct writer *w, const struct xfer_msg *m)
 		break;
 	case XFER_JOIN:
 		write64(w, m->token);
+		write64(w, m->nonce);
 		write64(w, m->bytes);
 		write32(w, m->rcvbuf);
 		break;
 	case XFER_WELCOME:
 		write64(w, m->token);
+		write64(w, m->nonce);
 		break;
 	case XFER_MARK:
 		write64(w, m->bytes);
@@ -195,11 +197,13 @@ static void get_group_body(struct reader *r, struct xfer_msg *m)
 		break;
 	case XFER_JOIN:
 		m->token = read64(r);
+		m->nonce = read64(r);
 		m->bytes = read64(r);
 		m->rcvbuf = read32(r);
 		break;
 	case XFER_WELCOME:
 		m->token = read64(r);
+		m->nonce = read64(r);
 		break;
 	case XFER_MARK:
 		m->bytes = read64(r);

@@ -21,8 +21,10 @@
  *
  *   cp, to the group                          recv, to cp
  *   ANNOUNCE name, size, SHA-256, block, STag ->          every 100 ms until the end
- *                                           <- JOIN       token 0
- *   WELCOME token, to that receiver         ->            JOIN with the token proves the receiver's address
+ *                                           <- JOIN       token 0, nonce
+ *   WELCOME token, nonce, to that receiver  ->            the nonce proves the sender's address,
+ *                                           <- JOIN       token, nonce: the token the receiver's
+ *   WELCOME token, nonce, ACCEPTED          ->
  *   Write-Records                           ->
  *   MARK number, bytes sent until now       ->
  *                                           <- REPORT     number, bytes that came: paces the sender
@@ -92,6 +94,7 @@ struct xfer_msg {
 	uint64_t again;              /* DONE: bytes asked for again */
 	uint64_t elapsed_ns;         /* DONE: from the first ASK to the last byte; KEPT: from the first byte */
 	uint64_t token;              /* JOIN, WELCOME, REPORT, WANT, KEPT */
+	uint64_t nonce;              /* JOIN, WELCOME: the receiver's */
 	uint32_t mark, pass;         /* MARK, REPORT; WANT: pass */
 	uint32_t backoff_us;         /* MARK: within which the answer is to come */
 	uint32_t rcvbuf;             /* JOIN: bytes of the receiver's socket buffer */

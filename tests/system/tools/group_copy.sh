@@ -93,6 +93,16 @@ check "the liar ends" join "$LIAR" 10
 check "it was told" matches "$(< "$TMP/liar")" 'joined.*refused'
 check "each file is the same" all_have 2
 
+# ---- A sender that is none: its announcements draw nothing but JOINs, and do no harm ----
+
+check "a receiver" receivers 1 --count 2
+run "a forger announces" python3 "${SELF%/*}/group_forger.py" $GROUP 127.0.0.1
+check "it drew JOINs alone" matches "$OUT" '^drew [1-9][0-9]* JOIN, 0 others$'
+run "cp afterwards" "${CP[@]}"
+expect 1 "the receiver ends, and has not got one of two files" join "${RECVS[1]}" 10
+check "the file is the same" cmp "$TMP/file" "$TMP/1/file"
+check "and nothing else is there" [ "$(ls -A "$TMP/1")" = file ]
+
 # ---- Other ends ----
 
 check "2 receivers" receivers 2
@@ -100,8 +110,8 @@ echo other > "$TMP/2/file"
 expect 1 "cp to one that has such a file" "${CP[@]}" --receivers 2
 check "it says why" matches "$OUT" 'failed: the file exists'
 check "the other one has it" all_have 1
-expect 1 "the receiver that has it fails" join "${RECVS[2]}" 10
-check "... and keeps what it had" [ "$(< "$TMP/2/file")" = other ]
+check "the receiver that has it keeps it" [ "$(< "$TMP/2/file")" = other ]
+check "... and waits for another file" kill "${RECVS[2]}"
 
 check "a receiver" receivers 1
 background "$TMP/cp" "${CP[@]}" --rate 1m

@@ -49,11 +49,12 @@ size, block = struct.unpack('>QI', body[:12])
 blocks = -(-size // block)
 say(sender, REPORT, ident, struct.pack('>QQII', 1, 0, 1, 0))             # nobody knows it yet
 say(sender, WANT, ident, struct.pack('>QQI', 1, 0, 0) + b'\xff' * 448)
-say(sender, JOIN, ident, struct.pack('>QQI', 0xbad, 0, 1 << 20))         # that is no token
-say(sender, JOIN, ident, struct.pack('>QQI', 0, 0, 1 << 20))
+say(sender, JOIN, ident, struct.pack('>QQQI', 0xbad, 7, 0, 1 << 20))         # that is no token
+say(sender, JOIN, ident, struct.pack('>QQQI', 0, 7, 0, 0))
 (_, _, _, body), _ = next_of(talk, (WELCOME,))
-token = struct.unpack('>Q', body)[0]
-say(sender, JOIN, ident, struct.pack('>QQI', token, 1 << 63, 1 << 20))
+token, nonce = struct.unpack('>QQ', body)
+assert nonce == 7
+say(sender, JOIN, ident, struct.pack('>QQQI', token, 7, 1 << 63, 0))
 print('joined', flush=True)
 talk.setblocking(False)
 end, wants = time.monotonic() + 60, 0
