@@ -272,6 +272,26 @@ static struct diw_sock *sock_look(int fd, struct diw_sock *tmp)
 	return kept ? kept : tmp;
 }
 
+/* Threads have descriptors of their own: what is known of a number is not kept, as it is true of one thread alone. */
+static bool fds_differ;
+
+void diw_sock_part(void)
+{
+	if (!diw_sock_max || diw_conf.streams)
+		return;
+	diw_lend_to_ring();
+	fds_differ = true;
+	diw_sock_max = 0;
+}
+
+static struct diw_sock *sock_ask(int fd, struct diw_sock *tmp)
+{
+	memset(tmp, 0, sizeof *tmp);
+	tmp->shared = true;
+	tmp->way = DIW_WAY_UNKNOWN;
+	return classify(fd) == IPPROTO_UDP && sock_describe(fd, tmp) ? tmp : NULL;
+}
+
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 {
 	int saved = errno;
@@ -279,6 +299,11 @@ struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)
 	uint32_t mark = 0;
 
 	diw_preload_init();
+	if (fds_differ && fd >= 0 && !diw_is_confined()) {
+		s = sock_ask(fd, tmp);
+		errno = saved;
+		return s;
+	}
 	if (fd < 0 || !diw_sock_max)
 		return NULL;
 	s = diw_sock_at(fd);

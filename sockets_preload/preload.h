@@ -240,6 +240,8 @@ static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 	diw_sock_forget(fd);
 	return true;
 }
+/* A thread of several is about to have descriptors of its own. Not where streams are framed. */
+void diw_sock_part(void);
 /* It is what it was, but something of it has changed. */
 void diw_sock_ask_again(int fd);
 void diw_sock_forget_range(unsigned first, unsigned last);

@@ -335,6 +335,8 @@ DIW_API int unshare(int flags)
 {
 	diw_preload_init();
 	diw_bad_net_settle();
+	if (flags & CLONE_FILES && !*real.__libc_single_threaded)
+		diw_sock_part();
 	return real.unshare(flags);
 }
 

@@ -37,6 +37,10 @@ same() {
 same "with it"
 same "with the CRC on" DIWARP_SOCKETS_CRC=on
 same "with Write-Record" DIWARP_SOCKETS_MODE=write-record
+run "a thread with descriptors of its own" timeout 60 env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_apart"
+check "... sees the same" [ "$(grep -c ^ok <<< "$OUT")$(grep '^not ok' <<< "$OUT")" = 26 ]
+check "... also what was in frames" matches "$OUT" "sock_rx_framed=2[01]"
+
 # ---- What would be framed ----
 
 run "--check of a program" $RUN --check "$BUILD/tests/system/sockets"
