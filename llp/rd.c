@@ -87,7 +87,7 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 	*p = (struct rd_peer){ .dest = *dest, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
 		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
 		.heard = now, .progress = now };
-	diw_rd_cc_init(&p->cc, now);
+	diw_rd_cc_init(&p->cc, diw_addr_same_host(&dest->addr, &rd->l.local), now);
 	rd->sweep_at = diw_min64(rd->sweep_at, now + rd->cfg.idle_ns / 4 / SWEEP_PARTS);
 	*at = p;
 	return p;

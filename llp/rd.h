@@ -44,7 +44,7 @@ struct rd_held {
 
 /* Copa (Arun and Balakrishnan, NSDI 2018). Windows count segments. */
 struct rd_cc {
-	double cwnd, velocity, delta;
+	double cwnd, velocity, delta, at_rest;
 	uint64_t srtt, rttvar;       /* RFC 6298 */
 	uint64_t rtt_min[2];         /* of this period and the one before it */
 	uint64_t rtt_min_from;
@@ -186,7 +186,7 @@ void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uin
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p);
 
 /* rd_cc.c */
-void diw_rd_cc_init(struct rd_cc *c, uint64_t now);
+void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now);   /* OWN_HOST: the peer is on this host */
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now);
 void diw_rd_cc_lost(struct rd_cc *c, uint64_t now);
 void diw_rd_cc_timeout(struct rd_cc *c);

@@ -17,6 +17,7 @@
 #define CWND_MAX 65535.0
 #define CWND_FIRST 32.0
 #define AT_REST 3.0                  /* 1 / delta */
+#define AT_REST_HOST 64.0             /* the same, to this host: what delays there is the receiver, no queue */
 #define AT_MOST 256.0                /* 1 / delta in competition */
 #define PERIOD (5 * DIW_S)           /* the smallest round trip is one of the last one to two of these */
 #define PACE_SLACK (100 * DIW_US)    /* bursts: segments leave this much before their time */
@@ -26,9 +27,12 @@
 #define NOISE_MIN (30 * DIW_US)      /* a queueing delay below this is the hosts', */
 #define NOISE_SHARE 2                /* and one below the deviation of round trips, or this part of the smallest one */
 
-void diw_rd_cc_init(struct rd_cc *c, uint64_t now)
+void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 {
-	*c = (struct rd_cc){ .cwnd = CWND_FIRST, .velocity = 1, .delta = 1 / AT_REST, .slow_start = true,
+	double at_rest = own_host ? AT_REST_HOST : AT_REST;
+
+	*c = (struct rd_cc){ .cwnd = CWND_FIRST, .velocity = 1, .delta = 1 / at_rest, .at_rest = at_rest,
+		.slow_start = true,
 		.rtt_min = { DIW_NEVER, DIW_NEVER }, .standing = { DIW_NEVER, DIW_NEVER },
 		.rtt_min_from = now, .standing_from = now, .empty_at = now, .round_at = now,
 		.round_cwnd = CWND_FIRST };
@@ -77,12 +81,12 @@ static void cc_round(struct rd_cc *c, uint64_t now)
 	c->round_at = now;
 	c->round_cwnd = c->cwnd;
 	if (now - c->empty_at <= PATIENCE * c->srtt) {
-		c->delta = 1 / AT_REST;
+		c->delta = 1 / c->at_rest;
 	} else {
 		double x = 1 / c->delta;
 
 		x = c->lost ? x / 2 : x + 1 + x / 8;
-		c->delta = 1 / (x < AT_REST ? AT_REST : x > AT_MOST ? AT_MOST : x);
+		c->delta = 1 / (x < c->at_rest ? c->at_rest : x > AT_MOST ? AT_MOST : x);
 	}
 	c->lost = false;
 	c->rtt_max -= (c->rtt_max - diw_rd_cc_rtt_min(c)) / 4;
