@@ -23,6 +23,36 @@ START_TEST(calm)
 }
 END_TEST
 
+/* 32 segments leave in one burst, and draw two acknowledgements. */
+START_TEST(bursts)
+{
+	static uint8_t data[1000];
+	const struct iovec iov = { data, sizeof data };
+	const struct diw_dest dst = { .addr = rdn_addr(1) };
+	struct diw_link_seg seg[32];
+	struct diw_link *l;
+	uint64_t sent, acks;
+
+	rda_begin(2);
+	rda_send_all(0, 1, 100, 1000);
+	rda_run(DIW_S);
+	rda_app[1].refuses_from = 1;            /* what follows has no number of the program's */
+	for (int i = 0; i < 32; i++)
+		seg[i] = (struct diw_link_seg){ .hdr = data, .hdr_len = 16, .len = 984, .iov = &iov };
+	l = rda_net.node[0].l;
+	sent = rda_net.node[0].bursts;
+	acks = rda_net.node[1].bursts;
+	ck_assert_int_eq(l->ops->send(l, &dst, seg, 32, rda_net.now), 32);
+	l->ops->flush(l, rda_net.now);
+	ck_assert_uint_eq(rda_net.node[0].bursts, sent + 1);
+	rda_run(200 * DIW_US);
+	ck_assert_uint_eq(rda_net.node[0].bursts, sent + 1);
+	ck_assert_uint_gt(rda_net.node[1].bursts, acks);
+	ck_assert_uint_le(rda_net.node[1].bursts, acks + 3);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* A peer that is not there is reported after dead_ns, and holds no other peer up. */
 START_TEST(dead_peer)
 {
@@ -185,6 +215,7 @@ Suite *suite_rd(void)
 	TCase *tc = tcase_create("exact");
 
 	tcase_add_test(tc, calm);
+	tcase_add_test(tc, bursts);
 	tcase_add_test(tc, dead_peer);
 	tcase_add_test(tc, dead_peers);
 	tcase_add_test(tc, few_slots);

@@ -119,6 +119,7 @@ static int node_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 	static uint8_t flat[DIW_DGRAM_MAX];
 
 	(void)now;
+	node->bursts += (uint64_t)n;
 	for (int i = 0; i < n; i++) {
 		uint32_t len = 0;
 

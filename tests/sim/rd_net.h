@@ -29,7 +29,7 @@ struct rdn_node {
 	uint64_t deaf_from, deaf_to; /* nothing reaches it */
 	uint64_t late;               /* more latency of what it sends */
 	uint64_t rcvbuf, ready_at;   /* octets that its socket holds; when its processor takes the next datagram */
-	uint64_t overruns;
+	uint64_t overruns, bursts;   /* bursts: that it sent; over UDP each is a system call */
 	void *app;
 };
 
