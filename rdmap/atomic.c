@@ -5,11 +5,7 @@
  */
 #include <errno.h>
 
-#include "base/wire.h"
 #include "rdmap/int.h"
-
-#define FETCH_ADD 0u
-#define CMP_SWAP 2u
 
 /* ---- Initiator ---- */
 
@@ -23,17 +19,14 @@ bool diw_rdmap_atomic_sink(const struct diw_rdmap *r, const struct diw_ddp_buf *
 
 void diw_rdmap_atomic_put(uint8_t body[DIW_RDMAP_ATOMIC_LEN], const struct diw_rdmap_wr *wr, uint32_t reqid)
 {
-	memset(body, 0, DIW_RDMAP_ATOMIC_LEN);
-	body[3] = wr->atomic.swap ? CMP_SWAP : FETCH_ADD;
-	diw_put32(body + 4, reqid);
-	diw_put32(body + 8, wr->stag);
-	diw_put64(body + 12, wr->to);
-	diw_put64(body + 20, wr->atomic.swap ? wr->atomic.value : wr->atomic.compare_add);
-	if (wr->atomic.swap) {                  /* all bits; an addition's mask would end carries */
-		diw_put64(body + 28, UINT64_MAX);
-		diw_put64(body + 36, wr->atomic.compare_add);
-		diw_put64(body + 44, UINT64_MAX);
-	}
+	bool swap = wr->atomic.swap;
+
+	diw_atomic_request_put(body, &(struct diw_atomic_request){
+		.op = swap ? DIW_ATOMIC_CMP_SWAP : DIW_ATOMIC_FETCH_ADD, .reqid = reqid, .stag = wr->stag,
+		.to = wr->to, .add_swap = swap ? wr->atomic.value : wr->atomic.compare_add,
+		.mask = swap ? UINT64_MAX : 0,          /* all bits; a set bit of an addition's mask ends carries */
+		.compare = swap ? wr->atomic.compare_add : 0, .compare_mask = swap ? UINT64_MAX : 0,
+	});
 }
 
 int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now)
@@ -52,7 +45,8 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 			return -ENOSPC;
 		r->rc.reqid++;
 		r->tx.dst = wr->dst;
-		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_REQUEST, .qn = 1, .length = sizeof body };
+		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_REQUEST, .qn = DIW_QN_REQUEST,
+					.length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
 	diw_rdmap_atomic_put(body, wr, r->rc.reqid);
@@ -67,7 +61,7 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 
 uint8_t diw_rdmap_atomic_place(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg)
 {
-	uint64_t before = diw_get64(seg->payload + 4);
+	uint64_t before = diw_atomic_response_get(seg->payload).value;
 
 	return diw_ddp_place(&r->ddp, &wr->buf, 0, (const uint8_t *)&before, sizeof before) != 0 ?
 	       DIW_RDMAP_LOCAL_PROT : DIW_RDMAP_OK;
@@ -79,7 +73,7 @@ uint16_t diw_rdmap_atomic_answered(struct diw_rdmap *r, const struct diw_ddp_seg
 
 	if (!wr || wr->opcode != DIW_OP_ATOMIC_REQUEST)
 		return DIW_FAULT_OPCODE;
-	if (seg->len != DIW_RDMAP_ATOMIC_RESPONSE_LEN || diw_get32(seg->payload) != wr->got)
+	if (seg->len != DIW_RDMAP_ATOMIC_RESPONSE_LEN || diw_atomic_response_get(seg->payload).reqid != wr->got)
 		return DIW_FAULT_STREAM;
 	diw_rdmap_rc_confirm(r, wr->seq);
 	diw_rdmap_rc_finish(r, wr, diw_rdmap_atomic_place(r, wr, seg));
@@ -106,18 +100,18 @@ static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_
 
 uint16_t diw_rdmap_atomic_get(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_rdmap_rc_answer *a)
 {
-	const uint8_t *p = seg->payload;
+	struct diw_atomic_request q;
 	uint64_t *at;
 
 	r->c->atomics_rx++;
 	if (seg->len != DIW_RDMAP_ATOMIC_LEN)
 		return DIW_FAULT_STREAM;
-	if ((p[3] & 15) != FETCH_ADD && (p[3] & 15) != CMP_SWAP)
+	q = diw_atomic_request_get(seg->payload);
+	if (q.op != DIW_ATOMIC_FETCH_ADD && q.op != DIW_ATOMIC_CMP_SWAP)
 		return DIW_FAULT_ATOMIC_OPCODE;
 	*a = (struct diw_rdmap_rc_answer){
-		.atomic = true, .swap = (p[3] & 15) == CMP_SWAP, .reqid = diw_get32(p + 4), .stag = diw_get32(p + 8),
-		.to = diw_get64(p + 12), .add_swap = diw_get64(p + 20), .mask = diw_get64(p + 28),
-		.compare = diw_get64(p + 36), .compare_mask = diw_get64(p + 44),
+		.atomic = true, .swap = q.op == DIW_ATOMIC_CMP_SWAP, .reqid = q.reqid, .stag = q.stag, .to = q.to,
+		.add_swap = q.add_swap, .mask = q.mask, .compare = q.compare, .compare_mask = q.compare_mask,
 	};
 	return atomic_target(r, a, seg->src, &at);
 }
@@ -171,11 +165,11 @@ int diw_rdmap_atomic_answer(struct diw_rdmap *r, const struct diw_rdmap_rc_answe
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;
 
-	diw_put32(body, a->reqid);
-	diw_put64(body + 4, a->value);
+	diw_atomic_response_put(body, &(struct diw_atomic_response){ a->reqid, a->value });
 	if (!tx->active) {
 		tx->dst = *diw_rdmap_peer(r);
-		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = 3, .length = sizeof body };
+		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = DIW_QN_ATOMIC_RESPONSE,
+					.length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, tx, true);
 	}
 	return diw_ddp_tx_run(&r->ddp, tx, &iov, &budget, now);

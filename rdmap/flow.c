@@ -8,10 +8,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "base/wire.h"
 #include "rdmap/int.h"
 
-#define LEN 8u                       /* number 4, window 4 */
 #define WINDOW_MIN (32u << 10)
 #define WINDOW_MAX (4u << 20)
 #define WINDOW_FIRST (128u << 10)    /* less than what the smallest usual socket buffer holds */
@@ -69,17 +67,16 @@ int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
 
 static int send_flow(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
 {
-	uint8_t body[LEN];
+	uint8_t body[DIW_RDMAP_FLOW_LEN];
 	const struct iovec iov = { body, sizeof body };
 	struct diw_ddp_tx tx = {
 		.dst = *diw_rdmap_peer(r),
-		.h = { .opcode = DIW_OP_FLOW, .qn = 2, .length = LEN },
+		.h = { .opcode = DIW_OP_FLOW, .qn = DIW_QN_TERMINATE, .length = sizeof body },
 		.window = INT64_MAX,
 	};
 	int64_t budget = 1;
 
-	diw_put32(body, number);
-	diw_put32(body + 4, window);
+	diw_flow_put(body, &(struct diw_flow){ number, window });
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now);
 }
@@ -155,10 +152,10 @@ uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, u
 	struct diw_rdmap_flow *f = &r->flow;
 	uint32_t number, window;
 
-	if (seg->len != LEN)
+	if (seg->len != DIW_RDMAP_FLOW_LEN)
 		return DIW_FAULT_MO;
-	number = diw_get32(seg->payload);
-	window = diw_get32(seg->payload + 4);
+	number = diw_flow_get(seg->payload).number;
+	window = diw_flow_get(seg->payload).window;
 	if (window == 0) {                      /* one answer a look is enough, for all that were asked */
 		f->due = true;
 		f->due_number = number;

@@ -9,10 +9,6 @@
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define LEN 16u                      /* kind 1, what 1, epoch 2, MSN 4, token 8 */
-#define CHALLENGE 1
-#define PROOF 2
-#define WHAT_RSVD 0x70u
 #define TOKEN_NS DIW_S               /* a token is good for one to two of these */
 
 static uint64_t token_of(const struct diw_rdmap *r, const struct diw_addr *addr, uint16_t epoch, bool read,
@@ -36,17 +32,20 @@ static bool token_is_good(const struct diw_rdmap *r, const struct diw_addr *addr
 	       (slot && token == token_of(r, addr, epoch, read, slot - 1));
 }
 
-static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, const uint8_t *body, uint64_t now)
+static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, const struct diw_validation *v,
+			   uint64_t now)
 {
-	const struct iovec iov = { (void *)(uintptr_t)body, LEN };
+	uint8_t body[DIW_RDMAP_VALIDATION_LEN];
+	const struct iovec iov = { body, sizeof body };
 	struct diw_ddp_tx tx = {
 		/* A fixed peer's destination, or the next segment of a message would travel otherwise. */
 		.dst = diw_ddp_is_fixed(&r->ddp) ? *diw_rdmap_peer(r) : (struct diw_dest){ .addr = *dst },
-		.h = { .opcode = DIW_OP_VALIDATION, .qn = 2, .length = LEN },
+		.h = { .opcode = DIW_OP_VALIDATION, .qn = DIW_QN_TERMINATE, .length = sizeof body },
 		.window = INT64_MAX,
 	};
 	int64_t budget = 1;
 
+	diw_validation_put(body, v);
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	return diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) == 0;
 }
@@ -55,57 +54,51 @@ void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_rdmap *r = ctx;
 	const struct diw_ddp_hdr *h = &seg->h;
-	uint8_t body[LEN];
+	struct diw_validation v = {
+		.kind = DIW_VALIDATION_CHALLENGE, .opcode = h->opcode, .tagged = h->tagged, .epoch = h->epoch,
+		.msn = h->msn,
+	};
 
 	if (seg->group)                         /* every member would ask the one that it claims to come from */
 		return;
-	body[0] = CHALLENGE;
-	body[1] = (h->tagged ? DIW_DDP_TAGGED : 0) | h->opcode;
-	diw_put16(body + 2, h->epoch);
-	diw_put32(body + 4, h->msn);
-	diw_put64(body + 8, token_of(r, seg->src, h->epoch, h->opcode == DIW_OP_READ_REQUEST, now / TOKEN_NS));
-	r->c->challenge_tx += say_validation(r, seg->src, body, now);
+	v.token = token_of(r, seg->src, h->epoch, h->opcode == DIW_OP_READ_REQUEST, now / TOKEN_NS);
+	r->c->challenge_tx += say_validation(r, seg->src, &v, now);
+}
+
+static bool is_of_read(const struct diw_validation *v)
+{
+	return v->opcode == DIW_OP_READ_REQUEST && !v->tagged;
 }
 
 /* Was that sent by us, as far as we know? Of Reads this is certain: only this end makes requests of its own. */
-static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, const uint8_t *body)
+static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, const struct diw_validation *v)
 {
-	uint8_t opcode = body[1] & DIW_RDMAP_OP;
-	uint32_t msn = diw_get32(body + 4);
-
-	if (diw_get16(body + 2) != diw_ddp_epoch(&r->ddp))
+	if (v->epoch != diw_ddp_epoch(&r->ddp) || !diw_rdmap_takes(r, v->opcode))
 		return false;
-	if (!diw_rdmap_takes(r, opcode))
-		return false;
-	if (body[1] == DIW_OP_READ_REQUEST)
-		return diw_rdmap_read_may_repeat(r, peer, msn);
-	return diw_rdmap_ops[opcode].tagged == !!(body[1] & DIW_DDP_TAGGED) &&
-	       diw_rdmap_is_recent(r, body[1] & DIW_DDP_TAGGED, msn);
+	if (is_of_read(v))
+		return diw_rdmap_read_may_repeat(r, peer, v->msn);
+	return diw_rdmap_ops[v->opcode].tagged == v->tagged && diw_rdmap_is_recent(r, v->tagged, v->msn);
 }
 
-static void challenge_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+static void challenge_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_validation *v, uint64_t now)
 {
-	uint8_t body[LEN];
-
-	if (!sent_by_us(r, seg->src, seg->payload)) {
+	if (!sent_by_us(r, seg->src, v)) {
 		r->c->challenge_ignored++;
 		diw_ddp_dropped(&r->ddp, seg, "challenge_ignored", now);
 		return;
 	}
-	memcpy(body, seg->payload, LEN);
-	body[0] = PROOF;
-	r->c->proof_tx += say_validation(r, seg->src, body, now);
-	if (body[1] == DIW_OP_READ_REQUEST)
-		diw_rdmap_read_repeat(r, seg->src, diw_get32(body + 4), now);
+	v->kind = DIW_VALIDATION_PROOF;
+	r->c->proof_tx += say_validation(r, seg->src, v, now);
+	if (is_of_read(v))
+		diw_rdmap_read_repeat(r, seg->src, v->msn, now);
 }
 
-static void proof_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
+static void proof_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, const struct diw_validation *v, uint64_t now)
 {
-	const uint8_t *body = seg->payload;
 	uint16_t epoch = seg->h.epoch;
-	bool read = body[1] == DIW_OP_READ_REQUEST, proved = false;
+	bool read = is_of_read(v), proved = false;
 
-	if (diw_get16(body + 2) == epoch && token_is_good(r, seg->src, epoch, read, diw_get64(body + 8), now)) {
+	if (v->epoch == epoch && token_is_good(r, seg->src, epoch, read, v->token, now)) {
 		proved = diw_source_prove(&r->ddp, seg->src, epoch, read, now);
 		diw_rdmap_answers_end_epochs(r, now);
 	}
@@ -120,15 +113,18 @@ static void proof_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_
 
 uint16_t diw_rdmap_validation_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint64_t now)
 {
-	const uint8_t *body = seg->payload;
+	struct diw_validation v;
 
 	if (seg->group)
 		return DIW_FAULT_GROUP;
-	if (seg->len != LEN || (body[0] != CHALLENGE && body[0] != PROOF) || (body[1] & WHAT_RSVD))
+	if (seg->len != DIW_RDMAP_VALIDATION_LEN)
 		return DIW_FAULT_SHORT;
-	if (body[0] == CHALLENGE)
-		challenge_rx(r, seg, now);
+	v = diw_validation_get(seg->payload);
+	if ((v.kind != DIW_VALIDATION_CHALLENGE && v.kind != DIW_VALIDATION_PROOF) || v.reserved)
+		return DIW_FAULT_SHORT;
+	if (v.kind == DIW_VALIDATION_CHALLENGE)
+		challenge_rx(r, seg, &v, now);
 	else
-		proof_rx(r, seg, now);
+		proof_rx(r, seg, &v, now);
 	return 0;
 }

@@ -13,7 +13,6 @@
 #define RNR_STAG 0x64697700u
 #define RNR_TO 0x726e722d727472u     /* and in the lowest octet the number */
 #define RNR_UNLIMITED 7u
-#define IMMEDIATE_LEN 8u             /* RFC 7306 section 6; ours are 32 bits: the low-order ones */
 
 int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
 {
@@ -45,12 +44,12 @@ void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer)
 
 static int send_immediate(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint64_t now)
 {
-	uint8_t body[IMMEDIATE_LEN] = { 0 };
+	uint8_t body[DIW_RDMAP_IMM_LEN];
 	const struct iovec iov = { body, sizeof body };
 	int64_t budget = 1;                     /* one segment */
 	int rc;
 
-	diw_put32(body + 4, wr->imm);
+	diw_immediate_put(body, wr->imm);
 	if (!r->tx.active) {
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = wr->solicited ? DIW_OP_IMMEDIATE_SE : DIW_OP_IMMEDIATE,
 						.length = sizeof body };
@@ -261,7 +260,7 @@ static uint16_t rc_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_d
 	case DIW_OP_IMMEDIATE:
 	case DIW_OP_IMMEDIATE_SE:
 		t->kind = DIW_TARGET_IMMEDIATE;
-		return seg->len == IMMEDIATE_LEN ? 0 : DIW_FAULT_STREAM;
+		return seg->len == DIW_RDMAP_IMM_LEN ? 0 : DIW_FAULT_STREAM;
 	default:
 		t->kind = DIW_TARGET_MESSAGE;
 		return 0;
@@ -308,7 +307,7 @@ static void rc_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_
 		told.h.inv_stag = 0;
 		if (immediate) {
 			told.h.imm_valid = true;
-			told.h.imm = diw_get32(seg->payload + 4);
+			told.h.imm = diw_immediate_get(seg->payload);
 		}
 		seg = &told;
 	}

@@ -50,7 +50,7 @@ static int place_probe(struct diw_rdmap *r, uint64_t now)
 	rc = r->rc.probe->pending ? -ENOSPC : diw_rdmap_rc_read(r, r->rc.probe, &status, now);
 	if (rc == -EAGAIN) {
 		r->tx.active = false;
-		diw_ddp_set_tx_msn(&r->ddp, 1, diw_ddp_tx_msn(&r->ddp, 1) - 1);
+		diw_ddp_set_tx_msn(&r->ddp, DIW_QN_REQUEST, diw_ddp_tx_msn(&r->ddp, DIW_QN_REQUEST) - 1);
 	}
 	r->c->confirm_asked += rc == 0;
 	return rc;

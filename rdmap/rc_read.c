@@ -26,7 +26,8 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 		if (r->rc.nout >= r->rc.ord)
 			return -ENOSPC;
 		r->tx.dst = wr->dst;
-		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .length = sizeof body };
+		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = DIW_QN_REQUEST,
+						.length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 	}
 	q = diw_rdmap_read_of(wr);
@@ -132,7 +133,7 @@ static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a
 	struct diw_ddp_seg seg = {
 		.raw = raw, .payload = p, .len = a->atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN,
 		.h = { .plain = true, .last = true, .opcode = a->atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
-		       .qn = 1, .msn = diw_ddp_rx_msn(&r->ddp, 1) - r->rc.nanswers },
+		       .qn = DIW_QN_REQUEST, .msn = diw_ddp_rx_msn(&r->ddp, DIW_QN_REQUEST) - r->rc.nanswers },
 	};
 
 	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);

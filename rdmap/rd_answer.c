@@ -59,7 +59,7 @@ uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 /* A Terminate that names the request by its MSN. */
 static uint32_t refusal_put(uint8_t *body, const struct rd_answer *a)
 {
-	const struct diw_ddp_hdr h = { .last = true, .qn = 1, .msn = a->msn,
+	const struct diw_ddp_hdr h = { .last = true, .qn = DIW_QN_REQUEST, .msn = a->msn,
 				       .opcode = a->of.atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
 				       .length = a->of.atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN };
 
@@ -72,17 +72,18 @@ static uint32_t refusal_put(uint8_t *body, const struct rd_answer *a)
 
 static uint32_t atomic_response_put(uint8_t *body, const struct rd_answer *a)
 {
-	diw_put32(body, a->of.reqid);
-	diw_put64(body + 4, a->of.value);
+	diw_atomic_response_put(body, &(struct diw_atomic_response){ a->of.reqid, a->of.value });
 	return DIW_RDMAP_ATOMIC_RESPONSE_LEN;
 }
 
 static struct diw_ddp_hdr answer_hdr(const struct rd_answer *a, uint32_t len)
 {
 	if (a->fault)
-		return (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = len, .msn = a->msn };
+		return (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = DIW_QN_TERMINATE, .length = len,
+					     .msn = a->msn };
 	if (a->of.atomic)
-		return (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = 3, .length = len, .msn = a->msn };
+		return (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_RESPONSE, .qn = DIW_QN_ATOMIC_RESPONSE,
+					     .length = len, .msn = a->msn };
 	return (struct diw_ddp_hdr){ .tagged = true, .opcode = DIW_OP_READ_RESPONSE, .msn = a->msn, .length = len,
 				     .stag = a->of.read.sink_stag, .to = a->of.read.sink_to };
 }

@@ -53,7 +53,7 @@ int diw_rdmap_rd_ask(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req,
 		}
 		d->tx.dst = wr->dst;
 		d->tx.h = (struct diw_ddp_hdr){
-			.opcode = wr->opcode, .qn = 1, .qkey = wr->qkey,
+			.opcode = wr->opcode, .qn = DIW_QN_REQUEST, .qkey = wr->qkey,
 			.length = rd_wr_reads(wr) ? DIW_RDMAP_READ_LEN : DIW_RDMAP_ATOMIC_LEN,
 		};
 		diw_ddp_tx_begin(&r->ddp, &d->tx, true);

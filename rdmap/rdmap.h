@@ -90,8 +90,6 @@ enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, D
 #define DIW_RDMAP_READS 128          /* outstanding; also what a queue pair answers at a time */
 #define DIW_RDMAP_READS_SOURCE 16    /* of one source */
 #define DIW_RDMAP_TERMINATE_MAX (6 + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN)       /* RFC 5040 section 4.8 */
-#define DIW_RDMAP_ATOMIC_LEN 52u       /* RFC 7306 section 5.2.1 */
-#define DIW_RDMAP_ATOMIC_RESPONSE_LEN 12u
 
 struct diw_rdmap_read {              /* one that we asked for */
 	struct diw_list link;        /* active by post order, or done */

@@ -147,7 +147,7 @@ static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct
 	tx->dst = read->dst;
 	read->seg = diw_ddp_taken(&r->ddp);
 	if (!tx->active) {
-		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = 1, .qkey = read->qkey,
+		tx->h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = DIW_QN_REQUEST, .qkey = read->qkey,
 					      .length = sizeof body, .msn = read->msn };
 		diw_ddp_tx_begin(&r->ddp, tx, draw_msn);
 	}

@@ -29,7 +29,7 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 	if (diw_fault_is_local(fault) || seg->hdr_len == 0 || seg->group ||
 	    !diw_ddp_is_qkey(&r->ddp, h->qkey) || diw_rdmap_ops[h->opcode].any_qkey)
 		return false;
-	return h->tagged || h->qn != 2;
+	return h->tagged || h->qn != DIW_QN_TERMINATE;
 }
 
 /* A peer that floods spends its own budget, and that of the few whose addresses share it. Forged addresses can spend
@@ -98,7 +98,8 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 	diw_put16(body + 4, (uint16_t)(seg->hdr_len + seg->len));
 	memcpy(body + DIW_TERM_FIXED, seg->raw, hdr_len);
 	iov.iov_len = DIW_TERM_FIXED + hdr_len;
-	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = 2, .length = DIW_TERM_FIXED + hdr_len };
+	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = DIW_QN_TERMINATE,
+				     .length = DIW_TERM_FIXED + hdr_len };
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0) {
 		r->c->error_suppressed++;

@@ -41,13 +41,13 @@ static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 {
 	const struct iovec iov = { r->rc.last, r->rc.last_len };
-	struct diw_ddp_tx tx = { .dst = *diw_rdmap_peer(r), .h = { .opcode = DIW_OP_TERMINATE, .qn = 2,
-								   .length = r->rc.last_len } };
+	struct diw_ddp_tx tx = { .dst = *diw_rdmap_peer(r), .h = { .opcode = DIW_OP_TERMINATE, .length = r->rc.last_len,
+								   .qn = DIW_QN_TERMINATE } };
 	int64_t budget = 1;
 
 	if (r->rc.last_len == 0)
 		return 0;
-	diw_ddp_set_tx_msn(&r->ddp, 2, 1);      /* the only one, however often it is tried */
+	diw_ddp_set_tx_msn(&r->ddp, DIW_QN_TERMINATE, 1);       /* the only one, however often it is tried */
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0)
 		return -EAGAIN;
@@ -68,12 +68,12 @@ static bool wr_is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
 static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint8_t *p, uint32_t len)
 {
 	const uint8_t *ddp = p + DIW_TERM_FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
-	bool requesting = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == 1;
-	uint32_t msn = diw_ddp_tx_msn(&r->ddp, 1) - r->rc.nout - requesting;     /* of the oldest */
+	bool requesting = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == DIW_QN_REQUEST;
+	uint32_t msn = diw_ddp_tx_msn(&r->ddp, DIW_QN_REQUEST) - r->rc.nout - requesting;     /* of the oldest */
 	struct diw_rdmap_wr *alike = NULL;
 
 	if (!(p[2] & (DIW_TERM_D | SIW_D)) || len < DIW_TERM_FIXED + DIW_DDP_PLAIN_UNTAGGED_LEN ||
-	    (ddp[0] & DIW_DDP_TAGGED) || diw_get32(ddp + DIW_U_QN) != 1)
+	    (ddp[0] & DIW_DDP_TAGGED) || diw_get32(ddp + DIW_U_QN) != DIW_QN_REQUEST)
 		return NULL;
 	for (struct diw_list *l = r->rc.out.next; l != &r->rc.out; l = l->next, msn++) {
 		struct diw_rdmap_wr *wr = diw_container(l, struct diw_rdmap_wr, out);

@@ -25,6 +25,9 @@ enum diw_rdmap_opcode {
 	DIW_OP_VALIDATION = 0xe,
 };
 
+/* Queue numbers of untagged messages (RFC 5040 section 4.3, RFC 7306 section 4). */
+enum diw_rdmap_qn { DIW_QN_SEND, DIW_QN_REQUEST, DIW_QN_TERMINATE, DIW_QN_ATOMIC_RESPONSE };
+
 /* ---- Read Request: RFC 5040 section 4.4 ---- */
 
 #define DIW_RDMAP_READ_LEN 28u
@@ -59,5 +62,108 @@ static inline struct diw_read_request diw_read_request_get(const uint8_t *p)
 #define DIW_TERM_R 0x20u             /* and its RDMAP header, a Read Request's */
 #define DIW_TERM_CONTROL 4u
 #define DIW_TERM_FIXED 6u            /* control, DDP segment length */
+
+/* ---- Immediate Data: RFC 7306 section 6; of its 8 octets the low-order 32 bits are used ---- */
+
+#define DIW_RDMAP_IMM_LEN 8u
+
+static inline void diw_immediate_put(uint8_t *p, uint32_t imm)
+{
+	diw_put32(p, 0);
+	diw_put32(p + 4, imm);
+}
+static inline uint32_t diw_immediate_get(const uint8_t *p) { return diw_get32(p + 4); }
+
+/* ---- Atomics: RFC 7306 section 5.2 ---- */
+
+#define DIW_RDMAP_ATOMIC_LEN 52u
+#define DIW_RDMAP_ATOMIC_RESPONSE_LEN 12u
+#define DIW_ATOMIC_FETCH_ADD 0u
+#define DIW_ATOMIC_CMP_SWAP 2u
+
+struct diw_atomic_request {
+	uint8_t op;                  /* of 4 bits */
+	uint32_t reqid, stag;
+	uint64_t to, add_swap, mask, compare, compare_mask;
+};
+
+static inline void diw_atomic_request_put(uint8_t *p, const struct diw_atomic_request *q)
+{
+	diw_put32(p, q->op);
+	diw_put32(p + 4, q->reqid);
+	diw_put32(p + 8, q->stag);
+	diw_put64(p + 12, q->to);
+	diw_put64(p + 20, q->add_swap);
+	diw_put64(p + 28, q->mask);
+	diw_put64(p + 36, q->compare);
+	diw_put64(p + 44, q->compare_mask);
+}
+
+static inline struct diw_atomic_request diw_atomic_request_get(const uint8_t *p)
+{
+	return (struct diw_atomic_request){ .op = p[3] & 15, .reqid = diw_get32(p + 4), .stag = diw_get32(p + 8),
+					    .to = diw_get64(p + 12), .add_swap = diw_get64(p + 20),
+					    .mask = diw_get64(p + 28), .compare = diw_get64(p + 36),
+					    .compare_mask = diw_get64(p + 44) };
+}
+
+struct diw_atomic_response { uint32_t reqid; uint64_t value; };
+
+static inline void diw_atomic_response_put(uint8_t *p, const struct diw_atomic_response *a)
+{
+	diw_put32(p, a->reqid);
+	diw_put64(p + 4, a->value);
+}
+
+static inline struct diw_atomic_response diw_atomic_response_get(const uint8_t *p)
+{
+	return (struct diw_atomic_response){ .reqid = diw_get32(p), .value = diw_get64(p + 4) };
+}
+
+/* ---- The datagram profile's flow message (docs/ud-profile.md section 4.4) ---- */
+
+#define DIW_RDMAP_FLOW_LEN 8u
+
+struct diw_flow { uint32_t number, window; };        /* window 0: a question */
+
+static inline void diw_flow_put(uint8_t *p, const struct diw_flow *f)
+{
+	diw_put32(p, f->number);
+	diw_put32(p + 4, f->window);
+}
+static inline struct diw_flow diw_flow_get(const uint8_t *p)
+{
+	return (struct diw_flow){ .number = diw_get32(p), .window = diw_get32(p + 4) };
+}
+
+/* ---- Its validation message (section 4.5) ---- */
+
+#define DIW_RDMAP_VALIDATION_LEN 16u
+
+enum diw_validation_kind { DIW_VALIDATION_CHALLENGE = 1, DIW_VALIDATION_PROOF };
+
+struct diw_validation {
+	uint8_t kind, opcode;        /* the second: of the message that it is about */
+	bool tagged, reserved;       /* that is; any of the reserved bits is set */
+	uint16_t epoch;
+	uint32_t msn;
+	uint64_t token;
+};
+
+static inline void diw_validation_put(uint8_t *p, const struct diw_validation *v)
+{
+	p[0] = v->kind;
+	p[1] = (uint8_t)((v->tagged ? 0x80 : 0) | v->opcode);
+	diw_put16(p + 2, v->epoch);
+	diw_put32(p + 4, v->msn);
+	diw_put64(p + 8, v->token);
+}
+
+static inline struct diw_validation diw_validation_get(const uint8_t *p)
+{
+	return (struct diw_validation){ .kind = p[0], .opcode = p[1] & 15, .tagged = p[1] & 0x80,
+					.reserved = p[1] & 0x70, .epoch = diw_get16(p + 2),
+					.msn = diw_get32(p + 4), .token = diw_get64(p + 8) };
+}
 
 #endif

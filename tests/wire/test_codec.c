@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "tests/wire/vectors.h"
 #include "tests/wire/wire.h"
 #include "wire/fpdu.h"
 #include "wire/hdr.h"
@@ -230,6 +231,74 @@ START_TEST(stream_hello)
 }
 END_TEST
 
+/* rc-wire.md sections 5 and 6: CmpSwap of one word, its response, and immediate data. */
+START_TEST(atomic_bodies)
+{
+	const struct diw_atomic_request from = {
+		.op = DIW_ATOMIC_CMP_SWAP, .reqid = 7, .stag = 0xa1b2c37e, .to = 0x00007f0012345008,
+		.add_swap = 0x1122334455667788, .mask = UINT64_MAX, .compare = 0x0102030405060708,
+		.compare_mask = UINT64_MAX - 1,
+	};
+	const struct diw_atomic_response response = { 7, 0x0102030405060708 };
+	struct diw_atomic_request q;
+	struct diw_atomic_response a;
+	uint8_t out[DIW_RDMAP_ATOMIC_LEN];
+	struct gram g;
+
+	gram_hex(&g, "00 00 00 02 00 00 00 07 a1 b2 c3 7e 00 00 7f 00 12 34 50 08 11 22 33 44 55 66 77 88 "
+		     "ff ff ff ff ff ff ff ff 01 02 03 04 05 06 07 08 ff ff ff ff ff ff ff fe");
+	ck_assert_uint_eq(g.len, sizeof out);
+	diw_atomic_request_put(out, &from);
+	ck_assert_mem_eq(out, g.b, g.len);
+	g.b[0] = g.b[3] = 0xf2;                 /* what is reserved is not looked at */
+	q = diw_atomic_request_get(g.b);
+	ck_assert(q.op == from.op && q.reqid == from.reqid && q.stag == from.stag && q.to == from.to);
+	ck_assert(q.add_swap == from.add_swap && q.mask == from.mask);
+	ck_assert(q.compare == from.compare && q.compare_mask == from.compare_mask);
+	gram_hex(&g, "00 00 00 07 01 02 03 04 05 06 07 08");
+	ck_assert_uint_eq(g.len, DIW_RDMAP_ATOMIC_RESPONSE_LEN);
+	diw_atomic_response_put(out, &response);
+	ck_assert_mem_eq(out, g.b, g.len);
+	a = diw_atomic_response_get(g.b);
+	ck_assert(a.reqid == response.reqid && a.value == response.value);
+	gram_hex(&g, "00 00 00 00 ca fe 00 42");
+	ck_assert_uint_eq(g.len, DIW_RDMAP_IMM_LEN);
+	diw_immediate_put(out, 0xcafe0042);
+	ck_assert_mem_eq(out, g.b, g.len);
+	ck_assert_uint_eq(diw_immediate_get(g.b), 0xcafe0042);
+}
+END_TEST
+
+/* What V14 and V15 have behind their header. */
+START_TEST(profile_bodies)
+{
+	struct diw_validation v;
+	uint8_t out[DIW_RDMAP_VALIDATION_LEN];
+	struct gram g;
+
+	gram_hex(&g, V14_ANSWER);
+	diw_flow_put(out, &(struct diw_flow){ 0x51deca11, 2 << 20 });
+	ck_assert_mem_eq(out, g.b + 28, DIW_RDMAP_FLOW_LEN);
+	ck_assert_uint_eq(diw_flow_get(g.b + 28).number, 0x51deca11);
+	ck_assert_uint_eq(diw_flow_get(g.b + 28).window, 2 << 20);
+	gram_hex(&g, V15_CHALLENGE);
+	v = diw_validation_get(g.b + 28);
+	ck_assert(v.kind == DIW_VALIDATION_CHALLENGE && v.opcode == DIW_OP_READ_REQUEST && !v.tagged && !v.reserved);
+	diw_validation_put(out, &v);
+	ck_assert_mem_eq(out, g.b + 28, sizeof out);
+	v.kind = DIW_VALIDATION_PROOF;
+	gram_hex(&g, V15_PROOF);
+	diw_validation_put(out, &v);
+	ck_assert_mem_eq(out, g.b + 28, sizeof out);
+	g.b[29] |= 0x80;
+	ck_assert(diw_validation_get(g.b + 28).tagged && !diw_validation_get(g.b + 28).reserved);
+	for (int bit = 0x10; bit < 0x80; bit <<= 1) {
+		g.b[29] = (uint8_t)bit;
+		ck_assert(diw_validation_get(g.b + 28).reserved);
+	}
+}
+END_TEST
+
 Suite *suite_codec(void)
 {
 	Suite *s = suite_create("codec");
@@ -237,6 +306,8 @@ Suite *suite_codec(void)
 
 	tcase_add_loop_test(tc, plain_header, 0, NPLAIN);
 	tcase_add_test(tc, read_request);
+	tcase_add_test(tc, atomic_bodies);
+	tcase_add_test(tc, profile_bodies);
 	tcase_add_loop_test(tc, fpdu, 0, NFPDUS);
 	tcase_add_test(tc, markers);
 	tcase_add_test(tc, takes);
