@@ -71,7 +71,7 @@ struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag);
 void diw_stag_invalidate(struct diw_stag_table *t, struct diw_stag *s);
 /* The window W is QP's alone, or NULL: everybody's, from now on. It must be invalid. */
 void diw_stag_set_qp(struct diw_stag_table *t, struct diw_stag *w, const void *qp);
-/* STags that only QP might use are nobody's then: no queue pair may use them. */
+/* QP has ended: no queue pair may use the STags that were for QP alone. */
 void diw_stag_forget_qp(struct diw_stag_table *t, const void *qp);
 /* Another key for the same index. */
 static inline void diw_stag_set_key(struct diw_stag *s, uint8_t key)

@@ -42,7 +42,7 @@ struct diw_rdmap_type {
 	int (*init)(struct diw_rdmap *r);        /* -ENOMEM */
 	void (*fini)(struct diw_rdmap *r);
 	void (*timers)(struct diw_rdmap *r, uint64_t now);
-	/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
+	/* WAITING: a thread waits for outstanding Reads. Without one their timeouts wake no thread. */
 	uint64_t (*deadline)(const struct diw_rdmap *r, bool waiting);
 };
 extern const struct diw_rdmap_type diw_rdmap_type_ud, diw_rdmap_type_uc, diw_rdmap_type_rc, diw_rdmap_type_rd;
@@ -430,7 +430,7 @@ static inline void diw_rdmap_stop(struct diw_rdmap *r) { diw_ddp_stop(&r->ddp); 
 /* The receive that a message has in part, which ends with that; or NULL. */
 static inline struct diw_recv *diw_rdmap_give_up_recv(struct diw_rdmap *r) { return diw_ddp_give_up_recv(&r->ddp); }
 static inline void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now) { r->type->timers(r, now); }
-/* WAITING: somebody waits for outstanding Reads; nobody wakes up for them otherwise. */
+/* WAITING: a thread waits for outstanding Reads. Without one their timeouts wake no thread. */
 static inline uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	return r->type->deadline(r, waiting);

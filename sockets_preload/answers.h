@@ -24,7 +24,7 @@ struct diw_answer *diw_answer_slot(const struct diw_answers *in, uint64_t cookie
 /* A consistent copy of SLOT in *A, which has IN's size, if it is of COOKIE and DST and has not ended. */
 bool diw_answer_recall(const struct diw_answers *in, const struct diw_answer *slot, uint64_t cookie,
 		       const struct diw_addr *dst, struct diw_answer *a);
-/* A, of which size, cookie, until and dst are set, is kept in SLOT unless somebody is writing there. */
+/* A, of which size, cookie, until and dst are set, is kept in SLOT unless another thread is writing there. */
 void diw_answer_remember(struct diw_answer *slot, const struct diw_answer *a);
 /* Another thread of the parent's may have been writing. */
 void diw_answers_forked(const struct diw_answers *of);

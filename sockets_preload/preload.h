@@ -229,7 +229,7 @@ struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
 /* FD is another file from now on, or none. */
 void diw_sock_forget(int fd);
-/* It is a socket that nobody else has, made as socket() was asked for. */
+/* FD is a new socket of these arguments of socket(); no other process has it. */
 void diw_sock_is_new(int fd, int domain, int type, int protocol);
 /* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls
  * that is not interposed. */

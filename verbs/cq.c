@@ -265,7 +265,7 @@ int diw_channel_fd(const struct diw_channel *ch)
 }
 
 /* A program that sleeps on the descriptor finds its event when it calls; one that has it, but sleeps in the call, needs
- * nobody to lead for it, and is twice as fast without. */
+ * no thread that leads, and is twice as fast without. */
 static void learn(struct diw_channel *ch, bool found, bool slept)
 {
 	ch->ready = slept || !found ? 0 : ch->ready < READY_IS_POLLED ? ch->ready + 1 : ch->ready;

@@ -138,8 +138,8 @@ static void last_recv(struct diw_qp *qp)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 }
 
-/* The phase of a stream that ends. One that broke has nobody to wait for; else the peer reads what we sent last, and
- * ends it. */
+/* The phase of a stream that ends. One that broke ends at once; else this end waits until the peer has read what was
+ * sent last, and has ended the stream. */
 static enum diw_rc_phase end_phase(const struct diw_qp *qp, bool told, int errnum)
 {
 	bool kept = qp->rc.keep && (errnum || !told);

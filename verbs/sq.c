@@ -32,8 +32,8 @@ void diw_sq_fini(struct diw_sq *sq)
 
 /* ---- The end of a request ---- */
 
-/* W leaves the queue, whose oldest request is HEAD then. Its place is free before its completion is there: who polls
- * that may post at once. */
+/* W leaves the queue, whose oldest request is HEAD then. Its place is free before its completion is there: a thread
+ * that polls the completion may post at once. */
 static void wr_leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t head, bool told, uint8_t status)
 {
 	if (told)

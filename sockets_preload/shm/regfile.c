@@ -361,8 +361,8 @@ static void *open_kept(const struct diw_regfile *what, char *path, size_t size, 
 	return reg;
 }
 
-/* A process that executes another program has it mapped no more for a moment, and nobody then may have: only what was
- * found so before, some time ago, is removed. The file's mode says that it was. */
+/* A file that no process maps is removed when it is found so the second time, some time later: a process that executes
+ * another program maps it again in a moment. The file's mode says that it was found so before. */
 static void remove_left(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

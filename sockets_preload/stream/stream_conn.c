@@ -295,7 +295,7 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 	return l;
 }
 
-/* Nobody at another host is vouched for. */
+/* The peer is on another host, and the configuration names no interposed ports of other hosts. */
 static bool is_from_nobody(const struct diw_sock *s)
 {
 	return !diw_conf.have_key && !diw_conf.nrules && !diw_is_local(&s->peer, s->netns);
@@ -394,8 +394,8 @@ void diw_stream_option(int fd, int level, int name)
 		st->tx.budget = 0;
 }
 
-/* Who was told of less than there is waits, with EPOLLET, for what arrived before: its epoll has to say so once more,
- * which the kernel makes it do whenever this is set (as nginx reads, by FIONREAD). */
+/* With EPOLLET a program that has read as many bytes as FIONREAD returned (nginx) waits for the next event. If FIONREAD
+ * returned less than there is, this makes the event: the kernel reports the socket again when the option is set. */
 void diw_stream_tell_again(int fd)
 {
 	int low = 1;

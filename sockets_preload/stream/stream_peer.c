@@ -171,8 +171,8 @@ static void pause_before(int look)
 		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
 }
 
-/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. Who has
- * the socket may change meanwhile, but not which it is, so that the kernel is not asked before each look. */
+/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. The
+ * process that has the socket may change meanwhile, but not the socket, so the kernel is not asked before each look. */
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
 	static _Atomic uint64_t not_before;

@@ -25,7 +25,8 @@ static __thread uint32_t me;
 static __thread bool was_cancelable;
 static _Atomic uint32_t process;
 
-/* What this process has closed, and has not asked the kernel about. Whoever wants one of these slots asks himself. */
+/* Slots of sockets that this process has closed, of which it has not asked the kernel yet whether the sockets are gone.
+ * A thread that needs one of these slots before asks for that slot itself. */
 static struct {
 	_Atomic bool busy;
 	unsigned n;

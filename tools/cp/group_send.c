@@ -109,7 +109,7 @@ static uint64_t member_token(const struct group_send *s, const struct diw_addr *
 	return diw_siphash(s->key, addr, sizeof *addr) | 1;
 }
 
-/* Only an address that returns the token gets a place: nobody joins in another's name. */
+/* Only an address that returns the token gets a place: a host cannot join for another. */
 static void on_join(struct group_send *s, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
 {
 	struct xfer_msg answer = { .type = XFER_WELCOME, .token = member_token(s, src), .nonce = m->nonce };

@@ -2,7 +2,7 @@
 /*
  * bw, bibw and rate of send and write.
  *
- * The sink ends the measurement by its own clock and tells the source over the control connection. In between nobody
+ * The sink ends the measurement by its own clock and tells the source over the control connection. In between neither
  * makes a system call or reads the clock for a single message: completions come in batches, requests go as lists.
  *
  * UD has no flow control: the source sends at most a window beyond what the sink has accounted for. The sink knows the

@@ -101,8 +101,8 @@ int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_
 	struct diw_mpa_frame f = {
 		.reply = true, .markers = ask->markers, .crc = ask->crc || req->crc, .revision = req->revision,
 		.enhanced = req->enhanced, .ird = ask->ird, .ord = ask->ord,
-		/* Reserved bits are sent as zero (RFC 5044 section 7.1.1), but to who uses this one for that: siw then
-		 * sends FPDUs of 64 KiB, not of one TCP segment, and any length is welcome here. */
+		/* Reserved bits are sent as zero (RFC 5044 section 7.1.1), but to a peer that has set this one. siw
+		 * sets it to ask for FPDUs of 64 KiB, instead of one TCP segment; this end takes any length. */
 		.large = req->large,
 	};
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "verbs/host/fork.h"
 
-#define POLL_NS (10 * DIW_MS)                /* between two looks at a device that nobody else moves */
+#define POLL_NS (10 * DIW_MS)                /* between two looks at a device whose step no other thread runs */
 #define BATCH 64
 
 struct diw_loop_thread {

@@ -41,7 +41,7 @@ void diw_loop_join(struct diw_loop_thread *t);
 struct diw_loop_cm {
 	struct diw_watch watch;
 	struct diw_cm *cm;                   /* NULL: closed */
-	bool polled;                         /* nobody else moves the device (DIWARP_PROGRESS=inline) */
+	bool polled;                         /* no other thread runs the device's step (DIWARP_PROGRESS=inline) */
 	void (*event)(struct diw_loop_cm *c, const struct diw_cm_event *ev);
 };
 int diw_loop_cm_open(struct diw_loop *l, struct diw_loop_cm *c, struct diw_dev *dev);    /* -errno */

@@ -13,15 +13,15 @@
 struct diw_dev;
 struct diw_qp;
 
-/* What rdma_init_qp_attr() gives as the peer's number: who is connected by librdmacm needs none, and it may yet be to
- * claim the queue pair. No queue pair has this number, a port 0. */
+/* What rdma_init_qp_attr() gives as the peer's number: a queue pair that librdmacm connects needs none, and it may
+ * not have been claimed yet. No queue pair has this number, a port 0. */
 #define DIW_OF_QPN_CM 0xff0000u
 
 /* The native device behind a context. */
 struct diw_dev *diw_of_dev(struct ibv_context *c);
 /* Whether it has RC queue pairs. */
 bool diw_of_has_rc(struct ibv_context *c);
-/* The RC queue pair of that number is connected by who calls, no more by ibv_modify_qp(); NULL: there is none. */
+/* The caller connects the RC queue pair of that number from now on, ibv_modify_qp() no more. NULL: there is none. */
 struct diw_qp *diw_of_claim(struct ibv_context *c, uint32_t qp_num);
 /* The connection stands: state RTS, with the attributes of RTR and RTS that are told. */
 void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_qp_attr *attr);

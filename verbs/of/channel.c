@@ -58,8 +58,8 @@ static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *di
 	return cq;
 }
 
-/* Whether the read(2) that programs take this call for would go on behind a signal's handler. Which signal it was
- * nobody tells: it would not, if any handler is one that read(2) fails for. */
+/* Whether read(2), which this call stands for, would restart after a signal's handler. The signal is not known: false
+ * if one handler has no SA_RESTART. */
 static bool read_goes_on(void)
 {
 	struct sigaction sa;

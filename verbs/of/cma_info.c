@@ -75,7 +75,7 @@ static struct addrinfo hints_of(const struct rdma_addrinfo *h)
 	};
 }
 
-/* Without a name the hints' own address is meant; who tells only a source gets that, whatever it is to be. */
+/* Without a name the hints' own address is meant. Hints with a source alone give that source, passive or not. */
 static int from_hints(struct rdma_addrinfo *r, const struct rdma_addrinfo *h)
 {
 	bool passive = h->ai_flags & RAI_PASSIVE;

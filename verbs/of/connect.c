@@ -2,9 +2,9 @@
 /*
  * RC queue pairs that nothing but ibv_modify_qp(3) connects. Each is known by a number that names a TCP port and a
  * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
- * smaller one connects; who is its own peer has nobody to say hello to. The private data of request and reply say who
- * speaks to whom; who is not meant is refused. A request that comes before this end's RTR waits for it, also while this
- * end has still to be reset: of two that begin anew one is the first. The thread of the context's loop
+ * smaller one connects. A queue pair that is its own peer makes no connection. The private data of request and reply
+ * name both queue pairs; a request for another one is refused. A request that comes before this end's RTR waits for it,
+ * also while this end has still to be reset, since the peer may begin anew first. The thread of the context's loop
  * fetches the events of connection management.
  */
 #include <errno.h>

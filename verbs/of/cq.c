@@ -251,7 +251,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	struct of_channel *ch = cq->channel;
 	int rc;
 
-	/* Events are forgotten only when the queue goes for certain: first who may refuse. */
+	/* Events are forgotten only when the queue goes for certain: so first the call that may refuse. */
 	rc = diw_cq_destroy(cq->diw);
 	if (rc < 0)
 		return -rc;

@@ -88,7 +88,7 @@ struct rs {
 	int hold;                            /* the plain socket that keeps its port until it listens or connects */
 	struct rs_dev *dev;
 
-	/* Threads that sleep: one leader in diw_channel_get(), the others on seq, those who poll on descriptors. */
+	/* Threads that sleep: one leader in diw_channel_get(), followers on seq, and those in poll() on descriptors. */
 	bool leader, kicked;
 	atomic_uint seq;
 	unsigned followers, sleepers;
