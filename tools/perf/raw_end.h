@@ -20,6 +20,9 @@ void raw_span_begin(struct raw_span *s, struct raw_result *r, uint64_t now);
 void raw_span_end(const struct raw_span *s, struct raw_result *r);
 bool raw_stopped(const struct raw_attr *a);
 
+/* FD, with its address in BOUND; or closed, and -errno, if a call before FAILED or this one does. */
+int raw_bound(int fd, bool failed, struct diw_addr *bound);
+
 /* One end of a ping-pong. */
 enum raw_came { RAW_NOTHING, RAW_MESSAGE, RAW_END };
 struct raw_pong_ops {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* There and back over a bare socket of either kind, and the measured part of a run. */
+/* What bare sockets of either kind share: their address, a ping-pong, and the measured part of a run. */
+#include <errno.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tools/perf/raw_end.h"
 
@@ -10,6 +13,21 @@ static double thread_cpu(void)
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+int raw_bound(int fd, bool failed, struct diw_addr *bound)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof ss;
+	int err;
+
+	if (failed || getsockname(fd, (struct sockaddr *)&ss, &len)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	diw_addr_from_sockaddr(bound, (struct sockaddr *)&ss);
+	return fd;
 }
 
 bool raw_stopped(const struct raw_attr *a)

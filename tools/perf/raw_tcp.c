@@ -54,17 +54,9 @@ int raw_tcp_listen(const struct diw_addr *local, struct diw_addr *bound)
 {
 	struct sockaddr_storage ss;
 	socklen_t len;
-	int fd = tcp_socket(local, &ss, &len), err;
+	int fd = tcp_socket(local, &ss, &len);
 
-	if (fd < 0)
-		return fd;
-	if (listen(fd, 1) || getsockname(fd, (struct sockaddr *)&ss, &len)) {
-		err = -errno;
-		close(fd);
-		return err;
-	}
-	diw_addr_from_sockaddr(bound, (struct sockaddr *)&ss);
-	return fd;
+	return fd < 0 ? fd : raw_bound(fd, listen(fd, 1), bound);
 }
 
 int raw_tcp_accept(int listener, const struct diw_addr *peer)

@@ -63,7 +63,7 @@ int raw_udp_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(local, &ss);
 	struct timeval tv = { .tv_usec = 100000 };
-	int fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, snd = 4 << 20, err;
+	int fd = socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, snd = 4 << 20;
 
 	if (fd < 0)
 		return -errno;
@@ -72,14 +72,8 @@ int raw_udp_open(const struct diw_addr *local, bool gso, int rcvbuf, struct diw_
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &snd, sizeof snd);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
-	if ((gso && setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof one)) || bind(fd, (struct sockaddr *)&ss, len) ||
-	    getsockname(fd, (struct sockaddr *)&ss, &len)) {
-		err = -errno;
-		close(fd);
-		return err;
-	}
-	diw_addr_from_sockaddr(bound, (struct sockaddr *)&ss);
-	return fd;
+	return raw_bound(fd, (gso && setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof one)) ||
+			     bind(fd, (struct sockaddr *)&ss, len), bound);
 }
 
 int raw_udp_connect(int fd, const struct diw_addr *peer)

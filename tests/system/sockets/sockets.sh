@@ -184,16 +184,8 @@ assert a.recv(9) == b"x"'
 check "... a warning says why all is plain" matches "$OUT" "ulimit -f"
 
 run "a program whose malloc() makes system calls under its lock" timeout 60 env DIWARP_SOCKETS_LOG=info \
-	LD_PRELOAD="$BUILD/lib/diwarp/libdiwarp_sockets.so $BUILD/tests/preload/allocator.so" python3 -c '
-import socket
-a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for i in range(2))
-for s in a, b:
-    s.bind(("127.0.0.1", 0))
-for i in range(100):
-    a.sendto(b"ping", b.getsockname())
-    m, who = b.recvfrom(100)
-    b.sendto(m, who)
-    assert a.recv(100) == b"ping"'
+	LD_PRELOAD="$BUILD/lib/diwarp/libdiwarp_sockets.so $BUILD/tests/preload/allocator.so" \
+	python3 tests/system/sockets/talk.py
 check "... sends frames" matches "$OUT" "sock_rx_framed=1[0-9][0-9] "
 
 # A program's plugin finds its own functions, whatever libraries the interposer has: none of their names is in the global scope.

@@ -108,16 +108,7 @@ check "... is refused, and a warning says why" matches "$OUT" "shared/diwarp-[0-
 
 export XDG_RUNTIME_DIR=$TMP/tiny
 mkdir -m 700 "$TMP/tiny"
-talk='
-import socket
-a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for i in range(2))
-for s in a, b:
-    s.bind(("127.0.0.1", 0))
-for i in range(100):
-    a.sendto(b"ping", b.getsockname())
-    m, who = b.recvfrom(100)
-    b.sendto(m, who)
-    assert a.recv(100) == b"ping"'
+TALK="python3 tests/system/sockets/talk.py"
 FILTERED="python3 tests/system/sockets/filtered.py"
 # filtered WHAT N COMMAND...: the first process of a container has N filters, and COMMAND these, too.
 filtered() {
@@ -125,15 +116,15 @@ filtered() {
 	shift 2
 	run "$what" timeout 60 unshare -p -f --mount-proc $FILTERED "$n" sh -c '"$@"; exit $?' - "$@"
 }
-filtered "a program in a container without filters" 0 $RUN python3 -c "$talk"
+filtered "a program in a container without filters" 0 $RUN $TALK
 check "... sends frames" [ "$(told sock_tx_framed)" -ge 190 ]
-filtered "in one whose programs all have one" 1 $RUN python3 -c "$talk"
+filtered "in one whose programs all have one" 1 $RUN $TALK
 check "... it sends frames" [ "$(told sock_tx_framed)" -ge 190 ]
-filtered "in one whose programs all have two" 2 $RUN python3 -c "$talk"
+filtered "in one whose programs all have two" 2 $RUN $TALK
 check "... it sends frames" [ "$(told sock_tx_framed)" -ge 190 ]
-filtered "with one more than all have" 1 $FILTERED 1 $RUN python3 -c "$talk"
+filtered "with one more than all have" 1 $FILTERED 1 $RUN $TALK
 check "... it sends none" [ "$(told sock_tx_framed)" -eq 0 ]
-filtered "with one where the others have none" 0 $FILTERED 1 $RUN python3 -c "$talk"
+filtered "with one where the others have none" 0 $FILTERED 1 $RUN $TALK
 check "... it sends none" [ "$(told sock_tx_framed)" -eq 0 ]
 
 # ---- Hardly any memory ----

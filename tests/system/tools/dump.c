@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/tools/counter.h"
 #include "verbs/diw.h"
 
 #define SIZE (64u << 10)
@@ -146,17 +147,6 @@ static void connected(const char *ip)
 	must(diw_qp_destroy(b), "destroy");
 }
 
-static uint64_t count(struct diw_qp *qp, const char *name)
-{
-	uint64_t v[256];
-	int n = diw_qp_counters(qp, v, 256);
-
-	for (int i = 0; i < n; i++)
-		if (strcmp(diw_counter_name(i), name) == 0)
-			return v[i];
-	return 0;
-}
-
 /* So much that A asks B how far it is; until the answer is there. */
 static void paced(const char *ip)
 {
@@ -168,9 +158,9 @@ static void paced(const char *ip)
 	receive(b);
 	post(a, &none, DIW_WR_WRITE, 50000, DIW_SEND_IMM, mr->stag);
 	expect("long uc write", rcq);
-	for (int i = 0; i < 3000 && count(a, "rx_segments") == 0; i++)
+	for (int i = 0; i < 3000 && counter(a, "rx_segments") == 0; i++)
 		diw_cq_wait(rcq, &wc, 1, 10000000);
-	printf("%llu questions\n", (unsigned long long)count(a, "flow_asked"));
+	printf("%llu questions\n", (unsigned long long)counter(a, "flow_asked"));
 	must(diw_qp_destroy(a), "destroy");
 	must(diw_qp_destroy(b), "destroy");
 }

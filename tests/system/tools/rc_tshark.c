@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/tools/counter.h"
 #include "verbs/diw_cm.h"
 
 #define SIZE (1u << 20)
@@ -162,18 +163,6 @@ static void operations(uint32_t len, const char *how)
 		extensions(how);
 	rd.stag = mr->stag ^ 1;
 	run("refused read", a, NULL, rd, 107);
-}
-
-static uint64_t counter(struct diw_qp *qp, const char *name)
-{
-	uint64_t v[256];
-	int n = diw_qp_counters(qp, v, 256);
-
-	for (int i = 0; i < n; i++)
-		if (strcmp(diw_counter_name(i), name) == 0)
-			return v[i];
-	printf("no counter %s\n", name);
-	exit(1);
 }
 
 int main(int argc, char **argv)
