@@ -14,7 +14,7 @@
 #include "sockets_preload/dgram/bad_wire.h"
 #include "sockets_preload/dgram/frame.h"
 
-#define STACK (64u << 10)
+#define STACK (256u << 10)
 #define MOST_CONTROL 128u
 #define RETRY (100 * DIW_US)                 /* a full socket is tried again so much later */
 #define ERRORS 64u
@@ -276,6 +276,8 @@ void diw_bad_late_start(void)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
 	error = pthread_create(&late.thread, &attr, late_run, NULL);
+	if (error == EINVAL)                 /* the program's libraries need more for each thread */
+		error = pthread_create(&late.thread, NULL, late_run, NULL);
 	pthread_attr_destroy(&attr);
 	late.state = error ? NONE : RUNS;
 	if (error)

@@ -7,6 +7,7 @@ if [ "$MODE" = asan ]; then
 	export DIWARP_PCAP=$TMP/%p
 	sanitized sockets_many sockets_gso
 fi
+[ "$MODE" != tsan ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
 
 RUN="$DIW run --sockets"
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info
@@ -149,6 +150,10 @@ run "late datagrams: buffers that the kernel is to cut" timeout 60 env DIWARP_IM
 check "... each message by itself" [ "$(of sock_impair_delayed)" -eq 1000 ]
 run "reordered datagrams" timeout 60 env DIWARP_IMPAIR=reorder=20%,seed=1 $RUN python3 "$LATE" reorder
 check "... by the counter" between "$(of sock_impair_reordered)" 10 30
+# shellcheck disable=SC2086  # it may be two words
+echo '__thread char large[600000]; char *get(void) { return large; }' | ${CC:-gcc} -shared -fPIC -xc -o "$TMP/large.so" -
+run "late datagrams: a library that wants 600 KB of each thread" timeout 60 env DIWARP_IMPAIR=delay=50ms \
+	LD_PRELOAD="$TMP/large.so" $RUN python3 "$LATE" delay
 for case in "ends 100" "leaves 100" "executes 100" "spawned 200"; do
 	python3 -c '
 import select, socket
