@@ -28,6 +28,7 @@
 #define ASKED_MAX 3u                 /* times the file that a receiver may ask for */
 #define HASH_NS (60 * DIW_S)         /* and 20 ns a byte */
 #define BYES 3
+#define BYE_NS (500 * DIW_MS)        /* so long they may wait for what was posted before */
 
 enum phase { GATHERING, SENDING, ENDING };
 
@@ -109,6 +110,16 @@ static uint64_t member_token(const struct group_send *s, const struct diw_addr *
 	return diw_siphash(s->key, addr, sizeof *addr) | 1;
 }
 
+/* With --rate no more than 50 ms of it: what is said waits behind the data that is posted. */
+static void cap_window(struct group_send *s)
+{
+	s->cwnd.cap = members_rcvbuf(&s->members) / 4;
+	if (s->o->rate && s->cwnd.cap > s->o->rate / 20)
+		s->cwnd.cap = s->o->rate / 20;
+	if (s->cwnd.cap < s->cwnd.floor)
+		s->cwnd.cap = s->cwnd.floor;
+}
+
 /* Only an address that returns the token gets a place: a host cannot join for another. */
 static void on_join(struct group_send *s, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
 {
@@ -126,9 +137,7 @@ static void on_join(struct group_send *s, const struct diw_addr *src, const stru
 		member->at = member->base = s->sent;
 		member->base_got = m->bytes;
 		member->mark = s->mark;
-		s->cwnd.cap = members_rcvbuf(&s->members) / 4;
-		if (s->cwnd.cap < s->cwnd.floor)
-			s->cwnd.cap = s->cwnd.floor;
+		cap_window(s);
 		if (!s->first_join_at)
 			s->first_join_at = now;
 	}
@@ -394,13 +403,16 @@ static int send_on_wc(struct group_send *s, const struct diw_wc *wc, uint64_t no
 
 static void say_bye(struct group_send *s)
 {
+	uint64_t until = diw_clock_ns() + BYE_NS;
 	struct diw_wc wc[WC_BATCH];
 	struct xfer_msg m = { .type = XFER_BYE };
+	struct diw_qp_info info;
 
-	for (int i = 0; i < BYES; i++) {
+	for (int i = 0; i < BYES; i++)
 		tell(s, NULL, &m);
-		diw_cq_wait(s->port.ep.cq, wc, WC_BATCH, 5 * DIW_MS);
-	}
+	do
+		diw_cq_wait(s->port.ep.cq, wc, WC_BATCH, DIW_MS);
+	while (diw_qp_query(s->port.ep.qp, &info) == 0 && info.sq_pending && diw_clock_ns() < until);
 }
 
 static int group_send_loop(struct group_send *s)

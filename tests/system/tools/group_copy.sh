@@ -4,7 +4,7 @@
 . "${0%/*}/../lib.sh"
 GROUP=239.1.1.1
 AT=(--group "$GROUP" --dev diw_lo)
-SIZE=4000000
+SIZE=8000000          # more blocks than a page of the bitmap has
 head -c $SIZE /dev/urandom > "$TMP/file"
 declare -A RECVS
 
@@ -31,7 +31,8 @@ all_have() {
 	done
 }
 CP=("$DIW" cp --json "${AT[@]}" --mulpdu 1452 "$TMP/file")
-begun() { [ -n "$(find "$TMP/$1" -name '.diw-recv-*')" ]; }
+# begun NAME: the first of the file has come.
+begun() { cmp -s -n 1000 "$TMP/file" "$(find "$TMP/$1" -name ".diw-recv-*")"; }
 
 # ---- Without loss: each byte is sent once ----
 
