@@ -17,7 +17,7 @@ PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} 
 MPI=$(readlink -f -- "${MPI:-build/mpi}")
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
 root=$MPI/root/usr
-lib=$root/lib/$("$CC" -print-multiarch)
+lib=$root/lib/$($CC -print-multiarch)
 log=$MPI/log
 good=0 bad=0
 mkdir -p "$log"

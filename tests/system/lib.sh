@@ -186,7 +186,7 @@ sanitized() {
 	local program crc runtime lib=$BUILD/lib/diwarp/libdiwarp_sockets.so
 	local launch=()
 	! setarch -R true 2> /dev/null || launch=(setarch -R)
-	runtime=$(readlink -f -- "$("$CC" -print-file-name="lib$MODE.so")")
+	runtime=$(readlink -f -- "$($CC -print-file-name="lib$MODE.so")")
 	export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info DIWARP_SOCKETS_STREAMS=on ASAN_OPTIONS=detect_leaks=0
 	unset LD_PRELOAD
 	mkdir -m 700 "$TMP/run"

@@ -36,7 +36,7 @@ described() { sed -n 's/^\.F[no] \(diwdv_[a-z_]*\).*/\1/p' man/diwdv.7 | sort -u
 check "it has what infiniband/diwdv.h declares" diff <(declared) <(extension)
 check "... and diwdv(7) describes" diff <(declared) <(described)
 check "its soname" matches "$(readelf -d "$LIB")" 'SONAME.*\[libibverbs\.so\.1\]'
-system=$("$CC" -print-file-name=libibverbs.so.1)
+system=$($CC -print-file-name=libibverbs.so.1)
 if [ -e "$system" ]; then
 	private() { grep -ao 'IBVERBS_PRIVATE_[0-9]*' "$1" | sort -u; }
 	default() { nm -D --with-symbol-versions "$1" | sed -n 's/.* verbs_set_ops@@//p'; }
@@ -110,7 +110,7 @@ expect 126 "no program: 126" "$DIW" run "$TMP"
 
 mkdir "$TMP/shared"
 echo 'int ibv_import_mr(void), ibv_fork_init(void); int init(void) { return ibv_import_mr() + ibv_fork_init(); }' > "$TMP/shared/module.c"
-check "a module that loads libibverbs" "$CC" -shared -fPIC -o "$TMP/shared/module.so" "$TMP/shared/module.c" "$LIB"
+check "a module that loads libibverbs" $CC -shared -fPIC -o "$TMP/shared/module.so" "$TMP/shared/module.c" "$LIB"
 chmod -x "$TMP/shared/module.so"
 run "--check of a program for libibverbs" "$DIW" run --check "$ABI"
 check "... finds all of it" matches "$OUT" ': [1-9][0-9]* imports of libibverbs\.so\.1, 0 missing'
@@ -128,9 +128,9 @@ END
 echo 'int ibv_from_the_future(void) { return 0; } int ibv_fork_init(void) { return 0; }' > "$TMP/later.c"
 echo 'int ibv_from_the_future(void), ibv_fork_init(void); int main(void) { return ibv_from_the_future() + ibv_fork_init(); }' \
 	> "$TMP/wants.c"
-check "a later libibverbs" "$CC" -shared -fPIC -o "$TMP/libibverbs.so.1" -Wl,-soname,libibverbs.so.1 \
+check "a later libibverbs" $CC -shared -fPIC -o "$TMP/libibverbs.so.1" -Wl,-soname,libibverbs.so.1 \
 	-Wl,--version-script,"$TMP/later.map" "$TMP/later.c"
-check "and a program that wants it" "$CC" -o "$TMP/wants" "$TMP/wants.c" "$TMP/libibverbs.so.1"
+check "and a program that wants it" $CC -o "$TMP/wants" "$TMP/wants.c" "$TMP/libibverbs.so.1"
 expect 1 "--check of it fails" "$DIW" run --check "$TMP/wants"
 check "... for a name" matches "$OUT" 'missing      ibv_from_the_future@IBVERBS_1\.1, which .*wants imports'
 check "... and for a version" matches "$OUT" 'missing      ibv_fork_init@IBVERBS_9\.9, which .*wants imports'

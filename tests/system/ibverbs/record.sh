@@ -14,7 +14,7 @@ make() { MAKEFLAGS='' command "$MAKE" -s BUILD="$BUILD" MODE="$MODE" "$@"; }
 check "make install" make install PREFIX="$TMP/prefix"
 case $MODE in asan) san=-fsanitize=address,undefined ;; tsan) san=-fsanitize=thread ;; *) san= ;; esac
 export PKG_CONFIG_PATH=$TMP/prefix/lib/pkgconfig
-cc() { "$CC" $san -Wall -Wextra -Werror -pedantic -std=c11 "$@"; }
+cc() { $CC $san -Wall -Wextra -Werror -pedantic -std=c11 "$@"; }
 cd "$TMP" || exit 1
 check "record.c compiles without a warning, by the page's command" \
 	eval "$(sed -n 's/^    \(cc record.c .*\)/\1/p' "$OLDPWD/docs/write-record.md")"

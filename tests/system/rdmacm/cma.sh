@@ -13,7 +13,7 @@ LIB=$BUILD/lib/diwarp/librdmacm.so.1
 names() { nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 == "T" { print $3 }' | LC_ALL=C sort; }
 check "the library has 74 names" [ "$(names "$LIB" | wc -l)" = 74 ]
 check "its soname" matches "$(readelf -d "$LIB")" 'SONAME.*\[librdmacm\.so\.1\]'
-system=$("$CC" -print-file-name=librdmacm.so.1)
+system=$($CC -print-file-name=librdmacm.so.1)
 if [ -e "$system" ]; then
 	check "all that the system's has, in the same versions" \
 		[ -z "$(LC_ALL=C comm -13 <(names "$LIB") <(names "$system"))" ]

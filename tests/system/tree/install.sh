@@ -43,7 +43,7 @@ int main(void)
 }
 END
 # shellcheck disable=SC2046  # flags are words
-cc_with() { "$CC" -Wall -Wextra -Werror -pedantic -std=c11 $(pc --cflags) "$TMP/prog.c" -o "$TMP/prog" "$@"; }
+cc_with() { $CC -Wall -Wextra -Werror -pedantic -std=c11 $(pc --cflags) "$TMP/prog.c" -o "$TMP/prog" "$@"; }
 # shellcheck disable=SC2046
 check "a program compiles and links by pkg-config" cc_with $(pc --libs)
 run "it runs with the installed library" env LD_LIBRARY_PATH="$root/opt/diw/lib" "$TMP/prog"
@@ -56,7 +56,7 @@ CXX=${CXX:-g++}
 command -v "$CXX" > /dev/null || skip "no $CXX to read the headers as C++"
 for header in "$root"/opt/diw/include/diwarp/*.h; do
 	echo "#include <diwarp/${header##*/}>" > "$TMP/alone.c"
-	check "${header##*/} compiles alone" "$CC" -Wall -Wextra -Werror -pedantic -std=c11 -fsyntax-only -I"$root/opt/diw/include" "$TMP/alone.c"
+	check "${header##*/} compiles alone" $CC -Wall -Wextra -Werror -pedantic -std=c11 -fsyntax-only -I"$root/opt/diw/include" "$TMP/alone.c"
 	! command -v "$CXX" > /dev/null || check "... and is C++ too" "$CXX" -x c++ -Wall -Wextra -Werror -pedantic -fsyntax-only \
 		-I"$root/opt/diw/include" "$TMP/alone.c"
 done
