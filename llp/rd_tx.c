@@ -9,7 +9,8 @@
 
 #include "llp/rd.h"
 
-#define RTO_MIN (2 * DIW_MS)
+#define RTO_MIN (5 * DIW_MS)         /* more than a busy host keeps a receiver waiting for a processor */
+#define PROBE_MIN (200 * DIW_US)
 #define RTO_FIRST (50 * DIW_MS)
 #define REORDER_MIN (50 * DIW_US)
 #define TRIES 32u                    /* at least, before a peer is given up */
@@ -145,7 +146,7 @@ static uint64_t tx_rto(struct rd *rd, const struct rd_peer *p)
 {
 	uint64_t rto = p->cc.srtt ? p->cc.srtt + 4 * p->cc.rttvar + rd->cfg.ack_ns : RTO_FIRST;
 
-	rto = rto < RTO_MIN ? RTO_MIN : rto;
+	rto = diw_max64(rto, p->backoff < PROBES ? PROBE_MIN : RTO_MIN);
 	rto <<= p->backoff < 10 ? p->backoff : 10;
 	rto = diw_min64(rto, rd->cfg.dead_ns / TRIES);
 	return rto + rto / 8 * (diw_rng_next(&rd->rng) & 7) / 8;
@@ -276,8 +277,10 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		rtt = (uint64_t)(uint32_t)(rd_us(now) - h->echo) * DIW_US;
 	if (rtt > rd->cfg.dead_ns)              /* no echo of ours */
 		rtt = 0;
-	if (rtt)
-		p->reached = diw_max64(p->reached, now - rtt);
+	if (rtt) {                              /* what was sent then has arrived */
+		latest = now - rtt;
+		p->reached = diw_max64(p->reached, latest);
+	}
 	while (p->first && p->first != p->unsent && p->first->seq != h->ack) {
 		struct rd_slot *s = p->first;
 
@@ -305,10 +308,10 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		p->progress = now;
 		p->backoff = 0;
 		diw_rd_cc_acked(&p->cc, rtt ? rtt : DIW_US, n, p->flight, now);
-		if (p->first && p->first != p->unsent)
-			loss_detect(rd, p, latest, now);
 		p->timer = p->first ? now + tx_rto(rd, p) : DIW_NEVER;
 	}
+	if (p->first && p->first != p->unsent)
+		loss_detect(rd, p, latest, now);
 	run_flush(rd, &run);
 	diw_rd_tx_push(rd, p, now);
 	if (p->queued < queued)

@@ -53,6 +53,29 @@ START_TEST(bursts)
 }
 END_TEST
 
+/* A lost segment with none behind it: the probe asks 0.2 ms later, and its answer shows the loss. */
+START_TEST(tail_loss)
+{
+	rda_begin(2);
+	rda_net.latency = 10 * DIW_US;
+	rda_net.jitter = 0;
+	for (int i = 0; i < 100; i++) {
+		ck_assert(rda_send(0, 1, 100));
+		rda_run(100 * DIW_US);
+	}
+	for (int i = 0; i < 20; i++) {
+		rda_net.node[1].deaf_from = rda_net.now;
+		rda_net.node[1].deaf_to = rda_net.now + 50 * DIW_US;
+		ck_assert(rda_send(0, 1, 100));
+		rda_run(500 * DIW_US);
+		ck_assert_uint_eq(rda_flow(0, 1)->acked, 101 + i);
+	}
+	ck_assert_uint_eq(rda_net.node[0].c.rd_timeouts, 20);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_retransmits, 20);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* A peer that is not there is reported after dead_ns, and holds no other peer up. */
 START_TEST(dead_peer)
 {
@@ -216,6 +239,7 @@ Suite *suite_rd(void)
 
 	tcase_add_test(tc, calm);
 	tcase_add_test(tc, bursts);
+	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
 	tcase_add_test(tc, dead_peers);
 	tcase_add_test(tc, few_slots);
