@@ -457,7 +457,7 @@ int diw_qp_reset(struct diw_qp *qp);
 int diw_abort(struct diw_qp *qp);
 
 struct diw_qp_info {
-	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's, RD: 2 */
+	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
 	enum diw_qp_state state;
 	struct diw_addr local;
 	struct diw_addr peer;        /* UC, RC when connected */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * infiniband/diwdv.h - what infiniband/verbs.h has no words for in diwarp's devices: the records of RDMA Write-Record
- * on UD queue pairs, diwdv(7). As with mlx5dv and efadv, a program uses it beside verbs.h.
+ * on UD queue pairs, and queue pairs for reliable datagrams, diwdv(7). As with mlx5dv and efadv, a program uses it
+ * beside verbs.h.
  *
  * The functions are in diwarp's libibverbs.so.1, with which a program is linked (pkg-config diwdv); with another it
  * does not start.
@@ -55,6 +56,10 @@ enum diwdv_qp_mask {                 /* which members of struct diwdv_qp_attr co
 	DIWDV_QP_REORDER_WINDOW = 8,
 	DIWDV_QP_RECORD_TIMEOUT = 16,
 	DIWDV_QP_READ_TIMEOUT = 32,
+	DIWDV_QP_DRIVER_TYPE = 64,
+};
+enum diwdv_driver_type {             /* of a queue pair whose qp_type is IBV_QPT_DRIVER */
+	DIWDV_DRIVER_RD = 1,         /* reliable datagrams */
 };
 enum diwdv_qp_flags {
 	DIWDV_QP_CHUNKS = 1,         /* a completion for each run of bytes that came, not one a message: no maps */
@@ -68,20 +73,29 @@ struct diwdv_qp_attr {
 	uint64_t reorder_window_ns;  /* default 1 ms; 0: at once */
 	uint64_t record_timeout_ns;  /* default 100 ms */
 	uint64_t read_timeout_ns;    /* of Reads; default 0: a multiple of the measured round trip */
+	uint32_t driver_type;        /* enum diwdv_driver_type */
 };
 
 /* Every device that this library lists is. */
 bool diwdv_is_supported(struct ibv_device *device);
 
-/* A UD queue pair with ATTR. Without, as ibv_create_qp_ex() makes it, it has the defaults; both take and send
- * Write-Records. NULL: EINVAL not UD, unknown bits, out of bounds; and what ibv_create_qp_ex(3) says. */
+/*
+ * A queue pair with ATTR.
+ * UD: without ATTR, as ibv_create_qp_ex() makes it, it has the defaults; both take and send Write-Records.
+ * IBV_QPT_DRIVER with DIWDV_DRIVER_RD: reliable datagrams; of the other members only DIWDV_QP_SEGMENT. It is modified
+ * as UD is, and each request names its destination as on UD: Sends by ibv_post_send() or ibv_wr_*(); RDMA Writes, also
+ * with an immediate, RDMA Reads and atomics by ibv_wr_*(). A request completes when its destination has taken it.
+ * Status IBV_WC_RETRY_EXC_ERR: the destination is gone. Receives have no GRH.
+ * NULL: EINVAL another type, unknown bits, out of bounds; and what ibv_create_qp_ex(3) says.
+ */
 struct ibv_qp *diwdv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *init,
 			       const struct diwdv_qp_attr *attr);
 
 /* The record of the completion under the cursor, from ibv_start_poll() or ibv_next_poll(), until the next of these or
  * ibv_end_poll(). ENOENT: it is the completion neither of a Write-Record at its target nor of a UD Read. */
 int diwdv_wc_read_record(struct ibv_cq_ex *cq, struct diwdv_record *record);
-/* As ibv_poll_cq(), with a record for each completion, zeros for one that has none. Each is to be released. */
+/* As ibv_poll_cq(), with a record for each completion: zeros for one that has none, except src and src_qp of what a
+ * datagram queue pair has received. Each is to be released. */
 int diwdv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records);
 /* Up to MAX ranges of what is valid, ascending, disjoint, not adjacent; returns how many there are. */
 int diwdv_record_ranges(const struct diwdv_record *record, struct diwdv_range *ranges, int max);

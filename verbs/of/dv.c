@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* infiniband/diwdv.h: what a completion's diw_wc says of a record, in the words of verbs. */
+/* infiniband/diwdv.h: reliable datagrams, and what a completion's diw_wc says of a record, in the words of verbs. */
 #include <string.h>
 
 #include "verbs/of/of.h"
@@ -24,10 +24,20 @@ struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex
 			       DIWDV_QP_RECORD_TIMEOUT | DIWDV_QP_READ_TIMEOUT;
 	const uint32_t flags = DIWDV_QP_CHUNKS | DIWDV_QP_LAST_CLOSES;
 
-	if (!attr || (attr->comp_mask & ~known) || init->qp_type != IBV_QPT_UD ||
+	if (!attr)
+		return of_null(diw_fail(EINVAL, "diwdv_create_qp: no attributes"));
+	if (init->qp_type == IBV_QPT_DRIVER) {
+		if (attr->comp_mask == (attr->comp_mask & DIWDV_QP_SEGMENT) + DIWDV_QP_DRIVER_TYPE &&
+		    attr->driver_type == DIWDV_DRIVER_RD)
+			return of_create_qp_dv(c, init, attr);
+		return of_null(diw_fail(EINVAL,
+					"diwdv_create_qp: comp_mask %#x: IBV_QPT_DRIVER takes driver_type, which is "
+					"DIWDV_DRIVER_RD, and segment", attr->comp_mask));
+	}
+	if ((attr->comp_mask & ~known) || init->qp_type != IBV_QPT_UD ||
 	    ((attr->comp_mask & DIWDV_QP_FLAGS) && (attr->flags & ~flags)))
 		return of_null(diw_fail(EINVAL, "diwdv_create_qp: comp_mask %#x, flags %#x, or the type is not UD",
-					attr ? attr->comp_mask : 0, attr ? attr->flags : 0));
+					attr->comp_mask, attr->flags));
 	return of_create_qp_dv(c, init, attr);
 }
 
@@ -66,8 +76,13 @@ static bool has_record(const struct diw_wc *wc)
 void of_dv_record(struct diwdv_record *r, const struct diw_wc *wc)
 {
 	*r = (struct diwdv_record){ 0 };
-	if (!has_record(wc))
+	if (!has_record(wc)) {
+		if (wc->opcode != DIW_WC_RECV && wc->opcode != DIW_WC_RECV_WRITE_IMM)
+			return;
+		r->src_qp = of_wc_src_qp(wc);
+		of_gid_from_addr(&r->src, &wc->src);
 		return;
+	}
 	*r = (struct diwdv_record){
 		.addr = wc->to, .rkey = wc->stag, .msg_len = wc->msg_len, .byte_len = wc->byte_len, .offset = wc->mo,
 		.nranges = wc->nranges, .number = wc->msn, .src_qp = wc->src.port, .waited_ns = wc->waited_ns,

@@ -64,7 +64,7 @@ static const struct transition table[STATES][STATES] = {
 
 int of_modify_check(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
-	int t = type == IBV_QPT_UD ? UD : type == IBV_QPT_UC ? UC : RC;
+	int t = type == IBV_QPT_UD || type == IBV_QPT_DRIVER ? UD : type == IBV_QPT_UC ? UC : RC;
 	const struct transition *x;
 
 	if ((unsigned)from >= STATES || (unsigned)to >= STATES)

@@ -249,6 +249,15 @@ static inline void of_qp_set_state(struct of_qp *qp, enum ibv_qp_state state)
 	qp->qp.state = state;           /* what the program reads */
 	atomic_store(&qp->state, state);
 }
+/* UD, and RD by diwdv_create_qp(): each request names its destination. */
+static inline bool of_names_dst(const struct of_qp *qp)
+{
+	return qp->qp.qp_type == IBV_QPT_UD || qp->qp.qp_type == IBV_QPT_DRIVER;
+}
+static inline bool of_has_fence(const struct of_qp *qp)
+{
+	return qp->qp.qp_type == IBV_QPT_RC || qp->qp.qp_type == IBV_QPT_DRIVER;
+}
 
 struct ibv_qp *of_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv);

@@ -30,7 +30,7 @@ static int check_cap(const struct ibv_qp_cap *cap)
 	return 0;
 }
 
-static int qp_check_init(const struct ibv_context *c, const struct ibv_qp_init_attr_ex *a)
+static int qp_check_init(const struct ibv_context *c, const struct ibv_qp_init_attr_ex *a, bool dv)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
@@ -44,7 +44,8 @@ static int qp_check_init(const struct ibv_context *c, const struct ibv_qp_init_a
 	if ((a->comp_mask & ~known) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags))
 		return diw_fail(EOPNOTSUPP, "ibv_create_qp_ex: comp_mask %#x, create_flags %#x", a->comp_mask,
 				a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? a->create_flags : 0);
-	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
+	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD &&
+	    (a->qp_type != IBV_QPT_DRIVER || !dv))
 		return diw_fail(EOPNOTSUPP, "ibv_create_qp: qp_type %d: not RC, UC or UD", (int)a->qp_type);
 	return check_cap(&a->cap);
 }
@@ -78,6 +79,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 {
 	static const enum diw_qp_type types[] = {
 		[IBV_QPT_RC] = DIW_QP_RC, [IBV_QPT_UC] = DIW_QP_UC, [IBV_QPT_UD] = DIW_QP_UD,
+		[IBV_QPT_DRIVER] = DIW_QP_RD,
 	};
 	const struct ibv_qp_init_attr *init = &qp->init;
 	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
@@ -93,7 +95,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.sq_sig_all = init->sq_sig_all;
 	a.dgram.grh = a.type == DIW_QP_UD;
 	/* A peer may use any of the device's GIDs. */
-	a.dgram.any_addr = a.type != DIW_QP_RC && qp->ctx->ngids > 1;
+	a.dgram.any_addr = (a.type == DIW_QP_UD || a.type == DIW_QP_UC) && qp->ctx->ngids > 1;
 	a.rc.early = true;
 	a.rc.keep_recvs = !qp->rnic;
 	/* For ever, as rnr_retry 7 says; a sender of ours with less tells (of_rc_rts). */
@@ -165,7 +167,7 @@ static void free_qp(struct of_qp *qp)
 struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr, const struct diwdv_qp_attr *dv)
 {
 	struct of_context *ctx = of_context(c);
-	int rc = qp_check_init(c, attr);
+	int rc = qp_check_init(c, attr, dv);
 	struct of_rc *unused = NULL;
 	struct of_qp *qp;
 
@@ -328,12 +330,12 @@ static void qp_take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, 
 		to->ah_attr.grh = (struct ibv_global_route){ 0 };
 }
 
-/* A Write-Record of UD has nothing in verbs that would forbid it. */
+/* Verbs have no access flags for writes to UD or RD queue pairs. */
 static int set_access(struct of_qp *qp)
 {
 	const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-	if (qp->init.qp_type == IBV_QPT_UD)
+	if (of_names_dst(qp))
 		return 0;
 	return -diw_qp_set_access(qp->diw, (unsigned)of_access(qp->attr.qp_access_flags & remote) &
 				  ~(unsigned)DIW_ACCESS_LOCAL_WRITE);
@@ -359,7 +361,7 @@ static int to_rtr(struct of_qp *qp)
 	struct diw_dest peer = { 0 };
 	int rc;
 
-	if (qp->init.qp_type == IBV_QPT_UD)
+	if (of_names_dst(qp))
 		return 0;
 	rc = of_addr_from_ah_attr(&peer.addr, &qp->attr.ah_attr, qp->ctx);
 	if (rc || of_is_group(&qp->attr.ah_attr.grh.dgid))

@@ -44,7 +44,7 @@ static unsigned send_wr_flags(const struct of_qp *qp, unsigned f)
 		flags |= DIW_SEND_SOLICITED;
 	if (f & IBV_SEND_INLINE)
 		flags |= DIW_SEND_INLINE;
-	if ((f & IBV_SEND_FENCE) && qp->qp.qp_type == IBV_QPT_RC)
+	if ((f & IBV_SEND_FENCE) && of_has_fence(qp))
 		flags |= DIW_SEND_FENCE;
 	return flags;
 }
@@ -127,10 +127,10 @@ static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const str
 	w->stag = 0;
 	w->to = 0;
 	w->timeout_ns = 0;
-	if (qp->qp.qp_type != IBV_QPT_UD)
+	if (!of_names_dst(qp))
 		return fill_kind(w, wr, kinds[op].kind);
 	if (op != IBV_WR_SEND && op != IBV_WR_SEND_WITH_IMM)
-		return diw_fail(EINVAL, "ibv_post_send: opcode %u: a UD queue pair takes only Sends", op);
+		return diw_fail(EINVAL, "ibv_post_send: opcode %u: a datagram queue pair takes only Sends", op);
 	return of_ud_dst(qp, w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 

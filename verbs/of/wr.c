@@ -43,7 +43,7 @@ static unsigned ex_flags(const struct of_qp *qp)
 		flags |= DIW_SEND_SIGNALED;
 	if (f & IBV_SEND_SOLICITED)
 		flags |= DIW_SEND_SOLICITED;
-	if ((f & IBV_SEND_FENCE) && qp->qp.qp_type == IBV_QPT_RC)
+	if ((f & IBV_SEND_FENCE) && of_has_fence(qp))
 		flags |= DIW_SEND_FENCE;
 	return flags;
 }
@@ -291,6 +291,8 @@ static uint64_t operations_of(enum ibv_qp_type type)
 		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ | ATOMICS | INVALIDATIONS;
 	case IBV_QPT_UC:
 		return SENDS | WRITES;
+	case IBV_QPT_DRIVER:
+		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ | ATOMICS;
 	default:                                /* Writes are Write-Records */
 		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ;
 	}
@@ -329,7 +331,7 @@ int of_wr_init(struct of_qp *qp)
 		return ENOMEM;
 	pthread_mutex_init(&b->lock, NULL);
 	set_operations(&qp->ex, qp->ops);
-	if (qp->qp.qp_type == IBV_QPT_UD)
+	if (of_names_dst(qp))
 		qp->ex.wr_set_ud_addr = wr_set_ud_addr;
 	qp->ex.wr_set_inline_data = wr_set_inline_data;
 	qp->ex.wr_set_inline_data_list = wr_set_inline_data_list;
