@@ -51,14 +51,13 @@ TOOL_OBJ := $(call objs,tools/*.c $(foreach d,cp dump perf run stat,tools/$(d)/*
 LIB_A = $(BUILD)/lib/libdiwarp.a
 LIB_SO = $(BUILD)/lib/libdiwarp.so
 DIW = $(BUILD)/bin/diw
-CMA_SRC := $(wildcard verbs/of/cma*.c)
 # A library that a program may have without the others brings a logger of its own, for its state is a level.
-OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(CMA_SRC),$(wildcard verbs/of/*.c)) base/log.c base/path.c))
+OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard verbs/of/*.c) base/log.c base/path.c))
 OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
 OF_BASE := $(if $(IBV),$(BUILD)/obj/base/ident.o $(BUILD)/obj/base/nocancel.o)
-# librdmacm.so.1 beside it, where librdmacm's headers are. CMA= builds without it.
+# librdmacm.so.1 beside it (verbs/cma), where librdmacm's headers are. CMA= builds without it.
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
-CMA_OBJ := $(if $(CMA),$(CMA_SRC:%.c=$(BUILD)/obj/%.o))
+CMA_OBJ := $(if $(CMA),$(call objs,verbs/cma/*.c))
 CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path))
 # What the libraries of ABIs have in common (verbs/host), and sockets over queue pairs: parts of each library that uses them.
 HOST_OBJ := $(call objs,verbs/host/*.c)
@@ -154,10 +153,10 @@ $(OF_SO): $(OF_OBJ) $(OF_BASE) $(HOST_A) $(BUILD)/obj/verbs/of/libibverbs.map $(
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(HOST_A) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
 	$(Q)ln -sf libibverbs.so.1 $(@:.1=)
 
-$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/of/librdmacm.map $(OF_SO)
+$(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/cma/librdmacm.map $(OF_SO)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,librdmacm.so.1 \
-		-Wl,--version-script,verbs/of/librdmacm.map $(DEFS_$(MODE)) \
+		-Wl,--version-script,verbs/cma/librdmacm.map $(DEFS_$(MODE)) \
 		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) $(OF_SO) $(LDFLAGS) \
 		-L$(BUILD)/lib -ldiwarp -lz -pthread
 	$(Q)ln -sf librdmacm.so.1 $(@:.1=)

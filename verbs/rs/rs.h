@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sockets over queue pairs: a stream is an RC queue pair, datagrams are a UD one. A user of verbs/diw.h as programs
- * are; rsockets by ABI (verbs/of/cma_rs.c) are a thin coat over it.
+ * are; rsockets by ABI (verbs/cma/cma_rs.c) are a thin coat over it.
  *
  * A socket is named by a descriptor of the process, which belongs to nothing else. Calls mean what socket calls of the
  * same name mean, and return a negative errno where those set it. A socket may be used by many threads, and be closed

@@ -2,7 +2,7 @@
 /* Calls that came to librdmacm after rdma-core 44, versions 1.4 and 1.5. Installed headers may lack them. */
 #include <stdlib.h>
 
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define RAI_SUBNET 0x10               /* RAI_SA: ask InfiniBand's subnet administration */
 

@@ -2,7 +2,7 @@
 /* The calls that do several things at once, on identifiers that wait for their events themselves. */
 #include <stdlib.h>
 
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define RESOLVE_MS 2000
 

@@ -3,7 +3,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 static int eai_errno(int eai)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "verbs/host/fork.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define FIRST_LOOK_NS (10 * DIW_MS)
 #define LAST_LOOK_NS (10 * DIW_S)

@@ -9,8 +9,8 @@
  * One lock, cma_lock, covers all that is here. It is taken before those of contexts and devices, and held over no call
  * that may sleep.
  */
-#ifndef DIW_OF_CMA_H
-#define DIW_OF_CMA_H
+#ifndef DIW_CMA_CMA_H
+#define DIW_CMA_CMA_H
 
 #pragma GCC visibility push(default)         /* the library is built with hidden visibility */
 #include <infiniband/verbs.h>

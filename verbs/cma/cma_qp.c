@@ -2,7 +2,7 @@
 /* Queue pairs, shared receive queues and completion queues of identifiers. */
 #include <stdlib.h>
 
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 /* ---- Completion queues, for programs that pass none ---- */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "verbs/host/port.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define BUCKETS 4096u
 #define KEEPALIVE_S 10

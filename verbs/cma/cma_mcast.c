@@ -7,7 +7,7 @@
 #include <infiniband/ib.h>
 #include <stdlib.h>
 
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define QPN_GROUP 0xffffffu
 #define HOP_LIMIT 1                  /* as the kernel's own groups */

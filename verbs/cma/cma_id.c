@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "verbs/host/port.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 struct diw_list cma_ids = { &cma_ids, &cma_ids };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/nocancel.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 /* A thread that destroys an identifier while it has an event of it waits so long for another to acknowledge that. */
 #define OWN_EVENT_S 1

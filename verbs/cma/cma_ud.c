@@ -11,7 +11,7 @@
 
 #include "base/sys.h"
 #include "base/wire.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define MAGIC 0x64697775u            /* "diwu" */
 #define VERSION 1

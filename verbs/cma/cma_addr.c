@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Addresses as programs give and want them, and their devices. */
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 int cma_addr_get(struct diw_addr *a, const struct sockaddr *sa)
 {

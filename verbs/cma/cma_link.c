@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "verbs/of/cma.h"
+#include "verbs/cma/cma.h"
 
 #define ROOM 8192
 
