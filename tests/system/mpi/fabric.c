@@ -382,18 +382,20 @@ static void check_hostile(void)
 	struct sockaddr_storage name = { 0 };
 	size_t len = sizeof name;
 	uint8_t p[64] = { 0 };
+	const char *key = getenv("FI_DIWARP_QKEY");    /* of diw run --mpi */
+	uint32_t qkey = key ? (uint32_t)strtoul(key, NULL, 0) : 0x4d504931;
 
 	REQUIRE(diw_dev_open(info->domain_attr->name, NULL, &dev) == 0 && diw_pd_alloc(dev, &pd) == 0);
 	REQUIRE(diw_cq_create(dev, 16, NULL, NULL, &cq) == 0);
 	attr.type = DIW_QP_RD;
 	attr.send_cq = attr.recv_cq = cq;
-	attr.dgram.qkey = 0x4d504931;
+	attr.dgram.qkey = qkey;
 	REQUIRE(diw_qp_create(pd, &attr, &qp) == 0);
 	REQUIRE(fi_getname(&b.ep->fid, &name, &len) == 0);
 	REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, 12, 0, NULL) == 0);
 	for (uint32_t i = 0; i < 6 * 48; i++) {
 		struct diw_sge sge = { p, i % 48, 0 };
-		struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .qkey = 0x4d504931,
+		struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .qkey = qkey,
 					  .flags = DIW_SEND_INLINE | DIW_SEND_SIGNALED };
 
 		for (size_t k = 1; k < sizeof p; k++)
@@ -417,7 +419,7 @@ static void check_hostile(void)
 }
 
 static const struct { const char *name; void (*run)(void); } checks[] = {
-	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation }, 
+	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation },
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
 	{ "unexpected", check_unexpected }, { "hostile", check_hostile }, { "gone", check_gone },
