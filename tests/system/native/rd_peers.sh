@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Thousands of reliable-datagram peers of one queue pair, of which some are killed and come back.
+. "${0%/*}/../lib.sh"
+
+# peers N: so many; prints what the program does, and keeps the memory that they took
+peers() {
+	run "$1 peers send to one queue pair, are answered, killed, and come back" "$BUILD/tests/system/rd_peers" "$1"
+	echo "    $OUT"
+	check "... all of them" jq -e ".peers == $1" <<< "$OUT"
+	check "... a peer that is gone is told within 15 s" jq -e '.gone_seconds <= 15' <<< "$OUT"
+	MEMORY=$(jq .memory <<< "$OUT")
+}
+
+[ "$MODE" = release ] || { peers 200; end; }     # a sanitizer's memory is not ours
+peers 1000
+few=$MEMORY
+peers 3000
+idle=$(((MEMORY - few) / 2000))
+echo "    an idle peer: $idle octets"
+check "an idle peer costs at most 512 octets" [ "$idle" -le 512 ]
+end
