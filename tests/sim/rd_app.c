@@ -23,7 +23,7 @@ static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_r
 	struct rda_flow *f = &rda_app[me].from[from];
 
 	(void)now;
-	if (now < rda_app[me].stalled_to || (rda_app[me].refuses_from & 1ull << from))
+	if (now < rda_app[me].stalled_to || rda_app[me].refuses_from[from])
 		return 0;
 	if (diw_rng_chance(&rda_net.rng, rda_app[me].refuses))
 		n = rda_below((uint32_t)n + 1);

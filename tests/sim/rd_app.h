@@ -26,7 +26,7 @@ struct rda_app {
 	uint32_t left;               /* messages to send */
 	double refuses;              /* chance that it takes nothing */
 	uint64_t stalled_to;
-	uint64_t refuses_from;       /* bits: nodes of whose segments it takes none */
+	bool refuses_from[RDN_NODES]; /* nodes of whose segments it takes none */
 };
 
 extern struct rdn rda_net;

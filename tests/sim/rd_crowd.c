@@ -277,7 +277,9 @@ START_TEST(idle_memory)
 	crowd_run(DIW_S);
 	ck_assert_uint_eq(crowd.acked, 9000);
 	printf("rd: an idle peer needs %.0f octets\n", (double)(resident() - before) / 8000);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__   /* whose memory is not the link's */
 	ck_assert_int_le((resident() - before) / 8000, 512);
+#endif
 	crowd_run(200 * DIW_S);
 	ck_assert_uint_eq(crowd.c.rd_forgotten, 9000);
 	crowd.acked = 0;

@@ -36,7 +36,7 @@ START_TEST(bursts)
 	rda_begin(2);
 	rda_send_all(0, 1, 100, 1000);
 	rda_run(DIW_S);
-	rda_app[1].refuses_from = 1;            /* what follows has no number of the program's */
+	rda_app[1].refuses_from[0] = true;           /* what follows has no number of the program's */
 	for (int i = 0; i < 32; i++)
 		seg[i] = (struct diw_link_seg){ .hdr = data, .hdr_len = 16, .len = 984, .iov = &iov };
 	l = rda_net.node[0].l;
@@ -144,7 +144,7 @@ END_TEST
 START_TEST(slow_for_one)
 {
 	rda_begin(3);
-	rda_app[2].refuses_from = 1u << 0;
+	rda_app[2].refuses_from[0] = true;
 	for (int ms = 0; ms < 200; ms++) {
 		rda_send_all(0, 2, 5000, 100);
 		rda_send_all(1, 2, 5000, 100);
@@ -157,7 +157,7 @@ START_TEST(slow_for_one)
 	ck_assert_uint_eq(rda_net.node[2].c.rd_held_full, 0);
 	rda_run(30 * DIW_S);
 	ck_assert_uint_eq(rda_flow(0, 2)->failed, 0);
-	rda_app[2].refuses_from = 0;
+	rda_app[2].refuses_from[0] = false;
 	rda_run(10 * DIW_S);
 	ck_assert_uint_eq(rda_flow(0, 2)->acked, rda_flow(0, 2)->sent);
 	rdn_free(&rda_net);
