@@ -269,7 +269,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		rd->l.c->rd_ack_ignored++;
 		return;
 	}
-	if (diw_serial_after(p->una, h->ack))   /* older than one that came before */
+	if (h->ack - p->una > sent_end - p->una)        /* older than one that came before, by up to 2^31 */
 		return;
 	p->answered = true;
 	p->edge = h->ack + h->window;

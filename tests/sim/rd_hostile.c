@@ -182,6 +182,46 @@ START_TEST(replayed)
 }
 END_TEST
 
+/* H of node 0, with the tag of its datagrams. */
+static void say(struct diw_rd_hdr h)
+{
+	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
+	uint8_t p[DIW_RD_HDR_MAX + 4];
+	uint32_t len;
+
+	h.tag = diw_get32(caught + 4);
+	len = diw_rd_hdr_encode(p, &h);
+	diw_put32le(p + len, diw_crc32(0, p, len));
+	rdn_inject(&rda_net, &src, &dst, p, len + 4, rda_net.now);
+	rda_run(DIW_MS);
+}
+
+/* An acknowledgement of a number that is neither before nor behind all that was sent, and a refusal from there on. */
+START_TEST(half_way_round)
+{
+	uint32_t far;
+
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	rda_send(0, 1, 100);
+	rda_run(10 * DIW_MS);
+	rda_send(1, 0, 100);
+	rda_run(10 * DIW_MS);
+	rda_send(0, 1, 100);
+	rda_run(10 * DIW_MS);
+	ck_assert(caught[1] & DIW_RD_ACKS);
+	far = diw_get32(caught + 12) + 0x80000000u;
+	say((struct diw_rd_hdr){ .kind = DIW_RD_ACK, .flags = DIW_RD_ACKS, .ack = far, .window = 1 });
+	say((struct diw_rd_hdr){ .kind = DIW_RD_REFUSE, .ack = far, .window = 1 });
+	ck_assert_uint_eq(rda_net.node[1].c.rd_rejected, 0);
+	rda_send_all(1, 0, 50, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 51);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* RESETs with wrong tags do nothing; one with the right tag costs a round trip, and no message. */
 START_TEST(reset_storm)
 {
@@ -338,6 +378,7 @@ TCase *tcase_rd_hostile(void)
 	tcase_add_test(tc, forged);
 	tcase_add_test(tc, flood);
 	tcase_add_test(tc, replayed);
+	tcase_add_test(tc, half_way_round);
 	tcase_add_test(tc, reset_storm);
 	tcase_add_test(tc, never_acknowledges);
 	tcase_add_loop_test(tc, fuzz, 0, 100);
