@@ -33,10 +33,15 @@ struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr)
 	return p;
 }
 
+static bool peer_is_silent(const struct rd *rd, const struct rd_peer *p, uint64_t now)
+{
+	return now - diw_max64(p->heard, p->progress) >= rd->cfg.idle_ns;
+}
+
 static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
 	return !p->first && !p->queued_in && !p->held && p->ack_at == DIW_NEVER && p->phase != RD_PEER_OPENING &&
-	       now - diw_max64(p->heard, p->progress) >= rd->cfg.idle_ns;
+	       peer_is_silent(rd, p, now);
 }
 
 /* Forget the idle peers of the next COUNT buckets. */
@@ -48,6 +53,8 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 		while (*at) {
 			struct rd_peer *p = *at;
 
+			if (p->held && peer_is_silent(rd, p, now))      /* its sender has given up */
+				diw_rd_rx_forget(rd, p);
 			if (p->timer_at || !peer_is_idle(rd, p, now)) {
 				at = &p->hash_next;
 				continue;

@@ -222,6 +222,33 @@ START_TEST(half_way_round)
 }
 END_TEST
 
+/* What a node sent that is gone, and what was never taken of it, is kept no longer than the node is known. */
+static void held_of_a_node_that_went(bool taken)
+{
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	for (int i = 0; i < 2; i++) {
+		rda_send(0, 1, 100);
+		rda_run(10 * DIW_MS);
+	}
+	rda_app[1].refuses_from[0] = !taken;
+	rda_kill(0);
+	forge(8, diw_get32(caught + 8) + 1 + taken);    /* the next number, or the one behind it */
+	rda_run(40 * DIW_S);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_forgotten, 0);
+	rda_run(80 * DIW_S);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_forgotten, 1);
+	rdn_free(&rda_net);
+}
+
+START_TEST(leaves_a_gap)
+{
+	held_of_a_node_that_went(true);
+	held_of_a_node_that_went(false);
+}
+END_TEST
+
 /* RESETs with wrong tags do nothing; one with the right tag costs a round trip, and no message. */
 START_TEST(reset_storm)
 {
@@ -379,6 +406,7 @@ TCase *tcase_rd_hostile(void)
 	tcase_add_test(tc, flood);
 	tcase_add_test(tc, replayed);
 	tcase_add_test(tc, half_way_round);
+	tcase_add_test(tc, leaves_a_gap);
 	tcase_add_test(tc, reset_storm);
 	tcase_add_test(tc, never_acknowledges);
 	tcase_add_loop_test(tc, fuzz, 0, 100);
