@@ -394,11 +394,6 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 
 	if (!rd)
 		return -ENOMEM;
-	err = diw_seal_open(d, mulpdu, &rd_up, rd, &rd->lower);
-	if (err) {
-		free(rd);
-		return err;
-	}
 	rd->cfg = *cfg;
 	rd->key[0] = diw_random();
 	rd->key[1] = diw_random();
@@ -410,8 +405,10 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				   .c = d->c };
 	err = rd_memory(rd);
+	if (err == 0)                           /* last, since D stays the caller's where this fails */
+		err = diw_seal_open(d, mulpdu, &rd_up, rd, &rd->lower);
 	if (err) {
-		rd->lower->ops->close(rd->lower);
+		diw_arena_fini(&rd->arena);
 		free(rd);
 		return err;
 	}

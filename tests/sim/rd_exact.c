@@ -232,6 +232,31 @@ START_TEST(forgotten)
 }
 END_TEST
 
+static int sockets_closed;
+
+static void socket_close(struct diw_dgram *d)
+{
+	(void)d;
+	sockets_closed++;
+}
+
+/* More slots than there are addresses: the socket is still the caller's. */
+START_TEST(no_memory)
+{
+	static const struct diw_dgram_ops ops = { .name = "none", .close = socket_close };
+	struct diw_counters c = { 0 };
+	struct diw_dgram d = { .ops = &ops, .c = &c };
+	struct diw_rd_cfg cfg = rda_cfg();
+	struct diw_link *l;
+
+	cfg.slots = UINT32_MAX;
+	cfg.max_seg = DIW_DGRAM_MAX;
+	sockets_closed = 0;
+	ck_assert_int_eq(diw_rd_open(&d, 0, &cfg, &rda_up, NULL, &l), -ENOMEM);
+	ck_assert_int_eq(sockets_closed, 0);
+}
+END_TEST
+
 Suite *suite_rd(void)
 {
 	Suite *s = suite_create("rd");
@@ -247,6 +272,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, restart_receiver);
 	tcase_add_test(tc, restart_sender);
 	tcase_add_test(tc, forgotten);
+	tcase_add_test(tc, no_memory);
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, tcase_rd_hostile());
 	suite_add_tcase(s, tcase_rd_fair());
