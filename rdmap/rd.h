@@ -75,6 +75,7 @@ struct diw_rdmap_rd {
 	uint64_t seed;
 	struct diw_list ready;
 	struct diw_list asked;       /* requests that wait for answers */
+	uint32_t askers, askers_max; /* destinations that wait for answers of this end */
 	uint64_t probe_at;           /* when their peers are asked whether they live */
 	struct diw_list done;        /* requests that have ended, for the layer above */
 };
@@ -88,6 +89,7 @@ void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault);
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer);
 
 struct rd_dest *diw_rdmap_rd_dest(struct diw_rdmap_rd *rd, const struct diw_addr *addr);         /* or NULL */
+/* It has a request, or asks. */
 struct rd_dest *diw_rdmap_rd_dest_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr);
 void diw_rdmap_rd_dest_ready(struct diw_rdmap_rd *rd, struct rd_dest *d);
 void diw_rdmap_rd_sent(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t first, uint32_t n);

@@ -30,6 +30,17 @@ static uint16_t read_get(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 								       q.to, q.length, &from));
 }
 
+/* The destination of one more request of ADDR, or NULL. The link may forget an asker that waits for long, so the link's
+ * bound on peers is no bound on askers. */
+static struct rd_dest *asker_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+{
+	struct rd_dest *d = diw_rdmap_rd_dest(rd, addr);
+
+	if (d && d->nanswers)
+		return d->nanswers < RD_ASKED ? d : NULL;
+	return rd->askers < rd->askers_max ? diw_rdmap_rd_dest_get(rd, addr) : NULL;
+}
+
 uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	bool atomic = seg->h.opcode == DIW_OP_ATOMIC_REQUEST;
@@ -40,16 +51,16 @@ uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 
 	if (fault)
 		return fault;
-	d = diw_rdmap_rd_dest_get(r->rd, seg->src);
-	if (!d || d->nanswers == RD_ASKED)
+	d = asker_get(r->rd, seg->src);
+	if (!d)
 		return DIW_FAULT_READ_LIMIT;
-	a = diw_pool_get(&r->rd->answers);      /* as many as a destination may have of each */
+	a = diw_pool_get(&r->rd->answers);      /* RD_ASKED of each asker: never NULL */
 	*a = (struct rd_answer){ .of = of, .msn = seg->h.msn };
 	if (atomic)
 		a->fault = diw_rdmap_atomic_do(r, &a->of, seg->src);
 	diw_list_init(&a->link);
 	diw_list_add_tail(&d->answers, &a->link);
-	d->nanswers++;
+	r->rd->askers += d->nanswers++ == 0;
 	diw_rdmap_rd_dest_ready(r->rd, d);
 	return 0;
 }
@@ -124,6 +135,13 @@ static int answer_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_answer 
 	return diw_ddp_tx_run(&r->ddp, &d->answer_tx, &iov, budget, now);
 }
 
+static void answer_end(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_answer *a)
+{
+	diw_list_del(&a->link);
+	diw_pool_put(&rd->answers, a);
+	rd->askers -= --d->nanswers == 0;
+}
+
 int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
 {
 	struct diw_list *l;
@@ -136,9 +154,7 @@ int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget,
 			return rc;
 		r->c->read_answered += !a->of.atomic && !a->fault;
 		r->c->error_tx += a->fault != 0;
-		diw_list_del(&a->link);
-		diw_pool_put(&r->rd->answers, a);
-		d->nanswers--;
+		answer_end(r->rd, d, a);
 	}
 	return 0;
 }

@@ -46,6 +46,7 @@ int diw_rdmap_rd_send_init(struct diw_rdmap *r)
 	diw_list_init(&rd->done);
 	diw_list_init(&rd->asked);
 	rd->probe_at = DIW_NEVER;
+	rd->askers_max = r->peers;
 	r->rd = rd;
 	return 0;
 }
@@ -132,9 +133,7 @@ struct rd_dest *diw_rdmap_rd_dest_get(struct diw_rdmap_rd *rd, const struct diw_
 
 	if (d)
 		return d;
-	d = diw_pool_get(&rd->dests);           /* as many as requests and askers: NULL for one asker too many */
-	if (!d)
-		return NULL;
+	d = diw_pool_get(&rd->dests);           /* as many as requests and askers: never NULL */
 	at = dest_bucket(rd, addr);
 	*d = (struct rd_dest){ .hnext = *at, .addr = *addr, .state = RD_DEST_IDLE };
 	diw_list_init(&d->turn);
