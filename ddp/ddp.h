@@ -107,6 +107,7 @@ struct diw_ddp_ulp {
 	void (*acked)(void *ctx, uint32_t first, uint32_t n);
 	void (*rejected)(void *ctx, uint32_t number, uint16_t fault);
 	void (*room)(void *ctx, const struct diw_addr *peer);
+	void (*gone)(void *ctx, const struct diw_addr *peer, int errnum);
 };
 
 /* Tells the link's watch, and the log, of the drop; the counter of that name was stepped. */

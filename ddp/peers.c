@@ -328,9 +328,19 @@ static void peers_room(void *ctx, const struct diw_addr *peer)
 	d->ulp->room(d->ulp_ctx, peer);
 }
 
+static void peers_gone(void *ctx, const struct diw_addr *peer, int errnum)
+{
+	struct diw_ddp *d = ctx;
+	struct diw_peer_msg *m = peer_msg_find(d->peers, peer);
+
+	if (m)
+		peer_msg_give_up(d, m);
+	d->ulp->gone(d->ulp_ctx, peer, errnum);
+}
+
 const struct diw_link_up diw_ddp_peers_up = {
 	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .rejected = peers_rejected,
-	.room = peers_room,
+	.room = peers_room, .gone = peers_gone,
 };
 
 /* ---- Time ---- */

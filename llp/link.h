@@ -61,6 +61,10 @@ struct diw_link_up {
 	 * that found no place among cfg.peers. Called within send, flush and poll, and calls none of them. NULL: no
 	 * call. */
 	void (*room)(void *ctx, const struct diw_addr *peer);
+	/* Reliable datagrams: PEER has begun anew, ECONNRESET, or was given up, ETIMEDOUT: no message that it has begun
+	 * goes on, it answers nothing that it was asked before, and waits for no answer. Behind `refused`. Called
+	 * within flush and poll. NULL: no call. */
+	void (*gone)(void *ctx, const struct diw_addr *peer, int errnum);
 };
 
 struct diw_link_ops {

@@ -100,6 +100,12 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 	return p;
 }
 
+void diw_rd_peer_gone(struct rd *rd, const struct rd_peer *p, int errnum)
+{
+	if (rd->l.up->gone)
+		rd->l.up->gone(rd->l.up_ctx, &p->dest.addr, errnum);
+}
+
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now)
 {

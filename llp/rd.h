@@ -140,6 +140,8 @@ static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
 /* NULL: no room. ANNOUNCED: by a datagram of the peer. */
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now);
+/* The layer above is told. */
+void diw_rd_peer_gone(struct rd *rd, const struct rd_peer *p, int errnum);
 /* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now);

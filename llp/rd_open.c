@@ -178,6 +178,9 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		return NULL;
 	}
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
+		/* It has given up segments that did not come here; behind a refusal, those that were refused. */
+		if (p->receiving && !p->refused)
+			diw_rd_peer_gone(rd, p, ECONNRESET);
 		diw_rd_rx_forget(rd, p);
 		p->receiving = true;
 		p->refused = 0;

@@ -403,5 +403,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 			rd->l.up->refused(rd->l.up_ctx, s->number, 1, errnum);
 		slot_put(rd, s);
 	}
+	if (errnum != ECANCELED)                /* else it is there: it has refused a segment */
+		diw_rd_peer_gone(rd, p, errnum);
 	diw_rd_slots_freed(rd, p);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The type RD: all operations with any peer, each peer's once and in order (docs/ud-profile.md section 18). */
+#include <errno.h>
+
 #include "base/clock.h"
 #include "rdmap/rd.h"
 
@@ -60,7 +62,7 @@ static void rd_type_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fau
 {
 	(void)now;
 	if (fault != DIW_FAULT_READ_UNMATCHED)
-		diw_rdmap_rd_asked_fail(ctx, seg->src);
+		diw_rdmap_rd_asked_fail(ctx, seg->src, ECANCELED);
 }
 
 static int rd_type_init(struct diw_rdmap *r)
@@ -100,7 +102,7 @@ const struct diw_rdmap_type diw_rdmap_type_rd = {
 		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
 		.message = rd_type_message,
 		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
-		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room,
+		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room, .gone = diw_rdmap_rd_gone,
 	},
 	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD |
 		   1u << DIW_OP_READ_REQUEST | 1u << DIW_OP_READ_RESPONSE | 1u << DIW_OP_TERMINATE |

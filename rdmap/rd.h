@@ -87,6 +87,7 @@ void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n);
 void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum);
 void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault);
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer);
+void diw_rdmap_rd_gone(void *ctx, const struct diw_addr *peer, int errnum);
 
 struct rd_dest *diw_rdmap_rd_dest(struct diw_rdmap_rd *rd, const struct diw_addr *addr);         /* or NULL */
 /* It has a request, or asks. */
@@ -107,7 +108,7 @@ void diw_rdmap_rd_response_placed(struct diw_rdmap *r, struct rd_req *req, uint3
 uint16_t diw_rdmap_rd_atomic_response(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_rd_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 /* No answer of that peer is taken any more. */
-void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer);
+void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer, int errnum);
 void diw_rdmap_rd_probe(struct diw_rdmap *r, uint64_t now);
 
 /* ---- rd_answer.c ---- */
@@ -115,5 +116,7 @@ void diw_rdmap_rd_probe(struct diw_rdmap *r, uint64_t now);
 uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 /* 0: nothing is left; -EAGAIN, -EBUSY. */
 int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now);
+/* D is answered no more. */
+void diw_rdmap_rd_answers_end(struct diw_rdmap_rd *rd, struct rd_dest *d);
 
 #endif

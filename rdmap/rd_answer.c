@@ -158,3 +158,12 @@ int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget,
 	}
 	return 0;
 }
+
+void diw_rdmap_rd_answers_end(struct diw_rdmap_rd *rd, struct rd_dest *d)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->answers)))
+		answer_end(rd, d, diw_container(l, struct rd_answer, link));
+	d->answer_tx.active = false;
+}

@@ -156,7 +156,7 @@ uint16_t diw_rdmap_rd_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *
 	return 0;
 }
 
-void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer)
+void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer, int errnum)
 {
 	struct diw_list *l, *next;
 
@@ -165,7 +165,7 @@ void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer)
 
 		if (!diw_addr_eq(&req->dest->addr, peer))
 			continue;
-		req->wr.fault = ECANCELED;
+		req->wr.fault = (uint16_t)errnum;
 		ask_end(r, req, DIW_RDMAP_PEER_GONE);
 	}
 }
@@ -193,8 +193,9 @@ void diw_rdmap_rd_probe(struct diw_rdmap *r, uint64_t now)
 		struct rd_req *req = diw_container(l, struct rd_req, ask);
 		struct rd_dest *d = req->dest;
 
-		/* A segment to it is on its way, or comes between those of a message. */
-		if (now - req->heard < PROBE_NS || now - d->probed < PROBE_NS || req->sent || d->next)
+		/* A segment to it is on its way, or the Write would come between those of a message. A request that
+		 * has not begun does not count: it may wait for this very answer. */
+		if (now - req->heard < PROBE_NS || now - d->probed < PROBE_NS || req->sent || d->tx.active)
 			continue;
 		d->probed = req->heard = now;
 		dest_probe(r, req, now);

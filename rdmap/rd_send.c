@@ -436,3 +436,18 @@ void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)
 			if (d->state == RD_DEST_BLOCKED)
 				diw_rdmap_rd_dest_ready(r->rd, d);
 }
+
+/* D, if it still is, has requests of which the link tells. */
+void diw_rdmap_rd_gone(void *ctx, const struct diw_addr *peer, int errnum)
+{
+	struct diw_rdmap *r = ctx;
+	struct rd_dest *d = diw_rdmap_rd_dest(r->rd, peer);
+
+	if (!d)
+		return;
+	diw_rdmap_rd_answers_end(r->rd, d);
+	if (diw_list_empty(&d->reqs))
+		dest_settle(r->rd, d);
+	else
+		diw_rdmap_rd_asked_fail(r, peer, errnum);
+}

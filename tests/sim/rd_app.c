@@ -82,8 +82,16 @@ static void app_room(void *ctx, const struct diw_addr *peer)
 			a->to[i].waits = false;
 }
 
+static void app_gone(void *ctx, const struct diw_addr *peer, int errnum)
+{
+	const struct rdn_node *node = ctx;
+
+	(void)errnum;
+	rda_app[node - rda_net.node].from[peer->ip[15] - 1].gone++;
+}
+
 const struct diw_link_up rda_up = { .rx = app_rx, .acked = app_acked, .refused = app_refused,
-					   .room = app_room };
+					   .room = app_room, .gone = app_gone };
 
 struct diw_rd_cfg rda_cfg(void)
 {

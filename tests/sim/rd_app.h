@@ -16,6 +16,7 @@
 /* What node A knows of its messages to node B, and of those that came from there. */
 struct rda_flow {
 	uint32_t sent, acked, failed, came, life;    /* `life`: of the sender, as the receiver saw it last */
+	uint32_t gone;               /* so often the link said that the sender is */
 	uint64_t bytes;
 	bool waits;                  /* for the link to take more to that node */
 };

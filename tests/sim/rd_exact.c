@@ -232,6 +232,29 @@ START_TEST(forgotten)
 }
 END_TEST
 
+/* A sender that hears nothing for long gives up what the receiver has not taken. Both are told, once. */
+START_TEST(given_up)
+{
+	rda_begin(2);
+	rda_send(0, 1, 100);
+	rda_run(100 * DIW_MS);
+	rda_net.node[1].deaf_from = rda_net.now;
+	rda_net.node[1].deaf_to = rda_net.now + 15 * DIW_S;
+	rda_send(0, 1, 100);
+	rda_run(20 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 1);
+	ck_assert_uint_eq(rda_app[0].from[1].gone, 1);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 0);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	rda_send(0, 1, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 2);
+	ck_assert_uint_eq(rda_app[0].from[1].gone, 1);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 static int sockets_closed;
 
 static void socket_close(struct diw_dgram *d)
@@ -272,6 +295,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, restart_receiver);
 	tcase_add_test(tc, restart_sender);
 	tcase_add_test(tc, forgotten);
+	tcase_add_test(tc, given_up);
 	tcase_add_test(tc, no_memory);
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, tcase_rd_hostile());

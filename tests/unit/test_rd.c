@@ -305,11 +305,10 @@ START_TEST(a_fence_waits_for_the_answer)
 END_TEST
 
 /* The link has no segment under way to a peer that owes an answer. */
-START_TEST(a_peer_that_goes_while_it_owes_an_answer_is_noticed)
+static void restart_as_it_answers(uint32_t reads)
 {
 	struct diw_qp_attr attr;
 	struct diw_addr at;
-	struct diw_wc wc;
 
 	open_ends("");
 	end_close(&b);
@@ -320,16 +319,50 @@ START_TEST(a_peer_that_goes_while_it_owes_an_answer_is_noticed)
 	attr.rate_burst = 2000;
 	end_open(&b, &k, &attr, 64);
 	at = b.addr;
-	ck_assert_int_eq(end_read(&a, &b, 0, BIG), 0);
+	for (uint32_t i = 0; i < reads; i++)
+		ck_assert_int_eq(end_read(&a, &b, 0, BIG), 0);
 	KIT_UNTIL(end_counter(&a, "rx_segments") > 3);
 	end_close(&b);
 	end_open_rd(&b, "", &at);
-	wc = next_of(a.scq);
-	ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
-	ck_assert_int_eq(wc.errnum, ECONNRESET);
+}
+
+static void reads_have_failed(uint32_t reads)
+{
+	for (uint32_t i = 0; i < reads; i++) {
+		struct diw_wc wc = next_of(a.scq);
+
+		ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
+		ck_assert_int_eq(wc.errnum, ECONNRESET);
+	}
+	nothing_for(a.scq, 20);
 	ck_assert_int_eq(end_read(&a, &b, 0, 64), 0);
 	read_ends(&a, 0, 64);
 	close_ends();
+}
+
+START_TEST(a_peer_that_goes_while_it_owes_an_answer_is_noticed)
+{
+	restart_as_it_answers(1);
+	reads_have_failed(1);
+}
+END_TEST
+
+/* More than are asked at a time: the others wait for these. */
+START_TEST(a_peer_that_goes_while_requests_wait_for_its_answers_is_noticed)
+{
+	restart_as_it_answers(20);
+	reads_have_failed(20);
+}
+END_TEST
+
+/* The peer's next process sends before the peer is asked whether it lives. It takes that question, too. */
+START_TEST(a_peer_that_comes_back_while_it_owes_an_answer_is_noticed)
+{
+	restart_as_it_answers(1);
+	ck_assert_int_eq(end_recv(&a, IN, 64, 1), 0);
+	ck_assert_int_eq(end_send(&b, &a, 0, 64, 0), 0);
+	receives(&a, 64, &b);
+	reads_have_failed(1);
 }
 END_TEST
 
@@ -532,6 +565,8 @@ Suite *suite_rd(void)
 	tcase_add_test(t, atomics_take_effect_once);
 	tcase_add_test(t, a_fence_waits_for_the_answer);
 	tcase_add_test(t, a_peer_that_goes_while_it_owes_an_answer_is_noticed);
+	tcase_add_test(t, a_peer_that_goes_while_requests_wait_for_its_answers_is_noticed);
+	tcase_add_test(t, a_peer_that_comes_back_while_it_owes_an_answer_is_noticed);
 	tcase_add_test(t, a_refused_read_is_named);
 	tcase_add_test(t, a_restarted_peer_fails_what_went_to_it);
 	tcase_add_test(t, an_abort_flushes_in_order_and_a_reset_begins_anew);

@@ -69,8 +69,8 @@ static bool requests(uint32_t i)
 	return diw_rdmap_rd_begin(&r, &wr);
 }
 
-/* The link has forgotten askers that still wait, and others ask: those beyond the bound are refused, and none of this end's
- * requests is. */
+/* The link has forgotten askers that still wait, and others ask: those beyond the bound are refused, none of this end's
+ * requests is, and each one that goes leaves room for another. */
 START_TEST(as_many_askers_as_the_bound_and_no_more)
 {
 	const struct diw_rdmap_attr attr = {
@@ -78,6 +78,7 @@ START_TEST(as_many_askers_as_the_bound_and_no_more)
 		.request_size = sizeof(struct diw_rdmap_wr), .ddp.c = &counters, .ddp.stags = &stags,
 		.ddp.cfg.max_sources = ASKERS,
 	};
+	const struct diw_addr first = asker(0);
 	int64_t budget = 1 << 20;
 
 	ck_assert_int_eq(diw_stag_init(&stags), 0);
@@ -93,6 +94,9 @@ START_TEST(as_many_askers_as_the_bound_and_no_more)
 		ck_assert(requests(100 + i));
 	ck_assert(!requests(200));
 	diw_rdmap_rd_run(&r, &budget, 1);
+	diw_ddp_peers_up.gone(diw_rdmap_link_ctx(&r), &first, 1);
+	ck_assert(asks(50));
+	ck_assert(!asks(51));
 	diw_rdmap_fini(&r);
 	diw_stag_fini(&stags);
 }
