@@ -49,11 +49,12 @@ struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *add
 
 const struct diw_record *diw_record_next(const struct diw_ddp *d, const struct diw_record *prev)
 {
-	const struct diw_records *rs = &d->dg->records;
+	const struct diw_records *rs;
 	const struct diw_list *l;
 
 	if (!d->dg)
 		return NULL;
+	rs = &d->dg->records;
 	l = prev ? prev->timer.next : rs->idle.next;
 	if (l == &rs->idle)
 		l = rs->closing.next;
