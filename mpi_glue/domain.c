@@ -70,7 +70,7 @@ struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id)
 	uint32_t index = id & (GLUE_OPS - 1);
 	struct glue_op *op = (struct glue_op *)(void *)(d->ops.base + index * d->ops.size);
 
-	return index < d->ops.fresh && op->id == id && op->kind != GLUE_OP_FREE ? op : NULL;
+	return index < d->ops.fresh && op->id == id && op->kind != GLUE_OP_FREE && !op->ended ? op : NULL;
 }
 
 static enum glue_event op_event(const struct glue_op *op)

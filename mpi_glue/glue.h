@@ -194,7 +194,7 @@ const struct glue_settings *diw_glue_settings(void);
 int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *ctx);
 struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind);     /* NULL: no room */
 void diw_glue_op_put(struct glue_op *op);
-struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);            /* NULL: none has this id */
+struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);    /* NULL: none that is under way has this id */
 /* Its end: counts it, and gives it to its completion queue or frees it. ERR: 0, or FI_E*. */
 void diw_glue_op_end(struct glue_op *op, int err);
 /* Does the work of all endpoints. */

@@ -201,7 +201,7 @@ static int port_errno(const struct diw_wc *wc)
 static void port_sent(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
 {
 	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
-	bool waits = op && op->ep == ep && !op->ended && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV);
+	bool waits = op && op->ep == ep && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV);
 
 	if (wc->status == DIW_WC_SUCCESS) {
 		if (waits && op->hdr.kind == GLUE_EAGER && !(op->hdr.flags & GLUE_REPORT))
