@@ -268,6 +268,10 @@ static bool recv_cancel(struct match *m, void *ctx)
 		return false;
 	op = diw_container(k, struct glue_op, key);
 	diw_match_unpost(m, k);
+	if (op->children) {              /* the last of its messages gives the buffer back */
+		op->released = true;
+		return true;
+	}
 	op->entry.flags = FI_RECV | (op->multi ? FI_MULTI_RECV : 0);
 	diw_glue_op_end(op, FI_ECANCELED);
 	return true;

@@ -488,12 +488,41 @@ static void check_repeated_end(void)
 	stranger_close();
 }
 
+/* A receive of many messages is cancelled as a message is under way to it. The buffer comes back with that message,
+ * which fails since its sender does not take what it is asked for. */
+static void check_cancel_many(void)
+{
+	uint8_t rts[32] = { 0x11, [30] = 4 }, little[4];
+	struct diw_sge sge = { little, sizeof little, 0 };
+	struct diw_recv_wr recv = { .sge = &sge, .num_sge = 1 };
+	struct iovec iov = { in, sizeof in };
+	struct fi_cq_tagged_entry c;
+	struct diw_mr *mr;
+	int ctx;
+	const struct fi_msg m = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &ctx };
+
+	stranger_open();
+	REQUIRE(diw_mr_reg(stranger.pd, little, sizeof little, DIW_ACCESS_LOCAL_WRITE, &mr) == 0);
+	sge.stag = mr->stag;
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_MULTI_RECV) == 0);
+	stranger_post(rts, sizeof rts);
+	stranger_wait();
+	expect_none(&b);
+	REQUIRE(fi_cancel(&b.ep->fid, &ctx) == 0);
+	expect_none(&b);
+	REQUIRE(diw_post_recv(stranger.qp, &recv, NULL) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_EIO && c.op_context == &ctx && (c.flags & FI_MULTI_RECV));
+	expect_none(&b);
+	REQUIRE(diw_mr_dereg(mr) == 0);
+	stranger_close();
+}
+
 static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation },
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
-	{ "unexpected", check_unexpected }, { "hostile", check_hostile },
-	{ "repeated end", check_repeated_end }, { "gone", check_gone },
+	{ "unexpected", check_unexpected }, { "cancel many", check_cancel_many },
+	{ "hostile", check_hostile }, { "repeated end", check_repeated_end }, { "gone", check_gone },
 };
 
 int main(int argc, char **argv)
