@@ -26,9 +26,10 @@ struct ping {
 	uint64_t count, interval_ns, wait_ns, size;
 	uint64_t sent, received, duplicates;
 	uint64_t sent_at;
+	enum diw_qp_type type;
 	bool answered;                       /* the newest one */
 	bool queued;                         /* tx belongs to the stack */
-	bool json, rc, ended;
+	bool json, ended;
 	uint8_t seen[SEEN / 8];
 };
 
@@ -100,11 +101,11 @@ static uint64_t ping_due(const struct ping *p)
 	return p->answered ? 0 : p->sent_at + FLOOD_WAIT_NS;
 }
 
-/* An RC connection that ends takes everything under way with it. */
+/* An RC connection that ends, and an RD peer that is gone, take everything under way with them. */
 static int ping_ended(struct ping *p)
 {
 	endpoint_report_errors(&p->ep);
-	tool_failed("the connection has ended");
+	tool_failed(p->type == DIW_QP_RC ? "the connection has ended" : "the listener is gone");
 	p->ended = true;
 	return TOOL_OK;
 }
@@ -131,7 +132,7 @@ static int ping_loop(struct ping *p)
 			return tool_failed("wait: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n; i++) {
-			if (p->rc && wc[i].status != DIW_WC_SUCCESS)
+			if (wc[i].status == DIW_WC_PEER_GONE || (p->type == DIW_QP_RC && wc[i].status))
 				return ping_ended(p);
 			if (wc[i].opcode != DIW_WC_RECV) {
 				p->queued = false;
@@ -169,7 +170,7 @@ static void ping_report(const struct ping *p, const char *host)
 	o = cJSON_CreateObject();
 	cJSON_AddStringToObject(o, "host", host);
 	cJSON_AddStringToObject(o, "address", diw_addr_str(&p->dst, buf));
-	cJSON_AddStringToObject(o, "qp", p->rc ? "rc" : "ud");
+	cJSON_AddStringToObject(o, "qp", opt_qp_name(p->type));
 	json_add_count(o, "size", p->size);
 	json_add_count(o, "sent", p->sent);
 	json_add_count(o, "received", p->received);
@@ -180,19 +181,25 @@ static void ping_report(const struct ping *p, const char *host)
 	json_print(o);
 }
 
+static int ping_unanswered(const struct ping *p, const char *host)
+{
+	return tool_failed("%s: no answer (is 'diw listen%s' running there%s?)", host,
+			   p->type == DIW_QP_RD ? " --qp rd" : "", p->type == DIW_QP_UD ? ", without --qp rd" : "");
+}
+
 static int ping_run(struct ping *p, const char *host)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	int rc;
 
-	attr.type = p->rc ? DIW_QP_RC : DIW_QP_UD;
-	rc = p->rc ? 0 : local_addr_for(&p->dst, &attr.dgram.local);
+	attr.type = p->type;
+	rc = p->type == DIW_QP_RC ? 0 : local_addr_for(&p->dst, &attr.dgram.local);
 	if (rc)
 		return tool_failed("%s: %s", host, strerror(-rc));
 	rc = endpoint_open(&p->ep, NULL, &p->dst, 4 * PING_SLOTS, false);
 	if (!rc)
 		rc = open_endpoint_inbox(&p->ep, &p->in, &attr, PING_SLOTS);
-	if (!rc && p->rc)
+	if (!rc && p->type == DIW_QP_RC)
 		rc = rc_connect(&p->ep, &p->dst, host, "diw listen", &p->cm);
 	if (!rc)
 		rc = region_alloc(&p->tx, p->ep.pd, p->size, DIW_ACCESS_LOCAL_READ);
@@ -202,7 +209,7 @@ static int ping_run(struct ping *p, const char *host)
 		ping_report(p, host);
 		endpoint_report_errors(&p->ep);
 		if (!p->received)
-			rc = tool_failed("%s: no answer (is 'diw listen' running there?)", host);
+			rc = ping_unanswered(p, host);
 		else if (p->ended)
 			rc = TOOL_FAILED;
 	}
@@ -228,7 +235,7 @@ static int ping_options(struct ping *p, int argc, char **argv, uint16_t *port)
 		case 's': rc = opt_size("-s", optarg, PING_HDR, PING_MAX, &p->size); break;
 		case 'p': rc = opt_port(optarg, port); break;
 		case 'j': p->json = true; break;
-		case 'q': rc = opt_qp(optarg, &p->rc); break;
+		case 'q': rc = opt_qp(optarg, OPT_QP_ALL, &p->type); break;
 		case 'i':
 			rc = opt_seconds("-i", optarg, 0, 3600, &sec);
 			p->interval_ns = (uint64_t)(sec * 1e9);
@@ -273,7 +280,7 @@ static int ping_main(int argc, char **argv)
 
 struct listener {
 	struct endpoint ep;
-	struct inbox in;                     /* of the UD queue pair */
+	struct inbox in;                     /* of the queue pair for datagrams */
 	struct rc_server rc;
 	uint64_t messages, bytes, unsent;
 };
@@ -286,7 +293,7 @@ static void listen_wc(struct listener *l, const struct diw_wc *wc)
 	struct diw_send_wr wr = { .wr_id = wc->wr_id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
 		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst.addr = wc->src };
 
-	if (wc->status == DIW_WC_FLUSHED)
+	if (conn && wc->status == DIW_WC_FLUSHED)
 		return;                      /* the connection's end is told by an event */
 	if (wc->opcode == DIW_WC_RECV && wc->status == DIW_WC_SUCCESS) {
 		l->messages++;
@@ -298,7 +305,7 @@ static void listen_wc(struct listener *l, const struct diw_wc *wc)
 	inbox_post(in, wc->wr_id);
 }
 
-static int listen_loop(struct listener *l, uint16_t port, bool json)
+static int listen_loop(struct listener *l, enum diw_qp_type type, uint16_t port, bool json)
 {
 	struct diw_wc wc[2 * LISTEN_SLOTS];
 	char buf[24];
@@ -306,8 +313,8 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 	int n;
 
 	if (!json) {
-		printf(l->rc.listener ? "listening on UDP and TCP port %u\n" : "listening on UDP port %u\n",
-		       l->ep.info.local.port);
+		printf("listening on UDP%s%s port %u\n", type == DIW_QP_RD ? " (RD)" : "",
+		       l->rc.listener ? " and TCP" : "", l->ep.info.local.port);
 		fflush(stdout);
 	}
 	while (!tool_stopped) {
@@ -338,8 +345,7 @@ static int listen_loop(struct listener *l, uint16_t port, bool json)
 static int listen_main(int argc, char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
-		{ "port", required_argument, NULL, 'p' },
-		{ 0 } };
+		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' }, { 0 } };
 	struct listener l = { .rc = { .slots = PING_SLOTS, .slot_size = PING_MAX, .sq_depth = PING_SLOTS } };
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	uint16_t port = DIW_PORT;
@@ -349,6 +355,8 @@ static int listen_main(int argc, char **argv)
 	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		if (opt == 'p')
 			rc = opt_port(optarg, &port);
+		else if (opt == 'q')
+			rc = opt_qp(optarg, OPT_QP_SERVED, &attr.type);
 		else if (opt == 'j')
 			json = true;
 		else
@@ -367,7 +375,7 @@ static int listen_main(int argc, char **argv)
 	if (!rc)
 		rc = rc_serve(&l.rc, port);
 	if (!rc)
-		rc = listen_loop(&l, port, json);
+		rc = listen_loop(&l, attr.type, port, json);
 	rc_serve_end(&l.rc);
 	if (l.ep.qp)
 		diw_qp_destroy(l.ep.qp);
@@ -379,22 +387,23 @@ static int listen_main(int argc, char **argv)
 
 const struct tool_cmd cmd_ping = {
 	.name = "ping", .run = ping_main,
-	.args = "HOST [--qp ud|rc] [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
+	.args = "HOST [--qp ud|rd|rc] [-c N] [-i SECONDS] [-s SIZE] [-W SECONDS] [--port N] [--json]",
 	.brief = "Sends messages to 'diw listen' and times their return",
 	.help = "  -c, --count N           messages (default 5)\n"
 		"  -i, --interval SECONDS  between two messages; 0: send the next when one is back (default 0.2)\n"
 		"  -s, --size SIZE         bytes of a message, 16 to 1m (default 64)\n"
 		"  -W, --wait SECONDS      time to wait for the last answers (default 1)\n"
-		"      --qp ud|rc          by datagrams, or over an RC connection (default ud)\n"
+		"      --qp ud|rd|rc       by datagrams, by reliable datagrams, or over an RC connection (default ud)\n"
 		"      --port N            of the listener (default 4791)\n"
 		"      --json              one JSON object\n"
 		"Exit status 1 when nothing came back.\n",
 };
 
 const struct tool_cmd cmd_listen = {
-	.name = "listen", .run = listen_main, .args = "[--port N] [--json]",
+	.name = "listen", .run = listen_main, .args = "[--qp ud|rd] [--port N] [--json]",
 	.brief = "Sends every message back to where it came from",
-	.help = "  --port N    UDP and TCP port (default 4791), on all addresses\n"
+	.help = "  --qp ud|rd  answer datagrams, or reliable datagrams; RC also (default ud)\n"
+		"  --port N    UDP and TCP port (default 4791), on all addresses\n"
 		"  --json      one JSON object when it ends\n"
 		"Ends by SIGINT or SIGTERM.\n",
 };

@@ -11,10 +11,31 @@
 #define STEP_EVENTS 256              /* many new connections must not keep the others waiting */
 #define BUSY "too many connections"
 
-int opt_qp(const char *text, bool *rc)
+const char *opt_qp_name(enum diw_qp_type type)
 {
-	*rc = !strcmp(text, "rc");
-	return *rc || !strcmp(text, "ud") ? 0 : tool_usage("--qp: '%s' is neither ud nor rc", text);
+	switch (type) {
+	case DIW_QP_UD: return "ud";
+	case DIW_QP_UC: return "uc";
+	case DIW_QP_RC: return "rc";
+	case DIW_QP_RD: return "rd";
+	}
+	return "?";
+}
+
+int opt_qp(const char *text, unsigned types, enum diw_qp_type *type)
+{
+	char known[32] = "";
+	size_t n = 0;
+
+	for (unsigned t = DIW_QP_UD; t <= DIW_QP_RD; t++) {
+		if (!(types & 1u << t))
+			continue;
+		*type = (enum diw_qp_type)t;
+		if (!strcmp(text, opt_qp_name(*type)))
+			return 0;
+		n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", opt_qp_name(*type));
+	}
+	return tool_usage("--qp: '%s' is none of %s", text, known);
 }
 
 /* ---- the initiator ---- */
@@ -75,7 +96,7 @@ int rc_serve(struct rc_server *s, uint16_t port)
 	if (!rc)
 		rc = diw_listen(s->cm, &attr, &s->listener);
 	if (rc == -EADDRINUSE) {
-		tool_failed("TCP port %u is another program's: serving UD only", port);
+		tool_failed("TCP port %u is another program's: serving datagrams only", port);
 		rc_serve_end(s);
 		return TOOL_OK;
 	}

@@ -8,8 +8,11 @@
 
 #define RC_CONNS 16u                 /* of one listener at a time; further ones are refused */
 
-/* The value of --qp: ud or rc. 0 or TOOL_USAGE. */
-int opt_qp(const char *text, bool *rc);
+#define OPT_QP_SERVED (1u << DIW_QP_UD | 1u << DIW_QP_RD)    /* beside RC, which a server always takes */
+#define OPT_QP_ALL (OPT_QP_SERVED | 1u << DIW_QP_RC)
+/* The value of --qp, one of TYPES (bits 1 << DIW_QP_UD, ...). 0 or TOOL_USAGE. */
+int opt_qp(const char *text, unsigned types, enum diw_qp_type *type);
+const char *opt_qp_name(enum diw_qp_type type);      /* as --qp has it */
 
 /* Connects the queue pair of E to DST and waits for it. Errors are printed; TOOL_OK or TOOL_FAILED. */
 int rc_connect(struct endpoint *e, const struct diw_addr *dst, const char *host, const char *who, struct diw_cm **cm);

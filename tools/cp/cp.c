@@ -10,7 +10,8 @@
 #include "tools/cp/outgoing.h"
 
 #define WC_BATCH 64
-#define RC_STATUS_BYTES (64u << 10)  /* an entry of so many is worth a STATUS of its own */
+#define STATUS_BYTES (64u << 10)     /* RC, RD: an entry of so many is worth a STATUS of its own */
+#define BYE_NS (500 * DIW_MS)        /* so long BYE may wait for what was posted before it */
 
 enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, its holes not all */
 
@@ -19,7 +20,7 @@ struct copy {
 	struct outgoing out;
 	char host[256], name[XFER_NAME_MAX + 1];
 	struct diw_addr dst;
-	struct xfer_peer peer;
+	struct xfer_peer peer;               /* its type is the queue pair's */
 	struct diw_cm *cm;                   /* RC */
 	uint64_t message;
 	struct diw_mr *mr;
@@ -28,7 +29,7 @@ struct copy {
 	uint32_t next;                       /* the first entry not sent */
 	uint64_t sent, sent_again, began_at;
 	uint64_t spoke_at, heard_at;
-	bool once, json, rc, busy_said, finished, sha_ok;
+	bool once, json, busy_said, finished, sha_ok;
 	struct xfer_msg done;                /* its first page: the figures */
 	struct hole *holes;
 	uint32_t nholes;
@@ -55,8 +56,9 @@ static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
 {
 	const struct xfer_entry *e = &m->entry[i];
 	struct diw_sge sge = { (char *)c->out.map + e->off, (uint32_t)e->len, c->mr ? c->mr->stag : 0 };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = c->rc ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
-		.flags = c->rc ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst.addr = c->dst,
+	bool reliable = xfer_is_reliable(&c->peer);
+	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = reliable ? DIW_WR_WRITE : DIW_WR_WRITE_RECORD,
+		.flags = reliable ? 0 : DIW_SEND_IMM, .imm = m->first + i, .qkey = TOOL_QKEY, .dst.addr = c->dst,
 		.stag = m->stag, .to = m->to + e->off };
 	int rc;
 
@@ -83,7 +85,7 @@ static int on_ask(struct copy *c, const struct xfer_msg *m, uint64_t now)
 		rc = send_entry(c, m, i);
 		if (!rc)
 			c->next++;
-		if (!rc && c->rc && m->entry[i].len >= RC_STATUS_BYTES)
+		if (!rc && xfer_is_reliable(&c->peer) && m->entry[i].len >= STATUS_BYTES)
 			speak(c, XFER_STATUS, c->next, now);
 	}
 	if (rc && rc != -ENOMEM)
@@ -129,17 +131,38 @@ static int copy_on_message(struct copy *c, struct xfer_msg *m, uint64_t now)
 	return 0;
 }
 
+static uint64_t copy_retry_ns(const struct copy *c)
+{
+	if (xfer_is_reliable(&c->peer))
+		return XFER_RELIABLE_RETRY_NS;
+	return c->state == OFFERING ? XFER_RETRY_NS : XFER_STATUS_NS;
+}
+
+/* No connection has proved to RD that there is a receiver. */
+static uint64_t copy_silence_ns(const struct copy *c)
+{
+	bool met = c->peer.type == DIW_QP_RC || c->state != OFFERING;
+
+	return xfer_is_reliable(&c->peer) && met ? XFER_RELIABLE_SILENCE_NS : XFER_SILENCE_NS;
+}
+
+static int tell_silent(struct copy *c)
+{
+	endpoint_report_errors(&c->port.ep);
+	if (c->state != OFFERING)
+		return tool_failed("%s fell silent", c->host);
+	return tool_failed("%s: no answer (is 'diw recv%s' running there%s?)", c->host,
+			   c->peer.type == DIW_QP_RD ? " --qp rd" : "",
+			   c->peer.type == DIW_QP_UD ? ", without --qp rd" : "");
+}
+
 /* What has to be said again because nothing came. */
 static int copy_tick(struct copy *c, uint64_t now)
 {
-	uint64_t quiet = now - c->spoke_at;
-	uint64_t retry = c->rc ? XFER_RC_RETRY_NS : c->state == OFFERING ? XFER_RETRY_NS : XFER_STATUS_NS;
+	uint64_t quiet = now - c->spoke_at, retry = copy_retry_ns(c);
 
-	if (now - c->heard_at > (c->rc ? XFER_RC_SILENCE_NS : XFER_SILENCE_NS)) {
-		endpoint_report_errors(&c->port.ep);
-		return tool_failed(c->state == OFFERING ? "%s: no answer (is 'diw recv' running there?)"
-						        : "%s fell silent", c->host);
-	}
+	if (now - c->heard_at > copy_silence_ns(c))
+		return tell_silent(c);
 	if (quiet < retry)
 		return 0;
 	if (c->state == OFFERING)
@@ -151,21 +174,46 @@ static int copy_tick(struct copy *c, uint64_t now)
 	return 0;
 }
 
+/* RD: the receiver is gone, or has refused a Write. */
+static int tell_send_failed(const struct copy *c, const struct diw_wc *wc)
+{
+	const char *why = wc->errnum ? strerror(wc->errnum) : wc->fault ? diw_fault_str(wc->fault) : NULL;
+
+	return tool_failed("%s: send: %s%s%s", c->host, diw_wc_status_str(wc->status), why ? ", " : "", why ? why : "");
+}
+
 static int copy_on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 {
+	bool rc = c->peer.type == DIW_QP_RC;
 	struct xfer_msg m;
 
-	if (c->rc && wc->status != DIW_WC_SUCCESS) {
+	if (rc && wc->status != DIW_WC_SUCCESS) {
 		endpoint_report_errors(&c->port.ep);
 		return tool_failed("%s: the connection has ended", c->host);
 	}
 	if (wc->status == DIW_WC_LOC_QP_OP_ERR) /* lost, as the network may lose it */
 		return 0;
 	if (wc->opcode != DIW_WC_RECV && wc->status != DIW_WC_SUCCESS)
-		return tool_failed("send: %s", diw_wc_status_str(wc->status));
+		return tell_send_failed(c, wc);
 	if (xfer_take(&c->port.in, wc, &m) || m.id != c->id)
 		return 0;
-	return c->rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? copy_on_message(c, &m, now) : 0;
+	return rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? copy_on_message(c, &m, now) : 0;
+}
+
+/* BYE leaves behind what was posted before it; on RD it completes when the receiver has taken it. */
+static void await_bye(struct copy *c)
+{
+	uint64_t until = diw_clock_ns() + BYE_NS;
+	struct diw_wc wc[WC_BATCH];
+	bool left = false;
+
+	while (!left && diw_clock_ns() < until) {
+		int n = diw_cq_wait(c->port.ep.cq, wc, WC_BATCH, 10 * DIW_MS);
+
+		left = n < 0;
+		for (int i = 0; i < n; i++)
+			left |= wc[i].opcode == DIW_WC_SEND;
+	}
 }
 
 static int copy_loop(struct copy *c)
@@ -195,9 +243,10 @@ static int copy_loop(struct copy *c)
 		bar_end(&c->bar);
 	if (tool_stopped) {
 		speak(c, XFER_BYE, 0, now);
-		diw_cq_wait(c->port.ep.cq, wc, 1, 0);
 		rc = tool_failed("interrupted");
 	}
+	if (c->finished || tool_stopped)
+		await_bye(c);
 	return rc;
 }
 
@@ -208,7 +257,7 @@ static void copy_report_json(const struct copy *c, const char *hex, double sec)
 
 	cJSON_AddStringToObject(o, "file", c->out.path);
 	cJSON_AddStringToObject(o, "to", diw_addr_str(&c->dst, buf));
-	cJSON_AddStringToObject(o, "qp", c->rc ? "rc" : "ud");
+	cJSON_AddStringToObject(o, "qp", opt_qp_name(c->peer.type));
 	cJSON_AddStringToObject(o, "name", c->name);
 	json_add_count(o, "size", c->out.size);
 	json_add_count(o, "bytes_valid", c->done.size);
@@ -244,8 +293,8 @@ static int copy_report(struct copy *c)
 		if (c->once)
 			printf(", %s valid, %s missing in %u ranges\n", fmt_bytes(c->done.size, b),
 			       fmt_bytes(c->out.size - c->done.size, d), c->nholes);
-		else if (c->rc)
-			puts(" over RC");
+		else if (xfer_is_reliable(&c->peer))
+			printf(" over %s\n", c->peer.type == DIW_QP_RC ? "RC" : "RD");
 		else
 			printf(", %s asked for again\n", fmt_bytes(c->done.again, b));
 		printf("SHA-256 %s %s\n", hex, c->sha_ok ? "matches" : "DIFFERS at the receiver");
@@ -261,16 +310,16 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 {
 	int rc = outgoing_open(&c->out);
 
-	if (!rc && !c->rc) {
+	if (!rc && attr->type != DIW_QP_RC) {
 		rc = local_addr_for(&c->dst, &attr->dgram.local);
 		if (rc)
 			rc = tool_failed("%s: %s", c->host, strerror(-rc));
 	}
 	if (!rc)
 		rc = xfer_open(&c->port, NULL, &c->dst, attr);
-	if (!rc && c->rc)
+	if (!rc && attr->type == DIW_QP_RC)
 		rc = rc_connect(&c->port.ep, &c->dst, c->host, "diw recv", &c->cm);
-	c->peer = (struct xfer_peer){ c->port.ep.qp, c->dst, c->rc };
+	c->peer = (struct xfer_peer){ c->port.ep.qp, c->dst, attr->type };
 	if (!rc && c->out.size) {
 		rc = diw_mr_reg(c->port.ep.pd, c->out.map, c->out.size, DIW_ACCESS_LOCAL_READ, &c->mr);
 		if (rc)
@@ -282,7 +331,7 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 		rc = copy_loop(c);
 	if (!rc)
 		rc = copy_report(c);
-	if (c->rc)
+	if (attr->type == DIW_QP_RC)
 		rc_disconnect(&c->port.ep, c->cm);
 	if (c->mr)
 		diw_mr_dereg(c->mr);
@@ -331,7 +380,7 @@ static int copy_options(struct copy_args *a, int argc, char **argv)
 		switch (opt) {
 		case 'j': a->c.json = a->group.json = true; break;
 		case 'o': a->c.once = true; break;
-		case 'q': rc = opt_qp(optarg, &a->c.rc); break;
+		case 'q': rc = opt_qp(optarg, OPT_QP_ALL, &a->attr.type); break;
 		case 'p': rc = opt_port(optarg, &a->port); break;
 		case 'M': rc = opt_size("--message", optarg, 1024, 64u << 20, &a->c.message); break;
 		case 'I': a->attr.impair = optarg; break;
@@ -354,11 +403,13 @@ static int copy_check(const struct copy_args *a, int n)
 {
 	const struct group_options *g = &a->group;
 
-	if (a->c.rc && (a->c.once || a->attr.impair))
-		return tool_usage("%s is for datagrams: an RC connection loses nothing",
-				  a->c.once ? "--once" : "--impair");
-	if (g->group && (a->c.once || a->c.rc))
-		return tool_usage("--group: without %s", a->c.once ? "--once" : "--qp rc");
+	if (a->attr.type == DIW_QP_RC && a->attr.impair)
+		return tool_usage("--impair is for datagrams: an RC connection loses nothing");
+	if (a->attr.type != DIW_QP_UD && a->c.once)
+		return tool_usage("--once is for --qp ud: %s loses nothing", opt_qp_name(a->attr.type));
+	if (g->group && (a->c.once || a->attr.type != DIW_QP_UD))
+		return tool_usage("--group: without %s%s", a->c.once ? "--once" : "--qp ",
+				  a->c.once ? "" : opt_qp_name(a->attr.type));
 	if (!g->group && (g->dev || g->receivers || g->rate))
 		return tool_usage("--dev, --receivers and --rate are for --group");
 	if (n != (g->group ? 1 : 2))
@@ -385,7 +436,6 @@ static int cp_run(int argc, char **argv)
 		rc = copy_check(&a, argc - optind);
 	if (rc)
 		return rc;
-	a.attr.type = a.c.rc ? DIW_QP_RC : DIW_QP_UD;
 	a.c.out = (struct outgoing){ .path = argv[optind], .fd = -1 };
 	xfer_catch_sigbus();
 	if (a.group.group)
@@ -396,10 +446,10 @@ static int cp_run(int argc, char **argv)
 
 const struct tool_cmd cmd_cp = {
 	.name = "cp", .run = cp_run,
-	.args = "FILE (HOST:[NAME] [--qp ud|rc] [--once] [--port N] | --group ADDRESS [--receivers N] [--rate SIZE] "
+	.args = "FILE (HOST:[NAME] [--qp ud|rd|rc] [--once] [--port N] | --group ADDRESS [--receivers N] [--rate SIZE] "
 		"[--dev NAME]) [--message SIZE] [--mulpdu N] [--impair SPEC] [--json]",
 	.brief = "Sends a file to 'diw recv' by RDMA Write-Record, and repeats what the network lost",
-	.help = "      --qp ud|rc       by datagrams, or over an RC connection, by RDMA Write (default ud)\n"
+	.help = "      --qp ud|rd|rc    by datagrams, by reliable datagrams, or over an RC connection (default ud)\n"
 		"      --group ADDRESS  to all that run 'diw recv --group ADDRESS', a multicast address\n"
 		"      --receivers N    with --group: begin when so many have joined (default: soon after the first)\n"
 		"      --rate SIZE      with --group: bytes a second at most\n"

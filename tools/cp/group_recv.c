@@ -258,7 +258,7 @@ static int group_recv_prepare(struct group_recv *r, const struct xfer_msg *m)
 static void group_recv_begin(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
 {
 	group_recv_drop(r);
-	r->peer = (struct xfer_peer){ r->port.ep.qp, *src, false };
+	r->peer = (struct xfer_peer){ r->port.ep.qp, *src, DIW_QP_UD };
 	r->id = m->id;
 	r->token = 0;
 	r->nonce = diw_random();

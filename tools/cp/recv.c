@@ -18,7 +18,7 @@
 #define ASK_RETRY_NS (10 * DIW_MS)   /* a STATUS shows that an ASK is missing */
 #define ASK_TIMEOUT_NS (50 * DIW_MS) /* nothing shows it */
 #define OPEN_RECORDS 64
-#define RC_WINDOW (8u << 20)          /* TCP knows what the path holds; this only bounds what waits */
+#define RELIABLE_WINDOW (8u << 20)   /* TCP and RD know what the path holds; this only bounds what waits */
 #define RC_DEPTH (2 * XFER_ENTRIES / XFER_PAGE)
 #define PASS_BATCHES (XFER_SLOTS * (RC_CONNS + 1) / WC_BATCH)
 #define MAX_FILE (1ull << 48)        /* of one memory region */
@@ -46,6 +46,7 @@ struct receiver {
 	struct bar bar;
 	int dirfd;
 	bool force, json;
+	enum diw_qp_type type;               /* of the queue pair for datagrams */
 	uint64_t files, max_files, bad;
 	struct diw_range ranges[DIW_MAX_RANGES];
 	struct diw_record_info open[OPEN_RECORDS];
@@ -103,7 +104,7 @@ static void session_report_json(const struct receiver *r)
 
 	xfer_hex(s->sha_got, hex);
 	cJSON_AddStringToObject(o, "from", diw_addr_str(&s->peer.addr, from));
-	cJSON_AddStringToObject(o, "qp", s->peer.rc ? "rc" : "ud");
+	cJSON_AddStringToObject(o, "qp", opt_qp_name(s->peer.type));
 	cJSON_AddStringToObject(o, "name", s->in.name);
 	json_add_count(o, "size", s->ask.size);
 	json_add_count(o, "bytes_valid", s->ask.valid);
@@ -143,8 +144,8 @@ static void session_report(const struct receiver *r)
 	if (s->ask.once)
 		printf(", %s valid, %s missing in %zu ranges\n", fmt_bytes(s->ask.valid, b),
 		       fmt_bytes(s->ask.size - s->ask.valid, c), s->ask.nholes);
-	else if (s->peer.rc)
-		puts(" over RC");
+	else if (xfer_is_reliable(&s->peer))
+		printf(" over %s\n", s->peer.type == DIW_QP_RC ? "RC" : "RD");
 	else
 		printf(", %s asked for again\n", fmt_bytes(s->ask.again, b));
 	printf("SHA-256 %s %s\n", hex, s->sha_ok ? "matches" : "DIFFERS");
@@ -269,7 +270,7 @@ static int session_register(struct receiver *r, const struct xfer_peer *from)
 static void session_begin(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
-	uint64_t window = from->rc ? RC_WINDOW : r->port.ep.info.rcvbuf / 4, piece;
+	uint64_t window = xfer_is_reliable(from) ? RELIABLE_WINDOW : r->port.ep.info.rcvbuf / 4, piece;
 
 	if (window < 16384)
 		window = 16384;
@@ -322,10 +323,10 @@ static void on_offer(struct receiver *r, const struct xfer_peer *from, const str
 
 static uint64_t ask_patience(const struct session *s, uint64_t ud)
 {
-	return s->peer.rc ? XFER_RC_RETRY_NS : ud;
+	return xfer_is_reliable(&s->peer) ? XFER_RELIABLE_RETRY_NS : ud;
 }
 
-/* RC: what was written before the STATUS has been placed before it came (RFC 5040 section 5.5). */
+/* RC, RD: what was written before the STATUS has been placed before it came (RFC 5040 section 5.5). */
 static void on_status(struct session *s, uint32_t next, uint64_t now)
 {
 	uint32_t i = s->ask.tail;
@@ -333,7 +334,7 @@ static void on_status(struct session *s, uint32_t next, uint64_t now)
 
 	if (!ask_acked(&s->ask, next, now))
 		return;
-	for (; s->peer.rc && diw_serial_after(s->ask.acked, i); i++) {
+	for (; xfer_is_reliable(&s->peer) && diw_serial_after(s->ask.acked, i); i++) {
 		e = &s->ask.entry[i % XFER_ENTRIES];
 		ask_record(&s->ask, i, e->off, e->len, &(struct diw_range){ 0, e->len }, 1);
 	}
@@ -373,8 +374,8 @@ static void on_record(struct receiver *r, struct diw_wc *wc, uint64_t now)
 	struct session *s = &r->s;
 	int n = diw_wc_ranges(wc, r->ranges, DIW_MAX_RANGES);
 
-	if (s->state == ACTIVE && !s->peer.rc && s->mr && wc->stag == s->mr->stag && wc->flags & DIW_WC_IMM && n >= 0 &&
-	    n <= DIW_MAX_RANGES) {
+	if (s->state == ACTIVE && !xfer_is_reliable(&s->peer) && s->mr && wc->stag == s->mr->stag &&
+	    wc->flags & DIW_WC_IMM && n >= 0 && n <= DIW_MAX_RANGES) {
 		if (ask_record(&s->ask, wc->imm, wc->to - s->mr->to, wc->msg_len, r->ranges, n))
 			s->heard_at = now;
 	}
@@ -417,7 +418,7 @@ static void session_step(struct receiver *r, uint64_t now)
 		session_finish(r);
 	else if (!s->peer.qp)
 		session_abort(r, "the connection ended");
-	else if (now - s->heard_at > (s->peer.rc ? XFER_RC_SILENCE_NS : XFER_SILENCE_NS))
+	else if (now - s->heard_at > (xfer_is_reliable(&s->peer) ? XFER_RELIABLE_SILENCE_NS : XFER_SILENCE_NS))
 		session_abort(r, "the sender fell silent");
 }
 
@@ -430,14 +431,29 @@ static bool receiver_is_over(const struct receiver *r)
 	return r->s.state == IDLE || r->s.said_bye || diw_clock_ns() - r->s.heard_at > LINGER_NS;
 }
 
+/* RD: the sender did not take what was said to it. */
+static void on_unsent(struct receiver *r, const struct diw_wc *wc)
+{
+	struct session *s = &r->s;
+
+	if (wc->status != DIW_WC_PEER_GONE || wc->wr_id != s->id)
+		return;
+	if (s->state == ACTIVE)
+		session_abort(r, "the sender is gone");
+	else
+		s->said_bye = true;
+}
+
 static void receiver_on_wc(struct receiver *r, struct diw_wc *wc, uint64_t now)
 {
 	const struct rc_conn *conn = rc_conn_of(&r->rc, wc->qp);
-	const struct xfer_peer from = { wc->qp, wc->src, conn };
+	const struct xfer_peer from = { wc->qp, wc->src, conn ? DIW_QP_RC : r->type };
 	struct xfer_msg m;
 
 	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD)
 		on_record(r, wc, now);
+	else if (wc->opcode == DIW_WC_SEND)
+		on_unsent(r, wc);
 	else if (xfer_take(conn ? &conn->in : &r->port.in, wc, &m) == 0)
 		session_on_message(r, &from, &m, now);
 }
@@ -461,6 +477,8 @@ static int receive_files(struct receiver *r)
 	}
 	if (r->s.state == ACTIVE)
 		session_abort(r, "interrupted");
+	if (r->type == DIW_QP_RD && r->s.said_bye)       /* cp waits until its BYE is acknowledged */
+		diw_cq_wait(r->port.ep.cq, wc, 1, DIW_MS);
 	session_drop(&r->s);
 	endpoint_report_errors(&r->port.ep);
 	return r->bad ? TOOL_FAILED : TOOL_OK;
@@ -470,7 +488,7 @@ static int receiver_options(struct receiver *r, struct group_options *g, struct 
 			    char **argv)
 {
 	static const struct option opts[] = { { "json", no_argument, NULL, 'j' },
-		{ "port", required_argument, NULL, 'p' },
+		{ "port", required_argument, NULL, 'p' }, { "qp", required_argument, NULL, 'q' },
 		{ "force", no_argument, NULL, 'f' }, { "count", required_argument, NULL, 'c' },
 		{ "group", required_argument, NULL, 'g' }, { "dev", required_argument, NULL, 'd' },
 		{ "impair", required_argument, NULL, 'I' }, { 0 } };
@@ -481,6 +499,7 @@ static int receiver_options(struct receiver *r, struct group_options *g, struct 
 		case 'j': r->json = true; break;
 		case 'f': r->force = true; break;
 		case 'p': rc = opt_port(optarg, &attr->dgram.local.port); break;
+		case 'q': rc = opt_qp(optarg, OPT_QP_SERVED, &attr->type); break;
 		case 'c': rc = opt_number("--count", optarg, 1, 1000000000, &r->max_files); break;
 		case 'I': attr->impair = optarg; break;
 		case 'g': g->group = optarg; break;
@@ -490,6 +509,8 @@ static int receiver_options(struct receiver *r, struct group_options *g, struct 
 	}
 	if (!rc && g->dev && !g->group)
 		rc = tool_usage("--dev is for --group");
+	if (!rc && g->group && attr->type != DIW_QP_UD)
+		rc = tool_usage("--group: without --qp %s", opt_qp_name(attr->type));
 	if (!rc && argc - optind != 1)
 		rc = tool_usage(argc == optind ? "DIR is missing" : "one DIR only");
 	return rc;
@@ -506,14 +527,15 @@ static int receive_from_peers(struct receiver *r, struct diw_qp_attr *attr, cons
 {
 	int rc;
 
+	r->type = attr->type;
 	attr->dgram.any_addr = true;
 	attr->dgram.record_timeout_ns = (int64_t)XFER_RECORD_NS;
 	rc = xfer_open(&r->port, NULL, NULL, attr);
 	if (!rc)
 		rc = serve_rc(r, attr->dgram.local.port);
 	if (!rc && !r->json) {
-		printf("receiving into %s on UDP%s port %u\n", dir, r->rc.listener ? " and TCP" : "",
-		       r->port.ep.info.local.port);
+		printf("receiving into %s on UDP%s%s port %u\n", dir, r->type == DIW_QP_RD ? " (RD)" : "",
+		       r->rc.listener ? " and TCP" : "", r->port.ep.info.local.port);
 		fflush(stdout);
 	}
 	if (!rc)
@@ -559,10 +581,12 @@ static int recv_run(int argc, char **argv)
 
 const struct tool_cmd cmd_recv = {
 	.name = "recv", .run = recv_run,
-	.args = "DIR [--group ADDRESS [--dev NAME]] [--count N] [--force] [--port N] [--impair SPEC] [--json]",
+	.args = "DIR [--qp ud|rd | --group ADDRESS [--dev NAME]] [--count N] [--force] [--port N] [--impair SPEC] "
+		"[--json]",
 	.brief = "Receives files from 'diw cp' into a directory",
 	.help = "  -c, --count N       end after N transfers (default: by SIGINT or SIGTERM)\n"
 		"  -f, --force         overwrite files that exist\n"
+		"      --qp ud|rd      by datagrams, or by reliable datagrams; by RC also (default ud)\n"
 		"      --group ADDRESS from 'diw cp --group ADDRESS' alone, a multicast address\n"
 		"      --dev NAME      with --group: the device (default: that of the route to the group)\n"
 		"      --port N        UDP and TCP port (default 4791), on all addresses\n"

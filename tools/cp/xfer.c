@@ -315,8 +315,9 @@ int xfer_send(const struct xfer_peer *to, const struct xfer_msg *m)
 {
 	uint8_t buf[XFER_MAX];
 	struct diw_sge sge = { buf, xfer_encode(m, buf), 0 };
-	struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE,
-		.qkey = TOOL_QKEY, .dst.addr = to->addr };
+	struct diw_send_wr wr = { .wr_id = m->id, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+		.flags = DIW_SEND_INLINE | (m->type == XFER_BYE ? DIW_SEND_SIGNALED : 0), .qkey = TOOL_QKEY,
+		.dst.addr = to->addr };
 	int rc = to->qp ? diw_post_send(to->qp, &wr, NULL) : 0;
 
 	return rc == -ENOMEM ? 0 : rc;

@@ -38,9 +38,9 @@
  * The receivers answer the end of a pass after a random time, so that thousands of messages do not meet (RFC 5740
  * section 5.3 has this of NORM). The sender merges the pages: what several lack is sent once.
  *
- * Over RC the same as to one receiver is said, and the entries are RDMA Writes. Nothing is lost and nothing overtakes,
- * so STATUS says what has been placed; cp says it behind every larger entry, too. Repeats are rare there: they wait
- * behind the data.
+ * Over RC and RD the same as to one receiver is said, and the entries are RDMA Writes. Nothing is lost and nothing
+ * overtakes, so STATUS says what has been placed; cp says it behind every larger entry, too. Repeats are rare there:
+ * they wait behind the data.
  */
 #ifndef DIW_TOOLS_XFER_H
 #define DIW_TOOLS_XFER_H
@@ -59,8 +59,8 @@
 #define XFER_STATUS_NS (20 * DIW_MS)
 #define XFER_RECORD_NS (30 * DIW_MS) /* a record's timeout */
 #define XFER_RETRY_NS (200 * DIW_MS)
-#define XFER_RC_SILENCE_NS (30 * DIW_S)
-#define XFER_RC_RETRY_NS DIW_S
+#define XFER_RELIABLE_SILENCE_NS (30 * DIW_S)
+#define XFER_RELIABLE_RETRY_NS DIW_S
 #define XFER_MESSAGE (256u << 10)    /* bytes of one Write-Record unless --message says otherwise */
 
 enum xfer_type { XFER_OFFER = 1, XFER_REFUSE, XFER_ASK, XFER_STATUS, XFER_DONE, XFER_MORE, XFER_BYE,
@@ -110,10 +110,12 @@ int xfer_decode(struct xfer_msg *m, const uint8_t *buf, size_t len);        /* -
 
 /* An endpoint with its receives for such messages. */
 struct xfer_port { struct endpoint ep; struct inbox in; };
-/* The other end: the queue pair that reaches it, NULL when its connection has ended; and on UD where it is. */
-struct xfer_peer { struct diw_qp *qp; struct diw_addr addr; bool rc; };
+/* The other end: the queue pair that reaches it, NULL when its connection has ended; on UD and RD also its address. */
+struct xfer_peer { struct diw_qp *qp; struct diw_addr addr; enum diw_qp_type type; };
+static inline bool xfer_is_reliable(const struct xfer_peer *p) { return p->type != DIW_QP_UD; }
 int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, struct diw_qp_attr *attr);
 void xfer_close(struct xfer_port *p);
+/* The request's wr_id is the transfer's id. BYE is signalled. */
 int xfer_send(const struct xfer_peer *to, const struct xfer_msg *m);
 /* The message of a receive completion; its receive is posted again. -EBADMSG when it is none. */
 int xfer_take(const struct inbox *in, const struct diw_wc *wc, struct xfer_msg *m);

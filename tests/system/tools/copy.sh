@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw cp and recv: on lo, with loss by diw's own impairment; over RC also between two namespaces.
+# diw cp and recv: on lo, with loss by diw's own impairment; over RD and RC also between two namespaces.
 . "${0%/*}/../lib.sh"
 head -c 3333333 /dev/urandom > "$TMP/file"
 
@@ -100,6 +100,51 @@ run "an empty file over RC" $DIW cp --qp rc --json "$TMP/empty" 127.0.0.1:
 check "it arrived" eventually 5 test -e "$TMP/in/empty"
 check "recv ends well" join $RECV 10
 
+# rd_copy WHAT IN HOST OPTION...: the file over RD, and nothing is asked for again.
+rd_copy() {
+	local what=$1 in=$2 host=$3
+	shift 3
+	receiver $in --qp rd
+	run "cp over RD, $what" $DIW cp --qp rd --json "$@" "$TMP/file" "$host:"
+	check "SHA-256 agrees, RD, $what" holds '.qp == "rd" and .sha256_ok and .saved and .bytes_valid == 3333333 and
+		.bytes_asked_again == 0 and .missing == []'
+	check "recv ends after one transfer, RD, $what" join $RECV 10
+	check "... and tells that it came over RD" grep -q ' over RD$' "$TMP/recv"
+	check "the file is the same, RD, $what" same
+}
+rd_copy "on lo" '' 127.0.0.1
+rd_copy "IPv6" '' '[::1]'
+rd_copy "many small Writes" '' 127.0.0.1 --message 1k
+rd_copy "large Writes" '' 127.0.0.1 --message 64m
+for impair in loss=1%,seed=7 loss=20%,seed=3 reorder=2%,dup=2%,seed=1 corrupt=1%,seed=2; do
+	rd_copy "$impair" '' 127.0.0.1 --mulpdu 1452 --impair $impair
+done
+if two_namespaces 1500; then
+	rd_copy "two namespaces" in_b $B4
+	rd_copy "two namespaces, IPv6" in_b "[$B6]"
+else
+	skip "no veth pair here"
+fi
+receiver --qp rd
+run "an empty file over RD" $DIW cp --qp rd --json "$TMP/empty" 127.0.0.1:
+check "recv of it ends well" join $RECV 10
+check "it arrived over RD" test -e "$TMP/in/empty"
+expect 2 "--once is not for RD" $DIW cp --qp rd --once "$TMP/file" 127.0.0.1:
+
+# Two ends of different types: the sender says what is missing, and the receiver serves the next one.
+receiver
+expect 1 "cp over RD to a receiver for UD" $DIW cp --qp rd "$TMP/file" 127.0.0.1:
+check "... says which one is missing" matches "$OUT" "is 'diw recv --qp rd' running"
+run "the receiver takes UD all the same" $DIW cp "$TMP/file" 127.0.0.1:
+check "it ends well" join $RECV 10
+receiver --qp rd
+expect 1 "cp over UD to a receiver for RD" $DIW cp "$TMP/file" 127.0.0.1:
+check "... says which one is missing" matches "$OUT" "is 'diw recv' running there, without --qp rd"
+check "the receiver for RD takes RC connections" eventually 10 accepting 4791
+run "... and a file over RC" $DIW cp --qp rc "$TMP/file" 127.0.0.1:
+check "it ends well" join $RECV 10
+check "the file is the same, RC beside RD" same
+
 # A sender that dies: its connection's end ends the transfer, and nothing stays of the file.
 truncate -s 512M "$TMP/sparse"
 rm -rf "$TMP/in"
@@ -121,6 +166,27 @@ run "the next transfer over RC succeeds" $DIW cp --qp rc "$TMP/file" 127.0.0.1:n
 check "the file is the same" same next
 kill -TERM $RECV
 expect 1 "recv tells that one failed" join $RECV 5
+
+# On RD the end of the other end is noticed by its silence.
+rm -rf "$TMP/in"
+mkdir "$TMP/in"
+background "$TMP/recv" $DIW recv --qp rd "$TMP/in"
+RECV=$PID
+eventually 10 listening 4791
+background "$TMP/cp" $DIW cp --qp rd "$TMP/sparse" 127.0.0.1:half
+check "a transfer over RD has begun" eventually 60 begun
+kill -KILL "$PID"
+check "the end of an RD sender is noticed" eventually 30 grep -q 'the sender is gone' "$TMP/recv"
+check "nothing stays of its file" eventually 5 nothing_left
+run "the next transfer over RD succeeds" $DIW cp --qp rd "$TMP/file" 127.0.0.1:next
+check "the file is the same" same next
+background "$TMP/cp" $DIW cp --qp rd "$TMP/sparse" 127.0.0.1:half
+CP=$PID
+check "another transfer over RD has begun" eventually 60 begun
+kill -KILL $RECV
+expect 1 "the end of an RD receiver is noticed" join $CP 30
+# It may die before its first ASK has left.
+check "... with the reason" grep -Eq '127.0.0.1: (send: |no answer)' "$TMP/cp"
 
 expect 1 "cp over RC to nobody fails" $DIW cp --qp rc --port 4799 "$TMP/file" 127.0.0.1:
 expect 1 "cp to nobody fails" $DIW cp --port 4799 "$TMP/file" 127.0.0.1:

@@ -29,6 +29,27 @@ check "listen counted what it echoed" holds '.messages == 89 and .unsent == 0 an
 expect 1 "nobody to connect to" $PING --qp rc 127.0.0.1
 check "... is said" matches "$OUT" "refused.*diw listen"
 
+# By reliable datagrams; the two ends have to be of one type.
+background "$TMP/listen" $DIW listen --qp rd --json
+LISTEN=$PID
+check "listen for RD binds its port" eventually 10 listening 4791
+for host in 127.0.0.1 ::1; do
+	run "ping $host over RD on lo" $PING --qp rd -c 20 -i 0 --json $host
+	check "$host answered every time over RD" holds '.qp == "rd" and .sent == 20 and .received == 20 and
+		.duplicates == 0 and 0 < .rtt_us_min and .rtt_us_min <= .rtt_us_max'
+	run "a message of 1 MiB comes back from $host over RD" $PING --qp rd -c 3 -i 0 -s 1m $host
+done
+check "listen for RD takes RC connections" eventually 10 accepting 4791
+run "ping over RC beside RD" $PING --qp rc -c 3 -i 0 127.0.0.1
+expect 1 "ping by UD gets no answer of a listener for RD" $DIW ping -c 1 -W 0.5 127.0.0.1
+check "... and says what is missing" matches "$OUT" "is 'diw listen' running there, without --qp rd"
+kill -TERM $LISTEN
+check "listen for RD ends well by SIGTERM" join $LISTEN 5
+OUT=$(< "$TMP/listen")
+check "listen counted what it echoed over RD" holds '.messages == 49 and .unsent == 0 and .rc_connections == 1'
+expect 1 "nobody answers over RD" $DIW ping --qp rd -c 1 -W 0.5 127.0.0.1
+check "... it says what is missing" matches "$OUT" "is 'diw listen --qp rd' running"
+
 # More connections than a listener serves: the others are refused, and a place is free again when one has ended.
 background "$TMP/listen" $DIW listen
 LISTEN=$PID HELD=()
@@ -58,7 +79,7 @@ check "listen serves UD beside it" eventually 10 udp_bound
 run "ping by datagrams" $PING -c 1 127.0.0.1
 kill -TERM $LISTEN
 check "listen ends" join $LISTEN 5
-check "it has said that there is no RC" grep -q 'TCP port 4791.*UD only' "$TMP/listen"
+check "it has said that there is no RC" grep -q 'TCP port 4791.*datagrams only' "$TMP/listen"
 
 matches_any() { [ -n "$("$@")" ]; }
 for mtu in 1500 9000; do
