@@ -10,6 +10,9 @@
 /* More than any build has or could want; they bound what a hostile page makes a reader allocate. */
 #define MAX_VALUES 1024u
 #define MAX_SLOTS 65536u
+#define MAX_PEERS 64u
+#define PEERS_TRIES 4                    /* to copy rows that are not being written */
+#define ROWS_OFF offsetof(struct diw_stat_peers, row)
 
 static uint64_t page_load(const void *page, size_t off)
 {
@@ -29,6 +32,14 @@ static void copy_words(void *to, const void *page, size_t off, size_t bytes)
 	}
 }
 
+static bool peers_fit(const struct diw_stat_head *h)
+{
+	uint64_t rows = (uint64_t)h->peers * sizeof(struct diw_stat_peer);
+
+	return !h->peers || (h->peers_off % 8 == 0 && h->peers_off >= sizeof(struct diw_stat_id) &&
+			     h->slot_size >= h->peers_off + ROWS_OFF + rows);
+}
+
 static const char *head_fault(const struct diw_stat_head *h, size_t size)
 {
 	uint64_t names_end = sizeof *h + (uint64_t)h->nvalues * DIW_STAT_NAME;
@@ -41,9 +52,11 @@ static const char *head_fault(const struct diw_stat_head *h, size_t size)
 		return "damaged: number of counters";
 	if (h->slots == 0 || h->slots > MAX_SLOTS || h->used > h->slots)
 		return "damaged: number of slots";
+	if (h->peers > MAX_PEERS)
+		return "damaged: number of peers";
 	if (h->slots_off % 8 || h->slot_size % 8 || h->values_off % 8 || h->slots_off < names_end ||
 	    h->values_off < sizeof(struct diw_stat_id) ||
-	    h->slot_size < (uint64_t)h->values_off + (uint64_t)h->nvalues * 8)
+	    h->slot_size < (uint64_t)h->values_off + (uint64_t)h->nvalues * 8 || !peers_fit(h))
 		return "damaged: places";
 	if (h->slots_off + (uint64_t)h->used * h->slot_size > size)
 		return "truncated";
@@ -86,9 +99,33 @@ static void clean_text(char *s, size_t size)
 			*s = '?';
 }
 
+/* Of one time; no rows when they were being written at each try. */
+static void copy_peers(const void *page, size_t off, const struct diw_stat_head *h, struct diw_stat_qp *qp,
+		       struct diw_stat_peer *row)
+{
+	for (int i = 0; i < PEERS_TRIES; i++) {
+		uint64_t before = page_load(page, off);
+		uint32_t counts[2];
+
+		if (before % 2)
+			continue;
+		copy_words(counts, page, off + offsetof(struct diw_stat_peers, n), sizeof counts);
+		qp->npeers = counts[0] < h->peers ? counts[0] : h->peers;
+		copy_words(row, page, off + ROWS_OFF, qp->npeers * sizeof *row);
+		if (page_load(page, off) != before)
+			continue;
+		qp->all_peers = counts[1];
+		qp->peer = row;
+		for (uint32_t k = 0; k < qp->npeers; k++)
+			row[k].addr.reserved = 0;
+		return;
+	}
+	qp->npeers = qp->all_peers = 0;
+}
+
 /* False when the slot is free, or its user changed meanwhile. */
 static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t slot, struct diw_stat_qp *qp,
-		      uint64_t *values)
+		      uint64_t *values, struct diw_stat_peer *row)
 {
 	size_t off = h->slots_off + (size_t)slot * h->slot_size;
 	const _Atomic uint64_t *seq = (const void *)((const char *)page + off);
@@ -98,6 +135,8 @@ static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t 
 		return false;
 	copy_words(&qp->id, page, off, sizeof qp->id);
 	copy_words(values, page, off + h->values_off, h->nvalues * sizeof *values);
+	if (h->peers)
+		copy_peers(page, off + h->peers_off, h, qp, row);
 	if (atomic_load_explicit(seq, memory_order_relaxed) != before)
 		return false;
 	qp->id.seq = before;
@@ -111,7 +150,8 @@ static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t 
 static struct diw_stat_copy *copy_alloc(const struct diw_stat_head *h)
 {
 	struct diw_stat_copy *c = calloc(1, sizeof *c + (size_t)h->nvalues * DIW_STAT_NAME +
-					 h->used * (sizeof *c->qp + h->nvalues * sizeof(uint64_t)));
+					 h->used * (sizeof *c->qp + h->nvalues * sizeof(uint64_t) +
+						    h->peers * sizeof *c->qp->peer));
 
 	if (!c)
 		return NULL;
@@ -124,6 +164,7 @@ int diw_stat_copy(const void *page, size_t size, struct diw_stat_copy **out, con
 {
 	struct diw_stat_head h;
 	struct diw_stat_copy *c;
+	struct diw_stat_peer *rows;
 	uint64_t *values;
 	char *names;
 
@@ -139,7 +180,8 @@ int diw_stat_copy(const void *page, size_t size, struct diw_stat_copy **out, con
 		return -ENOMEM;
 	clean_text(c->head.program, sizeof c->head.program);
 	values = (void *)(c->qp + h.used);
-	names = (char *)(values + (size_t)h.used * h.nvalues);
+	rows = (void *)(values + (size_t)h.used * h.nvalues);
+	names = (char *)(rows + (size_t)h.used * h.peers);
 	c->names = (void *)names;
 	copy_words(names, page, sizeof h, (size_t)h.nvalues * DIW_STAT_NAME);
 	if (!names_are_clean(c->names, h.nvalues)) {
@@ -148,7 +190,8 @@ int diw_stat_copy(const void *page, size_t size, struct diw_stat_copy **out, con
 		return -EINVAL;
 	}
 	for (uint32_t i = 0; i < h.used; i++)
-		if (copy_slot(page, &h, i, &c->qp[c->nqps], values + (size_t)c->nqps * h.nvalues))
+		if (copy_slot(page, &h, i, &c->qp[c->nqps], values + (size_t)c->nqps * h.nvalues,
+			      rows + (size_t)c->nqps * h.peers))
 			c->nqps++;
 	*out = c;
 	return 0;

@@ -19,9 +19,10 @@
 #define DIW_STAT_DIR "/dev/shm"
 #define DIW_STAT_PREFIX "diwarp."            /* then PID.RANDOM */
 #define DIW_STAT_MAGIC 0x7461747370776964u   /* "diwpstat" */
-#define DIW_STAT_VERSION 1u
+#define DIW_STAT_VERSION 2u
 #define DIW_STAT_NAME 32                     /* bytes of a name, with its end */
 #define DIW_STAT_SLOTS 1024u                 /* queue pairs that one process shows */
+#define DIW_STAT_PEERS 16u                   /* peers that an RD queue pair shows */
 #define DIW_STAT_SOCKETS 0x534fu             /* a type that is no queue pair's: the interposed sockets of a process */
 
 /* What is not a sum but a state. */
@@ -47,6 +48,7 @@ struct diw_stat_head {
 	uint32_t version;
 	uint32_t nvalues, ncounters;
 	uint32_t slots_off, slot_size, values_off;   /* bytes; values_off in a slot */
+	uint32_t peers_off, peers;   /* the struct diw_stat_peers of a slot, and its rows at most; 0: none */
 	uint32_t slots;
 	_Atomic uint32_t used;       /* slots that were ever taken */
 	_Atomic uint32_t hidden;     /* queue pairs that found no slot */
@@ -65,10 +67,25 @@ struct diw_stat_id {
 	struct diw_addr peer;        /* RC: many have the same local address */
 };
 
+/* A peer of an RD queue pair, as its sender sees it. */
+struct diw_stat_peer {
+	struct diw_addr addr;
+	uint32_t window;             /* segments that may be under way: congestion window */
+	uint32_t flight;             /* segments under way */
+	uint64_t srtt_ns;            /* smoothed round trip; 0: not measured */
+	uint64_t retransmits;        /* segments sent again */
+};
+struct diw_stat_peers {
+	_Atomic uint64_t seq;        /* odd: is being written */
+	uint32_t n, all;             /* rows; peers that there are */
+	struct diw_stat_peer row[DIW_STAT_PEERS];
+};
+
 struct diw_stat_slot {
 	struct diw_stat_id id;
 	_Alignas(64) struct diw_counters counters;   /* the data path counts here */
 	struct diw_gauges gauges;
+	struct diw_stat_peers peers;
 };
 _Static_assert(sizeof(struct diw_stat_slot) % 64 == 0, "queue pairs share no cache line");
 
@@ -78,6 +95,8 @@ struct diw_stat_qp {
 	uint32_t slot;
 	struct diw_stat_id id;
 	const uint64_t *values;
+	uint32_t npeers, all_peers;
+	const struct diw_stat_peer *peer;
 };
 
 /* What a page held at one time. */

@@ -13,6 +13,7 @@
 
 #include "base/addr.h"
 #include "base/counters.h"
+#include "base/statpage.h"
 #include "llp/dgram.h"
 
 enum diw_link_flags {
@@ -92,6 +93,9 @@ struct diw_link_ops {
 	/* Reliable datagrams, within up->rx, which then returns fewer than it was given: the first segment of SRC that
 	 * was not taken is refused for FAULT, not 0, and all behind it. NULL on other links. */
 	void (*refuse)(struct diw_link *l, const struct diw_addr *src, uint16_t fault);
+	/* Reliable datagrams: describes up to MAX peers, and returns how many; *ALL: how many there are. NULL on other
+	 * links. */
+	uint32_t (*peers)(const struct diw_link *l, struct diw_stat_peer *row, uint32_t max, uint32_t *all);
 	/* Closes what is below, too. A RELIABLE link whose stream has not ended both ways is reset. */
 	void (*close)(struct diw_link *l);
 };

@@ -9,6 +9,7 @@
 #define SWEEP_PARTS 16u              /* a search for idle peers has so many */
 #define SWEEP_FULL 64u               /* buckets that are searched for a peer that finds no place */
 #define OWN_SHARE 4u                 /* of the table, a quarter is for peers that this end sends to */
+#define SHOWN_PLACES 64u             /* of the table of peers, that are searched for those to show */
 #define OFFERS_MAX 32u               /* segments in a row that the layer above does not want, a step */
 #define OFFERS_PAUSE (500 * DIW_US)  /* until the others are offered */
 
@@ -60,6 +61,7 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 				continue;
 			}
 			*at = p->hash_next;
+			p->dest.addr.port = 0;          /* its place is free */
 			diw_pool_put(&rd->peers, p);
 			rd->l.c->rd_forgotten++;
 		}
@@ -319,6 +321,22 @@ static void rd_refuse(struct diw_link *l, const struct diw_addr *src, uint16_t f
 	l->c->rd_refused++;
 }
 
+static uint32_t rd_peers(const struct diw_link *l, struct diw_stat_peer *row, uint32_t max, uint32_t *all)
+{
+	const struct diw_pool *pool = &((const struct rd *)l)->peers;
+	uint32_t places = pool->fresh < SHOWN_PLACES ? pool->fresh : SHOWN_PLACES, n = 0;
+
+	for (uint32_t i = 0; i < places && n < max; i++) {
+		const struct rd_peer *p = (const void *)(pool->base + i * pool->size);
+
+		if (p->dest.addr.port)
+			row[n++] = (struct diw_stat_peer){ .addr = p->dest.addr, .window = (uint32_t)p->cc.cwnd,
+				.flight = p->flight, .srtt_ns = p->cc.srtt, .retransmits = p->retransmits };
+	}
+	*all = pool->used;
+	return n;
+}
+
 static void rd_close(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
@@ -389,7 +407,7 @@ static void rd_discard(struct diw_link *l)
 
 static const struct diw_link_ops rd_ops = {
 	.send = rd_send, .flush = rd_flush, .discard = rd_discard, .poll = rd_poll, .deadline = rd_deadline,
-	.mulpdu = rd_mulpdu, .fds = rd_fds, .refuse = rd_refuse, .close = rd_close,
+	.mulpdu = rd_mulpdu, .fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .close = rd_close,
 };
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,

@@ -89,6 +89,7 @@ struct rd_peer {
 	uint32_t edge;               /* the window's end */
 	uint32_t first_seq, queued, flight, nlost;
 	uint32_t backoff;
+	uint32_t retransmits;
 	uint64_t timer;              /* of the retransmission */
 	uint64_t progress;           /* when a segment was acknowledged last */
 	uint64_t reached;            /* when the datagram was sent that came to the peer last */

@@ -128,8 +128,10 @@ static void batch_sent(struct rd *rd, struct rd_peer *p, struct tx_batch *b, int
 
 		if (s->lost)
 			s->lost = false, p->nlost--;
-		if (s->tries)
+		if (s->tries) {
 			rd->l.c->rd_retransmits++;
+			p->retransmits++;
+		}
 		if (s == p->unsent)
 			p->unsent = s->next;
 		s->tries = (uint16_t)(s->tries + (s->tries < UINT16_MAX));

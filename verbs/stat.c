@@ -102,6 +102,8 @@ static void fill_head(struct diw_stat_head *h)
 	h->slots_off = SLOTS_OFF;
 	h->slot_size = sizeof(struct diw_stat_slot);
 	h->values_off = offsetof(struct diw_stat_slot, counters);
+	h->peers_off = offsetof(struct diw_stat_slot, peers);
+	h->peers = DIW_STAT_PEERS;
 	h->slots = DIW_STAT_SLOTS;
 	h->pid = (uint32_t)getpid();
 	h->started_ns = diw_clock_realtime_ns();
@@ -246,6 +248,7 @@ int diw_stat_take(struct diw_qp *qp)
 	}
 	memset(&s->counters, 0, sizeof s->counters);
 	memset(&s->gauges, 0, sizeof s->gauges);
+	s->peers.n = s->peers.all = 0;
 	qp->stat = s;
 	qp->c = &s->counters;
 	return 0;
@@ -312,6 +315,16 @@ static struct diw_dev *dev_of(const struct diw_member *m)
 	return diw_container((struct diw_member *)m, struct diw_dev, stat.member);
 }
 
+static void peers_write(struct diw_stat_peers *p, const struct diw_link *l)
+{
+	uint64_t seq = atomic_load_explicit(&p->seq, memory_order_relaxed);
+
+	atomic_store_explicit(&p->seq, seq + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	p->n = l->ops->peers(l, p->row, DIW_STAT_PEERS, &p->all);
+	atomic_store_explicit(&p->seq, seq + 2, memory_order_release);
+}
+
 static void states_write(struct diw_dev *dev)
 {
 	struct diw_list *l;
@@ -323,8 +336,11 @@ static void states_write(struct diw_dev *dev)
 	for (l = dev->qps.next; l != &dev->qps; l = l->next) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, of_dev);
 
-		if (qp->stat)
-			diw_stat_gauges(qp);
+		if (!qp->stat)
+			continue;
+		diw_stat_gauges(qp);
+		if (qp->link && qp->link->ops->peers)
+			peers_write(&qp->stat->peers, qp->link);
 	}
 }
 

@@ -382,6 +382,72 @@ START_TEST(states_settle)
 }
 END_TEST
 
+/* TO takes a Send of FROM, which is acknowledged. */
+static void send_acknowledged(struct end *from, struct end *to)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(end_recv(to, 4096, 4096, 1), 0);
+	ck_assert_int_eq(end_send(from, to, 0, 100, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(diw_cq_wait(from->scq, &wc, 1, KIT_LIMIT), 1);
+	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+	ck_assert_int_eq(diw_cq_wait(to->rcq, &wc, 1, KIT_LIMIT), 1);
+}
+
+/* The page, as soon as it shows that E has PEERS peers: states are written at times. */
+static struct diw_stat_copy *copy_with_peers(const struct mapped *m, struct end *e, uint32_t peers)
+{
+	for (int i = 0; i < KIT_LIMIT_MS; i++) {
+		struct diw_stat_copy *c = copy_of(m);
+		struct diw_wc wc;
+
+		if (qp_at(c, e)->all_peers == peers)
+			return c;
+		diw_stat_copy_free(c);
+		ck_assert_int_eq(diw_cq_wait(e->scq, &wc, 1, DIW_MS), 0);
+	}
+	ck_abort_msg("the page never shows %u peers", peers);
+	return NULL;
+}
+
+/* An RD queue pair shows a row a peer, up to a bound, and how many peers there are. */
+START_TEST(peers_of_rd)
+{
+	struct kit k;
+	struct end b, a[DIW_STAT_PEERS + 1];
+	struct diw_qp_attr attr;
+	const struct diw_stat_qp *qp;
+	struct diw_stat_copy *c;
+	struct mapped m;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_attr(&attr);
+	attr.type = DIW_QP_RD;
+	end_open(&b, &k, &attr, 16);
+	for (uint32_t i = 0; i <= DIW_STAT_PEERS; i++) {
+		end_open(&a[i], &k, &attr, 16);
+		send_acknowledged(&a[i], &b);
+	}
+	ck_assert(page_of(getpid(), &m));
+	c = copy_with_peers(&m, &b, DIW_STAT_PEERS + 1);
+	qp = qp_at(c, &b);
+	ck_assert_uint_eq(qp->npeers, DIW_STAT_PEERS);
+	ck_assert(diw_addr_eq(&qp->peer[0].addr, &a[0].addr));
+	qp = qp_at(c, &a[0]);
+	ck_assert_uint_eq(qp->npeers, 1);
+	ck_assert(diw_addr_eq(&qp->peer[0].addr, &b.addr));
+	ck_assert_uint_gt(qp->peer[0].window, 0);
+	ck_assert_uint_eq(qp->peer[0].flight, 0);
+	ck_assert_uint_gt(qp->peer[0].srtt_ns, 0);
+	ck_assert_uint_eq(qp->peer[0].retransmits, end_counter(&a[0], "rd_retransmits"));
+	diw_stat_copy_free(c);
+	for (uint32_t i = 0; i <= DIW_STAT_PEERS; i++)
+		end_close(&a[i]);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
+
 Suite *suite_stat(void)
 {
 	Suite *s = suite_create("stat");
@@ -395,6 +461,7 @@ Suite *suite_stat(void)
 	tcase_add_test(shown, more_than_slots);
 	tcase_add_test(shown, survives_a_fork);
 	tcase_add_test(shown, states_settle);
+	tcase_add_test(shown, peers_of_rd);
 	suite_add_tcase(s, shown);
 	return s;
 }

@@ -78,7 +78,7 @@ START_TEST(damaged_heads)
 	static const uint32_t huge[] = { 0xffffffff, 0x80000000, 0x7fffffff, 0x10000, 0xfffffff8 };
 
 	refused(HEAD(magic), 7, "not a page of counters");
-	refused(HEAD(version), 2, "a layout of another version of diwarp");
+	refused(HEAD(version), DIW_STAT_VERSION + 1, "a layout of another version of diwarp");
 	refused(HEAD(nvalues), 0, "damaged: number of counters");
 	refused(HEAD(ncounters), NVALUES + 1, "damaged: number of counters");
 	refused(HEAD(nvalues), NVALUES + 1, "damaged: places");
@@ -124,6 +124,76 @@ START_TEST(damaged_names)
 }
 END_TEST
 
+/* A page with a slot that has rows of peers. */
+struct peers_image {
+	struct diw_stat_head head;
+	char names[1][DIW_STAT_NAME];
+	struct { struct diw_stat_id id; uint64_t v[1]; struct diw_stat_peers peers; } slot[1];
+};
+
+static void peers_image_fill(struct peers_image *im)
+{
+	memset(im, 0, sizeof *im);
+	im->head = (struct diw_stat_head){
+		.magic = DIW_STAT_MAGIC, .version = DIW_STAT_VERSION, .nvalues = 1, .ncounters = 1,
+		.slots_off = offsetof(struct peers_image, slot), .slot_size = sizeof im->slot[0],
+		.values_off = sizeof(struct diw_stat_id), .slots = 1, .used = 1, .pid = 1, .program = "prog",
+		.peers_off = sizeof(struct diw_stat_id) + sizeof im->slot[0].v, .peers = DIW_STAT_PEERS,
+	};
+	strcpy(im->names[0], "first");
+	im->slot[0].id.seq = 1;
+	im->slot[0].peers.n = 2;
+	im->slot[0].peers.all = 20;
+	for (uint32_t i = 0; i < DIW_STAT_PEERS; i++)
+		im->slot[0].peers.row[i] = (struct diw_stat_peer){ .window = i, .addr.reserved = 7 };
+}
+
+static void peers_refused(const struct peers_image *im, const char *reason)
+{
+	struct diw_stat_copy *c;
+	const char *why;
+
+	ck_assert_int_eq(diw_stat_copy(im, sizeof *im, &c, &why), -EINVAL);
+	ck_assert_str_eq(why, reason);
+}
+
+START_TEST(rows_of_peers)
+{
+	struct peers_image im;
+	struct diw_stat_copy *c;
+	const char *why;
+
+	peers_image_fill(&im);
+	ck_assert_int_eq(diw_stat_copy(&im, sizeof im, &c, &why), 0);
+	ck_assert_uint_eq(c->qp[0].npeers, 2);
+	ck_assert_uint_eq(c->qp[0].all_peers, 20);
+	ck_assert_uint_eq(c->qp[0].peer[1].window, 1);
+	ck_assert_uint_eq(c->qp[0].peer[1].addr.reserved, 0);
+	diw_stat_copy_free(c);
+	im.slot[0].peers.n = 0xffffffff;        /* more rows than there are */
+	ck_assert_int_eq(diw_stat_copy(&im, sizeof im, &c, &why), 0);
+	ck_assert_uint_eq(c->qp[0].npeers, DIW_STAT_PEERS);
+	ck_assert_uint_eq(c->qp[0].peer[DIW_STAT_PEERS - 1].window, DIW_STAT_PEERS - 1);
+	diw_stat_copy_free(c);
+	im.slot[0].peers.seq = 1;               /* its writer is within */
+	ck_assert_int_eq(diw_stat_copy(&im, sizeof im, &c, &why), 0);
+	ck_assert_uint_eq(c->nqps, 1);
+	ck_assert_uint_eq(c->qp[0].npeers, 0);
+	diw_stat_copy_free(c);
+	im.head.peers++;
+	peers_refused(&im, "damaged: places");
+	im.head.peers = 0xffffffff;
+	peers_refused(&im, "damaged: number of peers");
+	im.head.peers = DIW_STAT_PEERS;
+	im.head.peers_off++;
+	peers_refused(&im, "damaged: places");
+	im.head.peers_off = 0xfffffff8;
+	peers_refused(&im, "damaged: places");
+	im.head.peers_off = 8;
+	peers_refused(&im, "damaged: places");
+}
+END_TEST
+
 /* Every length of a good page; nothing behind its end is touched, for there is nothing. */
 START_TEST(truncated)
 {
@@ -155,9 +225,12 @@ static void read_all(const struct diw_stat_copy *c)
 {
 	static volatile uint64_t sum;
 
-	for (uint32_t i = 0; i < c->nqps; i++)
+	for (uint32_t i = 0; i < c->nqps; i++) {
 		for (uint32_t v = 0; v < c->head.nvalues; v++)
 			sum = sum + *diw_stat_value(c, &c->qp[i], c->names[v]);
+		for (uint32_t v = 0; v < c->qp[i].npeers; v++)
+			sum = sum + c->qp[i].peer[v].window;
+	}
 	ck_assert_uint_le(c->nqps, c->head.used);
 	for (const char *s = c->head.program; *s; s++)
 		ck_assert(*s >= 0x20 && *s < 0x7f);
@@ -212,6 +285,7 @@ Suite *suite_stat_page(void)
 	tcase_add_test(tc, page_of_another_build);
 	tcase_add_test(tc, damaged_heads);
 	tcase_add_test(tc, damaged_names);
+	tcase_add_test(tc, rows_of_peers);
 	tcase_add_test(tc, truncated);
 	tcase_add_test(tc, fuzz);
 	suite_add_tcase(s, tc);

@@ -124,6 +124,25 @@ static void print_sockets(const struct view *v)
 	print_others(v);
 }
 
+static void print_peers(const struct diw_stat_qp *qp)
+{
+	char buf[DIW_ADDR_STRLEN];
+
+	for (uint32_t i = 0; i < qp->npeers; i++) {
+		const struct diw_stat_peer *p = &qp->peer[i];
+
+		printf("    %-9s %s: window %u, %u under way, round trip ", "peer", diw_addr_str(&p->addr, buf),
+		       p->window, p->flight);
+		if (p->srtt_ns)
+			printf("%.1f us", (double)p->srtt_ns / 1e3);
+		else
+			printf("not known");
+		printf(", %" PRIu64 " sent again\n", p->retransmits);
+	}
+	if (qp->all_peers > qp->npeers)
+		printf("    %-9s and %u more\n", "peer", qp->all_peers - qp->npeers);
+}
+
 static void print_qp(const struct view *v)
 {
 	char buf[DIW_ADDR_STRLEN];
@@ -147,6 +166,7 @@ static void print_qp(const struct view *v)
 	       " in reassembly, %s of their state\n", "now", view_get(v, "sq_pending"), view_get(v, "rq_posted"),
 	       view_get(v, "sources"), view_get(v, "reasm_open"), fmt_bytes(view_get(v, "memory"), buf));
 	printf("    %-9s %" PRIu64 "\n", "wake-ups", view_get(v, "wakeups"));
+	print_peers(v->qp);
 	print_others(v);
 }
 

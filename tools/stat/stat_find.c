@@ -14,7 +14,7 @@
 #include "tools/stat/stat.h"
 
 #define UNFINISHED_S 10
-#define MAX_PAGE (8u << 20)                          /* bytes; ours have one million */
+#define MAX_PAGE (8u << 20)                          /* bytes; ours have two million */
 
 static sigjmp_buf shrunk;
 

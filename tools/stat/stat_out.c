@@ -39,6 +39,25 @@ double stat_fill(const struct diw_stat_copy *c, const struct diw_stat_qp *qp, co
 
 /* ---- JSON ---- */
 
+static void peers_json(cJSON *o, const struct diw_stat_qp *qp)
+{
+	cJSON *rows = cJSON_AddArrayToObject(o, "peers"), *row;
+	char buf[DIW_ADDR_STRLEN];
+
+	for (uint32_t i = 0; i < qp->npeers; i++) {
+		const struct diw_stat_peer *p = &qp->peer[i];
+
+		row = cJSON_CreateObject();
+		cJSON_AddStringToObject(row, "address", diw_addr_str(&p->addr, buf));
+		json_add_count(row, "window", p->window);
+		json_add_count(row, "under_way", p->flight);
+		json_add_null_number(row, "srtt_us", p->srtt_ns > 0, (double)p->srtt_ns / 1e3);
+		json_add_count(row, "retransmits", p->retransmits);
+		cJSON_AddItemToArray(rows, row);
+	}
+	json_add_count(o, "all_peers", qp->all_peers);
+}
+
 static void qp_json(const struct stat_proc *p, const struct diw_stat_qp *qp, double now)
 {
 	const struct diw_stat_copy *c = p->copy;
@@ -65,6 +84,8 @@ static void qp_json(const struct stat_proc *p, const struct diw_stat_qp *qp, dou
 			part = cJSON_AddObjectToObject(o, "gauges");
 		json_add_count(part, c->names[i], qp->values[i]);
 	}
+	if (qp->id.type == DIW_QP_RD)
+		peers_json(o, qp);
 	json_print(o);
 }
 

@@ -231,4 +231,24 @@ kill $SELFPID 2> /dev/null
 background "$TMP/rc" $DIW perf lat --qp rc --op send --secs 600 --local
 rc_shown() { $STAT | grep -A1 ' to .* RC on ' | grep -q 'FPDUs of .*, [0-9.]* a burst'; }
 check "RC queue pairs: with the peer, and FPDUs" eventually 10 rc_shown
+kill "$PID"
+join "$PID" 5
+
+# The peers of an RD queue pair: a perf server and its client, each with the other in a row.
+background "$TMP/server" $DIW perf lat --qp rd --op send --wait --server --port 4802
+SERVER=$PID
+check "a perf server for RD" eventually 10 listening 4802
+background "$TMP/client" env DIWARP_IMPAIR=loss=10%,seed=3 \
+	$DIW perf lat --qp rd --op send --wait --connect 127.0.0.1 --port 4802 --secs 600
+CLIENT=$PID
+rd_rows() {
+	OUT=$($STAT $CLIENT --json) && holds '.type == "RD" and .all_peers == 1 and (.peers | length) == 1 and
+		.peers[0].window > 0 and .peers[0].srtt_us > 0 and .peers[0].retransmits > 0' &&
+		PEER=$(field '.peers[0].address') &&
+		OUT=$($STAT $SERVER --json) && [ "$(field .local)" = "$PEER" ] &&
+		[ "$(field '.peers[0].address')" = "$($STAT $CLIENT --json | jq -r .local)" ]
+}
+check "RD queue pairs: a row a peer, at both ends" eventually 10 rd_rows
+run "a person can read it" $STAT $CLIENT
+check "... the peer's row" says "peer +$PEER: window [1-9][0-9]*, [0-9]+ under way, round trip [0-9.]+ us, [1-9][0-9]* sent"
 end
