@@ -67,7 +67,7 @@ sed 's/uint32_t depth/uint64_t depth/' man/diw_cq.3 > "$TMP/wrong.3"
 expect 1 "a wrong prototype is found" cc_ "$TMP/synopsis.c"
 
 counters() { sed -n 's/^\tX(\([a-z0-9_]*\), .*/\1/p' base/counters.h; }
-described() { awk '/^\.Sh / { on = $2 == "COUNTERS" } on && /^What is a state/ { exit } on && /^\.It Li/ { print $3 }' "$1"; }
+described() { awk '/^\.Sh / { on = $2 == "COUNTERS" } on && /^Gauges are states/ { exit } on && /^\.It Li/ { print $3 }' "$1"; }
 check "diwarp.7 describes every counter" diff <(counters) <(described man/diwarp.7)
 sed '/^\.It Li rx_crc/d' man/diwarp.7 > "$TMP/less.7"
 expect 1 "one that is missing is found" diff <(counters) <(described "$TMP/less.7")
