@@ -117,7 +117,7 @@ judge_pair() {
 	grep -v -e '^ *-*$' -e GID "$TMP/client" | head -n 30 | sed 's/^/    client: /'
 }
 
-# one PROGRAM OPTION...: a program that talks to nobody.
+# one PROGRAM OPTION...: a program without a peer.
 one() { tools/clients run --personality "$PERSONALITY" "$@"; }
 
 # lists WHAT PROGRAM OPTIONS REGEX...: of what it prints.
@@ -197,7 +197,8 @@ refusals() {
 		mckey -l -m 239.192.71.5 -b "$A4"
 }
 
-# The page: a row for each program and its options, a column for each place and personality. What was not run is blank.
+# The page: a row for each program and its options, a column for each place and personality. Combinations that were
+# not run are blank.
 table() {
 	local version
 	version() { dpkg-deb -f "$CLIENTS/deb/$1"_*.deb Version; }
@@ -214,11 +215,11 @@ refused a run whose bytes did not go through queue pairs of diwarp. Debian's pac
 Linux $(uname -r | sed 's/-.*//').
 
 Both ends have the options that are named, and \`-d\` with the device and \`-p\` with a port. "veth" is between two network
-namespaces of one machine, MTU 1500; "lo" within one; "host" a program that talks to nobody. "ca" and "rnic" are the
-personalities ([diwarp(7)](../man/diwarp.7)). What was not run is blank.
+namespaces of one machine, MTU 1500; "lo" is within one namespace; "host" is a program without a peer. "ca" and "rnic" are the
+personalities ([diwarp(7)](../man/diwarp.7)). Combinations that were not run are blank.
 
 rping of these packages, \`-s -P\`, fails with clients that come at once (\`rdma_create_qp: Invalid argument\`), over any
-device: its thread for events overwrites the identifier of a request that its server has not taken. rdma-core 57 repairs it
+device: rping's thread for events overwrites the identifier of a request before its server has taken it. rdma-core 57 repairs it
 ("rping: wait for acknowledgement before processing subsequent CONNECT_REQUESTs").
 
 | program | options | lo, ca | lo, rnic | veth, ca | veth, rnic | host, ca | host, rnic |
