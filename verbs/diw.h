@@ -208,9 +208,9 @@ struct diw_mr_attr {
 };
 
 /* The members of a group register the same STag and tagged offsets, so that one Write-Record to the group writes into
- * the memory of each. A random STag is what keeps strangers out of a region. A chosen one can be guessed: the Q_Key
- * and attr.peer, whose address a stranger can forge, are all that protects the region. Give it no more access than
- * the group needs. One index has one region a device, whatever the keys.
+ * the memory of each. A random STag cannot be guessed; a chosen one can. Only the Q_Key and attr.peer, whose address
+ * others can forge, protect such a region: give it no more access than the group needs. A device has at most one region
+ * for an index, whatever the keys.
  * -EINVAL empty, wraps, unknown access, REMOTE_WRITE or GROUP_WRITE without LOCAL_WRITE, an STag that is not to be
  * chosen; -EEXIST the chosen STag's index is in use on this device; -ENOMEM. */
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
@@ -220,9 +220,8 @@ int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct di
  * bound to the region. */
 int diw_mr_dereg(struct diw_mr *mr);
 /* The region keeps its STag. From now on it has the attributes of ATTR, peer included, and the protection domain PD.
- * Open records on it are closed. -EINVAL as
- * above, a PD of another device, or another STag in ATTR than 0 and the region's own; -EBUSY while a memory window is
- * bound to it. */
+ * Open records on it are closed. -EINVAL as above, a PD of another device, or another STag in ATTR than 0 and the
+ * region's own; -EBUSY while a memory window is bound to it. */
 int diw_mr_rereg(struct diw_mr *mr, struct diw_pd *pd, const struct diw_mr_attr *attr);
 
 /* A memory window: an STag of its own for a part of a region, bound and unbound by work requests (DIW_WR_BIND_MW,
@@ -303,7 +302,8 @@ struct diw_wc {
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
 
 /* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns. While it is full, send requests
- * wait in their queue, records wait in their table, and arriving messages are refused and counted. */
+ * wait in their queue and records wait in their table. Messages that arrive wait (RC, RD), or are dropped and counted.
+ */
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
 /* Room for DEPTH completions at least from now on. -EINVAL also: more than that are there now. */
@@ -320,8 +320,8 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 
 /* The validity map of a completion: up to MAX ranges, ascending, disjoint, not adjacent; returns how many there are. */
 int diw_wc_ranges(const struct diw_wc *wc, struct diw_range *ranges, int max);
-/* Give the map back. A completion with nranges > 1 needs it; for others the call does nothing. Maps that are not
- * released count as records (max_records). Not to be called when the queue pair is gone: its maps are. */
+/* Give the map back. A completion with nranges > 1 needs this call; for others it does nothing. Maps that are not
+ * released count as records (max_records). Do not call it after the queue pair was destroyed: its maps are gone. */
 void diw_wc_release(struct diw_wc *wc);
 
 const char *diw_wc_status_str(int status);
@@ -334,8 +334,9 @@ const char *diw_fault_str(uint16_t fault);
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **channel);
 int diw_channel_destroy(struct diw_channel *channel);  /* -EBUSY while a completion queue uses it */
 int diw_channel_fd(const struct diw_channel *channel);
-/* The completion queue of the next event. -EAGAIN: none came within the timeout. -EINTR: a signal handler ran. A thread
- * that sleeps here costs one wake-up an event; in poll(2) on the descriptor it costs the progress thread's as well. */
+/* The completion queue of the next event. -EAGAIN: none came within the timeout. -EINTR: a signal handler ran. An event
+ * costs one wake-up if a thread sleeps in this call, and a wake-up of the progress thread, too, if a thread sleeps in
+ * poll(2) on the descriptor. */
 int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t timeout_ns);
 /* Raise one event at the next completion; with SOLICITED_ONLY, at the next that is solicited or failed. A completion
  * that came between the last poll and this call counts: no completion is missed. */
@@ -371,13 +372,14 @@ struct diw_qp_dgram_attr {
 	uint64_t reserved[4];        /* 0 */
 };
 struct diw_qp_rc_attr {
-	int64_t rnr_timeout_ns;      /* a message waits so long for a receive, and the stream with it; then the
+	int64_t rnr_timeout_ns;      /* how long a message, and the stream behind it, waits for a receive; then the
 	                              * connection ends by a Terminate. 0: at once. A message that waits for room in the
 	                              * completion queue has no limit */
 	bool packed;                 /* every FPDU fits a TCP segment (RFC 5044 section 5.1) */
 	bool confirm;                /* a signalled request completes when the peer has placed it and all before it, as
-	                              * on InfiniBand. With a peer that is no diwarp and ORD 0, or without `confirm`, it
-	                              * completes when TCP has taken it (RFC 5040 section 5.1 promises no more) */
+	                              * on InfiniBand. Without `confirm`, or with ORD 0 and a peer that does not use
+	                              * this library, it completes when TCP has taken it (RFC 5040 section 5.1 promises
+	                              * no more) */
 	bool early;                  /* requests may be posted in state IDLE, and immediates and atomics before the
 	                              * peer has said that it takes them: all wait for the connection */
 	bool keep_recvs;             /* a stream that ends without a fault flushes send requests only; receives stay
@@ -385,8 +387,8 @@ struct diw_qp_rc_attr {
 	uint64_t reserved[4];        /* 0 */
 };
 struct diw_qp_rd_attr {
-	enum diw_rd_error error;     /* a request that its destination refuses, or does not answer, fails and with it
-	                              * those to that destination; or ends the queue pair: state ERROR */
+	enum diw_rd_error error;     /* of a request that its destination refuses or does not answer. PEER: it fails,
+	                              * and so do the requests to that destination that had begun. QP: state ERROR */
 	uint64_t reserved[4];        /* 0 */
 };
 struct diw_qp_attr {
@@ -419,12 +421,11 @@ struct diw_qp_attr {
 		   .reasm_timeout_ns = 100000000, .max_sources = 16384, .max_records = 16384 }, \
 	.rc = { .rnr_timeout_ns = 5000000000 }, \
 }
-/* UD, UC: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
+/* UD, UC, RD: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
  * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
-/* Of this call, diw_abort(), diw_qp_reset(), diw_leave() and diw_disconnect() docs/concepts.md has a table. Requests
- * that were not executed vanish. Completions that are in a completion queue stay, without maps. RC: the stream is
- * reset. */
+/* Requests that were not executed vanish. Completions that are in a completion queue stay, without maps. RC: the stream
+ * is reset. docs/concepts.md compares this call with diw_abort(), diw_qp_reset(), diw_leave() and diw_disconnect(). */
 int diw_qp_destroy(struct diw_qp *qp);
 
 /* The states of the stream (RFC 5040 section 5), with the names of the iWARP verbs. UD, UC and RD are in RTS from their
@@ -442,15 +443,17 @@ const char *diw_qp_state_str(int state);
 /* UC: requests go to PEER and segments of other sources are dropped, from now on. All state of the peer before it is
  * gone. LOCAL: the source address of a queue pair with any_addr; NULL: the address that the peer sends to. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local);
-/* UD: receive also the Sends and Write-Records to (GROUP, DIW_GROUP_PORT), a multicast address, that reach the device's
- * interface and carry the queue pair's Q_Key; from this host, and this queue pair, too. Attached twice to the same
- * group it is attached once; destroying detaches. Their source is the queue pair that sent them. -EINVAL no group, not
- * UD; -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or DIW_MAX_GROUPS;
- * -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
+/* UD: receive also Sends and Write-Records to the multicast address GROUP and DIW_GROUP_PORT, if they reach the
+ * device's interface and carry the queue pair's Q_Key. They may come from this host and this queue pair, too. Their
+ * source is the queue pair that sent them. A second call for the same group has no effect; destroying the queue pair
+ * detaches it.
+ * -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or
+ * DIW_MAX_GROUPS; -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
-/* The queue pair is as it was made, with its address and its groups. Requests vanish without completions, and so does
- * all state of peers. RC: the stream is reset, and the state is IDLE. -EBUSY: RC in state CONNECTING. */
+/* Puts the queue pair into the state after its creation; it keeps its address and its groups. Requests vanish without
+ * completions, and so does all state of peers. RC: the stream is reset, and the state is IDLE. -EBUSY: RC in state
+ * CONNECTING. */
 int diw_qp_reset(struct diw_qp *qp);
 /* State ERROR at once: requests are flushed. RC: the stream, or the attempt to connect, is reset. UD, UC and RD:
  * segments that arrive are dropped. */
@@ -475,14 +478,15 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
 /* Change the impairment; NULL or "" ends it. -EINVAL: ERR, which may be NULL, has a text that says why. */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
-/* Faults never tear a UD queue pair down: the newest 64 are kept here. On RC (4) the last one says why it ended. */
+/* Faults never tear a UD queue pair down: the newest 64 are kept here. An RC queue pair keeps 4, and the last one says
+ * why the connection ended. */
 struct diw_qp_error {
 	uint16_t fault;              /* what went wrong (diw_fault_str()); 0: errnum says it */
 	bool remote;                 /* the peer reported it, of a message of this queue pair */
 	int errnum;                  /* why the kernel refused to send to `peer`: ENETUNREACH, EPERM, ... With `remote`:
-	                              * an ICMP message said so of what was sent: ECONNREFUSED (no socket has that
-	                              * port), EHOSTUNREACH, ... A hint, since any host can send one. At most ten a
-	                              * second are told */
+	                              * the error of an ICMP message about a datagram that was sent: ECONNREFUSED (no
+	                              * socket has that port), EHOSTUNREACH, ... This is a hint, since any host can send
+	                              * ICMP. At most ten such entries a second */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;
 };
@@ -510,12 +514,13 @@ struct diw_sge { void *addr; uint32_t length; uint32_t stag; };
 
 enum diw_wr_opcode {
 	DIW_WR_SEND,
-	DIW_WR_WRITE,                /* UC: no record; with an immediate it consumes a receive, only if complete.
-	                              * RC, RD */
+	DIW_WR_WRITE,                /* UC, RC, RD: no record; with an immediate it consumes a receive, on UC only if it
+	                              * came whole */
 	DIW_WR_WRITE_RECORD,         /* UD, RD */
 	DIW_WR_READ,                 /* UD, RC, RD; the entries are the sink */
 	DIW_WR_FETCH_ADD,            /* RC, RD: adds compare_add to 8 aligned bytes; the entry receives the old value */
-	DIW_WR_CMP_SWAP,             /* RC, RD: 8 aligned bytes become swap if they are compare_add; likewise */
+	DIW_WR_CMP_SWAP,             /* RC, RD: 8 aligned bytes become swap if they are compare_add; the entry receives
+	                              * the old value */
 	/* RC only */
 	DIW_WR_LOCAL_INV,            /* ends the use of inv_stag, a region's or a type 2 window's */
 	DIW_WR_BIND_MW,

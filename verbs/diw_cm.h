@@ -37,8 +37,8 @@ enum diw_rtr {
 /* Of diw_connect() alone. */
 struct diw_connect_attr {
 	struct diw_addr local;       /* ip zero: the kernel chooses; port 0 likewise */
-	int64_t refused_ns;          /* a host that refuses is asked again for so long: it may be about to listen */
-	uint16_t other_port;         /* tried where DST's port is refused, or its stream ends before the first byte of a
+	int64_t refused_ns;          /* how long a host that refuses is tried again: it may be about to listen */
+	uint16_t other_port;         /* is tried if DST's port is refused, or its stream ends before the first byte of a
 	                              * reply; 0: none */
 	uint8_t revision;            /* of MPA: 2 (RFC 6581), 1 (RFC 5044), 0 (RDMA Consortium) */
 	bool self;                   /* the queue pair is its own peer; DST is an address of this host, of any port */
@@ -47,16 +47,16 @@ struct diw_connect_attr {
 struct diw_conn_attr {
 	size_t size;                 /* of this struct: DIW_CONN_ATTR_INIT sets it */
 	const void *data;            /* private data */
-	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2. Beyond 239 bytes the word of
-	                              * RFC 7306 does not fit behind it, as with `plain` */
-	uint16_t ird, ord;           /* Reads and atomics at a time, of the peer's and of ours; at most DIW_MAX_IRD */
+	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2. Beyond 239 bytes there is no
+	                              * room for the announcement of RFC 7306, as if `plain` was set */
+	uint16_t ird, ord;           /* Reads and atomics at a time: of the peer, of this end; at most DIW_MAX_IRD */
 	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
 	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
-	bool plain;                  /* no word of immediates and atomics (RFC 7306) in the private data */
+	bool plain;                  /* do not announce immediates and atomics (RFC 7306) in the private data */
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
 	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
-	unsigned keepalive_s;        /* a silent peer is asked after so many seconds, and given up after thrice that; 0:
-	                              * never */
+	unsigned keepalive_s;        /* a peer that is silent for this many seconds is probed, and given up after three
+	                              * times that; 0: never */
 	int64_t timeout_ns;          /* until established; > 0 */
 	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
 	                              * one host cubic if it may be chosen */
@@ -114,8 +114,8 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 struct diw_listener_info {
 	struct diw_addr local;
 	uint32_t halfopen, waiting;
-	uint64_t requests, refused, timeouts, malformed;  /* requests that came; that
-	                              * exceeded the backlog; that were too slow; that were no MPA request */
+	uint64_t requests, refused, timeouts, malformed;  /* counts of requests that came, that
+	                              * exceeded the backlog, that were too slow, and that were no MPA request */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
 /* Requests that diw_cm_get() has not returned are reset. The others can still be accepted or rejected. */

@@ -37,8 +37,8 @@ int diw_qp_confirm(struct diw_qp *qp, bool confirm);
  * without a limit. TIMER_NS: how long a retry of the peer takes here; 0: the peer's limit is ignored. Both hold if both
  * ends take RFC 7306. A message that exceeds its limit ends the connection with the fault DDP 0x1202. -EINVAL */
 int diw_qp_set_rnr(struct diw_qp *qp, unsigned retry, int64_t timer_ns);
-/* RC with rc.keep_recvs: a stream that ended without a fault flushes its send requests, with those posted meanwhile,
- * RETRY_NS later, as an adapter does that retries first. 0, the default: at once. -EINVAL */
+/* RC with rc.keep_recvs: when the stream has ended without a fault, send requests are flushed RETRY_NS later, requests
+ * that were posted meanwhile included. An adapter spends this time with retries. 0, the default: at once. -EINVAL */
 int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns);
 /* HOLD: send requests that have not begun wait until a call with HOLD false. They may be posted meanwhile. */
 int diw_qp_hold(struct diw_qp *qp, bool hold);
