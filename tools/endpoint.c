@@ -63,7 +63,7 @@ int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
 	attr->send_cq = attr->recv_cq = e->cq;
 	attr->dgram.qkey = TOOL_QKEY;
 	if (impair && attr->type == DIW_QP_RC)
-		return tool_usage("--impair: it is for datagrams (--qp ud, --qp uc); RC is TCP's");
+		return tool_usage("--impair is for datagrams, not for --qp rc");
 	if (impair)
 		attr->impair = "";
 	rc = diw_qp_create(e->pd, attr, &e->qp);

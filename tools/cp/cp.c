@@ -454,11 +454,11 @@ const struct tool_cmd cmd_cp = {
 		"      --receivers N    with --group: begin when so many have joined (default: soon after the first)\n"
 		"      --rate SIZE      with --group: bytes a second at most\n"
 		"      --dev NAME       with --group: the device (default: that of the route to the group)\n"
-		"      --once           once only: holes are filled with zeros, and the validity map is shown\n"
+		"      --once           send once: holes are filled with zeros, and the validity map is shown\n"
 		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
 		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --impair SPEC    impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
-		"      --port N         of the receiver (default 4791)\n"
+		"      --port N         port of the receiver (default 4791)\n"
 		"      --json           one JSON object\n"
 		"Exit status 1 when the file did not arrive whole, with --group at each that joined.\n",
 };

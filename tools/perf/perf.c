@@ -161,14 +161,14 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 		p->nsizes = 1;
 	}
 	if (perf_has_qp(p, PERF_UC) && has_op(p, PERF_READ))
-		return tool_usage("--op read: not on uc");
+		return tool_usage("--op read cannot be combined with --qp uc");
 	if ((perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC)) &&
 	    (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
-		return tool_usage("--op fetch-add, cmp-swap: on rc and rd alone");
+		return tool_usage("--op fetch-add and cmp-swap need --qp rc or rd");
 	if (!rc && (p->base.no_crc || p->base.markers))
-		return tool_usage("--no-crc, --markers: without --qp rc");
+		return tool_usage("--no-crc and --markers need --qp rc");
 	if (rc && p->side.impair)
-		return tool_usage("--impair: not on rc");
+		return tool_usage("--impair cannot be combined with --qp rc");
 	for (int i = 0; i < p->nsizes; i++)
 		if (dgram && has_op(p, PERF_SEND) && p->sizes[i] > DIW_MAX_SEND)
 			return tool_usage("--size: a send has at most 16m bytes, not %llu",
@@ -205,11 +205,11 @@ const struct tool_cmd cmd_perf = {
 		"      --local             both ends here, each on a core of its own\n"
 		"      --server            the other end, for one client after another\n"
 		"      --connect HOST      the server's host\n"
-		"      --qp LIST           of ud, uc, rc, rc-confirm (completions say that the peer has placed\n"
-		"                          the data) and the baselines (default ud); rc beside others:\n"
-		"                          the ratio to it\n"
-		"      --op LIST           of send, write, read (default send); a write on ud is a Write-Record;\n"
-		"                          on rc also fetch-add, cmp-swap\n"
+		"      --qp LIST           of ud, uc, rd, rc, rc-confirm (completions say that the peer has placed\n"
+		"                          the data) and the baselines (default ud); with rc and others, the\n"
+		"                          others' rows have the ratio to rc\n"
+		"      --op LIST           of send, write, read (default send); a write on ud and rd is a\n"
+		"                          Write-Record; on rc and rd also fetch-add, cmp-swap\n"
 		"      --size LIST         of bytes, like 64,1k,512k (default 512k; lat and rate 64)\n"
 		"      --secs N            time of a case, in five rounds (default 1)\n"
 		"      --depth N           send requests outstanding (default 64; rate 256)\n"
@@ -226,7 +226,7 @@ const struct tool_cmd cmd_perf = {
 		"         multicast group, a broadcast address, or, to compare, one receiver's\n"
 		"      --receivers LIST    how many, like 1,2,4,8,16: a row each (default 1)\n"
 		"      --op OP             send or write: Write-Record (default write)\n"
-		"      --bind ADDR         waits there for receivers elsewhere, in place of children of its own\n"
-		"      --join HOST         is such a receiver\n"
+		"      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"
+		"      --join HOST         is a receiver, and joins the sender on HOST\n"
 		"      --size N (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n",
 };

@@ -178,7 +178,7 @@ static int group_options_of(struct group_plan *p, int argc, char **argv)
 	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1)
 		rc = group_option(p, opt, argv);
 	if (!rc && argc - optind != (p->host ? 0 : 1))
-		rc = tool_usage(p->host ? "--join: no ADDRESS" : "group: one ADDRESS is needed");
+		rc = tool_usage(p->host ? "--join takes no ADDRESS" : "group: one ADDRESS is needed");
 	if (!rc && !p->host)
 		rc = opt_host(argv[optind], p->port, &p->to);
 	if (!rc && !p->host && group_is_multicast(&p->to))

@@ -175,12 +175,12 @@ static int run_command(int argc, char **argv)
 	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
 		return tool_usage("--personality: '%s' is neither ca nor rnic", who);
 	if (sockets && (who || dev))
-		return tool_usage("--sockets is for programs with sockets, %s for those of libibverbs",
+		return tool_usage("--sockets is for programs that use sockets, %s for programs that use libibverbs",
 				  who ? "--personality" : "--dev");
 	if (mpi && (who || dev || sockets || only_check))
-		return tool_usage("--mpi stands alone: leave the other options out");
+		return tool_usage("--mpi cannot be combined with other options");
 	if (only_check && dev)
-		return tool_usage("--check runs no program: leave --dev out");
+		return tool_usage("--check cannot be combined with --dev: it runs no program");
 	if (optind == argc)
 		return tool_usage("PROGRAM is missing");
 	if (only_check && optind + 1 < argc)

@@ -320,7 +320,7 @@ static int stat_run(int argc, char **argv)
 		}
 	}
 	if (!rc && every && format == PROMETHEUS)
-		rc = tool_usage("--prometheus: once only; the scraper repeats it");
+		rc = tool_usage("--prometheus cannot be combined with --watch: the scraper repeats the request");
 	if (rc)
 		return rc;
 	if (every)
@@ -333,7 +333,7 @@ static int stat_run(int argc, char **argv)
 const struct tool_cmd cmd_stat = {
 	.name = "stat", .run = stat_run, .args = "[PID] [--watch [SECS]] [--json | --prometheus]",
 	.brief = "Shows counters of running processes that use diwarp: those of this user, or for root all",
-	.help = "      --watch [SECS]  again every SECS seconds (default 1), with rates; a PID goes before it\n"
+	.help = "      --watch [SECS]  repeats every SECS seconds (default 1), with rates; a PID stands before it\n"
 		"      --json          one JSON object a queue pair\n"
 		"      --prometheus    the text format that Prometheus scrapes\n"
 		"Exit status 1 when there is nothing to show, or a page is damaged or of a dead process.\n",
