@@ -317,10 +317,8 @@ static struct diw_dev *dev_of(const struct diw_member *m)
 
 static void peers_write(struct diw_stat_peers *p, const struct diw_link *l)
 {
-	uint64_t seq = atomic_load_explicit(&p->seq, memory_order_relaxed);
+	uint64_t seq = atomic_fetch_add_explicit(&p->seq, 1, memory_order_acquire);   /* no row is written before */
 
-	atomic_store_explicit(&p->seq, seq + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
 	p->n = l->ops->peers(l, p->row, DIW_STAT_PEERS, &p->all);
 	atomic_store_explicit(&p->seq, seq + 2, memory_order_release);
 }
