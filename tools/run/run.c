@@ -155,7 +155,7 @@ static int run_command(int argc, char **argv)
 		{ "sockets", optional_argument, NULL, 's' }, { "dev", no_argument, NULL, 'd' },
 		{ "mpi", no_argument, NULL, 'm' }, { 0 },
 	};
-	const char *who = NULL, *streams = NULL, *env;
+	const char *personality = NULL, *streams = NULL, *env;
 	char dir[PATH_MAX] = "";
 	bool only_check = false, sockets = false, dev = false, mpi = false;
 	int opt, rc;
@@ -170,14 +170,14 @@ static int run_command(int argc, char **argv)
 		streams = opt == 's' ? optarg : streams;
 		dev |= opt == 'd';
 		mpi |= opt == 'm';
-		who = opt == 'p' ? optarg : who;
+		personality = opt == 'p' ? optarg : personality;
 	}
-	if (who && strcmp(who, "ca") != 0 && strcmp(who, "rnic") != 0)
-		return tool_usage("--personality: '%s' is neither ca nor rnic", who);
-	if (sockets && (who || dev))
+	if (personality && strcmp(personality, "ca") != 0 && strcmp(personality, "rnic") != 0)
+		return tool_usage("--personality: '%s' is neither ca nor rnic", personality);
+	if (sockets && (personality || dev))
 		return tool_usage("--sockets is for programs that use sockets, %s for programs that use libibverbs",
-				  who ? "--personality" : "--dev");
-	if (mpi && (who || dev || sockets || only_check))
+				  personality ? "--personality" : "--dev");
+	if (mpi && (personality || dev || sockets || only_check))
 		return tool_usage("--mpi cannot be combined with other options");
 	if (only_check && dev)
 		return tool_usage("--check cannot be combined with --dev: it runs no program");
@@ -194,7 +194,7 @@ static int run_command(int argc, char **argv)
 		return tool_failed("out of memory");
 	if (sockets || mpi)
 		return start_program(argv + optind);
-	if (!run_use_libdir(dir) || (who && setenv("DIWARP_PERSONALITY", who, 1)))
+	if (!run_use_libdir(dir) || (personality && setenv("DIWARP_PERSONALITY", personality, 1)))
 		return tool_failed("out of memory");
 	env = getenv("DIWARP_PERSONALITY");
 	if (dev && run_make_dev(env && strcmp(env, "rnic") == 0) != TOOL_OK)
