@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An address is the one form in which every layer knows a peer. A destination is an address and how packets travel to
- * it. verbs/diw.h, which must stand alone, holds the same definitions.
+ * Addresses and destinations. An address is the form in which every layer identifies a peer. A destination is an
+ * address, a traffic class and a hop limit. verbs/diw.h includes no other header of the tree, so it repeats these two
+ * definitions.
  */
 #ifndef DIW_BASE_ADDR_H
 #define DIW_BASE_ADDR_H
@@ -16,14 +17,14 @@
 #define DIW_ADDR_DEFINED
 struct diw_addr {
 	uint8_t ip[16];              /* an IPv4 address is v4-mapped */
-	uint32_t scope;              /* of a link-local address: the index of its interface; else 0 */
+	uint32_t scope;              /* interface index of a link-local address; else 0 */
 	uint16_t port;               /* host byte order */
 	uint16_t reserved;           /* 0 */
 };
 struct diw_dest {
 	struct diw_addr addr;
-	uint8_t tclass;              /* traffic class (IPv4: TOS); 0: the system's */
-	uint8_t hop_limit;           /* hop limit (IPv4: TTL); 0: the system's */
+	uint8_t tclass;              /* traffic class (IPv4: TOS); 0: the system's default */
+	uint8_t hop_limit;           /* hop limit (IPv4: TTL); 0: the system's default */
 	uint16_t reserved;           /* 0 */
 };
 #endif
@@ -70,7 +71,7 @@ const char *diw_addr_ip_str(const struct diw_addr *a, char *buf);    /* without 
 bool diw_addr_is_multicast(const struct diw_addr *a);  /* also the limited broadcast address */
 bool diw_addr_same_host(const struct diw_addr *a, const struct diw_addr *b);
 
-/* Both directions normalise: a v4-mapped address is an AF_INET sockaddr, only link-local addresses have a scope. */
+/* Both functions normalise: a v4-mapped address is an AF_INET sockaddr, and only link-local addresses have a scope. */
 void diw_addr_from_sockaddr(struct diw_addr *a, const struct sockaddr *sa);
 socklen_t diw_addr_to_sockaddr(const struct diw_addr *a, struct sockaddr_storage *ss);
 

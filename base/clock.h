@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <time.h>
 
-#define DIW_NEVER UINT64_MAX         /* a deadline that does not come */
+#define DIW_NEVER UINT64_MAX         /* a deadline that never passes */
 #define DIW_US 1000ull
 #define DIW_MS 1000000ull
 #define DIW_S 1000000000ull
 
-/* Only public calls, the progress thread and tools read it; everything below takes `now`. */
+/* Only public calls, the progress thread and tools call this function; the other code has the parameter `now`. */
 static inline uint64_t diw_clock_ns(void)
 {
 	struct timespec ts;
@@ -20,7 +20,7 @@ static inline uint64_t diw_clock_ns(void)
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Nanoseconds since 1970, for what another process reads. */
+/* Nanoseconds since 1970, for values that another process reads. */
 static inline uint64_t diw_clock_realtime_ns(void)
 {
 	struct timespec ts;

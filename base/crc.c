@@ -7,9 +7,9 @@
 #include <isa-l/crc.h>
 
 /*
- * ISA-L 2.30 computes CRCs in 512-bit registers where the CPU has AVX-512, and returns with their upper halves in use.
- * Each SSE instruction then depends on the old upper half of its destination register and is several times slower,
- * until vzeroupper clears the upper halves (Intel 64 and IA-32 Optimization Reference Manual, "Mixing AVX Code with SSE
+ * ISA-L 2.30 computes CRCs in 512-bit registers on a CPU with AVX-512, and leaves their upper halves in use. Each SSE
+ * instruction then depends on the old upper half of its destination register, and is several times slower until
+ * vzeroupper clears the upper halves (Intel 64 and IA-32 Optimization Reference Manual, "Mixing AVX Code with SSE
  * Code").
  */
 static inline void crc_clear_upper_halves(void)
@@ -45,7 +45,7 @@ const char *diw_crc_engine(void)
 #include <pthread.h>
 #include <zlib.h>
 
-/* zlib has no CRC-32C: a table a byte position, eight bytes a step. */
+/* CRC-32C without ISA-L: zlib has none. One table for each of eight byte positions, eight bytes a step. */
 static uint32_t table[8][256];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 

@@ -6,9 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* zlib's crc32(): start with 0, feed pieces in order. ISA-L computes it where the build found ISA-L, else zlib. */
+/* The CRC-32 of zlib's crc32(). Start with 0 and pass the pieces in order. ISA-L computes it if the build found ISA-L,
+ * else zlib. */
 uint32_t diw_crc32(uint32_t crc, const void *buf, size_t len);
-/* CRC-32C (RFC 5044 section 4.4), to be sent low-order byte first: start with 0, feed pieces in order. */
+/* CRC-32C (RFC 5044 section 4.4), which the wire carries low-order byte first. Start with 0 and pass the pieces in
+ * order. */
 uint32_t diw_crc32c(uint32_t crc, const void *buf, size_t len);
 const char *diw_crc_engine(void);              /* "isal" or "zlib" */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a peer can do wrong, as one 16-bit number: Terminate layer << 12 | error type << 8 | error code (RFC 5040
- * section 4.8, RFC 5041 section 7). Layer F is ours: such faults are counted and never reported to the peer.
+ * Faults of peers. A fault is a 16-bit number: Terminate layer << 12 | error type << 8 | error code (RFC 5040 section
+ * 4.8, RFC 5041 section 7). Layer F is diwarp's own: its faults are counted and never reported to the peer.
  */
 #ifndef DIW_BASE_FAULT_H
 #define DIW_BASE_FAULT_H
@@ -67,9 +67,9 @@ enum diw_fault {
 
 static inline int diw_fault_is_local(uint16_t fault) { return fault >> 12 == 0xf; }
 
-/* The name of its counter; NULL when there is no such fault. */
+/* The name of the fault's counter; NULL for a number that is no fault. */
 const char *diw_fault_counter(uint16_t fault);
-/* The counter of that name, + 1. */
+/* Adds 1 to the fault's counter. */
 void diw_fault_count(struct diw_counters *c, uint16_t fault);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The GUID of a device. */
+/* The GUID of a device, made from its interface. */
 #include "base/ident.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static uint64_t fnv(uint64_t h, const void *data, size_t len)
 	return h;
 }
 
-/* EUI-64 of the interface's hardware address, as RoCE devices have it. */
+/* The EUI-64 of the interface's hardware address, as RoCE devices have it. */
 static bool guid_from_mac(const char *ifname, uint8_t guid[8])
 {
 	struct ifreq ifr = { 0 };
@@ -45,7 +45,8 @@ static bool guid_from_mac(const char *ifname, uint8_t guid[8])
 	return true;
 }
 
-/* Interfaces without one (lo) exist in every network namespace of every host: a name is theirs by these two. */
+/* For interfaces without a hardware address. `lo` exists in every network namespace of every host, so the GUID is a
+ * hash of the name, the boot id and the namespace. */
 static void guid_from_place(const char *ifname, uint8_t guid[8])
 {
 	uint64_t h = fnv(0xcbf29ce484222325u, ifname, strlen(ifname));

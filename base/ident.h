@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a device says that it is, in the calls of libibverbs (verbs/of) and in the files of `diw run --dev` (tools). */
+/* The identity of a device: GUID, LID, partition key. The calls of libibverbs (verbs/of) and the files of `diw run
+ * --dev` (tools) show it. */
 #ifndef DIW_BASE_IDENT_H
 #define DIW_BASE_IDENT_H
 
@@ -16,15 +17,15 @@
 enum {
 	DIW_PORT_CM = 1 << 16,               /* bits of InfiniBand's PortInfo:CapabilityMask */
 	DIW_PORT_IP_GIDS = 1 << 26,
-	DIW_LID_AT = 14,                     /* in the 16 bytes of an address */
-	DIW_PKEY = 0xffff,                   /* the one partition: the default one, full member */
+	DIW_LID_AT = 14,                     /* position of the LID in the 16 bytes of an address */
+	DIW_PKEY = 0xffff,                   /* the only partition: the default one, full member */
 };
 
-/* The node's GUID: the EUI-64 of the interface's hardware address, or a number that is this interface's alone. */
+/* The node's GUID: the EUI-64 of the interface's hardware address, or else a number that no other interface has. */
 void diw_ident_guid(const char *ifname, uint8_t guid[8]);
 
-/* Programs that were written for InfiniBand tell each other LIDs alone. A LID is the last two bytes of an address,
- * whose other bytes both ends have in common: it reaches any host of the same network, if that is a /16 or smaller. */
+/* Programs that were written for InfiniBand exchange LIDs only. A LID is the last two bytes of an address. Both ends
+ * have the other bytes in common, so a LID names any host of the same network if that is a /16 or smaller. */
 static inline uint16_t diw_ident_lid(const struct diw_addr *a)
 {
 	return diw_get16(a->ip + DIW_LID_AT);

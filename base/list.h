@@ -21,7 +21,7 @@ static inline void diw_list_add_tail(struct diw_list *head, struct diw_list *n)
 	head->prev = n;
 }
 
-/* Harmless on an unlinked node. */
+/* Does nothing on an unlinked node. */
 static inline void diw_list_del(struct diw_list *n)
 {
 	n->next->prev = n->prev;
@@ -31,7 +31,7 @@ static inline void diw_list_del(struct diw_list *n)
 
 static inline struct diw_list *diw_list_first(const struct diw_list *head)
 {
-	/* That a node has been taken out before it was freed is more than the analyzer follows. */
+	/* The analyzer does not see that every node is unlinked before it is freed. */
 	return head->next == head ? NULL : head->next;  /* NOLINT(clang-analyzer-unix.Malloc) */
 }
 

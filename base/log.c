@@ -19,24 +19,24 @@
 
 #include "base/path.h"
 
-#define LINE 512                     /* no more than PIPE_BUF: a pipe takes a line whole or not */
+#define LINE 512                     /* not above PIPE_BUF, so that a pipe takes a line whole or not at all */
 #define LINES_A_SECOND 10u
 
 atomic_int diw_log_level = DIW_LOG_UNREAD;
 
 static struct diw_log_how how = { .name = "diwarp", .level = DIW_LOG_TELL, .call = syscall };
-static struct stat stderr_then;      /* what descriptor 2 was when the library was loaded */
+static struct stat stderr_then;      /* the file of descriptor 2 when the library was loaded */
 static bool stderr_there;
 
-/* ---- Where a line goes ---- */
+/* ---- The destination of a line ---- */
 
-/* Before other constructors, which may have something to say. */
+/* Runs before other constructors, since these may log. */
 __attribute__((constructor(101))) static void stderr_remember(void)
 {
 	stderr_there = stderr_there || fstat(STDERR_FILENO, &stderr_then) == 0;
 }
 
-/* A line among what a peer reads there would be a fault of its protocol. */
+/* A log line must not get into a connection: the peer would read it as data of its protocol. */
 static bool is_network(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -45,8 +45,8 @@ static bool is_network(int fd)
 	return how.call(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
 }
 
-/* A program may have closed it, and opened a file or a socket of its own that got the number. Data may be appended to a
- * file, too, so only the file that was there at first is a log. */
+/* The program may have closed descriptor 2, and another file or socket may have its number. So a line goes only to the
+ * file that descriptor 2 was when the library was loaded. */
 static bool stderr_is_a_log(void)
 {
 	int flags = (int)how.call(SYS_fcntl, STDERR_FILENO, F_GETFL);
@@ -57,8 +57,8 @@ static bool stderr_is_a_log(void)
 	       !(S_ISSOCK(now.st_mode) && is_network(STDERR_FILENO));
 }
 
-/* An ordinary file of the user's own, to which no other user has made a link: opened for each line, so that no
- * descriptor of the program is ever taken for it. */
+/* Opens an ordinary file that the user owns and that has no second link. The file is opened for each line, so the
+ * program never finds a descriptor of the log. */
 static int log_open(const char *path)
 {
 	char name[PATH_MAX];
@@ -76,7 +76,7 @@ static int log_open(const char *path)
 	return fd;
 }
 
-/* The kernel ends a program that makes a file larger than it may. */
+/* The kernel ends a program that exceeds RLIMIT_FSIZE (SIGXFSZ). So the function checks the limit first. */
 static bool file_has_room(int fd, size_t len)
 {
 	struct rlimit l;
@@ -87,7 +87,8 @@ static bool file_has_room(int fd, size_t len)
 	return l.rlim_cur == RLIM_INFINITY || (uint64_t)st.st_size + len <= l.rlim_cur;
 }
 
-/* Not when it would block. A pipe without a reader must not end the program, so its signal is not delivered. */
+/* Drops the line if the write would block. SIGPIPE is blocked meanwhile: a pipe without a reader must not end the
+ * program. */
 static void line_write(int fd, const char *line, size_t len)
 {
 	const struct timespec at_once = { 0 };
@@ -149,7 +150,8 @@ static int level_now(void)
 
 /* ---- Lines ---- */
 
-/* What a program's text or a peer's holds must not be obeyed by a terminal, or begin a line of its own. */
+/* Replaces control characters. Text of a peer or of the program must not control a terminal, and must not begin a line
+ * of its own. */
 static void line_sanitize(char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -175,7 +177,7 @@ static size_t addf(char *line, size_t n, const char *fmt, ...)
 	return n;
 }
 
-/* A file is read later: its lines have the time, seconds since 1970. */
+/* A line in a file begins with the time, in seconds since 1970. A line on stderr has no time. */
 static void log_message(int level, const char *err, const char *fmt, va_list ap)
 {
 	static const char *const names[] = { "", "error: ", "warn: ", "info: ", "debug: " };

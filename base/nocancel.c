@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The libraries' system calls, which are no cancellation points, and those that are (nocancel.h). */
+/* System calls of the libraries: twins, which are no cancellation points, and waits, which are (nocancel.h). */
 #include "base/nocancel.h"
 
 #include <dirent.h>
@@ -36,10 +36,10 @@ int diw_wait_sem(sem_t *sem, const struct timespec *monotonic)
 	return monotonic ? sem_clockwait(sem, CLOCK_MONOTONIC, monotonic) : sem_wait(sem);
 }
 
-/* The C library knows no futex(2): the system call itself may be cancelled at any time, and there is nothing in it that
- * could be left behind. pthread_cancel() sends a thread that may be cancelled at any time a signal. glibc up to 2.36
- * cancels by a signal that comes late even where cancellation is disabled; its own cancellation points wait for one
- * that is on its way before they return, which pthread_setcanceltype() does not. */
+/* glibc has no futex(2), so the thread's cancellation becomes asynchronous for this system call alone: nothing in it
+ * can be left behind. pthread_cancel() sends such a thread a signal. In glibc up to 2.36 this signal may arrive when
+ * cancellation is disabled again. The cancellation points of glibc wait for a signal that is on its way before they
+ * return; pthread_setcanceltype() does not. */
 int diw_wait_futex(atomic_uint *word, unsigned seen, const struct timespec *timeout)
 {
 	int type, rc, err;
@@ -53,7 +53,7 @@ int diw_wait_futex(atomic_uint *word, unsigned seen, const struct timespec *time
 	return rc;
 }
 
-/* A signal of pthread_cancel() that is on its way has come when poll() returns (see above). */
+/* A signal of pthread_cancel() that is on its way has arrived when poll() returns (see diw_wait_futex()). */
 int diw_cancel_deferred(void)
 {
 	int type;
@@ -75,7 +75,7 @@ void diw_cancel_as(int type, void (*undo)(void *arg), void *arg)
 	pthread_cleanup_pop(0);
 }
 
-/* ---- Twins. The Makefile reads the names from the lines that begin with TWIN ---- */
+/* ---- Twins. The Makefile reads their names from the lines that begin with TWIN ---- */
 
 static inline int off(void)
 {
@@ -95,7 +95,7 @@ static inline int off(void)
 		pthread_setcancelstate(state, NULL);     \
 		return rc;                               \
 	}
-/* For arguments that end in "...", which NAME takes as a list. */
+/* For functions with "..." at the end; the twin takes these arguments as a list. */
 #define TWIN_LIST(type, name, vname, params, last, args) \
 	type diw_nocancel_##name params;                 \
 	type diw_nocancel_##name params                  \
@@ -190,7 +190,7 @@ TWIN_LIST(int, openat, openat, (int dir, const char *path, int flags, ...), flag
 TWIN_LIST(int, fcntl, fcntl, (int fd, int cmd, ...), cmd, (fd, cmd, va_arg(ap, void *)))
 
 #ifdef __GLIBC__
-/* What headers make of these names: with _FORTIFY_SOURCE, and in C99. */
+/* The names that headers put in the place of these calls: with _FORTIFY_SOURCE, and in C99. */
 #define GNU(type, name, params) type name params;
 GNU(ssize_t, __read_chk, (int fd, void *p, size_t n, size_t room))
 GNU(ssize_t, __pread_chk, (int fd, void *p, size_t n, off_t at, size_t room))

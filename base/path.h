@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* PATH with the process id for %p and % for %% into the ROOM bytes at OUT. 0; -ENAMETOOLONG: it does not fit. */
+/* Writes PATH to the ROOM bytes at OUT, with the process id for %p and % for %%. Returns 0, or -ENAMETOOLONG if it does
+ * not fit. */
 int diw_path_expand(const char *path, char *out, size_t room);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Arenas, mapped once, and pools of equal objects carved from them: the only memory that peers can use up. */
+/* Arenas, each mapped once, and pools of equal objects in them. Peers can use up no other memory than these pools. */
 #include "base/pool.h"
 
 #include <assert.h>

@@ -82,7 +82,7 @@ static int range_grow(struct diw_range_set *s, struct diw_range_pools *p)
 	return 0;
 }
 
-/* Index of the first extent that ends at or after lo: the first that [lo, ...) can touch. */
+/* Index of the first extent that [lo, ...) can touch: the first that ends at or after lo. */
 static uint32_t first_touching(const struct diw_range_set *s, uint32_t lo)
 {
 	uint32_t a = 0, b = s->n;

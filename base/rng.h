@@ -23,8 +23,8 @@ static inline int diw_rng_chance(struct diw_rng *r, double p)
 	return (double)(diw_rng_next(r) >> 11) * 0x1p-53 < p;
 }
 
-/* Unpredictable to a peer; the kernel's pool is always initialised by the time programs run, so this cannot fail
- * short. */
+/* A number that a peer cannot predict. The kernel's pool is initialised before programs run, so the call always
+ * succeeds. */
 static inline uint64_t diw_random(void)
 {
 	uint64_t v;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SipHash-2-4 (Aumasson, Bernstein: SipHash, a fast short-input PRF): a keyed hash of a few bytes whose values tell
- * nothing about the key. For tokens that a peer must not be able to guess. The library depends on no cryptographic one.
+ * SipHash-2-4 (Aumasson, Bernstein: SipHash, a fast short-input PRF): a keyed hash of a few bytes whose values reveal
+ * nothing about the key. The tokens that a peer must not be able to guess are made by it. The library depends on no
+ * cryptographic library.
  */
 #ifndef DIW_BASE_SIPHASH_H
 #define DIW_BASE_SIPHASH_H

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any build has or could want; they bound what a hostile page makes a reader allocate. */
+/* Limits above those of any build. They bound what a reader allocates for a hostile page. */
 #define MAX_VALUES 1024u
 #define MAX_SLOTS 65536u
 #define MAX_PEERS 64u
-#define PEERS_TRIES 4                    /* to copy rows that are not being written */
+#define PEERS_TRIES 4                    /* attempts to copy the rows while no writer changes them */
 #define ROWS_OFF offsetof(struct diw_stat_peers, row)
 
 static uint64_t page_load(const void *page, size_t off)
@@ -19,8 +19,8 @@ static uint64_t page_load(const void *page, size_t off)
 	return atomic_load_explicit((const _Atomic uint64_t *)((const char *)page + off), memory_order_acquire);
 }
 
-/* Word by word: a counter that is counted meanwhile is what it was before or after. What is read later, as seq is, is
- * no older. */
+/* Copies word by word, so a counter that changes meanwhile has its old or its new value. A value that is read after
+ * this call, such as seq, is not older than the copy. */
 static void copy_words(void *to, const void *page, size_t off, size_t bytes)
 {
 	char *p = to;
@@ -71,7 +71,7 @@ static bool name_is_clean(const char *s)
 	       (*s < '0' || *s > '9');
 }
 
-/* Each name once, and none that is another's with Prometheus' ending for counters. */
+/* Names are unique, also with the ending that Prometheus gives counters. */
 static bool names_are_clean(const char (*names)[DIW_STAT_NAME], uint32_t n)
 {
 	static const char total[] = "_total";
@@ -90,7 +90,7 @@ static bool names_are_clean(const char (*names)[DIW_STAT_NAME], uint32_t n)
 	return true;
 }
 
-/* The text ends in its field, and holds nothing that a terminal would obey. */
+/* The text ends within its field. Characters that control a terminal are replaced. */
 static void clean_text(char *s, size_t size)
 {
 	s[size - 1] = '\0';
@@ -99,7 +99,7 @@ static void clean_text(char *s, size_t size)
 			*s = '?';
 }
 
-/* Of one time; no rows when they were being written at each try. */
+/* Copies the rows of one moment. If a writer changes them during each attempt, there are no rows. */
 static void copy_peers(const void *page, size_t off, const struct diw_stat_head *h, struct diw_stat_qp *qp,
 		       struct diw_stat_peer *row)
 {
@@ -123,7 +123,7 @@ static void copy_peers(const void *page, size_t off, const struct diw_stat_head 
 	qp->npeers = qp->all_peers = 0;
 }
 
-/* False when the slot is free, or its user changed meanwhile. */
+/* False if the slot is free, or if its user changed meanwhile. */
 static bool copy_slot(const void *page, const struct diw_stat_head *h, uint32_t slot, struct diw_stat_qp *qp,
 		      uint64_t *values, struct diw_stat_peer *row)
 {

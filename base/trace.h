@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Static trace points (USDT), provider `diw`; docs/tracing.md lists them. Each is one `nop` and a note in the ELF file
- * that tells a tracer where it is and where its arguments are: so arguments are values that the code has at hand
- * anyway; small ones that may live in a register are widened, since gdb does not know names such as r12b. `qp` is the
- * address of the queue pair's counters: every layer has it.
+ * Static trace points (USDT), provider `diw`; docs/tracing.md lists them. A trace point is one `nop` and a note in the
+ * ELF file that tells a tracer where the trace point and its arguments are. Arguments are values that the code has
+ * computed anyway. Small integers are widened, since gdb does not know the names of partial registers such as r12b.
+ * `qp` is the address of the queue pair's counters, which every layer knows.
  */
 #ifndef DIW_BASE_TRACE_H
 #define DIW_BASE_TRACE_H
@@ -16,7 +16,8 @@
 #define DIW_TRACE5(name, a, b, c, d, e) STAP_PROBE5(diw, name, a, b, c, d, e)
 #define DIW_TRACE6(name, a, b, c, d, e, f) STAP_PROBE6(diw, name, a, b, c, d, e, f)
 #else
-int diw_trace_args(const void *, ...);          /* never called: what is traced counts as used */
+int diw_trace_args(const void *, ...);          /* never called; it makes arguments count as used in a build without
+						 * trace points */
 #define DIW_TRACE2(name, ...) ((void)sizeof(diw_trace_args(__VA_ARGS__)))
 #define DIW_TRACE3 DIW_TRACE2
 #define DIW_TRACE4 DIW_TRACE2

@@ -17,7 +17,7 @@ static inline void diw_put32(uint8_t *p, uint32_t v) { v = htobe32(v); memcpy(p,
 static inline void diw_put64(uint8_t *p, uint64_t v) { v = htobe64(v); memcpy(p, &v, 8); }
 static inline void diw_put32le(uint8_t *p, uint32_t v) { v = htole32(v); memcpy(p, &v, 4); }
 
-/* Do LEN octets from tagged offset TO go beyond 2^64? A range that ends exactly there does not (RFC 5041 section
+/* Whether LEN octets from tagged offset TO go beyond 2^64. A range that ends exactly at 2^64 does not (RFC 5041 section
  * 7.1). */
 static inline int diw_to_wraps(uint64_t to, uint64_t len) { return len != 0 && to + (len - 1) < to; }
 

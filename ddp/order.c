@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receiving over an ordered link (RFC 5041 section 5.3 and 6): segments come whole and in order, so a message needs no
- * state but how far it is. The first fault ends the stream. What finds no receive waits in the link for a bounded time,
- * what finds no room for its completion until there is.
+ * Receiving over an ordered link (RFC 5041 sections 5.3 and 6). Segments come whole and in order, so the only state of
+ * a message is its progress. The first fault ends the stream. A segment that finds no receive waits in the link for a
+ * bounded time. A segment whose completion finds no room waits until there is room.
  */
 #include <errno.h>
 
@@ -43,7 +43,8 @@ uint64_t diw_ddp_wait_deadline(const struct diw_ddp *d)
 	return o->asks_at ? diw_min64(o->waits_until, o->asks_at) : o->waits_until;
 }
 
-/* The end of the stream is behind the message that waits, and is not seen while that waits for ever: so ask for it. */
+/* No receive: the segment waits. The end of the stream is behind it and cannot be read before, so the link is asked
+ * whether the peer has hung up. */
 static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
@@ -60,7 +61,7 @@ static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 	return now < o->waits_until ? DIW_DDP_NOT_NOW : DIW_FAULT_NO_BUFFER;
 }
 
-/* MSN and MO can only be what the segment before this one leaves (RFC 5041 section 7.1). */
+/* MSN and MO must continue the segment before (RFC 5041 section 7.1). */
 static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr *h)
 {
 	if (h->msn != o->rx_msn[h->qn])
@@ -68,8 +69,8 @@ static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr 
 	return h->mo == (h->qn == 0 ? o->got : 0) ? 0 : DIW_FAULT_MO;
 }
 
-/* A tagged message has one STag, its segments follow one another (RFC 5041 section 5.1), and it has less than 2^32
- * octets, or its length could not be told. */
+/* A tagged message has one STag, and its segments are contiguous (RFC 5041 section 5.1). It has less than 2^32 octets,
+ * since a completion's length has 32 bits. */
 static uint16_t continues_write(const struct diw_order *o, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
@@ -96,7 +97,7 @@ static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
 	struct diw_order *o = &d->order;
 
 	if (last && !diw_ddp_cq_room(d, 1))
-		return DIW_DDP_NOT_NOW;         /* for as long as our own application likes */
+		return DIW_DDP_NOT_NOW;         /* waits as long as our application leaves the queue full */
 	if (!o->recv)
 		o->recv = diw_ddp_recv_take(d);
 	return o->recv ? 0 : no_buffer(d, now);
@@ -131,7 +132,7 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	return 0;
 }
 
-/* It follows its Write at once, and says no length itself (RFC 7306 section 6). */
+/* An Immediate follows its Write directly and carries no length (RFC 7306 section 6). */
 static uint16_t immediate_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
 	uint16_t fault = in_sequence(&d->order, &seg->h);
@@ -175,7 +176,7 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 		return fault;
 	if (t->kind == DIW_TARGET_BUF) {
 		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
-	} else if (seg->len) {                  /* no bytes, no check (RFC 5040 section 5.1) */
+	} else if (seg->len) {                  /* an empty Write is not checked (RFC 5040 section 5.1) */
 		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 		if (fault == 0)
 			memcpy(to, seg->payload, seg->len);
@@ -253,7 +254,7 @@ static void ordered_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 	if (d->order.dead)
 		return;
 	d->order.dead = true;
-	if (!fault && !errnum && d->order.recv) {       /* between two segments of a message is no good end */
+	if (!fault && !errnum && d->order.recv) {       /* the end of the stream within a message is a fault */
 		fault = DIW_FAULT_MPA_CLOSED;
 		errnum = ECONNRESET;
 		diw_fault_count(d->c, fault);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reassembly of Sends of several segments over datagrams: one bounded table for all sources, and tombstones. */
+/* Reassembly of Sends of several segments over datagrams: a bounded table for all sources, with tombstones. */
 #include "ddp/reasm.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static void reasm_forget(struct diw_ddp *d, struct diw_reasm *m)
 	diw_pool_put(&d->dg->reasms.pool, m);
 }
 
-/* The message is over, whole or not; what remains is a tombstone. */
+/* Ends a message, complete or not. Its entry becomes a tombstone. */
 static struct diw_recv *reasm_end(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 {
 	struct diw_recv *recv = m->recv;
@@ -72,9 +72,9 @@ static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 	diw_ddp_recv_return(d, reasm_end(d, m, now));
 }
 
-/* Incomplete messages hold at most four receives a source and half of all. A source sends one message after the other,
- * so when it is over its share its oldest has lost segments and gives way; a stranger's gives way only when it stands.
- * NULL: there is room. */
+/* Unfinished messages hold at most four receives of one source, and half of all receives. A source sends one message
+ * after the other. So if it exceeds its share, its oldest message has lost segments, and is given up. A message of
+ * another source is given up only if it makes no progress. NULL: there is room. */
 static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t now, struct diw_reasm **victim)
 {
 	uint32_t held = d->dg->reasms.nopen, half = (diw_ddp_recv_posted(d) + held) / 2;
@@ -97,7 +97,7 @@ static bool has_entry(const struct diw_ddp *d)
 	return d->dg->reasms.pool.used < d->dg->reasms.pool.cap || !diw_list_empty(&d->dg->reasms.tombs);
 }
 
-/* A tombstone gives way to a message. */
+/* A new message may take the entry of a tombstone. */
 static struct diw_reasm *take_entry(struct diw_ddp *d)
 {
 	struct diw_list *l = diw_list_first(&d->dg->reasms.tombs);
@@ -121,7 +121,8 @@ static uint16_t take_recv(struct diw_ddp *d, const struct diw_ddp_seg *seg, stru
 	return 0;
 }
 
-/* A receive whose memory is gone would block every later message: it completes with an error, the message is lost. */
+/* If the memory of a receive has been deregistered, every later message would fail there. So the receive completes with
+ * an error, and the message is lost. */
 static uint16_t reasm_place(struct diw_ddp *d, struct diw_recv *r, const struct diw_ddp_seg *seg)
 {
 	if (diw_ddp_place(d, &r->buf, seg->h.mo, seg->payload, seg->len) != 0)
@@ -130,7 +131,7 @@ static uint16_t reasm_place(struct diw_ddp *d, struct diw_recv *r, const struct 
 	return 0;
 }
 
-/* A message of one segment needs no state: a datagram that the network duplicates is delivered twice. */
+/* A message of one segment needs no state. So a datagram that the network duplicates is delivered twice. */
 static uint16_t reasm_one_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 {
 	struct diw_recv *recv;
@@ -144,8 +145,8 @@ static uint16_t reasm_one_segment(struct diw_ddp *d, const struct diw_ddp_seg *s
 	return fault;
 }
 
-/* A receive for a new message, maybe that of an older one: which is given up only for a message that it can take, and
- * whose source may have state. That is NULL if it has none yet. */
+/* Returns a receive for a new message, which may be that of an older one. The older message is given up only if the new
+ * one fits the receive, and if its source may have state. The source is NULL if it has none yet. */
 static uint16_t reasm_admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now, struct diw_source **src,
 			    struct diw_recv **recv)
 {
@@ -208,7 +209,7 @@ static uint16_t into_message(struct diw_ddp *d, struct diw_reasm *m, const struc
 	uint16_t fault;
 	int64_t fresh;
 
-	/* The room for its completion is asked for before its last byte counts as there. */
+	/* There must be room for the completion before the last byte counts as received. */
 	if (seg->len >= m->length - m->ranges.bytes && !diw_ddp_cq_room(d, 1))
 		return DIW_FAULT_CQ_FULL;
 	fresh = diw_range_add(&m->ranges, &d->dg->reasms.ranges, seg->h.mo, seg->h.mo + seg->len);

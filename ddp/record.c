@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records: the state of Write-Record messages at their target, their validity maps, and when they close. */
+/* Records: the state of a Write-Record at its target, its validity map, and its close. */
 #include "ddp/record.h"
 
 #include "base/clock.h"
@@ -7,8 +7,8 @@
 #include "base/wire.h"
 #include "ddp/ddp.h"
 
-/* As many records may be open as may be closed and wait for the application: a slow application costs new records, not
- * open ones. */
+/* As many closed records may wait for the application as records may be open. So a slow application prevents new
+ * records, and does not end open ones. */
 static uint32_t pool_cap(uint32_t max)
 {
 	return 2 * max;
@@ -69,8 +69,8 @@ void diw_record_release(struct diw_ddp *d, struct diw_record *r)
 
 /* ---- Completions ---- */
 
-/* Chunk mode: report the run that is being placed. Its room was asked for when it began, and nothing else completes
- * while it lasts: every other completion ends it first. */
+/* Chunk mode: reports the run that is being placed. The room for its completion was reserved when the run began: every
+ * other completion ends the run first. */
 static void end_run(struct diw_ddp *d)
 {
 	struct diw_record *r = d->dg->records.run;
@@ -146,7 +146,7 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 		return;
 	}
 	count_close(d->c, reason);
-	if (d->cfg.chunks) {                    /* the last run, when it is this record's, is the completion with END */
+	if (d->cfg.chunks) {                    /* the completion with END reports this record's last run */
 		lo = hi = 0;
 		if (d->dg->records.run == r) {
 			lo = d->dg->records.run_lo;
@@ -179,8 +179,8 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 	diw_list_add_tail(&d->dg->records.closing, &r->timer);
 }
 
-/* A source sends tagged messages in MSN order: a segment of a later one says that the earlier ones have been sent.
- * Those before the newest heard so when it came. */
+/* A source sends tagged messages in MSN order. A segment of a later message says that the earlier ones have been sent.
+ * For those before the newest, the newest's first segment has said so. */
 static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, uint64_t now)
 {
 	struct diw_record *r;
@@ -234,7 +234,7 @@ static void record_fill(struct diw_record *r, const struct diw_ddp_seg *seg)
 	diw_range_init(&r->ranges);
 }
 
-/* record_make_room() said that there is room. */
+/* Opens a record; record_make_room() has checked that there is room. */
 static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
 				      uint64_t now)
 {
@@ -253,7 +253,7 @@ static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src,
 	d->dg->records.nopen++;
 	d->c->record_opened++;
 	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
-	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has begun already */
+	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has already begun */
 		begin_closing(d, r, now);
 	return r;
 }
@@ -266,7 +266,7 @@ static void record_copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg
 	d->c->rx_payload += seg->len;
 }
 
-/* A message of one segment needs no table: it opens, completes and is reported in one step. */
+/* A message of one segment needs no table: its record opens, completes and is reported in one step. */
 static uint16_t record_one_segment(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
 				   uint8_t *to,
 				   uint64_t now)
@@ -307,8 +307,8 @@ static bool record_agrees(const struct diw_record *r, const struct diw_ddp_hdr *
 	       r->imm == h->imm;
 }
 
-/* Chunk mode: before a byte is placed, there must be room for the completion of the run that it belongs to. R NULL:
- * of a record that is not open yet. */
+/* Chunk mode: there must be room for the completion of the segment's run before a byte is placed. R NULL: the record is
+ * not open yet. */
 static bool run_has_room(struct diw_ddp *d, const struct diw_record *r, uint32_t lo)
 {
 	const struct diw_records *rs = &d->dg->records;
@@ -401,7 +401,7 @@ uint16_t diw_record_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_
 	return into_record(d, open_record(d, src, seg, now), seg, to, now);
 }
 
-/* ---- Closing by others ---- */
+/* ---- Closing for other reasons ---- */
 
 void diw_records_close_source(struct diw_ddp *d, struct diw_source *src)
 {

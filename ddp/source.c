@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sources: the bounded table of what a queue pair knows of the peers that send to it, by address and epoch. */
+/* Sources: the bounded table of the peers that send to a queue pair, by address and epoch. */
 #include "ddp/source.h"
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ static int kind_of(const struct diw_source *src)
 	return (writer ? DIW_SOURCE_WRITER : DIW_SOURCE_BLANK) + src->proved;
 }
 
-/* To where it belongs among those that may give way. */
+/* Moves the source to its place among those that may be displaced. */
 void diw_source_settle(struct diw_sources *s, struct diw_source *src)
 {
 	diw_list_del(&src->lru);
@@ -110,11 +110,11 @@ static void expire(struct diw_sources *s, struct diw_source *src)
 	diw_pool_put(&s->pool, src);
 }
 
-/* ---- Room for a new one ---- */
+/* ---- Room for a new source ---- */
 
 struct place {
-	struct diw_source *victim;   /* gives way, or NULL: a place is free */
-	bool rival;                  /* the address has another epoch */
+	struct diw_source *victim;   /* the source to displace, or NULL: there is a free place */
+	bool rival;                  /* the address has state in another epoch */
 };
 
 static struct diw_source *longest_idle(const struct diw_sources *s)
@@ -130,8 +130,8 @@ static struct diw_source *longest_idle(const struct diw_sources *s)
 	return NULL;
 }
 
-/* An address has few epochs with state, or its owner would not find its own among those that others forged. False:
- * all that might give way hold something. */
+/* Few epochs of an address have state, so that forged epochs do not displace the real one. False: every source that
+ * could be displaced holds something. */
 static bool find_place(const struct diw_sources *s, const struct diw_addr *addr, struct place *at)
 {
 	struct diw_source *o, *rival = NULL;
@@ -194,13 +194,13 @@ uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 		return now < (*out)->over_until_ns ? DIW_FAULT_EPOCH_OLD : 0;
 	if (find_place(s, seg->src, &at))
 		return 0;
-	if (at.rival)                           /* the real one gets a place by its proof */
+	if (at.rival)                           /* the address's owner gets a place by its proof */
 		d->ulp->challenge(d->ulp_ctx, seg, now);
 	return DIW_FAULT_SOURCE_FULL;
 }
 
-/* A source that has proved its address keeps its state longer than others. So the proof is asked for where places are
- * short, and where the address has several epochs: the proof ends the others. */
+/* A source that has proved its address keeps its state longer than others. So the proof is asked for if places are
+ * short. It is also asked for if the address has several epochs, since the proof ends the others. */
 static void ask_source(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const struct diw_pool *pool = &d->dg->sources.pool;
@@ -233,7 +233,7 @@ struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *s
 
 /* ---- Epochs ---- */
 
-/* The epoch's messages end here: the process behind that address is another one. */
+/* Ends the messages of the epoch: another process has the address. */
 static void source_end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t now)
 {
 	diw_records_close_source(d, src);
@@ -247,8 +247,8 @@ static void source_end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t
 	d->c->source_epoch_ended++;
 }
 
-/* The other epochs of the address end. Returns which of them gives way where there is no place for the one that was
- * proved: one that holds nothing more, and rather a forged one than one whose late segments may be on their way. */
+/* Ends the other epochs of the address. Returns the one to displace if the proved epoch has no place yet. That one
+ * holds nothing more. A forged epoch is preferred to one of which late segments may still come. */
 static struct diw_source *end_others(struct diw_ddp *d, const struct diw_addr *addr, const struct diw_source *src,
 				     uint64_t now)
 {
@@ -320,7 +320,7 @@ static void raise_floor(struct diw_source *src, uint32_t msn)
 void diw_source_set_closed(struct diw_sources *s, struct diw_source *src, uint32_t msn)
 {
 	if (!src->closed)
-		src->closed = diw_pool_get(&s->rings);  /* as many rings as sources: never NULL */
+		src->closed = diw_pool_get(&s->rings);  /* there are as many rings as sources: never NULL */
 	if (src->nclosed == DIW_SOURCE_CLOSED)
 		raise_floor(src, src->closed[src->closed_at]);
 	else
@@ -357,7 +357,7 @@ struct diw_source *diw_source_heaviest(const struct diw_sources *s)
 
 /* ---- Timers ---- */
 
-/* Every message that a quiet source began has ended, so the ring's content shrinks to a floor. */
+/* All messages of a quiet source have ended, so the floor replaces the ring. */
 static void become_quiet(struct diw_sources *s, struct diw_source *src)
 {
 	if (src->have_newest)

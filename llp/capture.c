@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Capture of datagrams (DIWARP_PCAP): one layer below the impairment and one above it. */
+/* Capture of datagrams (DIWARP_PCAP): one dgram below the impairment, and one above it. */
 #include "llp/capture.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "base/path.h"
 #include "llp/pcapng.h"
 
-#define FLUSH_NS (100 * DIW_MS)      /* what was captured is in the file after so long */
-#define MAX_RX 1024u                 /* datagrams of a received burst whose fate is kept */
+#define FLUSH_NS (100 * DIW_MS)      /* a captured datagram is in the file after this time */
+#define MAX_RX 1024u                 /* datagrams of a received burst whose fate is recorded */
 
 struct diw_capture {
 	struct diw_dgram wire, top;
@@ -24,8 +24,8 @@ struct diw_capture {
 	struct diw_dgram_watch watch;
 	struct diw_impair_watch losses;
 	struct diw_pcapng *file;
-	uint64_t epoch_ns, flush_at;         /* DIW_NEVER: nothing to flush */
-	struct diw_dgram_burst rx;           /* received last; len 0: none */
+	uint64_t epoch_ns, flush_at;         /* flush_at: DIW_NEVER: nothing to flush */
+	struct diw_dgram_burst rx;           /* the burst received last; len 0: none */
 	uint32_t ndropped;
 	const char *dropped[MAX_RX];
 };
@@ -34,7 +34,8 @@ struct diw_capture {
 
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_pcapng *file;
-static pid_t file_owner;                     /* a child has its own, or fails to get it and says so */
+static pid_t file_owner;                     /* the process that opened the file; a child opens its own, or logs why it
+					      * cannot */
 
 static void warn(const char *path, int err)
 {
@@ -63,7 +64,7 @@ struct diw_pcapng *diw_capture_file(const char *path)
 	pthread_mutex_lock(&file_lock);
 	if (file_owner != getpid()) {
 		file_owner = getpid();
-		file = NULL;                 /* in a child: the parent's, which stays the parent's */
+		file = NULL;                 /* In a child, the inherited file stays the parent's. */
 		rc = diw_path_expand(path, name, sizeof name);
 		if (rc == 0)
 			rc = diw_pcapng_open(name, &file);
@@ -77,7 +78,7 @@ struct diw_pcapng *diw_capture_file(const char *path)
 
 void diw_capture_forked(void)
 {
-	pthread_mutex_init(&file_lock, NULL);        /* another thread may have held it */
+	pthread_mutex_init(&file_lock, NULL);        /* another thread may have held the lock at fork(2) */
 	if (file)
 		diw_pcapng_forked(file);
 	file = NULL;
@@ -92,7 +93,7 @@ void diw_capture_check(int rc)
 		warn(diw_capture_path() ? diw_capture_path() : "", rc);
 }
 
-/* TO is where it came to, if not to LOCAL. */
+/* TO: the address that the datagram came to, if not LOCAL; else NULL. */
 static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one, const struct diw_addr *peer,
 		      const struct diw_addr *to, uint64_t now)
 {
@@ -100,7 +101,7 @@ static void write_one(struct diw_capture *c, const struct diw_pcapng_packet *one
 	struct diw_pcapng_packet k = *one;
 
 	if (diw_addr_ip_is_zero(&local) && diw_addr_is_v4(peer))
-		local.ip[10] = local.ip[11] = 0xff;  /* the wildcard, of the peer's family */
+		local.ip[10] = local.ip[11] = 0xff;  /* a wildcard address is written in the peer's family */
 	k.src = k.outbound ? &local : peer;
 	k.dst = k.outbound ? peer : &local;
 	k.ns = c->epoch_ns + now;
@@ -219,7 +220,7 @@ static int top_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 	return sent;
 }
 
-/* One burst a call: only of one the fate can be told. */
+/* Receives one burst a call: the fate of datagrams is known only for the burst received last. */
 static int top_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct diw_capture *c = of_top(d);
@@ -269,7 +270,7 @@ static const struct diw_dgram_ops top_ops = {
 	.fds = top_fds, .close = top_close,
 };
 
-/* ---- What becomes of datagrams ---- */
+/* ---- The fate of datagrams ---- */
 
 static void dropped(struct diw_dgram_watch *w, const uint8_t *at, const char *reason)
 {

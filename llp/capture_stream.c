@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A stream that captures the one below it as TCP segments. The bytes are those that the socket took and gave; the
- * segments around them are made up: of at most DIW_PCAPNG_MAX_TCP bytes, none lost, none twice, each acknowledging all
- * that the other side had sent. Both directions number their bytes from 1 on, so that the captures of both ends agree.
+ * A stream that captures the one below it as TCP segments. The payload is what the socket sent and received. The
+ * segments around it are made up: at most DIW_PCAPNG_MAX_TCP bytes, none lost or repeated, each acknowledging all that
+ * the other side has sent. Sequence numbers of both directions begin at 1, so the captures of both ends agree.
  */
 #include "llp/capture.h"
 
@@ -18,12 +18,12 @@
 #define SYN_ACK (DIW_PCAPNG_SYN | DIW_PCAPNG_ACK)
 
 struct captured {
-	struct diw_stream s;         /* first */
+	struct diw_stream s;         /* must be first */
 	struct diw_stream *lower;
 	struct diw_pcapng *file;
 	struct diw_capture_clock clock;
-	uint32_t next[2];            /* sequence numbers: received, sent */
-	bool ended[2], reset;        /* a FIN was received, sent; a RST either way */
+	uint32_t next[2];            /* next sequence numbers: received, sent */
+	bool ended[2], reset;        /* a FIN was received, sent; a RST was received or sent */
 };
 
 static struct captured *captured_of(struct diw_stream *s)
@@ -31,7 +31,7 @@ static struct captured *captured_of(struct diw_stream *s)
 	return diw_container(s, struct captured, s);
 }
 
-/* One segment: the LEN bytes of IOV from OFF on. */
+/* Writes one segment: the LEN bytes of IOV from OFF on. */
 static void put_segment(struct captured *c, bool out, uint8_t flags, const struct iovec *iov, size_t off, uint32_t len)
 {
 	struct diw_pcapng_tcp tcp = {
@@ -82,14 +82,14 @@ static void put_reset(struct captured *c, bool out)
 	c->reset = true;
 }
 
-/* What a system call failed with, where that tells of a reset. */
+/* Writes a RST if ERR, a system call's error, says that there was one. */
 static void put_error(struct captured *c, int err)
 {
 	if (err == -ECONNRESET || err == -ECONNREFUSED || err == -EPIPE)
 		put_reset(c, false);
 }
 
-/* ---- The stream's ---- */
+/* ---- The calls of the stream ---- */
 
 static int cap_connected(struct diw_stream *s)
 {

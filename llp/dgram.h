@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The datagram seam: bursts of possibly damaged, lost or reordered datagrams.
+ * The datagram seam: bursts of datagrams that may be damaged, lost or reordered.
  *
- * A burst (super-buffer) is consecutive datagrams of one peer: each `seg` bytes long, but the last, which may be
+ * A burst (super-buffer) is consecutive datagrams of one peer. Each is `seg` bytes long, except the last, which may be
  * shorter.
  *
- * Not thread-safe: the caller holds the device's lock. `now` is the caller's clock, nanoseconds.
+ * Not thread-safe: the caller holds the device's lock. `now` is the caller's clock in nanoseconds.
  */
 #ifndef DIW_LLP_DGRAM_H
 #define DIW_LLP_DGRAM_H
@@ -17,81 +17,82 @@
 #include "base/addr.h"
 #include "base/counters.h"
 
-#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: with the last 300 the kernel is slower */
+#define DIW_DGRAM_MAX_BURST 65200u   /* bytes of one super-buffer: the kernel is slower with the last 300 */
 #define DIW_DGRAM_MAX_SEGS 128u      /* datagrams of one super-buffer: the kernel's UDP_MAX_SEGMENTS */
 #define DIW_DGRAM_FDS 3
 #define DIW_DGRAM_AT_HAND 0u
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
 
-/* Is told what will never leave of the bursts that name it (llp/seal.c). */
+/* Is told of datagrams that will never leave, of the bursts that name it as sender (llp/seal.c). */
 struct diw_dgram_sender {
-	/* The kernel refused N datagrams for ERRNUM; FIRST is the number of the first of them. Called within send and
-	 * recv. */
+	/* The kernel refused N datagrams with ERRNUM; FIRST is the number of the first. Called within send and recv. */
 	void (*refused)(struct diw_dgram_sender *s, uint32_t first, uint32_t n, int errnum);
 };
 
 struct diw_dgram_burst {
-	struct diw_dest peer;        /* tx: destination; rx: source, its address alone */
+	struct diw_dest peer;        /* tx: destination; rx: the source, only its address */
 	const struct iovec *iov;     /* rx: exactly one entry, valid until the next recv */
 	int niov;                    /* at most IOV_MAX */
-	uint32_t len;                /* bytes in all iov */
-	uint32_t seg;                /* bytes of each datagram but the last; seg == len for one
-	                              * (an empty datagram arrives as len == seg == 0) */
-	bool group;                  /* rx: it came to a group or broadcast address */
-	struct diw_addr to;          /* rx, of a group socket: that address; of one with `any`: which of its own, if
-	                              * `group` is not set; else its port is 0 */
-	struct diw_dgram_sender *sender;     /* tx: or NULL. What the impairment changes names none. */
-	uint32_t first;              /* tx, with a sender: the first datagram's number; the others count up, modulo
-	                              * 2^32 */
+	uint32_t len;                /* sum over iov */
+	uint32_t seg;                /* bytes of each datagram except the last; seg == len for one datagram (an empty
+				      * datagram arrives as len == seg == 0) */
+	bool group;                  /* rx: addressed to a group or broadcast address */
+	struct diw_addr to;          /* rx: the destination address. Group socket: that address. Socket
+				      * with `any`: a local address if `group` is not set. Otherwise the port is 0. */
+	struct diw_dgram_sender *sender;     /* tx: or NULL. Datagrams that the impairment changes have none. */
+	uint32_t first;              /* tx, with a sender: the number of the first datagram; the others follow, modulo
+				      * 2^32 */
 };
 
 struct diw_dgram;
 
 struct diw_dgram_ops {
 	const char *name;
-	/* Bursts taken, in order: those are gone, sent or lost. -EAGAIN when not even the first could be taken; then
-	 * wait for the descriptor to be writable. What the kernel refuses for good counts as taken, in tx_error,
-	 * leaves its errno in tx_errno, and is told to the burst's sender. iov content is read before the call returns,
-	 * never later (or copied). */
+	/* Returns the number of bursts taken, in order. A taken burst has been sent or is lost. -EAGAIN: not even the
+	 * first could be taken; wait until the descriptor is writable. A burst that the kernel refuses for good counts
+	 * as taken; it is counted in tx_error, its errno is in tx_errno, and its sender is told. The content of iov is
+	 * read before the call returns, never later. */
 	int (*send)(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
-	/* Bursts received, 0 when there is none now. */
+	/* Returns the number of bursts received; 0: none is waiting. */
 	int (*recv)(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now);
-	/* When it wants to be called (recv) although no descriptor is ready; DIW_NEVER; DIW_DGRAM_AT_HAND: it has
-	 * received more than it has returned. */
+	/* The time at which recv must be called although no descriptor is ready; DIW_NEVER; DIW_DGRAM_AT_HAND: there
+	 * are received bursts that recv has not returned yet. */
 	uint64_t (*deadline)(struct diw_dgram *d);
-	/* Largest datagram that reaches DST without IP fragments, as far as is known. */
+	/* The largest datagram that, as far as known, reaches DST without IP fragments. */
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
-	/* Descriptors to poll, the one that sends first; how many (the simulator: none). */
+	/* The descriptors to poll, that for sending first; returns their number (0 in the simulator). */
 	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
-	/* Of a group socket: begin to hear GROUP, or end. NULL where there are none (the simulator). -ENOBUFS: the
-	 * kernel allows a socket no more groups. */
+	/* Group socket: joins or leaves GROUP. NULL if there are no groups (the simulator). -ENOBUFS: the kernel allows
+	 * the socket no more groups. */
 	int (*member)(struct diw_dgram *d, const struct diw_addr *group, bool join);
-	/* With `any`: datagrams have this local address as their source from now on, whatever address
-	 * the peer sent to (NULL: that address). NULL where there is one address (the simulator). */
+	/* With `any`: datagrams get this source address from here on, whichever address the peer sent to. LOCAL NULL:
+	 * the address that the peer sent to. The call is NULL where there is one address (the simulator). */
 	void (*from)(struct diw_dgram *d, const struct diw_addr *local);
 	void (*close)(struct diw_dgram *d);
 };
 
-/* Wants to know what becomes of the datagrams that were received (llp/capture.c). */
+/* Is told the fate of datagrams that were received (llp/capture.c). */
 struct diw_dgram_watch {
-	/* The datagram that contains the byte AT, of the burst received last, was dropped for REASON, a counter. */
+	/* The datagram that contains the byte AT, of the burst received last, was dropped. REASON is a counter's
+	 * name. */
 	void (*dropped)(struct diw_dgram_watch *w, const uint8_t *at, const char *reason);
-	/* Every datagram of the burst received last was looked at. */
+	/* All datagrams of the burst received last have been processed. */
 	void (*seen)(struct diw_dgram_watch *w, uint64_t now);
 };
 
 struct diw_dgram {
 	const struct diw_dgram_ops *ops;
 	struct diw_dgram_watch *watch;   /* NULL: none */
-	struct diw_addr local;       /* bound address */
-	uint32_t rcvbuf;             /* as granted, bytes as the kernel counts */
-	uint8_t only;                /* 4, 6: it reaches no other addresses than those of this version of IP; 0: both */
-	int tx_errno;                /* the last refusal; its reporter clears it */
-	struct diw_addr tx_errpeer;  /* with that: of what was sent to this address; */
-	bool tx_icmp;                /* the kernel sent it, and an ICMP message has come since */
-	bool fds_changed;            /* there is one more; the thread that polls them clears it */
-	bool mtu_changed;            /* a path's MTU became smaller; its reporter clears it */
-	/* A group socket's burst, which the next recv takes and returns as if it had come to this one. */
+	struct diw_addr local;       /* the bound address */
+	uint32_t rcvbuf;             /* bytes granted, as the kernel counts them */
+	uint8_t only;                /* 4, 6: it reaches addresses of that IP version only; 0: both */
+	int tx_errno;                /* the errno of the last refusal; the code that reports it clears it */
+	struct diw_addr tx_errpeer;  /* with tx_errno: the destination of the refused datagram */
+	bool tx_icmp;                /* with tx_errno: the kernel had sent the datagram, and an ICMP message came
+				      * later */
+	bool fds_changed;            /* a descriptor was added; the thread that polls them clears it */
+	bool mtu_changed;            /* a path's MTU became smaller; the code that reports it clears it */
+	/* A group socket's burst, which the next recv takes and returns as if this socket had received it. */
 	const struct diw_dgram_burst *given;
 	struct diw_counters *c;
 };
@@ -102,7 +103,7 @@ static inline void diw_dgram_dropped(struct diw_dgram *d, const uint8_t *at, con
 		d->watch->dropped(d->watch, at, reason);
 }
 
-/* D hands up what LOWER, which it is made over, has to tell. */
+/* Copies the state that LOWER reports into D, which is made over LOWER. */
 static inline void diw_dgram_pull_up(struct diw_dgram *d, struct diw_dgram *lower)
 {
 	if (lower->tx_errno) {
@@ -123,41 +124,44 @@ static inline bool diw_dgram_reaches(const struct diw_dgram *d, const struct diw
 }
 
 struct diw_dgram_attr {
-	struct diw_addr local;       /* ip zero with `any` set: wildcard; port 0: the kernel chooses */
-	struct diw_addr peer;        /* port != 0: connect to it, and take nothing from others */
-	unsigned ifindex;            /* of the device, 0 none; for scope only, sockets are not bound to an interface */
+	struct diw_addr local;       /* ip zero with `any`: the wildcard; port 0: the kernel chooses */
+	struct diw_addr peer;        /* port != 0: connect to it, and receive from no other */
+	unsigned ifindex;            /* the device's interface, 0: none; only for scope: sockets are not bound to an
+				      * interface */
 	uint32_t mtu;                /* of the interface, IP bytes */
 	uint32_t rcvbuf;             /* bytes to ask for */
 	bool any, broadcast;
-	bool group;                  /* with `any`: shares its port, hears the groups that it joined, sends nothing */
+	bool group;                  /* with `any`: the socket shares its port, receives the groups that it joined, and
+				      * sends nothing */
 	struct diw_counters *c;
 };
 
 /* llp/udp.c */
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 struct diw_udp_offload { bool gso, gro; };
-/* What a loopback pair proved, once a process. DIWARP_OFFLOAD=none|gso|gro restricts it. */
+/* The result of a test over loopback, made once in a process. DIWARP_OFFLOAD=none|gso|gro restricts it. */
 struct diw_udp_offload diw_udp_offload(void);
 
-/* llp/uring.c: the same over io_uring */
+/* llp/uring.c: the same over io_uring. */
 int diw_uring_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
-/* 0: it works here; or -errno, -EOPNOTSUPP: built without liburing. */
+/* 0: io_uring works here; else -errno (-EOPNOTSUPP: built without liburing). */
 int diw_uring_try(void);
 
 /* llp/impair.c */
 struct diw_impair_spec;
-/* Parse "loss=1%,reorder=0.5%,delay=200us,seed=7" (grammar: diwarp(7)). 0, or -EINVAL with a text in err. */
+/* Parses "loss=1%,reorder=0.5%,delay=200us,seed=7" (grammar: diwarp(7)). Returns 0, or -EINVAL with a message in
+ * err. */
 int diw_impair_parse(const char *text, struct diw_impair_spec **spec, char *err, size_t errlen);
 void diw_impair_spec_free(struct diw_impair_spec *spec);
-/* Wrap LOWER (owned from now on, closed with it). SPEC NULL = idle: bursts pass through untouched. */
+/* Wraps LOWER, owns it and closes it. SPEC NULL: idle, bursts pass unchanged. */
 int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d);
-/* A datagram that was lost: the LEN bytes of IOV from its byte OFF on. */
+/* Is told of a lost datagram: the LEN bytes of IOV from byte OFF on. */
 struct diw_impair_watch {
 	void (*lost)(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov,
 		     size_t off, uint32_t len, uint64_t now);
 };
 void diw_impair_watch(struct diw_dgram *d, struct diw_impair_watch *w);      /* NULL: none */
-/* Change it in place; D must come from diw_impair_open. What is delayed stays so. */
+/* Changes the specification in place; D must be from diw_impair_open(). Datagrams that are being delayed stay so. */
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A dgram over a dgram that loses, doubles, damages, reorders and delays what passes, below the CRC. Idle it hands
- * bursts through untouched; with loss alone a super-buffer stays one, sent from the pieces that survive.
+ * A dgram over a dgram that loses, duplicates, damages, reorders and delays datagrams, below the CRC. When idle it
+ * passes bursts unchanged. With loss alone, a super-buffer stays one super-buffer, sent from the pieces that
+ * survive.
  */
 #include <errno.h>
 #include <limits.h>
@@ -10,17 +11,18 @@
 #include "base/clock.h"
 #include "llp/impair.h"
 
-#define RETRY_NS (100 * DIW_US)             /* a full socket is tried again so much later, not at once */
+#define RETRY_NS (100 * DIW_US)             /* when the socket is full, the next attempt is after this time */
 
 struct impair {
 	struct diw_dgram d;
 	struct diw_dgram *lower;
 	struct diw_impair_line tx, rx;
-	uint64_t tx_retry_ns;               /* the lower dgram would not take what is due; 0 */
+	uint64_t tx_retry_ns;               /* when to retry, if the lower dgram refused datagrams that are due; else
+					     * 0 */
 	struct iovec tx_iov[IOV_MAX];
 
-	struct diw_dgram_burst rx_burst;    /* the lower dgram's, while rx.run still refers to it */
-	int rx_next;                        /* of rx.run: the first not yet handed up */
+	struct diw_dgram_burst rx_burst;    /* the lower dgram's, while rx.run refers to it */
+	int rx_next;                        /* first entry of rx.run that was not handed up yet */
 	struct iovec rx_iov;
 };
 
@@ -31,7 +33,7 @@ static struct impair *impair_of(struct diw_dgram *d)
 
 /* ---- Send ---- */
 
-/* Append LEN bytes of IOV from AT to the N pieces; those that continue each other become one. The new number. */
+/* Appends LEN bytes of IOV from AT to the N pieces; adjacent pieces become one. Returns the new number. */
 static int add_pieces(struct impair *im, int n, const struct iovec *iov, struct diw_impair_cursor at, uint32_t len)
 {
 	while (len > 0) {
@@ -49,7 +51,7 @@ static int add_pieces(struct impair *im, int n, const struct iovec *iov, struct 
 	return n;
 }
 
-/* Datagrams are only lost: what survives of a super-buffer is one super-buffer, without a copy. */
+/* For loss alone: the surviving datagrams of a super-buffer are sent as one super-buffer, without a copy. */
 static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_impair_run runs[DIW_DGRAM_MAX_SEGS];
@@ -81,11 +83,11 @@ static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint
 	return -EAGAIN;
 }
 
-/* Make one super-buffer of the run from FROM on; how many datagrams it holds. */
+/* Makes one super-buffer of the run, beginning with entry FROM. Returns its number of datagrams. */
 static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, struct diw_dgram_burst *out)
 {
 	const struct diw_impair_line *l = &im->tx;
-	int room = IOV_MAX - (b ? b->niov : 1);     /* no datagram has more pieces than its burst */
+	int room = IOV_MAX - (b ? b->niov : 1);     /* a datagram has no more pieces than its burst */
 	int i;
 
 	*out = (struct diw_dgram_burst){ .iov = im->tx_iov };
@@ -109,7 +111,7 @@ static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, st
 	return i - from;
 }
 
-/* Send the run; how many datagrams of it have left. */
+/* Sends the run; returns how many datagrams of it have left. */
 static int send_run(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
 {
 	int done = 0;
@@ -125,7 +127,7 @@ static int send_run(struct impair *im, const struct diw_dgram_burst *b, uint64_t
 	return done;
 }
 
-/* Send what has become due: 0, or -EAGAIN when the lower dgram would not take all of it. */
+/* Sends the datagrams that are due. 0, or -EAGAIN if the lower dgram did not take all of them. */
 static int send_due(struct impair *im, uint64_t now)
 {
 	int done, all;
@@ -142,7 +144,7 @@ static int send_due(struct impair *im, uint64_t now)
 	return done == all ? 0 : -EAGAIN;
 }
 
-/* 0: taken. -EAGAIN: not, and everything is as before, so that a second try decides the same. */
+/* 0: taken. -EAGAIN: not taken; the state is as before the call, so a second attempt decides the same. */
 static int impair_burst(struct impair *im, const struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_impair_line *l = &im->tx;
@@ -210,7 +212,7 @@ static const struct diw_addr *item_to(const struct impair *im, const struct diw_
 	return r->e ? &r->e->to : &im->rx_burst.to;
 }
 
-/* The next burst of the run: datagrams that follow each other in memory. */
+/* Makes the next burst of the run: datagrams that are adjacent in memory. */
 static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 {
 	const struct diw_impair_item *r = &im->rx.run[im->rx_next], *end = im->rx.run + im->rx.nrun;
@@ -229,7 +231,7 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 	im->rx_next = (int)(r - im->rx.run);
 }
 
-/* Fill the run from what is due, else from the lower dgram. False when there is nothing now. */
+/* Fills the run with datagrams that are due, else from the lower dgram. False: there are none. */
 static bool refill_run(struct impair *im, uint64_t now)
 {
 	while (!im->rx.nrun) {
@@ -265,7 +267,7 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	return got;
 }
 
-/* ---- The rest ---- */
+/* ---- Deadline, MTU, descriptors, open and close ---- */
 
 static uint64_t impair_deadline(struct diw_dgram *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One direction of an impaired path: which datagrams are lost, doubled, damaged, held back and delayed. Each decision
- * is made for one datagram. So it does not depend on how datagrams were packed into bursts, and a seed replays it
+ * One direction of an impaired path: which datagrams are lost, duplicated, damaged, held back and delayed. Each
+ * decision concerns one datagram. So it does not depend on how datagrams are packed into bursts, and a seed replays it
  * exactly. Only datagrams that wait or are altered are copied; the others stay in the burst's memory.
  */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "llp/impair.h"
 
 #define HOLD_TIME (500 * DIW_US)     /* a datagram is held back no longer than this */
-#define HOLD_BEHIND 8                /* and lets at most so many others pass */
+#define HOLD_BEHIND 8                /* at most this many datagrams overtake it */
 
 int diw_impair_line_set(struct diw_impair_line *l, const struct diw_impair_dir *p, int which)
 {
@@ -74,7 +74,7 @@ static void reclaim(struct diw_impair_line *l)
 	}
 }
 
-/* A copy of LEN bytes of B from AT; NULL when there is no room. */
+/* Copies LEN bytes of B from AT to an entry; NULL: no room. */
 static struct diw_impair_entry *entry_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 					   struct diw_impair_cursor at, uint32_t len)
 {
@@ -113,7 +113,7 @@ static void entry_free(struct diw_impair_line *l, struct diw_impair_entry *e)
 
 /* ---- Decisions ---- */
 
-/* An IP fragment carries a multiple of 8 bytes (RFC 791 section 3.2, RFC 8200 section 4.5). */
+/* The number of IP fragments. A fragment carries a multiple of 8 bytes (RFC 791 section 3.2, RFC 8200 section 4.5). */
 static uint32_t fragments(const struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
 {
 	uint32_t ip = diw_addr_is_v4(peer) ? 20 : 40, each;
@@ -126,7 +126,7 @@ static uint32_t fragments(const struct diw_impair_line *l, const struct diw_addr
 	return (len + each - 1) / each;
 }
 
-/* The two-state model of Gilbert (1960): nothing passes in the bad state. */
+/* The two-state model of Gilbert (1960): in the bad state every datagram is lost. */
 static bool burst_loses(struct diw_impair_line *l)
 {
 	l->s.bad = l->s.bad ? !diw_rng_chance(&l->s.rng, l->leave) : diw_rng_chance(&l->s.rng, l->enter);
@@ -153,9 +153,9 @@ static bool happens(struct diw_impair_line *l, double p)
 	return p > 0 && diw_rng_chance(&l->s.rng, p);
 }
 
-/* ---- The way of a datagram: held back, delayed, out ---- */
+/* ---- A datagram's way: held back, delayed, out ---- */
 
-/* E, or when it is NULL the LEN bytes at AT of the burst that is decided over. */
+/* Loses E, or if E is NULL, the LEN bytes at AT of the burst that is being decided. */
 static void lose(struct diw_impair_line *l, struct diw_impair_cursor at, uint32_t len, struct diw_impair_entry *e,
 		 uint64_t now)
 {
@@ -188,7 +188,7 @@ static void delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_
 	l->altered = true;
 }
 
-/* E, or when it is NULL the LEN bytes of B at AT. */
+/* Passes E, or if E is NULL, the LEN bytes of B at AT. */
 static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len,
 		 struct diw_impair_entry *e, uint64_t now)
 {
@@ -208,7 +208,8 @@ static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, str
 	}
 }
 
-/* One datagram has come behind those that are held: some may be free now. CAME is it, when it is held itself. */
+/* A datagram has come behind those that are held back, some of which may leave now. CAME is its entry if it is itself
+ * held back. */
 static void overtaken(struct diw_impair_line *l, const struct diw_impair_entry *came, uint64_t now)
 {
 	struct diw_list *pos, *tmp;
@@ -355,7 +356,7 @@ void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst
 	for (int i = 0; i < done; i++)
 		if (l->run[i].e)
 			entry_free(l, l->run[i].e);
-	/* Oldest first at the front of the list, so from the last to the first. */
+	/* The oldest must be at the front of the list, so the loop goes from the last to the first. */
 	for (int i = l->nrun - 1; i >= done; i--) {
 		struct diw_impair_item *r = &l->run[i];
 		struct diw_impair_entry *e = r->e ? r->e : l->arena ? entry_copy(l, b, r->at, r->len) : NULL;

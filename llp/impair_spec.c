@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The text of an impairment: [tx.|rx.]key=value, separated by commas (diwarp(7)). */
+/* The text form of an impairment: [tx.|rx.]key=value, separated by commas (diwarp(7)). */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "llp/impair.h"
 
 #define MAX_DELAY (60 * DIW_S)
-#define MIN_MTU 68u                  /* RFC 791: every link carries that */
+#define MIN_MTU 68u                  /* RFC 791: every link carries packets of 68 octets */
 
 enum key { LOSS, BURST, DUP, REORDER, DELAY, CORRUPT, MASK, MTU, SEED, KEYS };
 
@@ -18,7 +18,7 @@ static const char *const key_name[KEYS] = {
 	"loss", "burst", "dup", "reorder", "delay", "corrupt", "mask", "mtu", "seed"
 };
 
-/* Digits with at most one point among them. Not strtod: its point depends on the program's locale. */
+/* Digits with at most one point. strtod() is not usable: its decimal point depends on the program's locale. */
 static bool get_decimal(const char **p, double *v)
 {
 	double scale = 1;
@@ -94,7 +94,7 @@ static const char *set_probability(const char *p, double *v)
 	return get_probability(&p, v) && !*p ? NULL : "is no probability from 0 to 1, such as 1% or 0.01";
 }
 
-/* What is wrong with the value, or NULL. */
+/* The error in the value, or NULL. */
 static const char *set_value(enum key key, const char *p, struct diw_impair_dir *d)
 {
 	uint64_t v;
@@ -193,7 +193,7 @@ int diw_impair_parse(const char *text, struct diw_impair_spec **spec, char *err,
 		ps.spec->dir[DIW_IMPAIR_TX].seed = ps.spec->dir[DIW_IMPAIR_RX].seed = 1;
 		while (!rc && *copy && next)
 			rc = parse_item(&ps, strsep(&next, ","));
-		/* A seed without a direction is that of the whole run. */
+		/* A seed without a direction is the seed of the whole run. */
 		if (!(ps.seen[DIW_IMPAIR_RX] & 1u << SEED))
 			ps.spec->dir[DIW_IMPAIR_RX].seed = ps.spec->dir[DIW_IMPAIR_TX].seed;
 	} else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes a pcapng file: packets with the IP, UDP and TCP headers that the stack never sees. */
+/* Writes a pcapng file: packets with IP, UDP and TCP headers, which the kernel makes and the stack does not see. */
 #include "llp/pcapng.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #endif
 #define BUFFER (256u << 10)
 #define MAX_COMMENT 64u
-#define MAX_BLOCK (65536u + 256u)    /* the largest IPv6 packet that a dgram's bytes make, and a block around it */
+#define MAX_BLOCK (65536u + 256u)    /* the largest IPv6 packet of a dgram's burst, and a block around it */
 #define LINKTYPE_RAW 101             /* the packet begins with an IPv4 or IPv6 header */
 enum { BLOCK_SHB = 0x0a0d0d0a, BLOCK_IDB = 1, BLOCK_EPB = 6 };
 enum { OPT_END, OPT_COMMENT, OPT_IF_NAME = 2, OPT_EPB_FLAGS = 2, OPT_USERAPPL = 4, OPT_TSRESOL = 9 };
@@ -35,20 +35,21 @@ enum { OPT_END, OPT_COMMENT, OPT_IF_NAME = 2, OPT_EPB_FLAGS = 2, OPT_USERAPPL = 
 struct diw_pcapng {
 	pthread_mutex_t lock;
 	int fd, error;
-	bool told, cut;              /* cut: what a failed write left can be cut off */
+	bool told, cut;              /* cut: the remains of a failed write can be cut off */
 	dev_t dev;
 	ino_t ino;
-	pid_t owner;                 /* a child inherits the buffer, and must not write it a second time */
-	uint64_t written, limit;     /* bytes in the file; RLIMIT_FSIZE, whose signal would end the program */
+	pid_t owner;                 /* the process that opened the file: a child inherits the buffer, and must not
+				      * write it a second time */
+	uint64_t written, limit;     /* bytes in the file; RLIMIT_FSIZE, whose signal ends a program that exceeds it */
 	uint32_t used;
 	uint8_t buf[BUFFER];
 };
 
-/* ---- Blocks: in this machine's byte order, as the section header tells the reader ---- */
+/* ---- Blocks, in this machine's byte order, which the section header states ---- */
 
 static uint8_t *put_bytes(uint8_t *p, const void *from, size_t len)
 {
-	if (len)                                /* an option without a value has no bytes to point at */
+	if (len)                                /* an option without a value has a NULL pointer */
 		memcpy(p, from, len);
 	return p + len;
 }
@@ -72,7 +73,7 @@ static uint8_t *put_option(uint8_t *p, uint16_t code, const void *value, size_t 
 	return pad(put_bytes(put_bytes(p, head, sizeof head), value, len), len);
 }
 
-/* Both lengths of the block from BEGIN to P. */
+/* Writes both length fields of the block from BEGIN to P. */
 static uint8_t *end_block(uint8_t *begin, uint8_t *p)
 {
 	uint32_t len = (uint32_t)(p - begin) + 4;
@@ -102,9 +103,9 @@ static void begin_file(struct diw_pcapng *p)
 	p->used = (uint32_t)(b - p->buf);
 }
 
-/* ---- The headers that the stack never sees ---- */
+/* ---- IP, UDP and TCP headers ---- */
 
-/* RFC 1071, over an even number of bytes unless it is the last piece. */
+/* The sum of RFC 1071. Every piece except the last has an even number of bytes. */
 static uint32_t sum16(uint32_t sum, const uint8_t *p, size_t len)
 {
 	for (; len > 1; p += 2, len -= 2)
@@ -129,7 +130,7 @@ static uint32_t transport_len(const struct diw_pcapng_packet *k)
 	return k->tcp ? TCP_LEN : UDP_LEN;
 }
 
-/* Ports and the fields behind them; LEN with the payload. Where the checksum is, as 0. */
+/* Writes ports and the fields behind them, with 0 as the checksum. LEN includes the payload. */
 static uint8_t *put_transport(uint8_t *p, const struct diw_pcapng_packet *k, uint32_t len)
 {
 	diw_put16(p, k->src->port);
@@ -146,7 +147,7 @@ static uint8_t *put_transport(uint8_t *p, const struct diw_pcapng_packet *k, uin
 	return p + 16;
 }
 
-/* Returns the addresses, *N bytes; LEN is what follows the header. */
+/* Returns the position of the addresses, and their length in *N. LEN is the length of what follows the header. */
 static uint8_t *put_ip_header(uint8_t *p, const struct diw_pcapng_packet *k, uint8_t protocol, uint32_t len, size_t *n)
 {
 	if (ip_len(k) == IPV4_LEN) {
@@ -190,13 +191,14 @@ static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 	field = put_transport(body, k, len);
 	addrs = put_ip_header(p, k, protocol, len, &n);
 	sum = fold_sum(sum16(sum16(protocol + len, addrs, n), body, len));
-	diw_put16(field, (uint16_t)(sum || k->tcp ? sum : 0xffff));     /* 0 in UDP is none (RFC 768) */
+	diw_put16(field, (uint16_t)(sum || k->tcp ? sum : 0xffff));     /* in UDP, 0 means no checksum (RFC 768) */
 	return end;
 }
 
 /* ---- The file ---- */
 
-/* Of the buffer DONE bytes are in the file. What is no whole block is cut off, so that readers find whole ones. */
+/* Handles a failed write, of which DONE bytes are in the file. An incomplete block is cut off, so the file ends in a
+ * whole one. */
 static void file_fail(struct diw_pcapng *p, int err, uint32_t done)
 {
 	uint32_t whole = 0, len = 0;
@@ -212,7 +214,7 @@ static void file_fail(struct diw_pcapng *p, int err, uint32_t done)
 		p->cut = false;
 }
 
-/* A program may close every descriptor that it finds, and the number is another file's then. */
+/* A program may close all descriptors that it finds; the number may then be another file's. */
 static bool is_open(const struct diw_pcapng *p)
 {
 	struct stat st;
@@ -294,7 +296,8 @@ int diw_pcapng_write(struct diw_pcapng *p, const struct diw_pcapng_packet *k)
 	return rc;
 }
 
-/* Of the user's own, with no other name, and nothing in it but an older capture: it is about to be made empty. */
+/* Checks a file that is about to be emptied: it is the user's own, has no second name, and contains nothing or a
+ * capture. */
 static int may_overwrite(int fd, const struct stat *st)
 {
 	uint32_t magic = 0;
@@ -305,7 +308,8 @@ static int may_overwrite(int fd, const struct stat *st)
 	return n == 0 || (n == sizeof magic && magic == BLOCK_SHB) ? 0 : -EEXIST;
 }
 
-/* An ordinary file, or a device such as /dev/full: what else one can open may block, or kill the program (SIGPIPE). */
+/* Accepts an ordinary file or a device such as /dev/full. Writing to others may block, or kill the program
+ * (SIGPIPE). */
 static int file_prepare(struct diw_pcapng *p)
 {
 	struct rlimit lim;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reliable datagrams, the link: its calls, its peers and their timers. llp/rd.h is the map. */
+/* The link of reliable datagrams: its calls, its peers and their timers. llp/rd.h lists the files. */
 #include "llp/rd.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #define SMALL_SEG 320u               /* octets of a segment that takes a small slot */
-#define SWEEP_PARTS 16u              /* a search for idle peers has so many */
-#define SWEEP_FULL 64u               /* buckets that are searched for a peer that finds no place */
-#define OWN_SHARE 4u                 /* of the table, a quarter is for peers that this end sends to */
-#define SHOWN_PLACES 64u             /* of the table of peers, that are searched for those to show */
-#define OFFERS_MAX 32u               /* segments in a row that the layer above does not want, a step */
-#define OFFERS_PAUSE (500 * DIW_US)  /* until the others are offered */
+#define SWEEP_PARTS 16u              /* a search for idle peers is done in this many parts */
+#define SWEEP_FULL 64u               /* buckets that are searched for an idle peer when the table is full */
+#define OWN_SHARE 4u                 /* 1/4 of the table is reserved for peers that this end sends to */
+#define SHOWN_PLACES 64u             /* places of the peer table that are searched for peers to show */
+#define OFFERS_MAX 32u               /* consecutive segments in a step that the layer above refuses */
+#define OFFERS_PAUSE (500 * DIW_US)  /* the pause before the other stalled peers are offered */
 
 static struct rd *rd_of(struct diw_link *l)
 {
@@ -45,7 +45,7 @@ static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t 
 	       peer_is_silent(rd, p, now);
 }
 
-/* Forget the idle peers of the next COUNT buckets. */
+/* Forgets the idle peers of the next COUNT buckets. */
 static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 {
 	while (count--) {
@@ -54,14 +54,14 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 		while (*at) {
 			struct rd_peer *p = *at;
 
-			if (p->held && peer_is_silent(rd, p, now))      /* its sender has given up */
+			if (p->held && peer_is_silent(rd, p, now))      /* the sender has given these segments up */
 				diw_rd_rx_forget(rd, p);
 			if (p->timer_at || !peer_is_idle(rd, p, now)) {
 				at = &p->hash_next;
 				continue;
 			}
 			*at = p->hash_next;
-			p->dest.addr.port = 0;          /* its place is free */
+			p->dest.addr.port = 0;          /* marks the place as free */
 			diw_pool_put(&rd->peers, p);
 			rd->l.c->rd_forgotten++;
 		}
@@ -115,15 +115,15 @@ void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hd
 	const struct iovec iov = { (void *)(uintptr_t)body, len };
 	const struct diw_link_seg seg = { .hdr = hdr, .hdr_len = diw_rd_hdr_encode(hdr, h), .len = len, .iov = &iov };
 
-	/* Whatever is lost here is said again by a timer. */
+	/* A lost datagram of this kind is repeated by a timer. */
 	if (rd->lower->ops->send(rd->lower, to, &seg, 1, now) == 1)
 		rd->flush = true;
 }
 
 /* ---- Time ---- */
 
-/* Offer their segments to the layer above again, in turn. After OFFERS_MAX that it did not want the turn is broken off,
- * so that a step is short. */
+/* Offers the segments of stalled peers to the layer above again, in turn. The turn is broken off after OFFERS_MAX
+ * refusals, so that a step is short. */
 static void stalled_offer(struct rd *rd, uint64_t now)
 {
 	uint32_t refused = 0;
@@ -140,7 +140,7 @@ static void stalled_offer(struct rd *rd, uint64_t now)
 	rd->offer_at = rd->offers && rd->queue[RD_STALLED].n ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 
-/* The peers whose time has come do what is due. */
+/* Runs the peers whose timer has expired. */
 static void rd_run(struct rd *rd, uint64_t now)
 {
 	struct rd_peer *p;
@@ -161,7 +161,7 @@ static void rd_run(struct rd *rd, uint64_t now)
 
 /* ---- The link below ---- */
 
-/* Segments of one peer that were parsed, and go to it together. */
+/* Parsed segments of one peer that are delivered together. */
 struct rx_batch {
 	struct rd_peer *p;
 	uint32_t n;
@@ -175,7 +175,7 @@ static void rx_batch_flush(struct rd *rd, struct rx_batch *b, uint64_t now)
 	b->n = 0;
 }
 
-/* DATA or ACK; LEN: of header and announcement. */
+/* Handles DATA or ACK. LEN: octets of header and announcement. */
 static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr *src, const struct diw_rd_hdr *h,
 		       uint32_t len, const struct diw_link_rxseg *seg, uint64_t now)
 {
@@ -351,7 +351,7 @@ static size_t pool_round(uint32_t size)
 	return (size + 15u) & ~(size_t)15;
 }
 
-/* All of the arena: nothing is known of any peer. */
+/* Divides the arena into pools and tables. All peers are forgotten. */
 static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 {
 	const struct diw_rd_cfg *c = &rd->cfg;
@@ -390,8 +390,8 @@ static int rd_memory(struct rd *rd)
 	return 0;
 }
 
-/* Another epoch: peers see that what they knew of this end is gone. Another key: what they say to the end that was is
- * not good for this one. */
+/* Draws another epoch, so that peers see that this end has lost its state. Draws another key, so that datagrams to the
+ * old end are not valid for the new one. */
 static void rd_discard(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
@@ -429,7 +429,7 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				   .c = d->c };
 	err = rd_memory(rd);
-	if (err == 0)                           /* last, since D stays the caller's where this fails */
+	if (err == 0)                           /* D is set last: it stays the caller's if this fails */
 		err = diw_seal_open(d, mulpdu, &rd_up, rd, &rd->lower);
 	if (err) {
 		diw_arena_fini(&rd->arena);

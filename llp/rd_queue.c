@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which peers of reliable datagrams wait, and for what: lists of those that wait for the layer above, for the link
- * below and for a slot. A peer is in any of them at most once. Also how the slots are shared.
+ * The queues of peers that wait: for the layer above, for the link below, for a slot. A peer is in each queue at most
+ * once. Also the shares of slots.
  */
 #include "llp/rd.h"
 
-#define SILENT_SHARE 8u              /* of that, for a peer that has not answered, or not for some timeouts */
+#define SILENT_SHARE 8u              /* the share of that for a peer that has not answered yet, or not for several
+				      * timeouts */
 
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p)
 {
@@ -37,7 +38,8 @@ struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name)
 
 /*
  * A peer may have half as many slots as are free (Choudhury and Hahne, "Dynamic queue length thresholds for
- * shared-memory packet switches", 1998): so some are always free for another one, and N busy peers have equal shares.
+ * shared-memory packet switches", 1998). So some slots are always free for another peer, and N busy peers get equal
+ * shares.
  */
 bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p)
 {
@@ -52,7 +54,7 @@ bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p)
 void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p)
 {
 	p->wants = true;
-	if (!p->queued)                         /* none of its own will be freed */
+	if (!p->queued)                         /* no slot of the peer will be freed */
 		diw_rd_queue_add(rd, RD_WANTING, p);
 }
 
@@ -69,7 +71,8 @@ void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p)
 
 	if (rd->queued == rd->cfg.slots)
 		return;
-	while ((other = diw_rd_queue_take(rd, RD_WANTING)))     /* all: one that is told may have nothing to send now */
+	while ((other = diw_rd_queue_take(rd, RD_WANTING)))     /* all of them: one that is told may have nothing to
+								 * send */
 		room_tell(rd, other);
 	if (p->wants && diw_rd_slot_allowed(rd, p))
 		room_tell(rd, p);

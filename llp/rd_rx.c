@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The receiver of reliable datagrams: docs/ud-profile.md sections 18.4 and 18.5. Segments in order go up without a
- * copy. A segment that came too early, or that the layer above has not taken, is held. A held segment is acknowledged
- * in the bitmap, and in `ack` when the layer above has taken it.
+ * copy. A segment that came too early, or that the layer above has not taken, is held. The bitmap acknowledges a held
+ * segment at once; `ack` acknowledges it when the layer above has taken it.
  */
 #include "llp/rd.h"
 
-#define ACK_EVERY 16u                /* segments */
-#define PERIOD (50 * DIW_MS)         /* a peer that sent within this one or the one before is a sender */
-#define KERNEL_EXTRA 800u            /* the kernel counts about so much a datagram, and half of its length, too */
+#define ACK_EVERY 16u                /* segments between two acknowledgements */
+#define PERIOD (50 * DIW_MS)         /* a peer is a sender if it sent in this period or in the one before */
+#define KERNEL_EXTRA 800u            /* bytes that the kernel counts for each datagram, beside half of its length
+				      * again */
 #define SHARES_MAX 16u
 
-/* What the kernel counts for a segment of LEN octets. */
+/* Bytes of the receive buffer that a segment of LEN octets takes. */
 static uint32_t kernel_octets(uint32_t len)
 {
 	return len + len / 2 + KERNEL_EXTRA;
 }
 
-/* How many segments of P the socket's receive buffer holds, if all that sent lately have an equal share. */
+/* The segments of P that the socket's receive buffer holds, if all recent senders have equal shares. */
 static uint32_t window_share(const struct rd *rd, const struct rd_peer *p)
 {
 	uint32_t senders = rd->senders[0] > rd->senders[1] ? rd->senders[0] : rd->senders[1];
@@ -26,8 +27,8 @@ static uint32_t window_share(const struct rd *rd, const struct rd_peer *p)
 	return rd->l.dgram->rcvbuf ? each / (senders ? senders : 1) : UINT32_MAX;
 }
 
-/* A receiver that empties its socket's buffer long before it is full may tell more than the buffer holds: what is under
- * way on a long path is not there at once. */
+/* If the receiver always empties the socket's buffer long before it is full, the windows together may exceed the
+ * buffer: segments that are in flight on a long path do not arrive at the same time. */
 static void shares_adapt(struct rd *rd)
 {
 	if (rd->senders[0] > 2 * rd->senders[1] || rd->backlog_max > rd->l.dgram->rcvbuf / 2)
@@ -37,7 +38,7 @@ static void shares_adapt(struct rd *rd)
 	rd->backlog_max = 0;
 }
 
-/* P has sent N segments of LEN octets. */
+/* Counts that P has sent N segments of LEN octets. */
 static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t n, uint32_t len, uint64_t now)
 {
 	if (now - rd->period_from >= PERIOD) {
@@ -56,7 +57,8 @@ static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t n, uint32_t 
 	p->size = len >= p->size ? len : p->size - (p->size - len) / 16;
 }
 
-/* A peer keeps at most as many segments here as are free: one that is not taken leaves room for others. */
+/* The window is at most the number of free entries for held segments, so a peer whose segments are not taken leaves
+ * room for others. */
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
 {
 	uint32_t left = rd->held.cap - rd->held.used;
@@ -118,7 +120,7 @@ static void ack_later(struct rd *rd, struct rd_peer *p, uint32_t n, uint64_t now
 	diw_rd_timer_set(rd, p, p->ack_at);
 }
 
-/* Segments in order go up; those that are not taken are held. */
+/* Hands up segments in order, and holds those that are not taken. */
 static void run_deliver(struct rd *rd, struct rd_peer *p, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	int taken = rd->l.up->rx(rd->l.up_ctx, &p->dest.addr, segs, n, now);
@@ -157,7 +159,7 @@ void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
 		ack_later(rd, p, p->expect - before, now);
 }
 
-/* Whether SEQ is one to take: in the window, and not there already. */
+/* Whether segment SEQ is in the window and has not come before. */
 static bool seq_is_new(struct rd *rd, struct rd_peer *p, uint32_t seq)
 {
 	if (diw_serial_after(p->expect, seq)) {
@@ -193,7 +195,7 @@ uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *i
 			run[nrun++] = in[i].seg;
 			continue;
 		}
-		p->ack_now = true;                      /* out of order: the sender wants to know */
+		p->ack_now = true;                      /* out of order: the sender needs to know */
 		held_put(rd, p, seq, in[i].seg.data, in[i].seg.len);
 	}
 	if (nrun)
@@ -216,7 +218,7 @@ void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uin
 	h->echo = p->echo;
 }
 
-/* Bit 31 - i % 32 of word i / 32: the segment ACK + i is held. Returns words. */
+/* Bit 31 - i % 32 of word i / 32 means: segment ACK + i is held. Returns the number of words. */
 static uint32_t map_fill(const struct rd_peer *p, uint8_t *map)
 {
 	uint32_t word[DIW_RD_MAP_WORDS] = { 0 }, words = 0;
@@ -243,7 +245,7 @@ void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now)
 		return;
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
 	diw_rd_ack_fill(rd, p, &h, now);
-	if (p->refused) {                       /* nothing is held: no map */
+	if (p->refused) {                       /* no segment is held: no map */
 		h.kind = DIW_RD_REFUSE;
 		h.window = p->refused;
 	}

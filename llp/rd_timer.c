@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When peers of reliable datagrams have work: a binary heap of times. A peer is in it once, with the earliest time that
- * was asked for. A later time costs nothing: the peer is looked at too early, and comes back with its real time.
+ * The timers of reliable datagrams' peers: a binary heap of times. A peer is in the heap once, with the earliest time
+ * that was set. Setting a later time costs nothing: the peer runs too early, and sets its timer again.
  */
 #include "llp/rd.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The byte seam: a reliable stream to one peer, cut wherever it pleases the network. Same locking as llp/dgram.h: the
- * caller holds the device's lock. Nothing here blocks.
+ * The byte seam: a reliable stream to one peer, which the network may cut at any byte. The caller holds the device's
+ * lock, as in llp/dgram.h. No call blocks.
  */
 #ifndef DIW_LLP_STREAM_H
 #define DIW_LLP_STREAM_H
@@ -18,50 +18,57 @@ struct diw_stream_attr;
 
 struct diw_stream_ops {
 	const char *name;
-	/* Of diw_stream connecting: 0 it is up, -EAGAIN not yet (wait until the descriptor is writable), -errno it
+	/* Connecting stream. 0: it is up. -EAGAIN: not yet, wait until the descriptor is writable. -errno: it
 	 * failed. */
 	int (*connected)(struct diw_stream *s);
-	/* Bytes taken, at least 1; -EAGAIN: wait until the descriptor is writable; -errno: the stream is dead. The
-	 * content is copied before the call returns. */
+	/* Returns the bytes taken, at least 1. -EAGAIN: wait until the descriptor is writable. -errno: the stream has
+	 * broken. The bytes are copied before the call returns. */
 	ssize_t (*send)(struct diw_stream *s, const struct iovec *iov, int n);
-	/* Bytes received, into IOV in order; 0: the peer has ended its half; -EAGAIN none now; -errno. */
+	/* Returns the bytes received, which are in IOV in order. 0: the peer has ended its half. -EAGAIN: none are
+	 * there. -errno: the stream has broken. */
 	ssize_t (*recv)(struct diw_stream *s, const struct iovec *iov, int n);
 	/* Payload bytes of one packet: RFC 5044's EMSS. */
 	uint32_t (*emss)(struct diw_stream *s);
-	int (*fd)(struct diw_stream *s);             /* -1: the simulator's have none */
-	/* Whether the peer has ended its half, or it broke, whatever is still to be received. NULL: unknown. */
+	int (*fd)(struct diw_stream *s);             /* -1: none (the simulator) */
+	/* Whether the peer has ended its half, or the stream has broken, even if received data is unread. NULL:
+	 * unknown. */
 	bool (*hung_up)(struct diw_stream *s);
-	/* Keepalive, user timeout, tos and congestion of A, for one that was accepted. NULL: nothing to set. */
+	/* Sets keepalive, user timeout, tos and congestion of A on an accepted stream. NULL: there is nothing to
+	 * set. */
 	int (*tune)(struct diw_stream *s, const struct diw_stream_attr *a);
-	/* Nothing more will be sent: the peer receives an end of stream behind what was sent. */
+	/* Ends this end's half: the peer receives an end of stream behind the bytes that were sent. */
 	void (*shutdown)(struct diw_stream *s);
-	/* ABORT: the peer sees a reset, and what was not sent yet is lost. Else what was sent still arrives. */
+	/* ABORT: the peer receives a reset, and unsent bytes are lost. Otherwise all bytes that were sent still
+	 * arrive. */
 	void (*close)(struct diw_stream *s, bool abort);
 };
 
 struct diw_stream {
 	const struct diw_stream_ops *ops;
 	struct diw_addr local, peer;
-	bool apart;                  /* set by its owner: no packet holds bytes of two sends */
+	bool apart;                  /* set by the owner: no packet holds bytes of two sends */
 };
 
 struct diw_stream_attr {
-	struct diw_addr local;       /* ip zero: the kernel chooses, or the wildcard for a listener; port 0 likewise */
+	struct diw_addr local;       /* ip zero: the kernel chooses, or for a listener, the wildcard; port 0: the kernel
+				      * chooses */
 	struct diw_addr peer;        /* connect only */
-	bool self;                   /* connect only: to ourselves, by the address of peer, at whichever port */
-	bool keepalive;              /* with the next three; seconds, 0: the system's */
+	bool self;                   /* connect only: to this stream itself, by the address of `peer`, at the port that
+				      * it gets */
+	bool keepalive;              /* with the next three, in seconds; 0: the system's default */
 	unsigned keepalive_idle, keepalive_interval, keepalive_count;
-	unsigned user_timeout_ms;    /* unacknowledged data for so long ends the stream; 0: the system's */
+	unsigned user_timeout_ms;    /* the stream ends if data is not acknowledged for this long; 0: the system's
+				      * default */
 	unsigned tos;                /* of IPv4, traffic class of IPv6 */
-	char congestion[16];         /* TCP's algorithm; "": the system's */
+	char congestion[16];         /* TCP's congestion control algorithm; "": the system's default */
 	int backlog;                 /* listen only */
-	bool v6only;                 /* listen only: the wildcard is for IPv6 alone */
+	bool v6only;                 /* listen only: the wildcard accepts only IPv6 */
 };
 
 struct diw_stream_listener;
 
 struct diw_stream_listener_ops {
-	/* The next connection; -EAGAIN none; -EMFILE and the like: wait a moment. */
+	/* Returns the next connection. -EAGAIN: there is none. -EMFILE and similar: retry after a pause. */
 	int (*accept)(struct diw_stream_listener *l, struct diw_stream **s);
 	int (*fd)(struct diw_stream_listener *l);
 	void (*close)(struct diw_stream_listener *l);
@@ -69,10 +76,10 @@ struct diw_stream_listener_ops {
 
 struct diw_stream_listener {
 	const struct diw_stream_listener_ops *ops;
-	struct diw_addr local;       /* as bound */
+	struct diw_addr local;       /* the bound address */
 };
 
-/* llp/tcp.c. connect begins: see ops->connected. -errno as connect(2), bind(2), listen(2). */
+/* llp/tcp.c. A connect is only begun: see ops->connected. -errno as of connect(2), bind(2), listen(2). */
 int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s);
 int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listener **l);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A stream over a TCP socket. System calls of the data path go straight, as in llp/udp_sys.c: libc's are cancellation
- * points, which costs, and a thread that is cancelled here would take the device's lock with it. One buffer goes by
- * the call that needs no message header, which the kernel would have to fetch and check.
+ * A stream over a TCP socket. System calls of the data path do not go through the C library, as in llp/udp_sys.c: its
+ * calls are cancellation points, which cost time, and a thread that is cancelled in one would leave the device's lock
+ * held. A single buffer is sent by send(2), which has no message header for the kernel to copy and check.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@
 #include "llp/stream.h"
 
 #define BACKLOG 128
-#define EMSS_MIN 536u                /* RFC 9293: what every host takes */
+#define EMSS_MIN 536u                /* RFC 9293: every host accepts it */
 
 struct tcp {
 	struct diw_stream s;
@@ -127,7 +127,7 @@ static int set_seconds(int fd, int name, unsigned value)
 	return value ? tcp_set_int(fd, IPPROTO_TCP, name, value < INT_MAX ? (int)value : INT_MAX) : 0;
 }
 
-/* Connections that a listener accepts have its options. */
+/* Sets the options of a socket. Connections inherit those of their listener. */
 static int tcp_set_options(int fd, int family, const struct diw_stream_attr *a)
 {
 	int err = tcp_set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -145,7 +145,7 @@ static int tcp_set_options(int fd, int family, const struct diw_stream_attr *a)
 		err = set_seconds(fd, TCP_USER_TIMEOUT, a->user_timeout_ms);
 	if (!err && a->tos && family == AF_INET6)
 		err = tcp_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, (int)a->tos);
-	if (!err && a->tos)          /* also on a socket of IPv6, for peers of IPv4 */
+	if (!err && a->tos)          /* on an IPv6 socket too, for IPv4 peers */
 		err = tcp_set_int(fd, IPPROTO_IP, IP_TOS, (int)a->tos);
 	if (!err && a->congestion[0] &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, a->congestion, (socklen_t)strlen(a->congestion)))
@@ -153,8 +153,8 @@ static int tcp_set_options(int fd, int family, const struct diw_stream_attr *a)
 	return err;
 }
 
-/* Within one host nothing is lost and nothing is far: there BBR, many systems' choice, halves the goodput by its
- * pacing. A user that may not choose gets the system's default. */
+/* On one host there is neither loss nor delay. BBR, the default of many systems, halves the goodput there by its
+ * pacing, so another algorithm is chosen. A user without the right to choose gets the system's default. */
 static void choose_congestion(const struct tcp *t, const struct diw_stream_attr *a)
 {
 	if (!a->congestion[0] && memcmp(t->s.local.ip, t->s.peer.ip, sizeof t->s.peer.ip) == 0)
@@ -182,7 +182,7 @@ static const struct diw_stream_ops tcp_ops = {
 	.hung_up = tcp_hung_up, .tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
 };
 
-/* Takes FD. */
+/* Takes ownership of FD. */
 static int tcp_new(int fd, struct diw_stream **s)
 {
 	struct tcp *t = calloc(1, sizeof *t);
@@ -197,7 +197,7 @@ static int tcp_new(int fd, struct diw_stream **s)
 	return 0;
 }
 
-/* ---- Making one ---- */
+/* ---- Connecting ---- */
 
 static int bind_to(int fd, int family, const struct diw_addr *local)
 {
@@ -211,8 +211,8 @@ static int bind_to(int fd, int family, const struct diw_addr *local)
 	return bind(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
 }
 
-/* A socket that opens towards the very address that it is bound to, opens from both sides at once (RFC 9293 section
- * 3.5): it receives what it sends. */
+/* Connects a socket to its own address: a simultaneous open (RFC 9293 section 3.5) of the socket with itself. It
+ * receives the bytes that it sends. */
 static int connect_self(int fd, int family, struct diw_addr own)
 {
 	struct sockaddr_storage ss;
@@ -238,7 +238,8 @@ static int tcp_begin_connect(int fd, int family, const struct diw_stream_attr *a
 		err = tcp_set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (!err && a->self)
 		return connect_self(fd, family, a->peer);
-	/* With the address alone given, the port is chosen for the pair: more connections than ports. */
+	/* With the address alone given, the kernel chooses a port that is free for this pair of addresses, so there may
+	 * be more connections than ports. */
 	if (!err && !a->local.port)
 		tcp_set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
 	if (!err && a->local.port)
@@ -278,7 +279,7 @@ int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s)
 
 /* ---- Listening ---- */
 
-/* The connection that broke before it was accepted, for whichever reason the network had (accept(2)). */
+/* Whether ERR of accept(2) means that the connection broke before it was accepted. */
 static bool broke_before_accept(int err)
 {
 	return err == ECONNABORTED || err == EINTR || err == EPROTO || err == ENETDOWN || err == ENOPROTOOPT ||
@@ -320,7 +321,7 @@ static const struct diw_stream_listener_ops listener_ops = {
 	.accept = tcp_accept, .fd = listener_fd, .close = tcp_listener_close,
 };
 
-/* The wildcard takes peers of both families, where there is IPv6. */
+/* The wildcard accepts peers of both families if the host has IPv6. */
 static int listen_socket(const struct diw_stream_attr *a, int *family)
 {
 	const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -344,7 +345,7 @@ static int tcp_begin_listen(int fd, int family, const struct diw_stream_attr *a)
 {
 	int err = tcp_set_options(fd, family, a);
 
-	if (!err)                    /* connections of an earlier process may still be in TIME-WAIT */
+	if (!err)                    /* connections of an earlier process may be in TIME-WAIT */
 		err = tcp_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (!err)
 		err = bind_to(fd, family, &a->local);

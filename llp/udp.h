@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the UDP dgrams (llp/udp.c, llp/uring.c) share. */
+/* Definitions that the files of the UDP dgrams (llp/udp.c, llp/uring.c) share. */
 #ifndef DIW_LLP_UDP_H
 #define DIW_LLP_UDP_H
 
@@ -23,9 +23,10 @@
 
 #define DIW_UDP_PMTU_SLOTS 64u
 
-/* Path MTUs that turned out smaller than the interface's; direct-mapped, the newest wins. All zero but ifmtu: empty. */
+/* Paths with a smaller MTU than the interface's. A direct-mapped table: the newest entry of a slot wins. A table of
+ * zeros, except ifmtu, is empty. */
 struct diw_udp_pmtu {
-	uint32_t ifmtu;              /* of the interface, IP bytes */
+	uint32_t ifmtu;              /* the interface's, IP bytes */
 	bool used;
 	struct {
 		struct diw_addr host;    /* port 0 */
@@ -34,39 +35,40 @@ struct diw_udp_pmtu {
 	} slot[DIW_UDP_PMTU_SLOTS];
 };
 
-/* UDP payload that reaches DST without IP fragments. */
+/* The UDP payload that reaches DST without IP fragments. */
 uint32_t diw_udp_pmtu_payload(const struct diw_udp_pmtu *p, const struct diw_addr *dst, uint64_t now);
-/* Ask the kernel about the path from SRC (NULL: whichever it takes) to DST; true when it is smaller than we knew. */
+/* Asks the kernel for the MTU of the path from SRC (NULL: any source) to DST. True: it is smaller than was known. */
 bool diw_udp_pmtu_learn(struct diw_udp_pmtu *p, const struct diw_addr *src, const struct diw_addr *dst, uint64_t now);
 
-#define DIW_UDP_RX_ROOM (65536u + 128u)      /* the largest super-buffer that IPv4 or IPv6 can carry, and some */
+#define DIW_UDP_RX_ROOM (65536u + 128u)      /* the largest super-buffer that IPv4 or IPv6 can carry, and some more */
 #define DIW_UDP_ANSWER_SLOTS 256u
 
 struct diw_udp_answer {
-	struct diw_addr peer;        /* the sender to a wildcard socket, */
-	uint8_t local[16];           /* asked this address, */
-	unsigned ifindex;            /* on this interface: link-local only */
+	struct diw_addr peer;        /* the sender to a wildcard socket */
+	uint8_t local[16];           /* the local address that it sent to */
+	unsigned ifindex;            /* the interface; link-local only */
 };
 
 struct diw_udp {
 	struct diw_dgram d;
-	int (*call)(struct diw_udp *u, uint32_t len);   /* the kernel takes u->tx at u->tx_fd; 0 or -errno */
+	int (*call)(struct diw_udp *u, uint32_t len);   /* passes u->tx to the kernel at u->tx_fd; 0 or -errno */
 	int fd;
-	int hot_fd;                  /* connected to the one peer that most bursts go to; -1 none */
-	int tx_fd;                   /* of the two, for tx_peer */
+	int hot_fd;                  /* connected to the peer that most bursts go to; -1: none */
+	int tx_fd;                   /* the socket for tx_peer: fd or hot_fd */
 	int family;
 	bool connected, any, gso, group;
-	unsigned ifindex;            /* of the device, 0 none: by which multicasts leave, and groups are joined */
+	unsigned ifindex;            /* the device's interface for multicasts and groups, 0: none */
 	uint32_t max_segs;
-	uint64_t now;                /* of the last call that had a clock */
+	uint64_t now;                /* the `now` of the last call that had one */
 
-	/* Send: everything but iovec and segment size stays from call to call while the destination does. */
+	/* Send. Everything except iovec and segment size stays the same until the destination changes. */
 	struct msghdr tx;
 	struct diw_dest tx_peer;
-	uint32_t tx_streak;          /* bursts to tx_peer in a row */
+	uint32_t tx_streak;          /* consecutive bursts to tx_peer */
 	struct sockaddr_storage tx_name;
 	socklen_t tx_namelen;
-	size_t tx_infolen;           /* of the control messages behind the segment size's: source address, header */
+	size_t tx_infolen;           /* octets of the control messages behind the segment size's: source address, header
+				      * fields */
 	union {
 		struct cmsghdr align;
 		uint8_t b[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(struct in6_pktinfo)) +
@@ -74,14 +76,15 @@ struct diw_udp {
 	} tx_control;
 
 	struct diw_dest hot_peer;
-	uint8_t hot_local[16];       /* `any`: from which address, */
-	bool hot_other;              /* and the peer has asked another meanwhile */
-	bool hot_named;              /* what came to hot_fd before it was connected may still be there */
-	uint32_t rcvbuf;             /* as asked for */
+	uint8_t hot_local[16];       /* `any`: the local address of hot_fd */
+	bool hot_other;              /* the peer has sent to another local address since */
+	bool hot_named;              /* datagrams that came to hot_fd before it was connected may still be queued */
+	uint32_t rcvbuf;             /* bytes asked for */
 	unsigned rx_turn;
-	bool rx_other;               /* the last look at fd, beside hot_fd, found something */
-	uint64_t rx_other_ns;        /* and when it was */
-	struct msghdr rx;            /* the last message's name, or none of the hot peer, and control messages */
+	bool rx_other;               /* the last read of fd, beside hot_fd, found a datagram */
+	uint64_t rx_other_ns;        /* the time of that read */
+	struct msghdr rx;            /* the last message: its name, or none from the hot peer, and its control
+				      * messages */
 	struct iovec rx_iov, rx_burst;
 	struct sockaddr_storage rx_name;
 	union {
@@ -90,39 +93,40 @@ struct diw_udp {
 			  CMSG_SPACE(sizeof(struct in6_pktinfo))];
 	} rx_control;
 
-	uint64_t icmp_at;            /* an ICMP message is told from then on */
-	struct diw_dgram_burst kept; /* what the socket did not take of a burst that it began to send; len 0: nothing */
+	uint64_t icmp_at;            /* the earliest time at which an ICMP message is logged again */
+	struct diw_dgram_burst kept; /* the part of a burst that the socket did not take after it had begun to send it;
+				      * len 0: none */
 	struct iovec kept_iov;
 	struct diw_udp_pmtu pmtu;
 	struct diw_udp_answer answer[DIW_UDP_ANSWER_SLOTS];
-	struct diw_udp_answer from;  /* instead of those, if it is told */
+	struct diw_udp_answer from;  /* the source address that was set, which takes precedence over those */
 	bool from_told;
 	struct iovec slice[IOV_MAX];
 	uint8_t kept_buf[DIW_DGRAM_MAX];
 	uint8_t rx_buf[DIW_UDP_RX_ROOM];
 };
 
-/* ---- The seam's calls that do not care how messages reach the kernel (llp/udp_tx.c) ---- */
+/* ---- Calls of the seam that are the same for both ways to the kernel (llp/udp_tx.c) ---- */
 
 int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 uint64_t diw_udp_deadline(struct diw_dgram *d);
 uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
 void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local);
-int diw_udp_tx_kept(struct diw_udp *u);      /* what was kept of a burst: 0 gone, -EAGAIN */
-bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: it became smaller */
+int diw_udp_tx_kept(struct diw_udp *u);      /* sends the kept part of a burst; 0: sent, -EAGAIN: still kept */
+bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: the MTU became smaller */
 
-/* Of a socket with `any`: the address that PEER has asked, or NULL. */
+/* For a socket with `any`: the local address that PEER has sent to, or NULL. */
 const struct diw_udp_answer *diw_udp_asked(const struct diw_udp *u, const struct diw_addr *peer);
 
-/* ---- What ICMP said (llp/udp_err.c) ---- */
+/* ---- ICMP messages (llp/udp_err.c) ---- */
 
-/* Take what is in FD's error queue; true: there was an ICMP message, which is what the last call failed for. */
+/* Reads FD's error queue. True: there was an ICMP message, which is why the last call failed. */
 bool diw_udp_errors(struct diw_udp *u, int fd);
 
-/* ---- What came, described by u->rx (llp/udp_rx.c) ---- */
+/* ---- The received message that u->rx describes (llp/udp_rx.c) ---- */
 
 void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, uint32_t len);
-int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b);       /* 1 */
+int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b);       /* returns 1 */
 void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 
 /* ---- System calls on non-blocking sockets (llp/udp_sys.c) ---- */
@@ -130,20 +134,20 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
 ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen);
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
-ssize_t diw_sys_errmsg(int fd, struct msghdr *m);        /* of the error queue */
+ssize_t diw_sys_errmsg(int fd, struct msghdr *m);        /* reads the error queue */
 
 /* ---- Sockets (llp/udp_open.c) ---- */
 
 int diw_udp_member(struct diw_dgram *d, const struct diw_addr *group, bool join);
-/* Fills U, all zero but how it works, and opens, binds, connects its socket as asked. */
+/* Completes U, in which only the mode of operation is set: opens, binds and connects its socket as ATTR says. */
 int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
-/* A second socket on the same port, connected to PEER, or the one that is there connected to it anew: the kernel then
- * looks for the route once and not a datagram, 0.3 us of a half round trip of 3. Its arrivals come to it as well.
- * False: the kernel does not do it, and nothing has changed. */
+/* Opens a second socket on the same port, connected to PEER, or connects the existing one to PEER. On a connected
+ * socket the kernel looks up the route once instead of for each datagram, which saves 0.3 us of a half round trip of 3
+ * us. Datagrams from PEER arrive there, too. False: the kernel cannot do it; U is unchanged. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
-/* What came to its socket before it was connected has been received. */
+/* All datagrams that came to hot_fd before it was connected have been received. */
 void diw_udp_hot_alone(struct diw_udp *u);
-/* The socket's own family: a dual-stack socket knows an IPv4 peer by its mapped address. */
+/* The address in the socket's family: a dual-stack socket has the v4-mapped address of an IPv4 peer. */
 socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct sockaddr_storage *ss);
 
 #endif

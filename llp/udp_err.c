@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What ICMP said of datagrams that were sent: the sockets' error queues (IP_RECVERR). A message makes the next call on
- * its socket fail, whatever that call is for, so that call is made again.
+ * ICMP messages about datagrams that were sent: the sockets' error queues (IP_RECVERR). An ICMP message makes the next
+ * call on the socket fail, whatever the call, so that call is made again.
  *
- * Such a message is not authenticated: its sender need only know our address and port. So it is counted and told, ten
- * times a second at most, and changes nothing.
+ * An ICMP message is not authenticated: its sender needs to know only our address and port. So it is counted and
+ * logged, at most ten times a second, and changes no state.
  */
 #include <errno.h>
 #include <time.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "llp/udp.h"
 
-#define LOOKS 32                     /* messages a call; what is left makes another call fail */
+#define LOOKS 32                     /* messages read in a call; a remaining one makes another call fail */
 #define TELL_NS (100 * DIW_MS)
 
 static const struct sock_extended_err *error_of(struct msghdr *m)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sockets of a UDP dgram: made, bound, connected. */
+/* Opens, binds and connects the sockets of a UDP dgram. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ static int udp_open_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	return u->family == AF_INET6 ? udp_set_int(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, !attr->any) : 0;
 }
 
-/* With each datagram, to which address of ours it came. */
+/* Asks the kernel for the destination address of each datagram. */
 static void tell_own(const struct diw_udp *u, int fd, bool tell)
 {
 	udp_set_int(fd, IPPROTO_IP, IP_PKTINFO, tell);
@@ -55,7 +55,7 @@ void diw_udp_hot_alone(struct diw_udp *u)
 		tell_own(u, u->hot_fd, false);
 }
 
-/* What both sockets of a queue pair have. Options that a kernel may refuse without harm are not checked. */
+/* Options of both sockets of a queue pair. Those that a kernel may refuse without harm are not checked. */
 static void set_common(const struct diw_udp *u, int fd)
 {
 	if (u->rcvbuf)
@@ -68,15 +68,15 @@ static void set_common(const struct diw_udp *u, int fd)
 		udp_set_int(fd, SOL_UDP, UDP_GRO, 1);
 	if (u->any)
 		tell_own(u, fd, true);
-	if (u->group)                           /* it sends nothing */
+	if (u->group)                           /* a group socket sends nothing */
 		return;
 	udp_set_int(fd, IPPROTO_IP, IP_RECVERR, 1);
 	if (u->family == AF_INET6)
 		udp_set_int(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
 }
 
-/* Multicasts leave by the device's interface, whatever the routes say. Where the kernel refuses, they do as those
- * say. */
+/* Multicasts leave by the device's interface, independent of the routes. If the kernel refuses the option, the routes
+ * decide. */
 static void set_multicast_if(const struct diw_udp *u, unsigned ifindex)
 {
 	struct ip_mreqn m = { .imr_ifindex = (int)ifindex };
@@ -86,7 +86,7 @@ static void set_multicast_if(const struct diw_udp *u, unsigned ifindex)
 		udp_set_int(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)ifindex);
 }
 
-/* Every process of the host may have such a socket, and each hears what came to the groups of its own. */
+/* Every process of the host may have such a socket. Each receives the datagrams of the groups that it joined. */
 static int set_group(const struct diw_udp *u)
 {
 	int err = udp_set_int(u->fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -155,7 +155,7 @@ static int bind_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	return 0;
 }
 
-/* Whatever strangers sent between bind and connect is still queued: it goes. */
+/* Connects the socket, then drops the datagrams that others sent between bind and connect. */
 static int connect_socket(struct diw_udp *u, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
@@ -217,7 +217,8 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	return err;
 }
 
-/* Both sockets must allow it at the time of the bind; afterwards no other socket shall join them. */
+/* Both sockets must allow a shared port at the bind. Afterwards the option is cleared, so that no other socket can
+ * share it. */
 static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 {
 	struct diw_addr local = u->d.local;
@@ -228,7 +229,7 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 
 	if (u->from_told)
 		memcpy(local.ip, u->from.local, sizeof local.ip);
-	else if (u->any && diw_addr_is_v4(peer))        /* then IPv4's own: a dual-stack socket is slower */
+	else if (u->any && diw_addr_is_v4(peer))        /* an IPv4 socket: a dual-stack socket is slower */
 		local.ip[10] = local.ip[11] = 0xff;
 	len = diw_addr_to_sockaddr(&local, &ss);
 	fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -245,7 +246,7 @@ static int second_socket(struct diw_udp *u, const struct diw_addr *peer)
 	return -1;
 }
 
-/* Traffic class and hop limit of all that leaves by FD: as of DST or, where it does not say, the system's. */
+/* Sets traffic class and hop limit of FD as DST says, or the system's defaults. */
 static bool set_header(int fd, const struct diw_dest *dst)
 {
 	bool v4 = diw_addr_is_v4(&dst->addr);
@@ -255,7 +256,7 @@ static bool set_header(int fd, const struct diw_dest *dst)
 	       !udp_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_UNICAST_HOPS, hops);
 }
 
-/* It answers from the address that the peer has asked, if any. */
+/* Binds the socket to the local address that the peer has sent to, if known. */
 static bool from_asked(struct diw_udp *u, int fd, const struct diw_addr *peer)
 {
 	const struct diw_udp_answer *a = diw_udp_asked(u, peer);
@@ -270,7 +271,7 @@ static bool from_asked(struct diw_udp *u, int fd, const struct diw_addr *peer)
 	return !a || memcmp(a->local, own.ip, sizeof own.ip) == 0;
 }
 
-/* A socket with `any` has one such peer for all its life: it would keep the address that it had for the first. */
+/* With `any` only one peer in the dgram's life gets this socket: it would keep the local address of the first peer. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer)
 {
 	struct sockaddr_storage ss;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Path MTUs: asks the kernel by a connected socket when a datagram was too large, and remembers the answer for a
- * while. */
+/* Path MTUs. When a datagram was too large, a connected socket asks the kernel for the path's MTU. The answer is kept
+ * for ten minutes. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
-#define TTL (600 * DIW_S)            /* as the kernel's own net.ipv4.route.mtu_expires */
+#define TTL (600 * DIW_S)            /* like the kernel's net.ipv4.route.mtu_expires */
 
 static uint32_t payload_of(const struct diw_addr *dst, uint32_t ip_mtu)
 {
@@ -38,7 +38,7 @@ uint32_t diw_udp_pmtu_payload(const struct diw_udp_pmtu *p, const struct diw_add
 	return payload_of(dst, mtu);
 }
 
-/* IP bytes, 0 when the kernel does not say. Only a connected socket can be asked. */
+/* IP bytes; 0: the kernel does not know. Only a connected socket can be asked. */
 static uint32_t ask_route_mtu(const struct diw_addr *src, const struct diw_addr *dst)
 {
 	struct sockaddr_storage to, from;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which UDP offloads this kernel has: a super-buffer of three datagrams and a bit goes over loopback, once. */
+/* Finds out which UDP offloads the kernel has: sends a super-buffer of three datagrams and a shorter one over loopback,
+ * once. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -37,7 +38,7 @@ static int open_loopback(int family, struct sockaddr_storage *ss, socklen_t *len
 	return fd;
 }
 
-/* Length of the next datagram, 0 when none comes; *seg as GRO tells it. */
+/* Returns the length of the next datagram, 0: none. *SEG is the segment size that GRO reports. */
 static int recv_datagram(int fd, int *seg)
 {
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
@@ -63,8 +64,8 @@ static bool enable(int fd, int name, int value)
 	return !setsockopt(fd, SOL_UDP, name, &value, sizeof value);
 }
 
-/* No usable loopback, as in a fresh network namespace: believe the options. A path that refuses super-buffers all the
- * same is noticed when it does. */
+/* There is no usable loopback, as in a new network namespace: take the options as supported. If a path refuses
+ * super-buffers, the sender notices it later. */
 static void believe(void)
 {
 	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What UDP dgrams make of a received message, whichever way it came from the kernel. */
+/* Makes bursts of the messages that UDP dgrams receive, for both ways from the kernel. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void remember_asked(struct diw_udp *u, const struct diw_addr *peer, const
 	memcpy(a->local, local, 16);
 	if (diw_addr_eq(peer, &u->hot_peer.addr))
 		u->hot_other = memcmp(u->hot_local, local, 16) != 0;
-	u->tx_peer.addr.port = 0;         /* prepared headers may name the old source */
+	u->tx_peer.addr.port = 0;         /* prepared headers may contain the old source */
 }
 
 static void came_to(const struct diw_udp *u, struct diw_dgram_burst *b, const uint8_t ip[16])
@@ -34,7 +34,7 @@ static void came_to(const struct diw_udp *u, struct diw_dgram_burst *b, const ui
 static void rx_cmsgs(struct diw_udp *u, struct diw_dgram_burst *b)
 {
 	b->seg = 0;
-	b->group = false;               /* a socket that is bound to an address hears nothing else */
+	b->group = false;               /* a socket that is bound to an address receives no multicasts */
 	b->to.port = 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&u->rx); c; c = CMSG_NXTHDR(&u->rx, c)) {
@@ -73,7 +73,7 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot)
 {
 	if (diw_udp_errors(u, hot ? u->hot_fd : u->fd))
 		return;
-	if (err == -EMSGSIZE)                   /* both where the error queue had no room */
+	if (err == -EMSGSIZE)                   /* both, since the error queue had no room */
 		diw_udp_learn_mtu(u, hot ? &u->hot_peer.addr : &u->tx_peer.addr);
 	else if (err == -ECONNREFUSED)
 		u->d.c->tx_error++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The system calls of the data path, straight: in a program with threads, libc's are cancellation points, which costs
- * two atomic operations a call. The unit tests put another kernel in this place.
+ * System calls of the data path, without the C library: its calls are cancellation points in a program with threads,
+ * which costs two atomic operations a call. The unit tests replace this file by a simulated kernel.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

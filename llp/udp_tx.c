@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending of UDP dgrams, whichever way a message reaches the kernel: a burst leaves as one UDP_SEGMENT super-buffer.
- * Where the kernel, the device or the path's MTU refuses it, its datagrams leave one by one and IP may fragment them
- * (IP_PMTUDISC_WANT): nothing is lost by it.
+ * Sending by UDP dgrams, for both ways to the kernel: a burst leaves as one UDP_SEGMENT super-buffer. If the kernel,
+ * the device or the path's MTU refuses it, its datagrams leave one by one, and IP may fragment them (IP_PMTUDISC_WANT).
+ * No datagram is lost by a refusal.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "llp/udp.h"
 
 #define OLD_MAX_SEGS 64u             /* UDP_MAX_SEGMENTS before Linux 6.9 */
-#define CALLS 8                      /* of one burst: ICMP messages may come as fast as it is tried */
+#define CALLS 8                      /* attempts for one burst: ICMP messages may come as fast as it is retried */
 #define KEPT_RETRY (100 * DIW_US)
-#define HOT_AFTER 1024               /* bursts to one peer in a row, until it gets a socket of its own */
+#define HOT_AFTER 1024               /* consecutive bursts to one peer, after which the peer gets its own socket */
 
 struct cursor {
 	int i;
@@ -50,7 +50,7 @@ void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local)
 	struct diw_udp *u = (struct diw_udp *)d;
 
 	u->from_told = local && u->any;
-	u->tx_peer = (struct diw_dest){ 0 };    /* what is known of the next message's is of before */
+	u->tx_peer = (struct diw_dest){ 0 };    /* the state of tx_peer is of an earlier message */
 	if (!u->from_told)
 		return;
 	u->from = (struct diw_udp_answer){ .ifindex = local->scope };
@@ -98,7 +98,8 @@ static void add_int(struct diw_udp *u, int level, int type, int value)
 	u->tx_infolen += CMSG_SPACE(sizeof value);
 }
 
-/* Traffic class and hop limit, if the destination says so. A dual-stack socket sends IPv4 packets by IPv4's options. */
+/* Sets traffic class and hop limit if the destination has them. A dual-stack socket sends IPv4 packets with IPv4's
+ * options. */
 static void tx_header(struct diw_udp *u, const struct diw_dest *peer)
 {
 	bool v4 = diw_addr_is_v4(&peer->addr);
@@ -111,8 +112,8 @@ static void tx_header(struct diw_udp *u, const struct diw_dest *peer)
 		add_int(u, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TTL : IPV6_HOPLIMIT, peer->hop_limit);
 }
 
-/* What its packets carry is an option of this socket: told with each message, it would make the kernel look for the
- * route each time. */
+/* Traffic class and hop limit are socket options of this socket. In a control message they would make the kernel look
+ * up the route for each message. */
 static void tx_hot(struct diw_udp *u)
 {
 	u->tx_fd = u->hot_fd;
@@ -148,13 +149,13 @@ static void tx_towards(struct diw_udp *u, const struct diw_dest *peer)
 		tx_hot(u);
 }
 
-/* What a super-buffer may be refused for. */
+/* Errors by which a super-buffer is refused. */
 static bool tx_is_size(int err)
 {
 	return err == -EMSGSIZE || err == -EINVAL || err == -EIO;
 }
 
-/* One call of the kernel that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
+/* One system call that sends LEN bytes as datagrams of SEG bytes. 0 or -errno. */
 static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_t len, uint32_t seg)
 {
 	const size_t room = CMSG_SPACE(sizeof(uint16_t));
@@ -180,18 +181,20 @@ static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_
 		}
 		if (err == -EAGAIN || err == -ENOBUFS || err == -EWOULDBLOCK)
 			return -EAGAIN;
-		/* An ICMP answer to an earlier datagram surfaces here, and this one was not sent. */
+		/* An ICMP message about an earlier datagram may make the call fail; this datagram was not sent then. */
 		if (err == -EINTR || diw_udp_errors(u, u->tx_fd))
 			continue;
 		if (err == -ECONNREFUSED)
-			u->d.c->tx_error++;     /* an answer that its queue had no room for */
+			u->d.c->tx_error++;     /* an ICMP message for which the error queue had no room */
 		else if (err == before || tx_is_size(err))
-			return err;             /* an answer's error is told once, so this is the kernel's own */
+			return err;             /* an ICMP message fails one call only, so this error is the kernel's
+						 * own */
 	}
 	return err;
 }
 
-/* The next LEN bytes of a burst; the number of entries, or -EMSGSIZE when they are too many for one call. */
+/* Collects the next LEN bytes of a burst. Returns the number of entries, or -EMSGSIZE if one call cannot take so
+ * many. */
 static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
 {
 	int n = 0;
@@ -211,7 +214,7 @@ static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 	return n;
 }
 
-/* The socket filled up inside a burst: the burst counts as taken, so what is left of it is ours to send. */
+/* The socket became full within a burst. The burst counts as taken, so this dgram must send the rest later. */
 static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
 {
 	uint32_t at = 0;
@@ -230,19 +233,19 @@ static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 }
 
 struct tx_state {
-	uint32_t per_call;           /* datagrams */
-	bool asked;                  /* the path's MTU, for this burst */
-	bool doubt;                  /* a super-buffer was refused for no known reason */
+	uint32_t per_call;           /* in datagrams */
+	bool asked;                  /* the path's MTU has been asked for, for this burst */
+	bool doubt;                  /* a super-buffer was refused without a known reason */
 };
 
-/* An old kernel's limit of 64 datagrams, a path with a smaller MTU, a device without checksum offload: each refuses a
- * super-buffer in its way. True when the same bytes should be tried again, in smaller calls. */
+/* A super-buffer may be refused because of an old kernel's limit of 64 datagrams, a path with a smaller MTU, or a
+ * device without checksum offload. True: try the same bytes again, in smaller calls. */
 static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err, struct tx_state *s)
 {
 	if (!tx_is_size(err))
 		return false;
 	if (s->per_call == 1) {
-		/* A connected socket hears of "fragmentation needed" by an error on whatever it sends next. */
+		/* On a connected socket, "fragmentation needed" is the error of the next send, whatever it sends. */
 		if (err != -EMSGSIZE || s->asked || u->tx.msg_name)
 			return false;
 		s->asked = true;
@@ -266,12 +269,13 @@ static bool tx_again(struct diw_udp *u, const struct diw_dgram_burst *b, int err
 static void tx_done(struct diw_udp *u, const struct tx_state *s, uint32_t n)
 {
 	if (s->doubt)
-		u->gso = false;      /* one by one they go: this socket's super-buffers do not */
+		u->gso = false;      /* datagrams leave one by one: this socket's super-buffers are refused */
 	if (s->per_call == OLD_MAX_SEGS && n > 1)
 		u->max_segs = OLD_MAX_SEGS;
 }
 
-/* The N datagrams from the byte DONE on. ECONNREFUSED is never this call's own: nothing is known of these. */
+/* Reports the N datagrams from byte DONE on as refused. ECONNREFUSED is never the error of the call itself, so it says
+ * nothing about these datagrams. */
 static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint32_t done, uint32_t n, int err)
 {
 	u->d.c->tx_error += n;
@@ -284,7 +288,7 @@ static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint3
 		b->sender->refused(b->sender, b->first + done / b->seg, n, -err);
 }
 
-/* 0 when the burst is taken, -EAGAIN when nothing of it is. */
+/* 0: the burst is taken. -EAGAIN: no part of it is. */
 static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 {
 	struct tx_state s = { .per_call = 1 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A dgram over io_uring: the sockets of llp/udp.c, but what arrives is put into buffers by multishot receives, and a
- * look at what came is no system call. A burst is still a super-buffer both ways.
+ * A dgram over io_uring. The sockets are those of llp/udp.c. Multishot receives put datagrams into buffers, and looking
+ * for completions is no system call. A burst is a super-buffer in both directions.
  *
- * The kernel receives in the time of the thread that armed the receive. When others do the looking, one of them arms it
- * anew. A receive that ends (no buffers left, an error, its thread has exited) is armed anew by the next look.
+ * The kernel receives in the context of the thread that armed the receive. If other threads do the polling, one of them
+ * arms it again. A receive that ends (no buffers, an error, its thread has exited) is armed again by the next poll.
  */
 #include <errno.h>
 
@@ -17,13 +17,14 @@
 #include "base/clock.h"
 #include "llp/uring.h"
 
-#define LOOKS 32                     /* completions without a burst, a call */
-#define AWAY (100 * DIW_US)          /* without a look of the thread that armed it, */
-#define STRANGERS 16u                /* and so many by others: one of them arms it anew */
+#define LOOKS 32                     /* completions without a burst that a call processes */
+#define AWAY (100 * DIW_US)          /* a receive is armed by another thread if the armer has not polled for this
+				      * time */
+#define STRANGERS 16u                /* and other threads have polled this many times */
 #define ARM_RETRY DIW_MS
-#define END_TRIES 500                /* of 10 ms, for a receive to end */
+#define END_TRIES 500                /* of 10 ms, while a receive ends */
 
-static _Thread_local char self;      /* its address is the thread's name */
+static _Thread_local char self;      /* its address identifies the thread */
 
 static struct diw_uring *uring_of(struct diw_dgram *d)
 {
@@ -56,8 +57,8 @@ static void cancel(struct diw_uring *r, int i)
 
 /* ---- Send ---- */
 
-/* A send's completion may stand behind others. Those stay, closed up, for the next recv: taken out of the ring they
- * would no longer wake a thread that sleeps on it. */
+/* The completion of a send may stand behind others. Those stay in the ring, closed up, for the next recv: if they were
+ * taken out, they could not wake a thread that sleeps on the ring. */
 static bool take_sent(struct diw_uring *r, int *res)
 {
 	struct io_uring_cq *cq = &r->ring.cq;
@@ -74,7 +75,7 @@ static bool take_sent(struct diw_uring *r, int *res)
 	return true;
 }
 
-/* The kernel sends within the submission, or answers EAGAIN: what the caller lent is free again afterwards. */
+/* The kernel sends within the submission, or answers EAGAIN, so the caller's memory is free afterwards. */
 static int uring_call(struct diw_udp *u, uint32_t len)
 {
 	struct diw_uring *r = uring_of(&u->d);
@@ -105,7 +106,7 @@ static void give_back(struct diw_uring *r)
 	r->held = NULL;
 }
 
-/* What is in the held buffer. */
+/* Decodes the message in the held buffer. */
 static bool decode_recv(struct diw_uring *r, uint32_t len, struct diw_dgram_burst *b)
 {
 	struct io_uring_recvmsg_out *out = (void *)(r->held->bufs + r->held_bid * DIW_URING_BUF);
@@ -122,7 +123,7 @@ static bool decode_recv(struct diw_uring *r, uint32_t len, struct diw_dgram_burs
 	return true;
 }
 
-/* True when it was a burst. */
+/* True: it was a burst. */
 static bool received(struct diw_uring *r, const struct io_uring_cqe *cqe, struct diw_dgram_burst *b)
 {
 	struct diw_uring_rx *rx = &r->rx[cqe->user_data];
@@ -158,7 +159,7 @@ static void attend(struct diw_uring *r, int i)
 		rx->strangers = 0;
 	} else if (++rx->strangers >= STRANGERS && !(rx->strangers & (rx->strangers - 1)) &&
 		   r->u.now - rx->armer_ns >= AWAY)
-		cancel(r, i);           /* again when it has no effect, but ever less often */
+		cancel(r, i);           /* retried if it has no effect, at growing intervals */
 }
 
 static int uring_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
@@ -188,7 +189,7 @@ static int uring_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uin
 	return 0;
 }
 
-/* ---- The rest ---- */
+/* ---- Deadline, descriptors, open and close ---- */
 
 static uint64_t uring_deadline(struct diw_dgram *d)
 {
@@ -198,7 +199,8 @@ static uint64_t uring_deadline(struct diw_dgram *d)
 	return deaf ? diw_min64(diw_udp_deadline(d), r->u.now + ARM_RETRY) : diw_udp_deadline(d);
 }
 
-/* The ring tells of arrivals, but when the thread that armed it is late; the sockets tell when there is room again. */
+/* The ring's descriptor is readable when datagrams have come, unless the armer's thread is late. The sockets'
+ * descriptors are writable when there is room again. */
 static int uring_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	struct diw_uring *r = uring_of(d);
@@ -212,7 +214,7 @@ static int uring_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 	return n;
 }
 
-/* False: the kernel still has one, and may write into its buffers. */
+/* False: the kernel still has a receive, and may write into its buffers. */
 static bool end_receives(struct diw_uring *r)
 {
 	struct __kernel_timespec ts = { .tv_nsec = 10 * DIW_MS };
@@ -238,7 +240,7 @@ static void uring_close(struct diw_dgram *d)
 	struct diw_uring *r = uring_of(d);
 
 	if (getpid() == r->pid && !end_receives(r))
-		r->map = NULL;                  /* better lost than overwritten in another's hands */
+		r->map = NULL;                  /* leaked: the kernel may still write into it */
 	diw_uring_end(r);
 	close(r->u.fd);
 	if (r->u.hot_fd >= 0)
@@ -251,7 +253,7 @@ static const struct diw_dgram_ops uring_ops = {
 	.fds = uring_fds, .member = diw_udp_member, .from = diw_udp_from, .close = uring_close,
 };
 
-/* A kernel without multishot receives (before Linux 6.0) says so at the first. */
+/* A kernel without multishot receives (before Linux 6.0) refuses the first one. */
 static int first_arm(struct diw_uring *r)
 {
 	struct io_uring_cqe *cqe;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ring of an io_uring dgram: its queues, registered sockets and provided buffers. */
+/* Opens the ring of an io_uring dgram: queues, registered sockets, provided buffers. */
 #ifdef HAVE_URING
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include "llp/uring.h"
 
 #define SQ_ENTRIES 8u
-/* Every completion of a receive holds a buffer, but each multishot's last; beside them there is one send, and a few
- * cancellations. It cannot overflow. */
+/* Every completion of a receive holds a buffer, except the last one of a multishot. Beside these there are one send and
+ * a few cancellations, so the queue cannot overflow. */
 #define CQ_ENTRIES 64u
 
 static size_t ring_bytes(void)
@@ -28,8 +28,8 @@ void diw_uring_add_buf(struct diw_uring_rx *rx, unsigned bid)
 	io_uring_buf_ring_advance(rx->ring, 1);
 }
 
-/* Touched only as far as datagrams come. A child has no copy: the kernel holds the pages of the rings, and a fork would
- * give the parent others. */
+/* Pages are used only as far as datagrams come. A child gets no copy: the kernel has pinned the pages of the rings, and
+ * after a fork the parent would write to copies. */
 static int map_buffers(struct diw_uring *r)
 {
 	uint8_t *at = mmap(NULL, map_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,7 +87,8 @@ int diw_uring_setup(struct diw_uring *r)
 	return rc;
 }
 
-/* Unregistered first: the kernel ends a ring some time after it is closed, and would hold the ports until then. */
+/* Sockets are unregistered first. The kernel releases a ring some time after it is closed, and would hold the ports
+ * until then. */
 void diw_uring_end(struct diw_uring *r)
 {
 	if (r->rx[0].file && getpid() == r->pid)

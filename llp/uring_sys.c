@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the io_uring dgram meets the kernel. The unit tests put another kernel in this place. */
+/* The system calls of the io_uring dgram. The unit tests replace this file by a simulated kernel. */
 #ifdef HAVE_URING
 #include "llp/uring.h"
 
 #define TRIES 100
 
-/* An entry that the kernel has not fetched is still ours (there is no polling kernel thread): it can be taken back, so
- * that nothing is sent later that was reported as not sent. */
+/* There is no polling kernel thread, so an entry that the kernel has not fetched can be withdrawn. Otherwise a datagram
+ * that was reported as not sent would be sent later. */
 static void withdraw_entry(struct io_uring_sq *sq)
 {
 	unsigned head = *sq->khead;

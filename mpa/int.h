@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the framing share: the link, its device's buffers. */
+/* Definitions that the files of mpa/ share: the link, and the buffers of its device. */
 #ifndef DIW_MPA_INT_H
 #define DIW_MPA_INT_H
 
@@ -9,13 +9,13 @@
 #define DIW_MPA_STAGE 131072u        /* at least DIW_MPA_MAX_FPDU */
 #endif
 #ifndef DIW_MPA_SCRATCH
-#define DIW_MPA_SCRATCH 262144u      /* bytes a read */
+#define DIW_MPA_SCRATCH 262144u      /* bytes of one read */
 #endif
-#define DIW_MPA_FRONT 4096u          /* a rest up to this is copied before what the next read brings */
-/* What one link may have to keep: an FPDU that was not taken, and all that came behind it. */
+#define DIW_MPA_FRONT 4096u          /* a remainder up to this size is copied in front of the data of the next read */
+/* The most that a link has to keep: an FPDU that was not taken, and all that came behind it. */
 #define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
-#define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, + 1 */
-#define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the next one's length and header */
+#define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, and one more */
+#define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the length and header of the next one */
 
 struct diw_mpa {
 	struct diw_link l;
@@ -24,24 +24,25 @@ struct diw_mpa {
 	uint32_t mulpdu;
 	bool crc, tx_markers, rx_markers, packed;
 
-	bool tx_fin, tx_shut;        /* the stream shall end; it was told to */
-	int tx_errno;                /* it cannot send any more */
-	uint32_t tx_pos;             /* octets from the first FPDU on, of which only the last 9 bits matter */
-	uint32_t tx_off, tx_len;     /* of tx_own: not sent yet */
+	bool tx_fin, tx_shut;        /* tx_fin: the stream shall end; tx_shut: it was told to end */
+	int tx_errno;                /* the stream cannot send any more */
+	uint32_t tx_pos;             /* position of the next octet; only its last 9 bits are used */
+	uint32_t tx_off, tx_len;     /* the unsent part of tx_own */
 	uint8_t *tx_own;             /* NULL when empty */
 
-	bool rx_stalled;             /* segments wait in rx_own, nothing is received */
-	bool rx_ended, rx_down;      /* the peer's half has ended; told upward that nothing more will come */
-	uint32_t rx_pos;             /* like tx_pos, of the first octet that is not parsed */
-	uint32_t rx_len, rx_good;    /* of rx_own; of these, in FPDUs that were checked and have no markers any more */
+	bool rx_stalled;             /* segments in rx_own were not taken, and nothing is received */
+	bool rx_ended, rx_down;      /* rx_ended: the peer's half has ended; rx_down: the layer above was told */
+	uint32_t rx_pos;             /* position of the first octet that is not parsed; only its last 9 bits are used */
+	uint32_t rx_len, rx_good;    /* octets in rx_own; of these, octets of FPDUs that were checked and whose markers
+				      * were removed */
 	uint8_t *rx_own;             /* NULL when empty; begins with an FPDU */
 };
 
 struct diw_mpa_pool {
-	void *free;                  /* own buffers, through their first word */
+	void *free;                  /* free own buffers, linked through their first word */
 	uint32_t nfree;
 	uint32_t staged;
-	struct diw_mpa *stager;      /* whose bytes are staged */
+	struct diw_mpa *stager;      /* the link whose bytes are staged */
 	uint8_t edge[DIW_MPA_EDGES][DIW_MPA_EDGE];
 	uint8_t stage[DIW_MPA_STAGE];
 	uint8_t scratch[DIW_MPA_FRONT + DIW_MPA_SCRATCH];
@@ -49,16 +50,16 @@ struct diw_mpa_pool {
 
 static inline struct diw_mpa *diw_mpa_of(struct diw_link *l) { return (struct diw_mpa *)l; }
 
-/* An own buffer, or NULL. */
+/* Returns an own buffer, or NULL. */
 uint8_t *diw_mpa_own_get(struct diw_mpa_pool *p);
 void diw_mpa_own_put(struct diw_mpa_pool *p, uint8_t **own);
 
-/* mpa/tx.c */
+/* ---- mpa/tx.c ---- */
 int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n, uint64_t now);
 int diw_mpa_flush(struct diw_link *l, uint64_t now);
 void diw_mpa_shutdown(struct diw_link *l, uint64_t now);
-void diw_mpa_unstage(struct diw_mpa *m);             /* forget what is staged */
-/* mpa/rx.c */
+void diw_mpa_unstage(struct diw_mpa *m);             /* drops the staged bytes */
+/* ---- mpa/rx.c ---- */
 int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now);
 
 #endif

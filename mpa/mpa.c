@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The link over a stream: made, asked, closed; and the buffers that the links of a device share. */
+/* The link over a stream: opened, queried, closed. Also the buffers that the links of a device share. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "mpa/int.h"
 
-#define KEEP_FREE 16                 /* own buffers that stay for the next link */
-#define DISCARDS 64                  /* reads of 16 KiB */
+#define KEEP_FREE 16                 /* free own buffers that are not returned to the system */
+#define DISCARDS 64                  /* reads of 16 KiB, at most */
 #define MAX_ULPDU_MARKED 64768u      /* with markers: FPDUPTR has 16 bits (RFC 5044 section 4.3) */
 
 _Static_assert(DIW_MPA_STAGE >= DIW_MPA_MAX_FPDU, "any FPDU can be staged");
@@ -67,7 +67,7 @@ static uint64_t mpa_deadline(struct diw_link *l)
 	return DIW_NEVER;
 }
 
-/* RFC 5044 section 5.1: an FPDU in one packet, wherever its markers fall. */
+/* The MULPDU with which an FPDU fits one packet, wherever its markers fall (RFC 5044 section 5.1). */
 static uint32_t packed_mulpdu(struct diw_mpa *m)
 {
 	uint32_t emss = m->s->ops->emss(m->s);
@@ -98,8 +98,8 @@ static int mpa_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
 	return fd[0] >= 0;
 }
 
-/* Discards octets that have arrived: closing a socket with unread octets resets the stream, and the peer loses what it
- * has not read yet. */
+/* Reads and drops octets that have arrived. Closing a socket with unread octets resets the stream, and the peer loses
+ * data that it has not read yet. */
 static void discard(struct diw_mpa *m)
 {
 	uint8_t buf[16384];
@@ -134,7 +134,7 @@ static const struct diw_link_ops mpa_ops = {
 	.mulpdu = mpa_mulpdu, .fds = mpa_fds, .hung_up = mpa_hung_up, .shutdown = diw_mpa_shutdown, .close = mpa_close,
 };
 
-/* Parsed at the first poll, as if it had been received and not taken. */
+/* Keeps the octets behind the peer's frame for the first poll, as if they had been received and not taken. */
 static int keep_early(struct diw_mpa *m, const struct diw_mpa_attr *a)
 {
 	if (!a->early_len)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MPA (RFC 5044): a link over a byte stream, which sends and receives FPDUs (mpa/tx.c, mpa/rx.c). The negotiation is
- * the connection manager's, its frames are in wire/mpa_frame.h.
+ * MPA (RFC 5044): a link over a byte stream, which sends and receives FPDUs (mpa/tx.c, mpa/rx.c). The connection
+ * manager does the negotiation, whose frames are in wire/mpa_frame.h.
  */
 #ifndef DIW_MPA_MPA_H
 #define DIW_MPA_MPA_H
@@ -14,29 +14,29 @@
 #include "llp/stream.h"
 #include "wire/fpdu.h"
 
-/* Buffers that the links of a device share: one link at a time receives or sends, under the device's lock. What a link
- * keeps in between, an incomplete FPDU or bytes that the stream did not take, is copied to a buffer that is its own
- * until it is empty again, so an idle connection holds none. */
+/* Buffers that the links of a device share. Under the device's lock, one link at a time receives or sends. Between
+ * calls a link may have to keep an incomplete FPDU, or bytes that the stream did not take. They are copied to a buffer
+ * of its own, which is returned when it is empty, so an idle connection holds none. */
 struct diw_mpa_pool;
 int diw_mpa_pool_new(struct diw_mpa_pool **p);       /* -ENOMEM */
-void diw_mpa_pool_free(struct diw_mpa_pool *p);      /* after its links */
+void diw_mpa_pool_free(struct diw_mpa_pool *p);      /* after all of its links are closed */
 
 struct diw_mpa_attr {
-	struct diw_stream *stream;   /* up, negotiated; the link's from now on, if open succeeds */
+	struct diw_stream *stream;   /* connected and negotiated; open takes it over if it succeeds */
 	struct diw_mpa_pool *pool;
 	struct diw_counters *c;
-	bool crc;                    /* generate and check CRC-32C; else the field is sent 0 and not looked at */
+	bool crc;                    /* generate and check CRC-32C; otherwise the field is sent as 0 and ignored */
 	bool tx_markers, rx_markers;
-	uint32_t mulpdu;             /* largest ULPDU; 0: 65535 (segmentation offload cuts the FPDU into packets) */
-	bool packed;                 /* an FPDU fits one TCP segment, and begins one (RFC 5044 section 5.1) */
-	const uint8_t *early;        /* what arrived behind the peer's frame; copied */
+	uint32_t mulpdu;             /* the largest ULPDU; 0: 65535 (segmentation offload cuts FPDUs into packets) */
+	bool packed;                 /* an FPDU fits one TCP segment, and is at its beginning (RFC 5044 section 5.1) */
+	const uint8_t *early;        /* octets that arrived behind the peer's frame; open copies them */
 	uint32_t early_len;
 };
 
-/* The link; its `flags` are RELIABLE | ORDERED. Its errors go up as down(), once:
- * fault 0, err 0: the peer ended the stream between two FPDUs; DIW_FAULT_MPA_*: what RFC 5044 section 8 calls it. */
+/* Opens the link; its `flags` are RELIABLE | ORDERED. It reports its end once, by down(). Fault 0, err 0: the peer
+ * ended the stream between two FPDUs. DIW_FAULT_MPA_*: an error of RFC 5044 section 8. */
 int diw_mpa_open(const struct diw_mpa_attr *a, const struct diw_link_up *up, void *up_ctx, struct diw_link **l);
-/* Send an FPDU without ULPDU. Staged until flush. -EAGAIN */
+/* Sends an FPDU without ULPDU, which is staged until flush. -EAGAIN */
 int diw_mpa_send_empty(struct diw_link *l, uint64_t now);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receiving of FPDUs. A read fills the scratch that the device's links share; the FPDUs in it are checked and handed up
- * in small batches, so that they are placed while they are in the cache. What is incomplete, or was not taken, is
- * copied to a buffer of the link's own. The next read completes a long FPDU there and puts what follows it into the
- * scratch; a short rest is cheaper copied before what the read brings.
+ * Receiving of FPDUs. A read fills the scratch buffer that the device's links share. The FPDUs in it are checked and
+ * handed up in small batches, so that they are placed while they are in the cache. Octets that are incomplete, or were
+ * not taken, are copied to a buffer of the link. A long incomplete FPDU is completed there by the next read, which puts
+ * the rest into the scratch buffer. A short one is copied in front of the next read's data, which is cheaper.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define BATCH 16
 #ifndef BATCH_BYTES
-#define BATCH_BYTES 16384u           /* after which a batch goes up: the nearest cache holds them */
+#define BATCH_BYTES 16384u           /* a batch of this size is handed up: it fits the first-level cache */
 #endif
 
 struct batch {
@@ -22,7 +22,7 @@ struct batch {
 	uint32_t bytes;
 };
 
-/* The bytes at hand: they begin with an FPDU, of which the first `good` are checked and without markers. */
+/* Received bytes. They begin with an FPDU; the first `good` bytes are checked and without markers. */
 struct span {
 	uint8_t *p;
 	uint32_t len, at, good;
@@ -51,7 +51,7 @@ static enum diw_fault check_fpdu(const struct diw_mpa *m, const uint8_t *p, uint
 	return DIW_FAULT_NONE;
 }
 
-/* ---- A span of them ---- */
+/* ---- A span of FPDUs ---- */
 
 static void batch_add(struct batch *b, const uint8_t *p)
 {
@@ -61,7 +61,7 @@ static void batch_add(struct batch *b, const uint8_t *p)
 	b->bytes += ulpdu;
 }
 
-/* The next FPDUs of S become a batch. A fault is that of the FPDU behind them. */
+/* Makes a batch of the next FPDUs of S. A fault is that of the FPDU behind them. */
 static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch *b)
 {
 	b->n = 0;
@@ -91,7 +91,8 @@ static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch 
 	return DIW_FAULT_NONE;
 }
 
-/* What was not taken of B, without markers, and the rest of S go to the own buffer, from which both may come. */
+/* Moves the segments of B that were not taken, without markers, and the rest of S to the own buffer. Both may already
+ * be in it. */
 static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch *b, int taken)
 {
 	uint32_t at = 0, rest = s->len - s->at;
@@ -107,13 +108,13 @@ static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch 
 		at += bare;
 	}
 	memmove(m->rx_own + at, s->p + s->at, rest);
-	m->rx_good = at;             /* what was kept of a batch fits the next one: none of it is in the rest */
+	m->rx_good = at;             /* FPDUs kept of a batch fit the next batch: none of them is in the rest */
 	m->rx_len = at + rest;
 	m->rx_stalled = taken < b->n;
 	return 0;
 }
 
-/* Hand up what is in S. False: told that nothing more will come. */
+/* Hands up the FPDUs in S. False: the layer above was told that no more will come. */
 static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 {
 	enum diw_fault fault;
@@ -142,7 +143,7 @@ static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 
 /* ---- From the stream ---- */
 
-/* The end of the stream, or its error. */
+/* The stream has ended, or failed. */
 static void stream_ended(struct diw_mpa *m, ssize_t got, uint64_t now)
 {
 	if (got == 0) {
@@ -176,7 +177,7 @@ static ssize_t recv_bytes(struct diw_mpa *m, const struct iovec *iov, int n, uin
 	return got;
 }
 
-/* Behind a short rest, or none. False: nothing came. */
+/* Reads behind a short remainder, or none. False: no bytes came. */
 static bool read_short(struct diw_mpa *m, uint64_t now)
 {
 	uint8_t *p = m->pool->scratch + DIW_MPA_FRONT;
@@ -192,7 +193,7 @@ static bool read_short(struct diw_mpa *m, uint64_t now)
 	return true;
 }
 
-/* The rest of the FPDU that is kept, and what follows it. */
+/* Reads the rest of the kept FPDU, and the bytes behind it. */
 static bool read_long(struct diw_mpa *m, uint64_t now)
 {
 	uint32_t want = diw_fpdu_wire_len(m->rx_own, m->rx_len, m->rx_pos, m->rx_markers) - m->rx_len, more;
@@ -217,8 +218,8 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 	return true;
 }
 
-/* After a fault the rest of the stream is read and forgotten: closing a socket with unread bytes resets the stream,
- * which may cost the peer the Terminate that tells it why. */
+/* After a fault the rest of the stream is read and dropped. Closing a socket with unread bytes resets the stream, and
+ * the peer might lose the Terminate with the reason. */
 static void discard_stream(struct diw_mpa *m)
 {
 	struct iovec iov = { m->pool->scratch, DIW_MPA_SCRATCH };
@@ -244,5 +245,5 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 			break;
 		n++;
 	}
-	return n + (l->down && !was_down);      /* its end is news to the thread that polls */
+	return n + (l->down && !was_down);      /* the link's end counts as news for the thread that polls */
 }

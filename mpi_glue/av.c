@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address vectors: a table of peers by fi_addr, for FI_AV_MAP and FI_AV_TABLE alike, and by address. */
+/* Address vectors: tables of peers by fi_addr and by address. FI_AV_MAP and FI_AV_TABLE are the same here. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 #define AV_BUCKETS 4096u
 
-/* A peer whose address was never inserted is known from its first message on: the insertion may come later. */
+/* Finds or makes a peer. A peer whose address was not inserted exists from its first message on; its address may be
+ * inserted later. */
 struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *addr)
 {
 	struct glue_peer **head = &av->bucket[diw_addr_hash(addr, av->seed) & (AV_BUCKETS - 1)], *p;
@@ -186,7 +187,7 @@ static int av_close(struct fid *fid)
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	(void)fid, (void)flags;
-	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;     /* insertions end before the call does */
+	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;     /* an insertion is complete when the call returns */
 }
 
 static struct fi_ops av_fi_ops = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counters. Reading one does the work of the domain's endpoints. */
+/* Counters. Reading a counter makes progress for the domain's endpoints. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -61,7 +61,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return 0;
 }
 
-/* TIMEOUT in milliseconds; negative: none. */
+/* TIMEOUT in milliseconds; negative: no limit. */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS, errors = cntr_get(fid, true);

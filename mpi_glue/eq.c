@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Event queues. The provider itself has no event to tell: insertions of addresses end before the call does. What an
- * application writes to a queue comes back. */
+/* Event queues. The provider has no events of its own, since insertions of addresses are complete when the call
+ * returns. Events that an application writes are returned to it. */
 #include <stdlib.h>
 #include <string.h>
 

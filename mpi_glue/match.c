@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Matching: match.h. The hash is seeded, so that a peer does not choose which messages share a bucket. */
+/* Matching: see match.h. The hash has a seed, so that a peer cannot choose which messages share a bucket. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static bool match_hashes(const struct match *m, const void *source, uint64_t ign
 	return source && (ignore & ~m->mask) == 0;
 }
 
-/* A chain's keys keep their order: receives that fit one message have been in one bucket before. */
+/* Receives of one chain keep their order: those that match one message were in one bucket before, too. */
 static void receives_rehash(struct match *m)
 {
 	struct diw_list all, *n, *next;
@@ -64,7 +64,7 @@ static void receives_rehash(struct match *m)
 	}
 }
 
-/* In the order of arrival, for messages of several buckets come into one. */
+/* In the order of arrival, since messages of several buckets may come into one. */
 static void messages_rehash(struct match *m)
 {
 	for (struct diw_list *n = m->arrived.next; n != &m->arrived; n = n->next)
@@ -76,7 +76,8 @@ static void messages_rehash(struct match *m)
 	}
 }
 
-/* Receives that ignore a few bits more than any before (a protocol's bits in the tag) are worth a new hash. */
+/* If receives ignore a few bits more than any before (a protocol's bits in the tag), everything is hashed again without
+ * these bits. */
 static void match_widen(struct match *m, const void *source, uint64_t ignore)
 {
 	if (!source || (ignore & ~m->mask) == 0 || __builtin_popcountll(ignore | m->mask) > MATCH_FEW)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The target's side of RDMA Reads over datagrams (docs/ud-profile.md section 8): which requests are answered, at which
- * address, and in which order. A request of an address that is not proved draws a challenge, or an answer that is not
- * much larger than itself. Sources take turns. Nothing is kept of a Read after it has been answered.
+ * The target's side of RDMA Reads over datagrams (docs/ud-profile.md section 8): which requests are answered, to which
+ * address, and in which order. A request from an address that is not proved causes a challenge, or an answer that is
+ * not much larger than the request. Sources take turns. No state of a Read remains after its answer.
  */
 #include <errno.h>
 
@@ -14,10 +14,11 @@
 #define TURN 65536
 #define REQUEST (DIW_DDP_UNTAGGED_LEN + DIW_RDMAP_READ_LEN + DIW_SEAL_LEN)      /* with its CRC */
 #define AMPLIFICATION 3u             /* RFC 9000 section 8 */
-#define EXPIRY_NS (10 * DIW_S)       /* the longest that a requester waits unless it is told otherwise */
+#define EXPIRY_NS (10 * DIW_S)       /* the longest time that a requester waits, unless its application sets another
+				      * timeout */
 #define DISPLACE_NS DIW_S
 
-/* ---- Places ---- */
+/* ---- Places for answers ---- */
 
 static void drop_answer(struct diw_rdmap *r, struct diw_rdmap_answer *a)
 {
@@ -49,7 +50,8 @@ static struct diw_rdmap_answer *oldest_answer(const struct diw_rdmap_reader *rea
 	return oldest;
 }
 
-/* All places are taken: the source that has most gives one up to a source that has less, or after a while. */
+/* All places are taken. The source with the most places loses one to a source with fewer, or to any source after a
+ * while. */
 static bool displace(struct diw_rdmap *r, uint32_t own, uint64_t now)
 {
 	const struct diw_list *head = &r->reads->readers, *l;
@@ -69,13 +71,13 @@ static bool displace(struct diw_rdmap *r, uint32_t own, uint64_t now)
 	return true;
 }
 
-/* One place for all that have not proved their address. */
+/* All sources that have not proved their address share one reader. */
 static struct diw_rdmap_reader *reader_of(struct diw_rdmap *r, struct diw_source *src)
 {
 	struct diw_rdmap_reader *reader = src ? src->reader : &r->reads->unproved;
 
 	if (!reader) {
-		reader = src->reader = diw_pool_get(&r->reads->reader_pool);     /* as many as answers */
+		reader = src->reader = diw_pool_get(&r->reads->reader_pool);     /* as many as answers: never NULL */
 		diw_list_init(&reader->answers);
 		reader->src = src;
 		reader->n = 0;
@@ -111,7 +113,8 @@ static uint16_t admit_request(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 
 /* ---- Requests ---- */
 
-/* To an address that is not proved no more goes than a small multiple of what came, and only while there is room. */
+/* An address that is not proved is sent at most a small multiple of the octets that came from it, and only while there
+ * is room. */
 static bool needs_no_proof(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint32_t length)
 {
 	return length + DIW_DDP_TAGGED_LEN + DIW_SEAL_LEN <= AMPLIFICATION * REQUEST &&
@@ -151,7 +154,7 @@ uint16_t diw_rdmap_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	bool merged;
 
 	r->c->read_requests_rx++;
-	if (seg->group)                         /* one small datagram would draw an answer of every host */
+	if (seg->group)                         /* one small datagram would cause an answer of every host */
 		return DIW_FAULT_GROUP;
 	if (seg->len != DIW_RDMAP_READ_LEN)
 		return DIW_FAULT_MO;
@@ -196,8 +199,8 @@ void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now)
 
 /* ---- Answers ---- */
 
-/* A burst of it. 0: it is done, or ended by its fault. The STag is looked up again each time: it may have been
- * deregistered. */
+/* Sends a burst of the answer. 0: the answer is complete, or ended by a fault. The STag is looked up each time, since
+ * it may have been deregistered. */
 static int answer_turn(struct diw_rdmap *r, struct diw_rdmap_answer *a, int64_t *budget, uint64_t now)
 {
 	int64_t turn = *budget < TURN ? *budget : TURN, left = turn;
@@ -220,13 +223,13 @@ static int answer_turn(struct diw_rdmap *r, struct diw_rdmap_answer *a, int64_t 
 	return rc;
 }
 
-/* Its requester has gone, most likely, and others wait. */
+/* The requester has probably gone, and other requests wait. */
 static bool is_expired(const struct diw_rdmap *r, const struct diw_rdmap_answer *a, uint64_t now)
 {
 	return now >= a->asked_ns + EXPIRY_NS && r->reads->answer_pool.used > a->reader->n;
 }
 
-/* Sources take turns, and the answers of a source among themselves: a burst each. */
+/* Sources take turns, and so do the answers of one source: a burst each. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 {
 	struct diw_list *l;

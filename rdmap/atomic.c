@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Atomic operations (RFC 7306 section 5) on 8 aligned bytes in the host's byte order: atomic against each other and
- * against the application's own atomic instructions. They share the Reads' queue, their order and their limits.
+ * Atomic operations (RFC 7306 section 5) on 8 aligned bytes in the host's byte order. They are atomic against each
+ * other and against atomic instructions of the application. They share the Reads' queue, order and limits.
  */
 #include <errno.h>
 
@@ -24,7 +24,7 @@ void diw_rdmap_atomic_put(uint8_t body[DIW_RDMAP_ATOMIC_LEN], const struct diw_r
 	diw_atomic_request_put(body, &(struct diw_atomic_request){
 		.op = swap ? DIW_ATOMIC_CMP_SWAP : DIW_ATOMIC_FETCH_ADD, .reqid = reqid, .stag = wr->stag,
 		.to = wr->to, .add_swap = swap ? wr->atomic.value : wr->atomic.compare_add,
-		.mask = swap ? UINT64_MAX : 0,          /* all bits; a set bit of an addition's mask ends carries */
+		.mask = swap ? UINT64_MAX : 0,          /* swap: all bits; add: a set bit would end carries */
 		.compare = swap ? wr->atomic.compare_add : 0, .compare_mask = swap ? UINT64_MAX : 0,
 	});
 }
@@ -92,7 +92,7 @@ static uint16_t atomic_target(const struct diw_rdmap *r, const struct diw_rdmap_
 	if (a->to % 8)
 		return DIW_FAULT_STREAM;
 	fault = diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_ATOMIC, peer, a->to, 8, &addr);
-	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets are not its addresses */
+	if (fault == 0 && (uintptr_t)addr % 8)  /* a region whose tagged offsets differ from its addresses */
 		fault = DIW_FAULT_STREAM;
 	*at = (uint64_t *)(void *)addr;
 	return diw_rdmap_as_rdmap(fault);
@@ -129,11 +129,11 @@ uint16_t diw_rdmap_atomic_asked(struct diw_rdmap *r, const struct diw_ddp_seg *s
 	if (!a)
 		return DIW_FAULT_NO_BUFFER;
 	*a = asked;
-	/* Else behind the Reads that are too large to be copied, when its answer's turn comes. */
+	/* Behind Reads that are too large to be copied, the atomic is executed at its answer's turn. */
 	return after ? diw_rdmap_atomic_do(r, a, seg->src) : 0;
 }
 
-/* A set bit of the mask is the most significant of its field: no carry leaves it (RFC 7306 section 5.1). */
+/* A set bit of the mask is the most significant bit of its field: it passes no carry on (RFC 7306 section 5.1). */
 static uint64_t add_fields(uint64_t v, uint64_t add, uint64_t mask)
 {
 	return ((v & ~mask) + (add & ~mask)) ^ ((v ^ add) & mask);

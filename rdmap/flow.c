@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The pace of UC (docs/ud-profile.md section 9.1): a sender asks the peer how far it is, and sends no more than a
- * window beyond the last place that was answered for, so that the peer's socket does not overflow. All of it is advice:
- * a sender that gets no answer goes on after a while, and what the peer claims counts between two limits only.
+ * Flow control of UC (docs/ud-profile.md section 9.1). A sender asks the peer for its progress, and sends no more than
+ * a window beyond the last position that the peer has answered for. So the peer's socket does not overflow. All of it
+ * is advice: a sender without an answer continues after a while, and a peer's claim counts only between two limits.
  */
 #include <errno.h>
 
@@ -12,13 +12,13 @@
 
 #define WINDOW_MIN (32u << 10)
 #define WINDOW_MAX (4u << 20)
-#define WINDOW_FIRST (128u << 10)    /* less than what the smallest usual socket buffer holds */
-#define BUFFER_SHARE 4               /* the kernel counts what a packet lies in, which may be several times its size */
+#define WINDOW_FIRST (128u << 10)    /* fits the smallest usual socket buffer */
+#define BUFFER_SHARE 4               /* the kernel counts the memory of a packet, which may be several times its size */
 #define AGAIN_MIN (2 * DIW_MS)
 #define AGAIN_MAX (20 * DIW_MS)
-#define PATIENCE DIW_S               /* with a peer that has answered before */
+#define PATIENCE DIW_S               /* the wait for a peer that has answered before */
 #define PATIENCE_FIRST (200 * DIW_MS)
-#define QUIET (10 * DIW_S)           /* a peer that did not answer is not asked for so long */
+#define QUIET (10 * DIW_S)           /* a peer that did not answer is not asked for this time */
 
 void diw_rdmap_flow_init(struct diw_rdmap *r)
 {
@@ -43,7 +43,7 @@ static bool is_quiet(struct diw_rdmap_flow *f, uint64_t now)
 	return false;
 }
 
-/* The window keeps the next segment from leaving. A segment that is larger than the window leaves alone. */
+/* The window does not allow the next segment. A segment that is larger than the window leaves alone. */
 static bool is_full(const struct diw_rdmap *r)
 {
 	const struct diw_rdmap_flow *f = &r->flow;
@@ -97,7 +97,7 @@ static int ask_flow(struct diw_rdmap *r, uint64_t now)
 	return 0;
 }
 
-/* The window is full and there is more to send. */
+/* The window is full, and there is more to send. */
 static int wait(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
@@ -156,7 +156,7 @@ uint16_t diw_rdmap_flow_rx(struct diw_rdmap *r, const struct diw_ddp_seg *seg, u
 		return DIW_FAULT_MO;
 	number = diw_flow_get(seg->payload).number;
 	window = diw_flow_get(seg->payload).window;
-	if (window == 0) {                      /* one answer a look is enough, for all that were asked */
+	if (window == 0) {                      /* one answer for all requests of this poll is enough */
 		f->due = true;
 		f->due_number = number;
 		return 0;

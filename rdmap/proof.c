@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Address validation (docs/ud-profile.md section 5.1; RFC 9000 section 8 is the model): a challenge goes to the address
- * that a segment came from, with a token. The owner of the address returns the token if the segment is its own. A token
- * is a keyed hash, so that nothing is remembered of a challenge.
+ * Address validation (docs/ud-profile.md section 5.1; modelled on RFC 9000 section 8). A challenge with a token goes to
+ * the source address of a segment. The owner of the address returns the token if the segment is its own. A token is a
+ * keyed hash, so a challenge needs no state.
  */
 #include "base/clock.h"
 #include "base/siphash.h"
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define TOKEN_NS DIW_S               /* a token is good for one to two of these */
+#define TOKEN_NS DIW_S               /* a token is valid for one to two of these */
 
 static uint64_t token_of(const struct diw_rdmap *r, const struct diw_addr *addr, uint16_t epoch, bool read,
 			 uint64_t slot)
@@ -38,7 +38,8 @@ static bool say_validation(struct diw_rdmap *r, const struct diw_addr *dst, cons
 	uint8_t body[DIW_RDMAP_VALIDATION_LEN];
 	const struct iovec iov = { body, sizeof body };
 	struct diw_ddp_tx tx = {
-		/* A fixed peer's destination, or the next segment of a message would travel otherwise. */
+		/* A fixed peer's destination, since the next segment of a message must keep its traffic class and hop
+		 * limit. */
 		.dst = diw_ddp_is_fixed(&r->ddp) ? *diw_rdmap_peer(r) : (struct diw_dest){ .addr = *dst },
 		.h = { .opcode = DIW_OP_VALIDATION, .qn = DIW_QN_TERMINATE, .length = sizeof body },
 		.window = INT64_MAX,
@@ -59,7 +60,7 @@ void diw_rdmap_challenge(void *ctx, const struct diw_ddp_seg *seg, uint64_t now)
 		.msn = h->msn,
 	};
 
-	if (seg->group)                         /* every member would ask the one that it claims to come from */
+	if (seg->group)                         /* each member would challenge the claimed source */
 		return;
 	v.token = token_of(r, seg->src, h->epoch, h->opcode == DIW_OP_READ_REQUEST, now / TOKEN_NS);
 	r->c->challenge_tx += say_validation(r, seg->src, &v, now);
@@ -70,7 +71,8 @@ static bool is_of_read(const struct diw_validation *v)
 	return v->opcode == DIW_OP_READ_REQUEST && !v->tagged;
 }
 
-/* Was that sent by us, as far as we know? Of Reads this is certain: only this end makes requests of its own. */
+/* Whether this end has probably sent that message. For Reads this is certain: they are in the list of outstanding
+ * Reads. */
 static bool sent_by_us(const struct diw_rdmap *r, const struct diw_addr *peer, const struct diw_validation *v)
 {
 	if (v->epoch != diw_ddp_epoch(&r->ddp) || !diw_rdmap_takes(r, v->opcode))

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the peer has placed (docs/rc-wire.md section 7.2). TCP does not prove it; proof is a Response to
- * a Read or atomic that left behind it, or a placement word: a count of messages in the header of a message that comes
- * back. A message whose word asks is answered: by the next message of the program here, if it answered the last one so,
- * else at once by a Write of no octets. A peer without words is asked by a Read of no octets.
+ * Placement at the peer (docs/rc-wire.md section 7.2). TCP does not prove placement. The proof is a Response to a Read
+ * or atomic that was sent behind the message, or a placement word: a count of placed messages in the header of a
+ * message from the peer. A message whose word asks for an answer gets it in the next message of the program, if the
+ * program answered the last such message so. Otherwise the answer is a Write of no octets, at once. A peer without
+ * placement words is asked by a Read of no octets.
  */
 #include <errno.h>
 
 #include "rdmap/int.h"
 
 #define COUNT (DIW_DDP_WORD_ASKS - 1)
-#define TURN_NS 5000u                /* what a program that has polled a message needs at most to post its answer */
+#define TURN_NS 5000u                /* the longest time that a program needs from polling a message to posting its
+				      * answer */
 
-/* ---- Saying and asking ---- */
+/* ---- Sending words ---- */
 
 static void place_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask)
 {
@@ -39,7 +41,7 @@ void diw_rdmap_rc_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask)
 	p->told = false;
 }
 
-/* Nothing of it has left: as if it had not begun. */
+/* No octet has left: undoes the probe. */
 static int place_probe(struct diw_rdmap *r, uint64_t now)
 {
 	uint8_t status;
@@ -61,7 +63,7 @@ int diw_rdmap_rc_tell(struct diw_rdmap *r, bool ask, uint64_t now)
 	struct diw_rdmap_rc_place *p = &r->rc.place, before = *p;
 	struct diw_ddp_tx tx = { .dst = *diw_rdmap_peer(r), .h = { .tagged = true, .opcode = DIW_OP_WRITE } };
 	const struct iovec none = { NULL, 0 };
-	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
+	int64_t budget = 1;                     /* one segment, independent of the rate limit */
 
 	if (!p->words)
 		return place_probe(r, now);
@@ -90,7 +92,7 @@ bool diw_rdmap_rc_owes(struct diw_rdmap *r, uint64_t now)
 	return p->due && now >= p->until;
 }
 
-/* ---- Hearing ---- */
+/* ---- Receiving words ---- */
 
 void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq)
 {
@@ -100,7 +102,7 @@ void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq)
 		p->placed = seq;
 }
 
-/* More than has left is no count of ours. */
+/* A count beyond the messages that have left is not valid. */
 void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h)
 {
 	struct diw_rdmap_rc_place *p = &r->rc.place;
@@ -119,7 +121,7 @@ void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool 
 	p->heard++;
 	if (!h->worded || !(h->word & DIW_DDP_WORD_ASKS))
 		return;
-	p->fresh = told && (p->fresh || !p->due);       /* an answer that is not sent is not put off */
+	p->fresh = told && (p->fresh || !p->due);       /* an answer that could not be sent is not delayed further */
 	p->due = true;
 	p->told = false;
 }

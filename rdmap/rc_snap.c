@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Snapshots: an RDMA Read returns what its source held when the Read Request came (docs/rc-wire.md section 7.1), though
- * its response may leave much later. Nothing is copied while nothing follows the Request; the next Write, Send,
- * Immediate or atomic of the stream copies the sources of all Reads that wait, before it takes effect. The copies are a
- * FIFO of blocks a connection, as the responses are, from a pool of the device. What exceeds either bound is read when
- * its response leaves.
+ * Snapshots. An RDMA Read returns the content that its source had when the Read Request came (docs/rc-wire.md section
+ * 7.1), although its response may leave much later. Nothing is copied while no message follows the Request. Before the
+ * next Write, Send, Immediate or atomic of the stream takes effect, the sources of all waiting Reads are copied.
+ *
+ * The copies of a connection are a FIFO of blocks, in the order of the responses, from a pool of the device. A source
+ * that exceeds the bound of the connection or of the device is read when its response leaves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ static void snap_read(struct diw_rdmap *r, struct diw_rdmap_rc_answer *a, uint32
 		r->c->read_uncopied++;
 		return;
 	}
-	if (diw_rdmap_rc_source(r, a, &from) != 0)      /* its answer says so */
+	if (diw_rdmap_rc_source(r, a, &from) != 0)      /* the answer will carry the fault */
 		return;
 	snap_append(&r->rc.snap, from + sent, left);
 	a->copied = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The initiator's side of RDMA Read (RFC 5040 section 5.2) without a reliable lower layer: it keeps the list of
- * outstanding Reads, which alone authorises responses, and looks at their timeouts only when it has work to do anyway
- * (thesis section 6.4). Reads are idempotent: the application may ask again. The target's side is in answer.c.
+ * The initiator's side of RDMA Read (RFC 5040 section 5.2) without a reliable lower layer. Only a Read in the list of
+ * outstanding Reads authorises responses. Timeouts are checked only when there is other work to do (thesis section
+ * 6.4). Reads are idempotent, so the application may repeat them. answer.c has the target's side.
  */
 #include <errno.h>
 
@@ -13,9 +13,9 @@
 #include "rdmap/int.h"
 
 #define SHORTEST (50 * DIW_MS)
-#define REPEATS 4                    /* because of challenges, or they would go on where a proof finds no room */
+#define REPEATS 4                    /* repetitions because of challenges: bounded, since a proof may find no room */
 
-/* ---- The list ---- */
+/* ---- The list of Reads ---- */
 
 int diw_rdmap_reads_init(struct diw_rdmap *r)
 {
@@ -51,7 +51,7 @@ void diw_rdmap_reads_fini(struct diw_rdmap *r)
 {
 	struct diw_arena arena = r->reads->arena;
 
-	diw_arena_fini(&arena);                 /* it holds the struct that holds it */
+	diw_arena_fini(&arena);                 /* the arena holds this struct, so it must be copied first */
 	r->reads = NULL;
 }
 
@@ -67,7 +67,7 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 	if (t)
 		return t;
 	t = 8 * r->reads->unit_ns * units(wr->buf.len);
-	if (t < SHORTEST)                       /* a busy machine may not run the target for that long */
+	if (t < SHORTEST)                       /* a busy machine may not run the target for this long */
 		return SHORTEST;
 	return t < 10 * DIW_S ? t : 10 * DIW_S;
 }
@@ -134,13 +134,13 @@ static void check_timeouts(struct diw_rdmap *r, uint64_t now)
 
 /* ---- Requests ---- */
 
-/* With the MSN that TX has, or with a new one. */
+/* Sends the request, with the MSN that TX has or with a new one. */
 static int send_request(struct diw_rdmap *r, struct diw_rdmap_read *read, struct diw_ddp_tx *tx, bool draw_msn,
 			uint64_t now)
 {
 	uint8_t body[DIW_RDMAP_READ_LEN];
 	const struct iovec iov = { body, sizeof body };
-	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
+	int64_t budget = 1;                     /* one segment, independent of the rate limit */
 
 	diw_read_request_put(body, &(struct diw_read_request){ read->stag, read->to, read->length, read->from_stag,
 							       read->from_to });
@@ -161,7 +161,8 @@ bool diw_rdmap_read_may_repeat(const struct diw_rdmap *r, const struct diw_addr 
 	return read && read->repeats < REPEATS;
 }
 
-/* It goes behind the proof that the responder asked for. What the link does not take is lost, as in the network. */
+/* Sends the request again behind the proof that the responder asked for. A segment that the link does not take is lost,
+ * as in the network. */
 void diw_rdmap_read_repeat(struct diw_rdmap *r, const struct diw_addr *peer, uint32_t msn, uint64_t now)
 {
 	struct diw_rdmap_read *read = read_find(r, peer, msn);
@@ -206,7 +207,8 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	read->length = wr->buf.len;
 	read->fault = 0;
 	read->unsent = false;
-	diw_list_add_tail(&r->reads->active, &read->link);      /* it may be refused before that returns */
+	diw_list_add_tail(&r->reads->active, &read->link);      /* before the request is sent: it may be refused within
+								 * that call */
 	rc = send_request(r, read, &r->tx, true, now);
 	if (rc < 0) {
 		diw_list_del(&read->link);

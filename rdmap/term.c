@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Error messages: the layout of a Terminate (RFC 5040 section 4.8), but nothing ends. They say to a source that a
- * message of its was at fault; rate-limited and never larger than their cause, so that they cannot be turned against a
- * third party.
+ * Error messages: they have the layout of a Terminate (RFC 5040 section 4.8), but end nothing. An error message reports
+ * to a source that a message of its own was at fault. It is rate-limited and never larger than its cause, so it cannot
+ * be used against a third party.
  */
 #include "base/clock.h"
 #include "base/wire.h"
 #include "rdmap/int.h"
 
-#define ERROR_NS (DIW_S / 100)       /* one error message's share of its budget */
-#define RECENT 65536u                /* messages back that an error may name */
+#define ERROR_NS (DIW_S / 100)       /* the cost of one error message in time */
+#define RECENT 65536u                /* an error may refer to so many messages back */
 
-/* Up to which byte the offending header must be there: its MSN. */
+/* The length up to which the offending header must be present: including its MSN. */
 static uint32_t msn_offset(bool tagged)
 {
 	return tagged ? DIW_T_MSN : DIW_U_MSN;
@@ -32,8 +32,8 @@ static bool may_be_told(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint
 	return h->tagged || h->qn != DIW_QN_TERMINATE;
 }
 
-/* A peer that floods spends its own budget, and that of the few whose addresses share it. Forged addresses can spend
- * all of those that are not proved. */
+/* A peer that floods uses up its own budget, and that of the few sources that share it. Forged addresses can use up all
+ * budgets of addresses that are not proved. */
 static struct diw_rdmap_error_budget *error_budget(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	const struct diw_source *src = diw_source_find(&r->ddp, seg->src, seg->h.epoch);
@@ -42,7 +42,7 @@ static struct diw_rdmap_error_budget *error_budget(struct diw_rdmap *r, const st
 	return &e->budget[src && src->proved][diw_addr_hash(seg->src, e->seed) % DIW_RDMAP_ERROR_BUDGETS];
 }
 
-/* A message by its source, kind, MSN and epoch; never 0. */
+/* Hash of a message's source, kind, MSN and epoch; never 0. */
 static uint32_t message_hash(const struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
@@ -51,7 +51,7 @@ static uint32_t message_hash(const struct diw_rdmap *r, const struct diw_ddp_seg
 	return (uint32_t)diw_addr_hash(seg->src, r->reads->errors.seed ^ (which + 1) * 0x9e3779b97f4a7c15u) | 1;
 }
 
-/* Once a message, however many of its segments are at fault; 100 a second. */
+/* One error message for each message, however many of its segments are at fault; 100 a second. */
 static bool error_allowed(const struct diw_rdmap_error_budget *b, uint32_t message, uint64_t now)
 {
 	for (int i = 0; i < DIW_RDMAP_ERROR_TOLD; i++)
@@ -81,7 +81,7 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 		return;
 	b = error_budget(r, seg);
 	message = message_hash(r, seg);
-	/* Cut the quoted header so that the whole is no larger than its cause. */
+	/* The quoted header is cut, so that the error message is not larger than its cause. */
 	if (seg->h.imm_valid)
 		hdr_len -= 4;
 	room = seg->hdr_len + seg->len;
@@ -116,7 +116,7 @@ bool diw_rdmap_is_recent(const struct diw_rdmap *r, bool tagged, uint32_t msn)
 	return ago != 0 && ago <= RECENT;
 }
 
-/* Of another life of this port, as far as the quotation tells. */
+/* Whether the quoted segment is of another epoch of this port, as far as the quotation shows. */
 static bool other_epoch(const struct diw_rdmap *r, const uint8_t *quote, uint32_t len, bool tagged)
 {
 	return len >= epoch_offset(tagged) + 2 && diw_get16(quote + epoch_offset(tagged)) != diw_ddp_epoch(&r->ddp);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The Terminate of a stream (RFC 5040 section 4.8): the last message either way. */
+/* The Terminate of a stream (RFC 5040 section 4.8): the last message in either direction. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@
 #define SIW_ANY 0x07u
 #define QUOTED_READ (DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN)
 
-/* What only our own house has a name for. */
+/* Maps faults that have no code on the wire. */
 static uint16_t on_the_wire(uint16_t fault)
 {
 	return diw_fault_is_local(fault) ? DIW_FAULT_STREAM : fault;
 }
 
-/* MPA's own faults have no header to quote (RFC 5044 section 8), nor has what is no segment. */
+/* MPA's own faults have no header to quote (RFC 5044 section 8). Neither has a fault without a segment. */
 static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 {
 	uint32_t n = DIW_TERM_FIXED;
@@ -47,7 +47,8 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 
 	if (r->rc.last_len == 0)
 		return 0;
-	diw_ddp_set_tx_msn(&r->ddp, DIW_QN_TERMINATE, 1);       /* the only one, however often it is tried */
+	diw_ddp_set_tx_msn(&r->ddp, DIW_QN_TERMINATE, 1);       /* the first and only message, however often it is
+								 * tried */
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0)
 		return -EAGAIN;
@@ -63,8 +64,8 @@ static bool wr_is_read(const struct diw_rdmap_wr *wr, const uint8_t *rdmap)
 	return wr->opcode == DIW_OP_READ_REQUEST && wr->buf.len == q.length && wr->stag == q.stag && wr->to == q.to;
 }
 
-/* The request of ours whose header a Terminate quotes, or NULL. siw may quote another MSN than the request had, so what
- * RDMAP's header says comes first. */
+/* The request of ours whose header a Terminate quotes, or NULL. siw may quote an MSN that the request did not have, so
+ * RDMAP's header is compared first. */
 static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint8_t *p, uint32_t len)
 {
 	const uint8_t *ddp = p + DIW_TERM_FIXED, *rdmap = ddp + DIW_DDP_PLAIN_UNTAGGED_LEN;
@@ -108,17 +109,18 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	body[3] = 0;
 	r->rc.last_len = (uint8_t)quote(body, seg);
 	diw_ddp_end(&r->ddp);
-	if (r->rc.self)                         /* the peer will not hear it */
+	if (r->rc.self)                         /* the peer will not read it */
 		refuse_quoted(r, body, r->rc.last_len, fault);
 	diw_rdmap_terminate_rest(r, now);
 	r->up->ended(r->up_ctx, fault, false, 0, now);
 }
 
 /*
- * The kernel's siw, on little-endian machines, sends layer and error type in each other's place, and M, D and R in the
- * lowest bits, which are reserved. Without a header to quote, MPA's errors and RDMAP's of operation (2/0 and 0/2)
- * differ by their codes, but for 05 to 07: these are MPA's about the negotiation (RFC 6581 section 8), with which an
- * initiator begins, and RDMAP's later. FIRST: the peer is the initiator, and has said nothing else.
+ * The fault of a received Terminate. On little-endian machines the kernel's siw exchanges layer and error type, and
+ * puts M, D and R into the lowest bits, which are reserved. Without a quoted header, MPA's errors and RDMAP's errors of
+ * operation (2/0 and 0/2) differ by their codes, except 05 to 07. These are MPA's errors of the negotiation (RFC 6581
+ * section 8), which an initiator sends first, and RDMAP's errors later. FIRST: the peer is the initiator, and the
+ * Terminate is its first message.
  */
 static uint16_t sent_fault(const uint8_t *p, bool first)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The type UC: Sends and Writes of one peer, at the pace of rdmap/flow.c. What is at fault is dropped and not told. */
+/* The type UC: Sends and Writes of one peer, with the flow control of rdmap/flow.c. Faulty segments are dropped and not
+ * reported to the peer. */
 #include "base/clock.h"
 #include "rdmap/int.h"
 

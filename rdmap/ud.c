@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The type UD: Sends, Write-Records and Reads of any peer, each of which proves its address where that matters. */
+/* The type UD: Sends, Write-Records and Reads of any peer. A peer proves its address where that is needed. */
 #include "base/clock.h"
 #include "rdmap/int.h"
 

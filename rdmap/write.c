@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The RDMA Write of UC: placed by its STag, one at a time in MSN order, no record. A later Write, which must be valid
- * itself, ends an earlier one; what has ended is not placed any more. An immediate consumes a receive if every byte
- * came.
+ * The RDMA Write of UC: placed by its STag, one at a time in MSN order, without a record. A valid later Write ends the
+ * earlier one, whose late segments are dropped. An immediate consumes a receive if every byte of its Write came.
  */
 #include "base/clock.h"
 #include "base/wire.h"
@@ -55,8 +54,8 @@ static void begin_epoch(struct diw_rdmap *r, struct diw_rdmap_write *w, uint16_t
 	w->asked_ns = 0;
 }
 
-/* The state of the segment's epoch, or that which it may take. An epoch that is not the one in force has a state of its
- * own until the peer has proved it, so that a forged one does not end the real one. */
+/* The state of the segment's epoch, or an entry for a new epoch. An epoch that is not in force has its own entry until
+ * the peer has proved it, so a forged epoch does not end the real one. */
 static struct diw_rdmap_write *write_state(struct diw_rdmap *r, uint16_t epoch, uint64_t now)
 {
 	struct diw_rdmap_write *w = write_in_force(r), *doubt = write_in_doubt(r);
@@ -105,7 +104,7 @@ void diw_rdmap_write_proved(struct diw_rdmap *r, uint16_t epoch, uint64_t now)
 
 /* ---- Segments ---- */
 
-/* Its immediate finds no receive, and may wait for one. */
+/* The immediate finds no receive, and may wait for one. */
 static bool must_wait(struct diw_rdmap *r, const struct diw_ddp_hdr *h, uint64_t now)
 {
 	struct diw_recv *recv;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * POSIX asynchronous input and output (aio_read() and its like) on sockets. The C library does it by threads of its own
- * that call read() and write() where no interposer sees it. So requests for sockets that may have frames get a thread
- * here. As there, one descriptor's requests are served one after the other.
+ * POSIX asynchronous input and output (aio_read() etc.) on sockets. The C library's own threads would call read() and
+ * write() where no interposer sees the calls. So requests for sockets that may have frames get a thread here. As in the
+ * C library, the requests of one descriptor are served one after the other.
  */
 #include <aio.h>
 #include <limits.h>
@@ -16,7 +16,7 @@
 #include "sockets_preload/stream/stream.h"
 
 #define STACK (256u << 10)
-#define SLICE DIW_MS                     /* of waiting for requests of the C library's, too */
+#define SLICE DIW_MS                     /* poll interval while requests of the C library are awaited, too */
 
 struct request {
 	struct aiocb *cb;
@@ -31,8 +31,8 @@ struct queue {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct queue *queues;             /* each has a thread, and the request that it serves is the first */
-static _Atomic uint32_t finished;        /* requests */
+static struct queue *queues;             /* each has a thread; its first request is the one being served */
+static _Atomic uint32_t finished;        /* number of finished requests */
 
 void diw_aio_forked(void)
 {
@@ -47,7 +47,7 @@ static bool is_socket_or_stream(int fd)
 	return diw_sock_get(fd, &tmp) || diw_stream_get(fd);
 }
 
-/* A thread that no signal of the program's interrupts. */
+/* Starts a thread that blocks all signals. */
 static int aio_thread(void *(*run)(void *), void *arg, const pthread_attr_t *wanted)
 {
 	pthread_attr_t attr;
@@ -66,7 +66,7 @@ static int aio_thread(void *(*run)(void *), void *arg, const pthread_attr_t *wan
 	return rc;
 }
 
-/* ---- Telling that it is done ---- */
+/* ---- Notification ---- */
 
 struct told { void (*function)(union sigval); union sigval value; };
 
@@ -107,7 +107,7 @@ static void finish_request(struct aiocb *cb, ssize_t rc, int error)
 	notify(&e);
 }
 
-/* ---- A descriptor's requests ---- */
+/* ---- The requests of a descriptor ---- */
 
 static struct request *next_request(struct queue *q)
 {
@@ -140,14 +140,14 @@ static void *serve_queue(void *arg)
 		ssize_t rc = r->writes ? write(q->fd, buf, cb->aio_nbytes) : read(q->fd, buf, cb->aio_nbytes);
 		int error = rc < 0 ? errno : 0;
 
-		/* Before it is told: the program may use CB for another request at once. */
+		/* before the notification: after it the program may use CB for another request */
 		r = next_request(q);
 		finish_request(cb, rc, error);
 	}
 	return NULL;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static bool add_request(struct request *r, int fd)
 {
 	struct queue *q = queues;
@@ -194,7 +194,7 @@ static int start_request(struct aiocb *cb, bool writes)
 	return -1;
 }
 
-/* CB is one of ours; NULL: any is of FD. */
+/* Whether CB is a request of ours; CB NULL: whether any request of FD is. */
 static bool is_queued(int fd, const struct aiocb *cb)
 {
 	bool is = false;
@@ -214,7 +214,7 @@ static bool is_done(const struct aiocb *cb)
 	return __atomic_load_n(&cb->__error_code, __ATOMIC_ACQUIRE) != EINPROGRESS;
 }
 
-/* As aio_suspend() of the C library; some of LIST are, or have just been, ours. */
+/* Like aio_suspend() of the C library; some requests of LIST are, or were a moment ago, ours. */
 static int suspend_ours(const struct aiocb *const list[], int n, uint64_t deadline)
 {
 	for (;;) {
@@ -229,7 +229,7 @@ static int suspend_ours(const struct aiocb *const list[], int n, uint64_t deadli
 			errno = EAGAIN;
 			return -1;
 		}
-		if (left > SLICE)            /* a request may have become the C library's since */
+		if (left > SLICE)            /* a request may belong to the C library by now */
 			left = SLICE;
 		ts = (struct timespec){ .tv_sec = (time_t)(left / DIW_S), .tv_nsec = (long)(left % DIW_S) };
 		if (real.syscall(SYS_futex, &finished, FUTEX_WAIT_PRIVATE, was, &ts) < 0 && errno == EINTR)
@@ -264,7 +264,7 @@ DIW_API int aio_write(struct aiocb *cb)
 	return is_socket_or_stream(cb->aio_fildes) ? start_request(cb, true) : real.aio_write(cb);
 }
 
-/* What is under way cannot be called back. */
+/* A request that is being served cannot be cancelled. */
 DIW_API int aio_cancel(int fd, struct aiocb *cb)
 {
 	diw_preload_init();

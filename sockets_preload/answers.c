@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tables of answers that the kernel gave: each is written by one thread at a time, and read without a lock. */
+/* Tables of the kernel's answers. An entry is written by one thread at a time, and read without a lock. */
 #include "sockets_preload/answers.h"
 
 #include <string.h>
 
-/* The part of an answer that is copied. */
+/* The copied part of an answer begins here. */
 #define FROM offsetof(struct diw_answer, size)
 
 static struct diw_answer *answer_at(const struct diw_answers *of, uint32_t n)
@@ -17,7 +17,7 @@ struct diw_answer *diw_answer_slot(const struct diw_answers *in, uint64_t cookie
 	return answer_at(in, (uint32_t)(diw_addr_hash(dst, cookie) % in->n));
 }
 
-/* A fence within an inlined function is a warning of gcc's thread sanitizer, which knows none. */
+/* noinline: gcc's thread sanitizer does not support fences, and warns of one in an inlined function. */
 __attribute__((noinline))
 bool diw_answer_recall(const struct diw_answers *in, const struct diw_answer *slot, uint64_t cookie,
 		       const struct diw_addr *dst, struct diw_answer *a)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which socket the kernel finds by addresses and ports, asked of sock_diag. To open a socket for a question takes
- * longer than the question, so one is kept, at a number that no program asks for. The program may close it: whatever
- * has its number then is told from it by its cookie, and another is opened.
+ * Asks sock_diag which socket the kernel finds for given addresses and ports. Opening a socket takes longer than the
+ * question, so one socket is kept open, at a high number that programs do not ask for. The program may close it. Its
+ * cookie shows whether the number is another file's, and then another socket is opened.
  */
 #include <errno.h>
 #include <linux/inet_diag.h>
@@ -19,7 +19,7 @@
 #endif
 #define NONE (-1)
 
-/* Only the thread that has set BUSY may touch it. */
+/* Only the thread that has set `busy` may use `kept`. */
 static _Atomic bool busy;
 static struct { _Atomic int fd; pid_t pid; uint64_t netns, cookie; } kept = { .fd = NONE };
 
@@ -49,8 +49,8 @@ static int open_one(uint64_t netns)
 	return fd;
 }
 
-/* The one that is kept, for questions about NETNS. One with a number that programs may want is not kept, and a confined
- * program may not be able to give it another. */
+/* The kept socket, for questions about NETNS. A socket with a number that programs may want is not kept; a confined
+ * program may not be able to give it another number. */
 static int kept_one(uint64_t netns)
 {
 	int fd, high;
@@ -69,7 +69,7 @@ static int kept_one(uint64_t netns)
 	return high;
 }
 
-/* A child of vfork() has a copy of the descriptor, and this memory. */
+/* A child of vfork() has a copy of the descriptor, but shares this memory. */
 void diw_ask_make_way(unsigned first, unsigned last)
 {
 	unsigned fd = (unsigned)atomic_load_explicit(&kept.fd, memory_order_relaxed);
@@ -98,9 +98,9 @@ static void diag_put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 		memcpy(at, a->ip + 12, 4);
 }
 
-/* What would hear what SRC sends to DST: for UDP the kernel takes source and destination for the sender's, for TCP for
- * those of the socket that is asked about. A process that was forked unseen may have the socket, too: its answers have
- * another number. */
+/* Asks which socket receives datagrams from SRC to DST. For UDP the kernel takes source and destination as the
+ * sender's, for TCP as those of the socket in question. A process that was forked unnoticed may share the netlink
+ * socket: its answers have another number. */
 static void diag_put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
 			 uint32_t interface)
 {
@@ -122,7 +122,7 @@ static void diag_put_question(struct question *q, int protocol, const struct diw
 
 struct answer { struct nlmsghdr head; struct inet_diag_msg msg; char more[64]; };
 
-/* The N bytes of A are an answer to Q. False: Q cannot be asked. */
+/* Reads the N bytes of A if they answer Q. False: Q cannot be answered. */
 static bool read_answer(const struct answer *a, size_t n, const struct question *q, struct diw_told *told)
 {
 	if (n < sizeof a->head + sizeof(struct nlmsgerr) || a->head.nlmsg_seq != q->head.nlmsg_seq)
@@ -140,7 +140,7 @@ static bool read_answer(const struct answer *a, size_t n, const struct question 
 	return true;
 }
 
-/* The kernel has answered N questions, one after the other, when they are sent. */
+/* Sends N questions. The kernel answers them, one after the other, within the send. */
 static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told *told)
 {
 	struct answer a[DIW_ASK_MOST];
@@ -166,7 +166,7 @@ static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told
 	return true;
 }
 
-/* If another thread, or what this signal handler interrupted, has the one that is kept, it is one for this question. */
+/* Asks on the kept socket; or on a new one, if another thread or the interrupted code has `kept`. */
 static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
 {
 	bool shared = !atomic_exchange(&busy, true);

@@ -78,7 +78,7 @@ static bool parse_rule(char *text, struct diw_peer_rule *r)
 	return (!ports || parse_ports(ports, r)) && parse_ip(text, r);
 }
 
-/* Calls TAKE with each word of a list; what it refuses, or finds no room for, is told. */
+/* Calls TAKE with each word of a list. A word that TAKE refuses, or for which there is no room, is logged. */
 static void each(const char *name, const char *list, bool (*take)(char *word))
 {
 	char word[128];
@@ -125,7 +125,7 @@ static bool take_plain_ports(char *word)
 	return add_ports(word, diw_conf.plain_port, &diw_conf.nplain_ports);
 }
 
-/* Names of programs, each of 64 bytes with its end. */
+/* Names of programs; an entry of 64 bytes includes the terminating 0. */
 struct names { char name[DIW_MAX_RULES][64]; unsigned n; };
 static struct names programs, plain_programs;
 
@@ -175,7 +175,7 @@ static void take_key(const char *name, const char *value)
 		diw_log(DIW_LOG_WARN, "%s: must be 32 hexadecimal digits", name);
 }
 
-/* The index of VALUE in WORDS; -1. */
+/* The index of VALUE in WORDS, or -1. */
 static int choice(const char *name, const char *value, const char *const *words, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -185,7 +185,7 @@ static int choice(const char *name, const char *value, const char *const *words,
 	return -1;
 }
 
-/* A list takes the place of one that was set before. */
+/* A later list replaces an earlier one. */
 static void conf_set(const char *name, const char *value)
 {
 	static const char *const switches[] = { "off", "on" }, *const crcs[] = { "auto", "on", "off" },
@@ -237,7 +237,7 @@ static const struct { const char *name, *variable; } settings[] = {
 	{ "peers", "DIWARP_SOCKETS_PEERS" }, { "key", "DIWARP_SOCKETS_KEY" }, { "ports", "DIWARP_SOCKETS_PORTS" },
 	{ "programs", "DIWARP_SOCKETS_PROGRAMS" }, { "exclude_ports", "DIWARP_SOCKETS_EXCLUDE_PORTS" },
 	{ "exclude_programs", "DIWARP_SOCKETS_EXCLUDE_PROGRAMS" },
-	{ "dir", NULL },                     /* sockets_preload/shm/regfile.c reads the variable */
+	{ "dir", NULL },                     /* sockets_preload/shm/regfile.c reads this variable */
 };
 #define SETTINGS (sizeof settings / sizeof settings[0])
 
@@ -251,7 +251,8 @@ static bool set_from_file(const char *name, const char *value)
 	return false;
 }
 
-/* A program that confines itself may write no file either: sshd sets its limit to 0 for that. */
+/* True: no line may be written. A program that confines itself may not write files: sshd sets its file size limit to
+ * 0. */
 static bool log_is_muted(void)
 {
 	return diw_is_confined();

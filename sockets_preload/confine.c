@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A program that restricts its own system calls (seccomp) is killed for one that it does not name, as sshd is for a
- * sendto() where it would call write(). Its filter says which those are: it is run here as the kernel will run it.
+ * Programs that restrict their system calls by seccomp. The kernel kills such a program for a call that its filter does
+ * not allow: sshd would be killed for a sendto() in place of a write(). So before a filter is installed, it is
+ * evaluated here, as the kernel will evaluate it, to find out which calls it allows.
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -27,11 +28,11 @@
 #elif defined(__aarch64__)
 #define ARCH AUDIT_ARCH_AARCH64
 #else
-#define ARCH 0u                          /* none: every filter refuses it */
+#define ARCH 0u                          /* not an architecture: every filter refuses it */
 #endif
 
-#define FEWEST 1024                      /* descriptors that are looked at, at least */
-#define FD 3                             /* any one */
+#define FEWEST 1024                      /* the least number of descriptors that are checked */
+#define FD 3                             /* an arbitrary descriptor */
 
 unsigned diw_denied;
 
@@ -109,7 +110,7 @@ static void machine_step(struct machine *m, const struct sock_filter *f, const s
 	}
 }
 
-/* What the kernel does with the call. A filter that it will refuse may say anything. */
+/* The filter's verdict on a call. For a filter that the kernel will refuse, the verdict is of no importance. */
 static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data *d)
 {
 	struct machine m = { 0 };
@@ -129,7 +130,7 @@ static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data
 	return SECCOMP_RET_KILL_PROCESS;
 }
 
-/* ---- What is asked of it ---- */
+/* ---- The calls that are checked ---- */
 
 static const struct { int number; uint64_t arg[3]; unsigned denied; } calls[] = {
 	{ SYS_socket, { AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG }, DIW_DENIED_ASKING },
@@ -197,9 +198,9 @@ static unsigned denied_by(const struct sock_fprog *prog)
 	return denied;
 }
 
-/* ---- A filter from before this program ---- */
+/* ---- A filter that was installed before this program ---- */
 
-/* The number behind NAME in a status file of /proc; -1. */
+/* The number after NAME in a status file of /proc; -1: none. */
 static int status_number(const char *path, const char *name)
 {
 	char text[4096];
@@ -219,8 +220,8 @@ static int status_number(const char *path, const char *name)
 	return at ? atoi(at + strlen(name)) : -1;
 }
 
-/* No process may read it. It lets the program's loader open, read and map files, and what else it lets through is not
- * known, but of one: that which all of a container has is made for all programs. */
+/* Such a filter cannot be read. It allows the loader to open, read and map files; nothing else is known. A filter that
+ * all processes of a container have is an exception: it is made for programs in general. */
 void diw_confine_inherited(void)
 {
 	static const char own[] = "/proc/self/status", first[] = "/proc/1/status", mode[] = "\nSeccomp:",
@@ -233,17 +234,18 @@ void diw_confine_inherited(void)
 	diw_stream_fix();
 }
 
-/* ---- What must be known before ---- */
+/* ---- Preparations: state that cannot be found out under the filter ---- */
 
 static void prepare_stream(int fd, struct diw_sock *s)
 {
 	int fl = real.fcntl(fd, F_GETFL), bytes;
 
 	s->nonblocking = fl >= 0 && fl & O_NONBLOCK;
-	diw_stream_next(fd, &bytes);         /* if anything has come: what it begins with */
+	diw_stream_next(fd, &bytes);         /* if anything has come, this finds out what it begins with */
 	if (!diw_stream_is(s->slot, s->cookie))
 		return;
-	if (!s->slot->rx.part)               /* where FPDUs with a CRC wait: to give it memory takes a system call */
+	if (!s->slot->rx.part)               /* the place for incomplete FPDUs with a CRC: allocating it takes a system
+					      * call */
 		s->slot->rx.part = diw_stream_hold(s->cookie);
 	if (s->slot->rx.low <= 1)
 		return;
@@ -251,7 +253,7 @@ static void prepare_stream(int fd, struct diw_sock *s)
 	s->slot->rx.low = 1;
 }
 
-/* What they are sent in frames is still undone, but a sender must ask the kernel. */
+/* Frames sent to these sockets are still removed, but a sender would have to ask the kernel. */
 static void prepare_datagrams(struct diw_sock *s)
 {
 	s->plain = DIW_C_sock_plain_option;
@@ -259,7 +261,7 @@ static void prepare_datagrams(struct diw_sock *s)
 	s->timed = false;
 }
 
-/* Nothing can be found out later. */
+/* Under the filter, nothing more can be found out. */
 static void prepare(void)
 {
 	for (int fd = 0; fd < FEWEST || (unsigned)fd < diw_sock_known_end(); fd++) {
@@ -281,7 +283,7 @@ unsigned diw_confine(const struct sock_fprog *prog)
 	int saved = errno;
 
 	diw_bad_net_settle();
-	/* Only finding other users takes more than these. */
+	/* only the search for other users' sockets needs further calls */
 	diw_conf.own_users = true;
 	if (denied & ~before & DIW_DENIED_SOCKETS)
 		prepare();
@@ -292,7 +294,7 @@ unsigned diw_confine(const struct sock_fprog *prog)
 	return before;
 }
 
-/* ---- Streams then ---- */
+/* ---- Streams under a filter ---- */
 
 ssize_t diw_confined_read(int fd, void *buf, size_t n)
 {
@@ -334,7 +336,7 @@ ssize_t diw_confined_begin(int fd, struct diw_sock_stream *st, const struct iove
 			diw_confined_wait(fd);
 			continue;
 		}
-		if (rc <= 0)                 /* it has ended */
+		if (rc <= 0)                 /* the stream has ended */
 			break;
 		got += (size_t)rc;
 		is = diw_stream_is_hello(st, hello, got, &st->rx.crc);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ISA-L's two CRCs for base/crc.c, from a copy of the library that only the interposer sees. A library that a preloaded
- * one is linked with is in the program's global scope, where its names take the place of the program's own.
+ * ISA-L's two CRCs for base/crc.c, from a copy of the library in a namespace of the interposer. If the interposer were
+ * linked with ISA-L, the library's names would be in the program's global scope, and replace the program's own.
  */
 #ifdef HAVE_ISAL
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is made of the registry's secret: the keys of sockets, and the marks of what has reached them. */
+/* Values made of the registry's secret: keys of sockets, and marks of frames. */
 #include <string.h>
 
 #include "sockets_preload/reach.h"
@@ -29,8 +29,8 @@ static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The keys are random to a process that cannot read the registry, and the same for every process that comes to hold the
- * socket, by fork, exec or SCM_RIGHTS: datagrams with these keys may be in its queue. */
+/* The keys are random for a process that cannot read the registry. They are the same for every process that gets the
+ * socket by fork(2), execve(2) or SCM_RIGHTS: datagrams with these keys may be in its queue. */
 void diw_reg_keys(struct diw_sock *s)
 {
 	s->keys.key[0] = keyed_hash(diw_reg()->secret, s->cookie, 0);
@@ -38,7 +38,7 @@ void diw_reg_keys(struct diw_sock *s)
 	s->keys.stag = (uint32_t)keyed_hash(diw_reg()->secret, s->cookie, 2) | 1;
 }
 
-/* No cookie is so large that another one's complement is that: so no mark is a key. */
+/* The complement of a cookie is never a cookie, so a mark is never a key. */
 uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
 {
 	return keyed_hash(diw_reg()->secret, ~s->cookie, key);
@@ -49,19 +49,19 @@ uint64_t diw_reg_peer_key(uint16_t port)
 	return keyed_hash(diw_conf.key, port, 0);
 }
 
-/* No port is so large. */
+/* This value is not a port. */
 uint32_t diw_reg_peer_tag(void)
 {
 	return diw_conf.have_key ? ((uint32_t)keyed_hash(diw_conf.key, 65536, 0) & DIW_SOCK_TAG) | 1u << 8 : 0;
 }
 
-/* The receiver of such a frame may read it after its entry has gone, or in another process. */
+/* The receiver of such a frame may read it after the entry was removed, or in another process. */
 uint64_t diw_reg_group_key(uint16_t port, bool crc)
 {
 	return keyed_hash(diw_reg()->secret, port, crc ? 3 : 4);
 }
 
-/* ---- What has reached a socket, of which there is a mark with the time in its low bits ---- */
+/* ---- Senders that have reached a socket: a mark with the time in its low bits ---- */
 
 static uint64_t heard_mark(uint64_t cookie, const struct diw_addr *src)
 {

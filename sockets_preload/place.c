@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Addresses: which are this host's, and what the kernel takes for them. */
+/* Addresses: whether they are local, and what the kernel makes of the unspecified address. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "sockets_preload/preload.h"
 
-#define LOCAL_NS DIW_S                   /* for so long an address is believed to be local, or not */
+#define LOCAL_NS DIW_S                   /* validity of the answer whether an address is local */
 
 enum place { ELSEWHERE, HERE, BROADCAST };
 
-/* A route to an address of this host has that address as its source; one to a broadcast address is refused. */
+/* A route to a local address has that address as its source. A route to a broadcast address is refused. */
 static enum place ask_place(const struct diw_addr *a, uint64_t netns)
 {
 	struct sockaddr_storage ss;
@@ -66,7 +66,7 @@ static enum place address_place(const struct diw_addr *a, uint64_t netns)
 		return k->place;
 	p = ask_place(a, netns);
 	errno = saved;
-	if (k->busy)                         /* this is a signal handler within the lines below */
+	if (k->busy)                         /* this is a signal handler that interrupted the code below */
 		return p;
 	k->busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -94,7 +94,7 @@ bool diw_addr_is_wildcard(const struct diw_addr *a)
 	return diw_addr_is_v4(a) ? !(a->ip[12] | a->ip[13] | a->ip[14] | a->ip[15]) : diw_addr_ip_is_zero(a);
 }
 
-/* The kernel takes the unspecified address for this host. */
+/* For the kernel, the unspecified address as a destination is this host. */
 struct diw_addr diw_destination(const struct diw_addr *dst)
 {
 	struct diw_addr d = *dst;

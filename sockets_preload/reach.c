@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which socket a datagram of ours will reach. The kernel tells which one it finds by the addresses; where it tracks
- * connections a rule of its firewall may change these on the way, and then only the receiver can tell what reached it.
+ * The socket that a datagram of ours will reach. The kernel finds the socket by addresses. If it tracks connections, a
+ * firewall rule may change the addresses on the way. Then only the receiver can say what has reached it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +15,13 @@
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
-#define LOOPBACK 1u                          /* the index of lo, in each network namespace */
+#define LOOPBACK 1u                          /* index of lo in every network namespace */
 #define TRACKED "/proc/sys/net/netfilter/nf_conntrack_count"
 #define LOOK_AGAIN (100 * DIW_MS)
 
-/* ---- From where ---- */
+/* ---- The source address ---- */
 
-/* A port is given to FD, as its first send would. */
+/* Gives FD a port, as its first send would. */
 static void get_port(int fd, const struct diw_sock *s, struct sockaddr_storage *ss)
 {
 	struct sockaddr_in6 any = { .sin6_family = s->family };
@@ -55,9 +55,9 @@ bool diw_reach_source(const struct diw_sock *s, int fd, const struct diw_addr *d
 	return port;
 }
 
-/* ---- By which interface ---- */
+/* ---- The interface ---- */
 
-/* That of the local IPv6 address A, as far as the kernel's list is read; 0: it has none. */
+/* The interface of the local IPv6 address A, as far as the kernel's list was read; 0: none. */
 static uint32_t interface_of(const struct diw_addr *a)
 {
 	char text[8192], want[33];
@@ -86,11 +86,11 @@ unsigned diw_reach_interfaces(int fd, const struct diw_addr *dst, uint32_t index
 	return index[1] ? 2 : 1;
 }
 
-/* ---- Whether it may be sent elsewhere ---- */
+/* ---- Whether the datagram may be redirected ---- */
 
 _Atomic bool diw_reach_is_tracked;
 
-/* How many connections the kernel tracks in this network namespace: 0 also if it cannot. */
+/* Whether the kernel tracks connections in this network namespace. False also if their number cannot be read. */
 static bool has_tracked(void)
 {
 	char text[32] = "";
@@ -104,7 +104,7 @@ static bool has_tracked(void)
 	return has;
 }
 
-/* A datagram to itself, which is tracked if any is. */
+/* Sends a datagram to itself, which is tracked if connections are tracked. */
 static void try_one(const struct sockaddr *any, socklen_t len)
 {
 	int fd = real.socket(any->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -126,7 +126,7 @@ static void try_to_be_tracked(void)
 	try_one((const struct sockaddr *)&v6, sizeof v6);
 }
 
-/* Once it is so, it stays: rules come and go. */
+/* True once it is true: rules may be removed and added. */
 bool diw_reach_look(void)
 {
 	static _Atomic uint64_t again;
@@ -145,7 +145,7 @@ bool diw_reach_look(void)
 	return atomic_load(&diw_reach_is_tracked);
 }
 
-/* ---- What has come ---- */
+/* ---- Datagrams that have come ---- */
 
 void diw_reach_came(uint64_t cookie, const struct msghdr *msg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls by which a program waits until it can receive: from then on its peers know what reads a connection
- * (docs/streams.md). */
+/* Calls by which a program waits until it can receive. From then on, its peers know that an interposed program reads
+ * the connection (docs/streams.md). */
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -40,7 +40,7 @@ static void reads_set(int n, const fd_set *set)
 }
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"   /* libc's headers say: the array is only written */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"   /* libc's headers say that the array is only written */
 
 DIW_API int poll(struct pollfd *p, nfds_t n, int timeout)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The registry of sockets that may be sent frames (sockets_preload/shm/sockreg.h), as one process uses it. */
+/* The registry of sockets that may be sent frames (sockets_preload/shm/sockreg.h): opening and searching. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -11,14 +11,14 @@
 #include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/reach.h"
 
-#define CHANGES 100                      /* looks at an entry that is being written */
+#define CHANGES 100                      /* reads of an entry that is being written */
 
 static struct diw_sockreg *reg;
 static struct diw_once once = DIW_ONCE;
 
 /* ---- Opening ---- */
 
-/* No signal handler may wait for the thread that it interrupts, nor another thread for one that was cancelled. */
+/* A signal handler must not wait for the thread that it interrupts, nor any thread for one that was cancelled. */
 void diw_once_try(struct diw_once *once, bool (*opens)(void))
 {
 	sigset_t all, before;
@@ -72,9 +72,9 @@ void diw_reg_forked(void)
 	diw_once_forked(&once);
 }
 
-/* ---- Finding ---- */
+/* ---- Searching ---- */
 
-/* Do they name the same place, if DST is an address of where E is? */
+/* Whether E's address and DST name the same place, if DST is an address of E's host. */
 static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
 {
 	if (!diw_addr_is_wildcard(&e->local))
@@ -84,7 +84,7 @@ static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
 	return !diw_addr_is_v4(dst) || !(e->flags & DIW_SOCK_V6ONLY);
 }
 
-/* A connected socket hears only its peer. */
+/* A connected socket receives only from its peer. */
 static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int fd)
 {
 	struct diw_addr local = s->local;
@@ -101,7 +101,7 @@ static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int 
 				     memcmp(e->remote.ip, local.ip, sizeof local.ip) == 0;
 }
 
-/* The configuration vouches for what is not in this network namespace. */
+/* The configuration vouches for sockets outside this network namespace. */
 static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s, int fd, const struct diw_addr *dst)
 {
 	bool local;
@@ -114,7 +114,7 @@ static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s,
 	return !local && diw_conf.nrules && diw_conf_is_peer(dst);
 }
 
-/* As COPY has E. */
+/* COPY is a copy of E. */
 struct diw_ref diw_ref_as_read(const struct diw_sockreg *in, struct diw_sock_entry *e,
 			       const struct diw_sock_entry *copy)
 {
@@ -152,7 +152,7 @@ bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, 
 	return false;
 }
 
-/* Without a copy of it: many may be connected, each to another. */
+/* Checks the entry without copying it: there may be many connected sockets. */
 static bool entry_may_hear(const struct diw_sock_entry *e, const struct diw_sock *s, uint16_t port)
 {
 	uint16_t from = e->remote.port;
@@ -275,8 +275,8 @@ bool diw_reg_is_current_at(uint32_t number, uint64_t seq)
 	return diw_sock_is_current(reg, diw_sockreg_entry(reg, number % DIW_SOCKREG_ENTRIES), seq);
 }
 
-/* A process that has forked since it showed a connection may have given it to a child that is not interposed. One with
- * a ring of io_uring may receive by that. */
+/* Whether the entry's connection is read by interposed calls. A process that has forked since may have given it to a
+ * child that is not interposed. A process with io_uring may receive by that. */
 static bool entry_is_read(const struct diw_sockreg *in, const struct diw_sock_entry *copy)
 {
 	struct diw_ref shown = { .owner = diw_sock_owner_at(in, copy->owner), .epoch = copy->owner_epoch };
@@ -285,7 +285,7 @@ static bool entry_is_read(const struct diw_sockreg *in, const struct diw_sock_en
 	       (diw_ref_is_own(&shown) && copy->forks == diw_reg_forks() && !atomic_load(&diw_has_ring));
 }
 
-/* Its process may be changing it just now. */
+/* Reads the entry again if its process is just changing it. */
 static bool read_changing(const struct diw_sockreg *in, const struct diw_sock_entry *e, struct diw_sock_entry *copy)
 {
 	for (int i = 0; i < CHANGES; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Mapped when it is needed first, since a signal handler may need it; its pages when they are. */
+/* A thread's stage, mapped when it is needed first, since that may be in a signal handler. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -33,7 +33,8 @@ static uint8_t *stage_map(enum diw_stage_kind kind)
 	return diw_map_unlocked(size[kind], MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* A signal handler left by longjmp() what held the stage: its frame is younger than ours, on the same stack. */
+/* Whether a signal handler has left the holder of the stage by longjmp(): the holder's frame is on the same stack, and
+ * younger than ours. */
 static bool stage_is_abandoned(const struct diw_stage *st, const void *frame)
 {
 	stack_t ss;

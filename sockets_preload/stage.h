@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory of a thread into which datagrams are received before the program sees of them what it is to see. */
+/* Memory of a thread into which datagrams are received, before their messages are copied to the program. */
 #ifndef DIW_SOCKETS_STAGE_H
 #define DIW_SOCKETS_STAGE_H
 
@@ -7,9 +7,9 @@
 
 #pragma GCC visibility push(hidden)
 
-#define DIW_STAGE (64u << 10)                /* no UDP datagram is larger */
-#define DIW_STAGE_SLOTS 16u                  /* datagrams that one recvmmsg() of ours takes */
-/* Behind each: control data, and which messages are in it. */
+#define DIW_STAGE (64u << 10)                /* the largest UDP datagram */
+#define DIW_STAGE_SLOTS 16u                  /* datagrams that one recvmmsg() of ours receives */
+/* Behind each slot: its control data, and the list of its messages. */
 #define DIW_STAGE_CONTROL (8u << 10)
 #define DIW_STAGE_PIECES 512u
 #define DIW_STAGE_SLOT (DIW_STAGE + DIW_STAGE_CONTROL + DIW_STAGE_PIECES * sizeof(struct iovec))
@@ -21,11 +21,12 @@ extern __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
 
 struct diw_hold { uint8_t *mem; bool own; };
 
-/* False: there is no memory, and the call fails with ENOMEM as it may. */
+/* False: there is no memory, and the call fails with ENOMEM. */
 bool diw_stage_hold_slowly(enum diw_stage_kind kind, struct diw_hold *h);
 void diw_stage_unmap(enum diw_stage_kind kind, uint8_t *mem);
 
-/* A thread that is interrupted while it holds the stage has data in it. */
+/* Holds the thread's stage. A signal handler that interrupts its holder gets other memory, since the stage contains
+ * data. */
 static inline bool diw_stage_hold(enum diw_stage_kind kind, struct diw_hold *h)
 {
 	struct diw_stage *st = &diw_stage[kind];

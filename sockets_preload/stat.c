@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The process's counters, in a page that `diw stat` finds (base/statpage.h). */
+/* The process's counters, in a page that `diw stat` reads (base/statpage.h). */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static const char names[DIW_SOCK_NCOUNTERS][DIW_STAT_NAME] = {
 #undef X
 };
 
-/* Counted here until the page is there, and where there is none. */
+/* The counters until there is a page, and without a page. */
 static _Atomic uint64_t unseen[DIW_SOCK_NCOUNTERS];
 _Atomic uint64_t *_Atomic diw_sock_count = unseen;
 
@@ -41,7 +41,7 @@ static struct {
 	char path[64];
 } page = { .fd = -1 };
 
-/* What was counted before is taken along; magic comes last. */
+/* Earlier counts are copied to the page; magic is written last. */
 static void page_fill(struct diw_stat_head *h)
 {
 	struct slot *s = (struct slot *)((char *)h + SLOT_OFF);
@@ -116,7 +116,7 @@ void diw_sock_stat_open(void)
 	page_fill(p);
 }
 
-/* The number is another file's if the program closed ours by a call that is not interposed. */
+/* If the program closed our descriptor by a call that is not interposed, the number may be another file's. */
 bool diw_sock_stat_is(int fd)
 {
 	struct stat st;
@@ -136,7 +136,7 @@ int diw_sock_stat_fd(void)
 	return diw_sock_stat_is(fd) ? fd : -1;
 }
 
-/* A record lock goes with any descriptor of its file that is closed, so it is taken again. */
+/* A record lock ends when any descriptor of its file is closed, so it is taken again. */
 void diw_sock_stat_move(void)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -148,7 +148,7 @@ void diw_sock_stat_move(void)
 		real.fcntl(other, F_SETLK, &l);
 }
 
-/* The parent's page stays the parent's, and mapped: a signal handler may have forked between two steps of a count. */
+/* The parent's page stays the parent's, and mapped: the fork may be in a signal handler, in the middle of a count. */
 void diw_sock_stat_forked(void)
 {
 	int fd = diw_sock_stat_fd();
@@ -163,7 +163,7 @@ void diw_sock_stat_forked(void)
 	atomic_store(&page.tried, 0);
 }
 
-/* For a reader that comes too late for the page. */
+/* Logs the counts, for a reader after the page is gone. */
 static void log_counts(void)
 {
 	const _Atomic uint64_t *c = atomic_load(&diw_sock_count);

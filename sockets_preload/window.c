@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sockets of other users on this host, and of this user in another registry. The kernel says which socket hears a
- * datagram, or is the other end of a connection, and whose it is; what that user shows is believed of no other socket.
- * No process is asked that could fail to answer.
+ * Sockets of other users on this host, and of this user in another registry. The kernel says which socket receives a
+ * datagram, or is the other end of a connection, and which user owns it. That user's window is believed about this
+ * socket alone. No other process has to answer.
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,30 +15,30 @@
 #include "sockets_preload/answers.h"
 #include "sockets_preload/reach.h"
 
-#define BELIEVED (10 * DIW_MS)           /* for so long an answer of the kernel's, */
-#define OTHERS (100 * DIW_MS)            /* of another user's socket, */
-#define MISSED (250 * DIW_MS)            /* and that there was none of another user */
-#define PAUSE DIW_MS                     /* between two questions */
+#define BELIEVED (10 * DIW_MS)           /* validity of the kernel's answer */
+#define OTHERS (100 * DIW_MS)            /* the same about another user's socket */
+#define MISSED (250 * DIW_MS)            /* the same if there is no socket of another user */
+#define PAUSE DIW_MS                     /* least time between two questions */
 #define USERS 16u
 #define ANSWERS 1024u
 #define TRIES 10000
 #define OVERFLOW_UID 65534u
 
-/* What was found out; is.route.shown.entry NULL: that it is nothing. */
+/* The result of a search; is.route.shown.entry NULL: no capable socket. */
 static struct answer {
 	struct diw_answer is;
 	uint64_t own_seq;                    /* of the entry in this user's registry; 0: there was none */
 } answers[ANSWERS];
 static const struct diw_answers kept = { answers, ANSWERS, sizeof *answers };
 
-/* Once attached, a window stays, or another takes its place: threads may be looking through it. */
+/* An attached window stays, or is replaced in place: other threads may be reading it. */
 static struct { uint32_t uid; int id; struct diw_sockreg *reg; } users[USERS];
 static _Atomic bool asking;
 static _Atomic uint64_t next_question;
 
-/* ---- Whose it is ---- */
+/* ---- The owner of a socket ---- */
 
-/* In a user namespace all users that it does not know have one number. */
+/* In a user namespace, all users without a mapping have the same number. */
 static bool is_somebody(uint32_t uid)
 {
 	static _Atomic int all_known = -1;
@@ -56,7 +56,7 @@ static bool is_somebody(uint32_t uid)
 	return all_known;
 }
 
-/* ---- What its user shows ---- */
+/* ---- The window of the owner ---- */
 
 static struct diw_sockreg *window_of(uint32_t uid)
 {
@@ -77,7 +77,7 @@ static struct diw_sockreg *window_of(uint32_t uid)
 	return NULL;
 }
 
-/* The one that it reaches by whatever interface it may be taken to come by. */
+/* Asks for each interface by which the datagram may be received; all answers must be the same socket. */
 static bool ask_datagram(const struct diw_sock *s, int fd, const struct diw_addr *src, const struct diw_addr *dst,
 			 struct diw_told *told)
 {
@@ -117,9 +117,9 @@ static void window_find_out(const struct diw_sock *s, int fd, const struct diw_a
 		a->is.until += OTHERS - MISSED;
 }
 
-/* ---- Turns ---- */
+/* ---- Turns to ask ---- */
 
-/* One thread at a time asks, which no signal handler interrupts, and which is not cancelled. */
+/* One thread at a time asks. Meanwhile its signals are blocked, and it is not cancelled. */
 struct turn { sigset_t mask; int cancel; };
 
 static bool take_turn(struct turn *t)
@@ -144,7 +144,7 @@ static void end_turn(const struct turn *t)
 	pthread_sigmask(SIG_SETMASK, &t->mask, NULL);
 }
 
-/* Another user's never so often that it would be noticed. */
+/* Questions about another user's sockets are limited in rate, so that they cost no noticeable time. */
 static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 {
 	uint64_t now = diw_coarse_ns();
@@ -158,7 +158,7 @@ static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 	return true;
 }
 
-/* Threads may ask at once: no window is attached. */
+/* Threads may ask at the same time: no window is attached. */
 static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
 {
 	sigset_t all, mask;
@@ -184,7 +184,7 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 	struct diw_answer *slot = diw_answer_slot(&kept, s->cookie, &dst);
 	struct answer a;
 	uint64_t own_seq = own ? own->shown.seq : 0;
-	bool lasts = own && own->lasting && !diw_reach_tells(), done;     /* the caller keeps it */
+	bool lasts = own && own->lasting && !diw_reach_tells(), done;     /* then the caller stores the answer */
 	int saved = errno;
 
 	if (!diw_may_ask())
@@ -204,9 +204,9 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 	return true;
 }
 
-/* ---- Streams: each is asked about once ---- */
+/* ---- Streams: one question for each ---- */
 
-/* The thread that asks is not interrupted: it takes some microseconds. */
+/* The thread that asks is not interrupted, so the wait is some microseconds. */
 static bool wait_for_turn(struct turn *t)
 {
 	for (int i = 0; i < TRIES; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Progress bars and validity maps for a person's eyes: block characters where the locale has them, else ASCII. */
+/* Progress bars and validity maps: block characters if the locale has them, else ASCII. */
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 #define MAP_CELL_MIN 512u
 #define MAP_RANGES 16
 
-/* From nothing valid to everything valid. */
+/* From no valid byte to all bytes valid. */
 static const char *const cells_utf8[] = { "·", "░", "▒", "▓", "█" };
 static const char *const cells_ascii[] = { ".", "-", "+", "*", "#" };
 
@@ -48,7 +48,7 @@ void bar_end(struct bar *b)
 		fputs("\r\033[K", stderr);
 }
 
-/* Bytes of [off, off + len) that lie in holes; *i moves over holes that end before. */
+/* The bytes of [off, off + len) in holes; *i moves past holes that end earlier. */
 static uint64_t missing_in(uint64_t off, uint64_t len, const struct hole *holes, size_t n, size_t *i)
 {
 	uint64_t end = off + len, sum = 0;
@@ -64,7 +64,7 @@ static uint64_t missing_in(uint64_t off, uint64_t len, const struct hole *holes,
 	return sum;
 }
 
-/* The outer levels say exactly nothing and exactly everything: one missing byte shows. */
+/* The lowest and highest levels mean exactly none and exactly all, so one missing byte is visible. */
 static int level_of(uint64_t len, uint64_t missing)
 {
 	double valid = (double)(len - missing) / (double)len;

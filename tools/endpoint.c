@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What most commands need: a device, a protection domain, a completion queue, a queue pair, a region. */
+/* The objects that most commands need: device, protection domain, completion queue, queue pair, region. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ int endpoint_open_over(struct endpoint *e, const char *dev, const struct diw_add
 	return tool_failed("device %s: %s", dev ? dev : "(any)", strerror(-rc));
 }
 
-/* The impairment is set afterwards, because only that call says what is wrong with it. */
+/* The impairment is set afterwards: only that call returns a message about a wrong specification. */
 int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr)
 {
 	const char *impair = attr->impair, *env = getenv("DIWARP_IMPAIR");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A logarithmic histogram: 128 buckets a power of two, so a quantile is right to 0.8 %, whatever the range. */
+/* A logarithmic histogram: 128 buckets for each power of two, so a quantile is exact to 0.8 % over the whole range. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ void hist_reset(struct hist *h)
 	h->min = UINT64_MAX;
 }
 
-/* Values below 2 * SUB have a bucket each; above, the SUB_BITS bits below the leading one choose it. */
+/* Each value below 2 * SUB has its own bucket. A larger value's bucket is chosen by the SUB_BITS bits behind its
+ * leading one. */
 static unsigned hist_bucket(uint64_t v)
 {
 	unsigned shift;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw: finds the command, or prints its help. */
+/* diw: finds and runs the command, or prints its help. */
 #include <getopt.h>
 #include <locale.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections of the commands that speak RC: an initiator, and a listener for one caller or many. */
+/* RC connections of several commands: an initiator, and a listener for one or many peers. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 #define CONNECT_NS (5 * DIW_S)
 #define LEAVE_NS DIW_S
-#define KEEPALIVE_S 10               /* a host that vanished gives its connection back */
-#define STEP_EVENTS 256              /* many new connections must not keep the others waiting */
+#define KEEPALIVE_S 10               /* after this silence of a lost host, its connection becomes free */
+#define STEP_EVENTS 256              /* bound on new connections in a step, so that the others need not wait */
 #define BUSY "too many connections"
 
 const char *opt_qp_name(enum diw_qp_type type)
@@ -38,7 +38,7 @@ int opt_qp(const char *text, unsigned types, enum diw_qp_type *type)
 	return tool_usage("--qp: '%s' is none of %s", text, known);
 }
 
-/* ---- the initiator ---- */
+/* ---- The initiator ---- */
 
 static int tell_refused(const struct diw_cm_event *ev, const char *host, const char *who)
 {
@@ -85,7 +85,7 @@ void rc_disconnect(struct endpoint *e, struct diw_cm *cm)
 		diw_cm_destroy(cm);
 }
 
-/* ---- the listener ---- */
+/* ---- The listener ---- */
 
 int rc_serve(struct rc_server *s, uint16_t port)
 {
@@ -141,7 +141,7 @@ static struct rc_conn *conn_free(struct rc_server *s)
 	return NULL;
 }
 
-/* A request that cannot be served is refused; the others continue. */
+/* A request that cannot be served is refused; the other connections continue. */
 static void accept_request(struct rc_server *s, const struct diw_cm_event *ev)
 {
 	struct rc_conn *c = conn_free(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw sockets: the interposed sockets that can be sent frames, and the streams that may have them. */
+/* diw sockets: lists interposed sockets that can be sent frames, and streams that may have frames. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -13,9 +13,9 @@
 #include "tools/tool.h"
 
 struct row {
-	struct diw_sock_entry e;             /* of a stream made up from its slot */
+	struct diw_sock_entry e;             /* for a stream, made up from its slot */
 	const char *mode;
-	const char *sends, *receives;        /* of a stream; NULL: nothing is known of it */
+	const char *sends, *receives;        /* of a stream; NULL: not known */
 };
 struct list { struct row *row; size_t n, room; };
 
@@ -44,7 +44,7 @@ static int by_place(const void *a, const void *b)
 	return memcmp(x->local.ip, y->local.ip, sizeof x->local.ip);
 }
 
-/* The process that used it last still does. */
+/* Whether the process that used the slot last still has the socket. */
 static bool is_used(const struct diw_sock_stream *st, uint64_t cookie)
 {
 	uint32_t user = atomic_load(&st->user);
@@ -69,7 +69,7 @@ static bool row_of_stream(const struct diw_sock_stream *st, struct row *row)
 	return atomic_load(&st->cookie) == cookie;
 }
 
-/* Then it is told from there. */
+/* Whether the stream is shown by its slot. */
 static bool has_slot(struct diw_streamreg *streams, uint64_t cookie)
 {
 	struct diw_sock_stream *st = streams ? diw_streamreg_find(streams, cookie) : NULL;
@@ -128,7 +128,7 @@ static bool read_all(struct diw_sockreg *reg, struct diw_streamreg *streams, str
 	return true;
 }
 
-/* A program's name may hold anything. */
+/* A program's name may contain any bytes. */
 static void program_clean(char *s, size_t size)
 {
 	s[size - 1] = '\0';
@@ -177,7 +177,7 @@ static void row_print(const struct row *row)
 	putchar('\n');
 }
 
-/* Of the configuration file only this says where the registries are. */
+/* Of the configuration file only the directory of the registries is used. */
 static bool place_set(const char *name, const char *value)
 {
 	if (!strcmp(name, "dir"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options, messages and numbers of all commands. */
+/* Options, messages and numbers, for all commands. */
 #include <errno.h>
 #include <getopt.h>
 #include <langinfo.h>
@@ -63,7 +63,7 @@ int tool_bad_option(char **argv)
 	return tool_usage("%s: unknown option, or a value is missing or too many", arg);
 }
 
-/* Digits and, where SUFFIX, one of k, m, g; false when it is anything else or does not fit. */
+/* Digits, and with SUFFIX one of k, m, g. False: anything else, or a value that does not fit. */
 static bool parse_number(const char *text, bool suffix, uint64_t *value)
 {
 	uint64_t v = 0, unit = 1;
@@ -95,7 +95,7 @@ int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, ui
 	return 0;
 }
 
-/* Not rounded: a limit as it is printed must be accepted when it is typed. */
+/* Not rounded: a printed limit must be accepted as input. */
 static const char *exact(uint64_t n, char buf[24])
 {
 	if (n % 1024 == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The size that begins a struct of attributes is the one that its program was compiled with. A shorter struct leaves
- * the members behind it at their defaults. A longer one is taken if the members that are unknown here are 0.
+ * Structs of attributes begin with their size, which is the size that the program was compiled with. A shorter struct
+ * leaves the members behind it at their defaults. A longer struct is accepted if the members that this version does not
+ * know are 0.
  */
 #include "verbs/attr_take.h"
 
@@ -10,7 +11,8 @@
 
 #include "base/log.h"
 
-#define MAX_SIZE 4096u               /* more is no size, but a struct without DIW_*_ATTR_INIT */
+#define MAX_SIZE 4096u               /* a larger value is not a size: the struct was not initialised by
+				      * DIW_*_ATTR_INIT */
 
 int diw_attr_take(const char *call, void *out, size_t size, const void *given)
 {

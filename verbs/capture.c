@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-/* The file, NULL if there is none, and the device's clock. */
+/* The file, or NULL if there is none; and the device's clock. */
 static struct diw_pcapng *capture_file(struct diw_dev *dev, struct diw_capture_clock *clock)
 {
 	const char *path = diw_capture_path();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What DIWARP_PCAP asks to be captured of a device. */
+/* Capture of a device's packets as DIWARP_PCAP says. */
 #ifndef DIW_VERBS_CAPTURE_H
 #define DIW_VERBS_CAPTURE_H
 
 #include "llp/capture.h"
 #include "verbs/dev.h"
 
-/* Capture around *D, whose place it takes; NULL: DIWARP_PCAP does not ask for it, or it cannot be had (told). */
+/* Puts a capturing dgram around *D. NULL: DIWARP_PCAP is not set, or capturing is not possible, which is logged. */
 struct diw_capture *diw_dev_capture(struct diw_dev *dev, struct diw_dgram **d);
-/* The same around a stream that was ACCEPTED, or connects. */
+/* The same for a stream that was ACCEPTED, or that connects. */
 void diw_dev_capture_stream(struct diw_dev *dev, bool accepted, struct diw_stream **s);
 
 #endif

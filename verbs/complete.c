@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What RDMAP asks of a queue pair, and how what happened becomes a completion. The device's lock is held. */
+/* RDMAP's calls of a queue pair, which lead to completions. The device's lock is held. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define GRH 40u
 
-/* DDP sees the buffer behind it. */
+/* Moves the start of the buffer behind the header: DDP places the message there. */
 static void skip_front(struct diw_recv *r)
 {
 	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
@@ -25,7 +25,7 @@ static void skip_front(struct diw_recv *r)
 		s->len -= left;
 	}
 	w->cut = left;
-	if (r->buf.len < GRH)                   /* no room for it: for nothing, then */
+	if (r->buf.len < GRH)                   /* too small for the header: it takes no data either */
 		r->buf.len = 0;
 	else
 		r->buf = (struct diw_ddp_buf){ s, r->buf.n - w->skipped, r->buf.len - GRH };
@@ -41,7 +41,7 @@ static void restore_front(struct diw_recv *r)
 	w->skipped = w->cut = 0;
 }
 
-/* The IP header as far as it is known; hop limit and traffic class are those of a fresh packet. */
+/* Writes the IP header as far as its fields are known. Hop limit and traffic class are those of a new packet. */
 static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_ddp_seg *seg)
 {
 	const struct diw_addr *src = seg->src, *dst = seg->to ? seg->to : &qp->link->local;
@@ -66,13 +66,14 @@ static void put_front(struct diw_qp *qp, struct diw_recv *r, const struct diw_dd
 	diw_rdmap_place(&qp->rdmap, &r->buf, 0, h, sizeof h);
 }
 
-/* ---- What RDMAP asks ---- */
+/* ---- RDMAP's calls ---- */
 
-/* The next post of a receive finds a message that waits for it. */
+/* Marks the receive queue, so that the next post serves the message that waits for a receive. */
 static struct diw_recv *await_recv(struct diw_qp *qp, struct diw_recv *r)
 {
 	if (!r) {
-		atomic_store(&qp->rq->wanted, true);    /* before the second look: one of the two sees the other */
+		atomic_store(&qp->rq->wanted, true);    /* before the second look at the queue: either that look or the
+							 * poster sees the other's store */
 		r = diw_rq_take(qp->rq);
 	}
 	if (r)

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Confirmation (docs/rc-wire.md section 7.2): with the attribute confirm of an RC queue pair a signalled request is
- * complete when the peer has placed it and all that was posted before it, as on InfiniBand, and not when TCP has taken
- * it. A signalled Send or Write asks in its own header where the peer takes placement words; else a Read of no bytes
- * behind it asks, one at a time. Nothing asks where a Read or atomic follows, whose Response says as much.
+ * Confirmation (docs/rc-wire.md section 7.2). With the attribute `confirm`, a signalled request of an RC queue pair
+ * completes when the peer has placed it and all that was posted before it, as on InfiniBand. Without it, the request
+ * completes when TCP has taken it.
+ *
+ * If the peer accepts placement words, a signalled Send or Write asks for confirmation in its own header. Otherwise a
+ * Read of no bytes behind it asks; one such Read is outstanding at a time. No request asks if a Read or atomic follows,
+ * since its Response confirms the same.
  */
 #include "verbs/confirm.h"
 
 #include "verbs/qp.h"
 
-/* So long what the peer says may wait here behind a message without a receive. */
+/* The longest time that the peer's confirmations may wait behind a message without a receive. */
 #define STALL_NS (100 * DIW_MS)
 
 static bool can_confirm(const struct diw_qp *qp)
@@ -62,7 +65,7 @@ void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 		qp->rc.asked = w->seq;
 }
 
-/* Nothing that is under way will say it. */
+/* No request that is under way will bring the confirmation. */
 static bool must_ask(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
@@ -72,8 +75,8 @@ static bool must_ask(const struct diw_qp *qp)
 	       !diw_rdmap_rc_will_tell(r, qp->rc.wanted);
 }
 
-/* The peer's stream waits for a receive, or for room for a completion, and what it says of our messages behind that:
- * the program may be waiting for the very completion before it posts one. */
+/* The peer's stream waits for a receive, or for room for a completion. Confirmations behind the waiting message cannot
+ * be read, and the program may wait for a confirmed completion before it posts a receive. */
 static bool is_stalled(const struct diw_qp *qp, uint64_t now)
 {
 	uint64_t since = diw_rdmap_rc_waits_since(&qp->rdmap);
@@ -96,7 +99,7 @@ void diw_confirm_run(struct diw_qp *qp, uint64_t now)
 		qp->rc.asked = upto;
 }
 
-/* The peer has asked, and nothing is in the way of the answer. */
+/* The peer has asked, and an answer can be sent. */
 static bool may_answer(const struct diw_rdmap *r)
 {
 	return diw_rdmap_rc_place(r)->due && !diw_rdmap_is_sending(r) && !diw_rdmap_rc_answering(r);

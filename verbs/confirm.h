@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When a request of an RC queue pair with the attribute confirm is complete. The device's lock is held. */
+/* The attribute `confirm` of RC queue pairs: a request completes when the peer has placed it. The device's lock is
+ * held. */
 #ifndef DIW_VERBS_CONFIRM_H
 #define DIW_VERBS_CONFIRM_H
 
@@ -9,17 +10,17 @@
 struct diw_qp;
 struct diw_rdmap_wr;
 
-/* W is about to be executed, or goes on; NEXT is behind it, or NULL. */
+/* W is about to be executed or continued. NEXT is the request behind it, or NULL. */
 void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_rdmap_wr *next);
-/* W has left. */
+/* All of W has left. */
 void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w);
-/* W's completion has to wait. */
+/* Whether W's completion must wait. */
 bool diw_confirm_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w);
-/* A completion of QP has to wait. */
+/* Whether any completion of QP must wait. */
 bool diw_confirm_waits(const struct diw_qp *qp);
-/* Behind the requests: ask the peer, and answer it. */
+/* Called after the requests have run: asks the peer, and answers it. */
 void diw_confirm_run(struct diw_qp *qp, uint64_t now);
-/* Before the stream ends: answer it. */
+/* Called before the stream ends: answers the peer. */
 void diw_confirm_last(struct diw_qp *qp, uint64_t now);
 uint64_t diw_confirm_deadline(const struct diw_qp *qp);
 

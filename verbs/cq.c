@@ -12,7 +12,7 @@
 #include "base/trace.h"
 
 #define MAX_DEPTH (1u << 22)
-/* A spinning poll looks at the clock every so often: some microseconds matter to no timer, 25 ns a look do. */
+/* A spinning poll reads the clock once in this many polls. Reading takes 25 ns, and no timer needs microseconds. */
 #define SPINS_A_CLOCK 8
 #define READY_IS_POLLED 4
 
@@ -175,10 +175,10 @@ static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
 	head = atomic_load(&cq->head);
 	upto = solicited_only ? atomic_load(&cq->solicited) : atomic_load(&cq->tail);
 	cq->armed = solicited_only && cq->armed != DIW_CQ_ARMED ? DIW_CQ_ARMED_SOLICITED : DIW_CQ_ARMED;
-	/* One that is there, and is not older than what was taken already. */
+	/* A completion is there that is newer than those already taken. */
 	if (!only_later && upto - head - 1 < atomic_load(&cq->tail) - head)
 		fire(cq);
-	else                                    /* its Reads' timeouts are waited for from now on */
+	else                                    /* from here on, its Reads' timeouts are deadlines */
 		diw_engine_hasten(e, diw_engine_deadline(e, false));
 	diw_engine_unlock(e);
 	if (cq->channel && atomic_load_explicit(&cq->channel->polled, memory_order_relaxed))
@@ -196,7 +196,8 @@ int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only)
 	return arm(cq, solicited_only, true);
 }
 
-/* The descriptor tells what the list of events says, unless a thread in diw_channel_get is about to take the event. */
+/* Makes the descriptor readable if there are events, unless a thread in diw_channel_get() is about to take the
+ * event. */
 static void channel_sync(struct diw_deferred *d)
 {
 	struct diw_channel *ch = diw_container(d, struct diw_channel, sync);
@@ -264,8 +265,8 @@ int diw_channel_fd(const struct diw_channel *ch)
 	return ch->fd;
 }
 
-/* A program that sleeps on the descriptor finds its event when it calls; one that has it, but sleeps in the call, needs
- * no thread that leads, and is twice as fast without. */
+/* Learns how the program waits. A program that sleeps on the descriptor finds its event when it calls. A program that
+ * sleeps in diw_channel_get() itself needs no leader thread, and is twice as fast without. */
 static void learn(struct diw_channel *ch, bool found, bool slept)
 {
 	ch->ready = slept || !found ? 0 : ch->ready < READY_IS_POLLED ? ch->ready + 1 : ch->ready;
@@ -291,7 +292,7 @@ static struct diw_cq *channel_take_event(struct diw_channel *ch)
 	return cq;
 }
 
-/* For threads that poll the descriptor, which a waiting thread held back. */
+/* Makes the events that a waiting thread held back visible to threads that poll the descriptor. */
 static void show_events(const void *channel)
 {
 	struct diw_channel *ch = (struct diw_channel *)channel;
@@ -356,7 +357,7 @@ static int cq_take(struct diw_cq *cq, struct diw_wc *wc, int n)
 	return (int)taken;
 }
 
-/* There is room again: queue pairs that waited for it are served, whatever their sockets say. */
+/* There is room again: serves the queue pairs that waited for it, independent of their sockets. */
 static void feed_starved(struct diw_cq *cq, uint64_t now)
 {
 	if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
@@ -366,8 +367,8 @@ static void feed_starved(struct diw_cq *cq, uint64_t now)
 	diw_engine_step(&cq->dev->engine, now);
 }
 
-/* The work of a poll, unless another thread is at it: SPINS steps at most, until there is a completion or another
- * thread has something to send. That thread feeds the starved, too, before it goes. */
+/* Does the work of a poll, unless another thread is doing it. Runs at most SPINS steps, until there is a completion or
+ * another thread has something to send. That thread also serves the starved queue pairs before it returns. */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
 	struct diw_engine *e = &cq->dev->engine;
@@ -395,7 +396,8 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 		return diw_fail(-EINVAL, "diw_cq_poll: %d completions", n);
 	got = cq_take(cq, wc, n);
 	if (got) {
-		atomic_thread_fence(memory_order_seq_cst);      /* make room before looking for what waits for it */
+		atomic_thread_fence(memory_order_seq_cst);      /* makes room before it looks for queue pairs that wait
+								 * for room */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
 			try_steps(cq, diw_engine_now(&dev->engine), 1);
 		return got;
@@ -478,7 +480,7 @@ int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp)
 		else
 			cq->ring[to++ & cq->mask] = *wc;
 	}
-	if (atomic_load(&cq->solicited) - to - 1 < tail - to)   /* its completion may be one of these */
+	if (atomic_load(&cq->solicited) - to - 1 < tail - to)   /* its completion may be among these */
 		atomic_store(&cq->solicited, to);
 	atomic_store(&cq->tail, to);
 	pthread_mutex_unlock(&cq->take);

@@ -16,7 +16,7 @@
 
 static pthread_once_t atfork_once = PTHREAD_ONCE_INIT;
 
-/* A child after fork shares the sockets but not the threads, so its handles are dead. */
+/* A child after fork(2) shares the sockets but has none of the threads, so the handles do not work there. */
 static void child_after_fork(void)
 {
 	diw_engine_forked();
@@ -60,7 +60,8 @@ static int uring_open(struct diw_transport *t, const struct diw_dgram_attr *attr
 
 	(void)t;
 	rc = diw_uring_open(attr, d);
-	/* A ring is locked memory, of which an ordinary user has little: the queue pairs beyond it are on sockets. */
+	/* A ring needs locked memory, of which an ordinary user has little. Queue pairs for which it is not enough use
+	 * sockets. */
 	return rc == -ENOMEM ? diw_udp_open(attr, d) : rc;
 }
 
@@ -83,7 +84,7 @@ static struct diw_transport uring = {
 	.now = sockets_now, .open = uring_open, .connect = tcp_connect, .listen = tcp_listen,
 };
 
-/* Where io_uring is forbidden, or the kernel too old, there are still the sockets. */
+/* Falls back to sockets if io_uring is forbidden or the kernel is too old. */
 static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct diw_dev_info *info)
 {
 	enum diw_llp llp = attr ? attr->llp : DIW_LLP_DEFAULT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the types of queue pairs over datagrams, UD, UC and RD, share: see struct diw_qp_ops. */
+/* Functions for all types of queue pairs over datagrams (UD, UC, RD): see struct diw_qp_ops. */
 #ifndef DIW_VERBS_DGRAM_QP_H
 #define DIW_VERBS_DGRAM_QP_H
 
@@ -12,15 +12,15 @@
 	.give_up = diw_dgram_qp_give_up, .begin = diw_dgram_qp_begin, .settle = diw_dgram_qp_settle
 
 int diw_dgram_qp_check(const struct diw_qp_attr *a);
-/* PEER: the socket is connected to it; or NULL. LINK opens qp->link over D. */
+/* Opens qp->link over D. PEER: the socket is connected to it; or NULL. */
 typedef int diw_dgram_qp_link(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d);
 int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const struct diw_addr *peer,
 		      diw_dgram_qp_link *link);
-diw_dgram_qp_link diw_dgram_qp_seal;     /* of UD and UC */
+diw_dgram_qp_link diw_dgram_qp_seal;     /* for UD and UC */
 int diw_dgram_qp_reset(struct diw_qp *qp);
 void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now);
 void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info);
-/* Where every request names its destination. */
+/* Checks the destination that a request names. */
 int diw_dgram_qp_check_dst(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
 bool diw_dgram_qp_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
 bool diw_dgram_qp_begin(struct diw_qp *qp, uint64_t now);

@@ -257,7 +257,7 @@ enum diw_wc_status {
 	                              * wc.errnum says why. The next request may succeed. An unsignalled request has
 	                              * this completion only if the completion queue has room */
 	DIW_WC_PEER_GONE,            /* RD: the destination does not answer (wc.errnum ETIMEDOUT), has restarted
-	                              * (ECONNRESET), or owed an answer and sent a faulty segment (ECANCELED). The
+	                              * (ECONNRESET), or refused an answer to its own request (ECANCELED). The
 	                              * request may or may not have taken effect */
 };
 enum diw_wc_opcode { DIW_WC_SEND, DIW_WC_WRITE, DIW_WC_WRITE_RECORD, DIW_WC_READ, /* of send-side requests */
@@ -267,7 +267,7 @@ enum diw_wc_flags {
 	DIW_WC_IMM = 1,              /* wc.imm is valid */
 	DIW_WC_SOLICITED = 2,
 	DIW_WC_END = 4,              /* record_mode chunk: the record's last completion; always set in message mode */
-	DIW_WC_INVALIDATED = 8,      /* RC, receive: the peer has invalidated wc.stag */
+	DIW_WC_INVALIDATED = 8,      /* RC, RD, receive: the peer has invalidated wc.stag */
 	DIW_WC_GRH = 16,             /* UD, receive: the header is in front (diw_qp_attr.dgram.grh) */
 };
 enum diw_record_close {
@@ -286,7 +286,8 @@ struct diw_wc {
 	uint32_t qp_num;             /* the attribute num, or the queue pair's own number (diw_qp_info.num) */
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
-	uint32_t stag;               /* Write-Record, Write with immediate on UC: its target; INVALIDATED: that STag */
+	uint32_t stag;               /* Write-Record, Write with immediate on UC and RD: its target;
+	                              * DIW_WC_INVALIDATED: that STag */
 	uint32_t msg_len;            /* length of the whole message */
 	uint32_t byte_len;           /* bytes that are valid; in chunk mode of this chunk */
 	uint32_t mo;                 /* offset in the message of the first valid byte; chunk mode: of the chunk */
@@ -429,7 +430,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_
 int diw_qp_destroy(struct diw_qp *qp);
 
 /* The states of the stream (RFC 5040 section 5), with the names of the iWARP verbs. UD, UC and RD are in RTS from their
- * creation until diw_abort(). */
+ * creation until diw_abort(), RD with DIW_RD_ERROR_QP also until a request fails. */
 enum diw_qp_state {
 	DIW_QPS_IDLE,                /* not connected yet: receives may be posted */
 	DIW_QPS_CONNECTING,          /* requests may be posted, and wait */
@@ -521,7 +522,7 @@ enum diw_wr_opcode {
 	DIW_WR_FETCH_ADD,            /* RC, RD: adds compare_add to 8 aligned bytes; the entry receives the old value */
 	DIW_WR_CMP_SWAP,             /* RC, RD: 8 aligned bytes become swap if they are compare_add; the entry receives
 	                              * the old value */
-	/* RC only */
+	/* RC, RD */
 	DIW_WR_LOCAL_INV,            /* ends the use of inv_stag, a region's or a type 2 window's */
 	DIW_WR_BIND_MW,
 };
@@ -531,7 +532,8 @@ enum diw_send_flags {
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* the message carries imm; not for Reads */
 	DIW_SEND_FENCE = 32,         /* RC, RD: waits until all earlier Reads and atomics (RD: to dst) are complete */
-	DIW_SEND_INVALIDATE = 64,    /* RC. A Send ends the use of the peer's inv_stag, a Read of its first entry's */
+	DIW_SEND_INVALIDATE = 64,    /* RC, RD. A Send ends the use of the peer's inv_stag, a Read of its first
+	                              * entry's */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once; the request may wait for it or for a poll */
 };
 struct diw_send_wr {

@@ -17,7 +17,7 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 	}
 	dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = *ev;
 	if (dev->event_fd >= 0 && dev->events_n == 1)
-		(void)!write(dev->event_fd, &one, sizeof one);  /* an eventfd at 0 takes it */
+		(void)!write(dev->event_fd, &one, sizeof one);  /* cannot fail: the eventfd is at 0 */
 	diw_engine_wake(&dev->engine, dev);
 }
 

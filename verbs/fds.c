@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The descriptors of a queue pair, and what the engine is to watch them for. */
+/* The descriptors of a queue pair, and the events for which the engine watches them. */
 #include "verbs/qp.h"
 
-/* A wake-up while a message waits for a receive, or after the stream has ended, could consume nothing. */
+/* No POLLIN while a message waits for a receive, or after the stream has ended: the wake-up could not consume
+ * anything. */
 static bool qp_wants_read(const struct diw_qp *qp)
 {
 	return !diw_rdmap_is_waiting(&qp->rdmap) && !qp->link->down;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Giving up what was posted. The device's lock is held. */
+/* Flushing of posted requests. The device's lock is held. */
 #include "verbs/qp.h"
 
 static void recv_flush(struct diw_qp *qp, struct diw_recv *r)

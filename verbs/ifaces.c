@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The network interfaces of this machine as devices. */
+/* The network interfaces of this host as devices. */
 #include "verbs/ifaces.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static uint32_t iface_mtu(const char *ifname)
 	return mtu;
 }
 
-/* What the kernel grants an ordinary request, as it counts it. */
+/* The receive buffer that the kernel grants without privileges, in bytes as it counts them. */
 static uint32_t granted_rcvbuf(void)
 {
 	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), v = 4 << 20;
@@ -108,7 +108,7 @@ int diw_dev_list(struct diw_dev_info *list, int max)
 			if_freenameindex(ifaces);
 		return -errno;
 	}
-	for (int lo = 0; lo < 2; lo++)          /* lo comes last */
+	for (int lo = 0; lo < 2; lo++)          /* the second pass is for lo, which comes last */
 		for (i = ifaces; i->if_index; i++) {
 			if ((strcmp(i->if_name, "lo") == 0) != lo)
 				continue;
@@ -134,7 +134,7 @@ int diw_iface_find(const char *name, struct diw_dev_info *info)
 	return n < 0 ? n : -ENODEV;
 }
 
-/* The address that the kernel would send from. */
+/* The address from which the kernel would send. */
 static int source_of(const struct diw_addr *dst, struct diw_addr *src)
 {
 	struct sockaddr_storage ss;
@@ -163,7 +163,7 @@ int diw_iface_route(const struct diw_addr *dst, char *name)
 	if (rc < 0)
 		return rc;
 	n = diw_dev_list(list, MAX_IFACES);
-	/* An own address is reached through lo, whatever interface holds it. */
+	/* A local address is reached through lo, whichever interface has it. */
 	if (diw_addr_same_host(&src, dst)) {
 		strcpy(name, "diw_lo");
 		return 0;

@@ -60,7 +60,7 @@ int diw_pd_free(struct diw_pd *pd)
 #define MAX_REGION (1ull << 48)
 
 struct mr {
-	struct diw_mr pub;           /* first: what the application sees */
+	struct diw_mr pub;           /* must be first: the application's view */
 	struct diw_stag stag;
 };
 
@@ -116,7 +116,7 @@ static int mr_not_registered(int rc, uint32_t chosen)
 	return diw_fail(rc, "diw_mr_reg: no STag is left, or no memory");
 }
 
-/* All but the STag. */
+/* Sets all fields except the STag. */
 static void mr_describe(struct mr *mr, struct diw_pd *pd, const struct diw_mr_attr *a)
 {
 	uint32_t stag = mr->stag.stag;
@@ -214,7 +214,7 @@ int diw_mr_dereg(struct diw_mr *pub)
 /* ---- Memory windows ---- */
 
 struct mw {
-	struct diw_mw pub;           /* first: what the application sees */
+	struct diw_mw pub;           /* must be first: the application's view */
 	struct diw_stag stag;
 };
 
@@ -259,7 +259,7 @@ int diw_mw_free(struct diw_mw *pub)
 	return 0;
 }
 
-/* Both are named by STag from here on: they may be gone when the request is executed. */
+/* The request names window and region by STag: both may have been freed when it is executed. */
 void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	struct diw_mw *mw = wr->bind.mw;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What diw_qp_create() refuses of every type, and why. */
+/* The checks of diw_qp_create() for all types. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -24,7 +24,7 @@ int diw_qp_check_time(const char *what, int64_t ns, int64_t lo)
 	return diw_fail(-EINVAL, "diw_qp_create: %s %" PRId64 ": less than %" PRId64, what, ns, lo);
 }
 
-/* The objects that it is made of belong to one device, and to one protection domain. */
+/* The objects must belong to one device and one protection domain. */
 static int check_objects(const struct diw_pd *pd, const struct diw_qp_attr *a)
 {
 	if (!a->send_cq || !a->recv_cq)

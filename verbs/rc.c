@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC queue pairs from the end of the negotiation to the end of the stream. What goes wrong may be found deep within a
- * look at the link; diw_rc_error() then only marks the state, and diw_rc_settle() draws the consequences after the
- * look.
+ * RC queue pairs, from the end of the negotiation to the end of the stream. A fault may be found deep within the
+ * processing of received segments. diw_rc_error() then only changes the phase, and diw_rc_settle() acts on it after the
+ * processing.
  */
 #include "verbs/rc.h"
 
@@ -14,15 +14,16 @@
 #include "verbs/confirm.h"
 #include "verbs/qp.h"
 
-/* For the peer to end its half: after diw_disconnect(), and after a Terminate, which a reset would overtake. */
+/* The time that the peer has to end its half, after diw_disconnect() and after a Terminate. A reset could overtake the
+ * Terminate. */
 #define CLOSE_NS (10 * DIW_S)
 #define DRAIN_NS DIW_S
 
-#define RC_ERRORS 4                  /* the first ends the connection */
+#define RC_ERRORS 4                  /* one is enough: the first ends the connection */
 
 /* ---- Begin ---- */
 
-/* An impairment loses, delays and damages datagrams: what it could do to a stream TCP would undo, or end it. */
+/* An impairment loses, delays and damages datagrams. On a stream, TCP would undo that, or end. */
 static int rc_check(const struct diw_qp_attr *a)
 {
 	const char *env = getenv("DIWARP_IMPAIR");
@@ -62,7 +63,7 @@ static int open_link(struct diw_qp *qp, const struct diw_rc_start *s)
 	return diw_mpa_open(&a, &diw_ddp_ordered_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
 }
 
-/* Nothing but that we are ready; the requests that were posted follow. */
+/* Sends the ready-to-receive message; the posted requests follow it. */
 static void send_rtr(struct diw_qp *qp, unsigned rtr, uint64_t now)
 {
 	if (rtr & DIW_RTR_FPDU)
@@ -94,12 +95,12 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	qp->want_read = true;
 	diw_ready_open(&qp->dev->engine, &qp->member);
 	diw_stat_show(qp, &s->stream->peer);
-	qp->member.deadline = 0;                /* what was posted, and what has come already */
+	qp->member.deadline = 0;                /* runs posted requests, and segments that have already arrived */
 	diw_engine_hasten(&qp->dev->engine, 0);
 	return 0;
 }
 
-/* The initiator's first FPDU, if it has come, ends the hold. */
+/* The initiator's first FPDU has come: ends the hold. */
 static void end_hold(struct diw_qp *qp)
 {
 	if (!diw_rc_is(qp, DIW_RC_HOLDS) || !diw_rdmap_rc_seen(&qp->rdmap))
@@ -115,14 +116,14 @@ static bool rc_begin(struct diw_qp *qp, uint64_t now)
 	end_hold(qp);
 	if (diw_rc_is(qp, DIW_RC_SENDS))
 		return true;
-	qp->more = false;                       /* what a step's share had left over is due no more */
+	qp->more = false;                       /* the remainder of a step's share is not due any more */
 	diw_rc_settle(qp, now);
 	return false;
 }
 
 /* ---- End ---- */
 
-/* Our half of the stream ends, if it has not. */
+/* Ends our half of the stream, if it has not ended. */
 static void shut(struct diw_qp *qp, enum diw_rc_phase to, uint64_t now)
 {
 	if (!diw_rc_is(qp, DIW_RC_IS_SHUT)) {
@@ -138,13 +139,13 @@ static void last_recv(struct diw_qp *qp)
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
 }
 
-/* The phase of a stream that ends. One that broke ends at once; else this end waits until the peer has read what was
- * sent last, and has ended the stream. */
+/* The phase of a stream that ends. A broken stream ends at once. Otherwise this end waits until the peer has read the
+ * last octets, and has ended the stream. */
 static enum diw_rc_phase end_phase(const struct diw_qp *qp, bool told, int errnum)
 {
 	bool kept = qp->rc.keep && (errnum || !told);
 
-	if (!qp->link)                          /* an attempt that failed has nothing to wait for */
+	if (!qp->link)                          /* a failed attempt has nothing to wait for */
 		return kept ? DIW_RC_KEPT : DIW_RC_DOWN;
 	if (errnum || !told)
 		return kept ? DIW_RC_ENDED_KEPT : DIW_RC_ENDED;
@@ -153,7 +154,7 @@ static enum diw_rc_phase end_phase(const struct diw_qp *qp, bool told, int errnu
 
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
-	bool told = fault || remote;            /* by a Terminate; 0 is a fault, too: RDMAP's local catastrophe */
+	bool told = fault || remote;            /* by a Terminate; 0 is a fault too, RDMAP's local catastrophic error */
 	enum diw_rc_phase end = end_phase(qp, told, errnum);
 
 	if (qp->state == DIW_QPS_ERROR)
@@ -165,7 +166,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	diw_rdmap_stop(&qp->rdmap);
 	if (remote || (told && diw_rdmap_rc_is_self(&qp->rdmap)))
 		diw_rc_refuse(qp, fault);
-	if (qp->link && !told && !errnum)       /* the peer has ended the stream in good order: so do we */
+	if (qp->link && !told && !errnum)       /* the peer has ended the stream regularly, so this end does */
 		shut(qp, end, now);
 	else
 		diw_rc_move(qp, end);
@@ -184,7 +185,7 @@ void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
 		return;
 	}
 	end_hold(qp);
-	/* After diw_disconnect() what was posted is still executed, unless it had to wait for the peer. */
+	/* After diw_disconnect() posted requests are still executed, except those that would wait for the peer. */
 	diw_rc_move(qp, diw_rc_is(qp, DIW_RC_IS_SHUT) ? DIW_RC_BOTH_SHUT :
 		    qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_ANSWERING : DIW_RC_FINISHING);
 	qp->rc.until = now + CLOSE_NS;
@@ -202,7 +203,7 @@ static void close_link(struct diw_qp *qp)
 	qp->rc.until = DIW_NEVER;
 }
 
-/* What the peer has asked for, and what of ours is still to be sent. */
+/* The peer waits for an answer, or something of ours is still to be sent. */
 static bool owes(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
@@ -211,7 +212,7 @@ static bool owes(const struct diw_qp *qp)
 	return requests || diw_rdmap_rc_asked(r) || diw_rdmap_is_sending(r);
 }
 
-/* The stream ends on our side, and with that both ways. */
+/* Ends the stream on our side, by which both halves have ended. */
 static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 {
 	int rc;
@@ -223,15 +224,15 @@ static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 		diw_rc_error(qp, 0, false, 0, now);
 	} else if (rc < 0 && rc != -EAGAIN) {
 		diw_fault_count(qp->c, DIW_FAULT_MPA_CLOSED);
-		/* EPIPE here is what is left of a reset. */
+		/* EPIPE in this place is a reset. */
 		diw_rc_error(qp, DIW_FAULT_MPA_CLOSED, false, rc == -EPIPE ? ECONNRESET : -rc, now);
 	}
 }
 
-/* After diw_disconnect(), or the end of the peer's half: all that is to be sent is, and the stream ends. */
+/* After diw_disconnect(), or the end of the peer's half: ends the stream when all has been sent. */
 static void settle_closing(struct diw_qp *qp, uint64_t now)
 {
-	if (qp->rc.progress != qp->c->tx_bytes) {       /* a slow peer has its time, a silent one does not */
+	if (qp->rc.progress != qp->c->tx_bytes) {       /* a slow peer gets more time, a silent one does not */
 		qp->rc.progress = qp->c->tx_bytes;
 		qp->rc.until = now + CLOSE_NS;
 	}
@@ -244,7 +245,7 @@ static void settle_closing(struct diw_qp *qp, uint64_t now)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
 }
 
-/* What is still to be sent, and a Terminate behind it. */
+/* Sends the staged octets, and a Terminate behind them. */
 static int drain(struct diw_qp *qp, uint64_t now)
 {
 	int rc = qp->link->ops->flush(qp->link, now);
@@ -284,7 +285,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		diw_qp_flush(qp);
 }
 
-/* Receives do not outlive the stream, nor send requests. */
+/* Flushes receives and send requests at the end of the stream. */
 static void rc_let_go(struct diw_qp *qp)
 {
 	qp->rc.retries = 0;
@@ -327,7 +328,7 @@ static void rc_leave(struct diw_qp *qp, uint64_t now)
 	leaves = qp->state != DIW_QPS_ERROR;
 	diw_rc_error(qp, 0, false, 0, now);
 	rc_let_go(qp);
-	if (leaves) {                           /* the peer ends the stream, or time does */
+	if (leaves) {                           /* the peer ends the stream, or the timeout does */
 		diw_rc_move(qp, DIW_RC_DRAINED);
 		qp->rc.until = now + CLOSE_NS;
 	}
@@ -348,7 +349,7 @@ static int rc_reset(struct diw_qp *qp)
 	return diw_qp_renew(qp);
 }
 
-/* ---- Looking at it ---- */
+/* ---- Queries ---- */
 
 static void rc_query(const struct diw_qp *qp, struct diw_qp_info *info)
 {
@@ -382,9 +383,9 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 	.settle = diw_rc_settle, .deadline = rc_deadline,
 };
 
-/* ---- Calls that no other type has ---- */
+/* ---- Calls of RC alone ---- */
 
-/* The calls act on a stream, which other types do not have. */
+/* Locks an RC queue pair. Other types have no stream, so CALL fails for them. */
 static int lock_rc(struct diw_qp *qp, const char *call)
 {
 	return qp->ops == &diw_qp_ops_rc ? diw_engine_lock(&qp->dev->engine) :

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The life of an RC queue pair behind its connection's negotiation. The device's lock is held. */
+/* RC queue pairs after the negotiation of their connection. The device's lock is held. */
 #ifndef DIW_VERBS_RC_H
 #define DIW_VERBS_RC_H
 
@@ -16,22 +16,22 @@ struct diw_rdmap_wr;
 
 enum diw_rc_phase {
 	DIW_RC_IDLE,                 /* no stream */
-	DIW_RC_CONNECTING,           /* its connection negotiates */
-	DIW_RC_HELD,                 /* responder: nothing is sent before the initiator's first FPDU */
+	DIW_RC_CONNECTING,           /* the connection negotiates */
+	DIW_RC_HELD,                 /* responder: nothing may be sent before the initiator's first FPDU */
 	DIW_RC_OPEN,
 	DIW_RC_HELD_CLOSING,         /* diw_disconnect() in HELD */
-	DIW_RC_CLOSING,              /* diw_disconnect(): what was posted is executed */
-	DIW_RC_HELD_SHUT,            /* our half has ended without an FPDU of the peer */
-	DIW_RC_SHUT,                 /* our half has ended, the peer's is awaited */
-	DIW_RC_ANSWERING,            /* CLOSING, and the peer's half has ended: requests that need no answer run on */
-	DIW_RC_FINISHING,            /* the peer's half has ended: what has begun goes on, and answers */
-	DIW_RC_BOTH_SHUT,            /* both halves have ended: what is staged leaves */
-	DIW_RC_DRAINING,             /* a fault: what is staged leaves, and a Terminate */
-	DIW_RC_DRAINED,              /* our half has ended behind that, the peer's is awaited */
-	DIW_RC_ENDED,                /* the stream is over: the link is to be closed */
-	DIW_RC_ENDED_KEPT,           /* the same; receives stay posted (keep_recvs) */
-	DIW_RC_DOWN,                 /* no link any more */
-	DIW_RC_KEPT,                 /* the same; receives stay posted */
+	DIW_RC_CLOSING,              /* diw_disconnect(): posted requests are executed */
+	DIW_RC_HELD_SHUT,            /* our half has ended, without an FPDU of the peer */
+	DIW_RC_SHUT,                 /* our half has ended; the peer's end is awaited */
+	DIW_RC_ANSWERING,            /* CLOSING, and the peer's half has ended: requests that need no answer continue */
+	DIW_RC_FINISHING,            /* the peer's half has ended: begun requests and answers continue */
+	DIW_RC_BOTH_SHUT,            /* both halves have ended: staged octets leave */
+	DIW_RC_DRAINING,             /* a fault: staged octets leave, then a Terminate */
+	DIW_RC_DRAINED,              /* our half has ended behind the Terminate; the peer's end is awaited */
+	DIW_RC_ENDED,                /* the stream has ended: the link is to be closed */
+	DIW_RC_ENDED_KEPT,           /* ENDED; receives stay posted (keep_recvs) */
+	DIW_RC_DOWN,                 /* the link is closed */
+	DIW_RC_KEPT,                 /* DOWN; receives stay posted */
 	DIW_RC_PHASES
 };
 
@@ -39,9 +39,9 @@ enum diw_rc_trait {
 	DIW_RC_HOLDS = 1,            /* the initiator's first FPDU is awaited */
 	DIW_RC_SENDS = 2,            /* the send queue runs */
 	DIW_RC_IS_SHUT = 4,          /* our half of the stream has ended */
-	DIW_RC_PEER_ENDED = 8,       /* the peer's half has ended in good order: nothing answers any more */
-	DIW_RC_LAST = 16,            /* no further request begins */
-	DIW_RC_DRAINS = 32,          /* the link sends what it has, until the peer ends the stream */
+	DIW_RC_PEER_ENDED = 8,       /* the peer's half has ended regularly: no more answers come */
+	DIW_RC_LAST = 16,            /* no request begins any more */
+	DIW_RC_DRAINS = 32,          /* the link sends its staged octets, until the peer ends the stream */
 	DIW_RC_KEEPS = 64,           /* receives are not flushed */
 };
 
@@ -49,47 +49,49 @@ extern const struct diw_rc_phase_info {
 	const char *name;
 	enum diw_qp_state state;
 	uint8_t traits;
-	uint32_t next;               /* 1 << enum diw_rc_phase */
+	uint32_t next;               /* bits 1 << enum diw_rc_phase */
 } diw_rc_phases[DIW_RC_PHASES];
 
-/* QP is in phase TO and its state from now on. */
+/* Moves QP to phase TO, and to the state of that phase. */
 void diw_rc_move(struct diw_qp *qp, enum diw_rc_phase to);
 
 /* ---- Begin and end ---- */
 
 struct diw_rc_start {
-	struct diw_stream *stream;   /* the queue pair's from now on, if it starts */
-	const uint8_t *early;        /* what came behind the peer's frame */
+	struct diw_stream *stream;   /* taken over by the queue pair if the start succeeds */
+	const uint8_t *early;        /* octets that came behind the peer's frame */
 	uint32_t early_len;
 	bool initiator;
-	unsigned rtr;                /* enum diw_rtr, one of them or 0. Initiator: sends it; responder: awaits it */
+	unsigned rtr;                /* one value of enum diw_rtr, or 0. Initiator: sends that message; responder:
+				      * awaits it */
 	bool crc, tx_markers, rx_markers, rfc7306, words;
 	uint16_t ird, ord;
 };
 
-/* What the connection of a queue pair hears of the stream (verbs/cm/conn.c). */
+/* The upcalls to the connection of a queue pair (verbs/cm/conn.c). */
 struct diw_conn_up {
-	/* The stream is up, and the peer's ready-to-receive has come where there is one. */
+	/* The stream is up, and if there is a ready-to-receive message, it has come. */
 	void (*established)(struct diw_qp *qp);
-	/* The stream has ended. Told once. */
+	/* The stream has ended. Called once. */
 	void (*disconnected)(struct diw_qp *qp, uint16_t fault, int errnum);
-	/* The queue pair is about to be destroyed, or aborted while it connects: its attempt and, if EVENTS, its events
-	 * go. */
+	/* The queue pair is about to be destroyed, or is aborted while it connects. Its attempt ends, and with EVENTS
+	 * its events are dropped. */
 	void (*forget)(struct diw_qp *qp, bool events);
 };
 
-/* State RTS. The initiator may send at once; the responder when the initiator's first FPDU has come (RFC 5044 section
- * 7.1.2), and with RTR it is established only then. -ENOMEM: nothing has changed. */
+/* Moves to state RTS. The initiator may send at once. The responder may send when the initiator's first FPDU has come
+ * (RFC 5044 section 7.1.2); with RTR it is established only then. -ENOMEM: nothing has changed. */
 int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now);
-/* State ERROR. What is wrong with the stream goes to its events; the rest is diw_rc_settle()'s. */
+/* Moves to state ERROR. The stream's error goes to the connection's events; diw_rc_settle() does the rest. */
 void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, uint64_t now);
-/* The peer has ended its half in good order: state CLOSING until what it has asked for is answered and what has begun
- * is sent; ERROR then. */
+/* The peer has ended its half regularly. State CLOSING until all requests of the peer are answered and all begun
+ * messages are sent, then ERROR. */
 void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now);
-/* After every look at the queue pair: what its state wants done, when nothing of the link is on the stack. */
+/* Called after the queue pair was served, when no function of the link is on the stack: does the work of the current
+ * phase. */
 void diw_rc_settle(struct diw_qp *qp, uint64_t now);
 
-/* ---- Of struct diw_qp_ops, its send requests (verbs/rc_send.c) ---- */
+/* ---- Send requests: entries of struct diw_qp_ops (verbs/rc_send.c) ---- */
 
 int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
 void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr);

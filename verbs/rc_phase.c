@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The phases of an RC queue pair: which leads to which, and the one function that moves between them. */
+/* The phases of an RC queue pair: the table of transitions, and the one function that changes the phase. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -7,10 +7,10 @@
 #include "verbs/qp.h"
 
 #define TO(phase) (1u << DIW_RC_##phase)
-/* Any stream may break or meet a fault, and any queue pair that does not connect may be reset. */
+/* Any stream may break or meet a fault. Any queue pair that is not connecting may be reset. */
 #define BREAK (TO(ENDED) | TO(ENDED_KEPT) | TO(IDLE))
 #define END (TO(DRAINING) | BREAK)
-#define END_SHUT (TO(DRAINED) | BREAK)       /* no Terminate may follow the end of our half */
+#define END_SHUT (TO(DRAINED) | BREAK)       /* no Terminate may be sent after the end of our half */
 
 const struct diw_rc_phase_info diw_rc_phases[DIW_RC_PHASES] = {
 #define PHASE(phase, qp_state, has, leads) \
@@ -28,7 +28,7 @@ const struct diw_rc_phase_info diw_rc_phases[DIW_RC_PHASES] = {
 	PHASE(BOTH_SHUT, CLOSING, DIW_RC_SENDS | DIW_RC_PEER_ENDED | DIW_RC_LAST | DIW_RC_IS_SHUT, END_SHUT),
 	PHASE(DRAINING, ERROR, DIW_RC_DRAINS, TO(DRAINED) | TO(ENDED) | TO(IDLE)),
 	PHASE(DRAINED, ERROR, DIW_RC_DRAINS | DIW_RC_IS_SHUT, TO(ENDED) | TO(IDLE)),
-	/* diw_leave() waits for the peer where a stream that ends in good order does not. */
+	/* diw_leave() waits for the peer, even if the stream has ended regularly. */
 	PHASE(ENDED, ERROR, DIW_RC_IS_SHUT, TO(DRAINED) | TO(DOWN) | TO(IDLE)),
 	PHASE(ENDED_KEPT, ERROR, DIW_RC_IS_SHUT | DIW_RC_KEEPS, TO(ENDED) | TO(KEPT) | TO(IDLE)),
 	PHASE(DOWN, ERROR, 0, TO(IDLE)),
@@ -44,7 +44,7 @@ void diw_rc_move(struct diw_qp *qp, enum diw_rc_phase to)
 		diw_log(DIW_LOG_TELL, "queue pair %u: phase %s does not lead to %s", diw_qp_num(qp), from->name,
 			diw_rc_phases[to].name);
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-		abort();                        /* a build for tests */
+		abort();                        /* only in a build for tests */
 #endif
 	}
 	DIW_TRACE_RC_PHASE(qp->c, (int)qp->rc.phase, (int)to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receive queues. */
+/* Receive queues, own and shared. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ static uint32_t ring_len(const struct diw_slot_ring *r)
 	       atomic_load_explicit(&r->head, memory_order_acquire);
 }
 
-/* Never full: there are no more slots than entries. */
+/* Cannot overflow: the ring has at least as many entries as there are slots. */
 static void ring_push(struct diw_slot_ring *r, uint32_t slot)
 {
 	uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
@@ -102,7 +102,7 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	if (!ring_pop(&rq->free, &slot)) {
 		if (rq->fresh == rq->depth)
 			return -ENOMEM;
-		slot = rq->fresh++;             /* memory that was never touched takes no page yet */
+		slot = rq->fresh++;             /* a slot that was never used takes no memory until now */
 	}
 	w = rq_slot(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
@@ -129,7 +129,7 @@ int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct di
 	}
 	pthread_mutex_unlock(&rq->post);
 	if (rq->awaited) {
-		/* Pairs with a thread that found the queue empty: one of the two sees the other. */
+		/* Pairs with a thread that found the queue empty: at least one of the two sees the other's store. */
 		atomic_thread_fence(memory_order_seq_cst);
 		*waits = atomic_load_explicit(&rq->wanted, memory_order_relaxed);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Running a queue pair: timers, requests in order as far as budget, link and completion queue allow, answers to Reads,
- * and the flush behind them. The device's lock is held.
+ * Runs a queue pair: timers; requests in order, as far as budget, link and completion queue allow; answers to Reads;
+ * the flush. The device's lock is held.
  */
 #include <errno.h>
 
 #include "base/log.h"
 #include "verbs/qp.h"
 
-/* Bytes of segments that one queue pair sends before another has its turn. */
+/* Bytes of segments that a queue pair sends before the turn of another. */
 #define STEP_SHARE (256 << 10)
 
 static void tokens_refill(struct diw_qp *qp, uint64_t now)
@@ -20,13 +20,13 @@ static void tokens_refill(struct diw_qp *qp, uint64_t now)
 		qp->rate_at = now;
 		return;
 	}
-	if (add < 1)                            /* frequent polls must not round the share away */
+	if (add < 1)                            /* frequent polls must not round the increment to 0 */
 		return;
 	qp->tokens += (int64_t)add;
 	qp->rate_at = now - (uint64_t)((add - (double)(int64_t)add) * (double)DIW_S / (double)qp->rate);
 }
 
-/* ---- What the sends have shown ---- */
+/* ---- Results of sending ---- */
 
 static void tell_unsent(struct diw_qp *qp, const struct diw_dgram *d)
 {
@@ -67,7 +67,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 		budget = qp->tokens < share ? qp->tokens : share;
 	}
 	had = budget;
-	qp->answers_first = !qp->answers_first; /* neither waits until the other has nothing left */
+	qp->answers_first = !qp->answers_first; /* each goes first in every second turn */
 	qp->ops->run(qp, &budget, &rc, &rc_answers, now);
 	qp->blocked = rc == -EAGAIN || rc_answers == -EAGAIN;
 	qp->more = rc == -EBUSY || rc_answers == -EBUSY;
@@ -83,7 +83,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	diw_sq_tell_drained(qp);
 }
 
-/* When the send queue may go on by itself: at once, when the rate limit allows, or not by the clock. */
+/* When the send queue can continue by itself: at once, when the rate limit allows, or at no time. */
 static uint64_t sq_deadline(const struct diw_qp *qp)
 {
 	if (!qp->more || qp->blocked)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ring of a send queue: requests that complete, are refused or are flushed. The device's lock is held. */
+/* The ring of a send queue: its requests complete, are refused, or are flushed. The device's lock is held. */
 #include <errno.h>
 
 #include "verbs/qp.h"
@@ -32,8 +32,8 @@ void diw_sq_fini(struct diw_sq *sq)
 
 /* ---- The end of a request ---- */
 
-/* W leaves the queue, whose oldest request is HEAD then. Its place is free before its completion is there: a thread
- * that polls the completion may post at once. */
+/* Removes W, after which HEAD is the oldest request. The slot becomes free before the completion is published, so that
+ * a thread that polls the completion can post at once. */
 static void wr_leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t head, bool told, uint8_t status)
 {
 	if (told)
@@ -59,8 +59,8 @@ void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum)
 	}
 }
 
-/* A program that asks for no completion need not look for any: what the kernel refused of its requests must not keep
- * the others from being sent. */
+/* Whether the refusal of an unsignalled request needs no completion. A program that asks for no completions may never
+ * poll, so a refusal must not stop its other requests. */
 static bool may_be_silent(const struct diw_rdmap_wr *w)
 {
 	return !w->signaled && w->status == DIW_RDMAP_UNSENT;
@@ -92,7 +92,7 @@ void diw_sq_flush(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;
 	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_acquire);
-	bool failed = false;                    /* nothing succeeds behind a request that did not */
+	bool failed = false;                    /* no request succeeds behind one that failed */
 
 	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != tail; i++) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
@@ -108,7 +108,7 @@ void diw_sq_flush(struct diw_qp *qp)
 
 /* ---- An empty queue ---- */
 
-/* A Read of UD has left the queue when it was asked. */
+/* Whether a request has begun and is not complete. A Read of UD leaves the queue when its request was sent. */
 bool diw_sq_busy(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;

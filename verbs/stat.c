@@ -19,11 +19,12 @@
 #include "base/statpage.h"
 #include "verbs/qp.h"
 
-/* So many queue pairs are written before every sleep; more at times, that going to sleep stays cheap. */
+/* This many queue pairs write their states before every sleep. With more, they write at intervals, so that going to
+ * sleep stays cheap. */
 #define FEW 16
 #define REFRESH_NS (100 * DIW_MS)
-#define UNFINISHED_NS (10 * DIW_S)       /* a page that is not held, and was never finished */
-#define SWEEP_MAX 256                    /* left pages that a new one looks at */
+#define UNFINISHED_NS (10 * DIW_S)       /* age at which a page without a lock counts as never finished */
+#define SWEEP_MAX 256                    /* abandoned pages that a new one checks */
 
 #define COUNTERS (sizeof(struct diw_counters) / sizeof(uint64_t))
 #define VALUES (COUNTERS + sizeof(struct diw_gauges) / sizeof(uint64_t))
@@ -53,8 +54,8 @@ static uint64_t ctime_ns(const struct stat *st)
 
 /* ---- The page ---- */
 
-/* Pages of processes of ours that died. Not of this one's id: it might be another copy of this library, whose locks we
- * would not see. */
+/* Removes pages of dead processes of this user. Pages with this process's id are left: another copy of this library may
+ * have them, whose locks would not be visible. */
 static void sweep(void)
 {
 	char own[32];
@@ -76,7 +77,7 @@ static void sweep(void)
 		fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		/* Not finished: an older build's, which gave it a name before the lock. */
+		/* Unfinished page of an older build, which named the file before it locked it. */
 		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) >= 0 &&
 		    (magic == DIW_STAT_MAGIC ||
@@ -88,7 +89,8 @@ static void sweep(void)
 		closedir(dir);
 }
 
-/* tmpfs gives memory when it is touched, and a signal when there is none left: so ask before. */
+/* tmpfs allocates memory when a page is touched, and raises SIGBUS if there is none. So the memory is allocated
+ * first. */
 static bool reserve(size_t off, size_t len)
 {
 	return fallocate(page.fd, 0, (off_t)off, (off_t)len) == 0;
@@ -112,7 +114,7 @@ static void fill_head(struct diw_stat_head *h)
 	atomic_store_explicit(&h->magic, DIW_STAT_MAGIC, memory_order_release);
 }
 
-/* The kernel kills a process that makes a file larger than its limit. */
+/* The kernel ends a program that exceeds its file size limit (SIGXFSZ). */
 static bool size_is_allowed(void)
 {
 	struct rlimit l;
@@ -131,7 +133,7 @@ static bool stat_is_wanted(void)
 	return true;
 }
 
-/* It has a name only when it is whole and locked: a process that dies before leaves nothing. */
+/* Names the file when it is complete and locked. A process that ends before that leaves nothing behind. */
 static bool page_name(void)
 {
 	char self[32];
@@ -176,18 +178,19 @@ static void page_close(void)
 	page.head = NULL;
 }
 
-/* A process may end without destroying its queue pairs; its threads may still count, so the mapping stays. */
+/* A process may end without destroying its queue pairs. Its threads may still count, so the mapping stays. */
 __attribute__((destructor)) static void page_at_exit(void)
 {
-	if (pthread_mutex_trylock(&page.lock))  /* one is at it; a page that is left the next process removes */
+	if (pthread_mutex_trylock(&page.lock))  /* another thread is at work; the next process removes a page that is
+						 * left */
 		return;
 	if (page.head)
 		unlink(page.path);
 	pthread_mutex_unlock(&page.lock);
 }
 
-/* Inherited queue pairs still point at the page: what they count goes to memory of the child's own. (Should there be
- * none, the parent's counters are off by what the child's closing counts.) */
+/* Inherited queue pairs point at the parent's page, so their counters move to memory of the child. (If there is none,
+ * the parent's counters include what the child counts when it closes them.) */
 void diw_stat_forked(void)
 {
 	if (page.head) {
@@ -198,10 +201,10 @@ void diw_stat_forked(void)
 	page.head = NULL;
 	page.users = page.hidden = 0;
 	memset(page.taken, 0, sizeof page.taken);
-	pthread_mutex_init(&page.lock, NULL);   /* another thread may have held it */
+	pthread_mutex_init(&page.lock, NULL);   /* another thread may have held it at fork(2) */
 }
 
-/* ---- Slots ---- */
+/* ---- Slots of the page ---- */
 
 static struct diw_stat_slot *page_slot(uint32_t i)
 {
@@ -258,7 +261,7 @@ void diw_stat_show(struct diw_qp *qp, const struct diw_addr *peer)
 {
 	struct diw_stat_slot *s = qp->stat;
 
-	if (!s || !qp->link)                    /* RC shows itself when it is connected */
+	if (!s || !qp->link)                    /* an RC queue pair is shown when it is connected */
 		return;
 	qp->shown = true;
 	s->id.created_ns = diw_clock_realtime_ns();
@@ -317,7 +320,8 @@ static struct diw_dev *dev_of(const struct diw_member *m)
 
 static void peers_write(struct diw_stat_peers *p, const struct diw_link *l)
 {
-	uint64_t seq = atomic_fetch_add_explicit(&p->seq, 1, memory_order_acquire);   /* no row is written before */
+	uint64_t seq = atomic_fetch_add_explicit(&p->seq, 1, memory_order_acquire);   /* acquire: the rows are written
+										       * after this store */
 
 	p->n = l->ops->peers(l, p->row, DIW_STAT_PEERS, &p->all);
 	atomic_store_explicit(&p->seq, seq + 2, memory_order_release);

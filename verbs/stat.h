@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Showing counters to `diw stat`: a queue pair counts directly in its slot of the process's page (base/statpage.h), so
- * that showing costs the data path nothing. What is a state and no sum is written when the device goes to sleep, or at
- * times while it polls.
+ * Counters for `diw stat`. A queue pair counts directly in its slot of the process's page (base/statpage.h), so showing
+ * costs the data path nothing. Values that are a state, not a sum, are written when the device goes to sleep, or at
+ * intervals while it polls.
  */
 #ifndef DIW_VERBS_STAT_H
 #define DIW_VERBS_STAT_H
@@ -13,30 +13,30 @@ struct diw_addr;
 struct diw_dev;
 struct diw_qp;
 
-/* What a device shows. */
+/* The part of a device that writes the page. */
 struct diw_stat_dev {
-	struct diw_member member;    /* fixed: writes states */
-	bool shows;                  /* its queue pairs count where others see it */
+	struct diw_member member;    /* a fixed member, which writes states */
+	bool shows;                  /* its queue pairs count in the page */
 	uint32_t nshown;
-	uint64_t at, ns;             /* when states are written again, were written */
+	uint64_t at, ns;             /* when states are written next; when they were written last */
 };
 
-/* Decides where the new queue pair counts: qp->stat stays NULL, and qp->c is its own, where nothing can be shown.
- * -ENOMEM */
+/* Chooses the place where the new queue pair counts. If it cannot be shown, qp->stat stays NULL and qp->c is memory of
+ * its own. -ENOMEM */
 int diw_stat_take(struct diw_qp *qp);
-/* It is ready: readers see it from now on, with PEER if it is connected, else NULL. The device's lock is held. */
+/* The queue pair is ready, and readers see it. PEER: if it is connected, else NULL. The device's lock is held. */
 void diw_stat_show(struct diw_qp *qp, const struct diw_addr *peer);
-/* Until it is ready again. */
+/* Hides it until diw_stat_show() is called again. */
 void diw_stat_hide(struct diw_qp *qp);
-/* It counts no more. Silent about a page that it inherited by fork(). */
+/* The queue pair counts no more. Does nothing to a page that was inherited by fork(2). */
 void diw_stat_give(struct diw_qp *qp);
 
-/* The device's queue pairs are to be shown, from now on. */
+/* The device's queue pairs are shown from here on. */
 void diw_stat_init(struct diw_dev *dev);
 /* Writes the states of QP. The device's lock is held. */
 void diw_stat_gauges(struct diw_qp *qp);
 
-/* In a child: the page is its parent's. */
+/* Call in a child: the page is its parent's. */
 void diw_stat_forked(void);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What changes a queue pair after it was made, and what its states do to its requests. */
+/* Changes of a queue pair's state and attributes, and their effect on its requests. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "verbs/qp.h"
 
-/* Forgets posted requests without completions. */
+/* Drops posted requests without completions. */
 static void forget_requests(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names and numbers, for people. */
+/* Names and numbers as text. */
 #include <errno.h>
 #include <net/if.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Unreliable connection: datagrams to and from one peer, at the pace that the peer allows. */
+/* Unreliable connection: datagrams to and from one peer, with flow control by the peer. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -10,7 +10,7 @@ static int uc_check(const struct diw_qp_attr *a)
 	return a->dgram.grh ? diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs") : diw_dgram_qp_check(a);
 }
 
-/* A peer that is told later is checked by DDP alone. */
+/* A peer that is set later is checked by DDP alone. */
 static int uc_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	return diw_dgram_qp_open(qp, a, &a->dgram.peer, diw_dgram_qp_seal);
@@ -20,7 +20,7 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct
 {
 	int rc;
 
-	/* The other types have no peer of their own, or learn it from their connection. */
+	/* UD and RD have no peer of their own, and RC's is set by its connection. */
 	if (qp->ops != &diw_qp_ops_uc || peer->addr.port == 0 || diw_addr_ip_is_zero(&peer->addr))
 		return diw_fail(-EINVAL, "diw_qp_set_peer: %s", qp->ops != &diw_qp_ops_uc ? "only for UC queue pairs" :
 				"the peer has no address or port");
@@ -47,7 +47,7 @@ static void uc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struc
 	w->dst = *diw_rdmap_peer(&qp->rdmap);
 }
 
-/* As far as the peer's window reaches, and no further than where it is to be asked before more is sent. */
+/* Sends as far as the peer's window reaches, and at most up to the point where the peer must be asked. */
 static void uc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	struct diw_rdmap *r = &qp->rdmap;

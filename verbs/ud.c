@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Unreliable datagrams: every request names its destination, and Reads are asked for and answered. */
+/* Unreliable datagrams: every request names its destination; Reads are sent and answered. */
 #include <errno.h>
 
 #include "verbs/dgram_qp.h"

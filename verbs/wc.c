@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completions: room for them, those of send requests, and the validity maps that they hold. */
+/* Completions: room for them, those of send requests, and their validity maps. */
 #include <errno.h>
 
 #include "verbs/qp.h"
 
-/* A queue pair that finds no room is served again when completions are taken. */
+/* If there is no room, the queue pair is served again when completions are taken. */
 bool diw_qp_has_room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
 {
 	if (diw_cq_room(cq) >= n)
 		return true;
 	qp->member.starved = true;
 	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
-	/* A thread that took completions before it could see that does not look again. */
+	/* A thread that took completions before `starved` was visible does not check again. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return diw_cq_room(cq) >= n;
 }
 
-/* The peer that refused it says why; what the peer could not do for a reason of its own is no question of access. */
+/* The status says why the peer refused. A failure for a reason of the peer's own is no access error. */
 static uint8_t refusal_status(const struct diw_rdmap_wr *wr)
 {
 	unsigned kind = wr->fault >> 8;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The markers of an FPDU: written, checked, removed. */
+/* The markers of an FPDU: inserted, checked, removed. */
 #include "wire/fpdu.h"
 
 uint32_t diw_fpdu_insert_markers(uint8_t *p, uint32_t bare, uint32_t pos)
 {
 	uint32_t first = diw_fpdu_to_marker(pos), count = diw_fpdu_markers(pos, bare);
-	uint32_t start = first ? 0 : DIW_MPA_MARKER;   /* where the length field will be */
+	uint32_t start = first ? 0 : DIW_MPA_MARKER;   /* position of the length field */
 
-	for (uint32_t i = count; i-- > 0;) {           /* from the last one on */
+	for (uint32_t i = count; i-- > 0;) {           /* from the last marker to the first */
 		uint32_t from = first + i * DIW_MPA_BLOCK, to = first + i * DIW_MPA_MARKER_EVERY;
 		uint32_t n = i == count - 1 ? bare - from : DIW_MPA_BLOCK;
 

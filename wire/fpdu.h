@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * FPDUs (RFC 5044 section 4): the length of the ULPDU, the ULPDU, a pad to a multiple of four, a CRC-32C. A position
- * is an octet's number in the stream, from the first FPDU on. Its last 9 bits place the markers.
+ * FPDUs (RFC 5044 section 4): the length of the ULPDU, the ULPDU, a pad to a multiple of four, a CRC-32C. The position
+ * of an octet is its number in the stream, counted from the first FPDU. Markers are at fixed values of a position's
+ * last 9 bits.
  */
 #ifndef DIW_WIRE_FPDU_H
 #define DIW_WIRE_FPDU_H
@@ -21,11 +22,12 @@
 #define DIW_MPA_MARKER_EVERY 512u
 #define DIW_MPA_BLOCK (DIW_MPA_MARKER_EVERY - DIW_MPA_MARKER)  /* octets between two markers */
 
-/* An FPDU's octets without markers; of these, pad and CRC. */
+/* Octets of an FPDU without markers; those of its pad and CRC. */
 static inline uint32_t diw_fpdu_bare(uint32_t ulpdu) { return ((DIW_MPA_LEN + ulpdu + 3) & ~3u) + DIW_MPA_CRC; }
 static inline uint32_t diw_fpdu_tail(uint32_t ulpdu) { return diw_fpdu_bare(ulpdu) - DIW_MPA_LEN - ulpdu; }
 
-/* Write the last LEN octets of an FPDU, pad and CRC; the CRC of those before is SUM. !CRC: the field is 0. */
+/* Writes pad and CRC, the last LEN octets of an FPDU. SUM is the CRC of the octets before them. Without CRC the field
+ * is 0. */
 static inline void diw_fpdu_put_tail(uint8_t *p, uint32_t len, bool crc, uint32_t sum)
 {
 	memset(p, 0, len);
@@ -33,7 +35,7 @@ static inline void diw_fpdu_put_tail(uint8_t *p, uint32_t len, bool crc, uint32_
 		diw_put32le(p + len - DIW_MPA_CRC, diw_crc32c(sum, p, len - DIW_MPA_CRC));
 }
 
-/* Is the CRC good, with which the LEN octets at P end? The CRC of the FPDU's octets before P is SUM. */
+/* Whether the CRC at the end of the LEN octets at P is right. SUM is the CRC of the FPDU's octets before P. */
 static inline bool diw_fpdu_is_good(uint32_t sum, const uint8_t *p, size_t len)
 {
 	return diw_crc32c(sum, p, len - DIW_MPA_CRC) == diw_get32le(p + len - DIW_MPA_CRC);
@@ -41,10 +43,11 @@ static inline bool diw_fpdu_is_good(uint32_t sum, const uint8_t *p, size_t len)
 
 /* ---- Markers (RFC 5044 section 4.3) ---- */
 
-/* From octet POS of the stream to the next marker. */
+/* The distance from position POS to the next marker. */
 static inline uint32_t diw_fpdu_to_marker(uint32_t pos) { return -pos % DIW_MPA_MARKER_EVERY; }
 
-/* Markers in an FPDU of BARE octets that begins at POS. One that would follow its last octet is the next FPDU's. */
+/* The number of markers in an FPDU of BARE octets that begins at POS. A marker right behind its last octet belongs to
+ * the next FPDU. */
 static inline uint32_t diw_fpdu_markers(uint32_t pos, uint32_t bare)
 {
 	uint32_t first = diw_fpdu_to_marker(pos);
@@ -52,7 +55,7 @@ static inline uint32_t diw_fpdu_markers(uint32_t pos, uint32_t bare)
 	return bare <= first ? 0 : 1 + (bare - first - 1) / DIW_MPA_BLOCK;
 }
 
-/* Octets on the wire of the FPDU that begins at POS with the LEN octets at P; 0: not known yet. */
+/* Octets on the wire of the FPDU that begins at POS, of which LEN octets are at P; 0: too few to know. */
 static inline uint32_t diw_fpdu_wire_len(const uint8_t *p, uint32_t len, uint32_t pos, bool markers)
 {
 	uint32_t lead = markers && !diw_fpdu_to_marker(pos) ? DIW_MPA_MARKER : 0, bare;
@@ -63,9 +66,9 @@ static inline uint32_t diw_fpdu_wire_len(const uint8_t *p, uint32_t len, uint32_
 	return markers ? bare + DIW_MPA_MARKER * diw_fpdu_markers(pos, bare) : bare;
 }
 
-/* The FPDU at P, of BARE octets, gets its markers. Returns its length. */
+/* Inserts the markers into the FPDU at P, of BARE octets. Returns its new length. */
 uint32_t diw_fpdu_insert_markers(uint8_t *p, uint32_t bare, uint32_t pos);
-/* Every marker of the FPDU points back at its length field; a marker's lowest two bits count as zero. */
+/* Whether every marker of the FPDU points back at its length field. The lowest two bits of a marker are ignored. */
 bool diw_fpdu_markers_point(const uint8_t *p, uint32_t wire_len, uint32_t pos);
 void diw_fpdu_strip_markers(uint8_t *p, uint32_t wire_len, uint32_t pos);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The header of a segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1); of a datagram also
- * the profile extension (docs/ud-profile.md); and the immediate.
+ * The header of a segment: DDP's (RFC 5041 section 4), RDMAP's control byte (RFC 5040 section 4.1), the profile
+ * extension of a datagram (docs/ud-profile.md), and the immediate.
  */
 #ifndef DIW_WIRE_HDR_H
 #define DIW_WIRE_HDR_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DIW_DDP_CONTROL 2u           /* DDP's octet and RDMAP's */
+#define DIW_DDP_CONTROL 2u           /* DDP's control octet and RDMAP's */
 #define DIW_DDP_TAGGED 0x80u
 #define DIW_DDP_LAST 0x40u
 #define DIW_DDP_RSVD 0x3cu
@@ -17,26 +17,26 @@
 #define DIW_RDMAP_RV 0xc0u           /* version; 01b */
 #define DIW_RDMAP_IMM 0x20u
 #define DIW_RDMAP_SOLICITED 0x10u
-#define DIW_RDMAP_WORD 0x10u        /* plain: the same bit, where the peers agreed on it */
-#define DIW_DDP_WORD_ASKS 0x80000000u        /* of the word; the other bits: messages placed, modulo 2^31 */
+#define DIW_RDMAP_WORD 0x10u        /* plain: same bit, if the peers agreed on it */
+#define DIW_DDP_WORD_ASKS 0x80000000u        /* of the word; the other bits count the messages placed, modulo 2^31 */
 #define DIW_RDMAP_OP 0x0fu
 
 #define DIW_DDP_UNTAGGED_LEN 28u
 #define DIW_DDP_TAGGED_LEN 32u
-#define DIW_DDP_MAX_LEN 36u          /* with an immediate, or plain with that and a word */
+#define DIW_DDP_MAX_LEN 36u          /* with an immediate; or plain, with immediate and word */
 #define DIW_DDP_PLAIN_UNTAGGED_LEN 18u
 #define DIW_DDP_PLAIN_TAGGED_LEN 14u
-#define DIW_DDP_IMM_LEN 4u           /* immediate; a word is as long */
+#define DIW_DDP_IMM_LEN 4u           /* an immediate; a word has the same length */
 
-/* Where the fields of an untagged and of a tagged header are. From the Q_Key on they are the datagram's extension; the
- * immediate follows. */
+/* Offsets of the fields of an untagged and of a tagged header. The fields from the Q_Key on are the datagram's
+ * extension. The immediate follows the extension. */
 enum { DIW_U_INV_STAG = 2, DIW_U_QN = 6, DIW_U_MSN = 10, DIW_U_MO = 14, DIW_U_QKEY = 18, DIW_U_EPOCH = 22,
        DIW_U_LENGTH = 24 };
 enum { DIW_T_STAG = 2, DIW_T_TO = 6, DIW_T_QKEY = 14, DIW_T_EPOCH = 18, DIW_T_MSN = 20, DIW_T_MO = 24,
        DIW_T_LENGTH = 28 };
 
 struct diw_ddp_hdr {
-	bool plain;                  /* the RFCs' alone: over a stream, which knows peer, epoch and length */
+	bool plain;                  /* the RFCs' fields only, over a stream: the stream gives peer, epoch and length */
 	bool tagged, last, imm_valid, solicited;
 	bool worded;
 	uint8_t opcode;
@@ -47,7 +47,7 @@ struct diw_ddp_hdr {
 	uint32_t stag;               /* tagged */
 	uint64_t to;                 /* tagged */
 	uint32_t qn;                 /* untagged */
-	uint32_t inv_stag;           /* untagged, plain: the Invalidate STag */
+	uint32_t inv_stag;           /* untagged: the Invalidate STag */
 };
 
 static inline uint32_t diw_ddp_hdr_len(const struct diw_ddp_hdr *h)
@@ -61,11 +61,11 @@ static inline uint32_t diw_ddp_hdr_len(const struct diw_ddp_hdr *h)
 /* Writes diw_ddp_hdr_len() bytes; returns that length. */
 uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h);
 
-/* Length-checks before it parses, and checks MO, length and L against the payload. Returns 0 and the header's length,
- * or a fault (base/fault.h); fields are then valid only if *hdr_len != 0. */
+/* Checks lengths before it parses, and MO, length and L against the payload. Returns 0 and the header's length, or a
+ * fault (base/fault.h). After a fault the fields are valid only if *hdr_len != 0. */
 uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint8_t *p, uint32_t len);
-/* The same of a plain header. EXTRAS: bits of the RDMAP octet that the peers agreed on, DIW_RDMAP_IMM and
- * DIW_RDMAP_WORD, which are reserved otherwise. Sets neither length nor, if tagged, MO. */
+/* The same for a plain header. EXTRAS are the bits of the RDMAP octet that the peers agreed on (DIW_RDMAP_IMM,
+ * DIW_RDMAP_WORD); they are reserved otherwise. Sets neither length nor, in a tagged header, MO. */
 uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint8_t extras, const uint8_t *p,
 				  uint32_t len);
 

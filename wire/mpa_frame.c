@@ -10,9 +10,10 @@
 #define M 0x80u
 #define R 0x20u
 #define S 0x10u
-#define LARGE 0x08u                  /* reserved by RFC 5044; the Linux kernel's siw asks so, and wants it back */
-#define HIGH 0x8000u                 /* A or C */
-#define NEXT 0x4000u                 /* B or D */
+#define LARGE 0x08u                  /* reserved by RFC 5044; the Linux kernel's siw sets it, and expects it in the
+				      * reply */
+#define HIGH 0x8000u                 /* control flag A or C */
+#define NEXT 0x4000u                 /* control flag B or D */
 
 static const char *key(bool reply)
 {
@@ -62,7 +63,7 @@ int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, 
 
 	if (memcmp(p, key(reply), len < KEY_LEN ? len : KEY_LEN) != 0)
 		return -EPROTO;
-	/* The length's first byte tells already. */
+	/* The first byte of the length field is enough for this check. */
 	if (len > 18 && p[18] > DIW_MPA_MAX_DATA >> 8)
 		return -EMSGSIZE;
 	if (len < DIW_MPA_FRAME_HDR)

@@ -16,22 +16,22 @@
 
 struct diw_mpa_frame {
 	bool reply, markers, crc, reject;
-	bool large;                  /* a reserved bit, siw's: FPDUs need not fit a TCP segment */
-	uint8_t revision;            /* 0..2 as received; others are refused by the caller */
-	bool enhanced;               /* S of revision 2: the fields below are there */
+	bool large;                  /* a reserved bit that siw uses: FPDUs need not fit a TCP segment */
+	uint8_t revision;            /* 0..2 as received; the caller refuses the others */
+	bool enhanced;               /* S of revision 2: the fields below are valid */
 	bool p2p;                    /* A */
-	bool rtr_fpdu;               /* B: ready to receive is told by an FPDU without ULPDU */
-	bool rtr_write, rtr_read;    /* C, D: by a Write, a Read of no bytes */
+	bool rtr_fpdu;               /* B: the ready-to-receive message may be an FPDU without ULPDU */
+	bool rtr_write, rtr_read;    /* C, D: or a Write, or a Read, of no bytes */
 	uint16_t ird, ord;           /* 14 bits */
-	uint32_t len;                /* of the application's private data */
+	uint32_t len;                /* length of the application's private data */
 	const uint8_t *data;
 };
 
-/* Bytes written, at most DIW_MPA_FRAME_MAX; f->len fits, the caller has seen to that. */
+/* Returns the bytes written, at most DIW_MPA_FRAME_MAX. The caller has checked that f->len fits. */
 uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f);
-/* The frame's length if all of it is in the LEN bytes at P (what follows it is the caller's); 0: more are needed;
- * -EPROTO: another key; -EMSGSIZE: private data over the limit; -EBADMSG: enhanced, but too short for it. Wrong bytes
- * are told as soon as they are seen. */
+/* Returns the frame's length if the LEN bytes at P hold all of it; bytes behind the frame are left to the caller. 0:
+ * more bytes are needed. -EPROTO: wrong key. -EMSGSIZE: private data over the limit. -EBADMSG: enhanced, but too short
+ * for it. An error is returned as soon as the wrong byte is there. */
 int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, uint32_t len);
 
 #endif

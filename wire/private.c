@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The codec of the frame that a stream of the interposer begins with. */
+/* The codec of the frame at the beginning of an interposer's stream. */
 #include "wire/private.h"
 
 enum { D_KEY = 8, D_OWN = 16, D_MOST = 24, D_LEN = 28 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the library and its users put into the private data of MPA's frames, but for rsockets (wire/rsockets.h). */
+/* The private data that the library and its users put into MPA's frames. wire/rsockets.h has that of rsockets. */
 #ifndef DIW_WIRE_PRIVATE_H
 #define DIW_WIRE_PRIVATE_H
 
@@ -9,7 +9,7 @@
 #include "base/wire.h"
 #include "wire/mpa_frame.h"
 
-/* ---- What an end takes, behind the application's data (docs/rc-wire.md section 2.1) ---- */
+/* ---- Capabilities of an end, behind the application's data (docs/rc-wire.md section 2.1) ---- */
 
 #define DIW_TAKES_LEN 12u
 #define DIW_TAKES_MAGIC 0x646977373330368full
@@ -23,7 +23,7 @@ static inline void diw_takes_put(uint8_t *p, unsigned takes)
 	diw_put16(p + 10, (uint16_t)takes);
 }
 
-/* Do the LEN octets at DATA end with it? *TAKES: what it says. */
+/* Whether the LEN octets at DATA end with this field; its content goes to *TAKES. */
 static inline bool diw_takes_get(const uint8_t *data, uint32_t len, unsigned *takes)
 {
 	const uint8_t *p = len < DIW_TAKES_LEN ? NULL : data + len - DIW_TAKES_LEN;
@@ -59,17 +59,17 @@ static inline bool diw_qp_hello_get(struct diw_qp_hello *h, const uint8_t *p, si
 
 /* ---- The interposer's streams (docs/streams.md) ---- */
 
-#define DIW_STREAM_HELLO (DIW_MPA_FRAME_HDR + 28u)   /* the whole Request or Reply */
+#define DIW_STREAM_HELLO (DIW_MPA_FRAME_HDR + 28u)   /* octets of the Request or Reply */
 
 struct diw_stream_hello {
 	bool reply, crc;
-	bool has_key, whole;         /* decoded: so much of it is there */
-	uint64_t key, own;           /* the receiver's key, the sender's */
-	uint32_t most;               /* payload of an FPDU with the CRC on */
+	bool has_key, whole;         /* decoded: the key, or all fields, are valid */
+	uint64_t key, own;           /* the receiver's key; the sender's key */
+	uint32_t most;               /* octets of payload of an FPDU with the CRC on */
 };
 
 void diw_stream_hello_encode(uint8_t p[DIW_STREAM_HELLO], const struct diw_stream_hello *h);
-/* H is what the N octets at P, which may be the beginning, say. False: they are no Request, or no Reply. */
+/* Decodes the N octets at P, which may be only the beginning, to H. False: they are no Request, or no Reply. */
 bool diw_stream_hello_decode(struct diw_stream_hello *h, bool reply, const uint8_t *p, size_t n);
 
 #endif

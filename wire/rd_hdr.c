@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The RD header: docs/ud-profile.md section 18.2. */
+/* The codec of the RD header: docs/ud-profile.md section 18.2. */
 #include "wire/rd_hdr.h"
 
 #include <stdbool.h>

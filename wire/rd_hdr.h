@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #define DIW_RD_HDR 24u                   /* octets of a header */
-#define DIW_RD_ANNOUNCE 12u              /* octets behind it: tag, epoch, first number */
+#define DIW_RD_ANNOUNCE 12u              /* octets of an announcement, behind the header: tag, epoch, first number */
 #define DIW_RD_HDR_MAX (DIW_RD_HDR + DIW_RD_ANNOUNCE)
-#define DIW_RD_MAP_WORDS 64u             /* of an acknowledgement: 2,048 segments */
+#define DIW_RD_MAP_WORDS 64u             /* of an acknowledgement's bitmap: 2,048 segments */
 
 enum diw_rd_kind { DIW_RD_DATA, DIW_RD_ACK, DIW_RD_OPEN, DIW_RD_GRANT, DIW_RD_RESET, DIW_RD_REFUSE, DIW_RD_KINDS };
 
@@ -20,18 +20,18 @@ enum diw_rd_flags {
 	DIW_RD_FLAGS_RSVD = 0x0f,
 };
 
-/* A header as the host holds it. */
+/* A header in host byte order. */
 struct diw_rd_hdr {
 	enum diw_rd_kind kind;
 	uint8_t flags;
-	uint16_t window;             /* segments behind `ack` that the sender of the header takes; REFUSE: a fault */
+	uint16_t window;             /* segments behind `ack` that the sender of this header accepts; REFUSE: a fault */
 	uint32_t tag, seq, ack, time, echo;
-	uint32_t my_tag, my_epoch, first;    /* DIW_RD_NEW, OPEN and GRANT */
+	uint32_t my_tag, my_epoch, first;    /* valid with DIW_RD_NEW, and in OPEN and GRANT */
 };
 
-/* Octets written: DIW_RD_HDR or DIW_RD_HDR_MAX. */
+/* Returns the octets written: DIW_RD_HDR or DIW_RD_HDR_MAX. */
 uint32_t diw_rd_hdr_encode(uint8_t *p, const struct diw_rd_hdr *h);
-/* Octets read; 0: malformed. */
+/* Returns the octets read; 0: malformed. */
 uint32_t diw_rd_hdr_decode(struct diw_rd_hdr *h, const uint8_t *p, uint32_t len);
 
 #endif

@@ -11,10 +11,10 @@
 
 #define DIW_SEAL_LEN 4u
 
-/* CRC: of all octets of the datagram before P. */
+/* CRC: over all octets of the datagram before P. */
 static inline void diw_seal_put(uint8_t *p, uint32_t crc) { diw_put32le(p, crc); }
 
-/* N, at least DIW_SEAL_LEN: the datagram's octets. */
+/* N, at least DIW_SEAL_LEN: octets of the datagram. */
 static inline bool diw_seal_is_good(const uint8_t *p, size_t n)
 {
 	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_get32le(p + n - DIW_SEAL_LEN);

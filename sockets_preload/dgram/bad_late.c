@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams that a bad network delays or reorders. A thread sends them when they are due; it runs while there are any.
- * They are sent at once before the program closes or changes their socket, executes a program, ends, or makes a call
- * that needs a process of one thread. A forked child has none of them.
+ * Datagrams that the bad network delays or reorders. A thread sends them when they are due; it runs while there are
+ * any. They are sent at once before the program closes or changes their socket, executes a program, ends, or makes a
+ * call that requires a process of one thread. A forked child has none of them.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,22 +16,22 @@
 
 #define STACK (256u << 10)
 #define MOST_CONTROL 128u
-#define RETRY (100 * DIW_US)                 /* a full socket is tried again so much later */
+#define RETRY (100 * DIW_US)                 /* the pause before a full socket is tried again */
 #define ERRORS 64u
 
-/* Of an entry of the line. */
+/* The origin of an entry of the line. */
 struct origin {
-	uint64_t cookie;                     /* of the socket, whose descriptor may be another file's now */
+	uint64_t cookie;                     /* the socket's: its descriptor may be another file's by now */
 	int fd, flags;
 	struct sockaddr_storage to;
 	socklen_t to_len;
-	uint8_t head;                        /* as diw_bad_sent */
+	uint8_t head;                        /* as in struct diw_bad_sent */
 	uint32_t control_len;
 	_Alignas(struct cmsghdr) uint8_t control[MOST_CONTROL];
 };
 
 static struct {
-	struct origin *origins;              /* DIW_IMPAIR_ENTRIES; NULL: nothing is held back */
+	struct origin *origins;              /* DIW_IMPAIR_ENTRIES of them; NULL: nothing is held back */
 	enum { NONE, RUNS, ENDED } state;
 	pthread_t thread;
 	pthread_cond_t due_changes;
@@ -75,7 +75,7 @@ bool diw_bad_late_cannot(const struct msghdr *msg)
 	return late.origins && (diw_denied || (msg->msg_control && msg->msg_controllen > MOST_CONTROL));
 }
 
-/* ---- Where they come from ---- */
+/* ---- Origins ---- */
 
 static struct origin *origin_of(const struct diw_impair_entry *e)
 {
@@ -151,8 +151,8 @@ static ssize_t send_from(const struct origin *o, const struct diw_impair_entry *
 	return rc;
 }
 
-/* A frame that is too large for the path leaves without its header and CRC, as where nothing is held back. An error of
- * the socket that the program has not seen yet is kept for its next call. */
+/* Sends an entry that is due. A frame that is too large for the path is sent without its header and CRC, as outside
+ * this file. An error of the socket that the program has not seen yet is kept for its next call. */
 bool diw_bad_late_send(const struct diw_impair_entry *e)
 {
 	const struct origin *o = origin_of(e);
@@ -175,7 +175,7 @@ bool diw_bad_late_send(const struct diw_impair_entry *e)
 	return true;
 }
 
-/* Sends what is due. When a socket is full: the time of the next try. */
+/* Sends the entries that are due. If a socket is full, returns the time of the next attempt. */
 static uint64_t late_send_due(uint64_t now)
 {
 	struct diw_impair_line *l = &diw_bad_wire.tx;
@@ -209,7 +209,7 @@ static void *late_run(void *arg)
 	return NULL;
 }
 
-/* ---- All at once ---- */
+/* ---- Sending all at once ---- */
 
 static void run_drain(void)
 {
@@ -228,7 +228,7 @@ static void run_drain(void)
 	diw_impair_line_end(l, NULL, l->nrun, 0);
 }
 
-/* Those of LIST whose descriptor is one from FIRST to LAST: so many. */
+/* Sends the entries of LIST whose descriptor is one from FIRST to LAST. Returns how many. */
 static int list_send(struct diw_list *list, unsigned first, unsigned last)
 {
 	struct diw_impair_line *l = &diw_bad_wire.tx;
@@ -276,7 +276,7 @@ void diw_bad_late_start(void)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
 	error = pthread_create(&late.thread, &attr, late_run, NULL);
-	if (error == EINVAL)                 /* the program's libraries need more for each thread */
+	if (error == EINVAL)                 /* some libraries need a larger stack for each thread */
 		error = pthread_create(&late.thread, NULL, late_run, NULL);
 	pthread_attr_destroy(&attr);
 	late.state = error ? NONE : RUNS;
@@ -284,7 +284,7 @@ void diw_bad_late_start(void)
 		late_send_range(0, UINT_MAX);
 }
 
-/* ---- When the program is about to do something ---- */
+/* ---- Calls before which everything is sent ---- */
 
 void diw_bad_net_flush(unsigned first, unsigned last)
 {
@@ -332,7 +332,7 @@ DIW_API void _Exit(int status)
 	_exit(status);
 }
 
-/* These two need a process of one thread for some of what they do. */
+/* These two require a process of one thread for some of their flags. */
 DIW_API int unshare(int flags)
 {
 	diw_preload_init();

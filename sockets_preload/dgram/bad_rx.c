@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a bad network does with datagrams on their way in. They wait in the kernel's queue, which poll() looks at, so
- * each is decided over when it is received: one that comes twice stays in the queue for the next call. A call that
- * peeks, and the call that receives the same datagram then, decide by the same random numbers.
+ * Datagrams on their way in, in the bad network. They wait in the kernel's queue, which poll() checks, so their fate is
+ * decided when they are received. A duplicated datagram stays in the queue for the next call. A call that peeks, and
+ * the call that then receives the same datagram, decide with the same random numbers.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 
 #define FATES 1024u
 
-/* The first buffer in a socket's queue, if it was decided over and is still there. */
+/* The first buffer in a socket's queue, if it was decided and is still there. */
 static struct fate {
-	uint64_t cookie;                     /* 0: none */
-	typeof(((struct diw_impair_line *)0)->s) before;    /* the numbers that it was decided by */
-	int given;                           /* of its datagrams, so many have been received */
+	uint64_t cookie;                     /* 0: there is none */
+	typeof(((struct diw_impair_line *)0)->s) before;    /* the random state before the decision */
+	int given;                           /* number of its datagrams that have been received */
 } fates[FATES];
 
 static uint8_t impaired[DIW_STAGE];
@@ -27,7 +27,8 @@ static struct fate *fate_of(uint64_t cookie)
 	return &fates[cookie % FATES];
 }
 
-/* Decides over B; over one that was decided over before as then, and *GIVEN of it was received. */
+/* Decides the fate of B. If B was decided before, the result is the same, and *GIVEN is the number of datagrams already
+ * received. */
 static void decide(uint64_t cookie, const struct diw_dgram_burst *b, int *given)
 {
 	struct diw_impair_line *l = &diw_bad_wire.rx;
@@ -50,7 +51,7 @@ static void decide(uint64_t cookie, const struct diw_dgram_burst *b, int *given)
 	*given = f->given;
 }
 
-/* The datagrams of the run from FIRST on that one call can describe: so many, *LEN bytes. */
+/* Gathers the datagrams of the run, from FIRST on, that one call can return. Returns how many; *LEN is their length. */
 static int run_gather(const struct diw_dgram_burst *b, int first, size_t *len)
 {
 	const struct diw_impair_line *l = &diw_bad_wire.rx;
@@ -69,7 +70,7 @@ static int run_gather(const struct diw_dgram_burst *b, int first, size_t *len)
 	return i - first;
 }
 
-/* The kernel's buffer of N bytes becomes what the call receives of it; *LOST: nothing. */
+/* Reduces the kernel's buffer of N bytes to the part that the call receives. *LOST: nothing is left. */
 static ssize_t impair_buffer(int fd, uint64_t cookie, struct msghdr *m, size_t n, bool peek, bool *lost)
 {
 	struct diw_impair_line *l = &diw_bad_wire.rx;
@@ -90,7 +91,7 @@ static ssize_t impair_buffer(int fd, uint64_t cookie, struct msghdr *m, size_t n
 	}
 	if (!peek && given + some >= l->nrun) {
 		f->cookie = 0;
-		if (real.recv(fd, NULL, 0, MSG_DONTWAIT) < 0)        /* an ICMP error came before it */
+		if (real.recv(fd, NULL, 0, MSG_DONTWAIT) < 0)        /* an ICMP error came first */
 			real.recv(fd, NULL, 0, MSG_DONTWAIT);
 	} else if (!peek) {
 		f->given += some;
@@ -111,7 +112,7 @@ ssize_t diw_bad_net_recvmsg(int fd, uint64_t cookie, struct msghdr *m, int flags
 	if (!diw_bad_wire.rx.active || diw_is_confined())
 		return real.recvmsg(fd, m, flags);
 	do {
-		/* The lock is not held by a call that waits. */
+		/* The lock is not held during a call that may wait. */
 		if (real.recv(fd, &byte, 1, (flags & MSG_DONTWAIT) | MSG_PEEK) < 0)
 			return -1;
 		diw_bad_wire_lock();

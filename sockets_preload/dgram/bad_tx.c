@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a bad network does with datagrams on their way out, below the CRC. */
+/* Datagrams on their way out, in the bad network, below the CRC. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define MOST_PIECES 64u
 
-/* The LEN bytes of B at AT, in PIECE: so many pieces. */
+/* Splits the LEN bytes of B at AT into PIECE. Returns the number of pieces. */
 static size_t cut_out(const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len, struct iovec *piece)
 {
 	size_t n = 0;
@@ -42,7 +42,7 @@ static ssize_t send_item(const struct diw_bad_sent *s, const struct diw_dgram_bu
 	return rc;
 }
 
-/* Whether it left is what became of the first of its datagrams that is neither lost nor held back. */
+/* Sends the datagrams that survive. The result is that of the first one that is neither lost nor held back. */
 static ssize_t send_impaired(const struct diw_bad_sent *s, const struct diw_dgram_burst *b)
 {
 	struct diw_impair_line *l = &diw_bad_wire.tx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the bad network share: its two directions, and the lock of all of it. */
+/* Declarations that the files of the bad network share: its two directions, and their lock. */
 #ifndef DIW_SOCKETS_BAD_WIRE_H
 #define DIW_SOCKETS_BAD_WIRE_H
 
@@ -12,42 +12,42 @@
 
 struct diw_bad_wire {
 	pthread_mutex_t lock;
-	struct diw_impair_line tx, rx;       /* active: impaired */
-	struct diw_counters c;               /* of both, since diw_bad_wire_count() */
-	int fd;                              /* of the burst that is decided over */
+	struct diw_impair_line tx, rx;       /* active if the direction is impaired */
+	struct diw_counters c;               /* counts of both directions since diw_bad_wire_count() */
+	int fd;                              /* descriptor of the burst that is being decided */
 };
 extern struct diw_bad_wire diw_bad_wire;
 
-/* With all signals blocked and cancellation disabled meanwhile. */
+/* Takes the lock; blocks all signals and disables cancellation until it is released. */
 void diw_bad_wire_lock(void);
 void diw_bad_wire_unlock(void);
-/* What the kernel took in one call, datagram by datagram, into the capture. */
+/* Captures the datagrams that the kernel took in one call, one by one. */
 void diw_bad_wire_capture(int fd, const struct diw_dgram_burst *b);
-/* Adds what has been counted to the process's counters. */
+/* Adds the counts to the process's counters. */
 void diw_bad_wire_count(void);
 
-/* ---- bad_late.c: datagrams that are sent later. All of it with the lock held. ---- */
+/* ---- bad_late.c: datagrams that are sent later. All calls need the lock ---- */
 
-/* How the program sent a datagram. */
+/* A datagram's socket, destination and control data, as the program sent it. */
 struct diw_bad_sent {
 	int fd, flags;
 	const struct msghdr *msg;
-	uint8_t head;                        /* bytes of a frame's header; 0: it is plain */
+	uint8_t head;                        /* bytes of a frame's header; 0: plain */
 };
 
 /* False: no memory. */
 bool diw_bad_late_init(const struct diw_impair_dir *tx);
 void diw_bad_late_forked(void);
-/* None can be held back: a filter of system calls, or too much control data. */
+/* True: the datagram cannot be held back, because of a filter of system calls, or of too much control data. */
 bool diw_bad_late_cannot(const struct msghdr *msg);
-/* The entries of the line from number HEAD on, counted as the line does, are of S. */
+/* Records S as the origin of the line's entries from number HEAD on. The number counts like the line's. */
 void diw_bad_late_note(const struct diw_bad_sent *s, uint32_t head);
 bool diw_bad_late_is_new(const struct diw_impair_entry *e, uint32_t head);
-/* E, which is due, is sent; false: not now. */
+/* Sends E, which is due. False: not possible at the moment. */
 bool diw_bad_late_send(const struct diw_impair_entry *e);
-/* Something may wait now: the thread that sends it runs. */
+/* Starts the thread that sends waiting datagrams, if there may be any. */
 void diw_bad_late_start(void);
-/* An error of FD that a datagram met which had been held back; 0: none. */
+/* An error that a held datagram of FD met when it was sent; 0: none. */
 int diw_bad_late_error(int fd);
 
 #pragma GCC visibility pop

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The error queue holds datagrams that this socket has sent: whole packets, from the link's header on, with the time
- * when they left (SO_TIMESTAMPING), and as much of a payload as an ICMP message quotes (IP_RECVERR). Frames in it
- * become what the program sent.
+ * The error queue. It holds datagrams that this socket has sent: whole packets from the link's header on, with the time
+ * when they left (SO_TIMESTAMPING), and the part of a payload that an ICMP message quotes (IP_RECVERR). Frames in it
+ * are replaced by the messages that the program sent.
  *
- * The interposer recognises its own frames by a hash in the frame: the MSN and the epoch of a frame that may come back
- * are 48 bits of a hash of the registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So
- * nothing is remembered, and every process that gets the socket knows its frames. A plain datagram has such a header
- * only if a receiver has sent a frame of ours back, and the program sends that to it again, plain. Then these two alone
- * see each other's message without its header.
+ * The interposer recognises its own frames by a hash in the frame. If a frame may come back, its MSN and epoch are 48
+ * bits of a hash of the registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So no state is
+ * needed, and every process with the socket recognises its frames. A plain datagram has such a header only if a
+ * receiver has sent a frame back to us, and the program sends it there again. Then these two see each other's message
+ * without its header.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,16 +16,17 @@
 #include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/stage.h"
 
-/* A packet of 65,535 bytes behind a link's header is more than a stage for one takes. */
+/* a packet of 65,535 bytes behind a link's header does not fit the stage for one datagram */
 #define KIND DIW_STAGE_MANY
 #define ROOM (2 * DIW_STAGE)
-#define MOST_LINK 64u                        /* bytes before the IP header: any link's, or another packet's */
+#define MOST_LINK 64u                        /* largest part before the IP header: a link's header, or another
+					      * packet's */
 #define UDP 8u
 #define MORE_FRAGMENTS 0x2000u
 
-/* ---- Where the frame is ---- */
+/* ---- The frame in a packet ---- */
 
-/* N bytes at P: an IPv4 packet's UDP header, from P. 0: it has none. */
+/* The length from P of an IPv4 packet's UDP header, in the N bytes at P; 0: it has none. */
 static size_t udp_of_v4(const uint8_t *p, size_t n)
 {
 	size_t ihl = (p[0] & 15u) * 4u;
@@ -49,9 +50,9 @@ static size_t udp_of_v6(const uint8_t *p, size_t n)
 }
 
 struct found {
-	size_t ip, udp;                      /* where the headers are; udp 0: there are none */
-	size_t data;                         /* where the frames are */
-	unsigned frames;                     /* several if the kernel was to cut the packet */
+	size_t ip, udp;                      /* positions of the headers; udp 0: there are none */
+	size_t data;                         /* position of the frames */
+	unsigned frames;                     /* more than one if the kernel was to cut the packet */
 };
 
 static bool frame_is_ours(const struct diw_sock *s, const uint8_t *p, size_t n, struct found *f)
@@ -91,7 +92,7 @@ static bool frame_find(const struct diw_sock *s, const uint8_t *p, size_t n, str
 	return false;
 }
 
-/* ---- What the packet would have been without it ---- */
+/* ---- The packet without the frame ---- */
 
 static uint32_t sum_add(uint32_t sum, const uint8_t *p, size_t n)
 {
@@ -116,8 +117,8 @@ static uint32_t pseudo(const uint8_t *ip, size_t len)
 	return IPPROTO_UDP + (uint32_t)len + (is_v4(ip) ? sum_add(0, ip + 12, 8) : sum_add(0, ip + 8, 32));
 }
 
-/* A checksum that the device would have made is still the pseudo-header's sum; one of a datagram that is not all here
- * cannot be known: none then. */
+/* Writes length and checksum of the UDP header. If the device is to compute the checksum, the field holds the sum of
+ * the pseudo-header. If the datagram is incomplete, the checksum is not known, and is written as none. */
 static void put_udp(const uint8_t *ip, uint8_t *udp, size_t len, bool whole)
 {
 	uint16_t old = diw_get16(udp + 6), sum;
@@ -135,7 +136,7 @@ static void put_udp(const uint8_t *ip, uint8_t *udp, size_t len, bool whole)
 	}
 }
 
-/* The packet is GONE bytes shorter. WHOLE: no other fragment has anything of the message. */
+/* Makes the packet GONE bytes shorter. WHOLE: no other fragment holds a part of the message. */
 static void ip_shorten(uint8_t *ip, size_t gone, bool whole)
 {
 	uint16_t flags;
@@ -151,7 +152,7 @@ static void ip_shorten(uint8_t *ip, size_t gone, bool whole)
 	diw_put16(ip + 10, (uint16_t)~fold(sum_add(0, ip, (ip[0] & 15u) * 4u)));
 }
 
-/* Of N bytes at P, from the error queue, what the program is to see: then *LEN bytes. */
+/* Removes the frame from the N bytes at P, which came from the error queue. *LEN: the new length. */
 static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 {
 	struct found f;
@@ -176,7 +177,7 @@ static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 		ip_shorten(p + f.ip, from - to, to == f.data + said);
 		put_udp(p + f.ip, p + f.udp, UDP + said, to == f.data + said);
 	}
-	/* ICMP extensions follow what they quote (RFC 4884). */
+	/* ICMP extensions follow the quotation (RFC 4884) */
 	memmove(p + to, p + from, n - from);
 }
 
@@ -203,7 +204,7 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 	return n;
 }
 
-/* M's data is in STAGE: N bytes. */
+/* Delivers the N bytes in STAGE as M's data. */
 static size_t error_deliver(const struct diw_sock *s, struct msghdr *m, const struct msghdr *got, uint8_t *stage,
 			    size_t n)
 {
@@ -241,7 +242,7 @@ static bool error_wait_is_over(const struct timespec *left, unsigned done)
 	return done && left && !left->tv_sec && !left->tv_nsec;
 }
 
-/* One at a time: what a timeout is from call to call the kernel keeps in it. */
+/* One message at a time: the kernel keeps the remaining timeout in TIMEOUT. */
 int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags,
 			  struct timespec *timeout)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What of frames is not every datagram's. */
+/* The less frequent parts of frames. */
 #include "base/rng.h"
 #include "sockets_preload/dgram/frame.h"
 #include "wire/rdmap.h"
 
-#define REGION 65536u                                /* bytes that an STag names: the largest datagram's */
+#define REGION 65536u                                /* bytes of an STag's region: the largest datagram */
 
 uint8_t diw_frame_common[DIW_FRAME_SEND];
-static _Atomic uint64_t unheard[1u << DIW_SOCKREG_ECHO_BITS];     /* until there is a registry */
+static _Atomic uint64_t unheard[1u << DIW_SOCKREG_ECHO_BITS];     /* used until there is a registry */
 _Atomic uint64_t *diw_frame_echoes = unheard;
 static uint8_t common_write[DIW_FRAME_WRITE];
 
@@ -24,7 +24,7 @@ void diw_frame_init(void)
 	diw_ddp_hdr_encode(common_write, &h);
 }
 
-/* A message is all that its region holds at a time, so it begins where the region does. */
+/* A region holds one message at a time, so TO is the start of the region. */
 DIW_COLD void diw_frame_head_write(uint8_t *p, const struct diw_route *r, uint32_t payload, uint32_t msn)
 {
 	memcpy(p, common_write, sizeof common_write);
@@ -43,7 +43,7 @@ DIW_COLD void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct
 	diw_put16(p + (r->stag ? DIW_T_EPOCH : DIW_U_EPOCH), (uint16_t)(mark >> 32));
 }
 
-/* The header's length if it may be a frame, and its key. */
+/* Returns the header's length if the datagram may be a frame, and its key. */
 static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 {
 	if (n >= DIW_FRAME_SEND + DIW_SEAL_LEN && memcmp(p, diw_frame_common, DIW_DDP_CONTROL) == 0) {
@@ -71,7 +71,7 @@ size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_
 	       diw_get16(p + (tagged ? DIW_T_EPOCH : DIW_U_EPOCH)) == (uint16_t)(mark >> 32) ? head : 0;
 }
 
-/* The rest of the header says one message of one segment: of a Write-Record within its region. */
+/* The rest of the header describes one message of one segment, a Write-Record within its region. */
 static bool is_whole(const uint8_t *p, size_t n, size_t head)
 {
 	size_t payload = n - head - DIW_SEAL_LEN;
@@ -87,7 +87,7 @@ static bool is_to(const struct diw_keys *k, const uint8_t *p, size_t head)
 	return head == DIW_FRAME_SEND || diw_get32(p + DIW_T_STAG) == k->stag;
 }
 
-/* Sockets may share a port, and another may have had it when the datagram left. */
+/* A frame with a sibling's key. Sockets may share a port, and another socket may have had it when the datagram left. */
 static enum diw_frame of_sibling(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head, uint64_t key)
 {
 	bool crc;
@@ -105,13 +105,13 @@ static enum diw_frame of_sibling(const struct diw_keys *k, const uint8_t *p, siz
 	return DIW_FRAME_NONE;
 }
 
-/* From another host: with the key that is configured there, too. */
+/* A frame from another host, with the key that is configured on both. */
 static bool is_of_peer(const struct diw_keys *k, uint64_t key)
 {
 	return diw_conf.have_key && key == diw_reg_peer_key(k->port);
 }
 
-/* To all that listen at its port. */
+/* A frame to all sockets that listen at its port. */
 static bool is_of_group(const struct diw_keys *k, uint64_t key, bool *crc)
 {
 	*crc = key == diw_reg_group_key(k->port, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A message in a datagram of the datagram profile: docs/ud-profile.md section 17. */
+/* Frames: a message in a datagram of the datagram profile, docs/ud-profile.md section 17. */
 #ifndef DIW_SOCKETS_FRAME_H
 #define DIW_SOCKETS_FRAME_H
 
@@ -11,15 +11,15 @@
 
 #define DIW_FRAME_SEND (DIW_DDP_UNTAGGED_LEN + DIW_DDP_IMM_LEN)
 #define DIW_FRAME_WRITE (DIW_DDP_TAGGED_LEN + DIW_DDP_IMM_LEN)
-#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_SEAL_LEN)    /* at most */
+#define DIW_FRAME_EXTRA (DIW_FRAME_WRITE + DIW_SEAL_LEN)    /* the most */
 #define DIW_FRAME_MAX 65507u
 
-/* What all headers of Sends of this process have in common. */
+/* The part of Sends' headers that is the same for all Sends of this process. */
 extern uint8_t diw_frame_common[DIW_FRAME_SEND];
 
 void diw_frame_init(void);
 
-/* ---- Making one ---- */
+/* ---- Making a frame ---- */
 
 static inline size_t diw_frame_head_len(const struct diw_route *r)
 {
@@ -45,7 +45,7 @@ static inline void diw_frame_head(uint8_t *p, const struct diw_route *r, size_t 
 	diw_put32(p + DIW_DDP_UNTAGGED_LEN, (uint32_t)r->key);
 }
 
-/* It may come back to S by the error queue (errqueue.c). */
+/* Marks a frame that may come back to S through the error queue (errqueue.c). */
 void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct diw_sock *s);
 
 static inline void diw_frame_begin(uint8_t *p, const struct diw_route *r, size_t payload, const struct diw_sock *s,
@@ -56,21 +56,22 @@ static inline void diw_frame_begin(uint8_t *p, const struct diw_route *r, size_t
 		diw_frame_mark(p, r, s);
 }
 
-/* Of the frame at P, whose message ends at END: all of its bytes. */
+/* Writes the end of the frame at P, whose message ends at END. Returns the frame's length. */
 static inline size_t diw_frame_end(const uint8_t *p, uint8_t *end, const struct diw_route *r)
 {
 	diw_seal_put(end, r->crc ? diw_crc32(0, p, (size_t)(end - p)) : 0);
 	return (size_t)(end - p) + DIW_SEAL_LEN;
 }
 
-/* Do the N bytes at P begin with such a header? Its length then, and the message's: there may be less of it. */
+/* Whether the N bytes at P begin with such a header. Returns its length, and the message's, of which less may be
+ * there. */
 size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len);
 
-/* ---- Whether it is one ---- */
+/* ---- Recognising a frame ---- */
 
 enum diw_frame { DIW_FRAME_NONE, DIW_FRAME_GOOD, DIW_FRAME_BAD };
 
-/* The header says one message of one segment: of a Send with Invalidate STag and QN 0. */
+/* The header describes one message of one segment, a Send with Invalidate STag 0 and QN 0. */
 static inline bool diw_frame_is_send(const uint8_t *p, size_t n)
 {
 	return n >= DIW_FRAME_SEND + DIW_SEAL_LEN && memcmp(p, diw_frame_common, DIW_DDP_CONTROL) == 0 &&
@@ -83,7 +84,7 @@ static inline uint64_t diw_frame_key(const uint8_t *p)
 	return (uint64_t)diw_get32(p + DIW_U_QKEY) << 32 | diw_get32(p + DIW_DDP_UNTAGGED_LEN);
 }
 
-/* Its sender is told that it has arrived (route.h). */
+/* Echoes, which tell a frame's sender that it has arrived (route.h). */
 extern _Atomic uint64_t *diw_frame_echoes;
 static inline void diw_frame_echo(const uint8_t *p)
 {
@@ -92,11 +93,11 @@ static inline void diw_frame_echo(const uint8_t *p)
 	atomic_store_explicit(&diw_frame_echoes[stamp >> (48 - DIW_SOCKREG_ECHO_BITS)], stamp, memory_order_relaxed);
 }
 
-/* What is not as nearly all are. */
+/* The check for all cases but the usual one. */
 DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head);
 
-/* What a datagram of N bytes at P is to a socket with these keys; counts. *HEAD: of a good frame the header's bytes, of
- * none 0. */
+/* Classifies a datagram of N bytes at P for a socket with these keys, and counts it. *HEAD: the header's length of a
+ * good frame; 0: no frame. */
 static inline enum diw_frame diw_frame_check(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head)
 {
 	if (DIW_LIKELY(diw_frame_is_send(p, n) &&

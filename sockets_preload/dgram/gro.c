@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A buffer that UDP_GRO has put together from datagrams of one flow and one size. Each of them is a frame or none. On
- * one host it is what one call sent, all in frames or all without; a device may put together what a sender has just
- * begun to frame.
+ * A buffer that UDP_GRO has made of datagrams of one flow and one size. Each datagram may be a frame. On one host they
+ * were sent by one call, so all or none are frames. A device may combine datagrams from before and after its sender
+ * began to frame.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,7 +36,7 @@ size_t diw_gro_size(struct msghdr *m)
 
 /* ---- Control data ---- */
 
-/* As put_cmsg() of the kernel: it cuts what there is little room for. */
+/* Writes a control message as the kernel's put_cmsg() does: it is cut if there is not enough room. */
 static void cmsg_put(struct msghdr *to, const struct cmsghdr *c, const void *data)
 {
 	struct cmsghdr head = *c;
@@ -57,7 +57,7 @@ static void cmsg_put(struct msghdr *to, const struct cmsghdr *c, const void *dat
 	to->msg_controllen -= space;
 }
 
-/* M's control data becomes that of ASKED, with EACH for the size of messages; 0: it is one. */
+/* Sets M's control data to that of ASKED, with EACH as the size of messages; 0: there is one message. */
 static void pass_control(struct msghdr *m, const struct msghdr *asked, size_t each)
 {
 	struct msghdr to = { .msg_control = asked->msg_control, .msg_controllen = asked->msg_controllen,
@@ -78,7 +78,7 @@ static void pass_control(struct msghdr *m, const struct msghdr *asked, size_t ea
 
 /* ---- The messages ---- */
 
-/* A message can follow only others of one size that is not less. */
+/* Whether the next message has the size of those before it, or is the last and shorter. */
 static bool joins(const struct diw_gro *g, size_t len)
 {
 	size_t each = g->n ? g->piece[0].iov_len : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is sent to a multicast group or a broadcast address reaches any socket of this network namespace that is bound
- * to its port, and what the interface leads to. It is framed if all of these are known to be capable: of the sockets
- * here the kernel has the list, and the registry has to show each of them; what is elsewhere only the configuration
- * vouches for, and there is nothing elsewhere if it leaves by lo.
+ * A datagram to a multicast group or a broadcast address reaches every socket of this network namespace that is bound
+ * to its port, and hosts that the interface leads to. It is framed if all of these are known to be capable. The kernel
+ * lists the sockets here, and the registry must have each of them. Other hosts are vouched for by the configuration
+ * alone; there are none if the datagram leaves by lo.
  */
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -16,11 +16,11 @@
 #include "sockets_preload/dgram/group.h"
 #include "sockets_preload/reach.h"
 
-#define BELIEVED (10 * DIW_MS)               /* for so long an answer of the kernel's */
-#define MOST 64u                             /* sockets at one port */
+#define BELIEVED (10 * DIW_MS)               /* validity of the kernel's answer */
+#define MOST 64u                             /* the most sockets at one port */
 #define ANSWERS 64u
 
-/* What was found out; is.route.key 0: that it is sent plain. */
+/* The result of a search; is.route.key 0: datagrams are sent plain. */
 struct answer {
 	struct diw_answer is;
 	uint32_t n;
@@ -39,11 +39,12 @@ bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst)
 struct query {
 	const struct diw_sock *s;
 	const struct diw_addr *dst;
-	bool vouched;                        /* it may go to other hosts */
+	bool vouched;                        /* the datagram may go to other hosts */
 	struct answer *a;
 };
 
-/* A connected socket, or one that has not joined, may hear nothing; that it is not known is enough. */
+/* A connected socket, or one that has not joined, may not receive it. Such a socket may nevertheless prevent frames, if
+ * it is not known. */
 static bool socket_may_hear(const struct inet_diag_msg *m, const struct diw_addr *dst)
 {
 	const __be32 *at = m->id.idiag_src;
@@ -53,7 +54,7 @@ static bool socket_may_hear(const struct inet_diag_msg *m, const struct diw_addr
 	return !(at[0] | at[1] | at[2] | at[3]) || memcmp(at, dst->ip, 16) == 0;
 }
 
-/* False: the socket of M hears it and is not known to be capable. */
+/* False: the socket of M receives the datagram and is not known to be capable. */
 static bool add_member(struct query *q, const struct inet_diag_msg *m)
 {
 	uint64_t cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
@@ -64,7 +65,7 @@ static bool add_member(struct query *q, const struct inet_diag_msg *m)
 		return true;
 	if (a->n == MOST || !diw_reg_find_cookie(NULL, q->dst->port, q->s->netns, cookie, false, &r))
 		return false;
-	/* Frames that leave the host carry the configured key. Another seq means another entry. */
+	/* Frames that leave the host carry the configured key. Another seq means that the entry is another one. */
 	if (q->vouched && ((r.shown.entry->flags & DIW_SOCK_TAG) != diw_reg_peer_tag() || !diw_ref_holds(&r.shown)))
 		return false;
 	a->is.route.crc |= r.crc;
@@ -72,7 +73,7 @@ static bool add_member(struct query *q, const struct inet_diag_msg *m)
 	return true;
 }
 
-/* 1: that was the last of them, 0: there are more, -1: not all are capable, or known. */
+/* 1: the list is complete. 0: there are more. -1: a socket is not capable, or not known. */
 static int read_some(struct query *q, int fd)
 {
 	_Alignas(8) uint8_t buf[8192];
@@ -109,7 +110,7 @@ static bool ask_family(struct query *q, int fd, uint8_t family)
 	return rc > 0;
 }
 
-/* A socket of IPv6 may hear what is sent to a group of IPv4. */
+/* An IPv6 socket may receive datagrams to an IPv4 group. */
 static bool are_known(struct query *q)
 {
 	int fd = diw_netlink_open(NETLINK_SOCK_DIAG, q->s->netns);
@@ -120,8 +121,8 @@ static bool are_known(struct query *q)
 	return all;
 }
 
-/* A rule of the firewall may send it to one socket elsewhere: where the kernel tracks connections nothing stays here
- * for certain. */
+/* A firewall rule may redirect the datagram to one socket elsewhere. So if the kernel tracks connections, it is not
+ * certain that a datagram stays on the host. */
 static void group_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
 	struct query q = { .s = s, .dst = dst, .a = a, .vouched = diw_conf.have_key && diw_conf_is_peer(dst) };
@@ -139,9 +140,10 @@ static void group_find_out(const struct diw_sock *s, int fd, const struct diw_ad
 					      diw_reg_group_key(dst->port, a->is.route.crc);
 }
 
-/* ---- The answers ---- */
+/* ---- Stored answers ---- */
 
-/* One that is killed, or executes another program, is none any more at that moment. */
+/* Whether all entries are still valid: an entry ends at the moment when its process is killed or executes another
+ * program. */
 static bool all_hold(const struct answer *a)
 {
 	for (uint32_t i = 0; i < a->n; i++)
@@ -150,7 +152,7 @@ static bool all_hold(const struct answer *a)
 	return true;
 }
 
-/* Without a signal handler between, and not cancelled. */
+/* Asks with signals blocked and cancellation disabled. */
 static bool group_ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
 {
 	sigset_t all, mask;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Datagrams that reach more than one socket: to multicast groups and to broadcast addresses. */
+/* Datagrams to multicast groups and broadcast addresses, which may reach several sockets. */
 #ifndef DIW_SOCKETS_GROUP_H
 #define DIW_SOCKETS_GROUP_H
 
@@ -9,18 +9,18 @@
 
 /* ---- group.c ---- */
 
-/* What S sends to DST reaches more than one socket. */
+/* Whether a datagram of S to DST may reach more than one socket. */
 bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst);
-/* Is every socket known to be capable that a datagram of S to DST, which is such an address, will reach? If not,
- * ROUTE->away says whether one of them may be on another host. */
+/* Whether every socket that a datagram of S to the group or broadcast address DST will reach is known to be capable. If
+ * not, ROUTE->away says whether one of them may be on another host. */
 bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 void diw_group_forked(void);
 
 /* ---- home.c ---- */
 
-/* A netlink socket of the network namespace NETNS; -1. */
+/* Opens a netlink socket of the network namespace NETNS; -1: not possible. */
 int diw_netlink_open(int protocol, uint64_t netns);
-/* The kernel sends a datagram of S to DST by lo, unless its control data or its flags say otherwise. */
+/* Whether the kernel sends a datagram of S to DST by lo. Control data or flags may still change that. */
 bool diw_home_has(const struct diw_sock *s, int fd, const struct diw_addr *dst);
 /* The program has set an option of FD. */
 void diw_home_option(int fd, int level, int name, const void *value, socklen_t len);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A buffer that UDP_SEGMENT cuts: each message gets its frame, and the kernel is told a size that is larger by it. */
+/* A buffer that UDP_SEGMENT cuts. Each message gets its frame, and the kernel is told a size that is larger by the
+ * frame. */
 #include <errno.h>
 #include <string.h>
 
 #include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/dgram/segments.h"
 
-/* Every kernel takes so many segments. Of more it has to be asked at once whether it does. */
+/* Every kernel accepts this many segments. For more, the kernel is asked at once whether it does. */
 #define MOST_IN_TWO 64u
 #define OWN_CONTROL CMSG_SPACE(sizeof(uint16_t))
 
 struct sending {
 	const struct diw_burst *b;
-	struct msghdr msg;                   /* but for the data */
+	struct msghdr msg;                   /* everything except the data */
 	const struct iovec *from;
-	size_t off, left;                    /* off: in *from */
-	size_t extra;                        /* of each frame */
-	uint16_t size;                       /* of each message with its frame, but the last */
+	size_t off, left;                    /* off: offset in *from */
+	size_t extra;                        /* bytes that a frame adds */
+	uint16_t size;                       /* of each message with its frame, except the last */
 };
 
-/* The control data of a message whose segments are SIZE bytes with their frames, at P. */
+/* Writes the control data of a message to P, with SIZE as the size of segments with their frames. */
 static void put_size(struct msghdr *to, const struct msghdr *msg, uint8_t *p, uint16_t size)
 {
 	struct cmsghdr own = { .cmsg_len = CMSG_LEN(sizeof size), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT };
@@ -53,7 +54,7 @@ static void sending_copy(struct sending *sd, uint8_t *to, size_t len)
 	}
 }
 
-/* As many frames as one datagram's length allows, in MEM: *N of them, so many bytes. */
+/* Writes as many frames to MEM as a datagram's length allows. *N: their number. Returns their bytes. */
 static size_t put_frames(struct sending *sd, uint8_t *mem, unsigned *n)
 {
 	const struct diw_burst *b = sd->b;
@@ -97,7 +98,7 @@ static ssize_t sending_send(struct sending *sd, uint8_t *mem, bool first)
 	return rc;
 }
 
-/* What a second super-buffer has is lost if the kernel does not take it: the first one is on its way. */
+/* If the kernel refuses the second super-buffer, its messages are lost: the first has already left. */
 DIW_FLAT ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t len)
 {
 	size_t n = len ? (len + b->size - 1) / b->size : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whether a datagram to a group stays on this host, which it does if the kernel sends it by lo. A TTL of 0 does not
- * keep it here: where no socket has joined the group on the interface Linux sends that, too.
+ * Whether a datagram to a group stays on this host: it does if the kernel sends it by lo. A TTL of 0 does not keep it
+ * on the host, since Linux sends it if no socket has joined the group on the interface.
  */
 #include <linux/ipv6.h>
 #include <linux/netlink.h>
@@ -16,12 +16,13 @@
 #ifndef IP_UNICAST_IF
 #define IP_UNICAST_IF 50
 #endif
-#define TOS 0x1cu                            /* by which all kernels route; newer ones by all but the lowest two bits */
-#define LOOPBACK 1u                          /* the index of lo, in each network namespace */
+#define TOS 0x1cu                            /* the bits by which all kernels route; newer kernels use all but the
+					      * lowest two bits */
+#define LOOPBACK 1u                          /* index of lo in every network namespace */
 
-/* ---- What the program has asked for ---- */
+/* ---- The program's settings ---- */
 
-/* IP_MULTICAST_IF tells the address that it was set to, and not the index. */
+/* IP_MULTICAST_IF returns the address that was set, and not the index. So the index is recorded when it is set. */
 static unsigned way_of(const void *value, socklen_t len)
 {
 	struct ip_mreqn m;
@@ -46,7 +47,7 @@ void diw_home_option(int fd, int level, int name, const void *value, socklen_t l
 		s->way = DIW_WAY_UNKNOWN;
 }
 
-/* The interface that is asked for, 0 for that of the route. False: it is not lo, or may be another one. */
+/* The interface that the program has asked for; 0: that of the route. False: it is not lo, or may be another one. */
 static bool asked_for_v4(const struct diw_sock *s, int fd, const struct diw_addr *dst, uint32_t *index)
 {
 	uint32_t from = (uint32_t)diw_sock_option(fd, IPPROTO_IP, IP_MULTICAST_IF);
@@ -70,7 +71,7 @@ static bool asked_for(const struct diw_sock *s, int fd, const struct diw_addr *d
 	return true;
 }
 
-/* ---- What the kernel says ---- */
+/* ---- The kernel's answers ---- */
 
 int diw_netlink_open(int protocol, uint64_t netns)
 {
@@ -128,7 +129,7 @@ static void route_put_question(struct question *q, const struct diw_sock *s, int
 	route_put(q, RTA_DPORT, &to, sizeof to);
 }
 
-/* The interface of the route; 0: there is none. */
+/* The interface of the route; 0: there is no route. */
 static uint32_t route_ask(const struct question *q, uint64_t netns)
 {
 	_Alignas(4) uint8_t a[1024];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* recvmmsg(): one system call for as many datagrams as the stage has slots. What happens between them (timeouts,
- * MSG_WAITFORONE, an error behind the first) stays the kernel's. */
+/* recvmmsg(): one system call receives as many datagrams as the stage has slots. The kernel's behaviour between
+ * datagrams is kept: timeouts, MSG_WAITFORONE, an error behind the first one. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -14,15 +14,15 @@
 
 struct many {
 	int fd, flags;
-	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct diw_keys keys;                /* of the socket at the start of the call: it may be closed meanwhile */
 	uint64_t cookie;
 	bool gro;
 	struct diw_hold stage;
-	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* as the program's, but for where data goes */
+	struct mmsghdr vec[DIW_STAGE_SLOTS]; /* the program's, except where data goes */
 	struct iovec iov[DIW_STAGE_SLOTS];
 };
 
-/* So many messages can be asked for at once; 0: the kernel has to say what is wrong with the first. */
+/* Returns how many messages can be requested at once; 0: the kernel must report the error of the first. */
 static unsigned many_ask(struct many *m, const struct mmsghdr *vec, unsigned n)
 {
 	unsigned i;
@@ -42,7 +42,7 @@ static unsigned many_ask(struct many *m, const struct mmsghdr *vec, unsigned n)
 	return i;
 }
 
-/* Messages before it were dropped, so what came for FROM belongs to TO, which may have less room. */
+/* Messages before this one were dropped, so FROM's name and control data go to TO, which may have less room. */
 static void move_name(struct msghdr *to, const struct msghdr *from, struct msghdr *got)
 {
 	if (to->msg_name && from->msg_name)
@@ -72,7 +72,7 @@ static void many_give(const struct many *m, struct mmsghdr *to, const struct msg
 	to->msg_len = (unsigned)(m->flags & MSG_TRUNC ? len : some);
 }
 
-/* Datagram I is *ONE; false: damaged. */
+/* Finds the message of datagram I: *ONE. False: damaged. */
 static bool many_undo(struct many *m, unsigned i, struct iovec *one)
 {
 	const uint8_t *p = m->iov[i].iov_base;
@@ -89,7 +89,7 @@ static bool many_undo(struct many *m, unsigned i, struct iovec *one)
 	return true;
 }
 
-/* Of N datagrams those that are no damaged frames, to the first of VEC: so many. */
+/* Moves the datagrams of N that are not damaged frames to the front of VEC. Returns how many. */
 static unsigned many_deliver(struct many *m, struct mmsghdr *vec, unsigned n)
 {
 	unsigned kept = 0;
@@ -137,13 +137,13 @@ static int receive(struct many *m, struct mmsghdr *vec, unsigned n, struct times
 			break;
 		if (got && m->flags & MSG_WAITFORONE)
 			m->flags |= MSG_DONTWAIT;
-		if (!kept && m->flags & MSG_PEEK)    /* the damaged one is still there */
+		if (!kept && m->flags & MSG_PEEK)    /* the damaged datagram is still in the queue */
 			real.recv(m->fd, m->stage.mem, 1, MSG_DONTWAIT);
 	}
 	return (int)got;
 }
 
-/* Each of them is captured with its sender's address, which the program may not have asked for. */
+/* Receives one by one: the capture needs each sender's address, which the program may not have asked for. */
 static DIW_COLD int one_by_one(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags,
 			       struct timespec *timeout)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the interposer remembers of destinations: the kernel's answers, and echoes of frames that arrived. */
+/* The interposer's memory of destinations: the kernel's answers, and echoes of frames that arrived. */
 #include "sockets_preload/dgram/group.h"
 #include "sockets_preload/dgram/route.h"
 #include "sockets_preload/reach.h"
 
 struct diw_hop diw_hops[DIW_HOP_SETS][DIW_HOP_WAYS];
 
-/* ---- What has arrived ---- */
+/* ---- Echoes ---- */
 
 static _Atomic uint64_t *echo_of(uint32_t mark)
 {
 	return &diw_reg()->echo[mark >> (28 - DIW_SOCKREG_ECHO_BITS)];
 }
 
-/* Not the first: that is where frames without a mark leave theirs. */
+/* Never 0: echoes of frames without a mark are there. */
 static uint32_t mark_of(const struct diw_sock *s, const struct diw_addr *dst, const struct diw_route *route)
 {
 	uint32_t mark = (uint32_t)(diw_reg_mark(s, route->key ^ diw_addr_hash(dst, 0)) >> 36);
@@ -21,7 +21,7 @@ static uint32_t mark_of(const struct diw_sock *s, const struct diw_addr *dst, co
 	return mark >> (28 - DIW_SOCKREG_ECHO_BITS) ? mark : mark | 1u << (28 - DIW_SOCKREG_ECHO_BITS);
 }
 
-/* The times of echoes begin anew after 2^37 ticks. */
+/* The times of echoes begin again after 2^37 ticks. */
 DIW_COLD bool diw_hop_is_confirmed(struct diw_hop *h, uint64_t ticks)
 {
 	uint64_t since = atomic_load_explicit(&h->since, memory_order_relaxed), echo, age;
@@ -36,9 +36,9 @@ DIW_COLD bool diw_hop_is_confirmed(struct diw_hop *h, uint64_t ticks)
 	return true;
 }
 
-/* ---- What is remembered ---- */
+/* ---- Stored answers ---- */
 
-/* The one that was asked about S and TO before, or the oldest. */
+/* The place of the answer for S and TO, or the oldest place. */
 static struct diw_hop *hop_place(const struct diw_sock *s, const struct sockaddr *to)
 {
 	struct diw_hop *set = diw_hop_set(s, to), *oldest = set;
@@ -75,7 +75,7 @@ static void hop_remember(const struct diw_sock *s, const struct sockaddr *to, co
 
 /* ---- Asking ---- */
 
-/* Another host's registry cannot be seen: the configuration alone vouches for it. */
+/* The registry of another host is not visible: the configuration alone vouches for the host. */
 static bool of_peer(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route)
 {
 	if (!diw_conf.have_key || !diw_conf_is_peer(dst) || diw_is_local(dst, s->netns))

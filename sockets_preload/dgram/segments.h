@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Several messages in one buffer: what the kernel is to cut (UDP_SEGMENT), and what it has put together (UDP_GRO). */
+/* Several messages in one buffer: buffers that the kernel cuts (UDP_SEGMENT), and buffers that it has put together
+ * (UDP_GRO). */
 #ifndef DIW_SOCKETS_SEGMENTS_H
 #define DIW_SOCKETS_SEGMENTS_H
 
@@ -24,31 +25,33 @@ struct diw_burst {
 	int fd, flags;
 	const struct diw_sock *s;
 	const struct diw_route *route;
-	bool marked;                         /* it may come back by the error queue */
-	uint16_t size;                       /* of each message but the last */
+	bool marked;                         /* the message may come back through the error queue */
+	uint16_t size;                       /* size of each message except the last */
 };
 
-/* The LEN bytes of MSG leave, each message in a frame. As sendmsg(); EMSGSIZE also if the frames do not fit. */
+/* Sends the LEN bytes of MSG, each message in a frame. Returns as sendmsg() does; EMSGSIZE also if the frames do not
+ * fit. */
 ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t len);
 
 /* ---- gro.c ---- */
 
-/* Messages of one size, but for the last, which may be shorter: no others can be told by one call. */
+/* Messages of one size; the last may be shorter. One call cannot return others. */
 struct diw_gro {
 	const struct iovec *piece;
 	unsigned n;
-	size_t len;                          /* of all */
+	size_t len;                          /* of all messages */
 };
 
-/* The size of each datagram of what came in M, but the last; 0: it is one. */
+/* Size of each datagram in M except the last; 0: there is one datagram. */
 size_t diw_gro_size(struct msghdr *m);
-/* The kernel is to write control data behind the slot MEM of a stage. */
+/* Lets the kernel write control data behind the slot MEM of a stage. */
 void diw_gro_ask(struct msghdr *m, uint8_t *mem);
-/* The N bytes in MEM came, and what is in *M; they are captured if CAME is not NULL. False: all of it is damaged.
- * Otherwise the messages are *G, and the control data is that of ASKED, as the kernel would have made it for them. */
+/* N bytes have come to MEM, with *M. They are captured if CAME is not NULL. False: all of them are damaged. Otherwise
+ * *G is set to the messages, and M's control data to that of ASKED, as the kernel would have made it for these
+ * messages. */
 bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct msghdr *asked, struct msghdr *m,
 		  bool peek, const struct diw_came *came, struct diw_gro *g);
-/* The messages as far as there is room: so many bytes. */
+/* Copies the messages as far as there is room. Returns the number of bytes. */
 size_t diw_gro_fill(const struct iovec *iov, size_t n, const struct diw_gro *g);
 
 #pragma GCC visibility pop

@@ -16,7 +16,7 @@
 
 typedef bool set_fn(const char *name, const char *value);
 
-/* 0 is an error to inih, which reports its line. */
+/* Returns 0 for an error, of which inih reports the line. */
 static int from_file(void *user, const char *section, const char *name, const char *value)
 {
 	set_fn *const *set = user;
@@ -40,7 +40,7 @@ void diw_conffile_read(set_fn *set)
 		return;
 	f = fopen(path, "re");
 	line = f ? ini_parse_file(f, from_file, &set) : 0;
-	if (!f || ferror(f))                 /* or a directory, which opens */
+	if (!f || ferror(f))                 /* a directory can be opened, but not read */
 		diw_log(named ? DIW_LOG_TELL : DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
 	else if (line)
 		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed", path, line);

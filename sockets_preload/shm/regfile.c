@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files of shared memory below the user's directory: opens, checks and maps them. */
+/* Files of shared memory in the user's directory: opened, checked, mapped. */
 #include "sockets_preload/shm/regfile.h"
 
 #include <dirent.h>
@@ -20,11 +20,11 @@
 
 #include "base/clock.h"
 
-#define LEFT 0100u                       /* mode of a kept file that no process has mapped */
-#define LEFT_S 2                         /* seconds until it is removed */
-#define INIT_TRIES 1000                  /* of a millisecond, while another process makes the file */
+#define LEFT 0100u                       /* mode of a kept file that was found unmapped */
+#define LEFT_S 2                         /* seconds after which such a file is removed */
+#define INIT_TRIES 1000                  /* of 1 ms each, while another process makes the file */
 
-static char *place;                      /* that the configuration file names */
+static char *place;                      /* the directory that the configuration file names */
 
 void diw_regfile_place(const char *dir)
 {
@@ -91,7 +91,7 @@ static bool file_lock(int fd, int how)
 	return false;
 }
 
-/* HOW to lock it; 0: not at all. */
+/* HOW: the kind of lock; 0: none. */
 static bool is_file(int fd, int how, const char **why)
 {
 	struct stat st;
@@ -144,7 +144,7 @@ void *diw_map_unlocked(size_t size, int flags, int fd)
 	return NULL;
 }
 
-/* madvise() knows MADV_POPULATE_WRITE from Linux 5.14 on. Before, all pages have memory from the beginning. */
+/* MADV_POPULATE_WRITE exists since Linux 5.14. Before, all pages get memory at the beginning. */
 bool diw_can_back_pages(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -172,8 +172,8 @@ void diw_segments_fix(void)
 	are_fixed = true;
 }
 
-/* SIZE bytes of the file, behind what is mapped up to AT: mremap() with a length of 0 maps pages of a shared mapping
- * once more, as they are mapped, and what is behind them in the file. */
+/* Maps SIZE bytes of the file behind the mapping that ends at AT. mremap() with an old length of 0 maps the pages of a
+ * shared mapping a second time, together with the part of the file behind them. */
 static char *map_behind(char *at, size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -222,9 +222,9 @@ bool diw_segments_have(struct diw_segments *s, const void *p, size_t *at)
 	return false;
 }
 
-/* ---- Made, mapped ---- */
+/* ---- Making and mapping ---- */
 
-/* Beyond that the kernel sends SIGXFSZ. */
+/* A file larger than the limit would raise SIGXFSZ. */
 static bool may_grow(size_t size)
 {
 	struct rlimit l;
@@ -232,7 +232,7 @@ static bool may_grow(size_t size)
 	return getrlimit(RLIMIT_FSIZE, &l) == 0 && (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= size);
 }
 
-/* A file that stays shorter holds less. */
+/* A file that cannot be extended holds fewer entries. */
 static void extend(const struct diw_regfile *what, int fd)
 {
 	off_t most = (off_t)what->most;
@@ -266,7 +266,7 @@ static void *regfile_init(const struct diw_regfile *what, int fd, const char **w
 	return NULL;
 }
 
-/* No process has it mapped, or ever will: its maker was killed, or its users are all gone. */
+/* The file is of no use: its maker was killed before it was complete, or all of its users are gone. */
 static bool is_of_no_use(const struct diw_regfile *what, const void *reg)
 {
 	if (atomic_load_explicit((const _Atomic uint64_t *)reg, memory_order_acquire) == 0)
@@ -274,7 +274,7 @@ static bool is_of_no_use(const struct diw_regfile *what, const void *reg)
 	return what->is_complete(reg) && what->is_over && what->is_over(reg);
 }
 
-/* Under the file's lock if CREATE. */
+/* With CREATE, call under the file's lock. */
 static void *regfile_take(const struct diw_regfile *what, int fd, bool create, const char **why)
 {
 	struct stat st = { 0 };
@@ -309,7 +309,7 @@ static void *open_shared(const struct diw_regfile *what, bool create, char *path
 	reg = regfile_take(what, fd, create, why);
 	if (reg && create)
 		extend(what, fd);
-	flock(fd, LOCK_UN);                  /* the mapping would keep it */
+	flock(fd, LOCK_UN);                  /* otherwise the mapping would keep the lock */
 	close(fd);
 	return reg;
 }
@@ -323,7 +323,7 @@ static bool is_removed(int fd)
 	return fstat(fd, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Under a lock of its kind. *AGAIN: the file was removed meanwhile. */
+/* Takes a lock of the kind HOW. *AGAIN: the file was removed meanwhile. */
 static void *try_kept(const struct diw_regfile *what, int how, char *path, size_t size, const char **why, bool *again)
 {
 	int fd = regfile_open_file(what->name, true, how, path, size, why);
@@ -340,7 +340,7 @@ static void *try_kept(const struct diw_regfile *what, int how, char *path, size_
 		reg = NULL;
 	}
 	if (reg) {
-		fchmod(fd, 0600);            /* it is no longer LEFT */
+		fchmod(fd, 0600);            /* the mode is no longer LEFT */
 		extend(what, fd);
 	}
 	close(fd);                           /* the mapping keeps the lock */
@@ -361,8 +361,8 @@ static void *open_kept(const struct diw_regfile *what, char *path, size_t size, 
 	return reg;
 }
 
-/* A file that no process maps is removed when it is found so the second time, some time later: a process that executes
- * another program maps it again in a moment. The file's mode says that it was found so before. */
+/* Removes a file that no process maps, when it is found so for the second time after a while: a process that executes
+ * another program maps it again soon. The file's mode records the first time. */
 static void remove_left(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The registry of interposed sockets: made, mapped, read; its entries get memory a page at a time. */
+/* The registry of interposed sockets: made, mapped, read. Its entries get memory page by page. */
 #include "sockets_preload/shm/sockreg.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "sockets_preload/shm/regfile.h"
 
-/* Of the registry that was opened last. */
+/* Of the registry opened last. */
 static struct diw_segments segments;
 
 struct diw_sock_entry *diw_sockreg_beyond(struct diw_sockreg *reg, unsigned k, uint32_t at)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The window of a user. A segment cannot shrink under its readers, as a file could, and the kernel knows its
- * creator. */
+/* The window of a user, a System V segment. Unlike a file, it cannot be made shorter while others read it, and the
+ * kernel knows its creator. */
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "sockets_preload/shm/sockreg.h"
 
-#define KEYS 8u                          /* that may be a user's: another user may occupy some of them */
-#define INIT_TRIES 100                   /* of a millisecond, while another process makes it */
+#define KEYS 8u                          /* keys that may be a user's, since another user may occupy some of them */
+#define INIT_TRIES 100                   /* of 1 ms each, while another process makes it */
 
 static key_t key_of(uint32_t uid, uint32_t i)
 {
@@ -33,7 +33,7 @@ static struct diw_sockreg *attach(int id, void *at, int flags)
 
 	if (p == (void *)-1)
 		return NULL;
-	munlock(p, sizeof(struct diw_sockreg));      /* after mlockall(MCL_FUTURE) it is locked */
+	munlock(p, sizeof(struct diw_sockreg));      /* it is locked after mlockall(MCL_FUTURE) */
 	return p;
 }
 
@@ -47,7 +47,7 @@ static bool is_ready(const struct diw_sockreg *reg)
 	return false;
 }
 
-/* Its maker was killed before it was complete; the next process makes another. */
+/* Abandons a segment whose maker was killed before it was complete. The next process makes another. */
 static struct diw_sockreg *window_abandon(struct diw_sockreg *reg, int id)
 {
 	shmdt(reg);

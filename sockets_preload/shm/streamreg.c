@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The file of stream slots: maps its segments, and finds a socket's slot by its cookie. */
+/* The file of stream slots: maps its segments, and finds the slot of a socket by its cookie. */
 #include "sockets_preload/shm/streamreg.h"
 
 #include <fcntl.h>
@@ -10,10 +10,10 @@
 
 #include "sockets_preload/shm/regfile.h"
 
-/* Slots that have memory from the start where it cannot be given later. */
+/* Slots that have memory from the start, if memory cannot be allocated on demand. */
 #define FROM_THE_START DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, 5)
 
-/* Cookies begin anew with each boot, and a registry may lie on a disk. */
+/* The id of this boot: cookies start again with each boot, and a registry may be on a disk. */
 static uint64_t boot(void)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -49,7 +49,8 @@ struct diw_sock_stream *diw_streamreg_slot(uint32_t n)
 	return first ? first + at : NULL;
 }
 
-/* What an initiator did not find room for in a segment is in the next one, while an acceptor still had some. */
+/* The search continues in the next segment: an initiator's slot may be there although acceptors had room in this
+ * one. */
 struct diw_sock_stream *diw_streamreg_find(const struct diw_streamreg *reg, uint64_t cookie)
 {
 	for (unsigned k = 0; k < DIW_STREAMREG_SEGMENTS; k++)
@@ -124,7 +125,7 @@ static bool streamreg_is_over(const void *p)
 	return reg->boot != boot();
 }
 
-/* Threads are named by numbers that mean something only in their PID namespace: it has a file of its own. */
+/* Thread ids are valid in their PID namespace only, so each namespace has its own file. */
 struct diw_streamreg *diw_streamreg_open(bool create, char *path, size_t size, const char **why)
 {
 	char name[48];

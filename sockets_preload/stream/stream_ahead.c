@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * FIONREAD of a connection with frames. The kernel counts all bytes of its queue; of these the heads, pads and CRCs are
- * to be left out, and where they are is known of the FPDU that is being delivered only. To look further costs a copy of
- * the bytes that are looked through. So what was found is remembered, and a program that reads between two questions is
- * told no more than is known, if that is much. One that asks again without having read is told everything.
+ * FIONREAD of a connection with frames. The kernel counts all bytes of its queue. Heads, pads and CRCs must be
+ * subtracted, but only the position in the FPDU that is being delivered is known. To find the others, the bytes must be
+ * copied. So results are remembered. A program that reads between two calls is told only what is known, if that is
+ * much. A program that asks again without having read is told everything.
  */
 #include <sys/mman.h>
 
@@ -11,10 +11,10 @@
 #include "sockets_preload/stream/stream.h"
 
 #define MUCH 16384u                      /* payload */
-#define BETWEEN (DIW_MPA_CRC + DIW_STREAM_HEAD)   /* two FPDUs' payloads, at least */
+#define BETWEEN (DIW_MPA_CRC + DIW_STREAM_HEAD)   /* least distance of two FPDUs' payloads */
 
-/* Behind the payload of an FPDU, of which AT has the head: the next head, and the bytes before it that had been urgent.
- * So many of the N bytes at P; 0: it is not there. */
+/* Finds the next head behind the payload of an FPDU, whose head AT has; urgent bytes that became ordinary ones may
+ * precede it. Returns its position in the N bytes at P; 0: it is not there. */
 static size_t next_head(struct diw_stream_rx *at, const uint8_t *p, size_t n)
 {
 	size_t done = 0, got;
@@ -29,7 +29,7 @@ static size_t next_head(struct diw_stream_rx *at, const uint8_t *p, size_t n)
 	return done;
 }
 
-/* The N bytes of the queue at P are looked through. In FPDUs with the CRC only what was checked is payload. */
+/* Searches the N bytes of the queue at P. With the CRC on, only checked FPDUs count as payload. */
 static void look_through(struct diw_stream_rx *rx, uint32_t here, const uint8_t *p, size_t n)
 {
 	struct diw_stream_ahead *a = &rx->ahead;
@@ -77,7 +77,7 @@ static bool look_at_all(int fd, struct diw_stream_rx *rx, uint32_t here, size_t 
 	return rc >= (ssize_t)n;
 }
 
-/* All of the N bytes in the queue were looked through. */
+/* All of the N bytes in the queue were searched. */
 static bool find_more(int fd, struct diw_stream_rx *rx, uint32_t here, size_t n)
 {
 	size_t next = here + rx->tail + DIW_STREAM_HEAD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that move data, on TCP connections; whatever is plain goes to the kernel as it came. */
+/* The calls that move data, on TCP connections; on a plain connection the kernel gets the call unchanged. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "sockets_preload/stream/stream.h"
 
-/* ---- Under the names of send.c, recv.c and calls.c ---- */
+/* ---- Calls named as in send.c, recv.c and calls.c ---- */
 
 static ssize_t counted(enum diw_sock_counter which, ssize_t rc)
 {
@@ -98,7 +98,7 @@ ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags)
 	return rc;
 }
 
-/* How many were sent, or the error of the first. */
+/* Returns how many were sent, or the error of the first. */
 int diw_stream_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
 	unsigned i;
@@ -113,7 +113,7 @@ int diw_stream_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 	return (int)i;
 }
 
-/* As the kernel, looks at the clock behind each message only. */
+/* Checks the timeout after each message only, as the kernel does. */
 int diw_stream_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
 {
 	uint64_t begun = diw_clock_ns(), limit = UINT64_MAX;

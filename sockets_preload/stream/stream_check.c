@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The check of an FPDU's CRC (RFC 5044 section 4.4) before its payload is delivered. The FPDU is looked at where it is,
- * in the kernel's queue; the first bytes of one that is not whole are moved to the shared file. */
+/* The check of an FPDU's CRC (RFC 5044 section 4.4) before its payload is delivered. The FPDU is read in place, in the
+ * kernel's queue. The first bytes of an incomplete one are moved to the shared file. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static bool has_ended(int fd)
 	return real.poll(&p, 1, 0) > 0;
 }
 
-/* N bytes are there and not the rest: they are kept beside, since the packet that they came in, of which others may
- * have been taken, takes the room in the queue that the rest needs. */
+/* Keeps the N bytes of an incomplete FPDU. Otherwise their packet, of which other bytes may have been taken, would
+ * occupy the room in the queue that the rest needs. */
 static bool part_keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t n)
 {
 	struct diw_stream_rx *rx = &st->rx;
@@ -48,7 +48,7 @@ static bool part_keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t
 	return true;
 }
 
-/* The FPDU is whole, and ALL bytes, of which those that are held came first. */
+/* Whether the complete FPDU is good; it has ALL bytes, beginning with those that were kept. */
 static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
 {
 	if (rx->held && stage != diw_stream_part(rx->part))
@@ -61,7 +61,7 @@ static bool is_good(struct diw_stream_rx *rx, uint8_t *stage, size_t all)
 	return rx->verified;
 }
 
-/* The last bytes may come, with the end, between looking at them and asking for it. */
+/* Peeks at the FPDU. Its last bytes may come, together with the end, between the peek and the check for the end. */
 static ssize_t check_peek(int fd, uint8_t *to, size_t n, bool *ended)
 {
 	ssize_t rc = real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT);
@@ -70,7 +70,7 @@ static ssize_t check_peek(int fd, uint8_t *to, size_t n, bool *ended)
 	return *ended ? real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
 }
 
-/* While the FPDU is not whole the socket is not readable. */
+/* While the FPDU is not complete, the socket is not readable. */
 static ssize_t verify_at(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t *need)
 {
 	struct diw_stream_rx *rx = &st->rx;

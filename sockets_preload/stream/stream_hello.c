@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a direction begins with, if it has frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
+/* The beginning of a direction with frames: an MPA Request or Reply (RFC 5044 section 7.1.1). */
 #include "sockets_preload/stream/stream.h"
 
 void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM_HELLO], bool crc)
@@ -10,8 +10,8 @@ void diw_stream_hello(const struct diw_sock_stream *st, uint8_t hello[DIW_STREAM
 	diw_stream_hello_encode(hello, &h);
 }
 
-/* An acceptor may share its port with other listeners, of which the initiator found one, and the kernel another;
- * and the key may be the one that is configured on the peer's host, too. */
+/* Whether the key of a Request is valid here. Listeners may share a port: the initiator may have found one, and the
+ * kernel another. The key may also be the one that is configured on the peer's host. */
 static bool key_is_ours(const struct diw_sock_stream *st, uint64_t key)
 {
 	uint16_t port = st->local.port;
@@ -51,7 +51,7 @@ static bool is_framed_to_listener(int fd, struct diw_sock_stream *st)
 	return true;
 }
 
-/* A peer that cannot be seen from here has shown by its Request what it is. */
+/* A peer that is not visible from here has shown by its Request that it is capable. */
 static bool is_framed_to_initiator(int fd, struct diw_sock_stream *st)
 {
 	struct diw_route route;
@@ -66,7 +66,7 @@ static bool is_framed_to_initiator(int fd, struct diw_sock_stream *st)
 	return true;
 }
 
-/* The error queue would tell of frames. */
+/* Whether the error queue would report frames. */
 static bool wants_completions(int fd)
 {
 	return diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) || diw_sock_option(fd, SOL_SOCKET, SO_TIMESTAMPING);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SO_RCVLOWAT of a socket that receives FPDUs. The kernel counts what is in its queue, and the program what it is given
- * of that. */
+/* SO_RCVLOWAT of a socket that receives FPDUs. The kernel counts bytes in its queue; the program's value counts
+ * payload. */
 #include <string.h>
 
 #include "sockets_preload/stream/stream.h"
 
-/* With fewer bytes in the queue there cannot be as much payload as the program wants. */
+/* With fewer bytes in the queue there cannot be the payload that the program asks for. */
 static uint32_t least_bytes(const struct diw_stream_rx *rx, uint32_t want)
 {
 	uint32_t here = rx->left, held = rx->part ? rx->held - (uint32_t)rx->given : 0;
@@ -32,7 +32,7 @@ void diw_stream_low(int fd, struct diw_stream_rx *rx)
 	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &(int){ (int)low }, sizeof(int));
 }
 
-/* The kernel has it now. */
+/* Called when the kernel has the new value. */
 void diw_stream_wants(int fd, struct diw_stream_rx *rx)
 {
 	int want = 1;

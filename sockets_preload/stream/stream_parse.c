@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is around payload. An urgent byte is between two FPDUs, and the kernel takes it out of the stream; but one that
- * was not taken when the next comes is a byte of the stream from then on, before the head that follows.
+ * The parser of FPDUs. An urgent byte is between two FPDUs, and the kernel takes it out of the stream. If it was not
+ * read when the next urgent byte comes, it becomes an ordinary byte of the stream, in front of the next head.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #define LITTLE 1024u                         /* payload */
 
 
-/* All of the head is there. False: it is none that a sender of ours makes. */
+/* The head is complete. False: no interposer makes such a head. */
 static bool is_good_head(struct diw_stream_rx *rx)
 {
 	uint16_t ulpdu = diw_get16(rx->head);
@@ -33,7 +33,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	return rx->left > 0 && (!rx->crc || rx->left <= DIW_STREAM_MOST_CRC);
 }
 
-/* What has come has so many urgent bytes before the head's, which will be whole with as many more. */
+/* How many bytes before the head were urgent; the head is complete when as many more bytes have come. */
 static size_t find_stale(const struct diw_stream_rx *rx)
 {
 	struct diw_ddp_hdr h = { .plain = true, .last = true, .opcode = DIW_OP_SEND };
@@ -60,7 +60,7 @@ static bool take_head(struct diw_stream_rx *rx)
 	return n;
 }
 
-/* There is as much room before what follows a head as it took of the bytes that it was found with. */
+/* Moves these bytes to the program. The room is the one that the head took in the buffer. */
 static size_t stale_move(struct diw_stream_rx *rx, uint8_t *to)
 {
 	size_t n = rx->n_stale;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's files read and write by calls of its own: one over a stream with frames is given ours. */
+/* stdio files over streams with frames. The C library's files use calls that are not interposed, so such a stream gets
+ * a file with functions of ours. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 
 int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 
-/* The files that are ours, and their descriptors. */
+/* The files of ours, and their descriptors. */
 static struct { FILE *_Atomic f; _Atomic int fd; } files[MOST_FILES];
-static _Atomic int highest;              /* of them, and one more */
+static _Atomic int highest;              /* index of the last used entry, and one more */
 
 static int file_find(const FILE *f)
 {
@@ -24,7 +25,7 @@ static int file_find(const FILE *f)
 	return -1;
 }
 
-static FILE *const taken = (FILE *)&files;   /* of which the file is not there yet */
+static FILE *const taken = (FILE *)&files;   /* marks an entry whose file does not exist yet */
 
 static int file_claim(int fd)
 {
@@ -52,7 +53,7 @@ static ssize_t file_read(void *cookie, char *buf, size_t n)
 	return read(fd_of(cookie), buf, n);
 }
 
-/* All of it, or the stream's error. */
+/* Writes all bytes, or returns the stream's error. */
 static ssize_t file_write(void *cookie, const char *buf, size_t n)
 {
 	size_t done = 0;
@@ -127,7 +128,7 @@ DIW_API int fileno_unlocked(FILE *f)
 	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&files[i].fd);
 }
 
-/* What a super-server starts has the stream there. */
+/* A program started by a super-server has the stream as its standard files. */
 __attribute__((constructor(103))) static void standard_files(void)
 {
 	FILE *f;

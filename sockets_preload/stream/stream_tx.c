@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A send becomes FPDUs (RFC 5044 section 4.2), each a Send of one untagged segment, as many as the kernel certainly
- * takes. One that it takes in part all the same owes its rest to the next send, so that nothing is kept here.
+ * Sending on a connection with frames. A send becomes FPDUs (RFC 5044 section 4.2), each a Send of one untagged
+ * segment, as many as the kernel certainly takes. If the kernel takes part of an FPDU, the next send continues it, so
+ * no payload is kept here.
  */
 #include <errno.h>
 #include <linux/sock_diag.h>
@@ -21,27 +22,28 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-#define STAGED 2048u                         /* payload that is copied beside its head: fits a signal handler's stack */
+#define STAGED 2048u                         /* payload that is copied beside its head: fits the stack of a signal
+					      * handler */
 #define FPDUS 8u                             /* of one system call */
 #define PIECES 64u
-#define SKB 2560u                            /* what the kernel may account for a send beside its bytes */
-#define LITTLE 256u                          /* payload when there is little room */
+#define SKB 2560u                            /* the most that the kernel may account for a send beside its bytes */
+#define LITTLE 256u                          /* payload of an FPDU if there is little room */
 #define FINISH_NS DIW_S
 
 struct call {
 	int fd, flags;
 	struct diw_sock_stream *st;
-	struct diw_iov at;                   /* what is not sent yet, LEN bytes */
+	struct diw_iov at;                   /* the LEN bytes that are not sent yet */
 	size_t len, done;
-	bool cut;                            /* its receiver waits for the rest of an FPDU */
+	bool cut;                            /* the receiver waits for the rest of an FPDU */
 };
 
-/* An FPDU of a system call: its head, if not all of it has left, PAY bytes from AT, its tail if they are the last. */
+/* An FPDU of a system call: its head, unless it has left, PAY bytes from AT, and its tail if the payload ends there. */
 struct fpdu {
 	uint8_t head[DIW_STREAM_HELLO + DIW_STREAM_HEAD], tail[DIW_MPA_MAX_TAIL];
 	size_t head_len, head_at, pay, tail_len;
 	struct diw_iov at;
-	uint32_t total, sum;                 /* payload still owed, CRC of what has left */
+	uint32_t total, sum;                 /* payload that it still needs; CRC of its bytes that have left */
 	uint16_t ulpdu;
 };
 
@@ -67,7 +69,7 @@ size_t diw_iov_slice(struct diw_iov *at, size_t max, struct iovec *to, size_t ro
 	return used;
 }
 
-/* ---- How much ---- */
+/* ---- The size of a send ---- */
 
 static int64_t room(int fd)
 {
@@ -84,7 +86,7 @@ static int64_t cost(size_t payload)
 	return (int64_t)(payload + payload / 4 + SKB);
 }
 
-/* How much payload of LEN bytes the kernel takes whole. None: and it will say when it does. */
+/* The part of LEN bytes of payload that the kernel certainly takes. 0: the kernel will report when it has room. */
 static size_t allowance(struct call *c, size_t len)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
@@ -95,7 +97,7 @@ static size_t allowance(struct call *c, size_t len)
 		tx->budget = 0;
 		return real.poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
 	}
-	/* The least SO_SNDBUF has room for that. */
+	/* the smallest SO_SNDBUF has room for it */
 	if (len <= LITTLE && atomic_load_explicit(&tx->state, memory_order_relaxed) == DIW_STREAM_START)
 		return len;
 	if (tx->budget >= cost(len)) {
@@ -142,14 +144,14 @@ static void make_head(struct fpdu *f, const struct diw_stream_tx *tx, uint32_t m
 	f->head_len += DIW_STREAM_HEAD;
 }
 
-/* After the last of the payload. */
+/* Writes pad and CRC, after the last byte of payload. */
 static void make_tail(struct fpdu *f, const struct diw_stream_tx *tx)
 {
 	f->tail_len = diw_fpdu_tail(f->ulpdu);
 	diw_fpdu_put_tail(f->tail, (uint32_t)f->tail_len, tx->crc, tx->crc ? sum_of(f->sum, f->at, f->pay) : 0);
 }
 
-/* N bytes of F have left. What is left to do for it is in TX. */
+/* N bytes of F have left. The rest of the FPDU is recorded in TX. */
 static void account(struct call *c, struct fpdu *f, size_t n)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
@@ -185,7 +187,7 @@ static int send_flags(const struct call *c)
 	return c->done ? flags | MSG_NOSIGNAL : flags;
 }
 
-/* A confined process sends no more than the first piece. */
+/* A confined process sends only the first piece. */
 static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
 {
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = used };
@@ -197,7 +199,7 @@ static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
 	return real.sendmsg(c->fd, &m, send_flags(c));
 }
 
-/* The N of F, which are USED pieces of IOV and ALL bytes, go out. -1: nothing has left. */
+/* Sends the N FPDUs at F, USED pieces of IOV with ALL bytes. -1: nothing has left. */
 static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
 {
 	ssize_t rc = put_out(c, iov, used);
@@ -218,7 +220,7 @@ static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov
 	return 0;
 }
 
-/* The last bytes of an FPDU, whose payload has left, come before all else. -1: there are some still. */
+/* Sends the last bytes of an FPDU whose payload has left, before anything else. -1: some remain. */
 static int fpdu_finish(struct call *c)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
@@ -243,7 +245,7 @@ static int piece_add(struct iovec *iov, void *p, size_t n)
 	return n > 0;
 }
 
-/* The rest of an FPDU that was cut. */
+/* Continues an FPDU that was cut. */
 static DIW_COLD int resume(struct call *c, size_t most)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
@@ -270,7 +272,7 @@ static size_t first_head(struct call *c, struct fpdu *f)
 	return DIW_STREAM_HELLO;
 }
 
-/* Copied, if it is little: one piece is faster than many. */
+/* Copies a small payload, since one piece is sent faster than several. */
 static int send_little(struct call *c, size_t most)
 {
 	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + DIW_MPA_MAX_TAIL], *p = buf;
@@ -320,7 +322,7 @@ static __attribute__((noinline)) int send_much(struct call *c, size_t most)
 	return fpdu_push(c, f, n, iov, used, all);
 }
 
-/* Sends some of it; -1, if none. EAGAIN: there is no room now. */
+/* Sends some bytes; -1: none. EAGAIN: there is no room. */
 static int some(struct call *c)
 {
 	size_t len = c->len < FPDUS * DIW_STREAM_MOST ? c->len : FPDUS * DIW_STREAM_MOST;
@@ -339,7 +341,7 @@ static int some(struct call *c)
 
 /* ---- Under the lock ---- */
 
-/* OWED: no urgent byte can be within an FPDU that was cut. */
+/* OWED: an FPDU was cut, within which no urgent byte can be sent. */
 enum { DONE, PLAIN, FAILED, OWED };
 
 static int goes_out(struct call *c)
@@ -415,7 +417,7 @@ bool diw_stream_is_nonblocking(int fd, int flags)
 	return fl >= 0 && fl & O_NONBLOCK;
 }
 
-/* poll() is interrupted by any handler; send() goes on behind those that were installed with SA_RESTART. */
+/* Whether send() continues after the handler that interrupted poll(): it does if the handler has SA_RESTART. */
 static bool is_restarted(void)
 {
 	bool any = false;
@@ -465,8 +467,8 @@ bool diw_stream_await(int fd, short events, uint64_t deadline)
 	}
 }
 
-/* There was no room. Where an FPDU was cut so that its receiver may have nothing of it, its rest is waited for in any
- * case, since no call could report it; it is the next call's if that takes too long. */
+/* There was no room: whether to wait. If an FPDU was cut and its receiver may have nothing of it, the call waits for
+ * its rest, since no call could report it. If that takes too long, the next call sends the rest. */
 static bool may_go_on(struct call *c, uint64_t *deadline)
 {
 	bool waits_anyway = c->cut && c->done;
@@ -499,7 +501,7 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 
 /* ---- Urgent data ---- */
 
-/* The last byte goes as it is, between FPDUs: the receiver's kernel takes it out of the stream. */
+/* The last byte is sent as it is, between FPDUs. The receiver's kernel takes it out of the stream. */
 static int locked_urgent(struct call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What /init of the guest ends in: runs the commands that the host sends, each a TCP connection of its own, so that
- * one boot serves all tests, and servers and clients run side by side.
+ * The agent is process 1 of the guest after /init. It runs the scripts that the host sends. Each script has a TCP
+ * connection of its own. So one boot serves all tests, and servers and clients run side by side.
  *
- * The host sends "SECONDS BYTES\n" and a script of so many bytes; it gets what the script prints and, last,
- * "\n@exit STATUS\n": 124 when the time was up. A connection that the host closes ends its script, and the end of the
- * script whatever it left in its process group.
+ * The host sends "SECONDS BYTES\n" and a script of BYTES bytes. The agent sends the output of the script and then
+ * "\n@exit STATUS\n"; STATUS is 124 when the script took longer than SECONDS. When the host closes the connection, the
+ * agent kills the script. When a script ends, the agent kills the other processes of its process group.
  *
  * On the host, "agent tsc" prints the frequency of the time stamp counter in kHz, for the guest's command line.
  */
@@ -23,7 +23,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#define SCRIPT_MAX (1 << 17)	/* what the kernel takes as one argument */
+#define SCRIPT_MAX (1 << 17)	/* the longest argument that the kernel accepts */
 
 static int listen_on(int port)
 {
@@ -38,7 +38,7 @@ static int listen_on(int port)
 	return fd;
 }
 
-/* The script of a request, or NULL; its time limit in *ms. */
+/* Reads a request: returns its script, or NULL if it is invalid; *ms is its time limit. */
 static char *request(FILE *in, int *ms)
 {
 	int seconds, bytes;
@@ -87,7 +87,7 @@ static int serve(int fd)
 	return 0;
 }
 
-/* The time and the counter at one instant: of several tries the one that was interrupted least. */
+/* The time and the counter at one instant. Of 100 tries the quickest counts: it was interrupted least. */
 static double instant(uint64_t *tsc)
 {
 	uint64_t least = UINT64_MAX, before, after;
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	for (;;) {
 		int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 
-		/* As process 1 it inherits every orphan. */
+		/* Process 1 inherits every orphan. */
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 		if (peer < 0)

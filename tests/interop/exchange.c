@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The script that both ends play, each being the one who acts and the one who checks: Sends, Writes and Reads of
- * growing sizes, a solicited event, an invalidated STag, the end. The initiator is first, but for the first message if
- * the plan says so. Every byte is compared.
+ * The exchange of both ends: Sends, Writes and Reads of growing sizes, a solicited event, an invalidated STag, the end
+ * of the connection. In each part one end acts and the other checks, then the ends change roles. The initiator acts
+ * first. If the plan says so, the responder sends the first message. Every byte is compared.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 
 enum kind { HELLO = 1, WRITTEN, READ, THANKS, READY, QUIET, LOUD, INVALIDATED };
 
-/* The small messages of the script, in network byte order. */
+/* The small messages of the exchange, in network byte order. */
 struct word {
 	uint32_t kind, stag, victim_stag, spare;
 	uint64_t to, victim_to;
 };
 
 static struct memory mem;
-static struct word peer;             /* what its HELLO said, in host byte order */
+static struct word peer;             /* the peer's HELLO, in host byte order */
 static size_t source, sink, landing, slots, words;
 
 static bool initiator(void)
@@ -83,7 +83,7 @@ static int hear_hello(void)
 	return 0;
 }
 
-/* ---- One acts, the other checks ---- */
+/* ---- One end acts, the other checks ---- */
 
 static int read_all(uint32_t size)
 {
@@ -126,7 +126,7 @@ static int wake(void)
 {
 	if (hear(READY) || say(QUIET, 0))
 		return -1;
-	usleep(50000);               /* for the event that must not come */
+	usleep(50000);               /* time for the event that must not come */
 	return say(LOUD, HOW_SOLICITED);
 }
 
@@ -178,15 +178,15 @@ static int exchange(void)
 			return -1;
 	if (both(wake, sleep_until_woken) || both(invalidate, be_invalidated))
 		return -1;
-	/* siw may see the stream's end before the message ahead of it, which is flushed then: so whoever ends it has
-	 * heard that nothing is on its way to siw. */
+	/* siw may notice the end of the stream before it has delivered the last message, and then flushes that
+	 * message. So the end that closes waits for THANKS: then nothing is on its way to siw. */
 	if (plan.ends ? hear(THANKS) : say(THANKS, 0))
 		return -1;
 	printf("exchanged %u bytes a message\n", plan.size);
 	return 0;
 }
 
-/* The other end of a stale STag's Write answers by a Terminate. */
+/* The peer answers a Write to a stale STag by a Terminate. */
 static int farewell(void)
 {
 	if (!plan.ends)

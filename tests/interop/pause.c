@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For LD_PRELOAD, under Debian's rping as it connects to siw: it hears half a second later that the connection stands.
- * siw's acceptor sends its reply before it listens to the connection; what comes at once it finds only when more comes.
+ * For LD_PRELOAD, under Debian's rping as it connects to siw: it gets ESTABLISHED half a second late. siw's acceptor
+ * sends its reply before it listens to the connection, so it finds data that comes at once only when more data
+ * comes.
  */
 #include <dlfcn.h>
 #include <rdma/rdma_cma.h>

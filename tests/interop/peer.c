@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Our end of the exchange, by diw.h alone. */
+/* Our end of the exchange, by diw.h only. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static int answer(void)
 	if (plan.reject) {
 		if (failed("reject", diw_reject(ev.req, data, plan.data)))
 			return -1;
-		usleep(500000);         /* the process' end would end the stream too soon */
+		usleep(500000);         /* the end of the process would end the stream too soon */
 		return 1;
 	}
 	conn_attr(&attr, data);

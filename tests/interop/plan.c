@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the programs of the exchange are asked for.
+ * The options of the programs of the exchange.
  *
  * usage: PROGRAM -c ADDRESS | -s LOCAL  -p PORT
  *   -S size     of the largest message       -n reads      outstanding at a time

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rping's protocol, as Debian's rping speaks it, on our end. A round: the client tells where its source is, the server
- * reads it and says so; the client tells where its sink is, the server writes there what it read, and says so.
+ * rping's protocol, as Debian's rping implements it, on our end. A round: the client sends the address of its source;
+ * the server reads it and reports that. The client sends the address of its sink; the server writes the same data there
+ * and reports that.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static int told(struct info *i)
 	return end_repost(g.slot);
 }
 
-/* As rping fills its source: "rdma-ping-N: ", letters, a zero. */
+/* Fills the source like rping: "rdma-ping-N: ", letters, a zero. */
 static void fill(char *p, unsigned round)
 {
 	unsigned at = (unsigned)snprintf(p, plan.size, "rdma-ping-%u: ", round);
@@ -62,7 +63,7 @@ static int client_round(unsigned round)
 	return memcmp(mem.base + source, mem.base + sink, plan.size) == 0 ? 0 : complain("another ping comes back");
 }
 
-/* rping ends what it sends by a zero, and writes back no more than the text before it. */
+/* rping's data ends in a zero; it writes back only the text before it. */
 static int server_round(unsigned round)
 {
 	struct info i;

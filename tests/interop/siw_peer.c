@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The kernel's end of the exchange: libibverbs and librdmacm above siw, in the guest. It sends solicited messages, but
- * one that it receives completes as any other does, and wakes nobody who waits for those alone. Nor does a completion
- * say that an STag was invalidated.
+ * The kernel's end of the exchange: libibverbs and librdmacm over siw, in the guest. It sends solicited messages. A
+ * solicited message that it receives completes like others, and wakes no thread that waits for solicited ones only. Its
+ * completions do not report an invalidated STag.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #include "tests/interop/exchange.h"
 
-#define READS 16                     /* at a time, in each direction */
+#define READS 16                     /* outstanding in each direction */
 
 const bool end_tells = false;
 
@@ -48,7 +48,7 @@ static int readable(int fd)
 
 /* ---- The beginning ---- */
 
-/* Its private data is gone when it is acknowledged. */
+/* Its private data is not valid after the acknowledgement. */
 static int wait_event(struct rdma_cm_event **ev)
 {
 	return readable(e.cm->fd) || failed("event", rdma_get_cm_event(e.cm, ev));
@@ -205,7 +205,7 @@ int end_repost(uint32_t slot)
 	return failed("post a receive", ibv_post_recv(e.id->qp, &wr, &bad));
 }
 
-/* Polls: what wakes is looked at by end_event() alone. */
+/* Polls; only end_event() reads events. */
 static int completion(struct ibv_cq *cq, struct ibv_wc *wc, bool wait)
 {
 	int n;
@@ -229,7 +229,7 @@ int end_recv(struct got *g, bool wait)
 	return 0;
 }
 
-/* siw's library takes the STag to invalidate from where a Write has its own. */
+/* siw's library takes the Invalidate STag from the place of a Write's STag. */
 static int post(const char *what, enum ibv_wr_opcode opcode, unsigned flags, size_t at, uint32_t len, uint32_t stag,
 		uint64_t to)
 {
@@ -293,7 +293,7 @@ int end_disconnect(void)
 	return failed("disconnect", rdma_disconnect(e.id));
 }
 
-/* The queue pair's state ERROR. */
+/* Moves the queue pair to the state ERROR, which ends the connection. */
 int end_abort(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One-sided operations that compute: Accumulate, Get_accumulate, Fetch_and_op, Compare_and_swap. */
+/* One-sided operations with arithmetic: Accumulate, Get_accumulate, Fetch_and_op, Compare_and_swap. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -32,7 +32,7 @@ static void numbers_close(void)
 		area_free(memory, window_len, "a window of numbers");
 }
 
-/* Everybody adds to everybody's numbers. */
+/* All ranks add to the numbers of all ranks. */
 static void accumulate_fence(void)
 {
 	const char *op = "accumulate, fence";
@@ -59,13 +59,13 @@ static void accumulate_fence(void)
 	area_free(out, (size_t)ranks * COUNT * sizeof *out, op);
 }
 
-/* What Get_accumulate leaves of number K in a turn that began with WAS and brought NEXT. */
+/* The value of number K after a Get_accumulate that found WAS and brought NEXT. */
 static uint64_t accumulated(uint64_t was, uint64_t next, size_t k)
 {
 	return number(next, k) + (replaces ? 0 : number(was, k));
 }
 
-/* The right neighbour's numbers change, and what they were comes back: again and again, of several lengths. */
+/* The right neighbour's numbers change, and their old values are returned: repeatedly, with several lengths. */
 static void get_accumulate(void)
 {
 	const char *op = "get_accumulate";
@@ -89,7 +89,7 @@ static void get_accumulate(void)
 				     accumulated(pattern(op, left, rank, i - 1), pattern(op, left, rank, i), (size_t)k),
 				     "what get_accumulate wrote", left);
 		MPI_Win_fence(0, win);
-		/* All of it, so that the next turn knows what it finds. */
+		/* all of it, so that the next turn knows the contents */
 		fill(memory, len, pattern(op, left, rank, i));
 		MPI_Win_fence(0, win);
 	}
@@ -105,7 +105,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Everybody draws tickets of one counter, by Fetch_and_op or by Get_accumulate: each number is drawn once. */
+/* All ranks draw tickets from one counter, by Fetch_and_op or by Get_accumulate: each number is drawn once. */
 static void tickets(int fetch, const char *op)
 {
 	const int home = round_number % ranks;
@@ -133,7 +133,7 @@ static void tickets(int fetch, const char *op)
 	numbers_close();
 }
 
-/* Everybody adds one by comparing and swapping; each success counts once. */
+/* All ranks add one by Compare_and_swap; each success counts once. */
 static void swaps(void)
 {
 	const char *op = "compare_and_swap";
@@ -160,7 +160,7 @@ static void swaps(void)
 	numbers_close();
 }
 
-/* A counter that is read, added to and written under an exclusive lock. */
+/* A counter is read, incremented and written under an exclusive lock. */
 static void locked_counter(void)
 {
 	const char *op = "get and put in an exclusive lock";

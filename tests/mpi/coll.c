@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Collectives: data and reductions by all sizes, over all ranks and over half of them; and that a barrier is one. */
+/* Collectives: data and reductions of all sizes, over all ranks and over half of them; and the effect of a barrier. */
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
 
-/* The communicator, this process in it, and its rank there as a rank of all: world(r). */
+/* The communicator, this process's rank in it, and the rank of its member r among all ranks: world(r). */
 static MPI_Comm comm;
 static int me, members, stride, first;
 
@@ -33,7 +33,7 @@ static void bcasts(void)
 	}
 }
 
-/* What the ranks FROM to TO contribute to element K, reduced. */
+/* The reduced value of element K for the ranks FROM to TO. */
 static uint64_t reduced(MPI_Op how, const char *op, int from, int to, int index, size_t k)
 {
 	uint64_t x = how == MPI_PROD, y;
@@ -139,7 +139,7 @@ static void alltoalls(void)
 	}
 }
 
-/* Rank a sends b this many bytes; nothing now and then. */
+/* The bytes that rank a sends to b; sometimes none. */
 static int uneven(int a, int b)
 {
 	return (a + b + round_number) % 5 == 0 ? 0 : 1 + (int)(pattern("uneven", a, b, 0) % 9000);
@@ -222,7 +222,7 @@ static void gathers(void)
 	}
 }
 
-/* Several at once, with messages between neighbours meanwhile. */
+/* Several collectives at the same time, with messages between neighbours meanwhile. */
 static void nonblocking(void)
 {
 	const size_t len = 30000, count = 2000;
@@ -251,7 +251,7 @@ static void nonblocking(void)
 	area_free(sum, count * 8, "iallreduce");
 }
 
-/* Nobody leaves a barrier before the last one has come; the ranks are on one machine and share its clock. */
+/* No rank leaves a barrier before the last one has come; the ranks are on one machine and share its clock. */
 static void barriers(void)
 {
 	struct timespec now;

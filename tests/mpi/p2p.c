@@ -115,7 +115,7 @@ static void many_outstanding(void)
 	}
 }
 
-/* Takes a message from anybody, by one of the ways to learn its size first. Returns its sender. */
+/* Receives a message from any rank, after learning its size in one of several ways. Returns its sender. */
 static int take_any(void *in, size_t room, int way, MPI_Status *status)
 {
 	MPI_Message message;
@@ -139,7 +139,7 @@ static int take_any(void *in, size_t room, int way, MPI_Status *status)
 	return status->MPI_SOURCE;
 }
 
-/* All send to one, which takes what comes; the messages of one sender come in its order. */
+/* All ranks send to one, which receives from any; the messages of one sender arrive in order. */
 static void wildcards(void)
 {
 	const char *op = "any source, any tag";
@@ -201,7 +201,7 @@ static void persistent(void)
 	}
 }
 
-/* Blocks of 24 bytes, 40 apart; what lies between them does not change at the receiver. */
+/* Blocks of 24 bytes, 40 apart; the bytes between them do not change at the receiver. */
 static void strided(void)
 {
 	const char *op = "a strided type";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One-sided operations that move data: Put and Get, by every kind of synchronisation. A window has a slot for each
- * rank; a target looks at its slots at once when the synchronisation says that it may.
+ * One-sided operations that move data: Put and Get, with every kind of synchronisation. A window has a slot for each
+ * rank. A target reads its slots as soon as the synchronisation allows it.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ static size_t size_of(int a, int b, int i)
 	return n <= SLOT ? n : SLOT - (size_t)(a % 7);
 }
 
-/* Everybody puts into everybody's window, and all look right behind the fence. */
+/* All ranks put into the windows of all, and read their own behind the fence. */
 static void put_fence(void)
 {
 	const char *op = "put, fence";
@@ -121,7 +121,7 @@ static void put_pscw(void)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Exclusive locks: every rank writes its slot everywhere, and reads it back in a lock of its own. */
+/* Exclusive locks: every rank writes its slot in all windows, and reads it back under a lock of its own. */
 static void put_lock(void)
 {
 	const char *op = "put, lock and unlock";
@@ -150,7 +150,7 @@ static void put_lock(void)
 	area_free(area, SLOT, op);
 }
 
-/* A message that tells of a put which was flushed: its receiver finds the bytes there. */
+/* A message reports a put that was flushed: its receiver finds the bytes there. */
 static void put_flush(void)
 {
 	const char *op = "put, flush, message";
@@ -175,7 +175,7 @@ static void put_flush(void)
 	area_free(out, SLOT, op);
 }
 
-/* Requests of their own, many at once; then what was put is read back. */
+/* Many requests at the same time; then the data that was put is read back. */
 static void by_request(void)
 {
 	const char *op = "rput and rget";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The test programs' getrandom(), which stands in for libc's: a failing seed replays with the same keys and epochs. */
+/* getrandom() of the test programs, in place of libc's: a failing seed replays with the same keys and epochs. */
 #include <string.h>
 #include <sys/random.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Byte streams of the in-memory network, as the kernel's TCP behaves: what a send takes, when it arrives and where a
- * receive is cut is chance; a window bounds what is on its way or unread. Everything that happens to an end at a time
- * is a piece in the queue towards it.
+ * Byte streams of the in-memory network, which behave like the kernel's TCP. How much a send takes, when it arrives,
+ * and where a receive is cut is random. A window limits the bytes in flight or unread. Every event of an end is a piece
+ * in the queue towards it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static struct net_end *end_of(struct diw_stream *s)
 	return (struct net_end *)s;
 }
 
-/* Something has happened to it that its host can see. */
+/* The end's state has changed in a way that its host can see. */
 void net_end_moved(struct net_end *e)
 {
 	if (e)
@@ -90,7 +90,7 @@ static int end_connected(struct diw_stream *s)
 	return e->up ? 0 : -EAGAIN;
 }
 
-/* How many bytes it takes now; 0 none. */
+/* The number of bytes, of LEN, that the end accepts at the moment. */
 static uint32_t accepts(struct net_end *e, size_t len)
 {
 	struct net_conn *c = e->conn;
@@ -120,7 +120,7 @@ static ssize_t stream_send(struct diw_stream *s, const struct iovec *iov, int n)
 	for (int i = 0; i < n; i++)
 		len += iov[i].iov_len;
 	if (n < 1 || len == 0 || !e->up)
-		abort();                        /* the seam's contract */
+		abort();                        /* violates the contract of the seam */
 	if (e->err)
 		return -take_err(e);
 	if (e->dead || e->shut)
@@ -139,7 +139,7 @@ static ssize_t stream_send(struct diw_stream *s, const struct iovec *iov, int n)
 	return take;
 }
 
-/* Some of the first piece. */
+/* Takes part of the first piece. */
 static uint32_t take_bytes(struct net_end *e, uint8_t *to, uint32_t len)
 {
 	struct piece *p = e->rx.head;
@@ -179,7 +179,7 @@ static ssize_t stream_recv(struct diw_stream *s, const struct iovec *iov, int n)
 		}
 	}
 	net_end_moved(e);                               /* there may be more */
-	net_end_moved(e->conn->end[!e->side]);          /* who has room again */
+	net_end_moved(e->conn->end[!e->side]);          /* the sender has room again */
 	return (ssize_t)got;
 }
 
@@ -218,14 +218,14 @@ static void free_end(struct net_end *e)
 	free(e);
 }
 
-/* Unread bytes reset the stream, as Linux has it. */
+/* Closing with unread bytes resets the stream, as in Linux. */
 void net_end_close(struct diw_stream *s, bool abort)
 {
 	struct net_end *e = end_of(s);
 	struct net_conn *c = e->conn;
 	int to = !e->side;
 
-	if (abort && !e->dead && net_below(c->net, 2)) {        /* what has not left yet never does */
+	if (abort && !e->dead && net_below(c->net, 2)) {        /* bytes that have not left yet are lost */
 		net_pieces_clear(&c->to[to]);
 		c->on_way[to] = 0;
 		c->last_at[to] = c->net->now;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the streams' files share: stream.c, an end; stream_net.c, how it comes to be and what reaches it when. */
+/* Streams of the in-memory network: declarations that stream.c (an end) and stream_net.c (connecting, delivery)
+ * share. */
 #ifndef TESTS_NET_STREAM_H
 #define TESTS_NET_STREAM_H
 
@@ -21,14 +22,14 @@ struct queue {
 };
 
 struct net_end {
-	struct diw_stream s;         /* first */
+	struct diw_stream s;         /* must be first */
 	struct net_conn *conn;
 	struct net_host *host;
-	int side;                    /* 0: who connects */
+	int side;                    /* 0: the end that connects */
 	struct queue rx;
 	uint32_t unread;
 	bool up, fin, shut;
-	int err;                     /* told once, like the kernel's; then the stream is dead */
+	int err;                     /* reported once, as by the kernel; the stream is then broken */
 	bool dead;
 	uint64_t blocked_until, dead_at, keepalive;
 };
@@ -43,20 +44,20 @@ struct net_conn {
 	uint32_t window, grain, emss;
 	uint64_t latency, jitter;
 	struct diw_addr addr[2];
-	struct net_conn *waiting;    /* in a listener's queue */
-	bool severed;                /* nothing arrives any more */
+	struct net_conn *waiting;    /* next in a listener's queue */
+	bool severed;                /* no more data arrives */
 };
 
 struct net_listener {
-	struct diw_stream_listener l;        /* first */
+	struct diw_stream_listener l;        /* must be first */
 	struct net *net;
 	struct net_host *host;
 	struct net_listener *next;
 	struct net_conn *waiting, **waiting_tail;
-	uint64_t retry_at;           /* still readable, which nobody was told by an epoll set */
+	uint64_t retry_at;           /* when the host looks again at a listener that is still readable */
 };
 
-/* From 0 to N - 1. */
+/* A random number from 0 to N - 1. */
 static inline uint32_t net_below(struct net *net, uint32_t n)
 {
 	return (uint32_t)(diw_rng_next(&net->rng) % n);
@@ -65,13 +66,13 @@ static inline uint32_t net_below(struct net *net, uint32_t n)
 void net_piece_append(struct queue *q, struct piece *p);
 struct piece *net_piece_take(struct queue *q);
 void net_pieces_clear(struct queue *q);
-/* Towards the end TO of C. */
+/* Queues a piece towards the end TO of C. */
 struct piece *net_send_piece(struct net_conn *c, int to, enum piece_kind kind, const void *data, uint32_t len,
 			     uint64_t delay);
 void net_send_reset(struct net_conn *c, int to, int err);
 struct net_end *net_end_new(struct net_conn *c, int side, struct net_host *host);
 void net_end_close(struct diw_stream *s, bool abort);
-/* Something has happened to it that its host can see. */
+/* The end's state has changed in a way that its host can see. */
 void net_end_moved(struct net_end *e);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Streams of the in-memory network: connecting and listening, time, and harm. */
+/* Streams of the in-memory network: connecting, listening, time, and harm. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/net/stream.h"
 
-#define GIVE_UP (900 * DIW_S)                /* the kernel's, of data that nobody acknowledges */
+#define GIVE_UP (900 * DIW_S)                /* the kernel's timeout of unacknowledged data */
 
 /* ---- Connecting and listening ---- */
 
@@ -21,7 +21,7 @@ static void choose_stream(struct net *net, struct net_conn *c)
 	c->jitter = net->jitter;
 	c->window = net->stream_window ? net->stream_window : 64 + log_uniform(net, 19);
 	if (c->window < 2 * (c->latency + c->jitter) / DIW_US)
-		c->window = (uint32_t)(2 * (c->latency + c->jitter) / DIW_US);  /* a megabyte a second at least */
+		c->window = (uint32_t)(2 * (c->latency + c->jitter) / DIW_US);  /* at least a megabyte a second */
 	c->grain = log_uniform(net, 16);
 	c->emss = 536 + net_below(net, 9000);
 }
@@ -155,7 +155,7 @@ static void end_die(struct net_end *e, int err)
 	e->dead_at = DIW_NEVER;
 }
 
-/* P is E's, or nobody's. */
+/* P has arrived at its end. The end may be closed. */
 static void arrived(struct net_conn *c, int side, struct piece *p)
 {
 	struct net_end *e = c->end[side];
@@ -303,7 +303,7 @@ void net_streams_free(struct net *net)
 		net->conns = c->next;
 		for (int side = 0; side < 2; side++) {
 			if (c->end[side])
-				abort();        /* a stream that nobody closed */
+				abort();        /* a stream that was not closed */
 			net_pieces_clear(&c->to[side]);
 		}
 		free(c);

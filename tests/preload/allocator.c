@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Preloaded behind the interposer: an allocator that asks the kernel for its settings while it holds its lock, when it
- * is called first, as jemalloc does. Nothing is ever given back. */
+/* Preloaded after the interposer: an allocator. Its first call reads settings from the kernel while it holds the
+ * allocator's lock, as jemalloc does. It never frees memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -79,7 +79,8 @@ API void *realloc(void *old, size_t n)
 	return memcpy(p, old, had < n ? had : n);
 }
 
-/* Libraries allocate in their constructors, as libstdc++ does, which run before those of what is in front of them. */
+/* Libraries allocate in their constructors, as libstdc++ does; these run before the constructors of the libraries in
+ * front of them. */
 __attribute__((constructor)) static void allocator_first(void)
 {
 	static void *volatile first;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Preloaded behind the interposer: its calls on TCP connections send less than they are given, or nothing, as a kernel
- * may that has little memory, and something happens in the middle of them.
- *   SHORT=SEED     what does not wait sends so; SEED says how
- *   SHORT_READS=SEED   every read() is of fewer bytes
- *   short_hook     a program's function, called behind each such call that sends or takes something
- *   short_peeked   bytes that were looked at and not taken */
+/* Preloaded after the interposer: simulates a kernel that is short of memory. The interposer's sends on a TCP
+ * connection accept fewer bytes than they are given, or none. The program can act in the middle of a call.
+ *   SHORT=SEED     sends that do not wait accept fewer bytes; SEED determines how many
+ *   SHORT_READS=SEED   every read() returns fewer bytes
+ *   short_hook     a function of the program, called after each such call that sends or receives something
+ *   short_peeked   the number of bytes that a call has peeked at and not taken */
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -56,7 +56,7 @@ static uint64_t dice(void)
 	return z ^ z >> 31;
 }
 
-/* How many of LEN bytes; 0: none, EAGAIN. Small numbers are where heads and tails are cut. */
+/* The number of bytes, of LEN, that a call moves; 0: EAGAIN. Small numbers cut headers and trailers. */
 static size_t fewer(bool active, size_t len)
 {
 	uint64_t d = dice();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An application with one queue pair: opens, posts, polls, dies, and keeps its memory. */
+/* An application with one queue pair: opens, posts, polls, ends, and keeps its memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void open_memory(struct ep *ep)
 	ok(diw_mr_reg(ep->pd, ep->recv, recv_len, DIW_ACCESS_LOCAL_WRITE, &ep->recv_mr), "diw_mr_reg");
 }
 
-/* ---- Life ---- */
+/* ---- Beginning and end ---- */
 
 static void create_qp(struct ep *ep)
 {
@@ -80,7 +80,7 @@ struct ep *ep_open(struct net_host *host, const struct diw_qp_attr *attr, uint32
 	return ep;
 }
 
-/* What was on its way to or from it may end in any way, or in none. */
+/* Messages that are on their way to or from it may end in any way, or not at all. */
 static void spoil(struct ep *ep)
 {
 	for (uint32_t i = 0; i < sim.nmsgs; i++)
@@ -105,7 +105,7 @@ void ep_kill(struct ep *ep)
 		;
 	ep_release(ep, SIM_MAX_HELD);
 	ok(diw_qp_destroy(ep->qp), "diw_qp_destroy");
-	while (ep_poll(ep, 64) > 0)                      /* what was in its completion queues stays there */
+	while (ep_poll(ep, 64) > 0)                      /* completions left in its queues stay there */
 		;
 	ep->nheld = 0;
 	ep->qp = NULL;
@@ -214,7 +214,7 @@ int ep_poll(struct ep *ep, int n)
 	return got + sent;
 }
 
-/* Nothing of it moves any more. */
+/* Nothing of its traffic is on its way any more. */
 bool ep_quiet(struct ep *ep)
 {
 	struct diw_qp_info info;
@@ -251,7 +251,7 @@ static int post(struct msg *m, struct diw_send_wr *wr, const struct diw_sge *sge
 	return rc;
 }
 
-/* The message's octets, in memory that is never used again, cut into some entries. */
+/* Writes the message's octets to memory that is not used again, cut into several entries. */
 static int fill(struct msg *m, struct diw_sge *sge)
 {
 	struct ep *ep = m->from;
@@ -333,7 +333,7 @@ void post_read_at(struct ep *from, struct ep *to, uint32_t length, uint64_t off,
 	wr.to = (uint64_t)(uintptr_t)to->source + m->source_off;
 	wr.stag = to->source_mr->stag;
 	if (chance(0.05)) {
-		wr.stag = to->target_mr->stag;           /* which may not be read */
+		wr.stag = to->target_mr->stag;           /* its access does not allow Reads */
 		m->spoiled = true;
 	}
 	sge[0] = (struct diw_sge){ s->mem, length / 2, from->target_mr->stag };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What was sent, where it may lie, and whether what the stack says of it is true. */
+/* The ledger: what was sent, where it may be placed, and whether the stack's completions are true. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static uint8_t mix(uint64_t key, uint64_t off)
 	return (uint8_t)(h >> 37 ^ h >> 11 ^ h >> 59);
 }
 
-/* The first eight octets of a message that is long enough say which it is. */
+/* The first eight octets of a message that is long enough identify it. */
 uint8_t msg_octet(const struct msg *m, uint32_t off)
 {
 	if (m->kind == MSG_READ)
@@ -107,7 +107,7 @@ void slots_freeze(struct ep *ep)
 	}
 }
 
-/* An octet of the slot's memory that nothing declared valid. */
+/* Checks an octet of the slot's memory that no completion declared valid. */
 static void octet_undeclared(struct ep *ep, const struct slot *s, uint32_t i)
 {
 	if (s->mem[i] != poison(ep, s, i))
@@ -136,7 +136,7 @@ static void slot_check(struct ep *ep, struct slot *s)
 				 i, s->msg->id);
 }
 
-/* Octet I of a receive: its buffer is two entries with a gap. */
+/* Octet I of a receive, whose buffer is two entries with a gap. */
 static uint32_t recv_at(const struct ep *ep, uint32_t i)
 {
 	uint32_t half = ep->recv_size / 2;
@@ -187,7 +187,7 @@ void memory_check(struct ep *ep)
 
 /* ---- Records ---- */
 
-/* Whose message lands at that tagged offset? */
+/* The message that is to be placed at that tagged offset. */
 static struct msg *find_target(struct ep *ep, uint64_t to)
 {
 	for (int i = 0; i < ep->nslots; i++)

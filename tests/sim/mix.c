@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The random mix: a seed chooses the network, the queue pairs and what the applications do. */
+/* The random mix: a seed chooses the network, the queue pairs and the applications' calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void choose_network(void)
 	net->block = chance(0.3) ? below(30) / 100.0 : 0;
 	if (chance(0.1))
 		net->max_queue = 8 + below(100);
-	sim.may_dup = true;                              /* impairments may, too */
+	sim.may_dup = true;                              /* impairments may duplicate, too */
 }
 
 static void choose_attr(struct diw_qp_attr *attr)
@@ -156,7 +156,7 @@ static void post_something(struct ep *from)
 	}
 	switch (below(4)) {
 	case 0:
-		/* Too long for the receive is a fault now and then. */
+		/* now and then a message is too long for the receive */
 		post_send(from, to, length > to->recv_size && (sim.clean || chance(0.8)) ? to->recv_size : length);
 		break;
 	case 1:
@@ -198,7 +198,7 @@ static void rare_event(struct ep *ep)
 	}
 }
 
-/* In a clean world receives are always there and completion queues never full. */
+/* In a clean world there are always receives, and completion queues are never full. */
 static void look_after(void)
 {
 	for (int i = 0; sim.clean && i < sim.neps; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the exact scenarios share: two queue pairs and a network that loses what it is told to. */
+/* Code for the exact scenarios: two queue pairs, and a network that loses the datagrams it is told to lose. */
 #include <string.h>
 
 #include "base/wire.h"

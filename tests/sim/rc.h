@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC over simulated streams. A connection has two ends, each with memory of which every byte is known: poison, what a
- * completion proved to be there, or what a request under way may be writing.
+ * RC over simulated streams. A connection has two ends. Each has memory of which every byte is known: poison, data that
+ * a completion has confirmed, or data that a request under way may be writing.
  */
 #ifndef TESTS_SIM_RC_H
 #define TESTS_SIM_RC_H
@@ -16,25 +16,26 @@
 #define RC_SOURCE (256u << 10)
 #define RC_WORDS 8u
 #define RC_POISON 0xa5
-#define RC_IOVA 0x100000000u         /* tagged offset of the memory that peers write to */
+#define RC_IOVA 0x100000000u         /* tagged offset of the memory to which peers write */
 
 enum rc_kind { RC_SEND, RC_WRITE, RC_READ, RC_ADD, RC_SWAP, RC_BIND, RC_INV };
 
-struct rc_piece { uint32_t at, len; };       /* of an end's memory */
+struct rc_piece { uint32_t at, len; };       /* a part of an end's memory */
 
 struct rc_msg {
 	uint32_t id;                 /* unique in the run */
 	enum rc_kind kind;
 	uint32_t len, imm, inv_stag;
 	bool has_imm, solicited, fence, signaled, invalidate;
-	bool bad;                    /* it must not succeed: a wrong STag, too long */
-	bool done, placed;           /* as the sender knows, as its effects are known */
-	struct rc_piece piece[4];    /* where it lands: the peer's memory (Write: one), or the own (Read, atomics) */
+	bool bad;                    /* it must fail: wrong STag, or too long */
+	bool done, placed;           /* done: its sender knows its result; placed: its effects are known */
+	struct rc_piece piece[4];    /* where it is placed: in the peer's memory (Write: one), or in the own (Read,
+				      * atomics) */
 	int npieces;
-	const struct rc_msg *of;     /* Read: of what this Write has written; NULL: of the peer's source */
-	uint32_t from;               /* where in it */
-	uint64_t before, value;      /* atomic: what it finds; adds, or puts there */
-	struct diw_mr *mr;           /* made for it alone: ends with it */
+	const struct rc_msg *of;     /* Read: the Write whose data it reads; NULL: the peer's source is read */
+	uint32_t from;               /* offset there */
+	uint64_t before, value;      /* atomic: the value before it; the value that it adds or stores */
+	struct diw_mr *mr;           /* registered for this message only */
 	struct rc_window *window;
 };
 
@@ -46,17 +47,17 @@ struct rc_recv {
 	bool posted;
 };
 
-/* Where receives are: an end's, or several ends' shared ones. */
+/* Receives of one end, or shared by several ends. */
 struct rc_rq {
 	struct diw_srq *srq;         /* or NULL */
 	uint8_t *mem;
 	uint32_t used;
 	struct diw_mr *mr;
 	struct rc_recv recvs[RC_RECVS];
-	uint32_t room;               /* of each receive, its guards included */
-	uint32_t limit;              /* every receive takes so much */
-	uint64_t seq, next;          /* the last that was posted; an end's own: the next to complete */
-	bool torn;                   /* a receive came back with something in it */
+	uint32_t room;               /* of each receive, with its guards */
+	uint32_t limit;              /* every receive holds this much */
+	uint64_t seq, next;          /* the last one posted; of an end's own queue, the next to complete */
+	bool torn;                   /* a receive was returned with part of a message in it */
 };
 
 enum rc_window_state { RC_UNBOUND, RC_BINDING, RC_BOUND, RC_ENDING, RC_STUCK };
@@ -70,7 +71,7 @@ struct rc_window {
 };
 
 struct rc_end {
-	int index;                   /* 2 * connection, + 1: who accepts */
+	int index;                   /* 2 * connection; + 1 for the end that accepts */
 	struct rc_host *host;
 	struct rc_conn *conn;
 	struct rc_end *peer;
@@ -84,15 +85,15 @@ struct rc_end {
 	struct diw_mr *mr, *source_mr, *words_mr;
 	struct rc_window window;
 	struct rc_msg msgs[RC_MSGS];
-	uint32_t nmsgs, completed;   /* posted; of these the first that has not completed */
-	uint32_t placed;             /* all before have arrived at the peer */
-	bool failed;                 /* a request has: those behind it are flushed */
-	bool cut;                    /* a receive was flushed with a part of a message in it */
+	uint32_t nmsgs, completed;   /* posted; the first of these that has not completed */
+	uint32_t placed;             /* all before it have arrived at the peer */
+	bool failed;                 /* a request has failed, so those behind it are flushed */
+	bool cut;                    /* a receive was flushed with part of a message in it */
 	bool up, over;               /* events: established; ended */
-	bool left;                   /* aborted before it was up: an event may come or not */
+	bool left;                   /* aborted before it was established: an event may or may not come */
 	bool disconnects;            /* it has called diw_disconnect() */
-	bool destroyed;              /* in the middle of something */
-	bool hurt;                   /* its peer has ended the stream: its own requests need not succeed */
+	bool destroyed;              /* destroyed while in use */
+	bool hurt;                   /* the peer has ended the stream: requests of this end may fail */
 	int errnum;
 	uint16_t fault;
 };
@@ -100,7 +101,7 @@ struct rc_end {
 struct rc_conn {
 	int index;
 	bool answered;
-	bool harmed;                 /* something was done to it: it need not succeed */
+	bool harmed;                 /* the connection was harmed on purpose: it may fail */
 	bool severed;
 	bool rfc7306;
 	struct diw_addr addr[2];
@@ -120,8 +121,8 @@ struct rc_host {
 };
 
 struct rc_world {
-	bool calm;                   /* nobody does harm: everything must succeed */
-	bool attentive;              /* nobody waits for receives or room for long */
+	bool calm;                   /* no harm is done: everything must succeed */
+	bool attentive;              /* no message waits long for a receive or for room */
 	struct rc_host host[2];
 	int nhosts;
 	struct rc_conn conn[RC_CONNS];
@@ -135,13 +136,13 @@ extern struct rc_world rc;
 
 void rc_open_host(struct rc_host *h);
 void rc_close_host(struct rc_host *h);
-/* The next connection, between two hosts; begins to connect. */
+/* Opens the next connection between two hosts, and begins to connect. */
 void rc_open(struct rc_host *from, struct rc_host *to);
 void rc_close(struct rc_conn *c);
-/* Answers requests and notes what became of connections. */
+/* Answers requests, and records the events of connections. */
 void rc_events(struct rc_host *h);
 void rc_post_recvs(struct rc_end *e, int n);
-/* How many completions there were. */
+/* Returns the number of completions. */
 int rc_poll(struct rc_end *e, int n);
 void rc_destroy(struct rc_end *e);
 void rc_disconnect(struct rc_end *e);
@@ -152,10 +153,10 @@ void rc_window_free(struct rc_end *e);
 
 /* ---- rc_post.c ---- */
 
-/* Any request that makes sense now, or none. */
+/* Posts any request that is possible, or none. */
 void rc_post(struct rc_end *e);
 void rc_post_write(struct rc_end *e);
-/* One that ends the connection. */
+/* Posts a request that ends the connection. */
 void rc_post_bad(struct rc_end *e);
 
 /* ---- rc_ledger.c ---- */
@@ -163,9 +164,9 @@ void rc_post_bad(struct rc_end *e);
 uint8_t rc_octet(const struct rc_msg *m, uint32_t off);
 void rc_sent(struct rc_end *e, const struct diw_wc *wc);
 void rc_received(struct rc_end *e, const struct diw_wc *wc);
-/* Every byte of its memory is what it may be. */
+/* Checks every byte of its memory. */
 void rc_check(struct rc_end *e);
-/* Nothing goes on any more: what has completed, and what must have. */
+/* Called at the end: checks which requests have completed, and which had to. */
 void rc_account(struct rc_end *e);
 void rc_recv_untouched(const struct rc_rq *rq, const struct rc_recv *r);
 

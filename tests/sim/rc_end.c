@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections' applications: what they open, how they answer requests, poll, post receives, and end. */
+/* The applications of connections: open, answer requests, poll, post receives, end. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "verbs/qp.h"
 
 #define GUARD 16u
-#define SPARE 1000u                  /* that a receive may hold beyond the limit */
+#define SPARE 1000u                  /* bytes that a receive may hold beyond the limit */
 
 static void ok(int err, const char *what)
 {
@@ -63,7 +63,7 @@ static void close_rq(struct rc_rq *rq)
 	free(rq->mem);
 }
 
-/* Some entries, of which all together hold the limit at least; each receive has a place of its own. */
+/* Makes several entries that hold at least the limit together; each receive has its own memory. */
 static void lay_out(struct rc_rq *rq, struct rc_recv *r, struct diw_sge *sge)
 {
 	uint32_t at = (uint32_t)(r - rq->recvs) * rq->room, left = rq->limit;
@@ -178,7 +178,7 @@ static void choose_attr(struct rc_end *e)
 		a->mulpdu = 128 + below(chance(0.5) ? 2000 : 65535 - 128);
 	if (!rc.attentive && chance(0.3)) {
 		a->rc.rnr_timeout_ns = (int64_t)(below(50) * DIW_MS);
-		e->conn->harmed = true;                 /* it may pass */
+		e->conn->harmed = true;                 /* the time limit of its attempt may pass */
 	}
 	if (chance(0.15)) {
 		a->rate_limit = 2000000 + below(200000000);
@@ -227,7 +227,7 @@ static void choose_conn_attr(struct rc_conn *c, int side)
 	a->data_len = 1 + below(sizeof c->data[side]);
 }
 
-/* Before RFC 6581 nothing was negotiated: both must know. */
+/* Before RFC 6581 nothing was negotiated, so the limits of both ends are set. */
 static void agree(struct rc_conn *c)
 {
 	struct diw_conn_attr *a = c->attr;
@@ -255,7 +255,7 @@ void rc_open(struct rc_host *from, struct rc_host *to)
 	}
 	agree(c);
 	if (!rc.calm && chance(0.05))
-		dst.port ^= 0x100;                      /* nobody listens there */
+		dst.port ^= 0x100;                      /* no listener is there */
 	if (!to->listener || dst.port != to->addr.port)
 		c->harmed = true;
 	err = diw_connect(c->end[0].qp, from->cm, &dst, &c->attr[0]);
@@ -277,7 +277,8 @@ enum diw_qp_state rc_state(struct rc_end *e)
 	return info.state;
 }
 
-/* Who looks only where something is told does no work of the device's by looking. */
+/* Whether the queue needs a poll. An application that polls only after events makes no other progress for the
+ * device. */
 static bool told(struct diw_cq *cq)
 {
 	return !sim.net->strict || atomic_load(&cq->head) != atomic_load(&cq->tail);
@@ -314,7 +315,7 @@ void rc_destroy(struct rc_end *e)
 	e->conn->harmed |= !e->over;
 	ok(diw_qp_destroy(e->qp), "diw_qp_destroy");
 	e->qp = NULL;
-	while (rc_poll(e, 64))                  /* what was in its completion queues stays there */
+	while (rc_poll(e, 64))                  /* completions left in its queues stay there */
 		;
 }
 
@@ -366,7 +367,7 @@ static void request(const struct diw_cm_event *ev)
 			return;
 		}
 		for (int i = 0; i < rc.nconns; i++)
-			rc.conn[i].harmed = true;       /* nobody looks after the others meanwhile */
+			rc.conn[i].harmed = true;       /* the others are not served meanwhile */
 		net_run(sim.net, below(12000) * DIW_MS);
 	}
 	err = c->end[1].qp ? diw_accept(ev->req, c->end[1].qp, &c->attr[1]) : -ECONNRESET;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What seeds of the mix have found, and what they are too busy to tell, each for itself. */
+/* RC scenarios one by one: those that seeds of the mix have found, and those that the mix cannot distinguish. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tests/sim/rc.h"
 #include "verbs/cq.h"
 
-/* One connection between two hosts, accepted; nothing of it is chance. */
+/* One connection between two hosts, accepted; nothing is random. */
 static struct rc_conn *begin(void)
 {
 	sim_begin(1);
@@ -45,7 +45,7 @@ static void end(struct rc_conn *c)
 	sim.net = NULL;
 }
 
-/* Of an attempt that was aborted no timer is left, which would be due for ever; net_run() does not come back then. */
+/* An aborted attempt leaves no timer. A timer that is always due would keep net_run() from returning. */
 START_TEST(aborted_attempt_is_quiet)
 {
 	struct rc_conn *c = begin();
@@ -56,8 +56,8 @@ START_TEST(aborted_attempt_is_quiet)
 }
 END_TEST
 
-/* A Send that has left behind a Read that is not answered yet: who is told that the Read was flushed expects the same
- * of all that follow. */
+/* A Send has left behind a Read that is not answered yet. If the Read is flushed, all requests behind it must be
+ * flushed. */
 START_TEST(nothing_succeeds_behind_a_failure)
 {
 	struct rc_conn *c = begin();
@@ -92,7 +92,7 @@ START_TEST(nothing_succeeds_behind_a_failure)
 }
 END_TEST
 
-/* Empty Sends until E has no receive for the last, whose time is returned. */
+/* Posts empty Sends until E has no receive for the last one. Returns its time. */
 static uint64_t use_up(struct rc_end *e)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
@@ -112,7 +112,7 @@ static uint64_t use_up(struct rc_end *e)
 	return sim.net->now - DIW_MS;
 }
 
-/* For the time that the attribute says a message waits for a receive, and not longer; both ends hear of it then. */
+/* A message waits for a receive for the time of the attribute, and not longer; then both ends get the error. */
 START_TEST(no_receive_comes)
 {
 	struct rc_conn *c = begin();
@@ -135,7 +135,7 @@ START_TEST(no_receive_comes)
 }
 END_TEST
 
-/* Who posts a receive that a message waits for wakes whoever sleeps. */
+/* Posting a receive that a message waits for wakes a sleeping thread. */
 START_TEST(receive_comes_late)
 {
 	struct rc_conn *c = begin();
@@ -157,7 +157,7 @@ START_TEST(receive_comes_late)
 }
 END_TEST
 
-/* A peer that does not end its half is not waited for longer than ten seconds (diw_disconnect). */
+/* The wait for a peer that does not end its half is limited to ten seconds (diw_disconnect()). */
 START_TEST(peer_never_ends)
 {
 	struct rc_conn *c = begin();
@@ -180,7 +180,7 @@ END_TEST
 
 #define PIECE (256u << 10)           /* four windows of the stream */
 
-/* E writes what is there already. */
+/* E writes data that is there already. */
 static void post_writes(struct rc_end *e, uint64_t n)
 {
 	struct diw_sge sge = { (void *)(uintptr_t)RC_IOVA, PIECE, e->mr->stag };
@@ -191,7 +191,7 @@ static void post_writes(struct rc_end *e, uint64_t n)
 		must(diw_post_send(e->qp, &wr, NULL) == 0, "a Write cannot be posted");
 }
 
-/* Both disconnect behind requests of which the first has only begun: all of both are executed. */
+/* Both ends disconnect behind requests of which only the first has begun: all requests of both are executed. */
 START_TEST(both_disconnect)
 {
 	struct rc_conn *c = begin();
@@ -225,7 +225,7 @@ START_TEST(both_disconnect)
 }
 END_TEST
 
-/* A peer that has ended its half and never reads is not waited for longer than ten seconds. */
+/* The wait for a peer that has ended its half and never reads is limited to ten seconds. */
 START_TEST(half_closed_peer_never_reads)
 {
 	struct rc_conn *c = begin();
@@ -240,7 +240,7 @@ START_TEST(half_closed_peer_never_reads)
 	rc_disconnect(e->peer);
 	while (rc_state(e) != DIW_QPS_CLOSING)
 		must(net_step(sim.net, sim.net->now + DIW_S), "the end does not come");
-	sim.net->block = 1;                     /* the stream takes nothing any more */
+	sim.net->block = 1;                     /* the stream takes no more bytes */
 	must(net_stream_sever(sim.net, &c->addr[0], &c->addr[1]), "there is no stream");
 	net_run(sim.net, 9 * DIW_S);
 	rc_events(&rc.host[1]);

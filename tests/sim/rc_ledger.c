@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What completions say, held against what was posted and against every byte of memory. */
+/* Checks completions against the posted requests, and every byte of memory. */
 #include <string.h>
 
 #include "tests/sim/rc.h"
@@ -9,7 +9,7 @@ uint8_t rc_octet(const struct rc_msg *m, uint32_t off)
 	return (uint8_t)(((m->id * 0x9e3779b1u + off) * 0x85ebca6bu) >> 24);
 }
 
-/* What byte OFF of M's sink, or target, becomes. */
+/* The value of byte OFF of M's sink or target afterwards. */
 static uint8_t becomes(const struct rc_end *e, const struct rc_msg *m, uint32_t off)
 {
 	if (m->kind == RC_READ)
@@ -19,7 +19,7 @@ static uint8_t becomes(const struct rc_end *e, const struct rc_msg *m, uint32_t 
 	return rc_octet(m, off);
 }
 
-/* M, of E, is where it lands: in AT's memory. */
+/* Checks that M, sent by E, is placed in AT's memory. */
 static void verify(struct rc_end *e, struct rc_msg *m, struct rc_end *at)
 {
 	uint32_t off = 0;
@@ -53,7 +53,7 @@ static bool has_sink(const struct rc_msg *m)
 
 static void succeeded(struct rc_end *e, struct rc_msg *m)
 {
-	/* That a Send or a Write was refused is known to the target alone. */
+	/* Only the target knows that it refused a Send or a Write. */
 	must(!m->bad || m->kind <= RC_WRITE, "end%d: message %u succeeded", e->index, m->id);
 	m->done = true;
 	rc.done[m->kind]++;
@@ -83,7 +83,7 @@ void rc_sent(struct rc_end *e, const struct diw_wc *wc)
 {
 	struct rc_msg *m;
 
-	for (;; succeeded(e, m)) {              /* what is silent has succeeded */
+	for (;; succeeded(e, m)) {              /* an unsignalled request has succeeded */
 		must(e->completed < e->nmsgs, "end%d: completion of message %llu, which is not outstanding", e->index,
 		     (unsigned long long)wc->wr_id);
 		m = &e->msgs[e->completed++];
@@ -137,7 +137,7 @@ static void poison_guards(const struct rc_rq *rq, const struct rc_recv *r)
 		}
 }
 
-/* It holds a part of M, from its beginning on, or nothing. Returns whether it is something. */
+/* The receive holds a prefix of M, or nothing. Returns whether it holds any byte. */
 static bool holds_part(const struct rc_rq *rq, const struct rc_recv *r, const struct rc_msg *m)
 {
 	bool some = false;
@@ -171,7 +171,7 @@ static void holds_all(struct rc_end *e, const struct rc_recv *r, const struct rc
 	}
 }
 
-/* A fenced request has not been sent before the Reads and atomics before it were complete. */
+/* A fenced request was not sent before all Reads and atomics before it were complete. */
 static void verify_fence(struct rc_end *from, const struct rc_msg *m)
 {
 	for (struct rc_msg *b = from->msgs; b < m; b++)
@@ -198,7 +198,7 @@ static void message_placed(struct rc_end *e, struct rc_msg *m)
 	from->placed++;
 }
 
-/* The next message that takes a receive of E's, and all before it are there. NULL: none has been sent. */
+/* The next message that takes a receive of E, if all before it have arrived. NULL: none was sent. */
 static struct rc_msg *next_for(struct rc_end *e, bool arrived)
 {
 	struct rc_end *from = e->peer;
@@ -271,8 +271,8 @@ void rc_received(struct rc_end *e, const struct diw_wc *wc)
 
 /* ---- Memory ---- */
 
-/* The request that may be writing to byte OFF of E's memory: *END is where what it writes ends, *AT its offset there.
- * */
+/* The request that may be writing to byte OFF of E's memory. *END: the end of its bytes; *AT: its offset of that
+ * byte. */
 static const struct rc_msg *writing(struct rc_end *e, struct rc_end *of, uint32_t off, uint32_t *end, uint32_t *at)
 {
 	for (uint32_t i = 0; i < of->nmsgs; i++) {
@@ -327,7 +327,7 @@ void rc_check(struct rc_end *e)
 
 /* ---- The end ---- */
 
-/* The peer's requests were executed in order, so a word has had one of the values that it should. */
+/* The peer's requests were executed in order, so each word has had one of its expected values. */
 static void check_words(struct rc_end *e)
 {
 	for (uint32_t w = 0; w < RC_WORDS; w++) {
@@ -357,7 +357,7 @@ static bool there(struct rc_end *e, const struct rc_msg *m, bool all)
 	return all ? full : some;
 }
 
-/* The Writes of the peer are there from the first on to one, and none behind that. */
+/* The Writes of the peer have arrived as a prefix: up to some Write, and none behind it. */
 static void check_prefix(struct rc_end *e)
 {
 	bool ended = false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two thousand connections of one device with another, all at once: they connect, talk, and end in three ways. */
+/* Two thousand connections between two devices at the same time: they connect, exchange messages, and end in three
+ * ways. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static struct {
 	struct diw_cm *cm[2];
 	struct diw_mr *mr[2];
 	struct diw_listener *listener;
-	uint8_t *mem[2];             /* of each queue pair: what it sends, what it receives */
+	uint8_t *mem[2];             /* of each queue pair: memory for sending, and for receiving */
 	struct one one[MANY];
 	int errnum[FATES][2];
 } many;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The random mix of RC: a seed chooses the network, the queue pairs, what applications do, and what befalls them. */
+/* The random mix of RC: a seed chooses the network, the queue pairs, the applications' calls, and the harm done. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tests/sim/rc.h"
 #include "verbs/qp.h"
 
-#define PATIENCE 60                  /* seconds after which nothing may be left to do */
+#define PATIENCE 60                  /* seconds after which everything must have ended */
 
 struct rc_world rc;
 
@@ -43,7 +43,7 @@ static void open_conn(void)
 		rc.conn[rc.nconns - 1].harmed = true;
 }
 
-/* ---- What befalls a connection ---- */
+/* ---- Harm to a connection ---- */
 
 static void harm(struct rc_conn *c)
 {
@@ -78,7 +78,7 @@ static void harm(struct rc_conn *c)
 	}
 }
 
-/* ---- What applications do ---- */
+/* ---- Calls of applications ---- */
 
 static bool looked_in_vain;
 
@@ -86,7 +86,7 @@ static void poll_all(struct rc_end *e)
 {
 	while (rc_poll(e, 1 + (int)below(64)))
 		looked_in_vain = false;
-	if (rc_state(e) != DIW_QPS_ERROR)       /* else they are flushed for ever */
+	if (rc_state(e) != DIW_QPS_ERROR)       /* otherwise they would be flushed without end */
 		rc_post_recvs(e, RC_RECVS);
 }
 
@@ -104,7 +104,7 @@ static void sleep_long(void)
 {
 	if (!rc.attentive)
 		for (int i = 0; i < rc.nconns; i++)
-			rc.conn[i].harmed = true;       /* the limit for receives to come may pass */
+			rc.conn[i].harmed = true;       /* the time limit for a receive may pass */
 	net_run(sim.net, rc.attentive ? below(100) * DIW_MS : below(7000) * DIW_MS);
 }
 
@@ -144,7 +144,7 @@ static void act(void)
 
 /* ---- The end ---- */
 
-/* Until the initiator sends, the responder may not (RFC 5044 section 7.1.2). */
+/* The responder may not send before the initiator has sent (RFC 5044 section 7.1.2). */
 static void speak_first(struct rc_end *e)
 {
 	bool silent = e->index % 2 == 0 && e->up && !e->over;
@@ -185,7 +185,7 @@ static bool idle(struct rc_end *e)
 	return e->conn->severed || ((e->up || e->conn->harmed || !e->qp) && !busy(e));
 }
 
-/* FN is true of all, and nothing is on its way any more. BEFORE is called while time passes. */
+/* Runs until FN is true of all ends, and nothing is on its way. BEFORE is called before each step. */
 static void until(bool (*fn)(struct rc_end *e), void (*before)(struct rc_end *e), const char *what)
 {
 	uint64_t end = sim.net->now + PATIENCE * DIW_S;
@@ -197,7 +197,7 @@ static void until(bool (*fn)(struct rc_end *e), void (*before)(struct rc_end *e)
 	}
 }
 
-/* A connection that does nothing keeps no buffers. */
+/* An idle connection holds no buffers. */
 static void check_buffers(struct rc_end *e)
 {
 	struct diw_mpa *m = e->qp && e->qp->link ? diw_mpa_of(e->qp->link) : NULL;
@@ -205,7 +205,7 @@ static void check_buffers(struct rc_end *e)
 	must(!m || (!m->tx_own && !m->rx_own), "end%d: keeps a buffer", e->index);
 }
 
-/* Somebody ends each connection, as soon as it can be. */
+/* One of the ends ends the connection as soon as possible. */
 static void end_it(struct rc_end *e)
 {
 	if (!e->qp || e->over || e->left || e->disconnects || (e->peer->disconnects && chance(0.9)) || chance(0.3))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests of any kind, chosen at random, that the peer can take; and some that it cannot. */
+/* Random requests of all kinds: those that the peer can execute, and some that it cannot. */
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct rc_msg *new_msg(struct rc_end *e, enum rc_kind kind, uint32_t len)
 	return m;
 }
 
-/* M's request; false: the queue is full, or the call refuses it for a reason that there is. */
+/* Posts M's request. False: the queue is full, or the call refuses it for a valid reason. */
 static bool post(struct rc_end *e, struct rc_msg *m, struct diw_send_wr *wr)
 {
 	int rc_post;
@@ -52,7 +52,7 @@ static bool post(struct rc_end *e, struct rc_msg *m, struct diw_send_wr *wr)
 	return true;
 }
 
-/* Immediates and atomics, of which is known when it is connected whether the peer takes them. */
+/* Whether the peer accepts immediates and atomics, which is known when it is connected. */
 static bool takes_7306(struct rc_end *e)
 {
 	return e->conn->rfc7306 && rc_state(e) != DIW_QPS_CONNECTING && (e->up || rc_state(e) == DIW_QPS_RTS);
@@ -65,7 +65,7 @@ static void choose_imm(struct rc_end *e, struct rc_msg *m)
 	m->solicited = chance(0.1);
 }
 
-/* The octets of M, in memory of ours, in some pieces; 0: there is none. */
+/* Writes the octets of M to memory of the end, in several entries; 0: there is none. */
 static int fill(struct rc_end *e, struct rc_msg *m, struct diw_sge *sge)
 {
 	struct rc_piece p;
@@ -86,7 +86,7 @@ static int fill(struct rc_end *e, struct rc_msg *m, struct diw_sge *sge)
 	return n;
 }
 
-/* Posts what fill() has laid out, or the same inline from memory that changes at once. */
+/* Posts the octets of fill(), or sends them inline from memory that changes at once. */
 static bool post_filled(struct rc_end *e, struct rc_msg *m, struct diw_send_wr *wr)
 {
 	struct diw_sge sge[4];
@@ -156,7 +156,7 @@ static void post_write_msg(struct rc_end *e)
 	post_filled(e, m, &wr);
 }
 
-/* A sink in some pieces, with space between them. */
+/* A sink of several entries with gaps. */
 static int sink(struct rc_end *e, struct rc_msg *m, struct diw_sge *sge, uint32_t stag)
 {
 	uint32_t left = m->len;
@@ -173,7 +173,7 @@ static int sink(struct rc_end *e, struct rc_msg *m, struct diw_sge *sge, uint32_
 	return m->npieces;
 }
 
-/* Of something that we have written ourselves: a Read does not overtake a Write. */
+/* A Write of this end whose data is to be read: a Read does not overtake a Write. */
 static const struct rc_msg *written(struct rc_end *e)
 {
 	const struct rc_msg *m = e->nmsgs ? &e->msgs[below(e->nmsgs)] : NULL;
@@ -205,7 +205,7 @@ static void post_read_msg(struct rc_end *e)
 		diw_mr_dereg(m->mr);
 }
 
-/* Nobody else uses the words, so what each finds is known. */
+/* No other request uses the words, so the value that each finds is known. */
 static void post_atomic(struct rc_end *e)
 {
 	bool swap = chance(0.4);
@@ -260,7 +260,7 @@ static void post_bind(struct rc_end *e)
 	}
 }
 
-/* Of a window that the peer has not used, or that all has arrived through. */
+/* Invalidates a window that the peer has not used, or through which all has arrived. */
 static void post_inv(struct rc_end *e)
 {
 	struct rc_window *w = &e->window;
@@ -315,14 +315,14 @@ void rc_post_bad(struct rc_end *e)
 		return;
 	m = new_msg(e, kind[how], 100);
 	m->bad = true;
-	if (how == 0)                           /* longer than any receive, should one be there */
+	if (how == 0)                           /* longer than any receive, if there is one */
 		m->len = 250000;
 	if (how == 3) {
 		m->invalidate = true;
 		m->inv_stag = 0x777;
 	}
 	if (how == 4)
-		sge[0].stag ^= 0x100;           /* our own memory */
+		sge[0].stag ^= 0x100;           /* an STag that does not exist */
 	wr.sge = sge;
 	wr.num_sge = how == 5 ? 0 : m->kind == RC_SEND ? fill(e, m, sge) : 1;
 	if ((wr.num_sge || how == 5) && post(e, m, &wr))

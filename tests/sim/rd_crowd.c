@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One link of reliable datagrams and thousands of peers: what a step costs, what a peer needs of memory, and a table
- * that is full. The peers are not links: they answer each datagram as a link would that has all its segments in order.
+ * One link of reliable datagrams and thousands of peers: the cost of a step, the memory of a peer, a full table. The
+ * peers are not links: they answer each datagram as a link with all segments in order would.
  */
 #include <check.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static struct crowd {
 	uint64_t now;
 	uint32_t peers, acked, rooms;
 	bool mute;                   /* peers answer nothing */
-	uint32_t head, tail, tag[CROWD];     /* that the link gave to peer i */
+	uint32_t head, tail, tag[CROWD];     /* tag: the one that the link gave to peer i */
 	uint8_t out[CROWD][DIW_RD_HDR_MAX + LEN];
 	struct { uint32_t peer, len; } order[CROWD];
 	struct iovec iov;
@@ -40,7 +40,7 @@ static struct diw_addr crowd_addr(uint32_t i)
 	return (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, 10, 1 }, .port = (uint16_t)(i + 1) };
 }
 
-/* Peer I says H with BODY octets behind it; the link receives it at its next poll. */
+/* Peer I sends H with BODY octets behind it; the link receives it at its next poll. */
 static void crowd_say(uint32_t i, const struct diw_rd_hdr *h, uint32_t body)
 {
 	uint32_t slot = crowd.tail++ % CROWD, len;
@@ -172,7 +172,7 @@ static int crowd_post(uint32_t peer)
 	return crowd.l->ops->send(crowd.l, &dst, &seg, 1, crowd.now);
 }
 
-/* Time passes, and the link does what is due. */
+/* Lets time pass, and runs the link when it is due. */
 static void crowd_run(uint64_t ns)
 {
 	uint64_t end = crowd.now + ns;
@@ -197,7 +197,7 @@ static void crowd_meet(uint32_t peers)
 	ck_assert_uint_eq(crowd.acked, peers);
 }
 
-/* ---- What a step costs ---- */
+/* ---- The cost of a step ---- */
 
 static double clock_ns(void)
 {
@@ -207,7 +207,7 @@ static double clock_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* PEERS have a segment under way that is not acknowledged. Returns CPU time of a message to one more and its answer. */
+/* PEERS have a segment that is not acknowledged. Returns the CPU time of a message to one more peer and its answer. */
 static double step_cost(uint32_t peers)
 {
 	double best = 1e18;
@@ -223,7 +223,7 @@ static double step_cost(uint32_t peers)
 	for (int round = 0; round < 20; round++) {
 		double began = clock_ns();
 
-		for (int i = 0; i < 50; i++) {          /* in 1 ms: no timeout */
+		for (int i = 0; i < 50; i++) {          /* in 1 ms, so there is no timeout */
 			crowd_post(0);
 			crowd.l->ops->flush(crowd.l, crowd.now);
 			crowd.now++;
@@ -246,7 +246,7 @@ START_TEST(many_active)
 }
 END_TEST
 
-/* ---- What a peer needs ---- */
+/* ---- The memory of a peer ---- */
 
 static long resident(void)
 {
@@ -264,7 +264,8 @@ START_TEST(idle_memory)
 	long before;
 
 	crowd_begin(CROWD);
-	memset(crowd.out, 1, sizeof crowd.out);         /* the test's own memory is there before */
+	memset(crowd.out, 1, sizeof crowd.out);         /* touches the memory of the test itself before the
+							 * measurement */
 	memset(crowd.order, 1, sizeof crowd.order);
 	memset(crowd.tag, 1, sizeof crowd.tag);
 	crowd_meet(1000);
@@ -277,7 +278,7 @@ START_TEST(idle_memory)
 	crowd_run(DIW_S);
 	ck_assert_uint_eq(crowd.acked, 9000);
 	printf("rd: an idle peer needs %.0f octets\n", (double)(resident() - before) / 8000);
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__   /* whose memory is not the link's */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__   /* the memory of sanitizers is not the link's */
 	ck_assert_int_le((resident() - before) / 8000, 512);
 #endif
 	crowd_run(200 * DIW_S);
@@ -288,7 +289,7 @@ START_TEST(idle_memory)
 }
 END_TEST
 
-/* ---- A table that is full ---- */
+/* ---- A full table ---- */
 
 static void crowd_announce(uint32_t i)
 {
@@ -298,8 +299,8 @@ static void crowd_announce(uint32_t i)
 	crowd_say(i, &data, 16);
 }
 
-/* Peers that prove their address and send fill three quarters of the table. The rest is for those that the program
- * sends to; they find a place also when idle ones have gone. */
+/* Peers that prove their address and send can fill three quarters of the table. The rest is for peers that the program
+ * sends to; they also get the places of idle peers. */
 START_TEST(table_full)
 {
 	crowd_begin(1024);

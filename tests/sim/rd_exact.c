@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reliable datagrams, scenarios one by one: peers that die, restart, are slow, are forgotten. */
+/* Reliable datagrams, scenarios one by one: peers that end, restart, are slow, or are forgotten. */
 #include <errno.h>
 #include <string.h>
 
 #include "tests/sim/rd_app.h"
 
-/* Between two calm nodes nothing is sent twice, and an acknowledgement is a fraction of the datagrams. */
+/* Without faults no segment is sent twice, and acknowledgements are a fraction of the datagrams. */
 START_TEST(calm)
 {
 	rda_begin(2);
@@ -23,7 +23,7 @@ START_TEST(calm)
 }
 END_TEST
 
-/* 32 segments leave in one burst, and draw two acknowledgements. */
+/* 32 segments leave in one burst, and cause two acknowledgements. */
 START_TEST(bursts)
 {
 	static uint8_t data[1000];
@@ -36,7 +36,7 @@ START_TEST(bursts)
 	rda_begin(2);
 	rda_send_all(0, 1, 100, 1000);
 	rda_run(DIW_S);
-	rda_app[1].refuses_from[0] = true;           /* what follows has no number of the program's */
+	rda_app[1].refuses_from[0] = true;           /* the following messages have no number of the program */
 	for (int i = 0; i < 32; i++)
 		seg[i] = (struct diw_link_seg){ .hdr = data, .hdr_len = 16, .len = 984, .iov = &iov };
 	l = rda_net.node[0].l;
@@ -53,7 +53,7 @@ START_TEST(bursts)
 }
 END_TEST
 
-/* A lost segment with none behind it: the probe asks 0.2 ms later, and its answer shows the loss. */
+/* A segment is lost with none behind it: after 0.2 ms a probe asks, and its answer shows the loss. */
 START_TEST(tail_loss)
 {
 	rda_begin(2);
@@ -76,7 +76,7 @@ START_TEST(tail_loss)
 }
 END_TEST
 
-/* A peer that is not there is reported after dead_ns, and holds no other peer up. */
+/* A peer that does not exist is reported after dead_ns, and delays no other peer. */
 START_TEST(dead_peer)
 {
 	rda_begin(3);
@@ -95,7 +95,7 @@ START_TEST(dead_peer)
 }
 END_TEST
 
-/* Many peers that are not there, of whom each is sent as much as the link takes, leave slots for one that is there. */
+/* Many peers that do not exist, each of which is sent as much as the link takes, leave slots for one that does. */
 START_TEST(dead_peers)
 {
 	uint32_t given = 0;
@@ -120,7 +120,7 @@ START_TEST(dead_peers)
 }
 END_TEST
 
-/* Slots for fewer segments than there are peers: each peer gets its turn. */
+/* There are fewer slots than peers: each peer gets its turn. */
 START_TEST(few_slots)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
@@ -140,7 +140,8 @@ START_TEST(few_slots)
 }
 END_TEST
 
-/* A receiver that takes nothing of one peer takes as much of another one as without it; the first loses nothing. */
+/* A receiver that refuses the segments of one peer receives as much from another one as before. The first peer loses
+ * nothing. */
 START_TEST(slow_for_one)
 {
 	rda_begin(3);
@@ -164,7 +165,7 @@ START_TEST(slow_for_one)
 }
 END_TEST
 
-/* A receiver that is killed and starts again: what it had not acknowledged fails, what is sent later arrives. */
+/* A receiver is killed and starts again: messages that it had not acknowledged fail, later ones arrive. */
 START_TEST(restart_receiver)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
@@ -216,7 +217,7 @@ START_TEST(restart_sender)
 }
 END_TEST
 
-/* A peer that was silent for long is forgotten, and taken up again without loss. */
+/* A peer that was silent for long is forgotten, and later accepted again without loss. */
 START_TEST(forgotten)
 {
 	rda_begin(2);
@@ -232,7 +233,8 @@ START_TEST(forgotten)
 }
 END_TEST
 
-/* A sender that hears nothing for long gives up what the receiver has not taken. Both are told, once. */
+/* A sender that gets no answer for long gives up the messages that the receiver has not taken. Each end reports it
+ * once. */
 START_TEST(given_up)
 {
 	rda_begin(2);
@@ -263,7 +265,7 @@ static void socket_close(struct diw_dgram *d)
 	sockets_closed++;
 }
 
-/* More slots than there are addresses: the socket is still the caller's. */
+/* More slots than there are addresses: the open fails, and the socket stays the caller's. */
 START_TEST(no_memory)
 {
 	static const struct diw_dgram_ops ops = { .name = "none", .close = socket_close };

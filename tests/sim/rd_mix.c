@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reliable datagrams (llp/rd.c) by seeds: every segment arrives once and in order at loss to 40 %, reordering,
- * repetition, outages and a receiver that takes nothing. SIM_SEED=rdK replays seed K and prints its counters.
+ * Reliable datagrams (llp/rd.c) by seeds: every segment arrives once and in order, with up to 40 % loss, reordering,
+ * repetition, outages, and a receiver that takes nothing. SIM_SEED=rdK replays seed K and prints its counters.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void mix_begin(uint64_t seed, int *nodes)
 	rdn_init(&rda_net, seed);
 	memset(rda_app, 0, sizeof rda_app);
 	*nodes = 2 + rda_below(5);
-	if (rda_below(2))                                   /* numbers begin with the clock: they wrap */
+	if (rda_below(2))                                   /* numbers begin with the clock, so they wrap */
 		rda_net.now = ((1ull << 32) - (uint64_t)rda_below(2000)) * DIW_US;
 	rda_net.latency = (uint64_t)rda_below(2000) * DIW_US;
 	rda_net.jitter = rda_below(2) ? (uint64_t)(1 + rda_below(20000)) * DIW_US : 0;
@@ -43,7 +43,7 @@ static void mix_begin(uint64_t seed, int *nodes)
 	}
 }
 
-/* Some messages of every node to any other; those that are refused are tried later. */
+/* Sends some messages between all nodes; refused ones are tried again later. */
 static void mix_post(int nodes)
 {
 	for (int a = 0; a < nodes; a++) {
@@ -58,7 +58,7 @@ static void mix_post(int nodes)
 	}
 }
 
-/* Until all messages have ended; RESTARTS: of nodes drawn, at times drawn. */
+/* Runs until all messages have ended. RESTARTS: restarts of random nodes at random times. */
 static void mix_run(int nodes, int restarts)
 {
 	uint64_t end = rda_net.now + 1800 * DIW_S, next = rda_net.now + (uint64_t)rda_below(2000) * DIW_MS;
@@ -102,7 +102,7 @@ START_TEST(mix)
 }
 END_TEST
 
-/* Nodes are killed and start again. Only what was under way to one of them fails, and nothing comes twice. */
+/* Nodes are killed and start again. Only messages under way to such a node fail, and none arrives twice. */
 START_TEST(restarts)
 {
 	bool fails[RDN_NODES];

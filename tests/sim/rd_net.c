@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sockets, bottlenecks and the event queue of tests/sim/rd_net.h. */
+/* The sockets, bottlenecks and events of rd_net.h. */
 #include "tests/sim/rd_net.h"
 
 #include <stdlib.h>
@@ -133,7 +133,7 @@ static int node_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 	return n;
 }
 
-/* As Linux counts it: the buffer is a power of two. */
+/* As Linux counts it: the buffer is rounded to a power of two. */
 static uint64_t pkt_cost(const struct rdn_pkt *p)
 {
 	uint64_t buf = 512;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A network of reliable-datagram links on virtual time: each node is a link over a socket; all datagrams to a node may
- * pass one bottleneck (rate, queue), and are lost, repeated, delayed and blocked by a seed.
+ * A network of reliable-datagram links on virtual time. Each node is a link over a socket. All datagrams to a node may
+ * pass one bottleneck (rate, queue). A seed decides which are lost, repeated, delayed and blocked.
  */
 #ifndef TESTS_SIM_RD_NET_H
 #define TESTS_SIM_RD_NET_H
@@ -20,24 +20,24 @@ struct rdn_node {
 	struct rdn *net;
 	struct diw_dgram d;
 	struct diw_counters c;
-	struct diw_link *l;          /* NULL: the process is gone */
+	struct diw_link *l;          /* NULL: the process has ended */
 	struct rdn_pkt *head, *tail, *lent;
 	struct diw_dgram_burst given;
 	struct iovec iov;
-	uint64_t busy_until;         /* of the bottleneck before it */
+	uint64_t busy_until;         /* of the bottleneck in front of it */
 	uint64_t bytes, queue_max, queue_sum, queue_n;
-	uint64_t deaf_from, deaf_to; /* nothing reaches it */
-	uint64_t late;               /* more latency of what it sends */
+	uint64_t deaf_from, deaf_to; /* no datagram reaches it in this time */
+	uint64_t late;               /* extra latency of its datagrams */
 	uint64_t rcvbuf, ready_at;   /* octets that its socket holds; when its processor takes the next datagram */
-	uint64_t overruns, bursts;   /* bursts: that it sent; over UDP each is a system call */
+	uint64_t overruns, bursts;   /* bursts: those it has sent; over UDP each is a system call */
 	void *app;
 };
 
 struct rdn {
-	uint64_t now, seed, latency, jitter, queue;  /* `queue`: ns of data that the bottleneck holds */
-	double loss, dup, rate;      /* octets a ns; 0: no bottleneck */
-	uint32_t rcvbuf;             /* of a socket; 0: no bound */
-	uint64_t service;            /* the time that a datagram takes of its receiver */
+	uint64_t now, seed, latency, jitter, queue;  /* queue: ns of data that the bottleneck holds */
+	double loss, dup, rate;      /* rate: octets a ns; 0: no bottleneck */
+	uint32_t rcvbuf;             /* of a socket; 0: unlimited */
+	uint64_t service;            /* time that the receiver needs for a datagram */
 	struct diw_rng rng;
 	struct rdn_pkt **heap;
 	size_t n, cap;
@@ -56,11 +56,11 @@ void rdn_start(struct rdn *net, int i, const struct diw_rd_cfg *cfg, const struc
 void rdn_stop(struct rdn *net, int i);
 void rdn_inject(struct rdn *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
 		uint64_t at);
-/* To the next event; false: there is none before LIMIT, which is the time then. */
+/* Advances to the next event. False: there is none before LIMIT, to which the time is set. */
 bool rdn_step(struct rdn *net, uint64_t limit);
 
 Suite *suite_rd_mix(int first, int last);      /* rd_mix.c */
-Suite *suite_rd(void);                         /* rd_exact.c, and the next */
+Suite *suite_rd(void);                         /* rd_exact.c, and the files below */
 TCase *tcase_rd_hostile(void);                 /* rd_hostile.c */
 TCase *tcase_rd_fair(void);                    /* rd_fair.c */
 TCase *tcase_rd_crowd(void);                   /* rd_crowd.c */

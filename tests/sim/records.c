@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Write-Record to the microsecond: when a record closes, what its map says, what comes too late (docs/ud-profile.md
- * section 7). */
+/* Write-Record to the microsecond: when a record closes, the content of its map, segments that come too late
+ * (docs/ud-profile.md section 7). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static bool drop_third(const uint8_t *d, uint32_t len)
 	return is_record(d) && seen_mo(d) == 2000;
 }
 
-/* The record's last segment is lost; the first segment of the next message starts the window. */
+/* The record's last segment is lost, so the first segment of the next message starts the window. */
 START_TEST(window_after_later_message)
 {
 	uint64_t second;
@@ -55,7 +55,7 @@ START_TEST(window_after_later_message)
 }
 END_TEST
 
-/* A hole in the middle: the segment with L starts the window, later ones do not move it. */
+/* A segment in the middle is lost: the segment with L starts the window, and later ones do not move it. */
 START_TEST(window_after_last)
 {
 	uint64_t arrival;
@@ -80,7 +80,7 @@ START_TEST(window_after_last)
 }
 END_TEST
 
-/* Within the window what was only late completes the record. */
+/* Segments that come late, but within the window, complete the record. */
 START_TEST(late_but_in_the_window)
 {
 	pair_begin(&a, &b, NULL);
@@ -104,7 +104,8 @@ static bool drop_records(const uint8_t *d, uint32_t len)
 	return is_record(d);
 }
 
-/* The network turns two messages round: the first is known to be over when its first segment comes. */
+/* The network exchanges two messages: when the first segment of the first one comes, the message is known to have been
+ * sent. */
 START_TEST(window_of_a_reordered_message)
 {
 	pair_begin(&a, &b, NULL);
@@ -156,7 +157,7 @@ START_TEST(window_zero)
 }
 END_TEST
 
-/* The original design: no last segment, no message. */
+/* The original design: without the last segment the message is not reported. */
 START_TEST(close_last)
 {
 	struct diw_qp_attr attr;
@@ -200,7 +201,7 @@ START_TEST(open_map)
 }
 END_TEST
 
-/* The table holds four: three of a, one of b itself; the next of b takes the place of a's oldest. */
+/* The table holds four records: three of a, one of b. The next one of b displaces a's oldest. */
 START_TEST(evict_the_heaviest)
 {
 	struct diw_qp_attr attr;
@@ -227,7 +228,7 @@ START_TEST(evict_the_heaviest)
 }
 END_TEST
 
-/* Whatever comes for a record that closed stays out of memory, be it a second later or ten. */
+/* Segments of a closed record are not placed, be it one second later or ten. */
 START_TEST(late_segments)
 {
 	pair_begin(&a, &b, NULL);
@@ -248,14 +249,14 @@ START_TEST(late_segments)
 }
 END_TEST
 
-/* 300 messages closed: each is late for ever, the first 44 by the floor. One that was never seen may still come, if it
- * is above the floor. */
+/* 300 messages have closed. Late segments of each are dropped, those of the first 44 because of the floor. A message
+ * that was never seen may still come if it is above the floor. */
 START_TEST(closed_window_and_floor)
 {
 	pair_begin(&a, &b, NULL);
 	watch();
 	for (int i = 0; i < 301; i++) {
-		sim.net->drop = i == 280 ? drop_last : NULL;             /* lost, for now */
+		sim.net->drop = i == 280 ? drop_last : NULL;             /* lost for the moment */
 		post_record(a, b, 64);
 		net_run(sim.net, 100 * DIW_US);
 		if (i != 280)
@@ -287,7 +288,8 @@ START_TEST(epoch)
 	sim.net->drop = NULL;
 	ep_restart(a);
 	post_record(a, b, 500);
-	/* The new life is heard at once; a round trip later it has proved its epoch, and the old one ends. */
+	/* The restarted sender's segments are placed at once. A round trip later it has proved its epoch, and the old
+	 * one ends. */
 	ck_assert(pair_wc(b, &wc, ranges, 30 * DIW_US));
 	ck_assert_uint_eq(wc.msg_len, 500);
 	ck_assert(pair_wc(b, &wc, ranges, 60 * DIW_US));
@@ -302,8 +304,8 @@ START_TEST(epoch)
 }
 END_TEST
 
-/* With the completion queue full closed records wait; with the table full of them nobody gets in, and nothing is
- * placed. */
+/* Closed records wait while the completion queue is full. While the table is full of them, no record opens, and nothing
+ * is placed. */
 START_TEST(never_overrun)
 {
 	struct diw_qp_attr attr;
@@ -320,7 +322,7 @@ START_TEST(never_overrun)
 		net_run(sim.net, 10 * DIW_MS);
 	}
 	ck_assert_uint_gt(counter(c, "record_full"), 0);
-	memory_check(c);                                 /* of those that were refused not an octet */
+	memory_check(c);                                 /* no octet of the refused ones was placed */
 	while (pair_wc(c, &wc, ranges, 10 * DIW_MS))
 		got++;
 	ck_assert_uint_ge(got, 4 + 8);
@@ -358,7 +360,7 @@ static bool drop_odd(const uint8_t *d, uint32_t len)
 	return is_record(d) && (seen_mo(d) / 96) % 2 == 1;
 }
 
-/* Every other one of 9000 segments: the map holds 4,096 ranges, and what would not fit is not placed. */
+/* Every other of 9000 segments comes: the map holds 4,096 ranges, and segments beyond that are not placed. */
 START_TEST(too_many_ranges)
 {
 	struct diw_qp_attr attr;
@@ -409,7 +411,7 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* What the network duplicates is not declared twice. */
+/* A segment that the network duplicates is not reported twice. */
 START_TEST(chunks_duplicated)
 {
 	struct diw_qp_attr attr;

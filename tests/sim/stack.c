@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads, Sends, errors and scheduling, each in a situation that was chosen for it. */
+/* Reads, Sends, errors and scheduling, each in its own scenario. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static bool drop_response_middle(const uint8_t *d, uint32_t len)
 	return opcode(d) == 2 && (seen_mo(d) == 2000 || seen_mo(d) == 3000);
 }
 
-/* Two of ten segments are lost: a timeout with the map; the application asks for just these again. */
+/* Two of ten segments are lost: the Read times out with a map, and the application reads only these again. */
 START_TEST(read_timeout_and_repair)
 {
 	uint64_t begun;
@@ -62,11 +62,11 @@ START_TEST(read_timeout_and_repair)
 }
 END_TEST
 
-/* A response to a Read that has timed out finds nothing in the list. */
+/* A response to a Read that has timed out matches no entry of the list. */
 START_TEST(read_late_response)
 {
 	pair_begin(&a, &b, NULL);
-	post_read(a, b, 200, (int64_t)(20 * DIW_MS));    /* with which it proves its address */
+	post_read(a, b, 200, (int64_t)(20 * DIW_MS));    /* by which it proves its address */
 	ck_assert(send_wc(a, &wc, DIW_MS));
 	sim.net->latency = 30 * DIW_MS;
 	post_read(a, b, 5000, (int64_t)(20 * DIW_MS));
@@ -81,7 +81,7 @@ START_TEST(read_late_response)
 }
 END_TEST
 
-/* Both read from each other, more than may be outstanding: waiting for one's own Reads holds up no answers. */
+/* Both ends read from each other, more than may be outstanding: an end that waits for its own Reads still answers. */
 START_TEST(read_each_other)
 {
 	struct diw_qp_attr attr;
@@ -101,7 +101,7 @@ START_TEST(read_each_other)
 		while (send_wc(b, &wc, 0))
 			done += wc.status == DIW_WC_SUCCESS;
 	}
-	/* Requests over the responder's limit of 16 a source are dropped when they come in one burst; all else is
+	/* Requests over the responder's limit of 16 a source are dropped if they come in one burst; the others are
 	 * answered. */
 	ck_assert_int_eq(done + (int)counter(a, "read_limit") + (int)counter(b, "read_limit"), 300);
 	ck_assert_int_ge(done, 32);
@@ -115,7 +115,7 @@ static bool drop_response_odd(const uint8_t *d, uint32_t len)
 	return opcode(d) == 2 && (seen_mo(d) / 1000) % 2 == 1;
 }
 
-/* Maps that were released are there for others: a thousand Reads with ten holes each. */
+/* Released maps are used again: a thousand Reads with ten holes each. */
 START_TEST(read_maps_are_reused)
 {
 	pair_begin(&a, &b, NULL);
@@ -150,7 +150,7 @@ START_TEST(read_refused)
 	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
 	ck_assert_uint_eq(wc.fault, 0x1100);
 	ck_assert_int_eq(diw_qp_error_get(a->qp, &e), -EAGAIN);
-	post_read(a, b, 5000, (int64_t)DIW_S);           /* registered again, but not to be read */
+	post_read(a, b, 5000, (int64_t)DIW_S);           /* registered again, but without the right to read */
 	sim.msgs[1].spoiled = true;
 	ck_assert(send_wc(a, &wc, DIW_MS));
 	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
@@ -167,7 +167,7 @@ START_TEST(error_reaches_the_sender)
 	struct diw_event ev;
 
 	pair_begin(&a, &b, NULL);
-	b->target_mr->stag ^= 0x100;                     /* what the sender believes */
+	b->target_mr->stag ^= 0x100;                     /* the STag that the sender uses */
 	post_record(a, b, 500);
 	b->target_mr->stag ^= 0x100;
 	ck_assert_int_eq(diw_event_get(a->host->dev, &ev, 0), -EAGAIN);
@@ -181,7 +181,7 @@ START_TEST(error_reaches_the_sender)
 	ck_assert(diw_addr_eq(&e.peer, &b->addr));
 	ck_assert_int_eq(diw_qp_error_get(a->qp, &e), -EAGAIN);
 	ck_assert_int_eq(diw_event_get(a->host->dev, &ev, 0), -EAGAIN);
-	/* The queue pair is none the worse for it. */
+	/* the queue pair still works */
 	post_record(a, b, 600);
 	ck_assert(pair_wc(b, &wc, ranges, DIW_MS));
 	ck_assert_uint_eq(wc.byte_len, 600);
@@ -217,7 +217,7 @@ START_TEST(duplicated_sends)
 }
 END_TEST
 
-/* A message that lost its end gives its receive back, and its late segments do not take another. */
+/* A message whose end is lost returns its receive, and its late segments take no other. */
 START_TEST(abandoned_send)
 {
 	struct diw_qp_info info;
@@ -245,7 +245,7 @@ START_TEST(abandoned_send)
 }
 END_TEST
 
-/* A message of 20 seconds, by a rate limit: longer than any state lives that nobody touches. */
+/* A message that takes 20 seconds, because of a rate limit: longer than any unused state lives. */
 START_TEST(slow_send)
 {
 	struct diw_qp_attr attr;
@@ -272,7 +272,7 @@ END_TEST
 
 /* ---- Scheduling ---- */
 
-/* Messages to one destination share super-buffers; a lone one does not wait. */
+/* Messages to one destination share super-buffers; a single one does not wait. */
 START_TEST(coalescing)
 {
 	static uint8_t data[64];
@@ -300,7 +300,7 @@ START_TEST(coalescing)
 	ck_assert_uint_eq(counter(a, "tx_datagrams"), 201);
 	ck_assert_uint_eq(counter(a, "tx_bursts"), 3);
 	net_run(sim.net, DIW_MS);
-	while (diw_cq_poll(b->rcq, &wc, 1, 0) == 1) {    /* the ledger does not know these */
+	while (diw_cq_poll(b->rcq, &wc, 1, 0) == 1) {    /* the ledger does not know these messages */
 		b->recvs[wc.wr_id].posted = false;
 		recv_poison(b, &b->recvs[wc.wr_id]);
 	}
@@ -308,7 +308,7 @@ START_TEST(coalescing)
 }
 END_TEST
 
-/* One queue pair has 20,000 datagrams waiting, another one. */
+/* One queue pair has 20,000 datagrams to send, the other one datagram. */
 START_TEST(no_starvation)
 {
 	static uint8_t junk[1400];
@@ -336,7 +336,7 @@ START_TEST(no_starvation)
 }
 END_TEST
 
-/* In any second at most the rate, and a burst to begin with; also when the application polls all the time. */
+/* In any second at most the rate is sent, beside an initial burst; also if the application polls all the time. */
 START_TEST(rate_limit)
 {
 	struct diw_qp_attr attr;
@@ -350,7 +350,7 @@ START_TEST(rate_limit)
 	for (int i = 0; i < 20; i++)
 		post_record(a, b, 40000);
 	begun = sim.net->now;
-	while (sim.net->now < begun + DIW_MS) {          /* every 100 ns: a tenth of an octet */
+	while (sim.net->now < begun + DIW_MS) {          /* every 100 ns: the rate allows a tenth of an octet */
 		if (diw_cq_poll(a->scq, &wc, 1, 0) == 1)
 			wc_send(a, &wc);
 		sim.net->now += 100;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Listeners, connections, and handshake frames written by hand, for tests of connection management. */
+/* Listeners, connections, and hand-written handshake frames, for tests of connection management. */
 #include "tests/unit/cm_kit.h"
 
 #include <arpa/inet.h>
@@ -134,7 +134,7 @@ void send_frame(int fd, bool reply, const char *hex)
 	raw_send(fd, p, frame(p, reply, hex));
 }
 
-/* 1 something to read, or the end; 0 nothing came. */
+/* 1: there is something to read, or the end; 0: nothing came. */
 int readable(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A device on lo with a channel of connection management and a listener, RC queue pairs, and peers made by hand over
- * plain sockets, whose frames are written as hexadecimal text: flags, revision, length, private data. */
+/* A device on lo with a channel of connection management, a listener and RC queue pairs. Peers are made by hand over
+ * plain sockets; their frames are written as hexadecimal text: flags, revision, length, private data. */
 #ifndef DIW_TESTS_CM_KIT_H
 #define DIW_TESTS_CM_KIT_H
 
@@ -19,11 +19,11 @@ struct cmkit {
 	struct diw_addr addr;        /* the listener's */
 };
 
-/* ATTR NULL: the defaults; the address is the loopback's in any case. */
+/* ATTR NULL: the defaults. The address is always the loopback's. */
 void cm_open(struct cmkit *m, enum diw_progress progress, const struct diw_listen_attr *attr);
 void cm_close(struct cmkit *m);
 void rc_open(struct end *e, struct cmkit *m);
-/* No markers, no CRC, no word of RFC 7306, IRD and ORD 128. */
+/* No markers, no CRC, no capabilities of RFC 7306, IRD and ORD 128. */
 void plain_attr(struct diw_conn_attr *a);
 /* The next event must be of that type. */
 void cm_expect(struct diw_cm *cm, struct diw_cm_event *ev, enum diw_cm_event_type type);
@@ -49,13 +49,13 @@ int raw_listen(struct diw_addr *at, int backlog);
 int raw_accept(int lfd);
 void raw_reset(int fd);                          /* close with RST */
 void raw_send(int fd, const void *p, size_t len);
-/* "MPA ID Req Frame", or the reply's key, and HEX. Returns the length. */
+/* Writes "MPA ID Req Frame", or the reply's key, and HEX. Returns the length. */
 size_t frame(uint8_t *p, bool reply, const char *hex);
 void send_frame(int fd, bool reply, const char *hex);
-/* Exactly that frame comes, and nothing behind it yet. */
+/* Exactly this frame has come, and nothing behind it yet. */
 void expect_frame(int fd, bool reply, const char *hex);
-int readable(int fd, int ms);         /* poll(2)'s answer */
-/* The peer ends it, in whichever way, and says nothing before. */
+int readable(int fd, int ms);         /* the result of poll(2) */
+/* The peer ends the stream, in any way, without sending anything before. */
 void expect_closed(int fd);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A datagram layer in memory: stores what is sent, delivers what a test puts in. */
+/* A datagram layer in memory: keeps what is sent, and delivers what a test puts in. */
 #include "tests/unit/fake_dgram.h"
 
 #include <check.h>

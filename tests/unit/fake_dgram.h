@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A dgram that keeps what is sent, refuses when told to, and delivers what a test puts in. */
+/* A dgram that keeps what is sent, refuses when a test says so, and delivers what a test puts in. */
 #ifndef DIW_TESTS_FAKE_DGRAM_H
 #define DIW_TESTS_FAKE_DGRAM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A stream that keeps what is sent and gives what a test puts in, as many bytes at once as the test says. */
+/* A stream that keeps what is sent, and delivers what a test puts in, in pieces as large as the test says. */
 #ifndef DIW_TESTS_FAKE_STREAM_H
 #define DIW_TESTS_FAKE_STREAM_H
 
@@ -7,16 +7,16 @@
 
 struct fake_stream {
 	struct diw_stream s;
-	uint8_t *tx;                 /* all that was sent */
+	uint8_t *tx;                 /* everything that was sent */
 	size_t ntx, tx_cap;
 	size_t room;                 /* bytes taken before it blocks */
 	size_t last_send;            /* bytes of the last send that took any */
 	int sends, tx_err;
-	const uint8_t *rx;           /* the test's */
+	const uint8_t *rx;           /* belongs to the test */
 	size_t nrx, rx_at;
-	size_t piece;                /* bytes of one recv at most */
+	size_t piece;                /* bytes of one recv, at most */
 	int recvs, rx_err;
-	bool eof;                    /* behind rx; else it is -EAGAIN, or rx_err */
+	bool eof;                    /* behind rx comes the end; otherwise -EAGAIN, or rx_err */
 	uint32_t emss;
 	int shut, closed;
 	bool aborted;

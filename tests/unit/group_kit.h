@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sender and three queue pairs that may be attached to a group, on lo of a network of our own. */
+/* A sender and three queue pairs that may be attached to a group, on lo of a separate network namespace. */
 #ifndef DIW_TESTS_GROUP_KIT_H
 #define DIW_TESTS_GROUP_KIT_H
 
@@ -37,7 +37,7 @@ static __attribute__((unused)) void attr_of(struct diw_qp_attr *attr)
 	attr->dgram.qkey = QKEY;
 }
 
-/* to[0] and to[1] are of one device. */
+/* to[0] and to[1] are on one device. */
 static __attribute__((unused)) void setup(void)
 {
 	struct diw_qp_attr attr;
@@ -108,7 +108,7 @@ static __attribute__((unused)) void expect_none(int i)
 	ck_assert_int_eq(diw_cq_wait(to[i].rcq, &wc, 1, 20 * DIW_MS), 0);
 }
 
-/* What a program that knows nothing of us sends. */
+/* Sends as a program without this library does. */
 static __attribute__((unused)) void bare(const struct diw_addr *dst, const void *data, size_t len, int n)
 {
 	struct sockaddr_storage ss;
@@ -122,7 +122,7 @@ static __attribute__((unused)) void bare(const struct diw_addr *dst, const void 
 	close(fd);
 }
 
-/* How many groups of 239/8 the kernel hears on lo for this namespace. */
+/* The number of groups of 239/8 that the kernel has joined on lo in this namespace. */
 static __attribute__((unused)) int memberships(void)
 {
 	FILE *f = fopen("/proc/self/net/igmp", "r");

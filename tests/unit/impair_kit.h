@@ -32,7 +32,8 @@ static __attribute__((unused)) void done(void)
 	fake_free(f);
 }
 
-/* A burst of COUNT datagrams of SEG bytes, the last of LAST, numbered from FIRST; in two pieces that cut a datagram. */
+/* A burst of COUNT datagrams of SEG bytes, numbered from FIRST; the last one has LAST bytes. The burst is in two
+ * pieces, whose boundary is within a datagram. */
 static uint8_t buf[1 << 17];
 
 static __attribute__((unused)) struct diw_dgram_burst burst_of(struct iovec iov[2], uint32_t first, uint32_t count,
@@ -63,7 +64,7 @@ static __attribute__((unused)) void send_numbered(uint32_t n, uint32_t per, uint
 		ck_assert_int_eq(send_burst(at, MIN(per, n - at), seg, seg, 0), 1);
 }
 
-/* Numbers of all datagrams that left, in order; returns how many. */
+/* The numbers of all datagrams that left, in order. Returns how many. */
 static __attribute__((unused)) int left(uint32_t *no, int max)
 {
 	int n = 0;
@@ -78,7 +79,7 @@ static __attribute__((unused)) int left(uint32_t *no, int max)
 
 static uint32_t no[1 << 18];
 
-/* P within five standard deviations of N draws. */
+/* The frequency in N draws is within five standard deviations of P. */
 static __attribute__((unused)) void rate_is(uint64_t count, uint64_t n, double p, double spread)
 {
 	double sigma = sqrt((double)n * p * (1 - p)) * spread;

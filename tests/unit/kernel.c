@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Replaces llp/udp_sys.c, llp/uring_sys.c and getsockopt(): the answers of kernels on other machines. */
+/* Replaces llp/udp_sys.c, llp/uring_sys.c and getsockopt() by the answers of other kernels. */
 #include "tests/unit/kernel.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m)
 	return syscall(SYS_sendmsg, fd, m, 0);
 }
 
-/* The short way of a lone datagram: the same refusals, the same count. */
+/* The call for a single datagram: the same refusals, the same count. */
 ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen)
 {
 	struct iovec iov = { (void *)buf, len };
@@ -78,7 +78,7 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 }
 
 #ifdef HAVE_URING
-/* A refused send becomes an operation that does nothing, with the refusal for its result. */
+/* A refused send becomes an operation that does nothing, whose result is the refusal. */
 int diw_sys_ring_submit(struct diw_uring *r)
 {
 	struct io_uring_sq *sq = &r->ring.sq;
@@ -149,7 +149,7 @@ bool kernel_can_own_network(void)
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-/* Asked in a child: the parent must not have proved its offloads before the tests choose theirs. */
+/* Asked in a child: the parent must not test its offloads before the tests choose theirs. */
 bool kernel_has_uring(void)
 {
 	int status;

@@ -15,7 +15,7 @@ uint8_t mkit_bytes[1 << 18];
 struct diw_mpa_pool *mkit_pool;
 
 
-/* P, which holds USED bytes, with room for MORE: a power of two, so that it grows seldom. */
+/* P, which holds USED bytes, with room for MORE. Sizes are powers of two, so P is seldom reallocated. */
 static void *grown(void *p, size_t used, size_t more)
 {
 	size_t room = 256, need = used + more + 1;
@@ -102,7 +102,7 @@ bool mkit_send(struct mkit *k, const uint8_t *ulpdu, uint32_t len)
 {
 	uint32_t hdr = len < HDR ? len : HDR, third = (len - hdr) / 3;
 	const uint8_t *p = ulpdu + hdr;
-	/* Bytes before the payload, a piece of none, and pieces of different lengths. */
+	/* Bytes before the payload, an empty piece, and pieces of different lengths. */
 	const struct iovec iov[4] = { { (void *)(p - (hdr ? 1 : 0)), third + (hdr ? 1 : 0) }, { NULL, 0 },
 				      { (void *)(p + third), 2 * third }, { (void *)(p + 3 * third), len } };
 	const struct diw_link_seg g = { .hdr = ulpdu, .hdr_len = hdr, .len = len - hdr, .iov = iov,
@@ -135,9 +135,9 @@ void mkit_got(const struct mkit *k, const struct ref *r, int n)
 	ck_assert(!bytes || memcmp(k->got, r->ulpdus, bytes) == 0);
 }
 
-/* ---- The second opinion ---- */
+/* ---- An independent implementation ---- */
 
-/* A bit at a time. */
+/* Bit by bit. */
 uint32_t mkit_crc32c(const uint8_t *p, size_t len)
 {
 	uint32_t crc = ~0u;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads pcapng files, written from the format's specification and not from llp/pcapng.c. */
+/* Reads pcapng files by the format's specification, independent of llp/pcapng.c. */
 #include "tests/unit/pcapng_kit.h"
 
 #include <check.h>
@@ -23,7 +23,7 @@ static uint16_t at16(const uint8_t *p)
 	return v;
 }
 
-/* The value of option CODE between P and END; *LEN its length. The list ends with opt_endofopt. */
+/* The value of option CODE between P and END; *LEN: its length. The list ends with opt_endofopt. */
 static const uint8_t *option(const uint8_t *p, const uint8_t *end, uint16_t code, uint16_t *len)
 {
 	const uint8_t *found = NULL;

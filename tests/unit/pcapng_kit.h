@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads back what llp/pcapng.c wrote, block by block, from the format's own specification. */
+/* Reads the files of llp/pcapng.c, block by block, by the format's specification. */
 #ifndef DIW_TESTS_PCAPNG_KIT_H
 #define DIW_TESTS_PCAPNG_KIT_H
 
@@ -12,7 +12,7 @@ struct png_packet {
 	uint64_t ns;
 	const uint8_t *data;
 	uint32_t len;
-	char comment[80];            /* "" none */
+	char comment[80];            /* "": none */
 	uint32_t flags;
 };
 
@@ -25,7 +25,7 @@ struct png {
 	struct png_packet packet[PNG_PACKETS];
 };
 
-/* Fails the test when a block is not whole. */
+/* Fails the test if a block is not complete. */
 void png_read(struct png *g, const char *path);
 void png_free(struct png *g);
 

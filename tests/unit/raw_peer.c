@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An RC peer on a plain socket: MPA framing, markers and CRC written from RFC 5044. */
+/* An RC peer on a plain socket, with MPA framing, markers and CRC by RFC 5044. */
 #include "tests/unit/raw_peer.h"
 
 #include <check.h>
@@ -157,7 +157,7 @@ static ssize_t take(struct raw *r, uint8_t *p, uint32_t n)
 	return recv(r->fd, p, n, 0);
 }
 
-/* False: the end, before the first octet. */
+/* False: the stream ended before the first octet. */
 static bool read_all(struct raw *r, uint8_t *p, uint32_t n)
 {
 	for (uint32_t have = 0; have < n;) {
@@ -173,7 +173,7 @@ static bool read_all(struct raw *r, uint8_t *p, uint32_t n)
 
 struct in { uint8_t b[FPDU_MAX]; uint32_t n, start; };
 
-/* Octets of the FPDU without its markers, up to the next one at a time. */
+/* Reads octets of the FPDU without its markers, up to one marker at a time. */
 static bool pull(struct raw *r, struct in *in, uint8_t *p, uint32_t n)
 {
 	while (n) {

@@ -8,7 +8,7 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
-#define LATER 16                     /* bytes that a later version has more */
+#define LATER 16                     /* bytes by which a later version is longer */
 
 static struct kit k;
 static struct diw_cq *cq;
@@ -33,8 +33,8 @@ static struct diw_qp_attr some_attr(void)
 	return attr;
 }
 
-/* With SIZE, and the byte AT set to 1 if it is not 0: what diw_qp_create() returns. ATTR is a block of just SIZE bytes,
- * so that AddressSanitizer sees a byte too much. */
+/* The result of diw_qp_create() for a struct of SIZE bytes, whose byte AT is set to 1 if AT is not 0. ATTR is an
+ * allocation of exactly SIZE bytes, so that AddressSanitizer detects an access beyond it. */
 static int create_sized(size_t size, size_t at)
 {
 	struct diw_qp_attr attr = some_attr();
@@ -81,7 +81,7 @@ START_TEST(no_size)
 }
 END_TEST
 
-/* What the size leaves out has its default, not 0: max_sge 4 takes a request of 4 entries. */
+/* Members beyond the size have their defaults, not 0: max_sge 4 allows a request of 4 entries. */
 START_TEST(left_out)
 {
 	struct diw_qp_attr attr = some_attr();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Group and broadcast destinations: who may send to them, and that nothing that came to one is answered. */
+/* Group and broadcast destinations: which queue pairs may send to them, and that messages to them are not answered. */
 #include <check.h>
 #include <errno.h>
 
@@ -49,7 +49,7 @@ START_TEST(not_answered)
 				   .stag = ~k.mr->stag, .to = k.mr->to };
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	end_until(&b, "rx_stag", 1);
-	wr.stag = k.mr->stag;                   /* with remote write, which is not group write */
+	wr.stag = k.mr->stag;                   /* it allows remote write, but not group write */
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	end_until(&b, "rx_access", 1);
 
@@ -65,7 +65,7 @@ START_TEST(not_answered)
 	ck_assert_uint_eq(end_counter(&b, "error_tx"), 0);
 	ck_assert_int_eq(diw_qp_error_get(a.qp, &e), -EAGAIN);
 
-	/* The same to its own address is. */
+	/* The same message to the queue pair's own address is executed. */
 	wr.timeout_ns = KIT_LIMIT;
 	ck_assert_int_eq(diw_addr_parse("127.0.0.1", b.addr.port, &wr.dst.addr), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);

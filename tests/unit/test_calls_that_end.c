@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that end a queue pair or a listener, compared: the table of docs/concepts.md, a row a line. */
+/* The calls that end a queue pair or a listener, compared: the table of docs/concepts.md, one row a line. */
 #include <check.h>
 #include <errno.h>
 
@@ -7,24 +7,24 @@
 #include "tests/unit/unit.h"
 
 #define NONE (-1)                    /* no completion, no event */
-#define QUIET_NS (20 * (int64_t)DIW_MS)      /* nothing has come, so nothing will */
+#define QUIET_NS (20 * (int64_t)DIW_MS)      /* nothing has come until now, so nothing will */
 #define DONE 7u                      /* wr_id of a Send that is complete before the call */
-#define WAITS 8u                     /* of the first of two that have not begun */
+#define WAITS 8u                     /* wr_id of the first of two that have not begun */
 #define RECV 9u
 
 static struct kit k;
 static struct pair p;
 
-/* What the call does to both ends. */
+/* The effect of the call on both ends. */
 struct end_row {
 	int (*call)(struct diw_qp *qp);
-	bool runs_on;                /* it executes requests that were posted: the test does not hold them */
-	bool gone;                   /* the queue pair does not exist any more */
-	int sends, recv;             /* statuses of what was posted */
-	enum diw_qp_state state;     /* at once, and */
-	enum diw_qp_state last;      /* in the end */
-	int own, peer;               /* errnum of DIW_CM_DISCONNECTED here and there */
-	int again;                   /* what the same call returns then */
+	bool runs_on;                /* it executes posted requests, so the test does not hold them */
+	bool gone;                   /* the queue pair has been destroyed */
+	int sends, recv;             /* statuses of posted requests */
+	enum diw_qp_state state;     /* immediately after the call */
+	enum diw_qp_state last;      /* finally */
+	int own, peer;               /* errnum of DIW_CM_DISCONNECTED at this end and at the peer */
+	int again;                   /* result of a second call */
 };
 
 static int withdraw_and_destroy(struct diw_qp *qp)
@@ -72,7 +72,7 @@ static void expect_wc(struct diw_cq *cq, uint64_t wr_id, int status)
 	ck_assert_int_eq(wc.status, status);
 }
 
-/* A Send of 10 bytes that is signalled. */
+/* A signalled Send of 10 bytes. */
 static int send_ten(struct end *from, const struct end *to, struct kit *of, uint64_t wr_id)
 {
 	struct diw_sge sge = { of->mem, 10, of->mr->stag };
@@ -82,7 +82,7 @@ static int send_ten(struct end *from, const struct end *to, struct kit *of, uint
 	return diw_post_send(from->qp, &wr, NULL);
 }
 
-/* One Send is complete and its completion not polled; two more and a receive are posted. */
+/* One Send is complete, and its completion is not polled; two more and a receive are posted. */
 static void make_busy(struct end *a, struct end *b, struct kit *of, bool hold)
 {
 	struct diw_qp_info info;
@@ -100,13 +100,13 @@ static void make_busy(struct end *a, struct end *b, struct kit *of, bool hold)
 
 static void expect_posted(struct end *a, const struct end_row *row)
 {
-	expect_wc(a->scq, DONE, DIW_WC_SUCCESS);        /* it was in the completion queue before */
+	expect_wc(a->scq, DONE, DIW_WC_SUCCESS);        /* it was in the completion queue before the call */
 	expect_wc(a->scq, WAITS, row->sends);
 	expect_wc(a->scq, WAITS + 1, row->sends);
 	expect_wc(a->rcq, RECV, row->recv);
 }
 
-/* ERRNUM of the event of one of the two queue pairs, of which EVENT may be the other's. */
+/* ERRNUM of the event of one of the two queue pairs; EVENT may be the other's. */
 static void expect_events(int own, int peer, const struct diw_qp *peer_qp)
 {
 	struct diw_cm_event ev;
@@ -148,14 +148,14 @@ START_TEST(rc_ends)
 		ck_assert_int_eq(diw_qp_reset(p.a.qp), 0);
 		ck_assert_int_eq(rc_state(&p.a), DIW_QPS_IDLE);
 	}
-	pair_connect(&p, &c, &d, NULL, NULL);           /* the listener was not touched */
+	pair_connect(&p, &c, &d, NULL, NULL);           /* the listener still works */
 	end_close(&c);
 	end_close(&d);
 	pair_close(&p);
 }
 END_TEST
 
-/* The call returns at once. Requests that were posted, and those that are posted behind it, are executed later. */
+/* The call returns at once. Requests that were posted, and those posted after it, are executed later. */
 START_TEST(disconnect_waits_for_nothing)
 {
 	struct diw_wc wc;
@@ -223,7 +223,7 @@ START_TEST(attempts)
 }
 END_TEST
 
-/* A row and a type: the peer is not told, and the address serves again after diw_qp_reset(). */
+/* For each row and type: the peer is not told, and the address can be used again after diw_qp_reset(). */
 START_TEST(dgram_ends)
 {
 	const struct end_row *row = &dgram_rows[_i / DGRAM_TYPES];
@@ -262,7 +262,7 @@ START_TEST(dgram_ends)
 }
 END_TEST
 
-/* A request that was taken can be accepted behind diw_listener_close(). One that was not taken is reset. */
+/* A request that was fetched can be accepted after diw_listener_close(). A request that was not fetched is reset. */
 START_TEST(listener_closes)
 {
 	struct diw_listener_info info;
@@ -287,7 +287,7 @@ START_TEST(listener_closes)
 	ck_assert_int_eq(ev.type, DIW_CM_FAILED);
 	ck_assert_int_eq(ev.errnum, ECONNRESET);
 	ck_assert_ptr_eq(ev.qp, e[1].qp);
-	ck_assert_int_eq(rc_state(&p.a), DIW_QPS_RTS);  /* established connections go on */
+	ck_assert_int_eq(rc_state(&p.a), DIW_QPS_RTS);  /* established connections continue */
 	ck_assert_int_eq(diw_cm_destroy(p.cm), -EBUSY);
 	end_open(&answer, &p.k, &rc, 16);
 	ck_assert_int_eq(diw_accept(taken.req, answer.qp, NULL), 0);
@@ -297,7 +297,7 @@ START_TEST(listener_closes)
 	end_close(&e[0]);
 	end_close(&e[1]);
 	ck_assert_int_eq(diw_cm_destroy(far), 0);
-	ck_assert_int_eq(diw_listen(p.cm, NULL, &p.listener), 0);       /* pair_close() closes one */
+	ck_assert_int_eq(diw_listen(p.cm, NULL, &p.listener), 0);       /* pair_close() closes a listener */
 	pair_close(&p);
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The capturing dgrams around the impairment: what the file says left, arrived, and was dropped why. */
+/* The capturing dgrams around the impairment: what the file says of datagrams that left, arrived, or were dropped, with
+ * the reason. */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ static void impaired(const char *text)
 	diw_impair_spec_free(spec);
 }
 
-/* "aaaabbbbcccc..", a datagram a letter. */
+/* Sends "aaaabbbbcccc..", one datagram for each letter. */
 static int send_letters(int n, uint64_t now)
 {
 	uint8_t data[SEG * 26];
@@ -71,7 +72,7 @@ static int send_letters(int n, uint64_t now)
 	return top->ops->send(top, &b, 1, now);
 }
 
-/* Closes everything; what the file says as "a b! ", ! dropped, < received. */
+/* Closes everything. Returns the file's content as "a b! ": ! dropped, < received. */
 static const char *said(void)
 {
 	static char text[1024];
@@ -106,7 +107,7 @@ START_TEST(lost_when_sent)
 }
 END_TEST
 
-/* With copies the datagrams take the other way through the impairment. */
+/* With duplicates, datagrams take another path through the impairment. */
 START_TEST(lost_and_doubled)
 {
 	impaired("mask=6,dup=1");
@@ -115,7 +116,7 @@ START_TEST(lost_and_doubled)
 }
 END_TEST
 
-/* What a full socket did not take is decided over again, and told once. */
+/* A datagram that a full socket did not take is decided again, and captured once. */
 START_TEST(blocked)
 {
 	impaired(_i ? "mask=6,dup=1" : "mask=6");
@@ -158,7 +159,7 @@ START_TEST(lost_when_received)
 }
 END_TEST
 
-/* It is in the file after a while, though nobody closes anything. */
+/* The packet is in the file after a while, although nothing was closed. */
 START_TEST(flushed)
 {
 	struct diw_dgram_burst b;

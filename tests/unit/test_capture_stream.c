@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The capturing stream: which TCP segments the file has of what was sent, received, ended and reset. */
+/* The capturing stream: the TCP segments in the file for data that was sent and received, for ends and resets. */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static ssize_t recv_text(const char *text, bool eof, int err)
 	return s->ops->recv(s, &iov, 1);
 }
 
-/* What the file has by now: "DIRECTION FLAGS SEQ/ACK PAYLOAD" each. */
+/* The content of the file so far: "DIRECTION FLAGS SEQ/ACK PAYLOAD" for each segment. */
 static const char *said(void)
 {
 	static char text[2048];
@@ -142,7 +142,8 @@ START_TEST(responder)
 {
 	open_stream(true);
 	f->room = 3;
-	ck_assert_int_eq(send_text("ab", "cde"), 3);             /* what the socket does not take is not captured */
+	ck_assert_int_eq(send_text("ab", "cde"), 3);             /* bytes that the socket does not take are not
+								  * captured */
 	ck_assert_int_eq(send_text("ab", "cde"), -EAGAIN);
 	s->ops->close(s, true);
 	ck_assert(f->closed == 1 && f->aborted);
@@ -177,7 +178,7 @@ START_TEST(reset)
 }
 END_TEST
 
-/* Segments are as long as IPv4 has room for, and every byte of all of them is there, in order. */
+/* Segments are as long as IPv4 allows, and all bytes are there, in order. */
 START_TEST(long_sends)
 {
 	static uint8_t data[200000], got[200000];
@@ -207,7 +208,7 @@ START_TEST(long_sends)
 }
 END_TEST
 
-/* What the owner sets in the stream reaches the socket's. */
+/* A field that the owner sets in the stream is copied to the socket's. */
 START_TEST(apart)
 {
 	open_stream(true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections between queue pairs: channels, events, private data, what is negotiated, how it ends. */
+/* Connections between queue pairs: channels, events, private data, the negotiated values, the end. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/unit.h"
 
 static struct cmkit m;
-static struct diw_cm *far;           /* the initiators' channel */
+static struct diw_cm *far;           /* channel of the initiators */
 static struct end a, b;
 
 static void open_both(enum diw_progress progress)
@@ -32,7 +32,7 @@ static void close_both(void)
 	cm_close(&m);
 }
 
-/* A connects to b, each with its attributes; the events of the outcome. */
+/* A connects to b, each with its attributes. Returns the events. */
 static void join(const struct diw_conn_attr *aa, const struct diw_conn_attr *ba, struct diw_cm_event *req,
 		 struct diw_cm_event *at_a)
 {
@@ -74,7 +74,8 @@ START_TEST(defaults)
 }
 END_TEST
 
-/* Every length of private data, with the word of RFC 7306 while it has room, which nobody sees. */
+/* Private data of every length, with the capabilities of RFC 7306 behind it if there is room; the application does not
+ * see them. */
 START_TEST(private_data)
 {
 	static const struct { uint32_t len; bool plain, far_plain, told; } cases[] = {
@@ -109,7 +110,7 @@ START_TEST(private_data)
 }
 END_TEST
 
-/* What is agreed on is what both ends do: a message each way, the responder's first with a ready-to-receive. */
+/* Both ends use the negotiated values: a message in each direction, the responder's first with a ready-to-receive. */
 START_TEST(talk)
 {
 	static const struct { uint8_t revision; bool crc, far_crc, markers, far_markers; unsigned rtr; } cases[] = {
@@ -223,7 +224,7 @@ START_TEST(rejected)
 }
 END_TEST
 
-/* A listening socket whose kernel takes no more connections, and answers none. */
+/* A listening socket whose queue is full: the kernel accepts no connection, and answers none. */
 static int dead_end(struct diw_addr *to, int fill[2])
 {
 	int lfd = raw_listen(to, 0);
@@ -238,7 +239,7 @@ static int dead_end(struct diw_addr *to, int fill[2])
 	return lfd;
 }
 
-/* Nobody listens; nobody answers. Told in bounded time. */
+/* No listener, and a peer that does not answer: both are reported in bounded time. */
 START_TEST(nobody)
 {
 	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
@@ -259,14 +260,14 @@ START_TEST(nobody)
 	ck_assert_int_eq(diw_connect(a.qp, far, &to, &ca), 0);
 	cm_expect(far, &ev, DIW_CM_FAILED);
 	ck_assert_int_eq(ev.errnum, _i < 2 ? ECONNREFUSED : ETIMEDOUT);
-	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* less than the default of 10 s */
 	close_both();
 	for (int i = 0; i < 3 && _i >= 2; i++)
 		close((int[]){ fill[0], fill[1], lfd }[i]);
 }
 END_TEST
 
-/* What was posted to it meanwhile comes back, also of one among many. */
+/* Requests that were posted meanwhile are flushed, also for one of many queue pairs. */
 START_TEST(failed_flushes)
 {
 	struct end more[6];
@@ -278,7 +279,7 @@ START_TEST(failed_flushes)
 	for (int i = 0; i < 6; i++)
 		rc_open(&more[i], &m);
 	close(raw_listen(&to, 1));
-	cm_expect_none(far, 5);                 /* nothing is due from before */
+	cm_expect_none(far, 5);                 /* no event of before is left */
 	ck_assert_int_eq(diw_connect(a.qp, far, &to, NULL), 0);
 	ck_assert_int_eq(end_send(&a, &b, 0, 8, DIW_SEND_SIGNALED), 0);
 	ck_assert_int_eq(end_recv(&a, 0, 8, 1), 0);
@@ -299,7 +300,7 @@ static void *wait_for_failure(void *arg)
 	return NULL;
 }
 
-/* Whoever sleeps already wakes for the timeout of a connection that begins later. */
+/* A sleeping thread wakes for the timeout of a connection that begins later. */
 START_TEST(timeout_of_others)
 {
 	struct diw_conn_attr ca = DIW_CONN_ATTR_INIT;
@@ -311,7 +312,7 @@ START_TEST(timeout_of_others)
 
 	open_both(_i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
 	ca.timeout_ns = 100 * (int64_t)DIW_MS;
-	ck_assert_int_eq(diw_connect(b.qp, m.cm, &to, &ca), 0); /* the first is another's */
+	ck_assert_int_eq(diw_connect(b.qp, m.cm, &to, &ca), 0); /* the first belongs to another thread */
 	cm_expect(m.cm, &ev, DIW_CM_FAILED);
 	for (int i = 0; i < 10 && took >= 600 * DIW_MS; i++) {           /* a second later it wakes for the counters */
 		ck_assert(i == 0 || diw_qp_reset(a.qp) == 0);
@@ -331,7 +332,7 @@ START_TEST(timeout_of_others)
 }
 END_TEST
 
-/* The descriptor says what the queue says, whoever does the work. */
+/* The descriptor is readable if the queue has an event, whichever thread does the work. */
 START_TEST(descriptor)
 {
 	struct diw_cm_event ev;
@@ -347,7 +348,7 @@ START_TEST(descriptor)
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	p.fd = diw_cm_fd(far);
 	ck_assert_int_eq(poll(&p, 1, KIT_LIMIT_MS), 1);
-	end_close(&a);                          /* its events go with it */
+	end_close(&a);                          /* its events are dropped */
 	ck_assert_int_eq(poll(&p, 1, 0), 0);
 	cm_expect_none(far, 0);
 	rc_open(&a, &m);
@@ -355,7 +356,7 @@ START_TEST(descriptor)
 }
 END_TEST
 
-/* Whatever is closed first, and in whichever state. */
+/* Objects are closed in any order, in any state. */
 START_TEST(closed_under_it)
 {
 	struct diw_cm_event ev, second;
@@ -368,7 +369,8 @@ START_TEST(closed_under_it)
 	ck_assert_int_eq(diw_connect(c.qp, far, &m.addr, NULL), 0);
 	cm_until(far, listener_info(&m).requests == 2);
 	switch (_i / 2) {
-	case 0:                                 /* the listener: the request that was taken lives on, the other not */
+	case 0:                                 /* the listener: the request that was fetched stays valid, the other
+						 * does not */
 		ck_assert_int_eq(diw_listener_close(m.listener), 0);
 		m.listener = NULL;
 		cm_expect(far, &second, DIW_CM_FAILED);
@@ -382,7 +384,7 @@ START_TEST(closed_under_it)
 		break;
 	case 1:                                 /* an initiator */
 		end_close(&c);
-		cm_until(far, listener_info(&m).waiting == 1);  /* its end is seen */
+		cm_until(far, listener_info(&m).waiting == 1);  /* its end has been read */
 		cm_expect_none(m.cm, 0);
 		ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 		rc_open(&c, &m);
@@ -400,7 +402,7 @@ START_TEST(closed_under_it)
 }
 END_TEST
 
-/* One ends before the other has fetched that it was established: it is told both, in this order. */
+/* The connection ends before an end has fetched its ESTABLISHED event: that end gets both events, in this order. */
 START_TEST(no_event_lost)
 {
 	struct diw_qp_info info;
@@ -419,7 +421,7 @@ START_TEST(no_event_lost)
 	cm_expect(far, &ev, DIW_CM_DISCONNECTED);
 	ck_assert_ptr_eq(ev.qp, a.qp);
 	ck_assert_int_eq(ev.errnum, ECONNRESET);
-	ck_assert_int_eq(diw_cm_destroy(far), 0);       /* nobody uses it any more */
+	ck_assert_int_eq(diw_cm_destroy(far), 0);       /* no connection uses it any more */
 	ck_assert_int_eq(diw_cm_create(m.k.dev, &far), 0);
 	close_both();
 }
@@ -449,7 +451,7 @@ START_TEST(forked)
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	/* What the child closed is open here. */
+	/* The descriptor that the child closed is open here. */
 	ck_assert_int_eq(diw_accept(ev.req, b.qp, NULL), 0);
 	cm_expect(far, &ev, DIW_CM_ESTABLISHED);
 	cm_expect(m.cm, &ev, DIW_CM_ESTABLISHED);
@@ -459,7 +461,7 @@ END_TEST
 
 #define MANY 300
 
-/* All at once: every one has its two events, and no other's. */
+/* Many at the same time: each has its two events, and no others. */
 START_TEST(many)
 {
 	static struct end from[MANY], to[MANY];
@@ -517,7 +519,7 @@ static void *connector(void *arg)
 	for (int i = 0; i < ATTEMPTS; i++) {
 		rc_open(&c, &m);
 		ck_assert_int_eq(diw_connect(c.qp, cm, &m.addr, NULL), 0);
-		if (i % 3)                      /* the others go while they connect */
+		if (i % 3)                      /* the others are destroyed while they connect */
 			ck_assert_int_eq(diw_cm_get(cm, &ev, KIT_LIMIT), 0);
 		if (i % 3 == 1)
 			ck_assert_int_eq(diw_abort(c.qp), 0);
@@ -537,12 +539,12 @@ static void answer(struct diw_cm_event *ev, int i)
 		return;
 	}
 	rc_open(&c, &m);
-	if (diw_accept(ev->req, c.qp, NULL) < 0)        /* gone meanwhile */
+	if (diw_accept(ev->req, c.qp, NULL) < 0)        /* it has gone meanwhile */
 		ck_assert_int_eq(diw_reject(ev->req, NULL, 0), 0);
 	end_close(&c);
 }
 
-/* Two connect, one answers, all leave at once what they have begun, a listener comes and goes. */
+/* Two threads connect, one answers, all abandon connections at any time, and a listener is opened and closed. */
 START_TEST(threads)
 {
 	struct diw_listener *other;

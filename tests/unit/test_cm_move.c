@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests that go to another device, hosts that listen late, and pairs of ports. */
+/* Requests that are moved to another device, listeners that open late, and pairs of ports. */
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ START_TEST(moved)
 	ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), -EINVAL);     /* of another device */
 	ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
 	ck_assert_uint_eq(listener_info(&m).waiting, 0);
-	if (_i == 1)                            /* the listener may go meanwhile */
+	if (_i == 1)                            /* the listener may be closed meanwhile */
 		ck_assert_int_eq(diw_listener_close(m.listener), 0);
 	ck_assert_int_eq(diw_accept(req.req, b.qp, &ca), 0);
 	cm_expect(n.cm, &ev, DIW_CM_ESTABLISHED);
@@ -60,7 +60,7 @@ START_TEST(moved)
 }
 END_TEST
 
-/* Nobody is there any more when it moves, when it has moved; it may be refused where it is now. */
+/* The initiator has gone before the move, or after it; the request can be refused on the new device. */
 START_TEST(moved_gone)
 {
 	struct diw_cm_event req, ev;
@@ -89,7 +89,7 @@ START_TEST(moved_gone)
 }
 END_TEST
 
-/* Its time runs on where it is now. */
+/* The timeout of a request continues on the new device. */
 START_TEST(moved_slow)
 {
 	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
@@ -98,7 +98,7 @@ START_TEST(moved_slow)
 	uint64_t begin;
 
 	ca.timeout_ns = 2 * KIT_LIMIT;
-	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* it has moved by then, however busy the machine */
+	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* it has been moved by then, even on a busy machine */
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	cm_open(&n, DIW_PROGRESS_THREAD, NULL);
 	ck_assert_int_eq(diw_cm_create(m.k.dev, &far), 0);
@@ -110,7 +110,7 @@ START_TEST(moved_slow)
 	ck_assert_int_eq(diw_conn_req_move(req.req, n.cm), 0);
 	cm_expect(far, &ev, DIW_CM_FAILED);
 	ck_assert_uint_ge(diw_clock_ns() - begin, 3 * DIW_S);
-	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* less than the default of 10 s */
 	ck_assert_int_eq(diw_accept(req.req, b.qp, NULL), -ECONNRESET);
 	ck_assert_int_eq(diw_reject(req.req, NULL, 0), 0);
 	close_two();
@@ -123,7 +123,7 @@ static void late_attr(struct diw_conn_attr *ca, int64_t refused_ns)
 	ca->connect.refused_ns = refused_ns;
 }
 
-/* Refused again and again: it takes as long as was asked for, and fails as it does at once otherwise. */
+/* Refused again and again: the attempt takes as long as requested, then fails like a single refusal. */
 START_TEST(refused)
 {
 	uint64_t begin = diw_clock_ns();
@@ -138,7 +138,7 @@ START_TEST(refused)
 	cm_expect(far, &ev, DIW_CM_FAILED);
 	ck_assert_int_eq(ev.errnum, ECONNREFUSED);
 	ck_assert_uint_ge(diw_clock_ns() - begin, 80 * DIW_MS);
-	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of any other failure */
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* less than the 10 s of other failures */
 	close_two();
 }
 END_TEST
@@ -162,7 +162,7 @@ START_TEST(late_listener)
 	ck_assert_int_eq(req.type, DIW_CM_CONNECT_REQUEST);
 	ck_assert_int_eq(diw_abort(a.qp), 0);
 	ck_assert_int_eq(diw_reject(req.req, NULL, 0), 0);
-	/* Given up between two attempts. */
+	/* The attempt is given up between two connects. */
 	ck_assert_int_eq(diw_listener_close(late), 0);
 	ck_assert_int_eq(diw_qp_reset(a.qp), 0);
 	ck_assert_int_eq(diw_connect(a.qp, far, &la.local, &ca), 0);
@@ -176,7 +176,7 @@ END_TEST
 /* ---- A pair of ports ---- */
 
 static int busy_fd;
-static struct diw_addr busy;         /* a peer by hand */
+static struct diw_addr busy;         /* a hand-written peer */
 
 static void connect_pair(const struct diw_addr *first, const struct diw_addr *second, int64_t refused_ns)
 {
@@ -191,7 +191,7 @@ static void connect_pair(const struct diw_addr *first, const struct diw_addr *se
 	ck_assert_int_eq(diw_connect(a.qp, far, first, &ca), 0);
 }
 
-/* The other port has the whole request, and the connection is its own. */
+/* The other port gets the whole request, and the connection. */
 static void expect_other(void)
 {
 	struct diw_cm_event req, ev;
@@ -217,7 +217,7 @@ START_TEST(other_port_refused)
 }
 END_TEST
 
-/* The first ends the stream: at once, and when it has the request. */
+/* The peer at the first port ends the stream, at once or when it has the request. */
 START_TEST(other_port_unanswered)
 {
 	uint8_t byte;
@@ -239,7 +239,7 @@ START_TEST(other_port_unanswered)
 }
 END_TEST
 
-/* Both refuse: in turn, for as long as was asked for. */
+/* Both ports refuse: they are tried in turn, for as long as requested. */
 START_TEST(both_ports_refused)
 {
 	struct diw_addr shut[2];
@@ -270,7 +270,8 @@ START_TEST(both_ports_refused)
 }
 END_TEST
 
-/* What has begun to answer is the one: by a refusal, by a byte; and its reset tells more than the other's refusal. */
+/* A port whose peer has begun to answer is final, even by a refusal or one byte. Its reset is the error, not the other
+ * port's refusal. */
 START_TEST(first_port_decides)
 {
 	struct diw_addr shut;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The responder against initiators made by hand: what it answers to the byte, and what it takes from whom. */
+/* The responder against hand-written initiators: its answers to the byte, and the requests that it accepts. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -12,36 +12,37 @@
 static struct cmkit m;
 static struct end e;
 
-/* ---- What a request is answered with ---- */
+/* ---- Replies ---- */
 
 static const struct {
 	const char *request, *reply;
 	bool crc, markers;
-	unsigned rtr;                /* 0: as by default; 8: none */
+	unsigned rtr;                /* 0: the default; 8: none */
 	uint16_t ird, ord;           /* 0: 128 */
 } replies[] = {
 #define R(req, rep, ...) { .request = (req), .reply = (rep), __VA_ARGS__ }
-	/* What siw, the Linux kernel's software iWARP, was seen to answer to these, byte for byte; */
+	/* The replies of siw, the Linux kernel's software iWARP, byte for byte; */
 	R("00010000", "00010000"), R("40010000", "40010000"), R("00020000", "00020000"), R("40020000", "40020000"),
 	R("1002000400100010", "1002000400100010"), R("100200043fff3fff", "1002000400800080"),
 	R("1002000480108010", "1002000480108010"), R("100200048004c004", "1002000480048004"),
 	R("10020004c0040004", "1002000480048004"), R("00000000", "00000000"),
 	R("1802000400010001", "1802000400010001"), R("08010000", "08010000"), R("07010000", "00010000"),
-	/* but that it refuses markers, which we send. */
+	/* except that siw refuses markers, which diwarp sends. */
 	R("80010000", "00010000"),
-	/* CRC and markers are asked for by either end. */
+	/* Either end may ask for CRC and markers. */
 	R("00010000", "40010000", .crc = true), R("00010000", "80010000", .markers = true),
 	R("1002000400100010", "5002000400100010", .crc = true),
-	/* The smaller of what one holds and the other uses. */
+	/* The smaller of the responder's value and the initiator's. */
 	R("1002000400100020", "1002000400080004", .ird = 8, .ord = 4),
 	R("1002000400020001", "1002000400010002", .ird = 8, .ord = 4),
-	/* Ready-to-receive: what both may, Write before Read before an FPDU; else what we may; or not at all. */
+	/* Ready-to-receive: of the messages that both support, the Write, else the Read, else the empty FPDU. Both
+	 * support none: the messages of the responder, or none. */
 	R("10020004c004c004", "1002000480044004", .rtr = DIW_RTR_READ | DIW_RTR_FPDU),
 	R("10020004c0044004", "10020004c0040004", .rtr = DIW_RTR_FPDU),
 	R("100200048004c000", "1002000480008004", .rtr = DIW_RTR_READ | DIW_RTR_WRITE),
 	R("1002000480044000", "1002000480008004"),
 	R("1002000480108010", "1002000400100010", .rtr = 8),
-	/* Private data is the application's, whatever is in it. */
+	/* Private data is passed to the application, whatever it contains. */
 	R("0001000568656c6c6f", "00010000"), R("1002000600010001ffff", "1002000400010001"),
 #undef R
 };
@@ -70,7 +71,8 @@ START_TEST(reply_bytes)
 	ck_assert_uint_eq(ev.revision, replies[_i].request[3] - '0');
 	ck_assert_int_eq(diw_accept(ev.req, e.qp, &a), 0);
 	expect_frame(fd, true, replies[_i].reply);
-	if (strlen(replies[_i].reply) == 8 || replies[_i].reply[8] < '8') {     /* no ready-to-receive to wait for */
+	if (strlen(replies[_i].reply) == 8 || replies[_i].reply[8] < '8') {     /* there is no ready-to-receive
+										 * message */
 		cm_expect(m.cm, &ev, DIW_CM_ESTABLISHED);
 		ck_assert_ptr_eq(ev.qp, e.qp);
 		ck_assert_uint_eq(ev.data_len, 0);
@@ -84,7 +86,7 @@ START_TEST(reply_bytes)
 }
 END_TEST
 
-/* ---- What is no request ---- */
+/* ---- Malformed requests ---- */
 
 static void expect_malformed(const void *p, size_t len)
 {
@@ -99,10 +101,10 @@ static void expect_malformed(const void *p, size_t len)
 START_TEST(no_request)
 {
 	static const char *const frames[] = {
-		"00030000", "10ff0000",         /* a revision that nobody has defined */
-		"10020000", "1002000380018001", /* enhanced, and too short for it */
-		"00010201", "1002ffff",         /* private data of 513 bytes, of 65535 */
-		"0001000000",                   /* bytes behind it, before a reply */
+		"00030000", "10ff0000",         /* an unknown revision */
+		"10020000", "1002000380018001", /* enhanced, but too short */
+		"00010201", "1002ffff",         /* private data of 513 bytes, of 65535 bytes */
+		"0001000000",                   /* bytes behind the request, before a reply */
 	};
 	uint8_t p[1024];
 	size_t len;
@@ -113,7 +115,7 @@ START_TEST(no_request)
 	expect_malformed(p, frame(p, true, "00010000"));
 	expect_malformed("GET / HTTP/1.0\r\n\r\n", 18);
 	len = frame(p, false, "00010000");
-	for (size_t i = 0; i < 16; i++) {       /* told at the first wrong byte */
+	for (size_t i = 0; i < 16; i++) {       /* detected at the first wrong byte */
 		p[i] ^= 1;
 		expect_malformed(p, i + 1);
 		p[i] ^= 1;
@@ -126,7 +128,7 @@ START_TEST(no_request)
 }
 END_TEST
 
-/* Cut anywhere, and in single bytes. */
+/* Requests cut at any place, and in single bytes. */
 START_TEST(request_in_pieces)
 {
 	struct diw_cm_event ev;
@@ -155,9 +157,9 @@ START_TEST(request_in_pieces)
 }
 END_TEST
 
-/* ---- Peers that take their time, or are many ---- */
+/* ---- Slow peers, and many ---- */
 
-/* So many octets, ten milliseconds apart, until the other end has enough of it. */
+/* Sends this many octets at intervals of ten milliseconds, until the other end closes. */
 static int trickled(void)
 {
 	uint64_t before = listener_info(&m).timeouts;
@@ -176,7 +178,7 @@ static int trickled(void)
 	return n;
 }
 
-/* The time is the whole request's. Its end falls between the 5th and the 20th octet if the machine lets us run. */
+/* The timeout is for the whole request. It expires between the 5th and the 20th octet if the machine is not busy. */
 START_TEST(trickle)
 {
 	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
@@ -200,7 +202,7 @@ START_TEST(unanswered)
 	uint64_t begin;
 	int fd[2];
 
-	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* until then the first is taken, however busy the machine */
+	la.request_timeout_ns = 3 * (int64_t)DIW_S;     /* the first is fetched before that, even on a busy machine */
 	cm_open(&m, DIW_PROGRESS_THREAD, &la);
 	rc_open(&e, &m);
 	begin = diw_clock_ns();
@@ -210,11 +212,11 @@ START_TEST(unanswered)
 	fd[1] = dial(&m.addr);
 	send_frame(fd[1], false, "00010000");
 	expect_closed(fd[0]);
-	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* less than the default of 10 s */
 	expect_closed(fd[1]);
 	ck_assert_uint_eq(listener_info(&m).timeouts, 2);
 	ck_assert_uint_eq(listener_info(&m).waiting, 0);
-	cm_expect_none(m.cm, 0);                /* the other request was not taken: it is forgotten */
+	cm_expect_none(m.cm, 0);                /* the other request was not fetched, so it is dropped */
 	ck_assert_int_eq(diw_accept(ev.req, e.qp, NULL), -ECONNRESET);
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	end_close(&e);
@@ -222,7 +224,8 @@ START_TEST(unanswered)
 }
 END_TEST
 
-/* Whether a refusal stayed for 300 ms, and the stream ended within as many if we ended ours, else soon. */
+/* Whether the stream stays open for 300 ms after a refusal, and ends within 300 ms after this end has closed if OURS,
+ * else soon. */
 static bool stays(bool ours)
 {
 	struct diw_cm_event ev;
@@ -243,7 +246,8 @@ static bool stays(bool ours)
 	return good;
 }
 
-/* A refusal can be read before the stream ends, which is for its receiver to do, and ends soon if that does not. */
+/* A refusal can be read before the stream ends. Its receiver should end the stream; otherwise the responder does so
+ * soon. */
 START_TEST(refusal_stays)
 {
 	bool good = false;
@@ -256,7 +260,7 @@ START_TEST(refusal_stays)
 }
 END_TEST
 
-/* Silent ones fill the table: the next waits in the kernel, and after a second takes the place of the oldest. */
+/* Silent connections fill the table: the next one waits in the kernel, and after a second displaces the oldest. */
 START_TEST(halfopen_limit)
 {
 	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
@@ -282,7 +286,7 @@ START_TEST(halfopen_limit)
 }
 END_TEST
 
-/* The one that makes room has just said something. */
+/* The displaced connection has an unprocessed event. */
 START_TEST(evicted_with_event)
 {
 	struct diw_listen_attr la = DIW_LISTEN_ATTR_INIT;
@@ -356,14 +360,14 @@ START_TEST(connect_and_close)
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	expect_frame(fd, true, "20010000");
 	close(fd);
-	KIT_UNTIL(listener_info(&m).malformed >= FLOOD / 2);    /* a reset may have undone the others before */
+	KIT_UNTIL(listener_info(&m).malformed >= FLOOD / 2);    /* a reset may have removed the others before */
 	listener_wait(&m, halfopen, 0);
 	ck_assert_uint_le(listener_info(&m).malformed, FLOOD);
 	cm_close(&m);
 }
 END_TEST
 
-/* No descriptors for new connections: they wait, without a spin, and the ones that are there go on. */
+/* There are no descriptors for new connections: they wait, without a busy loop, and the existing ones continue. */
 START_TEST(no_descriptors)
 {
 	struct rlimit was, low;
@@ -397,7 +401,7 @@ START_TEST(no_descriptors)
 }
 END_TEST
 
-/* Its peer goes between the request and the answer. */
+/* The initiator goes between the request and the answer. */
 START_TEST(requester_gone)
 {
 	struct diw_cm_event ev;
@@ -416,7 +420,7 @@ START_TEST(requester_gone)
 	ck_assert_int_eq(diw_cm_destroy(m.cm), -EBUSY);
 	ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
 	ck_assert_uint_eq(listener_info(&m).waiting, 0);
-	/* The queue pair is as new. */
+	/* The queue pair is in its initial state. */
 	fd = dial(&m.addr);
 	send_frame(fd, false, "00010000");
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
@@ -428,7 +432,7 @@ START_TEST(requester_gone)
 }
 END_TEST
 
-/* The socket of this process whose peer is FD. */
+/* The socket of this process that is connected to FD. */
 static int other_end(int fd)
 {
 	struct sockaddr_in mine, its;
@@ -453,7 +457,7 @@ static int option(int fd, int level, int name)
 	return v;
 }
 
-/* Keep-alive and DSCP are the connection's, on whichever side it began. */
+/* Keep-alive and DSCP belong to the connection, at initiator and responder. */
 START_TEST(packets)
 {
 	struct diw_conn_attr a;
@@ -491,7 +495,7 @@ START_TEST(packets)
 }
 END_TEST
 
-/* An accepted queue pair, whose peer has not said that it is ready, is no more than an attempt. */
+/* An accepted queue pair whose peer has not sent its ready-to-receive message is still an attempt. */
 START_TEST(abort_before_ready)
 {
 	struct diw_cm_event ev;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The initiator against responders made by hand: what it asks for to the byte, and what it makes of the answers. */
+/* The initiator against hand-written responders: its requests to the byte, and its reaction to replies. */
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ static struct end e;
 static int lfd;
 static struct diw_addr laddr;
 
-/* ---- What we ask for ---- */
+/* ---- Requests ---- */
 
 static const struct {
 	uint8_t revision;
@@ -20,7 +20,7 @@ static const struct {
 	uint16_t ird, ord;
 	const char *request;
 } requests[] = {
-	{ 2, false, false, 0, 1, 1, "1002000400010001" },               /* siw's own */
+	{ 2, false, false, 0, 1, 1, "1002000400010001" },               /* as siw sends it */
 	{ 2, false, false, DIW_RTR_WRITE, 16, 1, "1002000480108001" },
 	{ 2, true, false, DIW_RTR_WRITE | DIW_RTR_READ, 16, 16, "500200048010c010" },
 	{ 2, false, true, 7, 128, 2, "90020004c080c002" },
@@ -56,7 +56,7 @@ START_TEST(request_bytes)
 	fd = connect_to_hand(&a);
 	expect_frame(fd, false, requests[_i].request);
 	strcpy(reply, requests[_i].request);
-	if (a.connect.revision == 2) {                  /* no more than the other holds, no peer-to-peer */
+	if (a.connect.revision == 2) {                  /* at most the peer's values; no peer-to-peer */
 		reply[8] = reply[9] = reply[12] = '0';
 		strcpy(reply + 13, "000");
 	}
@@ -73,7 +73,7 @@ START_TEST(request_bytes)
 }
 END_TEST
 
-/* ---- What is no reply ---- */
+/* ---- Malformed replies ---- */
 
 static const struct {
 	const char *reply;
@@ -86,18 +86,18 @@ static const struct {
 	{ "1002000400040005", DIW_CM_FAILED, DIW_FAULT_MPA_IRD, EPROTO },
 	{ "1002000480044004", DIW_CM_FAILED, DIW_FAULT_MPA_RTR, EPROTO },       /* a Read was not offered */
 	{ "1002000480040004", DIW_CM_FAILED, DIW_FAULT_MPA_RTR, EPROTO },
-	{ "00010000", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },             /* another revision, */
-	{ "00020000", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },             /* not enhanced, */
+	{ "00010000", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },             /* another revision */
+	{ "00020000", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },             /* not enhanced */
 	{ "1003000400040004", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },
 	{ "10020000", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },
 	{ "10020201", DIW_CM_FAILED, DIW_FAULT_MPA_FRAME, EPROTO },
 	{ "3002000600000000beef", DIW_CM_REJECTED, 0, ECONNREFUSED },
 	{ "70020000", DIW_CM_REJECTED, 0, ECONNREFUSED },                       /* siw's, without its words */
 	{ "20010000", DIW_CM_REJECTED, 0, ECONNREFUSED },
-	{ "", DIW_CM_FAILED, 0, ECONNRESET },                                   /* a key, and the end */
+	{ "", DIW_CM_FAILED, 0, ECONNRESET },                                   /* only the key, then the end */
 };
 
-/* RFC 6581 section 8: what the initiator does not take it tells, in its first and only FPDU. */
+/* RFC 6581 section 8: what the initiator does not accept, it reports in its first and only FPDU. */
 static void expect_terminate(int fd, uint16_t fault)
 {
 	static const uint8_t hdr[] = { 0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0 };
@@ -106,7 +106,7 @@ static void expect_terminate(int fd, uint16_t fault)
 	ck_assert_int_eq(recv(fd, fpdu, sizeof fpdu, MSG_WAITALL), sizeof fpdu);
 	ck_assert_mem_eq(fpdu, hdr, sizeof hdr);
 	ck_assert_uint_eq((unsigned)(fpdu[20] << 8 | fpdu[21]), fault);
-	ck_assert_uint_eq(fpdu[22], 0);         /* no header to quote */
+	ck_assert_uint_eq(fpdu[22], 0);         /* there is no header to quote */
 }
 
 START_TEST(reply_judged)
@@ -154,7 +154,7 @@ START_TEST(reply_judged)
 }
 END_TEST
 
-/* Ready-to-receive by a Read, which the reply's IRD of 0 forbids: by a Write if that may be, too, else not at all. */
+/* Ready-to-receive by a Read, which the reply's IRD of 0 forbids: a Write is used if that is allowed, else none. */
 START_TEST(read_without_ird)
 {
 	static const char *const replies[] = { "1002000480004004", "100200048000c004" };
@@ -176,7 +176,7 @@ START_TEST(read_without_ird)
 		uint8_t fpdu[20];
 
 		ck_assert_int_eq(recv(fd, fpdu, sizeof fpdu, MSG_WAITALL), sizeof fpdu);
-		ck_assert_uint_eq(fpdu[3] & 15, 0);     /* RDMAP's opcode: Write */
+		ck_assert_uint_eq(fpdu[3] & 15, 0);     /* opcode of RDMAP: Write */
 	}
 	end_close(&e);
 	close(fd);
@@ -185,7 +185,7 @@ START_TEST(read_without_ird)
 }
 END_TEST
 
-/* A request where a reply belongs, a reply that nobody asked for, nothing at all. */
+/* A request in place of a reply, a reply without a request, nothing at all. */
 START_TEST(strange_replies)
 {
 	static const int errnums[] = { EPROTO, EPROTO, ECONNRESET, ETIMEDOUT };
@@ -210,7 +210,7 @@ START_TEST(strange_replies)
 	cm_expect(m.cm, &ev, DIW_CM_FAILED);
 	ck_assert_int_eq(ev.errnum, errnums[_i]);
 	ck_assert_uint_eq(ev.fault, _i < 2 ? DIW_FAULT_MPA_FRAME : 0);
-	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* not the 10 s of who asks for nothing else */
+	ck_assert_uint_lt(diw_clock_ns() - begin, 8 * DIW_S);   /* less than the default of 10 s */
 	end_close(&e);
 	close(lfd);
 	cm_close(&m);

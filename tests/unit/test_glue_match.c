@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Matching (mpi_glue/match.c) against the simplest implementation: two lists in the order of posts and arrivals. */
+/* Matching (mpi_glue/match.c) against a simple implementation: two lists in the order of posts and arrivals. */
 #include <stdlib.h>
 
 #include "mpi_glue/match.h"
@@ -8,7 +8,7 @@
 #define STEPS 20000
 #define KEYS 400
 
-static char sources[3];                  /* their addresses are what counts */
+static char sources[3];                  /* only their addresses are used */
 
 struct model { struct match_key *posted[KEYS], *arrived[KEYS]; int nposted, narrived; };
 
@@ -24,7 +24,7 @@ static void model_remove(struct match_key **list, int *n, int i)
 		list[i] = list[i + 1];
 }
 
-/* Tags that meet often, in bits high and low; masks of none, few and many bits. */
+/* Tags that often match, in high and low bits; masks of none, few and many bits. */
 static struct match_key *key_random(unsigned *seed, bool receive)
 {
 	static const uint64_t ignores[] = { 0, 0, 3ull << 32, 1ull << 32, 0xffffffff, ~0ull, 0xff };

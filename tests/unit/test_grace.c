@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How long a peer waits for a target whose application was busy with the device, and then calls nothing any more. */
+/* The time for which a peer waits for a target whose application was busy with the device, and then makes no more
+ * calls. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -40,7 +41,7 @@ static uint64_t reads(void)
 					  .flags = DIW_SEND_SIGNALED, .stag = k.mr->stag, .to = k.mr->to,
 					  .timeout_ns = KIT_LIMIT };
 
-		be_busy(100 + 3 * (unsigned)i);          /* whatever the phase of the thread's looks */
+		be_busy(100 + 3 * (unsigned)i);          /* whatever the phase of the progress thread's polls */
 		ns[i] = diw_clock_ns();
 		ck_assert_int_eq(diw_post_send(reader.qp, &wr, NULL), 0);
 		ck_assert_int_eq(diw_cq_wait(reader.scq, &wc, 1, 2 * KIT_LIMIT), 1);
@@ -51,7 +52,7 @@ static uint64_t reads(void)
 	return ns[TRIES / 2];
 }
 
-/* The best of many medians, since the machine may be busy, too. */
+/* The best of many medians, since the machine may be busy. */
 START_TEST(reads_after_busy)
 {
 	uint64_t took, best = DIW_NEVER;

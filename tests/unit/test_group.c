@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Group datagrams: who hears them, and what of them. */
+/* Group datagrams: the queue pairs that receive them, and their content. */
 #include <check.h>
 #include <errno.h>
 
@@ -20,7 +20,7 @@ static size_t unhex(const char *hex, uint8_t *out)
 	return n;
 }
 
-/* Each gets its copy, from the sender's own address, to which an answer goes. */
+/* Each member gets a copy, with the sender's own address, to which an answer goes. */
 START_TEST(fan_out)
 {
 	struct diw_qp_attr attr;
@@ -53,7 +53,7 @@ START_TEST(fan_out)
 }
 END_TEST
 
-/* Whoever is attached hears itself, too. */
+/* An attached sender receives its own datagrams, too. */
 START_TEST(own)
 {
 	struct diw_wc wc;
@@ -66,7 +66,7 @@ START_TEST(own)
 }
 END_TEST
 
-/* Many segments, super-buffers and what is left of them, each QP with a reassembly of its own. */
+/* Messages of many segments, super-buffers and their remainders; each queue pair reassembles for itself. */
 START_TEST(long_messages)
 {
 	static const uint32_t mulpdu[] = { 0, 1400, 5000 };
@@ -95,7 +95,7 @@ START_TEST(long_messages)
 }
 END_TEST
 
-/* The header in front says which group. */
+/* The header in front of the message names the group. */
 START_TEST(header)
 {
 	struct diw_qp_attr attr;
@@ -117,7 +117,7 @@ START_TEST(header)
 }
 END_TEST
 
-/* A Write-Record without the right to write, and a Read: counted, not executed and not answered. */
+/* A Write-Record without the right to write, and a Read: both are counted, not executed and not answered. */
 START_TEST(refused_of_group)
 {
 	struct diw_qp_error e;
@@ -125,7 +125,7 @@ START_TEST(refused_of_group)
 	attach_all();
 	memset(k.mem, 0x5a, 100);
 	ck_assert_int_eq(post(DIW_WR_WRITE_RECORD, &group, 100), 0);
-	end_until(&to[0], "rx_access", 1);      /* remote write is not group write */
+	end_until(&to[0], "rx_access", 1);      /* remote write does not imply group write */
 	end_until(&to[2], "rx_stag", 1);
 	ck_assert_int_eq(post(DIW_WR_READ, &group, 100), 0);
 	for (int i = 0; i < N; i++) {
@@ -137,7 +137,7 @@ START_TEST(refused_of_group)
 	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(k.mem[i], 0x5a);
 	ck_assert_int_eq(diw_qp_error_get(from.qp, &e), -EAGAIN);
-	/* Nobody has posted a receive; a group is not told. */
+	/* No receive is posted; the sender to a group is not told. */
 	send_group("too early");
 	end_until(&to[2], "rx_no_recv", 1);
 	ck_assert_uint_eq(end_counter(&to[2], "error_tx"), 0);
@@ -179,8 +179,8 @@ static void expect_record(int i, uint32_t len)
 	diw_wc_release(&wc);
 }
 
-/* Members share memory: it is read when all have been told. ThreadSanitizer sees no order through a socket, between
- * this reading and the next record; it sees the lock of diw_qp_query(). */
+/* The members share memory, which is read when all have completed. ThreadSanitizer sees no order through a socket,
+ * between this read and the next record; it sees the lock of diw_qp_query(). */
 static void expect_records(uint32_t len)
 {
 	struct diw_qp_info info;
@@ -193,7 +193,7 @@ static void expect_records(uint32_t len)
 	}
 }
 
-/* One Write-Record, into the memory of each; nobody answers, and nobody asks the sender for a proof. */
+/* One Write-Record into the memory of each member. No member answers, or asks the sender for a proof. */
 START_TEST(write_records)
 {
 	static const uint32_t mulpdu[] = { 0, 1400, 5000 };
@@ -226,7 +226,7 @@ START_TEST(write_records)
 }
 END_TEST
 
-/* Group write and remote write are two rights; a region may have both. */
+/* Group write and remote write are separate rights; a region may have both. */
 START_TEST(rights)
 {
 	struct diw_mr *mr = shared_region(&k, DIW_ACCESS_GROUP_WRITE, 100);
@@ -259,7 +259,7 @@ START_TEST(come_and_go)
 	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
 	ck_assert_int_eq(diw_qp_attach(to[0].qp, &second), 0);
 	ck_assert_int_eq(memberships(), 2);
-	/* Twice is once. */
+	/* Attaching twice has the effect of attaching once. */
 	ck_assert_int_eq(diw_qp_attach(to[0].qp, &group), 0);
 	ck_assert_int_eq(diw_qp_attach(to[1].qp, &group), 0);
 	send_group("one");
@@ -321,7 +321,7 @@ START_TEST(refused)
 	attr.dgram.local.port = DIW_GROUP_PORT;
 	attr.send_cq = attr.recv_cq = to[0].rcq;
 	ck_assert_int_eq(diw_qp_create(k.pd, &attr, &e.qp), -EINVAL);
-	/* The kernel's limit, and ours; both leave what there is. */
+	/* The kernel's limit, and ours: existing memberships stay. */
 	for (n = 0; rc == 0 && n < 1000; n++) {
 		a = named("239.1.0.0", 0);
 		a.ip[14] = (uint8_t)(n >> 8);
@@ -347,7 +347,7 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Another program's port. */
+/* Another program has the port. */
 START_TEST(taken)
 {
 	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(DIW_GROUP_PORT) };
@@ -360,7 +360,7 @@ START_TEST(taken)
 }
 END_TEST
 
-/* What others send there: the specification's vector is heard, the rest is counted. */
+/* Datagrams of other programs: the specification's vector is delivered, the others are counted. */
 START_TEST(foreign)
 {
 	struct diw_addr near = named("127.0.0.1", DIW_GROUP_PORT);
@@ -383,7 +383,7 @@ START_TEST(foreign)
 		end_until(&to[i], "rx_crc", 1);
 		end_until(&to[i], "rx_short", 2);
 	}
-	/* To the port, but to nobody. */
+	/* A datagram to the port, but to no group of ours. */
 	v[30] ^= 1;
 	bare(&near, v, len, 2);
 	end_until(&to[0], "rx_group_stray", 2);
@@ -392,7 +392,7 @@ START_TEST(foreign)
 }
 END_TEST
 
-/* The specification's Write-Record, of a sender that the region is not bound to. */
+/* The specification's Write-Record, from a sender to which the region is not bound. */
 START_TEST(foreign_record)
 {
 	struct diw_mr_attr attr = { .addr = k.mem, .length = 100, .use_iova = true, .iova = 0x1000, .stag = STAG,
@@ -417,7 +417,8 @@ START_TEST(foreign_record)
 }
 END_TEST
 
-/* The kernel keeps from us what nobody here is attached to, even if another socket of the host hears it. */
+/* The kernel does not deliver groups to which no queue pair here is attached, even if another socket of the host has
+ * joined. */
 START_TEST(not_ours)
 {
 	struct diw_addr other = named("239.192.71.9", DIW_GROUP_PORT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Group datagrams under load, impairment, threads that come and go, and fork. */
+/* Group datagrams under load, with impairment, with threads that begin and end, and with fork(2). */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "tests/unit/group_kit.h"
 #include "tests/unit/unit.h"
 
-/* A group's flood does not keep the device from what is sent to its queue pairs. */
+/* A flood to a group does not delay datagrams to the device's queue pairs. */
 START_TEST(flooded)
 {
 	struct kit inl;
@@ -28,7 +28,7 @@ START_TEST(flooded)
 	bare(&group, junk, sizeof junk, 1000);
 	ck_assert_int_eq(post(DIW_WR_SEND, &e[1].addr, 10), 0);
 	end_sent(&from);
-	sleep_ms(50);                   /* and the kernel has delivered it */
+	sleep_ms(50);                   /* until the kernel has delivered it */
 	while (diw_cq_poll(e[1].rcq, &wc, 1, 0) == 0)
 		ck_assert_int_lt(++steps, 100);
 	ck_assert_uint_lt(end_counter(&e[0], "rx_crc"), 500);
@@ -38,14 +38,15 @@ START_TEST(flooded)
 }
 END_TEST
 
-/* Datagrams of which it is known what became of them. */
+/* The number of datagrams whose fate is known. */
 static uint64_t fates(struct end *e)
 {
 	return end_counter(e, "rx_messages") + end_counter(e, "rx_crc") + end_counter(e, "impair_lost");
 }
 
-/* A queue pair's own impairment, which keeps, cuts and doubles what came, works on a group's bursts as on its own: none
- * is there any more when the next one comes, and what was kept knows its group. Nobody looks until all have come. */
+/* The impairment of a queue pair delays, cuts and duplicates a group's bursts like its own. A burst's memory is not
+ * valid any more when the next one comes, and a delayed datagram keeps its group. Nothing is polled until all have
+ * come. */
 START_TEST(impaired)
 {
 	static const char *const spec[] = { "rx.loss=30%,seed=3", "rx.reorder=20%,rx.dup=20%,rx.corrupt=10%,seed=4",
@@ -108,7 +109,7 @@ static void *attach_later(void *arg)
 	return NULL;
 }
 
-/* Who sleeps already, the progress thread or a waiter, learns of the port; with few queue pairs and with many. */
+/* Sleeping threads, the progress thread or a waiter, learn of the new port; with few queue pairs and with many. */
 START_TEST(sleepers)
 {
 	uint64_t begun, waiter = DIW_NEVER, thread = DIW_NEVER;
@@ -125,7 +126,7 @@ START_TEST(sleepers)
 		waiter = diw_min64(waiter, diw_clock_ns() - begun);
 		pthread_join(t, NULL);
 		recv_in(0, 0);
-		sleep_ms(20);           /* the progress thread sleeps on it */
+		sleep_ms(20);           /* the progress thread sleeps by then */
 		begun = diw_clock_ns();
 		send_group("passive");
 		end_until(&to[0], "rx_messages", 2 * i + 2);
@@ -163,7 +164,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-/* The port comes and goes while others sleep on it. */
+/* The port is opened and closed while threads sleep on it. */
 START_TEST(restless)
 {
 	pthread_t t[4];
@@ -186,7 +187,7 @@ START_TEST(restless)
 }
 END_TEST
 
-/* A child's handles are dead; the parent goes on. */
+/* A child's handles do not work; the parent continues. */
 START_TEST(forked)
 {
 	int status;

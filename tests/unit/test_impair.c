@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* llp/impair.c on the way out: loss, duplication, reordering, delay, damage, and blocked sends. */
+/* llp/impair.c, sending: loss, duplication, reordering, delay, damage, and blocked sends. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ START_TEST(mask_is_exact)
 			ck_assert_uint_eq(f->tx[0].data[i], (uint8_t)(no[i / 100] * 100 + i % 100));
 	ck_assert_uint_eq(f->c.impair_lost, 6);
 	done();
-	/* First and last of a burst, and the short last alone. */
+	/* The first and the last of a burst, and the short last one alone. */
 	open_with("mask=9");
 	send_burst(0, 4, 100, 30, 0);
 	ck_assert_uint_eq(f->tx[0].len, 200);
@@ -77,7 +77,7 @@ START_TEST(loss_rate)
 	send_numbered(100000, 50, 60);
 	rate_is(f->c.impair_lost, 100000, 0.01, 1);
 	ck_assert_int_eq(left(no, 1 << 18), 100000 - (int)f->c.impair_lost);
-	ck_assert_int_eq(f->ntx, 2000);      /* loss does not break super-buffers up */
+	ck_assert_int_eq(f->ntx, 2000);      /* super-buffers stay whole in spite of loss */
 	done();
 	open_with("loss=0.3");
 	send_numbered(100000, 50, 60);
@@ -97,7 +97,7 @@ START_TEST(loss_in_bursts)
 
 	open_with("burst=5%:10,seed=3");
 	send_numbered(200000, 100, 60);
-	rate_is(f->c.impair_lost, 200000, 0.05, 5);  /* correlated: the spread is larger */
+	rate_is(f->c.impair_lost, 200000, 0.05, 5);  /* losses are correlated: the spread is larger */
 	n = left(no, 1 << 18);
 	for (int i = 0; i < n; prev = no[i++])
 		gaps += no[i] != prev + 1;
@@ -114,7 +114,7 @@ END_TEST
 
 START_TEST(fragments_are_lost_together)
 {
-	/* 8000 B + 8 in fragments of 1480 are 6; 1472 B + 8 still fit one packet. */
+	/* 8000 B + 8 are 6 fragments of 1480; 1472 B + 8 fit one packet. */
 	open_with("loss=2%,mtu=1500");
 	send_numbered(20000, 8, 8000);
 	rate_is(f->c.impair_lost, 20000, 1 - pow(0.98, 6), 1);
@@ -127,7 +127,7 @@ START_TEST(fragments_are_lost_together)
 	send_numbered(50000, 40, 1473);
 	rate_is(f->c.impair_lost, 50000, 1 - pow(0.98, 2), 1);
 	done();
-	/* IPv6: 40 and a fragment header of 8 leave 1448; 8 + 1452 still fit one packet, 8 + 2889 take three. */
+	/* IPv6: 40 and a fragment header of 8 leave 1448; 8 + 1452 fit one packet, 8 + 2889 need three. */
 	for (uint32_t seg = 1452; seg <= 2889; seg = seg == 1452 ? 2888 : seg + 1) {
 		int parts = seg == 1452 ? 1 : seg == 2888 ? 2 : 3;
 
@@ -155,7 +155,7 @@ START_TEST(seed_decides)
 	m = loss_pattern(spec[_i], 100, other);
 	ck_assert_int_eq(n, m);
 	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
-	/* Datagram by datagram: the packing into bursts does not matter. */
+	/* Decisions are made for each datagram, independent of the packing into bursts. */
 	m = loss_pattern(spec[_i], 1, other);
 	ck_assert_int_eq(n, m);
 	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
@@ -206,7 +206,7 @@ START_TEST(duplicates)
 }
 END_TEST
 
-/* What is held back survives a lower dgram that refuses the burst which would have freed it. */
+/* Datagrams that are held back survive a lower dgram that refuses the burst which would have freed them. */
 START_TEST(blocked_while_held)
 {
 	struct diw_rng r = { 5 };
@@ -232,14 +232,14 @@ START_TEST(blocked_while_held)
 }
 END_TEST
 
-/* Whatever the lower dgram refuses in the middle of a burst leaves later, once, in order. */
+/* Datagrams that the lower dgram refuses in the middle of a burst leave later, once, in order. */
 START_TEST(blocked_in_the_middle)
 {
 	struct diw_rng r = { (uint64_t)_i };
 	struct diw_dgram_burst b;
 	int n;
 
-	/* Doubled to 200 datagrams a burst: never one super-buffer. */
+	/* Duplicated to 200 datagrams a burst, which do not fit one super-buffer. */
 	open_with("dup=100%");
 	for (uint32_t at = 0; at < 3000;) {
 		int rc;
@@ -285,7 +285,7 @@ START_TEST(corruption_flips_one_bit)
 		}
 	ck_assert_uint_eq(k, 20000);
 	ck_assert_uint_eq(bad, f->c.impair_corrupted);
-	/* The caller's bytes are not touched. */
+	/* The caller's bytes are unchanged. */
 	for (uint32_t j = 4; j < 60; j++)
 		ck_assert_uint_eq(buf[j], j);
 	done();
@@ -356,21 +356,21 @@ START_TEST(delay_on_virtual_time)
 		ck_assert_int_eq(f->ntx, (int)i);
 		d->ops->recv(d, &b, 1, due);
 		ck_assert_int_eq(f->ntx, (int)i + 1);
-		ck_assert_uint_eq(f->tx[i].len, i == 2 ? 950 : 1000);   /* again one super-buffer */
+		ck_assert_uint_eq(f->tx[i].len, i == 2 ? 950 : 1000);   /* one super-buffer again */
 		ck_assert_uint_eq(f->tx[i].now, due);
 	}
 	ck_assert_uint_eq(d->ops->deadline(d), 900 * DIW_US);
-	/* A later send pushes out what is due. */
+	/* A later send also sends the datagrams that are due. */
 	send_burst(100, 1, 60, 60, DIW_MS);
 	send_burst(101, 1, 60, 60, 2 * DIW_MS);
 	ck_assert_int_eq(f->ntx, 4);
-	/* When the lower dgram is full what is due stays, and blocks. */
+	/* While the lower dgram is full, datagrams that are due stay, and block. */
 	f->room = 0;
 	ck_assert_int_eq(send_burst(102, 1, 60, 60, 3 * DIW_MS), -EAGAIN);
 	f->room = -1;
 	ck_assert_int_eq(send_burst(102, 1, 60, 60, 3 * DIW_MS), 1);
 	ck_assert_int_eq(f->ntx, 5);
-	/* Ending the impairment does not end what waits. */
+	/* Ending the impairment does not drop waiting datagrams. */
 	ck_assert_int_eq(diw_impair_set(d, NULL), 0);
 	ck_assert_uint_eq(d->ops->deadline(d), 900 * DIW_US);
 	d->ops->recv(d, &b, 1, 3 * DIW_MS + 200 * DIW_US);
@@ -397,7 +397,8 @@ START_TEST(queue_is_bounded)
 		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, 10 * DIW_MS), 1);
 	ck_assert_uint_gt(f->c.impair_lost, 800);
 	done();
-	/* More in flight than there is room for, again and again around the ring: lost or whole, never overwritten. */
+	/* More in flight than there is room for, several times around the ring: each is lost or whole, never
+	 * overwritten. */
 	open_with("delay=1500us");
 	for (uint32_t i = 0; i < 2000; i++)
 		ck_assert_int_eq(send_burst(i, 1, 60000, 60000, i * 10 * DIW_US), 1);

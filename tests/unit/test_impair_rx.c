@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The impairment of what is received: the same decisions as on the way out, from a seed of its own. */
+/* The impairment of received datagrams: the same decisions as when sending, from a seed of its own. */
 #include "base/clock.h"
 #include "tests/unit/impair_kit.h"
 
@@ -76,7 +76,7 @@ static int receive_pattern(const char *text, uint32_t *out)
 	return n;
 }
 
-/* A seed without a direction is both directions', unless the other has one of its own. */
+/* A seed without a direction is for both directions, unless the other has one of its own. */
 START_TEST(receive_seed)
 {
 	static uint32_t other[5000];
@@ -85,7 +85,7 @@ START_TEST(receive_seed)
 	ck_assert_int_eq(receive_pattern("rx.loss=10%,rx.seed=2,seed=3", other), n);
 	ck_assert_mem_eq(no, other, sizeof *no * (size_t)n);
 	ck_assert(receive_pattern("rx.loss=10%,seed=3", other) != n || memcmp(no, other, sizeof *no * (size_t)n));
-	/* Both directions under one seed do not lose the same datagrams. */
+	/* With one seed, the directions do not lose the same datagrams. */
 	ck_assert_int_gt(loss_pattern("loss=10%,seed=2", 50, other), 3000);
 	ck_assert_mem_ne(no, other, sizeof *no * 3000);
 }
@@ -110,7 +110,7 @@ START_TEST(receive_in_part)
 {
 	struct diw_dgram_burst b;
 
-	/* What one burst became is fetched by several calls; until then it asks to be called again. */
+	/* The results of one burst are fetched by several calls; until then the dgram asks to be called again. */
 	open_with("rx.mask=2");
 	deliver_numbered(4, 4, 100);
 	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 1);

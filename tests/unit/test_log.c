@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* DIWARP_LOG: each refusal says which argument, its value and the limit, and a line goes only where it may. */
+/* DIWARP_LOG: each refusal names the argument, its value and the limit, and a line goes only where it may. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void end(void)
 	ck_assert_int_eq(rmdir(dir), 0);
 }
 
-/* What was logged since the last call. */
+/* The lines logged since the last call. */
 static const char *logged(void)
 {
 	int fd = open(path, O_RDWR);
@@ -186,18 +186,18 @@ START_TEST(only_a_file_of_our_own)
 	snprintf(other, sizeof other, "%s/other", dir);
 	ck_assert_int_eq(symlink(other, path), 0);
 	diw_log(DIW_LOG_ERROR, "no");
-	ck_assert_int_lt(access(other, F_OK), 0);       /* nobody was led there */
+	ck_assert_int_lt(access(other, F_OK), 0);       /* the link was not followed */
 	unlink(path);
 	fd = open(other, O_CREAT | O_WRONLY, 0600);
 	ck_assert_int_eq(link(other, path), 0);
 	diw_log(DIW_LOG_ERROR, "no");
 	ck_assert_int_eq(fstat(fd, &st), 0);
-	ck_assert_int_eq(st.st_size, 0);                /* nor to a file that has another name */
+	ck_assert_int_eq(st.st_size, 0);                /* neither was a file with a second name written */
 	close(fd);
 	unlink(path);
 	unlink(other);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	diw_log(DIW_LOG_ERROR, "no");                   /* nobody reads it */
+	diw_log(DIW_LOG_ERROR, "no");                   /* there is no reader */
 	unlink(path);
 	umask(0);
 	diw_log(DIW_LOG_ERROR, "yes");
@@ -207,7 +207,7 @@ START_TEST(only_a_file_of_our_own)
 }
 END_TEST
 
-/* Descriptor 2 is the program's: what it has put in its place is no log. */
+/* Descriptor 2 belongs to the program: another file in its place is not a log. */
 START_TEST(another_file_at_descriptor_2)
 {
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls with arguments that cannot be, and objects that are in use or have ended. */
+/* Calls with invalid arguments, and objects that are in use or have been destroyed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ START_TEST(queue_pairs_that_cannot_be)
 		qp_refused(invalid[i], -EINVAL);
 	qp_refused(port_taken, -EADDRINUSE);
 	qp_refused(not_ours, -EADDRNOTAVAIL);
-	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));        /* it says what is wrong with it */
+	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));        /* it prints the error */
 	qp_refused(impair_bad, -EINVAL);
 	qp_refused(impaired_rc, -EOPNOTSUPP);
 	setenv("DIWARP_IMPAIR", "delay=1ms", 1);
@@ -77,7 +77,7 @@ START_TEST(queue_pairs_that_cannot_be)
 }
 END_TEST
 
-/* Where nobody is: it is told of whom, and costs nobody else anything. */
+/* Destinations that do not exist: the error names them, and affects no other request. */
 START_TEST(destinations_that_cannot_be)
 {
 	struct end gone = { 0 };
@@ -97,7 +97,7 @@ START_TEST(destinations_that_cannot_be)
 	ck_assert_int_eq(e.errnum, ECONNREFUSED);
 	ck_assert(e.remote);
 	ck_assert(memcmp(&e.peer, &wr.dst.addr, sizeof e.peer) == 0);
-	/* A message that was on its way is not lost by it. */
+	/* A message on its way is not lost by this. */
 	ck_assert_int_eq(end_recv(&b, 0, 100, 1), 0);
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 	ck_assert_int_eq(end_send(&a, &b, 0, 100, 0), 0);
@@ -120,7 +120,7 @@ START_TEST(regions_that_cannot_be)
 	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, 8, &mr), -EINVAL);
 	ck_assert_int_eq(diw_mr_reg(k.pd, &byte, 1, DIW_ACCESS_REMOTE_WRITE, &mr), -EINVAL);
 	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), -EINVAL);
-	attr.iova--;                            /* one that ends exactly at 2^64 can be */
+	attr.iova--;                            /* a region that ends exactly at 2^64 is allowed */
 	ck_assert_int_eq(diw_mr_reg_attr(k.pd, &attr, &mr), 0);
 	ck_assert_int_eq(diw_mr_dereg(mr), 0);
 	close_all();
@@ -156,7 +156,7 @@ START_TEST(requests_that_cannot_be)
 	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_IMM);
 	REFUSED(wr.opcode = DIW_WR_READ; wr.flags = DIW_SEND_INLINE);
 	REFUSED(wr.opcode = DIW_WR_READ; wr.timeout_ns = -1);
-	/* A list stops at the first that cannot be posted; those before it are. */
+	/* A list stops at the first request that cannot be posted; those before it are posted. */
 	wr = second = good;
 	wr.next = &second;
 	wr.flags = DIW_SEND_SIGNALED;
@@ -199,7 +199,7 @@ START_TEST(objects_in_use)
 }
 END_TEST
 
-/* A receive queue for which there is no memory ends twice: by itself, and with its owner. */
+/* A receive queue for which there is no memory is destroyed twice: by itself, and with its owner. */
 START_TEST(receive_queue_ends_twice)
 {
 	struct diw_rq rq = { 0 };

@@ -16,7 +16,7 @@ static void setup(void)
 		data[i] = (uint8_t)(i * 7 + 1);
 }
 
-/* Octet by octet what RFC 5044 section 7.1.1 shows. */
+/* Octet by octet as in RFC 5044 section 7.1.1. */
 START_TEST(plain_vector)
 {
 	static const char want[] = "MPA ID Req Frame" "\x40\x01\x00\x03" "abc";
@@ -61,7 +61,7 @@ static void assert_same(const struct diw_mpa_frame *a, const struct diw_mpa_fram
 	ck_assert(!a->len || memcmp(a->data, b->data, a->len) == 0);
 }
 
-/* Every flag, alone and with every other; every truncation; what follows is not looked at. */
+/* Every flag, alone and with every other; every truncation; bytes behind the frame are ignored. */
 START_TEST(every_flag)
 {
 	static const uint32_t lens[] = { 0, 1, 251, DIW_MPA_MAX_DATA - 4 };
@@ -119,7 +119,7 @@ START_TEST(too_much_data)
 
 		diw_put16(p + 18, (uint16_t)len);
 		ck_assert_int_eq(diw_mpa_frame_decode(&got, false, p, sizeof p), want);
-		/* Wrong bytes are told as soon as they are seen. */
+		/* Wrong bytes are detected as soon as they are there. */
 		ck_assert_int_eq(diw_mpa_frame_decode(&got, false, p, 19), len >= 768 ? -EMSGSIZE : 0);
 	}
 }
@@ -139,7 +139,7 @@ START_TEST(too_short_for_what_it_is)
 					 revision == 2 && len < 4 ? -EBADMSG : 20 + len);
 			if (revision == 2 && len < 4)
 				continue;
-			/* Before revision 2, and after it, the bit is nobody's. */
+			/* in other revisions than 2, the bit is ignored */
 			ck_assert_int_eq(got.enhanced, revision == 2);
 			ck_assert_uint_eq(got.len, revision == 2 ? 0 : len);
 			ck_assert_uint_eq(got.revision, revision);
@@ -156,7 +156,7 @@ START_TEST(another_key)
 	for (int reply = 0; reply < 2; reply++) {
 		f.reply = reply;
 		diw_mpa_frame_encode(p, &f);
-		/* The other frame's key, from the octet on in which they differ. */
+		/* The key of the other frame, from the first octet that differs. */
 		for (uint32_t len = 0; len <= sizeof p; len++)
 			ck_assert_int_eq(diw_mpa_frame_decode(&got, !reply, p, len), len < 10 ? 0 : -EPROTO);
 		for (uint32_t bit = 0; bit < 128; bit++) {
@@ -170,7 +170,7 @@ START_TEST(another_key)
 }
 END_TEST
 
-/* The reserved flags are the peer's to set (siw echoes what it received). */
+/* The peer may set reserved flags (siw returns those it received). */
 START_TEST(reserved_flags)
 {
 	struct diw_mpa_frame got;

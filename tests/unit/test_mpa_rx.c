@@ -38,7 +38,7 @@ static void assert_idle(const struct mkit *k)
 
 START_TEST(rfc_vector)
 {
-	/* RFC 5044 section 4.4, with the leading marker and without. */
+	/* RFC 5044 section 4.4, with the leading marker and without it. */
 	uint8_t v[52] = { [5] = 0x2a, [6] = 0x41, [7] = 0x43, [19] = 1 };
 	const uint8_t with[4] = { 0x52, 0x23, 0x99, 0x83 }, without[4] = { 0xb7, 0x24, 0x3e, 0xc3 };
 	struct mkit k;
@@ -60,7 +60,7 @@ START_TEST(rfc_vector)
 }
 END_TEST
 
-/* The stream in two pieces, the first of CUT bytes; polled between. */
+/* The stream in two pieces, the first of CUT bytes, with a poll between them. */
 static void split_at(const struct ref *r, size_t cut)
 {
 	struct mkit k;
@@ -134,7 +134,7 @@ START_TEST(markers_at_every_offset)
 {
 	static const uint32_t then[] = { 0, 42, 494, 498, 502, 506, 510, 1500, 6000 };
 
-	/* A first FPDU of 8 + 4 * i octets moves the others to each place between two markers. */
+	/* A first FPDU of 8 + 4 * i octets shifts the others to each position between two markers. */
 	for (uint32_t i = 0; i <= 128; i++) {
 		struct ref r;
 		struct mkit k;
@@ -175,7 +175,7 @@ START_TEST(every_bit_damaged)
 		mkit_poll(&k);
 		mkit_got(&k, &r, 1);
 		ck_assert_int_eq(k.downs, 1);
-		/* With a length that reaches beyond the end the FPDU never becomes whole. */
+		/* if the length reaches beyond the end, the FPDU is never complete */
 		if (length && k.fault == DIW_FAULT_MPA_CLOSED)
 			ck_assert_uint_eq(k.c.mpa_closed, 1);
 		else
@@ -192,7 +192,7 @@ START_TEST(every_bit_damaged)
 }
 END_TEST
 
-/* The marker at AT of an FPDU that ends with END; its CRC is made good. */
+/* Changes the marker at AT of an FPDU that ends at END, and corrects its CRC. */
 static void set_marker(struct ref *r, size_t from, size_t at, size_t end, uint32_t marker)
 {
 	diw_put32(r->p + at, marker);
@@ -288,7 +288,7 @@ START_TEST(damage_behind_what_is_not_taken)
 		k.take = 1;
 		mkit_poll(&k);
 		mkit_poll(&k);
-		/* The fault waits until all before it has been taken. */
+		/* the fault waits until all segments before it have been taken */
 		ck_assert_int_eq(k.downs, i == 3);
 	}
 	ck_assert_uint_eq(k.fault, DIW_FAULT_MPA_CRC);
@@ -303,7 +303,7 @@ START_TEST(a_full_scratch_is_not_taken)
 	struct ref r;
 	struct mkit k;
 
-	/* A long rest, then an FPDU's end and a whole scratch behind it, none of it taken. */
+	/* A long remainder, then an FPDU's end and a whole scratch buffer behind it, none of which is taken. */
 	ref_init(&r, _i, true);
 	ref_noise(&r, 60000);
 	while (r.len < 2 * DIW_MPA_SCRATCH + 80000)
@@ -373,7 +373,7 @@ START_TEST(end_of_stream)
 		ck_assert_uint_eq(k.fault, between ? 0 : DIW_FAULT_MPA_CLOSED);
 		ck_assert_int_eq(k.err, between ? 0 : ECONNRESET);
 		ck_assert_uint_eq(k.c.mpa_closed, !between);
-		/* The other half still sends. */
+		/* the other half can still send */
 		ck_assert(mkit_send(&k, mkit_bytes, 100));
 		ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
 		ck_assert_uint_eq(k.f->ntx, 108);
@@ -423,7 +423,7 @@ START_TEST(without_crc)
 }
 END_TEST
 
-/* The peer sends what it likes, without CRC: every length is taken for one, nothing is read that is not there. */
+/* The peer sends random bytes without CRC: every length is accepted, and no byte is read that is not there. */
 START_TEST(noise)
 {
 	static uint8_t bytes[100000];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* base/nocancel.h: where a thread is cancelled that waits. */
+/* base/nocancel.h: where a waiting thread is cancelled. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -28,7 +28,7 @@ static void cancelled(void *arg)
 	atomic_fetch_add(&wrong, disabled);
 }
 
-/* It waits, and then makes system calls with cancellation disabled, as the libraries do. */
+/* Waits, and then makes system calls with cancellation disabled, as the libraries do. */
 static void *wait_then_read(void *arg)
 {
 	int state;
@@ -53,7 +53,7 @@ static void spend(unsigned n)
 		;
 }
 
-/* A thread is woken and cancelled at once. */
+/* A thread is woken and cancelled at the same time. */
 START_TEST(woken_and_cancelled)
 {
 	unsigned seed = 1;

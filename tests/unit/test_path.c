@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Traffic class and hop limit of a destination, seen by a bare socket that receives. */
+/* Traffic class and hop limit of a destination, as a plain socket receives them. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,7 +39,7 @@ static void open_kit(void)
 	kit_open(&k, DIW_PROGRESS_THREAD);
 }
 
-/* LOCAL: its one address, or NULL: any. */
+/* LOCAL: its address, or NULL: any. */
 static void open_qp(const char *local)
 {
 	struct diw_qp_attr attr;
@@ -58,7 +58,7 @@ static void close_all(void)
 	close(fd);
 }
 
-/* The next datagram's traffic class << 8 | hop limit. */
+/* Traffic class << 8 | hop limit of the next datagram. */
 static int next_path(void)
 {
 	uint8_t data[256], control[256];
@@ -111,7 +111,8 @@ START_TEST(paths)
 }
 END_TEST
 
-/* A peer that gets many messages in a row has a socket of its own, which another path may have after it. */
+/* A peer that gets many consecutive messages gets a socket of its own; after that the path of its messages may
+ * change. */
 START_TEST(many)
 {
 	static const uint16_t in_turn[] = { 0xb800 | 7, 0, 9, 0xb800 | 7 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pcapng writer: what is in the file, and what happens where none can be written. */
+/* The pcapng writer: the file's content, and the errors if it cannot be written. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void teardown(void)
 	rmdir(dir);
 }
 
-/* The internet checksum over a region that contains its own is 0. */
+/* The internet checksum over a region that contains its own checksum is 0. */
 static uint16_t sum(uint32_t s, const uint8_t *p, size_t len)
 {
 	for (; len > 1; p += 2, len -= 2)
@@ -141,7 +141,7 @@ START_TEST(segments)
 }
 END_TEST
 
-/* More than the writer holds back, of the largest size. */
+/* More than the writer buffers, in packets of the largest size. */
 START_TEST(large)
 {
 	static uint8_t big[65507];
@@ -182,7 +182,7 @@ START_TEST(not_a_file)
 }
 END_TEST
 
-/* What is there and is no capture of the user's own stays as it is. */
+/* An existing file that is no capture of the user is not changed. */
 START_TEST(not_to_be_overwritten)
 {
 	char other[sizeof path + 8], text[8] = "";
@@ -224,13 +224,13 @@ START_TEST(full_disk)
 
 	ck_assert_int_eq(diw_pcapng_open("/dev/full", &p), 0);
 	ck_assert_int_eq(diw_pcapng_write(p, &k), -ENOSPC);
-	ck_assert_int_eq(diw_pcapng_write(p, &k), 0);           /* told once */
+	ck_assert_int_eq(diw_pcapng_write(p, &k), 0);           /* reported once */
 	ck_assert_int_eq(diw_pcapng_flush(p), 0);
 	diw_pcapng_close(p);
 }
 END_TEST
 
-/* The file ends with a whole block, and the limit's signal does not come. */
+/* The file ends with a whole block, and SIGXFSZ does not come. */
 START_TEST(file_limit)
 {
 	static uint8_t data[10000];
@@ -257,7 +257,7 @@ START_TEST(file_limit)
 	diw_pcapng_close(p);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
 	png_read(&g, path);
-	ck_assert_int_eq(g.n, 39);              /* as many as the limit leaves room for */
+	ck_assert_int_eq(g.n, 39);              /* as many as the limit allows */
 	png_free(&g);
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ports of RDMA_PS_TCP and the TCP ports behind them: docs/rc-wire.md section 2.2. */
+/* Ports of RDMA_PS_TCP and the TCP ports that carry them: docs/rc-wire.md section 2.2. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -51,7 +51,8 @@ static int keep(uint16_t *port, bool rdma, bool reuse)
 	return fd;
 }
 
-/* A port that the kernel chooses is nobody's, however many are kept, and either kind keeps what it says. */
+/* The kernel never chooses a port that is in use, however many are kept. A kept port of either kind is reported
+ * correctly. */
 START_TEST(held)
 {
 	enum { N = 500 };
@@ -69,7 +70,7 @@ START_TEST(held)
 	ck_assert_int_eq(keep(&same, _i, false), -EADDRINUSE);
 	for (int i = 0; i < N; i++)
 		close(fd[i]);
-	/* A port of RDMA_PS_TCP that the kernel chooses is free as a TCP port, too: no TIME_WAIT is on either. */
+	/* A port of RDMA_PS_TCP that the kernel chooses is free as a TCP port, too: neither is in TIME_WAIT. */
 	port[0] = 0;
 	close(keep(&port[0], true, false));
 	same = port[0];
@@ -83,7 +84,7 @@ START_TEST(held)
 }
 END_TEST
 
-/* The kernel chooses odd ports first. Here each that is free has a partner that is in use. */
+/* The kernel chooses odd ports first. Here each odd port that is free has a partner that is in use. */
 START_TEST(odd_ones_are_used)
 {
 	const struct diw_port_hold how = { .type = SOCK_STREAM, .rdma = true };
@@ -112,7 +113,7 @@ START_TEST(odd_ones_are_used)
 }
 END_TEST
 
-/* One that keeps a port keeps others from it; what is left of connections does not. */
+/* A kept port cannot be used by others; remaining connections do not prevent keeping it. */
 START_TEST(kept_alone)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

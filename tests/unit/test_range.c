@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Range sets against a bitmap, and the pools they borrow from. */
+/* Range sets against a bitmap, and the pools from which they borrow. */
 #include <errno.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ START_TEST(as_a_bitmap)
 }
 END_TEST
 
-/* All of 32 bits, from either end. */
+/* The whole range of 32 bits, from both ends. */
 START_TEST(the_whole_width)
 {
 	struct diw_range_set s;
@@ -96,7 +96,7 @@ START_TEST(the_whole_width)
 }
 END_TEST
 
-/* The extent too many is refused and nothing changes; one that joins others still fits. */
+/* An extent beyond the bound is refused, and the set is unchanged; one that joins others still fits. */
 START_TEST(no_more_than_the_bound)
 {
 	struct diw_range_set s;
@@ -118,13 +118,13 @@ START_TEST(no_more_than_the_bound)
 }
 END_TEST
 
-/* When others have borrowed every array, a set keeps what it has, and may grow when one comes back. */
+/* When other sets have borrowed every array, a set keeps its extents, and can grow when an array is returned. */
 START_TEST(pools_run_dry)
 {
 	struct diw_range_set s[17];
 	uint32_t i, n;
 
-	open_pools(16);                         /* sixteen arrays of a class */
+	open_pools(16);                         /* sixteen arrays of each size */
 	for (i = 0; i < 17; i++) {
 		diw_range_init(&s[i]);
 		for (n = 0; n < DIW_RANGE_INLINE; n++)
@@ -144,7 +144,7 @@ START_TEST(pools_run_dry)
 }
 END_TEST
 
-/* Every object once, at its own place; the last given back is the first reused. */
+/* Every object is given out once, at its own address; the one returned last is reused first. */
 START_TEST(a_pool)
 {
 	enum { N = 100, SIZE = 40 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every operation of RC queue pairs between two that are connected on lo, and how they end. */
+/* Every operation of RC queue pairs between two that are connected on lo, and their end. */
 #include <errno.h>
 #include <string.h>
 
@@ -90,7 +90,7 @@ START_TEST(writes_and_reads)
 }
 END_TEST
 
-/* Completions come in the order of the posts, though Reads take longer than Sends. */
+/* Completions come in the order of the posts, although Reads take longer than Sends. */
 START_TEST(completions_in_order)
 {
 	for (uint64_t i = 0; i < 60; i++) {
@@ -151,7 +151,7 @@ START_TEST(atomics)
 	ck_assert_uint_eq(*word, UINT64_MAX);
 	swap.stag = 0;
 	swap.to = HALF;
-	ck_assert_int_eq(rc_post(&p, &p.a, &swap, 0, 8), 0);     /* compares unequal now */
+	ck_assert_int_eq(rc_post(&p, &p.a, &swap, 0, 8), 0);     /* the comparison fails at the second attempt */
 	sent(&p.a, DIW_WC_SUCCESS);
 	ck_assert_uint_eq(*got, UINT64_MAX);
 	add.stag = 0;
@@ -160,7 +160,7 @@ START_TEST(atomics)
 }
 END_TEST
 
-/* The post says it of each operation; nothing is known of the memory yet. */
+/* The post refuses each operation; the memory is not checked yet. */
 START_TEST(messages_too_long)
 {
 	static const int ops[] = { DIW_WR_SEND, DIW_WR_WRITE, DIW_WR_READ };
@@ -193,7 +193,7 @@ START_TEST(invalidation)
 	ck_assert_int_eq(wc.flags, DIW_WC_END | DIW_WC_INVALIDATED);
 	ck_assert_uint_eq(wc.stag, mr->stag);
 	sent(&p.a, DIW_WC_SUCCESS);
-	/* Again: it cannot be invalidated any more, which ends the connection. */
+	/* Again: it has already been invalidated, so this ends the connection. */
 	rc_recv(&p, &p.b, HALF, 10, 2);
 	ck_assert_int_eq(rc_post(&p, &p.a, &wr, 0, 10), 0);
 	wc = rc_wc(p.b.rcq);
@@ -262,7 +262,7 @@ static struct diw_mw *bind_window(struct end *e)
 	return mw;
 }
 
-/* A region is not invalidated behind the back of a window that is bound to it. */
+/* A region with a bound window cannot be invalidated. */
 START_TEST(window_holds_region)
 {
 	struct diw_send_wr inv = { .opcode = DIW_WR_LOCAL_INV, .flags = DIW_SEND_SIGNALED };
@@ -291,7 +291,7 @@ START_TEST(window_goes_with_queue_pair)
 }
 END_TEST
 
-/* ---- Every wire ---- */
+/* ---- The variants of the wire ---- */
 
 static const struct {
 	bool crc, markers, packed, plain;
@@ -355,9 +355,9 @@ START_TEST(every_wire)
 }
 END_TEST
 
-/* ---- What is refused ---- */
+/* ---- Refused requests ---- */
 
-/* A Read would wait for ever where none may be outstanding. */
+/* A Read would wait for ever if none may be outstanding. */
 START_TEST(no_ord)
 {
 	struct diw_send_wr rd = { .opcode = DIW_WR_READ };
@@ -372,7 +372,7 @@ START_TEST(no_ord)
 }
 END_TEST
 
-/* So would one that was posted before that was agreed on, and all that is behind it. */
+/* So would a Read that was posted before the negotiation; it fails, and all requests behind it are flushed. */
 START_TEST(read_too_early)
 {
 	struct diw_send_wr rd = { .wr_id = 1, .opcode = DIW_WR_READ }, after = { .wr_id = 2, .opcode = DIW_WR_WRITE };
@@ -492,7 +492,7 @@ START_TEST(receive_never_comes)
 }
 END_TEST
 
-/* Before the peer has said that it takes them, none is posted: it would be sent to whoever answers. */
+/* No atomic can be posted before the peer has said that it accepts them. */
 START_TEST(atomic_too_early)
 {
 	struct diw_send_wr add = { .opcode = DIW_WR_FETCH_ADD }, send = { .opcode = DIW_WR_SEND };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A peer that ends its half and still reads: what it asked for, and what had begun, comes whole before the stream ends
- * (docs/rc-wire.md section 10). */
+/* A peer that ends its half and still reads: the answers to its requests, and messages that had begun, arrive
+ * completely before the stream ends (docs/rc-wire.md section 10). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void expect_response(uint32_t i, uint32_t len)
 	ck_assert_uint_eq(got, len);
 }
 
-/* The octets of a whole Write; false: the stream ended before it. */
+/* Reads a whole Write; false: the stream ended before it. */
 static bool whole_write(uint32_t len)
 {
 	static struct seg s;
@@ -86,14 +86,14 @@ static void post_writes(int n)
 	}
 }
 
-/* Of N Writes those that came whole succeeded, the others were flushed. */
+/* Of N Writes, those that arrived completely succeeded, and the others were flushed. */
 static void expect_writes(int n, int whole)
 {
 	for (int i = 0; i < n; i++)
 		wire_expect_wc(w.e.scq, (uint64_t)i, i < whole ? DIW_WC_SUCCESS : DIW_WC_FLUSHED);
 }
 
-/* ---- Reads that were asked for ---- */
+/* ---- Reads of the peer ---- */
 
 START_TEST(reads_are_answered)
 {
@@ -143,7 +143,7 @@ START_TEST(large_reads_are_answered)
 }
 END_TEST
 
-/* ---- What we had posted ---- */
+/* ---- Requests of this end ---- */
 
 START_TEST(begun_message_is_sent)
 {
@@ -164,7 +164,7 @@ START_TEST(begun_message_is_sent)
 }
 END_TEST
 
-/* Requests of both: the Write that had begun, the Reads that were asked for. */
+/* Requests of both ends: a Write that had begun, and Reads of the peer. */
 START_TEST(both)
 {
 	static struct seg s;
@@ -186,7 +186,7 @@ START_TEST(both)
 }
 END_TEST
 
-/* After diw_disconnect() what was posted is executed, though the peer has ended its half meanwhile. */
+/* After diw_disconnect() posted requests are executed, although the peer has ended its half meanwhile. */
 START_TEST(disconnect_executes)
 {
 	wire_open(&w, &(struct wire_attr){ .no_crc = true });
@@ -203,7 +203,7 @@ START_TEST(disconnect_executes)
 }
 END_TEST
 
-/* Nobody will answer a Read: it and what is behind it are flushed, without waiting. */
+/* A Read would not be answered: it and the requests behind it are flushed, without a wait. */
 START_TEST(unanswerable_read)
 {
 	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED };
@@ -238,7 +238,7 @@ START_TEST(unanswerable_read)
 }
 END_TEST
 
-/* diw_disconnect() while the answers are on their way has nothing to add. */
+/* diw_disconnect() while the answers leave changes nothing. */
 START_TEST(disconnect_behind_the_end)
 {
 	wire_open(&w, &(struct wire_attr){ .no_crc = true });
@@ -257,7 +257,7 @@ START_TEST(disconnect_behind_the_end)
 }
 END_TEST
 
-/* ---- When it goes wrong ---- */
+/* ---- Faults ---- */
 
 START_TEST(peer_resets)
 {
@@ -273,7 +273,7 @@ START_TEST(peer_resets)
 }
 END_TEST
 
-/* The Terminate comes behind what is on its way, though the peer has ended its half. */
+/* The Terminate is sent behind the octets in flight, although the peer has ended its half. */
 START_TEST(fault_before_the_end)
 {
 	static struct seg s, bad;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that break off, trickle, send garbage or mutations of what is right: each ends its own connection alone. */
+/* Peers that break off, send slowly, send garbage or mutations of valid streams: each ends only its own connection. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,7 +25,7 @@ static struct diw_cm_event over(void)
 	return ev;
 }
 
-/* A message of two segments: octets of the stream; *middle is where the second begins. */
+/* A message of two segments, as octets of the stream; *middle is the beginning of the second. */
 static uint32_t two_segments(uint8_t *out, uint32_t *middle)
 {
 	static struct seg s;
@@ -38,7 +38,7 @@ static uint32_t two_segments(uint8_t *out, uint32_t *middle)
 
 /* ---- The stream ends ---- */
 
-/* Behind every octet of a message. */
+/* The stream ends behind each octet of a message. */
 START_TEST(fin)
 {
 	uint8_t out[200];
@@ -89,7 +89,7 @@ START_TEST(reset)
 }
 END_TEST
 
-/* ---- What is no FPDU ---- */
+/* ---- Octets that are no FPDU ---- */
 
 START_TEST(garbage)
 {
@@ -112,7 +112,7 @@ START_TEST(garbage)
 }
 END_TEST
 
-/* Without CRC anything is a segment. */
+/* Without CRC, any octets may be a segment. */
 START_TEST(garbage_unchecked)
 {
 	struct diw_rng rng = { 6 };
@@ -176,9 +176,9 @@ START_TEST(trickle)
 }
 END_TEST
 
-/* ---- A fault while the peer reads nothing ---- */
+/* ---- A fault while the peer does not read ---- */
 
-/* Our side of the stream is full, maybe within an FPDU, so the Terminate has to wait; it is not lost. */
+/* Our direction is full, possibly within an FPDU, so the Terminate has to wait; it is not lost. */
 START_TEST(terminate_waits)
 {
 	static struct seg got;
@@ -204,7 +204,7 @@ START_TEST(terminate_waits)
 		ck_assert_uint_eq(raw_get(got.b + 18, 4), 0x1100c000);
 		raw_expect_end(&w.r);
 		wakeups = end_counter(&w.e, "wakeups");
-		sleep_ms(100);                  /* nothing is to be sent any more, and the peer takes its time */
+		sleep_ms(100);                  /* nothing more is to be sent, and the peer is slow */
 		ck_assert_uint_lt(end_counter(&w.e, "wakeups") - wakeups, 50);
 		ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 1);
 	}
@@ -212,7 +212,7 @@ START_TEST(terminate_waits)
 }
 END_TEST
 
-/* Our end of the stream has been told already: nothing can be behind it, and nothing tries for ever. */
+/* Our half of the stream has ended: nothing can be sent behind it, and nothing is retried for ever. */
 START_TEST(fault_while_closing)
 {
 	uint64_t wakeups;
@@ -230,7 +230,8 @@ START_TEST(fault_while_closing)
 }
 END_TEST
 
-/* What is posted (0) or asked for by the peer (1) behind the end of our half waits for the peer's, trying nothing. */
+/* A request posted (0), or of the peer (1), after the end of our half waits for the end of the peer's half, without
+ * retries. */
 START_TEST(too_late)
 {
 	struct diw_send_wr wr = { .wr_id = 7, .opcode = DIW_WR_SEND };
@@ -274,8 +275,8 @@ static bool quiet_end(void)
 	return waited && info.num == 0;
 }
 
-/* The peer's end behind our Terminate closes the connection at once; nothing spins until then, however many queue pairs
- * there are. */
+/* The peer's end behind our Terminate closes the connection at once. Until then no thread spins, however many queue
+ * pairs there are. */
 START_TEST(ends_quietly)
 {
 	struct end idle[20];
@@ -285,7 +286,7 @@ START_TEST(ends_quietly)
 	for (int i = 0; _i && i < 20; i++)
 		end_open(&idle[i], &w.p.k, NULL, 16);
 	good = quiet_end();
-	for (int i = 1; i < 10 && !good; i++) { /* without a processor for a second it gives the peer up before */
+	for (int i = 1; i < 10 && !good; i++) { /* without a processor for a second, it gives the peer up before */
 		wire_leave(&w);
 		wire_join(&w, NULL);
 		good = quiet_end();
@@ -329,7 +330,7 @@ static void add_octets(struct seg *s, uint32_t n)
 		s->b[s->n++] = (uint8_t)diw_rng_next(&rng);
 }
 
-/* All that is right, by a peer that knows its STags. */
+/* All valid messages, from a peer that knows its STags. */
 static void compose(void)
 {
 	uint32_t msn[2] = { 1, 1 }, n;
@@ -399,7 +400,7 @@ static void mutate_segment(struct seg *s)
 	}
 }
 
-/* The stream; if mutated, a tenth of the time damaged below the CRC, or cut. */
+/* The stream; if mutated, a tenth of the time it is damaged below the CRC, or cut. */
 static uint32_t frame_all(uint8_t *out, bool mutated)
 {
 	uint32_t n = 0;
@@ -419,7 +420,7 @@ static void send_pieces(const uint8_t *p, uint32_t n)
 		uint32_t some = below(3) ? n : 1 + below(n);
 
 		if (send(w.r.fd, p, some, MSG_NOSIGNAL) < 0)
-			return;                 /* it has been ended already */
+			return;                 /* it has already been ended */
 		p += some;
 		n -= some;
 	}
@@ -467,7 +468,7 @@ START_TEST(mutations)
 		if (i % 100 == 0)
 			wire_check_neighbours(&w);
 	}
-	ck_assert(n < 100 || unhurt > n / 50);          /* neither all nor none of it was hurt */
+	ck_assert(n < 100 || unhurt > n / 50);          /* neither all nor none were affected */
 	ck_assert(n < 100 || unhurt < n / 2);
 	wire_close(&w);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The phases of an RC queue pair (verbs/rc_phase.c): the table, and the ways that calls and peers take through it. */
+/* The phases of an RC queue pair (verbs/rc_phase.c): the table, and the paths through it by calls and peers. */
 #include "tests/unit/rc_kit.h"
 #include "tests/unit/unit.h"
 #include "verbs/qp.h"
@@ -36,7 +36,7 @@ START_TEST(test_table)
 
 			if (!leads(from, to) || to == DIW_RC_IDLE)
 				continue;
-			/* A state comes after the one before it, and what has ended stays so. */
+			/* States only advance, and an ended queue pair stays so. */
 			ck_assert_msg(t->state >= f->state, "%s to %s", f->name, t->name);
 			if (f->traits & DIW_RC_IS_SHUT && t->state != DIW_QPS_ERROR)
 				ck_assert_msg(t->traits & DIW_RC_IS_SHUT, "%s to %s", f->name, t->name);
@@ -66,7 +66,7 @@ static void until_phase(const struct end *e, enum diw_rc_phase phase)
 	ck_assert_str_eq(diw_rc_phases[phase_of(e)].name, diw_rc_phases[phase].name);
 }
 
-/* The initiator sends nothing: the responder waits for its first FPDU, and ends its half without. */
+/* The initiator sends nothing: the responder waits for its first FPDU, and ends its half without it. */
 START_TEST(test_disconnect)
 {
 	struct diw_conn_attr conn = DIW_CONN_ATTR_INIT;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An RDMA Read returns what was there when its request came, whatever follows it in the stream (rdmap/rc_snap.c). */
+/* An RDMA Read returns the memory's content from when its request came, whatever follows it in the stream
+ * (rdmap/rc_snap.c). */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #define STAG_TO "11223344 1122334455667788"
 #define MAX_OCTETS 1024u
 
-/* ---- A peer made by hand: requests and what follows them come in one look ---- */
+/* ---- A hand-written peer: requests and the messages behind them arrive together ---- */
 
 static struct wire w;
 
@@ -77,7 +78,7 @@ START_TEST(write_behind)
 }
 END_TEST
 
-/* The atomic is executed when it comes: behind the Read, and before the Write. */
+/* The atomic is executed when it comes: after the Read, and before the Write. */
 START_TEST(atomic_between)
 {
 	uint64_t *word = (void *)(w.region + 64), first = 41;
@@ -100,7 +101,7 @@ START_TEST(atomic_between)
 }
 END_TEST
 
-/* What the Read names may be invalidated behind it, and its receiver told. */
+/* The source of the Read may be invalidated behind it, and the receiver of that message is told. */
 START_TEST(invalidated_behind)
 {
 	static struct seg s;
@@ -112,7 +113,7 @@ START_TEST(invalidated_behind)
 	raw_octets(&w.r, o.b, o.n);
 	raw_expect(&w.r, "c142 " STAG_TO " 10111213");
 	wire_expect_wc(w.e.rcq, 0, DIW_WC_SUCCESS);
-	/* It is invalid: the next one is refused. */
+	/* It has been invalidated: the next Read is refused. */
 	o.n = 0;
 	seg_hex(&s, "4141 00000000 00000001 00000002 00000000 " STAG_TO " 00000004 %08x %016lx", w.may_end->stag,
 		w.may_end->to);
@@ -124,7 +125,7 @@ START_TEST(invalidated_behind)
 }
 END_TEST
 
-/* ---- Two ends of ours ---- */
+/* ---- Two queue pairs ---- */
 
 static struct pair p;
 
@@ -143,7 +144,7 @@ static bool all_are(const uint8_t *m, uint32_t len, uint8_t v)
 	return len == 0 || (m[0] == v && memcmp(m, m + 1, len - 1) == 0);
 }
 
-/* A Read, and a Write to what it reads, in one post. */
+/* Posts a Read, and a Write to its source, together. */
 static void read_then_write(struct end *e, uint32_t sink, uint32_t from, uint32_t target, uint32_t len)
 {
 	struct diw_sge sge[] = { { p.k.mem + sink, len, p.all->stag }, { p.k.mem + from, len, p.all->stag } };
@@ -180,7 +181,7 @@ START_TEST(unfenced)
 }
 END_TEST
 
-/* More than is copied, both ways at once: either value is right, and nothing waits for ever. */
+/* More than can be copied, in both directions: either value is correct, and nothing waits for ever. */
 START_TEST(beyond_the_bound)
 {
 	const uint32_t len = 2 * MIB - 64;
@@ -196,7 +197,7 @@ START_TEST(beyond_the_bound)
 		wire_expect_wc(p.b.scq, 2, DIW_WC_SUCCESS);
 	}
 	ck_assert_uint_gt(end_counter(&p.a, "read_uncopied") + end_counter(&p.b, "read_uncopied"), 0);
-	/* And behind it small ones are copied again. */
+	/* After that, small Reads are copied again. */
 	memset(p.k.mem + HALF, 1, 64);
 	memset(p.k.mem + 100, 2, 64);
 	read_then_write(&p.a, 0, 100, HALF, 64);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer can do wrong, the Terminate that answers it, octet by octet, counter and event (docs/rc-wire.md). */
+/* The errors that a peer can make: the Terminate that answers each, octet by octet, the counter and the event
+ * (docs/rc-wire.md). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,34 +20,34 @@
 
 static struct wire w;
 
-/* What of the segment is quoted. */
+/* The quoted part of the segment. */
 enum quote { NOTHING, DDP, DDP_AND_RDMAP };
-/* What of ours is outstanding. */
+/* The outstanding request of this end. */
 enum ours { NONE, READ, ATOMIC };
 
-/* Letters in a segment stand for what is known only at run time: see expand(). */
+/* Letters in a segment stand for values that are known at run time: see expand(). */
 static const struct row {
 	const char *segment;
-	uint16_t told;               /* in the Terminate */
+	uint16_t told;               /* the fault in the Terminate */
 	enum quote quote;
 	const char *counter;
 	enum ours ours;
-	uint16_t fault;              /* in the event, if another */
+	uint16_t fault;              /* the fault in the event, if it differs */
 } rows[] = {
 #define R(seg, code, quoted, count, ...) \
 	{ .segment = seg, .told = code, .quote = quoted, .counter = count, __VA_ARGS__ }
-	/* RFC 5041 section 7: tagged */
+	/* ---- RFC 5041 section 7: tagged ---- */
 	R("c140 X T 61", 0x1100, DDP, "rx_stag"),
 	R("c140 O T 61", 0x1100, DDP, "rx_stag"),
 	R("c140 00000000 T 61", 0x1100, DDP, "rx_stag"),
 	R("c140 S Z 6162636465", 0x1101, DDP, "rx_bounds"),
 	R("c140 S 0000000000000000 61", 0x1101, DDP, "rx_bounds"),
-	R("c140 S W 61626364", 0x1101, DDP, "rx_bounds"),     /* ends exactly at 2^64 */
+	R("c140 S W 61626364", 0x1101, DDP, "rx_bounds"),     /* it ends exactly at 2^64 */
 	R("c140 S W 6162636465", 0x1103, DDP, "rx_wrap"),
 	R("c040 S T 61", 0x1104, DDP, "rx_version"),
 	R("c240 S T 61", 0x1104, DDP, "rx_version"),
 	R("c340 S T 61", 0x1104, DDP, "rx_version"),
-	/* untagged */
+	/* ---- untagged ---- */
 	R("4143 00000000 00000001 00000001 00000000 61", 0x1201, DDP, "rx_qn"),
 	R("4143 00000000 ffffffff 00000001 00000000 61", 0x1201, DDP, "rx_qn"),
 	R("4141 00000000 00000000 00000001 00000000 " SINK "00000004 S T", 0x1201, DDP_AND_RDMAP, "rx_qn"),
@@ -67,7 +68,7 @@ static const struct row {
 	R("0147 00000000 00000002 00000001 00000000 01000000", 0x1205, DDP, "rx_too_long"),
 	R("4043 " RECEIVE_QN "00000001 00000000 61", 0x1206, DDP, "rx_version"),
 	R("4343 " RECEIVE_QN "00000001 00000000 61", 0x1206, DDP, "rx_version"),
-	/* RFC 5040 section 4.8: protection; a Read's source is RDMAP's, its header is quoted */
+	/* ---- RFC 5040 section 4.8: protection; RDMAP checks the source of a Read, whose header is quoted ---- */
 	R(READ_1 SINK "00000004 X T", 0x0100, DDP_AND_RDMAP, "rx_stag"),
 	R(READ_1 SINK "00000004 O T", 0x0100, DDP_AND_RDMAP, "rx_stag"),
 	R(READ_1 SINK "00000005 S Z", 0x0101, DDP_AND_RDMAP, "rx_bounds"),
@@ -82,7 +83,7 @@ static const struct row {
 	R("4146 00000000 00000000 00000001 00000000 61", 0x0109, DDP, "rx_invalidate"),
 	R("4144 S 00000000 00000001 00000000 61", 0x0109, DDP, "rx_invalidate"),
 	R("4144 O 00000000 00000001 00000000 61", 0x0109, DDP, "rx_invalidate"),
-	/* operation */
+	/* ---- operation ---- */
 	R("4103 " RECEIVE_QN "00000001 00000000 61", 0x0205, DDP, "rx_version"),
 	R("4183 " RECEIVE_QN "00000001 00000000 61", 0x0205, DDP, "rx_version"),
 	R("c1c0 S T 61", 0x0205, DDP, "rx_version"),
@@ -97,7 +98,7 @@ static const struct row {
 	R("c143 S T 61", 0x0206, DDP, "rx_opcode"),
 	R("c147 S T 01000000", 0x0206, DDP, "rx_opcode"),
 	R("c148 S T 0000000000000000", 0x0206, DDP, "rx_opcode"),
-	/* responses that nobody asked for, or that are another's */
+	/* ---- responses without a request, or to another request ---- */
 	R("c142 S T 61", 0x0206, DDP, "rx_opcode"),
 	R("c142 S T", 0x0206, DDP, "rx_opcode"),
 	R("414b 00000000 00000003 00000001 00000000 00000001 0000000000000000", 0x0206, DDP, "rx_opcode"),
@@ -113,7 +114,7 @@ static const struct row {
 	R("414b 00000000 00000003 00000001 00000000 fffffff0 0000000000000000", 0x0207, DDP, "rx_stream",
 	  .ours = ATOMIC),
 	R("414b 00000000 00000003 00000001 00000000 I 00000000000000", 0x0207, DDP, "rx_stream", .ours = ATOMIC),
-	/* lengths that the opcode has not, and RFC 7306 */
+	/* ---- lengths that the opcode does not allow, and RFC 7306 ---- */
 	R(READ_1 SINK "00000004 S 00000000000000", 0x0207, DDP, "rx_stream"),
 	R(READ_1 SINK "00000004 S T 00", 0x0207, DDP, "rx_stream"),
 	R("4148 " RECEIVE_QN "00000001 00000000 00000000000000", 0x0207, DDP, "rx_stream"),
@@ -127,7 +128,7 @@ static const struct row {
 	R(ATOMIC_1 "00000000 00000007 S 0000000000000000 " OPERANDS, 0x0101, DDP, "rx_bounds"),
 	R(ATOMIC_1 "00000000 00000007 H T " OPERANDS, 0x0102, DDP, "rx_access"),
 	R(ATOMIC_1 "00000002 00000007 S fffffffffffffff8 " OPERANDS, 0x0101, DDP, "rx_bounds"),
-	/* no header to quote */
+	/* ---- there is no header to quote ---- */
 	R("41", 0x0207, NOTHING, "rx_malformed", .fault = DIW_FAULT_SHORT),
 	R("4143 " RECEIVE_QN "00000001 000000", 0x0207, NOTHING, "rx_malformed", .fault = DIW_FAULT_SHORT),
 	R("c140 S 00000000000000", 0x0207, NOTHING, "rx_malformed", .fault = DIW_FAULT_SHORT),
@@ -205,7 +206,7 @@ START_TEST(provoked)
 }
 END_TEST
 
-/* ---- What takes more than one segment ---- */
+/* ---- Messages of several segments ---- */
 
 START_TEST(no_receive)
 {
@@ -218,7 +219,7 @@ START_TEST(no_receive)
 }
 END_TEST
 
-/* Two requests at once where one is allowed. */
+/* Two requests at the same time, where one is allowed. */
 START_TEST(ird_exceeded)
 {
 	static uint8_t out[1000];
@@ -252,7 +253,7 @@ static const struct {
 	{ SEG_1, "4143 " RECEIVE_QN "00000002 00000000 63", 0x1203, "rx_msn" },
 	{ SEG_1, "4148 " RECEIVE_QN "00000001 00000000 0000000000000000", 0x1204, "rx_malformed" },
 	{ SEG_1, "4143 " RECEIVE_QN "00000001 00000002 " RECV_65, 0x1205, "rx_too_long" },
-	/* The second is of another opcode, or of another STag to invalidate. */
+	/* The second segment has another opcode, or another Invalidate STag. */
 	{ SEG_1, "4145 " RECEIVE_QN "00000001 00000002 63", 0x0206, "rx_opcode" },
 	{ SEG_1, "4144 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
 	{ SEG_1, "0144 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
@@ -262,14 +263,14 @@ static const struct {
 	{ "0144 H 00000000 00000001 00000000 6162", "4146 H 00000000 00000001 00000002 63", 0x0206, "rx_opcode" },
 	{ "0144 H 00000000 00000001 00000000 6162", "4143 " RECEIVE_QN "00000001 00000002 63", 0x0206, "rx_opcode" },
 	{ "0144 X 00000000 00000001 00000000 6162", "4144 H 00000000 00000001 00000002 63", 0x0109, "rx_invalidate" },
-	/* A Write goes on where it was. */
+	/* A Write must continue at its position. */
 	{ "8140 S T 6162", "c140 K J 63", 0x1100, "rx_stag" },
 	{ "8140 S T 6162", "c140 S T 63", 0x1101, "rx_bounds" },
 	{ "8140 S T", "c140 S U 63", 0x1101, "rx_bounds" },
-	/* Nor does a message come twice. */
+	/* A message must not come twice. */
 	{ "4143 " RECEIVE_QN "00000001 00000000 61", "4143 " RECEIVE_QN "00000001 00000000 61", 0x1203, "rx_msn" },
 	{ "4143 " RECEIVE_QN "00000001 00000000 61", "4143 " RECEIVE_QN "00000003 00000000 61", 0x1203, "rx_msn" },
-	/* An STag is invalidated once. */
+	/* An STag can be invalidated once. */
 	{ "4144 H 00000000 00000001 00000000 61", "4144 H 00000000 00000002 00000000 61", 0x0109, "rx_invalidate" },
 };
 
@@ -286,7 +287,7 @@ START_TEST(second_segment)
 }
 END_TEST
 
-/* A Write without an end: the octet that would be the 2^32nd is refused. Four GiB of it are taken for sent. */
+/* A Write without an end: the octet with number 2^32 is refused. The test claims that four GiB of it were sent. */
 START_TEST(endless_write)
 {
 	static struct seg s;
@@ -314,7 +315,7 @@ START_TEST(endless_write)
 }
 END_TEST
 
-/* A Read Response that begins well. */
+/* A Read Response with a correct beginning. */
 START_TEST(response_goes_wrong)
 {
 	static const char *const second[] = { "c142 K J 6566676869", "c142 K J 65666768", "8142 K J 65666768",
@@ -334,7 +335,7 @@ START_TEST(response_goes_wrong)
 }
 END_TEST
 
-/* The source of a Read vanishes before it is answered, since a message is under way that the peer does not read. */
+/* The source of a Read is deregistered before the answer, which waits behind a message that the peer does not read. */
 START_TEST(source_deregistered)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };
@@ -375,7 +376,7 @@ START_TEST(bad_crc)
 	seg_hex(&s, "4143 " RECEIVE_QN "00000001 00000000 6162636465");
 	n = raw_fpdu(&w.r, out, &s);
 	ck_assert_uint_eq(n, 32);
-	out[_i] ^= _i == 1 ? 1 : 0x10;  /* of the length field a bit that leaves it long enough */
+	out[_i] ^= _i == 1 ? 1 : 0x10;  /* a bit of the length field that leaves it long enough */
 	raw_octets(&w.r, out, n);
 	ends_with(0x2002, DIW_FAULT_MPA_CRC, "rx_crc", NULL, NOTHING);
 	ck_assert_uint_eq(end_counter(&w.e, "rx_fpdus"), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Terminates that peers send, also in the kernel siw's form: which request fails how, the event, the counters. */
+/* Terminates of peers, also in the form of the kernel's siw: the request that fails and its status, the event, the
+ * counters. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,14 +11,14 @@
 
 static struct wire w;
 
-/* Our requests are numbered from 1: two Reads, an atomic. */
+/* Requests of this end are numbered from 1: two Reads, an atomic. */
 static const struct row {
 	uint32_t control;            /* 4 octets */
-	int about;                   /* whose header is quoted; 0 nobody's */
-	uint32_t octets;             /* how much of it */
-	uint32_t msn;                /* in that header, if another */
+	int about;                   /* the request whose header is quoted; 0: none */
+	uint32_t octets;             /* quoted octets */
+	uint32_t msn;                /* the MSN in that header, if it differs */
 	uint16_t fault;
-	uint64_t fails;              /* that request, 0 none */
+	uint64_t fails;              /* the request that fails, 0: none */
 	int status;
 } rows[] = {
 	/* As RFC 5040 section 4.8 says. */
@@ -30,7 +31,7 @@ static const struct row {
 	{ 0x0207c000, 3, 18, 0, 0x0207, 3, DIW_WC_REM_OP_ERR },
 	{ 0x0209c000, 3, 18, 0, 0x0209, 3, DIW_WC_REM_OP_ERR },
 	{ 0x0206c000, 3, 18, 0, 0x0206, 3, DIW_WC_REM_OP_ERR },
-	/* It names no request. */
+	/* No request is named. */
 	{ 0x00000000, 0, 0, 0, 0x0000, 0, 0 },
 	{ 0x00ff0000, 0, 0, 0, 0x00ff, 0, 0 },
 	{ 0x02060000, 0, 0, 0, 0x0206, 0, 0 },
@@ -42,15 +43,15 @@ static const struct row {
 	{ 0x1203c000, 1, 17, 0, 0x1203, 0, 0 },
 	{ 0x0100c000, 1, 18, 0xfffffff0, 0x0100, 0, 0 },
 	{ 0x0100c000, 1, 18, 4, 0x0100, 0, 0 },
-	{ 0x01000000, 1, 46, 0, 0x0100, 0, 0 },          /* it says that it quotes nothing */
+	{ 0x01000000, 1, 46, 0, 0x0100, 0, 0 },          /* the control bits say that nothing is quoted */
 	{ 0x20010000, 0, 0, 0, 0x2001, 0, 0 },
 	{ 0x20020000, 0, 0, 0, 0x2002, 0, 0 },
 	{ 0x20030000, 0, 0, 0, 0x2003, 0, 0 },
 	{ 0xf1230000, 0, 0, 0, 0xf123, 0, 0 },
-	/* As siw sends it: halves of the first octet and bits of the third in reverse. */
+	/* As siw sends it: the halves of the first octet exchanged, the bits of the third in reverse order. */
 	{ 0x10000700, 1, 46, 0, 0x0100, 1, DIW_WC_REM_ACCESS_ERR },
 	{ 0x10010700, 2, 46, 0, 0x0101, 2, DIW_WC_REM_ACCESS_ERR },
-	{ 0x10020700, 1, 46, 8, 0x0102, 1, DIW_WC_REM_ACCESS_ERR },      /* with the length for the MSN */
+	{ 0x10020700, 1, 46, 8, 0x0102, 1, DIW_WC_REM_ACCESS_ERR },      /* with the length in place of the MSN */
 	{ 0x10020700, 2, 46, 16, 0x0102, 2, DIW_WC_REM_ACCESS_ERR },
 	{ 0x20070300, 1, 18, 0, 0x0207, 1, DIW_WC_REM_OP_ERR },
 	{ 0x11000300, 0, 0, 0, 0x1100, 0, 0 },
@@ -62,7 +63,7 @@ static const struct row {
 	{ 0x20050000, 0, 0, 0, 0x0205, 0, 0 },
 	{ 0x20060000, 0, 0, 0, 0x0206, 0, 0 },
 	{ 0x02020000, 0, 0, 0, 0x2002, 0, 0 },
-	/* Halves as siw's, bits as the RFC's. */
+	/* The halves as siw sends them, the bits as in the RFC. */
 	{ 0x1000e000, 1, 46, 0, 0x0100, 1, DIW_WC_REM_ACCESS_ERR },
 	{ 0x2007c000, 1, 18, 0, 0x0207, 1, DIW_WC_REM_OP_ERR },
 };
@@ -123,7 +124,7 @@ START_TEST(received)
 }
 END_TEST
 
-/* An initiator's first word may be MPA's about the negotiation (RFC 6581 section 8). */
+/* The first message of an initiator may be MPA's error of the negotiation (RFC 6581 section 8). */
 START_TEST(first_word)
 {
 	static const struct { const char *before; uint32_t control; uint16_t fault; } words[] = {
@@ -147,7 +148,7 @@ START_TEST(first_word)
 }
 END_TEST
 
-/* What the peer says after its Terminate is not heard, nor answered. */
+/* Messages of the peer after its Terminate are neither processed nor answered. */
 START_TEST(last_word)
 {
 	static uint8_t out[400];

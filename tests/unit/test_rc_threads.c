@@ -51,7 +51,8 @@ static void *close_some_time(void *arg)
 	return NULL;
 }
 
-/* Two post, one polls, one closes in between: each request completes once, the first ones well, then all flushed. */
+/* Two threads post, one polls, one closes at some time: each request completes once, the first ones successfully, then
+ * all flushed. */
 START_TEST(threads)
 {
 	pthread_t post[2], close;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every message that an RC queue pair sends, octet by octet, as RFC 5040, 5041, 5044 and 7306 lay it out. */
+/* Every message of an RC queue pair, octet by octet, as laid out in RFC 5040, 5041, 5044 and 7306. */
 #include <errno.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void done(void)
 
 static uint64_t local(uint32_t off) { return w.p.all->to + off; }
 
-/* RFC 5044 section 4.4's. */
+/* The example of RFC 5044 section 4.4. */
 START_TEST(peer_crc)
 {
 	struct raw r = { .crc = true, .tx_markers = true };
@@ -73,7 +73,7 @@ START_TEST(sends)
 		{ DIW_SEND_INVALIDATE, "4144 55667788 00000000 00000002 00000000 0001020304" },
 		{ DIW_SEND_SOLICITED, "4145 00000000 00000000 00000003 00000000 0001020304" },
 		{ DIW_SEND_SOLICITED | DIW_SEND_INVALIDATE, "4146 55667788 00000000 00000004 00000000 0001020304" },
-		/* The bit 20h is ours, agreed upon in the private data. */
+		/* Bit 20h is diwarp's, negotiated in the private data. */
 		{ DIW_SEND_IMM, "4163 00000000 00000000 00000005 00000000 cafe0001 0001020304" },
 		{ DIW_SEND_INLINE, "4143 00000000 00000000 00000006 00000000 0001020304" },
 	};
@@ -89,7 +89,7 @@ START_TEST(sends)
 }
 END_TEST
 
-/* Every length of padding, and none. */
+/* Every length of the pad. */
 START_TEST(padding)
 {
 	static struct seg want;
@@ -192,7 +192,8 @@ END_TEST
 
 #define PROBE "4141 00000000 00000001 %08x 00000000 00000000 0000000000000000 00000000 00000000 0000000000000000"
 
-/* What is sent completes when a Read of no bytes behind it is answered; what is sent meanwhile, with the next one. */
+/* A request completes when a Read of no bytes behind it is answered; requests sent meanwhile complete with the next
+ * one. */
 START_TEST(confirmed)
 {
 	struct diw_send_wr first = { .wr_id = 1, .opcode = DIW_WR_WRITE };
@@ -216,7 +217,7 @@ START_TEST(confirmed)
 }
 END_TEST
 
-/* A Read that is refused came behind the Write, which therefore is placed. */
+/* A refused Read came behind the Write, so the Write has been placed. */
 START_TEST(refused_behind)
 {
 	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE }, read = { .wr_id = 2, .opcode = DIW_WR_READ };
@@ -232,7 +233,8 @@ START_TEST(refused_behind)
 }
 END_TEST
 
-/* MULPDU 128: 110 octets of payload in an untagged segment, 114 in a tagged one; a message in equal pieces. */
+/* MULPDU 128: 110 octets of payload in an untagged segment, 114 in a tagged one; the segments of a message are
+ * equal. */
 START_TEST(segments)
 {
 	static struct seg want;
@@ -279,7 +281,7 @@ START_TEST(largest)
 }
 END_TEST
 
-/* Both ways, so that a marker comes at every offset of an FPDU. */
+/* In both directions, so that a marker is at every offset of an FPDU. */
 START_TEST(markers)
 {
 	static struct seg s;
@@ -309,13 +311,13 @@ START_TEST(no_crc)
 	wire_join(&w, &(struct wire_attr){ .no_crc = true, .receives = 1 });
 	wire_post(&w, &wr, 0, 4);
 	raw_expect(&w.r, "4143 00000000 00000000 00000001 00000000 00010203");
-	w.r.crc = true;                 /* what is there is not looked at */
+	w.r.crc = true;                 /* the field is ignored */
 	raw_hex(&w.r, "4143 00000000 00000000 00000001 00000000 00010203");
 	wire_expect_wc(w.e.rcq, 0, DIW_WC_SUCCESS);
 }
 END_TEST
 
-/* A responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2), whichever that is. */
+/* A responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2), of any kind. */
 START_TEST(responder_waits)
 {
 	static const char *const first[] = {
@@ -334,7 +336,7 @@ START_TEST(responder_waits)
 }
 END_TEST
 
-/* RFC 6581 section 4: ours as the initiator; the peer's, before which we neither are established nor send. */
+/* RFC 6581 section 4: our message as the initiator; the peer's, before which we neither are established nor send. */
 START_TEST(ready_to_receive)
 {
 	static const struct { unsigned rtr; const char *fpdu, *answer; } ways[] = {
@@ -354,7 +356,7 @@ START_TEST(ready_to_receive)
 		wire_join(&w, &(struct wire_attr){ .responder = responder, .rtr = ways[_i].rtr });
 		if (responder) {
 			ck_assert_int_eq(diw_cm_get(w.p.cm, &ev, 20 * (int64_t)DIW_MS), -EAGAIN);
-			if (!read)              /* else the answer may come before or behind it */
+			if (!read)              /* otherwise the answer may come before or behind it */
 				wire_post(&w, &wr, 0, 4);
 			raw_hex(&w.r, "%s", ways[_i].fpdu);
 			cm_event(&w.p, DIW_CM_ESTABLISHED);
@@ -378,8 +380,8 @@ START_TEST(ready_to_receive)
 }
 END_TEST
 
-/* Reserved bits and fields are not looked at (RFC 5041 section 4, RFC 5040 section 4.1). */
-/* Ahead of the next message, and once for each change (docs/rc-wire.md section 8). */
+/* Reserved bits and fields are ignored (RFC 5041 section 4, RFC 5040 section 4.1). */
+/* The value is sent in front of the next message, once for each change (docs/rc-wire.md section 8). */
 START_TEST(retries_are_told)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
@@ -398,7 +400,7 @@ START_TEST(retries_are_told)
 }
 END_TEST
 
-/* The peer's retries, of 50 ms each, and ours for what the peer says nothing of. */
+/* The peer's retries of 50 ms each; our own limit if the peer does not send one. */
 START_TEST(retries_are_obeyed)
 {
 	static struct seg s;
@@ -433,7 +435,7 @@ START_TEST(reserved)
 	wc = rc_wc(w.e.rcq);
 	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
 	ck_assert_int_eq(wc.flags, DIW_WC_END);
-	/* It was no Send with Invalidate: this one is. */
+	/* That was not a Send with Invalidate: this one is. */
 	raw_hex(&w.r, "4144 %08x 00000000 00000002 00000000 61", w.may_end->stag);
 	wc = rc_wc(w.e.rcq);
 	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Placement words (docs/rc-wire.md section 7.2), octet by octet: what asks, what answers, and when. */
+/* Placement words (docs/rc-wire.md section 7.2), octet by octet: which messages ask, which answer, and when. */
 #include "base/clock.h"
 #include "rdmap/int.h"
 #include "tests/unit/unit.h"
@@ -30,7 +30,7 @@ static bool nothing_completes(void)
 	return diw_cq_wait(w.e.scq, &wc, 1, 20 * (int64_t)DIW_MS) == 0;
 }
 
-/* The vectors. */
+/* The vectors of the page. */
 START_TEST(words)
 {
 	struct diw_send_wr write = { .wr_id = 1, .opcode = DIW_WR_WRITE }, send = { .wr_id = 2, .opcode = DIW_WR_SEND };
@@ -44,22 +44,23 @@ START_TEST(words)
 	raw_hex(&w.r, "c150 00000000 0000000000000000 00000001");
 	wire_expect_wc(w.e.scq, 1, DIW_WC_SUCCESS);
 	ck_assert(nothing_completes());
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* more than we have sent: nobody's count */
+	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* more than we have sent: not a valid count */
 	ck_assert(nothing_completes());
 	raw_hex(&w.r, "c150 00000000 0000000000000000 00000002");
 	wire_expect_wc(w.e.scq, 2, DIW_WC_SUCCESS);
-	/* The Immediate asks for its Write. Three messages of the peer are placed here, of which it has not asked. */
+	/* The Immediate asks on behalf of its Write. Three messages of the peer are placed here, for which it has not
+	 * asked. */
 	wire_post(&w, &imm, 0, 1);
 	raw_expect(&w.r, "c140 " STAG_TO " 00");
 	raw_expect(&w.r, "4158 00000000 00000000 00000002 00000000 80000003 0000000000000007");
-	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* the Write alone */
+	raw_hex(&w.r, "c150 00000000 0000000000000000 00000003");       /* only the Write */
 	ck_assert(nothing_completes());
 	raw_hex(&w.r, "c150 00000000 0000000000000000 00000004");
 	wire_expect_wc(w.e.scq, 3, DIW_WC_SUCCESS);
 }
 END_TEST
 
-/* A Response says as much as a word; nothing asks in front of a Read. */
+/* A Response confirms as much as a word; no message in front of a Read asks. */
 START_TEST(words_and_reads)
 {
 	struct diw_sge sge[] = { { w.p.k.mem, 1, w.p.all->stag }, { w.p.k.mem + 1000, 1, w.p.all->stag } };
@@ -82,8 +83,8 @@ START_TEST(words_and_reads)
 }
 END_TEST
 
-/* Asked without a message to send, we answer by one of our own; once the program answers, its message carries the
- * count, and the completion that it confirms comes before that of what brought it. */
+/* Without a message to send, an answer is a message of its own. When the program answers, its message carries the
+ * count; the completion that this confirms comes before that of the message. */
 START_TEST(words_answer)
 {
 	struct diw_send_wr pong = { .wr_id = 1, .opcode = DIW_WR_SEND };
@@ -105,8 +106,8 @@ START_TEST(words_answer)
 }
 END_TEST
 
-/* An answer goes at once. When the program has answered 16 messages in a row by one of its own, the next answer waits
- * 5 us for the program's. */
+/* An answer leaves at once. When the program has answered 16 consecutive messages by its own, the next answer waits 5
+ * us for the program's. */
 START_TEST(words_steady)
 {
 	struct diw_counters counters = { 0 };
@@ -131,8 +132,8 @@ START_TEST(words_steady)
 }
 END_TEST
 
-/* What the peer says waits behind a Send that finds no receive, and the program posts none before its own is
- * complete. */
+/* The peer's confirmation waits behind a Send that finds no receive, and the program posts none before its own request
+ * is complete. */
 START_TEST(words_behind_a_stall)
 {
 	struct diw_send_wr send = { .wr_id = 1, .opcode = DIW_WR_SEND };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reliable datagrams: the bound on peers that wait for answers, over a link that takes no answer. */
+/* Reliable datagrams: the bound on peers that wait for answers, over a link that takes none. */
 #include <string.h>
 
 #include "rdmap/rdmap.h"
@@ -43,7 +43,7 @@ static struct diw_addr asker(uint32_t i)
 	return (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 1 }, .port = (uint16_t)(1000 + i) };
 }
 
-/* A Read of no octets by asker I; false: refused. */
+/* Asker I sends a Read of no octets; false: it is refused. */
 static bool asks(uint32_t i)
 {
 	const struct diw_ddp_hdr h = { .last = true, .opcode = DIW_OP_READ_REQUEST, .qn = DIW_QN_REQUEST,
@@ -69,8 +69,8 @@ static bool requests(uint32_t i)
 	return diw_rdmap_rd_begin(&r, &wr);
 }
 
-/* The link has forgotten askers that still wait, and others ask: those beyond the bound are refused, none of this end's
- * requests is, and each one that goes leaves room for another. */
+/* The link has forgotten askers that still wait, and others ask. Those beyond the bound are refused; no request of this
+ * end is; each asker that goes leaves room for another. */
 START_TEST(as_many_askers_as_the_bound_and_no_more)
 {
 	const struct diw_rdmap_attr attr = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Many queue pairs of one device: few are looked at one by one, many through an epoll set, and both take turns. */
+/* Many queue pairs of a device: few are polled one by one, many through an epoll set, and all get their turn. */
 #include <check.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ static void expect_write(struct end *e, bool spin)
 	ck_assert_uint_eq(wc.byte_len, 100);
 }
 
-/* Whatever their number, and whichever of them were there first: each hears what is sent to it. */
+/* For any number of queue pairs, created in any order, each receives its datagrams. */
 START_TEST(come_and_go)
 {
 	open_kits(DIW_PROGRESS_THREAD);
@@ -58,7 +58,7 @@ START_TEST(come_and_go)
 }
 END_TEST
 
-/* How long a progress thread that was asleep when they came takes to read for all of them. */
+/* The time in which a progress thread that was asleep reads from all of them. */
 static uint64_t passive_reads(void)
 {
 	uint64_t took;
@@ -81,7 +81,7 @@ static uint64_t passive_reads(void)
 	return took;
 }
 
-/* Nobody polls or waits: they wake it, and not that a second later it wakes for the counters. */
+/* No thread polls or waits: the datagrams wake the progress thread, before it wakes for the counters a second later. */
 START_TEST(passive)
 {
 	uint64_t took = DIW_NEVER;
@@ -105,7 +105,7 @@ static void flood(const struct diw_addr *dst, int n)
 	close(fd);
 }
 
-/* One has a thousand datagrams waiting, the others one each: those are not behind them. */
+/* One queue pair has a thousand datagrams waiting, the others one each: the latter are not delayed. */
 START_TEST(flooded)
 {
 	int n = _i ? MANY : 3, left = n - 1;
@@ -118,7 +118,7 @@ START_TEST(flooded)
 	for (int i = 1; i < n; i++)
 		ck_assert_int_eq(end_write(&from, &to[i], 0, 100, 0), 0);
 	end_sent(&from);
-	sleep_ms(50);                   /* and the kernel has delivered it */
+	sleep_ms(50);                   /* until the kernel has delivered it */
 	for (int steps = 0; left; steps++) {
 		ck_assert_int_lt(steps, 10 * n);
 		for (int i = 1; i < n; i++)

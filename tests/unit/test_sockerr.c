@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What of the interposer's error queue a program sees, whatever link, protocol and checksum, whatever comes. Its source
- * is part of this one, as frame.c is of test_sockframe.c. */
+/* The view of a program of the interposer's error queue, for all links, protocols and checksums, and hostile contents.
+ * The source of errqueue.c is included, as that of frame.c is in test_sockframe.c. */
 #include "sockets_preload/dgram/errqueue.c"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "tests/unit/unit.h"
 
-/* Nothing here makes calls. */
+/* Nothing here makes system calls. */
 struct diw_real real;
 __thread struct diw_stage diw_stage[DIW_STAGE_KINDS];
 
@@ -51,7 +51,7 @@ static const struct shape shapes[] = {
 	{ 4, true, 24, FULL, 0 },
 };
 
-/* The packet with N bytes of UDP payload at DATA, in as much memory and no more: *LEN bytes. */
+/* Makes the packet with N bytes of UDP payload at DATA, in an allocation of exactly its size: *LEN bytes. */
 static uint8_t *packet(const struct shape *sh, const uint8_t *data, size_t n, size_t *len)
 {
 	size_t head = (sh->v6 ? 40 : 20) + sh->between;
@@ -122,7 +122,7 @@ START_TEST(as_without)
 		seen = p;
 		ck_assert_uint_eq(got, wanted_len);
 		ck_assert_mem_eq(seen, wanted, got);
-		/* What is plain is as it was. */
+		/* A plain packet is unchanged. */
 		strip(&sock, wanted, wanted_len, &got);
 		seen = wanted;
 		ck_assert(seen == wanted && got == wanted_len);
@@ -135,7 +135,7 @@ START_TEST(as_without)
 }
 END_TEST
 
-/* A payload that ICMP quotes, cut anywhere, with and without something behind it. */
+/* A payload that ICMP quotes, cut at any place, with and without data behind it. */
 START_TEST(quoted)
 {
 	uint32_t stag = _i ? 5 : 0;
@@ -197,8 +197,8 @@ END_TEST
 
 static const struct diw_sock another = { .cookie = 78 };
 
-/* Nobody else's frame, nor one that was damaged, is taken for ours; and no bytes, whatever they are, are looked at that
- * are not there. */
+/* Frames of other sockets, and damaged ones, are not recognised as ours. No byte beyond the packet is read, whatever
+ * its content. */
 START_TEST(not_ours)
 {
 	const struct shape *sh = &shapes[_i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Frames of the interposer, whatever comes. Its source is part of this one: the preload itself would take this
- * program's calls. */
+/* Frames of the interposer, with any content. The source of frame.c is included: the preloaded library itself would
+ * intercept this program's calls. */
 #include "sockets_preload/dgram/frame.c"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key)
 	return (s->cookie + key) * 0x9e3779b97f4a7c15u;
 }
 
-/* A frame of N bytes of payload in exactly as much memory, so that a look beyond it is seen. */
+/* Makes a frame of N bytes of payload in an allocation of exactly its size, so that a read beyond it is detected. */
 static uint8_t *make(size_t n, uint64_t key, uint32_t stag, size_t *len)
 {
 	struct diw_route r = { .key = key, .stag = stag };
@@ -72,7 +72,7 @@ START_TEST(there_and_back)
 
 		ck_assert_int_eq(diw_frame_check(&sock, p, len, &head), DIW_FRAME_GOOD);
 		ck_assert_uint_eq(len - head - 4, n);
-		/* It is a segment to who knows nothing of sockets. */
+		/* for a program without the interposer it is a valid segment */
 		ck_assert_uint_eq(diw_ddp_hdr_decode(&h, &hdr_len, p, (uint32_t)len - 4), 0);
 		ck_assert_uint_eq(hdr_len, head);
 		ck_assert_uint_eq(h.opcode, stags[_i] ? 12 : 3);
@@ -105,7 +105,7 @@ START_TEST(cut_or_damaged)
 }
 END_TEST
 
-/* With the key of frames without a CRC nothing but the header says that it is one. */
+/* With the key of frames without a CRC, only the header identifies a frame. */
 START_TEST(headers_without_crc)
 {
 	size_t len;
@@ -155,7 +155,7 @@ START_TEST(keys)
 }
 END_TEST
 
-/* The configured key is that of frames with the CRC, to the socket's own port. */
+/* The configured key is for frames with the CRC, to the socket's own port. */
 START_TEST(keys_of_peers)
 {
 	size_t len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The registry of interposed sockets: who is believed, and until when. */
+/* The registry of interposed sockets: which entries are valid, and for how long. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,7 +42,7 @@ static struct diw_sockreg *opened(bool create)
 	return diw_sockreg_open(create, path, sizeof path, &why);
 }
 
-/* Shown under an owner that the calling thread claims. */
+/* Shows a socket under an owner that the calling thread claims. */
 static struct diw_sock_entry *show(struct diw_sockreg *reg, uint32_t owner)
 {
 	struct diw_sock_entry *e = diw_sockreg_at(reg, 5000, 0);
@@ -80,7 +80,7 @@ START_TEST(is_not_there)
 }
 END_TEST
 
-/* What an entry says holds as long as its owner lives, however that ends. */
+/* An entry is valid while its owner lives, however the owner ends. */
 START_TEST(dies_with_its_owner)
 {
 	struct diw_sockreg *reg = opened(true);
@@ -123,7 +123,7 @@ START_TEST(is_read_whole)
 	ck_assert(diw_sock_read(reg, e, &copy));
 	atomic_fetch_add(&reg->owner[3].epoch, 1);
 	ck_assert(!diw_sock_read(reg, e, &copy));
-	e->owner = UINT32_MAX;                       /* whatever it names, it is looked up within the table */
+	e->owner = UINT32_MAX;                       /* any owner that it names is searched within the table */
 	ck_assert(!diw_sock_read(reg, e, &copy));
 	pthread_mutex_unlock(&reg->owner[3].life);
 	munmap(reg, sizeof *reg);
@@ -164,13 +164,13 @@ START_TEST(is_refused_when_damaged)
 	ck_assert_int_eq(truncate(path, 100), 0);
 	ck_assert_ptr_null(opened(true));
 	ck_assert_int_eq(truncate(path, 0), 0);
-	reg = opened(true);                          /* empty, it is made anew */
+	reg = opened(true);                          /* an empty file is initialised again */
 	ck_assert_ptr_nonnull(reg);
 	munmap(reg, sizeof *reg);
 }
 END_TEST
 
-/* What another release made, at whatever length, is beside it and stays as it is. */
+/* A file of another release, of any length, is separate and stays unchanged. */
 START_TEST(leaves_other_versions_alone)
 {
 	struct diw_sockreg *reg;
@@ -192,8 +192,8 @@ START_TEST(leaves_other_versions_alone)
 }
 END_TEST
 
-/* Whoever made it was killed before it was complete. */
-/* Cookies begin anew with each boot. */
+/* The maker was killed before the file was complete. */
+/* Cookies start again with each boot. */
 START_TEST(streams_of_another_boot_are_no_more)
 {
 	struct diw_streamreg *reg = diw_streamreg_open(true, path, sizeof path, &why);
@@ -222,7 +222,8 @@ static size_t blocks(void)
 	return (size_t)st.st_blocks * 512;
 }
 
-/* The first and the last entry of each segment are there, whoever maps it, and take little memory. */
+/* The first and the last entry of each segment are accessible to every process that maps the file, and take little
+ * memory. */
 START_TEST(grows)
 {
 	struct diw_sockreg *reg = opened(true);
@@ -254,7 +255,7 @@ START_TEST(grows)
 }
 END_TEST
 
-/* Those of a port are the next ones of a segment, and then of the next segment. */
+/* The entries of a port continue in a segment, and then in the next segment. */
 START_TEST(goes_on_in_the_next_segment)
 {
 	struct diw_sockreg *reg = opened(true);
@@ -270,7 +271,7 @@ START_TEST(goes_on_in_the_next_segment)
 }
 END_TEST
 
-/* Whoever made the file may make none that is larger: the next who may extends it. */
+/* The process that made the file may not have been able to make it larger; the next process that can, extends it. */
 START_TEST(does_not_grow_beyond_its_file)
 {
 	struct diw_sockreg *reg = opened(true);
@@ -290,7 +291,7 @@ START_TEST(does_not_grow_beyond_its_file)
 }
 END_TEST
 
-/* What an initiator finds no room for in its first slots is in the next segment, and found there. */
+/* An initiator whose first slots are taken gets one in the next segment, and is found there. */
 START_TEST(streams_go_on_in_the_next_segment)
 {
 	struct diw_streamreg *reg = diw_streamreg_open(true, path, sizeof path, &why);

@@ -17,7 +17,8 @@ static uint16_t resolve(uint32_t stag, uint64_t to, uint32_t len, uint8_t **at)
 	return diw_stag_resolve(&t, stag, &pd, 0, NULL, to, len, at);
 }
 
-/* Thousands come and go by chance: each is found while it is there and no longer, though others moved. */
+/* Thousands of STags are added and removed at random: each is found while it is there and not afterwards, although
+ * others move. */
 START_TEST(as_a_list)
 {
 	enum { N = 3000 };
@@ -48,7 +49,7 @@ START_TEST(as_a_list)
 		for (uint32_t k = 0; k < N; k++) {
 			if (in[k]) {
 				if (resolve(s[k].stag, k, 1, &at) != 0 || at != mem + k ||
-				    resolve(s[k].stag ^ 1, k, 1, &at) != DIW_FAULT_STAG)         /* the key */
+				    resolve(s[k].stag ^ 1, k, 1, &at) != DIW_FAULT_STAG)         /* another key */
 					ck_abort_msg("step %d: region %u is not found", step, k);
 			} else if (gone[k] && resolve(gone[k], k, 1, &at) != DIW_FAULT_STAG) {
 				ck_abort_msg("step %d: region %u is found", step, k);
@@ -123,7 +124,7 @@ START_TEST(who_may_what)
 	s.peer = peer;
 	ck_assert_uint_eq(MAY(&pd, DIW_STAG_REMOTE_WRITE, &peer), 0);
 	ck_assert_uint_eq(MAY(&pd, DIW_STAG_REMOTE_WRITE, &port), DIW_FAULT_STAG);
-	ck_assert_uint_eq(MAY(&pd, DIW_STAG_LOCAL_WRITE, NULL), 0);      /* the binding is of the remote side */
+	ck_assert_uint_eq(MAY(&pd, DIW_STAG_LOCAL_WRITE, NULL), 0);      /* the binding is for remote access */
 	s.peer.port = 0;
 	ck_assert_uint_eq(MAY(&pd, DIW_STAG_REMOTE_WRITE, &port), 0);
 	ck_assert_uint_eq(MAY(&pd, DIW_STAG_REMOTE_WRITE, &host), DIW_FAULT_STAG);
@@ -131,7 +132,7 @@ START_TEST(who_may_what)
 }
 END_TEST
 
-/* An index once, whatever the key; never one that could be drawn. */
+/* An index can be in the table once, with any key; a chosen index is never one that could be drawn. */
 START_TEST(chosen)
 {
 	static const struct { uint32_t stag; int rc; } c[] = {

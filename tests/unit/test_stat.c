@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The page of counters: what a process shows. */
+/* The counter page of a process. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,8 @@
 
 struct mapped { char path[300]; int fd; size_t size; uint8_t *p; mode_t mode; };
 
-/* The page of process PID; false when there is none. Its descriptor stays open: closing it ends this process's lock. */
+/* Maps the page of process PID; false: there is none. Its descriptor stays open, since closing it would end this
+ * process's lock. */
 static bool page_of(pid_t pid, struct mapped *m)
 {
 	char prefix[32];
@@ -91,7 +92,7 @@ static void exchange(struct end *a, struct end *b)
 	ck_assert_int_eq(diw_cq_wait(b->rcq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert_int_eq(end_write(a, b, 0, 5000, 0), 0);
 	ck_assert_int_eq(diw_cq_wait(b->rcq, &wc, 1, KIT_LIMIT), 1);
-	ck_assert_int_eq(end_send(a, b, 0, 100, 0), 0);         /* no receive: a drop */
+	ck_assert_int_eq(end_send(a, b, 0, 100, 0), 0);         /* there is no receive: a drop */
 	for (int i = 0; i < KIT_LIMIT_MS && end_counter(b, "rx_no_recv") == dropped; i++)
 		ck_assert_int_eq(diw_cq_wait(b->rcq, &wc, 1, DIW_MS), 0);
 }
@@ -130,7 +131,7 @@ START_TEST(shows_what_is_counted)
 }
 END_TEST
 
-/* Who comes after another in its slot begins at 0, and a reader can tell them apart. */
+/* The next queue pair in a slot begins at 0, and a reader can distinguish them. */
 START_TEST(slot_is_used_again)
 {
 	struct kit k;
@@ -180,7 +181,8 @@ static void connections_shown(const struct mapped *m, uint32_t n)
 	diw_stat_copy_free(c);
 }
 
-/* Connections of one listener are told apart by their peers; one that was reset is there again when it is connected. */
+/* Connections of one listener are distinguished by their peers. A queue pair that was reset is shown again when it is
+ * connected. */
 START_TEST(connections)
 {
 	struct diw_listener_info info;
@@ -233,7 +235,7 @@ START_TEST(can_be_off)
 }
 END_TEST
 
-/* More queue pairs than slots: the last ones work and count, unseen. */
+/* More queue pairs than slots: the last ones work and count, but are not shown. */
 START_TEST(more_than_slots)
 {
 	enum { N = DIW_STAT_SLOTS + 2 };
@@ -248,7 +250,7 @@ START_TEST(more_than_slots)
 	files.rlim_cur = files.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
 	ck_assert_uint_ge(files.rlim_cur, N + 64);
-	setenv("DIWARP_LLP", "udp", 1);         /* so many rings are beyond what an ordinary user may lock */
+	setenv("DIWARP_LLP", "udp", 1);         /* an ordinary user may not lock memory for that many rings */
 	kit_open(&k, DIW_PROGRESS_INLINE);
 	for (int i = 0; i < N; i++) {
 		end_attr(&attr);
@@ -285,7 +287,7 @@ static bool maps_for_writing(const char *path)
 	bool found = false;
 	struct stat st;
 
-	/* By its number: a file that got its name later is mapped without one. */
+	/* By its descriptor: the file has no name. */
 	ck_assert_int_eq(stat(path, &st), 0);
 	snprintf(inode, sizeof inode, " %lu ", (unsigned long)st.st_ino);
 	while (fgets(line, sizeof line, f))
@@ -315,7 +317,7 @@ static void child_of(struct end *a, const struct mapped *parents)
 	ck_assert(diw_stat_is_held(parents->fd, &holder));
 }
 
-/* A child leaves its parent's page alone, whatever it closes. */
+/* A child does not change its parent's page, whatever it closes. */
 START_TEST(survives_a_fork)
 {
 	struct kit k;
@@ -349,7 +351,7 @@ START_TEST(survives_a_fork)
 }
 END_TEST
 
-/* Many queue pairs are not written before every sleep, but soon; and then a device that has nothing to do sleeps on. */
+/* With many queue pairs, states are not written before every sleep, but soon. An idle device then stays asleep. */
 START_TEST(states_settle)
 {
 	enum { N = 20 };
@@ -363,7 +365,7 @@ START_TEST(states_settle)
 	for (int i = 0; i < N; i++)
 		end_open(&e[i], &k, NULL, 16);
 	ck_assert(page_of(getpid(), &m));
-	for (unsigned posted = 1; posted <= 20 && in_a_row < 2; posted++) {     /* once is by chance */
+	for (unsigned posted = 1; posted <= 20 && in_a_row < 2; posted++) {     /* one may be by chance */
 		for (int i = 0; i < N; i++)
 			ck_assert_int_eq(end_recv(&e[i], 0, 100, 0), 0);
 		ck_assert_int_eq(end_send(&e[0], &e[N - 1], 0, 100, 0), 0);
@@ -382,7 +384,7 @@ START_TEST(states_settle)
 }
 END_TEST
 
-/* TO takes a Send of FROM, which is acknowledged. */
+/* TO receives a Send of FROM, which is acknowledged. */
 static void send_acknowledged(struct end *from, struct end *to)
 {
 	struct diw_wc wc;
@@ -394,7 +396,7 @@ static void send_acknowledged(struct end *from, struct end *to)
 	ck_assert_int_eq(diw_cq_wait(to->rcq, &wc, 1, KIT_LIMIT), 1);
 }
 
-/* The page, as soon as it shows that E has PEERS peers: states are written at times. */
+/* The page, as soon as it shows PEERS peers of E: states are written at intervals. */
 static struct diw_stat_copy *copy_with_peers(const struct mapped *m, struct end *e, uint32_t peers)
 {
 	for (int i = 0; i < KIT_LIMIT_MS; i++) {
@@ -410,7 +412,7 @@ static struct diw_stat_copy *copy_with_peers(const struct mapped *m, struct end 
 	return NULL;
 }
 
-/* An RD queue pair shows a row a peer, up to a bound, and how many peers there are. */
+/* An RD queue pair shows one row for each peer, up to a bound, and the number of peers. */
 START_TEST(peers_of_rd)
 {
 	struct kit k;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a reader makes of a page of counters of another build, or of a damaged or hostile one. */
+/* Reading the counter page of another build, and damaged or hostile pages. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void image_fill(struct image *im)
 	}
 }
 
-/* Another build's page, with other counters than ours. */
+/* A page of another build, with other counters. */
 START_TEST(page_of_another_build)
 {
 	struct image im;
@@ -58,7 +58,7 @@ START_TEST(page_of_another_build)
 }
 END_TEST
 
-/* The image with one 32-bit field of its head changed is refused, for that reason. */
+/* The image is refused, for REASON, when one 32-bit field of its head is changed. */
 static void refused(size_t field, uint32_t value, const char *reason)
 {
 	struct image im;
@@ -175,7 +175,7 @@ START_TEST(rows_of_peers)
 	ck_assert_uint_eq(c->qp[0].npeers, DIW_STAT_PEERS);
 	ck_assert_uint_eq(c->qp[0].peer[DIW_STAT_PEERS - 1].window, DIW_STAT_PEERS - 1);
 	diw_stat_copy_free(c);
-	im.slot[0].peers.seq = 1;               /* its writer is within */
+	im.slot[0].peers.seq = 1;               /* its writer is changing the rows */
 	ck_assert_int_eq(diw_stat_copy(&im, sizeof im, &c, &why), 0);
 	ck_assert_uint_eq(c->nqps, 1);
 	ck_assert_uint_eq(c->qp[0].npeers, 0);
@@ -194,7 +194,7 @@ START_TEST(rows_of_peers)
 }
 END_TEST
 
-/* Every length of a good page; nothing behind its end is touched, for there is nothing. */
+/* Every length of a valid page; no byte behind its end is read: there is none. */
 START_TEST(truncated)
 {
 	const size_t pagesize = (size_t)sysconf(_SC_PAGESIZE), room = (sizeof(struct image) / pagesize + 1) * pagesize;
@@ -236,7 +236,7 @@ static void read_all(const struct diw_stat_copy *c)
 		ck_assert(*s >= 0x20 && *s < 0x7f);
 }
 
-/* Random damage, most of it in the head, at the very end of what is readable. */
+/* Random damage, mostly in the head, at the very end of readable memory. */
 START_TEST(fuzz)
 {
 	const size_t pagesize = (size_t)sysconf(_SC_PAGESIZE), room = (sizeof(struct image) / pagesize + 1) * pagesize;
@@ -257,7 +257,7 @@ START_TEST(fuzz)
 			size_t word = diw_rng_next(&rng) % (span / 4) * 4;
 			uint32_t v = (uint32_t)diw_rng_next(&rng) >> diw_rng_next(&rng) % 32;
 
-			if (word >= 8 || diw_rng_next(&rng) % 8 == 0)    /* past the magic, mostly */
+			if (word >= 8 || diw_rng_next(&rng) % 8 == 0)    /* mostly behind the magic */
 				memcpy((char *)&im + word, &v, sizeof v);
 		}
 		memcpy(at, &im, sizeof im);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs and completion queues that change after they were made. */
+/* Changes of queue pairs and completion queues after their creation. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -54,7 +54,7 @@ START_TEST(ended)
 	ck_assert_int_eq(rc_wc(b.scq).status, DIW_WC_FLUSHED);
 	ck_assert_int_eq(end_recv(&b, HALF, 10, 2), 0);
 	ck_assert_int_eq(rc_wc(b.rcq).status, DIW_WC_FLUSHED);
-	while (end_counter(&b, "rx_dead") < 1)  /* or the test's time is over */
+	while (end_counter(&b, "rx_dead") < 1)  /* or the time limit of the test */
 		sleep_ms(1);
 	ck_assert_int_eq(diw_qp_reset(b.qp), 0);
 	ck_assert_int_eq(end_recv(&b, HALF, 10, 3), 0);
@@ -115,7 +115,7 @@ static int write_to(const struct diw_mr *mr, uint64_t to, uint64_t wr_id)
 	return diw_post_send(a.qp, &wr, NULL);
 }
 
-/* A peer that knows the STag goes on with the region as it is now, and with nothing of what it was. */
+/* A peer that knows the STag gets the region as it is, and none of its earlier memory. */
 START_TEST(rereg)
 {
 	const unsigned rights = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE;
@@ -139,12 +139,12 @@ START_TEST(rereg)
 	ck_assert_int_eq(write_to(mr, 5100, 3), 0);
 	ck_assert_uint_eq(rc_wc(b.rcq).opcode, DIW_WC_RECV_WRITE_RECORD);
 	ck_assert_uint_eq(is[199], 3);
-	/* Refused, it is as it was. */
+	/* After a refusal it is unchanged. */
 	attr.access = DIW_ACCESS_REMOTE_WRITE;
 	ck_assert_int_eq(diw_mr_rereg(mr, k.pd, &attr), -EINVAL);
 	ck_assert_int_eq(write_to(mr, 5100, 4), 0);
 	ck_assert_uint_eq(rc_wc(b.rcq).opcode, DIW_WC_RECV_WRITE_RECORD);
-	/* In a domain that the queue pair is not of. */
+	/* In another domain than the queue pair's. */
 	ck_assert_int_eq(diw_pd_alloc(k.dev, &other), 0);
 	attr.access = rights;
 	ck_assert_int_eq(diw_mr_rereg(mr, other, &attr), 0);
@@ -157,7 +157,8 @@ START_TEST(rereg)
 }
 END_TEST
 
-/* The header in front, whatever the entries of the receive are: in one, in two, a part of the second in front. */
+/* The header in front of the message, with any entries of the receive: in one entry, in two, and with part of the
+ * second in front. */
 START_TEST(grh)
 {
 	static const uint32_t first[] = { 140, 40, 30, 1 };
@@ -187,7 +188,7 @@ START_TEST(grh)
 		ck_assert_mem_eq(got + 32, a.addr.ip + 12, 4);
 		ck_assert_mem_eq(got + 36, g.addr.ip + 12, 4);
 	}
-	/* Too small for the message behind the header; it waits for one that it fits. */
+	/* Too small for the message behind the header; the message waits for a receive that it fits. */
 	ck_assert_int_eq(end_recv(&g, HALF, 139, 9), 0);
 	ck_assert_int_eq(end_send(&a, &g, 0, 100, 0), 0);
 	ck_assert_int_eq(none(g.rcq), 0);
@@ -209,7 +210,7 @@ START_TEST(resize)
 	ck_assert_uint_eq(diw_cq_depth(a.scq), 64);
 	for (uint32_t i = 16; i < 40; i++)
 		ck_assert_int_eq(end_send(&a, &b, i, 10, DIW_SEND_SIGNALED), 0);
-	for (uint32_t i = 0; i < 40; i++) {     /* the progress thread may be at the last ones */
+	for (uint32_t i = 0; i < 40; i++) {     /* the progress thread may be processing the last ones */
 		wc[i] = rc_wc(a.scq);
 		ck_assert_uint_eq(wc[i].wr_id, i);
 	}
@@ -218,7 +219,7 @@ START_TEST(resize)
 }
 END_TEST
 
-/* An RC queue pair whose connection has ended connects anew. */
+/* An RC queue pair whose connection has ended connects again. */
 START_TEST(rc_again)
 {
 	struct diw_listener_info info;
@@ -281,7 +282,7 @@ START_TEST(all_or_nothing)
 }
 END_TEST
 
-/* Of two queue pairs' completions in one queue, those of one vanish. */
+/* Completions of two queue pairs are in one queue; those of one are dropped. */
 START_TEST(forgotten)
 {
 	struct diw_qp_attr attr;
@@ -322,8 +323,8 @@ START_TEST(srq_told)
 }
 END_TEST
 
-/* What was executed arrives, what was not is flushed, and the peer's receives stay if it wants so, as do our own until
- * now. _i: the queue pair is gone at once. */
+/* Executed requests arrive, the others are flushed. The peer's receives stay if it has asked for that, ours stay until
+ * now. _i: the queue pair is destroyed at once. */
 START_TEST(left)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND }, never = { .opcode = DIW_WR_SEND, .wr_id = 77 };
@@ -361,7 +362,7 @@ START_TEST(left)
 }
 END_TEST
 
-/* The stream has ended, and an adapter would still try again. */
+/* The stream has ended, and requests are kept for as long as an adapter would retry. */
 START_TEST(retries)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND };
@@ -390,7 +391,7 @@ START_TEST(retries)
 }
 END_TEST
 
-/* Requests are there before the connection, an immediate among them. */
+/* Requests are posted before the connection, one of them with an immediate. */
 START_TEST(early)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .flags = DIW_SEND_IMM, .imm = 5 };

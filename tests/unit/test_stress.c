@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every call at once from many threads, for the thread sanitizer, and for whoever would sleep for ever. */
+/* All calls at the same time from many threads, for ThreadSanitizer, and to find threads that sleep for ever. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static bool running(void)
 	return !atomic_load(&stop);
 }
 
-/* Two of them share a queue pair and poll. */
+/* Two threads share a queue pair and poll. */
 static void *sender(void *arg)
 {
 	struct diw_wc wc[4];
@@ -50,7 +50,7 @@ static void took(struct end *e, struct diw_wc *wc)
 	atomic_fetch_add(&received, 1);
 }
 
-/* Two of them wait on one completion queue. */
+/* Two threads wait on one completion queue. */
 static void *waiter(void *arg)
 {
 	struct diw_wc wc[4];
@@ -65,7 +65,7 @@ static void *waiter(void *arg)
 	return NULL;
 }
 
-/* By diw_channel_get, or by poll(2) on the descriptor. */
+/* Waits by diw_channel_get(), or by poll(2) on the descriptor. */
 static void *listener(void *arg)
 {
 	struct pollfd p = { .fd = diw_channel_fd(ch), .events = POLLIN };
@@ -83,7 +83,7 @@ static void *listener(void *arg)
 	return NULL;
 }
 
-/* Regions and queue pairs come and go. */
+/* Creates and destroys regions and queue pairs. */
 static void *builder(void *arg)
 {
 	static uint8_t mem[65536];
@@ -139,7 +139,7 @@ static void everything(enum diw_progress progress, unsigned ms)
 	atomic_store(&stop, true);
 	for (size_t i = 0; i < sizeof run / sizeof *run; i++)
 		pthread_join(t[i], NULL);
-	/* It all still works. */
+	/* Everything still works. */
 	while (diw_cq_poll(a.scq, &wc, 1, 20 * (int64_t)DIW_MS) == 1)
 		;
 	while (diw_cq_poll(b.rcq, &wc, 1, 20 * (int64_t)DIW_MS) == 1)
@@ -159,7 +159,7 @@ START_TEST(everything_at_once)
 }
 END_TEST
 
-/* A token goes round between two threads by each way to wait; nobody misses it. */
+/* Two threads send a token back and forth, with each way to wait; no wake-up is lost. */
 #define ROUNDS 300
 
 static void await(struct end *e, int way)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* llp/tcp.c: listen, connect, errors, blocked sends, and a link over a real connection. */
+/* llp/tcp.c: listen, connect, errors, blocked sends, and a link over a TCP connection. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/tcp.h>
@@ -102,7 +102,7 @@ static void both_ways(void)
 	ck_assert_int_eq(memcmp(y, "back", 4), 0);
 }
 
-/* IPv4; IPv6, or told why not; the wildcard, by either. */
+/* IPv4; IPv6, or the reason why not; the wildcard, by both. */
 START_TEST(families)
 {
 	static const char *const listen[] = { "127.0.0.1", "::1", "::", "::" }, *const to[] = { "127.0.0.1", "::1",
@@ -147,7 +147,7 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Nobody answers: the queue of a listener that does not accept is full. */
+/* No answer comes: the queue of a listener that does not accept is full. */
 START_TEST(not_yet)
 {
 	struct diw_stream_attr attr = { .local = addr("127.0.0.1", 0), .backlog = 1 };
@@ -195,7 +195,7 @@ START_TEST(port_in_use)
 	ck_assert_int_eq(diw_tcp_listen(&attr, &l), 0);
 	attr.local = l->local;
 	ck_assert_int_eq(diw_tcp_listen(&attr, &second), -EADDRINUSE);
-	/* Connections of an earlier listener do not keep the next one from its port. */
+	/* Connections of an earlier listener do not prevent the next one on its port. */
 	attr.peer = l->local;
 	attr.local = addr("127.0.0.1", 0);
 	meet(&attr);
@@ -245,7 +245,7 @@ START_TEST(reset)
 	open_pair("127.0.0.1", "127.0.0.1");
 	ck_assert_int_eq(send1(a, "lost?", 5), 5);
 	a->ops->close(a, true);
-	/* What came before the reset is there. */
+	/* Data that came before the reset can be read. */
 	ck_assert_int_eq(recv1(b, x, 8), 5);
 	ck_assert_int_eq(recv1(b, x, 8), -ECONNRESET);
 	ck_assert_int_eq(send1(b, "x", 1), -EPIPE);
@@ -308,7 +308,7 @@ static uint32_t data_segments(struct diw_stream *s)
 	return i.tcpi_data_segs_out;
 }
 
-/* In so many leave eight sends that wait for each other. */
+/* The number of segments in which eight sends leave that wait for each other. */
 static uint32_t corked(void)
 {
 	const int on = 1, off = 0;
@@ -327,21 +327,21 @@ static uint32_t corked(void)
 	return data_segments(a) - before;
 }
 
-/* Bytes of two sends share no packet when the owner wants them apart, even if they wait for each other. */
+/* Bytes of two sends share no packet if the owner wants them apart, even if they wait for each other. */
 START_TEST(apart)
 {
 	uint32_t want = _i ? 8 : 1, segments = 0;
 
 	open_pair("127.0.0.1", "127.0.0.1");
 	a->apart = _i;
-	for (int i = 0; i < 10 && segments != want; i++)        /* what is corked leaves after 200 ms all the same */
+	for (int i = 0; i < 10 && segments != want; i++)        /* corked data leaves after 200 ms in any case */
 		segments = corked();
 	ck_assert_uint_eq(segments, want);
 	close_pair();
 }
 END_TEST
 
-/* A link at either end: the whole of it over a real connection. */
+/* A link at each end, over a TCP connection. */
 START_TEST(links_over_it)
 {
 	struct mkit k[2];
@@ -354,7 +354,7 @@ START_TEST(links_over_it)
 	for (int i = 0; i < 2; i++) {
 		int fd[DIW_DGRAM_FDS];
 
-		mkit_init(&k[i]);             /* of the fake it uses what every stream has */
+		mkit_init(&k[i]);             /* only the common part of a stream is used of the fake */
 		fake_stream_free(k[i].f);
 		k[i].f = (struct fake_stream *)(i ? b : a);
 		k[i].attr.stream = i ? b : a;
@@ -380,7 +380,7 @@ START_TEST(links_over_it)
 	ck_assert_int_eq(k[1].downs, 1);
 	ck_assert_uint_eq(k[1].fault, 0);
 	k[1].l->ops->close(k[1].l);
-	/* That end was not shut down: the other sees a reset. */
+	/* That end was not shut down, so the other end sees a reset. */
 	wait_for(a->ops->fd(a), POLLIN);
 	mkit_poll(&k[0]);
 	ck_assert_int_eq(k[0].err, ECONNRESET);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Many threads on one device: nothing posted is forgotten, nobody sleeps for ever, nobody works for nothing. */
+/* Many threads on one device: every post is executed, no thread sleeps for ever, none works without need. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@ static struct kit k;
 static struct end a, b;
 static atomic_bool stop;
 
-/* So many of the next tries for a lock find it held, as if by another thread. */
+/* The next attempts to take a lock that find it held, as if by another thread. */
 static _Thread_local int held_tries;
 
 int pthread_mutex_trylock(pthread_mutex_t *m)
@@ -32,7 +32,7 @@ int pthread_mutex_trylock(pthread_mutex_t *m)
 	return real(m);
 }
 
-/* Any call that takes the device's lock, and so does what it finds pending when it lets go. */
+/* Any call that takes the device's lock, and so does the pending work when it releases it. */
 static struct diw_qp_info lock_and_unlock(struct end *e)
 {
 	struct diw_qp_info info;
@@ -42,9 +42,9 @@ static struct diw_qp_info lock_and_unlock(struct end *e)
 	return info;
 }
 
-/* ---- Who does what ---- */
+/* ---- Sharing work ---- */
 
-/* Two posts find the lock held; the second gets it after all. The first is not forgotten. */
+/* Two posts find the lock held; the second then gets it. The first is not forgotten. */
 START_TEST(a_post_beside_another)
 {
 	kit_open(&k, DIW_PROGRESS_INLINE);
@@ -62,7 +62,7 @@ START_TEST(a_post_beside_another)
 }
 END_TEST
 
-/* Who makes room in a completion queue while another thread holds the lock leaves it to that one to fill it again. */
+/* A thread makes room in a completion queue while another one holds the lock: the latter then fills the queue. */
 START_TEST(room_beside_another)
 {
 	struct diw_wc wc;
@@ -103,7 +103,7 @@ static void end_waiter(pthread_t t, struct end *e, struct end *from)
 	pthread_join(t, NULL);
 }
 
-/* A socket that nobody reads, so that nothing but the sender's own work wakes anybody. */
+/* A socket that is never read, so that only the sender's own work wakes a thread. */
 static int sink_open(struct end *sink)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -117,8 +117,8 @@ static int sink_open(struct end *sink)
 	return fd;
 }
 
-/* Who sleeps for all must hear of work that another thread's call has left: room in a completion queue lets a long
- * message begin, which takes several turns. */
+/* The leader must wake for work that another thread's call has left: room in a completion queue lets a long message
+ * begin, which takes several turns. */
 START_TEST(a_turn_left_over_wakes_the_leader)
 {
 	struct end sink;
@@ -144,7 +144,7 @@ START_TEST(a_turn_left_over_wakes_the_leader)
 }
 END_TEST
 
-/* The port of a queue pair that was destroyed is free, though a thread sleeps on its sockets. */
+/* The port of a destroyed queue pair is free, although a thread sleeps on its sockets. */
 START_TEST(a_destroyed_queue_pair_frees_its_port)
 {
 	struct diw_qp_attr attr;
@@ -155,7 +155,7 @@ START_TEST(a_destroyed_queue_pair_frees_its_port)
 		end_attr(&attr);
 		end_open(&a, &k, &attr, 4);
 		port = a.addr.port;
-		sleep_ms(3);                    /* the progress thread falls asleep on it */
+		sleep_ms(3);                    /* the progress thread sleeps by then */
 		end_close(&a);
 		attr.dgram.local.port = port;
 		end_open(&a, &k, &attr, 4);
@@ -166,7 +166,7 @@ START_TEST(a_destroyed_queue_pair_frees_its_port)
 END_TEST
 
 #define ECHOES 101
-#define EARLY 6                      /* the first, before which the application has slept, does not count */
+#define EARLY 6                      /* the first echoes, before which the application has slept, do not count */
 
 static struct kit far;
 static struct diw_channel *channel;
@@ -199,8 +199,8 @@ static int by_size(const void *x, const void *y)
 	return *(const uint64_t *)x < *(const uint64_t *)y ? -1 : 1;
 }
 
-/* The median time of an echo; of an application that polls, the slowest of those before the progress thread could learn
- * that nobody else receives. */
+/* The median time of an echo; for an application that polls, the slowest of the first ones, until the progress thread
+ * has learned that no other thread receives. */
 static uint64_t echoes(void)
 {
 	static uint64_t took[ECHOES];
@@ -251,7 +251,7 @@ static void *bare_echo(void *arg)
 	return NULL;
 }
 
-/* The median time of an echo between two threads that sleep, and do nothing else: what this machine can. */
+/* The median time of an echo between two threads that only sleep: the limit of this machine. */
 static uint64_t bare_echoes(void)
 {
 	static uint64_t took[ECHOES];
@@ -274,8 +274,8 @@ static uint64_t bare_echoes(void)
 	return took[ECHOES / 2];
 }
 
-/* To sleep on a channel's descriptor costs the progress thread's wake-up, not the time that it leaves a busy
- * application alone, which is twice the limit. */
+/* Sleeping on a channel's descriptor costs the wake-up of the progress thread, and not the time for which the thread
+ * stays away from a busy application, which is twice the limit. */
 START_TEST(asleep_on_a_descriptor)
 {
 	uint64_t took = DIW_NEVER, most = DIW_MS, bare;
@@ -301,7 +301,7 @@ static void *poll_on(void *arg)
 	return NULL;
 }
 
-/* Two threads' clocks are not in step: a rate limit must not gain from it. */
+/* The clocks of two threads differ: a rate limit must not be exceeded by that. */
 START_TEST(a_rate_limit_holds_beside_a_poller)
 {
 	struct diw_qp_attr attr;
@@ -324,7 +324,7 @@ START_TEST(a_rate_limit_holds_beside_a_poller)
 				diw_cq_poll(a.scq, &wc, 1, 0);
 		sent = end_counter(&a, "tx_bytes");
 		took = diw_clock_ns() - begun;
-	} while (sent <= 100 << 10 && took < (uint64_t)KIT_LIMIT);      /* it had hardly a processor */
+	} while (sent <= 100 << 10 && took < (uint64_t)KIT_LIMIT);      /* it had hardly any processor time */
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);

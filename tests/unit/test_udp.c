@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* llp/udp*.c on lo: bursts, GSO and GRO and their absence, path MTU, and refusals of the kernel. */
+/* llp/udp*.c on lo: bursts, with and without GSO and GRO, path MTU, and refusals of the kernel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -67,7 +67,7 @@ static void setup(void)
 static uint8_t out[1 << 17];
 static struct iovec out_iov[4096];
 
-/* LEN bytes that tell their place, in pieces of PIECE bytes. */
+/* LEN bytes that depend on their position, in pieces of PIECE bytes. */
 static struct diw_dgram_burst make(const struct diw_addr *to, uint32_t len, uint32_t seg, uint32_t piece)
 {
 	static uint32_t salt;
@@ -84,7 +84,7 @@ static struct diw_dgram_burst make(const struct diw_addr *to, uint32_t len, uint
 struct take { uint8_t data[1 << 18]; uint32_t len, datagrams, bursts, longest; struct diw_addr from; };
 static struct take got;
 
-/* Everything that comes until WANT bytes are there, or nothing comes for very long. */
+/* Receives until WANT bytes have come, or nothing comes for very long. */
 static void take_all(struct diw_dgram *d, uint32_t want)
 {
 	struct diw_dgram_burst r;
@@ -118,12 +118,12 @@ static void arrives(const struct diw_dgram_burst *t)
 	ck_assert_uint_eq(got.longest, t->seg);
 }
 
-/* ---- As it is ---- */
+/* ---- The kernel of this host ---- */
 
 START_TEST(bursts_arrive)
 {
 	static const char *const env[] = { "all", "none", "gso", "gro" };
-	static const uint32_t shape[][3] = {         /* bytes, of each datagram, of each piece of memory */
+	static const uint32_t shape[][3] = {         /* bytes; bytes of each datagram; bytes of each piece of memory */
 		{ 1, 1, 1 }, { 64, 64, 64 }, { 6400, 64, 6400 }, { 128 * 64, 64, 11 }, { 5000, 1452, 999 },
 		{ 44 * 1472, 1472, 44 * 1472 }, { 65200, 8000, 333 }, { 65000, 65000, 4096 }, { 3001, 1000, 3001 },
 		{ 65507, 65507, 65507 },
@@ -216,7 +216,8 @@ START_TEST(connected)
 	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
 	take_all(a, 3000);
 	ck_assert_uint_eq(got.len, 3000);
-	/* The peer goes and comes back at the same port: what is sent in between is no refusal; ICMP tells of it. */
+	/* The peer is closed and opened again at the same port: datagrams sent meanwhile are not refused; ICMP reports
+	 * them. */
 	peer = a->local;
 	a->ops->close(a);
 	for (int i = 0; i < 6; i++) {
@@ -237,7 +238,7 @@ START_TEST(connected)
 }
 END_TEST
 
-/* A wildcard socket answers from the address that was asked, whatever its family. */
+/* A wildcard socket answers from the address that was asked, of either family. */
 START_TEST(answers_from_where_it_was_asked)
 {
 	struct diw_counters cs = { 0 };
@@ -331,7 +332,7 @@ static int refuse_at_random(const struct msghdr *m, int call)
 	return diw_rng_chance(&r, 0.3) ? (int[]){ EAGAIN, ENOBUFS, EINTR }[call % 3] : 0;
 }
 
-/* Datagram by datagram, with a socket that fills up anywhere: nothing lost, nothing doubled, order kept. */
+/* Datagram by datagram, with a socket that fills up at any place: none is lost or duplicated, and the order is kept. */
 START_TEST(blocked_anywhere)
 {
 	static uint8_t sent[1 << 18];
@@ -353,7 +354,7 @@ START_TEST(blocked_anywhere)
 			len += t.len;
 		}
 	}
-	/* What was left of the last burst goes when it is called to receive: it asked for that. */
+	/* The rest of the last burst is sent when the dgram is called to receive, as it has requested. */
 	for (int i = 0; i < 100 && b->ops->deadline(b) != DIW_NEVER; i++)
 		take_all(b, 0);
 	ck_assert_uint_eq(b->ops->deadline(b), DIW_NEVER);
@@ -394,7 +395,7 @@ static int refuse_all(const struct msghdr *m, int call)
 	return refuse_errno;
 }
 
-/* A device without checksum offload: EIO. A reason that nobody foresaw: EINVAL. After one refusal none is tried. */
+/* A device without checksum offload: EIO. An unexpected error: EINVAL. After one refusal, no super-buffer is tried. */
 START_TEST(super_buffers_refused)
 {
 	struct diw_dgram_burst t;
@@ -453,7 +454,7 @@ START_TEST(path_mtu_shrinks)
 	ck_assert(b->mtu_changed);
 	ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
 	ck_assert_uint_eq(b->ops->mtu(b, &other), DIW_DGRAM_MAX);
-	/* What is too large is not tried again; what fits goes as a super-buffer. */
+	/* A size that was too large is not tried again; a smaller one is sent as a super-buffer. */
 	kernel_sends = 0;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 2 * DIW_S), 1);
 	ck_assert_int_eq(kernel_sends, 10);
@@ -488,7 +489,7 @@ START_TEST(refused_for_good)
 	kernel_refuse = NULL;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	arrives(&t);
-	/* No route for it: the kernel's own refusal. */
+	/* There is no route: the kernel itself refuses. */
 	t.peer.addr = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 255, 255, 255, 255 }, .port = 9 };
 	b->tx_errno = 0;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
@@ -513,7 +514,7 @@ START_TEST(truncated_is_dropped)
 }
 END_TEST
 
-/* ---- A path that really shrinks: loopback of a network namespace of our own ---- */
+/* ---- A path whose MTU becomes smaller: loopback of a separate network namespace ---- */
 
 START_TEST(path_mtu_for_real)
 {

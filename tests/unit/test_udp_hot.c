@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The second socket, for the peer that gets most: it must change nothing but the speed. */
+/* The second socket, for the peer that most bursts go to: it must change nothing but the speed. */
 #include <poll.h>
 
 #include "llp/dgram.h"
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 
-#define MANY 1100                    /* bursts in a row, more than llp/udp.c waits for */
+#define MANY 1100                    /* consecutive bursts: more than llp/udp.c waits for */
 
 static struct diw_counters c;
 static struct diw_dgram *a, *b, *stranger;
 static uint64_t now;
 static int (*open_dgram)(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 
-/* Where all of them are. */
+/* The local addresses of the sockets. */
 static const struct diw_addr homes[] = {
 	{ .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } },
 	{ .ip = { [15] = 1 } },
@@ -21,7 +21,7 @@ static const struct diw_addr homes[] = {
 static const struct diw_addr *home;
 static bool any;
 
-/* Bound to an address: 0 and 1, IPv4 and IPv6; to all of them: 2 and 3. */
+/* Bound to an address: kinds 0 and 1, IPv4 and IPv6; to all addresses: 2 and 3. */
 static struct diw_dgram *open_one(int kind)
 {
 	struct diw_dgram_attr attr = { .mtu = 65536, .rcvbuf = 4 << 20, .c = &c };
@@ -52,7 +52,7 @@ static void send_one(struct diw_dgram *from, const struct diw_dgram *to, uint32_
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
 }
 
-/* Whether a poll of its descriptors tells of a datagram within MS. */
+/* Whether poll(2) on its descriptors reports a datagram within MS. */
 static bool readable(struct diw_dgram *d, int ms)
 {
 	int fd[DIW_DGRAM_FDS], n = d->ops->fds(d, fd);
@@ -63,7 +63,7 @@ static bool readable(struct diw_dgram *d, int ms)
 	return poll(p, (nfds_t)n, ms) > 0;
 }
 
-/* VALUE comes next from FROM, at the first look if it is not a spinning one. */
+/* VALUE is the next datagram from FROM, received at the first poll if that is not a spinning one. */
 static void expect(struct diw_dgram *d, const struct diw_dgram *from, uint32_t value)
 {
 	const struct diw_addr peer = addr_of(from), own = addr_of(d);
@@ -88,7 +88,7 @@ static void exchange(struct diw_dgram *x, struct diw_dgram *y, int times)
 	}
 }
 
-/* The ring of io_uring not counted. */
+/* The number of sockets, without the ring of io_uring. */
 static int sockets(struct diw_dgram *d)
 {
 	int fd[DIW_DGRAM_FDS];
@@ -106,15 +106,15 @@ START_TEST(hot_peer)
 	ck_assert_int_eq(sockets(a), 2);
 	ck_assert(a->fds_changed);
 	exchange(a, b, MANY);
-	/* Others come and go between. */
+	/* Datagrams of other peers come between. */
 	for (uint32_t i = 0; i < 50; i++) {
 		send_one(stranger, a, i);
 		expect(a, stranger, i);
 		exchange(a, b, 3);
 		exchange(a, stranger, 1);
 	}
-	/* Another becomes the hot one, where the socket has one address; the first is still heard, and what it sent
-	 * before the change is not lost. */
+	/* Another peer becomes the hot one if the socket has one address. The first is still received from, and its
+	 * datagrams from before the change are not lost. */
 	for (uint32_t i = 0; i < 8; i++)
 		send_one(b, a, 1000 + i);
 	for (uint32_t i = 0; i < MANY; i++) {
@@ -132,7 +132,7 @@ START_TEST(hot_peer)
 }
 END_TEST
 
-/* A poll of its descriptors tells of a datagram, whichever socket has it. */
+/* poll(2) on its descriptors reports a datagram in either socket. */
 START_TEST(hot_peer_wakes)
 {
 	struct diw_dgram *from[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel is found to do for UDP: segmentation and its reverse. */
+/* The UDP offloads that are found: segmentation, and its reverse. */
 #include <net/if.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 
-/* Loopback that is down proves nothing: the kernel's word is taken. */
+/* If loopback is down nothing can be tested, so the kernel's options are believed. */
 START_TEST(offload_without_loopback)
 {
 	struct ifreq r = { .ifr_name = "lo", .ifr_flags = 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Datagrams that the kernel refuses: the request that they are of fails, and no other. */
+/* Datagrams that the kernel refuses: the request to which they belong fails, and no other. */
 #include <errno.h>
 #include <netinet/in.h>
 
@@ -8,17 +8,17 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
-#define SEGMENT 1000u                 /* MULPDU of the queue pairs that cut messages */
+#define SEGMENT 1000u                 /* MULPDU of the queue pairs that segment messages */
 #define LONG (10 * SEGMENT)
 #define ANY -1
 
 static struct kit k;
 static struct end a, b, c;
 static int refuse_errno;
-static int refuse_opcode;             /* of these datagrams alone, */
-static int refuse_port;               /* to this port alone, */
-static int refuse_mo;                 /* with this MO alone; ANY */
-static int refuse_times, refuse_after;       /* how many, behind how many others */
+static int refuse_opcode;             /* only datagrams with this opcode */
+static int refuse_port;               /* only datagrams to this port */
+static int refuse_mo;                 /* only datagrams with this MO; or ANY */
+static int refuse_times, refuse_after;       /* how many; after how many others */
 
 static const uint8_t *first_byte(const struct msghdr *m)
 {
@@ -36,7 +36,7 @@ static int port_of(const struct msghdr *m)
 	return sin ? ntohs(sin->sin_port) : 0;
 }
 
-/* What is wanted of single datagrams needs them one by one. */
+/* Conditions on single datagrams require that they are sent one by one. */
 static int refuse(const struct msghdr *m, int call)
 {
 	const uint8_t *p = first_byte(m);
@@ -138,7 +138,7 @@ static void arrives(struct end *e, uint32_t len)
 	ck_assert_uint_eq(wc.byte_len, len);
 }
 
-/* As if nothing had been. */
+/* Everything works as before. */
 static void goes_on(void)
 {
 	kernel_refuse = NULL;
@@ -169,7 +169,8 @@ START_TEST(sends)
 }
 END_TEST
 
-/* A lost segment in the middle is enough, and the rest is sent nevertheless: a Write-Record is worth something. */
+/* A single lost segment in the middle is enough. The rest is sent nevertheless, since part of a Write-Record is
+ * useful. */
 START_TEST(middle_segment)
 {
 	struct diw_wc wc;
@@ -200,7 +201,7 @@ START_TEST(middle_segment)
 }
 END_TEST
 
-/* Of requests that leave in one run, those to one peer. */
+/* Of requests that leave in one run, those to one peer are refused. */
 START_TEST(others_go)
 {
 	refuse_all(EPERM);
@@ -222,13 +223,13 @@ START_TEST(others_go)
 }
 END_TEST
 
-/* Of messages that leave in one super-buffer, but one by one in the end. */
+/* Messages that leave in one super-buffer, and one by one in the end. */
 START_TEST(one_of_many)
 {
 	refuse_all(EPERM);
 	refuse_mo = 0;
 	refuse_after = 5;
-	refuse_times = 2;                       /* the second time the kernel is believed */
+	refuse_times = 2;                       /* the second refusal of the kernel is final */
 	for (uint32_t i = 0; i < 16; i++)
 		ck_assert_int_eq(end_recv(&b, 0, 64, 0), 0);
 	for (uint32_t i = 0; i < 16; i++)
@@ -253,7 +254,7 @@ static int post_read(uint32_t len, unsigned flags)
 	return diw_post_send(a.qp, &wr, NULL);
 }
 
-/* At once, not when its timeout has passed. */
+/* The Read fails at once, not at its timeout. */
 START_TEST(reads)
 {
 	struct diw_qp_info info;
@@ -264,7 +265,7 @@ START_TEST(reads)
 		ck_assert_int_eq(post_read(100, flags), 0);
 		is_unsent(&a, EHOSTUNREACH, DIW_WC_READ);
 	}
-	/* The request that goes behind the proof. */
+	/* the request that is sent behind the proof */
 	refuse_after = 1;
 	ck_assert_int_eq(post_read(LONG, DIW_SEND_SIGNALED), 0);
 	is_unsent(&a, EHOSTUNREACH, DIW_WC_READ);
@@ -290,7 +291,7 @@ START_TEST(many_reads)
 }
 END_TEST
 
-/* That nobody is there, and what ICMP says, is no error of a request. */
+/* An absent peer, and ICMP messages, are no error of a request. */
 START_TEST(nobody_there)
 {
 	struct diw_qp_error e;
@@ -308,7 +309,7 @@ START_TEST(nobody_there)
 	refuse_all(ECONNREFUSED);
 	ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
 	is_sent(&a);
-	/* An answer's error that the error queue had no room for is told once. */
+	/* An ICMP error for which the error queue had no room is reported once. */
 	refuse_all(EHOSTUNREACH);
 	refuse_times = 1;
 	ck_assert_int_eq(end_recv(&b, 0, LONG, 0), 0);
@@ -319,7 +320,7 @@ START_TEST(nobody_there)
 }
 END_TEST
 
-/* A socket that is full refuses nothing: the request is complete when it has left, or cannot. */
+/* A full socket refuses nothing: the request completes when it has left, or cannot. */
 START_TEST(full_socket)
 {
 	static const int errs[] = { ENOBUFS, EAGAIN };
@@ -337,7 +338,7 @@ START_TEST(full_socket)
 	refuse_errno = EPERM;
 	is_unsent(&a, EPERM, DIW_WC_SEND);
 	goes_on();
-	/* What has not left is flushed. */
+	/* Requests that have not left are flushed. */
 	refuse_all(errs[_i]);
 	ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
 	nothing_more(&a);
@@ -346,7 +347,7 @@ START_TEST(full_socket)
 }
 END_TEST
 
-/* What waits for room in the socket does not leave when its queue pair was reset, in error (_i 1) or not. */
+/* Datagrams that wait for room in the socket do not leave after their queue pair was reset, in error (_i 1) or not. */
 START_TEST(full_and_reset)
 {
 	refuse_all(EAGAIN);
@@ -372,7 +373,7 @@ START_TEST(full_and_reset)
 }
 END_TEST
 
-/* A program that asks for no completion, and takes none, is not held up by those of requests that failed. */
+/* A program that asks for no completions, and polls none, is not blocked by those of failed requests. */
 START_TEST(full_cq)
 {
 	struct diw_qp_info info;
@@ -393,7 +394,7 @@ START_TEST(full_cq)
 		n++;
 	}
 	ck_assert_int_eq(n, (int)diw_cq_depth(a.scq));
-	/* A program that asks for completions has each. */
+	/* A program that asks for completions gets each. */
 	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(end_send(&a, &b, 0, 64, DIW_SEND_SIGNALED), 0);
 	for (int i = 0; i < 100; i++)
@@ -402,7 +403,7 @@ START_TEST(full_cq)
 }
 END_TEST
 
-/* What is refused between two parts of a message, of answers to another peer's Read, is not the message's. */
+/* An answer to another peer's Read is refused between two parts of a message: the message is not affected. */
 START_TEST(between)
 {
 	struct diw_qp_attr attr;
@@ -414,7 +415,7 @@ START_TEST(between)
 	attr.rate_limit = 20 << 20;
 	attr.rate_burst = 64 << 10;             /* so that it takes many runs */
 	end_open(&slow, &k, &attr, 64);
-	ck_assert_int_eq(end_read(&c, &slow, 0, 1000), 0);      /* the address is proved by that */
+	ck_assert_int_eq(end_read(&c, &slow, 0, 1000), 0);      /* this proves the address */
 	ck_assert_int_eq(diw_cq_poll(c.scq, &wc, 1, KIT_LIMIT), 1);
 	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
 	refuse_all(EPERM);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What only the io_uring dgram can get wrong; what both must get right is in test_udp.c and test_udp_hot.c. */
+/* Tests of the io_uring dgram alone. test_udp.c and test_udp_hot.c have those for both dgrams. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
-#define MANY 100                     /* datagrams, more than the ring has buffers for */
+#define MANY 100                     /* datagrams: more than the ring has buffers */
 
 static struct diw_counters c;
 static struct diw_dgram *a, *b;
@@ -54,10 +54,10 @@ static void send_next(struct diw_dgram *from, const struct diw_dgram *to)
 		.seg = sizeof value };
 
 	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
-	value = ~0u;                    /* what was lent is the caller's again */
+	value = ~0u;                    /* the caller may use its memory again */
 }
 
-/* The next in order is there, at the latest after a while. */
+/* The next datagram in order has come, possibly after a while. */
 static void expect_next(struct diw_dgram *d)
 {
 	struct diw_dgram_burst in;
@@ -84,7 +84,7 @@ static bool readable(struct diw_dgram *d, int timeout)
 	return poll(p, (nfds_t)n, timeout) > 0;
 }
 
-/* More than there are buffers: the receive ends and is armed anew, nothing is lost, and a poll tells of it. */
+/* More datagrams than buffers: the receive ends and is armed again, no datagram is lost, and poll(2) reports them. */
 START_TEST(more_than_buffers)
 {
 	for (int round = 0; round < 3; round++) {
@@ -99,7 +99,8 @@ START_TEST(more_than_buffers)
 }
 END_TEST
 
-/* Completions of receives stand before that of a send: the send finds its own, and leaves them to wake who sleeps. */
+/* Completions of receives stand before that of a send: the send finds its own, and leaves the others to wake a
+ * sleeper. */
 START_TEST(sends_between)
 {
 	for (int i = 0; i < MANY; i++) {
@@ -122,7 +123,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-/* The receive belongs to the thread that armed it: others take it over, and it outlives its thread. */
+/* The receive belongs to the thread that armed it: other threads take it over, and it outlives its thread. */
 START_TEST(threads_come_and_go)
 {
 	for (int i = 0; i < 6; i++) {
@@ -153,7 +154,7 @@ static void *compute(void *arg)
 	return NULL;
 }
 
-/* The thread in whose time the kernel receives does not give it any: others get what came all the same. */
+/* The thread in whose context the kernel receives makes no system call: others get the datagrams nevertheless. */
 START_TEST(its_thread_computes)
 {
 	pthread_t t;
@@ -172,7 +173,7 @@ START_TEST(its_thread_computes)
 }
 END_TEST
 
-/* The port is free as soon as it is closed, whoever armed the receive. */
+/* The port is free as soon as the dgram is closed, whichever thread has armed the receive. */
 START_TEST(port_is_free)
 {
 	uint16_t port = a->local.port;
@@ -188,7 +189,7 @@ START_TEST(port_is_free)
 }
 END_TEST
 
-/* A child that closes what it inherited takes nothing from its parent. */
+/* A child that closes inherited objects takes nothing from its parent. */
 START_TEST(child_closes)
 {
 	int status;
@@ -211,7 +212,7 @@ START_TEST(child_closes)
 }
 END_TEST
 
-/* Its own buffer: valid until the next recv, while more arrive than there are buffers. */
+/* A burst stays valid until the next recv, while more arrive than there are buffers. */
 START_TEST(held_until_the_next)
 {
 	struct diw_dgram_burst in;
@@ -230,7 +231,7 @@ START_TEST(held_until_the_next)
 }
 END_TEST
 
-/* As a user of whom no other process has rings. */
+/* Runs as a user without rings in other processes. */
 static void few_rings(void)
 {
 	enum { N = 12, NOBODY_ELSE = 61234 };
@@ -261,7 +262,7 @@ static void few_rings(void)
 	kit_close(&k);
 }
 
-/* A user may lock memory for so many rings only: further queue pairs are on sockets, and all of them talk. */
+/* A user may lock memory for a few rings only: further queue pairs use sockets, and all of them work together. */
 START_TEST(no_room_for_rings)
 {
 	int status;

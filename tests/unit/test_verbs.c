@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The verbs by themselves: what they refuse, their edges, and what they say of themselves, on lo. */
+/* The verbs on lo: their refusals, their limits, and their queries. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ START_TEST(depth_one)
 }
 END_TEST
 
-/* Sixteen entries a side, of odd and no length, cut differently. */
+/* Sixteen entries at each end, of odd and zero lengths, with different boundaries. */
 START_TEST(sixteen_entries)
 {
 	struct diw_qp_attr attr;
@@ -115,7 +115,7 @@ START_TEST(inline_data_is_copied)
 }
 END_TEST
 
-/* Only what is asked for completes, but an error always does, and it stops nothing. */
+/* Only signalled requests complete; an error always completes, and stops nothing. */
 START_TEST(unsignalled)
 {
 	struct diw_sge wrong = { k.mem, 8, 0 };
@@ -162,7 +162,7 @@ START_TEST(timeouts)
 }
 END_TEST
 
-/* A process whose device lies idle, or whose thread waits for what does not come, sleeps. */
+/* A process sleeps while its device is idle, or its thread waits for an event that does not come. */
 START_TEST(idle_costs_nothing)
 {
 	uint64_t begun, idle = DIW_NEVER, waits = DIW_NEVER;
@@ -170,7 +170,7 @@ START_TEST(idle_costs_nothing)
 	struct diw_event ev;
 
 	open_all();
-	ck_assert_int_eq(end_write(&a, &b, 0, 100000, DIW_SEND_SIGNALED), 0);   /* leaves a source, which has timers */
+	ck_assert_int_eq(end_write(&a, &b, 0, 100000, DIW_SEND_SIGNALED), 0);   /* makes a source, which has timers */
 	rc_wc(a.scq);
 	rc_wc(b.rcq);
 	sleep_ms(20);
@@ -197,7 +197,7 @@ static void message(unsigned flags)
 
 	ck_assert_int_eq(end_recv(&b, 0, 64, 0), 0);
 	ck_assert_int_eq(end_send(&a, &b, 0, 8, flags), 0);
-	end_until(&b, "rx_messages", had + 1);  /* the progress thread does it */
+	end_until(&b, "rx_messages", had + 1);  /* by the progress thread */
 }
 
 START_TEST(the_descriptor_tells_of_events)
@@ -220,7 +220,7 @@ START_TEST(the_descriptor_tells_of_events)
 	message(0);
 	ck_assert(!readable(fd));               /* not armed */
 	ck_assert_int_eq(diw_cq_arm(cq, true), 0);
-	ck_assert(!readable(fd));               /* what is there was not solicited */
+	ck_assert(!readable(fd));               /* that completion was not solicited */
 	message(0);
 	ck_assert(!readable(fd));
 	message(DIW_SEND_SOLICITED);
@@ -234,26 +234,26 @@ START_TEST(the_descriptor_tells_of_events)
 	ck_assert_int_eq(diw_channel_get(ch, &got, 0), 0);
 	ck_assert_int_eq(diw_cq_poll(cq, wc, 4, 0), 3);
 	ck_assert_int_eq(diw_cq_arm(cq, true), 0);
-	ck_assert_int_eq(diw_cq_arm(cq, false), 0);     /* armed for all, */
+	ck_assert_int_eq(diw_cq_arm(cq, false), 0);     /* armed for all completions */
 	ck_assert_int_eq(diw_cq_arm(cq, true), 0);      /* it stays so */
 	ck_assert(!readable(fd));
 	message(0);
 	ck_assert(readable(fd));
-	message(0);                             /* one event an arming */
+	message(0);                             /* one event for each arming */
 	ck_assert_int_eq(diw_channel_get(ch, &got, 0), 0);
 	ck_assert(!readable(fd));
 	ck_assert_int_eq(diw_cq_arm(cq, false), 0);
 	ck_assert(readable(fd));
 	end_close(&b);
 	ck_assert_int_eq(diw_cq_destroy(cq), 0);
-	ck_assert(!readable(fd));               /* its events go with it */
+	ck_assert(!readable(fd));               /* its events are dropped */
 	end_close(&a);
 	ck_assert_int_eq(diw_channel_destroy(ch), 0);
 	kit_close(&k);
 }
 END_TEST
 
-/* After 2^31 completions that were not solicited, none is. */
+/* After 2^31 completions that were not solicited, none counts as solicited. */
 START_TEST(solicited_long_ago)
 {
 	struct diw_channel *ch;
@@ -299,14 +299,14 @@ START_TEST(shared_receives)
 	for (int i = 0; i < 4; i++) {
 		ck_assert_int_eq(i & 1 ? end_send(&a, &b, 0, 8, 0) : end_send(&b, &a, 0, 8, 0), 0);
 		rc_wc(i & 1 ? b.rcq : a.rcq);
-		ck_assert_int_eq(readable(fd), i >= 2);  /* one is left of the two */
+		ck_assert_int_eq(readable(fd), i >= 2);  /* one of the two is left */
 	}
 	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), 0);
 	ck_assert_int_eq(ev.type, DIW_EVENT_SRQ_LIMIT);
 	ck_assert_ptr_eq(ev.srq, srq);
 	ck_assert_ptr_eq(ev.ctx, &sge);
 	ck_assert(!readable(fd));
-	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), -EAGAIN);         /* once */
+	ck_assert_int_eq(diw_event_get(k.dev, &ev, 0), -EAGAIN);         /* only once */
 	end_close(&a);
 	end_close(&b);
 	ck_assert_int_eq(diw_srq_destroy(srq), 0);
@@ -314,14 +314,14 @@ START_TEST(shared_receives)
 }
 END_TEST
 
-/* A queue pair's events go with it; another's stay. */
+/* The events of a destroyed queue pair are dropped; those of another stay. */
 START_TEST(events_of_the_gone)
 {
 	struct diw_event ev;
 	struct diw_qp_error e;
 
 	open_all();
-	/* Each writes where it may not, is told so, and so has an error. */
+	/* Each writes where it may not, and gets an error. */
 	for (int i = 0; i < 2; i++) {
 		struct end *from = i ? &b : &a;
 		struct diw_sge sge = { k.mem, 64, k.mr->stag };
@@ -367,7 +367,7 @@ START_TEST(addresses_as_text)
 }
 END_TEST
 
-/* Bound to no address, a queue pair answers from the one that was asked, in both families. */
+/* A queue pair without an address answers from the one that was asked, of either family. */
 START_TEST(any_address)
 {
 	static const char *const host[] = { "127.0.0.1", "::1", "127.0.0.2" };
@@ -385,7 +385,8 @@ START_TEST(any_address)
 		end_open(&a, &k, &attr, 16);
 		ck_assert_int_eq(end_read(&a, &b, 0, 100000), 0);
 		wc = rc_wc(a.scq);
-		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);     /* only an answer from where it asked counts */
+		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);     /* only an answer from the address that was asked
+								  * counts */
 		ck_assert_uint_eq(wc.byte_len, 100000);
 		close_all();
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The frame of a unit test: its registration, and the checks that it makes. */
+/* The frame of a unit test: its registration, and its checks. */
 #ifndef DIW_TESTS_UNIT_H
 #define DIW_TESTS_UNIT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A device on lo with a protection domain, memory, and queue pairs that talk to each other. */
+/* A device on lo with a protection domain, memory, and queue pairs that communicate. */
 #include "tests/unit/verbs_kit.h"
 
 #include <check.h>

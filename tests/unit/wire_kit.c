@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An RC queue pair with a peer made by hand, beside two others on the same device. */
+/* An RC queue pair with a hand-written peer, beside two others on the same device. */
 #include "tests/unit/wire_kit.h"
 
 #include <check.h>
@@ -13,7 +13,7 @@
 #define ARENA (3 * GUARD + REGION + RECV)
 #define REMOTE (DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC)
 
-/* Our word of RFC 7306, behind no private data. */
+/* The capabilities of RFC 7306, behind empty private data. */
 static const uint8_t takes[12] = { 0x64, 0x69, 0x77, 0x37, 0x33, 0x30, 0x36, 0x8f, 12, 0, 0, 3 };
 
 static uint8_t flags(const struct wire_attr *a)
@@ -155,7 +155,7 @@ void wire_post(struct wire *w, struct diw_send_wr *wr, uint32_t off, uint32_t le
 static void check_filled(const uint8_t *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (p[i] != FILL)               /* an assertion an octet would cost as much as all else */
+		if (p[i] != FILL)               /* one assertion for each octet would cost as much as everything else */
 			ck_abort_msg("octet %u of a guard is %02x", i, p[i]);
 }
 

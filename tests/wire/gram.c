@@ -6,7 +6,7 @@
 
 #include "tests/wire/wire.h"
 
-/* Big-endian, octet by octet: a table of the specification read aloud. */
+/* Big-endian, octet by octet, as the tables of the specification. */
 static void put(struct gram *g, uint64_t v, int octets)
 {
 	while (octets--)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tests of the wire: docs/ud-profile.md, octet by octet, and everything that it forbids. */
+/* Tests of the wire: docs/ud-profile.md octet by octet, and everything that it forbids. */
 #include <stdlib.h>
 
 #include "tests/wire/wire.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every truncation and every single-bit flip of valid datagrams, with the old CRC and with a CRC that is made good. */
+/* Every truncation and every flip of a single bit of valid datagrams, with the old CRC and with a corrected CRC. */
 #include <string.h>
 
 #include "tests/wire/vectors.h"
@@ -39,7 +39,7 @@ START_TEST(truncated)
 }
 END_TEST
 
-/* Where the stack may write. */
+/* The memory that the stack may write. */
 static void image_of_buffers(struct bench *b)
 {
 	memcpy(b->image + GUARD, b->region, REGION);
@@ -47,8 +47,8 @@ static void image_of_buffers(struct bench *b)
 		memcpy(b->image + (b->recv[i] - b->arena), b->recv[i], RECV);
 }
 
-/* A last segment that lost octets contradicts its length; any other is a shorter segment, down to a header without
- * payload. The datagram lies in an allocation of exactly its size, so nothing behind it can be looked at unnoticed. */
+/* A truncated last segment contradicts its length. Any other truncated segment is a shorter segment, down to a header
+ * without payload. The datagram is in an allocation of exactly its size, so a read beyond it is detected. */
 START_TEST(truncated_sealed)
 {
 	struct gram g;
@@ -97,7 +97,8 @@ START_TEST(flipped)
 }
 END_TEST
 
-/* Counters must be those of the specification's checks; what passes them has its effect inside the buffers, or none. */
+/* The counters must be those of the specification's checks. A segment that passes them has its effect inside the
+ * buffers, or none. */
 START_TEST(flipped_sealed)
 {
 	struct gram g;
@@ -130,7 +131,7 @@ START_TEST(flipped_sealed)
 	}
 	ck_assert_uint_ge(refused, 60);
 	if (g.b[0] & BIT_T ? (g.b[1] & 15) != OP_READ_RESP : g.b[9] != 2)
-		ck_assert_uint_ge(taken, 48);            /* at least its epoch and MSN may be anything */
+		ck_assert_uint_ge(taken, 48);            /* at least its epoch and MSN may have any value */
 }
 END_TEST
 

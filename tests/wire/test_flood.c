@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that come in thousands, real or forged: what they cost in memory has a bound, and they do not shut out the
- * others. */
+/* Thousands of peers, real or forged: their memory is bounded, and they do not exclude others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ static struct diw_addr source(uint32_t i)
 	return net_addr4(0x0b000000u + i / 50, (uint16_t)(1024 + i % 50));
 }
 
-/* The first octets of a message of 64, which is never finished. */
+/* The first octets of a message of 64, which is never completed. */
 static void begin_record(uint32_t i, uint32_t msn)
 {
 	struct diw_addr from = source(i);
@@ -107,8 +106,8 @@ START_TEST(ten_thousand_sources)
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 	ck_assert_uint_lt(grown, 40u << 20);
 #endif
-	ck_assert_uint_ge(memory, SOURCES * 100u);       /* it does count something */
-	/* All of them end; each source now remembers which of its messages are over. */
+	ck_assert_uint_ge(memory, SOURCES * 100u);       /* the memory is counted */
+	/* All of them end. Each source still remembers which of its messages have ended. */
 	net_run(b.net, DIW_S + 10 * DIW_MS);
 	memory = qp_memory();
 	grown = rss() - before;
@@ -152,7 +151,7 @@ START_TEST(quiet_sources)
 	printf("quiet: %zu octets a source\n", b.info.memory / SOURCES);
 	ck_assert_uint_gt(b.info.memory, 0);
 	ck_assert_uint_lt(b.info.memory / SOURCES, 256);
-	/* And when they have expired, nothing. */
+	/* When they have expired, no memory is used. */
 	net_run(b.net, 30 * DIW_S);
 	ck_assert_uint_eq(qp_memory(), 0);
 	ck_assert_uint_eq(b.info.sources, 0);
@@ -162,8 +161,8 @@ START_TEST(quiet_sources)
 }
 END_TEST
 
-/* 10,000 forged sources, ten records each, and an application that polls nothing: the bounds hold, and whoever is over
- * them is refused before a byte of it is placed. */
+/* 10,000 forged sources with ten records each, and an application that does not poll: the bounds hold, and segments of
+ * sources beyond them are refused before a byte is placed. */
 START_TEST(record_flood)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -223,7 +222,7 @@ START_TEST(msn_flood)
 }
 END_TEST
 
-/* A flood of partial sends leaves half of the receives to the others. */
+/* A flood of partial Sends leaves half of the receives to other sources. */
 START_TEST(partial_send_flood)
 {
 	struct fields f = send_fields(7, "whole", 5);
@@ -254,7 +253,7 @@ START_TEST(partial_send_flood)
 }
 END_TEST
 
-/* Forged sources that do not know the Q_Key or an STag leave no trace but counters. */
+/* Forged sources that do not know the Q_Key or an STag change nothing but counters. */
 START_TEST(strangers_cost_nothing)
 {
 	struct fields f = record_fields(0, 1, TO, "0123456789abcdef", 16);

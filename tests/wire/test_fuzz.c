@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Mutated segments by the hundred thousand, with good CRCs, from a seed: what the specification refuses is refused
- * under the counter that it names, and whatever else happens, no byte outside the buffers changes and no completion
- * lies. FUZZ_SEED replays another sequence, FUZZ_N makes it longer.
+ * Hundreds of thousands of mutated segments with valid CRCs, from a seed. Segments that the specification refuses are
+ * counted under the name that it gives. Whatever else happens, no byte outside the buffers changes, and every
+ * completion is correct. FUZZ_SEED replays another sequence, FUZZ_N makes it longer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static uint32_t interesting(void)
 	return below(3) ? v[below(sizeof v / sizeof *v)] : (uint32_t)diw_rng_next(&rng);
 }
 
-#define LIFE 4000u                   /* segments, then the peer is another one: mutated MSNs made all of its own late */
+#define LIFE 4000u                   /* segments, after which the peer is another one: mutated MSNs have made all of its
+				      * own late */
 
 /* A valid segment of a message that may have several. */
 static struct fields seedling(void)
@@ -124,7 +125,7 @@ static void drain(void)
 	ck_assert_int_eq(diw_cq_poll(b.scq, &wc, 1, 0), 0);
 }
 
-/* Where the stack may write. */
+/* The memory that the stack may write. */
 static void image_of_buffers(void)
 {
 	memcpy(b.image + GUARD, b.region, REGION);
@@ -158,7 +159,7 @@ START_TEST(mutations)
 		bench_look(&b);
 		bench_inject_from(&b, &from, &g);
 		if (verdict) {
-			/* Where the limits of partial Sends are reached, that comes first. */
+			/* if the limits of partial Sends are reached, that is checked first */
 			bool limited = !strcmp(verdict, "rx_too_long") && !strncmp(bench_drops(&b), "reasm_", 6);
 
 			if (strcmp(bench_drops(&b), verdict) != 0 && !limited)
@@ -180,7 +181,7 @@ START_TEST(mutations)
 	bench_check_memory(&b);
 	ck_assert_uint_gt(refused, n / 4);
 	ck_assert_uint_gt(clean, n / 8);
-	/* It still works. */
+	/* The queue pair still works. */
 	net_run(b.net, 5 * DIW_S);
 	drain();
 	net_run(b.net, 30 * DIW_S);

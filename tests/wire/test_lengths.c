@@ -15,7 +15,7 @@
 #define BIG (MAX_SEND + 4096)
 
 static struct bench b;
-static uint8_t *big;                 /* octets that no message of these tests fills */
+static uint8_t *big;                 /* octets that the messages of these tests do not fill */
 static struct diw_mr *big_mr;
 
 static void open_bench(int type)
@@ -107,7 +107,7 @@ START_TEST(received)
 }
 END_TEST
 
-/* A Read Request asks for no more than a message may have, even of a region that has it. */
+/* A Read Request may ask for no more than a message may have, even if the region is larger. */
 START_TEST(asked_for)
 {
 	static const uint32_t above[] = { MAX_READ + 1, MAX_READ + 1000, 1u << 31, 0xffffffff };
@@ -145,7 +145,7 @@ static int post(int opcode, uint32_t len, uint32_t more)
 	return diw_post_send(b.qp, &wr, NULL);
 }
 
-/* A post says at once that the message is too long. At the limit it is taken; these name no memory. */
+/* The post itself reports that a message is too long. A message at the limit is accepted; these name no memory. */
 START_TEST(sent)
 {
 	static const struct { int type, opcode; uint32_t limit; } op[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads and address validation (docs/ud-profile.md sections 5.1 and 8): what is answered without a proof, what a
- * requester proves, and whose Reads are answered where places are short. */
+/* Reads and address validation (docs/ud-profile.md sections 5.1 and 8): answers without a proof, the proofs of a
+ * requester, and whose Reads are answered if places are short. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 static struct bench b;
 
-/* What goes to an address that proved nothing: at most three times what came. */
+/* An unproved address gets at most three times the octets that came from it. */
 START_TEST(amplification)
 {
 	bench_open(&b, NULL);
@@ -24,7 +24,7 @@ START_TEST(amplification)
 		ck_assert_uint_le(out, 3 * 60);
 		ck_assert_uint_eq(bench_count(&b, "read_answered"), size <= 144);
 		ck_assert_uint_eq(bench_count(&b, "read_unproved"), size > 144);
-		f.stag = 0;                              /* and an error is no larger than its cause */
+		f.stag = 0;                              /* and an error message is no larger than its cause */
 		f = read_fields(size, 1, 0, size, b.mr->stag ^ 1, TO);
 		bench_look(&b);
 		bench_inject_fields(&b, &b.peer, &f);
@@ -34,7 +34,7 @@ START_TEST(amplification)
 }
 END_TEST
 
-/* The requester's side: it vouches for what it asked for alone, a few times, and asks again. */
+/* The requester proves only its own requests, a few times, and sends them again. */
 START_TEST(requester)
 {
 	struct diw_addr stranger = net_addr4(0x0a000064, PEER_PORT);
@@ -94,8 +94,8 @@ static void ask(const struct diw_addr *from, uint32_t msn, uint32_t size)
 	bench_inject_fields(&b, from, &f);
 }
 
-/* The rate limit holds back 128 Reads, of forged addresses (_i 0), or of 8 or 128 peers that are there: an honest one
- * is answered within seconds. */
+/* The rate limit delays 128 Reads, of forged addresses (_i 0), or of 8 or 128 real peers: a correct peer is answered
+ * within seconds. */
 START_TEST(held_back)
 {
 	uint32_t peers = _i == 1 ? 8 : 128, honest = 1000;

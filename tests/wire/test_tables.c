@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer that may write here can do to the tables: how long its choice of MSNs makes a lookup, what is opened for
- * a segment that is refused then, times that nobody expects. */
+/* The effects of a peer with write access on the tables: the cost of lookups for MSNs that it chooses, state for
+ * segments that are refused later, unusual times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void image_of_first(void)
 #define MANY 16000u
 #define FEW 512u
 
-/* Nanoseconds a message for N first segments whose MSNs are STEP apart, a few at a time; no timer ends a message. */
+/* Nanoseconds for each of N first segments whose MSNs are STEP apart, a few at a time; no timer ends a message. */
 static uint64_t time_of(uint8_t op, uint32_t n, uint32_t step)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -63,13 +63,14 @@ static uint64_t time_of(uint8_t op, uint32_t n, uint32_t step)
 	return begun;
 }
 
-/* One source's messages cost the same whichever MSNs it gives them, and however many are open. */
+/* The messages of a source cost the same for any MSNs, and for any number of open messages. */
 START_TEST(msns_do_not_choose_their_bucket)
 {
 	uint8_t op = _i ? OP_SEND : OP_WRITE_RECORD;
 	uint64_t few = 0, near = 0, far = 0;
 
-	for (int i = 0; i < 10 && (near >= 5 * few || far >= 5 * few); i++) {    /* others have the caches, too */
+	for (int i = 0; i < 10 && (near >= 5 * few || far >= 5 * few); i++) {    /* other processes use the caches,
+										  * too */
 		few = time_of(op, FEW, 1);
 		near = time_of(op, MANY, 1);
 		far = time_of(op, MANY, 1u << 16);
@@ -81,8 +82,8 @@ START_TEST(msns_do_not_choose_their_bucket)
 }
 END_TEST
 
-/* Chunk mode, completion queue full: nothing is opened for a segment that cannot be placed, and when there is room
- * again the message arrives as if that segment had been lost. */
+/* Chunk mode with a full completion queue: a segment that cannot be placed opens no record. When there is room again,
+ * the message arrives as if that segment had been lost. */
 START_TEST(refused_chunk_opens_nothing)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -93,7 +94,7 @@ START_TEST(refused_chunk_opens_nothing)
 
 	attr.dgram.record_mode = DIW_RECORD_CHUNK;
 	bench_open(&b, &attr);
-	for (uint32_t i = 0; i < 1024; i++) {   /* fills it */
+	for (uint32_t i = 0; i < 1024; i++) {   /* fills the queue */
 		f = record_fields(b.mr->stag, i, TO, "w", 1);
 		gram_build(&g, &f);
 		bench_inject(&b, &g);
@@ -121,7 +122,7 @@ START_TEST(refused_chunk_opens_nothing)
 }
 END_TEST
 
-/* "For ever" is a time-out like another: the source does not expire under its open record and its partial send. */
+/* "For ever" is a timeout like others: the source does not expire while it has an open record and a partial Send. */
 START_TEST(longest_timeouts)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -144,7 +145,7 @@ START_TEST(longest_timeouts)
 }
 END_TEST
 
-/* Two threads step a device, one with a clock that it read before: nothing may come of the difference. */
+/* Two threads step a device, one with an earlier reading of the clock: this must have no effect. */
 START_TEST(a_late_clock)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -156,7 +157,7 @@ START_TEST(a_late_clock)
 	attr.rate_burst = 100;
 	bench_open(&b, &attr);
 	net_run(b.net, DIW_S);
-	/* 100 octets may go, and so a segment goes; the next waits for its debt to be paid. */
+	/* 100 octets may be sent, so one segment is; the next waits until its excess is paid for. */
 	for (int i = 0; i < 3; i++) {
 		struct diw_sge sge = { b.recv[7], RECV, b.recv_mr->stag };
 		struct diw_send_wr wr = { .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .dst.addr = b.peer };
@@ -169,7 +170,7 @@ START_TEST(a_late_clock)
 		diw_dev_step(b.host->dev, b.net->now);
 	}
 	ck_assert_int_eq(b.nsent, 1);
-	/* Nor do error messages come faster. */
+	/* Error messages do not come faster either. */
 	bench_look(&b);
 	f = record_fields(b.mr->stag ^ 1, 1, TO, "0123456789abcdef", 16);
 	for (int i = 0; i < 200; i++) {
@@ -186,7 +187,8 @@ START_TEST(a_late_clock)
 }
 END_TEST
 
-/* A segment larger than a second's allowance is paid for like any other: the next goes when that is done, not later. */
+/* A segment larger than the allowance of a second is paid for like any other: the next one leaves when that is done,
+ * not later. */
 START_TEST(a_debt_of_seconds)
 {
 	struct diw_sge sge;
@@ -213,7 +215,7 @@ START_TEST(a_debt_of_seconds)
 }
 END_TEST
 
-/* A reset draws an epoch that is not the one before, and does not follow from it. */
+/* A reset draws an epoch that differs from the one before, and does not follow from it. */
 START_TEST(reset_epochs)
 {
 	uint16_t before, step, last = 0;
@@ -236,7 +238,7 @@ START_TEST(reset_epochs)
 }
 END_TEST
 
-/* A queue pair with endless work of its own still answers its peers' Reads. */
+/* A queue pair with endless requests of its own still answers Reads of its peers. */
 START_TEST(answers_among_requests)
 {
 	static uint8_t big[64 << 20];
@@ -258,7 +260,7 @@ START_TEST(answers_among_requests)
 	for (int i = 0; i < 4; i++)
 		diw_dev_step(b.host->dev, b.net->now);
 	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
-	ck_assert_uint_eq(b.info.sq_pending, 1);         /* the long message still goes on */
+	ck_assert_uint_eq(b.info.sq_pending, 1);         /* the long message continues */
 	ck_assert_uint_eq(bench_count(&b, "read_answered"), 1);
 	net_settle(b.net);
 	ck_assert_int_eq(diw_mr_dereg(mr), 0);

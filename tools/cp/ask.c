@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw recv: which parts of a file to request next, new or missing. */
+/* diw recv: chooses the parts of a file to request next, new or missing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void add_entry(struct ask *a, uint64_t off, uint32_t len, bool again)
 		a->again += len;
 }
 
-/* Holes first, so that few are kept; in which order does not matter. */
+/* Holes first, so that few must be kept; the order of requests has no effect. */
 void ask_fill(struct ask *a)
 {
 	struct hole *h;
@@ -101,7 +101,7 @@ bool ask_record(struct ask *a, uint32_t index, uint64_t off, uint32_t len, const
 bool ask_acked(struct ask *a, uint32_t next, uint64_t now)
 {
 	if (next - a->acked > a->head - a->acked)
-		return !diw_serial_after(next, a->head);     /* an old one, overtaken */
+		return !diw_serial_after(next, a->head);     /* an old STATUS that was overtaken */
 	for (; a->acked != next; a->acked++)
 		a->entry[a->acked % XFER_ENTRIES].acked_at = now;
 	return true;

@@ -25,7 +25,7 @@ int outgoing_open(struct outgoing *o)
 	struct stat st;
 	int rc;
 
-	o->fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block here */
+	o->fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* opening a FIFO must not block */
 	if (o->fd < 0 || fstat(o->fd, &st))
 		return tool_failed("%s: %s", o->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A file that `diw cp` sends: mapped, and its SHA-256. */
+/* A file that `diw cp` sends: mapped, with its SHA-256. */
 #ifndef DIW_TOOLS_OUTGOING_H
 #define DIW_TOOLS_OUTGOING_H
 
@@ -13,7 +13,7 @@ struct outgoing {
 	uint8_t sha[32];
 };
 
-/* Opens and hashes o->path. Errors are printed; TOOL_OK or TOOL_FAILED, and outgoing_close() is needed after both. */
+/* Opens and hashes o->path. Prints errors. Returns TOOL_OK or TOOL_FAILED; outgoing_close() is needed after both. */
 int outgoing_open(struct outgoing *o);
 void outgoing_close(struct outgoing *o);
 

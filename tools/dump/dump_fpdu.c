@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a connection's stream holds: decoded by docs/rc-wire.md and the RFCs that it names, and shown. */
+/* Frames and FPDUs of a stream, decoded by docs/rc-wire.md and the RFCs that it names, and shown. */
 #include <string.h>
 
 #include "base/addr.h"
@@ -10,19 +10,19 @@
 #define KEY 16u
 #define FRAME_HDR 20u
 #define MAX_DATA 512u                /* private data */
-#define WORDS 12u                    /* the extension words behind it */
+#define WORDS 12u                    /* the capabilities behind it */
 #define TAGGED_HDR 14u
 #define UNTAGGED_HDR 18u
 #define READ_LEN 28u
 #define ATOMIC_LEN 52u
 #define ANSWER_LEN 12u
 #define IMMEDIATE_LEN 8u
-#define QUOTE 6u                     /* where what a Terminate quotes begins */
+#define QUOTE 6u                     /* offset of the quotation in a Terminate */
 
 enum { WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INV, SEND_SE, SEND_SE_INV, TERMINATE, IMMEDIATE, IMMEDIATE_SE,
 	ATOMIC_REQUEST, ATOMIC_RESPONSE, OPS };
 
-/* Octets behind the header: LEN, or any number (0). */
+/* len: octets behind the header; 0: any number. */
 static const struct { const char *name; bool tagged; uint8_t qn, len; } ops[OPS] = {
 	[WRITE] = { "write", true, 0, 0 }, [READ_REQUEST] = { "read-request", false, 1, READ_LEN },
 	[READ_RESPONSE] = { "read-response", true, 0, 0 }, [SEND] = { "send", false, 0, 0 },
@@ -108,7 +108,7 @@ int fpdu_frame(struct dump_fpdu *f, const uint8_t *p, uint32_t len)
 
 /* ---- Segments ---- */
 
-/* What the header and the length of the body alone get wrong. */
+/* The fault that follows from the header and the length of the body. */
 static enum diw_fault segment_fault(const struct dump_fpdu *f, const uint8_t *p)
 {
 	if ((p[0] & 3) != 1)
@@ -179,7 +179,7 @@ bool fpdu_is_fault(const struct dump_fpdu *f)
 	       (f->kind == MPA_FPDU && ((f->crc_on && !f->crc_good) || (f->hdr_len && f->opcode == TERMINATE)));
 }
 
-/* ---- A line ---- */
+/* ---- As a line ---- */
 
 static void print_frame(const struct dump_fpdu *f)
 {
@@ -202,7 +202,7 @@ static uint16_t terminate_code(const struct dump_fpdu *f)
 	return diw_get16(f->data);
 }
 
-/* The control octets say that DDP's header follows, and it does. */
+/* Whether the control octets announce DDP's header, and it is present. */
 static bool quotes(const struct dump_fpdu *f)
 {
 	return (f->data[2] & 0x40) && f->n >= QUOTE + TAGGED_HDR;
@@ -282,7 +282,7 @@ void fpdu_print(const struct dump_fpdu *f)
 	putchar('\n');
 }
 
-/* ---- An object ---- */
+/* ---- As an object ---- */
 
 static void json_hex_octets(cJSON *o, const char *key, const uint8_t *p, uint32_t n)
 {
@@ -293,7 +293,7 @@ static void json_hex_octets(cJSON *o, const char *key, const uint8_t *p, uint32_
 	cJSON_AddStringToObject(o, key, text);
 }
 
-/* Those names whose bits are set. */
+/* The names whose bits are set. */
 static void json_names(cJSON *o, const char *key, const char *const names[3], unsigned bits)
 {
 	cJSON *list = cJSON_AddArrayToObject(o, key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages and records followed across segments: which bytes the capture saw arrive, or leave, and which it did not. */
+/* Follows messages and records across segments: the bytes that the capture saw arrive or leave, and the others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,19 +8,20 @@
 #include "base/range.h"
 #include "tools/dump/dump.h"
 
-#define OPEN 4096                    /* followed at a time; the one that was quiet longest ends for a new one */
-#define QUIET DIW_S                  /* of the capture's time, after which a message ends */
-#define LISTED 8                     /* lost pieces on a line */
+#define OPEN 4096                    /* messages followed at a time; the one that was quiet longest ends for a new
+				      * one */
+#define QUIET DIW_S                  /* a message ends after this silence, in the capture's time */
+#define LISTED 8                     /* lost ranges that a line lists */
 
 struct msg {
 	struct diw_list age, hash;
-	struct dump_datagram dg;     /* of its first segment; data is gone */
+	struct dump_datagram dg;     /* of its first segment, without the data */
 	uint64_t last_ns, base;      /* base: TO of its first byte */
 	uint32_t stag, msn, length, segments, dropped;
-	uint32_t unfollowed;         /* segments that came, for which GOT had no room */
+	uint32_t unfollowed;         /* segments for which `got` had no room */
 	uint16_t epoch;
 	uint8_t opcode;
-	bool told;                   /* complete; kept for duplicates */
+	bool told;                   /* complete and shown; kept to detect duplicates */
 	struct diw_range_set got;
 };
 
@@ -30,13 +31,13 @@ struct dump_msgs {
 	struct diw_arena arena;
 	struct diw_pool pool;
 	struct diw_range_pools ranges;
-	struct diw_list age;         /* the one that was quiet longest first */
+	struct diw_list age;         /* the message that was quiet longest is first */
 	struct diw_list hash[OPEN];
 };
 
-/* ---- Show ---- */
+/* ---- Showing ---- */
 
-/* The gaps of the ranges; how many, at most one more than there are ranges. */
+/* Writes the gaps between the ranges. Returns their number, at most one more than the ranges. */
 static size_t holes_of(const struct msg *m, struct hole *h)
 {
 	uint64_t at = 0;
@@ -140,9 +141,9 @@ void dump_msgs_end(struct dump_msgs *ms)
 		msg_end(ms, m);
 }
 
-/* ---- Follow ---- */
+/* ---- Following ---- */
 
-/* A segment that disagrees with its message is one of another. */
+/* A segment that contradicts its message belongs to another one. */
 static bool belongs(const struct msg *m, const struct dump_seg *s)
 {
 	return m->msn == s->msn && m->epoch == s->epoch && m->opcode == s->opcode && m->length == s->length &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw dump: reads the notes that the library wrote beside each packet of its captures. */
+/* diw dump: reads the notes that the library writes beside each packet of its captures. */
 #include <byteswap.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static uint16_t note_get16(const struct dump_notes *n, const uint8_t *p)
 	return n->swapped ? bswap_16(v) : v;
 }
 
-/* The next block's type into *type, its body into n->block; its length, 0 at the end or where it makes no sense. */
+/* Reads the next block: its type into *type, its body into n->block. Returns its length; 0: the end, or a malformed
+ * block. */
 static uint32_t next_block(struct dump_notes *n, uint32_t *type)
 {
 	uint8_t head[12];
@@ -45,7 +46,7 @@ static uint32_t next_block(struct dump_notes *n, uint32_t *type)
 	if (fread(head, 1, 12, n->f) != 12)
 		return 0;
 	memcpy(type, head, 4);
-	if (*type == SECTION) {                 /* reads the same in both byte orders */
+	if (*type == SECTION) {                 /* this value is the same in both byte orders */
 		n->swapped = false;
 		n->swapped = note_get32(n, head + 8) != MAGIC;
 	}
@@ -106,7 +107,8 @@ bool dump_notes_next(struct dump_notes *n, enum dump_dir *dir, char *comment, si
 		block_options(n, n->block + 20 + data, len - 24 - data, dir, comment, room);
 	for (char *p = comment; *p; p++)
 		if ((unsigned char)*p < ' ' || (unsigned char)*p >= 0x7f)
-			*p = '?';    /* a file may be hostile: no escapes, 8-bit ones too; JSON is UTF-8 */
+			*p = '?';    /* a file may be hostile: escapes are removed, 8-bit ones too, since JSON is
+				      * UTF-8 */
 	return true;
 }
 

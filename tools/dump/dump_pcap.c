@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UDP datagrams and TCP segments out of what libpcap reads, live or from a file. */
+/* Reads UDP datagrams and TCP segments with libpcap, live or from a file. */
 #include <pcap/pcap.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 #include "tools/dump/dump.h"
 
 #define SNAPLEN 262144
-#define TICK_MS 100                  /* between looks at whether a signal came */
-#define BUFFER (32 << 20)            /* bytes; in libpcap's immediate mode it would hold 256 packets, however short */
-#define BUFFER_MS 10                 /* after which it hands out what came; an interrupt loses so much */
+#define TICK_MS 100                  /* interval of checks whether a signal came */
+#define BUFFER (32 << 20)            /* bytes; in libpcap's immediate mode it would hold 256 packets of any length */
+#define BUFFER_MS 10                 /* captured packets are read after this time; an interrupt loses as much */
 #define TYPE_IPV4 0x0800u
 #define TYPE_IPV6 0x86ddu
 
@@ -27,12 +27,12 @@ const struct dump_counts *dump_counts(struct dump_pcap *p)
 {
 	struct pcap_stat st;
 
-	if (pcap_stats(p->pcap, &st) == 0)      /* only live */
+	if (pcap_stats(p->pcap, &st) == 0)      /* only for live captures */
 		p->count.missed = (uint64_t)st.ps_drop + st.ps_ifdrop;
 	return &p->count;
 }
 
-/* ---- Open ---- */
+/* ---- Opening ---- */
 
 static int finish_open(struct dump_pcap *p, const char *what, struct dump_pcap **out)
 {
@@ -136,7 +136,7 @@ static bool skip(struct bytes *b, uint32_t n)
 	return true;
 }
 
-/* Behind the link's header; false when it is no IP. */
+/* Skips the link's header; false if the packet is not IP. */
 static bool link_header(int link, struct bytes *b)
 {
 	const uint8_t *p = b->p;
@@ -164,7 +164,7 @@ static bool link_header(int link, struct bytes *b)
 	return true;
 }
 
-enum { TCP = 6, UDP = 17 };          /* IP's numbers of them */
+enum { TCP = 6, UDP = 17 };          /* IP's protocol numbers */
 enum found { FOUND, NEITHER, FRAGMENT, CUT };
 
 static enum found ipv4(struct bytes *b, struct dump_datagram *d)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections followed through a capture: TCP segments put in order, and cut into frames and FPDUs. What is missing, or
- * came before the capture began, is told; behind it the stream is taken up where a segment begins with an FPDU whose
- * CRC is good.
+ * Follows connections through a capture: puts TCP segments in order, and cuts the stream into frames and FPDUs. Octets
+ * that are missing, or that came before the capture, are reported. Behind them decoding continues at a segment that
+ * begins with an FPDU whose CRC is good.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,16 @@
 #include "base/wire.h"
 #include "tools/dump/dump.h"
 
-#define OPEN 4096                    /* connections at a time; the one that was quiet longest makes room */
-#define WAITING (4u << 20)           /* octets behind a gap that wait for it to be filled */
-#define PIECE 1024u                  /* what a piece counts besides its octets: not many may be short */
-#define BLOCK 512u                   /* octets from marker to marker */
+#define OPEN 4096                    /* connections at a time; the one that was quiet longest ends for a new one */
+#define WAITING (4u << 20)           /* octets behind a gap that wait until it is filled */
+#define PIECE 1024u                  /* a piece counts this much beside its octets, which limits the number of short
+				      * pieces */
+#define BLOCK 512u                   /* octets between two markers */
 #define MARKER 4u
 #define MIN_ULPDU 14u
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
-struct piece {                       /* of the stream, ahead of what is there */
+struct piece {                       /* a part of the stream behind a gap */
 	struct piece *next;
 	uint32_t seq, len;
 	uint8_t data[];
@@ -30,28 +31,28 @@ struct piece {                       /* of the stream, ahead of what is there */
 
 enum half_state { FRAME, FPDUS, ASTRAY, DONE };
 
-struct half {                        /* what one end sends */
+struct half {                        /* the direction from one end */
 	enum half_state state;
 	bool seen, markers;
-	bool fin, ended;             /* it has ended its half; that was shown */
-	uint32_t next;               /* sequence number of what is to come */
-	uint32_t pos;                /* octets from the first FPDU on, of which only the last 9 bits matter */
+	bool fin, ended;             /* fin: the end of the direction came; ended: it was shown */
+	uint32_t next;               /* sequence number of the next octet */
+	uint32_t pos;                /* octets from the first FPDU on; only the last 9 bits are used */
 	uint8_t *buf;                /* a frame or FPDU that is not complete */
 	uint32_t len;
 	struct piece *later;
 	uint32_t waiting;
-	uint64_t lost;               /* since FPDUs were last told apart */
-	struct { uint64_t length; uint32_t segments; } msg[3];       /* so far: of a Send, a Write, a Read Response */
+	uint64_t lost;               /* octets lost since FPDUs were last recognised */
+	struct { uint64_t length; uint32_t segments; } msg[3];       /* the current Send, Write and Read Response */
 };
 
 struct conn {
 	struct diw_list age, hash;
-	struct dump_datagram dg;     /* the latest, of either half; data is gone */
-	struct diw_addr end[2];      /* captured inside a program: its own end first */
-	bool inside, middle;         /* middle: its beginning was not captured */
+	struct dump_datagram dg;     /* the latest packet of either direction, without the data */
+	struct diw_addr end[2];      /* a capture inside a program has the program's own end first */
+	bool inside, middle;         /* middle: the beginning was not captured */
 	bool ours;                   /* a frame or an FPDU was found */
 	bool replied, crc, imm, words;
-	uint16_t takes;              /* what the request says */
+	uint16_t takes;              /* the capabilities in the request */
 	struct half half[2];
 };
 
@@ -64,7 +65,7 @@ struct dump_rc {
 	uint8_t bare[FPDU_MAX];      /* an FPDU without its markers */
 };
 
-/* ---- What is found ---- */
+/* ---- Results ---- */
 
 static void show_fpdu(struct dump_rc *rc, struct conn *c, int side, struct dump_fpdu *f)
 {
@@ -92,7 +93,7 @@ static void show_lost(struct dump_rc *rc, struct conn *c, int side)
 	h->lost = 0;
 }
 
-/* The N octets at hand belong to nothing that can be told apart. */
+/* The next N octets cannot be assigned to FPDUs. */
 static void go_astray(struct half *h, uint64_t n)
 {
 	h->state = ASTRAY;
@@ -122,7 +123,7 @@ static void agree(struct conn *c, int side, const struct dump_fpdu *f)
 
 static void half_feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n);
 
-/* How many octets of the N at P are a frame; 0: more are needed. */
+/* Returns how many of the N octets at P are a frame; 0: more are needed. */
 static uint32_t take_frame(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct dump_fpdu f = { 0 };
@@ -155,7 +156,8 @@ static bool crc_is_good(const uint8_t *p, uint32_t len)
 	return diw_crc32c(0, p, len - 4) == diw_get32le(p + len - 4);
 }
 
-/* Whether the N octets at P begin with an FPDU of a segment; without markers, which would have to be counted. */
+/* Whether the N octets at P begin with an FPDU that contains a segment. Only without markers, whose positions are
+ * unknown. */
 static bool begins_fpdu(const uint8_t *p, uint32_t n)
 {
 	uint32_t ulpdu = n > 4 ? diw_get16(p) : 0;
@@ -164,13 +166,13 @@ static bool begins_fpdu(const uint8_t *p, uint32_t n)
 	       crc_is_good(p, bare_len(ulpdu));
 }
 
-/* Where the next marker is, from the FPDU's first octet on. */
+/* The distance from the FPDU's first octet to the next marker. */
 static uint32_t to_marker(const struct half *h)
 {
 	return -h->pos % BLOCK;
 }
 
-/* The FPDU's octets on the wire; 0: its length is not there yet. */
+/* The FPDU's octets on the wire; 0: its length field is not complete. */
 static uint32_t fpdu_len(const struct half *h, const uint8_t *p, uint32_t n)
 {
 	uint32_t lead = h->markers && !to_marker(h) ? MARKER : 0, bare, first = to_marker(h);
@@ -183,8 +185,8 @@ static uint32_t fpdu_len(const struct half *h, const uint8_t *p, uint32_t n)
 	return bare + MARKER * (1 + (bare - first - 1) / (BLOCK - MARKER));
 }
 
-/* Its octets without markers to TO, which has FPDU_MAX. False: a marker does not point at its length (RFC 5044 section
- * 4.3). */
+/* Copies the octets without markers to TO, which holds FPDU_MAX. False: a marker does not point at the length field
+ * (RFC 5044 section 4.3). */
 static bool half_strip(const struct half *h, uint8_t *to, const uint8_t *p, uint32_t len)
 {
 	uint32_t next = h->markers ? to_marker(h) : len, at = 0, start = next ? 0 : MARKER;
@@ -205,8 +207,7 @@ static bool half_strip(const struct half *h, uint8_t *to, const uint8_t *p, uint
 	return good;
 }
 
-/* Segments of these three may come between each other's (docs/rc-wire.md section 3); others are messages by
- * themselves. */
+/* Segments of these three messages may alternate (docs/rc-wire.md section 3). The other messages have one segment. */
 static void count_message(struct half *h, struct dump_fpdu *f)
 {
 	int kind = !f->tagged ? 0 : f->opcode == 2 ? 2 : 1;
@@ -221,7 +222,7 @@ static void count_message(struct half *h, struct dump_fpdu *f)
 		memset(&h->msg[kind], 0, sizeof h->msg[kind]);
 }
 
-/* How many octets of the N at P are an FPDU; 0: more are needed. */
+/* Returns how many of the N octets at P are an FPDU; 0: more are needed. */
 static uint32_t take_fpdu(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct half *h = &c->half[side];
@@ -233,7 +234,7 @@ static uint32_t take_fpdu(struct dump_rc *rc, struct conn *c, int side, const ui
 		return 0;
 	f.crc_value = diw_get32le(p + len - 4);
 	f.crc_good = !c->crc || crc_is_good(p, len);
-	if (!f.crc_good && c->middle) {         /* maybe it has markers */
+	if (!f.crc_good && c->middle) {         /* the stream may have markers */
 		go_astray(h, n);
 		return n;
 	}
@@ -251,15 +252,15 @@ static uint32_t take_fpdu(struct dump_rc *rc, struct conn *c, int side, const ui
 	return n;
 }
 
-/* ---- The stream, in order ---- */
+/* ---- The stream in order ---- */
 
-/* Before the reply the format of FPDUs is not agreed: those that an initiator sends all the same wait for it. */
+/* The reply determines the format of FPDUs. FPDUs that an initiator sends before it wait for the reply. */
 static bool is_agreed(const struct conn *c)
 {
 	return c->replied || c->middle;
 }
 
-/* The LEN octets at P follow; they are the whole of a segment if the stream is astray. */
+/* The LEN octets at P follow. If the stream is astray, they are the whole of a segment. */
 static void half_feed(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct half *h = &c->half[side];
@@ -292,7 +293,7 @@ static void half_feed(struct dump_rc *rc, struct conn *c, int side, const uint8_
 	h->len = n;
 }
 
-/* Behind what is incomplete. */
+/* Appends octets to an incomplete frame or FPDU. */
 static void half_append(struct dump_rc *rc, struct conn *c, int side, const uint8_t *p, uint32_t n)
 {
 	struct half *h = &c->half[side];
@@ -314,7 +315,7 @@ static bool is_ahead(const struct half *h, uint32_t seq)
 	return (int32_t)(seq - h->next) > 0;
 }
 
-/* What is new of octets that are not ahead. */
+/* Takes the new octets of a piece that begins within the stream. */
 static void take_piece(struct dump_rc *rc, struct conn *c, int side, uint32_t seq, const uint8_t *p, uint32_t n)
 {
 	uint32_t old = c->half[side].next - seq;
@@ -323,7 +324,7 @@ static void take_piece(struct dump_rc *rc, struct conn *c, int side, uint32_t se
 		half_append(rc, c, side, p + old, n - old);
 }
 
-/* What waits, as far as it follows; FORCE: beyond the first gap, too. */
+/* Takes waiting pieces as far as they follow. FORCE: beyond the first gap, too. */
 static void take_later(struct dump_rc *rc, struct conn *c, int side, bool force)
 {
 	struct half *h = &c->half[side];
@@ -349,7 +350,7 @@ static void put_later(struct half *h, uint32_t seq, const uint8_t *p, uint32_t n
 	struct piece *k = malloc(sizeof *k + n), **at = &h->later;
 
 	if (!k)
-		return;                         /* a gap */
+		return;                         /* there is a gap */
 	*k = (struct piece){ .seq = seq, .len = n };
 	memcpy(k->data, p, n);
 	while (*at && (int32_t)((*at)->seq - seq) < 0)
@@ -378,7 +379,7 @@ static void conn_take_segment(struct dump_rc *rc, struct conn *c, int side, cons
 	take_later(rc, c, side, h->waiting > WAITING);
 }
 
-/* Behind a reset nothing comes that could fill a gap; behind a FIN it does. */
+/* Behind a reset no octets come that could fill a gap; behind a FIN they may. */
 static void take_end(struct dump_rc *rc, struct conn *c, int side, bool reset)
 {
 	struct half *h = &c->half[side];
@@ -399,7 +400,7 @@ static void take_end(struct dump_rc *rc, struct conn *c, int side, bool reset)
 	show_fpdu(rc, c, side, &f);
 }
 
-/* What the peer has acknowledged will not come again: a gap there is the capture's. */
+/* Octets that the peer has acknowledged will not come again: if they are missing, the capture has lost them. */
 static void take_ack(struct dump_rc *rc, struct conn *c, int side, uint32_t ack)
 {
 	struct half *h = &c->half[side];
@@ -430,7 +431,8 @@ static void free_conn(struct dump_rc *rc, struct conn *c)
 	rc->n--;
 }
 
-/* The end that is first, as a number: of what was captured inside a program its own, else the lower address. */
+/* The index of the sending end. The first end is the program's own for a capture inside a program, else the one with
+ * the lower address. */
 static int sender(const struct dump_datagram *d)
 {
 	if (d->dir != DUMP_DIR_UNKNOWN)
@@ -456,7 +458,7 @@ static struct conn *conn_find(struct dump_rc *rc, const struct diw_addr end[2], 
 	return NULL;
 }
 
-/* For a segment that begins with a frame, or as an FPDU does. */
+/* Makes a connection for a segment that begins with a frame, or like an FPDU. */
 static struct conn *new_conn(struct dump_rc *rc, const struct diw_addr end[2], bool inside, bool middle)
 {
 	struct conn *c;
@@ -472,7 +474,7 @@ static struct conn *new_conn(struct dump_rc *rc, const struct diw_addr end[2], b
 	c->middle = c->crc = middle;
 	if (middle)
 		c->half[0].state = c->half[1].state = ASTRAY;
-	/* Only diwarp's queue pairs are their own peer: without frames, and mostly without "plain". */
+	/* Only diwarp's queue pairs connect to themselves: without frames, and usually without "plain". */
 	c->imm = c->words = diw_addr_eq(&end[0], &end[1]);
 	diw_list_init(&c->age);
 	diw_list_add_tail(conn_bucket(rc, end, inside), &c->hash);
@@ -487,7 +489,7 @@ void dump_rc_add(struct dump_rc *rc, const struct dump_datagram *d)
 	struct conn *c = conn_find(rc, end, inside);
 	struct dump_fpdu f = { 0 };
 
-	if (c && (d->flags & (SYN | ACK)) == SYN) {     /* another one between the same ports */
+	if (c && (d->flags & (SYN | ACK)) == SYN) {     /* a new connection between the same ports */
 		free_conn(rc, c);
 		c = NULL;
 	}

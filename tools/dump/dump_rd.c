@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The header of a reliable datagram: decoded by docs/ud-profile.md section 18.2, and shown. */
+/* The header of a reliable datagram, decoded by docs/ud-profile.md section 18.2, and shown. */
 #include "base/wire.h"
 #include "tools/dump/dump.h"
 

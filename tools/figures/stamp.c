@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Preloaded before the interposer: how long SIPp, with one call at a time, waits between an INVITE that it hands to its
- * socket and a ringing that its socket hands to it; us, a line each, to the file STAMPS. */
+/* Preloaded before the interposer. With one SIPp call at a time, it measures how long SIPp waits between writing an
+ * INVITE to its socket and reading a ringing from it. It writes the times, in us, one a line, to the file STAMPS. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw perf: its options, and the cases and rounds that they ask for. */
+/* diw perf: its options, and the cases and rounds that they select. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static int index_of(const char *const *names, int n, const char *name)
 	return -1;
 }
 
-/* A comma list of NAMES into VALUES, each once. */
+/* Reads a comma-separated list of NAMES into VALUES, each once. */
 static int opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count)
 {
 	char *copy = strdup(text), *save, *word;
@@ -62,7 +62,7 @@ static const struct option options[] = {
 
 static const char *const llp_name[PERF_LLPS] = { "udp", "uring" };
 
-/* What chooses the cases. */
+/* Options that select cases. */
 static int set_case(struct perf_plan *p, int opt, const char *arg)
 {
 	int values[PERF_QPS], rc;
@@ -136,7 +136,7 @@ static bool has_op(const struct perf_plan *p, enum perf_op op)
 	return false;
 }
 
-/* What only all options together can tell; and the defaults. */
+/* Checks that need all options; sets the defaults. */
 static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
 	bool rc = perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM);
@@ -188,7 +188,7 @@ static int perf_run_command(int argc, char **argv)
 		rc = plan_set_option(&p, opt, argv);
 	if (!rc)
 		rc = complete_plan(&p, argc, argv);
-	if (!rc && p.side.impair)            /* here it is still a matter of usage */
+	if (!rc && p.side.impair)            /* an error here is still one of usage */
 		rc = endpoint_check_impair(p.side.impair);
 	if (rc)
 		return rc;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw perf: two ends, one test, a control connection between them (a socket pair or TCP; one JSON object a line).
+ * diw perf: two ends, one test, and a control connection between them (a socket pair or TCP; one JSON object a
+ * line).
  *
- * The client says what happens. A case is one test of one transport, operation and size; each end builds a rig for it.
+ * The client drives. A case is one test of one transport, operation and size; each end makes a rig for it.
  *   open {slot, case, port}  -> {port, stag, to}        the server's rig; the client's follows
  *   peer {slot, stag, to}    -> {}
- *   run {slot, ns}           -> {}, then both run, then -> {part}: what the server's end counted
+ *   run {slot, ns}           -> {}, then both run, then -> {part}: the server's counts
  *   close {slot}             -> {}
- * Several slots, so that the measured transport, over one lower layer or over both, and its baselines alternate in
- * short rounds.
+ * There are several slots, so that the measured transport, over one lower layer or over both, and its baselines
+ * alternate in short rounds.
  */
 #ifndef DIW_TOOLS_PERF_H
 #define DIW_TOOLS_PERF_H
@@ -17,10 +18,10 @@
 #include "tools/tool.h"
 
 #define PERF_ROUNDS 5
-#define PERF_BATCH 64                /* completions taken, receives reposted and sends posted at a time */
+#define PERF_BATCH 64                /* completions, reposted receives and posted sends in a batch */
 #define PERF_LLPS 2
 #define PERF_SLOTS (PERF_LLPS + 1 + PERF_QPS - PERF_RAW)     /* 1: RC beside UD */
-#define PERF_TICK_NS (200 * DIW_US)  /* between looks at the control connection */
+#define PERF_TICK_NS (200 * DIW_US)  /* interval of polls of the control connection */
 #define PERF_PATIENCE_NS (10 * DIW_S)
 
 enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_TESTS };
@@ -43,28 +44,29 @@ static inline bool perf_is_dgram(enum perf_qp qp)
 struct perf_case {
 	enum perf_test test;
 	enum perf_qp qp;
-	enum perf_op op;             /* of raw: PERF_SEND */
+	enum perf_op op;             /* for bare sockets: PERF_SEND */
 	enum perf_mode mode;
 	uint64_t size;
 	uint32_t depth, mulpdu;
-	enum diw_llp llp;            /* of raw and RC: DIW_LLP_DEFAULT */
+	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
 	bool no_crc, markers;        /* RC */
 };
 
-/* What one end is told by its own command line and by the control connection. */
+/* The settings of one end, from its command line and the control connection. */
 struct perf_side {
-	struct diw_addr local, peer; /* of the control connection; ports 0 */
+	struct diw_addr local, peer; /* of the control connection, with port 0 */
 	const char *dev, *impair;
 	bool client;
 };
 
-/* What one end counted in one round. */
+/* The counts of one end in one round. */
 struct perf_part {
-	double tx_msgs, tx_bytes;    /* sent; a reader's: asked for */
-	double rx_msgs, rx_bytes;    /* messages that came whole; valid bytes */
-	double m_msgs, m_bytes, m_ns;/* the same in the measured interval */
-	double p50_ns, p99_ns;       /* half round trips; 0: none */
-	double close_p99_ns;         /* records: from the reorder window's begin to their close; 0: none closed so */
+	double tx_msgs, tx_bytes;    /* sent; of a reader: requested */
+	double rx_msgs, rx_bytes;    /* messages received whole; valid bytes */
+	double m_msgs, m_bytes, m_ns;/* the same within the measured interval */
+	double p50_ns, p99_ns;       /* of half round trips; 0: none */
+	double close_p99_ns;         /* records: time from the start of the reorder window to the close; 0: no record
+				      * closed so */
 	double cpu_s;
 };
 
@@ -74,10 +76,10 @@ struct perf_ctl { int fd; size_t len; char buf[4096]; };
 void ctl_init(struct perf_ctl *c, int fd);
 void ctl_close(struct perf_ctl *c);
 int ctl_send(struct perf_ctl *c, cJSON *o);          /* frees o; 0 or -errno */
-/* The next object; NULL when none came in time or the other end has gone. */
+/* The next object. NULL: none came in time, or the other end has gone. */
 cJSON *ctl_recv(struct perf_ctl *c, int64_t timeout_ns);
-bool ctl_ready(struct perf_ctl *c);                  /* an object, or the end of the connection, is there */
-double ctl_number(const cJSON *o, const char *key);  /* 0 when it is not there */
+bool ctl_ready(struct perf_ctl *c);                  /* an object has come, or the connection has ended */
+double ctl_number(const cJSON *o, const char *key);  /* 0: there is no such key */
 cJSON *ctl_case(const struct perf_case *pc);
 int ctl_get_case(const cJSON *o, struct perf_case *pc);
 void ctl_add_part(cJSON *o, const struct perf_part *p);
@@ -86,12 +88,13 @@ void ctl_get_part(const cJSON *o, struct perf_part *p);
 /* ---- rigs ---- */
 
 struct rig;
-/* Ports 0: any; the peer's need be known only for UC. Prints its errors. */
+/* Port 0: any; the peer must be known only for UC. Prints errors. */
 struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port);
-/* A port for the client's UC queue pair, which the server's is created with before the client's exists. -errno. */
+/* A free port for the client's UC queue pair: the server's queue pair is created with it, before the client's exists.
+ * -errno. */
 int rig_free_port(const struct perf_side *side);
-const char *rig_llp(const struct rig *r);            /* as the device says; NULL: bare sockets */
-/* TCP's congestion control; "": this is not TCP, or it is unknown. */
+const char *rig_llp(const struct rig *r);            /* as the device reports; NULL: bare sockets */
+/* TCP's congestion control; "": not TCP, or unknown. */
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);
@@ -113,7 +116,7 @@ struct perf_row {
 	struct perf_case pc;
 	struct perf_figures f;
 };
-/* One row, compared with the NBASES rows at BASES. */
+/* Prints a row, compared with the NBASES rows at BASES. */
 void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json);
 
 /* ---- perf_run.c ---- */
@@ -125,7 +128,7 @@ struct perf_plan {
 	const char *host, *bind;
 	uint16_t port;
 	struct perf_side side;
-	struct perf_case base;       /* test, mode, depth, mulpdu; the rest a case */
+	struct perf_case base;       /* test, mode, depth, mulpdu; the rest is set for each case */
 	enum perf_qp qps[PERF_QPS], against[PERF_QPS - PERF_RAW];
 	enum perf_op ops[PERF_OPS];
 	uint64_t sizes[PERF_SIZES];
@@ -140,6 +143,6 @@ int perf_local(struct perf_plan *p);
 int perf_server(struct perf_plan *p);
 int perf_connect(struct perf_plan *p);
 
-double perf_cpu_now(void);           /* seconds of this process, all threads */
+double perf_cpu_now(void);           /* seconds of all threads of this process */
 
 #endif

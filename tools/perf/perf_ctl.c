@@ -30,7 +30,7 @@ int ctl_send(struct perf_ctl *c, cJSON *o)
 	int rc = text ? 0 : -ENOMEM;
 
 	if (text)
-		text[len++] = '\n';          /* in the place of its NUL */
+		text[len++] = '\n';          /* replaces the terminating NUL */
 	while (!rc && off < len) {
 		n = send(c->fd, text + off, len - off, MSG_NOSIGNAL);
 		if (n > 0)
@@ -43,7 +43,7 @@ int ctl_send(struct perf_ctl *c, cJSON *o)
 	return rc;
 }
 
-/* Takes a line out of what has come. */
+/* Removes a line from the received text. */
 static cJSON *take_line(struct perf_ctl *c)
 {
 	char *end = memchr(c->buf, '\n', c->len);
@@ -113,7 +113,7 @@ cJSON *ctl_case(const struct perf_case *pc)
 	return o;
 }
 
-/* What a peer says is checked like any input. */
+/* Values of a peer are checked like any input. */
 static bool in_range(const cJSON *o, const char *key, double min, double max, double *v)
 {
 	*v = ctl_number(o, key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw perf group: its options, and how the sender and its receivers meet. */
+/* diw perf group: its options, and how the sender and its receivers connect. */
 #include "tools/perf/perf_group.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ int group_end_open(struct endpoint *e, const struct group_plan *p, const struct 
 	return rc ? rc : endpoint_qp(e, attr);
 }
 
-/* ---- Receivers here ---- */
+/* ---- Receivers on this host ---- */
 
 static void children_end(pid_t *pid, int n)
 {
@@ -36,7 +36,7 @@ static void children_end(pid_t *pid, int n)
 			;
 }
 
-/* Forks before the library has a thread. A child ends with its control connection. */
+/* Forks before the library has threads. A child ends with its control connection. */
 static int run_here(const struct group_plan *p, int n)
 {
 	struct perf_ctl ctl[GROUP_RECEIVERS], own;
@@ -73,7 +73,7 @@ static int run_here(const struct group_plan *p, int n)
 	return rc;
 }
 
-/* ---- Receivers elsewhere ---- */
+/* ---- Receivers on other hosts ---- */
 
 static int control_socket(const struct diw_addr *a, struct sockaddr_storage *ss, socklen_t *len)
 {

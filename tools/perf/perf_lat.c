@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lat: ping-pong of Sends or of Writes, of which the target's completion is the sign; a read is timed as a whole. What
- * is reported is always half a round trip.
+ * lat: a ping-pong of Sends, or of Writes that complete at the target; a read is timed as a whole. All results are half
+ * round trips.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "tools/perf/perf_rig.h"
 
-#define LAT_FIRST_NS DIW_S           /* for the first round trip, which tells how long to wait for others */
+#define LAT_FIRST_NS DIW_S           /* for the first round trip, which determines how long to wait for others */
 #define LAT_SLACK_NS (20 * DIW_MS)   /* longer than the record and reassembly timeouts of a lat rig */
-#define LAT_RC_NS (10 * DIW_S)       /* RC loses nothing: one given up would be missing in the distribution */
+#define LAT_RC_NS (10 * DIW_S)       /* RC loses nothing: a round trip that is given up would be missing in the
+				      * distribution */
 #define LAT_QUIET_NS (5 * DIW_MS)
-#define LAT_IDLE_NS DIW_MS           /* the responder then looks at the control connection */
+#define LAT_IDLE_NS DIW_MS           /* then the responder polls the control connection */
 
 struct lat {
 	struct rig *r;
@@ -20,14 +21,14 @@ struct lat {
 	uint64_t wait_ns, sent, whole;
 };
 
-/* RC: that its immediate came says that the Write before it did. */
+/* RC: the immediate proves that the Write before it has arrived. */
 static bool message_is_whole(const struct lat *l, const struct diw_wc *wc)
 {
 	return wc->status == DIW_WC_SUCCESS &&
 		(wc->byte_len == l->r->pc.size || (perf_is_rc(l->r->pc.qp) && wc->opcode == DIW_WC_RECV_WRITE_IMM));
 }
 
-/* One arrived whole: 1; something else did, or nothing in time: 0; -errno. */
+/* 1: a message arrived whole; 0: another completion, or none in time; -errno. */
 static int await_message(struct lat *l, uint64_t wait_ns)
 {
 	uint64_t end = diw_clock_ns() + wait_ns, now;
@@ -54,7 +55,7 @@ static int await_message(struct lat *l, uint64_t wait_ns)
 		now = diw_clock_ns();
 		if (now >= end || wc.opcode == DIW_WC_READ)
 			return 0;
-		wait_ns = end - now;         /* part of a message: its rest was lost */
+		wait_ns = end - now;         /* part of a message: the rest was lost */
 	}
 }
 
@@ -68,7 +69,7 @@ static int post_message(struct lat *l)
 	return n < 0 ? n : 0;
 }
 
-/* 1 and its time, 0 lost, -errno. */
+/* 1 and the times; 0: lost; -errno. */
 static int round_trip(struct lat *l, uint64_t *begin, uint64_t *end)
 {
 	int rc;
@@ -83,7 +84,7 @@ static int round_trip(struct lat *l, uint64_t *begin, uint64_t *end)
 		return rig_recv_flush(l->r) ? -EIO : 1;
 	}
 	while (!rc && await_message(l, LAT_QUIET_NS) > 0)
-		;                            /* late ones must not answer the next */
+		;                            /* late messages must not answer the next one */
 	if (!rc)
 		rc = rig_recv_flush(l->r);
 	return rc;
@@ -124,7 +125,7 @@ static int initiate(struct lat *l, struct perf_ctl *ctl, uint64_t ns, struct per
 	return rc < 0 ? tool_failed("ping-pong: %s", strerror(-rc)) : tool_stopped ? tool_failed("interrupted") : 0;
 }
 
-/* Until the initiator says that it was the last; a reader's target only has to be there. */
+/* Runs until the initiator reports the end. A reader's target only waits. */
 static int respond(struct lat *l, struct perf_ctl *ctl, struct perf_part *part)
 {
 	double cpu0 = perf_cpu_now();

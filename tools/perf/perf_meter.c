@@ -2,7 +2,7 @@
 /* diw perf: counts messages and bytes between the warm-up and the end of a round. */
 #include "tools/perf/perf_rig.h"
 
-#define STALLED 10u                          /* intervals: what has not come by then is waited for no more */
+#define STALLED 10u                          /* intervals; messages that have not come by then are not waited for */
 
 void meter_init(struct meter *m, uint64_t ns)
 {
@@ -10,7 +10,7 @@ void meter_init(struct meter *m, uint64_t ns)
 		.cpu0 = perf_cpu_now() };
 }
 
-/* It ends with a batch, too: over a slow link the first one may take longer than the interval was to be. */
+/* The interval ends with a batch, too: over a slow link the first batch may take longer than the interval. */
 void meter_batch(struct meter *m, uint64_t now, uint64_t msgs, uint64_t bytes)
 {
 	bool any = msgs + bytes > 0;

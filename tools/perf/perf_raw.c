@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rigs of bare sockets: what raw.h measures, under the same conditions. They are never impaired. */
+/* Rigs of bare sockets (raw.h), measured under the same conditions as queue pairs. They are never impaired. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int ways(const struct rig *r)
 	return r->pc.test == PERF_BIBW ? 2 : 1;
 }
 
-/* Datagrams as large as the stack's; but UDP_SEGMENT makes none that IP would have to fragment. */
+/* Datagrams are as large as the stack's, but UDP_SEGMENT makes none that IP would fragment. */
 static uint32_t datagram_size(const struct rig *r)
 {
 	uint32_t fits = r->ep.dev_info.mtu - (diw_addr_is_v4(&r->side.peer) ? 20 : 40) - UDP_HDR;
@@ -54,7 +54,7 @@ static int open_udp(struct rig *r)
 	return 0;
 }
 
-/* Of TCP the server listens, and the client has no socket before it knows where. */
+/* With TCP the server listens, and the client has no socket before it knows the port. */
 int raw_rig_open(struct rig *r)
 {
 	struct diw_addr local = r->side.local, bound;
@@ -72,7 +72,7 @@ int raw_rig_open(struct rig *r)
 	return 0;
 }
 
-/* bibw: the first socket is the client's to send with, the second the server's. */
+/* bibw: the client sends by the first socket, the server by the second. */
 int raw_rig_connect(struct rig *r, const cJSON *peer)
 {
 	static const char *const key[2] = { "port", "port2" };
@@ -80,7 +80,7 @@ int raw_rig_connect(struct rig *r, const cJSON *peer)
 	int rc = 0;
 
 	if (is_tcp(r) && !r->side.client)
-		return 0;                    /* the connection waits until the round begins */
+		return 0;                    /* the connection is accepted when the round begins */
 	local.port = 0;
 	for (int i = 0; i < ways(r) && rc >= 0; i++) {
 		to.port = (uint16_t)ctl_number(peer, key[i]);
@@ -117,7 +117,7 @@ void raw_rig_close(struct rig *r)
 
 struct way { struct raw_attr attr; struct raw_result result; int rc; };
 
-/* raw-udp-1 blocks in its streams, as the plain program that it stands for does; bibw has two threads on one core. */
+/* raw-udp-1 blocks in its streams, like the plain program that it represents; bibw has two threads on one core. */
 static void raw_make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
 {
 	bool lat = r->pc.test == PERF_LAT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How the queue pairs of an RC rig are connected. The server listens, and answers when the first round begins. */
+/* Connects the queue pairs of an RC rig. The server listens, and answers when the first round begins. */
 #include <errno.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void rig_conn_attr(const struct rig *r, struct diw_conn_attr *attr)
 	attr->crc = !r->pc.no_crc;
 	attr->markers = r->pc.markers;
 	attr->timeout_ns = (int64_t)PERF_PATIENCE_NS;
-	raw_tcp_congestion_choice(attr->congestion);         /* as the baselines have */
+	raw_tcp_congestion_choice(attr->congestion);         /* the same as the baselines */
 	attr->connect.local = r->side.local;
 	attr->connect.local.port = 0;
 }
@@ -53,7 +53,7 @@ int rc_rig_connect(struct rig *r)
 	return rc ? rc_failed("connect", rc) : 0;
 }
 
-/* A request of another host is not ours. */
+/* Requests from other hosts are refused. */
 static int answer_request(struct rig *r, const struct diw_cm_event *ev)
 {
 	struct diw_conn_attr attr;
@@ -84,7 +84,7 @@ int rc_rig_establish(struct rig *r)
 	return 0;
 }
 
-/* The queue pair is gone by now. */
+/* Called after the queue pair was destroyed. */
 void rc_rig_close(struct rig *r)
 {
 	if (r->listener)

@@ -9,14 +9,14 @@
 #include "base/addr.h"
 #include "tools/perf/perf_rig.h"
 
-#define SLOT_BYTES (2u << 20)        /* of all message buffers together: as much as a cache holds */
+#define SLOT_BYTES (2u << 20)        /* of all message buffers together: fits a cache */
 #define WINDOW_MAX 2048u
 #define RC_WINDOW_BYTES (4u << 20)
-#define SKB_OVERHEAD 4096u           /* what the kernel may count for the smallest datagram */
+#define SKB_OVERHEAD 4096u           /* the most that the kernel counts for the smallest datagram */
 #define LAT_RECORD_NS (10 * DIW_MS)
 #define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
 
-/* Messages that fit the peer's socket buffer for certain, as the kernel counts, with its overhead. */
+/* The number of messages that certainly fit the peer's socket buffer, for which the kernel counts its overhead. */
 static uint32_t window_for(uint64_t rcvbuf, uint64_t size)
 {
 	uint64_t w = rcvbuf / 4 / size, packets = rcvbuf / SKB_OVERHEAD;
@@ -25,7 +25,7 @@ static uint32_t window_for(uint64_t rcvbuf, uint64_t size)
 	return w < 2 ? 2 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
-/* RC: the stream keeps what is not received yet, so this only has to keep it moving. */
+/* RC: the stream keeps data until it is received, so the window only has to keep it moving. */
 static uint32_t rc_window_of(uint64_t size)
 {
 	uint64_t w = RC_WINDOW_BYTES / size;
@@ -72,7 +72,7 @@ static int make_receives(struct rig *r)
 	return rc ? tool_failed("receives: %s", strerror(-rc)) : 0;
 }
 
-/* Touched, or every page of the source would be the one page of zeros. */
+/* Touches every page: otherwise all pages of the source would be the same page of zeros. */
 static int make_memory(struct rig *r)
 {
 	size_t len = r->slots * (size_t)r->pc.size;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The inside of a rig: what perf_lat.c, perf_stream.c, perf_read.c and perf_raw.c work with. */
+/* The inside of a rig, for perf_lat.c, perf_stream.c, perf_read.c and perf_raw.c. */
 #ifndef DIW_TOOLS_PERF_RIG_H
 #define DIW_TOOLS_PERF_RIG_H
 
 #include "tools/perf/perf.h"
 #include "verbs/diw_cm.h"
 
-#define RIG_RING 128u                /* work requests made once, posted as lists again and again */
+#define RIG_RING 128u                /* work requests that are made once, and posted repeatedly as lists */
 #define RIG_CTL 32u                  /* bytes of the smallest receive */
-#define RIG_SIGNALED 16u             /* RC: so many requests at most complete unseen */
-#define RIG_READS 16u                /* a target serves so many of one source at a time */
+#define RIG_SIGNALED 16u             /* RC: the most consecutive requests without a completion */
+#define RIG_READS 16u                /* outstanding Reads of one source that a target serves */
 
-static inline bool op_asks(enum perf_op op)  /* the requester is the sink */
+static inline bool op_asks(enum perf_op op)  /* true: the requester is the sink */
 {
 	return op >= PERF_READ;
 }
@@ -20,30 +20,30 @@ struct rig {
 	struct perf_case pc;
 	struct perf_side side;
 	bool raw;
-	int fd[2];                           /* raw: bibw has a socket a direction */
+	int fd[2];                           /* raw: bibw has one socket for each direction */
 	uint16_t port[2];
 	uint32_t raw_seg;
 	struct endpoint ep;
-	struct diw_cm *cm;                   /* RC only, like the next two */
+	struct diw_cm *cm;                   /* only RC, as are the next two */
 	struct diw_listener *listener;
 	bool established;
-	uint32_t window;                     /* messages not yet credited */
-	uint32_t slots;                      /* message buffers used in turn; a power of two */
-	struct region tx, rx, target;        /* sent from; receives; Writes to, Reads from and into */
+	uint32_t window;                     /* the most messages without a credit */
+	uint32_t slots;                      /* message buffers, used in turn; a power of two */
+	struct region tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
 	struct diw_addr dst;
-	uint32_t stag;                       /* the peer's target */
+	uint32_t stag;                       /* of the peer's target */
 	uint64_t to;
 	struct diw_send_wr wr[RIG_RING];
 	struct diw_sge sge[RIG_RING];
-	uint32_t at;                         /* next in the ring */
+	uint32_t at;                         /* the next request of the ring */
 	uint32_t nrecv, recv_size;
-	struct diw_recv_wr *recv;            /* by slot, the wr_id */
+	struct diw_recv_wr *recv;            /* by slot, which is the wr_id */
 	struct diw_sge *recv_sge;
 	struct diw_recv_wr *again, *again_last;      /* to be posted again */
 	uint32_t round;
 };
 
-/* The measured interval: begins with a batch after the warm-up, which itself does not count. */
+/* The measured interval. It begins at a batch after the warm-up, which does not count. */
 struct meter {
 	uint64_t ns, warm_ns, first, begin, end;
 	double msgs, bytes, m_msgs, m_bytes;
@@ -52,19 +52,19 @@ struct meter {
 };
 void meter_init(struct meter *m, uint64_t ns);
 void meter_batch(struct meter *m, uint64_t now, uint64_t msgs, uint64_t bytes);
-void meter_stop(struct meter *m);            /* CPU time counts up to here */
+void meter_stop(struct meter *m);            /* CPU time counts until this call */
 void meter_part(const struct meter *m, struct perf_part *p);
 
-/* Up to n completions, waiting the way the case says. */
+/* Takes up to n completions, and waits as the case says. */
 int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);
-/* Post up to n requests of the ring; returns how many there was room for, or -errno. */
+/* Posts up to n requests of the ring. Returns how many there was room for, or -errno. */
 int rig_post(struct rig *r, uint32_t n);
 void rig_recv_again(struct rig *r, uint64_t slot);
 int rig_recv_flush(struct rig *r);
 
 int rc_rig_open(struct rig *r);
 int rc_rig_connect(struct rig *r);
-int rc_rig_establish(struct rig *r);         /* once, at both ends at a time */
+int rc_rig_establish(struct rig *r);         /* called once, at both ends at the same time */
 void rc_rig_close(struct rig *r);
 
 int raw_rig_open(struct rig *r);

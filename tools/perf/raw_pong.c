@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What bare sockets of either kind share: their address, a ping-pong, and the measured part of a run. */
+/* Code for bare sockets of both kinds: their address, a ping-pong, and the measured part of a run. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <time.h>

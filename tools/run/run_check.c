@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw run --check: the imports of a program, or of a shared object that one loads (a module, a provider). Which
- * libraries it would get is asked of its own dynamic loader, so that cache, runtime paths and environment count as they
- * will when it runs; their symbol tables are then read here.
+ * diw run --check: the imports of a program, or of a shared object that a program loads (a module, a provider). The
+ * program's own dynamic loader lists its libraries, so cache, runtime paths and environment have the effect that they
+ * will have when it runs. Their symbol tables are read here.
  */
 #include "tools/run/run.h"
 
@@ -20,21 +20,21 @@
 #define OURS_CM "librdmacm.so.1"
 #define MAX_OBJECTS 512
 #define MAX_NAMES 2048
-#define MAX_VERSIONS 512             /* of one object */
-#define VERSION_INDEX 0x7fff         /* the rest of a versym says: hidden */
+#define MAX_VERSIONS 512             /* of an object */
+#define VERSION_INDEX 0x7fff         /* without the bit for hidden symbols */
 
 struct object { char *soname, *path; };
 
 struct check {
 	struct object objects[MAX_OBJECTS];
 	int nobjects;
-	char *exports[MAX_NAMES];    /* NAME@VERSION of our libraries */
+	char *exports[MAX_NAMES];    /* NAME@VERSION in our libraries */
 	int nexports;
 	int imports, cm_imports, missing, unsupported;
-	const char *importer;        /* the object that is read */
+	const char *importer;        /* the object that is being read */
 };
 
-/* Exported, but no program gets more than EOPNOTSUPP from them. */
+/* Exported functions that always return EOPNOTSUPP. */
 static const char *const unsupported[] = {
 	"_ibv_query_comp_cntr_caps", "ibv_alloc_dmah", "ibv_create_comp_cntr", "ibv_dm_export_dmabuf_fd",
 	"ibv_export_buf_dmabuf_fd", "ibv_import_device", "ibv_import_dm", "ibv_import_mr", "ibv_import_pd",
@@ -45,7 +45,7 @@ static const char *const unsupported[] = {
 
 struct versions { const char *name[MAX_VERSIONS], *file[MAX_VERSIONS]; };
 
-/* SYM is undefined and wanted of FILE, or defined (FILE NULL). */
+/* SYM is undefined and required from FILE; or it is defined (FILE NULL). */
 typedef void symbol_fn(struct check *c, const char *name, const char *version, const char *file);
 
 static Elf_Scn *section(Elf *elf, GElf_Word type, GElf_Shdr *shdr)
@@ -135,7 +135,7 @@ static int read_object(struct check *c, const char *path, bool defined, symbol_f
 	return TOOL_OK;
 }
 
-/* ---- What is there, what is wanted ---- */
+/* ---- Exports and imports ---- */
 
 static void add_export(struct check *c, const char *name, const char *version, const char *file)
 {
@@ -229,7 +229,7 @@ static void add_object(struct check *c, char *line)
 		return;
 	path = arrow + 4;
 	end = strstr(path, " (0x");
-	if (!end)                               /* not found: the loader says so when it runs */
+	if (!end)                               /* not found: the loader reports that when the program runs */
 		return;
 	*arrow = *end = '\0';
 	c->objects[c->nobjects++] = (struct object){ strdup(soname), strdup(path) };
@@ -268,7 +268,7 @@ static int list_objects(struct check *c, const char *path)
 	return TOOL_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole check ---- */
 
 static const struct object *object_find(const struct check *c, const char *soname)
 {

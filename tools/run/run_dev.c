@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw run --dev: files that programs look for before they believe in a device. The program gets them in a mount
- * namespace, where no other process sees them; an ordinary user's is in a user namespace that keeps the user's id.
+ * diw run --dev: files by which programs recognise RDMA devices. The program gets them in a mount namespace, so other
+ * processes do not see them. For an ordinary user it is in a user namespace that keeps the user's id.
  *
- * A directory that has no place for them, as /dev of a host without RDMA, is covered by one that has all that it has.
+ * A directory in which the files cannot be created, such as /dev of a host without RDMA, is covered by another one with
+ * the same contents.
  */
 #include "tools/run/run.h"
 
@@ -64,7 +65,7 @@ static bool make_file(const char *path)
 	return true;
 }
 
-/* DIR/NAME is to be what NAME was in the directory FROM, which DIR covers. What went meanwhile is not there. */
+/* DIR/NAME becomes what NAME was in the directory FROM, which DIR covers. A name that is gone meanwhile is skipped. */
 static bool keep_name(int from, const char *dir, const char *name)
 {
 	char old[PATH_MAX], new[PATH_MAX], target[PATH_MAX];
@@ -108,7 +109,7 @@ static bool cover(const char *dir)
 	return good;
 }
 
-/* PATH, a directory of PARENT, empty. COVERED: PARENT is a directory of ours already. */
+/* Makes PATH, an empty directory in PARENT. COVERED: PARENT is already a directory of ours. */
 static bool make_place(const char *parent, const char *path, bool *covered)
 {
 	if (access(path, F_OK) == 0)
@@ -128,7 +129,7 @@ static bool make_places(bool sysfs)
 			   run_put_verbs_abi()));
 }
 
-/* ---- What is in them ---- */
+/* ---- Contents ---- */
 
 static bool make_node(const char *name)
 {
@@ -173,7 +174,7 @@ static bool have_classes(const struct diw_dev_info *devs, int n, bool rnic)
 	return true;
 }
 
-/* Those that libibverbs lists: it takes no interface without an address. */
+/* The devices that libibverbs lists: interfaces with an address. */
 static int list_devs(struct diw_dev_info devs[MAX_DEVS])
 {
 	int all = diw_dev_list(devs, MAX_DEVS), n = 0;

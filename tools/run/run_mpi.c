@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw run --mpi: the environment in which an MPI's ranks, here and on other hosts, use the libfabric provider. */
+/* diw run --mpi: the environment by which an MPI's ranks, on this host and on others, use the libfabric provider. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,23 +10,23 @@
 
 #define PROVIDER "fi/libdiwarp-fi.so"
 
-/* What an environment that says otherwise keeps. */
+/* Defaults: variables that are already set are kept. */
 static const struct { const char *name, *value; } mpi_defaults[] = {
 	{ "FI_PROVIDER", "diwarp" },
-	/* OpenMPI: messages by libfabric alone; one-sided operations by messages. */
+	/* OpenMPI: messages by libfabric only; one-sided operations by messages. */
 	{ "OMPI_MCA_pml", "cm" }, { "OMPI_MCA_mtl", "ofi" }, { "OMPI_MCA_mtl_ofi_provider_include", "diwarp" },
 	{ "OMPI_MCA_osc", "^rdma,ucx" },
 	/* MPICH and the current MVAPICH. */
 	{ "MPIR_CVAR_CH4_NETMOD", "ofi" },
 };
 
-/* What OpenMPI gives to ranks of other hosts, as far as it is set. Hydra gives them everything. */
+/* Variables that OpenMPI passes to ranks on other hosts, if they are set. Hydra passes all variables. */
 static const char *const mpi_exported[] = {
 	"FI_PROVIDER_PATH", "FI_PROVIDER", "FI_DIWARP_QKEY", "FI_DIWARP_MODE", "FI_DIWARP_EAGER", "FI_DIWARP_BUFFERED",
 	"FI_DIWARP_IFACE", "DIWARP_IMPAIR", "DIWARP_LLP", "DIWARP_LOG", "DIWARP_PROGRESS",
 };
 
-/* Each job has a Q_Key of its own: its endpoints take nothing from another job's. */
+/* Each job has its own Q_Key: its endpoints accept nothing from another job. */
 static bool mpi_set_qkey(void)
 {
 	uint32_t key;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * diw run --dev: a device in /sys/class, with the files, names and formats that the kernel gives rxe's and siw's
- * (drivers/infiniband/core/sysfs.c). They are written once, before the program starts, and agree with our libibverbs.
+ * diw run --dev: a device in /sys/class, with the files, names and formats that the kernel has for rxe and siw
+ * (drivers/infiniband/core/sysfs.c). The files are written once, before the program starts, and agree with our
+ * libibverbs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #define PORT "ports/1/"
 #define GID_LINE 40
 
-/* The directory of a device. The first failure stays, and nothing is done after it. */
+/* The directory of a device. After the first error, which is kept, nothing more is done. */
 struct place {
 	const char *dir;
 	int errnum;
@@ -41,7 +42,7 @@ static void put_link(struct place *p, const char *target, const char *name)
 		p->errnum = errno;
 }
 
-/* A file of one line; its name is formatted. */
+/* Writes a file of one line; the name is formatted. */
 __attribute__((format(printf, 3, 4)))
 static void put_attribute(struct place *p, const char *line, const char *name, ...)
 {
@@ -79,8 +80,8 @@ static void put_words(char line[GID_LINE], const uint8_t *words, int n)
 
 /* ---- Counters ---- */
 
-/* Those of a port with InfiniBand's performance management, which neither rxe nor this has: kernels before 5.14 show
- * the files of any device, and in them these words. */
+/* Counters of InfiniBand's performance management, which neither rxe nor diwarp has. Kernels before 5.14 show the files
+ * for any device, with this text in them. */
 static void put_counters(struct place *p)
 {
 	static const char *const names[] = {
@@ -96,8 +97,8 @@ static void put_counters(struct place *p)
 		put_attribute(p, "N/A (no PMA)", PORT "counters/%s", names[i]);
 }
 
-/* Those of rxe; siw has none. A device begins with the process that opens it, and so do they: `diw stat` has what they
- * come to. */
+/* The counters of rxe; siw has none. A device begins with the process that opens it, and so do its counters, which are
+ * therefore 0 here; `diw stat` shows their values. */
 static void put_hw_counters(struct place *p)
 {
 	static const char *const names[] = {
@@ -114,7 +115,7 @@ static void put_hw_counters(struct place *p)
 
 /* ---- The port ---- */
 
-/* The kernel has files of attributes for the empty entries, too, and refuses to read them: here they are not there. */
+/* For empty entries the kernel has attribute files, too, which cannot be read. These are omitted here. */
 static void put_gids(struct place *p, const struct diw_dev_info *info, bool rnic)
 {
 	static const uint8_t none[16];
@@ -183,7 +184,7 @@ static void put_device(struct place *p, const struct diw_dev_info *info, bool rn
 	put_port(p, info, rnic);
 }
 
-/* The uverbs device; its number is the one of the node in /dev. */
+/* The uverbs device; its number is that of the node in /dev. */
 static void put_verbs(struct place *p, const struct diw_dev_info *info, bool rnic)
 {
 	char target[64];

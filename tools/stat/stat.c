@@ -14,7 +14,7 @@
 
 enum format { TABLE, JSON, PROMETHEUS };
 
-/* What stands in lines of its own; every other counter is listed by its name once it is not 0. */
+/* Counters with their own lines; each other counter is listed by name if it is not 0. */
 static const char *const told[] = {
 	"tx_messages", "tx_payload", "tx_segments", "tx_datagrams", "tx_fpdus", "tx_bytes", "tx_bursts",
 	"rx_messages", "rx_payload", "rx_segments", "rx_datagrams", "rx_fpdus", "rx_bytes", "rx_bursts",
@@ -32,7 +32,7 @@ static bool is_told(const char *name)
 	return false;
 }
 
-/* One queue pair, and the same SECONDS ago if it was there. */
+/* A queue pair now, and SECONDS earlier if it existed. */
 struct view {
 	const struct diw_stat_copy *c, *old_c;
 	const struct diw_stat_qp *qp, *old;
@@ -112,7 +112,7 @@ static void print_others(const struct view *v)
 	puts(column ? "" : "no drops, no errors");
 }
 
-/* What an interposed program (diw run --sockets) counts for all its sockets. */
+/* Prints the counters of an interposed program (diw run --sockets), which cover all its sockets. */
 static void print_sockets(const struct view *v)
 {
 	puts("  sockets");
@@ -170,7 +170,7 @@ static void print_qp(const struct view *v)
 	print_others(v);
 }
 
-/* The same slot with the same sequence is the same queue pair. */
+/* A slot with an unchanged sequence is still the same queue pair. */
 static void find_old(struct view *v, const struct stat_proc *p, const struct stat_list *before)
 {
 	for (size_t i = 0; i < before->n; i++) {
@@ -186,7 +186,7 @@ static void find_old(struct view *v, const struct stat_proc *p, const struct sta
 	}
 }
 
-/* Sockets are counted together, in a page of their own. */
+/* Sockets have a page of their own, in which they are counted together. */
 static void print_size(const struct diw_stat_copy *c)
 {
 	if (c->nqps && c->qp[0].id.type == DIW_STAT_SOCKETS)
@@ -214,14 +214,14 @@ static void print_processes(const struct stat_list *list, const struct stat_list
 	}
 }
 
-/* Nothing was found. */
+/* Explains why nothing was found. */
 static int explain(pid_t pid, const struct stat_list *list)
 {
 	char proc[32];
 	struct stat st;
 
 	if (list->faulty || (pid && list->denied))
-		return TOOL_FAILED;                  /* was told */
+		return TOOL_FAILED;                  /* it was printed already */
 	if (!pid && list->denied)
 		return tool_failed("no process of yours shows counters; pages of other users: %d", list->denied);
 	if (!pid)

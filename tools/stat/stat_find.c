@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pages of counters in /dev/shm, which any process may have put there. */
+/* Finds the counter pages in /dev/shm, where any process may create files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "tools/stat/stat.h"
 
 #define UNFINISHED_S 10
-#define MAX_PAGE (8u << 20)                          /* bytes; ours have two million */
+#define MAX_PAGE (8u << 20)                          /* in bytes; a page of ours has two million */
 
 static sigjmp_buf shrunk;
 
@@ -23,7 +23,7 @@ static void on_page_sigbus(int sig)
 	siglongjmp(shrunk, sig);
 }
 
-/* Its owner may cut the file while we read it. */
+/* The owner may truncate the file while it is read. */
 static int copy_page(int fd, size_t size, struct diw_stat_copy **copy, const char **why)
 {
 	struct sigaction sa = { .sa_handler = on_page_sigbus }, before;
@@ -45,7 +45,7 @@ static int copy_page(int fd, size_t size, struct diw_stat_copy **copy, const cha
 	return rc;
 }
 
-/* 0 when there is none. */
+/* 0: there is none. */
 static uint64_t magic_of(int fd)
 {
 	uint64_t magic = 0;
@@ -53,13 +53,13 @@ static uint64_t magic_of(int fd)
 	return pread(fd, &magic, sizeof magic, 0) == sizeof magic ? magic : 0;
 }
 
-/* A page that was never finished, of a build that named it before that. */
+/* Whether the page was never finished: a build that named pages too early made it. */
 static bool page_is_abandoned(int fd, const struct stat *st)
 {
 	return magic_of(fd) == 0 && time(NULL) - st->st_ctime > UNFINISHED_S;
 }
 
-/* No process holds its lock: its writer is dead. Root may remove pages of others. */
+/* No process holds its lock, so its writer is dead. Root may remove pages of other users. */
 static int tell_dead(struct stat_list *list, const char *file, const struct stat *st)
 {
 	list->faulty++;
@@ -81,7 +81,7 @@ static int list_add(struct stat_list *list, const struct stat_proc *p)
 	return TOOL_OK;
 }
 
-/* The kernel says which process holds it; any process can make a file that names another. */
+/* The kernel says which process holds it; a file's name may contain any process id. */
 static bool is_of_user(pid_t pid, uid_t uid)
 {
 	char file[32];
@@ -102,7 +102,7 @@ static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t 
 		list->faulty++;
 		return tool_failed("%s: not a file", file);
 	}
-	if (st.st_uid != geteuid() && geteuid() != 0) {      /* only root reads others' pages */
+	if (st.st_uid != geteuid() && geteuid() != 0) {      /* only root reads pages of other users */
 		list->denied++;
 		return TOOL_OK;
 	}
@@ -111,9 +111,9 @@ static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t 
 		return TOOL_OK;
 	if (want && (!held || !p.pid) && named != want)
 		return TOOL_OK;
-	if (held && magic_of(fd) == 0)               /* its process makes it this moment, and has no queue pair yet */
+	if (held && magic_of(fd) == 0)               /* its process is creating it, and has no queue pair yet */
 		return TOOL_OK;
-	/* A process that ends in order removes its page first. */
+	/* A process that ends regularly removes its page first. */
 	if (!held && (magic_of(fd) == DIW_STAT_MAGIC || page_is_abandoned(fd, &st)))
 		return fstat(fd, &st) == 0 && st.st_nlink == 0 ? TOOL_OK : tell_dead(list, file, &st);
 	if (st.st_size > MAX_PAGE)
@@ -128,7 +128,7 @@ static int look_at_page(struct stat_list *list, int fd, const char *file, pid_t 
 		return tool_failed("%s: not as diwarp makes it: wrong mode, a second link, or another user's process",
 				   file);
 	}
-	if (!p.pid)                                  /* it lives where we do not see it */
+	if (!p.pid)                                  /* the process is in a PID namespace that is not visible here */
 		p.pid = (pid_t)p.copy->head.pid;
 	p.uid = st.st_uid;
 	p.ino = st.st_ino;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What programs read: JSON and the Prometheus text format. */
+/* Output for programs: JSON and the Prometheus text format. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -168,8 +168,8 @@ static bool said_before(const struct stat_list *list, size_t proc, uint32_t qp)
 	return false;
 }
 
-/* A sample may come only once, whatever a page says. Compared here once and not for every metric: a hostile page has
- * tens of thousands of queue pairs. */
+/* A sample may occur only once, whatever a page contains. Compared once, not for every metric: a hostile page has tens
+ * of thousands of queue pairs. */
 static void drop_repeated(struct stat_list *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
@@ -185,7 +185,7 @@ static void drop_repeated(struct stat_list *list)
 	}
 }
 
-/* All samples of a metric, which the format wants together. */
+/* Prints all samples of a metric together, as the format requires. */
 static void metric(const struct stat_list *list, size_t first, const char *name, bool counter)
 {
 	char full[DIW_STAT_NAME + 16];
@@ -201,7 +201,8 @@ static void metric(const struct stat_list *list, size_t first, const char *name,
 	}
 }
 
-/* Processes of several versions have names of their own: a name is told at the first process that has it. */
+/* Processes of several versions may have counters of their own: a name is printed with the first process that has
+ * it. */
 void stat_print_prometheus(struct stat_list *list)
 {
 	drop_repeated(list);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Channels of connection management. An event is a connection's own list node, so a channel's queue has no limit and
- * posting to it cannot fail. */
+/* Channels of connection management: opened, closed, read. */
 #include "verbs/cm/int.h"
 
 #include <errno.h>
@@ -151,7 +150,7 @@ static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t unti
 	return got;
 }
 
-/* A thread that only looks sleeps on the descriptor, if at all: it is none that will do the device's work. */
+/* A thread with timeout 0 does not sleep in the library, so it does not run the device's step. */
 int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
 {
 	struct diw_dev *dev = cm->dev;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A connection's way to its queue pair. Initiator: CONNECTING, REQUESTING, AWAIT_REPLY, STARTED, UP; responder:
- * HALFOPEN, WAITING, REPLYING, STARTED, UP (RFC 5044 section 7.1.2). Until STARTED the stream is the connection's.
+ * A connection until its stream goes to its queue pair. States of the initiator: CONNECTING, REQUESTING, AWAIT_REPLY,
+ * STARTED, UP. States of the responder: HALFOPEN, WAITING, REPLYING, STARTED, UP (RFC 5044 section 7.1.2). Before
+ * STARTED the connection owns the stream.
  */
 #include "verbs/cm/int.h"
 
@@ -10,7 +11,7 @@
 
 #include "verbs/capture.h"
 
-#define AGAIN_NS (5 * DIW_MS)        /* between attempts where one is refused */
+#define AGAIN_NS (5 * DIW_MS)        /* between attempts, after one was refused */
 
 static const struct diw_cm_item_ops conn_ops;
 static const struct diw_conn_up conn_up;
@@ -54,7 +55,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
 		diw_cm_listener_leave(c);
 	if (c->stream) {
 		unwatch(c);
-		/* A child after fork shares the socket: it may close it, not reset it. */
+		/* A child after fork(2) shares the socket: it may close it, but not reset it. */
 		c->stream->ops->close(c->stream, abort && diw_engine_alive(&c->e->dev->engine));
 		c->stream = NULL;
 	}
@@ -71,7 +72,7 @@ void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm)
 	cm->users++;
 }
 
-/* Only events are left, if any. */
+/* Only undelivered events of the connection remain. */
 static void unbind(struct diw_cm_conn *c)
 {
 	if (c->bound)
@@ -99,9 +100,9 @@ void diw_cm_conn_disown(struct diw_cm_conn *c)
 
 void diw_cm_conn_free(struct diw_cm_conn *c)
 {
-	/* A reset could take a refusal with it that was sent. */
+	/* A reset could overtake a refusal that was sent. */
 	diw_cm_conn_stop(c, c->state != DIW_CM_REJECTING || c->nego->done < c->nego->len);
-	if (diw_engine_alive(&c->e->dev->engine)) {         /* else channel and queue pair may be gone */
+	if (diw_engine_alive(&c->e->dev->engine)) {         /* otherwise channel and queue pair may have been freed */
 		diw_cm_unpost(c);
 		unbind(c);
 		if (c->qp)
@@ -111,7 +112,7 @@ void diw_cm_conn_free(struct diw_cm_conn *c)
 	free(diw_container(c, struct diw_conn_req, conn));
 }
 
-/* ---- Its end ---- */
+/* ---- The end of a connection ---- */
 
 static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum)
 {
@@ -125,7 +126,7 @@ static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fa
 	unbind(c);
 }
 
-/* The attempt of a queue pair has failed. */
+/* The attempt to connect a queue pair has failed. */
 static void conn_fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum, uint64_t now)
 {
 	struct diw_qp *qp = c->qp;
@@ -136,7 +137,7 @@ static void conn_fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16
 		c->nego->peer.len = 0;
 	over(c, type, fault, errnum);
 	diw_rc_error(qp, fault, type == DIW_CM_REJECTED, errnum, now);
-	diw_engine_hasten(&qp->dev->engine, 0); /* its requests are flushed */
+	diw_engine_hasten(&qp->dev->engine, 0); /* flushes its requests */
 }
 
 static void conn_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
@@ -145,7 +146,7 @@ static void conn_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
 
 	if (c->state == DIW_CM_UP)
 		over(c, DIW_CM_DISCONNECTED, fault, errnum);
-	else if (c->state == DIW_CM_STARTED)    /* it was not told that it is up, so it is not told that it was */
+	else if (c->state == DIW_CM_STARTED)    /* ESTABLISHED was not reported, so DISCONNECTED is not either */
 		over(c, DIW_CM_FAILED, fault, errnum ? errnum : ECONNRESET);
 }
 
@@ -155,7 +156,7 @@ static void conn_forget(struct diw_qp *qp, bool events)
 		diw_cm_conn_free(qp->conn);
 }
 
-/* ---- Attempts: one after the other, of a pair of ports in turn ---- */
+/* ---- Attempts, one after the other; with a pair of ports, in turn ---- */
 
 static void drop_stream(struct diw_cm_conn *c)
 {
@@ -186,7 +187,7 @@ static void again(struct diw_cm_conn *c, uint64_t now)
 		conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 }
 
-/* In a moment, without a stream until then. A port that has ended a stream is not asked again. */
+/* Retries after a pause, without a stream until then. A port that has ended a stream is not tried again. */
 static bool again_later(struct diw_cm_conn *c, int rc, uint64_t now)
 {
 	if (rc != -ECONNREFUSED || c->nego->unanswered || now + AGAIN_NS >= c->nego->again_until)
@@ -198,8 +199,8 @@ static bool again_later(struct diw_cm_conn *c, int rc, uint64_t now)
 	return true;
 }
 
-/* A port that refuses, or that ends the stream before the first byte of a reply, has no MPA behind it: the other one's
- * turn. */
+/* A port that refuses, or that ends the stream before the first byte of a reply, has no MPA peer. Tries the other port
+ * of the pair. */
 static bool other_port(struct diw_cm_conn *c, int rc, uint64_t now)
 {
 	struct diw_cm_nego *n = c->nego;
@@ -216,7 +217,7 @@ static bool other_port(struct diw_cm_conn *c, int rc, uint64_t now)
 	return true;
 }
 
-/* Of two ports the one that has taken a connection tells more than the one that has refused it. */
+/* Of two ports, the one that accepted a connection determines the error, not the one that refused it. */
 static void attempt_failed(struct diw_cm_conn *c, int rc, uint64_t now)
 {
 	if (rc == -ECONNREFUSED && c->nego->unanswered)
@@ -224,7 +225,7 @@ static void attempt_failed(struct diw_cm_conn *c, int rc, uint64_t now)
 	conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 }
 
-/* ---- Its success ---- */
+/* ---- Success ---- */
 
 static void conn_established(struct diw_qp *qp)
 {
@@ -238,8 +239,9 @@ static void conn_established(struct diw_qp *qp)
 	diw_cm_post(c, DIW_CM_ESTABLISHED);
 }
 
-/* The stream goes to the queue pair, with what has come behind the peer's frame of FRAME_LEN bytes. FAULT: the
- * initiator does not take what was agreed on, and says so in a Terminate, its only FPDU (RFC 6581 section 8). */
+/* Passes the stream to the queue pair, with the bytes behind the peer's frame of FRAME_LEN bytes. FAULT: the initiator
+ * does not accept the result of the negotiation, and reports that by a Terminate, its only FPDU (RFC 6581 section
+ * 8). */
 static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len, uint16_t fault, uint64_t now)
 {
 	const struct diw_cm_nego *n = c->nego;
@@ -272,7 +274,7 @@ static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len
 
 /* ---- Sending and receiving a frame ---- */
 
-/* The frame is on its way. */
+/* The whole frame has been sent. */
 static void conn_sent(struct diw_cm_conn *c, uint64_t now)
 {
 	if (c->state == DIW_CM_REQUESTING) {
@@ -280,7 +282,7 @@ static void conn_sent(struct diw_cm_conn *c, uint64_t now)
 		c->state = DIW_CM_AWAIT_REPLY;
 		conn_watch(c, EPOLLIN);
 	} else if (c->state == DIW_CM_REPLYING) {
-		c->nego->peer.len = 0;          /* its data is overwritten, and was told with the request */
+		c->nego->peer.len = 0;          /* its data is overwritten; the request event has already reported it */
 		conn_start(c, false, c->nego->done, 0, now);
 	} else {
 		unbind(c);
@@ -306,8 +308,8 @@ int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now)
 	return 0;
 }
 
-/* The initiator ends the stream. Were we to do it with the refusal, it might see the end first: siw then loses the
- * private data. */
+/* A rejected initiator ends the stream itself. If this end did so with the refusal, the initiator might see the end
+ * first: siw then loses the private data. */
 static void rejecting(struct diw_cm_conn *c, uint64_t now)
 {
 	uint8_t byte;
@@ -321,8 +323,8 @@ static void rejecting(struct diw_cm_conn *c, uint64_t now)
 	}
 }
 
-/* The length of the peer's frame, of which no more than a longest one and what follows it is read; -EAGAIN; -errno of
- * the stream; -EPROTO and others of the decoder. */
+/* Returns the length of the peer's frame. Reads at most the longest frame and what follows it. -EAGAIN; -errno of the
+ * stream; -EPROTO and others of the decoder. */
 static int pull(struct diw_cm_conn *c, bool reply)
 {
 	uint8_t buf[DIW_MPA_FRAME_MAX];
@@ -347,7 +349,7 @@ static int pull(struct diw_cm_conn *c, bool reply)
 	return len;
 }
 
-/* Some refuse with the enhanced bit of the request, and without the words that it promises. */
+/* Some peers refuse with the enhanced bit of the request, but without the words that the bit promises. */
 static bool is_bare_refusal(const struct diw_cm_nego *n, int rc)
 {
 	return rc == -EBADMSG && n->peer.reject;
@@ -387,7 +389,7 @@ static void half_open(struct diw_cm_conn *c, uint64_t now)
 
 	if (len == -EAGAIN)
 		return;
-	/* Before the reply the format of FPDUs is not agreed, so none may follow the request. */
+	/* The reply determines the format of FPDUs, so none may follow the request. */
 	if (len > 0 && c->nego->peer.revision <= 2 && c->nego->done == (uint32_t)len) {
 		diw_cm_listener_request(c, now);
 		return;
@@ -439,7 +441,7 @@ static void connecting(struct diw_cm_conn *c, uint64_t now)
 		attempt_failed(c, rc, now);
 }
 
-/* The application will hear of it when it answers; if it has not seen the request, it need not. */
+/* The application gets the error when it answers. If it has not seen the request, the request is dropped. */
 static void requester_gone(struct diw_cm_conn *c)
 {
 	if (c->taken)
@@ -463,7 +465,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 		half_open(c, now);
 		break;
 	case DIW_CM_WAITING:
-		if (c->item.watched)            /* for nothing but its peer's end */
+		if (c->item.watched)            /* watched only for the end of the peer's half */
 			requester_gone(c);
 		break;
 	case DIW_CM_REQUESTING:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue of a channel. An event is a connection's own list node, so posting it cannot fail. */
+/* The queue of a channel. An event is a list node of its connection, so the queue has no limit, and posting an event
+ * cannot fail. */
 #include <unistd.h>
 
 #include "verbs/cm/int.h"
@@ -10,7 +11,7 @@ void diw_cm_post(struct diw_cm_conn *c, enum diw_cm_event_type type)
 	uint64_t one = 1;
 
 	if (diw_list_empty(&cm->events))
-		(void)!write(cm->fd, &one, sizeof one);         /* an eventfd at 0 takes it */
+		(void)!write(cm->fd, &one, sizeof one);         /* cannot fail: the eventfd is at 0 */
 	c->event = (uint8_t)type;
 	diw_list_add_tail(&cm->events, &c->note);
 	diw_engine_wake(&cm->dev->engine, cm);

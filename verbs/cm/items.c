@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sockets and timers of connection management: an epoll set, which is one descriptor for the device to sleep on, and a
- * heap, so that ten thousand connections that negotiate cost a step no more than one. */
+/* Sockets and timers of connection management. The sockets are in an epoll set, which is one descriptor for the device
+ * to sleep on. The timers are in a heap. So ten thousand negotiating connections cost a step no more than one. */
 #include "verbs/cm/int.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A spinning thread looks at the set so often: what connects minds the time less than the data path minds a call. */
+/* The interval at which a spinning thread polls the set. A connection can wait this long; the data path would notice
+ * more frequent system calls. */
 #define LOOK_NS (20 * DIW_US)
 #define EXPIRE_SHARE 64              /* timers of a step */
 
-/* No channel is left, so no listener is; connections are, that were being rejected. */
+/* All channels are closed, so there are no listeners. Connections that are being rejected may remain. */
 void diw_cm_fini(struct diw_dev *dev)
 {
 	struct diw_cm_engine *e = dev->cm;
@@ -36,7 +37,7 @@ static void item_put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item 
 	it->slot = slot;
 }
 
-/* IT belongs at SLOT or above. */
+/* Moves IT from SLOT up to its place. */
 static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	for (; slot > 1 && e->heap[slot / 2 - 1]->at > it->at; slot /= 2)
@@ -44,7 +45,7 @@ static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 	item_put(e, slot, it);
 }
 
-/* IT belongs at SLOT or below. */
+/* Moves IT from SLOT down to its place. */
 static void sink(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	uint32_t child;
@@ -102,7 +103,7 @@ int diw_cm_item_add(struct diw_cm_engine *e, struct diw_cm_item *it)
 	it->slot = 0;
 	it->watched = false;
 	if (e->items++ == 0)
-		diw_engine_kick(&e->dev->engine);       /* the leader does not know the set yet */
+		diw_engine_kick(&e->dev->engine);       /* the leader does not sleep on the set yet */
 	return 0;
 }
 
@@ -127,7 +128,7 @@ int diw_cm_watch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd, uint32
 	return 0;
 }
 
-/* A child after fork shares the set: there nothing may be taken out. */
+/* A child after fork(2) shares the set, and must not remove descriptors from it. */
 void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd)
 {
 	if (it->watched && diw_engine_alive(&e->dev->engine))
@@ -162,7 +163,7 @@ void diw_cm_look(struct diw_cm_engine *e, uint64_t now)
 	for (int i = 0; i < e->nbatch; i++) {
 		struct diw_cm_item *it = e->batch[i].data.ptr;
 
-		if (it)                         /* it may have gone with another's event */
+		if (it)                         /* another item's event may have freed it */
 			it->ops->event(it, now);
 	}
 	if (e->nbatch == DIW_CM_BATCH)
@@ -188,7 +189,8 @@ static bool cm_serve(struct diw_member *m, uint64_t now)
 		return false;
 	if (now >= e->look_at)
 		diw_cm_look(e, now);
-	items_expire(e, now);                         /* what came in time is not late because no thread polled */
+	items_expire(e, now);                         /* after the events: an event that came in time is not late
+						       * because no thread polled */
 	return false;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the request and the reply say, and what follows from both (RFC 5044 section 7.1, RFC 6581 section 9).
+ * The contents of request and reply, and the terms that result from them (RFC 5044 section 7.1, RFC 6581 section 9).
  *
- * MPA has no word for RFC 7306, and nothing in band finds out whether a peer takes its opcodes, which others answer
- * by a Terminate. So an end that takes them says so behind the application's private data (wire/private.h), in a reply
- * only if the request had it. Both ends must have said that they take immediates, atomics and Send with immediate, and
- * for words these, too. It is left out when the private data would exceed what every implementation hands up whole.
+ * MPA has no field for RFC 7306. A peer without its opcodes answers them by a Terminate, so they cannot be tried in
+ * band. Therefore an end that accepts them says so behind the application's private data (wire/private.h); a reply says
+ * so only if the request did. Immediates, atomics and Send with immediate are used if both ends have said so; the same
+ * holds for placement words. The field is left out if it would make the private data longer than every implementation
+ * accepts.
  */
 #include "verbs/cm/int.h"
 
@@ -15,7 +16,7 @@
 
 #define TAKES_ALL (DIW_TAKES_7306 | DIW_TAKES_SEND_IMM)
 #define TAKES_WORDS (TAKES_ALL | DIW_TAKES_WORDS)
-#define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame the length fits a byte */
+#define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame, the length still fits one byte */
 
 bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
 {
@@ -27,7 +28,8 @@ bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
 	return (takes & TAKES_ALL) == TAKES_ALL;
 }
 
-/* F with the application's data, and the word of RFC 7306 if TELL and it fits, which TOLD then says. */
+/* Encodes F with the application's data. With TELL the field of RFC 7306 is added if it fits; *TOLD says whether it
+ * was. */
 static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
 {
 	uint8_t buf[DIW_MPA_MAX_DATA];
@@ -59,7 +61,8 @@ static unsigned rtr_of(const struct diw_mpa_frame *f)
 	return (f->rtr_fpdu ? DIW_RTR_FPDU : 0) | (f->rtr_write ? DIW_RTR_WRITE : 0) | (f->rtr_read ? DIW_RTR_READ : 0);
 }
 
-/* A Write of no bytes costs the responder nothing, a Read an answer; an empty FPDU is what the fewest understand. */
+/* A Write of no bytes costs the responder nothing. A Read needs an answer. The empty FPDU is supported by the fewest
+ * peers. */
 static uint8_t prefer(unsigned rtr)
 {
 	if (rtr & DIW_RTR_WRITE)
@@ -83,7 +86,8 @@ int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const v
 	return encode_frame(p, f, data, len, !ask->plain, told);
 }
 
-/* One way of those that both may; if there is none, the initiator learns what we could have done, and ends it. */
+/* Chooses a ready-to-receive message that both ends support. If there is none, the reply lists those of this end, and
+ * the initiator ends the connection. */
 static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_frame *req)
 {
 	unsigned own = ask->rtr;
@@ -101,8 +105,8 @@ int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_
 	struct diw_mpa_frame f = {
 		.reply = true, .markers = ask->markers, .crc = ask->crc || req->crc, .revision = req->revision,
 		.enhanced = req->enhanced, .ird = ask->ird, .ord = ask->ord,
-		/* Reserved bits are sent as zero (RFC 5044 section 7.1.1), but to a peer that has set this one. siw
-		 * sets it to ask for FPDUs of 64 KiB, instead of one TCP segment; this end takes any length. */
+		/* Reserved bits are sent as zero (RFC 5044 section 7.1.1), except this one to a peer that has set it.
+		 * siw sets it to ask for FPDUs of 64 KiB instead of one TCP segment; this end accepts any length. */
 		.large = req->large,
 	};
 
@@ -160,7 +164,7 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 	terms->ord = depth_at_most(ask->ord, rep->ird);
 	if (!rep->p2p)
 		return 0;
-	if (!terms->ord)                        /* a Read of no bytes is a Read */
+	if (!terms->ord)                        /* a Read of no bytes counts as a Read */
 		rtr &= ~(unsigned)DIW_RTR_READ;
 	terms->rtr = prefer(rtr & rtr_of(rep));
 	return terms->rtr ? 0 : DIW_FAULT_MPA_RTR;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that do several things at once, on identifiers that wait for their events themselves. */
+/* Calls that do several steps at once, on identifiers that wait for their own events. */
 #include <stdlib.h>
 
 #include "verbs/cma/cma.h"
@@ -96,7 +96,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **out)
 			return cma_result(err);
 		}
 	}
-	/* Its data is to be seen until the next call. */
+	/* its data must be valid until the next call */
 	ev->id->event = ev;
 	*out = ev->id;
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Event channels. Their descriptor is an eventfd that holds 1 while an event is there, so that it can be read then only
- * and a program may set its O_NONBLOCK. */
+/* Event channels. The descriptor is an eventfd with the value 1 while there is an event. So it is readable only then,
+ * and a program may set O_NONBLOCK on it. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -11,11 +11,12 @@
 #include "base/nocancel.h"
 #include "verbs/cma/cma.h"
 
-/* A thread that destroys an identifier while it has an event of it waits so long for another to acknowledge that. */
+/* A thread that destroys an identifier, and has itself fetched an event of it, waits this long for another thread to
+ * acknowledge the event. */
 #define OWN_EVENT_S 1
 
 struct channel {
-	struct rdma_event_channel ch;        /* first */
+	struct rdma_event_channel ch;        /* must be first */
 	struct diw_list events;
 };
 
@@ -52,7 +53,7 @@ struct cma_event *cma_event_new(struct cma_id *id, enum rdma_cm_event_type type,
 	return e;
 }
 
-/* Both kinds of parameters begin with it. */
+/* The private data is at the same place in both kinds of parameters. */
 _Static_assert(offsetof(struct rdma_conn_param, private_data) == offsetof(struct rdma_ud_param, private_data) &&
 	       offsetof(struct rdma_conn_param, private_data_len) == offsetof(struct rdma_ud_param, private_data_len),
 	       "private data");
@@ -72,7 +73,7 @@ static void event_put(struct channel *c, struct cma_event *e)
 	uint64_t one = 1;
 
 	if (diw_list_empty(&c->events))
-		(void)!write(c->ch.fd, &one, sizeof one);       /* an eventfd at 0 takes it */
+		(void)!write(c->ch.fd, &one, sizeof one);       /* cannot fail: the eventfd is at 0 */
 	diw_list_add_tail(&c->events, &e->link);
 }
 
@@ -109,7 +110,7 @@ static void count(struct cma_count *n)
 	n->taker = pthread_self();
 }
 
-/* It waits no more. */
+/* The event is not counted as queued any more. */
 static void uncount(const struct cma_event *e)
 {
 	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -225,9 +226,9 @@ int cma_complete(struct cma_id *id)
 	return cma_result(event_errno(id->id.event));
 }
 
-/* ---- Identifiers that go ---- */
+/* ---- Destruction of identifiers ---- */
 
-/* No other thread knows its child. */
+/* Drops an event with its child, which no other thread knows. */
 static void drop(struct cma_event *e)
 {
 	struct cma_id *child = e->ev.id == &e->owner->id ? NULL : cma_id(e->ev.id);
@@ -238,7 +239,7 @@ static void drop(struct cma_event *e)
 		cma_id_free(child);
 }
 
-/* Again from the beginning after each: with a child its own events vanish. */
+/* The search restarts after each event: with a child, the events of the child are dropped, too. */
 void cma_events_forget(struct cma_id *id, const struct cma_count *more)
 {
 	struct channel *c = (struct channel *)id->id.channel;
@@ -247,7 +248,7 @@ void cma_events_forget(struct cma_id *id, const struct cma_count *more)
 
 	while (found) {
 		found = false;
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it begins anew after each that was freed */
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the search restarts after each freed event */
 		diw_list_for_each_safe(l, next, &c->events) {
 			struct cma_event *e = diw_container(l, struct cma_event, link);
 
@@ -271,7 +272,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	cma_enter();
 	while ((l = diw_list_first(&c->events)))
 		cma_events_forget(diw_container(l, struct cma_event, link)->owner, NULL);
-	/* Its identifiers may live on, and say nothing more. */
+	/* its identifiers may live on, without events */
 	for (l = cma_ids.next; l != &cma_ids; l = l->next)
 		if (diw_container(l, struct cma_id, link)->id.channel == channel)
 			diw_container(l, struct cma_id, link)->id.channel = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names and services. */
+/* rdma_getaddrinfo(): names and services. */
 #include <netdb.h>
 #include <stdlib.h>
 
@@ -75,7 +75,7 @@ static struct addrinfo hints_of(const struct rdma_addrinfo *h)
 	};
 }
 
-/* Without a name the hints' own address is meant. Hints with a source alone give that source, passive or not. */
+/* Without a name, the addresses of the hints are used. Hints with only a source give that source, passive or not. */
 static int from_hints(struct rdma_addrinfo *r, const struct rdma_addrinfo *h)
 {
 	bool passive = h->ai_flags & RAI_PASSIVE;
@@ -115,7 +115,7 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	}
 	if (rc) {
 		rdma_freeaddrinfo(r);
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what hangs on it is freed with it */
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its members are freed with it */
 		return cma_result(rc);
 	}
 	*res = r;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls that came to librdmacm after rdma-core 44, versions 1.4 and 1.5. Installed headers may lack them. */
+/* Calls that librdmacm got after rdma-core 44, versions 1.4 and 1.5. Installed headers may not declare them. */
 #include <stdlib.h>
 
 #include "verbs/cma/cma.h"
 
-#define RAI_SUBNET 0x10               /* RAI_SA: ask InfiniBand's subnet administration */
+#define RAI_SUBNET 0x10               /* RAI_SA: InfiniBand's subnet administration is asked */
 
 #pragma GCC visibility push(default)
 int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
@@ -16,7 +16,7 @@ int cma_repoll_ctl(void) __asm__("repoll_ctl");
 int cma_repoll_wait(void) __asm__("repoll_wait");
 #pragma GCC visibility pop
 
-/* ---- An event of the program's own ---- */
+/* ---- Events of the program ---- */
 
 _Static_assert(sizeof(uint64_t) <= sizeof ((struct rdma_cm_event *)0)->param, "its argument is a parameter");
 
@@ -36,7 +36,7 @@ int cma_write_cm_event(struct rdma_cm_id *id, int event, int status, uint64_t ar
 	return cma_result(e ? 0 : ENOMEM);
 }
 
-/* ---- rdma_getaddrinfo() with an event: it is looked up before the call returns, as rdma-core's is ---- */
+/* ---- rdma_getaddrinfo() with an event: the look-up is done before the call returns, as in rdma-core ---- */
 
 static int start(struct cma_id *id)
 {
@@ -92,7 +92,7 @@ int rdma_query_addrinfo(struct rdma_cm_id *cm_id, struct rdma_addrinfo **info)
 	return cma_result(rc);
 }
 
-/* ---- epoll over rsockets: rpoll() and rselect() are here, this is not ---- */
+/* ---- epoll over rsockets, which is not supported; rpoll() and rselect() are ---- */
 
 int cma_repoll_create(int flags)
 {
@@ -102,7 +102,7 @@ int cma_repoll_create(int flags)
 
 int cma_repoll_ctl(void)
 {
-	return cma_result(EBADF);               /* no descriptor is one of these */
+	return cma_result(EBADF);               /* no such descriptor exists */
 }
 
 int cma_repoll_wait(void)

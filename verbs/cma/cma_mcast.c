@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Groups of UD queue pairs. There is no subnet manager to ask, so joining is over when the kernel, which sends IGMP and
- * MLD, has it; the outcome is an event all the same. An identifier that joins only to send is no member, and receives
- * nothing.
+ * Groups of UD queue pairs. There is no subnet manager: joining is complete when the kernel, which sends IGMP and MLD,
+ * has accepted it. The result is reported by an event nevertheless. An identifier that joins only to send is no member,
+ * and receives nothing.
  */
 #include <infiniband/ib.h>
 #include <stdlib.h>
@@ -10,16 +10,16 @@
 #include "verbs/cma/cma.h"
 
 #define QPN_GROUP 0xffffffu
-#define HOP_LIMIT 1                  /* as the kernel's own groups */
+#define HOP_LIMIT 1                  /* the kernel's default for groups */
 
 struct cma_group {
-	struct diw_list link;                /* in its identifier's */
-	struct cma_count events;             /* that name it */
+	struct diw_list link;                /* in the list of its identifier */
+	struct cma_count events;             /* events that name this group */
 	union ibv_gid gid;
 	bool full;
 };
 
-/* A GID is an IP address, and AF_IB names it as such. A positive errno. */
+/* The GID of an address. A GID is an IP address; AF_IB addresses contain it. A positive errno. */
 static int gid_of(union ibv_gid *gid, const struct sockaddr *sa)
 {
 	struct diw_addr a = { 0 };
@@ -50,7 +50,8 @@ static void event_tell(struct cma_event *e, const struct cma_id *id, const struc
 {
 	struct rdma_ud_param *ud = &e->ev.param.ud;
 
-	ud->private_data = context;             /* its length is 0: this is how rdma_join_multicast(3) gives it back */
+	ud->private_data = context;             /* with length 0: by this field rdma_join_multicast(3) returns the
+						 * context */
 	ud->qp_num = QPN_GROUP;
 	ud->qkey = RDMA_UDP_QKEY;
 	ud->ah_attr.is_global = 1;
@@ -117,7 +118,7 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 	return rdma_join_multicast_ex(id, &attr, context);
 }
 
-/* Not in the list while it waits: another thread that leaves the same group finds none. */
+/* The group is removed from the list before the wait, so another thread that leaves the same group does not find it. */
 static int group_leave(struct cma_id *id, const union ibv_gid *gid)
 {
 	struct cma_group *g = group_find(id, gid);
@@ -132,7 +133,7 @@ static int group_leave(struct cma_id *id, const union ibv_gid *gid)
 		diw_list_add_tail(&id->groups, &g->link);
 		return rc;
 	}
-	/* One that never was attached, or no more, is as good. */
+	/* An error means that the queue pair is not attached, which is the same result. */
 	if (g->full && id->id.qp)
 		ibv_detach_mcast(id->id.qp, gid, 0);
 	free(g);
@@ -154,7 +155,7 @@ int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 	return cma_result(rc);
 }
 
-/* Its queue pair, if it has one yet, leaves them when it is destroyed. */
+/* Drops the groups. A remaining queue pair leaves them when it is destroyed. */
 void cma_groups_forget(struct cma_id *id)
 {
 	struct diw_list *l, *next;

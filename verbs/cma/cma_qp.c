@@ -126,7 +126,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	return 0;
 }
 
-/* The connection ends with it, and only the identifier that asked for the end is told. */
+/* Ends the connection, too; only an identifier that asked for the end gets an event. */
 void rdma_destroy_qp(struct rdma_cm_id *cm_id)
 {
 	struct cma_id *id = cma_id(cm_id);

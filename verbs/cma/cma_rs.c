@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* rsockets: the engine's calls (verbs/rs) with errno. */
+/* The rsockets calls: those of verbs/rs, with errno. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static long result(long rc)
 	return -1;
 }
 
-/* Of calls that set up and end: what only waits is no failure. */
+/* For calls that set up or end a socket: a call that must wait is not logged as a failure. */
 #define control(rc) control_at(__func__, rc)
 static int control_at(const char *call, long rc)
 {

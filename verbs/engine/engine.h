@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The engine of a device: one lock, one step, and sleep. It serves members and knows of them only the table of their
- * calls; what a member is (a queue pair, the port of groups, connections that negotiate) is the objects' affair. The
- * step is run by a thread that polls, by the leader of the threads that wait, by the progress thread, or by the
- * simulator. Time is what the owner's clock says.
+ * The engine of a device: one lock, the step, and sleep. It serves members, of which it knows only a table of calls.
+ * Members are queue pairs, the port of groups, connections that negotiate. The step is run by a thread that polls, by
+ * the leader of the waiting threads, by the progress thread, or by the simulator. The time is that of the owner's
+ * clock.
  */
 #ifndef DIW_VERBS_ENGINE_H
 #define DIW_VERBS_ENGINE_H
@@ -18,120 +18,126 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-#define DIW_MEMBER_FDS 3             /* descriptors of a member, at most */
-#define DIW_ENGINE_FEW 4             /* so many members of the turn are tried one by one, more are in an epoll set */
-#define DIW_ENGINE_FIXED_FDS 4       /* descriptors of all fixed members, at most */
+#define DIW_MEMBER_FDS 3             /* the most descriptors of a member */
+#define DIW_ENGINE_FEW 4             /* up to this many members of the turn are tried one by one; more are in an epoll
+				      * set */
+#define DIW_ENGINE_FIXED_FDS 4       /* the most descriptors of all fixed members */
 #define DIW_ENGINE_FDS (DIW_ENGINE_FEW * DIW_MEMBER_FDS + DIW_ENGINE_FIXED_FDS)
 
 struct diw_member;
 
 /* All are called with the lock held. */
 struct diw_member_ops {
-	/* Looks at the descriptors and does what is due. Whether anything was received. */
+	/* Reads the descriptors and does the work that is due. Returns whether anything was received. */
 	bool (*serve)(struct diw_member *m, uint64_t now);
-	/* When there is work by the clock; DIW_NEVER none. WAITING: an application thread waits, or is about to. */
+	/* Time of the next work; DIW_NEVER: none. WAITING: an application thread waits, or is about to. */
 	uint64_t (*deadline)(const struct diw_member *m, bool waiting);
-	/* Fills P with the descriptors, at most DIW_MEMBER_FDS, and what each is to be watched for; 0: nothing, though
-	 * the end of a stream may show. Returns how many. NULL: there are none. */
+	/* Writes the descriptors to P, at most DIW_MEMBER_FDS, with the events to watch for. No events: the descriptor
+	 * is not watched, but may report the end of a stream. Returns their number. NULL: there are none. */
 	int (*fds)(const struct diw_member *m, struct pollfd *p);
-	/* Of the turn: does what was posted while another thread held the lock, without a look at the descriptors. */
+	/* Member of the turn: executes posts made while another thread held the lock, without reading the
+	 * descriptors. */
 	void (*posted)(struct diw_member *m, uint64_t now);
-	/* Of a fixed member: the engine is about to sleep. NULL: it does not matter. */
+	/* Fixed member: called before the engine sleeps. NULL: no call. */
 	void (*rest)(struct diw_member *m);
 };
 
-/* A member of the turn is served when its descriptors are ready, its deadline has come or it is starved, and begins
- * the step in its turn. A fixed member is served in every step, behind those. */
+/* A member of the turn is served when its descriptors are ready, its deadline has come, or it is starved. The members
+ * take turns at being the first of a step. A fixed member is served in every step, after those. */
 struct diw_member {
 	const struct diw_member_ops *ops;
-	struct diw_list link;        /* in the engine's turn, or among its fixed members */
-	uint64_t deadline;           /* of the turn: no work by the clock before; the member keeps it */
-	bool starved;                /* of the turn: it is served whenever deadlines are looked at */
+	struct diw_list link;        /* in the engine's turn, or in its list of fixed members */
+	uint64_t deadline;           /* member of the turn: time of the next work; the member updates it */
+	bool starved;                /* member of the turn: it is served whenever deadlines are checked */
 };
 
-/* What is to be done before the lock is released (diw_engine_defer()). */
+/* Work to be done before the lock is released (diw_engine_defer()). */
 struct diw_deferred {
 	struct diw_list link;
 	void (*run)(struct diw_deferred *d);
 };
 
-/* A thread asleep in a public call. Lives on its stack; the lock guards it. */
+/* A thread that sleeps in a public call. It is on the thread's stack, and guarded by the lock. */
 struct diw_waiter {
 	struct diw_list link;
 	sem_t sem;
-	const void *object;          /* the completion queue, channel or device whose event it waits for */
+	const void *object;          /* the completion queue, channel or device whose event the thread waits for */
 	bool woken;
-	bool interrupted;            /* its last sleep, by a signal's handler */
-	void (*leave)(const void *object);   /* what diw_waiter_fini() does besides, or NULL */
+	bool interrupted;            /* a signal's handler ended the last sleep */
+	void (*leave)(const void *object);   /* called by diw_waiter_fini(); or NULL */
 };
 
 struct diw_engine {
 	pthread_mutex_t lock;
-	atomic_bool pending;         /* a post found the lock held: its holder has the members run when it unlocks */
+	atomic_bool pending;         /* a post found the lock held: the holder runs the members when it unlocks */
 	unsigned fork_generation;
 	uint64_t (*clock)(void *ctx);
 	void *clock_ctx;
-	struct diw_list turn;        /* the first begins the next step */
+	struct diw_list turn;        /* the first member begins the next step */
 	struct diw_list fixed;
 	int nturn;
 	struct diw_list deferred;
-	uint64_t timer_at;           /* no member of the turn has work by the clock before */
-	uint64_t latest;             /* time that work has been done at */
+	uint64_t timer_at;           /* no member of the turn has work by the clock before this time */
+	uint64_t latest;             /* latest time at which work was done */
 
-	/* Sleep (sleep.c). Descriptors are -1 in the simulator, which never sleeps. */
-	int epfd;                    /* every descriptor of the turn, when its members are many */
+	/* ---- Sleep (sleep.c). Descriptors are -1 in the simulator, which never sleeps ---- */
+	int epfd;                    /* all descriptors of the turn, if it has many members */
 	bool epoll_on;
 	int kick_fd;                 /* wakes the leader */
-	struct diw_list waiters;     /* those that follow */
-	const void *leader;          /* the waiter, or for its thread the engine, that sleeps on the descriptors */
+	struct diw_list waiters;     /* the followers */
+	const void *leader;          /* the waiter that sleeps on the descriptors, or for the progress thread the
+				      * engine */
 	uint64_t leader_until;
-	uint64_t burst_ns, burst_gap;        /* when a burst last came, how long after the one before it */
+	uint64_t burst_ns, burst_gap;        /* time of the last burst; time between it and the one before */
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
-	uint64_t grace;              /* of the progress thread alone: how long after app_ns it takes over */
+	uint64_t grace;              /* progress thread only: time after app_ns at which it takes over */
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
-	atomic_bool app_away;        /* it armed, to sleep on a descriptor; until it takes the event */
-	unsigned departures;         /* of descriptors that are slept on; sleepers since the last, and since before */
+	atomic_bool app_away;        /* the application armed, to sleep on a descriptor; cleared when it takes the
+				      * event */
+	unsigned departures;         /* count of closed descriptors on which a thread may sleep; sleepers since the last
+				      * one, and from before */
 	unsigned asleep, asleep_before;
 	pthread_cond_t all_awake;
 	uint64_t wakeups;
 
-	/* The progress thread (thread.c). */
+	/* ---- The progress thread (thread.c) ---- */
 	bool threaded;
-	pthread_mutex_t thread_lock; /* of the next two; taken before the engine's, or alone */
+	pthread_mutex_t thread_lock; /* guards the next two; taken before the engine's lock, or alone */
 	unsigned thread_users;
 	pthread_t thread;
 	atomic_bool stop, thread_deep, thread_parked;
-	int thread_fd;               /* wakes it from the descriptors */
-	sem_t thread_sem;            /* wakes it from a park */
+	int thread_fd;               /* wakes the thread from a sleep on the descriptors */
+	sem_t thread_sem;            /* wakes the thread from a park */
 };
 
 /* ---- Begin and end, lock (lock.c) ---- */
 
 void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *clock_ctx);
-/* The descriptors that sleep wants; THREADED: there may be a progress thread. -EMFILE */
+/* Opens the descriptors that sleep needs. THREADED: there may be a progress thread. -EMFILE */
 int diw_engine_open(struct diw_engine *e, bool threaded);
 void diw_engine_fini(struct diw_engine *e);
-/* In a child after fork: every engine is dead, because the child shares the descriptors but not the threads. */
+/* Call in a child after fork(2). Every engine is dead there, since the child shares the descriptors but has none of the
+ * threads. */
 void diw_engine_forked(void);
 bool diw_engine_alive(const struct diw_engine *e);
 
-int diw_engine_lock(struct diw_engine *e);             /* -ENODEV after fork */
-/* For calls that wait unless TIMEOUT_NS is 0: a cancellation point, although nothing may make the call sleep. */
+int diw_engine_lock(struct diw_engine *e);             /* -ENODEV after fork(2) */
+/* For calls that wait unless TIMEOUT_NS is 0. It is a cancellation point, even if the call would not sleep. */
 int diw_engine_lock_wait(struct diw_engine *e, int64_t timeout_ns);
 bool diw_engine_trylock(struct diw_engine *e);
-/* False: another thread holds the lock, and will have the members do what was posted. */
+/* False: another thread holds the lock, and will execute what was posted. */
 bool diw_engine_lock_or_leave(struct diw_engine *e);
-/* Runs what was deferred, and what posts left meanwhile. */
+/* Does the deferred work, and executes posts that found the lock held. */
 void diw_engine_unlock(struct diw_engine *e);
-/* Without the lock: starved members are served, by this thread or by the holder of the lock. */
+/* Called without the lock: starved members are served, by this thread or by the lock's holder. */
 void diw_engine_nudge(struct diw_engine *e);
-/* The lock is held. D may be deferred already. */
+/* Called with the lock. D may already be deferred. */
 void diw_engine_defer(struct diw_engine *e, struct diw_deferred *d);
 
 static inline uint64_t diw_engine_now(struct diw_engine *e) { return e->clock(e->clock_ctx); }
 
-/* A caller may have read its clock before another did work; with the lock, time does not go back. */
+/* A thread may have read its clock before another one did work. Under the lock, time does not go back. */
 static inline uint64_t diw_engine_forward(struct diw_engine *e, uint64_t now)
 {
 	if (now > e->latest)
@@ -139,9 +145,9 @@ static inline uint64_t diw_engine_forward(struct diw_engine *e, uint64_t now)
 	return e->latest;
 }
 
-/* The time of the work that is being done; the lock is held. */
+/* The time of the current work; the lock is held. */
 static inline uint64_t diw_engine_time(const struct diw_engine *e) { return e->latest; }
-/* What was posted waits for the holder of the lock. */
+/* Posts wait for the holder of the lock. */
 static inline bool diw_engine_is_pending(const struct diw_engine *e)
 {
 	return atomic_load_explicit(&e->pending, memory_order_relaxed);
@@ -150,26 +156,26 @@ static inline void diw_engine_set_pending(struct diw_engine *e) { atomic_store(&
 
 /* ---- Members and work; the lock is held (step.c) ---- */
 
-int diw_engine_add(struct diw_engine *e, struct diw_member *m);        /* to the turn. -errno of epoll_ctl(2) */
+int diw_engine_add(struct diw_engine *e, struct diw_member *m);        /* to the turn; -errno of epoll_ctl(2) */
 void diw_engine_remove(struct diw_engine *e, struct diw_member *m);
 void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m);
 void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m);
-/* All that is due, a fair share of each member. Returns the next deadline (DIW_NEVER none). */
+/* Does all work that is due, a fair share for each member. Returns the next deadline (DIW_NEVER: none). */
 uint64_t diw_engine_step(struct diw_engine *e, uint64_t now);
-/* The deadline that the next step has, as far as it is known without asking every member of the turn. */
+/* The deadline of the next step, as far as it is known without asking every member of the turn. */
 uint64_t diw_engine_due(const struct diw_engine *e);
-/* Until when the engine may sleep. WAITING: an application thread waits. */
+/* The time until which the engine may sleep. WAITING: an application thread waits. */
 uint64_t diw_engine_deadline(const struct diw_engine *e, bool waiting);
 /* The next step serves every member that is due or starved. */
 static inline void diw_engine_recheck(struct diw_engine *e) { e->timer_at = 0; }
 
 /* ---- Descriptors of the turn; the lock is held (ready.c) ---- */
 
-/* M has descriptors that it did not have. */
+/* M has new descriptors. */
 void diw_ready_open(struct diw_engine *e, struct diw_member *m);
 /* M is about to close its descriptors. */
 void diw_ready_close(struct diw_engine *e, struct diw_member *m);
-/* M's descriptors are to be watched for something else. */
+/* M's descriptors are to be watched for other events. */
 void diw_ready_changed(struct diw_engine *e, struct diw_member *m);
 
 /* ---- Wake-ups; the lock is held (wake.c) ---- */
@@ -177,9 +183,9 @@ void diw_ready_changed(struct diw_engine *e, struct diw_member *m);
 /* Wakes every thread that waits for OBJECT. */
 void diw_engine_wake(struct diw_engine *e, const void *object);
 bool diw_engine_has_waiter(const struct diw_engine *e, const void *object);
-/* The leader sleeps on too little: there is another descriptor. */
+/* Wakes the leader, because there is a new descriptor. */
 void diw_engine_kick(struct diw_engine *e);
-/* There is work at time T, whichever thread found it: neither a step nor the leader comes later. */
+/* There is work at time T: neither the next step nor the leader's wake-up is later. */
 void diw_engine_hasten(struct diw_engine *e, uint64_t t);
 /* A thread sleeps on the descriptors. */
 static inline bool diw_engine_is_led(const struct diw_engine *e) { return e->leader; }
@@ -187,18 +193,19 @@ static inline bool diw_engine_is_led(const struct diw_engine *e) { return e->lea
 /* ---- Sleep; the lock is held, and released meanwhile (sleep.c) ---- */
 
 void diw_waiter_init(struct diw_engine *e, struct diw_waiter *w, const void *object);
-/* Sleeps until something may have happened, at the latest UNTIL. The caller then steps and looks. A cancellation point:
- * a cancelled thread gives up W by diw_waiter_fini(), and the lock, which is all that it may hold. */
+/* Sleeps until an event may have come, at the latest until UNTIL. The caller then runs a step and checks. It is a
+ * cancellation point: a cancelled thread gives up W by diw_waiter_fini(), and the lock, which must be the only lock it
+ * holds. */
 void diw_engine_sleep(struct diw_engine *e, struct diw_waiter *w, uint64_t until);
 void diw_waiter_fini(struct diw_engine *e, struct diw_waiter *w);
-/* No thread sleeps any more on the descriptors that are there now. */
+/* Wakes every thread that sleeps on the current descriptors. */
 void diw_engine_rouse(struct diw_engine *e);
 uint64_t diw_until(uint64_t now, int64_t timeout_ns);
 
 /* ---- The progress thread; without the lock (thread.c) ---- */
 
-/* The thread is there while it has users: the first use starts it, the end of the last one ends it. */
-int diw_thread_use(struct diw_engine *e);      /* -EAGAIN: there can be no thread */
+/* The thread exists while it has users: the first use starts it, the end of the last one ends it. */
+int diw_thread_use(struct diw_engine *e);      /* -EAGAIN: no thread could be created */
 void diw_thread_unuse(struct diw_engine *e);
 /* The application is about to sleep where the library does not see it: the progress thread takes over at once. */
 void diw_engine_hand_over(struct diw_engine *e);
@@ -207,7 +214,7 @@ static inline void diw_engine_app_polls(struct diw_engine *e, uint64_t now)
 {
 	atomic_store_explicit(&e->app_ns, now, memory_order_relaxed);
 }
-/* The application that was handed over from is back. */
+/* The application is back from that sleep. */
 static inline void diw_engine_app_back(struct diw_engine *e) { atomic_store(&e->app_away, false); }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The engine's lock. A post that finds it held leaves a mark, and the holder does the work when it unlocks, so that no
- * poster waits for a step.
+ * The engine's lock. A post that finds it held sets a mark, and the holder does the work when it unlocks. So no poster
+ * waits for a step.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -49,7 +49,8 @@ int diw_engine_open(struct diw_engine *e, bool threaded)
 	return e->epfd < 0 || e->kick_fd < 0 || e->thread_fd < 0 ? -EMFILE : 0;
 }
 
-/* A child after fork must not touch the primitives of threads: another thread of the parent may have held them. */
+/* A child after fork(2) must not use mutexes and semaphores of threads: another thread of the parent may have held
+ * them. */
 void diw_engine_fini(struct diw_engine *e)
 {
 	int fds[] = { e->epfd, e->kick_fd, e->thread_fd };
@@ -87,7 +88,7 @@ bool diw_engine_trylock(struct diw_engine *e)
 	return pthread_mutex_trylock(&e->lock) == 0;
 }
 
-/* A thread that gets the lock at the second try leaves `pending` as it is, because others may rely on it. */
+/* A thread that gets the lock at the second attempt leaves `pending` set, since other posters may rely on it. */
 bool diw_engine_lock_or_leave(struct diw_engine *e)
 {
 	if (diw_engine_trylock(e))
@@ -125,7 +126,8 @@ void diw_engine_unlock(struct diw_engine *e)
 	for (;;) {
 		engine_run_deferred(e);
 		pthread_mutex_unlock(&e->lock);
-		/* Pairs with the poster's store of pending before its trylock: one of the two sees the other. */
+		/* Pairs with the poster's store of `pending` before its trylock: at least one of the two sees the
+		 * other's store. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (!atomic_load(&e->pending) || !diw_engine_trylock(e))
 			return;

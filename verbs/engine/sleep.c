@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Leader and followers. A thread that waits becomes the leader if there is none: it sleeps on the descriptors itself,
- * so that one wake-up carries a datagram to its completion. The others follow, each on its semaphore, until a step of
- * any thread gives them what they wait for, or the leader leaves.
+ * Leader and followers. A waiting thread becomes the leader if there is none. The leader sleeps on the descriptors, so
+ * that one wake-up takes a datagram to its completion. The others are followers: each sleeps on its semaphore, until a
+ * step of any thread produces its event, or the leader leaves.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -23,10 +23,10 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ .tv_sec = (time_t)(ns / DIW_S), .tv_nsec = (long)(ns % DIW_S) };
 }
 
-/* A sleep on the descriptors or, ON_SEM, on the semaphore of W. */
+/* A sleep: on the descriptors, or ON_SEM, on the semaphore of W. */
 struct nap {
 	struct diw_engine *e;
-	struct diw_waiter *w;        /* NULL: the progress thread's */
+	struct diw_waiter *w;        /* NULL: of the progress thread */
 	unsigned seen;
 	bool on_sem;
 };
@@ -53,7 +53,7 @@ static void leader_step_down(struct diw_engine *e, struct diw_waiter *w)
 	diw_engine_app_polls(e, diw_engine_now(e));
 }
 
-/* The thread was cancelled: another leads. */
+/* The thread was cancelled: another thread becomes the leader. */
 static void nap_abandon(void *arg)
 {
 	const struct nap *nap = arg;
@@ -126,8 +126,8 @@ bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, 
 	return interrupted;
 }
 
-/* A sleeping poll holds the sockets that it sleeps on, and so their ports, beyond their close. The sleepers leave by
- * diw_engine_unlock(), which does what this release of the lock does not. */
+/* A sleep in poll(2) keeps its sockets, and so their ports, in use beyond their close. So all sleepers are woken. They
+ * leave through diw_engine_unlock(), which does the work that this release of the lock does not. */
 void diw_engine_rouse(struct diw_engine *e)
 {
 	e->departures++;
@@ -155,7 +155,7 @@ static void waiter_lead(struct diw_engine *e, struct diw_waiter *w, uint64_t unt
 {
 	uint64_t now = diw_engine_now(e);
 
-	if (e->leader)                          /* the progress thread gives way */
+	if (e->leader)                          /* the progress thread stops leading */
 		diw_signal_fd(e->thread_fd);
 	e->leader = w;
 	atomic_store(&e->app_leads, true);
@@ -178,7 +178,7 @@ static void waiter_follow(struct diw_engine *e, struct diw_waiter *w, uint64_t u
 
 void diw_engine_sleep(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
 {
-	if (w->woken) {                         /* between its look and now */
+	if (w->woken) {                         /* the event came between the caller's check and now */
 		w->woken = false;
 		sem_trywait(&w->sem);
 	} else if (!e->leader || e->leader == e) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The step: every member that is ready or due is served, and another member of the turn begins each time. */
+/* The step: serves every member that is ready or due. The members of the turn take turns at being the first. */
 #include "verbs/engine/int.h"
 
-/* Beyond so many members a wake-up that turns out to be early is cheaper than a look at each before every sleep. */
+/* With more members than this, an early wake-up costs less than checking all deadlines before every sleep. */
 #define DEADLINES_FEW 64
 
 static inline struct diw_member *member_of(const struct diw_list *l)
@@ -34,7 +34,7 @@ void diw_engine_remove(struct diw_engine *e, struct diw_member *m)
 void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m)
 {
 	diw_list_add_tail(&e->fixed, &m->link);
-	diw_engine_kick(e);                     /* the leader does not know its descriptors */
+	diw_engine_kick(e);                     /* the leader does not sleep on its descriptors yet */
 }
 
 void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m)
@@ -61,7 +61,7 @@ static void fixed_serve(struct diw_engine *e, uint64_t now)
 		diw_member_serve(e, member_of(l), now);
 }
 
-/* Those that the clock calls, or that have work left from their last turn. */
+/* Serves members whose deadline has come, or that have work left from their last turn. */
 static void turn_serve_due(struct diw_engine *e, uint64_t now)
 {
 	struct diw_list *l, *next;
@@ -88,7 +88,8 @@ uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
 		diw_ready_serve(e, now);
 	else
 		turn_serve_all(e, now);
-	fixed_serve(e, now);                    /* what a fixed member starts and ends is due at once */
+	fixed_serve(e, now);                    /* before the deadlines: work that a fixed member starts or ends is due
+						 * at once */
 	turn_serve_due(e, now);
 	if (e->nturn > 1 && first) {
 		diw_list_del(first);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The progress thread: it leads when no application thread does, so that a passive target answers although its program
- * calls nothing. It keeps away while application threads look often enough.
+ * The progress thread. It leads if no application thread does, so a passive target answers although its program makes
+ * no calls. It stays away while application threads poll often enough.
  */
 #include <errno.h>
 #include <sched.h>
@@ -9,19 +9,18 @@
 
 #include "verbs/engine/int.h"
 
-/* How long after an application thread's last look the progress thread takes over: longer than any gap of a busy one,
- * shorter than what a passive target's peer minds. The longer the application goes on the less often it is disturbed:
- * a look every 2 ms made the 99th percentile of a half round trip 11 us, where the median is 3; one every 4 ms makes
- * it 4.5, one every 16 ms 4, but then a peer's Read waits for 10 ms, and in that time 10 Gb/s overflow a receive
- * buffer. */
+/* Time after an application thread's last poll at which the progress thread takes over: longer than any gap of a busy
+ * thread, and shorter than the peer of a passive target would notice. It grows while the application keeps polling.
+ * With 2 ms, the 99th percentile of a half round trip was 11 us, with a median of 3 us; with 4 ms it was 4.5 us, with
+ * 16 ms 4 us. But with 16 ms a peer's Read waits for 10 ms, in which 10 Gb/s overflow a receive buffer. */
 #define GRACE_MIN_NS (2 * DIW_MS)
 #define GRACE_MAX_NS (4 * DIW_MS)
-/* A program that spins on its memory, as ib_write_lat does, looks now and then and yet does not receive. Each time
- * that the thread takes over and finds what lay there it waits less, until it finds applications busy again: a half
- * round trip of 1 ms and more became one of 30 us. */
+/* A program that spins on its memory, such as ib_write_lat, polls now and then but does not receive. Each time the
+ * thread takes over and finds datagrams, its next wait is shorter, until applications are busy again. That reduced a
+ * half round trip of over 1 ms to 30 us. */
 #define GRACE_LEAST_NS (20 * DIW_US)
-/* Bursts that follow one another are waited for awake: to sleep after each gave a passive target of ib_write_bw,
- * 64 KiB, 0.77 of the goodput. */
+/* After a burst the thread stays awake for this time. Sleeping after each burst reduced the goodput of a passive target
+ * (ib_write_bw, 64 KiB) to 0.77. */
 #define LINGER_NS (50 * DIW_US)
 
 static bool application_is_busy(struct diw_engine *e)
@@ -50,15 +49,16 @@ static void thread_wait(struct diw_engine *e, uint64_t until)
 		sem_clockwait(&e->thread_sem, CLOCK_MONOTONIC, &ts);
 }
 
-/* Application threads do the work themselves: stay out of their way. When the same one has slept for a whole period,
- * sleep until it leaves. */
+/* Application threads do the work, so the thread sleeps. If one thread has been the leader for a whole period, it
+ * sleeps until that one leaves. */
 static void thread_park(struct diw_engine *e, uint64_t grace)
 {
 	unsigned long seq = atomic_load(&e->leader_seq);
 	bool led = atomic_load(&e->app_leads);
 
 	atomic_store(&e->thread_parked, true);
-	if (application_is_busy(e))             /* still, or diw_engine_hand_over() saw the thread too late */
+	if (application_is_busy(e))             /* still busy; or diw_engine_hand_over() did not see the thread in
+						 * time */
 		thread_wait(e, diw_engine_now(e) + grace);
 	atomic_store(&e->thread_parked, false);
 	if (!led || !atomic_load(&e->app_leads) || atomic_load(&e->leader_seq) != seq)
@@ -75,7 +75,7 @@ static bool burst_is_near(struct diw_engine *e)
 	return e->burst_gap < LINGER_NS && diw_engine_now(e) < e->burst_ns + LINGER_NS;
 }
 
-/* The thread has taken over after a park: how long it waits the next time. */
+/* The thread has taken over after a park: adapts its next wait. */
 static void grace_learn(struct diw_engine *e, uint64_t now)
 {
 	if (e->burst_ns < now)
@@ -84,7 +84,7 @@ static void grace_learn(struct diw_engine *e, uint64_t now)
 		e->grace = e->grace > 4 * GRACE_LEAST_NS ? e->grace / 4 : GRACE_LEAST_NS;
 }
 
-/* A step, and a sleep behind it unless another thread leads. The lock is held, and released. */
+/* Runs a step, then sleeps unless another thread leads. The lock is held, and released on return. */
 static void thread_lead(struct diw_engine *e, uint64_t now)
 {
 	if (e->leader || atomic_load(&e->stop)) {
@@ -93,7 +93,7 @@ static void thread_lead(struct diw_engine *e, uint64_t now)
 	}
 	if (burst_is_near(e)) {
 		diw_engine_unlock(e);
-		sched_yield();                  /* the sender may want this very processor */
+		sched_yield();                  /* the sender may need this processor */
 		return;
 	}
 	e->leader = e;
@@ -135,7 +135,7 @@ static int engine_thread_start(struct diw_engine *e)
 	int rc;
 
 	atomic_store(&e->stop, false);
-	sigfillset(&all);                       /* signals are the application's */
+	sigfillset(&all);                       /* signals are for the application's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&e->thread, NULL, thread_main, e);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

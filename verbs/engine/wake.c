@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waking threads that sleep: the leader by a descriptor, the others by their semaphores. */
+/* Wakes sleeping threads: the leader by a descriptor, followers by their semaphores. */
 #include <unistd.h>
 
 #include "verbs/engine/int.h"
@@ -9,12 +9,12 @@ void diw_signal_fd(int fd)
 	uint64_t one = 1;
 
 	if (fd >= 0)
-		(void)!write(fd, &one, sizeof one);   /* full = already signalled */
+		(void)!write(fd, &one, sizeof one);   /* fails only if it is already signalled */
 }
 
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w)
 {
-	if (w->woken)                           /* once for a burst of completions */
+	if (w->woken)                           /* only once for a burst of completions */
 		return;
 	w->woken = true;
 	if (e->leader == w)

@@ -42,8 +42,8 @@ static void fork_in_child(void)
 			diw_container(l, struct diw_fork_guard, link)->in_child();
 }
 
-/* A library's constructors run behind those of the libraries that it needs, and fork(2) calls the handlers that were
- * registered last first: librdmacm's locks are taken before libibverbs' ones, as its calls take them. */
+/* A library's constructors run after those of the libraries that it needs, and fork(2) calls the handlers registered
+ * last first. So librdmacm's locks are taken before libibverbs' locks, the same order as in its calls. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, fork_in_child);

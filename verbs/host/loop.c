@@ -12,20 +12,20 @@
 #include "base/clock.h"
 #include "verbs/host/fork.h"
 
-#define POLL_NS (10 * DIW_MS)                /* between two looks at a device whose step no other thread runs */
+#define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
 #define BATCH 64
 
 struct diw_loop_thread {
 	struct diw_loop *loop;
 	pthread_t thread;
 	int epfd, kick;
-	unsigned generation;                 /* of the process that started it */
-	bool stop, itself;                   /* itself: a watch of it stopped it, and nobody joins */
+	unsigned generation;                 /* fork generation of the process that started it */
+	bool stop, itself;                   /* itself: one of its watches stopped it, so no thread joins it */
 };
 
 /* ---- The thread ---- */
 
-/* An earlier watch of the same batch may have ended W. */
+/* Whether W is still a watch: an earlier one of the same batch may have ended it. */
 static bool watch_lives(const struct diw_loop *l, const struct diw_watch *w)
 {
 	for (const struct diw_list *p = l->watches.next; p != &l->watches; p = p->next)
@@ -34,7 +34,7 @@ static bool watch_lives(const struct diw_loop *l, const struct diw_watch *w)
 	return false;
 }
 
-/* One by one from the beginning: a watch may end others. */
+/* Restarts at the first watch after each call, since a watch may end others. */
 static void loop_serve_due(struct diw_loop *l, uint64_t now)
 {
 	struct diw_list *p = l->watches.next;
@@ -114,7 +114,7 @@ static int loop_spawn(struct diw_loop_thread *t)
 
 	if (t->epfd < 0 || t->kick < 0 || epoll_ctl(t->epfd, EPOLL_CTL_ADD, t->kick, &ev) < 0)
 		return -errno;
-	sigfillset(&all);                       /* signals are the application's */
+	sigfillset(&all);                       /* signals are for the application's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&t->thread, NULL, loop_main, t);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -205,7 +205,7 @@ int diw_loop_add(struct diw_loop *l, struct diw_watch *w)
 	return rc;
 }
 
-/* The epoll set that a child of fork(2) inherits is the parent's, too. */
+/* A child of fork(2) shares the parent's epoll set, and must not change it. */
 void diw_loop_del(struct diw_loop *l, struct diw_watch *w)
 {
 	diw_list_del(&w->link);
@@ -213,7 +213,7 @@ void diw_loop_del(struct diw_loop *l, struct diw_watch *w)
 		epoll_ctl(l->thread->epfd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 
-/* The thread computes before it sleeps for how long: it has to look again. */
+/* The thread may have computed its timeout already, so it is woken to compute it again. */
 void diw_loop_call(struct diw_loop *l, struct diw_watch *w, uint64_t due)
 {
 	atomic_store(&w->due, due);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ports of librdmacm: the TCP port of a server, and holding a port between bind and listen. */
+/* Ports of librdmacm: the TCP port of a server, and keeping a port between bind and listen. */
 #include "verbs/host/port.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/sys.h"
 
-#define TRIES 64                     /* for a port that is free as its partner is */
+#define TRIES 64                     /* to find a port whose partner is free, too */
 
 uint16_t diw_port_dial(struct diw_addr *to)
 {
@@ -57,7 +57,8 @@ static uint16_t bound_port(int fd)
 	return a.port;
 }
 
-/* A server that ended leaves connections on its port, in TIME_WAIT at least, which keep no other server from it. */
+/* Whether connections use the port. A server that has ended leaves connections, at least in TIME_WAIT, which do not
+ * prevent another server. */
 static bool connections_have(uint16_t port)
 {
 	static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
@@ -86,7 +87,7 @@ static int hold_this(const struct diw_addr *local, uint16_t port, const struct d
 	return fd;
 }
 
-/* A socket on the port behind LOCAL's, which FIRST holds; FIRST is closed if that is another one. */
+/* Opens a socket on the partner of LOCAL's port, which FIRST holds. FIRST is closed if the partner is another port. */
 static int partner_socket(const struct diw_addr *local, int first, const struct diw_port_hold *how)
 {
 	uint16_t port = port_behind(local->port, how);
@@ -99,9 +100,8 @@ static int partner_socket(const struct diw_addr *local, int first, const struct 
 	return fd;
 }
 
-/* The kernel chooses a port that another keeps for one that may be used again. It prefers odd ports, whose partners
- * are odd. Where these are in use, as after many short connections (TIME_WAIT), the ports behind the last choice are
- * tried in turn. */
+/* The kernel may choose a port that is kept as reusable by others. It prefers odd ports, whose partners are odd. If
+ * these are in use, as after many short connections (TIME_WAIT), the ports after the last choice are tried in turn. */
 static int hold_any(struct diw_addr *local, const struct diw_port_hold *how)
 {
 	uint16_t port = 0;

@@ -14,7 +14,7 @@ int diw_route_iface(const struct diw_addr *a, char name[IF_NAMESIZE])
 	struct diw_addr b;
 
 	name[0] = '\0';
-	if (diw_addr_is_v4(a) && a->ip[12] == 127) {    /* the whole network is this host's */
+	if (diw_addr_is_v4(a) && a->ip[12] == 127) {    /* the whole network 127.0.0.0/8 is local */
 		strcpy(name, "lo");
 		return 0;
 	}
@@ -31,14 +31,14 @@ int diw_route_iface(const struct diw_addr *a, char name[IF_NAMESIZE])
 	return name[0] ? 0 : -EADDRNOTAVAIL;
 }
 
-/* connect(2) of a datagram socket looks up the route and sends nothing. */
+/* connect(2) on a datagram socket looks up the route and sends nothing. */
 static int ask_kernel(int fd, const struct diw_addr *dst, const struct diw_addr *src, struct diw_addr *found)
 {
 	struct sockaddr_storage ss;
 	struct diw_addr to = *dst, from = *src;
 	socklen_t len;
 
-	to.port = to.port ? to.port : 1;        /* any will do, but 0 */
+	to.port = to.port ? to.port : 1;        /* any port except 0 */
 	from.port = 0;
 	len = diw_addr_to_sockaddr(&from, &ss);
 	if (!diw_route_is_any(&from) && bind(fd, (struct sockaddr *)&ss, len))
@@ -53,7 +53,7 @@ static int ask_kernel(int fd, const struct diw_addr *dst, const struct diw_addr 
 	return 0;
 }
 
-/* Every interface has a route to a group, so SRC alone selects one. */
+/* Every interface has a route to a group, so only SRC selects the interface. */
 int diw_route_source(const struct diw_addr *dst, const struct diw_addr *src, struct diw_addr *found)
 {
 	int fd, rc = 0;

@@ -15,9 +15,9 @@ static inline bool diw_route_is_any(const struct diw_addr *a)
 	return diw_addr_ip_is_zero(a) || (diw_addr_is_v4(a) && memcmp(a->ip + 12, zero, sizeof zero) == 0);
 }
 
-/* The name of the interface that has the address. -EADDRNOTAVAIL: none has it. */
+/* The name of the interface with this address. -EADDRNOTAVAIL: no interface has it. */
 int diw_route_iface(const struct diw_addr *a, char name[IF_NAMESIZE]);
-/* The address that the kernel sends from to DST, port 0; SRC itself, unless it is unspecified. -errno: no route. */
+/* The address from which the kernel sends to DST, with port 0. A specified SRC is returned itself. -errno: no route. */
 int diw_route_source(const struct diw_addr *dst, const struct diw_addr *src, struct diw_addr *found);
 
 #endif

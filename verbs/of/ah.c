@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address handles. A GID is an IP address, and a LID the end of one, so there is nothing to resolve. */
+/* Address handles. A GID is an IP address, and a LID its last two bytes, so no address has to be resolved. */
 #include <netinet/in.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "base/wire.h"
 #include "verbs/of/of.h"
 
-#define LID_PERMISSIVE 0xffffu       /* InfiniBand: to all; here, perhaps, a broadcast address */
+#define LID_PERMISSIVE 0xffffu       /* InfiniBand: all ports; here it may be a broadcast address */
 
 static int addr_from_lid(struct diw_addr *a, uint16_t dlid, const struct of_context *ctx)
 {
@@ -24,7 +24,7 @@ bool of_is_path(const struct ibv_ah_attr *attr, const struct of_context *ctx)
 	return attr->port_num == OF_PORT && (!attr->is_global || attr->grh.sgid_index < ctx->ngids);
 }
 
-/* IPv4 packets have IPv4 sources. */
+/* The source must be of the same IP version as the destination. */
 static bool is_one_version(const struct diw_addr *dst, const struct ibv_ah_attr *attr, const struct of_context *ctx)
 {
 	return diw_addr_is_v4(dst) == diw_addr_is_v4(&ctx->gids[attr->grh.sgid_index]);
@@ -53,7 +53,8 @@ bool of_is_group(const union ibv_gid *gid)
 	return IN6_IS_ADDR_V4MAPPED(a) ? (gid->raw[12] & 0xf0) == 0xe0 : gid->raw[0] == 0xff;
 }
 
-/* UDP answers no congestion marks, so it must not claim to (RFC 3168 section 6.1.1): of the class only DSCP counts. */
+/* UDP does not answer congestion marks, so its packets must not be marked as ECN-capable (RFC 3168 section 6.1.1): only
+ * the DSCP of the traffic class is used. */
 void of_dest_header(struct diw_dest *d, const struct ibv_global_route *r)
 {
 	d->tclass = r->traffic_class & 0xfc;
@@ -86,7 +87,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	return 0;
 }
 
-/* The two addresses of the header: IPv6 in all of the 40 bytes, or IPv4 in the last 20 (RoCE v2, Annex A17.4.5.2). */
+/* Reads both addresses of the header: IPv6 in the whole 40 bytes, or IPv4 in the last 20 (RoCE v2, Annex A17.4.5.2). */
 static bool read_header(const uint8_t *h, union ibv_gid *src, union ibv_gid *dst, struct ibv_global_route *r)
 {
 	if (h[0] >> 4 == 6) {
@@ -117,7 +118,8 @@ static int gid_index(const struct of_context *ctx, const union ibv_gid *gid)
 	return -1;
 }
 
-/* What came to a group is answered from the first of our addresses that can. */
+/* The index of the GID from which to answer. A datagram to a group is answered from the first of our addresses of the
+ * right kind. */
 static int answer_index(const struct of_context *ctx, const union ibv_gid *src, const union ibv_gid *dst)
 {
 	struct diw_addr a;
@@ -164,7 +166,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 	return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) ? NULL : ibv_create_ah(pd, &attr);
 }
 
-/* The kernel's neighbour table is its own: a sender through its sockets needs no Ethernet address. */
+/* Sending through the kernel's sockets needs no Ethernet address: the kernel has its own neighbour table. */
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr, uint8_t mac[ETHERNET_LL_SIZE],
 				uint16_t *vid)
 {
@@ -172,7 +174,7 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *c, struct ibv_ah_attr *attr,
 	return EOPNOTSUPP;
 }
 
-/* ---- Groups. They have GIDs; no manager gives them LIDs. ---- */
+/* ---- Groups: they have GIDs. LIDs would be assigned by a subnet manager, which does not exist here ---- */
 
 static int group_of(struct diw_addr *a, const struct ibv_qp *qp, const union ibv_gid *gid)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Asynchronous events: the device's, and those that this library finds. The context's async_fd is an epoll set of both
- * sources, so that it is readable when either has something and a program may set its O_NONBLOCK.
+ * Asynchronous events: those of the device, and those that this library detects. The context's async_fd is an epoll set
+ * of both sources. So it is readable when either has an event, and a program may set O_NONBLOCK on it.
  *
- * An event that was fetched is counted in its object, which is not destroyed before it is acknowledged.
+ * An object counts its events that were fetched. It is not destroyed before they are acknowledged.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 
 struct of_async {
 	int fd;                      /* readable while n > 0 */
-	pthread_mutex_t lock;        /* of what follows; within the context's, or alone */
+	pthread_mutex_t lock;        /* guards the fields below; taken within the context's lock, or alone */
 	uint32_t head, n;
 	struct ibv_async_event queue[QUEUE];
 };
@@ -62,9 +62,9 @@ void of_async_close(struct of_context *ctx)
 	ctx->async = NULL;
 }
 
-/* ---- Our own ---- */
+/* ---- Events of this library ---- */
 
-/* A program that fetches none loses the newest, as with a kernel whose queue is full. */
+/* If the program fetches no events, the newest are dropped, as by a kernel whose queue is full. */
 static void async_put(struct of_async *a, const struct ibv_async_event *ev)
 {
 	uint64_t one = 1;
@@ -73,7 +73,7 @@ static void async_put(struct of_async *a, const struct ibv_async_event *ev)
 		return;
 	a->queue[(a->head + a->n++) % QUEUE] = *ev;
 	if (a->n == 1)
-		(void)!write(a->fd, &one, sizeof one);  /* an eventfd at 0 takes it */
+		(void)!write(a->fd, &one, sizeof one);  /* cannot fail: the eventfd is at 0 */
 }
 
 static void drained(struct of_async *a)
@@ -118,7 +118,7 @@ static bool take_own(struct of_async *a, struct ibv_async_event *ev)
 	return got;
 }
 
-/* ---- The device's ---- */
+/* ---- Events of the device ---- */
 
 static struct of_qp *find_qp(struct of_context *ctx, const struct diw_qp *diw)
 {
@@ -149,8 +149,8 @@ static bool is_access(uint16_t fault)
 	}
 }
 
-/* What the peer did to us. What we did to the peer, and a connection that is lost, is told by completions; an RNIC
- * raises an event for a Terminate message too (RFC 5040 section 4.8). A datagram queue pair goes on whatever comes. */
+/* The event for a fault of the peer. A fault of ours, and a lost connection, are reported by completions. An RNIC
+ * raises an event for a Terminate message too (RFC 5040 section 4.8). A fault does not end a datagram queue pair. */
 static bool error_event(struct of_context *ctx, struct of_qp *qp, struct ibv_async_event *ev)
 {
 	struct diw_qp_error e;
@@ -165,7 +165,8 @@ static bool error_event(struct of_context *ctx, struct of_qp *qp, struct ibv_asy
 	return found;
 }
 
-/* A device's event in the words of verbs; false: there is no word for it, or its object is gone. The lock is held. */
+/* Translates a device's event to verbs. False: verbs have no such event, or its object has been destroyed. The lock is
+ * held. */
 static bool event_translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
 {
 	switch (d->type) {
@@ -256,7 +257,7 @@ void ibv_ack_async_event(struct ibv_async_event *ev)
 		ack(&srq->mutex, &srq->cond, &srq->events_completed);
 }
 
-/* ---- Objects that go ---- */
+/* ---- Destruction of objects ---- */
 
 static void async_forget(struct of_context *ctx, const void *object, bool (*mine)(enum ibv_event_type))
 {

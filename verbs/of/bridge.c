@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What librdmacm calls of libibverbs beyond its ABI. */
+/* The functions of libibverbs that librdmacm calls beyond the ABI. */
 #include "verbs/of/bridge.h"
 
 #include "verbs/of/of.h"
@@ -61,7 +61,7 @@ void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_q
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* An RNIC with nothing left to do closes; else it goes to ERROR, as one with an outstanding request does. */
+/* Whether an RNIC's queue pair closes: it does if no request is outstanding. Otherwise it goes to ERROR. */
 static bool closes(const struct of_qp *qp)
 {
 	struct diw_qp_info info;

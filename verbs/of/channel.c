@@ -21,7 +21,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	pthread_mutex_init(&ch->lock, NULL);
 	ch->guard.locks[0] = &ch->lock;
 	diw_fork_guard_add(&ch->guard);
-	/* Blocking until the program says otherwise: the native one is not, for its own use. */
+	/* Blocking until the program changes that: the native channel's descriptor is non-blocking. */
 	fcntl(ch->ch.fd, F_SETFL, fcntl(ch->ch.fd, F_GETFL) & ~O_NONBLOCK);
 	return &ch->ch;
 }
@@ -39,7 +39,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 	return 0;
 }
 
-/* The queue whose event it is, if it still exists, with the event counted. Those that are busy are found first. */
+/* The queue of an event, if it still exists, with the event counted. Busy queues move to the front of the search. */
 static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *diw)
 {
 	struct of_cq **p, *cq;
@@ -58,8 +58,8 @@ static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *di
 	return cq;
 }
 
-/* Whether read(2), which this call stands for, would restart after a signal's handler. The signal is not known: false
- * if one handler has no SA_RESTART. */
+/* Whether read(2), which this call stands for, would be restarted after a signal's handler. The signal is unknown:
+ * false if any handler has no SA_RESTART. */
 static bool read_goes_on(void)
 {
 	struct sigaction sa;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC queue pairs that nothing but ibv_modify_qp(3) connects. Each is known by a number that names a TCP port and a
- * place behind it; 255 share a listener. With RTR both ends know each other's number and address, and the end with the
- * smaller one connects. A queue pair that is its own peer makes no connection. The private data of request and reply
- * name both queue pairs; a request for another one is refused. A request that comes before this end's RTR waits for it,
- * also while this end has still to be reset, since the peer may begin anew first. The thread of the context's loop
- * fetches the events of connection management.
+ * RC queue pairs that are connected by ibv_modify_qp(3) alone.
+ *
+ * The number of such a queue pair contains a TCP port and a slot of that port; 255 queue pairs share a listener. With
+ * RTR both ends know each other's number and address. The end with the smaller pair connects to the other. A queue pair
+ * that is its own peer makes no connection. The private data of request and reply name both queue pairs; a request for
+ * another queue pair is refused.
+ *
+ * A request that comes before this end's RTR waits for it. It waits also while this end has not been reset yet, since
+ * the peer may restart first. The thread of the context's loop fetches the events of connection management.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,10 +19,10 @@
 #include "verbs/of/of.h"
 #include "wire/private.h"
 
-#define SLOTS 256                    /* of a port; 0 would be the number of a UDP port */
-/* An end may reach RTR long before the other: RC has no timer before a message is sent. */
+#define SLOTS 256                    /* of a port; slot 0 would be the number of a UDP port */
+/* One end may reach RTR long before the other: RC has no timer before a message is sent. */
 #define PATIENCE_NS (3600ll * 1000000000)
-/* A peer that does not answer in that time is taken for gone. No program relies on less. */
+/* A peer that does not answer for this time counts as gone. No program relies on a shorter time. */
 #define GRACE_NS (10ll * 1000000000)
 #define RETRIES_MIN_NS (100ll * 1000000)
 #define RETRIES_MAX_NS (1ll * 1000000000)
@@ -32,17 +35,18 @@ struct of_rc_port {
 	struct of_rc_port *next;
 	struct diw_listener *listener;
 	uint16_t port;
-	uint16_t used, last;         /* slots; the last one that was given: numbers come again as late as possible */
+	uint16_t used, last;         /* used slots; the last one assigned, since a number is reused as late as
+				      * possible */
 	struct of_qp *qps[SLOTS];
 };
 
-/* Of a context, while it has RC queue pairs. */
+/* The state of a context that has RC queue pairs. */
 struct of_rc {
 	struct of_context *ctx;
-	struct diw_loop_cm conns;    /* in the context's loop; no queue pair goes while an event names it */
-	struct diw_watch look;       /* at queue pairs whose peers do not come */
-	struct diw_loop_thread *thread;      /* of_rc_unused(): to be joined */
-	unsigned used;               /* slots of all ports */
+	struct diw_loop_cm conns;    /* in the context's loop; no queue pair is destroyed while an event names it */
+	struct diw_watch look;       /* checks queue pairs whose peers do not connect */
+	struct diw_loop_thread *thread;      /* set by of_rc_unused(): to be joined */
+	unsigned used;               /* slots in use, of all ports */
 	struct of_rc_port *ports;
 };
 
@@ -51,9 +55,9 @@ static bool is_peer(const struct of_qp *qp, const struct diw_qp_hello *h)
 	return h->to == qp->qp.qp_num && h->from == qp->attr.dest_qp_num;
 }
 
-/* ---- When a request is complete ---- */
+/* ---- When requests are complete ---- */
 
-/* TCP ports that queue pairs of this process listen on. */
+/* A bit for each TCP port on which queue pairs of this process listen. */
 static _Atomic uint8_t ours[65536 / 8];
 
 static bool port_is_ours(const struct of_qp *qp)
@@ -67,10 +71,10 @@ static bool port_is_ours(const struct of_qp *qp)
 	return false;
 }
 
-/* A channel adapter's completion says that the peer has the data, and programs rely on that: a message by way of a
- * third process may overtake the data. So queue pairs of personality ca wait for placement. An RNIC's completion does
- * not say it (RFC 5040 section 5.5), so in personality rnic only those wait whose both ends are one program, which may
- * look at the data without having heard of it. */
+/* A channel adapter's completion means that the peer has the data. Programs rely on that: a message through a third
+ * process may overtake the data. So queue pairs of personality `ca` wait for placement. An RNIC's completion does not
+ * mean it (RFC 5040 section 5.5). So in personality `rnic` only queue pairs with both ends in one program wait: the
+ * program may read the data without having received a message about it. */
 static bool wants_confirmation(const struct of_qp *qp)
 {
 	const char *env = getenv("DIWARP_CONFIRM");
@@ -146,7 +150,7 @@ static void drop_request(struct of_qp *qp)
 	qp->req = NULL;
 }
 
-/* A request that is there is of a peer that has begun anew. */
+/* Keeps a request that waits: it is from a peer that has restarted. */
 void of_rc_forget(struct of_qp *qp)
 {
 	diw_qp_withdraw(qp->diw);
@@ -200,9 +204,9 @@ static void of_conn_attr(struct diw_conn_attr *a, const struct of_qp *qp, uint8_
 	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	a->data = hello;
 	a->data_len = DIW_QP_HELLO_LEN;
-	a->ird = qp->attr.max_dest_rd_atomic;   /* and one for the Read that confirms */
+	a->ird = qp->attr.max_dest_rd_atomic;   /* one more, for the Read that asks for confirmation */
 	a->ird += a->ird < OF_MAX_RD_ATOM;
-	a->ord = OF_MAX_RD_ATOM;                /* RTS will say; the peer's IRD is the limit */
+	a->ord = OF_MAX_RD_ATOM;                /* RTS will set it; the peer's IRD is the limit */
 	a->rtr = DIW_RTR_FPDU | DIW_RTR_WRITE;
 	a->timeout_ns = PATIENCE_NS;
 	a->keepalive_s = KEEPALIVE_S;
@@ -222,7 +226,7 @@ static bool is_self(const struct of_qp *qp)
 	return false;
 }
 
-/* The peer's request is here and this end is ready for it. False: it is none, and another may come. */
+/* Answers the peer's request if this end is ready for it. False: there is no valid request, and another may come. */
 static bool rc_answer(struct of_qp *qp)
 {
 	uint8_t hello[DIW_QP_HELLO_LEN];
@@ -239,8 +243,8 @@ static bool rc_answer(struct of_qp *qp)
 	return true;
 }
 
-/* InfiniBand Architecture Specification, volume 1, "Encoding for RNR NAK timer field": from 10 us on in steps of some
- * 1.4, and 0 is the longest. */
+/* InfiniBand Architecture Specification, volume 1, "Encoding for RNR NAK timer field": values grow from 10 us in
+ * factors of about 1.4; 0 is the longest. */
 static int64_t rnr_timer_ns(unsigned code)
 {
 	static const uint32_t us10[32] = { 65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
@@ -263,7 +267,7 @@ int of_rc_rtr(struct of_qp *qp)
 	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 	if (!qp->rnic)
 		diw_qp_set_rnr(qp->diw, 7, rnr_timer_ns(qp->attr.min_rnr_timer));
-	/* Until it is known what the peer expects. */
+	/* Hold requests until the peer's first PSN is known. */
 	diw_qp_hold(qp->diw, !qp->rnic);
 	if (!qp->connector) {
 		if (qp->req && (qp->req_from != qp->attr.dest_qp_num || !rc_answer(qp)))
@@ -276,9 +280,9 @@ int of_rc_rtr(struct of_qp *qp)
 	return -diw_connect(qp->diw, qp->ctx->rc->conns.cm, &qp->peer, &a);
 }
 
-/* An adapter gives up a peer that has gone only after retry_cnt retries of its timeout (InfiniBand Architecture
- * Specification, volume 1, "Local Ack Timeout": 4.096 us * 2^n), so a program may poll the completions of its other
- * queue pairs first. Here the end of the stream tells it at once. */
+/* An adapter gives up a peer only after retry_cnt retries of its timeout (InfiniBand Architecture Specification, volume
+ * 1, "Local Ack Timeout": 4.096 us * 2^n). So a program may poll the completions of its other queue pairs first. Here
+ * the end of the stream would report the loss at once, so requests are kept for as long as the retries would take. */
 static int64_t retries_ns(const struct of_qp *qp)
 {
 	int64_t ns = (4096ll << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1);
@@ -288,8 +292,8 @@ static int64_t retries_ns(const struct of_qp *qp)
 	return ns < RETRIES_MIN_NS ? RETRIES_MIN_NS : ns;
 }
 
-/* What the sender's rnr_retry and the receiver's min_rnr_timer say. A Send can only be told that its peer had no
- * receive while it is pending. */
+/* Sets the limits of the sender's rnr_retry and the receiver's min_rnr_timer. A Send can fail because its peer has no
+ * receive only while it is pending. */
 void of_rc_limits(struct of_qp *qp)
 {
 	if (qp->rnic || qp->claimed)
@@ -308,12 +312,13 @@ int of_rc_rts(struct of_qp *qp)
 		diw_loop_call(&qp->ctx->loop, &qp->ctx->rc->look, 1);
 	if (!qp->knows_psn && !qp->rnic)
 		return 0;
-	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)     /* the peer would take none of our packets */
+	if (!qp->rnic && (qp->attr.sq_psn & PSN) != qp->peer_rq_psn)     /* a peer with another first PSN would drop all
+									  * our packets */
 		return -diw_leave(qp->diw);
 	return -diw_qp_hold(qp->diw, false);
 }
 
-/* ---- What happens ---- */
+/* ---- Events ---- */
 
 static void of_on_request(const struct diw_cm_event *ev)
 {
@@ -363,7 +368,7 @@ static void of_on_established(struct of_qp *qp, const struct diw_cm_event *ev)
 		of_rc_rts(qp);
 }
 
-/* What a peer did to us while it connected is the device's event already. */
+/* An error of the peer during the negotiation has already been reported as the device's event. */
 static void of_on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
 {
 	if (ev->fault)
@@ -386,13 +391,13 @@ static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 		of_on_failed(ev->ctx, ev);
 		break;
 	case DIW_CM_DISCONNECTED:
-		break;                          /* its requests tell */
+		break;                          /* its requests' completions report it */
 	}
 }
 
-/* ---- Peers that do not come ---- */
+/* ---- Peers that do not connect ---- */
 
-/* All tries of a message, each of the four times that verbs allow a timeout to be late (InfiniBand, volume 1, section
+/* The time of all retries of a message, each of which may take four times the timeout (InfiniBand, volume 1, section
  * 9.7.6.1.3); 0: for ever. */
 static int64_t patience(const struct of_qp *qp)
 {
@@ -407,7 +412,7 @@ static bool rc_waits(const struct of_qp *qp)
 	       atomic_load(&qp->state) == IBV_QPS_RTS;
 }
 
-/* Whether a queue pair has to be looked at again. */
+/* Gives up queue pairs that have waited too long. Returns whether another check is needed. */
 static bool connect_give_up(struct of_context *ctx, int64_t now)
 {
 	struct diw_qp_info info;
@@ -466,7 +471,7 @@ struct of_rc *of_rc_unused(struct of_context *ctx)
 	return rc;
 }
 
-/* Without the lock, which the thread takes. */
+/* Call without the lock, which the thread takes. */
 void of_rc_end(struct of_rc *rc)
 {
 	struct of_rc_port *p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completion queues, and what a completion says in the words of verbs. */
+/* Completion queues, and the translation of completions to verbs. */
 #include <arpa/inet.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -12,9 +12,10 @@
 #define BURST 16
 #define EMPTIES_A_YIELD 32
 
-/* ---- Words ---- */
+/* ---- Translation ---- */
 
-/* The request that a queue pair could not deliver is flushed like those behind it: verbs tell it from them. */
+/* Verbs distinguish the request that could not be delivered from the flushed requests behind it; diw.h flushes all of
+ * them. */
 static enum ibv_wc_status failed(struct of_cq *cq, const struct diw_wc *wc, enum ibv_wc_status status)
 {
 	bool first = of_qp_failed(of_context(cq->cq.context), wc->qp_num);
@@ -46,7 +47,7 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
 		[DIW_WC_SEND] = IBV_WC_SEND, [DIW_WC_WRITE] = IBV_WC_RDMA_WRITE,
 		[DIW_WC_WRITE_RECORD] = IBV_WC_RDMA_WRITE, [DIW_WC_READ] = IBV_WC_RDMA_READ,
 		[DIW_WC_RECV] = IBV_WC_RECV,
-		/* No receive is consumed: an opcode of our own. */
+		/* no receive is consumed, so it has an opcode of its own */
 		[DIW_WC_RECV_WRITE_RECORD] = IBV_WC_DRIVER1, [DIW_WC_RECV_WRITE_IMM] = IBV_WC_RECV_RDMA_WITH_IMM,
 		[DIW_WC_FETCH_ADD] = IBV_WC_FETCH_ADD, [DIW_WC_CMP_SWAP] = IBV_WC_COMP_SWAP,
 		[DIW_WC_BIND_MW] = IBV_WC_BIND_MW, [DIW_WC_LOCAL_INV] = IBV_WC_LOCAL_INV,
@@ -55,7 +56,7 @@ enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
 	return wc->opcode < sizeof map / sizeof *map ? map[wc->opcode] : IBV_WC_DRIVER3;
 }
 
-/* The target's word, or the kernel's. */
+/* The fault that the target reported, or the kernel's error. */
 uint32_t of_wc_vendor_err(const struct diw_wc *wc)
 {
 	return wc->errnum ? wc->errnum : wc->fault;
@@ -67,14 +68,13 @@ unsigned of_wc_flags(const struct diw_wc *wc)
 	       (wc->flags & DIW_WC_GRH ? IBV_WC_GRH : 0);
 }
 
-/* Of UD and UC: the peer's port is its number. RC knows its one peer anyway. */
+/* UD and UC: the peer's port is its queue pair number. RC has only one peer. */
 uint32_t of_wc_src_qp(const struct diw_wc *wc)
 {
 	return wc->qp_num >= OF_QPN_RC ? 0 : wc->src.port;
 }
 
-/* Ethernet has no service levels, and drivers leave there what header came: 1 IPv6, 2 IPv4. UCX looks for
- * the address accordingly. */
+/* Ethernet has no service levels. Drivers put the kind of header there: 1 IPv6, 2 IPv4. UCX finds the address by it. */
 uint8_t of_wc_sl(const struct diw_wc *wc)
 {
 	return !(wc->flags & DIW_WC_GRH) ? 0 : diw_addr_is_v4(&wc->src) ? 2 : 1;
@@ -101,9 +101,10 @@ static void wc_translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_w
 
 /* ---- Queues ---- */
 
-/* A program that spins where processors are fewer than the threads that want them waits for its peer to get one: it
- * lends its own, which costs little when no thread wants it. What came meanwhile it is told now: else the end of a
- * connection, for which it looks next, would come before the last message. */
+/* A poll found nothing. If there are fewer processors than spinning threads, the program may be waiting for a peer that
+ * has no processor. So the thread yields, which costs little when no other thread waits. Completions that came
+ * meanwhile are returned at once. Otherwise the program, which checks its connections next, would see the end of a
+ * connection before the last message. */
 bool of_cq_empty(struct of_cq *cq)
 {
 	bool lend = atomic_fetch_add_explicit(&cq->empties, 1, memory_order_relaxed) % EMPTIES_A_YIELD == 0;
@@ -251,7 +252,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	struct of_channel *ch = cq->channel;
 	int rc;
 
-	/* Events are forgotten only when the queue goes for certain: so first the call that may refuse. */
+	/* The call that may refuse is first: events are dropped only if the queue is certain to be destroyed. */
 	rc = diw_cq_destroy(cq->diw);
 	if (rc < 0)
 		return -rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The extended completion queue: a cursor over completions that are taken from the native queue in batches. */
+/* The extended completion queue: a cursor over completions, which are taken from the native queue in batches. */
 #include <arpa/inet.h>
 #include <time.h>
 
@@ -22,7 +22,7 @@ static void unlock(struct of_cq *cq)
 		pthread_mutex_unlock(&cq->take);
 }
 
-/* ibv_poll_cq() on an extended queue gets what the cursor has left over first. */
+/* ibv_poll_cq() on an extended queue first returns the completions that the cursor has not used. */
 int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n)
 {
 	int got = 0, rc;
@@ -56,7 +56,7 @@ void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp)
 	unlock(cq);
 }
 
-/* How many it has then, or -errno. */
+/* Returns the number of completions in the batch, or -errno. */
 static int refill(struct of_cq *cq)
 {
 	int rc = diw_cq_poll(cq->diw, cq->batch, sizeof cq->batch / sizeof *cq->batch, 0);
@@ -66,7 +66,7 @@ static int refill(struct of_cq *cq)
 	return rc;
 }
 
-/* 0, or ENOENT: there is none. */
+/* 0, or ENOENT: there is no completion. */
 static int step(struct of_cq *cq)
 {
 	diw_wc_release(&cq->now);
@@ -93,7 +93,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	cq_ex_lock(cq);
 	rc = step(cq);
-	if (rc)                                 /* no end_poll follows */
+	if (rc)                                 /* the program does not call end_poll after an error */
 		unlock(cq);
 	return rc;
 }
@@ -111,7 +111,7 @@ static void end_poll(struct ibv_cq_ex *ex)
 	unlock(cq);
 }
 
-/* ---- What the completion under the cursor says ---- */
+/* ---- Fields of the completion under the cursor ---- */
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex) { return of_wc_opcode(&of(ex)->now); }
 static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of_wc_vendor_err(&of(ex)->now); }
@@ -121,7 +121,7 @@ static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of_wc_src_qp(&of(ex)-
 static unsigned read_wc_flags(struct ibv_cq_ex *ex) { return of_wc_flags(&of(ex)->now); }
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->now.time_ns; }
 
-/* Or the invalidated key, which verbs.h reads by the same call and does not convert. */
+/* The immediate, or the invalidated key, which verbs.h reads by the same call without conversion. */
 static __be32 read_imm_data(struct ibv_cq_ex *ex)
 {
 	const struct diw_wc *wc = &of(ex)->now;
@@ -146,7 +146,7 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 	return of(ex)->now.time_ns + (uint64_t)(ns_of(CLOCK_REALTIME) - ns_of(CLOCK_MONOTONIC));
 }
 
-/* All of them, asked for or not: what was not asked for is no reason to crash. */
+/* Sets all of the calls: one that the program did not ask for must not crash it. */
 void of_cq_ex_init(struct of_cq *cq)
 {
 	struct ibv_cq_ex *ex = &cq->ex;

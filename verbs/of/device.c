@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Devices from network interfaces, contexts, and what a device can do. */
+/* Devices made from network interfaces, contexts, and a device's capabilities. */
 #include "verbs/of/of.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ bool of_is_rnic(const struct ibv_context *c)
 	return ((const struct of_device *)c->device)->personality == OF_RNIC;
 }
 
-/* ---- The list ---- */
+/* ---- The list of devices ---- */
 
 static void device_drop(struct of_device *d)
 {
@@ -46,7 +46,7 @@ static struct of_device *device_new(const struct diw_dev_info *info, enum of_per
 	atomic_init(&d->refs, 1);
 	d->dev.node_type = who == OF_RNIC ? IBV_NODE_RNIC : IBV_NODE_CA;
 	d->dev.transport_type = who == OF_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-	/* No uverbs device is behind it: no name that one might have. */
+	/* There is no uverbs device, so the name must not look like one. */
 	snprintf(d->dev.name, sizeof d->dev.name, "%s", info->name);
 	snprintf(d->dev.dev_name, sizeof d->dev.dev_name, "%s", info->name);
 	snprintf(d->dev.dev_path, sizeof d->dev.dev_path, "/sys/class/infiniband_verbs/%s", info->name);
@@ -119,7 +119,7 @@ static int query_rt_values(struct ibv_context *c, struct ibv_values_ex *values)
 	(void)c;
 	if (values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
 		return EINVAL;
-	/* What completions are stamped with. */
+	/* The clock of completion time stamps. */
 	if (values->comp_mask)
 		clock_gettime(CLOCK_MONOTONIC, &values->raw_clock);
 	return 0;
@@ -142,7 +142,7 @@ static void fill_context(struct of_context *ctx)
 	c->ops.post_srq_recv = of_post_srq_recv;
 	c->ops.post_send = of_post_send;
 	c->ops.post_recv = of_post_recv;
-	/* What is not here answers EOPNOTSUPP: verbs.h sees to it. */
+	/* Calls that are not set return EOPNOTSUPP: verbs.h does that. */
 	ctx->v.sz = sizeof ctx->v;
 	ctx->v.query_port = of_query_port;
 	ctx->v.query_device_ex = of_query_device_ex;
@@ -159,7 +159,7 @@ static void fill_context(struct of_context *ctx)
 struct ibv_context *ibv_open_device(struct ibv_device *dev)
 {
 	struct of_device *d = (struct of_device *)dev;
-	/* A program of verbs may be a mere target, or sleep in poll(2): the device moves without it. */
+	/* A program of verbs may be a passive target or sleep in poll(2), so the device needs a progress thread. */
 	const struct diw_dev_attr attr = { .progress = DIW_PROGRESS_THREAD };
 	struct of_context *ctx = calloc(1, sizeof *ctx);
 	int rc = ctx ? diw_dev_open(dev->name, &attr, &ctx->dev) : -ENOMEM;
@@ -194,7 +194,8 @@ int ibv_close_device(struct ibv_context *c)
 	struct of_context *ctx = of_context(c);
 	int rc;
 
-	/* Objects that a program leaves behind may still be used by a thread of its: they stay, and the context too. */
+	/* Threads of the program may still use objects that it has not destroyed. These objects stay, and so does the
+	 * context. */
 	if (ctx->qps || ctx->srqs)
 		return 0;
 	rc = diw_dev_close(ctx->dev);
@@ -214,16 +215,16 @@ int ibv_close_device(struct ibv_context *c)
 	return 0;
 }
 
-/* A device here is a process's: there is no descriptor by which another could share it. */
+/* A device belongs to a process: no descriptor exists by which another process could share it. */
 struct ibv_context *ibv_import_device(int cmd_fd)
 {
 	(void)cmd_fd;
 	return of_null(EOPNOTSUPP);
 }
 
-/* ---- What it can do ---- */
+/* ---- Capabilities ---- */
 
-/* A device's socket for groups may be a member of so many of IPv4's. */
+/* The number of IPv4 groups that a device's socket for groups may join. */
 static int max_groups(void)
 {
 	FILE *f = fopen("/proc/sys/net/ipv4/igmp_max_memberships", "re");
@@ -266,7 +267,7 @@ int of_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_i
 		       struct ibv_device_attr_ex *attr, size_t size)
 {
 	struct ibv_device_attr_ex a = {
-		.completion_timestamp_mask = UINT64_MAX, .hca_core_clock = 1000000,     /* kHz: stamps are ns */
+		.completion_timestamp_mask = UINT64_MAX, .hca_core_clock = 1000000,     /* kHz: time stamps are in ns */
 		.phys_port_cnt_ex = 1,
 	};
 

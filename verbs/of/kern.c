@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between the kernel's structures and those of verbs. A connection manager that is not ours asks for it. */
+/* Conversions between the kernel's structures and those of verbs, for connection managers other than ours. */
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
@@ -54,7 +54,7 @@ void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *to, struct ib_uverbs_qp_attr
 	to->qp_state = (enum ibv_qp_state)from->qp_state;
 }
 
-/* The members have the same names, in another order and of other sizes. */
+/* The members have the same names, but another order and other sizes. */
 #define COPY_PATH(to, from) do { \
 	memcpy(&(to)->dgid, &(from)->dgid, 16); \
 	memcpy(&(to)->sgid, &(from)->sgid, 16); \

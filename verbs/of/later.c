@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls that came to libibverbs after rdma-core 44, versions 1.15 to 1.18. The headers that this is built with may have
- * none of them, or all: each has a name of ours in C and the library's name for the linker, and so have the types.
+ * Calls that libibverbs got after rdma-core 44, versions 1.15 to 1.18. The installed headers may declare none of them,
+ * or all. So each call has a name of ours in C and the library's name for the linker; the types have names of ours,
+ * too.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 
 #include "verbs/of/of.h"
 
-#define SPEED_100_MBPS 100            /* 10 Gb/s, which of_query_port() tells in width and speed */
+#define SPEED_100_MBPS 100            /* 10 Gb/s, which of_query_port() reports as width and speed */
 
 enum {
 	MR_IOVA = 1 << 0, MR_ADDR = 1 << 1, MR_FD = 1 << 2, MR_FD_OFFSET = 1 << 3, MR_BUF = 1 << 5,
 	MR_KNOWN = MR_IOVA | MR_ADDR | MR_FD | MR_FD_OFFSET | MR_BUF,   /* 1 << 4 is a DMA handle */
 };
 
-/* struct ibv_mr_init_attr. What lies behind a member that comp_mask does not name may not be there. */
+/* struct ibv_mr_init_attr. Members that comp_mask does not name may lie beyond the caller's struct. */
 struct of_mr_init_attr {
 	size_t length;
 	int access;
@@ -29,7 +30,7 @@ struct of_mr_init_attr {
 	struct of_buf *buf;
 };
 
-/* struct ibv_buf, which programs only point to. */
+/* struct ibv_buf, of which programs only have pointers. */
 struct of_buf {
 	struct ibv_pd *pd;
 	char *addr;
@@ -110,7 +111,7 @@ struct ibv_mr *of_reg_buf_mr(struct ibv_pd *pd, struct of_buf *buf, void *addr, 
 int of_export_buf_dmabuf_fd(struct of_buf *buf)
 {
 	(void)buf;
-	errno = ENODATA;                        /* it is no DMA buffer */
+	errno = ENODATA;                        /* not a DMA buffer */
 	return -1;
 }
 
@@ -125,7 +126,7 @@ int of_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed)
 	return 0;
 }
 
-/* ---- What no software device has: memory of its own, hints for a PCIe root, counters of completions ---- */
+/* ---- Features that no software device has: its own memory, hints for a PCIe root, counters of completions ---- */
 
 int of_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
@@ -152,7 +153,7 @@ void *of_create_comp_cntr(struct ibv_context *c, void *attr)
 	return of_null(EOPNOTSUPP);
 }
 
-/* Those that return EOPNOTSUPP, whatever their arguments; there is no counter that they could be about. */
+/* These return EOPNOTSUPP for any arguments. */
 #define REFUSED(X) \
 	X(ibv_destroy_comp_cntr) X(ibv_inc_comp_cntr) X(ibv_inc_err_comp_cntr) X(ibv_qp_attach_comp_cntr) \
 	X(ibv_read_comp_cntr) X(ibv_read_err_comp_cntr) X(ibv_set_comp_cntr) X(ibv_set_err_comp_cntr) \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What belongs to no object of ours, and what no software device can do. */
+/* Calls that concern none of our objects, and features that no software device has. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "verbs/of/of.h"
 
-/* ---- Enhanced connection establishment: between two NICs of one vendor ---- */
+/* ---- Enhanced connection establishment, which is between NICs of one vendor ---- */
 
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
@@ -20,7 +20,7 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	return EOPNOTSUPP;
 }
 
-/* ---- sysfs, which knows nothing of our devices; programs read of it what they like ---- */
+/* ---- sysfs: it does not list our devices; programs may read other files by these calls ---- */
 
 #pragma GCC visibility push(default)
 const char *ibv_get_sysfs_path(void);
@@ -33,7 +33,7 @@ const char *ibv_get_sysfs_path(void)
 	return "/sys";
 }
 
-/* The length without the newline at the end, or -1. */
+/* Returns the length without a newline at the end, or -1. */
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {
 	char path[512];
@@ -58,7 +58,7 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t siz
 	return (int)n;
 }
 
-/* How providers announced themselves before 2017: they have no device here. */
+/* The call by which providers registered before 2017: no device here needs one. */
 void of_register_driver(const char *name, void *init)
 {
 	(void)name, (void)init;

@@ -22,7 +22,7 @@ int of_access(unsigned access)
 	};
 	unsigned diw = 0;
 
-	access &= ~IBV_ACCESS_OPTIONAL_RANGE;   /* relaxed ordering: optional means that it may be ignored */
+	access &= ~IBV_ACCESS_OPTIONAL_RANGE;   /* optional flags, such as relaxed ordering, may be ignored */
 	for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
 		if (access & map[i].of)
 			diw |= map[i].diw;
@@ -31,7 +31,8 @@ int of_access(unsigned access)
 	return access ? -1 : (int)diw;
 }
 
-/* Hardware would find out when it pins the pages; we must before a peer does. */
+/* Whether the memory is mapped. Hardware would find out when it pins the pages. Here a peer's access would be the first
+ * to find out. */
 static bool is_mapped(const void *addr, size_t length)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)addr & ~(page - 1);
@@ -49,7 +50,7 @@ static bool is_mapped(const void *addr, size_t length)
 	return true;
 }
 
-/* 0 or a negative errno. */
+/* 0, or -errno. */
 static int mr_attr(struct diw_mr_attr *a, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	int diw = of_access(access);
@@ -114,7 +115,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	return of_null(EOPNOTSUPP);
 }
 
-/* The keys stay: peers that know them go on with the region as it is now. */
+/* The keys stay the same, so peers that know them use the changed region. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct of_mr *m = (struct of_mr *)mr;
@@ -159,7 +160,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
-/* As ibv_import_device(). */
+/* Not possible, for the reason of ibv_import_device(). */
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	(void)pd, (void)handle;
@@ -215,7 +216,7 @@ int of_dealloc_mw(struct ibv_mw *mw)
 	return 0;
 }
 
-/* ---- fork: nothing is pinned, so what a parent registered stays the parent's through copy-on-write ---- */
+/* ---- fork(2): no page is pinned, so copy-on-write leaves the registered memory with the parent ---- */
 
 int ibv_fork_init(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Protection domains; parent and thread domains, which here only name one. */
+/* Protection domains; parent and thread domains, which have no effect here. */
 #include <stdlib.h>
 
 #include "verbs/of/of.h"
@@ -37,7 +37,8 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-/* Its allocators are for the memory that hardware's queues lie in: ours are the library's own. */
+/* The parent domain's allocators are for the memory of hardware queues. They are not called, since our queues are in
+ * the library's memory. */
 struct ibv_pd *of_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_domain_init_attr *attr)
 {
 	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
@@ -84,7 +85,7 @@ int of_dealloc_td(struct ibv_td *td)
 	return 0;
 }
 
-/* As ibv_import_device(). */
+/* Not possible, for the reason of ibv_import_device(). */
 struct ibv_pd *ibv_import_pd(struct ibv_context *c, uint32_t handle)
 {
 	(void)c;

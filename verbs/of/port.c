@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one port of a device: the interface, and its addresses as GIDs. */
+/* A device's only port: its interface, and its addresses as GIDs. */
 #include <arpa/inet.h>
 
 #include "base/addr.h"
@@ -17,11 +17,11 @@ void of_addr_from_gid(struct diw_addr *a, const union ibv_gid *gid, const struct
 {
 	memset(a, 0, sizeof *a);
 	memcpy(a->ip, gid->raw, sizeof a->ip);
-	if (gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80)        /* link-local: on our link */
+	if (gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80)        /* link-local: on the same link */
 		a->scope = ctx->device->info.ifindex;
 }
 
-/* The largest that the interface carries in one packet with room for IP, UDP and RDMAP. */
+/* The largest MTU that the interface carries in one packet, beside IP, UDP and RDMAP. */
 static enum ibv_mtu active_mtu(uint32_t mtu)
 {
 	static const uint32_t bytes[] = { [IBV_MTU_256] = 256, 512, 1024, 2048, 4096 };
@@ -41,7 +41,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 		.port_cap_flags = diw_ident_port_caps(of_is_rnic(c)),
 		.max_msg_sz = OF_MAX_MSG, .pkey_tbl_len = 1, .lid = diw_ident_lid(&of_context(c)->gids[0]),
 		.max_vl_num = 1,
-		/* 1X at 10 Gb/s: there is no rate to tell. 5 is LinkUp, 3 Disabled. */
+		/* 1X at 10 Gb/s: the actual rate is not known. 5 is LinkUp, 3 Disabled. */
 		.active_width = 1, .active_speed = 4, .phys_state = info->up ? 5 : 3,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 	};
@@ -53,14 +53,14 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 	return 0;
 }
 
-/* For programs compiled before the structure grew. */
+/* For programs that were compiled before the structure grew. */
 int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
 	return of_query_port(c, port, (struct ibv_port_attr *)(void *)attr,
 			     offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* ---- GIDs: as many places as a device has addresses at most, those behind the last are empty ---- */
+/* ---- GIDs: a table with room for the most addresses of a device; entries behind the last one are empty ---- */
 
 static void entry(const struct of_context *ctx, uint32_t i, struct ibv_gid_entry *e)
 {
@@ -80,11 +80,11 @@ int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid 
 				 OF_PORT, OF_MAX_GIDS);
 		return -1;
 	}
-	of_gid_from_addr(gid, &ctx->gids[index]);       /* zeros, if empty */
+	of_gid_from_addr(gid, &ctx->gids[index]);       /* zeros if the entry is empty */
 	return 0;
 }
 
-/* Private to rdma-core, and what ibv_devinfo asks: 0 is "IB or RoCE v1", 1 is RoCE v2. */
+/* Private to rdma-core, for ibv_devinfo: 0 is "IB or RoCE v1", 1 is RoCE v2. */
 enum gid_type_sysfs { GID_SYSFS_IB_ROCE_V1, GID_SYSFS_ROCE_V2 };
 #pragma GCC visibility push(default)
 int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned index, enum gid_type_sysfs *type);
@@ -136,7 +136,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e, siz
 	return ctx->ngids;
 }
 
-/* ---- Partitions: there is the default one ---- */
+/* ---- Partitions: only the default one ---- */
 
 int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *pkey)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What providers' libraries (libmlx5, libefa, ...) want of libibverbs. Programs bring them along, and they bind all
- * names when they are loaded; but they have no device here, so each of these fails, and none may crash. Their
- * parameters do not matter to them.
+ * Functions of libibverbs for providers' libraries (libmlx5, libefa, ...). A program may load such a library, which
+ * binds all names at that time. None of these libraries has a device here, so each function fails, and none may crash.
+ * Parameters are ignored.
  */
 #include "verbs/of/of.h"
 
-/* Return a positive errno. */
+/* These return a positive errno. */
 #define CALLS(X) \
 	X(advise_mr) X(alloc_dm) X(alloc_dmah) X(alloc_mw) X(alloc_pd) X(attach_mcast) X(close_xrcd) X(create_ah) \
 	X(create_comp_cntr) X(create_counters) X(create_cq) X(create_cq_ex) X(create_cq_ex2) X(create_flow) \
@@ -64,7 +64,7 @@ static int refuse(void)
 
 int ibv_read_ibdev_sysfs_file(void) { return refuse(); }
 
-/* Nothing to do: there is no provider's context, queue or driver that it could be about. */
+/* These do nothing: no provider's context, queue or driver exists. */
 void __verbs_log(void) {}
 void verbs_init_cq(void) {}
 void verbs_set_ops(void) {}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Work requests of verbs as those of diw.h: on the stack, some at a time. */
+/* Work requests of verbs, translated to those of diw.h in chunks on the stack. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -8,13 +8,13 @@
 
 #define CHUNK 16
 
-/* The same thing under two names, so a list needs no copy. */
+/* Same layout under two names, so lists need no copy. */
 _Static_assert(sizeof(struct ibv_sge) == sizeof(struct diw_sge) && sizeof(void *) == sizeof(uint64_t) &&
 	       offsetof(struct ibv_sge, addr) == offsetof(struct diw_sge, addr) &&
 	       offsetof(struct ibv_sge, length) == offsetof(struct diw_sge, length) &&
 	       offsetof(struct ibv_sge, lkey) == offsetof(struct diw_sge, stag), "scatter/gather entries differ");
 
-enum { OTHER, RDMA, ATOMIC, INV, BIND };         /* which part of the union a request uses */
+enum { OTHER, RDMA, ATOMIC, INV, BIND };         /* the part of the union that a request uses */
 
 static const struct {
 	bool known;
@@ -33,7 +33,7 @@ static const struct {
 	[IBV_WR_SEND_WITH_INV] = { true, DIW_WR_SEND, INV, DIW_SEND_INVALIDATE },
 };
 
-/* A fence is for queue pairs with Reads and atomics; verbs(3) lets the others carry the flag. */
+/* A fence has an effect with Reads and atomics only; verbs(3) allows the flag for other queue pairs. */
 static unsigned send_wr_flags(const struct of_qp *qp, unsigned f)
 {
 	unsigned flags = 0;
@@ -49,7 +49,7 @@ static unsigned send_wr_flags(const struct of_qp *qp, unsigned f)
 	return flags;
 }
 
-/* With the highest bit set the sender's own key is meant (InfiniBand, volume 1, section 10.2.5). */
+/* A Q_Key with the highest bit set stands for the sender's own (InfiniBand, volume 1, section 10.2.5). */
 int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	const struct of_ah *h = (struct of_ah *)ah;
@@ -66,7 +66,7 @@ int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, 
 int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	const unsigned access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;  /* says nothing of peers */
+	const unsigned access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;  /* does not concern peers */
 
 	if (!mw || (info->length && !info->mr))
 		return diw_fail(EINVAL, "a bind: no window, or no region");
@@ -134,8 +134,8 @@ static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const str
 	return of_ud_dst(qp, w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
-/* *WR is the first that is not posted, of this chunk or the next. */
-/* A request that is too long is invalid, as providers have it. */
+/* *WR becomes the first request that is not posted, of this chunk or the next. */
+/* A request that is too long is invalid, as with hardware providers. */
 int of_post_errno(int rc)
 {
 	return rc == -EMSGSIZE ? EINVAL : -rc;

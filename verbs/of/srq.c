@@ -98,7 +98,7 @@ int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
 		return diw_fail(EINVAL, "ibv_modify_srq: attributes %#x", mask);
-	if (mask & IBV_SRQ_MAX_WR)              /* IBV_DEVICE_SRQ_RESIZE is not among the capabilities */
+	if (mask & IBV_SRQ_MAX_WR)              /* resizing is not among the capabilities (IBV_DEVICE_SRQ_RESIZE) */
 		return diw_fail(EOPNOTSUPP, "ibv_modify_srq: the device cannot resize shared receive queues");
 	return mask & IBV_SRQ_LIMIT ? -diw_srq_set_limit(srq->diw, attr->srq_limit) : 0;
 }

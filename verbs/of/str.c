@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of verbs' numbers, and rates. */
+/* Names of verbs' constants, and rates. */
 #include "verbs/of/of.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -75,13 +75,13 @@ const char *ibv_wc_status_str(enum ibv_wc_status s)
 	return name_of(names, COUNT(names), (int)s);
 }
 
-/* ---- Rates: InfiniBand's encoding, the multiple of 2.5 Gb/s and the data rate that each stands for ---- */
+/* ---- Rates: InfiniBand's encoding, the multiple of 2.5 Gb/s, the data rate in Mb/s ---- */
 
 static const struct { enum ibv_rate rate; int mult, mbps; } rates[] = {
 	{ IBV_RATE_2_5_GBPS, 1, 2500 }, { IBV_RATE_5_GBPS, 2, 5000 }, { IBV_RATE_10_GBPS, 4, 10000 },
 	{ IBV_RATE_20_GBPS, 8, 20000 }, { IBV_RATE_30_GBPS, 12, 30000 }, { IBV_RATE_40_GBPS, 16, 40000 },
 	{ IBV_RATE_60_GBPS, 24, 60000 }, { IBV_RATE_80_GBPS, 32, 80000 }, { IBV_RATE_120_GBPS, 48, 120000 },
-	/* From here on no whole multiple is exact: lanes run at 14.0625 or 25.78125 Gb/s. */
+	/* No whole multiple is exact from here on: lanes run at 14.0625 or 25.78125 Gb/s. */
 	{ IBV_RATE_14_GBPS, 0, 14062 }, { IBV_RATE_28_GBPS, 11, 28125 }, { IBV_RATE_56_GBPS, 0, 56250 },
 	{ IBV_RATE_112_GBPS, 0, 112500 }, { IBV_RATE_168_GBPS, 0, 168750 }, { IBV_RATE_25_GBPS, 0, 25781 },
 	{ IBV_RATE_50_GBPS, 20, 53125 }, { IBV_RATE_100_GBPS, 0, 103125 }, { IBV_RATE_200_GBPS, 0, 206250 },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Addresses as programs give and want them, and ports that are kept. */
+/* Addresses in the forms that programs use, and ports that are kept. */
 #include <unistd.h>
 
 #include "verbs/host/port.h"
@@ -28,7 +28,7 @@ static socklen_t as_v6(const struct diw_addr *a, struct sockaddr_storage *ss)
 	return sizeof in6;
 }
 
-/* As the kernel has it: what does not fit is cut off, *LEN says how long it is. */
+/* Copies an address as the kernel does: it is cut to the caller's length, and *LEN is its full length. */
 void rs_addr_put(const struct rs *s, const struct diw_addr *a, struct sockaddr *sa, socklen_t *len)
 {
 	struct sockaddr_storage ss = { 0 };
@@ -49,8 +49,8 @@ void rs_addr_put(const struct rs *s, const struct diw_addr *a, struct sockaddr *
 
 /* ---- Ports ---- */
 
-/* An AF_INET6 socket of no address is also IPv4's, unless it says no; a v4-mapped address is AF_INET to the socket that
- * keeps it. What lingers in TIME_WAIT does not count, as for diw_listen(). */
+/* An AF_INET6 socket without an address accepts IPv4 too, unless IPV6_V6ONLY is set. The socket that keeps a v4-mapped
+ * address is an AF_INET one. Connections in TIME_WAIT are ignored, as by diw_listen(). */
 int rs_hold(struct rs *s, struct diw_addr *local)
 {
 	const struct diw_port_hold how = {

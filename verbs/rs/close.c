@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The end. What was written goes out although the socket is closed, and the process does not end before: a kernel's
- * TCP would go on without it.
+ * The end of a socket. Data that was written is sent after close(), and the process does not end before: the kernel's
+ * TCP would continue without the process.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 
 #include "verbs/rs/int.h"
 
-#define LAST_NS (10 * DIW_S)                 /* what a process that ends waits for its peers */
+#define LAST_NS (10 * DIW_S)                 /* how long a process that ends waits for its peers */
 
 struct diw_list rs_lingering = { &rs_lingering, &rs_lingering };
 
@@ -32,7 +32,7 @@ void rs_lingerer_over(struct rs *s)
 	release_memory(s);
 }
 
-/* Whether the connection's end will be told by an event. */
+/* Whether an event will report the end of the connection. */
 static bool lingers(struct rs *s)
 {
 	if (s->state != RS_CONNECTED || !s->stream || (s->opt.linger.l_onoff && !s->opt.linger.l_linger))
@@ -55,7 +55,7 @@ static void end_children(struct rs *s)
 	}
 }
 
-/* No other thread has it: no lock of its own is needed. */
+/* No other thread has the socket, so its lock is not needed. */
 void rs_end(struct rs *s)
 {
 	bool stays;
@@ -82,7 +82,7 @@ void rs_end(struct rs *s)
 	pthread_mutex_unlock(&rs_big);
 }
 
-/* SO_LINGER: until TCP has all, not until the peer has read it. */
+/* SO_LINGER: waits until TCP has taken all data, not until the peer has read it. */
 static void linger(struct rs *s)
 {
 	uint64_t until;
@@ -102,11 +102,12 @@ int diw_rs_close(int fd)
 
 	if (!s)
 		return -EBADF;
-	if (s->generation != diw_fork_generation()) { /* its parts are the parent's, and so are its users */
+	if (s->generation != diw_fork_generation()) { /* its resources, and their users, are the parent's */
 		close(fd);
 		return 0;
 	}
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);        /* it has no descriptor already */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);        /* not a cancellation point from here on: the
+									 * descriptor is already free */
 	pthread_mutex_lock(&s->lock);
 	linger(s);
 	pthread_setcancelstate(cancel, NULL);
@@ -143,7 +144,7 @@ int diw_rs_shutdown(int fd, int how)
 	return rc;
 }
 
-/* ---- The process ends ---- */
+/* ---- Exit of the process ---- */
 
 static void say_goodbye(struct rs *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams: a UD queue pair whose port is the socket's, a Send each. Both ends have the same Q_Key, so a socket is
- * found by its address alone. The lock is held.
+ * Datagram sockets: a UD queue pair with the socket's port. Each datagram is a Send. All have the same Q_Key, so the
+ * address alone identifies a socket. The lock is held.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include "verbs/rs/int.h"
 
 #define QKEY 0x64525331u
-#define MAX_LEN 65507u                       /* of a UDP datagram over IPv4: what programs know not to exceed */
+#define MAX_LEN 65507u                       /* of a UDP datagram over IPv4: the limit that programs know */
 #define BUF 65536u
 #define RX 128u
 #define TX 16u
@@ -23,11 +23,11 @@ struct arrived {
 };
 
 struct rs_dgram {
-	uint8_t *memory;                     /* RX buffers, then TX ones */
+	uint8_t *memory;                     /* receive buffers, then send buffers */
 	struct diw_mr *mr;
 	struct arrived arrived[RX];
 	uint32_t head, tail;
-	uint32_t free_tx;                    /* a bit each */
+	uint32_t free_tx;                    /* bitmap of the free send buffers */
 	bool down;
 };
 
@@ -105,7 +105,7 @@ void rs_dgram_free(struct rs *s)
 	s->dgram = NULL;
 }
 
-/* The lock order wants rs_big first. */
+/* rs_big must be taken first. */
 int rs_dgram_bind(struct rs *s, const struct diw_addr *local)
 {
 	int rc;
@@ -118,7 +118,7 @@ int rs_dgram_bind(struct rs *s, const struct diw_addr *local)
 	return rc;
 }
 
-/* To DST for the first time: from the address that the kernel would send from. */
+/* Binds for the first datagram to DST, to the address from which the kernel would send. */
 static int bind_for(struct rs *s, const struct diw_addr *dst)
 {
 	struct diw_addr from;
@@ -139,7 +139,7 @@ int rs_dgram_connect(struct rs *s, const struct diw_addr *peer)
 	return rc;
 }
 
-/* ---- What comes ---- */
+/* ---- Received datagrams ---- */
 
 static bool wanted(const struct rs *s, const struct diw_addr *src)
 {

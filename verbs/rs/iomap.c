@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that the peer writes by offsets. It is told of before the next bytes of the stream, and forgets it when the
- * STag has ended: a later write of it ends the connection, as a store to unmapped memory ends a process. */
+/* Memory that the peer writes by offsets. The peer is told of it before the next bytes of the stream, and drops it when
+ * its STag ends. A later write by that STag ends the connection, as a store to unmapped memory ends a process. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -23,7 +23,7 @@ void rs_maps_free(struct rs_stream *st)
 	}
 }
 
-/* ---- The peer's ---- */
+/* ---- Memory of the peer ---- */
 
 static void map_forget(struct rs_stream *st, uint64_t offset)
 {
@@ -38,7 +38,7 @@ static void map_forget(struct rs_stream *st, uint64_t offset)
 		}
 }
 
-/* Length 0: it is gone. */
+/* Length 0: the map has ended. */
 bool rs_map_came(struct rs_stream *st, const uint8_t *p, uint32_t len)
 {
 	struct rs_map *copy;
@@ -70,7 +70,7 @@ static const struct rs_map *peer_map(const struct rs_stream *st, uint64_t offset
 	return NULL;
 }
 
-/* ---- Ours ---- */
+/* ---- Our memory ---- */
 
 static bool map_tell(struct rs *s, const struct rs_map *m, uint64_t length)
 {
@@ -99,7 +99,7 @@ static struct rs_map *at(struct rs_stream *st, uint64_t offset, uint64_t len)
 	return NULL;
 }
 
-/* Above all others, on a page of its own. */
+/* Chooses an offset above all others, on a new page. */
 static uint64_t choose(const struct rs_stream *st)
 {
 	uint64_t end = 0;
@@ -192,9 +192,9 @@ int diw_rs_iounmap(int fd, void *buf, size_t len)
 	return rc;
 }
 
-/* ---- Writing into the peer's ---- */
+/* ---- Writing to the peer's memory ---- */
 
-/* From the caller's memory, of which nothing is needed when TCP has it. 1: no room now. */
+/* Posts a Write from the caller's memory, which is free again when TCP has taken the data. 1: no room at the moment. */
 static int post_write(struct rs *s, const struct rs_map *m, const uint8_t *buf, uint32_t len, uint64_t offset)
 {
 	struct diw_sge sge = { (void *)buf, len, s->dev->all->stag };
@@ -208,7 +208,7 @@ static int post_write(struct rs *s, const struct rs_map *m, const uint8_t *buf, 
 	return rc;
 }
 
-/* While the caller's memory is in a request it waits, also when the socket does not block: until TCP has it. */
+/* Waits until TCP has taken the data, also on a non-blocking socket: the request refers to the caller's memory. */
 static int wait_sent(struct rs *s)
 {
 	while (!rs_stream_flushed(s)) {

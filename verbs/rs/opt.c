@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options, and fcntl's flags. */
+/* Options of sockets, and flags of fcntl(). */
 #include <netinet/tcp.h>
 #include <unistd.h>
 
@@ -7,8 +7,8 @@
 
 #define RING_DEFAULT (512 << 10)
 
-/* Options that are on or off. Only the first has an effect of its own here: data leaves at once as it is, an address
- * can be taken again as soon as no socket listens on it. */
+/* Boolean options. KEEPALIVE alone has an effect. The effect of NODELAY and REUSEADDR exists always: data leaves at
+ * once, and an address can be bound when no socket listens on it. */
 enum { KEEPALIVE = 1, NODELAY = 2, REUSEADDR = 4, BROADCAST = 8, REUSEPORT = 16, CORK = 32, QUICKACK = 64,
 	OOBINLINE = 128 };
 
@@ -38,7 +38,7 @@ void rs_opt_conn(const struct rs *s, struct diw_conn_attr *a)
 	a->dscp = (uint8_t)(s->opt.tos >> 2 & 63);
 }
 
-/* ---- Where an option's number is ---- */
+/* ---- The place of each option ---- */
 
 static int *number(struct rs *s, int level, int name)
 {
@@ -154,7 +154,7 @@ static int give(const void *what, socklen_t size, void *value, socklen_t *len)
 	return 0;
 }
 
-/* What is known of a socket, but is no option. 1: it is none of these. */
+/* State that can be read as an option. 1: the option is not one of these. */
 static int state_of(struct rs *s, int level, int name, int *v)
 {
 	if (level == SOL_SOCKET && name == SO_ERROR) {
@@ -176,7 +176,7 @@ static int state_of(struct rs *s, int level, int name, int *v)
 	return 0;
 }
 
-/* Nothing of what TCP below counts is the socket's. */
+/* TCP's own counters are not those of the socket, so they stay 0. */
 static int tcp_info(const struct rs *s, void *value, socklen_t *len)
 {
 	struct tcp_info info = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* poll() and select() over sockets of ours and descriptors of others. */
+/* poll() and select() over rsockets and other descriptors. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -9,17 +9,17 @@
 #define FEW 32
 #define NO_THREAD_POLL_MS 10
 
-/* What is slept on: a descriptor of others; of a socket of ours its own one and that of its channel. */
+/* The descriptors to sleep on: of an rsocket, its own and that of its channel; otherwise the descriptor itself. */
 struct sleeper {
 	struct rs *s;                        /* or NULL */
 	bool channel;
 };
 
 struct set {
-	struct pollfd *user, *p;             /* p: two for each of user's */
+	struct pollfd *user, *p;             /* p: two entries for each of user */
 	struct sleeper *of;
 	nfds_t n;
-	bool others, polled;                 /* descriptors of others; a device without a thread */
+	bool others, polled;                 /* others: there are other descriptors; polled: a device has no thread */
 };
 
 static int ready_now(struct rs *s, struct pollfd *u)
@@ -29,7 +29,7 @@ static int ready_now(struct rs *s, struct pollfd *u)
 	return u->revents != 0;
 }
 
-/* Each socket is referenced until drop(). */
+/* References each socket until drop(). */
 static void take_all(struct set *set)
 {
 	for (nfds_t i = 0; i < set->n; i++) {
@@ -71,7 +71,7 @@ static int look_all(struct set *set)
 	return ready;
 }
 
-/* What others' descriptors say; of ours P says only that a look is needed. */
+/* Copies the results for other descriptors. For rsockets P only says that they must be checked. */
 static int copy_others(struct set *set)
 {
 	int ready = 0;
@@ -84,7 +84,7 @@ static int copy_others(struct set *set)
 	return ready;
 }
 
-/* Before it sleeps: whatever completes from now on makes a descriptor readable. How many are ready all the same. */
+/* Arms before sleeping: from here on, a completion makes a descriptor readable. Returns how many are ready already. */
 static int arm_all(struct set *set)
 {
 	int ready = 0;
@@ -108,8 +108,8 @@ static int arm_all(struct set *set)
 	return ready;
 }
 
-/* The channel's event is taken by the thread that sees it, unless a leader waits for it; the last to leave clears the
- * descriptor. A socket that listens has it readable as long as a connection can be accepted. */
+/* The thread that sees the channel's event takes it, unless a leader waits for it. The last thread to leave clears the
+ * descriptor. A listening socket's descriptor stays readable while a connection can be accepted. */
 static void disarm_all(struct set *set)
 {
 	for (nfds_t i = 0; i < set->n; i++) {
@@ -163,7 +163,7 @@ static void set_free(struct set *set)
 	}
 }
 
-/* The thread was cancelled. */
+/* Runs when the thread is cancelled. */
 static void abandon(void *arg)
 {
 	disarm_all(arg);
@@ -196,7 +196,7 @@ static int poll_set(struct set *set, uint64_t until)
 	}
 }
 
-/* One connected socket alone: its caller may lead. */
+/* For a single connected socket: its caller may become the leader. */
 static int poll_one(struct pollfd *u, uint64_t until)
 {
 	struct rs *s;
@@ -310,7 +310,7 @@ int diw_rs_select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tim
 	if (rc < 0)
 		return rc;
 	now = diw_clock_ns();
-	if (timeout) {                          /* as Linux has it: what was left of it */
+	if (timeout) {                          /* as in Linux: the time that was left */
 		now = until > now ? until - now : 0;
 		timeout->tv_sec = (time_t)(now / DIW_S);
 		timeout->tv_usec = (suseconds_t)(now % DIW_S / DIW_US);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sockets over queue pairs: a stream is an RC queue pair, datagrams are a UD one. A user of verbs/diw.h as programs
- * are; rsockets by ABI (verbs/cma/cma_rs.c) are a thin coat over it.
+ * Sockets over queue pairs: a stream is an RC queue pair, a datagram socket a UD one. The code uses verbs/diw.h as
+ * programs do. verbs/cma/cma_rs.c makes rsockets' ABI of it.
  *
- * A socket is named by a descriptor of the process, which belongs to nothing else. Calls mean what socket calls of the
- * same name mean, and return a negative errno where those set it. A socket may be used by many threads, and be closed
- * while others use it. In a child after fork() an inherited socket is -ENODEV to every call but close.
+ * A socket has a descriptor of the process, which has no other use. A call does what the socket call of the same name
+ * does, and returns -errno. Several threads may use a socket, and it may be closed meanwhile. In a child after fork(2),
+ * every call on an inherited socket except close returns -ENODEV.
  */
 #ifndef DIW_RS_H
 #define DIW_RS_H
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* Options of a level of their own, with <rdma/rsocket.h>'s numbers. */
+/* Options of a level of their own, numbered as in <rdma/rsocket.h>. */
 #define DIW_RS_SOL 0x10000
 enum { DIW_RS_SQSIZE, DIW_RS_RQSIZE, DIW_RS_INLINE, DIW_RS_IOMAPSIZE, DIW_RS_ROUTE };
 
@@ -37,7 +37,7 @@ int diw_rs_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len);
 ssize_t diw_rs_send(int fd, const struct msghdr *msg, int flags);
 ssize_t diw_rs_recv(int fd, struct msghdr *msg, int flags);
 
-/* Descriptors of other kinds may be among them. */
+/* Other descriptors may be among them. */
 int diw_rs_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int diw_rs_select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout);
 
@@ -45,7 +45,7 @@ int diw_rs_setopt(int fd, int level, int name, const void *value, socklen_t len)
 int diw_rs_getopt(int fd, int level, int name, void *value, socklen_t *len);
 int diw_rs_fcntl(int fd, int cmd, long arg);
 
-/* Memory that the peer of a stream writes by offsets: OFFSET -1 chooses one. Arrivals are not reported. */
+/* Memory that the peer of a stream writes by offsets. OFFSET -1: the call chooses one. Arrivals are not reported. */
 off_t diw_rs_iomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset);
 int diw_rs_iounmap(int fd, void *buf, size_t len);
 ssize_t diw_rs_iowrite(int fd, const void *buf, size_t len, off_t offset, int flags);

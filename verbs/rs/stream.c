@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bytes both ways over one RC queue pair; wire/rsockets.h has their form. The socket's lock is held. */
+/* Streams: bytes in both directions over an RC queue pair; wire/rsockets.h has the messages. The socket's lock is
+ * held. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "verbs/rs/stream.h"
 
 #define BATCH 32
-#define SMALL (DIW_MAX_INLINE - RS_HDR)      /* what is copied once, into the request */
+#define SMALL (DIW_MAX_INLINE - RS_HDR)      /* up to this, data is copied once, into the request */
 #define SLOT_BYTES (RS_HDR + RS_DATA)
 #define CRUMB 4096
-#define SQ_SPARE 64                          /* requests that are no data, and Writes into mapped memory */
+#define SQ_SPARE 64                          /* requests beside those for data: messages of control, and Writes into
+					      * mapped memory */
 
 static uint32_t least_of(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-/* ---- Making and ending ---- */
+/* ---- Creation and destruction ---- */
 
-/* As the kernel does, twice what was asked: data has headers, and what was read is told late. */
+/* Twice the requested size, as in the kernel: data has headers, and read space is returned late. */
 static uint32_t ring_size(int asked)
 {
 	uint32_t size = 4 * RS_DATA;
@@ -35,7 +37,7 @@ static unsigned slot_count(int asked)
 	return n < RS_MIN_SLOTS ? RS_MIN_SLOTS : n > RS_MAX_SLOTS ? RS_MAX_SLOTS : n;
 }
 
-/* Nothing of it costs memory before it is used. */
+/* Maps memory, which takes pages only when it is used. */
 static int map_memory(struct rs *s, struct rs_stream *st)
 {
 	size_t slots;
@@ -77,7 +79,7 @@ int rs_stream_new(struct rs *s)
 	a.rq_depth = st->rx.n + RS_CONTROL;
 	a.max_sge = 1;
 	a.max_inline = DIW_MAX_INLINE;
-	a.rc.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits never finds none */
+	a.rc.rnr_timeout_ns = 0;                   /* a peer that keeps to its credits always finds a receive */
 	if (rc == 0)
 		rc = rs_open_qp(s, &a, a.sq_depth + a.rq_depth);
 	for (unsigned i = 0; rc == 0 && i < a.rq_depth; i++)
@@ -89,7 +91,7 @@ int rs_stream_new(struct rs *s)
 	return rc;
 }
 
-/* The queue pair is gone: no peer writes there any more. */
+/* The queue pair has been destroyed, so no peer writes to this memory any more. */
 void rs_stream_free(struct rs *s)
 {
 	struct rs_stream *st = s->stream;
@@ -111,7 +113,7 @@ void rs_stream_hello(const struct rs *s, uint8_t out[RS_HELLO])
 	rs_hello_put(out, &(struct rs_hello){ (uint16_t)s->stream->rx.n, RS_DATA });
 }
 
-/* A peer whose slots are more or larger is one that we use less of. */
+/* Reads the peer's hello. Of more or larger slots than ours, only part is used. */
 bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
@@ -125,7 +127,7 @@ bool rs_stream_meet(struct rs *s, const uint8_t *p, uint32_t len)
 	return true;
 }
 
-/* Sockets have no name for a peer that broke the rules of MPA or ours: it is one that went away. */
+/* Sockets have no errno for a peer that violates MPA or this protocol: it counts as a reset. */
 void rs_stream_down(struct rs *s, int errnum)
 {
 	struct rs_stream *st = s->stream;
@@ -143,9 +145,9 @@ void rs_stream_broken(struct rs *s)
 	diw_abort(s->qp);
 }
 
-/* ---- What comes ---- */
+/* ---- Received messages ---- */
 
-/* What the peer has returned cannot be more than it was given. */
+/* The peer cannot return more credits than it was given. */
 static bool credits(struct rs_stream *st, const struct rs_header *h)
 {
 	uint16_t posted = (uint16_t)(h->slots - st->tx.posted);
@@ -163,14 +165,14 @@ static void piece_push(struct rs_stream *st, struct rs_piece piece)
 	st->rx.bytes += piece.len;
 }
 
-/* A slot that is free again; one that data took is told so. */
+/* Posts a slot again; counted slots are returned as credits. */
 static bool repost(struct rs *s, unsigned slot, bool counted)
 {
 	s->stream->rx.posted = (uint16_t)(s->stream->rx.posted + counted);
 	return post_slot(s, slot) == 0;
 }
 
-/* False: it is not what wire/rsockets.h says. */
+/* False: the message violates wire/rsockets.h. */
 static bool slot_came(struct rs *s, unsigned slot, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
@@ -194,7 +196,7 @@ static bool slot_came(struct rs *s, unsigned slot, uint32_t len)
 	return true;
 }
 
-/* wr_id of a signalled request: the bytes that it sent from the ring. */
+/* A signalled request is complete; its wr_id is the number of bytes that it sent from the ring. */
 static void sent(struct rs *s, const struct diw_wc *wc)
 {
 	s->stream->tx.pending--;
@@ -257,7 +259,7 @@ static void return_credits(struct rs *s)
 	rs_stream_control(s, RS_F_CONTROL, NULL, 0, false);
 }
 
-/* N bytes of the oldest piece were read. */
+/* N bytes of the oldest piece have been read. */
 static void consume(struct rs *s, struct rs_piece *piece, uint32_t n)
 {
 	struct rs_stream *st = s->stream;
@@ -285,7 +287,7 @@ static struct cursor cursor(const struct iovec *iov, size_t n, size_t skip)
 	return c;
 }
 
-/* Copy LEN bytes at most between memory and the caller's; how many. */
+/* Copies at most LEN bytes between MEMORY and the caller's buffers. Returns how many. */
 static size_t cursor_copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
 {
 	size_t done = 0;
@@ -333,7 +335,7 @@ ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t
 
 /* ---- Writing ---- */
 
-/* For data behind its header, in one piece. What is left at the ring's end, too little for both, is passed over. */
+/* Contiguous room for a header and data. If the rest at the ring's end is too small for both, it is skipped. */
 static uint32_t ring_room(struct rs_stream *st)
 {
 	uint32_t to_end = st->tx.ring_size - (st->tx.head & (st->tx.ring_size - 1)), n;
@@ -424,7 +426,7 @@ void rs_stream_fin(struct rs *s)
 	rs_stream_control(s, RS_F_CONTROL | RS_F_FIN, NULL, 0, true);
 }
 
-/* A completion wakes the thread that sleeps in diw_channel_get(). */
+/* Raises a completion, which wakes the thread that sleeps in diw_channel_get(). */
 void rs_stream_nudge(struct rs *s)
 {
 	if (s->leader && s->stream->up && !s->stream->down)
@@ -446,7 +448,8 @@ bool rs_stream_flushed(const struct rs *s)
 	return s->stream->down || s->stream->tx.pending == 0;
 }
 
-/* As with TCP, a third of the room makes a socket writable: a writer that is woken for less writes crumbs. */
+/* As with TCP, a socket becomes writable when a third of its buffer is free. Otherwise a writer would write in small
+ * pieces. */
 short rs_stream_events(const struct rs *s)
 {
 	const struct rs_stream *st = s->stream;
@@ -461,7 +464,7 @@ short rs_stream_events(const struct rs *s)
 	if (room || st->down || s->wr_shut)
 		events |= POLLOUT | POLLWRNORM;
 	if ((st->down && !st->fin_came) || ((st->fin_came || s->rd_shut) && s->wr_shut))
-		events |= POLLHUP;              /* a peer that ended in good order has only stopped sending */
+		events |= POLLHUP;              /* a peer that ended regularly has only stopped sending */
 	if (rs_stream_flushed(s))
 		events |= RS_SENT;
 	return events;

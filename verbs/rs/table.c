@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sockets by descriptor. The table grows by blocks that never go away; a descriptor has a socket, or has none. */
+/* Sockets by descriptor. The table grows by blocks, which are never freed. */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -7,13 +7,13 @@
 #include "verbs/rs/int.h"
 
 #define BLOCK 1024
-#define BLOCKS 1024                          /* a million descriptors: the kernel's default limit (fs.nr_open) */
+#define BLOCKS 1024                          /* for a million descriptors, the kernel's default limit (fs.nr_open) */
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs **blocks[BLOCKS];
-static int top;                              /* above all that are in it */
+static int top;                              /* above all descriptors in the table */
 
-/* ---- Fork: the child knows its sockets, to refuse and close them ---- */
+/* ---- fork(2): the child keeps the sockets in order to refuse calls and close them ---- */
 
 static void rs_in_child(void)
 {
@@ -123,7 +123,7 @@ struct rs *rs_leave_table(int fd)
 	return s;
 }
 
-/* The callee may not take a socket out: no other thread can, since that needs rs_big. */
+/* A socket is not removed during the calls: that needs rs_big, and the callee must not do it. */
 void rs_each(void (*visit)(struct rs *s))
 {
 	for (int fd = 0; fd < top; fd++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads that sleep, and what wakes them. Of the threads that call a connected socket one is the leader: it sleeps in
- * diw_channel_get(), so that one wake-up brings it what has come. The others sleep on the socket's number until it has
- * looked. A thread that polls sleeps on descriptors, of which the socket's own stands for what others have found
- * meanwhile.
+ * Threads that sleep, and their wake-up. One of the threads that wait for a connected socket is the leader: it sleeps
+ * in diw_channel_get(), so that one wake-up brings it the data. The others sleep on a futex until the leader has
+ * polled. A thread in poll() sleeps on descriptors; the socket's own descriptor reports what other threads have
+ * found.
  */
 #include <linux/futex.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include "base/nocancel.h"
 #include "verbs/rs/int.h"
 
-#define SPIN_NS 10000                        /* as librdmacm: the other end answers at once, or it does not */
+#define SPIN_NS 10000                        /* as in librdmacm: the peer answers at once, or it does not */
 #define IDLE_A_YIELD 8
 #define NO_THREAD_NS (10 * DIW_MS)
 
@@ -80,8 +80,8 @@ void rs_look(struct rs *s)
 	wait_look(s, 0);
 }
 
-/* A program that spins where processors are fewer than the threads that want them waits for its peer to get one: it
- * lends its own, which costs little when no thread wants it. */
+/* If there are fewer processors than spinning threads, the program may be waiting for a peer that has no processor. So
+ * the thread yields, which costs little when no other thread waits. */
 void rs_idle(struct rs *s)
 {
 	if (s->empties++ % IDLE_A_YIELD == 0)
@@ -90,7 +90,7 @@ void rs_idle(struct rs *s)
 
 /* ---- Sleeping ---- */
 
-/* Whether the handler that ran, whichever it was, may have been one after which calls go on (SA_RESTART). */
+/* Whether the system call would be restarted after the handler that ran (SA_RESTART). The signal is unknown. */
 static bool calls_go_on(void)
 {
 	for (int sig = 1; sig < NSIG; sig++) {
@@ -113,11 +113,11 @@ static void end_lead(struct rs *s)
 	pthread_mutex_lock(&s->lock);
 	s->leader = false;
 	wait_look(s, 0);
-	if (s->followers || s->sleepers)        /* one of them leads now */
+	if (s->followers || s->sleepers)        /* one of these becomes the leader */
 		rs_bump(s);
 }
 
-/* The call that waits is given up with its thread. */
+/* Runs when the leader is cancelled. */
 static void abandon_lead(void *arg)
 {
 	end_lead(arg);

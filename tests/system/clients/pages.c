@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What programs counted that have ended meanwhile: opens every page of counters (base/statpage.h) that appears, and
- * prints at SIGTERM a line of JSON for each queue pair that was ever shown there. `diw stat` shows only who still runs;
- * a page stays readable for who holds it open. A slot that was taken again shows its last queue pair.
+ * Records the counters of programs that end: opens every counter page (base/statpage.h) that appears, and at SIGTERM
+ * prints one line of JSON for each queue pair that was ever shown there. `diw stat` shows only running programs; a page
+ * stays readable while it is open. A slot that was used again shows its last queue pair.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -64,7 +64,7 @@ static void print_slot(const struct diw_stat_head *h, const struct diw_stat_slot
 	puts("}");
 }
 
-/* Of this build: its layout is known. */
+/* Only pages of this build, whose layout is known. */
 static void print_page(int fd)
 {
 	const struct diw_stat_head *h;
@@ -100,7 +100,8 @@ int main(void)
 		perror("pages");
 		return 1;
 	}
-	/* A program may be gone within a millisecond: see its page before that, however busy the machine (root may). */
+	/* A program may end within a millisecond. Real-time priority (root) lets this one see its page before that on a
+	 * busy machine. */
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 });
 	puts("ready");
 	fflush(stdout);

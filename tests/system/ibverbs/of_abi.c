@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What libibverbs.so.1 promises of objects, without traffic: their fields, their limits, and what nonsense gets.
+ * The objects of libibverbs.so.1 without traffic: their fields, their limits, and the results of invalid arguments.
  * usage: of_abi                 the checks
- *        of_abi nothing         start and end, for measuring that
- *        of_abi rates LIBRARY   rates, as that libibverbs has them
- *        of_abi personality     what the devices say that they are
- *        of_abi private NAME... each of these answers and does not crash
+ *        of_abi nothing         start and end, to measure these
+ *        of_abi rates LIBRARY   the rates of that libibverbs
+ *        of_abi personality     the devices' own description
+ *        of_abi private NAME... each of these functions returns and does not crash
  */
 #include "tests/system/ibverbs/of_kit.h"
 
@@ -277,7 +277,7 @@ static void test_extended_queue(struct ibv_context *c)
 	CHECK(REFUSED(ibv_create_cq_ex(c, &a), EINVAL), "with no domain: EINVAL");
 }
 
-/* ---- Address handles, and what is not there ---- */
+/* ---- Address handles, and features that do not exist ---- */
 
 static void test_handles(struct ibv_context *c)
 {
@@ -319,7 +319,7 @@ static void test_not_there(struct ibv_context *c)
 	CHECK(ibv_dealloc_pd(pd) == 0, "nothing is left");
 }
 
-/* ---- The other ways to run ---- */
+/* ---- The other modes ---- */
 
 static int compare_rates(const char *path)
 {
@@ -350,7 +350,7 @@ static int compare_rates(const char *path)
 	return failed;
 }
 
-/* As providers call them: with whatever arguments. */
+/* Called as providers do, with any arguments. */
 static int call_private(int n, char **names)
 {
 	void *lib = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Programs that pass nonsense, or end in the middle of something.
+ * Programs that pass invalid arguments, or end in the middle of a transfer.
  * usage: of_bad [OTHER]        the checks; OTHER: a second device
- *        of_bad fresh N        what a program needs, from the beginning: a pair, and messages between them; that has N
- *                              descriptors then
- *        of_bad processes N    N of these at a time
+ *        of_bad fresh N        a program from its beginning: a pair, and messages between them; it has N descriptors
+ *        then
+ *        of_bad processes N    N of these at the same time
  */
 #define SIZE (1u << 20)
 #include "of_pair.h"
@@ -17,7 +17,7 @@
 
 #define LONG (256u << 10)
 
-static int inherited;                   /* descriptors, when this program began */
+static int inherited;                   /* descriptors when this program began */
 
 static int descriptors(void)
 {
@@ -79,7 +79,7 @@ static void requests(enum ibv_qp_type type)
 
 /* ---- Keys ---- */
 
-/* How a request of this kind ends that names memory so, on a connection of its own. */
+/* The result of a request of this kind with these keys, on a connection of its own. */
 static enum ibv_wc_status outcome(enum ibv_wr_opcode op, uint32_t lkey, uint32_t rkey, uint64_t remote, uint32_t len)
 {
 	struct ibv_sge sge = { (uintptr_t)mem, len, lkey };
@@ -153,7 +153,7 @@ static void keys(void)
 
 /* ---- Programs that do not poll ---- */
 
-/* Looking at memory that a peer writes is no race that there is a remedy for. */
+/* A read of memory that a peer writes is a race without a remedy. */
 __attribute__((noinline, no_sanitize_thread))
 static bool arrives(volatile const uint8_t *at, uint8_t what)
 {
@@ -174,8 +174,8 @@ static void never_polls(enum ibv_qp_type type)
 	memset(mem, 0x5a, DEPTH);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		post_recv(&b, HALF + i, 1, i);
-	/* What is complete has left the queue: it is full when its completion queue is, or the peer's receives are
-	 * used. */
+	/* Complete requests have left the queue. It is full when its completion queue is, or the peer's receives are
+	 * used up. */
 	for (uint32_t n = 0; n < 16 * DEPTH && rc == 0; n++)
 		rc = post_send(&a, n % DEPTH, 1, n);
 	CHECK(rc == ENOMEM, "is full in the end");
@@ -230,7 +230,7 @@ static void become_fresh(const char *self)
 	_exit(9);
 }
 
-/* Nothing that is inherited works; what is new does. 0, or which does not. */
+/* No inherited object works; new ones do. 0, or the number of the one that failed. */
 static int child(struct side *a)
 {
 	struct ibv_sge sge = sge_at(0, 8);
@@ -293,7 +293,7 @@ static bool await(volatile const uint32_t *flag)
 	return *flag;
 }
 
-/* This end of a connection between two processes; WHICH has told the other. */
+/* This end of a connection between two processes; WHICH has told the other its address. */
 static bool meet(struct shared *sh, int which, struct side *s)
 {
 	if (!side_open(s, IBV_QPT_RC, 0, NULL) || to_init(s))
@@ -318,7 +318,7 @@ static int post_write(struct side *s, const struct shared *sh)
 	return post(s, wr);
 }
 
-/* Writes until something is wrong: the status. */
+/* Writes until one fails. Returns its status. */
 static enum ibv_wc_status write_on(struct side *s, const struct shared *sh, double limit)
 {
 	double until = seconds() + limit;
@@ -336,7 +336,7 @@ static enum ibv_wc_status write_on(struct side *s, const struct shared *sh, doub
 	return wc.status;
 }
 
-/* TCP may take some, before it hears that nobody is there. */
+/* TCP may take some messages before it learns that the peer is gone. */
 static enum ibv_wc_status send_on(struct side *s, double limit)
 {
 	double until = seconds() + limit;
@@ -354,7 +354,7 @@ static bool gave_up(enum ibv_wc_status status)
 	return status == IBV_WC_RETRY_EXC_ERR;
 }
 
-/* PARENT_WRITES, or the child does. Either is killed as it were: the parent sees the other end's death. */
+/* PARENT_WRITES: the parent writes, otherwise the child. The writer's peer is killed, or the writer itself. */
 static void killed(bool parent_writes)
 {
 	struct shared *sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -363,7 +363,7 @@ static void killed(bool parent_writes)
 	pid_t pid;
 
 	fflush(stdout);
-	pid = fork();                           /* no device is open */
+	pid = fork();                           /* no device is open yet */
 	if (pid == 0) {
 		open_all();
 		if (!meet(sh, parent_writes ? 0 : 1, &s))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of libibverbs' programs that are cancelled: everything works afterwards. */
+/* Threads of libibverbs' programs that are cancelled: afterwards everything works. */
 #include <fcntl.h>
 
 #include "tests/system/native/cancel_kit.h"
@@ -8,7 +8,7 @@
 #define TIMES 1500
 
 static struct ibv_comp_channel *ch;
-static struct side a, b;             /* a's completions are told by ch */
+static struct side a, b;             /* completions of a are reported by ch */
 
 static bool open_rc(void)
 {
@@ -32,7 +32,7 @@ static int drain(struct side *s)
 	return n;
 }
 
-/* The completion of request 2; those of requests before it may have come late. */
+/* The completion of request 2; completions of earlier requests may come late. */
 static bool sent(void)
 {
 	struct ibv_wc wc;
@@ -44,7 +44,7 @@ static bool sent(void)
 	return false;
 }
 
-/* What was there of completions and events is taken, and a message comes and is told. */
+/* Takes all completions and events; then a message arrives and is reported. */
 static bool works(void)
 {
 	struct ibv_cq *cq;
@@ -120,7 +120,7 @@ static void get_async(void *arg)
 		ibv_ack_async_event(&ev);
 }
 
-/* As MVAPICH2 cancels: at any instruction. The calls do not sleep. */
+/* Cancelled at any instruction, as by MVAPICH2. The calls do not sleep. */
 static void look_for_events(void *arg)
 {
 	(void)arg;
@@ -139,7 +139,7 @@ static void look_for_async(void *arg)
 		get_async(NULL);
 }
 
-/* rping's: a thread waits for completions, its peer goes, and the thread is cancelled at once. */
+/* As in rping: a thread waits for completions, its peer goes, and the thread is cancelled at once. */
 static bool peer_leaves(void)
 {
 	struct victim v = { .call = get_event };

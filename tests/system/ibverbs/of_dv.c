@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records by infiniband/diwdv.h: by ibv_poll_cq's sibling and under the cursor, and what of them a program may do
- * wrong. */
+/* Records by infiniband/diwdv.h: by diwdv_poll_cq() and under the cursor, and errors of a program in their use. */
 #include "of_pair.h"
 #include "verbs/of/diwdv.h"
 
@@ -21,7 +20,7 @@ static struct ibv_qp *create(struct ibv_cq *cq, enum ibv_qp_type type, struct di
 	return diwdv_create_qp(dev, &a, attr);
 }
 
-/* IMPAIR: what becomes of what it sends; NULL: nothing. CQ: an extended one, or NULL: a plain one of its own. */
+/* IMPAIR: of the datagrams that it sends; NULL: none. CQ: an extended queue, or NULL: a plain one of its own. */
 static bool dv_open(struct side *s, struct ibv_cq_ex *cq, struct diwdv_qp_attr attr, const char *impair)
 {
 	attr.comp_mask |= DIWDV_QP_SEGMENT;
@@ -56,7 +55,7 @@ static bool next_record(struct side *s, struct ibv_wc *wc, struct diwdv_record *
 	return false;
 }
 
-/* In front of each range is a gap; together they are as long as the record says. */
+/* There is a gap in front of each range; together the ranges are as long as the record says. */
 static bool sound(const struct diwdv_record *r)
 {
 	struct diwdv_range v[LEN / SEGMENT + 2];
@@ -103,7 +102,7 @@ static void plainly(void)
 	pair_close(&a, &b);
 }
 
-/* Maps are the program's until they are given back, and there are only so many. */
+/* Maps belong to the program until they are released, and their number is limited. */
 static void kept(void)
 {
 	struct diwdv_qp_attr few = { .comp_mask = DIWDV_QP_MAX_RECORDS, .max_records = 4 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libibverbs.so.1 with traffic: completions by both interfaces, completion channels, asynchronous events, and what
- * their acknowledgement holds up. A datagram queue pair of lo sends to itself.
+ * libibverbs.so.1 with traffic: completions by both interfaces, completion channels, asynchronous events, and calls
+ * that wait for their acknowledgement. A datagram queue pair on lo sends to itself.
  */
 #include "tests/system/ibverbs/of_kit.h"
 
@@ -146,7 +146,7 @@ static void wait_ms(int ms)
 	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000l }, NULL);
 }
 
-/* The next completion of that opcode; others are dropped. */
+/* The next completion with that opcode; others are dropped. */
 static bool poll_for(struct rig *r, enum ibv_wc_opcode opcode, struct ibv_wc *wc)
 {
 	int64_t until = now_ns(CLOCK_MONOTONIC) + 30000000000ll;
@@ -192,7 +192,7 @@ static void test_wc(void)
 	rig_free(r, "all of it goes");
 }
 
-/* The cursor stands on the next completion; true while one is there. */
+/* Moves the cursor to the next completion; true if there is one. */
 static bool start(struct rig *r)
 {
 	int64_t until = now_ns(CLOCK_MONOTONIC) + 30000000000ll;
@@ -392,7 +392,7 @@ static void test_drained(void)
 	rig_free(r, "all of it goes");
 }
 
-/* ---- RC: what a peer does to us ---- */
+/* ---- RC: faults of a peer ---- */
 
 static int connect_to(struct ibv_qp *qp, struct ibv_qp *peer)
 {

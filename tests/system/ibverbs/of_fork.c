@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* libibverbs and fork(): a child destroys what it inherited, whatever the threads of the parent do, and opens a device
- * of its own; the objects of the parent go on. */
+/* libibverbs and fork(): a child destroys inherited objects, whatever the parent's threads are doing, and opens a
+ * device of its own. The parent's objects continue to work. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -9,12 +9,12 @@
 #include "of_pair.h"
 
 #define FORKS 40
-#define PAUSE_US 200                 /* in which the forking thread may get the lock */
+#define PAUSE_US 200                 /* during which the forking thread may get the lock */
 
 static struct ibv_comp_channel *channel;
 static atomic_bool stop;
 
-/* Takes and releases the context's lock all the time. */
+/* Takes and releases the context's lock continuously. */
 static void *churn_qps(void *arg)
 {
 	struct side s = { 0 };
@@ -29,7 +29,7 @@ static void *churn_qps(void *arg)
 	return NULL;
 }
 
-/* Takes and releases the channel's lock all the time. */
+/* Takes and releases the channel's lock continuously. */
 static void *churn_cqs(void *arg)
 {
 	(void)arg;

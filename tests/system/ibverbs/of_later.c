@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The calls that came to libibverbs after rdma-core 44, as a program of rdma-core 65 makes them. Its types are declared
- * here under other names, with the layout of <infiniband/verbs.h> of that release: the installed one may have none.
+ * Calls that libibverbs got after rdma-core 44, as a program of rdma-core 65 makes them. Their types are declared here
+ * under other names, with the layout of <infiniband/verbs.h> of that release: the installed header may not have
+ * them.
  */
 #include "tests/system/ibverbs/of_kit.h"
 

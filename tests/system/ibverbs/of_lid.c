@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* of_lid DEVICE: programs that know LIDs only, and no GIDs. */
+/* of_lid DEVICE: programs that use LIDs only, and no GIDs. */
 #include "of_pair.h"
 
 static uint16_t lid;
@@ -8,7 +8,7 @@ static struct ibv_ah_attr to_lid(uint16_t dlid)
 {
 	struct ibv_ah_attr a = { .dlid = dlid, .port_num = 1 };
 
-	/* What is not global has no route: nobody looks at it. */
+	/* an address that is not global has no route, so the field is ignored */
 	memset(&a.grh, 0xff, sizeof a.grh);
 	return a;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs that ibv_modify_qp(3) connects, and what passes between them. */
+/* Queue pairs that are connected by ibv_modify_qp(3), and messages between them. */
 #ifndef DIW_TESTS_OF_PAIR_H
 #define DIW_TESTS_OF_PAIR_H
 
@@ -14,7 +14,7 @@
 #define HALF (SIZE / 2)
 #define DEPTH 64
 #define QKEY 0x1234
-#define SOON 30                      /* seconds; only what fails takes so long */
+#define SOON 30                      /* seconds; only a failure takes so long */
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
 
@@ -56,7 +56,7 @@ static inline int close_all(void)
 	return rc;
 }
 
-/* OPS: of an extended queue pair. */
+/* OPS: for an extended queue pair. */
 static inline bool side_open(struct side *s, enum ibv_qp_type type, uint64_t ops, struct ibv_srq *srq)
 {
 	struct ibv_qp_init_attr_ex a = {
@@ -105,7 +105,7 @@ static inline int rts_mask(enum ibv_qp_type t)
 				 mask;
 }
 
-/* With everything that any state needs. */
+/* Contains the attributes for every state. */
 static inline struct ibv_qp_attr attr_of(enum ibv_qp_state state, const union ibv_gid *to, uint32_t qpn)
 {
 	struct ibv_qp_attr a = {
@@ -210,7 +210,7 @@ static inline double seconds(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* The next completion, of at most LIMIT seconds from now. */
+/* The next completion, within LIMIT seconds from now. */
 static inline bool next_wc(struct side *s, struct ibv_wc *wc, double limit)
 {
 	double until = seconds() + limit;

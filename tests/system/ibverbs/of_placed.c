@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * In personality ca a completion says that the peer has placed the data, as an adapter's does: a program that tells a
- * third one then may not be overtaken by its own Write. The peer is a process that is stopped. `now`: completions are
- * expected when TCP has taken the data, as DIWARP_CONFIRM=off and personality rnic have it.
+ * In personality ca a completion means that the peer has placed the data, as with an adapter. So a program that then
+ * tells a third one cannot be overtaken by its own Write. The peer is a process that is stopped. `now`: completions are
+ * expected when TCP has taken the data, as with DIWARP_CONFIRM=off and in personality rnic.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (pipe(to) || pipe(from) || shared == MAP_FAILED)
 		return 1;
-	pid = fork();                           /* before either knows a device */
+	pid = fork();                           /* before any process opens a device */
 	if (pid == 0)
 		peer(to[0], from[1]);
 	open_all();

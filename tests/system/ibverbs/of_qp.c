@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs of libibverbs: creation, states and the attributes that they need, what is refused and how. */
+/* Queue pairs of libibverbs: creation, states and their attributes, refused requests and their errors. */
 #include "of_pair.h"
 
 static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
@@ -37,7 +37,7 @@ static void creation(void)
 	ibv_destroy_cq(cq);
 }
 
-/* NEED for the way from one state to the next; every other bit but those of MAY is refused. */
+/* NEED: the attributes for the way from one state to the next; every other bit except those of MAY is refused. */
 static bool strict(struct side *s, enum ibv_qp_state to, int need, int may, uint32_t qpn)
 {
 	struct ibv_qp_attr a = attr_of(to, &gid, qpn);
@@ -204,7 +204,7 @@ static void held(int t)
 	pair_close(&a, &b);
 }
 
-/* A request that has begun: its completion is the peer's to bring about, which has no receive for it. */
+/* A request that has begun: the peer has no receive for it, so its completion does not come. */
 static void draining(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a queue pair with receives posted and an armed completion queue tells when it is destroyed or reset: nothing. */
+/* A queue pair with posted receives and an armed completion queue raises no event when it is destroyed or reset. */
 #include <fcntl.h>
 
 #include "of_pair.h"
 
-#define QUIET_MS 100                 /* in which an event would have come */
+#define QUIET_MS 100                 /* an event would have come by then */
 #define RECVS 8
 
 struct quiet {
@@ -20,7 +20,7 @@ static bool readable(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* One queue pair whose completions are told, connected to one whose are not. */
+/* A queue pair whose completions raise events, connected to one whose completions do not. */
 static bool open_quiet(struct quiet *q, enum ibv_qp_type type, bool shared)
 {
 	struct ibv_qp_init_attr_ex a = {
@@ -35,7 +35,7 @@ static bool open_quiet(struct quiet *q, enum ibv_qp_type type, bool shared)
 	q->a.qp = ibv_create_qp_ex(dev, &a);
 	if (!q->a.qp || !side_open(&q->b, type, 0, NULL) || !connect_pair(&q->a, &q->b))
 		return false;
-	/* Until it is connected. */
+	/* wait until it is connected */
 	return type != IBV_QPT_RC ||
 	       (post_recv(&q->b, HALF, 64, 1) == 0 && post_send(&q->a, 0, 64, 2) == 0 &&
 		next_is(&q->a, 2, IBV_WC_SUCCESS) && next_is(&q->b, 1, IBV_WC_SUCCESS));
@@ -86,7 +86,7 @@ static void silent(enum ibv_qp_type type, bool shared, bool destroy, int solicit
 	close_quiet(&q);
 }
 
-/* The event of a completion comes as before, also of one that was flushed. */
+/* A completion still raises its event, even if it was flushed. */
 static void flushed(void)
 {
 	struct ibv_wc wc[RECVS + 1];
@@ -109,7 +109,7 @@ static void flushed(void)
 	CHECK(close_quiet(&q), "... and all goes");
 }
 
-/* After a reset it tells as it did before. */
+/* After a reset it raises events as before. */
 static void again(void)
 {
 	struct ibv_wc wc;

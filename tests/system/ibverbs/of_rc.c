@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* RC queue pairs that ibv_modify_qp(3) connects: who is ready first, how they end, who is not meant; a thousand. */
+/* RC queue pairs that are connected by ibv_modify_qp(3): ends that are ready first, their end, requests for others, and
+ * a thousand pairs. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
@@ -12,7 +13,7 @@
 
 #define MANY 500                     /* pairs */
 
-/* One end is ready, and has posted, long before the other. */
+/* One end is ready, and has posted requests, long before the other. */
 static void one_first(bool low)
 {
 	struct side a = { 0 }, b = { 0 }, *first, *second;
@@ -36,7 +37,7 @@ static void one_first(bool low)
 	pair_close(&a, &b);
 }
 
-/* What had completed arrives, though the sender is gone at once. */
+/* Completed messages arrive, although the sender is destroyed at once. */
 static void delivered(bool destroy)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -61,7 +62,7 @@ static void delivered(bool destroy)
 		side_close(&a);
 }
 
-/* Both have failed, and one is reset and ready again long before the other. */
+/* Both have failed; one is reset and ready again long before the other. */
 static void reset_first(bool low)
 {
 	struct side a = { 0 }, b = { 0 }, *first, *second;
@@ -101,7 +102,7 @@ static void nobody_there(void)
 
 	side_open(&a, IBV_QPT_RC, 0, NULL);
 	to_init(&a);
-	/* The listener is there, the queue pair behind it is not: the highest number of the port. */
+	/* The listener exists, the queue pair does not: the number is the highest of the port. */
 	CHECK(to_rtr(&a, 255 << 16 | (a.qp->qp_num & 0xffff)) == 0 && to_rts(&a) == 0, "a peer that does not exist");
 	post_send(&a, 0, 8, 1);
 	CHECK(next_is(&a, 1, IBV_WC_RETRY_EXC_ERR), "retries exceeded");
@@ -111,7 +112,7 @@ static void nobody_there(void)
 	side_close(&a);
 }
 
-/* It is not told before it was waited for, for the peer's sake. */
+/* The completion does not come before the peer has been waited for. */
 static bool next_wc_is_late(struct side *s, double start)
 {
 	struct ibv_wc wc;
@@ -119,8 +120,7 @@ static bool next_wc_is_late(struct side *s, double start)
 	return next_wc(s, &wc, 60) && wc.wr_id == 1 && wc.status == IBV_WC_RETRY_EXC_ERR && seconds() - start > 5;
 }
 
-/* Of a peer that exists and does not come: one end is to connect, one is to be connected to, and one has all the time
- * of the world. */
+/* A peer that exists and does not connect: one end connects, one is to be connected to, and one waits for ever. */
 static void waits(void)
 {
 	struct ibv_qp_attr attr = attr_of(IBV_QPS_RTS, &gid, 0);
@@ -173,8 +173,8 @@ static void wrong_psn(void)
 	pair_close(&a, &b);
 }
 
-/* The receiver has posted nothing: after RETRY times 5.12 ms the sender gives up. LATE: the receiver says in RTS how
- * long. */
+/* The receiver has posted no receive: after RETRY times 5.12 ms the sender gives up. LATE: the receiver sets the time
+ * in RTS. */
 static void no_receive(uint8_t retry, bool late)
 {
 	struct ibv_qp_attr rtr = attr_of(IBV_QPS_RTR, &gid, 0), rts = attr_of(IBV_QPS_RTS, &gid, 0);
@@ -209,7 +209,7 @@ static int dial(uint16_t port)
 	return connect(fd, (struct sockaddr *)&to, sizeof to) == 0 ? fd : -1;
 }
 
-/* Strangers at the port: one says nothing, one nonsense, one asks properly but for somebody else. */
+/* Strangers at the port: one sends nothing, one nonsense, one a correct request for another queue pair. */
 static void strangers(void)
 {
 	static const char nonsense[] = "GET / HTTP/1.0\r\n\r\n", request[] = "MPA ID Req Frame\x40\x02\x00\x18"
@@ -303,7 +303,7 @@ static void child(int in, int out)
 		if (!next_wc(&s, &wc, SOON))
 			_exit(1);
 	}
-	(void)!read(in, &c, 1);                 /* to be killed */
+	(void)!read(in, &c, 1);                 /* until it is killed */
 	_exit(0);
 }
 
@@ -330,7 +330,7 @@ static void two_processes(int to, int from, pid_t pid)
 	waitpid(pid, NULL, 0);
 	start = seconds();
 	good = post_send(&s, 0, 64, 501) == 0;
-	for (uint64_t id = 501; good; id++) {   /* the kernel may take some before it knows */
+	for (uint64_t id = 501; good; id++) {   /* the kernel may take some before it learns that the peer is gone */
 		struct ibv_wc wc;
 
 		good = next_wc(&s, &wc, SOON) && wc.wr_id == id;
@@ -352,7 +352,7 @@ int main(void)
 
 	if (pipe(to) || pipe(from))
 		return 1;
-	pid = fork();                           /* before either knows a device */
+	pid = fork();                           /* before any process opens a device */
 	if (pid == 0)
 		child(to[0], from[1]);
 	open_all();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs that are their own peer: what they send, they receive. */
+/* Queue pairs that are their own peer: they receive their own messages. */
 #include "of_pair.h"
 
 #define LONG (1u << 20)
@@ -58,7 +58,7 @@ static void memory(struct side *s)
 	CHECK(sum == 42, "which adds");
 }
 
-/* It is both who did it and who was wronged. */
+/* The queue pair both causes the fault and suffers it. */
 static void fault(enum ibv_wr_opcode op, const char *what)
 {
 	enum ibv_wc_status status[2] = { IBV_WC_SUCCESS, IBV_WC_SUCCESS };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `diw run --dev` shows below /sys/class agrees with what libibverbs answers; the names without a version, by
- * which some programs open the libraries, are ours. usage: of_sysfs DEVICE INTERFACE
+ * The files that `diw run --dev` shows below /sys/class agree with the answers of libibverbs. The library names without
+ * a version, by which some programs open the libraries, lead to ours. usage: of_sysfs DEVICE INTERFACE
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 static const char *device;
 
-/* The line of a file of the device; "(none)" without one. */
+/* The line of a file of the device; "(none)" if there is no file. */
 __attribute__((format(printf, 1, 2)))
 static const char *line_of(const char *format, ...)
 {
@@ -120,7 +120,7 @@ static void test_tables(struct ibv_context *c, const char *ifname)
 	CHECK(same(line_of("ports/1/pkeys/0"), text) && a.pkey_tbl_len == 1, "pkeys");
 }
 
-/* LIBRARY is there already, or opened now, and lies where the libibverbs of this program does. */
+/* LIBRARY is loaded already, or is opened, and lies in the directory of this program's libibverbs. */
 static bool is_beside(const char *library)
 {
 	void *handle = dlopen(library, RTLD_NOW);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* of_ud DEVICE GROUP: address handles of UD queue pairs, what they make of packets; groups, and who hears them. */
+/* of_ud DEVICE GROUP: address handles of UD queue pairs and their effect on packets; groups and their receivers. */
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static bool is_v4(const union ibv_gid *g)
 	return memcmp(g->raw, mapped, sizeof mapped) == 0;
 }
 
-/* The first GID of the device of that version of IP; -1 none. */
+/* The first GID of the device with that IP version; -1: none. */
 static int index_of(bool v4)
 {
 	static const union ibv_gid none;
@@ -70,7 +70,7 @@ static void other_version(void)
 	}
 }
 
-/* By each GID of the device, UD and UC. */
+/* UD and UC send from each GID of the device. */
 static void by_each_gid(void)
 {
 	struct ibv_port_attr port;
@@ -133,7 +133,7 @@ static void what_is_refused(void)
 	ibv_destroy_ah(ah);
 }
 
-/* The address behind the header's source: IPv4 in its last 20 bytes, IPv6 in all 40. */
+/* The header's destination is DST. An IPv4 header is in the last 20 of the 40 bytes, an IPv6 header in all 40. */
 static bool header_names(const uint8_t *h, const union ibv_gid *dst)
 {
 	return h[0] >> 4 == 6 ? memcmp(h + 24, dst->raw, 16) == 0 :
@@ -186,14 +186,14 @@ static void how_many(void)
 
 	CHECK(ibv_query_device(dev, &attr) == 0 && attr.max_mcast_grp > 0 && attr.max_mcast_qp_attach > 0 &&
 	      attr.max_total_mcast_qp_attach >= attr.max_mcast_grp, "the device says how many groups it may be in");
-	for (n = 1; n < attr.max_mcast_grp && rc == 0; n++) {   /* to[1] is in one */
+	for (n = 1; n < attr.max_mcast_grp && rc == 0; n++) {   /* to[1] has joined one group already */
 		g.raw[15]++;
 		rc = ibv_attach_mcast(from.qp, &g, 0);
 	}
 	CHECK(rc == 0, "so many it can be in");
 }
 
-/* A bare socket of the device's first address, which takes the place of a queue pair; its port is the number. */
+/* A bare socket at the device's first address, in place of a queue pair. *QPN is its port. */
 static int bare_socket(uint32_t *qpn)
 {
 	const struct timeval patience = { .tv_sec = 30 };
@@ -232,7 +232,7 @@ static bool next_carries(int fd, int tos, int ttl)
 	return is_tos == tos && is_ttl == ttl;
 }
 
-/* The socket is the peer of a queue pair of UC, whose address vector says it. */
+/* A UC queue pair sends to the socket. Its packet has the traffic class and hop limit of its address vector. */
 static bool connected_carries(int fd, uint32_t qpn, uint8_t tclass, uint8_t hops, int tos, int ttl)
 {
 	struct ibv_qp_attr a = attr_of(IBV_QPS_RTR, &gid, qpn);

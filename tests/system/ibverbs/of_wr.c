@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Work requests of libibverbs: the builder (ibv_wr_*) and ibv_post_send(3), all operations of all types of queue
- * pairs. */
+/* Work requests of libibverbs: all operations of all queue pair types, by the builder (ibv_wr_*) and by
+ * ibv_post_send(3). */
 #include <arpa/inet.h>
 
 #include "of_pair.h"
@@ -49,7 +49,7 @@ static bool same(uint32_t from, uint32_t to, uint32_t len)
 	return memcmp(mem + from, mem + to, len) == 0;
 }
 
-/* What RC and UC have. */
+/* The operations that RC and UC have in common. */
 static void writes_and_sends(enum ibv_qp_type type)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -74,7 +74,7 @@ static void writes_and_sends(enum ibv_qp_type type)
 	begin(&a, 3);
 	ibv_wr_send(a.ex);
 	ibv_wr_set_inline_data(a.ex, text, sizeof text);
-	memset(text, 'x', sizeof text);         /* it is the caller's again */
+	memset(text, 'x', sizeof text);         /* inline data: the buffer is the caller's again */
 	end(&a, 3, IBV_WC_SEND, "ibv_wr_send, inline");
 	received(&b, IBV_WC_RECV, 32, false, "... arrives");
 	CHECK(strcmp((char *)mem + HALF + 4096, "inline") == 0, "... as it was");
@@ -118,7 +118,7 @@ static void reads_and_atomics(void)
 	pair_close(&a, &b);
 }
 
-/* Adapters answer a Read before they take what comes behind it, though nobody asked for a fence. */
+/* An adapter answers a Read before it places a later Write of the same queue pair, even without a fence. */
 static void unfenced(void)
 {
 	static const struct { uint32_t len; int times; } sizes[] = { { 8, 2000 }, { 65536, 100 }, { 1 << 20, 10 } };

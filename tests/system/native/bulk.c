@@ -2,7 +2,7 @@
 /*
  * One flow of octets, by reliable datagrams (llp/rd.c, without a queue pair) or by TCP.
  *
- *   bulk recv rd|tcp PORT            prints what came in each second, until SIGTERM, as JSON
+ *   bulk recv rd|tcp PORT            prints the octets received in each second, until SIGTERM, as JSON
  *   bulk send rd|CONTROL ADDR PORT SECONDS       CONTROL: TCP's congestion control (cubic, bbr)
  */
 #include <arpa/inet.h>
@@ -85,7 +85,7 @@ static struct diw_link *rd_link(uint16_t port)
 	return l;
 }
 
-/* Sleep until something comes, its own deadline, or LIMIT. */
+/* Sleeps until a datagram comes, its own deadline, or LIMIT. */
 static void rd_sleep(struct diw_link *l, uint64_t limit)
 {
 	int fd[DIW_DGRAM_FDS], n = l->ops->fds(l, fd);
@@ -184,7 +184,7 @@ static void tcp_send_flow(const char *control, const char *addr, uint16_t port, 
 			fail("bulk: send");
 }
 
-/* The first two seconds, in which the flow begins, and the last one, which is not whole, do not count. */
+/* The first two seconds, in which the flow begins, and the incomplete last one do not count. */
 static void report(void)
 {
 	uint64_t sum = 0, n = 0;

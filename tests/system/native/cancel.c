@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads that are cancelled in the calls of diw.h that wait, alone and beside others: everything works afterwards. */
+/* Threads that are cancelled in the calls of diw.h that wait, alone and beside others: afterwards everything works. */
 #include <string.h>
 
 #include "tests/system/native/cancel_kit.h"
@@ -12,7 +12,7 @@
 static struct diw_dev *dev;
 static struct diw_channel *ch;
 static struct diw_cm *cm;
-static struct diw_cq *cq, *scq;      /* ch tells of scq */
+static struct diw_cq *cq, *scq;      /* ch reports events of scq */
 static struct diw_qp *qp;
 static struct diw_mr *mr;
 static struct diw_addr self;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the programs that cancel threads in calls of the libraries. The C library's cancellation points are in the
- * program itself, which counts those of one thread and cancels it before the n-th; sweep() tries each n until the call
+ * For programs that cancel threads in calls of the libraries. The program itself defines the C library's cancellation
+ * points. It counts those of one thread, and cancels the thread before the n-th. sweep() tries each n until the call
  * ends without having reached it.
  */
 #ifndef DIW_TESTS_CANCEL_KIT_H
@@ -92,7 +92,7 @@ static inline void victim_start(struct victim *v)
 		sched_yield();
 }
 
-/* The state that proc(5) says; 0: it has ended. */
+/* The state in proc(5); 0: it has ended. */
 static inline char victim_state(struct victim *v)
 {
 	char path[64], state = 0;
@@ -107,7 +107,7 @@ static inline char victim_state(struct victim *v)
 	return state;
 }
 
-/* Until it sleeps or has ended. A lock is waited for in the same state, but not for long. */
+/* Waits until the thread sleeps or has ended. Waiting for a lock is the same state, but short. */
 static inline void victim_settle(struct victim *v)
 {
 	int sleeps = 0;
@@ -122,7 +122,7 @@ static inline void victim_settle(struct victim *v)
 	}
 }
 
-/* Whether it ended without being cancelled, and without being about to be. */
+/* Whether it ended without being cancelled, or about to be. */
 static inline bool victim_join(struct victim *v)
 {
 	void *value;
@@ -134,9 +134,9 @@ static inline bool victim_join(struct victim *v)
 #define SWEEP_MAX 400
 #define WHOLE_ROUNDS 3
 
-/* PROVOKE makes the call return when it waits; GOOD proves that everything works. A call may pass fewer points than it
- * has, because what it waits for is there: it has N points if it ended without having reached the next one
- * WHOLE_ROUNDS times. The number of points tried, or -1. */
+/* PROVOKE makes the call return when it waits; GOOD checks that everything works. A call may pass fewer points than it
+ * has, if it need not wait. It has N points if it ended WHOLE_ROUNDS times without having reached the next one. Returns
+ * the number of points tried, or -1. */
 static inline int sweep(void (*call)(void *arg), void *arg, void (*provoke)(void), bool (*good)(void))
 {
 	struct victim v = { .call = call, .arg = arg };
@@ -160,7 +160,7 @@ static inline int sweep(void (*call)(void *arg), void *arg, void (*provoke)(void
 	return SWEEP_MAX;
 }
 
-/* Another thread cancels it, some time after it began. False: something does not work any more. */
+/* Another thread cancels it, some time after it began. False: afterwards something does not work. */
 static inline bool shoot(void (*call)(void *arg), void *arg, int times, void (*provoke)(void), bool (*good)(void))
 {
 	struct victim v = { .call = call, .arg = arg };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork(): a child's inherited objects are dead and silent, the parent's live on, and the child may open its own.
- * Prints "ok - ..." and "not ok - ..." for tests/system/native/fork.sh; with any argument only leaves a child behind.
+ * fork(): a child's inherited objects do not work and disturb nothing, the parent's continue to work, and the child may
+ * open its own. Prints "ok - ..." and "not ok - ..." for tests/system/native/fork.sh; with any argument it only leaves
+ * a child behind.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ static int write_arrives(struct node *n)
 		wc.opcode == DIW_WC_RECV_WRITE_RECORD && wc.byte_len == SIZE && !memcmp(n->src, n->sink, SIZE);
 }
 
-/* Every call that names an object, but those that close one. */
+/* Every call that names an object, except those that close one. */
 static int all_dead(struct node *n)
 {
 	struct diw_recv_wr recv = { 0 };
@@ -95,7 +96,7 @@ static int all_dead(struct node *n)
 	uint64_t value;
 
 	attr.send_cq = attr.recv_cq = n->cq;
-	attr.dgram.local = n->b_addr;         /* taken, which does not matter any more */
+	attr.dgram.local = n->b_addr;         /* in use, which has no effect here */
 	const struct { const char *name; int rc; } call[] = {
 		{ "diw_dev_query", diw_dev_query(n->dev, &dev_info) },
 		{ "diw_event_fd", diw_event_fd(n->dev) },
@@ -154,7 +155,7 @@ static int child(struct node *inherited)
 	return failed;
 }
 
-/* Ends before its child does, whose process id it prints, and closes nothing. */
+/* Prints the process id of its child, ends before it, and closes nothing. */
 static void orphan(void)
 {
 	pid_t pid = fork();

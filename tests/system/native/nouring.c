@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* nouring ERRNO COMMAND...: runs it where io_uring_setup fails with that errno, as in many containers. Exit 126: the
- * kernel has no seccomp filters. */
+/* nouring ERRNO COMMAND...: runs the command with io_uring_setup failing with that errno, as in many containers. Exit
+ * status 126: the kernel has no seccomp filters. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

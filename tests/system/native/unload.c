@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unload LIBRARY FUNCTIONS   opens and closes a library with dlopen(3), FUNCTIONS native, verbs or cm, with devices
- *                            opened, used and closed, and left open: their threads go on in it, and the process
- *                            ends well.
+ * unload LIBRARY FUNCTIONS   opens and closes a library with dlopen(3). FUNCTIONS: native, verbs or cm. Devices are
+ * opened, used and closed, or left open: their threads continue in the library, and the process ends regularly.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 #define ROUNDS 1000
-#define SETTLED 100                  /* rounds, after which no file is new */
+#define SETTLED 100                  /* rounds, after which no new file is opened */
 #define EXITS 40
 #define PS_TCP 0x0106                /* RDMA_PS_TCP */
 
@@ -41,7 +40,7 @@ static void *function(void *lib, const char *name)
 	return f;
 }
 
-/* Objects have types of verbs.h and of others: pointers here. */
+/* Objects have types of verbs.h and of others; here they are pointers. */
 static void *open_one(void *lib)
 {
 	void *one = NULL;
@@ -64,13 +63,13 @@ static void *open_one(void *lib)
 		void (*free_list)(void **) = function(lib, "rdma_free_devices");
 		void **list = get(NULL);
 
-		one = list ? list[0] : NULL;            /* it is librdmacm's, for ever */
+		one = list ? list[0] : NULL;            /* it belongs to librdmacm, for ever */
 		free_list(list);
 	}
 	return one;
 }
 
-/* What starts the threads of a device: a protection domain, an identifier that listens. NULL: it fails. */
+/* Starts the threads of a device: a protection domain, an identifier that listens. NULL: it fails. */
 static void *use_one(void *lib, void *one)
 {
 	void *use = NULL;
@@ -144,7 +143,7 @@ static long pages(void)
 	return n;
 }
 
-/* What sleeps on an eventfd of this process runs. */
+/* Wakes every thread that sleeps on an eventfd of this process. */
 static void rouse_all(void)
 {
 	const uint64_t one = 1;
@@ -158,7 +157,7 @@ static void rouse_all(void)
 	}
 }
 
-/* Whether a process that does it exits with 0. */
+/* Whether a process that calls the function exits with 0. */
 static bool survives(void (*does)(void))
 {
 	pid_t pid = fork();
@@ -186,7 +185,7 @@ static void leave_open(void)
 	}
 }
 
-/* A thread that was joined may be seen for a moment. */
+/* A joined thread may still be visible for a moment. */
 static bool alone(void)
 {
 	for (int ms = 0; ms < 30000 && count("/proc/self/task") != 1; ms++)
@@ -194,8 +193,8 @@ static bool alone(void)
 	return count("/proc/self/task") == 1;
 }
 
-/* The C library makes an arena or a stack anew when more threads meet than ever before, which may be in any round. What
- * each round leaves behind is more memory in the first half of them and in the second. */
+/* The C library allocates an arena or a stack when more threads exist than ever before, which may be in any round. A
+ * leak in each round is more memory both in the first half of the rounds and in the second. */
 static void rounds(void)
 {
 	int files = 0;

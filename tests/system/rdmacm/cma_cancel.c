@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads that are cancelled in librdmacm's calls that wait, and in rsockets': everything works afterwards. */
+/* Threads that are cancelled in librdmacm's calls that wait, and in rsockets': afterwards everything works. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <rdma/rsocket.h>
@@ -60,8 +60,8 @@ static bool resolves(void)
 	return good;
 }
 
-/* The next call of rdma_get_cm_event() finds an event. The last one's goes with its identifier, if it was not
- * fetched. */
+/* The next call of rdma_get_cm_event() finds an event. An event of the last call that was not fetched goes with its
+ * identifier. */
 static bool event_comes(void)
 {
 	return (!resolved || rdma_destroy_id(resolved) == 0) && resolves() &&
@@ -116,7 +116,7 @@ static void rs_come(void)
 	rclose(fd);
 }
 
-/* A byte passes each way. */
+/* A byte goes in each direction. */
 static bool rs_works(void)
 {
 	while (rrecv(rs[0], buf, sizeof buf, MSG_DONTWAIT) > 0)

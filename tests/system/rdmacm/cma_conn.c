@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librdmacm.so.1: connections and their private data, what a program does wrong, and what a peer does. All on lo. */
+/* librdmacm.so.1: connections and their private data, errors of a program, and faults of a peer. All on lo. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <semaphore.h>
@@ -21,7 +21,7 @@ static struct rdma_conn_param param(uint8_t len)
 	};
 }
 
-/* Connected, with so much private data each way; false: not all of it came. */
+/* Connects with this much private data in each direction; false: not all of it arrived. */
 static bool connect_pair(uint16_t port, uint8_t len, struct rdma_cm_id **a, struct rdma_cm_id **b)
 {
 	struct rdma_conn_param p = param(len), q = param((uint8_t)(255 - len));
@@ -49,7 +49,7 @@ static bool part(struct rdma_cm_id *a, struct rdma_cm_id *b)
 	return destroy(a) == 0 && destroy(b) == 0 && good;
 }
 
-/* Both ends have the time of InfiniBand's TimeWait state behind them once, an RNIC's have none. */
+/* Both ends report the end of InfiniBand's TimeWait state once; an RNIC's do not. */
 static void timewait(uint16_t port)
 {
 	struct rdma_cm_id *a, *b;
@@ -175,7 +175,7 @@ static void addresses(void)
 	      "a port space that is not here");
 }
 
-/* Whether who had connected before reached it: who finds no processor for 200 ms is later than that. */
+/* Whether an earlier connection had reached it: without a processor for 200 ms it comes later than that. */
 static bool late_by_50_ms(uint16_t *port)
 {
 	struct rdma_cm_event *ev;
@@ -202,7 +202,7 @@ static bool late_by_50_ms(uint16_t *port)
 	return came;
 }
 
-/* Some programs tell their port before they listen. */
+/* Some programs announce their port before they listen. */
 static void late(void)
 {
 	struct rdma_cm_id *a;
@@ -220,7 +220,7 @@ static void late(void)
 	destroy(a);
 }
 
-/* ---- What a program does wrong ---- */
+/* ---- Errors of a program ---- */
 
 static void own_event(uint16_t port)
 {
@@ -236,7 +236,7 @@ static void own_event(uint16_t port)
 	      "destroyed inside its event: EDEADLK");
 	CHECK(rdma_resolve_route(id, 1000) == 0, "... and it lives on");
 	CHECK(rdma_ack_cm_event(ev) == 0 && rdma_destroy_id(id) == 0, "until the event is acknowledged");
-	/* A request's identifier may go inside the request. */
+	/* The identifier of a request may be destroyed within the request. */
 	id = asker(cli, RDMA_PS_TCP, port);
 	rdma_connect(id, NULL);
 	ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -261,7 +261,7 @@ static void *both_disconnect(void *id)
 	return (void *)(intptr_t)(rdma_disconnect(id) ? errno : 0);
 }
 
-/* What the two calls come to: the smaller, and the larger. */
+/* The results of the two calls: the smaller and the larger one. */
 static void twice(void *(*call)(void *), void *arg, intptr_t out[2])
 {
 	pthread_t t[2];
@@ -302,7 +302,7 @@ static void two_threads(uint16_t port)
 	CHECK(destroy(a) == 0 && !next(srv, 50), "and leaves no event behind");
 }
 
-/* ---- What a peer does wrong ---- */
+/* ---- Faults of a peer ---- */
 
 static int raw(uint16_t port, const void *data, size_t len)
 {
@@ -313,9 +313,10 @@ static int raw(uint16_t port, const void *data, size_t len)
 	return fd;
 }
 
-#define HALF_OPEN 450                  /* both ends' descriptors are ours, and 1024 is what many may have */
+#define HALF_OPEN 450                  /* the descriptors of both ends are ours, and many users may have 1024 */
 
-/* A request of a peer that has more to say than librdmacm has room for (RFC 5044 section 7.1.1: 512 octets at most). */
+/* A request of a peer with more private data than librdmacm has room for (RFC 5044 section 7.1.1: at most 512
+ * octets). */
 static int long_request(uint16_t port, uint16_t len)
 {
 	static uint8_t frame[20 + 600] = "MPA ID Req Frame";
@@ -403,7 +404,7 @@ static void many(uint16_t port)
 	CHECK(open_files() == before, "no descriptor is left");
 }
 
-/* ---- Peers that say nothing take long: they are asked first, and looked at last ---- */
+/* ---- Silent peers take long: they are asked first, and checked last ---- */
 
 static sem_t listening;
 

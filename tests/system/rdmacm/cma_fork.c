@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librdmacm and fork(): what a child inherited fails and harms nobody, whatever its parent's threads were at; the child
- * may have identifiers of its own; the parent's go on. */
+/* librdmacm and fork(): inherited identifiers of a child fail and do no harm, whatever the parent's threads were doing.
+ * The child may have identifiers of its own; the parent's continue to work. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 static atomic_bool stop;
 
-/* Takes and gives back the library's lock all the time. */
+/* Takes and releases the library's lock continuously. */
 static void *churn(void *ch)
 {
 	struct rdma_cm_id *id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librdmacm.so.1: an interface goes, and comes again; its addresses change. */
+/* librdmacm.so.1: an interface is removed and added again; its addresses change. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <sys/socket.h>
@@ -46,7 +46,7 @@ static bool is_of(const struct rdma_cm_id *id, const char *device)
 	return id && id->verbs && strcmp(id->verbs->device->name, device) == 0;
 }
 
-/* The next event is this one, of ID. */
+/* The next event has this type, and is of ID. */
 static bool told(struct rdma_cm_id *id, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *ev = expect(ch, type);
@@ -57,7 +57,7 @@ static bool told(struct rdma_cm_id *id, enum rdma_cm_event_type type)
 	return good;
 }
 
-/* Netlink tells one thing after the other: what happened before this has been told, too. */
+/* Netlink reports in order: everything before this has been reported, too. */
 static bool settled(void)
 {
 	struct rdma_event_channel *marks = rdma_create_event_channel();
@@ -145,7 +145,7 @@ static struct rdma_cm_id *connected(struct rdma_cm_id *l)
 	       comes(ch, RDMA_CM_EVENT_ESTABLISHED) && comes(ch, RDMA_CM_EVENT_ESTABLISHED) ? a : NULL;
 }
 
-/* A connection does not end with its address, but when it was silent for thrice 10 s. */
+/* A connection does not end with its address, but after three times 10 s of silence. */
 static void stranded(void)
 {
 	struct rdma_cm_id *l = bound(RDMA_PS_TCP), *a = NULL;
@@ -168,7 +168,7 @@ static void stranded(void)
 	      sh("ip addr add 198.51.100.1/24 dev diwgone"), "all three go");
 }
 
-/* ---- Interfaces that go ---- */
+/* ---- Interfaces that are removed ---- */
 
 static void gone(void)
 {
@@ -189,8 +189,8 @@ static void *connect_sync(void *id)
 	return (void *)(intptr_t)(rdma_connect(id, NULL) ? errno : 0);
 }
 
-/* Whom it asks is nowhere, of which nobody tells: without the event it would wait for 20 s. TCP port 513 is behind port
- * 1 of personality ca. */
+/* Its peer does not exist, which nothing reports: without the event it would wait for 20 s. TCP port 513 carries port 1
+ * of personality ca. */
 static void gone_meanwhile(void)
 {
 	struct rdma_cm_id *id;

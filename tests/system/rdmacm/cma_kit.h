@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* For the programs that test librdmacm: identifiers of lo, and the events that they wait for. */
+/* For programs that test librdmacm: identifiers on lo, and their events. */
 #ifndef DIW_TESTS_CMA_KIT_H
 #define DIW_TESTS_CMA_KIT_H
 
@@ -16,7 +16,7 @@
 #include "tests/system/ibverbs/of_kit.h"
 #include "verbs/host/port.h"
 
-#define SOON_MS 30000           /* only what fails takes so long */
+#define SOON_MS 30000           /* only a failure takes so long */
 
 static inline double seconds(void)
 {
@@ -36,13 +36,13 @@ static inline struct sockaddr *lo(uint16_t port)
 	return (struct sockaddr *)&in;
 }
 
-/* What an identifier that listens on PORT is for TCP. */
+/* TCP's address of an identifier that listens on PORT. */
 static inline struct sockaddr *lo_tcp(uint16_t port)
 {
 	return lo(diw_port_tcp(port));
 }
 
-/* The next event within so long, or NULL. */
+/* The next event within this time, or NULL. */
 static inline struct rdma_cm_event *next(struct rdma_event_channel *ch, int ms)
 {
 	struct pollfd p = { .fd = ch->fd, .events = POLLIN };
@@ -53,7 +53,7 @@ static inline struct rdma_cm_event *next(struct rdma_event_channel *ch, int ms)
 	return ev;
 }
 
-/* The next event, which is of that type; else NULL, and what came is told. */
+/* The next event, which must have that type; otherwise NULL, and the event is printed. */
 static inline struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *ev = next(ch, SOON_MS);
@@ -126,7 +126,7 @@ static inline int open_files(void)
 	return n;
 }
 
-/* Soon: what is closed may still wait for its peer. */
+/* Soon: closed objects may still wait for their peers. */
 static inline bool no_more_files(int than)
 {
 	for (int ms = 0; ms < SOON_MS && open_files() > than; ms += 10)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * librdmacm.so.1: the last message of a peer that leaves. A program that looks for completions, and then for events,
- * has the message before it is told of the end; one that learns of the end first still finds the message.
+ * librdmacm.so.1: the last message of a peer that disconnects. A program that polls completions, and then events, gets
+ * the message before the event of the end. A program that gets the event first still finds the message.
  */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #define TIMES 20
-#define LATE_S 0.002                    /* so much later than it is known the end is told */
+#define LATE_S 0.002                    /* the event of the end comes this much later than the end is known */
 
 static struct rdma_event_channel *srv, *cli;
 static char out[] = "the last words", in[sizeof out], spare[16];
 static struct ibv_mr *out_mr, *in_mr;
 
-/* ---- A program's processor is lent while its queue is empty; here to this ---- */
+/* ---- A program yields while its queue is empty; here to this ---- */
 
 static struct rdma_cm_id *sender;
 static bool sent;
@@ -30,8 +30,8 @@ static bool say(struct rdma_cm_id *by)
 	return n == 1 && wc.status == IBV_WC_SUCCESS;
 }
 
-/* Whoever has had the device since the message was placed has left its completion behind: registering memory waits for
- * it. */
+/* The thread that had the device when the message was placed has made its completion: registering memory waits for that
+ * thread. */
 static bool arrived(struct rdma_cm_id *by)
 {
 	double until = seconds() + SOON_MS / 1000;
@@ -44,7 +44,7 @@ static bool arrived(struct rdma_cm_id *by)
 	return mr && rdma_dereg_mr(mr) == 0 && strcmp(in, out) == 0;
 }
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 __attribute__((visibility("default"))) int sched_yield(void)
 {
 	struct rdma_cm_id *id = sender;
@@ -105,7 +105,7 @@ static bool polled_ex(struct ibv_cq_ex *ex)
 	return good;
 }
 
-/* The poll that lends its processor tells what came meanwhile. */
+/* The poll that yields returns the completion that came meanwhile. */
 static void lent(uint16_t port, bool extended)
 {
 	struct ibv_cq_init_attr_ex attr = { .cqe = 8 };
@@ -147,7 +147,7 @@ static void late(uint16_t port)
 	CHECK(least >= LATE_S, "2 ms after it was known at the soonest");
 }
 
-/* The end is behind a message that nobody receives. */
+/* The end is behind a message for which there is no receive. */
 static void left_behind(uint16_t port)
 {
 	struct rdma_cm_id *a, *b;

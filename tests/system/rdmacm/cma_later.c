@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that came to librdmacm after rdma-core 44, as a program of rdma-core 65 makes them. */
+/* Calls that librdmacm got after rdma-core 44, as a program of rdma-core 65 makes them. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <poll.h>

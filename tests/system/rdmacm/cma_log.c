@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls that libibverbs, librdmacm and rsockets refuse: what DIWARP_LOG says of them, log.sh looks at. */
+/* Calls that libibverbs, librdmacm and rsockets refuse; log.sh checks the lines of DIWARP_LOG. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdbool.h>

@@ -46,7 +46,7 @@ static bool handle(struct rdma_cm_id *id, enum rdma_cm_event_type type)
 	}
 }
 
-/* Events until so many are there. */
+/* Handles events until the count is reached. */
 static bool until(const unsigned *count, unsigned want)
 {
 	struct rdma_cm_event *ev;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librdmacm.so.1: groups of UD queue pairs, joined and left; members, and who only sends. All is on lo. */
+/* librdmacm.so.1: groups of UD queue pairs, joined and left; members, and identifiers that only send. All on lo. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <infiniband/ib.h>
@@ -24,7 +24,7 @@ static struct sockaddr *address(const char *text)
 	return (struct sockaddr *)&ss;
 }
 
-/* Whether this network namespace is a member on lo, as the kernel tells it. */
+/* Whether this network namespace is a member on lo, by the kernel's list. */
 static bool member(const char *group)
 {
 	const struct sockaddr *sa = address(group);
@@ -55,7 +55,7 @@ struct end {
 
 static void open_end(struct end *e, const char *local)
 {
-	/* Bound to a loopback address it would have no device. */
+	/* an identifier that is bound to a loopback address has no device */
 	if (rdma_create_id(ch, &e->id, e, RDMA_PS_UDP) || rdma_resolve_addr(e->id, NULL, address(local), 1000) ||
 	    !comes(ch, RDMA_CM_EVENT_ADDR_RESOLVED) || !make_qp(e->id) ||
 	    !(e->mr = ibv_reg_mr(e->id->pd, e->buf, sizeof e->buf, IBV_ACCESS_LOCAL_WRITE))) {
@@ -113,7 +113,7 @@ static bool joins(struct end *e, const char *group, uint32_t flags)
 	return rdma_ack_cm_event(ev) == 0 && good && e->ah;
 }
 
-/* The last that came, or NULL. */
+/* The last message that came, or NULL. */
 static const uint8_t *received(struct end *e, struct ibv_wc *wc, double limit)
 {
 	double until = seconds() + limit;
@@ -184,7 +184,7 @@ static void datagrams(void)
 	CHECK(says(&a, 1) && hears(&b, &a, 1) && hears(&c, &a, 1), "what one says to the group both members hear");
 	CHECK(rdma_leave_multicast(c.id, address(GROUP)) == 0 && member(GROUP), "one leaves");
 	CHECK(says(&b, 2) && hears(&b, &b, 2), "a member hears itself, too");
-	/* One socket feeds all, so what would have come to them has come. */
+	/* One socket serves all, so their datagrams have come by now. */
 	CHECK(!received(&c, &wc, 0), "who has left hears nothing");
 	CHECK(!received(&a, &wc, 0), "nor does who only sends");
 	CHECK(rdma_leave_multicast(b.id, address(GROUP)) == 0 && !member(GROUP), "with the last the group is left");
@@ -221,7 +221,7 @@ static void names(void)
 	CHECK(rdma_destroy_id(id) == 0, "an identifier goes while it is joined");
 }
 
-/* ---- What a program does wrong ---- */
+/* ---- Errors of a program ---- */
 
 static void misuse(void)
 {

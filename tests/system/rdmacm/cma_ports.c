@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ports of RDMA_PS_TCP beside those of TCP: a program that serves both on one number, and peers of the other
- * personality, which are this program again: cma_ports PORT connects to PORT by librdmacm, cma_ports PORT rs by an
+ * personality, which are this program again. cma_ports PORT connects to PORT by librdmacm, cma_ports PORT rs by an
  * rsocket.
  */
 #include <rdma/rsocket.h>
@@ -73,7 +73,7 @@ static bool no_client(int server)
 	return poll(&p, 1, 50) == 0;
 }
 
-/* All that a program can ask of both ends' ports; FROM: what the initiator is bound to, or 0. */
+/* All calls that return a port of either end; FROM: the port to which the initiator is bound, or 0. */
 static bool ports_are(struct rdma_cm_id *a, struct rdma_cm_id *b, uint16_t port, uint16_t from)
 {
 	uint16_t src = ntohs(rdma_get_src_port(a));
@@ -135,7 +135,7 @@ static bool rs_client(int server, uint16_t port)
 	return good;
 }
 
-/* Of ports that TCP has: in personality ca they are free for RDMA. */
+/* Ports that TCP uses: in personality ca they are free for RDMA. */
 static void beside_tcp(void)
 {
 	uint16_t port = 0, other = 0, from = 0;
@@ -164,7 +164,7 @@ static void beside_tcp(void)
 	close(two);
 }
 
-/* TCP came later: it finds its port free. */
+/* TCP binds later: its port is free. */
 static void before_tcp(void)
 {
 	struct rdma_cm_id *l, *any;
@@ -239,7 +239,7 @@ static bool serve_rs(int server)
 	return good;
 }
 
-/* The client's first try finds nobody, then a TCP server that hangs up. */
+/* The client's first attempt finds no listener, then a TCP server that closes the connection. */
 static void for_foreigners(bool beside)
 {
 	uint16_t port = 0;

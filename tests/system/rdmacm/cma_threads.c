@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The threads of librdmacm and of what is below it: there while an identifier or an rsocket needs them, and not
- * after. */
+/* The threads of librdmacm and of the library below it: they exist while an identifier or an rsocket needs them, and
+ * not longer. */
 #include <rdma/rsocket.h>
 #include <sys/wait.h>
 
@@ -19,7 +19,7 @@ static int tasks(void)
 	return n;
 }
 
-/* Soon: a thread that was joined may be seen for a moment. */
+/* Soon: a joined thread may still be visible for a moment. */
 static bool alone(void)
 {
 	for (int ms = 0; ms < SOON_MS && tasks() != 1; ms++)
@@ -112,7 +112,7 @@ static bool both(int i)
 	return good;
 }
 
-/* A child has none of them, and ends well whenever it was born. */
+/* A child has none of the threads, and exits regularly whenever it was forked. */
 static void forks(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -149,7 +149,7 @@ static void *loop(void *arg)
 	return (void *)(intptr_t)good;
 }
 
-/* The last one that goes and the first one that comes, at the same time. */
+/* The last identifier is destroyed and a new one created at the same time. */
 static void at_once(void)
 {
 	pthread_t t[4];

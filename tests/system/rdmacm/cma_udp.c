@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librdmacm.so.1: the service of UD queue pairs, and peers that lose, repeat and invent requests. All is on lo. */
+/* librdmacm.so.1: the service of UD queue pairs, and peers that lose, repeat and forge requests. All on lo. */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #include <sys/socket.h>
@@ -71,7 +71,7 @@ static void refusals(uint16_t port)
 	destroy(nobody);
 }
 
-/* ---- By hand ---- */
+/* ---- Hand-written requests ---- */
 
 static void request(uint8_t p[LEN], uint64_t number)
 {
@@ -82,7 +82,7 @@ static void request(uint8_t p[LEN], uint64_t number)
 	memcpy(p + 8, &number, sizeof number);
 	p[16] = 1, p[17] = 0x11;
 	crc = (uint32_t)crc32(0, p, CRC_AT);
-	memcpy(p + CRC_AT, &crc, sizeof crc);   /* the low byte first, as here */
+	memcpy(p + CRC_AT, &crc, sizeof crc);   /* low byte first, as on this machine */
 }
 
 static int socket_to(uint16_t port)
@@ -134,7 +134,8 @@ static void nonsense(uint16_t port)
 	close(fd);
 }
 
-/* Requests that nobody takes: some wait, the others are dropped, and all of it ends with the listener's program. */
+/* Requests that the application does not fetch: some wait, the others are dropped, and all end with the listener's
+ * program. */
 static void flood(uint16_t port)
 {
 	int fd = socket_to(port), before = open_files();

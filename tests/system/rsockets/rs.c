@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The socket engine alone: what streams and datagrams mean. rs_peers.c has peers that die, rs_hostile.c those that
- * lie. */
+/* The socket engine alone: the effects of calls on streams and datagrams. rs_peers.c has peers that end, rs_hostile.c
+ * hostile ones. */
 #include <netinet/tcp.h>
 
 #include "tests/system/rsockets/rs_kit.h"
@@ -21,7 +21,7 @@ struct half {
 	bool good;
 };
 
-/* Pieces from one byte to more than a ring's worth. */
+/* Pieces from one byte to more than the ring's size. */
 static size_t piece(unsigned *seed, size_t left)
 {
 	static const size_t limit[] = { 16, 600, 20000, 700000 };
@@ -67,7 +67,7 @@ static void *reader(void *arg)
 	return NULL;
 }
 
-/* Two threads on each socket, one reads and one writes. */
+/* Two threads on each socket: one reads and one writes. */
 static void test_bytes(void)
 {
 	pthread_t t[4];
@@ -239,7 +239,7 @@ static void test_names(void)
 	diw_rs_close(fd);
 }
 
-/* An IPv6 socket of no address takes IPv4's connections. */
+/* An IPv6 socket without an address accepts IPv4 connections. */
 static void test_dual(void)
 {
 	struct sockaddr_in6 any = { .sin6_family = AF_INET6 }, from;
@@ -316,7 +316,7 @@ static void *accept_later(void *arg)
 	return (void *)(intptr_t)diw_rs_accept(*(int *)arg, NULL, NULL);
 }
 
-/* A connection that is made while its initiator sleeps, since the backlog was full. */
+/* A connection that is established while its initiator sleeps, since the backlog was full. */
 static void test_poll_connect(void)
 {
 	int l = listener(AF_INET, 0), first = connected(AF_INET, port_of(l)), pipes[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that speak wire/rsockets.h, but lie: their connection resets, and a bystander's does not. */
+/* Peers that use wire/rsockets.h with false contents: their connection is reset, and another one is not affected. */
 #include "tests/system/rsockets/rs_kit.h"
 #include "verbs/diw_cm.h"
 #include "verbs/host/port.h"
@@ -16,7 +16,7 @@ struct liar {
 	struct diw_mr *mr;
 	struct diw_cq *cq;
 	struct diw_qp *qp;
-	uint8_t *memory;                     /* its receives, what it sends */
+	uint8_t *memory;                     /* its receives, and its data to send */
 	uint16_t port;                       /* of the victim */
 };
 
@@ -63,7 +63,7 @@ static void close_qp(struct liar *l)
 	diw_cq_destroy(l->cq);
 }
 
-/* With this hello; the outcome is in *EV. */
+/* Connects with this hello; the result is in *EV. */
 static enum diw_cm_event_type liar_meet(struct liar *l, const uint8_t *hello, uint32_t len, struct diw_cm_event *ev)
 {
 	struct diw_conn_attr a = DIW_CONN_ATTR_INIT;
@@ -107,7 +107,7 @@ static void say(struct liar *l, struct rs_header h, unsigned reserved, uint32_t 
 		.flags = len <= RECV ? DIW_SEND_INLINE : 0 }, NULL);
 }
 
-/* ---- What they do ---- */
+/* ---- False messages ---- */
 
 static void posts_more(struct liar *l) { say(l, (struct rs_header){ .slots = 1 }, 0, RS_HDR + 1); }
 static void posts_many(struct liar *l) { say(l, (struct rs_header){ .slots = UINT16_MAX }, 0, RS_HDR + 1); }
@@ -178,7 +178,8 @@ static const struct { void (*lie)(struct liar *l); const char *what; } lies[] = 
 	{ control_flood, "sends credits without end" },
 };
 
-/* What came before the lie may be read; who has said that it ends is at its end, whatever it does then. */
+/* Data from before the false message can be read. A peer that has ended its direction cannot send again: later
+ * messages change nothing. */
 static bool is_reset(int victim, ssize_t last)
 {
 	double until = seconds() + SOON_MS / 1000;
@@ -218,7 +219,7 @@ static void test_lie(struct liar *l, int listens, unsigned i, const int bystande
 	victim = diw_rs_accept(listens, NULL, NULL);
 	diw_rs_setopt(victim, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
 	lies[i].lie(l);
-	/* What takes more than there is, is found by the stack before the victim looks. */
+	/* Uses beyond the credits are detected by the stack before the victim polls. */
 	ended = (lies[i].lie == no_credit || lies[i].lie == control_flood) && sees_end(l);
 	CHECK(is_reset(victim, lies[i].lie == after_end ? 0 : -ECONNRESET), "a peer that %s is reset", lies[i].what);
 	CHECK((ended || sees_end(l)) && talk(bystander[0], bystander[1]), "... and it alone");
@@ -244,7 +245,7 @@ static void test_hello(struct liar *l)
 	close_qp(l);
 }
 
-/* The vector of docs/rc-wire.md section 2.3, and the form of the answer to it. */
+/* The vector of docs/rc-wire.md section 2.3, and the form of its answer. */
 static void test_vector(struct liar *l, int listens)
 {
 	static const uint8_t hello[] = { 0x64, 0x52, 0x53, 0x31, 0x00, 0x20, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* For the programs that test the socket engine (verbs/rs). */
+/* For programs that test the socket engine (verbs/rs). */
 #ifndef DIW_TESTS_RS_KIT_H
 #define DIW_TESTS_RS_KIT_H
 
@@ -57,7 +57,7 @@ static inline int open_files(void)
 	return n;
 }
 
-/* Of FAMILY: lo's. */
+/* The loopback address of FAMILY. */
 static inline socklen_t lo(int family, uint16_t port, struct sockaddr_storage *ss)
 {
 	struct sockaddr_in in = {
@@ -157,7 +157,7 @@ static inline void nonblocking(int fd, bool on)
 	diw_rs_fcntl(fd, F_SETFL, on ? O_NONBLOCK : 0);
 }
 
-/* What poll says of FD within MS. */
+/* The result of poll() for FD within MS. */
 static inline short polled(int fd, short events, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = events };
@@ -165,7 +165,7 @@ static inline short polled(int fd, short events, int ms)
 	return diw_rs_poll(&p, 1, ms) > 0 ? p.revents : 0;
 }
 
-/* Whether the two exchange something. */
+/* Whether both ends can exchange data. */
 static inline bool talk(int a, int b)
 {
 	char buf[8] = "";

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The socket engine with peers that die, fork, never read, or are many. */
+/* The socket engine with peers that end, fork, never read, or are many. */
 #include <sys/resource.h>
 
 #include "tests/system/rsockets/rs_kit.h"
 
 #define MANY 1000
 
-/* A process that connects, says so on the socket, and then sleeps, or writes for ever. */
+/* A process that connects, reports that on the socket, and then sleeps, or writes for ever. */
 static pid_t child_peer(uint16_t port, bool writes)
 {
 	static char block[65536];
@@ -70,7 +70,7 @@ static void test_death(void)
 	diw_rs_close(l);
 }
 
-/* Both ends of a connection die in the middle of it; the process that listened for one of them lives on. */
+/* Both ends of a connection are killed; the process that listened for one of them lives on. */
 static void test_both_die(void)
 {
 	int to_parent[2], status;
@@ -158,7 +158,7 @@ static void test_fork(void)
 	diw_rs_close(l);
 }
 
-/* What a process wrote before it ended by itself arrives, and then its end. */
+/* Data of a process that exits arrives, and then the end of the stream. */
 static void test_exit(void)
 {
 	static char block[300000];
@@ -197,7 +197,7 @@ static void test_sigpipe(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "without MSG_NOSIGNAL a broken pipe is a signal");
 }
 
-/* More connect than the backlog holds: they wait for accept. */
+/* More peers connect than the backlog holds: they wait for accept(). */
 static void test_backlog(void)
 {
 	int l = listener(AF_INET, 2), fd[40], other, made = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* readers_ring tcp|udp|self PORT COUNT [unseen]: listens or is bound as any program, and takes what comes by io_uring:
- * of COUNT connections, or datagrams behind the first, each is to be "message N". With "unseen" no call of liburing's
- * that can be interposed makes the ring. self: connects to itself, after it has made the ring. Exit 0: all were; 77: no
- * io_uring here. */
+/* readers_ring tcp|udp|self PORT COUNT [unseen]: listens, or is bound, as any program, and receives by io_uring.
+ * Each of COUNT connections begins with "message N"; for udp each of COUNT datagrams after the first is "message N".
+ * self: makes its ring and then connects to itself. unseen: the program makes the ring by no call of liburing that
+ * the interposer can see. Exit status 0: every message was right; 77: no io_uring here. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread that has descriptors of its own (unshare(CLONE_FILES)): one number is a datagram socket in the others, and a
- * connection in this one. */
+/* A thread with descriptors of its own (unshare(CLONE_FILES)): one number is a datagram socket in the other threads,
+ * and a connection in this thread. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>

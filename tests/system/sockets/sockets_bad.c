@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Frames that are damaged, cut short or forged by somebody who knows the key. Runs under the interposer; sends what it
- * wants sent as it is with a flag that the kernel ignores here. */
+/* Frames that are damaged, cut short, or forged with a valid key. Runs under the interposer; datagrams that must leave
+ * unchanged are sent with a flag that the kernel ignores here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -34,7 +34,7 @@ static struct sockaddr_in to = { .sin_family = AF_INET };
 static struct diw_sock_entry entry;
 static int a, b, failed;
 static uint8_t in[2000], frame[2000];
-static uint64_t to_offset;               /* in the region, of a Write-Record */
+static uint64_t to_offset;               /* of a Write-Record, in the region */
 
 static void check(const char *what, int good)
 {
@@ -124,7 +124,7 @@ static in_port_t port_of(int fd)
 	return getsockname(fd, (void *)&in4, &len) ? 0 : in4.sin_port;
 }
 
-/* Five that go into one call: what is behind a damaged one moves into its place, with all that came with it. */
+/* Five that one call receives: the datagrams behind a damaged one move to its place, with their control data. */
 static void among_many(void)
 {
 	char data[5][100], control[5][64];
@@ -163,7 +163,7 @@ static void among_many(void)
 	setsockopt(a, IPPROTO_IP, IP_RECVTTL, &on, sizeof on);
 }
 
-/* ---- What the kernel has put together ---- */
+/* ---- Buffers that the kernel has put together ---- */
 
 /* F: a good frame, B: a damaged one, P: plain, of 100 bytes with the frame; small letters: of 60. */
 static void put_together(const char *kinds)
@@ -190,7 +190,7 @@ static void put_together(const char *kinds)
 		abort();
 }
 
-/* As TEXT says: the bytes, of what, and the size of each message if there are several. */
+/* As TEXT says: the bytes, their origin, and the size of each message if there are several. */
 static bool gives(const char *text, int flags, size_t control_room)
 {
 	char control[64], seen[100];
@@ -214,7 +214,7 @@ static bool gives(const char *text, int flags, size_t control_room)
 static void together(void)
 {
 	const bool w = HEAD == 36;
-	/* All are as long as the first, but the last may be shorter: no call can tell of others. */
+	/* All have the size of the first, and the last may be shorter: no call can return others. */
 	const struct { const char *kinds, *gives; } rows[] = {
 		{ "FFFf", w ? "200f 60" : "216f 64" },
 		{ "FBFf", w ? "140f 60" : "152f 64" },
@@ -288,7 +288,7 @@ static void without_crc(void)
 	check("... but the length is", got(MSG_DONTWAIT) == -1 && errno == EAGAIN);
 }
 
-/* What is written elsewhere than into the region that the socket advertises is dropped. */
+/* A Write-Record outside the region that the socket advertises is dropped. */
 static void elsewhere(void)
 {
 	static const uint64_t outside[] = { 65536 - 99, 65536, 1ull << 32, UINT64_MAX - 50, UINT64_MAX };
@@ -311,7 +311,7 @@ static void elsewhere(void)
 	entry.stag = stag;
 }
 
-/* Whether an address is this host's takes a descriptor to find out. */
+/* Finding out whether an address is local needs a descriptor. */
 static void exhausted(const char *address)
 {
 	struct sockaddr_in there = to;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the interposer costs: the same work without it, with it, and with it and the CRC, or with it and Write-Records,
- * on one processor. Each way is
- * a program of its own; the three take turns of a millisecond or two, so that all of them meet the same machine, and a
- * turn is compared with its neighbours'. They are started anew now and then, since where the memory of a process lies
- * makes it 1 % slower or faster than the next. A line of output is a figure: a label, the ratio, its goal, apart by
- * tabs.
+ * The cost of the interposer: the same work without it, with it, and with it and the CRC or Write-Records, on one
+ * processor. Each way is a program of its own. The three programs take turns of a millisecond or two, so that other
+ * load affects all of them alike. A turn is compared with the turns next to it. The programs are restarted now and
+ * then, because the place of a process's memory makes it up to 1 % slower or faster. A line of output is a figure: a
+ * label, the ratio, and its goal, separated by tabs.
  * usage: sockets_cost PRELOAD SECONDS WORK BYTES     WORK: one of works[] below
  */
 #include <fcntl.h>
@@ -123,7 +122,7 @@ static void blocking(void)
 	whole(recvfrom(a, buf, sizeof buf, 0, (void *)&from, &len));
 }
 
-/* A buffer that the kernel cuts, to who has it put together. What leaves in two comes so. */
+/* The kernel cuts a buffer into messages, and joins them for the receiver. Two buffers arrive as two. */
 static void open_cut(int size)
 {
 	int on = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the error queue tells of datagrams that were sent, in every way to ask: sockets.sh compares the output with and
- * without the interposer. With an address as its argument, it is of this host, by a route with an MTU of 1500. */
+/* The error queue after sends, read in every way: sockets.sh compares the output with and without the interposer.
+ * The argument is an address of this host behind a route with an MTU of 1500. */
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
@@ -29,7 +29,7 @@ static void wait_for_error(int fd)
 		abort();
 }
 
-/* ---- What is in a packet ---- */
+/* ---- The contents of a packet ---- */
 
 static uint32_t add(uint32_t h, const uint8_t *p, size_t n)
 {
@@ -57,7 +57,7 @@ static const char *checksum_of(const uint8_t *ip, const uint8_t *udp, size_t hav
 	return have < len ? "of more" : add(pseudo, udp, len) == 0xffff ? "good" : "bad";
 }
 
-/* As chronyd does, N bytes in IN: behind a link's header of 14. */
+/* As in chronyd: N bytes in IN, behind a link's header of 14. */
 static void tell_packet(size_t n)
 {
 	const uint8_t *ip = in + 14, *udp;
@@ -94,7 +94,8 @@ static void tell_control(struct msghdr *m)
 	}
 }
 
-/* What differs from run to run in the N bytes in IN: the packet's number, its checksum and flow, the ports. */
+/* Masks the fields that differ from run to run in the N bytes in IN: the packet's number, its checksum and flow, the
+ * ports. */
 static ssize_t masked(ssize_t n)
 {
 	static const uint8_t v4[] = { 14 + 4, 14 + 5, 14 + 10, 14 + 11, 34, 35, 36, 37 },
@@ -110,9 +111,9 @@ static ssize_t masked(ssize_t n)
 	return n;
 }
 
-/* ---- Ways to ask ---- */
+/* ---- Ways to read ---- */
 
-/* What is next in it, with room for so much. */
+/* The next entry, with this much room. */
 static ssize_t error(int fd, size_t room, size_t control_room, int flags)
 {
 	struct sockaddr_storage from;
@@ -157,7 +158,7 @@ static void receive_all(int fd)
 
 static void times(int family, int connected, int options)
 {
-	/* Near the end: what with a frame is no larger than lo's MTU; what is. */
+	/* Near the limit: sizes that fit lo's MTU with a frame, and sizes that do not. */
 	static const size_t v4[] = { 0, 1, 100, 1316, 1537, 9001, 60000, 65467, 65472, 65507 },
 		v6[] = { 0, 1, 100, 1316, 1537, 9001, 60000, 65448, 65472, 65488 };
 	const size_t *sizes = family == AF_INET ? v4 : v6;
@@ -215,7 +216,7 @@ static void little_room(int family)
 	done(&p);
 }
 
-/* Seven are there: ASKED and then all that are left. */
+/* Seven entries are there: reads ASKED of them, and then the rest. */
 static void many(unsigned asked, int timed)
 {
 	struct pair p = pair(AF_INET, 0);
@@ -245,7 +246,7 @@ static void many(unsigned asked, int timed)
 	done(&p);
 }
 
-/* One message's control data asks for its times. */
+/* The control data of one message asks for its times. */
 static void asked_for_one(void)
 {
 	union { struct cmsghdr c; char room[CMSG_SPACE(sizeof(int))]; } u = { 0 };
@@ -268,7 +269,7 @@ static void asked_for_one(void)
 	done(&p);
 }
 
-/* The kernel begins to tell times of arrival a while after it was asked to. */
+/* The kernel begins to report times of arrival a while after the request. */
 static void wait_for_times(struct pair *p)
 {
 	for (int i = 0; i < LIMIT_MS; i++) {
@@ -283,7 +284,7 @@ static void wait_for_times(struct pair *p)
 	abort();
 }
 
-/* Times of datagrams that came are control data of theirs. */
+/* Times of received datagrams are in their control data. */
 static void times_of_arrival(int family)
 {
 	static const int names[] = { SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING };
@@ -312,7 +313,7 @@ static void times_of_arrival(int family)
 
 /* ---- Errors ---- */
 
-/* Closed by no call that an interposer sees, so that it is still sent frames. */
+/* Closed by a call that the interposer does not see, so that it is still sent frames. */
 static void close_silently(int fd)
 {
 	FILE *f = fdopen(fd, "r");
@@ -335,7 +336,7 @@ static void refused(int family, int connected)
 		say("IPv%d, refused, %zu bytes:\n", family == AF_INET ? 4 : 6, sizes[i]);
 		told("  sent", connected ? send(p.b, out, sizes[i], 0) : give(&p, sizes[i]));
 		n = error(p.b, BIG, sizeof control, 0);
-		/* What ICMP quotes of a large message is less by a frame's header. */
+		/* ICMP quotes less of a large message, by a frame's header. */
 		if (n > 480)
 			memset(in + 480, 0xa5, sizeof in - 480);
 		told("  quoted, of 480", n > 480 ? 480 : n);
@@ -360,7 +361,7 @@ static struct pair pair_at(const char *addr)
 	return p;
 }
 
-/* What was refused with its frame and has left without is no error. */
+/* A message that was refused with its frame, and has left without, is no error. */
 static void too_large(const char *addr)
 {
 	static const size_t sizes[] = { 1400, 1436, 1437, 1460, 1472, 1473, 3000 };
@@ -379,7 +380,7 @@ static void too_large(const char *addr)
 	done(&p);
 }
 
-/* The first fragment comes back. Of what it has of the message so much may be less as a frame adds. */
+/* The first fragment comes back. It may contain less of the message, by the size of a frame. */
 static void fragments(const char *addr)
 {
 	static const size_t sizes[] = { 1400, 1436, 1437, 1440, 1441, 1472, 1473, 9000, 65467 };

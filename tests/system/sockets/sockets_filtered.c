@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sockets_filtered: a program that is started with a filter of its system calls (seccomp), which kills it for one that
- * it does not make itself. Without an argument it installs the filter and executes itself; with "itself" it goes on. */
+/* sockets_filtered: a filter of system calls (seccomp) kills the program for every system call that the program
+ * itself does not make. Without an argument the program installs the filter and executes itself; with "itself" it
+ * installs the filter and continues. */
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

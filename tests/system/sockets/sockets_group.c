@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams to many, each of which tells whether it came as it was sent.
+ * Datagrams to many receivers. The content of a datagram shows whether it arrived as it was sent.
  * send ADDRESS PORT INTERFACE [OPTION...]     some each 2 ms, until there is a byte to read; INTERFACE "-": the route's
  *     index      the interface by its index, else by its address (IPv4)
  *     by=NAME    each datagram by that interface, in its control data

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UDP_SEGMENT and UDP_GRO in every way, and what a program sees of them: sockets.sh compares the output with and
- * without the interposer. */
+/* UDP_SEGMENT and UDP_GRO in every way: sockets.sh compares the program's output with and without the interposer. */
 #include <linux/net_tstamp.h>
 #include <net/if.h>
 #include <poll.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sockets_high: descriptors beyond the interposer's table are sockets like others; many of them at once, with
- * "many". */
+/* sockets_high: descriptors beyond the interposer's table work like others. With "many", many of them at once. */
 #include <sys/resource.h>
 
 #include "streams_kit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What sockets.c and sockets_held.c share: two sockets, and how the result of a call is told. */
+/* What sockets.c and sockets_held.c share: two sockets, and the output of a call's result. */
 #ifndef SOCKETS_KIT_H
 #define SOCKETS_KIT_H
 

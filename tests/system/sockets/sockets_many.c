@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sendmmsg() and recvmmsg() of more than one system call of ours takes, whole, in part and in vain: sockets.sh compares
- * the output with and without the interposer. */
+/* sendmmsg() and recvmmsg() with more messages than one system call of the interposer takes. The calls succeed,
+ * succeed in part, or fail: sockets.sh compares the output with and without the interposer. */
 #include <fcntl.h>
 #include <net/if.h>
 #include <signal.h>
@@ -56,7 +56,7 @@ static void send_n(int fd, int n)
 	send_sizes(fd, n, size);
 }
 
-/* Of every fourth nobody wants to know from whom, every third has no room for control data, every fifth little room. */
+/* Every fourth message has no room for an address, every third none for control data, every fifth little for data. */
 static void ask(int n)
 {
 	memset(mm, 0, sizeof mm);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A user who shows others what is not so (sockets_preload/shm/sockreg.h).
- * squat UID         sits on the place where UID would show his sockets
- * liar PORT         bound to PORT, and a process of "nobody" says of that socket that it is capable: exit status 0 if
- *                   what comes is plain
- * tcpliar PORT      the same of a listener, whose one connection gets back what it sends
- * garbage PORT      bound to PORT as "nobody", who shows something else with each datagram
- * confined ADDRESS PORT   may make no system call that a program with UDP sockets has no use for: it sends and receives
+ * A hostile user publishes false entries for other users (sockets_preload/shm/sockreg.h).
+ * squat UID         occupies the place where UID would publish sockets
+ * liar PORT         is bound to PORT; a process of "nobody" publishes that this socket is capable. Exit status 0 if the
+ *                   datagrams that come are plain
+ * tcpliar PORT      the same with a listener, which echoes its one connection
+ * garbage PORT      is bound to PORT as "nobody", and publishes other garbage with each datagram
+ * confined ADDRESS PORT   sends and receives with a filter that allows only system calls of programs with UDP sockets
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -30,7 +30,7 @@
 #include "sockets_preload/shm/sockreg.h"
 
 #define NOBODY 65534u
-#define WANTED 400                       /* so many that the sender asks the kernel again, and again */
+#define WANTED 400                       /* enough for the sender to ask the kernel several times */
 
 static uint64_t option(int fd, int name)
 {

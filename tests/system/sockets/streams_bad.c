@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_bad PORT: sends an interposed listener what no peer of ours would, some of it knowing its key, and prints
- * what `tcp.py tell` should say of each connection. */
+/* streams_bad PORT: a hostile peer of an interposed listener. It sends bytes that no interposed peer sends, some of
+ * them with the listener's key. It prints the lines that `tcp.py tell` should print of each connection. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
@@ -26,7 +26,7 @@ static uint16_t port;
 static uint64_t key;
 static uint8_t buf[200000];
 static size_t len;
-static uint8_t got[200000];              /* what the program should get */
+static uint8_t got[200000];              /* the data that the program should get */
 static size_t ngot;
 
 static void find_key(void)
@@ -62,7 +62,7 @@ static struct diw_ddp_hdr header(uint32_t msn)
 	return (struct diw_ddp_hdr){ .plain = true, .last = true, .opcode = 3, .msn = msn };
 }
 
-/* An FPDU of N bytes with that header; ULPDU: what its length says, 0: what it is. */
+/* An FPDU of N bytes with that header. ULPDU: the value of its length field; 0: the real one. */
 static void fpdu(const struct diw_ddp_hdr *h, size_t n, uint16_t ulpdu)
 {
 	uint8_t *p = buf + len;
@@ -85,7 +85,7 @@ static void good(uint32_t msn, size_t n)
 	fpdu(&h, n, 0);
 }
 
-/* Sends it, in pieces of STEP bytes behind the first FIRST, and waits until the program has had enough of it. */
+/* Sends it, in pieces of STEP bytes behind the first FIRST, and waits until the program has read enough. */
 static void play(const char *outcome, size_t n, size_t first, size_t step)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port),
@@ -113,7 +113,7 @@ static void play(const char *outcome, size_t n, size_t first, size_t step)
 	len = ngot = 0;
 }
 
-/* What was put is no frames: the program gets it as it is. */
+/* The bytes are no frames: the program gets them unchanged. */
 static void plain(void)
 {
 	memcpy(got, buf, len);
@@ -149,7 +149,7 @@ static void not_framed(void)
 	hello(key ^ 1, false);
 	good(1, 100);
 	plain();
-	for (size_t i = 0; i < 36; i++) {    /* every byte of it counts, but for the choice of the CRC */
+	for (size_t i = 0; i < 36; i++) {    /* every byte counts, except the choice of the CRC */
 		hello(key, false);
 		buf[i] ^= i == 16 ? 0x80 : 1;
 		good(1, 10);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_confined: a server as sshd is one. Whom it has greeted, or not yet, is given to a child that forbids itself
- * all but read(), write(), poll() and what is not about sockets, and then to its parent again. */
+/* streams_confined: a server with the structure of sshd. It gives a connection, greeted or not, to a child. The
+ * child forbids itself all system calls except read(), write(), poll() and calls that do not concern sockets. Then
+ * the parent continues with the connection. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_files: splice() and sendfile() between TCP connections, pipes and files lose nothing, whatever fits and
- * whatever waits, FIONREAD counts what is there, and calls by other names are the same: with the interposer what is
- * true without. */
+/* streams_files: splice() and sendfile() between TCP connections, pipes and files lose nothing, blocking or not.
+ * FIONREAD counts the available bytes. Calls under other names work alike. All results are those without the
+ * interposer. */
 #include "streams_kit.h"
 
 #include <aio.h>
@@ -15,7 +15,7 @@
 
 #define MUCH 1500017u
 
-/* ---- A thread that plays the other side ---- */
+/* ---- A thread for the other end ---- */
 
 struct job { int fd; size_t n; bool slow, good; };
 
@@ -86,7 +86,7 @@ static void unpiped(struct pipe p)
 	close(p.in);
 }
 
-/* 0, or how many bytes were moved; -1: an error. */
+/* Returns 0, or the number of bytes moved; -1: an error. */
 static ssize_t move(int from, int to, size_t n, unsigned flags)
 {
 	ssize_t rc = n ? splice(from, NULL, to, NULL, n, flags | SPLICE_F_MOVE | SPLICE_F_NONBLOCK) : -1;
@@ -152,7 +152,7 @@ static size_t in_pipe(int fd)
 	return (size_t)n;
 }
 
-/* What the connection does not take stays in the pipe. */
+/* Bytes that the connection does not take stay in the pipe. */
 static void full(void)
 {
 	static uint8_t buf[65536];
@@ -192,7 +192,7 @@ static void full(void)
 	done(e);
 }
 
-/* A blocking connection waits, and what a packet of the pipe holds may go in parts. */
+/* A blocking connection waits, and a packet of the pipe may be sent in parts. */
 static void blocking(void)
 {
 	static uint8_t buf[60000];
@@ -225,7 +225,7 @@ static void broke(int sig)
 	pipes_broken++;
 }
 
-/* What the kernel says of it. */
+/* The kernel's errors. */
 static void odd(void)
 {
 	struct ends e = pair();
@@ -267,7 +267,7 @@ static void odd(void)
 	close(e.a);
 }
 
-/* SIGPIPE is the program's: whether it comes, is handled, or is pending. */
+/* SIGPIPE belongs to the program: whether it is delivered, handled, or pending. */
 static void broken(void)
 {
 	struct ends e = pair();
@@ -394,7 +394,7 @@ static void counted(void)
 	done(e);
 }
 
-/* More than the largest FPDU, and than one look. */
+/* More than the largest FPDU, and than one peek. */
 static void counted_far(void)
 {
 	static char buf[200000];
@@ -411,8 +411,8 @@ static void counted_far(void)
 	done(e);
 }
 
-/* As wrk reads: behind each piece it asks whether there is more. What is told is there, and telling it is cheap: with
- * the CRC on each byte is looked at once in any case. */
+/* Reads like wrk: after each piece it asks whether there is more. The reported bytes are there, and reporting is cheap;
+ * with the CRC on, each byte is read once in any case. */
 static void asked(void)
 {
 	static char buf[8192];
@@ -441,7 +441,7 @@ static void asked(void)
 	done(e);
 }
 
-/* ---- Calls that have other names ---- */
+/* ---- Calls by other names ---- */
 
 static ssize_t send_as(int how, int fd, void *p, size_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_full [fixed]: no slot of the first segment is left, since each is taken by what may be a socket of a process
- * that lives: connections have one of the next segment; with "fixed" there is no other, they are plain, and lose
- * nothing. When those are no more, slots of the first are taken again. */
+/* streams_full [fixed]: no slot of the registry's first segment is free, because each may belong to a socket of a
+ * living process. New connections get slots of the next segment. With "fixed" there is no next segment: the
+ * connections are plain and lose nothing. When the owners of the first segment's slots are gone, these slots are
+ * used again. */
 #include <limits.h>
 #include <time.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* streams_kept: the interposer keeps a sock_diag socket for its questions (sockets_preload/ask.c). Whatever the program
- * does to the descriptor of it, streams are framed afterwards, and a file that has its number gets none of the
- * questions. */
+ * does to its descriptor, later streams are framed, and a file that gets its number receives none of the questions. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <linux/netlink.h>
@@ -45,7 +44,7 @@ static bool is_framed(int fd)
 	return st && atomic_load(&st->tx.state) == DIW_STREAM_FRAMED;
 }
 
-/* Connections that the process has by itself are asked about when they begin. */
+/* Connections within the process are asked about when they begin. */
 static bool frames(void)
 {
 	struct ends e = pair();
@@ -72,7 +71,7 @@ static int file_of(const char *text)
 	return fd;
 }
 
-/* By a close() that is seen it is the program's as little as before: EBADF. */
+/* A close() that is interposed does not close it: EBADF, as before. */
 static void closed_by(const char *how, int (*closes)(int))
 {
 	int fd = kept();
@@ -134,7 +133,7 @@ static bool is_up(void)
 	return up;
 }
 
-/* Without the right to have another one there is nothing to see. */
+/* Without the right to open another one it is not visible. */
 static void moved(void)
 {
 	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the C programs over TCP streams share: two ends, bytes that say where they belong, and what is told of a
- * check. */
+/* What the C programs over TCP streams share: two ends, bytes that depend on their position, and the output of
+ * checks. */
 #ifndef STREAMS_KIT_H
 #define STREAMS_KIT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_left: who sends or receives on a stream is interrupted in the middle of it (tests/preload/short.c), and never
- * comes back, or does, or is killed: what becomes of the stream then. */
+/* streams_left: a call that sends or receives on a stream is interrupted (tests/preload/short.c). The interrupted
+ * code never continues, continues later, or its process is killed. The program checks the stream afterwards. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_load [MB]: much data through streams to itself, by every kind of end; each byte is looked at. With SHORT in
- * the environment, it is less, and tests/preload/short.c cuts it everywhere. */
+/* streams_load [MB]: much data through streams to itself, by every kind of end; each byte is checked. With SHORT in the
+ * environment there is less data, and tests/preload/short.c cuts it everywhere. */
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <time.h>
@@ -18,9 +18,9 @@ struct way {
 	uint8_t seed;
 	size_t all, sent, got;
 	bool wrong, ended;
-	bool stray[2];                       /* errno after a send, a receive that succeeded */
-	uint64_t dice[2];                    /* of who sends, of who receives */
-	unsigned pause;                      /* us, of whoever receives, now and then */
+	bool stray[2];                       /* errno after a send, or a receive, that succeeded */
+	uint64_t dice[2];                    /* random state of the sender, of the receiver */
+	unsigned pause;                      /* us, for which the receiver sometimes pauses */
 };
 
 static size_t some(uint64_t *dice, size_t most)
@@ -83,7 +83,7 @@ static bool is_fatal(ssize_t rc)
 	return rc < 0 && errno != EAGAIN;
 }
 
-/* False: nothing moves any more, or a call fails. */
+/* False: there is no progress any more, or a call fails. */
 static bool turn(struct way w[2])
 {
 	struct pollfd p[2] = { { .fd = w[0].from }, { .fd = w[1].from } };
@@ -116,7 +116,7 @@ static void one_thread(const char *what, struct ends e, size_t n)
 	done(e);
 }
 
-/* ---- Threads that wait ---- */
+/* ---- Threads that block ---- */
 
 static void *sends(void *arg)
 {
@@ -222,7 +222,7 @@ static void *sends_records(void *arg)
 	return NULL;
 }
 
-/* Small messages are not torn, nor change places with others of their thread. */
+/* Small messages are not divided, and keep their order within their thread. */
 static void many_threads(uint32_t n)
 {
 	struct ends e = pair();
@@ -261,7 +261,7 @@ static void *counts(void *arg)
 	return n < 0 ? "failed" : arg;
 }
 
-/* Between them they take every byte once. */
+/* Together they receive every byte once. */
 static void many_receivers(size_t n)
 {
 	struct ends e = pair();
@@ -292,7 +292,7 @@ static void many_receivers(size_t n)
 
 /* ---- Urgent bytes ---- */
 
-/* The first that leaves, and between others; each when what was before it has been read. */
+/* The first byte that leaves, and others between; each when the bytes before it have been read. */
 static void urgent(unsigned rounds)
 {
 	struct sockaddr_in at;

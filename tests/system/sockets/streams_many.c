@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_many COUNT: so many connections at once, between processes that have 15,000 each; each has its message,
- * both ways, some by FPDUs: on a busy machine acceptors are later than an initiator waits. The program says what
- * they took: time, and memory of the registries. */
+/* streams_many COUNT: COUNT connections at once, between processes that have 15,000 each. Each connection has a
+ * message in both directions. On a busy machine only some connections use FPDUs, because acceptors come later than
+ * initiators wait. The program prints the time, and the memory of the registries. */
 #include <limits.h>
 #include <sys/wait.h>
 #include <time.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_self: what a C program sees of TCP streams to itself, which should be the same with and without the
- * interposer: memory behind what was received, threads that are cancelled, processes that are killed, errors, ends. */
+/* streams_self: a C program with TCP streams to itself. Its output should be the same with and without the
+ * interposer. It covers the memory behind received bytes, cancelled threads, killed processes, errors, and ends of
+ * streams. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -82,7 +83,7 @@ static void waits_for(int fd, int n)
 
 /* ---- Each ---- */
 
-/* A buffer that was cleared is a string whatever has come. */
+/* A cleared buffer remains a terminated string after every receive. */
 static void strings(void)
 {
 	char buf[4000] = "";

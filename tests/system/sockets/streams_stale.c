@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_stale: a connection and its listener are closed by calls that the interposer does not see, so that the
- * registry shows both still. The next connection between the same two addresses comes to a reader that is not
- * interposed, and is plain. */
+/* streams_stale: calls that the interposer does not see close a connection and its listener, so the registry still
+ * shows both. The next connection between the same two addresses has a reader without the interposer, and is plain. */
 #include <netinet/in.h>
 #include <sys/syscall.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* streams_storm COUNT KILLED: COUNT connections to itself, each closed behind a message and its answer, so that the
- * kernel has most of them in TIME_WAIT; then processes that are killed with their connections, KILLED in all; then a
- * few more. Each is to have its message, both ways, and the last are to be framed. */
+/* streams_storm COUNT KILLED: makes COUNT connections to itself and closes each after a message and its answer, so
+ * most are in TIME_WAIT. Then it starts processes that are killed with their connections, KILLED in all. Then it
+ * makes a few more connections. Each connection must deliver its message in both directions, and the last
+ * connections must use FPDUs. */
 #include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>

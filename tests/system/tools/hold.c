@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* hold FILE: holds FILE as a process holds its page of counters (base/statpage.h), and says so; until it is killed. */
+/* hold FILE: holds FILE like a process its counter page (base/statpage.h), and prints that it does, until it is
+ * killed. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writes captures that no program of ours makes, for tests/system/tools/dump.sh:  pcap KIND > FILE
+ * Writes captures that diwarp's programs do not make, for tests/system/tools/dump.sh:  pcap KIND > FILE
  * They are classic pcap files in big-endian order with nanoseconds, of datagrams between two ports of one IPv4 host.
  */
 #include <stdio.h>
@@ -21,7 +21,7 @@ static const struct { const char *kind; uint32_t link, len; uint8_t bytes[24]; }
 	{ "sll2", COOKED2, 20, { 8, 0 } },
 	{ "loop", LOOP, 4, { [3] = 2 } },
 };
-static const uint8_t *before;                /* each IP header */
+static const uint8_t *before;                /* in front of each IP header */
 static uint32_t before_len;
 
 static void begin(uint32_t link)
@@ -79,7 +79,7 @@ static uint32_t segment(uint8_t *p, uint32_t mo, uint32_t n, uint32_t length)
 	return seal(p, 32 + n);
 }
 
-/* One of 300 bytes in three. */
+/* A Write-Record of 300 bytes in three segments. */
 static void record(int step)
 {
 	uint8_t p[MAX];
@@ -96,7 +96,7 @@ static void pieces(void)
 		packet(0, 5000, p, segment(p, i * 8192, 32, RECORD), MAX);
 }
 
-/* Two messages of which the rest does not come, and much later a third. */
+/* Two messages whose rest does not come, and much later a third. */
 static void quiet(void)
 {
 	uint8_t p[MAX];
@@ -105,7 +105,7 @@ static void quiet(void)
 		packet(i == 2 ? 10 : 0, 5000, p, segment(p, 0, 100, 300 + i), MAX);
 }
 
-/* One datagram of three segments, of which the middle one is damaged. */
+/* One super-buffer of three segments; the middle one is damaged. */
 static void super(void)
 {
 	uint8_t p[MAX];
@@ -125,7 +125,7 @@ static void cut(void)
 	packet(0, 5000, p, segment(p, 100, 100, 300), 80);
 }
 
-/* A segment, and between the same ports what is too short for a header, and for a CRC. */
+/* A segment, and between the same ports datagrams too short for a header, and for a CRC. */
 static void tiny(void)
 {
 	uint8_t p[MAX];
@@ -135,7 +135,7 @@ static void tiny(void)
 	packet(0, 5000, p, 3, MAX);
 }
 
-/* RoCEv2: an acknowledgement, and one that ends too early. */
+/* RoCEv2: an acknowledgement, and one that is cut short. */
 static void roce(void)
 {
 	uint8_t bth[MAX] = { 0x11, 0x40, 0xff, 0xff, [7] = 0x11, [11] = 1, [15] = 1 };
@@ -145,7 +145,7 @@ static void roce(void)
 	record(0);
 }
 
-/* By chance the CRC is good in the middle of something else. */
+/* The CRC is good by chance in the middle of other data. */
 static void chance(void)
 {
 	uint8_t p[MAX];

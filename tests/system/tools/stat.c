@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two queue pairs that have lost, refused and timed out a few things: prints what diw_qp_counters() says of each, a
- * JSON object a queue pair, and stays as it is until its standard input ends.
+ * Two queue pairs with some lost, refused and timed-out messages: prints the diw_qp_counters() of each, one JSON object
+ * for each queue pair, and waits until its standard input ends.
  */
 #include <stdio.h>
 #include <stdlib.h>
