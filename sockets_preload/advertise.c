@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Entries that this process makes, in its user's registry and in the window that other users see. Each is under a
- * robust mutex of the process, which the kernel marks when the process ends.
+ * Entries of this process: in its user's registry, and in the window that other users read. Each entry names a robust
+ * mutex of the process, which the kernel marks when the process ends.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,12 +13,13 @@
 #include "sockets_preload/reach.h"
 
 #define NOBODY UINT32_MAX
-#define MOST_MISSES 10u                              /* that make the next try later: by 1,023 receives */
+#define MOST_MISSES 10u                              /* the pause doubles with each of so many failed attempts: up to
+						      * 1,023 receives */
 
-/* The mutexes that this process holds: in the registry, and in the window that other users see. */
+/* The mutexes that this process holds: in the registry, and in the window. */
 static _Atomic uint32_t my_owner = NOBODY, window_owner = NOBODY;
 static uint32_t my_epoch, window_epoch;
-static uint32_t my_pid;                      /* of what holds them */
+static uint32_t my_pid;                      /* the process that holds them */
 static struct diw_sockreg *window;
 
 void diw_reg_advertise_forked(void)
@@ -34,7 +35,7 @@ bool diw_ref_is_own(const struct diw_ref *r)
 	return n != NOBODY && r->owner == diw_sock_owner_at(diw_reg(), n) && r->epoch == my_epoch;
 }
 
-/* Takes a mutex IN for this thread; that of a dead one, too. */
+/* Takes a mutex of IN for this thread; the mutex of a dead thread may be taken, too. */
 static bool mutex_claim(struct diw_sockreg *in, _Atomic uint32_t *owner, uint32_t *epoch)
 {
 	uint32_t first = (uint32_t)gettid();
@@ -67,7 +68,8 @@ static bool claim_both(void)
 	return mutex_claim(diw_reg(), &my_owner, &my_epoch);
 }
 
-/* The C library's list of robust mutexes is the thread's: no signal handler may find it half changed. */
+/* Takes a mutex if the process has none. glibc's list of robust mutexes belongs to the thread: a signal handler must
+ * not find it half changed. */
 static bool have_owner(void)
 {
 	uint32_t n = atomic_load(&my_owner);
@@ -84,7 +86,7 @@ static bool have_owner(void)
 	return done;
 }
 
-/* But whose it is. */
+/* Fills all fields except the owner. */
 static void entry_fill(struct diw_sock_entry *e, const struct diw_sock *s)
 {
 	e->netns = s->netns;
@@ -100,7 +102,7 @@ static void entry_fill(struct diw_sock_entry *e, const struct diw_sock *s)
 	diw_program_put(e->program);
 }
 
-/* A program has it that is not interposed. */
+/* A program that is not interposed has the socket, too. */
 static bool is_lent(const struct diw_sock *s, const struct diw_sock_entry *e)
 {
 	struct diw_sock_entry copy;
@@ -109,7 +111,7 @@ static bool is_lent(const struct diw_sock *s, const struct diw_sock_entry *e)
 	       copy.flags & DIW_SOCK_LENT;
 }
 
-/* Another process that has the socket, too, may have advertised it; then that will do. */
+/* Whether another process that has the socket has already advertised it: that entry is enough. */
 static bool is_there(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
 	struct diw_sock_entry copy;
@@ -133,7 +135,7 @@ static bool entry_begin(struct diw_sock_entry *e, uint64_t seq)
 	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_WRITING);
 }
 
-/* The entry's seq from now on. */
+/* Completes an entry, and returns its new seq. */
 static uint64_t entry_finish(struct diw_sock_entry *e, uint64_t seq, uint32_t owner, uint32_t epoch)
 {
 	e->owner = owner;
@@ -157,7 +159,8 @@ static bool entry_put(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq
 	return true;
 }
 
-/* Names of programs, and what is made of the configured key, are not for other users. */
+/* Adds the entry to the window. It contains neither names of programs nor values made of the configured key, which are
+ * not for other users. */
 static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t seq)
 {
 	if (!is_free(window, e, seq) || !diw_sockreg_back(window, e) || !entry_begin(e, seq))
@@ -171,7 +174,8 @@ static bool put_outside(struct diw_sock *s, struct diw_sock_entry *e, uint64_t s
 	return true;
 }
 
-/* A search for the port stops at an entry that was never used. */
+/* Adds the socket to the window. The search for a place ends behind the first entry that was never used, as does a
+ * search for the port. */
 static void show_outside(struct diw_sock *s, uint32_t port)
 {
 	uint64_t seq = 1;
@@ -218,7 +222,7 @@ static bool advertise(struct diw_sock *s)
 	return false;
 }
 
-/* Its port may have come with what it sent. */
+/* Whether the socket has a local port: it may have got one by its first send. */
 static bool has_place(struct diw_sock *s, int fd)
 {
 	struct sockaddr_storage ss;
@@ -253,28 +257,32 @@ static bool take_back(struct diw_sock_entry *e, uint64_t seq)
 	return atomic_compare_exchange_strong(&e->seq, &seq, (seq & ~3ull) + 4 + DIW_SOCK_FREE);
 }
 
-/* A child of vfork(), which shares this memory, must not speak for its parent. */
+/* Whether the entry is of process PID. A child of vfork(), which shares this memory, must not change its parent's
+ * entries. */
 static bool entry_is_of(const struct diw_sock_entry *e, uint32_t pid)
 {
 	return e && e->pid == pid;
 }
 
-void diw_reg_withdraw(struct diw_sock *s)
+bool diw_reg_withdraw(struct diw_sock *s)
 {
+	bool done = false;
 	uint32_t pid;
 
 	if (!s->in_window && !s->shown.entry)
-		return;
+		return false;
 	pid = (uint32_t)getpid();
 	if (entry_is_of(s->in_window, pid)) {
 		take_back(s->in_window, s->window_seq);
 		s->in_window = NULL;
 	}
 	if (entry_is_of(s->shown.entry, pid)) {
-		if (take_back(s->shown.entry, s->shown.seq))
+		done = take_back(s->shown.entry, s->shown.seq);
+		if (done)
 			diw_count(DIW_C_sock_withdrawn);
 		__atomic_store_n(&s->shown.entry, NULL, __ATOMIC_RELAXED);
 	}
+	return done;
 }
 
 static bool show_connection(struct diw_sock *s)
@@ -304,7 +312,7 @@ void diw_reg_show_connection(struct diw_sock *s)
 	errno = saved;
 }
 
-/* E, which shows S as it was, shows it as it is. */
+/* Entry E shows an earlier state of S; sets it to the present state. */
 static bool change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_sock *s)
 {
 	if (!e || !entry_begin(e, *seq))
@@ -317,7 +325,7 @@ static bool change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_soc
 	return true;
 }
 
-/* This process shows it: a child of vfork() is taken for its parent. */
+/* Whether this process shows the socket. A child of vfork() counts as its parent. */
 static bool is_shown_here(const struct diw_sock *s)
 {
 	return diw_ref_is_own(&s->shown) && diw_ref_holds(&s->shown) && s->shown.entry->cookie == s->cookie;
@@ -356,7 +364,7 @@ void diw_reg_hide(uint64_t cookie, uint32_t port)
 	hide_outside(cookie, port);
 }
 
-/* Its owner stays what it was. */
+/* The entry's owner stays the same. */
 static void mark_lent(struct diw_sock_entry *e, uint64_t seq)
 {
 	if (!entry_begin(e, seq))

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that move data, by every name that the C library gives them; send.c and recv.c have the most
- * frequent ones. */
+/* Calls that move data, under all names that the C library gives them. send.c and recv.c have the most frequent
+ * calls. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
 #include "sockets_preload/stream/stream.h"
 
-ssize_t __send(int fd, const void *buf, size_t len, int flags);
-ssize_t __write(int fd, const void *buf, size_t len);
-ssize_t __read(int fd, void *buf, size_t len);
-
-/* ---- preadv2() and pwritev2(): of a socket, readv() and writev() with flags ---- */
+/* ---- preadv2() and pwritev2(): on a socket, they are readv() and writev() with flags ---- */
 
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
 
@@ -41,24 +37,12 @@ DIW_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t at, int f
 	return sendmsg(fd, &m, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
 }
 
-DIW_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
-{
-	return preadv2(fd, iov, n, at, flags);
-}
-
-DIW_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags)
-{
-	return pwritev2(fd, iov, n, at, flags);
-}
+DIW_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags) DIW_ALIAS(preadv2);
+DIW_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int flags) DIW_ALIAS(pwritev2);
 
 /* ---- Sending ---- */
 
-DIW_API ssize_t __send(int fd, const void *buf, size_t len, int flags)
-{
-	return send(fd, buf, len, flags);
-}
-
-/* Descriptors that leave with a message may come to a program that is not interposed. */
+/* Descriptors that a message passes may go to a program that is not interposed. */
 static void lend_passed(const struct msghdr *msg)
 {
 	struct msghdr m;
@@ -107,12 +91,7 @@ DIW_API int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 					   send_many_foreign(fd, vec, n, flags);
 }
 
-DIW_API ssize_t __write(int fd, const void *buf, size_t len)
-{
-	return write(fd, buf, len);
-}
-
-/* Without bytes the kernel does nothing, as with readv() and read(). */
+/* Without bytes the kernel does nothing, as in readv() and read(). */
 DIW_API ssize_t writev(int fd, const struct iovec *iov, int n)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
@@ -139,7 +118,7 @@ DIW_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags)
 	return n > room ? real.__recv_chk(fd, buf, n, room, flags) : recv(fd, buf, n, flags);
 }
 
-/* Descriptors that come with a message are other files than what had their numbers before. */
+/* Descriptors that a message brings are new files: forgets what was known of their numbers. */
 static void forget_passed(const struct msghdr *msg)
 {
 	struct msghdr m = *msg;
@@ -190,11 +169,6 @@ DIW_API int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct 
 	if (!s || !vec || !n)
 		return recv_many_foreign(fd, vec, n, flags, timeout);
 	return diw_sock_recvmmsg(fd, s, vec, n, flags, timeout);
-}
-
-DIW_API ssize_t __read(int fd, void *buf, size_t len)
-{
-	return read(fd, buf, len);
 }
 
 DIW_API ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that execute another program, and those that make a ring of io_uring. */
+/* Calls that execute another program, and calls that set up io_uring. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +17,7 @@ int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
 int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p);
 int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring, struct io_uring_params *p, void *buf, size_t size);
 
-/* Where FILE is, as the shell finds it: in PATH. */
+/* Finds FILE in PATH, as the shell does. */
 static const char *find_program(const char *file, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH");
@@ -68,7 +68,7 @@ DIW_API int execvpe(const char *file, char *const argv[], char *const envp[])
 	return real.execvpe(file, argv, envp);
 }
 
-/* A file without a name that can be looked at is taken for one of an unknown kind. */
+/* A file without a readable path counts as a program of an unknown kind. */
 DIW_API int fexecve(int fd, char *const argv[], char *const envp[])
 {
 	char path[32];
@@ -87,7 +87,7 @@ DIW_API int execveat(int dir, const char *path, char *const argv[], char *const 
 	return real.execveat(dir, path, argv, envp, flags);
 }
 
-/* The arguments FIRST and those in AP, up to NULL. */
+/* Collects FIRST and the arguments in AP, up to NULL. */
 static void collect(char **argv, const char *first, va_list ap, int n)
 {
 	argv[0] = (char *)first;
@@ -104,7 +104,7 @@ static int count_args(const char *first, va_list ap)
 	return n;
 }
 
-/* Makes ARGV of FIRST and what follows it; AP is behind that then. */
+/* Makes ARGV of FIRST and the arguments behind it; AP is then behind these. */
 #define LIST(first) \
 	va_list ap; \
 	int n; \
@@ -139,7 +139,7 @@ DIW_API int execle(const char *path, const char *first, ...)
 	return execve(path, argv, envp);
 }
 
-/* What the actions do with descriptors is not known. */
+/* The effect of the actions on descriptors is not known. */
 DIW_API int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *acts,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
@@ -167,7 +167,33 @@ DIW_API FILE *popen(const char *command, const char *type)
 	return real.popen(command, type);
 }
 
-/* ---- Rings, as liburing makes them: what it calls itself is not seen ---- */
+/* ---- Processes without the handlers of pthread_atfork() ---- */
+
+DIW_API pid_t _Fork(void)
+{
+	diw_preload_init();
+	diw_fd_copied();
+	return real._Fork();
+}
+
+/* The kernel ignores the last three arguments if FLAGS does not name them, so they may be missing. */
+DIW_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	pid_t *parent, *child;
+	void *tls;
+	va_list ap;
+
+	diw_preload_init();
+	diw_fd_copied();
+	va_start(ap, arg);
+	parent = va_arg(ap, pid_t *);
+	tls = va_arg(ap, void *);
+	child = va_arg(ap, pid_t *);
+	va_end(ap);
+	return real.clone(fn, stack, flags, arg, parent, tls, child);
+}
+
+/* ---- io_uring through liburing: the system calls of liburing itself are not visible ---- */
 
 #define NEXT(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 #define MADE(name, ...) do { \

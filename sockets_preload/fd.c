@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is known of descriptors. */
+/* The state of descriptors. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -20,7 +20,7 @@
 
 #define MOST_FDS (1u << 14)
 #define FEWEST_FDS (1u << 12)
-/* Few programs have more, so these are mapped when they come, so many at once. */
+/* Few programs have more descriptors. Those are in parts of this size, mapped when needed. */
 #define PART_FDS (1u << 14)
 #define PARTS (1u << 14)
 
@@ -28,6 +28,7 @@ struct diw_real real;
 const char *diw_alone = "";
 uint32_t diw_mark_dgram = DIW_MARK_FIRST;
 _Atomic uint32_t diw_forks;
+static _Atomic uint32_t copies;              /* by other calls than fork() and those that execute a program */
 struct diw_sock *diw_sock_table;
 unsigned diw_sock_max;
 static _Atomic int initialised;
@@ -97,7 +98,7 @@ uint64_t diw_sock_option64(int fd, int name)
 	return !diw_is_confined() && getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
 }
 
-/* A filter sees the whole datagram; one that cannot be read is one, too. */
+/* Whether a filter sees the whole datagram. A filter that cannot be read counts as one that does. */
 static bool is_filtered(int fd)
 {
 	socklen_t len = 0;
@@ -134,8 +135,8 @@ bool diw_sock_has_ip_options(int fd)
 	return getsockopt(fd, IPPROTO_IP, IP_OPTIONS, options, &len) == 0 && len > 0;
 }
 
-/* The kernel tells what must not be told: that it refused a frame which was too large, though the message has left
- * since; where ICMP extensions begin. */
+/* Whether the error queue would reveal frames: the refusal of a frame that was too large, although the message has
+ * since left; the position of ICMP extensions. */
 static bool has_odd_errors(int fd, int family)
 {
 	if (diw_sock_option(fd, IPPROTO_IP, IP_RECVERR) &&
@@ -148,7 +149,7 @@ static bool has_odd_errors(int fd, int family)
 		diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR_RFC4884));
 }
 
-/* Why all that it sends is plain, or cut to SIZE. */
+/* The reason why all messages of the socket are plain, or are cut to SIZE. */
 static uint8_t plain_reason(int fd, int family, uint16_t size)
 {
 	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || has_odd_errors(fd, family))
@@ -162,7 +163,7 @@ static bool is_watched(int fd, int family)
 	       (family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR));
 }
 
-/* Frames would be seen by something else than the receive calls. */
+/* Whether something other than the receive calls would see frames. */
 static bool must_be_quiet(int fd)
 {
 	int peek_off = -1;
@@ -204,7 +205,7 @@ static bool sock_describe(int fd, struct diw_sock *s)
 	return true;
 }
 
-/* IPPROTO_UDP, IPPROTO_TCP, 0 something else, -1 no descriptor. */
+/* Returns IPPROTO_UDP, IPPROTO_TCP; 0: another file; -1: no descriptor. */
 static int classify(int fd)
 {
 	int type = 0, domain, protocol;
@@ -219,7 +220,7 @@ static int classify(int fd)
 	return protocol == (type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP) ? protocol : 0;
 }
 
-/* The answer is kept unless another thread, or the code that this signal interrupted, is asking the same. */
+/* Stores the answer unless another thread, or the interrupted code, is classifying the same descriptor. */
 static struct diw_sock *sock_keep(int fd, const struct diw_sock *s, uint32_t mark)
 {
 	struct diw_sock *to = sock_place(fd);
@@ -272,7 +273,7 @@ static struct diw_sock *sock_look(int fd, struct diw_sock *tmp)
 	return kept ? kept : tmp;
 }
 
-/* Threads have descriptors of their own: what is known of a number is not kept, as it is true of one thread alone. */
+/* Threads have separate descriptor tables. So nothing is stored by number, since it would hold for one thread only. */
 static bool fds_differ;
 
 void diw_sock_part(void)
@@ -358,6 +359,7 @@ void diw_sock_is_new(int fd, int domain, int type, int protocol)
 		s->stream = diw_conf.streams && makes_tcp(domain, type, protocol) ? DIW_SOCK_STREAM : 0;
 		s->family = (uint8_t)domain;
 		s->bound = false;
+		s->copies = diw_fd_copies();
 	}
 	set_mark(fd, diw_mark_new);
 }
@@ -394,7 +396,7 @@ ssize_t diw_failed(long rc)
 	return -1;
 }
 
-/* The library of VARIABLE has all the functions that are passed by (real.h). */
+/* Whether the library of VARIABLE has all functions that are called in its place (real.h). */
 static bool has_all(const void *variable)
 {
 	const void *const passed_by[] = {
@@ -416,9 +418,19 @@ static void real_resolve(void)
 #define X(name) real.name = (__typeof__(real.name))dlsym(RTLD_NEXT, #name);
 	DIW_REALS(X)
 #undef X
-	/* The library's own: what a program has a copy of is not changed by pthread_cancel(). */
+	/* the library's own variable: pthread_cancel() does not change a program's copy */
 	if (has_all(real.__libc_single_threaded))
 		diw_alone = real.__libc_single_threaded;
+}
+
+uint32_t diw_fd_copies(void)
+{
+	return diw_reg_forks() + atomic_load_explicit(&copies, memory_order_relaxed);
+}
+
+void diw_fd_copied(void)
+{
+	atomic_fetch_add_explicit(&copies, 1, memory_order_relaxed);
 }
 
 static void in_parent(void)
@@ -451,8 +463,8 @@ static void make_table(void)
 	diw_sock_max = diw_sock_table ? n : 0;
 }
 
-/* Whichever comes first: the constructor, or a call before it, by another library's constructor or by the program's
- * malloc() while that holds its lock. There is one thread then. It allocates nothing. */
+/* Called by the constructor, or by an earlier call: of another library's constructor, or of the program's malloc()
+ * while it holds its lock. There is only one thread at that time. The function allocates nothing. */
 void diw_preload_init(void)
 {
 	if (DIW_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
@@ -461,7 +473,7 @@ void diw_preload_init(void)
 	atomic_store_explicit(&initialised, 1, memory_order_release);
 }
 
-/* Until here there is no table, and calls are the C library's. */
+/* Before this, there is no table, and calls go to the C library. */
 __attribute__((constructor(101))) static void preload_begin(void)
 {
 	diw_preload_init();

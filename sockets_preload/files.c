@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls by which descriptors come, go, and change what they are. */
+/* Calls that create, close or change descriptors. */
 #include <errno.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
@@ -11,12 +11,7 @@
 #include "sockets_preload/dgram/group.h"
 #include "sockets_preload/stream/stream.h"
 
-int __connect(int fd, const struct sockaddr *addr, socklen_t len);
-int __close(int fd);
-int __dup2(int fd, int to);
-int __fcntl(int fd, int cmd, ...);
-
-/* ---- Coming ---- */
+/* ---- Creating ---- */
 
 static void withdraw(int fd)
 {
@@ -26,21 +21,27 @@ static void withdraw(int fd)
 		diw_reg_withdraw(s);
 }
 
-static void end(int fd)
+static bool end(int fd)
 {
 	struct diw_sock *s = diw_sock_marked(fd, DIW_MARK_UNKNOWN);
+	bool gone = s && diw_stream_leave(s);
 
-	if (s)
-		diw_stream_leave(s);
 	diw_sock_forget(fd);
+	return gone;
 }
 
-/* Whatever had the number before was closed, maybe by a call that is not interposed. */
+/* The file that had this number was closed, possibly by a call that is not interposed. */
 static int fresh(int fd)
 {
 	if (fd >= 0)
 		end(fd);
 	return fd;
+}
+
+static int duplicate(int fd)
+{
+	diw_fd_copied();
+	return fresh(fd);
 }
 
 DIW_API int socket(int domain, int type, int protocol)
@@ -77,7 +78,7 @@ DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 	diw_preload_init();
 	streams = diw_stream_accepts(fd, &l);
-	if (streams && !addr) {              /* it is wanted here */
+	if (streams && !addr) {              /* the address is needed here */
 		addr = (struct sockaddr *)&peer;
 		len = &got;
 	} else if (streams) {
@@ -97,36 +98,34 @@ DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
 DIW_API int dup(int fd)
 {
 	diw_preload_init();
-	return fresh(real.dup(fd));
+	return duplicate(real.dup(fd));
 }
 
-/* ---- Going ---- */
+/* ---- Closing ---- */
 
 DIW_API int close(int fd)
 {
 	struct diw_sock_stream *st;
 	uint64_t cookie = 0;
+	bool gone;
 	int rc;
 
 	diw_preload_init();
-	if (diw_sock_stat_is(fd)) {          /* it is none of the program's */
+	if (diw_sock_stat_is(fd)) {          /* the program did not open it */
 		errno = EBADF;
 		return -1;
 	}
 	diw_ask_make_way((unsigned)fd, (unsigned)fd);
 	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	st = diw_stream_slot(fd, &cookie);
-	end(fd);
+	gone = end(fd);
 	rc = real.close(fd);
 	if (st)
-		diw_stream_closed(st, cookie);
+		diw_stream_closed(st, cookie, gone && rc == 0);
 	return rc;
 }
 
-DIW_API int __close(int fd)
-{
-	return close(fd);
-}
+DIW_API int __close(int fd) DIW_ALIAS(close);
 
 DIW_API int fclose(FILE *f)
 {
@@ -155,18 +154,15 @@ static void make_way(int to, int fd)
 DIW_API int dup2(int fd, int to)
 {
 	make_way(to, fd);
-	return fresh(real.dup2(fd, to));
+	return duplicate(real.dup2(fd, to));
 }
 
-DIW_API int __dup2(int fd, int to)
-{
-	return dup2(fd, to);
-}
+DIW_API int __dup2(int fd, int to) __THROW DIW_ALIAS(dup2);
 
 DIW_API int dup3(int fd, int to, int flags)
 {
 	make_way(to, fd);
-	return fresh(real.dup3(fd, to, flags));
+	return duplicate(real.dup3(fd, to, flags));
 }
 
 static int close_part(unsigned first, unsigned last, int flags)
@@ -185,7 +181,7 @@ DIW_API int close_range(unsigned first, unsigned last, int flags)
 		return -1;
 	}
 	ours = (unsigned)diw_sock_stat_fd();
-	if (first > last || flags & CLOSE_RANGE_CLOEXEC)     /* an error, or nothing is closed */
+	if (first > last || flags & CLOSE_RANGE_CLOEXEC)     /* an error, or no descriptor is closed */
 		return real.close_range(first, last, flags);
 	diw_bad_net_flush(first, last);
 	diw_sock_forget_range(first, last);
@@ -220,7 +216,7 @@ DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 	return rc;
 }
 
-/* The senders that it hears change: withdraw its entry before; the next receive makes another. */
+/* The senders that the socket accepts change, so its entry is withdrawn first; the next receive makes a new one. */
 DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	int rc;
@@ -253,12 +249,9 @@ DIW_API int listen(int fd, int backlog)
 	return rc;
 }
 
-DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len)
-{
-	return connect(fd, addr, len);
-}
+DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len) DIW_ALIAS(connect);
 
-/* What describe() asked for. */
+/* The options that describe() reads. */
 static bool matters(int level, int name)
 {
 	if (level == IPPROTO_IP)
@@ -308,48 +301,23 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 	return rc;
 }
 
-/* The third argument is a number, a pointer, or nothing: either is passed in the same register. */
-static int control(int fd, int cmd, void *arg)
-{
-	int rc;
-
-	diw_preload_init();
-	rc = real.fcntl(fd, cmd, arg);
-	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? fresh(rc) : rc;
-}
-
+/* The third argument is a number, a pointer, or absent: all are passed in the same register. */
 DIW_API int fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
 	void *arg;
+	int rc;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	return control(fd, cmd, arg);
+	diw_preload_init();
+	rc = real.fcntl(fd, cmd, arg);
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? duplicate(rc) : rc;
 }
 
-DIW_API int fcntl64(int fd, int cmd, ...)
-{
-	va_list ap;
-	void *arg;
-
-	va_start(ap, cmd);
-	arg = va_arg(ap, void *);
-	va_end(ap);
-	return control(fd, cmd, arg);
-}
-
-DIW_API int __fcntl(int fd, int cmd, ...)
-{
-	va_list ap;
-	void *arg;
-
-	va_start(ap, cmd);
-	arg = va_arg(ap, void *);
-	va_end(ap);
-	return control(fd, cmd, arg);
-}
+DIW_API int fcntl64(int fd, int cmd, ...) DIW_ALIAS(fcntl);
+DIW_API int __fcntl(int fd, int cmd, ...) DIW_ALIAS(fcntl);
 
 DIW_API int ioctl(int fd, unsigned long request, ...)
 {

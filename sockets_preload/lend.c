@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sockets that a program gets which is not interposed: by execve() and its like, by SCM_RIGHTS, and by a ring of
- * io_uring, which receives without a call. Such a program must not be sent frames, so its sockets are shown no more.
+ * Sockets that a program gets which is not interposed: by execve() and similar calls, by SCM_RIGHTS, or by io_uring,
+ * which receives without a call. Such a program must not be sent frames, so its sockets are withdrawn from the
+ * registry.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,13 +15,13 @@
 #include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/stream/stream.h"
 
-#define SCRIPTS 4                        /* interpreters of interpreters, as the kernel has it */
+#define SCRIPTS 4                        /* nested interpreters, the kernel's limit */
 #define HEADERS 32u
 
 _Atomic uint32_t diw_lendings;
 _Atomic bool diw_has_ring;
 
-/* ---- Is the interposer in a program? ---- */
+/* ---- Whether a program is interposed ---- */
 
 static const char *setting(char *const envp[], const char *name)
 {
@@ -39,7 +40,7 @@ static bool is_asked_for(char *const envp[])
 	return preload && strstr(preload, "libdiwarp_sockets.so") && (!on || strcmp(on, "off") != 0);
 }
 
-/* The loader of a program that gains rights heeds no LD_PRELOAD. */
+/* The loader ignores LD_PRELOAD in a program that gains privileges. */
 static bool gains_rights(const char *path, const struct stat *st)
 {
 	return geteuid() != getuid() || getegid() != getgid() || (st->st_mode & S_ISUID && st->st_uid != getuid()) ||
@@ -47,7 +48,7 @@ static bool gains_rights(const char *path, const struct stat *st)
 	       (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0);
 }
 
-/* It is one of this library's kind, and has a loader. */
+/* Whether the file has this library's class and machine, and a loader. */
 static bool is_dynamic(int fd, const ElfW(Ehdr) *e)
 {
 	ElfW(Phdr) p[HEADERS];
@@ -66,7 +67,7 @@ static bool is_dynamic(int fd, const ElfW(Ehdr) *e)
 	return false;
 }
 
-/* The interpreter that a script names, in LINE. */
+/* The interpreter that the first line of a script names. */
 static char *interpreter(char *line)
 {
 	char *path = line + 2 + strspn(line + 2, " \t");
@@ -91,7 +92,7 @@ static bool loads(const char *path, int scripts)
 	return is;
 }
 
-/* One that is not there cannot be executed either. */
+/* A missing program counts as interposed: it cannot be executed. */
 static bool is_interposed(const char *path, char *const envp[])
 {
 	const char *slash = strrchr(path, '/');
@@ -104,7 +105,7 @@ static bool is_interposed(const char *path, char *const envp[])
 	       loads(path, SCRIPTS);
 }
 
-/* ---- What it gets ---- */
+/* ---- Lending ---- */
 
 static uint16_t local_port(int fd)
 {
@@ -117,7 +118,7 @@ static uint16_t local_port(int fd)
 	return a.port;
 }
 
-/* A connection on which something has come is what it is. */
+/* Lends a connection. If data has come, its format is already decided. */
 static void lend_stream(uint64_t cookie)
 {
 	struct diw_sock_stream *st = diw_stream_open() ? diw_stream_seek(cookie) : NULL;
@@ -144,8 +145,8 @@ static void lend(int fd)
 
 struct entry { uint64_t ino; int64_t off; unsigned short len; unsigned char type; char name[]; };
 
-/* Those that stay open, or with ALL any: they may become others. This may be the child of vfork(), so nothing is
- * allocated. */
+/* Lends the descriptors that stay open; with ALL, all descriptors, since they may be duplicated. The caller may be the
+ * child of vfork(), so nothing is allocated. */
 static void lend_each(bool all)
 {
 	_Alignas(struct entry) char buf[2048];
@@ -182,6 +183,7 @@ void diw_lend_passed(int fd)
 {
 	struct diw_sock *s = diw_sock_known(fd);
 
+	diw_fd_copied();
 	if (s)
 		diw_reg_withdraw(s);
 	s = diw_stream_get(fd);
@@ -189,7 +191,7 @@ void diw_lend_passed(int fd)
 		diw_reg_hide(s->cookie, diw_sockreg_port(s->cookie));
 }
 
-/* ---- A ring ---- */
+/* ---- io_uring ---- */
 
 void diw_lend_to_ring(void)
 {

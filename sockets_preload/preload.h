@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The socket interposer (docs/sockets.md). A descriptor's state is a guess that can always be made again from what the
- * kernel says of the socket: so it is forgotten rather than kept right when descriptors are duplicated, passed,
- * inherited. Whatever happens here may happen in a signal handler.
+ * The socket interposer (docs/sockets.md): declarations that its files share. A descriptor's state is a cache of what
+ * the kernel says of the socket. So it is dropped, not updated, when descriptors are duplicated, passed or inherited.
+ * All code may run in a signal handler.
  */
 #ifndef DIW_SOCKETS_PRELOAD_H
 #define DIW_SOCKETS_PRELOAD_H
@@ -25,15 +25,16 @@
 #include "sockets_preload/shm/sockreg.h"
 
 #define DIW_API __attribute__((visibility("default")))
-/* The kernel makes the processor forget where calls return to: each function between the system call and the program
- * costs a misprediction, so that these calls are one function. */
+#define DIW_ALIAS(entry) __attribute__((alias(#entry)))        /* another name of an entry of the same file */
+/* A mitigation in the kernel clears the processor's return predictions, so each function between the system call and
+ * the program costs a misprediction. Therefore these calls are inlined into one function. */
 #define DIW_FLAT __attribute__((flatten, hot))
 #define DIW_HOT DIW_API DIW_FLAT
-/* And what they seldom need is elsewhere. */
+/* Rare cases of these calls are in functions of their own. */
 #define DIW_COLD __attribute__((noinline, cold))
 #define DIW_LIKELY(x) __builtin_expect(!!(x), 1)
 
-/* All is in one library: no call and no variable of ours goes through a table. */
+/* Hidden visibility: calls and variables within the library need no table. */
 #pragma GCC visibility push(hidden)
 
 /* ---- conf.c ---- */
@@ -42,8 +43,8 @@ enum diw_crc_policy { DIW_CRC_AUTO, DIW_CRC_ON, DIW_CRC_OFF };
 enum diw_sock_mode { DIW_SENDRECV, DIW_WRITE_RECORD };
 
 struct diw_peer_rule {
-	struct diw_addr net;                 /* and port: the lowest */
-	uint16_t bits, last_port;            /* of the 128 */
+	struct diw_addr net;                 /* with the lowest port */
+	uint16_t bits, last_port;            /* bits: of the 128 */
 };
 
 struct diw_port_range { uint16_t first, last; };
@@ -52,36 +53,37 @@ struct diw_port_range { uint16_t first, last; };
 struct diw_sock_conf {
 	bool off;
 	bool streams;                        /* TCP connections are framed, too */
-	bool programs;                       /* only those that are named are interposed */
-	bool own_users;                      /* nothing is shown to, or believed of, other users */
+	bool programs;                       /* only the named programs are interposed */
+	bool own_users;                      /* nothing is shown to other users or accepted from them */
 	enum diw_crc_policy crc;
-	enum diw_sock_mode mode;             /* in which this process wants to receive */
+	enum diw_sock_mode mode;             /* the mode in which this process asks to receive */
 	unsigned nrules, nports, nplain_ports;
 	bool have_key;
-	uint64_t key[2];                     /* a secret that the peers share */
+	uint64_t key[2];                     /* a secret shared with the peers */
 	struct diw_peer_rule rule[DIW_MAX_RULES];
 	struct diw_port_range port[DIW_MAX_RULES], plain_port[DIW_MAX_RULES];
 };
 extern struct diw_sock_conf diw_conf;
 void diw_conf_init(void);
-/* The configuration vouches for the sockets that are bound there. */
+/* Whether the configuration vouches for the sockets bound to that address. */
 bool diw_conf_is_peer(const struct diw_addr *dst);
-/* exclude_ports names A or B, the ports of a socket and of its peer (0: none). */
+/* Whether exclude_ports contains A or B, the ports of a socket and of its peer (0: none). */
 bool diw_conf_excludes(uint16_t a, uint16_t b);
-/* May messages between ports A and B be framed? exclude_ports names neither; ports names one of them, or is empty. */
+/* Whether messages between ports A and B may be framed: exclude_ports contains neither, and ports contains one of them
+ * or is empty. */
 bool diw_conf_has_port(uint16_t a, uint16_t b);
 
-/* The configuration leaves out the program NAME. */
+/* Whether the configuration excludes the program NAME. */
 bool diw_conf_leaves_out(const char *name);
 
 /* ---- isal.c ---- */
 
-/* Before the first CRC; false: there are none, and a warning said why. */
+/* Called before the first CRC. False: ISA-L is not available, which was logged. */
 bool diw_isal_open(void);
 
 /* ---- stat.c ---- */
 
-extern _Atomic uint64_t *_Atomic diw_sock_count;     /* DIW_SOCK_NCOUNTERS of them */
+extern _Atomic uint64_t *_Atomic diw_sock_count;     /* an array of DIW_SOCK_NCOUNTERS */
 static inline uint64_t diw_add(enum diw_sock_counter which, uint64_t n)
 {
 	_Atomic uint64_t *c = atomic_load_explicit(&diw_sock_count, memory_order_relaxed) + which;
@@ -94,29 +96,29 @@ static inline uint64_t diw_add(enum diw_sock_counter which, uint64_t n)
 	return before;
 }
 static inline uint64_t diw_count(enum diw_sock_counter which) { return diw_add(which, 1); }
-/* Shows the counters from now on, if the page can be had. */
+/* Shows the counters from here on, if the page can be created. */
 void diw_sock_stat_open(void);
 void diw_sock_stat_forked(void);
-/* The descriptor that holds the page's lock, which the program must not find; -1. */
+/* The descriptor that holds the page's lock; -1: none. The program must not see it. */
 int diw_sock_stat_fd(void);
 bool diw_sock_stat_is(int fd);
-/* The program wants that number for itself. */
+/* The program needs that number: the descriptor moves. */
 void diw_sock_stat_move(void);
-#define DIW_HIGH_FD 900                      /* descriptors below it are numbers that programs choose */
-/* FD moves to a number that no program asks for, if there is one. */
+#define DIW_HIGH_FD 900                      /* smaller numbers may be chosen by programs */
+/* Moves FD to a number that no program asks for, if there is one. */
 int diw_raise_fd(int fd);
 
 /* ---- fd.c ---- */
 
-/* An entry of a registry, as it was read. */
+/* A copied entry of a registry. */
 struct diw_ref {
-	struct diw_sock_entry *entry;        /* NULL: there is none */
+	struct diw_sock_entry *entry;        /* NULL: none */
 	uint64_t seq;
 	const struct diw_sock_owner *owner;
 	uint32_t epoch;
 };
 
-/* The entry still says so, and its owner lives. Another thread may be setting it. */
+/* Whether the entry is unchanged, and its owner alive. Another thread may be setting R. */
 static inline bool diw_ref_holds(const struct diw_ref *r)
 {
 	const struct diw_sock_entry *e = __atomic_load_n(&r->entry, __ATOMIC_ACQUIRE);
@@ -133,75 +135,83 @@ static inline void diw_ref_set(struct diw_ref *to, struct diw_ref r)
 	__atomic_store_n(&to->entry, r.entry, __ATOMIC_RELEASE);
 }
 
-/* By what a socket knows its frames. */
+/* The keys by which a socket recognises its frames. */
 struct diw_keys {
 	union {
-		uint64_t key[2];             /* of frames with the CRC, of frames without */
-		struct { uint64_t stream_key, seen; };       /* of a connection: diw_reg_accepts(); 0: not known */
+		uint64_t key[2];             /* for frames with the CRC, for frames without */
+		struct { uint64_t stream_key, seen; };       /* of a connection: see diw_reg_accepts(); 0: not known */
 	};
 	uint32_t stag;
-	uint16_t port;                       /* its own; 0: not known yet */
+	uint16_t port;                       /* the local port; 0: not known yet */
 };
 
-/* What each datagram needs comes first: it is a cache line. */
+/* The fields that each datagram needs are first: one cache line. */
 struct diw_sock {
-	_Atomic uint32_t mark;               /* enum below, or diw_mark_dgram */
-	uint8_t plain;                       /* enum diw_sock_counter: why nothing is sent in frames; or below */
-	_Atomic bool corked;                 /* MSG_MORE puts a datagram together; or a connection is being shown */
+	_Atomic uint32_t mark;               /* a value of the enum below, or diw_mark_dgram */
+	uint8_t plain;                       /* enum diw_sock_counter: the reason why all messages are plain; or a value
+					      * below */
+	_Atomic bool corked;                 /* a datagram is being made with MSG_MORE; or a connection is being
+					      * shown */
 	bool timed : 1, quiet : 1;
-	bool watched : 1;                    /* what it sends may come back by the error queue */
-	bool nonblocking : 1;                /* O_NONBLOCK, of a stream in a confined process */
+	bool watched : 1;                    /* its messages may come back through the error queue */
+	bool nonblocking : 1;                /* O_NONBLOCK, for a stream in a confined process */
 	bool gro : 1;                        /* UDP_GRO */
 	bool broadcasts : 1;                 /* SO_BROADCAST */
-	unsigned char way : 2;               /* to groups: enum below */
+	unsigned char way : 2;               /* interface of group datagrams: enum below */
 	struct diw_keys keys;
-	struct diw_ref shown;              /* what advertises it */
+	struct diw_ref shown;              /* the entry that advertises the socket */
 	uint64_t cookie, netns;
 	bool connected : 1, v6only : 1;
-	bool shared : 1;                     /* it came from elsewhere: another process may have it, too */
-	bool ordinary : 1;                   /* made here, and none of diw_stream_special's options is set */
-	bool bound : 1;                      /* of a TCP socket that is new: bind() was called */
+	bool shared : 1;                     /* it was received or inherited: other processes may have it, too */
+	bool ordinary : 1;                   /* created here, without the options of diw_stream_special() */
+	bool bound : 1;                      /* of a new TCP socket: bind() was called */
+	bool sole : 1;                       /* a connection with one descriptor, if there are no more copies */
 	uint8_t family;
 	uint16_t segment;                    /* UDP_SEGMENT */
-	uint32_t born;                       /* forks of this process before */
+	uint32_t born;                       /* number of forks of this process before it */
 	struct diw_addr local, peer;
-	struct sockaddr_in6 peer_name;       /* of a datagram socket: or an IPv4 address */
-	uint16_t skip;                       /* receives that do not try to advertise it */
-	uint8_t misses;                      /* of tries */
-	uint8_t stream;                      /* DIW_SOCK_STREAM, CONNECTION, READS of a TCP socket; 0 */
-	struct diw_sock_stream *slot;        /* that holds what is known of a connection; NULL: it is plain */
-	struct diw_sock_entry *in_window;    /* that tells other users */
+	union {
+		struct sockaddr_in6 peer_name;       /* for datagrams: the peer; or an IPv4 address */
+		uint32_t copies;                     /* for TCP: diw_fd_copies() when this process created it */
+	};
+	uint16_t skip;                       /* receives before the next attempt to advertise it */
+	uint8_t misses;                      /* failed attempts */
+	uint8_t stream;                      /* of a TCP socket: DIW_SOCK_STREAM, CONNECTION, READS; or 0 */
+	struct diw_sock_stream *slot;        /* a connection's state; NULL: it is plain */
+	struct diw_sock_entry *in_window;    /* the entry for other users */
 	uint64_t window_seq;
 };
 _Static_assert(sizeof(struct diw_sock) == 192, "there are as many as descriptors");
-/* Nothing is in the way; or, for the kernel to be asked what it cuts, UDP_SEGMENT. */
+/* NO_REASON: frames are allowed. The other value: UDP_SEGMENT is set, so the kernel must be asked for the size. */
 #define NO_REASON UINT8_MAX
 #define IS_CUT (UINT8_MAX - 1)
-/* By the interface that the kernel tells when it is asked, by lo, by one that it does not tell. */
+/* By the interface that the kernel reports, by lo, or by one that the kernel does not report. */
 enum { DIW_WAY_ASKED, DIW_WAY_LO, DIW_WAY_UNKNOWN };
 
-/* STREAM: a TCP connection, LISTENER: a TCP socket that listens; FOREIGN: of no interest.
- * NEW: made by this process, and no more known of it. A fork makes all that is known of datagram sockets unknown: the
- * marks NEW and DGRAM are others then. */
+/* STREAM: a TCP connection. LISTENER: a TCP socket that listens. FOREIGN: not handled. NEW: created by this process,
+ * nothing else is known. A fork invalidates the state of datagram sockets: the marks of NEW and DGRAM change. */
 enum { DIW_MARK_UNKNOWN, DIW_MARK_BUSY, DIW_MARK_FOREIGN, DIW_MARK_STREAM, DIW_MARK_LISTENER, DIW_MARK_FIRST };
 extern uint32_t diw_mark_dgram;
-extern _Atomic uint32_t diw_forks;           /* of this process, and it of its parents */
+/* Number of times that another process, or another descriptor, may have got a socket of this process. */
+uint32_t diw_fd_copies(void);
+void diw_fd_copied(void);
+extern _Atomic uint32_t diw_forks;           /* of this process, and of its parents */
 #define diw_mark_new (diw_mark_dgram + 1)
 extern struct diw_sock *diw_sock_table;
 extern unsigned diw_sock_max;
-/* The place of FD, which is not in the table; NULL: there is none, or not yet and it is not to be MADE. */
+/* The state of FD, which is beyond the table. NULL: there is none; with MADE, also no memory for it. */
 struct diw_sock *diw_sock_beyond(int fd, bool made);
 static inline struct diw_sock *diw_sock_at(int fd)
 {
 	return DIW_LIKELY((unsigned)fd < diw_sock_max) ? &diw_sock_table[fd] : diw_sock_beyond(fd, false);
 }
 
-/* The C library's functions are known then. */
+/* Sets up the C library's functions. */
 void diw_preload_init(void);
-/* What FD is, asked of the kernel; built in *TMP if it cannot be kept. NULL: none of ours. Keeps errno. */
+/* Asks the kernel what FD is. The result is in *TMP if it cannot be stored. NULL: not handled. Keeps errno. */
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp);
 
-/* The UDP socket FD, or NULL: whatever else it is, the C library has the call as it is. */
+/* The UDP socket FD, or NULL: the C library gets the call unchanged. */
 static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 {
 	if (DIW_LIKELY((unsigned)fd < diw_sock_max)) {
@@ -216,23 +226,23 @@ static inline struct diw_sock *diw_sock_get(int fd, struct diw_sock *tmp)
 	return diw_sock_look(fd, tmp);
 }
 
-/* A number among its options; 0 also if it has none such. */
+/* The value of an integer option; 0 also if there is no such option. */
 int diw_sock_option(int fd, int level, int name);
-/* The program has asked for options in the IP header of what it sends. */
+/* Whether the program has asked for options in the IP header of its datagrams. */
 bool diw_sock_has_ip_options(int fd);
 uint64_t diw_sock_option64(int fd, int name);
-/* Only if it is known already. */
+/* Only if it is already known. */
 struct diw_sock *diw_sock_known(int fd);
-/* The same, of MARK; UNKNOWN: of any that is entered in the registry. */
+/* The same, if its mark is MARK; UNKNOWN: any that is in the registry. */
 struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
-/* FD is from now on what S says; false: another thread is asking what it is. */
+/* Stores S as the state of FD. False: another thread is classifying it. */
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
-/* FD is another file from now on, or none. */
+/* FD is another file from here on, or closed. */
 void diw_sock_forget(int fd);
-/* FD is a new socket of these arguments of socket(); no other process has it. */
+/* FD is a new socket with these arguments of socket(); no other process has it. */
 void diw_sock_is_new(int fd, int domain, int type, int protocol);
-/* It was known as a socket, and a call that failed says that it is none: it was closed, and a file opened, by calls
- * that is not interposed. */
+/* Whether FD, stored as a socket, is none by the error of a call: it was closed, and a file opened, by calls that are
+ * not interposed. */
 static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 {
 	if (DIW_LIKELY(rc >= 0 || errno != ENOTSOCK))
@@ -240,14 +250,14 @@ static inline bool diw_sock_is_mistaken(int fd, ssize_t rc)
 	diw_sock_forget(fd);
 	return true;
 }
-/* A thread of several is about to have descriptors of its own. Not where streams are framed. */
+/* One of several threads is about to unshare its descriptor table. Not called if streams are framed. */
 void diw_sock_part(void);
-/* It is what it was, but something of it has changed. */
+/* The socket stays the same, but some of its state has changed. */
 void diw_sock_ask_again(int fd);
 void diw_sock_forget_range(unsigned first, unsigned last);
-/* The highest descriptor of which anything is known, and one more. */
+/* The highest descriptor with stored state, and one more. */
 unsigned diw_sock_known_end(void);
-/* Another process may connect it. */
+/* Whether another process may connect the socket. */
 static inline bool diw_sock_is_shared(const struct diw_sock *s)
 {
 	return s->shared || s->born != atomic_load_explicit(&diw_forks, memory_order_relaxed);
@@ -257,22 +267,23 @@ static inline bool diw_sock_is_shared(const struct diw_sock *s)
 
 struct diw_route {
 	uint64_t key;
-	struct diw_ref shown;              /* what says so; no entry: the configuration */
-	uint32_t stag;                       /* Write-Record, to this region; 0: Send */
-	bool crc, lasting;                   /* lasting: true as long as the entry stays, and the kernel finds it */
-	bool beyond;                         /* in another network namespace: the configuration says so */
-	bool home : 1;                       /* to a group, because it leaves by lo */
-	bool away : 1;                       /* no frame to a group: it may leave the host */
-	uint64_t stamp;                      /* of a frame: dgram/route.h; 0: none */
+	struct diw_ref shown;              /* the entry that says so; without an entry, the configuration */
+	uint32_t stag;                       /* a Write-Record to this region; 0: Send */
+	bool crc, lasting;                   /* lasting: valid as long as the entry exists and the kernel finds the
+					      * socket */
+	bool beyond;                         /* in another network namespace, for which the configuration vouches */
+	bool home : 1;                       /* frame to a group that leaves by lo */
+	bool away : 1;                       /* no frame to a group, because it may leave the host */
+	uint64_t stamp;                      /* for the frame's mark: dgram/route.h; 0: none */
 };
 
-/* Opened once, by the thread that needs it first. */
+/* A resource that is opened once, by the first thread that needs it. */
 struct diw_once {
 	enum { DIW_UNTRIED, DIW_OPEN, DIW_ABSENT } _Atomic state;
 	pthread_mutex_t opening;
 };
 #define DIW_ONCE { DIW_UNTRIED, PTHREAD_MUTEX_INITIALIZER }
-/* OPENS is called by one thread, at once. */
+/* OPENS is called by one thread, once. */
 void diw_once_try(struct diw_once *once, bool (*opens)(void));
 static inline bool diw_once(struct diw_once *once, bool (*opens)(void))
 {
@@ -280,159 +291,161 @@ static inline bool diw_once(struct diw_once *once, bool (*opens)(void))
 		diw_once_try(once, opens);
 	return atomic_load_explicit(&once->state, memory_order_acquire) == DIW_OPEN;
 }
-/* Another thread of the parent's may have been opening it. */
+/* Call in a child: another thread of the parent may have been opening it at fork(2). */
 void diw_once_forked(struct diw_once *once);
 
 bool diw_reg_open(void);
-/* Once it is open. */
+/* Valid when the registry is open. */
 struct diw_sockreg *diw_reg(void);
 void diw_reg_forked(void);
 
 /* ---- keys.c ---- */
 
 void diw_reg_keys(struct diw_sock *s);
-/* By which a frame of S, to a receiver with KEY, is known as its own. */
+/* The mark by which S recognises its own frame to the receiver with KEY. */
 uint64_t diw_reg_mark(const struct diw_sock *s, uint64_t key);
-/* Of frames to PORT of a host that shares no registry, but the configured key. */
+/* The key of frames to PORT of a host that shares the configured key, but no registry. */
 uint64_t diw_reg_peer_key(uint16_t port);
-/* By which entries show that they have the configured key; 0: there is none. */
+/* The tag by which entries show that they have the configured key; 0: there is no key. */
 uint32_t diw_reg_peer_tag(void);
-/* Of frames to all that listen at PORT and share the registry. */
+/* The key of frames to all that listen at PORT and share the registry. */
 uint64_t diw_reg_group_key(uint16_t port, bool crc);
 
-/* ---- registry.c: finding ---- */
+/* ---- registry.c: searches ---- */
 
-/* The route to what E of REG says, as COPY has it. */
+/* The route to the socket of REG's entry E, of which COPY is a copy. */
 void diw_reg_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 		   struct diw_route *route);
-/* Is there a capable socket at DST, which a datagram of S will reach? Its key then. */
+/* Whether there is a capable socket at DST that a datagram of S will reach; its key. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 void diw_reg_stream_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 			  struct diw_route *route);
-/* The TCP socket that listens where S is about to connect to. */
+/* Finds the listening TCP socket to which S is about to connect. */
 bool diw_reg_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
-/* What is shown of a TCP connection. */
+/* The shown state of a TCP connection. */
 struct diw_connection {
 	struct diw_route route;
-	struct diw_addr local, remote;       /* as its process shows them */
-	uint64_t seen;                       /* of one that was accepted; 0: not known */
+	struct diw_addr local, remote;       /* as its process has shown them */
+	uint64_t seen;                       /* of an accepted connection; 0: not known */
 	bool reads;                          /* an interposed program reads it */
 };
-/* The connection COOKIE in the registry or window IN, or NULL: in this user's registry. */
+/* Finds the connection COOKIE in IN, a registry or window; NULL: this user's registry. */
 bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t cookie, struct diw_connection *c);
-/* S, which is shown, was accepted. It was connected behind so many ticks as S.keys.seen, and is bound to no device. */
+/* S, which is shown, was accepted. At tick S.keys.seen it was connected and not bound to a device. */
 void diw_reg_accepts(const struct diw_sock *s);
-/* The cookie of what was accepted last at LOCAL from REMOTE, or of another connection; 0. */
+/* The cookie of the socket accepted last at LOCAL from REMOTE; or of another connection; 0: none. */
 uint64_t diw_reg_accepted(const struct diw_addr *local, const struct diw_addr *remote);
 uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
-/* Is KEY that of a socket which has, or had, the local PORT? *crc: of frames with the CRC. */
+/* Whether KEY belongs to a socket that has or had the local PORT. *crc: it is for frames with the CRC. */
 bool diw_reg_is_sibling(uint16_t port, uint64_t key, bool *crc);
-/* The same of a TCP socket that listens there, or did. */
+/* The same for a TCP socket that listens or listened there. */
 bool diw_reg_is_listener(uint16_t port, uint64_t key);
-/* The socket COOKIE, for datagrams or a LISTENER, in the registry or window IN; NULL: in this user's registry. */
+/* Finds the socket COOKIE, for datagrams or a LISTENER, in IN, a registry or window; NULL: this user's registry. */
 bool diw_reg_find_cookie(struct diw_sockreg *in, uint32_t port, uint64_t netns, uint64_t cookie, bool listener,
 			 struct diw_route *route);
-/* What E of IN shows, as COPY has it. */
+/* The socket that IN's entry E shows, of which COPY is a copy. */
 struct diw_ref diw_ref_as_read(const struct diw_sockreg *in, struct diw_sock_entry *e,
 			       const struct diw_sock_entry *copy);
-/* How often this process has given its descriptors away, by fork() or otherwise. */
+/* How many times this process has given its descriptors away, by fork() or otherwise. */
 uint32_t diw_reg_forks(void);
 
 /* ---- advertise.c ---- */
 
 void diw_reg_advertise_forked(void);
-/* This process shows it. */
+/* Whether the entry is this process's. */
 bool diw_ref_is_own(const struct diw_ref *r);
 void diw_reg_advertise(struct diw_sock *s, int fd);
-/* A TCP connection is shown where its cookie leads to; in place of what was shown of it by this process. */
+/* Shows a TCP connection, at the place of its cookie, and replaces what this process has shown of it. */
 void diw_reg_show_connection(struct diw_sock *s);
-/* The same of one that may be shown already, of which something has changed. */
+/* The same for a connection that may already be shown, and has changed. */
 void diw_reg_show_again(struct diw_sock *s);
-void diw_reg_withdraw(struct diw_sock *s);
-/* Nothing is shown any more of the socket COOKIE where PORT leads to, by whatever process. */
+/* True: this process had the entry, and it is free now. */
+bool diw_reg_withdraw(struct diw_sock *s);
+/* Removes all entries of the socket COOKIE at the place of PORT, of any process. */
 void diw_reg_hide(uint64_t cookie, uint32_t port);
-/* Only a socket that is received from by these calls is entered. */
+/* Only a socket on which the program receives by these calls is entered. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
 	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
 		diw_reg_advertise(s, fd);
 }
-/* A program that is not interposed has the datagram socket COOKIE, too: it is shown where PORT leads to no more. */
+/* A program that is not interposed has the datagram socket COOKIE, too: its entries at PORT are withdrawn. */
 void diw_reg_lend(uint64_t cookie, uint32_t port);
 
 /* ---- place.c ---- */
 
 bool diw_addr_is_wildcard(const struct diw_addr *a);
 bool diw_addr_is_loopback(const struct diw_addr *a);
-/* An address of the host and its network namespace NETNS. */
+/* Whether the address belongs to this host, in its network namespace NETNS. */
 bool diw_is_local(const struct diw_addr *a, uint64_t netns);
-/* It is the broadcast address of one of its interfaces. */
+/* Whether it is the broadcast address of one of its interfaces. */
 bool diw_is_broadcast(const struct diw_addr *a, uint64_t netns);
-/* Where the kernel delivers what is sent to DST. */
+/* The address to which the kernel delivers datagrams to DST. */
 struct diw_addr diw_destination(const struct diw_addr *dst);
 uint64_t diw_coarse_ns(void);
 
 /* ---- lend.c ---- */
 
-/* PATH is about to be executed with the environment ENVP, by this process or a child: if the interposer is not in it,
- * it is not sent frames by what it gets. ALL: also by descriptors that are closed then. */
+/* PATH is about to be executed with the environment ENVP, by this process or a child. If it is not interposed, it must
+ * not be sent frames, so the descriptors that it gets are lent. ALL: also those that are closed on exec. */
 void diw_lend(const char *path, char *const envp[], bool all);
-extern _Atomic uint32_t diw_lendings;        /* how often */
-/* FD is about to be passed to another process: it is shown again by whatever calls a receive of the interposer. */
+extern _Atomic uint32_t diw_lendings;        /* number of such calls */
+/* FD is about to be passed to another process. The next receive by an interposed process shows it again. */
 void diw_lend_passed(int fd);
-/* The program is about to make a ring of io_uring, and its receives cannot be seen: its sockets are shown no
- * more. */
+/* The program is about to set up io_uring, whose receives are not visible: its sockets are withdrawn. */
 void diw_lend_to_ring(void);
 extern _Atomic bool diw_has_ring;
 
 /* ---- ask.c ---- */
 
-/* What the kernel says of a socket. */
+/* The kernel's answer about a socket. */
 struct diw_told {
-	uint64_t cookie;                     /* 0: there is none such */
-	uint32_t uid, inode;                 /* inode 0: no process has it: it was not accepted yet, or is closed */
+	uint64_t cookie;                     /* 0: there is no such socket */
+	uint32_t uid, inode;                 /* inode 0: no process has it, since it was not accepted yet, or is
+					      * closed */
 	uint8_t state;                       /* TCP_ESTABLISHED ... */
 };
-/* What hears what SRC sends to DST in NETNS, by INTERFACE. False: the kernel cannot be asked. */
+/* The socket that receives datagrams from SRC to DST in NETNS, by INTERFACE. False: the kernel cannot be asked. */
 bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
 	     struct diw_told *told);
 /* The TCP socket at the other end of a connection from LOCAL to PEER in NETNS. Keeps errno. */
 bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw_addr *peer, struct diw_told *told);
-/* The same of up to DIW_ASK_MOST connections at once. False: not all were answered. */
+/* The same for up to DIW_ASK_MOST connections at once. False: not all were answered. */
 #define DIW_ASK_MOST 8u
 struct diw_ends { struct diw_addr local, peer; };
 bool diw_ask_peers(uint64_t netns, const struct diw_ends *ends, unsigned n, struct diw_told *told);
-/* The program wants the numbers from FIRST to LAST for itself, or to close them. */
+/* The program needs the numbers from FIRST to LAST, or closes them. */
 void diw_ask_make_way(unsigned first, unsigned last);
 void diw_ask_forked(void);
 
 /* ---- window.c ---- */
 
 void diw_window_forked(void);
-/* What the kernel says that a datagram of S to DST will reach: of this user, if OWN is what his registry has, or of
- * another one if OWN is NULL. */
+/* The socket that a datagram of S to DST will reach, by the kernel's answer. OWN is what this user's registry has;
+ * NULL: the socket of another user. */
 bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, const struct diw_route *own,
 		     struct diw_route *route);
-/* As diw_reg_find_listener(), of another user's. */
+/* Like diw_reg_find_listener(), for another user's listener. */
 bool diw_window_find_listener(const struct diw_sock *s, const struct diw_addr *dst, struct diw_route *route);
-/* What its user, another one, shows of that connection. */
+/* The connection as its user, another one, shows it. */
 bool diw_window_find_connection(uint64_t netns, const struct diw_told *told, struct diw_connection *c);
 
 /* ---- confine.c ---- */
 
-/* SOCKETS: calls that are made here for what is a read() or a write() of the program's: streams get by with these two
- * and poll(), and nothing can be found out about a socket any more. FILES: unlink(). OPENING: what maps a registry.
- * ASKING: sockets of sock_diag. EXECUTED: any program that is executed is confined from the beginning. */
+/* Calls of this library that a filter denies. SOCKETS: all calls beyond read(), write() and poll(): streams use only
+ * these, and nothing more can be found out about sockets. FILES: unlink(). OPENING: calls that map a registry. ASKING:
+ * sockets of sock_diag. EXECUTED: an executed program is confined from its beginning. */
 enum { DIW_DENIED_SOCKETS = 1, DIW_DENIED_FILES = 2, DIW_DENIED_ASKING = 4, DIW_DENIED_OPENING = 8,
        DIW_DENIED_EXECUTED = 16 };
 extern unsigned diw_denied;
 static inline bool diw_is_confined(void) { return diw_denied & DIW_DENIED_SOCKETS; }
 static inline bool diw_may_ask(void) { return !(diw_denied & (DIW_DENIED_SOCKETS | DIW_DENIED_ASKING)); }
-/* A program that was started with a filter, which may kill it for a call of ours, is confined from the beginning. */
+/* A program that was started with a filter counts as confined from the beginning, since the filter may kill it for a
+ * call of ours. */
 void diw_confine_inherited(void);
 struct sock_fprog;
-/* The process is about to let the kernel run PROG before each of its system calls; what diw_denied was before. */
+/* The process is about to install the filter PROG. Returns the earlier value of diw_denied. */
 unsigned diw_confine(const struct sock_fprog *prog);
 
 /* ---- send.c, recv.c, recv_many.c ---- */
@@ -442,7 +455,7 @@ int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 
 ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags);
 int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout);
-/* Bytes of the message that is next, as FIONREAD has it. */
+/* The length of the next message, as FIONREAD reports it. */
 int diw_sock_next(int fd, struct diw_sock *s, int *bytes);
 
 /* ---- aio.c ---- */
@@ -458,7 +471,7 @@ int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec,
 			  struct timespec *timeout);
 
 size_t diw_iov_len(const struct iovec *iov, size_t n);
-/* The LEN bytes at DATA as far as there is room for them: so many. */
+/* Copies the LEN bytes at DATA as far as there is room. Returns the number of bytes. */
 size_t diw_iov_fill(const struct iovec *iov, size_t n, const uint8_t *data, size_t len);
 
 #pragma GCC visibility pop

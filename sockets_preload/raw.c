@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* System calls by their number: libuv, and so Node and dig, sends and closes so. */
+/* System calls by number, syscall(2): libuv, and so Node and dig, send and close by these. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #define FD ((int)a[0])
 #define LEN ((size_t)a[2])
 
-/* Those whose arguments say which file it is, and whose result is the C library's; false: any other. */
+/* Handles calls that move data or change descriptors. False: any other call. */
 static bool moves_data(long number, const long a[6], long *rc)
 {
 	switch (number) {
@@ -47,7 +47,8 @@ static bool moves_data(long number, const long a[6], long *rc)
 	case SYS_writev:
 		*rc = writev(FD, (void *)a[1], (int)a[2]);
 		return true;
-	case SYS_preadv2:                    /* a[4]: the upper half of an offset whose lower half is all of it here */
+	case SYS_preadv2:                    /* a[4] is the upper half of the offset, which a[3] holds completely
+					      * here */
 		*rc = preadv2(FD, (void *)a[1], (int)a[2], a[3], (int)a[5]);
 		return true;
 	case SYS_pwritev2:
@@ -166,6 +167,16 @@ static long restrict_calls(const long a[6])
 	return rc;
 }
 
+/* The new process, or the descriptor that is taken from another one, is not seen by other calls here. */
+static bool copies_descriptors(long number)
+{
+#ifdef SYS_fork
+	if (number == SYS_fork || number == SYS_vfork)
+		return true;
+#endif
+	return number == SYS_clone || number == SYS_clone3 || number == SYS_pidfd_getfd;
+}
+
 DIW_API long syscall(long number, ...)
 {
 	long a[6], rc;
@@ -180,6 +191,8 @@ DIW_API long syscall(long number, ...)
 		return restrict_calls(a);
 	if (number == SYS_io_uring_setup)
 		diw_lend_to_ring();
+	if (copies_descriptors(number))
+		diw_fd_copied();
 	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
 		return rc;
 	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

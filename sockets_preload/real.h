@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's own functions, or those of a preload behind this one. */
+/* The functions that the interposer calls: the C library's own, or those of a library preloaded behind this one. */
 #ifndef DIW_SOCKETS_REAL_H
 #define DIW_SOCKETS_REAL_H
 
@@ -33,7 +33,7 @@
 	X(vdprintf) X(__vdprintf_chk) \
 	X(aio_read) X(aio_write) X(aio_suspend) X(aio_cancel) X(lio_listio) \
 	X(execve) X(execv) X(execvp) X(execvpe) X(fexecve) X(execveat) \
-	X(posix_spawn) X(posix_spawnp) X(system) X(popen) \
+	X(posix_spawn) X(posix_spawnp) X(system) X(popen) X(clone) X(_Fork) \
 	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_ctl) \
 	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl) \
 	X(shutdown) X(_exit) X(unshare) X(setns) \
@@ -53,10 +53,10 @@ struct diw_real {
 #undef X
 };
 
-/* Valid once diw_preload_init() has returned. */
+/* Valid after diw_preload_init(). */
 extern struct diw_real real;
 
-/* Points to a number that is 0 while a thread can be cancelled, or always, if a preload is behind this one. */
+/* Points to a number that is 0 while a thread can be cancelled, or always if another preloaded library follows. */
 extern const char *diw_alone;
 
 #if defined(__x86_64__) && !defined(__ILP32__)
@@ -64,8 +64,8 @@ extern const char *diw_alone;
 ssize_t diw_failed(long rc);
 #pragma GCC visibility pop
 
-/* What the C library's function is then, without the return from it: the kernel makes the processor forget where calls
- * return to, and each return behind a system call is mispredicted. */
+/* A system call without the C library's function, and so without the return from it: a mitigation in the kernel clears
+ * the processor's return predictions, and each return after a system call is mispredicted. */
 static inline ssize_t diw_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A bad network inside the process, and its capture: as llp/impair.c and llp/capture.c are to queue pairs, whose model
- * of loss and whose file these are. This is for tests: there is one lock for all, which signal handlers do not see
- * held, and each packet is in the file when the call returns. bad_tx.c impairs what is sent, bad_rx.c what is received.
+ * A bad network inside the process, and its capture: for sockets what llp/impair.c and llp/capture.c are for queue
+ * pairs. The model of loss and the format of the file are theirs. It is made for tests. There is one lock for
+ * everything, during which signals are blocked. A packet is in the file when the call returns. bad_tx.c impairs
+ * datagrams that are sent, bad_rx.c those that are received.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,8 +21,8 @@
 bool diw_bad_net_on;
 
 static struct {
-	sigset_t before;                     /* the lock's holder's */
-	int cancel;                          /* its cancel state before */
+	sigset_t before;                     /* signal mask of the lock's holder */
+	int cancel;                          /* cancel state of the lock's holder */
 	const char *path;                    /* or NULL */
 	struct diw_pcapng *file;
 	struct diw_impair_watch watch;
@@ -73,7 +74,7 @@ static struct diw_addr local_address_of(int fd, const struct diw_addr *peer)
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
 		diw_addr_from_sockaddr(&a, (struct sockaddr *)&ss);
 	if (diw_addr_ip_is_zero(&a) && diw_addr_is_v4(peer))
-		a.ip[10] = a.ip[11] = 0xff;  /* the wildcard, of the peer's family */
+		a.ip[10] = a.ip[11] = 0xff;  /* a wildcard address is written in the peer's family */
 	return a;
 }
 
@@ -102,7 +103,7 @@ static void write_lost(struct diw_impair_watch *w, bool tx, const struct diw_add
 	write_packet(diw_bad_wire.fd, peer, &k);
 }
 
-/* What the kernel took in one call, datagram by datagram. */
+/* Captures the datagrams that the kernel took in one call, one by one. */
 void diw_bad_wire_capture(int fd, const struct diw_dgram_burst *b)
 {
 	struct diw_impair_cursor at = { 0, 0 };
@@ -144,14 +145,14 @@ void diw_bad_wire_count(void)
 	*c = (struct diw_counters){ 0 };
 }
 
-/* ---- What is asked for ---- */
+/* ---- Settings ---- */
 
 static const char *refuses(const struct diw_impair_spec *spec)
 {
 	const struct diw_impair_dir *rx = &spec->dir[DIW_IMPAIR_RX];
 
 	if (rx->delay || rx->reorder > 0)
-		return "rx.delay, rx.reorder: what waits is in the kernel's queue: impair what the other end sends";
+		return "sockets have no rx.delay and rx.reorder: set delay and reorder at the program that sends";
 	return NULL;
 }
 
@@ -228,7 +229,8 @@ static void line_empty(struct diw_impair_line *l)
 	l->entry_head = l->entry_count = l->arena_head = l->arena_used = 0;
 }
 
-/* Another thread of the parent's may have been sending. What the parent holds back it sends itself. */
+/* Call in a child: another thread of the parent may have been sending at fork(2). The parent sends its held datagrams
+ * itself. */
 void diw_bad_net_forked(void)
 {
 	if (!diw_bad_net_on)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A datagram is received whole into a stage of the thread, and what the program is to see of it is copied: the
- * program's buffer may be too small for a frame, and no byte behind the message may change.
+ * Receiving calls. A datagram is received whole into a stage of the thread, and the message is copied to the program's
+ * buffer. That buffer may be too small for a frame, and no byte behind the message may change.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,18 +18,18 @@
 
 struct rx {
 	int fd, flags;
-	struct diw_keys keys;                /* of the socket when the call began: it may be closed meanwhile */
+	struct diw_keys keys;                /* of the socket at the start of the call: it may be closed meanwhile */
 	uint64_t cookie;
 	struct diw_came came;
-	bool lost;                           /* by the bad network: as if it were damaged */
-	struct msghdr *msg, asked;           /* asked: what the kernel overwrites of *msg */
-	struct iovec one;                    /* the message, if it is one */
-	struct diw_gro got;                  /* or all of them */
+	bool lost;                           /* lost by the bad network: treated as damaged */
+	struct msghdr *msg, asked;           /* asked: the fields of *msg that the kernel overwrites */
+	struct iovec one;                    /* the message, if there is one */
+	struct diw_gro got;                  /* or all messages */
 	bool gro;
-	uint64_t began;                      /* if there is SO_RCVTIMEO; 0 */
+	uint64_t began;                      /* when the call began, if there is SO_RCVTIMEO; else 0 */
 };
 
-/* Its sender is told that it came, whether or not the program wants its address. */
+/* Receives, and tells the sender that its datagram came, even if the program does not want the address. */
 static DIW_COLD ssize_t take_and_tell(struct rx *r, int flags)
 {
 	struct sockaddr_storage from;
@@ -87,7 +87,7 @@ static uint64_t recv_timeout(int fd)
 	return (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }
 
-/* Where a datagram was dropped a call with a timeout waits for what is left of it. */
+/* After a dropped datagram, a call with a timeout waits for the rest of the time. */
 static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 {
 	uint64_t end = r->began + recv_timeout(r->fd);
@@ -107,25 +107,25 @@ static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 	}
 }
 
-/* Bytes of the message in N with a header of HEAD, or with none. */
+/* The length of the message in a datagram of N bytes with a header of HEAD bytes, or none. */
 static inline size_t payload(size_t n, size_t head, int flags)
 {
 	if (!(flags & MSG_PEEK))
 		diw_count(DIW_LIKELY(head) ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 	if (DIW_LIKELY(head))
 		return n - head - DIW_SEAL_LEN;
-	diw_reach_look();                    /* its sender may wait to be told that the next came */
+	diw_reach_look();                    /* the sender may wait for the confirmation that the next datagram came */
 	return n;
 }
 
 static ssize_t take_another(struct rx *r, const struct diw_hold *h)
 {
-	if (r->flags & MSG_PEEK)             /* the damaged one is still there */
+	if (r->flags & MSG_PEEK)             /* the damaged datagram is still in the queue */
 		datagram_take(r, h, MSG_DONTWAIT);
 	return r->began ? take_in_time(r, h) : datagram_take(r, h, r->flags);
 }
 
-/* What the N bytes in the stage are; false: damaged. */
+/* Finds the message in the N bytes in the stage. False: damaged. */
 static bool datagram_undo(struct rx *r, const struct diw_hold *h, size_t n)
 {
 	size_t head;
@@ -142,7 +142,7 @@ static bool datagram_undo(struct rx *r, const struct diw_hold *h, size_t n)
 	return true;
 }
 
-/* The next datagram that is no damaged frame; as recvmsg() it returns -1 with errno. */
+/* Receives the next datagram that is not a damaged frame. Returns -1 with errno, as recvmsg() does. */
 static int datagram_next(struct rx *r, const struct diw_hold *h)
 {
 	ssize_t n = datagram_take(r, h, r->flags);
@@ -232,7 +232,7 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 	return n;
 }
 
-/* Waits and looks once, which is enough unless a damaged frame came. */
+/* Waits and receives once; again only if a damaged frame came. */
 static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len, int flags, struct sockaddr *addr,
 			       socklen_t *addr_len)
 {
@@ -302,6 +302,8 @@ DIW_HOT ssize_t read(int fd, void *buf, size_t len)
 	rc = recv_one(fd, s, buf, len, 0, NULL, NULL);
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
+
+DIW_HOT ssize_t __read(int fd, void *buf, size_t len) DIW_ALIAS(read);
 
 DIW_FLAT ssize_t diw_sock_recvmsg(int fd, struct diw_sock *s, struct msghdr *msg, int flags)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sending calls: a message goes in a frame if its receiver is known to be interposed, and plain otherwise. */
+/* Sending calls: a message is sent in a frame if its receiver is known to be interposed, and plain otherwise. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-/* Staged on the stack, small enough for the stack of a signal handler; what is larger is gathered by the kernel. */
+/* Staged on the stack, which may be a signal handler's. Larger messages are gathered by the kernel. */
 #define STAGED 1536u
 #define MOST_PIECES 62u
 #define UNFRAMED (MSG_MORE | MSG_ZEROCOPY | MSG_OOB)
@@ -23,10 +23,11 @@ struct tx {
 	int fd, flags;
 	struct diw_sock *s;
 	size_t len;
-	bool marked;                         /* control data asks for it to come back, whatever the socket does */
-	bool steered;                        /* or may send it by another interface */
-	uint16_t size;                       /* the kernel cuts it to messages of this; 0: it is one */
-	enum diw_sock_counter why;           /* it is sent plain */
+	bool marked;                         /* control data asks for the message to come back, independent of the
+					      * socket's options */
+	bool steered;                        /* control data may make it leave by another interface */
+	uint16_t size;                       /* the kernel cuts the message to this size; 0: it does not */
+	enum diw_sock_counter why;           /* the reason why it is sent plain */
 	struct diw_route route;
 };
 
@@ -46,7 +47,7 @@ static uint32_t crc_of(uint32_t crc, const struct iovec *iov, size_t n)
 	return crc;
 }
 
-/* ---- Whether ---- */
+/* ---- Whether a message is framed ---- */
 
 static bool is_address(const struct sockaddr *addr, socklen_t len)
 {
@@ -66,7 +67,7 @@ static DIW_COLD const struct sockaddr *ask_peer(int fd, struct sockaddr_in6 *nam
 	return NULL;
 }
 
-/* Another process that shares the socket may have connected it to another peer. */
+/* The peer of a connected socket. Another process that shares the socket may have connected it to another peer. */
 static const struct sockaddr *connected_to(const struct tx *t, struct sockaddr_in6 *name)
 {
 	if (!DIW_LIKELY(!diw_sock_is_shared(t->s)))
@@ -92,14 +93,14 @@ static DIW_COLD bool plain_to(struct tx *t, const struct sockaddr *to)
 	return plain(t, t->route.away ? DIW_C_sock_plain_away : DIW_C_sock_plain_group);
 }
 
-/* MSG_MORE begins a datagram that the next call without it ends. */
+/* MSG_MORE begins a datagram, which ends with the next call without MSG_MORE. */
 static DIW_COLD bool plain_by_flags(struct tx *t)
 {
 	atomic_store_explicit(&t->s->corked, t->flags & MSG_MORE, memory_order_relaxed);
 	return plain(t, DIW_C_sock_plain_flags);
 }
 
-/* By its flags and by what the socket is set to. */
+/* Checks the flags, and the options of the socket. */
 static inline bool may_be_framed(const struct diw_sock *s, int flags)
 {
 	return !(flags & UNFRAMED) && s->plain == NO_REASON && !atomic_load_explicit(&s->corked, memory_order_relaxed);
@@ -124,7 +125,7 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 	       plain(t, DIW_C_sock_plain_size);
 }
 
-/* What is true of most messages: where it goes is known, and it is short. */
+/* The usual case: the route is known, and the message is short. */
 static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, const struct sockaddr *addr,
 			    socklen_t addr_len, struct diw_route *route)
 {
@@ -134,7 +135,7 @@ static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, con
 	       diw_hop_find(s, addr ? addr : (const struct sockaddr *)&s->peer_name, route);
 }
 
-/* ---- How ---- */
+/* ---- Sending ---- */
 
 static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n,
 			   const struct diw_sock *s, bool marked)
@@ -149,7 +150,7 @@ static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len
 	return diw_frame_end(frame, p, r);
 }
 
-/* What is no datagram, or not all of it, is left alone. HEAD: of a frame; 0: it is plain. */
+/* Sends a message. Something that is not a whole datagram is passed on unchanged. HEAD: header of a frame; 0: plain. */
 static ssize_t tx_put_out(const struct tx *t, const struct msghdr *m, size_t head)
 {
 	if (DIW_LIKELY(!diw_bad_net_on) || t->why == DIW_C_sock_plain_flags ||
@@ -163,7 +164,7 @@ static inline bool is_marked(const struct tx *t)
 	return t->s->watched || t->marked;
 }
 
-/* N of IOV are the message: with what is before and behind it, N + 2 of PIECE. */
+/* Puts head and end around the N entries of IOV: N + 2 pieces of PIECE. */
 static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uint8_t *crc, const struct iovec *iov,
 		    size_t n)
 {
@@ -176,7 +177,7 @@ static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uin
 	piece[n + 1] = (struct iovec){ crc, DIW_SEAL_LEN };
 }
 
-/* MSG has the address and the control data. */
+/* Address and control data are those of MSG. */
 static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const struct msghdr *msg,
 						   const struct iovec *iov,
 						   size_t n)
@@ -191,8 +192,8 @@ static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const str
 	return tx_put_out(t, &m, diw_frame_head_len(&t->route));
 }
 
-/* Refused because of the frame it may leave without. ENOBUFS with IP_RECVERR is a full queue's, behind the point where
- * the kernel counts and tells that it has sent. */
+/* Whether the message was refused because of its frame, and may leave without. ENOBUFS with IP_RECVERR comes from a
+ * full queue, after the kernel has counted and reported the datagram as sent. */
 static bool is_refused(const struct diw_sock *s, ssize_t rc)
 {
 	return rc < 0 && (errno == EMSGSIZE || (errno == ENOBUFS && !s->watched));
@@ -203,7 +204,7 @@ static void sent_uncount(enum diw_sock_counter which)
 	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[which], 1, memory_order_relaxed);
 }
 
-/* It was not sent in its frame: is that its result? */
+/* The message was not sent in its frame: whether that is the call's result. */
 static DIW_COLD bool is_final(const struct diw_sock *s, ssize_t rc)
 {
 	if (!is_refused(s, rc))
@@ -213,7 +214,7 @@ static DIW_COLD bool is_final(const struct diw_sock *s, ssize_t rc)
 	return false;
 }
 
-/* All of them go this way; the unusual ones ask before. */
+/* The path of all single messages; unusual ones are checked before. */
 static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size_t len, int flags,
 			       const struct sockaddr *addr, socklen_t addr_len)
 {
@@ -266,6 +267,8 @@ DIW_HOT ssize_t send(int fd, const void *buf, size_t len, int flags)
 	return diw_stream_get(fd) ? diw_stream_sendto(fd, buf, len, flags, NULL, 0) : real.send(fd, buf, len, flags);
 }
 
+DIW_HOT ssize_t __send(int fd, const void *buf, size_t len, int flags) DIW_ALIAS(send);
+
 DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
 {
 	struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
@@ -277,7 +280,9 @@ DIW_HOT ssize_t write(int fd, const void *buf, size_t len)
 	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
 }
 
-/* The kernel says what is wrong with it, or it has more pieces than we count. */
+DIW_HOT ssize_t __write(int fd, const void *buf, size_t len) DIW_ALIAS(write);
+
+/* The kernel must report an error, or the message has more pieces than are counted here. */
 static bool is_odd(const struct msghdr *msg)
 {
 	return (msg->msg_iovlen && !msg->msg_iov) || msg->msg_iovlen > MOST_PIECES;
@@ -288,8 +293,8 @@ static bool is_segment(const struct cmsghdr *c)
 	return c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT;
 }
 
-/* The kernel would tell that it will not cut a frame in pieces, or refuse this. What else control data asks of the
- * socket may bring the message back, or lead it elsewhere. */
+/* Control data that frames do not allow: the kernel would refuse it, or report that it does not fragment. Other control
+ * data may bring the message back, or change its interface. */
 static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 {
 	struct msghdr m = *msg;
@@ -311,7 +316,7 @@ static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 	return false;
 }
 
-/* Each of its messages has to fit. */
+/* Each of its messages must fit. */
 static ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 {
 	struct diw_burst b = { t->fd, t->flags, t->s, &t->route, is_marked(t), t->size };
@@ -362,18 +367,18 @@ DIW_FLAT ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghd
 	return tx_put_out(&t, msg, 0);
 }
 
-/* ---- Many at once ---- */
+/* ---- Many messages at once ---- */
 
-/* What one system call sends. */
+/* The messages of one system call. */
 struct batch {
 	int fd, flags;
 	struct diw_sock *s;
 	struct diw_hold stage;
-	uint8_t *room;                       /* of the stage */
+	uint8_t *room;                       /* free memory of the stage */
 	unsigned n, pieces;
 	struct mmsghdr vec[DIW_STAGE_SLOTS];
 	uint32_t counted[DIW_STAGE_SLOTS];   /* enum diw_sock_counter, or NO_REASON */
-	size_t len[DIW_STAGE_SLOTS];         /* without a frame */
+	size_t len[DIW_STAGE_SLOTS];         /* length without the frame */
 	struct iovec piece[MOST_PIECES + 2];
 };
 
@@ -395,7 +400,7 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 	b->pieces += m->msg_iovlen;
 }
 
-/* MSG is sent with the batch; false: that is full, or MSG is sent alone. */
+/* Adds MSG to the batch. False: the batch is full, or MSG must be sent alone. */
 static bool batch_join(struct batch *b, const struct msghdr *msg)
 {
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
@@ -420,7 +425,7 @@ static bool batch_join(struct batch *b, const struct msghdr *msg)
 	return true;
 }
 
-/* As sendmmsg(), of as many of the N messages as one batch takes: *ASKED. */
+/* Like sendmmsg(), for as many of the N messages as a batch takes: *ASKED. */
 static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned *asked)
 {
 	int rc, sent;
@@ -443,8 +448,8 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 	return rc;
 }
 
-/* The first that did not leave may leave without its frame. Behind others, why it did not is not known: then the call
- * may not wait once more. */
+/* Sends the first message that was refused again, without its frame. Behind other messages, its error is not known, so
+ * the second attempt must not wait. */
 static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int rc)
 {
 	ssize_t n;
@@ -466,7 +471,7 @@ static bool sent_apart(const struct batch *b, struct mmsghdr *m)
 	return n >= 0;
 }
 
-/* How many were sent, or the error of the first. */
+/* Returns how many were sent, or the error of the first. */
 int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags)
 {
 	struct batch b;

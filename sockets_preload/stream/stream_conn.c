@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a TCP socket comes to be a stream that may have frames, and what it was when its descriptor is another's. */
+/* TCP sockets that become streams with frames, and the end of their state when a descriptor changes. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #define SO_TIMESTAMPING_NEW 65
 #endif
 
-/* An option was set, on any socket, of which ordinary ones have none. */
+/* An option of diw_stream_special() was set on any socket. */
 static _Atomic bool has_special;
 
 struct diw_sock *diw_stream_new(int fd)
@@ -90,6 +90,8 @@ static bool conn_describe(int fd, struct diw_sock *s)
 	s->family = new ? new->family : (uint8_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
 	s->ordinary = new && !atomic_load(&has_special);
 	s->bound = !new || new->bound;
+	s->sole = new;
+	s->copies = new ? new->copies : 0;
 	s->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
 	s->netns = diw_sock_option64(fd, SO_NETNS_COOKIE);
@@ -101,7 +103,7 @@ static bool conn_describe(int fd, struct diw_sock *s)
 	return true;
 }
 
-/* What is accepted has its options. */
+/* Accepted sockets inherit the options. */
 static void describe_options(int fd, struct diw_sock *s)
 {
 	s->ordinary = !diw_sock_option(fd, SOL_SOCKET, SO_ZEROCOPY) &&
@@ -118,7 +120,7 @@ static void describe_listener(int fd, struct diw_sock *s)
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 }
 
-/* What is not connected yet may become anything, in another process, too: it is not remembered. */
+/* A socket that is not connected may become anything, also in another process, so it is not stored. */
 uint32_t diw_stream_look(int fd, struct diw_sock *s)
 {
 	struct diw_addr peer;
@@ -154,7 +156,7 @@ static bool can_be_framed(int fd, const struct diw_sock *s)
 	       !(getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0);
 }
 
-/* Does the configuration let it, and is the listener known? */
+/* Whether the configuration allows frames, and the listener is known. */
 static bool is_wanted(int fd, const struct diw_sock *s, struct diw_listener *l)
 {
 	if (!diw_conf_has_port(s->local.port, s->peer.port) || !can_be_framed(fd, s)) {
@@ -172,13 +174,13 @@ static bool connect_goes_on(int rc)
 	return rc == 0 || errno == EINPROGRESS || errno == EINTR || errno == EALREADY;
 }
 
-/* Another socket with the same addresses may be on another device. */
+/* Whether the socket is bound to a device: another socket with the same addresses may be on another device. */
 static bool is_on_device(int fd)
 {
 	return diw_sock_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
 }
 
-/* It is shown before, so that whatever accepts it finds it at once. */
+/* The socket is shown before it connects, so that the process that accepts it finds it at once. */
 static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, struct diw_sock *s)
 {
 	int rc, saved;
@@ -209,7 +211,7 @@ static void conn_leave(int fd)
 	diw_sock_forget(fd);
 }
 
-/* How a program finds out whether it has connected. */
+/* Whether this is another connect() of the same socket, by which a program finds out whether it is connected. */
 static bool is_repeated(const struct diw_sock_stream *st, const struct diw_addr *peer)
 {
 	return has_moved(st) || (st->initiator && diw_addr_eq(&st->remote, peer));
@@ -290,19 +292,20 @@ bool diw_stream_accepts(int fd, struct diw_sock *copy)
 			describe_options(fd, l);
 		listener_show(fd, l);
 		*copy = *l;
+		copy->copies = diw_fd_copies();
 	}
 	errno = saved;
 	return l;
 }
 
-/* The peer is on another host, and the configuration names no interposed ports of other hosts. */
+/* Whether the peer is on another host, and the configuration names no interposed ports of other hosts. */
 static bool is_from_nobody(const struct diw_sock *s)
 {
 	return !diw_conf.have_key && !diw_conf.nrules && !diw_is_local(&s->peer, s->netns);
 }
 
-/* The kernel has said, behind so many ticks, that it is connected and bound to no device: no other such socket has its
- * addresses then. 0: it has not. */
+/* The tick at which the kernel said that the socket is connected and not bound to a device: at that time no other such
+ * socket has its addresses. 0: it did not say so. */
 static uint64_t seen_connected(int fd)
 {
 	uint64_t now = diw_ticks();
@@ -311,7 +314,7 @@ static uint64_t seen_connected(int fd)
 	return name(fd, &peer, peer_name) && !is_on_device(fd) ? now : 0;
 }
 
-/* Without a slot it is shown nowhere, and so its peer sends plain, too. */
+/* Without a slot the socket is not shown, so its peer sends plain, too. */
 static void accept_framed(int fd, struct diw_sock *s)
 {
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
@@ -328,7 +331,8 @@ static void accept_framed(int fd, struct diw_sock *s)
 void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr *peer)
 {
 	struct diw_sock s = { .stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION, .netns = l->netns, .family = l->family,
-			      .connected = true, .ordinary = is_ordinary(l), .born = l->born };
+			      .connected = true, .ordinary = is_ordinary(l), .born = l->born, .sole = true,
+			      .copies = l->copies };
 	int saved = errno;
 
 	s.keys.stream_key = l->keys.stream_key;
@@ -347,17 +351,28 @@ void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr
 	errno = saved;
 }
 
-/* Others may have it still: that is found out when its slot is wanted. */
-void diw_stream_leave(struct diw_sock *s)
+/* No other process and no other descriptor has the connection S, and no call is at work on it. Without this certainty
+ * the kernel is asked. */
+static bool is_sole(const struct diw_sock *s)
 {
-	diw_reg_withdraw(s);
-	if (s->stream && diw_stream_is(s->slot, s->cookie))
+	return s->sole && s->copies == diw_fd_copies() && *diw_alone && !diw_has_ring && !diw_is_confined() &&
+	       !atomic_load(&s->slot->tx.lock) && !atomic_load(&s->slot->rx.lock);
+}
+
+/* Without the entry of this process this may be a child of vfork(), of which the parent has the socket, too. */
+bool diw_stream_leave(struct diw_sock *s)
+{
+	bool has_slot = s->stream && diw_stream_is(s->slot, s->cookie), sole = has_slot && is_sole(s);
+	bool withdrawn = diw_reg_withdraw(s);
+
+	if (has_slot)
 		atomic_store_explicit(&s->slot->user, 0, memory_order_relaxed);
+	return sole && withdrawn;
 }
 
 /* ---- Options ---- */
 
-/* What works on the bytes of the stream as they are would work on frames: as in a kernel that does not have it. */
+/* Options that work on the bytes of a stream would work on frames. They are refused, as by a kernel without them. */
 int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t len)
 {
 	struct diw_sock tmp;
@@ -394,8 +409,9 @@ void diw_stream_option(int fd, int level, int name)
 		st->tx.budget = 0;
 }
 
-/* With EPOLLET a program that has read as many bytes as FIONREAD returned (nginx) waits for the next event. If FIONREAD
- * returned less than there is, this makes the event: the kernel reports the socket again when the option is set. */
+/* With EPOLLET, a program that has read as many bytes as FIONREAD returned (nginx) waits for the next event. If
+ * FIONREAD returned less than there is, this call makes the event: the kernel reports the socket again when the option
+ * is set. */
 void diw_stream_tell_again(int fd)
 {
 	int low = 1;

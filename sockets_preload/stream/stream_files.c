@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sendfile() and splice() between a connection with frames and a file or a pipe: they copy. A splice takes out of a
- * pipe only what the connection took, and out of a connection only what the pipe has room for. */
+/* sendfile() and splice() between a connection with frames and a file or a pipe. They copy the data. A splice takes
+ * from a pipe only what the connection has taken, and from a connection only what the pipe has room for. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -10,13 +10,13 @@
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream/stream.h"
 
-#define CHUNK 16384u                     /* of a file */
-#define LITTLE 2048u                     /* that a connection takes soon once poll() says that it takes some */
-#define PAGE 4096u                       /* and a pipe at once: no architecture has smaller pages */
+#define CHUNK 16384u                     /* read from a file at a time */
+#define LITTLE 2048u                     /* a connection for which poll() reports room takes this much soon */
+#define PAGE 4096u                       /* a pipe takes this much at once: no architecture has smaller pages */
 
 /* ---- sendfile() ---- */
 
-/* One piece of the file at *AT, or where the file is. */
+/* Sends a piece of the file at *AT, or at the file's position. */
 static ssize_t send_piece(int to, int from, off_t *at, size_t n)
 {
 	uint8_t buf[CHUNK];
@@ -53,7 +53,7 @@ static ssize_t send_file(int to, int from, off_t *at, size_t n)
 
 /* ---- Pipes ---- */
 
-/* Open for MODE. */
+/* Whether FD is a pipe that is open for MODE. */
 static bool is_pipe(int fd, int mode)
 {
 	struct stat st;
@@ -72,7 +72,7 @@ static bool pipe_waits(int fd, unsigned flags)
 	return fl >= 0 && !(fl & O_NONBLOCK);
 }
 
-/* Its reader has closed it: as the kernel says it. */
+/* The pipe's reader has closed it: fails as the kernel does. */
 static ssize_t pipe_broke(void)
 {
 	raise(SIGPIPE);
@@ -93,7 +93,7 @@ static bool put_all(int to, const uint8_t *p, size_t n)
 	return true;
 }
 
-/* Bytes that the pipe takes at once, at least; 0: none. Each buffer of a pipe holds a page, or less. */
+/* Bytes that the pipe certainly takes at once; 0: none. Each buffer of a pipe holds a page, or less. */
 static size_t pipe_room(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -153,7 +153,7 @@ static ssize_t socket_to_pipe(int from, int to, size_t n, unsigned flags)
 
 /* ---- From a pipe to a connection ---- */
 
-/* What the pipe COPY, which never waits, gets of FROM is at BUF, N bytes at most. */
+/* Copies up to N bytes of the pipe FROM to BUF, through the pipe COPY, which never blocks. */
 static ssize_t copy_input(const int copy[2], int from, uint8_t *buf, size_t n)
 {
 	ssize_t all = tee(from, copy[1], n, SPLICE_F_NONBLOCK), have = 0;
@@ -168,7 +168,7 @@ static ssize_t copy_input(const int copy[2], int from, uint8_t *buf, size_t n)
 	return all;
 }
 
-/* COPY is empty, and has as much room as a copy took. */
+/* Discards N bytes of FROM. COPY is empty, and has room for as much as a copy took. */
 static bool drop_input(const int copy[2], int from, size_t n)
 {
 	while (n) {
@@ -195,7 +195,8 @@ static ssize_t send_copy(const int copy[2], int from, int to, size_t n, int flag
 	return rc <= 0 || drop_input(copy, from, (size_t)rc) ? rc : -1;
 }
 
-/* There is no descriptor for a copy, or it is forbidden: what was taken has to go, and that it goes is waited for. */
+/* No descriptor is available for a copy, or it is forbidden. The bytes that were taken must be sent, so this function
+ * waits until they are. */
 static ssize_t send_taken(int from, int to, size_t n, int flags)
 {
 	struct pollfd in = { .fd = from, .events = POLLIN }, out = { .fd = to, .events = POLLOUT };
@@ -215,7 +216,7 @@ static ssize_t send_taken(int from, int to, size_t n, int flags)
 	return got;
 }
 
-/* Without waiting. The thread is not cancelled while a pipe of ours is open. */
+/* Sends without waiting. The thread is not cancelled while a pipe of ours is open. */
 static ssize_t send_some(int from, int to, size_t n, int flags)
 {
 	int copy[2], cancel, saved;
@@ -240,7 +241,7 @@ static bool has_input(int fd)
 	return real.poll(&p, 1, 0) != 0;
 }
 
-/* 1; 0: its writers have closed it; -1. */
+/* Waits for input. 1: there is some; 0: the writers have closed the pipe; -1: error. */
 static int await_input(int fd, unsigned flags)
 {
 	while (!has_input(fd)) {
@@ -254,7 +255,7 @@ static int await_input(int fd, unsigned flags)
 	return 1;
 }
 
-/* As the kernel: until all N have left, or the pipe is empty. */
+/* Moves bytes as the kernel does: until all N have left, or the pipe is empty. */
 static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
 {
 	uint64_t deadline = 0;
@@ -271,7 +272,7 @@ static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
 		}
 		if (rc == 0 || errno != EAGAIN || (done && !has_input(from)) || diw_stream_is_nonblocking(to, 0))
 			break;
-		if (!has_input(from)) {      /* another thread was faster */
+		if (!has_input(from)) {      /* another thread took it first */
 			rc = await_input(from, flags);
 			if (rc < 0)
 				break;
@@ -287,7 +288,7 @@ static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
 
 /* ---- The calls ---- */
 
-/* It may, on kernels from 6.5 on a datagram socket, too. */
+/* Whether FD may get frames; since Linux 6.5, it may be a datagram socket, too. */
 static bool gets_frames(int fd)
 {
 	uint64_t cookie;
@@ -307,7 +308,7 @@ DIW_API ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_
 	bool from_socket = diw_sock_get(from, &tmp) || diw_stream_get(from);
 
 	diw_sock_get(to, &tmp);
-	/* What the kernel refuses it refuses before it looks at a byte. */
+	/* Errors that the kernel reports before it reads a byte. */
 	if (!n || from_at || to_at || flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT))
 		return real.splice(from, from_at, to, to_at, n, flags);
 	if (diw_stream_get(to) && is_pipe(from, O_RDONLY) && diw_stream_sends_frames(to))
@@ -330,7 +331,4 @@ DIW_API ssize_t sendfile(int to, int from, off_t *at, size_t n)
 	return real.sendfile(to, from, at, n);
 }
 
-DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
-{
-	return sendfile(to, from, at, n);
-}
+DIW_API ssize_t sendfile64(int to, int from, off64_t *at, size_t n) __THROW DIW_ALIAS(sendfile);

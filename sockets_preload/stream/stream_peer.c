@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is at the other end of a connection: a program of this user, of another, or of a host that is vouched for. */
+/* The peer of a connection: a program of this user, of another user, or of a host for which the configuration
+ * vouches. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -8,13 +9,14 @@
 #include "base/clock.h"
 #include "sockets_preload/stream/stream.h"
 
-#define LONG_NS (300 * DIW_MS)           /* a reader is waited for, until its connection was accepted, */
-#define SHORT_NS (20 * DIW_MS)           /* and until the process that accepted it has shown it */
-#define BUSY_NS (5 * DIW_MS)             /* the most for a non-blocking socket: the program has others to serve */
-#define YIELDS 50                        /* looks before the first that is LOOK_NS later */
-#define LOOKS 4                          /* of these, of which the kernel is asked before the first */
+#define LONG_NS (300 * DIW_MS)           /* longest wait for a reader, until its connection was accepted */
+#define SHORT_NS (20 * DIW_MS)           /* and from then until the accepting process has shown it */
+#define BUSY_NS (5 * DIW_MS)             /* longest wait on a non-blocking socket: the program has other work */
+#define YIELDS 50                        /* searches before the first that waits LOOK_NS */
+#define LOOKS 4                          /* searches; the kernel is asked before the first of them */
 #define LOOK_NS (200 * DIW_US)
-#define PAUSE 20u                        /* after a wait in vain, so many times as long there is no other */
+#define PAUSE 20u                        /* after a wait in vain, no other wait begins for this multiple of its
+					  * length */
 
 /* ---- The listener, for a socket that connects ---- */
 
@@ -70,15 +72,15 @@ static bool is_alone(void)
 	return real.__libc_single_threaded && *real.__libc_single_threaded;
 }
 
-/* The peer of ST, in this network namespace, is the socket that the kernel finds by its addresses: behind a translation
- * of addresses it finds none, or a listener. */
+/* Asks the kernel for the socket at the other end of ST, in this network namespace. If addresses are translated, it
+ * finds none, or a listener. */
 static bool peer_ask(struct diw_sock_stream *st, struct diw_told *told)
 {
 	return diw_is_local(&st->remote, st->netns) && diw_ask_peer(st->netns, &st->local, &st->remote, told) &&
 	       told->cookie && told->state != TCP_LISTEN && told->state != TCP_SYN_RECV;
 }
 
-/* What is shown of that socket now. As long as no process has it nothing is. */
+/* Searches for the present entry of that socket. There is none while no process has it. */
 static enum diw_reader peer_look(struct diw_sock_stream *st, const struct diw_told *told, struct diw_route *route,
 				 uint64_t *patience)
 {
@@ -109,7 +111,7 @@ enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struc
 	return peer_look(st, &told, route, &patience);
 }
 
-/* The acceptor need not ask which socket it answers: the kernel has said here which are the two ends. */
+/* Saves the acceptor a question: the kernel has already named both ends. */
 static void tell_acceptor(const struct diw_sock_stream *st, const struct diw_told *told)
 {
 	struct diw_sock_stream *other = st->initiator ? diw_stream_seek(told->cookie) : NULL;
@@ -118,7 +120,7 @@ static void tell_acceptor(const struct diw_sock_stream *st, const struct diw_tol
 		atomic_store(&other->peer, atomic_load(&st->cookie));
 }
 
-/* The connection PEER is between the addresses of ST, and is read. */
+/* Whether the connection PEER is between the addresses of ST, and is read. */
 static bool is_read_between(const struct diw_sock_stream *st, uint64_t peer, struct diw_connection *c)
 {
 	return peer && diw_reg_find_connection(NULL, st->netns, peer, c) && c->reads &&
@@ -135,8 +137,8 @@ static bool acceptor_is_told(struct diw_sock_stream *st, struct diw_route *route
 	return true;
 }
 
-/* A socket that was accepted between ST's addresses is at the other end, if the kernel has said that it was connected
- * behind the time when ST was: two sockets do not have the same addresses at a time. */
+/* Whether a socket that was accepted between ST's addresses is the other end: the kernel must have said that it was
+ * connected after ST was. Two sockets do not have the same addresses at the same time. */
 static bool is_accepted(const struct diw_sock_stream *st, struct diw_told *told, struct diw_route *route)
 {
 	uint64_t cookie = st->seq && st->connected ? diw_reg_accepted(&st->remote, &st->local) : 0;
@@ -149,11 +151,11 @@ static bool is_accepted(const struct diw_sock_stream *st, struct diw_told *told,
 	return true;
 }
 
-/* The look I, before the first of which the kernel is not asked. */
+/* Searches for the Ith time; the kernel is not asked before search 0. */
 static enum diw_reader look_once(struct diw_sock_stream *st, int i, struct diw_told *told, struct diw_route *route,
 				 uint64_t *patience)
 {
-	if (is_accepted(st, told, route))
+	if (acceptor_is_told(st, route) || is_accepted(st, told, route))
 		return DIW_READER_FOUND;
 	if (i < 0)
 		return DIW_READER_AWAITED;
@@ -162,7 +164,15 @@ static enum diw_reader look_once(struct diw_sock_stream *st, int i, struct diw_t
 	return peer_look(st, told, route, patience);
 }
 
-/* Between two looks: longer, the longer it has taken. */
+/* The kernel need not be asked if the peer calls a receive soon: the first search has a negative number then. */
+static int first_look(const struct diw_sock_stream *st)
+{
+	if (atomic_load(&st->peer))
+		return -LOOKS;
+	return st->seq ? -1 : 0;
+}
+
+/* Pauses between two searches; the pauses grow. */
 static void pause_before(int look)
 {
 	if (look < YIELDS)
@@ -171,21 +181,20 @@ static void pause_before(int look)
 		nanosleep(&(struct timespec){ .tv_nsec = (long)LOOK_NS }, NULL);
 }
 
-/* A program that accepts late, and another that is not interposed, hold up no more than a 20th of what is sent. The
- * process that has the socket may change meanwhile, but not the socket, so the kernel is not asked before each look. */
+/* Waits for the reader. A program that accepts late, or is not interposed, delays the sender by at most 1/20 of its
+ * time. The process that has the socket may change meanwhile, but the socket does not, so the kernel is not asked each
+ * time. */
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route)
 {
 	static _Atomic uint64_t not_before;
 	uint64_t begun = diw_clock_ns(), most = BUSY_NS, patience = LONG_NS, now;
 	bool waits = begun >= atomic_load(&not_before);
 	enum diw_reader is = DIW_READER_AWAITED;
-	struct diw_told told;
+	struct diw_told told = { 0 };
 
 	if (!diw_stream_place(fd, st))
 		return false;
-	if (acceptor_is_told(st, route))
-		return true;
-	for (int i = waits && st->seq ? -1 : 0; is == DIW_READER_AWAITED; i++) {
+	for (int i = waits ? first_look(st) : 0; is == DIW_READER_AWAITED; i++) {
 		is = look_once(st, i, &told, route, &patience);
 		if (is != DIW_READER_AWAITED || !waits)
 			break;
@@ -211,7 +220,7 @@ bool diw_stream_has_capable(int fd, struct diw_sock_stream *st)
 	       ((diw_conf.have_key || diw_conf.nrules) && !diw_is_local(&st->remote, st->netns));
 }
 
-/* ---- The reader that this process is ---- */
+/* ---- This process as a reader ---- */
 
 void diw_stream_reads(int fd)
 {
@@ -226,7 +235,7 @@ void diw_stream_reads(int fd)
 	    (s->stream & DIW_SOCK_READS && diw_ref_holds(&s->shown)) || atomic_load(&st->outside) ||
 	    atomic_load(&diw_has_ring) || diw_is_confined())
 		return;
-	if (atomic_exchange(&s->corked, true))       /* another thread, or what this signal handler interrupted */
+	if (atomic_exchange(&s->corked, true))       /* another thread, or the interrupted code, is showing it */
 		return;
 	s->stream = DIW_SOCK_STREAM | DIW_SOCK_CONNECTION | DIW_SOCK_READS;
 	s->keys.stream_key = st->key;
@@ -234,7 +243,7 @@ void diw_stream_reads(int fd)
 	s->peer = st->remote;
 	s->connected = true;
 	diw_reg_show_again(s);
-	if (atomic_load(&st->outside))       /* meanwhile */
+	if (atomic_load(&st->outside))       /* it was lent meanwhile */
 		diw_reg_withdraw(s);
 	atomic_store(&s->corked, false);
 }

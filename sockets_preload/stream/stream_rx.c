@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * FPDUs become what was sent. The payload stays in the kernel's queue until the program asks for it, and what is
- * around it is taken with it, so that the socket is readable if there is payload. With the CRC on an FPDU is not
- * delivered until it is whole and was found good; then at least its CRC is in the queue until its last byte was taken.
+ * Receiving from a connection with frames. The payload stays in the kernel's queue until the program asks for it. The
+ * bytes around it are taken with it, so that the socket is readable only if there is payload. With the CRC on, an FPDU
+ * is not delivered until it is complete and found good; its CRC stays in the queue until its last byte was taken.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,18 +13,18 @@
 #include "sockets_preload/stream/stream.h"
 
 #define PIECES 64u
-#define LITTLE 2048u                         /* bytes that are received in one piece, head and all */
-#define EACH 16u                             /* receives that wait before they look */
+#define LITTLE 2048u                         /* bytes that are received in one piece, with the head */
+#define EACH 16u                             /* one of this many receives that would wait first tries to receive */
 
 struct call {
 	int fd, flags;
 	struct diw_sock_stream *st;
 	const struct iovec *iov;
 	size_t n, len, done;
-	size_t need;                         /* bytes that the queue must have before there is more */
-	bool found_none;                     /* it has waited behind a receive that found nothing */
-	ssize_t seen;                        /* bytes that it saw in HELLO while it waited; 0: none yet */
-	uint8_t hello[DIW_STREAM_HELLO];
+	size_t need;                         /* bytes that must be in the queue before there is more payload */
+	bool found_none;                     /* the call has waited after a receive that found nothing */
+	ssize_t seen;                        /* bytes of the hello that it saw while it waited; 0: none yet */
+	uint8_t hello[DIW_STREAM_HELLO + DIW_STREAM_HEAD];   /* and the first FPDU's head */
 	bool ended;                          /* it has waited until the end came */
 };
 
@@ -35,12 +35,12 @@ static bool is_between(const struct diw_stream_rx *rx)
 
 /* ---- Without the CRC, or behind its check ---- */
 
-/* Into what of the program's buffer the next bytes go: what is before them, AHEAD bytes, and behind the FPDU, MID, is
- * for us. What follows it may be taken in place if the buffer is one piece and nothing need be checked. */
+/* The program's buffer for the next bytes. The bytes before it (AHEAD) and behind the FPDU (MID) are for the
+ * interposer. Bytes behind those may be received in place, if the buffer is one piece and nothing must be checked. */
 struct plan {
 	uint8_t ahead[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD], mid[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD];
 	size_t n_ahead, pay, n_mid, rest, asked;
-	uint8_t *at;                         /* of a buffer of one piece: where what is not filled begins */
+	uint8_t *at;                         /* of a buffer in one piece: the first free byte */
 	struct iovec iov[PIECES];
 	size_t used;
 };
@@ -52,7 +52,7 @@ static void to_iov(struct plan *p, void *base, size_t n)
 	p->asked += n;
 }
 
-/* One piece is received faster than two, and little payload is soon moved to where its head came. */
+/* One piece is received faster than two, and little payload is moved quickly to the place of its head. */
 static void take_little(struct plan *p)
 {
 	p->used = p->asked = p->n_ahead = 0;
@@ -115,7 +115,7 @@ static void stale_deliver(struct call *c)
 	memmove(rx->stale, rx->stale + n, rx->n_stale);
 }
 
-/* N bytes came as P says. */
+/* N bytes were received as P describes. */
 static bool plan_done(struct call *c, struct plan *p, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -135,7 +135,7 @@ static bool plan_done(struct call *c, struct plan *p, size_t n)
 	n -= take;
 	good = !n || diw_stream_parse(rx, p->at + p->pay, n, p->at + p->pay, &got);
 	if (n) {
-		/* A program may take what it cleared for a string. */
+		/* a program may read the cleared part as a string */
 		memset(p->at + p->pay + got, 0, n - got);
 		c->done += got;
 	}
@@ -149,7 +149,7 @@ static size_t unread(const struct diw_stream_rx *rx)
 	return rx->part ? rx->held - (size_t)rx->given : 0;
 }
 
-/* What came before the FPDU was whole. */
+/* Delivers bytes that came before the FPDU was complete. */
 static void take_held(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -161,17 +161,18 @@ static void take_held(struct call *c)
 	rx->ahead.moved = true;
 	if (rx->given == rx->held) {
 		rx->held = rx->given = 0;
-		if (!diw_is_confined()) {    /* it could not get another */
+		if (!diw_is_confined()) {    /* a confined process could not get another place */
 			diw_stream_let_go(rx->part);
 			rx->part = 0;
 		}
 	}
-	/* A confined process takes all of an FPDU at once; else the next one's head may have begun. */
+	/* A confined process reads a whole FPDU at once; otherwise the next head may have begun. */
 	if (rx->got == DIW_STREAM_HEAD && !rx->left && !rx->tail)
 		rx->got = 0;
 }
 
-/* Until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are there. */
+/* Receives until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are
+ * there. */
 static ssize_t rx_take(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -213,8 +214,8 @@ static ssize_t rx_take(struct call *c)
 
 /* ---- With the CRC ---- */
 
-/* A program that was told by FIONREAD what is there may read that much, and no more before more comes: so the first
- * bytes of an FPDU that is not whole must not hold the room that its rest needs. */
+/* A program that has read what FIONREAD reported may read no more before more comes. So the first bytes of an
+ * incomplete FPDU must not occupy the room that its rest needs. */
 static void make_room(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -223,7 +224,7 @@ static void make_room(struct call *c)
 	    diw_is_confined())
 		return;
 	rx->ahead.told = false;
-	diw_stream_verify(c->fd, c->st, &c->need);   /* the next call tells of a fault */
+	diw_stream_verify(c->fd, c->st, &c->need);   /* the next call reports a fault */
 }
 
 static __attribute__((noinline)) ssize_t take_checked(struct call *c)
@@ -244,9 +245,9 @@ static __attribute__((noinline)) ssize_t take_checked(struct call *c)
 	return 1;
 }
 
-/* ---- Looking ---- */
+/* ---- Peeking ---- */
 
-/* Payload in the first 64 KiB of the queue, and as much of it as there is room for. */
+/* Copies the payload in the first 64 KiB of the queue, as far as there is room. */
 static ssize_t peek_payload(struct call *c)
 {
 	struct diw_stream_rx copy = c->st->rx;
@@ -295,7 +296,7 @@ static __attribute__((noinline)) ssize_t peek(struct call *c)
 
 /* ---- The first bytes ---- */
 
-/* What waited has looked at them. */
+/* The call that waited has peeked at the first bytes. */
 static ssize_t look_at_hello(struct call *c)
 {
 	ssize_t n = c->seen;
@@ -304,23 +305,33 @@ static ssize_t look_at_hello(struct call *c)
 	return n ? n : real.recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK | MSG_DONTWAIT);
 }
 
-/* What follows the hello is taken with it, if nothing need be checked. As rx_take(). */
-static ssize_t take_hello(struct call *c)
+/* Takes the hello, and bytes behind it if nothing must be checked. The call has looked at SEEN bytes. Returns as
+ * rx_take(). */
+static ssize_t take_hello(struct call *c, size_t seen)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
+	bool more = c->iov && !(c->flags & MSG_PEEK) && !rx->crc && !rx->urgent, head = more && seen == sizeof c->hello;
+	size_t first = head ? sizeof c->hello : DIW_STREAM_HELLO, none;
 	struct plan p = { .used = 0 };
 	struct msghdr m = { .msg_iov = p.iov };
 	ssize_t n;
 
-	if (c->iov && !(c->flags & MSG_PEEK) && !rx->crc && !rx->urgent)
+	if (head && !diw_stream_parse(rx, c->hello + DIW_STREAM_HELLO, DIW_STREAM_HEAD, NULL, &none))
+		return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
+	if (more)
 		make_plan(c, &p);
 	memmove(p.iov + 1, p.iov, p.used * sizeof *p.iov);
-	p.iov[0] = (struct iovec){ c->hello, sizeof c->hello };
+	p.iov[0] = (struct iovec){ c->hello, first };
 	m.msg_iovlen = p.used + 1;
 	n = diw_real_recvmsg(c->fd, &m, MSG_DONTWAIT);
-	if (n < (ssize_t)sizeof c->hello)
-		return n < 0 ? -1 : diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
-	n -= (ssize_t)sizeof c->hello;
+	if (n < 0) {                         /* nothing was taken; the next call looks again */
+		rx->got = rx->n_stale = 0;
+		rx->msn = 1;
+		return -1;
+	}
+	if (n < (ssize_t)first)
+		return diw_stream_broken(c->fd, c->st, DIW_C_sock_stream_malformed);
+	n -= (ssize_t)first;
 	diw_stream_wants(c->fd, rx);
 	atomic_store(&rx->state, DIW_STREAM_FRAMED);
 	diw_count(DIW_C_sock_stream_framed);
@@ -330,7 +341,7 @@ static ssize_t take_hello(struct call *c)
 	return (size_t)n < p.asked ? -1 : 1;
 }
 
-/* 1: there are frames from now on; 0: the end, before anything came; -1. PLAIN is told by the state. */
+/* 1: frames from here on. 0: the end came first. -1: error. The state says whether the stream is plain. */
 static ssize_t begin(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -359,12 +370,12 @@ static ssize_t begin(struct call *c)
 	}
 	rx->crc = crc;
 	rx->urgent = !diw_stream_is_ordinary(c->fd) && diw_sock_option(c->fd, SOL_SOCKET, SO_OOBINLINE);
-	return take_hello(c);
+	return take_hello(c, (size_t)n);
 }
 
 /* ---- Under the lock ---- */
 
-/* An urgent byte that is wanted in the stream is where an FPDU would begin. */
+/* An urgent byte that is wanted in the stream is at the beginning of an FPDU. */
 static ssize_t take_urgent(struct call *c)
 {
 	int at = 0;
@@ -416,7 +427,7 @@ static int rx_locked(struct call *c, uint64_t cookie)
 	return rc < 0 ? FAILED : DONE;
 }
 
-/* What the program may get without more in the queue must not be waited for. */
+/* Counts receives that had to wait. Data that is already available must not be waited for. */
 static void note_idle(struct call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
@@ -449,7 +460,7 @@ static int rx_attempt(struct call *c, uint64_t cookie)
 	c->need = 0;
 	rc = rx_locked(c, cookie);
 	diw_stream_low(c->fd, rx);
-	/* What comes after data is told by the next call; so is what FIONREAD does not tell. */
+	/* After data, an error is reported by the next call; so is a fault that FIONREAD does not report. */
 	if (rc == FAILED && errno != EAGAIN && (c->done || !c->len))
 		rx->error = errno;
 	note_idle(c);
@@ -459,7 +470,7 @@ static int rx_attempt(struct call *c, uint64_t cookie)
 	return rc;
 }
 
-/* A receive that takes nothing waits as the kernel's does: timeouts, signals and all. */
+/* A receive that takes no bytes waits as the kernel's does, with timeouts and signals. */
 static bool rx_waits(struct call *c)
 {
 	char byte;
@@ -478,7 +489,7 @@ static bool rx_waits(struct call *c)
 	return n >= 0;
 }
 
-/* SO_RCVLOWAT. */
+/* The number of bytes that is enough, by SO_RCVLOWAT. */
 static size_t enough(const struct call *c)
 {
 	size_t want = atomic_load_explicit(&c->st->rx.want, memory_order_relaxed);
@@ -486,8 +497,8 @@ static size_t enough(const struct call *c)
 	return want > 1 ? want : 1;
 }
 
-/* If the last receives found nothing, or it is the first, it is better to wait first; one of EACH tries all the
- * same. */
+/* If the last receives found nothing, or this is the first, the call waits first. One of EACH tries to receive
+ * nevertheless. */
 static bool waits_first(struct call *c)
 {
 	uint8_t idle = atomic_load_explicit(&c->st->rx.idle, memory_order_relaxed);
@@ -504,7 +515,8 @@ static bool waits_first(struct call *c)
 	return atomic_compare_exchange_strong(&c->st->rx.idle, &idle, (uint8_t)((idle + 1) % EACH));
 }
 
-/* Whether a socket blocks the kernel tells in the call that waits, if the queue is empty then. */
+/* Whether the call may wait. If the queue is empty, the kernel applies the socket's blocking mode in the call that
+ * waits. */
 static bool may_wait(const struct call *c)
 {
 	return !(c->flags & MSG_DONTWAIT) &&
@@ -552,7 +564,7 @@ DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int fla
 	if (!c.st || !c.len || flags & (MSG_OOB | MSG_ERRQUEUE) ||
 	    atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
 		return false;
-	if (flags & MSG_TRUNC) {             /* it is not wanted */
+	if (flags & MSG_TRUNC) {             /* the data is not wanted */
 		c.len = one.iov_len = c.len < sizeof nowhere ? c.len : sizeof nowhere;
 		c.iov = &one;
 		c.n = 1;

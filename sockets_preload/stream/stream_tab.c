@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The slots of streams (sockets_preload/shm/streamreg.h), as one process uses them. */
+/* The slots of streams (sockets_preload/shm/streamreg.h), as a process uses them. */
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -16,17 +16,17 @@
 #define WRITING UINT64_MAX
 #define SPINS 40
 #define MARK 0xb5297a4d9c3e61f7u
-#define ASKS 16u                         /* of the kernel, for one slot */
+#define ASKS 16u                         /* questions to the kernel for one slot */
 
 static struct diw_streamreg *reg;
 static struct diw_once once = DIW_ONCE;
 static __thread uint32_t me;
-/* Its holder left a lock, and it with cancellation off. */
+/* Whether the thread could be cancelled before it took a lock that its holder has left. */
 static __thread bool was_cancelable;
 static _Atomic uint32_t process;
 
-/* Slots of sockets that this process has closed, of which it has not asked the kernel yet whether the sockets are gone.
- * A thread that needs one of these slots before asks for that slot itself. */
+/* Slots of sockets that this process has closed, for which it has not asked the kernel yet whether the sockets are
+ * gone. A thread that needs one of these slots earlier asks for that slot itself. */
 static struct {
 	_Atomic bool busy;
 	unsigned n;
@@ -106,8 +106,8 @@ static bool is_dead(uint32_t id)
 	return real.syscall(SYS_tkill, (long)id, 0L) < 0 && errno == ESRCH;
 }
 
-/* A zombie holds nothing, but for the kernel it is there until its parent, which may be this process, has waited for
- * it. */
+/* Whether a dead thread's process is a zombie: it holds nothing, but the kernel lists it until its parent, which may be
+ * this process, has waited for it. */
 static bool is_zombie(uint32_t id)
 {
 	char path[32], text[128];
@@ -131,14 +131,14 @@ static uint64_t mark_at(uintptr_t at)
 	return at ^ MARK;
 }
 
-/* The kernel looks at it before it sees that it is asked for nothing. */
+/* Whether the address is readable: the kernel reads it before it notices that nothing is asked for. */
 static bool is_readable(uintptr_t at)
 {
 	return real.syscall(SYS_rt_sigprocmask, ~0L, at, NULL, (long)sizeof(uint64_t)) == 0 || errno == EINVAL;
 }
 
-/* The frame that had this thread's lock is gone: a signal handler has left it by siglongjmp(), or another program was
- * executed. It is above whatever it has called, and its mark is there. What was never written over may look so, too. */
+/* Whether this thread's lock is held by a frame that is gone, left by siglongjmp() or execve(). A frame is above all
+ * that it has called, and its mark is there. A mark that was not overwritten may look like a frame in use. */
 __attribute__((no_sanitize("address", "thread")))
 static bool is_left(uint64_t word, const struct diw_stream_holder *holder)
 {
@@ -161,7 +161,7 @@ static bool is_abandoned(uint64_t word, const struct diw_stream_holder *holder)
 	return thread == this_thread() ? is_left(word, holder) : is_dead(thread) || is_zombie(thread);
 }
 
-/* Locked by another frame. */
+/* The lock is held by another frame. */
 static enum diw_lock lock_slowly(_Atomic uint64_t *lock, struct diw_stream_holder *holder, uint64_t word)
 {
 	for (int i = 0; ; i++) {
@@ -182,8 +182,8 @@ static enum diw_lock lock_slowly(_Atomic uint64_t *lock, struct diw_stream_holde
 	}
 }
 
-/* It is never held while its holder waits. No list of robust mutexes is needed, which a signal handler could find half
- * changed: a dead holder is one whose thread is not there. */
+/* The holder never waits, so the lock needs no sleep. It needs no list of robust mutexes either, which a signal handler
+ * could find half changed: a holder is dead if its thread does not exist. */
 enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder)
 {
 	uint64_t word = 0;
@@ -249,7 +249,7 @@ static void slot_fill(struct diw_sock_stream *st, const struct diw_sock *s, bool
 	atomic_store_explicit(&st->cookie, s->cookie, memory_order_release);
 }
 
-/* No process has the socket any more. One of another network namespace cannot be asked about. */
+/* Whether no process has the socket any more. The kernel cannot be asked about sockets of another network namespace. */
 static bool is_gone(const struct diw_sock_stream *st, uint64_t netns, uint64_t cookie)
 {
 	struct diw_told told;
@@ -262,7 +262,7 @@ static bool is_gone(const struct diw_sock_stream *st, uint64_t netns, uint64_t c
 	       (told.cookie != cookie || told.inode == 0);
 }
 
-/* ---- Slots whose descriptor was closed ---- */
+/* ---- Slots whose descriptors were closed ---- */
 
 static void free_closed(void)
 {
@@ -280,10 +280,12 @@ static void free_closed(void)
 	}
 }
 
-/* A question takes longer than what else a close does, so that they are asked together. */
-void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie)
+/* A question takes longer than the rest of close(2), so several are asked together. */
+void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie, bool gone)
 {
-	if (!diw_stream_is(st, cookie) || !st->local.port || !st->remote.port || !diw_may_ask() ||
+	if (gone)
+		atomic_compare_exchange_strong(&st->cookie, &cookie, FREED);
+	if (gone || !diw_stream_is(st, cookie) || !st->local.port || !st->remote.port || !diw_may_ask() ||
 	    atomic_exchange(&closed.busy, true))
 		return;
 	if (closed.n && closed.netns != st->netns)
@@ -297,10 +299,10 @@ void diw_stream_closed(struct diw_sock_stream *st, uint64_t cookie)
 	atomic_store(&closed.busy, false);
 }
 
-/* ---- Slots that are wanted ---- */
+/* ---- Allocation of slots ---- */
 
-/* Its last user has closed it, or was killed with it: another may have it still. *ASKS: how often the kernel may be
- * asked. */
+/* Whether the slot's last user has closed it, or was killed. Another process may still have the socket. *ASKS: how many
+ * questions to the kernel are left. */
 static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint64_t cookie, unsigned *asks)
 {
 	uint32_t user = atomic_load_explicit(&st->user, memory_order_relaxed);
@@ -311,8 +313,8 @@ static bool is_left_over(const struct diw_sock_stream *st, uint64_t netns, uint6
 	return is_gone(st, netns, cookie);
 }
 
-/* An initiator that has no slot is plain from the beginning; so its listener finds one more often. A slot that was
- * never used is not passed over: a search for the cookie stops there. */
+/* An initiator without a slot is plain from the beginning, so an acceptor has more slots to choose from. The search
+ * ends at a slot that was never used, as does a search for the cookie. */
 static struct diw_sock_stream *stream_slot_take(const struct diw_sock *s, bool initiator)
 {
 	const uint32_t each = initiator ? DIW_STREAMREG_INITIATOR : DIW_STREAMREG_WINDOW;
@@ -360,7 +362,7 @@ void diw_stream_settle(struct diw_sock_stream *st)
 
 /* ---- Parts of FPDUs ---- */
 
-/* The slot of a socket that has ended may be taken. */
+/* A part whose slot belongs to a socket that has ended may be taken. */
 uint16_t diw_stream_hold(uint64_t cookie)
 {
 	for (uint32_t i = 0; i < DIW_STREAMREG_PARTS; i++) {

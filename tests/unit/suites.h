@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: X is what the includer says. */
+/* Every suite of this directory: suite_NAME() in test_NAME.c. No include guard: the including file defines X. */
 X(attr)
 X(calls_that_end)
 X(log)

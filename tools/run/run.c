@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw run: a program that knows libibverbs, or datagram sockets, over diwarp. */
+/* diw run: runs a program that uses libibverbs or sockets over diwarp. */
 #include "tools/run/run.h"
 
 #include <errno.h>
@@ -15,9 +15,10 @@
 #define VERBS "libibverbs.so.1"
 #define INTERPOSER "libdiwarp_sockets.so"
 
-enum { NOT_RUN = 126, NOT_FOUND = 127 };             /* as shells and env(1) say it */
+enum { NOT_RUN = 126, NOT_FOUND = 127 };             /* exit statuses, as of shells and env(1) */
 
-/* Beside this program, in the build tree and where it was installed, whatever the library directory is called there. */
+/* Searches beside this program, in the build tree and where it was installed, with any name of the library
+ * directory. */
 int run_find_libdir(const char *library, char dir[PATH_MAX])
 {
 	static const char *const places[] = { "lib/diwarp", "lib64/diwarp", "lib/*/diwarp" };
@@ -74,7 +75,7 @@ bool run_use_libdir(const char *dir)
 	return run_set_list("LD_LIBRARY_PATH", dir, old ? old : "");
 }
 
-/* Behind what is preloaded already, which so stays next to the program. */
+/* Appended to existing preloads, which so stay before the program's other libraries. */
 static int preload(void)
 {
 	const char *old = getenv("LD_PRELOAD");
@@ -130,7 +131,7 @@ static int check_program(const char *program, const char *dir)
 {
 	char path[PATH_MAX];
 
-	/* Shared objects need not be executable. */
+	/* shared objects need not be executable */
 	if (is_regular(program, R_OK) && strchr(program, '/'))
 		snprintf(path, sizeof path, "%s", program);
 	else if (!run_find(program, path))
@@ -140,12 +141,11 @@ static int check_program(const char *program, const char *dir)
 
 static int check_sockets(const char *program, const char *streams)
 {
-	const char *env = getenv("DIWARP_SOCKETS_STREAMS");
 	char path[PATH_MAX];
 
 	if (!run_find(program, path))
 		return tool_failed("%s: no such program", program);
-	return run_check_sockets(path, streams ? !strcmp(streams, "all") : env && !strcmp(env, "on"));
+	return run_check_sockets(path, streams);
 }
 
 static int run_command(int argc, char **argv)

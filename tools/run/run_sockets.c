@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw run --sockets --check: what of a program would go in frames, and if nothing, why. Nothing is run. */
+/* diw run --sockets --check: which sockets of a program would be framed, and if none, why. The program is not run. */
 #include "tools/run/run.h"
 
 #include <errno.h>
@@ -11,9 +11,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "sockets_preload/shm/conffile.h"
 #include "tools/tool.h"
 
-/* ---- What is imported ---- */
+/* ---- Imports ---- */
 
 struct imports { bool sockets, uring; };
 
@@ -62,12 +63,22 @@ static struct imports imports_of(const char *path)
 	return in;
 }
 
-/* ---- What keeps the library out ---- */
+/* ---- Reasons why the library is not loaded ---- */
 
-/* "#!INTERPRETER": PATH becomes that. */
+/* Ends the first word of TEXT with a null. Returns the text behind it. */
+static char *word_end(char *text)
+{
+	char *end = text + strcspn(text, " \t\n");
+
+	if (*end)
+		*end++ = '\0';
+	return end + strspn(end, " \t");
+}
+
+/* If PATH is a script, PATH becomes its interpreter; after "#!/usr/bin/env PROGRAM" it becomes PROGRAM. */
 static bool follow_script(char path[PATH_MAX])
 {
-	char line[PATH_MAX] = "", *name;
+	char line[PATH_MAX] = "", *name, *next;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
 
@@ -76,9 +87,14 @@ static bool follow_script(char path[PATH_MAX])
 	if (n < 2 || line[0] != '#' || line[1] != '!')
 		return false;
 	name = line + 2 + strspn(line + 2, " \t");
-	name[strcspn(name, " \t\n")] = '\0';
+	next = word_end(name);
+	if (!strcmp(name, "/usr/bin/env") && *next && *next != '-') {
+		name = next;
+		word_end(name);
+	}
 	printf("%s: a script of %s\n", path, name);
-	snprintf(path, PATH_MAX, "%s", name);
+	if (!run_find(name, path))
+		snprintf(path, PATH_MAX, "%s", name);
 	return true;
 }
 
@@ -96,7 +112,7 @@ static bool has_word(const char *list, const char *word)
 {
 	size_t len = strlen(word);
 
-	for (list = list ? list : ""; *list; list += strcspn(list, ", \t")) {
+	for (; *list; list += strcspn(list, ", \t")) {
 		list += strspn(list, ", \t");
 		if (strcspn(list, ", \t") == len && !strncmp(list, word, len))
 			return true;
@@ -104,15 +120,40 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* By the environment: the configuration file is the library's to read. */
-static bool is_left_out(const char *path)
-{
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *off = getenv("DIWARP_SOCKETS"),
-		*only = getenv("DIWARP_SOCKETS_PROGRAMS");
+/* ---- Settings of the environment or the configuration file ---- */
 
-	return (off && !strcmp(off, "off")) || has_word(getenv("DIWARP_SOCKETS_EXCLUDE_PROGRAMS"), name) ||
-	       (only && *only && !has_word(only, name));
+static struct setting { const char *name, *variable; char in_file[4096]; } settings[] = {
+	{ "interpose", "DIWARP_SOCKETS", "" }, { "programs", "DIWARP_SOCKETS_PROGRAMS", "" },
+	{ "exclude_programs", "DIWARP_SOCKETS_EXCLUDE_PROGRAMS", "" }, { "streams", "DIWARP_SOCKETS_STREAMS", "" },
+};
+enum { INTERPOSE, PROGRAMS, EXCLUDE_PROGRAMS, STREAMS };
+
+static bool set_in_file(const char *name, const char *value)
+{
+	for (size_t i = 0; i < TOOL_COUNT(settings); i++)
+		if (!strcmp(name, settings[i].name))
+			snprintf(settings[i].in_file, sizeof settings[i].in_file, "%s", value);
+	return true;
 }
+
+static const char *setting_of(int which)
+{
+	const char *env = getenv(settings[which].variable);
+
+	return env ? env : settings[which].in_file;
+}
+
+/* The setting that excludes the program NAME; NULL: none. */
+static const struct setting *setting_against(const char *name)
+{
+	if (!strcmp(setting_of(INTERPOSE), "off"))
+		return &settings[INTERPOSE];
+	if (*setting_of(PROGRAMS) && !has_word(setting_of(PROGRAMS), name))
+		return &settings[PROGRAMS];
+	return has_word(setting_of(EXCLUDE_PROGRAMS), name) ? &settings[EXCLUDE_PROGRAMS] : NULL;
+}
+
+/* ---- The answer ---- */
 
 static int is_plain(const char *path, const char *why)
 {
@@ -120,12 +161,22 @@ static int is_plain(const char *path, const char *why)
 	return TOOL_FAILED;
 }
 
-int run_check_sockets(const char *program, bool streams)
+static int is_excluded(const char *path, const struct setting *by)
 {
-	char path[PATH_MAX], interp[PATH_MAX], own[PATH_MAX];
+	printf("%s: all is plain: the %s leaves it out (%s)\n", path,
+	       getenv(by->variable) ? "environment" : "configuration file", by->name);
+	return TOOL_FAILED;
+}
+
+int run_check_sockets(const char *program, const char *option)
+{
+	char path[PATH_MAX], interp[PATH_MAX], own[PATH_MAX], *slash;
+	const struct setting *by;
 	struct imports in;
+	bool streams;
 
 	elf_version(EV_CURRENT);
+	diw_conffile_read(set_in_file);
 	snprintf(path, sizeof path, "%s", program);
 	for (int i = 0; i < 4 && follow_script(path); i++)
 		;
@@ -137,13 +188,16 @@ int run_check_sockets(const char *program, bool streams)
 	}
 	if (has_privileges(path))
 		return is_plain(path, "it gets privileges that its user has not, and the loader preloads nothing");
-	if (is_left_out(path))
-		return is_plain(path, "the environment leaves it out");
+	slash = strrchr(path, '/');
+	by = setting_against(slash ? slash + 1 : path);
+	if (by)
+		return is_excluded(path, by);
 	in = imports_of(path);
 	if (!in.sockets)
 		printf("%s: it imports no call of sockets; a library that it loads may\n", path);
 	if (in.uring)
 		printf("%s: it imports io_uring; what it receives by that is plain\n", path);
+	streams = !strcmp(option ? option : setting_of(STREAMS), option ? "all" : "on");
 	printf("%s: %s to another interposed program in frames\n", path, streams ? "UDP and TCP go" : "UDP goes");
 	return TOOL_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// PORT: sends back what comes, by a DatagramChannel. PORT COUNT: asks COUNT times, by a DatagramSocket, and wants the
+// PORT: sends datagrams back, by a DatagramChannel. PORT COUNT: asks COUNT times, by a DatagramSocket, and expects the
 // same back.
 import java.net.DatagramPacket;
 import java.net.DatagramSocket;

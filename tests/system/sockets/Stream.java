@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// PORT: sends back what comes over each connection, one thread with a Selector. PORT COUNT: COUNT pieces of up to 60,000
-// bytes over each of two connections, a Socket and a SocketChannel, and wants the same back.
+// PORT: sends back the bytes of each connection, by one thread with a Selector. PORT COUNT: sends COUNT pieces of up to
+// 60,000 bytes over each of two connections, a Socket and a SocketChannel, and expects the same back.
 import java.io.DataInputStream;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// PORT: sends back what comes. PORT COUNT: asks COUNT times, with up to 1,400 bytes, and wants the same back.
+// PORT: sends datagrams back. PORT COUNT: asks COUNT times, with up to 1,400 bytes, and expects the same back.
 'use strict';
 const port = Number(process.argv[2]), count = Number(process.argv[3] || 0);
 const s = require('dgram').createSocket('udp4');
@@ -21,5 +21,5 @@ s.on('message', (data, peer) => {
 		ask();
 	}
 });
-// It has looked for messages when the first leaves.
+// The delay: the client has looked for messages before it sends the first.
 s.bind(count ? 0 : port, '127.0.0.1', () => { if (count) setTimeout(ask, 100); });

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""PORT: sends back what comes. PORT COUNT [BYTES]: asks COUNT times, with up to BYTES, and wants the same back."""
+"""PORT: sends each datagram back. PORT COUNT [BYTES]: asks COUNT times, with up to BYTES, and expects the same back."""
 import random
 import socket
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""filtered.py N COMMAND...: executes it with N filters of its system calls (seccomp) that let all through."""
+"""filtered.py N COMMAND...: executes COMMAND with N seccomp filters, which allow every system call."""
 import ctypes
 import os
 import struct

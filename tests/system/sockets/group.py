@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""send GROUP PORT COUNT: numbered datagrams to a group, one each 1 ms.
-member GROUP PORT COUNT: joins it, and wants each as it was sent, until that one."""
+"""send GROUP PORT COUNT: sends numbered datagrams to a group, one every 1 ms.
+member GROUP PORT COUNT: joins the group, and expects each datagram as it was sent, up to number COUNT."""
 import random
 import socket
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-# Buffers that UDP_SEGMENT cuts to an end that has UDP_GRO, each answered.
+# Sends buffers that UDP_SEGMENT cuts into messages. The other end has UDP_GRO and answers each buffer.
 # usage: gso.py serve PORT      gso.py ask PORT TIMES SIZE COUNT [option]
 import socket
 import struct
@@ -24,7 +24,7 @@ def serve(port):
         size = size[0] if size else max(len(data), 1)
         messages += [data[i:i + size] for i in range(0, len(data), size)] or [data]
         if messages[-1].startswith(b"end of "):
-            # The order and the bounds of all, as they were.
+            # The answer has the lengths of the messages, in their order.
             s.sendto(str([len(m) for m in messages[:-1]]).encode() + pattern(0, 1), who)
             times = int(messages[-1].split()[2])
             assert b"".join(messages[:-1]) == pattern(times, sum(len(m) for m in messages[:-1])), times

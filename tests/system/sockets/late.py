@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# late.py CASE: what a program does while DIWARP_IMPAIR=delay=... holds back what it has sent. 100 messages of its own
-# go to a socket of its own, or to PORT of the environment, where another program counts.
+# late.py CASE: the calls of a program whose datagrams DIWARP_IMPAIR=delay=... holds back. The program sends 100
+# messages to a socket of its own, or to PORT of the environment, where another program counts them.
 import ctypes, os, select, signal, socket, struct, sys, threading, time
 
 CASE = sys.argv[1]
@@ -14,7 +14,7 @@ def socket_at(port=0):
 
 
 def drain(s, seconds=0.3):
-    """All that comes until nothing has for so long."""
+    """The datagrams that arrive until none has arrived for SECONDS."""
     got = []
     while select.select([s], [], [], seconds)[0]:
         got.append(s.recv(2000))
@@ -26,7 +26,7 @@ def threads():
 
 
 def settled():
-    """One thread is left, a moment after nothing is held back any more."""
+    """The thread that delays datagrams ends a moment after it has sent the last one."""
     for _ in range(100):
         if threads() == 1:
             return True
@@ -60,7 +60,8 @@ elif CASE == "reorder":
     got = drain(a)
     assert sorted(got) == sorted(numbers) and got != numbers, got
 elif CASE == "closed":
-    for how in (lambda s: s.close(), lambda s: os.dup2(0, s.fileno()), lambda s: os.closerange(s.fileno(), s.fileno() + 1),
+    for how in (lambda s: s.close(), lambda s: os.dup2(0, s.fileno()),
+                lambda s: os.closerange(s.fileno(), s.fileno() + 1),
                 lambda s: s.shutdown(socket.SHUT_RDWR)):
         c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         c.connect(to)

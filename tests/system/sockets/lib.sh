@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For sockets_programs.sh: rows, each two programs that talk on lo, over UDP, or those in STREAMS and LARGE_STREAMS over
-# TCP.
+# For sockets_programs.sh: the machinery of its rows. A row is two programs that communicate on lo, over TCP if STREAMS
+# or LARGE_STREAMS names the row, else over UDP.
 #
-# A row is a function row_NAME that sets nothing, but SEEN to nothing where no FPDU begins a packet, and BEFORE to how many
-# messages are sent before an end has received, if these are more than one of 100; and uses
+# A row is a function row_NAME. It may set two variables: SEEN is empty if no FPDU begins a packet. BEFORE is the number
+# of messages that are sent before an end has received, if that is more than one of 100. The function uses
 #   first COMMAND...     starts the end that waits; FIRST is its process
-#   beside COMMAND...    another process of the same end, before that; BESIDE is all of them
-#   second COMMAND...    runs the end that begins; its output is in OUT
-#   says REGEX, fine WHAT COMMAND...   the row fails if it is not so
-# Either is interposed or not, as WHO says (both, first, second, none).
+#   beside COMMAND...    starts another process of that end, earlier; BESIDE has these processes
+#   second COMMAND...    runs the end that begins; OUT is its output
+#   says REGEX, fine WHAT COMMAND...   the row fails if OUT does not match, or COMMAND fails
+# WHO says which ends are interposed: both, first, second, none.
 
 export DIWARP_SOCKETS_LOG=info
 ROWS=() ELIGIBLE=both
@@ -25,18 +25,21 @@ have_programs() {
 	return 1
 }
 
-# The program by its name, with the libraries that came with it.
+# path NAME: the program, which runs with the libraries that came with it.
 path() {
 	local dir
-	for dir in "$root/usr/bin" "$root/usr/sbin" "$root/bin" "$root"/usr/lib/jvm/*/bin "$root"/usr/lib/postgresql/*/bin; do
+	for dir in "$root/usr/bin" "$root/usr/sbin" "$root/bin" "$root"/usr/lib/jvm/*/bin \
+		"$root"/usr/lib/postgresql/*/bin; do
 		[ ! -x "$dir/$1" ] || { echo "$dir/$1"; return; }
 	done
 	command -v "$1"
 }
 interposed() { case $WHO in both | "$1") echo "$DIW run --sockets=all" ;; esac; }
-LIBRARIES() { printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/{blas,lapack,pulseaudio,vlc}; }
+LIBRARIES() { printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu \
+	"$root"/usr/lib/*-linux-gnu/{blas,lapack,pulseaudio,vlc}; }
 
-# Programs of processes that ended tell their counters in $TMP/first.err and second.err; of those that live $DIW stat does.
+# A process that ends writes its counters to $TMP/first.err or second.err. For a process that runs, live() asks diw
+# stat.
 first() {
 	local program
 	program=$(path "$1")
@@ -65,7 +68,7 @@ fault() { FAULT="${FAULT:+$FAULT; }$*"; }
 fine() { local what=$1; shift; "$@" > /dev/null 2>&1 || fault "$what"; }
 says() { [[ $OUT =~ $1 ]] || fault "no $1 in its output"; }
 waits() { eventually 30 listening "$1" || fault "nobody waits at $1"; }
-# Ends the first as its user would, and what is beside it.
+# Ends the first as its user would, and the processes beside it.
 ends() {
 	local pid
 	for pid in $FIRST "${BESIDE[@]}"; do
@@ -74,12 +77,13 @@ ends() {
 		[ $? -ne 124 ] || fault "the first does not end"
 	done
 }
-# live [PROCESS FILE]: the first's counters while it lives, or another's, written as it would when it ends.
+# live [PROCESS FILE]: appends the counters of a running process to FILE, in the form of a process that ends. Without
+# arguments: those of the first.
 live() {
 	$DIW stat "${1:-$FIRST}" --json 2> /dev/null | jq -r '.counters | to_entries | map("\(.key)=\(.value)") |
 		"diwarp sockets: counted " + join(" ")' >> "${2:-$TMP/first.err}"
 }
-# sum FILE COUNTER...: of the processes of one end.
+# sum FILE COUNTER...: the sum of these counters over the processes of one end.
 sum() {
 	local file=$1
 	shift
@@ -91,7 +95,7 @@ sum() {
 DAMAGED="sock_rx_crc sock_rx_malformed sock_stream_crc sock_stream_malformed sock_stream_cut sock_stream_orphan"
 PLAIN="sock_plain_unknown sock_plain_size sock_plain_option sock_plain_flags sock_plain_group sock_plain_away"
 
-# Of what the ends that are eligible sent: FRAMED of ALL, messages or bytes.
+# Counts what the eligible ends sent, in messages or bytes: FRAMED of ALL.
 count() {
 	FRAMED=0 ALL=0
 	local end framed=sock_tx_framed plain=$PLAIN
@@ -103,10 +107,11 @@ count() {
 	done
 }
 
-# Frames of the capture, each with a good CRC. Wireshark finds the FPDUs that begin a packet.
+# The number of frames in the capture that have a good CRC. Wireshark finds only FPDUs that begin a packet.
 captured() {
 	if [ $KIND = bytes ]; then
-		LC_ALL=C tshark -r "$TMP/capture" -Y iwarp_mpa -V 2> /dev/null | grep -c 'CRC check: 0x[0-9a-f]* .Good CRC32'
+		LC_ALL=C tshark -r "$TMP/capture" -Y iwarp_mpa -V 2> /dev/null |
+			grep -c 'CRC check: 0x[0-9a-f]* .Good CRC32'
 	else
 		grep -c '"op": *"send".*"crc_good": *true' "$TMP/capture"
 	fi
@@ -121,7 +126,7 @@ capture() {
 	eventually 30 capturing || fault "no capture"
 }
 
-# play NAME WHO: one row.
+# play NAME WHO: runs one row.
 play() {
 	local name=$1 capture=
 	WHO=$2 FAULT='' ELIGIBLE=both INPUT='' AS='' KIND=messages BESIDE=() SEEN=yes BEFORE=0
@@ -138,7 +143,7 @@ play() {
 	judge_row "$name"
 }
 capturing() { ss -H0 | grep -q .; }
-# Of what was framed a capture shows some, as many as came before it was ended.
+# The capture may end before the last frames. So 10 frames are enough, or all if fewer were sent.
 enough() { count; [ -z "$SEEN" ] || [ "$(captured)" -ge $((FRAMED < 10 ? FRAMED : 10)) ]; }
 
 judge_row() {
@@ -147,10 +152,12 @@ judge_row() {
 	bad=$(($(sum "$TMP/first.err" $DAMAGED) + $(sum "$TMP/second.err" $DAMAGED)))
 	[ $bad -eq 0 ] || fault "$bad damaged frames"
 	if [ $WHO = both ]; then
-		# Two event loops may wait for each other, and then speak plain in a direction (docs/streams.md).
-		[ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $(((ALL - BEFORE) * LEAST[$KIND])) ] || fault "only $FRAMED of $ALL $KIND in frames"
-		# Of a row that was plain in part the capture may have seen only that.
-		{ [ $KIND = bytes ] && [ "$FRAMED" -lt "$ALL" ]; } || enough || fault "a capture shows $(captured) frames"
+		# Two event loops may wait for each other. Then one direction is plain (docs/streams.md).
+		[ "$FRAMED" -gt 0 ] && [ $((FRAMED * 100)) -ge $(((ALL - BEFORE) * LEAST[$KIND])) ] ||
+			fault "only $FRAMED of $ALL $KIND in frames"
+		# Where a part of a stream was plain, the capture may have only that part.
+		{ [ $KIND = bytes ] && [ "$FRAMED" -lt "$ALL" ]; } || enough ||
+			fault "a capture shows $(captured) frames"
 	else
 		[ "$FRAMED" -eq 0 ] || fault "$FRAMED frames to a program that knows none"
 	fi
@@ -163,7 +170,7 @@ judge_row() {
 	ROWS+=("$1|$WHO|$FRAMED|$ALL${BYTES[$KIND]}|$ELIGIBLE|${FAULT:-yes}")
 }
 
-# Some programs refuse to run as root: AS an ordinary user then, with a registry of its own.
+# Some programs refuse to run as root. AS runs them as an ordinary user, with a registry of its own.
 as_nobody() {
 	local home=$TMP/nobody
 	mkdir -p "$home"
@@ -175,7 +182,7 @@ as_nobody() {
 	$AS test -x "$BUILD/bin/diw"
 }
 
-# Five seconds of MPEG-TS at some 5 Mbit/s.
+# Five seconds of MPEG-TS of some 5 Mbit/s.
 media() {
 	[ -e "$TMP/media.ts" ] || env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path ffmpeg)" -nostdin -v error -f lavfi \
 		-i testsrc2=duration=5:size=640x480:rate=25,noise=alls=30:allf=t -c:v mpeg2video -b:v 5M -maxrate 5M \
@@ -183,7 +190,7 @@ media() {
 	chmod 644 "$TMP/media.ts"
 }
 
-# What they did, in the table that the documentation shows between its marks.
+# Writes the results into the table between the marks of the page.
 table() {
 	local row name who framed all eligible fault
 	echo '| programs | interposed | in frames, of all sent by | works |'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# mdns.py serve: shows a service by multicast DNS until it is ended. mdns.py ask COUNT: resolves it so often, each time
-# without what it has remembered.
+# mdns.py serve: announces a service by multicast DNS until it is ended. mdns.py ask COUNT: resolves it COUNT times,
+# each time with an empty cache.
 import signal
 import socket
 import sys

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""send PORT: from eight sockets in turn, until killed.
-receive PORT: with SO_REUSEPORT, until killed.
-join PORT ROUNDS: binds beside a receiver, so often. Prints how many datagrams came, how many of them were no message
-that was sent, and in the latest how many ms after bind() one of these arrived, by the kernel's clock."""
+"""send PORT: sends from eight sockets in turn, until killed.
+receive PORT: receives with SO_REUSEPORT, until killed.
+join PORT ROUNDS: binds beside a receiver ROUNDS times. Prints the number of datagrams that came, the number of those
+that are not the sent message, and the longest time in ms from bind() to the arrival of one of these, by the kernel's
+clock."""
 import socket
 import struct
 import sys

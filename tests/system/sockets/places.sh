@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
-# Rows of sockets_programs.sh where a datagram or a connection ends elsewhere than its address says, or its program is
-# killed; lib.sh says how rows are written.
+# Rows of sockets_programs.sh where a datagram or a connection arrives at another place than its address says, or where
+# a program is killed. lib.sh describes the rows.
 ELSEWHERE=(redirect redirect_tcp twice twice_tcp)
 STREAMS+=(redirect_tcp twice_tcp killed_nginx node_greets)
 BOTH+=(mdns killed_sipp killed_nginx node_greets)
 WITHOUT+=(mdns killed_sipp killed_nginx node_greets "${ELSEWHERE[@]}")
 
-# names PORT ADDRESS: dnsmasq, as the first, which answers every question under example.org with ADDRESS.
+# names PORT ADDRESS: starts dnsmasq as the first. It answers every question under example.org with ADDRESS.
 names() {
 	first dnsmasq --no-daemon --conf-file=/dev/null --no-resolv --no-hosts --pid-file= --port "$1" \
 		--address="/example.org/$2" --listen-address="${3:-127.0.0.1}" --bind-interfaces
 }
-# pages PORT DIRECTORY [ADDRESS]: Python's http.server, as the first.
+# pages PORT DIRECTORY [ADDRESS]: starts Python's http.server as the first.
 pages() {
 	mkdir -p "$TMP/$2"
 	echo "$2" > "$TMP/$2/name"
 	first python3 -m http.server "$1" --bind "${3:-127.0.0.1}" -d "$TMP/$2"
 }
-# interposed_beside COMMAND...: the same, interposed, whatever the row's ends are.
+# interposed_beside COMMAND...: runs COMMAND interposed, whichever ends of the row are. Its process is beside the first.
 interposed_beside() {
 	local who=$WHO
 	WHO=both
@@ -26,14 +26,14 @@ interposed_beside() {
 	WHO=$who
 	BESIDE+=("$FIRST")
 }
-# asks ADDRESS PORT: 200 questions, all answered with 192.0.2.77.
+# asks ADDRESS PORT: asks 200 questions; each answer must be 192.0.2.77.
 asks() {
 	local i
 	for ((i = 0; i < 200; i++)); do echo "n$i.example.org A"; done > "$TMP/questions"
 	second dig -p "$2" "@$1" +short +tries=3 -f "$TMP/questions"
 	fine "not every question has the right answer" [ "$(grep -cx 192.0.2.77 "$TMP/second.out")" -eq 200 ]
 }
-# gets ADDRESS PORT: the page of the plain server, 20 times.
+# gets ADDRESS PORT: gets the page of the plain server 20 times.
 gets() {
 	second curl -sS "http://$1:$2/name?[1-20]"
 	fine "not every answer is the right one" [ "$(grep -cx plain "$TMP/second.out")" -eq 20 ]
@@ -76,7 +76,7 @@ row_redirect_tcp() {
 	ends
 }
 
-# One address in two network namespaces that share /dev/shm: the interposed server is in the other one.
+# Two network namespaces have the same address and share /dev/shm. The interposed server is in the other namespace.
 TWICE=192.0.2.7
 two_places() {
 	two_namespaces 1500 && in_b ip addr add $TWICE/32 dev lo && ip addr add $TWICE/32 dev lo ||
@@ -88,7 +88,8 @@ one_place() {
 	ip addr del $TWICE/32 dev lo
 }
 there() { AS="nsenter -t $HOLDER -n" "$@"; }
-about_twice() { echo 'dig to a plain dnsmasq, whose address and port an interposed one has in another network namespace'; }
+about_twice() { echo \
+	'dig to a plain dnsmasq, whose address and port an interposed one has in another network namespace'; }
 row_twice() {
 	ELIGIBLE=second
 	two_places
@@ -101,7 +102,8 @@ row_twice() {
 	one_place
 	ends
 }
-about_twice_tcp() { echo 'curl to a plain http.server, whose address and port an interposed one has in another network namespace'; }
+about_twice_tcp() { echo \
+	'curl to a plain http.server, whose address and port an interposed one has in another network namespace'; }
 row_twice_tcp() {
 	two_places
 	interposed_beside there pages 5390 interposed $TWICE
@@ -115,7 +117,7 @@ row_twice_tcp() {
 
 about_mdns() { echo 'Python zeroconf, a service of the one resolved by the other by multicast DNS, 3 times'; }
 row_mdns() {
-	BEFORE=6                         # so many may be sent before both have received
+	BEFORE=6                         # at most so many are sent before both have received
 	PYTHONPATH=$root/usr/lib/python3/dist-packages
 	export PYTHONPATH
 	first python3 tests/system/sockets/mdns.py serve
@@ -127,7 +129,7 @@ row_mdns() {
 	ends
 }
 
-# storm COMMAND...: runs it, interposed as the second is, and kills it after 0.2 s; 8 times.
+# storm COMMAND...: runs COMMAND, interposed if the second is, and kills it after 0.2 s; 8 times.
 storm() {
 	local i pid program
 	program=$(path "$1")
@@ -148,7 +150,7 @@ row_killed_sipp() {
 	storm sipp -sn uac -i 127.0.0.1 -p 5080 -r 300 -m 100000 -l 10 -nostdin -timer_resol 1 127.0.0.1:5070
 	second sipp -sn uac -i 127.0.0.1 -p 5080 -r 300 -m 500 -l 10 -nostdin -timer_resol 1 127.0.0.1:5070
 	fine "sipp failed: $STATUS" [ $STATUS -eq 0 ]
-	BEFORE=100                       # to the ports of those that were killed
+	BEFORE=100                       # sent to the ports of the killed processes
 	live
 	ends KILL
 }
@@ -179,6 +181,6 @@ kill_workers() {
 
 about_node_greets() { echo "Node's net, four TCP connections of two event loops, and the server speaks first"; }
 row_node_greets() {
-	SEEN=                            # the greeting comes before the first FPDU of a packet
+	SEEN=                            # the greeting shares the packet of the first FPDU
 	row_node_tcp greets 5315 100
 }

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs beside interposed ones: each thing that comes is "message N", or not what was sent.
-udp PORT [OPTION...]      receives, until it is ended; then it tells how many, and how many were something else
-tcp PORT [OPTION...]      echoes each connection, and tells the same of what each began with
+"""Programs beside interposed ones. A message is "message N"; other data is "strange".
+udp PORT [OPTION...]      receives until it is ended; then it prints the numbers of messages and of strange data
+tcp PORT [OPTION...]      echoes each connection, and prints the same numbers of the connections' first data
 first PORT COMMAND...     gives its datagram socket to COMMAND when one message has come
-give PORT COMMAND...      gives each connection to COMMAND, as its standard input and output
-listen PORT COMMAND...    gives its listener to COMMAND, as its standard input
-send PORT SECONDS         messages, each after a millisecond
-talk PORT COUNT           connections, each of which wants its message back
-OPTION: fd=N, the socket is there already; reuse; device=NAME; at=ADDRESS"""
+give PORT COMMAND...      gives each connection to COMMAND, as COMMAND's standard input and output
+listen PORT COMMAND...    gives its listener to COMMAND, as COMMAND's standard input
+send PORT SECONDS         sends messages, each after a millisecond
+talk PORT COUNT           makes COUNT connections, and expects the message of each back
+OPTION: fd=N, an existing socket; reuse; device=NAME; at=ADDRESS"""
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -79,7 +80,7 @@ def tcp():
 
 
 def child(**files):
-    # Not subprocess: it may close what it is to give.
+    # Not subprocess, which may close the descriptor that is to be given.
     pid = os.fork()
     if pid == 0:
         for fd, s in files.items():
@@ -122,7 +123,8 @@ def send():
 def talk():
     for n in range(int(sys.argv[3])):
         with socket.create_connection((HOST, port)) as s:
-            s.settimeout(300)
+            # Not settimeout(): a non-blocking socket waits only 5 ms for its reader (docs/streams.md).
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 300, 0))
             s.sendall(message(n))
             back = b""
             while len(back) < len(message(n)):

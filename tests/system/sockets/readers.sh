@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets=all: frames and FPDUs go only to what reads them by interposed calls, whatever stands beside it: a rule
-# of the firewall, a program at the same port, a ring of io_uring, a child without the interposer.
+# diw run --sockets=all: frames and FPDUs go only to programs that read them by interposed calls. That also holds beside
+# a firewall rule, a program at the same port, io_uring, or a child without the interposer.
 . "${0%/*}/../lib.sh"
 case $MODE in asan | tsan) skip "programs of others cannot load a library built for a sanitizer"; end ;; esac
 
@@ -16,7 +16,7 @@ chmod 711 "$TMP"
 told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "$TMP/out" | awk '{ s += $1 } END { print s + 0 }'; }
 counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
-# server LOG COMMAND...: its process is PID, until "ends".
+# server LOG COMMAND...: starts a server until "ends"; PID is its process.
 SERVERS=()
 server() {
 	background "$TMP/$1" "${@:2}"
@@ -27,7 +27,7 @@ ends() {
 	for pid in "${SERVERS[@]}"; do wait "$pid" 2> /dev/null; done
 	SERVERS=()
 }
-# talks WHAT [PORT]: connections are answered as they should, and without FPDUs.
+# talks WHAT [PORT]: connections get the right answers, without FPDUs.
 talks() {
 	run "$1" timeout 100 env DIWARP_SOCKETS_LOG=info $RUN $READERS talk "${2:-5000}" 3
 	check "... without FPDUs" [ "$(told sock_stream_tx)" -eq 0 ]
@@ -36,7 +36,7 @@ framed() {
 	run "$1" timeout 100 env DIWARP_SOCKETS_LOG=info $RUN $READERS talk 5000 3
 	check "... by FPDUs" [ "$(told sock_stream_tx)" -gt 0 ]
 }
-# sends WHAT LOG PID: for half a second; what PID, plain, got was no frame.
+# sends WHAT LOG PID: sends for half a second. The plain process PID receives no frame.
 sends() {
 	run "$1" timeout 100 env DIWARP_SOCKETS_LOG=info $RUN $READERS send 5000 0.5
 	kill "$3"
@@ -47,9 +47,10 @@ sends() {
 two_bound() { [ "$(ss -Huln "sport = :5000" | wc -l)" -ge 2 ]; }
 two_listen() { [ "$(ss -Htln "sport = :5000" | wc -l)" -ge 2 ]; }
 
-# ---- The firewall sends it elsewhere ----
+# ---- A firewall rule that redirects ----
 
-if nft add table ip diw 2> /dev/null && nft add chain ip diw out '{ type nat hook output priority -100; }' 2> /dev/null; then
+if nft add table ip diw 2> /dev/null && nft add chain ip diw out '{ type nat hook output priority -100; }' 2> /dev/null;
+	then
 	nft delete table ip diw
 	server meant $RUN $READERS tcp 5000
 	server other $READERS tcp 5001
@@ -73,7 +74,7 @@ if nft add table ip diw 2> /dev/null && nft add chain ip diw out '{ type nat hoo
 		nft delete table ip diw
 	done
 	check "nothing reached the receiver that was meant" [ "$(counted "$MEANT" sock_rx_framed)" -eq "$before" ]
-	# Where connections are tracked and nothing is changed the receiver says that it hears.
+	# Where connections are tracked and no address is changed, the receiver tells the sender that it hears.
 	nft add table ip diw
 	nft add chain ip diw out '{ type nat hook output priority -100; }'
 	nft 'add rule ip diw out udp dport 5009 redirect to :5001'
@@ -88,7 +89,7 @@ fi
 
 # ---- At the same port ----
 
-# neighbour WHAT OPTION...: a plain program with these options is beside the interposed one.
+# neighbour WHAT OPTION...: a plain program with these options shares the port of the interposed program.
 neighbour() {
 	local what=$1
 	shift
@@ -108,7 +109,8 @@ neighbour() {
 }
 neighbour "a program that is bound to the interface" reuse device=lo
 neighbour "a program that is bound to the address" reuse at=127.0.0.1
-# A plain newcomer by SO_REUSEPORT. The kernel's answer is kept for 10 ms (docs/sockets.md); its clock says when a frame came.
+# A plain program joins by SO_REUSEPORT. The sender keeps the kernel's answer about readers for 10 ms (docs/sockets.md).
+# The kernel's clock says when each frame arrived.
 NEWCOMER="python3 tests/system/sockets/newcomer.py"
 server meant_udp $RUN $NEWCOMER receive 5010
 check "a receiver" eventually 30 listening 5010
@@ -151,7 +153,7 @@ fi
 CAT=$(command -v cat)
 cp "$CAT" "$TMP/cat"
 chown 65534 "$TMP/cat" 2> /dev/null && chmod u+s "$TMP/cat" || cp "$CAT" "$TMP/cat"
-# given WHAT COMMAND...: the server gives each connection to COMMAND.
+# given WHAT COMMAND...: the server hands each connection to COMMAND.
 given() {
 	local what=$1
 	shift
@@ -167,11 +169,13 @@ if [ -u "$TMP/cat" ] && [ "$(id -u)" -eq 0 ]; then
 else
 	skip "no setuid program here"
 fi
-server listen $RUN $READERS listen 5000 env -i "$(command -v python3)" "$PWD/tests/system/sockets/readers.py" tcp 5000 fd=0
+server listen $RUN $READERS listen 5000 env -i "$(command -v python3)" "$PWD/tests/system/sockets/readers.py" tcp 5000 \
+	fd=0
 check "a listener of a child of an empty environment" eventually 30 accepting 5000
 talks "... is answered"
 ends
-server first $RUN $READERS first 5000 env -i "$(command -v python3)" "$PWD/tests/system/sockets/readers.py" udp 5000 fd=0
+server first $RUN $READERS first 5000 env -i "$(command -v python3)" "$PWD/tests/system/sockets/readers.py" udp 5000 \
+	fd=0
 check "a receiver" eventually 30 listening 5000
 $RUN $READERS send 5000 1 &
 SENDER=$!

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
-# The rows of sockets_programs.sh; lib.sh says how they are written.
+# The rows of sockets_programs.sh; lib.sh describes the rows.
 STREAMS=(sipp_t1 sipp_tn iperf3_tcp socat_tcp nc_tcp http node_net node_http)
 BOTH=(sipp_u1 sipp_un sipp_un_un dig iperf3 socat nc tftp python group chronyd chronyd_v6 coturn node "${STREAMS[@]}")
 LARGE_STREAMS=(ffmpeg_http vlc_http java_tcp)
 LARGE=(ffmpeg vlc ffmpeg_vlc vlc_rtp vlc_group ffmpeg_group java "${LARGE_STREAMS[@]}")
 ALONE=(sipp_u1 dig iperf3 socat tftp group node chronyd sipp_t1 http node_net)
 
-# SIPp has at most 10 calls at once: no more leave before the other end has received.
+# SIPp makes at most 10 calls at once, so the sockets' queues do not overflow.
 about_sipp_u1() { echo 'SIPp, uac and uas over one socket each (`-t u1`), 1,000 calls'; }
 row_sipp_u1() {
 	first sipp -sn uas -i 127.0.0.1 -p 5070 -nostdin
@@ -23,7 +23,8 @@ row_sipp_sockets() {
 	ELIGIBLE=second
 	first sipp -sn uas -t "$1" -max_socket 1000 -i 127.0.0.1 -p 5070 -nostdin
 	waits 5070
-	second sipp -sn uac -t un -max_socket 1000 -i 127.0.0.1 -r 300 -m "$2" -l 10 -nostdin -timer_resol 1 127.0.0.1:5070
+	second sipp -sn uac -t un -max_socket 1000 -i 127.0.0.1 -r 300 -m "$2" -l 10 -nostdin -timer_resol 1 \
+		127.0.0.1:5070
 	fine "sipp failed: $STATUS" [ $STATUS -eq 0 ]
 	live
 	ends KILL
@@ -36,7 +37,8 @@ row_sipp_un_un() { row_sipp_sockets un 300; }
 row_sipp_tcp() {
 	first sipp -sn uas -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5070 -nostdin
 	eventually 30 accepting 5070 || fault "no server"
-	second sipp -sn uac -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5080 -r 300 -m 1000 -l 100 -nostdin -timer_resol 1 \
+	second sipp -sn uac -t "$1" -max_socket 2000 -i 127.0.0.1 -p 5080 -r 300 -m 1000 -l 100 \
+		-nostdin -timer_resol 1 \
 		127.0.0.1:5070
 	fine "sipp failed: $STATUS" [ $STATUS -eq 0 ]
 	live
@@ -69,7 +71,7 @@ row_iperf3() {
 	second iperf3 -u -c 127.0.0.1 -p 5201 -t 1 -b 40M -l 1460 --json
 	fine "it measured nothing" jq -e '.end.sum.packets > 200 and .end.sum.bytes > 2e5' "$TMP/second.out"
 	join $FIRST 30 > /dev/null
-	# It connects, and only then asks.
+	# iperf3 connects its socket first, and asks the kernel about its peer afterwards.
 	fine "what arrived is not what was sent" jq -e '.end.sum.lost_percent < 90' "$TMP/second.out"
 }
 
@@ -157,7 +159,7 @@ row_tftp() {
 	eventually 10 child_told
 	ends
 }
-# The child that sent the file has ended.
+# The child that sent the file has ended and written its counters.
 child_told() { [ $WHO != both ] || grep -q 'sock_tx_framed=[0-9]\{3\}' "$TMP/first.err"; }
 
 about_python() { echo 'Python, 2,000 questions and answers of up to 60,000 bytes'; }
@@ -180,8 +182,8 @@ row_group() {
 	join $FIRST 30 > /dev/null || fault "the member did not get them"
 }
 
-# row_chronyd_at ADDRESS [LINE]: it asks the kernel for what it has sent, with the time when it left, and finds its message
-# behind the headers of the packet. LINE: of the client's configuration.
+# row_chronyd_at ADDRESS [LINE]: chronyd asks the kernel for the messages that it sent, with the times when they left.
+# It finds its message behind the headers of the packet. LINE is a line of the client's configuration.
 row_chronyd_at() {
 	mkdir -p "$TMP/chrony"
 	chmod 750 "$TMP/chrony"
@@ -194,7 +196,8 @@ row_chronyd_at() {
 	done
 	first chronyd -x -d -f "$TMP/chrony/first"
 	waits 11123
-	(eventually 60 has_its_times && live "$(cat "$TMP/chrony/second.pid")" "$TMP/chrony/counted" && chronyc shutdown) \
+	(eventually 60 has_its_times && live "$(cat "$TMP/chrony/second.pid")" "$TMP/chrony/counted" &&
+		chronyc shutdown) \
 		> /dev/null 2>&1 &
 	second chronyd -x -d -t 60 -f "$TMP/chrony/second"
 	kill $! 2> /dev/null
@@ -207,7 +210,7 @@ row_chronyd_at() {
 	ends
 }
 chronyc() { LD_LIBRARY_PATH="$(LIBRARIES)" "$(path chronyc)" -h "$TMP/chrony/second.sock" "$@"; }
-# Of so many answers, so that those that were plain, until both had received, are fewer than one of 100.
+# Enough answers: with these, the plain ones sent before both had received are fewer than one of 100.
 has_its_times() {
 	chronyc ntpdata > "$TMP/chrony/data"
 	awk -v most=$([ $WHO = both ] && echo 250 || echo 20) '/^Total valid RX/ && $NF >= most { enough = 1 }
@@ -220,7 +223,8 @@ row_chronyd_v6() { ELIGIBLE=second; row_chronyd_at ::1; }
 
 about_coturn() { echo 'coturn: turnserver between two turnutils_uclient, 600 messages relayed'; }
 row_coturn() {
-	first turnserver -n --no-auth --listening-ip 127.0.0.1 --listening-port 3478 --relay-ip 127.0.0.1 --no-tls --no-dtls \
+	first turnserver -n --no-auth --listening-ip 127.0.0.1 --listening-port 3478 --relay-ip 127.0.0.1 \
+		--no-tls --no-dtls \
 		--allow-loopback-peers --no-cli --log-file stdout --pidfile "$TMP/turn.pid" --db "$TMP/turn.db"
 	waits 3478
 	second turnutils_uclient -y -c -m 2 -n 300 -l 170 -z 2 127.0.0.1
@@ -239,7 +243,7 @@ row_node() {
 	ends KILL
 }
 
-# row_node_tcp KIND PORT COUNT
+# row_node_tcp KIND PORT COUNT: a server and a client in Node.js.
 row_node_tcp() {
 	first node tests/system/sockets/tcp.js "$1" "$2"
 	eventually 30 accepting "$2" || fault "no server"
@@ -254,7 +258,8 @@ about_node_http() { echo "Node's http, 400 requests of up to 60,000 bytes, each 
 row_node_http() { row_node_tcp http 5313 400; }
 
 java_compiles() {
-	fine "it does not compile" env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path java)" -cp "$root/usr/share/java/eclipse-jdt-core.jar" \
+	fine "it does not compile" env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path java)" \
+		-cp "$root/usr/share/java/eclipse-jdt-core.jar" \
 		org.eclipse.jdt.internal.compiler.batch.Main -17 -proc:none -d "$TMP" "tests/system/sockets/$1.java"
 }
 about_java() { echo 'Java, DatagramSocket and DatagramChannel, 2,000 questions and answers'; }
@@ -290,14 +295,15 @@ row_ffmpeg() {
 		first ffmpeg -nostdin -v error -y -i 'udp://127.0.0.1:5004?timeout=3000000&fifo_size=100000' -c copy \
 			-f framemd5 "$TMP/first.$pass"
 		waits 5004
-		second ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts 'udp://127.0.0.1:5004?pkt_size=1316'
+		second ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts \
+			'udp://127.0.0.1:5004?pkt_size=1316'
 		join $FIRST 30 > /dev/null
 	done
 	fine "nothing came" [ "$(wc -l < "$TMP/first.none")" -gt 100 ]
 	fine "what came differs" cmp "$TMP/first.none" "$TMP/first.$who"
 }
 
-# One to wake VLC, which has a port long before it reads from it; and whether it was read.
+# wake PORT DATA: sends a packet and waits until VLC has read it. VLC binds its port long before it reads from it.
 wake() {
 	python3 -c "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -307,7 +313,7 @@ s.sendto($2, ('${AT:-127.0.0.1}', $1))"
 NULL_PACKET='b"\x47\x1f\xff\x10" + 184 * b"\xff"'
 nothing_waits() { ss -Huln "sport = :$1" | awk '$2 > 0 { busy = 1 } END { exit busy || !NR }'; }
 
-# vlc_receives SENDER...: the stream as it comes, in nobody's stream.ts.
+# vlc_receives SENDER...: VLC writes the received stream to stream.ts of the user nobody.
 vlc_receives() {
 	as_nobody || return
 	rm -f "$TMP/nobody/stream.ts"
@@ -316,13 +322,13 @@ vlc_receives() {
 	waits 5004
 	wake 5004 "$NULL_PACKET"
 	second "$@"
-	# It writes some while after it reads, and its last block when it ends.
+	# VLC writes some time after it reads, and writes its last block when it ends.
 	size=-1
 	eventually 30 has_settled
 	live
 	ends
 }
-# Its file is not empty and has not grown for a second.
+# The file is not empty and did not grow for a second.
 has_settled() {
 	local before=$size
 	sleep 1
@@ -330,7 +336,8 @@ has_settled() {
 	[ "$size" -gt 0 ] && [ "$size" -eq "$before" ]
 }
 
-# attempts TRY GOOD: what a busy machine loses between the kernel and the program is not the interposer's.
+# attempts TRY GOOD: up to three tries. On a busy machine datagrams are lost between the kernel and the program, which
+# is no fault of the interposer.
 attempts() {
 	local number before=$FAULT
 	for number in 1 2 3; do
@@ -353,7 +360,7 @@ vlc_to_vlc() {
 		--sout "#std{access=udp,mux=ts,dst=${AT:-127.0.0.1}:5004}" || fault "VLC wants an ordinary user"
 }
 whole_stream() { [ "$(stat -c %s "$TMP/nobody/stream.ts")" -gt 1000000 ] && whole_ts "$TMP/nobody/stream.ts"; }
-# Packets of 188 bytes, each with its first byte, and no gap in what the first PID counts.
+# The file consists of packets of 188 bytes with the right first byte, and the counter of the first PID has no gap.
 whole_ts() { python3 tests/system/sockets/ts.py "$1"; }
 
 about_vlc_group() { echo 'VLC to VLC, MPEG-TS over UDP, by a multicast group'; }
@@ -385,7 +392,8 @@ row_ffmpeg_http() {
 	media
 	first python3 -m http.server 5381 --bind 127.0.0.1 -d "$TMP"
 	eventually 30 accepting 5381 || fault "no server"
-	second ffmpeg -nostdin -v error -y -f data -i http://127.0.0.1:5381/media.ts -map 0 -c copy -f data "$TMP/second.ts"
+	second ffmpeg -nostdin -v error -y -f data -i http://127.0.0.1:5381/media.ts -map 0 -c copy -f data \
+		"$TMP/second.ts"
 	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
 	fine "what came differs" cmp "$TMP/media.ts" "$TMP/second.ts"
 	live
@@ -408,11 +416,13 @@ vlc_by_http() {
 	first vlc -I dummy --no-lua --ignore-config --play-and-exit "$TMP/media.ts" \
 		--sout '#std{access=http,mux=raw,dst=127.0.0.1:5382/}'
 	eventually 30 accepting 5382 || fault "no server"
-	second vlc -I dummy --no-lua --ignore-config --play-and-exit --demux=dump --demuxdump-file="$TMP/nobody/stream" \
+	second vlc -I dummy --no-lua --ignore-config --play-and-exit --demux=dump \
+		--demuxdump-file="$TMP/nobody/stream" \
 		http://127.0.0.1:5382/
 	ends
 }
-# A piece of it, most: from where the receiver came in, to where the sender closed over its last pictures.
+# The received piece is part of the stream, and at least half of it. The receiver joins late, and the sender may close
+# before its last pictures.
 follows() {
 	python3 -c 'import sys
 whole, piece = (open(name, "rb").read() for name in sys.argv[1:])
@@ -423,27 +433,31 @@ about_ffmpeg_vlc() { echo 'ffmpeg to VLC: the bytes that ffmpeg writes to a file
 row_ffmpeg_vlc() {
 	ELIGIBLE=second
 	media
-	env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path ffmpeg)" -nostdin -v error -y -i "$TMP/media.ts" -c copy -f mpegts "$TMP/wanted.ts"
+	env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path ffmpeg)" -nostdin -v error -y -i "$TMP/media.ts" -c copy -f mpegts \
+		"$TMP/wanted.ts"
 	attempts ffmpeg_to_vlc same_stream
 }
 ffmpeg_to_vlc() {
 	vlc_receives ffmpeg -nostdin -v error -re -i "$TMP/media.ts" -c copy -f mpegts \
-		"udp://${AT:-127.0.0.1}:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000" || fault "VLC wants an ordinary user"
+		"udp://${AT:-127.0.0.1}:5004?pkt_size=1316&bitrate=8000000&burst_bits=100000" ||
+			fault "VLC wants an ordinary user"
 }
 about_ffmpeg_group() { echo 'ffmpeg to VLC by a multicast group: the bytes that ffmpeg writes to a file'; }
 row_ffmpeg_group() { AT=239.1.1.1 row_ffmpeg_vlc; }
 same_stream() { cmp <(tail -c +189 "$TMP/nobody/stream.ts") "$TMP/wanted.ts"; }
 
-# cpython TEST [OPTION...]: CPython's own test comes to the same with and without.
+# cpython TEST [OPTION...]: CPython's own test has the same results with and without the interposer.
 cpython() {
 	local how
 	for how in plain interposed; do
 		env PYTHONHOME="$root/usr" LD_LIBRARY_PATH="$(LIBRARIES)" timeout 250 \
-			$([ $how = plain ] || echo "$DIW run --sockets=all") "$root/usr/bin/python3.11" -m test -v "$@" > "$TMP/cpython.$how" 2>&1
+			$([ $how = plain ] || echo "$DIW run --sockets=all") "$root/usr/bin/python3.11" -m test \
+				-v "$@" > "$TMP/cpython.$how" 2>&1
 		grep -E '\.\.\. (ok|FAIL|ERROR|skipped|expected)' "$TMP/cpython.$how" | sort > "$TMP/cpython.$how.cases"
 	done
 	FRAMED=0 ALL=$(wc -l < "$TMP/cpython.plain.cases")
-	check "CPython's $1, $ALL cases: the same as without" diff "$TMP/cpython.plain.cases" "$TMP/cpython.interposed.cases"
+	check "CPython's $1, $ALL cases: the same as without" diff "$TMP/cpython.plain.cases" \
+		"$TMP/cpython.interposed.cases"
 	check "... some of them" [ "$ALL" -ge 5 ]
 	ROWS+=("cpython_$1|cpython|0|$ALL||yes")
 }

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2034
-# Rows of sockets_programs.sh with servers of several processes or threads, and what loads them; lib.sh says how rows are
-# written.
+# Rows of sockets_programs.sh with servers of several processes or threads, and with load generators. lib.sh describes
+# the rows.
 SERVERS=(haproxy_http haproxy_tcp ab wrk)
 STREAMS+=("${SERVERS[@]}")
-BOTH+=("${SERVERS[@]}" pgbench)
+BOTH+=("${SERVERS[@]}" pgbench quic)
 STREAMS+=(pgbench)
-WITHOUT+=(pgbench)
-ALONE+=("${SERVERS[@]}")
+WITHOUT+=(pgbench quic)
+ALONE+=("${SERVERS[@]}" quic)
 
-# serves PORT PROCESSES: nginx, as the first, of what is in $TMP/www, where files may be put.
+# serves PORT PROCESSES: starts nginx as the first. It serves $TMP/www, and accepts files by PUT.
 serves() {
 	mkdir -p "$TMP/www" "$TMP/nginx"
 	head -c 5000000 /dev/urandom > "$TMP/www/large"
@@ -32,7 +32,7 @@ serves() {
 	eventually 30 accepting "$1" || fault "no server"
 }
 
-# row_haproxy_in MODE PORT: curl, haproxy, nginx, there and back.
+# row_haproxy_in MODE PORT: curl sends to nginx through haproxy, and receives the same way.
 row_haproxy_in() {
 	local who=$WHO
 	rm -f "$TMP/www/put"
@@ -69,7 +69,7 @@ row_haproxy_tcp() { row_haproxy_in tcp 5385; }
 
 about_ab() { echo 'ab and nginx, 2,000 connections, 8 at a time, each asks for 20,000 bytes'; }
 row_ab() {
-	SEEN=                            # an FPDU and what a connection begins with are one packet
+	SEEN=                            # an FPDU shares its packet with the Request or Reply
 	serves 5386 2
 	second ab -q -n 2000 -c 8 http://127.0.0.1:5386/small
 	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
@@ -88,11 +88,11 @@ row_wrk() {
 	ends
 }
 
-# As an ordinary user: PostgreSQL refuses to run as root.
+# Runs as an ordinary user, because PostgreSQL refuses to run as root.
 about_pgbench() { echo 'pgbench and PostgreSQL, which forks for each of 4 connections, 800 transactions'; }
 row_pgbench() {
 	local data=$TMP/nobody/pg.$WHO who=$WHO
-	ELIGIBLE=first                   # the client sends before the process that serves it has read (docs/streams.md)
+	ELIGIBLE=first                   # the client sends before the serving process has read (docs/streams.md)
 	as_nobody || fault "no ordinary user"
 	WHO=none
 	second initdb -D "$data" -A trust -U postgres --no-sync
@@ -117,3 +117,32 @@ pg_answers() {
 	WHO=$who
 	[ $STATUS -eq 0 ]
 }
+
+about_quic() { echo 'ngtcp2: gtlsclient and gtlsserver, which sends by UDP_SEGMENT, QUIC, 5 MB'; }
+row_quic() {
+	local watch
+	[ -e "$TMP/quic.key" ] || env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path openssl)" req -x509 -newkey rsa:2048 \
+		-nodes -days 9 \
+		-subj /CN=localhost -keyout "$TMP/quic.key" -out "$TMP/quic.cert" 2> /dev/null || fault "no certificate"
+	mkdir -p "$TMP/www"
+	head -c 5000000 /dev/urandom > "$TMP/www/large"
+	rm -f "$TMP/large" "$TMP/buffers"
+	# On lo a capture shows a whole buffer of UDP_SEGMENT as one packet.
+	dumpcap -q -i lo -s 64 -f 'udp src port 5443 and udp[4:2] > 3000' -w "$TMP/buffers" 2> /dev/null &
+	watch=$!
+	JOBS+=("$watch")
+	eventually 30 [ -s "$TMP/buffers" ] || fault "no capture of buffers"
+	first gtlsserver -q -d "$TMP/www" 127.0.0.1 5443 "$TMP/quic.key" "$TMP/quic.cert"
+	waits 5443
+	second gtlsclient -q --exit-on-all-streams-close --no-quic-dump --no-http-dump --download="$TMP" 127.0.0.1 \
+		5443 \
+		https://localhost:5443/large
+	fine "it failed: $STATUS" [ $STATUS -eq 0 ]
+	fine "the file is not the same" cmp "$TMP/www/large" "$TMP/large"
+	{ eventually 5 has_buffers || fault "$(buffers) buffers of UDP_SEGMENT"; kill $watch; wait $watch;
+		} 2> /dev/null
+	live
+	ends
+}
+buffers() { tshark -r "$TMP/buffers" 2> /dev/null | wc -l; }
+has_buffers() { [ "$(buffers)" -ge 50 ]; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls datagram sockets in every way and prints what came of it: sockets.sh compares the output with and without the
- * interposer. With an argument it ends when its standard input does, so that its counters can be read. */
+/* Calls datagram sockets in every way and prints the results: sockets.sh compares the output with and without the
+ * interposer. With an argument it ends at the end of its standard input, so that its counters can be read. */
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -18,7 +18,7 @@
 
 #include "tests/system/sockets/sockets_kit.h"
 
-/* ---- Each way to send to each way to receive ---- */
+/* ---- Each way to send with each way to receive ---- */
 
 static ssize_t by_aio(int fd, void *p, size_t n, bool writes)
 {
@@ -99,7 +99,7 @@ static void ways(int family)
 	done(&p[1]);
 }
 
-/* ---- What the flags say ---- */
+/* ---- Flags ---- */
 
 static void next_is(int fd)
 {
@@ -351,7 +351,7 @@ static void dual_stack(void)
 	close(b);
 }
 
-/* As iperf3's server does: one socket for each peer on the listener's port. */
+/* Like iperf3's server: one socket for each peer on the listener's port. */
 static void siblings(void)
 {
 	struct pair p = pair(AF_INET, 0);
@@ -379,7 +379,7 @@ static void siblings(void)
 	done(&p);
 }
 
-/* What looks like a frame but has a key that is nobody's. */
+/* A datagram that looks like a frame, with a key of no socket. */
 static void lookalike(void)
 {
 	uint8_t frame[36 + 20] = { 0x41, 0x63, [27] = 20 };
@@ -407,16 +407,16 @@ static void was_cancelled(void *status)
 	_exit(*(int *)status);
 }
 
-/* Where there is one thread nobody can cancel it but itself. Its calls are cancellation points all the same. */
+/* A single thread can be cancelled only by itself. Its calls are cancellation points nevertheless. */
 static void cancels_itself(ssize_t (*call)(struct pair *), const char *what)
 {
 	struct pair p = pair(AF_INET, 0);
-	int status, alone = __libc_single_threaded;
+	int status, alone = __libc_single_threaded != 0;
 	pid_t child;
 
 	child = fork();
 	if (child == 0) {
-		for (int i = 0; i < 2; i++) {        /* so that nothing of the sockets has to be found out */
+		for (int i = 0; i < 2; i++) {        /* so that nothing about the sockets remains to be found out */
 			sends(&p);
 			receives(&p);
 		}

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets: a program sees the same of every call as without it, whatever a peer sends, whoever it is, and
-# whatever becomes of it.
+# diw run --sockets: every call has the same result as without the interposer, for every peer, also a hostile one.
 . "${0%/*}/../lib.sh"
 [ "$MODE" != asan ] || sanitized sockets sockets_many sockets_gso sockets_high
 [ "$MODE" != tsan ] || sanitized sockets_many
@@ -12,7 +11,7 @@ unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_S
 mkdir -m 700 "$TMP/run"
 mkfifo "$TMP/stdin"
 exec 3<> "$TMP/stdin"
-# counted PID NAME: the counter of that process, 0 if there is none.
+# counted PID NAME: the counter of that process, 0 if it has none.
 counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
 has_line() { grep -qx -- "$1" "$2"; }
@@ -21,12 +20,13 @@ has_line() { grep -qx -- "$1" "$2"; }
 
 CALLS=$TMP/calls
 printf '#!/bin/sh\n%s && %s && %s && %s && exec %s\n' "$BUILD/tests/system/sockets" "$BUILD/tests/system/sockets_many" \
-	"$BUILD/tests/system/sockets_gso" "$BUILD/tests/system/sockets_errqueue" "$BUILD/tests/system/sockets_held" > "$CALLS"
+	"$BUILD/tests/system/sockets_gso" "$BUILD/tests/system/sockets_errqueue" "$BUILD/tests/system/sockets_held" > \
+		"$CALLS"
 chmod +x "$CALLS"
 run "the calls without the interposer" "$CALLS"
 printf '%s\n' "$OUT" > "$TMP/plain"
 check "... all of them" [ "$(grep -cx end "$TMP/plain")" -eq 5 ]
-# same WHAT [ENVIRONMENT...]: the program sees what it saw.
+# same WHAT [ENVIRONMENT...]: the program prints the same as without the interposer.
 same() {
 	local what=$1
 	shift
@@ -37,7 +37,8 @@ same() {
 same "with it"
 same "with the CRC on" DIWARP_SOCKETS_CRC=on
 same "with Write-Record" DIWARP_SOCKETS_MODE=write-record
-run "a thread with descriptors of its own" timeout 60 env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_apart"
+run "a thread with descriptors of its own" timeout 60 env DIWARP_SOCKETS_LOG=info $RUN \
+	"$BUILD/tests/system/sockets_apart"
 check "... sees the same" [ "$(grep -c ^ok <<< "$OUT")$(grep '^not ok' <<< "$OUT")" = 26 ]
 check "... also what was in frames" matches "$OUT" "sock_rx_framed=2[01]"
 
@@ -48,13 +49,24 @@ check "... datagrams" matches "$OUT" 'sockets: UDP goes to another interposed pr
 run "--check of a script" $RUN=all --check "$CALLS"
 check "... names its interpreter" matches "$OUT" 'a script of /bin/sh'
 check "... and streams" matches "$OUT" 'UDP and TCP go'
+printf '#!/usr/bin/env cat\n' > "$TMP/by_env"
+chmod +x "$TMP/by_env"
+run "--check of a script of env" $RUN --check "$TMP/by_env"
+check "... names the program" matches "$OUT" "$(command -v cat): UDP goes"
 expect 1 "--check of one that is left out" env DIWARP_SOCKETS_EXCLUDE_PROGRAMS="x, sockets" $RUN --check \
 	"$BUILD/tests/system/sockets"
 check "... says so" matches "$OUT" 'all is plain: the environment leaves it out'
+printf '[sockets]\nexclude_programs = x, sockets\nstreams = on\n' > "$TMP/diwarp.ini"
+expect 1 "--check of one that the configuration file leaves out" env DIWARP_CONFIG="$TMP/diwarp.ini" $RUN --check \
+	"$BUILD/tests/system/sockets"
+check "... says so" matches "$OUT" 'all is plain: the configuration file leaves it out \(exclude_programs\)'
+run "--check of one that the environment does not" env DIWARP_CONFIG="$TMP/diwarp.ini" \
+	DIWARP_SOCKETS_EXCLUDE_PROGRAMS=x $RUN --check "$BUILD/tests/system/sockets"
+check "... says so, and streams" matches "$OUT" 'UDP and TCP go'
 expect 1 "--check of a static program" $RUN --check /sbin/ldconfig
 check "... says so" matches "$OUT" 'all is plain: .*(statically|another C library)'
 
-# Killed for any call that it does not make itself.
+# The filter kills the program for any system call that the program does not make without the interposer.
 FILTERED=$BUILD/tests/system/sockets_filtered
 run "a program that was started with a filter" env DIWARP_SOCKETS_LOG=debug $RUN=all "$FILTERED"
 check "... works" [ "$OUT" = works ]
@@ -82,18 +94,19 @@ check "... has them" matches "$OUT" "diwarp_sock_tx_framed_total\\{pid=\"$HELD\"
 kill $HELD
 wait $HELD 2> /dev/null
 
-# ---- What the kernel cuts and puts together ----
+# ---- UDP_SEGMENT and UDP_GRO ----
 
-# of NAME: the counter as the program's last words of OUT have it.
+# of NAME: the counter in the line that the program printed last in OUT.
 of() { sed -n "s/.*counted.* $1=\([0-9]*\).*/\1/p" <<< "$OUT" | tail -n 1 | grep . || echo 0; }
 run "UDP_SEGMENT and UDP_GRO" env DIWARP_SOCKETS_LOG=info $RUN "$BUILD/tests/system/sockets_gso"
 check "... go in frames" [ "$(of sock_tx_framed)" -gt 40000 ]
-check "... all but those that do not fit" [ $(($(of sock_plain_unknown) + $(of sock_plain_size) + $(of sock_plain_flags))) -lt 250 ]
+check "... all but those that do not fit" [ \
+	$(($(of sock_plain_unknown) + $(of sock_plain_size) + $(of sock_plain_flags))) -lt 250 ]
 check "... and arrive" [ "$(of sock_rx_framed)" -ge $(($(of sock_tx_framed) - 20)) ]
 check "... none is lost" [ "$(of sock_rx_mixed) $(of sock_tx_lost)" = "0 0" ]
 
 GSO="python3 tests/system/sockets/gso.py"
-# cut_to PORT WHAT COMMAND...: 20 buffers of 30 messages to the server on that port.
+# cut_to PORT WHAT COMMAND...: sends 20 buffers of 30 messages to the server at PORT.
 cut_to() {
 	check "a server" eventually 30 listening "$1"
 	run "$2" timeout 60 env DIWARP_SOCKETS_LOG=info "${@:3}" $GSO ask "$1" 20 1200 30
@@ -109,9 +122,9 @@ check "... in frames" [ "$(of sock_tx_framed)" -ge $((19 * 31)) ]
 
 # ---- The error queue ----
 
-# A frame that is too large there, its message not; and fragments.
+# On this route a frame is too large although its message fits, and the route fragments packets.
 ip route add local 198.51.100.8/32 dev lo table local mtu lock 1500
-# came_back WHAT N ARGUMENT...: ... and at least N of what comes back was a frame.
+# came_back WHAT N ARGUMENT...: the error queue has the same messages, and at least N of them were sent in frames.
 came_back() {
 	local what=$1 n=$2 mode
 	shift 2
@@ -123,7 +136,8 @@ came_back() {
 			"$BUILD/tests/system/sockets_errqueue" "$@"
 		grep -v '^diwarp sockets: ' <<< "$OUT" > "$TMP/seen"
 		check "... sees the same" diff "$TMP/before" "$TMP/seen"
-		check "... of frames" [ "$(sed -n 's/.*counted.* sock_err_framed=\([0-9]*\).*/\1/p' <<< "$OUT" | grep . || echo 0)" -ge "$n" ]
+		check "... of frames" [ "$(sed -n 's/.*counted.* sock_err_framed=\([0-9]*\).*/\1/p' <<< "$OUT" |
+			grep . || echo 0)" -ge "$n" ]
 	done
 }
 came_back "what comes back" 200
@@ -139,9 +153,9 @@ for mode in sendrecv write-record; do
 	done <<< "$OUT"
 done
 
-# What the first socket takes of the registry, in KiB.
+# The KiB that the first socket adds to the registry.
 mkdir -m 700 "$TMP/first"
-run "the first socket" env XDG_RUNTIME_DIR="$TMP/first" $RUN python3 -c '
+receives='
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("127.0.0.1", 5101))
@@ -151,20 +165,14 @@ try:
 except BlockingIOError:
     pass
 '
+run "the first socket" env XDG_RUNTIME_DIR="$TMP/first" $RUN python3 -c "$receives"
 check "... takes at most 1 MB of registry" [ "$(du -sk "$TMP/first" | cut -f 1)" -le 1000 ]
 locked='
 import ctypes, re, socket
 libc = ctypes.CDLL(None, use_errno=True)
 kb = lambda: int(re.search("VmLck:\\s+(\\d+)", open("/proc/self/status").read()).group(1))
 assert libc.mlockall(2) == 0
-before = kb()
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(("127.0.0.1", 5101))
-s.setblocking(False)
-try:
-    s.recv(1)
-except BlockingIOError:
-    pass
+before = kb()'"$receives"'
 assert kb() - before < 2000, kb() - before
 '
 if [ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" -eq 0 ]; then
@@ -175,7 +183,8 @@ if [ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" -eq 0 ]; then
 	check "... " [ "$(du -sk "$TMP/locked" | cut -f 1)" -le 1000 ]
 fi
 mkdir -m 700 "$TMP/small"
-run "with a limit on the size of files" env XDG_RUNTIME_DIR="$TMP/small" bash -c 'ulimit -f 100; exec "$@"' - $RUN python3 -c '
+run "with a limit on the size of files" env XDG_RUNTIME_DIR="$TMP/small" bash -c 'ulimit -f 100; exec "$@"' - $RUN \
+	python3 -c '
 import socket
 a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 a.bind(("127.0.0.1", 5101))
@@ -188,7 +197,8 @@ run "a program whose malloc() makes system calls under its lock" timeout 60 env 
 	python3 tests/system/sockets/talk.py
 check "... sends frames" matches "$OUT" "sock_rx_framed=1[0-9][0-9] "
 
-# A program's plugin finds its own functions, whatever libraries the interposer has: none of their names is in the global scope.
+# The global scope has no name of the interposer or of its libraries. So a plugin of a program finds its own functions
+# of these names.
 run "what a program finds in the global scope" timeout 60 $RUN python3 -c '
 import ctypes
 scope = ctypes.CDLL(None)
@@ -197,7 +207,8 @@ for name in "ini_parse", "ini_parse_file", "crc32_iscsi", "crc32_gzip_refl", "cr
     assert not hasattr(scope, name), name'
 run "high descriptors" env DIWARP_SOCKETS_LOG=info $RUN=all "$BUILD/tests/system/sockets_high" ${DIW_TEST_FULL:+many}
 while IFS= read -r line; do
-	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;; "SKIP: "*) skip "${line#SKIP: }" ;; esac
+	case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;;
+		"SKIP: "*) skip "${line#SKIP: }" ;; esac
 done <<< "$OUT"
 tried=$(sed -n 's/^end //p' <<< "$OUT")
 if [ "${tried:-0}" -gt 0 ]; then
@@ -205,11 +216,12 @@ if [ "${tried:-0}" -gt 0 ]; then
 	check "... and streams FPDUs" matches "$OUT" "sock_stream_tx=$((tried * 22)) "
 fi
 
-# ---- Registries that are not ours, or damaged ----
+# ---- Foreign or damaged registries ----
 
 reg=$TMP/run/diwarp
 file=$(echo "$reg"/sockets-*)
-check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$file" | tr '\n' ' ')" = '700 directory 600 regular file ' ]
+check "the registry is the user's alone" [ "$(stat -c '%a %F' "$reg" "$file" | tr '\n' ' ')" = \
+	'700 directory 600 regular file ' ]
 bad() {
 	same "$1"
 	check "... and a warning says why" matches "$OUT" "diwarp sockets: [^:]*: warn: [^:]*: $2"
@@ -254,10 +266,10 @@ else
 	skip "no mount namespace here"
 fi
 
-# ---- Peers that come, go, are killed, and are others ----
+# ---- Peers that come, go, are killed, or are replaced ----
 
 STREAM="python3 tests/system/sockets/stream.py"
-# sender [BYTES]: to port 5000, until "stop"; SENDER is its process.
+# sender [BYTES]: sends to port 5000 until "stop"; SENDER is its process.
 sender() {
 	$RUN $STREAM send "${2:-127.0.0.1}" 5000 "${1:-700}" < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
 	SENDER=$!
@@ -326,7 +338,7 @@ kill $PID
 wait $PID 2> /dev/null
 expect 1 "... and no longer" $DIW sockets
 
-# It closes all it knows of and all it does not, and takes every number for itself.
+# The program closes every descriptor, known to it or not, and then uses every number itself.
 $RUN python3 -c '
 import os, resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
@@ -356,7 +368,7 @@ check "... and ends well" join $CLOSER 30
 
 # ---- Configuration ----
 
-# framed N WHAT [VARIABLE=VALUE...]: of ten messages to port 5100 so many go in frames.
+# framed N WHAT [VARIABLE=VALUE...]: of ten messages to port 5100, N go in frames.
 framed() {
 	local n=$1 what=$2
 	shift 2
@@ -372,18 +384,21 @@ except BlockingIOError:
 for _ in range(10):
     b.sendto(b"x", ("127.0.0.1", 5100))
     assert a.recv(9) == b"x"'
-	check "... $n in frames" [ "$(sed -n 's/.*counted.* sock_tx_framed=\([0-9]*\).*/\1/p' <<< "$OUT" | grep . || echo 0)" -eq "$n" ]
+	check "... $n in frames" [ "$(sed -n 's/.*counted.* sock_tx_framed=\([0-9]*\).*/\1/p' <<< "$OUT" | grep . ||
+		echo 0)" -eq "$n" ]
 }
 framed 10 "unconfigured"
 framed 0 "switched off" DIWARP_SOCKETS=off
 framed 10 "its port alone" DIWARP_SOCKETS_PORTS=5000,5090-5100
 framed 0 "other ports alone" DIWARP_SOCKETS_PORTS=5000,5101-5200
-framed 10 "its program alone" DIWARP_SOCKETS_PROGRAMS="sipp, python3, python3.11, $(basename "$(readlink -f "$(command -v python3)")")"
+framed 10 "its program alone" DIWARP_SOCKETS_PROGRAMS="sipp, python3, python3.11, $(basename \
+	"$(readlink -f "$(command -v python3)")")"
 framed 0 "another program alone" DIWARP_SOCKETS_PROGRAMS=sipp
 framed 0 "but for its port" DIWARP_SOCKETS_EXCLUDE_PORTS=5000,5090-5100
 framed 10 "but for another port" DIWARP_SOCKETS_EXCLUDE_PORTS=5000,5101
 framed 0 "its port, and but for it" DIWARP_SOCKETS_PORTS=5100 DIWARP_SOCKETS_EXCLUDE_PORTS=5100
-framed 0 "but for its program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sipp, python3, $(basename "$(readlink -f "$(command -v python3)")")"
+framed 0 "but for its program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS="sipp, python3, $(basename \
+	"$(readlink -f "$(command -v python3)")")"
 framed 10 "but for another program" DIWARP_SOCKETS_EXCLUDE_PROGRAMS=sipp
 framed 10 "a value that is none" DIWARP_SOCKETS_CRC=sometimes
 check "... and a warning says so" matches "$OUT" "diwarp sockets: .*: crc: 'sometimes' is not one of its values"
@@ -420,7 +435,8 @@ if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
 	background "$TMP/listener" $RUN $STREAM receive 127.0.0.1 5000 100000
 	check "frames flow" eventually 30 at_least $SENDER sock_tx_framed 10
 	run "a capture shows them" timeout 60 $DIW dump -i lo -c 20 --json
-	check "... as Sends of one segment" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and .payload == 700 and
+	check "... as Sends of one segment" [ "$(grep '^{' "$TMP/out" |
+		jq -s 'map(select(.op == "send" and .payload == 700 and
 		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
 	kill $PID
 	wait $PID 2> /dev/null
@@ -429,7 +445,8 @@ if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
 	run "... says so" $DIW sockets
 	check "..." matches "$OUT" ' write-record '
 	run "a capture shows them" timeout 60 $DIW dump -i lo -c 20 --json
-	check "... of one segment" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "write-record" and .payload == 700 and
+	check "... of one segment" [ "$(grep '^{' "$TMP/out" |
+		jq -s 'map(select(.op == "write-record" and .payload == 700 and
 		.length == 700 and .crc_good and .last and .dst_qp == 5000)) | length')" = 20 ]
 	check "... and it gets them" kill -0 $PID
 	stop
@@ -437,7 +454,8 @@ if $DIW dump -i lo -c 0 > /dev/null 2>&1 || [ "$(id -u)" -eq 0 ]; then
 	check "a server of what is cut" eventually 30 listening 5302
 	background "$TMP/gso.ask" $RUN $GSO ask 5302 1000000 1200 30
 	run "a capture shows it" timeout 60 $DIW dump -i lo --qp 5302 -c 150 --json
-	check "... in a frame each message" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and .payload == 1200 and
+	check "... in a frame each message" [ "$(grep '^{' "$TMP/out" |
+		jq -s 'map(select(.op == "send" and .payload == 1200 and
 		.length == 1200 and .crc_good and .last and .dst_qp == 5302)) | length')" -ge 130 ]
 	check "... while all goes on" kill -0 $PID
 	kill $PID

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets and what is sent to many: multicast groups and broadcast addresses. It goes in frames if all that may
-# hear it are known to undo them; tests/system/sockets/sockets_group.c is what talks.
+# diw run --sockets and datagrams to multicast groups and broadcast addresses. The datagrams go in frames if all
+# possible receivers are known to be capable. tests/system/sockets/sockets_group.c is the program.
 . "${0%/*}/../lib.sh"
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+[ "$MODE" = release ] || [ "$MODE" = debug ] ||
+	{ skip "a program of its own cannot load a library built for a sanitizer"; end; }
 
 RUN="$DIW run --sockets"
 TALK=$BUILD/tests/system/sockets_group
@@ -13,10 +14,10 @@ unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_S
 mkdir -m 700 "$TMP/run"
 mkfifo "$TMP/stdin"
 exec 3<> "$TMP/stdin"
-# counted PID NAME: the counter of that process, 0 if there is none.
+# counted PID NAME: the counter of that process, 0 if it has none.
 counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
-# sender ARGUMENT...: until "stop"; SENDER is its process.
+# sender ARGUMENT...: sends until "stop"; SENDER is its process.
 sender() {
 	$RUN "$TALK" send "$@" < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
 	SENDER=$!
@@ -26,11 +27,13 @@ stop() {
 	printf '\n' > "$TMP/stdin"
 	check "the sender noticed nothing" join "$SENDER" 30
 }
-# member [IN] [VARIABLE=VALUE...] ARGUMENT...: an interposed one that goes on; MEMBER is its process.
+# member [IN] [VARIABLE=VALUE...] ARGUMENT...: starts an interposed member that does not end by itself; MEMBER is its
+# process.
 member() {
 	local in=()
 	[ "$1" != in_b ] || { in=(in_b); shift; }
-	background "$TMP/member.$((++MEMBERS))" "${in[@]}" env "${VARIABLES[@]}" $RUN "$TALK" receive "$1" $PORT "$2" 1000000 "${@:3}"
+	background "$TMP/member.$((++MEMBERS))" "${in[@]}" env "${VARIABLES[@]}" $RUN "$TALK" receive "$1" $PORT "$2" \
+		1000000 "${@:3}"
 	MEMBER=$PID
 	ALL+=("$PID")
 }
@@ -40,7 +43,7 @@ ended() {
 	wait "$@"
 } 2> /dev/null
 everybody_ends() { ended "${ALL[@]}"; ALL=(); }
-# framed WHAT: 100 more of the sender's go in frames, and to each member.
+# framed WHAT: 100 more messages of the sender go in frames, and every member receives frames.
 framed() {
 	local before pid
 	before=$(counted $SENDER sock_tx_framed)
@@ -51,8 +54,8 @@ framed() {
 		check "... as they were sent" kill -0 "$pid"
 	done
 }
-# plain WHAT [COUNTER]: 100 more go plain for that reason and none framed, once the kernel was asked again; each member
-# goes on.
+# plain WHAT [COUNTER]: 100 more messages go plain for that reason, and none in frames, after the sender has asked the
+# kernel again. Every member still runs.
 plain() {
 	local before plain pid counter=${2:-sock_plain_group}
 	sleep 0.1
@@ -90,7 +93,8 @@ run "they are listed" $DIW sockets
 check "... each" [ "$(grep -c ":$PORT\$" <<< "$OUT")" -eq 4 ]
 if [ "$(id -u)" -eq 0 ]; then
 	run "a capture shows frames" timeout 60 $DIW dump -i lo -c 20 --json
-	check "... with a good CRC, which one of them wants" [ "$(grep '^{' "$TMP/out" | jq -s 'map(select(.op == "send" and
+	check "... with a good CRC, which one of them wants" [ "$(grep '^{' "$TMP/out" |
+		jq -s 'map(select(.op == "send" and
 		.crc_good and .last and .dst_qp == '$PORT')) | length')" = 20 ]
 fi
 run "a plain member beside them gets no frame" timeout 60 "$TALK" receive $G4 $PORT lo 100 settle
@@ -103,7 +107,7 @@ framed "... and when it was killed"
 background "$TMP/plain" "$TALK" receive 127.0.0.1 $PORT lo 1000000 bound loose
 framed "a plain socket at the port that is bound to another address"
 ended $PID
-# Interposed members that the sender cannot know: another user's, and that of a container with an own /dev/shm.
+# Interposed members that the sender cannot know: one of another user, and one in a container with its own /dev/shm.
 mkdir -m 700 "$TMP/run2" "$TMP/nobody"
 chmod 755 "$TMP"
 nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env "XDG_RUNTIME_DIR=$TMP/nobody")
@@ -117,7 +121,8 @@ else
 	skip "another user cannot run $DIW"
 fi
 if unshare --mount --ipc true 2> /dev/null; then
-	background "$TMP/other" unshare --mount --ipc sh -c "mount -t tmpfs none /dev/shm && exec env XDG_RUNTIME_DIR=$TMP/run2 \
+	background "$TMP/other" unshare --mount --ipc sh \
+		-c "mount -t tmpfs none /dev/shm && exec env XDG_RUNTIME_DIR=$TMP/run2 \
 		$RUN $TALK receive $G4 $PORT lo 1000000 settle"
 	plain "with a member in a container that has an own /dev/shm"
 	check "... which gets them" kill -0 $PID
@@ -140,7 +145,7 @@ framed "when that has ended"
 stop
 everybody_ends
 
-# What the interposer cannot follow, or what leads elsewhere.
+# Options that the interposer cannot follow, and addresses on another interface.
 sender $G4 $PORT lo by=lo
 member $G4 lo
 plain "control data that names an interface" sock_plain_away
@@ -190,14 +195,16 @@ for how in "239.1.1.1 va" "239.1.1.1 va index" "239.2.1.1 -" "239.1.1.1 va ttl0"
 	stop
 	everybody_ends
 	[ -z "$rest" ] || continue
-	VARIABLES=("DIWARP_SOCKETS_KEY=$key" "DIWARP_SOCKETS_PEERS=239.0.0.0/8:$PORT,[ff00::/8]:$PORT,192.0.2.255:$PORT")
+	VARIABLES=("DIWARP_SOCKETS_KEY=$key" \
+		"DIWARP_SOCKETS_PEERS=239.0.0.0/8:$PORT,[ff00::/8]:$PORT,192.0.2.255:$PORT")
 	export "${VARIABLES[@]}"
 	sender $group $PORT $interface
 	member $group va
 	member in_b $group vb
 	framed "... and if it is, $how"
 	run "... unless one here is plain" timeout 60 "$TALK" receive $group $PORT va 100 settle
-	run "... or has another key" timeout 60 env DIWARP_SOCKETS_KEY="${key//[0-9]/a}" $RUN "$TALK" receive $group $PORT va 100 settle
+	run "... or has another key" timeout 60 env DIWARP_SOCKETS_KEY="${key//[0-9]/a}" $RUN "$TALK" receive $group \
+		$PORT va 100 settle
 	run "... or none" timeout 60 env -u DIWARP_SOCKETS_KEY $RUN "$TALK" receive $group $PORT va 100 settle
 	framed "... and when they have left"
 	stop

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets=all in containers that share a network namespace and nothing else but a directory, in a container whose
-# programs all have a filter of system calls, and where there is hardly any memory for the registries.
+# diw run --sockets=all in containers that share only a network namespace and a directory, in a container where every
+# program has a filter of system calls, and with hardly any memory for the registries.
 . "${0%/*}/../lib.sh"
 case $MODE in asan | tsan) skip "programs of others cannot load a library built for a sanitizer"; end ;; esac
 unshare -m -p -i -f --mount-proc mount -t tmpfs tmpfs /dev/shm 2> /dev/null || { skip "no containers here"; end; }
@@ -16,13 +16,14 @@ mkdir -m 777 "$TMP/shared"
 mkfifo "$TMP/stdin"
 exec 3<> "$TMP/stdin"
 told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "${2:-$TMP/out}" | awk '{ s += $1 } END { print s + 0 }'; }
-# contained COMMAND...: with its own processes, mounts and /dev/shm, by IPC its own System V segments, and this network.
+# contained COMMAND...: runs it with its own processes, mounts and /dev/shm, in this network. IPC=-i: also with its own
+# System V segments.
 IPC=-i
 contained() {
 	unshare -m -p $IPC -f --kill-child --mount-proc sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$@"' - "$@"
 }
-# received COUNT [VARIABLE=VALUE...]: by a container, from another, or with COUNT "more" until it ends; what the sender
-# told is in sender.
+# received COUNT [VARIABLE=VALUE...]: a container receives COUNT messages from another container; COUNT "more": until it
+# is ended. The sender's output is in TMP/sender.
 received() {
 	local count=$1 command=$STREAM
 	shift
@@ -82,7 +83,8 @@ else
 	printf '[sockets]\ndir = %s\n' "$TMP/named" > "$TMP/diwarp.ini"
 	mkdir -m 777 "$TMP/named"
 	received more DIWARP_CONFIG="$TMP/diwarp.ini"
-	check "with a directory that the configuration file names it hears some" eventually 30 grep -q "heard some" "$TMP/receiver"
+	check "with a directory that the configuration file names it hears some" eventually 30 grep -q "heard some" \
+		"$TMP/receiver"
 	run "... and diw sockets finds it there" env DIWARP_CONFIG="$TMP/diwarp.ini" $DIW sockets
 	check "... at its port" matches "$OUT" ':5000'
 	ended "$RECEIVER"
@@ -110,7 +112,7 @@ export XDG_RUNTIME_DIR=$TMP/tiny
 mkdir -m 700 "$TMP/tiny"
 TALK="python3 tests/system/sockets/talk.py"
 FILTERED="python3 tests/system/sockets/filtered.py"
-# filtered WHAT N COMMAND...: the first process of a container has N filters, and COMMAND these, too.
+# filtered WHAT N COMMAND...: the first process of a container, and so COMMAND, has N filters.
 filtered() {
 	local what=$1 n=$2
 	shift 2
@@ -154,7 +156,8 @@ END
 least=1000000 most=0
 for size in 8 200 350 360 370 400 500 700 1000 1500 2000 4000 16000; do
 	run "with $size KiB for the registries, and for the counters" timeout 100 unshare -m sh -c \
-		'mount -t tmpfs -o size='$size'k,mode=700 tmpfs "$1" && mount --bind "$1" /dev/shm && shift && exec "$@"' - \
+		'mount -t tmpfs -o size='$size'k,mode=700 tmpfs "$1" && mount --bind "$1" /dev/shm &&
+			shift && exec "$@"' - \
 		"$TMP/tiny" env XDG_RUNTIME_DIR="$TMP/tiny" DIWARP_SOCKETS_CRC=on $RUN python3 "$TMP/some.py"
 	framed=$(told 'sock_stream_tx')
 	[ "$framed" -lt "$least" ] && least=$framed

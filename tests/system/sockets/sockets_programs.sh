@@ -1,23 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Debian's programs over diw run --sockets: each pair with both ends interposed, some with either alone.
+# Debian's programs over diw run --sockets. Each pair runs with both ends interposed, some also with one end interposed.
 # usage: sockets_programs.sh [PATTERN]     only the rows that PATTERN matches
 #
-# With both, 99 % of the messages, or a quarter of the bytes of TCP, that the eligible ends send must go in frames, and
-# a capture must show frames. An end is eligible if it sends to somebody who has received before: who answers a client that asks once from
-# each socket is not.
-# DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: what came of it goes into that page.
+# With both ends interposed, 99 % of the messages that the eligible ends send must go in frames, or a quarter of the
+# bytes over TCP. A capture must show frames. An end is eligible if it sends to peers that have received before. A
+# server whose client asks once from each socket is not eligible.
+# DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: writes the results into that page.
 . "${0%/*}/../lib.sh"
 . tests/system/sockets/lib.sh
 . tests/system/sockets/rows.sh
 . tests/system/sockets/servers.sh
 . tests/system/sockets/places.sh
 PATTERN=${1:-.}
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer";
+	end; }
 have_programs ${DIW_TEST_FULL:+media} || end
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
-ip addr add 192.0.2.9/24 dev lo          # without an address programs find not even 127.0.0.1
+ip addr add 192.0.2.9/24 dev lo          # without any address programs do not find 127.0.0.1
 ip route add 224.0.0.0/4 dev lo
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_PEERS
 
@@ -49,14 +50,15 @@ done
 for row in "${ELSEWHERE[@]}"; do
 	[[ -n $row && $row =~ $PATTERN ]] && play "$row" second
 done
-# The same without the interposer: what fails then is not its fault.
+# The same rows without the interposer: a row that fails here as well is no fault of the interposer.
 for row in "${WITHOUT[@]}"; do
 	[[ -n $row && $row =~ $PATTERN ]] && play "$row" none
 done
 if [ -n "${DIW_TEST_FULL:-}" ]; then
 	[[ cpython =~ $PATTERN ]] && cpython test_socket -i '*VSOCK*' && cpython test_asyncio -m '*atagram*' &&
 		cpython test_selectors && cpython test_epoll && cpython test_poll && cpython test_select &&
-		cpython test_httplib && cpython test_ftplib && cpython test_smtplib && cpython test_poplib && cpython test_xmlrpc
+		cpython test_httplib && cpython test_ftplib && cpython test_smtplib && cpython test_poplib &&
+			cpython test_xmlrpc
 fi
 [ -z "${SOCKETS_TABLE:-}" ] || write_table "$SOCKETS_TABLE"
 end

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets by several users of a host, and with several registries: they find each other, and nobody is harmed by
-# what another user says.
+# diw run --sockets by several users of a host, and with several registries. The programs find each other, and a false
+# entry of another user does no harm.
 . "${0%/*}/../lib.sh"
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "a program of its own cannot load a library built for a sanitizer"; end; }
+[ "$MODE" = release ] || [ "$MODE" = debug ] ||
+	{ skip "a program of its own cannot load a library built for a sanitizer"; end; }
 [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2> /dev/null ||
 	{ skip "there is only one user here"; end; }
 
@@ -11,7 +12,7 @@ RUN="$DIW run --sockets=all"
 WINDOW=$BUILD/tests/system/sockets_window
 STREAM="python3 tests/system/sockets/stream.py"
 TCP="python3 tests/system/sockets/tcp.py"
-# told NAME: what the last command told of that counter when it ended.
+# told NAME: the counter that the processes of the last command printed when they ended, added up.
 told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "$TMP/out" | awk '{ s += $1 } END { print s + 0 }'; }
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_STAT=on
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_SOCKETS_LOG DIWARP_SOCKETS_USERS
@@ -25,10 +26,10 @@ if ! "${nobody[@]}" test -x "$DIW"; then
 	skip "another user cannot run $DIW"
 	end
 fi
-# counted PID NAME: the counter of that process, 0 if there is none.
+# counted PID NAME: the counter of that process, 0 if it has none.
 counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
-# sender [VARIABLE=VALUE...]: to port 5000, until "stop"; SENDER is its process.
+# sender [VARIABLE=VALUE...]: sends to port 5000 until "stop"; SENDER is its process.
 sender() {
 	env "$@" $RUN $STREAM send "${TO:-127.0.0.1}" 5000 700 < "$TMP/stdin" > "$TMP/sender" 2>&1 3>&- &
 	SENDER=$!
@@ -48,7 +49,8 @@ sender
 for mode in sendrecv write-record; do
 	background "$TMP/other" "${nobody[@]}" DIWARP_SOCKETS_MODE=$mode $RUN $STREAM receive 127.0.0.1 5000 1000000
 	before=$(counted $SENDER sock_tx_framed)
-	check "another user's receiver gets frames, $mode" eventually 30 at_least $SENDER sock_tx_framed $((before + 100))
+	check "another user's receiver gets frames, $mode" eventually 30 at_least $SENDER sock_tx_framed \
+		$((before + 100))
 	before=$(counted $SENDER sock_tx_framed)
 	check "... also when the kernel was asked again" eventually 30 at_least $SENDER sock_tx_framed $((before + 700))
 	check "... undamaged" kill -0 $PID
@@ -77,7 +79,7 @@ ended $PID
 # ---- Streams ----
 
 export DIWARP_SOCKETS_LOG=info
-# other COMMAND PORT: another user serves it.
+# other COMMAND PORT: another user serves the port.
 other() {
 	background "$TMP/other" "${nobody[@]}" $RUN $TCP "$@"
 	OTHER=$PID
@@ -95,8 +97,8 @@ run "from a plain client" timeout 300 $TCP ask 5000 300000
 ended $OTHER
 other turns 5000
 run "many to another user's server that speaks first" timeout 300 $RUN $TCP many 5000 100
-# The server waits 5 ms until its client reads, and frames nothing for 20 times as long after a wait in vain. A client that
-# was not scheduled meanwhile gets plain greetings: not in each of 40 runs.
+# The server waits up to 5 ms until its client reads. After a wait in vain the server frames nothing for 20 times as
+# long. So a client that got no processor in time gets plain greetings, but not in each of 40 runs.
 most_framed() {
 	local run
 	for run in {1..40}; do
@@ -123,7 +125,7 @@ run "... gets" timeout 60 $RUN $TCP hold 5000
 check "... plain bytes" join $LIAR 30
 unset DIWARP_SOCKETS_LOG
 
-# The place where root would show its sockets is taken, so they are elsewhere.
+# Another user has the place where root publishes its sockets. So root publishes them elsewhere.
 ipcrm -a
 run "a user sits on another's place" "${nobody[@]}" "$WINDOW" squat 0
 background "$TMP/other" $RUN $STREAM receive 127.0.0.1 5000 1000000
@@ -138,8 +140,9 @@ stop
 
 if two_namespaces 1500; then
 	key=00112233445566778899aabbccddeeff
-	# there KEY [COUNT]: a receiver in the other namespace, with a registry of its own; of COUNT datagrams.
-	there() { background "$TMP/there" in_b env XDG_RUNTIME_DIR="$TMP/run2" DIWARP_SOCKETS_KEY="$1" $RUN $STREAM receive 0.0.0.0 5000 "${2:-1000000}"; }
+	# there KEY [COUNT]: a receiver of COUNT datagrams in the other namespace, with a registry of its own.
+	there() { background "$TMP/there" in_b env XDG_RUNTIME_DIR="$TMP/run2" DIWARP_SOCKETS_KEY="$1" $RUN $STREAM \
+		receive 0.0.0.0 5000 "${2:-1000000}"; }
 	export DIWARP_SOCKETS_PEERS=192.0.2.0/24:5000
 	there $key
 	TO=$B4 sender DIWARP_SOCKETS_KEY=$key
@@ -164,7 +167,7 @@ if two_namespaces 1500; then
 	TO=$B4 sender DIWARP_SOCKETS_KEY=$key DIWARP_SOCKETS_PEERS=192.0.2.0/24:5001
 	check "to who is no peer, too" join $PID 60
 	stop
-	# far COMMAND PORT: serves it in the other namespace.
+	# far COMMAND PORT: serves the port in the other namespace.
 	far() {
 		background "$TMP/there" in_b env XDG_RUNTIME_DIR="$TMP/run2" DIWARP_SOCKETS_KEY=$key $RUN $TCP "$@"
 		FAR=$PID
@@ -172,14 +175,16 @@ if two_namespaces 1500; then
 	}
 	export DIWARP_SOCKETS_LOG=info
 	far echo 5000
-	run "a stream to a host with the key" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP ask 5000 3000000
+	run "a stream to a host with the key" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP ask 5000 \
+		3000000
 	check "... goes by FPDUs" [ "$(told sock_stream_tx)" -eq 3000000 ]
 	check "... in both directions" [ "$(told sock_stream_rx)" -eq 3000000 ]
 	run "without a key" timeout 300 env TCP_HOST=$B4 $RUN $TCP ask 5000 300000
 	check "... without" [ "$(told 'sock_stream_[tr]x')" -eq 0 ]
 	ended $FAR
 	far turns 5000
-	run "to a server there that speaks first" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP many 5000 20
+	run "to a server there that speaks first" timeout 300 env TCP_HOST=$B4 DIWARP_SOCKETS_KEY=$key $RUN $TCP many \
+		5000 20
 	check "... what is sent goes by FPDUs" [ "$(told sock_stream_tx)" -eq 160 ]
 	check "... what is received does not" [ "$(told sock_stream_rx)" -eq 0 ]
 	ended $FAR

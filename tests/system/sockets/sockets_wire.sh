@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# DIWARP_IMPAIR and DIWARP_PCAP under diw run --sockets: what is lost, doubled, damaged and late, what is refused, and that a
-# program which is captured sees what it saw.
+# DIWARP_IMPAIR and DIWARP_PCAP under diw run --sockets: datagrams that are lost, duplicated, damaged and delayed, and
+# invalid settings. A program that is captured has the same results.
 . "${0%/*}/../lib.sh"
 if [ "$MODE" = asan ]; then
 	export DIWARP_PCAP=$TMP/%p
@@ -13,11 +13,11 @@ RUN="$DIW run --sockets"
 export XDG_RUNTIME_DIR=$TMP/run DIWARP_SOCKETS_LOG=info
 unset LD_PRELOAD DIWARP_SOCKETS DIWARP_SOCKETS_CRC DIWARP_SOCKETS_PEERS DIWARP_IMPAIR DIWARP_PCAP
 mkdir -m 700 "$TMP/run"
-# of NAME: the counter as the program's last words have it.
+# of NAME: the counter in the line that the program printed last.
 of() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" <<< "$OUT" | tail -n 1 | grep . || echo 0; }
 between() { [ "$2" -le "$1" ] && [ "$1" -le "$3" ] || { echo "$1 is not from $2 to $3"; return 1; }; }
 
-# Prints how many of 1,000 messages came; of buffers of 50 each if CUT.
+# Prints how many of 1,000 messages arrived. With CUT they are sent in buffers of 50.
 cat > "$TMP/thousand.py" << 'END'
 import os, socket
 a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
@@ -43,7 +43,7 @@ for i in range(20 if cut else 1000):
     take()
 print("came", got)
 END
-# What a look sees, the next receive gets, though two sockets take turns.
+# The receive after a MSG_PEEK gets the message that MSG_PEEK showed, although two sockets take turns.
 cat > "$TMP/looks.py" << 'END'
 import array, fcntl, socket, termios
 two = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab"]
@@ -76,7 +76,7 @@ for i in range(400):
             pass
 print("looked", looked)
 END
-# All but the first are lost.
+# Every message but the first is lost.
 cat > "$TMP/waits.py" << 'END'
 import socket, threading, time
 a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
@@ -95,7 +95,7 @@ except BlockingIOError:
     print("waited" if 0.28 < took < 0.45 else took)
 END
 LATE=$PWD/tests/system/sockets/late.py
-# thousand WHAT [VARIABLE=VALUE...]: CAME is how many did.
+# thousand WHAT [VARIABLE=VALUE...]: sends 1,000 messages; CAME is how many arrived.
 thousand() {
 	run "$1" timeout 120 env "${@:2}" $RUN python3 "$TMP/thousand.py"
 	CAME=$(sed -n 's/^came //p' <<< "$OUT")
@@ -146,12 +146,14 @@ for case in delay closed others changed forked ends alone signals refused filled
 	run "late datagrams: $case" timeout 60 env DIWARP_IMPAIR=delay=50ms $RUN python3 "$LATE" $case
 done
 check "... and nothing of it was lost" [ "$(of sock_impair_lost)" -eq 0 ]
-run "late datagrams: buffers that the kernel is to cut" timeout 60 env DIWARP_IMPAIR=delay=2ms CUT=1 $RUN python3 "$TMP/thousand.py"
+run "late datagrams: buffers that the kernel is to cut" timeout 60 env DIWARP_IMPAIR=delay=2ms CUT=1 $RUN python3 \
+	"$TMP/thousand.py"
 check "... each message by itself" [ "$(of sock_impair_delayed)" -eq 1000 ]
 run "reordered datagrams" timeout 60 env DIWARP_IMPAIR=reorder=20%,seed=1 $RUN python3 "$LATE" reorder
 check "... by the counter" between "$(of sock_impair_reordered)" 10 30
 # shellcheck disable=SC2086  # it may be two words
-echo '__thread char large[600000]; char *get(void) { return large; }' | ${CC:-gcc} -shared -fPIC -xc -o "$TMP/large.so" -
+echo '__thread char large[600000]; char *get(void) { return large; }' |
+	${CC:-gcc} -shared -fPIC -xc -o "$TMP/large.so" -
 run "late datagrams: a library that wants 600 KB of each thread" timeout 60 env DIWARP_IMPAIR=delay=50ms \
 	LD_PRELOAD="$TMP/large.so" $RUN python3 "$LATE" delay
 for case in "ends 100" "leaves 100" "executes 100" "spawned 200"; do
@@ -167,11 +169,13 @@ print(n)' > "$TMP/count" &
 	counter=$!
 	JOBS+=("$counter")
 	check "... a program that counts" eventually 30 sh -c "ss -Hlun sport = 5103 | grep -q ."
-	run "late datagrams: ${case% *}" timeout 60 env PORT=5103 DIWARP_IMPAIR=delay=10s $RUN python3 "$LATE" ${case% *}
+	run "late datagrams: ${case% *}" timeout 60 env PORT=5103 DIWARP_IMPAIR=delay=10s $RUN python3 "$LATE" \
+		${case% *}
 	wait $counter
 	check "... leaves none behind" [ "$(cat "$TMP/count")" = "${case#* }" ]
 done
-run "late datagrams, and a filter of system calls" timeout 60 env DIWARP_IMPAIR=delay=50ms $RUN "$BUILD/tests/system/sockets_filtered" itself
+run "late datagrams, and a filter of system calls" timeout 60 env DIWARP_IMPAIR=delay=50ms $RUN \
+	"$BUILD/tests/system/sockets_filtered" itself
 check "... works" matches "$OUT" works
 for wrong in rx.delay=1ms rx.reorder=1% nonsense=1 loss=2; do
 	name=${wrong%=*}
@@ -205,7 +209,7 @@ thousand "an exchange" DIWARP_PCAP="$TMP/exchange" DIWARP_SOCKETS_CRC=on DIWARP_
 lost=$(of sock_impair_lost) bad=$(of sock_rx_crc) damaged=$(of sock_impair_corrupted)
 run "its capture" $DIW dump -r "$TMP/exchange" --json
 cp "$TMP/out" "$TMP/dumped"
-# packets EXPRESSION: so many of them.
+# packets EXPRESSION: how many packets match.
 packets() { grep '^{' "$TMP/dumped" | jq -s "map(select($1)) | length"; }
 check "... has what left" [ "$(packets '.dir == "out" and .dropped == null')" -eq $((1000 - lost)) ]
 check "... what was lost" [ "$(packets '.dropped == "impair_lost"')" -eq "$lost" ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Datagrams that tell whether they came as they were sent.
-send ADDRESS PORT BYTES     one each 2 ms, until standard input ends
-receive ADDRESS PORT COUNT  COUNT of them; exit status 0 if all were whole"""
+"""Datagrams whose content shows whether they arrived as they were sent.
+send ADDRESS PORT BYTES     sends one every 2 ms, until standard input ends
+receive ADDRESS PORT COUNT  receives COUNT of them; exit status 0 if all were as sent"""
 import select
 import socket
 import sys

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --sockets=all: TCP connections between two such programs are RC's, and nobody notices: with both ends, with either
-# alone, whatever a peer sends, and when one comes, goes, or is killed.
+# diw run --sockets=all: a TCP connection between two interposed programs carries RC, and the programs see no
+# difference. Both ends are interposed, or either alone. Peers are hostile, come, go, and are killed.
 . "${0%/*}/../lib.sh"
 [ "$MODE" != asan ] || sanitized streams_load streams_self streams_files
 [ "$MODE" != tsan ] || sanitized streams_load
@@ -14,11 +14,11 @@ export DIWARP_SOCKETS_STREAMS=on
 mkdir -m 700 "$TMP/run" "$TMP/full"
 ulimit -n "$(ulimit -Hn)"
 
-# told NAME: what the last command, or the file FILE, told of that counter when it ended.
+# told NAME [FILE]: the counter that the processes of the last command, or of FILE, printed when they ended, added up.
 told() { sed -n "s/.*counted.* $1=\\([0-9]*\\).*/\\1/p" "${2:-$TMP/out}" | awk '{ s += $1 } END { print s + 0 }'; }
 counted() { $DIW stat "$1" --json 2> /dev/null | jq -s "map(.counters.$2) | add // 0"; }
 at_least() { [ "$(counted "$1" "$2")" -ge "$3" ]; }
-# server COMMAND...: serves port 5000; SERVER is its process.
+# server COMMAND...: starts a server at port 5000; SERVER is its process.
 server() {
 	background "$TMP/server" "$@"
 	SERVER=$PID
@@ -34,7 +34,8 @@ ends() {
 run "the calls without the interposer" timeout 300 $TCP calls
 cp "$TMP/out" "$TMP/plain"
 check "... all of them" grep -qx end "$TMP/plain"
-# same BYTES WHAT [VARIABLE=VALUE...]: the program sees what it saw, and sends at least so much in FPDUs.
+# same BYTES WHAT [VARIABLE=VALUE...]: the program prints the same as without the interposer, and sends at least BYTES
+# in FPDUs.
 same() {
 	local bytes=$1 what=$2
 	shift 2
@@ -52,7 +53,7 @@ same 5000000 "with it"
 same 5000000 "with the CRC" DIWARP_SOCKETS_CRC=on
 same 0 "with streams switched off" DIWARP_SOCKETS_STREAMS=off
 
-# asked WHAT BYTES [VARIABLE=VALUE...] -- COMMAND...: a program that connects to itself sends so many bytes in FPDUs.
+# asked WHAT BYTES [VARIABLE=VALUE...] -- COMMAND...: a program that connects to itself sends BYTES bytes in FPDUs.
 asked() {
 	local what=$1 bytes=$2 vars=()
 	shift 2
@@ -89,7 +90,7 @@ if ! DIWARP_CONFIG=$TMP/diwarp.ini $RUN true 2>&1 | grep -q 'cannot read configu
 fi
 export DIWARP_SOCKETS_STREAMS=on
 
-# Of another PID namespace nothing stays, once somebody looks, and again some seconds later.
+# Files of another PID namespace are removed when another process looks, and again some seconds later.
 mkdir -m 700 "$TMP/pids"
 files() { find "$TMP/pids" -name 'streams-*' | wc -l; }
 asked "streams in another PID namespace" 1000 XDG_RUNTIME_DIR="$TMP/pids" -- unshare -p -f $RUN=all
@@ -113,13 +114,14 @@ done
 
 LIB=$BUILD/lib/diwarp/libdiwarp_sockets.so
 SHORT_SO=$BUILD/tests/preload/short.so
-# all_of WHAT COMMAND...: each thing that it says.
+# all_of WHAT COMMAND...: takes each line "ok" and "not ok" of COMMAND as a check.
 all_of() {
 	local what=$1
 	shift
 	run "$what" timeout 600 "$@"
 	while IFS= read -r line; do
-		case $line in "ok - "*) ok "$what: ${line#ok - }" ;; "not ok - "*) not_ok "$what: ${line#not ok - }" ;; esac
+		case $line in "ok - "*) ok "$what: ${line#ok - }" ;; "not ok - "*) not_ok "$what: ${line#not ok - }" ;;
+			esac
 	done <<< "$OUT"
 }
 all_of "pipes and files without the interposer" "$BUILD/tests/system/streams_files"
@@ -142,13 +144,18 @@ unset DIWARP_SOCKETS_CRC
 all_of "the kept socket" env "XDG_RUNTIME_DIR=$TMP/run" $RUN "$BUILD/tests/system/streams_kept"
 check "... to its end" grep -qx end "$TMP/out"
 
+all_of "descriptors that remain" env "XDG_RUNTIME_DIR=$TMP/run" $RUN "$BUILD/tests/system/streams_copies"
+check "... to the end" grep -qx end "$TMP/out"
+check "... by FPDUs" [ "$(told sock_stream_framed)" -ge 10000 ]
+
 all_of "a connection that was closed unseen" $RUN "$BUILD/tests/system/streams_stale"
 check "... the first had FPDUs" [ "$(told sock_stream_framed)" -ge 1 ]
 
-# 17,500 connections of processes that are killed: more than there are slots, at two each.
+# 17,500 connections of processes that are killed. Each takes two slots: together more than the registry has.
 mkdir -m 700 "$TMP/storm"
 all_of "a storm" env "XDG_RUNTIME_DIR=$TMP/storm" $RUN "$BUILD/tests/system/streams_storm" 5000 17500
-# A file that may have no more, from its first process on, has the first segment. The registry, which needs more, is there.
+# Under this limit of file sizes the file has room for the first segment only, for every process. The registry is larger
+# than the limit, so a process without the limit makes it first.
 run "a datagram" env "XDG_RUNTIME_DIR=$TMP/full" $RUN python3 -c '
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -161,12 +168,13 @@ check "... which is counted" [ "$(told sock_stream_full)" -ge 40 ]
 all_of "the first segment is full" env "XDG_RUNTIME_DIR=$TMP/full" $RUN "$BUILD/tests/system/streams_full"
 check "... and no slot is missing" [ "$(told sock_stream_full)" -eq 0 ]
 check "... nor takes it much memory" [ "$(du -sk "$TMP/full" | cut -f 1)" -le 20000 ]
-# 202,000 are more than eight segments hold, 2,000 more than two.
+# 2,000 connections need more than two segments, 202,000 connections more than eight.
 mkdir -m 700 "$TMP/many"
 all_of "many processes" env "XDG_RUNTIME_DIR=$TMP/many" $RUN "$BUILD/tests/system/streams_many" \
 	"${DIW_TEST_FULL:+20}2000"
 check "... each has its slot" [ "$(told sock_stream_full)" -eq 0 ]
-# Its child is killed for any call that it would not make itself, and for a byte of ours in a file.
+# A filter of system calls kills the program's child if the interposer makes other calls than the child's own. A limit
+# of file sizes kills the child if the interposer lets a file grow.
 CONFINED=$BUILD/tests/system/streams_confined
 run "a program that confines itself without the interposer" timeout 300 "$CONFINED"
 cp "$TMP/out" "$TMP/confined"
@@ -193,7 +201,7 @@ check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 5000000 ]
 run "short connections" timeout 300 $RUN $TCP ask 5000 10 50
 check "... by FPDUs" [ "$(told sock_stream_rx)" -eq 500 ]
 run "diw sockets" $DIW sockets --json
-# listed EXPRESSION: it is so of one of them.
+# listed EXPRESSION: one entry of the list matches.
 listed() { jq -se "any(.[]; $1)" "$TMP/out" > /dev/null || { cat "$TMP/out"; return 1; }; }
 check "... lists the listener" listed '.mode == "listens" and .local == "0.0.0.0:5000"'
 run "listeners of one connection" timeout 300 $RUN $TCP once
@@ -228,8 +236,10 @@ JOBS+=("$HOLD")
 check "a client that waits" eventually 30 grep -qx held "$TMP/held"
 run "diw sockets" $DIW sockets --json
 framed='.sends == "framed" and .receives == "framed" and .crc == false'
-check "... lists who has connected" listed ".mode == \"connected\" and .pid == $HOLD and .peer == \"127.0.0.1:5000\" and $framed"
-check "... and who was accepted" listed ".mode == \"accepted\" and .pid == $SERVER and .local == \"127.0.0.1:5000\" and $framed"
+check "... lists who has connected" listed \
+	".mode == \"connected\" and .pid == $HOLD and .peer == \"127.0.0.1:5000\" and $framed"
+check "... and who was accepted" listed \
+	".mode == \"accepted\" and .pid == $SERVER and .local == \"127.0.0.1:5000\" and $framed"
 run "... in words" $DIW sockets
 check "..." matches "$OUT" ' accepted +no +127.0.0.1:5000 from 127.0.0.1:[0-9]+, sends framed, receives framed'
 ends -KILL
@@ -238,7 +248,7 @@ printf '\n' > "$TMP/stdin"
 check "... ends when its server is killed" join "$HOLD" 30
 check "... as ever" grep -qE '^then (0 bytes|ECONNRESET|EPIPE)' "$TMP/held"
 
-# ---- Peers that are none ----
+# ---- Hostile peers ----
 
 server $RUN $TCP tell 5000
 run "a peer that forges, damages and cuts" timeout 120 "$BUILD/tests/system/streams_bad" 5000
@@ -252,10 +262,10 @@ check "... bad headers, too" at_least $SERVER sock_stream_malformed 11
 check "... and streams that were cut" at_least $SERVER sock_stream_cut 50
 ends
 
-# ---- Many ----
+# ---- Many connections ----
 
 MOST=$(($(ulimit -n) > 2200 ? 2000 : 400))
-# The server speaks first, before its client waits to receive: that direction is plain.
+# The server speaks first, before its client waits to receive, so only the client's bytes go in FPDUs.
 most() { [ "$(told sock_stream_tx)" -eq $((MOST * 8)) ]; }
 server $RUN $TCP turns 5000
 run "$MOST connections at once" timeout 300 $RUN $TCP many 5000 $MOST
@@ -282,7 +292,7 @@ if command -v tshark dumpcap > /dev/null; then
 	background "$TMP/dumpcap" dumpcap -q -B 64 -i lo -f 'tcp port 5000' -w "$TMP/streams.pcapng"
 	CAP=$PID
 	seen() { tshark -r "$TMP/streams.pcapng" "$@" 2> /dev/null; }
-	# It says that it captures a moment before it does.
+	# The capture announces itself a moment before it captures.
 	probed() { (: < /dev/tcp/127.0.0.1/5000) 2> /dev/null; [ "$(seen | wc -l)" -gt 0 ]; }
 	check "a capture" eventually 20 probed
 	run "40 connections" timeout 300 $RUN $TCP say 5000 40
@@ -292,7 +302,7 @@ if command -v tshark dumpcap > /dev/null; then
 	join "$CAP" 10
 	check "... a Request each" [ "$(seen -Y iwarp_mpa.req | wc -l)" -eq 40 ]
 	check "... a Reply each" [ "$(seen -Y iwarp_mpa.rep | wc -l)" -eq 40 ]
-	# Its dissector looks for FPDUs behind the Reply, and where a packet begins.
+	# Wireshark's dissector looks for FPDUs behind the Reply, and where a packet begins.
 	check "... Sends" [ "$(seen -Y 'iwarp_rdma.opcode == 3' | wc -l)" -ge 40 ]
 	check "... with a good CRC" [ "$(seen -V | grep -c 'CRC check: 0x[0-9a-f]* .Good CRC32')" -ge 40 ]
 	check "... none with a bad one" [ "$(seen -V | grep -c 'CRC check: 0x[0-9a-f]* .Bad')" -eq 0 ]

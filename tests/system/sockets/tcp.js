@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// net PORT: sends back what comes over each connection. net PORT COUNT: four connections at once send COUNT pieces each,
-// of up to 60,000 bytes, and want the same back, in whatever pieces that comes.
+// net PORT: sends back the bytes of each connection. net PORT COUNT: four connections at once send COUNT pieces each,
+// of up to 60,000 bytes, and expect the same back, in any pieces.
 // greets: as net, but the server begins each connection with a line.
 // http PORT: answers each POST with its body. http PORT COUNT: asks COUNT times, over connections that are kept.
 'use strict';
@@ -61,7 +61,10 @@ function request(number, agent) {
 if (kind === 'net' && !count)
 	net.createServer((s) => s.on('error', () => s.destroy()).pipe(s)).listen(port, '127.0.0.1');
 else if (kind === 'greets' && !count)
-	net.createServer((s) => { s.write(GREETING); s.on('error', () => s.destroy()).pipe(s); }).listen(port, '127.0.0.1');
+	net.createServer((s) => {
+		s.write(GREETING);
+		s.on('error', () => s.destroy()).pipe(s);
+	}).listen(port, '127.0.0.1');
 else if (kind === 'http' && !count)
 	http.createServer((q, answer) => q.pipe(answer)).listen(port, '127.0.0.1');
 else if (kind === 'net')

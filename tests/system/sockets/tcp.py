@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """TCP in every way that programs use it.
-calls                          what comes of each call: the same with and without the interposer
-echo PORT                      sends back what comes
-turns PORT                     the same of short messages, after a banner, in one thread
-tell PORT                      says what came of each connection: how it ended, how many bytes, which
-ask PORT BYTES [COUNT]         sends BYTES to an echo and wants them back, COUNT connections one after the other
-many PORT COUNT                so many connections to a turns at once
-say PORT COUNT                 so many connections to an echo, three messages each
-once                           to itself, when the listener of each connection was closed as soon as it was accepted
+calls                          prints the results of many calls: the same with and without the interposer
+echo PORT                      sends back the received bytes
+turns PORT                     sends back short messages, after a banner, in one thread
+tell PORT                      prints of each connection how it ended, how many bytes came, and which
+ask PORT BYTES [COUNT]         sends BYTES to an echo and expects them back, COUNT connections one after the other
+many PORT COUNT                makes COUNT connections to a turns at once
+say PORT COUNT                 makes COUNT connections to an echo, with three messages each
+once                           connects to itself; each listener is closed as soon as its connection is accepted
 hold PORT                      connects, sends and waits for a line
-TCP_HOST is where whoever connects does so."""
+TCP_HOST is the address to connect to."""
 import array
 import errno
 import fcntl
@@ -62,7 +62,7 @@ def pair(family=socket.AF_INET):
         a.connect(listener.getsockname())
         b, peer = listener.accept()
         assert peer == a.getsockname()
-        # Both directions know before anything else what they are.
+        # After these bytes both directions have decided between FPDUs and plain bytes.
         a.sendall(b"1")
         assert exactly(b, 1) == b"1"
         b.sendall(b"2")
@@ -86,7 +86,7 @@ def told(what, call, *args):
 
 
 def waits_for(s, n, what=termios.FIONREAD):
-    """FIONREAD, when it is N."""
+    """Waits until FIONREAD, or WHAT, is N."""
     for _ in range(LIMIT * 100):
         a = array.array("i", [0])
         fcntl.ioctl(s, what, a)
@@ -96,7 +96,7 @@ def waits_for(s, n, what=termios.FIONREAD):
     return a[0]
 
 
-# ---- What the calls say ----
+# ---- The results of calls ----
 
 
 def sizes(family):
@@ -188,7 +188,7 @@ def urgent():
         if inline:
             told("in line", exactly, b, 1)
         tell("behind it", exactly(b, 5))
-    # One that is not taken before the next is a byte as any other.
+    # An urgent byte that is not taken before the next one becomes an ordinary byte.
     for ways in (b"before", b"one!", b"two!"), (b"before", b"1", b"2", b"end"), (b"", b"one!", b"two!", b"three!"):
         for size in 1000, 1:
             a, b = pair()
@@ -235,7 +235,7 @@ def waiting():
 
 
 def low_water():
-    """As far as one message holds it: between, there are heads that the kernel counts."""
+    """SO_RCVLOWAT within one message only: between messages the kernel counts the headers as well."""
     a, b = pair()
     tell("low water", b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
     b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1000)
@@ -315,7 +315,7 @@ def readiness():
 
 
 def by_count():
-    """As nginx reads: behind an edge exactly what FIONREAD tells, and then no more before the next edge."""
+    """Reads as nginx does: after an edge exactly as much as FIONREAD says, and no more before the next edge."""
     a, b = pair()
     b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 400000)
     b.setblocking(False)
@@ -329,7 +329,7 @@ def by_count():
         fcntl.ioctl(b, termios.FIONREAD, due)
         got += exactly(b, due[0])
     tell("by count", got)
-    # What is left of a packet must not hold the room that its rest needs: nobody reads before that has come.
+    # The unread part of a packet must leave room for the rest of the packet: the reader waits until that has come.
     a, b = pair()
     b.setblocking(False)
     edge.register(b, select.EPOLLIN | select.EPOLLET)
@@ -390,7 +390,7 @@ def errors():
 
 
 def shared():
-    """The kernel, and nobody else, knows which of two listeners a connection comes to."""
+    """Only the kernel knows which of two listeners gets a connection."""
     with socket.socket() as one, socket.socket() as two:
         for s in one, two:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -412,7 +412,7 @@ def shared():
 
 
 def stamped():
-    """The kernel counts the bytes that it sent, in what it tells of them."""
+    """The kernel reports a time stamp with the number of bytes that it has sent."""
     with socket.socket() as listener, socket.socket() as a:
         listener.bind(("127.0.0.1", 0))
         listener.listen(5)
@@ -428,7 +428,7 @@ def stamped():
 
 
 def connecting():
-    """To oneself: what is sent before it is accepted waits there."""
+    """A connection to itself: bytes that are sent before accept() wait for it."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(9)
@@ -465,7 +465,7 @@ def connecting():
             tell("back", exactly(s, 4))
 
 
-# ---- Descriptors that go elsewhere ----
+# ---- Descriptors that are given to other processes ----
 
 CHILD = """
 import socket, sys
@@ -557,7 +557,7 @@ def files():
         a.shutdown(socket.SHUT_WR)
         tell("end", a.recv(1))
         child.wait()
-    # Programs that use the C library's files.
+    # A program that uses the C library's streams.
     a, b = pair()
     child = subprocess.Popen(["sed", "-u", "s/x/y/"], stdin=b, stdout=b)
     b.close()
@@ -628,7 +628,7 @@ def echo(port):
 
 
 def turns(port):
-    """Edge-triggered."""
+    """Echoes short messages, edge-triggered."""
     listener, poll, socks = listening(port), select.epoll(), {}
     listener.setblocking(False)
     poll.register(listener, select.EPOLLIN)

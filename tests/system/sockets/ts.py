@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""FILE: an MPEG transport stream from which nothing is missing between its first and its last packet."""
+"""FILE: is it an MPEG transport stream without a gap between its first and its last packet?"""
 import sys
 
 data = open(sys.argv[1], "rb").read()
