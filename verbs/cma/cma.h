@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * librdmacm.so.1 over diw.h and our libibverbs.so.1: what its files share. cma_id.c, identifiers; cma_event.c, channels
- * and events; cma_dev.c, devices and the thread that hears of connections; cma_link.c, interfaces that go or change;
- * cma_addr.c, addresses; cma_conn.c, connections of RC queue pairs; cma_ud.c, the service of UD ones;
- * cma_qp.c, queue pairs and what belongs to them; cma_mcast.c, groups; cma_ep.c, the calls that do several things at
- * once; cma_info.c, rdma_getaddrinfo(); cma_later.c, what came later.
+ * librdmacm.so.1 over diw.h and our libibverbs.so.1: declarations that its files share.
  *
- * One lock, cma_lock, covers all that is here. It is taken before those of contexts and devices, and held over no call
+ *   cma_id.c      identifiers
+ *   cma_event.c   channels and events
+ *   cma_dev.c     devices, and the thread for connection events
+ *   cma_link.c    interfaces that go or change
+ *   cma_addr.c    addresses
+ *   cma_conn.c    connections of RC queue pairs
+ *   cma_ud.c      the service of UD queue pairs
+ *   cma_qp.c      queue pairs and their completion and shared receive queues
+ *   cma_mcast.c   groups
+ *   cma_ep.c      calls that do several steps at once
+ *   cma_info.c    rdma_getaddrinfo()
+ *   cma_later.c   calls of later releases
+ *
+ * One lock, cma_lock, guards all state. It is taken before the locks of contexts and devices, and held during no call
  * that may sleep.
  */
 #ifndef DIW_CMA_CMA_H
@@ -27,20 +36,22 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "verbs/diw_provider.h"
+#include "verbs/host/devs.h"
 #include "verbs/host/loop.h"
 #include "verbs/host/route.h"
 #include "verbs/of/bridge.h"
 
-#define CMA_DATA 255u                        /* private data: what its length has room for */
+#define CMA_DATA 255u                        /* the most private data: its length is a byte */
 #define CMA_BACKLOG 1024
-#define CMA_ACK_TIMEOUT 14                    /* 67 ms, as the kernel's own; nothing here follows it but what is told */
-#define CMA_PACKET_LIFE 18                    /* of a path, 4.096 us << it: 1.07 s, as the kernel has it for RoCE */
-#define CMA_TIMEOUT_NS 20000000000ll         /* for a peer to answer; as long a kernel's siw waits */
+#define CMA_ACK_TIMEOUT 14                    /* 67 ms, the kernel's value; programs can read it, and nothing here uses
+					       * it */
+#define CMA_PACKET_LIFE 18                    /* of a path: 4.096 us << 18 = 1.07 s, the kernel's value for RoCE */
+#define CMA_TIMEOUT_NS 20000000000ll         /* for a peer's answer, as long as the kernel's siw waits */
 
 extern pthread_mutex_t cma_lock;
 static inline void cma_enter(void) { pthread_mutex_lock(&cma_lock); }
 static inline void cma_leave(void) { pthread_mutex_unlock(&cma_lock); }
-/* What calls return: 0, or -1 with errno set to ERRNUM, a positive errno. */
+/* Return value of calls: 0; or -1 with errno set to ERRNUM, a positive errno. */
 #define cma_result(errnum) cma_result_at(__func__, errnum)
 static inline int cma_result_at(const char *call, int errnum)
 {
@@ -53,29 +64,25 @@ static inline int cma_result_at(const char *call, int errnum)
 /* ---- Devices (cma_dev.c) ---- */
 
 struct cma_dev {
-	struct cma_dev *next;
-	char name[64];
+	struct diw_host_dev host;
 	struct ibv_context *verbs;
-	struct diw_dev *diw;
-	struct diw_loop_cm conns;            /* open while there are identifiers; of one that has the device it is */
-	struct ibv_pd *pd;                   /* for a program that passes none */
-	unsigned ifindex;
-	uint8_t hw[6];                       /* its hardware address, or the beginning of it */
+	struct diw_loop_cm conns;            /* open while there are identifiers that use the device */
+	struct ibv_pd *pd;                   /* for programs that pass none */
+	uint8_t hw[6];                       /* the hardware address, or its beginning */
 	bool rnic;
 };
-/* The device of an interface, opened once for all; NULL with errno. */
-struct cma_dev *cma_dev_of(const char *ifname);
-struct cma_dev *cma_dev_any(void);
+/* The device that has the address, or one for the unspecified address; NULL with errno. */
+struct cma_dev *cma_dev_of(const struct diw_addr *local);
 struct ibv_pd *cma_dev_pd(struct cma_dev *d);        /* NULL with errno */
-void cma_dev_gone(unsigned ifindex);         /* its users keep it, and no search finds it any more */
-/* HW is its hardware address; whether it had another until now. */
+/* HW is the interface's hardware address. Returns whether it has changed. */
 bool cma_dev_rehoused(unsigned ifindex, const void *hw, size_t len);
 
-extern struct diw_loop cma_loop;             /* of the devices' channels, and of what else the files watch */
-/* The interface from now on, if that can be had (cma_link.c); the lock is held. */
-void cma_link_watch(struct cma_dev *d, const char *ifname);
+extern struct diw_loop cma_loop;             /* for the devices' channels, and the watches of other files */
+/* Watches the interface from here on, if possible (cma_link.c); the lock is held. */
+void cma_link_watch(struct cma_dev *d);
 void cma_link_unwatch(void);
-/* The thread, if no identifier needs it any more, or NULL; the lock is held. diw_loop_join() ends it, without. */
+/* Returns the thread if no identifier needs it any more, else NULL; the lock is held. diw_loop_join() ends the thread,
+ * without the lock. */
 struct diw_loop_thread *cma_thread_unused(void);
 
 /* ---- Identifiers (cma_id.c) ---- */
@@ -88,112 +95,114 @@ enum cma_state {
 	CMA_OVER,                            /* disconnected, rejected, failed */
 };
 
-/* Events that were fetched, and acknowledged. */
+/* Counts of events that were fetched, and that were acknowledged. */
 struct cma_count {
 	uint32_t taken, acked;
-	pthread_t taker;                     /* the thread that fetched the last */
+	pthread_t taker;                     /* the thread that fetched the last one */
 };
 
 struct cma_ud;
 
 struct cma_id {
-	struct rdma_cm_id id;                /* first */
+	struct rdma_cm_id id;                /* must be first */
 	struct diw_list link;                /* in cma_ids */
-	bool inherited;                      /* it is the process' that forked: here it fails */
+	bool inherited;                      /* inherited by fork(2): calls on it fail */
 	enum cma_state state;
-	bool sync;                           /* its channel is its own, and calls wait for their events */
+	bool sync;                           /* it has its own channel, and calls wait for their events */
 	bool dying;
-	bool active;                         /* it asked */
+	bool active;                         /* it is the initiator */
 	bool leaving;                        /* rdma_disconnect() was called */
 	bool any_port;                       /* bound to port 0 */
-	bool reuse, afonly, tos_set;
-	bool removed;                        /* its device is gone, and it has been told */
-	bool hinted;                         /* an ADDR_CHANGE of it waits to be fetched */
-	uint8_t tos, ack_timeout;            /* ack_timeout: as verbs has it, 4.096 us << it */
+	bool reuse, afonly;
+	bool removed;                        /* its device is gone, which was reported */
+	bool hinted;                         /* an ADDR_CHANGE event is in its queue */
+	uint8_t tos, ack_timeout;            /* ack_timeout: in verbs' encoding, 4.096 us << it */
 	struct cma_dev *dev;
 	int hold;                            /* the socket that keeps its port until it listens or connects, or -1 */
 	struct diw_addr local, peer;         /* ip zero: not bound */
 	struct diw_listener *listener;
-	uint32_t backlog, queued;            /* of a listener: requests that are not fetched yet */
+	uint32_t backlog, queued;            /* of a listener: requests that were not fetched yet */
 	struct diw_conn_req *req;            /* a request that waits for an answer */
-	uint16_t ird, ord;                   /* what the peer's request would have of us */
-	uint32_t qp_num;                     /* of the queue pair that is, or was, connected; 0: none */
-	struct diw_qp *diw;                  /* under which the connection's events find it */
+	uint16_t ird, ord;                   /* limits that the peer's request asks for */
+	uint32_t qp_num;                     /* the queue pair that is or was connected; 0: none */
+	struct diw_qp *diw;                  /* the key by which the connection's events find it */
 	struct cma_id *hash_next;
 	struct cma_ud *ud;                   /* cma_ud.c */
 	struct cma_count events;
-	struct diw_watch late;               /* `ready` set: its connection has ended, and of that it will be told */
+	struct diw_watch late;               /* with `ready` set: its connection has ended, which will be reported
+					      * later */
 	struct diw_list groups;              /* cma_mcast.c */
-	struct ibv_qp_init_attr *init;       /* rdma_create_ep(): of each request's queue pair */
-	uint8_t data_len;                    /* rdma_create_ep(): rdma_connect()'s private data, if it brings none */
+	struct ibv_qp_init_attr *init;       /* of rdma_create_ep(): for the queue pair of each request */
+	uint8_t data_len;                    /* of rdma_create_ep(): length of the private data for rdma_connect() calls
+					      * without any */
 	uint8_t *data;
-	struct rdma_addrinfo *resolved;      /* rdma_resolve_addrinfo(): what was found, until it is asked for */
+	struct rdma_addrinfo *resolved;      /* result of rdma_resolve_addrinfo(), until it is fetched */
 	bool resolving;
 };
-/* Events that later releases of rdma-core add (RDMACM_1.4). */
+/* Events of later releases of rdma-core (RDMACM_1.4). */
 enum { CMA_EVENT_ADDRINFO_RESOLVED = 16, CMA_EVENT_ADDRINFO_ERROR = 17, CMA_EVENT_USER = 18 };
 
 static inline struct cma_id *cma_id(struct rdma_cm_id *id) { return (struct cma_id *)id; }
 static inline bool cma_is_ud(const struct cma_id *id) { return id->id.qp_type == IBV_QPT_UD; }
 
 extern struct diw_list cma_ids;
-/* CHANNEL NULL: one of its own, and sync. NULL with errno. The lock is held. */
+/* CHANNEL NULL: the identifier gets its own channel, and is sync. NULL with errno. The lock is held. */
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
 			  enum ibv_qp_type type);
-void cma_id_free(struct cma_id *id);         /* no other thread knows it; the lock is held */
+void cma_id_free(struct cma_id *id);         /* no other thread may know it; the lock is held */
 void cma_id_device(struct cma_id *id, struct cma_dev *dev);
-/* Both of its addresses as programs see them. */
+/* Writes both addresses to the fields that programs read. */
 void cma_id_show(struct cma_id *id);
 void cma_hold_drop(struct cma_id *id);
-/* A port, and the addresses' check; the lock is held. A positive errno. */
+/* Keeps a port and checks the address; the lock is held. A positive errno. */
 int cma_bind(struct cma_id *id, const struct diw_addr *local);
 
 /* ---- Events (cma_event.c) ---- */
 
 struct cma_event {
-	struct rdma_cm_event ev;             /* first */
+	struct rdma_cm_event ev;             /* must be first */
 	struct diw_list link;
-	struct cma_id *owner;                /* not destroyed before it is acknowledged */
-	struct cma_count *more;              /* another count that includes it, or NULL */
+	struct cma_id *owner;                /* it is not destroyed before the event is acknowledged */
+	struct cma_count *more;              /* another count that includes the event, or NULL */
 	uint8_t data[CMA_DATA + 1];
 };
-/* NULL: no memory; then the caller does without the event. The lock is held. */
+/* NULL: no memory; the caller then omits the event. The lock is held. */
 struct cma_event *cma_event_new(struct cma_id *id, enum rdma_cm_event_type type, int status);
 void cma_event_data(struct cma_event *e, const void *data, uint32_t len);
 void cma_event_post(struct cma_event *e);
-/* Both in one. */
+/* Makes and queues an event. */
 void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status);
-/* Events of ID that are not fetched yet vanish, requests are refused; of those, what MORE counts, unless it is NULL. */
+/* Drops the queued events of ID, and refuses queued requests. MORE not NULL: only the events that it counts. */
 void cma_events_forget(struct cma_id *id, const struct cma_count *more);
-/* Until all that were fetched are acknowledged. EDEADLK: this thread has one itself, and no thread acknowledges it. */
+/* Waits until all fetched events are acknowledged. EDEADLK: this thread has fetched one itself, and no other thread
+ * acknowledges it. */
 int cma_events_await(const struct cma_count *events);
-/* The event that a sync id shows is acknowledged. The lock is free. */
+/* Acknowledges the event that a sync id shows. The lock is free. */
 void cma_own_event_drop(struct cma_id *id);
 void cma_events_move(struct cma_id *id, struct rdma_event_channel *to);
-/* A sync id: waits for its next event, which is id->event then. 0, or -1 with errno, as it says. The lock is free. */
+/* For a sync id: waits for its next event, which is then in id->event. 0, or -1 with the errno of the event. The lock
+ * is free. */
 int cma_complete(struct cma_id *id);
 
 /* ---- Addresses (cma_addr.c) ---- */
 
-/* A positive errno: no address that is ours to understand. */
+/* A positive errno: the address is of an unsupported family, or too short. */
 int cma_addr_get(struct diw_addr *a, const struct sockaddr *sa);
 void cma_addr_put(struct sockaddr_storage *ss, const struct diw_addr *a);
-/* The device that has the local address A; NULL with errno. */
-struct cma_dev *cma_addr_dev(const struct diw_addr *a);
 
 /* ---- Connections (cma_conn.c, cma_ud.c) ---- */
 
 void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev);
-/* Tells that the connection has ended, and when its time in InfiniBand's TimeWait state is over. */
+/* Reports that the connection has ended, and later the end of InfiniBand's TimeWait state. */
 void cma_disconnected(struct cma_id *id);
-void cma_conn_forget(struct cma_id *id);     /* whatever of it is listening, waiting or connected ends */
+void cma_conn_forget(struct cma_id *id);     /* ends its listening, its request or its connection */
 void cma_unmap(struct cma_id *id);
-/* Of its local address. */
+/* The GID index of its local address. */
 uint8_t cma_gid_index(const struct cma_id *id);
-/* Its queue pair may send, and tells what it is connected with. */
+/* Its queue pair may send, and knows the peer. */
 void cma_qp_connected(const struct cma_id *id);
 
-int cma_ud_listen(struct cma_id *id);        /* these return a positive errno */
+int cma_ud_listen(struct cma_id *id);        /* these functions return a positive errno */
 int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len);

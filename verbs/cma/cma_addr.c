@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Addresses as programs give and want them, and their devices. */
+/* Addresses in the forms that programs use. */
 #include "verbs/cma/cma.h"
 
 int cma_addr_get(struct diw_addr *a, const struct sockaddr *sa)
@@ -16,12 +16,4 @@ void cma_addr_put(struct sockaddr_storage *ss, const struct diw_addr *a)
 {
 	memset(ss, 0, sizeof *ss);
 	diw_addr_to_sockaddr(a, ss);
-}
-
-struct cma_dev *cma_addr_dev(const struct diw_addr *a)
-{
-	char name[IF_NAMESIZE];
-
-	errno = -diw_route_iface(a, name);
-	return errno ? NULL : cma_dev_of(name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections of RC queue pairs: MPA's request and reply are the request and the reply. */
+/* Connections of RC queue pairs: request and reply are MPA's frames. */
 #include <stdlib.h>
 
 #include "verbs/host/port.h"
@@ -7,15 +7,16 @@
 
 #define BUCKETS 4096u
 #define KEEPALIVE_S 10
-/* Programs say which port it is between binding and listening (qperf), and devices take longer to resolve a route. */
+/* How long a refused connect is retried. Some programs send the port between bind and listen (qperf), and hardware
+ * takes longer to resolve a route. */
 #define REFUSED_NS 200000000ll
-/* Elsewhere a request that finds no room is sent again; ours is refused, so there is some. */
+/* With hardware a request that finds no room is sent again. Ours is refused, so the backlog has a minimum. */
 #define BACKLOG_MIN 128
-/* What an InfiniBand reject says of a service that does not exist, and of a program that refuses. */
+/* InfiniBand's reject reasons: the service does not exist; the program refuses. */
 #define REJ_NO_SERVICE 8
 #define REJ_CONSUMER 28
 
-/* ---- Whose connection it is ---- */
+/* ---- Connections and their identifiers ---- */
 
 static struct cma_id *buckets[BUCKETS];
 
@@ -24,7 +25,7 @@ static struct cma_id **qp_bucket(const struct diw_qp *qp)
 	return &buckets[((uintptr_t)qp >> 6) * 0x9e3779b97f4a7c15u >> 32 & (BUCKETS - 1)];
 }
 
-/* The newest first: an earlier one of that address has been destroyed by its owner. */
+/* Maps QP to ID. The newest entry is first: an earlier one with the same address is of a destroyed queue pair. */
 static void map(struct cma_id *id, struct diw_qp *qp)
 {
 	id->diw = qp;
@@ -57,7 +58,7 @@ static struct cma_id *conn_id_find(const struct diw_qp *qp)
 
 static int listen_rc(struct cma_id *id)
 {
-	struct cma_dev *dev = id->dev ? id->dev : cma_dev_any();
+	struct cma_dev *dev = id->dev ? id->dev : cma_dev_of(&id->local);
 	struct diw_listen_attr a = DIW_LISTEN_ATTR_INIT;
 	int rc;
 
@@ -126,7 +127,7 @@ static struct cma_id *conn_child_new(struct cma_id *l, struct cma_dev *dev, cons
 static void cma_on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 {
 	struct cma_id *l = ev->ctx, *id = NULL;
-	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(&ev->local);
+	struct cma_dev *dev = l->dev ? l->dev : cma_dev_of(&ev->local);
 	struct cma_event *e = NULL;
 
 	if (dev && l->id.channel && l->queued < l->backlog &&
@@ -143,7 +144,7 @@ static void cma_on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 	}
 	e->owner = l;
 	e->ev.listen_id = &l->id;
-	/* What the peer has outstanding at most we must be able to answer, and the other way round. */
+	/* The most that the peer has outstanding is the most that we must answer, and vice versa. */
 	e->ev.param.conn.responder_resources = shown(ev->ord);
 	e->ev.param.conn.initiator_depth = shown(ev->ird);
 	cma_event_data(e, ev->data, ev->data_len);
@@ -151,7 +152,7 @@ static void cma_on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 	cma_event_post(e);
 }
 
-/* ---- Asking and answering ---- */
+/* ---- Requests and answers ---- */
 
 static uint16_t at_most(uint16_t n)
 {
@@ -182,7 +183,7 @@ static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const
 	return 0;
 }
 
-/* The queue pair that is to be connected is ours from now on. */
+/* From here on, this library connects the queue pair. */
 static struct diw_qp *qp_claim(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	struct diw_qp *qp;
@@ -252,7 +253,7 @@ static int accept_rc(struct cma_id *id, const struct rdma_conn_param *p)
 	}
 	id->req = NULL;
 	if (id->id.qp)
-		cma_qp_connected(id);                   /* it may send, and what it sends waits */
+		cma_qp_connected(id);                   /* the queue pair may send, and its requests wait */
 	return 0;
 }
 
@@ -289,7 +290,7 @@ int rdma_reject(struct rdma_cm_id *cm_id, const void *data, uint8_t len)
 	return cma_result(rc);
 }
 
-/* ECE, of which no peer here has any, is not told. */
+/* ECE is not reported: no peer here has it. */
 int rdma_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	return rdma_reject(id, data, len);
@@ -310,7 +311,7 @@ int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 	return 0;
 }
 
-/* The queue pair of its own states has reached RTS; MPA has told the peer long ago. */
+/* The program has moved its own queue pair to RTS. MPA's negotiation has already told the peer. */
 int rdma_establish(struct rdma_cm_id *cm_id)
 {
 	struct cma_id *id = cma_id(cm_id);
@@ -322,7 +323,7 @@ int rdma_establish(struct rdma_cm_id *cm_id)
 	return cma_result(rc);
 }
 
-/* That a message came before ESTABLISHED the device knows itself. */
+/* Not needed: the device itself detects a message that comes before ESTABLISHED. */
 int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 {
 	struct cma_id *id = cma_id(cm_id);
@@ -351,11 +352,11 @@ int rdma_disconnect(struct rdma_cm_id *cm_id)
 		diw_of_disconnect(id->id.verbs, id->qp_num, id->diw);
 	}
 	cma_leave();
-	/* Else the event has been there, or waits. */
+	/* otherwise the event has come already, or is queued */
 	return rc || !was_up ? cma_result(rc) : cma_complete(id);
 }
 
-/* ---- What happens ---- */
+/* ---- Events ---- */
 
 static void cma_on_established(struct cma_id *id, const struct diw_cm_event *ev)
 {
@@ -363,7 +364,7 @@ static void cma_on_established(struct cma_id *id, const struct diw_cm_event *ev)
 	struct cma_event *e = cma_event_new(id, half ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED, 0);
 
 	id->state = CMA_CONNECTED;
-	if (id->active)                          /* a responder's is its listener's */
+	if (id->active)                          /* a responder's port is its listener's */
 		id->local = ev->local;
 	cma_id_show(id);
 	if (id->id.qp)
@@ -407,13 +408,13 @@ static void cma_on_failed(struct cma_id *id, const struct diw_cm_event *ev)
 	cma_post(id, RDMA_CM_EVENT_CONNECT_ERROR, -ev->errnum);
 }
 
-/* The peer's last messages and the end of its stream may come in one look. A program that fetches events between two
- * polls of its completion queue would find the end first, and take down what it has not polled yet, as libfabric does:
- * an adapter's event takes its way through a kernel meanwhile. */
+/* The end of a connection is reported after this delay. The peer's last messages and the end of its stream may arrive
+ * together. A program that fetches an event between two polls of its completion queue, such as libfabric, would see the
+ * end first, and drop the messages that it has not polled. With an adapter the event comes later, since it passes
+ * through a kernel. */
 #define LATE_NS 2000000u
-/* InfiniBand's connection manager keeps a connection that has ended for the time that a packet of it may still be on
- * its way (InfiniBand, volume 1, section 12.9.8.4), and programs destroy the queue pair when that is over. An RNIC's
- * has no such state. */
+/* InfiniBand's connection manager keeps an ended connection for the lifetime of a packet (InfiniBand, volume 1, section
+ * 12.9.8.4). Programs destroy the queue pair after that. An RNIC has no such state. */
 #define TIMEWAIT_NS (4096ull << CMA_PACKET_LIFE)
 
 static void forget_late(struct cma_id *id)
@@ -423,7 +424,7 @@ static void forget_late(struct cma_id *id)
 	id->late.ready = NULL;
 }
 
-/* READY is called in NS from now; at once, if nothing can be watched. */
+/* Calls READY after NS; at once if nothing can be watched. */
 static void later(struct cma_id *id, void (*ready)(struct diw_watch *w, uint64_t now), uint64_t ns)
 {
 	forget_late(id);
@@ -494,7 +495,7 @@ void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 	id->state = CMA_OVER;
 }
 
-/* ---- Its end ---- */
+/* ---- The end of a connection ---- */
 
 void cma_conn_forget(struct cma_id *id)
 {

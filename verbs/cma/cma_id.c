@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Identifiers: their life, their addresses, their options. */
+/* Identifiers: creation and destruction, addresses, options. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 struct diw_list cma_ids = { &cma_ids, &cma_ids };
 
-/* ---- Life ---- */
+/* ---- Creation and destruction ---- */
 
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
 			  enum ibv_qp_type type)
@@ -142,7 +142,7 @@ void cma_id_device(struct cma_id *id, struct cma_dev *dev)
 	id->id.verbs = dev->verbs;
 	id->id.port_num = 1;
 	if (!id->id.pd)
-		id->id.pd = cma_dev_pd(dev);    /* for programs that make their queue pair themselves */
+		id->id.pd = cma_dev_pd(dev);    /* for programs that create their queue pairs themselves */
 }
 
 void cma_id_show(struct cma_id *id)
@@ -168,7 +168,7 @@ __be16 rdma_get_dst_port(struct rdma_cm_id *id)
 	return htons(cma_id(id)->peer.port);
 }
 
-/* ---- Ports: a socket keeps the port until it listens or connects ---- */
+/* ---- Ports: a socket keeps an identifier's port until it listens or connects ---- */
 
 void cma_hold_drop(struct cma_id *id)
 {
@@ -189,7 +189,8 @@ static int hold(struct cma_id *id, struct diw_addr *local)
 	return fd < 0 ? -fd : 0;
 }
 
-/* What the kernel does not see: two of this process that both only hold a port. */
+/* Whether another identifier of this process keeps the address. The kernel does not detect two sockets that only keep a
+ * port. */
 static bool taken(const struct cma_id *id, const struct diw_addr *a)
 {
 	for (struct diw_list *l = cma_ids.next; l != &cma_ids; l = l->next) {
@@ -210,8 +211,8 @@ static bool is_loopback(const struct diw_addr *a)
 	return diw_addr_is_v4(a) ? a->ip[12] == 127 : memcmp(a->ip, one, sizeof one) == 0;
 }
 
-/* The kernel's own takes no device for a loopback address, and libfabric, which binds to "localhost" to see what there
- * is, would else find that of lo only. */
+/* For a loopback address the kernel's librdmacm chooses no device. libfabric binds to "localhost" to list all devices,
+ * and would find only lo otherwise. */
 int cma_bind(struct cma_id *id, const struct diw_addr *want)
 {
 	struct diw_addr local = *want;
@@ -221,7 +222,7 @@ int cma_bind(struct cma_id *id, const struct diw_addr *want)
 	if (id->state != CMA_IDLE)
 		return EINVAL;
 	if (!diw_route_is_any(&local)) {
-		dev = cma_addr_dev(&local);
+		dev = cma_dev_of(&local);
 		if (!dev)
 			return errno;
 	}
@@ -252,7 +253,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	return cma_result(rc);
 }
 
-/* ---- Resolving: the kernel knows the route at once, and a peer that is not there is found when connecting ---- */
+/* ---- Resolving: the kernel knows the route at once; a missing peer is found when connecting ---- */
 
 static int resolve(struct cma_id *id, const struct diw_addr *src, const struct diw_addr *dst)
 {
@@ -270,7 +271,7 @@ static int resolve(struct cma_id *id, const struct diw_addr *src, const struct d
 		rc = -diw_route_source(dst, &id->local, &from);
 	if (rc)
 		return rc;
-	dev = cma_addr_dev(&from);
+	dev = cma_dev_of(&from);
 	if (!dev)
 		return errno;
 	from.port = id->local.port;
@@ -299,7 +300,7 @@ int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct soc
 	return rc ? cma_result(rc) : cma_complete(cma_id(cm_id));
 }
 
-/* What a subnet manager would say of the way to the peer. An RNIC has none. */
+/* Fills in the path to the peer, as a subnet manager would report it. An RNIC has no path. */
 static int path(struct cma_id *id)
 {
 	struct ibv_sa_path_rec *p;
@@ -367,7 +368,7 @@ static int set_option(struct cma_id *id, int name, const void *val, size_t len)
 		return set_bool(id, &id->reuse, val, len);
 	case RDMA_OPTION_ID_AFONLY:
 		return set_bool(id, &id->afonly, val, len);
-	case RDMA_OPTION_ID_ACK_TIMEOUT:        /* TCP has its own: it is only told */
+	case RDMA_OPTION_ID_ACK_TIMEOUT:        /* reported only: TCP has its own timer */
 		if (len != sizeof id->ack_timeout)
 			return EINVAL;
 		memcpy(&id->ack_timeout, val, sizeof id->ack_timeout);

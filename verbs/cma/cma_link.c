@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What netlink tells of interfaces: one that goes is DEVICE_REMOVAL for every identifier there. One that has
- * another hardware address (a bond that fails over) is ADDR_CHANGE; so is, for the identifiers that have it, an address
- * that is the interface's no more: nothing comes to it from now on.
+ * Changes of interfaces, which netlink reports. Removal of an interface is a DEVICE_REMOVAL for each of its
+ * identifiers. A new hardware address (failover of a bond) is an ADDR_CHANGE. So is the removal of an address, for the
+ * identifiers that are bound to it: they receive nothing any more.
  */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -20,27 +20,26 @@ static void gone(unsigned ifindex)
 {
 	struct diw_list *l;
 
-	cma_dev_gone(ifindex);
 	for (l = cma_ids.next; l != &cma_ids; l = l->next) {
 		struct cma_id *id = diw_container(l, struct cma_id, link);
 
-		if (!id->dev || id->dev->ifindex != ifindex || id->removed || id->dying)
+		if (!id->dev || id->dev->host.ifindex != ifindex || id->removed || id->dying)
 			continue;
 		id->removed = true;
 		cma_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
 	}
 }
 
-/* One that is not fetched yet stands for all that happens meanwhile, so that an address that comes and goes costs no
- * memory. A sync id has no use for hints: its calls would take them for what they wait for. */
+/* Queues an ADDR_CHANGE, if none is queued: one event stands for all changes until it is fetched, so frequent changes
+ * cost no memory. A sync id gets none, since its calls would take the event for the one they wait for. */
 static void changed(unsigned ifindex, const struct diw_addr *only)
 {
 	for (struct diw_list *l = cma_ids.next; l != &cma_ids; l = l->next) {
 		struct cma_id *id = diw_container(l, struct cma_id, link);
 		struct cma_event *e = NULL;
 
-		if (!id->dev || id->dev->ifindex != ifindex || id->removed || id->dying || id->sync || id->hinted ||
-		    (only && memcmp(id->local.ip, only->ip, sizeof only->ip) != 0))
+		if (!id->dev || id->dev->host.ifindex != ifindex || id->removed || id->dying || id->sync ||
+		    id->hinted || (only && memcmp(id->local.ip, only->ip, sizeof only->ip) != 0))
 			continue;
 		if (id->id.channel)
 			e = cma_event_new(id, RDMA_CM_EVENT_ADDR_CHANGE, 0);
@@ -50,7 +49,7 @@ static void changed(unsigned ifindex, const struct diw_addr *only)
 	}
 }
 
-/* ---- What the kernel says ---- */
+/* ---- Netlink messages ---- */
 
 static const struct rtattr *attr(const struct nlmsghdr *h, size_t fixed, unsigned short type)
 {
@@ -81,7 +80,7 @@ static void on_link(const struct nlmsghdr *h)
 		changed((unsigned)i->ifi_index, NULL);
 }
 
-/* With an interface its addresses go first, of which DEVICE_REMOVAL will tell. */
+/* When an interface is removed, its addresses are removed first; DEVICE_REMOVAL will report that. */
 static void on_address(const struct nlmsghdr *h)
 {
 	const struct ifaddrmsg *m = NLMSG_DATA(h);
@@ -92,7 +91,7 @@ static void on_address(const struct nlmsghdr *h)
 
 	if (h->nlmsg_len < NLMSG_LENGTH(sizeof *m) || !if_indextoname(m->ifa_index, name))
 		return;
-	own = attr(h, sizeof *m, IFA_LOCAL);            /* IFA_ADDRESS is the peer's then */
+	own = attr(h, sizeof *m, IFA_LOCAL);            /* IFA_ADDRESS is then the peer's address */
 	if (!own)
 		own = attr(h, sizeof *m, IFA_ADDRESS);
 	len = m->ifa_family == AF_INET ? 4 : sizeof a.ip;
@@ -102,7 +101,7 @@ static void on_address(const struct nlmsghdr *h)
 	changed(m->ifa_index, &a);
 }
 
-/* What is lost when too much happens at a time (ENOBUFS) is lost: a program that sends there finds out. */
+/* If netlink loses messages (ENOBUFS), their changes are not reported: a program will find its sends fail. */
 static void ready(struct diw_watch *w, uint64_t now)
 {
 	_Alignas(struct nlmsghdr) char buf[ROOM];
@@ -129,7 +128,7 @@ void cma_link_unwatch(void)
 	watch.fd = -1;
 }
 
-void cma_link_watch(struct cma_dev *d, const char *ifname)
+void cma_link_watch(struct cma_dev *d)
 {
 	struct sockaddr_nl groups = {
 		.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
@@ -146,7 +145,7 @@ void cma_link_watch(struct cma_dev *d, const char *ifname)
 			return;
 		}
 	}
-	strncpy(ifr.ifr_name, ifname, sizeof ifr.ifr_name - 1);
+	memcpy(ifr.ifr_name, d->host.ifname, sizeof ifr.ifr_name);
 	if (ioctl(watch.fd, SIOCGIFHWADDR, &ifr) == 0)
 		memcpy(d->hw, ifr.ifr_hwaddr.sa_data, sizeof d->hw);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The service of UD queue pairs: a request to the service's UDP port asks which queue pair serves it, and with which
- * Q_Key (docs/ud-profile.md section 16). The socket that keeps the port is the service's.
+ * The service of UD queue pairs. A request to the service's UDP port asks for the number and Q_Key of the queue pair
+ * that serves it (docs/ud-profile.md section 16). The socket that keeps the port is the service's socket.
  */
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -10,72 +10,51 @@
 #include <zlib.h>
 
 #include "base/sys.h"
-#include "base/wire.h"
 #include "verbs/cma/cma.h"
+#include "wire/service.h"
 
-#define MAGIC 0x64697775u            /* "diwu" */
-#define VERSION 1
-#define LEN 292u
-#define CRC_AT 288u
-#define DATA_AT 32u
-#define FIRST_WAIT_NS 100000000ull   /* doubled each time */
+#define LEN DIW_SERVICE_LEN
+#define FIRST_WAIT_NS 100000000ull   /* until the request is repeated; doubled each time */
 #define TRIES 7
-#define REFUSED_NS 10000000ull       /* where no service listens, the first wait; doubled each time, 150 ms together */
+#define REFUSED_NS 10000000ull       /* the same if no service listens: up to 150 ms together */
 #define REFUSALS 4
 #define BUCKETS 256u
-#define BURST 64                     /* datagrams a look: others have their turn, too */
+#define BURST 64                     /* datagrams read at a time, so that other watches get their turn */
 
-enum { REQUEST = 1, REPLY = 2 };
-/* InfiniBand's words for them, which programs are told. */
-enum { ACCEPTED = 0, NOT_SUPPORTED = 1, REJECTED = 2 };
+/* A program reads this status where no service listens: InfiniBand's, beside those of the reply. */
+#define NOT_SUPPORTED 1
 
 struct cma_ud {
-	struct diw_watch watch;              /* its fd: a requester's, or a listener's */
+	struct diw_watch watch;              /* its fd: of a requester, or of a listener */
 	struct cma_id *id;
-	uint64_t number;                     /* of the request */
+	uint64_t number;                     /* the request's number */
 	uint8_t tries, refusals;
 	bool answered;
-	uint8_t frame[LEN];                  /* the request; a child's reply */
-	struct cma_id *listener;             /* a child's, while it lives */
-	struct diw_list link;                /* a child: in a bucket of its listener */
-	struct diw_list *children;           /* a listener's, by number */
+	uint8_t frame[LEN];                  /* the request; of a child, the reply */
+	struct cma_id *listener;             /* of a child, while the listener exists */
+	struct diw_list link;                /* of a child: in a bucket of its listener */
+	struct diw_list *children;           /* of a listener: hash table by number */
 };
 
 /* ---- Frames ---- */
 
-static void encode(uint8_t *p, uint8_t kind, uint64_t number, uint32_t qpn, const void *data, uint8_t len)
+static uint32_t frame_crc(const uint8_t p[LEN])
 {
-	memset(p, 0, LEN);
-	diw_put32(p, MAGIC);
-	p[4] = VERSION;
-	p[5] = kind;
-	diw_put64(p + 8, number);
-	diw_put16(p + 16, RDMA_PS_UDP);
-	diw_put16(p + 18, len);
-	diw_put32(p + 20, qpn);
-	diw_put32(p + 24, qpn ? RDMA_UDP_QKEY : 0);
-	if (len)
-		memcpy(p + DATA_AT, data, len);
+	return (uint32_t)crc32(0, p, DIW_SERVICE_CRC_AT);
 }
 
-static void seal(uint8_t *p)
+static void frame_write(struct cma_ud *u, uint8_t kind, uint16_t status, uint32_t qpn, const void *data, uint8_t len)
 {
-	uint32_t crc = (uint32_t)crc32(0, p, CRC_AT);
-
-	for (int i = 0; i < 4; i++)
-		p[CRC_AT + i] = (uint8_t)(crc >> 8 * i);
+	diw_service_put(u->frame, &(struct diw_service){
+		.kind = kind, .status = status, .number = u->number, .qpn = qpn, .qkey = qpn ? RDMA_UDP_QKEY : 0,
+		.data = data, .len = len,
+	});
+	diw_put32le(u->frame + DIW_SERVICE_CRC_AT, frame_crc(u->frame));
 }
 
-static bool sound(const uint8_t *p, size_t len, uint8_t kind)
+static bool frame_read(struct diw_service *f, const uint8_t *p, size_t len, uint8_t kind)
 {
-	uint8_t again[LEN];
-
-	if (len != LEN || diw_get32(p) != MAGIC || p[4] != VERSION || p[5] != kind ||
-	    diw_get16(p + 16) != RDMA_PS_UDP || diw_get16(p + 18) > CMA_DATA)
-		return false;
-	memcpy(again, p, LEN);
-	seal(again);
-	return memcmp(again, p, LEN) == 0;
+	return diw_service_get(f, p, len) && f->kind == kind && frame_crc(p) == diw_get32le(p + DIW_SERVICE_CRC_AT);
 }
 
 static uint32_t own_qp(const struct cma_id *id, const struct rdma_conn_param *p)
@@ -131,14 +110,14 @@ static void request_give_up(struct cma_id *id, int status)
 	request_finish(id, cma_event_new(id, RDMA_CM_EVENT_UNREACHABLE, status), CMA_OVER);
 }
 
-/* The queue pair that a frame tells, and the way to it. */
-static void tell_qp(struct cma_event *e, const struct cma_id *id, const uint8_t *p)
+/* Writes the queue pair that a frame names, and its address, to the event. */
+static void tell_qp(struct cma_event *e, const struct cma_id *id, const struct diw_service *f)
 {
 	struct ibv_ah_attr *ah = &e->ev.param.ud.ah_attr;
 
-	cma_event_data(e, p + DATA_AT, diw_get16(p + 18));
-	e->ev.param.ud.qp_num = diw_get32(p + 20);
-	e->ev.param.ud.qkey = diw_get32(p + 24);
+	cma_event_data(e, f->data, f->len);
+	e->ev.param.ud.qp_num = f->qpn;
+	e->ev.param.ud.qkey = f->qkey;
 	ah->is_global = 1;
 	ah->port_num = 1;
 	ah->grh.sgid_index = cma_gid_index(id);
@@ -147,18 +126,18 @@ static void tell_qp(struct cma_event *e, const struct cma_id *id, const uint8_t 
 	memcpy(ah->grh.dgid.raw, id->peer.ip, sizeof id->peer.ip);
 }
 
-static void on_reply(struct cma_id *id, const uint8_t *p)
+static void on_reply(struct cma_id *id, const struct diw_service *f)
 {
-	uint16_t status = diw_get16(p + 6);
-	struct cma_event *e = cma_event_new(id, status ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_ESTABLISHED, status);
+	struct cma_event *e = cma_event_new(id, f->status ? RDMA_CM_EVENT_UNREACHABLE : RDMA_CM_EVENT_ESTABLISHED,
+					    f->status);
 
 	if (e)
-		tell_qp(e, id, p);
-	request_finish(id, e, status ? CMA_OVER : CMA_CONNECTED);
+		tell_qp(e, id, f);
+	request_finish(id, e, f->status ? CMA_OVER : CMA_CONNECTED);
 }
 
-/* A server that has told its client to come may still be on its way to rdma_listen(3): another process can have its
- * processor. */
+/* No service listens at the port. A server that has announced its port may not have reached rdma_listen(3) yet, since
+ * another process has its processor. So the request is repeated for a short time. */
 static void refused(struct cma_ud *u, uint64_t now)
 {
 	if (u->refusals == REFUSALS)
@@ -179,11 +158,12 @@ static void asker_ready(struct diw_watch *w, uint64_t now)
 {
 	struct cma_ud *u = diw_container(w, struct cma_ud, watch);
 	uint8_t buf[LEN + 1];
+	struct diw_service f;
 	ssize_t n;
 
 	for (int i = 0; i < BURST && (n = recv(w->fd, buf, sizeof buf, MSG_DONTWAIT)) >= 0; i++)
-		if (sound(buf, (size_t)n, REPLY) && diw_get64(buf + 8) == u->number) {
-			on_reply(u->id, buf);
+		if (frame_read(&f, buf, (size_t)n, DIW_SERVICE_REPLY) && f.number == u->number) {
+			on_reply(u->id, &f);
 			return;
 		}
 	if (n < 0 && errno == ECONNREFUSED)
@@ -224,8 +204,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 		return ENOMEM;
 	if (getrandom(&u->number, sizeof u->number, 0) != sizeof u->number)
 		rc = EAGAIN;
-	encode(u->frame, REQUEST, u->number, own_qp(id, p), p ? p->private_data : NULL, p ? p->private_data_len : 0);
-	seal(u->frame);
+	frame_write(u, DIW_SERVICE_REQUEST, 0, own_qp(id, p), p ? p->private_data : NULL, p ? p->private_data_len : 0);
 	u->watch.ready = asker_ready;
 	if (rc == 0) {
 		u->watch.fd = id->hold;
@@ -236,14 +215,14 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 		cma_ud_forget(id);
 		return rc;
 	}
-	u->watch.due = 1;                       /* the thread asks: the outcome is an event in any case */
+	u->watch.due = 1;                       /* the thread sends the request: the result is always an event */
 	diw_loop_call(&cma_loop, &u->watch, 1);
 	return 0;
 }
 
 /* ---- The service ---- */
 
-/* From the address that was asked. */
+/* Sends from the address that the request was sent to. */
 static void service_answer(const struct cma_ud *child)
 {
 	const struct cma_id *id = child->id;
@@ -268,7 +247,7 @@ static void service_answer(const struct cma_ud *child)
 		memcpy(CMSG_DATA(&c.h), &info, sizeof info);
 		m.msg_controllen = CMSG_SPACE(sizeof info);
 	}
-	/* One that is lost is asked for again. */
+	/* a lost reply is requested again */
 	(void)!sendmsg(child->listener->ud->watch.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -290,7 +269,7 @@ static struct cma_ud *child_find(const struct cma_ud *l, uint64_t number, const 
 
 static struct cma_id *service_child_new(struct cma_id *l, const struct diw_addr *local, const struct diw_addr *peer)
 {
-	struct cma_dev *dev = l->dev ? l->dev : cma_addr_dev(local);
+	struct cma_dev *dev = l->dev ? l->dev : cma_dev_of(local);
 	struct cma_id *id = dev && l->id.channel ?
 		cma_id_new(l->sync ? NULL : l->id.channel, l->id.context, l->id.ps, l->id.qp_type) : NULL;
 	struct cma_ud *u = id ? new_ud(id) : NULL;
@@ -310,11 +289,10 @@ static struct cma_id *service_child_new(struct cma_id *l, const struct diw_addr 
 	return id;
 }
 
-static void service_on_request(struct cma_id *l, const uint8_t *p, const struct diw_addr *local,
+static void service_on_request(struct cma_id *l, const struct diw_service *f, const struct diw_addr *local,
 			       const struct diw_addr *peer)
 {
-	uint64_t number = diw_get64(p + 8);
-	struct cma_ud *u = child_find(l->ud, number, peer);
+	struct cma_ud *u = child_find(l->ud, f->number, peer);
 	struct cma_event *e;
 	struct cma_id *id;
 
@@ -328,18 +306,18 @@ static void service_on_request(struct cma_id *l, const uint8_t *p, const struct 
 	if (!e) {
 		if (id)
 			cma_id_free(id);
-		return;                         /* the requester will ask again */
+		return;                         /* the requester will repeat the request */
 	}
-	id->ud->number = number;
-	diw_list_add_tail(child_bucket(l->ud, number), &id->ud->link);
+	id->ud->number = f->number;
+	diw_list_add_tail(child_bucket(l->ud, f->number), &id->ud->link);
 	e->owner = l;
 	e->ev.listen_id = &l->id;
-	tell_qp(e, id, p);
+	tell_qp(e, id, f);
 	l->queued++;
 	cma_event_post(e);
 }
 
-/* The address that the datagram came to. */
+/* The destination address of the datagram. */
 static void local_of(struct msghdr *m, struct diw_addr *local)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -376,14 +354,15 @@ static void listener_ready(struct diw_watch *w, uint64_t now)
 		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &iov, .msg_iovlen = 1,
 				    .msg_control = &c, .msg_controllen = sizeof c };
 		ssize_t n = recvmsg(w->fd, &m, MSG_DONTWAIT);
+		struct diw_service f;
 
 		if (n < 0)
 			return;
-		if (!sound(buf, (size_t)n, REQUEST))
+		if (!frame_read(&f, buf, (size_t)n, DIW_SERVICE_REQUEST))
 			continue;
 		diw_addr_from_sockaddr(&peer, (struct sockaddr *)&from);
 		local_of(&m, &local);
-		service_on_request(l, buf, &local, &peer);
+		service_on_request(l, &f, &local, &peer);
 	}
 }
 
@@ -417,9 +396,7 @@ static int reply(struct cma_id *id, uint16_t status, uint32_t qpn, const void *d
 
 	if (!u || !u->listener)
 		return ECONNRESET;
-	encode(u->frame, REPLY, u->number, qpn, data, len);
-	diw_put16(u->frame + 6, status);
-	seal(u->frame);
+	frame_write(u, DIW_SERVICE_REPLY, status, qpn, data, len);
 	u->answered = true;
 	service_answer(u);
 	return 0;
@@ -431,10 +408,10 @@ int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p)
 
 	if (!qpn || (p && p->private_data_len && !p->private_data))
 		return EINVAL;
-	return reply(id, ACCEPTED, qpn, p ? p->private_data : NULL, p ? p->private_data_len : 0);
+	return reply(id, DIW_SERVICE_ACCEPTED, qpn, p ? p->private_data : NULL, p ? p->private_data_len : 0);
 }
 
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len)
 {
-	return reply(id, REJECTED, 0, data, len);
+	return reply(id, DIW_SERVICE_REJECTED, 0, data, len);
 }

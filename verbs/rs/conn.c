@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Listening, connecting, accepting. As with TCP a connection is made before accept() is called: the thread that hears
- * of requests answers them while the backlog has room.
+ * Listening, connecting, accepting. As with TCP, a connection is established before accept() is called: the thread of
+ * connection events answers requests while the backlog has room.
  */
 #include <stdlib.h>
 
@@ -15,10 +15,10 @@
 
 int rs_open_qp(struct rs *s, struct diw_qp_attr *a, uint32_t completions)
 {
-	int rc = diw_channel_create(s->dev->diw, &s->channel);
+	int rc = diw_channel_create(s->dev->host.diw, &s->channel);
 
 	if (rc == 0)
-		rc = diw_cq_create(s->dev->diw, completions, s->channel, s, &s->cq);
+		rc = diw_cq_create(s->dev->host.diw, completions, s->channel, s, &s->cq);
 	a->send_cq = a->recv_cq = s->cq;
 	a->ctx = s;
 	return rc == 0 ? diw_qp_create(s->dev->pd, a, &s->qp) : rc;
@@ -37,7 +37,8 @@ void rs_close_qp(struct rs *s)
 	s->channel = NULL;
 }
 
-/* Within one host no wire can damage what TCP carries, and no TCP checksum is computed either: CRC-32C is not. */
+/* Whether both addresses are on one host. No wire can damage the data there, and TCP computes no checksum either, so
+ * CRC-32C is off. */
 static bool same_host(const struct diw_addr *a, const struct diw_addr *b)
 {
 	return memcmp(a->ip, b->ip, sizeof a->ip) == 0 || (diw_addr_is_v4(a) && a->ip[12] == 127);
@@ -89,7 +90,7 @@ static int begin_connect(struct rs *s, const struct diw_addr *peer)
 	return rc;
 }
 
-/* An unspecified address is this host, as for connect(2). */
+/* An unspecified address means this host, as for connect(2). */
 static void to_this_host(struct diw_addr *a)
 {
 	if (!diw_route_is_any(a))
@@ -100,7 +101,7 @@ static void to_this_host(struct diw_addr *a)
 		a->ip[15] = 1;
 }
 
-/* The lock order wants rs_big first; the caller's reference keeps the socket. */
+/* rs_big must be taken first; the caller's reference keeps the socket. */
 static int start_connect(struct rs *s, const struct diw_addr *peer)
 {
 	int rc;
@@ -169,7 +170,7 @@ static int begin_listen(struct rs *s)
 	a.local = s->local;
 	a.local.port = diw_port_tcp(s->local.port);
 	a.v6only = s->opt.v6only;
-	a.backlog = MAX_BACKLOG;                /* ours is counted here */
+	a.backlog = MAX_BACKLOG;                /* the backlog is counted here */
 	a.request_timeout_ns = (int64_t)RS_TIMEOUT_NS;
 	a.ctx = s;
 	rc = diw_listen(s->dev->conns.cm, &a, &s->listener);
@@ -220,7 +221,7 @@ int diw_rs_listen(int fd, int backlog)
 	return rc;
 }
 
-/* ---- Answering; rs_big is held ---- */
+/* ---- Answering requests; rs_big is held ---- */
 
 static struct rs *rs_child_new(struct rs *l, struct rs_dev *dev, const struct diw_cm_event *ev)
 {
@@ -270,7 +271,7 @@ static bool conn_answer(struct rs_dev *d, struct rs *l, const struct diw_cm_even
 	return true;
 }
 
-/* As with TCP, a caller that finds no room waits for some. */
+/* A request that waits for room in the backlog, as with TCP. */
 struct waiting {
 	struct diw_list link;
 	struct rs_dev *dev;
@@ -328,7 +329,7 @@ void rs_requests_forget(struct rs *l)
 	take_waiting(l, true);
 }
 
-/* accept() has made room. */
+/* Called when accept() has made room. */
 static void admit(struct rs *l)
 {
 	pthread_mutex_lock(&rs_big);
@@ -339,7 +340,8 @@ static void admit(struct rs *l)
 	pthread_mutex_unlock(&rs_big);
 }
 
-/* accept() sees a child's state by its listener's lock, the child's own calls by its own. */
+/* accept() reads a child's state under the listener's lock, the child's own calls under the child's lock. So both are
+ * held. */
 static void child_established(struct rs *l, struct rs *s)
 {
 	pthread_mutex_lock(&l->lock);
@@ -352,7 +354,7 @@ static void child_established(struct rs *l, struct rs *s)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* A thread that polls slept on the descriptor alone: it is to look at the queue pair from now on. */
+/* Threads in poll() have slept on the descriptor alone. They are woken to watch the queue pair, too. */
 static void established(struct rs *s, const struct diw_cm_event *ev)
 {
 	pthread_mutex_lock(&s->lock);
@@ -366,7 +368,7 @@ static void established(struct rs *s, const struct diw_cm_event *ev)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* No thread knows of a child that has not been there yet. */
+/* No thread knows a child that was never in the queue. */
 static void child_failed(struct rs *s)
 {
 	struct rs *l = s->parent;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Devices, each opened once for all sockets of the process, and the one thread that hears of connections. The thread
- * closes the devices and ends when no socket is left, one that lingers included. */
+/* Devices, each opened once for all sockets of the process, and the thread for connection events. When no socket is
+ * left, lingering ones included, the thread closes the devices and ends. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "verbs/rs/int.h"
 
 pthread_mutex_t rs_big = PTHREAD_MUTEX_INITIALIZER;
 struct diw_loop rs_loop = DIW_LOOP_INIT(rs_loop, &rs_big);
 
-static struct rs_dev *devs;
-static atomic_uint sockets;                  /* that there are */
-
+static int rs_dev_open(const char *name, struct diw_host_dev **out);
 static void close_parts(struct rs_dev *d);
 
-/* A socket that comes now finds no device, and no thread. */
+static struct diw_host_devs devs = { .open = rs_dev_open };
+static atomic_uint sockets;                  /* the number of sockets */
+
+/* A socket that is created meanwhile finds no device and no thread, and opens both. */
 static void close_unused(struct diw_watch *w, uint64_t now)
 {
-	struct rs_dev *d;
+	struct diw_host_dev *d;
 
 	(void)w;
 	(void)now;
 	if (atomic_load(&sockets))
 		return;
-	while ((d = devs)) {
-		devs = d->next;
-		close_parts(d);
+	while ((d = devs.first)) {
+		devs.first = d->next;
+		close_parts(diw_container(d, struct rs_dev, host));
 	}
 	diw_loop_stop(&rs_loop);
 }
@@ -42,12 +42,12 @@ void rs_dev_forget(void)
 {
 	diw_loop_stop(&rs_loop);
 	atomic_store(&sockets, 0);
-	devs = NULL;
+	devs.first = NULL;
 }
 
 /* ---- Devices ---- */
 
-/* The smallest address that a process may have is a page's; x86-64's and arm64's largest end here. */
+/* From the lowest address that a process may use, one page, to the highest of x86-64 and arm64. */
 static int reg_all(struct rs_dev *d)
 {
 	const size_t page = 4096;
@@ -55,19 +55,19 @@ static int reg_all(struct rs_dev *d)
 	return diw_mr_reg(d->pd, (void *)page, ((size_t)1 << 47) - 2 * page, DIW_ACCESS_LOCAL_READ, &d->all);
 }
 
-static int open_parts(struct rs_dev *d)
+static int open_parts(struct rs_dev *d, const char *name)
 {
-	int rc = diw_dev_open(d->name, NULL, &d->diw);
+	int rc = diw_dev_open(name, NULL, &d->host.diw);
 
 	if (rc == 0)
-		rc = diw_pd_alloc(d->diw, &d->pd);
+		rc = diw_pd_alloc(d->host.diw, &d->pd);
 	if (rc == 0)
 		rc = reg_all(d);
 	d->conns.event = rs_cm_event;
 	if (rc == 0 && diw_list_empty(&unused.link))
 		rc = diw_loop_add(&rs_loop, &unused);
 	if (rc == 0)
-		rc = diw_loop_cm_open(&rs_loop, &d->conns, d->diw);
+		rc = diw_loop_cm_open(&rs_loop, &d->conns, d->host.diw);
 	return rc;
 }
 
@@ -78,45 +78,29 @@ static void close_parts(struct rs_dev *d)
 	if (d->pd)
 		diw_pd_free(d->pd);
 	diw_loop_cm_close(&rs_loop, &d->conns);
-	if (d->diw)
-		diw_dev_close(d->diw);
+	if (d->host.diw)
+		diw_dev_close(d->host.diw);
 	free(d);
 }
 
-static int dev_named(const char *name, struct rs_dev **out)
+static int rs_dev_open(const char *name, struct diw_host_dev **out)
 {
-	struct rs_dev *d, **p;
-	int rc;
+	struct rs_dev *d = calloc(1, sizeof *d);
+	int rc = d ? open_parts(d, name) : -ENOMEM;
 
-	for (p = &devs; *p; p = &(*p)->next)
-		if (strcmp((*p)->name, name) == 0) {
-			*out = *p;
-			return 0;
-		}
-	d = calloc(1, sizeof *d);
-	if (!d)
-		return -ENOMEM;
-	strncat(d->name, name, sizeof d->name - 1);
-	rc = open_parts(d);
-	if (rc < 0) {
+	if (rc < 0 && d)
 		close_parts(d);
-		return rc;
-	}
-	*p = *out = d;
-	return 0;
+	else if (rc == 0)
+		*out = &d->host;
+	return rc;
 }
 
 int rs_dev_of(const struct diw_addr *local, struct rs_dev **dev)
 {
-	char name[sizeof devs->name] = "diw_";
-	int rc;
+	struct diw_host_dev *d;
+	int rc = diw_host_dev_of(&devs, local, &d);
 
-	if (diw_route_is_any(local)) {
-		if (!devs)
-			return dev_named("diw_lo", dev);
-		*dev = devs;
-		return 0;
-	}
-	rc = diw_route_iface(local, name + 4);
-	return rc < 0 ? rc : dev_named(name, dev);
+	if (rc == 0)
+		*dev = diw_container(d, struct rs_dev, host);
+	return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading and writing, of streams and datagrams. */
+/* Calls that read and write streams and datagrams. */
 #include <signal.h>
 
 #include "verbs/rs/int.h"
@@ -18,6 +18,18 @@ static bool blocks(const struct rs *s, int flags)
 	return !s->nonblock && !(flags & MSG_DONTWAIT);
 }
 
+/* Waits, since no byte can move now. 0: try again; -errno: the call ends. *UNTIL is RS_NEVER at first. */
+static int io_wait(struct rs *s, int flags, short events, int64_t timeo, uint64_t *until)
+{
+	if (!blocks(s, flags)) {
+		rs_idle(s);
+		return -EAGAIN;
+	}
+	if (*until == RS_NEVER)
+		*until = rs_until(timeo);
+	return rs_wait(s, events | RS_END, *until);
+}
+
 /* ---- Writing ---- */
 
 static int broken_pipe(int flags)
@@ -27,7 +39,7 @@ static int broken_pipe(int flags)
 	return -EPIPE;
 }
 
-/* 0: it may be written to. */
+/* 0: it can be written to. */
 static int may_write(struct rs *s, int flags)
 {
 	if (s->wr_shut)
@@ -66,13 +78,7 @@ static ssize_t write_stream(struct rs *s, const struct msghdr *msg, int flags)
 		rs_look(s);
 		if (n)
 			continue;
-		if (!blocks(s, flags)) {
-			rs_idle(s);
-			return done ? (ssize_t)done : -EAGAIN;
-		}
-		if (until == RS_NEVER)
-			until = rs_until(s->opt.sndtimeo);
-		rc = rs_wait(s, POLLOUT | RS_END, until);
+		rc = io_wait(s, flags, POLLOUT, s->opt.sndtimeo, &until);
 		if (rc < 0)
 			return done ? (ssize_t)done : rc;
 	}
@@ -97,7 +103,7 @@ ssize_t diw_rs_send(int fd, const struct msghdr *msg, int flags)
 
 /* ---- Reading ---- */
 
-/* 1: there is something, or there will be; 0: the end. */
+/* 1: there is data, or there may be later; 0: the end. */
 static int may_read(struct rs *s)
 {
 	short events = rs_events(s);
@@ -133,13 +139,7 @@ static ssize_t read_stream(struct rs *s, const struct msghdr *msg, int flags)
 		rc = may_read(s);
 		if (rc <= 0)
 			return done ? (ssize_t)done : rc;
-		if (!blocks(s, flags)) {
-			rs_idle(s);
-			return done ? (ssize_t)done : -EAGAIN;
-		}
-		if (until == RS_NEVER)
-			until = rs_until(s->opt.rcvtimeo);
-		rc = rs_wait(s, POLLIN | RS_END, until);
+		rc = io_wait(s, flags, POLLIN, s->opt.rcvtimeo, &until);
 		if (rc < 0)
 			return done ? (ssize_t)done : rc;
 	}
