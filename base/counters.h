@@ -29,19 +29,19 @@
 	X(rx_crc, "CRC failed") \
 	/* llp: rd */ \
 	X(rd_malformed, "RD: header shorter than its kind, or reserved bits") \
-	X(rd_stray, "RD: not of an association that exists: dropped") \
+	X(rd_stray, "RD: of no existing association: dropped") \
 	X(rd_acks, "RD: acknowledgements that were no segment's") \
-	X(rd_ack_ignored, "RD: acknowledgements of what was never sent: dropped") \
+	X(rd_ack_ignored, "RD: acknowledgements of segments that were never sent: dropped") \
 	X(rd_lost, "RD: segments that count as lost") \
 	X(rd_retransmits, "RD: segments sent again") \
 	X(rd_spurious, "RD: segments sent again that had only been late") \
-	X(rd_timeouts, "RD: times that nothing was acknowledged for long") \
+	X(rd_timeouts, "RD: timeouts without an acknowledgement") \
 	X(rd_duplicates, "RD: segments that were there already: dropped") \
 	X(rd_beyond, "RD: segments behind the window: dropped") \
 	X(rd_held_full, "RD: segments that came too early, and found no room: dropped") \
 	X(rd_peers_full, "RD: peers refused, since the table was full") \
 	X(rd_forgotten, "RD: peers forgotten after a silence") \
-	X(rd_restarts, "RD: peers that began anew") \
+	X(rd_restarts, "RD: peers that restarted") \
 	X(rd_refused, "RD: senders whose segments are refused for a fault") \
 	X(rd_rejected, "RD: peers that refused a segment of ours") \
 	X(rd_dead, "RD: peers given up, since they acknowledged nothing") \
@@ -50,20 +50,20 @@
 	X(rx_fpdus, "FPDUs received with a good CRC") \
 	X(mpa_closed, "the stream broke, or ended within an FPDU") \
 	X(mpa_marker, "marker that does not point at its FPDU") \
-	X(mpa_frame, "what should be a request or reply frame is none") \
+	X(mpa_frame, "malformed request or reply frame") \
 	X(mpa_local, "no memory or no descriptor for the stream") \
 	X(mpa_ird, "the peer offers less IRD than is needed") \
-	X(mpa_rtr, "no way to say ready-to-receive in common") \
-	X(rx_stalled, "RC, UC, RD: times that what arrives waited for a receive") \
+	X(mpa_rtr, "no ready-to-receive message that both ends support") \
+	X(rx_stalled, "RC, UC, RD: times that a segment waited for a receive") \
 	/* ddp */ \
 	X(tx_segments, "segments sent") \
 	X(rx_segments, "segments received with a good CRC") \
-	X(rx_dead, "for a queue pair in state ERROR: dropped") \
+	X(rx_dead, "segments for a queue pair in state ERROR: dropped") \
 	X(rx_version, "DV, RV or reserved bits") \
 	X(rx_malformed, "header shorter than its kind, L, MO and length contradict each other") \
 	X(rx_opcode, "unknown, or not of this queue pair type") \
 	X(rx_qn, "queue number does not fit the opcode") \
-	X(rx_qkey, "the Q_Key is not ours") \
+	X(rx_qkey, "wrong Q_Key") \
 	X(rx_peer, "UC: not from the peer") \
 	X(rx_msn, "RC: MSN out of order") \
 	X(rx_stag, "unknown STag or key, of another protection domain, or bound to another peer") \
@@ -82,10 +82,10 @@
 	X(record_opened, "records begun") \
 	X(record_complete, "records closed with every byte") \
 	X(record_closed_window, "records closed by the reorder window") \
-	X(record_closed_timeout, "records closed because nothing came any more") \
+	X(record_closed_timeout, "records closed by the record timeout") \
 	X(record_evicted, "records closed to make room for others") \
 	X(record_closed_dereg, "records closed because their memory was deregistered") \
-	X(record_closed_epoch, "records closed because their source began anew") \
+	X(record_closed_epoch, "records closed because their source proved another epoch") \
 	X(record_abandoned, "record_close=last, last segment lost: never reported") \
 	X(record_full, "record table full: refused") \
 	X(record_ranges_full, "segment would exceed the ranges of a record, or of all") \
@@ -94,7 +94,7 @@
 	X(record_duplicate, "bytes were there already") \
 	X(reasm_opened, "reassemblies begun") \
 	X(reasm_complete, "reassemblies that became a message") \
-	X(reasm_timeout, "reassemblies given up: nothing came any more") \
+	X(reasm_timeout, "reassemblies given up by the reassembly timeout") \
 	X(reasm_evicted, "reassemblies given up for a newer one of the same source") \
 	X(reasm_limit, "half of the receives, or four of this source, are already held") \
 	X(reasm_mismatch, "segment disagrees with its reassembly") \
@@ -106,42 +106,42 @@
 	X(rx_payload, "bytes of messages placed") \
 	X(tx_payload, "bytes of messages sent") \
 	X(write_incomplete, "UC Write with immediate that lacked bytes: dropped") \
-	X(flow_asked, "UC: times that the peer was asked how far it is") \
-	X(flow_answered, "UC: times that the peer was told") \
+	X(flow_asked, "UC: requests of flow control sent to the peer") \
+	X(flow_answered, "UC: answers of flow control sent to the peer") \
 	X(flow_waits, "UC: times that requests waited for the peer's answer") \
-	X(flow_ignored, "UC: answers to no recent question: dropped") \
-	X(read_requests_tx, "Reads asked for") \
-	X(read_requests_rx, "Read Requests that came") \
+	X(flow_ignored, "UC: answers to no recent request: dropped") \
+	X(read_requests_tx, "Read Requests sent") \
+	X(read_requests_rx, "Read Requests received") \
 	X(read_answered, "Reads answered") \
-	X(read_copied, "RC: Reads whose source was copied, since what came behind them could change it") \
-	X(read_uncopied, "RC: Reads too large for that: their responses may show what came behind them") \
+	X(read_copied, "RC: Reads whose source was copied, since later messages could change it") \
+	X(read_uncopied, "RC: Reads too large for that: their responses may show later data") \
 	X(read_limit, "inbound Read Requests over the limits: dropped") \
 	X(rx_group, "neither Send nor Write-Record at the group port, or a Read to a group: dropped") \
-	X(rx_group_stray, "at the group port, to no group that is attached to; the first that attached counts") \
+	X(rx_group_stray, "at the group port, to a group without attached queue pair; the first attached one counts") \
 	X(read_unproved, "Read Request of an address that is not proved: dropped, challenged") \
 	X(read_displaced, "answers given up for a source that has fewer") \
-	X(read_expired, "answers given up: asked for long ago, and others wait") \
+	X(read_expired, "answers given up: requested long ago, and others wait") \
 	X(read_merged, "duplicate of a request in progress") \
 	X(challenge_tx, "challenges sent: is this address yours, and this epoch?") \
 	X(challenge_ignored, "challenges that name no message of ours: dropped") \
 	X(proof_tx, "challenges answered") \
 	X(proof_rx, "sources that proved their address and epoch") \
 	X(proof_ignored, "proofs with a token that is not ours, or of an epoch that ended: dropped") \
-	X(confirm_asked, "RC: times that the peer was asked what it has placed") \
+	X(confirm_asked, "RC: times that the peer was asked for its placement") \
 	X(confirm_told, "RC: times that the peer was told, by a message of its own") \
 	X(confirm_carried, "RC: times that the peer was told by a message of the program") \
-	X(atomics_tx, "RC: atomics asked for") \
-	X(atomics_rx, "RC: Atomic Requests that came") \
+	X(atomics_tx, "RC, RD: Atomic Requests sent") \
+	X(atomics_rx, "RC, RD: Atomic Requests received") \
 	X(read_timeouts, "Reads that ended by their timeout") \
 	X(read_unmatched, "response that no outstanding read authorises") \
-	X(rx_invalidate, "RC: the STag cannot be invalidated by a peer") \
-	X(rx_stream, "RC: atomic at an address that is not aligned, or what ends a stream otherwise") \
+	X(rx_invalidate, "RC, RD: the STag cannot be invalidated by a peer") \
+	X(rx_stream, "RC, RD: atomic at an address that is not aligned, or another fault of a stream or message") \
 	X(terminate_tx, "RC: Terminates sent") \
 	X(terminate_rx, "RC: Terminates received") \
 	X(error_tx, "error messages sent") \
-	X(error_suppressed, "told of that message before, rate limit, or larger than its cause") \
+	X(error_suppressed, "error messages not sent: repeated, over the rate limit, or larger than their cause") \
 	X(error_rx, "error messages received that name a message of ours") \
-	X(error_rx_ignored, "names no recent message of ours") \
+	X(error_rx_ignored, "error messages received that name no recent message of ours") \
 	/* verbs */ \
 	X(request_failed, "RC: send requests of this end that could not be executed, which ended the connection") \
 	X(rate_limited, "times the send queue waited for the rate limit") \

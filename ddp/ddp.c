@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The instance: its tables, its timers. */
+/* The DDP instance: its tables and timers. */
 #include "ddp/ddp.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
 
-/* Another epoch than OLD, each of the others as likely: peers refuse OLD for a while, and a forger that could foretell
- * the next one could begin it first (docs/ud-profile.md section 3.4). */
+/* Draws an epoch other than OLD; all others are equally likely. Peers refuse OLD for a while. If the next epoch could
+ * be predicted, a forger could begin it first (docs/ud-profile.md section 3.4). */
 static uint16_t epoch_other_than(uint16_t old)
 {
 	uint16_t drawn = (uint16_t)(diw_random() % UINT16_MAX);
@@ -94,12 +94,13 @@ struct diw_ddp_stats diw_ddp_stats(const struct diw_ddp *d)
 
 /* ---- STags ---- */
 
-bool diw_ddp_invalidate(struct diw_ddp *d, uint32_t stag, bool remote, bool dry)
+bool diw_ddp_invalidate(struct diw_ddp *d, uint32_t stag, const struct diw_ddp_seg *by, bool dry)
 {
 	struct diw_stag *s = diw_stag_find(d->stags, stag, &d->user);
 
 	if (!s || s->windows || (s->window && !s->qp) ||
-	    (remote && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)))
+	    (by && !s->window && !(s->access & DIW_STAG_REMOTE_INVALIDATE)) ||
+	    (by && by->src && !diw_stag_is_for(s, by->src)))
 		return false;
 	if (!dry)
 		diw_stag_invalidate(d->stags, s);
@@ -131,6 +132,8 @@ bool diw_ddp_bind(struct diw_ddp *d, const struct diw_ddp_bind *b)
 	w->to = b->to;
 	w->len = b->len;
 	w->access = b->access;
+	w->bound = mr->bound;                   /* a region of one peer has windows for that peer alone */
+	w->peer = mr->peer;
 	diw_stag_set_qp(d->stags, w, b->type2 ? d->user.qp : NULL);
 	w->region = mr;
 	w->invalid = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receiving over reliable datagrams (docs/ud-profile.md section 18): the segments of each peer come whole, once and in
- * order. A segment that finds no receive, or no room for its completion, is not taken: the link keeps it, and what
- * follows it, of that peer alone.
+ * Receiving over reliable datagrams (docs/ud-profile.md section 18). The segments of each peer come whole, once and in
+ * order. A segment that finds no receive, or no room for its completion, is not taken: the link keeps it and all
+ * segments of the same peer behind it.
  */
 #include "ddp/peers.h"
 
@@ -13,7 +13,7 @@
 #include "base/trace.h"
 #include "ddp/ddp.h"
 
-#define FORGET_NS (60 * DIW_S)       /* the sender of a message has given up, or has gone */
+#define FORGET_NS (60 * DIW_S)       /* after this time the sender of an unfinished message has given up, or has gone */
 
 int diw_peers_init(struct diw_ddp *d)
 {
@@ -36,7 +36,7 @@ int diw_peers_init(struct diw_ddp *d)
 	return 0;
 }
 
-/* ---- The message of a peer ---- */
+/* ---- The unfinished message of a peer ---- */
 
 static struct diw_peer_msg **peer_msg_bucket(const struct diw_peers *p, const struct diw_addr *addr)
 {
@@ -75,7 +75,7 @@ static void peer_msg_end(struct diw_ddp *d, struct diw_peer_msg *m)
 	diw_pool_put(&d->peers->pool, m);
 }
 
-/* Its sender has begun another one, or has gone. */
+/* The sender has begun another message, or has gone. */
 static void peer_msg_give_up(struct diw_ddp *d, struct diw_peer_msg *m)
 {
 	d->c->reasm_timeout++;
@@ -92,7 +92,7 @@ static void peer_msg_grow(struct diw_ddp *d, struct diw_peer_msg *m, uint32_t le
 	diw_list_add_tail(&d->peers->age, &m->age);
 }
 
-/* Whether a segment behind the first one goes on with M. */
+/* 0 if a segment that is not the first continues message M, else a fault. */
 static uint16_t peer_msg_continues(const struct diw_peer_msg *m, const struct diw_ddp_hdr *h)
 {
 	const struct diw_ddp_hdr *f;
@@ -103,7 +103,7 @@ static uint16_t peer_msg_continues(const struct diw_peer_msg *m, const struct di
 	if (h->msn != f->msn || h->epoch != f->epoch || h->mo != m->got)
 		return DIW_FAULT_MO;
 	return h->tagged == f->tagged && h->opcode == f->opcode && h->length == f->length &&
-	       h->imm_valid == f->imm_valid && h->imm == f->imm &&
+	       h->imm_valid == f->imm_valid && h->imm == f->imm && h->inv_stag == f->inv_stag &&
 	       (!h->tagged || (h->stag == f->stag && h->to - h->mo == f->to)) ? 0 : DIW_FAULT_STREAM;
 }
 
@@ -161,12 +161,12 @@ static void write_record_done(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	};
 
 	diw_range_init(&r.ranges);
-	if (h->length)                          /* one range: no array is lent */
+	if (h->length)                          /* one range: no array is borrowed */
 		diw_range_add(&r.ranges, NULL, 0, h->length);
 	d->ulp->record_done(d->ulp_ctx, &r, 0, h->length, true);
 }
 
-/* A Write or Write-Record. What its end needs is asked for before its last segment is placed. */
+/* A Write or Write-Record. The room for its completion is checked before its last segment is placed. */
 static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const struct diw_ddp_target *t,
 			 struct diw_peer_msg *m, uint64_t now)
 {
@@ -180,7 +180,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 		return peer_stalls(d);
 	if (h->last && imm && !(recv = diw_ddp_recv_take(d)))
 		return peer_stalls(d);
-	if (seg->len)                           /* no bytes, no check (RFC 5040 section 5.1) */
+	if (seg->len)                           /* an empty Write is not checked (RFC 5040 section 5.1) */
 		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
 					 &to);
 	if (fault == 0 && !m && !h->last && !(m = peer_msg_new(d->peers, seg, NULL)))
@@ -208,7 +208,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 	return 0;
 }
 
-/* M of a segment of a Send or Write: of the first one NULL. */
+/* The message M of a segment of a Send or Write; NULL for the first segment. */
 static uint16_t peer_msg_of(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct diw_peer_msg **m)
 {
 	*m = peer_msg_find(d->peers, seg->src);
@@ -246,13 +246,8 @@ static uint16_t peer_take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint
 static uint16_t peer_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from,
 			     uint64_t now)
 {
-	uint16_t fault;
+	uint16_t fault = diw_ddp_seg_decode(seg, from);
 
-	seg->to = from->to;
-	seg->raw = from->data;
-	fault = diw_ddp_hdr_decode(&seg->h, &seg->hdr_len, from->data, from->len);
-	seg->payload = seg->raw + seg->hdr_len;
-	seg->len = from->len - seg->hdr_len;
 	if (fault == 0)
 		fault = peer_take(d, seg, now);
 	if (fault == 0)
@@ -260,7 +255,7 @@ static uint16_t peer_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const s
 	return fault;
 }
 
-/* For a fault that is no other's business than this host's, a peer learns that there was one. */
+/* Refuses the peer's segment. Faults that concern only this host are reported to the peer without their cause. */
 static void peer_refuse(struct diw_ddp *d, const struct diw_addr *src, uint16_t fault)
 {
 	struct diw_peer_msg *m = peer_msg_find(d->peers, src);
@@ -291,7 +286,7 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 		if (fault == 0)
 			continue;
 		diw_ddp_drop(d, &seg, segs[i].len, fault, now);
-		if (fault == DIW_FAULT_READ_UNMATCHED)   /* its request has been given up here */
+		if (fault == DIW_FAULT_READ_UNMATCHED)   /* this end has given the request up */
 			continue;
 		peer_refuse(d, src, fault);
 		break;
@@ -312,6 +307,13 @@ static void peers_acked(void *ctx, uint32_t first, uint32_t n)
 	struct diw_ddp *d = ctx;
 
 	d->ulp->acked(d->ulp_ctx, first, n);
+}
+
+static int peers_payload(void *ctx, void *owner, uint32_t at, uint32_t len, struct iovec *iov)
+{
+	struct diw_ddp *d = ctx;
+
+	return d->ulp->payload(d->ulp_ctx, owner, at, len, iov);
 }
 
 static void peers_rejected(void *ctx, uint32_t number, uint16_t fault)
@@ -339,8 +341,8 @@ static void peers_gone(void *ctx, const struct diw_addr *peer, int errnum)
 }
 
 const struct diw_link_up diw_ddp_peers_up = {
-	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .rejected = peers_rejected,
-	.room = peers_room, .gone = peers_gone,
+	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .payload = peers_payload,
+	.rejected = peers_rejected, .room = peers_room, .gone = peers_gone,
 };
 
 /* ---- Time ---- */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Buffers as work requests name them: every use looks the STags up anew. */
+/* Buffers as work requests name them: every use looks their STags up. */
 #include <string.h>
 
 #include "ddp/ddp.h"
 
-/* Called once for each entry that [off, off + len) of the buffer touches. */
+/* The loop's body runs for each entry that [off, off + len) of the buffer touches. */
 uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, const uint8_t *data,
 		       uint32_t len)
 {
@@ -45,4 +45,26 @@ uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, 
 		iov[i] = (struct iovec){ from, s->len };
 	}
 	return 0;
+}
+
+_Static_assert(DIW_LINK_IOV == DIW_DDP_MAX_SGE, "a link takes the entries of a request");
+
+int diw_ddp_gather_part(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, uint32_t len,
+			struct iovec *iov)
+{
+	uint64_t end = (uint64_t)off + len, begin = 0;  /* of this entry */
+	int n = 0;
+
+	for (uint32_t i = 0; i < buf->n && begin < end; begin += buf->sge[i++].len) {
+		const struct diw_ddp_sge *s = &buf->sge[i];
+		uint32_t skip = off > begin ? (uint32_t)(off - begin) : 0;
+		uint8_t *from;
+
+		if (skip >= s->len)
+			continue;
+		if (diw_stag_resolve(d->stags, s->stag, &d->user, 0, NULL, s->to + skip, s->len - skip, &from) != 0)
+			return 0;
+		iov[n++] = (struct iovec){ from, s->len - skip };
+	}
+	return begin < end ? 0 : n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Each segment that a datagram link delivers: check its length, decode it, ask the layer above for its target, check,
- * and only then place it (RFC 5041 section 5). */
+/* Received datagrams: each segment's length is checked, its header decoded, its target asked for and checked; only then
+ * it is placed (RFC 5041 section 5). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static uint16_t take_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 		return fault;
 	if (t.kind == DIW_TARGET_RECORD)
 		return diw_record_rx(d, seg, now);
-	diw_record_burst_end(d);                /* completions keep the order of arrival */
+	diw_record_burst_end(d);                /* completions stay in the order of arrival */
 	switch (t.kind) {
 	case DIW_TARGET_RECV:
 		return diw_reasm_rx(d, seg, now);
@@ -50,8 +50,8 @@ static uint16_t take_segment(struct diw_ddp *d, const struct diw_ddp_seg *seg, u
 	return 0;
 }
 
-/* UC: what found no receive waits for one, for a bounded time. Behind a wait that was in vain the next begins when
- * there was a receive again: where no receives are posted, nothing is held up. */
+/* UC: a segment that finds no receive waits for one, for a bounded time. After a wait in vain, no segment waits until a
+ * receive has been posted again. So a queue pair without receives does not delay the link. */
 static bool may_await_recv(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
@@ -87,14 +87,8 @@ void diw_ddp_drop(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t len
 
 static uint16_t decode_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_link_rxseg *from)
 {
-	uint16_t fault;
+	uint16_t fault = diw_ddp_seg_decode(seg, from);
 
-	seg->group = from->group;
-	seg->to = from->to;
-	seg->raw = from->data;
-	fault = diw_ddp_hdr_decode(&seg->h, &seg->hdr_len, from->data, from->len);
-	seg->payload = seg->raw + seg->hdr_len;
-	seg->len = from->len - seg->hdr_len;
 	if (fault == 0)
 		DIW_TRACE_SEGMENT_RECEIVED(d->c, seg->h.opcode, seg->h.msn, seg->h.mo, seg->len, seg->src->port);
 	if (fault == 0 && d->cfg.fixed_peer && !diw_addr_eq(seg->src, &d->cfg.peer.addr))

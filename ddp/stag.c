@@ -71,7 +71,8 @@ static int stag_table_grow(struct diw_stag_table *t)
 
 static int stag_make_room(struct diw_stag_table *t)
 {
-	if (t->n >= 1u << 22)                   /* a quarter of the indices: drawing stays quick, guessing stays hard */
+	if (t->n >= 1u << 22)                   /* a quarter of the indexes in use: drawing stays fast, and guessing
+						 * hard */
 		return -ENOMEM;
 	return t->n * 2 > t->mask ? stag_table_grow(t) : 0;
 }
@@ -114,7 +115,7 @@ void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
 		i = (i + 1) & t->mask;
 	t->slot[i] = NULL;
 	t->n--;
-	/* Close the gap: what probed past this slot must still be found. */
+	/* Closes the gap: an entry that was probed past this slot must still be found. */
 	for (i = (i + 1) & t->mask; t->slot[i]; i = (i + 1) & t->mask) {
 		struct diw_stag *moved = t->slot[i];
 
@@ -152,6 +153,11 @@ void diw_stag_forget_qp(struct diw_stag_table *t, const void *qp)
 			diw_stag_invalidate(t, t->slot[i]);
 }
 
+bool diw_stag_is_for(const struct diw_stag *s, const struct diw_addr *peer)
+{
+	return !s->bound || (s->peer.port ? diw_addr_eq(peer, &s->peer) : diw_addr_same_host(peer, &s->peer));
+}
+
 uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user,
 			  unsigned access, const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
 {
@@ -159,7 +165,7 @@ uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const s
 
 	if (!s)
 		return DIW_FAULT_STAG;
-	if (peer && s->bound && !(s->peer.port ? diw_addr_eq(peer, &s->peer) : diw_addr_same_host(peer, &s->peer)))
+	if (peer && !diw_stag_is_for(s, peer))
 		return DIW_FAULT_STAG;
 	if ((s->access & access) != access || (peer && (access & user->deny)))
 		return DIW_FAULT_ACCESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A message becomes a burst of segments, cut at MULPDU (RFC 5041 section 5.1). */
+/* Cuts a message into a burst of segments, at MULPDU (RFC 5041 section 5.1). */
 #include <errno.h>
 
 #include "base/trace.h"
@@ -7,12 +7,22 @@
 
 #define BURST 64
 
-/* Equal pieces, since segmentation offload wants one size: the last is shorter by less than their number. */
-static uint32_t segment_size(uint32_t length, uint32_t max)
+/* Segments beyond which a message fills super-buffers by itself. */
+#define EQUAL_MAX 64
+
+/* As few segments as MAX allows, all of one size but for the last, which is shorter by less than their number. On
+ * datagrams up to two fifths more segments are cut if then all are equal: a shorter one ends a super-buffer of UDP
+ * segmentation offload, which the next message could share (llp/seal.c). */
+static uint32_t segment_size(uint32_t length, uint32_t max, bool datagrams)
 {
 	uint32_t n = length / max + (length % max != 0);
 
-	return n <= 1 ? length : (length + n - 1) / n;
+	if (n <= 1)
+		return length;
+	for (uint32_t k = n; datagrams && k <= n + n * 2 / 5 && k <= EQUAL_MAX; k++)
+		if (length % k == 0)
+			return length / k;
+	return (length + n - 1) / n;
 }
 
 void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
@@ -25,14 +35,14 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 		tx->h.msn = d->order.tx_msn[tx->h.qn]++;
 	else if (draw_msn)
 		tx->h.msn = tx->h.tagged ? d->msn_tagged++ : d->msn_untagged++;
-	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h));
+	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h), !tx->h.plain);
 	tx->off = 0;
 	tx->toll = d->cfg.toll;
 	tx->held = 0;
 	tx->active = true;
 }
 
-/* A position in the message's payload. */
+/* A position in a message's payload. */
 struct cursor { const struct iovec *iov; size_t off; };
 
 static void cursor_advance(struct cursor *c, size_t n)
@@ -44,13 +54,13 @@ static void cursor_advance(struct cursor *c, size_t n)
 	}
 }
 
-/* Does the next segment, of COST, have to wait for the window? */
+/* Whether the next segment, of COST, must wait for the window. */
 static bool segment_held(const struct diw_ddp_tx *tx, int64_t cost, int64_t window, bool first)
 {
 	return tx->toll && cost > window && !(first && tx->alone);
 }
 
-/* Cut up to BURST segments from OFF on; returns how many. */
+/* Cuts up to BURST segments from OFF on. Returns their number. */
 static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
 			struct diw_link_seg *segs)
 {
@@ -73,6 +83,8 @@ static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget
 		segs[n].len = len;
 		segs[n].iov = at->iov;
 		segs[n].off = at->off;
+		segs[n].owner = tx->owner;
+		segs[n].at = off;
 		if (!tx->h.last)
 			cursor_advance(at, len);
 		tx->h.to += len;
@@ -81,7 +93,7 @@ static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget
 		window -= cost;
 		n++;
 	} while (off < tx->h.length && n < BURST && budget > 0);
-	tx->h.to -= off - tx->off;              /* counts again when the link has taken them */
+	tx->h.to -= off - tx->off;              /* added again when the link has taken them */
 	return n;
 }
 

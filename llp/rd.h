@@ -5,13 +5,13 @@
  *
  *   rd.c       the link: calls from above, timers, peers
  *   rd_open.c  tags, epochs, OPEN, GRANT, RESET
- *   rd_tx.c    segments until they are acknowledged: transmission, loss, timeouts
- *   rd_rx.c    segments until they are delivered: order, window, acknowledgements
+ *   rd_tx.c    the sender: transmission, loss, timeouts
+ *   rd_rx.c    the receiver: order, window, acknowledgements
  *   rd_cc.c    congestion window and pacing: Copa
  *   rd_queue.c peers that wait, and the shares of slots
  *   rd_timer.c peers that have work at a time
  *
- * This header is for those files; llp/link.h has diw_rd_open().
+ * Only these files include this header; llp/link.h declares diw_rd_open().
  */
 #ifndef DIW_LLP_RD_H
 #define DIW_LLP_RD_H
@@ -26,16 +26,18 @@
 #define RD_BATCH 32                  /* segments handed to the link below at once */
 /* A segment that is not acknowledged yet. */
 struct rd_slot {
-	struct rd_slot *next;        /* of the peer, by `seq` */
-	uint64_t sent;               /* when it was sent last */
-	uint32_t seq, number;        /* `number`: of the link, as up->acked counts */
-	uint32_t len;
+	struct rd_slot *next;        /* the peer's next slot in order of `seq` */
+	uint64_t sent;               /* time of the last transmission */
+	uint32_t seq, number;        /* `number`: the link's number of the segment, as up->acked counts */
+	uint32_t len, hdr_len;
 	uint16_t tries;
-	bool large, lost, sacked;    /* lost: to be sent again */
-	uint8_t data[];
+	bool large, lost, sacked;    /* lost: must be sent again */
+	void *owner;                 /* it has the payload, from `at` on; NULL: `data` has it */
+	uint32_t at;
+	uint8_t data[];              /* from the header on */
 };
 
-/* A segment that came too early, or that the layer above did not take yet. */
+/* A segment that came too early, or that the layer above has not taken yet. */
 struct rd_held {
 	struct rd_held *next;
 	uint32_t seq, len;
@@ -46,21 +48,21 @@ struct rd_held {
 struct rd_cc {
 	double cwnd, velocity, delta, at_rest;
 	uint64_t srtt, rttvar;       /* RFC 6298 */
-	uint64_t rtt_min[2];         /* of this period and the one before it */
+	uint64_t rtt_min[2];         /* the minimum of this period and of the one before it */
 	uint64_t rtt_min_from;
 	uint64_t standing[2], standing_from;
 	uint64_t rtt_max, empty_at, round_at;
 	double round_cwnd;
-	uint8_t same;                /* rounds in one direction */
-	bool up, slow_start, lost;   /* lost: in this round */
-	uint64_t pace_at;            /* when the next segment may leave */
+	uint8_t same;                /* consecutive rounds in the same direction */
+	bool up, slow_start, lost;   /* lost: a loss in this round */
+	uint64_t pace_at;            /* the earliest time of the next segment */
 };
 
-/* What a peer waits for. */
+/* The queues of peers that wait. */
 enum rd_queue_name {
-	RD_STALLED,                  /* the layer above, to take a segment */
-	RD_BLOCKED,                  /* the link below, to take one */
-	RD_WANTING,                  /* a slot, of which it has none */
+	RD_STALLED,                  /* for the layer above, to take a segment */
+	RD_BLOCKED,                  /* for the link below, to take a segment */
+	RD_WANTING,                  /* for a first slot */
 	RD_QUEUES
 };
 struct rd_queue { struct rd_peer *first, *last; uint32_t n; };
@@ -69,117 +71,123 @@ enum rd_phase { RD_PEER_IDLE, RD_PEER_OPENING, RD_PEER_OPEN };
 
 struct rd_peer {
 	struct rd_peer *hash_next;
-	struct diw_dest dest;        /* as the newest request says */
+	struct diw_dest dest;        /* as in the newest request */
 	enum rd_phase phase;
-	bool wants;                  /* the layer above is told when it may have another slot */
-	uint8_t queued_in;           /* bits: of the queues */
-	uint32_t timer_at;           /* place in rd.timer; 0: none */
+	bool wants;                  /* the layer above wants to be told when the peer may have another slot */
+	uint8_t queued_in;           /* a bit for each queue that the peer is in */
+	uint32_t timer_at;           /* index in rd.timer; 0: no timer */
 	struct rd_peer *queue_next[RD_QUEUES];
-	bool known;                  /* `tag` and `epoch` are the peer's; segments may come from it */
-	bool answered;               /* it has acknowledged this association: no more announcements */
+	bool known;                  /* `tag` and `epoch` are valid, and segments may come from the peer */
+	bool answered;               /* the peer has acknowledged this association: announcements end */
 	bool receiving;              /* `expect` is valid */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
-	uint64_t met;                /* when `epoch` was heard of first */
+	uint64_t met;                /* when the first datagram with `epoch` came */
 	uint32_t open_tries;
 
-	/* Send */
+	/* ---- Send ---- */
 	struct rd_slot *first, *last, *unsent;
-	uint32_t next_seq, una;      /* numbers of the next new segment and of the first not acknowledged */
-	uint32_t edge;               /* the window's end */
+	uint32_t next_seq, una;      /* sequence numbers of the next new segment, and of the first one not
+				      * acknowledged */
+	uint32_t edge;               /* end of the peer's window */
 	uint32_t first_seq, queued, flight, nlost;
 	uint32_t backoff;
 	uint32_t retransmits;
-	uint64_t timer;              /* of the retransmission */
-	uint64_t progress;           /* when a segment was acknowledged last */
-	uint64_t reached;            /* when the datagram was sent that came to the peer last */
-	uint64_t reorder;            /* how much later than its successors a segment may come */
+	uint64_t timer;              /* of retransmission */
+	uint64_t progress;           /* time of the last acknowledgement of a segment */
+	uint64_t reached;            /* transmission time of the latest datagram that is known to have reached the
+				      * peer */
+	uint64_t reorder;            /* how much later than its successors a segment may come before it counts as
+				      * lost */
 	struct rd_cc cc;
 
-	/* Receive */
+	/* ---- Receive ---- */
 	struct rd_held *held, *held_last;
 	uint32_t expect, rx_first, nheld, unacked, echo;
-	uint32_t period;             /* of rd: it sent a segment then */
-	uint32_t size;               /* of its segments, octets */
-	uint64_t ack_at;             /* DIW_NEVER: nothing to acknowledge */
+	uint32_t period;             /* the number (rd.period) of the period in which it sent a segment last */
+	uint32_t size;               /* octets of one of its segments */
+	uint64_t ack_at;             /* DIW_NEVER: there is nothing to acknowledge */
 	bool ack_now, echoes;
-	uint16_t refused;            /* the fault for which nothing from `expect` on is taken; or 0 */
+	uint16_t refused;            /* the fault with which segments from `expect` on are refused; or 0 */
 };
 
 struct rd_timer { uint64_t at; struct rd_peer *peer; };
 
 struct rd {
-	struct diw_link l;           /* first */
+	struct diw_link l;           /* must be first */
 	struct diw_link *lower;      /* seals and bursts: llp/seal.c */
 	struct diw_rd_cfg cfg;
 	uint64_t key[2];
 	struct diw_rng rng;
 	struct rd_peer **bucket;
-	struct rd_timer *timer;      /* from 1 on */
+	struct rd_timer *timer;      /* a heap; index 0 is not used */
 	uint32_t buckets, timers;
 	struct diw_arena arena;
 	struct diw_pool peers, small, large, held;
 	uint32_t large_size;
-	uint64_t sweep_at;           /* when idle peers are forgotten next, */
-	uint32_t hand;               /* and the bucket that it begins with */
-	uint32_t period, senders[2]; /* peers that sent segments in this period, and in the one before */
+	uint64_t sweep_at;           /* time of the next search for idle peers */
+	uint32_t hand;               /* the bucket at which it begins */
+	uint32_t period, senders[2]; /* senders: peers that sent segments in this period, and in the one before */
 	uint64_t period_from;
-	uint32_t shares;             /* of the socket's receive buffer, told to all senders together */
-	uint32_t backlog, backlog_max;       /* octets received since it was empty last; the most, in this period */
+	uint32_t shares;             /* the windows of all senders together may be this multiple of the socket's receive
+				      * buffer */
+	uint32_t backlog, backlog_max;       /* octets received since the socket was last empty; the most in this
+					      * period */
 	struct rd_queue queue[RD_QUEUES];
 	uint32_t queued;             /* slots in use */
-	uint32_t offers;             /* of stalled peers, as far as this turn has not come to them, */
-	uint64_t offer_at;           /* and when it goes on; DIW_NEVER: it is over */
-	bool peers_wanted;           /* send found no place in the table */
-	bool blocked;                /* the link below took less than it was given */
-	bool flush;                  /* the link below may have staged something */
+	uint32_t offers;             /* stalled peers that are still to be offered in this turn */
+	uint64_t offer_at;           /* when the turn goes on; DIW_NEVER: there is no turn */
+	bool peers_wanted;           /* send found no place in the table of peers */
+	bool blocked;                /* the link below took fewer segments than it was given */
+	bool flush;                  /* the link below may have staged segments */
 };
 
 static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 
-/* rd.c */
+/* ---- rd.c ---- */
 struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
-/* NULL: no room. ANNOUNCED: by a datagram of the peer. */
+/* NULL: no room. ANNOUNCED: a datagram of the peer announced it. */
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now);
-/* The layer above is told. */
+/* Tells the layer above. */
 void diw_rd_peer_gone(struct rd *rd, const struct rd_peer *p, int errnum);
-/* Send one header, with LEN octets of BODY behind it, that is not retransmitted. */
+/* Sends one header, with LEN octets of BODY behind it, which is not retransmitted. */
 void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hdr *h, const void *body, uint32_t len,
 	    uint64_t now);
 
-/* rd_timer.c */
-void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at);    /* it has work then, or earlier */
+/* ---- rd_timer.c ---- */
+void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at);    /* P runs at AT, or earlier */
 uint64_t diw_rd_timer_first(const struct rd *rd);
-struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL: no peer has work at NOW */
+struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL: no timer has expired at NOW */
 
-/* rd_queue.c */
+/* ---- rd_queue.c ---- */
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
 struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name);     /* NULL: empty */
 bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p);
 void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
-void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P: tell those that wait */
+void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P are free: tells the peers that wait for
+								  * one */
 
-/* rd_open.c */
+/* ---- rd_open.c ---- */
 void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
-/* The peer that a datagram with this tag belongs to; NULL: none, and the datagram is answered by a RESET. */
+/* The peer that a datagram with this tag is from. NULL: unknown, and a RESET was sent. */
 struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
 
-/* rd_tx.c */
+/* ---- rd_tx.c ---- */
 int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g);  /* 0, or -EAGAIN: no room */
 void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
 		 uint64_t now);
 void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now);
-/* REFUSE came. */
+/* Handles a REFUSE. */
 void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum);
 uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p);
 
-/* rd_rx.c */
+/* ---- rd_rx.c ---- */
 struct rd_rx { uint32_t seq; struct diw_link_rxseg seg; };
 uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now);
 void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now);
@@ -188,7 +196,7 @@ void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);
 void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uint64_t now);
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p);
 
-/* rd_cc.c */
+/* ---- rd_cc.c ---- */
 void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now);   /* OWN_HOST: the peer is on this host */
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now);
 void diw_rd_cc_lost(struct rd_cc *c, uint64_t now);

@@ -1,31 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Congestion control of reliable datagrams: Copa (Arun and Balakrishnan, "Copa: Practical Delay-Based Congestion
- * Control for the Internet", NSDI 2018). The window moves towards the rate 1 / (delta * queueing delay), so that each
- * flow keeps 1 / delta segments in the bottleneck's queue. A flow that shares the queue with one that fills it
- * (TCP cubic) sees that the queue never empties, and lowers delta until it loses (section 2.2 of the paper).
+ * Control for the Internet", NSDI 2018). The window approaches the rate 1 / (delta * queueing delay), so that each flow
+ * keeps 1 / delta segments in the bottleneck's queue. If the queue never empties, the flow shares it with a flow that
+ * fills it (TCP cubic), and lowers delta until it loses segments (section 2.2 of the paper).
  *
  * Differences from the paper:
- * - 1 / delta is 3 instead of 2 at rest, since segments leave in bursts. Losses alone change nothing at rest.
- * - In competition 1 / delta grows by 1 and an eighth a round trip.
- * - A delay that may be the noise of busy hosts is no queueing delay: at 100 Mbit/s 2 ms would mean a sixth of the
- *   rate.
+ * - Without competition 1 / delta is 3 instead of 2, since segments leave in bursts, and losses alone change
+ *   nothing.
+ * - In competition 1 / delta grows by 1 and an eighth a round trip, and a loss takes 35 %: so the flow has about the
+ *   share of a TCP cubic (tests/sim/rd_fair.c). The smallest round trip counts for one to two minutes, since none is
+ *   without a queue.
+ * - A delay within the noise of busy hosts is not a queueing delay: at 100 Mbit/s, a queueing delay of 2 ms would limit
+ *   the rate to a sixth.
  */
 #include "llp/rd.h"
 
 #define CWND_MIN 4.0
 #define CWND_MAX 65535.0
 #define CWND_FIRST 32.0
-#define AT_REST 3.0                  /* 1 / delta */
-#define AT_REST_HOST 64.0             /* the same, to this host: what delays there is the receiver, no queue */
+#define AT_REST 3.0                  /* 1 / delta without competition */
+#define AT_REST_HOST 64.0             /* the same if the peer is on this host, where the receiver delays segments and no
+				       * queue does */
+#define KEPT 0.65                    /* of 1 / delta in competition, after a round trip with a loss */
 #define AT_MOST 256.0                /* 1 / delta in competition */
-#define PERIOD (5 * DIW_S)           /* the smallest round trip is one of the last one to two of these */
-#define PACE_SLACK (100 * DIW_US)    /* bursts: segments leave this much before their time */
-#define PACE_CREDIT 4                /* a sender that ran late makes up for this part of a round trip */
-#define OWN_QUEUE (5 * DIW_MS)       /* flows of this kind alone may keep so much, or 3/8 of the round trip */
-#define PATIENCE 40u                 /* round trips with a queue, before it counts as another kind's */
-#define NOISE_MIN (30 * DIW_US)      /* a queueing delay below this is the hosts', */
-#define NOISE_SHARE 2                /* and one below the deviation of round trips, or this part of the smallest one */
+#define PERIOD (5 * DIW_S)           /* the smallest round trip is the minimum of the last one to two periods */
+#define PERIOD_LONG (60 * DIW_S)     /* the same in competition, which keeps the queue from being empty */
+#define PACE_SLACK (100 * DIW_US)    /* segments may leave this much before their time, as bursts */
+#define PACE_CREDIT 4                /* a sender that ran late catches up by this part of a round trip */
+#define OWN_QUEUE (5 * DIW_MS)       /* queueing delay that flows of this kind alone may cause; or 3/8 of the round trip
+				      * if that is more */
+#define PATIENCE 40u                 /* round trips with a queue, until it counts as another flow's */
+#define NOISE_MIN (30 * DIW_US)      /* a queueing delay below this is noise of the hosts */
+#define NOISE_SHARE 2                /* so is one below the deviation of round trips, or below 1/2 of the smallest
+				      * one */
 
 void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 {
@@ -38,7 +46,7 @@ void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 		.round_cwnd = CWND_FIRST };
 }
 
-/* The smallest of this period and of the one before it. */
+/* The minimum of this period and of the one before it. */
 static void window_min(uint64_t min[2], uint64_t *from, uint64_t period, uint64_t v, uint64_t now)
 {
 	if (now - *from >= period) {
@@ -59,18 +67,24 @@ static uint64_t cc_standing(const struct rd_cc *c)
 	return diw_min64(c->standing[0], c->standing[1]);
 }
 
+/* The queue has not been empty for long: a flow of another kind fills it. */
+static bool cc_competes(const struct rd_cc *c, uint64_t now)
+{
+	return now - c->empty_at > PATIENCE * c->srtt;
+}
+
 static void rtt_sample(struct rd_cc *c, uint64_t rtt, uint64_t now)
 {
 	uint64_t off = c->srtt > rtt ? c->srtt - rtt : rtt - c->srtt;
 
 	c->rttvar = c->srtt ? (3 * c->rttvar + off) / 4 : rtt / 2;
 	c->srtt = c->srtt ? (7 * c->srtt + rtt) / 8 : rtt;
-	window_min(c->rtt_min, &c->rtt_min_from, PERIOD, rtt, now);
+	window_min(c->rtt_min, &c->rtt_min_from, cc_competes(c, now) ? PERIOD_LONG : PERIOD, rtt, now);
 	window_min(c->standing, &c->standing_from, c->srtt / 4, rtt, now);
 	c->rtt_max = c->rtt_max > rtt ? c->rtt_max : rtt;
 }
 
-/* Once a round trip. */
+/* Runs once a round trip. */
 static void cc_round(struct rd_cc *c, uint64_t now)
 {
 	bool up = c->cwnd > c->round_cwnd;
@@ -80,19 +94,19 @@ static void cc_round(struct rd_cc *c, uint64_t now)
 	c->up = up;
 	c->round_at = now;
 	c->round_cwnd = c->cwnd;
-	if (now - c->empty_at <= PATIENCE * c->srtt) {
+	if (!cc_competes(c, now)) {
 		c->delta = 1 / c->at_rest;
 	} else {
 		double x = 1 / c->delta;
 
-		x = c->lost ? x / 2 : x + 1 + x / 8;
+		x = c->lost ? x * KEPT : x + 1 + x / 8;
 		c->delta = 1 / (x < c->at_rest ? c->at_rest : x > AT_MOST ? AT_MOST : x);
 	}
 	c->lost = false;
 	c->rtt_max -= (c->rtt_max - diw_rd_cc_rtt_min(c)) / 4;
 }
 
-/* How much of a queueing delay may be the hosts'. */
+/* The part of a queueing delay that may be noise of the hosts. */
 static uint64_t cc_noise(const struct rd_cc *c, uint64_t min)
 {
 	return diw_max64(NOISE_MIN, diw_min64(c->rttvar, min / NOISE_SHARE));
@@ -118,12 +132,12 @@ void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight,
 		c->cwnd / (double)standing <= 1 / (c->delta * (double)(queueing - noise));
 	if (now - c->round_at >= c->srtt)
 		cc_round(c, now);
-	if (below && flight + n < c->cwnd / 2)       /* the program, not the network, limits it */
+	if (below && flight + n < c->cwnd / 2)       /* the program, not the network, limits the rate */
 		return;
 	if (c->slow_start && below) {
 		c->cwnd += n;
 	} else {
-		if (c->slow_start && c->cwnd > CWND_FIRST)      /* what was in flight a round trip ago was enough */
+		if (c->slow_start && c->cwnd > CWND_FIRST)      /* a window ago the segments in flight were enough */
 			c->cwnd /= 2;
 		c->slow_start = false;
 		step = c->velocity * n / (c->delta * c->cwnd);
@@ -155,7 +169,7 @@ uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now)
 	return (uint32_t)(c->cwnd - flight) + 1;
 }
 
-/* Twice the window a round trip (the paper, section 2.1). */
+/* The pace is twice the window a round trip (section 2.1 of the paper). */
 void diw_rd_cc_sent(struct rd_cc *c, uint32_t n, uint64_t now)
 {
 	uint64_t standing = cc_standing(c);

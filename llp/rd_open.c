@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How two ends of reliable datagrams come to know each other: docs/ud-profile.md section 18.3.
+ * Associations of reliable datagrams: docs/ud-profile.md section 18.3.
  *
- * A datagram carries the tag that its receiver gave to its sender: a keyed hash of the sender's address and epoch, and
- * of the time. So the answer to an OPEN needs no memory, a peer has shown that it receives at its address before it
- * gets any, and an announcement that is repeated later by another host is refused.
+ * A datagram carries the tag that its receiver gave to its sender. A tag is a keyed hash of the sender's address, its
+ * epoch and the time. So the answer to an OPEN needs no memory. A peer gets memory only after it has received at its
+ * address. An announcement that another host repeats later is refused.
  */
 #include <errno.h>
 
 #include "base/siphash.h"
 #include "llp/rd.h"
 
-#define OPEN_FIRST (50 * DIW_MS)     /* until an OPEN is repeated; doubles */
-#define OPEN_TRIES 32u               /* at least, before a peer is given up */
+#define OPEN_FIRST (50 * DIW_MS)     /* the first wait before an OPEN is repeated; doubles each time */
+#define OPEN_TRIES 48u               /* a peer is given up after at least this many OPENs */
 
-/* A tag is good for a new association in the time slot in which it was given and in the next one. */
+/* A tag allows a new association in the time slot in which it was given, and in the next one. */
 static uint64_t tag_slot(const struct rd *rd, uint64_t now)
 {
 	return now / rd->cfg.dead_ns;
@@ -72,7 +72,7 @@ void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct di
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &grant, NULL, 0, now);
 }
 
-/* What P sent and received before belongs to a process that is gone. */
+/* P's process has restarted: all that was sent and received before belongs to the old process. */
 static void peer_restarted(struct rd *rd, struct rd_peer *p)
 {
 	rd->l.c->rd_restarts++;
@@ -101,13 +101,13 @@ static bool tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t t
 	return p && p->known && (tag == p->my_tag || tag_is_fresh(rd, &p->dest.addr, p->epoch, tag, now));
 }
 
-/* The peer's tag is known: send from the first segment that is not acknowledged on. */
+/* The peer's tag is known: sends from the first segment that is not acknowledged. */
 static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	p->phase = RD_PEER_OPEN;
 	p->answered = false;
 	p->first_seq = p->una;
-	p->edge = p->una + 1;                   /* until the peer tells its window */
+	p->edge = p->una + 1;                   /* the window is one segment until the peer states its own */
 	p->flight = p->nlost = 0;
 	for (struct rd_slot *s = p->first; s != p->unsent; s = s->next, p->nlost++) {
 		s->sacked = false;
@@ -129,14 +129,15 @@ void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 	peer_ready(rd, p, now);
 }
 
-/* The peer has no state of ours. It forgets later than a sender gives up, so it has taken no segment that waits. */
+/* Handles a RESET: the peer has lost its state, or the tag is too old. A peer keeps state for longer than a sender
+ * retries, so a peer that has lost its state has taken none of the segments that wait. */
 void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
-	if (!p || p->phase != RD_PEER_OPEN || h->tag != p->tag) {
+	if (!p || !p->known || p->phase == RD_PEER_OPENING || h->tag != p->tag) {
 		rd->l.c->rd_stray++;
 		return;
 	}
-	if (p->first)
+	if (p->first || p->receiving)           /* acknowledgements need a good tag, too */
 		diw_rd_open_begin(rd, p, now);
 	else
 		p->phase = RD_PEER_IDLE;
@@ -149,7 +150,7 @@ static void reset_send(struct rd *rd, const struct diw_addr *to, uint32_t tag, u
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *to }, &reset, NULL, 0, now);
 }
 
-/* An announcement with a good tag: memory may be spent on its sender. */
+/* Handles an announcement with a valid tag: its sender may get memory. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
 {
@@ -172,13 +173,13 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	p->my_tag = h->tag;
 	if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
-	/* Numbers grow with the clock: what is before `rx_first` is of an association before this one. */
+	/* Sequence numbers grow with the clock, so a number before `rx_first` is of an older association. */
 	if (p->receiving && diw_serial_after(p->rx_first, h->first)) {
 		rd->l.c->rd_stray++;
 		return NULL;
 	}
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
-		/* It has given up segments that did not come here; behind a refusal, those that were refused. */
+		/* The sender has given up the segments that are missing, or behind a refusal, the refused ones. */
 		if (p->receiving && !p->refused)
 			diw_rd_peer_gone(rd, p, ECONNRESET);
 		diw_rd_rx_forget(rd, p);
@@ -197,7 +198,7 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 	if (h->flags & DIW_RD_NEW) {
 		p = peer_announced(rd, p, src, h, now);
 	} else if (!tag_is_good(rd, p, h->tag, now)) {
-		reset_send(rd, src, h->tag, now);       /* its sender drops it unless it uses that tag still */
+		reset_send(rd, src, h->tag, now);       /* the sender drops the RESET unless it still uses that tag */
 		rd->l.c->rd_stray++;
 		p = NULL;
 	}

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The sender of reliable datagrams: docs/ud-profile.md sections 18.4 and 18.6. A segment is copied to a slot, which is
- * freed when the peer has acknowledged it and all before it. A segment is lost when one that was sent clearly later has
- * arrived (RFC 8985, RACK), or when nothing was acknowledged for long (RFC 6298; RFC 8985 section 7 for the first
- * timeout, a probe).
+ * The sender of reliable datagrams: docs/ud-profile.md sections 18.4 and 18.6. A segment has a slot, which is freed
+ * when the peer has acknowledged the segment and all before it. The slot has a copy of a short segment; the payload
+ * of a long one stays where its owner has it, and is gathered at each transmission. A segment counts as lost when one
+ * that was sent clearly later has arrived (RFC 8985, RACK), or at a timeout (RFC 6298; the first timeout sends a
+ * probe, RFC 8985 section 7).
  */
 #include <errno.h>
 
 #include "llp/rd.h"
 
-#define RTO_MIN (5 * DIW_MS)         /* more than a busy host keeps a receiver waiting for a processor */
+#define RTO_MIN (5 * DIW_MS)         /* above the time that a busy host keeps a receiver waiting for a processor */
 #define PROBE_MIN (200 * DIW_US)
 #define RTO_FIRST (50 * DIW_MS)
 #define REORDER_MIN (50 * DIW_US)
-#define TRIES 32u                    /* at least, before a peer is given up */
-#define PROBES 1u                    /* timeouts that only ask, before segments count as lost */
+#define TRIES 48u                    /* a peer is given up after at least this many */
+#define PROBES 1u                    /* timeouts that send a probe, before segments count as lost */
 
-static struct rd_slot *slot_get(struct rd *rd, uint32_t len)
+static struct rd_slot *slot_get(struct rd *rd, const struct diw_link_seg *g)
 {
-	bool large = len > rd->small.size - sizeof(struct rd_slot);
+	bool is_long = g->hdr_len + g->len > rd->small.size - sizeof(struct rd_slot), large = is_long && !g->owner;
 	struct rd_slot *s = diw_pool_get(large ? &rd->large : &rd->small);
 
-	if (s)
-		s->large = large;
+	if (!s)
+		return NULL;
+	*s = (struct rd_slot){ .len = g->hdr_len + g->len, .hdr_len = g->hdr_len, .large = large,
+			       .owner = is_long ? g->owner : NULL, .at = g->at };
 	return s;
 }
 
@@ -33,31 +36,28 @@ static void slot_put(struct rd *rd, struct rd_slot *s)
 
 int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g)
 {
+	size_t off = g->off, left = g->len;
 	struct rd_slot *s;
 	uint8_t *at;
-	size_t off = g->off, left = g->len;
 
 	if (g->hdr_len + g->len > rd->large_size || !diw_rd_slot_allowed(rd, p))
 		return -EAGAIN;
-	s = slot_get(rd, g->hdr_len + g->len);
+	s = slot_get(rd, g);
 	if (!s)
 		return -EAGAIN;
 	memcpy(s->data, g->hdr, g->hdr_len);
 	at = s->data + g->hdr_len;
-	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+	for (const struct iovec *v = g->iov; left > 0 && !s->owner; v++, off = 0) {
 		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
 
+		if (n == 0)                     /* an empty entry of a work request has no memory */
+			continue;
 		memcpy(at, (uint8_t *)v->iov_base + off, n);
 		at += n;
 		left -= n;
 	}
-	s->next = NULL;
-	s->len = g->hdr_len + g->len;
 	s->seq = p->next_seq++;
 	s->number = rd->l.taken++;
-	s->sent = 0;
-	s->tries = 0;
-	s->lost = s->sacked = false;
 	*(p->first ? &p->last->next : &p->first) = s;
 	p->last = s;
 	if (!p->unsent)
@@ -69,7 +69,7 @@ int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *
 
 /* ---- Transmission ---- */
 
-/* The first lost segment from S on, before END. */
+/* The first lost segment of S and its successors, before END. */
 static struct rd_slot *slot_lost(struct rd_slot *s, const struct rd_slot *end)
 {
 	while (s && s != end && !s->lost)
@@ -85,7 +85,7 @@ static bool slot_in_window(const struct rd_peer *p, const struct rd_slot *s)
 struct tx_batch {
 	int n;
 	struct rd_slot *slot[RD_BATCH];
-	struct iovec iov[RD_BATCH];
+	struct iovec iov[RD_BATCH][1 + DIW_LINK_IOV];
 	struct diw_link_seg seg[RD_BATCH];
 	uint8_t hdr[RD_BATCH][DIW_RD_HDR_MAX];
 };
@@ -98,6 +98,16 @@ static void batch_choose(struct rd_peer *p, struct tx_batch *b, uint32_t limit)
 		b->slot[b->n++] = s;
 	for (s = p->unsent; s && b->n < RD_BATCH && (uint32_t)b->n < limit && slot_in_window(p, s); s = s->next)
 		b->slot[b->n++] = s;
+}
+
+/* Where the segment is. The header of one whose payload is gone leaves alone, so that the number is not missing. */
+static void slot_gather(struct rd *rd, struct rd_slot *s, struct iovec *iov)
+{
+	*iov = (struct iovec){ s->data, s->owner ? s->hdr_len : s->len };
+	if (!s->owner || rd->l.up->payload(rd->l.up_ctx, s->owner, s->at, s->len - s->hdr_len, iov + 1))
+		return;
+	s->owner = NULL;
+	s->len = s->hdr_len;
 }
 
 static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, bool ask, uint64_t now)
@@ -113,9 +123,9 @@ static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, boo
 		if (ask && i == b->n - 1)
 			h.flags |= DIW_RD_ASK;
 		h.seq = s->seq;
-		b->iov[i] = (struct iovec){ s->data, s->len };
+		slot_gather(rd, s, b->iov[i]);
 		b->seg[i] = (struct diw_link_seg){ .hdr = b->hdr[i], .hdr_len = diw_rd_hdr_encode(b->hdr[i], &h),
-			.len = s->len, .iov = &b->iov[i] };
+			.len = s->len, .iov = b->iov[i] };
 	}
 }
 
@@ -212,7 +222,8 @@ static void run_add(struct rd *rd, struct acked_run *r, uint32_t number)
 		r->number = number;
 }
 
-/* A retransmitted segment was acknowledged: the echo tells whether the first transmission had come, only late. */
+/* A retransmitted segment was acknowledged. The echo says whether the first transmission had arrived late instead of
+ * being lost. */
 static void loss_was_none(struct rd *rd, struct rd_peer *p, const struct rd_slot *s, const struct diw_rd_hdr *h)
 {
 	if (s->tries < 2 || !(h->flags & DIW_RD_ECHOES) || !diw_serial_after(rd_us(s->sent), h->echo))
@@ -271,18 +282,18 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		rd->l.c->rd_ack_ignored++;
 		return;
 	}
-	if (h->ack - p->una > sent_end - p->una)        /* older than one that came before, by up to 2^31 */
+	if (h->ack - p->una > sent_end - p->una)        /* behind the newest acknowledgement, by up to 2^31 */
 		return;
 	p->answered = true;
 	p->edge = h->ack + h->window;
 	if (h->flags & DIW_RD_ECHOES)
 		rtt = (uint64_t)(uint32_t)(rd_us(now) - h->echo) * DIW_US;
-	if (rtt > rd->cfg.dead_ns)              /* no echo of ours */
+	if (rtt > rd->cfg.dead_ns)              /* not an echo of this end */
 		rtt = 0;
-	if (rtt) {                              /* what was sent then has arrived */
+	else if (h->flags & DIW_RD_ECHOES)      /* the datagram that was sent then has arrived, even if rtt is 0 */
+		p->reached = diw_max64(p->reached, now - rtt);
+	if (rtt)
 		latest = now - rtt;
-		p->reached = diw_max64(p->reached, latest);
-	}
 	while (p->first && p->first != p->unsent && p->first->seq != h->ack) {
 		struct rd_slot *s = p->first;
 
@@ -320,7 +331,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		diw_rd_slots_freed(rd, p);
 }
 
-/* The number of the refused segment is `ack`: those before it are taken. */
+/* `ack` is the number of the refused segment; the peer has taken those before it. */
 void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
 	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq;
@@ -368,7 +379,7 @@ void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 	}
 	if (p->phase != RD_PEER_OPEN || !p->first || now < p->timer)
 		return;
-	/* A peer that hears us, but takes nothing, lives: it has no receives posted, or no room. */
+	/* A peer that receives but takes nothing is alive: it has no receives posted, or no room. */
 	since = diw_max64(p->progress, p->reached);
 	if (now - since >= rd->cfg.dead_ns) {
 		rd->l.c->rd_dead++;
@@ -397,7 +408,8 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 	p->una = p->next_seq;
 	p->answered = false;
 	p->first_seq = p->una;
-	if (p->phase == RD_PEER_OPEN)           /* what the peer has of these is of no use: begin anew */
+	if (p->phase == RD_PEER_OPEN)           /* what the peer has of these messages is useless: begin a new
+						 * association */
 		p->phase = RD_PEER_IDLE;
 	for (; s; s = next) {
 		next = s->next;
@@ -405,7 +417,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 			rd->l.up->refused(rd->l.up_ctx, s->number, 1, errnum);
 		slot_put(rd, s);
 	}
-	if (errnum != ECANCELED)                /* else it is there: it has refused a segment */
+	if (errnum != ECANCELED)                /* with ECANCELED the peer is there: it has refused a segment */
 		diw_rd_peer_gone(rd, p, errnum);
 	diw_rd_slots_freed(rd, p);
 }

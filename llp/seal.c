@@ -2,9 +2,9 @@
 /*
  * A link over a dgram: one segment a datagram, with a CRC-32 behind it, low-order byte first (docs/ud-profile.md).
  *
- * Small segments are staged: header, payload and CRC are copied into one contiguous super-buffer, which stays open for
- * more of the same destination and size until flush. Large ones are gathered: the super-buffer is a list of pieces of
- * the caller's memory, which leaves before send returns because payload is borrowed no longer than that.
+ * Segments to one destination, all of one size but the last, share a super-buffer, which stays open until flush. It is
+ * a list of pieces: headers, CRCs and small payloads are staged, that is, copied to memory of the link; large payloads
+ * are gathered, that is, they stay in the caller's memory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,33 +19,35 @@
 
 #define CACHE_LINE 64u
 #define MIN_SEG 2u                   /* RFC 5041: DDP control and RDMAP control */
-#ifndef STAGE_MAX                    /* docs/performance.md tells how it was found */
-#define STAGE_MAX 6144u              /* datagrams up to this are staged */
+#ifndef STAGE_MAX                    /* docs/performance.md says how it was found */
+#define STAGE_MAX 6144u              /* datagrams of at most this many octets are staged */
 #endif
-#define GATHER_IOV 256               /* pieces of one gathered super-buffer */
-#define RX_BATCH 16                  /* segments handed up at once: their bytes are still in the cache when placed */
+#define GATHER_MAX 32                /* a payload of more pieces is staged */
+#define PIECES_MAX 256               /* of one super-buffer */
+#define RX_BATCH 16                  /* segments handed up at once: few enough that their bytes are still in the cache
+				      * when placed */
 
 struct seal {
 	struct diw_link l;
 	struct diw_dgram *d;
 	struct diw_dgram_sender sender;
-	uint32_t mulpdu;             /* as set; 0 = what the MTU allows */
+	uint32_t mulpdu;             /* as set; 0: as the MTU allows */
 
-	/* The open super-buffer: room for more of open.peer while the last datagram is as long as the others. */
+	/* The open super-buffer. It has room for more datagrams of open.peer as long as the last one has the size of
+	 * the others. */
 	struct diw_dgram_burst open; /* len 0: none */
-	uint32_t open_count;
-	struct iovec open_iov;
+	uint32_t open_count;         /* datagrams */
+	uint32_t staged;             /* octets of `stage` */
 
-	/* The burst that was received last, as far as it was not taken; its bytes are the dgram's, which is not asked
-	 * for another before. */
+	/* The part of the last received burst that was not taken. Its bytes are the dgram's, which is not called again
+	 * before this burst is done. */
 	struct diw_dgram_burst rest;
 	const uint8_t *rest_at;
-	struct diw_link_rxseg kept[RX_BATCH];        /* those in front of it that were offered, in order */
+	struct diw_link_rxseg kept[RX_BATCH];        /* the offered segments in front of `rest`, in order */
 	int nkept;
 
-	struct iovec gather[GATHER_IOV];
-	uint8_t crcs[DIW_DGRAM_MAX_SEGS][DIW_SEAL_LEN];
-	uint8_t stage[DIW_DGRAM_MAX_BURST];
+	struct iovec pieces[PIECES_MAX];
+	uint8_t stage[DIW_DGRAM_MAX];
 };
 
 static struct seal *seal_of(struct diw_link *l)
@@ -55,7 +57,7 @@ static struct seal *seal_of(struct diw_link *l)
 
 /* ---- Send ---- */
 
-/* A datagram is a segment, so that they have the same numbers. */
+/* A datagram is one segment, so datagrams and segments have the same numbers. */
 static void seal_refused(struct diw_dgram_sender *sender, uint32_t first, uint32_t n, int errnum)
 {
 	const struct diw_link *l = &diw_container(sender, struct seal, sender)->l;
@@ -64,38 +66,73 @@ static void seal_refused(struct diw_dgram_sender *sender, uint32_t first, uint32
 		l->up->refused(l->up_ctx, first, n, errnum);
 }
 
-/* 0: nothing is staged any more; -EAGAIN: it still is. */
-static int send_open(struct seal *s, uint64_t now)
+/* 0: no super-buffer is open. -EAGAIN: it is still open. */
+static int burst_send(struct seal *s, uint64_t now)
 {
-	int n;
-
 	if (!s->open.len)
 		return 0;
-	s->open_iov.iov_len = s->open.len;
-	n = s->d->ops->send(s->d, &s->open, 1, now);
-	if (n < 1)
+	if (s->d->ops->send(s->d, &s->open, 1, now) < 1)
 		return -EAGAIN;
 	s->open.len = 0;
 	s->l.left = s->l.taken;
 	return 0;
 }
 
-static bool open_fits(const struct seal *s, const struct diw_dest *dst, uint32_t len)
+static void burst_begin(struct seal *s, const struct diw_dest *dst, uint32_t len)
 {
-	return len <= s->open.seg && s->open.len + len <= sizeof s->stage && s->open_count < DIW_DGRAM_MAX_SEGS &&
-	       s->open.len == s->open_count * s->open.seg && diw_dest_eq(&s->open.peer, dst);
+	s->open.peer = *dst;
+	s->open.seg = len;
+	s->open.niov = 0;
+	s->open.first = s->l.taken;
+	s->open_count = 0;
+	s->staged = 0;
 }
 
-/* What follows in the caller's memory is what comes next: by then it should be in the cache. */
+/* Room for another datagram of LEN octets in PIECES pieces. */
+static inline bool burst_has_room(const struct seal *s, uint32_t len, int pieces)
+{
+	return s->open.len + len <= DIW_DGRAM_MAX_BURST && s->open_count < DIW_DGRAM_MAX_SEGS &&
+	       s->open.niov + pieces <= PIECES_MAX && s->open.len == s->open_count * s->open.seg;
+}
+
+/* The next LEN octets are these of `stage`, to be written by the caller. */
+static uint8_t *burst_stage(struct seal *s, uint32_t len)
+{
+	struct iovec *last = s->pieces + s->open.niov - 1;
+	uint8_t *p = s->stage + s->staged;
+
+	if (s->open.niov && (uint8_t *)last->iov_base + last->iov_len == p)
+		last->iov_len += len;
+	else
+		s->pieces[s->open.niov++] = (struct iovec){ p, len };
+	s->staged += len;
+	return p;
+}
+
+/* Copies the gathered payloads into `stage`. The last piece moves first, because no piece moves towards the front. */
+static void burst_keep(struct seal *s)
+{
+	uint32_t at = s->open.len;
+
+	for (int i = s->open.niov - 1; i >= 0; i--) {
+		at -= (uint32_t)s->pieces[i].iov_len;
+		memmove(s->stage + at, s->pieces[i].iov_base, s->pieces[i].iov_len);
+	}
+	s->pieces[0] = (struct iovec){ s->stage, s->open.len };
+	s->open.niov = 1;
+	s->staged = s->open.len;
+}
+
+/* The bytes that follow in the caller's memory are needed next: prefetch them into the cache. */
 static void prefetch(const uint8_t *p, size_t len)
 {
 	for (size_t i = 0; i < len; i += CACHE_LINE)
 		__builtin_prefetch(p + i, 0, 3);
 }
 
-/* Copy the payload to TO, continuing CRC over it. The CRC reads the source and goes first: on a source that is not in
- * the cache that was quicker than to copy and then read the copy back. */
-static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t *crc)
+/* Copies the payload to TO and continues CRC over it. The CRC reads the source before the copy: for a source outside
+ * the cache this was faster than to copy first and read the copy. */
+static uint32_t payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t crc)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
@@ -104,100 +141,91 @@ static uint8_t *copy_payload(uint8_t *to, const struct diw_link_seg *g, uint32_t
 		size_t have = v->iov_len - off, n = have < left ? have : left;
 		const uint8_t *from = (uint8_t *)v->iov_base + off;
 
-		if (n == 0)                     /* an empty entry of a work request names no memory */
+		if (n == 0)                     /* an empty entry of a work request has no memory */
 			continue;
 		prefetch(from + n, have - n < g->len ? have - n : g->len);
-		*crc = diw_crc32(*crc, from, n);
+		crc = diw_crc32(crc, from, n);
 		memcpy(to, from, n);
 		to += n;
 		left -= n;
 	}
-	return to;
+	return crc;
 }
 
-/* 0, or -EAGAIN: not taken. */
-static int stage_segment(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *g, uint64_t now)
+static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 {
-	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
-	uint32_t crc;
-	uint8_t *p;
+	uint8_t *p = burst_stage(s, g->hdr_len + g->len + DIW_SEAL_LEN);
+	uint32_t crc = diw_crc32(0, g->hdr, g->hdr_len);
 
-	if (s->open.len && !open_fits(s, dst, len) && send_open(s, now))
-		return -EAGAIN;
-	if (!s->open.len) {
-		s->open.peer = *dst;
-		s->open.seg = len;
-		s->open.first = s->l.taken;
-		s->open_count = 0;
-	}
-	p = s->stage + s->open.len;
 	memcpy(p, g->hdr, g->hdr_len);
-	crc = diw_crc32(0, g->hdr, g->hdr_len);
-	p = copy_payload(p + g->hdr_len, g, &crc);
-	diw_seal_put(p, crc);
-	s->open.len += len;
-	s->open_count++;
-	s->l.taken++;
-	if (!open_fits(s, dst, s->open.seg))
-		send_open(s, now);   /* full; when blocked it waits for flush like any other */
-	return 0;
+	crc = payload_copy(p + g->hdr_len, g, crc);
+	diw_seal_put(p + g->hdr_len + g->len, crc);
 }
 
-/* Append one segment's pieces and its CRC to the gather list; how many entries, 0 when there is no room for them. */
-static int gather_segment(struct seal *s, int at, uint8_t crc_at[DIW_SEAL_LEN], const struct diw_link_seg *g)
+static void segment_gather(struct seal *s, const struct diw_link_seg *g)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
 	uint32_t crc = diw_crc32(0, g->hdr, g->hdr_len);
-	int n = at;
 
-	if (n + 2 > GATHER_IOV)
-		return 0;
-	s->gather[n++] = (struct iovec){ (void *)g->hdr, g->hdr_len };
-	while (left > 0) {
-		size_t take = v->iov_len - off < left ? v->iov_len - off : left;
+	memcpy(burst_stage(s, g->hdr_len), g->hdr, g->hdr_len);
+	for (; left > 0; v++, off = 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
 		uint8_t *p = (uint8_t *)v->iov_base + off;
 
-		if (n + 2 > GATHER_IOV)
-			return 0;
-		crc = diw_crc32(crc, p, take);
-		s->gather[n++] = (struct iovec){ p, take };
-		left -= take;
-		off = 0;
-		v++;
+		if (n == 0)
+			continue;
+		crc = diw_crc32(crc, p, n);
+		s->pieces[s->open.niov++] = (struct iovec){ p, n };
+		left -= n;
 	}
-	diw_seal_put(crc_at, crc);
-	s->gather[n++] = (struct iovec){ crc_at, DIW_SEAL_LEN };
-	return n - at;
+	diw_seal_put(burst_stage(s, DIW_SEAL_LEN), crc);
 }
 
-/* Send as many segments from the front as make one super-buffer; how many, or -EAGAIN. */
-static int gather_burst(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
-			uint64_t now)
+/* The entries that hold the payload. */
+static int segment_pieces(const struct diw_link_seg *g)
 {
-	struct diw_dgram_burst b = { .peer = *dst, .iov = s->gather, .sender = &s->sender, .first = s->l.taken };
-	int count = 0;
+	size_t at = 0, end = g->off + g->len;
+	int n = 0;
 
-	b.seg = segs[0].hdr_len + segs[0].len + DIW_SEAL_LEN;
-	while (count < n && count < (int)DIW_DGRAM_MAX_SEGS) {
-		uint32_t len = segs[count].hdr_len + segs[count].len + DIW_SEAL_LEN;
-		int pieces;
+	while (at < end)
+		at += g->iov[n++].iov_len;
+	return n;
+}
 
-		if (count && (len > b.seg || b.len + len > DIW_DGRAM_MAX_BURST))
-			break;
-		pieces = gather_segment(s, b.niov, s->crcs[count], &segs[count]);
-		if (!pieces)
-			break;
-		b.niov += pieces;
-		b.len += len;
-		count++;
-		if (len < b.seg)
-			break;
-	}
-	if (s->d->ops->send(s->d, &b, 1, now) < 1)
+/* 0, or -EAGAIN: not taken. */
+static int segment_take(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *g, uint64_t now)
+{
+	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
+	int pieces = len <= STAGE_MAX ? 0 : segment_pieces(g);
+	bool gather = pieces > 0 && pieces <= GATHER_MAX;
+
+	pieces = gather ? pieces + 2 : 1;
+	if (s->open.len && !(len <= s->open.seg && burst_has_room(s, len, pieces) &&
+			     diw_dest_eq(&s->open.peer, dst)) && burst_send(s, now))
 		return -EAGAIN;
-	s->l.left = s->l.taken += (uint32_t)count;
-	return count;
+	if (!s->open.len)
+		burst_begin(s, dst, len);
+	if (gather)
+		segment_gather(s, g);
+	else
+		segment_stage(s, g);
+	s->open.len += len;
+	s->open_count++;
+	s->l.taken++;
+	if (!burst_has_room(s, s->open.seg, pieces))
+		burst_send(s, now);   /* full; if it is blocked, it waits for flush */
+	return 0;
+}
+
+static int seal_flush(struct diw_link *l, uint64_t now)
+{
+	struct seal *s = seal_of(l);
+
+	if (burst_send(s, now) == 0)
+		return 0;
+	burst_keep(s);
+	return -EAGAIN;
 }
 
 static int seal_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
@@ -206,25 +234,11 @@ static int seal_send(struct diw_link *l, const struct diw_dest *dst, const struc
 	struct seal *s = seal_of(l);
 	int i = 0;
 
-	while (i < n) {
-		if (segs[i].hdr_len + segs[i].len + DIW_SEAL_LEN <= STAGE_MAX) {
-			if (stage_segment(s, dst, &segs[i], now))
-				break;
-			i++;
-		} else {
-			int sent = send_open(s, now) ? -EAGAIN : gather_burst(s, dst, segs + i, n - i, now);
-
-			if (sent < 0)
-				break;
-			i += sent;
-		}
-	}
+	while (i < n && segment_take(s, dst, &segs[i], now) == 0)
+		i++;
+	if (!l->stays && s->open.niov > 1)
+		seal_flush(l, now);
 	return i;
-}
-
-static int seal_flush(struct diw_link *l, uint64_t now)
-{
-	return send_open(seal_of(l), now);
 }
 
 static void seal_discard(struct diw_link *l)
@@ -259,7 +273,7 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 	return false;
 }
 
-/* False: not all of the N segments were taken, and those that were not are kept. */
+/* Returns false if not all N segments were taken. Those that were not are kept. */
 static bool offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	int taken = s->l.up->rx(s->l.up_ctx, &s->rest.peer.addr, segs, n, now);
@@ -269,7 +283,7 @@ static bool offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint
 	return s->nkept == 0;
 }
 
-/* Cut the burst, check every segment, hand up the intact ones. False: some wait. */
+/* Cuts the burst, checks every segment, and hands up the intact ones. False: some of them wait. */
 static bool rx_rest(struct seal *s, uint64_t now)
 {
 	struct diw_dgram_burst *b = &s->rest;
@@ -325,13 +339,13 @@ static int seal_poll(struct diw_link *l, int budget, uint64_t now)
 	return n;
 }
 
-/* ---- The rest ---- */
+/* ---- Deadline, MULPDU, descriptors, open and close ---- */
 
 static uint64_t seal_deadline(struct diw_link *l)
 {
 	struct seal *s = seal_of(l);
 
-	/* What waits comes again when its receiver says so; until then no more is received. */
+	/* Segments that wait are offered again when their receiver asks for them. Nothing is received before. */
 	return s->nkept ? DIW_NEVER : s->d->ops->deadline(s->d);
 }
 
@@ -341,7 +355,8 @@ static uint32_t seal_mulpdu(struct diw_link *l, const struct diw_addr *dst)
 
 	uint32_t room = s->mulpdu ? s->mulpdu + DIW_SEAL_LEN : s->d->ops->mtu(s->d, dst);
 
-	/* Whatever a path claims, a segment carries at least a byte: IP fragments what is too large for it. */
+	/* A segment carries at least one byte, whatever MTU a path reports: IP fragments a datagram that is too
+	 * large. */
 	return room > DIW_LINK_MAX_HDR + DIW_SEAL_LEN ? room - DIW_SEAL_LEN : DIW_LINK_MAX_HDR + 1;
 }
 
@@ -375,14 +390,12 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	s = malloc(sizeof *s);
 	if (!s)
 		return -ENOMEM;
-	memset(s, 0, offsetof(struct seal, gather));
+	memset(s, 0, offsetof(struct seal, pieces));
 	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				  .c = d->c };
 	s->d = d;
 	s->mulpdu = mulpdu < DIW_DGRAM_MAX - DIW_SEAL_LEN ? mulpdu : DIW_DGRAM_MAX - DIW_SEAL_LEN;
-	s->open_iov.iov_base = s->stage;
-	s->open.iov = &s->open_iov;
-	s->open.niov = 1;
+	s->open.iov = s->pieces;
 	s->sender.refused = seal_refused;
 	s->open.sender = &s->sender;
 	*l = &s->l;

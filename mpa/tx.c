@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending of FPDUs. Small ones are staged, one behind the other, until flush or until the stage is full. Large ones
- * are gathered: their payload goes from the caller's memory to the stream before send returns, since it is borrowed no
- * longer than that. What the stream does not take of bytes that were taken from above is copied to a buffer of the
- * link's own, and nothing more is taken until that is empty.
+ * Sending of FPDUs. FPDUs are staged, one behind the other, until flush or until the stage is full. Large FPDUs of a
+ * long message are gathered: their payload goes from the caller's memory to the stream before send returns, since it is
+ * borrowed only until then. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no
+ * more segments are taken until this buffer is empty.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "mpa/int.h"
 
-#ifndef GATHER_MIN
-#define GATHER_MIN 8192u             /* payload bytes from which on an FPDU is gathered */
+#ifndef GATHER_CALL                  /* docs/performance.md says how it was found */
+#define GATHER_CALL 98304u           /* segments of one call with at least this payload in all are gathered, */
 #endif
+#define GATHER_MIN 8192u             /* each with at least this payload */
 #ifndef GATHER_MAX
-#define GATHER_MAX 262144u           /* bytes after which a gathered write leaves: their CRC left them in the cache */
+#define GATHER_MAX 262144u           /* a gathered write leaves at this size, while its bytes are in the cache after the
+				      * CRC */
 #endif
 #define GATHER_IOV 64
 
@@ -25,7 +27,7 @@ static bool blocked(const struct diw_mpa *m)
 	return m->tx_len || m->tx_errno;
 }
 
-/* Bytes that the stream took; a dead one takes none, ever. */
+/* Returns the bytes that the stream took. A stream that has broken takes none. */
 static size_t push_bytes(struct diw_mpa *m, const struct iovec *iov, int n, size_t len)
 {
 	ssize_t got = m->s->ops->send(m->s, iov, n);
@@ -43,7 +45,7 @@ static size_t push_bytes(struct diw_mpa *m, const struct iovec *iov, int n, size
 	return got > 0 ? (size_t)got : 0;
 }
 
-/* Bytes that have been promised and do not fit the stream. */
+/* Keeps bytes of taken segments that the stream has not taken. */
 static void keep_bytes(struct diw_mpa *m, const void *p, size_t len)
 {
 	if (!len || m->tx_errno)
@@ -60,7 +62,7 @@ static void keep_bytes(struct diw_mpa *m, const void *p, size_t len)
 	m->tx_len += (uint32_t)len;
 }
 
-/* What is kept goes first. */
+/* Sends the kept bytes first. */
 static void drain_own(struct diw_mpa *m)
 {
 	struct iovec iov = { m->tx_own + m->tx_off, m->tx_len };
@@ -98,7 +100,7 @@ static void send_stage(struct diw_mpa *m)
 	diw_mpa_unstage(m);
 }
 
-/* The stage becomes M's; another link's bytes leave. */
+/* Makes M the stage's owner; the bytes of another link are sent. */
 static void claim_stage(struct diw_mpa *m)
 {
 	if (m->pool->stager && m->pool->stager != m)
@@ -171,13 +173,13 @@ static bool stage_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 
 /* ---- Gathering ---- */
 
-/* One write: what is staged, then large FPDUs. Their headers and ends lie in the pool's edges, an FPDU's end and the
- * next one's beginning in one piece. */
+/* One write: the staged bytes, then large FPDUs. The pool's edges hold their headers and ends: the end of an FPDU and
+ * the beginning of the next one are one piece. */
 struct gather {
 	struct iovec iov[GATHER_IOV];
 	int niov, fpdus;
 	size_t len, staged;
-	size_t end[DIW_MPA_EDGES];   /* of each FPDU, in the write */
+	size_t end[DIW_MPA_EDGES];   /* end of each FPDU, as an offset in the write */
 };
 
 static int pieces(const struct diw_link_seg *g)
@@ -201,7 +203,7 @@ static void piece(struct gather *w, const void *p, size_t len)
 	w->len += len;
 }
 
-/* The edge behind the last FPDU is the last piece; the new FPDU's beginning is added to it, or is a new piece. */
+/* The last piece is the edge behind the last FPDU. The beginning of the new FPDU is added to it, or is a new piece. */
 static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_link_seg *g)
 {
 	uint8_t (*edge)[DIW_MPA_EDGE] = m->pool->edge;
@@ -236,7 +238,7 @@ static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_li
 	w->end[w->fpdus - 1] = w->len;
 }
 
-/* Keep bytes FROM to TO of the write. */
+/* Keeps the bytes FROM to TO of the write. */
 static void keep_range(struct diw_mpa *m, const struct gather *w, size_t from, size_t to)
 {
 	size_t at = 0;
@@ -249,7 +251,7 @@ static void keep_range(struct diw_mpa *m, const struct gather *w, size_t from, s
 	}
 }
 
-/* How many of its FPDUs are taken: those that left, at least with their first byte. */
+/* Returns how many FPDUs of the write are taken: those of which at least one byte left. */
 static int send_gather(struct diw_mpa *m, struct gather *w)
 {
 	size_t sent = push_bytes(m, w->iov, w->niov, w->len), last = w->staged;
@@ -263,7 +265,7 @@ static int send_gather(struct diw_mpa *m, struct gather *w)
 	return taken;
 }
 
-/* As many segments from the front as make one write; how many were taken. */
+/* Makes one write of as many segments from the front as fit. Returns how many were taken. */
 static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int n, bool *stop)
 {
 	struct gather w;
@@ -284,19 +286,22 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	return taken;
 }
 
-/* ---- The link's ---- */
+/* ---- The calls of the link ---- */
 
 int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n, uint64_t now)
 {
 	struct diw_mpa *m = diw_mpa_of(l);
 	bool stop = m->tx_fin;
+	size_t len = 0;
 	int i = 0;
 
 	(void)dst;
 	(void)now;
 	drain_own(m);
+	for (int j = 0; j < n; j++)
+		len += segs[j].len;
 	while (i < n && !stop && !blocked(m)) {
-		if (gathers(m, &segs[i]))
+		if (len >= GATHER_CALL && gathers(m, &segs[i]))
 			i += gather_fpdus(m, segs + i, n - i, &stop);
 		else if (stage_fpdu(m, &segs[i]))
 			i++;

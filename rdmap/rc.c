@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC: RDMAP over an ordered, reliable stream (RFC 5040, RFC 7306). One message at a time leaves: the segments of two
- * are never mixed, since receivers may follow a message by its last segment alone.
+ * RC: RDMAP over an ordered, reliable stream (RFC 5040, RFC 7306). One message leaves at a time. Segments of two
+ * messages are never mixed, since receivers may rely on the Last flag alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "rdmap/int.h"
 
 #define RNR_STAG 0x64697700u
-#define RNR_TO 0x726e722d727472u     /* and in the lowest octet the number */
+#define RNR_TO 0x726e722d727472u     /* the lowest octet holds the number */
 #define RNR_UNLIMITED 7u
 
 int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
@@ -61,15 +61,6 @@ static int send_immediate(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, ui
 	return rc;
 }
 
-static uint8_t send_opcode(const struct diw_rdmap_wr *wr)
-{
-	if (wr->opcode != DIW_OP_SEND)
-		return wr->opcode;
-	if (wr->invalidate)
-		return wr->solicited ? DIW_OP_SEND_SE_INV : DIW_OP_SEND_INV;
-	return wr->solicited ? DIW_OP_SEND_SE : DIW_OP_SEND;
-}
-
 static void begin_rc_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 {
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
@@ -77,11 +68,11 @@ static void begin_rc_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 
 	r->tx.dst = wr->dst;
 	r->tx.h = (struct diw_ddp_hdr){
-		.tagged = op->tagged, .opcode = send_opcode(wr), .imm_valid = send && wr->imm_valid, .imm = wr->imm,
-		.length = wr->buf.len, .stag = wr->stag, .to = wr->to, .qn = op->qn,
+		.tagged = op->tagged, .opcode = diw_rdmap_opcode_of(wr), .imm_valid = send && wr->imm_valid,
+		.imm = wr->imm, .length = wr->buf.len, .stag = wr->stag, .to = wr->to, .qn = op->qn,
 		.inv_stag = send && wr->invalidate ? wr->inv_stag : 0,
 	};
-	/* The Immediate Data asks for its Write. */
+	/* The Immediate Data asks on behalf of its Write. */
 	diw_rdmap_rc_word(r, &r->tx.h, wr->ask && (send || !wr->imm_valid));
 	diw_ddp_tx_begin(&r->ddp, &r->tx, true);
 }
@@ -114,8 +105,8 @@ static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int6
 	return rc;
 }
 
-/* Where none may be outstanding it would wait for ever. It was posted before that was agreed on; the peer would say the
- * same. */
+/* A Read or atomic that was posted before the negotiation, whose result allows none: it would wait for ever, and the
+ * peer would refuse it. */
 static bool is_never(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 {
 	if (r->rc.ord || (wr->opcode != DIW_OP_READ_REQUEST && wr->opcode != DIW_OP_ATOMIC_REQUEST))
@@ -139,10 +130,8 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 	case DIW_OP_ATOMIC_REQUEST:
 		return diw_rdmap_atomic(r, wr, status, now);
 	case DIW_OP_LOCAL_INV:
-		*status = diw_ddp_invalidate(&r->ddp, wr->inv_stag, false, false) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
-		return 0;
 	case DIW_OP_BIND_MW:
-		*status = diw_ddp_bind(&r->ddp, &wr->bind) ? DIW_RDMAP_OK : DIW_RDMAP_BIND;
+		*status = diw_rdmap_local(r, wr);
 		return 0;
 	default:
 		return send_message(r, wr, budget, status, now);
@@ -159,9 +148,9 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 		r->rc.rtr->opcode = DIW_OP_READ_REQUEST;
 		r->rc.rtr->dst = *diw_rdmap_peer(r);
 	}
-	/* The stream is empty: it takes so little. */
+	/* The stream is empty, so it takes these few octets. */
 	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
-	r->rc.place.placed = r->rc.place.sent;  /* no request waits for it */
+	r->rc.place.placed = r->rc.place.sent;  /* no request waits for the placement of this message */
 }
 
 int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
@@ -175,7 +164,7 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 	if (!r->rc.tell_rnr || !r->rc.rfc7306)
 		return 0;
 	if (diw_rdmap_rc_send(r, &write, &budget, &status, now) == -EAGAIN) {
-		r->tx.active = false;           /* nothing of it has left */
+		r->tx.active = false;           /* no octet of it has left */
 		r->rc.place = before;
 		return -EAGAIN;
 	}
@@ -196,18 +185,17 @@ static void write_placed(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 		diw_ddp_limit_rnr(&r->ddp, retries < RNR_UNLIMITED, retries);
 }
 
-/* RDMAP's octets are the same in every segment of a message (RFC 5041 section 4.3): the opcode, the STag to invalidate,
- * and our immediate. What an opcode reserves is not looked at. */
+/* RDMAP's octets are the same in every segment of a message (RFC 5041 section 4.3): the opcode, the Invalidate STag,
+ * and our immediate. Fields that an opcode reserves are ignored. */
 static uint16_t continues_message(const struct diw_rdmap *r, const struct diw_ddp_hdr *h)
 {
 	const struct diw_ddp_hdr *first = diw_ddp_first_of(&r->ddp, h);
-	bool invalidate = h->opcode == DIW_OP_SEND_INV || h->opcode == DIW_OP_SEND_SE_INV;
 
 	if (!first)
 		return 0;
 	if (h->opcode != first->opcode || h->imm_valid != first->imm_valid)
 		return DIW_FAULT_OPCODE;
-	if (invalidate && h->inv_stag != first->inv_stag)
+	if (diw_op_invalidates(h->opcode) && h->inv_stag != first->inv_stag)
 		return DIW_FAULT_INVALIDATE;
 	return h->imm == first->imm ? 0 : DIW_FAULT_STREAM;
 }
@@ -241,29 +229,12 @@ static uint16_t rc_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_d
 	diw_rdmap_rc_heard(r, &seg->h);
 	if (r->rc.nseen < r->rc.nanswers && takes_effect(seg))
 		diw_rdmap_rc_snap(r);
+	t->kind = diw_rdmap_ops[seg->h.opcode].target;
 	switch (seg->h.opcode) {
-	case DIW_OP_WRITE:
-		t->kind = DIW_TARGET_STAG;
-		return 0;
-	case DIW_OP_READ_RESPONSE:
-		t->kind = DIW_TARGET_BUF;
-		return diw_rdmap_rc_read_target(r, seg, t);
-	case DIW_OP_SEND_INV:
-	case DIW_OP_SEND_SE_INV:
-		t->kind = DIW_TARGET_RECV;
-		return !seg->h.last || diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, true, true) ? 0 :
-		       DIW_FAULT_INVALIDATE;
-	case DIW_OP_SEND:
-	case DIW_OP_SEND_SE:
-		t->kind = DIW_TARGET_RECV;
-		return 0;
+	case DIW_OP_READ_RESPONSE: return diw_rdmap_rc_read_target(r, seg, t);
 	case DIW_OP_IMMEDIATE:
-	case DIW_OP_IMMEDIATE_SE:
-		t->kind = DIW_TARGET_IMMEDIATE;
-		return seg->len == DIW_RDMAP_IMM_LEN ? 0 : DIW_FAULT_STREAM;
-	default:
-		t->kind = DIW_TARGET_MESSAGE;
-		return 0;
+	case DIW_OP_IMMEDIATE_SE: return seg->len == DIW_RDMAP_IMM_LEN ? 0 : DIW_FAULT_STREAM;
+	default: return diw_rdmap_check_invalidate(r, seg);
 	}
 }
 
@@ -293,14 +264,14 @@ static void rc_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_
 	struct diw_rdmap *r = ctx;
 	uint8_t op = seg->h.opcode;
 	bool immediate = op == DIW_OP_IMMEDIATE || op == DIW_OP_IMMEDIATE_SE;
-	bool invalidate = op == DIW_OP_SEND_INV || op == DIW_OP_SEND_SE_INV;
+	bool invalidate = diw_op_invalidates(op);
 	struct diw_ddp_seg told;
 
 	r->c->rx_messages++;
 	if (!fault)
 		diw_rdmap_rc_placed(r, &seg->h, true);
 	if (invalidate && !fault)
-		diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, true, false);
+		diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, seg, false);
 	/* In other messages the Invalidate STag is reserved. */
 	if (immediate || (!invalidate && seg->h.inv_stag)) {
 		told = *seg;
@@ -349,7 +320,7 @@ void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t s
 	r->rc.nout--;
 }
 
-/* Responses come in the order of the requests (RFC 5040 section 5.5). */
+/* The oldest pending request. Responses come in the order of the requests (RFC 5040 section 5.5). */
 struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r)
 {
 	struct diw_list *l = diw_list_first(&r->rc.out);
@@ -377,7 +348,7 @@ static void rc_fini(struct diw_rdmap *r)
 	free(r->rc.rtr);
 }
 
-/* What waits is asked anew at every look. */
+/* A segment that waits for a receive is offered again in every step. */
 static void rc_timers(struct diw_rdmap *r, uint64_t now)
 {
 	(void)r, (void)now;

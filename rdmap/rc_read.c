@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA Read over a stream (RFC 5040 section 5.2): up to ORD requests are outstanding, whose responses come in order,
- * and up to IRD are answered in order.
+ * RDMA Read over a stream (RFC 5040 section 5.2). Up to ORD requests are outstanding; their responses come in order. Up
+ * to IRD requests of the peer are answered in order.
  */
 #include <errno.h>
 
@@ -15,7 +15,7 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 	uint8_t body[DIW_RDMAP_READ_LEN];
 	const struct iovec iov = { body, sizeof body };
 	struct diw_read_request q;
-	int64_t budget = 1;                     /* one segment, whatever the rate limit left */
+	int64_t budget = 1;                     /* one segment, independent of the rate limit */
 	int rc;
 
 	if (!r->tx.active) {
@@ -65,7 +65,7 @@ void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, cons
 	if (!seg->h.last)
 		return;
 	if (wr->invalidate && wr->buf.n)
-		diw_ddp_invalidate(&r->ddp, diw_rdmap_sink_stag(wr), false, false);
+		diw_ddp_invalidate(&r->ddp, diw_rdmap_sink_stag(wr), NULL, false);
 	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_OK);
 	r->up->confirmed(r->up_ctx);
 }
@@ -79,7 +79,7 @@ struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r)
 	return rc->nanswers < rc->ird ? &rc->answers[(rc->answers_head + rc->nanswers++) % rc->ird] : NULL;
 }
 
-/* RDMAP, not DDP, checks the source of a Read, and an atomic's word (RFC 5040 section 7.1). */
+/* The source of a Read and the target of an atomic are checked by RDMAP, not by DDP (RFC 5040 section 7.1). */
 uint16_t diw_rdmap_as_rdmap(uint16_t fault)
 {
 	switch (fault) {
@@ -93,7 +93,8 @@ uint16_t diw_rdmap_as_rdmap(uint16_t fault)
 uint16_t diw_rdmap_rc_source(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, uint8_t **from)
 {
 	*from = NULL;
-	if (a->read.length == 0)                /* no bytes, no check: it may say ready-to-receive */
+	if (a->read.length == 0)                /* no bytes, no check: the request may be the ready-to-receive
+						 * message */
 		return 0;
 	return diw_rdmap_as_rdmap(diw_ddp_resolve(&r->ddp, a->stag, DIW_STAG_REMOTE_READ, &diw_rdmap_peer(r)->addr,
 						  a->to, a->read.length, from));
@@ -138,13 +139,13 @@ static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a
 
 	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);
 	diw_read_request_put(p, &(struct diw_read_request){ a->read.sink_stag, a->read.sink_to, a->read.length,
-							    a->stag, a->to });  /* of an atomic it is not quoted */
+							    a->stag, a->to });  /* not quoted for an atomic */
 	diw_fault_count(r->c, fault);
 	diw_rdmap_terminate(r, &seg, fault, now);
 }
 
-/* The message's payload: the source itself, asked for again since it may have been deregistered; or what had been sent
- * when the rest was copied, which is not looked at any more, and the copy. */
+/* The payload of the message. The source is resolved again, since it may have been deregistered. If its rest was
+ * copied, the payload is the octets sent before the copy, which are not read any more, and the copy. */
 static uint16_t answer_payload(const struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a, struct iovec *iov)
 {
 	uint8_t *from;

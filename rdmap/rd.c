@@ -1,43 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The type RD: all operations with any peer, each peer's once and in order (docs/ud-profile.md section 18). */
-#include <errno.h>
-
 #include "base/clock.h"
 #include "rdmap/rd.h"
 
 static uint16_t rd_type_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
 {
-	struct diw_rdmap *r = ctx;
-	const struct diw_rdmap_op *op = &diw_rdmap_ops[seg->h.opcode];
-	uint16_t fault = diw_rdmap_check(r, seg);
+	uint16_t fault = diw_rdmap_dgram_target(ctx, seg, t);
 
 	(void)now;
 	if (fault)
 		return fault;
-	if (op->max && seg->h.length > op->max)
-		return DIW_FAULT_TOO_LONG;
-	t->cookie = NULL;
-	switch (seg->h.opcode) {
-	case DIW_OP_WRITE:
-		t->kind = DIW_TARGET_STAG;
-		return 0;
-	case DIW_OP_WRITE_RECORD:
-		t->kind = DIW_TARGET_RECORD;
-		return 0;
-	case DIW_OP_SEND:
-	case DIW_OP_SEND_SE:
-		t->kind = DIW_TARGET_RECV;
-		return 0;
-	case DIW_OP_READ_RESPONSE:
-		t->kind = DIW_TARGET_BUF;
-		return diw_rdmap_rd_response(r, seg, t);
-	default:
-		t->kind = DIW_TARGET_MESSAGE;
-		return seg->len == seg->h.length ? 0 : DIW_FAULT_MO;
-	}
+	return t->kind == DIW_TARGET_BUF ? diw_rdmap_rd_response(ctx, seg, t) :
+					   diw_rdmap_check_invalidate(ctx, seg);
 }
 
-/* A part of a Response, or the end of a Write of which no completion tells. */
+static void rd_type_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault)
+{
+	struct diw_rdmap *r = ctx;
+
+	if (diw_op_invalidates(seg->h.opcode) && !fault)
+		diw_ddp_invalidate(&r->ddp, seg->h.inv_stag, seg, false);
+	diw_rdmap_recv_done(ctx, recv, seg, fault);
+}
+
+/* Called for a segment of a Response, and for the end of a Write without a completion. */
 static void rd_type_placed(void *ctx, void *cookie, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_rdmap *r = ctx;
@@ -62,7 +48,7 @@ static void rd_type_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fau
 {
 	(void)now;
 	if (fault != DIW_FAULT_READ_UNMATCHED)
-		diw_rdmap_rd_asked_fail(ctx, seg->src, ECANCELED);
+		diw_rdmap_rd_asked_again(ctx, seg->src);
 }
 
 static int rd_type_init(struct diw_rdmap *r)
@@ -99,12 +85,14 @@ static uint64_t rd_type_deadline(const struct diw_rdmap *r, bool waiting)
 const struct diw_rdmap_type diw_rdmap_type_rd = {
 	.ulp = {
 		.target = rd_type_target,
-		.recv_done = diw_rdmap_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
+		.recv_done = rd_type_recv_done, .record_done = diw_rdmap_record_done, .placed = rd_type_placed,
 		.message = rd_type_message,
 		.fault = rd_type_fault, .refused = diw_rdmap_rd_refused, .acked = diw_rdmap_rd_acked,
+		.payload = diw_rdmap_rd_payload,
 		.rejected = diw_rdmap_rd_rejected, .room = diw_rdmap_rd_room, .gone = diw_rdmap_rd_gone,
 	},
-	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD |
+	.opcodes = 1u << DIW_OP_SEND | 1u << DIW_OP_SEND_SE | 1u << DIW_OP_SEND_INV | 1u << DIW_OP_SEND_SE_INV |
+		   1u << DIW_OP_WRITE | 1u << DIW_OP_WRITE_RECORD |
 		   1u << DIW_OP_READ_REQUEST | 1u << DIW_OP_READ_RESPONSE | 1u << DIW_OP_TERMINATE |
 		   1u << DIW_OP_ATOMIC_REQUEST | 1u << DIW_OP_ATOMIC_RESPONSE,
 	.init = rd_type_init, .fini = rd_type_fini, .timers = rd_type_timers, .deadline = rd_type_deadline,

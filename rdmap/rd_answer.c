@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads and atomics over reliable datagrams, at the end that is asked. What a peer asks for is answered in order, and
- * once. A peer never asks for more than RD_ASKED at a time, so that no request has to wait in the link in front of the
- * peer's own answers.
+ * Reads and atomics over reliable datagrams at the responder. Requests of a peer are answered in order. An answer is
+ * kept until the peer has acknowledged it: if the peer refuses a segment before it, the answer is sent again. A peer
+ * has at most RD_ASKED requests outstanding, so no request waits in the link in front of the peer's own answers.
  */
 #include <errno.h>
 
@@ -30,8 +30,8 @@ static uint16_t read_get(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 								       q.to, q.length, &from));
 }
 
-/* The destination of one more request of ADDR, or NULL. The link may forget an asker that waits for long, so the link's
- * bound on peers is no bound on askers. */
+/* The destination of a new request of ADDR, or NULL. The link may forget a peer that waits long for an answer, so the
+ * link's bound on peers does not bound the askers. */
 static struct rd_dest *asker_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
 {
 	struct rd_dest *d = diw_rdmap_rd_dest(rd, addr);
@@ -55,11 +55,13 @@ uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 	if (!d)
 		return DIW_FAULT_READ_LIMIT;
 	a = diw_pool_get(&r->rd->answers);      /* RD_ASKED of each asker: never NULL */
-	*a = (struct rd_answer){ .of = of, .msn = seg->h.msn };
+	*a = (struct rd_answer){ .msg = { .dest = d, .answer = true }, .of = of, .msn = seg->h.msn };
 	if (atomic)
 		a->fault = diw_rdmap_atomic_do(r, &a->of, seg->src);
-	diw_list_init(&a->link);
-	diw_list_add_tail(&d->answers, &a->link);
+	diw_list_init(&a->msg.link);
+	diw_list_add_tail(&d->answers, &a->msg.link);
+	if (!d->answer)
+		d->answer = a;
 	r->rd->askers += d->nanswers++ == 0;
 	diw_rdmap_rd_dest_ready(r->rd, d);
 	return 0;
@@ -67,7 +69,7 @@ uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 
 /* ---- Answers ---- */
 
-/* A Terminate that names the request by its MSN. */
+/* Writes a Terminate that names the request by its MSN. */
 static uint32_t refusal_put(uint8_t *body, const struct rd_answer *a)
 {
 	const struct diw_ddp_hdr h = { .last = true, .qn = DIW_QN_REQUEST, .msn = a->msn,
@@ -99,8 +101,8 @@ static struct diw_ddp_hdr answer_hdr(const struct rd_answer *a, uint32_t len)
 				     .stag = a->of.read.sink_stag, .to = a->of.read.sink_to };
 }
 
-/* The source is looked up again each time: it may have been deregistered. Then the Response that has begun ends, and
- * the request is refused. */
+/* The source is resolved again each time, since it may have been deregistered. In that case the Response ends early,
+ * and the request is refused. */
 static void answer_source(struct diw_rdmap *r, struct rd_dest *d, struct rd_answer *a, struct iovec *iov)
 {
 	uint8_t *from = NULL;
@@ -135,26 +137,43 @@ static int answer_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_answer 
 	return diw_ddp_tx_run(&r->ddp, &d->answer_tx, &iov, budget, now);
 }
 
-static void answer_end(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_answer *a)
+static struct rd_answer *answer_next(const struct rd_dest *d, const struct rd_answer *a)
 {
-	diw_list_del(&a->link);
+	struct diw_list *l = a->msg.link.next;
+
+	return l == &d->answers ? NULL : diw_container(l, struct rd_answer, msg.link);
+}
+
+/* A destination without requests and answers is freed at the end of its turn. */
+void diw_rdmap_rd_answer_end(struct diw_rdmap_rd *rd, struct rd_answer *a)
+{
+	struct rd_dest *d = a->msg.dest;
+
+	diw_rdmap_rd_unsent(rd, &a->msg);
+	if (d->answer == a) {
+		d->answer = answer_next(d, a);
+		d->answer_tx.active = false;
+	}
+	diw_list_del(&a->msg.link);
 	diw_pool_put(&rd->answers, a);
 	rd->askers -= --d->nanswers == 0;
 }
 
 int diw_rdmap_rd_answer(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
 {
-	struct diw_list *l;
+	struct rd_answer *a;
 
-	while ((l = diw_list_first(&d->answers))) {
-		struct rd_answer *a = diw_container(l, struct rd_answer, link);
+	while ((a = d->answer)) {
+		uint32_t first = diw_ddp_taken(&r->ddp);
 		int rc = answer_send(r, d, a, budget, now);
 
+		diw_rdmap_rd_sent(r->rd, &a->msg, first, diw_ddp_taken(&r->ddp) - first);
 		if (rc < 0)
 			return rc;
 		r->c->read_answered += !a->of.atomic && !a->fault;
 		r->c->error_tx += a->fault != 0;
-		answer_end(r->rd, d, a);
+		a->msg.left = true;
+		d->answer = answer_next(d, a);
 	}
 	return 0;
 }
@@ -164,6 +183,20 @@ void diw_rdmap_rd_answers_end(struct diw_rdmap_rd *rd, struct rd_dest *d)
 	struct diw_list *l;
 
 	while ((l = diw_list_first(&d->answers)))
-		answer_end(rd, d, diw_container(l, struct rd_answer, link));
+		diw_rdmap_rd_answer_end(rd, diw_container(l, struct rd_answer, msg.link));
+}
+
+void diw_rdmap_rd_answers_again(struct diw_rdmap_rd *rd, struct rd_dest *d)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, &d->answers) {
+		struct rd_answer *a = diw_container(l, struct rd_answer, msg.link);
+
+		diw_rdmap_rd_unsent(rd, &a->msg);
+		a->msg.left = false;
+	}
+	d->answer = diw_container(diw_list_first(&d->answers), struct rd_answer, msg.link);
 	d->answer_tx.active = false;
+	diw_rdmap_rd_dest_ready(rd, d);
 }

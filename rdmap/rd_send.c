@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests over reliable datagrams. Each destination has a queue of its own, and takes turns with the others: one that
- * takes nothing holds up no other. A request has ended when the destination has acknowledged all its segments.
+ * Requests over reliable datagrams. Each destination has its own queue. Destinations take turns, so one that accepts
+ * nothing delays no other. A request ends when the destination has acknowledged all its segments.
  */
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "rdmap/rd.h"
 
-#define TURN 65536                   /* octets of one destination, before another has its turn */
+#define TURN 65536                   /* octets to one destination in a turn */
 
 static size_t req_size(const struct diw_rdmap *r)
 {
@@ -83,10 +83,9 @@ static void sent_hash(struct diw_rdmap_rd *rd, struct rd_sent *s)
 	*at = s;
 }
 
-/* The link has taken N segments of REQ. */
-void diw_rdmap_rd_sent(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t first, uint32_t n)
+void diw_rdmap_rd_sent(struct diw_rdmap_rd *rd, struct rd_msg *msg, uint32_t first, uint32_t n)
 {
-	struct rd_sent *s = req->sent;
+	struct rd_sent *s = msg->sent;
 
 	if (n == 0)
 		return;
@@ -95,20 +94,26 @@ void diw_rdmap_rd_sent(struct diw_rdmap_rd *rd, struct rd_req *req, uint32_t fir
 		return;
 	}
 	s = diw_pool_get(&rd->sent);            /* as many as segments: never NULL */
-	*s = (struct rd_sent){ .next = req->sent, .req = req, .first = first, .n = n };
-	req->sent = s;
+	*s = (struct rd_sent){ .next = msg->sent, .msg = msg, .first = first, .n = n };
+	msg->sent = s;
 	sent_hash(rd, s);
 }
 
 static void sent_end(struct diw_rdmap_rd *rd, struct rd_sent **at)
 {
-	struct rd_sent *s = *at, **of = &s->req->sent;
+	struct rd_sent *s = *at, **of = &s->msg->sent;
 
 	*at = s->hnext;
 	while (*of != s)
 		of = &(*of)->next;
 	*of = s->next;
 	diw_pool_put(&rd->sent, s);
+}
+
+void diw_rdmap_rd_unsent(struct diw_rdmap_rd *rd, struct rd_msg *msg)
+{
+	while (msg->sent)
+		sent_end(rd, sent_at(rd, msg->sent->first));
 }
 
 /* ---- Destinations ---- */
@@ -143,7 +148,7 @@ struct rd_dest *diw_rdmap_rd_dest_get(struct diw_rdmap_rd *rd, const struct diw_
 	return d;
 }
 
-/* D ends when it has neither requests nor answers. */
+/* Frees D if it has neither requests nor answers. */
 static void dest_settle(struct diw_rdmap_rd *rd, struct rd_dest *d)
 {
 	struct rd_dest **at = dest_bucket(rd, &d->addr);
@@ -176,15 +181,23 @@ static void dest_rests(struct rd_dest *d, enum rd_dest_state state)
 bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 {
 	struct diw_rdmap_rd *rd = r->rd;
-	struct rd_req *req = diw_pool_get(&rd->reqs);
+	struct rd_req *req;
 	uint8_t *behind;
 
+	if (diw_rdmap_is_local(wr) && wr->fence && rd->reqs.used)       /* of all destinations */
+		return false;
+	req = diw_pool_get(&rd->reqs);
 	if (!req)
 		return false;
-	req->dest = diw_rdmap_rd_dest_get(rd, &wr->dst.addr);
-	req->sent = NULL;
-	req->left = req->asked = false;
+	req->asked = false;
 	req->wr = *wr;
+	diw_list_init(&req->msg.link);
+	if (diw_rdmap_is_local(wr)) {
+		req->wr.status = diw_rdmap_local(r, wr);
+		diw_list_add_tail(&rd->done, &req->msg.link);
+		return true;
+	}
+	req->msg = (struct rd_msg){ .dest = diw_rdmap_rd_dest_get(rd, &wr->dst.addr) };
 	behind = (uint8_t *)(&req->wr + 1);
 	if (wr->inline_data) {
 		memcpy(behind, wr->inline_data, wr->buf.len);
@@ -193,28 +206,31 @@ bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 		memcpy(behind, wr->buf.sge, wr->buf.n * sizeof *wr->buf.sge);
 		req->wr.buf.sge = (const struct diw_ddp_sge *)(const void *)behind;
 	}
-	diw_list_init(&req->link);
-	diw_list_add_tail(&req->dest->reqs, &req->link);
-	if (!req->dest->next) {
-		req->dest->next = req;
-		diw_rdmap_rd_dest_ready(rd, req->dest);
+	diw_list_init(&req->msg.link);
+	diw_list_add_tail(&req->msg.dest->reqs, &req->msg.link);
+	if (!req->msg.dest->next) {
+		req->msg.dest->next = req;
+		diw_rdmap_rd_dest_ready(rd, req->msg.dest);
 	}
 	return true;
 }
 
 static void req_end(struct diw_rdmap_rd *rd, struct rd_req *req)
 {
-	diw_list_del(&req->link);
-	diw_list_add_tail(&rd->done, &req->link);
+	diw_list_del(&req->msg.link);
+	diw_list_add_tail(&rd->done, &req->msg.link);
 }
 
-void diw_rdmap_rd_settle(struct diw_rdmap_rd *rd, struct rd_req *req)
+void diw_rdmap_rd_settle(struct diw_rdmap_rd *rd, struct rd_msg *msg)
 {
-	struct rd_dest *d = req->dest;
+	struct rd_dest *d = msg->dest;
 
-	if (!req->left || req->sent || req->asked)
+	if (!msg->left || msg->sent)
 		return;
-	req_end(rd, req);
+	if (msg->answer)
+		diw_rdmap_rd_answer_end(rd, (struct rd_answer *)msg);
+	else if (!((struct rd_req *)msg)->asked)
+		req_end(rd, (struct rd_req *)msg);
 	dest_settle(rd, d);
 }
 
@@ -222,14 +238,14 @@ struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r)
 {
 	struct diw_list *l = diw_list_first(&r->rd->done);
 
-	return l ? &diw_container(l, struct rd_req, link)->wr : NULL;
+	return l ? &diw_container(l, struct rd_req, msg.link)->wr : NULL;
 }
 
 void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 {
 	struct rd_req *req = diw_container(wr, struct rd_req, wr);
 
-	diw_list_del(&req->link);
+	diw_list_del(&req->msg.link);
 	diw_pool_put(&r->rd->reqs, req);
 }
 
@@ -238,7 +254,7 @@ bool diw_rdmap_rd_busy(const struct diw_rdmap *r)
 	return r->rd && r->rd->reqs.used;
 }
 
-/* Requests to D end, from FROM on. */
+/* Ends the requests to D, beginning with FROM. */
 static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, uint8_t status, uint16_t fault)
 {
 	struct diw_list *l, *next;
@@ -247,13 +263,12 @@ static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req 
 	dest_rests(d, RD_DEST_IDLE);
 	d->next = NULL;
 	d->tx.active = false;
-	for (l = &from->link; !last; l = next) {
-		struct rd_req *req = diw_container(l, struct rd_req, link);
+	for (l = &from->msg.link; !last; l = next) {
+		struct rd_req *req = diw_container(l, struct rd_req, msg.link);
 
 		next = l->next;
 		last = next == &d->reqs;
-		while (req->sent)
-			sent_end(rd, sent_at(rd, req->sent->first));
+		diw_rdmap_rd_unsent(rd, &req->msg);
 		if (req->asked)
 			diw_rdmap_rd_unask(req);
 		if (req->wr.status == DIW_RDMAP_OK) {
@@ -262,14 +277,14 @@ static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req 
 		}
 		req_end(rd, req);
 	}
-	if (!diw_list_empty(&d->answers))
+	if (d->answer)
 		diw_rdmap_rd_dest_ready(rd, d);
 	dest_settle(rd, d);
 }
 
 static struct rd_req *dest_first(const struct rd_dest *d)
 {
-	return diw_container(d->reqs.next, struct rd_req, link);
+	return diw_container(d->reqs.next, struct rd_req, msg.link);
 }
 
 void diw_rdmap_rd_flush(struct diw_rdmap *r)
@@ -286,14 +301,7 @@ void diw_rdmap_rd_flush(struct diw_rdmap *r)
 
 /* ---- Sending ---- */
 
-static void rd_message_begin(struct diw_rdmap *r, struct rd_dest *d, const struct diw_rdmap_wr *wr)
-{
-	d->tx.dst = wr->dst;
-	d->tx.h = diw_rdmap_dgram_hdr(wr);
-	diw_ddp_tx_begin(&r->ddp, &d->tx, true);
-}
-
-/* 0: REQ has left, or cannot; -EAGAIN: the link has no room for D; -EBUSY: the budget is spent. */
+/* 0: REQ has left, or failed. -EAGAIN: the link has no room for D. -EBUSY: the budget is used up. */
 static int req_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req, int64_t *budget, uint64_t now)
 {
 	uint32_t first = diw_ddp_taken(&r->ddp);
@@ -303,23 +311,43 @@ static int req_send(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req, 
 	if (req->wr.inline_data) {
 		iov[0] = (struct iovec){ (void *)req->wr.inline_data, req->wr.buf.len };
 	} else if (diw_ddp_gather(&r->ddp, &req->wr.buf, iov) != 0) {
-		d->tx.active = false;           /* the next message ends the one that has begun */
+		d->tx.active = false;           /* the next message ends the unfinished one at the receiver */
 		req->wr.status = DIW_RDMAP_LOCAL_PROT;
 		return 0;
 	}
-	if (!d->tx.active)
-		rd_message_begin(r, d, &req->wr);
+	if (!d->tx.active) {
+		d->tx.owner = req;
+		diw_rdmap_message_begin(r, &d->tx, &req->wr);
+	}
 	rc = diw_ddp_tx_run(&r->ddp, &d->tx, iov, budget, now);
-	diw_rdmap_rd_sent(r->rd, req, first, diw_ddp_taken(&r->ddp) - first);
+	diw_rdmap_rd_sent(r->rd, &req->msg, first, diw_ddp_taken(&r->ddp) - first);
 	return rc;
 }
 
-/* Requests of D: 0: no more leave now. */
+/* The program must not deregister its memory before the request is complete. If it does, the request fails. */
+int diw_rdmap_rd_payload(void *ctx, void *owner, uint32_t at, uint32_t len, struct iovec *iov)
+{
+	struct diw_rdmap *r = ctx;
+	struct diw_rdmap_wr *wr = &((struct rd_req *)owner)->wr;
+	int n;
+
+	if (wr->inline_data) {
+		*iov = (struct iovec){ (void *)(wr->inline_data + at), len };
+		return 1;
+	}
+	n = diw_ddp_gather_part(&r->ddp, &wr->buf, at, len, iov);
+	if (n == 0 && wr->status == DIW_RDMAP_OK)
+		wr->status = DIW_RDMAP_LOCAL_PROT;
+	return n;
+}
+
+/* Sends requests of D. 0: no more can leave at the moment. */
 static int dest_send(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
 {
 	while (d->next) {
 		struct rd_req *req = d->next;
 		bool asks = req->wr.opcode == DIW_OP_READ_REQUEST || req->wr.opcode == DIW_OP_ATOMIC_REQUEST;
+		struct diw_list *l;
 		int rc;
 
 		if (!d->tx.active && diw_rdmap_rd_ask_waits(d, &req->wr))
@@ -327,15 +355,16 @@ static int dest_send(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, ui
 		rc = asks ? diw_rdmap_rd_ask(r, d, req, now) : req_send(r, d, req, budget, now);
 		if (rc < 0)
 			return rc;
-		req->left = true;
-		d->next = req->link.next == &d->reqs ? NULL : diw_container(req->link.next, struct rd_req, link);
-		if (!req->sent && !req->asked)
-			req_end(r->rd, req);    /* D is looked at behind its turn */
+		req->msg.left = true;
+		l = req->msg.link.next;
+		d->next = l == &d->reqs ? NULL : diw_container(l, struct rd_req, msg.link);
+		if (!req->msg.sent && !req->asked)
+			req_end(r->rd, req);    /* D is settled after its turn */
 	}
 	return 0;
 }
 
-/* A turn of D, which may be gone behind it. */
+/* Runs a turn of D, which may be freed by it. */
 static void dest_run(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, uint64_t now)
 {
 	bool answers = d->answers_first;
@@ -369,7 +398,7 @@ int diw_rdmap_rd_run(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 	return 0;
 }
 
-/* ---- The link's answers ---- */
+/* ---- Upcalls of the link ---- */
 
 void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n)
 {
@@ -378,17 +407,17 @@ void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n)
 
 	while (n) {
 		struct rd_sent **at = sent_at(rd, first), *s = *at;
-		uint32_t took = s ? s->n < n ? s->n : n : 1;   /* what is no request's is not waited for */
+		uint32_t took = s ? s->n < n ? s->n : n : 1;   /* a segment that belongs to no request */
 
 		first += took;
 		n -= took;
 		if (!s)
 			continue;
 		if (took == s->n) {
-			struct rd_req *req = s->req;
+			struct rd_msg *msg = s->msg;
 
 			sent_end(rd, at);
-			diw_rdmap_rd_settle(rd, req);
+			diw_rdmap_rd_settle(rd, msg);
 			continue;
 		}
 		*at = s->hnext;
@@ -398,7 +427,7 @@ void diw_rdmap_rd_acked(void *ctx, uint32_t first, uint32_t n)
 	}
 }
 
-/* Once a segment; the first one of a destination ends all its requests. */
+/* Called once for each refused segment. The first of a request ends all requests to its destination. */
 void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 {
 	struct diw_rdmap *r = ctx;
@@ -406,22 +435,52 @@ void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 	for (; n; first++, n--) {
 		struct rd_sent *s = *sent_at(r->rd, first);
 
-		if (s)
-			dest_fail(r->rd, s->req->dest, dest_first(s->req->dest), DIW_RDMAP_PEER_GONE, (uint16_t)errnum);
+		if (s && s->msg->answer)
+			diw_rdmap_rd_answers_again(r->rd, s->msg->dest);
+		else if (s)
+			dest_fail(r->rd, s->msg->dest, dest_first(s->msg->dest), DIW_RDMAP_PEER_GONE, (uint16_t)errnum);
 	}
 }
 
-/* What had begun behind it is lost with it. */
+/* REQ has the rejected segment. The peer has taken all segments of the requests before REQ. Only their probes
+ * (rdmap/rd_ask.c) may be behind the rejected segment, and the link refuses these next. */
+static void req_forget_probes(struct diw_rdmap_rd *rd, const struct rd_dest *d, const struct rd_req *req)
+{
+	struct diw_list *l, *next;
+
+	for (l = d->reqs.next; l != &req->msg.link; l = next) {
+		struct rd_msg *msg = diw_container(l, struct rd_msg, link);
+
+		next = l->next;
+		diw_rdmap_rd_unsent(rd, msg);
+		diw_rdmap_rd_settle(rd, msg);
+	}
+}
+
+/* Messages that had begun behind the rejected segment are lost with it, except answers, which are sent again. An answer
+ * that is itself rejected is not: it would be rejected again. */
 void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault)
 {
 	struct diw_rdmap *r = ctx;
 	struct rd_sent *s = *sent_at(r->rd, number);
+	struct rd_dest *d = s ? s->msg->dest : NULL;
+	struct rd_req *req;
 
 	if (!s)
 		return;
-	s->req->wr.status = DIW_RDMAP_REFUSED;
-	s->req->wr.fault = fault;
-	dest_fail(r->rd, s->req->dest, s->req, DIW_RDMAP_FLUSHED, 0);
+	if (s->msg->answer) {
+		diw_rdmap_rd_answer_end(r->rd, (struct rd_answer *)s->msg);
+		dest_settle(r->rd, d);
+		return;
+	}
+	if (d->answer_tx.active)                /* all that has left may be acknowledged: none of it is refused */
+		diw_rdmap_rd_answers_again(r->rd, d);
+	req = (struct rd_req *)s->msg;
+	req->wr.fault = fault;
+	if (req->wr.status == DIW_RDMAP_OK)
+		req->wr.status = DIW_RDMAP_REFUSED;
+	req_forget_probes(r->rd, d, req);
+	dest_fail(r->rd, d, req, DIW_RDMAP_FLUSHED, 0);
 }
 
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)
@@ -437,7 +496,7 @@ void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)
 				diw_rdmap_rd_dest_ready(r->rd, d);
 }
 
-/* D, if it still is, has requests of which the link tells. */
+/* Fails the requests to D, if D still exists. */
 void diw_rdmap_rd_gone(void *ctx, const struct diw_addr *peer, int errnum)
 {
 	struct diw_rdmap *r = ctx;

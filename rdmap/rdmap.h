@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMAP (RFC 5040) over DDP: operations become messages, messages become completions. One instance a queue pair; the
- * caller holds the device's lock and passes the clock.
+ * RDMAP (RFC 5040) over DDP: operations become messages, messages become completions. There is one instance a queue
+ * pair. The caller holds the device's lock and passes the clock.
  */
 #ifndef DIW_RDMAP_RDMAP_H
 #define DIW_RDMAP_RDMAP_H
@@ -16,7 +16,7 @@
 
 /* ---- Opcodes (wire/rdmap.h, rdmap/op.c) ---- */
 
-/* Of work requests that send nothing: behind the opcodes of the wire. */
+/* Opcodes of work requests that send nothing, behind the opcodes of the wire. */
 enum { DIW_OP_LOCAL_INV = 0x10, DIW_OP_BIND_MW };
 
 #define DIW_RDMAP_MAX_SEND (16u << 20)       /* docs/ud-profile.md section 11 */
@@ -25,8 +25,9 @@ enum { DIW_OP_LOCAL_INV = 0x10, DIW_OP_BIND_MW };
 
 struct diw_rdmap_op {
 	bool tagged, imm, solicited; /* may carry an immediate, the solicited bit */
-	bool any_qkey;               /* authorised otherwise: an outstanding request of ours */
-	bool group;                  /* may come by the group port */
+	bool any_qkey;               /* no Q_Key check: an outstanding request of ours authorises it */
+	bool group;                  /* may come to the group port */
+	uint8_t target;              /* enum diw_ddp_target_kind */
 	uint32_t qn;
 	uint32_t max;                /* datagrams: octets of a message; 0: checked elsewhere */
 };
@@ -38,41 +39,43 @@ struct diw_rdmap;
 
 struct diw_rdmap_type {
 	struct diw_ddp_ulp ulp;
-	uint16_t opcodes;            /* that it takes: 1 << enum diw_rdmap_opcode */
+	uint16_t opcodes;            /* the opcodes that it takes: bits 1 << enum diw_rdmap_opcode */
 	int (*init)(struct diw_rdmap *r);        /* -ENOMEM */
 	void (*fini)(struct diw_rdmap *r);
 	void (*timers)(struct diw_rdmap *r, uint64_t now);
-	/* WAITING: a thread waits for outstanding Reads. Without one their timeouts wake no thread. */
+	/* WAITING: a thread waits for outstanding Reads. Otherwise their timeouts wake no thread. */
 	uint64_t (*deadline)(const struct diw_rdmap *r, bool waiting);
 };
 extern const struct diw_rdmap_type diw_rdmap_type_ud, diw_rdmap_type_uc, diw_rdmap_type_rc, diw_rdmap_type_rd;
 
 /* ---- Send side ---- */
 
-/* A send-side work request. The entries, or the inline data, stay where they are until it is executed. */
+/* A send-side work request. Its entries or inline data must stay in place until it has been executed. */
 struct diw_rdmap_wr {
 	uint64_t wr_id;
 	uint8_t opcode;              /* DIW_OP_READ_REQUEST for a Read */
 	bool signaled, imm_valid, solicited;
-	bool fence, invalidate;      /* RC */
-	bool pending;                /* RC: sent, its response has not come yet */
-	bool unconfirmed;            /* RC: complete when rc.placed reaches seq */
-	bool ask;                    /* RC: its message asks the peer for that */
-	uint32_t seq;                /* RC: rc.sent when it had left; datagrams: the number behind its last segment's */
-	uint8_t status;              /* how it completes */
-	uint8_t wc_opcode;           /* the verbs' */
-	uint16_t fault;              /* REFUSED: the target's word; UNSENT, PEER_GONE: the error number */
+	bool fence, invalidate;      /* RC, RD */
+	bool pending;                /* RC: sent, and its response has not come */
+	bool unconfirmed;            /* RC: completes when rc.placed reaches seq */
+	bool ask;                    /* RC: the message asks the peer for its placement */
+	uint32_t seq;                /* RC: the value of rc.sent after it had left; datagrams: the number behind that of
+				      * its last segment */
+	uint8_t status;              /* of its completion */
+	uint8_t wc_opcode;           /* the opcode of verbs */
+	uint16_t fault;              /* REFUSED: the fault that the target reports; UNSENT, PEER_GONE: the error
+				      * number */
 	uint32_t imm, qkey, stag, inv_stag;
 	union {
 		uint32_t got;        /* RC: bytes of a Read's response, or an atomic's request identifier */
-		uint32_t first;      /* datagrams: number of its first segment, as the link counts them */
+		uint32_t first;      /* datagrams: the link's number of its first segment */
 	};
 	uint64_t to;
 	struct diw_dest dst;
-	uint64_t timeout;            /* Read: ns, 0 = measured */
+	uint64_t timeout;            /* Read: in ns, 0: measured */
 	struct diw_ddp_buf buf;
 	const uint8_t *inline_data;  /* or NULL */
-	struct diw_list out;         /* RC: pending ones, by age */
+	struct diw_list out;         /* RC: in the list of pending requests, by age */
 	union {
 		struct {
 			bool swap;
@@ -87,21 +90,21 @@ enum diw_rdmap_status { DIW_RDMAP_OK, DIW_RDMAP_LOCAL_PROT, DIW_RDMAP_REFUSED, D
 
 /* ---- Reads (rdmap/read.c, rdmap/answer.c) ---- */
 
-#define DIW_RDMAP_READS 128          /* outstanding; also what a queue pair answers at a time */
-#define DIW_RDMAP_READS_SOURCE 16    /* of one source */
+#define DIW_RDMAP_READS 128          /* outstanding Reads; also the most that a queue pair answers at a time */
+#define DIW_RDMAP_READS_SOURCE 16    /* the most of one source */
 #define DIW_RDMAP_TERMINATE_MAX (6 + DIW_DDP_MAX_LEN + DIW_RDMAP_READ_LEN)       /* RFC 5040 section 4.8 */
 
-struct diw_rdmap_read {              /* one that we asked for */
-	struct diw_list link;        /* active by post order, or done */
+struct diw_rdmap_read {              /* a Read of ours */
+	struct diw_list link;        /* active: in post order; or done */
 	struct diw_list hash;
 	uint64_t wr_id, to;
 	uint64_t begun_ns, deadline_ns;
 	struct diw_dest dst;
-	uint64_t from_to;            /* there */
+	uint64_t from_to;            /* tagged offset of the source */
 	uint32_t from_stag, qkey;
 	uint32_t stag, length, msn;
-	uint32_t seg;                /* number of the segment that asks, as the link counts them */
-	uint16_t fault;              /* REFUSED: the target's word; UNSENT: the error number */
+	uint32_t seg;                /* the link's number of the segment with the request */
+	uint16_t fault;              /* REFUSED: the fault that the target reports; UNSENT: the error number */
 	uint8_t status, repeats;
 	bool signaled;
 	bool unsent;                 /* the kernel refused that segment */
@@ -111,36 +114,36 @@ struct diw_rdmap_read {              /* one that we asked for */
 };
 
 struct diw_rdmap_reader {            /* a source whose Reads are being answered */
-	struct diw_list turn;        /* among the readers */
+	struct diw_list turn;        /* in the list of readers */
 	struct diw_list answers;     /* at least one */
-	struct diw_source *src;      /* NULL: all that have not proved their address */
+	struct diw_source *src;      /* NULL: all sources that have not proved their address */
 	uint32_t n;
 };
 
-struct diw_rdmap_answer {            /* one that a peer asked for */
+struct diw_rdmap_answer {            /* a Read of a peer */
 	struct diw_list link;
 	struct diw_rdmap_reader *reader;
 	uint64_t asked_ns;
 	struct diw_ddp_tx tx;
-	uint32_t stag, msn;          /* source STag; the request's MSN */
+	uint32_t stag, msn;          /* STag of the source; MSN of the request */
 	uint64_t to;
 	uint16_t epoch;
-	struct diw_ddp_seg cause;    /* for the error message: header and length only */
+	struct diw_ddp_seg cause;    /* for the error message: only header and length */
 	uint8_t raw[DIW_DDP_UNTAGGED_LEN];
 };
 
 /* ---- Error messages (rdmap/term.c) ---- */
 
-#define DIW_RDMAP_ERROR_BUDGETS 64   /* of error messages; sources share them by a hash that no peer knows */
-#define DIW_RDMAP_ERROR_TOLD 4       /* messages that one remembers */
+#define DIW_RDMAP_ERROR_BUDGETS 64   /* of error messages; sources share them by a hash that peers do not know */
+#define DIW_RDMAP_ERROR_TOLD 4       /* messages that a budget remembers */
 
 struct diw_rdmap_errors {
 	uint64_t seed;
 	struct diw_rdmap_error_budget {
-		uint64_t paid_until; /* what has been sent is paid for at that time, 100 a second */
-		uint32_t told[DIW_RDMAP_ERROR_TOLD];     /* hashes of the last messages that an error was sent for */
+		uint64_t paid_until; /* the time at which the messages sent so far are paid for, at 100 a second */
+		uint32_t told[DIW_RDMAP_ERROR_TOLD];     /* hashes of the last messages that were reported */
 		uint32_t ntold;
-	} budget[2][DIW_RDMAP_ERROR_BUDGETS];    /* [1]: of those that have proved their address */
+	} budget[2][DIW_RDMAP_ERROR_BUDGETS];    /* [1]: of sources that have proved their address */
 };
 
 struct diw_rdmap_reads {
@@ -152,39 +155,39 @@ struct diw_rdmap_reads {
 	struct diw_list readers;     /* in the order of their turns */
 	struct diw_rdmap_reader unproved;
 	struct diw_list hash[DIW_RDMAP_READS];
-	bool unsent;                 /* some of the active ones are */
-	uint64_t unit_ns;            /* smoothed time of a Read, a started 64 KiB of it */
+	bool unsent;                 /* a request of an active Read was refused by the kernel */
+	uint64_t unit_ns;            /* smoothed time of a Read, for each started 64 KiB */
 };
 
-/* ---- Up: what RDMAP asks of the verbs ---- */
+/* ---- Up: RDMAP's calls of the verbs ---- */
 
 struct diw_rdmap_up {
 	struct diw_ddp_recvs recvs;
-	bool (*send_room)(void *ctx);                /* for one in the send completion queue */
-	/* seg->h.opcode tells what completed it: a Send, or a Write with immediate. */
+	bool (*send_room)(void *ctx);                /* whether the send completion queue has room for one more */
+	/* seg->h.opcode is the opcode of the completing segment: of a Send, or of a Write with immediate. */
 	void (*recv_done)(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault);
 	bool (*record_done)(void *ctx, struct diw_record *r, uint32_t lo, uint32_t hi, bool end);
-	/* True keeps it until diw_rdmap_read_release(). */
+	/* True: the Read is kept until diw_rdmap_read_release(). */
 	bool (*read_done)(void *ctx, struct diw_rdmap_read *r);
-	/* A peer says that a message of ours was at fault. */
+	/* A peer reports a fault of a message of ours. */
 	void (*peer_error)(void *ctx, const struct diw_addr *peer, uint32_t msn, uint16_t fault);
 	/* Datagrams: segments of ours were refused, see struct diw_link_up. */
 	void (*unsent)(void *ctx, uint32_t first, uint32_t n, int errnum);
-	/* RC: requests may be complete that were not: their completions come before those of what the segment that
-	 * said so brings. */
+	/* RC: requests may have become complete. Their completions must come before those of the segment that confirmed
+	 * them. */
 	void (*confirmed)(void *ctx);
-	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged; 0 and errnum 0: in good
-	 * order. */
+	/* RC: the stream has ended. FAULT: a Terminate was received (REMOTE) or staged. 0 and errnum 0: the stream
+	 * ended regularly. */
 	void (*ended)(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now);
 };
 
 /* ---- Requests and their responses on RC (rdmap/rc_read.c, rdmap/atomic.c) ---- */
 
-struct diw_rdmap_rc_answer {         /* one that the peer asked for */
+struct diw_rdmap_rc_answer {         /* a Read or atomic of the peer */
 	bool atomic, swap;
-	bool done;                   /* the atomic; its response waits */
-	bool copied;                 /* the Read's source, from `sent` on, is in the snapshots */
-	uint32_t stag;               /* here */
+	bool done;                   /* the atomic has been executed; its response waits */
+	bool copied;                 /* the source of the Read, from `sent` on, is in the snapshots */
+	uint32_t stag;               /* of our memory */
 	uint64_t to;
 	union {
 		struct {
@@ -194,20 +197,20 @@ struct diw_rdmap_rc_answer {         /* one that the peer asked for */
 		} read;
 		struct {
 			uint32_t reqid;
-			uint64_t value;      /* what was there */
+			uint64_t value;      /* the value before the operation */
 			uint64_t add_swap, mask, compare, compare_mask;
 		};
 	};
 };
 
-/* Snapshots of Reads that wait for their responses (rdmap/rc_snap.c): bytes a block, blocks of a connection, of a
- * device. */
+/* Snapshots of Reads that wait for their responses (rdmap/rc_snap.c): bytes of a block, blocks of a connection, blocks
+ * of a device. */
 #define DIW_RDMAP_SNAP_BLOCK 65536u
 #define DIW_RDMAP_SNAP_CONN 16u
 #define DIW_RDMAP_SNAP_DEV 256u
 #define DIW_RDMAP_SNAP_IOV (DIW_RDMAP_SNAP_CONN + 1)
 
-struct diw_rdmap_snap_pool;          /* of a device */
+struct diw_rdmap_snap_pool;          /* one a device */
 
 struct diw_rdmap_snap {
 	struct diw_rdmap_snap_pool *pool;    /* NULL: no Read is copied */
@@ -215,68 +218,70 @@ struct diw_rdmap_snap {
 	uint32_t head_off, tail_off, nblocks;
 };
 
-#define DIW_RDMAP_STEADY 16u         /* answers of the program in a row, until the next one is waited for */
+#define DIW_RDMAP_STEADY 16u         /* consecutive answers by the program, after which the next one is waited for */
 
 struct diw_rdmap_rc {
-	struct diw_list out;         /* work requests that are pending, by age */
+	struct diw_list out;         /* pending work requests, by age */
 	uint16_t nout, ord, ird;
-	bool rfc7306;                /* the peer takes immediates and atomics */
-	bool self;                   /* there is no peer: the stream comes back to us */
-	bool imm_next;               /* the Write of the request in progress has gone, its immediate has not */
-	bool tell_rnr, rnr_limits;   /* the peer does not know rnr_retry yet; that one is a limit */
-	uint8_t rnr_retry;           /* how often a message of ours may wait for a receive; 7: no limit */
+	bool rfc7306;                /* the peer accepts immediates and atomics */
+	bool self;                   /* there is no peer: the stream is connected to itself */
+	bool imm_next;               /* the Write of the current request has left, its immediate has not */
+	bool tell_rnr, rnr_limits;   /* the peer does not know rnr_retry yet; rnr_retry is a limit */
+	uint8_t rnr_retry;           /* how many times a message of ours may wait for a receive; 7: no limit */
 	uint32_t reqid;
-	struct diw_rdmap_rc_answer *answers;     /* a ring of ird */
+	struct diw_rdmap_rc_answer *answers;     /* a ring of ird entries */
 	uint16_t answers_head, nanswers;
-	uint16_t nseen;              /* of these, the oldest: copied, or too large for that */
+	uint16_t nseen;              /* of these, the oldest ones: copied, or too large for a copy */
 	struct diw_rdmap_snap snap;
 	struct diw_ddp_tx answer_tx;
-	struct diw_rdmap_wr *rtr;    /* the Read that says ready-to-receive */
+	struct diw_rdmap_wr *rtr;    /* the Read that is the ready-to-receive message */
 	struct diw_rdmap_wr *probe;  /* the Read of no bytes that asks whether all before it is placed */
 	struct diw_rdmap_rc_place {  /* rdmap/rc_place.c; counts of Writes, Sends and Immediates, modulo 2^32 */
-		bool words;          /* the peer takes placement words */
-		uint32_t sent;       /* by us: have left */
-		uint32_t placed;     /* of these, what the peer has placed for certain */
-		uint32_t heard;      /* the peer's, that are placed here */
-		bool due;            /* the peer has asked for that */
-		bool fresh;          /* in this look, with a message of which the program is told */
-		bool told;           /* it was a message of its own, and none of the program's followed */
-		uint8_t replies;     /* so many messages that asked, one after the other, the program answered by one of
-				      * its own; no more than DIW_RDMAP_STEADY are counted */
-		uint64_t until;      /* so long the answer leaves the program its turn; 0: it does not */
+		bool words;          /* the peer accepts placement words */
+		uint32_t sent;       /* messages of ours that have left */
+		uint32_t placed;     /* of these, messages that the peer has certainly placed */
+		uint32_t heard;      /* messages of the peer that are placed here */
+		bool due;            /* the peer has asked for that count */
+		bool fresh;          /* in this poll, with a message that has a completion */
+		bool told;           /* the request was a message of its own, and no message of the program followed
+				      * it */
+		uint8_t replies;     /* consecutive messages with a request that the program answered by a message of
+				      * its own; counted up to DIW_RDMAP_STEADY */
+		uint64_t until;      /* until when the answer waits for the program's own message; 0: it does not
+				      * wait */
 	} place;
-	uint8_t last_len;            /* of the Terminate that the link has not taken yet, or 0 */
+	uint8_t last_len;            /* length of the Terminate that the link has not taken yet, or 0 */
 	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
 
-/* ---- The pace of UC (rdmap/flow.c) ---- */
+/* ---- Flow control of UC (rdmap/flow.c) ---- */
 
-#define DIW_RDMAP_FLOW_ASKS 16       /* the last ones, whose answers count */
-#define DIW_RDMAP_FLOW_TOLL 768u     /* octets that a segment counts for beside its own */
+#define DIW_RDMAP_FLOW_ASKS 16       /* the last ones, whose answers are valid */
+#define DIW_RDMAP_FLOW_TOLL 768u     /* octets that a segment counts beside its own */
 
 struct diw_rdmap_flow {
-	uint32_t sent, base;         /* octets and tolls, modulo 2^32: all; those that the peer has answered for */
+	uint32_t sent, base;         /* octets and tolls, modulo 2^32: sent; answered for by the peer */
 	uint32_t window;
-	uint32_t number, heard;      /* of the last question; of the last that was answered */
-	uint32_t at[DIW_RDMAP_FLOW_ASKS];    /* what was sent when it was asked */
-	bool asked, answered;        /* the last question is open; the peer has ever answered */
-	bool shut;                   /* the window is full: until `until` */
+	uint32_t number, heard;      /* of the last request; of the last one that was answered */
+	uint32_t at[DIW_RDMAP_FLOW_ASKS];    /* value of `sent` when the request was made */
+	bool asked, answered;        /* the last request is open; the peer has answered at least once */
+	bool shut;                   /* the window is full, until `until` */
 	bool due;                    /* an answer to the peer */
 	uint32_t due_number;
-	uint64_t again_ns, gap;      /* when to ask again; how long that was put off */
+	uint64_t again_ns, gap;      /* time of the next request; how long it was delayed */
 	uint64_t until, quiet_until;
 };
 
-/* ---- The Write of UC that arrives (rdmap/write.c) ---- */
+/* ---- The Write of UC that is being received (rdmap/write.c) ---- */
 
-struct diw_rdmap_write {             /* of an epoch of the peer */
+struct diw_rdmap_write {             /* of one epoch of the peer */
 	struct diw_ddp_hdr first;
 	struct diw_range_set ranges;
-	uint64_t last_ns;            /* when a segment of it came */
-	uint64_t asked_ns;           /* when the epoch was challenged; 0 never */
+	uint64_t last_ns;            /* when its last segment came */
+	uint64_t asked_ns;           /* when the epoch was challenged; 0: never */
 	uint16_t epoch;
-	bool known;                  /* the epoch is */
-	bool any, open;              /* a Write has begun, and has not ended */
+	bool known;                  /* the epoch is known */
+	bool any, open;              /* a Write has begun; it has not ended */
 };
 
 /* ---- The instance ---- */
@@ -287,128 +292,131 @@ struct diw_rdmap {
 	const struct diw_rdmap_up *up;
 	void *up_ctx;
 	struct diw_counters *c;
-	struct diw_ddp_tx tx;        /* the work request in progress */
-	struct diw_rdmap_reads *reads;       /* UD; in its own arena */
+	struct diw_ddp_tx tx;        /* the message of the current work request */
+	struct diw_rdmap_reads *reads;       /* UD; lies in its own arena */
 	struct diw_rdmap_rc rc;
-	struct diw_rdmap_rd *rd;     /* RD; in its own arena */
-	uint32_t requests, peers;    /* RD: that may be under way; that may ask at a time; */
+	struct diw_rdmap_rd *rd;     /* RD; lies in its own arena */
+	uint32_t requests, peers;    /* RD: the most requests under way; the most peers that may ask at a time */
 	size_t request_size;         /* octets of a request with its entries or inline data */
-	uint64_t read_timeout;       /* ns; 0 measured */
+	uint64_t read_timeout;       /* in ns; 0: measured */
 	struct diw_rdmap_flow flow;  /* UC */
-	uint64_t proof_key[2];       /* of the tokens */
+	uint64_t proof_key[2];       /* the key of the tokens */
 	struct {                     /* UC */
 		struct diw_rdmap_write of[2];
-		int now;                 /* which epoch is in force; the other has not been proved */
-		uint64_t old_until_ns;   /* old_epoch is refused until then */
+		int now;                 /* index of the epoch in force; the other one has not been proved */
+		uint64_t old_until_ns;   /* old_epoch is refused until this time */
 		uint16_t old_epoch;
 	} write;
 };
 
-/* ---- What the layer above calls; it does not look into the instance ---- */
+/* ---- Calls of the layer above, which does not access the instance itself ---- */
 
 struct diw_rdmap_attr {
 	const struct diw_rdmap_type *type;
 	const struct diw_rdmap_up *up;
 	void *up_ctx;
-	struct diw_ddp_attr ddp;     /* its tables and contexts are not looked at */
+	struct diw_ddp_attr ddp;     /* its tables and contexts are ignored */
 	uint64_t read_timeout;
-	uint32_t requests, peers;    /* RD: that may be under way; that may ask at a time; */
+	uint32_t requests, peers;    /* RD: the most requests under way; the most peers that may ask at a time */
 	size_t request_size;         /* octets of a request with its entries or inline data */
 };
 
 int diw_rdmap_init(struct diw_rdmap *r, const struct diw_rdmap_attr *a);         /* -ENOMEM */
 
-/* RC: a stream, with these limits on Reads and atomics. The pool outlives it. */
+/* RC: attaches a stream, with these limits on Reads and atomics. The pool outlives the instance. */
 struct diw_rdmap_rc_attr {
 	const struct diw_addr *peer;
 	uint16_t ird, ord;
 	bool rfc7306, words, initiator;
-	bool self;                   /* there is no peer: the stream comes back to us */
+	bool self;                   /* there is no peer: the stream is connected to itself */
 	struct diw_rdmap_snap_pool *pool;
 };
 int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a);  /* -ENOMEM */
 int diw_rdmap_snap_pool_new(struct diw_rdmap_snap_pool **out);  /* -ENOMEM */
-void diw_rdmap_snap_pool_free(struct diw_rdmap_snap_pool *p);   /* NULL: nothing */
-/* RC: nothing more is answered. */
+void diw_rdmap_snap_pool_free(struct diw_rdmap_snap_pool *p);   /* NULL: does nothing */
+/* RC: drops all answers. */
 void diw_rdmap_snap_clear(struct diw_rdmap *r);
 void diw_rdmap_fini(struct diw_rdmap *r);
-/* As it was made, with nothing known of any peer. -ENOMEM: nothing has changed. */
+/* Returns the instance to its initial state; all peers are forgotten. -ENOMEM: nothing has changed. */
 int diw_rdmap_renew(struct diw_rdmap *r);
 
-/* RC, before the first request: say that we are ready by a Write or a Read of no bytes (RFC 6581 section 4). */
+/* RC, before the first request: sends the ready-to-receive message, a Write or a Read of no bytes (RFC 6581 section
+ * 4). */
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now);
 
-/* RC, between messages: say how much of the peer's is placed here, and ask how much of ours is there if ASK; of a peer
- * without placement words only ask, by a Read of no bytes. The answer shows in r->rc.place.placed. 0, -EAGAIN, -ENOSPC
- * as many Reads as may be are outstanding. */
+/* RC, between messages: sends the count of the peer's messages that are placed here, and with ASK asks for the peer's
+ * count. To a peer without placement words it only asks, by a Read of no bytes. The answer appears in
+ * r->rc.place.placed. 0, -EAGAIN, or -ENOSPC: as many Reads as allowed are outstanding. */
 int diw_rdmap_rc_tell(struct diw_rdmap *r, bool ask, uint64_t now);
-/* Whether an answer of our own is to be sent now: what the program says itself may carry it soon. */
+/* Whether an answer must be sent at once as a message of its own. Otherwise a message of the program may carry it
+ * soon. */
 bool diw_rdmap_rc_owes(struct diw_rdmap *r, uint64_t now);
 static inline bool diw_rdmap_rc_after(uint32_t a, uint32_t b) { return (int32_t)(a - b) > 0; }
 
-/* Execute WR, or go on with it. 0: done, *status tells how (a Read goes on by itself); -EAGAIN the link is blocked;
- * -EBUSY the budget (bytes) is spent; -ENOSPC too many Reads are outstanding, or a fence waits for them. The same WR
- * must come again until done. RC: a Read or atomic is wr->pending after that, and wr->status tells how it went when it
- * is not any more. */
+/* Executes or continues WR. 0: done, with the status in *status (a Read continues by itself). -EAGAIN: the link is
+ * blocked. -EBUSY: the budget (bytes) is used up. -ENOSPC: too many Reads are outstanding, or a fence waits for them.
+ * Call with the same WR until it is done. RC: a Read or atomic is wr->pending afterwards; when it is not pending any
+ * more, wr->status is its result. */
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
-/* UC: what may be sent now, octets and tolls, before the next function is called; the message in progress (r->tx) is
- * told the window, which is more, and which it does not exceed. */
+/* UC: octets and tolls that may be sent before the next call of diw_rdmap_flow_run(). The message in progress (r->tx)
+ * has been given the window, which is larger and which it does not exceed. */
 int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now);
-/* UC: ask and answer the peer. MORE: the window keeps something from being sent. 0, or -EAGAIN: the link is blocked. */
+/* UC: sends requests and answers of flow control. MORE: the window delays a segment. 0, or -EAGAIN: the link is
+ * blocked. */
 int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now);
-/* UC: when that wants to be called again because of the window; 0: no window keeps anything from being sent. */
+/* UC: time of the next call of diw_rdmap_flow_run() because of the window; 0: the window delays nothing. */
 uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r);
 
-/* Go on answering Reads: 0 nothing is left, else as diw_rdmap_send. */
+/* Continues to answer Reads. 0: nothing is left; otherwise as diw_rdmap_send(). */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
-/* Complete the Reads whose requests could not be sent. */
+/* Completes the Reads whose requests could not be sent. */
 void diw_rdmap_reads_settle(struct diw_rdmap *r);
 void diw_rdmap_read_release(struct diw_rdmap *r, struct diw_rdmap_read *read);
 
 /* ---- RD (rdmap/rd_send.c) ---- */
 
-#define DIW_RDMAP_RD_SEGMENTS 4096u  /* that the link keeps until they are acknowledged */
+#define DIW_RDMAP_RD_SEGMENTS 4096u  /* segments that the link keeps until they are acknowledged */
 
-/* Take a copy of WR, which is sent by diw_rdmap_rd_run(). False: as many are under way as may be. */
+/* Copies WR; diw_rdmap_rd_run() sends it. False: the most requests are under way. */
 bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr);
-/* 0: nothing is left that its destination takes; -EBUSY: the budget is spent. */
+/* 0: no destination takes more. -EBUSY: the budget is used up. */
 int diw_rdmap_rd_run(struct diw_rdmap *r, int64_t *budget, uint64_t now);
-/* The next request that has ended, or NULL; and when it has been told. */
+/* The next request that has ended, or NULL. The second call releases it when its completion is made. */
 struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r);
 void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
-/* All that are under way end, flushed. */
+/* Ends all requests that are under way, as flushed. */
 void diw_rdmap_rd_flush(struct diw_rdmap *r);
-/* Some are under way, or not released. */
+/* A request is under way, or is not released. */
 bool diw_rdmap_rd_busy(const struct diw_rdmap *r);
 
 /* ---- RC ---- */
 
-/* All that left before SEQ is placed. */
+/* All messages before SEQ are placed. */
 void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq);
 /* WR, which waits for a response, ends with STATUS. */
 void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status);
-/* Tell the peer rnr_retry, if it is due and can be told (docs/rc-wire.md section 8). 0 or -EAGAIN. */
+/* Sends rnr_retry to the peer, if that is due and possible (docs/rc-wire.md section 8). 0 or -EAGAIN. */
 int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now);
-/* End the stream because of a fault: tell the peer, if there is anything to tell (rdmap/terminate.c). SEG may be
- * NULL. */
+/* Ends the stream because of a fault, with a Terminate if the fault has a form on the wire (rdmap/terminate.c). SEG may
+ * be NULL. */
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
-/* Send what that has left. 0, or -EAGAIN: the link is blocked. */
+/* Sends the rest of the Terminate. 0, or -EAGAIN: the link is blocked. */
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
 
-/* ---- Small calls, many of them of the data path ---- */
+/* ---- Small functions, many of them for the data path ---- */
 
 static inline void diw_rdmap_set_link(struct diw_rdmap *r, struct diw_link *l) { diw_ddp_set_link(&r->ddp, l); }
-static inline void *diw_rdmap_link_ctx(struct diw_rdmap *r) { return &r->ddp; }      /* of the link's upcalls */
+static inline void *diw_rdmap_link_ctx(struct diw_rdmap *r) { return &r->ddp; }      /* context of the link's upcalls */
 static inline void diw_rdmap_set_qkey(struct diw_rdmap *r, uint32_t qkey) { diw_ddp_set_qkey(&r->ddp, qkey); }
-/* Access that no peer has, whatever an STag allows. */
+/* Access that no peer gets, even if an STag allows it. */
 static inline void diw_rdmap_set_deny(struct diw_rdmap *r, unsigned access) { diw_ddp_set_deny(&r->ddp, access); }
 static inline uint16_t diw_rdmap_epoch(const struct diw_rdmap *r) { return diw_ddp_epoch(&r->ddp); }
 static inline bool diw_rdmap_has_chunks(const struct diw_rdmap *r) { return diw_ddp_has_chunks(&r->ddp); }
 
-/* The one peer of UC and RC. */
+/* The peer of UC and RC. */
 static inline const struct diw_dest *diw_rdmap_peer(const struct diw_rdmap *r) { return diw_ddp_peer(&r->ddp); }
 static inline void diw_rdmap_set_peer(struct diw_rdmap *r, const struct diw_dest *peer)
 {
@@ -421,59 +429,59 @@ static inline uint16_t diw_rdmap_place(const struct diw_rdmap *r, const struct d
 	return diw_ddp_place(&r->ddp, buf, off, data, len);
 }
 
-/* A request has begun, and not all of it was taken by the link. */
+/* A request has begun, and the link has not taken all of it. */
 static inline bool diw_rdmap_is_sending(const struct diw_rdmap *r) { return r->tx.active || r->rc.imm_next; }
-/* What arrived last waits in the link, for a receive or for room for its completion. */
+/* The segment that arrived last waits in the link, for a receive or for room for its completion. */
 static inline bool diw_rdmap_is_waiting(const struct diw_rdmap *r) { return diw_ddp_is_waiting(&r->ddp); }
-/* Nothing that arrives is taken any more, nor what waits. */
+/* From here on no segment is taken, not even one that waits. */
 static inline void diw_rdmap_stop(struct diw_rdmap *r) { diw_ddp_stop(&r->ddp); }
-/* The receive that a message has in part, which ends with that; or NULL. */
+/* Returns the receive of an unfinished message, which ends by this; or NULL. */
 static inline struct diw_recv *diw_rdmap_give_up_recv(struct diw_rdmap *r) { return diw_ddp_give_up_recv(&r->ddp); }
 static inline void diw_rdmap_timers(struct diw_rdmap *r, uint64_t now) { r->type->timers(r, now); }
-/* WAITING: a thread waits for outstanding Reads. Without one their timeouts wake no thread. */
+/* WAITING: a thread waits for outstanding Reads. Otherwise their timeouts wake no thread. */
 static inline uint64_t diw_rdmap_deadline(const struct diw_rdmap *r, bool waiting)
 {
 	return r->type->deadline(r, waiting);
 }
 static inline void diw_rdmap_flow_sent(struct diw_rdmap *r, int64_t n) { r->flow.sent += (uint32_t)n; }
 
-/* RC: a Response is being sent; how many requests of the peer wait for theirs, how many of ours. */
+/* RC: a Response is being sent; requests of the peer without a response; requests of ours without a response. */
 static inline bool diw_rdmap_rc_answering(const struct diw_rdmap *r) { return r->rc.answer_tx.active; }
 static inline bool diw_rdmap_rc_asked(const struct diw_rdmap *r) { return r->rc.nanswers; }
 static inline uint16_t diw_rdmap_rc_pending(const struct diw_rdmap *r) { return r->rc.nout; }
-/* RC: what was agreed on; whether the peer has sent an FPDU. */
+/* RC: the negotiated limits; whether the peer has sent an FPDU. */
 static inline uint16_t diw_rdmap_rc_ird(const struct diw_rdmap *r) { return r->rc.ird; }
 static inline uint16_t diw_rdmap_rc_ord(const struct diw_rdmap *r) { return r->rc.ord; }
 static inline bool diw_rdmap_rc_rfc7306(const struct diw_rdmap *r) { return r->rc.rfc7306; }
 static inline bool diw_rdmap_rc_is_self(const struct diw_rdmap *r) { return r->rc.self; }
 static inline bool diw_rdmap_rc_seen(const struct diw_rdmap *r) { return diw_ddp_seen(&r->ddp); }
 static inline const struct diw_rdmap_rc_place *diw_rdmap_rc_place(const struct diw_rdmap *r) { return &r->rc.place; }
-/* RC: when it began to wait; DIW_NEVER: it does not. */
+/* RC: the time since which a segment has waited; DIW_NEVER: none waits. */
 static inline uint64_t diw_rdmap_rc_waits_since(const struct diw_rdmap *r)
 {
 	return diw_ddp_waits_since(&r->ddp);
 }
-/* RC: a pending request has left behind SEQ, whose Response will say that all before SEQ is placed. */
+/* RC: a pending request has left behind SEQ. Its Response will confirm that all before SEQ is placed. */
 static inline bool diw_rdmap_rc_will_tell(const struct diw_rdmap *r, uint32_t seq)
 {
 	return !diw_list_empty(&r->rc.out) &&
 	       !diw_rdmap_rc_after(seq, diw_container(r->rc.out.prev, struct diw_rdmap_wr, out)->seq);
 }
-/* RC: how often a message may wait for a receive, 7 always; how long once, of the peer's. */
+/* RC: how many times a message may wait for a receive (7: always), and how long each time for the peer's. */
 void diw_rdmap_rc_set_rnr(struct diw_rdmap *r, unsigned retry, uint64_t timer);
 
-/* ---- Looking at it (rdmap/rx.c) ---- */
+/* ---- State for display (rdmap/rx.c) ---- */
 
 struct diw_rdmap_stats {
 	struct diw_ddp_stats ddp;
 	uint32_t reads_open;
 };
 struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r);
-bool diw_rdmap_has_reads(const struct diw_rdmap *r);         /* datagrams: outstanding, or not completed */
-/* The open record behind PREV, or the first; NULL: there is none. */
+bool diw_rdmap_has_reads(const struct diw_rdmap *r);         /* datagrams: a Read is outstanding, or not completed */
+/* The open record after PREV, or the first; NULL: there is none. */
 const struct diw_record *diw_rdmap_record_next(const struct diw_rdmap *r, const struct diw_record *prev);
 const struct diw_record *diw_rdmap_record_find(struct diw_rdmap *r, const struct diw_addr *src, uint32_t msn);
 void diw_rdmap_record_release(struct diw_rdmap *r, struct diw_record *record);
-void diw_rdmap_dereg(struct diw_rdmap *r, uint32_t stag);    /* an STag ends, and records on it */
+void diw_rdmap_dereg(struct diw_rdmap *r, uint32_t stag);    /* ends an STag, and the records on it */
 
 #endif

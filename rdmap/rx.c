@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The instance; what DDP asks of it, as far as queue pair types share the answer: from the opcode table. */
+/* The instance, and DDP's calls of RDMAP as far as types share their answers, which are in the opcode table. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -49,7 +49,7 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 	if (rc < 0)
 		return rc;
 	diw_rdmap_fini(r);
-	*r = fresh;                             /* but for what points into it */
+	*r = fresh;                             /* fresh's pointers into itself are set again below */
 	diw_ddp_set_ctx(&r->ddp, r);
 	diw_list_init(&r->rc.out);
 	for (int i = 0; i < 2; i++)
@@ -57,40 +57,34 @@ int diw_rdmap_renew(struct diw_rdmap *r)
 	return 0;
 }
 
-/* ---- What DDP asks of types over datagrams ---- */
+/* ---- DDP's calls for types over datagrams ---- */
 
-uint16_t diw_rdmap_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
+uint16_t diw_rdmap_dgram_target(const struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
 {
-	struct diw_rdmap *r = ctx;
-	const struct diw_ddp_hdr *h = &seg->h;
-	const struct diw_rdmap_op *op = &diw_rdmap_ops[h->opcode];
+	const struct diw_rdmap_op *op = &diw_rdmap_ops[seg->h.opcode];
 	uint16_t fault = diw_rdmap_check(r, seg);
 
 	if (fault)
 		return fault;
 	if (seg->group && seg->to && !op->group)
 		return DIW_FAULT_GROUP;
-	t->cookie = NULL;
-	if (op->max && h->length > op->max)
+	if (op->max && seg->h.length > op->max)
 		return DIW_FAULT_TOO_LONG;
-	switch (h->opcode) {
-	case DIW_OP_WRITE_RECORD:
-		t->kind = DIW_TARGET_RECORD;
-		return 0;
-	case DIW_OP_SEND:
-	case DIW_OP_SEND_SE:
-		t->kind = DIW_TARGET_RECV;
-		return 0;
-	case DIW_OP_READ_RESPONSE:
-		t->kind = DIW_TARGET_BUF;
-		return diw_rdmap_read_target(r, seg, t);
-	case DIW_OP_WRITE:
-		t->kind = DIW_TARGET_STAG;
-		return diw_rdmap_write_target(r, seg, now);
-	default:
-		t->kind = DIW_TARGET_MESSAGE;
-		return seg->len == h->length ? 0 : DIW_FAULT_MO;
-	}
+	t->cookie = NULL;
+	t->kind = op->target;
+	return t->kind == DIW_TARGET_MESSAGE && seg->len != seg->h.length ? DIW_FAULT_MO : 0;
+}
+
+uint16_t diw_rdmap_target(void *ctx, const struct diw_ddp_seg *seg, struct diw_ddp_target *t, uint64_t now)
+{
+	struct diw_rdmap *r = ctx;
+	uint16_t fault = diw_rdmap_dgram_target(r, seg, t);
+
+	if (fault == 0 && t->kind == DIW_TARGET_BUF)
+		fault = diw_rdmap_read_target(r, seg, t);
+	else if (fault == 0 && t->kind == DIW_TARGET_STAG)
+		fault = diw_rdmap_write_target(r, seg, now);
+	return fault;
 }
 
 void diw_rdmap_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_seg *seg, uint16_t fault)
@@ -116,7 +110,7 @@ void diw_rdmap_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 	r->up->unsent(r->up_ctx, first, n, errnum);
 }
 
-/* ---- Looking at it ---- */
+/* ---- State for display ---- */
 
 struct diw_rdmap_stats diw_rdmap_stats(const struct diw_rdmap *r)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the types of queue pairs over datagrams, UD, UC and RD, share. */
+/* Functions for all types of queue pairs over datagrams: UD, UC and RD. */
 #include "verbs/dgram_qp.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "verbs/capture.h"
 
 #define MAX_PEER_STATE (1u << 20)    /* sources, records */
-#define SEQ_OPEN 0x7fffffffu         /* of a request that is being executed: more segments than follow */
+#define SEQ_OPEN 0x7fffffffu         /* of a request that is being executed: more segments than can follow */
 
 /* ---- Begin and end ---- */
 
@@ -46,7 +46,7 @@ int diw_dgram_qp_check(const struct diw_qp_attr *a)
 	return rc;
 }
 
-/* Sockets below, the impairment above them. */
+/* Opens the sockets, and the impairment above them. */
 static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, const struct diw_impair_spec *spec,
 		       struct diw_dgram **out)
 {
@@ -71,7 +71,11 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 
 int diw_dgram_qp_seal(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
 {
-	return diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
+	int rc = diw_seal_open(d, a->mulpdu, &diw_ddp_link_up, diw_rdmap_link_ctx(&qp->rdmap), &qp->link);
+
+	if (rc == 0)
+		qp->link->stays = true;         /* until the request has left: each run flushes */
+	return rc;
 }
 
 int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const struct diw_addr *peer,
@@ -133,13 +137,13 @@ void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now)
 	qp->link->ops->discard(qp->link);
 }
 
-/* ---- Looking at it ---- */
+/* ---- State for display ---- */
 
 void diw_dgram_qp_query(const struct diw_qp *qp, struct diw_qp_info *info)
 {
 	const struct diw_addr *peer = &info->peer, *local = &info->local;
 
-	if (peer->port == 0)                    /* then a neighbour, of the family that the queue pair has */
+	if (peer->port == 0)                    /* any address of the queue pair's family on the same network */
 		peer = diw_addr_ip_is_zero(local) ? &qp->dev->info.addrs[0] : local;
 	info->rcvbuf = qp->link->dgram->rcvbuf;
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, peer);
@@ -175,8 +179,9 @@ bool diw_dgram_qp_begin(struct diw_qp *qp, uint64_t now)
 	return qp->state != DIW_QPS_ERROR;
 }
 
-/* Datagrams: a request is complete when its segments have left, or were refused; Reads go on by themselves. Returns why
- * it stopped: 0 the queue is empty, else -errno as diw_rdmap_send, -ENOBUFS no room for a completion. */
+/* Executes and completes requests. A request over datagrams is complete when its segments have left, or were refused;
+ * Reads continue by themselves. Returns why it stopped. 0: the queue is empty. -ENOBUFS: no room for a completion.
+ * Others: as of diw_rdmap_send(). */
 int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
 	const struct diw_link *link = qp->link;
@@ -192,7 +197,7 @@ int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 
 		if (w->signaled && !read && !diw_qp_has_room(qp, qp->send_cq, 1))
 			return -ENOBUFS;
-		/* Between two parts of a message others may have been sent. */
+		/* other segments may have been sent between two parts of a message */
 		if (!diw_rdmap_is_sending(&qp->rdmap) || !diw_sq_is_staged(qp, w))
 			w->first = link->taken;
 		w->seq = link->taken + SEQ_OPEN;

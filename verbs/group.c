@@ -11,12 +11,12 @@
 
 #define BUCKETS 64u
 #define RCVBUF (4u << 20)
-/* A spinning thread looks at the socket so often while nothing comes: each look costs a third of a microsecond. */
+/* The interval at which a spinning thread reads the socket while it is idle: each read costs 0.3 us. */
 #define LOOK_NS (5 * DIW_US)
 
 struct group {
-	struct group *next;          /* in its bucket */
-	struct diw_addr addr;        /* scope and port 0: there is one interface and one port */
+	struct group *next;          /* in the same bucket */
+	struct diw_addr addr;        /* scope and port are 0: there is one interface and one port */
 	struct diw_list members;
 };
 
@@ -27,13 +27,13 @@ struct member {
 };
 
 struct diw_group_port {
-	struct diw_member member;    /* fixed */
+	struct diw_member member;    /* a fixed member */
 	struct diw_dgram *d;
-	struct diw_counters c;       /* its queue pairs count, not it */
+	struct diw_counters c;       /* not shown: the attached queue pairs count */
 	uint64_t seed, look_at;
 	int ngroups;
 	struct group *bucket[BUCKETS];
-	struct diw_list by_age;      /* all members, the oldest first */
+	struct diw_list by_age;      /* all groups, oldest first */
 };
 
 /* ---- The port ---- */
@@ -65,7 +65,7 @@ static int port_open(struct diw_dev *dev)
 	return 0;
 }
 
-/* The lock is released while this waits for threads that sleep on the port: another thread may open a new port
+/* The lock is released while this function waits for threads that sleep on the port. Another thread may open a new port
  * meanwhile. */
 static void port_close_if_idle(struct diw_dev *dev)
 {
@@ -173,14 +173,14 @@ static void member_leave(struct member *m)
 	free(m);
 }
 
-/* The address as groups are known by, or -EINVAL. */
+/* The address in the form that identifies a group, or -EINVAL. */
 static int group_name(const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
 {
 	bool group = diw_addr_is_v4(given) ? (given->ip[12] & 0xf0) == 0xe0 : given->ip[0] == 0xff;
 
 	char text[DIW_ADDR_STRLEN];
 
-	if (qp->ops != &diw_qp_ops_ud)          /* only UD takes messages from any peer */
+	if (qp->ops != &diw_qp_ops_ud)          /* only UD receives messages of any peer */
 		return diw_fail(-EINVAL, "diw_qp_attach: the queue pair is not UD");
 	if (!group || (given->port && given->port != DIW_GROUP_PORT) ||
 	    (given->scope && given->scope != qp->dev->info.ifindex))
@@ -224,7 +224,7 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 		member_leave(m);
 	port_close_if_idle(qp->dev);
 	diw_engine_unlock(&qp->dev->engine);
-	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: the queue pair is not attached to it");
+	return m ? 0 : diw_fail(-EINVAL, "diw_qp_detach: the queue pair is not attached to that group");
 }
 
 void diw_group_leave_all(struct diw_qp *qp)
@@ -257,8 +257,8 @@ void diw_group_fini(struct diw_dev *dev)
 
 /* ---- Work ---- */
 
-/* An impairment may have others to hand up before this burst, lose it, or hand it up in pieces: all of them while its
- * memory lasts. */
+/* An impairment may hand up other datagrams before this burst, may lose it, or hand it up in pieces. All of that
+ * happens here, while the burst's memory is valid. */
 static void group_deliver(struct diw_qp *qp, const struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_link *l = qp->link;

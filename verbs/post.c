@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Posting to a send queue: slots are filled under the posters' lock, and run under the device's. */
+/* Posting to a send queue: slots are filled under the posters' lock, and requests executed under the device's lock. */
 #include <errno.h>
 
 #include "base/trace.h"
 #include "verbs/qp.h"
 
-#define POST_SHARE (4 << 20)         /* bytes of segments that a post sends before another queue pair has its turn */
+#define POST_SHARE (4 << 20)         /* bytes of segments that a post sends before the turn of another queue pair */
 
 static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
@@ -21,6 +21,8 @@ static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const str
 		return;
 	}
 	for (int i = 0; i < wr->num_sge; i++) {
+		if (wr->sge[i].length == 0)     /* its address may be NULL */
+			continue;
 		memcpy(p, wr->sge[i].addr, wr->sge[i].length);
 		p += wr->sge[i].length;
 	}
@@ -28,7 +30,7 @@ static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const str
 	w->inline_data = data;
 }
 
-/* Into the slot TAIL, which no other thread reads yet. */
+/* Fills the slot TAIL, which no other thread reads yet. */
 static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -61,7 +63,8 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	return 0;
 }
 
-/* The send half, by the poster itself if the lock is free; else by the lock's holder when it unlocks. */
+/* Runs the send half of the step. The poster does it if the lock is free; otherwise the holder of the lock does when it
+ * unlocks. */
 static void post_run(struct diw_qp *qp)
 {
 	struct diw_engine *e = &qp->dev->engine;
@@ -73,7 +76,7 @@ static void post_run(struct diw_qp *qp)
 	diw_qp_run_sends(qp, POST_SHARE, now);
 	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
 	diw_engine_hasten(e, qp->member.deadline);
-	if (diw_engine_is_led(e) && qp->stat)   /* it sleeps already */
+	if (diw_engine_is_led(e) && qp->stat)   /* the leader already sleeps, so it does not write the states */
 		diw_stat_gauges(qp);
 	diw_engine_unlock(e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue pair of any type: made, destroyed, served by the engine and looked at. */
+/* Queue pairs of all types: created, destroyed, served by the engine, queried. */
 #include "verbs/qp.h"
 
 #include <errno.h>
@@ -10,13 +10,13 @@
 #include "base/statpage.h"
 #include "verbs/attr_take.h"
 
-/* Super-buffers that one queue pair receives before another has its turn. One: the look that finds the socket empty
- * costs a third of a microsecond, and the next step looks anyway. */
+/* Super-buffers that one queue pair receives before the turn of another. One: reading the socket until it is empty
+ * would cost another 0.3 us, and the next step reads again anyway. */
 #define RX_SHARE 1
 
 static const struct diw_member_ops qp_member_ops;
 
-/* The longest that stays clear of wrapping when times are added up: 36 years. */
+/* The longest time that cannot overflow when times are added: 36 years. */
 static uint64_t bounded(int64_t ns)
 {
 	return diw_min64((uint64_t)ns, 1ull << 60);
@@ -69,7 +69,7 @@ static void qp_free(struct diw_qp *qp)
 	diw_sq_fini(&qp->sq);
 	diw_rq_fini(&qp->own_rq);
 	free(qp->errors);
-	diw_stat_give(qp);                      /* the layers count until they are gone */
+	diw_stat_give(qp);                      /* last: the layers count until they are freed */
 	free(qp);
 }
 
@@ -90,7 +90,7 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return rc == 0 ? qp->ops->open(qp, a) : rc;
 }
 
-/* The type's operations, or NULL. */
+/* The operations of the type, or NULL. */
 static const struct diw_qp_ops *ops_of(enum diw_qp_type type)
 {
 	static const struct diw_qp_ops *const ops[] = {
@@ -102,7 +102,7 @@ static const struct diw_qp_ops *ops_of(enum diw_qp_type type)
 	return (unsigned)type < sizeof ops / sizeof *ops ? ops[type] : NULL;
 }
 
-/* The attributes that the program GIVEs, and the operations of their type. */
+/* Reads the program's attributes GIVEN, and finds the operations of their type. */
 static int take_attr(const struct diw_pd *pd, const struct diw_qp_attr *given, struct diw_qp_attr *a,
 		     const struct diw_qp_ops **ops)
 {
@@ -184,7 +184,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 		qp->recv_cq->nqps--;
 		if (qp->srq)
 			qp->srq->nqps--;
-		qp_free(qp);                    /* under the lock: held receives go back to a shared queue */
+		qp_free(qp);                    /* under the lock: held receives are returned to a shared queue */
 		diw_engine_unlock(&dev->engine);
 		return 0;
 	}
@@ -199,7 +199,7 @@ static struct diw_qp *qp_of(const struct diw_member *m)
 	return diw_container((struct diw_member *)m, struct diw_qp, member);
 }
 
-/* Receive, then run if there is anything to do. */
+/* Receives, then runs the queue pair if there is anything to do. */
 static bool qp_serve(struct diw_member *m, uint64_t now)
 {
 	struct diw_qp *qp = qp_of(m);
@@ -232,7 +232,7 @@ static const struct diw_member_ops qp_member_ops = {
 	.serve = qp_serve, .deadline = qp_sleeps_until, .fds = diw_qp_fds, .posted = qp_posted,
 };
 
-/* ---- Looking at it ---- */
+/* ---- Queries ---- */
 
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 {
@@ -261,7 +261,7 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;
 	char why[128];
-	int rc = qp->impair ? 0 : diw_fail(-EOPNOTSUPP, "diw_qp_impair: only for UD and UC queue pairs");
+	int rc = qp->impair ? 0 : diw_fail(-EOPNOTSUPP, "diw_qp_impair: only for UD, UC and RD queue pairs");
 
 	if (rc == 0 && text && *text)
 		rc = diw_impair_parse(text, &spec, why, sizeof why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue pair and its queues, between the files of verbs/. */
+/* The queue pair and its queues: definitions that the files of verbs/ share. */
 #ifndef DIW_VERBS_QP_H
 #define DIW_VERBS_QP_H
 
@@ -17,18 +17,19 @@ struct diw_pd {
 	int users;
 };
 
-/* ---- Receive queue, of a queue pair or shared (verbs/rq.c) ---- */
+/* ---- Receive queue: of a queue pair, or shared (verbs/rq.c) ---- */
 
 struct diw_rwqe {
-	struct diw_recv recv;        /* what DDP sees; first */
+	struct diw_recv recv;        /* the part that DDP uses; must be first */
 	uint32_t len;                /* as posted */
-	uint32_t skipped, cut;       /* of its buffer's front: whole entries, bytes of the next one */
+	uint32_t skipped, cut;       /* of the buffer's front: skipped entries; bytes of the next entry that are cut
+				      * off */
 	struct diw_ddp_sge sge[];
 };
 
-/* Slot numbers go round: fresh or free -> (a poster fills the slot) fifo -> (DDP takes it) -> free. Posters hold
- * `post`, takers the device's lock, so each ring has one producer and one consumer at a time and a message costs no
- * lock of its own. */
+/* Slot numbers circulate: a poster takes a fresh or free slot, fills it and puts it into the fifo; DDP takes it from
+ * there; it becomes free again. Posters hold `post`, consumers the device's lock. So each ring has one producer and one
+ * consumer at a time, and a message takes no further lock. */
 struct diw_slot_ring {
 	uint32_t *slot, mask;
 	_Atomic uint32_t tail, head;
@@ -37,12 +38,12 @@ struct diw_slot_ring {
 struct diw_rq {
 	pthread_mutex_t post;
 	uint32_t depth, max_sge;
-	uint32_t fresh;              /* slots that were ever posted; the poster's */
+	uint32_t fresh;              /* number of slots that were ever posted; posters only */
 	uint8_t *slots;
 	struct diw_slot_ring fifo, free;
-	atomic_bool wanted;                  /* a message may wait for a receive */
-	bool awaited;                        /* RC or UC queue pairs use it: checked at a post */
-	uint32_t *returned, nreturned;       /* taken before the fifo, last in first out */
+	atomic_bool wanted;                  /* a message may be waiting for a receive */
+	bool awaited;                        /* the queue belongs to RC or UC queue pairs, so posts check `wanted` */
+	uint32_t *returned, nreturned;       /* returned slots: taken before those of the fifo, last in first out */
 };
 
 struct diw_srq {
@@ -55,24 +56,25 @@ struct diw_srq {
 
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
 void diw_rq_fini(struct diw_rq *rq);
-/* *WAITS: a message waits for what was posted. */
+/* *WAITS: a message was waiting for a receive. */
 int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits);
 /* The device's lock is held. */
 uint32_t diw_rq_posted(const struct diw_rq *rq);
 struct diw_recv *diw_rq_take(struct diw_rq *rq);
-void diw_rq_return(struct diw_rq *rq, struct diw_recv *r);      /* to the front */
-void diw_rq_done(struct diw_rq *rq, struct diw_recv *r);        /* the slot is free */
+void diw_rq_return(struct diw_rq *rq, struct diw_recv *r);      /* the slot is taken next */
+void diw_rq_done(struct diw_rq *rq, struct diw_recv *r);        /* the slot becomes free */
 
 /* ---- Send queue (verbs/sq.c) ---- */
 
 struct diw_sq {
-	pthread_mutex_t post;        /* between posters; the holder of the device's lock consumes */
-	struct diw_arena arena;      /* memory that is not used is no memory: of the slots */
+	pthread_mutex_t post;        /* between posters; the consumer is the holder of the device's lock */
+	struct diw_arena arena;      /* of the slots; unused slots take no memory */
 	uint8_t *slots;
 	size_t slot_size;
 	uint32_t depth, mask, max_sge, max_inline;
-	_Atomic uint32_t tail, head; /* next to fill; the oldest that is not complete */
-	_Atomic uint32_t next;       /* to execute; head stays behind where what was executed is not complete yet */
+	_Atomic uint32_t tail, head; /* the next slot to fill; the oldest request that is not complete */
+	_Atomic uint32_t next;       /* the next request to execute; head is behind it while executed requests are not
+				      * complete */
 };
 
 static inline struct diw_rdmap_wr *diw_sq_slot(const struct diw_sq *sq, uint32_t i)
@@ -80,7 +82,7 @@ static inline struct diw_rdmap_wr *diw_sq_slot(const struct diw_sq *sq, uint32_t
 	return (void *)(sq->slots + (i & sq->mask) * sq->slot_size);
 }
 
-/* Nothing is left to execute. */
+/* No request is left to execute. */
 static inline bool diw_sq_empty(const struct diw_sq *sq)
 {
 	return atomic_load_explicit(&sq->tail, memory_order_acquire) ==
@@ -89,47 +91,49 @@ static inline bool diw_sq_empty(const struct diw_sq *sq)
 
 /* ---- Queue pair types ---- */
 
-/* Each is one file, which defines diw_qp_ops_NAME, and one line here. */
+/* Each type is one file, which defines diw_qp_ops_NAME, and one line here. */
 #define DIW_QP_TYPES(X) X(UD, ud) X(UC, uc) X(RC, rc) X(RD, rd)
 
-/* What a queue pair type does its own way (verbs/ud.c, uc.c, rc.c, rd.c; what datagrams share is in verbs/dgram_qp.c).
- * The device's lock is held, but where posters are named. */
+/* The operations of a queue pair type (verbs/ud.c, uc.c, rc.c, rd.c; verbs/dgram_qp.h has common ones for datagrams).
+ * They are called with the device's lock, except where noted. */
 struct diw_qp_ops {
 	enum diw_qp_type type;
 	const struct diw_rdmap_type *rdmap;
-	enum diw_qp_state first;     /* the state of one that was made */
-	unsigned requests;           /* that may be posted: 1 << enum diw_wr_opcode */
-	unsigned flags;              /* of requests, beside those that every type takes */
-	uint32_t max_len;            /* octets of a request; 0: by its opcode */
+	enum diw_qp_state first;     /* the state of a new queue pair */
+	unsigned requests;           /* that may be posted: bits 1 << enum diw_wr_opcode */
+	unsigned flags;              /* of requests, in addition to those of all types */
+	uint32_t max_len;            /* octets of a request; 0: limited by its opcode */
 	uint32_t max_mulpdu, max_errors;
-	uint32_t num_kind;           /* in its number, beside the port */
-	bool qkey;                   /* its segments carry a Q_Key */
+	uint32_t num_kind;           /* part of the queue pair number, beside the port */
+	bool qkey;                   /* segments carry a Q_Key */
 	bool awaits_recv;            /* a message that finds no receive waits for one */
 
-	/* diw_qp_create(): which attributes it refuses; before there is a queue pair. */
+	/* Checks the attributes in diw_qp_create(), before the queue pair exists. */
 	int (*check)(const struct diw_qp_attr *a);
-	/* diw_qp_create(): what it has beside queues and protocol; without the lock. */
+	/* Opens the type's own resources in diw_qp_create(); called without the lock. */
 	int (*open)(struct diw_qp *qp, const struct diw_qp_attr *a);
-	/* The first state again, and diw_qp_renew(). -errno: nothing has changed. */
+	/* Returns to the first state, by diw_qp_renew(). -errno: nothing has changed. */
 	int (*reset)(struct diw_qp *qp);
 	void (*abort)(struct diw_qp *qp, uint64_t now);
-	void (*leave)(struct diw_qp *qp, uint64_t now);      /* diw_qp_withdraw() */
-	/* Beside what diw_qp_query() finds out for every type. */
+	void (*leave)(struct diw_qp *qp, uint64_t now);      /* for diw_qp_withdraw() */
+	/* Adds the type's own fields to diw_qp_query(). */
 	void (*query)(const struct diw_qp *qp, struct diw_qp_info *info);
 
-	/* By posters: OPCODE, RDMAP's, or -errno (NULL: OPCODE); then the parts of W that are the type's. */
+	/* Called by posters, without the device's lock. Checks W and returns RDMAP's opcode or -errno; NULL: the
+	 * opcode's check is enough. Then fills the parts of W that the type defines. */
 	int (*check_send)(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len);
 	void (*fill)(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
-	/* W was executed, and is not complete. */
+	/* Whether W was executed and is not complete. */
 	bool (*outstanding)(const struct diw_qp *qp, const struct diw_rdmap_wr *w);
-	/* W is given up, EXECUTED or not; false: it is flushed. */
+	/* Gives W up, which was EXECUTED or not. False: W is to be flushed. */
 	bool (*give_up)(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
 
-	/* diw_qp_run_sends(): before (false: nothing is sent); requests and answers, and why each stopped; after. */
+	/* The parts of diw_qp_run_sends(). Before: false means that nothing is sent. Then requests and answers, and why
+	 * each stopped. After. */
 	bool (*begin)(struct diw_qp *qp, uint64_t now);
 	void (*run)(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now);
 	void (*settle)(struct diw_qp *qp, uint64_t now);
-	uint64_t (*deadline)(const struct diw_qp *qp);       /* of these; NULL: none */
+	uint64_t (*deadline)(const struct diw_qp *qp);       /* of these; NULL: there is none */
 };
 
 #define X(NAME, name) extern const struct diw_qp_ops diw_qp_ops_##name;
@@ -139,65 +143,66 @@ DIW_QP_TYPES(X)
 /* ---- Queue pair (verbs/qp.c) ---- */
 
 struct diw_qp {
-	struct diw_member member;    /* of the engine's turn; first */
+	struct diw_member member;    /* in the engine's turn; must be first */
 	struct diw_list of_dev;      /* in dev->qps */
 	struct diw_dev *dev;
 	struct diw_pd *pd;
-	uint32_t num;                /* what its completions say; 0: its own */
+	uint32_t num;                /* the number in its completions; 0: its own */
 	void *ctx;
 	struct diw_link *link;
 	struct diw_dgram *impair;
 	struct diw_dgram *socket;    /* the lowest dgram */
-	struct diw_list groups;      /* that it is attached to (verbs/group.c) */
+	struct diw_list groups;      /* the groups that it is attached to (verbs/group.c) */
 	struct diw_cq *send_cq, *recv_cq;
 	struct diw_srq *srq;
-	struct diw_rq *rq;           /* own_rq, or the shared one's */
+	struct diw_rq *rq;           /* own_rq, or that of the shared queue */
 	bool blocked;                /* the socket is full */
-	bool want_write, want_read;  /* the engine watches for */
-	bool more;                   /* the step's share was spent before the queue was empty */
-	bool answers_first;          /* next time, Reads are answered before requests are sent */
+	bool want_write, want_read;  /* the events that the engine watches for */
+	bool more;                   /* the share of a step was used up before the queue was empty */
+	bool answers_first;          /* in the next turn, Reads are answered before requests are sent */
 	bool sig_all;
 	bool hold;                   /* no send request begins */
-	bool tell_drained;           /* then, when what had begun is complete */
-	bool silent;                 /* diw_qp_withdraw(): it completes nothing and raises no event */
+	bool tell_drained;           /* with `hold`: raise an event when the begun requests are complete */
+	bool silent;                 /* diw_qp_withdraw(): no completions and no events */
 	bool grh;
 	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
-	struct diw_cm *cm;           /* RC: where its connection's events go, or NULL */
-	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() to its last event (verbs/cm/conn.c) */
-	const struct diw_conn_up *conn_up;   /* its calls; NULL: no connection */
+	struct diw_cm *cm;           /* RC: the channel of its connection's events, or NULL */
+	struct diw_cm_conn *conn;    /* RC: from diw_connect() or diw_accept() until its last event (verbs/cm/conn.c) */
+	const struct diw_conn_up *conn_up;   /* the connection's upcalls; NULL: no connection */
 	struct {                     /* RC (verbs/rc.c) */
 		uint32_t mulpdu;
 		bool packed, crc;
-		bool confirm;        /* of its attributes: what was sent completes when it is placed */
-		/* Of its counts of messages (struct diw_rdmap_rc_place; verbs/confirm.c). */
-		uint32_t seq;        /* the newest request's */
+		bool confirm;        /* attribute: requests complete when the peer has placed them */
+		/* Counts of messages, see struct diw_rdmap_rc_place and verbs/confirm.c. */
+		uint32_t seq;        /* of the newest request */
 		uint32_t wanted;     /* the newest that a completion waits for */
-		uint32_t asked;      /* the newest that the peer was asked for */
-		bool early, keep;    /* of its attributes: requests in IDLE; receives outlive the stream */
-		enum diw_rc_phase phase;     /* diw_rc_move() alone changes it */
-		uint64_t retry_ns;   /* of a stream that ended: so long its send requests are not flushed */
-		uint64_t retries;    /* they are not until then, or 0 */
-		uint64_t until;      /* CLOSING, drain: no longer than that; else DIW_NEVER */
-		uint64_t progress;   /* CLOSING: bytes that had been sent at the last look */
+		uint32_t asked;      /* the newest for which the peer was asked */
+		bool early, keep;    /* attributes: requests may be posted in IDLE; receives outlive the stream */
+		enum diw_rc_phase phase;     /* changed only by diw_rc_move() */
+		uint64_t retry_ns;   /* attribute: how long the send requests of a stream that ended are kept */
+		uint64_t retries;    /* with that: the time until which they are kept, or 0 */
+		uint64_t until;      /* CLOSING, DRAINING: the phase ends at this time; otherwise DIW_NEVER */
+		uint64_t progress;   /* CLOSING: bytes sent by the last check */
 	} rc;
-	enum diw_rd_error rd_error;  /* RD, of its attributes; */
-	bool rd_failed;              /* a destination has refused a request, or is gone */
-	uint64_t rate, rate_at;      /* bytes a second, 0 none; when tokens was right */
+	enum diw_rd_error rd_error;  /* RD, attribute */
+	bool rd_failed;              /* RD: a destination has refused a request, or is gone */
+	uint64_t rate, rate_at;      /* bytes a second, 0: no limit; time of the last update of `tokens` */
 	int64_t rate_burst, tokens;
 	struct diw_sq sq;
 	struct diw_rq own_rq;
 	struct diw_rdmap rdmap;
-	bool protocol;               /* that one is initialised */
-	struct diw_counters *c;      /* in its slot, or own_c; every layer's name of the queue pair to a tracer */
-	struct diw_counters *own_c;  /* where the page has no slot left */
-	struct diw_stat_slot *stat;  /* its place in the page that others see, or NULL */
+	bool protocol;               /* `rdmap` is initialised */
+	struct diw_counters *c;      /* in its slot of the page, or own_c; its address identifies the queue pair to a
+				      * tracer */
+	struct diw_counters *own_c;  /* used if the page has no free slot */
+	struct diw_stat_slot *stat;  /* its slot of the page that other processes read, or NULL */
 	bool shown;
-	bool counted;                /* it uses that page, or found it full */
+	bool counted;                /* it uses the page, or found the page full */
 	struct diw_qp_error *errors; /* a ring */
 	uint32_t errors_max, errors_head, errors_n;
-	bool error_event;            /* not fetched yet: one event is enough */
-	bool errors_lost;            /* entries were overwritten: told */
+	bool error_event;            /* an event was raised and not fetched yet: no second one is needed */
+	bool errors_lost;            /* entries were overwritten, which was logged */
 };
 
 static inline void diw_qp_forget_conn(struct diw_qp *qp, bool events)
@@ -206,65 +211,67 @@ static inline void diw_qp_forget_conn(struct diw_qp *qp, bool events)
 		qp->conn_up->forget(qp, events);
 }
 
-extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; context is the queue pair */
+extern const struct diw_rdmap_up diw_qp_up;                      /* verbs/complete.c; the context is the queue pair */
 struct diw_mw;
 void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);     /* verbs/mr.c */
-/* The completion of WR into the next slot of the send completion queue; then push it. */
+/* Writes the completion of WR to the next entry of the send completion queue. diw_cq_push() then publishes it. */
 void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8_t status);      /* verbs/wc.c */
-/* For N completions; else the queue pair is served again when there is. */
+/* Whether CQ has room for N completions. If not, the queue pair is served again when there is room. */
 bool diw_qp_has_room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n);
-/* A request has been executed and is not complete. */
+/* Whether a request has been executed and is not complete. */
 static inline bool diw_sq_has_executed(const struct diw_qp *qp)
 {
 	return atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
 	       atomic_load_explicit(&qp->sq.next, memory_order_relaxed);
 }
-/* Segments of W are in the link still. */
+/* Whether segments of W are staged in the link. */
 static inline bool diw_sq_is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	return (int32_t)(w->seq - qp->link->left) > 0;
 }
 
 struct diw_wr_kind {
-	uint8_t opcode, wc;          /* RDMAP's, and the completion's */
+	uint8_t opcode, wc;          /* opcode of RDMAP; opcode of the completion */
 	uint32_t max;                /* octets */
 };
-extern const struct diw_wr_kind diw_wr_kinds[];                  /* verbs/sq_check.c; by the opcode of diw.h */
-/* The opcode of RDMAP, or -errno: it cannot be posted. LEN: its bytes. */
+extern const struct diw_wr_kind diw_wr_kinds[];                  /* verbs/sq_check.c; indexed by the opcode of diw.h */
+/* Returns RDMAP's opcode, or -errno if the request may not be posted. *LEN: its bytes. */
 int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t *len);
 
-int diw_sq_check_atomic(const struct diw_send_wr *wr, uint64_t len);     /* 0 or -EINVAL */
-void diw_sq_fill_atomic(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
+/* RC, RD: 0 or -EINVAL; then what these types alone have. */
+int diw_sq_check_reliable(const struct diw_send_wr *wr, int opcode, uint64_t len);
+void diw_sq_fill_reliable(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
 
 int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
 void diw_sq_fini(struct diw_sq *sq);
-bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun, and is not complete */
-/* The event that diw_qp_drained() asked for, if its time has come. The lock is held. */
+bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun and is not complete */
+/* Raises the event of diw_qp_drained() if it is due. The lock is held. */
 void diw_sq_tell_drained(struct diw_qp *qp);
 
-/* verbs/qp_check.c; OPS: of its type, or NULL. */
+/* verbs/qp_check.c; OPS: the operations of the type, or NULL. */
 int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr, const struct diw_qp_ops *ops);
 
-/* The lock is held. */
-/* RC: give up all that was posted, in order, as far as there is room for the completions. */
+/* ---- Called with the lock held ---- */
+/* RC: flushes all posted requests, in order, as far as there is room for completions. */
 void diw_sq_flush(struct diw_qp *qp);
-/* Complete, in order, what is done: of datagrams, what has left. False: no room for a completion. */
+/* Completes, in order, requests that are done; over datagrams, requests that have left. False: there was no room for a
+ * completion. */
 bool diw_sq_retire(struct diw_qp *qp);
-/* The kernel refused N segments for ERRNUM; FIRST is the number of the first, as the link counts them. */
+/* The kernel refused N segments with ERRNUM. FIRST is the link's number of the first one. */
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum);
-void diw_qp_flush(struct diw_qp *qp);            /* those, and the receives */
+void diw_qp_flush(struct diw_qp *qp);            /* the same, and the receives */
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 {
 	return qp->num || !qp->link ? qp->num : qp->ops->num_kind | qp->link->local.port;
 }
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p);    /* verbs/fds.c */
-/* qp->blocked, or its descriptors, may have changed. */
+/* Called when qp->blocked or the descriptors may have changed. */
 void diw_qp_watch(struct diw_qp *qp);
-void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* timers, send queue, Reads to answer, flush */
+void diw_qp_run(struct diw_qp *qp, uint64_t now);                /* runs timers, send queue, answers to Reads, flush */
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now);
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting);
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e);
-/* What is not a sum but a state. */
+/* Values that are a state, not a sum. */
 static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 {
 	const struct diw_rdmap_stats s = diw_rdmap_stats(&qp->rdmap);
@@ -277,12 +284,12 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 		.memory = s.ddp.memory,
 	};
 }
-int diw_qp_renew(struct diw_qp *qp);     /* a new protocol state without peers. -ENOMEM: nothing has changed */
+int diw_qp_renew(struct diw_qp *qp);     /* new protocol state; all peers are forgotten. -ENOMEM: nothing has changed */
 static inline bool diw_rc_is(const struct diw_qp *qp, enum diw_rc_trait trait)
 {
 	return diw_rc_phases[qp->rc.phase].traits & trait;
 }
-int diw_qp_check_time(const char *what, int64_t ns, int64_t lo);         /* verbs/qp_check.c: of an attribute */
+int diw_qp_check_time(const char *what, int64_t ns, int64_t lo);         /* verbs/qp_check.c: checks an attribute */
 int diw_qp_check_range(const char *what, uint32_t v, uint32_t lo, uint32_t hi);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Send requests of an RC queue pair, from the post until nothing of them is outstanding. */
+/* Send requests of an RC queue pair, from the post until they are complete. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -10,22 +10,12 @@
 
 int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
 {
-	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
 	bool told = qp->state == DIW_QPS_RTS || qp->state == DIW_QPS_CLOSING || !qp->rc.early;
 
 	if (qp->state == DIW_QPS_IDLE && !qp->rc.early)
 		return diw_fail(-ENOTCONN, "diw_post_send: the queue pair is not connected");
-	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
-		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_INVALIDATE is for Sends and Reads",
-				wr->opcode);
-	if (opcode == DIW_OP_ATOMIC_REQUEST && diw_sq_check_atomic(wr, len) < 0)
+	if (diw_sq_check_reliable(wr, opcode, len) < 0)
 		return -EINVAL;
-	if (opcode == DIW_OP_BIND_MW &&
-	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
-		return diw_fail(-EINVAL, "diw_post_send: a bind without window or region, or access %#x",
-				wr->bind.access);
-	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE)
-		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_IMM is for Sends and Writes", wr->opcode);
 	if (qp->state != DIW_QPS_ERROR && told && !diw_rdmap_rc_rfc7306(&qp->rdmap) &&
 	    ((wr->flags & DIW_SEND_IMM) || opcode == DIW_OP_ATOMIC_REQUEST))
 		return diw_fail(-EOPNOTSUPP, "diw_post_send: the peer takes no immediates and atomics (RFC 7306)");
@@ -35,20 +25,12 @@ int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int
 	return opcode;
 }
 
-/* It has a peer when it is connected, which may be now: its execution fills the destination in. */
+/* Leaves the destination empty: the queue pair may be connected later, and execution sets the peer. */
 void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	(void)qp;
 	w->dst = (struct diw_dest){ 0 };
-	w->fence = wr->flags & DIW_SEND_FENCE;
-	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
-	w->inv_stag = wr->inv_stag;
-	w->fault = 0;
-	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
-		diw_sq_fill_atomic(w, wr);
-	} else if (w->opcode == DIW_OP_BIND_MW) {
-		diw_mw_post_bind(w, wr);
-	}
+	diw_sq_fill_reliable(w, wr);
 }
 
 /* ---- Running ---- */
@@ -58,7 +40,7 @@ static bool may_begin(const struct diw_qp *qp)
 	return (!qp->hold && !diw_rc_is(qp, DIW_RC_LAST)) || diw_rdmap_is_sending(&qp->rdmap);
 }
 
-/* A request that needs an answer, or waits for one, behind the end of the peer's half. */
+/* Whether the request needs an answer, or waits behind one that does, while the peer's half has ended. */
 static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	return diw_rc_is(qp, DIW_RC_PEER_ENDED) && !diw_rdmap_is_sending(&qp->rdmap) &&
@@ -105,8 +87,8 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 	return 0;
 }
 
-/* A message that has begun goes on before another begins. Behind the end of our half nothing does: what comes to be
- * posted or asked for is flushed with the rest. */
+/* A begun message continues before another one begins. After the end of our half none begins: new requests are flushed
+ * with the others. */
 void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
@@ -143,8 +125,9 @@ bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
 	return executed && !held;
 }
 
-/* The peer's Terminate refuses the request that it quotes, and what is older is placed; if it quotes none, the oldest
- * that the peer has not confirmed: what it refused is that one or a younger. A Write alone needs no receive. */
+/* Refuses the request that the peer's Terminate quotes; older ones have been placed. Without a quoted header it is the
+ * oldest request that the peer has not confirmed: that one or a younger one was refused. A Write without immediate
+ * needs no receive. */
 void diw_rc_refuse(struct diw_qp *qp, uint16_t fault)
 {
 	struct diw_sq *sq = &qp->sq;

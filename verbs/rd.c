@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reliable datagrams: every request names its destination, as on UD, and completes when the destination has
- * acknowledged it. Requests to one destination take effect there in order; those to different ones complete in any
+ * Reliable datagrams. Every request names its destination, as with UD, and completes when the destination has
+ * acknowledged it. Requests to one destination take effect in order. Requests to several destinations complete in any
  * order.
  */
 #include <errno.h>
@@ -47,7 +47,7 @@ static int rd_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return diw_dgram_qp_open(qp, a, NULL, rd_qp_open_link);
 }
 
-/* What has ended, as far as there is room for completions. False: not all. */
+/* Completes ended requests as far as there is room. False: some remain. */
 static bool rd_qp_retire(struct diw_qp *qp)
 {
 	struct diw_rdmap_wr *w;
@@ -57,7 +57,8 @@ static bool rd_qp_retire(struct diw_qp *qp)
 
 		if (told && !diw_qp_has_room(qp, qp->send_cq, 1))
 			return false;
-		qp->rd_failed |= w->status == DIW_RDMAP_REFUSED || w->status == DIW_RDMAP_PEER_GONE;
+		/* A fault with another status: the memory was gone, and the peer refused the segment without it. */
+		qp->rd_failed |= w->status == DIW_RDMAP_REFUSED || w->status == DIW_RDMAP_PEER_GONE || w->fault;
 		if (told) {
 			diw_qp_fill_send_wc(qp, w, w->status);
 			diw_rdmap_rd_release(&qp->rdmap, w);
@@ -72,7 +73,8 @@ static bool rd_qp_retire(struct diw_qp *qp)
 static void rd_qp_flush_requests(struct diw_qp *qp)
 {
 	diw_rdmap_rd_flush(&qp->rdmap);
-	if (rd_qp_retire(qp))                      /* older than those that have not begun */
+	if (rd_qp_retire(qp))                      /* completions of these come before those of requests that have not
+						    * begun */
 		diw_qp_flush(qp);
 }
 
@@ -89,10 +91,10 @@ static void rd_qp_abort(struct diw_qp *qp, uint64_t now)
 
 static int rd_qp_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
 {
-	if (opcode == DIW_OP_ATOMIC_REQUEST && (wr->flags & DIW_SEND_IMM))
-		return diw_fail(-EINVAL, "diw_post_send: an atomic: DIW_SEND_IMM is for Sends and Writes");
-	if (opcode == DIW_OP_ATOMIC_REQUEST && diw_sq_check_atomic(wr, len) < 0)
+	if (diw_sq_check_reliable(wr, opcode, len) < 0)
 		return -EINVAL;
+	if (opcode == DIW_OP_LOCAL_INV || opcode == DIW_OP_BIND_MW)
+		return opcode;
 	return diw_dgram_qp_check_dst(qp, wr, opcode, len);
 }
 
@@ -100,16 +102,13 @@ static void rd_qp_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const st
 {
 	(void)qp;
 	w->dst = wr->dst;
-	w->fault = 0;
-	w->fence = wr->flags & DIW_SEND_FENCE;
-	if (w->opcode == DIW_OP_ATOMIC_REQUEST)
-		diw_sq_fill_atomic(w, wr);
+	diw_sq_fill_reliable(w, wr);
 }
 
 static bool rd_qp_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	(void)qp, (void)w;
-	return false;                           /* a request that has begun has left the ring */
+	return false;                           /* a begun request is not in the ring any more */
 }
 
 static bool rd_qp_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
@@ -126,7 +125,7 @@ static bool rd_qp_begin(struct diw_qp *qp, uint64_t now)
 	return qp->state != DIW_QPS_ERROR;
 }
 
-/* Requests go from the ring to the queues of their destinations. */
+/* Moves requests from the ring to the queues of their destinations. */
 static void rd_qp_take_requests(struct diw_qp *qp)
 {
 	struct diw_sq *sq = &qp->sq;
@@ -144,7 +143,7 @@ static void rd_qp_take_requests(struct diw_qp *qp)
 static void rd_qp_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	(void)rc_answers;
-	rd_qp_retire(qp);                          /* their places are free */
+	rd_qp_retire(qp);                          /* their places become free */
 	rd_qp_take_requests(qp);
 	*rc = diw_rdmap_rd_run(&qp->rdmap, budget, now);
 }
@@ -167,8 +166,8 @@ const struct diw_qp_ops diw_qp_ops_rd = {
 	.max_mulpdu = DIW_DGRAM_MAX - 4 - DIW_RD_HDR_MAX, .max_errors = 64,
 	.qkey = true, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ |
-		    1u << DIW_WR_FETCH_ADD | 1u << DIW_WR_CMP_SWAP,
-	.flags = DIW_SEND_FENCE,
+		    1u << DIW_WR_FETCH_ADD | 1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
+	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE,
 	.check = rd_qp_check, .open = rd_qp_open, .reset = rd_qp_reset, .abort = rd_qp_abort,
 	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = rd_qp_check_send, .fill = rd_qp_fill,
 	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,

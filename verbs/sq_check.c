@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which send requests a queue pair takes, and why it refuses the others. */
+/* The checks of send requests when they are posted. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "base/wire.h"
 #include "verbs/qp.h"
 
-/* By the verbs' opcode. */
+/* Indexed by the opcode of verbs. */
 const struct diw_wr_kind diw_wr_kinds[] = {
 	[DIW_WR_SEND] = { DIW_OP_SEND, DIW_WC_SEND, DIW_MAX_SEND },
 	[DIW_WR_WRITE] = { DIW_OP_WRITE, DIW_WC_WRITE, DIW_MAX_RDMA },
@@ -67,7 +67,7 @@ int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 	return qp->ops->check_send ? qp->ops->check_send(qp, wr, opcode, *len) : opcode;
 }
 
-int diw_sq_check_atomic(const struct diw_send_wr *wr, uint64_t len)
+static int check_atomic(const struct diw_send_wr *wr, uint64_t len)
 {
 	if (wr->num_sge == 1 && len == 8 && wr->to % 8 == 0 && !(wr->flags & DIW_SEND_INLINE))
 		return 0;
@@ -75,9 +75,36 @@ int diw_sq_check_atomic(const struct diw_send_wr *wr, uint64_t len)
 			"an aligned offset", wr->num_sge, (unsigned long long)len, (unsigned long long)wr->to);
 }
 
-void diw_sq_fill_atomic(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+int diw_sq_check_reliable(const struct diw_send_wr *wr, int opcode, uint64_t len)
 {
-	w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
-	w->atomic.compare_add = wr->compare_add;
-	w->atomic.value = wr->swap;
+	const unsigned remote = DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ | DIW_ACCESS_REMOTE_ATOMIC;
+
+	if ((wr->flags & DIW_SEND_INVALIDATE) && opcode != DIW_OP_SEND && opcode != DIW_OP_READ_REQUEST)
+		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_INVALIDATE is for Sends and Reads",
+				wr->opcode);
+	if (opcode == DIW_OP_ATOMIC_REQUEST && check_atomic(wr, len) < 0)
+		return -EINVAL;
+	if (opcode == DIW_OP_BIND_MW &&
+	    (!wr->bind.mw || (!wr->bind.mr && wr->bind.length) || (wr->bind.access & ~remote)))
+		return diw_fail(-EINVAL, "diw_post_send: a bind without window or region, or access %#x",
+				wr->bind.access);
+	if ((wr->flags & DIW_SEND_IMM) && opcode != DIW_OP_SEND && opcode != DIW_OP_WRITE &&
+	    opcode != DIW_OP_WRITE_RECORD)
+		return diw_fail(-EINVAL, "diw_post_send: opcode %d: DIW_SEND_IMM is for Sends and Writes", wr->opcode);
+	return 0;
+}
+
+void diw_sq_fill_reliable(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
+{
+	w->fence = wr->flags & DIW_SEND_FENCE;
+	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
+	w->inv_stag = wr->inv_stag;
+	w->fault = 0;
+	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
+		w->atomic.swap = wr->opcode == DIW_WR_CMP_SWAP;
+		w->atomic.compare_add = wr->compare_add;
+		w->atomic.value = wr->swap;
+	} else if (w->opcode == DIW_OP_BIND_MW) {
+		diw_mw_post_bind(w, wr);
+	}
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The codec of a segment's header. */
+/* The codec of segment headers. */
 #include "wire/hdr.h"
 
 #include "base/fault.h"
 #include "base/wire.h"
+#include "wire/rdmap.h"
 
 uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 {
@@ -25,7 +26,7 @@ uint32_t diw_ddp_hdr_encode(uint8_t *p, const struct diw_ddp_hdr *h)
 			q = p + DIW_DDP_TAGGED_LEN;
 		}
 	} else {
-		diw_put32(p + DIW_U_INV_STAG, h->plain ? h->inv_stag : 0);
+		diw_put32(p + DIW_U_INV_STAG, h->inv_stag);
 		diw_put32(p + DIW_U_QN, h->qn);
 		diw_put32(p + DIW_U_MSN, h->msn);
 		diw_put32(p + DIW_U_MO, h->mo);
@@ -69,6 +70,7 @@ static void decode_fields(struct diw_ddp_hdr *h, const uint8_t *p)
 		h->qkey = diw_get32(p + DIW_U_QKEY);
 		h->epoch = diw_get16(p + DIW_U_EPOCH);
 		h->length = diw_get32(p + DIW_U_LENGTH);
+		h->inv_stag = diw_get32(p + DIW_U_INV_STAG);
 		h->stag = 0;
 		h->to = 0;
 	}
@@ -94,8 +96,7 @@ uint16_t diw_ddp_hdr_decode(struct diw_ddp_hdr *h, uint32_t *hdr_len, const uint
 	*hdr_len = n;
 	if ((p[0] & (DIW_DDP_RSVD | DIW_DDP_DV)) != 1)
 		return h->tagged ? DIW_FAULT_TAGGED_VERSION : DIW_FAULT_UNTAGGED_VERSION;
-	/* The Invalidate STag is reserved here: no opcode of the datagram profile invalidates. */
-	if ((p[1] & DIW_RDMAP_RV) != 0x40 || (!h->tagged && diw_get32(p + DIW_U_INV_STAG) != 0))
+	if ((p[1] & DIW_RDMAP_RV) != 0x40 || (h->inv_stag != 0 && !diw_op_invalidates(h->opcode)))
 		return DIW_FAULT_RDMAP_VERSION;
 	payload = len - n;
 	end = (uint64_t)h->mo + payload;
@@ -134,7 +135,7 @@ uint16_t diw_ddp_hdr_decode_plain(struct diw_ddp_hdr *h, uint32_t *hdr_len, uint
 	h->word = h->worded ? diw_get32(p + n - 4) : 0;
 	h->imm = h->imm_valid ? diw_get32(p + n - (h->worded ? 8 : 4)) : 0;
 	*hdr_len = n;
-	/* Reserved bits are not looked at (RFC 5041 section 4.1). */
+	/* Reserved bits are ignored (RFC 5041 section 4.1). */
 	if ((p[0] & DIW_DDP_DV) != 1)
 		return h->tagged ? DIW_FAULT_TAGGED_VERSION : DIW_FAULT_UNTAGGED_VERSION;
 	return (p[1] & DIW_RDMAP_RV) == 0x40 ? 0 : DIW_FAULT_RDMAP_VERSION;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* RDMAP's opcodes, and the headers behind DDP's: RFC 5040 and 7306 section 4, docs/ud-profile.md section 4. */
+/* RDMAP's opcodes, and RDMAP's headers behind DDP's: RFC 5040 and RFC 7306 section 4, docs/ud-profile.md section 4. */
 #ifndef DIW_WIRE_RDMAP_H
 #define DIW_WIRE_RDMAP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/wire.h"
 
@@ -24,6 +25,9 @@ enum diw_rdmap_opcode {
 	DIW_OP_FLOW = 0xd,
 	DIW_OP_VALIDATION = 0xe,
 };
+
+/* Of a message with this opcode the Invalidate STag counts; in others it is reserved. */
+static inline bool diw_op_invalidates(uint8_t op) { return op == DIW_OP_SEND_INV || op == DIW_OP_SEND_SE_INV; }
 
 /* Queue numbers of untagged messages (RFC 5040 section 4.3, RFC 7306 section 4). */
 enum diw_rdmap_qn { DIW_QN_SEND, DIW_QN_REQUEST, DIW_QN_TERMINATE, DIW_QN_ATOMIC_RESPONSE };
@@ -57,13 +61,13 @@ static inline struct diw_read_request diw_read_request_get(const uint8_t *p)
 
 /* ---- Terminate, and the datagram profile's error message: RFC 5040 section 4.8 ---- */
 
-#define DIW_TERM_M 0x80u             /* of octet 2: the DDP segment's length is there, */
-#define DIW_TERM_D 0x40u             /* its DDP header, */
-#define DIW_TERM_R 0x20u             /* and its RDMAP header, a Read Request's */
+#define DIW_TERM_M 0x80u             /* of octet 2: the length of the DDP segment is present */
+#define DIW_TERM_D 0x40u             /* the DDP header is present */
+#define DIW_TERM_R 0x20u             /* the RDMAP header, that of a Read Request, is present */
 #define DIW_TERM_CONTROL 4u
 #define DIW_TERM_FIXED 6u            /* control, DDP segment length */
 
-/* ---- Immediate Data: RFC 7306 section 6; of its 8 octets the low-order 32 bits are used ---- */
+/* ---- Immediate Data: RFC 7306 section 6. The low-order 32 bits of its 8 octets are used ---- */
 
 #define DIW_RDMAP_IMM_LEN 8u
 
@@ -82,7 +86,7 @@ static inline uint32_t diw_immediate_get(const uint8_t *p) { return diw_get32(p 
 #define DIW_ATOMIC_CMP_SWAP 2u
 
 struct diw_atomic_request {
-	uint8_t op;                  /* of 4 bits */
+	uint8_t op;                  /* 4 bits */
 	uint32_t reqid, stag;
 	uint64_t to, add_swap, mask, compare, compare_mask;
 };
@@ -124,7 +128,7 @@ static inline struct diw_atomic_response diw_atomic_response_get(const uint8_t *
 
 #define DIW_RDMAP_FLOW_LEN 8u
 
-struct diw_flow { uint32_t number, window; };        /* window 0: a question */
+struct diw_flow { uint32_t number, window; };        /* window 0: a request for the window */
 
 static inline void diw_flow_put(uint8_t *p, const struct diw_flow *f)
 {
@@ -136,15 +140,15 @@ static inline struct diw_flow diw_flow_get(const uint8_t *p)
 	return (struct diw_flow){ .number = diw_get32(p), .window = diw_get32(p + 4) };
 }
 
-/* ---- Its validation message (section 4.5) ---- */
+/* ---- The datagram profile's validation message (docs/ud-profile.md section 4.5) ---- */
 
 #define DIW_RDMAP_VALIDATION_LEN 16u
 
 enum diw_validation_kind { DIW_VALIDATION_CHALLENGE = 1, DIW_VALIDATION_PROOF };
 
 struct diw_validation {
-	uint8_t kind, opcode;        /* the second: of the message that it is about */
-	bool tagged, reserved;       /* that is; any of the reserved bits is set */
+	uint8_t kind, opcode;        /* `opcode`: of the message that this one refers to */
+	bool tagged, reserved;       /* of the same message; `reserved`: a reserved bit is set */
 	uint16_t epoch;
 	uint32_t msn;
 	uint64_t token;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The in-memory network: its queue of datagrams, its sockets, and the event loop of virtual time. */
+/* The in-memory network: its datagrams in flight, its sockets, and the event loop of virtual time. */
 #include "tests/net/net.h"
 
 #include <errno.h>
@@ -15,23 +15,28 @@
 
 struct net_pkt {
 	uint64_t at, seq;
-	struct diw_addr src, dst;
+	struct diw_addr src, dst, to;        /* to: the socket; dst may be a group */
 	uint32_t len;
 	uint8_t data[];
 };
 
 struct net_sock {
-	struct diw_dgram d;          /* first */
+	struct diw_dgram d;          /* must be first */
 	struct net_sock *next;
 	struct net *net;
+	struct net_host *host;
+	bool group;                  /* it is bound to the group port */
+	struct diw_addr joined[4];   /* port 0 */
+	int njoined;
 	struct diw_addr peer;
 	bool connected, any;
-	bool asked;                  /* in the last step: who does not ask waits for something else */
+	bool asked;                  /* the deadline was read in the last step; otherwise the thread waits for something
+				      * else */
 	uint64_t blocked_until;
-	struct net_pkt **queue;      /* arrived, not yet taken */
-	uint32_t head, tail;         /* of a ring of max_queue */
+	struct net_pkt **queue;      /* arrived and not taken yet */
+	uint32_t head, tail;         /* of a ring of max_queue entries */
 	uint32_t cap;
-	uint8_t *lent[64];           /* bursts handed out, valid until the next recv */
+	uint8_t *lent[64];           /* bursts that were returned, valid until the next recv */
 	struct iovec iov[64];
 	int nlent;
 };
@@ -47,7 +52,7 @@ struct diw_addr net_addr4(uint32_t ip, uint16_t port)
 	return a;
 }
 
-/* ---- The queue of datagrams on their way: a heap ordered by (at, seq) ---- */
+/* ---- Datagrams in flight: a heap ordered by (at, seq) ---- */
 
 static bool earlier(const struct net_pkt *a, const struct net_pkt *b)
 {
@@ -90,7 +95,7 @@ static struct net_pkt *heap_pop(struct net *net)
 	return top;
 }
 
-/* No addresses in memory, which differ from run to run: two transcripts of a seed are the same. */
+/* Prints no addresses of memory, which vary: two transcripts of a seed are the same. */
 static void trace(const struct net *net, const char *what, const struct diw_addr *src, const struct diw_addr *dst,
 		  const uint8_t *data, uint32_t len)
 {
@@ -112,29 +117,34 @@ static void trace(const struct net *net, const char *what, const struct diw_addr
 	printf("\n");
 }
 
-void net_inject(struct net *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
-		uint64_t at)
+static void packet_add(struct net *net, const struct diw_addr *src, const struct diw_addr *dst,
+		       const struct diw_addr *to, const void *data, uint32_t len, uint64_t at)
 {
 	struct net_pkt *p = malloc(sizeof(*p) + len);
 
 	if (!p)
 		abort();
-	*p = (struct net_pkt){ .at = at, .seq = net->seq++, .src = *src, .dst = *dst, .len = len };
+	*p = (struct net_pkt){ .at = at, .seq = net->seq++, .src = *src, .dst = *dst, .to = *to, .len = len };
 	if (len)
 		memcpy(p->data, data, len);
 	heap_push(net, p);
 }
 
+void net_inject(struct net *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
+		uint64_t at)
+{
+	packet_add(net, src, dst, dst, data, len, at);
+}
+
 /* ---- Sockets ---- */
 
-static void transmit(struct net_sock *s, const struct diw_addr *dst, const uint8_t *data, uint32_t len)
+/* Sends one datagram to the socket TO. */
+static void transmit_to(struct net_sock *s, const struct diw_addr *dst, const struct diw_addr *to, const uint8_t *data,
+			uint32_t len)
 {
 	struct net *net = s->net;
 	int copies = 1;
 
-	net->sent++;
-	if (net->tap)
-		net->tap(net->tap_ctx, &s->d.local, dst, data, len);
 	if ((net->drop && net->drop(data, len)) || diw_rng_chance(&net->rng, net->loss)) {
 		net->lost++;
 		trace(net, "lost", &s->d.local, dst, data, len);
@@ -147,9 +157,34 @@ static void transmit(struct net_sock *s, const struct diw_addr *dst, const uint8
 	while (copies--) {
 		uint64_t late = net->jitter ? diw_rng_next(&net->rng) % net->jitter : 0;
 
-		net_inject(net, &s->d.local, dst, data, len, net->now + net->latency + late);
+		packet_add(net, &s->d.local, dst, to, data, len, net->now + net->latency + late);
 	}
 	trace(net, "sent", &s->d.local, dst, data, len);
+}
+
+static bool sock_hears(const struct net_sock *s, const struct diw_addr *group)
+{
+	for (int i = 0; i < s->njoined; i++)
+		if (memcmp(s->joined[i].ip, group->ip, sizeof group->ip) == 0)
+			return s->d.local.port == group->port;
+	return false;
+}
+
+/* Each member's copy of a group datagram has its own fate. */
+static void transmit(struct net_sock *s, const struct diw_addr *dst, const uint8_t *data, uint32_t len)
+{
+	struct net *net = s->net;
+
+	net->sent++;
+	if (net->tap)
+		net->tap(net->tap_ctx, &s->d.local, dst, data, len);
+	if (!diw_addr_is_multicast(dst)) {
+		transmit_to(s, dst, dst, data, len);
+		return;
+	}
+	for (struct net_sock *m = net->socks; m; m = m->next)
+		if (sock_hears(m, dst))
+			transmit_to(s, dst, &m->d.local, data, len);
 }
 
 static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
@@ -176,7 +211,7 @@ static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 		}
 		if (len != b[taken].len || b[taken].seg == 0 ||
 		    (len + b[taken].seg - 1) / b[taken].seg > DIW_DGRAM_MAX_SEGS)
-			abort();        /* the seam's contract */
+			abort();        /* violates the contract of the seam */
 		for (uint32_t off = 0; off < len; off += b[taken].seg) {
 			uint32_t part = len - off < b[taken].seg ? len - off : b[taken].seg;
 
@@ -200,10 +235,10 @@ static struct net_pkt *sock_peek(const struct net_sock *s, uint32_t i)
 static bool packet_joins(const struct net_pkt *first, const struct net_pkt *p, uint32_t len)
 {
 	return p->len > 0 && p->len <= first->len && len + p->len <= DIW_DGRAM_MAX_BURST &&
-	       diw_addr_eq(&p->src, &first->src);
+	       diw_addr_eq(&p->src, &first->src) && diw_addr_eq(&p->dst, &first->dst);
 }
 
-/* The next datagram, with the neighbours that GRO would join to it, in a buffer of exactly its size. */
+/* Takes the next datagram, with the following ones that GRO would join to it, in a buffer of exactly that size. */
 static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iovec *iov)
 {
 	struct net_pkt *first = sock_peek(s, 0), *p;
@@ -218,7 +253,10 @@ static void take_burst(struct net_sock *s, struct diw_dgram_burst *b, struct iov
 	}
 	q = buf = malloc(len ? len : 1);
 	*iov = (struct iovec){ buf, len };
-	*b = (struct diw_dgram_burst){ .peer.addr = first->src, .iov = iov, .niov = 1, .len = len, .seg = first->len };
+	*b = (struct diw_dgram_burst){ .peer.addr = first->src, .iov = iov, .niov = 1, .len = len, .seg = first->len,
+		.group = s->group };
+	if (s->group)
+		b->to = first->dst;
 	while (n--) {
 		p = s->queue[s->head++ % s->cap];
 		memcpy(q, p->data, p->len);
@@ -239,6 +277,11 @@ static int sock_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 
 	(void)now;
 	s->asked = true;
+	if (d->given) {
+		*b = *d->given;
+		d->given = NULL;
+		return 1;
+	}
 	while (s->nlent)
 		free(s->lent[--s->nlent]);
 	for (; got < n && got < 64 && s->head != s->tail; got++)
@@ -265,6 +308,20 @@ static int sock_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 	return 0;
 }
 
+static int sock_member(struct diw_dgram *d, const struct diw_addr *group, bool join)
+{
+	struct net_sock *s = (struct net_sock *)d;
+
+	if (join && s->njoined == (int)(sizeof s->joined / sizeof s->joined[0]))
+		return -ENOBUFS;
+	if (join)
+		s->joined[s->njoined++] = *group;
+	for (int i = 0; i < s->njoined && !join; i++)
+		if (diw_addr_eq(&s->joined[i], group))
+			s->joined[i] = s->joined[--s->njoined];
+	return 0;
+}
+
 static void sock_close(struct diw_dgram *d)
 {
 	struct net_sock *s = (struct net_sock *)d, **at = &s->net->socks;
@@ -282,8 +339,7 @@ static void sock_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops sock_ops = {
 	.name = "net", .send = sock_send, .recv = sock_recv, .deadline = sock_deadline, .mtu = sock_mtu,
-	.fds = sock_fds,
-	.close = sock_close,
+	.fds = sock_fds, .member = sock_member, .close = sock_close,
 };
 
 static struct net_sock *sock_find(struct net *net, const struct diw_addr *dst)
@@ -301,7 +357,8 @@ static int transport_open(struct diw_transport *t, const struct diw_dgram_attr *
 	struct net_sock *s = calloc(1, sizeof(*s));
 
 	*s = (struct net_sock){ .d = { .ops = &sock_ops, .local = attr->local, .rcvbuf = attr->rcvbuf, .c = attr->c },
-		.net = net, .peer = attr->peer, .connected = attr->peer.port != 0, .cap = net->max_queue };
+		.net = net, .host = host, .group = attr->group, .peer = attr->peer,
+		.connected = attr->peer.port != 0, .cap = net->max_queue };
 	if (diw_addr_ip_is_zero(&s->d.local))
 		memcpy(s->d.local.ip, host->addr.ip, sizeof s->d.local.ip);
 	if (s->d.local.port == 0)
@@ -322,7 +379,7 @@ static uint64_t net_transport_now(struct diw_transport *t)
 	return ((struct net_host *)t)->net->now;
 }
 
-/* ---- The world ---- */
+/* ---- Hosts and time ---- */
 
 struct net *net_new(uint64_t seed)
 {
@@ -368,9 +425,11 @@ struct net_host *net_host_add(struct net *net)
 
 static void packet_deliver(struct net *net, struct net_pkt *p)
 {
-	struct net_sock *s = sock_find(net, &p->dst);
+	struct net_sock *s = sock_find(net, &p->to);
 
-	if (!s || (s->connected && !diw_addr_eq(&s->peer, &p->src))) {
+	if (s && s->host->loss > 0 && diw_rng_chance(&net->rng, s->host->loss))
+		net->lost++;
+	else if (!s || (s->connected && !diw_addr_eq(&s->peer, &p->src))) {
 		net->unroutable++;
 	} else if (s->tail - s->head == s->cap) {
 		net->overflowed++;
@@ -411,7 +470,8 @@ void net_deliver(struct net *net)
 	net_streams_deliver(net);
 }
 
-/* Whoever sleeps on its streams and its deadline, which the application's calls may have hastened, is awake now. */
+/* Whether the host would be woken: by its streams, or by its deadline, which calls of the application may have
+ * advanced. */
 static bool awake(const struct net_host *host)
 {
 	uint64_t t = diw_engine_due(&host->dev->engine);

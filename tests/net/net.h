@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An in-memory network on virtual time, for tests of the whole stack: hosts are devices without threads or descriptors
- * (verbs/dev.h), datagrams travel through a queue ordered by delivery time, and the clock jumps from event to event.
- * Everything random comes from one seed, the keys and epochs of the library included (random.c).
+ * An in-memory network on virtual time, for tests of the whole stack. Hosts are devices without threads or descriptors
+ * (verbs/dev.h). Datagrams are delivered in order of time, and the clock jumps from event to event. All random numbers
+ * come from one seed, including the library's keys and epochs (random.c).
  */
 #ifndef TESTS_NET_NET_H
 #define TESTS_NET_NET_H
@@ -23,39 +23,40 @@
 struct net;
 struct net_pkt;
 
-/* Everything that a socket of ours sends, before the network does anything to it. */
+/* Called for every datagram that a socket of ours sends, before the network changes it. */
 typedef void (*net_tap_fn)(void *ctx, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *data,
 			   uint32_t len);
 
 struct net_host {
-	struct diw_transport t;      /* first: the library hands back a pointer to it */
+	struct diw_transport t;      /* must be first: the library returns a pointer to it */
 	struct net *net;
 	struct diw_dev *dev;
 	struct diw_addr addr;        /* port 0 */
 	uint64_t deadline;
-	bool moved;                  /* a stream of its own, since it looked */
+	double loss;                 /* of datagrams to it */
+	bool moved;                  /* a stream of its own has changed since its last check */
 };
 
 struct net {
 	uint64_t now;
 	struct diw_rng rng;
-	/* What it does to each datagram. */
+	/* The treatment of datagrams. */
 	uint64_t latency, jitter;
 	double loss, dup;
-	double block;                /* chance that a send is refused, as a full socket does; it works again later */
-	uint32_t mtu;                /* largest UDP payload that is not fragmented; told to senders */
-	uint32_t max_queue;          /* datagrams that one socket's receive buffer holds */
-	bool gro;                    /* deliver equal neighbours as one burst */
+	double block;                /* probability that a send is refused, as by a full socket; a later one succeeds */
+	uint32_t mtu;                /* largest UDP payload without fragments; reported to senders */
+	uint32_t max_queue;          /* datagrams that a socket's receive buffer holds */
+	bool gro;                    /* deliver consecutive datagrams of the same size as one burst */
 	net_tap_fn tap;
 	void *tap_ctx;
-	bool (*drop)(const uint8_t *data, uint32_t len);     /* which to lose, exactly */
-	/* What it does to streams; latency, jitter and block are theirs, too. */
-	uint32_t stream_window;      /* bytes on their way or unread; 0: drawn for each */
-	double slow;                 /* chance that connecting takes up to 15 s */
-	double accept_fails;         /* chance that a listener is out of descriptors */
-	bool strict;                 /* hosts without sockets sleep until a stream moves or their deadline has come */
+	bool (*drop)(const uint8_t *data, uint32_t len);     /* selects datagrams to lose */
+	/* The treatment of streams; latency, jitter and block apply, too. */
+	uint32_t stream_window;      /* bytes in flight or unread; 0: random for each */
+	double slow;                 /* probability that connecting takes up to 15 s */
+	double accept_fails;         /* probability that a listener has no descriptor */
+	bool strict;                 /* hosts without sockets sleep until a stream changes or their deadline has come */
 	bool verbose;                /* print every datagram */
-	/* What happened. */
+	/* Counts. */
 	uint64_t sent, delivered, lost, duplicated, overflowed, unroutable, blocked, stream_bytes;
 	/* Private. */
 	struct net_pkt **heap;
@@ -72,27 +73,27 @@ struct net {
 struct net *net_new(uint64_t seed);
 /* All devices must be closed. */
 void net_free(struct net *net);
-/* Opens a device 10.0.0.N of a host of its own. */
+/* Opens the device 10.0.0.N of a new host. */
 struct net_host *net_host_add(struct net *net);
-/* A datagram from anywhere, real or not, that arrives at the time AT. Nothing is done to it on the way. */
+/* Injects a datagram from any address, real or not, which arrives at the time AT. The network does not change it. */
 void net_inject(struct net *net, const struct diw_addr *src, const struct diw_addr *dst, const void *data, uint32_t len,
 		uint64_t at);
-/* Datagrams that are due reach their sockets; hosts do nothing yet. */
+/* Delivers datagrams that are due to their sockets. Hosts do nothing yet. */
 void net_deliver(struct net *net);
-/* All hosts do what is due now, until nothing is. */
+/* Runs all hosts until none has work that is due. */
 void net_settle(struct net *net);
-/* The clock jumps to the next event, if there is one not later than LIMIT, and hosts do what is due. False: there was
- * none; the clock is at LIMIT then (unless that is DIW_NEVER). */
+/* Advances the clock to the next event, if that is not later than LIMIT, and runs the hosts. False: there was none, and
+ * the clock is at LIMIT (unless that is DIW_NEVER). */
 bool net_step(struct net *net, uint64_t limit);
-/* Steps for DURATION. */
+/* Runs for DURATION. */
 void net_run(struct net *net, uint64_t duration);
 
 struct diw_addr net_addr4(uint32_t ip, uint16_t port);
 
 /* ---- Streams (stream.c) ---- */
 
-/* Both ends of the stream between A and B see a reset; nothing of it arrives any more, which keep-alive finds out.
- * False: there is none. */
+/* Resets both ends of the stream between A and B; no more data arrives, which keep-alive notices. False: there is no
+ * such stream. */
 bool net_stream_reset(struct net *net, const struct diw_addr *a, const struct diw_addr *b);
 bool net_stream_sever(struct net *net, const struct diw_addr *a, const struct diw_addr *b);
 /* For net.c. */
@@ -102,7 +103,7 @@ void net_streams_deliver(struct net *net);
 uint64_t net_streams_next(const struct net *net);
 void net_streams_free(struct net *net);
 
-/* random.c: getrandom() of this program continues a sequence of that seed. */
+/* random.c: getrandom() of this program returns a sequence that the seed determines. */
 void net_random_seed(uint64_t seed);
 
 #endif

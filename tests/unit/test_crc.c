@@ -15,7 +15,7 @@
 
 START_TEST(known_values)
 {
-	/* The check value that every description of CRC-32 (ISO 3309) gives. */
+	/* The check value in descriptions of CRC-32 (ISO 3309). */
 	ck_assert_uint_eq(diw_crc32(0, "123456789", 9), 0xcbf43926u);
 	ck_assert_uint_eq(diw_crc32(0, "", 0), 0);
 	ck_assert_uint_eq(diw_crc32(0, "\0\0\0\0", 4), 0x2144df1cu);
@@ -47,8 +47,8 @@ START_TEST(known_values_c)
 	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x8a9136aau);
 	memset(p, 0xff, sizeof p);
 	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x62a8ab43u);
-	for (uint8_t i = 0; i < sizeof p; i++)
-		p[i] = i;
+	for (unsigned i = 0; i < sizeof p; i++)
+		p[i] = (uint8_t)i;
 	ck_assert_uint_eq(diw_crc32c(0, p, sizeof p), 0x46dd794eu);
 }
 END_TEST
@@ -56,7 +56,7 @@ END_TEST
 #ifdef __x86_64__
 enum { XINUSE_AVX = 1 << 2, XINUSE_ZMM_HI256 = 1 << 6 };
 
-/* Upper halves of vector registers that the CPU holds in use: XGETBV with ECX = 1 (Intel SDM volume 1, section
+/* The upper halves of vector registers that the CPU considers in use: XGETBV with ECX = 1 (Intel SDM volume 1, section
  * 13.6). */
 static uint32_t upper_halves_in_use(void)
 {
@@ -66,7 +66,8 @@ static uint32_t upper_halves_in_use(void)
 	return low & (XINUSE_AVX | XINUSE_ZMM_HI256);
 }
 
-/* Does XGETBV tell, on this CPU and under its hypervisor, that vzeroupper cleared what one instruction had set? */
+/* Whether XGETBV reports, on this CPU and under its hypervisor, that vzeroupper cleared what one instruction had
+ * set. */
 static bool upper_halves_are_told(void)
 {
 	uint32_t a, b, c, d, dirty, clean;
@@ -102,7 +103,7 @@ START_TEST(upper_halves_are_cleared)
 END_TEST
 #endif
 
-/* A bit at a time, so that whichever engine the build has agrees with the other. */
+/* Bit by bit, independent of the engine of the build. */
 static uint32_t slow_crc32c(const uint8_t *p, size_t len)
 {
 	uint32_t crc = ~0u;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The link over a stream, as far as it sends; test_mpa_rx.c has the rest. */
+/* The link over a stream: sending. test_mpa_rx.c has the rest. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,11 @@
 #include "tests/unit/mpa_kit.h"
 #include "tests/unit/unit.h"
 
-static const uint32_t lengths[] = { 14, 0, 15, 16, 17, 100, 8205, 8206, 40, 8207, 9000, 20000, 0, 8250, 2000 };
+/* All of them together are long enough to be gathered; the last ones alone are not. */
+static const uint32_t lengths[] = { 14, 0, 15, 16, 17, 100, 8205, 8206, 40, 8207, 9000, 20000, 0, 8250, 2000, 60000,
+	50000, 300 };
 #define LENGTHS ((int)(sizeof lengths / sizeof *lengths))
+#define LARGE (LENGTHS - 3)          /* index of the two that are a long message by themselves */
 
 static const uint8_t *ulpdu(int i)
 {
@@ -37,7 +40,7 @@ static void assert_sent(const struct mkit *k, const struct ref *r)
 
 START_TEST(rfc_vector)
 {
-	/* The RFC's octets 6 to 47: octet 19 is the 1. */
+	/* The RFC's octets 6 to 47; octet 19 is the 1. */
 	const uint8_t p[42] = { 0x41, 0x43, [13] = 1 };
 	const uint8_t with[4] = { 0x52, 0x23, 0x99, 0x83 }, without[4] = { 0xb7, 0x24, 0x3e, 0xc3 };
 
@@ -119,7 +122,7 @@ START_TEST(the_largest)
 }
 END_TEST
 
-/* A burst, small and large mixed, of which so many are offered at once. */
+/* A burst of small and large segments, of which several are offered at once. */
 static int offer(struct mkit *k, int from, int to)
 {
 	static uint8_t hdr[LENGTHS][DIW_LINK_MAX_HDR];
@@ -132,10 +135,10 @@ static int offer(struct mkit *k, int from, int to)
 
 		memcpy(hdr[n], ulpdu(i), h);
 		iov[n] = (struct iovec){ (void *)(ulpdu(i) + h), lengths[i] - h };
-		segs[n] = (struct diw_link_seg){ hdr[n], h, lengths[i] - h, &iov[n], 0 };
+		segs[n] = (struct diw_link_seg){ .hdr = hdr[n], .hdr_len = h, .len = lengths[i] - h, .iov = &iov[n] };
 	}
 	n = k->l->ops->send(k->l, NULL, segs, n, KIT_NOW);
-	memset(hdr, 0xee, sizeof hdr);           /* borrowed no longer */
+	memset(hdr, 0xee, sizeof hdr);           /* it is not borrowed any more */
 	return n;
 }
 
@@ -160,7 +163,7 @@ static void send_blocked(const struct ref *r, bool markers, size_t room, size_t 
 	mkit_close(&k);
 }
 
-/* At every byte near an FPDU's ends, at some within. */
+/* At every byte near the ends of an FPDU, and at some within. */
 START_TEST(blocked_at_every_byte)
 {
 	struct ref r;
@@ -196,11 +199,14 @@ START_TEST(small_ones_leave_together)
 	ck_assert_int_eq(k.f->sends, 1);
 	ck_assert_uint_eq(k.c.tx_bursts, 1);
 	ck_assert_uint_eq(k.f->ntx, 100 * 88);
-	/* A large one takes what is staged along, and has left when send returns. */
+	/* A message of 30,000 octets waits with them. */
 	ck_assert(mkit_send(&k, ulpdu(0), 80));
 	ck_assert(mkit_send(&k, ulpdu(0), 30000));
+	ck_assert_int_eq(k.f->sends, 1);
+	/* A long message takes the staged ones along. Its large segments have left when send returns. */
+	ck_assert_int_eq(offer(&k, LARGE, LENGTHS - 1), LENGTHS - 1 - LARGE);
 	ck_assert_int_eq(k.f->sends, 2);
-	ck_assert_uint_eq(k.f->ntx, 101 * 88 + 30008);
+	ck_assert_uint_eq(k.f->ntx, 101 * 88 + 30008 + 60008 + 50008);
 	mkit_close(&k);
 }
 END_TEST
@@ -225,7 +231,7 @@ START_TEST(packed)
 }
 END_TEST
 
-/* RFC 5044 section 5.1, and what it is for: wherever it begins, an FPDU fits the segment. */
+/* RFC 5044 section 5.1: wherever an FPDU begins, it fits the segment. */
 START_TEST(packed_mulpdu)
 {
 	for (uint32_t emss = 536; emss < 9100; emss += 7) {
@@ -320,7 +326,7 @@ START_TEST(links_share_a_stage)
 		ck_assert_int_eq(k[i].l->ops->flush(k[i].l, KIT_NOW), 0);
 	assert_sent(&k[0], &a);
 	assert_sent(&k[1], &b);
-	/* What a closed link had staged is nobody else's. */
+	/* Bytes that a closed link had staged are not sent by another link. */
 	ck_assert(mkit_send(&k[0], ulpdu(1), 500));
 	mkit_close(&k[0]);
 	ref_fpdu(&b, ulpdu(2), 600);
@@ -344,11 +350,11 @@ START_TEST(a_dead_stream)
 	ref_give(&k, &r);
 	k.f->tx_err = EPIPE;
 	ck_assert(mkit_send(&k, ulpdu(0), 100));
-	ck_assert(!mkit_send(&k, ulpdu(0), 10000));
+	ck_assert_int_eq(offer(&k, LARGE, LENGTHS), 0);
 	ck_assert(!mkit_send(&k, ulpdu(0), 100));
 	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), -EPIPE);
 	ck_assert_int_eq(k.downs, 0);
-	/* What came before is still received. */
+	/* Bytes that came before are still received. */
 	mkit_poll(&k);
 	mkit_got(&k, &r, 1);
 	ck_assert_int_eq(k.downs, 1);
@@ -360,7 +366,7 @@ START_TEST(a_dead_stream)
 }
 END_TEST
 
-/* _i: what of both halves ends; only a stream whose end the peer will not be told is reset. */
+/* _i: which of both halves end. Only a stream whose peer will not see the end is reset. */
 START_TEST(ends)
 {
 	bool shut = _i & 1, eof = _i & 2, blocked = _i & 4;
@@ -380,7 +386,7 @@ START_TEST(ends)
 	ck_assert_int_eq(mkit_send(&k, ulpdu(0), 100), !shut && !blocked);
 	mkit_poll(&k);
 	ck_assert_int_eq(k.downs, eof);
-	/* close() frees nothing of the fake: look at it before mkit_close() does. */
+	/* close() frees nothing of the fake, which is checked before mkit_close(). */
 	k.l->ops->close(k.l);
 	f = *k.f;
 	ck_assert_int_eq(f.aborted, !(shut && !blocked));
@@ -407,7 +413,7 @@ START_TEST(ends_behind_what_is_blocked)
 }
 END_TEST
 
-/* One link's bytes to the other, everything at random. */
+/* The bytes of one link are fed to the other, all random. */
 START_TEST(there_and_back)
 {
 	struct diw_rng g = { (uint64_t)_i + 1 };

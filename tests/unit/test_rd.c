@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs of reliable datagrams: what arrives, in which order, and when a request completes. */
+/* Queue pairs of reliable datagrams: the messages that arrive, their order, and when requests complete. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
-#define IN (KIT_SIZE / 2)             /* where messages come to; peers' memory begins there */
+#define IN (KIT_SIZE / 2)             /* messages are placed there; the memory for peers begins there */
 #define BIG (300u << 10)
 #define MANY 200u
 
@@ -68,7 +68,7 @@ static void nothing_for(struct diw_cq *cq, int ms)
 	ck_assert_int_eq(diw_cq_poll(cq, &wc, 1, ms * (int64_t)DIW_MS), 0);
 }
 
-/* LEN bytes from OFF of the sender's half are at OFF of the receiver's. */
+/* LEN bytes from OFF of the sender's half have arrived at OFF of the receiver's. */
 static void has_come(uint32_t off, uint32_t len)
 {
 	ck_assert_int_eq(memcmp(k.mem + IN + off, k.mem + off, len), 0);
@@ -90,7 +90,7 @@ START_TEST(a_send_completes_when_it_was_taken)
 {
 	open_ends("");
 	ck_assert_int_eq(end_send(&a, &b, 0, BIG, DIW_SEND_SIGNALED), 0);
-	nothing_for(a.scq, 50);                 /* there is no receive for it */
+	nothing_for(a.scq, 50);                 /* it finds no receive */
 	ck_assert_int_eq(end_recv(&b, IN, BIG, 1), 0);
 	receives(&b, BIG, &a);
 	has_come(0, BIG);
@@ -99,7 +99,8 @@ START_TEST(a_send_completes_when_it_was_taken)
 }
 END_TEST
 
-/* One that waits for a receive of its peer holds up no other, not even with more than a queue's depth behind it. */
+/* A message that waits for a receive of its peer delays no other peer, even with more than a queue's depth behind
+ * it. */
 START_TEST(a_peer_without_receives_holds_up_itself)
 {
 	open_ends("");
@@ -121,7 +122,7 @@ START_TEST(a_peer_without_receives_holds_up_itself)
 }
 END_TEST
 
-/* Loss, repetition and reordering: every message once, and in the order of the posts. */
+/* With loss, repetition and reordering: every message arrives once, in the order of the posts. */
 START_TEST(a_bad_network_changes_nothing)
 {
 	open_ends("loss=10%,dup=5%,reorder=10%");
@@ -156,7 +157,7 @@ static void write_to(struct end *to, uint32_t off, uint32_t len, enum diw_wr_opc
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 }
 
-/* A Send behind a Write of the same peer tells that the Write is there. */
+/* A Send behind a Write of the same peer proves that the Write was placed. */
 START_TEST(writes_are_in_order_with_sends)
 {
 	open_ends("loss=5%,reorder=10%");
@@ -216,7 +217,7 @@ static void read_ends(struct end *e, uint64_t wr_id, uint32_t len)
 	ck_assert_int_eq(memcmp(k.mem + wr_id, k.mem + IN + wr_id, len), 0);
 }
 
-/* More than may be outstanding, both ways at once. */
+/* More Reads than may be outstanding, in both directions. */
 static void reads_over(const char *impair)
 {
 	const uint32_t n = 50, size = 9001;
@@ -261,7 +262,7 @@ static uint64_t word_at(uint32_t off)
 	return v;
 }
 
-/* Each takes effect once, however often its segments are lost or repeated. */
+/* Each atomic takes effect once, however often its segments are lost or repeated. */
 START_TEST(atomics_take_effect_once)
 {
 	open_ends("loss=10%,dup=10%,reorder=10%");
@@ -289,7 +290,7 @@ START_TEST(atomics_take_effect_once)
 }
 END_TEST
 
-/* What a fenced request sends is what the Read before it has fetched. */
+/* A fenced request sends the data that the Read before it has fetched. */
 START_TEST(a_fence_waits_for_the_answer)
 {
 	open_ends("delay=5ms");
@@ -304,7 +305,7 @@ START_TEST(a_fence_waits_for_the_answer)
 }
 END_TEST
 
-/* The link has no segment under way to a peer that owes an answer. */
+/* The link has no segment in flight to a peer that owes an answer. */
 static void restart_as_it_answers(uint32_t reads)
 {
 	struct diw_qp_attr attr;
@@ -347,7 +348,7 @@ START_TEST(a_peer_that_goes_while_it_owes_an_answer_is_noticed)
 }
 END_TEST
 
-/* More than are asked at a time: the others wait for these. */
+/* More requests than may be outstanding: the others wait for these. */
 START_TEST(a_peer_that_goes_while_requests_wait_for_its_answers_is_noticed)
 {
 	restart_as_it_answers(20);
@@ -355,7 +356,7 @@ START_TEST(a_peer_that_goes_while_requests_wait_for_its_answers_is_noticed)
 }
 END_TEST
 
-/* The peer's next process sends before the peer is asked whether it lives. It takes that question, too. */
+/* The peer's next process sends before the peer is probed. It takes the probe, too. */
 START_TEST(a_peer_that_comes_back_while_it_owes_an_answer_is_noticed)
 {
 	restart_as_it_answers(1);
@@ -366,9 +367,9 @@ START_TEST(a_peer_that_comes_back_while_it_owes_an_answer_is_noticed)
 }
 END_TEST
 
-/* ---- Ends ---- */
+/* ---- Restarts and ends ---- */
 
-/* What went to a process that is gone fails, and nothing else. */
+/* Requests to a process that has ended fail, and no others. */
 START_TEST(a_restarted_peer_fails_what_went_to_it)
 {
 	struct diw_addr at;
@@ -384,7 +385,7 @@ START_TEST(a_restarted_peer_fails_what_went_to_it)
 	at = b.addr;
 	end_close(&b);
 	end_open_rd(&b, "", &at);
-	for (int i = 1; i < 3; i++) {           /* a failure is told of a request that is not signalled, too */
+	for (int i = 1; i < 3; i++) {           /* a failure is reported even for a request that is not signalled */
 		wc = next_of(a.scq);
 		ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
 		ck_assert_int_eq(wc.errnum, ECONNRESET);
@@ -448,8 +449,8 @@ static void post_write_beyond(struct end *to)
 	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
 }
 
-/* What was posted before it takes effect; what was posted behind it to the same peer does not; another peer's goes
- * on. */
+/* Requests posted before it take effect; those posted behind it to the same peer do not; those to another peer
+ * continue. */
 static void refused_by(const char *impair)
 {
 	open_ends(impair);
@@ -509,7 +510,7 @@ START_TEST(other_faults)
 	ck_assert_int_eq(end_recv(&b, IN, 63, 1), 0);
 	ck_assert_int_eq(end_send(&a, &b, 0, 64, 0), 0);
 	ends_with(&a, 0, DIW_WC_REM_OP_ERR, DIW_FAULT_TOO_LONG);
-	ck_assert_int_eq(end_send(&a, &b, 1, 63, 0), 0);        /* its receive is free for another */
+	ck_assert_int_eq(end_send(&a, &b, 1, 63, 0), 0);        /* its receive can be used by another message */
 	receives(&b, 63, &a);
 	ck_assert_int_eq(diw_qp_set_qkey(b.qp, 7), 0);
 	ck_assert_int_eq(end_send(&a, &b, 2, 64, 0), 0);
@@ -523,7 +524,19 @@ START_TEST(other_faults)
 }
 END_TEST
 
-/* The thesis' error state, and the way out of it. */
+/* It answers for longer than a peer that is gone is waited for, within the same microsecond. */
+START_TEST(a_peer_without_receives_is_not_gone)
+{
+	open_ends("");
+	ck_assert_int_eq(end_send(&a, &b, 1, 64, DIW_SEND_SIGNALED), 0);
+	nothing_for(a.scq, 11000);
+	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
+	is_sent(&a, 1);
+	close_ends();
+}
+END_TEST
+
+/* The error state of the thesis, and the way out of it. */
 START_TEST(a_fault_ends_the_queue_pair_that_asked_for_that)
 {
 	struct diw_qp_attr attr;
@@ -536,7 +549,7 @@ START_TEST(a_fault_ends_the_queue_pair_that_asked_for_that)
 	attr.rd.error = DIW_RD_ERROR_QP;
 	end_open(&a, &k, &attr, 64);
 	ck_assert_int_eq(end_recv(&a, IN, 64, 70), 0);
-	ck_assert_int_eq(end_send(&a, &c, 1, 64, DIW_SEND_SIGNALED), 0);        /* waits for a receive */
+	ck_assert_int_eq(end_send(&a, &c, 1, 64, DIW_SEND_SIGNALED), 0);        /* it waits for a receive */
 	post_write_beyond(&b);
 	ends_with(&a, 99, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_BOUNDS);
 	ends_with(&a, 1, DIW_WC_FLUSHED, 0);
@@ -558,6 +571,7 @@ Suite *suite_rd(void)
 
 	tcase_add_test(t, a_send_completes_when_it_was_taken);
 	tcase_add_test(t, a_peer_without_receives_holds_up_itself);
+	tcase_add_test(t, a_peer_without_receives_is_not_gone);
 	tcase_add_test(t, a_bad_network_changes_nothing);
 	tcase_add_test(t, writes_are_in_order_with_sends);
 	tcase_add_test(t, writes_with_immediate_and_write_records);
@@ -573,6 +587,7 @@ Suite *suite_rd(void)
 	tcase_add_test(t, a_fault_names_its_request);
 	tcase_add_test(t, other_faults);
 	tcase_add_test(t, a_fault_ends_the_queue_pair_that_asked_for_that);
+	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bench of the wire tests: a queue pair and a peer, and checks of counters and memory after each datagram. */
+/* The bench of the wire tests: a queue pair, a peer, and checks of counters and memory after each datagram. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +142,7 @@ void bench_check_memory(const struct bench *b)
 				     b->arena[i], b->image[i]);
 }
 
-/* A datagram that does what it should steps none but these. */
+/* An accepted datagram increments only these counters. */
 static bool counts_a_drop(const char *name)
 {
 	static const char *const no_drop[] = {
@@ -205,7 +205,32 @@ void bench_refused(struct bench *b, const struct gram *g, const char *name)
 	bench_check_memory(b);
 }
 
-/* ---- What every fault is tried on, and what comes of it ---- */
+void bench_refuses(struct bench *b, const struct fields *f, const char *name)
+{
+	struct gram g;
+
+	gram_build(&g, f);
+	ck_assert_str_eq(spec_verdict(b, g.b, g.len - 4), name);
+	bench_refused(b, &g, name);
+}
+
+bool bench_completes(struct bench *b)
+{
+	struct diw_wc wc;
+
+	if (diw_cq_poll(b->rcq, &wc, 1, 0) == 0)
+		return false;
+	diw_wc_release(&wc);
+	return true;
+}
+
+void bench_region_is(struct bench *b, const void *data, uint32_t n)
+{
+	memcpy(b->image + GUARD, data, n);
+	bench_check_memory(b);
+}
+
+/* ---- The queue pair to which every fault is sent, and the checks of its effects ---- */
 
 static const char some_payload[] = "some octets of payload, enough for an error message";
 

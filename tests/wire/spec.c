@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of docs/ud-profile.md, written a second time: predicts the counter of any datagram. */
+/* The checks of docs/ud-profile.md, implemented a second time: predicts the counter of any datagram. */
 #include "tests/wire/wire.h"
 
-/* docs/ud-profile.md sections 3.4, 3.5, 4 and 7.1, written down a second time and without state. */
+/* docs/ud-profile.md sections 3.4, 3.5, 4 and 7.1, without state. */
 
 static uint64_t get(const uint8_t *p, int octets)
 {
@@ -41,7 +41,8 @@ static const char *look(struct view *v, const uint8_t *s, uint32_t len)
 	v->length = (uint32_t)get(s + (v->tagged ? 28 : 24), 4);
 	v->n = len - hdr;
 	v->payload = s + hdr;
-	if ((s[0] & 0x3f) != 1 || (s[1] & 0xc0) != 0x40 || (!v->tagged && v->stag != 0))
+	if ((s[0] & 0x3f) != 1 || (s[1] & 0xc0) != 0x40 ||
+	    (!v->tagged && v->stag != 0 && v->op != OP_SEND_INV && v->op != OP_SEND_SE_INV))
 		return "rx_version";
 	end = (uint64_t)v->mo + v->n;
 	if (end > v->length || v->last != (end == v->length) || (v->n == 0 && v->length != 0))
@@ -70,7 +71,7 @@ static const char *read_verdict(const struct bench *b, const struct view *v)
 	return fault || get(v->payload + 12, 4) <= 144 ? fault : "read_unproved";
 }
 
-/* Nothing that this bench has sent is ever in doubt, and no proof has its token. */
+/* This bench has sent nothing that could be challenged, and no proof has a valid token. */
 static const char *validation_verdict(const struct view *v)
 {
 	if (v->n != 16 || v->length != 16 || (v->payload[0] != 1 && v->payload[0] != 2) || (v->payload[1] & 0x70))
@@ -78,7 +79,7 @@ static const char *validation_verdict(const struct view *v)
 	return v->payload[0] == 1 ? "challenge_ignored" : "proof_ignored";
 }
 
-/* Nothing that this bench has sent is ever quoted. */
+/* No error message quotes a segment that this bench has sent. */
 static const char *error_verdict(const struct view *v)
 {
 	if (v->n != v->length || v->n < 8 || !(v->payload[2] & 0x40) || v->n < 6u + (v->payload[6] & BIT_T ? 24 : 14))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Responses and errors: those that nobody asked for, those that are sent, how large and how often; what UC takes. */
+/* Responses and error messages: those without a request, those that are sent, their size and rate; the messages that UC
+ * accepts. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,15 +16,6 @@ static void setup(void)
 static void teardown(void)
 {
 	bench_close(&b);
-}
-
-static void refused(const struct fields *f, const char *name)
-{
-	struct gram g;
-
-	gram_build(&g, f);
-	ck_assert_str_eq(spec_verdict(&b, g.b, g.len - 4), name);
-	bench_refused(&b, &g, name);
 }
 
 static uint32_t outstanding_read(uint32_t *sink_stag, uint64_t *sink_to)
@@ -63,26 +55,26 @@ START_TEST(read_responses)
 
 	msn = outstanding_read(&stag, &to);
 	f = response(stag, msn + 1, to, 0, 16);
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	bench_silent(&b);
 	f = response(stag ^ 1, msn, to, 0, 16);
-	refused(&f, "read_unmatched");
-	f = response(b.mr->stag, msn, TO, 0, 16);        /* remote write is allowed there, but no read is */
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
+	f = response(b.mr->stag, msn, TO, 0, 16);        /* remote write is allowed there, but remote read is not */
+	bench_refuses(&b, &f, "read_unmatched");
 	f = response(stag, msn, to + 1, 0, 16);
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	f = response(stag, msn, to - 8, 8, 16);
 	f.to = to;
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	f = response(stag, msn, to, 32, 16);
 	f.length = 65;
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	f.length = 0xffffffff;
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	f = response(stag, msn, to, 0, 65);
 	f.length = 65;
 	f.c0 |= BIT_L;
-	refused(&f, "read_unmatched");
+	bench_refuses(&b, &f, "read_unmatched");
 	f = response(stag, msn, to, 0, 64);
 	gram_build(&g, &f);
 	other_port.port++;
@@ -94,14 +86,14 @@ START_TEST(read_responses)
 		bench_no_wc(&b);
 	}
 	bench_look(&b);
-	bench_inject(&b, &g);                            /* the real one */
+	bench_inject(&b, &g);                            /* the correct one */
 	ck_assert_str_eq(bench_drops(&b), "");
 	memcpy(b.image + (b.recv[7] - b.arena), f.payload, 64);
 	bench_check_memory(&b);
 }
 END_TEST
 
-/* An error message that quotes the first Q octets of a segment of ours. */
+/* An error message that quotes the first Q octets of a segment of the queue pair. */
 static void error_gram(struct gram *g, const struct gram *of, uint32_t q, unsigned le, unsigned code)
 {
 	uint8_t payload[128] = { (uint8_t)le, (uint8_t)code, 0xc0, 0, (uint8_t)((of->len - 4) >> 8),
@@ -125,7 +117,7 @@ START_TEST(errors_received)
 	msn = outstanding_read(&stag, &to);
 	mine = b.sent[0];
 	ck_assert_uint_eq(mine.len, 60);
-	mine.b[13] ^= 0x80;                              /* not an MSN of ours */
+	mine.b[13] ^= 0x80;                              /* not an MSN of the queue pair */
 	mine.b[10] ^= 0x40;
 	error_gram(&g, &mine, 22, 0x11, 0);
 	bench_refused(&b, &g, "error_rx_ignored");
@@ -141,13 +133,13 @@ START_TEST(errors_received)
 	}
 	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), -EAGAIN);
 	b.sent[0] = mine;
-	mine.b[22] ^= 1;                                 /* another epoch's */
+	mine.b[22] ^= 1;                                 /* of another epoch */
 	error_gram(&g, &mine, 28, 0x11, 0);
 	bench_refused(&b, &g, "error_rx_ignored");
 	mine.b[22] ^= 1;
 	error_gram(&g, &mine, 22, 0x11, 0);
 	bench_look(&b);
-	bench_inject_from(&b, &stranger, &g);            /* the read is not the stranger's to refuse */
+	bench_inject_from(&b, &stranger, &g);            /* a stranger cannot refuse the Read */
 	bench_no_wc(&b);
 	bench_look(&b);
 	bench_inject(&b, &g);
@@ -156,21 +148,21 @@ START_TEST(errors_received)
 	ck_assert_int_eq(wc.status, DIW_WC_REM_ACCESS_ERR);
 	ck_assert_uint_eq(wc.fault, 0x1100);
 	ck_assert_uint_eq(wc.wr_id, 3);
-	/* To the one that refused it the completion says it all; the stranger's word is an entry, for what it is
-	 * worth. */
+	/* The completion reports the refusal by the queue's peer. The stranger's message is an entry of the error
+	 * queue. */
 	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), 0);
 	ck_assert(diw_addr_eq(&e.peer, &stranger));
 	ck_assert(e.remote);
 	ck_assert_uint_eq(e.fault, 0x1100);
 	ck_assert_uint_eq(e.msn, msn);
 	ck_assert_int_eq(diw_qp_error_get(b.qp, &e), -EAGAIN);
-	/* Errors are never answered, however wrong. */
+	/* Error messages are never answered, however malformed. */
 	bench_silent(&b);
 }
 END_TEST
 
-/* Never larger than its cause, at least through the MSN, at most the whole header. */
-/* The newest 64 are kept; that older ones were lost is an event, once until they are fetched. */
+/* An error message is not larger than its cause, quotes at least up to the MSN, and at most the whole header. */
+/* The newest 64 entries are kept. An event reports that older ones were lost, once until they are fetched. */
 START_TEST(errors_overwritten)
 {
 	struct diw_addr stranger = net_addr4(0x0a000064, PEER_PORT);
@@ -211,11 +203,11 @@ START_TEST(error_sizes)
 			uint32_t header = tagged ? 32 : 28, through_msn = tagged ? 24 : 14, cause = header + n + 4;
 			struct fields f = send_fields(n, payload, n);
 
-			net_run(b.net, DIW_S);           /* the rate limit is another test's */
+			net_run(b.net, DIW_S);           /* the rate limit has a test of its own */
 			f.qn = 3;
 			if (tagged)
 				f = record_fields(b.mr->stag ^ 1, n, TO, payload, n);
-			refused(&f, tagged ? "rx_stag" : "rx_qn");
+			bench_refuses(&b, &f, tagged ? "rx_stag" : "rx_qn");
 			if (cause < 38 + through_msn) {
 				bench_silent(&b);
 				ck_assert_uint_eq(bench_count(&b, "error_suppressed"), 1);
@@ -241,7 +233,7 @@ START_TEST(error_rate)
 	for (int ms = 0; ms < 1000; ms++) {
 		for (int i = 0; i < 2; i++) {
 			f.msn++;
-			refused(&f, "rx_stag");
+			bench_refuses(&b, &f, "rx_stag");
 			sent += bench_count(&b, "error_tx");
 			suppressed += bench_count(&b, "error_suppressed");
 			ck_assert_uint_eq((uint64_t)b.nsent, bench_count(&b, "error_tx"));
@@ -250,11 +242,12 @@ START_TEST(error_rate)
 	}
 	ck_assert_uint_eq(sent + suppressed, 2000);
 	ck_assert_uint_ge(sent, 90);
-	ck_assert_uint_le(sent, 200);                    /* 100 a second, and a burst of one second's to begin with */
+	ck_assert_uint_le(sent, 200);                    /* 100 a second, and an initial burst of one second's */
 }
 END_TEST
 
-/* N segments of a Write-Record of 200,000 octets to a wrong STag, each a fault, and their error messages counted. */
+/* N segments of a Write-Record of 200,000 octets to a wrong STag. Each is a fault; returns the number of error
+ * messages. */
 static uint64_t bad_record(uint32_t msn, uint32_t n)
 {
 	static const char payload[1400];
@@ -276,7 +269,7 @@ static uint64_t bad_record(uint32_t msn, uint32_t n)
 	return bench_count(&b, "error_tx");
 }
 
-/* A message is told of once, so that what its source asks next is answered, too. */
+/* A message is reported once, so the next request of its source is answered, too. */
 START_TEST(one_error_a_message)
 {
 	struct fields f;
@@ -284,18 +277,18 @@ START_TEST(one_error_a_message)
 	for (uint32_t i = 0; i < 10; i++) {
 		ck_assert_uint_eq(bad_record(i, 143), 1);
 		f = read_fields(100 + i, 7, 0, 64, b.mr->stag ^ 1, TO);
-		refused(&f, "rx_stag");
+		bench_refuses(&b, &f, "rx_stag");
 		bench_answered(&b, 0x11, 0x00);
-		refused(&f, "rx_stag");                  /* the network duplicates it */
+		bench_refuses(&b, &f, "rx_stag");                  /* a duplicate made by the network */
 		bench_silent(&b);
 	}
-	f.epoch++;                                       /* the same number of another life is another message */
-	refused(&f, "rx_stag");
+	f.epoch++;                                       /* the same number in another epoch is another message */
+	bench_refuses(&b, &f, "rx_stag");
 	bench_answered(&b, 0x11, 0x00);
 }
 END_TEST
 
-/* Distinct bad messages without end, of one source; another one has each of its own answered. */
+/* Distinct bad messages of one source, without end: another source gets an answer to each of its own. */
 START_TEST(errors_for_the_honest)
 {
 	struct diw_addr attacker = net_addr4(0x0a000063, PEER_PORT + 1), honest = b.peer;
@@ -326,7 +319,7 @@ START_TEST(errors_for_the_honest)
 }
 END_TEST
 
-/* Sources by the ten thousand share what there is, and cost no memory. */
+/* Ten thousand sources share the budgets, and cost no memory. */
 START_TEST(errors_in_all)
 {
 	struct fields bad = bench_record(&b);
@@ -351,7 +344,7 @@ START_TEST(errors_in_all)
 }
 END_TEST
 
-/* Nothing whatever that is wrong with these may be answered. */
+/* These are never answered, whatever is wrong with them. */
 START_TEST(never_answered)
 {
 	struct fields f = bench_send();
@@ -401,7 +394,7 @@ START_TEST(uc)
 	bench_open(&u, &attr);
 	f = send_fields(1, "x", 1);
 	gram_build(&g, &f);
-	bench_inject_from(&u, &stranger, &g);            /* does not even pass a connected socket */
+	bench_inject_from(&u, &stranger, &g);            /* a connected socket does not receive it */
 	bench_no_wc(&u);
 	f = record_fields(u.mr->stag, 1, TO, "some octets of payload, enough for an error message", 48);
 	gram_build(&g, &f);
@@ -441,7 +434,8 @@ static void flow_gram(struct gram *g, uint32_t number, uint32_t window, uint32_t
 	gram_build(g, &f);
 }
 
-/* Writes of 512 octets until the window holds them back, or all are posted: how many octets and tolls have left. */
+/* Posts Writes of 512 octets until the window holds them back, or all are posted. Returns octets and tolls that have
+ * left. */
 static uint32_t fill_window(struct bench *u, uint32_t *number)
 {
 	static uint8_t data[512];
@@ -463,7 +457,8 @@ static uint32_t fill_window(struct bench *u, uint32_t *number)
 	return sent * (32 + 512 + 768);
 }
 
-/* Questions draw no more than they are; answers that nobody asked for, or that claim too much or too little. */
+/* Requests cause no answers larger than themselves. Answers without a request, or with a claim that is too large or too
+ * small, are ignored. */
 START_TEST(uc_flow)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -492,7 +487,7 @@ START_TEST(uc_flow)
 	ck_assert_uint_eq(gram_get32(&u.sent[0], 28), 7);
 	ck_assert_uint_eq(gram_get32(&u.sent[0], 32), 32768);
 	ck_assert_uint_le(fill_window(&u, &number), 131072);
-	for (int i = 0; i < 100; i++) {         /* none is of the one question */
+	for (int i = 0; i < 100; i++) {         /* none answers the only request */
 		flow_gram(&g, number + 1 + (uint32_t)i, 1 << 20, 8);
 		bench_refused(&u, &g, "flow_ignored");
 	}
@@ -503,7 +498,7 @@ START_TEST(uc_flow)
 }
 END_TEST
 
-/* What an answer may open and shut at most: _i 0 all that can be said, 1 as little. */
+/* The most that an answer may open or close the window: _i 0: the largest claim, 1: the smallest. */
 START_TEST(uc_flow_window)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -518,7 +513,7 @@ START_TEST(uc_flow_window)
 	fill_window(&u, &number);
 	flow_gram(&g, number, _i ? 1 : 0xffffffff, 8);
 	bench_inject(&u, &g);
-	if (_i) {                               /* half of the first one is beyond the question: more than it opens */
+	if (_i) {                               /* half of the first one is beyond the request: more than it opens */
 		for (int i = 0; i < 2; i++) {
 			net_run(u.net, 5 * DIW_MS);
 			ck_assert_int_gt(u.nsent, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The codecs of wire/ against docs/rc-wire.md and docs/streams.md; test_vectors.c has those of datagrams. */
+/* The codecs of wire/ against docs/rc-wire.md, docs/streams.md and, of what finds a service, docs/ud-profile.md;
+ * test_vectors.c has those of datagrams. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -10,10 +11,11 @@
 #include "wire/private.h"
 #include "wire/rdmap.h"
 #include "wire/rsockets.h"
+#include "wire/service.h"
 
 #define EXTRAS (DIW_RDMAP_IMM | DIW_RDMAP_WORD)
 
-/* rc-wire.md section 7.2 and others: the headers of a stream's segments. */
+/* The headers of a stream's segments: rc-wire.md section 7.2 and others. */
 static const struct {
 	const char *hex;
 	struct diw_ddp_hdr h;
@@ -55,7 +57,7 @@ START_TEST(plain_header)
 }
 END_TEST
 
-/* What V7_READ_REQUEST has behind its header. */
+/* The body of V7_READ_REQUEST. */
 START_TEST(read_request)
 {
 	const struct diw_read_request from = { 0x0f1e2d3c, 0x0000560000001000, 8, 0xa1b2c37e, 0x00007f0012345008 };
@@ -111,7 +113,7 @@ START_TEST(fpdu)
 }
 END_TEST
 
-/* A marker is every 512 octets of the stream, wherever the FPDU begins; before its first octet it says 0. */
+/* A marker is at every 512th octet of the stream, wherever the FPDU begins; in front of its first octet it is 0. */
 START_TEST(markers)
 {
 	uint8_t p[2048], bare[1500];
@@ -139,7 +141,8 @@ START_TEST(markers)
 }
 END_TEST
 
-/* rc-wire.md section 2.1, behind an application's data; one octet of magic or length that differs makes it data. */
+/* rc-wire.md section 2.1: the capabilities behind an application's data. If one octet of magic or length differs, they
+ * are data. */
 START_TEST(takes)
 {
 	unsigned takes = 0;
@@ -197,7 +200,42 @@ START_TEST(library_hellos)
 }
 END_TEST
 
-/* docs/streams.md: the Request of an initiator; of each beginning it is known what is there. */
+/* ud-profile.md section 16, V22; octets 48 to 287 of it are 0. */
+START_TEST(service)
+{
+	const struct diw_service from = { .kind = DIW_SERVICE_REQUEST, .number = 0x0123456789abcdef, .qpn = 0x8e6f,
+					  .qkey = 0x01234567, .data = "hello", .len = 5 };
+	static const uint8_t checked[] = { 0, 1, 2, 3, 4, 16, 17, 18 };
+	uint8_t out[DIW_SERVICE_LEN], page[DIW_SERVICE_LEN] = { 0 };
+	struct diw_service s;
+	struct gram g;
+
+	gram_hex(&g, "64 69 77 75 01 01 00 00 01 23 45 67 89 ab cd ef "
+		     "01 11 00 05 00 00 8e 6f 01 23 45 67 00 00 00 00 "
+		     "68 65 6c 6c 6f 00 00 00 00 00 00 00 00 00 00 00 91 dd ef fa");
+	memcpy(page, g.b, 48);
+	memcpy(page + DIW_SERVICE_CRC_AT, g.b + 48, 4);
+	memset(out, 0xff, sizeof out);
+	diw_service_put(out, &from);
+	ck_assert_mem_eq(out, page, DIW_SERVICE_CRC_AT);
+	ck_assert_uint_eq(diw_crc32(0, out, DIW_SERVICE_CRC_AT), diw_get32le(page + DIW_SERVICE_CRC_AT));
+	ck_assert(diw_service_get(&s, page, sizeof page));
+	ck_assert(s.kind == from.kind && s.status == 0 && s.number == from.number && s.qpn == from.qpn);
+	ck_assert(s.qkey == from.qkey && s.len == 5 && memcmp(s.data, "hello", 5) == 0);
+	ck_assert(!diw_service_get(&s, page, sizeof page - 1));
+	ck_assert(!diw_service_get(&s, page, sizeof page + 1));
+	for (size_t n = 0; n < sizeof checked; n++) {
+		page[checked[n]] ^= 2;
+		ck_assert(!diw_service_get(&s, page, sizeof page));
+		page[checked[n]] ^= 2;
+	}
+	page[7] = DIW_SERVICE_REJECTED;
+	page[19] = UINT8_MAX;
+	ck_assert(diw_service_get(&s, page, sizeof page) && s.status == DIW_SERVICE_REJECTED && s.len == UINT8_MAX);
+}
+END_TEST
+
+/* docs/streams.md: the Request of an initiator. For each prefix, the valid fields are known. */
 START_TEST(stream_hello)
 {
 	const struct diw_stream_hello from = { .crc = true, .key = 0x1122334455667788, .own = 0x99aabbccddeeff00,
@@ -250,7 +288,7 @@ START_TEST(atomic_bodies)
 	ck_assert_uint_eq(g.len, sizeof out);
 	diw_atomic_request_put(out, &from);
 	ck_assert_mem_eq(out, g.b, g.len);
-	g.b[0] = g.b[3] = 0xf2;                 /* what is reserved is not looked at */
+	g.b[0] = g.b[3] = 0xf2;                 /* reserved bits are ignored */
 	q = diw_atomic_request_get(g.b);
 	ck_assert(q.op == from.op && q.reqid == from.reqid && q.stag == from.stag && q.to == from.to);
 	ck_assert(q.add_swap == from.add_swap && q.mask == from.mask);
@@ -269,7 +307,7 @@ START_TEST(atomic_bodies)
 }
 END_TEST
 
-/* What V14 and V15 have behind their header. */
+/* The bodies of V14 and V15. */
 START_TEST(profile_bodies)
 {
 	struct diw_validation v;
@@ -312,6 +350,7 @@ Suite *suite_codec(void)
 	tcase_add_test(tc, markers);
 	tcase_add_test(tc, takes);
 	tcase_add_test(tc, library_hellos);
+	tcase_add_test(tc, service);
 	tcase_add_test(tc, stream_hello);
 	suite_add_tcase(s, tc);
 	return s;

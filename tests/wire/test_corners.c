@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What docs/ud-profile.md decides where two readers could differ: which fault comes first, what is answered, what
- * overlaps. */
+/* Cases of docs/ud-profile.md that two readers could understand differently: the first of several faults, answers,
+ * overlapping segments. */
 #include <string.h>
 
 #include "tests/wire/wire.h"
@@ -15,15 +15,6 @@ static void setup(void)
 static void teardown(void)
 {
 	bench_close(&b);
-}
-
-static void refused(const struct fields *f, const char *name)
-{
-	struct gram g;
-
-	gram_build(&g, f);
-	ck_assert_str_eq(spec_verdict(&b, g.b, g.len - 4), name);
-	bench_refused(&b, &g, name);
 }
 
 static void taken(const struct fields *f)
@@ -49,23 +40,23 @@ START_TEST(read_request_lengths)
 		f.n = f.length = n;
 		if (n == 28)
 			continue;
-		refused(&f, "rx_malformed");
+		bench_refuses(&b, &f, "rx_malformed");
 		if (28 + n + 4 >= 38 + 14)
 			bench_answered(&b, 0x12, 0x04);
 		else
-			bench_silent(&b);                /* no room for the MSN */
+			bench_silent(&b);                /* too short for the MSN */
 	}
 	f.msn = 100;                                     /* in two segments */
 	f.length = 28;
 	f.n = 24;
 	f.c0 = 1;
-	refused(&f, "rx_malformed");
+	bench_refuses(&b, &f, "rx_malformed");
 	bench_answered(&b, 0x12, 0x04);
 }
 END_TEST
 
-/* The opcode alone says whether the Q_Key is looked at, and that nothing is answered: of 0x2 and 0x7 never. _i 0: a
- * Q_Key of 0, 1: the queue pair's. */
+/* The opcode alone decides whether the Q_Key is checked, and whether an error is answered: for 0x2 and 0x7 it never is.
+ * _i 0: a Q_Key of 0, 1: the queue pair's. */
 START_TEST(exempt_opcodes)
 {
 	static const struct { uint8_t op; bool tagged; uint32_t qn; const char *name; } c[] = {
@@ -81,13 +72,13 @@ START_TEST(exempt_opcodes)
 		f.c1 = 0x40 | c[i].op;
 		f.qn = c[i].qn;
 		f.qkey = _i ? QKEY : 0;
-		refused(&f, c[i].name);
+		bench_refuses(&b, &f, c[i].name);
 		bench_silent(&b);
 	}
 }
 END_TEST
 
-/* UC's flow message is no opcode of UD: it has no exemption there. */
+/* UC's flow message is not an opcode of UD, so it has no exemption there. */
 START_TEST(flow_on_ud)
 {
 	struct fields f = send_fields(1, "\x51\xde\xca\x11\0\0\0\0", 8);
@@ -95,16 +86,16 @@ START_TEST(flow_on_ud)
 	f.c1 = 0x40 | OP_FLOW;
 	f.qn = 2;
 	f.qkey = 0;
-	refused(&f, "rx_qkey");
+	bench_refuses(&b, &f, "rx_qkey");
 	bench_silent(&b);
 	f.qkey = QKEY;
-	refused(&f, "rx_opcode");
+	bench_refuses(&b, &f, "rx_opcode");
 	bench_silent(&b);                                /* QN 2 */
 }
 END_TEST
 
-/* Segments of a message may overlap: octets count once, the last to come is in memory, and one that brings nothing new
- * is not placed. _i 0: a Write-Record, 1: a Send. */
+/* Segments of a message may overlap: octets count once, memory has those that came last, and a segment without new
+ * octets is not placed. _i 0: a Write-Record, 1: a Send. */
 START_TEST(overlaps)
 {
 	static const char first[33] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -118,7 +109,7 @@ START_TEST(overlaps)
 	taken(&f);
 	memset(image, 'A', 32);
 	bench_check_memory(&b);
-	f.payload = second;                              /* 8 octets in the middle: nothing new */
+	f.payload = second;                              /* 8 octets in the middle: none is new */
 	f.n = 8;
 	f.mo = 8;
 	f.to += f.mo * !_i;
@@ -141,7 +132,7 @@ START_TEST(overlaps)
 }
 END_TEST
 
-/* S need not agree: of a Write-Record that of the first segment to come counts. _i: which one has it. */
+/* S may differ: the first segment of a Write-Record to come counts. _i: the one that has S. */
 START_TEST(solicited_once)
 {
 	struct fields f = bench_record(&b);
@@ -166,7 +157,7 @@ START_TEST(solicited_once)
 }
 END_TEST
 
-/* A Read's sink is its requester's affair, even where it wraps. */
+/* A Read's sink concerns only its requester, even if it wraps. */
 START_TEST(any_sink)
 {
 	struct fields f = read_fields(1, 0, UINT64_MAX - 7, 16, b.mr->stag, TO);
@@ -180,22 +171,22 @@ START_TEST(any_sink)
 }
 END_TEST
 
-/* Nothing is exempt because it is empty: a Read of no octets needs an STag, and a TO in its region. */
+/* An empty Read is checked: a Read of no octets needs an STag, and a TO in its region. */
 START_TEST(empty_reads)
 {
 	struct fields f = read_fields(1, 7, 0, 0, b.mr->stag ^ 1, TO);
 
-	refused(&f, "rx_stag");
+	bench_refuses(&b, &f, "rx_stag");
 	bench_answered(&b, 0x11, 0x00);
 	f = read_fields(2, 7, 0, 0, b.mr->stag, TO + REGION + 1);
-	refused(&f, "rx_bounds");
+	bench_refuses(&b, &f, "rx_bounds");
 	bench_answered(&b, 0x11, 0x01);
 	f = read_fields(3, 7, 0, 0, b.mr->stag, TO + REGION);
 	taken(&f);
 }
 END_TEST
 
-/* Of a Send that ended, its own end is known before anything about its source. */
+/* A segment of an ended Send is recognised as late before anything about its source is checked. */
 START_TEST(late_first)
 {
 	struct fields f = bench_send();
@@ -216,13 +207,13 @@ START_TEST(late_first)
 
 		gram_build(&g, &f);
 		bench_refused(&b, &g, "reasm_late");
-		f.c1 |= BIT_I;                           /* nor does it have to agree any more */
+		f.c1 |= BIT_I;                           /* it does not have to agree any more */
 	}
 }
 END_TEST
 
-/* A UC queue pair that never had a receive holds nothing up for one: what needs one is dropped, what is behind it is
- * placed. */
+/* A UC queue pair that never had a receive delays no message for one: a message that needs one is dropped, those behind
+ * it are placed. */
 START_TEST(uc_without_receives)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -251,7 +242,7 @@ START_TEST(uc_without_receives)
 	f.msn++;
 	gram_build(&g, &f);
 	bench_look(&b);
-	bench_inject(&b, &g);                            /* now it had one, and the next may come */
+	bench_inject(&b, &g);                            /* there was a receive, so the next message may come */
 	ck_assert_str_eq(bench_drops(&b), "rx_stalled");
 	wr.wr_id = 6;
 	ck_assert_int_eq(diw_post_recv(b.qp, &wr, NULL), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Datagrams that no honest peer sends: each steps the counter of its fault and changes nothing else. */
+/* Datagrams that no correct peer sends: each increments the counter of its fault and changes nothing else. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,16 +17,7 @@ static void teardown(void)
 	bench_close(&b);
 }
 
-static void refused(const struct fields *f, const char *name)
-{
-	struct gram g;
-
-	gram_build(&g, f);
-	ck_assert_str_eq(spec_verdict(&b, g.b, g.len - 4), name);
-	bench_refused(&b, &g, name);
-}
-
-/* Good by itself, but not after what came before. */
+/* Valid by itself, but not after the earlier segments. */
 static void refused_by_state(const struct fields *f, const char *name)
 {
 	struct gram g;
@@ -84,18 +75,20 @@ START_TEST(versions)
 		for (unsigned low = 0; low < 64; low++)
 			if (low != 1) {
 				f[i].c0 = (uint8_t)((c0 & 0xc0) | low);
-				refused(&f[i], "rx_version");
+				bench_refuses(&b, &f[i], "rx_version");
 			}
 		f[i].c0 = c0;
 		for (unsigned rv = 0; rv < 4; rv++)
 			if (rv != 1) {
 				f[i].c1 = (uint8_t)((c1 & 0x3f) | rv << 6);
-				refused(&f[i], "rx_version");
+				bench_refuses(&b, &f[i], "rx_version");
 			}
 	}
 	f[0] = bench_send();
-	f[0].stag = b.mr->stag;                          /* Send with Invalidate does not exist here */
-	refused(&f[0], "rx_version");
+	f[0].stag = b.mr->stag;                          /* a Send does not invalidate */
+	bench_refuses(&b, &f[0], "rx_version");
+	f[0].c1 = 0x40 | OP_SEND_INV;                    /* a Send with Invalidate is RD's */
+	bench_refuses(&b, &f[0], "rx_opcode");
 }
 END_TEST
 
@@ -104,16 +97,16 @@ START_TEST(version_answers)
 	struct fields f = bench_send();
 
 	f.c0 = BIT_L | 2;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	bench_answered(&b, 0x12, 0x06);
 	f = bench_record(&b);
 	f.c0 = BIT_T | BIT_L | 3;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	bench_answered(&b, 0x11, 0x04);
 	f = bench_record(&b);
-	f.msn++;                                         /* a message's second fault is not answered */
+	f.msn++;                                         /* the second fault of a message is not answered */
 	f.c1 = 0x80 | OP_WRITE_RECORD;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	bench_answered(&b, 0x02, 0x05);
 }
 END_TEST
@@ -127,36 +120,36 @@ START_TEST(opcodes)
 
 		f.c1 = (uint8_t)(0x40 | op);
 		if (!(untagged & 1u << op))
-			refused(&f, "rx_opcode");
+			bench_refuses(&b, &f, "rx_opcode");
 		f = bench_record(&b);
 		f.msn = op;
 		f.c1 = (uint8_t)(0x40 | op);
 		if (!(tagged & 1u << op))
-			refused(&f, "rx_opcode");
+			bench_refuses(&b, &f, "rx_opcode");
 	}
 	bench_answered(&b, 0x02, 0x06);
 }
 END_TEST
 
-/* I and S are reserved where an opcode has no use for them. */
+/* I and S are reserved if the opcode does not use them. */
 START_TEST(reserved_bits)
 {
 	struct fields f = bench_send();
 
 	f.c1 |= BIT_S;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	f.c1 = 0x40 | OP_SEND_SE | BIT_S;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	f = read_fields(9, 1, 0, 16, b.mr->stag, TO);
 	f.c1 |= BIT_S;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	f.c1 = 0x40 | OP_READ_REQ | BIT_I;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	f = bench_record(&b);
 	f.c1 = 0x40 | OP_READ_RESP | BIT_S;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 	f.c1 = 0x40 | OP_READ_RESP | BIT_I;
-	refused(&f, "rx_version");
+	bench_refuses(&b, &f, "rx_version");
 }
 END_TEST
 
@@ -168,15 +161,15 @@ START_TEST(queue_numbers)
 		struct fields f = bench_send();
 
 		f.qn = qn[i];
-		refused(&f, "rx_qn");
+		bench_refuses(&b, &f, "rx_qn");
 		f = read_fields(9, 1, 0, 16, b.mr->stag, TO);
 		f.qn = qn[i] == 1 ? 0 : qn[i];
-		refused(&f, "rx_qn");
+		bench_refuses(&b, &f, "rx_qn");
 	}
 }
 END_TEST
 
-/* A good segment has L, MO 0, n = length = 48. */
+/* A valid segment has L, MO 0, n = length = 48. */
 START_TEST(contradictions)
 {
 	static const struct { bool last; uint32_t mo, length; } bad[] = {
@@ -194,12 +187,12 @@ START_TEST(contradictions)
 			f.mo = bad[i].mo;
 			f.length = bad[i].length;
 			f.to = TO + bad[i].mo;
-			refused(&f, "rx_malformed");
+			bench_refuses(&b, &f, "rx_malformed");
 		}
 }
 END_TEST
 
-/* A segment without payload is only ever the whole of an empty message. */
+/* A segment without payload must be the whole of an empty message. */
 START_TEST(empty_segments)
 {
 	struct fields f = bench_record(&b);
@@ -208,7 +201,7 @@ START_TEST(empty_segments)
 	for (uint32_t mo = 0; mo <= 48; mo += 16) {
 		f.mo = mo;
 		f.c0 = BIT_T | (mo == 48 ? BIT_L : 0) | 1;
-		refused(&f, "rx_malformed");
+		bench_refuses(&b, &f, "rx_malformed");
 	}
 }
 END_TEST
@@ -220,7 +213,7 @@ START_TEST(keys)
 
 		for (int i = 0; i < 3; i++) {
 			f[i].qkey ^= 1u << bit;
-			refused(&f[i], "rx_qkey");
+			bench_refuses(&b, &f[i], "rx_qkey");
 			bench_silent(&b);
 		}
 	}
@@ -233,20 +226,20 @@ START_TEST(forged_stags)
 		struct fields f = bench_record(&b);
 
 		f.stag ^= 1u << bit;
-		refused(&f, "rx_stag");
+		bench_refuses(&b, &f, "rx_stag");
 		f = read_fields(9, 1, 0, 16, b.mr->stag ^ 1u << bit, TO);
-		refused(&f, "rx_stag");
+		bench_refuses(&b, &f, "rx_stag");
 	}
 	for (uint32_t stag = 0; stag < 1000; stag++) {
 		struct fields f = bench_record(&b);
 
 		f.stag = stag << 8;
-		refused(&f, "rx_stag");
+		bench_refuses(&b, &f, "rx_stag");
 	}
 }
 END_TEST
 
-/* A region that is there, but not for this. */
+/* A region that exists, but is not valid for this access. */
 static void other_region(const struct diw_mr_attr *attr, struct diw_pd *pd, const char *write, const char *read)
 {
 	struct diw_mr *mr;
@@ -302,28 +295,28 @@ START_TEST(bounds)
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		f = bench_record(&b);
 		f.to = bad[i].to;
-		refused(&f, bad[i].name);
+		bench_refuses(&b, &f, bad[i].name);
 		f = read_fields(9, 1, 0, 48, b.mr->stag, bad[i].to);
-		refused(&f, bad[i].name);
+		bench_refuses(&b, &f, bad[i].name);
 	}
 	f = read_fields(9, 1, 0, REGION + 1, b.mr->stag, TO);
-	refused(&f, "rx_bounds");
+	bench_refuses(&b, &f, "rx_bounds");
 	f = read_fields(9, 1, 0, 0xffffffff, b.mr->stag, TO);
-	refused(&f, "rx_too_long");
+	bench_refuses(&b, &f, "rx_too_long");
 	/* The message would begin below TO 0. */
 	f = bench_record(&b);
 	f.msn++;
 	f.mo = 0x1000;
 	f.length = 0x1030;
 	f.to = 0xfff;
-	refused(&f, "rx_wrap");
+	bench_refuses(&b, &f, "rx_wrap");
 	bench_answered(&b, 0x11, 0x03);
 	f = record_fields(b.mr->stag, 1, TO + REGION + 1, "", 0);
-	refused(&f, "rx_bounds");
+	bench_refuses(&b, &f, "rx_bounds");
 }
 END_TEST
 
-/* Up to the last octet is inside. */
+/* Segments up to the last octet are accepted. */
 START_TEST(inside)
 {
 	struct fields f = bench_record(&b);
@@ -348,7 +341,7 @@ START_TEST(inside)
 }
 END_TEST
 
-/* A region's last octet may be the last that there is: what ends at 2^64 does not wrap. */
+/* A region's last octet may be the last of all offsets: a range that ends at 2^64 does not wrap. */
 START_TEST(the_end_of_offsets)
 {
 	struct diw_mr_attr attr = { .addr = b.region, .length = REGION, .use_iova = true, .iova = 0 - (uint64_t)REGION,
@@ -387,7 +380,7 @@ START_TEST(the_end_of_offsets)
 }
 END_TEST
 
-/* The second segment of a record has to agree with the first in all that belongs to the message. */
+/* The second segment of a record must agree with the first in all fields of the message. */
 START_TEST(record_disagreements)
 {
 	struct diw_mr_attr attr = { .addr = b.region, .length = REGION, .use_iova = true, .iova = TO,
@@ -406,7 +399,7 @@ START_TEST(record_disagreements)
 	f = record_fields(b.mr->stag, first.msn, TO + 48, "!", 1);
 	f.mo = 48;
 	f.length = 49;
-	f.stag = alias->stag;                            /* the same memory under another STag */
+	f.stag = alias->stag;                            /* the same memory by another STag */
 	gram_build(&g, &f);
 	bench_refused(&b, &g, "record_mismatch");
 	f.stag = b.mr->stag;
@@ -426,7 +419,7 @@ START_TEST(record_disagreements)
 	refused_by_state(&f, "record_mismatch");
 	f.c1 &= (uint8_t)~BIT_I;
 	gram_build(&g, &f);
-	bench_no_wc(&b);                                 /* 48 of 49 are not all */
+	bench_no_wc(&b);                                 /* 48 of 49 octets are not all */
 	bench_inject(&b, &g);
 	b.image[GUARD + 48] = '!';
 	wc = bench_wc(&b, b.rcq);
@@ -473,14 +466,14 @@ START_TEST(receive_lengths)
 	struct fields f = send_fields(1, payload, RECV + 1);
 	struct gram g;
 
-	refused(&f, "rx_too_long");
+	bench_refuses(&b, &f, "rx_too_long");
 	bench_answered(&b, 0x12, 0x05);
-	f = bench_send();                                 /* the first segment of something larger than any receive */
+	f = bench_send();                                 /* the first segment of a message larger than any receive */
 	f.c0 = 1;
 	f.length = RECV + 1;
-	refused(&f, "rx_too_long");
+	bench_refuses(&b, &f, "rx_too_long");
 	f.length = 0xffffffff;
-	refused(&f, "rx_too_long");
+	bench_refuses(&b, &f, "rx_too_long");
 	ck_assert_uint_eq(bench_count(&b, "reasm_opened"), 0);
 	f = send_fields(2, payload, RECV);
 	for (uint64_t i = 0; i < NRECV / 2; i++) {
@@ -501,19 +494,19 @@ START_TEST(read_requests)
 	struct gram g;
 
 	f.n = f.length = 27;
-	refused(&f, "rx_malformed");
+	bench_refuses(&b, &f, "rx_malformed");
 	f.n = f.length = 0;
-	refused(&f, "rx_malformed");
+	bench_refuses(&b, &f, "rx_malformed");
 	f.n = 14;                                        /* a request in two segments */
 	f.length = 28;
 	f.c0 = 1;
-	refused(&f, "rx_malformed");
+	bench_refuses(&b, &f, "rx_malformed");
 	f = read_fields(10, 0x77, 0x1234, 0, b.mr->stag, TO);
 	gram_build(&g, &f);
 	bench_look(&b);
 	bench_inject(&b, &g);
 	ck_assert_str_eq(bench_drops(&b), "");
-	ck_assert_int_eq(b.nsent, 1);                    /* nothing was asked for: one empty response */
+	ck_assert_int_eq(b.nsent, 1);                    /* no octets were requested: one empty response */
 	ck_assert_uint_eq(b.sent[0].len, 36);
 	ck_assert_uint_eq(gram_get32(&b.sent[0], 20), 10);
 	ck_assert_uint_eq(gram_get32(&b.sent[0], 2), 0x77);

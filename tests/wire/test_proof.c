@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address validation (docs/ud-profile.md section 5.1): what forged addresses and epochs do to the peers that own them,
- * and what they draw. */
+/* Address validation (docs/ud-profile.md section 5.1): the effects of forged addresses and epochs on the peers that own
+ * them, and the answers they cause. */
 #include <string.h>
 
 #include "tests/wire/wire.h"
@@ -15,22 +15,6 @@ static struct diw_addr forged(uint32_t i)
 static void inject(const struct diw_addr *from, const struct fields *f)
 {
 	bench_inject_fields(&b, from, f);
-}
-
-static void region_is(const void *data, uint32_t n)
-{
-	memcpy(b.image + GUARD, data, n);
-	bench_check_memory(&b);
-}
-
-static bool completes(void)
-{
-	struct diw_wc wc;
-
-	if (diw_cq_poll(b.rcq, &wc, 1, 0) == 0)
-		return false;
-	diw_wc_release(&wc);
-	return true;
 }
 
 /* The first 20 octets of a Send of 40. */
@@ -49,8 +33,8 @@ static void image_of_parts(void)
 		memcpy(b.image + (b.recv[i] - b.arena), b.recv[i], 40);
 }
 
-/* 4,000 datagrams a second of 52 octets, with no more than the Q_Key, from as many addresses: all places are taken, and
- * every new peer gets one at once. */
+/* 4,000 datagrams a second of 52 octets, with only the Q_Key, from as many addresses: all places are taken, and every
+ * new peer still gets one at once. */
 START_TEST(full_table)
 {
 	struct fields part = part_of_send(0), rec;
@@ -65,7 +49,7 @@ START_TEST(full_table)
 		struct diw_addr from = forged(i), peer = net_addr4(0x0a000100 + i / 100, 7000);
 
 		inject(&from, &part);
-		if (i >= 20000 && i % 100 == 0) {        /* 40 new peers, a record of 2 segments each */
+		if (i >= 20000 && i % 100 == 0) {        /* 40 new peers, with a record of 2 segments each */
 			rec = record_fields(b.mr->stag, i, TO, "01234567", 8);
 			rec.length = 16;
 			rec.c0 &= (uint8_t)~BIT_L;
@@ -74,25 +58,25 @@ START_TEST(full_table)
 			rec.mo = 8;
 			rec.length = 16;
 			inject(&peer, &rec);
-			done += completes();
+			done += bench_completes(&b);
 		}
 		net_run(b.net, 250 * DIW_US);
 	}
 	image_of_parts();
-	region_is("0123456789abcdef", 16);
+	bench_region_is(&b, "0123456789abcdef", 16);
 	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
 	ck_assert_uint_eq(b.info.sources, 16384);
 	ck_assert_int_eq(done, 40);
 	ck_assert_uint_eq(bench_count(&b, "source_full"), 0);
 	ck_assert_uint_gt(bench_count(&b, "source_evicted"), 7000);
-	net_run(b.net, 11 * DIW_S + 200 * DIW_MS);       /* quiet time and all: none is left */
+	net_run(b.net, 11 * DIW_S + 200 * DIW_MS);       /* with the quiet time: none is left */
 	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
 	ck_assert_uint_eq(b.info.memory, 0);
 	bench_close(&b);
 }
 END_TEST
 
-/* The same, and before that a peer proved its address: it keeps its place, and its Read is answered. */
+/* The same, but a peer proved its address before: it keeps its place, and its Read is answered. */
 START_TEST(proved_stays)
 {
 	struct fields part = part_of_send(0), f;
@@ -122,7 +106,7 @@ START_TEST(proved_stays)
 }
 END_TEST
 
-/* An empty source goes after the source timeout. A refused segment makes none. */
+/* An empty source expires after the source timeout. A refused segment makes none. */
 START_TEST(expiry_and_refusal)
 {
 	struct fields f = part_of_send(1);
@@ -138,7 +122,7 @@ START_TEST(expiry_and_refusal)
 	f.length = RECV + 1;                             /* too long */
 	inject(&b.peer, &f);
 	f = part_of_send(2);
-	for (uint32_t i = 0; i < 4; i++) {               /* half of the receives are held by two of these */
+	for (uint32_t i = 0; i < 4; i++) {               /* two of these hold half of the receives */
 		struct diw_addr from = forged(i);
 
 		inject(&from, &f);
@@ -151,8 +135,8 @@ START_TEST(expiry_and_refusal)
 }
 END_TEST
 
-/* Every 2 s a segment of 33 octets with another epoch, in an honest peer's name: it gets all of its messages,
- * each once. */
+/* Every 2 s a segment of 33 octets comes with another epoch and a correct peer's address: the peer's messages all
+ * arrive, each once. */
 START_TEST(forged_epochs)
 {
 	struct fields rec, evil;
@@ -169,9 +153,9 @@ START_TEST(forged_epochs)
 		}
 		rec.msn = i;
 		inject(&b.peer, &rec);
-		done += completes();
-		inject(&b.peer, &rec);                   /* the network's duplicate */
-		ck_assert(!completes());
+		done += bench_completes(&b);
+		inject(&b.peer, &rec);                   /* a duplicate made by the network */
+		ck_assert(!bench_completes(&b));
 		net_run(b.net, 20 * DIW_MS);
 	}
 	ck_assert_int_eq(done, 1000);
@@ -180,12 +164,12 @@ START_TEST(forged_epochs)
 	ck_assert_int_eq(diw_qp_query(b.qp, &b.info), 0);
 	ck_assert_uint_le(b.info.sources, 4);
 	image_of_parts();
-	region_is("eight oc", 8);
+	bench_region_is(&b, "eight oc", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* Four forged epochs hold all that an address may have; the real one is heard from its proof on. */
+/* Four forged epochs have all places of an address; the real one gets a place by its proof. */
 START_TEST(crowded_address)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -209,14 +193,14 @@ START_TEST(crowded_address)
 	inject(&b.peer, &f);
 	ck_assert_str_eq(bench_drops(&b), "");
 	for (int i = 0; i < 5; i++)
-		ck_assert(completes());
-	region_is("01234567", 8);
+		ck_assert(bench_completes(&b));
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* A peer that reads and is restarted while three forged epochs hold what an address may have beside it: its proof ends
- * the answers to its old self, whose late segments are refused. */
+/* A peer with Reads is restarted while three forged epochs have the other places of its address. Its proof ends the
+ * answers to its old epoch, whose late segments are refused. */
 START_TEST(restarted_reader)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -230,7 +214,7 @@ START_TEST(restarted_reader)
 	inject(&b.peer, &f);
 	bench_prove(&b, &b.peer, EPOCH);
 	for (f.msn = 2; f.msn < 6; f.msn++)
-		inject(&b.peer, &f);                     /* answered for a second */
+		inject(&b.peer, &f);                     /* it is answered for a second */
 	for (uint16_t i = 1; i <= 3; i++) {
 		f = record_fields(b.mr->stag, i, TO, "01234567", 8);
 		f.length = 16;
@@ -254,9 +238,9 @@ START_TEST(restarted_reader)
 	f.epoch = EPOCH;
 	inject(&b.peer, &f);
 	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
-	region_is("01234567", 8);
+	bench_region_is(&b, "01234567", 8);
 	for (int i = 0; i < 4; i++)
-		ck_assert(completes());
+		ck_assert(bench_completes(&b));
 	bench_close(&b);
 }
 END_TEST
@@ -275,9 +259,9 @@ START_TEST(challenge_rate)
 		net_run(b.net, DIW_MS);
 	}
 	ck_assert_uint_eq(bench_count(&b, "challenge_tx"), 2);
-	while (completes())
+	while (bench_completes(&b))
 		;
-	region_is("01234567", 8);
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST
@@ -299,8 +283,8 @@ static struct fields write_fields(uint16_t epoch, uint32_t msn)
 	return f;
 }
 
-/* UC: a Write of a new epoch whose segments come before and behind the time when the old epoch gives way is one Write;
- * a duplicate of one that ended before is late. */
+/* UC: segments of a Write of a new epoch, before and after the time when it replaces the old epoch, make one Write. A
+ * duplicate of a Write that ended before is late. */
 START_TEST(uc_gives_way)
 {
 	struct fields f, done, half;
@@ -312,7 +296,7 @@ START_TEST(uc_gives_way)
 	done = write_fields(EPOCH + 1, 1);
 	done.c1 |= BIT_I;
 	inject(&b.peer, &done);
-	ck_assert(completes());
+	ck_assert(bench_completes(&b));
 	half = write_fields(EPOCH + 1, 2);
 	half.c1 |= BIT_I;
 	half.length = 16;
@@ -326,9 +310,9 @@ START_TEST(uc_gives_way)
 	half.to += 8;
 	half.c0 |= BIT_L;
 	inject(&b.peer, &half);
-	ck_assert(completes());
-	region_is("0123456701234567", 16);
-	f.epoch = EPOCH + 2;                     /* the old one is quiet: no challenge */
+	ck_assert(bench_completes(&b));
+	bench_region_is(&b, "0123456701234567", 16);
+	f.epoch = EPOCH + 2;                     /* the old epoch is quiet: no challenge */
 	bench_look(&b);
 	inject(&b.peer, &f);
 	bench_silent(&b);
@@ -336,7 +320,7 @@ START_TEST(uc_gives_way)
 }
 END_TEST
 
-/* UC: Writes of a forged epoch, one a millisecond, do not keep the peer's new one from being challenged. */
+/* UC: Writes of a forged epoch, one a millisecond, do not prevent a challenge of the peer's new epoch. */
 START_TEST(uc_forged_epochs)
 {
 	struct fields evil, f;
@@ -356,17 +340,17 @@ START_TEST(uc_forged_epochs)
 	inject(&b.peer, &f);
 	ck_assert_str_eq(bench_drops(&b), "source_epoch_old");
 	bench_look(&b);
-	for (evil.msn = 2; evil.msn < 52; evil.msn++) {  /* one epoch in doubt: not more than one in 100 ms */
+	for (evil.msn = 2; evil.msn < 52; evil.msn++) {  /* one unproved epoch: at most one challenge in 100 ms */
 		inject(&b.peer, &evil);
 		net_run(b.net, DIW_MS);
 	}
 	ck_assert_uint_eq(bench_count(&b, "challenge_tx"), 1);
-	region_is("01234567", 8);
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* UC: the peer proves the epoch that is in force: the other one ends. */
+/* UC: the peer proves the epoch that is in force, so the other one ends. */
 START_TEST(uc_doubt_ends)
 {
 	struct fields f, half, part = part_of_send(1);
@@ -396,12 +380,12 @@ START_TEST(uc_doubt_ends)
 	inject(&b.peer, &f);
 	ck_assert_str_eq(bench_drops(&b), "");
 	image_of_parts();
-	region_is("0123456701234567", 8);
+	bench_region_is(&b, "0123456701234567", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* UC: a challenge of a Read, which this end cannot have asked for, in the epoch that its Send shows. */
+/* UC: a challenge of a Read, which this end cannot have sent, in the epoch of its Send. */
 START_TEST(uc_asks_for_no_reads)
 {
 	struct diw_sge sge;
@@ -423,7 +407,7 @@ START_TEST(uc_asks_for_no_reads)
 }
 END_TEST
 
-/* Error messages: addresses that are not the sender's own, however many, leave a proved one its share. */
+/* Error messages: forged addresses, however many, do not use up the share of a proved one. */
 START_TEST(error_share)
 {
 	static const uint8_t octets[64];        /* an error message is no larger than its cause */

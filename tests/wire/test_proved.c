@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a proof of an address is good for (docs/ud-profile.md section 5.1): which epoch, which messages, how long. */
+/* The effects of a proof of an address (docs/ud-profile.md section 5.1): for which epoch, for which messages, for how
+ * long. */
 #include <string.h>
 
 #include "tests/wire/wire.h"
@@ -11,24 +12,8 @@ static void inject(const struct diw_addr *from, const struct fields *f)
 	bench_inject_fields(&b, from, f);
 }
 
-static void region_is(const void *data, uint32_t n)
-{
-	memcpy(b.image + GUARD, data, n);
-	bench_check_memory(&b);
-}
-
-static bool completes(void)
-{
-	struct diw_wc wc;
-
-	if (diw_cq_poll(b.rcq, &wc, 1, 0) == 0)
-		return false;
-	diw_wc_release(&wc);
-	return true;
-}
-
-/* A peer that was restarted is heard at once; its proof ends the old epoch, whose record closes and whose late segments
- * are refused. Nobody else's proof does. */
+/* Segments of a restarted peer are placed at once. Its proof ends the old epoch, whose record closes, and whose late
+ * segments are refused. No other peer's proof does that. */
 START_TEST(proved_epoch)
 {
 	struct fields old, new, f;
@@ -44,7 +29,7 @@ START_TEST(proved_epoch)
 	new = record_fields(b.mr->stag, 5, TO + 64, "restart", 7);
 	new.epoch = 0x4242;
 	inject(&b.peer, &new);
-	ck_assert(completes());
+	ck_assert(bench_completes(&b));
 	bench_challenge(&b, body);
 	ck_assert_uint_eq(body[1], 0x8c);
 	ck_assert_uint_eq(body[2] << 8 | body[3], 0x4242);
@@ -63,7 +48,7 @@ START_TEST(proved_epoch)
 	inject(&b.peer, &f);
 	ck_assert_uint_eq(bench_count(&b, "proof_ignored"), 4);
 	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 0);
-	ck_assert(!completes());
+	ck_assert(!bench_completes(&b));
 	body[1] = 0x8c;
 	inject(&b.peer, &f);
 	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
@@ -73,17 +58,17 @@ START_TEST(proved_epoch)
 	diw_wc_release(&wc);
 	inject(&b.peer, &old);
 	ck_assert_uint_eq(bench_count(&b, "source_epoch_old"), 1);
-	/* A token is not good for ever. */
+	/* A token expires. */
 	net_run(b.net, 2 * DIW_S);
 	inject(&b.peer, &f);
 	ck_assert_uint_eq(bench_count(&b, "proof_ignored"), 5);
 	memcpy(b.image + GUARD + 64, "restart", 7);
-	region_is("01234567", 8);
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* An epoch that ended and comes again is one of two again: it is challenged. */
+/* An epoch that ended and comes again makes two epochs: it is challenged. */
 START_TEST(ended_epoch_again)
 {
 	struct fields f;
@@ -106,7 +91,7 @@ START_TEST(ended_epoch_again)
 	bench_prove(&b, &b.peer, EPOCH);
 	ck_assert_uint_eq(bench_count(&b, "proof_rx"), 1);
 	bench_look(&b);
-	inject(&b.peer, &proof);                         /* in time for its token, late for its epoch */
+	inject(&b.peer, &proof);                         /* in time for its token, too late for its epoch */
 	ck_assert_str_eq(bench_drops(&b), "proof_ignored");
 	f.epoch = EPOCH + 1;
 	bench_look(&b);
@@ -118,13 +103,13 @@ START_TEST(ended_epoch_again)
 	ck_assert_str_eq(bench_drops(&b), "");
 	bench_challenge(&b, body);
 	for (int i = 0; i < 4; i++)
-		ck_assert(completes());
-	region_is("01234567", 8);
+		ck_assert(bench_completes(&b));
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST
 
-/* With its proof the same request is answered, and those behind it at once; in another epoch it is not. */
+/* With its proof the same request is answered, and those behind it at once; a request in another epoch is not. */
 START_TEST(proved_reader)
 {
 	struct fields f;
@@ -150,7 +135,7 @@ START_TEST(proved_reader)
 }
 END_TEST
 
-/* Of a peer that vouched for a record no Read is answered; if it vouched for a Read, its records do not change that. */
+/* A proof for a record does not allow Reads. A proof for a Read does, and later records do not change that. */
 START_TEST(read_proof)
 {
 	struct fields rec, read, proof;
@@ -161,7 +146,7 @@ START_TEST(read_proof)
 		rec = record_fields(b.mr->stag, 1, TO, "01234567", 8);
 		rec.epoch = (uint16_t)(EPOCH + i);
 		inject(&b.peer, &rec);
-		ck_assert(completes());
+		ck_assert(bench_completes(&b));
 	}
 	bench_challenge(&b, body);
 	body[0] = 2;
@@ -181,9 +166,9 @@ START_TEST(read_proof)
 		inject(&b.peer, &read);
 		ck_assert_str_eq(bench_drops(&b), "");
 		ck_assert_uint_eq(bench_count(&b, "read_answered"), 1);
-		inject(&b.peer, &proof);                 /* the network's duplicate */
+		inject(&b.peer, &proof);                 /* a duplicate made by the network */
 	}
-	region_is("01234567", 8);
+	bench_region_is(&b, "01234567", 8);
 	bench_close(&b);
 }
 END_TEST

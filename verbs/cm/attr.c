@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Attributes of connections: checks, and what the negotiation and TCP take of them. */
+/* Attributes of connections: their checks, and their use for the negotiation and TCP. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "verbs/attr_take.h"
 #include "verbs/cm/int.h"
+
+/* Only RC has streams, and a stream is served by the engine of its device. */
+int diw_cm_qp_check(const char *call, const struct diw_qp *qp, const struct diw_dev *dev)
+{
+	if (qp->ops->type != DIW_QP_RC)
+		return diw_fail(-EINVAL, "%s: the queue pair is not RC", call);
+	return qp->dev == dev ? 0 : diw_fail(-EINVAL, "%s: the queue pair is of another device", call);
+}
 
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 {
@@ -36,11 +44,11 @@ void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a)
 	};
 }
 
-/* Asked after k seconds of silence, and twice more in k seconds each: given up after 3 k, with data under way as well.
- */
+/* Keepalive is sent after k seconds of silence, and twice more after k seconds each. The connection is given up after 3
+ * k, also while data is in flight. */
 void diw_cm_stream_attr(struct diw_stream_attr *sa, const struct diw_conn_attr *a)
 {
-	unsigned k = a->keepalive_s < 1u << 15 ? a->keepalive_s : (1u << 15) - 1;       /* what the kernel takes */
+	unsigned k = a->keepalive_s < 1u << 15 ? a->keepalive_s : (1u << 15) - 1;       /* the kernel's maximum */
 
 	sa->keepalive = k != 0;
 	sa->keepalive_idle = sa->keepalive_interval = k;

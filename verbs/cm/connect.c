@@ -49,9 +49,8 @@ int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst
 
 	if (rc == 0)
 		rc = diw_cm_attr_check(&a, a.connect.revision == 2);
-	if (rc == 0 && (qp->ops->type != DIW_QP_RC || qp->dev != cm->dev))
-		rc = diw_fail(-EINVAL, "diw_connect: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
-			      "the channel is of another device than the queue pair");
+	if (rc == 0)
+		rc = diw_cm_qp_check("diw_connect", qp, cm->dev);
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)

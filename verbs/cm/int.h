@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between the files of connection management: channel.c, channels; event.c, their queues; items.c, sockets and timers;
- * conn.c, a connection's way from its first byte to its queue pair; negotiate.c, what its two frames say; connect.c,
- * the initiator's beginning; listen.c, listeners and requests; attr.c, attributes. The device's lock is held.
+ * Declarations that the files of connection management share. The device's lock is held.
+ *
+ *   channel.c    channels
+ *   event.c      queues of channels
+ *   items.c      sockets and timers
+ *   conn.c       a connection, from its first byte until its stream goes to the queue pair
+ *   negotiate.c  the contents of the two frames
+ *   connect.c    diw_connect()
+ *   listen.c     listeners and requests
+ *   attr.c       attributes
  */
 #ifndef DIW_VERBS_CM_INT_H
 #define DIW_VERBS_CM_INT_H
@@ -14,58 +21,60 @@
 #include "verbs/qp.h"
 #include "wire/mpa_frame.h"
 
-/* ---- What has a socket and a timer (verbs/cm/items.c) ---- */
+/* ---- Items: objects with a socket and a timer (verbs/cm/items.c) ---- */
 
 struct diw_cm_item;
 
-/* A connection's, or a listener's. */
+/* The operations of a connection, or of a listener. */
 struct diw_cm_item_ops {
-	void (*event)(struct diw_cm_item *it, uint64_t now);           /* its socket is ready */
-	void (*expire)(struct diw_cm_item *it, uint64_t now);          /* its timer has run out */
-	void (*probe)(struct diw_cm_item *it, uint64_t now);           /* without descriptors: it looks for itself */
+	void (*event)(struct diw_cm_item *it, uint64_t now);           /* the socket is ready */
+	void (*expire)(struct diw_cm_item *it, uint64_t now);          /* the timer has expired */
+	void (*probe)(struct diw_cm_item *it, uint64_t now);           /* without descriptors: checks its stream */
 	void (*free)(struct diw_cm_item *it);
 };
 
 struct diw_cm_item {
 	const struct diw_cm_item_ops *ops;
-	struct diw_list link;        /* among the engine's listeners or connections, or in a list of its listener */
-	bool watched;                /* its descriptor is in the epoll set */
-	uint32_t slot;               /* in the heap of timers, from 1; 0: no timer */
+	struct diw_list link;        /* in the engine's list of listeners or connections, or in a list of its
+				      * listener */
+	bool watched;                /* the descriptor is in the epoll set */
+	uint32_t slot;               /* index in the heap of timers, from 1; 0: no timer */
 	uint64_t at;
 };
 
 #define DIW_CM_BATCH 64
 
 struct diw_cm_engine {
-	struct diw_member member;    /* fixed */
+	struct diw_member member;    /* a fixed member */
 	struct diw_dev *dev;
-	int epfd;                    /* -1 on a transport without descriptors: everything is tried at each step */
-	uint64_t look_at;            /* not before */
-	uint32_t items, armed, room; /* with a socket or a timer of ours; in the heap; that fit it */
+	int epfd;                    /* -1: a transport without descriptors, on which each step tries all items */
+	uint64_t look_at;            /* time of the next poll of the set */
+	uint32_t items, armed, room; /* all items; items in the heap; capacity of the heap */
 	struct diw_cm_item **heap;
 	struct epoll_event batch[DIW_CM_BATCH];
-	int nbatch;                  /* of those, being handled */
+	int nbatch;                  /* number of events in `batch` that are being handled */
 	struct diw_list conns;       /* items that are in no listener's list */
 	struct diw_list listeners;   /* items */
 };
 
-struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev);   /* NULL: no memory or descriptor */
-/* Room for its timer. -ENOMEM */
+struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev);   /* NULL: no memory, or no descriptor */
+/* Adds an item and reserves room for its timer. -ENOMEM */
 int diw_cm_item_add(struct diw_cm_engine *e, struct diw_cm_item *it);
-/* Its socket must be out of the set already, or about to be closed. Safe while events are handled. */
+/* Removes an item. Its socket must be out of the set already, or about to be closed. Allowed while events are
+ * handled. */
 void diw_cm_item_del(struct diw_cm_engine *e, struct diw_cm_item *it);
 int diw_cm_watch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd, uint32_t events);
 void diw_cm_unwatch(struct diw_cm_engine *e, struct diw_cm_item *it, int fd);
 void diw_cm_arm(struct diw_cm_engine *e, struct diw_cm_item *it, uint64_t at);
 void diw_cm_disarm(struct diw_cm_engine *e, struct diw_cm_item *it);
-/* Without descriptors: each of the list looks for itself. */
+/* Without descriptors: each item of the list checks its stream. */
 void diw_cm_probe(struct diw_list *items, uint64_t now);
-/* Look at the sockets although it is not time. */
+/* Polls the sockets before it is time. */
 void diw_cm_look(struct diw_cm_engine *e, uint64_t now);
 
-/* ---- What the frames say (verbs/cm/negotiate.c) ---- */
+/* ---- The contents of frames (verbs/cm/negotiate.c) ---- */
 
-/* What this end asks for. */
+/* The values that this end asks for. */
 struct diw_cm_ask {
 	bool crc, markers, plain;
 	uint8_t rtr, revision;
@@ -78,60 +87,64 @@ struct diw_cm_terms {
 	uint16_t ird, ord;
 };
 
-/* Takes what the peer says of RFC 7306 off its private data; whether it has said it takes all, and *WORDS placement
- * words. */
+/* Removes the capabilities of RFC 7306 from the private data of F. Returns whether the peer has all of them; *WORDS:
+ * placement words, too. */
 bool diw_cm_strip(struct diw_mpa_frame *f, bool *words);
-/* Each writes a frame to P and returns its length. -EMSGSIZE: private data. */
+/* These write a frame to P and return its length. -EMSGSIZE: the private data is too long. */
 int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *discovered, const void *data, uint32_t len);
-/* DISCOVERED: the request said that its sender takes immediates and atomics; WORDS: placement words, too. */
+/* DISCOVERED: the sender of the request accepts immediates and atomics. WORDS: placement words, too. */
 int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered, bool words,
 		 const void *data, uint32_t len, struct diw_cm_terms *terms);
 int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len);
-/* Of a queue pair that is its own peer: both ends ask the same. */
+/* For a queue pair that is its own peer: both ends ask for the same. */
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms);
-/* The initiator's view of a reply that is no refusal; strips it. 0, or what is wrong with it (enum diw_fault). */
+/* Evaluates a reply that is no refusal, for the initiator, and strips it. 0, or a fault (enum diw_fault). */
 uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms);
 
 /* ---- A connection (verbs/cm/conn.c) ---- */
 
 enum diw_cm_state {
-	DIW_CM_CONNECTING,           /* initiator: TCP connects */
-	DIW_CM_REQUESTING,           /* sends its request */
+	DIW_CM_CONNECTING,           /* initiator: TCP is connecting */
+	DIW_CM_REQUESTING,           /* it sends its request */
 	DIW_CM_AWAIT_REPLY,
 	DIW_CM_HALFOPEN,             /* responder: the request has not come */
-	DIW_CM_WAITING,              /* handed up, not answered; watched for its peer's end */
+	DIW_CM_WAITING,              /* the application has the request and has not answered; watched for the end of the
+				      * peer's half */
 	DIW_CM_REPLYING,
 	DIW_CM_REJECTING,
-	DIW_CM_STARTED,              /* the stream is the queue pair's; the peer's ready-to-receive may not have come */
+	DIW_CM_STARTED,              /* the queue pair has the stream; the peer's ready-to-receive message may not have
+				      * come */
 	DIW_CM_UP,
-	DIW_CM_OVER,                 /* no stream, no timer; its last event, or the application's answer, is left */
+	DIW_CM_OVER,                 /* no stream and no timer; its last event, or the application's answer, is
+				      * outstanding */
 };
 
-/* Only while it negotiates, and until its outcome is fetched: an established connection does without. */
+/* The state of a negotiation, until its result is fetched. An established connection has none. */
 struct diw_cm_nego {
 	struct diw_cm_ask ask;
 	struct diw_cm_terms terms;
-	struct diw_mpa_frame peer;   /* its data is in frame[] */
-	bool discovered;             /* the request says that its sender takes RFC 7306: we, or the peer, sent that */
+	struct diw_mpa_frame peer;   /* its private data is in frame[] */
+	bool discovered;             /* the request, which this end or the peer sent, says that its sender accepts RFC
+				      * 7306 */
 	bool words;                  /* the peer's request says the same of placement words */
-	uint32_t len, done;          /* of frame[]: to send, sent; done: received */
-	struct diw_stream_attr sa;   /* initiator: to connect again, until AGAIN_UNTIL; the attempt ends at UNTIL */
+	uint32_t len, done;          /* in frame[]: octets to send; octets sent, or received */
+	struct diw_stream_attr sa;   /* initiator: for further attempts, until AGAIN_UNTIL; the attempt ends at UNTIL */
 	uint64_t again_until, until;
-	uint16_t other_port;         /* initiator: the port of the pair that sa does not have; 0: none */
-	bool turned;                 /* SA has the second of them */
-	bool unanswered;             /* the first ended the stream */
+	uint16_t other_port;         /* initiator: the port of the pair that `sa` does not have; 0: none */
+	bool turned;                 /* `sa` has the second port */
+	bool unanswered;             /* the peer at the first port ended the stream without an answer */
 	uint32_t request;            /* length of the request */
 	uint8_t frame[DIW_MPA_FRAME_MAX];
 };
 
 struct diw_cm_conn {
-	struct diw_cm_item item;     /* first */
+	struct diw_cm_item item;     /* must be first */
 	uint8_t state;               /* enum diw_cm_state */
-	uint8_t event;               /* the one it has in the channel, enum diw_cm_event_type */
-	bool taken;                  /* the application has the request */
-	bool bound;                  /* counted in cm->users */
-	bool ended;                  /* before ESTABLISHED was fetched: the next event */
+	uint8_t event;               /* the connection's event in the channel's queue, enum diw_cm_event_type */
+	bool taken;                  /* the application has fetched the request */
+	bool bound;                  /* it is counted in cm->users */
+	bool ended;                  /* the stream ended before ESTABLISHED was fetched: report that next */
 	uint16_t fault;
 	int errnum;
 	struct diw_cm_engine *e;
@@ -145,35 +158,35 @@ struct diw_cm_conn {
 };
 _Static_assert(sizeof(struct diw_cm_conn) <= 192, "an established connection keeps one");
 
-/* The name that the application has for a connection that waits for its answer. */
+/* The handle by which the application answers a request. */
 struct diw_conn_req { struct diw_cm_conn conn; };
 
-/* S becomes the connection's; NULL: out of memory, S is as it was. */
+/* The connection takes over S. NULL: out of memory, S is unchanged. */
 struct diw_cm_conn *diw_cm_conn_new(struct diw_cm_engine *e, struct diw_stream *s, enum diw_cm_state state);
-/* Out of every list and queue; what it has of a stream ends with a reset. */
+/* Removes it from every list and queue; a remaining stream is reset. */
 void diw_cm_conn_free(struct diw_cm_conn *c);
-/* No stream, no timer, no listener any more. */
+/* Ends its stream, its timer, and its place in a listener. */
 void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort);
-/* It keeps CM until it is over. */
+/* The connection counts as a user of CM until it is over. */
 void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm);
 void diw_cm_conn_own(struct diw_cm_conn *c, struct diw_qp *qp, enum diw_cm_state state);
 void diw_cm_conn_disown(struct diw_cm_conn *c);
-void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* its socket is ready */
-/* Initiator: a stream that connects. -errno */
+void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now);    /* the socket is ready */
+/* Initiator: opens a stream that connects. -errno */
 int diw_cm_stream_connect(struct diw_dev *dev, const struct diw_stream_attr *sa, struct diw_stream **s);
-/* Initiator: begins to connect, until it is given up. */
+/* Initiator: begins to connect; attempts continue until the connection is given up. */
 void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, const struct diw_conn_attr *a);
-/* Sends its frame, and what follows from that. -errno: the stream is dead, nothing else has changed. */
+/* Sends the frame and does the next step. -errno: the stream is broken, and nothing else has changed. */
 int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now);
 
 /* ---- A listener (verbs/cm/listen.c) ---- */
 
 struct diw_listener {
-	struct diw_cm_item item;     /* first; its timer ends a pause */
+	struct diw_cm_item item;     /* must be first; its timer ends a pause */
 	struct diw_cm *cm;
 	struct diw_stream_listener *sock;
 	void *ctx;
-	struct diw_list halfopen;    /* the oldest first */
+	struct diw_list halfopen;    /* oldest first */
 	struct diw_list waiting;
 	uint32_t nhalfopen, nwaiting, backlog, max_halfopen;
 	uint64_t request_timeout;
@@ -181,13 +194,14 @@ struct diw_listener {
 	uint64_t requests, refused, timeouts, malformed;
 };
 
-/* Its connection C has brought a whole request. */
+/* The listener's connection C has received a whole request. */
 void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now);
-/* C, half-open or waiting, leaves its listener, if it still has one. */
+/* Removes C, half-open or waiting, from its listener, if it has one. */
 void diw_cm_listener_leave(struct diw_cm_conn *c);
 
 /* ---- Attributes (verbs/cm/attr.c) ---- */
 
+int diw_cm_qp_check(const char *call, const struct diw_qp *qp, const struct diw_dev *dev);     /* -EINVAL */
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced);   /* -EINVAL, -EMSGSIZE */
 void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a);
 void diw_cm_stream_attr(struct diw_stream_attr *sa, const struct diw_conn_attr *a);
@@ -196,8 +210,8 @@ void diw_cm_stream_attr(struct diw_stream_attr *sa, const struct diw_conn_attr *
 
 struct diw_cm {
 	struct diw_dev *dev;
-	struct diw_list events;      /* the connections' notes */
-	int fd;                      /* eventfd; readable while events is not empty */
+	struct diw_list events;      /* nodes of connections */
+	int fd;                      /* an eventfd; readable while `events` is not empty */
 	int users;                   /* listeners, and connections that are not over */
 };
 

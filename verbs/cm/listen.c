@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Listeners: connections whose request has not come, requests that wait for the application, and its answers. */
+/* Listeners: connections whose request has not come, requests that wait for the application, and the application's
+ * answers. */
 #include "verbs/cm/int.h"
 
 #include <errno.h>
@@ -10,19 +11,19 @@
 #include "verbs/capture.h"
 
 #define ACCEPT_SHARE 16              /* connections a step */
-/* A connection that has not said what it wants for so long makes room for another: one that means it has long done so,
- * however far it is. */
+/* A connection without a complete request after this time may be displaced by a new one. A genuine initiator has sent
+ * its request by then. */
 #define EVICT_NS DIW_S
-#define RETRY_NS (100 * DIW_MS)      /* descriptors or memory may be back */
-#define REJECT_NS DIW_S              /* for a refusal to be sent, and for its receiver to end the stream */
-#define KERNEL_BACKLOG 65535         /* the kernel has its own limit */
+#define RETRY_NS (100 * DIW_MS)      /* the pause after which descriptors or memory may be available again */
+#define REJECT_NS DIW_S              /* for a refusal to be sent, and for the initiator to end the stream */
+#define KERNEL_BACKLOG 65535         /* the kernel applies its own limit */
 
 static int watch_listener(struct diw_listener *l, uint32_t events)
 {
 	return diw_cm_watch(l->cm->dev->cm, &l->item, l->sock->ops->fd(l->sock), events);
 }
 
-/* Connections stay in the kernel, which wakes no thread for them. */
+/* During a pause connections stay in the kernel's queue, and the kernel wakes no thread for them. */
 static void pause_until(struct diw_listener *l, uint64_t t)
 {
 	l->paused = true;
@@ -53,7 +54,7 @@ void diw_cm_listener_leave(struct diw_cm_conn *c)
 	}
 }
 
-/* S is served, or was out of memory. */
+/* Admits S. -errno: no memory. */
 static int admit_stream(struct diw_listener *l, struct diw_stream *s, uint64_t now)
 {
 	struct diw_cm_engine *e = l->cm->dev->cm;
@@ -75,11 +76,12 @@ static int admit_stream(struct diw_listener *l, struct diw_stream *s, uint64_t n
 		diw_cm_conn_free(c);
 		return -ENOMEM;
 	}
-	diw_cm_conn_event(c, now);              /* its request may be there already */
+	diw_cm_conn_event(c, now);              /* its request may have already come */
 	return 0;
 }
 
-/* The half-open connection that the next one replaces; NULL if there is room. All have the same timeout. */
+/* The half-open connection that the next one displaces; NULL: there is room. All have the same timeout, so it is the
+ * oldest. */
 static struct diw_cm_conn *victim(struct diw_listener *l)
 {
 	if (l->nhalfopen < l->max_halfopen)
@@ -121,7 +123,8 @@ static void listener_expire(struct diw_cm_item *it, uint64_t now)
 	listener_resume(diw_container(it, struct diw_listener, item));
 }
 
-/* That the peer of a request that waits is gone shows when the request is answered. */
+/* Checks half-open connections only. If the peer of a waiting request has gone, that is found when the request is
+ * answered. */
 static void listener_probe(struct diw_cm_item *it, uint64_t now)
 {
 	struct diw_listener *l = diw_container(it, struct diw_listener, item);
@@ -131,7 +134,7 @@ static void listener_probe(struct diw_cm_item *it, uint64_t now)
 	diw_cm_probe(&l->halfopen, now);
 }
 
-/* A listener's timer ends a pause. The application closes it. */
+/* The timer of a listener ends a pause. The application closes the listener. */
 static const struct diw_cm_item_ops listener_ops = {
 	.event = listener_event, .expire = listener_expire, .probe = listener_probe,
 };
@@ -158,7 +161,7 @@ void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 	diw_cm_post(c, DIW_CM_CONNECT_REQUEST);
 }
 
-/* ---- The application's side ---- */
+/* ---- Calls of the application ---- */
 
 static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a)
 {
@@ -237,7 +240,7 @@ int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
 	return 0;
 }
 
-/* C waits elsewhere from now on. */
+/* Takes C out of the listener's list; another list holds it from here on. */
 static void depart(struct diw_cm_conn *c)
 {
 	if (c->listener)
@@ -246,7 +249,7 @@ static void depart(struct diw_cm_conn *c)
 	diw_list_add_tail(&c->e->conns, &c->item.link);
 }
 
-/* Those that the application has taken wait for its answer elsewhere. */
+/* Closes the connections whose requests the application has not fetched. The others wait elsewhere for its answer. */
 static void empty(struct diw_listener *l)
 {
 	struct diw_list *n, *next;
@@ -291,7 +294,7 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 
 	if (qp->state != DIW_QPS_IDLE)
 		return diw_fail(-EISCONN, "diw_accept: the queue pair is in state %s", diw_qp_state_str(qp->state));
-	diw_cm_look(c->e, now);                 /* its peer's end may not have been seen yet */
+	diw_cm_look(c->e, now);                 /* the end of the peer's half may not have been read yet */
 	if (c->state != DIW_CM_WAITING)
 		return diw_fail(-ECONNRESET, "diw_accept: the peer is gone");
 	rc = diw_cm_attr_check(a, n->peer.enhanced);
@@ -325,12 +328,10 @@ int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_con
 	struct diw_conn_attr a = DIW_CONN_ATTR_INIT;
 	int rc = diw_attr_take("diw_accept", &a, sizeof a, attr);
 
-	if (rc < 0)
-		return rc;
-	if (qp->ops->type != DIW_QP_RC || qp->dev != c->e->dev)
-		return diw_fail(-EINVAL, "diw_accept: %s", qp->ops->type != DIW_QP_RC ? "the queue pair is not RC" :
-				"the queue pair is of another device than the request");
-	rc = diw_engine_lock(&qp->dev->engine);
+	if (rc == 0)
+		rc = diw_cm_qp_check("diw_accept", qp, c->e->dev);
+	if (rc == 0)
+		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc < 0)
 		return rc;
 	rc = accept_locked(c, qp, &a);
@@ -356,7 +357,7 @@ static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_
 	c->state = DIW_CM_REJECTING;
 	diw_cm_arm(c->e, &c->item, now + REJECT_NS);
 	if (diw_cm_conn_push(c, now) < 0)
-		diw_cm_conn_free(c);            /* the initiator is gone */
+		diw_cm_conn_free(c);            /* the initiator has gone */
 	return 0;
 }
 
@@ -375,7 +376,7 @@ int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len)
 	return rc;
 }
 
-/* ---- To another device ---- */
+/* ---- Moving a request to another device ---- */
 
 static int listener_let_go(struct diw_cm_conn *c)
 {
@@ -391,7 +392,7 @@ static int listener_let_go(struct diw_cm_conn *c)
 	return 0;
 }
 
-/* C is in no engine. */
+/* Adds C, which belongs to no engine, to that of CM. */
 static int take_in(struct diw_cm_conn *c, struct diw_cm *cm)
 {
 	struct diw_cm_engine *e = cm->dev->cm;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * infiniband/diwdv.h - what infiniband/verbs.h has no words for in diwarp's devices: the records of RDMA Write-Record
- * on UD queue pairs, and queue pairs for reliable datagrams, diwdv(7). As with mlx5dv and efadv, a program uses it
- * beside verbs.h.
+ * infiniband/diwdv.h - extensions of infiniband/verbs.h for diwarp's devices: records of RDMA Write-Record on UD queue
+ * pairs, and queue pairs for reliable datagrams, diwdv(7). A program uses it beside verbs.h, as it would use mlx5dv or
+ * efadv.
  *
- * The functions are in diwarp's libibverbs.so.1, with which a program is linked (pkg-config diwdv); with another it
- * does not start.
+ * The functions are in diwarp's libibverbs.so.1. A program that is linked with it (pkg-config diwdv) does not start
+ * with another libibverbs.
  */
 #ifndef DIWDV_H
 #define DIWDV_H
@@ -18,38 +18,41 @@
 extern "C" {
 #endif
 
-/* The completion of a Write-Record at its target. It takes no receive: wr_id is 0; byte_len is how much is valid. */
+/* The completion of a Write-Record at its target. It consumes no receive: wr_id is 0. byte_len is the number of valid
+ * bytes. */
 #define DIWDV_WC_RECORD IBV_WC_DRIVER1
 
-enum diwdv_close {                   /* why a record has closed */
-	DIWDV_CLOSE_COMPLETE,        /* every byte is there */
-	DIWDV_CLOSE_WINDOW,          /* the reorder window after its last segment, or a later message's first, passed */
-	DIWDV_CLOSE_TIMEOUT,         /* nothing came for the record timeout */
-	DIWDV_CLOSE_EVICTED,         /* there were too many, and this was the heaviest source's oldest */
+enum diwdv_close {                   /* the reason why a record closed */
+	DIWDV_CLOSE_COMPLETE,        /* every byte arrived */
+	DIWDV_CLOSE_WINDOW,          /* the reorder window ended, which begins with the message's last segment or the
+				      * first of a later message */
+	DIWDV_CLOSE_TIMEOUT,         /* no segment arrived within the record timeout */
+	DIWDV_CLOSE_EVICTED,         /* there were too many records, and this was the oldest of the source with the
+				      * most */
 	DIWDV_CLOSE_DEREG,           /* its memory region was deregistered */
-	DIWDV_CLOSE_EPOCH,           /* its source was created anew, or reset */
+	DIWDV_CLOSE_EPOCH,           /* its source was created again, or reset */
 };
 
 struct diwdv_record {
-	uint64_t addr;               /* as the writer named it: where the message was to begin */
+	uint64_t addr;               /* the address that the writer named as the start of the message */
 	uint32_t rkey;
-	uint32_t msg_len;            /* of the whole message */
-	uint32_t byte_len;           /* how many of its bytes are valid; with DIWDV_QP_CHUNKS of this chunk */
-	uint32_t offset;             /* in the message, of the first of them */
-	uint32_t nranges;            /* in how many pieces */
-	uint32_t number;             /* the message's, of those from this source */
+	uint32_t msg_len;            /* length of the whole message */
+	uint32_t byte_len;           /* its valid bytes; with DIWDV_QP_CHUNKS: those of this chunk */
+	uint32_t offset;             /* position of the first valid byte in the message */
+	uint32_t nranges;            /* number of valid ranges */
+	uint32_t number;             /* number of the message, among those of this source */
 	union ibv_gid src;           /* the writer: a v4-mapped or an IPv6 address */
 	uint32_t src_qp;
-	uint32_t waited_ns;          /* DIWDV_CLOSE_WINDOW: so long, before it closed */
+	uint32_t waited_ns;          /* DIWDV_CLOSE_WINDOW: time since the window began */
 	uint8_t close;               /* enum diwdv_close */
-	uint8_t last;                /* the message's last completion; 0 only with DIWDV_QP_CHUNKS */
+	uint8_t last;                /* 1: the last completion of the message; 0 only with DIWDV_QP_CHUNKS */
 	uint8_t reserved[2];
 	uint32_t priv_flags;         /* private */
 	void *priv[2];
 };
 struct diwdv_range { uint32_t off, len; };       /* offset in the message, length; bytes */
 
-enum diwdv_qp_mask {                 /* which members of struct diwdv_qp_attr count */
+enum diwdv_qp_mask {                 /* the valid members of struct diwdv_qp_attr */
 	DIWDV_QP_FLAGS = 1,
 	DIWDV_QP_SEGMENT = 2,
 	DIWDV_QP_MAX_RECORDS = 4,
@@ -58,48 +61,59 @@ enum diwdv_qp_mask {                 /* which members of struct diwdv_qp_attr co
 	DIWDV_QP_READ_TIMEOUT = 32,
 	DIWDV_QP_DRIVER_TYPE = 64,
 };
-enum diwdv_driver_type {             /* of a queue pair whose qp_type is IBV_QPT_DRIVER */
+enum diwdv_driver_type {             /* for queue pairs whose qp_type is IBV_QPT_DRIVER */
 	DIWDV_DRIVER_RD = 1,         /* reliable datagrams */
 };
 enum diwdv_qp_flags {
-	DIWDV_QP_CHUNKS = 1,         /* a completion for each run of bytes that came, not one a message: no maps */
-	DIWDV_QP_LAST_CLOSES = 2,    /* a message whose last segment is lost is never told */
+	DIWDV_QP_CHUNKS = 1,         /* a completion for each run of bytes that arrives, instead of one a message; no
+				      * maps */
+	DIWDV_QP_LAST_CLOSES = 2,    /* a message whose last segment is lost is never reported */
+	DIWDV_QP_ERROR_ENDS = 4,     /* RD: a destination that is gone, or refuses a request, puts the queue pair into
+				      * state ERR; without it only the requests to this destination fail */
 };
 struct diwdv_qp_attr {
 	uint32_t comp_mask;
 	uint32_t flags;
 	uint32_t segment;            /* bytes of a DDP segment, 128 .. 65503; default: what the MTU allows */
-	uint32_t max_records;        /* open, not yet polled, and not released ones; default 16384 */
-	uint64_t reorder_window_ns;  /* default 1 ms; 0: at once */
+	uint32_t max_records;        /* the most records that are open, not polled or not released; default 16384 */
+	uint64_t reorder_window_ns;  /* default 1 ms; 0: no window */
 	uint64_t record_timeout_ns;  /* default 100 ms */
 	uint64_t read_timeout_ns;    /* of Reads; default 0: a multiple of the measured round trip */
 	uint32_t driver_type;        /* enum diwdv_driver_type */
 };
 
-/* Every device that this library lists is. */
+/* True for every device that this library lists. */
 bool diwdv_is_supported(struct ibv_device *device);
 
 /*
- * A queue pair with ATTR.
- * UD: without ATTR, as ibv_create_qp_ex() makes it, it has the defaults; both take and send Write-Records.
- * IBV_QPT_DRIVER with DIWDV_DRIVER_RD: reliable datagrams; of the other members only DIWDV_QP_SEGMENT. It is modified
- * as UD is, and each request names its destination as on UD: Sends by ibv_post_send() or ibv_wr_*(); RDMA Writes, also
- * with an immediate, RDMA Reads and atomics by ibv_wr_*(). A request completes when its destination has taken it.
- * Status IBV_WC_RETRY_EXC_ERR: the destination is gone. Receives have no GRH.
- * NULL: EINVAL another type, unknown bits, out of bounds; and what ibv_create_qp_ex(3) says.
+ * Creates a queue pair with ATTR.
+ *
+ * UD: a queue pair of ibv_create_qp_ex() has the defaults of ATTR. Queue pairs of both calls send and receive
+ * Write-Records.
+ *
+ * IBV_QPT_DRIVER with DIWDV_DRIVER_RD: reliable datagrams. Of the other members only DIWDV_QP_SEGMENT is allowed,
+ * and DIWDV_QP_FLAGS with DIWDV_QP_ERROR_ENDS. The queue pair is modified like a UD one, and each request names its
+ * destination, as with UD. Sends are posted by ibv_post_send() or ibv_wr_*(), all other operations of RC by ibv_wr_*().
+ * A request completes when its destination has taken it. Status IBV_WC_RETRY_EXC_ERR: the destination is gone. Receives
+ * have no GRH.
+ *
+ * NULL with errno: EINVAL for another type, unknown bits, or a value out of bounds; others as of
+ * ibv_create_qp_ex(3).
  */
 struct ibv_qp *diwdv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *init,
 			       const struct diwdv_qp_attr *attr);
 
-/* The record of the completion under the cursor, from ibv_start_poll() or ibv_next_poll(), until the next of these or
- * ibv_end_poll(). ENOENT: it is the completion neither of a Write-Record at its target nor of a UD Read. */
+/* Reads the record of the completion under the cursor, between ibv_start_poll() or ibv_next_poll() and the next of
+ * these calls or ibv_end_poll(). ENOENT: the completion belongs neither to a Write-Record at its target nor to a UD
+ * Read. */
 int diwdv_wc_read_record(struct ibv_cq_ex *cq, struct diwdv_record *record);
-/* As ibv_poll_cq(), with a record for each completion: zeros for one that has none, except src and src_qp of what a
- * datagram queue pair has received. Each is to be released. */
+/* Like ibv_poll_cq(), with a record for each completion. A completion without a record gets zeros; src and src_qp are
+ * set for each message that a datagram queue pair has received. Each record must be released. */
 int diwdv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records);
-/* Up to MAX ranges of what is valid, ascending, disjoint, not adjacent; returns how many there are. */
+/* Writes up to MAX valid ranges, ascending, disjoint and not adjacent. Returns how many there are. */
 int diwdv_record_ranges(const struct diwdv_record *record, struct diwdv_range *ranges, int max);
-/* What diwdv_poll_cq() gave; of others harmless, and so a second time. Not after the queue pair was destroyed. */
+/* Releases a record of diwdv_poll_cq(). For other records, and when called again, it does nothing. Not allowed after
+ * the queue pair was destroyed. */
 void diwdv_record_release(struct diwdv_record *record);
 const char *diwdv_close_str(int close);
 

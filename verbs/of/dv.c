@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* infiniband/diwdv.h: reliable datagrams, and what a completion's diw_wc says of a record, in the words of verbs. */
+/* infiniband/diwdv.h: queue pairs for reliable datagrams, and the records of completions. */
 #include <string.h>
 
 #include "verbs/of/of.h"
 
-#define BORROWED 0x80000000u         /* the cursor's: it gives the map back */
+#define BORROWED 0x80000000u         /* of the cursor, which releases the map itself */
 
 _Static_assert(sizeof(struct diwdv_range) == sizeof(struct diw_range) &&
 	       offsetof(struct diwdv_range, off) == offsetof(struct diw_range, off), "ranges differ");
@@ -17,6 +17,14 @@ bool diwdv_is_supported(struct ibv_device *device)
 
 /* ---- Queue pairs ---- */
 
+static bool is_rd(const struct diwdv_qp_attr *a)
+{
+	const uint32_t more = a->comp_mask & (DIWDV_QP_SEGMENT | DIWDV_QP_FLAGS);
+
+	return a->comp_mask == more + DIWDV_QP_DRIVER_TYPE && a->driver_type == DIWDV_DRIVER_RD &&
+	       !((a->comp_mask & DIWDV_QP_FLAGS) && (a->flags & ~(uint32_t)DIWDV_QP_ERROR_ENDS));
+}
+
 struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex *init,
 			       const struct diwdv_qp_attr *attr)
 {
@@ -27,12 +35,11 @@ struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex
 	if (!attr)
 		return of_null(diw_fail(EINVAL, "diwdv_create_qp: no attributes"));
 	if (init->qp_type == IBV_QPT_DRIVER) {
-		if (attr->comp_mask == (attr->comp_mask & DIWDV_QP_SEGMENT) + DIWDV_QP_DRIVER_TYPE &&
-		    attr->driver_type == DIWDV_DRIVER_RD)
+		if (is_rd(attr))
 			return of_create_qp_dv(c, init, attr);
 		return of_null(diw_fail(EINVAL,
 					"diwdv_create_qp: comp_mask %#x: IBV_QPT_DRIVER takes driver_type, which is "
-					"DIWDV_DRIVER_RD, and segment", attr->comp_mask));
+					"DIWDV_DRIVER_RD, segment, and flags of DIWDV_QP_ERROR_ENDS", attr->comp_mask));
 	}
 	if ((attr->comp_mask & ~known) || init->qp_type != IBV_QPT_UD ||
 	    ((attr->comp_mask & DIWDV_QP_FLAGS) && (attr->flags & ~flags)))
@@ -53,6 +60,7 @@ void of_dv_attr(struct diw_qp_attr *a, const struct diwdv_qp_attr *dv)
 	if (mask & DIWDV_QP_FLAGS) {
 		a->dgram.record_mode = dv->flags & DIWDV_QP_CHUNKS ? DIW_RECORD_CHUNK : DIW_RECORD_MESSAGE;
 		a->dgram.record_close_last = dv->flags & DIWDV_QP_LAST_CLOSES;
+		a->rd.error = dv->flags & DIWDV_QP_ERROR_ENDS ? DIW_RD_ERROR_QP : DIW_RD_ERROR_PEER;
 	}
 	if (mask & DIWDV_QP_SEGMENT)
 		a->mulpdu = dv->segment;
@@ -92,7 +100,7 @@ void of_dv_record(struct diwdv_record *r, const struct diw_wc *wc)
 	of_gid_from_addr(&r->src, &wc->src);
 }
 
-/* As far as the map needs it. */
+/* The fields of a completion that its map needs. */
 static struct diw_wc wc_of(const struct diwdv_record *r)
 {
 	return (struct diw_wc){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which attributes a change of a queue pair's state needs and allows: InfiniBand Architecture Specification, volume 1,
- * table "QP state transition properties", as ibv_modify_qp(3) lists them. */
+/* Required and optional attributes of state changes: InfiniBand Architecture Specification, volume 1, table "QP state
+ * transition properties", as listed by ibv_modify_qp(3). */
 #include <errno.h>
 
 #include "verbs/of/of.h"
@@ -71,7 +71,7 @@ int of_modify_check(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 		return diw_fail(EINVAL, "ibv_modify_qp: state %d", (int)to);
 	x = &table[from][to];
 	if (!x->valid)
-		return diw_fail(EINVAL, "ibv_modify_qp: no way from state %d to %d", (int)from, (int)to);
+		return diw_fail(EINVAL, "ibv_modify_qp: the state cannot change from %d to %d", (int)from, (int)to);
 	if (x->need[t] & ~mask)
 		return diw_fail(EINVAL, "ibv_modify_qp: from state %d to %d: attributes %#x are missing", (int)from,
 				(int)to, x->need[t] & ~mask);

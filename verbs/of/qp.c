@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs and their states, which diw.h's have fewer of: RESET to RTR are this library's alone. */
+/* Queue pairs and their states. diw.h has fewer states: RESET, INIT and RTR exist in this library only. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,11 @@
 
 #include "verbs/of/of.h"
 
-/* So long a destroyed queue pair's last messages may take to leave; a peer that takes them slower has lost them. */
+/* The time that the last messages of a destroyed queue pair have to leave; after that they are lost. */
 #define LEAVE_NS 1000000000ll
 #define LEAVE_STEP_NS 200000
 #define UC_PATIENCE_NS 1000000000ll
-/* Hardware grants some where none was asked for, and rdma_xclient and others build on that. */
+/* Hardware grants inline data even if none was asked for. rdma_xclient and others rely on that. */
 #define INLINE_MIN 64
 
 /* ---- Creation ---- */
@@ -55,12 +55,13 @@ static uint32_t at_least(uint32_t v, uint32_t least)
 	return v > least ? v : least;
 }
 
-/* diw_qp's two queues share a limit of entries, so either has what the other asked for. */
+/* Grants capabilities. Both queues of a diw_qp have the same limit of entries, so each gets the larger value. */
 static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap cap = a->cap;
 
-	/* Devices round up, and programs lean on it: ib_send_lat -e asks for one, and posts two before it polls. */
+	/* Hardware rounds up, and programs rely on it: ib_send_lat -e asks for one request, and posts two before it
+	 * polls. */
 	cap.max_send_wr = at_least(cap.max_send_wr, 16);
 	cap.max_inline_data = at_least(INLINE_MIN, cap.max_inline_data);
 	cap.max_send_sge = cap.max_recv_sge = at_least(2, at_least(cap.max_send_sge, cap.max_recv_sge));
@@ -94,13 +95,13 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.max_inline = init->cap.max_inline_data;
 	a.sq_sig_all = init->sq_sig_all;
 	a.dgram.grh = a.type == DIW_QP_UD;
-	/* A peer may use any of the device's GIDs. */
+	/* A peer may address any of the device's GIDs. */
 	a.dgram.any_addr = (a.type == DIW_QP_UD || a.type == DIW_QP_UC) && qp->ctx->ngids > 1;
 	a.rc.early = true;
 	a.rc.keep_recvs = !qp->rnic;
-	/* For ever, as rnr_retry 7 says; a sender of ours with less tells (of_rc_rts). */
+	/* For ever, as with rnr_retry 7; a sender of ours with a smaller value sends that (of_rc_rts()). */
 	a.rc.rnr_timeout_ns = INT64_MAX;
-	/* A message of UC that stands still has lost nothing yet: its sender may not run for a while. */
+	/* A UC message that makes no progress is not lost yet: its sender may have no processor for a while. */
 	if (a.type == DIW_QP_UC)
 		a.dgram.reasm_timeout_ns = a.dgram.record_timeout_ns = UC_PATIENCE_NS;
 	a.num = num;
@@ -152,7 +153,7 @@ static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr
 	qp->ops = qp->extended ? a->send_ops_flags : 0;
 	grant(qp, a);
 	of_qp_set_state(qp, first_state(qp));
-	qp->qp.state = IBV_QPS_RESET;           /* what it was last modified to: programs go on from there */
+	qp->qp.state = IBV_QPS_RESET;           /* the state of the last modification: programs continue from there */
 	return qp;
 }
 
@@ -227,9 +228,10 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return of_qp(qp)->extended ? &of_qp(qp)->ex : NULL;
 }
 
-/* ---- Its end ---- */
+/* ---- Destruction ---- */
 
-/* What it has said is on its way before the socket closes: a send request was complete when diw had taken it. */
+/* Waits until the last messages have left before the socket closes: a send request was complete when diw had taken
+ * it. */
 static void qp_leave(struct of_qp *qp)
 {
 	const struct timespec step = { .tv_nsec = LEAVE_STEP_NS };
@@ -264,7 +266,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 		;
 	*p = qp->next;
 	pthread_mutex_unlock(&ctx->names);
-	/* No more come behind diw_qp_withdraw(), and the memory of these is the queue pair's. */
+	/* After diw_qp_withdraw() no more completions come. The memory of these belongs to the queue pair. */
 	forget_completions(qp);
 	diw_qp_destroy(qp->diw);
 	unused = of_rc_unused(ctx);
@@ -326,11 +328,11 @@ static void qp_take_values(struct ibv_qp_attr *to, const struct ibv_qp_attr *a, 
 	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
 #undef TAKE
-	if (!to->ah_attr.is_global)             /* the caller's is not initialized */
+	if (!to->ah_attr.is_global)             /* otherwise the caller's grh is not initialized */
 		to->ah_attr.grh = (struct ibv_global_route){ 0 };
 }
 
-/* Verbs have no access flags for writes to UD or RD queue pairs. */
+/* Verbs have no access flags for Writes to UD or RD queue pairs, so these are always allowed. */
 static int set_access(struct of_qp *qp)
 {
 	const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -416,7 +418,8 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 	int rc = of_modify_check(qp->init.qp_type, from, to, mask);
 
 	if (rc == 0 && (mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
-		rc = diw_fail(EINVAL, "ibv_modify_qp: cur_qp_state %d: it is %d", (int)attr->cur_qp_state, (int)from);
+		rc = diw_fail(EINVAL, "ibv_modify_qp: cur_qp_state %d: the state is %d", (int)attr->cur_qp_state,
+			      (int)from);
 	if (rc == 0)
 		rc = check_values(qp, attr, mask);
 	if (rc)
@@ -424,7 +427,7 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 	qp_take_values(&qp->attr, attr, mask);
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		set_access(qp);
-	/* Before what it brings about: requests that fail then fail in that state. */
+	/* Before its effects: requests that fail by it must fail in the new state. */
 	if (to == IBV_QPS_ERR)
 		of_qp_set_state(qp, to);
 	rc = enter(qp, from, to, mask);
@@ -463,7 +466,7 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct
 	return 0;
 }
 
-/* Bytes are placed as they come, and TCP may bring them in any order a copy chooses. */
+/* Bytes are placed as they arrive, and a copy may write them in any order. */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	(void)qp;
@@ -481,6 +484,14 @@ static struct of_qp *qp_find(struct of_context *ctx, uint32_t num)
 	return qp;
 }
 
+/* DIWDV_QP_ERROR_ENDS. */
+static bool rd_has_ended(struct of_qp *qp)
+{
+	struct diw_qp_info info;
+
+	return qp->init.qp_type == IBV_QPT_DRIVER && diw_qp_query(qp->diw, &info) == 0 && info.state == DIW_QPS_ERROR;
+}
+
 bool of_qp_failed(struct of_context *ctx, uint32_t num)
 {
 	bool first = false;
@@ -488,10 +499,14 @@ bool of_qp_failed(struct of_context *ctx, uint32_t num)
 
 	pthread_mutex_lock(&ctx->names);
 	qp = qp_find(ctx, num);
-	if (qp && qp->init.qp_type == IBV_QPT_RC && atomic_load(&qp->state) != IBV_QPS_ERR) {
-		first = true;
-		of_qp_set_state(qp, IBV_QPS_ERR);
-		diw_leave(qp->diw);             /* now the receives are flushed, too */
+	if (qp && atomic_load(&qp->state) != IBV_QPS_ERR) {
+		if (qp->init.qp_type == IBV_QPT_RC) {
+			first = true;
+			of_qp_set_state(qp, IBV_QPS_ERR);
+			diw_leave(qp->diw);     /* flushes the receives, too */
+		} else if (rd_has_ended(qp)) {
+			of_qp_set_state(qp, IBV_QPS_ERR);
+		}
 	}
 	pthread_mutex_unlock(&ctx->names);
 	return first;

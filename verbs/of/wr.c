@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The builder of work requests, ibv_wr_*(3). A request is finished by the call that gives it its data, but its place in
- * the list is taken by the call that names its operation; what goes wrong is remembered and told by wr_complete, which
- * then posts nothing.
+ * The builder of work requests, ibv_wr_*(3). The call that names the operation takes a place in the list; the call that
+ * sets the data finishes the request. The first error is remembered and returned by wr_complete, which then posts
+ * nothing.
  */
 #include <endian.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static void fail(struct of_qp *qp, int error)
 		qp->build.error = error;
 }
 
-/* What a call fills after one that failed. */
+/* The request that a call fills; after an error, a dummy. */
 static struct diw_send_wr *current(struct of_qp *qp)
 {
 	if (qp->build.n == 0)
@@ -71,7 +71,7 @@ static struct diw_send_wr *build_add(struct ibv_qp_ex *ex, enum diw_wr_opcode op
 	w->stag = 0;
 	w->to = 0;
 	w->timeout_ns = 0;
-	w->dst.addr.port = 0;                        /* none yet */
+	w->dst.addr.port = 0;                        /* not set yet */
 	return w;
 }
 
@@ -171,7 +171,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 		fail(of_ex(ex), rc);
 }
 
-/* ---- Their attributes ---- */
+/* ---- Attributes of an operation ---- */
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
@@ -221,7 +221,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge
 	w->num_sge = (int)n;
 }
 
-/* The caller may use its buffers again when this returns. */
+/* The data is copied: the caller may reuse its buffers when this returns. */
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_data_buf *list)
 {
 	struct of_qp *qp = of_ex(ex);
@@ -255,7 +255,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
-/* ---- The list ---- */
+/* ---- The list of requests ---- */
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
@@ -282,18 +282,17 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	pthread_mutex_unlock(&of_ex(ex)->build.lock);
 }
 
-/* ---- What a queue pair has of it ---- */
+/* ---- The calls that a queue pair has ---- */
 
 static uint64_t operations_of(enum ibv_qp_type type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_DRIVER:
 		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ | ATOMICS | INVALIDATIONS;
 	case IBV_QPT_UC:
 		return SENDS | WRITES;
-	case IBV_QPT_DRIVER:
-		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ | ATOMICS;
-	default:                                /* Writes are Write-Records */
+	default:                                /* their Writes are Write-Records */
 		return SENDS | WRITES | IBV_QP_EX_WITH_RDMA_READ;
 	}
 }
