@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # diwarp: one non-recursive Makefile. `make help` lists the targets and settings.
 #: MODE=release|debug|asan|tsan  how to compile; every mode but release has a directory of its own
 #: BUILD=DIR                     where everything goes (build, or build/MODE)
@@ -33,11 +34,14 @@ URING := $(shell $(PKG_CONFIG) --exists 'liburing >= 2.3' 2>/dev/null && echo 1)
 IBV := $(shell $(CC) -E -include infiniband/verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 # A provider of libfabric over the library (mpi_glue), where the headers for providers are. FI= builds without it.
 FI := $(shell $(CC) -E -include rdma/providers/fi_prov.h -x c /dev/null >/dev/null 2>&1 && echo 1)
-# The interposer's configuration file (docs/sockets.md), by a static libinih. INIH= builds without it: the environment alone.
+# The interposer's configuration file (docs/sockets.md), by a static libinih. INIH= builds without it: the environment
+# alone.
 INIH := $(if $(wildcard $(shell $(CC) -print-file-name=libinih.a)),1)
 WARN = -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes $(if $(CI),-Werror)
-ISAL_SONAME := $(if $(ISAL),$(shell readlink -f "`$(CC) -print-file-name=libisal.so`" | sed 's/.*\///; s/\(\.so\.[0-9]*\).*/\1/'))
-DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL -DISAL_SONAME=$(ISAL_SONAME)) $(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
+ISAL_SONAME := $(if $(ISAL),$(shell readlink -f "`$(CC) -print-file-name=libisal.so`" | \
+	sed 's/.*\///; s/\(\.so\.[0-9]*\).*/\1/'))
+DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL -DISAL_SONAME=$(ISAL_SONAME)) \
+	$(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
 	$(if $(INIH),-DHAVE_INIH)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
@@ -59,7 +63,8 @@ OF_BASE := $(if $(IBV),$(BUILD)/obj/base/ident.o $(BUILD)/obj/base/nocancel.o)
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
 CMA_OBJ := $(if $(CMA),$(call objs,verbs/cma/*.c))
 CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path))
-# What the libraries of ABIs have in common (verbs/host), and sockets over queue pairs: parts of each library that uses them.
+# What the libraries of ABIs have in common (verbs/host), and sockets over queue pairs: parts of each library that uses
+# them.
 HOST_OBJ := $(call objs,verbs/host/*.c)
 HOST_A = $(BUILD)/obj/verbs/host.a
 RS_OBJ := $(call objs,verbs/rs/*.c)
@@ -68,7 +73,7 @@ FI_OBJ := $(call objs,mpi_glue/*.c)
 FI_BASE := $(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path pool)
 FI_SO = $(BUILD)/lib/diwarp/fi/libdiwarp-fi.so
 # The parts of it that know no libfabric, for their tests.
-FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr)
+FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr atomic_op)
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_preload/stream/*.c) \
 	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path) \
@@ -77,13 +82,16 @@ SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_pr
 SHM_OBJ := $(call objs,sockets_preload/shm/*.c)
 SHM_A = $(BUILD)/obj/sockets_preload/shm.a
 SOCK_SO = $(BUILD)/lib/diwarp/libdiwarp_sockets.so
-# Names that only providers use are in a version whose number every release of rdma-core may change: the installed one's.
+# Names that only providers use are in a version whose number every release of rdma-core may change: the installed
+# one's.
 OF_PRIVATE := $(if $(IBV),$(or $(shell grep -ao 'IBVERBS_PRIVATE_[0-9]*' \
 	"`$(CC) -print-file-name=libibverbs.so.1`" 2>/dev/null | head -n 1 | tr -dc 0-9),34))
-# ... and each number that rdma-core has had since release 44, for programs and providers that were built with another one.
+# ... and each number that rdma-core has had since release 44, for programs and providers that were built with another
+# one.
 OF_PRIVATES := $(sort $(OF_PRIVATE) 34 57 59 64 65)
-# A directory of Check suites is one program (two of them share the in-memory network). In the folders of the system tests
-# each C file is a program; all of these are built in BUILD/tests/system, so no two have one name.
+of_at = $(if $(filter $(OF_PRIVATE),$(1)),@@,@)
+# A directory of Check suites is one program (two of them share the in-memory network). In the folders of the system
+# tests each C file is a program; all of these are built in BUILD/tests/system, so no two have one name.
 SUITES := $(foreach d,unit wire sim,$(if $(wildcard tests/$(d)/*.c),$(d)))
 COMMON_wire = tests/net/*.c
 COMMON_sim = tests/net/*.c
@@ -96,7 +104,8 @@ Q = $(if $(V),,@)
 SILENT := $(findstring s,$(firstword -$(MAKEFLAGS)))
 say = $(if $(V),,@$(if $(SILENT),,printf '%-5s %s\n' $(1) $(2);))
 
-all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO)) $(if $(FI),$(FI_SO))  ## build the library and diw (the default)
+ABI_SO := $(if $(IBV),$(OF_SO)) $(if $(CMA),$(CMA_SO)) $(if $(FI),$(FI_SO))
+all: $(LIB_A) $(LIB_SO) $(DIW) $(SOCK_SO) $(ABI_SO)  ## build the library and diw (the default)
 
 # Whatever changes the compiler's command line compiles everything again.
 FLAGS = $(CC) $(CPPFLAGS_all) $(CFLAGS_all) $(LDFLAGS) $(LIBS) $(OF_PRIVATES)
@@ -110,7 +119,8 @@ NOCANCEL = $(BUILD)/obj/base/nocancel.syms
 $(NOCANCEL): base/nocancel.c
 	@mkdir -p $(@D)
 	$(Q)sed -n 's/^TWIN[A-Z_]*([^,]*, \([^,]*\),.*/\1 diw_nocancel_\1/p' $< > $@
-uncancelled = $(filter-out base/nocancel.c,$(filter base/% wire/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/% mpi_glue/%,$(1)))
+uncancelled = $(filter-out base/nocancel.c,$(filter \
+	base/% wire/% llp/% mpa/% ddp/% rdmap/% verbs/% sockets_preload/shm/% mpi_glue/%,$(1)))
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags $(NOCANCEL)
 	@mkdir -p $(@D)
@@ -124,12 +134,14 @@ $(LIB_A) $(SHM_A) $(HOST_A):
 	@mkdir -p $(@D)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
-# Their threads sleep in them, and handlers of fork(), threads' keys and exit() are theirs: dlclose(3) does not unmap them.
+# Their threads sleep in them, and handlers of fork(), threads' keys and exit() are theirs: dlclose(3) does not unmap
+# them.
 SHARED = -shared -Wl,-z,nodelete
 
 $(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp.so.0 -Wl,--version-script,verbs/libdiwarp.map \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp.so.0 \
+		-Wl,--version-script,verbs/libdiwarp.map \
 		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS)
 	$(Q)ln -sf libdiwarp.so.0 $@
 
@@ -138,11 +150,12 @@ $(DIW): $(TOOL_OBJ) $(SHM_A) $(LIB_A)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) -o $@ $^ $(LDFLAGS) $(LIBS) $(TOOL_LIBS) $(if $(INIH),-l:libinih.a)
 
 $(BUILD)/obj/verbs/of/%.o: CPPFLAGS += '-DOF_NUMBERS(X)=$(foreach n,$(OF_PRIVATES),X($(n)))' \
-	'-DOF_PRIVATE_NAME(name)=$(foreach n,$(OF_PRIVATES),OF_PRIVATE_OF($(n),name,$(if $(filter $(OF_PRIVATE),$(n)),@@,@)))'
+	'-DOF_PRIVATE_NAME(name)=$(foreach n,$(OF_PRIVATES),OF_PRIVATE_OF($(n),name,$(call of_at,$(n))))'
 
 $(BUILD)/obj/verbs/of/libibverbs.map: verbs/of/libibverbs.map $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(Q){ cat $<; printf 'IBVERBS_PRIVATE_%s { global: verbs_register_driver_%s; };\n' $(foreach n,$(OF_PRIVATES),$(n) $(n)); } > $@
+	$(Q){ cat $<; printf 'IBVERBS_PRIVATE_%s { global: verbs_register_driver_%s; };\n' \
+		$(foreach n,$(OF_PRIVATES),$(n) $(n)); } > $@
 
 # Found through its runtime path, so that it and whoever else comes to lie beside it share one libdiwarp. Some programs
 # (MVAPICH2) open it, and librdmacm, by the name without a version.
@@ -150,7 +163,8 @@ $(OF_SO): $(OF_OBJ) $(OF_BASE) $(HOST_A) $(BUILD)/obj/verbs/of/libibverbs.map $(
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libibverbs.so.1 \
 		-Wl,--version-script,$(BUILD)/obj/verbs/of/libibverbs.map $(DEFS_$(MODE)) \
-		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(HOST_A) $(LDFLAGS) -L$(BUILD)/lib -ldiwarp -pthread
+		-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' -o $@ $(OF_OBJ) $(OF_BASE) $(HOST_A) $(LDFLAGS) \
+		-L$(BUILD)/lib -ldiwarp -pthread
 	$(Q)ln -sf libibverbs.so.1 $(@:.1=)
 
 $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/cma/librdmacm.map $(OF_SO)
@@ -164,12 +178,13 @@ $(CMA_SO): $(CMA_OBJ) $(RS_OBJ) $(CMA_BASE) $(HOST_A) verbs/cma/librdmacm.map $(
 # libfabric finds a provider by its file's name, in the directory of FI_PROVIDER_PATH.
 $(FI_SO): $(FI_OBJ) $(FI_BASE) mpi_glue/provider.map $(LIB_SO)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp-fi.so -Wl,--version-script,mpi_glue/provider.map \
+	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp-fi.so \
+		-Wl,--version-script,mpi_glue/provider.map \
 		$(DEFS_$(MODE)) -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../..' -o $@ $(FI_OBJ) $(FI_BASE) $(LDFLAGS) \
 		-L$(BUILD)/lib -ldiwarp -lfabric -pthread
 
-# What a preloaded library is linked with comes into the program's global scope, in front of the program's plugins. So libinih
-# is inside and hidden, and ISA-L is opened by its name (sockets_preload/isal.c).
+# What a preloaded library is linked with comes into the program's global scope, in front of the program's plugins. So
+# libinih is inside and hidden, and ISA-L is opened by its name (sockets_preload/isal.c).
 
 # A preloaded library gets the fast kind of thread-local storage.
 $(BUILD)/obj/sockets_preload/%.o: CFLAGS += -ftls-model=initial-exec
@@ -179,15 +194,23 @@ $(SOCK_SO): $(SOCK_OBJ) $(SHM_OBJ)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp_sockets.so $(DEFS_$(MODE)) -o $@ $^ \
 		$(LDFLAGS) -Wl,--exclude-libs,ALL $(if $(INIH),-l:libinih.a) $(if $(ISAL),,-lz) -pthread -ldl
 
+# The simulator runs both ends of diw cp --group, but neither their loops nor what they print.
+GROUP_COPY_OBJ := $(patsubst %,$(BUILD)/obj/tools/%.o,util bar endpoint \
+	$(addprefix cp/,blocks cwnd group_recv group_send \
+	incoming members transfer xfer))
+
 define suite
-$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) $(if $(filter unit,$(1)),$(FI_PURE_OBJ)) $(SHM_A) $(HOST_A) $(LIB_A)
+$(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tests/net/*.c)) \
+		$(if $(filter unit,$(1)),$(FI_PURE_OBJ)) $(if $(filter sim,$(1)),$(GROUP_COPY_OBJ)) \
+		$(SHM_A) $(HOST_A) $(LIB_A)
 	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS_all) -o $$@ $$^ $$(LDFLAGS) $$(LIBS) $$(CHECK_LIBS) \
+		$(if $(filter sim,$(1)),-lcjson -lcrypto -lm)
 endef
 $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 
-# The folder of a program says what it is linked with: the library; the library with the interposer's registries, or with
-# the socket engine, which is in no library by itself; or our libibverbs and librdmacm.
+# The folder of a program says what it is linked with: the library; the library with the interposer's registries, or
+# with the socket engine, which is in no library by itself; or our libibverbs and librdmacm.
 system_OBJ = $(LIB_A)
 system_LIBS = $(LIBS)
 sockets_OBJ = $(SHM_A) $(LIB_A)
@@ -215,11 +238,13 @@ TEST_ENV = BUILD='$(BUILD)' MODE='$(MODE)' CC='$(CC)' MAKE='$(MAKE)'
 check: all tests                ## build and run all tests (some 20 minutes on two cores)
 	@$(TEST_ENV) tests/run
 
-check-full: all tests           ## check, more simulator seeds, and both README commands in a bare Debian (root, network)
+check-full: all tests           ## check, more simulator seeds, and README commands in a bare Debian (root, network)
 	@$(TEST_ENV) tests/run --full
 
-# Both ends of the exchange with siw, and rping's protocol on ours. siw's needs librdmacm-dev: siw.sh tells when it is not there.
-INTEROP_ENDS := peer rping $(if $(shell $(PKG_CONFIG) --exists librdmacm libibverbs 2>/dev/null && echo 1),siw_peer) $(if $(CMA),pause.so)
+# Both ends of the exchange with siw, and rping's protocol on ours. siw's needs librdmacm-dev: siw.sh tells when it is
+# not there.
+INTEROP_ENDS := peer rping $(if $(CMA),pause.so) \
+	$(if $(shell $(PKG_CONFIG) --exists librdmacm libibverbs 2>/dev/null && echo 1),siw_peer)
 peer_OBJ = $(call objs,tests/interop/peer.c tests/interop/exchange.c tests/interop/plan.c) $(LIB_A)
 rping_OBJ = $(call objs,tests/interop/peer.c tests/interop/rping.c tests/interop/plan.c) $(LIB_A)
 siw_peer_OBJ = $(call objs,tests/interop/siw_peer.c tests/interop/exchange.c tests/interop/plan.c)
@@ -233,14 +258,15 @@ $(BUILD)/tests/interop/$(1): $$($(1)_OBJ)
 endef
 $(foreach e,peer rping siw_peer pause.so,$(eval $(call interop_end,$(e))))
 
-check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## talk to the Linux kernel's siw in a virtual machine (downloads 250 MB, once)
+check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## RC with siw in a virtual machine (downloads 250 MB)
 	@$(TEST_ENV) tests/run siw
 
-check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH and MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
+check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH, MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
 	@$(TEST_ENV) tests/mpi/run.sh
+	@$(TEST_ENV) tests/mpi/fabtests.sh
 
 VERBS_OBJ := $(filter $(BUILD)/obj/verbs/%,$(LIB_OBJ))
-check-layers: $(VERBS_OBJ)      ## no upward include, circle of calls, long line or namesake; header and map agree; form of commits
+check-layers: $(VERBS_OBJ)      ## no upward include, circle of calls, long line, namesake; exports agree; commits
 	@tools/check-layers
 	@tools/check-names
 	@tools/check-commits
@@ -308,5 +334,6 @@ help:                           ## print this
 .PHONY: all tests check check-full check-interop check-mpi check-layers deb demo lint install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(patsubst %.o,%.d,$(FI_OBJ) $(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(HOST_OBJ) $(SOCK_OBJ) $(SHM_OBJ) $(TOOL_OBJ) \
+-include $(patsubst %.o,%.d,$(FI_OBJ) $(LIB_OBJ) $(OF_OBJ) $(CMA_OBJ) $(RS_OBJ) $(HOST_OBJ) $(SOCK_OBJ) $(SHM_OBJ) \
+	$(TOOL_OBJ) \
 	$(call objs,tests/*/*.c tests/system/*/*.c))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the subcommands of `diw` share. They use the library through verbs/diw.h and verbs/diw_cm.h alone. */
+/* Declarations that the commands of `diw` share. They use the library only through verbs/diw.h and verbs/diw_cm.h. */
 #ifndef DIW_TOOLS_TOOL_H
 #define DIW_TOOLS_TOOL_H
 
@@ -16,8 +16,8 @@
 
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };        /* exit statuses */
 
-#define TOOL_QKEY 0x64697721u        /* of every queue pair that the tools create */
-#define TOOL_MIN_MULPDU 128          /* what the verbs take */
+#define TOOL_QKEY 0x64697721u        /* of every queue pair of the tools */
+#define TOOL_MIN_MULPDU 128          /* the least that the verbs accept */
 #define TOOL_MAX_MULPDU 65503
 #define TOOL_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -27,22 +27,22 @@ struct tool_cmd {
 	const char *args;                            /* for the usage line */
 	const char *brief;
 	const char *help;
-	bool foreign_args;                           /* behind its first operand are another program's */
+	bool foreign_args;                           /* arguments behind its first operand belong to another program */
 };
 extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump, cmd_run,
 	cmd_sockets;
-extern const struct tool_cmd *tool_cmd;              /* the one that runs */
+extern const struct tool_cmd *tool_cmd;              /* the running command */
 
 /* ---- util.c: messages, options, hosts ---- */
 
-/* Both print "diw SUB: ..." to stderr and return the status to exit with. */
+/* Both print "diw SUB: ..." to stderr, and return the exit status. */
 int tool_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int tool_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int tool_help(const struct tool_cmd *cmd, FILE *to);
-/* What getopt_long's '?' (and ':') means; returns the exit status. */
+/* Handles '?' and ':' of getopt_long(); returns the exit status. */
 int tool_bad_option(char **argv);
 
-/* The value of option OPT, which is named when it is wrong; 0 or TOOL_USAGE. Sizes take k, m, g (1024). */
+/* The value of option OPT, which is named in an error; 0 or TOOL_USAGE. Sizes may end in k, m, g (powers of 1024). */
 int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int opt_sizes(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *values, int max_values, int *n);
@@ -50,45 +50,51 @@ int opt_seconds(const char *opt, const char *text, double min, double max, doubl
 int opt_port(const char *text, uint16_t *port);
 int opt_host(const char *host, uint16_t port, struct diw_addr *addr);
 
-/* The address that the kernel would send from to reach DST; port 0. -errno. */
+/* The address from which the kernel would send to DST, with port 0. -errno. */
 int local_addr_for(const struct diw_addr *dst, struct diw_addr *local);
 
-extern volatile sig_atomic_t tool_stopped;           /* SIGINT or SIGTERM came */
+extern volatile sig_atomic_t tool_stopped;           /* SIGINT or SIGTERM has come */
 void tool_catch_signals(void);
 
 const char *fmt_bytes(uint64_t n, char buf[24]);     /* "64 B", "1.5 MiB" */
 bool tool_utf8(void);
-int tool_columns(FILE *f);                           /* width of the terminal; 80 when there is none */
+int tool_columns(FILE *f);                           /* width of the terminal; 80 if there is none */
 
-/* Prints one object a line and frees it. */
+/* Prints an object on one line and frees it. */
 void json_print(cJSON *o);
 void json_add_number(cJSON *o, const char *key, double v);       /* six significant digits */
 void json_add_count(cJSON *o, const char *key, uint64_t v);
 void json_add_null_number(cJSON *o, const char *key, bool valid, double v);
 
-/* ---- hist.c: latencies in ns, 1/128 resolution ---- */
+/* ---- machine.c: what a figure depends on beside the program ---- */
+
+cJSON *machine_json(void);                           /* the caller's to free; caches in octets */
+void machine_print(void);
+void machine_print_line(void);
+
+/* ---- hist.c: latencies in ns, with a resolution of 1/128 ---- */
 
 struct hist { uint64_t *count; uint64_t n, sum, min, max; };
 int hist_init(struct hist *h);
 void hist_fini(struct hist *h);
 void hist_reset(struct hist *h);
 void hist_add(struct hist *h, uint64_t ns);
-double hist_quantile(const struct hist *h, double q);            /* ns; 0 when empty */
+double hist_quantile(const struct hist *h, double q);            /* in ns; 0 if empty */
 
 /* ---- bar.c ---- */
 
 struct bar { const char *label; uint64_t next_ns; bool on; };
-void bar_init(struct bar *b, const char *label);     /* draws only when stderr is a terminal */
+void bar_init(struct bar *b, const char *label);     /* draws only if stderr is a terminal */
 void bar_draw(struct bar *b, uint64_t now, uint64_t done, uint64_t total, double gbps, uint64_t again);
 void bar_end(struct bar *b);
 
 struct hole { uint64_t off, len; };
 /* The validity map of SIZE bytes with these holes (ascending, disjoint), as rows of cells and as ranges. */
 void map_print(FILE *f, uint64_t size, const struct hole *holes, size_t n);
-/* The same as one row of at most 64 cells, which share the bytes equally. */
+/* The same as one row of at most 64 cells of equal size. */
 void map_bar(FILE *f, uint64_t size, const struct hole *holes, size_t n);
 
-/* ---- endpoint.c: the chain from a device to a queue pair ---- */
+/* ---- endpoint.c: the objects from a device to a queue pair ---- */
 
 struct endpoint {
 	struct diw_dev *dev;
@@ -99,30 +105,30 @@ struct endpoint {
 	struct diw_dev_info dev_info;
 	struct diw_qp_info info;
 };
-/* Errors are printed; TOOL_OK or TOOL_FAILED. DEV NULL: the one that reaches DST, or with DST NULL the first. */
+/* Prints errors; TOOL_OK or TOOL_FAILED. DEV NULL: the device that reaches DST; with DST NULL the first one. */
 int endpoint_open(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel);
-/* The same over that lower layer, or none. */
+/* The same over the lower layer LLP. */
 int endpoint_open_over(struct endpoint *e, const char *dev, const struct diw_addr *dst, uint32_t cq_depth, bool channel,
 		       enum diw_llp llp);
-/* Fills in the completion queues and the Q_Key. */
+/* Sets the completion queues and the Q_Key. */
 int endpoint_qp(struct endpoint *e, struct diw_qp_attr *attr);
 void endpoint_close(struct endpoint *e);
-/* TOOL_OK, or TOOL_USAGE when this is no impairment. */
+/* TOOL_OK, or TOOL_USAGE if SPEC is not a valid impairment. */
 int endpoint_check_impair(const char *spec);
-/* Prints what the queue pair's error queue holds, once a fault. */
+/* Prints the contents of the queue pair's error queue, one line a fault. */
 void endpoint_report_errors(struct endpoint *e);
 
 struct region { void *addr; size_t len; struct diw_mr *mr; };
 int region_alloc(struct region *r, struct diw_pd *pd, size_t len, unsigned access);
 void region_free(struct region *r);
 
-/* The receives of a queue pair: SLOTS buffers of SIZE bytes, one a receive, whose wr_id is the slot. */
+/* The receives of a queue pair: SLOTS buffers of SIZE bytes, one for each receive, whose wr_id is the slot. */
 struct inbox { struct diw_qp *qp; struct region rx; uint32_t size; };
 int inbox_open(struct inbox *in, struct diw_pd *pd, struct diw_qp *qp, uint32_t slots, uint32_t size);
-/* The slot's receive is posted again. */
+/* Posts the receive of the slot again. */
 int inbox_post(const struct inbox *in, uint64_t slot);
 uint8_t *inbox_at(const struct inbox *in, uint64_t slot);
-/* After the queue pair was destroyed. */
+/* Call after the queue pair was destroyed. */
 void inbox_close(struct inbox *in);
 
 #endif

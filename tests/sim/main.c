@@ -12,12 +12,15 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	unsetenv("DIWARP_IMPAIR");                       /* the scenarios bring their own */
+	unsetenv("DIWARP_IMPAIR");                       /* the scenarios set their own */
 	if (seed && strncmp(seed, "rc", 2) == 0) {
 		sr = srunner_create(suite_rc_mix(atoi(seed + 2), atoi(seed + 2) + 1));
 		srunner_set_fork_status(sr, CK_NOFORK);
 	} else if (seed && strncmp(seed, "rd", 2) == 0) {
 		sr = srunner_create(suite_rd_mix(atoi(seed + 2), atoi(seed + 2) + 1));
+		srunner_set_fork_status(sr, CK_NOFORK);
+	} else if (seed && seed[0] == 'g') {
+		sr = srunner_create(suite_group(atoi(seed + 1), atoi(seed + 1) + 1));
 		srunner_set_fork_status(sr, CK_NOFORK);
 	} else if (seed) {
 		sr = srunner_create(suite_mix(atoi(seed), atoi(seed) + 1));
@@ -31,6 +34,7 @@ int main(void)
 		srunner_add_suite(sr, suite_rc_mix(0, seeds ? atoi(seeds) : 300));
 		srunner_add_suite(sr, suite_rd());
 		srunner_add_suite(sr, suite_rd_mix(0, seeds ? atoi(seeds) : 300));
+		srunner_add_suite(sr, suite_group(0, seeds ? atoi(seeds) : 300));
 	}
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The programs of tests/sim/rd_app.h. */
+/* The programs of rd_app.h. */
 #include "tests/sim/rd_app.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ struct rdn rda_net;
 struct rda_app rda_app[RDN_NODES];
 int rda_error;
 
-/* The node that a segment is for, by its number of the link, modulo. */
-static struct rda_out { int node; uint32_t number; } out[RDN_NODES][1 << 16];
+/* A segment's node and contents, by its number of the link, modulo. */
+static struct rda_out { int node; uint32_t number, seq, len; } out[RDN_NODES][1 << 16];
 
 int rda_below(uint32_t n) { return (int)(diw_rng_next(&rda_net.rng) % n); }
 
@@ -37,7 +37,8 @@ static int app_rx(void *ctx, const struct diw_addr *src, const struct diw_link_r
 			rda_must(life < rda_app[from].life || seq >= of->acked + of->failed,
 				 "node %d from %d: %u ended before\n", me, from, seq);
 			f->life = life;
-			f->came = seq;          /* what that process sent to the one before is not ours */
+			f->came = seq;          /* messages from that process to an earlier process of this node do not
+						 * count */
 		}
 		rda_must(seq == f->came, "node %d from %d: %u, not %u\n", me, from, seq, f->came);
 		rda_must(diw_get32(segs[i].data + 8) == segs[i].len, "length\n");
@@ -90,7 +91,29 @@ static void app_gone(void *ctx, const struct diw_addr *peer, int errnum)
 	rda_app[node - rda_net.node].from[peer->ip[15] - 1].gone++;
 }
 
-const struct diw_link_up rda_up = { .rx = app_rx, .acked = app_acked, .refused = app_refused,
+static void data_fill(uint8_t *data, uint32_t seq, uint32_t len)
+{
+	diw_put32(data + 8, len);
+	for (uint32_t k = RDA_HDR; k < len; k++)
+		data[k] = (uint8_t)(seq + k);
+}
+
+/* Of a segment that the link does not copy. */
+static int app_payload(void *ctx, void *owner, uint32_t at, uint32_t len, struct iovec *iov)
+{
+	static uint8_t data[64][2048];          /* more than leave at once */
+	static uint32_t next;
+	const struct rda_out *o = owner;
+	uint8_t *to = data[next++ % 64];
+
+	(void)ctx;
+	rda_must(at + len + 8 == o->len, "%u octets at %u of %u\n", len, at, o->len);
+	data_fill(to, o->seq, o->len);
+	*iov = (struct iovec){ to + 8 + at, len };
+	return 1;
+}
+
+const struct diw_link_up rda_up = { .rx = app_rx, .acked = app_acked, .refused = app_refused, .payload = app_payload,
 					   .room = app_room, .gone = app_gone };
 
 struct diw_rd_cfg rda_cfg(void)
@@ -113,11 +136,10 @@ int rda_send(int me, int to, uint32_t len)
 		return 0;
 	diw_put32(data, rda_app[me].life);
 	diw_put32(data + 4, f->sent);
-	diw_put32(data + 8, len);
-	for (uint32_t k = RDA_HDR; k < len; k++)
-		data[k] = (uint8_t)(f->sent + k);
-	out[me][number & 0xffff].node = to;
-	out[me][number & 0xffff].number = number;
+	data_fill(data, f->sent, len);
+	out[me][number & 0xffff] = (struct rda_out){ .node = to, .number = number, .seq = f->sent, .len = len };
+	if (f->sent % 2)
+		seg.owner = &out[me][number & 0xffff];
 	if (node->l->ops->send(node->l, &dst, &seg, 1, rda_net.now) != 1) {
 		f->waits = true;
 		return 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Several flows of reliable datagrams through one bottleneck: shares, the queue, the use of the link. */
+/* Several flows of reliable datagrams through one bottleneck: their shares, the queue, the use of the link. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/sim/rd_app.h"
 
-/* Flows to one receiver through 100 Mbit/s and a base round trip of 20 ms. */
+/* Flows to one receiver through 100 Mbit/s with a base round trip of 20 ms. */
 static void bottleneck(int flows, double loss, double *use, double *jain, double *queue_ms)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
@@ -46,8 +47,8 @@ static void bottleneck(int flows, double loss, double *use, double *jain, double
 	rdn_free(&rda_net);
 }
 
-/* 64 senders that begin at once to send to a receiver with a socket buffer of 400 KiB, which needs 2 us a datagram.
- * Returns datagrams that the buffer had no room for. TOLD: the link knows the buffer's size. */
+/* 64 senders begin at once to send to a receiver with a socket buffer of 400 KiB, which needs 2 us for a datagram.
+ * Returns the datagrams for which the buffer had no room. TOLD: the link knows the buffer's size. */
 static uint64_t incast(bool told, uint64_t *came)
 {
 	const int senders = 64;
@@ -103,7 +104,7 @@ START_TEST(fair)
 }
 END_TEST
 
-/* Lost datagrams, which are no sign of congestion, cost what is sent again. */
+/* Random losses, which are no sign of congestion, cost only their retransmissions. */
 START_TEST(lossy)
 {
 	double use, jain, queue;
@@ -115,6 +116,110 @@ START_TEST(lossy)
 }
 END_TEST
 
+/* ---- Beside TCP ---- */
+
+#define TCP_SEG 1448u                /* octets of payload; on the wire with headers: */
+#define TCP_WIRE 1514u
+#define TCP_WAY 4096u
+
+/* A flow of TCP cubic (RFC 9438) through the bottleneck to node 0, of which only the window is simulated. */
+static struct tcp {
+	double window, threshold, most, origin;  /* segments; `most`: when it lost last, `origin`: of the curve */
+	uint64_t epoch, until;               /* of the curve; losses until then are one */
+	struct { uint64_t at; bool lost; } way[TCP_WAY];
+	uint32_t head, tail;
+	uint64_t came;
+} tcp;
+
+static void tcp_lost(uint64_t now)
+{
+	if (now < tcp.until)
+		return;
+	tcp.origin = tcp.most = tcp.window < tcp.most ? tcp.window * 0.85 : tcp.window;
+	tcp.window = tcp.threshold = tcp.window * 0.7;
+	tcp.epoch = now;
+	tcp.until = now + 2 * rda_net.latency + rda_net.queue;
+}
+
+static void tcp_acked(uint64_t now)
+{
+	const double c = 0.4, k = cbrt(tcp.origin * 0.3 / c), t = (double)(now - tcp.epoch) / 1e9;
+	double target = c * (t - k) * (t - k) * (t - k) + tcp.origin;
+
+	tcp.came += TCP_SEG;
+	if (tcp.window < tcp.threshold)
+		tcp.window++;
+	else if (target > tcp.window)
+		tcp.window += (target > 1.5 * tcp.window ? 0.5 * tcp.window : target - tcp.window) / tcp.window;
+	else
+		tcp.window += 0.01 / tcp.window;
+}
+
+static void tcp_run(uint64_t now)
+{
+	struct rdn_node *to = &rda_net.node[0];
+
+	for (; tcp.head != tcp.tail && tcp.way[tcp.head % TCP_WAY].at <= now; tcp.head++) {
+		if (tcp.way[tcp.head % TCP_WAY].lost)
+			tcp_lost(now);
+		else
+			tcp_acked(now);
+	}
+	while (tcp.tail - tcp.head < tcp.window && tcp.tail - tcp.head < TCP_WAY) {
+		uint64_t begin = to->busy_until > now ? to->busy_until : now;
+		bool lost = begin - now > rda_net.queue;
+
+		if (!lost)
+			to->busy_until = begin = begin + (uint64_t)(TCP_WIRE / rda_net.rate);
+		tcp.way[tcp.tail % TCP_WAY].at = begin + 2 * rda_net.latency;
+		tcp.way[tcp.tail++ % TCP_WAY].lost = lost;
+	}
+}
+
+/* Through 100 Mbit/s, 20 ms and a queue of 50 ms: shares of the rate, of the seconds FROM to TO. */
+static void beside(uint32_t from, uint32_t to, double *rd, double *cubic)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t begin, before[2] = { 0 };
+
+	rdn_init(&rda_net, 1);
+	memset(rda_app, 0, sizeof rda_app);
+	rda_net.latency = 10 * DIW_MS;
+	rda_net.rate = 100e6 / 8 / 1e9;
+	rda_net.queue = 50 * DIW_MS;
+	tcp = (struct tcp){ .window = 10, .threshold = 1e9 };
+	for (int i = 0; i < 2; i++) {
+		rdn_start(&rda_net, i, &cfg, &rda_up);
+		rda_app[i].life = 1;
+	}
+	for (begin = rda_net.now; rda_net.now < begin + to * DIW_S; rdn_step(&rda_net, rda_net.now + DIW_MS)) {
+		rda_send_all(1, 0, 64, 1400);
+		tcp_run(rda_net.now);
+		if (rda_net.now >= begin + from * DIW_S)
+			continue;
+		before[0] = rda_app[0].from[1].bytes;
+		before[1] = tcp.came;
+	}
+	*rd = (double)(rda_app[0].from[1].bytes - before[0]) / (double)(to - from) / 1e9 / rda_net.rate;
+	*cubic = (double)(tcp.came - before[1]) / (double)(to - from) / 1e9 / rda_net.rate;
+	rdn_free(&rda_net);
+}
+
+START_TEST(beside_cubic)
+{
+	double rd[2], cubic[2];
+
+	beside(2, 10, &rd[0], &cubic[0]);
+	beside(10, 40, &rd[1], &cubic[1]);
+	printf("rd: beside TCP cubic through 100 Mbit/s, 20 ms, queue 50 ms: %.0f %% and %.0f %% in the seconds 2 to "
+	       "10, %.0f %% and %.0f %% in the seconds 10 to 40\n", 100 * rd[0], 100 * cubic[0], 100 * rd[1],
+	       100 * cubic[1]);
+	ck_assert_double_gt(rd[0], 0.15);
+	ck_assert_double_gt(rd[1], 0.3);
+	ck_assert_double_gt(cubic[1], 0.3);
+}
+END_TEST
+
 TCase *tcase_rd_fair(void)
 {
 	TCase *tc = tcase_create("fair");
@@ -122,6 +227,7 @@ TCase *tcase_rd_fair(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_to_one);
 	tcase_add_test(tc, lossy);
+	tcase_add_test(tc, beside_cubic);
 	tcase_add_loop_test(tc, fair, 0, sizeof flow_counts / sizeof *flow_counts);
 	return tc;
 }

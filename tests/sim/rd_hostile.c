@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reliable datagrams and peers that forge, repeat, flood and do not answer. */
+/* Reliable datagrams and peers that forge, repeat, flood, or do not answer. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "tests/sim/rd_app.h"
 #include "wire/rd_hdr.h"
 
-/* The last datagram of KIND that node 0 sent, to be changed. */
+/* The last datagram of KIND from node 0, to be changed. */
 static uint8_t caught[2048];
 static uint32_t caught_len;
 static enum diw_rd_kind caught_kind;
@@ -38,7 +38,8 @@ static void forge(int field, uint32_t value)
 	rda_run(DIW_MS);
 }
 
-/* Acknowledgements of what was never sent, another tag, numbers behind the window: counted, and nothing else. */
+/* Acknowledgements of segments that were never sent, wrong tags, numbers beyond the window: they are counted and have
+ * no other effect. */
 START_TEST(forged)
 {
 	uint64_t stray, before;
@@ -69,12 +70,12 @@ START_TEST(forged)
 	for (uint32_t bit = 0; bit < 32; bit++)
 		forge(4, diw_get32(caught + 4) ^ 1u << bit);    /* tag */
 	ck_assert_uint_eq(rda_net.node[1].c.rd_stray, stray + 32);
-	forge(2, 0xffff);                                       /* window: all that there is */
+	forge(2, 0xffff);                                       /* window: the largest */
 	rda_send_all(1, 0, 3000, 100);
 	rda_run(DIW_S);
 	ck_assert_uint_eq(rda_flow(1, 0)->acked, rda_flow(1, 0)->sent);
 	ck_assert_uint_eq(rda_app[0].from[1].came, rda_flow(1, 0)->sent);
-	forge(2, 0);                                            /* none */
+	forge(2, 0);                                            /* window: 0 */
 	ck_assert_int_eq(rda_send(1, 0, 100), 1);
 	rda_send(0, 1, 100);
 	rda_run(5 * DIW_S);
@@ -97,7 +98,8 @@ static void count_answers(struct rdn *n, const struct diw_addr *src, const struc
 		answered += len;
 }
 
-/* A flood of OPEN and of DATA from addresses that receive nothing: no memory, no answer longer than its cause. */
+/* A flood of OPEN and DATA from addresses that receive nothing uses no memory, and no answer is longer than its
+ * cause. */
 START_TEST(flood)
 {
 	struct diw_rd_hdr open = { .kind = DIW_RD_OPEN, .my_epoch = 7 };
@@ -131,7 +133,7 @@ START_TEST(flood)
 }
 END_TEST
 
-/* Inject the datagram that was caught as it is. */
+/* Injects the caught datagram unchanged. */
 static void replay(void)
 {
 	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
@@ -140,8 +142,8 @@ static void replay(void)
 	rda_run(DIW_MS);
 }
 
-/* The first datagram of a process of node 0 that is long gone comes again, from its address: the association with the
- * process of today stays. */
+/* The first datagram of an earlier process of node 0 comes again, from its address. The association with the present
+ * process stays. */
 START_TEST(replayed)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
@@ -182,7 +184,7 @@ START_TEST(replayed)
 }
 END_TEST
 
-/* H of node 0, with the tag of its datagrams. */
+/* Sends H from node 0, with the tag of its datagrams. */
 static void say(struct diw_rd_hdr h)
 {
 	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
@@ -196,7 +198,8 @@ static void say(struct diw_rd_hdr h)
 	rda_run(DIW_MS);
 }
 
-/* An acknowledgement of a number that is neither before nor behind all that was sent, and a refusal from there on. */
+/* An acknowledgement of a number that is neither before nor behind all that was sent; and a refusal from that number
+ * on. */
 START_TEST(half_way_round)
 {
 	uint32_t far;
@@ -222,7 +225,7 @@ START_TEST(half_way_round)
 }
 END_TEST
 
-/* What a node sent that is gone, and what was never taken of it, is kept no longer than the node is known. */
+/* Segments of a node that has gone, and that were not taken, are not kept longer than the node is known. */
 static void held_of_a_node_that_went(bool taken)
 {
 	rda_begin(2);
@@ -249,7 +252,30 @@ START_TEST(leaves_a_gap)
 }
 END_TEST
 
-/* RESETs with wrong tags do nothing; one with the right tag costs a round trip, and no message. */
+/* Node 1, which has nothing to send, learns a tag that node 0 does not take. Its acknowledgements are answered by
+ * RESET, and it asks for a good one. */
+START_TEST(another_tag)
+{
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	rda_send(0, 1, 100);
+	rda_run(DIW_MS);
+	ck_assert(caught[1] & DIW_RD_NEW);
+	rda_net.tap = NULL;
+	forge(24, diw_get32(caught + 24) + 1);                  /* own tag */
+	for (int i = 0; i < 20; i++) {
+		rda_send(0, 1, 100);
+		rda_run(DIW_S);
+	}
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 21);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 0);
+	ck_assert_uint_le(rda_net.node[1].c.rd_stray, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* RESETs with wrong tags have no effect. One with the right tag costs a round trip, and no message. */
 START_TEST(reset_storm)
 {
 	uint8_t p[DIW_RD_HDR_MAX + 4];
@@ -277,7 +303,7 @@ START_TEST(reset_storm)
 }
 END_TEST
 
-/* A node that opens the association, and then neither acknowledges nor says that it hears. */
+/* A node opens the association, and then neither acknowledges nor answers. */
 START_TEST(never_acknowledges)
 {
 	uint64_t from;
@@ -286,7 +312,7 @@ START_TEST(never_acknowledges)
 	rda_send(0, 1, 100);
 	rda_run(DIW_MS);
 	ck_assert_uint_eq(rda_flow(0, 1)->acked, 1);
-	rda_net.node[0].deaf_from = rda_net.now;        /* what node 1 says is lost */
+	rda_net.node[0].deaf_from = rda_net.now;        /* node 1's answers are lost */
 	rda_net.node[0].deaf_to = DIW_NEVER;
 	ck_assert_uint_gt(rda_send_all(0, 1, 5000, 100), 100);
 	from = rda_net.now;
@@ -348,8 +374,8 @@ static uint32_t fuzz_post(int from, int to, uint32_t most)
 	return n;
 }
 
-/* Node 0's datagrams to node 1, and node 1's to node 0, some octets changed and with a good CRC, from the right address
- * or from another one. Whatever they do to these two: all that was posted ends, and node 2 is as ever. */
+/* Datagrams between node 0 and node 1, with some octets changed and a good CRC, from the right address or from another.
+ * Whatever they do to these two nodes, all posted messages end, and node 2 is not affected. */
 static void fuzz_inject(struct rdn *n, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p,
 			uint32_t len)
 {
@@ -407,6 +433,7 @@ TCase *tcase_rd_hostile(void)
 	tcase_add_test(tc, replayed);
 	tcase_add_test(tc, half_way_round);
 	tcase_add_test(tc, leaves_a_gap);
+	tcase_add_test(tc, another_tag);
 	tcase_add_test(tc, reset_storm);
 	tcase_add_test(tc, never_acknowledges);
 	tcase_add_loop_test(tc, fuzz, 0, 100);

@@ -42,7 +42,7 @@ void sim_fail(const char *fmt, ...)
 	va_end(ap);
 	fflush(stdout);
 	ck_abort_msg("at %.3f us: %s [replay: SIM_SEED=%s%llu tests/sim]", sim.net ? (double)sim.net->now / 1e3 : 0,
-		     text, sim.streams ? "rc" : "", (unsigned long long)sim.seed);
+		     text, sim.streams ? "rc" : sim.groups ? "g" : "", (unsigned long long)sim.seed);
 	abort();
 }
 
@@ -50,7 +50,7 @@ void sim_begin(uint64_t seed)
 {
 	memset(&sim, 0, sizeof sim);
 	sim.seed = seed;
-	sim.rng.state = diw_rng_next(&(struct diw_rng){ seed });      /* neighbours share no part of their sequences */
+	sim.rng.state = diw_rng_next(&(struct diw_rng){ seed });      /* neighbouring seeds have disjoint sequences */
 	sim.verbose = getenv("SIM_SEED") != NULL;
 	sim.net = net_new(seed);
 	sim.net->verbose = sim.verbose;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UC: its Writes, and the pace that its sender keeps (docs/ud-profile.md section 9.1). */
+/* UC: its Writes, and the flow control of its sender (docs/ud-profile.md section 9.1). */
 #include <stdlib.h>
 
 #include "base/wire.h"
@@ -7,7 +7,7 @@
 
 static struct ep *a, *b;
 
-/* B's socket holds so many datagrams, some more than our windows are. */
+/* Datagrams that B's socket holds, slightly more than the windows allow. */
 #define TIGHT 100
 #define LOOSE 65536
 
@@ -55,7 +55,7 @@ static bool written(const struct msg *m)
 	return true;
 }
 
-/* A peer that was restarted is heard, wherever its new MSNs begin. */
+/* Messages of a restarted peer are accepted, whatever its first MSNs are. */
 START_TEST(uc_restart)
 {
 	uc_begin(LOOSE);
@@ -70,7 +70,7 @@ START_TEST(uc_restart)
 }
 END_TEST
 
-/* ---- Writes that lack octets ---- */
+/* ---- Writes with missing octets ---- */
 
 static bool drop_write_last(const uint8_t *d, uint32_t len)
 {
@@ -103,9 +103,9 @@ START_TEST(uc_incomplete_write)
 }
 END_TEST
 
-/* ---- The pace ---- */
+/* ---- Flow control ---- */
 
-#define PATIENCE DIW_S               /* rdmap/flow.c's, and of who has never answered */
+#define PATIENCE DIW_S               /* the value in rdmap/flow.c, also for a peer that has never answered */
 #define PATIENCE_FIRST (200 * DIW_MS)
 
 static bool is_flow(const uint8_t *d, uint32_t len)
@@ -134,7 +134,7 @@ static void post_writes(int n, uint32_t length)
 		post_write(a, length);
 }
 
-/* Ten times what the socket holds, posted at once, arrives; one long message, too. */
+/* Ten times the socket's capacity, posted at once, arrives; so does one long message. */
 START_TEST(a_full_socket)
 {
 	uc_begin(TIGHT);
@@ -152,7 +152,7 @@ START_TEST(a_full_socket)
 }
 END_TEST
 
-/* Small ones: there a datagram costs the socket more than its octets. */
+/* Small messages: a datagram costs the socket more than its octets. */
 START_TEST(small_messages)
 {
 	uc_begin(200);
@@ -165,8 +165,8 @@ START_TEST(small_messages)
 }
 END_TEST
 
-/* Who never answers delays it once, who has stopped to once for longer. The Write that this cuts in two is given up by
- * its receiver. */
+/* A peer that never answers delays the sender once; one that has stopped answering, once and for longer. The receiver
+ * gives up the Write that this interrupts. */
 START_TEST(no_answers)
 {
 	uint64_t limit = _i ? PATIENCE : PATIENCE_FIRST;
@@ -189,7 +189,7 @@ START_TEST(no_answers)
 }
 END_TEST
 
-/* Whatever is lost, also of questions and answers, everything leaves. */
+/* Everything leaves, even if flow messages are lost. */
 START_TEST(losses)
 {
 	uc_begin(TIGHT);
@@ -203,16 +203,16 @@ START_TEST(losses)
 }
 END_TEST
 
-/* ---- The window, as section 9.1 has it, kept a second time ---- */
+/* ---- The window of section 9.1, computed a second time ---- */
 
-#define ASKS 16                      /* questions whose answers count */
+#define ASKS 16                      /* flow messages whose answers count */
 #define TOLL 768u
 #define FIRST_WINDOW (128u << 10)
 #define MIN_WINDOW (32u << 10)
 #define MAX_WINDOW (4u << 20)
 
 static struct pace {
-	bool from_a;                 /* the datagram that the network has just been given */
+	bool from_a;                 /* whether the current datagram is from a */
 	double loss;                 /* of flow messages */
 	uint32_t sent, base, window, number, heard, asked_at[ASKS], nearest, alone;
 	bool asked;
@@ -229,7 +229,7 @@ static void pace_hears(uint32_t number, uint32_t window)
 	pace.window = window < MIN_WINDOW ? MIN_WINDOW : window > MAX_WINDOW ? MAX_WINDOW : window;
 }
 
-/* What has reached a by now. */
+/* Processes the answers that have reached a. */
 static void pace_goes_on(void)
 {
 	int kept = 0;
@@ -261,10 +261,10 @@ static void pace_asks(uint32_t number)
 	pace.asked_at[number % ASKS] = pace.sent;
 }
 
-/* Each datagram that is sent; true loses it. */
+/* Called for each datagram that is sent; true: lose it. */
 static bool pace_sees(const uint8_t *d, uint32_t len)
 {
-	uint32_t cost = len - 4 + TOLL, ahead = pace.sent - pace.base;
+	uint32_t cost = len - 4 + TOLL, ahead;
 	bool lost = is_flow(d, len) && chance(pace.loss);
 
 	pace_goes_on();
@@ -287,8 +287,8 @@ static bool pace_sees(const uint8_t *d, uint32_t len)
 	return lost;
 }
 
-/* Segments of all sizes, windows of all sizes, flow messages lost: no segment is ever beyond the window, but for one
- * that is larger than it, alone; and everything leaves. */
+/* Random sizes of segments and windows, with lost flow messages: no segment is sent beyond the window, except one that
+ * is larger than it, alone. Everything leaves. */
 START_TEST(the_window_is_kept)
 {
 	static const uint32_t mulpdus[] = { 1032, 1460, 8960, 20000, 40000, 65503 };
@@ -313,12 +313,12 @@ START_TEST(the_window_is_kept)
 		sim.net->drop = NULL;
 		sim_end();
 	}
-	ck_assert_uint_lt(tight, 2000);         /* and what the window allows is used */
+	ck_assert_uint_lt(tight, 2000);         /* the window is used up to its limit */
 	ck_assert_uint_gt(alone, 0);
 }
 END_TEST
 
-/* ---- Receives that come late ---- */
+/* ---- Receives that are posted late ---- */
 
 static int received(int limit)
 {
@@ -330,7 +330,7 @@ static int received(int limit)
 	return n;
 }
 
-/* More messages than there are receives, which are given back one by one: each is received. */
+/* There are more messages than receives, which are reposted one by one: each message is received. */
 START_TEST(late_receives)
 {
 	int n = 0;
@@ -350,7 +350,8 @@ START_TEST(late_receives)
 }
 END_TEST
 
-/* Where none is given back what waits is dropped, and what comes after it at once; until there is one again. */
+/* While no receive is posted, the waiting message is dropped, and those behind it at once, until there is a receive
+ * again. */
 START_TEST(no_receives)
 {
 	uint64_t stalled;

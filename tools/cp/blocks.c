@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sets of a file's blocks: bitmaps, searched a word at a time. */
+/* Sets of a file's blocks: bitmaps that are searched word by word. */
 #include "tools/cp/blocks.h"
 
 #include <errno.h>
@@ -71,9 +71,9 @@ const uint8_t *blocks_page(const struct blocks *b, uint64_t first)
 	return b->bit + first / 8;
 }
 
-uint64_t blocks_merge(struct blocks *b, uint64_t first, const uint8_t page[XFER_BITS / 8])
+uint64_t blocks_merge(struct blocks *b, uint64_t first, const uint8_t page[XFER_BITS / 8], uint64_t *fresh)
 {
-	uint64_t asked = 0;
+	uint64_t asked = 0, before = b->count;
 	uint8_t *at = b->bit + first / 8, mine;
 
 	for (uint64_t i = 0; i < XFER_BITS / 8 && first + 8 * i < b->n; i++) {
@@ -84,5 +84,6 @@ uint64_t blocks_merge(struct blocks *b, uint64_t first, const uint8_t page[XFER_
 		b->count += (uint64_t)__builtin_popcount(mine & (uint8_t)~at[i]);
 		at[i] |= mine;
 	}
+	*fresh = b->count - before;
 	return asked;
 }

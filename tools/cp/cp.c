@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw cp: offers a file and sends what the receiver asks for; the protocol is told in xfer.h. */
+/* diw cp: offers a file and sends the parts that the receiver requests; xfer.h describes the protocol. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -10,27 +10,27 @@
 #include "tools/cp/outgoing.h"
 
 #define WC_BATCH 64
-#define STATUS_BYTES (64u << 10)     /* RC, RD: an entry of so many is worth a STATUS of its own */
-#define BYE_NS (500 * DIW_MS)        /* so long BYE may wait for what was posted before it */
+#define STATUS_BYTES (64u << 10)     /* RC, RD: after an entry of at least this size, a STATUS is sent at once */
+#define BYE_NS (500 * DIW_MS)        /* the longest time that BYE waits for earlier messages */
 
-enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, its holes not all */
+enum copy_state { OFFERING, SENDING, FETCHING };     /* FETCHING: DONE came, but not all of its holes */
 
 struct copy {
 	struct xfer_port port;
 	struct outgoing out;
 	char host[256], name[XFER_NAME_MAX + 1];
 	struct diw_addr dst;
-	struct xfer_peer peer;               /* its type is the queue pair's */
+	struct xfer_peer peer;               /* its type is the type of the queue pair */
 	struct diw_cm *cm;                   /* RC */
 	uint64_t message;
 	struct diw_mr *mr;
 	uint64_t id;
 	enum copy_state state;
-	uint32_t next;                       /* the first entry not sent */
+	uint32_t next;                       /* the first entry that was not sent */
 	uint64_t sent, sent_again, began_at;
 	uint64_t spoke_at, heard_at;
 	bool once, json, busy_said, finished, sha_ok;
-	struct xfer_msg done;                /* its first page: the figures */
+	struct xfer_msg done;                /* its first page has the figures */
 	struct hole *holes;
 	uint32_t nholes;
 	struct bar bar;
@@ -51,7 +51,7 @@ static void speak(struct copy *c, enum xfer_type type, uint32_t first, uint64_t 
 	c->spoke_at = now;
 }
 
-/* 0, -ENOMEM: the queue is full, or another -errno. */
+/* 0; -ENOMEM: the queue is full; or another -errno. */
 static int send_entry(struct copy *c, const struct xfer_msg *m, uint32_t i)
 {
 	const struct xfer_entry *e = &m->entry[i];
@@ -89,7 +89,7 @@ static int on_ask(struct copy *c, const struct xfer_msg *m, uint64_t now)
 			speak(c, XFER_STATUS, c->next, now);
 	}
 	if (rc && rc != -ENOMEM)
-		return tool_failed("%s asked for what cannot be sent: %s", c->host, strerror(-rc));
+		return tool_failed("%s requested a range that cannot be sent: %s", c->host, strerror(-rc));
 	speak(c, XFER_STATUS, c->next, now);
 	return 0;
 }
@@ -138,7 +138,7 @@ static uint64_t copy_retry_ns(const struct copy *c)
 	return c->state == OFFERING ? XFER_RETRY_NS : XFER_STATUS_NS;
 }
 
-/* No connection has proved to RD that there is a receiver. */
+/* RD has no connection, so nothing has proved yet that there is a receiver. */
 static uint64_t copy_silence_ns(const struct copy *c)
 {
 	bool met = c->peer.type == DIW_QP_RC || c->state != OFFERING;
@@ -150,13 +150,13 @@ static int tell_silent(struct copy *c)
 {
 	endpoint_report_errors(&c->port.ep);
 	if (c->state != OFFERING)
-		return tool_failed("%s fell silent", c->host);
+		return tool_failed("%s does not answer any more", c->host);
 	return tool_failed("%s: no answer (is 'diw recv%s' running there%s?)", c->host,
 			   c->peer.type == DIW_QP_RD ? " --qp rd" : "",
 			   c->peer.type == DIW_QP_UD ? ", without --qp rd" : "");
 }
 
-/* What has to be said again because nothing came. */
+/* Repeats messages that were not answered. */
 static int copy_tick(struct copy *c, uint64_t now)
 {
 	uint64_t quiet = now - c->spoke_at, retry = copy_retry_ns(c);
@@ -191,7 +191,7 @@ static int copy_on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 		endpoint_report_errors(&c->port.ep);
 		return tool_failed("%s: the connection has ended", c->host);
 	}
-	if (wc->status == DIW_WC_LOC_QP_OP_ERR) /* lost, as the network may lose it */
+	if (wc->status == DIW_WC_LOC_QP_OP_ERR) /* counts as lost in the network */
 		return 0;
 	if (wc->opcode != DIW_WC_RECV && wc->status != DIW_WC_SUCCESS)
 		return tell_send_failed(c, wc);
@@ -200,7 +200,7 @@ static int copy_on_wc(struct copy *c, const struct diw_wc *wc, uint64_t now)
 	return rc || !memcmp(&wc->src, &c->dst, sizeof c->dst) ? copy_on_message(c, &m, now) : 0;
 }
 
-/* BYE leaves behind what was posted before it; on RD it completes when the receiver has taken it. */
+/* BYE leaves behind all earlier messages; on RD it completes when the receiver has taken it. */
 static void await_bye(struct copy *c)
 {
 	uint64_t until = diw_clock_ns() + BYE_NS;
@@ -228,7 +228,7 @@ static int copy_loop(struct copy *c)
 	while (!rc && !c->finished && !tool_stopped) {
 		n = diw_cq_wait(c->port.ep.cq, wc, WC_BATCH, XFER_STATUS_NS);
 		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
+			return tool_failed("waiting for a completion: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n && !rc && !c->finished; i++)
 			rc = copy_on_wc(c, &wc[i], now);
@@ -326,7 +326,7 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 			rc = tool_failed("%s: memory region: %s", c->out.path, strerror(-rc));
 	}
 	if (!rc && getrandom(&c->id, sizeof c->id, 0) != sizeof c->id)
-		rc = tool_failed("no random number: %s", strerror(errno));
+		rc = tool_failed("getrandom: %s", strerror(errno));
 	if (!rc)
 		rc = copy_loop(c);
 	if (!rc)
@@ -341,7 +341,7 @@ static int copy_run(struct copy *c, struct diw_qp_attr *attr)
 	return rc;
 }
 
-/* "HOST:", "[2001:db8::1]:", and a NAME may follow: what the file is to be called there. */
+/* "HOST:" or "[2001:db8::1]:"; a NAME may follow, which the file gets there. */
 static int parse_target(struct copy *c, const char *arg, uint16_t port)
 {
 	const char *bracket = arg[0] == '[' ? strchr(arg, ']') : NULL;
@@ -398,7 +398,7 @@ static int copy_options(struct copy_args *a, int argc, char **argv)
 	return rc;
 }
 
-/* Which options and arguments go together. */
+/* Checks that options and arguments are compatible. */
 static int copy_check(const struct copy_args *a, int n)
 {
 	const struct group_options *g = &a->group;

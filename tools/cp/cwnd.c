@@ -31,12 +31,24 @@ static void cwnd_cut(struct cwnd *c, uint64_t window, uint64_t threshold, uint32
 
 void cwnd_lost(struct cwnd *c, uint32_t mark, uint32_t latest)
 {
+	c->doubt = 0;
 	if (!c->cuts || diw_serial_after(mark, c->recovery))
 		cwnd_cut(c, c->window * 7 / 10, c->window * 7 / 10, latest);
 }
 
-void cwnd_timeout(struct cwnd *c, uint32_t latest)
+void cwnd_timeout(struct cwnd *c, uint32_t latest, uint64_t sent)
 {
+	if (!c->doubt)
+		c->doubted = c->window < c->threshold ? c->threshold : c->window;
+	c->doubt = sent;
 	cwnd_cut(c, c->floor, c->window / 2, latest);
 	c->timeouts++;
+}
+
+void cwnd_reported(struct cwnd *c, uint64_t sent)
+{
+	if (!c->doubt || sent < c->doubt)
+		return;
+	c->threshold = c->doubted;
+	c->doubt = 0;
 }

@@ -1,488 +1,324 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw recv --group: receives the files that senders announce to a group, one at a time. xfer.h has the protocol. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+/* diw recv --group: selects the announced files to receive. xfer.h describes the protocol. */
+#include "tools/cp/group_recv.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/list.h"
 #include "base/rng.h"
-#include "base/wire.h"
-#include "tools/cp/blocks.h"
-#include "tools/cp/group.h"
-#include "tools/cp/incoming.h"
+#include "base/siphash.h"
 
 #define WC_BATCH 64
-#define LINGER_NS (2 * DIW_S)        /* answers a sender that has not heard that the file is kept */
-#define JOIN_SPREAD_US 20000u        /* members answer an announcement within that time */
-#define JOIN_RETRY_NS (200 * DIW_MS)
-#define KEPT_RETRY_NS (20 * DIW_MS)
-#define HAVE_NS (200 * DIW_MS)
-#define OPEN_NS (50 * DIW_MS)        /* so long an answer waits for open records; the sender closes them */
-#define WANT_BURST 16                /* pages of the bitmap between two looks at what comes */
-#define OPEN_RECORDS 64
-#define IDS 16                       /* of transfers that have ended, not to be received again */
+#define LINGER_NS (2 * DIW_S)        /* how long a sender that did not receive KEPT gets an answer */
+#define JOIN_SPREAD_NS (20 * DIW_MS) /* members answer an announcement within this time */
+#define HOST_AHEAD 2u                /* a host may have this many places more than another host; beyond, one of them
+				      * goes to the other */
 
-enum listen_state { WAITING, RECEIVING, KEPT };
-
-struct group_recv {
-	const struct group_options *o;
-	struct xfer_port port;
-	struct diw_addr group;
-	enum listen_state state;
-	struct xfer_peer peer;               /* the sender */
-	uint64_t id, token, nonce, old[IDS]; /* nonce: only a host that has had our JOIN knows it */
-	uint8_t sha[32], sha_got[32];
-	uint64_t size;
-	uint32_t block, nold;
-	struct incoming in;
-	struct diw_mr *mr;
-	struct blocks missing;
-	uint64_t got, again;                 /* bytes that came in closed records; that were asked for */
-	uint32_t mark, pass;                 /* pass: whose end is to be answered */
-	bool accepted, answering, sha_ok, over;
-	uint64_t answer_at, answer_by, want_next;    /* want_next: the next page to ask for */
-	uint64_t join_at, kept_at, heard_at, began_at, ended_at, had_at;
-	char why[XFER_TEXT_MAX + 1];
-	uint64_t files, bad, complete_records, partial_records;
-	struct bar bar;
-	struct diw_range ranges[DIW_MAX_RANGES];
-	struct diw_record_info open[OPEN_RECORDS];
-};
-
-static void group_say(struct group_recv *r, struct xfer_msg *m)
+int group_recv_init(struct group_recv *r)
 {
-	m->id = r->id;
-	m->token = r->token;
-	xfer_send(&r->peer, m);
-}
-
-/* Bytes that have come, those of records that are still open included. */
-static uint64_t bytes_come(struct group_recv *r)
-{
-	int n = diw_qp_records(r->port.ep.qp, r->open, OPEN_RECORDS);
-	uint64_t sum = r->got;
-
-	for (int i = 0; i < n && i < OPEN_RECORDS; i++)
-		if (r->mr && r->open[i].stag == r->mr->stag)
-			sum += r->open[i].byte_len;
-	return sum;
-}
-
-static void say_report(struct group_recv *r, uint32_t flags)
-{
-	struct xfer_msg m = { .type = XFER_REPORT, .flags = flags, .mark = r->mark, .pass = r->pass,
-		.bytes = bytes_come(r) };
-
-	group_say(r, &m);
-}
-
-static void say_join(struct group_recv *r, uint64_t now)
-{
-	struct xfer_msg m = { .type = XFER_JOIN, .nonce = r->nonce, .bytes = bytes_come(r),
-		.rcvbuf = r->port.ep.info.rcvbuf };
-
-	group_say(r, &m);
-	r->join_at = now + JOIN_RETRY_NS + diw_random() % JOIN_SPREAD_US * DIW_US;
-}
-
-static void say_kept(struct group_recv *r, uint64_t now)
-{
-	struct xfer_msg m = { .type = XFER_KEPT, .elapsed_ns = r->had_at - r->began_at };
-
-	m.flags = (r->sha_ok ? XFER_SHA_OK : 0) | (r->why[0] ? XFER_NOT_SAVED : 0);
-	snprintf(m.text, sizeof m.text, "%s", r->why);
-	group_say(r, &m);
-	r->kept_at = now;
-}
-
-/* ---- The end of a transfer ---- */
-
-static void group_recv_report(const struct group_recv *r)
-{
-	double sec = (double)(r->had_at - r->began_at) / 1e9, gb = sec > 0 ? (double)r->size / sec / 1e9 : 0;
-	char hex[65], from[DIW_ADDR_STRLEN], a[24], b[24];
-	cJSON *o;
-
-	xfer_hex(r->sha_got, hex);
-	diw_addr_str(&r->peer.addr, from);
-	if (!r->o->json) {
-		printf("%s: %s from %s in %.3f s, %.3f GB/s, %s asked for again\n", r->in.name, fmt_bytes(r->size, a),
-		       from, sec, gb, fmt_bytes(r->again, b));
-		printf("SHA-256 %s %s\n", hex, r->sha_ok ? "matches" : "DIFFERS");
-		if (r->why[0])
-			tool_failed("%s: not saved: %s", r->in.name, r->why);
-		fflush(stdout);
-		return;
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		r->place[i].o = r->o;
+		r->place[i].port = &r->port;
 	}
-	o = cJSON_CreateObject();
-	cJSON_AddStringToObject(o, "from", from);
-	cJSON_AddStringToObject(o, "name", r->in.name);
-	json_add_count(o, "size", r->size);
-	json_add_count(o, "bytes_came", r->got);
-	json_add_count(o, "bytes_asked_again", r->again);
-	json_add_number(o, "seconds", sec);
-	json_add_number(o, "GBps", gb);
-	json_add_count(o, "records_complete", r->complete_records);
-	json_add_count(o, "records_partial", r->partial_records);
-	cJSON_AddStringToObject(o, "sha256", hex);
-	cJSON_AddBoolToObject(o, "sha256_ok", r->sha_ok);
-	cJSON_AddBoolToObject(o, "saved", !r->why[0]);
-	json_print(o);
-	fflush(stdout);
+	return getrandom(r->key, sizeof r->key, 0) == sizeof r->key ? 0 : -EIO;
 }
 
-/* Ends the group's right to write; called before the file is read, renamed or dropped. */
-static void group_recv_withdraw(struct group_recv *r)
+static bool count_reached(const struct group_recv *r)
 {
-	if (r->mr)
-		diw_mr_dereg(r->mr);
-	r->mr = NULL;
+	return r->o->count && r->files >= r->o->count;
 }
 
-static void group_recv_drop(struct group_recv *r)
+/* ---- Announcements ---- */
+
+/* Only a host that has received our JOIN knows the nonce. */
+static uint64_t nonce_for(const struct group_recv *r, const struct diw_addr *src, uint64_t id)
 {
-	r->answering = false;
-	group_recv_withdraw(r);
-	if (r->state == RECEIVING)
-		incoming_close(&r->in);
-	blocks_fini(&r->missing);
-	r->state = WAITING;
+	struct { struct diw_addr src; uint64_t id; } of;
+
+	memset(&of, 0, sizeof of);
+	memcpy(&of.src, src, sizeof of.src);
+	of.id = id;
+	return diw_siphash(r->key, &of, sizeof of);
 }
 
-static void group_recv_forget(struct group_recv *r)
+static bool id_is_old(const struct group_recv *r, uint64_t id)
 {
-	r->old[r->nold++ % IDS] = r->id;
-}
-
-static void group_recv_end(struct group_recv *r, bool good)
-{
-	group_recv_forget(r);
-	r->files++;
-	r->bad += !good;
-}
-
-static void group_recv_abort(struct group_recv *r, const char *why)
-{
-	char buf[DIW_ADDR_STRLEN];
-
-	bar_end(&r->bar);
-	tool_failed("%s from %s: %s, %llu of %llu blocks missing", r->in.name, diw_addr_str(&r->peer.addr, buf), why,
-		    (unsigned long long)r->missing.count, (unsigned long long)r->missing.n);
-	group_recv_end(r, false);
-	group_recv_drop(r);
-}
-
-/* The sender waits for a receiver that hashes; what comes meanwhile is repeated by it. */
-static bool group_recv_while_hashing(void *ctx, uint64_t done)
-{
-	struct group_recv *r = ctx;
-	struct diw_wc wc[WC_BATCH];
-	struct xfer_msg m;
-	uint64_t now = diw_clock_ns();
-	int n;
-
-	(void)done;
-	for (int i = XFER_SLOTS / WC_BATCH; i > 0 && (n = diw_cq_poll(r->port.ep.cq, wc, WC_BATCH, 0)) > 0; i--)
-		for (int k = 0; k < n; k++) {
-			xfer_take(&r->port.in, &wc[k], &m);
-			diw_wc_release(&wc[k]);
-		}
-	if (now - r->kept_at > HAVE_NS) {
-		say_report(r, XFER_HAVE);
-		r->kept_at = now;
-	}
-	return !tool_stopped;
-}
-
-static void group_recv_finish(struct group_recv *r)
-{
-	int rc;
-
-	r->had_at = r->kept_at = diw_clock_ns();
-	say_report(r, XFER_HAVE);
-	r->answering = false;
-	group_recv_withdraw(r);
-	bar_end(&r->bar);
-	rc = xfer_sha256(r->in.map, r->size, r->sha_got, group_recv_while_hashing, r);
-	r->sha_ok = !rc && !memcmp(r->sha, r->sha_got, 32);
-	if (!rc && !r->sha_ok)
-		snprintf(r->why, sizeof r->why, "every byte came, but SHA-256 differs");
-	if (!rc && !r->why[0])
-		rc = incoming_commit(&r->in, r->o->force);
-	if (rc)
-		snprintf(r->why, sizeof r->why, "%s", strerror(-rc));
-	incoming_close(&r->in);
-	r->state = KEPT;
-	r->ended_at = r->heard_at = diw_clock_ns();
-	group_recv_end(r, r->sha_ok && !r->why[0]);
-	say_kept(r, r->ended_at);
-	group_recv_report(r);
-}
-
-/* ---- Its beginning ---- */
-
-static bool group_recv_ended(const struct group_recv *r, uint64_t id)
-{
-	for (uint32_t i = 0; i < IDS && i < r->nold; i++)
+	for (uint32_t i = 0; i < GROUP_IDS && i < r->nold; i++)
 		if (r->old[i] == id)
 			return true;
 	return false;
 }
 
-/* What cannot be received is told to the sender as what cannot be kept. */
-static int group_recv_prepare(struct group_recv *r, const struct xfer_msg *m)
+static struct transfer *place_of(struct group_recv *r, const struct diw_addr *src, uint64_t id)
 {
-	struct diw_mr_attr attr = { .length = m->size, .use_iova = true, .iova = 0, .peer = &r->peer.addr,
-		.access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_GROUP_WRITE, .stag = m->stag };
-	int rc;
-
-	if (!xfer_name_ok(m->text)) {
-		snprintf(r->why, sizeof r->why, "that name is not one inside the directory");
-		return -EINVAL;
-	}
-	if (m->message < 64 || m->message > TOOL_MAX_MULPDU || m->size / m->message >= BLOCKS_MAX) {
-		snprintf(r->why, sizeof r->why, "size out of range");
-		return -EINVAL;
-	}
-	rc = incoming_create(&r->in, r->o->dirfd, m->text, m->size, r->o->force, r->why, sizeof r->why);
-	if (rc)
-		return rc;
-	rc = blocks_init(&r->missing, (m->size + m->message - 1) / m->message, true);
-	attr.addr = r->in.map;
-	if (!rc && m->size)
-		rc = diw_mr_reg_attr(r->port.ep.pd, &attr, &r->mr);
-	if (rc)
-		snprintf(r->why, sizeof r->why, "%s", strerror(-rc));
-	return rc;
+	for (uint32_t i = 0; i < GROUP_PLACES; i++)
+		if (transfer_is(&r->place[i], src, id))
+			return &r->place[i];
+	return NULL;
 }
 
-static void group_recv_begin(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m, uint64_t now)
+static void on_announce(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m)
 {
-	group_recv_drop(r);
-	r->peer = (struct xfer_peer){ r->port.ep.qp, *src, DIW_QP_UD };
-	r->id = m->id;
-	r->token = 0;
-	r->nonce = diw_random();
-	r->size = m->size;
-	r->block = m->message;
-	memcpy(r->sha, m->sha, 32);
-	r->got = r->again = r->complete_records = r->partial_records = 0;
-	r->mark = r->pass = 0;
-	r->accepted = r->answering = r->sha_ok = r->over = false;
-	r->why[0] = '\0';
-	r->heard_at = r->began_at = r->ended_at = r->had_at = now;
-	r->join_at = now + diw_random() % JOIN_SPREAD_US * DIW_US;
-	r->state = RECEIVING;
-	memset(&r->in, 0, sizeof r->in);
-	r->in.fd = -1;
-	if (group_recv_prepare(r, m)) {
-		tool_failed("%s: %s", *r->in.name ? r->in.name : "a file", r->why);
-		group_recv_forget(r);        /* refused: not one of --count */
-		group_recv_drop(r);
-		r->state = KEPT;
+	struct group_hint *h;
+
+	if (count_reached(r) || id_is_old(r, m->id))
 		return;
-	}
-	bar_init(&r->bar, r->in.name);
+	for (uint32_t i = 0; i < GROUP_HINTS; i++)
+		if (r->hint[i].waits && r->hint[i].id == m->id && !memcmp(src, &r->hint[i].src, sizeof *src))
+			return;
+	h = &r->hint[r->nhints++ % GROUP_HINTS];
+	h->waits = true;
+	h->src = *src;
+	h->id = m->id;
+	h->join_at = r->now + diw_random() % JOIN_SPREAD_NS;
+	memcpy(h->name, m->text, sizeof h->name);
 }
 
-/* ---- What comes ---- */
-
-static void group_recv_on_mark(struct group_recv *r, const struct xfer_msg *m, uint64_t now)
+static void hints_step(struct group_recv *r)
 {
-	if (!r->accepted)
-		return;
-	if (r->state == KEPT) {
-		if (m->flags & XFER_END && now - r->kept_at > KEPT_RETRY_NS)
-			say_kept(r, now);
-		return;
-	}
-	r->mark = m->mark;
-	if (!(m->flags & XFER_END)) {
-		say_report(r, 0);
-	} else if (!r->answering || r->pass != m->pass) {
-		r->answering = true;
-		r->pass = m->pass;
-		r->want_next = 0;
-		r->answer_at = now + diw_random() % (m->backoff_us % 1000000u + 1) * DIW_US;
-		r->answer_by = r->answer_at + OPEN_NS;
+	for (uint32_t i = 0; i < GROUP_HINTS; i++) {
+		struct group_hint *h = &r->hint[i];
+		struct xfer_peer to = { r->port.ep.qp, h->src, DIW_QP_UD };
+		struct xfer_msg m = { .type = XFER_JOIN, .id = h->id, .rcvbuf = r->port.ep.info.rcvbuf };
+
+		if (!h->waits || r->now < h->join_at)
+			continue;
+		h->waits = false;
+		m.nonce = nonce_for(r, &h->src, h->id);
+		memcpy(m.text, h->name, sizeof m.text);
+		xfer_send(&to, &m);
 	}
 }
 
-static void group_recv_on_message(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m,
-				  uint64_t now)
+/* ---- Places ---- */
+
+static uint32_t places_of_host(const struct group_recv *r, const struct diw_addr *host)
 {
-	bool known = r->state != WAITING && m->id == r->id && !memcmp(src, &r->peer.addr, sizeof *src);
+	uint32_t n = 0;
 
-	if (m->type == XFER_ANNOUNCE && !known && r->state != RECEIVING && !group_recv_ended(r, m->id) &&
-	    (!r->o->count || r->files < r->o->count))
-		group_recv_begin(r, src, m, now);
-	if (!known)
-		return;
-	r->heard_at = now;
-	if (m->type == XFER_WELCOME && m->nonce == r->nonce) {
-		if (!r->accepted && !(m->flags & XFER_ACCEPTED) && !r->token) {
-			r->token = m->token;
-			say_join(r, now);
-		}
-		if (m->flags & XFER_ACCEPTED && m->token == r->token && !r->accepted) {
-			r->accepted = true;
-			if (r->state == KEPT)
-				say_kept(r, now);
-		}
-	} else if (m->type == XFER_MARK) {
-		group_recv_on_mark(r, m, now);
-	} else if (m->type == XFER_BYE) {
-		r->over = true;
-	} else if (m->type == XFER_REFUSE) {
-		snprintf(r->why, sizeof r->why, "%.*s", (int)XFER_TEXT_MAX, m->text);
-		r->over = true;
-	}
+	for (uint32_t i = 0; i < GROUP_PLACES; i++)
+		n += r->place[i].state != TRANSFER_NONE &&
+		     !memcmp(r->place[i].peer.addr.ip, host->ip, sizeof host->ip);
+	return n;
 }
 
-/* The blocks that a valid range covers whole. */
-static void range_came(struct group_recv *r, uint64_t from, uint64_t to)
+/* Whether the transfer may lose its place to one from BY: it has made no progress, or its host has more than its share
+ * of the places. */
+static bool may_displace(const struct group_recv *r, const struct transfer *t, const struct diw_addr *by)
 {
-	uint64_t first = (from + r->block - 1) / r->block, end = to == r->size ? r->missing.n : to / r->block;
-
-	r->got += to - from;
-	if (end > first)
-		blocks_remove(&r->missing, first, end - first);
+	if (t->state == TRANSFER_WHOLE)
+		return false;
+	return t->state == TRANSFER_KEPT || r->now - t->came_at > GROUP_STILL_NS ||
+	       places_of_host(r, &t->peer.addr) >= places_of_host(r, by) + HOST_AHEAD;
 }
 
-static void group_recv_on_record(struct group_recv *r, struct diw_wc *wc, uint64_t now)
+static struct transfer *place_of_stag(struct group_recv *r, uint32_t stag)
+{
+	for (uint32_t i = 0; i < GROUP_PLACES; i++)
+		if (r->place[i].mr && r->place[i].stag >> 8 == stag >> 8)
+			return &r->place[i];
+	return NULL;
+}
+
+/* An empty place; else, of those that may be displaced, the one that has made no progress for longest. */
+static struct transfer *place_choose(struct group_recv *r, const struct diw_addr *by)
+{
+	struct transfer *best = NULL, *t;
+
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		t = &r->place[i];
+		if (t->state == TRANSFER_NONE)
+			return t;
+		if (may_displace(r, t, by) && (!best || t->came_at < best->came_at))
+			best = t;
+	}
+	return best;
+}
+
+/* A place for a transfer from SRC with that STag; NULL: none. Two transfers cannot have the same STag, so the first
+ * keeps it while it goes on. */
+static struct transfer *place_get(struct group_recv *r, const struct diw_addr *src, uint32_t stag)
+{
+	struct transfer *t = place_of_stag(r, stag);
+
+	if (!t)
+		t = place_choose(r, src);
+	else if (t->state != TRANSFER_RECEIVING || r->now - t->came_at <= GROUP_STILL_NS)
+		t = NULL;
+	if (t && t->state != TRANSFER_NONE) {
+		r->displaced++;
+		transfer_drop(t);
+	}
+	return t;
+}
+
+static void place_end(struct group_recv *r, struct transfer *t)
+{
+	if (!id_is_old(r, t->id))
+		r->old[r->nold++ % GROUP_IDS] = t->id;
+	transfer_drop(t);
+}
+
+static void place_abort(struct group_recv *r, struct transfer *t)
+{
+	char buf[DIW_ADDR_STRLEN];
+
+	bar_end(&t->bar);
+	tool_failed("%s from %s: %s, %llu of %llu blocks missing", t->in.name, diw_addr_str(&t->peer.addr, buf), t->why,
+		    (unsigned long long)t->missing.count, (unsigned long long)t->missing.n);
+	r->bad += t->got > 0;
+	place_end(r, t);
+}
+
+/* ---- Received messages ---- */
+
+/* A sender that returns the nonce has the address from which the announcement came. */
+static void on_welcome(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m)
+{
+	struct transfer *t;
+
+	if (count_reached(r) || id_is_old(r, m->id) || m->nonce != nonce_for(r, src, m->id))
+		return;
+	t = place_get(r, src, m->stag);
+	if (!t)
+		return;
+	transfer_begin(t, src, m, r->now);
+	if (t->refused)
+		r->old[r->nold++ % GROUP_IDS] = t->id;
+}
+
+static void recv_on_message(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m)
+{
+	struct transfer *t = place_of(r, src, m->id);
+
+	if (t)
+		transfer_on_message(t, m, r->now);
+	else if (m->type == XFER_ANNOUNCE)
+		on_announce(r, src, m);
+	else if (m->type == XFER_WELCOME)
+		on_welcome(r, src, m);
+}
+
+static void recv_on_record(struct group_recv *r, struct diw_wc *wc)
 {
 	int n = diw_wc_ranges(wc, r->ranges, DIW_MAX_RANGES);
 
-	if (r->state == RECEIVING && r->mr && wc->stag == r->mr->stag && n >= 0 && n <= DIW_MAX_RANGES) {
-		if (!r->got)
-			r->began_at = now;
-		for (int i = 0; i < n; i++)
-			range_came(r, wc->to + r->ranges[i].off, wc->to + r->ranges[i].off + r->ranges[i].len);
-		if (wc->byte_len == wc->msg_len)
-			r->complete_records++;
-		else
-			r->partial_records++;
-		r->heard_at = now;
-	}
+	for (uint32_t i = 0; i < GROUP_PLACES && n >= 0 && n <= DIW_MAX_RANGES; i++)
+		if (r->place[i].mr && r->place[i].mr->stag == wc->stag)
+			transfer_on_record(&r->place[i], wc, r->ranges, n, r->now);
 	diw_wc_release(wc);
 }
 
-/* ---- What is due ---- */
-
-/* Some pages of the bitmap of what is missing; when all are said, that was the answer. */
-static void say_wants(struct group_recv *r, uint64_t now)
+static void recv_on_wcs(struct group_recv *r, struct diw_wc *wc, int n)
 {
-	struct xfer_msg m = { .type = XFER_WANT, .pass = r->pass };
-	uint64_t first, before = 0;
-
-	for (int i = 0; i < WANT_BURST; i++) {
-		first = blocks_next(&r->missing, r->want_next);
-		if (first == r->missing.n) {
-			r->answering = false;
-			say_report(r, XFER_ANSWER);
-			return;
-		}
-		m.block = first / XFER_BITS * XFER_BITS;
-		memcpy(m.page, blocks_page(&r->missing, m.block), sizeof m.page);
-		for (size_t k = before = 0; k < sizeof m.page; k++)
-			before += (uint64_t)__builtin_popcount(m.page[k]);
-		r->again += before * r->block;
-		group_say(r, &m);
-		r->want_next = m.block + XFER_BITS;
-	}
-	r->answer_at = now + DIW_MS;
-}
-
-static void receiving_step(struct group_recv *r, uint64_t now)
-{
-	double sec = (double)(now - r->began_at) / 1e9;
-
-	if (!r->missing.count) {
-		group_recv_finish(r);
-	} else if (r->over) {
-		group_recv_abort(r, r->why[0] ? r->why : "the sender has ended");
-	} else if (now - r->heard_at > XFER_SILENCE_NS) {
-		group_recv_abort(r, "the sender fell silent");
-	} else {
-		if (r->answering && now >= r->answer_at &&
-		    (now >= r->answer_by || diw_qp_records(r->port.ep.qp, r->open, 0) == 0))
-			say_wants(r, now);
-		bar_draw(&r->bar, now, r->size - r->missing.count * r->block, r->size,
-			 sec > 0 ? (double)r->got / sec / 1e9 : 0, r->again);
-	}
-}
-
-static void group_recv_step(struct group_recv *r, uint64_t now)
-{
-	if (r->state != WAITING && !r->accepted && !r->over && now >= r->join_at)
-		say_join(r, now);
-	if (r->state == RECEIVING)
-		receiving_step(r, now);
-}
-
-static bool group_recv_is_over(const struct group_recv *r, uint64_t now)
-{
-	if (tool_stopped)
-		return true;
-	if (!r->o->count || r->files < r->o->count)
-		return false;
-	return r->state == WAITING || (r->state == KEPT && (r->over || now - r->heard_at > LINGER_NS));
-}
-
-static int group_recv_loop(struct group_recv *r)
-{
-	struct diw_wc wc[WC_BATCH];
 	struct xfer_msg m;
-	uint64_t now;
+
+	for (int i = 0; i < n; i++)
+		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD)
+			recv_on_record(r, &wc[i]);
+		else if (xfer_take(&r->port.in, &wc[i], &m) == 0)
+			recv_on_message(r, &wc[i].src, &m);
+}
+
+/* ---- Timers ---- */
+
+static void places_step(struct group_recv *r)
+{
+	hints_step(r);
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		struct transfer *t = &r->place[i];
+
+		if (t->state == TRANSFER_NONE)
+			continue;
+		if (!transfer_step(t, r->now))
+			place_abort(r, t);
+		else if (t->state == TRANSFER_KEPT && (t->over || r->now - t->heard_at > LINGER_NS))
+			place_end(r, t);
+	}
+}
+
+/* The senders wait while a receiver hashes. Messages that come meanwhile may belong to the other transfers. */
+static bool recv_while_hashing(void *ctx, uint64_t done)
+{
+	struct transfer *t = ctx;
+	struct group_recv *r = diw_container(t->port, struct group_recv, port);
+	struct diw_wc wc[WC_BATCH];
 	int n;
 
-	while (!group_recv_is_over(r, diw_clock_ns())) {
-		n = diw_cq_wait(r->port.ep.cq, wc, WC_BATCH, r->answering ? DIW_MS : 10 * DIW_MS);
-		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
-		now = diw_clock_ns();
-		for (int i = 0; i < n; i++)
-			if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD)
-				group_recv_on_record(r, &wc[i], now);
-			else if (xfer_take(&r->port.in, &wc[i], &m) == 0)
-				group_recv_on_message(r, &wc[i].src, &m, now);
-		group_recv_step(r, now);
-	}
-	if (r->state == RECEIVING)
-		group_recv_abort(r, "interrupted");
-	group_recv_drop(r);
-	endpoint_report_errors(&r->port.ep);
-	return r->bad ? TOOL_FAILED : TOOL_OK;
+	if (done == t->size)
+		return true;
+	r->now = diw_clock_ns();
+	for (int i = XFER_SLOTS / WC_BATCH; i > 0 && (n = diw_cq_poll(r->port.ep.cq, wc, WC_BATCH, 0)) > 0; i--)
+		recv_on_wcs(r, wc, n);
+	places_step(r);
+	transfer_say_have(t, r->now);
+	return !tool_stopped;
 }
 
-static int group_recv_run(struct group_recv *r, struct diw_qp_attr *attr)
+static void places_finish(struct group_recv *r)
 {
-	char buf[DIW_ADDR_STRLEN];
-	int rc = group_open(&r->port, r->o, attr, &r->group);
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		struct transfer *t = &r->place[i];
 
-	if (!rc) {
-		rc = diw_qp_attach(r->port.ep.qp, &r->group);
-		if (rc)
-			rc = tool_failed("%s: %s", diw_addr_str(&r->group, buf), strerror(-rc));
+		if (t->state != TRANSFER_WHOLE)
+			continue;
+		if (transfer_finish(t, recv_while_hashing, t, r->now))
+			r->files++;
+		else
+			r->bad++;
+		transfer_report(t);
+		r->old[r->nold++ % GROUP_IDS] = t->id;
 	}
-	if (!rc && !r->o->json) {
-		printf("receiving from group %s\n", diw_addr_str(&r->group, buf));
-		fflush(stdout);
-	}
-	if (!rc)
-		rc = group_recv_loop(r);
-	xfer_close(&r->port);
-	return rc;
 }
 
-int group_receive(const struct group_options *o, struct diw_qp_attr *attr)
+void group_recv_turn(struct group_recv *r, struct diw_wc *wc, int n, uint64_t now)
 {
-	struct group_recv *r = calloc(1, sizeof *r);
-	int rc;
+	r->now = now;
+	recv_on_wcs(r, wc, n);
+	places_step(r);
+	places_finish(r);
+}
 
-	if (!r)
-		return tool_failed("out of memory");
-	r->o = o;
-	rc = group_recv_run(r, attr);
-	free(r);
-	return rc;
+uint64_t group_recv_pause(const struct group_recv *r)
+{
+	uint64_t pause = 10 * DIW_MS;
+
+	for (uint32_t i = 0; i < GROUP_PLACES; i++)
+		if (r->place[i].answering)
+			pause = DIW_MS;
+	return pause;
+}
+
+/* A failed transfer counts for --count, but does not end those beside it. */
+bool group_recv_is_over(const struct group_recv *r, uint64_t now)
+{
+	if (!r->o->count || r->files + r->bad < r->o->count)
+		return false;
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		const struct transfer *t = &r->place[i];
+
+		if (t->state == TRANSFER_KEPT && !t->over && now - t->heard_at <= LINGER_NS)
+			return false;
+		if (!count_reached(r) && (t->state == TRANSFER_RECEIVING || t->state == TRANSFER_WHOLE))
+			return false;
+	}
+	return true;
+}
+
+void group_recv_fini(struct group_recv *r)
+{
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		struct transfer *t = &r->place[i];
+
+		if (t->state == TRANSFER_RECEIVING && !count_reached(r)) {
+			transfer_give_up(t, "interrupted", r->now);
+			place_abort(r, t);
+		} else if (t->state != TRANSFER_NONE) {
+			if (t->state != TRANSFER_KEPT)
+				transfer_give_up(t, "the receiver has as many files as it was to receive", r->now);
+			transfer_drop(t);
+		}
+	}
 }

@@ -1,59 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw cp --group: sends a file to a group in passes, each of what one or more receivers lack, as xfer.h tells. */
+/* diw cp --group: sends a file to a group in passes, each of the blocks that one or more receivers lack. xfer.h
+ * describes the protocol. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/siphash.h"
 #include "base/wire.h"
-#include "tools/cp/blocks.h"
-#include "tools/cp/cwnd.h"
-#include "tools/cp/members.h"
-#include "tools/cp/outgoing.h"
+#include "tools/cp/group_send.h"
 
-#define WC_BATCH 64
-#define MARKS 256u                   /* remembered; a power of two */
 #define MESSAGE_MIN 16384u
-#define RCVBUF_LEAST (256u << 10)    /* what a receiver says of less is not believed: it would slow down all */
-#define BURST 8                      /* Write-Records between two looks at what came */
-#define REMARK_NS (2 * DIW_MS)       /* a mark is repeated after two round trips, this at least */
-#define STALL_NS (200 * DIW_MS)      /* no progress for eight, this at least: the window is closed */
+#define RCVBUF_LEAST (256u << 10)    /* a smaller value from a receiver is not believed, since it would slow all others
+				      * down */
+#define BURST 8                      /* Write-Records between two polls */
+#define REMARK_NS (2 * DIW_MS)       /* a mark is repeated after two round trips, and at least this */
+#define STALL_NS (200 * DIW_MS)      /* after eight round trips without progress, and at least this, the window is
+				      * closed */
 #define NO_JOIN_NS (5 * DIW_S)
 #define GATHER_NS (30 * DIW_S)
-#define SETTLE_NS (300 * DIW_MS)     /* without --receivers: between the first that joins and the start */
+#define SETTLE_NS (300 * DIW_MS)     /* without --receivers: time from the first join to the start */
 #define END_NS (20 * DIW_MS)
-#define BACKOFF_US 200u              /* a receiver */
-#define PASSES 100u                  /* that a receiver may answer with gaps */
-#define ASKED_MAX 3u                 /* times the file that a receiver may ask for */
-#define HASH_NS (60 * DIW_S)         /* and 20 ns a byte */
+#define BACKOFF_US 200u              /* for each receiver */
+#define PASSES 100u                  /* the most answers with gaps of a receiver */
+#define ASKED_MAX 3u                 /* the most that a receiver may request, in multiples of the file */
+#define HASH_NS (60 * DIW_S)         /* plus 20 ns a byte */
 #define BYES 3
-#define BYE_NS (500 * DIW_MS)        /* so long they may wait for what was posted before */
-
-enum phase { GATHERING, SENDING, ENDING };
-
-struct group_send {
-	const struct group_options *o;
-	struct xfer_port port;
-	struct xfer_peer to;                 /* the group */
-	struct outgoing out;
-	const char *name;
-	struct diw_mr *mr;
-	uint64_t id, key[2];
-	uint32_t stag, block;
-	enum phase phase;
-	struct members members;
-	struct blocks wanted;                /* of this pass, and then of the next */
-	uint64_t cursor;                     /* blocks before it have been looked at in this pass */
-	uint32_t pass, mark, passes;         /* mark: the latest one's number; passes: that sent something */
-	uint64_t mark_sent[MARKS], mark_at[MARKS];   /* what had been sent by it, and when it was */
-	uint64_t rtt;                        /* smoothed: from a mark to the report of the slowest */
-	uint64_t sent, again, marked, unwatched;     /* bytes; marked: by the latest mark */
-	struct cwnd cwnd;
-	uint64_t announced_at, marked_at, progress_at, phase_at, began_at, ended_at, first_join_at, unwatched_at;
-	uint64_t joins_refused, wants_refused, bad_messages;
-	struct bar bar;
-};
 
 static void tell(struct group_send *s, const struct diw_addr *to, struct xfer_msg *m)
 {
@@ -65,13 +36,22 @@ static void tell(struct group_send *s, const struct diw_addr *to, struct xfer_ms
 	xfer_send(&peer, m);
 }
 
+/* Adds the description of the file to the message. */
+static void tell_file(struct group_send *s, const struct diw_addr *to, struct xfer_msg *m)
+{
+	m->size = s->out.size;
+	m->message = s->block;
+	m->stag = s->stag;
+	memcpy(m->sha, s->out.sha, 32);
+	snprintf(m->text, sizeof m->text, "%s", s->name);
+	tell(s, to, m);
+}
+
 static void announce(struct group_send *s, uint64_t now)
 {
-	struct xfer_msg m = { .type = XFER_ANNOUNCE, .size = s->out.size, .message = s->block, .stag = s->stag };
+	struct xfer_msg m = { .type = XFER_ANNOUNCE };
 
-	memcpy(m.sha, s->out.sha, 32);
-	snprintf(m.text, sizeof m.text, "%s", s->name);
-	tell(s, NULL, &m);
+	tell_file(s, NULL, &m);
 	s->announced_at = now;
 }
 
@@ -80,12 +60,12 @@ static void send_mark(struct group_send *s, bool end, uint64_t now)
 	struct xfer_msg m = { .type = XFER_MARK, .flags = end ? XFER_END : 0, .mark = ++s->mark, .pass = s->pass,
 		.bytes = s->sent, .backoff_us = BACKOFF_US * members_open(&s->members) };
 
-	s->mark_sent[s->mark % MARKS] = s->marked = s->sent;
-	s->marked_at = s->mark_at[s->mark % MARKS] = now;
+	s->mark_sent[s->mark % GROUP_MARKS] = s->marked = s->sent;
+	s->marked_at = s->mark_at[s->mark % GROUP_MARKS] = now;
 	tell(s, NULL, &m);
 }
 
-/* Behind an empty Write-Record: a later message closes the records whose end was lost. */
+/* Sent behind an empty Write-Record: a later message closes the records whose end was lost. */
 static void send_end(struct group_send *s, uint64_t now)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE_RECORD, .qkey = TOOL_QKEY, .dst.addr = s->to.addr,
@@ -103,14 +83,14 @@ static void refuse_member(struct group_send *s, const struct diw_addr *to, const
 	tell(s, to, &m);
 }
 
-/* ---- What receivers say ---- */
+/* ---- Messages of receivers ---- */
 
 static uint64_t member_token(const struct group_send *s, const struct diw_addr *addr)
 {
 	return diw_siphash(s->key, addr, sizeof *addr) | 1;
 }
 
-/* With --rate no more than 50 ms of it: what is said waits behind the data that is posted. */
+/* With --rate, at most 50 ms of data: messages wait behind the posted data. */
 static void cap_window(struct group_send *s)
 {
 	s->cwnd.cap = members_rcvbuf(&s->members) / 4;
@@ -130,7 +110,7 @@ static void on_join(struct group_send *s, const struct diw_addr *src, const stru
 		member = member_add(&s->members, src, now);
 		if (!member) {
 			s->joins_refused++;
-			refuse_member(s, src, "the sender has as many receivers as it can");
+			refuse_member(s, src, "the sender has as many receivers as it can, in all or at this address");
 			return;
 		}
 		member->rcvbuf = m->rcvbuf > RCVBUF_LEAST ? m->rcvbuf : RCVBUF_LEAST;
@@ -142,7 +122,7 @@ static void on_join(struct group_send *s, const struct diw_addr *src, const stru
 			s->first_join_at = now;
 	}
 	answer.flags = member ? XFER_ACCEPTED : 0;
-	tell(s, src, &answer);
+	tell_file(s, src, &answer);
 }
 
 static void member_exclude(struct group_send *s, struct member *m, const char *why)
@@ -158,41 +138,42 @@ static void on_report(struct group_send *s, struct member *m, const struct xfer_
 
 	if (msg->flags & XFER_HAVE && m->state == MEMBER_LIVE) {
 		m->state = MEMBER_HAVE;
-		m->have_at = s->ended_at = now;
+		s->ended_at = now;
+		if (!m->have_at)
+			m->have_at = now;
 	}
-	if (msg->flags & XFER_ANSWER && msg->pass == s->pass && s->phase == ENDING && m->answered != s->pass + 1) {
+	if (msg->flags & XFER_ANSWER && msg->pass == s->pass && s->phase == GROUP_ENDING &&
+	    m->answered != s->pass + 1) {
 		m->answered = s->pass + 1;
 		if (m->state == MEMBER_LIVE && ++m->passes > PASSES)
 			member_exclude(s, m, "it has had its repairs");
 	}
 	if (!diw_serial_after(msg->mark, m->mark) || diw_serial_after(msg->mark, s->mark) ||
-	    s->mark - msg->mark >= MARKS)
+	    s->mark - msg->mark >= GROUP_MARKS)
 		return;
-	s->rtt += (now - s->mark_at[msg->mark % MARKS]) / 8;
+	s->rtt += (now - s->mark_at[msg->mark % GROUP_MARKS]) / 8;
 	s->rtt -= s->rtt / 8;
-	loss = member_report(m, msg->mark, s->mark_sent[msg->mark % MARKS], msg->bytes, now);
+	loss = member_report(m, msg->mark, s->mark_sent[msg->mark % GROUP_MARKS], msg->bytes, now);
 	if (loss > 0 && m == members_worst(&s->members))
 		cwnd_lost(&s->cwnd, msg->mark, s->mark);
 }
 
 static void on_want(struct group_send *s, struct member *m, const struct xfer_msg *msg)
 {
-	uint64_t asked;
+	uint64_t fresh;
 
-	if (m->state != MEMBER_LIVE || s->phase != ENDING || msg->pass != s->pass || m->answered == s->pass + 1)
+	if (m->state != MEMBER_LIVE || s->phase != GROUP_ENDING || msg->pass != s->pass || m->answered == s->pass + 1)
 		return;
 	if (msg->block % XFER_BITS || msg->block >= s->wanted.n) {
 		s->bad_messages++;
 		return;
 	}
+	m->again += blocks_merge(&s->wanted, msg->block, msg->page, &fresh) * s->block;
+	m->asked += fresh;
 	if (m->asked > ASKED_MAX * s->wanted.n) {
 		s->wants_refused++;
 		member_exclude(s, m, "it has asked for more than three times the file");
-		return;
 	}
-	asked = blocks_merge(&s->wanted, msg->block, msg->page);
-	m->asked += asked;
-	m->again += asked * s->block;
 }
 
 static void on_kept(struct group_send *s, struct member *m, const struct xfer_msg *msg, uint64_t now)
@@ -235,15 +216,15 @@ static void send_on_message(struct group_send *s, const struct diw_addr *src, co
 
 /* ---- Sending ---- */
 
-static void phase_begin(struct group_send *s, enum phase phase, uint64_t now)
+static void phase_begin(struct group_send *s, enum group_phase phase, uint64_t now)
 {
 	s->phase = phase;
 	s->phase_at = s->progress_at = now;
 	s->cursor = 0;
-	s->passes += phase == SENDING;
+	s->passes += phase == GROUP_SENDING;
 }
 
-/* Bytes that may leave now. Where no receiver is waited for, a window each 50 ms. */
+/* The bytes that may leave at once. If no receiver is waited for, a window each 50 ms. */
 static uint64_t window_room(struct group_send *s, uint64_t now)
 {
 	uint64_t least = members_slowest(&s->members), out;
@@ -259,7 +240,8 @@ static uint64_t window_room(struct group_send *s, uint64_t now)
 	return out < s->cwnd.window ? s->cwnd.window - out : 0;
 }
 
-/* Blocks of the next Write-Record. The last block of the file has its own: else the segments would not be blocks. */
+/* The blocks of the next Write-Record. The last block of the file has its own Write-Record: otherwise segments would
+ * not be blocks. */
 static uint64_t piece_at(const struct group_send *s, uint64_t first)
 {
 	uint64_t max = s->cwnd.window / 4 < s->o->message ? s->cwnd.window / 4 : s->o->message;
@@ -268,7 +250,7 @@ static uint64_t piece_at(const struct group_send *s, uint64_t first)
 	return n > 1 && first + n == s->wanted.n ? n - 1 : n;
 }
 
-/* 0, -EAGAIN: the queue is full, or another -errno. */
+/* 0; -EAGAIN: the queue is full; or another -errno. */
 static int group_send_piece(struct group_send *s, uint64_t first, uint64_t n)
 {
 	uint64_t off = first * s->block, end = off + n * s->block, len = (end < s->out.size ? end : s->out.size) - off;
@@ -295,7 +277,7 @@ static bool group_send_some(struct group_send *s, uint64_t now)
 	for (int i = 0; i < BURST; i++) {
 		first = blocks_next(&s->wanted, s->cursor);
 		if (first == s->wanted.n) {
-			phase_begin(s, ENDING, now);
+			phase_begin(s, GROUP_ENDING, now);
 			send_end(s, now);
 			return false;
 		}
@@ -309,19 +291,20 @@ static bool group_send_some(struct group_send *s, uint64_t now)
 	return true;
 }
 
-/* Reports open the window. Where none comes the mark is repeated, and later the window closed. */
+/* Reports open the window. Without reports the mark is repeated, and later the window closed. */
 static void pace(struct group_send *s, uint64_t before, uint64_t now)
 {
 	uint64_t least = members_slowest(&s->members);
 
 	if (least != UINT64_MAX && before != UINT64_MAX && least > before) {
+		cwnd_reported(&s->cwnd, least);
 		cwnd_acked(&s->cwnd, least - before);
 		s->progress_at = now;
 	}
-	if (s->phase != SENDING || least >= s->sent)
+	if (s->phase != GROUP_SENDING || least >= s->sent)
 		return;
 	if (now - s->progress_at > STALL_NS && now - s->progress_at > 8 * s->rtt) {
-		cwnd_timeout(&s->cwnd, s->mark);
+		cwnd_timeout(&s->cwnd, s->mark, s->sent);
 		s->progress_at = now;
 	}
 	if (now - s->marked_at > REMARK_NS && now - s->marked_at > 2 * s->rtt)
@@ -338,7 +321,7 @@ static int group_gather(struct group_send *s, uint64_t now)
 		for (uint32_t i = 0; i < s->members.n; i++)
 			s->members.m[i].heard_at = s->members.m[i].progress_at = now;
 		s->began_at = s->ended_at = s->unwatched_at = now;
-		phase_begin(s, SENDING, now);
+		phase_begin(s, GROUP_SENDING, now);
 		bar_init(&s->bar, s->name);
 		return 0;
 	}
@@ -349,7 +332,7 @@ static int group_gather(struct group_send *s, uint64_t now)
 	return 0;
 }
 
-/* The end of a pass: each receiver has answered, or is given up. */
+/* Ends a pass: each receiver has answered, or is given up. */
 static void end_pass(struct group_send *s, uint64_t now)
 {
 	uint32_t left = members_unanswered(&s->members, s->pass);
@@ -361,7 +344,7 @@ static void end_pass(struct group_send *s, uint64_t now)
 				member_exclude(s, &s->members.m[i], "it has not said what it lacks");
 	if (!left && s->wanted.count) {
 		s->pass++;
-		phase_begin(s, SENDING, now);
+		phase_begin(s, GROUP_SENDING, now);
 	} else if (now - s->marked_at > wait) {
 		if (!left) {
 			s->pass++;
@@ -378,10 +361,10 @@ static int group_send_step(struct group_send *s, bool *more, uint64_t now)
 	*more = false;
 	if (now - s->announced_at > GROUP_ANNOUNCE_NS)
 		announce(s, now);
-	if (s->phase == GATHERING)
+	if (s->phase == GROUP_GATHERING)
 		return group_gather(s, now);
 	members_expire(&s->members, s->marked, hash_ns, now);
-	if (s->phase == SENDING)
+	if (s->phase == GROUP_SENDING)
 		*more = group_send_some(s, now);
 	else
 		end_pass(s, now);
@@ -401,140 +384,45 @@ static int send_on_wc(struct group_send *s, const struct diw_wc *wc, uint64_t no
 	return 0;
 }
 
-static void say_bye(struct group_send *s)
+void group_send_bye(struct group_send *s)
 {
-	uint64_t until = diw_clock_ns() + BYE_NS;
-	struct diw_wc wc[WC_BATCH];
 	struct xfer_msg m = { .type = XFER_BYE };
-	struct diw_qp_info info;
 
 	for (int i = 0; i < BYES; i++)
 		tell(s, NULL, &m);
-	do
-		diw_cq_wait(s->port.ep.cq, wc, WC_BATCH, DIW_MS);
-	while (diw_qp_query(s->port.ep.qp, &info) == 0 && info.sq_pending && diw_clock_ns() < until);
 }
 
-static int group_send_loop(struct group_send *s)
+void group_send_start(struct group_send *s, uint64_t now)
 {
-	struct diw_wc wc[WC_BATCH];
-	uint64_t now = diw_clock_ns(), before;
-	bool more = false;
-	int n, rc = 0;
-
-	phase_begin(s, GATHERING, now);
+	phase_begin(s, GROUP_GATHERING, now);
 	announce(s, now);
-	while (!rc && !tool_stopped && (s->phase == GATHERING || members_open(&s->members))) {
-		n = diw_cq_wait(s->port.ep.cq, wc, WC_BATCH, more ? 0 : DIW_MS);
-		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
-		now = diw_clock_ns();
-		before = members_slowest(&s->members);
-		for (int i = 0; i < n && !rc; i++)
-			rc = send_on_wc(s, &wc[i], now);
-		pace(s, before, now);
-		if (!rc)
-			rc = group_send_step(s, &more, now);
-	}
-	if (s->phase != GATHERING)
-		bar_end(&s->bar);
-	say_bye(s);
-	return tool_stopped ? tool_failed("interrupted") : rc;
 }
 
-/* ---- The end ---- */
-
-static double gbps(uint64_t bytes, double sec)
+bool group_send_is_over(const struct group_send *s)
 {
-	return sec > 0 ? (double)bytes / sec / 1e9 : 0;
+	return s->phase != GROUP_GATHERING && !members_open(&s->members);
 }
 
-static void send_report_json(const struct group_send *s, double sec, uint64_t wire)
+int group_send_turn(struct group_send *s, const struct diw_wc *wc, int n, bool *more, uint64_t now)
 {
-	uint32_t done = members_in(&s->members, MEMBER_DONE);
-	cJSON *o = cJSON_CreateObject(), *list, *row;
-	char buf[DIW_ADDR_STRLEN], hex[65];
+	uint64_t before = members_slowest(&s->members);
+	int rc = 0;
 
-	xfer_hex(s->out.sha, hex);
-	cJSON_AddStringToObject(o, "file", s->out.path);
-	cJSON_AddStringToObject(o, "group", diw_addr_str(&s->to.addr, buf));
-	cJSON_AddStringToObject(o, "name", s->name);
-	json_add_count(o, "size", s->out.size);
-	json_add_count(o, "block", s->block);
-	json_add_count(o, "joined", s->members.n);
-	json_add_count(o, "done", done);
-	json_add_count(o, "passes", s->passes);
-	json_add_count(o, "bytes_sent", s->sent);
-	json_add_count(o, "bytes_sent_again", s->again);
-	json_add_count(o, "tx_bytes", wire);
-	json_add_count(o, "window_cuts", s->cwnd.cuts);
-	json_add_count(o, "window_timeouts", s->cwnd.timeouts);
-	json_add_count(o, "window", s->cwnd.window);
-	json_add_number(o, "rtt_us", (double)s->rtt / 1e3);
-	json_add_count(o, "marks", s->mark);
-	json_add_count(o, "joins_refused", s->joins_refused);
-	json_add_count(o, "wants_refused", s->wants_refused);
-	json_add_count(o, "bad_messages", s->bad_messages);
-	json_add_number(o, "seconds", sec);
-	json_add_number(o, "GBps", gbps(s->out.size, sec));
-	json_add_number(o, "GBps_aggregate", gbps(s->out.size * done, sec));
-	cJSON_AddStringToObject(o, "sha256", hex);
-	list = cJSON_AddArrayToObject(o, "receivers");
-	for (uint32_t i = 0; i < s->members.n; i++) {
-		const struct member *m = &s->members.m[i];
-
-		row = cJSON_CreateObject();
-		cJSON_AddStringToObject(row, "addr", diw_addr_str(&m->addr, buf));
-		cJSON_AddStringToObject(row, "state", member_state_str(m->state));
-		json_add_count(row, "bytes_asked_again", m->again);
-		json_add_number(row, "seconds", (double)m->elapsed_ns / 1e9);
-		cJSON_AddBoolToObject(row, "behind", m->behind);
-		cJSON_AddStringToObject(row, "why", m->why);
-		cJSON_AddItemToArray(list, row);
-	}
-	json_print(o);
+	for (int i = 0; i < n && !rc; i++)
+		rc = send_on_wc(s, &wc[i], now);
+	pace(s, before, now);
+	return rc ? rc : group_send_step(s, more, now);
 }
 
-static uint64_t send_counter(const struct group_send *s, const char *name)
-{
-	uint64_t v[512];
-	int n = diw_qp_counters(s->port.ep.qp, v, 512);
+/* ---- The beginning and the end ---- */
 
-	for (int i = 0; i < n && i < 512; i++)
-		if (strcmp(diw_counter_name(i), name) == 0)
-			return v[i];
-	return 0;
-}
-
-static int group_send_report(const struct group_send *s)
-{
-	double sec = (double)(s->ended_at - s->began_at) / 1e9;
-	uint32_t done = members_in(&s->members, MEMBER_DONE);
-	char buf[DIW_ADDR_STRLEN], a[24], b[24], hex[65];
-
-	if (s->o->json) {
-		send_report_json(s, sec, send_counter(s, "tx_bytes"));
-	} else {
-		xfer_hex(s->out.sha, hex);
-		printf("%s: %s to %u receivers in %.3f s, %.3f GB/s each, %.3f GB/s together, %s sent again\n", s->name,
-		       fmt_bytes(s->out.size, a), done, sec, gbps(s->out.size, sec), gbps(s->out.size * done, sec),
-		       fmt_bytes(s->again, b));
-		printf("SHA-256 %s matches at %u of %u\n", hex, done, s->members.n);
-	}
-	for (uint32_t i = 0; i < s->members.n; i++)
-		if (s->members.m[i].state != MEMBER_DONE)
-			tool_failed("%s: %s: %s", diw_addr_str(&s->members.m[i].addr, buf),
-				    member_state_str(s->members.m[i].state), s->members.m[i].why);
-	return done == s->members.n ? TOOL_OK : TOOL_FAILED;
-}
-
-static int send_prepare(struct group_send *s)
+int group_send_init(struct group_send *s)
 {
 	uint64_t random[4];
 	int rc = 0;
 
 	if (getrandom(random, sizeof random, 0) != sizeof random)
-		return tool_failed("no random number: %s", strerror(errno));
+		return tool_failed("getrandom: %s", strerror(errno));
 	s->id = random[0];
 	s->key[0] = random[1];
 	s->key[1] = random[2];
@@ -549,40 +437,10 @@ static int send_prepare(struct group_send *s)
 	return rc ? tool_failed("%s: memory region: %s", s->out.path, strerror(-rc)) : 0;
 }
 
-static int group_send_run(struct group_send *s, struct diw_qp_attr *attr)
+void group_send_fini(struct group_send *s)
 {
-	int rc;
-
-	attr->rate_limit = s->o->rate;
-	rc = group_open(&s->port, s->o, attr, &s->to.addr);
-	s->to.qp = s->port.ep.qp;
-	if (!rc)
-		rc = outgoing_open(&s->out);
-	if (!rc)
-		rc = send_prepare(s);
-	if (!rc)
-		rc = group_send_loop(s);
-	if (!rc)
-		rc = group_send_report(s);
 	if (s->mr)
 		diw_mr_dereg(s->mr);
-	xfer_close(&s->port);
+	s->mr = NULL;
 	blocks_fini(&s->wanted);
-	outgoing_close(&s->out);
-	return rc;
-}
-
-int group_copy(const struct group_options *o, const char *file, const char *name, struct diw_qp_attr *attr)
-{
-	struct group_send *s = calloc(1, sizeof *s);
-	int rc;
-
-	if (!s)
-		return tool_failed("out of memory");
-	s->o = o;
-	s->out = (struct outgoing){ .path = file, .fd = -1 };
-	s->name = name;
-	rc = group_send_run(s, attr);
-	free(s);
-	return rc;
 }

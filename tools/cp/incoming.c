@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw recv: the file that is being received, under a temporary name until it is complete. */
+/* diw recv: the file that is being received; it has a temporary name until it is complete. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,10 @@
 
 #include "tools/cp/incoming.h"
 
-/* Space is taken before the first byte comes: a full disk under a mapping is a SIGBUS. */
+#define REACH_FIRST (256u << 20)     /* bytes, before the sender is asked for the first */
+#define REACH_STEP (256u << 10)      /* bytes at least, save at the end of the file */
+
+/* Allocates the space first: writing to a mapping on a full disk raises SIGBUS. */
 static int take_space(int fd, uint64_t size)
 {
 	if (!size)
@@ -65,11 +68,29 @@ int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t s
 	if (rc) {
 		snprintf(err, errlen, "%s", strerror(-rc));
 		incoming_close(in);
+		return rc;
 	}
-	return rc;
+	incoming_reach(in, 0, REACH_FIRST);
+	return 0;
 }
 
-/* renameat2 where the file system has it; a hard link is as atomic. */
+/* Only forward: what is sent again is there. A kernel before 5.14 does not know the advice: then each page faults. */
+void incoming_reach(struct incoming *in, uint64_t from, uint64_t to)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (to > in->size)
+		to = in->size;
+	if (from < in->faulted)
+		from = in->faulted;
+	if (from >= to || (to - from < REACH_STEP && to < in->size))
+		return;
+	from -= from % page;
+	madvise((char *)in->map + from, to - from, MADV_POPULATE_WRITE);
+	in->faulted = to;
+}
+
+/* renameat2(2) if the file system has it; a hard link is atomic, too. */
 static int rename_new(struct incoming *in)
 {
 	if (renameat2(in->dirfd, in->tmp, in->dirfd, in->name, RENAME_NOREPLACE) == 0)

@@ -9,15 +9,18 @@ struct incoming {
 	int dirfd, fd;
 	char tmp[48], name[256];
 	void *map;                   /* NULL when the file is empty */
-	uint64_t size;
+	uint64_t size, faulted;      /* faulted: of the latest incoming_reach() */
 };
 
-/* 0, or -errno and a text for the sender in err. Nothing outside dirfd is touched, no symbolic link followed. */
+/* 0, or -errno and a message for the sender in err. No file outside dirfd is touched, and no symbolic link followed. */
 int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err,
 		    size_t errlen);
-/* Give it its name; without force an existing file of that name stays and -EEXIST is returned. */
+/* The bytes [FROM, TO) come soon: their pages are entered into the page table, many at once. A fault of each, when its
+ * first byte comes, costs more than all other work of the receiver. */
+void incoming_reach(struct incoming *in, uint64_t from, uint64_t to);
+/* Gives the file its name. Without FORCE an existing file stays, and the result is -EEXIST. */
 int incoming_commit(struct incoming *in, bool force);
-/* Closes; removes the temporary file unless it was committed. */
+/* Closes the file, and removes it unless it was committed. */
 void incoming_close(struct incoming *in);
 
 #endif

@@ -7,6 +7,8 @@
 #include "base/wire.h"
 
 #define BEHIND_NS DIW_S
+#define LOSS_MOST 0.5                /* a receiver that loses more does not slow the others down for as long as it
+				      * needs */
 
 const char *member_state_str(enum member_state s)
 {
@@ -23,16 +25,28 @@ struct member *member_of_addr(struct members *t, const struct diw_addr *addr)
 	return NULL;
 }
 
+static uint32_t members_of_host(const struct members *t, const struct diw_addr *host)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		n += memcmp(t->m[i].addr.ip, host->ip, sizeof host->ip) == 0;
+	return n;
+}
+
 struct member *member_add(struct members *t, const struct diw_addr *addr, uint64_t now)
 {
-	struct member *m = t->n < GROUP_MEMBERS ? &t->m[t->n++] : NULL;
+	struct member *m;
 
-	if (m)
-		*m = (struct member){ .addr = *addr, .heard_at = now, .progress_at = now };
+	if (t->n == GROUP_MEMBERS || members_of_host(t, addr) == GROUP_HOST_MEMBERS)
+		return NULL;
+	m = &t->m[t->n++];
+	*m = (struct member){ .addr = *addr, .heard_at = now, .progress_at = now, .fair_at = now };
 	return m;
 }
 
-/* Reordered reports can only raise the deficit for a while; what a lying one says harms its sender alone. */
+/* Reordered reports can raise the deficit only for a while. A receiver that reports, correctly or not, that it loses
+ * most of the data closes the window for all others for at most BEHIND_NS. */
 double member_report(struct member *m, uint32_t mark, uint64_t sent, uint64_t got, uint64_t now)
 {
 	uint64_t came = got > m->base_got ? got - m->base_got : 0;
@@ -48,6 +62,10 @@ double member_report(struct member *m, uint32_t mark, uint64_t sent, uint64_t go
 		m->loss += (loss - m->loss) / 8;
 		m->progress_at = now;
 	}
+	if (m->loss <= LOSS_MOST)
+		m->fair_at = now;
+	else if (now - m->fair_at > BEHIND_NS)
+		m->behind = true;
 	m->at = sent;
 	m->mark = mark;
 	return loss;
@@ -126,9 +144,11 @@ void members_expire(struct members *t, uint64_t marked, uint64_t hash_ns, uint64
 			snprintf(m->why, sizeof m->why, "silent for %d s", (int)(GROUP_SILENCE_NS / DIW_S));
 		} else if (m->state == MEMBER_HAVE && now - m->have_at > hash_ns) {
 			m->state = MEMBER_LOST;
-			snprintf(m->why, sizeof m->why, "it does not end hashing");
+			snprintf(m->why, sizeof m->why,
+				 "it has every byte, but no SHA-256 within %d s: see the messages of 'diw recv' there",
+				 (int)(hash_ns / DIW_S));
 		}
-		if (m->at >= marked)
+		if (!member_counts(m) || m->at >= marked)
 			m->progress_at = now;
 		else if (now - m->progress_at > BEHIND_NS)
 			m->behind = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw recv: one transfer at a time; the protocol is told in xfer.h. */
+/* diw recv: receives files, one at a time; xfer.h describes the protocol. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -13,15 +13,15 @@
 #include "tools/cp/incoming.h"
 
 #define WC_BATCH 64
-#define LINGER_NS (2 * DIW_S)        /* answers a sender that has lost our last word */
+#define LINGER_NS (2 * DIW_S)        /* how long a sender that lost our last message gets an answer */
 #define ACTIVE_WAIT_NS (2 * DIW_MS)
-#define ASK_RETRY_NS (10 * DIW_MS)   /* a STATUS shows that an ASK is missing */
-#define ASK_TIMEOUT_NS (50 * DIW_MS) /* nothing shows it */
+#define ASK_RETRY_NS (10 * DIW_MS)   /* if a STATUS shows that an ASK was lost */
+#define ASK_TIMEOUT_NS (50 * DIW_MS) /* if no STATUS shows it */
 #define OPEN_RECORDS 64
-#define RELIABLE_WINDOW (8u << 20)   /* TCP and RD know what the path holds; this only bounds what waits */
+#define RELIABLE_WINDOW (8u << 20)   /* TCP and RD have congestion control; this only bounds the requests that wait */
 #define RC_DEPTH (2 * XFER_ENTRIES / XFER_PAGE)
 #define PASS_BATCHES (XFER_SLOTS * (RC_CONNS + 1) / WC_BATCH)
-#define MAX_FILE (1ull << 48)        /* of one memory region */
+#define MAX_FILE (1ull << 48)        /* of a memory region */
 
 enum session_state { IDLE, ACTIVE, FINISHED };
 
@@ -33,10 +33,10 @@ struct session {
 	struct incoming in;
 	struct diw_mr *mr;
 	struct ask ask;
-	uint32_t asked;                      /* entries before it are in an ASK */
+	uint32_t asked;                      /* entries before it were sent in an ASK */
 	uint64_t ask_at, heard_at, began_at, ended_at;
 	bool sha_ok, said_bye;
-	char why[XFER_TEXT_MAX + 1];         /* the file could not be kept */
+	char why[XFER_TEXT_MAX + 1];         /* the reason why the file could not be kept */
 };
 
 struct receiver {
@@ -50,7 +50,7 @@ struct receiver {
 	uint64_t files, max_files, bad;
 	struct diw_range ranges[DIW_MAX_RANGES];
 	struct diw_record_info open[OPEN_RECORDS];
-	int nopen;                           /* -1: not looked at since the last step */
+	int nopen;                           /* -1: not counted since the last step */
 };
 
 static void refuse_peer(const struct xfer_peer *to, uint64_t id, bool busy, const char *text)
@@ -79,7 +79,7 @@ static void send_asks(struct receiver *r, uint64_t now)
 	}
 }
 
-/* DONE, with the holes from FIRST on. */
+/* Sends DONE with the holes from FIRST on. */
 static void send_done(struct receiver *r, uint32_t first)
 {
 	struct session *s = &r->s;
@@ -156,7 +156,7 @@ static void session_report(const struct receiver *r)
 	fflush(stdout);
 }
 
-/* Ends all rights to write; called before the file is read, renamed or dropped. */
+/* Ends all rights to write. Called before the file is read, renamed or dropped. */
 static void session_withdraw(struct session *s)
 {
 	if (s->mr)
@@ -173,7 +173,7 @@ static void session_drop(struct session *s)
 	s->state = IDLE;
 }
 
-/* A message that comes meanwhile is repeated by its sender; but each receive must be posted again. */
+/* Drops a message, which its sender will repeat; its receive must be posted again. */
 static void pass_over(struct receiver *r)
 {
 	struct diw_wc wc[WC_BATCH];
@@ -190,7 +190,7 @@ static void pass_over(struct receiver *r)
 	rc_serve_step(&r->rc);
 }
 
-/* A connection that ends may be the transfer's. */
+/* A connection has ended, possibly that of the transfer. */
 static void on_gone(void *ctx, struct rc_conn *conn)
 {
 	struct receiver *r = ctx;
@@ -199,7 +199,7 @@ static void on_gone(void *ctx, struct rc_conn *conn)
 		r->s.peer.qp = NULL;
 }
 
-/* Hashing a large file takes seconds: an ASK for nothing keeps the sender waiting. */
+/* Hashing a large file takes seconds: an ASK without entries keeps the sender waiting. */
 static bool session_while_hashing(void *ctx, uint64_t done)
 {
 	struct receiver *r = ctx;
@@ -255,7 +255,7 @@ static void session_abort(struct receiver *r, const char *why)
 	session_drop(&r->s);
 }
 
-/* ---- its beginning ---- */
+/* ---- The beginning of a transfer ---- */
 
 static int session_register(struct receiver *r, const struct xfer_peer *from)
 {
@@ -266,7 +266,7 @@ static int session_register(struct receiver *r, const struct xfer_peer *from)
 	return s->in.size ? diw_mr_reg_attr(r->port.ep.pd, &attr, &s->mr) : 0;
 }
 
-/* Entries small enough that several fit what the socket buffer holds, which the kernel counts with its overhead. */
+/* Entries are small enough that several fit into the socket buffer, for which the kernel counts its overhead. */
 static void session_begin(struct receiver *r, const struct xfer_peer *from, const struct xfer_msg *m, uint64_t now)
 {
 	struct session *s = &r->s;
@@ -281,7 +281,8 @@ static void session_begin(struct receiver *r, const struct xfer_peer *from, cons
 	memcpy(s->sha, m->sha, 32);
 	ask_init(&s->ask, m->size, (uint32_t)piece, window, m->flags & XFER_ONCE);
 	s->asked = 0;
-	s->heard_at = s->began_at = s->ask_at = now;
+	s->heard_at = s->ask_at = now;
+	s->began_at = diw_clock_ns();   /* taking the space took time */
 	s->sha_ok = s->said_bye = false;
 	s->why[0] = '\0';
 	bar_init(&r->bar, s->in.name);
@@ -319,14 +320,14 @@ static void on_offer(struct receiver *r, const struct xfer_peer *from, const str
 	}
 }
 
-/* ---- what arrives ---- */
+/* ---- Received messages ---- */
 
 static uint64_t ask_patience(const struct session *s, uint64_t ud)
 {
 	return xfer_is_reliable(&s->peer) ? XFER_RELIABLE_RETRY_NS : ud;
 }
 
-/* RC, RD: what was written before the STATUS has been placed before it came (RFC 5040 section 5.5). */
+/* RC, RD: Writes before the STATUS were placed before it came (RFC 5040 section 5.5). */
 static void on_status(struct session *s, uint32_t next, uint64_t now)
 {
 	uint32_t i = s->ask.tail;
@@ -389,7 +390,7 @@ static bool record_is_open(void *ctx, uint64_t off)
 	if (r->nopen < 0)
 		r->nopen = diw_qp_records(r->port.ep.qp, r->open, OPEN_RECORDS);
 	if (r->nopen > OPEN_RECORDS)
-		return true;                 /* cannot tell: its record timeout will */
+		return true;                 /* not known: the record timeout will decide */
 	for (int i = 0; i < r->nopen; i++)
 		if (r->open[i].stag == r->s.mr->stag && r->open[i].to == r->s.mr->to + off)
 			return true;
@@ -411,6 +412,7 @@ static void session_step(struct receiver *r, uint64_t now)
 	if (s->ask.acked != s->asked && now - s->ask_at > ask_patience(s, ASK_TIMEOUT_NS))
 		s->asked = s->ask.acked;
 	send_asks(r, now);
+	incoming_reach(&s->in, 0, s->ask.next_off);
 	bar_draw(&r->bar, now, s->ask.valid, s->ask.size, sec > 0 ? (double)s->ask.valid / sec / 1e9 : 0, s->ask.again);
 	if (s->ask.failed)
 		session_abort(r, "out of memory");
@@ -419,7 +421,7 @@ static void session_step(struct receiver *r, uint64_t now)
 	else if (!s->peer.qp)
 		session_abort(r, "the connection ended");
 	else if (now - s->heard_at > (xfer_is_reliable(&s->peer) ? XFER_RELIABLE_SILENCE_NS : XFER_SILENCE_NS))
-		session_abort(r, "the sender fell silent");
+		session_abort(r, "no message from the sender any more (is 'diw cp' still running there?)");
 }
 
 static bool receiver_is_over(const struct receiver *r)
@@ -431,7 +433,7 @@ static bool receiver_is_over(const struct receiver *r)
 	return r->s.state == IDLE || r->s.said_bye || diw_clock_ns() - r->s.heard_at > LINGER_NS;
 }
 
-/* RD: the sender did not take what was said to it. */
+/* RD: the sender did not take our message. */
 static void on_unsent(struct receiver *r, const struct diw_wc *wc)
 {
 	struct session *s = &r->s;
@@ -467,7 +469,7 @@ static int receive_files(struct receiver *r)
 	while (!receiver_is_over(r)) {
 		n = diw_cq_wait(r->port.ep.cq, wc, WC_BATCH, r->s.state == ACTIVE ? ACTIVE_WAIT_NS : 100 * DIW_MS);
 		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
+			return tool_failed("waiting for a completion: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n; i++)
 			receiver_on_wc(r, &wc[i], now);

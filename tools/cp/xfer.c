@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw cp and recv: encodes and decodes the messages that xfer.h lists, and checks every field. */
+/* diw cp and recv: encodes and decodes the messages of xfer.h, and checks every field. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #define SHA_SLICE (16u << 20)
 
 _Static_assert(HDR + DONE_FIXED + 2 + XFER_TEXT_MAX + XFER_PAGE * ENTRY <= XFER_MAX, "the longest DONE");
-_Static_assert(HDR + 48 + 2 + XFER_NAME_MAX <= XFER_MAX, "the longest ANNOUNCE");
+_Static_assert(HDR + 16 + 48 + 2 + XFER_NAME_MAX <= XFER_MAX, "the longest WELCOME");
 _Static_assert(HDR + 20 + XFER_BITS / 8 <= XFER_MAX, "the longest WANT");
 
 struct writer { uint8_t *p; };
@@ -52,26 +52,34 @@ static void put_entries(struct writer *w, const struct xfer_msg *m)
 	}
 }
 
-/* What is said where a group is written to. */
+/* What a sender says of the file that it sends to a group. */
+static void put_file(struct writer *w, const struct xfer_msg *m)
+{
+	write64(w, m->size);
+	write32(w, m->message);
+	write32(w, m->stag);
+	write_bytes(w, m->sha, 32);
+	put_text(w, m->text, XFER_NAME_MAX);
+}
+
+/* The fields of the messages for a group. */
 static void put_group_body(struct writer *w, const struct xfer_msg *m)
 {
 	switch (m->type) {
 	case XFER_ANNOUNCE:
-		write64(w, m->size);
-		write32(w, m->message);
-		write32(w, m->stag);
-		write_bytes(w, m->sha, 32);
-		put_text(w, m->text, XFER_NAME_MAX);
+		put_file(w, m);
 		break;
 	case XFER_JOIN:
 		write64(w, m->token);
 		write64(w, m->nonce);
 		write64(w, m->bytes);
 		write32(w, m->rcvbuf);
+		put_text(w, m->text, XFER_NAME_MAX);
 		break;
 	case XFER_WELCOME:
 		write64(w, m->token);
 		write64(w, m->nonce);
+		put_file(w, m);
 		break;
 	case XFER_MARK:
 		write64(w, m->bytes);
@@ -156,7 +164,7 @@ static const uint8_t *read_bytes(struct reader *r, size_t n)
 static uint32_t read32(struct reader *r) { return diw_get32(read_bytes(r, 4)); }
 static uint64_t read64(struct reader *r) { return diw_get64(read_bytes(r, 8)); }
 
-/* A NUL inside would make two names of one. */
+/* A NUL within a name would make it two names. */
 static void get_text(struct reader *r, char *text, size_t max)
 {
 	size_t n = diw_get16(read_bytes(r, 2));
@@ -185,25 +193,32 @@ static void get_entries(struct reader *r, struct xfer_msg *m)
 	}
 }
 
+static void get_file(struct reader *r, struct xfer_msg *m)
+{
+	m->size = read64(r);
+	m->message = read32(r);
+	m->stag = read32(r);
+	memcpy(m->sha, read_bytes(r, 32), 32);
+	get_text(r, m->text, XFER_NAME_MAX);
+}
+
 static void get_group_body(struct reader *r, struct xfer_msg *m)
 {
 	switch (m->type) {
 	case XFER_ANNOUNCE:
-		m->size = read64(r);
-		m->message = read32(r);
-		m->stag = read32(r);
-		memcpy(m->sha, read_bytes(r, 32), 32);
-		get_text(r, m->text, XFER_NAME_MAX);
+		get_file(r, m);
 		break;
 	case XFER_JOIN:
 		m->token = read64(r);
 		m->nonce = read64(r);
 		m->bytes = read64(r);
 		m->rcvbuf = read32(r);
+		get_text(r, m->text, XFER_NAME_MAX);
 		break;
 	case XFER_WELCOME:
 		m->token = read64(r);
 		m->nonce = read64(r);
+		get_file(r, m);
 		break;
 	case XFER_MARK:
 		m->bytes = read64(r);
@@ -292,12 +307,18 @@ int xfer_open(struct xfer_port *p, const char *dev, const struct diw_addr *dst, 
 	int rc;
 
 	memset(p, 0, sizeof *p);
+	rc = endpoint_open(&p->ep, dev, dst, XFER_CQ, false);
+	return rc ? rc : xfer_start(p, attr);
+}
+
+int xfer_start(struct xfer_port *p, struct diw_qp_attr *attr)
+{
+	int rc;
+
 	attr->sq_depth = 2 * XFER_ENTRIES;
 	attr->rq_depth = XFER_SLOTS;
 	attr->max_inline = XFER_MAX;
-	rc = endpoint_open(&p->ep, dev, dst, 4 * XFER_ENTRIES, false);
-	if (!rc)
-		rc = endpoint_qp(&p->ep, attr);
+	rc = endpoint_qp(&p->ep, attr);
 	return rc ? rc : inbox_open(&p->in, p->ep.pd, p->ep.qp, XFER_SLOTS, XFER_MAX);
 }
 
@@ -310,7 +331,7 @@ void xfer_close(struct xfer_port *p)
 	endpoint_close(&p->ep);
 }
 
-/* A full queue counts as a message lost: every one of them is repeated until answered. */
+/* A message for which the queue is full counts as lost: each message is repeated until it is answered. */
 int xfer_send(const struct xfer_peer *to, const struct xfer_msg *m)
 {
 	uint8_t buf[XFER_MAX];

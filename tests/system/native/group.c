@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/must.h"
 #include "verbs/diw.h"
 
 #define S 1000000000ll
 #define QKEY 0x6702u
 #define DEPTH 64u
 #define MAX_QPS 16
-#define PATIENCE (60 * S)            /* for what must come */
-#define QUIET S                      /* for what must not */
+#define PATIENCE (60 * S)            /* for events that must come */
+#define QUIET S                      /* for events that must not come */
 
 static struct diw_dev *dev;
 static struct diw_pd *pd;
@@ -27,15 +28,6 @@ static struct diw_cq *cq, *scq;
 static struct diw_addr group;
 static uint8_t *mem;
 static uint32_t bytes;
-
-static void must(int rc, const char *what)
-{
-	if (rc < 0) {
-		fprintf(stderr, "group: %s: %s\n", what, strerror(-rc));
-		exit(1);
-	}
-}
-#define MUST(call) must(call, #call)
 
 static bool is_v4(const struct diw_addr *a)
 {
@@ -109,7 +101,7 @@ static bool whole(const uint8_t *p, uint32_t len)
 	return true;
 }
 
-/* For whoever has to find out where a message was lost. */
+/* Helps to find out where a message was lost. */
 static void tell_counters(struct diw_qp *qp)
 {
 	uint64_t v[256];

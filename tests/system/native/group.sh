@@ -1,35 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Group datagrams between processes of this host and of another; tests/system/native/group.c is what talks.
+# Group datagrams between processes of this host and of another. The program is tests/system/native/group.c.
 . "${0%/*}/../lib.sh"
 GROUP=("$BUILD/tests/system/group")
 [ "$DIW" = "$BUILD/bin/diw" ] || GROUP=(setarch -R "${GROUP[@]}")
 
 says() { grep -q "$1" "$2"; }
-# listener LOG [in_b] ARGUMENT...: starts one; PID is its process id.
+# listener LOG [in_b] ARGUMENT...: starts a listener; PID is its process.
 listener() {
 	local log=$1 in=()
 	shift
 	[ "$1" != in_b ] || { in=(in_b); shift; }
 	[ -z "${CAPTURE:-}" ] || in+=(env "DIWARP_PCAP=$CAPTURE")
-	rm -f "$log"                    # the one before was ready, too
+	rm -f "$log"                    # left by an earlier listener
 	background "$log" "${in[@]}" "${GROUP[@]}" listen "$@"
 	eventually 10 says ready "$log" || { cat "$log"; return 1; }
 }
 
-# talk WHAT GROUP BYTES [any]: one in A sends 20 messages; two processes with two queue pairs each in B, and one in A,
-# hear and answer each.
+# talk WHAT GROUP BYTES [any]: one sender in A sends 20 messages. Two processes in B with two queue pairs each, and one
+# process in A, receive and answer each message.
 talk() {
 	local what=$1 group=$2 bytes=$3 any=("${@:4}") pids=() n
-	check "$what: first listener in B" listener "$TMP/1" in_b diw_vb "$group" 20 "$bytes" 2 "${any[@]}"; pids+=("$PID")
-	check "$what: second listener in B" listener "$TMP/2" in_b diw_vb "$group" 20 "$bytes" 2 "${any[@]}"; pids+=("$PID")
+	check "$what: first listener in B" listener "$TMP/1" in_b diw_vb "$group" 20 "$bytes" 2 "${any[@]}";
+		pids+=("$PID")
+	check "$what: second listener in B" listener "$TMP/2" in_b diw_vb "$group" 20 "$bytes" 2 "${any[@]}";
+		pids+=("$PID")
 	check "$what: listener in A" listener "$TMP/3" diw_va "$group" 20 "$bytes" 1 "${any[@]}"; pids+=("$PID")
 	run "$what: the sender" "${GROUP[@]}" send diw_va "$group" 20 "$bytes" 100 "${any[@]}"
 	check "$what: five queue pairs answered each message, once" holds '.answers == 100 and .from == 5'
 	for n in 1 2 3; do
 		check "$what: listener $n ends" join "${pids[n - 1]}" 10
 		OUT=$(< "$TMP/$n")
-		check "$what: listener $n got each message once" holds ".good == $((n == 3 ? 20 : 40)) and .bad == 0" || cat "$TMP/$n"
+		check "$what: listener $n got each message once" holds ".good == $((n == 3 ? 20 : 40)) and .bad == 0" ||
+			cat "$TMP/$n"
 	done
 }
 
@@ -64,7 +67,7 @@ check "nobody is a member any more" gone 239.192.71.3
 
 # ---- Which interface ----
 
-# Another interface of the host, with the better route: the device's is taken all the same.
+# Another interface of the host has the better route to the group. The device's interface sends all the same.
 ip link add vc type veth peer name vd && ip link set vc up && ip link set vd up && ip addr add 198.51.100.1/24 dev vc &&
 	ip route add 239.0.0.0/8 dev vc
 check "a listener on another interface" listener "$TMP/vc" diw_vc 239.192.71.3 20 100 1
@@ -77,7 +80,7 @@ check "... and ends" join "$pid" 10
 check "the other interface heard nothing" [ "$(cat "$TMP/vc")" = ready ]
 kill "$other"
 
-# ---- On lo, where the kernel has no route for IPv6's ----
+# ---- On lo, where the kernel has no route to IPv6 groups ----
 
 check "a listener on lo" listener "$TMP/lo" diw_lo 239.192.71.3 20 3000 2
 pid=$PID

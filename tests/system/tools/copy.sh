@@ -1,10 +1,48 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw cp and recv: on lo, with loss by diw's own impairment; over RD and RC also between two namespaces.
+# diw cp and recv: on lo, with losses by diw's impairment; RD and RC also between two namespaces.
 . "${0%/*}/../lib.sh"
 head -c 3333333 /dev/urandom > "$TMP/file"
 
-# same: what was received is the file.
+# ---- Ends that fall silent: started here, checked below, because each timeout takes 5 to 10 s ----
+
+truncate -s 512M "$TMP/sparse"
+# far NAME PORT OPTION...: starts a receiver into TMP/NAME.
+declare -A FAR
+far() {
+	local name=$1 port=$2
+	shift 2
+	mkdir "$TMP/$name"
+	background "$TMP/$name.recv" $DIW recv --port "$port" "$@" "$TMP/$name"
+	FAR[$name]=$PID
+	eventually 10 listening "$port"
+}
+# near NAME COMMAND...: starts the sender that belongs to it.
+declare -A NEAR
+near() {
+	background "$TMP/$1.cp" "${@:2}"
+	NEAR[$1]=$PID
+}
+begun() { compgen -G "$TMP/$1/.diw-recv-*"; }
+nothing_left() { ! begun "$1"; }
+
+near nobody $DIW cp --port 4799 "$TMP/file" 127.0.0.1:
+check "a receiver for UD" far ud 4801 --count 1
+near ud $DIW cp --qp rd --port 4801 "$TMP/file" 127.0.0.1:
+check "a receiver for RD" far rd 4802 --qp rd --count 1
+near rd $DIW cp --port 4802 "$TMP/file" 127.0.0.1:
+check "a receiver whose RD sender dies" far orphan 4803 --qp rd
+near orphan $DIW cp --qp rd --port 4803 "$TMP/sparse" 127.0.0.1:half
+check "a transfer over RD has begun" eventually 60 begun orphan
+kill -KILL "${NEAR[orphan]}"
+check "an RD receiver that dies" far dead 4804 --qp rd
+near dead $DIW cp --qp rd --port 4804 "$TMP/sparse" 127.0.0.1:half
+check "another transfer over RD has begun" eventually 60 begun dead
+kill -KILL "${FAR[dead]}"
+
+# ---- Over UD ----
+
+# same [NAME]: the received file is equal to the sent file.
 same() { cmp "$TMP/file" "$TMP/in/${1:-file}"; }
 
 for mulpdu in 1452 8952 65000; do
@@ -19,7 +57,7 @@ done
 little_else() { holds '.bytes_asked_again > 0 and .bytes_asked_again < 2 * 3333333'; }
 for impair in loss=1%,seed=7 loss=20%,seed=3 burst=2%:20,seed=5 reorder=2%,dup=2%,seed=1 corrupt=1%,seed=2 \
 	tx.loss=5%,tx.reorder=1%,tx.delay=200us,seed=9; do
-	# Whoever loses the processor within a message loses the rest of it, too.
+	# A receiver that loses the processor within a message loses the rest of the message as well.
 	for try in {1..5}; do
 		receiver
 		run "cp under $impair" $DIW cp --json --mulpdu 1452 --impair $impair "$TMP/file" 127.0.0.1:
@@ -45,7 +83,8 @@ check "it says so" few_holes
 check "missing and valid bytes add up" holds '.bytes_valid + ([.missing[][1]] | add) == 3333333'
 missing=$(field '.missing[] | "\(.[0]) \(.[1])"')
 expect 1 "recv of a file with holes exits 1" join $RECV 15
-# Outside the holes every byte is the file's, in them it is zero: cmp lists the bytes that differ, from 1, in octal.
+# Every byte outside the holes is equal to the file's; every byte in the holes is zero. cmp -l lists the bytes that
+# differ: their positions, from 1, and their values in octal.
 holes_are_zero() {
 	cmp -l "$TMP/file" "$TMP/in/file" | awk -v holes="$missing" '
 		BEGIN { n = split(holes, h, /[ \n]/); i = 1 }
@@ -72,7 +111,7 @@ run "over IPv6, with another name" $DIW cp --json "$TMP/file" '[::1]:other'
 check "the file is the same" same other
 join $RECV 10
 
-# rc_copy WHAT IN HOST OPTION...: the file over RC.
+# rc_copy WHAT IN HOST OPTION...: copies the file over RC.
 rc_copy() {
 	local what=$1 in=$2 host=$3
 	shift 3
@@ -100,7 +139,7 @@ run "an empty file over RC" $DIW cp --qp rc --json "$TMP/empty" 127.0.0.1:
 check "it arrived" eventually 5 test -e "$TMP/in/empty"
 check "recv ends well" join $RECV 10
 
-# rd_copy WHAT IN HOST OPTION...: the file over RD, and nothing is asked for again.
+# rd_copy WHAT IN HOST OPTION...: copies the file over RD. The receiver asks for no block again.
 rd_copy() {
 	local what=$1 in=$2 host=$3
 	shift 3
@@ -131,22 +170,19 @@ check "recv of it ends well" join $RECV 10
 check "it arrived over RD" test -e "$TMP/in/empty"
 expect 2 "--once is not for RD" $DIW cp --qp rd --once "$TMP/file" 127.0.0.1:
 
-# Two ends of different types: the sender says what is missing, and the receiver serves the next one.
-receiver
-expect 1 "cp over RD to a receiver for UD" $DIW cp --qp rd "$TMP/file" 127.0.0.1:
-check "... says which one is missing" matches "$OUT" "is 'diw recv --qp rd' running"
-run "the receiver takes UD all the same" $DIW cp "$TMP/file" 127.0.0.1:
-check "it ends well" join $RECV 10
-receiver --qp rd
-expect 1 "cp over UD to a receiver for RD" $DIW cp "$TMP/file" 127.0.0.1:
-check "... says which one is missing" matches "$OUT" "is 'diw recv' running there, without --qp rd"
-check "the receiver for RD takes RC connections" eventually 10 accepting 4791
-run "... and a file over RC" $DIW cp --qp rc "$TMP/file" 127.0.0.1:
-check "it ends well" join $RECV 10
-check "the file is the same, RC beside RD" same
+# Two ends of different types: the sender names the receiver that is missing, and the receiver serves the next sender.
+expect 1 "cp over RD to a receiver for UD" join "${NEAR[ud]}" 10
+check "... says which one is missing" grep -q "is 'diw recv --qp rd' running" "$TMP/ud.cp"
+run "the receiver takes UD all the same" $DIW cp --port 4801 "$TMP/file" 127.0.0.1:
+check "it ends well" join "${FAR[ud]}" 10
+expect 1 "cp over UD to a receiver for RD" join "${NEAR[rd]}" 10
+check "... says which one is missing" grep -q "is 'diw recv' running there, without --qp rd" "$TMP/rd.cp"
+check "the receiver for RD takes RC connections" eventually 10 accepting 4802
+run "... and a file over RC" $DIW cp --qp rc --port 4802 "$TMP/file" 127.0.0.1:
+check "it ends well" join "${FAR[rd]}" 10
+check "the file is the same, RC beside RD" cmp "$TMP/file" "$TMP/rd/file"
 
-# A sender that dies: its connection's end ends the transfer, and nothing stays of the file.
-truncate -s 512M "$TMP/sparse"
+# A sender over RC dies: the end of its connection ends the transfer, and the receiver removes the partial file.
 rm -rf "$TMP/in"
 mkdir "$TMP/in"
 background "$TMP/recv" $DIW recv "$TMP/in"
@@ -156,40 +192,26 @@ cp "$TMP/file" "$TMP/in/there"
 expect 1 "a name that exists is refused over RC" $DIW cp --qp rc "$TMP/file" 127.0.0.1:there
 check "... with the reason" matches "$OUT" 'exists'
 background "$TMP/cp" $DIW cp --qp rc "$TMP/sparse" 127.0.0.1:half
-begun() { compgen -G "$TMP/in/.diw-recv-*"; }
-check "a transfer over RC has begun" eventually 60 begun
+check "a transfer over RC has begun" eventually 60 begun in
 kill -KILL "$PID"
 check "its end is noticed" eventually 10 grep -q 'the connection ended' "$TMP/recv"
-nothing_left() { ! begun; }
-check "nothing stays of it" eventually 5 nothing_left
+check "nothing stays of it" eventually 5 nothing_left in
 run "the next transfer over RC succeeds" $DIW cp --qp rc "$TMP/file" 127.0.0.1:next
 check "the file is the same" same next
 kill -TERM $RECV
 expect 1 "recv tells that one failed" join $RECV 5
 
-# On RD the end of the other end is noticed by its silence.
-rm -rf "$TMP/in"
-mkdir "$TMP/in"
-background "$TMP/recv" $DIW recv --qp rd "$TMP/in"
-RECV=$PID
-eventually 10 listening 4791
-background "$TMP/cp" $DIW cp --qp rd "$TMP/sparse" 127.0.0.1:half
-check "a transfer over RD has begun" eventually 60 begun
-kill -KILL "$PID"
-check "the end of an RD sender is noticed" eventually 30 grep -q 'the sender is gone' "$TMP/recv"
-check "nothing stays of its file" eventually 5 nothing_left
-run "the next transfer over RD succeeds" $DIW cp --qp rd "$TMP/file" 127.0.0.1:next
-check "the file is the same" same next
-background "$TMP/cp" $DIW cp --qp rd "$TMP/sparse" 127.0.0.1:half
-CP=$PID
-check "another transfer over RD has begun" eventually 60 begun
-kill -KILL $RECV
-expect 1 "the end of an RD receiver is noticed" join $CP 30
-# It may die before its first ASK has left.
-check "... with the reason" grep -Eq '127.0.0.1: (send: |no answer)' "$TMP/cp"
+# An RD end notices the death of its peer by the peer's silence.
+check "the end of an RD sender is noticed" eventually 30 grep -q 'the sender is gone' "$TMP/orphan.recv"
+check "nothing stays of its file" eventually 5 nothing_left orphan
+run "the next transfer over RD succeeds" $DIW cp --qp rd --port 4803 "$TMP/file" 127.0.0.1:next
+check "the file is the same" cmp "$TMP/file" "$TMP/orphan/next"
+expect 1 "the end of an RD receiver is noticed" join "${NEAR[dead]}" 30
+# The receiver may have died before its first ASK left.
+check "... with the reason" grep -Eq '127.0.0.1: (send: |no answer)' "$TMP/dead.cp"
 
 expect 1 "cp over RC to nobody fails" $DIW cp --qp rc --port 4799 "$TMP/file" 127.0.0.1:
-expect 1 "cp to nobody fails" $DIW cp --port 4799 "$TMP/file" 127.0.0.1:
+expect 1 "cp to nobody fails" join "${NEAR[nobody]}" 10
 expect 1 "cp of a directory fails" $DIW cp "$TMP" 127.0.0.1:
 expect 1 "recv into no directory fails" $DIW recv "$TMP/none"
 end

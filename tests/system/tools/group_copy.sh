@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw cp and recv --group: one sender, many receivers, loss that differs at each, receivers that come late, die and lie.
+# diw cp and recv --group: one sender and many receivers. Each receiver has other losses. Some receivers come late, end,
+# or are hostile. Senders are hostile, or two send at once.
 . "${0%/*}/../lib.sh"
 GROUP=239.1.1.1
 AT=(--group "$GROUP" --dev diw_lo)
-SIZE=8000000          # more blocks than a page of the bitmap has
+SIZE=8000000          # more blocks than one page of the bitmap has
 head -c $SIZE /dev/urandom > "$TMP/file"
 declare -A RECVS
 
-# recv_group NAME OPTION...: starts a receiver into TMP/NAME (made empty) for one file.
+# recv_group NAME OPTION...: empties TMP/NAME and starts a receiver there, for one file.
 recv_group() {
 	local name=$1
 	shift
@@ -19,10 +20,11 @@ recv_group() {
 	eventually 10 attached "$name"
 }
 attached() { ss -Hulnp "sport = :4793" | grep -q "pid=$(pid_of "$1"),"; }
-# The process itself: under a sanitizer setarch runs it by exec, so it has the number of the job.
+# pid_of NAME: the process of diw. Under a sanitizer setarch replaces itself by diw, so the job's number is right there
+# too.
 pid_of() { echo "${RECVS[$1]}"; }
 receivers() { local i; for i in $(seq "$1"); do recv_group "$i" "${@:2}" || return; done; }
-# all_have N: each of N ended well, with the file.
+# all_have N: receivers 1 to N ended with status 0 and have the file.
 all_have() {
 	local i
 	for i in $(seq "$1"); do
@@ -31,7 +33,7 @@ all_have() {
 	done
 }
 CP=("$DIW" cp --json "${AT[@]}" --mulpdu 1452 "$TMP/file")
-# begun NAME: the first of the file has come.
+# begun NAME: the start of the file has arrived.
 begun() { cmp -s -n 1000 "$TMP/file" "$(find "$TMP/$1" -name ".diw-recv-*")"; }
 
 # ---- Without loss: each byte is sent once ----
@@ -50,7 +52,8 @@ head -c $SIZE /dev/urandom > "$TMP/file"
 
 # ---- Each receiver loses 5 %, independently ----
 
-# P(one of 8 lacks it) is 34 % after the first pass, 2 % after the second: 1.36 times the file, and headers of 2 %.
+# After the first pass a block is missing at one receiver or more of 8 with probability 34 %, after the second with 2 %.
+# So the sender sends 1.36 times the file, and 2 % of headers.
 for i in {1..8}; do recv_group "$i" --impair "rx.loss=5%,seed=$i" || not_ok "receiver $i"; done
 run "cp to 8 receivers that lose 5 % each" "${CP[@]}" --receivers 8
 check "8 have it" holds '.done == 8 and ([.receivers[].state] | unique) == ["done"]'
@@ -63,7 +66,7 @@ for i in {1..3}; do recv_group "$i" --impair "rx.loss=20%,rx.reorder=2%,rx.dup=2
 run "cp to 3 receivers that lose 20 %, reorder, duplicate and damage" "${CP[@]}" --receivers 3
 check "each file is the same" all_have 3
 
-# ---- One comes late, one dies and comes again ----
+# ---- One receiver comes late, one dies and comes again ----
 
 check "3 receivers" receivers 3
 background "$TMP/cp" "${CP[@]}" --receivers 3 --rate 2m
@@ -82,7 +85,7 @@ check "each file is the same" all_have 3
 check "the late one ends well" join "${RECVS[late]}" 10
 check "... with the file" cmp "$TMP/file" "$TMP/late/file"
 
-# ---- One lies ----
+# ---- A hostile receiver ----
 
 check "2 receivers" receivers 2 --impair rx.loss=5%,seed=3
 background "$TMP/liar" python3 "${SELF%/*}/group_liar.py" $GROUP 127.0.0.1
@@ -94,17 +97,53 @@ check "the liar ends" join "$LIAR" 10
 check "it was told" matches "$(< "$TMP/liar")" 'joined.*refused'
 check "each file is the same" all_have 2
 
-# ---- A sender that is none: its announcements draw nothing but JOINs, and do no harm ----
+check "a receiver" receivers 1
+background "$TMP/cp" "${CP[@]}" --receivers 17
+SENDER=$PID
+run "one host joins by 100 ports" python3 "${SELF%/*}/group_joiner.py" $GROUP 127.0.0.1 127.0.0.2
+check "it has 16 places" matches "$OUT" '^accepted 16 refused 84$'
+expect 1 "cp ends, and says that they were lost" join "$SENDER" 20
+OUT=$(< "$TMP/cp")
+check "the receiver has it" holds '.joined == 17 and .done == 1 and .joins_refused >= 84'
+check "the file is the same" all_have 1
 
-check "a receiver" receivers 1 --count 2
-run "a forger announces" python3 "${SELF%/*}/group_forger.py" $GROUP 127.0.0.1
-check "it drew JOINs alone" matches "$OUT" '^drew [1-9][0-9]* JOIN, 0 others$'
-run "cp afterwards" "${CP[@]}"
-expect 1 "the receiver ends, and has not got one of two files" join "${RECVS[1]}" 10
-check "the file is the same" cmp "$TMP/file" "$TMP/1/file"
-check "and nothing else is there" [ "$(ls -A "$TMP/1")" = file ]
+# ---- Hostile senders ----
 
-# ---- Other ends ----
+check "a receiver" receivers 1
+background "$TMP/forger" python3 "${SELF%/*}/group_forger.py" $GROUP 127.0.0.1 3
+FORGER=$PID
+sleep 1
+run "cp while a forger announces" "${CP[@]}"
+check "the file is the same" all_have 1
+check "the forger ends" join "$FORGER" 10
+check "it drew JOINs alone" matches "$(< "$TMP/forger")" '^drew [1-9][0-9]* JOIN, 0 others$'
+check "nothing else is there" [ "$(ls -A "$TMP/1")" = file ]
+
+check "a receiver" receivers 1
+background "$TMP/squatter" python3 "${SELF%/*}/group_squatter.py" $GROUP 127.0.0.1 127.0.0.2
+SQUATTER=$PID
+sleep 1
+run "cp while another host announces files that it does not send" "${CP[@]}"
+check "the file is the same" all_have 1
+check "nothing else is there" [ "$(ls -A "$TMP/1")" = file ]
+check "... and nothing beside it" [ ! -e "$TMP/escaped" ]
+kill -TERM "$SQUATTER"
+check "the squatter ends" join "$SQUATTER" 5
+check "it was heard, refused, and wrote with another's STag" \
+	matches "$(< "$TMP/squatter")" '^[1-9][0-9]* joins [1-9][0-9]* kept [1-9][0-9]* stags$'
+
+# ---- Two senders at once ----
+
+check "2 receivers" receivers 2 --count 2
+head -c $SIZE /dev/urandom > "$TMP/other"
+background "$TMP/cp" "$DIW" cp --json "${AT[@]}" --mulpdu 1452 --receivers 2 --rate 8m "$TMP/other"
+SENDER=$PID
+run "cp of a file while another one is sent to the same group" "${CP[@]}" --receivers 2 --rate 8m
+check "the other cp ends well" join "$SENDER" 20
+check "each first file is the same" all_have 2
+for i in 1 2; do check "... and the second one at $i" cmp "$TMP/other" "$TMP/$i/other"; done
+
+# ---- Transfers that fail ----
 
 check "2 receivers" receivers 2
 echo other > "$TMP/2/file"
@@ -140,7 +179,8 @@ in_b_attached() { [ "$(in_b ss -Huln 'sport = :4793' | wc -l)" = 2 ]; }
 for i in 1 2; do
 	rm -rf "${TMP:?}/$i"
 	mkdir "$TMP/$i"
-	background "$TMP/log.$i" in_b $DIW recv --json --count 1 --group ff15::1 --dev diw_vb --impair "rx.loss=5%,seed=$i" \
+	background "$TMP/log.$i" in_b $DIW recv --json --count 1 --group ff15::1 --dev diw_vb \
+		--impair "rx.loss=5%,seed=$i" \
 		"$TMP/$i"
 	RECVS[$i]=$PID
 done

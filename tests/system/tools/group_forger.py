@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-# group_forger.py GROUP DEVICE_ADDRESS: announces files to the receivers of diw recv --group that cannot be received, and one
-# that could. Then it behaves as a sender that has not had their JOINs: it guesses the nonce. Prints what it drew.
+# group_forger.py GROUP DEVICE_ADDRESS SECONDS: announces files to the receivers of diw recv --group. Most of these
+# files cannot be received. The forger behaves as a sender that has not received the JOINs: it guesses the nonce.
+# It prints the messages that it causes.
 import os, random, socket, struct, sys, time, zlib
 
 QKEY, GROUP_PORT, MAGIC = 0x64697721, 4793, 0x44495758
 REFUSE, BYE, ANNOUNCE, JOIN, WELCOME, MARK = 2, 7, 8, 9, 10, 11
-group, own = sys.argv[1:]
+group, own, seconds = sys.argv[1:]
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind((own, 0))
 sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
@@ -22,9 +23,12 @@ def say(to, kind, ident, body, flags=0):
     sock.sendto(seg + struct.pack('<I', zlib.crc32(seg)), to)
 
 
-def announce(ident, name, size, block, stag):
-    say((group, GROUP_PORT), ANNOUNCE, ident,
-        struct.pack('>QII', size, block, stag) + os.urandom(32) + struct.pack('>H', len(name)) + name)
+def a_file(name, size, block, stag):
+    return struct.pack('>QII', size, block, stag) + os.urandom(32) + struct.pack('>H', len(name)) + name
+
+
+def announce(ident, *what):
+    say((group, GROUP_PORT), ANNOUNCE, ident, a_file(*what))
 
 
 drew = {}
@@ -44,18 +48,22 @@ def listen(seconds, answer):
         ident = struct.unpack('>Q', d[36:44])[0]
         drew[kind] = drew.get(kind, 0) + 1
         if answer:
-            say(src, WELCOME, ident, struct.pack('>QQ', 77, random.getrandbits(64)), 0)
-            say(src, WELCOME, ident, struct.pack('>QQ', 77, random.getrandbits(64)), 1)
+            for flags in 0, 1:
+                welcome = struct.pack('>QQ', 77, random.getrandbits(64)) + a_file(b'y', 1000000, 1452, 0xc0de07)
+                say(src, WELCOME, ident, welcome, flags)
 
 
-for n, what in enumerate(((b'../out', 9, 1452, 0x100), (b'x', 1 << 60, 1452, 0x100), (b'x', 9, 0, 0x100),
-                          (b'x', 9, 1 << 31, 0x100), (b'x', 9, 1452, 0xffffffff), (b'x\0y', 9, 1452, 0x100), (b'', 9, 1452, 0x100))):
+for n, what in enumerate(((b'../escaped', 9, 1452, 0x100), (b'x', 1 << 60, 1452, 0x100), (b'x', 9, 0, 0x100),
+                          (b'x', 9, 1 << 31, 0x100), (b'x', 9, 1452, 0xffffffff), (b'x\0y', 9, 1452, 0x100),
+                           (b'', 9, 1452, 0x100))):
     announce(1000 + n, *what)
     listen(0.05, False)
-announce(2000, b'y', 1000000, 1452, 0xc0de07)
-for i in range(20):
-    for flags in 0, 1:
-        say((group, GROUP_PORT), MARK, 2000, struct.pack('>QIII', 1 << 40, i, i, 0xffffffff), flags)
+end = time.monotonic() + float(seconds)
+while time.monotonic() < end:
+    for ident in range(2000, 2100):
+        announce(ident, b'y%d' % ident, 1000000, 1452, 0xc0de07)
+        for flags in 0, 1:
+            say((group, GROUP_PORT), MARK, ident, struct.pack('>QIII', 1 << 40, ident, ident, 0xffffffff), flags)
     listen(0.05, True)
 say((group, GROUP_PORT), BYE, 2000, b'')
 print('drew', drew.pop(JOIN, 0), 'JOIN,', sum(drew.values()), 'others', flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # group_liar.py GROUP DEVICE_ADDRESS: a hostile receiver of diw cp --group, written from docs/ud-profile.md and
-# tools/cp/xfer.h alone. It joins, reports what it cannot know, asks for everything at the end of each pass, and for what
-# is not there; it never has the file. Ends when the sender says BYE or REFUSE, or after 60 s.
+# tools/cp/xfer.h alone. It joins, reports false values, requests everything at the end of each pass, and blocks that do
+# not exist; it never has the file. It ends when the sender says BYE or REFUSE, or after 60 s.
 import random, socket, struct, sys, time, zlib
 
 QKEY, GROUP_PORT, MAGIC = 0x64697721, 4793, 0x44495758
@@ -49,20 +49,35 @@ size, block = struct.unpack('>QI', body[:12])
 blocks = -(-size // block)
 say(sender, REPORT, ident, struct.pack('>QQII', 1, 0, 1, 0))             # nobody knows it yet
 say(sender, WANT, ident, struct.pack('>QQI', 1, 0, 0) + b'\xff' * 448)
-say(sender, JOIN, ident, struct.pack('>QQQI', 0xbad, 7, 0, 1 << 20))         # that is no token
-say(sender, JOIN, ident, struct.pack('>QQQI', 0, 7, 0, 0))
+say(sender, JOIN, ident, struct.pack('>QQQIH', 0xbad, 7, 0, 1 << 20, 0))         # that is no token
+say(sender, JOIN, ident, struct.pack('>QQQIH', 0, 7, 0, 0, 0))
 (_, _, _, body), _ = next_of(talk, (WELCOME,))
-token, nonce = struct.unpack('>QQ', body)
+token, nonce = struct.unpack('>QQ', body[:16])
 assert nonce == 7
-say(sender, JOIN, ident, struct.pack('>QQQI', token, 7, 1 << 63, 0))
+say(sender, JOIN, ident, struct.pack('>QQQIH', token, 7, 1 << 63, 0, 0))
 print('joined', flush=True)
 talk.setblocking(False)
 end, wants = time.monotonic() + 60, 0
+
+
+# Whether a REFUSE is among what has come to the own address.
+def refused():
+    while True:
+        try:
+            m = message(talk.recv(65536))
+        except BlockingIOError:
+            return False
+        if m and m[0] == REFUSE:
+            print('refused after', wants, 'wants', flush=True)
+            return True
+
+
 while time.monotonic() < end:
     (kind, which, flags, body), src = next_of(hear, (MARK, BYE))
     if which != ident or src != sender:
         continue
     if kind == BYE:
+        refused()
         break
     _, mark, done, _ = struct.unpack('>QIII', body)
     say(sender, REPORT, ident, struct.pack('>QQII', token, random.getrandbits(64), mark + 1000, 7))
@@ -78,10 +93,5 @@ while time.monotonic() < end:
                 say(sender, WANT, ident, struct.pack('>QQI', token, first, done) + b'\xff' * 448)
                 wants += 1
         say(sender, REPORT, ident, struct.pack('>QQII', token, 0, mark, done), 1)
-    try:
-        m = message(talk.recv(65536))
-    except BlockingIOError:
-        m = None
-    if m and m[0] == REFUSE:
-        print('refused after', wants, 'wants', flush=True)
+    if refused():
         break

@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw perf group: rows of 1 to 16 receivers, Sends and Write-Records, a group and broadcasts. Speed is not judged here.
+# diw perf group: rows of 1 to 16 receivers, with Sends and Write-Records, to a group and by broadcast. No speed is
+# judged.
 . "${0%/*}/../lib.sh"
 GROUP=239.1.1.1
 AT=(--dev diw_lo --secs 0.3 --json)
-KEYS='["test","to","mode","llp","op","size","receivers","msgs_sent","GBps_sent","GBps_min","GBps_aggregate","stalls","cpu_s","per_receiver"]'
+KEYS='["test","to","mode","llp","op","size","receivers","msgs_sent","GBps_sent","GBps_min","GBps_aggregate",
+	"stalls","cpu_s","per_receiver"]'
 
 rows() { grep '^{' <<< "$OUT" | jq -e -s "$1" > /dev/null || { echo "not so: $1"; echo "$OUT"; return 1; }; }
 
@@ -13,7 +15,8 @@ check "a row each" rows 'map(.receivers) == [1, 2, 16] and all(.[]; (.per_receiv
 check "... with all keys" rows "all(.[]; $KEYS - keys == [] and .mode == \"group\" and .op == \"write\")"
 check "... and each receiver got something" rows 'all(.[]; .GBps_min > 0)'
 check "... and the aggregate is the sum" \
-	rows 'all(.[]; ([.per_receiver[].GBps] | add) as $sum | .GBps_aggregate > .99 * $sum and .GBps_aggregate < 1.01 * $sum)'
+	rows 'all(.[]; ([.per_receiver[].GBps] | add) as $sum |
+		.GBps_aggregate > .99 * $sum and .GBps_aggregate < 1.01 * $sum)'
 check "... and nobody got more than was sent" rows 'all(.[]; .msgs_sent as $n | all(.per_receiver[]; .msgs <= $n))'
 run "Sends to 4 receivers" $DIW perf group $GROUP --receivers 4 --op send --size 3000 "${AT[@]}"
 check "each got whole messages" rows 'all(.[0].per_receiver[]; .msgs > 0 and .bytes_valid == 3000 * .msgs)'
@@ -26,14 +29,15 @@ run "one address" $DIW perf group 127.0.0.1 "${AT[@]}"
 check "it came" rows '.[0].mode == "unicast" and .[0].GBps_min > 0'
 run "a table" $DIW perf group $GROUP --dev diw_lo --secs 0.3
 check "it has a row" matches "$OUT" 'receivers .*write .*256 KiB'
-for wrong in "" "$GROUP --receivers 17" "$GROUP --receivers 0" "$GROUP --op read" "$GROUP $GROUP" "--join 127.0.0.1 $GROUP"; do
+for wrong in "" "$GROUP --receivers 17" "$GROUP --receivers 0" "$GROUP --op read" "$GROUP $GROUP" \
+	"--join 127.0.0.1 $GROUP"; do
 	# shellcheck disable=SC2086  # several arguments
 	expect 2 "perf group $wrong" $DIW perf group $wrong
 done
 expect 1 "joining nobody" $DIW perf group --join 127.0.0.1
 check "it says what is missing" matches "$OUT" "is 'diw perf group --bind 127.0.0.1' running there"
 
-# ---- Two receivers that join, one of another host; A hears its own broadcasts ----
+# ---- Two receivers that join, one of them on another host; A receives its own broadcasts ----
 
 two_namespaces 1500 || { skip "no veth pair here"; end; }
 B4CAST=192.0.2.255
