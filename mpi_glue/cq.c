@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completion queues: a list of operations that are complete, so that a queue never overruns. Reading one does the
- * work of the domain's endpoints. A queue with a wait object has one descriptor, which is readable when there may be
+/* Completion queues: a list of completed operations, so a queue never overruns. Reading a queue makes progress for the
+ * domain's endpoints. A queue with a wait object has one descriptor, which is readable when the queue may have
  * something to read. */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const size_t cq_entry_size[] = {
 	[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
 };
 
-/* Every format is the beginning of the longest one, and of the entry of an error. */
+/* Each format is a prefix of the longest one, which is a prefix of an error's entry. */
 _Static_assert(offsetof(struct fi_cq_err_entry, tag) == offsetof(struct fi_cq_tagged_entry, tag) &&
 	       offsetof(struct fi_cq_err_entry, data) == offsetof(struct fi_cq_data_entry, data) &&
 	       offsetof(struct fi_cq_err_entry, len) == offsetof(struct fi_cq_msg_entry, len), "formats are prefixes");
@@ -83,7 +83,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_
 	glue_lock(cq->domain);
 	op = cq_first(cq);
 	if (op && op->entry.err) {
-		/* A caller of an API before 1.5 has no room behind err_data. */
+		/* A program for an API before 1.5 has no room behind err_data. */
 		memcpy(e, &op->entry, offsetof(struct fi_cq_err_entry, err_data));
 		e->err_data = NULL;
 		cq_pop(op);
@@ -95,7 +95,6 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_
 
 int diw_glue_cq_arm(struct glue_cq *cq)
 {
-	struct diw_cq *which;
 	uint64_t count;
 	int rc = 0;
 
@@ -108,13 +107,10 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 	for (struct diw_list *n = cq->domain->eps.next; n != &cq->domain->eps; n = n->next) {
 		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
 
-		if (!ep->channel || !ep->enabled)
-			continue;
-		while (diw_channel_get(ep->channel, &which, 0) == 0)
-			;
-		rc = diw_cq_arm(ep->cq, false);
+		if (ep->channel && ep->enabled)
+			diw_glue_port_arm(ep);
 	}
-	if (!diw_list_empty(&cq->ready))
+	if (!diw_list_empty(&cq->ready) || __atomic_load_n(&cq->signalled, __ATOMIC_ACQUIRE))
 		rc = -FI_EAGAIN;
 	glue_unlock(cq->domain);
 	return rc;
@@ -133,7 +129,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	for (;;) {
 		rc = cq_readfrom(fid, buf, count, src);
 		now = diw_clock_ns();
-		if (rc != -FI_EAGAIN || (timeout >= 0 && now >= until))
+		if (rc != -FI_EAGAIN || (timeout >= 0 && now >= until) ||
+		    __atomic_exchange_n(&cq->signalled, false, __ATOMIC_ACQ_REL))
 			return rc;
 		if (diw_glue_cq_arm(cq) != 0)
 			continue;
@@ -152,7 +149,10 @@ static int cq_signal(struct fid_cq *fid)
 	static const uint64_t one = 1;
 	struct glue_cq *cq = (struct glue_cq *)fid;
 
-	return cq->wake < 0 ? -FI_ENOSYS : write(cq->wake, &one, sizeof one) < 0 ? -errno : 0;
+	if (cq->wake < 0)
+		return -FI_ENOSYS;
+	__atomic_store_n(&cq->signalled, true, __ATOMIC_RELEASE);
+	return write(cq->wake, &one, sizeof one) < 0 ? -errno : 0;
 }
 
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *data, char *buf, size_t len)

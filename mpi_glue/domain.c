@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A domain is one device: its protection domain, registered regions, and the operations of all of its endpoints. */
+/* A domain: a device with its protection domain, and the operations of all of its endpoints. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi_glue/glue.h"
-
-#define USER_END (1ull << 47)            /* of the address space of a process */
-
-struct domain_mr {
-	struct fid_mr fid;
-	struct glue_domain *domain;
-	struct diw_mr *mr;
-};
 
 int diw_glue_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
@@ -40,13 +32,13 @@ struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 {
 	struct glue_domain *d = ep->domain;
 	struct glue_op *op = diw_pool_get(&d->ops);
-	uint32_t generation;
+	uint32_t id;
 
 	if (!op)
 		return NULL;
-	generation = (op->id >> GLUE_OP_BITS) + 1;
+	id = diw_glue_id_next(op->id, op_index(d, op));
 	memset(op, 0, offsetof(struct glue_op, hdr));
-	op->id = generation << GLUE_OP_BITS | op_index(d, op);
+	op->id = id;
 	op->domain = d;
 	op->ep = ep;
 	op->kind = (uint8_t)kind;
@@ -55,10 +47,24 @@ struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 	return op;
 }
 
+void diw_glue_op_count(struct glue_op *op, uint32_t *counter)
+{
+	op->counted = counter;
+	++*counter;
+}
+
+void diw_glue_op_uncount(struct glue_op *op)
+{
+	if (op->counted)
+		--*op->counted;
+	op->counted = NULL;
+}
+
 void diw_glue_op_put(struct glue_op *op)
 {
 	struct glue_domain *d = op->domain;
 
+	diw_glue_op_uncount(op);
 	if (op->mr)
 		diw_mr_dereg(op->mr);
 	op->kind = GLUE_OP_FREE;
@@ -79,11 +85,12 @@ static enum glue_event op_event(const struct glue_op *op)
 	case GLUE_OP_SEND: return GLUE_EVENT_SEND;
 	case GLUE_OP_READ: return GLUE_EVENT_READ;
 	case GLUE_OP_WRITE: return GLUE_EVENT_WRITE;
+	case GLUE_OP_ATOMIC: return op->entry.flags & FI_READ ? GLUE_EVENT_READ : GLUE_EVENT_WRITE;
 	default: return GLUE_EVENT_RECV;
 	}
 }
 
-/* A buffer of many messages is the application's again when the last of them is in it. */
+/* The application gets a buffer for many messages back when the last of them is in it. */
 static void op_leave_parent(struct glue_op *op)
 {
 	struct glue_op *parent = op->parent;
@@ -99,12 +106,14 @@ static void op_leave_parent(struct glue_op *op)
 void diw_glue_op_end(struct glue_op *op, int err)
 {
 	struct glue_ep *ep = op->ep;
-	struct glue_cntr *cntr = op->kind == GLUE_OP_MESSAGE ? NULL : ep->cntr[op_event(op)];
-	struct glue_cq *cq = op->kind == GLUE_OP_RECV ? ep->rx_cq : ep->tx_cq;
+	bool counts = op->kind != GLUE_OP_MESSAGE && op->kind != GLUE_OP_NOTE;
+	bool came = op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_NOTE;
+	struct glue_cntr *cntr = counts ? ep->cntr[op_event(op)] : NULL;
+	struct glue_cq *cq = came ? ep->rx_cq : ep->tx_cq;
 
+	diw_glue_op_uncount(op);
 	if (op->queued)
-		diw_list_del(&op->link);
-	op->queued = false;
+		diw_glue_unpend(op);
 	if (op->mr) {
 		diw_mr_dereg(op->mr);
 		op->mr = NULL;
@@ -120,87 +129,21 @@ void diw_glue_op_end(struct glue_op *op, int err)
 		diw_glue_op_put(op);
 		return;
 	}
-	op->source = op->kind == GLUE_OP_RECV && op->peer ? op->peer->fi_addr : FI_ADDR_NOTAVAIL;
+	op->source = came && op->peer ? op->peer->fi_addr : FI_ADDR_NOTAVAIL;
 	op->ended = true;
 	diw_glue_cq_push(cq, op);
 }
 
 void diw_glue_progress(struct glue_domain *d)
 {
+	__atomic_store_n(&d->looked, d->looked + 1, __ATOMIC_RELAXED);
 	for (struct diw_list *n = d->eps.next; n != &d->eps; n = n->next)
 		diw_glue_port_poll(diw_container(n, struct glue_ep, link));
 }
 
-static int mr_close(struct fid *fid)
-{
-	struct domain_mr *m = (struct domain_mr *)fid;
-
-	diw_mr_dereg(m->mr);
-	glue_lock(m->domain);
-	m->domain->users--;
-	glue_unlock(m->domain);
-	free(m);
-	return 0;
-}
-
-static struct fi_ops mr_fi_ops = {
-	.size = sizeof(struct fi_ops), .close = mr_close, .bind = diw_glue_no_bind, .control = diw_glue_no_control,
-	.ops_open = diw_glue_no_ops,
-};
-
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *a, uint64_t flags, struct fid_mr **out)
-{
-	struct glue_domain *d = (struct glue_domain *)fid;
-	struct domain_mr *m = calloc(1, sizeof *m);
-	unsigned access = 0;
-	int rc;
-
-	if (!m)
-		return -FI_ENOMEM;
-	if (a->access & (FI_RECV | FI_READ | FI_REMOTE_WRITE))
-		access |= DIW_ACCESS_LOCAL_WRITE;
-	if (a->access & FI_REMOTE_WRITE)
-		access |= DIW_ACCESS_REMOTE_WRITE;
-	if (a->access & FI_REMOTE_READ)
-		access |= DIW_ACCESS_REMOTE_READ;
-	rc = a->iov_count != 1 || flags ? -FI_EINVAL :
-		diw_mr_reg(d->pd, a->mr_iov->iov_base, a->mr_iov->iov_len, access, &m->mr);
-	if (rc < 0) {
-		free(m);
-		return rc;
-	}
-	m->domain = d;
-	m->fid = (struct fid_mr){ .fid = { FI_CLASS_MR, a->context, &mr_fi_ops }, .key = m->mr->stag };
-	m->fid.mem_desc = m;
-	glue_lock(d);
-	d->users++;
-	glue_unlock(d);
-	*out = &m->fid;
-	return 0;
-}
-
-static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access, uint64_t offset,
-		   uint64_t key, uint64_t flags, struct fid_mr **mr, void *ctx)
-{
-	struct fi_mr_attr a = { .mr_iov = iov, .iov_count = count, .access = access, .offset = offset,
-				.requested_key = key, .context = ctx };
-
-	return mr_regattr(fid, &a, flags, mr);
-}
-
-static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset, uint64_t key,
-		  uint64_t flags, struct fid_mr **mr, void *ctx)
-{
-	struct iovec iov = { (void *)(uintptr_t)buf, len };
-
-	return mr_regv(fid, &iov, 1, access, offset, key, flags, mr, ctx);
-}
-
-static struct fi_ops_mr mr_ops = { .size = sizeof(struct fi_ops_mr), .reg = mr_reg, .regv = mr_regv,
-				  .regattr = mr_regattr };
-
 static void domain_free(struct glue_domain *d)
 {
+	diw_glue_progress_end(d);
 	if (d->memory)
 		diw_mr_dereg(d->memory);
 	if (d->pd)
@@ -228,12 +171,6 @@ static int domain_no_sep(struct fid_domain *d, struct fi_info *i, struct fid_ep 
 	return -FI_ENOSYS;
 }
 
-static int domain_no_poll(struct fid_domain *d, struct fi_poll_attr *a, struct fid_poll **p)
-{
-	(void)d, (void)a, (void)p;
-	return -FI_ENOSYS;
-}
-
 static int domain_no_stx(struct fid_domain *d, struct fi_tx_attr *a, struct fid_stx **stx, void *ctx)
 {
 	(void)d, (void)a, (void)stx, (void)ctx;
@@ -249,7 +186,8 @@ static int domain_no_srx(struct fid_domain *d, struct fi_rx_attr *a, struct fid_
 static struct fi_ops_domain domain_ops = {
 	.size = sizeof(struct fi_ops_domain), .av_open = diw_glue_av_open, .cq_open = diw_glue_cq_open,
 	.endpoint = diw_glue_ep_open, .scalable_ep = domain_no_sep, .cntr_open = diw_glue_cntr_open,
-	.poll_open = domain_no_poll, .stx_ctx = domain_no_stx, .srx_ctx = domain_no_srx,
+	.poll_open = diw_glue_poll_open, .stx_ctx = domain_no_stx, .srx_ctx = domain_no_srx,
+	.query_atomic = diw_glue_query_atomic,
 };
 
 static struct fi_ops domain_fi_ops = {
@@ -266,12 +204,18 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	if (!d)
 		return -FI_ENOMEM;
 	d->fid = (struct fid_domain){ .fid = { FI_CLASS_DOMAIN, ctx, &domain_fi_ops }, .ops = &domain_ops,
-				     .mr = &mr_ops };
+				     .mr = &diw_glue_ops_mr };
 	d->fabric = (struct glue_fabric *)fabric;
 	d->set = *diw_glue_settings();
-	d->locks = info->domain_attr->threading != FI_THREAD_DOMAIN;
+	d->epoll = d->wake = -1;
+	d->automatic = info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	d->locks = d->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN;
+	d->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	d->prov_key = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	pthread_mutex_init(&d->lock, NULL);
 	diw_list_init(&d->eps);
+	for (uint32_t i = 0; i < GLUE_REGIONS; i++)
+		diw_list_init(&d->regions[i]);
 	rc = diw_arena_init(&d->arena, diw_pool_bytes(sizeof(struct glue_op), GLUE_OPS));
 	if (rc == 0) {
 		diw_pool_init(&d->ops, &d->arena, sizeof(struct glue_op), GLUE_OPS);
@@ -280,7 +224,9 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	if (rc == 0)
 		rc = diw_pd_alloc(d->dev, &d->pd);
 	if (rc == 0)
-		rc = diw_mr_reg(d->pd, (void *)(uintptr_t)1, USER_END - 1, DIW_ACCESS_LOCAL_WRITE, &d->memory);
+		rc = diw_mr_reg(d->pd, (void *)(uintptr_t)1, GLUE_USER_END - 1, DIW_ACCESS_LOCAL_WRITE, &d->memory);
+	if (rc == 0 && d->automatic)
+		rc = diw_glue_progress_begin(d);
 	if (rc < 0) {
 		domain_free(d);
 		return rc;

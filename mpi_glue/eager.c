@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages that arrive: they are given to the receive that matches, or kept until one is posted. */
+/* Messages that arrive: each goes to the receive that matches it, or is kept until one is posted. */
 #include <string.h>
 
 #include "mpi_glue/glue.h"
@@ -41,7 +41,7 @@ void diw_glue_copy_out(uint8_t *to, const struct iovec *iov, uint64_t off, uint6
 	}
 }
 
-/* What a completion says of a message of LEN octets. */
+/* Sets the fields of a completion that describe a message of LEN octets. */
 void diw_glue_message_envelope(struct glue_op *op, const struct glue_peer *from, const struct glue_hdr *h, uint64_t len)
 {
 	op->peer = (struct glue_peer *)(uintptr_t)from;
@@ -53,7 +53,7 @@ void diw_glue_message_envelope(struct glue_op *op, const struct glue_peer *from,
 	op->entry.olen = len - op->entry.len;
 }
 
-/* The part of a buffer of many messages that the next one takes; NULL: no room for an operation. */
+/* The part of a buffer for many messages that the next message takes; NULL: no room for an operation. */
 struct glue_op *diw_glue_receive_part(struct glue_op *parent, uint64_t len)
 {
 	struct glue_op *op = diw_glue_op_get(parent->ep, GLUE_OP_RECV);
@@ -96,7 +96,7 @@ void diw_glue_message_deliver(struct glue_op *op, struct glue_peer *from, const 
 	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);
 }
 
-/* The operation that takes a message of LEN octets, no more posted; NULL: none. */
+/* Takes the posted operation that matches a message of LEN octets; NULL: none. */
 static struct glue_op *receive_match(struct match *m, struct glue_peer *from, uint64_t tag, uint64_t len)
 {
 	struct match_key *k = diw_match_find_receive(m, from, tag);
@@ -111,7 +111,8 @@ static struct glue_op *receive_match(struct match *m, struct glue_peer *from, ui
 	return op;
 }
 
-/* A little message leaves the receive's buffer, if there is room for it elsewhere; others keep that buffer. */
+/* Stores a message without a receive. A small one is copied out of the receive's buffer if there is room; others keep
+ * that buffer. */
 static void message_store(struct glue_op *op, struct glue_buf *b, uint8_t *data, uint32_t len)
 {
 	op->len = len;
@@ -134,11 +135,17 @@ bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const str
 		diw_glue_message_deliver(op, from, h, data, len);
 		return false;
 	}
-	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
-	if (!op) {                       /* not after diw_glue_port_poll() has looked */
-		ep->dropped++;
+	if (h->kind == GLUE_RTS && from->rts_in >= GLUE_RTS_MAX * ep->av->users) {
+		glue_drop(ep, GLUE_DROP_FLOOD);
 		return false;
 	}
+	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
+	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
+		glue_drop(ep, GLUE_DROP_NO_ROOM);
+		return false;
+	}
+	if (h->kind == GLUE_RTS)
+		diw_glue_op_count(op, &from->rts_in);
 	message_store(op, b, data, h->kind == GLUE_RTS ? 0 : len);
 	op->peer = from;
 	op->hdr = *h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* libfabric's entries for messages: each describes its message in one form and calls diw_glue_send() or
+/* libfabric's entries for messages. Each describes its message in one form, and calls diw_glue_send() or
  * diw_glue_recv(). */
 #include "mpi_glue/glue.h"
 
@@ -15,7 +15,6 @@ static void *entry_bytes(const void *buf)
 
 #define ENTRY_IOV struct iovec iov = { entry_bytes(buf), len }
 #define ENTRY_MSG(...) const struct glue_msg m = { .iov = &iov, .iovs = len > 0, __VA_ARGS__ }
-#define INJECT_FLAGS (FI_INJECT)
 
 static ssize_t msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src, void *ctx)
 {
@@ -74,7 +73,7 @@ static ssize_t msg_inject(struct fid_ep *ep, const void *buf, size_t len, fi_add
 	ENTRY_IOV;
 	ENTRY_MSG(.addr = dst);
 
-	return diw_glue_send(ep_of(ep), &m, INJECT_FLAGS);
+	return diw_glue_send(ep_of(ep), &m, GLUE_INJECT);
 }
 
 static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t dst,
@@ -92,7 +91,7 @@ static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, ui
 	ENTRY_IOV;
 	ENTRY_MSG(.addr = dst, .imm = data, .flags = GLUE_IMM);
 
-	return diw_glue_send(ep_of(ep), &m, INJECT_FLAGS);
+	return diw_glue_send(ep_of(ep), &m, GLUE_INJECT);
 }
 
 struct fi_ops_msg diw_glue_ops_msg = {
@@ -163,7 +162,7 @@ static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_
 	ENTRY_IOV;
 	ENTRY_MSG(.addr = dst, .tag = tag, .flags = GLUE_TAGGED);
 
-	return diw_glue_send(ep_of(ep), &m, INJECT_FLAGS);
+	return diw_glue_send(ep_of(ep), &m, GLUE_INJECT);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t dst,
@@ -182,7 +181,7 @@ static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
 	ENTRY_IOV;
 	ENTRY_MSG(.addr = dst, .tag = tag, .imm = data, .flags = GLUE_TAGGED | GLUE_IMM);
 
-	return diw_glue_send(ep_of(ep), &m, INJECT_FLAGS);
+	return diw_glue_send(ep_of(ep), &m, GLUE_INJECT);
 }
 
 struct fi_ops_tagged diw_glue_ops_tagged = {

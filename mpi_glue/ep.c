@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Endpoints: binding to queues, counters and an address vector; their queue pair is there from fi_enable() on. */
+/* Endpoints, which are bound to queues, counters and an address vector. fi_enable() creates their queue pair. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "mpi_glue/glue.h"
 
-#define EP_LINGER (2 * DIW_S)            /* so long at most a closed endpoint waits for acknowledgements */
-#define EP_ACKS (5 * DIW_MS)             /* so long at least it acknowledges */
+#define EP_LINGER (2 * DIW_S)            /* the longest time that a closed endpoint waits for acknowledgements */
+#define EP_ACKS (5 * DIW_MS)             /* the least time during which it sends acknowledgements */
 
 static int ep_bind_cq(struct glue_ep *ep, struct glue_cq *cq, uint64_t flags)
 {
@@ -99,8 +99,8 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-/* Sends that the application believes done must not end with the endpoint, and peers wait for acknowledgements of
- * theirs, which the link delays. */
+/* Completed Sends must reach the peer although the endpoint closes. Peers wait for acknowledgements of their Sends,
+ * which the link delays. */
 static void ep_linger(struct glue_ep *ep)
 {
 	uint64_t begin = diw_clock_ns(), now = begin;
@@ -112,7 +112,7 @@ static void ep_linger(struct glue_ep *ep)
 	}
 }
 
-/* Operations that were not complete end without completions. */
+/* Drops unfinished operations without completions. */
 static void ep_forget_ops(struct glue_ep *ep)
 {
 	struct diw_pool *ops = &ep->domain->ops;
@@ -125,6 +125,19 @@ static void ep_forget_ops(struct glue_ep *ep)
 	}
 }
 
+static void ep_log_drops(const struct glue_ep *ep)
+{
+	static const char *const name[GLUE_DROPS] = {
+#define GLUE_DROP_TEXT(name, text) [GLUE_DROP_##name] = text,
+		GLUE_DROP_NAMES(GLUE_DROP_TEXT)
+#undef GLUE_DROP_TEXT
+	};
+
+	for (int i = 0; i < GLUE_DROPS; i++)
+		if (ep->dropped[i])
+			GLUE_LOG("dropped messages: %s %llu\n", name[i], (unsigned long long)ep->dropped[i]);
+}
+
 static int ep_close(struct fid *fid)
 {
 	struct glue_ep *ep = (struct glue_ep *)fid;
@@ -132,6 +145,7 @@ static int ep_close(struct fid *fid)
 
 	glue_lock(d);
 	ep_linger(ep);
+	ep_log_drops(ep);
 	ep->enabled = false;
 	diw_glue_port_close(ep);
 	ep_forget_ops(ep);
@@ -281,6 +295,7 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 	}
 	ep->domain = (struct glue_domain *)domain;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
+	ep->notified = info->caps & FI_REMOTE_WRITE;
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;
 	ep->min_multi_recv = ep->domain->set.eager;
@@ -288,8 +303,10 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 		diw_addr_from_sockaddr(&ep->local, info->src_addr);
 	diw_list_init(&ep->pending);
 	diw_list_init(&ep->claimed);
+	diw_list_init(&ep->inbox);
 	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
-				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged };
+				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged,
+				   .rma = &diw_glue_ops_rma, .atomic = &diw_glue_ops_atomic };
 	glue_lock(ep->domain);
 	diw_list_add_tail(&ep->domain->eps, &ep->link);
 	ep->domain->users++;

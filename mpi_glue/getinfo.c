@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The provider: its settings, fi_getinfo() and the fabric. A fabric is all devices; a domain is one of them. */
+/* The provider: settings, fi_getinfo(), and the fabric. A fabric is all devices; a domain is one device. */
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +9,26 @@
 #include "mpi_glue/glue.h"
 
 #define INFO_DEVS 64
-#define INFO_CAPS_TX (FI_MSG | FI_TAGGED | FI_SEND)
-#define INFO_CAPS_RX (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE)
+#define INFO_CAPS_TX (FI_MSG | FI_TAGGED | FI_SEND | FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE)
+#define INFO_CAPS_RX \
+	(FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA | FI_ATOMIC | \
+	 FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define INFO_CAPS_RMA (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define INFO_CAPS_DOMAIN (FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define INFO_CAPS (INFO_CAPS_TX | INFO_CAPS_RX | INFO_CAPS_DOMAIN)
-/* Capabilities that an application gets without having asked. */
+/* Capabilities that an application gets without asking. */
 #define INFO_CAPS_SECONDARY (FI_MULTI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define INFO_TX_FLAGS \
 	(FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE)
 #define INFO_RX_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_MORE)
-#define INFO_ORDER FI_ORDER_SAS
+/* Requests to a peer take effect in order, except that a Read may return data of a later Write. */
+#define INFO_ORDER_RMA \
+	(FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_RAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | \
+	 FI_ORDER_RMA_WAW)
+#define INFO_ORDER_ATOMIC (FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+/* For Writes and atomic operations together: a Write may overtake an atomic operation, which is a message that the
+ * target executes. */
+#define INFO_ORDER_ANY (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAW)
 
 static struct glue_settings settings;
 
@@ -50,7 +60,7 @@ static int info_no_wait_open(struct fid_fabric *f, struct fi_wait_attr *a, struc
 	return -FI_ENOSYS;
 }
 
-/* May the application sleep on the descriptors of these queues? Not if one holds a completion. */
+/* Whether the application may sleep on the descriptors of these queues: not while a queue holds a completion. */
 static int info_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
 	int rc = 0;
@@ -79,10 +89,17 @@ static int info_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fab
 	return 0;
 }
 
-/* What an application asks for and the provider has not, in words; NULL: nothing. */
+/* The order of operations between endpoints with these capabilities. */
+static uint64_t info_order(uint64_t caps)
+{
+	return INFO_ORDER_RMA | (caps & FI_ATOMIC ? INFO_ORDER_ATOMIC : INFO_ORDER_ANY);
+}
+
+/* The reason why the provider cannot satisfy the hints; NULL: it can. */
 static const char *hints_refuse(const struct fi_info *h)
 {
 	const struct fi_domain_attr *d = h->domain_attr;
+	uint64_t order = info_order(h->caps ? h->caps : INFO_CAPS);
 
 	if (h->caps & ~INFO_CAPS)
 		return "capabilities";
@@ -95,15 +112,14 @@ static const char *hints_refuse(const struct fi_info *h)
 			   (h->ep_attr->protocol != FI_PROTO_UNSPEC && h->ep_attr->protocol != FI_PROTO_IWARP_RDM)))
 		return "endpoint attributes";
 	if (h->tx_attr && (h->tx_attr->caps & ~INFO_CAPS || h->tx_attr->op_flags & ~INFO_TX_FLAGS ||
-			   h->tx_attr->msg_order & ~INFO_ORDER || h->tx_attr->comp_order & ~FI_ORDER_NONE ||
-			   h->tx_attr->inject_size > settings.eager || h->tx_attr->iov_limit > GLUE_IOV))
+			   h->tx_attr->msg_order & ~order || h->tx_attr->comp_order & ~FI_ORDER_NONE ||
+			   h->tx_attr->inject_size > settings.eager || h->tx_attr->iov_limit > GLUE_IOV ||
+			   h->tx_attr->rma_iov_limit > GLUE_IOV))
 		return "transmit attributes";
 	if (h->rx_attr && (h->rx_attr->caps & ~INFO_CAPS || h->rx_attr->op_flags & ~INFO_RX_FLAGS ||
-			   h->rx_attr->msg_order & ~INFO_ORDER || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
+			   h->rx_attr->msg_order & ~order || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
 			   h->rx_attr->iov_limit > GLUE_IOV))
 		return "receive attributes";
-	if (d && (d->data_progress == FI_PROGRESS_AUTO || d->control_progress == FI_PROGRESS_AUTO))
-		return "automatic progress";
 	if (d && (d->cq_data_size > 8 || d->caps & ~INFO_CAPS_DOMAIN || d->auth_key_size))
 		return "domain attributes";
 	if (h->fabric_attr && h->fabric_attr->name && strcmp(h->fabric_attr->name, "diwarp") != 0)
@@ -111,15 +127,34 @@ static const char *hints_refuse(const struct fi_info *h)
 	return NULL;
 }
 
-static void info_fill_domain(struct fi_domain_attr *d, const struct diw_dev_info *dev, const struct fi_domain_attr *h)
+/* Selects keys of the provider, which cannot be guessed, and addresses, if the application supports them. Before
+ * version 1.5 the mode is BASIC, which stands for all three bits, or SCALABLE. */
+static int info_mr_mode(uint32_t version, const struct fi_domain_attr *h)
+{
+	int mode = h ? h->mr_mode : FI_MR_UNSPEC;
+
+	if (mode & FI_MR_BASIC || (mode == FI_MR_UNSPEC && FI_VERSION_LT(version, FI_VERSION(1, 5))))
+		return FI_MR_BASIC;
+	return mode & FI_MR_SCALABLE ? FI_MR_SCALABLE : mode & (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+}
+
+/* A thread only for those that ask for one. */
+static enum fi_progress info_progress(const struct fi_domain_attr *h)
+{
+	return h && (h->data_progress == FI_PROGRESS_AUTO || h->control_progress == FI_PROGRESS_AUTO) ?
+		FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+}
+
+static void info_fill_domain(struct fi_domain_attr *d, uint32_t version, const struct diw_dev_info *dev,
+			     const struct fi_domain_attr *h)
 {
 	d->name = strdup(dev->name);
 	d->threading = h && h->threading != FI_THREAD_UNSPEC ? h->threading : FI_THREAD_SAFE;
-	d->control_progress = d->data_progress = FI_PROGRESS_MANUAL;
+	d->control_progress = d->data_progress = info_progress(h);
 	d->resource_mgmt = FI_RM_ENABLED;
 	d->av_type = h ? h->av_type : FI_AV_UNSPEC;
-	d->mr_mode = h ? h->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_BASIC) : 0;
-	d->mr_key_size = 4;
+	d->mr_mode = info_mr_mode(version, h);
+	d->mr_key_size = d->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) ? 4 : 2;
 	d->mr_iov_limit = 1;
 	d->mr_cnt = dev->max_mr;
 	d->cq_data_size = 8;
@@ -133,9 +168,11 @@ static void info_fill_ep(struct fi_info *i, const struct fi_info *h)
 {
 	uint64_t caps = h && h->caps ? h->caps | INFO_CAPS_SECONDARY : INFO_CAPS;
 
-	/* Send and receive, unless one of them is named. */
-	if (!(caps & (FI_SEND | FI_RECV)))
+	/* all directions, unless one is named */
+	if (caps & (FI_MSG | FI_TAGGED) && !(caps & (FI_SEND | FI_RECV)))
 		caps |= FI_SEND | FI_RECV;
+	if (caps & (FI_RMA | FI_ATOMIC) && !(caps & INFO_CAPS_RMA))
+		caps |= INFO_CAPS_RMA;
 	i->caps = caps;
 	i->ep_attr->type = FI_EP_RDM;
 	i->ep_attr->protocol = FI_PROTO_IWARP_RDM;
@@ -143,13 +180,17 @@ static void info_fill_ep(struct fi_info *i, const struct fi_info *h)
 	i->ep_attr->max_msg_size = GLUE_MSG_MAX;
 	i->ep_attr->mem_tag_format = h && h->ep_attr && h->ep_attr->mem_tag_format ? h->ep_attr->mem_tag_format : ~0ull;
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
+	i->ep_attr->max_order_raw_size = i->ep_attr->max_order_waw_size = GLUE_MSG_MAX;
+	i->ep_attr->max_order_war_size = caps & FI_ATOMIC ? settings.eager : 0;
 	*i->tx_attr = (struct fi_tx_attr){
-		.caps = caps & INFO_CAPS_TX, .msg_order = INFO_ORDER, .inject_size = settings.eager, .size = GLUE_SQ,
-		.iov_limit = GLUE_IOV, .op_flags = h && h->tx_attr ? h->tx_attr->op_flags : 0,
+		.caps = caps & INFO_CAPS_TX, .op_flags = h && h->tx_attr ? h->tx_attr->op_flags : 0,
+		.msg_order = info_order(caps), .inject_size = settings.eager, .size = GLUE_SQ,
+		.iov_limit = GLUE_IOV, .rma_iov_limit = GLUE_IOV,
 	};
 	*i->rx_attr = (struct fi_rx_attr){
-		.caps = caps & INFO_CAPS_RX, .msg_order = INFO_ORDER, .size = GLUE_OPS, .iov_limit = GLUE_IOV,
-		.total_buffered_recv = settings.buffered, .op_flags = h && h->rx_attr ? h->rx_attr->op_flags : 0,
+		.caps = caps & INFO_CAPS_RX, .op_flags = h && h->rx_attr ? h->rx_attr->op_flags : 0,
+		.msg_order = info_order(caps), .size = GLUE_OPS, .iov_limit = GLUE_IOV,
+		.total_buffered_recv = settings.buffered,
 	};
 }
 
@@ -165,8 +206,9 @@ static int info_set_addr(void **addr, size_t *len, const struct diw_addr *a)
 	return 0;
 }
 
-/* What fi_getinfo() asks for: addresses of both ends, zero where any will do. */
+/* The query of fi_getinfo(): addresses of both ends, zero for any. */
 struct info_query {
+	uint32_t version;                /* of the API */
 	const struct fi_info *hints;
 	struct diw_addr src, dst;
 	bool named;                      /* dst is a host */
@@ -182,7 +224,7 @@ static struct fi_info *info_of_dev(const struct diw_dev_info *dev, const struct 
 		return NULL;
 	src.port = q->src.port;
 	info_fill_ep(i, q->hints);
-	info_fill_domain(i->domain_attr, dev, q->hints ? q->hints->domain_attr : NULL);
+	info_fill_domain(i->domain_attr, q->version, dev, q->hints ? q->hints->domain_attr : NULL);
 	i->fabric_attr->name = strdup("diwarp");
 	i->fabric_attr->prov_version = diw_glue_provider.version;
 	i->addr_format = diw_addr_is_v4(local) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
@@ -208,7 +250,7 @@ static bool info_wants_family(const struct info_query *q, const struct diw_addr 
 	return format == FI_SOCKADDR_IN ? diw_addr_is_v4(a) : format == FI_SOCKADDR_IN6 ? !diw_addr_is_v4(a) : true;
 }
 
-/* The address of DEV that an endpoint binds to; NULL: the device does not fit. */
+/* The address of DEV that an endpoint binds to; NULL: the device does not match. */
 static const struct diw_addr *info_local(const struct diw_dev_info *dev, const struct info_query *q)
 {
 	const char *name = q->hints && q->hints->domain_attr ? q->hints->domain_attr->name : NULL;
@@ -226,7 +268,7 @@ static const struct diw_addr *info_local(const struct diw_dev_info *dev, const s
 	return NULL;
 }
 
-/* Ask the kernel which source address its route to q->dst uses. */
+/* Asks the kernel for the source address of its route to q->dst. */
 static void info_route(struct info_query *q)
 {
 	struct sockaddr_storage ss;
@@ -245,12 +287,12 @@ static void info_route(struct info_query *q)
 	close(fd);
 }
 
-static int info_query_init(struct info_query *q, const char *node, const char *service, uint64_t flags,
-			   const struct fi_info *hints)
+static int info_query_init(struct info_query *q, uint32_t version, const char *node, const char *service,
+			   uint64_t flags, const struct fi_info *hints)
 {
 	struct addrinfo *ai, ask = { .ai_socktype = SOCK_DGRAM, .ai_flags = flags & FI_SOURCE ? AI_PASSIVE : 0 };
 
-	*q = (struct info_query){ .hints = hints };
+	*q = (struct info_query){ .version = version, .hints = hints };
 	if (hints && hints->src_addr)
 		diw_addr_from_sockaddr(&q->src, hints->src_addr);
 	if (hints && hints->dest_addr) {
@@ -284,13 +326,12 @@ static int info_get(uint32_t version, const char *node, const char *service, uin
 	const char *why = hints ? hints_refuse(hints) : NULL;
 	int n, rc;
 
-	(void)version;
 	*info = NULL;
 	if (why) {
 		FI_INFO(&diw_glue_provider, FI_LOG_CORE, "the hints ask for %s that the provider has not\n", why);
 		return -FI_ENODATA;
 	}
-	rc = info_query_init(&q, node, service, flags, hints);
+	rc = info_query_init(&q, version, node, service, flags, hints);
 	if (rc < 0)
 		return rc;
 	devs = calloc(INFO_DEVS, sizeof *devs);

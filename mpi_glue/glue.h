@@ -4,12 +4,15 @@
  * native verbs. This header is for the files of this folder:
  *
  *   getinfo.c     provider, settings, fi_getinfo, fabric
- *   domain.c      device, registered memory, operations
- *   ep.c  av.c  cq.c  cntr.c  eq.c      libfabric's objects
+ *   domain.c      device, operations
+ *   mr.c          registered memory
+ *   progress.c    automatic progress
+ *   ep.c  av.c  cq.c  cntr.c  eq.c  poll.c      libfabric's objects
  *   port.c        the queue pair of an endpoint: buffers, posts, completions
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
  *   eager.c  rendezvous.c               messages on the wire
- *   match.c  msg_hdr.c                  matching; headers (no libfabric)
+ *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
+ *   match.c  msg_hdr.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
  *
  * One lock a domain guards all of its objects.
  */
@@ -38,23 +41,29 @@
 #include "verbs/diw.h"
 
 #define GLUE_IOV 4u                      /* vectors of one operation */
-#define GLUE_OPS (1u << 20)              /* operations of a domain that are not freed, unexpected messages included */
-#define GLUE_OP_BITS 20
+/* Operations of a domain that exist at a time, unexpected messages included. */
+#define GLUE_OPS (1u << GLUE_OP_BITS)
 #define GLUE_PEERS (1u << 20)            /* addresses of an address vector */
-/* octets of an unexpected message that are copied out of the receive's buffer */
+/* Octets up to which an unexpected message is copied out of the receive's buffer. */
 #define GLUE_SMALL 256u
 #define GLUE_SQ 1024u                    /* send requests of a queue pair */
-#define GLUE_RQ 256u                     /* receives, each of an eager message */
+#define GLUE_RQ 256u                     /* receives, one for each eager message */
 #define GLUE_INLINE DIW_MAX_INLINE
-#define GLUE_MSG_MAX (1ull << 40)        /* octets of a message */
+#define GLUE_REGIONS 256u                /* buckets of the table of registered regions */
+#define GLUE_RTS_MAX (1u << 16)          /* messages of a peer that wait for clearance */
+#define GLUE_USER_END (1ull << 47)       /* end of a process's address space */
+#define GLUE_MSG_MAX (1ull << 40)        /* octets of the longest message */
+/* The flags of fi_inject() and its relatives, which have no completion. FI_INJECT alone does not suppress one. */
+#define GLUE_QUIET (1ull << 63)
+#define GLUE_INJECT (FI_INJECT | GLUE_QUIET)
 
 enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_SENDRECV };
 
-/* FI_DIWARP_*: man/diwarp.7. */
+/* FI_DIWARP_*: see man/diwarp.7. */
 struct glue_settings {
 	enum glue_mode mode;
-	size_t eager;                    /* octets of the longest message that is sent at once */
-	size_t buffered;                 /* octets that unexpected messages may hold, an endpoint */
+	size_t eager;                    /* octets of the longest message that is sent without a rendezvous */
+	size_t buffered;                 /* octets that unexpected messages of an endpoint may hold */
 	uint32_t qkey;
 	char *iface;
 };
@@ -66,21 +75,29 @@ struct glue_domain {
 	struct glue_fabric *fabric;
 	struct diw_dev *dev;
 	struct diw_pd *pd;
-	struct diw_mr *memory;           /* the whole address space, for local access alone */
+	struct diw_mr *memory;           /* the whole address space, for local access only */
 	struct glue_settings set;
 	pthread_mutex_t lock;
-	bool locks;                      /* the application's threads may call at the same time */
+	bool locks;                      /* threads of the application may call at the same time */
+	bool virt_addr, prov_key;        /* peers name registered memory by its addresses; by the provider's keys */
 	struct diw_arena arena;
 	struct diw_pool ops;
 	struct diw_list eps;
-	uint32_t users;                  /* objects of it */
+	uint32_t users;                  /* its objects */
+	struct diw_list regions[GLUE_REGIONS];   /* hash table by STag */
+	bool automatic;                  /* progress.c: the thread is wanted; it runs; it is to end */
+	bool runs, stop;
+	pthread_t thread;
+	int epoll, wake;                 /* what the thread waits for; -1: no thread */
+	uint64_t looked;                 /* how often the application has looked for completions */
 };
 
-/* A peer: an address that was inserted, or that a message came from. */
+/* A peer: an address that was inserted, or from which a message came. */
 struct glue_peer {
-	struct glue_peer *next;          /* in its bucket */
+	struct glue_peer *next;          /* in the same bucket */
 	struct diw_addr addr;
 	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
+	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
 };
 
 struct glue_av {
@@ -99,8 +116,9 @@ struct glue_cq {
 	struct fid_cq fid;
 	struct glue_domain *domain;
 	enum fi_cq_format format;
-	struct diw_list ready;           /* operations that are complete */
-	int epoll, wake;                 /* what waits for `wake` and the endpoints' channels; -1: no wait object */
+	struct diw_list ready;           /* completed operations */
+	int epoll, wake;                 /* watches `wake` and the endpoints' channels; -1: no wait object */
+	bool signalled;                  /* fi_cq_signal(): a call that sleeps, or the next one, returns */
 	uint32_t users;
 };
 
@@ -111,128 +129,181 @@ struct glue_cntr {
 	uint32_t users;
 };
 
-/* What an endpoint counts: an index of glue_ep.cntr. */
+/* Events that an endpoint counts: indexes of glue_ep.cntr. */
 enum glue_event { GLUE_EVENT_SEND, GLUE_EVENT_RECV, GLUE_EVENT_READ, GLUE_EVENT_WRITE, GLUE_EVENTS };
 
-enum glue_op_kind { GLUE_OP_FREE, GLUE_OP_SEND, GLUE_OP_RECV, GLUE_OP_MESSAGE, GLUE_OP_READ, GLUE_OP_WRITE };
+enum glue_op_kind { GLUE_OP_FREE, GLUE_OP_SEND, GLUE_OP_RECV, GLUE_OP_MESSAGE, GLUE_OP_READ, GLUE_OP_WRITE,
+		    GLUE_OP_ATOMIC, GLUE_OP_NOTE };
 
-/* What an operation that waits for room in the send queue sends next. */
+/* The next message of an operation that waits for room in the send queue. */
 enum glue_todo { GLUE_TODO_NONE, GLUE_TODO_CTS, GLUE_TODO_DATA, GLUE_TODO_FIN, GLUE_TODO_RMA };
 
-/* One operation of the application from its post to the fetch of its completion; or an unexpected message. */
+/* A part of a peer's memory. */
+struct glue_target {
+	uint32_t stag;
+	uint64_t to, len;
+};
+
+/* An operation of the application, from its post until its completion is fetched; or an unexpected message
+ * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE). */
 struct glue_op {
-	struct diw_list link;            /* glue_cq.ready, glue_ep.pending or glue_ep.claimed */
-	struct match_key key;            /* receives and messages */
+	struct diw_list link;            /* in glue_cq.ready, glue_ep.pending or glue_ep.claimed */
+	struct match_key key;            /* of receives and messages */
 	struct glue_domain *domain;
-	struct glue_ep *ep;              /* not valid when it has ended: the endpoint may be closed */
-	struct glue_peer *peer;          /* likewise */
+	struct glue_ep *ep;              /* not valid after the operation's end: the endpoint may be closed */
+	struct glue_peer *peer;          /* not valid after the operation's end */
 	fi_addr_t source;
-	uint32_t id;                     /* generation and index: what peers name it by */
+	uint32_t id;                     /* generation and index, by which peers name it */
 	uint8_t kind, todo;
 	bool queued;                     /* in glue_ep.pending */
 	bool ended;                      /* in glue_cq.ready */
 	bool silent;                     /* no completion unless it fails */
-	bool multi;                      /* a receive of many messages */
-	bool released;                   /* ... that takes no further one */
-	uint32_t children;               /* ... and how many of them are under way */
-	struct glue_op *parent;          /* a message of it */
+	bool multi;                      /* a receive for many messages */
+	bool released;                   /* of such a receive: it takes no more messages */
+	uint32_t children;               /* of such a receive: its messages under way */
+	struct glue_op *parent;          /* of such a message: the receive */
+	uint32_t *counted;               /* what this operation adds 1 to, or NULL */
 	struct fi_cq_err_entry entry;
 	struct iovec iov[GLUE_IOV];
 	uint32_t iovs;
 	uint64_t len;                    /* octets of the buffer */
-	uint64_t want, done, posted;     /* of a rendezvous: octets asked for, moved, handed to the send queue */
-	uint32_t writes;                 /* requests under way */
-	struct diw_mr *mr;               /* what the peer writes to */
-	struct glue_hdr hdr;             /* what was received, or is to be sent */
+	uint64_t want, done, posted;     /* octets requested; moved; in the send queue */
+	uint32_t writes;                 /* requests under way, or missing answers */
+	struct diw_mr *mr;               /* the memory to which the peer writes */
+	struct glue_hdr hdr;             /* received, or to be sent */
 	uint8_t *data;                   /* GLUE_OP_MESSAGE: its octets */
-	struct glue_buf *buf;            /* ... where these are */
+	struct glue_buf *buf;            /* GLUE_OP_MESSAGE: the buffer that contains them */
+	struct glue_target target[GLUE_IOV];     /* GLUE_OP_READ, GLUE_OP_WRITE */
+	uint32_t targets;
+	bool copy;                       /* GLUE_OP_WRITE: the octets were copied when posted */
+	bool notes;                      /* GLUE_OP_WRITE: WRITTEN follows */
 };
 
-/* A buffer of a receive, of a copy of an unexpected message, or of a Send. */
+/* A buffer: of a receive, of a copied unexpected message, or of a Send. */
 struct glue_buf {
 	struct diw_pool *pool;
-	uint32_t op;                     /* a Send: the id of its operation, or 0 */
+	uint32_t op;                     /* of a Send: the id of its operation, or 0 */
 	uint8_t data[];
+};
+
+/* Why a message was dropped: X(name). docs/mpi.md explains them. An endpoint that ends logs those that are not 0. */
+#define GLUE_DROP_NAMES(X) \
+	X(MALFORMED, "malformed") X(STRAY, "stray") X(FLOOD, "flood") X(NO_ROOM, "no_room")
+enum glue_drop {
+#define GLUE_DROP_ENUM(name, text) GLUE_DROP_##name,
+	GLUE_DROP_NAMES(GLUE_DROP_ENUM)
+#undef GLUE_DROP_ENUM
+	GLUE_DROPS,
 };
 
 struct glue_ep {
 	struct fid_ep fid;
-	struct diw_list link;            /* of the domain */
+	struct diw_list link;            /* in the list of the domain */
 	struct glue_domain *domain;
 	struct glue_av *av;
 	struct glue_cq *tx_cq, *rx_cq;
 	struct glue_cntr *cntr[GLUE_EVENTS];
 	bool tx_selective, rx_selective;
-	bool directed;                   /* a receive's source counts */
+	bool directed;                   /* receives match on the source, too */
 	bool enabled;
-	uint64_t tx_flags, rx_flags;     /* defaults of operations */
+	bool notified;                   /* gets the remote CQ data of peers' writes (FI_REMOTE_WRITE) */
+	uint64_t tx_flags, rx_flags;     /* default flags of operations */
 	size_t min_multi_recv;
-	struct diw_addr local;           /* asked for; port 0: any */
+	struct diw_addr local;           /* as requested; port 0: any */
 	struct diw_qp *qp;
 	struct diw_cq *cq;
-	struct diw_channel *channel;     /* where a completion queue waits by descriptor */
+	struct diw_channel *channel;     /* for completion queues that wait by descriptor */
 	struct match tagged, untagged;
 	struct diw_list pending;         /* operations that wait for room in the send queue */
-	struct diw_list claimed;         /* messages that a peek has taken */
+	uint32_t rma_pending;            /* reads and writes among them: later operations must not overtake these */
+	struct diw_list claimed;         /* messages that a peek has claimed */
+	struct diw_list inbox;           /* received Sends that wait for room for an answer, in order */
+	uint8_t *scratch;                /* results of an atomic operation */
 	struct diw_arena arena;
 	struct diw_pool rx, tx, small;
 	uint32_t sending;                /* send requests that are not complete */
-	uint32_t missing;                /* receives that have no buffer */
-	uint64_t dropped;                /* malformed messages */
+	uint32_t missing;                /* receives without a buffer */
+	uint64_t dropped[GLUE_DROPS];
 };
 
 extern struct fi_provider diw_glue_provider;
 #define GLUE_LOG(...) FI_WARN(&diw_glue_provider, FI_LOG_CORE, __VA_ARGS__)
 
+static inline void glue_drop(struct glue_ep *ep, enum glue_drop why) { ep->dropped[why]++; }
 static inline void glue_lock(struct glue_domain *d) { if (d->locks) pthread_mutex_lock(&d->lock); }
 static inline void glue_unlock(struct glue_domain *d) { if (d->locks) pthread_mutex_unlock(&d->lock); }
 
-/* getinfo.c */
+/* ---- getinfo.c ---- */
 const struct glue_settings *diw_glue_settings(void);
 
-/* domain.c */
+/* ---- domain.c ---- */
 int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *ctx);
 struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind);     /* NULL: no room */
 void diw_glue_op_put(struct glue_op *op);
-struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);    /* NULL: none that is under way has this id */
-/* Its end: counts it, and gives it to its completion queue or frees it. ERR: 0, or FI_E*. */
+struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);    /* NULL: no operation with this id is under
+									  * way */
+/* OP adds 1 to COUNTER, until it ends or the second call. */
+void diw_glue_op_count(struct glue_op *op, uint32_t *counter);
+void diw_glue_op_uncount(struct glue_op *op);
+/* Ends an operation: counts it, and moves it to its completion queue or frees it. ERR: 0, or FI_E*. */
 void diw_glue_op_end(struct glue_op *op, int err);
-/* Does the work of all endpoints. */
+/* Does the work of all endpoints, for an application that looks for completions. */
 void diw_glue_progress(struct glue_domain *d);
 int diw_glue_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int diw_glue_no_control(struct fid *fid, int command, void *arg);
 int diw_glue_no_ops(struct fid *fid, const char *name, uint64_t flags, void **ops, void *ctx);
 
-/* ep.c, av.c, cq.c, cntr.c, eq.c */
+/* ---- mr.c ---- */
+extern struct fi_ops_mr diw_glue_ops_mr;
+/* The STag of a peer's key; 0: not a key. */
+uint32_t diw_glue_mr_stag(const struct glue_domain *d, uint64_t key);
+/* The memory of LEN octets in a region that is registered for ACCESS (FI_REMOTE_READ, FI_REMOTE_WRITE), or NULL. */
+void *diw_glue_mr_resolve(struct glue_domain *d, uint32_t stag, uint64_t to, uint64_t len, uint64_t access);
+
+/* progress.c */
+int diw_glue_progress_begin(struct glue_domain *d);
+void diw_glue_progress_end(struct glue_domain *d);
+int diw_glue_progress_watch(struct glue_domain *d, int fd);
+
+/* ep.c, av.c, cq.c, cntr.c, poll.c, eq.c */
 int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *ctx);
 int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *ctx);
-struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr);          /* NULL: no such */
+struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr);          /* NULL: not inserted */
 struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *addr);     /* NULL: no room */
 int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *ctx);
 void diw_glue_cq_push(struct glue_cq *cq, struct glue_op *op);
 int diw_glue_cq_watch(struct glue_cq *cq, int fd);
-/* 0: the descriptor tells of the next completion; -FI_EAGAIN: one is there */
+/* 0: the descriptor becomes readable for the next completion. -FI_EAGAIN: there is a completion. */
 int diw_glue_cq_arm(struct glue_cq *cq);
 int diw_glue_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *ctx);
+int diw_glue_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
 int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *ctx);
 
-/* port.c */
+/* ---- port.c ---- */
 int diw_glue_port_open(struct glue_ep *ep);
 void diw_glue_port_close(struct glue_ep *ep);
-void diw_glue_port_poll(struct glue_ep *ep);
-/* Send H and LEN octets of IOV from offset OFF, which are copied. OP: fails if the Send does, or NULL. 0, -FI_EAGAIN,
- * another negative errno. */
+/* False: no operation is free, and nothing was done. */
+bool diw_glue_port_poll(struct glue_ep *ep);
+/* The channel tells of the next completion, or of one that is there. */
+bool diw_glue_port_arm(struct glue_ep *ep);
+/* Sends H and LEN octets of IOV from offset OFF, which are copied. OP: fails if the Send does, or NULL. 0, -FI_EAGAIN,
+ * or another negative errno. */
 int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h,
 		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more);
 int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len);
+/* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. */
+int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more);
+/* Whether N Sends of any length could be posted. */
+bool diw_glue_port_has_room(const struct glue_ep *ep, uint32_t n);
 struct glue_buf *diw_glue_buf_get(struct diw_pool *pool);
 void diw_glue_buf_put(struct glue_buf *b);
 void diw_glue_pend(struct glue_op *op, enum glue_todo todo);
+void diw_glue_unpend(struct glue_op *op);
 
-/* entry.c, msg.c */
+/* ---- entry.c, msg.c ---- */
 extern struct fi_ops_msg diw_glue_ops_msg;
 extern struct fi_ops_tagged diw_glue_ops_tagged;
-/* A message as every entry describes it. */
+/* The parameters of a message, in one form for all entries. */
 struct glue_msg {
 	const struct iovec *iov;
 	size_t iovs;
@@ -244,14 +315,31 @@ struct glue_msg {
 ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags);
 ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags);
 ssize_t diw_glue_cancel(fid_t fid, void *ctx);
+uint64_t diw_glue_iov_total(const struct iovec *iov, size_t n);
 
-/* eager.c: a message has come whole, or its request to send; true: the buffer is kept. */
+/* ---- rma.c ---- */
+extern struct fi_ops_rma diw_glue_ops_rma;
+/* Posts the rest of an operation. 0, -FI_EAGAIN, or another negative errno. */
+int diw_glue_rma_run(struct glue_op *op);
+void diw_glue_written_came(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h);
+
+/* ---- atomic.c ---- */
+extern struct fi_ops_atomic diw_glue_ops_atomic;
+int diw_glue_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
+			  uint64_t flags);
+/* -FI_EAGAIN: nothing was done, since there is no room for the answer. */
+int diw_glue_atomic_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h,
+			 const uint8_t *data, uint32_t len);
+void diw_glue_result_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h,
+			  const uint8_t *data, uint32_t len);
+
+/* eager.c: a whole message has come, or a request to send. True: the buffer is kept. */
 bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h, struct glue_buf *b,
 			   uint8_t *data, uint32_t len);
-/* Give a message to a receive that it has matched. */
+/* Gives a message to the receive that it matches. */
 void diw_glue_message_deliver(struct glue_op *receive, struct glue_peer *from, const struct glue_hdr *h,
 			      const uint8_t *data, uint32_t len);
-/* What the next message of LEN octets takes of a receive of many. */
+/* The part of a receive for many messages that the next message of LEN octets takes. */
 struct glue_op *diw_glue_receive_part(struct glue_op *parent, uint64_t len);
 void diw_glue_message_free(struct glue_op *message);
 void diw_glue_message_envelope(struct glue_op *op, const struct glue_peer *from, const struct glue_hdr *h,
@@ -259,7 +347,7 @@ void diw_glue_message_envelope(struct glue_op *op, const struct glue_peer *from,
 uint64_t diw_glue_copy_in(const struct glue_op *op, uint64_t off, const uint8_t *data, uint64_t len);
 void diw_glue_copy_out(uint8_t *to, const struct iovec *iov, uint64_t off, uint64_t len);
 
-/* rendezvous.c */
+/* ---- rendezvous.c ---- */
 void diw_glue_rts_match(struct glue_op *receive, struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
@@ -267,8 +355,12 @@ void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const 
 			uint32_t len);
 void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc);
+/* A request of OP is complete. */
 void diw_glue_write_done(struct glue_op *op, int err);
-/* Continue what waited for room; false: there is none yet. */
+/* The operation with this id, of this endpoint and peer. NULL: none, and the message is counted as dropped. */
+struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from, uint32_t id, enum glue_op_kind kind);
+int diw_glue_status_errno(uint32_t status);
+/* Continues an operation that waited for room; false: there is none yet. */
 bool diw_glue_resume(struct glue_op *op);
 
 #endif

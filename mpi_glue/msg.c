@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends and receives, tagged or not, as all of libfabric's entries describe them (entry.c). */
+/* Sends and receives, tagged or not, in the form of entry.c. */
 #include <string.h>
 
 #include "mpi_glue/glue.h"
 
-static uint64_t iov_total(const struct iovec *iov, size_t n)
+uint64_t diw_glue_iov_total(const struct iovec *iov, size_t n)
 {
 	uint64_t len = 0;
 
@@ -25,19 +25,19 @@ static void op_describe(struct glue_op *op, const struct glue_msg *m, uint64_t l
 
 /* ---- Sends ---- */
 
-/* The octets are copied at once, so the application has its buffer back and the send is complete, unless it asks to
- * wait for the acknowledgement (FI_TRANSMIT_COMPLETE) or for the receiver's report. */
+/* Sends an eager message. The octets are copied at once, so the send is complete, and the application may reuse its
+ * buffer. With FI_TRANSMIT_COMPLETE it waits for the acknowledgement, and with FI_DELIVERY_COMPLETE for the receiver's
+ * report. */
 static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
 			  uint64_t flags)
 {
 	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm };
 	bool report = flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
 	bool waits = report || flags & FI_TRANSMIT_COMPLETE;
-	bool silent = flags & FI_INJECT && !(flags & FI_COMPLETION);
+	bool silent = flags & GLUE_QUIET || !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	struct glue_op *op = NULL;
 	int rc;
 
-	silent |= !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	if (waits || !silent) {
 		op = diw_glue_op_get(ep, GLUE_OP_SEND);
 		if (!op)
@@ -65,12 +65,13 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
 			uint64_t flags)
 {
-	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_SEND);
+	struct glue_op *op = to->rts_out < GLUE_RTS_MAX ? diw_glue_op_get(ep, GLUE_OP_SEND) : NULL;
 	int rc;
 
 	if (!op)
 		return -FI_EAGAIN;
 	op_describe(op, m, len);
+	diw_glue_op_count(op, &to->rts_out);
 	op->entry.flags = FI_SEND | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
 	op->silent = !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	op->peer = to;
@@ -84,7 +85,7 @@ static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct g
 
 ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
 {
-	uint64_t len = iov_total(m->iov, m->iovs);
+	uint64_t len = diw_glue_iov_total(m->iov, m->iovs);
 	struct glue_peer *to;
 	ssize_t rc;
 
@@ -94,6 +95,8 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	to = ep->enabled ? diw_glue_av_peer(ep->av, m->addr) : NULL;
 	if (!to)
 		rc = -FI_EINVAL;
+	else if (ep->rma_pending)
+		rc = -FI_EAGAIN;
 	else if (len <= ep->domain->set.eager)
 		rc = send_eager(ep, to, m, len, flags);
 	else
@@ -129,7 +132,7 @@ static void recv_give(struct glue_op *op, struct glue_op *message)
 	diw_glue_message_free(message);
 }
 
-/* A receive of many messages takes all that are there already. */
+/* A receive for many messages takes all that have already come. */
 static void recv_many(struct glue_op *op, const struct glue_msg *m, const struct glue_peer *from)
 {
 	struct glue_ep *ep = op->ep;
@@ -139,7 +142,7 @@ static void recv_many(struct glue_op *op, const struct glue_msg *m, const struct
 
 	while (!last && (message = recv_find(ep, m, from)) &&
 	       (part = diw_glue_receive_part(op, message_len(message)))) {
-		last = op->released;     /* then OP ends with its parts */
+		last = op->released;     /* OP ends with its last part */
 		diw_match_take(&message->key);
 		recv_give(part, message);
 	}
@@ -151,7 +154,7 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 
 	if (!op)
 		return -FI_EAGAIN;
-	op_describe(op, m, iov_total(m->iov, m->iovs));
+	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
 	op->silent = !ep->rx_cq || (ep->rx_selective && !(flags & FI_COMPLETION));
 	op->multi = flags & FI_MULTI_RECV && !(m->flags & GLUE_TAGGED);
 	op->key.source = from;
@@ -169,10 +172,10 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 	return 0;
 }
 
-/* Takes a message for good: nobody will receive it. */
+/* Drops a message that no receive will take. A sender that waits for an answer gets one. */
 static void message_discard(struct glue_op *message)
 {
-	if (message->hdr.kind == GLUE_RTS)
+	if (message->hdr.kind == GLUE_RTS || message->hdr.flags & GLUE_REPORT)
 		diw_glue_rts_refuse(message->ep, message->peer, &message->hdr);
 	diw_glue_message_free(message);
 }
@@ -220,7 +223,7 @@ static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64
 	if (!op)
 		return -FI_EAGAIN;
 	diw_list_del(&message->link);
-	op_describe(op, m, iov_total(m->iov, m->iovs));
+	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
 	if (!(flags & FI_DISCARD)) {
 		recv_give(op, message);
 		return 0;
@@ -240,9 +243,11 @@ ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	if (m->iovs > GLUE_IOV)
 		return -FI_EINVAL;
 	glue_lock(ep->domain);
-	if (ep->directed && m->addr != FI_ADDR_UNSPEC)
+	if (ep->enabled && ep->directed && m->addr != FI_ADDR_UNSPEC)
 		from = diw_glue_av_peer(ep->av, m->addr);
-	if (ep->directed && m->addr != FI_ADDR_UNSPEC && !from)
+	if (!ep->enabled)
+		rc = -FI_EOPBADSTATE;
+	else if (ep->directed && m->addr != FI_ADDR_UNSPEC && !from)
 		rc = -FI_EINVAL;
 	else if (flags & FI_PEEK)
 		rc = recv_peek(ep, m, from, flags);
@@ -268,7 +273,7 @@ static bool recv_cancel(struct match *m, void *ctx)
 		return false;
 	op = diw_container(k, struct glue_op, key);
 	diw_match_unpost(m, k);
-	if (op->children) {              /* the last of its messages gives the buffer back */
+	if (op->children) {              /* the last of its messages returns the buffer */
 		op->released = true;
 		return true;
 	}

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Encoding and decoding of the provider's headers. A decoder reads octets of any peer: it checks lengths and flags. */
+/* Encodes and decodes the provider's headers. A decoder reads octets of any peer, so it checks lengths and flags. */
 #include "base/wire.h"
 #include "mpi_glue/msg_hdr.h"
 
 #define COMMON 8u                        /* version and kind, flags, reserved, id */
 
-/* The flags that a kind may have. */
+uint32_t diw_glue_id_next(uint32_t id, uint32_t place)
+{
+	uint32_t generation = (id >> GLUE_OP_BITS) + 1;
+
+	if (generation >> (32 - GLUE_OP_BITS))
+		generation = 1;
+	return generation << GLUE_OP_BITS | place;
+}
+
+/* The flags that each kind may have. */
 static const uint8_t hdr_flags[GLUE_KINDS] = {
 	[GLUE_EAGER] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
 	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM,
+	[GLUE_ATOMIC] = GLUE_FETCH,
 };
 
 static uint32_t hdr_size(const struct glue_hdr *h)
@@ -16,8 +26,11 @@ static uint32_t hdr_size(const struct glue_hdr *h)
 	switch (h->kind) {
 	case GLUE_EAGER: return COMMON + (h->flags & GLUE_TAGGED ? 8 : 0) + (h->flags & GLUE_IMM ? 8 : 0);
 	case GLUE_RTS:
-	case GLUE_CTS: return COMMON + 24;
-	case GLUE_DATA: return COMMON + 8;
+	case GLUE_CTS:
+	case GLUE_ATOMIC: return COMMON + 24;
+	case GLUE_DATA:
+	case GLUE_RESULT: return COMMON + 8;
+	case GLUE_WRITTEN: return COMMON + 16;
 	default: return COMMON + 4;      /* FIN */
 	}
 }
@@ -54,6 +67,28 @@ static void envelope_get(struct glue_hdr *h, const uint8_t *p)
 		h->len = diw_get64(p);
 }
 
+static void atomic_put(uint8_t *p, const struct glue_hdr *h)
+{
+	p[0] = h->op;
+	p[1] = h->type;
+	diw_put16(p + 2, 0);
+	diw_put32(p + 4, h->stag);
+	diw_put64(p + 8, h->to);
+	diw_put32(p + 16, h->count);
+	diw_put32(p + 20, h->offset);
+}
+
+static bool atomic_get(struct glue_hdr *h, const uint8_t *p)
+{
+	h->op = p[0];
+	h->type = p[1];
+	h->stag = diw_get32(p + 4);
+	h->to = diw_get64(p + 8);
+	h->count = diw_get32(p + 16);
+	h->offset = diw_get32(p + 20);
+	return diw_get16(p + 2) == 0;
+}
+
 uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
 {
 	p[0] = (uint8_t)(GLUE_VERSION << 4 | h->kind);
@@ -73,6 +108,17 @@ uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
 		break;
 	case GLUE_DATA:
 		diw_put64(p + 8, h->to);
+		break;
+	case GLUE_WRITTEN:
+		diw_put64(p + 8, h->imm);
+		diw_put64(p + 16, h->len);
+		break;
+	case GLUE_ATOMIC:
+		atomic_put(p + COMMON, h);
+		break;
+	case GLUE_RESULT:
+		diw_put32(p + 8, h->status);
+		diw_put32(p + 12, h->offset);
 		break;
 	default:
 		diw_put32(p + 8, h->status);
@@ -103,6 +149,16 @@ uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len)
 		break;
 	case GLUE_DATA:
 		h->to = diw_get64(p + 8);
+		break;
+	case GLUE_WRITTEN:
+		h->imm = diw_get64(p + 8);
+		h->len = diw_get64(p + 16);
+		break;
+	case GLUE_ATOMIC:
+		return atomic_get(h, p + COMMON) ? hdr_size(h) : 0;
+	case GLUE_RESULT:
+		h->status = diw_get32(p + 8);
+		h->offset = diw_get32(p + 12);
 		break;
 	default:
 		h->status = diw_get32(p + 8);

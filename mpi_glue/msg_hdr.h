@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The header of the provider's messages, one at the front of each Send: docs/mpi-wire.md. */
+/* The header at the front of each Send of the provider: docs/mpi-wire.md. */
 #ifndef DIW_MPI_GLUE_MSG_HDR_H
 #define DIW_MPI_GLUE_MSG_HDR_H
 
@@ -8,39 +8,51 @@
 
 #define GLUE_VERSION 1u
 #define GLUE_HDR_MAX 32u                 /* octets of the longest header */
+#define GLUE_OP_BITS 20                  /* of an id, for the operation's place; the others are its generation */
 
 enum glue_kind {
 	GLUE_EAGER,                      /* a whole message */
-	GLUE_RTS,                        /* request to send: the message's envelope */
-	GLUE_CTS,                        /* clear to send: the receiver has matched it */
-	GLUE_DATA,                       /* a part of it, in a Send */
-	GLUE_FIN,                        /* the receiver has all of it, or wants no more */
+	GLUE_RTS,                        /* request to send: a message's envelope */
+	GLUE_CTS,                        /* clear to send: the receiver has matched the message */
+	GLUE_DATA,                       /* a part of the message, in a Send */
+	GLUE_FIN,                        /* the receiver has the whole message, or wants no more of it */
+	GLUE_WRITTEN,                    /* the sender has written to registered memory */
+	GLUE_ATOMIC,                     /* an operation on registered memory, with its operands */
+	GLUE_RESULT,                     /* the answer to ATOMIC */
 	GLUE_KINDS,
 };
 
 enum glue_flags {
 	GLUE_TAGGED = 1,                 /* EAGER, RTS: the tag is valid */
-	GLUE_IMM = 2,                    /* EAGER, RTS: remote CQ data goes along */
-	GLUE_REPORT = 4,                 /* EAGER: FIN answers when the message is in the receiver's buffer */
+	GLUE_IMM = 2,                    /* EAGER, RTS: with remote CQ data */
+	GLUE_REPORT = 4,                 /* EAGER: the receiver answers with FIN when the message is in its buffer */
+	GLUE_FETCH = 8,                  /* ATOMIC: the answer contains the old values */
 };
 
-/* A header as the host holds it. A field that a kind does not have is 0. */
+/* A header in host byte order. A field that a kind does not have is 0. */
 struct glue_hdr {
 	enum glue_kind kind;
 	uint8_t flags;
-	/* EAGER with REPORT, RTS: of the sender's operation; else of the addressee's */
+	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN: 0; others: id of the receiver's. */
 	uint32_t id;
-	uint64_t tag, imm;               /* EAGER, RTS */
-	uint64_t len;                    /* RTS: of the message; CTS: octets that are wanted */
-	uint64_t to;                     /* CTS: tagged offset; DATA: offset in the message */
-	uint32_t stag;                   /* CTS: 0: by DATA */
-	uint32_t peer_id;                /* CTS: of the receiver's operation */
-	uint32_t status;                 /* FIN: 0, or an errno */
+	uint64_t tag;                    /* EAGER, RTS */
+	uint64_t imm;                    /* EAGER, RTS, WRITTEN */
+	uint64_t len;                    /* RTS: of the message; CTS: octets wanted; WRITTEN: of the write */
+	uint64_t to;                     /* CTS, ATOMIC: tagged offset; DATA: offset in the message */
+	uint32_t stag;                   /* CTS, ATOMIC; in CTS, 0: send by DATA */
+	uint32_t peer_id;                /* CTS: id of the receiver's operation */
+	uint32_t status;                 /* FIN, RESULT: 0, or an errno */
+	uint8_t op, type;                /* ATOMIC: enum glue_atomic, enum glue_type */
+	uint32_t count;                  /* ATOMIC: elements */
+	uint32_t offset;                 /* ATOMIC, RESULT: octets of the operation in front of this part */
 };
 
-/* Octets written. */
+/* The id after ID of the operation at PLACE: never 0. */
+uint32_t diw_glue_id_next(uint32_t id, uint32_t place);
+
+/* Returns the octets written. */
 uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h);
-/* Octets read; 0: malformed. */
+/* Returns the octets read; 0: malformed. */
 uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len);
 
 #endif

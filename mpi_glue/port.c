@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue pair of an endpoint: buffers of receives and Sends, posts, and completions, which it gives to the files
- * of the messages. */
+/* The queue pair of an endpoint: buffers of receives and Sends, posts, and completions, which go to the files that
+ * handle messages. */
 #include <errno.h>
 #include <string.h>
 
 #include "mpi_glue/glue.h"
 
 #define PORT_BATCH 16
-#define PORT_TX 256u                     /* Sends that are too long for inline data, until they are acknowledged */
+#define PORT_TX 256u                     /* Sends that are not acknowledged and too long for inline data */
 
-/* A wr_id is a pointer to a buffer or the id of an operation, and says which in its last two bits. */
+/* A wr_id is a pointer to a buffer or the id of an operation; its last two bits say which. */
 enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_INLINE, PORT_WR_WRITE };
 
 static uint64_t wr_of_op(const struct glue_op *op, enum port_wr what)
@@ -34,9 +34,16 @@ void diw_glue_buf_put(struct glue_buf *b)
 void diw_glue_pend(struct glue_op *op, enum glue_todo todo)
 {
 	op->todo = (uint8_t)todo;
-	if (!op->queued)
-		diw_list_add_tail(&op->ep->pending, &op->link);
+	op->ep->rma_pending += todo == GLUE_TODO_RMA;
+	diw_list_add_tail(&op->ep->pending, &op->link);
 	op->queued = true;
+}
+
+void diw_glue_unpend(struct glue_op *op)
+{
+	op->ep->rma_pending -= op->todo == GLUE_TODO_RMA;
+	diw_list_del(&op->link);
+	op->queued = false;
 }
 
 static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct glue_peer *to)
@@ -48,6 +55,11 @@ static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct gl
 	rc = diw_post_send(ep->qp, wr, NULL);
 	ep->sending += rc == 0;
 	return rc == -ENOMEM ? -FI_EAGAIN : rc;
+}
+
+bool diw_glue_port_has_room(const struct glue_ep *ep, uint32_t n)
+{
+	return ep->sending + n <= GLUE_SQ && ep->tx.cap - ep->tx.used >= n;
 }
 
 int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h,
@@ -81,7 +93,7 @@ int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const str
 	return rc;
 }
 
-/* The vectors of OP from OFF, LEN octets, as scatter/gather entries; returns how many. */
+/* Writes the vectors of OP, LEN octets from OFF on, as scatter/gather entries. Returns their number. */
 static int op_sges(const struct glue_op *op, uint64_t off, uint32_t len, struct diw_sge *sge)
 {
 	int n = 0;
@@ -115,7 +127,38 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 	return port_post(op->ep, &wr, op->peer);
 }
 
-/* Posts receives for buffers that were taken, as many as the batch has. */
+int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more)
+{
+	bool read = op->kind == GLUE_OP_READ;
+	struct glue_ep *ep = op->ep;
+	struct diw_sge sge[GLUE_IOV];
+	struct diw_send_wr wr = {
+		.opcode = read ? DIW_WR_READ : DIW_WR_WRITE, .wr_id = wr_of_op(op, PORT_WR_WRITE), .sge = sge,
+		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | (more ? DIW_SEND_MORE : 0),
+		.stag = target->stag, .to = target->to,
+	};
+	struct glue_buf *b = NULL;
+	int rc;
+
+	if (!read && len <= GLUE_INLINE) {
+		wr.flags |= DIW_SEND_INLINE;
+	} else if (op->copy) {
+		b = diw_glue_buf_get(&ep->tx);
+		if (!b)
+			return -FI_EAGAIN;
+		b->op = op->id;
+		diw_glue_copy_out(b->data, op->iov, off, len);
+		sge[0] = (struct diw_sge){ b->data, len, ep->domain->memory->stag };
+		wr.num_sge = 1;
+		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
+	}
+	rc = port_post(ep, &wr, op->peer);
+	if (rc < 0 && b)
+		diw_glue_buf_put(b);
+	return rc;
+}
+
+/* Posts receives for free buffers, as many as the batch has. */
 struct port_recvs {
 	struct diw_recv_wr wr[PORT_BATCH];
 	struct diw_sge sge[PORT_BATCH];
@@ -156,33 +199,78 @@ static void recvs_refill(struct glue_ep *ep, struct port_recvs *r)
 	}
 }
 
-/* A Send has come; true: its buffer is kept. */
-static bool port_received(struct glue_ep *ep, const struct diw_wc *wc, struct glue_buf *b)
+/* Handles a received Send of LEN octets. 0; 1: its buffer is kept; -FI_EAGAIN: nothing was done, since there is no room
+ * for the answer. */
+static int port_take(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len)
 {
 	struct glue_hdr h;
-	uint32_t n = diw_glue_hdr_decode(&h, b->data, wc->byte_len);
-	struct glue_peer *from = n ? diw_glue_av_find(ep->av, &wc->src) : NULL;
+	uint32_t n = diw_glue_hdr_decode(&h, b->data, len);
+	uint8_t *data = b->data + n;
 
-	if (!from) {
-		ep->dropped++;
-		return false;
+	if (!n) {
+		glue_drop(ep, GLUE_DROP_MALFORMED);
+		return 0;
 	}
 	switch (h.kind) {
-	case GLUE_CTS:
-		diw_glue_cts_came(ep, from, &h);
+	case GLUE_CTS: diw_glue_cts_came(ep, from, &h); break;
+	case GLUE_DATA: diw_glue_data_came(ep, from, &h, data, len - n); break;
+	case GLUE_FIN: diw_glue_fin_came(ep, from, &h); break;
+	case GLUE_WRITTEN: diw_glue_written_came(ep, from, &h); break;
+	case GLUE_ATOMIC: return diw_glue_atomic_came(ep, from, &h, data, len - n);
+	case GLUE_RESULT: diw_glue_result_came(ep, from, &h, data, len - n); break;
+	default: return diw_glue_message_came(ep, from, &h, b, data, len - n);
+	}
+	return 0;
+}
+
+/* Keeps a Send behind one that waits, so that they stay in order. */
+static bool inbox_keep(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len)
+{
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
+
+	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
+		glue_drop(ep, GLUE_DROP_NO_ROOM);
 		return false;
-	case GLUE_DATA:
-		diw_glue_data_came(ep, from, &h, b->data + n, wc->byte_len - n);
-		return false;
-	case GLUE_FIN:
-		diw_glue_fin_came(ep, from, &h);
-		return false;
-	default:
-		return diw_glue_message_came(ep, from, &h, b, b->data + n, wc->byte_len - n);
+	}
+	op->peer = from;
+	op->buf = b;
+	op->len = len;
+	diw_list_add_tail(&ep->inbox, &op->link);
+	return true;
+}
+
+static void inbox_run(struct glue_ep *ep)
+{
+	struct diw_list *n;
+
+	while ((n = diw_list_first(&ep->inbox))) {
+		struct glue_op *op = diw_container(n, struct glue_op, link);
+		int rc = port_take(ep, op->peer, op->buf, (uint32_t)op->len);
+
+		if (rc == -FI_EAGAIN)
+			return;
+		if (rc <= 0)
+			diw_glue_buf_put(op->buf);
+		diw_list_del(&op->link);
+		diw_glue_op_put(op);
 	}
 }
 
-/* libfabric's error for a completion's status. */
+/* True: the buffer is kept. */
+static bool port_received(struct glue_ep *ep, const struct diw_wc *wc, struct glue_buf *b)
+{
+	struct glue_peer *from = diw_glue_av_find(ep->av, &wc->src);
+	int rc;
+
+	if (!from) {
+		glue_drop(ep, GLUE_DROP_NO_ROOM);
+		return false;
+	}
+	rc = diw_list_empty(&ep->inbox) ? port_take(ep, from, b, wc->byte_len) : -FI_EAGAIN;
+	return rc == -FI_EAGAIN ? inbox_keep(ep, from, b, wc->byte_len) : rc > 0;
+}
+
+/* libfabric's error for the status of a completion. */
 static int port_errno(const struct diw_wc *wc)
 {
 	switch (wc->status) {
@@ -197,12 +285,25 @@ static int port_errno(const struct diw_wc *wc)
 	}
 }
 
-/* A Send of the operation ID is acknowledged, or has failed. */
+/* A request of OP was acknowledged, or has failed. */
+static void port_request_done(struct glue_op *op, const struct diw_wc *wc)
+{
+	if (wc->status != DIW_WC_SUCCESS)
+		op->entry.prov_errno = wc->status;
+	diw_glue_write_done(op, port_errno(wc));
+}
+
+/* A Send of the operation ID was acknowledged, or has failed. */
 static void port_sent(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
 {
 	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
-	bool waits = op && op->ep == ep && (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV);
+	bool waits = op && op->ep == ep &&
+		     (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_ATOMIC);
 
+	if (op && op->kind == GLUE_OP_WRITE) {
+		port_request_done(op, wc);
+		return;
+	}
 	if (wc->status == DIW_WC_SUCCESS) {
 		if (waits && op->hdr.kind == GLUE_EAGER && !(op->hdr.flags & GLUE_REPORT))
 			diw_glue_op_end(op, 0);
@@ -241,7 +342,7 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 	case PORT_WR_WRITE:
 		op = diw_glue_op_find(ep->domain, (uint32_t)(wc->wr_id >> 2));
 		if (op)
-			diw_glue_write_done(op, port_errno(wc));
+			port_request_done(op, wc);
 	}
 }
 
@@ -254,15 +355,24 @@ static void port_resume(struct glue_ep *ep)
 			return;
 }
 
-void diw_glue_port_poll(struct glue_ep *ep)
+bool diw_glue_port_arm(struct glue_ep *ep)
+{
+	struct diw_cq *which;
+
+	while (diw_channel_get(ep->channel, &which, 0) == 0)
+		;
+	return diw_cq_arm(ep->cq, false) == 0;
+}
+
+bool diw_glue_port_poll(struct glue_ep *ep)
 {
 	struct diw_wc wc[PORT_BATCH];
 	struct port_recvs r;
 	int n;
 
-	/* Each message may need an operation. The link keeps what is not taken. */
+	/* Each message may need an operation. If there are too few, messages stay in the link. */
 	if (!ep->enabled || ep->domain->ops.cap - ep->domain->ops.used < 2 * PORT_BATCH)
-		return;
+		return false;
 	r.n = 0;
 	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);
 	for (int i = 0; i < n; i++) {
@@ -270,10 +380,12 @@ void diw_glue_port_poll(struct glue_ep *ep)
 		if (wc[i].nranges > 1)
 			diw_wc_release(&wc[i]);
 	}
+	inbox_run(ep);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);
 	if (!diw_list_empty(&ep->pending))
 		port_resume(ep);
+	return true;
 }
 
 static int port_pools(struct glue_ep *ep)
@@ -283,13 +395,14 @@ static int port_pools(struct glue_ep *ep)
 	uint32_t little = (uint32_t)(ep->domain->set.buffered / GLUE_SMALL);
 	size_t small = sizeof(struct glue_buf) + GLUE_SMALL;
 	int rc = diw_arena_init(&ep->arena, diw_pool_bytes(size, kept) + diw_pool_bytes(size, PORT_TX) +
-				diw_pool_bytes(small, little));
+				diw_pool_bytes(small, little) + diw_arena_round(eager));
 
 	if (rc < 0)
 		return rc;
 	diw_pool_init(&ep->rx, &ep->arena, size, kept);
 	diw_pool_init(&ep->tx, &ep->arena, size, PORT_TX);
 	diw_pool_init(&ep->small, &ep->arena, small, little);
+	ep->scratch = diw_arena_take(&ep->arena, eager);
 	return 0;
 }
 
@@ -310,13 +423,16 @@ static int port_queue_pair(struct glue_ep *ep)
 
 int diw_glue_port_open(struct glue_ep *ep)
 {
-	bool waits = (ep->tx_cq && ep->tx_cq->epoll >= 0) || (ep->rx_cq && ep->rx_cq->epoll >= 0);
+	bool automatic = ep->domain->automatic;
+	bool waits = automatic || (ep->tx_cq && ep->tx_cq->epoll >= 0) || (ep->rx_cq && ep->rx_cq->epoll >= 0);
 	struct diw_qp_info info;
 	struct port_recvs r;
 	int rc = port_pools(ep);
 
 	if (rc == 0 && waits)
 		rc = diw_channel_create(ep->domain->dev, &ep->channel);
+	if (rc == 0 && automatic)
+		rc = diw_glue_progress_watch(ep->domain, diw_channel_fd(ep->channel));
 	if (rc == 0 && ep->tx_cq && ep->tx_cq->epoll >= 0)
 		rc = diw_glue_cq_watch(ep->tx_cq, diw_channel_fd(ep->channel));
 	if (rc == 0 && ep->rx_cq && ep->rx_cq->epoll >= 0)
@@ -333,7 +449,7 @@ int diw_glue_port_open(struct glue_ep *ep)
 	ep->missing = GLUE_RQ;
 	for (r.n = 0; ep->missing; recvs_post(ep, &r))
 		recvs_refill(ep, &r);
-	return 0;
+	return automatic && !diw_glue_port_arm(ep) ? -FI_EIO : 0;
 }
 
 void diw_glue_port_close(struct glue_ep *ep)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Long messages (docs/mpi-wire.md section 4). The sender's RTS has the envelope; the receiver that matches it answers
- * with a CTS, which names its buffer by an STag for that peer alone; the sender's Write-Records carry the operation's
- * id as the immediate. A buffer of several vectors, and FI_DIWARP_MODE=sendrecv, take Sends.
+ * Long messages (docs/mpi-wire.md section 4). The sender's RTS has the envelope. The receiver that matches it answers
+ * with a CTS, which names its buffer by an STag for that peer only. The immediates of the sender's Write-Records are
+ * the operation's id. For a buffer of several vectors, and with FI_DIWARP_MODE=sendrecv, the message is sent by
+ * Sends.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "mpi_glue/glue.h"
 
-#define GLUE_STATUSES 4096u              /* numbers of errors are less */
+#define GLUE_STATUSES 4096u              /* error numbers are smaller */
 
 static bool errno_waits(int rc)
 {
@@ -23,7 +24,8 @@ static void receive_end(struct glue_op *op)
 	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);
 }
 
-/* Only the sender may write, and only to the octets that it was asked for. Without an STag the CTS asks for Sends. */
+/* Registers the buffer for the sender only, and only the octets that are requested. A CTS without an STag asks for
+ * Sends. */
 static void receive_expose(struct glue_op *op)
 {
 	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want, .peer = &op->peer->addr,
@@ -54,7 +56,7 @@ void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct
 	diw_glue_resume(op);
 }
 
-/* Nobody will receive the message: its sender is told that it is done. */
+/* No receive will take the message: tells its sender that it is done. */
 void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h)
 {
 	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
@@ -67,25 +69,24 @@ void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struc
 	diw_glue_resume(op);
 }
 
-/* The operation of this endpoint and peer that has this id; NULL: none, and the message is dropped. */
-static struct glue_op *rendezvous_op(struct glue_ep *ep, const struct glue_peer *from, uint32_t id,
-				     enum glue_op_kind kind)
+struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from, uint32_t id, enum glue_op_kind kind)
 {
 	struct glue_op *op = diw_glue_op_find(ep->domain, id);
 
 	if (op && op->ep == ep && op->peer == from && op->kind == kind)
 		return op;
-	ep->dropped++;
+	glue_drop(ep, GLUE_DROP_STRAY);
 	return NULL;
 }
 
 void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
 			uint32_t len)
 {
-	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_RECV);
+	struct glue_op *op = diw_glue_op_of(ep, from, h->id, GLUE_OP_RECV);
 
 	if (!op || op->mr || op->hdr.kind != GLUE_CTS || h->to > op->want || len > op->want - h->to) {
-		ep->dropped += op != NULL;
+		if (op)
+			glue_drop(ep, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_copy_in(op, h->to, data, len);
@@ -98,9 +99,9 @@ void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	struct glue_op *op = wc->flags & DIW_WC_IMM ? diw_glue_op_find(ep->domain, wc->imm) : NULL;
 
-	/* The STag was given to one peer, for one operation. */
+	/* The STag was given to one peer for one operation. */
 	if (!op || op->ep != ep || op->kind != GLUE_OP_RECV || !op->mr || op->mr->stag != wc->stag) {
-		ep->dropped++;
+		glue_drop(ep, GLUE_DROP_STRAY);
 		return;
 	}
 	op->done += wc->byte_len;
@@ -112,12 +113,14 @@ void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
 
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
 {
-	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_SEND);
+	struct glue_op *op = diw_glue_op_of(ep, from, h->id, GLUE_OP_SEND);
 
 	if (!op || op->hdr.kind != GLUE_RTS || h->len == 0 || h->len > op->len) {
-		ep->dropped += op != NULL;
+		if (op)
+			glue_drop(ep, GLUE_DROP_MALFORMED);
 		return;
 	}
+	diw_glue_op_uncount(op);
 	op->hdr = *h;
 	op->want = h->len;
 	op->posted = 0;
@@ -125,12 +128,17 @@ void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const s
 	diw_glue_resume(op);
 }
 
+int diw_glue_status_errno(uint32_t status)
+{
+	return status < GLUE_STATUSES ? (int)status : FI_EIO;
+}
+
 void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
 {
-	struct glue_op *op = rendezvous_op(ep, from, h->id, GLUE_OP_SEND);
+	struct glue_op *op = diw_glue_op_of(ep, from, h->id, GLUE_OP_SEND);
 
 	if (op && (op->hdr.kind == GLUE_RTS || op->hdr.kind == GLUE_EAGER))
-		diw_glue_op_end(op, h->status < GLUE_STATUSES ? (int)h->status : FI_EIO);
+		diw_glue_op_end(op, diw_glue_status_errno(h->status));
 }
 
 void diw_glue_write_done(struct glue_op *op, int err)
@@ -138,7 +146,7 @@ void diw_glue_write_done(struct glue_op *op, int err)
 	op->writes--;
 	if (err && !op->entry.err)
 		op->entry.err = err;
-	if (op->writes == 0 && (op->entry.err || op->posted == op->want))
+	if (op->writes == 0 && (op->entry.err || (op->posted == op->want && !op->queued)))
 		diw_glue_op_end(op, op->entry.err);
 }
 
@@ -182,12 +190,14 @@ static int todo_run(struct glue_op *op)
 		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
 	case GLUE_TODO_DATA:
 		return op->hdr.stag ? data_post_record(op) : data_post_sends(op);
+	case GLUE_TODO_RMA:
+		return diw_glue_rma_run(op);
 	default:
 		return 0;
 	}
 }
 
-/* What follows when it has been sent. */
+/* The next state after the message was sent. */
 static void todo_done(struct glue_op *op)
 {
 	if (op->todo == GLUE_TODO_FIN)
@@ -202,8 +212,7 @@ bool diw_glue_resume(struct glue_op *op)
 
 	if (errno_waits(rc))
 		return false;
-	diw_list_del(&op->link);
-	op->queued = false;
+	diw_glue_unpend(op);
 	if (rc < 0 && op->writes == 0)
 		diw_glue_op_end(op, -rc);
 	else if (rc < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For the program of `make check-mpi`: what every part of it shares. Each byte that a rank sends follows from the
- * operation, the sender, the receiver, the round and the byte's offset; each rank therefore knows what must arrive.
+ * For the program of `make check-mpi`: declarations that its parts share. Each byte that a rank sends follows from the
+ * operation, the sender, the receiver, the round and the byte's offset, so each rank knows the data that must
+ * arrive.
  */
 #ifndef DIW_TESTS_MPI_CHECK_H
 #define DIW_TESTS_MPI_CHECK_H
@@ -13,14 +14,14 @@
 
 extern int rank, ranks, round_number;
 extern bool replaces;           /* whether Get_accumulate of an array is MPI_REPLACE, else MPI_SUM */
-extern bool renews;             /* whether post-start-complete-wait has another window than the fences before it */
+extern bool renews;             /* post-start-complete-wait uses another window than the fences before it */
 
 /* The sizes of a round, each around a threshold at which some MPI changes its protocol: 0 to 4 MiB. */
 #define MAX_SIZES 32
 extern size_t sizes[MAX_SIZES];
 extern int nsizes;
 
-/* What a message holds: OPERATION names the test, INDEX the message within it. */
+/* The contents of a message: OPERATION names the test, INDEX the message within it. */
 uint64_t pattern(const char *operation, int from, int to, int index);
 /* Number I of that pattern. */
 uint64_t number(uint64_t pattern, size_t i);
@@ -38,5 +39,7 @@ void check_p2p(void);
 void check_coll(void);
 void check_rma(void);
 void check_atomics(void);
+void check_threads(void);
+void check_big(void);
 
 #endif

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Makes what `make check-mpi` runs, in MPI, which is build/mpi unless set: Debian's OpenMPI and MPICH, unpacked and not
-# installed, an MPICH with libfabric from PyPI, and tests/mpi compiled with each, and with the MVAPICH2 that is installed
-# in MVAPICH2 (~/.cache/diwarp/mvapich2 unless set).
+# Makes the programs of `make check-mpi`, in MPI, which is build/mpi unless set: Debian's OpenMPI and MPICH, unpacked
+# and not installed, an MPICH with libfabric from PyPI, and tests/mpi compiled with each, and with the MVAPICH2 that is
+# installed in MVAPICH2 (~/.cache/diwarp/mvapich2 unless set).
 # usage: tests/mpi/get.sh      exit 0: at least Debian's are there; 77: they can't be had here
 #
 # Prints a line for each MPI that is not there, and why. What is there already is not made again, and then no network is

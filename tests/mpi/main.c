@@ -2,10 +2,10 @@
 /*
  * The program of `make check-mpi`: point-to-point messages, collectives and one-sided operations of MPI, every byte of
  * which is checked. It needs an MPI-3 and no header of this project.
- * usage: check [--seed N] [--rounds N] [--max BYTES] [--add] [--renew] [p2p] [coll] [rma] [atomics]
+ * usage: check [--seed N] [--rounds N] [--max BYTES] [--add] [--renew] [p2p] [coll] [rma] [atomics] [threads] [big]
  *
  * --add: MPI_Get_accumulate adds to an array, and does not replace it. --renew: post-start-complete-wait has another
- * window than the fences before it. docs/mpi.md says which MPI needs which.
+ * window than the fences before it. docs/mpi.md says which MPI needs which. The last two parts run only when named.
  *
  * A wrong result is a line "wrong: ..." on standard output. Rank 0 ends with "done: N rounds, N wrong"; exit status 1
  * when something was wrong.
@@ -147,20 +147,27 @@ static void choose_sizes(size_t max)
 static const struct part {
 	const char *name;
 	void (*run)(void);
+	bool named;                             /* runs only when it is named */
 } parts[] = {
-	{ "p2p", check_p2p }, { "coll", check_coll }, { "rma", check_rma }, { "atomics", check_atomics },
+	{ "p2p", check_p2p, false }, { "coll", check_coll, false }, { "rma", check_rma, false },
+	{ "atomics", check_atomics, false }, { "threads", check_threads, true }, { "big", check_big, true },
 };
 
-static bool is_chosen(const char *name, int argc, char **argv)
+static bool is_named(const char *name, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], name) == 0)
+			return true;
+	return false;
+}
+
+static bool is_chosen(const struct part *part, int argc, char **argv)
 {
 	bool any = false;
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], name) == 0)
-			return true;
+	for (int i = 1; i < argc; i++)
 		any |= argv[i][0] >= 'a' && argv[i][0] <= 'z';
-	}
-	return !any;
+	return is_named(part->name, argc, argv) || (!any && !part->named);
 }
 
 static long option(const char *name, long value, int argc, char **argv)
@@ -175,8 +182,12 @@ int main(int argc, char **argv)
 {
 	long rounds, seed, all = 0;
 	double begin;
+	int level;
 
-	MPI_Init(&argc, &argv);
+	if (is_named("threads", argc, argv))
+		MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+	else
+		MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	rounds = option("--rounds", 1, argc, argv);
@@ -189,7 +200,7 @@ int main(int argc, char **argv)
 		round_number = (int)(seed + i);
 		choose_sizes((size_t)option("--max", 4194304, argc, argv));
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-			if (!is_chosen(parts[k].name, argc, argv))
+			if (!is_chosen(&parts[k], argc, argv))
 				continue;
 			begin = MPI_Wtime();
 			parts[k].run();

@@ -1,13 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# MPI over the software RNIC: OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings that
-# docs/mpi.md names. Prints a table; the last line is "N passed, N failed", each of them a run of all ranks.
+# MPI over the software RNIC. OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings of
+# docs/mpi.md. The script prints a table. Its last line is "N passed, N failed", which counts runs of all ranks.
 # usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
 #
-# PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 puts half of the ranks into another
-# network namespace. FIRST is the seed of the first round: a later call goes on where one ended. A run is wrong when a
-# byte was, crashed when it ended otherwise, hung when it did not end within HANG; and it must have gone over diwarp: each
-# rank moved more than a megabyte through queue pairs of the transport's type. What failed is in build/mpi/log.
+# PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 runs half of the ranks in another
+# network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. A run is
+#   wrong      if a byte was wrong,
+#   hung       if it did not end within HANG,
+#   crashed    if it failed in another way,
+#   elsewhere  if a rank moved less than a megabyte through queue pairs of the transport's type.
+# The output of failed runs is in build/mpi/log.
 here=${0%/*}
 [ -n "${DIW_TEST_NS:-}" ] || "$here/get.sh" || exit
 . "$here/../system/lib.sh"
@@ -22,11 +25,12 @@ log=$MPI/log
 good=0 bad=0
 mkdir -p "$log"
 
-# Both hosts have an interface va, for the settings to name one device.
+# Both hosts have an interface va, because the settings name one device for all ranks.
 hosts() {
 	two_namespaces 1500 || return
 	in_b ip link set vb down && in_b ip link set vb name va && in_b ip link set va up || return
-	# How an MPI starts what belongs to the other host: AGENT [OPTION]... HOST COMMAND... There, mv2.conf is another.
+	# An MPI starts the processes of the other host by this command: AGENT [OPTION]... HOST COMMAND... That host has
+	# another mv2.conf.
 	echo "$A4" > "$TMP/mv2.conf"
 	echo "$B4" > "$TMP/mv2.other"
 	printf '%s\n' '#!/bin/sh' 'while [ "${1#-}" != "$1" ]; do shift; done' 'shift' \
@@ -35,7 +39,8 @@ hosts() {
 	chmod +x "$TMP/agent"
 }
 
-# The command of so many ranks, in COMMAND. OpenMPI's processes take the settings from the environment, too.
+# Sets COMMAND to the command that starts so many ranks. OpenMPI's processes take the settings also from the
+# environment.
 openmpi() {
 	local mine=$((($1 + HOSTS - 1) / HOSTS))
 	export OPAL_PREFIX=$root LD_LIBRARY_PATH=$lib:$root/lib/libpsm1
@@ -53,12 +58,13 @@ mpich() {
 	hydra "$root/bin/mpiexec.hydra" "$1"
 }
 mvapich2() {
-	export LD_LIBRARY_PATH=$MVAPICH2/lib MV2_USE_SHARED_MEM=0 MV2_ENABLE_AFFINITY=0 MV2_IBA_HCA=diw_va MV2_RDMA_CM_CONF_FILE_PATH=$TMP
+	export LD_LIBRARY_PATH=$MVAPICH2/lib MV2_USE_SHARED_MEM=0 MV2_ENABLE_AFFINITY=0 MV2_IBA_HCA=diw_va \
+		MV2_RDMA_CM_CONF_FILE_PATH=$TMP
 	hydra "$MVAPICH2/bin/mpiexec.hydra" "$1"
 }
 
-# settings MPI TRANSPORT RANKS: COMMAND, the environment, PROGRAM, an OPTION of its, the TYPE of queue pairs that
-# carries the bytes, and the MTU of the interfaces.
+# settings MPI TRANSPORT RANKS: sets COMMAND, the environment, PROGRAM, an OPTION of the program, the TYPE of the queue
+# pairs that carry the bytes, and the MTU of the interfaces.
 settings() {
 	RUN=--dev TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
 	case $1 in
@@ -68,7 +74,8 @@ settings() {
 	esac
 	case $1/$2 in
 	openmpi/ucx-ud) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES); OPTION=--add ;;
-	openmpi/ucx-rc) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES -x UCX_RC_VERBS_TX_POLL_ALWAYS) ;;
+	openmpi/ucx-rc) COMMAND+=(--mca pml ucx --mca osc ucx -x UCX_TLS -x UCX_NET_DEVICES \
+		-x UCX_RC_VERBS_TX_POLL_ALWAYS) ;;
 	openmpi/ofi) COMMAND+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "verbs;ofi_rxm" --mca osc pt2pt
 		-x FI_OFI_RXM_SAR_LIMIT) ;;
 	esac
@@ -86,28 +93,31 @@ settings() {
 		;;
 	mvapich2/rc) export MV2_USE_RDMA_CM=0 ;;
 	mvapich2/ud) export MV2_USE_ONLY_UD=1 MV2_USE_RDMA_CM=0; TYPE=UD ;;
-	mvapich2/hybrid) export MV2_USE_UD_HYBRID=1 MV2_HYBRID_ENABLE_THRESHOLD=1 MV2_USE_RDMA_CM=0; TYPE="UD RC" MTU=9000 ;;
+	mvapich2/hybrid) export MV2_USE_UD_HYBRID=1 MV2_HYBRID_ENABLE_THRESHOLD=1 MV2_USE_RDMA_CM=0;
+		TYPE="UD RC" MTU=9000 ;;
 	mvapich2/rdma-cm) export MV2_USE_RDMA_CM=1 ;;
 	mvapich2/iwarp) export MV2_USE_IWARP_MODE=1 MV2_USE_RDMA_CM=1 DIWARP_PERSONALITY=rnic ;;
 	esac
 }
 
-# carried RANKS TYPE...: so many processes moved a megabyte and more through queue pairs of these types.
+# carried RANKS TYPE...: RANKS processes moved a megabyte or more each through queue pairs of these types.
 carried() {
 	jq -e -s --argjson n "$1" --arg types "${*:2}" '
 		map(select(.type as $t | $types | split(" ") | index($t))) | group_by(.pid) |
-		map(map(.tx_bytes + .rx_bytes) | add) | map(select(. > 1000000)) | length == $n' "$TMP/counted" > /dev/null
+		map(map(.tx_bytes + .rx_bytes) | add) | map(select(. > 1000000)) |
+			length == $n' "$TMP/counted" > /dev/null
 }
 
-# Whatever a run left that was killed: its ranks, which are in process groups of their own.
+# Kills the ranks of a killed run, which are in process groups of their own.
 end_ranks() {
 	local p
 	for p in /proc/[0-9]*; do
-		[ "$(readlink "$p/exe")" != "$PROGRAM" ] || [ ! "$p/ns/ipc" -ef /proc/self/ns/ipc ] || kill -9 "${p#/proc/}"
+		[ "$(readlink "$p/exe")" != "$PROGRAM" ] || [ ! "$p/ns/ipc" -ef /proc/self/ns/ipc ] ||
+			kill -9 "${p#/proc/}"
 	done 2> /dev/null
 }
 
-# one RANKS SEED: sets VERDICT
+# one RANKS SEED: runs the program once and sets VERDICT.
 one() {
 	local status
 	start_counting
@@ -129,7 +139,7 @@ one() {
 	fi
 }
 
-# row MPI TRANSPORT RANKS
+# row MPI TRANSPORT RANKS: runs all rounds of a row.
 row() (
 	declare -A n=([passed]=0 [wrong]=0 [hung]=0 [crashed]=0 [elsewhere]=0)
 	settings "$@"

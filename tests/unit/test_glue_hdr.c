@@ -25,6 +25,14 @@ static const struct {
 	  { 0x13, 0x00, 0, 0, 0x00, 0x20, 0x00, 0x07, 0, 0, 0, 0, 0, 0, 0x40, 0 } },
 	{ { .kind = GLUE_FIN, .id = 0x00100002, .status = 61 }, 12,
 	  { 0x14, 0x00, 0, 0, 0x00, 0x10, 0x00, 0x02, 0, 0, 0, 61 } },
+	{ { .kind = GLUE_WRITTEN, .imm = 0xdeadbeef, .len = 0x100000 }, 24,
+	  { 0x15, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0, 0x10, 0, 0 } },
+	{ { .kind = GLUE_ATOMIC, .flags = GLUE_FETCH, .id = 0x00300009, .op = 12, .type = 7, .stag = 0xabcdef01,
+	    .to = 0x7f0012345000, .count = 3, .offset = 16 }, 32,
+	  { 0x16, 0x08, 0, 0, 0x00, 0x30, 0x00, 0x09, 12, 7, 0, 0, 0xab, 0xcd, 0xef, 0x01,
+	    0, 0, 0x7f, 0, 0x12, 0x34, 0x50, 0, 0, 0, 0, 3, 0, 0, 0, 16 } },
+	{ { .kind = GLUE_RESULT, .id = 0x00300009, .status = 13, .offset = 16 }, 16,
+	  { 0x17, 0x00, 0, 0, 0x00, 0x30, 0x00, 0x09, 0, 0, 0, 13, 0, 0, 0, 16 } },
 };
 #define NVECTORS ((int)(sizeof vector / sizeof *vector))
 
@@ -42,11 +50,12 @@ START_TEST(of_the_page)
 }
 END_TEST
 
-/* Every length that is too short, every other version and kind, every flag that the kind has not, the reserved
+/* Every length that is too short, every other version and kind, every flag that the kind does not have, the reserved
  * octets. */
 START_TEST(malformed)
 {
-	uint8_t p[GLUE_HDR_MAX], allowed = vector[_i].h.kind == GLUE_EAGER ? 7 : vector[_i].h.kind == GLUE_RTS ? 3 : 0;
+	static const uint8_t flags[GLUE_KINDS] = { [GLUE_EAGER] = 7, [GLUE_RTS] = 3, [GLUE_ATOMIC] = 8 };
+	uint8_t p[GLUE_HDR_MAX], allowed = flags[vector[_i].h.kind];
 	struct glue_hdr h;
 
 	for (uint32_t n = 0; n < vector[_i].len; n++)
@@ -71,6 +80,24 @@ START_TEST(malformed)
 		ck_assert_uint_eq(diw_glue_hdr_decode(&h, p, sizeof p), 0);
 		p[2 + bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
+	p[10] = 1;
+	if (vector[_i].h.kind == GLUE_ATOMIC)
+		ck_assert_uint_eq(diw_glue_hdr_decode(&h, p, sizeof p), 0);
+}
+END_TEST
+
+/* The ids of one place repeat after at least 4,095 others, and none is 0, which stands for no operation. */
+START_TEST(ids)
+{
+	static const uint32_t places[] = { 0, 1, (1u << GLUE_OP_BITS) - 1 };
+	uint32_t place = places[_i], first = diw_glue_id_next(0, place), id = first;
+
+	for (int n = 1; n < 10000; n++) {
+		id = diw_glue_id_next(id, place);
+		ck_assert_uint_ne(id, 0);
+		ck_assert_uint_eq(id & ((1u << GLUE_OP_BITS) - 1), place);
+		ck_assert(id != first || n >= 4095);
+	}
 }
 END_TEST
 
@@ -81,6 +108,7 @@ Suite *suite_glue_hdr(void)
 
 	tcase_add_loop_test(tc, of_the_page, 0, NVECTORS);
 	tcase_add_loop_test(tc, malformed, 0, NVECTORS);
+	tcase_add_loop_test(tc, ids, 0, 3);
 	suite_add_tcase(s, tc);
 	return s;
 }

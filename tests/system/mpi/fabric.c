@@ -1,94 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The provider by libfabric's calls: two endpoints of one process exchange messages, and every byte and every field
- * of the completions is checked. */
+/* The provider by libfabric's calls: two endpoints of one process exchange messages; every byte and every field of the
+ * completions is checked. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <rdma/fabric.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "tests/system/mpi/fabric_kit.h"
 #include "verbs/diw.h"
-
-#define PATIENCE 30                      /* seconds */
-#define LARGE (3u << 20)
-
-static struct fi_info *info;
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
-static struct fid_av *av;
-static struct end {
-	struct fid_ep *ep;
-	struct fid_cq *cq;
-	struct fid_cntr *sent, *received;
-	fi_addr_t addr;                  /* as the other one knows it */
-} a, b;
-static const char *doing = "";
-static uint8_t out[LARGE], in[LARGE];
-
-#define REQUIRE(cond) \
-	do { \
-		if (!(cond)) { \
-			printf("wrong: %s: line %d: %s\n", doing, __LINE__, #cond); \
-			exit(1); \
-		} \
-	} while (0)
-
-static void end_open(struct end *e)
-{
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD };
-	struct fi_cntr_attr cntr = { .events = FI_CNTR_EVENTS_COMP };
-	uint8_t name[64];
-	size_t len = sizeof name;
-
-	REQUIRE(fi_endpoint(domain, info, &e->ep, NULL) == 0);
-	REQUIRE(fi_cq_open(domain, &cq, &e->cq, NULL) == 0);
-	REQUIRE(fi_cntr_open(domain, &cntr, &e->sent, NULL) == 0);
-	REQUIRE(fi_cntr_open(domain, &cntr, &e->received, NULL) == 0);
-	REQUIRE(fi_ep_bind(e->ep, &av->fid, 0) == 0);
-	REQUIRE(fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
-	REQUIRE(fi_ep_bind(e->ep, &e->sent->fid, FI_SEND) == 0);
-	REQUIRE(fi_ep_bind(e->ep, &e->received->fid, FI_RECV) == 0);
-	REQUIRE(fi_enable(e->ep) == 0);
-	REQUIRE(fi_getname(&e->ep->fid, name, &len) == 0 && len <= sizeof name);
-	REQUIRE(fi_av_insert(av, name, 1, &e->addr, 0, NULL) == 1);
-}
-
-static void end_close(struct end *e)
-{
-	REQUIRE(fi_close(&e->cq->fid) == -FI_EBUSY);
-	REQUIRE(fi_close(&e->ep->fid) == 0);
-	REQUIRE(fi_close(&e->cq->fid) == 0);
-	REQUIRE(fi_close(&e->sent->fid) == 0);
-	REQUIRE(fi_close(&e->received->fid) == 0);
-}
-
-/* The next completion of E; of an error, its number is returned. */
-static int next(struct end *e, struct end *other, struct fi_cq_tagged_entry *c, fi_addr_t *from)
-{
-	time_t until = time(NULL) + PATIENCE;
-	struct fi_cq_err_entry err;
-	fi_addr_t src;
-	ssize_t n;
-
-	while ((n = fi_cq_readfrom(e->cq, c, 1, from ? from : &src)) == -FI_EAGAIN && time(NULL) < until)
-		fi_cq_readfrom(other->cq, NULL, 0, NULL);
-	if (n == -FI_EAVAIL) {
-		REQUIRE(fi_cq_readerr(e->cq, &err, 0) == 1);
-		*c = (struct fi_cq_tagged_entry){ err.op_context, err.flags, err.len, err.buf, err.data, err.tag };
-		return err.err;
-	}
-	REQUIRE(n == 1);
-	return 0;
-}
 
 static struct diw_addr addr_of(const struct sockaddr_storage *ss)
 {
@@ -99,27 +17,6 @@ static struct diw_addr addr_of(const struct sockaddr_storage *ss)
 	REQUIRE(ss->ss_family == AF_INET && inet_ntop(AF_INET, &in4->sin_addr, host, sizeof host));
 	REQUIRE(diw_addr_parse(host, ntohs(in4->sin_port), &addr) == 0);
 	return addr;
-}
-
-static void expect_none(struct end *e)
-{
-	struct fi_cq_tagged_entry c;
-
-	for (int i = 0; i < 1000; i++)
-		REQUIRE(fi_cq_read(e->cq, &c, 1) == -FI_EAGAIN);
-}
-
-static void fill(uint8_t seed)
-{
-	for (size_t i = 0; i < sizeof out; i++)
-		out[i] = (uint8_t)(seed + i * 7 + (i >> 11));
-	memset(in, 0xee, sizeof in);
-}
-
-static void expect_in(size_t len)
-{
-	REQUIRE(memcmp(in, out, len) == 0);
-	REQUIRE(len == sizeof in || in[len] == 0xee);
 }
 
 /* EARLY: the receive is posted before the message is sent. */
@@ -244,7 +141,7 @@ static void check_cancel(void)
 	expect_none(&b);
 }
 
-/* A buffer takes messages until less than the least room is left; the last completion gives it back. */
+/* A buffer takes messages until less than the least room is left; the last completion returns it. */
 static void check_multi_recv(void)
 {
 	struct iovec iov = { in, 40000 };
@@ -292,7 +189,52 @@ static void check_delivery(void)
 	REQUIRE(next(&a, &b, &c, NULL) == 0 && c.op_context == &ctx);
 }
 
-/* Both sides of several vectors. */
+/* A send that waits for delivery completes when the receiver discards the message. */
+static void check_discard(void)
+{
+	struct iovec iov = { out, 100 };
+	struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr, .tag = 15 };
+	struct fi_cq_tagged_entry c;
+	time_t until = time(NULL) + PATIENCE;
+	int ctx, err;
+
+	m.context = &ctx;
+	REQUIRE(fi_tsendmsg(a.ep, &m, FI_DELIVERY_COMPLETE | FI_COMPLETION) == 0);
+	do
+		REQUIRE(peek(15, FI_DISCARD, NULL) == 0);
+	while ((err = next(&b, &a, &c, NULL)) == FI_ENOMSG && time(NULL) < until);
+	REQUIRE(err == 0);
+	REQUIRE(next(&a, &b, &c, NULL) == 0 && c.op_context == &ctx);
+}
+
+/* fi_tinject() has no completion; a message with FI_INJECT has one. */
+static void check_inject(void)
+{
+	struct iovec iov = { out, 100 };
+	struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr, .tag = 16 };
+	struct fi_cq_tagged_entry c;
+	int ctx;
+
+	m.context = &ctx;
+	REQUIRE(fi_tinject(a.ep, out, 100, b.addr, 16) == 0);
+	REQUIRE(fi_tsendmsg(a.ep, &m, FI_INJECT) == 0);
+	REQUIRE(next(&a, &b, &c, NULL) == 0 && c.op_context == &ctx);
+	expect_none(&a);
+	for (int i = 0; i < 2; i++)
+		REQUIRE(fi_trecv(b.ep, in, 200, NULL, a.addr, 16, 0, NULL) == 0 && next(&b, &a, &c, NULL) == 0);
+}
+
+/* An endpoint that is not enabled refuses receives. */
+static void check_disabled(void)
+{
+	struct fid_ep *ep;
+
+	REQUIRE(fi_endpoint(domain, info, &ep, NULL) == 0);
+	REQUIRE(fi_trecv(ep, in, 8, NULL, a.addr, 17, 0, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_close(&ep->fid) == 0);
+}
+
+/* Several vectors on both sides. */
 static void check_vectors(size_t len)
 {
 	struct iovec from[3] = { { out, len / 3 }, { out + len / 3, 0 }, { out + len / 3, len - len / 3 } };
@@ -307,7 +249,7 @@ static void check_vectors(size_t len)
 	REQUIRE(next(&a, &b, &c, NULL) == 0);
 }
 
-/* A sleeper is woken by a message; the descriptor is not readable before, but for acknowledgements of earlier ones. */
+/* A message wakes a sleeper. Before it, the descriptor is readable only for acknowledgements of earlier messages. */
 static void check_wait(void)
 {
 	int quiet = 0;
@@ -329,7 +271,7 @@ static void check_wait(void)
 	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, PATIENCE * 1000) == 1 && c.tag == 10);
 }
 
-/* So many messages that no receive waits for: all are kept, and come in order. */
+/* Many messages without a receive: all are kept, and arrive in order. */
 static void check_unexpected(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -345,7 +287,7 @@ static void check_unexpected(void)
 	}
 }
 
-/* A peer that has gone: a send that waits for its acknowledgement fails in bounded time, short or long. */
+/* A peer that is gone: a short and a long send, which wait for its acknowledgement, fail in bounded time. */
 static void check_gone(void)
 {
 	static const size_t sizes[] = { 8, 4096, 100000 };
@@ -368,7 +310,7 @@ static void check_gone(void)
 	REQUIRE(time(NULL) - begin < 2 * PATIENCE);
 }
 
-/* A native queue pair that knows the Q_Key. */
+/* A native queue pair with the job's Q_Key. */
 static struct stranger {
 	struct diw_dev *dev;
 	struct diw_pd *pd;
@@ -412,7 +354,7 @@ static void stranger_post(uint8_t *p, uint32_t len)
 	REQUIRE(diw_post_send(stranger.qp, &wr, NULL) == 0);
 }
 
-/* Its next completion. The endpoints do their work meanwhile, and b's completions stay in their queue. */
+/* Its next completion. Meanwhile the endpoints make progress, and b's completions stay in their queue. */
 static void stranger_wait(void)
 {
 	time_t until = time(NULL) + PATIENCE;
@@ -423,8 +365,8 @@ static void stranger_wait(void)
 	REQUIRE(wc.status == DIW_WC_SUCCESS);
 }
 
-/* Every header with every id that may exist, cut at every length. None of it matches anything, and the endpoint goes
- * on. */
+/* Every header with every id that may exist, cut at every length. None matches anything, and an endpoint without RMA
+ * takes no notice of a write, which needs no match; the endpoint continues. */
 static void check_hostile(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -432,7 +374,7 @@ static void check_hostile(void)
 
 	stranger_open();
 	REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, 12, 0, NULL) == 0);
-	for (uint32_t i = 0; i < 6 * 48; i++) {
+	for (uint32_t i = 0; i < 8 * 48; i++) {
 		for (size_t k = 1; k < sizeof p; k++)
 			p[k] = (uint8_t)(k < 4 ? 0 : rand());
 		p[0] = (uint8_t)(0x10 | i / 48);
@@ -450,7 +392,7 @@ static void check_hostile(void)
 	stranger_close();
 }
 
-/* A receiver that says several times that a long message has ended, and asks for its octets then: the send completes
+/* A receiver that reports several times that a long message has ended, and then requests its octets: the send completes
  * once. */
 static void check_repeated_end(void)
 {
@@ -488,8 +430,8 @@ static void check_repeated_end(void)
 	stranger_close();
 }
 
-/* A receive of many messages is cancelled as a message is under way to it. The buffer comes back with that message,
- * which fails since its sender does not take what it is asked for. */
+/* A receive for many messages is cancelled while a message is under way to it. The buffer is returned with that
+ * message, which fails, since its sender ignores the request for its octets. */
 static void check_cancel_many(void)
 {
 	uint8_t rts[32] = { 0x11, [30] = 4 }, little[4];
@@ -517,10 +459,35 @@ static void check_cancel_many(void)
 	stranger_close();
 }
 
+/* A peer that asks to send, without end, has a bound of its own; messages of another peer come. */
+static void check_flood(void)
+{
+	struct fi_cq_tagged_entry c;
+	uint8_t rts[32] = { 0x11, 1, [15] = 14, [30] = 1 };
+	int kept = 0;
+
+	stranger_open();
+	for (int i = 0; i < (1 << 17) + 100; i++) {
+		stranger_post(rts, sizeof rts);
+		if (i >= 16)
+			stranger_wait();
+	}
+	for (int i = 0; i < 16; i++)
+		stranger_wait();
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 14, 0, NULL) == 0);
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 14) == 0 && next(&b, &a, &c, NULL) == 0);
+	while (fi_trecvmsg(b.ep, &(struct fi_msg_tagged){ .addr = FI_ADDR_UNSPEC, .tag = 14 },
+			   FI_PEEK | FI_DISCARD) == 0 && next(&b, &a, &c, NULL) == 0)
+		kept++;
+	REQUIRE(kept == 1 << 17);        /* two endpoints have this address vector */
+	stranger_close();
+}
+
 static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation },
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
+	{ "discard", check_discard }, { "inject", check_inject }, { "disabled", check_disabled },
 	{ "unexpected", check_unexpected }, { "cancel many", check_cancel_many },
 	{ "hostile", check_hostile }, { "repeated end", check_repeated_end }, { "gone", check_gone },
 };
@@ -528,21 +495,10 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
-	struct fi_av_attr attr = { .type = FI_AV_TABLE };
 
-	doing = "open";
 	REQUIRE(hints && argc == 2);
-	hints->fabric_attr->prov_name = strdup("diwarp");
-	hints->domain_attr->name = strdup(argv[1]);
 	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE;
-	hints->ep_attr->type = FI_EP_RDM;
-	REQUIRE(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info) == 0);
-	REQUIRE(strcmp(info->fabric_attr->prov_name, "diwarp") == 0);
-	REQUIRE(fi_fabric(info->fabric_attr, &fabric, NULL) == 0);
-	REQUIRE(fi_domain(fabric, info, &domain, NULL) == 0);
-	REQUIRE(fi_av_open(domain, &attr, &av, NULL) == 0);
-	end_open(&a);
-	end_open(&b);
+	ends_open(argv[1], FI_VERSION(1, 5), hints);
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
 		doing = checks[i].name;
 		checks[i].run();
@@ -559,12 +515,9 @@ int main(int argc, char **argv)
 	doing = "counters";
 	REQUIRE(fi_cntr_read(a.sent) > 5000 && fi_cntr_read(b.received) > 5000 && fi_cntr_readerr(b.received) > 0);
 	REQUIRE(fi_cntr_readerr(a.sent) == 3);
-	doing = "close";
-	REQUIRE(fi_close(&domain->fid) == -FI_EBUSY);
-	end_close(&a);
-	end_close(&b);
-	REQUIRE(fi_close(&av->fid) == 0 && fi_close(&domain->fid) == 0 && fi_close(&fabric->fid) == 0);
-	fi_freeinfo(info);
+	doing = "flood";
+	check_flood();
+	ends_close();
 	fi_freeinfo(hints);
 	puts("done");
 	return 0;

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The libfabric provider by libfabric's calls (fabric.c), in both modes and with loss, and by fi_info and fi_pingpong.
+# The libfabric provider by libfabric's calls (fabric*.c), in all modes and with loss, and by fi_info and
+# fi_pingpong.
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || { skip "built without libfabric-dev"; end; }
 [ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "libfabric cannot load a provider built for a sanitizer"; end; }
@@ -11,8 +12,24 @@ for mode in write-record sendrecv; do
 	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'
-	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
+	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode \
+		DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
 		timeout 120 "$BUILD/tests/system/fabric" diw_va
+done
+for keys in "" keys; do
+	run "reads and writes of memory${keys:+, keys of the application}" timeout 60 "$BUILD/tests/system/fabric_rma" \
+		diw_lo $keys
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+done
+run "atomic operations" timeout 60 "$BUILD/tests/system/fabric_atomic" diw_lo
+run "automatic progress" timeout 60 "$BUILD/tests/system/fabric_auto" diw_lo
+for program in fabric fabric_rma fabric_atomic; do
+	run "... for $program" env FABRIC_AUTO=1 timeout 60 "$BUILD/tests/system/$program" diw_lo
+done
+for what in rma atomic; do
+	run "... with loss, duplicates and reordering, $what" env DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
+		timeout 120 "$BUILD/tests/system/fabric_$what" diw_va
 done
 run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 60 "$BUILD/tests/system/fabric" diw_lo
 

@@ -12,11 +12,13 @@ for setting in FI_PROVIDER=diwarp OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_
 	MPIR_CVAR_CH4_NETMOD=ofi; do
 	check "... $setting" matches "$OUT" "$setting"
 done
-check "... a list for other hosts" matches "$OUT" 'OMPI_MCA_mca_base_env_list=FI_PROVIDER_PATH;FI_PROVIDER;FI_DIWARP_QKEY'
+check "... a list for other hosts" matches "$OUT" \
+	'OMPI_MCA_mca_base_env_list=FI_PROVIDER_PATH;FI_PROVIDER;FI_DIWARP_QKEY'
 key=$(sed -n 's/^FI_DIWARP_QKEY=//p' <<< "$OUT")
 run "another job" "$DIW" run --mpi -- env
 check "... has another Q_Key" [ "$key" != "$(sed -n 's/^FI_DIWARP_QKEY=//p' <<< "$OUT")" ]
-run "what is set already stays" env OMPI_MCA_pml=ob1 FI_DIWARP_QKEY=7 FI_DIWARP_MODE=sendrecv FI_PROVIDER_PATH=/somewhere \
+run "what is set already stays" env OMPI_MCA_pml=ob1 FI_DIWARP_QKEY=7 FI_DIWARP_MODE=sendrecv \
+	FI_PROVIDER_PATH=/somewhere \
 	"$DIW" run --mpi env
 check "... a setting" matches "$OUT" 'OMPI_MCA_pml=ob1'
 check "... the Q_Key" matches "$OUT" 'FI_DIWARP_QKEY=7'
