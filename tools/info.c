@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw info: lists the devices of this machine. */
+/* diw info: tells of this machine, and lists its devices. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define MAX_DEVS 64
 
-/* Without its port, which is none. */
+/* The address without its port, which is 0. */
 static const char *ip_str(const struct diw_addr *a, char *buf)
 {
 	char *end;
@@ -56,6 +56,7 @@ static void device_json(const struct diw_dev_info *d)
 	cJSON_AddNumberToObject(o, "rcvbuf", d->rcvbuf);
 	for (size_t i = 0; i < TOOL_COUNT(limits); i++)
 		cJSON_AddNumberToObject(o, limits[i].key, limits[i].value);
+	cJSON_AddItemToObject(o, "machine", machine_json());
 	json_print(o);
 }
 
@@ -82,11 +83,10 @@ static void print_human(const struct diw_dev_info *d)
 	       d->max_inline);
 }
 
-/* Only an open device knows how it makes progress. */
+/* How a device makes progress is known only when it is open. */
 static void look_at_device(struct diw_dev_info *d)
 {
 	struct diw_dev *dev;
-
 
 	if (diw_dev_open(d->name, NULL, &dev))
 		return;
@@ -111,13 +111,16 @@ static int info_run(int argc, char **argv)
 	list = calloc(MAX_DEVS, sizeof *list);
 	if (!list)
 		return tool_failed("out of memory");
+	if (!json)
+		machine_print();
 	n = diw_dev_list(list, MAX_DEVS);
 	for (int i = 0; i < n && i < MAX_DEVS; i++) {
 		look_at_device(&list[i]);
 		json ? device_json(&list[i]) : print_human(&list[i]);
 	}
 	free(list);
-	return n > 0 ? TOOL_OK : n < 0 ? tool_failed("%s", strerror(-n)) : tool_failed("no device");
+	return n > 0 ? TOOL_OK :
+	       n < 0 ? tool_failed("list of devices: %s", strerror(-n)) : tool_failed("no network interface is up");
 }
 
 const struct tool_cmd cmd_info = {

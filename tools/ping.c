@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ping and listen: Sends that come back. Every wait is bounded, since a UD message or its echo may be lost. */
+/* diw ping and listen: Sends that come back. Every wait is bounded, since a UD message or its echo may be lost. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define PING_MAX (1u << 20)
 #define LISTEN_SLOTS 64u
 #define PING_SLOTS 16u
-#define SEEN 65536u                          /* echoes that may be under way: tells answers from duplicates */
+#define SEEN 65536u                          /* echoes that may be in flight, to tell answers from duplicates */
 #define FLOOD_WAIT_NS DIW_S
 
 struct ping {
@@ -27,8 +27,8 @@ struct ping {
 	uint64_t sent, received, duplicates;
 	uint64_t sent_at;
 	enum diw_qp_type type;
-	bool answered;                       /* the newest one */
-	bool queued;                         /* tx belongs to the stack */
+	bool answered;                       /* whether the newest one was answered */
+	bool queued;                         /* the stack is using tx */
 	bool json, ended;
 	uint8_t seen[SEEN / 8];
 };
@@ -101,7 +101,7 @@ static uint64_t ping_due(const struct ping *p)
 	return p->answered ? 0 : p->sent_at + FLOOD_WAIT_NS;
 }
 
-/* An RC connection that ends, and an RD peer that is gone, take everything under way with them. */
+/* An RC connection that ends, or an RD peer that is gone, loses all messages in flight. */
 static int ping_ended(struct ping *p)
 {
 	endpoint_report_errors(&p->ep);
@@ -129,7 +129,7 @@ static int ping_loop(struct ping *p)
 		n = diw_cq_wait(p->ep.cq, wc, PING_SLOTS,
 				until > now ? (int64_t)diw_min64(until - now, 100 * DIW_MS) : 0);
 		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
+			return tool_failed("waiting for a completion: %s", strerror(-n));
 		now = diw_clock_ns();
 		for (int i = 0; i < n; i++) {
 			if (wc[i].status == DIW_WC_PEER_GONE || (p->type == DIW_QP_RC && wc[i].status))
@@ -294,12 +294,12 @@ static void listen_wc(struct listener *l, const struct diw_wc *wc)
 		.flags = DIW_SEND_SIGNALED, .qkey = TOOL_QKEY, .dst.addr = wc->src };
 
 	if (conn && wc->status == DIW_WC_FLUSHED)
-		return;                      /* the connection's end is told by an event */
+		return;                      /* an event reports the end of the connection */
 	if (wc->opcode == DIW_WC_RECV && wc->status == DIW_WC_SUCCESS) {
 		l->messages++;
 		l->bytes += wc->byte_len;
 		if (diw_post_send(in->qp, &wr, NULL) == 0)
-			return;              /* its completion gives the slot back */
+			return;              /* its completion frees the slot */
 		l->unsent++;
 	}
 	inbox_post(in, wc->wr_id);
@@ -320,7 +320,7 @@ static int listen_loop(struct listener *l, enum diw_qp_type type, uint16_t port,
 	while (!tool_stopped) {
 		n = diw_cq_wait(l->ep.cq, wc, (int)TOOL_COUNT(wc), 100 * (int64_t)DIW_MS);
 		if (n < 0)
-			return tool_failed("wait: %s", strerror(-n));
+			return tool_failed("waiting for a completion: %s", strerror(-n));
 		for (int i = 0; i < n; i++)
 			listen_wc(l, &wc[i]);
 		if (rc_serve_step(&l->rc))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* dump: the segments and FPDUs of a capture, one a line; or the messages that they are parts of. */
+/* diw dump: the segments and FPDUs of a capture, one a line; or the messages of which they are parts. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,28 +8,28 @@
 #include "base/addr.h"
 #include "tools/dump/dump.h"
 
-#define PAIRS 65536u                 /* pairs of queue pairs that are known; a power of two */
+#define PAIRS 65536u                 /* the most pairs of queue pairs that are remembered; a power of two */
 
 struct dump {
 	struct dump_pcap *pcap;
 	struct dump_msgs *msgs;      /* --message */
 	struct dump_rc *rc;
-	uint16_t qp;                 /* filters: 0 any, NULL any */
+	uint16_t qp;                 /* filters; 0, NULL: any */
 	const char *op;
 	bool faults, json;
 	uint64_t max, shown;
 	uint64_t segments, bad_crc, header_faults, dropped, other;
-	uint64_t *pairs;             /* hashes of those that exchanged a good segment; 0: free */
+	uint64_t *pairs;             /* hashes of pairs that exchanged a good segment; 0: free */
 	uint32_t npairs;
 };
 
-/* ---- Which datagrams are ours: those with a good CRC, and then whatever passes between the same two ---- */
+/* ---- diwarp's datagrams: those with a good CRC, and then all between the same two addresses ---- */
 
-/* Known already; else, when LEARN, from now on. */
+/* Whether the pair is known. With LEARN, it is known from here on. */
 static bool pair_known(struct dump *x, const struct dump_datagram *d, bool learn)
 {
 	uint64_t a = diw_addr_hash(&d->src, 1), b = diw_addr_hash(&d->dst, 1);
-	uint64_t h = (a < b ? a << 32 | b : b << 32 | a) | 1;  /* the same both ways, and not 0 */
+	uint64_t h = (a < b ? a << 32 | b : b << 32 | a) | 1;  /* the same in both directions, and not 0 */
 	uint32_t i = (uint32_t)((h * 0x9e3779b97f4a7c15u) >> 32) % PAIRS;
 
 	while (x->pairs[i] && x->pairs[i] != h)
@@ -43,7 +43,7 @@ static bool pair_known(struct dump *x, const struct dump_datagram *d, bool learn
 	return false;
 }
 
-/* ---- One by one ---- */
+/* ---- Segments, one by one ---- */
 
 static bool is_wanted_segment(const struct dump *x, const struct dump_seg *s)
 {
@@ -79,7 +79,7 @@ static void one_segment(struct dump *x, const struct dump_datagram *d, const uin
 		dump_print(&s);
 }
 
-/* An interface shows super-buffers where the kernel segments behind it, or coalesces before. */
+/* A capture on an interface may contain super-buffers: the kernel segments them later, or has coalesced them. */
 static void one_datagram(struct dump *x, const struct dump_datagram *d)
 {
 	uint32_t first = d->dir == DUMP_DIR_UNKNOWN ? dump_first_len(d->data, d->len) : d->len;
@@ -100,7 +100,7 @@ static void one_datagram(struct dump *x, const struct dump_datagram *d)
 
 /* ---- Connections ---- */
 
-/* A message is shown by its last segment. */
+/* A message is shown with its last segment. */
 static void show_of_stream(void *ctx, const struct dump_fpdu *f)
 {
 	struct dump *x = ctx;
@@ -116,7 +116,7 @@ static void show_of_stream(void *ctx, const struct dump_fpdu *f)
 		fpdu_print(f);
 }
 
-/* ---- All ---- */
+/* ---- The whole capture ---- */
 
 static void dump_report(const struct dump *x)
 {
@@ -216,7 +216,7 @@ static int dump_main(int argc, char **argv)
 
 	if (rc)
 		return rc;
-	signal(SIGPIPE, SIG_DFL);               /* `diw dump -i lo | head` ends with head */
+	signal(SIGPIPE, SIG_DFL);               /* `diw dump -i lo | head` must end with head */
 	x.pairs = calloc(PAIRS, sizeof *x.pairs);
 	x.rc = dump_rc_new(show_of_stream, &x);
 	x.msgs = o.message ? dump_msgs_new(x.json, x.faults, x.max) : NULL;
@@ -245,9 +245,9 @@ const struct tool_cmd cmd_dump = {
 		"                         of a connection the last FPDU of each message\n"
 		"      --qp PORT          only segments that this queue pair, or TCP port, sent or received\n"
 		"      --op NAME          write, read-request, read-response, send, send-se, error, write-record,\n"
-		"                         flow, validation; of connections also send-inv, send-se-inv, terminate,\n"
-		"                         immediate, immediate-se, atomic-request, atomic-response, mpa-request,\n"
-		"                         mpa-reply\n"
+		"                         flow, validation; of RD and connections also send-inv, send-se-inv,\n"
+		"                         atomic-request, atomic-response; of connections also terminate,\n"
+		"                         immediate, immediate-se, mpa-request, mpa-reply\n"
 		"      --fault            only segments that are faulty, were dropped, or report a fault\n"
 		"  -c, --count N          ends after N lines\n"
 		"      --json             one JSON object a line\n"

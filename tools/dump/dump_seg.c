@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A segment: decoded by docs/ud-profile.md sections 2 to 4, and shown. */
+/* Segments of datagrams, decoded by docs/ud-profile.md sections 2 to 4, and shown. */
 #include <string.h>
 #include <time.h>
 
@@ -9,19 +9,21 @@
 #include "tools/dump/dump.h"
 
 #define CRC_LEN 4u
-#define CRC_RESIDUE 0x2144df1cu      /* crc32() over a good datagram, CRC included */
+#define CRC_RESIDUE 0x2144df1cu      /* crc32() of an intact datagram with its CRC */
 #define MIN_SEG 28u
 #define READ_LEN 28u                 /* payload of a Read Request */
 #define FLOW_LEN 8u                  /* payload of a flow message */
 #define VALIDATION_LEN 16u           /* payload of a validation message */
-#define QUOTE 6u                     /* where an error message's quotation begins */
+#define QUOTE 6u                     /* offset of the quotation in an error message */
 
 static const struct { const char *name; bool tagged, imm, solicited; uint32_t qn; } ops[16] = {
 	[OP_WRITE] = { "write", true, true, true, 0 },
 	[OP_READ_REQUEST] = { "read-request", false, false, false, 1 },
 	[OP_READ_RESPONSE] = { "read-response", true, false, false, 0 },
 	[OP_SEND] = { "send", false, true, false, 0 },
+	[OP_SEND_INV] = { "send-inv", false, true, false, 0 },
 	[OP_SEND_SE] = { "send-se", false, true, false, 0 },
+	[OP_SEND_SE_INV] = { "send-se-inv", false, true, false, 0 },
 	[OP_ERROR] = { "error", false, false, false, 2 },
 	[OP_ATOMIC_REQUEST] = { "atomic-request", false, false, false, 1 },
 	[OP_ATOMIC_RESPONSE] = { "atomic-response", false, false, false, 3 },
@@ -43,14 +45,14 @@ bool dump_is_op(const char *name)
 	return false;
 }
 
-/* ---- Decode ---- */
+/* ---- Decoding ---- */
 
 static bool version_good(const uint8_t *p)
 {
 	return (p[0] & 0x3f) == 1 && (p[1] & 0xc0) == 0x40;
 }
 
-/* In so many places a CRC is good by chance: the version bits have to be, too. */
+/* There are so many positions that a CRC may match by chance: the version bits must match, too. */
 uint32_t dump_first_len(const uint8_t *data, uint32_t len)
 {
 	uint32_t crc = 0;
@@ -86,17 +88,28 @@ static void fields(struct dump_seg *s, const uint8_t *p)
 	s->imm = s->imm_valid ? diw_get32(p + s->hdr_len - 4) : 0;
 }
 
-/* What the header alone gets wrong, in the order of section 3.5. */
+static bool op_invalidates(uint8_t op)
+{
+	return op == OP_SEND_INV || op == OP_SEND_SE_INV;
+}
+
+/* Over reliable datagrams alone. */
+static bool op_is_rd(uint8_t op)
+{
+	return op == OP_ATOMIC_REQUEST || op == OP_ATOMIC_RESPONSE || op_invalidates(op);
+}
+
+/* The fault that follows from the header alone, in the order of section 3.5. */
 static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 {
 	uint64_t end = (uint64_t)s->mo + s->n;
 
-	if (!version_good(p) || s->inv_stag)
+	if (!version_good(p) || (s->inv_stag && !op_invalidates(s->opcode)))
 		return "rx_version";
 	if (end > s->length || s->last != (end == s->length) || (s->n == 0 && s->length))
 		return "rx_malformed";
 	if (!ops[s->opcode].name || s->tagged != ops[s->opcode].tagged ||
-	    (!s->rd.there && (s->opcode == OP_ATOMIC_REQUEST || s->opcode == OP_ATOMIC_RESPONSE)))
+	    (!s->rd.there && op_is_rd(s->opcode)))
 		return "rx_opcode";
 	if (s->qn != ops[s->opcode].qn)
 		return "rx_qn";
@@ -110,7 +123,7 @@ static const char *header_fault(const struct dump_seg *s, const uint8_t *p)
 	return NULL;
 }
 
-/* LEN counts the CRC behind it. */
+/* LEN includes the CRC. */
 static void dump_decode_segment(struct dump_seg *s, const uint8_t *p, uint32_t len)
 {
 	uint32_t want;
@@ -162,9 +175,9 @@ bool dump_is_fault(const struct dump_seg *s)
 	return !s->crc_good || s->fault || *s->dg->dropped || (s->hdr_len && s->opcode == OP_ERROR);
 }
 
-/* ---- What Read Requests, flow, validation and error messages carry ---- */
+/* ---- The contents of Read Requests, flow, validation and error messages ---- */
 
-/* The quotation's MSN; false when it ends before. */
+/* The MSN in the quotation; false: the quotation ends before it. */
 static bool quoted_msn(const struct dump_seg *s, bool *tagged, uint32_t *msn)
 {
 	uint32_t at;
@@ -199,7 +212,7 @@ static bool is_error(const struct dump_seg *s)
 	return s->hdr_len && s->opcode == OP_ERROR && s->n >= QUOTE;
 }
 
-/* ---- A line ---- */
+/* ---- As a line ---- */
 
 /* "12:34:56.123456789", local time. */
 static const char *time_text(uint64_t ns, char buf[32])
@@ -268,7 +281,7 @@ void dump_print(const struct dump_seg *s)
 	putchar('\n');
 }
 
-/* ---- An object ---- */
+/* ---- As an object ---- */
 
 void dump_json_hex(cJSON *o, const char *key, uint64_t v, int digits)
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash disable=SC2154
-# For tools/figures/run: programs in pairs, alone in a network namespace, and what is written of them.
+# For tools/figures/run: pairs of programs in a network namespace of their own, and the files with their results.
 
 median() { sort -n "$@" | awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "nan" }'; }
 program() {
@@ -15,15 +15,16 @@ LIBRARIES() {
 	printf '%s:' "$lib"/*-linux-gnu "$root"/lib/*-linux-gnu "$lib"/*-linux-gnu/{blas,lapack,pulseaudio,vlc}
 }
 
-# use HOW NAME ARGUMENT...: runs it, interposed or plain. STAMPS=FILE: with stamp.so before the interposer.
+# use HOW NAME ARGUMENT...: runs the program, interposed or plain. STAMPS=FILE: with stamp.so before the interposer.
 use() {
 	local how=$1 name=$2 preload=${STAMPS:+$TMP/stamp.so}
 	shift 2
 	[ "$how" = plain ] || preload+=" $PRELOAD"
-	exec ${AS:-} env LD_LIBRARY_PATH="$(LIBRARIES)" LD_PRELOAD="$preload" DIWARP_SOCKETS_STREAMS=on DIWARP_SOCKETS_LOG=info "$(program "$name")" "$@"
+	exec ${AS:-} env LD_LIBRARY_PATH="$(LIBRARIES)" LD_PRELOAD="$preload" DIWARP_SOCKETS_STREAMS=on \
+		DIWARP_SOCKETS_LOG=info "$(program "$name")" "$@"
 }
 
-# within SECONDS COMMAND...: until it succeeds.
+# within SECONDS COMMAND...: repeats the command until it succeeds.
 within() {
 	local until=$((SECONDS + $1))
 	shift
@@ -34,13 +35,13 @@ within() {
 }
 listening() { ss -Htuln "sport = :$1" | grep -q .; }
 
-# stop PID...: ends them, as their user would, and otherwise.
+# stop PID...: ends the processes as their user would, and kills them if they do not end.
 stop() {
 	kill "$@" 2> /dev/null
 	within 5 gone "$@" || kill -9 "$@" 2> /dev/null
 	wait "$@" 2> /dev/null
 }
-# SIPp ends its calls before itself.
+# SIPp would end its calls before it ends.
 stop_now() { kill -9 "$@" 2> /dev/null; wait "$@" 2> /dev/null; }
 gone() { ! kill -0 "$@"; }
 
@@ -55,7 +56,8 @@ as_nobody() {
 	AS+=" VLC_PLUGIN_PATH=$(printf '%s' "$root"/usr/lib/*-linux-gnu/vlc/plugins)"
 }
 
-# What it was that PROGRAMS' own words in FILE tell of: a message in a frame, bytes in FPDUs, or neither.
+# wire FILE ELSE: how the data went, by the counters in FILE: RC if bytes went in FPDUs, UD if messages went in frames,
+# else ELSE.
 wire() {
 	if grep -q 'sock_stream_tx=[1-9]' "$1"; then
 		echo RC
@@ -65,17 +67,19 @@ wire() {
 		echo "$2"
 	fi
 }
-# The counters of a process that lives, as it would write them.
+# live PID: prints the counters of a running process in the form of a process that ends.
 live() {
-	"$BUILD/bin/diw" stat "$1" --json 2> /dev/null | jq -r '.counters | to_entries | map("\(.key)=\(.value)") | join(" ")'
+	"$BUILD/bin/diw" stat "$1" --json 2> /dev/null |
+		jq -r '.counters | to_entries | map("\(.key)=\(.value)") | join(" ")'
 }
-# goal WHAT GOAL MEASURED
+# goal WHAT GOAL MEASURED: prints a line.
 goal() { printf '%-44s goal %-14s measured %s\n' "$1" "$2" "$3"; }
 less() {
-	awk -v a="$1" -v b="$2" 'BEGIN { if (a > 0 && b > 0) printf "%.1f %% less", (1 - a / b) * 100; else print "nothing" }'
+	awk -v a="$1" -v b="$2" \
+		'BEGIN { if (a > 0 && b > 0) printf "%.1f %% less", (1 - a / b) * 100; else print "nothing" }'
 }
 
-# plot NAME TITLE YLABEL COMMANDS: NAME.svg from what COMMANDS plot, where gnuplot is.
+# plot NAME TITLE YLABEL COMMANDS: draws NAME.svg by the COMMANDS, if gnuplot is there.
 plot() {
 	[ -n "$(program gnuplot-nox)" ] || { echo "no gnuplot: no $1.svg"; return; }
 	LD_LIBRARY_PATH="$(LIBRARIES)" "$(program gnuplot-nox)" <<- END

@@ -2,22 +2,24 @@
 # shellcheck shell=bash disable=SC2154
 # SIPp's figures, for tools/figures/run.
 
-# uas HOW TRANSPORT: SERVER is its process.
+# uas HOW TRANSPORT: starts SIPp's server; SERVER is its process.
 uas() {
-	(use "$1" sipp -sn uas -t "$2" -i 127.0.0.1 -p 5070 -nostdin -buff_size 4194304 -max_socket $(($(ulimit -n) - 1000)) \
+	(use "$1" sipp -sn uas -t "$2" -i 127.0.0.1 -p 5070 -nostdin -buff_size 4194304 \
+		-max_socket $(($(ulimit -n) - 1000)) \
 		> "$TMP/uas.out" 2> "$TMP/uas.err" < /dev/null) &
 	SERVER=$!
 	within 20 listening 5070
 }
-# uac HOW TRANSPORT OPTION...: in place of the shell.
+# uac HOW TRANSPORT OPTION...: replaces the shell by SIPp's client.
 uac() {
 	local how=$1 transport=$2
 	shift 2
-	use "$how" sipp -sn uac -t "$transport" -i 127.0.0.1 -nostdin -timer_resol 1 -buff_size 4194304 "$@" 127.0.0.1:5070 \
+	use "$how" sipp -sn uac -t "$transport" -i 127.0.0.1 -nostdin -timer_resol 1 -buff_size 4194304 "$@" \
+		127.0.0.1:5070 \
 		> "$TMP/uac.out" 2> "$TMP/uac.err" < /dev/null
 }
 
-# response HOW TRANSPORT FILE: WIRE is what they went over.
+# response HOW TRANSPORT FILE: sets WIRE to how the calls went.
 response() {
 	uas "$1" "$2"
 	(STAMPS=$3 && uac "$1" "$2" -r 400 -m 1000 -l 1)
@@ -39,34 +41,41 @@ sip_response() {
 	unset STAMPS
 	echo "transport,preload,wire,calls,median_us,p90_us" > "$OUT/sip-response.csv"
 	for row in interposed.u1 interposed.t1 plain.u1 plain.t1; do
-		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/stamps.$row"),$(median "$TMP/stamps.$row"),$(sort -n \
-			"$TMP/stamps.$row" | awk '{ v[NR] = $1 } END { print v[int(NR * 0.9)] }')" >> "$OUT/sip-response.csv"
+		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/stamps.$row"),$(median \
+			"$TMP/stamps.$row"),$(sort -n \
+			"$TMP/stamps.$row" |
+				awk '{ v[NR] = $1 } END { print v[int(NR * 0.9)] }')" >> "$OUT/sip-response.csv"
 	done
 	column -s, -t "$OUT/sip-response.csv"
 	ud=$(median "$TMP/stamps.interposed.u1") rc=$(median "$TMP/stamps.interposed.t1")
 	goal "SIP response, UD against $(< "$TMP/wire.interposed.t1"), medians" "43.1 % less" \
 		"$ud us, $rc us: $(less "$ud" "$rc")"
-	echo "of it the programs and the kernel's sockets themselves: $(median "$TMP/stamps.plain.u1") us by UDP, $(median \
+	echo "of it the programs and the kernel's sockets themselves: $(median \
+		"$TMP/stamps.plain.u1") us by UDP, $(median \
 		"$TMP/stamps.plain.t1") us by TCP"
-	plot sip-response "SIPp, from INVITE to ringing" "median, us" 'set style data histograms; set yrange [0:*]; set nokey
+	plot sip-response "SIPp, from INVITE to ringing" "median, us" \
+		'set style data histograms; set yrange [0:*]; set nokey
 		plot "'"$OUT"'/sip-response.csv" using 5:xtic(stringcolumn(3) . " (" . stringcolumn(2) . ")") every ::1'
 }
 
-# Bytes of all sockets in the kernel: the slabs that they are made of.
+# The bytes of all sockets in the kernel: the sum over the slabs of their objects.
 slabs() {
-	awk '$1 ~ /^(UDP|TCP|sock_inode_cache|filp|dentry|skbuff_|request_sock_TCP|tw_sock_TCP|(tcp|inet)_bind|eventpoll_)/ {
+	awk '$1 ~ /^(UDP|TCP|sock_inode_cache|filp|dentry|skbuff_|request_sock_TCP|tw_sock_TCP)/ ||
+		$1 ~ /^((tcp|inet)_bind|eventpoll_)/ {
 		s += $2 * $4 } END { printf "%.0f\n", s }' /proc/slabinfo
 }
 rss() {
 	local pid
-	for pid in "$@"; do cat "/proc/$pid/smaps_rollup"; done | awk '/^Pss:/ { s += $2 * 1024 } END { printf "%.0f\n", s }'
+	for pid in "$@"; do cat "/proc/$pid/smaps_rollup"; done |
+		awk '/^Pss:/ { s += $2 * 1024 } END { printf "%.0f\n", s }'
 }
 calls_now() {
-	awk -F';' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "CurrentCall") c = i } END { print $c + 0 }' "$TMP/stat.csv"
+	awk -F';' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "CurrentCall") c = i } END { print $c + 0 }' \
+		"$TMP/stat.csv"
 }
 enough_calls() { [ "$(calls_now)" -ge "$1" ]; }
 
-# memory HOW TRANSPORT CALLS: a line of the table.
+# memory HOW TRANSPORT CALLS: prints a line of the table.
 memory() {
 	local before after user kernel over rate=$(($3 / 5))
 	rm -f "$TMP/stat.csv"
@@ -96,18 +105,20 @@ sip_memory() {
 	done
 	ud=$(awk -F, '$1 == "un" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
 	rc=$(awk -F, '$1 == "tn" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
-	goal "SIP memory at $calls calls, UD against $(awk -F, '$1 == "tn" && $2 == "interposed" { v = $3 } END { print v }' \
+	goal "SIP memory at $calls calls, UD against $(awk -F, \
+		'$1 == "tn" && $2 == "interposed" { v = $3 } END { print v }' \
 		"$OUT/sip-memory.csv")" "24.1 %, 35 % less" "$ud, $rc: $(less "$ud" "$rc")"
 	for row in interposed,un interposed,tn plain,un plain,tn; do
 		awk -F, -v h="${row%,*}" -v t="${row#*,}" '$2 == h && $1 == t' "$OUT/sip-memory.csv" \
 			> "$OUT/sip-memory.${row/,/.}.csv"
 	done
 	plot sip-memory "SIPp, a socket each call: both ends and the kernel" "MB" 'set logscale xy; set key left
-		set xlabel "calls"; plot for [r in "interposed.un interposed.tn plain.un plain.tn"] "'"$OUT"'/sip-memory.".r.".csv" \
+		set xlabel "calls"; plot for [r in "interposed.un interposed.tn plain.un plain.tn"] \
+			"'"$OUT"'/sip-memory.".r.".csv" \
 		using 4:($7 / 1e6) with linespoints title r'
 }
 
-# load HOW RATE: a line of what SIPp says of itself. Who cannot keep the rate has three times the time.
+# load HOW RATE: prints a line of SIPp's own statistics. A run that cannot keep the rate has three times the time.
 load() {
 	rm -f "$TMP/stat.csv"
 	uas "$1" u1
@@ -133,7 +144,9 @@ sip_load() {
 	done
 	column -s, -t "$OUT/sip-load.csv"
 	for how in plain interposed; do
-		goal "SIPp u1, $rate calls/s for $SECONDS_OF_LOAD s, $how" "0 failed, 0" "$(awk -F, -v h=$how -v r="$rate" \
-			'$2 == h && $1 == r { print $5 " failed, " $6 " retransmitted, " $8 " calls/s" }' "$OUT/sip-load.csv")"
+		goal "SIPp u1, $rate calls/s for $SECONDS_OF_LOAD s, $how" "0 failed, 0" \
+			"$(awk -F, -v h=$how -v r="$rate" \
+			'$2 == h && $1 == r { print $5 " failed, " $6 " retransmitted, " $8 " calls/s" }' \
+				"$OUT/sip-load.csv")"
 	done
 }

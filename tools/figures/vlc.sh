@@ -20,7 +20,8 @@ startup() {
 	(use "$1" vlc -vvv -I dummy --no-lua --ignore-config --network-caching=100 --vout dummy --aout dummy "$url" \
 		> "$TMP/receiver" 2>&1 < /dev/null) &
 	receiver=$!
-	within 20 grep -q 'Stream buffering done' "$TMP/receiver" && echo $(((${EPOCHREALTIME/./} - begin) / 1000)) >> "$3"
+	within 20 grep -q 'Stream buffering done' "$TMP/receiver" &&
+		echo $(((${EPOCHREALTIME/./} - begin) / 1000)) >> "$3"
 	live "$receiver" >> "$TMP/receiver"
 	stop "$receiver" "$sender"
 	WIRE=$(wire "$TMP/sender" "$([ "$2" = http ] && echo TCP || echo UDP)")
@@ -39,7 +40,8 @@ vlc_startup() {
 	AS=
 	echo "access,preload,wire,rounds,median_ms" > "$OUT/vlc-startup.csv"
 	for row in interposed.udp interposed.http plain.udp plain.http; do
-		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/startup.$row"),$(median "$TMP/startup.$row")" \
+		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/startup.$row"),$(median \
+			"$TMP/startup.$row")" \
 			>> "$OUT/vlc-startup.csv"
 	done
 	column -s, -t "$OUT/vlc-startup.csv"
@@ -50,5 +52,6 @@ vlc_startup() {
 	goal "... against UDP without the interposer" "2 % more" "$ud ms, $rc ms: $(awk -v a="$ud" -v b="$rc" \
 		'BEGIN { printf "%+.1f %%", (a / b - 1) * 100 }')"
 	plot vlc-startup "VLC, --network-caching=100, until its buffer is full" "median, ms" 'set style data histograms
-		set yrange [0:*]; set nokey; plot "'"$OUT"'/vlc-startup.csv" using 5:xtic(stringcolumn(1) . ", " . stringcolumn(3)) every ::1'
+		set yrange [0:*]; set nokey; plot "'"$OUT"'/vlc-startup.csv" using \
+			5:xtic(stringcolumn(1) . ", " . stringcolumn(3)) every ::1'
 }

@@ -62,27 +62,44 @@ static double median(const double *v, int n)
 	return n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
 }
 
-/* The figure that a test is about. */
-static double figure(const struct perf_case *pc, const struct perf_figures *f)
+/* How far the rounds are apart: the difference of the second and the last but one, as a part of the median. */
+static double spread(const double *v, int n)
+{
+	double s[PERF_ROUNDS], middle = median(v, n);
+
+	if (n < PERF_ROUNDS || middle <= 0)
+		return 0;
+	memcpy(s, v, sizeof s);
+	qsort(s, PERF_ROUNDS, sizeof *s, by_value);
+	return (s[PERF_ROUNDS - 2] - s[1]) / middle;
+}
+
+/* The figure that a test is about, a round. */
+static const double *figures(const struct perf_case *pc, const struct perf_figures *f)
 {
 	switch (pc->test) {
-	case PERF_LAT: return median(f->p50, f->rounds);
-	case PERF_RATE: return median(f->msgs, f->rounds);
-	default: return median(f->gbps, f->rounds);
+	case PERF_LAT: return f->p50;
+	case PERF_RATE: return f->msgs;
+	default: return f->gbps;
 	}
 }
 
-struct ratio { const char *to; double ratio; };      /* 0: what it is compared with has no figure */
+static double figure(const struct perf_case *pc, const struct perf_figures *f)
+{
+	return median(figures(pc, f), f->rounds);
+}
+
+struct ratio { const char *to; double ratio; };      /* 0: the other row has no figure */
 struct row {
 	const struct perf_case *pc;
-	double gbps, msgs, p50, p99, close_p99;
+	double gbps, msgs, p50, p99, close_p99, noise;
 	const struct perf_figures *f;
 	struct ratio ratio[PERF_SLOTS];
 	int nratios;
 	bool lat;
 };
 
-/* "ratio" is that to the first of them. */
+/* "ratio" is the one to the first of them. */
 static void add_ratios(cJSON *o, const struct row *r)
 {
 	const struct ratio *first = r->nratios ? &r->ratio[0] : NULL;
@@ -116,7 +133,9 @@ static void print_row_json(const struct row *r)
 	json_add_null_number(o, "lat_us_p99", r->lat && r->p50 > 0, r->p99);
 	json_add_null_number(o, "close_us_p99", r->close_p99 > 0, r->close_p99);
 	json_add_number(o, "cpu_s", r->f->cpu_s);
+	json_add_number(o, "noise", r->noise);
 	add_ratios(o, r);
+	cJSON_AddItemToObject(o, "machine", machine_json());
 	json_print(o);
 }
 
@@ -139,16 +158,19 @@ static void print_row_table(const struct row *r)
 		snprintf(size, sizeof size, "%llu B", (unsigned long long)r->pc->size);
 	else
 		fmt_bytes(r->pc->size, size);
-	if (!headed)
-		printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %s\n", "test", "qp", "llp",
-		       "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "ratio");
+	if (!headed) {
+		machine_print_line();
+		printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %6s  %s\n", "test", "qp",
+		       "llp", "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "noise",
+		       "ratio");
+	}
 	headed = true;
-	printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  ", perf_test_name[r->pc->test],
-	       perf_qp_name[r->pc->qp], under,
+	printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  %4.1f %%  ",
+	       perf_test_name[r->pc->test], perf_qp_name[r->pc->qp], under,
 	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], size, cell(b[0], !r->lat, r->gbps),
 	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
 	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
-	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s));
+	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s), r->noise * 100);
 	for (int i = 0; i < r->nratios; i++)
 		printf("%s%s x %s", i ? ", " : "", cell(ratio, r->ratio[i].ratio > 0, r->ratio[i].ratio),
 		       r->ratio[i].to);
@@ -162,7 +184,7 @@ void perf_print(const struct perf_row *row, const struct perf_row *bases, int nb
 	struct row r = { .pc = &row->pc, .f = f, .lat = row->pc.test == PERF_LAT, .nratios = nbases,
 		.gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
 		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
-		.close_p99 = median(f->close_p99, f->rounds) };
+		.close_p99 = median(f->close_p99, f->rounds), .noise = spread(figures(&row->pc, f), f->rounds) };
 
 	for (int i = 0; i < nbases; i++) {
 		double under = figure(&bases[i].pc, &bases[i].f);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* bw, bibw and rate of RDMA Read and of atomics: the requester is the sink, the target only has to be there. */
+/* bw, bibw and rate of RDMA Reads and atomics: the requester is the sink, and the target only waits. */
 #include <errno.h>
 #include <string.h>
 
 #include "tools/perf/perf_rig.h"
 
-#define READ_END_NS (2 * DIW_S)      /* for the reads that are under way when time is up */
+#define READ_END_NS (2 * DIW_S)      /* for reads that are outstanding at the end */
 
 struct reads {
 	struct rig *r;
 	struct perf_ctl *ctl;
-	bool ask;                            /* this end requests */
+	bool ask;                            /* this end sends requests */
 	bool told, peer_over;
 	struct meter m;
 	uint64_t posted, finished;
@@ -79,7 +79,7 @@ static int reads_tick(struct reads *s, uint64_t now)
 		ctl_send(s->ctl, o);
 	}
 	if (tool_stopped || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS)
-		return tool_failed(tool_stopped ? "interrupted" : "the other end does not end");
+		return tool_failed(tool_stopped ? "interrupted" : "the other end does not finish");
 	return 0;
 }
 
@@ -99,7 +99,7 @@ int read_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part 
 	while (!rc && !(s.told && s.peer_over)) {
 		n = post_reads(&s);
 		if (n < 0)
-			return tool_failed("post: %s", strerror(-n));
+			return tool_failed("posting a request: %s", strerror(-n));
 		n = rig_take(r, wc, PERF_BATCH, (int64_t)PERF_TICK_NS);
 		if (n < 0)
 			return tool_failed("completion queue: %s", strerror(-n));

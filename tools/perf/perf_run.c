@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The two ends of diw perf: how they meet, and what they do case by case (perf.h tells the exchange). */
+/* The two ends of diw perf: how they connect, and run cases (perf.h describes the messages). */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include "base/addr.h"
 #include "tools/perf/perf.h"
 
-/* ---- the server's end ---- */
+/* ---- The server ---- */
 
 static cJSON *problem(const char *text)
 {
@@ -94,7 +94,7 @@ static void serve_client(struct perf_ctl *ctl, const struct perf_side *side)
 			rig_close(rig[i]);
 }
 
-/* ---- the client's end ---- */
+/* ---- The client ---- */
 
 struct client {
 	const struct perf_plan *plan;
@@ -102,7 +102,7 @@ struct client {
 	struct rig *rig[PERF_SLOTS];
 };
 
-/* Asks the server; its answer, or NULL after telling what is wrong. */
+/* Asks the server. Returns its answer, or NULL after printing the error. */
 static cJSON *ask_server(struct client *c, cJSON *o, const char *what, int slot)
 {
 	cJSON *answer = NULL;
@@ -190,7 +190,8 @@ static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures
 	return rc;
 }
 
-/* Bare sockets are new ones every round: the last words of a round may still be on their way when the next begins. */
+/* Bare sockets are opened anew for every round: the last datagrams of a round may still be in flight when the next
+ * begins. */
 static int run_round(struct client *c, int slot, const struct perf_case *pc, uint64_t ns, struct perf_figures *f)
 {
 	int rc = 0;
@@ -214,8 +215,8 @@ bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp)
 	return false;
 }
 
-/* The rows that are measured together: a queue pair's type over each lower layer, then what it is compared with, which
- * is RC for the others and then the baselines. How many; *nown of them are not compared with. */
+/* The rows that are measured together: a queue pair type over each lower layer, then the rows for comparison, which are
+ * RC (for the other types) and the baselines. Returns their number; the first *NOWN are not for comparison. */
 static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, struct perf_row *row, int *nown)
 {
 	bool dgram = perf_is_dgram(pc->qp);
@@ -262,7 +263,7 @@ static int run_case(struct client *c, const struct perf_case *pc)
 	return rc;
 }
 
-/* Atomics have one size, bare sockets no operation. */
+/* Atomics have one size; bare sockets have no operation. */
 static int run_op(struct client *c, struct perf_case *pc, enum perf_op op)
 {
 	bool atomic = op >= PERF_FETCH_ADD;
@@ -288,7 +289,7 @@ static int run_cases(const struct perf_plan *p, int fd)
 	for (int q = 0; q < p->nqps && !rc; q++) {
 		pc.qp = p->qps[q];
 		if (pc.qp == PERF_RC && beside)
-			continue;            /* in the rounds of the others */
+			continue;            /* it is in the rounds of the others */
 		for (int o = 0; o < (pc.qp >= PERF_RAW ? 1 : p->nops) && !rc; o++)
 			rc = run_op(&c, &pc, pc.qp >= PERF_RAW ? PERF_SEND : p->ops[o]);
 	}
@@ -296,9 +297,9 @@ static int run_cases(const struct perf_plan *p, int fd)
 	return rc;
 }
 
-/* ---- how they meet ---- */
+/* ---- Connecting ---- */
 
-/* To the WHICH-th of the cores that this process may use; with a single one there is nothing to choose. */
+/* Pins the thread to the WHICH-th core that this process may use; with a single core it does nothing. */
 static void pin(int which)
 {
 	cpu_set_t all, one;
@@ -340,7 +341,7 @@ int perf_local(struct perf_plan *p)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!rc && WIFSIGNALED(status))
-		rc = tool_failed("the server's end: %s", strsignal(WTERMSIG(status)));
+		rc = tool_failed("the server's process ended: %s", strsignal(WTERMSIG(status)));
 	return rc;
 }
 
@@ -372,7 +373,7 @@ static int listen_at(const struct perf_plan *p)
 
 	if (p->bind && opt_host(p->bind, p->port, &a))
 		return -1;
-	len = diw_addr_to_sockaddr(&a, &ss);         /* no address: both IPv6's wildcard and, not only, IPv4's */
+	len = diw_addr_to_sockaddr(&a, &ss);         /* no address: IPv6's wildcard, which accepts IPv4, too */
 	fd = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
 		tool_failed("socket: %s", strerror(errno));

@@ -9,12 +9,12 @@
 
 #define RECVS 256u
 #define RECV_BYTES (64u << 20)       /* of all receives together */
-#define QUIET_NS (50 * DIW_MS)       /* so long nothing comes: that was all */
+#define QUIET_NS (50 * DIW_MS)       /* after this silence, all has come */
 
 struct sink {
 	struct endpoint ep;
-	struct inbox in;                     /* Sends */
-	struct region region;                /* Write-Records */
+	struct inbox in;                     /* for Sends */
+	struct region region;                /* for Write-Records */
 	struct diw_mr *mr;
 	uint32_t credit;                     /* messages between two reports */
 	uint32_t latest, told;
@@ -49,7 +49,7 @@ static int sink_open(struct sink *s, const struct group_plan *p, const cJSON *o)
 	int rc;
 
 	if (!to || !(ctl_number(o, "size") >= 1) || ctl_number(o, "size") > DIW_MAX_SEND || opt_host(to, port, &addr))
-		return tool_failed("the sender says nothing that makes sense");
+		return tool_failed("the sender's message is not valid (are both ends the same version?)");
 	attr.rq_depth = RECVS;
 	attr.max_inline = 64;
 	attr.mulpdu = (uint32_t)ctl_number(o, "mulpdu");
@@ -105,7 +105,7 @@ static void sink_take(struct sink *s, struct diw_wc *wc)
 		diw_wc_release(wc);
 }
 
-/* Takes what comes until the control connection says stop, and then until nothing comes. */
+/* Receives until the control connection says stop, and then until nothing comes. */
 static void sink_loop(struct sink *s, struct perf_ctl *ctl)
 {
 	struct diw_wc wc[PERF_BATCH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw perf group: the sender, and a row of its figures. */
+/* diw perf group: the sender, and the row of its figures. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "base/wire.h"
 #include "tools/perf/perf_group.h"
 
-#define WINDOW_MAX 256u              /* messages under way beyond the slowest receiver */
-#define STALL_NS (20 * DIW_MS)       /* what has not been reported then is taken for lost */
+#define WINDOW_MAX 256u              /* the most messages in flight beyond the slowest receiver */
+#define STALL_NS (20 * DIW_MS)       /* messages that were not reported by then count as lost */
 #define SINK_SLOTS 256u
 
 struct source {
@@ -19,16 +19,16 @@ struct source {
 	struct inbox in;
 	struct region data;
 	struct diw_addr seen[GROUP_RECEIVERS];
-	uint32_t got[GROUP_RECEIVERS];       /* the latest number that each has reported */
+	uint32_t got[GROUP_RECEIVERS];       /* the latest number that each receiver has reported */
 	int n, nseen;
-	uint32_t next, base, window, stag;   /* next: number; base: all before are reported, or taken for lost */
+	uint32_t next, base, window, stag;   /* next: number; base: all before it are reported, or count as lost */
 	uint64_t moved_at, stalls, elapsed;
 	double cpu;
 };
 
 struct sink_figures { double msgs, bytes, cpu; };
 
-/* The kernel connects no socket to a broadcast address. */
+/* The kernel does not connect a socket to a broadcast address. */
 static const char *source_mode(const struct group_plan *p)
 {
 	struct diw_addr own;
@@ -56,7 +56,7 @@ static int source_open(struct source *s)
 	s->window = (uint32_t)(s->ep.info.rcvbuf / 4 / s->p->size);
 	s->window = s->window < 4 ? 4 : s->window > WINDOW_MAX ? WINDOW_MAX : s->window;
 	if (getrandom(&s->stag, sizeof s->stag, 0) != sizeof s->stag)
-		return tool_failed("no random number: %s", strerror(errno));
+		return tool_failed("getrandom: %s", strerror(errno));
 	s->stag = DIW_STAG_CHOSEN_MIN + s->stag % (DIW_STAG_CHOSEN_MAX - DIW_STAG_CHOSEN_MIN);
 	return 0;
 }
@@ -240,7 +240,7 @@ static int source_report(const struct source *s, const struct sink_figures *f)
 		       sum / sec / 1e9, lost);
 		fflush(stdout);
 	}
-	return least > 0 ? TOOL_OK : tool_failed("a receiver got nothing");
+	return least > 0 ? TOOL_OK : tool_failed("a receiver has received no message");
 }
 
 int group_source_run(const struct group_plan *p, struct perf_ctl *ctl, int n)

@@ -2,15 +2,16 @@
 /*
  * bw, bibw and rate of send and write.
  *
- * The sink ends the measurement by its own clock and tells the source over the control connection. In between neither
- * makes a system call or reads the clock for a single message: completions come in batches, requests go as lists.
+ * The sink ends the measurement by its own clock, and tells the source over the control connection. In between neither
+ * makes a system call or reads the clock for a single message: completions come in batches, and requests are posted as
+ * lists.
  *
- * UD has no flow control: the source sends at most a window beyond what the sink has accounted for. The sink knows the
- * source's messages by their MSN, so a later message accounts for the lost ones before it; cumulative counts make a
- * lost credit harmless; and a source that stalls says how much it has sent, which accounts for everything before it.
+ * UD has no flow control, so the source sends at most a window beyond what the sink has accounted for. The sink
+ * identifies messages by their MSNs, so a later message accounts for lost ones before it. Cumulative counts make a lost
+ * credit harmless. A source that stalls reports how much it has sent, which accounts for everything before.
  *
- * RC loses nothing, so its sink counts. Its Writes are plain ones: behind each list of them a Send says how many there
- * were, and that it came says that they did.
+ * RC loses nothing, so its sink counts. Its Writes are plain ones: a Send behind each list of Writes says how many
+ * there were, and its arrival proves theirs.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,10 +19,10 @@
 #include "base/wire.h"
 #include "tools/perf/perf_rig.h"
 
-#define CREDIT_LEN 24u               /* consumed 8, sent 8, flags 4, round 4; a solicited Send, as no message is */
+#define CREDIT_LEN 24u               /* consumed 8, sent 8, flags 4, round 4; a solicited Send, unlike messages */
 #define CREDIT_SYNC 1u
 #define STALL_NS (500 * DIW_US)
-#define QUIET_NS (130 * DIW_MS)      /* longer than the record and reassembly timeouts */
+#define QUIET_NS (130 * DIW_MS)      /* longer than the timeouts of records and reassembly */
 #define DRAIN_NS DIW_S
 #define OPEN_NS (20 * DIW_US)
 #define OPEN_MAX 256
@@ -33,23 +34,23 @@ struct stream {
 	struct perf_ctl *ctl;
 	bool tx, rx;
 	enum tx_state tx_state;
-	uint64_t sent, limit;                /* messages */
-	uint64_t marked;                     /* RC Writes: of them told to the sink */
+	uint64_t sent, limit;                /* in messages */
+	uint64_t marked;                     /* RC Writes: those that the sink was told of */
 	uint64_t credit_at, drain_at;
-	uint64_t patience;                   /* before the next SYNC: each takes a receive of the peer's */
+	uint64_t patience;                   /* until the next SYNC, each of which takes a receive of the peer */
 	uint32_t credit_msn;
 	bool credited;                       /* credit_msn is valid */
 	struct meter m;
-	uint64_t arrived;                    /* completions, partial ones too */
-	uint64_t consumed, returned;         /* messages of the peer accounted for, and told */
-	uint64_t anchor_count;               /* the peer's message with this MSN is its anchor_count'th */
+	uint64_t arrived;                    /* completions, including incomplete messages */
+	uint64_t consumed, returned;         /* messages of the peer: accounted for; reported */
+	uint64_t anchor_count;               /* the peer's message with this MSN is its message number anchor_count */
 	uint32_t anchor_msn, last_msn;
 	bool anchored, seen;
 	uint64_t data_at, tick_at, open_at, begin;
-	int64_t peer_sent;                   /* -1: not told yet */
+	int64_t peer_sent;                   /* -1: not reported yet */
 	bool stopped, rx_done;               /* the peer was told to stop; everything has come */
 	double tx_cpu;
-	struct hist closing;                 /* of records that the reorder window closed */
+	struct hist closing;                 /* for records that the reorder window closed */
 };
 
 static bool is_rc(const struct stream *s)
@@ -67,7 +68,7 @@ static bool has_marks(const struct stream *s)
 	return is_rc(s) && is_tagged(s);
 }
 
-/* ---- credits ---- */
+/* ---- Credits ---- */
 
 static int send_credit(struct stream *s, uint32_t flags)
 {
@@ -96,7 +97,7 @@ static void anchor(struct stream *s, uint64_t count, uint32_t msn)
 	s->anchor_msn = msn;
 }
 
-/* The peer's own Sends use the same MSNs as its untagged messages, and its tagged ones others. */
+/* The peer's Sends have the same MSN sequence as its untagged messages; tagged ones have another. */
 static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, uint64_t *msgs)
 {
 	const uint8_t *p = (uint8_t *)s->r->rx.addr + wc->wr_id * s->r->recv_size;
@@ -127,7 +128,7 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, ui
 	return sync ? send_credit(s, 0) : 0;
 }
 
-/* Everything up to that message has left the source. */
+/* The source has sent everything up to that message. */
 static void account_sent(struct stream *s, uint32_t msn)
 {
 	int64_t count;
@@ -142,8 +143,8 @@ static void account_sent(struct stream *s, uint32_t msn)
 		s->consumed = (uint64_t)count;
 }
 
-/* A record with holes stays open for the reorder window. It must not hold up the source meanwhile: that a later one is
- * open accounts for it. */
+/* A record with holes stays open for the reorder window. It must not delay the source, so it is accounted for when a
+ * later record is open. */
 static void look_at_open(struct stream *s, uint64_t now)
 {
 	struct diw_record_info open[OPEN_MAX];
@@ -163,9 +164,9 @@ static void look_at_open(struct stream *s, uint64_t now)
 	account_sent(s, newest - 1);
 }
 
-/* ---- the loop's parts ---- */
+/* ---- Parts of the loop ---- */
 
-/* What a batch brought; 0 or -errno. */
+/* Handles a batch of completions; 0 or -errno. */
 static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 {
 	uint64_t msgs = 0, bytes = 0, told = 0;
@@ -214,10 +215,10 @@ static int give_credit(struct stream *s, uint64_t now)
 	owed = (int64_t)(s->consumed - s->returned);
 	if (owed > 0 && owed >= s->r->window / 4)
 		rc = send_credit(s, 0);
-	return rc ? tool_failed("post: %s", strerror(-rc)) : 0;
+	return rc ? tool_failed("posting a request: %s", strerror(-rc)) : 0;
 }
 
-/* 1 when it posted all that it wanted to, 0 when something has to happen first, or -errno. */
+/* 1: all was posted; 0: an event must come first; or -errno. */
 static int post_some(struct stream *s)
 {
 	uint64_t room = s->limit - s->sent;
@@ -228,7 +229,7 @@ static int post_some(struct stream *s)
 	if (marks && s->marked != s->sent) {
 		n = send_credit(s, 0);
 		if (n || s->marked != s->sent)
-			return n;            /* no room for it: none for more Writes either */
+			return n;            /* no room for it, so none for more Writes */
 	}
 	if (s->tx_state != TX_RUN || (int64_t)room <= 0)
 		return 0;
@@ -250,10 +251,10 @@ static void tell_peer(struct stream *s, const char *key, double v)
 	cJSON *o = cJSON_CreateObject();
 
 	cJSON_AddNumberToObject(o, key, v);
-	ctl_send(s->ctl, o);         /* when it fails the other end has gone: the next look says so */
+	ctl_send(s->ctl, o);         /* an error means that the other end has gone, which the next poll finds */
 }
 
-/* One "stop" for a source, one "sent" for a sink: what comes after them is not for us. */
+/* Reads one "stop" at a source, one "sent" at a sink: later objects belong to the next round. */
 static int look_at_ctl(struct stream *s, uint64_t now)
 {
 	bool expecting = (s->tx && s->tx_state == TX_RUN) || (s->rx && s->peer_sent < 0);
@@ -319,7 +320,7 @@ static int stream_tick(struct stream *s, uint64_t now)
 	if (!rc && s->rx)
 		tick_rx(s, now);
 	if (!rc && (tool_stopped || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS))
-		rc = tool_failed(tool_stopped ? "interrupted" : "the other end does not end");
+		rc = tool_failed(tool_stopped ? "interrupted" : "the other end does not finish");
 	return rc;
 }
 
@@ -332,9 +333,9 @@ static int stream_loop(struct stream *s)
 	while (!rc && ((s->tx && s->tx_state != TX_DONE) || (s->rx && !s->rx_done))) {
 		posted = s->tx ? post_some(s) : 0;
 		if (posted < 0)
-			return tool_failed("post: %s", strerror(-posted));
+			return tool_failed("posting a request: %s", strerror(-posted));
 		if (posted && !s->rx && s->limit - s->sent > s->r->window / 2)
-			continue;            /* credits enough: the next list */
+			continue;            /* enough credits for the next list */
 		n = rig_take(s->r, wc, PERF_BATCH, posted ? 0 : (int64_t)PERF_TICK_NS);
 		if (n < 0)
 			return tool_failed("completion queue: %s", strerror(-n));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the ends of bare UDP (raw.c) and bare TCP (raw_tcp.c) have in common. */
+/* Code for the ends of bare UDP (raw_udp.c) and bare TCP (raw_tcp.c). */
 #ifndef DIW_TOOLS_RAW_END_H
 #define DIW_TOOLS_RAW_END_H
 
 #include "base/clock.h"
 #include "tools/perf/raw.h"
 
-#define RAW_TIMEOUT (100 * DIW_MS)   /* of one wait; sockets have it as SO_RCVTIMEO */
+#define RAW_TIMEOUT (100 * DIW_MS)   /* of one wait; sockets use it as SO_RCVTIMEO */
 #define RAW_SILENCE (2 * DIW_S)
 #define RAW_SILENCE_FIRST (10 * DIW_S)
 
@@ -20,7 +20,19 @@ void raw_span_begin(struct raw_span *s, struct raw_result *r, uint64_t now);
 void raw_span_end(const struct raw_span *s, struct raw_result *r);
 bool raw_stopped(const struct raw_attr *a);
 
-/* FD, with its address in BOUND; or closed, and -errno, if a call before FAILED or this one does. */
+/* A wait that spins. True: nothing has come for RAW_TIMEOUT, or the run is over. */
+struct raw_spin { uint64_t since; uint32_t spins; };
+static inline bool raw_spins_out(struct raw_spin *s, const struct raw_attr *a)
+{
+	if (++s->spins % 64)
+		return false;
+	if (!s->since)
+		s->since = diw_clock_ns();
+	return raw_stopped(a) || diw_clock_ns() - s->since > RAW_TIMEOUT;
+}
+
+/* Returns FD, with its address in BOUND. If a call before has FAILED, or this one does, closes it and returns
+ * -errno. */
 int raw_bound(int fd, bool failed, struct diw_addr *bound);
 
 /* One end of a ping-pong. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bare TCP, as a program would use it that has messages to send: the rivals of RC queue pairs. */
+/* Bare TCP, as a program with messages to send would use it: the baselines of RC queue pairs. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,24 +13,24 @@
 #include "tools/perf/raw_end.h"
 
 #define CONGESTION "cubic"
-#define CALL_LEN (512u << 10)        /* what one call sends at most, unless one message is more */
+#define CALL_LEN (512u << 10)        /* the most that one call sends, unless a single message is longer */
 #define RX_LEN (256u << 10)
 
 struct end {
 	const struct raw_attr *a;
 	struct raw_result *r;
 	struct raw_span span;
-	int wait;                    /* flag of recv: 0 sleeps (RAW_TIMEOUT at most), MSG_DONTWAIT spins */
+	int wait;                    /* flag of recv: 0 sleeps (at most RAW_TIMEOUT), MSG_DONTWAIT spins */
 	uint32_t slots;
-	uint8_t *buf, *rx;           /* message buffers; what is received */
-	uint64_t next;               /* message buffer to be sent from */
+	uint8_t *buf, *rx;           /* message buffers; received data */
+	uint64_t next;               /* the next message buffer to send */
 	int err;
 	struct iovec iov[RAW_BATCH];
 };
 
 /* ---- Sockets ---- */
 
-/* Sending and receiving give up after RAW_TIMEOUT. Cubic: else the system's own choice would be measured. */
+/* Sending and receiving time out after RAW_TIMEOUT. Cubic, since otherwise the system's choice would be measured. */
 static int tcp_socket(const struct diw_addr *local, struct sockaddr_storage *ss, socklen_t *len)
 {
 	struct timeval tv = { .tv_usec = RAW_TIMEOUT / DIW_US };
@@ -135,7 +135,7 @@ static void msg_advance(struct msghdr *m, size_t n)
 	}
 }
 
-/* The next N messages, of which each has a buffer of its own. */
+/* Sends the next N messages, each from its own buffer. */
 static void send_messages(struct end *e, uint32_t n)
 {
 	struct msghdr m = { .msg_iov = e->iov, .msg_iovlen = n };
@@ -163,11 +163,10 @@ static void send_messages(struct end *e, uint32_t n)
 	}
 }
 
-/* At most MOST bytes, into the one buffer that stays warm. */
+/* Receives at most MOST bytes into one buffer, which stays in the cache. */
 static enum raw_came tcp_receive(struct end *e, size_t most, size_t *got)
 {
-	uint64_t since = 0;
-	uint32_t spins = 0;
+	struct raw_spin spin = { 0 };
 	ssize_t n;
 
 	while ((n = recv(e->a->fd, e->rx, most < RX_LEN ? most : RX_LEN, e->wait)) < 0) {
@@ -175,13 +174,7 @@ static enum raw_came tcp_receive(struct end *e, size_t most, size_t *got)
 			e->err = -errno;
 			return RAW_END;
 		}
-		if (!e->wait)
-			return RAW_NOTHING;
-		if (++spins % 64)
-			continue;
-		if (!since)
-			since = diw_clock_ns();
-		if (raw_stopped(e->a) || diw_clock_ns() - since > RAW_TIMEOUT)
+		if (!e->wait || raw_spins_out(&spin, e->a))
 			return RAW_NOTHING;
 	}
 	e->r->calls++;
@@ -189,7 +182,7 @@ static enum raw_came tcp_receive(struct end *e, size_t most, size_t *got)
 	return n ? RAW_MESSAGE : RAW_END;
 }
 
-/* ---- One way ---- */
+/* ---- One direction ---- */
 
 static void tcp_stream_sender(struct end *e)
 {
@@ -218,7 +211,7 @@ static void tcp_stream_sender(struct end *e)
 	e->r->bytes = e->r->bytes_sent = (e->next - marked) * e->a->size;
 }
 
-/* The warm-up ends by this end's own clock: in a stream no byte can say so that is not paid for. */
+/* The warm-up ends by this end's own clock: a mark in the stream would cost bytes. */
 static void tcp_stream_receiver(struct end *e)
 {
 	uint64_t now = diw_clock_ns(), first = 0, quiet_since = now;
@@ -279,9 +272,9 @@ static enum raw_came tcp_receive_message(void *end)
 
 static const struct raw_pong_ops pong_ops = { tcp_send_message, tcp_receive_message };
 
-/* ---- Both ---- */
+/* ---- Both tests ---- */
 
-/* A sender that waits for answers, or sends message by message, wants each to leave at once; bulk may wait. */
+/* A sender that waits for answers, or sends single messages, sets TCP_NODELAY; bulk data may wait. */
 static int tcp_prepare(struct end *e)
 {
 	int at_once = e->a->test == RAW_LAT || e->a->batch == 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bare UDP sockets by the best recipe that docs/performance.md measured: the rivals of `diw perf --against`. */
+/* Bare UDP sockets, used in the fastest way by the measurements of docs/performance.md: the baselines of `diw perf
+ * --against`. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
@@ -22,30 +23,31 @@
 #define UDP_GRO 104
 #endif
 
-#define BURST 65200u                 /* bytes and datagrams of one super-buffer */
+#define BURST 65200u                 /* bytes, and below datagrams, of a super-buffer */
 #define BURST_SEGS 128u
-#define STAMP 8u                     /* position in the stream: in front of the payload (crc), or over it */
+#define STAMP 8u                     /* position in the stream: in front of the payload (crc), or in its first bytes */
 #define CRC_OVER (STAMP + 4u)
-#define CONTROL_LEN 29u              /* no usual message size */
+#define CONTROL_LEN 29u              /* not the size of any usual message */
 #define CONTROL_MAGIC 0xfff05a5ac3c30ff0u
-#define CREDIT_LOST (20 * DIW_MS)    /* no credit for so long: what is outstanding was lost */
+#define CREDIT_LOST (20 * DIW_MS)    /* after this time without credit, outstanding bytes count as lost */
 
 enum control { CREDIT = 1, MARK, FIN, FINACK };
 
 struct end {
 	const struct raw_attr *a;
 	struct raw_result *r;
-	bool plain;                  /* one datagram a recv: quicker than recvmsg where no super-buffer comes */
-	int wait;                    /* flag of recv: 0 sleeps (100 ms at most), MSG_DONTWAIT spins */
+	bool plain;                  /* one datagram a recv, which is faster than recvmsg without super-buffers */
+	int wait;                    /* flag of recv: 0 sleeps (at most 100 ms), MSG_DONTWAIT spins */
 	uint32_t piece;              /* payload bytes of a datagram: messages are cut into equal pieces */
 	uint32_t over;               /* bytes of a datagram that are not payload */
-	uint64_t ring;               /* bytes of the message buffers */
-	uint8_t *buf;                /* them */
+	uint64_t ring;               /* bytes of all message buffers */
+	uint8_t *buf;                /* the message buffers */
 	uint8_t *stage, *rx;
-	uint64_t window, step;       /* step: what one call sends at most; a quarter of the window at most */
+	uint64_t window, step;       /* step: the most that one call sends, at most a quarter of the window */
 
-	uint64_t pos;                /* sender: payload bytes sent; receiver: highest that came, and one */
-	uint64_t credited;           /* sender: of them no longer outstanding; receiver: the last credit given */
+	uint64_t pos;                /* sender: payload bytes sent; receiver: highest position received, + 1 */
+	uint64_t credited;           /* sender: bytes that are not outstanding any more; receiver: the last credit
+				      * sent */
 	bool ended;
 	uint64_t mark_pos;
 	struct raw_span span;
@@ -84,7 +86,7 @@ int raw_udp_connect(int fd, const struct diw_addr *peer)
 	return connect(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
 }
 
-/* A datagram that the peer's host refuses is lost like any other. */
+/* A datagram that the peer's host refuses counts as lost. */
 static void must_send(struct end *e, const void *p, size_t len)
 {
 	for (int i = 0; i < 1000 && send(e->a->fd, p, len, 0) < 0; i++)
@@ -93,7 +95,7 @@ static void must_send(struct end *e, const void *p, size_t len)
 	e->r->calls++;
 }
 
-/* LEN bytes as datagrams of SEG: one super-buffer, or one by one. */
+/* Sends LEN bytes as datagrams of SEG bytes: one super-buffer, or one by one. */
 static void send_datagrams(struct end *e, uint8_t *p, uint32_t len, uint32_t seg)
 {
 	uint16_t size = (uint16_t)seg;
@@ -111,7 +113,7 @@ static void send_datagrams(struct end *e, uint8_t *p, uint32_t len, uint32_t seg
 	e->r->calls++;
 }
 
-/* Bytes that came into e->rx, -1 when there are none; *seg says how long each datagram is. */
+/* Receives into e->rx. Returns the bytes, or -1; *seg is the length of each datagram. */
 static ssize_t udp_receive(struct end *e, int flags, uint32_t *seg)
 {
 	struct cmsghdr *c;
@@ -156,10 +158,10 @@ static int control_of(const uint8_t *p, uint32_t len, uint64_t *value)
 	return p[8];
 }
 
-/* ---- What a datagram carries ---- */
+/* ---- The content of datagrams ---- */
 
-/* Copy the datagram of LEN payload bytes at position POS to P, with its position and CRC; its length. By the recipe of
- * llp/seal.c: what comes next is prefetched, and the CRC reads the source before it is copied. */
+/* Copies the datagram of LEN payload bytes at position POS to P, with position and CRC. Returns its length. As in
+ * llp/seal.c, following bytes are prefetched, and the CRC reads the source before the copy. */
 static uint32_t copy_datagram(struct end *e, uint8_t *p, uint64_t pos, uint32_t len)
 {
 	const uint8_t *from = e->buf + pos % e->ring;
@@ -174,7 +176,7 @@ static uint32_t copy_datagram(struct end *e, uint8_t *p, uint64_t pos, uint32_t 
 	return len + CRC_OVER;
 }
 
-/* Check one datagram and copy its payload to its place; false when it is damaged. */
+/* Checks a datagram and copies its payload to its place; false: it is damaged. */
 static bool place_one(struct end *e, const uint8_t *p, uint32_t len)
 {
 	uint64_t pos;
@@ -193,7 +195,7 @@ static bool place_one(struct end *e, const uint8_t *p, uint32_t len)
 	return true;
 }
 
-/* The next super-buffer from e->pos on: at most MOST payload bytes, cut at messages. Sends it; how many bytes. */
+/* Sends the next super-buffer from e->pos on: at most MOST payload bytes, cut at messages. Returns its bytes. */
 static uint32_t udp_send_burst(struct end *e, uint64_t most)
 {
 	uint32_t datagram = e->piece + e->over, sent = 0, staged = 0, n = 0;
@@ -220,7 +222,7 @@ static uint32_t udp_send_burst(struct end *e, uint64_t most)
 	return sent;
 }
 
-/* ---- One way ---- */
+/* ---- One direction ---- */
 
 static void begin_measure(struct end *e, uint64_t now)
 {
@@ -228,7 +230,7 @@ static void begin_measure(struct end *e, uint64_t now)
 	raw_span_begin(&e->span, e->r, now);
 }
 
-/* Read what the receiver says; true when something was there. */
+/* Reads the receiver's credits; true: there were some. */
 static bool take_credit(struct end *e, int flags)
 {
 	uint64_t value;
@@ -295,7 +297,7 @@ static void udp_stream_sender(struct end *e)
 	}
 }
 
-/* One datagram that may be a control message; true if it was. */
+/* Handles a datagram if it is a control message; true: it was. */
 static bool stream_control(struct end *e, const uint8_t *p, uint32_t len, uint64_t now)
 {
 	uint64_t value;
@@ -321,7 +323,7 @@ static void stream_burst(struct end *e, uint32_t n, uint32_t seg, uint64_t now)
 {
 	uint32_t last = (n - 1) / seg * seg;
 
-	/* A control message is of another length than the data: it comes last in a super-buffer, or alone. */
+	/* A control message differs in length from the data, so it is the last in a super-buffer, or alone. */
 	if (stream_control(e, e->rx + last, n - last, now))
 		n = last;
 	if (!n)
@@ -384,21 +386,16 @@ static void udp_send_message(void *end, uint64_t number)
 		left -= udp_send_burst(e, left);
 }
 
-/* What comes next; *have counts the bytes of a message. */
+/* Receives the next bytes; *have counts the bytes of a message. */
 static enum raw_came receive_some(struct end *e, uint32_t *have)
 {
-	uint64_t since = 0, value;
-	uint32_t seg, spins = 0;
+	struct raw_spin spin = { 0 };
+	uint64_t value;
+	uint32_t seg;
 	ssize_t n;
 
 	while ((n = udp_receive(e, e->wait, &seg)) < 0) {
-		if (!e->wait)
-			return RAW_NOTHING;
-		if (++spins % 64)
-			continue;
-		if (!since)
-			since = diw_clock_ns();
-		if (raw_stopped(e->a) || diw_clock_ns() - since > RAW_TIMEOUT)
+		if (!e->wait || raw_spins_out(&spin, e->a))
 			return RAW_NOTHING;
 	}
 	if (control_of(e->rx, (uint32_t)n, &value) == FIN)
@@ -423,7 +420,7 @@ static enum raw_came udp_receive_message(void *end)
 	while (came == RAW_MESSAGE && have < e->a->size)
 		came = receive_some(e, &have);
 	while (came == RAW_NOTHING && e->a->sender && udp_receive(e, MSG_DONTWAIT, &seg) >= 0)
-		;                            /* late ones must not answer the next */
+		;                            /* late messages must not answer the next one */
 	return came;
 }
 
@@ -442,9 +439,10 @@ static void pong(struct end *e)
 		send_control(e, FIN, e->r->bytes);
 }
 
-/* ---- Both ---- */
+/* ---- Both tests ---- */
 
-/* What the receive buffer surely holds: the kernel counts a datagram's memory, at worst one by one, not its payload. */
+/* The payload that the receive buffer certainly holds: the kernel counts the memory of datagrams, in the worst case one
+ * by one. */
 static uint64_t default_window(const struct end *e)
 {
 	socklen_t len = sizeof(int);
@@ -465,7 +463,7 @@ static int udp_prepare(struct end *e)
 	pieces = (e->a->size + e->a->seg - e->over - 1) / (e->a->seg - e->over);
 	e->piece = (uint32_t)((e->a->size + pieces - 1) / pieces);
 	if (pieces == 1) {
-		/* Several messages a super-buffer: the ring ends with one. */
+		/* Several messages fit a super-buffer: the ring's end is the end of one. */
 		uint64_t per = BURST / (e->piece + e->over);
 
 		per = per > BURST_SEGS ? BURST_SEGS : per ? per : 1;

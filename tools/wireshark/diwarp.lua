@@ -4,18 +4,20 @@
 --   wireshark -X lua_script:tools/wireshark/diwarp.lua capture.pcapng
 --   or copy it into the folder "Personal Lua Plugins" (Help, About Wireshark, Folders)
 --
--- There is no port to go by: a datagram is ours when the CRC-32 at its end is good, and then everything that passes
--- between the same two ports is, good or not. On an interface a super-buffer may appear as one long datagram; the end
--- of its first segment is where the CRC is good, and the others but the last are as long. That is looked for behind the
--- version bits of a segment only, since in so many places a CRC is good by chance.
+-- No port identifies the protocol. A datagram is datagram-iWARP if the CRC-32 at its end is good. Then every datagram
+-- between the same two ports is datagram-iWARP, with a good CRC or not. A capture of an interface may show a
+-- super-buffer as one long datagram. Its first segment ends where the CRC is good; the other segments except the last
+-- have the same length. The dissector looks for such an end only if the datagram begins with the version bits of a
+-- segment, because in a long datagram a CRC may be good by chance.
 
 local p = Proto("diwarp", "datagram-iWARP")
 
-local OPS = { [0] = "write", "read-request", "read-response", "send", [5] = "send-se", [7] = "error",
+local OPS = { [0] = "write", "read-request", "read-response", "send", "send-inv", "send-se", "send-se-inv", "error",
 	[10] = "atomic-request", [11] = "atomic-response", [12] = "write-record", [13] = "flow", [14] = "validation" }
--- What each opcode is like: tagged, may have an immediate, may be solicited, queue number.
-local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, [5] = { 0, 1, 0, 0 },
-	[7] = { 0, 0, 0, 2 }, [10] = { 0, 0, 0, 1 }, [11] = { 0, 0, 0, 3 }, [12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 }, [14] = { 0, 0, 0, 2 } }
+-- The properties of each opcode: tagged, may have an immediate, may be solicited, queue number.
+local LIKE = { [0] = { 1, 1, 1, 0 }, { 0, 0, 0, 1 }, { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, { 0, 1, 0, 0 },
+	{ 0, 1, 0, 0 }, { 0, 1, 0, 0 }, { 0, 0, 0, 2 }, [10] = { 0, 0, 0, 1 }, [11] = { 0, 0, 0, 3 },
+	[12] = { 1, 1, 1, 0 }, [13] = { 0, 0, 0, 2 }, [14] = { 0, 0, 0, 2 } }
 local RD_KINDS = { [0] = "data", "ack", "open", "grant", "reset", "refuse" }
 -- RFC 5040 section 4.8, RFC 5041 section 7: layer, error type, error code.
 local FAULTS = { [0x0102] = "access rights violation", [0x0205] = "invalid RDMAP version",
@@ -90,7 +92,8 @@ p.experts = { bad }
 -- ---- CRC-32, reflected, polynomial 0xEDB88320 ----
 
 local b = bit32 or bit
-local bxor = b and function(x, y) return b.bxor(x, y) % 4294967296 end or load("return function(x, y) return x ~ y end")()
+local bxor = b and function(x, y) return b.bxor(x, y) % 4294967296 end or
+	load("return function(x, y) return x ~ y end")()
 local CRC = {}
 for i = 0, 255 do
 	local c = i
@@ -100,9 +103,9 @@ for i = 0, 255 do
 	end
 	CRC[i] = c
 end
-local RESIDUE = 0x2144df1c           -- of a good datagram, its CRC included
+local RESIDUE = 0x2144df1c           -- CRC of a good datagram including its CRC field
 
--- The CRC of all of S, and where one ends that is good first (nil: nowhere).
+-- The CRC of S, and the length of the shortest beginning of S that ends in a good CRC (nil: none).
 local function crc32(s, first)
 	local c, at = 0xffffffff, nil
 	for i = 1, #s do
@@ -112,7 +115,7 @@ local function crc32(s, first)
 	return bxor(c, 0xffffffff), at
 end
 
--- Octets of the first segment of TVB and whether its CRC is good.
+-- The length of TVB's first segment, and whether its CRC is good.
 local function first_segment(tvb)
 	if tvb:len() < 6 or tvb:len() < tvb:reported_len() then return tvb:len(), false end
 	local ours = tvb(0, 1):uint() % 64 == 1 and math.floor(tvb(1, 1):uint() / 64) == 1 or tvb(0, 1):uint() % 4 == 2
@@ -125,9 +128,14 @@ end
 
 local function header_fault(h)
 	local like, e = LIKE[h.opcode], h.mo + h.n
-	if h.c0 % 64 ~= 1 or math.floor(h.c1 / 64) ~= 1 or h.inv_stag ~= 0 then return "rx_version" end
-	if e > h.length or (h.last == 1) ~= (e == h.length) or (h.n == 0 and h.length > 0) then return "rx_malformed" end
-	if not like or like[1] ~= h.tagged or (not h.rd and (h.opcode == 10 or h.opcode == 11)) then return "rx_opcode" end
+	local inv = h.opcode == 4 or h.opcode == 6
+	if h.c0 % 64 ~= 1 or math.floor(h.c1 / 64) ~= 1 or (h.inv_stag ~= 0 and not inv) then return "rx_version" end
+	if e > h.length or (h.last == 1) ~= (e == h.length) or (h.n == 0 and h.length > 0) then
+		return "rx_malformed"
+	end
+	if not like or like[1] ~= h.tagged or (not h.rd and (h.opcode == 10 or h.opcode == 11 or inv)) then
+		return "rx_opcode"
+	end
 	if h.qn ~= like[4] then return "rx_qn" end
 	if h.imm > like[2] or h.solicited > like[3] then return "rx_version" end
 	if (h.opcode == 1 and h.n ~= 28) or (h.opcode == 7 and h.n < 8) or (h.opcode == 13 and h.n ~= 8)
@@ -201,7 +209,7 @@ local function fields(t, tvb, h)
 	if h.imm == 1 then t:add(F.imm, tvb(h.len - 4, 4)) end
 end
 
--- The header of a reliable datagram: its octets (nil: malformed), whether a segment follows, and what it says.
+-- The header of a reliable datagram: its length (nil: malformed), whether a segment follows, and a description.
 local function rd_header(t, tvb)
 	local kind, flags = math.floor(tvb(0, 1):uint() / 16), tvb(1, 1):uint()
 	local news = math.floor(flags / 16) % 2 == 1 or kind == 2 or kind == 3
@@ -277,7 +285,8 @@ local function segment(tvb, tree, good)
 		fields(t, tvb, h)
 		t:add(F.payload, h.n):set_generated()
 		if good then body(t, tvb, h, h.len) end
-		info = string.format("%s msn %.0f mo %.0f+%d of %.0f", OPS[h.opcode] or "unknown", h.msn, h.mo, h.n, h.length)
+		info = string.format("%s msn %.0f mo %.0f+%d of %.0f", OPS[h.opcode] or "unknown", h.msn, h.mo, h.n,
+			h.length)
 	end
 	local c = t:add_le(F.crc, tvb(tvb:len() - 4, 4))
 	t:add(F.crc_good, good and 1 or 0):set_generated()
@@ -317,18 +326,18 @@ local function heuristic(tvb, pinfo, tree)
 	return true
 end
 
--- RoCEv2 has the port that diw uses where it is not told another.
+-- RoCEv2 has the default port of diw.
 local ports = DissectorTable.get("udp.port")
 local roce = ports:get_dissector(4791)
 local known = {}
 
--- It shows what it cannot dissect itself; its errors are not ours.
+-- Lets the RoCEv2 dissector show a datagram. Errors of that dissector are ignored.
 local function hand_over(tvb, pinfo, tree)
 	local done, n = pcall(function() return roce:call(tvb, pinfo, tree) end)
 	return done and n or tvb:len()
 end
 
--- Of one conversation, or of port 4791.
+-- Dissects a datagram of a known conversation, or of port 4791.
 function p.dissector(tvb, pinfo, tree)
 	local len, good = first_segment(tvb)
 	local a, z = tostring(pinfo.src) .. " " .. pinfo.src_port, tostring(pinfo.dst) .. " " .. pinfo.dst_port

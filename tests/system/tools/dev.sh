@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw run --dev: the program sees files of the devices, and nobody else does; as root, as an ordinary user, and where
-# neither may make a namespace.
+# diw run --dev: the program sees the device files, and other processes do not. The test runs as root, as an ordinary
+# user, and where neither may make a namespace.
 . "${0%/*}/../lib.sh"
 case $MODE in asan | tsan) skip "a sanitizer's thread is one too many for a user namespace"; end ;; esac
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "no libibverbs.so.1: built where libibverbs-dev is"; end; }
 unshare -Urm true 2> /dev/null || unshare -m true 2> /dev/null || { skip "no mount namespace here"; end; }
 
-# The tree may lie where nobody may look.
+# Another user may be unable to read the tree. So the test copies the files below TMP.
 mkdir -p "$TMP/usr/bin" "$TMP/usr/lib"
 cp "$BUILD/bin/diw" "$TMP/usr/bin"
 cp -r "$BUILD/lib/diwarp" "$BUILD"/lib/libdiwarp.so* "$TMP/usr/lib"
 chmod -R go+rX "$TMP"
 DIW=$TMP/usr/bin/diw
 
-# What a program sees. /dev/full refuses what it is given only if it still is a device.
+# The script that the program runs. /dev/full fails a write only while it is a device.
 cat > "$TMP/look" << 'END'
 set -e
 node=/dev/infiniband/diw_lo net=/sys/class/infiniband/diw_lo/device/net
@@ -28,8 +28,8 @@ test -e /dev/fd/0
 echo "user $(id -u) group $(id -g)"
 END
 seen() { printf '%s\n' lo 1 1 10 "user $1 group $2"; }
-# What the kernel has of rxe below /sys/class/infiniband/DEVICE (drivers/infiniband/core/sysfs.c, rxe_hw_counters.c); N is
-# a number. Of "counters" and "uevent" there are more than are asked for.
+# The files that the kernel has for rxe below /sys/class/infiniband/DEVICE (drivers/infiniband/core/sysfs.c,
+# rxe_hw_counters.c). N stands for a number. Of "counters" and "uevent" the list has only some.
 cat > "$TMP/rxe" << 'END'
 fw_ver
 node_desc
@@ -72,7 +72,7 @@ sys_image_guid
 uevent
 END
 grep -v -e hw_counters -e parent "$TMP/rxe" > "$TMP/siw"
-# lacks LIST: which of it are not among the files on standard input.
+# lacks LIST: prints the entries of LIST that standard input does not have.
 lacks() { sed 's|^\./||; s|/[0-9]*$|/N|' | LC_ALL=C sort -u | LC_ALL=C comm -13 - "$1"; }
 files='cd /sys/class/infiniband/diw_lo && find . -type f'
 outside() { ls -A /dev /sys/class; ls -A /dev/infiniband /sys/class/infiniband 2>&1; }
@@ -85,10 +85,13 @@ check "... and the other files of /dev and /sys/class are all there" diff <(sh -
 	<($DIW run --dev sh -c "$all" | grep -v /infiniband)
 outside > "$TMP/after"
 check "... and are seen by nobody else" diff "$TMP/before" "$TMP/after"
-check "a channel adapter has all files of the kernel's rxe" diff /dev/null <($DIW run --dev sh -c "$files" | lacks "$TMP/rxe")
+check "a channel adapter has all files of the kernel's rxe" diff /dev/null <($DIW run --dev sh -c "$files" |
+	lacks "$TMP/rxe")
 check "an RNIC has all of siw" diff /dev/null <($DIW run --dev --personality rnic sh -c "$files" | lacks "$TMP/siw")
-check "... and none of rxe alone" [ -z "$($DIW run --dev --personality rnic sh -c "$files" | grep -e hw_counters -e parent)" ]
-run "its uverbs device" $DIW run --dev sh -c 'cd /sys/class/infiniband_verbs && cat abi_version diw_lo/ibdev && ls diw_lo/device/net'
+check "... and none of rxe alone" [ -z "$($DIW run --dev --personality rnic sh -c "$files" |
+	grep -e hw_counters -e parent)" ]
+run "its uverbs device" $DIW run --dev sh \
+	-c 'cd /sys/class/infiniband_verbs && cat abi_version diw_lo/ibdev && ls diw_lo/device/net'
 check "... is that of the device" [ "$OUT" = $'6\ndiw_lo\nlo' ]
 for who in ca rnic; do
 	$DIW run --dev --personality $who "$BUILD/tests/system/of_sysfs" diw_lo lo > "$TMP/agree" 2>&1
@@ -96,7 +99,8 @@ for who in ca rnic; do
 	sed "s/^\(not \)\{0,1\}ok - /&$who: /" "$TMP/agree"
 	check "what the files of $who say is what libibverbs says" [ $rc = 0 -a "$(grep -c '^ok' "$TMP/agree")" -ge 19 ]
 done
-run "another personality where they are already" $DIW run --dev $DIW run --dev --personality rnic cat /sys/class/infiniband/diw_lo/node_type
+run "another personality where they are already" $DIW run --dev $DIW run --dev --personality rnic cat \
+	/sys/class/infiniband/diw_lo/node_type
 check "... has files of its own" [ "$OUT" = "4: RNIC" ]
 run "where they are already" $DIW run --dev $DIW run --dev sh "$TMP/look"
 expect 7 "the exit status is the program's" $DIW run --dev sh -c 'exit 7'
@@ -106,13 +110,14 @@ if [ "$(awk '$1 == 0 && $2 == 0' /proc/self/uid_map)" ]; then
 	if as_user unshare -Urm true 2> /dev/null; then
 		run "an ordinary user's program" as_user $DIW run --dev sh "$TMP/look"
 		check "... is his, and sees them" diff <(seen 65534 65534) <(echo "$OUT")
-		run "... and has no capability" as_user $DIW run --dev grep -E '^Cap(Prm|Eff):[[:space:]]*0+$' /proc/self/status
+		run "... and has no capability" as_user $DIW run --dev grep -E '^Cap(Prm|Eff):[[:space:]]*0+$' \
+			/proc/self/status
 	else
 		skip "an ordinary user may make no namespace here"
 	fi
 fi
 
-# A user namespace in which no mount namespace can be made. Those of a network namespace have only its interfaces.
+# forbidden COMMAND...: runs it in a user namespace where no mount namespace can be made.
 forbidden() { unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"' forbidden "$@"; }
 if forbidden true 2> /dev/null; then
 	expect 126 "no namespace may be made: the program does not run" forbidden $DIW run --dev echo runs

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Every operation of the datagram profile once, and what can go wrong with it, between queue pairs of this process:
- * tests/system/tools/dump.sh captures it. Prints a line for each: what the program itself knows of it.
+ * Every operation of the datagram profile once, and its faults, between queue pairs of this process:
+ * tests/system/tools/dump.sh captures it. Prints one line for each: the values that the program itself knows.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/must.h"
 #include "tests/system/tools/counter.h"
 #include "verbs/diw.h"
 
@@ -19,14 +20,6 @@ static struct diw_pd *pd;
 static struct diw_cq *scq, *rcq;
 static struct diw_mr *mr;
 static uint8_t mem[2 * SIZE];
-
-static void must(int rc, const char *what)
-{
-	if (rc < 0) {
-		printf("%s: %s\n", what, strerror(-rc));
-		exit(1);
-	}
-}
 
 static struct diw_qp *open_qp(struct diw_qp_attr *attr, const char *ip, struct diw_addr *addr)
 {
@@ -123,7 +116,7 @@ static void open_connected(const char *ip, struct diw_qp **a, struct diw_qp **b)
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct diw_addr to_a, to_b;
 
-	*a = open_qp(&attr, ip, &to_a);              /* only to have a port that is free a moment later */
+	*a = open_qp(&attr, ip, &to_a);              /* only to find a port that is free a moment later */
 	must(diw_qp_destroy(*a), "destroy");
 	attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;
 	attr.type = DIW_QP_UC;
@@ -147,7 +140,7 @@ static void connected(const char *ip)
 	must(diw_qp_destroy(b), "destroy");
 }
 
-/* So much that A asks B how far it is; until the answer is there. */
+/* Enough Writes that A sends a request of flow control to B; waits for the answer. */
 static void paced(const char *ip)
 {
 	struct diw_wc wc;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# DIWARP_PCAP, diw dump and the Wireshark dissector over a capture with every operation: what they say of each field is
-# what the program knows of it, and the same from both.
+# DIWARP_PCAP, diw dump and the Wireshark dissector on a capture with every operation: both decoders show each field
+# with the value that the program knows.
 . "${0%/*}/../lib.sh"
 
 prog=$BUILD/tests/system/dump
@@ -9,14 +9,14 @@ gen=$BUILD/tests/system/pcap
 lua=tools/wireshark/diwarp.lua
 export LC_ALL=C TZ=UTC
 fields="op opcode tagged last solicited inv_stag qn stag to msn mo qkey epoch length imm payload sink_stag sink_to"
-fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault flow_number flow_window"
-fields+=" validation doubted_op doubted_tagged doubted_epoch doubted_msn token"
+fields+=" read_length source_stag source_to error error_seg_len quoted_tagged quoted_msn crc crc_good fault flow_number"
+fields+=" flow_window validation doubted_op doubted_tagged doubted_epoch doubted_msn token"
 
-# count EXPRESSION: of the objects of the last dump, those that fulfil it.
+# count EXPRESSION: how many objects of the last dump match.
 count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
-# all N EXPRESSION: for check.
+# all N EXPRESSION: for check; exactly N objects match.
 all() { [ "$(count "$2")" -eq "$1" ] || { echo "$(count "$2") and not $1: $2"; return 1; }; }
-# lines N FILE: it has so many objects.
+# lines N FILE: the file has N objects.
 lines() { [ "$(grep -c '^{' "$2")" -eq "$1" ]; }
 json() { run "$1" sh -c '"$0" dump --json "$@" > "'"$TMP/json"'"' "$DIW" "${@:2}"; }
 
@@ -34,7 +34,8 @@ for ip in 127.0.0.1 ::1; do
 	check "... a send of 8 segments" all 16 '.op == "send" and .length == 10000'
 	check "... a write-record of 8, one of them lost" all 15 \
 		'.op == "write-record" and .length == 10000 and .imm == "0xdeadbeef" and .solicited'
-	check "... which says so" all 1 '.op == "write-record" and .mo == 3750 and .dir == "out" and .dropped == "impair_lost"'
+	check "... which says so" all 1 \
+		'.op == "write-record" and .mo == 3750 and .dir == "out" and .dropped == "impair_lost"'
 	check "... a damaged one: it left so," all 1 '.dir == "out" and .crc_good == false and .dropped == null'
 	check "... and was dropped" all 1 '.dir == "in" and .crc_good == false and .dropped == "rx_crc"'
 	check "... one that was refused" all 1 '.dropped == "rx_stag" and .op == "write-record" and .dir == "in"'
@@ -43,12 +44,16 @@ for ip in 127.0.0.1 ::1; do
 	check "... a read before its source proved itself" all 1 '.dropped == "read_unproved" and .op == "read-request"'
 	check "... no other drop" all 6 '.dropped'
 	check "... which draws a challenge, and that a proof with the same token" all 4 \
-		'.op == "validation" and .doubted_op == "read-request" and .doubted_tagged == false and .qkey == "0x00000000"'
-	check "... both of the same" [ "$(jq -rs 'map(select(.validation)) | (map(.validation) | sort) + (map([.token, .doubted_msn,
-		.doubted_epoch]) | unique | map("token")) | join(" ")' "$TMP/json")" = "challenge challenge proof proof token" ]
+		'.op == "validation" and .doubted_op == "read-request" and .doubted_tagged == false and
+			.qkey == "0x00000000"'
+	check "... both of the same" [ \
+		"$(jq -rs 'map(select(.validation)) | (map(.validation) | sort) + (map([.token, .doubted_msn,
+		.doubted_epoch]) | unique | map("token")) |
+			join(" ")' "$TMP/json")" = "challenge challenge proof proof token" ]
 	check "... read requests" all 6 '.op == "read-request" and .read_length == 10000 and .sink_stag and .source_to'
 	check "... the response" all 16 '.op == "read-response" and .length == 10000 and .qkey == "0x00000000"'
-	check "... the error messages, both ways" all 2 '.op == "error" and .error == "0x1202" and .quoted_tagged == false'
+	check "... the error messages, both ways" all 2 \
+		'.op == "error" and .error == "0x1202" and .quoted_tagged == false'
 	check "... of the write-record too" all 2 '.op == "error" and .error == "0x1100" and .quoted_tagged'
 	check "... a write over UC" all 8 '.op == "write" and .length == 5000'
 	check "... how far UC's peer is: a question, and its answer" all 4 \
@@ -58,7 +63,7 @@ for ip in 127.0.0.1 ::1; do
 	total=$(count true)
 	cp "$TMP/json" "$TMP/all.json"
 
-	# ---- The dissector: the same of every field ----
+	# ---- The dissector: the same values in every field ----
 
 	if ! command -v tshark > /dev/null; then
 		skip "no tshark"
@@ -75,14 +80,17 @@ for ip in 127.0.0.1 ::1; do
 		check "tshark and diw dump agree on $field" diff "$TMP/want" "$TMP/got"
 		[ $field = fault ] || check "... which some segment has" grep -q . "$TMP/want"
 	done
-	tshark -r "$file" -X "lua_script:$lua" -T fields -e frame.time_epoch -e udp.srcport -e udp.dstport -e frame.comment \
+	tshark -r "$file" -X "lua_script:$lua" -T fields -e frame.time_epoch -e udp.srcport -e udp.dstport \
+		-e frame.comment \
 		> "$TMP/got" 2> "$TMP/err"
 	jq -r '[.time, .src_qp, .dst_qp, .dropped // ""] | @tsv' "$TMP/all.json" > "$TMP/want"
 	check "tshark and diw dump agree on time, queue pairs and comments" diff "$TMP/want" "$TMP/got"
 	tshark -r "$file" -X "lua_script:$lua" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE \
-		-Y 'ip.checksum.status == "Bad" || udp.checksum.status == "Bad" || _ws.malformed' > "$TMP/got" 2> "$TMP/err"
+		-Y 'ip.checksum.status == "Bad" || udp.checksum.status == "Bad" || _ws.malformed' > "$TMP/got" 2> \
+			"$TMP/err"
 	check "tshark finds no wrong checksum, nothing malformed" [ ! -s "$TMP/got" ]
-	check "... and every packet is of the protocol" [ "$(tshark -r "$file" -X "lua_script:$lua" -Y diwarp 2> /dev/null |
+	check "... and every packet is of the protocol" [ \
+		"$(tshark -r "$file" -X "lua_script:$lua" -Y diwarp 2> /dev/null |
 		wc -l)" -eq "$total" ]
 done
 
@@ -90,14 +98,19 @@ done
 
 file=$TMP/all.pcapng
 run "lines for people" "$DIW" dump -r "$file"
-check "... tell the operation" matches "$OUT" 'write-record solicited stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16} msn [0-9]+ mo 3750\+1250 of 10000 .* crc good DROPPED impair_lost'
+line='write-record solicited stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16} msn [0-9]+ mo 3750\+1250 of 10000 .*'
+check "... tell the operation" matches "$OUT" "$line crc good DROPPED impair_lost"
 check "... and what an error message says" matches "$OUT" 'error last qn 2 .*invalid STag \(0x1100\) of tagged msn'
 check "... and count" matches "$OUT" "$total packets: $total segments \(2 bad CRC, 0 other header faults, 6 dropped\)"
 run "messages" "$DIW" dump -r "$file" --message --op write-record
-check "... draw the map of the record with its hole" matches "$OUT" 'in \[::1\].*: 8750 of 10000 bytes in 7 segments.*'$'\n''  \[#{24}\.{8}#{32}\]'$'\n''  lost \(offset\+length\): 3750\+1250'
+map=$'\n''  \[#{24}\.{8}#{32}\]'$'\n''  lost \(offset\+length\): 3750\+1250'
+check "... draw the map of the record with its hole" matches "$OUT" \
+	'in \[::1\].*: 8750 of 10000 bytes in 7 segments.*'"$map"
 json "messages as objects" -r "$file" --message
-check "... the long send is whole, sent and received" all 2 '.op == "send" and .length == 10000 and .valid == 10000 and .segments == 8 and .lost == []'
-check "... the record is not" all 2 '.op == "write-record" and .length == 10000 and .valid == 8750 and .lost == [[3750, 1250]]'
+check "... the long send is whole, sent and received" all 2 \
+	'.op == "send" and .length == 10000 and .valid == 10000 and .segments == 8 and .lost == []'
+check "... the record is not" all 2 \
+	'.op == "write-record" and .length == 10000 and .valid == 8750 and .lost == [[3750, 1250]]'
 check "... the read is whole" all 2 '.op == "read-response" and .valid == 10000 and .to'
 json "messages with faults only" -r "$file" --message --fault
 check "... are those" all 6 true
@@ -122,12 +135,13 @@ background "$TMP/piped" "$DIW" dump --json -r "$TMP/fifo"
 piped=$PID
 exec 9> "$TMP/fifo"
 cat "$file" >&9
-check "a pipe is read to its last packet" eventually 10 grep -q "$(jq -r .time "$TMP/all.json" | tail -n 1)" "$TMP/piped"
+check "a pipe is read to its last packet" eventually 10 grep -q "$(jq -r .time "$TMP/all.json" | tail -n 1)" \
+	"$TMP/piped"
 kill -INT "$piped"
 check "... and SIGINT meanwhile is no damage" join "$piped" 10
 exec 9>&-
 
-# ---- Files that are damaged, or of something else ----
+# ---- Damaged files, and files of other programs ----
 
 sed 's/impair_lost/\x1b[31m\xc2\x9b1m\xffx/' "$file" > "$TMP/escape"
 run "a comment that would steer a terminal" "$DIW" dump -r "$TMP/escape"
@@ -138,7 +152,8 @@ check "... in JSON" iconv -f UTF-8 -t UTF-8 "$TMP/json"
 size=$(stat -c %s "$file")
 head -c $((size - 700)) "$file" > "$TMP/cut"
 expect 1 "a file that ends in a packet" "$DIW" dump -r "$TMP/cut"
-check "... is said to be truncated, behind its packets" matches "$OUT" 'write last.*truncated.*[0-9]+ segments|crc good.*truncated'
+check "... is said to be truncated, behind its packets" matches "$OUT" \
+	'write last.*truncated.*[0-9]+ segments|crc good.*truncated'
 { head -c 5000 "$file"; head -c 4000 /dev/zero | tr '\0' '\377'; } > "$TMP/corrupt"
 expect 1 "a file with garbage in it" "$DIW" dump -r "$TMP/corrupt"
 check "... is said to be damaged" matches "$OUT" 'diw dump: .+'
@@ -154,7 +169,7 @@ expect 1 "a file that is not there" "$DIW" dump -r "$TMP/none"
 check "... is named" matches "$OUT" 'none: No such file'
 expect 1 "an interface that is not there" "$DIW" dump -i none0
 check "... is named" matches "$OUT" 'none0'
-# A classic pcap of one raw IPv4 packet of UDP that is not ours, one of TCP, one fragment.
+# A classic pcap of three raw IPv4 packets: UDP of another protocol, TCP, and a fragment.
 {
 	printf '\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\4\0\x65\0\0\0'
 	for what in '\0\0\x40\x11' '\0\0\x40\x06' '\x20\0\x40\x11'; do
@@ -165,12 +180,13 @@ check "... is named" matches "$OUT" 'none0'
 	done
 } > "$TMP/other.pcap"
 expect 1 "a capture of other traffic" "$DIW" dump -r "$TMP/other.pcap"
-check "... is counted" matches "$OUT" '3 packets: 0 segments .*1 of other protocols over UDP, 0 of other protocols over TCP, 1 of neither, 1 IP fragments'
+others='1 of other protocols over UDP, 0 of other protocols over TCP, 1 of neither, 1 IP fragments'
+check "... is counted" matches "$OUT" "3 packets: 0 segments .*$others"
 check "... and said to hold nothing of ours" matches "$OUT" 'no segment of iWARP'
 
-# ---- What other programs capture, and what peers might send ----
+# ---- Captures of other programs, and packets that a hostile peer could send ----
 
-# tell KIND FIELD...: what the dissector says of the capture KIND.
+# tell KIND FIELD...: the dissector's fields of the capture KIND.
 # shellcheck disable=SC2046  # words are meant
 tell() { tshark -X "lua_script:$lua" -r "$TMP/$1" -T fields $(printf -- '-e %s ' "${@:2}") 2> "$TMP/err"; }
 
@@ -190,7 +206,8 @@ check "... too" matches "$OUT" ' in 5000 segments, .*, 904 not followed'
 json "a super-buffer with a damaged segment" -r "$TMP/super"
 check "... is cut into its segments" all 3 '.payload == 100 and .crc_good == (.mo != 100)'
 json "datagrams too short for a header" -r "$TMP/tiny"
-check "... have no fields" all 2 '(.fault == "rx_malformed" and .crc or .fault == "rx_short" and .crc == null) and .op == null'
+check "... have no fields" all 2 \
+	'(.fault == "rx_malformed" and .crc or .fault == "rx_short" and .crc == null) and .op == null'
 cp "$TMP/json" "$TMP/tiny.json"
 run "a capture that cut a packet short" "$DIW" dump -r "$TMP/cut"
 check "... counts it" matches "$OUT" '2 packets: 1 segments \(0 bad CRC.*, 1 cut short'
@@ -206,11 +223,13 @@ if ! command -v tshark > /dev/null; then
 else
 	tell super diwarp.mo diwarp.crc_good > "$TMP/got"
 	check "the dissector cuts a super-buffer, too" [ "$(< "$TMP/got")" = $'0,100,200\t1,0,1' ]
-	tell tiny diwarp.op diwarp.crc diwarp.crc_good diwarp.fault | sed 's/\t1\t/\ttrue\t/; s/\t0\t/\tfalse\t/' > "$TMP/got"
+	tell tiny diwarp.op diwarp.crc diwarp.crc_good diwarp.fault |
+		sed 's/\t1\t/\ttrue\t/; s/\t0\t/\tfalse\t/' > "$TMP/got"
 	jq -r '[.op, .crc, .crc_good, .fault] | @tsv' "$TMP/tiny.json" > "$TMP/want"
 	check "... agrees on those too short for a header" diff "$TMP/want" "$TMP/got"
 	tell cut diwarp.mo _ws.expert _ws.col.Info > "$TMP/got"
-	check "... finds no fault with what was cut short" matches "$(< "$TMP/got")" $'^0\t\t[^\n]*\n\t\tcut short by the capture$'
+	check "... finds no fault with what was cut short" matches "$(< "$TMP/got")" \
+		$'^0\t\t[^\n]*\n\t\tcut short by the capture$'
 	tell roce _ws.col.Protocol diwarp.mo > "$TMP/got"
 	check "... leaves RoCEv2 to its own, and not more" \
 		[ "$(tr '\n' ' ' < "$TMP/got")" = $'RRoCE\t RRoCE\t diwarp\t0 diwarp\t100 diwarp\t200 ' ]
@@ -220,20 +239,22 @@ else
 	check "... and is not led by a CRC that is good by chance" [ -z "$(tr -d '\n' < "$TMP/got")" ]
 fi
 
-# ---- Where nothing can be captured, traffic goes on ----
+# ---- Traffic goes on where no capture can be written ----
 
 want=$(timeout 300 "$prog")
 while read -r path reason; do
 	run "DIWARP_PCAP=$path" env DIWARP_PCAP="$path" timeout 300 "$prog"
 	check "... the program does as ever" [ "$(grep -v ^diwarp: <<< "$OUT")" = "$want" ]
-	check "... and there is one warning, which says why" [ "$(grep -c "^diwarp: dump\\[[0-9]*\\]: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
+	check "... and there is one warning, which says why" [ \
+		"$(grep -c "^diwarp: dump\\[[0-9]*\\]: DIWARP_PCAP=$path: .*$reason" <<< "$OUT")" = 1 ]
 done << END
 /nonexistent/file No such file
 $TMP Is a directory
 /dev/full No space left
 END
-# (LeakSanitizer cannot look into such a program.)
-if [ "$MODE" != asan ] && [ "$(id -u)" = 0 ] && cp "$prog" "$TMP/setuid" && chown 65534 "$TMP/setuid" && chmod 4755 "$TMP/setuid" &&
+# (LeakSanitizer does not work in a setuid program.)
+if [ "$MODE" != asan ] && [ "$(id -u)" = 0 ] && cp "$prog" "$TMP/setuid" && chown 65534 "$TMP/setuid" &&
+	chmod 4755 "$TMP/setuid" &&
 	chmod 777 "$TMP" && ! findmnt -no OPTIONS -T "$TMP" | grep -q nosuid; then
 	run "a program that runs as another user than who started it" env DIWARP_PCAP="$TMP/other" "$TMP/setuid"
 	check "... does as ever" [ "$OUT" = "$want" ]
@@ -254,8 +275,8 @@ check "... at the wildcard address, and what came at the one that was asked" all
 
 # ---- Live ----
 
-# live OPTION...: starts a capture of lo, which from then on sees all; its process is PID. Its socket is bound to a
-# protocol when its buffer is there.
+# live OPTION...: starts a capture of lo and waits until it receives packets; PID is its process. The kernel binds its
+# socket to a protocol when its buffer is ready: then /proc/net/packet shows both.
 live() {
 	background "$TMP/live" "$DIW" dump -i lo --json "$@"
 	eventually 10 sees_or_ended
@@ -281,9 +302,10 @@ else
 	kill -INT "$live"
 	check "the live capture ends by SIGINT" join "$live" 10
 	grep '^{' "$TMP/live" > "$TMP/json"
-	check "... and had cut the super-buffer into its segments" all 7 '.length == 10000 and .payload == 1250 and .crc_good'
+	check "... and had cut the super-buffer into its segments" all 7 \
+		'.length == 10000 and .payload == 1250 and .crc_good'
 
-	# ---- Faster than it can look ----
+	# ---- More packets than diw dump can process ----
 
 	live --op send
 	live=$PID

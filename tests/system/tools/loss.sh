@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# A file crosses a veth pair that loses datagrams, by the kernel where it can; the path MTU changes under a transfer.
+# A file crosses a veth pair that loses datagrams, in the kernel if the kernel can. The path MTU changes during a
+# transfer.
 . "${0%/*}/../lib.sh"
 head -c 20000000 /dev/urandom > "$TMP/file"
 
@@ -9,10 +10,11 @@ for mtu in 1500 9000; do
 	for host in $B4 "[$B6]"; do
 		two_namespaces $mtu || { skip "no veth pair here"; end; }
 		lose 2
-		# Whoever loses the processor within a message loses the rest of it, too.
+		# A receiver that loses the processor within a message loses the rest of the message as well.
 		for try in {1..5}; do
 			receiver in_b
-			run "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" "$host:"
+			run "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" \
+				"$host:"
 			check "SHA-256 agrees" holds .sha256_ok
 			check "recv ends well" join $RECV 15
 			check "the file is the same" cmp "$TMP/file" "$TMP/in/file"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The path MTU shrinks under a transfer: at the sender's own interface, and in its route.
+# The path MTU shrinks during a transfer: at the sender's own interface, and in its route.
 . "${0%/*}/../lib.sh"
 head -c 60000000 /dev/urandom > "$TMP/file"
 
-# shrinks WHAT HOST COMMAND...: COMMAND makes the MTU smaller while a file is under way; cp is delayed by a slow start.
+# shrinks WHAT HOST COMMAND...: COMMAND reduces the MTU while a file is on its way.
 shrinks() {
 	local what=$1 host=$2 cp
 	shift 2

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw perf, a moment of every mode: its rows have all their keys, and figures that make sense. Speed is not judged here.
+# diw perf, every mode for a short time: its rows have all their keys, and plausible figures. No speed is judged.
 . "${0%/*}/../lib.sh"
 
-KEYS='["test","qp","llp","congestion","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost","lat_us_p50","lat_us_p99","cpu_s","ratio","baseline","ratios"]'
+KEYS='["test","qp","llp","congestion","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost",
+	"lat_us_p50","lat_us_p99","cpu_s","noise","ratio","baseline","ratios","machine"]'
 
-# perf TEST OPTION...: runs it for a moment, longer if it had no processor in that, and looks at every row.
+# perf TEST OPTION...: runs a test for a short time, and longer if it got no processor, and checks every row.
 perf() {
 	local name="$*" what="and received something" secs
 	local good='.GBps > 0 and .bytes_valid > 0 and .bytes_valid <= .bytes_sent'
@@ -21,7 +22,8 @@ perf() {
 	check "... of this test" every ".test == \"$1\""
 	check "... $what" every "$good"
 }
-every() { jq -e -s "length > 0 and all(.[]; $1)" "$TMP/rows" > /dev/null || { echo "not so in every row: $1"; cat "$TMP/rows"; return 1; }; }
+every() { jq -e -s "length > 0 and all(.[]; $1)" "$TMP/rows" > /dev/null || { echo "not so in every row: $1";
+	cat "$TMP/rows"; return 1; }; }
 
 for op in send write read; do
 	perf lat --op $op --size 64 --local
@@ -39,7 +41,8 @@ for bind in 127.0.0.1 ::1; do
 	for qp in raw-tcp raw-tcp-1; do
 		perf lat --qp $qp --size 64,512k --bind $bind --local
 		perf bw --qp $qp --size 1,1k,512k --bind $bind --local
-		check "... nothing is lost, and its congestion control is named" every '.bytes_sent == .bytes_valid and .congestion != null'
+		check "... nothing is lost, and its congestion control is named" every \
+			'.bytes_sent == .bytes_valid and .congestion != null'
 	done
 done
 perf lat --qp raw-tcp --size 64 --wait --local
@@ -56,16 +59,18 @@ perf bibw --qp rc --op write,send --size 64k --local
 perf bw --qp rc --op read --size 1k --local
 perf bw --qp ud,rc --op write --size 64k --against raw-tcp --local
 check "... UD with its ratio to RC, and both to the baseline" jq -e -s 'length == 3 and .[0].qp == "ud" and
-	.[0].ratios.rc > 0 and .[0].ratios["raw-tcp"] > 0 and .[1].qp == "rc" and (.[1].ratios | keys == ["raw-tcp"])' "$TMP/rows"
+	.[0].ratios.rc > 0 and .[0].ratios["raw-tcp"] > 0 and .[1].qp == "rc" and (.[1].ratios |
+		keys == ["raw-tcp"])' "$TMP/rows"
 expect 2 "perf --op fetch-add on ud" $DIW perf lat --op fetch-add --local
 expect 2 "perf --no-crc without RC" $DIW perf lat --no-crc --local
 for baseline in raw-udp raw-udp-crc raw-udp-1 raw-tcp raw-tcp-1; do
 	perf bw --op write --size 1k --against $baseline --local
 	check "... measured against $baseline, which has a row of its own" \
-		jq -e -s "length == 2 and any(.[]; .baseline == \"$baseline\" and .ratio > 0) and any(.[]; .qp == \"$baseline\")" "$TMP/rows"
+		jq -e -s "length == 2 and any(.[]; .baseline == \"$baseline\" and .ratio > 0) and
+			any(.[]; .qp == \"$baseline\")" "$TMP/rows"
 done
 slower() { jq -e -s '.[0].ratios | .["raw-tcp-1"] > .["raw-tcp"]' "$TMP/rows"; }
-for try in {1..5}; do           # each had the processor as long as the others, once
+for try in {1..5}; do           # until all got the processor for the same time
 	perf rate --op send --size 64 --against raw-tcp-1,raw-udp,raw-tcp --local
 	slower > "$TMP/slower" && break
 	echo "    try $try: not slower"
@@ -83,7 +88,7 @@ check "... under loss: a part of it is valid, and lost is counted" every '.lost 
 background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
 check "a perf server" eventually 10 listening 4801
 perf bw --op write --size 64k --connect 127.0.0.1 --port 4801
-# A target that loses its core for a while: RC has lost nothing, and its longest round trip is one of those that count.
+# A target stops for 0.2 s. RC loses nothing, and the longest round trip is among those that count.
 background "$TMP/server" $DIW perf --server --port 4802
 check "a perf server for RC" eventually 10 listening 4802
 (sleep 0.15; kill -STOP "$PID"; sleep 0.2; kill -CONT "$PID") &

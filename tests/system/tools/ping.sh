@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # diw ping and listen, on lo and between two namespaces.
 . "${0%/*}/../lib.sh"
-PING="$DIW ping -W 60"          # an answer that a busy machine delays is one
+PING="$DIW ping -W 60"          # a busy machine may delay an answer
 
 background "$TMP/listen" $DIW listen --json
 LISTEN=$PID
@@ -29,7 +29,7 @@ check "listen counted what it echoed" holds '.messages == 89 and .unsent == 0 an
 expect 1 "nobody to connect to" $PING --qp rc 127.0.0.1
 check "... is said" matches "$OUT" "refused.*diw listen"
 
-# By reliable datagrams; the two ends have to be of one type.
+# By reliable datagrams. Both ends must have the same type.
 background "$TMP/listen" $DIW listen --qp rd --json
 LISTEN=$PID
 check "listen for RD binds its port" eventually 10 listening 4791
@@ -50,7 +50,7 @@ check "listen counted what it echoed over RD" holds '.messages == 49 and .unsent
 expect 1 "nobody answers over RD" $DIW ping --qp rd -c 1 -W 0.5 127.0.0.1
 check "... it says what is missing" matches "$OUT" "is 'diw listen --qp rd' running"
 
-# More connections than a listener serves: the others are refused, and a place is free again when one has ended.
+# More connections than a listener serves: the listener refuses the others. It has a place again when a connection ends.
 background "$TMP/listen" $DIW listen
 LISTEN=$PID HELD=()
 check "listen again" eventually 10 accepting 4791

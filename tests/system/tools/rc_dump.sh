@@ -1,24 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Connections in captures: what diw dump says of a program's own capture (DIWARP_PCAP) is what the program did, and of
-# captures that are incomplete, out of order or damaged it tells what is there, and what is lost.
+# Connections in captures. Of a program's own capture (DIWARP_PCAP) diw dump shows what the program did. Of a capture
+# that is incomplete, out of order or damaged, diw dump shows the data that it has, and how much is lost.
 . "${0%/*}/../lib.sh"
 
 prog=$BUILD/tests/system/rc_tshark
 gen=$BUILD/tests/system/pcap_rc
 export LC_ALL=C TZ=UTC
 
-# count EXPRESSION: of the objects of the last dump, those that fulfil it.
+# count EXPRESSION: how many objects of the last dump match.
 count() { jq -s "[.[] | select($1)] | length" "$TMP/json"; }
-# all N EXPRESSION: for check.
+# all N EXPRESSION: for check; exactly N objects match.
 all() { [ "$(count "$2")" -eq "$1" ] || { echo "$(count "$2") and not $1: $2"; return 1; }; }
 json() { run "$1" sh -c '"$0" dump --json "$@" > "'"$TMP/json"'"' "$DIW" "${@:2}"; }
-# op NAME MESSAGES: for check; so many left, and as many came.
+# op NAME MESSAGES: for check; MESSAGES messages were sent, and as many received.
 op() { all $((2 * $2)) ".op == \"$1\" and .last" && all "$2" ".op == \"$1\" and .last and .dir == \"out\""; }
 
-# ---- What a program did ----
+# ---- The operations of a program ----
 
-# captured IP HOW: every operation, of which OUT is what the program says.
+# captured IP HOW: runs every operation and captures them; OUT has the program's output.
 captured() {
 	rm -f "$TMP/own"
 	run "every operation over $1, $2" env DIWARP_PCAP="$TMP/own" timeout 300 "$prog" "$1" 200000 "$2"
@@ -31,15 +31,18 @@ captured() {
 	check "... all addresses" all 0 ".src != \"$1\" or .dst != \"$1\" or (.src_port | not) or (.dst_port | not)"
 }
 op_fpdus() { all "$1" '.mpa == "fpdu" and .dir == "out"' && all "$1" '.mpa == "fpdu" and .dir == "in"'; }
-# One end's messages after the other's, for neither knows when the other handed its own to TCP.
+# direction DIR: the messages of one end after those of the other. The ends hand messages to TCP independently of each
+# other, so the order between them means nothing.
 direction() { jq -c "select(.dir == \"$1\") | del(.time, .dir)" "$TMP/json" | sort -s -t: -k2,5; }
 
 for ip in 127.0.0.1 ::1; do
 	captured $ip loose
 	check "... the request, with its private data and what is taken" all 2 '.mpa == "request" and .revision == 2 and
 		.enhanced and .crc and .markers == false and .reject == false and .ird == 16 and .ord == 16 and .p2p and
-		.rtr == ["write"] and .private_data == "696e69746961746f72" and .takes == ["rfc7306", "send-imm", "words"]'
-	check "... and the reply" all 2 '.mpa == "reply" and .rtr == ["write"] and .takes == ["rfc7306", "send-imm", "words"]'
+		.rtr == ["write"] and .private_data == "696e69746961746f72" and
+		.takes == ["rfc7306", "send-imm", "words"]'
+	check "... and the reply" all 2 \
+		'.mpa == "reply" and .rtr == ["write"] and .takes == ["rfc7306", "send-imm", "words"]'
 	check "... Sends" op send 4
 	check "... a Send with SE" op send-se 1
 	check "... a Send with Invalidate" op send-inv 1
@@ -54,21 +57,26 @@ for ip in 127.0.0.1 ::1; do
 		.error_seg_len == 46 and .quoted_tagged == false'
 	check "... long messages: a Send, a Write, a Read Response, of 4 FPDUs each" all 6 \
 		'.last and .message_length == 200000 and .message_segments == 4'
-	check "... a Read's length and STags" all 2 '.op == "read-request" and .read_length == 200000 and .sink_stag == .source_stag'
+	check "... a Read's length and STags" all 2 \
+		'.op == "read-request" and .read_length == 200000 and .sink_stag == .source_stag'
 	check "... the immediate of a Send" all 2 '.op == "send" and .imm == "0xdeadbeef" and .payload == 108'
 	check "... the immediate of a Write" all 2 '.op == "immediate" and .data == "0x0000000000000008"'
 	check "... FetchAdd" all 2 '.atomic_opcode == 0 and .add_swap == "0x0000000000000001"'
 	check "... CmpSwap" all 2 '.atomic_opcode == 2 and .add_swap == "0x0000000000000002" and
 		.compare == "0x0000000000000001" and .compare_mask == "0xffffffffffffffff"'
 	check "... words that ask, and words that answer" \
-		[ "$(count '.word_asks')" -ge 10 -a "$(count '.word_asks == false and .word_placed > 0 and .payload == 0')" -ge 2 ]
+		[ "$(count '.word_asks')" -ge 10 -a "$(count \
+			'.word_asks == false and .word_placed > 0 and .payload == 0')" -ge 2 ]
 done
 run "as lines" "$DIW" dump -r "$TMP/own"
+request='mpa-request revision 2 crc ird 16 ord 16 rtr write private 9 B 696e69746961746f72'
 check "... with the frame" matches "$OUT" \
-	'out \[::1\]:[0-9]+ > \[::1\]:[0-9]+ mpa-request revision 2 crc ird 16 ord 16 rtr write private 9 B 696e69746961746f72, takes rfc7306 send-imm words'$'\n'
+	"out \[::1\]:[0-9]+ > \[::1\]:[0-9]+ $request, takes rfc7306 send-imm words"$'\n'
 check "... an FPDU" matches "$OUT" 'send last qn 0 msn [0-9]+ mo 0\+108 imm 0xdeadbeef placed [0-9]+ asks crc good'$'\n'
-check "... a message's last" matches "$OUT" 'read-response last stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16}\+[0-9]+, message of 200000 in 4 crc good'
-check "... the Terminate" matches "$OUT" 'terminate last .* invalid STag \(of a Read.s source\) \(0x0100\) of an untagged segment of 46 octets crc good'
+check "... a message's last" matches "$OUT" \
+	'read-response last stag 0x[0-9a-f]{8} to 0x[0-9a-f]{16}\+[0-9]+, message of 200000 in 4 crc good'
+check "... the Terminate" matches "$OUT" \
+	'terminate last .* invalid STag \(of a Read.s source\) \(0x0100\) of an untagged segment of 46 octets crc good'
 check "... and the ends" matches "$OUT" ' end'$'\n'
 port=$(sed -n 's/.* > .*:\([0-9]*\) mpa-request.*/\1/p' <<< "$OUT" | head -n 1)
 json "messages only" -r "$TMP/own" --message --op read-response
@@ -86,16 +94,17 @@ captured 127.0.0.1 plain
 check "... without a CRC" all 0 '.mpa == "fpdu" and (.crc != "0x00000000" or .crc_on or .crc_good)'
 check "... and nothing that has to be agreed on" all 0 '.takes or .word_placed'
 
-# ---- Captures that nobody's program makes ----
+# ---- Captures that no program makes ----
 
-# made KIND: a capture, dumped.
+# made KIND: makes a capture and dumps it.
 made() {
 	"$gen" "$@" > "$TMP/made"
 	json "a capture: $*" -r "$TMP/made"
 }
-# sends N: for check; N of the 20 Sends one way, each once and whole, and the other way's.
+# sends N: for check; N of the 20 Sends of one direction are there, each once and complete.
 sends() {
-	all "$1" '.op == "send" and .src_port == 5000 and .payload == 300 and .last and (.crc_good or .crc_on == false) and (.fault | not)' &&
+	all "$1" '.op == "send" and .src_port == 5000 and .payload == 300 and .last and
+		(.crc_good or .crc_on == false) and (.fault | not)' &&
 		[ "$(jq 'select(.src_port == 5000) | .msn // empty' "$TMP/json" | sort -nu | wc -l)" -eq "$1" ]
 }
 
@@ -107,7 +116,8 @@ for kind in whole octets wrap reorder again markers nocrc eager; do
 	check "... and the end" all 2 '.mpa == "end"'
 done
 made reuse
-check "... two connections, one after the other, between the same ports" all 40 '.op == "send" and .payload == 300 and .crc_good'
+check "... two connections, one after the other, between the same ports" all 40 \
+	'.op == "send" and .payload == 300 and .crc_good'
 made gap
 check "... tells what was lost" all 1 '.mpa == "lost" and .lost == 2 * 324'
 check "... in its place" [ "$(jq -r 'select(.src_port == 5000) | .msn // .mpa' "$TMP/json" | tr '\n' ' ')" = \
@@ -141,10 +151,12 @@ made many
 check "... the oldest make room" matches "$OUT" "0 FPDUs and 10000 frames of 5000 connections .* 50000 octets lost"
 "$gen" foreign > "$TMP/made"
 expect 1 "other protocols" "$DIW" dump -r "$TMP/made"
-check "... are none of ours, whatever they begin with" matches "$OUT" "0 of other protocols over UDP, [12] of other protocols over TCP"
+check "... are none of ours, whatever they begin with" matches "$OUT" \
+	"0 of other protocols over UDP, [12] of other protocols over TCP"
 for seed in 1 2 3; do
 	made fuzz $seed
-	check "... is read to its end" matches "$OUT" "^[0-9]{4,} packets: .* FPDUs and [0-9]+ frames of [0-9]+ connections"
+	check "... is read to its end" matches "$OUT" \
+		"^[0-9]{4,} packets: .* FPDUs and [0-9]+ frames of [0-9]+ connections"
 	check "... has most of it" [ "$(count '.op == "send" and .crc_good')" -ge 1500 ]
 	head -c 200000 "$TMP/made" | tail -c 199000 | cat <(head -c 24 "$TMP/made") - > "$TMP/torn"
 	"$DIW" dump -r "$TMP/torn" > "$TMP/out.torn" 2>&1

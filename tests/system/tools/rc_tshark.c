@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/must.h"
 #include "tests/system/tools/counter.h"
 #include "verbs/diw_cm.h"
 
@@ -24,14 +25,6 @@ static struct diw_mr *mr, *ends[2];
 static struct diw_cm *cm;
 static struct diw_qp *a, *b;
 static uint8_t mem[2 * SIZE] __attribute__((aligned(8)));
-
-static void must(int rc, const char *what)
-{
-	if (rc < 0) {
-		printf("%s: %s\n", what, strerror(-rc));
-		exit(1);
-	}
-}
 
 static struct diw_qp *open_qp(bool packed, bool confirm)
 {

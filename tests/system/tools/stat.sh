@@ -1,20 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# diw stat: sees running processes as they see themselves, and copes with pages of the dead, of others, and of nobody.
+# diw stat shows the counters of running processes. It handles pages of dead processes, of other users, and of no
+# process.
 . "${0%/*}/../lib.sh"
 
-# A /dev/shm of its own: nobody else's processes are seen, and it can be filled.
+# A /dev/shm for this test alone: it shows no other processes, and the test can fill it.
 if [ -z "${DIW_TEST_SHM:-}" ]; then
 	export DIW_TEST_SHM=1
 	if unshare -m mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm 2> /dev/null; then
 		rm -rf "$TMP"
-		exec unshare -m "$BASH" -c 'mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm && exec "$BASH" "$0" "$@"' "$SELF"
+		exec unshare -m "$BASH" \
+			-c 'mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm && exec "$BASH" "$0" "$@"' "$SELF"
 	fi
 	skip "no mount namespace here"
 	end
 fi
 STAT="$DIW stat"
-# jsons EXPRESSION: of all objects of the last command, as one array.
+# jsons EXPRESSION: EXPRESSION is true of the array of all objects that the last command printed.
 jsons() { grep '^{' <<< "$OUT" | jq -e -s "$1" > "$TMP/jq" || { echo "not so: $1, of: $OUT"; return 1; }; }
 pages() { find /dev/shm -name 'diwarp.*' | wc -l; }
 says() { matches "$OUT" "$1"; }
@@ -70,7 +72,7 @@ documented() {
 }
 check "every name is in diwarp(7)" documented
 
-# Running tools.
+# diw's own commands have counters as well.
 background "$TMP/listen" $DIW listen
 LISTEN=$PID
 check "diw listen" eventually 10 listening 4791
@@ -96,7 +98,7 @@ check "... which ends well by a signal" join $WATCH 5
 run "all are listed without a PID" $STAT --json
 check "... with this one, too" jsons "map(.pid) | unique | contains([$LISTEN, $SELFPID])"
 
-# Whoever ends takes its page along; whoever is killed does not.
+# A process that ends removes its page. The page of a killed process stays.
 pages_before=$(pages)
 kill $LISTEN
 check "listen ends" join $LISTEN 5
@@ -121,9 +123,9 @@ expect 1 "a process that comes after the dead" $DIW ping -c 1 -W 0.01 127.0.0.1
 swept() { ! ls /dev/shm/diwarp.$KILLED.* 2> /dev/null; }
 check "... has removed their pages" swept
 
-# Nobody's pages.
+# Processes without a page.
 run "DIWARP_STAT=off works" env DIWARP_STAT=off $DIW perf bw --op write --size 64k --secs 0.2 --local --json
-# flows WHAT COMMAND...: bytes arrive, in a moment, or in more if it had no processor.
+# flows WHAT COMMAND...: bytes arrive, in a short run or in a longer one if that got no processor.
 flows() {
 	local what=$1 secs
 	shift
@@ -174,7 +176,8 @@ expect 1 "a page of another version" $STAT $SELFPID
 check "... another version" says 'another version'
 cat "$TMP/live" > "$live"
 
-# Planted: a true page's content, held as it should be, but not made so.
+# A forged page: the content of a true page, held by a process, but with a mode or a second link that diwarp's pages
+# never have.
 cp "$TMP/live" $P
 chmod 644 $P
 check "a page that others may read, held by a process" held
@@ -188,7 +191,7 @@ check "... it says so" says 'a second link'
 kill $PID
 rm -f $P $P.1
 
-# Others' pages.
+# Pages of another user.
 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all env HOME=/ "$@"; }
 mkdir -p "$TMP/bin"
 cp "$BUILD/bin/diw" "$TMP/bin/diw"
@@ -213,7 +216,7 @@ else
 	skip "no second user here"
 fi
 
-# No room: nothing is shown, and nothing is disturbed.
+# No room for a page: diw stat shows nothing, and the traffic goes on.
 head -c 8m /dev/zero > /dev/shm/full 2> /dev/null
 flows "with /dev/shm full traffic flows"
 background "$TMP/full" $DIW listen --port 4903
@@ -234,7 +237,7 @@ check "RC queue pairs: with the peer, and FPDUs" eventually 10 rc_shown
 kill "$PID"
 join "$PID" 5
 
-# The peers of an RD queue pair: a perf server and its client, each with the other in a row.
+# The peers of an RD queue pair: a perf server and its client. Each has a row with the other as its peer.
 background "$TMP/server" $DIW perf lat --qp rd --op send --wait --server --port 4802
 SERVER=$PID
 check "a perf server for RD" eventually 10 listening 4802
@@ -250,5 +253,6 @@ rd_rows() {
 }
 check "RD queue pairs: a row a peer, at both ends" eventually 10 rd_rows
 run "a person can read it" $STAT $CLIENT
-check "... the peer's row" says "peer +$PEER: window [1-9][0-9]*, [0-9]+ under way, round trip [0-9.]+ us, [1-9][0-9]* sent"
+check "... the peer's row" says \
+	"peer +$PEER: window [1-9][0-9]*, [0-9]+ under way, round trip [0-9.]+ us, [1-9][0-9]* sent"
 end

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Exit 2 and a line on stderr for what cannot be meant; --help on stdout and exit 0.
+# Wrong arguments: exit status 2 and a line on stderr. --help: stdout and exit status 0.
 . "${0%/*}/../lib.sh"
 
 while read -r line; do
