@@ -3,8 +3,8 @@
 # Makes the guest of the interoperability tests: vmlinux and initrd in INTEROP, which is build/interop unless set.
 # usage: tests/interop/build.sh      exit 0: it is there; 1: it could not be built; 77: it can't be had here
 #
-# Nothing is installed: Debian's packages of group guest in tools/packages are downloaded, kept in INTEROP/deb and
-# unpacked below INTEROP. What is there already is not made again, and then no network is needed.
+# Nothing is installed. Debian's packages of group guest in tools/packages are downloaded, kept in INTEROP/deb and
+# unpacked below INTEROP. An existing guest is kept, and needs no network.
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
@@ -19,7 +19,8 @@ say() { echo "guest: $*"; }
 DEBS=$INTEROP/apt APT_LOG=$INTEROP/apt.log
 . tools/debs.sh
 
-# The kernel's packages are named by others, which depend on the newest. RELEASE is the kernel's ("6.1.0-56-amd64").
+# download: packages of Debian name the newest packages of the kernel. RELEASE is the kernel's release
+# ("6.1.0-56-amd64").
 download() {
 	local programs image headers
 	programs=$(packages guest | grep -v '^linux-')
@@ -62,8 +63,9 @@ unpack() {
 	done
 }
 
-# siw's behaviour is fixed at compile time. Its constants become parameters of the module, read at each connection, so
-# that a test sets them in /sys/module/siw/parameters. rtr_type is RFC 6581's bits: 0x8000 write, 0x4000 read.
+# The options of siw are constants of its source. The build makes them parameters of the module, which siw reads at each
+# connection. A test sets them in /sys/module/siw/parameters. The bits of rtr_type are those of RFC 6581: 0x8000 Write,
+# 0x4000 Read.
 open_switches() {
 	local flag='try_gso|mpa_crc_required|mpa_crc_strict|peer_to_peer'
 	sed -i -E "s/^(extern )?const (bool ($flag)\\b)/\\1\\2/
@@ -78,8 +80,8 @@ module_param_named(rtr_type, rtr_bits, ushort, 0644);/
 	done
 }
 
-# No Debian kernel ships siw: it is compiled from their source against their headers, which name each other by absolute
-# paths.
+# No kernel of Debian contains siw, so siw is compiled from Debian's source with Debian's headers. The headers name each
+# other by absolute paths.
 build_siw() {
 	local headers=$kernel/usr/src/linux-headers-$RELEASE
 	open_switches || { echo "siw's source is not as it was"; return 1; }
@@ -89,7 +91,7 @@ build_siw() {
 	objcopy --strip-debug "$work/siw/siw.ko" "$kernel/lib/modules/$RELEASE/kernel/siw/siw.ko"
 }
 
-# The uncompressed kernel boots a second sooner than the one that unpacks itself: the xz stream within it.
+# The uncompressed kernel, from the xz stream in the image: it boots a second sooner than a kernel that unpacks itself.
 extract_vmlinux() {
 	local image=$kernel/boot/vmlinuz-$RELEASE at
 	at=$(LC_ALL=C grep -abom 1 $'\xfd7zXZ' "$image" | head -n 1 | cut -d : -f 1) && [ -n "$at" ] || return
@@ -97,7 +99,7 @@ extract_vmlinux() {
 	readelf -h "$INTEROP/vmlinux" > /dev/null
 }
 
-# add_module NAME: with what it depends on first, into the initramfs and its list.
+# add_module NAME: puts the module into the initramfs and its list, after the modules that it depends on.
 add_module() {
 	local file name
 	[[ $added != *" $1 "* ]] || return 0
@@ -118,13 +120,13 @@ add_modules() {
 	done
 }
 
-# loader ARGUMENT...: the guest's own dynamic loader, with the guest's libraries.
+# loader ARGUMENT...: runs the guest's own dynamic loader with the guest's libraries.
 loader() {
 	local lib=$root/usr/lib/x86_64-linux-gnu
 	"$root/lib64/ld-linux-x86-64.so.2" --library-path "$root/lib/x86_64-linux-gnu:$lib:$lib/libibverbs" "$@"
 }
 
-# add_program FILE: and the libraries that it is linked with, unless it is a static one.
+# add_program FILE: adds a program and the libraries that it is linked with.
 add_program() {
 	local lib
 	cp "$1" "$tree/usr/bin/" || return
@@ -150,11 +152,11 @@ add_programs() {
 		file=$(find "$root"/{,usr/}{,s}bin -name "$name" -type f 2> /dev/null | head -n 1)
 		[ -n "$file" ] && add_program "$file" || { echo "no $name"; return 1; }
 	done
-	# Whatever else a script calls is busybox's.
+	# busybox provides the other commands of the scripts.
 	for name in $("$root/bin/busybox" --list); do
 		[ -e "$tree/usr/bin/$name" ] || ln -s busybox "$tree/usr/bin/$name"
 	done
-	# pthread_exit() loads it.
+	# pthread_exit() loads this library at run time.
 	cp -L "$root/lib/x86_64-linux-gnu/libgcc_s.so.1" "$libs/" || return
 	cp "$root"/usr/lib/x86_64-linux-gnu/libibverbs/libsiw-rdmav*.so "$libs/libibverbs/" &&
 		echo "driver siw" > "$tree/etc/libibverbs.d/siw.driver"
@@ -172,14 +174,14 @@ make_initrd() {
 	(cd "$tree" && find . | cpio -o -H newc -R 0:0 --quiet) > "$INTEROP/initrd"
 }
 
-# step WHAT COMMAND: what it prints is shown when it fails.
+# step WHAT COMMAND: runs a step. If the step fails, its output is shown.
 step() {
 	local begin=$SECONDS
 	"$2" > "$INTEROP/build.log" 2>&1 || { tail -n 20 "$INTEROP/build.log" >&2; die "failed: $1"; }
 	say "$1: $((SECONDS - begin)) s"
 }
 
-# made STAMP FILE...: STAMP was left by these files as they are.
+# made STAMP FILE...: these files have the contents that they had when STAMP was made.
 made() { local stamp=$INTEROP/made.$1; shift; [ "$(cat "$stamp" 2> /dev/null)" = "$(cat "$@" | cksum)" ]; }
 leave() { local stamp=$INTEROP/made.$1; shift; cat "$@" | cksum > "$stamp"; }
 

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# A guest whose kernel speaks iWARP by siw: how to boot it, run commands in it, and reach it. Sourced after
-# tests/system/lib.sh (which enters a network namespace), or alone with TMP and eventually() at hand.
+# A guest whose kernel runs iWARP by siw: functions that boot the guest, run commands in it, and reach its ports. Source
+# this file after tests/system/lib.sh (which enters a network namespace), or where TMP and eventually() are defined.
 #
-#   guest_start [PORT...]    boots it. The host reaches its listeners at GUEST4 and GUEST6, it reaches the host's at
-#                            HOST4 and HOST6. With a tap device these are two ends of one network, IPv6 included;
-#                            where /dev/net/tun can't be had, qemu's own NAT, which forwards only PORT... (TCP, from
-#                            127.0.0.1) and knows no IPv6 (GUEST6 and HOST6 are empty). GUEST_NET=nat asks for it.
-#                            HOST_DEV is the host's RDMA device for it, as our libibverbs names it.
-#   guest SCRIPT             runs a bash script in it; prints what it prints, returns its exit status (124 after
-#                            GUEST_SECONDS, 125 when the guest does not answer). Several may run at a time.
-#   guest_listens PORT [far] waits until a TCP socket listens there (in namespace far).
-#   guest_free PORT [far]    waits until none does.
-#   siw_set [NAME=VALUE...]  sets siw's switches for the connections to come, all others as siw has them by default.
-#   guest_stop               powers it off; the console's text stays in GUEST_CONSOLE.
+#   guest_start [PORT...]    boots the guest. The host reaches the guest's listeners at GUEST4 and GUEST6, the guest
+#                            reaches the host's at HOST4 and HOST6. With a tap device these are two ends of one network
+#                            with IPv6. Without /dev/net/tun, or with GUEST_NET=nat, qemu's NAT connects them: it
+#                            forwards only PORT... (TCP, from 127.0.0.1) and no IPv6, so GUEST6 and HOST6 are empty.
+#                            HOST_DEV is the name that our libibverbs gives to the host's RDMA device for this network.
+#   guest SCRIPT             runs a bash script in the guest, prints its output and returns its exit status (124 after
+#                            GUEST_SECONDS, 125 when the guest does not answer). Several scripts may run at a time.
+#   guest_listens PORT [far] waits until PORT has a TCP listener in the guest (in namespace far).
+#   guest_free PORT [far]    waits until PORT has no listener.
+#   siw_set [NAME=VALUE...]  sets switches of siw for later connections; the others get siw's defaults.
+#   guest_stop               powers the guest off; GUEST_CONSOLE keeps the text of the console.
 #
-# In the guest: siw0 on eth0; siw_near on near0 (NEAR4, NEAR6) and, in network namespace far, siw_far on far0 (FAR4,
-# FAR6), the two ends of a veth pair; "far COMMAND" runs in that namespace; "chroot /host PROGRAM" runs a program of the
-# host, whose files are there read-only.
+# The guest has siw0 on eth0, and siw_near on near0 (NEAR4, NEAR6). In the network namespace far it has siw_far on far0
+# (FAR4, FAR6). near0 and far0 are the ends of a veth pair. "far COMMAND" runs a command in that namespace. "chroot
+# /host PROGRAM" runs a program of the host; the guest can read the host's files, but not write them.
 
 INTEROP=$(readlink -f -- "${INTEROP:-build/interop}")
 NEAR4=192.0.2.1 NEAR6=2001:db8:2::1 FAR4=192.0.2.2 FAR6=2001:db8:2::2
@@ -25,7 +25,7 @@ GUEST_SECONDS=300
 GUEST_CONSOLE=$TMP/console
 GUEST_PID=
 
-# guest_network PORT...: sets NETDEV for qemu, APPEND for the guest, the addresses, and AGENT, where the agent listens.
+# guest_network PORT...: sets NETDEV for qemu, APPEND for the guest, the addresses, and AGENT, the address of the agent.
 guest_network() {
 	local port
 	if [ "${GUEST_NET:-}" != nat ] && [ -n "${DIW_TEST_NS:-}" ] &&
@@ -45,10 +45,11 @@ guest_network() {
 	done
 }
 
-# guest_launch ACCELERATOR CPU
+# guest_launch ACCELERATOR CPU: starts qemu.
 #
-# Emulated, the guest's time stamp counter is the host's. On a busy machine its kernel measures a wrong frequency, by a
-# factor of seven once, and then all its clocks and timeouts run so: hence tsc_early_khz.
+# In emulation the guest's time stamp counter is the host's. On a busy machine the guest's kernel measures a wrong
+# frequency, in one case seven times too high, and then all its clocks and timeouts are wrong. tsc_early_khz tells it
+# the frequency.
 guest_launch() {
 	local clock=
 	[ "$1" = kvm ] || clock="tsc=reliable tsc_early_khz=$("$INTEROP/tree/usr/bin/agent" tsc)"
@@ -60,10 +61,10 @@ guest_launch() {
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 		> "$TMP/qemu" 2>&1 < /dev/null &
 	GUEST_PID=$!
-	disown                  # the shell would tell that it was killed
+	disown                  # else the shell would report that it was killed
 }
 
-# guest_said MARK SECONDS: waits for a line on the console, while qemu lives.
+# guest_said MARK SECONDS: waits for a line on the console while qemu runs.
 guest_said() {
 	local until=$((SECONDS + $2))
 	until grep -q "^$1" "$GUEST_CONSOLE"; do
@@ -78,8 +79,8 @@ guest_kill() {
 	eventually 10 guest_gone
 }
 
-# A /dev/kvm that is there need not work: qemu then aborts, or the guest hangs. So 5 s for its first line, and this
-# machine is not asked again until its next boot.
+# qemu may abort or the guest may hang although /dev/kvm exists. So the guest has 5 s for its first line. After a
+# failure KVM is not tried again on this machine until its next boot.
 guest_start() {
 	local boot
 	guest_network "$@" || return
@@ -107,11 +108,12 @@ guest() {
 		case $? in
 		0) ;;
 		1) break ;;
-		*) part+=$line; continue ;;     # a second is over
+		*) part+=$line; continue ;;     # read timed out after a second
 		esac
 		line=$part$line part=
 		[[ ! $line =~ ^@exit\ ([0-9]+)$ ]] || { status=${BASH_REMATCH[1]}; break; }
-		# The agent begins a line of its own, so an empty last line is none of the script's.
+		# The agent starts a new line for its own output. So an empty last line does not belong to the script's
+		# output.
 		[ -n "$line" ] || { empty+=$'\n'; continue; }
 		printf '%s%s\n' "$empty" "$line"
 		empty=
@@ -121,7 +123,7 @@ guest() {
 	return "$status"
 }
 
-# In /proc/net/tcp state 0A is LISTEN; siw's sockets are shown like any.
+# In /proc/net/tcp state 0A is LISTEN. The sockets of siw appear there like others.
 guest_listens() { guest_port '&&' "listens" "$@"; }
 guest_free() { guest_port '||' "was given up" "$@"; }
 guest_port() {
@@ -130,7 +132,7 @@ guest_port() {
 		done; echo "port %d never %s"; exit 1' "${4:-}" "$3" "$1" "$3" "$2")"
 }
 
-# siw's own defaults: mpa_version 2, rtr_type 0xc000 (write and read), all else off.
+# siw's own defaults: mpa_version 2, rtr_type 0xc000 (Write and Read), every other switch off.
 siw_set() {
 	local word script=
 	for word in try_gso=N mpa_crc_required=N mpa_crc_strict=N peer_to_peer=N mpa_version=2 rtr_type=0xc000 "$@"; do

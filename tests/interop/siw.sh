@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# iWARP as the Linux kernel speaks it (siw), in a guest that is booted once: make check-interop.
+# Our iWARP against that of the Linux kernel (siw), in a guest that is booted once: make check-interop.
 INTEROP=${INTEROP:-build/interop}
 [ -n "${DIW_TEST_NS:-}" ] || { "${0%/*}/build.sh" 2>&1; export GUEST_BUILT=$?; }
 . "${0%/*}/../system/lib.sh"
@@ -11,7 +11,7 @@ case ${GUEST_BUILT:-1} in
 0) ;;
 77) skip "no guest can be had here, for the reason above"; end ;;
 *)
-	# Where packages can be installed, a test that does not run is a test that fails.
+	# In CI packages can be installed, so a test that cannot run there has failed.
 	if [ -n "${CI:-}" ]; then
 		not_ok "the guest is built"
 	else
@@ -20,18 +20,18 @@ case ${GUEST_BUILT:-1} in
 	end ;;
 esac
 
-RPING=7174 UCMATOSE=7471 PERFTEST=18515         # the ports that these use unless told
-HOST_PORT=7999                                  # with NAT, the host's listeners need other ports than the guest's
+RPING=7174 UCMATOSE=7471 PERFTEST=18515         # the default ports of these programs
+HOST_PORT=7999                                  # with NAT host and guest need different listening ports
 run "the guest boots" guest_start $RPING $UCMATOSE $PERFTEST || end
 GUEST_SECONDS=30
 uptime_() { cut -d ' ' -f 1 /proc/uptime; }
 host_begin=$(uptime_) guest_begin=$(guest "$(declare -f uptime_); uptime_")
 echo "$GUEST_ACCEL, the host sees the guest at $GUEST4${GUEST6:+ and $GUEST6}"
 
-# How a row is played. row WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: with siw's switches set so, SERVER runs until it
-# listens on PORT, then CLIENT; ok when both exit with 0. @ in either is the server's address as the client sees it.
-# SIDE is host, guest or far; of two in the guest one is far. With SERVES_ON the server has to run still. DIW is set on
-# the host. OUT is what the client printed, TMP/server what the server did.
+# row WHAT SWITCHES SIDE:PORT SERVER SIDE CLIENT: runs a row. SERVER runs with siw's SWITCHES until it listens on PORT,
+# then CLIENT runs. The row succeeds when both exit with 0. @ in a command stands for the server's address as the client
+# sees it. SIDE is host, guest or far; if both run in the guest, one runs in far. With SERVES_ON the server must still
+# run at the end. DIW is set on the host. OUT is the client's output, TMP/server the server's.
 row() {
 	local what=$1 switches=$2 listener=${3%:*} port=${3#*:} server=$4 caller=$5 client=$6 at before=$FAILED
 	at=$(address "$listener" "$caller")
@@ -52,10 +52,10 @@ row() {
 	[ $FAILED -eq "$before" ] || sed 's/^/    server: /' "$TMP/server" | tail -n 20
 	give_up "$SERVER" "$listener" "$port"
 }
-# both: a row has three tries, and what the failed ones printed is shown. On a busy machine siw drops one connection of
-# some hundred, of correct traffic and without a Terminate: it reads all that came, and sends its FIN in the same
-# millisecond (captured), or resets with the last message unread. Its acceptor loses what comes at once behind the
-# request. AGAIN counts: many such rows would be something else.
+# both: a row has three tries, and the output of failed tries is shown. On a busy machine siw drops some one of a
+# hundred connections, with correct traffic and without a Terminate. In captures siw reads all data and sends its FIN in
+# the same millisecond, or resets the connection with the last message unread. siw's acceptor also loses data that
+# follows the Request at once. AGAIN counts the repeated rows; the test fails if there are many.
 AGAIN=0
 both() {
 	local before=$FAILED try
@@ -69,14 +69,15 @@ both() {
 	cat "$TMP/row"
 	[ "$FAILED" -eq "$before" ]
 }
-# late ROW...: with what the guest sends under way for so long that siw, as acceptor, listens to the connection when the
-# answer to its reply comes: of an initiator that says no more after its ready-to-receive.
+# late ROW...: delays the guest's packets. siw as acceptor begins to listen to a connection after it has sent its Reply.
+# With the delay siw listens before the initiator's next data arrives. The row needs this if the initiator sends nothing
+# after its ready-to-receive.
 late() {
 	guest "tc qdisc add dev eth0 root netem delay 50ms" || not_ok "a delay in the guest"
 	"$@"
 	guest "tc qdisc del dev eth0 root"
 }
-# give_up PID SIDE PORT: ends a server, if it runs still. The next one wants the port.
+# give_up PID SIDE PORT: ends a server that still runs, because the next server needs the port.
 give_up() {
 	kill "$1" && wait "$1"
 	case $2 in
@@ -108,15 +109,15 @@ address() {
 	esac
 }
 
-# The frames that open a connection, as siw sends them: what its switches do, and that both directions reach each other.
-# The host's end is busybox's nc, from the guest's own programs.
+# The frames that open a connection, as siw sends them: they show the effect of siw's switches, and that both directions
+# work. The host's end is nc of busybox, one of the guest's programs.
 busybox=$INTEROP/tree/usr/bin/busybox
 hex() { od -An -v -tx1 | tr -d ' \n'; }
 request_key=$(printf 'MPA ID Req Frame' | hex) reply_key=$(printf 'MPA ID Rep Frame' | hex)
 
 frame_is() { [ "$(hex < "$TMP/frame")" = "$1" ] || { echo "not $1 but $(hex < "$TMP/frame")"; return 1; }; }
 
-# asks WHAT SWITCHES FRAME: what follows the key in the request of a siw that connects to the host.
+# asks WHAT SWITCHES FRAME: siw connects to the host; FRAME follows the key in siw's Request.
 asks() {
 	local listener
 	siw_set $2
@@ -136,8 +137,8 @@ asks "for peer-to-peer, by write alone" "peer_to_peer=Y rtr_type=0x8000" 1002000
 asks "for revision 1" mpa_version=1 00010000
 asks "for large FPDUs, by a reserved bit" try_gso=Y 1802000400010001
 
-# answers WHAT SWITCHES REQUEST REPLY: what siw replies to a host that connects; both after the key, REPLY empty for
-# none, when it has to close.
+# answers WHAT SWITCHES REQUEST REPLY: the host connects to siw with REQUEST, and siw answers with REPLY. Both are the
+# bytes after the key. With an empty REPLY siw must close the connection.
 answers() {
 	local want=${4:+$reply_key$4} peer
 	siw_set $2
@@ -146,8 +147,9 @@ answers() {
 	exec {peer}<> "/dev/tcp/$GUEST4/$RPING"
 	printf 'MPA ID Req Frame%b' "$(sed 's/../\\x&/g' <<< "$3")" >&"$peer"
 	timeout 60 head -c $((${#want} ? ${#want} / 2 : 1)) <&"$peer" > "$TMP/frame" || echo "timeout" >> "$TMP/frame"
-	# Its listening to the connection begins after its reply. An end that comes before is never noticed by a siw that waits
-	# for a ready-to-receive: then rping can't be killed any more, and no later row finds siw's connection manager alive.
+	# siw begins to listen to the connection after it has sent its Reply. If the peer closes earlier, a siw that
+	# waits for a ready-to-receive never notices it. Then rping can no longer be killed, and siw's connection
+	# manager serves no later row.
 	sleep 0.3
 	exec {peer}>&-
 	check "siw answers $1" frame_is "$want"
@@ -163,14 +165,14 @@ answers "an IRD and ORD beyond its own" "" 100200043ffe3ffe 1002000400800080
 answers "peer-to-peer, by write or read: write" peer_to_peer=Y 100200048004c004 1002000480048004
 answers "revision 3 by nothing" "" 00030000 ""
 
-# Ours and siw, in both roles: tests/interop/exchange.c says what they do, each row plays all of it.
+# Our end and siw, in both roles. tests/interop/exchange.c describes the exchange; each row runs all of it.
 PEER=$BUILD/tests/interop/peer OUR_RPING=$BUILD/tests/interop/rping SIW_PEER=/host$BUILD/tests/interop/siw_peer
-# siw's acceptor sends its reply before it listens to the connection: what comes at once, a ready-to-receive too, it
-# finds only when more comes.
+# siw's acceptor sends its Reply before it listens to the connection. Data that arrives at once, also a
+# ready-to-receive, is noticed only when more data arrives.
 PAUSE="-w 500"
 
-# connects, accepts WHAT SWITCHES BOTH OURS SIWS: the options of both ends, of ours, of siw's; one of them has -b. ended
-# REGEX: how ours says that it ended.
+# connects, accepts WHAT SWITCHES BOTH OURS SIWS: BOTH has the options of both ends, OURS and SIWS those of one end. One
+# end has -b. ended REGEX: our end reports this end of the connection.
 connects() {
 	both "we connect: $1" "$2" guest:$RPING "$SIW_PEER -p $RPING $3 $5" host "$PEER -c @ -p $RPING $PAUSE $3 $4"
 	OURS=$OUT
@@ -181,7 +183,7 @@ accepts() {
 }
 ended() { check "... so ours: $1" matches "$OURS" "end: $1"; }
 
-# The RFCs' ways of beginning, each with all of the exchange, up to messages of 1 MiB.
+# The ways to begin a connection in the RFCs, each with the whole exchange, up to messages of 1 MiB.
 exchange_rows() {
 	local crc reads rtr what ways bits ours siws="-d 90 -D 100"
 	for crc in N Y; do
@@ -197,7 +199,8 @@ exchange_rows() {
 		done
 	done
 }
-# 3.3 MB come. siw cuts them to TCP segments, unless both ends allow more by its reserved bit, which we give back.
+# Our end receives 3.3 MB. siw makes FPDUs of a TCP segment, unless both ends set its reserved bit. Our end returns the
+# bit.
 large_fpdus() {
 	accepts "siw's large FPDUs" try_gso=Y "" -b ""
 	check "... are large" fpdus -lt 200
@@ -209,8 +212,8 @@ fpdus() {
 	count=$(sed -n 's/.* \([0-9]*\) FPDUs received$/\1/p' <<< "$OURS")
 	[ -n "$count" ] && test "$count" "$@" || { echo "not $*: $count FPDUs"; return 1; }
 }
-# How a connection ends, by either end. An STag that is stale is one that was invalidated: siw, or we, answer a Write
-# there by a Terminate, DDP's 0x1100.
+# The ways in which either end can end a connection. A stale STag is one that was invalidated. The end that receives a
+# Write to it answers by a Terminate with DDP's error 0x1100.
 ways_to_end() {
 	local how=$1
 	$how "we disconnect" "" "-S 1000 -e disconnect" -b ""
@@ -226,7 +229,7 @@ ways_to_end() {
 	$how "a Write of siw's to a stale STag" "" "-S 1000 -e stale" "" -b
 	ended "disconnected, Protocol error, fault 1100, found here 1100"
 }
-# Private data: as much as siw takes, none, and what our initiator tells of RFC 7306 behind it; refusals.
+# Private data: none, as much as siw accepts, and our initiator's fields of RFC 7306 behind it. Also refusals.
 private_data() {
 	local how=$1 size
 	for size in 0 251; do
@@ -234,22 +237,25 @@ private_data() {
 		$how "refused, $size bytes of private data" "" "-x -d $size -D $size" "" ""
 	done
 }
-# rping of Debian on the kernel's side.
+# Debian's rping on the kernel's side.
 rping_rows() {
 	local crc k size
 	for crc in N Y; do
 		k=; [ $crc = N ] || k=-k
 		for size in 64 65535; do
 			both "our rping to siw's, $size bytes, CRC $crc" "mpa_crc_required=$crc" guest:$RPING \
-				"rping -s -a 0.0.0.0 -C 10 -S $size -v" host "$OUR_RPING -c @ -p $RPING $PAUSE $k -S $size"
+				"rping -s -a 0.0.0.0 -C 10 -S $size -v" host \
+					"$OUR_RPING -c @ -p $RPING $PAUSE $k -S $size"
 			both "siw's rping to ours, $size bytes, CRC $crc" "mpa_crc_required=$crc" host:$HOST_PORT \
-				"$OUR_RPING -p $HOST_PORT $k -S $size" guest "rping -c -a @ -p $HOST_PORT -C 10 -S $size -v -V"
+				"$OUR_RPING -p $HOST_PORT $k -S $size" guest \
+					"rping -c -a @ -p $HOST_PORT -C 10 -S $size -v -V"
 		done
 	done
 }
-# A responder that sends first. siw's initiator hears it once its ready-to-receive has come here. Without one (revision
-# 1, or not peer-to-peer) the message is held until the initiator's first (RFC 5044 section 7.1.2), ahead of which it
-# hears nothing. siw as the responder holds nothing, but waits for the ready-to-receive that our initiator offers.
+# A responder that sends first. With a ready-to-receive, siw's initiator receives the message after the ready-to-receive
+# has arrived here. Without one (revision 1, or not peer-to-peer), our responder holds the message until the initiator's
+# first FPDU (RFC 5044 section 7.1.2). siw as the responder holds no message, but waits for the ready-to-receive that
+# our initiator offers.
 responder_first() {
 	local revision rtr what ways bits
 	for rtr in "Write w 0x8000" "Read r 0x4000"; do
@@ -275,7 +281,7 @@ if [ -x "$BUILD/tests/interop/siw_peer" ]; then
 elif [ -n "${CI:-}" ]; then
 	not_ok "siw_peer is built"
 else
-	skip "no librdmacm-dev and libibverbs-dev: no program of ours on siw (tools/quickstart check-interop installs them)"
+	skip "no librdmacm-dev, libibverbs-dev: no program of ours on siw (see tools/quickstart check-interop)"
 fi
 rping_rows
 if have_programs; then
@@ -285,16 +291,18 @@ if have_programs; then
 	rping_server_rows
 fi
 
-# siw to siw: the guest alone.
+# siw against siw, both in the guest.
 BW_OPTIONS='-R -F -s 65536 -n 200'
 for crc in N Y; do
 	for gso in N Y; do
 		switches="mpa_crc_required=$crc try_gso=$gso"
-		both "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far "rping -c -a @ -C 10 -v -V"
-		# Its server exits with 0 when the client leaves early, too.
+		both "rping, $switches" "$switches" guest:$RPING "rping -s -a @ -C 10 -v" far \
+			"rping -c -a @ -C 10 -v -V"
+		# The server of rping exits with 0 also when the client leaves early.
 		check "... ten times, says the client" [ "$(grep -c '^ping data: rdma-ping' <<< "$OUT")" = 10 ]
 		check "... and the server" [ "$(grep -c '^server ping data: rdma-ping' "$TMP/server")" = 10 ]
-		both "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST "ib_write_bw $BW_OPTIONS -d siw_near" \
+		both "ib_write_bw of 64 KiB, $switches" "$switches" guest:$PERFTEST \
+			"ib_write_bw $BW_OPTIONS -d siw_near" \
 			far "ib_write_bw $BW_OPTIONS -d siw_far @"
 		speed=$(awk '$1 == 65536 { print $4 }' <<< "$OUT")
 		check "... tells a speed" matches "$speed" '^[0-9.]+$'
@@ -308,27 +316,29 @@ both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 
 both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
 both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
 
-# Writes at full speed, near to far: ours, and siw to siw with its FPDUs small and large, in turns, all with 128 requests
-# outstanding. So many messages that what a socket's buffer takes is little of them. The ratios are printed and fail
-# nothing: on a busy machine that emulates another, one round contradicts the next.
+# Writes at full speed from near to far: ours, siw's with small FPDUs, and siw's with large FPDUs, in turns, all with
+# 128 requests outstanding. The messages are so many that a socket's buffer holds only a small part of them. The ratios
+# are printed and cannot fail: on a busy machine that emulates the guest, rounds contradict each other.
 write_siw() {
-	both "ib_write_bw" "mpa_crc_required=$1 try_gso=$2" guest:$PERFTEST "ib_write_bw -R -F -s $3 -n $4 -d siw_near" \
+	both "ib_write_bw" "mpa_crc_required=$1 try_gso=$2" guest:$PERFTEST \
+		"ib_write_bw -R -F -s $3 -n $4 -d siw_near" \
 		far "ib_write_bw -R -F -s $3 -n $4 -d siw_far @" > "$TMP/rows"
 	grep '^not ok' "$TMP/rows" >&2
 	awk -v size="$3" '$1 == size { print $4 }' <<< "$OUT"
 }
-# write_ours CRC: MiB a second, as perftest counts, of 64 KiB and of 1 MiB.
+# write_ours CRC: prints MiB a second, as perftest counts them, for Writes of 64 KiB and of 1 MiB.
 write_ours() {
 	local no_crc=
 	[ "$1" = Y ] || no_crc=--no-crc
 	background "$TMP/server" guest "chroot /host $DIW perf --server --bind $NEAR4"
 	guest_listens 4791
-	guest "far chroot /host $DIW perf bw --qp rc --op write --size 64k,1m --depth 128 --connect $NEAR4 --bind $FAR4 \
+	guest "far chroot /host $DIW perf bw --qp rc --op write --size 64k,1m --depth 128 \
+		--connect $NEAR4 --bind $FAR4 \
 		$no_crc --json" > "$TMP/client" || cat "$TMP/client" "$TMP/server" >&2
 	give_up "$PID" guest 4791
 	grep '^{' "$TMP/client" | jq -r 'select(.GBps) | .GBps * 1e9 / 1048576' | xargs
 }
-# write_rows CRC ROUNDS
+# write_rows CRC ROUNDS: measures and prints the Writes.
 write_rows() {
 	local round ours64 ours1 row
 	: > "$TMP/speeds"
@@ -345,9 +355,10 @@ write_rows() {
 	run "Writes were measured, CRC $1" awk -v lines=$(($2 * 2)) 'NF == 4 && $2 > 0 && $3 > 0 && $4 > 0 { n++ }
 		END { exit n != lines }' "$TMP/speeds"
 }
-# above KIB: in how many rounds.
+# above KIB: prints in how many rounds our Writes were faster.
 above() {
-	echo "Write of $1 KiB, CRC on: faster than siw with large FPDUs in $(awk -v kib="$1" '$1 == kib { n++; won += $2 > $4 }
+	echo "Write of $1 KiB, CRC on: faster than siw with large FPDUs in $(awk -v kib="$1" \
+		'$1 == kib { n++; won += $2 > $4 }
 		END { print won + 0 " of " n }' "$TMP/speeds") rounds"
 }
 echo "accelerator $GUEST_ACCEL; ours computes CRC-32C by $(guest "chroot /host $DIW info" |
@@ -358,7 +369,7 @@ write_rows Y 3
 above 64
 above 1024
 
-# Under load its clock once ran seven times too fast: then no timeout and no figure of the guest is worth anything.
+# On a busy machine the guest's clock has run seven times too fast. Then its timeouts and figures are worth nothing.
 host_end=$(uptime_) guest_end=$(guest "$(declare -f uptime_); uptime_")
 echo "seconds of the host $host_begin to $host_end, of the guest $guest_begin to $guest_end"
 run "the guest's clock keeps the host's time, within 5 % and a second" awk -v host="$host_begin $host_end" \

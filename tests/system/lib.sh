@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For the system tests, sourced first:  . "${0%/*}/lib.sh"
-# A test prints "ok - WHAT" or "not ok - WHAT" for each thing it proves, "SKIP: WHY" for what it cannot, and ends in end.
+# The library of the system tests. Each test sources it first:  . "${0%/*}/lib.sh"
+# A test prints "ok - WHAT" or "not ok - WHAT" for each check, and "SKIP: WHY" for a check that is not possible here.
+# Its last command is `end`.
 #
-# It runs in a network namespace of its own, so that no port, rule or interface of the machine matters or is changed, and
-# in one of System V's segments, so that none is left; an ordinary user gets them by a user namespace.
+# A test runs in its own network namespace, so the machine's ports, rules and interfaces neither matter nor change. It
+# also runs in its own IPC namespace, so no System V segment is left. Without root both come with a user namespace.
 
 set -u
-# What an ordinary user of Debian does not find by his own PATH: ldconfig, tc, nft, depmod.
+# The PATH of a Debian user lacks the folders of ldconfig, tc, nft and depmod.
 PATH=$PATH:/usr/sbin:/sbin
 SELF=$(readlink -f -- "$0")
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -22,7 +23,7 @@ not_ok() { echo "not ok - $*"; FAILED=$((FAILED + 1)); }
 skip() { echo "SKIP: ${0##*/}: $*"; }
 end() { echo end; exit $((FAILED > 0)); }
 
-# expect STATUS WHAT COMMAND...: ok when it exits so; its output is shown when it does not, and is OUT afterwards.
+# expect STATUS WHAT COMMAND...: ok when COMMAND exits with STATUS; otherwise its output is printed. OUT is the output.
 expect() {
 	judge "$TMP/out" "$@"
 	local rc=$?
@@ -31,7 +32,7 @@ expect() {
 }
 run() { expect 0 "$@"; }
 
-# check WHAT COMMAND...: ok when it succeeds. OUT stays, so that many things can be checked of one command.
+# check WHAT COMMAND...: ok when COMMAND succeeds. OUT is unchanged, so several checks can read it.
 check() { judge "$TMP/out.check" 0 "$@"; }
 
 judge() {
@@ -48,15 +49,16 @@ judge() {
 	return $((got != want))
 }
 
-# matches TEXT REGEX: for check.
+# matches TEXT REGEX: a condition for `check`.
 matches() { [[ $1 =~ $2 ]] || { echo "no $2 in: $1"; return 1; }; }
 
-# background LOG COMMAND...: starts it; PID is its process id. What still runs at the end is killed.
+# background LOG COMMAND...: starts COMMAND; PID is its process id. `cleanup` kills the commands that still run.
 background() {
 	local log=$1
 	shift
 	[ "$1" != in_b ] || set -- nsenter -t "$HOLDER" -n "${@:2}"
-	# A process group of its own: of a function PID is a subshell, which would die without what it has started.
+	# The command has its own process group: if it is a function, PID is a subshell, and killing the subshell alone
+	# would leave its children.
 	set -m
 	"$@" > "$log" 2>&1 < /dev/null &
 	PID=$!
@@ -64,11 +66,11 @@ background() {
 	JOBS+=("$PID")
 }
 
-# So many times the seconds that a thing should take it may: a busy machine and a sanitizer are no fault, and who
-# succeeds does not wait for it.
+# The factor of all time limits: a busy machine and a sanitizer are slow, which is no fault. A command that succeeds
+# ends at once, whatever its limit.
 PATIENCE=10
 
-# join PID SECONDS: waits for a background command; its exit status, or 124.
+# join PID SECONDS: waits for a background command and returns its exit status; 124: it still runs.
 join() {
 	local until=$((SECONDS + $2 * PATIENCE))
 	while kill -0 "$1" 2> /dev/null; do
@@ -79,7 +81,7 @@ join() {
 	wait "$1"
 }
 
-# eventually SECONDS COMMAND...: repeats it until it succeeds, PATIENCE times as long at most.
+# eventually SECONDS COMMAND...: repeats COMMAND until it succeeds, for SECONDS * PATIENCE at most.
 eventually() {
 	local until=$((SECONDS + $1 * PATIENCE))
 	shift
@@ -89,9 +91,9 @@ eventually() {
 	done
 }
 
-# listening PORT [IN]: a socket is bound to PORT, UDP or TCP; IN is "in_b" for the other namespace.
+# listening PORT [IN]: a UDP or TCP socket is bound to PORT. IN is "in_b" for the other namespace.
 listening() { ${2:-} ss -Htuln "sport = :$1" | grep -q .; }
-# accepting PORT [IN]: the same, of TCP alone.
+# accepting PORT [IN]: a TCP socket listens at PORT.
 accepting() { ${2:-} ss -Htln "sport = :$1" | grep -q .; }
 
 cleanup() {
@@ -106,7 +108,7 @@ cleanup() {
 	rm -rf "$TMP"
 }
 
-# In a namespace of its own already?
+# The test starts itself again in its own namespaces.
 if [ -z "${DIW_TEST_NS:-}" ] && [ -z "${DIW_TEST_NO_NS:-}" ]; then
 	export DIW_TEST_NS=1
 	if [ "$(id -u)" -eq 0 ] && unshare -in true 2> /dev/null; then
@@ -135,7 +137,7 @@ esac
 
 A4=192.0.2.1 B4=192.0.2.2 A6=2001:db8::1 B6=2001:db8::2
 
-# two_namespaces MTU: this one is A with interface va, "in_b COMMAND" runs in the other, with vb.
+# two_namespaces MTU: this namespace is A, with interface va. "in_b COMMAND" runs COMMAND in B, with interface vb.
 two_namespaces() {
 	[ -z "${HOLDER:-}" ] || { kill "$HOLDER" && wait "$HOLDER"; ip link del va; } 2> /dev/null
 	unshare -n sleep 3600 &
@@ -148,19 +150,19 @@ two_namespaces() {
 }
 other_namespace() { [ "$(readlink "/proc/$HOLDER/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
 in_b() { nsenter -t "$HOLDER" -n "$@"; }
-# configured IN INTERFACE: until it is, the kernel drops what comes to IPv6's groups.
+# configured IN INTERFACE: its IPv6 address is valid. Before that the kernel drops datagrams to IPv6 groups.
 configured() { $1 ip -6 addr show dev "$2" scope link -tentative | grep -q fe80; }
 side() {
 	$1 ip addr add "$4/24" dev "$2" && $1 ip addr add "$5/64" dev "$2" nodad &&
 		$1 ip link set "$2" mtu "$3" up
 }
 
-# lose PERCENT: what A sends to B from now on is lost with this probability, datagram by datagram. LOSS says how it is
-# done, LOSS_ENV is for the sender's environment.
+# lose PERCENT: from now on each datagram from A to B is lost with this probability. LOSS names the method, and LOSS_ENV
+# is for the sender's environment.
 #
-# A super-buffer passes the sender's queueing discipline and its nftables hooks as one packet, so a drop there would take 45
-# datagrams at once. Hence netem only with segmentation offload off, and the others at B, with a gso_max_segs that makes
-# A's interface cut super-buffers before they cross.
+# A super-buffer passes the sender's queueing discipline and its nftables hooks as one packet, so one drop there would
+# lose 45 datagrams. So netem is used with segmentation offload switched off. The other methods drop at B, and
+# gso_max_segs makes A's interface split super-buffers before they cross.
 lose() {
 	local of_2_32=$(($1 * 42949673))
 	LOSS_ENV=(env)
@@ -168,7 +170,8 @@ lose() {
 		LOSS="tc netem" LOSS_ENV=(env DIWARP_OFFLOAD=gro)
 	elif ip link set va gso_max_segs 1 2> /dev/null && in_b nft "add table netdev diw;
 			add chain netdev diw loss { type filter hook ingress device vb priority 0; };
-			add rule netdev diw loss meta l4proto udp numgen random mod 100 < $1 counter drop" 2> /dev/null; then
+			add rule netdev diw loss meta l4proto udp numgen random mod 100 < $1 counter \
+				drop" 2> /dev/null; then
 		LOSS="nftables"
 	elif ip link set va gso_max_segs 1 2> /dev/null && in_b tc qdisc add dev vb clsact 2> /dev/null &&
 		in_b tc filter add dev vb ingress protocol all bpf da \
@@ -180,8 +183,9 @@ lose() {
 	echo "loss of $1 % by $LOSS"
 }
 
-# sanitized PROGRAM...: these of tests/system, over an interposer that was built for a sanitizer as they were, in both
-# choices of the CRC: they see what they should, or see without it, and the sanitizer finds nothing. Then the test ends.
+# sanitized PROGRAM...: runs programs of tests/system, without the interposer and over it, with and without CRC. The
+# programs and the interposer are built for the same sanitizer. All runs print the same, and the sanitizer finds
+# nothing. Then the test ends.
 sanitized() {
 	local program crc runtime lib=$BUILD/lib/diwarp/libdiwarp_sockets.so
 	local launch=()
@@ -194,11 +198,14 @@ sanitized() {
 		run "$program" "${launch[@]}" "$BUILD/tests/system/$program"
 		cp "$TMP/out" "$TMP/without"
 		for crc in off on; do
-			run "$program over the interposer, CRC $crc" env LD_PRELOAD="$runtime $lib $BUILD/tests/preload/short.so" \
+			run "$program over the interposer, CRC $crc" env \
+				LD_PRELOAD="$runtime $lib $BUILD/tests/preload/short.so" \
 				DIWARP_SOCKETS_CRC=$crc "${launch[@]}" "$BUILD/tests/system/$program"
-			check "... sees what it did" diff "$TMP/without" <(grep -vE '^(diwarp sockets: |    )' <<< "$OUT")
+			check "... sees what it did" diff "$TMP/without" <(grep -vE '^(diwarp sockets: |    )' <<< \
+				"$OUT")
 			check "... over it" matches "$OUT" 'counted .*framed='
-			check "... and $MODE finds nothing" [ -z "$(grep -E 'runtime error: |ERROR: |WARNING: ' <<< "$OUT")" ]
+			check "... and $MODE finds nothing" [ -z "$(grep -E 'runtime error: |ERROR: |WARNING: ' <<< \
+				"$OUT")" ]
 		done
 	done
 	end
@@ -220,5 +227,6 @@ field() { grep '^{' <<< "$OUT" | tail -n 1 | jq -r "$1"; }
 # holds EXPRESSION: of the same object.
 holds() {
 	grep '^{' <<< "$OUT" | tail -n 1 > "$TMP/json"
-	[ -s "$TMP/json" ] && jq -e "$1" "$TMP/json" > /dev/null || { echo "not so: $1, of:"; cat "$TMP/json"; return 1; }
+	[ -s "$TMP/json" ] && jq -e "$1" "$TMP/json" > /dev/null || { echo "not so: $1, of:"; cat "$TMP/json"; return 1;
+		}
 }

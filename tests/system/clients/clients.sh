@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Debian's own RDMA programs over libibverbs.so.1 of ours: what tests/system/clients/list names, in both personalities.
+# Debian's own RDMA programs over our libibverbs.so.1, in both personalities. tests/system/clients/list names the
+# programs.
 # usage: clients.sh [PATTERN]    only the lines that PATTERN (extended regular expression) matches
 #
-# A run counts when both ends succeed and the counters say that its bytes went through queue pairs of ours.
-# DIW_TEST_FULL=1: also the list's lines that say full. CLIENTS_TABLE=FILE: what came of it, as a page of docs.
+# A run counts when both ends succeed and the counters show that its bytes went through our queue pairs.
+# DIW_TEST_FULL=1: also the lines of the list that are marked "full".
+# CLIENTS_TABLE=FILE: writes the results to FILE, as a page of docs.
 . "${0%/*}/../lib.sh"
 . tests/system/clients/lib.sh
 . tests/system/clients/pyverbs.sh
@@ -14,12 +16,13 @@
 PATTERN=${1:-.}
 links_are_up() { configured "" va && configured in_b vb; }
 
-[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer"; end; }
+[ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer";
+	end; }
 own_shm "$@"
 have_clients || end
 two_namespaces 1500 && eventually 30 links_are_up || { not_ok "two network namespaces"; end; }
 
-# libfabric looks for this host's name.
+# libfabric resolves the name of this host.
 is_named() { getent ahosts "$(uname -n)" > /dev/null; }
 is_named || skip "fi_info and fi_pingpong: nothing here, as /etc/hosts, knows this host's name, $(uname -n)"
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For clients.sh: programs whose ends have options of their own, over librdmacm.so.1.
+# For clients.sh: programs over librdmacm.so.1 whose server and client take different options.
 
-# with PLACE WORD...: ADDR, ADDR6 and PORT in them are the server's, PEER and PEER6 the client's.
+# with PLACE WORD...: prints the words. In them ADDR, ADDR6 and PORT stand for the server's address and port, PEER and
+# PEER6 for the client's address.
 with() {
 	local a4=$A4 a6=$A6 b4=$B4 b6=$B6 word
 	[ "$1" != lo ] || a4=127.0.0.1 a6=::1 b4=127.0.0.1 b6=::1
@@ -14,12 +15,12 @@ with() {
 		PEER) echo "$b4" ;;
 		PEER6) echo "$b6" ;;
 		PORT) echo "$PORT" ;;
-		*) printf "%s\n" "$word" ;;         # echo has options of its own
+		*) printf "%s\n" "$word" ;;         # printf, because echo would take some words as its options
 		esac
 	done
 }
 
-# port_of PROGRAM: where its server is found; PORT, if it can be told.
+# port_of PROGRAM: prints the port where the program's server listens; PORT, if the port is an option of the program.
 port_of() {
 	case $1 in
 	udaddy) echo 7174 ;;
@@ -28,7 +29,7 @@ port_of() {
 	esac
 }
 
-# cm_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...
+# cm_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...: runs both ends and judges the run.
 cm_pair() {
 	local place=$1 types=$2 in=() server client sv cl=none bytes
 	shift 2

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The job of docs/containers.md, with diwarp as make install leaves it, by a user who may do nothing.
+# The job of docs/containers.md with an installed diwarp. A user without any privilege runs it.
 . "${0%/*}/../lib.sh"
 case $MODE in asan | tsan) skip "programs of others cannot load a library built for a sanitizer"; end ;; esac
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "no libibverbs.so.1: built where libibverbs-dev is"; end; }
 tools/clients get > "$TMP/get" 2>&1 || { skip "$(tail -n 1 "$TMP/get")"; end; }
 
-# The tree may lie where nobody may look.
+# Another user may be unable to read the tree. So the test installs diwarp below TMP.
 MAKEFLAGS='' run "make install" "$MAKE" -s BUILD="$BUILD" MODE="$MODE" PREFIX="$TMP/usr" install || end
 mkdir "$TMP/bin"
 cp "$(tools/clients get)"/ibv_* "$TMP/bin"

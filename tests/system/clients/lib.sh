@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For clients.sh: runs one of Debian's programs, looks at what it did, and notes it for the table.
+# For clients.sh: runs one of Debian's programs, checks its traffic, and records the result for the table.
 
 PORT=20000 LIMIT=300 CLIENTS=${CLIENTS:-build/clients}
 RESULTS=$TMP/results
 : > "$RESULTS"
 
-# A /dev/shm of its own, of SHM bytes: the pages of counters that appear there are those of the programs that run here.
+# own_shm: mounts a /dev/shm of SHM bytes for this test alone. The pages of counters in it belong to the programs of
+# this test.
 own_shm() {
 	[ -z "${DIW_TEST_SHM:-}" ] || return 0
 	export DIW_TEST_SHM=1 SHM=${SHM:-64m}
 	if unshare -m mount -t tmpfs -o "size=$SHM,mode=1777" tmpfs /dev/shm 2> /dev/null; then
 		rm -rf "$TMP"
-		exec unshare -m "$BASH" -c 'mount -t tmpfs -o "size=$SHM,mode=1777" tmpfs /dev/shm && exec "$BASH" "$0" "$@"' \
+		exec unshare -m "$BASH" \
+			-c 'mount -t tmpfs -o "size=$SHM,mode=1777" tmpfs /dev/shm && exec "$BASH" "$0" "$@"' \
 			"$SELF" "$@"
 	fi
 	skip "no mount namespace here"
@@ -29,18 +31,19 @@ have_clients() {
 wanted() { [[ $* =~ $PATTERN ]]; }
 note() { printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$PERSONALITY" "$4" >> "$RESULTS"; }
 
-# client [IN] LOG SECONDS PROGRAM OPTION...: in the background; PID is its process.
+# client [IN] LOG SECONDS PROGRAM OPTION...: starts the program in the background; PID is its process.
 client() {
 	local in=() log limit
 	[ "$1" != in_b ] || { in=(in_b); shift; }
 	log=$1 limit=$2
 	shift 2
-	# --foreground: no process group of its own, which a signal to us would not reach.
+	# --foreground: without it timeout(1) makes a process group of its own, which a signal to this script's group
+	# does not reach.
 	background "$log" "${in[@]}" timeout --foreground -k 2 "$limit" \
 		tools/clients run --personality "$PERSONALITY" "$@"
 }
 
-# The counters of all processes, from start_counting until stop_counting: TMP/counted, a line for each queue pair.
+# From start_counting until stop_counting, TMP/counted gets the counters of all processes: one line for each queue pair.
 start_counting() {
 	background "$TMP/counted" "$BUILD/tests/system/pages"
 	PAGES=$PID
@@ -52,26 +55,28 @@ stop_counting() {
 	sed -i '/^{/!d' "$TMP/counted"
 }
 
-# moved PROCESSES TYPES: so many processes sent and received, through queue pairs of these types only. Prints what.
+# moved PROCESSES TYPES: prints the bytes that each process moved, then yes or no. Yes: exactly PROCESSES processes
+# moved bytes, in both directions, through queue pairs of TYPES only.
 moved() {
 	jq -r -s --argjson n "$1" --arg types "$2" '
 		(group_by(.pid) | map({tx: map(.tx_bytes) | add, rx: map(.rx_bytes) | add})) as $ends |
 		(map(select(.tx_bytes + .rx_bytes > 0) | .type) | unique | join(",")) as $used |
-		"\($ends | length) processes, \($used) queue pairs: \($ends | map("\(.tx) sent, \(.rx) received") | join("; "))",
+		"\($ends | length) processes, \($used) queue pairs: " +
+			($ends | map("\(.tx) sent, \(.rx) received") | join("; ")),
 		(if ($ends | map(select(.tx + .rx > 0)) | length) == $n and ($ends | map(.tx) | add) > 0 and
 			($ends | map(.rx) | add) > 0 and $used == $types then "yes" else "no" end)' "$TMP/counted"
 }
 
-# serves PID PORT: soon, unless the process ends before.
+# serves PID PORT: waits up to 5 s until PORT has a listener. Fails if the process ends before.
 serves() {
 	eventually 5 listens_or_ended "$1" "$2"
 	heard_on "$2"
 }
 listens_or_ended() { heard_on "$2" || ! kill -0 "$1"; }
-# Of RDMA_PS_TCP in personality ca it is the port's partner (docs/rc-wire.md section 2.2).
+# In personality ca, a service of RDMA_PS_TCP listens on the partner of its port (docs/rc-wire.md section 2.2).
 heard_on() { listening "$1" || listening $((1024 + ($1 - 1024 + 15872) % 31744)); }
 
-# pair PLACE TYPES PROGRAM OPTION...: its server here, its client in the other namespace, or both on lo.
+# pair PLACE TYPES PROGRAM OPTION...: runs the server here and the client in the other namespace, or both on lo.
 pair() {
 	local place=$1 types=$2 program=$3 in=() here=diw_va there=diw_vb address=$A4 what sv cl bytes try
 	shift 3
@@ -88,7 +93,7 @@ pair() {
 			client "${in[@]}" "$TMP/client" $LIMIT "$program" -d $there -p $PORT "$@" $address
 			join "$PID" $((LIMIT + 5)); cl=$?
 		fi
-		# Whoever waits for a client that failed waits for ever.
+		# A server that waits for a client that failed would wait until LIMIT.
 		[ "$cl" = 0 ] || { sleep 0.5; kill $sv; } 2> /dev/null
 		join $sv $((LIMIT + 5)); sv=$?
 		stop_counting
@@ -99,11 +104,12 @@ pair() {
 	note "$program" "$*" "$place" $VERDICT
 }
 
-# Pingpongs take up to two completions at a time. With the last message of an iWARP peer, whose stream may have ended behind it, the
-# second may be a receive that was flushed: the program's own race, which a busy machine can lose.
+# Pingpongs poll up to two completions at a time. The stream of an iWARP peer may end right behind its last message.
+# Then the second completion may be a flushed receive, which the program takes as an error. This race is the program's
+# own; on a busy machine it may be lost.
 late_flush() { [ "$PERSONALITY" = rnic ] && grep -q 'Work Request Flushed' "$TMP/server" "$TMP/client"; }
 
-# judge_pair WHAT SERVER'S-STATUS CLIENT'S-STATUS MOVED: sets VERDICT
+# judge_pair WHAT SERVER'S-STATUS CLIENT'S-STATUS MOVED: sets VERDICT.
 judge_pair() {
 	VERDICT=ok
 	if [ "$2/$3/${4##*$'\n'}" = 0/0/yes ]; then
@@ -112,15 +118,15 @@ judge_pair() {
 	fi
 	VERDICT=FAILED
 	not_ok "$1: server $2, client $3, ${4%$'\n'*}"
-	# What a program says of errors comes first: it is not buffered.
+	# Errors come first in a program's output, because stderr is not buffered.
 	grep -v -e '^ *-*$' -e GID "$TMP/server" | head -n 30 | sed 's/^/    server: /'
 	grep -v -e '^ *-*$' -e GID "$TMP/client" | head -n 30 | sed 's/^/    client: /'
 }
 
-# one PROGRAM OPTION...: a program without a peer.
+# one PROGRAM OPTION...: runs a program that has no peer.
 one() { tools/clients run --personality "$PERSONALITY" "$@"; }
 
-# lists WHAT PROGRAM OPTIONS REGEX...: of what it prints.
+# lists WHAT PROGRAM OPTIONS REGEX...: the program's output matches each REGEX.
 lists() {
 	local program=$1 options=$2 good=ok regex
 	shift 2
@@ -131,7 +137,7 @@ lists() {
 	note "$program" "$options" host $good
 }
 
-# What libfabric makes of the devices; it takes no datagrams of an iWARP one.
+# fabrics: fi_info finds the devices. libfabric offers no datagrams on an iWARP device.
 fabrics() {
 	local protocol=FI_PROTO_RDMA_CM_IB_RC
 	[ "$PERSONALITY" = ca ] || protocol=FI_PROTO_IWARP
@@ -154,7 +160,7 @@ devinfo() {
 		diff -u tests/system/clients/devinfo.$PERSONALITY "$TMP/capabilities"
 }
 
-# It waits for events until it is killed.
+# ibv_asyncwatch waits for events until it is killed.
 asyncwatch() {
 	local what="ibv_asyncwatch ($PERSONALITY)" good=FAILED
 	client "$TMP/server" 120 ibv_asyncwatch -d diw_va
@@ -171,7 +177,7 @@ asyncwatch() {
 	note ibv_asyncwatch "-d diw_va" host "$good"
 }
 
-# refused WHAT REGEX PROGRAM OPTION...: it cannot do that: it says so, and ends.
+# refused WHAT REGEX PROGRAM OPTION...: the program fails, and its message matches REGEX.
 refused() {
 	local what=$1 regex=$2 status
 	shift 2
@@ -197,8 +203,8 @@ refusals() {
 		mckey -l -m 239.192.71.5 -b "$A4"
 }
 
-# The page: a row for each program and its options, a column for each place and personality. Combinations that were
-# not run are blank.
+# table: prints the page. Each program and its options have a row, each place and personality has a column. The field of
+# a combination that did not run is blank.
 table() {
 	local version
 	version() { dpkg-deb -f "$CLIENTS/deb/$1"_*.deb Version; }
@@ -209,18 +215,20 @@ END
 	cat tests/system/clients/by_hand.md
 	cat << END
 
-Written by \`tools/clients table\`, which ran each of these programs, unmodified, over diwarp's libibverbs.so.1 and
-refused a run whose bytes did not go through queue pairs of diwarp. Debian's packages: $(for pkg in ibverbs-utils perftest \
-	qperf python3-pyverbs; do printf '%s %s, ' $pkg "$(version $pkg)"; done | sed 's/, $//').
+\`tools/clients table\` wrote this section. It ran each of these programs, unmodified, over diwarp's libibverbs.so.1. A
+run counts only if its bytes went through queue pairs of diwarp. The programs are from these packages of Debian:
+$(for pkg in ibverbs-utils perftest qperf python3-pyverbs; do printf '%s %s, ' $pkg "$(version $pkg)"; done |
+	sed 's/, $//').
 Linux $(uname -r | sed 's/-.*//').
 
-Both ends have the options that are named, and \`-d\` with the device and \`-p\` with a port. "veth" is between two network
-namespaces of one machine, MTU 1500; "lo" is within one namespace; "host" is a program without a peer. "ca" and "rnic" are the
-personalities ([diwarp(7)](../man/diwarp.7)). Combinations that were not run are blank.
+Both ends have the options of the table, \`-d\` with the device, and \`-p\` with a port. "veth" is between two network
+namespaces of one machine, MTU 1500. "lo" is within one namespace. "host" is a program without a peer. "ca" and "rnic"
+are the personalities ([diwarp(7)](../man/diwarp.7)). The field of a combination that did not run is blank.
 
-rping of these packages, \`-s -P\`, fails with clients that come at once (\`rdma_create_qp: Invalid argument\`), over any
-device: rping's thread for events overwrites the identifier of a request before its server has taken it. rdma-core 57 repairs it
-("rping: wait for acknowledgement before processing subsequent CONNECT_REQUESTs").
+\`rping -s -P\` of these packages fails over any device when several clients come at the same time
+(\`rdma_create_qp: Invalid argument\`). rping's thread for events overwrites the identifier of a request before rping's
+server has taken it. rdma-core 57 has the repair ("rping: wait for acknowledgement before processing subsequent
+CONNECT_REQUESTs").
 
 | program | options | lo, ca | lo, rnic | veth, ca | veth, rnic | host, ca | host, rnic |
 |---|---|---|---|---|---|---|---|

@@ -2,7 +2,7 @@
 """Moves the guest of one qemu to another, and saves a piece of both guests' memory.
 
 usage: migrate.py SOURCE DESTINATION URI ADDRESS SIZE CAPABILITY...
-SOURCE and DESTINATION name the sockets of their monitors, which may not be there yet; the memory goes to NAME.memory.
+SOURCE and DESTINATION are the sockets of the monitors, which may not exist yet. The memory is saved in NAME.memory.
 """
 import json
 import socket

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For clients.sh: rdma-core's own tests, and what the device says of itself.
+# For clients.sh: rdma-core's own tests, and the attributes that ibv_devinfo prints.
 
 PYVERBS_TESTS="device pd addr cq cqex cq_events mr qp qpex atomic fork parent_domain"
 
-# The results of `run_tests.py -v` on standard input, a line each: ok, skip, FAIL or ERROR, its name and ": reason".
+# pyverbs_results: reads the output of `run_tests.py -v` and prints one line for each test: ok, skip, FAIL or ERROR, the
+# test's name, and ": reason".
 pyverbs_results() {
 	awk '
 	match($0, /^test_[a-z0-9_]+ \([A-Za-z0-9_.]+\)/) {
@@ -25,7 +26,7 @@ pyverbs_results() {
 	}' | sort -k 2
 }
 
-# as_expected RESULTS: each test came to what pyverbs.expect says, and was skipped for one of pyverbs.reasons.
+# as_expected RESULTS: each result is the one in pyverbs.expect, and the reason of each skip is in pyverbs.reasons.
 as_expected() {
 	local here=tests/system/clients
 	awk -v reasons=<(grep -v -e '^#' -e '^$' $here/pyverbs.reasons) '
@@ -62,9 +63,10 @@ pyverbs() {
 	[ -x /usr/bin/python3 ] || { skip "no /usr/bin/python3: pyverbs is compiled for Debian's"; return; }
 	printf -v modules 'tests.test_%s ' $PYVERBS_TESTS
 	start_counting
-	# What tests print comes behind the results, not between them.
+	# Buffered, the output of the tests comes after the results and not between them.
 	env -u PYTHONUNBUFFERED timeout -k 2 600 tools/clients run --personality "$PERSONALITY" /usr/bin/python3 \
-		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 < /dev/null
+		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v $modules > "$TMP/pyverbs" 2>&1 \
+			< /dev/null
 	stop_counting
 	tr -d "\000" < "$TMP/pyverbs" | pyverbs_results > "$TMP/pyverbs.results"
 	check "pyverbs ($PERSONALITY): passed and skipped is what tests/system/clients/pyverbs.expect says" \
@@ -76,13 +78,14 @@ pyverbs() {
 		grep -ac '^skip' "$TMP/pyverbs.results") skipped"
 }
 
-# Its tests of librdmacm want to know the interface of a device by a directory of sysfs. What is "ca" in the list waits for
-# CONNECT_RESPONSE, which an iWARP device has none of: its connection is ESTABLISHED at once.
+# The tests of librdmacm look up a device's interface in a directory of sysfs. The tests marked "ca" in the list wait
+# for CONNECT_RESPONSE. An iWARP device reports ESTABLISHED at once, and no CONNECT_RESPONSE.
 rdmacm_tests() {
 	local good=ok list=tests/system/clients/rdmacm.expect
 	[ -x /usr/bin/python3 ] || { skip "no /usr/bin/python3: pyverbs is compiled for Debian's"; return; }
 	timeout -k 2 120 tools/clients run --personality "$PERSONALITY" --dev /usr/bin/python3 \
-		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v tests.test_rdmacm > "$TMP/pyverbs" 2>&1 < /dev/null
+		"$CLIENTS/pyverbs/tests/run_tests.py" --dev diw_va --port 1 --gid 0 -v tests.test_rdmacm > \
+			"$TMP/pyverbs" 2>&1 < /dev/null
 	sed 's/\.\.\. Player.*/... ERROR/' "$TMP/pyverbs" | pyverbs_results > "$TMP/pyverbs.results"
 	check "pyverbs, test_rdmacm ($PERSONALITY): as $list says" diff -u \
 		<(awk -v who="$PERSONALITY" '!/^#/ { print ($1 == "ok" || $1 == who ? "ok" : "ERROR"), $2 }' $list) \
@@ -90,7 +93,7 @@ rdmacm_tests() {
 	note "rdma-core's tests" "--dev rdmacm" host "$good: $(grep -c '^ok' "$TMP/pyverbs.results") passed"
 }
 
-# What nothing may pass without: all that ibv_devinfo -v tells, but for addresses and identifiers.
+# capabilities: all that ibv_devinfo -v prints, except addresses and identifiers. Every run checks these values.
 capabilities() {
 	sed -E -e '/guid:|fw_ver:|GID\[|completion_timestamp_mask|^$/d' -e 's/[[:space:]]+/ /g' -e 's/^ //'
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For clients.sh: programs over rsockets, and others under librspreload.so.
+# For clients.sh: programs over rsockets, and socket programs under librspreload.so.
 
-# rs_words PLACE WORD...: the command line; FILE has 20 MB.
+# rs_words PLACE WORD...: prints the command line. FILE in it stands for a file of 20 MB.
 rs_words() {
 	local place=$1 word
 	shift
@@ -36,10 +36,10 @@ rs_prepare() {
 	{ printf 'HTTP/1.0 200 OK\r\nContent-Length: 20000000\r\n\r\n'; cat "$TMP/rs.in"; } > "$TMP/rs.http"
 }
 
-# Who goes on for ever is ended when its client has.
+# rs_endless: the server never ends by itself. The test kills it when its client has ended.
 rs_endless() { [[ $1 = udpong || $1 = rcopy ]]; }
 
-# rs_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...
+# rs_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...: runs both ends and judges the run.
 rs_pair() {
 	local place=$1 types=$2 in=() server client sv cl=none bytes
 	shift 2

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For clients.sh: an iSER target and its initiator, and qemu, which moves a guest to another qemu.
+# For clients.sh: an iSER target and its initiator, and qemu, which moves a guest to another qemu over RDMA.
 
 iser_admin() { tools/clients run "$CLIENTS/root/usr/sbin/tgtadm" --lld iser --op "$1" --mode "$2" "${@:3}"; }
-# tgtd of these packages lets in an initiator when its address and its name are both bound to the target.
+# This version of tgtd accepts an initiator only when the initiator's address and name are both bound to the target.
 iser_target() {
 	truncate -s 16M "$TMP/disk"
 	eventually 10 iser_admin show target && iser_admin new target --tid 1 -T iqn.2026-01.example:disk &&
@@ -11,8 +11,8 @@ iser_target() {
 		iser_admin bind target --tid 1 -Q iqn.2026-01.example:host
 }
 
-# iser SUITE: of libiscsi's tests. Not one with a test "Async": libiscsi 1.19 crashes when it has more commands than
-# descriptors. tgtd does not end for SIGTERM while it has a target, and crashes when it is to delete one.
+# iser SUITE: runs a suite of libiscsi's tests, without the tests "Async": libiscsi 1.19 crashes in them when it has
+# more commands than descriptors. tgtd ignores SIGTERM while it has a target, and crashes when it deletes a target.
 iser() {
 	local suite=$1 sv cl=none
 	PORT=$((PORT + 1))
@@ -35,19 +35,21 @@ iser() {
 	note tgtd "iscsi-test-cu -d -n -t $suite iser://ADDR:PORT/NAME/1" veth $VERDICT
 }
 
-# migration CAPABILITY...: of a guest that has no system, but 16 MiB of memory that nobody can guess.
+# migration CAPABILITY...: moves a guest without an operating system, with 16 MiB of random memory.
 migration() {
 	local guest=(-M pc -accel tcg -m 64 -nodefaults -display none -S) sv cl py
 	PORT=$((PORT + 1))
 	head -c 16777216 /dev/urandom > "$TMP/guest"
 	rm -f "$TMP"/*.memory
 	start_counting
-	client "$TMP/server" "$LIMIT" "$QEMU" "${guest[@]}" -incoming "rdma:$A4:$PORT" -qmp "unix:$TMP/to,server=on,wait=off"
+	client "$TMP/server" "$LIMIT" "$QEMU" "${guest[@]}" -incoming "rdma:$A4:$PORT" \
+		-qmp "unix:$TMP/to,server=on,wait=off"
 	sv=$PID
 	client in_b "$TMP/client" "$LIMIT" "$QEMU" "${guest[@]}" -qmp "unix:$TMP/from,server=on,wait=off" \
 		-device "loader,file=$TMP/guest,addr=0x1000000,force-raw=on"
 	cl=$PID
-	timeout --foreground 100 python3 tests/system/clients/migrate.py "$TMP/from" "$TMP/to" "rdma:$A4:$PORT" 0x1000000 \
+	timeout --foreground 100 python3 tests/system/clients/migrate.py "$TMP/from" "$TMP/to" "rdma:$A4:$PORT" \
+		0x1000000 \
 		0x1000000 "$@" > "$TMP/migrate" 2>&1; py=$?
 	[ $py = 0 ] || kill $sv $cl 2> /dev/null
 	join $sv $((LIMIT + 5)); sv=$?

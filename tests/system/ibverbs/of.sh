@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# libibverbs.so.1: its names and versions, its objects, its events (of_abi.c, of_events.c), fork() (of_fork.c), and `diw
-# run`, in the build tree and installed. What Debian's own programs do with it is in tests/system/clients.
+# libibverbs.so.1: its names and versions, its objects and events (of_abi.c, of_events.c), and fork() (of_fork.c). `diw
+# run`, in the build tree and installed. tests/system/clients runs Debian's programs over the library.
 . "${0%/*}/../lib.sh"
 LIB=$BUILD/lib/diwarp/libibverbs.so.1
 ABI=$BUILD/tests/system/of_abi
 unset LD_LIBRARY_PATH DIWARP_PERSONALITY
 [ -e "$LIB" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
-# program NAME ARGUMENT...: its checks are ours.
+# program NAME ARGUMENT...: runs a test program and adds its checks to ours.
 program() {
 	local name=$1 rc
 	shift
@@ -19,13 +19,15 @@ program() {
 
 # ---- Names ----
 
-# names FILE: as of.names has them, of rdma-core 65; what is private there is under a number that is the release's, and in ours
-# under every number, of which the installed release's is the default. Those
-# of DIWARP_1 are for our librdmacm, those of DIWDV are infiniband/diwdv.h's.
+# names FILE: prints the names and versions of FILE in the form of of.names, which has those of rdma-core 65. rdma-core
+# versions a private name with the number of its release. Our library has each private name under every number; the
+# number of the installed release is the default. The names of DIWARP_1 are for our librdmacm, those of DIWDV for
+# infiniband/diwdv.h.
 names() {
 	nm -D --with-symbol-versions "$1" | awk 'NF == 3 && $2 != "A" { print $3 }' |
 		grep -v '[^@]@IBVERBS_1\.0$\|@DIWARP_1$\|@DIWDV_\|[^@]@IBVERBS_PRIVATE_' |
-		sed 's/_PRIVATE_[0-9]*$/_PRIVATE/; s/^verbs_register_driver_[0-9]*/verbs_register_driver_N/' | LC_ALL=C sort -u
+		sed 's/_PRIVATE_[0-9]*$/_PRIVATE/; s/^verbs_register_driver_[0-9]*/verbs_register_driver_N/' |
+			LC_ALL=C sort -u
 }
 same_names() { diff <(names "$1") tests/system/ibverbs/of.names; }
 check "187 names are checked in" [ "$(wc -l < tests/system/ibverbs/of.names)" = 187 ]
@@ -40,14 +42,15 @@ system=$($CC -print-file-name=libibverbs.so.1)
 if [ -e "$system" ]; then
 	private() { grep -ao 'IBVERBS_PRIVATE_[0-9]*' "$1" | sort -u; }
 	default() { nm -D --with-symbol-versions "$1" | sed -n 's/.* verbs_set_ops@@//p'; }
-	check "the installed libibverbs's private version is its default" [ "$(default "$LIB")" = "$(private "$system")" ]
+	check "the installed libibverbs's private version is its default" [ "$(default "$LIB")" = \
+		"$(private "$system")" ]
 	missing() { LC_ALL=C comm -23 <(names "$1") tests/system/ibverbs/of.names; }
 	check "it has all names of the installed one" [ -z "$(missing "$system")" ]
 	program of_abi rates "$(readlink -f "$system")"
 else
 	skip "no libibverbs of the system to compare with"
 fi
-# The names that are private under number $1; the driver's has the number in it.
+# private_names N: the names that are private under number N. The name of the driver function contains N.
 private_names() { nm -D --with-symbol-versions "$LIB" | sed -n "s/.* \([^ @]*\)@@*IBVERBS_PRIVATE_$1\$/\1/p" |
 	sed "s/_driver_$1\$/_driver_N/" | LC_ALL=C sort; }
 for number in 34 57 59 64 65; do
@@ -62,13 +65,14 @@ program of_abi private "${private[@]}"
 
 program of_abi
 program of_events
-# Verbs promise progress whatever a program does: this is for those who know what they do.
+# Without a progress thread only the program's calls drive the device. Verbs promise progress without calls, so a
+# program must be written for this setting.
 DIWARP_PROGRESS=inline program of_events
-[ "$MODE" = tsan ] || program of_fork           # it does not follow a threaded program's fork
+[ "$MODE" = tsan ] || program of_fork           # ThreadSanitizer does not follow a threaded program's fork
 
 # ---- Start ----
 
-# quickest COMMAND...: microseconds, of the quickest of many runs: what else the machine does only adds.
+# quickest COMMAND...: prints the microseconds of the quickest of many runs. Other load of the machine only adds time.
 quickest() {
 	local best=99999999 begin took
 	for _ in {1..40}; do
@@ -109,7 +113,8 @@ expect 126 "no program: 126" "$DIW" run "$TMP"
 # ---- diw run --check ----
 
 mkdir "$TMP/shared"
-echo 'int ibv_import_mr(void), ibv_fork_init(void); int init(void) { return ibv_import_mr() + ibv_fork_init(); }' > "$TMP/shared/module.c"
+echo 'int ibv_import_mr(void), ibv_fork_init(void); int init(void) { return ibv_import_mr() + ibv_fork_init(); }' > \
+	"$TMP/shared/module.c"
 check "a module that loads libibverbs" $CC -shared -fPIC -o "$TMP/shared/module.so" "$TMP/shared/module.c" "$LIB"
 chmod -x "$TMP/shared/module.so"
 run "--check of a program for libibverbs" "$DIW" run --check "$ABI"
@@ -126,7 +131,8 @@ IBVERBS_1.1 { global: ibv_from_the_future; };
 IBVERBS_9.9 { global: ibv_fork_init; } IBVERBS_1.1;
 END
 echo 'int ibv_from_the_future(void) { return 0; } int ibv_fork_init(void) { return 0; }' > "$TMP/later.c"
-echo 'int ibv_from_the_future(void), ibv_fork_init(void); int main(void) { return ibv_from_the_future() + ibv_fork_init(); }' \
+echo 'int ibv_from_the_future(void), ibv_fork_init(void);
+int main(void) { return ibv_from_the_future() + ibv_fork_init(); }' \
 	> "$TMP/wants.c"
 check "a later libibverbs" $CC -shared -fPIC -o "$TMP/libibverbs.so.1" -Wl,-soname,libibverbs.so.1 \
 	-Wl,--version-script,"$TMP/later.map" "$TMP/later.c"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# libibverbs and programs that pass nonsense or end in the middle of something (of_bad.c).
+# libibverbs, and programs that pass invalid arguments or end in the middle of a transfer (of_bad.c).
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Queue pairs of libibverbs: their states (of_qp.c), their requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c),
-# address handles and groups of UD (of_ud.c), LIDs (of_lid.c), queue pairs that are their own peer (of_self.c), what tells
-# of one that is destroyed (of_quiet.c), when a request is complete (of_placed.c), what the kernel refuses to send
+# Queue pairs of libibverbs: states (of_qp.c), requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c), address handles and
+# groups of UD (of_ud.c), LIDs (of_lid.c), queue pairs that are their own peer (of_self.c), no events from a queue pair
+# that is destroyed or reset (of_quiet.c), when a request is complete (of_placed.c), sends that the kernel refuses
 # (of_unsent.c), reliable datagrams (of_rd.c).
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
@@ -22,7 +22,7 @@ DIWARP_CONFIRM=off program of_placed now
 PERSONALITY=rnic program of_placed now
 program of_ud diw_lo 239.192.71.9
 program of_lid diw_lo
-# refused KIND HOST ERRNO: a route that says so.
+# refused KIND HOST ERRNO: adds a route of that kind (see ip-route(8)); sends to HOST then fail with ERRNO.
 refused() {
 	check "a route that is $1" ip route add "$1" "$2/32"
 	program of_unsent diw_va "$2" 77 "$3"

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reliable datagrams by infiniband/diwdv.h: every operation, over a network that loses a fifth; a Send that finds no
- * receive; a destination that is gone; and what a program may do wrong. */
+/* Reliable datagrams by infiniband/diwdv.h: every operation, over a network that loses a fifth; a Send without a
+ * receive; a destination that is gone; and errors of a program. */
 #include "of_pair.h"
 #include "verbs/of/diwdv.h"
 
 #define SENDS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define WRITES (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
 #define ATOMICS (IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
-#define OPS (SENDS | WRITES | ATOMICS | IBV_QP_EX_WITH_RDMA_READ)
+#define INVALIDATES (IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define OPS (SENDS | WRITES | ATOMICS | INVALIDATES | IBV_QP_EX_WITH_RDMA_READ)
 #define LEN 300000u
 #define LOSS "loss=20%,seed=3"
 
@@ -23,9 +24,10 @@ static struct ibv_qp *rd_create(struct ibv_cq *cq, enum ibv_qp_type type, const 
 	return attr ? diwdv_create_qp(dev, &a, attr) : ibv_create_qp_ex(dev, &a);
 }
 
-static bool rd_open(struct side *s, const char *impair)
+static bool rd_open_flags(struct side *s, const char *impair, uint32_t flags)
 {
-	const struct diwdv_qp_attr rd = { .comp_mask = DIWDV_QP_DRIVER_TYPE, .driver_type = DIWDV_DRIVER_RD };
+	const struct diwdv_qp_attr rd = { .comp_mask = DIWDV_QP_DRIVER_TYPE | DIWDV_QP_FLAGS, .flags = flags,
+					  .driver_type = DIWDV_DRIVER_RD };
 
 	s->cq = ibv_create_cq(dev, 4 * DEPTH, NULL, NULL, 0);
 	if (impair)
@@ -36,7 +38,12 @@ static bool rd_open(struct side *s, const char *impair)
 	return s->ex;
 }
 
-/* The states as of UD. */
+static bool rd_open(struct side *s, const char *impair)
+{
+	return rd_open_flags(s, impair, 0);
+}
+
+/* The same states as UD. */
 static int rd_states(struct side *s)
 {
 	struct ibv_qp_attr a = attr_of(IBV_QPS_INIT, &gid, 0);
@@ -53,7 +60,7 @@ static bool rd_pair(struct side *a, struct side *b, const char *impair)
 	return rd_open(a, impair) && rd_open(b, impair) && rd_states(a) == 0 && rd_states(b) == 0;
 }
 
-/* What the builder has begun goes to TO, with LEN octets at OFF. */
+/* The request that the builder has begun goes to TO, with LEN octets at OFF. */
 static bool rd_finish(struct side *from, const struct side *to, uint32_t off, uint32_t len)
 {
 	ibv_wr_set_ud_addr(from->ex, ah, to->qp->qp_num, QKEY);
@@ -88,7 +95,7 @@ static void sends(void)
 	CHECK(pair_close(&a, &b) == 0, "destroyed");
 }
 
-/* Messages of several segments come in order, each once, whatever is lost. */
+/* Messages of several segments arrive in order, each once, in spite of losses. */
 static void in_order(void)
 {
 	struct side a, b;
@@ -149,6 +156,64 @@ static void operations(void)
 	pair_close(&a, &b);
 }
 
+/* The use of a window is ended by the peer that may write to it, or by its owner. */
+static void windows(void)
+{
+	struct ibv_mw_bind_info info = { .mr = mr, .addr = (uintptr_t)mem + HALF, .length = 100,
+					 .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	uint32_t rkey = ibv_inc_rkey(mw->rkey);
+	struct side a, b;
+	struct ibv_wc wc;
+
+	CHECK(rd_pair(&a, &b, NULL), "for windows");
+	for (int round = 0; round < 2; round++) {
+		rd_begin(&b, 1, 0);
+		ibv_wr_bind_mw(b.ex, mw, rkey, &info);
+		CHECK(ibv_wr_complete(b.ex) == 0 && next_is(&b, 1, IBV_WC_SUCCESS), "a window is bound");
+		rd_begin(&a, 2, 0);
+		ibv_wr_rdma_write(a.ex, rkey, (uintptr_t)mem + HALF);
+		CHECK(rd_finish(&a, &b, 0, 100) && next_is(&a, 2, IBV_WC_SUCCESS), "and written to");
+		post_recv(&b, HALF, 4096, 3);
+		rd_begin(&a, 4, 0);
+		ibv_wr_send_inv(a.ex, rkey);
+		CHECK(rd_finish(&a, &b, 0, 10) && next_is(&a, 4, IBV_WC_SUCCESS) && next_wc(&b, &wc, SOON) &&
+		      wc.wr_id == 3 && wc.wc_flags == IBV_WC_WITH_INV && wc.invalidated_rkey == rkey,
+		      "a Send with Invalidate ends that");
+		rd_begin(&a, 5, 0);
+		ibv_wr_rdma_write(a.ex, rkey, (uintptr_t)mem + HALF);
+		CHECK(rd_finish(&a, &b, 0, 100) && next_is(&a, 5, IBV_WC_REM_ACCESS_ERR), "for every peer");
+		rkey = ibv_inc_rkey(rkey);
+	}
+	rd_begin(&b, 6, 0);
+	ibv_wr_local_inv(b.ex, rkey);
+	CHECK(ibv_wr_complete(b.ex) == 0 && next_is(&b, 6, IBV_WC_MW_BIND_ERR),
+	      "what is not bound cannot be invalidated");
+	CHECK(ibv_dealloc_mw(mw) == 0, "the window is freed");
+	pair_close(&a, &b);
+}
+
+/* DIWDV_QP_ERROR_ENDS: one destination refuses a request, and those to the other one are flushed, too. */
+static void error_ends(void)
+{
+	struct side a, b, c;
+
+	CHECK(rd_open_flags(&a, NULL, DIWDV_QP_ERROR_ENDS) && rd_states(&a) == 0 && rd_pair(&b, &c, NULL),
+	      "three, of which one ends with an error");
+	post_recv(&a, HALF, 4096, 1);
+	CHECK(post_ud(&a, ah, c.qp->qp_num, 2) == 0, "a Send that waits");
+	rd_begin(&a, 3, 0);
+	ibv_wr_rdma_write(a.ex, mr->rkey ^ 1, (uintptr_t)mem + HALF);
+	CHECK(rd_finish(&a, &b, 0, 8) && next_is(&a, 3, IBV_WC_REM_ACCESS_ERR), "a Write to a wrong rkey fails");
+	CHECK(next_is(&a, 2, IBV_WC_WR_FLUSH_ERR) && next_is(&a, 1, IBV_WC_WR_FLUSH_ERR), "the others are flushed");
+	CHECK(state_of(&a) == IBV_QPS_ERR, "the state is ERR");
+	CHECK(to_state(&a, IBV_QPS_RESET) == 0 && rd_states(&a) == 0, "reset");
+	post_recv(&b, HALF, 4096, 4);
+	CHECK(post_ud(&a, ah, b.qp->qp_num, 5) == 0 && next_is(&a, 5, IBV_WC_SUCCESS), "and in use again");
+	side_close(&c);
+	pair_close(&a, &b);
+}
+
 static void gone(void)
 {
 	struct side a, b, c;
@@ -196,6 +261,9 @@ static void mistakes(void)
 	attr = (struct diwdv_qp_attr){ .comp_mask = DIWDV_QP_DRIVER_TYPE | DIWDV_QP_MAX_RECORDS,
 				       .driver_type = DIWDV_DRIVER_RD, .max_records = 4 };
 	CHECK(REFUSED(rd_create(a.cq, IBV_QPT_DRIVER, &attr), EINVAL), "RD has no records");
+	attr = (struct diwdv_qp_attr){ .comp_mask = DIWDV_QP_DRIVER_TYPE | DIWDV_QP_FLAGS,
+				       .driver_type = DIWDV_DRIVER_RD, .flags = DIWDV_QP_CHUNKS };
+	CHECK(REFUSED(rd_create(a.cq, IBV_QPT_DRIVER, &attr), EINVAL), "nor chunks");
 	side_close(&a);
 }
 
@@ -211,6 +279,8 @@ int main(void)
 	sends();
 	in_order();
 	operations();
+	windows();
+	error_ends();
 	gone();
 	mistakes();
 	CHECK(ibv_destroy_ah(ah) == 0 && close_all() == 0, "closed");

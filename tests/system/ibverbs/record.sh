@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Records by infiniband/diwdv.h: what a program may do with them (of_dv.c), and the page about them. The program of docs/write-record.md compiles as the page says, runs as two processes, and prints what the page says.
+# Records by infiniband/diwdv.h: their use and misuse by a program (of_dv.c), and their page. The program of
+# docs/write-record.md compiles as the page says, runs as two processes, and prints the page's output.
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
@@ -22,7 +23,8 @@ cd "$OLDPWD" || exit 1
 CXX=${CXX:-g++}
 if command -v "$CXX" > /dev/null; then
 	echo '#include <infiniband/diwdv.h>' > "$TMP/header.cc"
-	check "the header is C++ too" "$CXX" -Wall -Wextra -Werror -fsyntax-only -I"$TMP/prefix/include" "$TMP/header.cc"
+	check "the header is C++ too" "$CXX" -Wall -Wextra -Werror -fsyntax-only -I"$TMP/prefix/include" \
+		"$TMP/header.cc"
 else
 	skip "no $CXX to read the header as C++"
 fi
@@ -35,8 +37,9 @@ example() {
 example > "$TMP/example.c"
 check "diwdv(7)'s example compiles" cc -I"$TMP/prefix/include" -c -o "$TMP/example.o" "$TMP/example.c"
 
-# prints WHAT N [NAME=VALUE]: a process writes, and says the page's first text; the target then prints its Nth, and nothing
-# else. On a machine that is busy enough something may be late, and so missing: it is tried again.
+# prints WHAT N [NAME=VALUE]: a process writes a record and prints the page's first text. The target then prints the
+# page's Nth text and nothing else. On a busy machine segments may come too late and so be missing; then the record is
+# written again.
 prints() {
 	local from try
 	for try in 1 2 3 4 5; do

@@ -1,17 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# pthread_cancel(3): no call of the libraries is a cancellation point but those that wait (base/nocancel.h), and threads
-# that are cancelled in these leave everything working: diw.h (cancel.c), libibverbs (of_cancel.c), librdmacm and its
-# rsockets (cma_cancel.c).
+# pthread_cancel(3): the only cancellation points of the libraries are calls that wait (base/nocancel.h). All calls work
+# after a thread was cancelled in such a call: of diw.h (cancel.c), of libibverbs (of_cancel.c), and of librdmacm and
+# its rsockets (cma_cancel.c).
 . "${0%/*}/../lib.sh"
 
-# The C library's cancellation points: POSIX's, those that it may make so, and their other names.
-POINTS='accept4?|(fdata|m)?sync|fsync|clock_nanosleep|close|connect|creat|epoll_p?wait2?|fallocate|fcntl|lockf|(msg|mq_timed)?(rcv|snd|send|receive)
-nanosleep|u?sleep|open(at)?(64)?|__open(at)?(64)?_2|pause|p?poll|p?select|pthread_(join|timedjoin_np|clockjoin_np|cond_(timed|clock)?wait)
-(p|p64)?(read|write)v?(64|2)?|recv(from|msg|mmsg)?|send(to|msg|mmsg)?|sem_(clock|timed)?wait|sig(suspend|timedwait|wait|waitinfo)|system|tcdrain|wait(id|pid|[34])?
-(fd?|pf?|free?|tmp)?open(64)?|fdopen|fclose|pclose|fflush|v?[fd]?printf|v?f?scanf|__isoc[0-9]+_f?scanf|perror|puts|putchar|psiginfo
+# The C library's cancellation points: those that POSIX requires, those that POSIX permits, and other names of both.
+POINTS='accept4?|(fdata|m)?sync|fsync|clock_nanosleep|close|connect|creat|epoll_p?wait2?|fallocate|fcntl|lockf
+(msg|mq_timed)?(rcv|snd|send|receive)
+nanosleep|u?sleep|open(at)?(64)?|__open(at)?(64)?_2|pause|p?poll|p?select
+pthread_(join|timedjoin_np|clockjoin_np|cond_(timed|clock)?wait)
+(p|p64)?(read|write)v?(64|2)?|recv(from|msg|mmsg)?|send(to|msg|mmsg)?|sem_(clock|timed)?wait
+sig(suspend|timedwait|wait|waitinfo)|system|tcdrain|wait(id|pid|[34])?
+(fd?|pf?|free?|tmp)?open(64)?|fdopen|fclose|pclose|fflush|v?[fd]?printf|v?f?scanf|__isoc[0-9]+_f?scanf|perror
+puts|putchar|psiginfo
 f(get|put)w?[cs]|f(read|write)|getw?c(har)?|putw?c|getline|getdelim|__getdelim|(v?sys|close|open)log
-getaddrinfo|getnameinfo|getifaddrs|gethost.*|getserv.*|getpw.*|getgr.*|if_(nameindex|nametoindex|indextoname)|opendir|fdopendir|readdir|closedir|mkstemps?
+getaddrinfo|getnameinfo|getifaddrs|gethost.*|getserv.*|getpw.*|getgr.*|if_(nameindex|nametoindex|indextoname)
+opendir|fdopendir|readdir|closedir|mkstemps?
 __(p?read|recv|recvfrom|p?poll|fgets|fread|v?[fd]?printf)(64)?_chk'
 POINTS=${POINTS//$'\n'/|}
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A link between two network namespaces: packets go from a TUN interface of this one to a TUN interface of another
- * one, and back, at a rate, through a queue that drops what it has no room for, with a delay, and with loss packet by
- * packet. It serves all protocols alike: the kernel cuts super-buffers into packets before they come here.
+ * A link between two network namespaces. Packets go from a TUN interface of this one to a TUN interface of another one,
+ * and back: at a rate, through a queue that drops packets for which it has no room, with a delay, and with random loss
+ * of packets. It treats all protocols alike: the kernel cuts super-buffers into packets before they come here.
  *
  *   delaybox PID NAME_HERE NAME_THERE MBIT QUEUE_MS DELAY_MS LOSS_PERCENT SEED
  *
- * PID is a process in the other namespace, DELAY_MS the delay one way. SIGTERM ends it: it prints its counters.
+ * PID is a process in the other namespace, DELAY_MS the delay in one direction. At SIGTERM it prints its counters and
+ * ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 #include "base/rng.h"
 
 #define MTU_MAX 2048u
-#define RING 65536u                  /* packets under way, each way */
+#define RING 65536u                  /* packets under way in each direction */
 
 struct pkt { uint64_t at; uint32_t len; uint8_t data[MTU_MAX]; };
 
@@ -67,7 +68,7 @@ static int tun_open(const char *name)
 	return fd;
 }
 
-/* An interface of the namespace that process PID is in. */
+/* Opens an interface in the namespace of process PID. */
 static int tun_open_there(const char *pid, const char *name)
 {
 	char path[64];
@@ -85,7 +86,7 @@ static int tun_open_there(const char *pid, const char *name)
 	return fd;
 }
 
-/* A packet that came at NOW: when it has passed queue and link, or that it does not. */
+/* A packet came at NOW: computes when it has passed queue and link, or drops it. */
 static void way_take(struct way *w, uint32_t len, uint64_t now)
 {
 	uint64_t begin = w->busy_until > now ? w->busy_until : now;
@@ -134,7 +135,7 @@ static void way_print(const char *name, const struct way *w)
 
 int main(int argc, char **argv)
 {
-	struct way there = { 0 }, back = { 0 };
+	static struct way there, back;
 
 	if (argc != 9) {
 		fprintf(stderr, "usage: delaybox PID HERE THERE MBIT QUEUE_MS DELAY_MS LOSS_PERCENT SEED\n");

@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Reliable datagrams, TCP cubic and TCP BBR through a link of 100 Mbit/s, 20 ms of round trip and 50 ms of queue: each
-# alone with a loss of 1 %, and RD beside TCP without loss. DELAYBOX_SECONDS says how long each runs.
+# Reliable datagrams, TCP cubic and TCP BBR through a link of 100 Mbit/s, 20 ms of round trip and 50 ms of queue. Each
+# runs alone with a loss of 1 %. RD also runs beside each TCP, without loss. DELAYBOX_SECONDS is the duration of each
+# run.
 . "${0%/*}/../lib.sh"
 
 seconds=${DELAYBOX_SECONDS:-10}
 box=$BUILD/tests/system/delaybox bulk=$BUILD/tests/system/bulk
-# A link and its ends that wait for a busy machine's processor measure that machine.
+# Real-time priority: if the link or an end waited for a processor, the test would measure the load of the machine.
 now=()
 ! chrt -r 1 true 2> /dev/null || now=(chrt -r 1)
 [ -c /dev/net/tun ] || { skip "no /dev/net/tun here"; end; }
 two_namespaces 1500 > /dev/null || { skip "no veth here"; end; }
 
-# box_start LOSS_PERCENT: between ta here and tb in B.
+# box_start LOSS_PERCENT: starts the link between ta (here) and tb (in B).
 box_start() {
 	background "$TMP/box" "${now[@]}" "$box" "$HOLDER" ta tb 100 50 10 "$1" 7
 	BOX=$PID
@@ -22,7 +23,7 @@ box_start() {
 }
 box_stop() { kill "$BOX"; join "$BOX" 5; }
 
-# receiver NAME TYPE PORT; sender NAME CONTROL PORT.
+# receiver NAME TYPE PORT; sender NAME CONTROL PORT: start one end.
 receiver() {
 	background "$TMP/$1.recv" in_b "${now[@]}" "$bulk" recv "$2" "$3"
 	RECEIVER[$1]=$PID
@@ -40,25 +41,26 @@ finish() {
 type_of() { [ "$1" = rd ] && echo rd || echo tcp; }
 mbit() { jq -e .mbit "$TMP/$1.recv"; }
 
-# alone CONTROL LOSS
+# alone CONTROL LOSS: RD or one TCP alone.
 alone() {
 	box_start "$2" && receiver "$1" "$(type_of "$1")" 5001 && sender "$1" "$1" 5001 && finish "$1" && box_stop &&
 		echo "    $1 alone, loss $2 %: $(mbit "$1") Mbit/s of 100"
 }
 
-# beside CONTROL: RD and TCP begin at once.
+# beside CONTROL: RD and TCP start at the same time.
 beside() {
 	box_start 0 && receiver rd rd 5001 && receiver "$1" tcp 5002 && sender "$1" "$1" 5002 && sender rd rd 5001 &&
 		finish rd "$1" && box_stop && echo "    rd beside $1: $(mbit rd) and $(mbit "$1") Mbit/s of 100"
 }
 
-at_least() { jq -en "$1 >= $2" > /dev/null || { echo "$1 is less than $2"; cat "$TMP"/*.send "$TMP"/*.recv; return 1; }; }
+at_least() { jq -en "$1 >= $2" > /dev/null || { echo "$1 is less than $2"; cat "$TMP"/*.send "$TMP"/*.recv; return 1; };
+	}
 
 for control in rd cubic bbr; do
 	alone $control 1 || not_ok "$control runs alone"
 	[ $control != rd ] || rd=$(mbit rd)
 done
-[ "$MODE" = release ] || end     # a sanitizer's time is not ours
+[ "$MODE" = release ] || end     # a sanitizer changes the times
 [ ${#now[@]} -gt 0 ] || { skip "no real-time priority here: figures would be the machine's"; end; }
 check "RD has 90 % of the link at a loss of 1 %" at_least "$rd" 90
 for control in cubic bbr; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# fork(), in both progress modes; tests/system/native/fork.c says what.
+# fork() in both progress modes; tests/system/native/fork.c makes the checks.
 . "${0%/*}/../lib.sh"
 [ "$MODE" != tsan ] || { skip "ThreadSanitizer does not follow a threaded program's fork"; end; }
 
@@ -11,14 +11,15 @@ for progress in thread inline; do
 	! grep -q '^not ok' <<< "$OUT" || FAILED=1
 done
 
-# ---- While it is captured ----
+# ---- Captured ----
 
 run "captured, each process into its file" timeout 300 env DIWARP_PCAP="$TMP/of-%p" "$BUILD/tests/system/fork"
 check "... says nothing else" [ "$(grep -vc '^ok' <<< "$OUT")" = 0 ]
 check "... these are two" [ "$(find "$TMP" -name 'of-*' | wc -l)" = 2 ]
 for file in "$TMP"/of-*; do
 	check "... of whole segments" "$DIW" dump -r "$file"
-	sent=$("$DIW" dump --json -r "$file" 2> /dev/null | jq -r 'select(.dir == "out") | .src, .msn, .mo' | paste - - - | sort)
+	sent=$("$DIW" dump --json -r "$file" 2> /dev/null | jq -r 'select(.dir == "out") | .src, .msn, .mo' |
+		paste - - - | sort)
 	check "... each of which left once" [ -z "$(uniq -d <<< "$sent")" ]
 done
 run "captured into one file" timeout 300 env DIWARP_PCAP="$TMP/one" "$BUILD/tests/system/fork"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * N RC connections between two processes: how fast they are set up, what an idle one costs, that each works, and that
- * all end. Prints a JSON object; exits 1 with a line on standard error when something is wrong.
+ * N RC connections between two processes: the rate at which they are set up, the memory of an idle one, that each
+ * works, and that all end. Prints a JSON object; exits with 1 and a line on standard error if something fails.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,10 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/system/must.h"
+#include "tests/system/native/cost.h"
 #include "verbs/diw_cm.h"
 
 #define S 1000000000ll
-#define WINDOW 4096                  /* connections that are being set up at a time */
+#define WINDOW 4096                  /* connections being set up at the same time */
 #define DEPTH 16
 #define MSG 64
 
@@ -27,42 +29,10 @@ static struct {
 	struct diw_mr *mr;
 	struct diw_cq *cq;
 	struct diw_cm *cm;
-	uint8_t (*mem)[2][MSG];      /* of each connection: to send, received */
+	uint8_t (*mem)[2][MSG];      /* for each connection: data to send, received data */
 	struct conn *conn;
 	uint32_t n;
 } me;
-
-static void must(int rc, const char *what)
-{
-	if (rc < 0) {
-		fprintf(stderr, "many: %s: %s\n", what, strerror(-rc));
-		exit(1);
-	}
-}
-#define MUST(call) must(call, #call)
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-/* Everything of this process that is in memory, the page of its counters included. */
-static long resident(void)
-{
-	FILE *f = fopen("/proc/self/smaps_rollup", "r");
-	char line[128];
-	long kb = -1;
-
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "Rss: %ld", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kb * 1024;
-}
 
 static void open_all(uint32_t n)
 {
@@ -119,7 +89,7 @@ static void expect(struct diw_cm_event *ev, enum diw_cm_event_type type)
 	exit(1);
 }
 
-/* Waits for a message on each; REPLY: gives it back. */
+/* Waits for a message on each connection; REPLY: sends it back. */
 static void exchange(bool reply)
 {
 	struct diw_wc wc[64];

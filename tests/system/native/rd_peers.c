@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * N reliable-datagram peers and one queue pair, in two processes: every message comes once and in order, and peers that
- * are killed hold up no other and can come back at the same address. Prints a JSON object, with the memory that the
- * queue pair's process has taken for them; exits 1 with a line on standard error when something is wrong.
+ * N reliable-datagram peers and one queue pair, in two processes: every message arrives once and in order; peers that
+ * are killed delay no other peer, and can come back at the same address. Prints a JSON object, with the memory that the
+ * queue pair's process has used for them; exits with 1 and a line on standard error if something fails.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/system/must.h"
+#include "tests/system/native/cost.h"
 #include "verbs/diw.h"
 
 #define S 1000000000ll
 #define MESSAGES 3u                  /* of each peer */
-#define RECVS 512u                   /* of the one queue pair: small rings take little memory */
+#define RECVS 512u                   /* of the single queue pair: small rings take little memory */
 #define PEERS_MAX 4096u
 #define REPLIES 16u                  /* under way at a time */
 #define AGAIN 50u                    /* peers of the second process */
@@ -32,37 +34,7 @@ static struct diw_cq *cq;
 static struct diw_mr *mr;
 static struct msg mem[PEERS_MAX];
 
-static void must(int rc, const char *what)
-{
-	if (rc < 0) {
-		fprintf(stderr, "rd_peers: %s: %s\n", what, strerror(-rc));
-		exit(1);
-	}
-}
-#define MUST(call) must(call, #call)
 #define REQUIRE(cond) must((cond) ? 0 : -EBADMSG, #cond)
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-static long resident(void)
-{
-	FILE *f = fopen("/proc/self/smaps_rollup", "r");
-	char line[128];
-	long kb = -1;
-
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "Rss: %ld", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kb * 1024;
-}
 
 static void open_all(uint32_t depth)
 {
@@ -141,7 +113,7 @@ static void peers(uint32_t n, int from, int to)
 	pause();
 }
 
-/* ---- The one that they send to ---- */
+/* ---- Their destination ---- */
 
 struct peer { struct diw_addr addr; uint32_t came; };
 
@@ -172,8 +144,8 @@ static void replies_send(struct diw_qp *qp, const struct peer *of, uint32_t n)
 	}
 }
 
-/* Two messages to peers that were killed, while others come, one of them at the address of the first: both fail, and
- * the others notice nothing. Seconds until the second fails. */
+/* Two messages to killed peers, while others come, one of them at the address of the first: both messages fail, and the
+ * others are not affected. Returns the seconds until the second fails. */
 static double killed(struct diw_qp *qp, struct peer *of, int to, int from, const struct start *start)
 {
 	struct peer again[AGAIN] = { 0 };
@@ -192,7 +164,7 @@ static double killed(struct diw_qp *qp, struct peer *of, int to, int from, const
 		else
 			message_came(qp, &wc, again, AGAIN), came++;
 	}
-	REQUIRE(now() - begin < 5);             /* before the dead one is given up */
+	REQUIRE(now() - begin < 5);             /* before the dead peer is given up */
 	REQUIRE(memcmp(&again[0].addr, &of[0].addr, sizeof of[0].addr) == 0);
 	for (; failed < 2; failed++)
 		REQUIRE(wc_next().status == DIW_WC_PEER_GONE);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Libraries that programs open and close with dlopen(3): unload.c.
+# Programs open and close the libraries with dlopen(3) (unload.c).
 . "${0%/*}/../lib.sh"
 
 program() {

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Datagrams over io_uring: what diw info says of it, where it is forbidden, and both ways compared by diw perf.
-# tests/run NAME@uring runs another test over it.
+# Datagrams over io_uring: the report of diw info, the fallback where io_uring is forbidden, and a comparison with
+# sockets by diw perf. tests/run NAME@uring runs another test over io_uring.
 . "${0%/*}/../lib.sh"
 
-# info LLP: of lo.
+# info LLP: prints the report about lo.
 info() { DIWARP_LLP=$1 "${@:2}" $DIW info --json; }
 why() { info uring | tail -n 1 | jq -r .llp_error; }
 
@@ -14,11 +14,11 @@ check "... so" holds '.llp == "udp"'
 run "info, over sockets" info udp
 check "... says so" holds '.device == "diw_lo" and .llp == "udp" and .llp_error == null'
 
-# Without liburing that is what is wrong, whatever else is.
+# A library built without liburing reports this error before any other.
 built=$(why)
 [ "$built" = "Operation not supported" ] || built=
 
-# Forbidden: the sockets do the work, info says why, nothing else does.
+# Where io_uring is forbidden, sockets carry the datagrams and diw info shows the reason. Nothing else changes.
 forbidden() { DIWARP_LLP=uring "$BUILD/tests/system/nouring" "$@"; }
 if "$BUILD/tests/system/nouring" 1 true 2> "$TMP/why"; then
 	for err in 1:"Operation not permitted" 38:"Function not implemented" 12:"Cannot allocate memory"; do
@@ -26,7 +26,8 @@ if "$BUILD/tests/system/nouring" 1 true 2> "$TMP/why"; then
 		check "... says so" holds ".llp == \"udp\" and .llp_error == \"${built:-${err#*:}}\""
 	done
 	run "info for people" forbidden 1 $DIW info
-	check "... says so once a device" [ "$(grep -c 'io_uring *not used: Operation not' <<< "$OUT")" -eq "$(grep -c '^diw_' <<< "$OUT")" ]
+	check "... says so once a device" [ "$(grep -c 'io_uring *not used: Operation not' <<< "$OUT")" \
+		-eq "$(grep -c '^diw_' <<< "$OUT")" ]
 	background "$TMP/listen" env DIWARP_LLP=uring "$BUILD/tests/system/nouring" 1 $DIW listen
 	check "a listener" eventually 10 listening 4791
 	run "ping" forbidden 1 $DIW ping -c 10 -W 60 -i 0 127.0.0.1
@@ -43,7 +44,7 @@ run "info, over io_uring" info uring
 check "... says so" holds '.llp == "uring" and .llp_error == null'
 received() { jq -e -s 'all(.[]; .bytes_valid > 0)' "$TMP/rows"; }
 for test in lat bw rate; do
-	for secs in 0.3 3 20; do        # more if it had no processor
+	for secs in 0.3 3 20; do        # longer if the first runs got no processor
 		run "perf $test, both in one run" \
 			$DIW perf $test --op send,write --llp udp,uring --secs $secs --local --json
 		grep '^{' <<< "$OUT" > "$TMP/rows"
@@ -54,7 +55,8 @@ for test in lat bw rate; do
 done
 run "perf with a baseline" $DIW perf bw --llp uring,udp --against raw-udp --secs 0.3 --local --json
 check "... both compared with it" \
-	jq -e -s 'length == 3 and all(.[0, 1]; .ratio > 0) and .[0].llp == "uring" and .[2].llp == null' <(grep '^{' <<< "$OUT")
+	jq -e -s 'length == 3 and all(.[0, 1]; .ratio > 0) and .[0].llp == "uring" and .[2].llp == null' \
+		<(grep '^{' <<< "$OUT")
 expect 2 "--llp of something else" $DIW perf lat --llp udp,tcp --local
 expect 2 "--llp twice the same" $DIW perf lat --llp udp,udp --local
 end

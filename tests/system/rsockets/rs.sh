@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The socket engine (verbs/rs) alone: what calls mean (rs.c), also without a progress thread, peers that die (rs_peers.c),
-# peers that lie (rs_hostile.c). Debian's programs over rsockets are in tests/system/clients.
+# The socket engine (verbs/rs) below the ABI: the effects of calls, with and without a progress thread (rs.c), peers
+# that end (rs_peers.c), hostile peers (rs_hostile.c). tests/system/clients runs Debian's programs over rsockets.
 . "${0%/*}/../lib.sh"
 
-# program NAME [VARIABLE=VALUE]
+# program NAME [VARIABLE=VALUE]: runs a test program.
 program() {
 	local start=(timeout 200 env "${@:2}" "$BUILD/tests/system/$1") rc
 	case $MODE in asan | tsan) ! setarch -R true 2> /dev/null || start=(setarch -R "${start[@]}") ;; esac

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# tools/check-layers passes here and fails on every kind of violation that is planted into a copy.
+# tools/check-layers succeeds on this tree, and fails on a copy with a planted violation of every kind.
 DIW_TEST_NO_NS=1
 . "${0%/*}/../lib.sh"
 
 check "the tree has no violation" tools/check-layers
-# plant FILE LINE: check-layers of a copy with LINE added to FILE.
+# plant FILE LINE: makes a copy, adds LINE to FILE, and runs check-layers there.
 plant() {
 	rm -rf "$TMP/copy"
 	mkdir "$TMP/copy"
@@ -14,9 +14,13 @@ plant() {
 	printf '%s\n' "$2" >> "$TMP/copy/$1"
 	tools/check-layers "$TMP/copy"
 }
+# finds WHAT PATTERN COMMAND...: the command fails, and its output names the fault.
+finds() {
+	expect 1 "found: $1" "${@:3}"
+	check "... and named" matches "$OUT" "$2"
+}
 while read -r file line; do
-	expect 1 "found: $line in $file" plant "$file" "$line"
-	check "... and named" matches "$OUT" "$file:[0-9]+:"
+	finds "$line in $file" "$file:[0-9]+:" plant "$file" "$line"
 done << 'END'
 base/crc.c #include "llp/link.h"
 llp/udp.c #include "ddp/ddp.h"
@@ -62,20 +66,28 @@ ddp/rx.c static uint64_t planted(void) { return diw_clock_ns(); }
 verbs/run.c static bool planted(const struct diw_qp *qp) { return qp->rdmap.ddp.order.waiting; }
 verbs/sq.c static bool planted(const struct diw_rdmap *r) { return r->tx.active; }
 rdmap/rc.c static bool planted(const struct diw_rdmap *r) { return r->ddp.order.dead; }
-rdmap/rc.c static const struct diw_ddp *planted(const struct diw_rdmap *r) { const struct diw_ddp *d = &r->ddp; return d; }
+verbs/sq.c static bool planted(const struct diw_qp *qp) { return qp->ops->type == DIW_QP_RD; }
+verbs/cm/conn.c static bool planted(const struct diw_qp *qp) { return qp->ops != &diw_qp_ops_rc; }
+rdmap/rx.c static bool planted(const struct diw_rdmap *r) { return r->type == &diw_rdmap_type_uc; }
+rdmap/rc.c const struct diw_ddp *planted(const struct diw_rdmap *r) { const struct diw_ddp *d = &r->ddp; return d; }
 END
 comment=$(printf '/* %0114d */' 0)                            # 120 columns
-expect 1 "found: a header's line of 121 columns" plant base/log.h "/$comment"
-check "... and named" matches "$OUT" 'base/log\.h:[0-9]+: 121 columns'
-expect 1 "found: a test's line of 121 columns, of which a tab is some" plant tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
-check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:[0-9]+: 121 columns'
-expect 1 "found: a test of 601 lines" plant tests/unit/test_stag.c "$(seq -f '/* %g */' 601)"
-check "... and named" matches "$OUT" 'tests/unit/test_stag\.c:601: more than 600 lines'
+finds "a header's line of 121 columns" 'base/log\.h:[0-9]+: 121 columns' plant base/log.h "/$comment"
+finds "a test's line of 121 columns, of which a tab is some" 'tests/unit/test_stag\.c:[0-9]+: 121 columns' plant \
+	tests/unit/test_stag.c $'\t'"$(printf '/* %0107d */' 0)"
+finds "a test of 601 lines" 'tests/unit/test_stag\.c:601: more than 600 lines' plant tests/unit/test_stag.c \
+	"$(seq -f '/* %g */' 601)"
 run "allowed: a line of 120 columns" plant tests/unit/test_stag.c "$comment"
-expect 1 "found: a file without an SPDX line" plant tests/unit/x.c '#include "wire/hdr.h"'
-check "... and named" matches "$OUT" 'tests/unit/x\.c:1: no SPDX line'
-expect 1 "found: a file without an opening comment" plant verbs/x.h $'/* SPDX-License-Identifier: BSD-2-Clause */\n#include "verbs/dev.h"'
-check "... and named" matches "$OUT" 'verbs/x\.h:2: no opening comment'
+finds "a script's line of 121 columns" 'tools/demo:[0-9]+: 121 columns' plant tools/demo "$(printf '# %0119d' 0)"
+finds "a Python program's line of 121 columns" 'tests/system/sockets/gso\.py:[0-9]+: 121 columns' \
+	plant tests/system/sockets/gso.py "$(printf '# %0119d' 0)"
+finds "a page's line of 121 columns" 'docs/x\.md:1: 121 columns' plant docs/x.md "$(printf '%0121d' 0)"
+run "allowed: a table's row of any length" plant docs/x.md "$(printf '| %0121d |' 0)"
+finds "a script without an opening comment" 'tools/x:3: no opening comment' plant tools/x \
+	$'#!/bin/sh\n# SPDX-License-Identifier: BSD-2-Clause\nexit 0'
+finds "a file without an SPDX line" 'tests/unit/x\.c:1: no SPDX line' plant tests/unit/x.c '#include "wire/hdr.h"'
+finds "a file without an opening comment" 'verbs/x\.h:2: no opening comment' plant verbs/x.h \
+	$'/* SPDX-License-Identifier: BSD-2-Clause */\n#include "verbs/dev.h"'
 run "allowed: a file with one" plant verbs/x.h $'/* SPDX-License-Identifier: BSD-2-Clause */\n/* For this test. */'
 while read -r file line; do
 	run "allowed: $line in $file" plant "$file" "$line"
@@ -98,20 +110,21 @@ tools/cp/cp.c #include <poll.h>
 END
 
 check "no two functions have one name" tools/check-names
-# plant_function FILE NAME: check-names of a copy with that function added to FILE.
+# plant_function FILE NAME: makes a copy, adds a function of that name to FILE, and runs check-names there.
 plant_function() {
 	plant "$1" "static void $2(int a,
 	int b)"
 	printf '{\n\t(void)(a + b);\n}\n' >> "$TMP/copy/$1"
 	tools/check-names "$TMP/copy"
 }
-expect 1 "found: a function of verbs/ with the name of one of ddp/" plant_function verbs/qp.c record_fill
-check "... and named" matches "$OUT" 'record_fill:.* ddp/record\.c:[0-9]+ verbs/qp\.c:[0-9]+'
+finds "a function of verbs/ with the name of one of ddp/" 'record_fill:.* ddp/record\.c:[0-9]+ verbs/qp\.c:[0-9]+' \
+	plant_function verbs/qp.c record_fill
 run "allowed: a name that no other function has" plant_function verbs/qp.c planted
-run "allowed: a prototype" sh -c 'echo "void record_fill(int a);" >> "$1/verbs/qp.c" && tools/check-names "$1"' sh "$TMP/copy"
+run "allowed: a prototype" sh -c 'echo "void record_fill(int a);" >> "$1/verbs/qp.c" && tools/check-names "$1"' sh \
+	"$TMP/copy"
 
 check "the commits' subjects are short enough and have an area" tools/check-commits
-# plant_commit SUBJECT: check-commits of a repository with such a commit behind its first one.
+# plant_commit SUBJECT: makes a repository with a second commit of that subject, and runs check-commits there.
 plant_commit() {
 	rm -rf "$TMP/repo"
 	git init -q "$TMP/repo" &&
@@ -127,7 +140,7 @@ else
 	skip "no git here"
 fi
 
-# declare_in NAME HEADER: check-exports of a copy whose HEADER declares NAME.
+# declare_in NAME HEADER: makes a copy whose HEADER declares NAME, and runs check-exports there.
 declare_in() {
 	rm -rf "$TMP/copy"
 	mkdir "$TMP/copy"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The manual pages of the calls: one for each function, with the header's prototypes, examples that compile, references
-# that exist, and found by the function's name after make install.
+# The manual pages of the calls: every function has one, the prototypes are the header's, examples compile, references
+# exist. After make install man(1) finds each page by the function's name.
 DIW_TEST_NO_NS=1
 . "${0%/*}/../lib.sh"
 
 check "every public function has its page" tools/check-exports
 
-# without PAGE: check-exports of a copy that lacks it.
+# without PAGE: makes a copy without the page and runs check-exports there.
 without() {
 	rm -rf "$TMP/copy"
 	mkdir "$TMP/copy"
@@ -26,7 +26,7 @@ for page in man/*; do
 done
 cc_() { $CC -Wall -Wextra -Werror -pedantic -std=c11 -I"$TMP/include" -c -o "$TMP/x.o" "$1"; }
 
-# prototypes PAGE: its SYNOPSIS in C; a second declaration that differs from the header's is an error.
+# prototypes PAGE: prints the SYNOPSIS as C. The compiler reports a declaration that differs from the header's.
 prototypes() {
 	awk '
 	/^\.Sh / { on = $2 == "SYNOPSIS" }
@@ -46,17 +46,20 @@ example() {
 headers() { sed -n 's/^\.In \(.*\)/#include <\1>/p' "$1"; }
 for page in man/*.3; do
 	name=${page#man/}
-	{ headers "$page"; awk '/^\.Nd/ { exit } /^\.Nm / { print "void *" $2 "_(void) { return (void *)" $2 "; }" }' "$page"; } |
+	{ headers "$page"; awk '/^\.Nd/ { exit } /^\.Nm / { print "void *" $2 "_(void) { return (void *)" $2 "; }" }' \
+		"$page"; } |
 		sed '1i #pragma GCC diagnostic ignored "-Wpedantic"' > "$TMP/named.c"
 	check "$name: its header declares its names" cc_ "$TMP/named.c"
 	{ headers "$page"; prototypes "$page"; } > "$TMP/synopsis.c"
 	check "$name: the prototypes are the header's" cc_ "$TMP/synopsis.c"
 	check "$name: a prototype for each of its names" [ "$(grep -c ');$' "$TMP/synopsis.c")" -eq \
 		"$(sed -n '/^\.Nd/q; /^\.Nm /p' "$page" | wc -l)" ]
-	{ headers "$page"; printf '#include <%s>\n' errno.h poll.h stdio.h string.h; example "$page"; } > "$TMP/example.c"
+	{ headers "$page"; printf '#include <%s>\n' errno.h poll.h stdio.h string.h; example "$page";
+		} > "$TMP/example.c"
 	check "$name: it has an example" grep -q '^}' "$TMP/example.c"
 	check "$name: the example compiles" cc_ "$TMP/example.c"
-	check "$name: its sections" [ "$(grep '^\.Sh ' "$page" | tr '\n' ' ')" = ".Sh NAME .Sh SYNOPSIS .Sh DESCRIPTION \
+	check "$name: its sections" [ "$(grep '^\.Sh ' "$page" | tr '\n' ' ')" = \
+		".Sh NAME .Sh SYNOPSIS .Sh DESCRIPTION \
 .Sh RETURN VALUES .Sh EXAMPLES .Sh ERRORS .Sh SEE ALSO " ]
 done
 sed 's/diw_cm\.h/diw.h/' man/diw_cm.3 > "$TMP/wrong.3"
@@ -67,7 +70,8 @@ sed 's/uint32_t depth/uint64_t depth/' man/diw_cq.3 > "$TMP/wrong.3"
 expect 1 "a wrong prototype is found" cc_ "$TMP/synopsis.c"
 
 counters() { sed -n 's/^\tX(\([a-z0-9_]*\), .*/\1/p' base/counters.h; }
-described() { awk '/^\.Sh / { on = $2 == "COUNTERS" } on && /^Gauges are states/ { exit } on && /^\.It Li/ { print $3 }' "$1"; }
+described() { awk \
+	'/^\.Sh / { on = $2 == "COUNTERS" } on && /^Gauges are states/ { exit } on && /^\.It Li/ { print $3 }' "$1"; }
 check "diwarp.7 describes every counter" diff <(counters) <(described man/diwarp.7)
 sed '/^\.It Li rx_crc/d' man/diwarp.7 > "$TMP/less.7"
 expect 1 "one that is missing is found" diff <(counters) <(described "$TMP/less.7")

@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# tools/quickstart, with dpkg-query, apt-get, sudo and id played by scripts: who is asked to do what.
+# tools/quickstart runs the right commands for each user. Scripts replace dpkg-query, apt-get, sudo and id.
 DIW_TEST_NO_NS=1
 . "${0%/*}/../lib.sh"
 
 fake=$TMP/bin
 mkdir -p "$fake"
-# fake NAME: its script comes on stdin; what it is called with goes to TMP/calls.
+# fake NAME: makes a command of the script on standard input. The command logs its arguments in TMP/calls.
 fake() { { printf '#!/bin/sh\necho "%s $*" >> "%s"\n' "$1" "$TMP/calls"; cat; } > "$fake/$1"; chmod +x "$fake/$1"; }
 fake dpkg-query << END
 while [ \$# -gt 1 ]; do shift; done
 grep -qx "\$1" "$TMP/absent" || printf installed
 END
-# Installing makes a package present; PLAN is what a simulation prints, FAIL how often it fails.
+# The replaced apt-get marks a package as installed. PLAN is the output of its simulation; FAIL says how often it fails.
 fake apt-get << END
 case "\$*" in
 *-s*) cat "$TMP/plan" ;;
@@ -29,7 +29,7 @@ fake sudo << END
 shift
 exec "\$@"
 END
-# quick UID ABSENT GOAL: runs it as that user with those packages missing.
+# quick UID ABSENT GOAL: runs tools/quickstart as that user, without those packages.
 quick() {
 	echo "$1" > "$TMP/uid"
 	printf '%s\n' $2 > "$TMP/absent"
@@ -89,11 +89,15 @@ done
 expect 2 "no argument is a usage error" quick 0 ''
 expect 2 "so is an unknown one" quick 0 '' all
 run "--help" quick 0 '' --help
-# Debian's PATH of an ordinary user has no /usr/sbin, where ldconfig, tc, nft and depmod are; apt-get and dpkg want theirs.
+# The default PATH of an ordinary user in Debian lacks /usr/sbin, which has ldconfig, tc, nft and depmod. apt-get and
+# dpkg need its programs, too.
 # shellcheck disable=SC2046  # names without blanks
 without_sbin() { grep -L '^PATH=$PATH:/usr/sbin:/sbin$' tests/run tests/system/lib.sh tests/interop/build.sh .ci/run \
 	$(grep -l -d skip '^#!/bin/\(ba\)\?sh' tools/* tools/figures/* | grep -v /check-); }
 check "whatever a user's PATH, no script lacks /usr/sbin" [ -z "$(without_sbin)" ]
-listed() { awk '/^[^#]/ && (NF < 3 || $1 !~ /^(build|check|lint|interop|guest|client|lintian|media|figure|socket|mpi)$/) { print; bad = 1 } END { exit bad }' tools/packages; }
+listed() {
+	awk '/^[^#]/ && (NF < 3 || $1 !~ /^(build|check|lint|interop|guest|client|lintian|media|figure|socket|mpi)$/) {
+		print; bad = 1 } END { exit bad }' tools/packages
+}
 check "every package is listed with its reason" listed
 end

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# docs/tracing.md lists exactly the trace points that the library has, with as many arguments; SDT= builds without any.
+# docs/tracing.md lists exactly the trace points of the library, with their numbers of arguments. A build with SDT= has
+# no trace points.
 DIW_TEST_NO_NS=1
 . "${0%/*}/../lib.sh"
 
-# probes FILE: "name arguments" of each trace point of an ELF file.
+# probes FILE: prints "NAME ARGUMENTS" for each trace point of an ELF file.
 probes() {
 	readelf -n "$1" | awk '/Provider: / { ours = $2 == "diw" } /Name: / { name = $2 }
 		/Arguments:/ && ours { print name, NF - 1 }' | sort -u
