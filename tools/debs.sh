@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# Debian's packages without installing them, for scripts that source it. They set DEBS, a directory for what it keeps, and
-# APT_LOG, a file, and define say().
+# Gets Debian's packages without installing them. A script that sources this file sets DEBS, the directory for its
+# files, and APT_LOG, a file, and defines say().
 
 own_lists=()
 
-# The packages of group $1 in tools/packages.
+# packages GROUP: the packages of the group in tools/packages.
 packages() { awk -v group="$1" '$1 == group { print $2 }' tools/packages; }
 
-# The system's package lists may be absent or name versions that are gone, and only root may fetch them: then lists of
-# our own.
+# The system's package lists may be absent or name versions that are gone, and only root may fetch them. Then apt_get
+# and apt_cache use lists of their own.
 apt_get() { apt-get -q "${own_lists[@]}" "$@" < /dev/null; }
 apt_cache() { apt-cache "${own_lists[@]}" "$@"; }
 fetch_lists() {
@@ -21,7 +21,7 @@ fetch_lists() {
 
 depends() { apt_cache depends --important "$@" | awk '$1 ~ /Depends:$/ { print $2 }'; }
 
-# The packages $* and the libraries that they need.
+# with_libraries PACKAGE...: the packages and the libraries that they need.
 with_libraries() {
 	local all=" " next=("$@") found pkg
 	while [ ${#next[@]} -gt 0 ]; do
