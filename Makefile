@@ -209,14 +209,15 @@ $(BUILD)/tests/$(1): $(call objs,tests/$(1)/*.c $(if $(filter wire sim,$(1)),tes
 endef
 $(foreach d,$(SUITES),$(eval $(call suite,$(d))))
 
-# The folder of a program says what it is linked with: the library; the library with the interposer's registries, or
-# with the socket engine, which is in no library by itself; or our libibverbs and librdmacm.
+# The folder of a program says what it is linked with: the library; the library with the interposer's registries, with
+# the provider's headers, or with the socket engine, which is in no library by itself; or our libibverbs and librdmacm.
 system_OBJ = $(LIB_A)
 system_LIBS = $(LIBS)
 sockets_OBJ = $(SHM_A) $(LIB_A)
 rsockets_OBJ = $(RS_OBJ) $(HOST_A) $(LIB_A)
 ibverbs_OBJ = $(OF_SO)
 ibverbs_LIBS = -Wl,-rpath-link,$(BUILD)/lib -pthread
+mpi_OBJ = $(FI_PURE_OBJ) $(LIB_A)
 mpi_LIBS = $(LIBS) -lfabric
 rdmacm_OBJ = $(CMA_SO) $(OF_SO)
 rdmacm_LIBS = -Wl,-rpath-link,$(BUILD)/lib -lz -pthread

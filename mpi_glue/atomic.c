@@ -134,7 +134,7 @@ static int atomic_begin(struct glue_op *op, const struct atomic_call *c, const s
 
 		if (rc < 0)
 			return rc;
-		op->writes++;
+		op->requests++;
 		off += c->rma[i].count * d->size;
 	}
 	return 0;
@@ -201,7 +201,7 @@ void diw_glue_result_came(struct glue_ep *ep, const struct glue_peer *from, cons
 	diw_glue_copy_in(op, h->offset, data, len);
 	if (h->status && !op->entry.err)
 		op->entry.err = diw_glue_status_errno(h->status);
-	if (--op->writes == 0)
+	if (--op->requests == 0)
 		diw_glue_op_end(op, op->entry.err);
 }
 

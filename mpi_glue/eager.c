@@ -88,9 +88,7 @@ void diw_glue_message_deliver(struct glue_op *op, struct glue_peer *from, const 
 	diw_glue_message_envelope(op, from, h, len);
 	diw_glue_copy_in(op, 0, data, op->entry.len);
 	if (h->flags & GLUE_REPORT) {
-		op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = h->id };
-		diw_glue_pend(op, GLUE_TODO_FIN);
-		diw_glue_resume(op);
+		diw_glue_report(op, h->id);
 		return;
 	}
 	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);

@@ -159,6 +159,7 @@ struct glue_op {
 	bool ended;                      /* in glue_cq.ready */
 	bool silent;                     /* no completion unless it fails */
 	bool multi;                      /* a receive for many messages */
+	bool reports;                    /* DATA is followed by a report: FIN */
 	bool released;                   /* of such a receive: it takes no more messages */
 	uint32_t children;               /* of such a receive: its messages under way */
 	struct glue_op *parent;          /* of such a message: the receive */
@@ -168,7 +169,7 @@ struct glue_op {
 	uint32_t iovs;
 	uint64_t len;                    /* octets of the buffer */
 	uint64_t want, done, posted;     /* octets requested; moved; in the send queue */
-	uint32_t writes;                 /* requests under way, or missing answers */
+	uint32_t requests;               /* not acknowledged yet; GLUE_OP_ATOMIC: missing answers */
 	struct diw_mr *mr;               /* the memory to which the peer writes */
 	struct glue_hdr hdr;             /* received, or to be sent */
 	uint8_t *data;                   /* GLUE_OP_MESSAGE: its octets */
@@ -349,14 +350,16 @@ void diw_glue_copy_out(uint8_t *to, const struct iovec *iov, uint64_t off, uint6
 
 /* ---- rendezvous.c ---- */
 void diw_glue_rts_match(struct glue_op *receive, struct glue_peer *from, const struct glue_hdr *h);
+/* Tells the sender that its message is in the buffer; then OP ends. ID: of the sender's operation. */
+void diw_glue_report(struct glue_op *op, uint32_t id);
 void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
 			uint32_t len);
 void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc);
-/* A request of OP is complete. */
-void diw_glue_write_done(struct glue_op *op, int err);
+/* A request of OP was acknowledged, or has failed. */
+void diw_glue_request_done(struct glue_op *op, int err);
 /* The operation with this id, of this endpoint and peer. NULL: none, and the message is counted as dropped. */
 struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from, uint32_t id, enum glue_op_kind kind);
 int diw_glue_status_errno(uint32_t status);

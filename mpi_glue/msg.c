@@ -25,6 +25,11 @@ static void op_describe(struct glue_op *op, const struct glue_msg *m, uint64_t l
 
 /* ---- Sends ---- */
 
+static bool send_reports(uint64_t flags)
+{
+	return flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
+}
+
 /* Sends an eager message. The octets are copied at once, so the send is complete, and the application may reuse its
  * buffer. With FI_TRANSMIT_COMPLETE it waits for the acknowledgement, and with FI_DELIVERY_COMPLETE for the receiver's
  * report. */
@@ -32,8 +37,7 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 			  uint64_t flags)
 {
 	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm };
-	bool report = flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
-	bool waits = report || flags & FI_TRANSMIT_COMPLETE;
+	bool report = send_reports(flags), waits = report || flags & FI_TRANSMIT_COMPLETE;
 	bool silent = flags & GLUE_QUIET || !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	struct glue_op *op = NULL;
 	int rc;
@@ -46,6 +50,8 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 		op->entry.flags = FI_SEND | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
 		op->silent = silent;
 		op->peer = to;
+		op->reports = report;
+		op->requests = 1;
 		if (report) {
 			h.flags |= GLUE_REPORT;
 			h.id = op->id;
@@ -75,8 +81,11 @@ static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct g
 	op->entry.flags = FI_SEND | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
 	op->silent = !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	op->peer = to;
+	op->reports = send_reports(flags);
+	op->requests = 1;
 	op->hdr = (struct glue_hdr){ .kind = GLUE_RTS, .flags = m->flags, .id = op->id, .tag = m->tag, .imm = m->imm,
 				     .len = len };
+	op->hdr.flags |= op->reports ? GLUE_REPORT : 0;
 	rc = diw_glue_port_send(ep, to, &op->hdr, NULL, 0, 0, op, flags & FI_MORE);
 	if (rc < 0)
 		diw_glue_op_put(op);

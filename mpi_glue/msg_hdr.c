@@ -17,7 +17,7 @@ uint32_t diw_glue_id_next(uint32_t id, uint32_t place)
 /* The flags that each kind may have. */
 static const uint8_t hdr_flags[GLUE_KINDS] = {
 	[GLUE_EAGER] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
-	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM,
+	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
 	[GLUE_ATOMIC] = GLUE_FETCH,
 };
 

@@ -25,7 +25,7 @@ enum glue_kind {
 enum glue_flags {
 	GLUE_TAGGED = 1,                 /* EAGER, RTS: the tag is valid */
 	GLUE_IMM = 2,                    /* EAGER, RTS: with remote CQ data */
-	GLUE_REPORT = 4,                 /* EAGER: the receiver answers with FIN when the message is in its buffer */
+	GLUE_REPORT = 4,                 /* EAGER, DATA of this RTS: FIN answers when the message is in the buffer */
 	GLUE_FETCH = 8,                  /* ATOMIC: the answer contains the old values */
 };
 

@@ -10,11 +10,11 @@
 #define PORT_TX 256u                     /* Sends that are not acknowledged and too long for inline data */
 
 /* A wr_id is a pointer to a buffer or the id of an operation; its last two bits say which. */
-enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_INLINE, PORT_WR_WRITE };
+enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP };
 
-static uint64_t wr_of_op(const struct glue_op *op, enum port_wr what)
+static uint64_t wr_of_op(const struct glue_op *op)
 {
-	return (op ? (uint64_t)op->id : 0) << 2 | what;
+	return (op ? (uint64_t)op->id : 0) << 2 | PORT_WR_OP;
 }
 
 struct glue_buf *diw_glue_buf_get(struct diw_pool *pool)
@@ -81,7 +81,7 @@ int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const str
 		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
 	} else {
 		wr.flags |= DIW_SEND_INLINE;
-		wr.wr_id = wr_of_op(op, PORT_WR_INLINE);
+		wr.wr_id = wr_of_op(op);
 	}
 	wr.flags |= more ? DIW_SEND_MORE : 0;
 	n = diw_glue_hdr_encode(sge.addr, h);
@@ -118,7 +118,7 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 {
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {
-		.opcode = DIW_WR_WRITE_RECORD, .wr_id = wr_of_op(op, PORT_WR_WRITE), .sge = sge,
+		.opcode = DIW_WR_WRITE_RECORD, .wr_id = wr_of_op(op), .sge = sge,
 		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | DIW_SEND_IMM,
 		.imm = op->hdr.peer_id,
 		.stag = op->hdr.stag, .to = op->hdr.to + off,
@@ -133,7 +133,7 @@ int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const stru
 	struct glue_ep *ep = op->ep;
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {
-		.opcode = read ? DIW_WR_READ : DIW_WR_WRITE, .wr_id = wr_of_op(op, PORT_WR_WRITE), .sge = sge,
+		.opcode = read ? DIW_WR_READ : DIW_WR_WRITE, .wr_id = wr_of_op(op), .sge = sge,
 		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | (more ? DIW_SEND_MORE : 0),
 		.stag = target->stag, .to = target->to,
 	};
@@ -285,40 +285,22 @@ static int port_errno(const struct diw_wc *wc)
 	}
 }
 
-/* A request of OP was acknowledged, or has failed. */
-static void port_request_done(struct glue_op *op, const struct diw_wc *wc)
-{
-	if (wc->status != DIW_WC_SUCCESS)
-		op->entry.prov_errno = wc->status;
-	diw_glue_write_done(op, port_errno(wc));
-}
-
-/* A Send of the operation ID was acknowledged, or has failed. */
-static void port_sent(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
+/* A request of the operation ID was acknowledged, or has failed. An operation that has ended does not wait for it. */
+static void port_done(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
 {
 	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
-	bool waits = op && op->ep == ep &&
-		     (op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_ATOMIC);
 
-	if (op && op->kind == GLUE_OP_WRITE) {
-		port_request_done(op, wc);
-		return;
-	}
-	if (wc->status == DIW_WC_SUCCESS) {
-		if (waits && op->hdr.kind == GLUE_EAGER && !(op->hdr.flags & GLUE_REPORT))
-			diw_glue_op_end(op, 0);
-	} else if (waits) {
+	if (op && wc->status != DIW_WC_SUCCESS)
 		op->entry.prov_errno = wc->status;
-		diw_glue_op_end(op, port_errno(wc));
-	} else {
+	if (op)
+		diw_glue_request_done(op, port_errno(wc));
+	else if (wc->status != DIW_WC_SUCCESS)
 		GLUE_LOG("a message was not delivered: %s\n", diw_wc_status_str(wc->status));
-	}
 }
 
 static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
 {
 	struct glue_buf *b = (struct glue_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
-	struct glue_op *op;
 
 	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD) {
 		diw_glue_record_came(ep, wc);
@@ -333,16 +315,11 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 			recvs_add(ep, r, b);
 		return;
 	case PORT_WR_TX:
-		port_sent(ep, b->op, wc);
+		port_done(ep, b->op, wc);
 		diw_glue_buf_put(b);
 		return;
-	case PORT_WR_INLINE:
-		port_sent(ep, (uint32_t)(wc->wr_id >> 2), wc);
-		return;
-	case PORT_WR_WRITE:
-		op = diw_glue_op_find(ep->domain, (uint32_t)(wc->wr_id >> 2));
-		if (op)
-			port_request_done(op, wc);
+	case PORT_WR_OP:
+		port_done(ep, (uint32_t)(wc->wr_id >> 2), wc);
 	}
 }
 

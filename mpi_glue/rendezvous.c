@@ -24,6 +24,13 @@ static void receive_end(struct glue_op *op)
 	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);
 }
 
+void diw_glue_report(struct glue_op *op, uint32_t id)
+{
+	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = id };
+	diw_glue_pend(op, GLUE_TODO_FIN);
+	diw_glue_resume(op);
+}
+
 /* Registers the buffer for the sender only, and only the octets that are requested. A CTS without an STag asks for
  * Sends. */
 static void receive_expose(struct glue_op *op)
@@ -43,6 +50,7 @@ static void receive_expose(struct glue_op *op)
 void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct glue_hdr *h)
 {
 	op->peer = from;
+	op->reports = h->flags & GLUE_REPORT;
 	op->want = op->entry.len;
 	op->done = 0;
 	if (op->want == 0) {
@@ -91,7 +99,9 @@ void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const 
 	}
 	diw_glue_copy_in(op, h->to, data, len);
 	op->done += len;
-	if (op->done >= op->want)
+	if (op->done >= op->want && op->reports)
+		diw_glue_report(op, op->hdr.id);
+	else if (op->done >= op->want)
 		receive_end(op);
 }
 
@@ -133,20 +143,51 @@ int diw_glue_status_errno(uint32_t status)
 	return status < GLUE_STATUSES ? (int)status : FI_EIO;
 }
 
+/* Whether all octets that the receiver wants are posted. */
+static bool data_is_posted(const struct glue_op *op)
+{
+	return op->posted == op->want && !op->queued;
+}
+
+/* Whether FIN ends the send: in place of CTS, or as a report. */
+static bool fin_is_due(const struct glue_op *op)
+{
+	switch (op->hdr.kind) {
+	case GLUE_RTS: return true;
+	case GLUE_EAGER: return op->reports;
+	default: return op->reports && op->hdr.stag == 0 && data_is_posted(op);
+	}
+}
+
 void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
 {
 	struct glue_op *op = diw_glue_op_of(ep, from, h->id, GLUE_OP_SEND);
 
-	if (op && (op->hdr.kind == GLUE_RTS || op->hdr.kind == GLUE_EAGER))
+	if (op && fin_is_due(op))
 		diw_glue_op_end(op, diw_glue_status_errno(h->status));
+	else if (op)
+		glue_drop(ep, GLUE_DROP_MALFORMED);
 }
 
-void diw_glue_write_done(struct glue_op *op, int err)
+/* Whether OP is complete when all of its requests are acknowledged. */
+static bool requests_are_all(const struct glue_op *op)
 {
-	op->writes--;
+	bool reported = op->reports && op->hdr.stag == 0;      /* FIN ends it */
+
+	return data_is_posted(op) && (op->kind != GLUE_OP_SEND || (op->hdr.kind != GLUE_RTS && !reported));
+}
+
+void diw_glue_request_done(struct glue_op *op, int err)
+{
 	if (err && !op->entry.err)
 		op->entry.err = err;
-	if (op->writes == 0 && (op->entry.err || (op->posted == op->want && !op->queued)))
+	if (op->kind != GLUE_OP_SEND && op->kind != GLUE_OP_READ && op->kind != GLUE_OP_WRITE) {
+		if (err)
+			diw_glue_op_end(op, op->entry.err);
+		return;
+	}
+	op->requests--;
+	if (op->requests == 0 && (op->entry.err || requests_are_all(op)))
 		diw_glue_op_end(op, op->entry.err);
 }
 
@@ -159,7 +200,7 @@ static int data_post_record(struct glue_op *op)
 
 		if (rc < 0)
 			return rc;
-		op->writes++;
+		op->requests++;
 		op->posted += n;
 	}
 	return 0;
@@ -177,6 +218,7 @@ static int data_post_sends(struct glue_op *op)
 
 		if (rc < 0)
 			return rc;
+		op->requests++;
 		op->posted += n;
 	}
 	return 0;
@@ -202,8 +244,6 @@ static void todo_done(struct glue_op *op)
 {
 	if (op->todo == GLUE_TODO_FIN)
 		receive_end(op);
-	else if (op->todo == GLUE_TODO_DATA && !op->hdr.stag)
-		diw_glue_op_end(op, 0);
 }
 
 bool diw_glue_resume(struct glue_op *op)
@@ -213,7 +253,7 @@ bool diw_glue_resume(struct glue_op *op)
 	if (errno_waits(rc))
 		return false;
 	diw_glue_unpend(op);
-	if (rc < 0 && op->writes == 0)
+	if (rc < 0 && op->requests == 0)
 		diw_glue_op_end(op, -rc);
 	else if (rc < 0)
 		op->entry.err = -rc;

@@ -31,7 +31,7 @@ int diw_glue_rma_run(struct glue_op *op)
 	uint64_t most = op->kind == GLUE_OP_READ ? DIW_MAX_READ : DIW_MAX_RDMA;
 	int rc;
 
-	while (op->posted < op->want || (op->want == 0 && op->writes == 0)) {
+	while (op->posted < op->want || (op->want == 0 && op->requests == 0)) {
 		struct glue_target t = rma_target_at(op, op->posted);
 		uint64_t left = op->want - op->posted, n = left < most ? left : most;
 
@@ -39,7 +39,7 @@ int diw_glue_rma_run(struct glue_op *op)
 		rc = diw_glue_port_rma(op, op->posted, (uint32_t)n, &t, n < left || op->notes);
 		if (rc < 0)
 			return rc;
-		op->writes++;
+		op->requests++;
 		op->posted += n;
 	}
 	if (!op->notes)
@@ -47,7 +47,7 @@ int diw_glue_rma_run(struct glue_op *op)
 	rc = diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
 	if (rc < 0)
 		return rc;
-	op->writes++;
+	op->requests++;
 	op->notes = false;
 	return 0;
 }
@@ -75,7 +75,7 @@ static int rma_begin(struct glue_op *op)
 {
 	int rc = diw_glue_rma_run(op);
 
-	if (rc == 0 || op->writes == 0)
+	if (rc == 0 || op->requests == 0)
 		return rc;
 	if (rc == -FI_EAGAIN)
 		diw_glue_pend(op, GLUE_TODO_RMA);

@@ -54,7 +54,7 @@ END_TEST
  * octets. */
 START_TEST(malformed)
 {
-	static const uint8_t flags[GLUE_KINDS] = { [GLUE_EAGER] = 7, [GLUE_RTS] = 3, [GLUE_ATOMIC] = 8 };
+	static const uint8_t flags[GLUE_KINDS] = { [GLUE_EAGER] = 7, [GLUE_RTS] = 7, [GLUE_ATOMIC] = 8 };
 	uint8_t p[GLUE_HDR_MAX], allowed = flags[vector[_i].h.kind];
 	struct glue_hdr h;
 

@@ -12,6 +12,8 @@ for mode in write-record sendrecv; do
 	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'
+	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode timeout 60 \
+		"$BUILD/tests/system/fabric_hostile" diw_lo
 	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode \
 		DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
 		timeout 120 "$BUILD/tests/system/fabric" diw_va
