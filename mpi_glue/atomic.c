@@ -9,8 +9,18 @@
 _Static_assert((int)GLUE_MSWAP == (int)FI_MSWAP && (int)GLUE_BXOR == (int)FI_BXOR && (int)GLUE_CSWAP == (int)FI_CSWAP &&
 	       (int)GLUE_LONG_DOUBLE_COMPLEX == (int)FI_LONG_DOUBLE_COMPLEX, "numbers of the wire are libfabric's");
 
+/* Calls that change the peer's memory; that fetch the old values; that also compare them. */
+enum atomic_form { ATOMIC_WRITES, ATOMIC_FETCHES, ATOMIC_COMPARES };
+
+static bool form_has(enum atomic_form form, uint32_t op, uint32_t type)
+{
+	return diw_glue_atomic_is_valid(op, type) && glue_atomic_compares(op) == (form == ATOMIC_COMPARES) &&
+	       (op != FI_ATOMIC_READ || form == ATOMIC_FETCHES);
+}
+
 /* The parameters of an operation, in one form for all entries. */
 struct atomic_call {
+	enum atomic_form form;
 	const struct fi_ioc *operand, *compare, *result;
 	size_t operands, compares, results;
 	const struct fi_rma_ioc *rma;
@@ -80,7 +90,7 @@ static int atomic_check(const struct glue_ep *ep, const struct atomic_call *c, s
 	uint64_t most = ep->domain->set.eager / (glue_atomic_compares(c->op) ? 2 : 1);
 	bool fits;
 
-	if (!diw_glue_atomic_is_valid(c->op, c->type) || (c->op == FI_ATOMIC_READ && !c->results))
+	if (!form_has(c->form, c->op, c->type))
 		return -FI_EOPNOTSUPP;
 	if (c->operands > GLUE_IOV || c->compares > GLUE_IOV || c->results > GLUE_IOV || c->rmas == 0 ||
 	    c->rmas > GLUE_IOV)
@@ -148,7 +158,7 @@ static int atomic_start(struct glue_ep *ep, const struct atomic_call *c, const s
 	int rc;
 
 	if (!to)
-		return -FI_EINVAL;
+		return ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	/* either all parts are posted, or none */
 	op = ep->rma_pending || !diw_glue_port_has_room(ep, (uint32_t)c->rmas) ? NULL :
 		diw_glue_op_get(ep, GLUE_OP_ATOMIC);
@@ -231,7 +241,7 @@ static void *target_resolve(const struct glue_ep *ep, const struct glue_hdr *h, 
 	at = diw_glue_mr_resolve(ep->domain, h->stag, h->to, octets, atomic_access(h));
 	if (!at)
 		*status = FI_EACCES;
-	else if ((uintptr_t)at % (size < 8 ? size : 8) == 0)
+	else if ((uintptr_t)at % diw_glue_type_align(h->type) == 0)
 		*status = 0;
 	return *status ? NULL : at;
 }
@@ -278,7 +288,8 @@ static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void *
 			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
 	const struct fi_rma_ioc rma = { addr, elements(iov, count), key };
-	const struct atomic_call c = { .operand = iov, .operands = count, .rma = &rma, .rmas = 1, .type = type,
+	const struct atomic_call c = { .form = ATOMIC_WRITES,
+				       .operand = iov, .operands = count, .rma = &rma, .rmas = 1, .type = type,
 				       .op = op, .addr = dst, .ctx = ctx };
 
 	(void)desc;
@@ -295,7 +306,8 @@ static ssize_t atomic_write(struct fid_ep *ep, const void *buf, size_t count, vo
 
 static ssize_t atomic_writemsg(struct fid_ep *ep, const struct fi_msg_atomic *m, uint64_t flags)
 {
-	const struct atomic_call c = { .operand = m->msg_iov, .operands = m->iov_count, .rma = m->rma_iov,
+	const struct atomic_call c = { .form = ATOMIC_WRITES,
+				       .operand = m->msg_iov, .operands = m->iov_count, .rma = m->rma_iov,
 				       .rmas = m->rma_iov_count, .type = m->datatype, .op = m->op, .addr = m->addr,
 				       .ctx = m->context };
 
@@ -307,7 +319,8 @@ static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, f
 {
 	const struct fi_ioc ioc = { (void *)(uintptr_t)buf, count };
 	const struct fi_rma_ioc rma = { addr, count, key };
-	const struct atomic_call c = { .operand = &ioc, .operands = 1, .rma = &rma, .rmas = 1, .type = type,
+	const struct atomic_call c = { .form = ATOMIC_WRITES,
+				       .operand = &ioc, .operands = 1, .rma = &rma, .rmas = 1, .type = type,
 				       .op = op, .addr = dst };
 
 	return atomic_call(ep, &c, GLUE_INJECT);
@@ -318,7 +331,8 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 				 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
 	const struct fi_rma_ioc rma = { addr, elements(result, results), key };
-	const struct atomic_call c = { .operand = iov, .operands = count, .result = result, .results = results,
+	const struct atomic_call c = { .form = ATOMIC_FETCHES,
+				       .operand = iov, .operands = count, .result = result, .results = results,
 				       .rma = &rma, .rmas = 1, .type = type, .op = op, .addr = dst, .ctx = ctx };
 
 	(void)desc, (void)result_desc;
@@ -338,7 +352,8 @@ static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count
 static ssize_t atomic_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *m, struct fi_ioc *result,
 				   void **result_desc, size_t results, uint64_t flags)
 {
-	const struct atomic_call c = { .operand = m->msg_iov, .operands = m->iov_count, .result = result,
+	const struct atomic_call c = { .form = ATOMIC_FETCHES,
+				       .operand = m->msg_iov, .operands = m->iov_count, .result = result,
 				       .results = results, .rma = m->rma_iov, .rmas = m->rma_iov_count,
 				       .type = m->datatype, .op = m->op, .addr = m->addr, .ctx = m->context };
 
@@ -352,7 +367,8 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 				 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
 	const struct fi_rma_ioc rma = { addr, elements(result, results), key };
-	const struct atomic_call c = { .operand = iov, .operands = count, .compare = compare, .compares = compares,
+	const struct atomic_call c = { .form = ATOMIC_COMPARES,
+				       .operand = iov, .operands = count, .compare = compare, .compares = compares,
 				       .result = result, .results = results, .rma = &rma, .rmas = 1, .type = type,
 				       .op = op, .addr = dst, .ctx = ctx };
 
@@ -375,7 +391,8 @@ static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
 				   void **compare_desc, size_t compares, struct fi_ioc *result, void **result_desc,
 				   size_t results, uint64_t flags)
 {
-	const struct atomic_call c = { .operand = m->msg_iov, .operands = m->iov_count, .compare = compare,
+	const struct atomic_call c = { .form = ATOMIC_COMPARES,
+				       .operand = m->msg_iov, .operands = m->iov_count, .compare = compare,
 				       .compares = compares, .result = result, .results = results, .rma = m->rma_iov,
 				       .rmas = m->rma_iov_count, .type = m->datatype, .op = m->op, .addr = m->addr,
 				       .ctx = m->context };
@@ -386,16 +403,12 @@ static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
 
 /* ---- Which operations there are ---- */
 
-enum atomic_form { ATOMIC_WRITES, ATOMIC_FETCHES, ATOMIC_COMPARES };
-
 static int atomic_query(const struct glue_domain *d, enum fi_datatype type, enum fi_op op, enum atomic_form form,
 			struct fi_atomic_attr *attr)
 {
-	bool compares = glue_atomic_compares(op);
-	uint32_t arrays = compares ? 2 : 1;
+	uint32_t arrays = glue_atomic_compares(op) ? 2 : 1;
 
-	if (!diw_glue_atomic_is_valid(op, type) || compares != (form == ATOMIC_COMPARES) ||
-	    (op == FI_ATOMIC_READ && form != ATOMIC_FETCHES))
+	if (!form_has(form, op, type))
 		return -FI_EOPNOTSUPP;
 	attr->size = diw_glue_type_size((enum glue_type)type);
 	attr->count = d->set.eager / arrays / attr->size;

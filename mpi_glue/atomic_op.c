@@ -86,25 +86,31 @@ ATOMIC_TYPE(long_double, long double, NEW_ORDER NEW_SUM)
 ATOMIC_TYPE(long_double_complex, long double complex, NEW_SUM)
 
 static const struct atomic_type {
-	uint32_t size, ops;
+	uint32_t size, align, ops;
 	void (*run)(enum glue_atomic op, uint8_t *at, const uint8_t *operand, const uint8_t *compare, uint8_t *result);
 } atomic_types[GLUE_TYPES] = {
-#define INTEGER(T, name) { sizeof(T), OPS_ALL | OPS_ORDER | OPS_BITS, name##_do }
+#define TYPE(T) sizeof(T), _Alignof(T) < 8 ? _Alignof(T) : 8
+#define INTEGER(T, name) { TYPE(T), OPS_ALL | OPS_ORDER | OPS_BITS, name##_do }
 	[GLUE_INT8] = INTEGER(int8_t, int8), [GLUE_UINT8] = INTEGER(uint8_t, uint8),
 	[GLUE_INT16] = INTEGER(int16_t, int16), [GLUE_UINT16] = INTEGER(uint16_t, uint16),
 	[GLUE_INT32] = INTEGER(int32_t, int32), [GLUE_UINT32] = INTEGER(uint32_t, uint32),
 	[GLUE_INT64] = INTEGER(int64_t, int64), [GLUE_UINT64] = INTEGER(uint64_t, uint64),
-	[GLUE_FLOAT] = { sizeof(float), OPS_ALL | OPS_ORDER, float_do },
-	[GLUE_DOUBLE] = { sizeof(double), OPS_ALL | OPS_ORDER, double_do },
-	[GLUE_FLOAT_COMPLEX] = { sizeof(float complex), OPS_ALL, float_complex_do },
-	[GLUE_DOUBLE_COMPLEX] = { sizeof(double complex), OPS_ALL, double_complex_do },
-	[GLUE_LONG_DOUBLE] = { sizeof(long double), OPS_ALL | OPS_ORDER, long_double_do },
-	[GLUE_LONG_DOUBLE_COMPLEX] = { sizeof(long double complex), OPS_ALL, long_double_complex_do },
+	[GLUE_FLOAT] = { TYPE(float), OPS_ALL | OPS_ORDER, float_do },
+	[GLUE_DOUBLE] = { TYPE(double), OPS_ALL | OPS_ORDER, double_do },
+	[GLUE_FLOAT_COMPLEX] = { TYPE(float complex), OPS_ALL, float_complex_do },
+	[GLUE_DOUBLE_COMPLEX] = { TYPE(double complex), OPS_ALL, double_complex_do },
+	[GLUE_LONG_DOUBLE] = { TYPE(long double), OPS_ALL | OPS_ORDER, long_double_do },
+	[GLUE_LONG_DOUBLE_COMPLEX] = { TYPE(long double complex), OPS_ALL, long_double_complex_do },
 };
 
 uint32_t diw_glue_type_size(enum glue_type type)
 {
 	return atomic_types[type].size;
+}
+
+uint32_t diw_glue_type_align(enum glue_type type)
+{
+	return atomic_types[type].align;
 }
 
 bool diw_glue_atomic_is_valid(uint32_t op, uint32_t type)

@@ -19,16 +19,17 @@ enum glue_type {
 	GLUE_TYPES,
 };
 
-/* Octets of one element. */
+/* Octets of one element; the number of which its address must be a multiple, as in a C program, but at most 8. */
 uint32_t diw_glue_type_size(enum glue_type type);
+uint32_t diw_glue_type_align(enum glue_type type);
 /* Whether the operation exists for this type. */
 bool diw_glue_atomic_is_valid(uint32_t op, uint32_t type);
 /* Whether the operation has an operand for each element; whether it has another one to compare with. */
 static inline bool glue_atomic_has_operand(uint32_t op) { return op != GLUE_ATOMIC_READ; }
 static inline bool glue_atomic_compares(uint32_t op) { return op >= GLUE_CSWAP; }
 
-/* Executes OP on COUNT elements of an aligned array. RESULT, which may be NULL, gets the old values. OPERAND, COMPARE
- * and RESULT need not be aligned. */
+/* Executes OP on COUNT elements of an array. RESULT, which may be NULL, gets the old values. No
+ * array needs to be aligned. */
 void diw_glue_atomic_do(enum glue_atomic op, enum glue_type type, void *at, uint32_t count, const uint8_t *operand,
 			const uint8_t *compare, uint8_t *result);
 
