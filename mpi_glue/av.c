@@ -173,9 +173,11 @@ static int av_close(struct fid *fid)
 {
 	struct glue_av *av = (struct glue_av *)fid;
 
-	if (av->users)
-		return -FI_EBUSY;
 	glue_lock(av->domain);
+	if (av->users) {
+		glue_unlock(av->domain);
+		return -FI_EBUSY;
+	}
 	av->domain->users--;
 	glue_unlock(av->domain);
 	diw_arena_fini(&av->arena);

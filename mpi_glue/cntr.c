@@ -85,9 +85,11 @@ static int cntr_close(struct fid *fid)
 {
 	struct glue_cntr *c = (struct glue_cntr *)fid;
 
-	if (c->users)
-		return -FI_EBUSY;
 	glue_lock(c->domain);
+	if (c->users) {
+		glue_unlock(c->domain);
+		return -FI_EBUSY;
+	}
 	c->domain->users--;
 	glue_unlock(c->domain);
 	free(c);

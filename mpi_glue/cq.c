@@ -3,6 +3,7 @@
  * domain's endpoints. A queue with a wait object has one descriptor, which is readable when the queue may have
  * something to read. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -73,6 +74,18 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
+/* The provider has no data about errors: none goes into a buffer of the application, nor is there one of its own. */
+static void cq_no_data(const struct glue_cq *cq, struct fi_cq_err_entry *e)
+{
+	if (FI_VERSION_LT(cq->domain->fabric->fid.api_version, FI_VERSION(1, 5))) {
+		e->err_data = NULL;      /* such a program has no room behind it */
+		return;
+	}
+	if (e->err_data_size == 0)
+		e->err_data = NULL;
+	e->err_data_size = 0;
+}
+
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_t flags)
 {
 	struct glue_cq *cq = (struct glue_cq *)fid;
@@ -83,9 +96,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_
 	glue_lock(cq->domain);
 	op = cq_first(cq);
 	if (op && op->entry.err) {
-		/* A program for an API before 1.5 has no room behind err_data. */
 		memcpy(e, &op->entry, offsetof(struct fi_cq_err_entry, err_data));
-		e->err_data = NULL;
+		cq_no_data(cq, e);
 		cq_pop(op);
 		rc = 1;
 	}
@@ -155,10 +167,16 @@ static int cq_signal(struct fid_cq *fid)
 	return write(cq->wake, &one, sizeof one) < 0 ? -errno : 0;
 }
 
+/* PROV_ERRNO: a status of the link, or a negative errno of libfabric where the link has none. */
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *data, char *buf, size_t len)
 {
-	(void)fid, (void)data, (void)buf, (void)len;
-	return diw_wc_status_str(prov_errno);
+	const char *text = prov_errno < 0 ? fi_strerror(-prov_errno) : diw_wc_status_str(prov_errno);
+
+	(void)fid, (void)data;
+	if (!buf || len == 0)
+		return text;
+	snprintf(buf, len, "%s", text);
+	return buf;
 }
 
 static struct fi_ops_cq cq_ops = {
@@ -180,9 +198,11 @@ static int cq_close(struct fid *fid)
 	struct glue_cq *cq = (struct glue_cq *)fid;
 	struct glue_op *op;
 
-	if (cq->users)
-		return -FI_EBUSY;
 	glue_lock(cq->domain);
+	if (cq->users) {
+		glue_unlock(cq->domain);
+		return -FI_EBUSY;
+	}
 	while ((op = cq_first(cq)))
 		cq_pop(op);
 	cq->domain->users--;

@@ -119,6 +119,8 @@ void diw_glue_op_end(struct glue_op *op, int err)
 		op->mr = NULL;
 	}
 	op->entry.err = err;
+	if (err && !op->entry.prov_errno)
+		op->entry.prov_errno = -err;
 	if (cntr && err)
 		cntr->errors++;
 	else if (cntr)
@@ -158,8 +160,12 @@ static void domain_free(struct glue_domain *d)
 static int domain_close(struct fid *fid)
 {
 	struct glue_domain *d = (struct glue_domain *)fid;
+	uint32_t users;
 
-	if (d->users)
+	glue_lock(d);
+	users = d->users;
+	glue_unlock(d);
+	if (users)
 		return -FI_EBUSY;
 	domain_free(d);
 	return 0;

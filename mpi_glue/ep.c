@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
@@ -10,6 +11,7 @@
 
 #define EP_LINGER (2 * DIW_S)            /* the longest time that a closed endpoint waits for acknowledgements */
 #define EP_ACKS (5 * DIW_MS)             /* the least time during which it sends acknowledgements */
+#define EP_NAP (50 * DIW_US)
 
 static int ep_bind_cq(struct glue_ep *ep, struct glue_cq *cq, uint64_t flags)
 {
@@ -35,47 +37,77 @@ static int ep_bind_cntr(struct glue_ep *ep, struct glue_cntr *cntr, uint64_t fla
 		[GLUE_EVENT_WRITE] = FI_WRITE,
 	};
 
+	uint64_t known = 0;
+
+	for (int i = 0; i < GLUE_EVENTS; i++) {
+		known |= event[i];
+		if (flags & event[i] && ep->cntr[i])
+			return -FI_EINVAL;
+	}
+	if (flags & ~known)              /* FI_REMOTE_READ, FI_REMOTE_WRITE: without FI_RMA_EVENT */
+		return -FI_ENOSYS;
 	for (int i = 0; i < GLUE_EVENTS; i++)
-		if (flags & event[i] && !ep->cntr[i]) {
+		if (flags & event[i]) {
 			ep->cntr[i] = cntr;
 			cntr->users++;
 		}
+	return flags ? 0 : -FI_EINVAL;
+}
+
+static int ep_bind_av(struct glue_ep *ep, struct glue_av *av)
+{
+	if (ep->av)
+		return -FI_EINVAL;
+	ep->av = av;
+	av->users++;
 	return 0;
 }
 
-static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+static int ep_bind_object(struct glue_ep *ep, struct fid *object, uint64_t flags)
 {
-	struct glue_ep *ep = (struct glue_ep *)fid;
-
 	if (ep->enabled)
 		return -FI_EOPBADSTATE;
-	switch (bfid->fclass) {
-	case FI_CLASS_AV:
-		if (ep->av)
-			return -FI_EINVAL;
-		ep->av = (struct glue_av *)bfid;
-		ep->av->users++;
-		return 0;
-	case FI_CLASS_CQ: return ep_bind_cq(ep, (struct glue_cq *)bfid, flags);
-	case FI_CLASS_CNTR: return ep_bind_cntr(ep, (struct glue_cntr *)bfid, flags);
+	switch (object->fclass) {
+	case FI_CLASS_AV: return ep_bind_av(ep, (struct glue_av *)object);
+	case FI_CLASS_CQ: return ep_bind_cq(ep, (struct glue_cq *)object, flags);
+	case FI_CLASS_CNTR: return ep_bind_cntr(ep, (struct glue_cntr *)object, flags);
 	case FI_CLASS_EQ: return 0;
 	default: return -FI_EINVAL;
 	}
 }
 
+static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
+{
+	struct glue_ep *ep = (struct glue_ep *)fid;
+	int rc;
+
+	glue_lock(ep->domain);
+	rc = ep_bind_object(ep, object, flags);
+	glue_unlock(ep->domain);
+	return rc;
+}
+
+/* An address vector, and a completion queue for each direction. */
+static int ep_lacks(const struct glue_ep *ep)
+{
+	if (!ep->av)
+		return -FI_ENOAV;
+	return (ep->sends && !ep->tx_cq) || (ep->receives && !ep->rx_cq) ? -FI_ENOCQ : 0;
+}
+
 static int ep_enable(struct glue_ep *ep)
 {
-	int rc = 0;
+	int rc;
 
-	if (!ep->av)
-		return -FI_EOPBADSTATE;
 	glue_lock(ep->domain);
-	if (!ep->enabled)
+	rc = ep_lacks(ep);
+	if (rc == 0 && !ep->enabled) {
 		rc = diw_glue_port_open(ep);
-	if (rc == 0)
-		ep->enabled = true;
-	else
-		diw_glue_port_close(ep);
+		if (rc == 0)
+			ep->enabled = true;
+		else
+			diw_glue_port_close(ep);
+	}
 	glue_unlock(ep->domain);
 	return rc;
 }
@@ -100,15 +132,21 @@ static int ep_control(struct fid *fid, int command, void *arg)
 }
 
 /* Completed Sends must reach the peer although the endpoint closes. Peers wait for acknowledgements of their Sends,
- * which the link delays. */
+ * which the link delays. The domain's lock is free between the steps, so that other endpoints go on. */
 static void ep_linger(struct glue_ep *ep)
 {
+	static const struct timespec nap = { 0, EP_NAP };
 	uint64_t begin = diw_clock_ns(), now = begin;
+	bool waits = true;
 
-	while (ep->enabled && now < begin + EP_LINGER &&
-	       (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->pending))) {
+	while (waits && now < begin + EP_LINGER) {
+		glue_lock(ep->domain);
 		diw_glue_port_poll(ep);
 		now = diw_clock_ns();
+		waits = ep->enabled && (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->pending));
+		glue_unlock(ep->domain);
+		if (waits)
+			nanosleep(&nap, NULL);
 	}
 }
 
@@ -143,8 +181,8 @@ static int ep_close(struct fid *fid)
 	struct glue_ep *ep = (struct glue_ep *)fid;
 	struct glue_domain *d = ep->domain;
 
-	glue_lock(d);
 	ep_linger(ep);
+	glue_lock(d);
 	ep_log_drops(ep);
 	ep->enabled = false;
 	diw_glue_port_close(ep);
@@ -296,6 +334,8 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 	ep->domain = (struct glue_domain *)domain;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
 	ep->notified = info->caps & FI_REMOTE_WRITE;
+	ep->sends = info->caps & (FI_SEND | FI_READ | FI_WRITE);
+	ep->receives = info->caps & (FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE);
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;
 	ep->min_multi_recv = ep->domain->set.eager;

@@ -95,11 +95,35 @@ static uint64_t info_order(uint64_t caps)
 	return INFO_ORDER_RMA | (caps & FI_ATOMIC ? INFO_ORDER_ATOMIC : INFO_ORDER_ANY);
 }
 
+/* Octets up to which a write keeps behind an earlier read: only an atomic operation does. */
+static uint64_t info_war_size(uint64_t caps)
+{
+	return caps & FI_ATOMIC ? settings.eager : 0;
+}
+
+static bool tx_exceeds(const struct fi_tx_attr *a)
+{
+	return a->size > GLUE_TX_SIZE || a->inject_size > settings.eager || a->iov_limit > GLUE_IOV ||
+	       a->rma_iov_limit > GLUE_IOV;
+}
+
+static bool rx_exceeds(const struct fi_rx_attr *a)
+{
+	return a->size > GLUE_RX_SIZE || a->total_buffered_recv > settings.buffered || a->iov_limit > GLUE_IOV;
+}
+
+static bool ep_exceeds(const struct fi_ep_attr *a, uint64_t caps)
+{
+	return a->max_msg_size > GLUE_MSG_MAX || a->tx_ctx_cnt > 1 || a->rx_ctx_cnt > 1 || a->auth_key_size ||
+	       a->max_order_raw_size > GLUE_MSG_MAX || a->max_order_waw_size > GLUE_MSG_MAX ||
+	       a->max_order_war_size > info_war_size(caps);
+}
+
 /* The reason why the provider cannot satisfy the hints; NULL: it can. */
 static const char *hints_refuse(const struct fi_info *h)
 {
 	const struct fi_domain_attr *d = h->domain_attr;
-	uint64_t order = info_order(h->caps ? h->caps : INFO_CAPS);
+	uint64_t caps = h->caps ? h->caps : INFO_CAPS, order = info_order(caps);
 
 	if (h->caps & ~INFO_CAPS)
 		return "capabilities";
@@ -107,18 +131,16 @@ static const char *hints_refuse(const struct fi_info *h)
 	    h->addr_format != FI_SOCKADDR_IN6)
 		return "address format";
 	if (h->ep_attr && ((h->ep_attr->type != FI_EP_UNSPEC && h->ep_attr->type != FI_EP_RDM) ||
-			   h->ep_attr->max_msg_size > GLUE_MSG_MAX || h->ep_attr->auth_key_size ||
-			   h->ep_attr->tx_ctx_cnt > 1 || h->ep_attr->rx_ctx_cnt > 1 ||
+			   ep_exceeds(h->ep_attr, caps) ||
 			   (h->ep_attr->protocol != FI_PROTO_UNSPEC && h->ep_attr->protocol != FI_PROTO_IWARP_RDM)))
 		return "endpoint attributes";
 	if (h->tx_attr && (h->tx_attr->caps & ~INFO_CAPS || h->tx_attr->op_flags & ~INFO_TX_FLAGS ||
 			   h->tx_attr->msg_order & ~order || h->tx_attr->comp_order & ~FI_ORDER_NONE ||
-			   h->tx_attr->inject_size > settings.eager || h->tx_attr->iov_limit > GLUE_IOV ||
-			   h->tx_attr->rma_iov_limit > GLUE_IOV))
+			   tx_exceeds(h->tx_attr)))
 		return "transmit attributes";
 	if (h->rx_attr && (h->rx_attr->caps & ~INFO_CAPS || h->rx_attr->op_flags & ~INFO_RX_FLAGS ||
 			   h->rx_attr->msg_order & ~order || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
-			   h->rx_attr->iov_limit > GLUE_IOV))
+			   rx_exceeds(h->rx_attr)))
 		return "receive attributes";
 	if (d && (d->cq_data_size > 8 || d->caps & ~INFO_CAPS_DOMAIN || d->auth_key_size))
 		return "domain attributes";
@@ -181,15 +203,15 @@ static void info_fill_ep(struct fi_info *i, const struct fi_info *h)
 	i->ep_attr->mem_tag_format = h && h->ep_attr && h->ep_attr->mem_tag_format ? h->ep_attr->mem_tag_format : ~0ull;
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	i->ep_attr->max_order_raw_size = i->ep_attr->max_order_waw_size = GLUE_MSG_MAX;
-	i->ep_attr->max_order_war_size = caps & FI_ATOMIC ? settings.eager : 0;
+	i->ep_attr->max_order_war_size = info_war_size(caps);
 	*i->tx_attr = (struct fi_tx_attr){
 		.caps = caps & INFO_CAPS_TX, .op_flags = h && h->tx_attr ? h->tx_attr->op_flags : 0,
-		.msg_order = info_order(caps), .inject_size = settings.eager, .size = GLUE_SQ,
+		.msg_order = info_order(caps), .inject_size = settings.eager, .size = GLUE_TX_SIZE,
 		.iov_limit = GLUE_IOV, .rma_iov_limit = GLUE_IOV,
 	};
 	*i->rx_attr = (struct fi_rx_attr){
 		.caps = caps & INFO_CAPS_RX, .op_flags = h && h->rx_attr ? h->rx_attr->op_flags : 0,
-		.msg_order = info_order(caps), .size = GLUE_OPS, .iov_limit = GLUE_IOV,
+		.msg_order = info_order(caps), .size = GLUE_RX_SIZE, .iov_limit = GLUE_IOV,
 		.total_buffered_recv = settings.buffered,
 	};
 }

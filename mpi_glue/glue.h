@@ -47,6 +47,10 @@
 /* Octets up to which an unexpected message is copied out of the receive's buffer. */
 #define GLUE_SMALL 256u
 #define GLUE_SQ 1024u                    /* send requests of a queue pair */
+#define GLUE_TX 512u                     /* Sends that are not acknowledged and too long for inline data */
+/* Operations that can be posted without progress between them: sends, receives. */
+#define GLUE_TX_SIZE 256u
+#define GLUE_RX_SIZE (1u << 16)
 #define GLUE_RQ 256u                     /* receives, one for each eager message */
 #define GLUE_INLINE DIW_MAX_INLINE
 #define GLUE_REGIONS 256u                /* buckets of the table of registered regions */
@@ -207,6 +211,7 @@ struct glue_ep {
 	bool tx_selective, rx_selective;
 	bool directed;                   /* receives match on the source, too */
 	bool enabled;
+	bool sends, receives;            /* its capabilities */
 	bool notified;                   /* gets the remote CQ data of peers' writes (FI_REMOTE_WRITE) */
 	uint64_t tx_flags, rx_flags;     /* default flags of operations */
 	size_t min_multi_recv;

@@ -103,7 +103,7 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	glue_lock(ep->domain);
 	to = ep->enabled ? diw_glue_av_peer(ep->av, m->addr) : NULL;
 	if (!to)
-		rc = -FI_EINVAL;
+		rc = ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	else if (ep->rma_pending)
 		rc = -FI_EAGAIN;
 	else if (len <= ep->domain->set.eager)

@@ -7,7 +7,6 @@
 #include "mpi_glue/glue.h"
 
 #define PORT_BATCH 16
-#define PORT_TX 256u                     /* Sends that are not acknowledged and too long for inline data */
 
 /* A wr_id is a pointer to a buffer or the id of an operation; its last two bits say which. */
 enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP };
@@ -371,13 +370,13 @@ static int port_pools(struct glue_ep *ep)
 	uint32_t kept = (uint32_t)(ep->domain->set.buffered / size) + GLUE_RQ;
 	uint32_t little = (uint32_t)(ep->domain->set.buffered / GLUE_SMALL);
 	size_t small = sizeof(struct glue_buf) + GLUE_SMALL;
-	int rc = diw_arena_init(&ep->arena, diw_pool_bytes(size, kept) + diw_pool_bytes(size, PORT_TX) +
+	int rc = diw_arena_init(&ep->arena, diw_pool_bytes(size, kept) + diw_pool_bytes(size, GLUE_TX) +
 				diw_pool_bytes(small, little) + diw_arena_round(eager));
 
 	if (rc < 0)
 		return rc;
 	diw_pool_init(&ep->rx, &ep->arena, size, kept);
-	diw_pool_init(&ep->tx, &ep->arena, size, PORT_TX);
+	diw_pool_init(&ep->tx, &ep->arena, size, GLUE_TX);
 	diw_pool_init(&ep->small, &ep->arena, small, little);
 	ep->scratch = diw_arena_take(&ep->arena, eager);
 	return 0;

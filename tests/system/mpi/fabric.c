@@ -210,16 +210,6 @@ static void check_inject(void)
 		REQUIRE(fi_trecv(b.ep, in, 200, NULL, a.addr, 16, 0, NULL) == 0 && next(&b, &a, &c, NULL) == 0);
 }
 
-/* An endpoint that is not enabled refuses receives. */
-static void check_disabled(void)
-{
-	struct fid_ep *ep;
-
-	REQUIRE(fi_endpoint(domain, info, &ep, NULL) == 0);
-	REQUIRE(fi_trecv(ep, in, 8, NULL, a.addr, 17, 0, NULL) == -FI_EOPBADSTATE);
-	REQUIRE(fi_close(&ep->fid) == 0);
-}
-
 /* Several vectors on both sides. */
 static void check_vectors(size_t len)
 {
@@ -300,7 +290,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "sizes", check_sizes }, { "order", check_order }, { "truncation", check_truncation },
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
-	{ "discard", check_discard }, { "inject", check_inject }, { "disabled", check_disabled },
+	{ "discard", check_discard }, { "inject", check_inject },
 	{ "unexpected", check_unexpected }, { "gone", check_gone },
 };
 

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The provider's calls that move no data: what they refuse, what an error tells, and calls of several threads. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "tests/system/mpi/fabric_stranger.h"
+
+static struct fi_info *hints;
+
+static int getinfo_rc(void)
+{
+	struct fi_info *found = NULL;
+	int rc = fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &found);
+
+	fi_freeinfo(found);
+	return rc;
+}
+
+/* More room than an endpoint can have is refused; the room that fi_getinfo() names is not. */
+static void check_sizes(void)
+{
+	size_t tx = info->tx_attr->size, rx = info->rx_attr->size;
+
+	hints->tx_attr->size = tx;
+	hints->rx_attr->size = rx;
+	hints->rx_attr->total_buffered_recv = info->rx_attr->total_buffered_recv;
+	REQUIRE(tx > 0 && rx > 0 && getinfo_rc() == 0);
+	hints->tx_attr->size = tx + 1;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->tx_attr->size = 0;
+	hints->rx_attr->size = rx + 1;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->rx_attr->size = 0;
+	hints->rx_attr->total_buffered_recv++;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->rx_attr->total_buffered_recv = 0;
+	hints->ep_attr->max_order_raw_size = SIZE_MAX;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->ep_attr->max_order_raw_size = 0;
+	REQUIRE(getinfo_rc() == 0);
+}
+
+/* As many sends and receives as fi_getinfo() says can be posted without progress between them. */
+static void check_room(void)
+{
+	struct fi_cq_tagged_entry c;
+	size_t tx = info->tx_attr->size, rx = info->rx_attr->size;
+
+	for (size_t i = 0; i < tx; i++)
+		REQUIRE(fi_tsend(a.ep, out, 8192, NULL, b.addr, 1, NULL) == 0);
+	for (size_t i = 0; i < tx; i++) {
+		REQUIRE(next(&a, &b, &c, NULL) == 0);
+		REQUIRE(fi_trecv(b.ep, in, 8192, NULL, a.addr, 1, 0, NULL) == 0 && next(&b, &a, &c, NULL) == 0);
+	}
+	for (size_t i = 0; i < rx; i++)
+		REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 2, 0, NULL) == 0);
+	for (size_t i = 0; i < rx; i++)
+		REQUIRE(fi_cancel(&b.ep->fid, NULL) == 0 && next(&b, &a, &c, NULL) == FI_ECANCELED);
+}
+
+/* An endpoint needs an address vector, and a completion queue for each direction that it has. */
+static void check_enable(void)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+
+	REQUIRE(fi_cq_open(domain, &attr, &cq, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
+	REQUIRE(fi_enable(ep) == -FI_ENOAV);
+	REQUIRE(fi_ep_bind(ep, &av->fid, 0) == 0 && fi_enable(ep) == -FI_ENOCQ);
+	REQUIRE(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT) == 0 && fi_enable(ep) == -FI_ENOCQ);
+	REQUIRE(fi_ep_bind(ep, &cq->fid, FI_RECV) == 0 && fi_enable(ep) == 0 && fi_enable(ep) == 0);
+	REQUIRE(fi_close(&ep->fid) == 0 && fi_close(&cq->fid) == 0);
+}
+
+/* An endpoint that is not enabled refuses every operation. */
+static void check_disabled(void)
+{
+	uint64_t v = 0;
+	struct fid_ep *ep;
+
+	REQUIRE(fi_endpoint(domain, info, &ep, NULL) == 0 && fi_ep_bind(ep, &av->fid, 0) == 0);
+	REQUIRE(fi_trecv(ep, in, 8, NULL, a.addr, 17, 0, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_tsend(ep, out, 8, NULL, a.addr, 17, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_send(ep, out, sizeof out, NULL, a.addr, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_inject(ep, out, 8, a.addr) == -FI_EOPBADSTATE);
+	REQUIRE(fi_write(ep, out, 8, NULL, a.addr, 0, 1, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_read(ep, in, 8, NULL, a.addr, 0, 1, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_atomic(ep, &v, 1, NULL, a.addr, 0, 1, FI_UINT64, FI_SUM, NULL) == -FI_EOPBADSTATE);
+	REQUIRE(fi_close(&ep->fid) == 0);
+}
+
+/* Events that the provider does not count are refused, and no event is bound twice. */
+static void check_counters(void)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP };
+	struct fid_cntr *cntr;
+	struct fid_ep *ep;
+
+	REQUIRE(fi_cntr_open(domain, &attr, &cntr, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
+	REQUIRE(fi_ep_bind(ep, &cntr->fid, FI_REMOTE_WRITE) == -FI_ENOSYS);
+	REQUIRE(fi_ep_bind(ep, &cntr->fid, FI_SEND | FI_REMOTE_READ) == -FI_ENOSYS);
+	REQUIRE(fi_ep_bind(ep, &cntr->fid, 0) == -FI_EINVAL);
+	REQUIRE(fi_ep_bind(ep, &cntr->fid, FI_SEND) == 0 && fi_ep_bind(ep, &cntr->fid, FI_SEND) == -FI_EINVAL);
+	REQUIRE(fi_close(&cntr->fid) == -FI_EBUSY);
+	REQUIRE(fi_close(&ep->fid) == 0 && fi_close(&cntr->fid) == 0);
+}
+
+/* An error's entry has a number of the provider's, and fi_cq_strerror() its text. The provider has no further data. */
+static void check_error(void)
+{
+	uint8_t data[16];
+	char text[8] = "";
+	struct fi_cq_err_entry e = { .err_data = data, .err_data_size = sizeof data };
+	struct fi_cq_tagged_entry c;
+	ssize_t rc;
+
+	REQUIRE(fi_trecv(b.ep, in, 50, NULL, a.addr, 1, 0, NULL) == 0);
+	REQUIRE(fi_tinject(a.ep, out, 100, b.addr, 1) == 0);
+	while ((rc = fi_cq_read(b.cq, &c, 1)) == -FI_EAGAIN)
+		;
+	REQUIRE(rc == -FI_EAVAIL && fi_cq_readerr(b.cq, &e, 0) == 1 && e.err == FI_ETRUNC && e.olen == 50);
+	REQUIRE(e.err_data == data && e.err_data_size == 0 && e.prov_errno != 0);
+	REQUIRE(strcmp(fi_cq_strerror(b.cq, e.prov_errno, NULL, NULL, 0), fi_strerror(FI_ETRUNC)) == 0);
+	REQUIRE(fi_cq_strerror(b.cq, e.prov_errno, NULL, text, sizeof text) == text);
+	REQUIRE(strlen(text) == sizeof text - 1 && strncmp(text, fi_strerror(FI_ETRUNC), sizeof text - 1) == 0);
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 7, 0, &e) == 0 && fi_cancel(&b.ep->fid, &e) == 0);
+	e.err_data_size = 0;
+	REQUIRE(fi_cq_read(b.cq, &c, 1) == -FI_EAVAIL && fi_cq_readerr(b.cq, &e, 0) == 1 && e.err == FI_ECANCELED);
+	REQUIRE(e.err_data == NULL && e.err_data_size == 0 && e.prov_errno != 0);
+}
+
+#define BINDERS 2
+#define BOUND 500
+
+static uint32_t bind_steps;              /* of both threads */
+
+/* Waits, awake, until the other thread has come as far, so that both bind at the same time. */
+static void bind_together(uint32_t step)
+{
+	__atomic_add_fetch(&bind_steps, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&bind_steps, __ATOMIC_ACQUIRE) < step * BINDERS)
+		sched_yield();
+}
+
+static void *binder(void *arg)
+{
+	struct fid_ep *ep[BOUND];
+	uint32_t step = 0;
+
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < BOUND; i++)
+			REQUIRE(fi_endpoint(domain, info, &ep[i], NULL) == 0);
+		for (int i = 0; i < BOUND; i++) {
+			if (i % 10 == 0)
+				bind_together(++step);
+			REQUIRE(fi_ep_bind(ep[i], arg, FI_TRANSMIT) == 0);
+			REQUIRE(fi_ep_bind(ep[i], arg, FI_RECV) == 0);
+		}
+		for (int i = 0; i < BOUND; i++)
+			REQUIRE(fi_close(&ep[i]->fid) == 0);
+	}
+	return NULL;
+}
+
+/* Endpoints of several threads leave a queue unused when they are closed. */
+static void check_binders(void)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	pthread_t thread[BINDERS];
+	struct fid_cq *cq;
+
+	REQUIRE(fi_cq_open(domain, &attr, &cq, NULL) == 0);
+	for (int i = 0; i < BINDERS; i++)
+		REQUIRE(pthread_create(&thread[i], NULL, binder, &cq->fid) == 0);
+	for (int i = 0; i < BINDERS; i++)
+		REQUIRE(pthread_join(thread[i], NULL) == 0);
+	REQUIRE(fi_close(&cq->fid) == 0);
+}
+
+static void *closer(void *arg)
+{
+	end_close(arg);
+	return NULL;
+}
+
+/* An endpoint that waits for acknowledgements as it closes does not hold up the others: meanwhile messages pass. */
+static void check_closing(void)
+{
+	static struct stranger deaf;
+	struct end e = { 0 };
+	struct fi_cq_tagged_entry c;
+	pthread_t thread;
+	time_t begin;
+	int passed = 0;
+
+	end_open(&e);
+	stranger_open(&deaf);
+	REQUIRE(fi_inject(e.ep, out, 8, deaf.addr) == 0);
+	begin = time(NULL);
+	REQUIRE(pthread_create(&thread, NULL, closer, &e) == 0);
+	nanosleep(&(struct timespec){ 0, 100000000 }, NULL);
+	while (time(NULL) - begin <= 1) {
+		REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 3, 0, NULL) == 0);
+		REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 3) == 0 && next(&b, &a, &c, NULL) == 0);
+		passed++;
+	}
+	REQUIRE(passed >= 5);
+	REQUIRE(pthread_join(thread, NULL) == 0);
+	stranger_close(&deaf);
+}
+
+int main(int argc, char **argv)
+{
+	hints = fi_allocinfo();
+	REQUIRE(hints && argc == 2);
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE;
+	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	ends_open(argv[1], FI_VERSION(1, 9), hints);
+#define CHECK(what) doing = #what, check_##what(), puts("right: " #what)
+	CHECK(sizes);
+	CHECK(room);
+	CHECK(enable);
+	CHECK(disabled);
+	CHECK(counters);
+	CHECK(error);
+	CHECK(binders);
+	CHECK(closing);
+	ends_close();
+	fi_freeinfo(hints);
+	puts("done");
+	return 0;
+}
