@@ -49,6 +49,32 @@ judge() {
 	return $((got != want))
 }
 
+# measured MEASURE WHAT CONDITION [WHAT CONDITION]...: ok for each WHAT whose CONDITION holds after one of up to three
+# runs of MEASURE (TRIES: of so many). A busy machine may spoil a measurement, and does not break a promise: what must
+# hold in every run MEASURE checks itself. MEASURE and CONDITION are command lines; TRY is the number of the run. A
+# CONDITION that held in no run is printed with its output after each.
+measured() {
+	local measure=$1 i what missing held=() said=()
+	shift
+	for ((TRY = 1; TRY <= ${TRIES:-3}; TRY++)); do
+		eval "$measure"
+		missing=0
+		for ((i = 2; i <= $#; i += 2)); do
+			[ -z "${held[i]:-}" ] || continue
+			eval "${!i}" > "$TMP/out.check" 2>&1 < /dev/null && held[i]=1 && continue
+			said[i]+=$(sed "s/^/    try $TRY: /" "$TMP/out.check")$'\n' missing=1
+			echo "    try $TRY: not so: ${!i}"
+		done
+		[ $missing -eq 1 ] || break
+	done
+	for ((i = 2; i <= $#; i += 2)); do
+		what=$((i - 1))
+		[ -n "${held[i]:-}" ] && ok "${!what}" && continue
+		not_ok "${!what} (in $((TRY - 1)) tries: ${!i})"
+		printf '%s' "${said[i]}"
+	done
+}
+
 # matches TEXT REGEX: a condition for `check`.
 matches() { [[ $1 =~ $2 ]] || { echo "no $2 in: $1"; return 1; }; }
 

@@ -3,16 +3,17 @@
  * Many senders of reliable datagrams begin at the same time; all send to one queue pair:
  *
  *   rd_incast recv PORT SENDERS                            prints a JSON object when all messages have come
- *   rd_incast send HOST PORT FIRST COUNT START             COUNT senders from number FIRST on, from second START on
+ *   rd_incast send HOST PORT FIRST COUNT GO                COUNT senders from number FIRST on. They are ready and say
+ *                                                          so; they begin when a process opens the FIFO GO to write
  *
  * Each message must come once and in order, and each request must succeed. Otherwise the program exits with 1 and
  * prints a line on standard error.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/system/must.h"
@@ -77,15 +78,19 @@ static void msg_send(struct diw_qp *qp, const struct diw_addr *to, uint32_t slot
 	MUST(diw_post_send(qp, &wr, NULL));
 }
 
-static void wait_until(double start)
+static void wait_for(const char *go)
 {
-	struct timespec t = { .tv_sec = (time_t)start, .tv_nsec = (long)((start - (double)(time_t)start) * 1e9) };
+	int fd;
 
-	clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL);
+	puts("ready");
+	fflush(stdout);
+	fd = open(go, O_RDONLY | O_CLOEXEC);
+	must(fd < 0 ? -errno : 0, go);
+	close(fd);
 }
 
 /* A sender has one message under way in each of its slots. */
-static void senders_run(const struct diw_addr *to, uint32_t first, uint32_t count, double start)
+static void senders_run(const struct diw_addr *to, uint32_t first, uint32_t count, const char *go)
 {
 	const struct diw_addr any = { .port = 0 };
 	struct diw_qp *qp[SENDERS_MAX];
@@ -95,7 +100,7 @@ static void senders_run(const struct diw_addr *to, uint32_t first, uint32_t coun
 	open_all(to);
 	for (uint32_t i = 0; i < count; i++)
 		qp[i] = rd_create(&any, DEPTH, 1);
-	wait_until(start);
+	wait_for(go);
 	for (; sent[0] < slots; sent[0]++)
 		for (uint32_t i = 0; i < count; i++)
 			msg_send(qp[i], to, i * slots + sent[0] % slots, first + i, sent[0]);
@@ -181,9 +186,9 @@ int main(int argc, char **argv)
 		receiver_run((uint16_t)atoi(argv[2]), (uint32_t)atoi(argv[3]));
 	} else if (argc == 7 && strcmp(argv[1], "send") == 0 && atoi(argv[5]) <= (int)SENDERS_MAX) {
 		MUST(diw_addr_parse(argv[2], (uint16_t)atoi(argv[3]), &to));
-		senders_run(&to, (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), atof(argv[6]));
+		senders_run(&to, (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), argv[6]);
 	} else {
-		fprintf(stderr, "usage: rd_incast recv PORT SENDERS | send HOST PORT FIRST COUNT START\n");
+		fprintf(stderr, "usage: rd_incast recv PORT SENDERS | send HOST PORT FIRST COUNT GO\n");
 		return 2;
 	}
 	return 0;

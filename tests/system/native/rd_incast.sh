@@ -3,6 +3,7 @@
 # 24 senders of reliable datagrams in four namespaces start at the same time. Their messages cross a bridge and a link
 # of 100 Mbit/s with a queue of 5 ms. Every message arrives once and in order, no sender gives up, and no sender
 # starves.
+# How well they share the link is measured in up to three tries.
 . "${0%/*}/../lib.sh"
 
 incast=$BUILD/tests/system/rd_incast box=$BUILD/tests/system/delaybox
@@ -39,23 +40,36 @@ apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]
 in_ns() { nsenter -t "${NS[$1]}" -n "${@:2}"; }
 for i in 1 2 3 4; do check "senders' namespace $i" senders_ns $i; done
 
-background "$TMP/recv" in_b "$incast" recv 5001 24
-RECV=$PID
-check "the receiver is there" eventually 10 listening 5001 in_b
-start=$(date -d '2 seconds' +%s)
-declare -A SEND
-for i in 1 2 3 4; do
-	background "$TMP/send.$i" nsenter -t "${NS[$i]}" -n "$incast" send 198.51.100.2 5001 $((6 * i - 6)) 6 "$start"
-	SEND[$i]=$PID
-done
-for i in 1 2 3 4; do check "six senders end well" join "${SEND[$i]}" 30 || cat "$TMP/send.$i"; done
-check "every message came once, in order" join $RECV 30 || cat "$TMP/recv"
-OUT=$(< "$TMP/recv")
-echo "    $OUT"
+mkfifo "$TMP/go"
+all_ready() { for i in 1 2 3 4; do grep -q ready "$TMP/send.$i" || return 1; done; }
+# incast: one run. OUT is the receiver's result.
+incast() {
+	local port=$((5000 + TRY)) receiver i
+	local -A sender
+	background "$TMP/recv" in_b "$incast" recv $port 24
+	receiver=$PID
+	check "the receiver is there" eventually 10 listening $port in_b
+	for i in 1 2 3 4; do
+		background "$TMP/send.$i" nsenter -t "${NS[$i]}" -n "$incast" send 198.51.100.2 $port $((6 * i - 6)) 6 \
+			"$TMP/go"
+		sender[$i]=$PID
+	done
+	check "the senders are ready" eventually 10 all_ready
+	check "... and begin" timeout 60 bash -c ': > "$0"' "$TMP/go"
+	for i in 1 2 3 4; do check "six senders end well" join "${sender[$i]}" 30 || cat "$TMP/send.$i"; done
+	check "every message came once, in order" join $receiver 30 || cat "$TMP/recv"
+	OUT=$(< "$TMP/recv")
+	echo "    $OUT"
+	check "no sender starved" holds '.least > 0'
+}
+if [ "$MODE" = release ]; then
+	measured incast "they used the link" "holds '.mbit >= 50'" \
+		"they shared it" "holds '.jain >= 0.7 and .least >= 0.1'"
+else
+	TRY=1
+	incast          # a sanitizer changes the times
+fi
 kill $BOX
 join $BOX 5
 echo "    $(< "$TMP/box")"
-[ "$MODE" = release ] || end     # a sanitizer changes the times
-check "they used the link" holds '.mbit >= 50'
-check "they shared it" holds '.jain >= 0.7 and .least >= 0.1'
 end
