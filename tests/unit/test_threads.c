@@ -11,6 +11,7 @@
 
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
+#include "verbs/dev.h"
 
 static struct kit k;
 static struct end a, b;
@@ -290,6 +291,42 @@ START_TEST(asleep_on_a_descriptor)
 }
 END_TEST
 
+/* A program that arms for another thread, and then only polls, does not sleep: the progress thread stays away. It would
+ * wake for each datagram. */
+START_TEST(polling_behind_an_armed_queue)
+{
+	uint64_t until = diw_clock_ns() + 20 * DIW_S;
+	struct diw_channel *channel;
+	struct diw_qp_attr attr;
+	struct diw_engine *e;
+	struct diw_wc wc;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	e = &k.dev->engine;
+	ck_assert_int_eq(diw_channel_create(k.dev, &channel), 0);
+	ck_assert_int_ge(diw_channel_fd(channel), 0);
+	end_attr(&attr);
+	ck_assert_int_eq(diw_cq_create(k.dev, 64, channel, NULL, &attr.recv_cq), 0);
+	end_open(&a, &k, &attr, 64);
+	ck_assert_int_eq(diw_cq_arm(attr.recv_cq, true), 0);
+	ck_assert(atomic_load(&e->app_away));
+	for (int i = 0; i < 8; i++)             /* an event loop's polls */
+		ck_assert_int_eq(diw_cq_poll(attr.recv_cq, &wc, 1, 0), 0);
+	ck_assert(atomic_load(&e->app_away));
+	while (!atomic_load(&e->thread_parked) && diw_clock_ns() < until) {
+		ck_assert_int_eq(end_write(&a, &a, 0, 8, 0), 0);
+		ck_assert_int_eq(diw_cq_poll(attr.recv_cq, &wc, 1, KIT_LIMIT), 1);
+		for (int i = 0; i < 100; i++)
+			ck_assert_int_eq(diw_cq_poll(attr.recv_cq, &wc, 1, 0), 0);
+	}
+	ck_assert(atomic_load(&e->thread_parked));
+	end_close(&a);
+	ck_assert_int_eq(diw_cq_destroy(attr.recv_cq), 0);
+	ck_assert_int_eq(diw_channel_destroy(channel), 0);
+	kit_close(&k);
+}
+END_TEST
+
 /* ---- Clocks ---- */
 
 static void *poll_on(void *arg)
@@ -347,6 +384,7 @@ Suite *suite_threads(void)
 	tcase_add_test(tc, a_turn_left_over_wakes_the_leader);
 	tcase_add_test(tc, a_destroyed_queue_pair_frees_its_port);
 	tcase_add_loop_test(tc, asleep_on_a_descriptor, 0, 2);
+	tcase_add_test(tc, polling_behind_an_armed_queue);
 	tcase_add_test(tc, a_rate_limit_holds_beside_a_poller);
 	suite_add_tcase(s, tc);
 	return s;

@@ -94,7 +94,8 @@ struct diw_engine {
 	uint64_t grace;              /* progress thread only: time after app_ns at which it takes over */
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
 	atomic_bool app_away;        /* the application armed, to sleep on a descriptor; cleared when it takes the
-				      * event */
+				      * event, or keeps polling */
+	atomic_uint away_polls;      /* with that: polls since then */
 	unsigned departures;         /* count of closed descriptors on which a thread may sleep; sleepers since the last
 				      * one, and from before */
 	unsigned asleep, asleep_before;
@@ -209,12 +210,16 @@ int diw_thread_use(struct diw_engine *e);      /* -EAGAIN: no thread could be cr
 void diw_thread_unuse(struct diw_engine *e);
 /* The application is about to sleep where the library does not see it: the progress thread takes over at once. */
 void diw_engine_hand_over(struct diw_engine *e);
+/* The application is back from that sleep. */
+static inline void diw_engine_app_back(struct diw_engine *e) { atomic_store(&e->app_away, false); }
+/* The application polls at the time NOW, although it is away. */
+void diw_engine_app_stays(struct diw_engine *e, uint64_t now);
 /* An application thread polls. */
 static inline void diw_engine_app_polls(struct diw_engine *e, uint64_t now)
 {
+	if (atomic_load_explicit(&e->app_away, memory_order_relaxed))
+		diw_engine_app_stays(e, now);
 	atomic_store_explicit(&e->app_ns, now, memory_order_relaxed);
 }
-/* The application is back from that sleep. */
-static inline void diw_engine_app_back(struct diw_engine *e) { atomic_store(&e->app_away, false); }
 
 #endif
