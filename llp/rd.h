@@ -58,6 +58,8 @@ struct rd_cc {
 	uint64_t pace_at;            /* the earliest time of the next segment */
 };
 
+#define RD_TRIES 48u             /* a peer is given up after at least so many tries without an answer */
+
 /* The queues of peers that wait. */
 enum rd_queue_name {
 	RD_STALLED,                  /* for the layer above, to take a segment */
@@ -91,7 +93,7 @@ struct rd_peer {
 				      * acknowledged */
 	uint32_t edge;               /* end of the peer's window */
 	uint32_t first_seq, queued, flight, nlost;
-	uint32_t backoff;
+	uint32_t backoff;            /* timeouts since the last acknowledgement of a segment */
 	uint32_t retransmits;
 	uint64_t timer;              /* of retransmission */
 	uint64_t progress;           /* time of the last acknowledgement of a segment */

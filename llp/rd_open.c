@@ -12,7 +12,6 @@
 #include "llp/rd.h"
 
 #define OPEN_FIRST (50 * DIW_MS)     /* the first wait before an OPEN is repeated; doubles each time */
-#define OPEN_TRIES 48u               /* a peer is given up after at least this many OPENs */
 
 /* A tag allows a new association in the time slot in which it was given, and in the next one. */
 static uint64_t tag_slot(const struct rd *rd, uint64_t now)
@@ -44,7 +43,7 @@ static void open_send(struct rd *rd, struct rd_peer *p, uint64_t now)
 	uint64_t wait = OPEN_FIRST << (p->open_tries < 6 ? p->open_tries : 6);
 
 	p->open_tries++;
-	p->open_at = now + diw_min64(wait, rd->cfg.dead_ns / OPEN_TRIES);
+	p->open_at = now + diw_min64(wait, rd->cfg.dead_ns / RD_TRIES);
 	diw_rd_say(rd, &p->dest, &h, NULL, 0, now);
 }
 

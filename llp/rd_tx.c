@@ -14,7 +14,6 @@
 #define PROBE_MIN (200 * DIW_US)
 #define RTO_FIRST (50 * DIW_MS)
 #define REORDER_MIN (50 * DIW_US)
-#define TRIES 48u                    /* a peer is given up after at least this many */
 #define PROBES 1u                    /* timeouts that send a probe, before segments count as lost */
 
 static struct rd_slot *slot_get(struct rd *rd, const struct diw_link_seg *g)
@@ -160,7 +159,7 @@ static uint64_t tx_rto(struct rd *rd, const struct rd_peer *p)
 
 	rto = diw_max64(rto, p->backoff < PROBES ? PROBE_MIN : RTO_MIN);
 	rto <<= p->backoff < 10 ? p->backoff : 10;
-	rto = diw_min64(rto, rd->cfg.dead_ns / TRIES);
+	rto = diw_min64(rto, rd->cfg.dead_ns / RD_TRIES);
 	return rto + rto / 8 * (diw_rng_next(&rd->rng) & 7) / 8;
 }
 
@@ -364,12 +363,18 @@ static void loss_all(struct rd *rd, struct rd_peer *p)
 	diw_rd_cc_timeout(&p->cc);
 }
 
+/* Whether the peer is given up: it has not answered since SINCE, nor TRIES times. The time alone does not show that: a
+ * process that gets no processor asks less often, and has answers in its socket. */
+static bool tx_gives_up(const struct rd *rd, uint64_t since, uint32_t tries, uint64_t now)
+{
+	return now - since >= rd->cfg.dead_ns && tries >= RD_TRIES;
+}
+
 void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
-	uint64_t since;
 
 	if (p->phase == RD_PEER_OPENING && now >= p->open_at) {
-		if (now - p->progress >= rd->cfg.dead_ns) {
+		if (tx_gives_up(rd, p->progress, p->open_tries, now)) {
 			rd->l.c->rd_dead++;
 			p->phase = RD_PEER_IDLE;
 			diw_rd_tx_fail(rd, p, ETIMEDOUT);
@@ -380,8 +385,7 @@ void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 	if (p->phase != RD_PEER_OPEN || !p->first || now < p->timer)
 		return;
 	/* A peer that receives but takes nothing is alive: it has no receives posted, or no room. */
-	since = diw_max64(p->progress, p->reached);
-	if (now - since >= rd->cfg.dead_ns) {
+	if (tx_gives_up(rd, diw_max64(p->progress, p->reached), p->backoff, now)) {
 		rd->l.c->rd_dead++;
 		diw_rd_tx_fail(rd, p, ETIMEDOUT);
 		return;

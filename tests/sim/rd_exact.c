@@ -95,6 +95,32 @@ START_TEST(dead_peer)
 }
 END_TEST
 
+/* A sender that gets a processor every 3 s only does not give up a peer that it has asked ten times. */
+START_TEST(starved_sender)
+{
+	struct diw_link *l;
+
+	rda_begin(2);
+	for (int known = 0; known < 2; known++) {
+		l = rda_net.node[0].l;
+		rda_net.node[1].deaf_from = rda_net.now;
+		rda_net.node[1].deaf_to = DIW_NEVER;
+		ck_assert_int_eq(rda_send(0, 1, 100), 1);
+		for (int i = 0; i < 10; i++) {
+			rda_net.now += 3 * DIW_S;
+			l->ops->poll(l, 64, rda_net.now);
+			l->ops->flush(l, rda_net.now);
+		}
+		ck_assert_uint_eq(rda_flow(0, 1)->failed, 0);
+		rda_net.node[1].deaf_to = rda_net.now;
+		rda_run(DIW_S);
+		ck_assert_uint_eq(rda_flow(0, 1)->acked, 1 + known);
+	}
+	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 0);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* Many peers that do not exist, each of which is sent as much as the link takes, leave slots for one that does. */
 START_TEST(dead_peers)
 {
@@ -291,6 +317,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, bursts);
 	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
+	tcase_add_test(tc, starved_sender);
 	tcase_add_test(tc, dead_peers);
 	tcase_add_test(tc, few_slots);
 	tcase_add_test(tc, slow_for_one);
