@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The provider: settings, fi_getinfo(), and the fabric. A fabric is all devices; a domain is one device. */
+#include <dlfcn.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,15 @@
  * target executes. */
 #define INFO_ORDER_ANY (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAW)
 
+/* The newest version of the API, by the major number, whose structures begin as those of the headers. */
+#define INFO_API_MAJOR 2u
+
 static struct glue_settings settings;
+
+/* The running libfabric may be newer than the headers, and its structures may be longer. Its newest fi_dupinfo()
+ * allocates them. The link editor would bind the fi_dupinfo() of the headers' version. */
+static struct fi_info *(*info_dup)(const struct fi_info *);
+static void (*info_free)(struct fi_info *);
 
 const struct glue_settings *diw_glue_settings(void)
 {
@@ -239,7 +248,7 @@ struct info_query {
 static struct fi_info *info_of_dev(const struct diw_dev_info *dev, const struct diw_addr *local,
 				   const struct info_query *q)
 {
-	struct fi_info *i = fi_allocinfo();
+	struct fi_info *i = info_dup(NULL);
 	struct diw_addr src = *local;
 
 	if (!i)
@@ -252,7 +261,7 @@ static struct fi_info *info_of_dev(const struct diw_dev_info *dev, const struct 
 	i->addr_format = diw_addr_is_v4(local) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
 	if (info_set_addr(&i->src_addr, &i->src_addrlen, &src) < 0 ||
 	    (q->named && info_set_addr(&i->dest_addr, &i->dest_addrlen, &q->dst) < 0)) {
-		fi_freeinfo(i);
+		info_free(i);
 		return NULL;
 	}
 	return i;
@@ -373,9 +382,22 @@ static void info_cleanup(void)
 }
 
 struct fi_provider diw_glue_provider = {
-	.version = FI_VERSION(0, 1), .fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), .name = "diwarp",
-	.getinfo = info_get, .fabric = info_fabric_open, .cleanup = info_cleanup,
+	.version = FI_VERSION(0, 1), .name = "diwarp", .getinfo = info_get, .fabric = info_fabric_open,
+	.cleanup = info_cleanup,
 };
+
+/* Takes the version of the running libfabric: fi_getinfo() skips a provider of an older version than the application
+ * requests. */
+static bool info_bind_library(void)
+{
+	uint32_t library = fi_version();
+
+	*(void **)&info_dup = dlsym(RTLD_DEFAULT, "fi_dupinfo");
+	*(void **)&info_free = dlsym(RTLD_DEFAULT, "fi_freeinfo");
+	diw_glue_provider.fi_version = FI_MAJOR(library) <= INFO_API_MAJOR ?
+		library : FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+	return info_dup && info_free;
+}
 
 static size_t setting_size(const char *name, const char *help, size_t def, size_t min, size_t max)
 {
@@ -401,9 +423,11 @@ static char *setting_text(const char *name, const char *help)
 
 FI_EXT_INI
 {
-	const char *mode = setting_text("mode",
-					"write-record (the default), or sendrecv: long messages by Sends alone");
+	const char *mode;
 
+	if (!info_bind_library())
+		return NULL;
+	mode = setting_text("mode", "write-record (the default), or sendrecv: long messages by Sends alone");
 	if (mode && strcmp(mode, "sendrecv") == 0)
 		settings.mode = GLUE_MODE_SENDRECV;
 	else if (mode && strcmp(mode, "write-record") != 0)
