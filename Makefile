@@ -263,8 +263,10 @@ check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## RC with siw in 
 	@$(TEST_ENV) tests/run siw
 
 check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH, MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
+	-@tests/mpi/mpich.sh
 	@$(TEST_ENV) tests/mpi/run.sh
 	@$(TEST_ENV) tests/mpi/fabtests.sh
+	@$(TEST_ENV) tests/mpi/mpich_suite.sh
 
 VERBS_OBJ := $(filter $(BUILD)/obj/verbs/%,$(LIB_OBJ))
 check-layers: $(VERBS_OBJ)      ## no upward include, circle of calls, long line, namesake; exports agree; commits

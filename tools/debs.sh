@@ -9,13 +9,13 @@ own_lists=()
 packages() { awk -v group="$1" '$1 == group { print $2 }' tools/packages; }
 
 # The system's package lists may be absent or name versions that are gone, and only root may fetch them. Then apt_get
-# and apt_cache use lists of their own.
+# and apt_cache use lists of their own. A script may set own_lists to further options, before fetch_lists.
 apt_get() { apt-get -q "${own_lists[@]}" "$@" < /dev/null; }
 apt_cache() { apt-cache "${own_lists[@]}" "$@"; }
 fetch_lists() {
 	say "fetching the package lists"
 	mkdir -p "$DEBS/lists/partial" "$DEBS/cache/archives/partial"
-	own_lists=(-o "Dir::State::lists=$DEBS/lists" -o "Dir::Cache=$DEBS/cache")
+	own_lists+=(-o "Dir::State::lists=$DEBS/lists" -o "Dir::Cache=$DEBS/cache")
 	apt_get update > "$APT_LOG" 2>&1
 }
 

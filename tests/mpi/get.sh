@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Makes the programs of `make check-mpi`, in MPI, which is build/mpi unless set: Debian's OpenMPI and MPICH, unpacked
-# and not installed, an MPICH with libfabric from PyPI, and tests/mpi compiled with each, and with the MVAPICH2 that is
-# installed in MVAPICH2 (~/.cache/diwarp/mvapich2 unless set).
+# and not installed, an MPICH with libfabric from PyPI, and tests/mpi compiled with each. It is also compiled with the
+# MPICH that is installed in MPICH (~/.cache/diwarp/mpich unless set; mpich.sh makes it), and with the MVAPICH2 in
+# MVAPICH2 (~/.cache/diwarp/mvapich2 unless set).
 # usage: tests/mpi/get.sh      exit 0: at least Debian's are there; 77: they can't be had here
 #
 # Prints a line for each MPI that is not there, and why. What is there already is not made again, and then no network is
@@ -12,6 +13,7 @@ cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
 mkdir -p "${MPI:=build/mpi}" || exit 1
 MPI=$(readlink -f -- "$MPI")
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
+MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
 root=$MPI/root
 DEBS=$MPI/apt APT_LOG=$MPI/apt.log
 . tools/debs.sh
@@ -64,7 +66,7 @@ get_debian() {
 	{ packages mpi; cksum < "$0"; } > "$MPI/made"
 }
 
-# PyPI's MPICH brings libfabric with its verbs provider; Debian's has only UCX.
+# PyPI's MPICH brings a newer libfabric, with its verbs provider; Debian's has only UCX.
 get_wheel() {
 	[ ! -e "$MPI/wheel/bin/mpiexec" ] || return 0
 	rm -rf "$MPI/wheel.new" "$MPI/wheel.venv"
@@ -80,6 +82,16 @@ compile() {
 		-o "$MPI/check.$1" "$3" -Wl,--allow-shlib-undefined || exit
 }
 
+# compile_installed NAME PREFIX ADVICE
+compile_installed() {
+	if [ -e "$2/lib/libmpi.so.12" ]; then
+		compile "$1" "$2/include" "$2/lib/libmpi.so.12"
+	else
+		rm -f "$MPI/check.$1"
+		say "no $1: none is installed in $2 ($3)"
+	fi
+}
+
 exec 9> "$MPI/lock"
 flock 9
 get_debian
@@ -87,11 +99,7 @@ get_wheel
 lib=$root/usr/lib/$(${CC:-gcc} -print-multiarch)
 compile openmpi "$lib/openmpi/include" "$lib/libmpi.so.40"
 compile mpich "$root/usr/include/$(${CC:-gcc} -print-multiarch)/mpich" "$lib/libmpich.so.12"
-[ ! -e "$MPI/wheel/bin/mpiexec" ] || compile wheel "$MPI/wheel/include" "$MPI/wheel/lib/libmpi.so.12"
-if [ -e "$MVAPICH2/lib/libmpi.so.12" ]; then
-	compile mvapich2 "$MVAPICH2/include" "$MVAPICH2/lib/libmpi.so.12"
-else
-	rm -f "$MPI/check.mvapich2"
-	say "no MVAPICH2: none is installed in $MVAPICH2 (docs/mpi.md says which is wanted)"
-fi
+[ ! -e "$MPI/wheel/bin/mpiexec" ] || compile mpich5 "$MPI/wheel/include" "$MPI/wheel/lib/libmpi.so.12"
+compile_installed mpich-ofi "$MPICH" "tests/mpi/mpich.sh makes one"
+compile_installed mvapich2 "$MVAPICH2" "docs/mpi.md says which is wanted"
 exit 0

@@ -5,7 +5,8 @@
 # usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
 #
 # PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 runs half of the ranks in another
-# network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. A run is
+# network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. mpich-ofi is
+# Debian's MPICH, built for Debian's libfabric; mpich5 is PyPI's, with the libfabric that it brings. A run is
 #   wrong      if a byte was wrong,
 #   hung       if it did not end within HANG,
 #   crashed    if it failed in another way,
@@ -19,6 +20,7 @@ SHM=4g own_shm "$@"
 PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
 MPI=$(readlink -f -- "${MPI:-build/mpi}")
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
+MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
 root=$MPI/root/usr
 lib=$root/lib/$($CC -print-multiarch)
 log=$MPI/log
@@ -53,9 +55,10 @@ hydra() {
 	COMMAND=("$1" -n "$2")
 	[ "$HOSTS" = 1 ] || COMMAND+=(-launcher ssh -launcher-exec "$TMP/agent" -hosts "$A4:$mine,$B4:$mine")
 }
+# mpich EXECUTABLE LIBRARIES RANKS
 mpich() {
-	export LD_LIBRARY_PATH=$lib:$root/lib/libpsm1 MPIR_CVAR_NOLOCAL=1
-	hydra "$root/bin/mpiexec.hydra" "$1"
+	export LD_LIBRARY_PATH=$2 MPIR_CVAR_NOLOCAL=${MPIR_CVAR_NOLOCAL:-1}
+	hydra "$1" "$3"
 }
 mvapich2() {
 	export LD_LIBRARY_PATH=$MVAPICH2/lib MV2_USE_SHARED_MEM=0 MV2_ENABLE_AFFINITY=0 MV2_IBA_HCA=diw_va \
@@ -69,7 +72,9 @@ settings() {
 	RUN=--dev TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
 	case $1 in
 	openmpi) openmpi "$3" ;;
-	mpich) mpich "$3" ;;
+	mpich) mpich "$root/bin/mpiexec.hydra" "$lib:$root/lib/libpsm1" "$3" ;;
+	mpich-ofi) mpich "$MPICH/bin/mpiexec.hydra" "$MPICH/lib" "$3" ;;
+	mpich5) mpich "$MPI/wheel/bin/mpiexec.hydra" "$MPI/wheel/lib" "$3" ;;
 	mvapich2) mvapich2 "$3"; OPTION=--renew ;;
 	esac
 	case $1/$2 in
@@ -86,11 +91,7 @@ settings() {
 	diwarp) export FI_DIWARP_IFACE=va; TYPE=RD RUN=--mpi ;;
 	esac
 	case $1/$2 in
-	mpich/ofi)
-		export MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER="verbs;ofi_rxm" LD_LIBRARY_PATH=$MPI/wheel/lib
-		PROGRAM=$MPI/check.wheel
-		hydra "$MPI/wheel/bin/mpiexec.hydra" "$3"
-		;;
+	mpich5/ofi) export MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER="verbs;ofi_rxm" ;;
 	mvapich2/rc) export MV2_USE_RDMA_CM=0 ;;
 	mvapich2/ud) export MV2_USE_ONLY_UD=1 MV2_USE_RDMA_CM=0; TYPE=UD ;;
 	mvapich2/hybrid) export MV2_USE_UD_HYBRID=1 MV2_HYBRID_ENABLE_THRESHOLD=1 MV2_USE_RDMA_CM=0;
@@ -160,14 +161,13 @@ hosts || { not_ok "two network namespaces"; end; }
 echo "| MPI | transport | ranks | runs | wrong | crashed | hung | elsewhere | seconds |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for ranks in $RANKS; do
-	for line in openmpi/ucx-ud openmpi/ucx-rc openmpi/ofi openmpi/diwarp mpich/ucx-ud mpich/ucx-rc mpich/ofi \
+	for line in openmpi/{ucx-ud,ucx-rc,ofi,diwarp} mpich/{ucx-ud,ucx-rc} mpich-ofi/diwarp mpich5/{ofi,diwarp} \
 		mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
 		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
 		case $line in
 		*/diwarp) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
-		mpich/ofi) [ -e "$MPI/check.wheel" ] || continue ;;
-		mvapich2/*) [ -e "$MPI/check.mvapich2" ] || continue ;;
 		esac
+		[ -e "$MPI/check.${line%/*}" ] || continue
 		row "${line%/*}" "${line#*/}" "$ranks"
 		good=$((good + $(< "$TMP/passed"))) bad=$((bad + ROUNDS - $(< "$TMP/passed")))
 	done
