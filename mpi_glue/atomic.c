@@ -160,10 +160,11 @@ static int atomic_start(struct glue_ep *ep, const struct atomic_call *c, const s
 	if (!to)
 		return ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	/* either all parts are posted, or none */
-	op = ep->rma_pending || !diw_glue_port_has_room(ep, (uint32_t)c->rmas) ? NULL :
-		diw_glue_op_get(ep, GLUE_OP_ATOMIC);
+	op = ep->rma_pending || to->atomics_out >= GLUE_ATOMICS_MAX ||
+	     !diw_glue_port_has_room(ep, (uint32_t)c->rmas) ? NULL : diw_glue_op_get(ep, GLUE_OP_ATOMIC);
 	if (!op)
 		return -FI_EAGAIN;
+	diw_glue_op_count(op, &to->atomics_out);
 	op->peer = to;
 	op->entry.op_context = c->ctx;
 	op->entry.flags = FI_ATOMIC | (c->results ? FI_READ : FI_WRITE);
@@ -246,25 +247,56 @@ static void *target_resolve(const struct glue_ep *ep, const struct glue_hdr *h, 
 	return *status ? NULL : at;
 }
 
-int diw_glue_atomic_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h,
-			 const uint8_t *data, uint32_t len)
+/* Half of the send queue is for answers. A peer may have as many that it has not acknowledged as are free for others,
+ * so that a peer that acknowledges none leaves room. Large answers need buffers, too. */
+static struct glue_op *answer_get(struct glue_ep *ep, struct glue_peer *to, bool large)
+{
+	struct glue_op *op = NULL;
+
+	if (ep->answers[large] + to->answers[large] < (large ? GLUE_TX : GLUE_SQ) / 2 && diw_glue_port_has_room(ep, 1))
+		op = diw_glue_op_get(ep, GLUE_OP_ANSWER);
+	if (!op)
+		return NULL;
+	op->peer = to;
+	op->large = large;
+	diw_glue_op_count(op, &to->answers[large]);
+	ep->answers[large]++;
+	return op;
+}
+
+void diw_glue_answer_done(struct glue_op *op)
+{
+	op->ep->answers[op->large]--;
+	diw_glue_op_put(op);
+}
+
+int diw_glue_atomic_came(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
+			 uint32_t len)
 {
 	struct glue_hdr answer = { .kind = GLUE_RESULT, .id = h->id, .offset = h->offset };
 	uint32_t octets = 0;
 	struct iovec iov = { 0 };
-	void *at;
+	void *at = target_resolve(ep, h, len, &answer.status);
+	struct glue_op *op;
+	int rc;
 
-	if (!diw_glue_port_has_room(ep, 1))
-		return -FI_EAGAIN;
-	at = target_resolve(ep, h, len, &answer.status);
 	if (at) {
 		octets = h->count * diw_glue_type_size(h->type);
 		iov = (struct iovec){ ep->scratch, h->flags & GLUE_FETCH ? octets : 0 };
+	}
+	op = answer_get(ep, from, iov.iov_len > GLUE_INLINE - GLUE_HDR_MAX);
+	if (!op)
+		return -FI_EAGAIN;
+	if (at)
 		diw_glue_atomic_do(h->op, h->type, at, h->count, glue_atomic_has_operand(h->op) ? data : NULL,
 				   glue_atomic_compares(h->op) ? data + octets : NULL,
 				   h->flags & GLUE_FETCH ? ep->scratch : NULL);
+	rc = diw_glue_port_send(ep, from, &answer, &iov, 0, (uint32_t)iov.iov_len, op, false);
+	if (rc < 0) {                    /* the operation was executed; only the link's state ERROR comes here */
+		diw_glue_answer_done(op);
+		glue_drop(ep, GLUE_DROP_NO_ROOM);
 	}
-	return diw_glue_port_send(ep, from, &answer, &iov, 0, (uint32_t)iov.iov_len, NULL, false);
+	return 0;
 }
 
 /* ---- Entries ---- */

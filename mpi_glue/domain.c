@@ -220,6 +220,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	d->prov_key = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	pthread_mutex_init(&d->lock, NULL);
 	diw_list_init(&d->eps);
+	diw_list_init(&d->inboxes);
 	for (uint32_t i = 0; i < GLUE_REGIONS; i++)
 		diw_list_init(&d->regions[i]);
 	rc = diw_arena_init(&d->arena, diw_pool_bytes(sizeof(struct glue_op), GLUE_OPS));

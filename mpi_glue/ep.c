@@ -185,6 +185,7 @@ static int ep_close(struct fid *fid)
 	glue_lock(d);
 	ep_log_drops(ep);
 	ep->enabled = false;
+	diw_glue_inbox_forget(ep);
 	diw_glue_port_close(ep);
 	ep_forget_ops(ep);
 	diw_list_del(&ep->link);
@@ -343,7 +344,6 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 		diw_addr_from_sockaddr(&ep->local, info->src_addr);
 	diw_list_init(&ep->pending);
 	diw_list_init(&ep->claimed);
-	diw_list_init(&ep->inbox);
 	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
 				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged,
 				   .rma = &diw_glue_ops_rma, .atomic = &diw_glue_ops_atomic };

@@ -10,7 +10,7 @@
  *   ep.c  av.c  cq.c  cntr.c  eq.c  poll.c      libfabric's objects
  *   port.c        the queue pair of an endpoint: buffers, posts, completions
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
- *   eager.c  rendezvous.c               messages on the wire
+ *   inbox.c  eager.c  rendezvous.c      messages on the wire
  *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
  *   match.c  msg_hdr.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
  *
@@ -55,8 +55,8 @@
 #define GLUE_INLINE DIW_MAX_INLINE
 #define GLUE_REGIONS 256u                /* buckets of the table of registered regions */
 #define GLUE_RTS_MAX (1u << 16)          /* messages of a peer that wait for clearance */
+#define GLUE_ATOMICS_MAX 512u            /* atomic operations to a peer that wait for answers */
 #define GLUE_USER_END (1ull << 47)       /* end of a process's address space */
-#define GLUE_MSG_MAX (1ull << 40)        /* octets of the longest message */
 /* The flags of fi_inject() and its relatives, which have no completion. FI_INJECT alone does not suppress one. */
 #define GLUE_QUIET (1ull << 63)
 #define GLUE_INJECT (FI_INJECT | GLUE_QUIET)
@@ -87,6 +87,7 @@ struct glue_domain {
 	struct diw_arena arena;
 	struct diw_pool ops;
 	struct diw_list eps;
+	struct diw_list inboxes;         /* peers whose Sends wait */
 	uint32_t users;                  /* its objects */
 	struct diw_list regions[GLUE_REGIONS];   /* hash table by STag */
 	bool automatic;                  /* progress.c: the thread is wanted; it runs; it is to end */
@@ -102,6 +103,11 @@ struct glue_peer {
 	struct diw_addr addr;
 	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
 	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
+	/* Atomic operations that wait for answers, to the peer; its atomic operations that wait. Answers to it that it
+	 * has not acknowledged: small ones, large ones. */
+	uint32_t atomics_out, atomics_in, answers[2];
+	struct diw_list inbox;           /* its Sends that wait for room for an answer, in order */
+	struct diw_list waits;           /* in glue_domain.inboxes if there are such Sends */
 };
 
 struct glue_av {
@@ -137,7 +143,7 @@ struct glue_cntr {
 enum glue_event { GLUE_EVENT_SEND, GLUE_EVENT_RECV, GLUE_EVENT_READ, GLUE_EVENT_WRITE, GLUE_EVENTS };
 
 enum glue_op_kind { GLUE_OP_FREE, GLUE_OP_SEND, GLUE_OP_RECV, GLUE_OP_MESSAGE, GLUE_OP_READ, GLUE_OP_WRITE,
-		    GLUE_OP_ATOMIC, GLUE_OP_NOTE };
+		    GLUE_OP_ATOMIC, GLUE_OP_NOTE, GLUE_OP_ANSWER };
 
 /* The next message of an operation that waits for room in the send queue. */
 enum glue_todo { GLUE_TODO_NONE, GLUE_TODO_CTS, GLUE_TODO_DATA, GLUE_TODO_FIN, GLUE_TODO_RMA };
@@ -149,7 +155,8 @@ struct glue_target {
 };
 
 /* An operation of the application, from its post until its completion is fetched; or an unexpected message
- * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE). */
+ * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE); or the answer to a peer's atomic operation
+ * until it is acknowledged (GLUE_OP_ANSWER). */
 struct glue_op {
 	struct diw_list link;            /* in glue_cq.ready, glue_ep.pending or glue_ep.claimed */
 	struct match_key key;            /* of receives and messages */
@@ -182,6 +189,7 @@ struct glue_op {
 	uint32_t targets;
 	bool copy;                       /* GLUE_OP_WRITE: the octets were copied when posted */
 	bool notes;                      /* GLUE_OP_WRITE: WRITTEN follows */
+	bool large;                      /* GLUE_OP_ANSWER: it has a buffer */
 };
 
 /* A buffer: of a receive, of a copied unexpected message, or of a Send. */
@@ -223,7 +231,7 @@ struct glue_ep {
 	struct diw_list pending;         /* operations that wait for room in the send queue */
 	uint32_t rma_pending;            /* reads and writes among them: later operations must not overtake these */
 	struct diw_list claimed;         /* messages that a peek has claimed */
-	struct diw_list inbox;           /* received Sends that wait for room for an answer, in order */
+	uint32_t answers[2];             /* of atomic operations, that are not acknowledged: small ones, large ones */
 	uint8_t *scratch;                /* results of an atomic operation */
 	struct diw_arena arena;
 	struct diw_pool rx, tx, small;
@@ -306,6 +314,13 @@ void diw_glue_buf_put(struct glue_buf *b);
 void diw_glue_pend(struct glue_op *op, enum glue_todo todo);
 void diw_glue_unpend(struct glue_op *op);
 
+/* ---- inbox.c ---- */
+/* A Send of LEN octets has come; FROM is NULL if there is no room for a peer. True: the buffer is kept. */
+bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len);
+void diw_glue_inbox_run(struct glue_domain *d);
+/* Drops what waits for EP. */
+void diw_glue_inbox_forget(struct glue_ep *ep);
+
 /* ---- entry.c, msg.c ---- */
 extern struct fi_ops_msg diw_glue_ops_msg;
 extern struct fi_ops_tagged diw_glue_ops_tagged;
@@ -334,8 +349,10 @@ extern struct fi_ops_atomic diw_glue_ops_atomic;
 int diw_glue_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
 			  uint64_t flags);
 /* -FI_EAGAIN: nothing was done, since there is no room for the answer. */
-int diw_glue_atomic_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h,
-			 const uint8_t *data, uint32_t len);
+int diw_glue_atomic_came(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
+			 uint32_t len);
+/* The answer was acknowledged, or has failed. */
+void diw_glue_answer_done(struct glue_op *answer);
 void diw_glue_result_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h,
 			  const uint8_t *data, uint32_t len);
 
@@ -357,7 +374,8 @@ void diw_glue_copy_out(uint8_t *to, const struct iovec *iov, uint64_t off, uint6
 void diw_glue_rts_match(struct glue_op *receive, struct glue_peer *from, const struct glue_hdr *h);
 /* Tells the sender that its message is in the buffer; then OP ends. ID: of the sender's operation. */
 void diw_glue_report(struct glue_op *op, uint32_t id);
-void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h);
+/* No receive will take this message: tells its sender that it has ended. The message is freed. */
+void diw_glue_rts_refuse(struct glue_op *message);
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
 			uint32_t len);

@@ -185,8 +185,9 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 static void message_discard(struct glue_op *message)
 {
 	if (message->hdr.kind == GLUE_RTS || message->hdr.flags & GLUE_REPORT)
-		diw_glue_rts_refuse(message->ep, message->peer, &message->hdr);
-	diw_glue_message_free(message);
+		diw_glue_rts_refuse(message);
+	else
+		diw_glue_message_free(message);
 }
 
 static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)

@@ -140,6 +140,8 @@ uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len)
 	case GLUE_EAGER:
 	case GLUE_RTS:
 		envelope_get(h, p + COMMON);
+		if (h->len > GLUE_MSG_MAX)
+			return 0;
 		break;
 	case GLUE_CTS:
 		h->peer_id = diw_get32(p + 8);

@@ -8,6 +8,7 @@
 
 #define GLUE_VERSION 1u
 #define GLUE_HDR_MAX 32u                 /* octets of the longest header */
+#define GLUE_MSG_MAX (1ull << 40)        /* octets of the longest message */
 #define GLUE_OP_BITS 20                  /* of an id, for the operation's place; the others are its generation */
 
 enum glue_kind {

@@ -198,77 +198,6 @@ static void recvs_refill(struct glue_ep *ep, struct port_recvs *r)
 	}
 }
 
-/* Handles a received Send of LEN octets. 0; 1: its buffer is kept; -FI_EAGAIN: nothing was done, since there is no room
- * for the answer. */
-static int port_take(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len)
-{
-	struct glue_hdr h;
-	uint32_t n = diw_glue_hdr_decode(&h, b->data, len);
-	uint8_t *data = b->data + n;
-
-	if (!n) {
-		glue_drop(ep, GLUE_DROP_MALFORMED);
-		return 0;
-	}
-	switch (h.kind) {
-	case GLUE_CTS: diw_glue_cts_came(ep, from, &h); break;
-	case GLUE_DATA: diw_glue_data_came(ep, from, &h, data, len - n); break;
-	case GLUE_FIN: diw_glue_fin_came(ep, from, &h); break;
-	case GLUE_WRITTEN: diw_glue_written_came(ep, from, &h); break;
-	case GLUE_ATOMIC: return diw_glue_atomic_came(ep, from, &h, data, len - n);
-	case GLUE_RESULT: diw_glue_result_came(ep, from, &h, data, len - n); break;
-	default: return diw_glue_message_came(ep, from, &h, b, data, len - n);
-	}
-	return 0;
-}
-
-/* Keeps a Send behind one that waits, so that they stay in order. */
-static bool inbox_keep(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len)
-{
-	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
-
-	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
-		glue_drop(ep, GLUE_DROP_NO_ROOM);
-		return false;
-	}
-	op->peer = from;
-	op->buf = b;
-	op->len = len;
-	diw_list_add_tail(&ep->inbox, &op->link);
-	return true;
-}
-
-static void inbox_run(struct glue_ep *ep)
-{
-	struct diw_list *n;
-
-	while ((n = diw_list_first(&ep->inbox))) {
-		struct glue_op *op = diw_container(n, struct glue_op, link);
-		int rc = port_take(ep, op->peer, op->buf, (uint32_t)op->len);
-
-		if (rc == -FI_EAGAIN)
-			return;
-		if (rc <= 0)
-			diw_glue_buf_put(op->buf);
-		diw_list_del(&op->link);
-		diw_glue_op_put(op);
-	}
-}
-
-/* True: the buffer is kept. */
-static bool port_received(struct glue_ep *ep, const struct diw_wc *wc, struct glue_buf *b)
-{
-	struct glue_peer *from = diw_glue_av_find(ep->av, &wc->src);
-	int rc;
-
-	if (!from) {
-		glue_drop(ep, GLUE_DROP_NO_ROOM);
-		return false;
-	}
-	rc = diw_list_empty(&ep->inbox) ? port_take(ep, from, b, wc->byte_len) : -FI_EAGAIN;
-	return rc == -FI_EAGAIN ? inbox_keep(ep, from, b, wc->byte_len) : rc > 0;
-}
-
 /* libfabric's error for the status of a completion. */
 static int port_errno(const struct diw_wc *wc)
 {
@@ -308,7 +237,8 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 	ep->sending -= (wc->wr_id & 3) != PORT_WR_RX;
 	switch ((enum port_wr)(wc->wr_id & 3)) {
 	case PORT_WR_RX:
-		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV && port_received(ep, wc, b))
+		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV &&
+		    diw_glue_received(ep, diw_glue_av_find(ep->av, &wc->src), b, wc->byte_len))
 			ep->missing++;
 		else
 			recvs_add(ep, r, b);
@@ -356,7 +286,7 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 		if (wc[i].nranges > 1)
 			diw_wc_release(&wc[i]);
 	}
-	inbox_run(ep);
+	diw_glue_inbox_run(ep->domain);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);
 	if (!diw_list_empty(&ep->pending))

@@ -64,17 +64,14 @@ void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct
 	diw_glue_resume(op);
 }
 
-/* No receive will take the message: tells its sender that it is done. */
-void diw_glue_rts_refuse(struct glue_ep *ep, struct glue_peer *from, const struct glue_hdr *h)
+/* The message's operation becomes the answer's, so an answer needs no other one. */
+void diw_glue_rts_refuse(struct glue_op *message)
 {
-	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
-
-	if (!op)
-		return;
-	op->peer = from;
-	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = h->id };
-	diw_glue_pend(op, GLUE_TODO_FIN);
-	diw_glue_resume(op);
+	if (message->buf)
+		diw_glue_buf_put(message->buf);
+	message->buf = NULL;
+	diw_glue_op_uncount(message);
+	diw_glue_report(message, message->hdr.id);
 }
 
 struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from, uint32_t id, enum glue_op_kind kind)
@@ -182,7 +179,9 @@ void diw_glue_request_done(struct glue_op *op, int err)
 	if (err && !op->entry.err)
 		op->entry.err = err;
 	if (op->kind != GLUE_OP_SEND && op->kind != GLUE_OP_READ && op->kind != GLUE_OP_WRITE) {
-		if (err)
+		if (op->kind == GLUE_OP_ANSWER)
+			diw_glue_answer_done(op);
+		else if (err)
 			diw_glue_op_end(op, op->entry.err);
 		return;
 	}

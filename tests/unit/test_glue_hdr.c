@@ -86,6 +86,20 @@ START_TEST(malformed)
 }
 END_TEST
 
+/* A message cannot be longer than 2^40 octets. */
+START_TEST(longest)
+{
+	struct glue_hdr h = { .kind = GLUE_RTS, .id = 1, .len = GLUE_MSG_MAX }, got;
+	uint8_t p[GLUE_HDR_MAX];
+
+	ck_assert_uint_eq(diw_glue_hdr_encode(p, &h), 32);
+	ck_assert_uint_eq(diw_glue_hdr_decode(&got, p, 32), 32);
+	h.len++;
+	diw_glue_hdr_encode(p, &h);
+	ck_assert_uint_eq(diw_glue_hdr_decode(&got, p, 32), 0);
+}
+END_TEST
+
 /* The ids of one place repeat after at least 4,095 others, and none is 0, which stands for no operation. */
 START_TEST(ids)
 {
@@ -109,6 +123,7 @@ Suite *suite_glue_hdr(void)
 	tcase_add_loop_test(tc, of_the_page, 0, NVECTORS);
 	tcase_add_loop_test(tc, malformed, 0, NVECTORS);
 	tcase_add_loop_test(tc, ids, 0, 3);
+	tcase_add_test(tc, longest);
 	suite_add_tcase(s, tc);
 	return s;
 }

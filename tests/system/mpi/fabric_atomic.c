@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The provider's atomic operations on a peer's memory, by libfabric's calls. tests/unit/test_glue_atomic.c has the
  * arithmetic of every operation and type. */
-#include "tests/system/mpi/fabric_kit.h"
+#include "mpi_glue/msg_hdr.h"
+#include "tests/system/mpi/fabric_stranger.h"
 
 #define COUNT 64u
 
@@ -196,6 +197,38 @@ static void check_alignment(void)
 	REQUIRE(done(FI_WRITE, NULL) == FI_EINVAL);
 }
 
+/* A peer that asks for old values, and acknowledges none: its operations wait, those of another peer do not. When it
+ * acknowledges, all of its operations are answered, in order. */
+static void check_deaf(void)
+{
+	static struct stranger deaf;
+	uint64_t v = 1, got = 0, before = memory[0];
+	struct glue_hdr h = { .kind = GLUE_ATOMIC, .flags = GLUE_FETCH, .op = FI_SUM, .type = FI_UINT64,
+			      .stag = (uint32_t)key, .to = base, .count = 1 };
+	struct fi_cq_tagged_entry c;
+	time_t begin = time(NULL);
+	uint8_t p[GLUE_HDR_MAX + 8];
+
+	stranger_open(&deaf);
+	for (h.id = 1; h.id <= 1500; h.id++) {
+		diw_glue_hdr_encode(p, &h);
+		memcpy(p + GLUE_HDR_MAX, &v, 8);
+		stranger_send(&deaf, p, sizeof p);
+	}
+	REQUIRE(memory[0] - before < 1500);
+	REQUIRE(fi_fetch_atomic(a.ep, &v, 1, NULL, &got, NULL, b.addr, base + 8, key, FI_UINT64, FI_SUM, NULL) == 0);
+	REQUIRE(fi_trecv(b.ep, &got, 8, NULL, a.addr, 2, 0, &got) == 0 && fi_tinject(a.ep, &v, 8, b.addr, 2) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &got && done(FI_READ, NULL) == 0);
+	REQUIRE(time(NULL) - begin < 8); /* the link gives up a peer after 10 s */
+	for (uint32_t id = 1; id <= 1500; id++) {
+		if (id % STRANGER_RECVS == 1)
+			stranger_listen(&deaf, STRANGER_RECVS);
+		REQUIRE(diw_glue_hdr_decode(&h, stranger_hear(&deaf, GLUE_RESULT), GLUE_HDR_MAX) && h.id == id);
+	}
+	REQUIRE(memory[0] - before == 1500);
+	stranger_close(&deaf);
+}
+
 static void check_queries(void)
 {
 	struct fi_atomic_attr attr;
@@ -230,6 +263,7 @@ int main(int argc, char **argv)
 	CHECK(order);
 	CHECK(refused);
 	CHECK(queries);
+	CHECK(deaf);
 	CHECK(forms);
 	CHECK(alignment);
 	REQUIRE(fi_close(&region->fid) == 0);

@@ -131,6 +131,116 @@ static void check_pieces(uint64_t flags)
 	expect_none(&b);
 }
 
+/* Requests for octets that the message does not have are without effect, and so are repetitions of a valid one. */
+static void check_clearances(void)
+{
+	struct glue_hdr rts, cts = { .kind = GLUE_CTS, .peer_id = 9 };
+	struct fi_cq_tagged_entry c;
+	int ctx;
+
+	stranger_listen(&s, 2);
+	rts = request_of(0, &ctx);
+	cts.id = rts.id;
+	say(&cts);
+	for (uint64_t len = LONG + 1; len; len <<= 1) {
+		cts.len = len;
+		say(&cts);
+	}
+	REQUIRE(stranger_hears_nothing(&s));
+	cts.len = 100;
+	for (int i = 0; i < 4; i++)
+		say(&cts);
+	REQUIRE(hear(GLUE_DATA).id == 9);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &ctx);
+	stranger_listen(&s, 2);
+	REQUIRE(stranger_hears_nothing(&s));
+	expect_none(&b);
+}
+
+/* Messages about operations with another peer: b has a send to a and a receive from a, whose ids the stranger knows. */
+static void check_others(void)
+{
+	struct glue_hdr h = { .kind = GLUE_FIN };
+	struct fi_cq_tagged_entry c;
+	uint32_t id;
+
+	stranger_listen(&s, 1);
+	h.id = id = request_of(0, NULL).id;
+	say(&h);
+	REQUIRE(next(&b, &a, &c, NULL) == 0);
+	fill(3);
+	REQUIRE(fi_tsend(b.ep, out, LONG, NULL, a.addr, 5, &id) == 0);   /* in the same place: the next generation */
+	REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, 6, 0, NULL) == 0);
+	for (uint32_t place = 0; place < 64; place++)
+		for (uint32_t generation = 0; generation < 8; generation++)
+			for (enum glue_kind kind = GLUE_CTS; kind < GLUE_KINDS; kind++) {
+				h = (struct glue_hdr){ .kind = kind, .peer_id = 9, .len = 8 };
+				h.id = ((id >> GLUE_OP_BITS) + generation) << GLUE_OP_BITS | place;
+				say(&h);
+			}
+	stranger_listen(&s, 1);
+	expect_none(&b);
+	REQUIRE(fi_trecv(a.ep, in, sizeof in, NULL, b.addr, 5, 0, NULL) == 0);
+	REQUIRE(next(&a, &b, &c, NULL) == 0 && c.len == LONG);
+	expect_in(LONG);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &id);
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 6) == 0 && next(&b, &a, &c, NULL) == 0 && c.tag == 6);
+}
+
+/* A header with LEN octets behind it. */
+static void say_octets(const struct glue_hdr *h, uint32_t len)
+{
+	uint8_t p[GLUE_HDR_MAX + 64] = { 0 };
+
+	stranger_send(&s, p, diw_glue_hdr_encode(p, h) + len);
+}
+
+/* The octets that a CTS asks for, with this id. */
+static void write_record(const struct glue_hdr *cts, uint32_t id)
+{
+	struct diw_sge sge = { s.room[1], (uint32_t)cts->len, s.mr->stag };
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE_RECORD, .sge = &sge, .num_sge = 1, .qkey = s.qkey, .imm = id,
+				  .flags = DIW_SEND_SIGNALED | DIW_SEND_IMM, .dst.addr = s.to, .stag = cts->stag,
+				  .to = cts->to };
+
+	REQUIRE(diw_post_send(s.qp, &wr, NULL) == 0);
+	stranger_next(s.sends);
+}
+
+/* A message that is longer than any may be is dropped. One that is long, and does not come,
+ * does not hold up others; it takes what it was asked for, and nothing else. */
+static void check_absurd(void)
+{
+	struct glue_hdr rts = { .kind = GLUE_RTS, .flags = GLUE_TAGGED, .tag = 18, .id = 1 }, cts;
+	struct fi_cq_tagged_entry c;
+
+	REQUIRE(fi_trecv(b.ep, in, 1000, NULL, FI_ADDR_UNSPEC, 18, 0, NULL) == 0);
+	stranger_listen(&s, 1);
+	for (int shift = 0; shift < 24; shift++) {
+		rts.len = (GLUE_MSG_MAX << shift) + 1;
+		say(&rts);
+	}
+	rts.len = UINT64_MAX;
+	say(&rts);
+	REQUIRE(stranger_hears_nothing(&s));
+	rts.len = GLUE_MSG_MAX;
+	say(&rts);
+	cts = hear(GLUE_CTS);
+	REQUIRE(cts.len == 1000 && cts.id == 1);
+	expect_passage(LONG);
+	for (uint64_t to = 1000; to; to <<= 1)   /* outside of the message */
+		say_octets(&(struct glue_hdr){ .kind = GLUE_DATA, .id = cts.peer_id, .to = to }, 1);
+	say_octets(&(struct glue_hdr){ .kind = GLUE_DATA, .id = cts.peer_id, .to = UINT64_MAX }, 1);
+	if (cts.stag)
+		write_record(&cts, cts.peer_id + 1);
+	expect_none(&b);
+	if (cts.stag)
+		write_record(&cts, cts.peer_id);
+	for (uint64_t to = 0; to < 1000 && !cts.stag; to += 50)
+		say_octets(&(struct glue_hdr){ .kind = GLUE_DATA, .id = cts.peer_id, .to = to }, 50);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_ETRUNC && c.len == 1000 && c.tag == 18);
+}
+
 /* A peer that asks to send, without end, has a bound of its own; messages of another peer come. */
 static void check_flood(void)
 {
@@ -160,7 +270,8 @@ static void check_delivered(void) { check_pieces(FI_DELIVERY_COMPLETE); }
 static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "repeated end", check_repeated_end }, { "cancel many", check_cancel_many },
 	{ "acknowledged", check_acknowledged }, { "delivered", check_delivered },
-	{ "headers", check_headers }, { "flood", check_flood },
+	{ "clearances", check_clearances }, { "others", check_others }, { "headers", check_headers },
+	{ "absurd", check_absurd }, { "flood", check_flood },
 };
 
 int main(int argc, char **argv)
