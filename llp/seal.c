@@ -22,10 +22,14 @@
 #ifndef STAGE_MAX                    /* docs/performance.md says how it was found */
 #define STAGE_MAX 6144u              /* datagrams of at most this many octets are staged */
 #endif
+#define SEAL_LATER 512u              /* the CRCs of datagrams of at most this many octets are computed when their
+				      * super-buffer leaves */
 #define GATHER_MAX 32                /* a payload of more pieces is staged */
 #define PIECES_MAX 256               /* of one super-buffer */
 #define RX_BATCH 16                  /* segments handed up at once: few enough that their bytes are still in the cache
 				      * when placed */
+
+_Static_assert(SEAL_LATER <= STAGE_MAX, "a datagram without CRC is staged");
 
 struct seal {
 	struct diw_link l;
@@ -38,6 +42,7 @@ struct seal {
 	struct diw_dgram_burst open; /* len 0: none */
 	uint32_t open_count;         /* datagrams */
 	uint32_t staged;             /* octets of `stage` */
+	uint32_t sealed;             /* octets of the super-buffer whose datagrams have their CRC */
 
 	/* The part of the last received burst that was not taken. Its bytes are the dgram's, which is not called again
 	 * before this burst is done. */
@@ -66,11 +71,25 @@ static void seal_refused(struct diw_dgram_sender *sender, uint32_t first, uint32
 		l->up->refused(l->up_ctx, first, n, errnum);
 }
 
+/* Computes the CRCs of small datagrams, which are staged one behind the other. All together take a third of the time:
+ * the processor overlaps CRCs that follow each other, and need not wait for octets that were just written. */
+static void burst_seal(struct seal *s)
+{
+	while (s->sealed < s->open.len) {
+		uint32_t left = s->open.len - s->sealed, len = (left < s->open.seg ? left : s->open.seg) - DIW_SEAL_LEN;
+		uint8_t *p = s->stage + s->sealed;
+
+		diw_seal_put(p + len, diw_crc32(0, p, len));
+		s->sealed += len + DIW_SEAL_LEN;
+	}
+}
+
 /* 0: no super-buffer is open. -EAGAIN: it is still open. */
 static int burst_send(struct seal *s, uint64_t now)
 {
 	if (!s->open.len)
 		return 0;
+	burst_seal(s);
 	if (s->d->ops->send(s->d, &s->open, 1, now) < 1)
 		return -EAGAIN;
 	s->open.len = 0;
@@ -85,7 +104,7 @@ static void burst_begin(struct seal *s, const struct diw_dest *dst, uint32_t len
 	s->open.niov = 0;
 	s->open.first = s->l.taken;
 	s->open_count = 0;
-	s->staged = 0;
+	s->staged = s->sealed = 0;
 }
 
 /* Room for another datagram of LEN octets in PIECES pieces. */
@@ -130,9 +149,9 @@ static void prefetch(const uint8_t *p, size_t len)
 		__builtin_prefetch(p + i, 0, 3);
 }
 
-/* Copies the payload to TO and continues CRC over it. The CRC reads the source before the copy: for a source outside
- * the cache this was faster than to copy first and read the copy. */
-static uint32_t payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t crc)
+/* Copies the payload to TO and continues CRC over it, unless CRC is NULL. The CRC reads the source before the copy: for
+ * a source outside the cache this was faster than to copy first and read the copy. */
+static void payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t *crc)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
@@ -144,21 +163,26 @@ static uint32_t payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t
 		if (n == 0)                     /* an empty entry of a work request has no memory */
 			continue;
 		prefetch(from + n, have - n < g->len ? have - n : g->len);
-		crc = diw_crc32(crc, from, n);
+		if (crc)
+			*crc = diw_crc32(*crc, from, n);
 		memcpy(to, from, n);
 		to += n;
 		left -= n;
 	}
-	return crc;
 }
 
 static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 {
 	uint8_t *p = burst_stage(s, g->hdr_len + g->len + DIW_SEAL_LEN);
-	uint32_t crc = diw_crc32(0, g->hdr, g->hdr_len);
+	uint32_t crc;
 
 	memcpy(p, g->hdr, g->hdr_len);
-	crc = payload_copy(p + g->hdr_len, g, crc);
+	if (s->open.seg <= SEAL_LATER) {
+		payload_copy(p + g->hdr_len, g, NULL);
+		return;
+	}
+	crc = diw_crc32(0, g->hdr, g->hdr_len);
+	payload_copy(p + g->hdr_len, g, &crc);
 	diw_seal_put(p + g->hdr_len + g->len, crc);
 }
 
@@ -212,6 +236,8 @@ static int segment_take(struct seal *s, const struct diw_dest *dst, const struct
 		segment_stage(s, g);
 	s->open.len += len;
 	s->open_count++;
+	if (s->open.seg > SEAL_LATER)
+		s->sealed = s->open.len;
 	s->l.taken++;
 	if (!burst_has_room(s, s->open.seg, pieces))
 		burst_send(s, now);   /* full; if it is blocked, it waits for flush */

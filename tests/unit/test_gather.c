@@ -118,6 +118,35 @@ START_TEST(discard_forgets_it)
 }
 END_TEST
 
+/* Small datagrams get their CRCs when they leave: in a super-buffer that was blocked and grew, and with a shorter one
+ * at its end. */
+START_TEST(small_ones_are_sealed)
+{
+	static const uint32_t lens[] = { 64, 64, 64, 20, 470, 470, 1, 500, 500 };
+	static const uint32_t bursts[] = { 4, 3, 2 };
+	uint32_t at, k = 0;
+
+	socket_fake->room = 0;
+	for (uint8_t i = 0; i < 4; i++) {
+		ck_assert_int_eq(gather_send_row(0, lens[i]), 1);
+		ck_assert_int_eq(sealed->ops->flush(sealed, 1), -EAGAIN);
+	}
+	socket_fake->room = -1;
+	for (uint8_t i = 4; i < 9; i++)
+		ck_assert_int_eq(gather_send_row(0, lens[i]), 1);
+	ck_assert_int_eq(sealed->ops->flush(sealed, 1), 0);
+	ck_assert_int_eq(socket_fake->ntx, 3);
+	for (int b = 0; b < 3; b++) {
+		at = 0;
+		for (uint32_t i = 0; i < bursts[b]; i++, k++) {
+			gather_expect(socket_fake->tx + b, at, 0, memory[0], lens[k]);
+			at += lens[k] + OVER;
+		}
+		ck_assert_uint_eq(socket_fake->tx[b].len, at);
+	}
+}
+END_TEST
+
 /* More entries than a super-buffer has pieces; every third is empty. */
 START_TEST(many_entries)
 {
@@ -177,6 +206,7 @@ Suite *suite_gather(void)
 	tcase_add_test(t, messages_share_a_burst);
 	tcase_add_test(t, flush_copies_what_is_blocked);
 	tcase_add_test(t, discard_forgets_it);
+	tcase_add_test(t, small_ones_are_sealed);
 	tcase_add_test(t, many_entries);
 	tcase_add_test(t, payload_does_not_stay);
 	suite_add_tcase(s, t);
