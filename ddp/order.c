@@ -214,7 +214,7 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 	int i;
 
 	for (i = 0; i < n && !d->order.dead; i++) {
-		struct diw_ddp_seg seg = { .src = src, .raw = segs[i].data };
+		struct diw_ddp_seg seg;
 		uint16_t fault;
 
 		if (segs[i].len == 0) {
@@ -222,6 +222,10 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 			d->order.seen = true;
 			continue;
 		}
+		seg.src = src;
+		seg.raw = segs[i].data;
+		seg.group = false;
+		seg.to = NULL;
 		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.extras, seg.raw, segs[i].len);
 		seg.payload = seg.raw + seg.hdr_len;
 		seg.len = segs[i].len - seg.hdr_len;

@@ -278,9 +278,11 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 	}
 	d->order.waiting = false;
 	for (i = 0; i < n; i++) {
-		struct diw_ddp_seg seg = { .src = src };
-		uint16_t fault = peer_segment(d, &seg, &segs[i], now);
+		struct diw_ddp_seg seg;
+		uint16_t fault;
 
+		seg.src = src;
+		fault = peer_segment(d, &seg, &segs[i], now);
 		if (fault == DIW_DDP_NOT_NOW)
 			break;
 		if (fault == 0)

@@ -15,10 +15,11 @@
  * segmentation offload, which the next message could share (llp/seal.c). */
 static uint32_t segment_size(uint32_t length, uint32_t max, bool datagrams)
 {
-	uint32_t n = length / max + (length % max != 0);
+	uint32_t n;
 
-	if (n <= 1)
+	if (length <= max)
 		return length;
+	n = length / max + (length % max != 0);
 	for (uint32_t k = n; datagrams && k <= n + n * 2 / 5 && k <= EQUAL_MAX; k++)
 		if (length % k == 0)
 			return length / k;

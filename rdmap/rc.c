@@ -153,7 +153,7 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 	r->rc.place.placed = r->rc.place.sent;  /* no request waits for the placement of this message */
 }
 
-int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
+static int tell_rnr(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = *diw_rdmap_peer(r), .stag = RNR_STAG,
 				      .to = RNR_TO << 8 | r->rc.rnr_retry };
@@ -161,8 +161,6 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 	int64_t budget = 1;
 	uint8_t status;
 
-	if (!r->rc.tell_rnr || !r->rc.rfc7306)
-		return 0;
 	if (diw_rdmap_rc_send(r, &write, &budget, &status, now) == -EAGAIN) {
 		r->tx.active = false;           /* no octet of it has left */
 		r->rc.place = before;
@@ -170,6 +168,11 @@ int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
 	}
 	r->rc.tell_rnr = false;
 	return 0;
+}
+
+int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now)
+{
+	return r->rc.tell_rnr && r->rc.rfc7306 ? tell_rnr(r, now) : 0;
 }
 
 /* ---- Receiving ---- */

@@ -24,6 +24,7 @@ struct diw_rwqe {
 	uint32_t len;                /* as posted */
 	uint32_t skipped, cut;       /* of the buffer's front: skipped entries; bytes of the next entry that are cut
 				      * off */
+	uint32_t slot;               /* the number of this slot */
 	struct diw_ddp_sge sge[];
 };
 

@@ -18,9 +18,9 @@ static struct diw_rwqe *rq_slot(const struct diw_rq *rq, uint32_t i)
 	return (void *)(rq->slots + i * slot_size(rq));
 }
 
-static uint32_t slot_of(const struct diw_rq *rq, const struct diw_recv *r)
+static uint32_t slot_of(const struct diw_recv *r)
 {
-	return (uint32_t)((size_t)((const uint8_t *)r - rq->slots) / slot_size(rq));
+	return ((const struct diw_rwqe *)r)->slot;
 }
 
 static uint32_t ring_len(const struct diw_slot_ring *r)
@@ -107,6 +107,7 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	w = rq_slot(rq, slot);
 	for (int i = 0; i < wr->num_sge; i++)
 		w->sge[i] = (struct diw_ddp_sge){ (uintptr_t)wr->sge[i].addr, wr->sge[i].length, wr->sge[i].stag };
+	w->slot = slot;
 	w->recv.wr_id = wr->wr_id;
 	w->skipped = w->cut = 0;
 	w->len = (uint32_t)len;
@@ -154,12 +155,12 @@ struct diw_recv *diw_rq_take(struct diw_rq *rq)
 
 void diw_rq_return(struct diw_rq *rq, struct diw_recv *r)
 {
-	rq->returned[rq->nreturned++] = slot_of(rq, r);
+	rq->returned[rq->nreturned++] = slot_of(r);
 }
 
 void diw_rq_done(struct diw_rq *rq, struct diw_recv *r)
 {
-	ring_push(&rq->free, slot_of(rq, r));
+	ring_push(&rq->free, slot_of(r));
 }
 
 /* ---- Shared receive queues ---- */

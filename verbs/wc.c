@@ -38,6 +38,9 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 		.wr_id = wr->wr_id, .qp = qp, .msg_len = wr->buf.len, .byte_len = status ? 0 : wr->buf.len,
 		.nranges = !status && wr->buf.len, .status = as_wc[status], .opcode = wr->wc_opcode,
 		.flags = DIW_WC_END, .src = wr->dst.addr,
+		/* all members, as in complete.c */
+		.time_ns = 0, .qp_num = 0, .map = NULL, .to = 0, .stag = 0, .mo = 0, .imm = 0, .msn = 0,
+		.waited_ns = 0, .fault = 0, .close = 0, .errnum = 0,
 	};
 	if (status == DIW_RDMAP_REFUSED) {
 		wc->status = refusal_status(wr);
