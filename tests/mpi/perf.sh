@@ -7,53 +7,16 @@
 # Prints a table, and then the goals of docs/mpi.md, each a ratio. diwarp:rc is the provider over RC. The exit status is
 # 1 if a goal is missed, and 77 if OpenMPI can't be had here. Ranks of OpenMPI spin: the figures need a machine with two
 # free cores.
-set -u
-cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
-MPI=${MPI:-build/mpi}
-[ -x "$MPI/check.openmpi" ] || tests/mpi/get.sh || exit
-MPI=$(readlink -f -- "$MPI")
-root=$MPI/root/usr
-lib=$root/lib/$(${CC:-gcc} -print-multiarch)
+. "${0%/*}/perf/lib.sh"
 read -ra transports <<< "${TRANSPORTS:-diwarp ob1-tcp tcp;ofi_rxm udp;ofi_rxd ucx-tcp ucx-rc ucx-ud}"
-DIW=${DIW:-build/bin/diw}
 SECS=${SECS:-0.5}
-tmp=$(mktemp -d) || exit
-trap 'rm -rf "$tmp"' EXIT
-export OPAL_PREFIX=$root LD_LIBRARY_PATH=$lib:$root/lib/libpsm1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -isystem "$lib/openmpi/include" tests/mpi/perf/mpi_perf.c \
-	-o "$tmp/mpi_perf" "$lib/libmpi.so.40" -Wl,--allow-shlib-undefined || exit
-
-# once TRANSPORT OPTION...: prints the lines of one run of mpi_perf over that transport
-once() {
-	local transport=$1 run=() mca=(--mca btl self)
-	shift
-	case $transport in
-	diwarp*)
-		run=("$DIW" run --mpi --)
-		export FI_DIWARP_IFACE=lo FI_DIWARP_MODE=${transport#diwarp}
-		FI_DIWARP_MODE=${FI_DIWARP_MODE#:}
-		[ -n "$FI_DIWARP_MODE" ] || unset FI_DIWARP_MODE ;;
-	ob1-tcp) mca=(--mca pml ob1 --mca btl "self,tcp" --mca btl_tcp_if_include lo) ;;
-	*ofi_*)
-		export FI_TCP_IFACE=lo FI_UDP_IFACE=lo
-		mca+=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "$transport" --mca osc pt2pt) ;;
-	ucx-*)
-		export UCX_TLS=tcp UCX_NET_DEVICES=lo
-		mca+=(--mca pml ucx --mca osc ucx --mca pml_ucx_tls any --mca pml_ucx_devices any) ;;&
-	ucx-rc) export UCX_TLS="rc_verbs,ud_verbs:aux" ;;&
-	ucx-ud) export UCX_TLS=ud_verbs ;;&
-	ucx-rc | ucx-ud) run=("$DIW" run --dev --) UCX_NET_DEVICES=diw_lo:1 ;;
-	esac
-	timeout -k 5 60 "${run[@]}" "$root/bin/mpirun.openmpi" -n 2 --oversubscribe "${mca[@]}" \
-		"$tmp/mpi_perf" "$SECS" "$@" 2> "$tmp/errors"
-}
+compiled mpi_perf || exit
 
 for ((i = 0; i < ${ROUNDS:-5}; i++)); do
 	"$DIW" perf lat --qp rd --op send --size 8 --local --secs "$SECS" --json |
 		sed -n '1s/.*"lat_us_p50": *\([0-9.]*\).*/rd lat 8 \1/p' >> "$tmp/figures"
 	for transport in "${transports[@]}"; do
-		(once "$transport" "$@") | sed "s/^/$transport /" >> "$tmp/figures"
+		(over "$transport" 2 60 "$tmp/mpi_perf" "$SECS" "$@") | sed "s/^/$transport /" >> "$tmp/figures"
 		[ "${PIPESTATUS[0]}" = 0 ] || { echo "$transport: round $i failed:"; tail -n 3 "$tmp/errors"; } >&2
 	done
 done
