@@ -163,7 +163,7 @@ static void ep_forget_ops(struct glue_ep *ep)
 	}
 }
 
-static void ep_log_drops(const struct glue_ep *ep)
+static void ep_log_drop(const struct glue_ep *ep, enum glue_drop why)
 {
 	static const char *const name[GLUE_DROPS] = {
 #define GLUE_DROP_TEXT(name, text) [GLUE_DROP_##name] = text,
@@ -171,9 +171,15 @@ static void ep_log_drops(const struct glue_ep *ep)
 #undef GLUE_DROP_TEXT
 	};
 
-	for (int i = 0; i < GLUE_DROPS; i++)
-		if (ep->dropped[i])
-			GLUE_LOG("dropped messages: %s %llu\n", name[i], (unsigned long long)ep->dropped[i]);
+	GLUE_LOG("dropped messages: %s %llu\n", name[why], (unsigned long long)ep->dropped[why]);
+}
+
+void diw_glue_drop(struct glue_ep *ep, enum glue_drop why)
+{
+	uint64_t n = ++ep->dropped[why];
+
+	if ((n & (n - 1)) == 0)
+		ep_log_drop(ep, why);
 }
 
 static int ep_close(struct fid *fid)
@@ -183,7 +189,9 @@ static int ep_close(struct fid *fid)
 
 	ep_linger(ep);
 	glue_lock(d);
-	ep_log_drops(ep);
+	for (int i = 0; i < GLUE_DROPS; i++)
+		if (ep->dropped[i])
+			ep_log_drop(ep, (enum glue_drop)i);
 	ep->enabled = false;
 	diw_glue_inbox_forget(ep);
 	diw_glue_port_close(ep);

@@ -199,7 +199,7 @@ struct glue_buf {
 	uint8_t data[];
 };
 
-/* Why a message was dropped: X(name). docs/mpi.md explains them. An endpoint that ends logs those that are not 0. */
+/* Why a message was dropped: X(name). docs/mpi.md explains them. */
 #define GLUE_DROP_NAMES(X) \
 	X(MALFORMED, "malformed") X(STRAY, "stray") X(FLOOD, "flood") X(NO_ROOM, "no_room")
 enum glue_drop {
@@ -243,7 +243,6 @@ struct glue_ep {
 extern struct fi_provider diw_glue_provider;
 #define GLUE_LOG(...) FI_WARN(&diw_glue_provider, FI_LOG_CORE, __VA_ARGS__)
 
-static inline void glue_drop(struct glue_ep *ep, enum glue_drop why) { ep->dropped[why]++; }
 static inline void glue_lock(struct glue_domain *d) { if (d->locks) pthread_mutex_lock(&d->lock); }
 static inline void glue_unlock(struct glue_domain *d) { if (d->locks) pthread_mutex_unlock(&d->lock); }
 
@@ -280,6 +279,8 @@ void diw_glue_progress_end(struct glue_domain *d);
 int diw_glue_progress_watch(struct glue_domain *d, int fd);
 
 /* ep.c, av.c, cq.c, cntr.c, poll.c, eq.c */
+/* Counts a dropped message. Logs the 1st, 2nd, 4th, 8th ... of each reason, and all when the endpoint closes. */
+void diw_glue_drop(struct glue_ep *ep, enum glue_drop why);
 int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *ctx);
 int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *ctx);
 struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr);          /* NULL: not inserted */

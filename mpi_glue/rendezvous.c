@@ -80,7 +80,7 @@ struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from,
 
 	if (op && op->ep == ep && op->peer == from && op->kind == kind)
 		return op;
-	glue_drop(ep, GLUE_DROP_STRAY);
+	diw_glue_drop(ep, GLUE_DROP_STRAY);
 	return NULL;
 }
 
@@ -91,7 +91,7 @@ void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const 
 
 	if (!op || op->mr || op->hdr.kind != GLUE_CTS || h->to > op->want || len > op->want - h->to) {
 		if (op)
-			glue_drop(ep, GLUE_DROP_MALFORMED);
+			diw_glue_drop(ep, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_copy_in(op, h->to, data, len);
@@ -108,7 +108,7 @@ void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
 
 	/* The STag was given to one peer for one operation. */
 	if (!op || op->ep != ep || op->kind != GLUE_OP_RECV || !op->mr || op->mr->stag != wc->stag) {
-		glue_drop(ep, GLUE_DROP_STRAY);
+		diw_glue_drop(ep, GLUE_DROP_STRAY);
 		return;
 	}
 	op->done += wc->byte_len;
@@ -124,7 +124,7 @@ void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const s
 
 	if (!op || op->hdr.kind != GLUE_RTS || h->len == 0 || h->len > op->len) {
 		if (op)
-			glue_drop(ep, GLUE_DROP_MALFORMED);
+			diw_glue_drop(ep, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_op_uncount(op);
@@ -163,7 +163,7 @@ void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const s
 	if (op && fin_is_due(op))
 		diw_glue_op_end(op, diw_glue_status_errno(h->status));
 	else if (op)
-		glue_drop(ep, GLUE_DROP_MALFORMED);
+		diw_glue_drop(ep, GLUE_DROP_MALFORMED);
 }
 
 /* Whether OP is complete when all of its requests are acknowledged. */

@@ -12,8 +12,10 @@ for mode in write-record sendrecv; do
 	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'
-	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode timeout 60 \
+	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode FI_LOG_LEVEL=warn timeout 60 \
 		"$BUILD/tests/system/fabric_hostile" diw_lo
+	check "... the first dropped message is logged" matches "$OUT" 'dropped messages: malformed 1($|
+)'
 	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode \
 		DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
 		timeout 120 "$BUILD/tests/system/fabric" diw_va
