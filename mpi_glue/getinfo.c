@@ -427,11 +427,13 @@ FI_EXT_INI
 
 	if (!info_bind_library())
 		return NULL;
-	mode = setting_text("mode", "write-record (the default), or sendrecv: long messages by Sends alone");
+	mode = setting_text("mode", "long messages by write-record (the default), read, or sendrecv: by Sends alone");
 	if (mode && strcmp(mode, "sendrecv") == 0)
 		settings.mode = GLUE_MODE_SENDRECV;
+	else if (mode && strcmp(mode, "read") == 0)
+		settings.mode = GLUE_MODE_READ;
 	else if (mode && strcmp(mode, "write-record") != 0)
-		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is neither write-record nor sendrecv; it is write-record\n", mode);
+		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is not write-record, read or sendrecv; it is write-record\n", mode);
 	settings.eager = setting_size("eager", "octets of the longest message that is sent without a rendezvous", 16384,
 				      512, 1u << 20);
 	settings.buffered = setting_size("buffered", "octets that unexpected messages may hold, an endpoint",

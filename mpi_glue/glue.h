@@ -61,7 +61,7 @@
 #define GLUE_QUIET (1ull << 63)
 #define GLUE_INJECT (FI_INJECT | GLUE_QUIET)
 
-enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_SENDRECV };
+enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_READ, GLUE_MODE_SENDRECV };
 
 /* FI_DIWARP_*: see man/diwarp.7. */
 struct glue_settings {
@@ -146,7 +146,7 @@ enum glue_op_kind { GLUE_OP_FREE, GLUE_OP_SEND, GLUE_OP_RECV, GLUE_OP_MESSAGE, G
 		    GLUE_OP_ATOMIC, GLUE_OP_NOTE, GLUE_OP_ANSWER };
 
 /* The next message of an operation that waits for room in the send queue. */
-enum glue_todo { GLUE_TODO_NONE, GLUE_TODO_CTS, GLUE_TODO_DATA, GLUE_TODO_FIN, GLUE_TODO_RMA };
+enum glue_todo { GLUE_TODO_NONE, GLUE_TODO_CTS, GLUE_TODO_DATA, GLUE_TODO_READ, GLUE_TODO_FIN, GLUE_TODO_RMA };
 
 /* A part of a peer's memory. */
 struct glue_target {
@@ -181,11 +181,11 @@ struct glue_op {
 	uint64_t len;                    /* octets of the buffer */
 	uint64_t want, done, posted;     /* octets requested; moved; in the send queue */
 	uint32_t requests;               /* not acknowledged yet; GLUE_OP_ATOMIC: missing answers */
-	struct diw_mr *mr;               /* the memory to which the peer writes */
+	struct diw_mr *mr;               /* the memory that the peer writes or reads */
 	struct glue_hdr hdr;             /* received, or to be sent */
 	uint8_t *data;                   /* GLUE_OP_MESSAGE: its octets */
 	struct glue_buf *buf;            /* GLUE_OP_MESSAGE: the buffer that contains them */
-	struct glue_target target[GLUE_IOV];     /* GLUE_OP_READ, GLUE_OP_WRITE */
+	struct glue_target target[GLUE_IOV];     /* of reads and writes */
 	uint32_t targets;
 	bool copy;                       /* GLUE_OP_WRITE: the octets were copied when posted */
 	bool notes;                      /* GLUE_OP_WRITE: WRITTEN follows */
@@ -373,10 +373,13 @@ void diw_glue_copy_out(uint8_t *to, const struct iovec *iov, uint64_t off, uint6
 
 /* ---- rendezvous.c ---- */
 void diw_glue_rts_match(struct glue_op *receive, struct glue_peer *from, const struct glue_hdr *h);
-/* Tells the sender that its message is in the buffer; then OP ends. ID: of the sender's operation. */
+/* Tells the sender that its message is in the buffer, or that OP has failed; then OP ends. ID: of the sender's
+ * operation. */
 void diw_glue_report(struct glue_op *op, uint32_t id);
 /* No receive will take this message: tells its sender that it has ended. The message is freed. */
 void diw_glue_rts_refuse(struct glue_op *message);
+/* Registers the message of a send for reading by its peer, and says so in its RTS. */
+void diw_glue_rts_offer(struct glue_op *send);
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
 void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
 			uint32_t len);

@@ -86,6 +86,8 @@ static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct g
 	op->hdr = (struct glue_hdr){ .kind = GLUE_RTS, .flags = m->flags, .id = op->id, .tag = m->tag, .imm = m->imm,
 				     .len = len };
 	op->hdr.flags |= op->reports ? GLUE_REPORT : 0;
+	if (ep->domain->set.mode == GLUE_MODE_READ)
+		diw_glue_rts_offer(op);
 	rc = diw_glue_port_send(ep, to, &op->hdr, NULL, 0, 0, op, flags & FI_MORE);
 	if (rc < 0)
 		diw_glue_op_put(op);

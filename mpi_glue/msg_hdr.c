@@ -17,7 +17,7 @@ uint32_t diw_glue_id_next(uint32_t id, uint32_t place)
 /* The flags that each kind may have. */
 static const uint8_t hdr_flags[GLUE_KINDS] = {
 	[GLUE_EAGER] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
-	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT,
+	[GLUE_RTS] = GLUE_TAGGED | GLUE_IMM | GLUE_REPORT | GLUE_READABLE,
 	[GLUE_ATOMIC] = GLUE_FETCH,
 };
 
@@ -25,7 +25,7 @@ static uint32_t hdr_size(const struct glue_hdr *h)
 {
 	switch (h->kind) {
 	case GLUE_EAGER: return COMMON + (h->flags & GLUE_TAGGED ? 8 : 0) + (h->flags & GLUE_IMM ? 8 : 0);
-	case GLUE_RTS:
+	case GLUE_RTS: return COMMON + 24 + (h->flags & GLUE_READABLE ? 12 : 0);
 	case GLUE_CTS:
 	case GLUE_ATOMIC: return COMMON + 24;
 	case GLUE_DATA:
@@ -49,6 +49,10 @@ static void envelope_put(uint8_t *p, const struct glue_hdr *h)
 	}
 	if (rts)
 		diw_put64(p, h->len);
+	if (h->flags & GLUE_READABLE) {
+		diw_put32(p + 8, h->stag);
+		diw_put64(p + 12, h->to);
+	}
 }
 
 static void envelope_get(struct glue_hdr *h, const uint8_t *p)
@@ -65,6 +69,10 @@ static void envelope_get(struct glue_hdr *h, const uint8_t *p)
 	}
 	if (rts)
 		h->len = diw_get64(p);
+	if (h->flags & GLUE_READABLE) {
+		h->stag = diw_get32(p + 8);
+		h->to = diw_get64(p + 12);
+	}
 }
 
 static void atomic_put(uint8_t *p, const struct glue_hdr *h)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define GLUE_VERSION 1u
-#define GLUE_HDR_MAX 32u                 /* octets of the longest header */
+#define GLUE_HDR_MAX 44u                 /* octets of the longest header */
 #define GLUE_MSG_MAX (1ull << 40)        /* octets of the longest message */
 #define GLUE_OP_BITS 20                  /* of an id, for the operation's place; the others are its generation */
 
@@ -28,6 +28,7 @@ enum glue_flags {
 	GLUE_IMM = 2,                    /* EAGER, RTS: with remote CQ data */
 	GLUE_REPORT = 4,                 /* EAGER, DATA of this RTS: FIN answers when the message is in the buffer */
 	GLUE_FETCH = 8,                  /* ATOMIC: the answer contains the old values */
+	GLUE_READABLE = 16,              /* RTS: the receiver may read the octets from the sender's memory */
 };
 
 /* A header in host byte order. A field that a kind does not have is 0. */
@@ -39,8 +40,8 @@ struct glue_hdr {
 	uint64_t tag;                    /* EAGER, RTS */
 	uint64_t imm;                    /* EAGER, RTS, WRITTEN */
 	uint64_t len;                    /* RTS: of the message; CTS: octets wanted; WRITTEN: of the write */
-	uint64_t to;                     /* CTS, ATOMIC: tagged offset; DATA: offset in the message */
-	uint32_t stag;                   /* CTS, ATOMIC; in CTS, 0: send by DATA */
+	uint64_t to;                     /* CTS, ATOMIC, READABLE: tagged offset; DATA: offset in the message */
+	uint32_t stag;                   /* CTS, ATOMIC, READABLE; in CTS, 0: send by DATA */
 	uint32_t peer_id;                /* CTS: id of the receiver's operation */
 	uint32_t status;                 /* FIN, RESULT: 0, or an errno */
 	uint8_t op, type;                /* ATOMIC: enum glue_atomic, enum glue_type */

@@ -128,7 +128,7 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 
 int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more)
 {
-	bool read = op->kind == GLUE_OP_READ;
+	bool read = op->kind != GLUE_OP_WRITE;
 	struct glue_ep *ep = op->ep;
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {

@@ -3,7 +3,7 @@
  * Long messages (docs/mpi-wire.md section 4). The sender's RTS has the envelope. The receiver that matches it answers
  * with a CTS, which names its buffer by an STag for that peer only. The immediates of the sender's Write-Records are
  * the operation's id. For a buffer of several vectors, and with FI_DIWARP_MODE=sendrecv, the message is sent by
- * Sends.
+ * Sends. With FI_DIWARP_MODE=read the RTS names the sender's buffer, and the receiver reads it.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,12 +21,14 @@ static bool errno_waits(int rc)
 
 static void receive_end(struct glue_op *op)
 {
-	diw_glue_op_end(op, op->entry.olen ? FI_ETRUNC : 0);
+	diw_glue_op_end(op, op->entry.err ? op->entry.err : op->entry.olen ? FI_ETRUNC : 0);
 }
 
 void diw_glue_report(struct glue_op *op, uint32_t id)
 {
-	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = id };
+	if (op->queued)
+		diw_glue_unpend(op);
+	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = id, .status = (uint32_t)op->entry.err };
 	diw_glue_pend(op, GLUE_TODO_FIN);
 	diw_glue_resume(op);
 }
@@ -38,13 +40,29 @@ static void receive_expose(struct glue_op *op)
 	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want, .peer = &op->peer->addr,
 				 .access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
 
-	if (op->iovs != 1 || op->ep->domain->set.mode != GLUE_MODE_WRITE_RECORD ||
+	if (op->iovs != 1 || op->ep->domain->set.mode == GLUE_MODE_SENDRECV ||
 	    diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0)
 		op->mr = NULL;
 	if (op->mr) {
 		op->hdr.stag = op->mr->stag;
 		op->hdr.to = op->mr->to;
 	}
+}
+
+/* A receive whose hdr is the RTS reads. */
+static void receive_by_reads(struct glue_op *op, const struct glue_hdr *rts)
+{
+	op->hdr = *rts;
+	op->target[0] = (struct glue_target){ rts->stag, rts->to, op->want };
+	op->targets = 1;
+	op->posted = 0;
+	op->copy = op->notes = false;
+	diw_glue_pend(op, GLUE_TODO_READ);
+}
+
+static bool receive_reads(const struct glue_op *op)
+{
+	return op->kind == GLUE_OP_RECV && op->hdr.kind == GLUE_RTS;
 }
 
 void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct glue_hdr *h)
@@ -54,8 +72,11 @@ void diw_glue_rts_match(struct glue_op *op, struct glue_peer *from, const struct
 	op->want = op->entry.len;
 	op->done = 0;
 	if (op->want == 0) {
-		op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = h->id };
-		diw_glue_pend(op, GLUE_TODO_FIN);
+		diw_glue_report(op, h->id);
+		return;
+	}
+	if (h->flags & GLUE_READABLE) {
+		receive_by_reads(op, h);
 	} else {
 		op->hdr = (struct glue_hdr){ .kind = GLUE_CTS, .id = h->id, .peer_id = op->id, .len = op->want };
 		receive_expose(op);
@@ -118,6 +139,20 @@ void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
 
 /* ---- The sender ---- */
 
+void diw_glue_rts_offer(struct glue_op *op)
+{
+	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->len, .peer = &op->peer->addr,
+				 .access = DIW_ACCESS_REMOTE_READ };
+
+	if (op->iovs != 1 || diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0) {
+		op->mr = NULL;           /* the receiver sends CTS */
+		return;
+	}
+	op->hdr.flags |= GLUE_READABLE;
+	op->hdr.stag = op->mr->stag;
+	op->hdr.to = op->mr->to;
+}
+
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)
 {
 	struct glue_op *op = diw_glue_op_of(ep, from, h->id, GLUE_OP_SEND);
@@ -174,11 +209,20 @@ static bool requests_are_all(const struct glue_op *op)
 	return data_is_posted(op) && (op->kind != GLUE_OP_SEND || (op->hdr.kind != GLUE_RTS && !reported));
 }
 
+/* No request of OP is under way any more. */
+static void requests_end(struct glue_op *op)
+{
+	if (receive_reads(op))
+		diw_glue_report(op, op->hdr.id);
+	else
+		diw_glue_op_end(op, op->entry.err);
+}
+
 void diw_glue_request_done(struct glue_op *op, int err)
 {
 	if (err && !op->entry.err)
 		op->entry.err = err;
-	if (op->kind != GLUE_OP_SEND && op->kind != GLUE_OP_READ && op->kind != GLUE_OP_WRITE) {
+	if (op->kind != GLUE_OP_SEND && op->kind != GLUE_OP_READ && op->kind != GLUE_OP_WRITE && !receive_reads(op)) {
 		if (op->kind == GLUE_OP_ANSWER)
 			diw_glue_answer_done(op);
 		else if (err)
@@ -187,7 +231,7 @@ void diw_glue_request_done(struct glue_op *op, int err)
 	}
 	op->requests--;
 	if (op->requests == 0 && (op->entry.err || requests_are_all(op)))
-		diw_glue_op_end(op, op->entry.err);
+		requests_end(op);
 }
 
 static int data_post_record(struct glue_op *op)
@@ -231,6 +275,7 @@ static int todo_run(struct glue_op *op)
 		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
 	case GLUE_TODO_DATA:
 		return op->hdr.stag ? data_post_record(op) : data_post_sends(op);
+	case GLUE_TODO_READ:
 	case GLUE_TODO_RMA:
 		return diw_glue_rma_run(op);
 	default:
@@ -252,11 +297,11 @@ bool diw_glue_resume(struct glue_op *op)
 	if (errno_waits(rc))
 		return false;
 	diw_glue_unpend(op);
-	if (rc < 0 && op->requests == 0)
-		diw_glue_op_end(op, -rc);
-	else if (rc < 0)
+	if (rc < 0)
 		op->entry.err = -rc;
-	else
+	if (rc == 0)
 		todo_done(op);
+	else if (op->requests == 0)
+		requests_end(op);
 	return true;
 }

@@ -28,7 +28,7 @@ static struct glue_target rma_target_at(const struct glue_op *op, uint64_t off)
 
 int diw_glue_rma_run(struct glue_op *op)
 {
-	uint64_t most = op->kind == GLUE_OP_READ ? DIW_MAX_READ : DIW_MAX_RDMA;
+	uint64_t most = op->kind == GLUE_OP_WRITE ? DIW_MAX_RDMA : DIW_MAX_READ;
 	int rc;
 
 	while (op->posted < op->want || (op->want == 0 && op->requests == 0)) {

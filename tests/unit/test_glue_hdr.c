@@ -33,6 +33,10 @@ static const struct {
 	    0, 0, 0x7f, 0, 0x12, 0x34, 0x50, 0, 0, 0, 0, 3, 0, 0, 0, 16 } },
 	{ { .kind = GLUE_RESULT, .id = 0x00300009, .status = 13, .offset = 16 }, 16,
 	  { 0x17, 0x00, 0, 0, 0x00, 0x30, 0x00, 0x09, 0, 0, 0, 13, 0, 0, 0, 16 } },
+	{ { .kind = GLUE_RTS, .flags = GLUE_READABLE | GLUE_REPORT, .id = 0x00100002, .len = 0x100000,
+	    .stag = 0xabcdef01, .to = 0x7f0012345000 }, 44,
+	  { 0x11, 0x14, 0, 0, 0x00, 0x10, 0x00, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	    0, 0, 0, 0, 0, 0x10, 0, 0, 0xab, 0xcd, 0xef, 0x01, 0, 0, 0x7f, 0, 0x12, 0x34, 0x50, 0 } },
 };
 #define NVECTORS ((int)(sizeof vector / sizeof *vector))
 
@@ -54,7 +58,7 @@ END_TEST
  * octets. */
 START_TEST(malformed)
 {
-	static const uint8_t flags[GLUE_KINDS] = { [GLUE_EAGER] = 7, [GLUE_RTS] = 7, [GLUE_ATOMIC] = 8 };
+	static const uint8_t flags[GLUE_KINDS] = { [GLUE_EAGER] = 7, [GLUE_RTS] = 23, [GLUE_ATOMIC] = 8 };
 	uint8_t p[GLUE_HDR_MAX], allowed = flags[vector[_i].h.kind];
 	struct glue_hdr h;
 

@@ -8,7 +8,7 @@
 export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi
 two_namespaces 1500 || { not_ok "two network namespaces"; end; }
 
-for mode in write-record sendrecv; do
+for mode in write-record read sendrecv; do
 	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'

@@ -211,9 +211,10 @@ static void check_deaf(void)
 
 	stranger_open(&deaf);
 	for (h.id = 1; h.id <= 1500; h.id++) {
-		diw_glue_hdr_encode(p, &h);
-		memcpy(p + GLUE_HDR_MAX, &v, 8);
-		stranger_send(&deaf, p, sizeof p);
+		uint32_t n = diw_glue_hdr_encode(p, &h);
+
+		memcpy(p + n, &v, 8);
+		stranger_send(&deaf, p, n + 8);
 	}
 	REQUIRE(memory[0] - before < 1500);
 	REQUIRE(fi_fetch_atomic(a.ep, &v, 1, NULL, &got, NULL, b.addr, base + 8, key, FI_UINT64, FI_SUM, NULL) == 0);

@@ -241,6 +241,27 @@ static void check_absurd(void)
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ETRUNC && c.len == 1000 && c.tag == 18);
 }
 
+/* A message that its sender offers to be read, by an STag that the sender does not have: the receive fails, the sender
+ * is told, and other peers are not concerned. */
+static void check_unreadable(void)
+{
+	static const struct { uint64_t to; int err; } offer[] = { { 64, FI_EACCES }, { UINT64_MAX - 8, FI_EINVAL } };
+	struct fi_cq_tagged_entry c;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct glue_hdr fin;
+
+		REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 19, 0, NULL) == 0);
+		stranger_listen(&s, 1);
+		say(&(struct glue_hdr){ .kind = GLUE_RTS, .flags = GLUE_TAGGED | GLUE_READABLE, .tag = 19, .id = i,
+					.len = LONG, .stag = 0x12345678, .to = offer[i].to });
+		REQUIRE(next(&b, &a, &c, NULL) == offer[i].err && c.tag == 19);
+		fin = hear(GLUE_FIN);
+		REQUIRE(fin.id == i && fin.status == (uint32_t)offer[i].err);
+	}
+	expect_passage(LONG);
+}
+
 /* A peer that asks to send, without end, has a bound of its own; messages of another peer come. */
 static void check_flood(void)
 {
@@ -271,7 +292,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "repeated end", check_repeated_end }, { "cancel many", check_cancel_many },
 	{ "acknowledged", check_acknowledged }, { "delivered", check_delivered },
 	{ "clearances", check_clearances }, { "others", check_others }, { "headers", check_headers },
-	{ "absurd", check_absurd }, { "flood", check_flood },
+	{ "absurd", check_absurd }, { "unreadable", check_unreadable }, { "flood", check_flood },
 };
 
 int main(int argc, char **argv)
