@@ -64,6 +64,7 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 		return -FI_ENOMEM;
 	if (p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = av->count;
+	p->gone = 0;
 	*fi_addr = av->count;
 	av->entry[av->count++] = p;
 	return 0;

@@ -11,6 +11,7 @@
  *   port.c        the queue pair of an endpoint: buffers, posts, completions
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
  *   inbox.c  eager.c  rendezvous.c      messages on the wire
+ *   gone.c                              peers that do not answer
  *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
  *   match.c  msg_hdr.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
  *
@@ -108,6 +109,7 @@ struct glue_peer {
 	uint32_t atomics_out, atomics_in, answers[2];
 	struct diw_list inbox;           /* its Sends that wait for room for an answer, in order */
 	struct diw_list waits;           /* in glue_domain.inboxes if there are such Sends */
+	int gone;                        /* the error with which everything with this peer fails; or 0 */
 };
 
 struct glue_av {
@@ -196,6 +198,7 @@ struct glue_op {
 struct glue_buf {
 	struct diw_pool *pool;
 	uint32_t op;                     /* of a Send: the id of its operation, or 0 */
+	struct glue_peer *to;            /* of a Send */
 	uint8_t data[];
 };
 
@@ -294,6 +297,9 @@ int diw_glue_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, str
 int diw_glue_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
 int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *ctx);
 
+/* ---- gone.c ---- */
+void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err);
+
 /* ---- port.c ---- */
 int diw_glue_port_open(struct glue_ep *ep);
 void diw_glue_port_close(struct glue_ep *ep);
@@ -303,7 +309,7 @@ bool diw_glue_port_poll(struct glue_ep *ep);
 bool diw_glue_port_arm(struct glue_ep *ep);
 /* Sends H and LEN octets of IOV from offset OFF, which are copied. OP: fails if the Send does, or NULL. 0, -FI_EAGAIN,
  * or another negative errno. */
-int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h,
+int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct glue_hdr *h,
 		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more);
 int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len);
 /* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. */

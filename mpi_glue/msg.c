@@ -177,6 +177,10 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 		recv_give(op, message);
 		return 0;
 	}
+	if (from && from->gone) {
+		diw_glue_op_end(op, from->gone);
+		return 0;
+	}
 	diw_match_post(recv_match(ep, m), &op->key);
 	if (op->multi)
 		recv_many(op, m, from);

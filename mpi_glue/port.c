@@ -8,12 +8,12 @@
 
 #define PORT_BATCH 16
 
-/* A wr_id is a pointer to a buffer or the id of an operation; its last two bits say which. */
-enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP };
+/* A wr_id is a pointer to a buffer or a peer, or the id of an operation; its last two bits say which. */
+enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP, PORT_WR_PEER };
 
 static uint64_t wr_of_op(const struct glue_op *op)
 {
-	return (op ? (uint64_t)op->id : 0) << 2 | PORT_WR_OP;
+	return (uint64_t)op->id << 2 | PORT_WR_OP;
 }
 
 struct glue_buf *diw_glue_buf_get(struct diw_pool *pool)
@@ -49,6 +49,8 @@ static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct gl
 {
 	int rc;
 
+	if (to->gone)
+		return -to->gone;
 	wr->dst = (struct diw_dest){ .addr = to->addr };
 	wr->qkey = ep->domain->set.qkey;
 	rc = diw_post_send(ep->qp, wr, NULL);
@@ -61,7 +63,7 @@ bool diw_glue_port_has_room(const struct glue_ep *ep, uint32_t n)
 	return ep->sending + n <= GLUE_SQ && ep->tx.cap - ep->tx.used >= n;
 }
 
-int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h,
+int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct glue_hdr *h,
 		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more)
 {
 	uint8_t small[GLUE_INLINE];
@@ -76,11 +78,12 @@ int diw_glue_port_send(struct glue_ep *ep, const struct glue_peer *to, const str
 		if (!b)
 			return -FI_EAGAIN;
 		b->op = op ? op->id : 0;
+		b->to = to;
 		sge.addr = b->data;
 		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
 	} else {
 		wr.flags |= DIW_SEND_INLINE;
-		wr.wr_id = wr_of_op(op);
+		wr.wr_id = op ? wr_of_op(op) : (uintptr_t)to | PORT_WR_PEER;
 	}
 	wr.flags |= more ? DIW_SEND_MORE : 0;
 	n = diw_glue_hdr_encode(sge.addr, h);
@@ -146,6 +149,7 @@ int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const stru
 		if (!b)
 			return -FI_EAGAIN;
 		b->op = op->id;
+		b->to = op->peer;
 		diw_glue_copy_out(b->data, op->iov, off, len);
 		sge[0] = (struct diw_sge){ b->data, len, ep->domain->memory->stag };
 		wr.num_sge = 1;
@@ -213,17 +217,21 @@ static int port_errno(const struct diw_wc *wc)
 	}
 }
 
-/* A request of the operation ID was acknowledged, or has failed. An operation that has ended does not wait for it. */
-static void port_done(struct glue_ep *ep, uint32_t id, const struct diw_wc *wc)
+/* A request to the peer TO (NULL: that of its operation) was acknowledged, or has failed. An operation that has ended
+ * does not wait for it. */
+static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, const struct diw_wc *wc)
 {
 	struct glue_op *op = id ? diw_glue_op_find(ep->domain, id) : NULL;
 
+	to = op && !to ? op->peer : to;
 	if (op && wc->status != DIW_WC_SUCCESS)
 		op->entry.prov_errno = wc->status;
 	if (op)
 		diw_glue_request_done(op, port_errno(wc));
 	else if (wc->status != DIW_WC_SUCCESS)
 		GLUE_LOG("a message was not delivered: %s\n", diw_wc_status_str(wc->status));
+	if (to && wc->status == DIW_WC_PEER_GONE)
+		diw_glue_peer_gone(ep, to, port_errno(wc));
 }
 
 static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
@@ -244,11 +252,14 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 			recvs_add(ep, r, b);
 		return;
 	case PORT_WR_TX:
-		port_done(ep, b->op, wc);
+		port_done(ep, b->op, b->to, wc);
 		diw_glue_buf_put(b);
 		return;
 	case PORT_WR_OP:
-		port_done(ep, (uint32_t)(wc->wr_id >> 2), wc);
+		port_done(ep, (uint32_t)(wc->wr_id >> 2), NULL, wc);
+		return;
+	case PORT_WR_PEER:
+		port_done(ep, 0, (struct glue_peer *)(uintptr_t)(wc->wr_id & ~(uint64_t)3), wc);
 	}
 }
 

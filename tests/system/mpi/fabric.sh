@@ -27,6 +27,7 @@ for keys in "" keys; do
 )done$'
 done
 run "calls that move no data" timeout 60 "$BUILD/tests/system/fabric_calls" diw_lo
+run "a peer that is gone" timeout 60 "$BUILD/tests/system/fabric_gone" diw_lo
 run "atomic operations" timeout 60 "$BUILD/tests/system/fabric_atomic" diw_lo
 run "automatic progress" timeout 60 "$BUILD/tests/system/fabric_auto" diw_lo
 for program in fabric fabric_rma fabric_atomic; do
