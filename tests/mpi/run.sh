@@ -17,13 +17,10 @@ here=${0%/*}
 . "$here/../system/lib.sh"
 . tests/system/clients/lib.sh
 SHM=4g own_shm "$@"
+. tests/mpi/lib.sh
 PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
-MPI=$(readlink -f -- "${MPI:-build/mpi}")
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
 MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
-root=$MPI/root/usr
-lib=$root/lib/$($CC -print-multiarch)
-log=$MPI/log
 good=0 bad=0
 mkdir -p "$log"
 
@@ -41,13 +38,10 @@ hosts() {
 	chmod +x "$TMP/agent"
 }
 
-# Sets COMMAND to the command that starts so many ranks. OpenMPI's processes take the settings also from the
-# environment.
-openmpi() {
+# Set COMMAND to the command that starts so many ranks.
+many() {
 	local mine=$((($1 + HOSTS - 1) / HOSTS))
-	export OPAL_PREFIX=$root LD_LIBRARY_PATH=$lib:$root/lib/libpsm1
-	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-	COMMAND=("$root/bin/mpirun.openmpi" -n "$1" --oversubscribe --mca btl self)
+	openmpi "$1" --mca btl self
 	[ "$HOSTS" = 1 ] || COMMAND+=(--mca plm_rsh_agent "$TMP/agent" --host "$A4:$mine,$B4:$mine")
 }
 hydra() {
@@ -71,7 +65,7 @@ mvapich2() {
 settings() {
 	RUN=--dev TYPE=RC PROGRAM=$MPI/check.$1 OPTION="" MTU=1500
 	case $1 in
-	openmpi) openmpi "$3" ;;
+	openmpi) many "$3" ;;
 	mpich) mpich "$root/bin/mpiexec.hydra" "$lib:$root/lib/libpsm1" "$3" ;;
 	mpich-ofi) mpich "$MPICH/bin/mpiexec.hydra" "$MPICH/lib" "$3" ;;
 	mpich5) mpich "$MPI/wheel/bin/mpiexec.hydra" "$MPI/wheel/lib" "$3" ;;
@@ -101,23 +95,6 @@ settings() {
 	esac
 }
 
-# carried RANKS TYPE...: RANKS processes moved a megabyte or more each through queue pairs of these types.
-carried() {
-	jq -e -s --argjson n "$1" --arg types "${*:2}" '
-		map(select(.type as $t | $types | split(" ") | index($t))) | group_by(.pid) |
-		map(map(.tx_bytes + .rx_bytes) | add) | map(select(. > 1000000)) |
-			length == $n' "$TMP/counted" > /dev/null
-}
-
-# Kills the ranks of a killed run, which are in process groups of their own.
-end_ranks() {
-	local p
-	for p in /proc/[0-9]*; do
-		[ "$(readlink "$p/exe")" != "$PROGRAM" ] || [ ! "$p/ns/ipc" -ef /proc/self/ns/ipc ] ||
-			kill -9 "${p#/proc/}"
-	done 2> /dev/null
-}
-
 # one RANKS SEED: runs the program once and sets VERDICT.
 one() {
 	local status
@@ -125,7 +102,7 @@ one() {
 	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run $RUN -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
 		$OPTION ${PARTS:-} > "$TMP/run" 2>&1 < /dev/null
 	status=$?
-	end_ranks
+	end_ranks "$PROGRAM"
 	stop_counting
 	VERDICT=passed
 	if grep -q '^wrong:' "$TMP/run"; then
