@@ -116,10 +116,11 @@ struct diw_link {
 	unsigned flags;
 	struct diw_dgram *dgram;     /* for its address and errors; NULL over a stream */
 	struct diw_addr local;
-	bool stays;                  /* set by the layer above: payload stays valid until flush or discard */
+	bool stays;                  /* set by the layer above: the payload of the segments that it sends now stays
+				      * valid until flush or discard */
 	bool down;                   /* RELIABLE: the stream has ended or broken; no more segments will come */
-	uint32_t taken, left;        /* datagrams, modulo 2^32: segments taken; of these, segments that the open
-				      * super-buffer does not hold */
+	uint32_t taken, left;        /* modulo 2^32: segments taken; of these, segments that the open super-buffer or
+				      * write does not hold */
 	const struct diw_link_up *up;
 	void *up_ctx;
 	struct diw_counters *c;

@@ -15,6 +15,7 @@
 /* The most that a link has to keep: an FPDU that was not taken, and all that came behind it. */
 #define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
 #define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, and one more */
+#define DIW_MPA_PIECES 128           /* of an open write */
 #define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the length and header of the next one */
 
 struct diw_mpa {
@@ -41,8 +42,12 @@ struct diw_mpa {
 struct diw_mpa_pool {
 	void *free;                  /* free own buffers, linked through their first word */
 	uint32_t nfree;
-	uint32_t staged;
-	struct diw_mpa *stager;      /* the link whose bytes are staged */
+	struct diw_mpa *stager;      /* the link whose write is open */
+	uint32_t staged;             /* octets of `stage` */
+	uint32_t open_len;           /* octets of the open write, and its pieces: parts of `stage`, and payloads that
+				      * stay in the caller's memory */
+	int npieces;
+	struct iovec pieces[DIW_MPA_PIECES];
 	uint8_t edge[DIW_MPA_EDGES][DIW_MPA_EDGE];
 	uint8_t stage[DIW_MPA_STAGE];
 	uint8_t scratch[DIW_MPA_FRONT + DIW_MPA_SCRATCH];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending of FPDUs. FPDUs are staged, one behind the other, until flush or until the stage is full. Large FPDUs of a
- * long message are gathered: their payload goes from the caller's memory to the stream before send returns, since it is
- * borrowed only until then. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no
- * more segments are taken until this buffer is empty.
+ * Sending of FPDUs. FPDUs of short messages share an open write until flush or until it is full. They are staged, that
+ * is, copied one behind the other; if the payload stays valid until flush, large ones are pieces of the caller's
+ * memory. Large FPDUs of a long message are gathered: their payload goes from the caller's memory to the stream before
+ * send returns. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no more
+ * segments are taken until this buffer is empty.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,6 +20,11 @@
 				      * CRC */
 #endif
 #define GATHER_IOV 64
+#ifndef OPEN_MIN
+#define OPEN_MIN 16384u              /* a payload of at least this size that stays is a piece of the open write */
+#endif
+
+_Static_assert(GATHER_MAX <= DIW_MPA_OWN && GATHER_MAX >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "an open write can be kept");
 
 /* ---- To the stream ---- */
 
@@ -81,22 +87,35 @@ static void drain_own(struct diw_mpa *m)
 
 void diw_mpa_unstage(struct diw_mpa *m)
 {
-	if (m->pool->stager == m) {
-		m->pool->stager = NULL;
-		m->pool->staged = 0;
+	struct diw_mpa_pool *p = m->pool;
+
+	if (p->stager == m) {
+		p->stager = NULL;
+		p->staged = p->open_len = 0;
+		p->npieces = 0;
+		m->l.left = m->l.taken;
+	}
+}
+
+/* Copies the octets of the open write from FROM on, which the stream has not taken. */
+static void keep_pieces(struct diw_mpa *m, size_t from)
+{
+	const struct iovec *v = m->pool->pieces;
+
+	for (int i = 0; i < m->pool->npieces; i++, v++) {
+		size_t skip = from < v->iov_len ? from : v->iov_len;
+
+		keep_bytes(m, (uint8_t *)v->iov_base + skip, v->iov_len - skip);
+		from -= skip;
 	}
 }
 
 static void send_stage(struct diw_mpa *m)
 {
 	struct diw_mpa_pool *p = m->pool;
-	struct iovec iov = { p->stage, p->staged };
 
-	if (p->stager == m && !m->tx_errno) {
-		size_t sent = push_bytes(m, &iov, 1, p->staged);
-
-		keep_bytes(m, p->stage + sent, p->staged - sent);
-	}
+	if (p->stager == m && !m->tx_errno && p->open_len)
+		keep_pieces(m, push_bytes(m, p->pieces, p->npieces, p->open_len));
 	diw_mpa_unstage(m);
 }
 
@@ -127,6 +146,21 @@ static uint8_t *put_payload(uint8_t *to, const struct diw_link_seg *g)
 	return to;
 }
 
+/* The next LEN octets of the open write are these of the stage, to be written by the caller. */
+static uint8_t *stage_piece(struct diw_mpa_pool *pool, uint32_t len)
+{
+	struct iovec *last = pool->pieces + pool->npieces - 1;
+	uint8_t *p = pool->stage + pool->staged;
+
+	if (pool->npieces && (uint8_t *)last->iov_base + last->iov_len == p)
+		last->iov_len += len;
+	else
+		pool->pieces[pool->npieces++] = (struct iovec){ p, len };
+	pool->staged += len;
+	pool->open_len += len;
+	return p;
+}
+
 static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	struct diw_mpa_pool *pool = m->pool;
@@ -141,8 +175,9 @@ static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 		len = diw_fpdu_insert_markers(p, len, m->tx_pos);
 	if (m->crc)
 		diw_put32le(p + len - DIW_MPA_CRC, diw_crc32c(0, p, len - DIW_MPA_CRC));
-	pool->staged += len;
+	stage_piece(pool, len);
 	m->tx_pos += len;
+	m->l.taken++;
 	m->l.c->tx_fpdus++;
 	if (m->packed)
 		send_stage(m);
@@ -154,7 +189,8 @@ static bool stage_fits(const struct diw_mpa *m, uint32_t ulpdu)
 
 	if (m->tx_markers)
 		len += DIW_MPA_MARKER * diw_fpdu_markers(m->tx_pos, len);
-	return m->pool->staged + len <= DIW_MPA_STAGE;
+	return m->pool->staged + len <= DIW_MPA_STAGE && m->pool->open_len + len <= GATHER_MAX &&
+	       m->pool->npieces < DIW_MPA_PIECES;
 }
 
 /* False: not taken. */
@@ -260,6 +296,7 @@ static int send_gather(struct diw_mpa *m, struct gather *w)
 	while (taken < w->fpdus && sent > last)
 		last = w->end[taken++];
 	keep_range(m, w, sent, last);
+	m->l.taken += (uint32_t)taken;
 	diw_mpa_unstage(m);
 	m->l.c->tx_fpdus += (uint64_t)taken;
 	return taken;
@@ -274,6 +311,13 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	w.niov = w.fpdus = 0;
 	w.len = 0;
 	claim_stage(m);
+	if (m->pool->npieces > 1) {
+		send_stage(m);
+		*stop = blocked(m);
+		if (*stop)
+			return 0;
+		claim_stage(m);
+	}
 	if (m->pool->staged)
 		piece(&w, m->pool->stage, m->pool->staged);
 	w.staged = w.len;
@@ -284,6 +328,55 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	taken = send_gather(m, &w);
 	*stop = taken < w.fpdus;
 	return taken;
+}
+
+static bool stays(const struct diw_mpa *m, const struct diw_link_seg *g)
+{
+	return m->l.stays && g->len >= OPEN_MIN && gathers(m, g);
+}
+
+static bool open_has_room(const struct diw_mpa_pool *pool, const struct diw_link_seg *g)
+{
+	return pool->npieces + pieces(g) + 2 <= DIW_MPA_PIECES && pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE &&
+	       pool->open_len + g->len + DIW_MPA_EDGE <= GATHER_MAX;
+}
+
+/* Adds an FPDU to the open write. Its payload stays in the caller's memory until the write. False: not taken. */
+static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
+{
+	struct diw_mpa_pool *pool = m->pool;
+	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_fpdu_tail(ulpdu), crc = 0;
+	size_t off = g->off, left = g->len;
+	uint8_t *p;
+
+	claim_stage(m);
+	if (!open_has_room(pool, g)) {
+		send_stage(m);
+		if (blocked(m))
+			return false;
+		claim_stage(m);
+	}
+	p = stage_piece(pool, DIW_MPA_LEN + g->hdr_len);
+	diw_put16(p, (uint16_t)ulpdu);
+	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
+	if (m->crc)
+		crc = diw_crc32c(0, p, DIW_MPA_LEN + g->hdr_len);
+	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
+
+		if (n == 0)
+			continue;
+		if (m->crc)
+			crc = diw_crc32c(crc, (uint8_t *)v->iov_base + off, n);
+		pool->pieces[pool->npieces++] = (struct iovec){ (uint8_t *)v->iov_base + off, n };
+		pool->open_len += (uint32_t)n;
+		left -= n;
+	}
+	diw_fpdu_put_tail(stage_piece(pool, tail), tail, m->crc, crc);
+	m->tx_pos += diw_fpdu_bare(ulpdu);
+	m->l.taken++;
+	m->l.c->tx_fpdus++;
+	return true;
 }
 
 /* ---- The calls of the link ---- */
@@ -303,7 +396,7 @@ int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct di
 	while (i < n && !stop && !blocked(m)) {
 		if (len >= GATHER_CALL && gathers(m, &segs[i]))
 			i += gather_fpdus(m, segs + i, n - i, &stop);
-		else if (stage_fpdu(m, &segs[i]))
+		else if (stays(m, &segs[i]) ? open_fpdu(m, &segs[i]) : stage_fpdu(m, &segs[i]))
 			i++;
 	}
 	return i;

@@ -67,8 +67,9 @@ struct diw_rdmap_wr {
 				      * number */
 	uint32_t imm, qkey, stag, inv_stag;
 	union {
-		uint32_t got;        /* RC: bytes of a Read's response, or an atomic's request identifier */
-		uint32_t first;      /* datagrams: the link's number of its first segment */
+		uint32_t got;        /* RC, pending: bytes of a Read's response, or an atomic's request identifier */
+		uint32_t first;      /* datagrams: the link's number of its first segment; RC, not pending: the number
+				      * behind that of its last segment */
 	};
 	uint64_t to;
 	struct diw_dest dst;

@@ -257,6 +257,8 @@ static int drain(struct diw_qp *qp, uint64_t now)
 
 void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 {
+	if (qp->state != DIW_QPS_ERROR && diw_sq_has_executed(qp))
+		diw_sq_retire(qp);              /* requests whose memory the link has used */
 	if (qp->state == DIW_QPS_CLOSING)
 		settle_closing(qp, now);
 	if (qp->state != DIW_QPS_ERROR)

@@ -68,11 +68,15 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		if (!diw_rdmap_is_sending(&qp->rdmap) && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
 			return -EAGAIN;
 		diw_confirm_begin(qp, w, next + 1 != tail ? diw_sq_slot(sq, next + 1) : NULL);
+		qp->link->stays = true;         /* until the request has left: each run flushes */
 		rc = diw_rdmap_rc_send(&qp->rdmap, w, budget, &status, now);
+		qp->link->stays = false;
 		if (rc < 0)
 			return rc;
-		if (!w->pending)
+		if (!w->pending) {
+			w->first = qp->link->taken;
 			w->status = status;
+		}
 		if (status == DIW_RDMAP_OK)
 			diw_confirm_sent(qp, w);
 		atomic_store_explicit(&sq->next, ++next, memory_order_relaxed);
@@ -110,9 +114,17 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 
 /* ---- The end of a request ---- */
 
+/* Whether the open write of the link has memory of W, which was executed in this run: each run flushes. */
+static bool rc_is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	const struct diw_link *l = qp->link;
+
+	return l && l->left != l->taken && (int32_t)(w->first - l->left) > 0;
+}
+
 bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
-	return w->pending || diw_confirm_holds(qp, w);
+	return w->pending || diw_confirm_holds(qp, w) || rc_is_staged(qp, w);
 }
 
 bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)

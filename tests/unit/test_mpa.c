@@ -187,6 +187,87 @@ START_TEST(blocked_at_every_byte)
 }
 END_TEST
 
+/* Messages whose payload stays until flush, some of two segments that are gathered at once. */
+static const uint32_t staying[] = { 300, 20000, 40, 17000, 16398, 60000, 60000, 60000, 65535, 9000, 20001, 0, 60000,
+	30000, 15, 40000 };
+#define STAYING ((int)(sizeof staying / sizeof *staying))
+
+static uint8_t stays_at[STAYING][65536];
+
+/* Offers as many as are taken, from memory that holds nothing else. Returns the index of the first one not taken. */
+static int offer_staying(struct mkit *k, int at)
+{
+	while (at < STAYING) {
+		int n = at + 1 < STAYING && staying[at] == 60000 && staying[at + 1] == 60000 ? 2 : 1, taken;
+		struct diw_link_seg segs[2];
+		struct iovec iov[2];
+
+		for (int i = 0; i < n; i++) {
+			uint32_t len = staying[at + i], h = len < 14 ? len : 14;
+			uint8_t *p = memcpy(stays_at[at + i], ulpdu(at + i), len);
+
+			iov[i] = (struct iovec){ p + h, len - h };
+			segs[i] = (struct diw_link_seg){ .hdr = p, .hdr_len = h, .len = len - h, .iov = &iov[i] };
+		}
+		taken = k->l->ops->send(k->l, NULL, segs, n, KIT_NOW);
+		at += taken;
+		if (taken < n)
+			break;
+	}
+	return at;
+}
+
+/* After flush the memory is the caller's again, however little the stream has taken. */
+static void send_staying(const struct ref *r, size_t room, size_t step)
+{
+	struct mkit k;
+	int at = 0;
+
+	tx_open(&k, false, true);
+	k.l->stays = true;
+	k.f->room = room;
+	while (k.f->ntx < r->len) {
+		at = offer_staying(&k, at);
+		ck_assert_uint_eq(k.l->taken, (uint32_t)at);
+		k.l->ops->flush(k.l, KIT_NOW);
+		ck_assert_uint_eq(k.l->left, (uint32_t)at);
+		for (int i = 0; i < at; i++)
+			memset(stays_at[i], 0xee, staying[i]);
+		k.f->room += step;
+	}
+	ck_assert_int_eq(at, STAYING);
+	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
+	assert_sent(&k, r);
+	mkit_close(&k);
+}
+
+START_TEST(payload_that_stays)
+{
+	struct ref r;
+	struct mkit k;
+
+	ref_init(&r, false, true);
+	for (int i = 0; i < STAYING; i++)
+		ref_fpdu(&r, ulpdu(i), staying[i]);
+	send_staying(&r, r.len, 0);
+	for (size_t step = 100; step < r.len; step = step * 5 / 4)
+		send_staying(&r, step / 3, step);
+	ref_fini(&r);
+
+	tx_open(&k, false, true);
+	k.l->stays = true;
+	memset(stays_at, 0x11, sizeof stays_at);
+	ck_assert(mkit_send(&k, stays_at[0], 20000));
+	ck_assert(mkit_send(&k, stays_at[1], 20000));
+	ck_assert_uint_eq(k.f->ntx, 0);
+	ck_assert_uint_eq(k.l->taken - k.l->left, 2);
+	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
+	ck_assert_uint_eq(k.l->taken - k.l->left, 0);
+	ck_assert_uint_eq(k.c.tx_bursts, 1);
+	mkit_close(&k);
+}
+END_TEST
+
 START_TEST(small_ones_leave_together)
 {
 	struct mkit k;
@@ -468,6 +549,7 @@ Suite *suite_mpa(void)
 	tcase_add_test(t, markers_at_every_offset);
 	tcase_add_test(t, the_largest);
 	tcase_add_loop_test(t, blocked_at_every_byte, 0, 2);
+	tcase_add_test(t, payload_that_stays);
 	tcase_add_test(t, small_ones_leave_together);
 	tcase_add_test(t, packed);
 	tcase_add_test(t, packed_mulpdu);
