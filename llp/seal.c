@@ -267,6 +267,13 @@ static int seal_send(struct diw_link *l, const struct diw_dest *dst, const struc
 	return i;
 }
 
+static bool seal_staged(const struct diw_link *l)
+{
+	const struct seal *s = (const struct seal *)l;
+
+	return s->open.len && s->open.niov == 1;
+}
+
 static void seal_discard(struct diw_link *l)
 {
 	seal_of(l)->open.len = 0;
@@ -402,7 +409,7 @@ static void seal_close(struct diw_link *l)
 }
 
 static const struct diw_link_ops seal_ops = {
-	.send = seal_send, .flush = seal_flush, .discard = seal_discard, .poll = seal_poll,
+	.send = seal_send, .flush = seal_flush, .staged = seal_staged, .discard = seal_discard, .poll = seal_poll,
 	.deadline = seal_deadline, .mulpdu = seal_mulpdu,
 	.fds = seal_fds, .close = seal_close,
 };

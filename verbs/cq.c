@@ -400,6 +400,8 @@ int diw_cq_poll(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 								 * for room */
 		if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
 			try_steps(cq, diw_engine_now(&dev->engine), 1);
+		else if (diw_engine_has_unflushed(&dev->engine))
+			diw_engine_flush_try(&dev->engine);
 		return got;
 	}
 	now = diw_engine_now(&dev->engine);

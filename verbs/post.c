@@ -63,6 +63,30 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	return 0;
 }
 
+/* Whether the super-buffer may stay open behind the post. The ring keeps room: a program that posts on must not find it
+ * full of requests that have not left. */
+static bool post_continues(struct diw_qp *qp, uint64_t now)
+{
+	const struct diw_sq *sq = &qp->sq;
+	uint32_t posted = atomic_load_explicit(&sq->tail, memory_order_relaxed) -
+			  atomic_load_explicit(&sq->head, memory_order_relaxed);
+
+	return qp->link && qp->link->ops->staged && posted <= sq->depth / 2 &&
+	       diw_engine_in_burst(&qp->dev->engine, &qp->member, now);
+}
+
+/* A post that has sent takes as long as its system call: the time at which it ends is read anew. */
+static void post_ends(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_engine *e = &qp->dev->engine;
+
+	if (!qp->link || !qp->link->ops->staged)
+		return;
+	qp->member.posted_at = qp->burst ? now : diw_engine_now(e);
+	qp->member.post_step = e->steps;
+	qp->burst = false;
+}
+
 /* Runs the send half of the step. The poster does it if the lock is free; otherwise the holder of the lock does when it
  * unlocks. */
 static void post_run(struct diw_qp *qp)
@@ -73,7 +97,9 @@ static void post_run(struct diw_qp *qp)
 	if (!diw_engine_lock_or_leave(e))
 		return;
 	now = diw_engine_forward(e, diw_engine_now(e));
+	qp->burst = post_continues(qp, now);
 	diw_qp_run_sends(qp, POST_SHARE, now);
+	post_ends(qp, now);
 	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
 	diw_engine_hasten(e, qp->member.deadline);
 	if (diw_engine_is_led(e) && qp->stat)   /* the leader already sleeps, so it does not write the states */

@@ -228,8 +228,13 @@ static uint64_t qp_sleeps_until(const struct diw_member *m, bool waiting)
 	return diw_qp_deadline(qp, waiting || qp->send_cq->armed);
 }
 
+static void qp_flush(struct diw_member *m, uint64_t now)
+{
+	diw_qp_run(qp_of(m), now);
+}
+
 static const struct diw_member_ops qp_member_ops = {
-	.serve = qp_serve, .deadline = qp_sleeps_until, .fds = diw_qp_fds, .posted = qp_posted,
+	.serve = qp_serve, .deadline = qp_sleeps_until, .fds = diw_qp_fds, .posted = qp_posted, .flush = qp_flush,
 };
 
 /* ---- Queries ---- */

@@ -166,6 +166,7 @@ struct diw_qp {
 	bool tell_drained;           /* with `hold`: raise an event when the begun requests are complete */
 	bool silent;                 /* diw_qp_withdraw(): no completions and no events */
 	bool grh;
+	bool burst;                  /* within a post: the super-buffer may stay open behind it */
 	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
 	struct diw_cm *cm;           /* RC: the channel of its connection's events, or NULL */

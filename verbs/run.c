@@ -55,6 +55,21 @@ static void qp_after_send(struct diw_qp *qp)
 	}
 }
 
+/* Sends what is staged. In a burst of posts, the super-buffer stays open for the next one. */
+static void qp_flush_link(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_engine *e = &qp->dev->engine;
+
+	qp->burst = qp->burst && !qp->blocked && !qp->more && qp->link->ops->staged(qp->link);
+	if (qp->burst) {
+		diw_engine_flush_later(e, &qp->member, now);
+		return;
+	}
+	diw_engine_flushed(e, &qp->member);
+	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
+		qp->blocked = true;
+}
+
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 {
 	int64_t budget = share, had;
@@ -76,8 +91,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 		if (qp->more && qp->tokens <= 0)
 			qp->c->rate_limited++;
 	}
-	if (qp->link->ops->flush(qp->link, now) == -EAGAIN)
-		qp->blocked = true;
+	qp_flush_link(qp, now);
 	qp_after_send(qp);
 	qp->ops->settle(qp, now);
 	diw_sq_tell_drained(qp);

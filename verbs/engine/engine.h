@@ -38,6 +38,8 @@ struct diw_member_ops {
 	/* Member of the turn: executes posts made while another thread held the lock, without reading the
 	 * descriptors. */
 	void (*posted)(struct diw_member *m, uint64_t now);
+	/* Member of the turn: sends what its posts have left open, see diw_engine_flush_later(). */
+	void (*flush)(struct diw_member *m, uint64_t now);
 	/* Fixed member: called before the engine sleeps. NULL: no call. */
 	void (*rest)(struct diw_member *m);
 };
@@ -49,6 +51,10 @@ struct diw_member {
 	struct diw_list link;        /* in the engine's turn, or in its list of fixed members */
 	uint64_t deadline;           /* member of the turn: time of the next work; the member updates it */
 	bool starved;                /* member of the turn: it is served whenever deadlines are checked */
+	/* Member of the turn: */
+	struct diw_list unflushed;   /* in the engine's list while posts have left a super-buffer open */
+	uint64_t posted_at;          /* end of the last post that another one may continue, and the steps before it */
+	unsigned long post_step;
 };
 
 /* Work to be done before the lock is released (diw_engine_defer()). */
@@ -79,6 +85,14 @@ struct diw_engine {
 	struct diw_list deferred;
 	uint64_t timer_at;           /* no member of the turn has work by the clock before this time */
 	uint64_t latest;             /* latest time at which work was done */
+	unsigned long steps;
+
+	/* ---- Super-buffers that posts have left open (flush.c) ---- */
+	struct diw_list unflushed;   /* their members */
+	atomic_bool has_unflushed;   /* this list is not empty; read without the lock */
+	uint64_t open_at;            /* since when the first of them is open */
+	uint64_t no_burst_until;
+	atomic_bool watched;         /* the progress thread looks after them */
 
 	/* ---- Sleep (sleep.c). Descriptors are -1 in the simulator, which never sleeps ---- */
 	int epfd;                    /* all descriptors of the turn, if it has many members */
@@ -169,6 +183,28 @@ uint64_t diw_engine_due(const struct diw_engine *e);
 uint64_t diw_engine_deadline(const struct diw_engine *e, bool waiting);
 /* The next step serves every member that is due or starved. */
 static inline void diw_engine_recheck(struct diw_engine *e) { e->timer_at = 0; }
+
+/* ---- Super-buffers that posts leave open; the lock is held, except where noted (flush.c) ---- */
+
+/* Whether a post to M at the time NOW continues a burst, so that the message may wait for the next one. */
+bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint64_t now);
+/* M has a super-buffer that is to be flushed soon: by the next step, by the next call that takes the lock, or by the
+ * progress thread. */
+void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now);
+/* M has no open super-buffer. */
+void diw_engine_flushed(struct diw_engine *e, struct diw_member *m);
+void diw_engine_flush_all(struct diw_engine *e);
+static inline void diw_engine_flush(struct diw_engine *e)
+{
+	if (!diw_list_empty(&e->unflushed))
+		diw_engine_flush_all(e);
+}
+/* Called without the lock: this thread or the lock's holder flushes. */
+void diw_engine_flush_try(struct diw_engine *e);
+static inline bool diw_engine_has_unflushed(const struct diw_engine *e)
+{
+	return atomic_load_explicit(&e->has_unflushed, memory_order_relaxed);
+}
 
 /* ---- Descriptors of the turn; the lock is held (ready.c) ---- */
 

@@ -18,6 +18,11 @@ void diw_member_serve(struct diw_engine *e, struct diw_member *m, uint64_t now);
 void diw_signal_fd(int fd);
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w);
 
+/* ---- flush.c ---- */
+/* Called without the lock by the progress thread, which sends what is open for too long. Returns when it is to look
+ * again, or DIW_NEVER. */
+uint64_t diw_flush_watch(struct diw_engine *e);
+
 /* ---- sleep.c ---- */
 /* Releases the lock, and sleeps on the descriptors and one that others can signal. Returns whether a signal's handler
  * ran. W NULL: the progress thread. */

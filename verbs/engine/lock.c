@@ -38,6 +38,7 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	diw_list_init(&e->fixed);
 	diw_list_init(&e->deferred);
 	diw_list_init(&e->waiters);
+	diw_list_init(&e->unflushed);
 }
 
 int diw_engine_open(struct diw_engine *e, bool threaded)
@@ -73,6 +74,7 @@ int diw_engine_lock(struct diw_engine *e)
 	if (!diw_engine_alive(e))
 		return -ENODEV;
 	pthread_mutex_lock(&e->lock);
+	diw_engine_flush(e);                    /* the call may depend on it, or end the queue pair */
 	return 0;
 }
 
@@ -114,6 +116,7 @@ static void engine_run_pending(struct diw_engine *e)
 	uint64_t now = diw_engine_forward(e, diw_engine_now(e));
 	struct diw_list *l, *next;
 
+	diw_engine_flush(e);
 	diw_list_for_each_safe(l, next, &e->turn) {
 		struct diw_member *m = diw_container(l, struct diw_member, link);
 

@@ -18,6 +18,7 @@ int diw_engine_add(struct diw_engine *e, struct diw_member *m)
 
 	if (rc < 0)
 		return rc;
+	diw_list_init(&m->unflushed);
 	diw_list_add_tail(&e->turn, &m->link);
 	e->nturn++;
 	diw_engine_recheck(e);
@@ -27,6 +28,7 @@ int diw_engine_add(struct diw_engine *e, struct diw_member *m)
 void diw_engine_remove(struct diw_engine *e, struct diw_member *m)
 {
 	diw_list_del(&m->link);
+	diw_engine_flushed(e, m);
 	e->nturn--;
 	diw_ready_del(e, m);
 }
@@ -84,6 +86,8 @@ uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
 	struct diw_list *first = diw_list_first(&e->turn);
 
 	now = diw_engine_forward(e, now);
+	e->steps++;
+	diw_engine_flush(e);
 	if (e->epoll_on)
 		diw_ready_serve(e, now);
 	else

@@ -65,6 +65,14 @@ static void thread_wait(struct diw_engine *e, uint64_t until)
 		sem_clockwait(&e->thread_sem, CLOCK_MONOTONIC, &ts);
 }
 
+/* Sleeps until UNTIL or the end of the park. In between, super-buffers that are open for too long are sent. */
+static void thread_stay_parked(struct diw_engine *e, uint64_t until)
+{
+	do {
+		thread_wait(e, diw_min64(until, diw_flush_watch(e)));
+	} while (diw_engine_now(e) < until && atomic_load(&e->thread_parked) && !atomic_load(&e->stop));
+}
+
 /* Application threads do the work, so the thread sleeps. If one thread has been the leader for a whole period, it
  * sleeps until that one leaves. */
 static void thread_park(struct diw_engine *e, uint64_t grace)
@@ -75,7 +83,7 @@ static void thread_park(struct diw_engine *e, uint64_t grace)
 	atomic_store(&e->thread_parked, true);
 	if (application_is_busy(e))             /* still busy; or diw_engine_hand_over() did not see the thread in
 						 * time */
-		thread_wait(e, diw_engine_now(e) + grace);
+		thread_stay_parked(e, diw_engine_now(e) + grace);
 	atomic_store(&e->thread_parked, false);
 	if (!led || !atomic_load(&e->app_leads) || atomic_load(&e->leader_seq) != seq)
 		return;

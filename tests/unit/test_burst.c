@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posts of one call each, to a socket that keeps what comes: a burst of them shares super-buffers, and a lone message
+ * is never held back. The device's clock is the test's, an hour ahead of the real one, so the progress thread sleeps
+ * until a test wakes it.
+ */
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+#include "verbs/qp.h"
+
+#define LEN 4000u
+#define FULL 16u                     /* datagrams of LEN and their headers in a super-buffer */
+#define DEPTH 128u
+
+static struct kit k;
+static struct end a, sink;
+static int sink_fd;
+static _Atomic uint64_t clock_at;
+
+static _Atomic uint64_t sleeps_until;        /* the progress thread, in its last park */
+
+int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until)
+{
+	static int (*real)(sem_t *, clockid_t, const struct timespec *);
+
+	atomic_store(&sleeps_until, (uint64_t)until->tv_sec * DIW_S + (uint64_t)until->tv_nsec);
+	if (!real)
+		real = (int (*)(sem_t *, clockid_t, const struct timespec *))dlsym(RTLD_NEXT, "sem_clockwait");
+	return real(sem, clock, until);
+}
+
+static uint64_t test_clock(void *ctx)
+{
+	(void)ctx;
+	return atomic_load(&clock_at);
+}
+
+static struct diw_engine *engine(void)
+{
+	return &k.dev->engine;
+}
+
+static void advance(uint64_t ns)
+{
+	atomic_fetch_add(&clock_at, ns);
+}
+
+/* Takes the lock as no public call does: none of them leaves a super-buffer open. */
+static bool thread_is_parked(void)
+{
+	bool parked;
+
+	pthread_mutex_lock(&engine()->lock);
+	parked = atomic_load(&engine()->thread_parked) && !engine()->leader;
+	pthread_mutex_unlock(&engine()->lock);
+	return parked;
+}
+
+static uint64_t calls(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&engine()->lock);
+	n = a.qp->c->tx_bursts;
+	pthread_mutex_unlock(&engine()->lock);
+	return n;
+}
+
+static void sink_open(void)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int size = 1 << 20;
+	socklen_t len = sizeof in;
+
+	sink_fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	setsockopt(sink_fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+	ck_assert_int_eq(bind(sink_fd, (struct sockaddr *)&in, len), 0);
+	ck_assert_int_eq(getsockname(sink_fd, (struct sockaddr *)&in, &len), 0);
+	sink.k = &k;
+	ck_assert_int_eq(diw_addr_parse("127.0.0.1", ntohs(in.sin_port), &sink.addr), 0);
+}
+
+/* Datagrams that have come since the last call. lo delivers within the sender's call. */
+static unsigned arrived(void)
+{
+	static uint8_t buf[1 << 16];
+	unsigned n = 0;
+
+	while (recv(sink_fd, buf, sizeof buf, 0) > 0)
+		n++;
+	return n;
+}
+
+static void poll_once(void)
+{
+	struct diw_wc wc;
+
+	ck_assert_int_eq(diw_cq_poll(a.rcq, &wc, 1, 0), 0);
+}
+
+static void post_some(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(end_send(&a, &sink, 0, LEN, 0), 0);
+}
+
+static void begin(enum diw_progress progress, uint32_t depth)
+{
+	uint64_t until = diw_clock_ns() + (uint64_t)KIT_LIMIT;
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+
+	kit_open(&k, progress);
+	end_attr(&attr);
+	attr.sq_depth = depth;
+	end_open(&a, &k, &attr, 64);
+	sink_open();
+	pthread_mutex_lock(&engine()->lock);
+	atomic_store(&clock_at, diw_clock_ns() + 3600 * DIW_S);
+	engine()->clock = test_clock;
+	atomic_store(&engine()->watched, true);         /* not woken by the first post */
+	pthread_mutex_unlock(&engine()->lock);
+	poll_once();
+	/* A datagram ends the sleep in which the progress thread leads. */
+	while (progress == DIW_PROGRESS_THREAD && !thread_is_parked() && diw_clock_ns() < until) {
+		ck_assert_int_eq(end_write(&a, &a, 0, 8, 0), 0);
+		sleep_ms(1);
+		while (diw_cq_poll(a.rcq, &wc, 1, 0) > 0)
+			;
+	}
+	ck_assert(progress != DIW_PROGRESS_THREAD || thread_is_parked());
+	advance(DIW_MS);
+	poll_once();
+}
+
+static void end(void)
+{
+	if (a.qp)
+		end_close(&a);
+	close(sink_fd);
+	kit_close(&k);
+}
+
+START_TEST(a_burst_shares_a_call)
+{
+	uint64_t before;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	before = calls();
+	post_some(1);
+	ck_assert_uint_eq(calls(), before + 1);
+	ck_assert_uint_eq(arrived(), 1);
+	post_some(FULL - 1);
+	ck_assert_uint_eq(calls(), before + 1);
+	post_some(1);                           /* full */
+	ck_assert_uint_eq(calls(), before + 2);
+	ck_assert_uint_eq(arrived(), FULL);
+	post_some(3);
+	ck_assert_uint_eq(arrived(), 0);
+	poll_once();
+	ck_assert_uint_eq(calls(), before + 3);
+	ck_assert_uint_eq(arrived(), 3);
+	end();
+}
+END_TEST
+
+/* Behind a step, or behind a pause, a post sends at once. */
+START_TEST(a_lone_message_leaves_at_once)
+{
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	for (int i = 0; i < 10; i++) {
+		post_some(1);
+		ck_assert_uint_eq(arrived(), 1);
+		poll_once();
+	}
+	for (int i = 0; i < 10; i++) {
+		post_some(1);
+		ck_assert_uint_eq(arrived(), 1);
+		advance(3 * DIW_US);
+	}
+	end();
+}
+END_TEST
+
+/* Without a progress thread nobody would send what a program leaves. */
+START_TEST(no_burst_without_a_thread)
+{
+	begin(DIW_PROGRESS_INLINE, DEPTH);
+	for (int i = 0; i < 10; i++) {
+		post_some(1);
+		ck_assert_uint_eq(arrived(), 1);
+	}
+	end();
+}
+END_TEST
+
+/* A program that posts on without polling waits for 20 us at most. */
+START_TEST(posts_bound_the_time)
+{
+	unsigned came = 0, posted = 0;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	for (int i = 0; i < 60; i++) {
+		ck_assert_int_eq(end_send(&a, &sink, 0, 64, 0), 0);
+		came += arrived();
+		posted++;
+		ck_assert_uint_le(posted - came, 20);
+		advance(DIW_US);
+	}
+	ck_assert_uint_ge(came, 20);
+	end();
+}
+END_TEST
+
+/* The ring is never full of requests that wait for others. */
+START_TEST(a_small_ring_keeps_room)
+{
+	begin(DIW_PROGRESS_THREAD, (uint32_t[]){ 1, 2, 4, 16 }[_i]);
+	post_some(100);
+	poll_once();
+	ck_assert_uint_eq(arrived(), 100);
+	end();
+}
+END_TEST
+
+/* Each call that takes the lock sends what is open; so does a poll that takes a completion without the lock. */
+START_TEST(other_calls_flush)
+{
+	struct diw_qp_info info;
+	struct diw_wc wc;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	post_some(3);
+	ck_assert_uint_eq(arrived(), 1);
+	ck_assert_int_eq(diw_qp_query(a.qp, &info), 0);
+	ck_assert_uint_eq(info.sq_pending, 0);
+	ck_assert_uint_eq(arrived(), 2);
+	post_some(2);
+	ck_assert_int_eq(diw_cq_arm(a.rcq, false), 0);
+	ck_assert_uint_eq(arrived(), 2);
+	poll_once();
+	ck_assert_int_eq(end_send(&a, &sink, 0, LEN, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(end_send(&a, &sink, 0, LEN, DIW_SEND_SIGNALED), 0);
+	ck_assert_uint_eq(arrived(), 1);
+	ck_assert_int_eq(diw_cq_poll(a.scq, &wc, 1, 0), 1);
+	ck_assert_uint_eq(arrived(), 1);
+	ck_assert_int_eq(diw_cq_poll(a.scq, &wc, 1, 0), 1);
+	post_some(3);
+	end_close(&a);
+	a.qp = NULL;
+	ck_assert_uint_eq(arrived(), 3);
+	end();
+}
+END_TEST
+
+/* A completion says that the message has left. */
+START_TEST(completions_follow_the_flush)
+{
+	struct diw_wc wc;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(end_send(&a, &sink, (uint32_t)i, LEN, DIW_SEND_SIGNALED), 0);
+	ck_assert_uint_eq(arrived(), 1);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(diw_cq_poll(a.scq, &wc, 1, 0), 1);
+		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+		ck_assert_uint_eq(wc.wr_id, (uint64_t)i);
+	}
+	ck_assert_uint_eq(arrived(), 3);
+	end();
+}
+END_TEST
+
+/* The progress thread sleeps for 2 to 4 ms beside a busy program, but not while messages wait. It sends them for a
+ * program that makes no more calls, which then sends at once for a while. */
+START_TEST(the_thread_flushes)
+{
+	unsigned came = 0;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	atomic_store(&engine()->watched, false);
+	post_some(2);
+	ck_assert_uint_eq(arrived(), 1);
+	KIT_UNTIL(atomic_load(&sleeps_until) == atomic_load(&clock_at) + 50 * DIW_US);
+	advance(50 * DIW_US);
+	sem_post(&engine()->thread_sem);
+	KIT_UNTIL((came += arrived()) == 1);
+	post_some(3);
+	ck_assert_uint_eq(arrived(), 3);
+	end();
+}
+END_TEST
+
+static void be_busy(uint64_t ns)
+{
+	uint64_t until = diw_clock_ns() + ns;
+
+	while (diw_clock_ns() < until)
+		poll_once();
+}
+
+/* By the real clock: the progress thread, which leads until a program polls and posts, then sends what waits. */
+START_TEST(a_program_that_stops_calling)
+{
+	bool held = false;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open(&a, &k, NULL, 64);
+	sink_open();
+	for (int i = 0; i < 20 || (!held && i < 1000); i++) {
+		unsigned came;
+
+		be_busy(DIW_MS);
+		post_some(2);                   /* ends the sleep in which the progress thread leads */
+		be_busy(10 * DIW_MS);           /* longer than posts send at once behind that */
+		arrived();
+		post_some(3);
+		came = arrived();
+		held |= came < 3;
+		KIT_UNTIL((came += arrived()) == 3);
+	}
+	ck_assert(held);
+	end();
+}
+END_TEST
+
+Suite *suite_burst(void)
+{
+	Suite *s = suite_create("burst");
+	TCase *tc = tcase_create("burst");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_burst_shares_a_call);
+	tcase_add_test(tc, a_lone_message_leaves_at_once);
+	tcase_add_test(tc, no_burst_without_a_thread);
+	tcase_add_test(tc, posts_bound_the_time);
+	tcase_add_loop_test(tc, a_small_ring_keeps_room, 0, 4);
+	tcase_add_test(tc, other_calls_flush);
+	tcase_add_test(tc, completions_follow_the_flush);
+	tcase_add_test(tc, the_thread_flushes);
+	tcase_add_test(tc, a_program_that_stops_calling);
+	suite_add_tcase(s, tc);
+	return s;
+}

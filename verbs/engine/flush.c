@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Super-buffers that stay open behind a post. A program may post a burst in many calls: the first call sends at once,
+ * and the messages of the next ones wait for more, until a full super-buffer, a step, another call, or the progress
+ * thread sends them.
+ */
+#include "verbs/engine/int.h"
+
+/* A post continues a burst if it comes at most this time after the last one, and no step was between. UCX, which posts
+ * the parts of a message one by one, and copies each of them before, needs 0.1 to 0.4 us. */
+#define BURST_GAP_NS (2 * DIW_US)
+/* A post sends at once what is open for so long: the time in which 4 KiB a call fill a super-buffer. */
+#define OPEN_MOST_NS (20 * DIW_US)
+/* The progress thread looks so often while bursts are posted, and sends what is open for so long. */
+#define WATCH_NS (50 * DIW_US)
+/* The progress thread no longer looks when no post has left a super-buffer open for this time. */
+#define WATCH_END_NS DIW_MS
+/* The progress thread had to send: the program posts and does not poll behind it. For this time each post sends at
+ * once, so such a program waits at most once in that time. */
+#define BURST_PAUSE_NS (5 * DIW_MS)
+
+/* The progress thread sleeps as the leader until a datagram comes, and so would not see that the application polls
+ * again. It is woken, to be parked. */
+static void burst_wants_no_leader(struct diw_engine *e, uint64_t now)
+{
+	if (e->leader != e || atomic_load(&e->app_away) || now >= atomic_load(&e->app_ns) + BURST_PAUSE_NS)
+		return;
+	diw_engine_kick(e);
+	e->no_burst_until = now + BURST_PAUSE_NS;
+}
+
+bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint64_t now)
+{
+	if (!e->threaded || now < e->no_burst_until || m->post_step != e->steps || now >= m->posted_at + BURST_GAP_NS)
+		return false;
+	if (!e->leader)
+		return diw_list_empty(&m->unflushed) || now < e->open_at + OPEN_MOST_NS;
+	burst_wants_no_leader(e, now);
+	return false;
+}
+
+void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now)
+{
+	if (diw_list_empty(&e->unflushed)) {
+		e->open_at = now;
+		atomic_store_explicit(&e->has_unflushed, true, memory_order_relaxed);
+	}
+	if (diw_list_empty(&m->unflushed))
+		diw_list_add_tail(&e->unflushed, &m->unflushed);
+	if (!atomic_load_explicit(&e->watched, memory_order_relaxed)) {
+		atomic_store(&e->watched, true);
+		sem_post(&e->thread_sem);
+	}
+}
+
+void diw_engine_flushed(struct diw_engine *e, struct diw_member *m)
+{
+	if (diw_list_empty(&m->unflushed))
+		return;
+	diw_list_del(&m->unflushed);
+	atomic_store_explicit(&e->has_unflushed, !diw_list_empty(&e->unflushed), memory_order_relaxed);
+}
+
+void diw_engine_flush_all(struct diw_engine *e)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&e->unflushed))) {
+		struct diw_member *m = diw_container(l, struct diw_member, unflushed);
+
+		diw_engine_flushed(e, m);
+		m->ops->flush(m, diw_engine_forward(e, diw_engine_now(e)));
+	}
+}
+
+void diw_engine_flush_try(struct diw_engine *e)
+{
+	if (!diw_engine_lock_or_leave(e))
+		return;
+	diw_engine_flush(e);
+	diw_engine_unlock(e);
+}
+
+uint64_t diw_flush_watch(struct diw_engine *e)
+{
+	uint64_t now = diw_engine_now(e);
+
+	if (!atomic_load(&e->watched))
+		return DIW_NEVER;
+	if (!diw_engine_trylock(e))
+		return now + WATCH_NS;
+	if (diw_list_empty(&e->unflushed)) {
+		if (now > e->open_at + WATCH_END_NS)
+			atomic_store(&e->watched, false);
+	} else if (now >= e->open_at + WATCH_NS) {
+		diw_engine_flush_all(e);
+		e->no_burst_until = now + BURST_PAUSE_NS;
+	}
+	diw_engine_unlock(e);
+	return atomic_load(&e->watched) ? now + WATCH_NS : DIW_NEVER;
+}
