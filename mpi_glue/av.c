@@ -7,24 +7,84 @@
 #include <sys/random.h>
 
 #include "base/addr.h"
+#include "base/clock.h"
 #include "mpi_glue/glue.h"
 
 #define AV_BUCKETS 4096u
+#define AV_FULL (100 * DIW_MS)           /* the least time between two searches that find little */
 
-/* Finds or makes a peer. A peer whose address was not inserted exists from its first message on; its address may be
- * inserted later. */
-struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *addr)
+static struct glue_peer **av_bucket(const struct glue_av *av, const struct diw_addr *addr)
 {
-	struct glue_peer **head = &av->bucket[diw_addr_hash(addr, av->seed) & (AV_BUCKETS - 1)], *p;
+	return &av->bucket[diw_addr_hash(addr, av->seed) & (AV_BUCKETS - 1)];
+}
 
-	for (p = *head; p; p = p->next)
-		if (diw_addr_eq(&p->addr, addr))
-			return p;
-	p = diw_pool_get(&av->peers);
+static struct glue_peer *av_look(const struct glue_av *av, const struct diw_addr *addr)
+{
+	struct glue_peer *p = *av_bucket(av, addr);
+
+	while (p && !diw_addr_eq(&p->addr, addr))
+		p = p->next;
+	return p;
+}
+
+static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
+{
+	struct glue_peer **head = av_bucket(av, addr), *p = diw_pool_get(&av->peers);
+
 	if (!p)
 		return NULL;
 	*p = (struct glue_peer){ .next = *head, .addr = *addr, .fi_addr = FI_ADDR_NOTAVAIL };
 	*head = p;
+	return p;
+}
+
+/* Marks the peers that operations refer to, or unmarks them. */
+static void peers_mark(const struct glue_av *av, bool used)
+{
+	const struct diw_pool *ops = &av->domain->ops;
+
+	for (uint32_t i = 0; i < ops->fresh; i++) {
+		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+
+		if (op->kind != GLUE_OP_FREE && !op->ended && op->peer)
+			op->peer->used = used;
+	}
+}
+
+/* Forgets the peers that were not inserted and that no operation refers to. False: too few to search again soon. */
+static bool peers_forget(struct glue_av *av)
+{
+	uint64_t now = diw_clock_ns();
+	uint32_t before = av->learned;
+
+	if (now < av->full_until)
+		return false;
+	peers_mark(av, true);
+	for (uint32_t i = 0; i < AV_BUCKETS; i++)
+		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
+			if (p->inserted || p->used) {
+				at = &p->next;
+				continue;
+			}
+			*at = p->next;
+			av->learned--;
+			diw_pool_put(&av->peers, p);
+		}
+	peers_mark(av, false);
+	if (before - av->learned < GLUE_LEARNED / 4)
+		av->full_until = now + AV_FULL;
+	return av->learned < GLUE_LEARNED;
+}
+
+/* A peer whose address was not inserted exists from its first message on. Its address may be inserted later. */
+struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *addr)
+{
+	struct glue_peer *p = av_look(av, addr);
+
+	if (!p && (av->learned < GLUE_LEARNED || peers_forget(av))) {
+		p = av_new(av, addr);
+		av->learned += p != NULL;
+	}
 	return p;
 }
 
@@ -53,15 +113,21 @@ static bool av_grow(struct glue_av *av, size_t want)
 static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_addr)
 {
 	struct diw_addr addr;
-	struct glue_peer *p = NULL;
+	struct glue_peer *p;
 
 	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
 		return -FI_EINVAL;
 	diw_addr_from_sockaddr(&addr, sa);
-	if (av_grow(av, av->count + 1))
-		p = diw_glue_av_find(av, &addr);
+	if (!av_grow(av, av->count + 1))
+		return -FI_ENOMEM;
+	p = av_look(av, &addr);
+	if (p && !p->inserted)
+		av->learned--;
+	else if (!p && av->peers.used - av->learned < GLUE_PEERS)
+		p = av_new(av, &addr);
 	if (!p)
 		return -FI_ENOMEM;
+	p->inserted = true;
 	if (p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = av->count;
 	p->gone = 0;
@@ -214,12 +280,12 @@ int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct 
 	if (!av)
 		return -FI_ENOMEM;
 	if (diw_arena_init(&av->arena, diw_arena_round(AV_BUCKETS * sizeof *av->bucket) +
-			   diw_pool_bytes(sizeof(struct glue_peer), GLUE_PEERS)) < 0) {
+			   diw_pool_bytes(sizeof(struct glue_peer), GLUE_PEERS + GLUE_LEARNED)) < 0) {
 		free(av);
 		return -FI_ENOMEM;
 	}
 	av->bucket = diw_arena_take(&av->arena, AV_BUCKETS * sizeof *av->bucket);
-	diw_pool_init(&av->peers, &av->arena, sizeof(struct glue_peer), GLUE_PEERS);
+	diw_pool_init(&av->peers, &av->arena, sizeof(struct glue_peer), GLUE_PEERS + GLUE_LEARNED);
 	if (getrandom(&av->seed, sizeof av->seed, GRND_NONBLOCK) < 0)
 		av->seed = (uintptr_t)av;
 	if (attr->type == FI_AV_UNSPEC)

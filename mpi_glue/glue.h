@@ -44,7 +44,9 @@
 #define GLUE_IOV 4u                      /* vectors of one operation */
 /* Operations of a domain that exist at a time, unexpected messages included. */
 #define GLUE_OPS (1u << GLUE_OP_BITS)
-#define GLUE_PEERS (1u << 20)            /* addresses of an address vector */
+#define GLUE_PEERS (1u << 20)            /* addresses that an address vector takes */
+/* Addresses that an address vector knows by their messages alone: as many peers as the link knows at a time. */
+#define GLUE_LEARNED 16384u
 /* Octets up to which an unexpected message is copied out of the receive's buffer. */
 #define GLUE_SMALL 256u
 #define GLUE_SQ 1024u                    /* send requests of a queue pair */
@@ -103,6 +105,8 @@ struct glue_peer {
 	struct glue_peer *next;          /* in the same bucket */
 	struct diw_addr addr;
 	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
+	bool inserted;                   /* at some time: it stays until the vector closes */
+	bool used;                       /* av.c: an operation refers to it */
 	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
 	/* Atomic operations that wait for answers, to the peer; its atomic operations that wait. Answers to it that it
 	 * has not acknowledged: small ones, large ones. */
@@ -121,6 +125,8 @@ struct glue_av {
 	uint64_t seed;
 	struct glue_peer **entry;        /* by fi_addr; NULL: removed */
 	size_t count, room;
+	uint32_t learned;                /* peers that were not inserted */
+	uint64_t full_until;             /* while all of these were in use: no search for others before this time */
 	uint32_t users;
 };
 
