@@ -51,7 +51,8 @@ static void peers_mark(const struct glue_av *av, bool used)
 	}
 }
 
-/* Forgets the peers that were not inserted and that no operation refers to. False: too few to search again soon. */
+/* Forgets the peers that were not inserted and that no operation refers to. A Send that refers to its peer without an
+ * operation is one of the application, so its peer was inserted. False: none is free. */
 static bool peers_forget(struct glue_av *av)
 {
 	uint64_t now = diw_clock_ns();
