@@ -54,25 +54,35 @@ judge() {
 # hold in every run MEASURE checks itself. MEASURE and CONDITION are command lines; TRY is the number of the run. A
 # CONDITION that held in no run is printed with its output after each.
 measured() {
-	local measure=$1 i what missing held=() said=()
+	# MEASURE sees these variables, so each has a prefix.
+	local m_measure=$1 m_i m_what m_missing m_held=() m_said=()
 	shift
 	for ((TRY = 1; TRY <= ${TRIES:-3}; TRY++)); do
-		eval "$measure"
-		missing=0
-		for ((i = 2; i <= $#; i += 2)); do
-			[ -z "${held[i]:-}" ] || continue
-			eval "${!i}" > "$TMP/out.check" 2>&1 < /dev/null && held[i]=1 && continue
-			said[i]+=$(sed "s/^/    try $TRY: /" "$TMP/out.check")$'\n' missing=1
-			echo "    try $TRY: not so: ${!i}"
+		eval "$m_measure"
+		m_missing=0
+		for ((m_i = 2; m_i <= $#; m_i += 2)); do
+			[ -z "${m_held[m_i]:-}" ] || continue
+			eval "${!m_i}" > "$TMP/out.check" 2>&1 < /dev/null && m_held[m_i]=1 && continue
+			m_said[m_i]+=$(sed "s/^/    try $TRY: /" "$TMP/out.check")$'\n' m_missing=1
+			echo "    try $TRY: not so: ${!m_i}"
 		done
-		[ $missing -eq 1 ] || break
+		[ $m_missing -eq 1 ] || break
 	done
-	for ((i = 2; i <= $#; i += 2)); do
-		what=$((i - 1))
-		[ -n "${held[i]:-}" ] && ok "${!what}" && continue
-		not_ok "${!what} (in $((TRY - 1)) tries: ${!i})"
-		printf '%s' "${said[i]}"
+	for ((m_i = 2; m_i <= $#; m_i += 2)); do
+		m_what=$((m_i - 1))
+		[ -n "${m_held[m_i]:-}" ] && ok "${!m_what}" && continue
+		not_ok "${!m_what} (in $((TRY - 1)) tries: ${!m_i})"
+		printf '%s' "${m_said[m_i]}"
 	done
+}
+
+# perf_try COMMAND...: for a MEASURE; runs COMMAND, a diw perf, for a short time, and longer in the next tries. In the
+# first two nothing may arrive: its threads got no processor.
+perf_try() {
+	local rc secs=([1]=0.3 3 20)
+	"$@" --secs "${secs[TRY]}" --json 2>&1 | tee "$TMP/perf"
+	rc=${PIPESTATUS[0]}
+	[ $rc -eq 0 ] || { [ $rc -eq 1 ] && [ $TRY -lt 3 ] && grep -q 'nothing arrived$' "$TMP/perf"; }
 }
 
 # matches TEXT REGEX: a condition for `check`.

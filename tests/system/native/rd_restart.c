@@ -198,7 +198,7 @@ static pid_t life_begin(int life)
 		usleep(1000);
 	all->first[life] = atomic_load(&all->sent);
 	while (atomic_load(&all->came_in[life]) < 100) {
-		REQUIRE(now() - begin < 20);
+		REQUIRE(now() - begin < 60);
 		usleep(1000);
 	}
 	if (now() - begin > all->slowest)
@@ -240,7 +240,7 @@ int main(void)
 	atomic_store(&all->stop, 1);
 	begin = now();
 	ends(from, 0);
-	while (atomic_load(&all->came[all->sent - 1]) == 0 && now() - begin < 5)
+	while (atomic_load(&all->came[all->sent - 1]) == 0 && now() - begin < 60)
 		usleep(1000);
 	atomic_store(&all->over, 1);
 	ends(to, 0);

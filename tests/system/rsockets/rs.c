@@ -2,6 +2,7 @@
 /* The socket engine alone: the effects of calls on streams and datagrams. rs_peers.c has peers that end, rs_hostile.c
  * hostile ones. */
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 
 #include "tests/system/rsockets/rs_kit.h"
 
@@ -374,10 +375,15 @@ static void on_signal(int sig)
 	(void)sig;
 }
 
+static atomic_bool interrupted;
+
+/* The thread may come to its read after the first signals. */
 static void *interrupt(void *arg)
 {
-	usleep(30000);
-	pthread_kill(*(pthread_t *)arg, SIGUSR1);
+	do {
+		usleep(30000);
+		pthread_kill(*(pthread_t *)arg, SIGUSR1);
+	} while (!atomic_load(&interrupted));
 	return NULL;
 }
 
@@ -392,6 +398,7 @@ static void test_signal(void)
 	sigaction(SIGUSR1, &sa, &old);
 	pthread_create(&t, NULL, interrupt, &self);
 	CHECK(recv_from(fd[0], &c, 1, 0) == -EINTR, "a handler without SA_RESTART ends a read");
+	atomic_store(&interrupted, true);
 	pthread_join(t, NULL);
 	sigaction(SIGUSR1, &old, NULL);
 	close_both(fd);

@@ -13,10 +13,10 @@ def socket_at(port=0):
     return s
 
 
-def drain(s, seconds=0.3):
-    """The datagrams that arrive until none has arrived for SECONDS."""
+def drain(s, seconds=0.3, least=0):
+    """The datagrams that arrive until none has arrived for SECONDS; of the LEAST first each may be 10 s late."""
     got = []
-    while select.select([s], [], [], seconds)[0]:
+    while select.select([s], [], [], 10 if len(got) < least else seconds)[0]:
         got.append(s.recv(2000))
     return got
 
@@ -43,21 +43,23 @@ numbers = [b"%d" % i for i in range(100)]
 if CASE == "delay":
     b.sendto(b"x", to)
     assert a.recv(9) == b"x"
+    calls, tooks = [], []
     for _ in range(10):
         begin = time.monotonic()
         b.sendto(b"y", to)
-        assert time.monotonic() - begin < 0.04, "the call waited"
+        calls.append(time.monotonic() - begin)
         assert a.recv(9) == b"y"
-        took = time.monotonic() - begin
-        assert 0.05 <= took < 0.5, took
+        tooks.append(time.monotonic() - begin)
+    assert min(calls) < 0.04, "the call waits"
+    assert 0.05 <= min(tooks) < 0.5, tooks
     for n in numbers:
         b.sendto(n, to)
-    assert drain(a) == numbers
+    assert drain(a, least=100) == numbers
     assert settled()
 elif CASE == "reorder":
     for n in numbers:
         b.sendto(n, to)
-    got = drain(a)
+    got = drain(a, least=100)
     assert sorted(got) == sorted(numbers) and got != numbers, got
 elif CASE == "closed":
     for how in (lambda s: s.close(), lambda s: os.dup2(0, s.fileno()),
@@ -75,7 +77,7 @@ elif CASE == "others":                  # a socket that is closed does not hurry
     b.sendto(b"b", to)
     c.close()
     assert drain(a, 0.02) == [b"c"]
-    assert drain(a) == [b"b"]
+    assert drain(a, least=1) == [b"b"]
 elif CASE == "changed":
     c, other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket_at()
     a.setsockopt(socket.IPPROTO_IP, 12, 1)                 # IP_RECVTTL
@@ -95,12 +97,12 @@ elif CASE == "forked":
         time.sleep(0.1)
         os._exit(0)
     assert os.wait()[1] == 0
-    assert drain(a) == numbers
+    assert drain(a, least=100) == numbers
     if os.fork() == 0:
         b.sendto(b"child", to)
         os._exit(0)
     os.wait()
-    assert drain(a) == [b"child"]
+    assert drain(a, least=1) == [b"child"]
 elif CASE in ("ends", "leaves", "executes", "spawned"):
     for n in numbers:
         b.sendto(n, to)
@@ -122,9 +124,9 @@ elif CASE == "alone":
     assert threads() == 2
     assert LIBC.unshare(0x10000000) == 0, os.strerror(ctypes.get_errno())   # CLONE_NEWUSER
     assert threads() == 1
-    assert drain(a) == numbers
+    assert drain(a, least=100) == numbers
     b.sendto(b"x", to)
-    assert drain(a) == [b"x"]
+    assert drain(a, least=1) == [b"x"]
 elif CASE == "signals":
     seen = []
     signal.signal(signal.SIGALRM, lambda *_: seen.append(threading.get_ident()))
@@ -133,7 +135,7 @@ elif CASE == "signals":
         b.sendto(b"x", to)
         time.sleep(0.001)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    assert len(drain(a)) == 200 and len(seen) > 20
+    assert len(drain(a, least=200)) == 200 and len(seen) > 20
 elif CASE == "refused":                 # an error that a late datagram met is not lost
     gone = socket_at()
     c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -152,5 +154,5 @@ elif CASE == "filled":                  # a socket without room, and a receiver 
     a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     for n in numbers:
         b.sendto(n + bytes(1000), to)
-    assert [d.rstrip(b"\0") for d in drain(a)] == numbers
+    assert [d.rstrip(b"\0") for d in drain(a, least=100)] == numbers
 print("done", CASE)

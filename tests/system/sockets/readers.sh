@@ -116,10 +116,10 @@ server meant_udp $RUN $NEWCOMER receive 5010
 check "a receiver" eventually 30 listening 5010
 server sender $RUN $NEWCOMER send 5010
 check "... gets frames" eventually 30 at_least $PID sock_tx_framed 100
-run "newcomers at its port" timeout 60 $NEWCOMER join 5010 20
-check "... get messages" matches "$OUT" 'came [1-9][0-9][0-9]'
-check "... and no frame later than 50 ms after they came" [ "$(sed 's/.*latest //' <<< "$OUT")" -le 50 ]
-check "... the receiver gets frames again" at_least $PID sock_tx_framed 200
+newcomers() { run "newcomers at its port" timeout 300 $NEWCOMER join 5010 20; }
+measured newcomers "... get messages" "matches \"\$OUT\" 'came [1-9][0-9][0-9]'" \
+	"... and no frame later than 50 ms after they came" '[ "$(sed "s/.*latest //" <<< "$OUT")" -le 50 ]'
+check "... the receiver gets frames again" eventually 30 at_least $PID sock_tx_framed 200
 ends
 
 # ---- Rings ----

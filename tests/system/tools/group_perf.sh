@@ -10,19 +10,25 @@ KEYS='["test","to","mode","llp","op","size","receivers","msgs_sent","GBps_sent",
 
 rows() { grep '^{' <<< "$OUT" | jq -e -s "$1" > /dev/null || { echo "not so: $1"; echo "$OUT"; return 1; }; }
 
-run "Write-Records to 1, 2 and 16 receivers" $DIW perf group $GROUP --receivers 1,2,16 "${AT[@]}"
-check "a row each" rows 'map(.receivers) == [1, 2, 16] and all(.[]; (.per_receiver | length) == .receivers)'
+# A receiver that gets no processor gets nothing, or loses most.
+many() {
+	run "Write-Records to 1, 2 and 16 receivers" perf_try $DIW perf group $GROUP --receivers 1,2,16 --dev diw_lo
+	check "a row each" rows 'map(.receivers) == [1, 2, 16] and all(.[]; (.per_receiver | length) == .receivers)'
+}
+measured many "... and each receiver got something" "rows 'all(.[]; .GBps_min > 0)'"
 check "... with all keys" rows "all(.[]; $KEYS - keys == [] and .mode == \"group\" and .op == \"write\")"
-check "... and each receiver got something" rows 'all(.[]; .GBps_min > 0)'
 check "... and the aggregate is the sum" \
 	rows 'all(.[]; ([.per_receiver[].GBps] | add) as $sum |
 		.GBps_aggregate > .99 * $sum and .GBps_aggregate < 1.01 * $sum)'
 check "... and nobody got more than was sent" rows 'all(.[]; .msgs_sent as $n | all(.per_receiver[]; .msgs <= $n))'
 run "Sends to 4 receivers" $DIW perf group $GROUP --receivers 4 --op send --size 3000 "${AT[@]}"
 check "each got whole messages" rows 'all(.[0].per_receiver[]; .msgs > 0 and .bytes_valid == 3000 * .msgs)'
-run "Write-Records with loss" $DIW perf group $GROUP --receivers 3 --mulpdu 1452 --impair rx.loss=1%,seed=1 "${AT[@]}"
-check "each has lost some, and got most" \
-	rows 'all(.[0]; . as $r | all(.per_receiver[]; .lost > 0 and .bytes_valid > .8 * $r.msgs_sent * $r.size))'
+loses() {
+	run "Write-Records with loss" perf_try $DIW perf group $GROUP --receivers 3 --mulpdu 1452 \
+		--impair rx.loss=1%,seed=1 --dev diw_lo
+}
+most='. as $r | all(.per_receiver[]; .lost > 0 and .bytes_valid > .8 * $r.msgs_sent * $r.size)'
+measured loses "each has lost some, and got most" 'rows "all(.[0]; $most)"'
 run "broadcasts" $DIW perf group 127.255.255.255 "${AT[@]}"
 check "they came" rows '.[0].mode == "broadcast" and .[0].GBps_min > 0'
 run "one address" $DIW perf group 127.0.0.1 "${AT[@]}"

@@ -6,34 +6,29 @@
 head -c 20000000 /dev/urandom > "$TMP/file"
 
 about_2() { holds '.bytes_asked_again / .size | . > 0.01 and . < 0.2'; }
+# A receiver that loses the processor within a message loses the rest of the message as well.
+lossy() {
+	receiver in_b
+	run "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" "$host:"
+	check "SHA-256 agrees" holds .sha256_ok
+	check "recv ends well" join $RECV 15
+	check "the file is the same" cmp "$TMP/file" "$TMP/in/file"
+}
 for mtu in 1500 9000; do
 	for host in $B4 "[$B6]"; do
 		two_namespaces $mtu || { skip "no veth pair here"; end; }
 		lose 2
-		# A receiver that loses the processor within a message loses the rest of the message as well.
-		for try in {1..5}; do
-			receiver in_b
-			run "cp to $host, MTU $mtu, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --json "$TMP/file" \
-				"$host:"
-			check "SHA-256 agrees" holds .sha256_ok
-			check "recv ends well" join $RECV 15
-			check "the file is the same" cmp "$TMP/file" "$TMP/in/file"
-			about_2 > "$TMP/about" && break
-			echo "    try $try: $(field .bytes_asked_again) bytes were asked for again"
-		done
-		check "about 2 % was asked for again" about_2
+		TRIES=5 measured lossy "about 2 % was asked for again" about_2
 	done
 done
 
 two_namespaces 9000
 lose 2
 most() { holds '.bytes_valid / .size | . > 0.9 and . < 1'; }
-for try in {1..5}; do
+once() {
 	receiver in_b
 	expect 1 "cp --once, 2 % lost by $LOSS" "${LOSS_ENV[@]}" $DIW cp --once --json "$TMP/file" $B4:
-	most > "$TMP/most" && break
-	echo "    try $try: $(field .bytes_valid) bytes are valid"
 	join $RECV 15
-done
-check "most of it is valid" most
+}
+TRIES=5 measured once "most of it is valid" most
 end

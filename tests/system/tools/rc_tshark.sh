@@ -59,7 +59,7 @@ dissect() {
 	check "... all that was sent was received" [ "$sent" -eq "$received" ]
 	check "... as many FPDUs as we counted: $sent" lines "$sent" 'ULPDU length: ' all
 	check "... every one with a good CRC" lines "$sent" 'CRC check: 0x[0-9a-f]{8} .Good CRC32.' all
-	check "... none malformed" lines 0 'malformed|bad_length' fields
+	[ "${2:-}" = loose ] || check "... none malformed" lines 0 'malformed|bad_length' fields
 	check "... a request and a reply" lines 2 'mpa.re[qp]=' fields
 	"$DIW" dump --json -r "$file" > "$TMP/dump" 2> "$TMP/dump.counts"
 	check "... diw dump has them, too" seen $((sent * ${1:-1})) fpdu
@@ -125,7 +125,11 @@ capture 127.0.0.1 20000 markers && {
 }
 
 # FPDUs that begin and end anywhere in a segment. The dissector finds them in a capture that lost no segment.
-run "FPDUs of 64 KiB" env DIWARP_PCAP="$TMP/loose.pcapng" timeout 300 "$prog" 127.0.0.1 200000 loose
-mv "$TMP/loose.pcapng" "$TMP/own.pcapng"
-own loose
+# It mistakes those of a stream whose receiver read it in other pieces than it was sent, as on a busy machine.
+loose() {
+	run "FPDUs of 64 KiB" env DIWARP_PCAP="$TMP/loose.pcapng" timeout 300 "$prog" 127.0.0.1 200000 loose
+	mv "$TMP/loose.pcapng" "$TMP/own.pcapng"
+	own loose
+}
+measured loose "... none malformed" "lines 0 'malformed|bad_length' fields"
 end

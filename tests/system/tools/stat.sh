@@ -127,14 +127,10 @@ check "... has removed their pages" swept
 run "DIWARP_STAT=off works" env DIWARP_STAT=off $DIW perf bw --op write --size 64k --secs 0.2 --local --json
 # flows WHAT COMMAND...: bytes arrive, in a short run or in a longer one if that got no processor.
 flows() {
-	local what=$1 secs
-	shift
-	for secs in 0.2 3 20; do
-		run "$what" "$@" $DIW perf bw --op write --size 64k --secs $secs --local --json
-		holds '.bytes_valid > 0' > "$TMP/flows" && break
-	done
-	check "... all of it" holds '.bytes_valid > 0'
+	local what=$1 by=("${@:2}")
+	measured flow "... all of it" "holds '.bytes_valid > 0'"
 }
+flow() { run "$what" perf_try "${by[@]}" $DIW perf bw --op write --size 64k --local; }
 background "$TMP/off" env DIWARP_STAT=off $DIW listen --port 4901
 check "a process that shows nothing" eventually 10 listening 4901
 expect 1 "... cannot be seen" $STAT $PID
