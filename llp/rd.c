@@ -274,6 +274,13 @@ static int rd_flush(struct diw_link *l, uint64_t now)
 	return rd->blocked ? -EAGAIN : rc;
 }
 
+static bool rd_staged(const struct diw_link *l)
+{
+	const struct rd *rd = (const struct rd *)l;
+
+	return !rd->blocked && rd->lower->ops->staged(rd->lower);
+}
+
 static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 {
 	struct rd *rd = rd_of(l);
@@ -406,8 +413,9 @@ static void rd_discard(struct diw_link *l)
 }
 
 static const struct diw_link_ops rd_ops = {
-	.send = rd_send, .flush = rd_flush, .discard = rd_discard, .poll = rd_poll, .deadline = rd_deadline,
-	.mulpdu = rd_mulpdu, .fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .close = rd_close,
+	.send = rd_send, .flush = rd_flush, .staged = rd_staged, .discard = rd_discard, .poll = rd_poll,
+	.deadline = rd_deadline, .mulpdu = rd_mulpdu,
+	.fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .close = rd_close,
 };
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,

@@ -333,6 +333,53 @@ START_TEST(a_program_that_stops_calling)
 }
 END_TEST
 
+/* Polls until N completions have come. The clock advances, for the pace of RD and for its acknowledgements. */
+static void completed(struct diw_cq *cq, int n)
+{
+	uint64_t until = diw_clock_ns() + (uint64_t)KIT_LIMIT;
+	struct diw_wc wc;
+
+	while (n && diw_clock_ns() < until) {
+		int got = diw_cq_poll(cq, &wc, 1, 0);
+
+		ck_assert_int_ge(got, 0);
+		if (got)
+			ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+		n -= got;
+		advance(5 * DIW_US);
+	}
+	ck_assert_int_eq(n, 0);
+}
+
+START_TEST(reliable_posts_share_a_call)
+{
+	enum { N = 12 };
+	struct end from, to;
+	struct diw_qp_attr attr;
+	uint64_t before;
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	end_attr(&attr);
+	attr.type = DIW_QP_RD;
+	end_open(&from, &k, &attr, 64);
+	end_open(&to, &k, &attr, 64);
+	for (uint32_t i = 0; i <= N; i++)
+		ck_assert_int_eq(end_recv(&to, 64 * i, 64, i), 0);
+	ck_assert_int_eq(end_send(&from, &to, 0, 64, DIW_SEND_SIGNALED), 0);
+	completed(from.scq, 1);                 /* the peers know each other */
+	advance(DIW_MS);
+	before = from.qp->c->tx_bursts;
+	for (uint32_t i = 0; i < N; i++)
+		ck_assert_int_eq(end_send(&from, &to, i, 64, DIW_SEND_SIGNALED), 0);
+	completed(from.scq, N);
+	completed(to.rcq, N + 1);
+	ck_assert_uint_le(from.qp->c->tx_bursts - before, N / 3);
+	end_close(&from);
+	end_close(&to);
+	end();
+}
+END_TEST
+
 Suite *suite_burst(void)
 {
 	Suite *s = suite_create("burst");
@@ -348,6 +395,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, completions_follow_the_flush);
 	tcase_add_test(tc, the_thread_flushes);
 	tcase_add_test(tc, a_program_that_stops_calling);
+	tcase_add_test(tc, reliable_posts_share_a_call);
 	suite_add_tcase(s, tc);
 	return s;
 }
