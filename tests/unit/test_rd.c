@@ -9,6 +9,7 @@
 
 #define IN (KIT_SIZE / 2)             /* messages are placed there; the memory for peers begins there */
 #define BIG (300u << 10)
+#define OUTSTANDING 16u              /* Reads to one peer (RD_ASKED) */
 #define MANY 200u
 
 static struct kit k;
@@ -327,11 +328,14 @@ static void restart_as_it_answers(uint32_t reads)
 	end_open_rd(&b, "", &at);
 }
 
+/* A Read that had not begun may go to the peer's next process instead. */
 static void reads_have_failed(uint32_t reads)
 {
 	for (uint32_t i = 0; i < reads; i++) {
 		struct diw_wc wc = next_of(a.scq);
 
+		if (wc.status == DIW_WC_SUCCESS && i >= OUTSTANDING)
+			continue;
 		ck_assert_int_eq(wc.status, DIW_WC_PEER_GONE);
 		ck_assert_int_eq(wc.errnum, ECONNRESET);
 	}
