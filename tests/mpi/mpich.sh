@@ -28,9 +28,12 @@ get_source() {
 		mv "$MPICH/src.new" "$MPICH/src"
 }
 
-# Without Fortran, C++ and MPI-IO, and with the smaller of two engines for datatypes: less to compile.
+# Without Fortran, C++ and MPI-IO, and with the smaller of two engines for datatypes: less to compile. configure asks
+# pkg-config for the libraries of a static libfabric. It gets those of the shared one, since Debian lacks the others.
 build() {
-	mkdir -p "$MPICH/build" && cd "$MPICH/build" &&
+	mkdir -p "$MPICH/build/bin" && cd "$MPICH/build" &&
+		printf '#!/bin/sh\n[ "$1" != --static ] || shift\nexec %s "$@"\n' "$(command -v pkg-config)" \
+			> bin/pkg-config && chmod +x bin/pkg-config && export PATH=$PWD/bin:$PATH &&
 		"$MPICH/src/configure" --prefix="$MPICH" --with-device=ch4:ofi --with-libfabric=/usr --without-ucx \
 			--disable-fortran --disable-cxx --disable-romio --disable-static --with-hwloc=embedded \
 			--with-datatype-engine=dataloop &&
