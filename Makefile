@@ -73,7 +73,7 @@ FI_OBJ := $(call objs,mpi_glue/*.c)
 FI_BASE := $(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path pool)
 FI_SO = $(BUILD)/lib/diwarp/fi/libdiwarp-fi.so
 # The parts of it that know no libfabric, for their tests.
-FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr atomic_op)
+FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr greeting atomic_op)
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_preload/stream/*.c) \
 	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path) \

@@ -160,8 +160,8 @@ static int atomic_start(struct glue_ep *ep, const struct atomic_call *c, const s
 	if (!to)
 		return ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	/* either all parts are posted, or none */
-	op = ep->rma_pending || to->atomics_out >= GLUE_ATOMICS_MAX ||
-	     !diw_glue_port_has_room(ep, (uint32_t)c->rmas) ? NULL : diw_glue_op_get(ep, GLUE_OP_ATOMIC);
+	op = diw_glue_port_is_held(ep, to) || to->atomics_out >= GLUE_ATOMICS_MAX ||
+	     !diw_glue_port_has_room(ep, to, (uint32_t)c->rmas) ? NULL : diw_glue_op_get(ep, GLUE_OP_ATOMIC);
 	if (!op)
 		return -FI_EAGAIN;
 	diw_glue_op_count(op, &to->atomics_out);
@@ -253,7 +253,8 @@ static struct glue_op *answer_get(struct glue_ep *ep, struct glue_peer *to, bool
 {
 	struct glue_op *op = NULL;
 
-	if (ep->answers[large] + to->answers[large] < (large ? GLUE_TX : GLUE_SQ) / 2 && diw_glue_port_has_room(ep, 1))
+	if (ep->answers[large] + to->answers[large] < (large ? GLUE_TX : GLUE_SQ) / 2 &&
+	    diw_glue_port_has_room(ep, to, 1))
 		op = diw_glue_op_get(ep, GLUE_OP_ANSWER);
 	if (!op)
 		return NULL;

@@ -33,7 +33,9 @@ static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
 
 	if (!p)
 		return NULL;
-	*p = (struct glue_peer){ .next = *head, .addr = *addr, .fi_addr = FI_ADDR_NOTAVAIL };
+	*p = (struct glue_peer){ .next = *head, .addr = *addr,
+				 .index = (uint32_t)((size_t)((uint8_t *)p - av->peers.base) / av->peers.size),
+				 .fi_addr = FI_ADDR_NOTAVAIL };
 	*head = p;
 	return p;
 }
@@ -63,7 +65,7 @@ static bool peers_forget(struct glue_av *av)
 	peers_mark(av, true);
 	for (uint32_t i = 0; i < AV_BUCKETS; i++)
 		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
-			if (p->inserted || p->used) {
+			if (p->inserts || p->connected || p->used) {
 				at = &p->next;
 				continue;
 			}
@@ -122,13 +124,13 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (!av_grow(av, av->count + 1))
 		return -FI_ENOMEM;
 	p = av_look(av, &addr);
-	if (p && !p->inserted)
+	if (p && !p->inserts)
 		av->learned--;
 	else if (!p && av->peers.used - av->learned < GLUE_PEERS)
 		p = av_new(av, &addr);
 	if (!p)
 		return -FI_ENOMEM;
-	p->inserted = true;
+	p->inserts++;
 	if (p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = av->count;
 	p->gone = 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi_glue/glue.h"
+#include "mpi_glue/port.h"
 
 int diw_glue_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
@@ -112,7 +112,7 @@ void diw_glue_op_end(struct glue_op *op, int err)
 	struct glue_cq *cq = came ? ep->rx_cq : ep->tx_cq;
 
 	diw_glue_op_uncount(op);
-	if (op->queued)
+	if (op->queue)
 		diw_glue_unpend(op);
 	if (op->mr) {
 		diw_mr_dereg(op->mr);
@@ -136,6 +136,24 @@ void diw_glue_op_end(struct glue_op *op, int err)
 	diw_glue_cq_push(cq, op);
 }
 
+static bool op_waits_for(const struct glue_op *op, const struct glue_ep *ep, const struct glue_peer *peer)
+{
+	return op->kind != GLUE_OP_FREE && op->kind != GLUE_OP_MESSAGE && op->kind != GLUE_OP_ANSWER &&
+	       !op->ended && op->ep == ep && op->peer == peer;
+}
+
+void diw_glue_peer_lost(struct glue_ep *ep, const struct glue_peer *peer, int err)
+{
+	struct diw_pool *ops = &ep->domain->ops;
+
+	for (uint32_t i = 0; i < ops->fresh; i++) {
+		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+
+		if (op_waits_for(op, ep, peer))
+			diw_glue_op_end(op, err);
+	}
+}
+
 void diw_glue_progress(struct glue_domain *d)
 {
 	__atomic_store_n(&d->looked, d->looked + 1, __ATOMIC_RELAXED);
@@ -146,6 +164,8 @@ void diw_glue_progress(struct glue_domain *d)
 static void domain_free(struct glue_domain *d)
 {
 	diw_glue_progress_end(d);
+	if (d->set.port->end)
+		d->set.port->end(d);
 	if (d->memory)
 		diw_mr_dereg(d->memory);
 	if (d->pd)
@@ -215,7 +235,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	d->set = *diw_glue_settings();
 	d->epoll = d->wake = -1;
 	d->automatic = info->domain_attr->data_progress == FI_PROGRESS_AUTO;
-	d->locks = d->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN;
+	d->locks = d->automatic || d->set.port->threaded || info->domain_attr->threading != FI_THREAD_DOMAIN;
 	d->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	d->prov_key = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	pthread_mutex_init(&d->lock, NULL);
@@ -234,6 +254,8 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 		rc = diw_mr_reg(d->pd, (void *)(uintptr_t)1, GLUE_USER_END - 1, DIW_ACCESS_LOCAL_WRITE, &d->memory);
 	if (rc == 0 && d->automatic)
 		rc = diw_glue_progress_begin(d);
+	if (rc == 0 && d->set.port->begin)
+		rc = d->set.port->begin(d);
 	if (rc < 0) {
 		domain_free(d);
 		return rc;

@@ -143,7 +143,7 @@ static void ep_linger(struct glue_ep *ep)
 		glue_lock(ep->domain);
 		diw_glue_port_poll(ep);
 		now = diw_clock_ns();
-		waits = ep->enabled && (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->pending));
+		waits = ep->enabled && (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->waiting));
 		glue_unlock(ep->domain);
 		if (waits)
 			nanosleep(&nap, NULL);
@@ -350,7 +350,7 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 	ep->min_multi_recv = ep->domain->set.eager;
 	if (info->src_addr)
 		diw_addr_from_sockaddr(&ep->local, info->src_addr);
-	diw_list_init(&ep->pending);
+	diw_list_init(&ep->waiting);
 	diw_list_init(&ep->claimed);
 	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
 				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged,

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
-#include "mpi_glue/glue.h"
+#include "mpi_glue/port.h"
 
 #define INFO_DEVS 64
 #define INFO_CAPS_TX (FI_MSG | FI_TAGGED | FI_SEND | FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE)
@@ -421,19 +421,33 @@ static char *setting_text(const char *name, const char *help)
 	return fi_param_get_str(&diw_glue_provider, name, &text) == 0 ? text : NULL;
 }
 
+static void setting_mode(const char *mode)
+{
+	static const struct { const char *name; enum glue_mode mode; const struct glue_port_ops *port; } modes[] = {
+		{ "write-record", GLUE_MODE_WRITE_RECORD, &diw_glue_port_rd },
+		{ "read", GLUE_MODE_READ, &diw_glue_port_rd }, { "sendrecv", GLUE_MODE_SENDRECV, &diw_glue_port_rd },
+		{ "rc", GLUE_MODE_WRITE_RECORD, &diw_glue_port_rc },
+		{ "rc,sendrecv", GLUE_MODE_SENDRECV, &diw_glue_port_rc },
+	};
+	size_t i = 0, n = sizeof modes / sizeof *modes;
+
+	while (mode && i < n && strcmp(mode, modes[i].name) != 0)
+		i++;
+	if (i == n) {
+		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is none of write-record, read, sendrecv, rc, and rc,sendrecv; it is "
+			 "write-record\n", mode);
+		i = 0;
+	}
+	settings.port = modes[i].port;
+	settings.mode = modes[i].mode;
+}
+
 FI_EXT_INI
 {
-	const char *mode;
-
 	if (!info_bind_library())
 		return NULL;
-	mode = setting_text("mode", "long messages by write-record (the default), read, or sendrecv: by Sends alone");
-	if (mode && strcmp(mode, "sendrecv") == 0)
-		settings.mode = GLUE_MODE_SENDRECV;
-	else if (mode && strcmp(mode, "read") == 0)
-		settings.mode = GLUE_MODE_READ;
-	else if (mode && strcmp(mode, "write-record") != 0)
-		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is not write-record, read or sendrecv; it is write-record\n", mode);
+	setting_mode(setting_text("mode", "long messages by write-record (the default), read, or sendrecv: by Sends "
+				  "alone; rc and rc,sendrecv: over RC queue pairs"));
 	settings.eager = setting_size("eager", "octets of the longest message that is sent without a rendezvous", 16384,
 				      512, 1u << 20);
 	settings.buffered = setting_size("buffered", "octets that unexpected messages may hold, an endpoint",

@@ -8,12 +8,13 @@
  *   mr.c          registered memory
  *   progress.c    automatic progress
  *   ep.c  av.c  cq.c  cntr.c  eq.c  poll.c      libfabric's objects
- *   port.c        the queue pair of an endpoint: buffers, posts, completions
+ *   port.c        what an endpoint sends and receives: buffers, posts, completions
+ *   port.h port_rd.c port_rc*.c         the queue pairs below it: reliable datagrams, or RC with connections
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
  *   inbox.c  eager.c  rendezvous.c      messages on the wire
  *   gone.c                              peers that do not answer
  *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
- *   match.c  msg_hdr.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
+ *   match.c  msg_hdr.c  greeting.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
  *
  * One lock a domain guards all of its objects.
  */
@@ -68,6 +69,7 @@ enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_READ, GLUE_MODE_SENDRECV };
 
 /* FI_DIWARP_*: see man/diwarp.7. */
 struct glue_settings {
+	const struct glue_port_ops *port;        /* the queue pairs of endpoints */
 	enum glue_mode mode;
 	size_t eager;                    /* octets of the longest message that is sent without a rendezvous */
 	size_t buffered;                 /* octets that unexpected messages of an endpoint may hold */
@@ -98,14 +100,17 @@ struct glue_domain {
 	pthread_t thread;
 	int epoll, wake;                 /* what the thread waits for; -1: no thread */
 	uint64_t looked;                 /* how often the application has looked for completions */
+	struct rc_domain *rc;            /* port_rc_cm.c: its connections */
 };
 
 /* A peer: an address that was inserted, or from which a message came. */
 struct glue_peer {
 	struct glue_peer *next;          /* in the same bucket */
 	struct diw_addr addr;
+	uint32_t index;                  /* in the address vector */
+	uint32_t inserts;                /* how often its address was inserted; if it was, the peer stays */
+	bool connected;                  /* at some time: it stays until the vector closes */
 	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
-	bool inserted;                   /* at some time: it stays until the vector closes */
 	bool used;                       /* av.c: an operation refers to it */
 	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
 	/* Atomic operations that wait for answers, to the peer; its atomic operations that wait. Answers to it that it
@@ -166,7 +171,7 @@ struct glue_target {
  * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE); or the answer to a peer's atomic operation
  * until it is acknowledged (GLUE_OP_ANSWER). */
 struct glue_op {
-	struct diw_list link;            /* in glue_cq.ready, glue_ep.pending or glue_ep.claimed */
+	struct diw_list link;            /* in glue_cq.ready, glue_queue or glue_ep.claimed */
 	struct match_key key;            /* of receives and messages */
 	struct glue_domain *domain;
 	struct glue_ep *ep;              /* not valid after the operation's end: the endpoint may be closed */
@@ -174,7 +179,7 @@ struct glue_op {
 	fi_addr_t source;
 	uint32_t id;                     /* generation and index, by which peers name it */
 	uint8_t kind, todo;
-	bool queued;                     /* in glue_ep.pending */
+	struct glue_queue *queue;        /* it is in the pending operations of this queue; NULL: in none */
 	bool ended;                      /* in glue_cq.ready */
 	bool silent;                     /* no completion unless it fails */
 	bool multi;                      /* a receive for many messages */
@@ -208,6 +213,13 @@ struct glue_buf {
 	uint8_t data[];
 };
 
+/* What waits for room to send to a peer, or to any of those peers that share this room. */
+struct glue_queue {
+	struct diw_list link;            /* in glue_ep.waiting, if something waits */
+	struct diw_list pending;         /* operations */
+	uint32_t rma_pending;            /* reads and writes in `pending`: later operations must not overtake these */
+};
+
 /* Why a message was dropped: X(name). docs/mpi.md explains them. */
 #define GLUE_DROP_NAMES(X) \
 	X(MALFORMED, "malformed") X(STRAY, "stray") X(FLOOD, "flood") X(NO_ROOM, "no_room")
@@ -233,12 +245,12 @@ struct glue_ep {
 	uint64_t tx_flags, rx_flags;     /* default flags of operations */
 	size_t min_multi_recv;
 	struct diw_addr local;           /* as requested; port 0: any */
-	struct diw_qp *qp;
+	struct glue_port *port;          /* its queue pairs */
+	bool unsettled;                  /* glue_port_ops.settle has something to do */
 	struct diw_cq *cq;
 	struct diw_channel *channel;     /* for completion queues that wait by descriptor */
 	struct match tagged, untagged;
-	struct diw_list pending;         /* operations that wait for room in the send queue */
-	uint32_t rma_pending;            /* reads and writes among them: later operations must not overtake these */
+	struct diw_list waiting;         /* queues in which something waits for room to send */
 	struct diw_list claimed;         /* messages that a peek has claimed */
 	uint32_t answers[2];             /* of atomic operations, that are not acknowledged: small ones, large ones */
 	uint8_t *scratch;                /* results of an atomic operation */
@@ -269,6 +281,8 @@ void diw_glue_op_count(struct glue_op *op, uint32_t *counter);
 void diw_glue_op_uncount(struct glue_op *op);
 /* Ends an operation: counts it, and moves it to its completion queue or frees it. ERR: 0, or FI_E*. */
 void diw_glue_op_end(struct glue_op *op, int err);
+/* The operations that wait for PEER fail. */
+void diw_glue_peer_lost(struct glue_ep *ep, const struct glue_peer *peer, int err);
 /* Does the work of all endpoints, for an application that looks for completions. */
 void diw_glue_progress(struct glue_domain *d);
 int diw_glue_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
@@ -283,6 +297,7 @@ uint32_t diw_glue_mr_stag(const struct glue_domain *d, uint64_t key);
 void *diw_glue_mr_resolve(struct glue_domain *d, uint32_t stag, uint64_t to, uint64_t len, uint64_t access);
 
 /* progress.c */
+int diw_glue_thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
 int diw_glue_progress_begin(struct glue_domain *d);
 void diw_glue_progress_end(struct glue_domain *d);
 int diw_glue_progress_watch(struct glue_domain *d, int fd);
@@ -320,8 +335,10 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len);
 /* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. */
 int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more);
-/* Whether N Sends of any length could be posted. */
-bool diw_glue_port_has_room(const struct glue_ep *ep, uint32_t n);
+/* Whether N Sends of any length to TO could be posted. */
+bool diw_glue_port_has_room(struct glue_ep *ep, const struct glue_peer *to, uint32_t n);
+/* Whether reads or writes wait that an operation to TO must not overtake. */
+bool diw_glue_port_is_held(struct glue_ep *ep, const struct glue_peer *to);
 struct glue_buf *diw_glue_buf_get(struct diw_pool *pool);
 void diw_glue_buf_put(struct glue_buf *b);
 void diw_glue_pend(struct glue_op *op, enum glue_todo todo);
@@ -396,7 +413,9 @@ void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const s
 void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h, const uint8_t *data,
 			uint32_t len);
 void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h);
-void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc);
+/* The receive ID whose buffer a peer may write to, or NULL. */
+struct glue_op *diw_glue_op_exposed(struct glue_ep *ep, uint32_t id);
+void diw_glue_octets_came(struct glue_op *op, uint64_t len);     /* the peer has written them to OP's buffer */
 /* A request of OP was acknowledged, or has failed. */
 void diw_glue_request_done(struct glue_op *op, int err);
 /* The operation with this id, of this endpoint and peer. NULL: none, and the message is counted as dropped. */

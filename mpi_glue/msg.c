@@ -106,7 +106,7 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	to = ep->enabled ? diw_glue_av_peer(ep->av, m->addr) : NULL;
 	if (!to)
 		rc = ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
-	else if (ep->rma_pending)
+	else if (diw_glue_port_is_held(ep, to))
 		rc = -FI_EAGAIN;
 	else if (len <= ep->domain->set.eager)
 		rc = send_eager(ep, to, m, len, flags);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue pair of an endpoint: buffers of receives and Sends, posts, and completions, which go to the files that
- * handle messages. */
+/* What an endpoint sends and receives: buffers of receives and Sends, posts, and completions, which go to the files
+ * that handle messages. The queue pairs are below port.h. */
 #include <errno.h>
 #include <string.h>
 
-#include "mpi_glue/glue.h"
+#include "mpi_glue/port.h"
 
 #define PORT_BATCH 16
-
-/* A wr_id is a pointer to a buffer or a peer, or the id of an operation; its last two bits say which. */
-enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP, PORT_WR_PEER };
 
 static uint64_t wr_of_op(const struct glue_op *op)
 {
@@ -30,19 +27,35 @@ void diw_glue_buf_put(struct glue_buf *b)
 	diw_pool_put(b->pool, b);
 }
 
+void diw_glue_queue_init(struct glue_queue *q)
+{
+	diw_list_init(&q->link);
+	diw_list_init(&q->pending);
+	q->rma_pending = 0;
+}
+
+static struct glue_queue *port_queue(struct glue_ep *ep, const struct glue_peer *peer)
+{
+	return ep->port->ops->queue(ep, peer);
+}
+
 void diw_glue_pend(struct glue_op *op, enum glue_todo todo)
 {
+	struct glue_queue *q = port_queue(op->ep, op->peer);
+
 	op->todo = (uint8_t)todo;
-	op->ep->rma_pending += todo == GLUE_TODO_RMA;
-	diw_list_add_tail(&op->ep->pending, &op->link);
-	op->queued = true;
+	op->queue = q;
+	q->rma_pending += todo == GLUE_TODO_RMA;
+	diw_list_add_tail(&q->pending, &op->link);
+	if (diw_list_empty(&q->link))
+		diw_list_add_tail(&op->ep->waiting, &q->link);
 }
 
 void diw_glue_unpend(struct glue_op *op)
 {
-	op->ep->rma_pending -= op->todo == GLUE_TODO_RMA;
+	op->queue->rma_pending -= op->todo == GLUE_TODO_RMA;
 	diw_list_del(&op->link);
-	op->queued = false;
+	op->queue = NULL;
 }
 
 static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct glue_peer *to)
@@ -51,16 +64,19 @@ static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct gl
 
 	if (to->gone)
 		return -to->gone;
-	wr->dst = (struct diw_dest){ .addr = to->addr };
-	wr->qkey = ep->domain->set.qkey;
-	rc = diw_post_send(ep->qp, wr, NULL);
+	rc = ep->port->ops->post_send(ep, to, wr);
 	ep->sending += rc == 0;
 	return rc == -ENOMEM ? -FI_EAGAIN : rc;
 }
 
-bool diw_glue_port_has_room(const struct glue_ep *ep, uint32_t n)
+bool diw_glue_port_has_room(struct glue_ep *ep, const struct glue_peer *to, uint32_t n)
 {
-	return ep->sending + n <= GLUE_SQ && ep->tx.cap - ep->tx.used >= n;
+	return ep->tx.cap - ep->tx.used >= n && ep->port->ops->has_room(ep, to, n);
+}
+
+bool diw_glue_port_is_held(struct glue_ep *ep, const struct glue_peer *to)
+{
+	return port_queue(ep, to)->rma_pending;
 }
 
 int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct glue_hdr *h,
@@ -118,10 +134,12 @@ static int op_sges(const struct glue_op *op, uint64_t off, uint32_t len, struct 
 
 int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 {
+	const struct glue_port_ops *ops = op->ep->port->ops;
+	bool notes = ops->write_notes_each || off + len == op->want;
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {
-		.opcode = DIW_WR_WRITE_RECORD, .wr_id = wr_of_op(op), .sge = sge,
-		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | DIW_SEND_IMM,
+		.opcode = ops->write, .wr_id = wr_of_op(op), .sge = sge,
+		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | (notes ? DIW_SEND_IMM : 0),
 		.imm = op->hdr.peer_id,
 		.stag = op->hdr.stag, .to = op->hdr.to + off,
 	};
@@ -182,7 +200,7 @@ static void recvs_post(struct glue_ep *ep, struct port_recvs *r)
 {
 	const struct diw_recv_wr *bad = NULL;
 
-	if (r->n && diw_post_recv(ep->qp, r->wr, &bad) < 0)
+	if (r->n && ep->port->ops->post_recv(ep, r->wr, &bad) < 0)
 		for (; bad; bad = bad->next) {
 			diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)3));
 			ep->missing++;
@@ -203,14 +221,14 @@ static void recvs_refill(struct glue_ep *ep, struct port_recvs *r)
 }
 
 /* libfabric's error for the status of a completion. */
-static int port_errno(const struct diw_wc *wc)
+static int port_errno(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	switch (wc->status) {
 	case DIW_WC_SUCCESS: return 0;
 	case DIW_WC_TIMEOUT: return FI_ETIMEDOUT;
 	case DIW_WC_LOC_PROT_ERR: return FI_EFAULT;
 	case DIW_WC_REM_ACCESS_ERR: return FI_EACCES;
-	case DIW_WC_FLUSHED: return FI_ECANCELED;
+	case DIW_WC_FLUSHED: return ep->port->ops->flushed(ep, wc);
 	case DIW_WC_PEER_GONE:
 	case DIW_WC_LOC_QP_OP_ERR: return wc->errnum ? wc->errnum : FI_EIO;
 	default: return FI_EIO;
@@ -227,11 +245,11 @@ static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, con
 	if (op && wc->status != DIW_WC_SUCCESS)
 		op->entry.prov_errno = wc->status;
 	if (op)
-		diw_glue_request_done(op, port_errno(wc));
+		diw_glue_request_done(op, port_errno(ep, wc));
 	else if (wc->status != DIW_WC_SUCCESS)
 		GLUE_LOG("a message was not delivered: %s\n", diw_wc_status_str(wc->status));
 	if (to && wc->status == DIW_WC_PEER_GONE)
-		diw_glue_peer_gone(ep, to, port_errno(wc));
+		diw_glue_peer_gone(ep, to, port_errno(ep, wc));
 }
 
 static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
@@ -239,14 +257,20 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 	struct glue_buf *b = (struct glue_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
 
 	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD) {
-		diw_glue_record_came(ep, wc);
+		ep->port->ops->written(ep, wc);
 		return;
 	}
-	ep->sending -= (wc->wr_id & 3) != PORT_WR_RX;
+	if ((wc->wr_id & 3) != PORT_WR_RX) {
+		ep->sending--;
+		if (ep->port->ops->sent)
+			ep->port->ops->sent(ep, wc);
+	}
 	switch ((enum port_wr)(wc->wr_id & 3)) {
 	case PORT_WR_RX:
+		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV_WRITE_IMM)
+			ep->port->ops->written(ep, wc);
 		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV &&
-		    diw_glue_received(ep, diw_glue_av_find(ep->av, &wc->src), b, wc->byte_len))
+		    diw_glue_received(ep, ep->port->ops->sender(ep, wc), b, wc->byte_len))
 			ep->missing++;
 		else
 			recvs_add(ep, r, b);
@@ -263,13 +287,20 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 	}
 }
 
+/* Continues what waits, queue by queue. */
 static void port_resume(struct glue_ep *ep)
 {
-	struct diw_list *n, *next;
+	struct diw_list *l, *next, *n;
 
-	diw_list_for_each_safe(n, next, &ep->pending)
-		if (!diw_glue_resume(diw_container(n, struct glue_op, link)))
-			return;
+	diw_list_for_each_safe(l, next, &ep->waiting) {
+		struct glue_queue *q = diw_container(l, struct glue_queue, link);
+
+		while ((n = diw_list_first(&q->pending)))
+			if (!diw_glue_resume(diw_container(n, struct glue_op, link)))
+				break;
+		if (diw_list_empty(&q->pending))
+			diw_list_del(&q->link);
+	}
 }
 
 bool diw_glue_port_arm(struct glue_ep *ep)
@@ -297,11 +328,12 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 		if (wc[i].nranges > 1)
 			diw_wc_release(&wc[i]);
 	}
+	if (n == 0 && ep->unsettled)
+		ep->port->ops->settle(ep);
 	diw_glue_inbox_run(ep->domain);
+	port_resume(ep);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);
-	if (!diw_list_empty(&ep->pending))
-		port_resume(ep);
 	return true;
 }
 
@@ -323,26 +355,10 @@ static int port_pools(struct glue_ep *ep)
 	return 0;
 }
 
-static int port_queue_pair(struct glue_ep *ep)
-{
-	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
-
-	a.type = DIW_QP_RD;
-	a.send_cq = a.recv_cq = ep->cq;
-	a.sq_depth = GLUE_SQ;
-	a.rq_depth = GLUE_RQ;
-	a.max_sge = GLUE_IOV;
-	a.max_inline = GLUE_INLINE;
-	a.dgram.qkey = ep->domain->set.qkey;
-	a.dgram.local = ep->local;
-	return diw_qp_create(ep->domain->pd, &a, &ep->qp);
-}
-
 int diw_glue_port_open(struct glue_ep *ep)
 {
 	bool automatic = ep->domain->automatic;
 	bool waits = automatic || (ep->tx_cq && ep->tx_cq->epoll >= 0) || (ep->rx_cq && ep->rx_cq->epoll >= 0);
-	struct diw_qp_info info;
 	struct port_recvs r;
 	int rc = port_pools(ep);
 
@@ -357,12 +373,9 @@ int diw_glue_port_open(struct glue_ep *ep)
 	if (rc == 0)
 		rc = diw_cq_create(ep->domain->dev, 2 * (GLUE_SQ + GLUE_RQ), ep->channel, ep, &ep->cq);
 	if (rc == 0)
-		rc = port_queue_pair(ep);
-	if (rc == 0)
-		rc = diw_qp_query(ep->qp, &info);
+		rc = ep->domain->set.port->open(ep);
 	if (rc < 0)
 		return rc;
-	ep->local = info.local;
 	ep->missing = GLUE_RQ;
 	for (r.n = 0; ep->missing; recvs_post(ep, &r))
 		recvs_refill(ep, &r);
@@ -371,13 +384,13 @@ int diw_glue_port_open(struct glue_ep *ep)
 
 void diw_glue_port_close(struct glue_ep *ep)
 {
-	if (ep->qp)
-		diw_qp_destroy(ep->qp);
+	if (ep->port)
+		ep->port->ops->close(ep);
 	if (ep->cq)
 		diw_cq_destroy(ep->cq);
 	if (ep->channel)
 		diw_channel_destroy(ep->channel);
-	ep->qp = NULL;
+	ep->port = NULL;
 	ep->cq = NULL;
 	ep->channel = NULL;
 	diw_arena_fini(&ep->arena);

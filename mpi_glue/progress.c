@@ -62,14 +62,14 @@ int diw_glue_progress_watch(struct glue_domain *d, int fd)
 }
 
 /* Signals are the application's. */
-static int thread_create(struct glue_domain *d)
+int diw_glue_thread_create(pthread_t *thread, void *(*run)(void *), void *arg)
 {
 	sigset_t all, before;
 	int rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&d->thread, NULL, progress_main, d);
+	rc = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return -rc;
 }
@@ -82,7 +82,7 @@ int diw_glue_progress_begin(struct glue_domain *d)
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	rc = d->epoll < 0 || d->wake < 0 ? -errno : diw_glue_progress_watch(d, d->wake);
 	if (rc == 0)
-		rc = thread_create(d);
+		rc = diw_glue_thread_create(&d->thread, progress_main, d);
 	d->runs = rc == 0;
 	return rc;
 }

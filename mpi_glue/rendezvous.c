@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mpi_glue/glue.h"
+#include "mpi_glue/port.h"
 
 #define GLUE_STATUSES 4096u              /* error numbers are smaller */
 
@@ -26,7 +26,7 @@ static void receive_end(struct glue_op *op)
 
 void diw_glue_report(struct glue_op *op, uint32_t id)
 {
-	if (op->queued)
+	if (op->queue)
 		diw_glue_unpend(op);
 	op->hdr = (struct glue_hdr){ .kind = GLUE_FIN, .id = id, .status = (uint32_t)op->entry.err };
 	diw_glue_pend(op, GLUE_TODO_FIN);
@@ -37,7 +37,8 @@ void diw_glue_report(struct glue_op *op, uint32_t id)
  * Sends. */
 static void receive_expose(struct glue_op *op)
 {
-	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want, .peer = &op->peer->addr,
+	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want,
+				 .peer = op->ep->port->ops->source(op->ep, op->peer),
 				 .access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
 
 	if (op->iovs != 1 || op->ep->domain->set.mode == GLUE_MODE_SENDRECV ||
@@ -123,16 +124,16 @@ void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const 
 		receive_end(op);
 }
 
-void diw_glue_record_came(struct glue_ep *ep, const struct diw_wc *wc)
+struct glue_op *diw_glue_op_exposed(struct glue_ep *ep, uint32_t id)
 {
-	struct glue_op *op = wc->flags & DIW_WC_IMM ? diw_glue_op_find(ep->domain, wc->imm) : NULL;
+	struct glue_op *op = diw_glue_op_find(ep->domain, id);
 
-	/* The STag was given to one peer for one operation. */
-	if (!op || op->ep != ep || op->kind != GLUE_OP_RECV || !op->mr || op->mr->stag != wc->stag) {
-		diw_glue_drop(ep, GLUE_DROP_STRAY);
-		return;
-	}
-	op->done += wc->byte_len;
+	return op && op->ep == ep && op->kind == GLUE_OP_RECV && op->mr ? op : NULL;
+}
+
+void diw_glue_octets_came(struct glue_op *op, uint64_t len)
+{
+	op->done += len;
 	if (op->done >= op->want)
 		receive_end(op);
 }
@@ -178,7 +179,7 @@ int diw_glue_status_errno(uint32_t status)
 /* Whether all octets that the receiver wants are posted. */
 static bool data_is_posted(const struct glue_op *op)
 {
-	return op->posted == op->want && !op->queued;
+	return op->posted == op->want && !op->queue;
 }
 
 /* Whether FIN ends the send: in place of CTS, or as a report. */

@@ -93,7 +93,8 @@ static int rma_start(struct glue_ep *ep, enum glue_op_kind kind, const struct rm
 	if (!to)
 		return ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	/* an injected write copies its octets when its requests are posted, so none of them may wait */
-	op = ep->rma_pending || (flags & FI_INJECT && !diw_glue_port_has_room(ep, (uint32_t)c->rmas + 1)) ? NULL :
+	op = diw_glue_port_is_held(ep, to) ||
+	     (flags & FI_INJECT && !diw_glue_port_has_room(ep, to, (uint32_t)c->rmas + 1)) ? NULL :
 		diw_glue_op_get(ep, kind);
 	if (!op)
 		return -FI_EAGAIN;

@@ -83,6 +83,7 @@ settings() {
 	ucx-rc) export UCX_TLS=rc_verbs,ud_verbs:aux UCX_NET_DEVICES=diw_va:1 UCX_RC_VERBS_TX_POLL_ALWAYS=y ;;
 	ofi) export FI_OFI_RXM_SAR_LIMIT=0 ;;
 	diwarp) export FI_DIWARP_IFACE=va; TYPE=RD RUN=--mpi ;;
+	diwarp-rc) export FI_DIWARP_IFACE=va FI_DIWARP_MODE=rc; RUN=--mpi ;;
 	esac
 	case $1/$2 in
 	mpich5/ofi) export MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER="verbs;ofi_rxm" ;;
@@ -142,7 +143,7 @@ for ranks in $RANKS; do
 		mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
 		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
 		case $line in
-		*/diwarp) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
+		*/diwarp*) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
 		esac
 		[ -e "$MPI/check.${line%/*}" ] || continue
 		row "${line%/*}" "${line#*/}" "$ranks"

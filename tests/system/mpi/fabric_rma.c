@@ -78,7 +78,6 @@ static void check_vectors(void)
 static void check_inject(void)
 {
 	static const size_t sizes[] = { 8, 512, 16384 };
-	struct fi_cq_tagged_entry c;
 	uint64_t before = fi_cntr_read(a.sent);
 	time_t until = time(NULL) + PATIENCE;
 
@@ -87,7 +86,7 @@ static void check_inject(void)
 		REQUIRE(fi_inject_write(a.ep, out, sizes[i], b.addr, base, fi_mr_key(region)) == 0);
 		memset(out, 0, sizes[i]);
 		while (fi_cntr_read(a.sent) == before + (uint64_t)i && time(NULL) < until)
-			fi_cq_read(b.cq, &c, 0);
+			progress();
 		fill(2);
 		REQUIRE(memcmp(memory, out, sizes[i]) == 0);
 	}
@@ -166,7 +165,6 @@ static void check_order(void)
 /* More requests than the send queue holds. */
 static void check_many(void)
 {
-	struct fi_cq_tagged_entry c;
 	time_t until = time(NULL) + PATIENCE;
 	ssize_t rc;
 
@@ -175,7 +173,7 @@ static void check_many(void)
 	for (size_t i = 0; i < 5000; i++) {
 		while ((rc = fi_write(a.ep, out + i * 600, 600, NULL, b.addr, base + i * 600, fi_mr_key(region),
 				      out + i)) == -FI_EAGAIN && time(NULL) < until)
-			fi_cq_read(b.cq, &c, 0);
+			progress();
 		REQUIRE(rc == 0);
 	}
 	for (size_t i = 0; i < 5000; i++)
@@ -208,6 +206,27 @@ static void check_refused(void)
 		REQUIRE(guarded[i] == 0);
 	REQUIRE(fi_close(&reads->fid) == 0);
 	check_order();
+}
+
+/* Over RC a refusal ends the connection, and later requests fail at once. */
+static void check_refused_rc(void)
+{
+	static uint8_t guarded[100];
+	struct fid_mr *reads = region_of(guarded, 100, FI_REMOTE_READ, 8);
+	struct fi_cq_tagged_entry c;
+	uint64_t at = base_of(guarded);
+	time_t until = time(NULL) + PATIENCE;
+	ssize_t rc;
+
+	REQUIRE(fi_write(a.ep, out, 8, NULL, b.addr, at, fi_mr_key(reads), NULL) == 0);
+	REQUIRE(done(FI_WRITE, NULL) == FI_EACCES);
+	while ((rc = fi_tinject(a.ep, out, 8, b.addr, 1)) == 0 && time(NULL) < until)
+		REQUIRE(fi_cq_read(a.cq, &c, 1) == -FI_EAGAIN);
+	REQUIRE(rc < 0 && rc != -FI_EAGAIN);
+	REQUIRE(fi_write(a.ep, out, 8, NULL, b.addr, base, fi_mr_key(region), NULL) == rc);
+	for (int i = 0; i < 100; i++)
+		REQUIRE(guarded[i] == 0);
+	REQUIRE(fi_close(&reads->fid) == 0);
 }
 
 /* An application that chooses keys cannot use one twice, nor one that is too long; its whole memory may have one. */
@@ -249,9 +268,12 @@ int main(int argc, char **argv)
 	CHECK(data);
 	CHECK(order);
 	CHECK(many);
-	CHECK(refused);
 	if (keys)
 		CHECK(keys);
+	if (over_rc())
+		CHECK(refused_rc);
+	else
+		CHECK(refused);
 	REQUIRE(fi_close(&region->fid) == 0);
 	ends_close();
 	fi_freeinfo(hints);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* For the programs that test the provider with a peer that keeps to no protocol: a native queue pair of reliable
- * datagrams with the job's Q_Key. It sends headers of its own to endpoint b, and b's messages to it are in its
- * receives. */
+/* For the programs that test the provider with a peer that keeps to no protocol: a native queue pair with the job's
+ * Q_Key, of reliable datagrams or, as the endpoints are, RC. It sends headers of its own to endpoint b, and b's
+ * messages to it are in its receives. */
 #ifndef DIW_TESTS_FABRIC_STRANGER_H
 #define DIW_TESTS_FABRIC_STRANGER_H
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include "mpi_glue/greeting.h"
 #include "tests/system/mpi/fabric_kit.h"
-#include "verbs/diw.h"
+#include "verbs/diw_cm.h"
 
 #define STRANGER_RECVS 64u
 #define STRANGER_ROOM (16384u + 64u)     /* octets of a receive */
@@ -20,6 +21,8 @@ struct stranger {
 	struct diw_cq *sends, *recvs;
 	struct diw_qp *qp;
 	struct diw_mr *mr;
+	struct diw_cm *cm;               /* RC */
+	uint64_t instances;              /* connections so far: instance and port of the greeting */
 	struct diw_addr to;              /* of endpoint b */
 	fi_addr_t addr;                  /* as b knows it */
 	uint32_t qkey;
@@ -37,21 +40,42 @@ static inline struct diw_addr addr_of(const struct sockaddr_storage *ss)
 	return addr;
 }
 
-static inline void stranger_open(struct stranger *s)
+/* Connects with the greeting of an endpoint that has a low port. Returns the outcome. */
+static inline enum diw_cm_event_type stranger_connect(struct stranger *s)
+{
+	const struct greeting g = { .kind = GREETING_CONNECT, .port = (uint16_t)++s->instances, .qkey = s->qkey,
+				    .instance = s->instances };
+	struct diw_conn_attr attr = DIW_CONN_ATTR_INIT;
+	uint8_t data[GREETING_LEN];
+	struct diw_cm_event ev;
+
+	diw_glue_greeting_encode(data, &g);
+	attr.data = data;
+	attr.data_len = GREETING_LEN;
+	attr.connect.local = s->to;
+	attr.connect.local.port = 0;
+	REQUIRE(diw_connect(s->qp, s->cm, &s->to, &attr) == 0);
+	REQUIRE(diw_cm_get(s->cm, &ev, PATIENCE * 1000000000ll) == 0);
+	return ev.type;
+}
+
+/* RC: without a connection. */
+static inline void stranger_prepare(struct stranger *s)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
 	struct sockaddr_storage name = { 0 };
 	size_t len = sizeof name;
 	const char *key = getenv("FI_DIWARP_QKEY");    /* of diw run --mpi */
-	struct sockaddr_in at = { .sin_family = AF_INET };
-	struct diw_qp_info qp;
 
 	s->qkey = key ? (uint32_t)strtoul(key, NULL, 0) : 0x4d504931;
 	REQUIRE(diw_dev_open(info->domain_attr->name, NULL, &s->dev) == 0);
 	REQUIRE(diw_pd_alloc(s->dev, &s->pd) == 0);
 	REQUIRE(diw_cq_create(s->dev, 2048, NULL, NULL, &s->sends) == 0);
 	REQUIRE(diw_cq_create(s->dev, 2048, NULL, NULL, &s->recvs) == 0);
-	attr.type = DIW_QP_RD;
+	if (over_rc())
+		REQUIRE(diw_cm_create(s->dev, &s->cm) == 0);
+	attr.type = over_rc() ? DIW_QP_RC : DIW_QP_RD;
+	attr.rc.confirm = true;
 	attr.send_cq = s->sends;
 	attr.recv_cq = s->recvs;
 	attr.sq_depth = 2048;
@@ -60,16 +84,33 @@ static inline void stranger_open(struct stranger *s)
 	REQUIRE(diw_mr_reg(s->pd, s->room, sizeof s->room, DIW_ACCESS_LOCAL_WRITE, &s->mr) == 0);
 	REQUIRE(fi_getname(&b.ep->fid, &name, &len) == 0);
 	s->to = addr_of(&name);
+}
+
+static inline void stranger_open(struct stranger *s)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct diw_qp_info qp;
+
+	stranger_prepare(s);
+	if (over_rc())
+		REQUIRE(stranger_connect(s) == DIW_CM_ESTABLISHED);
 	REQUIRE(diw_qp_query(s->qp, &qp) == 0);
 	memcpy(&at.sin_addr, qp.local.ip + 12, 4);
-	at.sin_port = htons(qp.local.port);
+	at.sin_port = htons(over_rc() ? (uint16_t)s->instances : qp.local.port);
 	REQUIRE(fi_av_insert(av, &at, 1, &s->addr, 0, NULL) == 1);
+}
+
+static inline void stranger_free(struct stranger *s)
+{
+	REQUIRE(diw_qp_destroy(s->qp) == 0 && diw_cq_destroy(s->sends) == 0 && diw_cq_destroy(s->recvs) == 0);
+	if (over_rc())
+		REQUIRE(diw_cm_destroy(s->cm) == 0);
+	REQUIRE(diw_mr_dereg(s->mr) == 0 && diw_pd_free(s->pd) == 0 && diw_dev_close(s->dev) == 0);
 }
 
 static inline void stranger_close(struct stranger *s)
 {
-	REQUIRE(diw_qp_destroy(s->qp) == 0 && diw_cq_destroy(s->sends) == 0 && diw_cq_destroy(s->recvs) == 0);
-	REQUIRE(diw_mr_dereg(s->mr) == 0 && diw_pd_free(s->pd) == 0 && diw_dev_close(s->dev) == 0);
+	stranger_free(s);
 	REQUIRE(fi_av_remove(av, &s->addr, 1, 0) == 0);
 }
 

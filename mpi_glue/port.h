@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The queue pairs below an endpoint: a table of operations. port_rd.c implements it by one queue pair of reliable
+ * datagrams, port_rc.c by an RC queue pair a peer. No other file knows the type of the queue pairs.
+ */
+#ifndef DIW_MPI_GLUE_PORT_H
+#define DIW_MPI_GLUE_PORT_H
+
+#include "mpi_glue/glue.h"
+
+/* A wr_id is a pointer to a buffer or a peer, or the id of an operation; its last two bits say which. */
+enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP, PORT_WR_PEER };
+
+struct glue_port_ops {
+	enum diw_wr_opcode write;        /* of a rendezvous */
+	bool write_notes_each;           /* each such Write tells the receiver; otherwise the last one tells for all */
+	bool threaded;                   /* a thread uses the domain, too */
+	/* Begin and end of a domain; NULL: nothing to do. */
+	int (*begin)(struct glue_domain *d);
+	void (*end)(struct glue_domain *d);
+	/* Set ep->port and ep->local; -errno. Ends it: posted requests vanish. */
+	int (*open)(struct glue_ep *ep);
+	void (*close)(struct glue_ep *ep);
+	/* Post requests. -ENOMEM: no room. */
+	int (*post_send)(struct glue_ep *ep, const struct glue_peer *to, struct diw_send_wr *wr);
+	int (*post_recv)(struct glue_ep *ep, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
+	bool (*has_room)(struct glue_ep *ep, const struct glue_peer *to, uint32_t n);
+	/* Where operations wait that may not be posted to PEER yet. */
+	struct glue_queue *(*queue)(struct glue_ep *ep, const struct glue_peer *peer);
+	/* The address that PEER's requests come from, to which an STag can be bound. */
+	const struct diw_addr *(*source)(struct glue_ep *ep, const struct glue_peer *peer);
+	/* The peer of a received message; NULL: no room. */
+	struct glue_peer *(*sender)(struct glue_ep *ep, const struct diw_wc *wc);
+	/* A peer's Write of a rendezvous has come. */
+	void (*written)(struct glue_ep *ep, const struct diw_wc *wc);
+	/* A send request has left the send queue; NULL: nothing to do. */
+	void (*sent)(struct glue_ep *ep, const struct diw_wc *wc);
+	/* libfabric's error for a request that was flushed. */
+	int (*flushed)(struct glue_ep *ep, const struct diw_wc *wc);
+	/* Called if ep->unsettled, when no completion is there. */
+	void (*settle)(struct glue_ep *ep);
+};
+
+/* The queue pairs of an endpoint: the first member of the struct of the implementation. */
+struct glue_port { const struct glue_port_ops *ops; };
+
+extern const struct glue_port_ops diw_glue_port_rd, diw_glue_port_rc;
+
+/* ---- port.c ---- */
+void diw_glue_queue_init(struct glue_queue *q);
+
+#endif
