@@ -75,7 +75,7 @@ right_scalapack() {
 		grep -qE '^ *0 tests completed and failed' "$TMP/run"
 }
 
-# Without the modules in which OpenMPI fails over all providers (docs/mpi.md).
+# Without six modules: four of them do not pass over the provider, two have not run (docs/mpi.md).
 mpi4py() {
 	PROGRAM=(env PYTHONPATH="$programs/usr/lib/python3/dist-packages" /usr/bin/python3
 		"$programs/suite/test/runtests.py" -v --thread-level=serialized -e cco_vec -e p2p_obj -e pkl5 -e rma

@@ -9,35 +9,35 @@ export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi
 two_namespaces 1500 || { not_ok "two network namespaces"; end; }
 
 for mode in write-record read sendrecv; do
-	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 60 "$BUILD/tests/system/fabric" diw_lo
+	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 300 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'
-	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode FI_LOG_LEVEL=warn timeout 60 \
+	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode FI_LOG_LEVEL=warn timeout 300 \
 		"$BUILD/tests/system/fabric_hostile" diw_lo
 	check "... the first dropped message is logged" matches "$OUT" 'dropped messages: malformed 1($|
 )'
 	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode \
 		DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
-		timeout 120 "$BUILD/tests/system/fabric" diw_va
+		timeout 300 "$BUILD/tests/system/fabric" diw_va
 done
 for keys in "" keys; do
-	run "reads and writes of memory${keys:+, keys of the application}" timeout 60 "$BUILD/tests/system/fabric_rma" \
-		diw_lo $keys
+	run "reads and writes of memory${keys:+, keys of the application}" \
+		timeout 300 "$BUILD/tests/system/fabric_rma" diw_lo $keys
 	check "... to the end" matches "$OUT" '(^|
 )done$'
 done
-run "calls that move no data" timeout 60 "$BUILD/tests/system/fabric_calls" diw_lo
-run "a peer that is gone" timeout 60 "$BUILD/tests/system/fabric_gone" diw_lo
-run "atomic operations" timeout 60 "$BUILD/tests/system/fabric_atomic" diw_lo
-run "automatic progress" timeout 60 "$BUILD/tests/system/fabric_auto" diw_lo
+run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
+run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
+run "atomic operations" timeout 300 "$BUILD/tests/system/fabric_atomic" diw_lo
+run "automatic progress" timeout 300 "$BUILD/tests/system/fabric_auto" diw_lo
 for program in fabric fabric_rma fabric_atomic; do
-	run "... for $program" env FABRIC_AUTO=1 timeout 60 "$BUILD/tests/system/$program" diw_lo
+	run "... for $program" env FABRIC_AUTO=1 timeout 300 "$BUILD/tests/system/$program" diw_lo
 done
 for what in rma atomic; do
 	run "... with loss, duplicates and reordering, $what" env DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
-		timeout 120 "$BUILD/tests/system/fabric_$what" diw_va
+		timeout 300 "$BUILD/tests/system/fabric_$what" diw_va
 done
-run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 60 "$BUILD/tests/system/fabric" diw_lo
+run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 300 "$BUILD/tests/system/fabric" diw_lo
 
 for mode in rc rc,sendrecv; do
 	for program in fabric fabric_rma fabric_atomic fabric_rc; do
@@ -62,7 +62,7 @@ if command -v fi_info > /dev/null; then
 		server=$PID
 		listens() { in_b ss -ltn | grep -q :47592; }
 		check "fi_pingpong: the server listens" eventually 10 listens
-		run "fi_pingpong between hosts, $kind" timeout 60 fi_pingpong -p diwarp -e rdm -m $kind $B4
+		run "fi_pingpong between hosts, $kind" timeout 300 fi_pingpong -p diwarp -e rdm -m $kind $B4
 		check "... and its server ends" join "$server" 10
 	done
 else
