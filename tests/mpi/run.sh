@@ -139,8 +139,8 @@ hosts || { not_ok "two network namespaces"; end; }
 echo "| MPI | transport | ranks | runs | wrong | crashed | hung | elsewhere | seconds |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for ranks in $RANKS; do
-	for line in openmpi/{ucx-ud,ucx-rc,ofi,diwarp} mpich/{ucx-ud,ucx-rc} mpich-ofi/diwarp mpich5/{ofi,diwarp} \
-		mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
+	for line in openmpi/{ucx-ud,ucx-rc,ofi,diwarp,diwarp-rc} mpich/{ucx-ud,ucx-rc} mpich-ofi/diwarp \
+		mpich5/{ofi,diwarp} mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
 		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
 		case $line in
 		*/diwarp*) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
