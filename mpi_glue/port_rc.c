@@ -196,8 +196,14 @@ static struct glue_queue *port_rc_queue(struct glue_ep *ep, const struct glue_pe
 static const struct diw_addr *port_rc_source(struct glue_ep *ep, const struct glue_peer *peer)
 {
 	struct rc_conn *c = conn_use(ep, peer);
+	struct diw_qp_info info;
 
-	return c ? &c->source : &peer->addr;
+	if (!c)
+		return &peer->addr;
+	/* a message may come before the event that the connection is up is handled */
+	if (c->state != RC_UP && c->qp && diw_qp_query(c->qp, &info) == 0)
+		c->source = info.peer;
+	return &c->source;
 }
 
 static struct glue_peer *port_rc_sender(struct glue_ep *ep, const struct diw_wc *wc)
