@@ -220,11 +220,18 @@ START_TEST(posts_bound_the_time)
 }
 END_TEST
 
-/* The ring is never full of requests that wait for others. */
+/* The ring is never full of requests that wait for others. It may be full while the progress thread has the lock. With
+ * the clock at rest and no poll, nothing but the posts would send what waits for others. */
 START_TEST(a_small_ring_keeps_room)
 {
 	begin(DIW_PROGRESS_THREAD, (uint32_t[]){ 1, 2, 4, 16 }[_i]);
-	post_some(100);
+	for (int posted = 0, ms = 0; posted < 100; ms++) {
+		ck_assert_int_lt(ms, KIT_LIMIT_MS);
+		while (posted < 100 && end_send(&a, &sink, 0, LEN, 0) == 0)
+			posted++;
+		if (posted < 100)
+			sleep_ms(1);
+	}
 	poll_once();
 	ck_assert_uint_eq(arrived(), 100);
 	end();
