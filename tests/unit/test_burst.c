@@ -9,7 +9,9 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -387,6 +389,53 @@ START_TEST(reliable_posts_share_a_call)
 }
 END_TEST
 
+/* Posts until one message waits for others, tells how many were posted, and ends without another call. */
+static void child_main(int told)
+{
+	struct diw_wc wc;
+	uint32_t posted = 0;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open(&a, &k, NULL, 64);
+	for (int i = 0; i < KIT_LIMIT_MS && !diw_engine_has_unflushed(engine()); i++) {
+		sleep_ms(1);
+		diw_cq_poll(a.rcq, &wc, 1, 0);
+		post_some(2);
+		posted += 2;
+	}
+	if (!diw_engine_has_unflushed(engine()))
+		posted = 0;
+	if (write(told, &posted, sizeof posted) != sizeof posted)
+		_exit(1);
+	exit(0);
+}
+
+START_TEST(the_end_of_a_process_flushes)
+{
+	int told[2], status;
+	uint32_t posted, came = 0;
+	pid_t pid;
+
+	sink_open();
+	ck_assert_int_eq(pipe(told), 0);
+	pid = fork();
+	if (pid == 0)
+		child_main(told[1]);
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		came += arrived();
+		sleep_ms(1);
+	}
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(read(told[0], &posted, sizeof posted), sizeof posted);
+	ck_assert_uint_gt(posted, 0);
+	came += arrived();
+	ck_assert_uint_eq(came, posted);
+	close(told[0]);
+	close(told[1]);
+	close(sink_fd);
+}
+END_TEST
+
 Suite *suite_burst(void)
 {
 	Suite *s = suite_create("burst");
@@ -403,6 +452,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, the_thread_flushes);
 	tcase_add_test(tc, a_program_that_stops_calling);
 	tcase_add_test(tc, reliable_posts_share_a_call);
+	tcase_add_test(tc, the_end_of_a_process_flushes);
 	suite_add_tcase(s, tc);
 	return s;
 }

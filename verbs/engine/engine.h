@@ -89,6 +89,7 @@ struct diw_engine {
 
 	/* ---- Super-buffers that posts have left open (flush.c) ---- */
 	struct diw_list unflushed;   /* their members */
+	struct diw_list enlisted;    /* the process' engines that have a progress thread */
 	atomic_bool has_unflushed;   /* this list is not empty; read without the lock */
 	uint64_t open_at;            /* since when the first of them is open */
 	uint64_t no_burst_until;

@@ -4,6 +4,8 @@
  * and the messages of the next ones wait for more, until a full super-buffer, a step, another call, or the progress
  * thread sends them.
  */
+#include <time.h>
+
 #include "verbs/engine/int.h"
 
 /* A post continues a burst if it comes at most this time after the last one, and no step was between. UCX, which posts
@@ -18,6 +20,11 @@
 /* The progress thread had to send: the program posts and does not poll behind it. For this time each post sends at
  * once, so such a program waits at most once in that time. */
 #define BURST_PAUSE_NS (5 * DIW_MS)
+/* At the end of the process: the longest wait for a thread that has the lock. */
+#define EXIT_WAIT_NS (10 * DIW_MS)
+
+static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct diw_list engines = { &engines, &engines };
 
 /* The progress thread sleeps as the leader until a datagram comes, and so would not see that the application polls
  * again. It is woken, to be parked. */
@@ -98,4 +105,50 @@ uint64_t diw_flush_watch(struct diw_engine *e)
 	}
 	diw_engine_unlock(e);
 	return atomic_load(&e->watched) ? now + WATCH_NS : DIW_NEVER;
+}
+
+/* ---- End of the process ---- */
+
+void diw_flush_enlist(struct diw_engine *e)
+{
+	pthread_mutex_lock(&engines_lock);
+	diw_list_add_tail(&engines, &e->enlisted);
+	pthread_mutex_unlock(&engines_lock);
+}
+
+void diw_flush_delist(struct diw_engine *e)
+{
+	pthread_mutex_lock(&engines_lock);
+	diw_list_del(&e->enlisted);
+	pthread_mutex_unlock(&engines_lock);
+}
+
+/* The child has none of these engines, and another thread of the parent may have held the lock. */
+void diw_flush_forked(void)
+{
+	pthread_mutex_init(&engines_lock, NULL);
+	diw_list_init(&engines);
+}
+
+static void engine_flush_at_exit(struct diw_engine *e)
+{
+	uint64_t until = diw_clock_ns() + EXIT_WAIT_NS;
+	struct timespec ts = { .tv_sec = (time_t)(until / DIW_S), .tv_nsec = (long)(until % DIW_S) };
+
+	if (!diw_engine_has_unflushed(e) || pthread_mutex_clocklock(&e->lock, CLOCK_MONOTONIC, &ts) != 0)
+		return;
+	diw_engine_flush(e);
+	diw_engine_unlock(e);
+}
+
+/* exit(3), or the return of main(): sends what the last posts have left open. */
+__attribute__((destructor)) static void flush_at_exit(void)
+{
+	struct diw_list *l;
+
+	if (pthread_mutex_trylock(&engines_lock))
+		return;
+	for (l = engines.next; l != &engines; l = l->next)
+		engine_flush_at_exit(diw_container(l, struct diw_engine, enlisted));
+	pthread_mutex_unlock(&engines_lock);
 }

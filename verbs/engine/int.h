@@ -22,6 +22,10 @@ void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w);
 /* Called without the lock by the progress thread, which sends what is open for too long. Returns when it is to look
  * again, or DIW_NEVER. */
 uint64_t diw_flush_watch(struct diw_engine *e);
+/* Engines whose open super-buffers are sent when the process ends. */
+void diw_flush_enlist(struct diw_engine *e);
+void diw_flush_delist(struct diw_engine *e);
+void diw_flush_forked(void);
 
 /* ---- sleep.c ---- */
 /* Releases the lock, and sleeps on the descriptors and one that others can signal. Returns whether a signal's handler

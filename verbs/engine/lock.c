@@ -8,13 +8,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "verbs/engine/engine.h"
+#include "verbs/engine/int.h"
 
 static unsigned generation;
 
 void diw_engine_forked(void)
 {
 	generation++;
+	diw_flush_forked();
 }
 
 bool diw_engine_alive(const struct diw_engine *e)
@@ -39,11 +40,14 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	diw_list_init(&e->deferred);
 	diw_list_init(&e->waiters);
 	diw_list_init(&e->unflushed);
+	diw_list_init(&e->enlisted);
 }
 
 int diw_engine_open(struct diw_engine *e, bool threaded)
 {
 	e->threaded = threaded;
+	if (threaded)
+		diw_flush_enlist(e);
 	e->epfd = epoll_create1(EPOLL_CLOEXEC);
 	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -62,6 +66,7 @@ void diw_engine_fini(struct diw_engine *e)
 	sem_destroy(&e->thread_sem);
 	if (!diw_engine_alive(e))
 		return;
+	diw_flush_delist(e);
 	pthread_cond_destroy(&e->all_awake);
 	pthread_mutex_destroy(&e->lock);
 	pthread_mutex_destroy(&e->thread_lock);
