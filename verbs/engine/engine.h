@@ -94,6 +94,7 @@ struct diw_engine {
 	uint64_t open_at;            /* since when the first of them is open */
 	uint64_t no_burst_until;
 	atomic_bool watched;         /* the progress thread looks after them */
+	uint64_t watch_gap;          /* progress thread only: time between two looks */
 
 	/* ---- Sleep (sleep.c). Descriptors are -1 in the simulator, which never sleeps ---- */
 	int epfd;                    /* all descriptors of the turn, if it has many members */
