@@ -260,6 +260,33 @@ START_TEST(refusal_stays)
 }
 END_TEST
 
+/* Refused initiators that do not end their streams hold at most 256 descriptors: the oldest is closed for the next, and
+ * its refusal can still be read. */
+START_TEST(refused_limit)
+{
+	struct diw_cm_event ev;
+	int fd[300], open = 0;
+
+	cm_open(&m, DIW_PROGRESS_THREAD, NULL);
+	for (int i = 0; i < 300; i++) {
+		fd[i] = dial(&m.addr);
+		send_frame(fd[i], false, "00010000");
+		cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
+		ck_assert_int_eq(diw_reject(ev.req, NULL, 0), 0);
+		expect_frame(fd[i], true, "20010000");
+	}
+	for (int i = 0; i < 300; i++)
+		open += readable(fd[i], 0) == 0;
+	ck_assert_int_le(open, 256);
+	for (int i = 0; i < 300; i++) {
+		ck_assert_int_eq(readable(fd[i], KIT_LIMIT_MS), 1);
+		ck_assert_int_eq(recv(fd[i], &ev, 1, 0), 0);    /* no reset */
+		close(fd[i]);
+	}
+	cm_close(&m);
+}
+END_TEST
+
 /* Silent connections fill the table: the next one waits in the kernel, and after a second displaces the oldest. */
 START_TEST(halfopen_limit)
 {
@@ -530,6 +557,7 @@ Suite *suite_cm_peer(void)
 	tcase_add_test(tc, trickle);
 	tcase_add_test(tc, unanswered);
 	tcase_add_loop_test(tc, refusal_stays, 0, 2);
+	tcase_add_test(tc, refused_limit);
 	tcase_add_test(tc, halfopen_limit);
 	tcase_add_test(tc, evicted_with_event);
 	tcase_add_test(tc, backlog);

@@ -61,6 +61,8 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
 	}
 	if (c->state < DIW_CM_UP)
 		diw_cm_item_del(c->e, &c->item);
+	if (c->state == DIW_CM_REJECTING)
+		c->e->nrejecting--;
 	diw_list_del(&c->item.link);
 	c->state = DIW_CM_OVER;
 }

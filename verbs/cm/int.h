@@ -35,8 +35,7 @@ struct diw_cm_item_ops {
 
 struct diw_cm_item {
 	const struct diw_cm_item_ops *ops;
-	struct diw_list link;        /* in the engine's list of listeners or connections, or in a list of its
-				      * listener */
+	struct diw_list link;        /* in a list of the engine, or of its listener */
 	bool watched;                /* the descriptor is in the epoll set */
 	uint32_t slot;               /* index in the heap of timers, from 1; 0: no timer */
 	uint64_t at;
@@ -55,6 +54,8 @@ struct diw_cm_engine {
 	int nbatch;                  /* number of events in `batch` that are being handled */
 	struct diw_list conns;       /* items that are in no listener's list */
 	struct diw_list listeners;   /* items */
+	struct diw_list rejecting;   /* connections in state REJECTING, oldest first */
+	uint32_t nrejecting;
 };
 
 struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev);   /* NULL: no memory, or no descriptor */

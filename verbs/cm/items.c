@@ -12,16 +12,23 @@
 #define LOOK_NS (20 * DIW_US)
 #define EXPIRE_SHARE 64              /* timers of a step */
 
+static void items_free(struct diw_list *items)
+{
+	struct diw_list *l, *next;
+
+	diw_list_for_each_safe(l, next, items)
+		diw_container(l, struct diw_cm_item, link)->ops->free(diw_container(l, struct diw_cm_item, link));
+}
+
 /* All channels are closed, so there are no listeners. Connections that are being rejected may remain. */
 void diw_cm_fini(struct diw_dev *dev)
 {
 	struct diw_cm_engine *e = dev->cm;
-	struct diw_list *l, *next;
 
 	if (!e)
 		return;
-	diw_list_for_each_safe(l, next, &e->conns)
-		diw_container(l, struct diw_cm_item, link)->ops->free(diw_container(l, struct diw_cm_item, link));
+	items_free(&e->conns);
+	items_free(&e->rejecting);
 	if (e->epfd >= 0)
 		close(e->epfd);
 	free(e->heap);
@@ -156,6 +163,7 @@ void diw_cm_look(struct diw_cm_engine *e, uint64_t now)
 	if (e->epfd < 0) {
 		diw_cm_probe(&e->listeners, now);
 		diw_cm_probe(&e->conns, now);
+		diw_cm_probe(&e->rejecting, now);
 		return;
 	}
 	e->look_at = now + LOOK_NS;
@@ -232,6 +240,7 @@ struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev)
 	}
 	diw_list_init(&e->conns);
 	diw_list_init(&e->listeners);
+	diw_list_init(&e->rejecting);
 	e->member.ops = &cm_ops;
 	diw_engine_add_fixed(&dev->engine, &e->member);
 	dev->cm = e;

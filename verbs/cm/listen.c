@@ -16,6 +16,7 @@
 #define EVICT_NS DIW_S
 #define RETRY_NS (100 * DIW_MS)      /* the pause after which descriptors or memory may be available again */
 #define REJECT_NS DIW_S              /* for a refusal to be sent, and for the initiator to end the stream */
+#define MAX_REJECTING 256             /* of a device; each holds a descriptor until REJECT_NS */
 #define KERNEL_BACKLOG 65535         /* the kernel applies its own limit */
 
 static int watch_listener(struct diw_listener *l, uint32_t events)
@@ -339,6 +340,22 @@ int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_con
 	return rc;
 }
 
+/* Moves C to the connections that are being rejected. The oldest makes room: the kernel has had its refusal, unless the
+ * initiator does not read. */
+static void reject_begin(struct diw_cm_conn *c, uint64_t now)
+{
+	struct diw_cm_engine *e = c->e;
+
+	if (e->nrejecting == MAX_REJECTING)
+		diw_cm_conn_free(diw_container(diw_list_first(&e->rejecting), struct diw_cm_conn, item.link));
+	depart(c);
+	diw_list_del(&c->item.link);
+	diw_list_add_tail(&e->rejecting, &c->item.link);
+	e->nrejecting++;
+	c->state = DIW_CM_REJECTING;
+	diw_cm_arm(e, &c->item, now + REJECT_NS);
+}
+
 static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_len, uint64_t now)
 {
 	struct diw_cm_nego *n = c->nego;
@@ -351,11 +368,9 @@ static int reject_locked(struct diw_cm_conn *c, const void *data, uint32_t data_
 	rc = diw_cm_refusal(n->frame, &n->peer, data, data_len);
 	if (rc < 0)
 		return diw_fail(rc, "diw_reject: %u bytes of private data", data_len);
-	depart(c);
 	n->len = (uint32_t)rc;
 	n->done = 0;
-	c->state = DIW_CM_REJECTING;
-	diw_cm_arm(c->e, &c->item, now + REJECT_NS);
+	reject_begin(c, now);
 	if (diw_cm_conn_push(c, now) < 0)
 		diw_cm_conn_free(c);            /* the initiator has gone */
 	return 0;
