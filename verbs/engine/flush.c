@@ -136,13 +136,17 @@ void diw_flush_forked(void)
 
 static void engine_flush_at_exit(struct diw_engine *e)
 {
+	const struct timespec nap = { .tv_nsec = 100 * DIW_US };
 	uint64_t until = diw_clock_ns() + EXIT_WAIT_NS;
-	struct timespec ts = { .tv_sec = (time_t)(until / DIW_S), .tv_nsec = (long)(until % DIW_S) };
 
-	if (!diw_engine_has_unflushed(e) || pthread_mutex_clocklock(&e->lock, CLOCK_MONOTONIC, &ts) != 0)
-		return;
-	diw_engine_flush(e);
-	diw_engine_unlock(e);
+	while (diw_engine_has_unflushed(e) && diw_clock_ns() < until) {
+		if (diw_engine_trylock(e)) {
+			diw_engine_flush(e);
+			diw_engine_unlock(e);
+			return;
+		}
+		nanosleep(&nap, NULL);
+	}
 }
 
 /* exit(3), or the return of main(): sends what the last posts have left open. */
