@@ -26,7 +26,8 @@ struct tool_cmd {
 	int (*run)(int argc, char **argv);           /* argv[0] is the subcommand; returns the exit status */
 	const char *args;                            /* for the usage line */
 	const char *brief;
-	const char *help;
+	const char *help;                            /* or a function that prints it */
+	void (*print_help)(FILE *to);
 	bool foreign_args;                           /* arguments behind its first operand belong to another program */
 };
 extern const struct tool_cmd cmd_info, cmd_ping, cmd_listen, cmd_cp, cmd_recv, cmd_perf, cmd_stat, cmd_dump, cmd_run,
@@ -45,7 +46,9 @@ int tool_bad_option(char **argv);
 /* The value of option OPT, which is named in an error; 0 or TOOL_USAGE. Sizes may end in k, m, g (powers of 1024). */
 int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
-int opt_sizes(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *values, int max_values, int *n);
+/* A comma-separated list. FROM:TO is FROM and each double of it up to TO, FROM:TO:xN each N-fold. */
+int opt_list(const char *opt, const char *text, bool size, uint64_t min, uint64_t max, uint64_t *values,
+	     int max_values, int *n);
 int opt_seconds(const char *opt, const char *text, double min, double max, double *value);
 int opt_port(const char *text, uint16_t *port);
 int opt_host(const char *host, uint16_t port, struct diw_addr *addr);

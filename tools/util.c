@@ -50,7 +50,9 @@ int tool_failed(const char *fmt, ...)
 
 int tool_help(const struct tool_cmd *cmd, FILE *to)
 {
-	fprintf(to, "usage: diw %s %s\n%s.\n\n%s", cmd->name, cmd->args, cmd->brief, cmd->help);
+	fprintf(to, "usage: diw %s %s\n%s.\n\n%s", cmd->name, cmd->args, cmd->brief, cmd->help ? cmd->help : "");
+	if (cmd->print_help)
+		cmd->print_help(to);
 	return TOOL_OK;
 }
 
@@ -115,20 +117,61 @@ int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint
 	return 0;
 }
 
-int opt_sizes(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *values, int max_values, int *n)
+static int opt_value(const char *opt, const char *text, bool size, uint64_t min, uint64_t max, uint64_t *value)
 {
-	char *copy = strdup(text), *save, *word;
+	return (size ? opt_size : opt_number)(opt, text, min, max, value);
+}
+
+/* FROM:TO or FROM:TO:xN, which begins at WORD and whose first colon is at COLON: FROM, FROM * N, ... up to TO. */
+static int opt_range(const char *opt, char *word, char *colon, bool size, uint64_t limits[2], uint64_t *values,
+		     int max_values)
+{
+	char *factor = strchr(colon + 1, ':');
+	uint64_t from, to, by = 2;
+	int n = 0;
+
+	*colon = '\0';
+	if (factor) {
+		*factor++ = '\0';
+		if (*factor != 'x' || !parse_number(factor + 1, false, &by) || by < 2)
+			return -tool_usage("%s: '%s' is not a factor (like x2, x4)", opt, factor);
+	}
+	if (opt_value(opt, word, size, limits[0], limits[1], &from) ||
+	    opt_value(opt, colon + 1, size, limits[0], limits[1], &to))
+		return -TOOL_USAGE;
+	if (!from || from > to)
+		return -tool_usage("%s: %s:%s begins at 0 or ends before it begins", opt, word, colon + 1);
+	for (bool over = false; !over && from <= to; over = __builtin_mul_overflow(from, by, &from)) {
+		if (n == max_values)
+			return -tool_usage("%s: more than %d values", opt, max_values);
+		values[n++] = from;
+	}
+	return n;
+}
+
+int opt_list(const char *opt, const char *text, bool size, uint64_t min, uint64_t max, uint64_t *values,
+	     int max_values, int *n)
+{
+	char *copy = strdup(text), *save, *word, *colon;
 	int rc = 0;
 
 	*n = 0;
 	for (word = copy ? strtok_r(copy, ",", &save) : NULL; word && !rc; word = strtok_r(NULL, ",", &save)) {
-		if (*n == max_values)
-			rc = tool_usage("%s: more than %d sizes", opt, max_values);
-		else
-			rc = opt_size(opt, word, min, max, &values[(*n)++]);
+		colon = strchr(word, ':');
+		if (colon) {
+			int got = opt_range(opt, word, colon, size, (uint64_t[]){ min, max }, values + *n,
+					    max_values - *n);
+
+			rc = got < 0 ? -got : 0;
+			*n += got > 0 ? got : 0;
+		} else if (*n == max_values) {
+			rc = tool_usage("%s: more than %d values", opt, max_values);
+		} else {
+			rc = opt_value(opt, word, size, min, max, &values[(*n)++]);
+		}
 	}
 	free(copy);
-	return rc || *n ? rc : tool_usage("%s: '%s' names no size", opt, text);
+	return rc || *n ? rc : tool_usage("%s: '%s' names nothing", opt, text);
 }
 
 int opt_seconds(const char *opt, const char *text, double min, double max, double *value)

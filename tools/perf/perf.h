@@ -29,7 +29,8 @@ enum perf_qp { PERF_UD, PERF_UC, PERF_RD, PERF_RC, PERF_RC_CONFIRM, PERF_RAW, PE
 	       PERF_RAW_TCP_1, PERF_QPS };
 enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
 enum perf_mode { PERF_POLL, PERF_WAIT, PERF_EVENTS };
-extern const char *const perf_test_name[PERF_TESTS], *const perf_qp_name[PERF_QPS], *const perf_op_name[PERF_OPS];
+enum perf_unit { PERF_US, PERF_GBPS, PERF_MSGS };
+extern const char *const perf_qp_name[PERF_QPS], *const perf_op_name[PERF_OPS];
 
 static inline bool perf_is_rc(enum perf_qp qp)
 {
@@ -41,15 +42,17 @@ static inline bool perf_is_dgram(enum perf_qp qp)
 	return qp <= PERF_RD;
 }
 
+/* Numbers of a case. Each is an option, of which a list has a case for each number, a key of the JSON objects, and, if
+ * the option was given, a column of the table. */
+enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_MULPDU, PERF_NO_CRC, PERF_MARKERS, PERF_PARAMS };
+
 struct perf_case {
 	enum perf_test test;
 	enum perf_qp qp;
 	enum perf_op op;             /* for bare sockets: PERF_SEND */
 	enum perf_mode mode;
-	uint64_t size;
-	uint32_t depth, mulpdu;
 	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
-	bool no_crc, markers;        /* RC */
+	uint64_t size, depth, mulpdu, no_crc, markers;       /* 0: the default, or no */
 };
 
 /* The settings of one end, from its command line and the control connection. */
@@ -70,6 +73,34 @@ struct perf_part {
 	double cpu_s;
 };
 
+/* ---- perf_case.c ---- */
+
+struct perf_ctl;
+struct rig;
+typedef int perf_run_fn(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
+struct perf_test_info {
+	const char *name, *brief;
+	enum perf_unit unit;         /* of the figure that the test is about */
+	uint64_t size, depth;        /* defaults */
+	perf_run_fn *run;            /* a round, at both ends, but not of bare sockets */
+};
+extern const struct perf_test_info perf_tests[PERF_TESTS];
+
+struct perf_param {
+	const char *name, *arg;      /* ARG NULL: a flag, which is 0 or 1 */
+	const char *help;
+	size_t at;                   /* of the uint64_t in struct perf_case */
+	bool bytes;                  /* takes k, m, g */
+	uint64_t min, max;
+	uint32_t tests, qps;         /* bits of those that take it; 0: all */
+};
+extern const struct perf_param perf_params[PERF_PARAMS];
+uint64_t perf_get(const struct perf_case *pc, enum perf_param_id id);
+void perf_set(struct perf_case *pc, enum perf_param_id id, uint64_t v);
+bool perf_param_of(enum perf_param_id id, enum perf_qp qp);
+cJSON *perf_case_json(const struct perf_case *pc);
+int perf_case_parse(const cJSON *o, struct perf_case *pc);   /* -EINVAL */
+
 /* ---- perf_ctl.c ---- */
 
 struct perf_ctl { int fd; size_t len; char buf[4096]; };
@@ -80,14 +111,11 @@ int ctl_send(struct perf_ctl *c, cJSON *o);          /* frees o; 0 or -errno */
 cJSON *ctl_recv(struct perf_ctl *c, int64_t timeout_ns);
 bool ctl_ready(struct perf_ctl *c);                  /* an object has come, or the connection has ended */
 double ctl_number(const cJSON *o, const char *key);  /* 0: there is no such key */
-cJSON *ctl_case(const struct perf_case *pc);
-int ctl_get_case(const cJSON *o, struct perf_case *pc);
 void ctl_add_part(cJSON *o, const struct perf_part *p);
 void ctl_get_part(const cJSON *o, struct perf_part *p);
 
 /* ---- rigs ---- */
 
-struct rig;
 /* Port 0: any; the peer must be known only for UC. Prints errors. */
 struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port);
 /* A free port for the client's UC queue pair: the server's queue pair is created with it, before the client's exists.
@@ -100,6 +128,29 @@ void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
 void rig_close(struct rig *r);
+
+/* ---- perf_opt.c ---- */
+
+#define PERF_VALUES 64
+struct perf_list { uint64_t v[PERF_VALUES]; int n; bool given; };    /* n 0: the default */
+enum perf_place { PERF_NOWHERE, PERF_LOCAL, PERF_SERVER, PERF_CONNECT };
+struct perf_plan {
+	enum perf_place place;
+	const char *host, *bind;
+	uint16_t port;
+	struct perf_side side;
+	struct perf_case base;       /* test and mode; the rest is set for each case */
+	enum perf_qp qps[PERF_QPS], against[PERF_QPS - PERF_RAW];
+	enum perf_op ops[PERF_OPS];
+	struct perf_list list[PERF_PARAMS];
+	int nqps, nagainst, nops;
+	enum diw_llp llps[PERF_LLPS];
+	int nllps;
+	bool json;
+	double secs;
+};
+int perf_parse_options(struct perf_plan *p, int argc, char **argv);
+void perf_print_options(FILE *to);
 
 /* ---- perf_out.c ---- */
 
@@ -116,29 +167,22 @@ struct perf_row {
 	struct perf_case pc;
 	struct perf_figures f;
 };
+void perf_print_head(const struct perf_plan *p);
 /* Prints a row, compared with the NBASES rows at BASES. */
-void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json);
+void perf_print(const struct perf_plan *p, const struct perf_row *row, const struct perf_row *bases, int nbases);
+
+/* ---- perf_serve.c ---- */
+
+void perf_serve_client(struct perf_ctl *ctl, const struct perf_side *side);
 
 /* ---- perf_run.c ---- */
 
-#define PERF_SIZES 32
-enum perf_place { PERF_NOWHERE, PERF_LOCAL, PERF_SERVER, PERF_CONNECT };
-struct perf_plan {
-	enum perf_place place;
-	const char *host, *bind;
-	uint16_t port;
-	struct perf_side side;
-	struct perf_case base;       /* test, mode, depth, mulpdu; the rest is set for each case */
-	enum perf_qp qps[PERF_QPS], against[PERF_QPS - PERF_RAW];
-	enum perf_op ops[PERF_OPS];
-	uint64_t sizes[PERF_SIZES];
-	int nqps, nagainst, nops, nsizes;
-	enum diw_llp llps[PERF_LLPS];
-	int nllps;
-	bool json;
-	double secs;
-};
 bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp);
+/* Runs the cases of the plan with the server on FD. */
+int perf_run_cases(const struct perf_plan *p, int fd);
+
+/* ---- perf_net.c ---- */
+
 int perf_local(struct perf_plan *p);
 int perf_server(struct perf_plan *p);
 int perf_connect(struct perf_plan *p);

@@ -96,46 +96,6 @@ double ctl_number(const cJSON *o, const char *key)
 	return cJSON_IsNumber(v) ? v->valuedouble : 0;
 }
 
-cJSON *ctl_case(const struct perf_case *pc)
-{
-	cJSON *o = cJSON_CreateObject();
-
-	cJSON_AddNumberToObject(o, "test", pc->test);
-	cJSON_AddNumberToObject(o, "qp", pc->qp);
-	cJSON_AddNumberToObject(o, "op", pc->op);
-	cJSON_AddNumberToObject(o, "mode", pc->mode);
-	cJSON_AddNumberToObject(o, "size", (double)pc->size);
-	cJSON_AddNumberToObject(o, "depth", pc->depth);
-	cJSON_AddNumberToObject(o, "mulpdu", pc->mulpdu);
-	cJSON_AddNumberToObject(o, "llp", pc->llp);
-	cJSON_AddNumberToObject(o, "no_crc", pc->no_crc);
-	cJSON_AddNumberToObject(o, "markers", pc->markers);
-	return o;
-}
-
-/* Values of a peer are checked like any input. */
-static bool in_range(const cJSON *o, const char *key, double min, double max, double *v)
-{
-	*v = ctl_number(o, key);
-	return *v >= min && *v <= max;
-}
-
-int ctl_get_case(const cJSON *o, struct perf_case *pc)
-{
-	double test, qp, op, mode, size, depth, mulpdu, llp, no_crc, markers;
-
-	if (!in_range(o, "test", 0, PERF_TESTS - 1, &test) || !in_range(o, "qp", 0, PERF_QPS - 1, &qp) ||
-	    !in_range(o, "op", 0, PERF_OPS - 1, &op) || !in_range(o, "mode", 0, PERF_EVENTS, &mode) ||
-	    !in_range(o, "size", 1, DIW_MAX_RDMA, &size) || !in_range(o, "depth", 1, 65536, &depth) ||
-	    !in_range(o, "mulpdu", 0, 65535, &mulpdu) || !in_range(o, "llp", 0, DIW_LLP_URING, &llp) ||
-	    !in_range(o, "no_crc", 0, 1, &no_crc) || !in_range(o, "markers", 0, 1, &markers))
-		return -EINVAL;
-	*pc = (struct perf_case){ (enum perf_test)test, (enum perf_qp)qp, (enum perf_op)op, (enum perf_mode)mode,
-		(uint64_t)size, (uint32_t)depth, (uint32_t)mulpdu, (enum diw_llp)llp, no_crc >= 1,
-		markers >= 1 };
-	return 0;
-}
-
 static const struct { const char *key; size_t at; } part_fields[] = {
 #define F(name) { #name, offsetof(struct perf_part, name) }
 	F(tx_msgs), F(tx_bytes), F(rx_msgs), F(rx_bytes), F(m_msgs), F(m_bytes), F(m_ns), F(p50_ns),

@@ -146,8 +146,8 @@ static int join_sender(const struct group_plan *p)
 static int group_option(struct group_plan *p, int opt, char **argv)
 {
 	switch (opt) {
-	case 'r': return opt_sizes("--receivers", optarg, 1, GROUP_RECEIVERS, p->receivers, GROUP_RECEIVERS,
-				   &p->nreceivers);
+	case 'r': return opt_list("--receivers", optarg, false, 1, GROUP_RECEIVERS, p->receivers, GROUP_RECEIVERS,
+				  &p->nreceivers);
 	case 's': return opt_size("--size", optarg, 1, DIW_MAX_SEND, &p->size);
 	case 't': return opt_seconds("--secs", optarg, 0.05, 3600, &p->secs);
 	case 'm': return opt_size("--mulpdu", optarg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &p->mulpdu);

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* diw perf: medians, ratios, and the output as a table or JSON. */
+/* diw perf: medians, ratios, and a row as a line of the table or JSON. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "tools/perf/perf.h"
-
-const char *const perf_test_name[] = { "lat", "bw", "bibw", "rate" };
-const char *const perf_qp_name[] = { "ud", "uc", "rd", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1",
-	"raw-tcp", "raw-tcp-1" };
-const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
 
 double perf_cpu_now(void)
 {
@@ -77,9 +72,9 @@ static double spread(const double *v, int n)
 /* The figure that a test is about, a round. */
 static const double *figures(const struct perf_case *pc, const struct perf_figures *f)
 {
-	switch (pc->test) {
-	case PERF_LAT: return f->p50;
-	case PERF_RATE: return f->msgs;
+	switch (perf_tests[pc->test].unit) {
+	case PERF_US: return f->p50;
+	case PERF_MSGS: return f->msgs;
 	default: return f->gbps;
 	}
 }
@@ -112,18 +107,35 @@ static void add_ratios(cJSON *o, const struct row *r)
 		json_add_null_number(all, r->ratio[i].to, r->ratio[i].ratio > 0, r->ratio[i].ratio);
 }
 
+static void add_param(cJSON *o, const struct perf_case *pc, enum perf_param_id id)
+{
+	uint64_t v = perf_get(pc, id);
+	char key[32];
+
+	snprintf(key, sizeof key, "%s", perf_params[id].name);
+	for (char *dash; (dash = strchr(key, '-')); )
+		*dash = '_';
+	if (!perf_params[id].arg)
+		cJSON_AddBoolToObject(o, key, v != 0);
+	else if (v)
+		json_add_count(o, key, v);
+	else
+		cJSON_AddNullToObject(o, key);
+}
+
 static void print_row_json(const struct row *r)
 {
 	bool raw = r->pc->qp >= PERF_RAW;
 	cJSON *o = cJSON_CreateObject();
 
-	cJSON_AddStringToObject(o, "test", perf_test_name[r->pc->test]);
+	cJSON_AddStringToObject(o, "test", perf_tests[r->pc->test].name);
 	cJSON_AddStringToObject(o, "qp", perf_qp_name[r->pc->qp]);
 	cJSON_AddItemToObject(o, "llp", r->f->llp ? cJSON_CreateString(r->f->llp) : cJSON_CreateNull());
 	cJSON_AddItemToObject(o, "congestion", r->f->congestion[0] ? cJSON_CreateString(r->f->congestion) :
 			      cJSON_CreateNull());
 	cJSON_AddItemToObject(o, "op", raw ? cJSON_CreateNull() : cJSON_CreateString(perf_op_name[r->pc->op]));
-	json_add_count(o, "size", r->pc->size);
+	for (int i = 0; i < PERF_PARAMS; i++)
+		add_param(o, r->pc, i);
 	json_add_null_number(o, "GBps", !r->lat, r->gbps);
 	json_add_null_number(o, "msgs_per_s", !r->lat, r->msgs);
 	json_add_count(o, "bytes_sent", (uint64_t)r->f->tx_bytes);
@@ -148,26 +160,48 @@ static const char *cell(char buf[16], bool valid, double v)
 	return buf;
 }
 
-static void print_row_table(const struct row *r)
+static bool has_column(const struct perf_plan *p, enum perf_param_id id)
 {
-	static bool headed;
+	return id != PERF_SIZE && perf_params[id].arg && p->list[id].given;
+}
+
+static const char *param_cell(char buf[24], const struct perf_case *pc, enum perf_param_id id)
+{
+	uint64_t v = perf_get(pc, id);
+
+	if (!v)
+		return "-";
+	if (perf_params[id].bytes && v % 1024 == 0)
+		return fmt_bytes(v, buf);
+	snprintf(buf, 24, perf_params[id].bytes ? "%llu B" : "%llu", (unsigned long long)v);
+	return buf;
+}
+
+void perf_print_head(const struct perf_plan *p)
+{
+	if (p->json)
+		return;
+	machine_print_line();
+	printf("%-4s  %-11s  %-5s  %-9s  %9s  ", "test", "qp", "llp", "op", "size");
+	for (int i = 0; i < PERF_PARAMS; i++)
+		if (has_column(p, i))
+			printf("%8s  ", perf_params[i].name);
+	printf("%8s  %10s  %10s  %8s  %8s  %8s  %7s  %6s  %s\n", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us",
+	       "p99 us", "cpu s", "noise", "ratio");
+	fflush(stdout);
+}
+
+static void print_row_table(const struct perf_plan *p, const struct row *r)
+{
 	char size[24], b[6][16], ratio[16];
 	const char *under = r->f->llp ? r->f->llp : r->f->congestion[0] ? r->f->congestion : "-";
 
-	if (r->pc->size % 1024)
-		snprintf(size, sizeof size, "%llu B", (unsigned long long)r->pc->size);
-	else
-		fmt_bytes(r->pc->size, size);
-	if (!headed) {
-		machine_print_line();
-		printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8s  %8s  %8s  %7s  %6s  %s\n", "test", "qp",
-		       "llp", "op", "size", "GB/s", "kmsg/s", "valid MB", "lost", "p50 us", "p99 us", "cpu s", "noise",
-		       "ratio");
-	}
-	headed = true;
-	printf("%-4s  %-11s  %-5s  %-9s  %9s  %8s  %10s  %10s  %8.0f  %8s  %8s  %7s  %4.1f %%  ",
-	       perf_test_name[r->pc->test], perf_qp_name[r->pc->qp], under,
-	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], size, cell(b[0], !r->lat, r->gbps),
+	printf("%-4s  %-11s  %-5s  %-9s  %9s  ", perf_tests[r->pc->test].name, perf_qp_name[r->pc->qp], under,
+	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], param_cell(size, r->pc, PERF_SIZE));
+	for (int i = 0; i < PERF_PARAMS; i++)
+		if (has_column(p, i))
+			printf("%8s  ", param_cell(size, r->pc, i));
+	printf("%8s  %10s  %10s  %8.0f  %8s  %8s  %7s  %4.1f %%  ", cell(b[0], !r->lat, r->gbps),
 	       cell(b[1], !r->lat, r->msgs / 1e3), cell(b[2], true, r->f->rx_bytes / 1e6),
 	       r->f->lost > 0 ? r->f->lost : 0, cell(b[3], r->lat && r->p50 > 0, r->p50),
 	       cell(b[4], r->lat && r->p50 > 0, r->p99), cell(b[5], true, r->f->cpu_s), r->noise * 100);
@@ -178,10 +212,10 @@ static void print_row_table(const struct row *r)
 	fflush(stdout);
 }
 
-void perf_print(const struct perf_row *row, const struct perf_row *bases, int nbases, bool json)
+void perf_print(const struct perf_plan *p, const struct perf_row *row, const struct perf_row *bases, int nbases)
 {
 	const struct perf_figures *f = &row->f;
-	struct row r = { .pc = &row->pc, .f = f, .lat = row->pc.test == PERF_LAT, .nratios = nbases,
+	struct row r = { .pc = &row->pc, .f = f, .lat = perf_tests[row->pc.test].unit == PERF_US, .nratios = nbases,
 		.gbps = median(f->gbps, f->rounds), .msgs = median(f->msgs, f->rounds),
 		.p50 = median(f->p50, f->rounds), .p99 = median(f->p99, f->rounds),
 		.close_p99 = median(f->close_p99, f->rounds), .noise = spread(figures(&row->pc, f), f->rounds) };
@@ -192,5 +226,5 @@ void perf_print(const struct perf_row *row, const struct perf_row *bases, int nb
 		r.ratio[i].to = perf_qp_name[bases[i].pc.qp];
 		r.ratio[i].ratio = under > 0 ? figure(&row->pc, f) / under : 0;
 	}
-	json ? print_row_json(&r) : print_row_table(&r);
+	p->json ? print_row_json(&r) : print_row_table(p, &r);
 }

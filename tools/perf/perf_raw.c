@@ -32,7 +32,7 @@ static int ways(const struct rig *r)
 static uint32_t datagram_size(const struct rig *r)
 {
 	uint32_t fits = r->ep.dev_info.mtu - (diw_addr_is_v4(&r->side.peer) ? 20 : 40) - UDP_HDR;
-	uint32_t seg = r->pc.mulpdu ? r->pc.mulpdu + CRC_LEN : fits;
+	uint32_t seg = r->pc.mulpdu ? (uint32_t)r->pc.mulpdu + CRC_LEN : fits;
 
 	if (gso(r) && seg > fits)
 		seg = fits;

@@ -91,7 +91,7 @@ int read_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part 
 	uint64_t now;
 	int n, rc = 0;
 
-	s.depth = r->pc.depth < RIG_READS ? r->pc.depth : RIG_READS;
+	s.depth = r->pc.depth < RIG_READS ? (uint32_t)r->pc.depth : RIG_READS;
 	s.depth = s.depth < r->window ? s.depth : r->window;
 	s.told = !s.ask;
 	s.begin = diw_clock_ns();

@@ -104,11 +104,11 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 		attr.dgram.peer.port = peer_port;
 	}
 	attr.rc.confirm = r->pc.qp == PERF_RC_CONFIRM;
-	attr.mulpdu = r->pc.mulpdu;
+	attr.mulpdu = (uint32_t)r->pc.mulpdu;
 	attr.impair = r->side.impair;
 	attr.max_sge = 1;
 	attr.max_inline = DIW_MAX_INLINE;
-	attr.sq_depth = r->pc.depth + 16 > 65536 ? 65536 : r->pc.depth + 16;
+	attr.sq_depth = (uint32_t)r->pc.depth + 16;
 	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.dgram.rcvbuf * 2ull, r->pc.size);
 	attr.rq_depth = recv_depth(r);
 	attr.dgram.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
@@ -231,7 +231,7 @@ static void make_ring(struct rig *r)
 	bool lat = r->pc.test == PERF_LAT, small = lat && r->pc.size <= DIW_MAX_INLINE && !asks;
 	bool imm = write && (r->pc.qp == PERF_UC || (lat && !ud));
 	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);
-	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? r->pc.depth / 4 + 1 : RIG_SIGNALED;
+	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? (uint32_t)r->pc.depth / 4 + 1 : RIG_SIGNALED;
 	size_t slot;
 
 	for (uint32_t i = 0; i < RIG_RING; i++) {
@@ -264,6 +264,11 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
 }
 
+int bw_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
+{
+	return (op_asks(r->pc.op) ? read_run : stream_run)(r, ctl, ns, part);
+}
+
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
 	int rc = perf_is_rc(r->pc.qp) ? rc_rig_establish(r) : 0;
@@ -274,12 +279,8 @@ int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *
 		return rc;
 	if (r->raw)
 		rc = raw_rig_run(r, ns, part);
-	else if (r->pc.test == PERF_LAT)
-		rc = lat_run(r, ctl, ns, part);
-	else if (op_asks(r->pc.op))
-		rc = read_run(r, ctl, ns, part);
 	else
-		rc = stream_run(r, ctl, ns, part);
+		rc = perf_tests[r->pc.test].run(r, ctl, ns, part);
 	if (!r->raw)
 		endpoint_report_errors(&r->ep);
 	return rc;

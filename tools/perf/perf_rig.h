@@ -73,8 +73,7 @@ int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part);
 void raw_rig_close(struct rig *r);
 const char *raw_rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 
-int lat_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
-int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
-int read_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
+/* Rounds of tests. stream_run: of Sends and Writes; read_run: of Reads and atomics; bw_run: one of these two. */
+perf_run_fn lat_run, bw_run, stream_run, read_run;
 
 #endif

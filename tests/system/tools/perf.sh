@@ -3,7 +3,8 @@
 # diw perf, every mode for a short time: its rows have all their keys, and plausible figures. No speed is judged.
 . "${0%/*}/../lib.sh"
 
-KEYS='["test","qp","llp","congestion","op","size","GBps","msgs_per_s","bytes_sent","bytes_valid","lost",
+KEYS='["test","qp","llp","congestion","op","size","depth","mulpdu","no_crc","markers","GBps",
+	"msgs_per_s","bytes_sent","bytes_valid","lost",
 	"lat_us_p50","lat_us_p99","cpu_s","noise","ratio","baseline","ratios","machine"]'
 
 # perf TEST OPTION...: runs a test for a short time, and longer if it got no processor, and checks every row.
@@ -81,6 +82,17 @@ expect 2 "perf against an unknown" $DIW perf bw --against raw-tcp-2 --local
 expect 2 "perf twice against the same" $DIW perf bw --against raw-tcp,raw-tcp --local
 perf bw --op write --size 512k --mulpdu 1452 --impair loss=5%,seed=1 --local
 check "... under loss: a part of it is valid, and lost is counted" every '.lost > 0 and .bytes_valid < .bytes_sent'
+
+perf lat --size 1:1k:x32,7 --op send,write,read --qp ud,rc --depth 4,8 --local
+check "... a row for each of all combinations, in their order" jq -e -s 'map([.qp, .op, .depth, .size]) ==
+	[("send", "write", "read") as $op | (4, 8) as $depth | (1, 32, 1024, 7) as $size | ("ud", "rc") as $qp |
+		[$qp, $op, $depth, $size]]' "$TMP/rows"
+perf bw --size 1k --op write --qp rd,rc --no-crc --mulpdu 1k,1452 --local
+check "... and options of RC are those of its rows alone" jq -e -s 'map([.qp, .mulpdu, .no_crc]) ==
+	[["rd", 1024, false], ["rc", 1024, true], ["rd", 1452, false], ["rc", 1452, true]]' "$TMP/rows"
+background "$TMP/table" $DIW perf bw --size 64k --secs 100 --depth 8 --local
+check "the head of the table comes before the first row" eventually 10 grep -q 'size  *depth  *GB/s' "$TMP/table"
+kill -INT "$PID"
 
 background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
 check "a perf server" eventually 10 listening 4801

@@ -36,6 +36,17 @@ perf sideways --local
 perf lat
 perf bw --op jump --local
 perf bw --size 0x --local
+perf bw --size 0 --local
+perf bw --size 4:2 --local
+perf bw --size 1:1m:4 --local
+perf bw --size 1:8:x1 --local
+perf bw --size 1: --local
+perf bw --size 1:99999999g --local
+perf bw --size 1:1g,1:1g,1:1g --local
+perf bw --depth 1:65001 --local
+perf bw --op send,send --local
+perf bw --qp ud,tcp --local
+perf bw --markers --local
 perf bw --local --server
 stat self
 stat 0
