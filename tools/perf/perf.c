@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <string.h>
 
+#include "tools/perf/perf_cost.h"
 #include "tools/perf/perf_group.h"
 
 static bool has_op(const struct perf_plan *p, enum perf_op op)
@@ -97,6 +98,8 @@ static int perf_run_command(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "group"))
 		return perf_group(argc - 1, argv + 1);
+	if (argc > 1 && perf_is_cost(argv[1]))
+		return perf_cost(argc - 1, argv + 1);
 	rc = perf_parse_options(&p, argc, argv);
 	if (!rc)
 		rc = complete_plan(&p, argc, argv);
@@ -116,12 +119,23 @@ static void print_help(FILE *to)
 	      "      --op OP             send or write: Write-Record (default write)\n"
 	      "      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"
 	      "      --join HOST         is a receiver, and joins the sender on HOST\n"
-	      "      --size N (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n", to);
+	      "      --size N (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n\n"
+	      "  setup  cost of creating, changing and destroying objects, in this process\n"
+	      "      --object LIST       of cq, qp, conn: a connection (default all)\n"
+	      "      --qp LIST (default ud,rc), --depth LIST (default 128)\n"
+	      "  mr     cost of registering and deregistering memory\n"
+	      "      --size LIST         (default 4k,64k,1m,4m,16m,64m)\n"
+	      "  post   cost of posting, and of polling full and empty; user time of each\n"
+	      "      --batch LIST        requests a call (default 1,32)\n"
+	      "      --qp LIST           of ud, rc, rc-confirm (default ud,rc)\n"
+	      "      --size LIST (default 64), --depth LIST (default 1024)\n"
+	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n", to);
 }
 
 const struct tool_cmd cmd_perf = {
 	.name = "perf", .run = perf_run_command, .print_help = print_help,
 	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST\n"
-		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST",
+		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST\n"
+		"       diw perf setup|mr|post [OPTION]...",
 	.brief = "Measures latency, goodput or message rate, on request beside bare sockets",
 };

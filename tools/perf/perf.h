@@ -149,6 +149,8 @@ struct perf_plan {
 	bool json;
 	double secs;
 };
+/* Reads a comma-separated list of NAMES into VALUES, each once. */
+int perf_opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count);
 int perf_parse_options(struct perf_plan *p, int argc, char **argv);
 void perf_print_options(FILE *to);
 
@@ -186,6 +188,8 @@ int perf_run_cases(const struct perf_plan *p, int fd);
 int perf_local(struct perf_plan *p);
 int perf_server(struct perf_plan *p);
 int perf_connect(struct perf_plan *p);
+/* Pins the thread to the WHICH-th core that this process may use; with a single core it does nothing. */
+void perf_pin(int which);
 
 double perf_cpu_now(void);           /* seconds of all threads of this process */
 

@@ -13,8 +13,7 @@
 #include "base/addr.h"
 #include "tools/perf/perf.h"
 
-/* Pins the thread to the WHICH-th core that this process may use; with a single core it does nothing. */
-static void pin(int which)
+void perf_pin(int which)
 {
 	cpu_set_t all, one;
 
@@ -45,7 +44,7 @@ int perf_local(struct perf_plan *p)
 		return tool_failed("fork: %s", strerror(errno));
 	p->side.client = pid > 0;
 	close(fd[pid > 0]);
-	pin(pid > 0 ? 0 : 1);
+	perf_pin(pid > 0 ? 0 : 1);
 	if (!pid) {
 		ctl_init(&ctl, fd[1]);
 		perf_serve_client(&ctl, &p->side);

@@ -17,8 +17,7 @@ static int index_of(const char *const *names, int n, const char *name)
 	return -1;
 }
 
-/* Reads a comma-separated list of NAMES into VALUES, each once. */
-static int opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count)
+int perf_opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count)
 {
 	char *copy = strdup(text), *save, *word;
 	int rc = 0, v;
@@ -40,7 +39,7 @@ static int opt_names(const char *opt, const char *text, const char *const *names
 
 static int set_qp(struct perf_plan *p, const char *arg)
 {
-	int values[PERF_QPS], rc = opt_names("--qp", arg, perf_qp_name, PERF_QPS, values, &p->nqps);
+	int values[PERF_QPS], rc = perf_opt_names("--qp", arg, perf_qp_name, PERF_QPS, values, &p->nqps);
 
 	for (int i = 0; i < p->nqps; i++)
 		p->qps[i] = (enum perf_qp)values[i];
@@ -49,7 +48,7 @@ static int set_qp(struct perf_plan *p, const char *arg)
 
 static int set_op(struct perf_plan *p, const char *arg)
 {
-	int values[PERF_OPS], rc = opt_names("--op", arg, perf_op_name, PERF_OPS, values, &p->nops);
+	int values[PERF_OPS], rc = perf_opt_names("--op", arg, perf_op_name, PERF_OPS, values, &p->nops);
 
 	for (int i = 0; i < p->nops; i++)
 		p->ops[i] = (enum perf_op)values[i];
@@ -59,7 +58,7 @@ static int set_op(struct perf_plan *p, const char *arg)
 static int set_llp(struct perf_plan *p, const char *arg)
 {
 	static const char *const names[PERF_LLPS] = { "udp", "uring" };
-	int values[PERF_LLPS], rc = opt_names("--llp", arg, names, PERF_LLPS, values, &p->nllps);
+	int values[PERF_LLPS], rc = perf_opt_names("--llp", arg, names, PERF_LLPS, values, &p->nllps);
 
 	for (int i = 0; i < p->nllps; i++)
 		p->llps[i] = values[i] ? DIW_LLP_URING : DIW_LLP_UDP;
@@ -70,7 +69,7 @@ static int set_against(struct perf_plan *p, const char *arg)
 {
 	int values[PERF_QPS], rc;
 
-	rc = opt_names("--against", arg, perf_qp_name + PERF_RAW, PERF_QPS - PERF_RAW, values, &p->nagainst);
+	rc = perf_opt_names("--against", arg, perf_qp_name + PERF_RAW, PERF_QPS - PERF_RAW, values, &p->nagainst);
 	for (int i = 0; i < p->nagainst; i++)
 		p->against[i] = (enum perf_qp)(PERF_RAW + values[i]);
 	return rc;
