@@ -12,8 +12,12 @@
 #define DIW_MPA_SCRATCH 262144u      /* bytes of one read */
 #endif
 #define DIW_MPA_FRONT 4096u          /* a remainder up to this size is copied in front of the data of the next read */
-/* The most that a link has to keep: an FPDU that was not taken, and all that came behind it. */
-#define DIW_MPA_OWN (DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH)
+#ifndef DIW_MPA_WRITE                /* docs/performance.md says how it was found */
+#define DIW_MPA_WRITE 589824u        /* octets of one write: a message of 512 KiB and 64 KiB of the next one */
+#endif
+/* The most that a link has to keep: a write that the stream did not take, or an FPDU that was not taken and all that
+ * came behind it. */
+#define DIW_MPA_OWN DIW_MPA_WRITE
 #define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, and one more */
 #define DIW_MPA_PIECES 128           /* of an open write */
 #define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the length and header of the next one */

@@ -7,12 +7,13 @@
 #include "base/clock.h"
 #include "mpa/int.h"
 
-#define KEEP_FREE 16                 /* free own buffers that are not returned to the system */
+#define KEEP_FREE 8                  /* free own buffers that are not returned to the system */
 #define DISCARDS 64                  /* reads of 16 KiB, at most */
 #define MAX_ULPDU_MARKED 64768u      /* with markers: FPDUPTR has 16 bits (RFC 5044 section 4.3) */
 
 _Static_assert(DIW_MPA_STAGE >= DIW_MPA_MAX_FPDU, "any FPDU can be staged");
 _Static_assert(DIW_MPA_OWN >= DIW_MPA_STAGE, "what is staged can be kept");
+_Static_assert(DIW_MPA_OWN >= DIW_MPA_MAX_FPDU + DIW_MPA_FRONT + DIW_MPA_SCRATCH, "what is received can be kept");
 _Static_assert(DIW_MPA_EDGE >= DIW_MPA_MAX_TAIL + DIW_MPA_LEN + DIW_LINK_MAX_HDR, "an FPDU's end and a header");
 _Static_assert(sizeof(struct diw_mpa) <= 256, "a connection that is idle costs little");
 

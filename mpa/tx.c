@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending of FPDUs. FPDUs of short messages share an open write until flush or until it is full. They are staged, that
- * is, copied one behind the other; if the payload stays valid until flush, large ones are pieces of the caller's
- * memory. Large FPDUs of a long message are gathered: their payload goes from the caller's memory to the stream before
- * send returns. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no more
- * segments are taken until this buffer is empty.
+ * Sending of FPDUs. FPDUs share an open write until flush or until it is full. Small ones are staged, that is, copied
+ * one behind the other. If the payload stays valid until flush, large ones are pieces of the caller's memory. Otherwise
+ * large FPDUs of a long message are gathered: their payload goes from the caller's memory to the stream before send
+ * returns. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no more segments
+ * are taken until this buffer is empty.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,16 +15,12 @@
 #define GATHER_CALL 98304u           /* segments of one call with at least this payload in all are gathered, */
 #endif
 #define GATHER_MIN 8192u             /* each with at least this payload */
-#ifndef GATHER_MAX
-#define GATHER_MAX 262144u           /* a gathered write leaves at this size, while its bytes are in the cache after the
-				      * CRC */
-#endif
 #define GATHER_IOV 64
 #ifndef OPEN_MIN
 #define OPEN_MIN 16384u              /* a payload of at least this size that stays is a piece of the open write */
 #endif
 
-_Static_assert(GATHER_MAX <= DIW_MPA_OWN && GATHER_MAX >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "an open write can be kept");
+_Static_assert(DIW_MPA_WRITE >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "any FPDU fits a write");
 
 /* ---- To the stream ---- */
 
@@ -189,7 +185,7 @@ static bool stage_fits(const struct diw_mpa *m, uint32_t ulpdu)
 
 	if (m->tx_markers)
 		len += DIW_MPA_MARKER * diw_fpdu_markers(m->tx_pos, len);
-	return m->pool->staged + len <= DIW_MPA_STAGE && m->pool->open_len + len <= GATHER_MAX &&
+	return m->pool->staged + len <= DIW_MPA_STAGE && m->pool->open_len + len <= DIW_MPA_WRITE &&
 	       m->pool->npieces < DIW_MPA_PIECES;
 }
 
@@ -323,7 +319,7 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	w.staged = w.len;
 	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
 	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
-	       (!w.fpdus || w.len + segs[w.fpdus].len <= GATHER_MAX))
+	       (!w.fpdus || w.len + segs[w.fpdus].len <= DIW_MPA_WRITE))
 		gather_fpdu(m, &w, &segs[w.fpdus]);
 	taken = send_gather(m, &w);
 	*stop = taken < w.fpdus;
@@ -338,7 +334,7 @@ static bool stays(const struct diw_mpa *m, const struct diw_link_seg *g)
 static bool open_has_room(const struct diw_mpa_pool *pool, const struct diw_link_seg *g)
 {
 	return pool->npieces + pieces(g) + 2 <= DIW_MPA_PIECES && pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE &&
-	       pool->open_len + g->len + DIW_MPA_EDGE <= GATHER_MAX;
+	       pool->open_len + g->len + DIW_MPA_EDGE <= DIW_MPA_WRITE;
 }
 
 /* Adds an FPDU to the open write. Its payload stays in the caller's memory until the write. False: not taken. */
@@ -394,9 +390,11 @@ int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct di
 	for (int j = 0; j < n; j++)
 		len += segs[j].len;
 	while (i < n && !stop && !blocked(m)) {
-		if (len >= GATHER_CALL && gathers(m, &segs[i]))
+		bool open = stays(m, &segs[i]);
+
+		if (!open && len >= GATHER_CALL && gathers(m, &segs[i]))
 			i += gather_fpdus(m, segs + i, n - i, &stop);
-		else if (stays(m, &segs[i]) ? open_fpdu(m, &segs[i]) : stage_fpdu(m, &segs[i]))
+		else if (open ? open_fpdu(m, &segs[i]) : stage_fpdu(m, &segs[i]))
 			i++;
 	}
 	return i;

@@ -187,7 +187,7 @@ START_TEST(blocked_at_every_byte)
 }
 END_TEST
 
-/* Messages whose payload stays until flush, some of two segments that are gathered at once. */
+/* Messages whose payload stays until flush, some of two segments that are offered at once. */
 static const uint32_t staying[] = { 300, 20000, 40, 17000, 16398, 60000, 60000, 60000, 65535, 9000, 20001, 0, 60000,
 	30000, 15, 40000 };
 #define STAYING ((int)(sizeof staying / sizeof *staying))
@@ -264,6 +264,11 @@ START_TEST(payload_that_stays)
 	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
 	ck_assert_uint_eq(k.l->taken - k.l->left, 0);
 	ck_assert_uint_eq(k.c.tx_bursts, 1);
+	/* A long message shares the write as well. */
+	ck_assert_int_eq(offer_staying(&k, 5), STAYING);
+	ck_assert_uint_eq(k.c.tx_bursts, 1);
+	ck_assert_int_eq(k.l->ops->flush(k.l, KIT_NOW), 0);
+	ck_assert_uint_eq(k.c.tx_bursts, 2);
 	mkit_close(&k);
 }
 END_TEST
