@@ -24,6 +24,24 @@ carried() {
 			length == $n' "$TMP/counted" > /dev/null
 }
 
+# owns_jobs: for a subshell that starts commands, first of all: a signal that ends the script ends them, too.
+owns_jobs() {
+	JOBS=()
+	trap end_jobs EXIT
+	trap 'exit 1' INT TERM
+}
+
+# limited SECONDS COMMAND...: runs the command, with its output in TMP/run, and returns its exit status; 124 or 137: it
+# was killed after so many seconds. bash handles a signal during `wait`, but not before a foreground command has ended.
+limited() {
+	local status
+	background "$TMP/run" timeout -k 5 "$@"
+	wait "$PID"
+	status=$?
+	JOINED[PID]=1
+	return $status
+}
+
 # end_ranks PROGRAM: kills the ranks of a killed run, which are in process groups of their own.
 end_ranks() {
 	local p

@@ -109,7 +109,7 @@ start() {
 one() {
 	local status
 	start_counting
-	timeout -k 5 "${HANG:-600}" "${RUN[@]}" "${COMMAND[@]}" "${PROGRAM[@]}" > "$TMP/run" 2>&1 < /dev/null
+	limited "${HANG:-600}" "${RUN[@]}" "${COMMAND[@]}" "${PROGRAM[@]}"
 	status=$?
 	end_ranks "$(readlink -f -- "${PROGRAM[0]}")"
 	stop_counting
@@ -127,6 +127,7 @@ one() {
 
 # row PROGRAM RANKS: prints a line, with a verdict for each transport.
 row() (
+	owns_jobs
 	ROW=$1 line="| $1 | $2 |" failures=0
 	for transport in $TRANSPORTS; do
 		mkdir -p "$TMP/work"

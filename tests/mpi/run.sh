@@ -100,8 +100,8 @@ settings() {
 one() {
 	local status
 	start_counting
-	timeout -k 5 "${HANG:-$((60 + 30 * $1))}" "$DIW" run $RUN -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" \
-		$OPTION ${PARTS:-} > "$TMP/run" 2>&1 < /dev/null
+	limited "${HANG:-$((60 + 30 * $1))}" "$DIW" run $RUN -- "${COMMAND[@]}" "$PROGRAM" --seed "$2" $OPTION \
+		${PARTS:-}
 	status=$?
 	end_ranks "$PROGRAM"
 	stop_counting
@@ -120,6 +120,7 @@ one() {
 
 # row MPI TRANSPORT RANKS: runs all rounds of a row.
 row() (
+	owns_jobs
 	declare -A n=([passed]=0 [wrong]=0 [hung]=0 [crashed]=0 [elsewhere]=0)
 	settings "$@"
 	ip link set va mtu "$MTU" && in_b ip link set va mtu "$MTU"

@@ -132,7 +132,8 @@ listening() { ${2:-} ss -Htuln "sport = :$1" | grep -q .; }
 # accepting PORT [IN]: a TCP socket listens at PORT.
 accepting() { ${2:-} ss -Htln "sport = :$1" | grep -q .; }
 
-cleanup() {
+# end_jobs: kills the commands that `background` started and that still run.
+end_jobs() {
 	for job in "${JOBS[@]}"; do
 		[ -n "${JOINED[$job]:-}" ] && continue  # the number may be another process's by now
 		kill -- -"$job" 2> /dev/null || kill "$job" 2> /dev/null     # not all were begun by background
@@ -141,6 +142,9 @@ cleanup() {
 	for job in "${JOBS[@]}"; do             # the counters of one that was killed
 		rm -f /dev/shm/diwarp."$job".*
 	done
+}
+cleanup() {
+	end_jobs
 	rm -rf "$TMP"
 }
 
@@ -176,7 +180,7 @@ A4=192.0.2.1 B4=192.0.2.2 A6=2001:db8::1 B6=2001:db8::2
 # two_namespaces MTU: this namespace is A, with interface va. "in_b COMMAND" runs COMMAND in B, with interface vb.
 two_namespaces() {
 	[ -z "${HOLDER:-}" ] || { kill "$HOLDER" && wait "$HOLDER"; ip link del va; } 2> /dev/null
-	unshare -n sleep 3600 &
+	unshare -n sleep 3600 > /dev/null 2>&1 &
 	HOLDER=$!
 	JOBS+=("$HOLDER")
 	eventually 5 other_namespace || return

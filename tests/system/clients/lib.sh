@@ -52,6 +52,7 @@ start_counting() {
 stop_counting() {
 	kill "$PAGES"
 	wait "$PAGES"
+	JOINED[PAGES]=1
 	sed -i '/^{/!d' "$TMP/counted"
 }
 
