@@ -78,6 +78,7 @@ get_wheel() {
 
 # compile NAME INCLUDE LIBRARY
 compile() {
+	[ -z "$(find tests/mpi/*.[ch] "$0" "$3" -newer "$MPI/check.$1" 2>&1)" ] && return
 	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wno-stringop-overflow -isystem "$2" tests/mpi/*.c \
 		-o "$MPI/check.$1" "$3" -Wl,--allow-shlib-undefined || exit
 }

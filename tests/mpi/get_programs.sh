@@ -60,6 +60,8 @@ get_suite() {
 # compile NAME OPTION...
 compile() {
 	local lib
+	[ -z "$(find tests/mpi/{kernels,killed,pmpi} "$0" "$MPI/root" -maxdepth 1 -newer "$programs/$1" 2>&1)" ] &&
+		return
 	lib=$MPI/root/usr/lib/$(${CC:-gcc} -print-multiarch)
 	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -isystem "$lib/openmpi/include" -o "$programs/$1" \
 		"${@:2}" "$lib/libmpi.so.40" -Wl,--allow-shlib-undefined -lm || exit
