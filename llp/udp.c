@@ -12,7 +12,9 @@
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
-#define RX_OTHER_NS (5 * DIW_US)     /* between reads of the other socket, while the hot peer's is read */
+#define RX_OTHER_NS (20 * DIW_US)    /* between reads of the socket that did not have the last datagram */
+#define RX_BOTH_NS DIW_MS            /* for this time after datagrams came to both sockets, both are read in turn */
+#define RX_SPINS_NS (5 * DIW_US)     /* a thread that reads less often does not spin, so a socket may be ready */
 
 static struct diw_udp *udp_of(struct diw_dgram *d)
 {
@@ -53,21 +55,29 @@ static ssize_t rx_call(struct diw_udp *u, int fd)
 	return -1;
 }
 
-/* Reads the hot peer's socket, and at intervals the other one; every time while the other one has datagrams. */
+/* Reads the socket that had the last datagram, and the other one if that is empty and the other one is due. If it is
+ * not empty, the other one is read first next time. So a lone datagram takes one call of a thread that was woken. */
 static ssize_t rx_next(struct diw_udp *u)
 {
-	bool other = u->hot_fd < 0 || u->now - u->rx_other_ns >= RX_OTHER_NS || (u->rx_other && u->rx_turn++ % 2);
+	int first = u->rx_hot ? u->hot_fd : u->fd, other = u->rx_hot ? u->fd : u->hot_fd;
+	bool owed = u->rx_owed, spins = u->now - u->rx_ns < RX_SPINS_NS;
+	bool due = owed || !spins || u->now < u->rx_both_until || u->now - u->rx_other_ns >= RX_OTHER_NS;
 	ssize_t n;
 
-	if (!other) {
-		n = rx_call(u, u->hot_fd);
-		if (n >= 0 || !u->rx_other)
-			return n;
-	}
-	n = rx_call(u, u->fd);
-	u->rx_other = n >= 0;
+	if (u->hot_fd < 0)
+		return rx_call(u, u->fd);
+	u->rx_ns = u->now;
+	n = owed ? -1 : rx_call(u, first);
+	u->rx_owed = n >= 0 && due;
+	if (n >= 0 || !due)
+		return n;
+	n = rx_call(u, other);
 	u->rx_other_ns = u->now;
-	return n < 0 && other && u->hot_fd >= 0 ? rx_call(u, u->hot_fd) : n;
+	if (n < 0)
+		return owed ? rx_call(u, first) : n;
+	u->rx_both_until = u->now + RX_BOTH_NS;
+	u->rx_hot = !u->rx_hot;
+	return n;
 }
 
 static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)

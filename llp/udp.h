@@ -80,9 +80,10 @@ struct diw_udp {
 	bool hot_other;              /* the peer has sent to another local address since */
 	bool hot_named;              /* datagrams that came to hot_fd before it was connected may still be queued */
 	uint32_t rcvbuf;             /* bytes asked for */
-	unsigned rx_turn;
-	bool rx_other;               /* the last read of fd, beside hot_fd, found a datagram */
-	uint64_t rx_other_ns;        /* the time of that read */
+	bool rx_hot;                 /* the last datagram came to hot_fd */
+	bool rx_owed;                /* the other socket is the first to be read */
+	uint64_t rx_ns, rx_other_ns; /* the last read; the last one of the other socket */
+	uint64_t rx_both_until;      /* both are read every time */
 	struct msghdr rx;            /* the last message: its name, or none from the hot peer, and its control
 				      * messages */
 	struct iovec rx_iov, rx_burst;

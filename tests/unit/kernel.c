@@ -19,7 +19,7 @@
 
 int (*kernel_refuse)(const struct msghdr *m, int call);
 int kernel_mtu, kernel_truncate;
-atomic_int kernel_sends;
+atomic_int kernel_sends, kernel_receives;
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {
@@ -70,6 +70,7 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
 	ssize_t n = syscall(SYS_recvmsg, fd, m, 0);
 
+	kernel_receives++;
 	if (n >= 0 && kernel_truncate) {
 		kernel_truncate--;
 		m->msg_flags |= MSG_TRUNC;

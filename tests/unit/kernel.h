@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 extern int (*kernel_refuse)(const struct msghdr *m, int call);  /* errno for this send, 0: let it pass */
-extern atomic_int kernel_sends;      /* calls so far */
+extern atomic_int kernel_sends, kernel_receives;     /* calls so far */
 extern int kernel_mtu;               /* the value of IP_MTU and IPV6_MTU; 0: the kernel's */
 extern int kernel_truncate;          /* number of receives that report MSG_TRUNC */
 

@@ -2,6 +2,7 @@
 /* The second socket, for the peer that most bursts go to: it must change nothing but the speed. */
 #include <poll.h>
 
+#include "base/clock.h"
 #include "llp/dgram.h"
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
@@ -153,6 +154,90 @@ START_TEST(hot_peer_wakes)
 }
 END_TEST
 
+/* Calls of recvmsg(2) until the datagram VALUE from FROM is received, by a thread that reads each GAP ns. */
+static int calls_for(const struct diw_dgram *from, uint32_t value, uint64_t gap)
+{
+	struct diw_dgram_burst in;
+	int before = kernel_receives;
+
+	ck_assert(readable(a, 30000));
+	for (int i = 0; a->ops->recv(a, &in, 1, now += gap) == 0; i++)
+		ck_assert_int_lt(i, 100);
+	ck_assert_uint_eq(in.len, sizeof value);
+	ck_assert_mem_eq(in.iov->iov_base, &value, sizeof value);
+	ck_assert_uint_eq(in.peer.addr.port, from->local.port);
+	return kernel_receives - before;
+}
+
+static void drain(uint64_t gap)
+{
+	struct diw_dgram_burst in;
+
+	ck_assert_int_eq(a->ops->recv(a, &in, 1, now += gap), 0);
+}
+
+/* The socket of the last datagram is the first to be read, and a thread that spins reads the other one seldom. */
+START_TEST(lone_datagram)
+{
+	struct diw_dgram *from[2];
+
+	a = open_one(0);
+	from[0] = b = open_one(0);
+	from[1] = stranger = open_one(0);
+	exchange(a, b, MANY);
+	ck_assert_int_eq(sockets(a), 2);
+	for (uint32_t i = 0; i < 20; i++) {             /* woken by each: one call finds it */
+		drain(10 * DIW_US);
+		send_one(from[i / 10], a, i);
+		ck_assert_int_eq(calls_for(from[i / 10], i, 100 * DIW_US), 1 + (i == 10));
+	}
+	now += DIW_S;
+	drain(0);
+	for (uint32_t i = 0; i < 10; i++) {
+		send_one(stranger, a, i);
+		ck_assert_int_eq(calls_for(stranger, i, 100), 1);
+	}
+	send_one(b, a, 77);                             /* the thread spins */
+	ck_assert_int_le(calls_for(b, 77, 1 * DIW_US), 25);
+	for (uint32_t i = 0; i < 10; i++) {             /* now both are in use */
+		send_one(from[i % 2], a, i);
+		ck_assert_int_le(calls_for(from[i % 2], i, 100), 2);
+	}
+	a->ops->close(a);
+	b->ops->close(b);
+	stranger->ops->close(stranger);
+}
+END_TEST
+
+/* Datagrams that keep coming to one socket do not hold up those of the other one. */
+START_TEST(busy_socket)
+{
+	uint32_t waited = 0, got = 0;
+	struct diw_dgram_burst in;
+
+	a = open_one(0);
+	b = open_one(0);
+	stranger = open_one(0);
+	exchange(a, b, MANY);
+	for (uint32_t i = 0; i < 500; i++)
+		send_one(b, a, i);
+	for (uint32_t i = 0; i < 20; i++)
+		send_one(stranger, a, i);
+	ck_assert(readable(a, 30000));
+	for (uint32_t i = 0; got < 20; i++) {
+		ck_assert_int_lt(i, 500);
+		now += DIW_US;
+		if (a->ops->recv(a, &in, 1, now) == 1 && in.peer.addr.port == stranger->local.port)
+			got++;
+		waited = got ? waited : i;
+	}
+	ck_assert_uint_le(waited, 25);
+	a->ops->close(a);
+	b->ops->close(b);
+	stranger->ops->close(stranger);
+}
+END_TEST
+
 static void setup(void)
 {
 	open_dgram = diw_udp_open;
@@ -171,6 +256,10 @@ static Suite *suite_of(const char *name, void (*fixture)(void))
 	tcase_add_checked_fixture(t, fixture, NULL);
 	tcase_add_loop_test(t, hot_peer, 0, 4);
 	tcase_add_test(t, hot_peer_wakes);
+	if (fixture == setup) {
+		tcase_add_test(t, lone_datagram);
+		tcase_add_test(t, busy_socket);
+	}
 	suite_add_tcase(s, t);
 	return s;
 }
