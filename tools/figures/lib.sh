@@ -72,24 +72,18 @@ live() {
 	"$BUILD/bin/diw" stat "$1" --json 2> /dev/null |
 		jq -r '.counters | to_entries | map("\(.key)=\(.value)") | join(" ")'
 }
-# goal WHAT GOAL MEASURED: prints a line.
-goal() { printf '%-44s goal %-14s measured %s\n' "$1" "$2" "$3"; }
-less() {
-	awk -v a="$1" -v b="$2" \
-		'BEGIN { if (a > 0 && b > 0) printf "%.1f %% less", (1 - a / b) * 100; else print "nothing" }'
+# row PLACE UNIT CURVE X Y: adds a row to ID.csv.
+row() { local IFS=,; echo "$*" >> "$CSV"; }
+# compare UNIT RATIO A B NAME: adds curve NAME of unit RATIO, "% less" or "% more": curve A of UNIT against curve B.
+compare() {
+	awk -F, -v unit="$1" -v ratio="$2" -v a="$3" -v b="$4" -v name="$5" '
+		$2 == unit && $3 == a { n++; place[n] = $1; x[n] = $4; y[n] = $5 }
+		$2 == unit && $3 == b { base[$1, $4] = $5 }
+		END { for (i = 1; i <= n; i++) {
+			r = base[place[i], x[i]]
+			if (r > 0) printf "%s,%s,%s,%s,%.4g\n", place[i], ratio, name, x[i],
+				100 * (ratio == "% less" ? 1 - y[i] / r : y[i] / r - 1)
+		} }
+	' "$CSV" > "$TMP/compared" && cat "$TMP/compared" >> "$CSV"
 }
 
-# plot NAME TITLE YLABEL COMMANDS: draws NAME.svg by the COMMANDS, if gnuplot is there.
-plot() {
-	[ -n "$(program gnuplot-nox)" ] || { echo "no gnuplot: no $1.svg"; return; }
-	LD_LIBRARY_PATH="$(LIBRARIES)" "$(program gnuplot-nox)" <<- END
-		set terminal svg size 640,400 dynamic background "white"
-		set output "$OUT/$1.svg"
-		set title "$2"
-		set ylabel "$3"
-		set datafile separator ","
-		set grid ytics
-		set style fill solid 0.5
-		$4
-	END
-}

@@ -28,7 +28,7 @@ response() {
 }
 
 sip_response() {
-	local round row ud rc
+	local round row
 	${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE -o "$TMP/stamp.so" tools/figures/stamp.c -ldl || return
 	rm -f "$TMP"/stamps.*
 	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
@@ -39,24 +39,13 @@ sip_response() {
 		done
 	done
 	unset STAMPS
-	echo "transport,preload,wire,calls,median_us,p90_us" > "$OUT/sip-response.csv"
 	for row in interposed.u1 interposed.t1 plain.u1 plain.t1; do
-		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/stamps.$row"),$(median \
-			"$TMP/stamps.$row"),$(sort -n \
-			"$TMP/stamps.$row" |
-				awk '{ v[NR] = $1 } END { print v[int(NR * 0.9)] }')" >> "$OUT/sip-response.csv"
+		row lo us "$(way "$row")" SIPp "$(median "$TMP/stamps.$row")"
 	done
-	column -s, -t "$OUT/sip-response.csv"
-	ud=$(median "$TMP/stamps.interposed.u1") rc=$(median "$TMP/stamps.interposed.t1")
-	goal "SIP response, UD against $(< "$TMP/wire.interposed.t1"), medians" "43.1 % less" \
-		"$ud us, $rc us: $(less "$ud" "$rc")"
-	echo "of it the programs and the kernel's sockets themselves: $(median \
-		"$TMP/stamps.plain.u1") us by UDP, $(median \
-		"$TMP/stamps.plain.t1") us by TCP"
-	plot sip-response "SIPp, from INVITE to ringing" "median, us" \
-		'set style data histograms; set yrange [0:*]; set nokey
-		plot "'"$OUT"'/sip-response.csv" using 5:xtic(stringcolumn(3) . " (" . stringcolumn(2) . ")") every ::1'
+	compare us "% less" UD RC UD
 }
+# way NAME: how the bytes of this pair went.
+way() { case $1 in interposed*) cat "$TMP/wire.$1" ;; *) echo "$(< "$TMP/wire.$1") without" ;; esac; }
 
 # The bytes of all sockets in the kernel: the sum over the slabs of their objects.
 slabs() {
@@ -95,27 +84,17 @@ memory() {
 }
 
 sip_memory() {
-	local calls row ud rc
-	echo "transport,preload,wire,calls,user_bytes,kernel_bytes,bytes" > "$OUT/sip-memory.csv"
+	local calls row
+	rm -f "$TMP/memory.csv"
 	for calls in ${COUNTS:-100 1000 3000 10000}; do
 		for row in "interposed un" "interposed tn" "plain un" "plain tn"; do
-			memory $row "$calls" | tee -a "$OUT/sip-memory.csv"
+			memory $row "$calls" | tee -a "$TMP/memory.csv"
 			sleep 1
 		done
 	done
-	ud=$(awk -F, '$1 == "un" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
-	rc=$(awk -F, '$1 == "tn" && $2 == "interposed" { v = $7 } END { print v }' "$OUT/sip-memory.csv")
-	goal "SIP memory at $calls calls, UD against $(awk -F, \
-		'$1 == "tn" && $2 == "interposed" { v = $3 } END { print v }' \
-		"$OUT/sip-memory.csv")" "24.1 %, 35 % less" "$ud, $rc: $(less "$ud" "$rc")"
-	for row in interposed,un interposed,tn plain,un plain,tn; do
-		awk -F, -v h="${row%,*}" -v t="${row#*,}" '$2 == h && $1 == t' "$OUT/sip-memory.csv" \
-			> "$OUT/sip-memory.${row/,/.}.csv"
-	done
-	plot sip-memory "SIPp, a socket each call: both ends and the kernel" "MB" 'set logscale xy; set key left
-		set xlabel "calls"; plot for [r in "interposed.un interposed.tn plain.un plain.tn"] \
-			"'"$OUT"'/sip-memory.".r.".csv" \
-		using 4:($7 / 1e6) with linespoints title r'
+	awk -F, '{ print "lo,MB," ($2 == "plain" ? $3 " without" : $3) "," $4 "," $7 / 1e6 }' \
+		"$TMP/memory.csv" >> "$CSV"
+	compare MB "% less" UD RC UD
 }
 
 # load HOW RATE: prints a line of SIPp's own statistics. A run that cannot keep the rate has three times the time.
@@ -138,15 +117,12 @@ load() {
 sip_load() {
 	local how rate
 	SECONDS_OF_LOAD=${SECONDS_OF_LOAD:-60}
-	echo "rate,preload,wire,calls,failed,retransmissions,seconds,calls_per_s" > "$OUT/sip-load.csv"
+	rm -f "$TMP/load.csv"
 	for rate in ${RATES:-17500}; do
-		for how in plain interposed; do load $how "$rate" >> "$OUT/sip-load.csv"; done
+		for how in plain interposed; do load $how "$rate" >> "$TMP/load.csv"; done
 	done
-	column -s, -t "$OUT/sip-load.csv"
-	for how in plain interposed; do
-		goal "SIPp u1, $rate calls/s for $SECONDS_OF_LOAD s, $how" "0 failed, 0" \
-			"$(awk -F, -v h=$how -v r="$rate" \
-			'$2 == h && $1 == r { print $5 " failed, " $6 " retransmitted, " $8 " calls/s" }' \
-				"$OUT/sip-load.csv")"
-	done
+	sed '1i rate,preload,wire,calls,failed,retransmissions,seconds,calls_per_s' "$TMP/load.csv" | column -s, -t
+	awk -F, '{ curve = $2 == "plain" ? $3 " without" : $3
+		print "lo,calls/s," curve "," $1 "," $8 "\nlo,failed or repeated," curve "," $1 "," $5 + $6 }' \
+		"$TMP/load.csv" >> "$CSV"
 }

@@ -28,7 +28,7 @@ startup() {
 }
 
 vlc_startup() {
-	local round row ud rc
+	local round row
 	as_nobody && vlc_media || return
 	rm -f "$TMP"/startup.*
 	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
@@ -38,20 +38,9 @@ vlc_startup() {
 		done
 	done
 	AS=
-	echo "access,preload,wire,rounds,median_ms" > "$OUT/vlc-startup.csv"
 	for row in interposed.udp interposed.http plain.udp plain.http; do
-		echo "${row#*.},${row%.*},$(< "$TMP/wire.$row"),$(wc -l < "$TMP/startup.$row"),$(median \
-			"$TMP/startup.$row")" \
-			>> "$OUT/vlc-startup.csv"
+		row lo ms "$(way "$row")" VLC "$(median "$TMP/startup.$row")"
 	done
-	column -s, -t "$OUT/vlc-startup.csv"
-	ud=$(median "$TMP/startup.interposed.udp") rc=$(median "$TMP/startup.interposed.http")
-	goal "VLC's buffer is full, UD against $(< "$TMP/wire.interposed.http") (HTTP)" "74.1 % less" \
-		"$ud ms, $rc ms: $(less "$ud" "$rc")"
-	rc=$(median "$TMP/startup.plain.udp")
-	goal "... against UDP without the interposer" "2 % more" "$ud ms, $rc ms: $(awk -v a="$ud" -v b="$rc" \
-		'BEGIN { printf "%+.1f %%", (a / b - 1) * 100 }')"
-	plot vlc-startup "VLC, --network-caching=100, until its buffer is full" "median, ms" 'set style data histograms
-		set yrange [0:*]; set nokey; plot "'"$OUT"'/vlc-startup.csv" using \
-			5:xtic(stringcolumn(1) . ", " . stringcolumn(3)) every ::1'
+	compare ms "% less" UD RC UD
+	compare ms "% more" UD "UDP without" "UD over UDP without"
 }

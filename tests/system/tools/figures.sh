@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# tools/figures/run: every experiment of diw perf runs for a moment, and has plausible numbers and a picture. No speed
+# is judged.
+. "${0%/*}/../lib.sh"
+command -v python3 > /dev/null || { skip "no python3 here"; end; }
+FIGURES=tools/figures
+
+run "the list" $FIGURES/run --list
+check "it names an experiment" matches "$OUT" 'T6\.5 .*diw perf bw --qp ud,rc'
+expect 2 "an unknown experiment" $FIGURES/run T99
+studied() {
+	awk -F, 'NR == FNR { if (!/^#/) { split($0, f, "|"); ids[f[1]] = 1 } next }
+		FNR > 1 && (NF != 6 || !($1 in ids)) { print; bad = 1 }
+		END { exit bad }' $FIGURES/experiments $FIGURES/studies.csv
+}
+check "every stated value belongs to an experiment" studied
+
+# An end that gets no processor measures nothing.
+moment() {
+	local secs=([1]=0.05 0.5 3)
+	SECS=${secs[TRY]} SIZES=64,4k PLACES="lo veth" expect "0" "$ids" $FIGURES/run $ids ||
+		{ [ $TRY -lt 3 ] && FAILED=$((FAILED - 1)); }
+}
+drawn() {
+	local id at=$BUILD/figures
+	for id in $ids; do
+		awk -F, 'NR == 1 { next } NF != 5 || $5 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ { print; bad = 1 }
+			END { exit bad || NR < 3 }' "$at/$id.csv" || { cat "$at/$id.csv"; return 1; }
+		python3 -c 'import sys, xml.etree.ElementTree as tree; tree.parse(sys.argv[1])' "$at/$id.svg" &&
+			[ "$(wc -c < "$at/$id.svg")" -lt 60000 ] || return
+	done
+}
+ids=$(awk -F'|' '!/^#/ && $4 ~ /^diw perf/ { print $1 }' $FIGURES/experiments)
+measured moment "every number is one, and there are pictures" drawn
+both() { awk -F, '$2 == "us" { n[$1 " " $3]++ } END { for (k in n) { print k, n[k]; curves++ } exit curves != 4 }' \
+	"$BUILD/figures/T5.5.csv"; }
+check "UD and RC in both places" both
+end

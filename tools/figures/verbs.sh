@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash disable=SC2154
+# The figures of diw perf, for tools/figures/run: both ends here, and over a pair of interfaces of MTU 1500.
+
+PORT=4793
+
+# PLACE is lo; veth, two namespaces and MTU 1500; or fragments, the same with datagrams of up to 64 KiB, which IP cuts.
+# perf PLACE TEST OPTION...: prints diw perf's rows. But over lo, two_ends has run.
+perf() {
+	local place=$1 more=()
+	shift
+	[ "$place" != fragments ] || more=(--mulpdu 65503)
+	if [ "$place" = lo ]; then
+		"$DIW" perf "$@" --local --secs "$SECS" --json
+	else
+		taskset -c 0 "$DIW" perf "$@" "${more[@]}" --connect 198.51.100.2 --port $PORT \
+			--secs "$SECS" --json
+	fi 2>> "$TMP/perf.err" || { echo "diw perf $* over $place:"; tail -n 2 "$TMP/perf.err"; } >&2
+}
+
+# two_ends: this namespace has interface va, the other vb and a server of diw perf. Once a run.
+two_ends() {
+	[ -z "${HOLDER:-}" ] || return 0
+	unshare -n sleep 3600 > /dev/null &
+	HOLDER=$!
+	within 5 other_namespace && ip link add va mtu 1500 type veth peer name vb mtu 1500 netns "$HOLDER" &&
+		ip addr add 198.51.100.1/24 dev va && ip link set va up && there ip addr add 198.51.100.2/24 dev vb &&
+		there ip link set vb up && there ip link set lo up || return
+	nsenter -t "$HOLDER" -n taskset -c 1 "$DIW" perf --server --port $PORT > "$TMP/server.out" 2>&1 &
+	within 5 there sh -c "ss -Htln 'sport = :$PORT' | grep -q ."
+}
+there() { nsenter -t "$HOLDER" -n "$@"; }
+other_namespace() { [ "$(readlink "/proc/$HOLDER/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+
+# perf_rows PLACE [SUFFIX]: makes rows of ID.csv of the rows of diw perf on standard input, with the ratio of each to
+# RC in the same rounds.
+perf_rows() {
+	jq -r --arg place "$1" --arg suffix "${2:-}" '
+		{ send: "Send", write: "Write", read: "Read" }[.op] as $op | (.test == "lat") as $lat |
+		[$place, if $lat then "us" else "GB/s" end, (.qp | ascii_upcase) + " " + $op + $suffix, .size,
+			if $lat then .lat_us_p50 else .GBps end],
+		(select(.ratios.rc) | [$place, if $lat then "% less" else "% more" end, $op + $suffix, .size,
+			100 * if $lat then 1 - .ratios.rc else .ratios.rc - 1 end]) |
+		select(.[4] != null) | map(tostring) | join(",")' >> "$CSV"
+}
+
+# verbs lat|bw OPS: UD against RC, in each place.
+verbs() {
+	local place
+	for place in $PLACES; do
+		[ "$place" = lo ] || two_ends || continue
+		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | perf_rows "$place"
+	done
+}
