@@ -9,6 +9,7 @@
 #define SUB_BITS 7
 #define SUB (1u << SUB_BITS)
 #define BUCKETS ((64 - SUB_BITS + 1) * SUB)
+_Static_assert(HIST_BINS == BUCKETS / (SUB / 4), "a bin is a quarter of SUB buckets");
 
 int hist_init(struct hist *h)
 {
@@ -63,6 +64,41 @@ void hist_add(struct hist *h, uint64_t ns)
 		h->min = ns;
 	if (ns > h->max)
 		h->max = ns;
+}
+
+void hist_merge(struct hist *to, const struct hist *from)
+{
+	for (unsigned b = 0; b < BUCKETS; b++)
+		to->count[b] += from->count[b];
+	to->n += from->n;
+	to->sum += from->sum;
+	to->min = from->min < to->min ? from->min : to->min;
+	to->max = from->max > to->max ? from->max : to->max;
+}
+
+static uint64_t bucket_begin(unsigned b)
+{
+	unsigned shift;
+
+	if (b < 2 * SUB)
+		return b;
+	shift = (b >> SUB_BITS) - 1;
+	return (uint64_t)(b - (shift << SUB_BITS)) << shift;
+}
+
+int hist_bins(const struct hist *h, struct hist_bin bins[HIST_BINS])
+{
+	int n = 0;
+
+	for (unsigned b = 0; b < BUCKETS; b += SUB / 4) {
+		struct hist_bin bin = { bucket_begin(b), bucket_begin(b + SUB / 4), 0 };
+
+		for (unsigned i = 0; i < SUB / 4; i++)
+			bin.count += h->count[b + i];
+		if (bin.count)
+			bins[n++] = bin;
+	}
+	return n;
 }
 
 double hist_quantile(const struct hist *h, double q)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a figure depends on beside the program: the processor, its caches, the kernel and its mitigations. */
+/* What a figure depends on beside the program: the processor, its caches, the kernel, its mitigations, other work. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -82,6 +82,72 @@ static void add_mitigations(cJSON *o)
 		closedir(d);
 }
 
+/* ---- Other work ---- */
+
+#define SPIN_NS (50 * DIW_MS)
+#define GAP_NS (2 * DIW_US)          /* a read of the clock takes a hundredth of it */
+
+/* The processors' time since boot, in ticks: all of it, and what the hypervisor gave to other machines (proc(5)). */
+struct ticks { double all, steal; };
+
+static struct { bool known; double spin_ns, lost_ns, longest_ns; int gaps; struct ticks begin; } noise;
+
+static struct ticks read_ticks(void)
+{
+	struct ticks t = { 0, 0 };
+	char line[512], *p;
+
+	if (!file_line("/proc", "stat", line, sizeof line) || strncmp(line, "cpu ", 4) != 0)
+		return t;
+	p = line + 4;
+	for (int i = 0; i < 8; i++) {        /* user nice system idle iowait irq softirq steal */
+		double v = strtod(p, &p);
+
+		t.all += v;
+		t.steal = v;
+	}
+	return t;
+}
+
+void machine_measure(void)
+{
+	uint64_t begin = diw_clock_ns(), before = begin, now = begin;
+
+	if (noise.known)
+		return;
+	noise.known = true;
+	noise.begin = read_ticks();
+	for (; now - begin < SPIN_NS; before = now) {
+		now = diw_clock_ns();
+		if (now - before < GAP_NS)
+			continue;
+		noise.gaps++;
+		noise.lost_ns += (double)(now - before);
+		if ((double)(now - before) > noise.longest_ns)
+			noise.longest_ns = (double)(now - before);
+	}
+	noise.spin_ns = (double)(now - begin);       /* the last gap makes it longer */
+}
+
+static void add_noise(cJSON *o)
+{
+	cJSON *n = cJSON_AddObjectToObject(o, "noise");
+	struct ticks now;
+	char load[64];
+	bool known;
+
+	machine_measure();
+	now = read_ticks();
+	json_add_number(n, "spin_ms", noise.spin_ns / 1e6);
+	json_add_count(n, "gaps", (uint64_t)noise.gaps);
+	json_add_number(n, "lost", noise.lost_ns / noise.spin_ns);
+	json_add_number(n, "longest_us", noise.longest_ns / 1e3);
+	json_add_null_number(n, "steal", now.all > noise.begin.all,
+			     (now.steal - noise.begin.steal) / (now.all - noise.begin.all));
+	known = file_line("/proc", "loadavg", load, sizeof load);
+	json_add_null_number(n, "load", known, known ? strtod(load, NULL) : 0);
+}
+
 cJSON *machine_json(void)
 {
 	cJSON *o = cJSON_CreateObject();
@@ -101,8 +167,11 @@ cJSON *machine_json(void)
 	snprintf(value, sizeof value, "%s %s", u.sysname, u.release);
 	cJSON_AddStringToObject(o, "kernel", value);
 	add_mitigations(o);
+	add_noise(o);
 	return o;
 }
+
+/* ---- For a person ---- */
 
 static void print_caches(const cJSON *machine)
 {
@@ -116,7 +185,7 @@ static void print_caches(const cJSON *machine)
 		printf("%s%s %s", comma, i->string, fmt_bytes((uint64_t)i->valuedouble, size));
 		comma = ", ";
 	}
-	puts(*comma ? "" : "unknown");
+	fputs(*comma ? "" : "unknown", stdout);
 }
 
 /* The names of those whose state begins with WORD, behind BEFORE; how many. */
@@ -141,20 +210,37 @@ static const char *string_of(const cJSON *o, const char *key)
 	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key));
 }
 
+static void print_all_mitigations(const cJSON *machine)
+{
+	const cJSON *all = cJSON_GetObjectItemCaseSensitive(machine, "mitigations");
+	int n = print_mitigations(all, "Mitigation", "");
+
+	n += print_mitigations(all, "Vulnerable", n ? "; vulnerable: " : "vulnerable: ");
+	fputs(n ? "" : "none", stdout);
+}
+
+static void print_noise(const cJSON *machine)
+{
+	const cJSON *n = cJSON_GetObjectItemCaseSensitive(machine, "noise");
+
+	printf("%.1f %% of %.0f ms of a core taken by other work, at most %.0f us at a time; load %.1f",
+	       100 * number_of(n, "lost"), number_of(n, "spin_ms"), number_of(n, "longest_us"), number_of(n, "load"));
+}
+
 void machine_print(void)
 {
-	cJSON *o = machine_json(), *all = cJSON_GetObjectItemCaseSensitive(o, "mitigations");
-	int n;
+	cJSON *o = machine_json();
 
 	printf("%-18s %s", "processor", string_of(o, "cpu"));
 	if (!cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(o, "model")))
 		printf(" (family %.0f, model %.0f)", number_of(o, "family"), number_of(o, "model"));
 	printf(", %.0f online\n%-18s ", number_of(o, "cpus"), "caches");
 	print_caches(o);
-	printf("%-18s %s\n%-18s ", "kernel", string_of(o, "kernel"), "mitigations");
-	n = print_mitigations(all, "Mitigation", "");
-	n += print_mitigations(all, "Vulnerable", n ? "; vulnerable: " : "vulnerable: ");
-	puts(n ? "" : "none");
+	printf("\n%-18s %s\n%-18s ", "kernel", string_of(o, "kernel"), "mitigations");
+	print_all_mitigations(o);
+	printf("\n%-18s ", "noise");
+	print_noise(o);
+	putchar('\n');
 	cJSON_Delete(o);
 }
 
@@ -162,7 +248,12 @@ void machine_print_line(void)
 {
 	cJSON *o = machine_json();
 
-	printf("# %s, %.0f processors, CRC by %s, %s\n", string_of(o, "cpu"), number_of(o, "cpus"),
-	       string_of(o, "crc_engine"), string_of(o, "kernel"));
+	printf("# %s, %.0f processors, ", string_of(o, "cpu"), number_of(o, "cpus"));
+	print_caches(o);
+	printf(", CRC by %s, %s\n# mitigations: ", string_of(o, "crc_engine"), string_of(o, "kernel"));
+	print_all_mitigations(o);
+	fputs("\n# noise: ", stdout);
+	print_noise(o);
+	putchar('\n');
 	cJSON_Delete(o);
 }

@@ -56,7 +56,8 @@ int opt_host(const char *host, uint16_t port, struct diw_addr *addr);
 /* The address from which the kernel would send to DST, with port 0. -errno. */
 int local_addr_for(const struct diw_addr *dst, struct diw_addr *local);
 
-extern volatile sig_atomic_t tool_stopped;           /* SIGINT or SIGTERM has come */
+extern volatile sig_atomic_t tool_stopped;           /* how often SIGINT or SIGTERM has come */
+extern volatile sig_atomic_t tool_signal;            /* the last of them */
 void tool_catch_signals(void);
 
 const char *fmt_bytes(uint64_t n, char buf[24]);     /* "64 B", "1.5 MiB" */
@@ -65,13 +66,16 @@ int tool_columns(FILE *f);                           /* width of the terminal; 8
 
 /* Prints an object on one line and frees it. */
 void json_print(cJSON *o);
-void json_add_number(cJSON *o, const char *key, double v);       /* six significant digits */
+cJSON *json_number(double v);                        /* six significant digits */
+void json_add_number(cJSON *o, const char *key, double v);
 void json_add_count(cJSON *o, const char *key, uint64_t v);
 void json_add_null_number(cJSON *o, const char *key, bool valid, double v);
 
 /* ---- machine.c: what a figure depends on beside the program ---- */
 
 cJSON *machine_json(void);                           /* the caller's to free; caches in octets */
+/* Measures on this thread's core for 50 ms how much of it other work takes. Once; machine_json() does it otherwise. */
+void machine_measure(void);
 void machine_print(void);
 void machine_print_line(void);
 
@@ -83,6 +87,11 @@ void hist_fini(struct hist *h);
 void hist_reset(struct hist *h);
 void hist_add(struct hist *h, uint64_t ns);
 double hist_quantile(const struct hist *h, double q);            /* in ns; 0 if empty */
+void hist_merge(struct hist *to, const struct hist *from);
+/* The bins that are not empty, four for each power of two (below 256 ns of 32 ns each); how many. */
+#define HIST_BINS 232
+struct hist_bin { uint64_t begin, end, count; };
+int hist_bins(const struct hist *h, struct hist_bin bins[HIST_BINS]);
 
 /* ---- bar.c ---- */
 

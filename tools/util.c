@@ -16,7 +16,7 @@
 #include "tools/tool.h"
 
 const struct tool_cmd *tool_cmd;
-volatile sig_atomic_t tool_stopped;
+volatile sig_atomic_t tool_stopped, tool_signal;
 
 static void begin_message(void)
 {
@@ -230,8 +230,8 @@ int local_addr_for(const struct diw_addr *dst, struct diw_addr *local)
 
 static void on_signal(int sig)
 {
-	(void)sig;
-	tool_stopped = 1;
+	tool_signal = sig;
+	tool_stopped = tool_stopped + 1;
 }
 
 void tool_catch_signals(void)
@@ -280,12 +280,17 @@ void json_print(cJSON *o)
 	cJSON_Delete(o);
 }
 
-void json_add_number(cJSON *o, const char *key, double v)
+cJSON *json_number(double v)
 {
 	char buf[32];
 
 	snprintf(buf, sizeof buf, "%.6g", v);
-	cJSON_AddNumberToObject(o, key, strtod(buf, NULL));
+	return cJSON_CreateNumber(strtod(buf, NULL));
+}
+
+void json_add_number(cJSON *o, const char *key, double v)
+{
+	cJSON_AddItemToObject(o, key, json_number(v));
 }
 
 void json_add_count(cJSON *o, const char *key, uint64_t v)

@@ -85,6 +85,8 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 		rc = check_ops(p);
 	if (!rc && p->side.impair && (perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM)))
 		rc = tool_usage("--impair cannot be combined with --qp rc");
+	if (!rc && p->hist && perf_tests[test].unit != PERF_US)
+		rc = tool_usage("--hist: %s has no latencies", perf_tests[test].name);
 	set_default(p, PERF_SIZE, perf_tests[test].size);
 	set_default(p, PERF_DEPTH, perf_tests[test].depth);
 	return rc;
@@ -92,8 +94,8 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 
 static int perf_run_command(int argc, char **argv)
 {
-	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .qps = { PERF_UD }, .nqps = 1, .ops = { PERF_SEND },
-		.nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
+	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .rounds = 7, .qps = { PERF_UD }, .nqps = 1,
+		.ops = { PERF_SEND }, .nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
 	int rc;
 
 	if (argc > 1 && !strcmp(argv[1], "group"))

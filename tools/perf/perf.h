@@ -8,16 +8,17 @@
  *   peer {slot, stag, to}    -> {}
  *   run {slot, ns}           -> {}, then both run, then -> {part}: the server's counts
  *   close {slot}             -> {}
+ * While both run, a sink tells {stop}, a source {sent}, and a client whose user has interrupted it {over}.
  * There are several slots, so that the measured transport, over one lower layer or over both, and its baselines
  * alternate in short rounds.
  */
 #ifndef DIW_TOOLS_PERF_H
 #define DIW_TOOLS_PERF_H
 
+#include "tools/perf/perf_stat.h"
 #include "tools/perf/raw.h"
 #include "tools/tool.h"
 
-#define PERF_ROUNDS 5
 #define PERF_BATCH 64                /* completions, reposted receives and posted sends in a batch */
 #define PERF_LLPS 2
 #define PERF_SLOTS (PERF_LLPS + 1 + PERF_QPS - PERF_RAW)     /* 1: RC beside UD */
@@ -103,7 +104,12 @@ int perf_case_parse(const cJSON *o, struct perf_case *pc);   /* -EINVAL */
 
 /* ---- perf_ctl.c ---- */
 
-struct perf_ctl { int fd; size_t len; char buf[4096]; };
+struct perf_ctl {
+	int fd;
+	bool patient;                /* a first signal does not end the waiting for an object */
+	size_t len;
+	char buf[4096];
+};
 void ctl_init(struct perf_ctl *c, int fd);
 void ctl_close(struct perf_ctl *c);
 int ctl_send(struct perf_ctl *c, cJSON *o);          /* frees o; 0 or -errno */
@@ -126,7 +132,8 @@ const char *rig_llp(const struct rig *r);            /* as the device reports; N
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 void rig_describe(const struct rig *r, cJSON *o);
 int rig_connect(struct rig *r, const cJSON *peer);
-int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part);
+/* Latencies are also added to ALL, if it is not NULL. */
+int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, struct perf_part *part);
 void rig_close(struct rig *r);
 
 /* ---- perf_opt.c ---- */
@@ -146,8 +153,9 @@ struct perf_plan {
 	int nqps, nagainst, nops;
 	enum diw_llp llps[PERF_LLPS];
 	int nllps;
-	bool json;
+	bool json, hist;
 	double secs;
+	uint64_t rounds;
 };
 /* Reads a comma-separated list of NAMES into VALUES, each once. */
 int perf_opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count);
@@ -157,9 +165,10 @@ void perf_print_options(FILE *to);
 /* ---- perf_out.c ---- */
 
 struct perf_figures {
-	double gbps[PERF_ROUNDS], msgs[PERF_ROUNDS], p50[PERF_ROUNDS], p99[PERF_ROUNDS];
-	double close_p99[PERF_ROUNDS];
+	double gbps[PERF_MAX_ROUNDS], msgs[PERF_MAX_ROUNDS], p50[PERF_MAX_ROUNDS], p99[PERF_MAX_ROUNDS];
+	double close_p99[PERF_MAX_ROUNDS];
 	int rounds;
+	struct hist hist;            /* latencies of all rounds */
 	const char *llp;             /* NULL: bare sockets */
 	char congestion[RAW_CONGESTION_LEN];
 	double tx_bytes, rx_bytes, lost, cpu_s;
@@ -170,6 +179,7 @@ struct perf_row {
 	struct perf_figures f;
 };
 void perf_print_head(const struct perf_plan *p);
+void perf_print_end(void);
 /* Prints a row, compared with the NBASES rows at BASES. */
 void perf_print(const struct perf_plan *p, const struct perf_row *row, const struct perf_row *bases, int nbases);
 

@@ -13,6 +13,7 @@ void ctl_init(struct perf_ctl *c, int fd)
 {
 	c->fd = fd;
 	c->len = 0;
+	c->patient = false;
 }
 
 void ctl_close(struct perf_ctl *c)
@@ -68,7 +69,7 @@ cJSON *ctl_recv(struct perf_ctl *c, int64_t timeout_ns)
 
 	while (!(o = take_line(c))) {
 		now = diw_clock_ns();
-		if (now >= end || c->len == sizeof c->buf || tool_stopped)
+		if (now >= end || c->len == sizeof c->buf || tool_stopped > c->patient)
 			return NULL;
 		if (poll(&p, 1, (int)((end - now) / DIW_MS) + 1) <= 0)
 			continue;

@@ -92,7 +92,8 @@ static int round_trip(struct lat *l, uint64_t *begin, uint64_t *end)
 
 static int initiate(struct lat *l, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
-	uint64_t start = diw_clock_ns(), warm = start + ns / 10, stop = warm + ns, begin, end, sent0 = 0, whole0 = 0;
+	uint64_t warm = diw_clock_ns() + (ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS), stop = warm + ns, begin, end;
+	uint64_t sent0 = 0, whole0 = 0;
 	double cpu0 = perf_cpu_now();
 	bool measuring = false, rc_qp = perf_is_rc(l->r->pc.qp);
 	cJSON *o;
@@ -122,7 +123,7 @@ static int initiate(struct lat *l, struct perf_ctl *ctl, uint64_t ns, struct per
 	o = cJSON_CreateObject();
 	cJSON_AddNumberToObject(o, "stop", 1);
 	ctl_send(ctl, o);
-	return rc < 0 ? tool_failed("ping-pong: %s", strerror(-rc)) : tool_stopped ? tool_failed("interrupted") : 0;
+	return rc < 0 ? tool_failed("ping-pong: %s", strerror(-rc)) : 0;
 }
 
 /* Runs until the initiator reports the end. A reader's target only waits. */
@@ -163,6 +164,8 @@ int lat_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *
 	if (hist_init(&l.hist))
 		return tool_failed("out of memory");
 	rc = r->side.client ? initiate(&l, ctl, ns, part) : respond(&l, ctl, part);
+	if (r->all)
+		hist_merge(r->all, &l.hist);
 	hist_fini(&l.hist);
 	return rc;
 }

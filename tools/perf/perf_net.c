@@ -46,6 +46,8 @@ int perf_local(struct perf_plan *p)
 	close(fd[pid > 0]);
 	perf_pin(pid > 0 ? 0 : 1);
 	if (!pid) {
+		signal(SIGINT, SIG_IGN);             /* the client ends the round, and then this process */
+		signal(SIGTERM, SIG_IGN);
 		ctl_init(&ctl, fd[1]);
 		perf_serve_client(&ctl, &p->side);
 		_exit(TOOL_OK);

@@ -122,6 +122,12 @@ static int set_connect(struct perf_plan *p, const char *arg)
 }
 
 static int set_secs(struct perf_plan *p, const char *arg) { return opt_seconds("--secs", arg, 0.05, 3600, &p->secs); }
+static int set_rounds(struct perf_plan *p, const char *arg)
+{
+	return opt_number("--rounds", arg, 1, PERF_MAX_ROUNDS, &p->rounds);
+}
+
+static int set_hist(struct perf_plan *p, const char *arg) { (void)arg; p->hist = true; return 0; }
 static int set_impair(struct perf_plan *p, const char *arg) { p->side.impair = arg; return 0; }
 static int set_dev(struct perf_plan *p, const char *arg) { p->side.dev = arg; return 0; }
 static int set_bind(struct perf_plan *p, const char *arg) { p->bind = arg; return 0; }
@@ -141,7 +147,9 @@ static const struct option_row {
 	  "others' rows have the ratio to rc", set_qp },
 	{ "op", "LIST", "of send, write, read (default send); a write on ud and rd is a\n"
 	  "Write-Record; on rc and rd also fetch-add, cmp-swap", set_op },
-	{ "secs", "N", "time of a case, in five rounds (default 1)", set_secs },
+	{ "secs", "N", "time of a case, in all rounds together (default 1)", set_secs },
+	{ "rounds", "N", "rounds, of which the median counts (default 7; at least 6 for the 95 %\n"
+	  "confidence interval)", set_rounds },
 	{ "events", NULL, "sleep in a completion channel (default: poll)", set_events },
 	{ "wait", NULL, "sleep in diw_cq_wait", set_wait },
 	{ "impair", "SPEC", "impairs datagrams at this command's ends (loss, ...), see diwarp(7)", set_impair },
@@ -151,6 +159,7 @@ static const struct option_row {
 	{ "dev", "NAME", "the device (default: the one that reaches the other end)", set_dev },
 	{ "bind", "ADDR", "the address of this end", set_bind },
 	{ "port", "N", "TCP port of the control connection (default 4791)", set_port },
+	{ "hist", NULL, "lat: the distribution of the latencies, too", set_hist },
 	{ "json", NULL, "one JSON object a row", set_json },
 };
 

@@ -128,7 +128,8 @@ static void raw_make_way(const struct rig *r, int i, uint64_t ns, struct way *w)
 		.size = (uint32_t)r->pc.size, .seg = r->raw_seg,
 		.batch = !is_tcp(r) ? 0 : r->pc.qp == PERF_RAW_TCP ? RAW_BATCH : 1,
 		.spinning = r->pc.mode == PERF_POLL && r->pc.test != PERF_BIBW && (lat || r->pc.qp != PERF_RAW_1),
-		.slots = r->slots, .duration_ns = ns, .warmup_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS };
+		.slots = r->slots, .stop = r->side.client == (i == 0) ? &tool_stopped : NULL,
+		.duration_ns = ns, .warmup_ns = ns / 10 < 20 * DIW_MS ? ns / 10 : 20 * DIW_MS };
 }
 
 static void *run_way(void *arg)
@@ -139,7 +140,7 @@ static void *run_way(void *arg)
 	return NULL;
 }
 
-static void add_latencies(const struct way *w, struct perf_part *part)
+static void add_latencies(const struct rig *r, const struct way *w, struct perf_part *part)
 {
 	struct hist h;
 
@@ -149,10 +150,12 @@ static void add_latencies(const struct way *w, struct perf_part *part)
 		hist_add(&h, w->attr.lat[i]);
 	part->p50_ns = hist_quantile(&h, 0.5);
 	part->p99_ns = hist_quantile(&h, 0.99);
+	if (r->all)
+		hist_merge(r->all, &h);
 	hist_fini(&h);
 }
 
-static void add_way(const struct way *w, struct perf_part *part)
+static void add_way(const struct rig *r, const struct way *w, struct perf_part *part)
 {
 	uint64_t msgs = w->result.bytes_all / w->attr.size;
 
@@ -166,7 +169,7 @@ static void add_way(const struct way *w, struct perf_part *part)
 		part->tx_bytes += (double)w->result.lost * w->attr.size;
 		part->rx_msgs = (double)w->result.msgs;
 		part->rx_bytes = (double)w->result.bytes;
-		add_latencies(w, part);
+		add_latencies(r, w, part);
 	} else if (w->attr.test == RAW_STREAM && !w->attr.sender) {
 		part->rx_msgs += (double)msgs;
 		part->rx_bytes += (double)w->result.bytes_all;
@@ -200,7 +203,7 @@ int raw_rig_run(struct rig *r, uint64_t ns, struct perf_part *part)
 		pthread_join(thread, NULL);
 	for (int i = 0; i < n && !rc; i++) {
 		rc = way[i].rc;
-		add_way(&way[i], part);
+		add_way(r, &way[i], part);
 	}
 	free(way[0].attr.lat);
 	return rc ? raw_failed(r, rc) : 0;

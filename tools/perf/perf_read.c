@@ -51,8 +51,17 @@ static int take_reads(struct reads *s, struct diw_wc *wc, int n, uint64_t now)
 	return 0;
 }
 
+static void reads_tell(struct reads *s, const char *key)
+{
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(o, key, 1);
+	ctl_send(s->ctl, o);
+}
+
 static int reads_tick(struct reads *s, uint64_t now)
 {
+	bool client = s->r->side.client;
 	cJSON *o;
 
 	if (now - s->tick_at < PERF_TICK_NS)
@@ -64,7 +73,12 @@ static int reads_tick(struct reads *s, uint64_t now)
 		if (!o)
 			return tool_failed("the other end has gone");
 		s->peer_over |= cJSON_HasObjectItem(o, "stop");
+		s->m.over |= cJSON_HasObjectItem(o, "over");
 		cJSON_Delete(o);
+	}
+	if (client && tool_stopped && !s->m.over) {
+		s->m.over = true;
+		reads_tell(s, "over");
 	}
 	if (s->ask && !s->m.over && !s->m.first && now - s->begin > 2 * s->m.ns + 2 * DIW_S)
 		s->m.over = true;            /* nothing came at all */
@@ -74,12 +88,10 @@ static int reads_tick(struct reads *s, uint64_t now)
 	}
 	if (s->ask && s->over_at && !s->told && (s->posted == s->finished || now - s->over_at > READ_END_NS)) {
 		s->told = true;
-		o = cJSON_CreateObject();
-		cJSON_AddNumberToObject(o, "stop", 1);
-		ctl_send(s->ctl, o);
+		reads_tell(s, "stop");
 	}
-	if (tool_stopped || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS)
-		return tool_failed(tool_stopped ? "interrupted" : "the other end does not finish");
+	if (tool_stopped > client || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS)
+		return tool_failed(tool_stopped > client ? "interrupted" : "the other end does not finish");
 	return 0;
 }
 

@@ -269,11 +269,12 @@ int bw_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *p
 	return (op_asks(r->pc.op) ? read_run : stream_run)(r, ctl, ns, part);
 }
 
-int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
+int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, struct perf_part *part)
 {
 	int rc = perf_is_rc(r->pc.qp) ? rc_rig_establish(r) : 0;
 
 	memset(part, 0, sizeof *part);
+	r->all = all;
 	r->round++;
 	if (rc)
 		return rc;

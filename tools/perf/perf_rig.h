@@ -41,6 +41,7 @@ struct rig {
 	struct diw_sge *recv_sge;
 	struct diw_recv_wr *again, *again_last;      /* to be posted again */
 	uint32_t round;
+	struct hist *all;                    /* the latencies of all rounds; or NULL */
 };
 
 /* The measured interval. It begins at a batch after the warm-up, which does not count. */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define WARM_NS (50 * DIW_MS)
+
 struct client {
 	const struct perf_plan *plan;
 	struct perf_ctl ctl;
@@ -74,6 +76,7 @@ static void close_rigs(struct client *c, int slot)
 	asked(c, cJSON_CreateObject(), "close", slot);
 }
 
+/* F NULL: the round does not count. */
 static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures *f)
 {
 	struct perf_part own, other;
@@ -84,7 +87,7 @@ static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures
 	cJSON_AddNumberToObject(o, "ns", (double)ns);
 	if (!asked(c, o, "run", slot))
 		return TOOL_FAILED;
-	rc = rig_run(c->rig[slot], &c->ctl, ns, &own);
+	rc = rig_run(c->rig[slot], &c->ctl, ns, f ? &f->hist : NULL, &own);
 	o = ctl_recv(&c->ctl, (int64_t)(2 * PERF_PATIENCE_NS + 3 * ns));
 	if (!o)
 		return rc ? rc : tool_failed(tool_stopped ? "interrupted" : "the server has gone");
@@ -93,7 +96,7 @@ static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures
 		rc = tool_failed("%s", error);
 	ctl_get_part(o, &other);
 	cJSON_Delete(o);
-	if (!rc)
+	if (!rc && f)
 		perf_add_round(f, &own, &other);
 	return rc;
 }
@@ -110,8 +113,10 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 		rc = open_rigs(c, slot, pc);
 	if (rc)
 		return rc;
-	f->llp = rig_llp(c->rig[slot]);
-	rig_congestion(c->rig[slot], f->congestion);
+	if (f) {
+		f->llp = rig_llp(c->rig[slot]);
+		rig_congestion(c->rig[slot], f->congestion);
+	}
 	return run_both(c, slot, ns, f);
 }
 
@@ -150,28 +155,59 @@ static int fill_rows(const struct perf_plan *p, const struct perf_case *pc, stru
 	return n;
 }
 
-static int run_case(struct client *c, const struct perf_case *pc)
+/* A round of each row that does not count: it touches the memory, and fills caches and TCP's window. Bare sockets are
+ * new in each round. */
+static int warm_up(struct client *c, const struct perf_row *row, int n, uint64_t ns)
 {
-	const struct perf_plan *p = c->plan;
-	uint64_t ns = (uint64_t)(p->secs * 1e9 / PERF_ROUNDS);
-	struct perf_row row[PERF_SLOTS] = { { .f.rounds = 0 } };
-	int nown, n = fill_rows(p, pc, row, &nown), measured = n - p->nagainst, rc = 0;
+	int rc = 0;
 
-	for (int i = 0; i < PERF_ROUNDS * n && !rc; i++)
+	for (int i = 0; i < n && !rc && !tool_stopped; i++)
+		if (row[i].pc.qp < PERF_RAW)
+			rc = run_round(c, i, &row[i].pc, ns < WARM_NS ? ns : WARM_NS, NULL);
+	return rc;
+}
+
+static int run_rows(struct client *c, struct perf_row *row, int n)
+{
+	uint64_t ns = (uint64_t)(c->plan->secs * 1e9 / c->plan->rounds);
+	int rc = warm_up(c, row, n, ns);
+
+	for (int i = 0; i < (int)c->plan->rounds * n && !rc && !tool_stopped; i++)
 		rc = run_round(c, i % n, &row[i % n].pc, ns, &row[i % n].f);
 	for (int i = 0; i < n; i++)
 		close_rigs(c, i);
-	if (rc)
-		return rc;
-	for (int i = 0; i < n; i++) {
+	return rc;
+}
+
+static void free_rows(struct perf_row *row, int n)
+{
+	for (int i = 0; i < n; i++)
+		hist_fini(&row[i].f.hist);
+}
+
+/* After a signal, the rows have the figures of the rounds until then. */
+static int run_case(struct client *c, const struct perf_case *pc)
+{
+	const struct perf_plan *p = c->plan;
+	struct perf_row row[PERF_SLOTS] = { { .f.rounds = 0 } };
+	int nown, n = fill_rows(p, pc, row, &nown), measured = n - p->nagainst, rc = 0;
+
+	for (int i = 0; i < n && !rc; i++)
+		if (hist_init(&row[i].f.hist))
+			rc = tool_failed("out of memory");
+	if (!rc)
+		rc = run_rows(c, row, n);
+	for (int i = 0; i < n && (!rc || tool_stopped); i++) {
 		int first = i < nown ? nown : measured;
 
-		perf_print(p, &row[i], &row[first], i < measured ? n - first : 0);
+		if (row[i].f.rounds)
+			perf_print(p, &row[i], &row[first], i < measured ? n - first : 0);
 	}
-	for (int i = 0; i < measured && !rc; i++)
+	for (int i = 0; i < measured && !rc && !tool_stopped; i++)
 		if (!row[i].f.rx_bytes)
 			rc = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[row[i].pc.qp],
 					 perf_op_name[pc->op], (unsigned long long)pc->size);
+	free_rows(row, n);
 	return rc;
 }
 
@@ -199,7 +235,7 @@ static int run_points(struct client *c, struct perf_case *pc)
 		rc = run_case(c, pc);
 		for (i = 0; i < PERF_PARAMS && ++at[i] == point_values(c->plan, pc, i); i++)
 			at[i] = 0;
-	} while (!rc && i < PERF_PARAMS);
+	} while (!rc && !tool_stopped && i < PERF_PARAMS);
 	return rc;
 }
 
@@ -212,16 +248,18 @@ int perf_run_cases(const struct perf_plan *p, int fd)
 	int rc = 0;
 
 	ctl_init(&c.ctl, fd);
+	c.ctl.patient = true;
 	perf_print_head(p);
-	for (int q = 0; q < p->nqps && !rc; q++) {
+	for (int q = 0; q < p->nqps && !rc && !tool_stopped; q++) {
 		pc.qp = p->qps[q];
 		if (pc.qp == PERF_RC && beside)
 			continue;            /* it is in the rounds of the others */
-		for (int o = 0; o < (pc.qp >= PERF_RAW ? 1 : p->nops) && !rc; o++) {
+		for (int o = 0; o < (pc.qp >= PERF_RAW ? 1 : p->nops) && !rc && !tool_stopped; o++) {
 			pc.op = pc.qp >= PERF_RAW ? PERF_SEND : p->ops[o];
 			rc = run_points(&c, &pc);
 		}
 	}
 	ctl_close(&c.ctl);
-	return rc;
+	perf_print_end();
+	return tool_stopped ? 128 + tool_signal : rc;
 }

@@ -36,7 +36,8 @@ static cJSON *serve_run(struct rig *r, const cJSON *o, struct perf_ctl *ctl)
 	double ns = ctl_number(o, "ns");
 	cJSON *answer;
 
-	if (!(ns >= 1e6 && ns <= 1e13) || ctl_send(ctl, cJSON_CreateObject()) || rig_run(r, ctl, (uint64_t)ns, &part))
+	if (!(ns >= 1e6 && ns <= 1e13) || ctl_send(ctl, cJSON_CreateObject()) ||
+	    rig_run(r, ctl, (uint64_t)ns, NULL, &part))
 		return problem("the server's end failed (see its messages)");
 	answer = cJSON_CreateObject();
 	ctl_add_part(answer, &part);

@@ -49,6 +49,7 @@ struct stream {
 	uint64_t data_at, tick_at, open_at, begin;
 	int64_t peer_sent;                   /* -1: not reported yet */
 	bool stopped, rx_done;               /* the peer was told to stop; everything has come */
+	bool ended;                          /* the client's user has ended the round */
 	double tx_cpu;
 	struct hist closing;                 /* for records that the reorder window closed */
 };
@@ -270,6 +271,8 @@ static int look_at_ctl(struct stream *s, uint64_t now)
 		s->drain_at = now;
 		s->tx_cpu = perf_cpu_now() - s->m.cpu0;
 	}
+	if (cJSON_HasObjectItem(o, "over"))
+		s->m.over = true;
 	if (cJSON_HasObjectItem(o, "sent"))
 		s->peer_sent = (int64_t)ctl_number(o, "sent");
 	cJSON_Delete(o);
@@ -307,8 +310,16 @@ static void tick_rx(struct stream *s, uint64_t now)
 		s->rx_done = (int64_t)s->arrived >= s->peer_sent || (!is_rc(s) && now - s->data_at > QUIET_NS);
 }
 
+/* The client's user wants no more: the client ends its measurement, and asks for the end of the server's. */
+static void stream_end_early(struct stream *s)
+{
+	s->ended = s->m.over = true;
+	tell_peer(s, "over", 1);
+}
+
 static int stream_tick(struct stream *s, uint64_t now)
 {
+	bool client = s->r->side.client;
 	int rc;
 
 	if (now - s->tick_at < PERF_TICK_NS)
@@ -319,8 +330,10 @@ static int stream_tick(struct stream *s, uint64_t now)
 		tick_tx(s, now);
 	if (!rc && s->rx)
 		tick_rx(s, now);
-	if (!rc && (tool_stopped || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS))
-		rc = tool_failed(tool_stopped ? "interrupted" : "the other end does not finish");
+	if (client && tool_stopped && !s->ended)
+		stream_end_early(s);
+	if (!rc && (tool_stopped > client || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS))
+		rc = tool_failed(tool_stopped > client ? "interrupted" : "the other end does not finish");
 	return rc;
 }
 

@@ -11,8 +11,8 @@
  *
  * UDP: both ends call raw_udp_open(), exchange the bound addresses, and call raw_udp_connect(). Then each runs
  * raw_udp_run() with the same test, gso, crc, size, seg and window; one of them is the sender. The receiver ends when
- * the sender says so, when *stop becomes true, or after two seconds of silence after the first data (ten seconds before
- * it).
+ * the sender says so, when *stop is no longer 0, or after two seconds of silence after the first data (ten seconds
+ * before it).
  *
  * TCP: one end calls raw_tcp_listen(), the other raw_tcp_connect(), the first raw_tcp_accept(). Then each runs
  * raw_tcp_run() with the same test, size and warmup_ns; the descriptor must not be used afterwards. The sender ends the
@@ -21,7 +21,7 @@
 #ifndef DIW_TOOLS_RAW_H
 #define DIW_TOOLS_RAW_H
 
-#include <stdatomic.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,7 +48,7 @@ struct raw_attr {
 	uint64_t warmup_ns;          /* not counted; must be the same at both ends (UDP stream: the sender marks its
 				      * end) */
 	uint64_t max_msgs;           /* sender: stop after this many measured messages; 0 = no limit */
-	const atomic_bool *stop;     /* may be NULL */
+	const volatile sig_atomic_t *stop;   /* may be NULL */
 	uint32_t *lat;               /* RAW_LAT sender: array for half round trips in ns */
 	uint32_t lat_max;            /* the length of that array */
 };

@@ -32,7 +32,7 @@ int raw_bound(int fd, bool failed, struct diw_addr *bound)
 
 bool raw_stopped(const struct raw_attr *a)
 {
-	return a->stop && atomic_load_explicit(a->stop, memory_order_relaxed);
+	return a->stop && *a->stop;
 }
 
 void raw_span_begin(struct raw_span *s, struct raw_result *r, uint64_t now)

@@ -5,7 +5,8 @@
 
 KEYS='["test","qp","llp","congestion","op","size","depth","mulpdu","no_crc","markers","GBps",
 	"msgs_per_s","bytes_sent","bytes_valid","lost",
-	"lat_us_p50","lat_us_p99","cpu_s","noise","ratio","baseline","ratios","machine"]'
+	"lat_us_p50","lat_us_p99","lat_us_min","lat_us_p999","lat_us_max","mode","impair","secs",
+	"cpu_s","noise","stats","ratio","baseline","ratios","ratios_ci95","machine"]'
 
 # perf TEST OPTION...: runs a test for a short time, and longer if it got no processor, and checks every row.
 perf() {
@@ -103,6 +104,41 @@ check "a perf server for RC" eventually 10 listening 4802
 (sleep 0.15; kill -STOP "$PID"; sleep 0.2; kill -CONT "$PID") &
 perf lat --qp rc --op send --size 64 --connect 127.0.0.1 --port 4802
 check "... nothing is lost while it does not run" every '.lost == 0 and .bytes_sent == .bytes_valid'
+# The 95 % confidence interval of the median leaves out as many rounds at each end as the binomial distribution allows.
+interval() {
+	every '(.stats | .rounds == (.values | length) and .rounds == '"$1"') and
+		(.stats.values | sort) as $v | .stats.min == $v[0] and .stats.max == $v[-1] and
+		(.stats.ci95 == '"$2"') and .stats.median == .[.stats.of]'
+}
+for rounds in "1 null" "5 null" "6 [\$v[0],\$v[5]]" "9 [\$v[1],\$v[7]]" "20 [\$v[5],\$v[14]]"; do
+	lat_rounds() { local TRY TRIES=1; perf lat --rounds "${rounds% *}" --local; }
+	measured lat_rounds "the confidence interval of ${rounds% *} rounds" 'interval ${rounds/ / }'
+done
+perf lat --hist --op send --qp ud,raw-udp --local
+check "the bins of the histogram have as many latencies as came, between least and most" every '(.hist | length) > 0 and
+	(.hist | map(.[2]) | add) >= 1 and .hist[0][0] <= .lat_us_min and .hist[-1][1] >= .lat_us_max and
+	.lat_us_p999 >= .lat_us_min and .lat_us_p999 <= .lat_us_max'
+check "every row names the machine and its noise" every '.machine | .cpu != "" and .crc_engine != "" and
+	.kernel != "" and (.mitigations | type) == "object" and (.noise | .lost >= 0 and .lost <= 1 and .load >= 0)'
+expect 2 "perf bw --hist" $DIW perf bw --hist --local
+
+# Ctrl-C: the row has what was measured until then, and the rows after it are missing.
+interrupted() {
+	background "$TMP/table" $DIW perf "${asked[@]}" --secs 200 --rounds 2 --local
+	eventually 10 grep -q '95 % interval' "$TMP/table"
+	sleep "$TRY"
+	kill -INT "$PID"
+	STATUS=0
+	wait "$PID" || STATUS=$?
+	tail -n +5 "$TMP/table"
+}
+for asked in "lat --size 64,1k" "bw --size 1k,64k" "bw --op read --size 1k,64k" "bw --qp rc --size 1k,64k" \
+		"bibw --op write --size 1k,64k" "bibw --qp rc --op read --size 1k,64k" "lat --qp raw-tcp --size 64,1k" \
+		"bw --qp raw-udp --size 1k,64k"; do
+	read -ra asked <<< "$asked"
+	measured interrupted "perf ${asked[*]} ends with status 130 on Ctrl-C" '[ "$STATUS" -eq 130 ]' \
+		"... after a row of what it had" '[ "$(tail -n +6 "$TMP/table" | grep -c "^${asked[0]} ")" -eq 1 ]'
+done
 run "a person can read perf" $DIW perf bw --op send --size 64k --secs 0.3 --local
 check "... as a table" matches "$OUT" 'GB/s'
 end

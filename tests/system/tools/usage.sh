@@ -47,6 +47,9 @@ perf bw --depth 1:65001 --local
 perf bw --op send,send --local
 perf bw --qp ud,tcp --local
 perf bw --markers --local
+perf lat --rounds 0 --local
+perf lat --rounds 100 --local
+perf bw --hist --local
 perf bw --local --server
 stat self
 stat 0
