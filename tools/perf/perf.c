@@ -41,11 +41,33 @@ static int check_params(const struct perf_plan *p)
 	return 0;
 }
 
+/* Options that need or exclude others. */
+static int check_together(const struct perf_plan *p)
+{
+	static const struct { enum perf_param_id a, b; } never[] = { { PERF_OUTSTANDING, PERF_WINDOW },
+		{ PERF_BUFFERS, PERF_REUSE } };
+
+	for (size_t i = 0; i < TOOL_COUNT(never); i++)
+		if (p->list[never[i].a].given && p->list[never[i].b].given)
+			return tool_usage("only one of --%s and --%s", perf_params[never[i].a].name,
+					  perf_params[never[i].b].name);
+	if (p->list[PERF_SCHEME].given && !p->list[PERF_REUSE].given)
+		return tool_usage("--scheme needs --reuse");
+	if (p->list[PERF_SGE].given && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
+		return tool_usage("--sge: an atomic has one entry");
+	if (p->base.test == PERF_CPU && p->nagainst)
+		return tool_usage("--against: cpu does not take it");
+	return 0;
+}
+
 static int check_ops(const struct perf_plan *p)
 {
 	const struct perf_list *sizes = &p->list[PERF_SIZE];
 	bool dgram = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RD);
 
+	for (int i = 0; i < p->nqps; i++)
+		if (has_op(p, PERF_WRITE_IMM) && !perf_is_rc(p->qps[i]) && p->qps[i] < PERF_RAW)
+			return tool_usage("--op write-imm needs --qp rc");
 	if (perf_has_qp(p, PERF_UC) && has_op(p, PERF_READ))
 		return tool_usage("--op read cannot be combined with --qp uc");
 	if ((perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC)) &&
@@ -56,6 +78,12 @@ static int check_ops(const struct perf_plan *p)
 			return tool_usage("--size: a send has at most 16m bytes, not %llu",
 					  (unsigned long long)sizes->v[i]);
 	return 0;
+}
+
+static void set_shares(struct perf_plan *p)
+{
+	if (!p->list[PERF_COMPUTE].n)
+		p->list[PERF_COMPUTE] = (struct perf_list){ .v = { 0, 50, 80, 90, 95 }, .n = 5, .given = true };
 }
 
 static void set_default(struct perf_plan *p, enum perf_param_id id, uint64_t v)
@@ -78,11 +106,15 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	if (p->place == PERF_SERVER)
 		return 0;
 	if (test < 0)
-		return tool_usage("the test is missing: lat, bw, bibw, rate");
+		return tool_usage("the test is missing: lat, bw, bibw, rate, cpu");
 	p->base.test = (enum perf_test)test;
 	rc = check_params(p);
 	if (!rc)
+		rc = check_together(p);
+	if (!rc)
 		rc = check_ops(p);
+	if (test == PERF_CPU)
+		set_shares(p);
 	if (!rc && p->side.impair && (perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM)))
 		rc = tool_usage("--impair cannot be combined with --qp rc");
 	if (!rc && p->hist && perf_tests[test].unit != PERF_US)
@@ -136,7 +168,7 @@ static void print_help(FILE *to)
 
 const struct tool_cmd cmd_perf = {
 	.name = "perf", .run = perf_run_command, .print_help = print_help,
-	.args = "lat|bw|bibw|rate [OPTION]... --local | --server | --connect HOST\n"
+	.args = "lat|bw|bibw|rate|cpu [OPTION]... --local | --server | --connect HOST\n"
 		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST\n"
 		"       diw perf setup|mr|post [OPTION]...",
 	.brief = "Measures latency, goodput or message rate, on request beside bare sockets",

@@ -25,10 +25,10 @@
 #define PERF_TICK_NS (200 * DIW_US)  /* interval of polls of the control connection */
 #define PERF_PATIENCE_NS (10 * DIW_S)
 
-enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_TESTS };
+enum perf_test { PERF_LAT, PERF_BW, PERF_BIBW, PERF_RATE, PERF_CPU, PERF_TESTS };
 enum perf_qp { PERF_UD, PERF_UC, PERF_RD, PERF_RC, PERF_RC_CONFIRM, PERF_RAW, PERF_RAW_CRC, PERF_RAW_1, PERF_RAW_TCP,
 	       PERF_RAW_TCP_1, PERF_QPS };
-enum perf_op { PERF_SEND, PERF_WRITE, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
+enum perf_op { PERF_SEND, PERF_WRITE, PERF_WRITE_IMM, PERF_READ, PERF_FETCH_ADD, PERF_CMP_SWAP, PERF_OPS };
 enum perf_mode { PERF_POLL, PERF_WAIT, PERF_EVENTS };
 enum perf_unit { PERF_US, PERF_GBPS, PERF_MSGS };
 extern const char *const perf_qp_name[PERF_QPS], *const perf_op_name[PERF_OPS];
@@ -38,6 +38,11 @@ static inline bool perf_is_rc(enum perf_qp qp)
 	return qp == PERF_RC || qp == PERF_RC_CONFIRM;
 }
 
+static inline bool perf_both_ways(enum perf_test test)
+{
+	return test == PERF_BIBW || test == PERF_CPU;
+}
+
 static inline bool perf_is_dgram(enum perf_qp qp)
 {
 	return qp <= PERF_RD;
@@ -45,7 +50,16 @@ static inline bool perf_is_dgram(enum perf_qp qp)
 
 /* Numbers of a case. Each is an option, of which a list has a case for each number, a key of the JSON objects, and, if
  * the option was given, a column of the table. */
-enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_MULPDU, PERF_NO_CRC, PERF_MARKERS, PERF_PARAMS };
+enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_OUTSTANDING, PERF_WINDOW, PERF_MULPDU, PERF_SGE, PERF_MAX_SGE,
+	PERF_SIGNAL, PERF_OFFSET, PERF_BUFFERS, PERF_REUSE, PERF_SCHEME, PERF_COMPUTE, PERF_PIN, PERF_NO_CRC,
+	PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
+
+/* Values of numbers that have a name on the command line. */
+#define PERF_WORD (1u << 20)         /* beyond every number */
+enum { PERF_BEST = PERF_WORD };                                      /* outstanding */
+enum { PERF_HALF = PERF_WORD, PERF_EQ2, PERF_EQ2_MAX };              /* signal */
+enum { PERF_SAME = 1, PERF_EACH };                                   /* buffers */
+enum { PERF_PIN_NONE = 1, PERF_PIN_RX, PERF_PIN_TX, PERF_PIN_BOTH }; /* pin */
 
 struct perf_case {
 	enum perf_test test;
@@ -53,7 +67,8 @@ struct perf_case {
 	enum perf_op op;             /* for bare sockets: PERF_SEND */
 	enum perf_mode mode;
 	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
-	uint64_t size, depth, mulpdu, no_crc, markers;       /* 0: the default, or no */
+	uint64_t size, depth, outstanding, window, mulpdu, sge, max_sge, signal, offset, buffers, reuse, scheme,
+		compute, pin, no_crc, markers, close_last;   /* 0: the default, or no */
 };
 
 /* The settings of one end, from its command line and the control connection. */
@@ -72,6 +87,7 @@ struct perf_part {
 	double close_p99_ns;         /* records: time from the start of the reorder window to the close; 0: no record
 				      * closed so */
 	double cpu_s;
+	double computed;             /* the share of the time in which this end computed */
 };
 
 /* ---- perf_case.c ---- */
@@ -87,17 +103,23 @@ struct perf_test_info {
 };
 extern const struct perf_test_info perf_tests[PERF_TESTS];
 
+struct perf_word { const char *name; uint64_t v; };          /* a list of them ends with NULL */
 struct perf_param {
 	const char *name, *arg;      /* ARG NULL: a flag, which is 0 or 1 */
 	const char *help;
 	size_t at;                   /* of the uint64_t in struct perf_case */
 	bool bytes;                  /* takes k, m, g */
+	const struct perf_word *words;       /* or NULL */
 	uint64_t min, max;
 	uint32_t tests, qps;         /* bits of those that take it; 0: all */
 };
 extern const struct perf_param perf_params[PERF_PARAMS];
 uint64_t perf_get(const struct perf_case *pc, enum perf_param_id id);
 void perf_set(struct perf_case *pc, enum perf_param_id id, uint64_t v);
+const char *perf_word_of(const struct perf_param *p, uint64_t v);    /* NULL: the value has no name */
+/* Equation 1 of the study of FDR (Liu and Russell): how many messages should be outstanding. */
+uint64_t perf_best_outstanding(uint64_t size);
+bool perf_param_applies(const struct perf_case *pc, enum perf_param_id id);
 bool perf_param_of(enum perf_param_id id, enum perf_qp qp);
 cJSON *perf_case_json(const struct perf_case *pc);
 int perf_case_parse(const cJSON *o, struct perf_case *pc);   /* -EINVAL */
@@ -166,7 +188,7 @@ void perf_print_options(FILE *to);
 
 struct perf_figures {
 	double gbps[PERF_MAX_ROUNDS], msgs[PERF_MAX_ROUNDS], p50[PERF_MAX_ROUNDS], p99[PERF_MAX_ROUNDS];
-	double close_p99[PERF_MAX_ROUNDS];
+	double close_p99[PERF_MAX_ROUNDS], computed[PERF_MAX_ROUNDS];
 	int rounds;
 	struct hist hist;            /* latencies of all rounds */
 	const char *llp;             /* NULL: bare sockets */
@@ -198,7 +220,8 @@ int perf_run_cases(const struct perf_plan *p, int fd);
 int perf_local(struct perf_plan *p);
 int perf_server(struct perf_plan *p);
 int perf_connect(struct perf_plan *p);
-/* Pins the thread to the WHICH-th core that this process may use; with a single core it does nothing. */
+/* Pins the thread to the WHICH-th core of those that this process might use at first, or, with -1, to all of them.
+ * With a single core it does nothing. */
 void perf_pin(int which);
 
 double perf_cpu_now(void);           /* seconds of all threads of this process */

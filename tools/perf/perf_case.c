@@ -6,27 +6,64 @@
 
 const char *const perf_qp_name[] = { "ud", "uc", "rd", "rc", "rc-confirm", "raw-udp", "raw-udp-crc", "raw-udp-1",
 	"raw-tcp", "raw-tcp-1" };
-const char *const perf_op_name[] = { "send", "write", "read", "fetch-add", "cmp-swap" };
+const char *const perf_op_name[] = { "send", "write", "write-imm", "read", "fetch-add", "cmp-swap" };
 
 const struct perf_test_info perf_tests[PERF_TESTS] = {
 	[PERF_LAT] = { "lat", "half round trips of a ping-pong", PERF_US, 64, 64, lat_run },
 	[PERF_BW] = { "bw", "goodput one way", PERF_GBPS, 512u << 10, 64, bw_run },
 	[PERF_BIBW] = { "bibw", "goodput both ways", PERF_GBPS, 512u << 10, 64, bw_run },
 	[PERF_RATE] = { "rate", "messages a second", PERF_MSGS, 64, 256, bw_run },
+	[PERF_CPU] = { "cpu", "goodput both ways while both ends compute, too", PERF_GBPS, 512u << 10, 64, bw_run },
 };
 
 #define AT(field) offsetof(struct perf_case, field)
 #define RC_QPS (1u << PERF_RC | 1u << PERF_RC_CONFIRM)
+#define OUR_QPS ((1u << PERF_RAW) - 1)
+#define STREAMS ((1u << PERF_TESTS) - 1 - (1u << PERF_LAT))  /* the tests but lat */
+
+static const struct perf_word best[] = { { "best", PERF_BEST }, { NULL, 0 } };
+static const struct perf_word signals[] = { { "half", PERF_HALF }, { "eq2", PERF_EQ2 }, { "eq2-max", PERF_EQ2_MAX },
+	{ NULL, 0 } };
+static const struct perf_word buffers[] = { { "same", PERF_SAME }, { "each", PERF_EACH }, { NULL, 0 } };
+static const struct perf_word pins[] = { { "none", PERF_PIN_NONE }, { "rx", PERF_PIN_RX }, { "tx", PERF_PIN_TX },
+	{ "both", PERF_PIN_BOTH }, { NULL, 0 } };
 
 const struct perf_param perf_params[PERF_PARAMS] = {
 	[PERF_SIZE] = { "size", "LIST", "of bytes, like 64,1k or 1:1m (doubled) or 1:1m:x4 (default 512k;\n"
-			"lat and rate 64)", AT(size), true, 1, DIW_MAX_RDMA, 0, 0 },
-	[PERF_DEPTH] = { "depth", "LIST", "send requests outstanding (default 64; rate 256)", AT(depth), false, 1,
-			 65000, 0, 0 },
+			"lat and rate 64)", AT(size), true, NULL, 1, DIW_MAX_RDMA, 0, 0 },
+	[PERF_DEPTH] = { "depth", "LIST", "send requests outstanding (default 64; rate 256)", AT(depth), false,
+			 NULL, 1, 65000, 0, 0 },
+	[PERF_OUTSTANDING] = { "outstanding", "LIST", "messages that the other end has not acknowledged, one by one;\n"
+			       "best: by the size (Liu and Russell, equation 1)", AT(outstanding), false, best, 1,
+			       65000, STREAMS, OUR_QPS },
+	[PERF_WINDOW] = { "window", "LIST", "the same, acknowledged and sent in halves", AT(window), false, NULL, 2,
+			  65000, STREAMS, OUR_QPS },
 	[PERF_MULPDU] = { "mulpdu", "LIST", "bytes of one segment, headers included (default: what the MTU allows)",
-			  AT(mulpdu), true, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, 0, 0 },
-	[PERF_NO_CRC] = { "no-crc", NULL, "rc without CRC-32C", AT(no_crc), false, 0, 1, 0, RC_QPS },
-	[PERF_MARKERS] = { "markers", NULL, "rc with markers both ways", AT(markers), false, 0, 1, 0, RC_QPS },
+			  AT(mulpdu), true, NULL, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, 0, 0 },
+	[PERF_SGE] = { "sge", "LIST", "scatter/gather entries of a request, of equal length", AT(sge), false, NULL, 1,
+		       DIW_MAX_SGE, 0, OUR_QPS },
+	[PERF_MAX_SGE] = { "max-sge", "LIST", "entries that the queue pair is made for", AT(max_sge), false, NULL, 1,
+			   DIW_MAX_SGE, 0, OUR_QPS },
+	[PERF_SIGNAL] = { "signal", "LIST", "one request in N has a completion; half: in half of those\n"
+			  "outstanding; eq2, eq2-max: Liu and Russell, equation 2", AT(signal), false, signals, 1,
+			  65000, STREAMS, OUR_QPS },
+	[PERF_OFFSET] = { "offset", "LIST", "of each message's memory in a page", AT(offset), false, NULL, 0, 4095, 0,
+			  OUR_QPS },
+	[PERF_BUFFERS] = { "buffers", "LIST", "same: all messages have one buffer; each: one each of those\n"
+			   "outstanding (default: as many as fit 2 MiB)", AT(buffers), false, buffers, 1, 0, 0,
+			   OUR_QPS },
+	[PERF_REUSE] = { "reuse", "LIST", "percent of the messages with a buffer that was used before", AT(reuse),
+			 false, NULL, 1, 100, 0, OUR_QPS },
+	[PERF_SCHEME] = { "scheme", "LIST", "of --reuse P: 1: 100/P buffers in turn (default); 2: one buffer, and\n"
+			  "for the other messages new ones", AT(scheme), false, NULL, 1, 2, 0, OUR_QPS },
+	[PERF_COMPUTE] = { "compute", "LIST", "percent of the time in which each end computes (default\n"
+			   "0,50,80,90,95)", AT(compute), false, NULL, 0, 99, 1u << PERF_CPU, OUR_QPS },
+	[PERF_PIN] = { "pin", "LIST", "which end is pinned to a core: none, rx, tx, both (default: both\n"
+		       "with --local, else none)", AT(pin), false, pins, 1, 0, 0, 0 },
+	[PERF_NO_CRC] = { "no-crc", NULL, "rc without CRC-32C", AT(no_crc), false, NULL, 0, 1, 0, RC_QPS },
+	[PERF_MARKERS] = { "markers", NULL, "rc with markers both ways", AT(markers), false, NULL, 0, 1, 0, RC_QPS },
+	[PERF_CLOSE_LAST] = { "close-last", NULL, "a record whose last segment is lost does not count", AT(close_last),
+			      false, NULL, 0, 1, STREAMS, 1u << PERF_UD | 1u << PERF_RD },
 };
 
 uint64_t perf_get(const struct perf_case *pc, enum perf_param_id id)
@@ -39,9 +76,31 @@ void perf_set(struct perf_case *pc, enum perf_param_id id, uint64_t v)
 	*(uint64_t *)((char *)pc + perf_params[id].at) = v;
 }
 
+const char *perf_word_of(const struct perf_param *p, uint64_t v)
+{
+	for (const struct perf_word *w = p->words; w && w->name; w++)
+		if (w->v == v)
+			return w->name;
+	return NULL;
+}
+
+uint64_t perf_best_outstanding(uint64_t size)
+{
+	uint64_t n = size <= 128u << 10 ? ((3u << 20) + size - 1) / size : ((4u << 20) + size - 1) / size;
+
+	return size <= 128u << 10 ? n < 128 ? n : 128 : n > 2 ? n : 2;
+}
+
 bool perf_param_of(enum perf_param_id id, enum perf_qp qp)
 {
 	return !perf_params[id].qps || perf_params[id].qps >> qp & 1;
+}
+
+bool perf_param_applies(const struct perf_case *pc, enum perf_param_id id)
+{
+	uint32_t tests = perf_params[id].tests;
+
+	return perf_param_of(id, pc->qp) && (!tests || tests >> pc->test & 1);
 }
 
 cJSON *perf_case_json(const struct perf_case *pc)
@@ -78,7 +137,9 @@ int perf_case_parse(const cJSON *o, struct perf_case *pc)
 	for (int i = 0; i < PERF_PARAMS; i++) {
 		const struct perf_param *p = &perf_params[i];
 
-		if (!in_range(o, p->name, 0, (double)p->max, &v) || (v < (double)p->min && v >= 1))
+		if (!in_range(o, p->name, 0, 2 * DIW_MAX_RDMA, &v))
+			return -EINVAL;
+		if (v >= 1 && !perf_word_of(p, (uint64_t)v) && (v < (double)p->min || v > (double)p->max))
 			return -EINVAL;
 		perf_set(pc, i, (uint64_t)v);
 	}

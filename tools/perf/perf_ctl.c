@@ -100,7 +100,7 @@ double ctl_number(const cJSON *o, const char *key)
 static const struct { const char *key; size_t at; } part_fields[] = {
 #define F(name) { #name, offsetof(struct perf_part, name) }
 	F(tx_msgs), F(tx_bytes), F(rx_msgs), F(rx_bytes), F(m_msgs), F(m_bytes), F(m_ns), F(p50_ns),
-	F(p99_ns), F(close_p99_ns), F(cpu_s),
+	F(p99_ns), F(close_p99_ns), F(cpu_s), F(computed),
 #undef F
 };
 

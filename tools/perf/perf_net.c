@@ -15,11 +15,16 @@
 
 void perf_pin(int which)
 {
-	cpu_set_t all, one;
+	static cpu_set_t all;                /* of the first call */
+	static bool known;
+	cpu_set_t one;
 
-	if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < 2)
+	known = known || sched_getaffinity(0, sizeof all, &all) == 0;
+	if (!known || CPU_COUNT(&all) < 2)
 		return;
 	CPU_ZERO(&one);
+	if (which < 0)
+		one = all;
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &all) && which-- == 0)
 			CPU_SET(cpu, &one);

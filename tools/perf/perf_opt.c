@@ -146,7 +146,7 @@ static const struct option_row {
 	  "the data) and the baselines (default ud); with rc and others, the\n"
 	  "others' rows have the ratio to rc", set_qp },
 	{ "op", "LIST", "of send, write, read (default send); a write on ud and rd is a\n"
-	  "Write-Record; on rc and rd also fetch-add, cmp-swap", set_op },
+	  "Write-Record; on rc and rd also fetch-add, cmp-swap; on rc write-imm", set_op },
 	{ "secs", "N", "time of a case, in all rounds together (default 1)", set_secs },
 	{ "rounds", "N", "rounds, of which the median counts (default 7; at least 6 for the 95 %\n"
 	  "confidence interval)", set_rounds },
@@ -163,6 +163,31 @@ static const struct option_row {
 	{ "json", NULL, "one JSON object a row", set_json },
 };
 
+/* A list of numbers and of the words of Q. */
+static int set_words(const struct perf_param *q, const char *opt, const char *arg, struct perf_list *list)
+{
+	char *copy = strdup(arg), *save, *word;
+	const struct perf_word *w;
+	int rc = copy ? 0 : tool_failed("out of memory"), n;
+
+	list->n = 0;
+	for (word = copy ? strtok_r(copy, ",", &save) : NULL; word && !rc; word = strtok_r(NULL, ",", &save)) {
+		for (w = q->words; w->name && strcmp(w->name, word) != 0; w++)
+			;
+		if (list->n == PERF_VALUES)
+			rc = tool_usage("%s: more than %d values", opt, PERF_VALUES);
+		else if (w->name)
+			list->v[list->n++] = w->v;
+		else if (!q->max)
+			rc = tool_usage("%s: '%s' is unknown", opt, word);
+		else if (!(rc = opt_list(opt, word, q->bytes, q->min, q->max, list->v + list->n,
+					 PERF_VALUES - list->n, &n)))
+			list->n += n;
+	}
+	free(copy);
+	return rc || list->n ? rc : tool_usage("%s: '%s' names nothing", opt, arg);
+}
+
 static int set_param(struct perf_plan *p, enum perf_param_id id, const char *arg)
 {
 	const struct perf_param *q = &perf_params[id];
@@ -171,6 +196,8 @@ static int set_param(struct perf_plan *p, enum perf_param_id id, const char *arg
 
 	snprintf(opt, sizeof opt, "--%s", q->name);
 	list->given = true;
+	if (q->words)
+		return set_words(q, opt, arg, list);
 	if (q->arg)
 		return opt_list(opt, arg, q->bytes, q->min, q->max, list->v, PERF_VALUES, &list->n);
 	*list = (struct perf_list){ .v = { 1 }, .n = 1, .given = true };

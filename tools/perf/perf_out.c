@@ -39,6 +39,7 @@ void perf_add_round(struct perf_figures *f, const struct perf_part *a, const str
 		add_figure(&f->p50[r], p->p50_ns > 0, p->p50_ns / 1e3);
 		add_figure(&f->p99[r], p->p50_ns > 0, p->p99_ns / 1e3);
 		add_figure(&f->close_p99[r], p->close_p99_ns > 0, p->close_p99_ns / 1e3);
+		f->computed[r] += p->computed / 2;
 		f->tx_bytes += p->tx_bytes;
 		f->rx_bytes += p->rx_bytes;
 		f->lost += p->tx_msgs - p->rx_msgs;
@@ -126,9 +127,11 @@ static void add_param(cJSON *o, const struct perf_case *pc, enum perf_param_id i
 	snprintf(key, sizeof key, "%s", perf_params[id].name);
 	for (char *dash; (dash = strchr(key, '-')); )
 		*dash = '_';
-	if (!perf_params[id].arg)
+	if (perf_word_of(&perf_params[id], v))
+		cJSON_AddStringToObject(o, key, perf_word_of(&perf_params[id], v));
+	else if (!perf_params[id].arg)
 		cJSON_AddBoolToObject(o, key, v != 0);
-	else if (v)
+	else if (v || (!perf_params[id].min && perf_param_applies(pc, id)))
 		json_add_count(o, key, v);
 	else
 		cJSON_AddNullToObject(o, key);
@@ -191,6 +194,7 @@ static void print_row_json(const struct row *r)
 	add_hist(o, r);
 	json_add_null_number(o, "close_us_p99", !isnan(r->close_p99), r->close_p99);
 	json_add_number(o, "cpu_s", r->f->cpu_s);
+	json_add_null_number(o, "computed", r->pc->test == PERF_CPU, perf_stat_of(r->f->computed, r->f->rounds).median);
 	json_add_number(o, "noise", r->stat.spread);
 	add_stats(o, r);
 	add_ratios(o, r);
@@ -218,12 +222,22 @@ static const char *param_cell(char buf[24], const struct perf_case *pc, enum per
 {
 	uint64_t v = perf_get(pc, id);
 
-	if (!v)
+	if (perf_word_of(&perf_params[id], v))
+		return perf_word_of(&perf_params[id], v);
+	if (!v && !(!perf_params[id].min && perf_param_applies(pc, id)))
 		return "-";
 	if (perf_params[id].bytes && v % 1024 == 0)
 		return fmt_bytes(v, buf);
 	snprintf(buf, 24, perf_params[id].bytes ? "%llu B" : "%llu", (unsigned long long)v);
 	return buf;
+}
+
+/* Of the column of a number. */
+static int param_width(enum perf_param_id id)
+{
+	int n = (int)strlen(perf_params[id].name);
+
+	return n > 8 ? n : 8;
 }
 
 void perf_print_head(const struct perf_plan *p)
@@ -239,7 +253,7 @@ void perf_print_head(const struct perf_plan *p)
 	printf("%-4s  %-11s  %-5s  %-9s  %9s  ", "test", "qp", "llp", "op", "size");
 	for (int i = 0; i < PERF_PARAMS; i++)
 		if (has_column(p, i))
-			printf("%8s  ", perf_params[i].name);
+			printf("%*s  ", param_width(i), perf_params[i].name);
 	if (unit == PERF_US)
 		printf("%8s  %8s  ", "p50 us", "p99 us");
 	else
@@ -282,7 +296,7 @@ static void print_row_table(const struct row *r)
 	       r->pc->qp >= PERF_RAW ? "-" : perf_op_name[r->pc->op], param_cell(size, r->pc, PERF_SIZE));
 	for (int i = 0; i < PERF_PARAMS; i++)
 		if (has_column(r->plan, i))
-			printf("%8s  ", param_cell(size, r->pc, i));
+			printf("%*s  ", param_width(i), param_cell(size, r->pc, i));
 	printf("%8s  %8s  %8s  %8s  ", cell(b[0], us ? r->p50 : r->gbps), cell(b[1], us ? r->p99 : r->msgs / 1e3),
 	       cell(b[2], r->stat.n ? r->stat.min / scale : NAN), cell(b[3], r->stat.n ? r->stat.max / scale : NAN));
 	print_interval(&r->stat, scale);

@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -434,10 +433,8 @@ static int post_measure(struct post *s, uint64_t ns)
 static int post_case(struct post *s, uint64_t ns)
 {
 	int fd[2], rc, status;
-	cpu_set_t cores;
 	pid_t pid;
 
-	sched_getaffinity(0, sizeof cores, &cores);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
 		return tool_failed("socketpair: %s", strerror(errno));
 	fflush(stdout);
@@ -454,7 +451,6 @@ static int post_case(struct post *s, uint64_t ns)
 		rc = post_measure(s, ns);
 	post_close(s);
 	ctl_close(&s->ctl);
-	sched_setaffinity(0, sizeof cores, &cores);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return rc;

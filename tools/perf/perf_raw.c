@@ -25,7 +25,7 @@ static bool gso(const struct rig *r)
 
 static int ways(const struct rig *r)
 {
-	return r->pc.test == PERF_BIBW ? 2 : 1;
+	return perf_both_ways(r->pc.test) ? 2 : 1;
 }
 
 /* Datagrams are as large as the stack's, but UDP_SEGMENT makes none that IP would fragment. */

@@ -97,7 +97,7 @@ static int reads_tick(struct reads *s, uint64_t now)
 
 int read_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
-	bool both = r->pc.test == PERF_BIBW;
+	bool both = perf_both_ways(r->pc.test);
 	struct reads s = { .r = r, .ctl = ctl, .ask = both || r->side.client, .peer_over = !both && r->side.client };
 	struct diw_wc wc[PERF_BATCH];
 	uint64_t now;

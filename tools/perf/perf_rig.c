@@ -9,7 +9,6 @@
 #include "base/addr.h"
 #include "tools/perf/perf_rig.h"
 
-#define SLOT_BYTES (2u << 20)        /* of all message buffers together: fits a cache */
 #define WINDOW_MAX 2048u
 #define RC_WINDOW_BYTES (4u << 20)
 #define SKB_OVERHEAD 4096u           /* the most that the kernel counts for the smallest datagram */
@@ -33,13 +32,9 @@ static uint32_t rc_window_of(uint64_t size)
 	return w < 4 ? 4 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
-static uint32_t slots_of(uint64_t size)
+uint32_t rig_outstanding(const struct rig *r)
 {
-	uint32_t n = RIG_RING;
-
-	while (n > 1 && n * size > SLOT_BYTES)
-		n /= 2;
-	return n;
+	return (uint32_t)(r->pc.outstanding ? r->pc.outstanding : r->pc.window ? r->pc.window : r->pc.depth);
 }
 
 static uint32_t recv_depth(const struct rig *r)
@@ -72,23 +67,6 @@ static int make_receives(struct rig *r)
 	return rc ? tool_failed("receives: %s", strerror(-rc)) : 0;
 }
 
-/* Touches every page: otherwise all pages of the source would be the same page of zeros. */
-static int make_memory(struct rig *r)
-{
-	size_t len = r->slots * (size_t)r->pc.size;
-	int rc = region_alloc(&r->tx, r->ep.pd, len, DIW_ACCESS_LOCAL_READ);
-
-	if (!rc)
-		rc = region_alloc(&r->target, r->ep.pd, len,
-				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
-				  (perf_is_rc(r->pc.qp) || r->pc.qp == PERF_RD ? DIW_ACCESS_REMOTE_ATOMIC : 0));
-	if (rc)
-		return rc;
-	memset(r->tx.addr, 0x5a, len);
-	memset(r->target.addr, 0xa5, len);
-	return 0;
-}
-
 static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 {
 	bool is_rc = perf_is_rc(r->pc.qp);
@@ -106,10 +84,13 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.rc.confirm = r->pc.qp == PERF_RC_CONFIRM;
 	attr.mulpdu = (uint32_t)r->pc.mulpdu;
 	attr.impair = r->side.impair;
-	attr.max_sge = 1;
+	attr.max_sge = (uint32_t)(r->pc.max_sge > r->pc.sge ? r->pc.max_sge : r->pc.sge ? r->pc.sge : 1);
+	attr.dgram.record_close_last = r->pc.close_last;
 	attr.max_inline = DIW_MAX_INLINE;
-	attr.sq_depth = (uint32_t)r->pc.depth + 16;
+	attr.sq_depth = RIG_SQ_DEPTH(r);
 	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.dgram.rcvbuf * 2ull, r->pc.size);
+	if (r->pc.outstanding || r->pc.window)
+		r->window = rig_outstanding(r) < r->window || is_rc ? rig_outstanding(r) : r->window;
 	attr.rq_depth = recv_depth(r);
 	attr.dgram.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
@@ -126,6 +107,15 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	return 0;
 }
 
+/* The end that sends is the client; of Reads it is the server. */
+static void rig_pin(const struct rig *r)
+{
+	uint64_t own = r->side.client == op_asks(r->pc.op) ? PERF_PIN_RX : PERF_PIN_TX;
+
+	if (r->pc.pin)
+		perf_pin(r->pc.pin != own && r->pc.pin != PERF_PIN_BOTH ? -1 : r->side.client ? 0 : 1);
+}
+
 struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, uint16_t port, uint16_t peer_port)
 {
 	struct rig *r = calloc(1, sizeof *r);
@@ -139,13 +129,14 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 	r->side = *side;
 	r->raw = pc->qp >= PERF_RAW;
 	r->fd[0] = r->fd[1] = -1;
-	r->slots = slots_of(pc->size);
+	ring_plan(r);
+	rig_pin(r);
 	if (r->raw) {
 		rc = raw_rig_open(r);
 	} else {
 		rc = rig_make_qp(r, port, peer_port);
 		if (!rc)
-			rc = make_memory(r);
+			rc = ring_make_memory(r);
 		if (!rc)
 			rc = make_receives(r);
 	}
@@ -222,32 +213,6 @@ void rig_describe(const struct rig *r, cJSON *o)
 	cJSON_AddNumberToObject(o, "window", r->window);
 }
 
-static void make_ring(struct rig *r)
-{
-	static const enum diw_wr_opcode opcode[PERF_OPS] = { DIW_WR_SEND, DIW_WR_WRITE_RECORD, DIW_WR_READ,
-		DIW_WR_FETCH_ADD, DIW_WR_CMP_SWAP };
-	bool write = r->pc.op == PERF_WRITE, asks = op_asks(r->pc.op);
-	bool ud = r->pc.qp == PERF_UD || r->pc.qp == PERF_RD;
-	bool lat = r->pc.test == PERF_LAT, small = lat && r->pc.size <= DIW_MAX_INLINE && !asks;
-	bool imm = write && (r->pc.qp == PERF_UC || (lat && !ud));
-	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);
-	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? (uint32_t)r->pc.depth / 4 + 1 : RIG_SIGNALED;
-	size_t slot;
-
-	for (uint32_t i = 0; i < RIG_RING; i++) {
-		slot = (i & (r->slots - 1)) * (size_t)r->pc.size;
-		r->sge[i].addr = (char *)(asks ? r->target.addr : r->tx.addr) + slot;
-		r->sge[i].length = (uint32_t)r->pc.size;
-		r->sge[i].stag = asks ? r->target.mr->stag : r->tx.mr->stag;
-		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < RIG_RING ? &r->wr[i + 1] : NULL, .wr_id = i,
-			.sge = &r->sge[i], .num_sge = 1, .qkey = TOOL_QKEY, .dst.addr = r->dst,
-			.opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
-			.stag = r->stag, .to = r->to + slot, .compare_add = 1, .swap = 1 };
-		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
-			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* wakes the thread that fills a full queue */
-	}
-}
-
 int rig_connect(struct rig *r, const cJSON *peer)
 {
 	double window = ctl_number(peer, "window");
@@ -260,7 +225,7 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	r->to = (uint64_t)ctl_number(peer, "to");
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
-	make_ring(r);
+	ring_make(r);
 	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
 }
 
@@ -303,25 +268,6 @@ int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns)
 	if (!rc)
 		rc = diw_channel_get(r->ep.channel, &cq, timeout_ns);
 	return rc && rc != -EAGAIN && rc != -EINTR ? rc : diw_cq_poll(r->ep.cq, wc, n, 0);
-}
-
-int rig_post(struct rig *r, uint32_t n)
-{
-	const struct diw_send_wr *bad = NULL;
-	struct diw_send_wr *first = &r->wr[r->at], *last, *next;
-	int rc;
-
-	if (n > RIG_RING - r->at)
-		n = RIG_RING - r->at;
-	last = first + n - 1;
-	next = last->next;
-	last->next = NULL;
-	rc = diw_post_send(r->ep.qp, first, &bad);
-	last->next = next;
-	if (rc)
-		n = (uint32_t)(bad - first);
-	r->at = (r->at + n) % RIG_RING;
-	return rc && rc != -ENOMEM ? rc : (int)n;
 }
 
 void rig_recv_again(struct rig *r, uint64_t slot)

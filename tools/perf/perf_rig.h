@@ -11,6 +11,9 @@
 #define RIG_SIGNALED 16u             /* RC: the most consecutive requests without a completion */
 #define RIG_READS 16u                /* outstanding Reads of one source that a target serves */
 
+#define RIG_NEW_BYTES (64u << 20)    /* --scheme 2: the new buffers come round after so many bytes, */
+#define RIG_NEW_SLOTS 16384u         /* or after so many buffers */
+
 static inline bool op_asks(enum perf_op op)  /* true: the requester is the sink */
 {
 	return op >= PERF_READ;
@@ -28,14 +31,17 @@ struct rig {
 	struct diw_listener *listener;
 	bool established;
 	uint32_t window;                     /* the most messages without a credit */
-	uint32_t slots;                      /* message buffers, used in turn; a power of two */
+	uint32_t slots;                      /* message buffers, used in turn */
+	size_t stride;                       /* from one to the next */
 	struct region tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
 	struct diw_addr dst;
 	uint32_t stag;                       /* of the peer's target */
 	uint64_t to;
 	struct diw_send_wr wr[RIG_RING];
-	struct diw_sge sge[RIG_RING];
-	uint32_t at;                         /* the next request of the ring */
+	struct diw_sge sge[RIG_RING * DIW_MAX_SGE];
+	uint32_t ring, at;                   /* how many requests are in use; the next one */
+	uint64_t seq;                        /* how many were posted */
+	uint32_t signal;                     /* --signal: one in so many; 0: as the ring says */
 	uint32_t nrecv, recv_size;
 	struct diw_recv_wr *recv;            /* by slot, which is the wr_id */
 	struct diw_sge *recv_sge;
@@ -56,6 +62,15 @@ void meter_batch(struct meter *m, uint64_t now, uint64_t msgs, uint64_t bytes);
 void meter_stop(struct meter *m);            /* CPU time counts until this call */
 void meter_part(const struct meter *m, struct perf_part *p);
 
+#define RIG_SQ_DEPTH(r) ((uint32_t)(r)->pc.depth + 16)
+/* How many messages may be outstanding: what the case says, or, if it says nothing, the send queue's depth. */
+uint32_t rig_outstanding(const struct rig *r);
+/* ---- perf_ring.c: the buffers, and the requests that use them in turn ---- */
+void ring_plan(struct rig *r);               /* how many buffers; before everything else */
+int ring_make_memory(struct rig *r);
+void ring_make(struct rig *r);
+
+/* ---- perf_rig.c ---- */
 /* Takes up to n completions, and waits as the case says. */
 int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);
 /* Posts up to n requests of the ring. Returns how many there was room for, or -errno. */

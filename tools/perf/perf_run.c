@@ -232,6 +232,8 @@ static int run_points(struct client *c, struct perf_case *pc)
 	do {
 		for (i = 0; i < PERF_PARAMS; i++)
 			set_point(c->plan, pc, i, at[i]);
+		if (pc->outstanding == PERF_BEST)
+			pc->outstanding = perf_best_outstanding(pc->size);
 		rc = run_case(c, pc);
 		for (i = 0; i < PERF_PARAMS && ++at[i] == point_values(c->plan, pc, i); i++)
 			at[i] = 0;

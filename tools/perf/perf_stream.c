@@ -26,6 +26,8 @@
 #define DRAIN_NS DIW_S
 #define OPEN_NS (20 * DIW_US)
 #define OPEN_MAX 256
+#define COMPUTE_NS (200 * DIW_US)
+#define COMPUTE_POLL_NS (5 * DIW_US)
 
 enum tx_state { TX_RUN, TX_DRAIN, TX_DONE };
 
@@ -51,6 +53,7 @@ struct stream {
 	bool stopped, rx_done;               /* the peer was told to stop; everything has come */
 	bool ended;                          /* the client's user has ended the round */
 	double tx_cpu;
+	uint64_t slice_at, computed;         /* cpu: when the turn of communication began; time of computation */
 	struct hist closing;                 /* for records that the reorder window closed */
 };
 
@@ -208,13 +211,14 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 
 static int give_credit(struct stream *s, uint64_t now)
 {
-	int64_t owed;
+	int64_t owed, least;
 	int rc = 0;
 
 	if (is_tagged(s) && !is_rc(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
 		look_at_open(s, now);
 	owed = (int64_t)(s->consumed - s->returned);
-	if (owed > 0 && owed >= s->r->window / 4)
+	least = s->r->pc.outstanding ? 1 : s->r->pc.window ? s->r->window / 2 : s->r->window / 4;
+	if (owed > 0 && owed >= least)
 		rc = send_credit(s, 0);
 	return rc ? tool_failed("posting a request: %s", strerror(-rc)) : 0;
 }
@@ -232,7 +236,7 @@ static int post_some(struct stream *s)
 		if (n || s->marked != s->sent)
 			return n;            /* no room for it, so none for more Writes */
 	}
-	if (s->tx_state != TX_RUN || (int64_t)room <= 0)
+	if (s->tx_state != TX_RUN || (int64_t)room <= 0 || (s->r->pc.window && room < s->r->window / 2))
 		return 0;
 	n = rig_post(s->r, want);
 	if (n < 0)
@@ -337,6 +341,21 @@ static int stream_tick(struct stream *s, uint64_t now)
 	return rc;
 }
 
+/* cpu: communication has its share of a turn, then computation has the rest. */
+static void stream_compute(struct stream *s, uint64_t now)
+{
+	uint64_t share = s->r->pc.compute, end = now + COMPUTE_NS;
+	volatile double x = 1;
+
+	if (!share || now - s->slice_at < COMPUTE_NS * (100 - share) / share)
+		return;
+	do
+		for (int i = 0; i < 100; i++)
+			x = x * 1.0000001 + 0.5;
+	while ((s->slice_at = diw_clock_ns()) < end);
+	s->computed += s->slice_at - now;
+}
+
 static int stream_loop(struct stream *s)
 {
 	struct diw_wc wc[PERF_BATCH];
@@ -349,10 +368,13 @@ static int stream_loop(struct stream *s)
 			return tool_failed("posting a request: %s", strerror(-posted));
 		if (posted && !s->rx && s->limit - s->sent > s->r->window / 2)
 			continue;            /* enough credits for the next list */
-		n = rig_take(s->r, wc, PERF_BATCH, posted ? 0 : (int64_t)PERF_TICK_NS);
+		n = rig_take(s->r, wc, PERF_BATCH, posted ? 0 : s->r->pc.compute ? (int64_t)COMPUTE_POLL_NS :
+			     (int64_t)PERF_TICK_NS);
 		if (n < 0)
 			return tool_failed("completion queue: %s", strerror(-n));
 		now = diw_clock_ns();
+		if (s->r->pc.compute)
+			stream_compute(s, now);
 		rc = n ? take_batch(s, wc, n, now) : 0;
 		if (!rc)
 			rc = give_credit(s, now);
@@ -364,20 +386,21 @@ static int stream_loop(struct stream *s)
 
 int stream_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
 {
-	struct stream s = { .r = r, .ctl = ctl, .tx = r->side.client || r->pc.test == PERF_BIBW,
-		.rx = !r->side.client || r->pc.test == PERF_BIBW, .limit = r->window, .patience = STALL_NS,
+	struct stream s = { .r = r, .ctl = ctl, .tx = r->side.client || perf_both_ways(r->pc.test),
+		.rx = !r->side.client || perf_both_ways(r->pc.test), .limit = r->window, .patience = STALL_NS,
 		.peer_sent = -1 };
 	int rc;
 
 	if (hist_init(&s.closing))
 		return tool_failed("out of memory");
 	meter_init(&s.m, ns);
-	s.begin = s.credit_at = s.data_at = diw_clock_ns();
+	s.begin = s.credit_at = s.data_at = s.slice_at = diw_clock_ns();
 	rc = stream_loop(&s);
 	if (s.rx)
 		meter_part(&s.m, part);
 	else
 		part->cpu_s = s.tx_cpu;
+	part->computed = (double)s.computed / (double)(diw_clock_ns() - s.begin);
 	part->close_p99_ns = hist_quantile(&s.closing, 0.99);
 	hist_fini(&s.closing);
 	part->tx_msgs = (double)s.sent;
