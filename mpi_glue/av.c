@@ -35,7 +35,7 @@ static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
 		return NULL;
 	*p = (struct glue_peer){ .next = *head, .addr = *addr,
 				 .index = (uint32_t)((size_t)((uint8_t *)p - av->peers.base) / av->peers.size),
-				 .fi_addr = FI_ADDR_NOTAVAIL };
+				 .fi_addr = FI_ADDR_NOTAVAIL, .patience = 1 };
 	*head = p;
 	return p;
 }
@@ -53,8 +53,7 @@ static void peers_mark(const struct glue_av *av, bool used)
 	}
 }
 
-/* Forgets the peers that were not inserted and that no operation refers to. A Send that refers to its peer without an
- * operation is one of the application, so its peer was inserted. False: none is free. */
+/* Forgets the peers that were not inserted and to which no operation and no request refers. False: none is free. */
 static bool peers_forget(struct glue_av *av)
 {
 	uint64_t now = diw_clock_ns();
@@ -65,7 +64,7 @@ static bool peers_forget(struct glue_av *av)
 	peers_mark(av, true);
 	for (uint32_t i = 0; i < AV_BUCKETS; i++)
 		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
-			if (p->inserts || p->connected || p->used) {
+			if (p->inserts || p->connected || p->used || p->requests) {
 				at = &p->next;
 				continue;
 			}

@@ -8,10 +8,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "mpi_glue/glue.h"
+
+#define CQ_LOOK DIW_S                    /* the longest sleep of a program that waits for operations */
 
 static const size_t cq_entry_size[] = {
 	[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry), [FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
@@ -105,6 +108,20 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_
 	return rc;
 }
 
+/* While there are operations, a program that sleeps looks once in a sweep of alive.c. */
+static void cq_set_timer(struct glue_cq *cq)
+{
+	bool waits = cq->domain->ops.used;
+	const struct itimerspec in = { .it_value.tv_sec = waits ? CQ_LOOK / DIW_S : 0 };
+	uint64_t now = diw_clock_ns();
+
+	if (now < cq->timer_at || (!waits && !cq->timer_at))
+		return;
+	cq->timer_at = waits ? now + CQ_LOOK : 0;
+	if (timerfd_settime(cq->timer, 0, &in, NULL) < 0)
+		GLUE_LOG("timerfd: %s\n", strerror(errno));
+}
+
 int diw_glue_cq_arm(struct glue_cq *cq)
 {
 	uint64_t count;
@@ -116,6 +133,7 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 	diw_glue_progress(cq->domain);
 	while (read(cq->wake, &count, sizeof count) > 0)
 		;
+	cq_set_timer(cq);
 	for (struct diw_list *n = cq->domain->eps.next; n != &cq->domain->eps; n = n->next) {
 		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
 
@@ -186,6 +204,8 @@ static struct fi_ops_cq cq_ops = {
 
 static void cq_delete(struct glue_cq *cq)
 {
+	if (cq->timer >= 0)
+		close(cq->timer);
 	if (cq->wake >= 0)
 		close(cq->wake);
 	if (cq->epoll >= 0)
@@ -240,9 +260,15 @@ int diw_glue_cq_watch(struct glue_cq *cq, int fd)
 
 static int cq_open_wait(struct glue_cq *cq)
 {
+	int rc;
+
 	cq->epoll = epoll_create1(EPOLL_CLOEXEC);
-	cq->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return cq->epoll < 0 || cq->wake < 0 ? -errno : diw_glue_cq_watch(cq, cq->wake);
+	cq->wake = cq->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	cq->timer = cq->wake < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (cq->timer < 0)
+		return -errno;
+	rc = diw_glue_cq_watch(cq, cq->wake);
+	return rc < 0 ? rc : diw_glue_cq_watch(cq, cq->timer);
 }
 
 int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out, void *ctx)
@@ -256,7 +282,7 @@ int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct 
 	if (!cq)
 		return -FI_ENOMEM;
 	cq->domain = (struct glue_domain *)domain;
-	cq->epoll = cq->wake = -1;
+	cq->epoll = cq->wake = cq->timer = -1;
 	cq->format = attr->format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr->format;
 	diw_list_init(&cq->ready);
 	if (attr->wait_obj != FI_WAIT_NONE)

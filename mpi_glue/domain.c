@@ -136,24 +136,6 @@ void diw_glue_op_end(struct glue_op *op, int err)
 	diw_glue_cq_push(cq, op);
 }
 
-static bool op_waits_for(const struct glue_op *op, const struct glue_ep *ep, const struct glue_peer *peer)
-{
-	return op->kind != GLUE_OP_FREE && op->kind != GLUE_OP_MESSAGE && op->kind != GLUE_OP_ANSWER &&
-	       !op->ended && op->ep == ep && op->peer == peer;
-}
-
-void diw_glue_peer_lost(struct glue_ep *ep, const struct glue_peer *peer, int err)
-{
-	struct diw_pool *ops = &ep->domain->ops;
-
-	for (uint32_t i = 0; i < ops->fresh; i++) {
-		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
-
-		if (op_waits_for(op, ep, peer))
-			diw_glue_op_end(op, err);
-	}
-}
-
 void diw_glue_progress(struct glue_domain *d)
 {
 	__atomic_store_n(&d->looked, d->looked + 1, __ATOMIC_RELAXED);

@@ -12,7 +12,7 @@
  *   port.h port_rd.c port_rc*.c         the queue pairs below it: reliable datagrams, or RC with connections
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
  *   inbox.c  eager.c  rendezvous.c      messages on the wire
- *   gone.c                              peers that do not answer
+ *   gone.c  alive.c                     peers that do not answer; peers that are only waited for
  *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
  *   match.c  msg_hdr.c  greeting.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
  *
@@ -100,6 +100,9 @@ struct glue_domain {
 	pthread_t thread;
 	int epoll, wake;                 /* what the thread waits for; -1: no thread */
 	uint64_t looked;                 /* how often the application has looked for completions */
+	uint64_t sweep_at;               /* alive.c: when the next sweep begins */
+	uint32_t sweep_at_op;            /* the operations in front of this one have been looked at */
+	uint8_t sweep;                   /* number of the sweep */
 	struct rc_domain *rc;            /* port_rc_cm.c: its connections */
 };
 
@@ -112,6 +115,10 @@ struct glue_peer {
 	bool connected;                  /* at some time: it stays until the vector closes */
 	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
 	bool used;                       /* av.c: an operation refers to it */
+	bool heard;                      /* alive.c: a message came since the last sweep */
+	uint8_t swept;                   /* number of the last sweep in which the application waited for it */
+	uint8_t silent, patience;        /* such sweeps since its last Write; after how many it gets the next */
+	uint32_t requests;               /* in the send queue that name it, and no operation */
 	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
 	/* Atomic operations that wait for answers, to the peer; its atomic operations that wait. Answers to it that it
 	 * has not acknowledged: small ones, large ones. */
@@ -140,7 +147,8 @@ struct glue_cq {
 	struct glue_domain *domain;
 	enum fi_cq_format format;
 	struct diw_list ready;           /* completed operations */
-	int epoll, wake;                 /* watches `wake` and the endpoints' channels; -1: no wait object */
+	int epoll, wake, timer;          /* watches the other two and the endpoints' channels; -1: no wait object */
+	uint64_t timer_at;               /* when the timer expires, or has expired; 0: not set */
 	bool signalled;                  /* fi_cq_signal(): a call that sleeps, or the next one, returns */
 	uint32_t users;
 };
@@ -281,8 +289,6 @@ void diw_glue_op_count(struct glue_op *op, uint32_t *counter);
 void diw_glue_op_uncount(struct glue_op *op);
 /* Ends an operation: counts it, and moves it to its completion queue or frees it. ERR: 0, or FI_E*. */
 void diw_glue_op_end(struct glue_op *op, int err);
-/* The operations that wait for PEER fail. */
-void diw_glue_peer_lost(struct glue_ep *ep, const struct glue_peer *peer, int err);
 /* Does the work of all endpoints, for an application that looks for completions. */
 void diw_glue_progress(struct glue_domain *d);
 int diw_glue_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
@@ -318,8 +324,13 @@ int diw_glue_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, str
 int diw_glue_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
 int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *ctx);
 
-/* ---- gone.c ---- */
+/* ---- gone.c, alive.c ---- */
+/* Receives of EP that name PEER, and operations that wait for it, fail with ERR. Its messages that need it vanish. */
+void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err);
+/* The same for all endpoints that know PEER, and from now on, until its address is inserted again. */
 void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err);
+/* Called when an application looks for completions and there are none. */
+void diw_glue_alive_look(struct glue_domain *d);
 
 /* ---- port.c ---- */
 int diw_glue_port_open(struct glue_ep *ep);
@@ -333,6 +344,10 @@ bool diw_glue_port_arm(struct glue_ep *ep);
 int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct glue_hdr *h,
 		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more);
 int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len);
+/* Sends a Write of no octets. If TO does not acknowledge it, TO is gone. */
+int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to);
+/* The error with which everything with PEER fails, or 0. */
+int diw_glue_port_lost(struct glue_ep *ep, const struct glue_peer *peer);
 /* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. */
 int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more);
 /* Whether N Sends of any length to TO could be posted. */
@@ -348,8 +363,9 @@ void diw_glue_unpend(struct glue_op *op);
 /* A Send of LEN octets has come; FROM is NULL if there is no room for a peer. True: the buffer is kept. */
 bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len);
 void diw_glue_inbox_run(struct glue_domain *d);
-/* Drops what waits for EP. */
+/* Drops what waits for EP; or of this those Sends of FROM whose answers FROM would get. */
 void diw_glue_inbox_forget(struct glue_ep *ep);
+void diw_glue_inbox_lose(struct glue_ep *ep, struct glue_peer *from);
 
 /* ---- entry.c, msg.c ---- */
 extern struct fi_ops_msg diw_glue_ops_msg;

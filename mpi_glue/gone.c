@@ -1,51 +1,79 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that are gone: RD has given up messages to such a peer, and the sends of some of these are complete already. So
- * that no later message takes their place, everything with this peer fails, until its address is inserted again. */
+/*
+ * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. So
+ * that no later message takes their place, everything with this peer fails, until its address is inserted again. With
+ * an RC peer everything fails whose connection is lost (port_rc.c), and a new connection may follow.
+ */
 #include "mpi_glue/glue.h"
 
-struct gone_search { struct glue_peer *peer; struct match *match; };
+struct lost_search {
+	struct glue_peer *peer;
+	struct match *match;
+	int err;
+};
 
-static bool gone_receive(struct match_key *k, void *arg)
+static bool lost_receive(struct match_key *k, void *arg)
 {
-	const struct gone_search *s = arg;
+	const struct lost_search *s = arg;
 	struct glue_op *op = diw_container(k, struct glue_op, key);
 
 	if (k->source == s->peer && !op->multi) {
 		diw_match_unpost(s->match, k);
-		diw_glue_op_end(op, s->peer->gone);
+		diw_glue_op_end(op, s->err);
 	}
 	return false;
 }
 
 /* Receives that name this peer as their source. */
-static void gone_receives(struct glue_ep *ep, struct glue_peer *peer)
+static void lost_receives(struct match *m, struct glue_peer *peer, int err)
 {
-	struct gone_search tagged = { peer, &ep->tagged }, untagged = { peer, &ep->untagged };
+	struct lost_search s = { peer, m, err };
 
-	diw_match_each(&ep->tagged, gone_receive, &tagged);
-	diw_match_each(&ep->untagged, gone_receive, &untagged);
+	diw_match_each(m, lost_receive, &s);
 }
 
-static bool gone_waits(const struct glue_op *op)
+/* An operation that waits for an answer of the peer. One with requests under way ends when these have failed; the
+ * requests of an atomic operation are the missing answers. */
+static void lost_op(struct glue_op *op, int err)
+{
+	if (op->requests && op->kind != GLUE_OP_ATOMIC)
+		op->entry.err = err;
+	else
+		diw_glue_op_end(op, err);
+}
+
+static bool op_waits(const struct glue_op *op)
 {
 	return op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_READ ||
 	       op->kind == GLUE_OP_WRITE || op->kind == GLUE_OP_ATOMIC;
 }
 
-/* Operations that wait for an answer of the peer. Those with requests under way end when these have failed. */
-static void gone_ops(struct glue_ep *ep, const struct glue_peer *peer)
+/* An RTS that no receive has matched: its octets will not come, and its ids may be those of the peer's next instance. A
+ * message that a peek has claimed is in no bucket, and stays. */
+static bool op_is_offer(const struct glue_op *op)
+{
+	return op->kind == GLUE_OP_MESSAGE && op->hdr.kind == GLUE_RTS && op->key.source &&
+	       !diw_list_empty(&op->key.hash);
+}
+
+void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
 {
 	struct diw_pool *ops = &ep->domain->ops;
 
+	lost_receives(&ep->tagged, peer, err);
+	lost_receives(&ep->untagged, peer, err);
+	diw_glue_inbox_lose(ep, peer);
 	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 
-		if (!gone_waits(op) || op->ended || op->ep != ep || op->peer != peer)
+		if (op->kind == GLUE_OP_FREE || op->ended || op->ep != ep || op->peer != peer)
 			continue;
-		if (op->requests)
-			op->entry.err = peer->gone;
-		else
-			diw_glue_op_end(op, peer->gone);
+		if (op_waits(op)) {
+			lost_op(op, err);
+		} else if (op_is_offer(op)) {
+			diw_match_take(&op->key);
+			diw_glue_message_free(op);
+		}
 	}
 }
 
@@ -58,9 +86,7 @@ void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
 	for (struct diw_list *n = ep->domain->eps.next; n != &ep->domain->eps; n = n->next) {
 		struct glue_ep *e = diw_container(n, struct glue_ep, link);
 
-		if (e->av == ep->av && e->enabled) {
-			gone_receives(e, peer);
-			gone_ops(e, peer);
-		}
+		if (e->av == ep->av && e->enabled)
+			diw_glue_peer_lost(e, peer, err);
 	}
 }

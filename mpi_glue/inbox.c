@@ -71,6 +71,7 @@ bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_b
 		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
 		return false;
 	}
+	from->heard = true;
 	rc = peer_waits(from) ? -FI_EAGAIN : received_take(ep, from, b, len);
 	return rc == -FI_EAGAIN ? inbox_keep(ep, from, b, len) : rc > 0;
 }
@@ -102,6 +103,21 @@ void diw_glue_inbox_run(struct glue_domain *d)
 				break;
 			inbox_remove(op, rc > 0);
 		}
+	}
+}
+
+void diw_glue_inbox_lose(struct glue_ep *ep, struct glue_peer *from)
+{
+	struct diw_list *n, *next;
+
+	if (!peer_waits(from))
+		return;
+	diw_list_for_each_safe(n, next, &from->inbox) {
+		struct glue_op *op = diw_container(n, struct glue_op, link);
+		uint8_t kind = op->buf->data[0] & 15;
+
+		if (op->ep == ep && (kind == GLUE_ATOMIC || kind == GLUE_RTS))
+			inbox_remove(op, false);
 	}
 }
 

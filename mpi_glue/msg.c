@@ -162,6 +162,7 @@ static void recv_many(struct glue_op *op, const struct glue_msg *m, const struct
 static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)
 {
 	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_RECV), *message;
+	int lost;
 
 	if (!op)
 		return -FI_EAGAIN;
@@ -177,8 +178,9 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 		recv_give(op, message);
 		return 0;
 	}
-	if (from && from->gone) {
-		diw_glue_op_end(op, from->gone);
+	lost = from ? diw_glue_port_lost(ep, from) : 0;
+	if (lost) {
+		diw_glue_op_end(op, lost);
 		return 0;
 	}
 	diw_match_post(recv_match(ep, m), &op->key);

@@ -108,7 +108,23 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 	rc = port_post(ep, &wr, to);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
+	to->requests += rc == 0 && !b && !op;
 	return rc;
+}
+
+int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED | DIW_SEND_INLINE,
+				  .wr_id = (uintptr_t)to | PORT_WR_PEER };
+	int rc = port_post(ep, &wr, to);
+
+	to->requests += rc == 0;
+	return rc;
+}
+
+int diw_glue_port_lost(struct glue_ep *ep, const struct glue_peer *peer)
+{
+	return peer->gone ? peer->gone : ep->port->ops->lost ? ep->port->ops->lost(ep, peer) : 0;
 }
 
 /* Writes the vectors of OP, LEN octets from OFF on, as scatter/gather entries. Returns their number. */
@@ -254,7 +270,9 @@ static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, con
 
 static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
 {
-	struct glue_buf *b = (struct glue_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+	void *of = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+	struct glue_buf *b = of;
+	struct glue_peer *to = of;
 
 	if (wc->opcode == DIW_WC_RECV_WRITE_RECORD) {
 		ep->port->ops->written(ep, wc);
@@ -283,7 +301,8 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 		port_done(ep, (uint32_t)(wc->wr_id >> 2), NULL, wc);
 		return;
 	case PORT_WR_PEER:
-		port_done(ep, 0, (struct glue_peer *)(uintptr_t)(wc->wr_id & ~(uint64_t)3), wc);
+		to->requests--;
+		port_done(ep, 0, to, wc);
 	}
 }
 
@@ -330,6 +349,8 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 	}
 	if (n == 0 && ep->unsettled)
 		ep->port->ops->settle(ep);
+	if (n == 0)
+		diw_glue_alive_look(ep->domain);
 	diw_glue_inbox_run(ep->domain);
 	port_resume(ep);
 	recvs_refill(ep, &r);

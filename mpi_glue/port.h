@@ -37,6 +37,8 @@ struct glue_port_ops {
 	void (*sent)(struct glue_ep *ep, const struct diw_wc *wc);
 	/* libfabric's error for a request that was flushed. */
 	int (*flushed)(struct glue_ep *ep, const struct diw_wc *wc);
+	/* The error with which requests to PEER fail, or 0; NULL: 0. */
+	int (*lost)(struct glue_ep *ep, const struct glue_peer *peer);
 	/* Called if ep->unsettled, when no completion is there. */
 	void (*settle)(struct glue_ep *ep);
 };

@@ -31,12 +31,19 @@ static int conn_create_qp(struct rc_conn *c)
 	return diw_qp_create(ep->domain->pd, &a, &c->qp);
 }
 
+/* The error of a connection that is lost with ERR. A caller would repeat a call that fails for a shortage, and the
+ * connection is not made again. */
+static int err_of(int err)
+{
+	return err == 0 ? FI_ESHUTDOWN : err == ENOMEM || err == EAGAIN ? FI_ENOSPC : err;
+}
+
 int diw_glue_rc_renew(struct rc_conn *c)
 {
 	int rc = conn_create_qp(c);
 
 	c->state = rc == 0 ? RC_CONNECTING : RC_LOST;
-	c->err = -rc;
+	c->err = rc == 0 ? 0 : err_of(-rc);
 	c->instance = 0;
 	c->inserts = c->peer->inserts;
 	return rc;
@@ -87,7 +94,8 @@ void diw_glue_rc_lose(struct rc_conn *c, int err)
 	if (c->state == RC_LOST)
 		return;
 	c->state = RC_LOST;
-	c->err = err ? err : FI_ESHUTDOWN;
+	c->err = err_of(err);
+	c->inserts = c->peer->inserts;
 	diw_abort(c->qp);
 	diw_glue_rc_answer(c);
 	diw_list_add_tail(&p->lost, &c->link);
@@ -152,6 +160,14 @@ static void port_rc_close(struct glue_ep *ep)
 	free(p);
 }
 
+/* Neither a new instance of the peer nor the application has begun another connection. */
+static int port_rc_lost(struct glue_ep *ep, const struct glue_peer *peer)
+{
+	const struct rc_conn *c = diw_glue_rc_port(ep)->of_peer[peer->index];
+
+	return c && c->state == RC_LOST && c->inserts == peer->inserts ? c->err : 0;
+}
+
 static int port_rc_post_send(struct glue_ep *ep, const struct glue_peer *to, struct diw_send_wr *wr)
 {
 	struct rc_conn *c = conn_use(ep, to);
@@ -161,7 +177,7 @@ static int port_rc_post_send(struct glue_ep *ep, const struct glue_peer *to, str
 	if (!c)
 		return -FI_ENOSPC;
 	if (c->state == RC_LOST)
-		return c->inserts == to->inserts ? -c->err : -ENOMEM;
+		return port_rc_lost(ep, to) ? -c->err : -ENOMEM;
 	if (c->sending == RC_SQ || (buffer && c->buffers == RC_BUFFERS))
 		return -ENOMEM;
 	rc = diw_post_send(c->qp, wr, NULL);
@@ -182,7 +198,7 @@ static bool port_rc_has_room(struct glue_ep *ep, const struct glue_peer *to, uin
 {
 	struct rc_conn *c = conn_use(ep, to);
 
-	return !c || (c->state == RC_LOST && c->inserts == to->inserts) ||
+	return !c || port_rc_lost(ep, to) ||
 	       (c->sending + n <= RC_SQ && c->buffers + n <= RC_BUFFERS);
 }
 
@@ -262,5 +278,6 @@ const struct glue_port_ops diw_glue_port_rc = {
 	.begin = diw_glue_rc_begin, .end = diw_glue_rc_end,
 	.open = port_rc_open, .close = port_rc_close, .post_send = port_rc_post_send, .post_recv = port_rc_post_recv,
 	.has_room = port_rc_has_room, .queue = port_rc_queue, .source = port_rc_source, .sender = port_rc_sender,
-	.written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed, .settle = port_rc_settle,
+	.written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed, .lost = port_rc_lost,
+	.settle = port_rc_settle,
 };

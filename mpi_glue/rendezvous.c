@@ -272,8 +272,9 @@ static int todo_run(struct glue_op *op)
 {
 	switch ((enum glue_todo)op->todo) {
 	case GLUE_TODO_CTS:
-	case GLUE_TODO_FIN:
 		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
+	case GLUE_TODO_FIN:              /* OP ends before it is acknowledged */
+		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, NULL, false);
 	case GLUE_TODO_DATA:
 		return op->hdr.stag ? data_post_record(op) : data_post_sends(op);
 	case GLUE_TODO_READ:

@@ -28,6 +28,12 @@ for keys in "" keys; do
 done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
+for mode in write-record rc; do
+	run "a peer that ends while others only wait for it, $mode" env FI_DIWARP_MODE=$mode timeout 200 \
+		"$BUILD/tests/system/fabric_died" diw_lo
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+done
 run "atomic operations" timeout 300 "$BUILD/tests/system/fabric_atomic" diw_lo
 run "automatic progress" timeout 300 "$BUILD/tests/system/fabric_auto" diw_lo
 for program in fabric fabric_rma fabric_atomic; do

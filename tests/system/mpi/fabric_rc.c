@@ -1,116 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between endpoints over RC queue pairs (FI_DIWARP_MODE=rc): both ends begin at once, the peer is killed, a
  * new process has its address, and strangers connect. */
-#include <errno.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
-#include "tests/system/mpi/fabric_kit.h"
+#include "tests/system/mpi/fabric_peer.h"
 #include "tests/system/mpi/fabric_stranger.h"
 
 #define PAIRS 24
 #define ROUNDS 20
 #define SILENT 400                       /* more than an endpoint admits */
 
-static const char *device;
-static struct fi_info *wanted;           /* the hints */
-
-/* ---- Another process ---- */
-
-static struct peer {
-	pid_t pid;
-	int fd;                          /* a socket to it */
-	struct sockaddr_in name;
-	fi_addr_t addr;
-} peer;
-
-static void tell(int fd, const void *p, size_t len)
-{
-	REQUIRE(write(fd, p, len) == (ssize_t)len);
-}
-
-static void hear(int fd, void *p, size_t len)
-{
-	REQUIRE(recv(fd, p, len, MSG_WAITALL) == (ssize_t)len);
-}
-
-/* Starts this program as ROLE, with PORT as the port of its endpoint (0: any). */
-static void peer_start(const char *role, unsigned port)
-{
-	char fd[12], number[12];
-	struct sockaddr_in own;
-	size_t len = sizeof own;
-	int ends[2];
-
-	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-	snprintf(fd, sizeof fd, "%d", ends[1]);
-	snprintf(number, sizeof number, "%u", port);
-	peer.pid = fork();
-	REQUIRE(peer.pid >= 0);
-	if (peer.pid == 0) {
-		execl("/proc/self/exe", "fabric_rc", device, role, fd, number, (char *)NULL);
-		_exit(127);
-	}
-	close(ends[1]);
-	peer.fd = ends[0];
-	hear(peer.fd, &peer.name, sizeof peer.name);
-	REQUIRE(fi_getname(&a.ep->fid, &own, &len) == 0);
-	tell(peer.fd, &own, sizeof own);
-	REQUIRE(fi_av_insert(av, &peer.name, 1, &peer.addr, 0, NULL) == 1);
-}
-
-static void peer_end(int sig)
-{
-	int status;
-
-	if (sig)
-		kill(peer.pid, sig);
-	REQUIRE(waitpid(peer.pid, &status, 0) == peer.pid);
-	REQUIRE(sig || status == 0);
-	close(peer.fd);
-}
-
-/* The error of a peer that is gone: its kernel resets the stream, or ends it. */
-static bool is_lost(ssize_t err)
-{
-	return err == FI_ECONNRESET || err == FI_ESHUTDOWN;
-}
-
-/* A message each way: both ends send first. */
-static void exchange(struct end *e, struct end *other, fi_addr_t to, uint64_t value)
-{
-	struct fi_cq_tagged_entry c;
-	uint64_t got = ~value;
-
-	REQUIRE(fi_tinject(e->ep, &value, 8, to, 1) == 0);
-	REQUIRE(fi_trecv(e->ep, &got, 8, NULL, to, 1, 0, NULL) == 0);
-	REQUIRE(next(e, other, &c, NULL) == 0 && got == value);
-}
-
 /* The other process: its only endpoint is a; b is there for the kit. */
 static int peer_main(const char *role, int fd, unsigned port)
 {
-	struct sockaddr_in own, other;
-	size_t len = sizeof own;
-	fi_addr_t to;
+	fi_addr_t to = peer_open(role, fd, port);
 	uint64_t go;
 
-	doing = role;
-	ends_open(device, FI_VERSION(1, 5), wanted);
-	if (port) {
-		end_close(&a);
-		memcpy(&own, info->src_addr, sizeof own);
-		own.sin_port = htons((uint16_t)port);
-		memcpy(info->src_addr, &own, sizeof own);
-		end_open(&a);
-	}
-	REQUIRE(fi_getname(&a.ep->fid, &own, &len) == 0);
-	tell(fd, &own, sizeof own);
-	hear(fd, &other, sizeof other);
-	REQUIRE(fi_av_insert(av, &other, 1, &to, 0, NULL) == 1);
-	if (strcmp(role, "hang") == 0) {
+	if (strcmp(role, "exchange") != 0) {
 		exchange(&a, &b, to, 7);
+		if (strcmp(role, "offer") == 0)
+			REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, to, 1, NULL) == 0);
 		pause();
 	}
 	hear(fd, &go, sizeof go);
@@ -153,7 +62,8 @@ static void check_both_begin_apart(void)
 	}
 }
 
-/* A peer is killed. The sends that wait for it fail, later ones do at once, and other peers are not affected. */
+/* A peer is killed, whose address was inserted twice. The sends that wait for it fail, later ones do at once, and other
+ * peers are not affected. */
 static void check_killed(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -163,6 +73,7 @@ static void check_killed(void)
 
 	peer_start("hang", 0);
 	exchange(&a, &b, peer.addr, 7);
+	REQUIRE(fi_av_insert(av, &peer.name, 1, &peer.addr, 0, NULL) == 1);
 	REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, peer.addr, 5, &ctx[0]) == 0);
 	REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, peer.addr, 5, &ctx[1]) == 0);
 	expect_none(&a);
@@ -177,27 +88,63 @@ static void check_killed(void)
 	exchange(&a, &b, a.addr, 1);
 }
 
-/* A process with the address of one that was killed is a new peer, also while a message waits for the old one. */
+/* Waits for a message with tag 1 that no receive takes. */
+static void await_unexpected(void)
+{
+	const struct fi_msg_tagged m = { .addr = peer.addr, .tag = 1 };
+	time_t until = time(NULL) + PATIENCE;
+	struct fi_cq_tagged_entry c;
+
+	do
+		REQUIRE(fi_trecvmsg(a.ep, &m, FI_PEEK) == 0 && time(NULL) < until);
+	while (next(&a, &b, &c, NULL) != 0);
+}
+
+/* A process with the address of one that was killed is a new peer, also while a message waits for the old one, or while
+ * a message of the old one waits, whose octets cannot come any more. */
 static void check_replaced(void)
 {
 	struct fi_cq_tagged_entry c;
 	uint64_t value = 9;
 	int ctx;
 
-	for (int i = 0; i < 2; i++) {
-		peer_start("hang", 0);
+	for (int i = 0; i < 3; i++) {
+		peer_start(i == 2 ? "offer" : "hang", 0);
 		exchange(&a, &b, peer.addr, 7);
-		if (i)
+		if (i == 1)
 			REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, peer.addr, 5, &ctx) == 0);
+		if (i == 2)
+			await_unexpected();
 		peer_end(SIGKILL);
 		peer_start("exchange", ntohs(peer.name.sin_port));
 		tell(peer.fd, &value, sizeof value);
-		if (i)
+		if (i == 1)
 			REQUIRE(is_lost(next(&a, &b, &c, NULL)) && c.op_context == &ctx);
 		REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 1, 0, NULL) == 0 && next(&a, &b, &c, NULL) == 0);
 		REQUIRE(memcmp(in, &value, 8) == 0 && fi_tinject(a.ep, &value, 8, peer.addr, 1) == 0);
 		peer_end(0);
 	}
+}
+
+/* A connection that cannot be made for lack of memory is lost until the address is inserted again. */
+static void check_shortage(void)
+{
+	const struct rlimit none = { 0, RLIM_INFINITY };
+	struct end late = { 0 };
+	struct rlimit before;
+	uint8_t name[64];
+	size_t len = sizeof name;
+	ssize_t rc;
+
+	end_open(&late);
+	REQUIRE(fi_getname(&late.ep->fid, name, &len) == 0);
+	REQUIRE(getrlimit(RLIMIT_AS, &before) == 0 && setrlimit(RLIMIT_AS, &none) == 0);
+	rc = fi_tinject(a.ep, out, 8, late.addr, 1);
+	REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+	REQUIRE(rc == -FI_ENOSPC && fi_tinject(a.ep, out, 8, late.addr, 1) == -FI_ENOSPC);
+	REQUIRE(fi_av_insert(av, name, 1, &late.addr, 0, NULL) == 1);
+	REQUIRE(fi_tinject(a.ep, out, 8, late.addr, 1) == 0);
+	end_close(&late);
 }
 
 static struct stranger s;
@@ -281,6 +228,7 @@ int main(int argc, char **argv)
 	CHECK(both_begin_apart);
 	CHECK(killed);
 	CHECK(replaced);
+	CHECK(shortage);
 	CHECK(strangers);
 	CHECK(close);
 	ends_close();

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whether peers that the application waits for are alive. The link gives up a peer that does not acknowledge requests,
+ * but a receive that waits, or an operation whose messages are acknowledged, has no request under way. So a peer from
+ * which nothing came since the last sweep gets a Write of no octets. It consumes no receive and changes no memory, and
+ * the peer's link acknowledges it while the peer's program computes (docs/ud-profile.md section 18.8).
+ */
+#include <time.h>
+
+#include "base/clock.h"
+#include "mpi_glue/port.h"
+
+#define ALIVE_SWEEP DIW_S                /* from a sweep of the operations to the next */
+#define ALIVE_SLICE 256u                 /* operations that one call looks at */
+#define ALIVE_PATIENCE 8u                /* the most sweeps between two Writes to a silent peer */
+
+/* The kernel's time of its last tick: it costs less, and a sweep needs no better one. */
+static uint64_t alive_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+/* The peer that OP waits for without a request under way; NULL: none. A posted receive has it in its key. */
+static struct glue_peer *alive_awaited(const struct glue_op *op)
+{
+	if (op->ended || (op->requests && op->kind != GLUE_OP_ATOMIC))
+		return NULL;
+	switch ((enum glue_op_kind)op->kind) {
+	case GLUE_OP_RECV: return op->peer || op->multi ? op->peer : (struct glue_peer *)(uintptr_t)op->key.source;
+	case GLUE_OP_SEND:
+	case GLUE_OP_ATOMIC: return op->peer;
+	default: return NULL;
+	}
+}
+
+/* The time between Writes to a silent peer doubles, so that peers that wait for each other send little. */
+static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
+{
+	bool heard = p->heard;
+
+	if (p->gone || p->swept == sweep)
+		return;
+	p->swept = sweep;
+	p->heard = false;
+	if (heard) {
+		p->silent = 0;
+		p->patience = 1;
+	} else if (++p->silent >= p->patience && diw_glue_port_probe(ep, p) == 0) {
+		p->silent = 0;
+		p->patience = p->patience < ALIVE_PATIENCE ? 2 * p->patience : ALIVE_PATIENCE;
+	}
+}
+
+void diw_glue_alive_look(struct glue_domain *d)
+{
+	uint32_t end;
+
+	if (d->sweep_at_op == d->ops.fresh) {
+		uint64_t now = alive_clock();
+
+		if (now < d->sweep_at)
+			return;
+		d->sweep_at = now + ALIVE_SWEEP;
+		d->sweep++;
+		d->sweep_at_op = 0;
+	}
+	end = d->ops.fresh - d->sweep_at_op < ALIVE_SLICE ? d->ops.fresh : d->sweep_at_op + ALIVE_SLICE;
+	for (; d->sweep_at_op < end; d->sweep_at_op++) {
+		const struct glue_op *op = (const struct glue_op *)(void *)(d->ops.base + d->sweep_at_op * d->ops.size);
+		struct glue_peer *p = alive_awaited(op);
+
+		if (p && op->ep->enabled)
+			alive_ask(op->ep, p, d->sweep);
+	}
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A peer process that is killed while this process only waits for it: no message to the peer is under way, so no
+ * message can find out. A peer that is alive and makes no call of libfabric is not given up.
+ * usage: fabric_died DEVICE
+ */
+#include "tests/system/mpi/fabric_peer.h"
+
+#define WAITS 60                         /* seconds until everything has failed */
+#define COMPUTES 16                      /* seconds: longer than the link waits until it gives up a peer */
+
+enum waits { RECEIVE, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
+
+static int waiter[WAITERS];              /* the contexts */
+static uint64_t number, word;
+static struct fid_mr *mr;
+
+/* The key of the peer's memory, and its address. */
+struct memory { uint64_t key, addr; };
+
+static struct memory memory_register(void)
+{
+	REQUIRE(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL) == 0);
+	return (struct memory){ fi_mr_key(mr), info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)&word : 0 };
+}
+
+static int peer_main(const char *role, int fd, unsigned port)
+{
+	fi_addr_t to = peer_open(role, fd, port);
+	struct memory m = memory_register();
+	uint64_t value = 5;
+
+	exchange(&a, &b, to, 7);
+	if (strcmp(role, "offers") == 0)
+		REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, to, 2, NULL) == 0);
+	tell(fd, &m, sizeof m);
+	if (strcmp(role, "computes") != 0)
+		pause();
+	sleep(COMPUTES);
+	exchange(&a, &b, to, value);
+	REQUIRE(fi_close(&mr->fid) == 0);
+	ends_close();
+	return 0;
+}
+
+/* The next completion of endpoint a, which may take WAITS seconds. */
+static int next_late(struct fi_cq_tagged_entry *c)
+{
+	time_t until = time(NULL) + WAITS;
+	struct fi_cq_err_entry err;
+	ssize_t n;
+
+	while ((n = fi_cq_sread(a.cq, c, 1, NULL, 1000 * WAITS)) == -FI_EAGAIN && time(NULL) < until)
+		;
+	if (n == -FI_EAVAIL) {
+		REQUIRE(fi_cq_readerr(a.cq, &err, 0) == 1);
+		c->op_context = err.op_context;
+		return err.err;
+	}
+	REQUIRE(n == 1);
+	return 0;
+}
+
+static bool is_gone(int err)
+{
+	return over_rc() ? is_lost(err) : err == FI_ETIMEDOUT;
+}
+
+/* Operations of every kind that wait for the peer, whose messages the peer's link has acknowledged. */
+static void operations_begin(const struct memory *m)
+{
+	const struct iovec iov = { out, 8 };
+	const struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = peer.addr, .tag = 9,
+					   .context = &waiter[DELIVERY] };
+
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 9, 0, &waiter[RECEIVE]) == 0);
+	REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, peer.addr, 9, &waiter[RENDEZVOUS]) == 0);
+	REQUIRE(fi_tsendmsg(a.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE) == 0);
+	REQUIRE(fi_fetch_atomic(a.ep, &number, 1, NULL, &word, NULL, peer.addr, m->addr, m->key, FI_UINT64, FI_SUM,
+				&waiter[ATOMIC]) == 0);
+	for (int i = 0; i < 300; i++) {
+		progress();
+		usleep(1000);
+	}
+	expect_none(&a);
+}
+
+static void check_waiters_fail(void)
+{
+	struct fi_cq_tagged_entry c;
+	bool failed[WAITERS] = { false };
+	struct memory m;
+
+	peer_start("hang", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	operations_begin(&m);
+	peer_end(SIGKILL);
+	for (int i = 0; i < WAITERS; i++) {
+		REQUIRE(is_gone(next_late(&c)));
+		failed[(int *)c.op_context - waiter] = true;
+	}
+	for (int i = 0; i < WAITERS; i++)
+		REQUIRE(failed[i]);
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 9, 0, &waiter[RECEIVE]) == 0);
+	REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[RECEIVE]);
+	exchange(&a, &b, a.addr, 1);
+}
+
+/* Makes progress for so many seconds. */
+static void progress_for(time_t seconds)
+{
+	for (time_t until = time(NULL) + seconds; time(NULL) < until; usleep(1000))
+		progress();
+}
+
+/* A report to the peer is lost. A later send fails at once: had it found out itself, it would fail 10 s later. */
+static void check_lost_report(void)
+{
+	struct fi_cq_tagged_entry c;
+	struct memory m;
+
+	if (over_rc())                   /* the connection's end tells */
+		return;
+	peer_start("offers", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	progress_for(1);
+	peer_end(SIGKILL);
+	REQUIRE(fi_trecv(a.ep, NULL, 0, NULL, FI_ADDR_UNSPEC, 2, 0, NULL) == 0);
+	REQUIRE(next_late(&c) == FI_ETRUNC);
+	progress_for(14);
+	if (fi_tinject(a.ep, out, 8, peer.addr, 1) != -FI_ETIMEDOUT) {
+		progress_for(8);
+		REQUIRE(fi_tinject(a.ep, out, 8, peer.addr, 1) == -FI_ETIMEDOUT);
+	}
+}
+
+static void check_computing_peer_stays(void)
+{
+	struct fi_cq_tagged_entry c;
+	uint64_t value = 5, got = 0;
+	struct memory m;
+
+	peer_start("computes", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	REQUIRE(fi_trecv(a.ep, &got, 8, NULL, peer.addr, 1, 0, NULL) == 0);
+	REQUIRE(next_late(&c) == 0 && got == 5);
+	REQUIRE(fi_tinject(a.ep, &value, 8, peer.addr, 1) == 0);
+	peer_end(0);
+}
+
+int main(int argc, char **argv)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	REQUIRE(hints && (argc == 2 || argc == 5));
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE;
+	hints->addr_format = FI_SOCKADDR_IN;
+	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	device = argv[1];
+	wanted = hints;
+	if (argc == 5)
+		return peer_main(argv[2], atoi(argv[3]), (unsigned)atoi(argv[4]));
+	ends_open(device, FI_VERSION(1, 5), hints);
+	fill(3);
+#define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing), fflush(stdout)
+	CHECK(waiters_fail);
+	CHECK(lost_report);
+	CHECK(computing_peer_stays);
+	ends_close();
+	fi_freeinfo(hints);
+	puts("done");
+	return 0;
+}
