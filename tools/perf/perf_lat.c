@@ -13,6 +13,7 @@
 #define LAT_RC_NS (10 * DIW_S)       /* RC loses nothing: a round trip that is given up would be missing in the
 				      * distribution */
 #define LAT_QUIET_NS (5 * DIW_MS)
+#define LAT_STALLED 9u               /* the most intervals by which a round without a round trip is longer */
 #define LAT_IDLE_NS DIW_MS           /* then the responder polls the control connection */
 
 struct lat {
@@ -112,7 +113,7 @@ static int initiate(struct lat *l, struct perf_ctl *ctl, uint64_t ns, struct per
 			sent0 = l->sent;
 			whole0 = l->whole;
 		}
-	} while (rc >= 0 && end < stop && !tool_stopped);
+	} while (rc >= 0 && (end < stop || (!l->hist.n && end < stop + LAT_STALLED * ns)) && !tool_stopped);
 	part->cpu_s = perf_cpu_now() - cpu0;
 	part->tx_msgs = (double)(l->sent - sent0);
 	part->rx_msgs = (double)(l->whole - whole0);

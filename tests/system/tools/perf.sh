@@ -84,14 +84,15 @@ check "a perf server for RC" eventually 10 listening 4802
 perf lat --qp rc --op send --size 64 --connect 127.0.0.1 --port 4802
 check "... nothing is lost while it does not run" every '.lost == 0 and .bytes_sent == .bytes_valid'
 # The 95 % confidence interval of the median leaves out as many rounds at each end as the binomial distribution allows.
-interval() {
-	every '(.stats | .rounds == (.values | length) and .rounds == '"$1"') and
-		(.stats.values | sort) as $v | .stats.min == $v[0] and .stats.max == $v[-1] and
-		(.stats.ci95 == '"$2"') and .stats.median == .[.stats.of]'
-}
-for rounds in "1 null" "5 null" "6 [\$v[0],\$v[5]]" "9 [\$v[1],\$v[7]]" "20 [\$v[5],\$v[14]]"; do
-	lat_rounds() { local TRY TRIES=1; perf lat --rounds "${rounds% *}" --local; }
-	measured lat_rounds "the confidence interval of ${rounds% *} rounds" 'interval ${rounds/ / }'
+LEFT_OUT='[null,null,null,null,null,null,0,0,0,1,1,1,2,2,2,3,3,4,4,4,5] as $left | '
+for rounds in 1 5 6 9 20; do
+	perf lat --rounds $rounds --local
+	check "... of $rounds rounds, with the confidence interval of their median" every \
+		"(.stats.values | length) == $rounds and $LEFT_OUT"'
+		(.stats.values | map(values) | sort) as $v | $left[$v | length] as $k | .stats |
+		.rounds == ($v | length) and .min == $v[0] and .max == $v[-1] and
+		.ci95 == if $k then [$v[$k], $v[-1 - $k]] else null end'
+	check "... which is the figure of the row" every '.stats.median == .[.stats.of]'
 done
 perf lat --hist --op send --qp ud,raw-udp --local
 check "the bins of the histogram have as many latencies as came, between least and most" every '(.hist | length) > 0 and
