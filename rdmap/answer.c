@@ -229,6 +229,11 @@ static bool is_expired(const struct diw_rdmap *r, const struct diw_rdmap_answer 
 	return now >= a->asked_ns + EXPIRY_NS && r->reads->answer_pool.used > a->reader->n;
 }
 
+bool diw_rdmap_has_answers(const struct diw_rdmap *r)
+{
+	return !diw_list_empty(&r->reads->readers) || r->reads->unsent;
+}
+
 /* Sources take turns, and so do the answers of one source: a burst each. */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now)
 {

@@ -372,6 +372,8 @@ uint64_t diw_rdmap_flow_deadline(const struct diw_rdmap *r);
 
 /* Continues to answer Reads. 0: nothing is left; otherwise as diw_rdmap_send(). */
 int diw_rdmap_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
+/* UD: a Read of a peer waits for its answer, or one of ours was refused and waits for diw_rdmap_reads_settle(). */
+bool diw_rdmap_has_answers(const struct diw_rdmap *r);
 int diw_rdmap_rc_answer(struct diw_rdmap *r, int64_t *budget, uint64_t now);
 /* Completes the Reads whose requests could not be sent. */
 void diw_rdmap_reads_settle(struct diw_rdmap *r);

@@ -199,13 +199,27 @@ static struct diw_qp *qp_of(const struct diw_member *m)
 	return diw_container((struct diw_member *)m, struct diw_qp, member);
 }
 
+/* Whether a burst that was received has left nothing to send, to complete or to tell. It may have set a timer. */
+static bool burst_left_nothing(const struct diw_qp *qp)
+{
+	return qp->ops->rests && qp->ops->rests(qp) && qp->link->taken == qp->link->left &&
+	       !qp->link->dgram->mtu_changed && !diw_sq_has_executed(qp) && !qp->tell_drained &&
+	       qp->state == DIW_QPS_RTS;
+}
+
 /* Receives, then runs the queue pair if there is anything to do. */
 static bool qp_serve(struct diw_member *m, uint64_t now)
 {
 	struct diw_qp *qp = qp_of(m);
 	int n = qp->link ? qp->link->ops->poll(qp->link, RX_SHARE, now) : 0;
+	bool run = n;
 
-	if (n || now >= m->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || m->starved ||
+	if (n && burst_left_nothing(qp)) {
+		run = false;
+		m->deadline = diw_qp_deadline(qp, true);
+		diw_engine_hasten(&qp->dev->engine, m->deadline);
+	}
+	if (run || now >= m->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || m->starved ||
 	    !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
 	return n;

@@ -27,10 +27,15 @@ static void ud_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 }
 
+static bool ud_rests(const struct diw_qp *qp)
+{
+	return !diw_rdmap_has_answers(&qp->rdmap);
+}
+
 const struct diw_qp_ops diw_qp_ops_ud = {
 	.type = DIW_QP_UD, .rdmap = &diw_rdmap_type_ud,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ,
 	.check = diw_dgram_qp_check, .open = ud_open, .check_send = diw_dgram_qp_check_dst, .fill = ud_fill,
-	.run = ud_run,
+	.run = ud_run, .rests = ud_rests,
 	DIW_DGRAM_QP_OPS,
 };
