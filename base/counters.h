@@ -18,6 +18,10 @@
 	X(rx_datagrams, "datagrams received") \
 	X(rx_bytes, "UDP payload, or bytes of the stream, received") \
 	X(rx_truncated, "a datagram larger than the receive buffer: dropped") \
+	/* llp: shared memory */ \
+	X(shm_tx_datagrams, "of the datagrams sent, those by shared memory") \
+	X(shm_rx_datagrams, "of the datagrams received, those by shared memory") \
+	X(shm_refused, "shared memory given up: the other process did not keep to the protocol") \
 	/* llp: impair */ \
 	X(impair_lost, "lost by the impairment") \
 	X(impair_duplicated, "sent or delivered twice by the impairment") \

@@ -12,6 +12,7 @@
 #include "llp/capture.h"
 #include "verbs/cm/cm.h"
 #include "verbs/ifaces.h"
+#include "verbs/loopback.h"
 #include "verbs/qp.h"
 
 static pthread_once_t atfork_once = PTHREAD_ONCE_INIT;
@@ -113,6 +114,7 @@ static void dev_free(struct diw_dev *dev)
 		close(dev->event_fd);
 	diw_cm_fini(dev);
 	diw_group_fini(dev);
+	diw_loopback_fini(dev);
 	if (dev->mpa_pool)
 		diw_mpa_pool_free(dev->mpa_pool);
 	diw_rdmap_snap_pool_free(dev->snap_pool);
@@ -179,6 +181,8 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 		return rc;
 	diw_stat_init(dev);
 	rc = open_descriptors(dev);
+	if (rc == 0)
+		rc = diw_loopback_init(dev);
 	if (rc < 0) {
 		dev_free(dev);
 		return diw_fail(rc, "diw_dev_open: \"%s\": descriptors", info.name);

@@ -14,8 +14,8 @@
 #include "verbs/engine/engine.h"
 #include "verbs/stat.h"
 
-_Static_assert(DIW_DGRAM_FDS <= DIW_MEMBER_FDS && DIW_DGRAM_FDS + 1 <= DIW_ENGINE_FIXED_FDS,
-	       "a queue pair is a member; groups and connections are fixed ones");
+_Static_assert(DIW_DGRAM_FDS <= DIW_MEMBER_FDS && DIW_DGRAM_FDS + 2 <= DIW_ENGINE_FIXED_FDS,
+	       "a queue pair is a member; groups, connections and shared memory are fixed ones");
 
 /* The source of datagrams and time: sockets and the monotonic clock, or the simulator. */
 struct diw_transport {
@@ -39,6 +39,7 @@ struct diw_dev {
 	struct diw_stag_table stags;
 
 	struct diw_cm_engine *cm;    /* verbs/cm/channel.c; NULL until the first channel */
+	struct diw_loopback *loopback;       /* verbs/loopback.c; NULL: without shared memory */
 	struct diw_group_port *groups;       /* verbs/group.c; NULL while no queue pair is attached to a group */
 	struct diw_mpa_pool *mpa_pool;       /* for RC queue pairs; NULL until the first one connects */
 	struct diw_rdmap_snap_pool *snap_pool;       /* for RC queue pairs; NULL until the first one connects */

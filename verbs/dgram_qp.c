@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "llp/capture.h"
 #include "verbs/capture.h"
+#include "verbs/loopback.h"
 
 #define MAX_PEER_STATE (1u << 20)    /* sources, records */
 #define SEQ_OPEN 0x7fffffffu         /* of a request that is being executed: more segments than can follow */
@@ -57,6 +58,8 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 	if (rc != 0)
 		return rc;
 	qp->socket = d;
+	if (!spec && !attr->peer.port)
+		diw_loopback_wrap(qp, &d);
 	capture = diw_dev_capture(qp->dev, &d);
 	rc = diw_impair_open(d, spec, &qp->impair);
 	if (rc < 0) {

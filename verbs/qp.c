@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/statpage.h"
+#include "llp/shm.h"
 #include "verbs/attr_take.h"
 
 /* Super-buffers that one queue pair receives before the turn of another. One: reading the socket until it is empty
@@ -292,6 +293,8 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
 		rc = diw_impair_set(qp->impair, spec);
+		if (rc == 0 && qp->memory)
+			diw_shm_pause(qp->memory, spec);
 		diw_engine_unlock(&qp->dev->engine);
 	}
 	diw_impair_spec_free(spec);

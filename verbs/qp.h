@@ -155,6 +155,7 @@ struct diw_qp {
 	struct diw_link *link;
 	struct diw_dgram *impair;
 	struct diw_dgram *socket;    /* the lowest dgram */
+	struct diw_dgram *memory;    /* the dgram of shared memory, or NULL */
 	struct diw_list groups;      /* the groups that it is attached to (verbs/group.c) */
 	struct diw_cq *send_cq, *recv_cq;
 	struct diw_srq *srq;

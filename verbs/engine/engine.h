@@ -21,7 +21,7 @@
 #define DIW_MEMBER_FDS 3             /* the most descriptors of a member */
 #define DIW_ENGINE_FEW 4             /* up to this many members of the turn are tried one by one; more are in an epoll
 				      * set */
-#define DIW_ENGINE_FIXED_FDS 4       /* the most descriptors of all fixed members */
+#define DIW_ENGINE_FIXED_FDS 5       /* the most descriptors of all fixed members */
 #define DIW_ENGINE_FDS (DIW_ENGINE_FEW * DIW_MEMBER_FDS + DIW_ENGINE_FIXED_FDS)
 
 struct diw_member;

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How two ports make a pair. The caller connects to the UNIX socket whose name has the port's address. Both check the
+ * user. A name proves nothing, so each end then proves its address: it gets a token in a datagram, and returns it by
+ * the UNIX socket.
+ *
+ *     caller                                           called
+ *     HELLO, id, the memory         UNIX      ->       checks the memory
+ *                                   UNIX      <-       WELCOME
+ *     probe: id, token A            datagram  ->       knows the caller's address
+ *                                   UNIX      <-       PROOF: token A
+ *                                   datagram  <-       probe: id, token B
+ *     PROOF: token B                UNIX      ->
+ *
+ * Abstract names and addresses are those of the network namespace. The end of the UNIX socket, which the kernel reports
+ * however a process ends, is the end of the pair.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/sys.h"
+#include "base/wire.h"
+#include "llp/shm.h"
+
+#define TMPFS 0x01021994             /* the type of a memfd's file system, unless it has huge pages */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define PROVE_NS (2 * DIW_S)         /* the time in which both ends must have proved their addresses */
+#define RETRY_NS (100 * DIW_MS)      /* after the first failure; twice as long after each further one */
+#define RETRY_MOST 8u                /* doublings */
+#define PENDING_NS (50 * DIW_US)     /* between two looks while a pair is being made */
+
+enum kind { HELLO = 0x64737031, WELCOME, PROOF };        /* the first one names the version, too */
+
+struct shm_msg {
+	uint32_t kind, size;         /* of the memory */
+	uint64_t id, token;
+};
+
+struct diw_shm_map {
+	struct diw_shm_ring ring[2];         /* the first one is the caller's to write */
+};
+
+static const uint8_t probe_magic[16] = { 0xff, 0xff, 'd', 'i', 'w', 'a', 'r', 'p', ' ', 'p', 'r', 'o', 'b', 'e', ' ',
+					 '1' };        /* DDP's and RD's first octet is another one */
+enum { PROBE_CALLER = 16, PROBE_ID = 17, PROBE_TOKEN = 25 };
+
+/* ---- Destinations ---- */
+
+static struct diw_shm_pair *pair_find(struct diw_shm *s, const struct diw_addr *peer)
+{
+	for (struct diw_list *l = s->pairs.next; l != &s->pairs; l = l->next) {
+		struct diw_shm_pair *p = diw_container(l, struct diw_shm_pair, link);
+
+		if (diw_addr_eq(&p->peer, peer) && !p->ended)
+			return p;
+	}
+	return NULL;
+}
+
+struct diw_shm_dst *diw_shm_dst(struct diw_shm *s, const struct diw_addr *addr)
+{
+	struct diw_shm_dst *dst = &s->dst[diw_addr_hash(addr, 0) % DIW_SHM_DSTS];
+
+	if (!diw_addr_eq(&dst->addr, addr))
+		*dst = (struct diw_shm_dst){ .addr = *addr, .pair = pair_find(s, addr) };
+	return dst;
+}
+
+/* ---- The UNIX socket ---- */
+
+/* The name of the port LOCAL; ANY: it is bound to all addresses. */
+static socklen_t shm_name(const struct diw_addr *local, bool any, struct sockaddr_un *un)
+{
+	char ip[DIW_ADDR_IP_STRLEN];
+	int n;
+
+	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(un->sun_path + 1, sizeof un->sun_path - 1, "diwarp-shm-%u-%s-%u", (unsigned)geteuid(),
+		     any ? "any" : diw_addr_ip_str(local, ip), local->port);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int shm_socket(void)
+{
+	return diw_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+static bool shm_same_user(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof cred;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+}
+
+static bool shm_watch_add(struct diw_shm_host *h, int fd, struct diw_shm_watch *w)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = w };
+
+	return epoll_ctl(h->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+void diw_shm_listen(struct diw_shm *s)
+{
+	struct sockaddr_un un;
+	socklen_t len = shm_name(&s->d.local, s->any, &un);
+	int fd = shm_socket();
+
+	s->watch = (struct diw_shm_watch){ .port = s };
+	if (fd < 0)
+		return;
+	if (bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
+	    shm_watch_add(s->host, fd, &s->watch)) {
+		s->listen_fd = fd;
+		return;
+	}
+	diw_log(DIW_LOG_WARN, "port %u: no shared memory for processes that call (errno %d)", s->d.local.port, errno);
+	close(fd);
+}
+
+/* Connects to the port at DST. A descriptor, or -errno. */
+static int shm_connect(const struct diw_addr *dst)
+{
+	struct sockaddr_un un;
+	int fd = shm_socket(), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = connect(fd, (struct sockaddr *)&un, shm_name(dst, false, &un));
+	if (rc < 0)
+		rc = connect(fd, (struct sockaddr *)&un, shm_name(dst, true, &un));
+	if (rc == 0 && shm_same_user(fd))
+		return fd;
+	close(fd);
+	return -ECONNREFUSED;
+}
+
+/* PASS: a descriptor to pass, or -1. */
+static bool pair_tell(const struct diw_shm_pair *p, enum kind kind, uint64_t token, int pass)
+{
+	struct shm_msg msg = { .kind = kind, .size = sizeof(struct diw_shm_map), .id = p->id, .token = token };
+	struct iovec iov = { &msg, sizeof msg };
+	union { struct cmsghdr align; uint8_t b[CMSG_SPACE(sizeof(int))]; } control = { 0 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (pass >= 0) {
+		m.msg_control = &control;
+		m.msg_controllen = sizeof control;
+		*CMSG_FIRSTHDR(&m) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+						       .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pass, sizeof pass);
+	}
+	return sendmsg(p->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof msg;
+}
+
+/* The octets of the next message. 0: the other end is gone; -1: there is none yet. *FD: a descriptor that came with it,
+ * or -1. */
+static ssize_t pair_hear(const struct diw_shm_pair *p, struct shm_msg *msg, int *fd)
+{
+	struct iovec iov = { msg, sizeof *msg };
+	union { struct cmsghdr align; uint8_t b[CMSG_LEN(sizeof(int))]; } control;
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+			    .msg_controllen = CMSG_LEN(sizeof(int)) };         /* no room for more than one */
+	ssize_t n = recvmsg(p->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+
+	*fd = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(fd, CMSG_DATA(c), sizeof *fd);
+	if (n >= 0)
+		return n;
+	return errno == EAGAIN || errno == EINTR ? -1 : 0;
+}
+
+/* ---- The memory ---- */
+
+/* A memory that cannot become smaller, or access to it could end this process. */
+static int memory_new(void)
+{
+	int fd = memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, sizeof(struct diw_shm_map)) == 0 && fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static bool memory_is_safe(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
+	struct stat st;
+
+	return seals >= 0 && (seals & SEALS) == SEALS && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS &&
+	       fstat(fd, &st) == 0 && st.st_size == sizeof(struct diw_shm_map);
+}
+
+static bool pair_map(struct diw_shm_pair *p, int fd)
+{
+	void *map = mmap(NULL, sizeof(struct diw_shm_map), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return false;
+	madvise(map, sizeof(struct diw_shm_map), MADV_DONTFORK);
+	p->map = map;
+	p->tx.ring = &p->map->ring[!p->calls];
+	p->rx.ring = &p->map->ring[p->calls];
+	return true;
+}
+
+/* ---- Begin and end of a pair ---- */
+
+static struct diw_shm_pair *pair_new(struct diw_shm *s, int fd, bool calls, uint64_t now)
+{
+	struct diw_shm_pair *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return NULL;
+	p->fd = fd;
+	p->calls = calls;
+	p->until = now + PROVE_NS;
+	p->watch = (struct diw_shm_watch){ .port = s, .pair = p };
+	if (!shm_watch_add(s->host, fd, &p->watch)) {
+		free(p);
+		return NULL;
+	}
+	diw_list_add_tail(&s->pairs, &p->link);
+	s->host->look_at = now + PENDING_NS;
+	return p;
+}
+
+void diw_shm_retry_later(struct diw_shm_dst *dst, uint64_t now)
+{
+	dst->retry_at = now + (RETRY_NS << dst->tries);
+	dst->tries += dst->tries < RETRY_MOST;
+}
+
+void diw_shm_pair_free(struct diw_shm_pair *p, uint64_t now)
+{
+	struct diw_shm *s = p->watch.port;
+
+	for (unsigned i = 0; i < DIW_SHM_DSTS; i++) {
+		struct diw_shm_dst *dst = &s->dst[i];
+
+		if (dst->pair != p)
+			continue;
+		dst->pair = NULL;
+		diw_shm_retry_later(dst, now);
+	}
+	epoll_ctl(s->host->epfd, EPOLL_CTL_DEL, p->fd, NULL);
+	shutdown(p->fd, SHUT_RDWR);
+	close(p->fd);
+	if (p->map)
+		munmap(p->map, sizeof *p->map);
+	diw_list_del(&p->link);
+	free(p);
+}
+
+struct diw_shm_pair *diw_shm_call(struct diw_shm *s, const struct diw_addr *dst, uint64_t now)
+{
+	struct diw_shm_pair *p = pair_find(s, dst);
+	int fd, mem;
+	bool ok;
+
+	if (p)
+		return p;
+	fd = shm_connect(dst);
+	if (fd < 0)
+		return NULL;
+	p = pair_new(s, fd, true, now);
+	if (!p) {
+		close(fd);
+		return NULL;
+	}
+	p->peer = *dst;
+	p->id = diw_random();
+	mem = memory_new();
+	ok = mem >= 0 && pair_map(p, mem) && pair_tell(p, HELLO, 0, mem);
+	if (mem >= 0)
+		close(mem);
+	if (ok)
+		return p;
+	diw_shm_pair_free(p, now);
+	return NULL;
+}
+
+void diw_shm_answer(struct diw_shm *s, uint64_t now)
+{
+	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd >= 0 && !(shm_same_user(fd) && pair_new(s, fd, false, now)))
+		close(fd);
+}
+
+/* ---- Proofs ---- */
+
+bool diw_shm_is_probe(const uint8_t *data)
+{
+	return memcmp(data, probe_magic, sizeof probe_magic) == 0;
+}
+
+/* Sends the probe by a datagram, which proves the peer's address if the peer returns the token. */
+static bool probe_send(struct diw_shm_pair *p, uint64_t now)
+{
+	struct diw_dgram *lower = p->watch.port->lower;
+	uint8_t data[DIW_SHM_PROBE] = { 0 };
+	struct iovec iov = { data, sizeof data };
+	struct diw_dgram_burst b = { .peer.addr = p->peer, .iov = &iov, .niov = 1, .len = sizeof data,
+				     .seg = sizeof data };
+
+	p->token = diw_random() | 1;
+	memcpy(data, probe_magic, sizeof probe_magic);
+	data[PROBE_CALLER] = p->calls;
+	diw_put64(data + PROBE_ID, p->id);
+	diw_put64(data + PROBE_TOKEN, p->token);
+	return lower->ops->send(lower, &b, 1, now) == 1;
+}
+
+static void pair_settle(struct diw_shm_pair *p)
+{
+	struct diw_shm_dst *dst;
+
+	if (!diw_shm_is_up(p))
+		return;
+	dst = diw_shm_dst(p->watch.port, &p->peer);
+	dst->pair = p;
+	dst->tries = 0;
+}
+
+static struct diw_shm_pair *pair_of_probe(struct diw_shm *s, uint64_t id, bool calls)
+{
+	for (struct diw_list *l = s->pairs.next; l != &s->pairs; l = l->next) {
+		struct diw_shm_pair *p = diw_container(l, struct diw_shm_pair, link);
+
+		if (p->id == id && p->calls == calls && p->map && !p->shown)
+			return p;
+	}
+	return NULL;
+}
+
+void diw_shm_probed(struct diw_shm *s, const struct diw_addr *src, const struct diw_addr *to, const uint8_t *data,
+		    uint64_t now)
+{
+	struct diw_shm_pair *p = pair_of_probe(s, diw_get64(data + PROBE_ID), !data[PROBE_CALLER]);
+	bool ok;
+
+	if (!p || (p->calls && !diw_addr_eq(&p->peer, src)))
+		return;
+	p->peer = *src;
+	p->own = *to;
+	p->shown = true;
+	ok = pair_tell(p, PROOF, diw_get64(data + PROBE_TOKEN), -1) && (p->calls || probe_send(p, now));
+	if (ok)
+		pair_settle(p);
+	else
+		diw_shm_pair_free(p, now);
+}
+
+/* False: the other end does not keep to the protocol. */
+static bool msg_take(struct diw_shm_pair *p, const struct shm_msg *msg, int fd, uint64_t now)
+{
+	if (msg->kind == HELLO && !p->calls && !p->map) {
+		p->id = msg->id;
+		return msg->size == sizeof(struct diw_shm_map) && fd >= 0 && memory_is_safe(fd) && pair_map(p, fd) &&
+		       pair_tell(p, WELCOME, 0, -1);
+	}
+	if (msg->kind == WELCOME && p->calls && !p->token)
+		return probe_send(p, now);
+	if (msg->kind != PROOF || !p->token || msg->token != p->token)
+		return false;
+	p->proved = true;
+	pair_settle(p);
+	return true;
+}
+
+void diw_shm_pair_read(struct diw_shm_pair *p, uint64_t now)
+{
+	struct shm_msg msg;
+	bool ok = true;
+	ssize_t n;
+	int fd;
+
+	while (ok && !p->ended && (n = pair_hear(p, &msg, &fd)) >= 0) {
+		if (n == 0)
+			p->ended = true;
+		else if (n != 1)                /* one octet: a wake-up */
+			ok = n == sizeof msg && msg_take(p, &msg, fd, now);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (!ok)
+		p->watch.port->d.c->shm_refused++;
+	if (!ok || (p->ended && !(diw_shm_is_up(p) && diw_shm_has(&p->rx))))
+		diw_shm_pair_free(p, now);
+	else if (p->ended)                      /* the rest of its ring is still to be delivered */
+		epoll_ctl(p->watch.port->host->epfd, EPOLL_CTL_DEL, p->fd, NULL);
+}
+
+void diw_shm_pair_wake(struct diw_shm_pair *p)
+{
+	send(p->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A ring of super-buffers in memory that two processes share: one process writes, the other one reads. A record is one
+ * super-buffer: its length, the size of its datagrams, its octets. Records begin at cache lines. The length of a record
+ * is written last, and is 0 until then, so the reader finds a record without another cache line.
+ *
+ * The other process is hostile: it may write anything anywhere in the memory, at any time. Each end has its position in
+ * its own memory, reads each shared word once, and checks it. The reader copies a record before anything looks into it.
+ */
+#ifndef DIW_LLP_SHM_RING_H
+#define DIW_LLP_SHM_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "llp/dgram.h"
+
+#define DIW_SHM_LINE 64u
+#define DIW_SHM_RING (256u << 10)    /* octets of records: a power of two; four of the largest super-buffers */
+
+struct diw_shm_ring {                /* a memory of zeros is an empty ring */
+	_Alignas(DIW_SHM_LINE) _Atomic uint32_t head;        /* written by the reader: octets read, modulo 2^32 */
+	_Alignas(DIW_SHM_LINE) _Atomic uint32_t asleep;      /* set by the reader, cleared by the writer */
+	_Alignas(DIW_SHM_LINE) uint8_t data[DIW_SHM_RING];
+};
+
+struct diw_shm_tx {
+	struct diw_shm_ring *ring;
+	uint32_t tail, head;         /* octets written; octets read, as far as known */
+};
+
+struct diw_shm_rx {
+	struct diw_shm_ring *ring;
+	uint32_t head;
+};
+
+/* 0: B is in the ring. -EAGAIN: there is no room. -EPROTO: the reader's position is impossible. */
+int diw_shm_put(struct diw_shm_tx *tx, const struct diw_dgram_burst *b);
+/* After a put: the reader sleeps, and this end is to wake it. */
+bool diw_shm_wants_wake(struct diw_shm_tx *tx);
+/* Copies the oldest super-buffer to BUF, of DIW_DGRAM_MAX octets. 1; 0: there is none. -EPROTO: no such record can
+ * be. */
+int diw_shm_get(struct diw_shm_rx *rx, uint8_t *buf, uint32_t *len, uint32_t *seg);
+bool diw_shm_has(const struct diw_shm_rx *rx);
+/* The reader is about to sleep, or is awake. */
+static inline void diw_shm_sleeps(struct diw_shm_rx *rx, bool asleep)
+{
+	atomic_store(&rx->ring->asleep, asleep);
+}
+
+#endif
