@@ -90,6 +90,9 @@ class Picture:
 				if key not in known:
 					known.append(key)
 			self.data.setdefault((place, unit, curve), []).append((x, float(y)))
+		self.colours = {}
+		for curve in (c for unit in self.units for c in self.curves[unit]):
+			self.colours.setdefault(curve, COLOURS[len(self.colours) % len(COLOURS)])
 		self.bars = not all(map(is_number, self.names))
 		xs = [i + 1 for i in range(len(self.names))] if self.bars else [float(x) for x in self.names]
 		log = not self.bars and min(xs) > 0 and max(xs) > 20 * min(xs)
@@ -112,8 +115,9 @@ class Picture:
 	def legend(self, unit, x, y):
 		marked = {m.curve for m in self.marks if m.unit == unit}
 		for i, curve in enumerate(self.curves[unit]):
-			circle = f'<circle cx="{x + 15}" cy="{y + 14 * i - 4}" r="4" fill="none" stroke="{colour(i)}"/>'
-			yield (f'<path d="M{x} {y + 14 * i - 4}h30" stroke="{colour(i)}" stroke-width="2"/>'
+			stroke = f'stroke="{self.colours[curve]}"'
+			circle = f'<circle cx="{x + 15}" cy="{y + 14 * i - 4}" r="4" fill="none" {stroke}/>'
+			yield (f'<path d="M{x} {y + 14 * i - 4}h30" {stroke} stroke-width="2"/>'
 				f'{circle if curve in marked else ""}'
 				f'<text x="{x + 34}" y="{y + 14 * i}">{escape(curve)}</text>')
 
@@ -137,7 +141,7 @@ class Picture:
 		for i, curve in enumerate(self.curves[unit]):
 			points = self.data.get((place, unit, curve), [])
 			yield from (self.draw_bars(unit, i, points, px, py, axis) if self.bars
-				else draw_line(i, points, px, py))
+				else draw_line(self.colours[curve], points, px, py))
 		for m in marks:
 			yield self.draw_mark(m, px, py)
 
@@ -152,10 +156,12 @@ class Picture:
 			left, right = map(px, self.bar(unit, i, x))
 			foot = py(0) if not axis.log else py(math.exp(axis.low))
 			yield (f'<rect x="{left}" y="{min(foot, py(y))}" width="{right - left:.1f}" '
-				f'height="{abs(foot - py(y)):.1f}" fill="{colour(i)}" fill-opacity="0.6"/>')
+				f'height="{abs(foot - py(y)):.1f}" fill="{self.colours[self.curves[unit][i]]}" '
+				'fill-opacity="0.6"/>')
 
 	def draw_mark(self, m, px, py):
 		i, y, line = self.curves[m.unit].index(m.curve), py(m.value), ""
+		stroke = f'stroke="{self.colours[m.curve]}"'
 		if self.bars:
 			if m.x not in self.names:
 				return ""
@@ -163,21 +169,17 @@ class Picture:
 		else:
 			a, b = (px(min(max(v, float(min(self.names, key=float))), float(max(self.names, key=float))))
 				for v in (m.range[0], m.range[-1]))
-			x, line = (a + b) / 2, f'<path d="M{a} {y}H{b}" stroke="{colour(i)}" stroke-dasharray="4 2"/>'
-		return f'{line}<circle cx="{x:.1f}" cy="{y}" r="5" fill="none" stroke="{colour(i)}" stroke-width="2"/>'
+			x, line = (a + b) / 2, f'<path d="M{a} {y}H{b}" {stroke} stroke-dasharray="4 2"/>'
+		return f'{line}<circle cx="{x:.1f}" cy="{y}" r="5" fill="none" {stroke} stroke-width="2"/>'
 
 
-def draw_line(i, points, px, py):
+def draw_line(colour, points, px, py):
 	ends = [(px(float(x)), py(y)) for x, y in points]
-	yield (f'<polyline points="{" ".join(f"{x},{y}" for x, y in ends)}" fill="none" stroke="{colour(i)}" '
+	yield (f'<polyline points="{" ".join(f"{x},{y}" for x, y in ends)}" fill="none" stroke="{colour}" '
 		f'stroke-width="1.5"/>')
 	if ends:
-		yield f'<path d="{"".join(f"M{x} {y}h0" for x, y in ends)}" stroke="{colour(i)}" ' \
+		yield f'<path d="{"".join(f"M{x} {y}h0" for x, y in ends)}" stroke="{colour}" ' \
 			'stroke-width="4" stroke-linecap="round"/>'
-
-
-def colour(i):
-	return COLOURS[i % len(COLOURS)]
 
 
 def main(name, title, studies, measured, svg):

@@ -72,9 +72,10 @@ live() {
 	"$BUILD/bin/diw" stat "$1" --json 2> /dev/null |
 		jq -r '.counters | to_entries | map("\(.key)=\(.value)") | join(" ")'
 }
-# row PLACE UNIT CURVE X Y: adds a row to ID.csv.
-row() { local IFS=,; echo "$*" >> "$CSV"; }
-# compare UNIT RATIO A B NAME: adds curve NAME of unit RATIO, "% less" or "% more": curve A of UNIT against curve B.
+# row PLACE UNIT CURVE X Y: adds a row to ID.csv, unless Y is nan: nothing was measured.
+row() { local IFS=,; [ "$5" = nan ] || echo "$*" >> "$CSV"; }
+# compare UNIT RATIO A B NAME: adds curve NAME of unit RATIO, curve A of UNIT against curve B: "% less", "% more", or
+# "%..." of curve B.
 compare() {
 	awk -F, -v unit="$1" -v ratio="$2" -v a="$3" -v b="$4" -v name="$5" '
 		$2 == unit && $3 == a { n++; place[n] = $1; x[n] = $4; y[n] = $5 }
@@ -82,7 +83,7 @@ compare() {
 		END { for (i = 1; i <= n; i++) {
 			r = base[place[i], x[i]]
 			if (r > 0) printf "%s,%s,%s,%s,%.4g\n", place[i], ratio, name, x[i],
-				100 * (ratio == "% less" ? 1 - y[i] / r : y[i] / r - 1)
+				100 * (ratio == "% less" ? 1 - y[i] / r : ratio == "% more" ? y[i] / r - 1 : y[i] / r)
 		} }
 	' "$CSV" > "$TMP/compared" && cat "$TMP/compared" >> "$CSV"
 }

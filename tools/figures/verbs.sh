@@ -32,23 +32,29 @@ two_ends() {
 there() { nsenter -t "$HOLDER" -n "$@"; }
 other_namespace() { [ "$(readlink "/proc/$HOLDER/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
 
-# perf_rows PLACE [SUFFIX]: makes rows of ID.csv of the rows of diw perf on standard input, with the ratio of each to
-# RC in the same rounds.
-perf_rows() {
-	jq -r --arg place "$1" --arg suffix "${2:-}" '
-		{ send: "Send", write: "Write", read: "Read" }[.op] as $op | (.test == "lat") as $lat |
-		[$place, if $lat then "us" else "GB/s" end, (.qp | ascii_upcase) + " " + $op + $suffix, .size,
-			if $lat then .lat_us_p50 else .GBps end],
-		(select(.ratios.rc) | [$place, if $lat then "% less" else "% more" end, $op + $suffix, .size,
-			100 * if $lat then 1 - .ratios.rc else .ratios.rc - 1 end]) |
-		select(.[4] != null) | map(tostring) | join(",")' >> "$CSV"
+# rows PLACE FILTER: adds to ID.csv what jq's FILTER makes of each row of diw perf on standard input, which is also
+# $row: [unit, curve, x, y].
+rows() {
+	jq -r --arg place "$1" '
+		def op: { send: "Send", write: "Write", read: "Read", "write-imm": "Write" }[.op];
+		def qp: .qp | ascii_upcase;
+		def gbits: .GBps * 8;
+		# Of one processor, both ends together.
+		def cpu($secs): 100 * .cpu_s / $secs;
+		. as $row | '"$2"' | select(.[3] != null) | [$place] + . | map(tostring) | join(",")' >> "$CSV"
 }
+
+# The value of a row of lat or bw, and the ratio to RC in the same rounds.
+AGAINST_RC='(.test == "lat") as $lat |
+	if $lat then ["us", qp + " " + op, .size, .lat_us_p50] else ["GB/s", qp + " " + op, .size, .GBps] end,
+	(select(.ratios.rc) | if $lat then ["% less", op, .size, 100 * (1 - .ratios.rc)]
+		else ["% more", op, .size, 100 * (.ratios.rc - 1)] end)'
 
 # verbs lat|bw OPS: UD against RC, in each place.
 verbs() {
 	local place
 	for place in $PLACES; do
 		[ "$place" = lo ] || two_ends || continue
-		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | perf_rows "$place"
+		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | rows "$place" "$AGAINST_RC"
 	done
 }
