@@ -53,6 +53,11 @@ static int check_together(const struct perf_plan *p)
 					  perf_params[never[i].b].name);
 	if (p->list[PERF_SCHEME].given && !p->list[PERF_REUSE].given)
 		return tool_usage("--scheme needs --reuse");
+	if (p->list[PERF_ACTIVE].given && !p->list[PERF_QUEUE_PAIRS].given)
+		return tool_usage("--active needs --qps");
+	if (p->list[PERF_QUEUE_PAIRS].given && has_op(p, PERF_WRITE) &&
+	    (perf_has_qp(p, PERF_RC) || perf_has_qp(p, PERF_RC_CONFIRM)))
+		return tool_usage("--qps: rc needs --op write-imm, not write: nothing tells that a write has come");
 	if (p->list[PERF_SGE].given && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
 		return tool_usage("--sge: an atomic has one entry");
 	if (p->base.test == PERF_CPU && p->nagainst)

@@ -44,6 +44,10 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 		       DIW_MAX_SGE, 0, OUR_QPS },
 	[PERF_MAX_SGE] = { "max-sge", "LIST", "entries that the queue pair is made for", AT(max_sge), false, NULL, 1,
 			   DIW_MAX_SGE, 0, OUR_QPS },
+	[PERF_QUEUE_PAIRS] = { "qps", "LIST", "queue pairs of each end, which take turns (default 1)", AT(qps), false,
+			       NULL, 1, PERF_MAX_QPS, 0, OUR_QPS & ~(1u << PERF_UC) },
+	[PERF_ACTIVE] = { "active", "LIST", "how many of them send (default all)", AT(active), false, NULL, 1,
+			  PERF_MAX_QPS, 0, OUR_QPS & ~(1u << PERF_UC) },
 	[PERF_SIGNAL] = { "signal", "LIST", "one request in N has a completion; half: in half of those\n"
 			  "outstanding; eq2, eq2-max: Liu and Russell, equation 2", AT(signal), false, signals, 1,
 			  65000, STREAMS, OUR_QPS },

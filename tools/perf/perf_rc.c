@@ -20,6 +20,7 @@ int rc_rig_open(struct rig *r)
 		return rc ? rc_failed("channel", rc) : 0;
 	attr.local = r->side.local;
 	attr.local.port = 0;
+	attr.backlog = (int)r->nqps + 16;
 	rc = diw_listen(r->cm, &attr, &r->listener);
 	if (!rc)
 		rc = diw_listener_query(r->listener, &info);
@@ -44,12 +45,13 @@ static void rig_conn_attr(const struct rig *r, struct diw_conn_attr *attr)
 int rc_rig_connect(struct rig *r)
 {
 	struct diw_conn_attr attr;
-	int rc;
+	int rc = 0;
 
 	if (!r->side.client)
 		return 0;
 	rig_conn_attr(r, &attr);
-	rc = diw_connect(r->ep.qp, r->cm, &r->dst, &attr);
+	for (uint32_t i = 0; i < r->nqps && !rc; i++)
+		rc = diw_connect(rig_qp(r, i), r->cm, &r->dst, &attr);
 	return rc ? rc_failed("connect", rc) : 0;
 }
 
@@ -58,10 +60,10 @@ static int answer_request(struct rig *r, const struct diw_cm_event *ev)
 {
 	struct diw_conn_attr attr;
 
-	if (memcmp(ev->peer.ip, r->side.peer.ip, sizeof ev->peer.ip) != 0)
+	if (memcmp(ev->peer.ip, r->side.peer.ip, sizeof ev->peer.ip) != 0 || r->accepted == r->nqps)
 		return diw_reject(ev->req, NULL, 0);
 	rig_conn_attr(r, &attr);
-	return diw_accept(ev->req, r->ep.qp, &attr);
+	return diw_accept(ev->req, rig_qp(r, r->accepted++), &attr);
 }
 
 int rc_rig_establish(struct rig *r)
@@ -69,12 +71,12 @@ int rc_rig_establish(struct rig *r)
 	struct diw_cm_event ev;
 	int rc;
 
-	while (!r->established) {
+	while (r->connected < r->nqps) {
 		rc = diw_cm_get(r->cm, &ev, (int64_t)PERF_PATIENCE_NS);
 		if (!rc && ev.type == DIW_CM_CONNECT_REQUEST)
 			rc = answer_request(r, &ev);
 		else if (!rc && ev.type == DIW_CM_ESTABLISHED)
-			r->established = true;
+			r->connected++;
 		else if (!rc)
 			return tool_failed("rc: %s: %s%s%s", diw_cm_event_str(ev.type), strerror(ev.errnum),
 					   ev.fault ? ": " : "", ev.fault ? diw_fault_str(ev.fault) : "");

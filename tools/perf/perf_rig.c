@@ -95,10 +95,16 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	attr.dgram.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
 		attr.dgram.record_timeout_ns = attr.dgram.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
+	r->nqps = r->pc.qps ? (uint32_t)r->pc.qps : 1;
+	r->active = r->pc.active && r->pc.active < r->nqps ? (uint32_t)r->pc.active : r->nqps;
 	rc = endpoint_open_over(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
 				r->pc.mode == PERF_EVENTS, r->pc.llp);
+	if (!rc && rig_has_many(r))
+		rc = qps_prepare(r, &attr);
 	if (!rc)
 		rc = endpoint_qp(&r->ep, &attr);
+	if (!rc && rig_has_many(r))
+		rc = qps_open(r, &attr);
 	if (rc || is_rc)
 		return rc ? rc : rc_rig_open(r);
 	if (window_for(r->ep.info.rcvbuf, r->pc.size) < r->window)
@@ -153,6 +159,7 @@ void rig_close(struct rig *r)
 	if (r->ep.qp)
 		diw_qp_destroy(r->ep.qp);
 	r->ep.qp = NULL;
+	qps_close(r);
 	rc_rig_close(r);
 	region_free(&r->tx);
 	region_free(&r->rx);
@@ -211,11 +218,14 @@ void rig_describe(const struct rig *r, cJSON *o)
 	cJSON_AddNumberToObject(o, "stag", r->target.mr->stag);
 	cJSON_AddNumberToObject(o, "to", (double)r->target.mr->to);
 	cJSON_AddNumberToObject(o, "window", r->window);
+	if (rig_has_many(r))
+		qps_describe(r, o);
 }
 
 int rig_connect(struct rig *r, const cJSON *peer)
 {
 	double window = ctl_number(peer, "window");
+	int rc;
 
 	if (r->raw)
 		return raw_rig_connect(r, peer);
@@ -226,6 +236,8 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
 	ring_make(r);
+	if (rig_has_many(r) && (rc = qps_connect(r, peer)) != 0)
+		return rc;
 	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
 }
 
@@ -284,7 +296,8 @@ void rig_recv_again(struct rig *r, uint64_t slot)
 
 int rig_recv_flush(struct rig *r)
 {
-	int rc = r->again ? diw_post_recv(r->ep.qp, r->again, NULL) : 0;
+	int rc = !r->again ? 0 : r->srq ? diw_post_srq_recv(r->srq, r->again, NULL) :
+		 diw_post_recv(r->ep.qp, r->again, NULL);
 
 	r->again = NULL;
 	return rc;

@@ -29,7 +29,12 @@ struct rig {
 	struct endpoint ep;
 	struct diw_cm *cm;                   /* only RC, as are the next two */
 	struct diw_listener *listener;
-	bool established;
+	uint32_t nqps, active;               /* queue pairs, of which ep.qp is the first; those that send */
+	struct diw_qp **qps;                 /* with --qps, as are the next four */
+	struct diw_addr *dsts;               /* of those that send */
+	struct diw_srq *srq;
+	uint32_t turn;                       /* which one sends next */
+	uint32_t accepted, connected;        /* RC */
 	uint32_t window;                     /* the most messages without a credit */
 	uint32_t slots;                      /* message buffers, used in turn */
 	size_t stride;                       /* from one to the next */
@@ -77,6 +82,23 @@ int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);
 int rig_post(struct rig *r, uint32_t n);
 void rig_recv_again(struct rig *r, uint64_t slot);
 int rig_recv_flush(struct rig *r);
+
+/* ---- perf_qps.c: --qps, many queue pairs with one completion queue and one shared receive queue ---- */
+static inline bool rig_has_many(const struct rig *r)
+{
+	return r->pc.qps > 1;
+}
+/* Before the first queue pair: the shared receive queue; raises the limit of descriptors. */
+int qps_prepare(struct rig *r, struct diw_qp_attr *attr);
+/* The other queue pairs, of the same attributes. */
+int qps_open(struct rig *r, struct diw_qp_attr *attr);
+void qps_describe(const struct rig *r, cJSON *o);
+int qps_connect(struct rig *r, const cJSON *peer);
+/* The queue pair that sends next; sets the destination of N requests from WR on. */
+struct diw_qp *qps_next(struct rig *r, struct diw_send_wr *wr, uint32_t n);
+void qps_close(struct rig *r);
+struct diw_qp *rig_qp(const struct rig *r, uint32_t i);
+uint32_t rig_pending(const struct rig *r);   /* send requests of all queue pairs that are not complete */
 
 int rc_rig_open(struct rig *r);
 int rc_rig_connect(struct rig *r);

@@ -153,16 +153,18 @@ int rig_post(struct rig *r, uint32_t n)
 {
 	const struct diw_send_wr *bad = NULL;
 	struct diw_send_wr *first = &r->wr[r->at], *last, *next;
+	struct diw_qp *qp;
 	int rc;
 
 	if (n > r->ring - r->at)
 		n = r->ring - r->at;
 	if (r->pc.scheme == 2 || r->signal)
 		ring_update(r, n);
+	qp = rig_has_many(r) ? qps_next(r, first, n) : r->ep.qp;
 	last = first + n - 1;
 	next = last->next;
 	last->next = NULL;
-	rc = diw_post_send(r->ep.qp, first, &bad);
+	rc = diw_post_send(qp, first, &bad);
 	last->next = next;
 	if (rc)
 		n = (uint32_t)(bad - first);

@@ -11,7 +11,8 @@
  * credit harmless. A source that stalls reports how much it has sent, which accounts for everything before.
  *
  * RC loses nothing, so its sink counts. Its Writes are plain ones: a Send behind each list of Writes says how many
- * there were, and its arrival proves theirs.
+ * there were, and its arrival proves theirs. With many queue pairs the sink counts, too; a report of a stall accounts
+ * for lost messages.
  */
 #include <errno.h>
 #include <string.h>
@@ -67,6 +68,12 @@ static bool is_tagged(const struct stream *s)
 	return s->r->pc.op == PERF_WRITE;
 }
 
+/* Messages are counted, and not identified by their MSNs. */
+static bool is_counted(const struct stream *s)
+{
+	return is_rc(s) || rig_has_many(s->r);
+}
+
 static bool has_marks(const struct stream *s)
 {
 	return is_rc(s) && is_tagged(s);
@@ -119,7 +126,10 @@ static int on_credit(struct stream *s, const struct diw_wc *wc, uint64_t now, ui
 		s->credit_at = now;
 		s->patience = STALL_NS;
 	}
-	if (is_rc(s)) {
+	if (rig_has_many(s->r)) {
+		if (sync && !is_rc(s) && sent > s->consumed)
+			s->consumed = sent;
+	} else if (is_rc(s)) {
 		*msgs += sent - s->consumed;
 		s->arrived += sent - s->consumed;
 		s->consumed = sent;
@@ -181,7 +191,7 @@ static int take_batch(struct stream *s, struct diw_wc *wc, int n, uint64_t now)
 			return tool_failed("%s: %s", diw_wc_opcode_str(wc[i].opcode), diw_wc_status_str(wc[i].status));
 		if (wc[i].opcode == DIW_WC_RECV_WRITE_RECORD || wc[i].opcode == DIW_WC_RECV_WRITE_IMM ||
 		    (wc[i].opcode == DIW_WC_RECV && !(wc[i].flags & DIW_WC_SOLICITED))) {
-			if (is_rc(s))
+			if (is_counted(s))
 				s->consumed++;
 			else
 				account_sent(s, wc[i].msn);
@@ -214,7 +224,7 @@ static int give_credit(struct stream *s, uint64_t now)
 	int64_t owed, least;
 	int rc = 0;
 
-	if (is_tagged(s) && !is_rc(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
+	if (is_tagged(s) && !is_counted(s) && s->rx && s->r->pc.size > s->r->ep.info.mulpdu)
 		look_at_open(s, now);
 	owed = (int64_t)(s->consumed - s->returned);
 	least = s->r->pc.outstanding ? 1 : s->r->pc.window ? s->r->window / 2 : s->r->window / 4;
@@ -285,7 +295,7 @@ static int look_at_ctl(struct stream *s, uint64_t now)
 
 static void tick_tx(struct stream *s, uint64_t now)
 {
-	struct diw_qp_info info;
+	uint32_t pending;
 
 	if (!is_rc(s) && s->tx_state == TX_RUN && (int64_t)(s->limit - s->sent) <= 0 &&
 	    now - s->credit_at > s->patience) {
@@ -295,8 +305,8 @@ static void tick_tx(struct stream *s, uint64_t now)
 	}
 	if (s->tx_state != TX_DRAIN)
 		return;
-	if (diw_qp_query(s->r->ep.qp, &info) == 0 &&
-	    (info.sq_pending || (has_marks(s) && s->marked != s->sent)) && (is_rc(s) || now - s->drain_at < DRAIN_NS))
+	pending = rig_pending(s->r);
+	if ((pending || (has_marks(s) && s->marked != s->sent)) && (is_rc(s) || now - s->drain_at < DRAIN_NS))
 		return;
 	s->tx_state = TX_DONE;
 	tell_peer(s, "sent", (double)s->sent);

@@ -38,6 +38,14 @@ computes='all(.[]; .compute == 0 or .computed > .3) and all(.[] | select(.comput
 measured 'perf cpu --op write --size 64k --compute 0,60 --local' "... of which most was given" \
 	"jq -e -s '$computes' $TMP/rows"
 
+perf lat --qp ud,rd,rc --qps 1,3 --op send --local
+check "... one and three queue pairs" column qps 1 1 3 3 1 1 3 3
+perf lat --qp rc --qps 2 --op write-imm,read,fetch-add --local
+perf bw --qp ud,rd --op send,write,read --size 4k --qps 5 --active 2 --local
+perf bibw --qp rc --op send --size 64k --qps 5 --events --local
+limited() { (ulimit -Sn 256; "$@"); }
+run "300 queue pairs, and a low limit of descriptors" limited $DIW perf rate --qps 300 --active 2 --secs .1 --local
+
 # At a loss of 50 %, half of the bytes come, and a quarter of the records has its first segment only.
 perf bw --op write --size 2800 --mulpdu 1452 --impair loss=50%,seed=3 --local
 check "... all bytes that come count" every '.bytes_valid / .bytes_sent | . > .44 and . < .56'
@@ -63,6 +71,10 @@ bw --offset 4096
 bw --sge 17
 bw --sge 2 --op fetch-add --qp rc
 bw --compute 50
+bw --qps 4097
+bw --qp uc --qps 2
+bw --active 2
+bw --qp rc --op write --qps 2
 cpu --compute 100
 cpu --against raw-udp
 bw --op write-imm
