@@ -94,6 +94,7 @@ struct rd_peer {
 	uint32_t edge;               /* end of the peer's window */
 	uint32_t first_seq, queued, flight, nlost;
 	uint32_t backoff;            /* timeouts since the last acknowledgement of a segment */
+	uint32_t tries;              /* timeouts since the last sign that the peer is there */
 	uint32_t retransmits;
 	uint64_t timer;              /* of retransmission */
 	uint64_t progress;           /* time of the last acknowledgement of a segment */

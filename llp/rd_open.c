@@ -114,7 +114,7 @@ static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 	}
 	p->timer = DIW_NEVER;
 	p->progress = now;
-	p->backoff = 0;
+	p->backoff = p->tries = 0;
 	diw_rd_timer_set(rd, p, now);
 }
 

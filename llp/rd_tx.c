@@ -289,8 +289,11 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		rtt = (uint64_t)(uint32_t)(rd_us(now) - h->echo) * DIW_US;
 	if (rtt > rd->cfg.dead_ns)              /* not an echo of this end */
 		rtt = 0;
-	else if (h->flags & DIW_RD_ECHOES)      /* the datagram that was sent then has arrived, even if rtt is 0 */
+	else if (h->flags & DIW_RD_ECHOES) {    /* the datagram that was sent then has arrived, even if rtt is 0 */
+		if (now - rtt > p->reached)
+			p->tries = 0;
 		p->reached = diw_max64(p->reached, now - rtt);
+	}
 	if (rtt)
 		latest = now - rtt;
 	while (p->first && p->first != p->unsent && p->first->seq != h->ack) {
@@ -318,7 +321,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 	}
 	if (n) {
 		p->progress = now;
-		p->backoff = 0;
+		p->backoff = p->tries = 0;
 		diw_rd_cc_acked(&p->cc, rtt ? rtt : DIW_US, n, p->flight, now);
 		p->timer = p->first ? now + tx_rto(rd, p) : DIW_NEVER;
 	}
@@ -385,12 +388,13 @@ void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 	if (p->phase != RD_PEER_OPEN || !p->first || now < p->timer)
 		return;
 	/* A peer that receives but takes nothing is alive: it has no receives posted, or no room. */
-	if (tx_gives_up(rd, diw_max64(p->progress, p->reached), p->backoff, now)) {
+	if (tx_gives_up(rd, diw_max64(p->progress, p->reached), p->tries, now)) {
 		rd->l.c->rd_dead++;
 		diw_rd_tx_fail(rd, p, ETIMEDOUT);
 		return;
 	}
 	rd->l.c->rd_timeouts++;
+	p->tries++;
 	if (p->backoff++ >= PROBES && p->flight) {
 		loss_all(rd, p);
 		diw_rd_tx_push(rd, p, now);
@@ -408,7 +412,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 	rd->queued -= p->queued;
 	p->queued = p->flight = p->nlost = 0;
 	p->timer = DIW_NEVER;
-	p->backoff = 0;
+	p->backoff = p->tries = 0;
 	p->una = p->next_seq;
 	p->answered = false;
 	p->first_seq = p->una;

@@ -95,17 +95,25 @@ START_TEST(dead_peer)
 }
 END_TEST
 
-/* A sender that gets a processor every 3 s only does not give up a peer that it has asked ten times. */
+/* A sender that gets a processor every 3 s only does not give up a peer that it has asked ten times, not even one that
+ * has answered for a long time, but has taken nothing. */
 START_TEST(starved_sender)
 {
 	struct diw_link *l;
 
 	rda_begin(2);
-	for (int known = 0; known < 2; known++) {
+	for (int known = 0; known < 3; known++) {
 		l = rda_net.node[0].l;
 		rda_net.node[1].deaf_from = rda_net.now;
 		rda_net.node[1].deaf_to = DIW_NEVER;
 		ck_assert_int_eq(rda_send(0, 1, 100), 1);
+		if (known == 2) {
+			rda_net.node[1].deaf_from = DIW_NEVER;
+			rda_app[1].stalled_to = DIW_NEVER;
+			rda_run(30 * DIW_S);
+			rda_app[1].stalled_to = 0;
+			rda_net.node[1].deaf_from = rda_net.now;
+		}
 		for (int i = 0; i < 10; i++) {
 			rda_net.now += 3 * DIW_S;
 			l->ops->poll(l, 64, rda_net.now);
