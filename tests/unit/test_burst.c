@@ -319,6 +319,28 @@ START_TEST(the_thread_flushes)
 }
 END_TEST
 
+/* A program that armed, and polls, is back only when it has polled closely for 2 ms. */
+START_TEST(polls_behind_the_arming)
+{
+	struct diw_engine *e;
+	uint64_t now = DIW_S;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	e = engine();
+	for (int gap = 1; gap <= 200; gap += 199) {
+		diw_engine_hand_over(e);
+		for (int us = 0; us < 1900; us += gap)
+			diw_engine_app_polls(e, now += (uint64_t)gap * DIW_US);
+		ck_assert(atomic_load(&e->app_away));
+		diw_engine_hand_over(e);
+		for (int us = 0; us < 2100; us += gap)
+			diw_engine_app_polls(e, now += (uint64_t)gap * DIW_US);
+		ck_assert(atomic_load(&e->app_away) == (gap > 100));
+	}
+	kit_close(&k);
+}
+END_TEST
+
 static void be_busy(uint64_t ns)
 {
 	uint64_t until = diw_clock_ns() + ns;
@@ -441,6 +463,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, other_calls_flush);
 	tcase_add_test(tc, completions_follow_the_flush);
 	tcase_add_test(tc, the_thread_flushes);
+	tcase_add_test(tc, polls_behind_the_arming);
 	tcase_add_test(tc, a_program_that_stops_calling);
 	tcase_add_test(tc, reliable_posts_share_a_call);
 	tcase_add_test(tc, the_end_of_a_process_flushes);

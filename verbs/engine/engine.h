@@ -111,7 +111,7 @@ struct diw_engine {
 	_Atomic uint64_t app_ns;     /* when an application thread last polled or waited */
 	atomic_bool app_away;        /* the application armed, to sleep on a descriptor; cleared when it takes the
 				      * event, or keeps polling */
-	atomic_uint away_polls;      /* with that: polls since then */
+	_Atomic uint64_t away_since; /* with that: the first of its polls that follow each other closely; 0: none */
 	unsigned departures;         /* count of closed descriptors on which a thread may sleep; sleepers since the last
 				      * one, and from before */
 	unsigned asleep, asleep_before;

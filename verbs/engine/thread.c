@@ -22,10 +22,9 @@
 /* After a burst the thread stays awake for this time. Sleeping after each burst reduced the goodput of a passive target
  * (ib_write_bw, 64 KiB) to 0.77. */
 #define LINGER_NS (50 * DIW_US)
-/* UCX arms its completion queue for a thread of its own, then polls without end. After so many polls, each at most
- * STAYS_GAP_NS behind the one before, the application does not sleep. An event loop polls once or twice behind the
- * arming, before it sleeps. */
-#define STAYS_POLLS 64
+/* UCX arms its completion queue for a thread of its own, then polls without end. An application whose polls are at most
+ * STAYS_GAP_NS apart for GRACE_MIN_NS does not sleep. An event loop polls for a shorter time behind the arming, before
+ * it sleeps. */
 #define STAYS_GAP_NS (100 * DIW_US)
 
 static bool application_is_busy(struct diw_engine *e)
@@ -40,16 +39,17 @@ static bool application_is_busy(struct diw_engine *e)
 void diw_engine_app_stays(struct diw_engine *e, uint64_t now)
 {
 	bool near = now < atomic_load_explicit(&e->app_ns, memory_order_relaxed) + STAYS_GAP_NS;
-	unsigned n = near ? atomic_load_explicit(&e->away_polls, memory_order_relaxed) + 1 : 1;
+	uint64_t since = near ? atomic_load_explicit(&e->away_since, memory_order_relaxed) : 0;
 
-	atomic_store_explicit(&e->away_polls, n, memory_order_relaxed);
-	if (n >= STAYS_POLLS)
+	if (!since)
+		atomic_store_explicit(&e->away_since, now, memory_order_relaxed);
+	else if (now >= since + GRACE_MIN_NS)
 		diw_engine_app_back(e);
 }
 
 void diw_engine_hand_over(struct diw_engine *e)
 {
-	atomic_store_explicit(&e->away_polls, 0, memory_order_relaxed);
+	atomic_store_explicit(&e->away_since, 0, memory_order_relaxed);
 	atomic_store(&e->app_away, true);
 	if (!atomic_load(&e->app_leads) && atomic_exchange(&e->thread_parked, false))
 		sem_post(&e->thread_sem);
