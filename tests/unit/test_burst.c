@@ -319,6 +319,24 @@ START_TEST(the_thread_flushes)
 }
 END_TEST
 
+/* Another thread has the lock whenever the progress thread looks: that thread sends as it unlocks. */
+START_TEST(the_holder_flushes)
+{
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	atomic_store(&engine()->watched, false);
+	post_some(2);
+	ck_assert_uint_eq(arrived(), 1);
+	KIT_UNTIL(atomic_load(&sleeps_until) == atomic_load(&clock_at) + 50 * DIW_US);
+	pthread_mutex_lock(&engine()->lock);
+	advance(60 * DIW_US);
+	sem_post(&engine()->thread_sem);
+	KIT_UNTIL(atomic_load(&sleeps_until) == atomic_load(&clock_at) + 50 * DIW_US);
+	diw_engine_unlock(engine());
+	ck_assert_uint_eq(arrived(), 1);
+	end();
+}
+END_TEST
+
 /* A program that armed, and polls, is back only when it has polled closely for 2 ms. */
 START_TEST(polls_behind_the_arming)
 {
@@ -463,6 +481,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, other_calls_flush);
 	tcase_add_test(tc, completions_follow_the_flush);
 	tcase_add_test(tc, the_thread_flushes);
+	tcase_add_test(tc, the_holder_flushes);
 	tcase_add_test(tc, polls_behind_the_arming);
 	tcase_add_test(tc, a_program_that_stops_calling);
 	tcase_add_test(tc, reliable_posts_share_a_call);

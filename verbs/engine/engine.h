@@ -91,7 +91,7 @@ struct diw_engine {
 	struct diw_list unflushed;   /* their members */
 	struct diw_list enlisted;    /* the process' engines that have a progress thread */
 	atomic_bool has_unflushed;   /* this list is not empty; read without the lock */
-	uint64_t open_at;            /* since when the first of them is open */
+	_Atomic uint64_t open_at;    /* since when the first of them is open; read without the lock */
 	uint64_t no_burst_until;
 	atomic_bool watched;         /* the progress thread looks after them */
 	uint64_t watch_gap;          /* progress thread only: time between two looks */

@@ -51,7 +51,7 @@ bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint6
 void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now)
 {
 	if (diw_list_empty(&e->unflushed)) {
-		e->open_at = now;
+		atomic_store_explicit(&e->open_at, now, memory_order_relaxed);
 		atomic_store_explicit(&e->has_unflushed, true, memory_order_relaxed);
 	}
 	if (diw_list_empty(&m->unflushed))
@@ -93,12 +93,15 @@ void diw_engine_flush_try(struct diw_engine *e)
 uint64_t diw_flush_watch(struct diw_engine *e)
 {
 	uint64_t now = diw_engine_now(e);
+	bool late;
 
 	if (!atomic_load(&e->watched))
 		return DIW_NEVER;
 	e->watch_gap = diw_engine_has_unflushed(e) ? WATCH_NS
 						   : diw_min64(2 * diw_max64(e->watch_gap, WATCH_NS), WATCH_MOST_NS);
-	if (!diw_engine_trylock(e))
+	late = diw_engine_has_unflushed(e) && now >= atomic_load_explicit(&e->open_at, memory_order_relaxed) + WATCH_NS;
+	/* Other threads may hold the lock whenever this one looks: the holder flushes what is late as it unlocks. */
+	if (late ? !diw_engine_lock_or_leave(e) : !diw_engine_trylock(e))
 		return now + e->watch_gap;
 	if (diw_list_empty(&e->unflushed)) {
 		if (now > e->open_at + WATCH_END_NS)
