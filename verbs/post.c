@@ -71,7 +71,7 @@ static bool post_continues(struct diw_qp *qp, uint64_t now)
 	uint32_t posted = atomic_load_explicit(&sq->tail, memory_order_relaxed) -
 			  atomic_load_explicit(&sq->head, memory_order_relaxed);
 
-	return qp->link && qp->link->ops->staged && posted <= sq->depth / 2 &&
+	return qp->link && qp->link->ops->staged && !qp->blocked && posted <= sq->depth / 2 &&
 	       diw_engine_in_burst(&qp->dev->engine, &qp->member, now);
 }
 
@@ -107,27 +107,46 @@ static void post_run(struct diw_qp *qp)
 	diw_engine_unlock(e);
 }
 
-static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
+/* Fills slots as far as there is room, and moves *WR to the first request that has none. ALL: no slot counts as filled
+ * unless all do, and *WR stays. */
+static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all, bool *run)
 {
+	const struct diw_send_wr *w = *wr;
 	struct diw_sq *sq = &qp->sq;
-	bool run = false;
 	uint32_t tail;
 	int rc = 0;
 
-	if (!diw_engine_alive(&qp->dev->engine))
-		return -ENODEV;
 	pthread_mutex_lock(&sq->post);
 	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
-	for (; wr && rc == 0; wr = wr->next) {
-		rc = send_post_one(qp, wr, tail);
-		if (rc < 0 && bad)
-			*bad = wr;
+	for (; w && rc == 0; w = rc == 0 ? w->next : w) {
+		rc = send_post_one(qp, w, tail);
 		tail += rc == 0;
-		run = rc < 0 || !(wr->flags & DIW_SEND_MORE);
+		*run = rc < 0 || !(w->flags & DIW_SEND_MORE);
 	}
-	if (rc == 0 || !all)
+	if (rc == 0 || !all) {
 		atomic_store_explicit(&sq->tail, tail, memory_order_release);
+		*wr = w;
+	}
 	pthread_mutex_unlock(&sq->post);
+	return rc;
+}
+
+static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
+{
+	struct diw_engine *e = &qp->dev->engine;
+	bool run = false;
+	int rc;
+
+	if (!diw_engine_alive(e))
+		return -ENODEV;
+	rc = slots_fill(qp, &wr, all, &run);
+	/* Requests that wait in an open super-buffer have the room that they would not have if each post sent. */
+	if (rc == -ENOMEM && diw_engine_has_unflushed(e)) {
+		diw_engine_flush_try(e);
+		rc = slots_fill(qp, &wr, all, &run);
+	}
+	if (rc < 0 && bad)
+		*bad = wr;
 	if (run)
 		post_run(qp);
 	return rc;

@@ -5,6 +5,7 @@
  * until a test wakes it.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 #include "verbs/qp.h"
@@ -250,6 +252,47 @@ START_TEST(a_small_ring_keeps_room)
 }
 END_TEST
 
+/* A list of requests that fills the ring finds all its slots, although the messages before it wait. */
+START_TEST(a_list_finds_room)
+{
+	static uint8_t data[64];
+	struct diw_sge sge = { data, sizeof data, 0 };
+	struct diw_send_wr wr[DEPTH];
+
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	for (unsigned i = 0; i < DEPTH; i++)
+		wr[i] = (struct diw_send_wr){ .next = i + 1 < DEPTH ? &wr[i + 1] : NULL, .sge = &sge, .num_sge = 1,
+					      .opcode = DIW_WR_SEND, .flags = DIW_SEND_INLINE, .dst.addr = sink.addr };
+	for (unsigned i = 0; i < DEPTH / 4; i++)
+		ck_assert_int_eq(end_send(&a, &sink, 0, 64, 0), 0);
+	ck_assert_uint_eq(arrived(), 1);
+	ck_assert_int_eq(_i ? diw_post_send_all(a.qp, wr) : diw_post_send(a.qp, wr, NULL), 0);
+	poll_once();
+	ck_assert_uint_eq(arrived(), DEPTH / 4 - 1 + DEPTH);
+	end();
+}
+END_TEST
+
+static int refuse_all(const struct msghdr *m, int call)
+{
+	(void)m, (void)call;
+	return EAGAIN;
+}
+
+/* A message that the socket has no room for leaves with the next post that finds room. */
+START_TEST(a_full_socket_is_no_burst)
+{
+	begin(DIW_PROGRESS_THREAD, DEPTH);
+	kernel_refuse = refuse_all;
+	post_some(1);
+	kernel_refuse = NULL;
+	ck_assert_uint_eq(arrived(), 0);
+	post_some(1);
+	ck_assert_uint_eq(arrived(), 2);
+	end();
+}
+END_TEST
+
 /* Each call that takes the lock sends what is open; so does a poll that takes a completion without the lock. */
 START_TEST(other_calls_flush)
 {
@@ -478,6 +521,8 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, no_burst_without_a_thread);
 	tcase_add_test(tc, posts_bound_the_time);
 	tcase_add_loop_test(tc, a_small_ring_keeps_room, 0, 4);
+	tcase_add_loop_test(tc, a_list_finds_room, 0, 2);
+	tcase_add_test(tc, a_full_socket_is_no_burst);
 	tcase_add_test(tc, other_calls_flush);
 	tcase_add_test(tc, completions_follow_the_flush);
 	tcase_add_test(tc, the_thread_flushes);
