@@ -58,19 +58,21 @@ options() {
 }
 
 # The blast: Sends of a sender that sleeps.
+# blast rate|cpu
 blast() {
-	perf lo bw --qp rc --events --size "$LARGE" --depth 1,2,4,8 | rows lo '
-		["Gb/s", "\(.depth) outstanding", .size, gbits],
-		["% CPU of 200", "\(.depth) outstanding", .size, cpu('"$SECS"')]'
+	local what='["Gb/s", $curve, .size, gbits]'
+	[ "$1" = rate ] || what='["% CPU of 200", $curve, .size, cpu('"$SECS"')]'
+	perf lo bw --qp rc --events --size "$LARGE" --depth 1,2,4,8 |
+		rows lo '"\(.depth) outstanding" as $curve | '"$what"
 }
-# The whole round trip.
+# ping time|cpu: the whole round trip.
 ping() {
-	local size how
+	local size how what='["us there and back", $curve, .size, 2 * .lat_us_p50]'
+	[ "$1" = time ] || what='["% CPU of 200", $curve, .size, cpu('"$SECS"')]'
 	for size in 4 64 1k 4k 16k; do
 		for how in "" --events; do
-			perf lo lat --qp rc --size $size --pin none,both $how | rows lo '
-				["us there and back", "'"${how:-polling}"' \(.pin)", .size, 2 * .lat_us_p50],
-				["% CPU of 200", "'"${how:-polling}"' \(.pin)", .size, cpu('"$SECS"')]'
+			perf lo lat --qp rc --size $size --pin none,both $how |
+				rows lo '"'"${how:-polling}"' \(.pin)" as $curve | '"$what"
 		done
 	done
 }

@@ -58,3 +58,63 @@ verbs() {
 		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | rows "$place" "$AGAINST_RC"
 	done
 }
+
+# sockets lat|bw: a program of TCP sockets, over the interposer and without it, and RC's verbs. The runs take turns.
+sockets() {
+	local size how value='if .test == "lat" then .lat_us_p50 else .GBps end'
+	for size in ${SIZES//,/ }; do
+		for how in "sockets over RC" TCP "RC Write"; do
+			case $how in
+			sockets*) LD_PRELOAD=$PRELOAD DIWARP_SOCKETS_STREAMS=on perf lo "$1" --qp raw-tcp \
+				--size "$size" ;;
+			TCP) perf lo "$1" --qp raw-tcp --size "$size" ;;
+			RC*) perf lo "$1" --qp rc --op write --size "$size" ;;
+			esac | rows lo '[if .test == "lat" then "us" else "GB/s" end, "'"$how"'", .size, '"$value"']'
+		done
+	done
+	if [ "$1" = lat ]; then
+		compare us "% more" "sockets over RC" "RC Write" "sockets over RC Write"
+	else
+		compare GB/s "% less" "sockets over RC" "RC Write" "sockets below RC Write"
+	fi
+}
+
+# offloads lat|bw: UD with segments of MTU 1500, by the kernel's offloads, and RC. The runs take turns.
+offloads() {
+	local size offload value='if .test == "lat" then .lat_us_p50 else .GBps end'
+	for size in ${SIZES//,/ }; do
+		for offload in none gso gro all RC; do
+			if [ $offload = RC ]; then
+				perf lo "$1" --qp rc --mulpdu 1452 --size "$size"
+			else
+				DIWARP_OFFLOAD=$offload perf lo "$1" --qp ud --mulpdu 1452 --size "$size"
+			fi | rows lo '[if .test == "lat" then "us" else "GB/s" end,
+				if .qp == "rc" then "RC" else "UD '$offload'" end, .size, '"$value"']'
+		done
+	done
+	if [ "$1" = lat ]; then
+		compare us "% less" "UD gro" "UD none" "receive offload"
+		compare us "% less" "UD all" "UD gso" "receive offload beside send"
+		compare us "% more" "UD all" RC "all over RC"
+	else
+		compare GB/s "% more" "UD all" "UD none" "all over none"
+		compare GB/s "% more" "UD all" RC "all over RC"
+	fi
+}
+
+# broadcast: Sends to all receivers at once, the sum of what they got.
+broadcast() {
+	local size receivers
+	for size in 1k 4k 8k 16k 64k 128k 256k 1m; do
+		for receivers in 1 2 3; do
+			"$DIW" perf group 239.1.1.1 --dev diw_lo --op send --size $size --receivers $receivers \
+				--secs "$SECS" --json 2>> "$TMP/perf.err" | rows lo '
+				["GB/s in all", "\(.receivers) receivers", .size, .GBps_aggregate],
+				["GB/s sent", "\(.receivers) receivers", .size, .GBps_sent]'
+		done
+	done
+	awk -F, -v OFS=, '$2 == "GB/s in all" && $3 == "1 receivers" { $3 = "one thrice"; $5 *= 3; print }' "$CSV" \
+		> "$TMP/thrice"
+	cat "$TMP/thrice" >> "$CSV"
+	compare "GB/s in all" "% less" "3 receivers" "one thrice" "3 receivers"
+}
