@@ -42,7 +42,7 @@ ISAL_SONAME := $(if $(ISAL),$(shell readlink -f "`$(CC) -print-file-name=libisal
 	sed 's/.*\///; s/\(\.so\.[0-9]*\).*/\1/'))
 DEFINES = -I. -D_GNU_SOURCE $(if $(ISAL),-DHAVE_ISAL -DISAL_SONAME=$(ISAL_SONAME)) \
 	$(if $(SDT),-DHAVE_SDT) $(if $(URING),-DHAVE_URING) \
-	$(if $(INIH),-DHAVE_INIH)
+	$(if $(INIH),-DHAVE_INIH) $(if $(IBV),-DHAVE_IBV)
 CPPFLAGS_all = $(DEFINES) -DDIW_VERSION='"$(VERSION)"' $(CPPFLAGS)
 CFLAGS_all = -std=gnu11 $(CFLAGS_$(MODE)) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
 LIBS = $(if $(ISAL),-lisal) $(if $(URING),-luring) -lz -pthread

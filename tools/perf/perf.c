@@ -65,6 +65,30 @@ static int check_together(const struct perf_plan *p)
 	return 0;
 }
 
+/* What libibverbs has not, or has by other means. */
+static int check_provider(const struct perf_plan *p)
+{
+	static const enum perf_param_id ours[] = { PERF_MULPDU, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST,
+		PERF_QUEUE_PAIRS };
+	const struct perf_list *l = &p->list[PERF_PROVIDER];
+	bool verbs = false;
+
+	for (int i = 0; i < l->n; i++)
+		verbs |= l->v[i] == PERF_VERBS;
+	for (size_t i = 0; i < TOOL_COUNT(ours) && verbs; i++)
+		if (p->list[ours[i]].given)
+			return tool_usage("--provider verbs does not take --%s", perf_params[ours[i]].name);
+	if (verbs && (p->side.impair || p->llps[0] != DIW_LLP_DEFAULT || p->base.mode == PERF_WAIT))
+		return tool_usage("--provider verbs does not take --impair, --llp and --wait");
+	for (int i = 0; i < p->nqps && verbs; i++)
+		if (p->qps[i] != PERF_UD && p->qps[i] != PERF_RC && p->qps[i] < PERF_RAW)
+			return tool_usage("--provider verbs: --qp is ud or rc, not %s", perf_qp_name[p->qps[i]]);
+	for (int i = 0; i < p->nops && verbs; i++)
+		if (p->ops[i] > PERF_READ || (p->ops[i] != PERF_SEND && perf_has_qp(p, PERF_UD)))
+			return tool_usage("--provider verbs: --op is send, with rc also write, write-imm and read");
+	return 0;
+}
+
 static int check_ops(const struct perf_plan *p)
 {
 	const struct perf_list *sizes = &p->list[PERF_SIZE];
@@ -116,6 +140,8 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	rc = check_params(p);
 	if (!rc)
 		rc = check_together(p);
+	if (!rc)
+		rc = check_provider(p);
 	if (!rc)
 		rc = check_ops(p);
 	if (test == PERF_CPU)

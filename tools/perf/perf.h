@@ -53,13 +53,14 @@ static inline bool perf_is_dgram(enum perf_qp qp)
  * the option was given, a column of the table. */
 enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_OUTSTANDING, PERF_WINDOW, PERF_MULPDU, PERF_SGE, PERF_MAX_SGE,
 	PERF_QUEUE_PAIRS, PERF_ACTIVE, PERF_SIGNAL, PERF_OFFSET, PERF_BUFFERS, PERF_REUSE, PERF_SCHEME, PERF_COMPUTE,
-	PERF_PIN, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
+	PERF_PIN, PERF_PROVIDER, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
 
 /* Values of numbers that have a name on the command line. */
 #define PERF_WORD (1u << 20)         /* beyond every number */
 enum { PERF_BEST = PERF_WORD };                                      /* outstanding */
 enum { PERF_HALF = PERF_WORD, PERF_EQ2, PERF_EQ2_MAX };              /* signal */
 enum { PERF_SAME = 1, PERF_EACH };                                   /* buffers */
+enum { PERF_DIW = 1, PERF_VERBS };                                   /* provider */
 enum { PERF_PIN_NONE = 1, PERF_PIN_RX, PERF_PIN_TX, PERF_PIN_BOTH }; /* pin */
 
 struct perf_case {
@@ -69,7 +70,7 @@ struct perf_case {
 	enum perf_mode mode;
 	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
 	uint64_t size, depth, outstanding, window, mulpdu, sge, max_sge, qps, active, signal, offset, buffers, reuse,
-		scheme, compute, pin, no_crc, markers, close_last;   /* 0: the default, or no */
+		scheme, compute, pin, provider, no_crc, markers, close_last;   /* 0: the default, or no */
 };
 
 /* The settings of one end, from its command line and the control connection. */

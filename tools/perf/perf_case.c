@@ -16,6 +16,8 @@ const struct perf_test_info perf_tests[PERF_TESTS] = {
 	[PERF_CPU] = { "cpu", "goodput both ways while both ends compute, too", PERF_GBPS, 512u << 10, 64, bw_run },
 };
 
+static const struct perf_word providers[] = { { "diw", PERF_DIW }, { "verbs", PERF_VERBS }, { NULL, 0 } };
+
 #define AT(field) offsetof(struct perf_case, field)
 #define RC_QPS (1u << PERF_RC | 1u << PERF_RC_CONFIRM)
 #define OUR_QPS ((1u << PERF_RAW) - 1)
@@ -64,6 +66,8 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 			   "0,50,80,90,95)", AT(compute), false, NULL, 0, 99, 1u << PERF_CPU, OUR_QPS },
 	[PERF_PIN] = { "pin", "LIST", "which end is pinned to a core: none, rx, tx, both (default: both\n"
 		       "with --local, else none)", AT(pin), false, pins, 1, 0, 0, 0 },
+	[PERF_PROVIDER] = { "provider", "LIST", "diw (default), or verbs: the libibverbs.so.1 that the loader finds",
+			    AT(provider), false, providers, 1, 0, 0, OUR_QPS },
 	[PERF_NO_CRC] = { "no-crc", NULL, "rc without CRC-32C", AT(no_crc), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_MARKERS] = { "markers", NULL, "rc with markers both ways", AT(markers), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_CLOSE_LAST] = { "close-last", NULL, "a record whose last segment is lost does not count", AT(close_last),

@@ -94,7 +94,7 @@ uint32_t rig_pending(const struct rig *r)
 	struct diw_qp_info info;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < r->active; i++)
+	for (uint32_t i = 0; i < r->active; i++)     /* --provider verbs: none */
 		if (diw_qp_query(rig_qp(r, i), &info) == 0)
 			n += info.sq_pending;
 	return n;

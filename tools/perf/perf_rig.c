@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,29 +38,65 @@ uint32_t rig_outstanding(const struct rig *r)
 	return (uint32_t)(r->pc.outstanding ? r->pc.outstanding : r->pc.window ? r->pc.window : r->pc.depth);
 }
 
-static uint32_t recv_depth(const struct rig *r)
+uint32_t rig_recv_depth(const struct rig *r)
 {
 	uint32_t slack = r->window < 12 ? 12 : r->window > 64 ? 64 : r->window;     /* for credits */
 
 	return r->pc.test == PERF_LAT ? 64 : r->window + slack;
 }
 
+int rig_mem_alloc(struct rig *r, struct rig_mem *m, size_t len, unsigned access)
+{
+	int rc;
+
+	m->len = len;
+	if (r->ibv) {
+		m->addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (m->addr != MAP_FAILED)
+			return ibv_rig_mem_alloc(r, m, access);
+		m->addr = NULL;
+		return tool_failed("%zu bytes of memory: %s", len, strerror(errno));
+	}
+	rc = region_alloc(&m->region, r->ep.pd, len, access);
+	if (rc)
+		return rc;
+	m->addr = m->region.addr;
+	m->key = m->remote_key = m->region.mr->stag;
+	m->to = m->region.mr->to;
+	return 0;
+}
+
+void rig_mem_free(struct rig_mem *m)
+{
+	if (m->addr && !m->region.addr) {
+		ibv_rig_mem_free(m);
+		munmap(m->addr, m->len);
+	}
+	region_free(&m->region);
+	m->addr = NULL;
+}
+
+int rig_send(struct rig *r, const struct diw_send_wr *wr)
+{
+	return r->ibv ? ibv_rig_send(r, wr) : diw_post_send(r->ep.qp, wr, NULL);
+}
+
 static int make_receives(struct rig *r)
 {
 	int rc;
 
-	r->nrecv = recv_depth(r);
+	r->nrecv = rig_recv_depth(r);
 	r->recv_size = r->pc.op == PERF_SEND && r->pc.size > RIG_CTL ? (uint32_t)r->pc.size : RIG_CTL;
 	r->recv = calloc(r->nrecv, sizeof *r->recv);
 	r->recv_sge = calloc(r->nrecv, sizeof *r->recv_sge);
 	if (!r->recv || !r->recv_sge)
 		return tool_failed("out of memory");
-	rc = region_alloc(&r->rx, r->ep.pd, (size_t)r->nrecv * r->recv_size, DIW_ACCESS_LOCAL_WRITE);
+	rc = rig_mem_alloc(r, &r->rx, (size_t)r->nrecv * r->recv_size, DIW_ACCESS_LOCAL_WRITE);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < r->nrecv; i++) {
 		r->recv_sge[i] = (struct diw_sge){ (char *)r->rx.addr + (size_t)i * r->recv_size, r->recv_size,
-			r->rx.mr->stag };
+			r->rx.key };
 		r->recv[i] = (struct diw_recv_wr){ .wr_id = i, .sge = &r->recv_sge[i], .num_sge = 1 };
 		rig_recv_again(r, i);
 	}
@@ -91,10 +128,12 @@ static int rig_make_qp(struct rig *r, uint16_t port, uint16_t peer_port)
 	r->window = is_rc ? rc_window_of(r->pc.size) : window_for(attr.dgram.rcvbuf * 2ull, r->pc.size);
 	if (r->pc.outstanding || r->pc.window)
 		r->window = rig_outstanding(r) < r->window || is_rc ? rig_outstanding(r) : r->window;
-	attr.rq_depth = recv_depth(r);
+	attr.rq_depth = rig_recv_depth(r);
 	attr.dgram.read_timeout_ns = (int64_t)READ_TIMEOUT_NS;
 	if (r->pc.test == PERF_LAT)
 		attr.dgram.record_timeout_ns = attr.dgram.reasm_timeout_ns = (int64_t)LAT_RECORD_NS;
+	if (r->pc.provider == PERF_VERBS)
+		return ibv_rig_open(r, attr.max_sge);
 	r->nqps = r->pc.qps ? (uint32_t)r->pc.qps : 1;
 	r->active = r->pc.active && r->pc.active < r->nqps ? (uint32_t)r->pc.active : r->nqps;
 	rc = endpoint_open_over(&r->ep, r->side.dev, &r->side.peer, attr.sq_depth + attr.rq_depth + WINDOW_MAX,
@@ -160,11 +199,13 @@ void rig_close(struct rig *r)
 		diw_qp_destroy(r->ep.qp);
 	r->ep.qp = NULL;
 	qps_close(r);
+	ibv_rig_end(r);
 	rc_rig_close(r);
-	region_free(&r->tx);
-	region_free(&r->rx);
-	region_free(&r->target);
+	rig_mem_free(&r->tx);
+	rig_mem_free(&r->rx);
+	rig_mem_free(&r->target);
 	endpoint_close(&r->ep);
+	ibv_rig_close(r);
 	free(r->recv);
 	free(r->recv_sge);
 	free(r);
@@ -196,7 +237,7 @@ int rig_free_port(const struct perf_side *side)
 
 const char *rig_llp(const struct rig *r)
 {
-	return r->raw ? NULL : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
+	return r->raw ? NULL : r->ibv ? "verbs" : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
 }
 
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
@@ -204,7 +245,7 @@ const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
 	buf[0] = '\0';
 	if (r->raw)
 		return raw_rig_congestion(r, buf);
-	if (perf_is_rc(r->pc.qp))
+	if (perf_is_rc(r->pc.qp) && !r->ibv)
 		raw_tcp_congestion_choice(buf);
 	return buf;
 }
@@ -215,11 +256,13 @@ void rig_describe(const struct rig *r, cJSON *o)
 	cJSON_AddNumberToObject(o, "port2", r->port[1]);
 	if (r->raw)
 		return;
-	cJSON_AddNumberToObject(o, "stag", r->target.mr->stag);
-	cJSON_AddNumberToObject(o, "to", (double)r->target.mr->to);
+	cJSON_AddNumberToObject(o, "stag", r->target.remote_key);
+	cJSON_AddNumberToObject(o, "to", (double)r->target.to);
 	cJSON_AddNumberToObject(o, "window", r->window);
 	if (rig_has_many(r))
 		qps_describe(r, o);
+	if (r->ibv)
+		ibv_rig_describe(r, o);
 }
 
 int rig_connect(struct rig *r, const cJSON *peer)
@@ -235,10 +278,12 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	r->to = (uint64_t)ctl_number(peer, "to");
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
+	if (r->ibv && (rc = ibv_rig_connect(r, peer)) != 0)
+		return rc;
 	ring_make(r);
 	if (rig_has_many(r) && (rc = qps_connect(r, peer)) != 0)
 		return rc;
-	return perf_is_rc(r->pc.qp) ? rc_rig_connect(r) : 0;
+	return perf_is_rc(r->pc.qp) && !r->ibv ? rc_rig_connect(r) : 0;
 }
 
 int bw_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *part)
@@ -248,7 +293,7 @@ int bw_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *p
 
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, struct perf_part *part)
 {
-	int rc = perf_is_rc(r->pc.qp) ? rc_rig_establish(r) : 0;
+	int rc = perf_is_rc(r->pc.qp) && !r->ibv ? rc_rig_establish(r) : 0;
 
 	memset(part, 0, sizeof *part);
 	r->all = all;
@@ -269,6 +314,8 @@ int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns)
 	struct diw_cq *cq;
 	int rc;
 
+	if (r->ibv)
+		return ibv_rig_take(r, wc, n, timeout_ns);
 	if (r->pc.mode == PERF_WAIT)
 		return diw_cq_wait(r->ep.cq, wc, n, timeout_ns);
 	if (r->pc.mode == PERF_POLL)
@@ -296,8 +343,8 @@ void rig_recv_again(struct rig *r, uint64_t slot)
 
 int rig_recv_flush(struct rig *r)
 {
-	int rc = !r->again ? 0 : r->srq ? diw_post_srq_recv(r->srq, r->again, NULL) :
-		 diw_post_recv(r->ep.qp, r->again, NULL);
+	int rc = !r->again ? 0 : r->ibv ? ibv_rig_recv(r, r->again) :
+		 r->srq ? diw_post_srq_recv(r->srq, r->again, NULL) : diw_post_recv(r->ep.qp, r->again, NULL);
 
 	r->again = NULL;
 	return rc;

@@ -19,6 +19,18 @@ static inline bool op_asks(enum perf_op op)  /* true: the requester is the sink 
 	return op >= PERF_READ;
 }
 
+/* Memory of a rig: the key for this end and the one for the other end. */
+struct ibv_mr;
+struct rig_mem {
+	void *addr;
+	size_t len;
+	uint32_t key, remote_key;
+	uint64_t to;
+	struct region region;
+	struct ibv_mr *mr;                   /* --provider verbs */
+};
+
+struct ibv_rig;
 struct rig {
 	struct perf_case pc;
 	struct perf_side side;
@@ -38,7 +50,8 @@ struct rig {
 	uint32_t window;                     /* the most messages without a credit */
 	uint32_t slots;                      /* message buffers, used in turn */
 	size_t stride;                       /* from one to the next */
-	struct region tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
+	struct ibv_rig *ibv;                 /* --provider verbs; then ep is empty */
+	struct rig_mem tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
 	struct diw_addr dst;
 	uint32_t stag;                       /* of the peer's target */
 	uint64_t to;
@@ -69,6 +82,7 @@ void meter_part(const struct meter *m, struct perf_part *p);
 
 #define RIG_SQ_DEPTH(r) ((uint32_t)(r)->pc.depth + 16)
 /* How many messages may be outstanding: what the case says, or, if it says nothing, the send queue's depth. */
+uint32_t rig_recv_depth(const struct rig *r);
 uint32_t rig_outstanding(const struct rig *r);
 /* ---- perf_ring.c: the buffers, and the requests that use them in turn ---- */
 void ring_plan(struct rig *r);               /* how many buffers; before everything else */
@@ -82,6 +96,25 @@ int rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);
 int rig_post(struct rig *r, uint32_t n);
 void rig_recv_again(struct rig *r, uint64_t slot);
 int rig_recv_flush(struct rig *r);
+
+/* One request beside the ring: a credit. 0 or -errno. */
+int rig_send(struct rig *r, const struct diw_send_wr *wr);
+int rig_mem_alloc(struct rig *r, struct rig_mem *m, size_t len, unsigned access);
+void rig_mem_free(struct rig_mem *m);
+
+/* ---- perf_ibv.c: --provider verbs, the same rig over libibverbs ---- */
+int ibv_rig_open(struct rig *r, uint32_t max_sge);
+void ibv_rig_describe(const struct rig *r, cJSON *o);
+int ibv_rig_connect(struct rig *r, const cJSON *peer);
+int ibv_rig_mem_alloc(struct rig *r, struct rig_mem *m, unsigned access);   /* registers mapped memory */
+void ibv_rig_mem_free(struct rig_mem *m);
+int ibv_rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);
+/* Posts N requests of the ring from R->at on. Returns how many there was room for, or -errno. */
+int ibv_rig_post(struct rig *r, uint32_t n);
+int ibv_rig_send(struct rig *r, const struct diw_send_wr *wr);
+int ibv_rig_recv(struct rig *r, const struct diw_recv_wr *list);
+void ibv_rig_end(struct rig *r);             /* destroys the queue pair; the memory goes next, then the rest */
+void ibv_rig_close(struct rig *r);
 
 /* ---- perf_qps.c: --qps, many queue pairs with one completion queue and one shared receive queue ---- */
 static inline bool rig_has_many(const struct rig *r)

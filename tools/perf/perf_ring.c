@@ -51,10 +51,10 @@ void ring_plan(struct rig *r)
 int ring_make_memory(struct rig *r)
 {
 	size_t len = r->slots * r->stride + (r->pc.offset ? PAGE : 0);
-	int rc = region_alloc(&r->tx, r->ep.pd, len, DIW_ACCESS_LOCAL_READ);
+	int rc = rig_mem_alloc(r, &r->tx, len, DIW_ACCESS_LOCAL_READ);
 
 	if (!rc)
-		rc = region_alloc(&r->target, r->ep.pd, len,
+		rc = rig_mem_alloc(r, &r->target, len,
 				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
 				  (perf_is_rc(r->pc.qp) || r->pc.qp == PERF_RD ? DIW_ACCESS_REMOTE_ATOMIC : 0));
 	if (rc)
@@ -70,13 +70,13 @@ int ring_make_memory(struct rig *r)
 static void ring_set_slot(struct rig *r, uint32_t at, uint32_t slot)
 {
 	size_t off = slot * r->stride + r->pc.offset;
-	struct region *from = op_asks(r->pc.op) ? &r->target : &r->tx;
+	struct rig_mem *from = op_asks(r->pc.op) ? &r->target : &r->tx;
 	struct diw_sge *sge = &r->sge[at * DIW_MAX_SGE];
 	uint32_t n = (uint32_t)r->wr[at].num_sge, part = (uint32_t)r->pc.size / n;
 
 	for (uint32_t i = 0; i < n; i++)
 		sge[i] = (struct diw_sge){ (char *)from->addr + off + (size_t)i * part,
-			i + 1 < n ? part : (uint32_t)r->pc.size - i * part, from->mr->stag };
+			i + 1 < n ? part : (uint32_t)r->pc.size - i * part, from->key };
 	r->wr[at].to = r->to + off;
 }
 
@@ -113,15 +113,19 @@ void ring_make(struct rig *r)
 	bool imm = r->pc.op == PERF_WRITE_IMM || (write && (r->pc.qp == PERF_UC || (lat && !ud)));
 	unsigned flags = (imm ? DIW_SEND_IMM : 0) | (small ? DIW_SEND_INLINE : 0) | (asks ? DIW_SEND_SIGNALED : 0);
 	uint32_t signaled = r->pc.depth / 4 < RIG_SIGNALED ? (uint32_t)r->pc.depth / 4 + 1 : RIG_SIGNALED;
+	uint32_t slot = 0;
 
 	r->ring = r->slots < RIG_RING ? RIG_RING / r->slots * r->slots : RIG_RING;
 	r->signal = asks ? 0 : signal_of(r);
+	if (r->ibv && !asks)                 /* only a completion gives its place in the send queue back */
+		r->signal = !r->signal || r->signal > signaled ? signaled : r->signal;
 	for (uint32_t i = 0; i < r->ring; i++) {
 		r->wr[i] = (struct diw_send_wr){ .next = i + 1 < r->ring ? &r->wr[i + 1] : NULL, .wr_id = i,
 			.sge = &r->sge[i * DIW_MAX_SGE], .num_sge = r->pc.sge ? (int)r->pc.sge : 1, .qkey = TOOL_QKEY,
 			.dst.addr = r->dst, .opcode = write && !ud ? DIW_WR_WRITE : opcode[r->pc.op], .flags = flags,
 			.stag = r->stag, .compare_add = 1, .swap = 1 };
-		ring_set_slot(r, i, i % r->slots);
+		ring_set_slot(r, i, slot);
+		slot = slot + 1 < r->slots ? slot + 1 : 0;
 		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
 			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* wakes the thread that fills a full queue */
 	}
@@ -149,6 +153,15 @@ static void ring_update(struct rig *r, uint32_t n)
 	}
 }
 
+static int ring_advance(struct rig *r, int n)
+{
+	if (n > 0) {
+		r->at = (r->at + (uint32_t)n) % r->ring;
+		r->seq += (uint64_t)n;
+	}
+	return n;
+}
+
 int rig_post(struct rig *r, uint32_t n)
 {
 	const struct diw_send_wr *bad = NULL;
@@ -160,6 +173,8 @@ int rig_post(struct rig *r, uint32_t n)
 		n = r->ring - r->at;
 	if (r->pc.scheme == 2 || r->signal)
 		ring_update(r, n);
+	if (r->ibv)
+		return ring_advance(r, ibv_rig_post(r, n));
 	qp = rig_has_many(r) ? qps_next(r, first, n) : r->ep.qp;
 	last = first + n - 1;
 	next = last->next;
@@ -168,7 +183,5 @@ int rig_post(struct rig *r, uint32_t n)
 	last->next = next;
 	if (rc)
 		n = (uint32_t)(bad - first);
-	r->at = (r->at + n) % r->ring;
-	r->seq += n;
-	return rc && rc != -ENOMEM ? rc : (int)n;
+	return rc && rc != -ENOMEM ? rc : ring_advance(r, (int)n);
 }

@@ -93,7 +93,7 @@ static int send_credit(struct stream *s, uint32_t flags)
 	diw_put64(buf + 8, s->sent);
 	diw_put32(buf + 16, flags);
 	diw_put32(buf + 20, s->r->round);
-	rc = diw_post_send(s->r->ep.qp, &wr, NULL);
+	rc = rig_send(s->r, &wr);
 	if (!rc) {
 		s->returned = s->consumed;
 		s->marked = s->sent;
