@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2030,SC2031
 # For the scripts of tests/mpi: Debian's OpenMPI, unpacked, and what its ranks did.
 
 MPI=$(readlink -f -- "${MPI:-build/mpi}")
@@ -24,11 +24,21 @@ carried() {
 			length == $n' "$TMP/counted" > /dev/null
 }
 
-# owns_jobs: for a subshell that starts commands, first of all: a signal that ends the script ends them, too.
-owns_jobs() {
-	JOBS=()
-	trap end_jobs EXIT
-	trap 'exit 1' INT TERM
+# apart FUNCTION ARGUMENT...: calls the function in a shell of its own. A signal that ends the script ends the commands
+# of this shell, too.
+apart() {
+	local status
+	(
+		JOBS=()
+		trap end_jobs EXIT
+		trap 'exit 1' INT TERM
+		"$@"
+	) &
+	JOBS+=("$!")
+	wait $!
+	status=$?
+	JOINED[$!]=1
+	return $status
 }
 
 # limited SECONDS COMMAND...: runs the command, with its output in TMP/run, and returns its exit status; 124 or 137: it

@@ -126,8 +126,7 @@ one() {
 }
 
 # row PROGRAM RANKS: prints a line, with a verdict for each transport.
-row() (
-	owns_jobs
+row() {
 	ROW=$1 line="| $1 | $2 |" failures=0
 	for transport in $TRANSPORTS; do
 		mkdir -p "$TMP/work"
@@ -141,7 +140,7 @@ row() (
 	done
 	echo "$line"
 	[ $failures = 0 ]
-)
+}
 
 [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || { skip "built without libfabric-dev"; end; }
 two_namespaces 1500 || { not_ok "a network namespace"; end; }
@@ -151,7 +150,7 @@ for ranks in $RANKS; do
 	for program in kernels lammps hpcc scalapack-x{dlu,dqr,dinv,dllt,dls,dtrd,dhrd,dbrd} mpi4py \
 		killed-{send,recv,rendezvous,collective}; do
 		[[ "$program $ranks" =~ $PATTERN ]] || continue
-		if row "$program" "$ranks"; then good=$((good + 1)); else bad=$((bad + 1)); fi
+		if apart row "$program" "$ranks"; then good=$((good + 1)); else bad=$((bad + 1)); fi
 	done
 done
 echo "$good passed, $bad failed"

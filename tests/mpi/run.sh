@@ -119,8 +119,7 @@ one() {
 }
 
 # row MPI TRANSPORT RANKS: runs all rounds of a row.
-row() (
-	owns_jobs
+row() {
 	declare -A n=([passed]=0 [wrong]=0 [hung]=0 [crashed]=0 [elsewhere]=0)
 	settings "$@"
 	ip link set va mtu "$MTU" && in_b ip link set va mtu "$MTU"
@@ -133,7 +132,7 @@ row() (
 	printf '| %s | %s | %d | %d | %d | %d | %d | %d | %d |\n' "$@" "$ROUNDS" "${n[wrong]}" "${n[crashed]}" \
 		"${n[hung]}" "${n[elsewhere]}" $((SECONDS - begin)) | tee -a "$log/table"
 	echo $((n[passed])) > "$TMP/passed"
-)
+}
 
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "built without libibverbs-dev"; end; }
 hosts || { not_ok "two network namespaces"; end; }
@@ -147,7 +146,7 @@ for ranks in $RANKS; do
 		*/diwarp*) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
 		esac
 		[ -e "$MPI/check.${line%/*}" ] || continue
-		row "${line%/*}" "${line#*/}" "$ranks"
+		apart row "${line%/*}" "${line#*/}" "$ranks"
 		good=$((good + $(< "$TMP/passed"))) bad=$((bad + ROUNDS - $(< "$TMP/passed")))
 	done
 done
