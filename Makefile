@@ -265,6 +265,8 @@ check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## RC with siw in 
 check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH, MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
 	-@tests/mpi/mpich.sh
 	@$(TEST_ENV) tests/mpi/run.sh
+	@$(TEST_ENV) NETWORKS='loss=1% loss=5% reorder=5% dup=5% loss=1%,reorder=5%,dup=5%' RANKS='2 4' \
+		tests/mpi/run.sh 'openmpi diwarp '
 	@$(TEST_ENV) tests/mpi/programs.sh
 	@$(TEST_ENV) tests/mpi/fabtests.sh
 	@$(TEST_ENV) tests/mpi/mpich_suite.sh

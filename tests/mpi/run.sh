@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # MPI over the software RNIC. OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings of
 # docs/mpi.md. The script prints a table. Its last line is "N passed, N failed", which counts runs of all ranks.
-# usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] tests/mpi/run.sh [PATTERN]
+# usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] [NETWORKS="good loss=1% ..."]
+#        tests/mpi/run.sh [PATTERN]
 #
 # PATTERN (extended regular expression) chooses lines "MPI TRANSPORT RANKS". HOSTS=2 runs half of the ranks in another
-# network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. mpich-ofi is
-# Debian's MPICH, built for Debian's libfabric; mpich5 is PyPI's, with the libfabric that it brings. A run is
+# network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. NETWORKS are
+# values of DIWARP_IMPAIR (diwarp(7)), or "good"; the rows of transports over connections run with "good" alone.
+# mpich-ofi is Debian's MPICH, built for Debian's libfabric; mpich5 is PyPI's, with the libfabric that it brings.
+# A run is
 #   wrong      if a byte was wrong,
 #   hung       if it did not end within HANG,
 #   crashed    if it failed in another way,
-#   elsewhere  if a rank moved less than a megabyte through queue pairs of the transport's type.
+#   elsewhere  if a rank moved less than a megabyte through queue pairs of the transport's type, or no datagram was
+#              impaired in one of the ways that the network names.
 # The output of failed runs is in build/mpi/log.
 here=${0%/*}
 [ -n "${DIW_TEST_NS:-}" ] || "$here/get.sh" || exit
@@ -19,6 +23,7 @@ here=${0%/*}
 SHM=4g own_shm "$@"
 . tests/mpi/lib.sh
 PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
+NETWORKS=${NETWORKS:-good}
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
 MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
 good=0 bad=0
@@ -96,6 +101,20 @@ settings() {
 	esac
 }
 
+# impaired: the queue pairs counted each impairment that DIWARP_IMPAIR names.
+impaired() {
+	local key counter
+	for key in $(grep -oE '(loss|burst|dup|reorder|corrupt)=' <<< "${DIWARP_IMPAIR:-}"); do
+		case $key in
+		loss= | burst=) counter=impair_lost ;;
+		dup=) counter=impair_duplicated ;;
+		reorder=) counter=impair_reordered ;;
+		corrupt=) counter=impair_corrupted ;;
+		esac
+		jq -e -s "map(.$counter) | add > 0" "$TMP/counted" > /dev/null || return
+	done
+}
+
 # one RANKS SEED: runs the program once and sets VERDICT.
 one() {
 	local status
@@ -112,32 +131,33 @@ one() {
 		VERDICT=hung
 	elif [ $status != 0 ] || ! grep -q '^done: 1 rounds, 0 wrong' "$TMP/run"; then
 		VERDICT=crashed
-	elif ! carried "$1" $TYPE; then
+	elif ! carried "$1" $TYPE || ! impaired; then
 		VERDICT=elsewhere
 		cat "$TMP/counted" >> "$TMP/run"
 	fi
 }
 
-# row MPI TRANSPORT RANKS: runs all rounds of a row.
+# row MPI TRANSPORT RANKS NETWORK: runs all rounds of a row.
 row() {
 	declare -A n=([passed]=0 [wrong]=0 [hung]=0 [crashed]=0 [elsewhere]=0)
 	settings "$@"
+	[ "$4" = good ] || export DIWARP_IMPAIR=$4
 	ip link set va mtu "$MTU" && in_b ip link set va mtu "$MTU"
 	begin=$SECONDS
 	for ((i = FIRST; i < FIRST + ROUNDS; i++)); do
 		one "$3" "$i"
 		n[$VERDICT]=$((n[$VERDICT] + 1))
-		[ $VERDICT = passed ] || cp "$TMP/run" "$log/$1.$2.$3.$i.$VERDICT"
+		[ $VERDICT = passed ] || cp "$TMP/run" "$log/$1.$2.$3.$4.$i.$VERDICT"
 	done
-	printf '| %s | %s | %d | %d | %d | %d | %d | %d | %d |\n' "$@" "$ROUNDS" "${n[wrong]}" "${n[crashed]}" \
+	printf '| %s | %s | %d | %s | %d | %d | %d | %d | %d | %d |\n' "$@" "$ROUNDS" "${n[wrong]}" "${n[crashed]}" \
 		"${n[hung]}" "${n[elsewhere]}" $((SECONDS - begin)) | tee -a "$log/table"
 	echo $((n[passed])) > "$TMP/passed"
 }
 
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "built without libibverbs-dev"; end; }
 hosts || { not_ok "two network namespaces"; end; }
-echo "| MPI | transport | ranks | runs | wrong | crashed | hung | elsewhere | seconds |"
-echo "|---|---|---|---|---|---|---|---|---|"
+echo "| MPI | transport | ranks | network | runs | wrong | crashed | hung | elsewhere | seconds |"
+echo "|---|---|---|---|---|---|---|---|---|---|"
 for ranks in $RANKS; do
 	for line in openmpi/{ucx-ud,ucx-rc,ofi,diwarp,diwarp-rc} mpich/{ucx-ud,ucx-rc} mpich-ofi/diwarp \
 		mpich5/{ofi,diwarp} mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
@@ -146,8 +166,11 @@ for ranks in $RANKS; do
 		*/diwarp*) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;
 		esac
 		[ -e "$MPI/check.${line%/*}" ] || continue
-		apart row "${line%/*}" "${line#*/}" "$ranks"
-		good=$((good + $(< "$TMP/passed"))) bad=$((bad + ROUNDS - $(< "$TMP/passed")))
+		for network in $NETWORKS; do
+			case $network$line in good* | */diwarp | */ucx-ud | */ud) ;; *) continue ;; esac
+			apart row "${line%/*}" "${line#*/}" "$ranks" "$network"
+			good=$((good + $(< "$TMP/passed"))) bad=$((bad + ROUNDS - $(< "$TMP/passed")))
+		done
 	done
 done
 echo "$good passed, $bad failed"
