@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
-# For perf.sh and memory.sh: programs of MPI over the transports that docs/mpi.md compares, on one host over the
-# loopback interface, shared memory off.
+# For perf.sh, memory.sh and tools/figures/mpi.sh: programs of MPI over the transports that docs/mpi.md compares, on one
+# host over the loopback interface, shared memory off.
 set -u
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
 MPI=${MPI:-build/mpi}
@@ -15,10 +15,13 @@ trap 'rm -rf "$tmp"' EXIT
 export OPAL_PREFIX=$root LD_LIBRARY_PATH=$lib:$root/lib/libpsm1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# compiled NAME: compiles tests/mpi/perf/NAME.c to $tmp/NAME
+# compiled NAME [SOURCE]...: compiles the sources, or tests/mpi/perf/NAME.c, to $tmp/NAME. A source may be an option.
 compiled() {
-	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -isystem "$lib/openmpi/include" "tests/mpi/perf/$1.c" \
-		-o "$tmp/$1" "$lib/libmpi.so.40" -Wl,--allow-shlib-undefined
+	local name=$1
+	shift
+	[ $# -gt 0 ] || set -- "tests/mpi/perf/$name.c"
+	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -isystem "$lib/openmpi/include" "$@" -o "$tmp/$name" \
+		"$lib/libmpi.so.40" -Wl,--allow-shlib-undefined -lm
 }
 
 # over TRANSPORT RANKS SECONDS PROGRAM OPTION...: one run. Errors go to $tmp/errors. It changes the environment: call it

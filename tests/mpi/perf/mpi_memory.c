@@ -4,15 +4,16 @@
  * each rank. Every octet is checked.
  * usage: mpi_memory [OCTETS]
  *
- * Rank 0 prints "memory RANKS KIB SOCKETS": the mean of the ranks' own memory (Pss_Anon and Pss_Shmem, without the
- * buffers of this program) in KiB, and of their numbers of sockets.
+ * Rank 0 prints "memory RANKS KIB SOCKETS TCP UDP": the mean of the ranks' own memory (Pss_Anon and Pss_Shmem, without
+ * the buffers of this program) in KiB, and of their numbers of sockets, and of those of TCP and of UDP.
  */
 #include <dirent.h>
 #include <mpi.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 static int rank, ranks;
 
@@ -35,18 +36,18 @@ static long memory_of(const char *field)
 	return kib;
 }
 
-static int sockets_open(void)
+/* The sockets of this process: of PROTOCOL, or all. */
+static int sockets_open(int protocol)
 {
 	DIR *d = opendir("/proc/self/fd");
-	char path[300], target[64];
 	int n = 0;
 
 	for (struct dirent *e; d && (e = readdir(d));) {
-		ssize_t len;
+		int of = -1;
+		socklen_t len = sizeof of;
 
-		snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
-		len = readlink(path, target, sizeof target);
-		n += len > 7 && strncmp(target, "socket:", 7) == 0;
+		if (getsockopt(atoi(e->d_name), SOL_SOCKET, SO_PROTOCOL, &of, &len) == 0)
+			n += protocol == -1 || of == protocol;
 	}
 	if (d)
 		closedir(d);
@@ -82,7 +83,7 @@ static void exchange_all(size_t octets)
 int main(int argc, char **argv)
 {
 	size_t octets = argc > 1 ? strtoul(argv[1], NULL, 10) : 65536;
-	long mine[2], sum[2];
+	long mine[4], sum[4];
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -91,10 +92,13 @@ int main(int argc, char **argv)
 	exchange_all(octets);
 	MPI_Barrier(MPI_COMM_WORLD);
 	mine[0] = memory_of("Pss_Anon:") + memory_of("Pss_Shmem:");
-	mine[1] = sockets_open();
-	MPI_Reduce(mine, sum, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+	mine[1] = sockets_open(-1);
+	mine[2] = sockets_open(IPPROTO_TCP);
+	mine[3] = sockets_open(IPPROTO_UDP);
+	MPI_Reduce(mine, sum, 4, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
-		printf("memory %d %ld %ld\n", ranks, sum[0] / ranks, sum[1] / ranks);
+		printf("memory %d %ld %ld %ld %ld\n", ranks, sum[0] / ranks, sum[1] / ranks, sum[2] / ranks,
+		       sum[3] / ranks);
 	MPI_Finalize();
 	return 0;
 }

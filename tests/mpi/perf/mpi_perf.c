@@ -2,7 +2,7 @@
 /*
  * The figures of MPI that docs/mpi.md compares: half round trip and rate of messages of 8 octets, and
  * bandwidth in one and in both directions, between rank 0 and rank 1. Each figure is measured for the same time.
- * usage: mpi_perf SECONDS [lat] [rate] [bw] [bibw]     (without a name: all)
+ * usage: mpi_perf SECONDS [lat] [rate] [bw] [bibw] [SIZE...]     (without a name: all; SIZE: instead of these sizes)
  *
  * Rank 0 prints a line "NAME SIZE VALUE" a figure: microseconds, messages a second, or bytes a second. A receiver
  * compares the first and the last octets of each message. A wrong octet ends the program with exit status 1.
@@ -17,7 +17,9 @@
 #define MAX_SIZE (4 << 20)
 #define IN_SIZE (32 << 20)              /* each receive of a window has memory of its own */
 
-static const int bw_sizes[] = { 8 << 10, 64 << 10, 512 << 10, 4 << 20 };
+#define MAX_SIZES 64
+
+struct sizes { int n, size[MAX_SIZES]; };
 static int rank;
 static double seconds;
 static unsigned char *out, *in;
@@ -134,7 +136,25 @@ static bool wanted(int argc, char **argv, const char *name)
 	for (int i = 2; i < argc; i++)
 		if (strcmp(argv[i], name) == 0)
 			return true;
-	return argc <= 2;
+	return argc <= 2 || atoi(argv[2]) > 0;
+}
+
+/* The sizes that the command line names; without one, those of DEFAULTS. False: one is too large. */
+static bool sizes_of(int argc, char **argv, struct sizes defaults, struct sizes *sizes)
+{
+	*sizes = (struct sizes){ 0 };
+	for (int i = 2; i < argc; i++) {
+		int size = atoi(argv[i]);
+
+		if (size <= 0)
+			continue;
+		if (size > MAX_SIZE || sizes->n == MAX_SIZES)
+			return false;
+		sizes->size[sizes->n++] = size;
+	}
+	if (sizes->n == 0)
+		*sizes = defaults;
+	return true;
 }
 
 static void figure_print(const char *name, int size, double value)
@@ -143,23 +163,26 @@ static void figure_print(const char *name, int size, double value)
 		printf("%s %d %.6g\n", name, size, value);
 }
 
-static void bandwidths(const char *name, bool both)
+static void bandwidths(const char *name, bool both, const struct sizes *s)
 {
-	for (size_t i = 0; i < sizeof bw_sizes / sizeof *bw_sizes; i++)
-		figure_print(name, bw_sizes[i], windows_rate(bw_sizes[i], both) * bw_sizes[i]);
+	for (int i = 0; i < s->n; i++)
+		figure_print(name, s->size[i], windows_rate(s->size[i], both) * s->size[i]);
 }
 
 int main(int argc, char **argv)
 {
+	const struct sizes small = { 1, { 8 } }, large = { 4, { 8 << 10, 64 << 10, 512 << 10, 4 << 20 } };
+	struct sizes messages, windows;
 	int ranks;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	seconds = argc > 1 ? atof(argv[1]) : 0;
-	if (ranks != 2 || seconds <= 0) {
+	if (ranks != 2 || seconds <= 0 || !sizes_of(argc, argv, small, &messages) ||
+	    !sizes_of(argc, argv, large, &windows)) {
 		if (rank == 0)
-			fprintf(stderr, "usage: mpirun -n 2 mpi_perf SECONDS [lat] [rate] [bw] [bibw]\n");
+			fprintf(stderr, "usage: mpirun -n 2 mpi_perf SECONDS [lat] [rate] [bw] [bibw] [SIZE...]\n");
 		MPI_Finalize();
 		return 2;
 	}
@@ -167,14 +190,14 @@ int main(int argc, char **argv)
 	in = calloc(1, IN_SIZE);
 	if (!out || !in)
 		MPI_Abort(MPI_COMM_WORLD, 2);
-	if (wanted(argc, argv, "lat"))
-		figure_print("lat", 8, half_round_trip(8));
-	if (wanted(argc, argv, "rate"))
-		figure_print("rate", 8, windows_rate(8, false));
+	for (int i = 0; i < messages.n && wanted(argc, argv, "lat"); i++)
+		figure_print("lat", messages.size[i], half_round_trip(messages.size[i]));
+	for (int i = 0; i < messages.n && wanted(argc, argv, "rate"); i++)
+		figure_print("rate", messages.size[i], windows_rate(messages.size[i], false));
 	if (wanted(argc, argv, "bw"))
-		bandwidths("bw", false);
+		bandwidths("bw", false, &windows);
 	if (wanted(argc, argv, "bibw"))
-		bandwidths("bibw", true);
+		bandwidths("bibw", true, &windows);
 	free(out);
 	free(in);
 	MPI_Finalize();
