@@ -184,7 +184,7 @@ static void print_help(FILE *to)
 	      "      --op OP             send or write: Write-Record (default write)\n"
 	      "      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"
 	      "      --join HOST         is a receiver, and joins the sender on HOST\n"
-	      "      --size N (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n\n"
+	      "      --size LIST (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n\n"
 	      "  setup  cost of creating, changing and destroying objects, in this process\n"
 	      "      --object LIST       of cq, qp, conn: a connection (default all)\n"
 	      "      --qp LIST (default ud,rc), --depth LIST (default 128)\n"

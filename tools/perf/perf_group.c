@@ -148,7 +148,7 @@ static int group_option(struct group_plan *p, int opt, char **argv)
 	switch (opt) {
 	case 'r': return opt_list("--receivers", optarg, false, 1, GROUP_RECEIVERS, p->receivers, GROUP_RECEIVERS,
 				  &p->nreceivers);
-	case 's': return opt_size("--size", optarg, 1, DIW_MAX_SEND, &p->size);
+	case 's': return opt_list("--size", optarg, true, 1, DIW_MAX_SEND, p->sizes, PERF_VALUES, &p->nsizes);
 	case 't': return opt_seconds("--secs", optarg, 0.05, 3600, &p->secs);
 	case 'm': return opt_size("--mulpdu", optarg, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, &p->mulpdu);
 	case 'P': return opt_port(optarg, &p->port);
@@ -189,14 +189,21 @@ static int group_options_of(struct group_plan *p, int argc, char **argv)
 int perf_group(int argc, char **argv)
 {
 	struct group_plan p = { .port = DIW_PORT, .receivers = { 1 }, .nreceivers = 1, .op = PERF_WRITE,
-		.size = 256u << 10, .secs = 1 };
+		.sizes = { 256u << 10 }, .nsizes = 1, .secs = 1 };
+	double one;
 	int rc = group_options_of(&p, argc, argv);
 
 	if (rc)
 		return rc;
 	if (p.host)
 		return join_sender(&p);
-	for (int i = 0; i < p.nreceivers && !rc; i++)
-		rc = p.bind ? run_for_joiners(&p, (int)p.receivers[i]) : run_here(&p, (int)p.receivers[i]);
+	p.one = &one;
+	for (int i = 0; i < p.nsizes * p.nreceivers && !rc; i++) {
+		int n = (int)p.receivers[i % p.nreceivers];
+
+		p.size = p.sizes[i / p.nreceivers];
+		one = i % p.nreceivers ? one : 0;
+		rc = p.bind ? run_for_joiners(&p, n) : run_here(&p, n);
+	}
 	return rc;
 }

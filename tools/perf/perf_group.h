@@ -23,7 +23,10 @@ struct group_plan {
 	uint64_t receivers[GROUP_RECEIVERS];
 	int nreceivers;
 	enum perf_op op;                             /* PERF_SEND, or PERF_WRITE: Write-Record */
-	uint64_t size, mulpdu;
+	uint64_t sizes[PERF_VALUES];
+	int nsizes;
+	uint64_t size, mulpdu;                       /* size: of the present row */
+	double *one;                                 /* sum of the row of one receiver, bytes a second; 0: none yet */
 	double secs;
 	bool json;
 };

@@ -185,6 +185,16 @@ static int source_loop(struct source *s)
 	return rc ? tool_failed("send: %s", strerror(-rc)) : tool_stopped ? tool_failed("interrupted") : 0;
 }
 
+/* Of the sum of all receivers to so many times that of one, in the row of one receiver and this size; 0: none. */
+static double source_scaling(const struct source *s, double sum)
+{
+	double rate = sum / (double)s->elapsed * 1e9;
+
+	if (s->n == 1)
+		*s->p->one = rate;
+	return *s->p->one > 0 ? rate / *s->p->one / s->n : 0;
+}
+
 static void source_print_json(const struct source *s, const struct sink_figures *f, double sum, double least)
 {
 	cJSON *o = cJSON_CreateObject(), *list, *row;
@@ -202,6 +212,7 @@ static void source_print_json(const struct source *s, const struct sink_figures 
 	json_add_number(o, "GBps_sent", (double)s->next * (double)s->p->size / sec / 1e9);
 	json_add_number(o, "GBps_min", least / sec / 1e9);
 	json_add_number(o, "GBps_aggregate", sum / sec / 1e9);
+	json_add_null_number(o, "scaling", source_scaling(s, sum) > 0, source_scaling(s, sum));
 	json_add_count(o, "stalls", s->stalls);
 	json_add_number(o, "cpu_s", s->cpu);
 	list = cJSON_AddArrayToObject(o, "per_receiver");
@@ -221,7 +232,7 @@ static int source_report(const struct source *s, const struct sink_figures *f)
 {
 	double sum = 0, least = f[0].bytes, lost = 0, sec = (double)s->elapsed / 1e9;
 	static bool headed;
-	char size[24];
+	char size[24], scaling[16] = "-";
 
 	for (int i = 0; i < s->n; i++) {
 		sum += f[i].bytes;
@@ -232,12 +243,14 @@ static int source_report(const struct source *s, const struct sink_figures *f)
 		source_print_json(s, f, sum, least);
 	} else {
 		if (!headed)
-			printf("%9s  %-5s  %9s  %9s  %10s  %9s  %8s\n", "receivers", "op", "size", "sent GB/s",
-			       "least GB/s", "sum GB/s", "lost");
+			printf("%9s  %-5s  %9s  %9s  %10s  %9s  %7s  %8s\n", "receivers", "op", "size", "sent GB/s",
+			       "least GB/s", "sum GB/s", "x one", "lost");
 		headed = true;
-		printf("%9d  %-5s  %9s  %9.3f  %10.3f  %9.3f  %8.0f\n", s->n, perf_op_name[s->p->op],
+		if (source_scaling(s, sum) > 0)
+			snprintf(scaling, sizeof scaling, "%.3f", source_scaling(s, sum));
+		printf("%9d  %-5s  %9s  %9.3f  %10.3f  %9.3f  %7s  %8.0f\n", s->n, perf_op_name[s->p->op],
 		       fmt_bytes(s->p->size, size), (double)s->next * (double)s->p->size / sec / 1e9, least / sec / 1e9,
-		       sum / sec / 1e9, lost);
+		       sum / sec / 1e9, scaling, lost);
 		fflush(stdout);
 	}
 	return least > 0 ? TOOL_OK : tool_failed("a receiver has received no message");

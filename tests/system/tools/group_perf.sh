@@ -23,6 +23,14 @@ check "... and the aggregate is the sum" \
 check "... and nobody got more than was sent" rows 'all(.[]; .msgs_sent as $n | all(.per_receiver[]; .msgs <= $n))'
 run "Sends to 4 receivers" $DIW perf group $GROUP --receivers 4 --op send --size 3000 "${AT[@]}"
 check "each got whole messages" rows 'all(.[0].per_receiver[]; .msgs > 0 and .bytes_valid == 3000 * .msgs)'
+scales() {
+	run "a sweep of sizes" perf_try $DIW perf group $GROUP --op send --receivers 1,2 --size 1k,4k \
+		--dev diw_lo
+	check "a row for each size and number" rows 'map([.size, .receivers]) == [[1024, 1], [1024, 2], [4096, 1],
+		[4096, 2]]'
+	check "... the first of a size is its own measure" rows 'all(.[]; .receivers == 2 or .scaling == 1)'
+}
+measured scales "... and the others are compared with it" "rows 'all(.[]; .scaling > 0)'"
 loses() {
 	run "Write-Records with loss" perf_try $DIW perf group $GROUP --receivers 3 --mulpdu 1452 \
 		--impair rx.loss=1%,seed=1 --dev diw_lo
