@@ -28,7 +28,7 @@ static uint32_t segment_size(uint32_t length, uint32_t max, bool datagrams)
 
 void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 {
-	uint32_t mulpdu = d->link->ops->mulpdu(d->link, &tx->dst.addr);
+	uint32_t hdr_len;
 
 	tx->h.plain = d->link->flags & DIW_LINK_ORDERED;
 	tx->h.epoch = d->epoch;
@@ -36,7 +36,10 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 		tx->h.msn = d->order.tx_msn[tx->h.qn]++;
 	else if (draw_msn)
 		tx->h.msn = tx->h.tagged ? d->msn_tagged++ : d->msn_untagged++;
-	tx->seg = segment_size(tx->h.length, mulpdu - diw_ddp_hdr_len(&tx->h), !tx->h.plain);
+	hdr_len = diw_ddp_hdr_len(&tx->h);
+	tx->seg = tx->h.length;
+	if (hdr_len + (uint64_t)tx->h.length > d->link->sure)
+		tx->seg = segment_size(tx->h.length, diw_ddp_mulpdu(d, &tx->dst.addr) - hdr_len, !tx->h.plain);
 	tx->off = 0;
 	tx->toll = d->cfg.toll;
 	tx->held = 0;

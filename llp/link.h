@@ -121,6 +121,8 @@ struct diw_link {
 	struct diw_addr local;
 	bool stays;                  /* set by the layer above: the payload of the segments that it sends now stays
 				      * valid until flush or discard */
+	uint32_t sure;               /* a segment of at most so many octets needs no mulpdu(): no path is known that
+				      * takes fewer; 0: always ask */
 	bool down;                   /* RELIABLE: the stream has ended or broken; no more segments will come */
 	uint32_t taken, left;        /* modulo 2^32: segments taken; of these, segments that the open super-buffer or
 				      * write does not hold */

@@ -431,6 +431,7 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	s->open.iov = s->pieces;
 	s->sender.refused = seal_refused;
 	s->open.sender = &s->sender;
+	s->l.sure = seal_mulpdu(&s->l, &(struct diw_addr){ 0 });        /* IPv6 leaves less room than IPv4 */
 	*l = &s->l;
 	return 0;
 }

@@ -52,6 +52,7 @@ static void qp_after_send(struct diw_qp *qp)
 	if (d->mtu_changed) {
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_MTU_CHANGE, .qp = qp, .ctx = qp->ctx });
 		d->mtu_changed = false;
+		qp->link->sure = 0;
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
+#include "verbs/qp.h"
 
 #define SEGMENT 1000u                 /* MULPDU of the queue pairs that segment messages */
 #define LONG (10 * SEGMENT)
@@ -463,6 +464,28 @@ START_TEST(uc)
 }
 END_TEST
 
+/* The MTU of a path becomes smaller than that of the interface: the next message is cut, although it would fit the
+ * interface. */
+START_TEST(smaller_path)
+{
+	uint64_t sent;
+
+	refuse_all(EMSGSIZE);
+	refuse_times = 1;
+	kernel_mtu = 1500;
+	ck_assert_int_eq(end_send(&b, &c, 0, 3000, DIW_SEND_MORE), 0);
+	ck_assert_int_eq(end_send(&b, &c, 0, 3000, 0), 0);
+	ck_assert_uint_eq(b.qp->c->tx_emsgsize, 1);
+	sent = b.qp->c->tx_segments;
+	ck_assert_uint_eq(sent, 2);
+	ck_assert_int_eq(end_send(&b, &c, 0, 1000, 0), 0);
+	ck_assert_uint_eq(b.qp->c->tx_segments, sent + 1);
+	ck_assert_int_eq(end_send(&b, &c, 0, 3000, 0), 0);
+	ck_assert_uint_eq(b.qp->c->tx_segments, sent + 4);
+	kernel_mtu = 0;
+}
+END_TEST
+
 Suite *suite_unsent(void)
 {
 	Suite *s = suite_create("unsent");
@@ -479,6 +502,7 @@ Suite *suite_unsent(void)
 	tcase_add_loop_test(t, full_socket, 0, 2);
 	tcase_add_loop_test(t, full_and_reset, 0, 2);
 	tcase_add_test(t, full_cq);
+	tcase_add_test(t, smaller_path);
 	tcase_add_test(t, between);
 	tcase_add_loop_test(t, uc, 0, 2);
 	suite_add_tcase(s, t);
