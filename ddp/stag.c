@@ -124,11 +124,17 @@ void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
 	}
 }
 
-struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user)
+static inline struct diw_stag *stag_find(const struct diw_stag_table *t, uint32_t stag,
+					 const struct diw_stag_user *user)
 {
 	struct diw_stag *s = lookup(t, stag);
 
 	return s && !s->invalid && s->pd == user->pd && (!s->qp || s->qp == user->qp) ? s : NULL;
+}
+
+struct diw_stag *diw_stag_find(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user)
+{
+	return stag_find(t, stag, user);
 }
 
 void diw_stag_invalidate(struct diw_stag_table *t, struct diw_stag *s)
@@ -161,7 +167,7 @@ bool diw_stag_is_for(const struct diw_stag *s, const struct diw_addr *peer)
 uint16_t diw_stag_resolve(const struct diw_stag_table *t, uint32_t stag, const struct diw_stag_user *user,
 			  unsigned access, const struct diw_addr *peer, uint64_t to, uint32_t len, uint8_t **addr)
 {
-	const struct diw_stag *s = diw_stag_find(t, stag, user);
+	const struct diw_stag *s = stag_find(t, stag, user);
 
 	if (!s)
 		return DIW_FAULT_STAG;

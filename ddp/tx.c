@@ -114,7 +114,9 @@ static void segment_sent(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct 
 	d->c->tx_payload += seg->len;
 }
 
-int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now)
+/* Continues a message that may have several segments. */
+static int send_segments(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget,
+			 uint64_t now)
 {
 	uint8_t hdr[BURST][DIW_LINK_MAX_HDR];
 	struct diw_link_seg segs[BURST];
@@ -144,4 +146,29 @@ int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec 
 	}
 	d->c->tx_messages++;
 	return 0;
+}
+
+/* A message of one segment. */
+static int send_whole(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now)
+{
+	uint8_t hdr[DIW_LINK_MAX_HDR];
+	struct diw_link_seg seg = { .hdr = hdr, .len = tx->h.length, .iov = iov, .owner = tx->owner };
+
+	tx->h.mo = 0;
+	tx->h.last = true;
+	seg.hdr_len = diw_ddp_hdr_encode(hdr, &tx->h);
+	if (d->link->ops->send(d->link, &tx->dst, &seg, 1, now) < 1)
+		return -EAGAIN;
+	segment_sent(d, tx, &seg, budget);
+	d->c->tx_segments++;
+	tx->active = false;
+	d->c->tx_messages++;
+	return 0;
+}
+
+int diw_ddp_tx_run(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget, uint64_t now)
+{
+	if (tx->h.length > tx->seg || tx->toll)
+		return send_segments(d, tx, iov, budget, now);
+	return *budget > 0 ? send_whole(d, tx, iov, budget, now) : -EBUSY;
 }
