@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "mpi_glue/glue.h"
 
 #define AV_BUCKETS 4096u
@@ -288,8 +288,7 @@ int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct 
 	}
 	av->bucket = diw_arena_take(&av->arena, AV_BUCKETS * sizeof *av->bucket);
 	diw_pool_init(&av->peers, &av->arena, sizeof(struct glue_peer), GLUE_PEERS + GLUE_LEARNED);
-	if (getrandom(&av->seed, sizeof av->seed, GRND_NONBLOCK) < 0)
-		av->seed = (uintptr_t)av;
+	av->seed = diw_random();
 	if (attr->type == FI_AV_UNSPEC)
 		attr->type = FI_AV_TABLE;
 	av->domain = d;

@@ -31,7 +31,7 @@ void diw_glue_cq_push(struct glue_cq *cq, struct glue_op *op)
 {
 	static const uint64_t one = 1;
 
-	if (cq->wake >= 0 && diw_list_empty(&cq->ready) && write(cq->wake, &one, sizeof one) < 0)
+	if (cq->wake >= 0 && !cq->domain->forked && diw_list_empty(&cq->ready) && write(cq->wake, &one, sizeof one) < 0)
 		GLUE_LOG("eventfd: %s\n", strerror(errno));
 	diw_list_add_tail(&cq->ready, &op->link);
 }

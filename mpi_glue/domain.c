@@ -143,8 +143,63 @@ void diw_glue_progress(struct glue_domain *d)
 		diw_glue_port_poll(diw_container(n, struct glue_ep, link));
 }
 
+/* ---- fork(2): no other thread holds a lock at the fork, so that all are free in the child. ---- */
+
+static pthread_mutex_t domains_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct diw_list domains = { &domains, &domains };
+static pthread_once_t atfork_once = PTHREAD_ONCE_INIT;
+
+static struct glue_domain *domain_of_process(struct diw_list *n)
+{
+	return diw_container(n, struct glue_domain, of_process);
+}
+
+static void domains_before_fork(void)
+{
+	pthread_mutex_lock(&domains_lock);
+	for (struct diw_list *n = domains.next; n != &domains; n = n->next)
+		glue_lock(domain_of_process(n));
+}
+
+static void domains_after_fork(void)
+{
+	for (struct diw_list *n = domains.next; n != &domains; n = n->next)
+		glue_unlock(domain_of_process(n));
+	pthread_mutex_unlock(&domains_lock);
+}
+
+static void domains_in_child(void)
+{
+	for (struct diw_list *n = domains.next; n != &domains; n = n->next)
+		domain_of_process(n)->forked = true;
+	domains_after_fork();
+}
+
+static void domains_watch_forks(void)
+{
+	pthread_atfork(domains_before_fork, domains_after_fork, domains_in_child);
+}
+
+static void domain_enlist(struct glue_domain *d)
+{
+	pthread_once(&atfork_once, domains_watch_forks);
+	pthread_mutex_lock(&domains_lock);
+	diw_list_add_tail(&domains, &d->of_process);
+	pthread_mutex_unlock(&domains_lock);
+}
+
+static void domain_delist(struct glue_domain *d)
+{
+	pthread_mutex_lock(&domains_lock);
+	diw_list_del(&d->of_process);
+	pthread_mutex_unlock(&domains_lock);
+}
+
+/* ---- Begin and end ---- */
+
 static void domain_free(struct glue_domain *d)
 {
+	domain_delist(d);
 	diw_glue_progress_end(d);
 	if (d->set.port->end)
 		d->set.port->end(d);
@@ -223,6 +278,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	pthread_mutex_init(&d->lock, NULL);
 	diw_list_init(&d->eps);
 	diw_list_init(&d->inboxes);
+	domain_enlist(d);
 	for (uint32_t i = 0; i < GLUE_REGIONS; i++)
 		diw_list_init(&d->regions[i]);
 	rc = diw_arena_init(&d->arena, diw_pool_bytes(sizeof(struct glue_op), GLUE_OPS));

@@ -2,14 +2,15 @@
 /* Endpoints, which are bound to queues, counters and an address vector. fi_enable() creates their queue pair. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
-#include "mpi_glue/glue.h"
+#include "base/rng.h"
+#include "mpi_glue/port.h"
 
-#define EP_LINGER (2 * DIW_S)            /* the longest time that a closed endpoint waits for acknowledgements */
+/* The longest time that a closed endpoint waits for acknowledgements, but for connections that are being made. */
+#define EP_LINGER (2 * DIW_S)
 #define EP_ACKS (5 * DIW_MS)             /* the least time during which it sends acknowledgements */
 #define EP_NAP (50 * DIW_US)
 
@@ -131,19 +132,26 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	}
 }
 
+/* Whether Sends of EP, which has been closing for CLOSING ns, are not acknowledged yet. */
+static bool ep_has_to_wait(struct glue_ep *ep, uint64_t closing)
+{
+	if (!ep->enabled || (closing >= EP_ACKS && !ep->sending && diw_list_empty(&ep->waiting)))
+		return false;
+	return closing < EP_LINGER || (ep->port->ops->connects && ep->port->ops->connects(ep));
+}
+
 /* Completed Sends must reach the peer although the endpoint closes. Peers wait for acknowledgements of their Sends,
  * which the link delays. The domain's lock is free between the steps, so that other endpoints go on. */
 static void ep_linger(struct glue_ep *ep)
 {
 	static const struct timespec nap = { 0, EP_NAP };
-	uint64_t begin = diw_clock_ns(), now = begin;
-	bool waits = true;
+	uint64_t begin = diw_clock_ns();
+	bool waits = !ep->domain->forked;
 
-	while (waits && now < begin + EP_LINGER) {
+	while (waits) {
 		glue_lock(ep->domain);
 		diw_glue_port_poll(ep);
-		now = diw_clock_ns();
-		waits = ep->enabled && (now < begin + EP_ACKS || ep->sending || !diw_list_empty(&ep->waiting));
+		waits = ep_has_to_wait(ep, diw_clock_ns() - begin);
 		glue_unlock(ep->domain);
 		if (waits)
 			nanosleep(&nap, NULL);
@@ -321,12 +329,9 @@ static struct fi_ops_cm ep_cm_ops = {
 
 static int ep_init_match(struct glue_ep *ep)
 {
-	uint64_t seed;
-	int rc;
+	uint64_t seed = diw_random();
+	int rc = diw_match_init(&ep->tagged, seed);
 
-	if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) < 0)
-		seed = (uintptr_t)ep;
-	rc = diw_match_init(&ep->tagged, seed);
 	return rc < 0 ? rc : diw_match_init(&ep->untagged, seed);
 }
 

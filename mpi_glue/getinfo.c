@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The provider: settings, fi_getinfo(), and the fabric. A fabric is all devices; a domain is one device. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/log.h"
 #include "mpi_glue/port.h"
 
 #define INFO_DEVS 64
@@ -399,18 +402,13 @@ static bool info_bind_library(void)
 	return info_dup && info_free;
 }
 
-static size_t setting_size(const char *name, const char *help, size_t def, size_t min, size_t max)
+/* A setting that cannot be obeyed. The ranks of a job need the same settings, and the Q_Key protects them, so another
+ * value in its place would be worse than no provider. */
+static bool setting_refuse(const char *name, const char *why)
 {
-	size_t v = def;
-
-	fi_param_define(&diw_glue_provider, name, FI_PARAM_SIZE_T, "%s", help);
-	if (fi_param_get_size_t(&diw_glue_provider, name, &v) != 0)
-		return def;
-	if (v < min || v > max) {
-		GLUE_LOG("FI_DIWARP_%s: %zu is not %zu to %zu; it is %zu\n", name, v, min, max, def);
-		return def;
-	}
-	return v;
+	diw_log(DIW_LOG_TELL, "the setting %s of the libfabric provider (FI_DIWARP_*): %s; it is not offered", name,
+		why);
+	return false;
 }
 
 static char *setting_text(const char *name, const char *help)
@@ -421,39 +419,63 @@ static char *setting_text(const char *name, const char *help)
 	return fi_param_get_str(&diw_glue_provider, name, &text) == 0 ? text : NULL;
 }
 
-static void setting_mode(const char *mode)
+/* *V is the default, and stays so if the setting is not made. libfabric would take a text that is no number for 0. */
+static bool setting_size(const char *name, const char *help, size_t *v, size_t min, size_t max)
+{
+	const char *text = setting_text(name, help);
+	char why[80], *end;
+	size_t n;
+
+	if (!text)
+		return true;
+	errno = 0;
+	n = strtoull(text, &end, 0);
+	if (errno == 0 && end != text && !*end && !strchr(text, '-') && n >= min && n <= max) {
+		*v = n;
+		return true;
+	}
+	snprintf(why, sizeof why, "not a number from %zu to %zu", min, max);
+	return setting_refuse(name, why);
+}
+
+static bool setting_mode(const char *mode)
 {
 	static const struct { const char *name; enum glue_mode mode; const struct glue_port_ops *port; } modes[] = {
 		{ "write-record", GLUE_MODE_WRITE_RECORD, &diw_glue_port_rd },
 		{ "read", GLUE_MODE_READ, &diw_glue_port_rd }, { "sendrecv", GLUE_MODE_SENDRECV, &diw_glue_port_rd },
-		{ "rc", GLUE_MODE_WRITE_RECORD, &diw_glue_port_rc },
+		{ "rc", GLUE_MODE_WRITE_RECORD, &diw_glue_port_rc }, { "rc,read", GLUE_MODE_READ, &diw_glue_port_rc },
 		{ "rc,sendrecv", GLUE_MODE_SENDRECV, &diw_glue_port_rc },
 	};
 	size_t i = 0, n = sizeof modes / sizeof *modes;
 
 	while (mode && i < n && strcmp(mode, modes[i].name) != 0)
 		i++;
-	if (i == n) {
-		GLUE_LOG("FI_DIWARP_MODE: \"%s\" is none of write-record, read, sendrecv, rc, and rc,sendrecv; it is "
-			 "write-record\n", mode);
-		i = 0;
-	}
+	if (i == n)
+		return setting_refuse("mode", "none of write-record, read, sendrecv, rc, rc,read, and rc,sendrecv");
 	settings.port = modes[i].port;
 	settings.mode = modes[i].mode;
+	return true;
+}
+
+static bool settings_read(void)
+{
+	size_t qkey = 0x4d504931;
+	bool good = setting_mode(setting_text("mode", "long messages by write-record (the default), read, or sendrecv: "
+					      "by Sends alone; rc; rc,read; rc,sendrecv: over RC queue pairs"));
+
+	settings.eager = 16384;
+	settings.buffered = 256u << 20;
+	good &= setting_size("eager", "octets of the longest message that is sent without a rendezvous",
+			     &settings.eager, 512, 1u << 20);
+	good &= setting_size("buffered", "octets that unexpected messages may hold, an endpoint", &settings.buffered,
+			     1u << 20, (size_t)1 << 36);
+	good &= setting_size("qkey", "the Q_Key of all endpoints of a job", &qkey, 0, UINT32_MAX);
+	settings.qkey = (uint32_t)qkey;
+	settings.iface = setting_text("iface", "the one network interface that is used");
+	return good;
 }
 
 FI_EXT_INI
 {
-	if (!info_bind_library())
-		return NULL;
-	setting_mode(setting_text("mode", "long messages by write-record (the default), read, or sendrecv: by Sends "
-				  "alone; rc and rc,sendrecv: over RC queue pairs"));
-	settings.eager = setting_size("eager", "octets of the longest message that is sent without a rendezvous", 16384,
-				      512, 1u << 20);
-	settings.buffered = setting_size("buffered", "octets that unexpected messages may hold, an endpoint",
-					 256u << 20, 1u << 20, (size_t)1 << 36);
-	settings.qkey = (uint32_t)setting_size("qkey", "the Q_Key of all endpoints of a job", 0x4d504931, 0,
-					       UINT32_MAX);
-	settings.iface = setting_text("iface", "the one network interface that is used");
-	return &diw_glue_provider;
+	return info_bind_library() && settings_read() ? &diw_glue_provider : NULL;
 }

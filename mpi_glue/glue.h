@@ -99,6 +99,8 @@ struct glue_domain {
 	bool runs, stop;
 	pthread_t thread;
 	int epoll, wake;                 /* what the thread waits for; -1: no thread */
+	bool forked;                     /* in a child of fork(2): the threads are the parent's */
+	struct diw_list of_process;
 	uint64_t looked;                 /* how often the application has looked for completions */
 	uint64_t sweep_at;               /* alive.c: when the next sweep begins */
 	uint32_t sweep_at_op;            /* the operations in front of this one have been looked at */

@@ -39,6 +39,8 @@ struct glue_port_ops {
 	int (*flushed)(struct glue_ep *ep, const struct diw_wc *wc);
 	/* The error with which requests to PEER fail, or 0; NULL: 0. */
 	int (*lost)(struct glue_ep *ep, const struct glue_peer *peer);
+	/* Whether requests wait for a connection that is being made; NULL: there are no connections. */
+	bool (*connects)(struct glue_ep *ep);
 	/* Called if ep->unsettled, when no completion is there. */
 	void (*settle)(struct glue_ep *ep);
 };

@@ -3,8 +3,8 @@
  * its receives. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
+#include "base/rng.h"
 #include "mpi_glue/port_rc.h"
 
 #define RC_CONNS (1u << 16)              /* connections of an endpoint */
@@ -104,13 +104,11 @@ void diw_glue_rc_lose(struct rc_conn *c, int err)
 
 /* ---- Operations of the table ---- */
 
-/* The instance is drawn at random, and is not 0. */
-static uint64_t instance_draw(const void *salt)
+/* The instance is not 0. */
+static uint64_t instance_draw(void)
 {
-	uint64_t v;
+	uint64_t v = diw_random();
 
-	if (getrandom(&v, sizeof v, GRND_NONBLOCK) < 0)
-		v = (uintptr_t)salt;
 	return v ? v : 1;
 }
 
@@ -123,7 +121,7 @@ static int port_rc_open(struct glue_ep *ep)
 		return -FI_ENOMEM;
 	p->port.ops = &diw_glue_port_rc;
 	ep->port = &p->port;
-	p->instance = instance_draw(p);
+	p->instance = instance_draw();
 	diw_glue_queue_init(&p->none);
 	diw_list_init(&p->lost);
 	rc = diw_arena_init(&p->arena, diw_arena_round(ep->av->peers.cap * sizeof *p->of_peer) +
@@ -254,6 +252,20 @@ static int port_rc_flushed(struct glue_ep *ep, const struct diw_wc *wc)
 	return c->err ? c->err : FI_ECONNRESET;
 }
 
+/* A connection is made or lost within RC_TIMEOUT. */
+static bool port_rc_connects(struct glue_ep *ep)
+{
+	struct rc_port *p = diw_glue_rc_port(ep);
+
+	for (uint32_t i = 1; i <= p->conns.used; i++) {
+		const struct rc_conn *c = conn_at(p, i);
+
+		if (c->sending && (c->state == RC_CALLING || c->state == RC_CONNECTING))
+			return true;
+	}
+	return false;
+}
+
 /* All that lost connections had received has been handled. Those without requests end. */
 static void port_rc_settle(struct glue_ep *ep)
 {
@@ -279,5 +291,5 @@ const struct glue_port_ops diw_glue_port_rc = {
 	.open = port_rc_open, .close = port_rc_close, .post_send = port_rc_post_send, .post_recv = port_rc_post_recv,
 	.has_room = port_rc_has_room, .queue = port_rc_queue, .source = port_rc_source, .sender = port_rc_sender,
 	.written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed, .lost = port_rc_lost,
-	.settle = port_rc_settle,
+	.connects = port_rc_connects, .settle = port_rc_settle,
 };

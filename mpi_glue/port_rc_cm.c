@@ -19,6 +19,7 @@
 #define RC_KEEPALIVE 100u                /* seconds; three times that until a host that is gone is noticed */
 #define RC_BACKLOG 4096
 #define RC_HALFOPEN 256u
+#define RC_EVENTS 64                     /* that are handled while the domain's lock is held */
 #define RC_SETTLE 1024                   /* the most rounds of progress until a lost connection has settled */
 
 struct rc_domain {
@@ -218,7 +219,7 @@ static void cm_work(struct glue_domain *d)
 {
 	struct diw_cm_event ev;
 
-	while (diw_cm_get(d->rc->cm, &ev, 0) == 0)
+	for (int i = 0; i < RC_EVENTS && diw_cm_get(d->rc->cm, &ev, 0) == 0; i++)
 		conn_event_came(&ev);
 	for (struct diw_list *n = d->eps.next; n != &d->eps; n = n->next) {
 		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
@@ -306,7 +307,7 @@ void diw_glue_rc_end(struct glue_domain *d)
 	if (!d->rc)
 		return;
 	__atomic_store_n(&d->rc->stop, true, __ATOMIC_RELEASE);
-	if (d->rc->runs && write(d->rc->wake, &one, sizeof one) == sizeof one)
+	if (d->rc->runs && !d->forked && write(d->rc->wake, &one, sizeof one) == sizeof one)
 		pthread_join(d->rc->thread, NULL);
 	if (d->rc->cm)
 		diw_cm_destroy(d->rc->cm);

@@ -92,7 +92,7 @@ void diw_glue_progress_end(struct glue_domain *d)
 	static const uint64_t one = 1;
 
 	__atomic_store_n(&d->stop, true, __ATOMIC_RELEASE);
-	if (d->runs && write(d->wake, &one, sizeof one) == sizeof one)
+	if (d->runs && !d->forked && write(d->wake, &one, sizeof one) == sizeof one)
 		pthread_join(d->thread, NULL);
 	if (d->wake >= 0)
 		close(d->wake);

@@ -142,7 +142,8 @@ void diw_glue_octets_came(struct glue_op *op, uint64_t len)
 
 void diw_glue_rts_offer(struct glue_op *op)
 {
-	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->len, .peer = &op->peer->addr,
+	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->len,
+				 .peer = op->ep->port->ops->source(op->ep, op->peer),
 				 .access = DIW_ACCESS_REMOTE_READ };
 
 	if (op->iovs != 1 || diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0) {

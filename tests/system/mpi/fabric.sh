@@ -43,9 +43,22 @@ for what in rma atomic; do
 	run "... with loss, duplicates and reordering, $what" env DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
 		timeout 300 "$BUILD/tests/system/fabric_$what" diw_va
 done
+for mode in write-record rc; do
+	for auto in "" 1; do
+		run "children of fork, $mode${auto:+, automatic progress}" env FI_DIWARP_MODE=$mode \
+			${auto:+FABRIC_AUTO=1} timeout 100 "$BUILD/tests/system/fabric_fork" diw_lo
+	done
+done
+for setting in qkey=4294967296 qkey=job mode=rc,writes eager=1 buffered=1; do
+	name=FI_DIWARP_${setting%%=*}
+	expect 1 "a setting that cannot be obeyed: $setting" env "${name^^}=${setting#*=}" \
+		timeout 60 "$BUILD/tests/system/fabric" diw_lo
+	check "... no provider, and the log says why" matches "$OUT" "setting ${setting%%=*} of the libfabric provider"
+	check "... nothing was sent" [ "$(grep -c right: <<< "$OUT")" = 0 ]
+done
 run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 300 "$BUILD/tests/system/fabric" diw_lo
 
-for mode in rc rc,sendrecv; do
+for mode in rc rc,read rc,sendrecv; do
 	for program in fabric fabric_rma fabric_atomic fabric_rc; do
 		run "over RC queue pairs, $mode: $program" env FI_DIWARP_MODE=$mode timeout 120 \
 			"$BUILD/tests/system/$program" diw_lo

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between endpoints over RC queue pairs (FI_DIWARP_MODE=rc): both ends begin at once, the peer is killed, a
  * new process has its address, and strangers connect. */
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "tests/system/mpi/fabric_peer.h"
 #include "tests/system/mpi/fabric_stranger.h"
 
+#define LATE 4                           /* seconds: longer than an endpoint waits for acknowledgements */
 #define PAIRS 24
 #define ROUNDS 20
 #define SILENT 400                       /* more than an endpoint admits */
@@ -210,6 +212,39 @@ static void check_close(void)
 	}
 }
 
+static void *close_slowly(void *end)
+{
+	end_close(end);
+	return NULL;
+}
+
+/* The same to a peer that listens only after some seconds. */
+static void check_close_before_peer(void)
+{
+	struct fi_cq_tagged_entry c;
+	struct end brief = { 0 }, late = { 0 };
+	struct sockaddr_in name, any;
+	size_t len = sizeof name;
+	uint64_t value = 11, got = 0;
+	pthread_t closer;
+
+	end_open(&late);
+	REQUIRE(fi_getname(&late.ep->fid, &name, &len) == 0);
+	end_close(&late);
+	end_open(&brief);
+	REQUIRE(fi_tinject(brief.ep, &value, 8, late.addr, 6) == 0);
+	REQUIRE(pthread_create(&closer, NULL, close_slowly, &brief) == 0);
+	sleep(LATE);
+	memcpy(&any, info->src_addr, sizeof any);
+	memcpy(info->src_addr, &name, sizeof name);
+	end_open(&late);
+	memcpy(info->src_addr, &any, sizeof any);
+	REQUIRE(fi_trecv(late.ep, &got, 8, NULL, FI_ADDR_UNSPEC, 6, 0, NULL) == 0);
+	REQUIRE(next(&late, &a, &c, NULL) == 0 && got == value);
+	REQUIRE(pthread_join(closer, NULL) == 0);
+	end_close(&late);
+}
+
 int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
@@ -231,6 +266,7 @@ int main(int argc, char **argv)
 	CHECK(shortage);
 	CHECK(strangers);
 	CHECK(close);
+	CHECK(close_before_peer);
 	ends_close();
 	fi_freeinfo(hints);
 	puts("done");
