@@ -118,8 +118,9 @@ void diw_shm_pair_free(struct diw_shm_pair *p, uint64_t now);
 
 int diw_shm_host_open(struct diw_shm_host *h);
 void diw_shm_host_close(struct diw_shm_host *h);
-/* Serves the UNIX sockets if it is time, and reports the owners of ports that have datagrams. */
-bool diw_shm_host_serve(struct diw_shm_host *h, uint64_t now);
+/* Serves the UNIX sockets if it is time, and reports the owners of ports that have datagrams. ASLEEP: another thread
+ * still sleeps on the descriptors. */
+bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, uint64_t now);
 /* Asks to be woken. True: a port has datagrams, so that the thread must not sleep. */
 bool diw_shm_host_rest(struct diw_shm_host *h);
 void diw_shm_host_look(struct diw_shm_host *h, uint64_t now);

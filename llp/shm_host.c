@@ -96,14 +96,12 @@ static void host_mark(struct diw_shm_host *h, bool asleep)
 	h->rested = asleep;
 }
 
-bool diw_shm_host_serve(struct diw_shm_host *h, uint64_t now)
+bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, uint64_t now)
 {
-	if (h->rested) {
-		host_mark(h, false);
-		h->look_at = now;
-	}
-	if (now >= h->look_at)
+	if (now >= h->look_at || (h->rested && !asleep))
 		diw_shm_host_look(h, now);
+	if (h->rested || asleep)
+		host_mark(h, asleep);           /* behind the look, which may have taken a sleeper's wake-up */
 	return host_report(h);
 }
 

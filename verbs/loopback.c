@@ -35,7 +35,9 @@ static bool loopback_ready(void *owner)
 
 static bool loopback_serve(struct diw_member *m, uint64_t now)
 {
-	return diw_shm_host_serve(&loopback_of(m)->host, now);
+	struct diw_loopback *l = loopback_of(m);
+
+	return diw_shm_host_serve(&l->host, diw_engine_is_led(l->engine), now);
 }
 
 /* A pair that a send has asked for is made at once. */

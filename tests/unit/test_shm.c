@@ -235,7 +235,7 @@ static void wire_run(void)
 		}
 	}
 	for (int i = 0; i < 2; i++)
-		diw_shm_host_serve(&side[i].host, now);
+		diw_shm_host_serve(&side[i].host, false, now);
 }
 
 static uint64_t by_memory(const struct side *s)
@@ -287,12 +287,30 @@ START_TEST(pair_wakes)
 	ck_assert_int_eq(dgram_send(&side[0], 10), 1);
 	ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 1);
 	asked = 0;
-	ck_assert(diw_shm_host_serve(&side[1].host, now));
+	ck_assert(diw_shm_host_serve(&side[1].host, false, now));
 	ck_assert_int_eq(asked, 1);
 	ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 0);
 	ck_assert(diw_shm_host_rest(&side[1].host));
 	ck_assert_uint_eq(receive(&side[1]), 10);
 	ck_assert(!diw_shm_host_rest(&side[1].host));
+}
+END_TEST
+
+/* Another thread polls while one sleeps: it takes a datagram and the wake-up. The next datagram wakes the sleeper. */
+START_TEST(pair_wakes_behind_a_poll)
+{
+	struct epoll_event ev;
+
+	make_pair();
+	diw_shm_host_rest(&side[1].host);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(dgram_send(&side[0], 10), 1);
+		ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 1);
+		ck_assert_uint_eq(receive(&side[1]), 10);
+		now += 2 * DIW_MS;
+		diw_shm_host_serve(&side[1].host, true, now);
+		ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 0);
+	}
 }
 END_TEST
 
@@ -486,6 +504,7 @@ Suite *suite_shm(void)
 	tcase_add_checked_fixture(pairs, pair_setup, pair_teardown);
 	tcase_add_test(pairs, pair_is_made);
 	tcase_add_test(pairs, pair_wakes);
+	tcase_add_test(pairs, pair_wakes_behind_a_poll);
 	tcase_add_test(pairs, pair_full);
 	tcase_add_test(pairs, pair_ends);
 	tcase_add_loop_test(pairs, stranger_memory, 0, sizeof memory / sizeof *memory);
