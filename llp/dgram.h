@@ -36,6 +36,7 @@ struct diw_dgram_burst {
 	uint32_t len;                /* sum over iov */
 	uint32_t seg;                /* bytes of each datagram except the last; seg == len for one datagram (an empty
 				      * datagram arrives as len == seg == 0) */
+	bool bare;                   /* the datagrams have room for a CRC, and none is there: see ops->bare */
 	bool group;                  /* rx: addressed to a group or broadcast address */
 	struct diw_addr to;          /* rx: the destination address. Group socket: that address. Socket
 				      * with `any`: a local address if `group` is not set. Otherwise the port is 0. */
@@ -60,6 +61,8 @@ struct diw_dgram_ops {
 	uint64_t (*deadline)(struct diw_dgram *d);
 	/* The largest datagram that, as far as known, reaches DST without IP fragments. */
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
+	/* Whether datagrams to DST stay as they are, so that bursts to it may be bare. NULL: never. */
+	bool (*bare)(struct diw_dgram *d, const struct diw_addr *dst);
 	/* The descriptors to poll, that for sending first; returns their number (0 in the simulator). */
 	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
 	/* Group socket: joins or leaves GROUP. NULL if there are no groups (the simulator). -ENOBUFS: the kernel allows

@@ -292,6 +292,14 @@ static uint32_t impair_mtu(struct diw_dgram *d, const struct diw_addr *dst)
 	return im->lower->ops->mtu(im->lower, dst);
 }
 
+/* Without an impairment: what it changes needs a CRC. */
+static bool impair_bare(struct diw_dgram *d, const struct diw_addr *dst)
+{
+	struct impair *im = impair_of(d);
+
+	return diw_impair_line_idle(&im->tx) && im->lower->ops->bare && im->lower->ops->bare(im->lower, dst);
+}
+
 static int impair_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	struct impair *im = impair_of(d);
@@ -311,7 +319,7 @@ static void impair_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops impair_ops = {
 	.name = "impair", .send = impair_send, .recv = impair_recv, .deadline = impair_deadline, .mtu = impair_mtu,
-	.fds = impair_fds, .close = impair_close,
+	.bare = impair_bare, .fds = impair_fds, .close = impair_close,
 };
 
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec)

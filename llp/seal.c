@@ -75,7 +75,7 @@ static void seal_refused(struct diw_dgram_sender *sender, uint32_t first, uint32
  * the processor overlaps CRCs that follow each other, and need not wait for octets that were just written. */
 static void burst_seal(struct seal *s)
 {
-	while (s->sealed < s->open.len) {
+	while (s->sealed < s->open.len && !s->open.bare) {
 		uint32_t left = s->open.len - s->sealed, len = (left < s->open.seg ? left : s->open.seg) - DIW_SEAL_LEN;
 		uint8_t *p = s->stage + s->sealed;
 
@@ -102,6 +102,7 @@ static void burst_begin(struct seal *s, const struct diw_dest *dst, uint32_t len
 	s->open.peer = *dst;
 	s->open.seg = len;
 	s->open.niov = 0;
+	s->open.bare = s->d->ops->bare && s->d->ops->bare(s->d, &dst->addr);
 	s->open.first = s->l.taken;
 	s->open_count = 0;
 	s->staged = s->sealed = 0;
@@ -177,7 +178,7 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 	uint32_t crc;
 
 	memcpy(p, g->hdr, g->hdr_len);
-	if (s->open.seg <= SEAL_LATER) {
+	if (s->open.seg <= SEAL_LATER || s->open.bare) {
 		payload_copy(p + g->hdr_len, g, NULL);
 		return;
 	}
@@ -199,7 +200,8 @@ static void segment_gather(struct seal *s, const struct diw_link_seg *g)
 
 		if (n == 0)
 			continue;
-		crc = diw_crc32(crc, p, n);
+		if (!s->open.bare)
+			crc = diw_crc32(crc, p, n);
 		s->pieces[s->open.niov++] = (struct iovec){ p, n };
 		left -= n;
 	}
@@ -297,7 +299,7 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 	if (len < MIN_SEG + DIW_SEAL_LEN) {
 		s->l.c->rx_short++;
 		datagram_dropped(s, p, len, "rx_short", now);
-	} else if (!diw_seal_is_good(p, len)) {
+	} else if (!s->rest.bare && !diw_seal_is_good(p, len)) {
 		s->l.c->rx_crc++;
 		datagram_dropped(s, p, len, "rx_crc", now);
 	} else {

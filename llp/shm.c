@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "wire/seal.h"
 
 #define PAIR_AFTER 16u               /* super-buffers to a destination before a pair is made */
-/* Time between two reads of the wire while rings are read: a read of a socket costs 0.3 us. */
-#define WIRE_NS (5 * DIW_US)
+/* Time between two reads of the wire while rings are read: a read of a socket costs 0.3 us. An eighth of the time since
+ * the last datagram, within these bounds. */
+#define WIRE_LEAST_NS (5 * DIW_US)
+#define WIRE_MOST_NS (50 * DIW_US)
 /* A sleeping sender that found a ring full tries again after this time. */
 #define BLOCKED_NS (50 * DIW_US)
 /* A ring that stays full for so long has a reader that does not read. Its datagrams take the wire, where the kernel
@@ -79,6 +82,28 @@ static int pair_send(struct diw_shm *s, struct diw_shm_pair *p, const struct diw
 	return 0;
 }
 
+/* 0 or -EAGAIN. A bare burst gets its CRCs in a copy. */
+static int shm_wire_send(struct diw_shm *s, const struct diw_dgram_burst *b, uint64_t now)
+{
+	struct iovec iov = { s->tx_buf, b->len };
+	struct diw_dgram_burst sealed = *b;
+	uint32_t at = 0;
+
+	if (!b->bare)
+		return s->lower->ops->send(s->lower, b, 1, now) == 1 ? 0 : -EAGAIN;
+	for (int i = 0; i < b->niov; at += (uint32_t)b->iov[i++].iov_len)
+		memcpy(s->tx_buf + at, b->iov[i].iov_base, b->iov[i].iov_len);
+	for (at = 0; at < b->len; at += b->seg) {
+		uint32_t len = (b->len - at < b->seg ? b->len - at : b->seg) - DIW_SEAL_LEN;
+
+		diw_seal_put(s->tx_buf + at + len, diw_crc32(0, s->tx_buf + at, len));
+	}
+	sealed.iov = &iov;
+	sealed.niov = 1;
+	sealed.bare = false;
+	return s->lower->ops->send(s->lower, &sealed, 1, now) == 1 ? 0 : -EAGAIN;
+}
+
 /* The UNIX sockets are looked at here, too: a program may send without a poll, and the other end may have ended. */
 static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
 {
@@ -93,7 +118,7 @@ static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 
 		rc = p ? pair_send(s, p, &b[i], now) : -ENOTCONN;
 		if (rc && rc != -EAGAIN)
-			rc = s->lower->ops->send(s->lower, &b[i], 1, now) == 1 ? 0 : -EAGAIN;
+			rc = shm_wire_send(s, &b[i], now);
 		if (rc)
 			break;
 	}
@@ -180,6 +205,7 @@ static int pair_recv(struct diw_shm *s, struct diw_shm_pair *p, struct diw_dgram
 	b->iov = &s->rx_iov;
 	b->niov = 1;
 	b->group = false;
+	b->bare = true;
 	b->to = p->own;
 	return 1;
 }
@@ -219,13 +245,14 @@ static int shm_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		s->blocked_until = 0;
 	if (n < 1)
 		return 0;
-	wire = s->lower->given || diw_list_empty(&s->pairs) || now - s->wire_ns >= WIRE_NS ||
-	       (s->wire_busy && s->turn++ % 2);
+	wire = s->lower->given || diw_list_empty(&s->pairs) || now >= s->wire_at || (s->wire_busy && s->turn++ % 2);
 	if (!wire && pairs_recv(s, b, now))
 		return 1;
 	if (wire || s->wire_busy) {
-		s->wire_ns = now;
 		s->wire_busy = shm_wire_recv(s, b, now);
+		if (s->wire_busy)
+			s->wire_ns = now;
+		s->wire_at = now + diw_max64(WIRE_LEAST_NS, diw_min64((now - s->wire_ns) / 8, WIRE_MOST_NS));
 		diw_dgram_pull_up(d, s->lower);
 		if (s->wire_busy)
 			return 1;
@@ -249,6 +276,14 @@ static uint32_t shm_mtu(struct diw_dgram *d, const struct diw_addr *addr)
 	const struct diw_shm_pair *p = s->paused ? NULL : diw_shm_dst(s, addr)->pair;
 
 	return p && pair_sends(p) ? DIW_DGRAM_MAX : s->lower->ops->mtu(s->lower, addr);
+}
+
+static bool shm_bare(struct diw_dgram *d, const struct diw_addr *addr)
+{
+	struct diw_shm *s = shm_of(d);
+	const struct diw_shm_pair *p = s->paused ? NULL : diw_shm_dst(s, addr)->pair;
+
+	return p && pair_sends(p) && !p->full_since;
 }
 
 /* A socket can be written to while a ring is full. The epoll set never can, so it is named instead, and the sender
@@ -291,13 +326,18 @@ static void shm_close(struct diw_dgram *d)
 }
 
 static const struct diw_dgram_ops shm_ops = {
-	.name = "shm", .send = shm_send, .recv = shm_recv, .deadline = shm_deadline, .mtu = shm_mtu, .fds = shm_fds,
-	.close = shm_close,
+	.name = "shm", .send = shm_send, .recv = shm_recv, .deadline = shm_deadline, .mtu = shm_mtu, .bare = shm_bare,
+	.fds = shm_fds, .close = shm_close,
 };
 
-void diw_shm_pause(struct diw_dgram *d, bool paused)
+void diw_shm_pause(struct diw_dgram *d, bool paused, uint64_t now)
 {
-	shm_of(d)->paused = paused;
+	struct diw_shm *s = shm_of(d);
+	struct diw_list *l, *next;
+
+	s->paused = paused;
+	diw_list_for_each_safe(l, next, &s->pairs)
+		diw_shm_pair_free(diw_container(l, struct diw_shm_pair, link), now);
 }
 
 int diw_shm_open(struct diw_shm_host *h, void *owner, struct diw_dgram *lower, struct diw_dgram **d)

@@ -74,12 +74,12 @@ struct diw_shm {
 	struct diw_list pairs;       /* the first one is read first */
 	struct diw_addr wanted;      /* a pair with this destination is to be made; port 0: none */
 	struct diw_shm_dst dst[DIW_SHM_DSTS];
-	uint64_t wire_ns;            /* when the wire was read last */
+	uint64_t wire_ns, wire_at;   /* when the last datagram came by the wire; when the wire is read again */
 	bool wire_busy;              /* that read found something */
 	unsigned turn;
 	uint64_t blocked_until;      /* a ring was full: when to try again; 0: none was */
 	struct iovec rx_iov;
-	uint8_t rx_buf[DIW_DGRAM_MAX];
+	uint8_t rx_buf[DIW_DGRAM_MAX], tx_buf[DIW_DGRAM_MAX];
 };
 
 static inline bool diw_shm_is_up(const struct diw_shm_pair *p)
@@ -91,7 +91,8 @@ static inline bool diw_shm_is_up(const struct diw_shm_pair *p)
 
 /* *D is made over LOWER and owns it. */
 int diw_shm_open(struct diw_shm_host *h, void *owner, struct diw_dgram *lower, struct diw_dgram **d);
-void diw_shm_pause(struct diw_dgram *d, bool paused);
+/* PAUSED: datagrams leave and come by the wire. What the rings hold is lost. */
+void diw_shm_pause(struct diw_dgram *d, bool paused, uint64_t now);
 
 /* ---- Pairs (llp/shm_pair.c) ---- */
 

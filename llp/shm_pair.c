@@ -216,8 +216,11 @@ static bool pair_map(struct diw_shm_pair *p, int fd)
 		return false;
 	madvise(map, sizeof(struct diw_shm_map), MADV_DONTFORK);
 	p->map = map;
-	p->tx.ring = &p->map->ring[!p->calls];
-	p->rx.ring = &p->map->ring[p->calls];
+	if (p->calls) {
+		diw_shm_ring_make(&p->map->ring[0]);
+		diw_shm_ring_make(&p->map->ring[1]);
+	}
+	diw_shm_ring_begin(&p->map->ring[!p->calls], &p->tx, &p->map->ring[p->calls], &p->rx);
 	return true;
 }
 
@@ -301,7 +304,7 @@ void diw_shm_answer(struct diw_shm *s, uint64_t now)
 {
 	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	if (fd >= 0 && !(shm_same_user(fd) && pair_new(s, fd, false, now)))
+	if (fd >= 0 && !(!s->paused && shm_same_user(fd) && pair_new(s, fd, false, now)))
 		close(fd);
 }
 

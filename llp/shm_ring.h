@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A ring of super-buffers in memory that two processes share: one process writes, the other one reads. A record is one
- * super-buffer: its length, the size of its datagrams, its octets. Records begin at cache lines. The length of a record
- * is written last, and is 0 until then, so the reader finds a record without another cache line.
+ * super-buffer: a mark, its length, the size of its datagrams, its octets. Records begin at cache lines. The mark is
+ * written last, and is the record's position plus a random number. So the reader finds a record without another cache
+ * line, and old octets of the ring look like no record.
  *
  * The other process is hostile: it may write anything anywhere in the memory, at any time. Each end has its position in
  * its own memory, reads each shared word once, and checks it. The reader copies a record before anything looks into it.
@@ -19,21 +20,27 @@
 #define DIW_SHM_LINE 64u
 #define DIW_SHM_RING (256u << 10)    /* octets of records: a power of two; four of the largest super-buffers */
 
-struct diw_shm_ring {                /* a memory of zeros is an empty ring */
-	_Alignas(DIW_SHM_LINE) _Atomic uint32_t head;        /* written by the reader: octets read, modulo 2^32 */
+struct diw_shm_ring {
+	uint64_t key;                /* the random number */
+	_Alignas(DIW_SHM_LINE) _Atomic uint64_t head;        /* written by the reader: octets read */
 	_Alignas(DIW_SHM_LINE) _Atomic uint32_t asleep;      /* set by the reader, cleared by the writer */
 	_Alignas(DIW_SHM_LINE) uint8_t data[DIW_SHM_RING];
 };
 
 struct diw_shm_tx {
 	struct diw_shm_ring *ring;
-	uint32_t tail, head;         /* octets written; octets read, as far as known */
+	uint64_t key, tail, head;    /* octets written; octets read, as far as known */
 };
 
 struct diw_shm_rx {
 	struct diw_shm_ring *ring;
-	uint32_t head;
+	uint64_t key, head;
 };
+
+/* Both ends begin with a ring that one of them has made of a memory of zeros. */
+void diw_shm_ring_make(struct diw_shm_ring *ring);
+void diw_shm_ring_begin(struct diw_shm_ring *write, struct diw_shm_tx *tx, struct diw_shm_ring *read,
+			struct diw_shm_rx *rx);
 
 /* 0: B is in the ring. -EAGAIN: there is no room. -EPROTO: the reader's position is impossible. */
 int diw_shm_put(struct diw_shm_tx *tx, const struct diw_dgram_burst *b);

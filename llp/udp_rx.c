@@ -91,6 +91,7 @@ void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, 
 	b->peer = (struct diw_dest){ .addr = u->hot_peer.addr };
 	if (u->rx.msg_name)
 		diw_addr_from_sockaddr(&b->peer.addr, u->rx.msg_name);
+	b->bare = false;
 	rx_cmsgs(u, b);
 	if (!u->rx.msg_name && u->any)
 		came_to(u, b, u->hot_local);

@@ -292,9 +292,10 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
+		diw_engine_flush(&qp->dev->engine);
 		rc = diw_impair_set(qp->impair, spec);
 		if (rc == 0 && qp->memory)
-			diw_shm_pause(qp->memory, spec);
+			diw_shm_pause(qp->memory, spec, diw_engine_time(&qp->dev->engine));
 		diw_engine_unlock(&qp->dev->engine);
 	}
 	diw_impair_spec_free(spec);

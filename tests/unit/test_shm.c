@@ -15,6 +15,7 @@
 #include "llp/shm.h"
 #include "tests/unit/fake_dgram.h"
 #include "tests/unit/unit.h"
+#include "wire/seal.h"
 
 #define BYTES 70000u
 
@@ -28,8 +29,8 @@ static void ring_setup(void)
 {
 	ring = aligned_alloc(DIW_SHM_LINE, sizeof *ring);
 	memset(ring, 0, sizeof *ring);
-	tx = (struct diw_shm_tx){ .ring = ring };
-	rx = (struct diw_shm_rx){ .ring = ring };
+	diw_shm_ring_make(ring);
+	diw_shm_ring_begin(ring, &tx, ring, &rx);
 	rng = (struct diw_rng){ .state = 7 };
 	for (uint32_t i = 0; i < BYTES; i++)
 		pattern[i] = (uint8_t)(i * 7 + i / 251);
@@ -98,6 +99,15 @@ START_TEST(ring_wakes_once)
 }
 END_TEST
 
+static void record_write(uint64_t pos, uint32_t len, uint32_t seg)
+{
+	uint8_t *at = ring->data + pos % DIW_SHM_RING;
+
+	memcpy(at, &(uint64_t){ ring->key + pos }, 8);
+	memcpy(at + 8, &len, 4);
+	memcpy(at + 12, &seg, 4);
+}
+
 /* A writer that writes anything anywhere: the reader reads within the ring, and gives no impossible burst. */
 START_TEST(ring_hostile_writer)
 {
@@ -106,15 +116,14 @@ START_TEST(ring_hostile_writer)
 	uint32_t refused = 0, taken = 0, len, seg;
 
 	for (int round = 0; round < 100000; round++) {
-		uint8_t *at = ring->data + rx.head % DIW_SHM_RING;
 		uint64_t r = diw_rng_next(&rng);
 		int rc;
 
-		memcpy(at, &words[r % 9], 4);
-		memcpy(at + 4, &words[r / 9 % 9], 4);
-		memcpy(ring->data, &words[r / 81 % 9], 4);
-		if (r / 729 % 4 == 0)
-			memcpy(at, &(uint32_t){ (uint32_t)(r >> 20) % 70000 }, 4);
+		record_write(rx.head, words[r % 9], words[r / 9 % 9]);
+		if (r / 81 % 4 == 0)
+			record_write(rx.head, (uint32_t)(r >> 20) % 70000, words[r / 9 % 9]);
+		else if (r / 81 % 4 == 1)
+			record_write((rx.head / DIW_SHM_RING + 1) * DIW_SHM_RING, words[r / 324 % 9], 8);
 		rc = diw_shm_get(&rx, buf, &len, &seg);
 		ck_assert(rc == 0 || rc == 1 || rc == -EPROTO);
 		refused += rc < 0;
@@ -124,7 +133,7 @@ START_TEST(ring_hostile_writer)
 			ck_assert(seg > 0 && seg <= len && (len - 1) / seg < DIW_DGRAM_MAX_SEGS);
 		}
 		if (rc < 0)
-			rx.head = (uint32_t)(diw_rng_next(&rng) % 4096 * DIW_SHM_LINE);
+			rx.head = diw_rng_next(&rng) % 40960 * DIW_SHM_LINE;
 	}
 	ck_assert_uint_gt(refused, 1000);
 	ck_assert_uint_gt(taken, 1000);
@@ -141,7 +150,7 @@ START_TEST(ring_hostile_reader)
 	ck_assert_uint_ge(puts, 3);
 	atomic_store(&ring->head, tx.tail + DIW_SHM_LINE);
 	ck_assert_int_eq(put(0, 60000, 60000), -EPROTO);
-	atomic_store(&ring->head, (uint32_t)-64);
+	atomic_store(&ring->head, (uint64_t)-64);
 	ck_assert_int_eq(put(0, 60000, 60000), -EPROTO);
 	atomic_store(&ring->head, tx.tail);
 	ck_assert_int_eq(put(0, 60000, 60000), 0);
@@ -271,7 +280,7 @@ START_TEST(pair_is_made)
 		ck_assert_uint_eq(receive(&side[1]), i);
 	}
 	ck_assert_int_eq(side[0].f->ntx, wire);
-	diw_shm_pause(side[0].d, true);
+	diw_shm_pause(side[0].d, true, now);
 	ck_assert_int_eq(dgram_send(&side[0], 50), 1);
 	ck_assert_int_eq(side[0].f->ntx, wire + 1);
 }
@@ -451,11 +460,12 @@ START_TEST(stranger_unproved)
 {
 	int fd = stranger(), mem = memfd_create("test", MFD_ALLOW_SEALING);
 	struct diw_shm_ring *map;
+	struct diw_shm_rx unused;
 
 	ck_assert_int_eq(ftruncate(mem, MAP), 0);
 	ck_assert_int_eq(fcntl(mem, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
 	map = mmap(NULL, MAP, PROT_READ | PROT_WRITE, MAP_SHARED, mem, 0);
-	tx.ring = map;
+	diw_shm_ring_begin(map, &tx, map, &unused);
 	ck_assert_int_eq(put(0, 100, 100), 0);
 	tell(fd, &(struct hello){ HELLO, MAP, 5, 0 }, mem);
 	for (int i = 0; i < 5; i++) {
@@ -490,6 +500,27 @@ START_TEST(probes_are_removed)
 }
 END_TEST
 
+/* A burst without CRCs gets them if it takes the wire after all. */
+START_TEST(bare_by_the_wire)
+{
+	struct iovec iov[2] = { { pattern, 150 }, { pattern + 150, 80 } };
+	const struct fake_burst *b;
+
+	make_pair();
+	ck_assert(side[0].d->ops->bare(side[0].d, &side[1].f->d.local));
+	diw_shm_pause(side[0].d, true, now);
+	ck_assert(!side[0].d->ops->bare(side[0].d, &side[1].f->d.local));
+	ck_assert_int_eq(side[0].d->ops->send(side[0].d, &(struct diw_dgram_burst){ .iov = iov, .niov = 2, .len = 230,
+		.peer.addr = side[1].f->d.local, .seg = 100, .bare = true }, 1, now), 1);
+	b = &side[0].f->tx[side[0].f->ntx - 1];
+	ck_assert_uint_eq(b->len, 230);
+	ck_assert(diw_seal_is_good(b->data, 100) && diw_seal_is_good(b->data + 100, 100) &&
+		  diw_seal_is_good(b->data + 200, 30));
+	ck_assert_mem_eq(b->data, pattern, 96);
+	ck_assert_mem_eq(b->data + 100, pattern + 100, 96);
+}
+END_TEST
+
 Suite *suite_shm(void)
 {
 	Suite *s = suite_create("shm");
@@ -511,6 +542,7 @@ Suite *suite_shm(void)
 	tcase_add_loop_test(pairs, stranger_messages, 0, 4);
 	tcase_add_test(pairs, stranger_unproved);
 	tcase_add_test(pairs, probes_are_removed);
+	tcase_add_test(pairs, bare_by_the_wire);
 	suite_add_tcase(s, pairs);
 	return s;
 }
