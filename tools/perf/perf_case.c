@@ -21,7 +21,7 @@ static const struct perf_word providers[] = { { "diw", PERF_DIW }, { "verbs", PE
 #define AT(field) offsetof(struct perf_case, field)
 #define RC_QPS (1u << PERF_RC | 1u << PERF_RC_CONFIRM)
 #define OUR_QPS ((1u << PERF_RAW) - 1)
-#define STREAMS ((1u << PERF_TESTS) - 1 - (1u << PERF_LAT))  /* the tests but lat */
+#define NOT_LAT ((1u << PERF_TESTS) - 1 - (1u << PERF_LAT))
 
 static const struct perf_word best[] = { { "best", PERF_BEST }, { NULL, 0 } };
 static const struct perf_word signals[] = { { "half", PERF_HALF }, { "eq2", PERF_EQ2 }, { "eq2-max", PERF_EQ2_MAX },
@@ -37,9 +37,9 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 			 NULL, 1, 65000, 0, 0 },
 	[PERF_OUTSTANDING] = { "outstanding", "LIST", "messages that the other end has not acknowledged, one by one;\n"
 			       "best: by the size (Liu and Russell, equation 1)", AT(outstanding), false, best, 1,
-			       65000, STREAMS, OUR_QPS },
+			       65000, NOT_LAT, OUR_QPS },
 	[PERF_WINDOW] = { "window", "LIST", "the same, acknowledged and sent in halves", AT(window), false, NULL, 2,
-			  65000, STREAMS, OUR_QPS },
+			  65000, NOT_LAT, OUR_QPS },
 	[PERF_MULPDU] = { "mulpdu", "LIST", "bytes of one segment, headers included (default: what the MTU allows)",
 			  AT(mulpdu), true, NULL, TOOL_MIN_MULPDU, TOOL_MAX_MULPDU, 0, 0 },
 	[PERF_SGE] = { "sge", "LIST", "scatter/gather entries of a request, of equal length", AT(sge), false, NULL, 1,
@@ -50,9 +50,11 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 			       NULL, 1, PERF_MAX_QPS, 0, OUR_QPS & ~(1u << PERF_UC) },
 	[PERF_ACTIVE] = { "active", "LIST", "how many of them send (default all)", AT(active), false, NULL, 1,
 			  PERF_MAX_QPS, 0, OUR_QPS & ~(1u << PERF_UC) },
+	[PERF_STREAMS] = { "streams", "LIST", "pairs of ends that run at once, each with a thread and a device",
+			   AT(streams), false, NULL, 1, PERF_MAX_STREAMS, 0, OUR_QPS & ~(1u << PERF_UC) },
 	[PERF_SIGNAL] = { "signal", "LIST", "one request in N has a completion; half: in half of those\n"
 			  "outstanding; eq2, eq2-max: Liu and Russell, equation 2", AT(signal), false, signals, 1,
-			  65000, STREAMS, OUR_QPS },
+			  65000, NOT_LAT, OUR_QPS },
 	[PERF_OFFSET] = { "offset", "LIST", "of each message's memory in a page", AT(offset), false, NULL, 0, 4095, 0,
 			  OUR_QPS },
 	[PERF_BUFFERS] = { "buffers", "LIST", "same: all messages have one buffer; each: one each of those\n"
@@ -71,7 +73,7 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 	[PERF_NO_CRC] = { "no-crc", NULL, "rc without CRC-32C", AT(no_crc), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_MARKERS] = { "markers", NULL, "rc with markers both ways", AT(markers), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_CLOSE_LAST] = { "close-last", NULL, "a record whose last segment is lost does not count", AT(close_last),
-			      false, NULL, 0, 1, STREAMS, 1u << PERF_UD | 1u << PERF_RD },
+			      false, NULL, 0, 1, NOT_LAT, 1u << PERF_UD | 1u << PERF_RD },
 };
 
 uint64_t perf_get(const struct perf_case *pc, enum perf_param_id id)

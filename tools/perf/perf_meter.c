@@ -47,5 +47,6 @@ void meter_part(const struct meter *m, struct perf_part *p)
 	p->m_msgs = m->m_msgs;
 	p->m_bytes = m->m_bytes;
 	p->m_ns = (double)(m->end - m->begin);
+	p->m_begin = (double)m->begin;
 	p->cpu_s = m->cpu_s;
 }

@@ -176,7 +176,9 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 	r->fd[0] = r->fd[1] = -1;
 	ring_plan(r);
 	rig_pin(r);
-	if (r->raw) {
+	if (rig_has_streams(r)) {
+		rc = streams_open(r);
+	} else if (r->raw) {
 		rc = raw_rig_open(r);
 	} else {
 		rc = rig_make_qp(r, port, peer_port);
@@ -193,6 +195,7 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 
 void rig_close(struct rig *r)
 {
+	streams_close(r);
 	if (r->raw)
 		raw_rig_close(r);
 	if (r->ep.qp)
@@ -237,6 +240,7 @@ int rig_free_port(const struct perf_side *side)
 
 const char *rig_llp(const struct rig *r)
 {
+	r = streams_first(r);
 	return r->raw ? NULL : r->ibv ? "verbs" : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
 }
 
@@ -252,6 +256,10 @@ const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN])
 
 void rig_describe(const struct rig *r, cJSON *o)
 {
+	if (r->streams) {
+		streams_describe(r, o);
+		return;
+	}
 	cJSON_AddNumberToObject(o, "port", r->port[0]);
 	cJSON_AddNumberToObject(o, "port2", r->port[1]);
 	if (r->raw)
@@ -270,6 +278,8 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	double window = ctl_number(peer, "window");
 	int rc;
 
+	if (r->streams)
+		return streams_connect(r, peer);
 	if (r->raw)
 		return raw_rig_connect(r, peer);
 	r->dst = r->side.peer;
@@ -293,9 +303,13 @@ int bw_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct perf_part *p
 
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, struct perf_part *part)
 {
-	int rc = perf_is_rc(r->pc.qp) && !r->ibv ? rc_rig_establish(r) : 0;
+	int rc = 0;
 
 	memset(part, 0, sizeof *part);
+	if (r->streams)
+		return streams_run(r, ns, all, part);
+	if (perf_is_rc(r->pc.qp) && !r->ibv)
+		rc = rc_rig_establish(r);
 	r->all = all;
 	r->round++;
 	if (rc)

@@ -31,6 +31,7 @@ struct rig_mem {
 };
 
 struct ibv_rig;
+struct streams;
 struct rig {
 	struct perf_case pc;
 	struct perf_side side;
@@ -50,6 +51,7 @@ struct rig {
 	uint32_t window;                     /* the most messages without a credit */
 	uint32_t slots;                      /* message buffers, used in turn */
 	size_t stride;                       /* from one to the next */
+	struct streams *streams;             /* --streams; then everything else is empty */
 	struct ibv_rig *ibv;                 /* --provider verbs; then ep is empty */
 	struct rig_mem tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
 	struct diw_addr dst;
@@ -101,6 +103,18 @@ int rig_recv_flush(struct rig *r);
 int rig_send(struct rig *r, const struct diw_send_wr *wr);
 int rig_mem_alloc(struct rig *r, struct rig_mem *m, size_t len, unsigned access);
 void rig_mem_free(struct rig_mem *m);
+
+/* ---- perf_streams.c: --streams, rigs that run at once ---- */
+static inline bool rig_has_streams(const struct rig *r)
+{
+	return r->pc.streams > 1 && !r->raw;
+}
+int streams_open(struct rig *r);
+void streams_describe(const struct rig *r, cJSON *o);
+int streams_connect(struct rig *r, const cJSON *peer);
+int streams_run(struct rig *r, uint64_t ns, struct hist *all, struct perf_part *part);
+const struct rig *streams_first(const struct rig *r);
+void streams_close(struct rig *r);
 
 /* ---- perf_ibv.c: --provider verbs, the same rig over libibverbs ---- */
 int ibv_rig_open(struct rig *r, uint32_t max_sge);

@@ -43,6 +43,9 @@ check "... one and three queue pairs" column qps 1 1 3 3 1 1 3 3
 perf lat --qp rc --qps 2 --op write-imm,read,fetch-add --local
 perf bw --qp ud,rd --op send,write,read --size 4k --qps 5 --active 2 --local
 perf bibw --qp rc --op send --size 64k --qps 5 --events --local
+perf bw --qp ud,rc --op send --size 64k --streams 1,3 --wait --local
+check "... one and three streams" column streams 1 1 3 3
+perf lat --qp ud,rc --streams 2 --events --local
 limited() { (ulimit -Sn 256; "$@"); }
 run "300 queue pairs, and a low limit of descriptors" limited $DIW perf rate --qps 300 --active 2 --secs .1 --local
 
@@ -72,6 +75,8 @@ bw --sge 17
 bw --sge 2 --op fetch-add --qp rc
 bw --compute 50
 bw --qps 4097
+bw --streams 33
+bw --qp uc --streams 2
 bw --qp uc --qps 2
 bw --active 2
 bw --qp rc --op write --qps 2
