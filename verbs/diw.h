@@ -24,8 +24,10 @@
  * - Arguments are read during the call: attributes, strings, private data, lists of work requests and their
  *   scatter/gather entries may change or end when the call returns.
  * - The memory that a work request names belongs to the library from the post until the request completes, with
- *   DIW_SEND_INLINE until the post returns. A request without a completion of its own is complete when a later one of
- *   the same queue is (RD: of the same destination; UD: Reads imply nothing and are not implied).
+ *   DIW_SEND_INLINE until the post returns. A program that changes the memory of a Send or Write earlier sends old or
+ *   new octets; where RC has CRC-32C, the peer may then find it wrong and end the connection. A request without a
+ *   completion of its own is complete when a later one of the same queue is (RD: of the same destination; UD: Reads
+ *   imply nothing and are not implied).
  * - A region's memory stays mapped until diw_mr_dereg() returns. struct diw_mr and struct diw_mw are read-only.
  * - A completion and an event are copies that belong to the program. A completion's validity map belongs to the
  *   library; it may be read until diw_wc_release(), or until its queue pair is reset or destroyed.
