@@ -34,6 +34,7 @@
 	X(records_held, "records closed but not polled, or not released") \
 	X(reasm_open, "messages in reassembly") \
 	X(reads_open, "Reads that are outstanding") \
+	X(crc, "RC: 1 if the stream has CRC-32C") \
 	X(memory, "bytes that the state of peers holds")
 
 struct diw_gauges {

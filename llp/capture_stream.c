@@ -97,6 +97,7 @@ static int cap_connected(struct diw_stream *s)
 	int rc = c->lower->ops->connected(c->lower);
 
 	s->local = c->lower->local;
+	s->near = c->lower->near;
 	if (rc == 0) {
 		put_flags(c, false, SYN_ACK);
 		put_flags(c, true, DIW_PCAPNG_ACK);
@@ -194,7 +195,8 @@ int diw_capture_stream(struct diw_pcapng *file, const struct diw_capture_clock *
 
 	if (!c)
 		return -ENOMEM;
-	c->s = (struct diw_stream){ .ops = &captured_ops, .local = (*s)->local, .peer = (*s)->peer };
+	c->s = (struct diw_stream){ .ops = &captured_ops, .local = (*s)->local, .peer = (*s)->peer,
+				  .near = (*s)->near };
 	c->lower = *s;
 	c->file = file;
 	c->clock = *clock;

@@ -46,6 +46,8 @@ struct diw_stream_ops {
 struct diw_stream {
 	const struct diw_stream_ops *ops;
 	struct diw_addr local, peer;
+	bool near;                   /* both ends are on this host. Connecting stream: the peer is a listener of this
+				      * library; known when it is up */
 	bool apart;                  /* set by the owner: no packet holds bytes of two sends */
 };
 
@@ -78,6 +80,11 @@ struct diw_stream_listener {
 	const struct diw_stream_listener_ops *ops;
 	struct diw_addr local;       /* the bound address */
 };
+
+/* llp/mark.c. The mark of the listener at this address; of a wildcard, ANY is its family: '4', '6', or '*' for both;
+ * otherwise it is 0. Returns a descriptor, or -1. */
+int diw_mark_open(const struct diw_addr *listener, char any);
+bool diw_mark_is_there(const struct diw_addr *listener);
 
 /* llp/tcp.c. A connect is only begun: see ops->connected. -errno as of connect(2), bind(2), listen(2). */
 int diw_tcp_connect(const struct diw_stream_attr *attr, struct diw_stream **s);

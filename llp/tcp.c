@@ -25,7 +25,7 @@ struct tcp {
 
 struct listener {
 	struct diw_stream_listener l;
-	int fd;
+	int fd, mark;                /* mark: llp/mark.c; -1: none */
 };
 
 static struct tcp *tcp_of(struct diw_stream *s)
@@ -39,6 +39,14 @@ static int tcp_set_int(int fd, int level, int name, int value)
 }
 
 /* ---- The stream ---- */
+
+/* Whether no packet leaves the host: both addresses are one, or both are the loopback's. */
+static bool stream_is_local(const struct diw_stream *s)
+{
+	return diw_addr_same_host(&s->local, &s->peer) ||
+	       (diw_addr_is_v4(&s->local) && diw_addr_is_v4(&s->peer) && s->local.ip[12] == 127 &&
+		s->peer.ip[12] == 127);
+}
 
 static void learn_addr(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), struct diw_addr *a)
 {
@@ -60,8 +68,10 @@ static int tcp_connected(struct diw_stream *s)
 		return -EAGAIN;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		return -errno;
-	if (!err)
+	if (!err) {
 		learn_addr(fd, getsockname, &s->local);
+		s->near = stream_is_local(s) && (diw_addr_eq(&s->local, &s->peer) || diw_mark_is_there(&s->peer));
+	}
 	return -err;
 }
 
@@ -303,6 +313,7 @@ static int tcp_accept(struct diw_stream_listener *l, struct diw_stream **s)
 		return err;
 	diw_addr_from_sockaddr(&(*s)->peer, (struct sockaddr *)&ss);
 	learn_addr(fd, getsockname, &(*s)->local);
+	(*s)->near = stream_is_local(*s);
 	return 0;
 }
 
@@ -314,6 +325,8 @@ static int listener_fd(struct diw_stream_listener *l)
 static void tcp_listener_close(struct diw_stream_listener *l)
 {
 	close(((struct listener *)l)->fd);
+	if (((struct listener *)l)->mark >= 0)
+		close(((struct listener *)l)->mark);
 	free(l);
 }
 
@@ -358,6 +371,7 @@ int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listene
 {
 	struct listener *n;
 	int family, err, fd;
+	char any;
 
 	if (diw_addr_is_multicast(&attr->local))
 		return -EINVAL;
@@ -374,7 +388,9 @@ int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listene
 	n->l.ops = &listener_ops;
 	n->fd = fd;
 	learn_addr(fd, getsockname, &n->l.local);
-	if (diw_addr_ip_is_zero(&attr->local))
+	any = diw_addr_ip_is_zero(&attr->local) ? family == AF_INET ? '4' : attr->v6only ? '6' : '*' : 0;
+	n->mark = diw_mark_open(&n->l.local, any);
+	if (any)
 		memset(n->l.local.ip, 0, sizeof n->l.local.ip);
 	*l = &n->l;
 	return 0;

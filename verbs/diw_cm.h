@@ -44,13 +44,18 @@ struct diw_connect_attr {
 	bool self;                   /* the queue pair is its own peer; DST is an address of this host, of any port */
 	uint64_t reserved[4];        /* 0 */
 };
+enum diw_crc {
+	DIW_CRC_OFF, DIW_CRC_ON,
+	DIW_CRC_AUTO,                /* DIWARP_CRC=on or off decides. Else asks, unless both ends of the stream are on
+	                              * this host and the peer is of this library and says AUTO, too */
+};
 struct diw_conn_attr {
 	size_t size;                 /* of this struct: DIW_CONN_ATTR_INIT sets it */
 	const void *data;            /* private data */
 	uint32_t data_len;           /* at most DIW_MAX_PRIVATE, 4 less with revision 2. Beyond 239 bytes there is no
 	                              * room for the announcement of RFC 7306, as if `plain` was set */
 	uint16_t ird, ord;           /* Reads and atomics at a time: of the peer, of this end; at most DIW_MAX_IRD */
-	bool crc;                    /* ask for CRC-32C; it is on if either end asks */
+	uint8_t crc;                 /* enum diw_crc: whether to ask for CRC-32C; it is on if either end asks */
 	bool markers;                /* ask the peer for markers (RFC 5044 section 4.3) */
 	bool plain;                  /* do not announce immediates and atomics (RFC 7306) in the private data */
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
@@ -62,9 +67,9 @@ struct diw_conn_attr {
 	                              * one host cubic if it may be chosen */
 	struct diw_connect_attr connect;     /* diw_accept() does not read it */
 };
-/* The defaults: IRD and ORD 16, CRC on, no markers, RTR by Write or Read, 10 s, revision 2. */
+/* The defaults: IRD and ORD 16, DIW_CRC_AUTO, no markers, RTR by Write or Read, 10 s, revision 2. */
 #define DIW_CONN_ATTR_INIT { \
-	.size = sizeof(struct diw_conn_attr), .ird = 16, .ord = 16, .crc = true, \
+	.size = sizeof(struct diw_conn_attr), .ird = 16, .ord = 16, .crc = DIW_CRC_AUTO, \
 	.rtr = DIW_RTR_WRITE | DIW_RTR_READ, .timeout_ns = 10000000000, .connect = { .revision = 2 }, \
 }
 

@@ -286,7 +286,7 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 			      atomic_load_explicit(&qp->sq.head, memory_order_relaxed),
 		.rq_posted = diw_rq_posted(qp->rq), .sources = s.ddp.sources, .records_open = s.ddp.records_open,
 		.records_held = s.ddp.records_held, .reasm_open = s.ddp.reasm_open, .reads_open = s.reads_open,
-		.memory = s.ddp.memory,
+		.crc = qp->rc.crc, .memory = s.ddp.memory,
 	};
 }
 int diw_qp_renew(struct diw_qp *qp);     /* new protocol state; all peers are forgotten. -ENOMEM: nothing has changed */

@@ -13,7 +13,7 @@
 
 #define DIW_TAKES_LEN 12u
 #define DIW_TAKES_MAGIC 0x646977373330368full
-enum { DIW_TAKES_7306 = 1, DIW_TAKES_SEND_IMM = 2, DIW_TAKES_WORDS = 4 };
+enum { DIW_TAKES_7306 = 1, DIW_TAKES_SEND_IMM = 2, DIW_TAKES_WORDS = 4, DIW_TAKES_NO_CRC = 8 };
 
 static inline void diw_takes_put(uint8_t *p, unsigned takes)
 {

@@ -395,6 +395,52 @@ START_TEST(links_over_it)
 }
 END_TEST
 
+/* The peer is a listener of this library, at exactly this address. */
+START_TEST(near)
+{
+	static const struct { const char *listen, *to; bool v6only; } cases[] = {
+		{ "127.0.0.1", "127.0.0.1", false }, { "127.0.0.2", "127.0.0.2", false }, { "::1", "::1", false },
+		{ "::", "127.0.0.1", false }, { "::", "::1", false }, { "::", "::1", true },
+	};
+	struct diw_addr at, other;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct diw_stream_attr attr = { .local = addr(cases[i].listen, 0), .v6only = cases[i].v6only };
+
+		ck_assert_int_eq(diw_tcp_listen(&attr, &l), 0);
+		at = addr(cases[i].to, l->local.port);
+		meet(&(struct diw_stream_attr){ .peer = at });
+		ck_assert(a->near);
+		ck_assert(b->near);
+		other = addr(cases[i].v6only ? "127.0.0.1" : "127.0.0.3", l->local.port);
+		ck_assert_int_eq(diw_mark_is_there(&other), !cases[i].v6only && !strcmp(cases[i].listen, "::"));
+		close_pair();
+		ck_assert(!diw_mark_is_there(&at));
+	}
+}
+END_TEST
+
+/* The listener may be a program that forwards the stream to another host. */
+START_TEST(near_a_stranger)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof in;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct diw_stream_attr attr = { .peer = addr("127.0.0.1", 0) };
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&in, len), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+	attr.peer.port = ntohs(in.sin_port);
+	ck_assert_int_eq(diw_tcp_connect(&attr, &a), 0);
+	wait_for(a->ops->fd(a), POLLOUT);
+	ck_assert_int_eq(a->ops->connected(a), 0);
+	ck_assert(!a->near);
+	a->ops->close(a, true);
+	close(fd);
+}
+END_TEST
+
 Suite *suite_tcp(void)
 {
 	Suite *s = suite_create("tcp");
@@ -413,6 +459,8 @@ Suite *suite_tcp(void)
 	tcase_add_test(t, close_sends_the_rest);
 	tcase_add_loop_test(t, options, 0, 2);
 	tcase_add_loop_test(t, apart, 0, 2);
+	tcase_add_test(t, near);
+	tcase_add_test(t, near_a_stranger);
 	tcase_add_test(t, links_over_it);
 	suite_add_tcase(s, t);
 	return s;

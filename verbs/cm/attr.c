@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Attributes of connections: their checks, and their use for the negotiation and TCP. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "verbs/attr_take.h"
@@ -14,6 +15,16 @@ int diw_cm_qp_check(const char *call, const struct diw_qp *qp, const struct diw_
 	return qp->dev == dev ? 0 : diw_fail(-EINVAL, "%s: the queue pair is of another device", call);
 }
 
+/* An enum diw_crc, or -EINVAL: the variable has another value. */
+static int crc_wanted(const struct diw_conn_attr *a)
+{
+	const char *env = a->crc == DIW_CRC_AUTO ? getenv("DIWARP_CRC") : NULL;
+
+	if (!env || !*env || !strcmp(env, "auto"))
+		return a->crc;
+	return !strcmp(env, "on") ? DIW_CRC_ON : !strcmp(env, "off") ? DIW_CRC_OFF : -EINVAL;
+}
+
 int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 {
 	const unsigned kinds = DIW_RTR_FPDU | DIW_RTR_WRITE | DIW_RTR_READ;
@@ -23,6 +34,10 @@ int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 		return diw_fail(-EINVAL, "connecting: ird %u, ord %u: more than %d", a->ird, a->ord, DIW_MAX_IRD);
 	if (a->rtr & ~kinds)
 		return diw_fail(-EINVAL, "connecting: rtr %#x: %#x is unknown", a->rtr, a->rtr & ~kinds);
+	if (a->crc > DIW_CRC_AUTO)
+		return diw_fail(-EINVAL, "connecting: crc %u: more than %d", a->crc, DIW_CRC_AUTO);
+	if (crc_wanted(a) < 0)
+		return diw_fail(-EINVAL, "connecting: DIWARP_CRC=%s: not on, off or auto", getenv("DIWARP_CRC"));
 	if (a->timeout_ns <= 0)
 		return diw_fail(-EINVAL, "connecting: timeout_ns %lld: not positive", (long long)a->timeout_ns);
 	if (a->dscp > 63)
@@ -38,9 +53,12 @@ int diw_cm_attr_check(const struct diw_conn_attr *a, bool enhanced)
 
 void diw_cm_ask(struct diw_cm_ask *ask, const struct diw_conn_attr *a)
 {
+	int crc = crc_wanted(a);                /* checked */
+
 	*ask = (struct diw_cm_ask){
-		.crc = a->crc, .markers = a->markers, .plain = a->plain, .rtr = (uint8_t)a->rtr,
-		.revision = a->connect.revision, .ird = a->ird, .ord = a->ord,
+		.crc = crc != DIW_CRC_OFF, .auto_crc = crc == DIW_CRC_AUTO, .markers = a->markers,
+		.plain = a->plain, .rtr = (uint8_t)a->rtr, .revision = a->connect.revision, .ird = a->ird,
+		.ord = a->ord,
 	};
 }
 

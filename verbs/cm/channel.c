@@ -98,7 +98,7 @@ static void event_fill(const struct diw_cm_conn *c, struct diw_cm_event *ev)
 	ev->ird = request ? n->peer.ird : n->terms.ird;
 	ev->ord = request ? n->peer.ord : n->terms.ord;
 	ev->crc = request ? n->peer.crc : n->terms.crc;
-	ev->rfc7306 = request ? n->discovered : n->terms.rfc7306;
+	ev->rfc7306 = request ? n->takes.rfc7306 : n->terms.rfc7306;
 	ev->data_len = n->peer.len;
 	if (n->peer.len)
 		memcpy(ev->data, n->peer.data, n->peer.len);

@@ -437,6 +437,7 @@ static void connecting(struct diw_cm_conn *c, uint64_t now)
 	} else if (rc == 0) {
 		c->local = c->stream->local;
 		c->state = DIW_CM_REQUESTING;
+		diw_cm_request_crc(c->nego->frame, &c->nego->ask, c->nego->discovered, c->stream->near);
 		rc = diw_cm_conn_push(c, now);
 	}
 	if (rc < 0 && !other_port(c, rc, now))

@@ -78,6 +78,7 @@ void diw_cm_look(struct diw_cm_engine *e, uint64_t now);
 /* The values that this end asks for. */
 struct diw_cm_ask {
 	bool crc, markers, plain;
+	bool auto_crc;               /* `crc` is dropped if the peer agrees and is on this host */
 	uint8_t rtr, revision;
 	uint16_t ird, ord;
 };
@@ -88,14 +89,22 @@ struct diw_cm_terms {
 	uint16_t ird, ord;
 };
 
-/* Removes the capabilities of RFC 7306 from the private data of F. Returns whether the peer has all of them; *WORDS:
- * placement words, too. */
-bool diw_cm_strip(struct diw_mpa_frame *f, bool *words);
+/* What the peer takes beside RFC 5040. */
+struct diw_cm_takes {
+	bool rfc7306;                /* immediates, atomics and Send with immediate */
+	bool words;                  /* placement words, too */
+	bool no_crc;                 /* CRC off, if both ends are on one host */
+};
+
+/* Removes the announcement of what the peer takes from the private data of F. */
+struct diw_cm_takes diw_cm_strip(struct diw_mpa_frame *f);
 /* These write a frame to P and return its length. -EMSGSIZE: the private data is too long. */
 int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *discovered, const void *data, uint32_t len);
-/* DISCOVERED: the sender of the request accepts immediates and atomics. WORDS: placement words, too. */
-int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered, bool words,
-		 const void *data, uint32_t len, struct diw_cm_terms *terms);
+/* Initiator, when the stream is up: drops the request for CRC from the frame at P if the stream is NEAR. */
+void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool discovered, bool near);
+/* TAKES: what the sender of the request has announced. NEAR: of the stream. */
+int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, struct diw_cm_takes takes,
+		 bool near, const void *data, uint32_t len, struct diw_cm_terms *terms);
 int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data, uint32_t len);
 /* For a queue pair that is its own peer: both ends ask for the same. */
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms);
@@ -126,9 +135,8 @@ struct diw_cm_nego {
 	struct diw_cm_ask ask;
 	struct diw_cm_terms terms;
 	struct diw_mpa_frame peer;   /* its private data is in frame[] */
-	bool discovered;             /* the request, which this end or the peer sent, says that its sender accepts RFC
-				      * 7306 */
-	bool words;                  /* the peer's request says the same of placement words */
+	bool discovered;             /* initiator: the request has the announcement */
+	struct diw_cm_takes takes;   /* responder: what the request announces */
 	uint32_t len, done;          /* in frame[]: octets to send; octets sent, or received */
 	struct diw_stream_attr sa;   /* initiator: for further attempts, until AGAIN_UNTIL; the attempt ends at UNTIL */
 	uint64_t again_until, until;

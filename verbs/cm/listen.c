@@ -149,7 +149,7 @@ void diw_cm_listener_request(struct diw_cm_conn *c, uint64_t now)
 		diw_cm_conn_free(c);
 		return;
 	}
-	c->nego->discovered = diw_cm_strip(&c->nego->peer, &c->nego->words);
+	c->nego->takes = diw_cm_strip(&c->nego->peer);
 	diw_cm_listener_leave(c);
 	c->listener = l;
 	c->state = DIW_CM_WAITING;
@@ -307,7 +307,7 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 		return diw_fail(rc, "diw_accept: keepalive_s %u, dscp %u, congestion \"%.15s\"", a->keepalive_s,
 				a->dscp, a->congestion);
 	diw_cm_ask(&n->ask, a);
-	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->discovered, n->words, a->data, a->data_len,
+	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->takes, c->stream->near, a->data, a->data_len,
 					&n->terms);
 	n->done = 0;
 	depart(c);

@@ -16,21 +16,23 @@
 
 #define TAKES_ALL (DIW_TAKES_7306 | DIW_TAKES_SEND_IMM)
 #define TAKES_WORDS (TAKES_ALL | DIW_TAKES_WORDS)
+#define TAKES_NO_CRC (TAKES_WORDS | DIW_TAKES_NO_CRC)
 #define DATA_EVERYWHERE 251u         /* with the 4 bytes of an enhanced frame, the length still fits one byte */
 
-bool diw_cm_strip(struct diw_mpa_frame *f, bool *words)
+struct diw_cm_takes diw_cm_strip(struct diw_mpa_frame *f)
 {
 	unsigned takes = 0;
 
 	if (diw_takes_get(f->data, f->len, &takes))
 		f->len -= DIW_TAKES_LEN;
-	*words = (takes & TAKES_WORDS) == TAKES_WORDS;
-	return (takes & TAKES_ALL) == TAKES_ALL;
+	return (struct diw_cm_takes){
+		.rfc7306 = (takes & TAKES_ALL) == TAKES_ALL, .words = (takes & TAKES_WORDS) == TAKES_WORDS,
+		.no_crc = (takes & TAKES_NO_CRC) == TAKES_NO_CRC,
+	};
 }
 
-/* Encodes F with the application's data. With TELL the field of RFC 7306 is added if it fits; *TOLD says whether it
- * was. */
-static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, bool tell, bool *told)
+/* Encodes F with the application's data. TELL, unless it is 0, is announced if that fits; *TOLD says whether it was. */
+static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, unsigned tell, bool *told)
 {
 	uint8_t buf[DIW_MPA_MAX_DATA];
 
@@ -42,7 +44,7 @@ static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, ui
 	f.len = len;
 	*told = tell && len + DIW_TAKES_LEN <= DATA_EVERYWHERE;
 	if (*told) {
-		diw_takes_put(buf + len, TAKES_WORDS);
+		diw_takes_put(buf + len, tell);
 		f.len += DIW_TAKES_LEN;
 	}
 	return (int)diw_mpa_frame_encode(p, &f);
@@ -83,7 +85,18 @@ int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const v
 	};
 
 	offer_rtr(&f, ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ);
-	return encode_frame(p, f, data, len, !ask->plain, told);
+	return encode_frame(p, f, data, len, ask->plain ? 0 : ask->auto_crc ? TAKES_NO_CRC : TAKES_WORDS, told);
+}
+
+void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool discovered, bool near)
+{
+	if (!ask->auto_crc)
+		return;
+	ask->crc = !(discovered && near);
+	if (ask->crc)
+		p[DIW_MPA_FLAGS_AT] |= DIW_MPA_C;
+	else
+		p[DIW_MPA_FLAGS_AT] &= (uint8_t)~DIW_MPA_C;
 }
 
 /* Chooses a ready-to-receive message that both ends support. If there is none, the reply lists those of this end, and
@@ -99,12 +112,13 @@ static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_fra
 	return prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
 }
 
-int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, bool discovered, bool words,
-		 const void *data, uint32_t len, struct diw_cm_terms *terms)
+int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, struct diw_cm_takes takes,
+		 bool near, const void *data, uint32_t len, struct diw_cm_terms *terms)
 {
+	bool drop = ask->auto_crc && takes.no_crc && near;
 	struct diw_mpa_frame f = {
-		.reply = true, .markers = ask->markers, .crc = ask->crc || req->crc, .revision = req->revision,
-		.enhanced = req->enhanced, .ird = ask->ird, .ord = ask->ord,
+		.reply = true, .markers = ask->markers, .crc = (ask->crc && !drop) || req->crc,
+		.revision = req->revision, .enhanced = req->enhanced, .ird = ask->ird, .ord = ask->ord,
 		/* Reserved bits are sent as zero (RFC 5044 section 7.1.1), except this one to a peer that has set it.
 		 * siw sets it to ask for FPDUs of 64 KiB instead of one TCP segment; this end accepts any length. */
 		.large = req->large,
@@ -119,8 +133,9 @@ int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_
 		.ird = f.ird, .ord = f.ord,
 	};
 	offer_rtr(&f, terms->rtr);
-	len = (uint32_t)encode_frame(p, f, data, len, discovered && !ask->plain, &terms->rfc7306);
-	terms->words = terms->rfc7306 && words;
+	len = (uint32_t)encode_frame(p, f, data, len, takes.rfc7306 && !ask->plain ? TAKES_WORDS : 0,
+				     &terms->rfc7306);
+	terms->words = terms->rfc7306 && takes.words;
 	return (int)len;
 }
 
@@ -131,14 +146,14 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 	};
 	bool told;
 
-	return encode_frame(p, f, data, len, false, &told);
+	return encode_frame(p, f, data, len, 0, &told);
 }
 
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
 {
 	*terms = (struct diw_cm_terms){
-		.crc = ask->crc, .tx_markers = ask->markers, .rx_markers = ask->markers, .rfc7306 = !ask->plain,
-		.words = !ask->plain,
+		.crc = ask->crc && !ask->auto_crc, .tx_markers = ask->markers, .rx_markers = ask->markers,
+		.rfc7306 = !ask->plain, .words = !ask->plain,
 		.ird = ask->ird, .ord = depth_at_most(ask->ord, ask->ird),
 	};
 }
@@ -154,8 +169,12 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 	};
 	if (rep->revision != ask->revision || rep->enhanced != (ask->revision >= 2))
 		return DIW_FAULT_MPA_FRAME;
-	if (discovered)
-		terms->rfc7306 = diw_cm_strip(rep, &terms->words);
+	if (discovered) {
+		struct diw_cm_takes takes = diw_cm_strip(rep);
+
+		terms->rfc7306 = takes.rfc7306;
+		terms->words = takes.words;
+	}
 	if (!rep->enhanced)
 		return 0;
 	if (rep->ord != DIW_MPA_NO_LIMIT && rep->ord > ask->ird)

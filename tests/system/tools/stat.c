@@ -23,9 +23,9 @@ static void print_counters(struct diw_qp *qp)
 	if (diw_qp_query(qp, &info))
 		exit(1);
 	printf("{\"local\":\"%s\",\"gauges\":{\"sq_pending\":%u,\"rq_posted\":%u,\"sources\":%u,\"records_open\":%u,"
-	       "\"records_held\":%u,\"reasm_open\":%u,\"reads_open\":%u,\"memory\":%zu},\"counters\":{",
+	       "\"records_held\":%u,\"reasm_open\":%u,\"reads_open\":%u,\"crc\":%d,\"memory\":%zu},\"counters\":{",
 	       diw_addr_str(&info.local, buf), info.sq_pending, info.rq_posted, info.sources, info.records_open,
-	       info.records_held, info.reasm_open, info.reads_open, info.memory);
+	       info.records_held, info.reasm_open, info.reads_open, info.crc, info.memory);
 	for (int i = 0; i < n; i++)
 		printf("%s\"%s\":%llu", i ? "," : "", diw_counter_name(i), (unsigned long long)v[i]);
 	puts("}}");
