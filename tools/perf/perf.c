@@ -5,6 +5,7 @@
 
 #include "tools/perf/perf_cost.h"
 #include "tools/perf/perf_group.h"
+#include "tools/perf/perf_suite.h"
 
 static bool has_op(const struct perf_plan *p, enum perf_op op)
 {
@@ -155,14 +156,20 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	return rc;
 }
 
-static int perf_run_command(int argc, char **argv)
+/* Commands that have options of their own. */
+static const struct { const char *name; int (*run)(int argc, char **argv); } others[] = {
+	{ "group", perf_group }, { "suite", perf_suite }, { "report", perf_report },
+};
+
+int perf_command(int argc, char **argv)
 {
 	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .rounds = 7, .qps = { PERF_UD }, .nqps = 1,
 		.ops = { PERF_SEND }, .nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
 	int rc;
 
-	if (argc > 1 && !strcmp(argv[1], "group"))
-		return perf_group(argc - 1, argv + 1);
+	for (size_t i = 0; argc > 1 && i < TOOL_COUNT(others); i++)
+		if (!strcmp(argv[1], others[i].name))
+			return others[i].run(argc - 1, argv + 1);
 	if (argc > 1 && perf_is_cost(argv[1]))
 		return perf_cost(argc - 1, argv + 1);
 	rc = perf_parse_options(&p, argc, argv);
@@ -194,13 +201,21 @@ static void print_help(FILE *to)
 	      "      --batch LIST        requests a call (default 1,32)\n"
 	      "      --qp LIST           of ud, rc, rc-confirm (default ud,rc)\n"
 	      "      --size LIST (default 64), --depth LIST (default 1024)\n"
-	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n", to);
+	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n\n"
+	      "  suite  all of these but group, quick (default, 4 minutes) or full (half an hour)\n"
+	      "      -o DIR              where the rows of each measurement are written, and machine.json\n"
+	      "      --secs N            time of a case (default 0.5; full 1)\n"
+	      "      --connect HOST, --port N, --rounds N\n\n"
+	      "  report a page of HTML with all figures of one suite, or of two side by side (draws by gnuplot)\n"
+	      "      -o FILE             (default: standard output)\n", to);
 }
 
 const struct tool_cmd cmd_perf = {
-	.name = "perf", .run = perf_run_command, .print_help = print_help,
+	.name = "perf", .run = perf_command, .print_help = print_help,
 	.args = "lat|bw|bibw|rate|cpu [OPTION]... --local | --server | --connect HOST\n"
 		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST\n"
-		"       diw perf setup|mr|post [OPTION]...",
+		"       diw perf setup|mr|post [OPTION]...\n"
+		"       diw perf suite [quick|full] -o DIR [OPTION]...\n"
+		"       diw perf report DIR [DIR2] [-o FILE]",
 	.brief = "Measures latency, goodput or message rate, on request beside bare sockets",
 };

@@ -125,6 +125,7 @@ const char *perf_word_of(const struct perf_param *p, uint64_t v);    /* NULL: th
 uint64_t perf_best_outstanding(uint64_t size);
 bool perf_param_applies(const struct perf_case *pc, enum perf_param_id id);
 bool perf_param_of(enum perf_param_id id, enum perf_qp qp);
+void perf_param_key(enum perf_param_id id, char key[32]);     /* in rows as JSON */
 cJSON *perf_case_json(const struct perf_case *pc);
 int perf_case_parse(const cJSON *o, struct perf_case *pc);   /* -EINVAL */
 
@@ -187,6 +188,10 @@ struct perf_plan {
 int perf_opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count);
 int perf_parse_options(struct perf_plan *p, int argc, char **argv);
 void perf_print_options(FILE *to);
+
+/* ---- perf.c ---- */
+
+int perf_command(int argc, char **argv);     /* argv[0] is "perf" */
 
 /* ---- perf_out.c ---- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* diw perf: the tests, the numbers that a case has, and a case as JSON on the control connection. */
 #include <errno.h>
+#include <string.h>
 
 #include "tools/perf/perf_rig.h"
 
@@ -111,6 +112,13 @@ bool perf_param_applies(const struct perf_case *pc, enum perf_param_id id)
 	uint32_t tests = perf_params[id].tests;
 
 	return perf_param_of(id, pc->qp) && (!tests || tests >> pc->test & 1);
+}
+
+void perf_param_key(enum perf_param_id id, char key[32])
+{
+	snprintf(key, 32, "%s", perf_params[id].name);
+	for (char *dash; (dash = strchr(key, '-')); )
+		*dash = '_';
 }
 
 cJSON *perf_case_json(const struct perf_case *pc)

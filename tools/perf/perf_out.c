@@ -124,9 +124,7 @@ static void add_param(cJSON *o, const struct perf_case *pc, enum perf_param_id i
 	uint64_t v = perf_get(pc, id);
 	char key[32];
 
-	snprintf(key, sizeof key, "%s", perf_params[id].name);
-	for (char *dash; (dash = strchr(key, '-')); )
-		*dash = '_';
+	perf_param_key(id, key);
 	if (perf_word_of(&perf_params[id], v))
 		cJSON_AddStringToObject(o, key, perf_word_of(&perf_params[id], v));
 	else if (!perf_params[id].arg)

@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# diw perf suite, each of its measurements for a moment: the rows that it promises, with sane figures. diw perf report:
+# Chromium opens the page of two runs, and its tables have the figures of the rows. No speed is judged.
+. "${0%/*}/../lib.sh"
+
+ONE=$TMP/one TWO=$TMP/two
+suite_run() {
+	local secs=([1]=0.05 0.3 3)
+	STATUS=0
+	$DIW perf suite --secs "${secs[TRY]}" --rounds 1 -o "$ONE" > "$TMP/suite" 2>&1 || STATUS=$?
+	check "the suite ends" [ $STATUS -le 1 ]
+	check "... and nothing but a case without a processor fails" no_other_failure
+}
+no_other_failure() { ! grep '^diw perf: ' "$TMP/suite" | grep -v 'nothing arrived$\|commands failed'; }
+# all NAME CONDITION: every row of the measurement is so.
+all() { jq -e -s "length > 0 and all(.[]; $2)" "$ONE/$1.jsonl" > "$TMP/all" || { echo "$1: not all $2"; return 1; }; }
+has_figures() {
+	local name
+	for name in lat bw rate bibw cpu sge outstanding reuse; do
+		all $name '.bytes_valid > 0 and .bytes_valid <= .bytes_sent and
+			(.stats.median > 0 or (.qp | startswith("raw")))' || return
+	done
+	for name in lat bw rate; do
+		jq -e -s 'map(select(.qp == "raw-tcp")) | any(.stats.median > 0)' "$ONE/$name.jsonl" || return
+	done
+	# A long Send loses one of its segments.
+	all loss '.bytes_sent > 0 and .bytes_valid <= .bytes_sent and
+		(.stats.median > 0 or (.impair and .op == "send" and .size > 1024))' || return
+	all lat '.lat_us_p99 >= .lat_us_p50 and .lat_us_max >= .lat_us_min' &&
+		all setup '.count > 0 and .ns_p50 > 0' && all mr '.count > 0 and .ns_p50 > 0' &&
+		all post '.count > 0 and (.ns_p50 // .user_ns // .ns_mean) > 0'
+}
+measured suite_run "perf suite: all commands succeed" '[ $STATUS -eq 0 ]' "... every row has its figures" has_figures
+
+# combinations NAME EXPRESSION: the rows of the measurement are these combinations, baselines aside.
+combinations() {
+	jq -e -s "[.[] | select(.qp | startswith(\"raw\") | not) | [.qp, .op, .size]] | unique ==
+		([$2] | unique)" "$ONE/$1.jsonl"
+}
+THREE='("ud", "rd", "rc") as $qp | ("send", "write", "read") as $op'
+check "... latency of UD, RD, RC by send, write and read" combinations lat \
+	"$THREE | (64, 1024, 16384, 262144) as \$size | [\$qp, \$op, \$size]"
+check "... goodput" combinations bw "$THREE | (1024, 16384, 65536, 524288) as \$size | [\$qp, \$op, \$size]"
+check "... rate" combinations rate "$THREE | [\$qp, \$op, 64]"
+check "... beside RC and bare sockets in the same rounds" all lat 'if .qp == "ud" then
+	(.ratios | keys) == ["raw-tcp", "raw-udp", "rc"] else true end'
+check "... four rates of loss" jq -e -s '[.[].impair] | unique ==
+	[null, "loss=0.1%,seed=1", "loss=1%,seed=1", "loss=5%,seed=1"]' "$ONE/loss.jsonl"
+check "... of which the highest loses" jq -e -s 'map(select(.impair and .size == 524288 and
+	(.impair | startswith("loss=5%")))) | length == 2 and all(.lost > 0)' "$ONE/loss.jsonl"
+names() {
+	local said
+	said=$(jq -r '.commands[] | "\(.name) \(.rows)"' "$ONE/machine.json" |
+		awk '{ n[$1] += $2 } END { for (i in n) print i, n[i] }' | sort)
+	[ "$said" = "$(cd "$ONE" && wc -l ./*.jsonl | sed -n 's|^ *\([0-9]*\) \./\(.*\)\.jsonl|\2 \1|p' | sort)" ]
+}
+check "... machine.json names the measurements and their rows" names
+check "... and the machine, with its noise" jq -e '.suite == "quick" and (.machine | .cpu != "" and .noise.lost >= 0 and
+	(.mitigations | type) == "object")' "$ONE/machine.json"
+
+background "$TMP/stopped" $DIW perf suite --secs 30 -o "$TMP/three"
+check "a suite of long cases" eventually 20 [ -e "$TMP/three/lat.jsonl" ]
+kill -INT "$PID"
+STATUS=0
+wait "$PID" || STATUS=$?
+check "... ends with status 130 on Ctrl-C" [ $STATUS -eq 130 ]
+check "... with one command in machine.json" jq -e '.commands | length == 1' "$TMP/three/machine.json"
+
+expect 1 "no gnuplot" env PATH=/nonexistent $DIW perf report "$ONE" -o "$TMP/no.html"
+check "... is named" matches "$OUT" "gnuplot-nox"
+expect 1 "no directory of a suite" $DIW perf report "$TMP"
+check "... is named" matches "$OUT" "machine.json"
+expect 2 "perf report without a directory" $DIW perf report
+expect 2 "perf suite without -o" $DIW perf suite
+expect 2 "perf suite slow" $DIW perf suite slow -o "$TMP/no"
+
+root=$(tools/programs get page 2> "$TMP/programs")
+case $? in
+0) ;;
+77) skip "$(tail -n 1 "$TMP/programs")"; end ;;
+*) not_ok "tools/programs get page: $(< "$TMP/programs")"; end ;;
+esac
+# The programs that were unpacked run with the libraries that came with them.
+LIBRARIES=$(printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/pulseaudio)
+unpacked() { env PATH="$root/usr/bin:$PATH" LD_LIBRARY_PATH="$LIBRARIES" "$@"; }
+
+# The second run has other figures, and markup where a page could take it for its own.
+cp -r "$ONE" "$TWO"
+jq -c 'if .stats then .stats.median *= 3 else . end' "$ONE/lat.jsonl" | sed 1d > "$TWO/lat.jsonl"
+jq '.machine.cpu = "<b>&amp;\"x\"</b><script>document.title = 1</script>"' "$ONE/machine.json" > "$TWO/machine.json"
+run "the page of one run" unpacked $DIW perf report "$ONE" -o "$TMP/one.html"
+run "the page of two runs" unpacked $DIW perf report "$ONE" "$TWO" -o "$TMP/two.html"
+open_page() {
+	unpacked timeout 120 "$root/usr/lib/chromium/chromium-headless-shell" --no-sandbox --disable-gpu \
+		--disable-dev-shm-usage --user-data-dir="$TMP/chromium" \
+		--dump-dom "file://$1" > "$1.dom" 2> "$1.err" && [ -s "$1.dom" ] ||
+		{ tail -n 20 "$1.err"; return 1; }
+}
+check "Chromium opens it" open_page "$TMP/one.html"
+check "... and reads the figures of the run" tests/system/tools/perf_page.py "$TMP/one.html.dom" "$ONE"
+check "Chromium opens that of two" open_page "$TMP/two.html"
+check "... and reads those of both" tests/system/tools/perf_page.py "$TMP/two.html.dom" "$ONE" "$TWO"
+end

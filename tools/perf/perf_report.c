@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* diw perf report: what diw perf suite has measured, as one page of HTML that needs no network and no script. */
+#include "tools/perf/perf_report.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/perf/perf_suite.h"
+
+#define PATH_LEN 4096
+
+/* ---- Files of a run ---- */
+
+static char *text_of_file(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	char *text = NULL;
+	size_t room = 0;
+	ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
+
+	if (f)
+		fclose(f);
+	if (n >= 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int read_about(struct report_run *run)
+{
+	char path[PATH_LEN], *text;
+
+	snprintf(path, sizeof path, "%s/machine.json", run->dir);
+	text = text_of_file(path);
+	if (!text)
+		return tool_failed("%s: %s (is it of 'diw perf suite'?)", path, strerror(errno ? errno : ENODATA));
+	run->about = cJSON_Parse(text);
+	free(text);
+	return cJSON_IsObject(run->about) ? 0 : tool_failed("%s: not JSON", path);
+}
+
+/* NAME is of machine.json, and names no file elsewhere. */
+static bool name_is_plain(const char *name)
+{
+	return name && name[0] && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-")] == '\0';
+}
+
+/* A measurement that the run does not have has no rows. */
+static int read_rows(struct report_run *run, const char *name)
+{
+	char path[PATH_LEN], *line = NULL;
+	size_t room = 0;
+	int rc = 0, at = 0;
+	cJSON *row;
+	FILE *f;
+
+	cJSON_Delete(run->rows);
+	run->rows = cJSON_CreateArray();
+	snprintf(path, sizeof path, "%s/%s.jsonl", run->dir, name);
+	f = fopen(path, "re");
+	while (f && !rc && getline(&line, &room, f) > 0) {
+		at++;
+		row = cJSON_Parse(line);
+		if (cJSON_IsObject(row)) {
+			cJSON_AddItemToArray(run->rows, row);
+			continue;
+		}
+		cJSON_Delete(row);
+		rc = tool_failed("%s line %d: not a JSON object", path, at);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return rc;
+}
+
+/* ---- The page ---- */
+
+static void page_begin(FILE *out)
+{
+	fputs("<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>diw perf report</title>\n<style>\n"
+	      "body { font: 14px sans-serif; margin: 2em; max-width: 100em }\n"
+	      "table { border-collapse: collapse; margin: 1em 0 }\n"
+	      "th, td { border: 1px solid #bbb; padding: 2px 8px; text-align: right; vertical-align: top }\n"
+	      "th { white-space: nowrap }\n"
+	      "thead th, .machine th { background: #eee; text-align: left }\n"
+	      ".machine td { text-align: left }\n"
+	      "tbody th { font-weight: normal; text-align: left }\n"
+	      "svg { display: block; max-width: 900px; height: auto }\n"
+	      "</style></head><body>\n<h1>diw perf report</h1>\n", out);
+}
+
+static int page_section(FILE *out, struct report_run *runs, int nruns, const char *name)
+{
+	int rc = 0;
+
+	for (int i = 0; i < nruns && !rc; i++)
+		rc = read_rows(&runs[i], name);
+	if (rc)
+		return rc;
+	fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n", name, name);
+	rc = report_plot(out, name, runs, nruns);
+	report_table(out, runs, nruns);
+	fputs("</section>\n", out);
+	return rc;
+}
+
+static void page_commands(FILE *out, const struct report_run *run)
+{
+	const cJSON *command, *word;
+
+	fputs("<h2>commands of ", out);
+	html_text(out, run->dir);
+	fputs("</h2>\n<ul>\n", out);
+	cJSON_ArrayForEach(command, report_child(run->about, "commands")) {
+		double status = report_number(command, "status");
+
+		fputs("<li><code>diw", out);
+		cJSON_ArrayForEach(word, report_child(command, "command")) {
+			fputc(' ', out);
+			html_text(out, cJSON_IsString(word) ? word->valuestring : "?");
+		}
+		fputs("</code>", out);
+		if (status > 0)
+			fprintf(out, " <b>failed with status %.0f</b>", status);
+		fputs("</li>\n", out);
+	}
+	fputs("</ul>\n", out);
+}
+
+/* Each measurement once, in the order of the runs. */
+static int page_sections(FILE *out, struct report_run *runs, int nruns)
+{
+	cJSON *done = cJSON_CreateObject();
+	const cJSON *command;
+	int rc = 0;
+
+	for (int i = 0; i < nruns; i++) {
+		cJSON_ArrayForEach(command, report_child(runs[i].about, "commands")) {
+			const char *name = cJSON_GetStringValue(report_child(command, "name"));
+
+			if (rc || !name_is_plain(name) || report_child(done, name))
+				continue;
+			cJSON_AddTrueToObject(done, name);
+			rc = page_section(out, runs, nruns, name);
+		}
+	}
+	cJSON_Delete(done);
+	return rc;
+}
+
+static int page_write(FILE *out, struct report_run *runs, int nruns)
+{
+	int rc;
+
+	page_begin(out);
+	report_machines(out, runs, nruns);
+	fputs("<p>A figure is the median of its rounds. The bars of a plot are its 95 % confidence interval. A "
+	      "ratio is of rows whose rounds took turns; there is none of two runs, which had different "
+	      "conditions.</p>\n", out);
+	rc = page_sections(out, runs, nruns);
+	for (int i = 0; i < nruns; i++)
+		page_commands(out, &runs[i]);
+	fputs("</body></html>\n", out);
+	return rc;
+}
+
+int perf_report(int argc, char **argv)
+{
+	static const struct option opts[] = { { "output", required_argument, NULL, 'o' }, { 0 } };
+	struct report_run runs[REPORT_RUNS] = { { .dir = NULL } };
+	const char *path = NULL;
+	int opt, n = 0, rc = 0;
+	FILE *out = stdout;
+
+	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
+		if (opt != 'o')
+			return tool_bad_option(argv);
+		path = optarg;
+	}
+	if (optind == argc || argc - optind > REPORT_RUNS)
+		return tool_usage("report: one or two directories of 'diw perf suite' are needed");
+	for (; optind + n < argc && !rc; n++) {
+		runs[n].dir = argv[optind + n];
+		rc = read_about(&runs[n]);
+	}
+	if (!rc && path && !(out = fopen(path, "we")))
+		rc = tool_failed("%s: %s", path, strerror(errno));
+	if (!rc)
+		rc = page_write(out, runs, n);
+	if (out && out != stdout && (ferror(out) | fclose(out)) && !rc)
+		rc = tool_failed("%s: %s", path, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		cJSON_Delete(runs[i].about);
+		cJSON_Delete(runs[i].rows);
+	}
+	return rc;
+}
