@@ -46,7 +46,7 @@ static int check_params(const struct perf_plan *p)
 static int check_together(const struct perf_plan *p)
 {
 	static const struct { enum perf_param_id a, b; } never[] = { { PERF_OUTSTANDING, PERF_WINDOW },
-		{ PERF_BUFFERS, PERF_REUSE } };
+		{ PERF_BUFFERS, PERF_REUSE }, { PERF_LOAD, PERF_STREAMS } };
 
 	for (size_t i = 0; i < TOOL_COUNT(never); i++)
 		if (p->list[never[i].a].given && p->list[never[i].b].given)
@@ -70,7 +70,7 @@ static int check_together(const struct perf_plan *p)
 static int check_provider(const struct perf_plan *p)
 {
 	static const enum perf_param_id ours[] = { PERF_MULPDU, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST,
-		PERF_QUEUE_PAIRS };
+		PERF_QUEUE_PAIRS, PERF_LOAD };
 	const struct perf_list *l = &p->list[PERF_PROVIDER];
 	bool verbs = false;
 

@@ -21,6 +21,7 @@
 
 #define PERF_MAX_QPS 4096
 #define PERF_MAX_STREAMS 32
+#define PERF_MAX_LOAD 16
 #define PERF_BATCH 64                /* completions, reposted receives and posted sends in a batch */
 #define PERF_LLPS 2
 #define PERF_SLOTS (PERF_LLPS + 1 + PERF_QPS - PERF_RAW)     /* 1: RC beside UD */
@@ -53,8 +54,8 @@ static inline bool perf_is_dgram(enum perf_qp qp)
 /* Numbers of a case. Each is an option, of which a list has a case for each number, a key of the JSON objects, and, if
  * the option was given, a column of the table. */
 enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_OUTSTANDING, PERF_WINDOW, PERF_MULPDU, PERF_SGE, PERF_MAX_SGE,
-	PERF_QUEUE_PAIRS, PERF_ACTIVE, PERF_STREAMS, PERF_SIGNAL, PERF_OFFSET, PERF_BUFFERS, PERF_REUSE, PERF_SCHEME,
-	PERF_COMPUTE, PERF_PIN, PERF_PROVIDER, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
+	PERF_QUEUE_PAIRS, PERF_ACTIVE, PERF_STREAMS, PERF_LOAD, PERF_SIGNAL, PERF_OFFSET, PERF_BUFFERS, PERF_REUSE,
+	PERF_SCHEME, PERF_COMPUTE, PERF_PIN, PERF_PROVIDER, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
 
 /* Values of numbers that have a name on the command line. */
 #define PERF_WORD (1u << 20)         /* beyond every number */
@@ -70,8 +71,8 @@ struct perf_case {
 	enum perf_op op;             /* for bare sockets: PERF_SEND */
 	enum perf_mode mode;
 	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
-	uint64_t size, depth, outstanding, window, mulpdu, sge, max_sge, qps, active, streams, signal, offset, buffers,
-		reuse, scheme, compute, pin, provider, no_crc, markers, close_last;   /* 0: the default, or no */
+	uint64_t size, depth, outstanding, window, mulpdu, sge, max_sge, qps, active, streams, load, signal, offset,
+		buffers, reuse, scheme, compute, pin, provider, no_crc, markers, close_last; /* 0: default, no */
 };
 
 /* The settings of one end, from its command line and the control connection. */

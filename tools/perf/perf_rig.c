@@ -186,6 +186,8 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 			rc = ring_make_memory(r);
 		if (!rc)
 			rc = make_receives(r);
+		if (!rc && r->pc.load)
+			rc = load_open(r);
 	}
 	if (!rc)
 		return r;
@@ -196,6 +198,7 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 void rig_close(struct rig *r)
 {
 	streams_close(r);
+	load_close(r);
 	if (r->raw)
 		raw_rig_close(r);
 	if (r->ep.qp)
@@ -271,6 +274,8 @@ void rig_describe(const struct rig *r, cJSON *o)
 		qps_describe(r, o);
 	if (r->ibv)
 		ibv_rig_describe(r, o);
+	if (r->load)
+		load_describe(r, o);
 }
 
 int rig_connect(struct rig *r, const cJSON *peer)
@@ -289,6 +294,8 @@ int rig_connect(struct rig *r, const cJSON *peer)
 	if (window >= 1 && window < r->window)
 		r->window = (uint32_t)window;        /* both ends use the smaller one */
 	if (r->ibv && (rc = ibv_rig_connect(r, peer)) != 0)
+		return rc;
+	if (r->load && (rc = load_connect(r, peer)) != 0)
 		return rc;
 	ring_make(r);
 	if (rig_has_many(r) && (rc = qps_connect(r, peer)) != 0)
@@ -314,10 +321,14 @@ int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, 
 	r->round++;
 	if (rc)
 		return rc;
+	if (r->load && (rc = load_start(r)) != 0)
+		return rc;
 	if (r->raw)
 		rc = raw_rig_run(r, ns, part);
 	else
 		rc = perf_tests[r->pc.test].run(r, ctl, ns, part);
+	if (r->load)
+		load_stop(r);
 	if (!r->raw)
 		endpoint_report_errors(&r->ep);
 	return rc;

@@ -32,6 +32,7 @@ struct rig_mem {
 
 struct ibv_rig;
 struct streams;
+struct load;
 struct rig {
 	struct perf_case pc;
 	struct perf_side side;
@@ -52,6 +53,7 @@ struct rig {
 	uint32_t slots;                      /* message buffers, used in turn */
 	size_t stride;                       /* from one to the next */
 	struct streams *streams;             /* --streams; then everything else is empty */
+	struct load *load;                   /* --load */
 	struct ibv_rig *ibv;                 /* --provider verbs; then ep is empty */
 	struct rig_mem tx, rx, target;        /* for sends; for receives; for Writes, and both ends of Reads */
 	struct diw_addr dst;
@@ -115,6 +117,14 @@ int streams_connect(struct rig *r, const cJSON *peer);
 int streams_run(struct rig *r, uint64_t ns, struct hist *all, struct perf_part *part);
 const struct rig *streams_first(const struct rig *r);
 void streams_close(struct rig *r);
+
+/* ---- perf_load.c: --load, others that write to the device of the client ---- */
+int load_open(struct rig *r);
+void load_describe(const struct rig *r, cJSON *o);
+int load_connect(struct rig *r, const cJSON *peer);
+int load_start(struct rig *r);               /* the server's threads write until load_stop() */
+void load_stop(struct rig *r);
+void load_close(struct rig *r);              /* before the device's end */
 
 /* ---- perf_ibv.c: --provider verbs, the same rig over libibverbs ---- */
 int ibv_rig_open(struct rig *r, uint32_t max_sge);
