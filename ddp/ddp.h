@@ -40,6 +40,7 @@ struct diw_ddp_buf {
 struct diw_ddp_seg {
 	struct diw_ddp_hdr h;
 	uint32_t hdr_len, len;       /* of the header; of the payload */
+	uint32_t placed;             /* ordered: octets at the end of the payload that are in place already */
 	const uint8_t *raw;          /* the header's first byte */
 	const uint8_t *payload;
 	const struct diw_addr *src;
@@ -207,6 +208,9 @@ struct diw_order {
  * the buffer. */
 uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, const uint8_t *data,
 		       uint32_t len);
+/* Resolves LEN > 0 bytes from offset OFF for writing, exactly. IOV has room for buf->n entries; *N of them are used. */
+uint16_t diw_ddp_scatter_part(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, uint32_t len,
+			      struct iovec *iov, int *n);
 /* Resolves the whole buffer for reading; IOV has room for buf->n entries. */
 uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, struct iovec *iov);
 /* Resolves LEN > 0 bytes from offset OFF, to the end of their last entry; returns how many entries of IOV, or 0. */

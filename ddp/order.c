@@ -3,6 +3,9 @@
  * Receiving over an ordered link (RFC 5041 sections 5.3 and 6). Segments come whole and in order, so the only state of
  * a message is its progress. The first fault ends the stream. A segment that finds no receive waits in the link for a
  * bounded time. A segment whose completion finds no room waits until there is room.
+ *
+ * The link may ask for the place of a segment that it is still receiving. Each such question authorises the segment and
+ * resolves the STag again. When the segment is complete, it takes the way of all segments, but for the copy.
  */
 #include <errno.h>
 
@@ -116,7 +119,7 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 		o->first = seg->h;
 	if (seg->len > o->recv->buf.len - o->got)
 		fault = DIW_FAULT_TOO_LONG;
-	else if (diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, seg->len) != 0)
+	else if (diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, seg->len - seg->placed) != 0)
 		fault = DIW_FAULT_LOCAL_PROT;
 	if (fault) {
 		if (diw_ddp_cq_room(d, 1))
@@ -175,11 +178,11 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 	if (fault)
 		return fault;
 	if (t->kind == DIW_TARGET_BUF) {
-		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len);
+		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len - seg->placed);
 	} else if (seg->len) {                  /* an empty Write is not checked (RFC 5040 section 5.1) */
 		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 		if (fault == 0)
-			memcpy(to, seg->payload, seg->len);
+			memcpy(to, seg->payload, seg->len - seg->placed);
 	}
 	if (fault)
 		return fault;
@@ -208,6 +211,29 @@ static uint16_t order_take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	}
 }
 
+static uint16_t order_decode(const struct diw_ddp *d, struct diw_ddp_seg *seg, const struct diw_addr *src,
+			     const struct diw_link_rxseg *from)
+{
+	uint16_t fault = diw_ddp_hdr_decode_plain(&seg->h, &seg->hdr_len, d->cfg.extras, from->data, from->len);
+
+	seg->src = src;
+	seg->raw = from->data;
+	seg->group = false;
+	seg->to = NULL;
+	seg->payload = seg->raw + seg->hdr_len;
+	seg->len = from->len - seg->hdr_len;
+	seg->placed = from->placed;
+	return fault;
+}
+
+static void order_fault(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
+{
+	DIW_TRACE_SEGMENT_DROPPED(d->c, fault, seg->hdr_len + seg->len, seg->src->port);
+	diw_fault_count(d->c, fault);
+	d->order.dead = true;
+	d->ulp->fault(d->ulp_ctx, seg, fault, now);
+}
+
 static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	struct diw_ddp *d = ctx;
@@ -222,13 +248,7 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 			d->order.seen = true;
 			continue;
 		}
-		seg.src = src;
-		seg.raw = segs[i].data;
-		seg.group = false;
-		seg.to = NULL;
-		fault = diw_ddp_hdr_decode_plain(&seg.h, &seg.hdr_len, d->cfg.extras, seg.raw, segs[i].len);
-		seg.payload = seg.raw + seg.hdr_len;
-		seg.len = segs[i].len - seg.hdr_len;
+		fault = order_decode(d, &seg, src, &segs[i]);
 		if (fault == 0)
 			fault = order_take(d, &seg, now);
 		d->order.seen = true;
@@ -239,16 +259,89 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 			return i;
 		d->order.waits_until = 0;
 		d->c->rx_segments++;
-		if (fault == 0) {
+		if (fault == 0)
 			DIW_TRACE_SEGMENT_RECEIVED(d->c, seg.h.opcode, seg.h.msn, seg.h.mo, seg.len, src->port);
-			continue;
-		}
-		DIW_TRACE_SEGMENT_DROPPED(d->c, fault, segs[i].len, src->port);
-		diw_fault_count(d->c, fault);
-		d->order.dead = true;
-		d->ulp->fault(d->ulp_ctx, &seg, fault, now);
+		else
+			order_fault(d, &seg, fault, now);
 	}
 	return n;
+}
+
+/* ---- The place of a segment that is being received ---- */
+
+/* BEGUN: octets of the segment are in the receive, which the message holds. */
+static uint16_t message_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, bool begun,
+			      struct iovec *iov, int *n)
+{
+	struct diw_order *o = &d->order;
+	uint16_t fault = in_sequence(o, &seg->h);
+
+	if (fault)
+		return fault;
+	if (!begun && seg->h.last && !diw_ddp_cq_room(d, 1))
+		return DIW_DDP_NOT_NOW;
+	if (!begun && !o->recv)
+		o->recv = diw_ddp_recv_take(d);
+	if (!o->recv)
+		return begun ? DIW_FAULT_LOCAL_PROT : DIW_DDP_NOT_NOW;
+	if (seg->len > o->recv->buf.len - o->got)
+		return DIW_FAULT_TOO_LONG;
+	if (diw_ddp_scatter_part(d, &o->recv->buf, o->got + off, seg->len - off, iov, n) == 0)
+		return 0;
+	if (begun && diw_ddp_cq_room(d, 1))
+		end_message(d, seg, DIW_FAULT_LOCAL_PROT);
+	return DIW_FAULT_LOCAL_PROT;
+}
+
+static uint16_t write_reach(const struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, struct iovec *iov,
+			    int *n)
+{
+	uint16_t fault = continues_write(&d->order, seg);
+	uint8_t *to;
+
+	if (fault == 0)
+		fault = diw_ddp_resolve(d, seg->h.stag, DIW_STAG_REMOTE_WRITE, seg->src, seg->h.to, seg->len, &to);
+	if (fault)
+		return fault;
+	*iov = (struct iovec){ to + off, seg->len - off };
+	*n = 1;
+	return 0;
+}
+
+static uint16_t order_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, bool begun,
+			    struct iovec *iov, int *n, uint64_t now)
+{
+	struct diw_ddp_target t;
+	uint16_t fault = d->ulp->target(d->ulp_ctx, seg, &t, now);
+
+	if (fault)
+		return fault;
+	switch (t.kind) {
+	case DIW_TARGET_RECV: return message_reach(d, seg, off, begun, iov, n);
+	case DIW_TARGET_BUF: return diw_ddp_scatter_part(d, &t.buf, t.mo + off, seg->len - off, iov, n);
+	case DIW_TARGET_STAG: return write_reach(d, seg, off, iov, n);
+	default: return DIW_DDP_NOT_NOW;
+	}
+}
+
+/* A fault of a segment of which no octet is placed is found again by ordered_rx(). */
+static int ordered_reach(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *from, uint32_t at,
+			 struct iovec *iov, uint64_t now)
+{
+	struct diw_ddp *d = ctx;
+	bool begun = at > DIW_LINK_MAX_HDR;
+	struct diw_ddp_seg seg;
+	uint16_t fault;
+	int n = 0;
+
+	if (d->order.dead)
+		return 0;
+	fault = order_decode(d, &seg, src, from);
+	if (fault == 0)
+		fault = order_reach(d, &seg, at - seg.hdr_len, begun, iov, &n, now);
+	if (fault && begun)
+		order_fault(d, &seg, fault, now);
+	return fault ? 0 : n;
 }
 
 static void ordered_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
@@ -266,4 +359,4 @@ static void ordered_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 	d->ulp->down(d->ulp_ctx, fault, errnum, now);
 }
 
-const struct diw_link_up diw_ddp_ordered_up = { .rx = ordered_rx, .down = ordered_down };
+const struct diw_link_up diw_ddp_ordered_up = { .rx = ordered_rx, .reach = ordered_reach, .down = ordered_down };

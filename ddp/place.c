@@ -31,6 +31,31 @@ uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, u
 	return len ? DIW_FAULT_BOUNDS : 0;
 }
 
+uint16_t diw_ddp_scatter_part(const struct diw_ddp *d, const struct diw_ddp_buf *buf, uint32_t off, uint32_t len,
+			      struct iovec *iov, int *n)
+{
+	*n = 0;
+	for (uint32_t i = 0; i < buf->n && len; i++) {
+		const struct diw_ddp_sge *s = &buf->sge[i];
+		uint32_t part = off < s->len ? s->len - off : 0;
+		uint16_t fault;
+		uint8_t *to;
+
+		if (part > len)
+			part = len;
+		if (part) {
+			fault = diw_stag_resolve(d->stags, s->stag, &d->user, DIW_STAG_LOCAL_WRITE, NULL, s->to + off,
+						 part, &to);
+			if (fault)
+				return fault;
+			iov[(*n)++] = (struct iovec){ to, part };
+		}
+		off -= part ? off : s->len;
+		len -= part;
+	}
+	return len ? DIW_FAULT_BOUNDS : 0;
+}
+
 uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, struct iovec *iov)
 {
 	for (uint32_t i = 0; i < buf->n; i++) {

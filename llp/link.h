@@ -41,6 +41,7 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 	bool group;                  /* addressed to a group or broadcast address */
 	const struct diw_addr *to;   /* group: that group, and the group port; else the link's address that it came to,
 				      * if the link has several; or NULL */
+	uint32_t placed;             /* octets at the end that are not at `data`: they are where up->reach said */
 };
 
 struct diw_link;
@@ -50,6 +51,13 @@ struct diw_link_up {
 	 * receives nothing meanwhile, and offers them again at the next poll. With reliable datagrams, only this peer
 	 * is held up. */
 	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
+	/* ORDERED: the segment *SEG, of which the first DIW_LINK_MAX_HDR octets are at `data`, is being received.
+	 * Writes where its octets from FROM on belong, DIW_LINK_IOV entries at most, which are valid until this call
+	 * returns to the poll of the link. Returns their number. 0 and FROM is DIW_LINK_MAX_HDR: the link keeps all of
+	 * the segment for rx. 0 and FROM is more: the link drops the octets, and rx takes no more segments. NULL: the
+	 * link keeps all segments. */
+	int (*reach)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
+		     struct iovec *iov, uint64_t now);
 	/* RELIABLE: no more segments will come. Fault 0 and errnum 0: the peer has ended the stream regularly;
 	 * otherwise the reason why it broke. Called once. The link can still send, unless errnum is set. NULL on other
 	 * links. */

@@ -329,8 +329,8 @@ static bool rx_rest(struct seal *s, uint64_t now)
 		const uint8_t *p = s->rest_at;
 
 		if (intact(s, p, len, now))
-			s->kept[n++] = (struct diw_link_rxseg){ p, len - DIW_SEAL_LEN, b->group,
-								b->to.port ? &b->to : NULL };
+			s->kept[n++] = (struct diw_link_rxseg){ .data = p, .len = len - DIW_SEAL_LEN,
+				.group = b->group, .to = b->to.port ? &b->to : NULL };
 		s->rest_at += len;
 		b->len -= len;
 		if (n == RX_BATCH || (n && !b->len)) {

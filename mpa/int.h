@@ -18,6 +18,7 @@
 /* The most that a link has to keep: a write that the stream did not take, or an FPDU that was not taken and all that
  * came behind it. */
 #define DIW_MPA_OWN DIW_MPA_WRITE
+#define DIW_MPA_HEAD (DIW_MPA_LEN + DIW_LINK_MAX_HDR)  /* octets of an FPDU that is received in place, for up->reach */
 #define DIW_MPA_EDGES 31             /* FPDUs of one gathered write, and one more */
 #define DIW_MPA_PIECES 128           /* of an open write */
 #define DIW_MPA_EDGE 64u             /* the end of an FPDU, and the length and header of the next one */
@@ -41,6 +42,9 @@ struct diw_mpa {
 	uint32_t rx_len, rx_good;    /* octets in rx_own; of these, octets of FPDUs that were checked and whose markers
 				      * were removed */
 	uint8_t *rx_own;             /* NULL when empty; begins with an FPDU */
+	bool rx_direct;              /* of that FPDU rx_own has only the head, and octets behind the FPDU */
+	bool rx_dropped;             /* with rx_direct: its octets have no place any more */
+	uint32_t rx_placed;          /* with rx_direct: octets behind the head that have come */
 };
 
 struct diw_mpa_pool {

@@ -4,6 +4,9 @@
  * handed up in small batches, so that they are placed while they are in the cache. Octets that are incomplete, or were
  * not taken, are copied to a buffer of the link. A long incomplete FPDU is completed there by the next read, which puts
  * the rest into the scratch buffer. A short one is copied in front of the next read's data, which is cheaper.
+ *
+ * Without CRC and markers, the rest of a large incomplete FPDU is received in place: the layer above knows from the
+ * FPDU's head where the payload belongs. The same read takes what is behind the FPDU.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,6 +18,9 @@
 #ifndef BATCH_BYTES
 #define BATCH_BYTES 16384u           /* a batch of this size is handed up: it fits the first-level cache */
 #endif
+
+#define DIRECT_MIN 8192u             /* octets still to come of an FPDU that is received in place */
+#define DIRECT_IOV (DIW_LINK_IOV + 1)
 
 struct batch {
 	struct diw_link_rxseg segs[BATCH];
@@ -32,7 +38,7 @@ static void stream_down(struct diw_mpa *m, uint16_t fault, int err, uint64_t now
 {
 	m->rx_down = true;
 	m->l.down = m->rx_ended || err;
-	m->rx_stalled = false;
+	m->rx_stalled = m->rx_direct = false;
 	m->rx_len = m->rx_good = 0;
 	diw_mpa_own_put(m->pool, &m->rx_own);
 	if (fault)
@@ -114,6 +120,53 @@ static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch 
 	return 0;
 }
 
+/* ---- An FPDU that is received in place ---- */
+
+/* Octets of the ULPDU behind the head; all octets of the FPDU behind it. */
+static uint32_t direct_payload(const struct diw_mpa *m) { return diw_get16(m->rx_own) - DIW_LINK_MAX_HDR; }
+static uint32_t direct_rest(const struct diw_mpa *m) { return diw_fpdu_bare(diw_get16(m->rx_own)) - DIW_MPA_HEAD; }
+
+/* The places of the octets of an FPDU from AT on; *P has at least its head. */
+static int direct_reach(struct diw_mpa *m, const uint8_t *p, uint32_t at, struct iovec *iov, uint64_t now)
+{
+	const struct diw_link_rxseg seg = { .data = p + DIW_MPA_LEN, .len = diw_get16(p) };
+
+	return m->l.up->reach(m->l.up_ctx, &m->s->peer, &seg, DIW_LINK_MAX_HDR + at, iov, now);
+}
+
+/* Begins with the rest of S, if it is the front of a large FPDU that has a place. */
+static bool direct_begin(struct diw_mpa *m, const struct span *s, uint64_t now)
+{
+	const uint8_t *p = s->p + s->at;
+	uint32_t rest = s->len - s->at, at = 0;
+	struct iovec iov[DIW_LINK_IOV];
+	int n;
+
+	if (m->crc || m->rx_markers || !m->l.up->reach || rest < DIW_MPA_HEAD ||
+	    DIW_MPA_LEN + diw_get16(p) < rest + DIRECT_MIN)
+		return false;
+	if (!m->rx_own)
+		m->rx_own = diw_mpa_own_get(m->pool);
+	if (!m->rx_own)
+		return false;
+	n = direct_reach(m, p, 0, iov, now);
+	if (n == 0)
+		return false;
+	rest -= DIW_MPA_HEAD;
+	for (int i = 0; i < n && at < rest; i++) {
+		size_t part = iov[i].iov_len < rest - at ? iov[i].iov_len : rest - at;
+
+		memcpy(iov[i].iov_base, p + DIW_MPA_HEAD + at, part);
+		at += (uint32_t)part;
+	}
+	memmove(m->rx_own, p, DIW_MPA_HEAD);
+	m->rx_len = DIW_MPA_HEAD;
+	m->rx_placed = at;
+	m->rx_direct = true;
+	m->rx_dropped = false;
+	return true;
+}
+
 /* Hands up the FPDUs in S. False: the layer above was told that no more will come. */
 static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 {
@@ -134,11 +187,31 @@ static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 	m->rx_len = m->rx_good = 0;
 	if (s.at == s.len && taken == b.n) {
 		diw_mpa_own_put(m->pool, &m->rx_own);
-	} else if (own_keep(m, &s, &b, taken)) {
+	} else if (taken < b.n || !direct_begin(m, &s, now)) {
+		if (own_keep(m, &s, &b, taken) == 0)
+			return true;
 		stream_down(m, DIW_FAULT_MPA_LOCAL, ENOMEM, now);
 		return false;
 	}
 	return true;
+}
+
+/* Hands up the FPDU, which is complete, and the LEN octets at P, which came behind it. */
+static void direct_end(struct diw_mpa *m, uint8_t *p, uint32_t len, uint64_t now)
+{
+	const struct diw_link_rxseg seg = { .data = m->rx_own + DIW_MPA_LEN, .len = diw_get16(m->rx_own),
+					    .placed = direct_payload(m) };
+
+	m->rx_stalled = m->l.up->rx(m->l.up_ctx, &m->s->peer, &seg, 1, now) == 0;
+	if (m->rx_stalled) {
+		memmove(m->rx_own + DIW_MPA_HEAD, p, len);
+		m->rx_len = DIW_MPA_HEAD + len;
+		return;
+	}
+	m->l.c->rx_fpdus++;
+	m->rx_pos += diw_fpdu_bare(seg.len);
+	m->rx_direct = false;
+	feed_span(m, (struct span){ p, len, 0, 0 }, now);
 }
 
 /* ---- From the stream ---- */
@@ -218,6 +291,37 @@ static bool read_long(struct diw_mpa *m, uint64_t now)
 	return true;
 }
 
+/* Receives the rest of an FPDU in place, and the octets behind it. False: no bytes came. */
+static bool read_direct(struct diw_mpa *m, uint64_t now)
+{
+	uint32_t payload = direct_payload(m), rest = direct_rest(m), placed = m->rx_placed, tail;
+	uint8_t *behind = m->pool->scratch + DIW_MPA_MAX_FPDU;       /* dropped octets are in front */
+	struct iovec iov[DIRECT_IOV];
+	ssize_t got;
+	int n = 0;
+
+	if (placed < payload) {
+		n = m->rx_dropped ? 0 : direct_reach(m, m->rx_own, placed, iov, now);
+		if (n == 0 && placed == 0) {
+			m->rx_direct = false;   /* rx_own has the beginning of an FPDU that is not received in place */
+			return true;
+		}
+		m->rx_dropped = n == 0;
+		if (n == 0)
+			iov[n++] = (struct iovec){ m->pool->scratch, payload - placed };
+	}
+	tail = rest - (placed < payload ? payload : placed);
+	iov[n++] = (struct iovec){ behind, sizeof m->pool->scratch - DIW_MPA_MAX_FPDU };
+	got = recv_bytes(m, iov, n, now);
+	if (got <= 0)
+		return false;
+	m->rx_placed += (uint32_t)got;
+	if (m->rx_placed < rest)
+		return true;
+	direct_end(m, behind + tail, m->rx_placed - rest, now);
+	return true;
+}
+
 /* After a fault the rest of the stream is read and dropped. Closing a socket with unread bytes resets the stream, and
  * the peer might lose the Terminate with the reason. */
 static void discard_stream(struct diw_mpa *m)
@@ -238,10 +342,13 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 	if (m->rx_down && !l->down)
 		discard_stream(m);
 
-	if (m->rx_stalled)
+	if (m->rx_stalled && m->rx_direct)
+		direct_end(m, m->rx_own + DIW_MPA_HEAD, m->rx_len - DIW_MPA_HEAD, now);
+	else if (m->rx_stalled)
 		feed_span(m, (struct span){ m->rx_own, m->rx_len, 0, m->rx_good }, now);
 	while (n < budget && !m->rx_down && !m->rx_stalled) {
-		if (!(m->rx_len > DIW_MPA_FRONT ? read_long(m, now) : read_short(m, now)))
+		if (!(m->rx_direct ? read_direct(m, now) : m->rx_len > DIW_MPA_FRONT ? read_long(m, now) :
+		      read_short(m, now)))
 			break;
 		n++;
 	}

@@ -40,13 +40,38 @@ static int up_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rx
 	for (i = 0; i < n && k->take; i++) {
 		k->got = grown(k->got, k->got_len, segs[i].len);
 		k->len = grown(k->len, (size_t)k->n * sizeof *k->len, sizeof *k->len);
-		memcpy(k->got + k->got_len, segs[i].data, segs[i].len);
+		memcpy(k->got + k->got_len, segs[i].data, segs[i].len - segs[i].placed);
+		if (segs[i].placed)
+			memcpy(k->got + k->got_len + segs[i].len - segs[i].placed,
+			       k->place + segs[i].len - segs[i].placed, segs[i].placed);
 		k->got_len += segs[i].len;
 		k->len[k->n++] = segs[i].len;
 		if (k->take > 0)
 			k->take--;
 	}
 	return i;
+}
+
+/* Gives a place in two parts, if the octets are more than one. */
+static int up_reach(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
+		    struct iovec *iov, uint64_t now)
+{
+	struct mkit *k = ctx;
+	uint32_t half = (seg->len - from) / 2;
+
+	ck_assert_uint_eq(now, KIT_NOW);
+	ck_assert(diw_addr_eq(src, &k->f->s.peer));
+	ck_assert_uint_ge(from, DIW_LINK_MAX_HDR);
+	ck_assert_uint_lt(from, seg->len);
+	if (k->reaches == 0)
+		return 0;
+	k->reaches--;
+	k->reached++;
+	if (!k->place)
+		k->place = malloc(DIW_MPA_MAX_ULPDU);
+	iov[0] = (struct iovec){ k->place + from, half };
+	iov[1] = (struct iovec){ k->place + from + half, seg->len - from - half };
+	return 2;
 }
 
 static void up_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
@@ -59,7 +84,7 @@ static void up_down(void *ctx, uint16_t fault, int errnum, uint64_t now)
 	k->err = errnum;
 }
 
-static const struct diw_link_up up = { .rx = up_rx, .down = up_down };
+static const struct diw_link_up up = { .rx = up_rx, .reach = up_reach, .down = up_down };
 
 void mkit_begin(void)
 {
@@ -96,6 +121,7 @@ void mkit_close(struct mkit *k)
 	fake_stream_free(k->f);
 	free(k->got);
 	free(k->len);
+	free(k->place);
 }
 
 bool mkit_send(struct mkit *k, const uint8_t *ulpdu, uint32_t len)

@@ -19,6 +19,9 @@ struct mkit {
 	uint32_t *len;
 	int n, calls;
 	int take;                    /* segments that it still takes; -1: all */
+	int reaches;                 /* times that it still gives a place; the places are in `place` */
+	int reached;
+	uint8_t *place;
 	int downs, err;
 	uint16_t fault;
 };

@@ -424,6 +424,64 @@ START_TEST(without_crc)
 END_TEST
 
 /* The peer sends random bytes without CRC: every length is accepted, and no byte is read that is not there. */
+/* FPDUs that are received in place, in pieces of many sizes. _i: segments that are taken at a time; 0: all. */
+START_TEST(in_place)
+{
+	static const uint32_t sizes[] = { 14, 65535, 20, 8300, 40000, 0, 41, 60001, 60002, 60003, 300, 9000, 65535 };
+	static const size_t pieces[] = { 1000, 4095, 8191, 40001, 65536, 100000, 1000000 };
+	struct ref r;
+
+	ref_init(&r, false, false);
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		ref_noise(&r, sizes[i]);
+	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+		struct mkit k;
+
+		rx_open(&k, &r);
+		k.f->piece = pieces[i];
+		k.reaches = -1;
+		k.take = _i ? 0 : -1;
+		mkit_poll(&k);
+		while (_i && k.n < r.n) {
+			k.take = _i;
+			k.l->ops->poll(k.l, 3, KIT_NOW);
+		}
+		mkit_got(&k, &r, r.n);
+		ck_assert_int_gt(k.reached, i < 6 ? 3 : 0);
+		ck_assert_uint_eq(k.c.rx_fpdus, (uint64_t)r.n);
+		assert_idle(&k);
+		mkit_close(&k);
+	}
+	ref_fini(&r);
+}
+END_TEST
+
+/* The place is withdrawn while the FPDU is received: at first the link keeps all of it, later it drops the rest. */
+START_TEST(place_withdrawn)
+{
+	struct ref r;
+
+	ref_init(&r, false, false);
+	for (int i = 0; i < 4; i++)
+		ref_noise(&r, 60000);
+	for (int reaches = 0; reaches < 40; reaches++) {
+		struct mkit k;
+
+		rx_open(&k, &r);
+		k.f->piece = 5000;
+		k.reaches = reaches;
+		mkit_poll(&k);
+		ck_assert_int_eq(k.n, r.n);
+		for (int i = 0; i < r.n; i++)
+			ck_assert_uint_eq(k.len[i], 60000);
+		ck_assert_int_eq(k.reached, reaches);
+		assert_idle(&k);
+		mkit_close(&k);
+	}
+	ref_fini(&r);
+}
+END_TEST
+
 START_TEST(noise)
 {
 	static uint8_t bytes[100000];
@@ -471,6 +529,8 @@ Suite *suite_mpa_rx(void)
 	tcase_add_test(t, end_of_stream);
 	tcase_add_test(t, broken_stream);
 	tcase_add_loop_test(t, without_crc, 0, 2);
+	tcase_add_loop_test(t, in_place, 0, 3);
+	tcase_add_test(t, place_withdrawn);
 	tcase_add_loop_test(t, noise, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
