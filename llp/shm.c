@@ -354,6 +354,7 @@ int diw_shm_open(struct diw_shm_host *h, void *owner, struct diw_dgram *lower, s
 	s->any = diw_addr_ip_is_zero(&lower->local);
 	s->pid = getpid();
 	s->listen_fd = -1;
+	s->last = s->dst;
 	diw_list_init(&s->pairs);
 	*d = &s->d;
 	return 0;

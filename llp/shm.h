@@ -73,7 +73,7 @@ struct diw_shm {
 	struct diw_shm_watch watch;
 	struct diw_list pairs;       /* the first one is read first */
 	struct diw_addr wanted;      /* a pair with this destination is to be made; port 0: none */
-	struct diw_shm_dst dst[DIW_SHM_DSTS];
+	struct diw_shm_dst dst[DIW_SHM_DSTS], *last;
 	uint64_t wire_ns, wire_at;   /* when the last datagram came by the wire; when the wire is read again */
 	bool wire_busy;              /* that read found something */
 	unsigned turn;
@@ -120,8 +120,8 @@ void diw_shm_pair_free(struct diw_shm_pair *p, uint64_t now);
 int diw_shm_host_open(struct diw_shm_host *h);
 void diw_shm_host_close(struct diw_shm_host *h);
 /* Serves the UNIX sockets if it is time, and reports the owners of ports that have datagrams. ASLEEP: another thread
- * still sleeps on the descriptors. */
-bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, uint64_t now);
+ * still sleeps on the descriptors. POLLED: all ports have just been polled. */
+bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, bool polled, uint64_t now);
 /* Asks to be woken. True: a port has datagrams, so that the thread must not sleep. */
 bool diw_shm_host_rest(struct diw_shm_host *h);
 void diw_shm_host_look(struct diw_shm_host *h, uint64_t now);

@@ -96,13 +96,13 @@ static void host_mark(struct diw_shm_host *h, bool asleep)
 	h->rested = asleep;
 }
 
-bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, uint64_t now)
+bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, bool polled, uint64_t now)
 {
 	if (now >= h->look_at || (h->rested && !asleep))
 		diw_shm_host_look(h, now);
 	if (h->rested || asleep)
 		host_mark(h, asleep);           /* behind the look, which may have taken a sleeper's wake-up */
-	return host_report(h);
+	return (asleep || !polled) && host_report(h);
 }
 
 bool diw_shm_host_rest(struct diw_shm_host *h)

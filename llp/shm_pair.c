@@ -70,8 +70,11 @@ static struct diw_shm_pair *pair_find(struct diw_shm *s, const struct diw_addr *
 
 struct diw_shm_dst *diw_shm_dst(struct diw_shm *s, const struct diw_addr *addr)
 {
-	struct diw_shm_dst *dst = &s->dst[diw_addr_hash(addr, 0) % DIW_SHM_DSTS];
+	struct diw_shm_dst *dst = s->last;
 
+	if (diw_addr_eq(&dst->addr, addr))
+		return dst;
+	s->last = dst = &s->dst[diw_addr_hash(addr, 0) % DIW_SHM_DSTS];
 	if (!diw_addr_eq(&dst->addr, addr))
 		*dst = (struct diw_shm_dst){ .addr = *addr, .pair = pair_find(s, addr) };
 	return dst;

@@ -37,7 +37,7 @@ static bool loopback_serve(struct diw_member *m, uint64_t now)
 {
 	struct diw_loopback *l = loopback_of(m);
 
-	return diw_shm_host_serve(&l->host, diw_engine_is_led(l->engine), now);
+	return diw_shm_host_serve(&l->host, diw_engine_is_led(l->engine), !l->engine->epoll_on, now);
 }
 
 /* A pair that a send has asked for is made at once. */

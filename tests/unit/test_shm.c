@@ -244,7 +244,7 @@ static void wire_run(void)
 		}
 	}
 	for (int i = 0; i < 2; i++)
-		diw_shm_host_serve(&side[i].host, false, now);
+		diw_shm_host_serve(&side[i].host, false, false, now);
 }
 
 static uint64_t by_memory(const struct side *s)
@@ -296,7 +296,7 @@ START_TEST(pair_wakes)
 	ck_assert_int_eq(dgram_send(&side[0], 10), 1);
 	ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 1);
 	asked = 0;
-	ck_assert(diw_shm_host_serve(&side[1].host, false, now));
+	ck_assert(diw_shm_host_serve(&side[1].host, false, false, now));
 	ck_assert_int_eq(asked, 1);
 	ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 0);
 	ck_assert(diw_shm_host_rest(&side[1].host));
@@ -317,7 +317,7 @@ START_TEST(pair_wakes_behind_a_poll)
 		ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 1);
 		ck_assert_uint_eq(receive(&side[1]), 10);
 		now += 2 * DIW_MS;
-		diw_shm_host_serve(&side[1].host, true, now);
+		diw_shm_host_serve(&side[1].host, true, false, now);
 		ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 0);
 	}
 }

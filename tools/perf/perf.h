@@ -155,7 +155,7 @@ struct rig *rig_open(const struct perf_case *pc, const struct perf_side *side, u
 /* A free port for the client's UC queue pair: the server's queue pair is created with it, before the client's exists.
  * -errno. */
 int rig_free_port(const struct perf_side *side);
-const char *rig_llp(const struct rig *r);            /* as the device reports; NULL: bare sockets */
+const char *rig_llp(const struct rig *r);            /* after a round. NULL: bare sockets */
 /* TCP's congestion control; "": not TCP, or unknown. */
 const char *rig_congestion(const struct rig *r, char buf[RAW_CONGESTION_LEN]);
 void rig_describe(const struct rig *r, cJSON *o);

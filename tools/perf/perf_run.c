@@ -114,11 +114,12 @@ static int run_round(struct client *c, int slot, const struct perf_case *pc, uin
 		rc = open_rigs(c, slot, pc);
 	if (rc)
 		return rc;
-	if (f) {
-		f->llp = rig_llp(c->rig[slot]);
+	if (f)
 		rig_congestion(c->rig[slot], f->congestion);
-	}
-	return run_both(c, slot, ns, f);
+	rc = run_both(c, slot, ns, f);
+	if (f)
+		f->llp = rig_llp(c->rig[slot]);
+	return rc;
 }
 
 bool perf_has_qp(const struct perf_plan *p, enum perf_qp qp)

@@ -23,7 +23,7 @@ static const struct { const char *name, *value; } mpi_defaults[] = {
 /* Variables that OpenMPI passes to ranks on other hosts, if they are set. Hydra passes all variables. */
 static const char *const mpi_exported[] = {
 	"FI_PROVIDER_PATH", "FI_PROVIDER", "FI_DIWARP_QKEY", "FI_DIWARP_MODE", "FI_DIWARP_EAGER", "FI_DIWARP_BUFFERED",
-	"FI_DIWARP_IFACE", "DIWARP_IMPAIR", "DIWARP_LLP", "DIWARP_LOG", "DIWARP_PROGRESS",
+	"FI_DIWARP_IFACE", "DIWARP_IMPAIR", "DIWARP_LLP", "DIWARP_LOG", "DIWARP_LOOPBACK", "DIWARP_PROGRESS",
 };
 
 /* Each job has its own Q_Key: its endpoints accept nothing from another job. */
