@@ -74,7 +74,7 @@ static int setup_qp_once(const struct cost_plan *p, struct endpoint *ep, enum pe
 /* ---- Connections ---- */
 
 struct pair {
-	struct endpoint *active, passive;
+	struct endpoint *active, passive;    /* on one device: the thread that waits does the work of both ends */
 	struct diw_cm *cm[2];                /* of the active end, of the passive end */
 	struct diw_listener *listener;
 	struct diw_addr to;
@@ -86,10 +86,7 @@ static int conns_open(struct pair *c, const struct cost_plan *p, struct endpoint
 	struct diw_listener_info info;
 	int rc;
 
-	*c = (struct pair){ .active = ep };
-	rc = endpoint_open(&c->passive, p->dev, &p->local, 1, false);
-	if (rc)
-		return rc;
+	*c = (struct pair){ .active = ep, .passive = *ep };
 	attr.local = p->local;
 	rc = diw_cm_create(ep->dev, &c->cm[0]);
 	if (!rc)
@@ -112,7 +109,6 @@ static void conns_close(struct pair *c)
 	for (int i = 0; i < 2; i++)
 		if (c->cm[i])
 			diw_cm_destroy(c->cm[i]);
-	endpoint_close(&c->passive);
 }
 
 /* Waits for an event of that type. */
@@ -142,8 +138,8 @@ static int conns_connect(struct pair *c, const struct cost_plan *p)
 		rc = tool_failed("accept: %s", strerror(-rc));
 	}
 	if (!rc)
-		rc = conns_await(c->cm[1], DIW_CM_ESTABLISHED, &ev);
-	return rc ? rc : conns_await(c->cm[0], DIW_CM_ESTABLISHED, &ev);
+		rc = conns_await(c->cm[0], DIW_CM_ESTABLISHED, &ev);
+	return rc ? rc : conns_await(c->cm[1], DIW_CM_ESTABLISHED, &ev);
 }
 
 static int conns_disconnect(struct pair *c)
