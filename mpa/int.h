@@ -15,6 +15,7 @@
 #ifndef DIW_MPA_WRITE                /* docs/performance.md says how it was found */
 #define DIW_MPA_WRITE 589824u        /* octets of one write: a message of 512 KiB and 64 KiB of the next one */
 #endif
+#define DIW_MPA_FIRST 131072u        /* octets of the first write of a run; each further one may have twice as many */
 /* The most that a link has to keep: a write that the stream did not take, or an FPDU that was not taken and all that
  * came behind it. */
 #define DIW_MPA_OWN DIW_MPA_WRITE
@@ -52,6 +53,7 @@ struct diw_mpa_pool {
 	uint32_t nfree;
 	struct diw_mpa *stager;      /* the link whose write is open */
 	uint32_t staged;             /* octets of `stage` */
+	uint32_t limit;              /* octets that the open write may have */
 	uint32_t open_len;           /* octets of the open write, and its pieces: parts of `stage`, and payloads that
 				      * stay in the caller's memory */
 	int npieces;

@@ -23,6 +23,7 @@ int diw_mpa_pool_new(struct diw_mpa_pool **p)
 	if (!*p)
 		return -ENOMEM;
 	memset(*p, 0, offsetof(struct diw_mpa_pool, edge));
+	(*p)->limit = DIW_MPA_FIRST;
 	return 0;
 }
 

@@ -20,7 +20,7 @@
 #define OPEN_MIN 16384u              /* a payload of at least this size that stays is a piece of the open write */
 #endif
 
-_Static_assert(DIW_MPA_WRITE >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "any FPDU fits a write");
+_Static_assert(DIW_MPA_FIRST >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "any FPDU fits a write");
 
 /* ---- To the stream ---- */
 
@@ -331,10 +331,19 @@ static bool stays(const struct diw_mpa *m, const struct diw_link_seg *g)
 	return m->l.stays && g->len >= OPEN_MIN && gathers(m, g);
 }
 
+/* Sends the open write, which is full. A run begins with a small write, so that the peer has the first octets early. */
+static void send_full(struct diw_mpa *m)
+{
+	struct diw_mpa_pool *p = m->pool;
+
+	p->limit = p->limit < DIW_MPA_WRITE / 2 ? 2 * p->limit : DIW_MPA_WRITE;
+	send_stage(m);
+}
+
 static bool open_has_room(const struct diw_mpa_pool *pool, const struct diw_link_seg *g)
 {
 	return pool->npieces + pieces(g) + 2 <= DIW_MPA_PIECES && pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE &&
-	       pool->open_len + g->len + DIW_MPA_EDGE <= DIW_MPA_WRITE;
+	       pool->open_len + g->len + DIW_MPA_EDGE <= pool->limit;
 }
 
 /* Adds an FPDU to the open write. Its payload stays in the caller's memory until the write. False: not taken. */
@@ -347,7 +356,7 @@ static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 
 	claim_stage(m);
 	if (!open_has_room(pool, g)) {
-		send_stage(m);
+		send_full(m);
 		if (blocked(m))
 			return false;
 		claim_stage(m);
@@ -415,6 +424,7 @@ int diw_mpa_flush(struct diw_link *l, uint64_t now)
 	drain_own(m);
 	if (m->pool->stager == m)
 		send_stage(m);
+	m->pool->limit = DIW_MPA_FIRST;
 	if (m->tx_errno)
 		return -m->tx_errno;
 	if (m->tx_len)
