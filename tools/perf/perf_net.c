@@ -127,6 +127,7 @@ int perf_server(struct perf_plan *p)
 		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 		if (conn < 0)
 			continue;
+		perf_pin(-1);                /* an earlier client may have asked for one core */
 		ctl_init(&ctl, conn);
 		if (sides_of(conn, &p->side) == 0)
 			perf_serve_client(&ctl, &p->side);
