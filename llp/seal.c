@@ -24,12 +24,13 @@
 #endif
 #define SEAL_LATER 512u              /* the CRCs of datagrams of at most this many octets are computed when their
 				      * super-buffer leaves */
+#define SEAL_WHOLE_LATER 1152u       /* the same for messages of one segment */
 #define GATHER_MAX 32                /* a payload of more pieces is staged */
 #define PIECES_MAX 256               /* of one super-buffer */
 #define RX_BATCH 16                  /* segments handed up at once: few enough that their bytes are still in the cache
 				      * when placed */
 
-_Static_assert(SEAL_LATER <= STAGE_MAX, "a datagram without CRC is staged");
+_Static_assert(SEAL_LATER <= STAGE_MAX && SEAL_WHOLE_LATER <= STAGE_MAX, "a datagram without CRC is staged");
 
 struct seal {
 	struct diw_link l;
@@ -43,6 +44,7 @@ struct seal {
 	uint32_t open_count;         /* datagrams */
 	uint32_t staged;             /* octets of `stage` */
 	uint32_t sealed;             /* octets of the super-buffer whose datagrams have their CRC */
+	bool later;                  /* the CRCs are computed when it leaves */
 
 	/* The part of the last received burst that was not taken. Its bytes are the dgram's, which is not called again
 	 * before this burst is done. */
@@ -97,7 +99,14 @@ static int burst_send(struct seal *s, uint64_t now)
 	return 0;
 }
 
-static void burst_begin(struct seal *s, const struct diw_dest *dst, uint32_t len)
+/* The octets of a small message are mostly in the cache, and so is the copy. Those of a large one, which is cut, mostly
+ * are not: its CRCs are computed as it is copied. */
+static bool seals_later(const struct diw_link_seg *g, uint32_t len)
+{
+	return len <= SEAL_LATER || (len <= SEAL_WHOLE_LATER && g->off + g->len == g->iov->iov_len);
+}
+
+static void burst_begin(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *g, uint32_t len)
 {
 	s->open.peer = *dst;
 	s->open.seg = len;
@@ -106,6 +115,7 @@ static void burst_begin(struct seal *s, const struct diw_dest *dst, uint32_t len
 	s->open.first = s->l.taken;
 	s->open_count = 0;
 	s->staged = s->sealed = 0;
+	s->later = seals_later(g, len);
 }
 
 /* Room for another datagram of LEN octets in PIECES pieces. */
@@ -178,7 +188,7 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 	uint32_t crc;
 
 	memcpy(p, g->hdr, g->hdr_len);
-	if (s->open.seg <= SEAL_LATER || s->open.bare) {
+	if (s->later || s->open.bare) {
 		payload_copy(p + g->hdr_len, g, NULL);
 		return;
 	}
@@ -231,14 +241,14 @@ static int segment_take(struct seal *s, const struct diw_dest *dst, const struct
 			     diw_dest_eq(&s->open.peer, dst)) && burst_send(s, now))
 		return -EAGAIN;
 	if (!s->open.len)
-		burst_begin(s, dst, len);
+		burst_begin(s, dst, g, len);
 	if (gather)
 		segment_gather(s, g);
 	else
 		segment_stage(s, g);
 	s->open.len += len;
 	s->open_count++;
-	if (s->open.seg > SEAL_LATER)
+	if (!s->later)
 		s->sealed = s->open.len;
 	s->l.taken++;
 	if (!burst_has_room(s, s->open.seg, pieces))
