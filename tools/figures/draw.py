@@ -7,7 +7,7 @@ usage: draw.py ID TITLE studies.csv ID.csv ID.svg
 ID.csv has what was measured: place,unit,curve,x,y. The picture has a column of panels a place and a row a unit.
 studies.csv has what the studies state: id,mark,x,value,unit,source. A mark is a circle in the panels of its unit, in
 the colour of the curve of its name; a range of x, such as 1-2048, is a bar. Ours over a range is the mean; after
-"max", the largest. An x that is no number is the name of a group of bars.
+"max", the largest. An x that is no number is the name of a group of bars. More than MOST % is drawn as MOST %.
 """
 import csv
 import math
@@ -16,6 +16,7 @@ import sys
 from xml.sax.saxutils import escape
 
 WIDE, HIGH, LEFT, TOP, BOTTOM, LEGEND = 400, 250, 52, 26, 34, 170
+MOST = 400
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8c564b", "#7f7f7f",
 	"#17becf", "#9467bd", "#bcbd22")
 
@@ -124,7 +125,7 @@ class Picture:
 	def panel(self, unit, place, x0, y0):
 		w, h = WIDE - LEFT - 8, HIGH - TOP - BOTTOM
 		marks = [m for m in self.marks if m.unit == unit and m.curve in self.curves[unit]]
-		values = [y for key, points in self.data.items() if key[1] == unit for _, y in points]
+		values = [self.shown(unit, y) for key, points in self.data.items() if key[1] == unit for _, y in points]
 		values += [m.value for m in marks]
 		log = "%" not in unit and min(values) > 0 and max(values) > 20 * min(values)
 		axis = Axis(values, log, 10, 0)
@@ -139,11 +140,14 @@ class Picture:
 			name = escape(self.names[t - 1]) if self.bars else binary(t)
 			yield f'<text x="{px(t)}" y="{y0 + h + 14}" text-anchor="middle">{name}</text>'
 		for i, curve in enumerate(self.curves[unit]):
-			points = self.data.get((place, unit, curve), [])
+			points = [(x, self.shown(unit, y)) for x, y in self.data.get((place, unit, curve), [])]
 			yield from (self.draw_bars(unit, i, points, px, py, axis) if self.bars
 				else draw_line(self.colours[curve], points, px, py))
 		for m in marks:
 			yield self.draw_mark(m, px, py)
+
+	def shown(self, unit, y):
+		return min(y, MOST) if unit.startswith("%") else y
 
 	def bar(self, unit, i, x):
 		"""The left and right end of a bar."""

@@ -6,12 +6,12 @@
 # lose PERMILLE: from now on this share of the packets to the other end is lost. A super-buffer would be one packet, so
 # the sender's interface splits it.
 lose() {
-	ip link set va gso_max_segs 1 && there nft "add table netdev diw; delete table netdev diw; add table netdev diw
+	segments packets && there nft "add table netdev diw; delete table netdev diw; add table netdev diw
 		add chain netdev diw loss { type filter hook ingress device vb priority 0; }
 		add rule netdev diw loss meta l4proto != tcp numgen random mod 1000 < $1 drop
 		add rule netdev diw loss tcp dport != $PORT tcp sport != $PORT numgen random mod 1000 < $1 drop"
 }
-lose_nothing() { there nft delete table netdev diw; ip link set va gso_max_segs 65535; }
+lose_nothing() { there nft delete table netdev diw; }
 
 # loss OP: goodput against size at losses of packets. "fragments" is the way of the study: a datagram of up to 64 KiB is
 # lost with each of its fragments, and a record closes by its last datagram. Where all of a point is lost, its goodput

@@ -4,7 +4,8 @@
 
 PORT=4793
 
-# PLACE is lo; veth, two namespaces and MTU 1500; or fragments, the same with datagrams of up to 64 KiB, which IP cuts.
+# PLACE is lo; veth, two namespaces and MTU 1500; packets, the same where super-buffers of UDP and TCP are split before
+# they cross; or fragments, the same as veth with datagrams of up to 64 KiB, which IP cuts.
 # perf PLACE TEST OPTION...: prints diw perf's rows. But over lo, two_ends has run.
 perf() {
 	local place=$1 more=()
@@ -50,11 +51,18 @@ AGAINST_RC='(.test == "lat") as $lat |
 	(select(.ratios.rc) | if $lat then ["% less", op, .size, 100 * (1 - .ratios.rc)]
 		else ["% more", op, .size, 100 * (.ratios.rc - 1)] end)'
 
+# segments PLACE: how many segments a super-buffer may have that crosses.
+segments() {
+	local n=65535
+	[ "$1" != packets ] || n=1
+	ip link set va gso_max_segs $n && there ip link set vb gso_max_segs $n
+}
+
 # verbs lat|bw OPS: UD against RC, in each place.
 verbs() {
 	local place
 	for place in $PLACES; do
-		[ "$place" = lo ] || two_ends || continue
+		[ "$place" = lo ] || { two_ends && segments "$place"; } || continue
 		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | rows "$place" "$AGAINST_RC"
 	done
 }
