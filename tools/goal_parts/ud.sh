@@ -35,6 +35,11 @@ for size in 4:0.85 16:0.90 64:1.00; do
 	row "  ${size%:*} KiB, write" "$(perf bw --qp ud --op write --size "${size%:*}k" --against raw-udp-crc |
 		field ratio)" '>=' "${size#*:}"
 done
+for n in 1 32; do
+	row "  a request of 64 B posted, $n a call, and its completion polled, ns of user time" \
+		"$("$DIW" perf post --qp ud --batch $n --json |
+			sed -n 's/.*"user_ns":\([0-9.]*\),"goal_ns":100.*/\1/p')" '<=' 100
+done
 row "  the baseline itself: raw-udp / raw-udp-1, 1452 B" "$(perf bw --qp raw-udp --size 1452 --against raw-udp-1 |
 	field ratio)" '>=' 10
 
