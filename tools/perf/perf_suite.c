@@ -48,6 +48,7 @@ static const struct suite_test {
 	  NULL },
 	{ "cpu", TWO_ENDS, "cpu --qp ud,rc --size 64k", "cpu --qp ud,rd,rc --size 64k,1m" },
 	{ "sge", TWO_ENDS, "lat --qp ud,rc --size 4k --sge 1:8", "lat --qp ud,rc --size 256,4k,64k --sge 1:16" },
+	{ "qps", TWO_ENDS, "lat --qp ud,rc --size 64 --qps 1:64:x8", "lat --qp ud,rc --size 64 --qps 1:64" },
 	{ "outstanding", TWO_ENDS, "bw --qp rc --op write-imm --size 32k,1m --outstanding 1:16:x4",
 	  "bw --qp rc --op write-imm --size 32k:8m:x4 --outstanding 1:32" },
 	{ "reuse", TWO_ENDS, "bw --qp rc --op write --size 64k --reuse 25,50,100",

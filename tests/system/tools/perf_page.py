@@ -114,7 +114,7 @@ def main(dom, *dirs):
 	if sorted(page.tables) != names:
 		sys.exit(f"tables of {sorted(page.tables)}, not of {names}")
 	count = sum(check_measurement(page, name, dirs) for name in names)
-	for name in ("lat", "bw", "loss", "cpu", "sge", "outstanding", "mr"):
+	for name in ("lat", "bw", "loss", "cpu", "sge", "qps", "outstanding", "mr"):
 		if len(page.plots.get(name, [])) < 5:
 			sys.exit(f"{name}: no plot with its curves and axes, but {page.plots.get(name)}")
 	print(f"{count} rows and {len(page.plots)} plots")

@@ -20,10 +20,10 @@ most() { jq -e -s "length > 0 and (map(select($2)) | length) >= 0.9 * length" "$
 	{ echo "$1: not most $2"; return 1; }; }
 has_figures() {
 	local name
-	for name in lat bw rate bibw loss cpu sge outstanding reuse; do
+	for name in lat bw rate bibw loss cpu sge qps outstanding reuse; do
 		all $name '.bytes_valid <= .bytes_sent' || return
 	done
-	for name in lat bw rate bibw cpu sge outstanding reuse; do
+	for name in lat bw rate bibw cpu sge qps outstanding reuse; do
 		most $name '.stats.median > 0 and .bytes_valid > 0' || return
 	done
 	# A long Send loses one of its segments.
