@@ -69,7 +69,7 @@ static int check_together(const struct perf_plan *p)
 /* What libibverbs has not, or has by other means. */
 static int check_provider(const struct perf_plan *p)
 {
-	static const enum perf_param_id ours[] = { PERF_MULPDU, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST,
+	static const enum perf_param_id ours[] = { PERF_MULPDU, PERF_CRC, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST,
 		PERF_QUEUE_PAIRS, PERF_LOAD };
 	const struct perf_list *l = &p->list[PERF_PROVIDER];
 	bool verbs = false;

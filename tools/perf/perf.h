@@ -55,7 +55,8 @@ static inline bool perf_is_dgram(enum perf_qp qp)
  * the option was given, a column of the table. */
 enum perf_param_id { PERF_SIZE, PERF_DEPTH, PERF_OUTSTANDING, PERF_WINDOW, PERF_MULPDU, PERF_SGE, PERF_MAX_SGE,
 	PERF_QUEUE_PAIRS, PERF_ACTIVE, PERF_STREAMS, PERF_LOAD, PERF_SIGNAL, PERF_OFFSET, PERF_BUFFERS, PERF_REUSE,
-	PERF_SCHEME, PERF_COMPUTE, PERF_PIN, PERF_PROVIDER, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST, PERF_PARAMS };
+	PERF_SCHEME, PERF_COMPUTE, PERF_PIN, PERF_PROVIDER, PERF_CRC, PERF_NO_CRC, PERF_MARKERS,
+	PERF_CLOSE_LAST, PERF_PARAMS };
 
 /* Values of numbers that have a name on the command line. */
 #define PERF_WORD (1u << 20)         /* beyond every number */
@@ -72,7 +73,8 @@ struct perf_case {
 	enum perf_mode mode;
 	enum diw_llp llp;            /* for bare sockets and RC: DIW_LLP_DEFAULT */
 	uint64_t size, depth, outstanding, window, mulpdu, sge, max_sge, qps, active, streams, load, signal, offset,
-		buffers, reuse, scheme, compute, pin, provider, no_crc, markers, close_last; /* 0: default, no */
+		buffers, reuse, scheme, compute, pin, provider, crc, no_crc, markers,
+		close_last;                          /* 0: default, no */
 };
 
 /* The settings of one end, from its command line and the control connection. */

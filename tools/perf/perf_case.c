@@ -73,6 +73,7 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 		       "with --local, else none)", AT(pin), false, pins, 1, 0, 0, 0 },
 	[PERF_PROVIDER] = { "provider", "LIST", "diw (default), or verbs: the libibverbs.so.1 that the loader finds",
 			    AT(provider), false, providers, 1, 0, 0, OUR_QPS },
+	[PERF_CRC] = { "crc", NULL, "rc with CRC-32C, even within one host", AT(crc), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_NO_CRC] = { "no-crc", NULL, "rc without CRC-32C", AT(no_crc), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_MARKERS] = { "markers", NULL, "rc with markers both ways", AT(markers), false, NULL, 0, 1, 0, RC_QPS },
 	[PERF_CLOSE_LAST] = { "close-last", NULL, "a record whose last segment is lost does not count", AT(close_last),

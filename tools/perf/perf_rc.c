@@ -34,7 +34,7 @@ static void rig_conn_attr(const struct rig *r, struct diw_conn_attr *attr)
 {
 	*attr = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
 	attr->ird = attr->ord = RIG_READS;
-	attr->crc = !r->pc.no_crc;
+	attr->crc = r->pc.crc ? DIW_CRC_ON : r->pc.no_crc ? DIW_CRC_OFF : DIW_CRC_AUTO;
 	attr->markers = r->pc.markers;
 	attr->timeout_ns = (int64_t)PERF_PATIENCE_NS;
 	raw_tcp_congestion_choice(attr->congestion);         /* the same as the baselines */

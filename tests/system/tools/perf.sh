@@ -33,6 +33,7 @@ perf bw --qp rc --op send,write --size 64,1k,512k --against raw-tcp,raw-tcp-1 --
 check "... RC and bare TCP with the same congestion control, and nothing is lost" \
 	every '.congestion != null and .bytes_sent == .bytes_valid'
 perf bw --qp rc --op write --size 64k --no-crc --mulpdu 1452 --local
+perf bw --qp rc --op write --size 64k --crc --local
 perf bw --qp rc --op write --size 64k --markers --local
 perf bibw --qp rc --op write,send --size 64k --local
 perf bw --qp rc --op read --size 1k --local

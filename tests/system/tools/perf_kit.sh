@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # What tests of diw perf have in common, behind lib.sh.
 
-KEYS='["test","qp","llp","congestion","op","size","depth","mulpdu","no_crc","markers","GBps",
+KEYS='["test","qp","llp","congestion","op","size","depth","mulpdu","crc","no_crc","markers","GBps",
 	"msgs_per_s","bytes_sent","bytes_valid","lost",
 	"lat_us_p50","lat_us_p99","lat_us_min","lat_us_p999","lat_us_max","mode","impair","secs",
 	"cpu_s","noise","stats","ratio","baseline","ratios","ratios_ci95","machine"]'
