@@ -331,7 +331,8 @@ static bool stays(const struct diw_mpa *m, const struct diw_link_seg *g)
 	return m->l.stays && g->len >= OPEN_MIN && gathers(m, g);
 }
 
-/* Sends the open write, which is full. A run begins with a small write, so that the peer has the first octets early. */
+/* Sends the open write, which is full. With CRC a run begins with a small write: the peer has the first octets before
+ * the CRCs of the others are computed. */
 static void send_full(struct diw_mpa *m)
 {
 	struct diw_mpa_pool *p = m->pool;
@@ -340,10 +341,13 @@ static void send_full(struct diw_mpa *m)
 	send_stage(m);
 }
 
-static bool open_has_room(const struct diw_mpa_pool *pool, const struct diw_link_seg *g)
+static bool open_has_room(const struct diw_mpa *m, const struct diw_link_seg *g)
 {
+	const struct diw_mpa_pool *pool = m->pool;
+	uint32_t limit = m->crc ? pool->limit : DIW_MPA_WRITE;
+
 	return pool->npieces + pieces(g) + 2 <= DIW_MPA_PIECES && pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE &&
-	       pool->open_len + g->len + DIW_MPA_EDGE <= pool->limit;
+	       pool->open_len + g->len + DIW_MPA_EDGE <= limit;
 }
 
 /* Adds an FPDU to the open write. Its payload stays in the caller's memory until the write. False: not taken. */
@@ -355,7 +359,7 @@ static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 	uint8_t *p;
 
 	claim_stage(m);
-	if (!open_has_room(pool, g)) {
+	if (!open_has_room(m, g)) {
 		send_full(m);
 		if (blocked(m))
 			return false;
