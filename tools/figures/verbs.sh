@@ -126,3 +126,15 @@ broadcast() {
 	cat "$TMP/thrice" >> "$CSV"
 	compare "GB/s in all" "% less" "3 receivers" "one thrice" "3 receivers"
 }
+
+# streams: goodput of UD by the number of streams, with the kernel's offloads and without. The runs take turns.
+streams() {
+	local streams offload
+	for streams in 1 2 4 8; do
+		for offload in none all; do
+			DIWARP_OFFLOAD=$offload perf lo bw --qp ud --mulpdu 1452 --size 64k --streams $streams |
+				rows lo '["GB/s", "UD '$offload'", .streams, .GBps]'
+		done
+	done
+	compare GB/s "% more" "UD all" "UD none" "all over none"
+}
