@@ -286,6 +286,9 @@ static uint16_t message_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, 
 		return begun ? DIW_FAULT_LOCAL_PROT : DIW_DDP_NOT_NOW;
 	if (seg->len > o->recv->buf.len - o->got)
 		return DIW_FAULT_TOO_LONG;
+	/* With the octets that came in the head, the receive has a prefix of the message at every time. */
+	if (!begun && diw_ddp_place(d, &o->recv->buf, o->got, seg->payload, off) != 0)
+		return DIW_FAULT_LOCAL_PROT;
 	if (diw_ddp_scatter_part(d, &o->recv->buf, o->got + off, seg->len - off, iov, n) == 0)
 		return 0;
 	if (begun && diw_ddp_cq_room(d, 1))

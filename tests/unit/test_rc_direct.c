@@ -76,8 +76,8 @@ static bool is_there(uint32_t n)
 	return memcmp(big, s.b + s.n - LEN, n) == 0;
 }
 
-/* Sends the first part, whose payload gets to its place before the FPDU is complete. The octets between are the front
- * of the payload, which DDP copies in the end. */
+/* Sends the first part, whose payload gets to its place before the FPDU is complete. The first octets of a Write are
+ * copied in the end. */
 static void first_part(void)
 {
 	raw_octets(&w.r, fpdu, PART);
@@ -179,14 +179,23 @@ START_TEST(waits)
 }
 END_TEST
 
-/* The stream ends within the FPDU. */
+/* The stream ends within the FPDU. _i: a Write, a Send, whose receive has a prefix of it. */
 START_TEST(cut)
 {
 	direct_open();
-	make_write(mr->to);
+	if (_i) {
+		receive(5, LEN);
+		make_send(1);
+	} else {
+		make_write(mr->to);
+	}
 	first_part();
 	shutdown(w.r.fd, SHUT_WR);
 	wire_expect_down(&w, DIW_FAULT_MPA_CLOSED, ECONNRESET);
+	if (_i) {
+		wire_expect_wc(w.e.rcq, 5, DIW_WC_FLUSHED);
+		ck_assert(is_there(EARLY));
+	}
 	direct_close();
 }
 END_TEST
@@ -201,7 +210,7 @@ Suite *suite_rc_direct(void)
 	tcase_add_loop_test(t, withdrawn, 0, 2);
 	tcase_add_loop_test(t, too_long, 0, 2);
 	tcase_add_test(t, waits);
-	tcase_add_test(t, cut);
+	tcase_add_loop_test(t, cut, 0, 2);
 	suite_add_tcase(suite, t);
 	return suite;
 }
