@@ -48,8 +48,11 @@ static void peers_mark(const struct glue_av *av, bool used)
 	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 
-		if (op->kind != GLUE_OP_FREE && !op->ended && op->peer)
-			op->peer->used = used;
+		struct glue_peer *p = op->kind == GLUE_OP_RECV && !op->peer && !op->multi ?
+				      (struct glue_peer *)(uintptr_t)op->key.source : op->peer;
+
+		if (op->kind != GLUE_OP_FREE && !op->ended && p)
+			p->used = used;
 	}
 }
 
