@@ -93,6 +93,7 @@ struct diw_dgram {
 	struct diw_addr tx_errpeer;  /* with tx_errno: the destination of the refused datagram */
 	bool tx_icmp;                /* with tx_errno: the kernel had sent the datagram, and an ICMP message came
 				      * later */
+	bool tx_timed;               /* what blocks a send ends by the deadline; the descriptor does not tell */
 	bool fds_changed;            /* a descriptor was added; the thread that polls them clears it */
 	bool mtu_changed;            /* a path's MTU became smaller; the code that reports it clears it */
 	/* A group socket's burst, which the next recv takes and returns as if this socket had received it. */
@@ -115,6 +116,7 @@ static inline void diw_dgram_pull_up(struct diw_dgram *d, struct diw_dgram *lowe
 		d->tx_icmp = lower->tx_icmp;
 		lower->tx_errno = 0;
 	}
+	d->tx_timed = lower->tx_timed;
 	d->fds_changed |= lower->fds_changed;
 	lower->fds_changed = false;
 	d->mtu_changed |= lower->mtu_changed;

@@ -31,6 +31,13 @@ static bool pair_sends(const struct diw_shm_pair *p)
 	return diw_shm_is_up(p) && !p->ended;
 }
 
+/* A socket can be written to while a ring is full. */
+static void shm_pull_up(struct diw_shm *s)
+{
+	diw_dgram_pull_up(&s->d, s->lower);
+	s->d.tx_timed = s->blocked_until != 0;
+}
+
 /* ---- Send ---- */
 
 /* The pair by which datagrams to DST go, or NULL: the wire. */
@@ -104,7 +111,8 @@ static int shm_wire_send(struct diw_shm *s, const struct diw_dgram_burst *b, uin
 	return s->lower->ops->send(s->lower, &sealed, 1, now) == 1 ? 0 : -EAGAIN;
 }
 
-/* The UNIX sockets are looked at here, too: a program may send without a poll, and the other end may have ended. */
+/* The UNIX sockets are looked at here, too: a program may send without a poll, and the other end may have ended. While
+ * a thread sleeps on them, they are that thread's. */
 static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct diw_shm *s = shm_of(d);
@@ -112,7 +120,7 @@ static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 
 	s->blocked_until = 0;
 	if (s->begun && now >= s->host->look_at)
-		diw_shm_host_look(s->host, now);
+		diw_shm_host_look(s->host, !s->host->rested, now);
 	for (i = 0; i < n; i++) {
 		struct diw_shm_pair *p = shm_route(s, &b[i].peer.addr, now);
 
@@ -122,7 +130,7 @@ static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 		if (rc)
 			break;
 	}
-	diw_dgram_pull_up(d, s->lower);
+	shm_pull_up(s);
 	return i ? i : rc;
 }
 
@@ -253,7 +261,7 @@ static int shm_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		if (s->wire_busy)
 			s->wire_ns = now;
 		s->wire_at = now + diw_max64(WIRE_LEAST_NS, diw_min64((now - s->wire_ns) / 8, WIRE_MOST_NS));
-		diw_dgram_pull_up(d, s->lower);
+		shm_pull_up(s);
 		if (s->wire_busy)
 			return 1;
 	}
@@ -286,16 +294,11 @@ static bool shm_bare(struct diw_dgram *d, const struct diw_addr *addr)
 	return p && pair_sends(p) && !p->full_since;
 }
 
-/* A socket can be written to while a ring is full. The epoll set never can, so it is named instead, and the sender
- * sleeps until the deadline. */
 static int shm_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
-	struct diw_shm *s = shm_of(d);
-	int n = s->lower->ops->fds(s->lower, fd);
+	struct diw_dgram *lower = shm_of(d)->lower;
 
-	if (s->blocked_until)
-		fd[0] = s->host->epfd;
-	return n;
+	return lower->ops->fds(lower, fd);
 }
 
 /* A child after fork(2) has the descriptors, but not the memory, and the epoll set is still its parent's. */
@@ -336,6 +339,7 @@ void diw_shm_pause(struct diw_dgram *d, bool paused, uint64_t now)
 	struct diw_list *l, *next;
 
 	s->paused = paused;
+	s->wanted.port = 0;
 	diw_list_for_each_safe(l, next, &s->pairs)
 		diw_shm_pair_free(diw_container(l, struct diw_shm_pair, link), now);
 }

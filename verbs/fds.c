@@ -9,6 +9,12 @@ static bool qp_wants_read(const struct diw_qp *qp)
 	return !diw_rdmap_is_waiting(&qp->rdmap) && !qp->link->down;
 }
 
+/* No POLLOUT while the send waits for a time: the socket can be written to, and no thread could sleep. */
+static bool qp_wants_write(const struct diw_qp *qp)
+{
+	return qp->blocked && !(qp->link->dgram && qp->link->dgram->tx_timed);
+}
+
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p)
 {
 	const struct diw_qp *qp = diw_container((struct diw_member *)m, struct diw_qp, member);
@@ -17,7 +23,8 @@ int diw_qp_fds(const struct diw_member *m, struct pollfd *p)
 	for (int i = 0; i < n; i++)
 		p[i] = (struct pollfd){
 			.fd = fd[i],
-			.events = (short)((qp_wants_read(qp) ? POLLIN : 0) | (qp->blocked && i == 0 ? POLLOUT : 0)),
+			.events = (short)((qp_wants_read(qp) ? POLLIN : 0) |
+					  (i == 0 && qp_wants_write(qp) ? POLLOUT : 0)),
 		};
 	return n;
 }
@@ -30,9 +37,9 @@ void diw_qp_watch(struct diw_qp *qp)
 		qp->link->dgram->fds_changed = false;
 		diw_ready_open(e, &qp->member);
 	}
-	if (qp->blocked == qp->want_write && qp_wants_read(qp) == qp->want_read)
+	if (qp_wants_write(qp) == qp->want_write && qp_wants_read(qp) == qp->want_read)
 		return;
-	qp->want_write = qp->blocked;
+	qp->want_write = qp_wants_write(qp);
 	qp->want_read = qp_wants_read(qp);
 	diw_ready_changed(e, &qp->member);
 }
