@@ -124,6 +124,7 @@ void diw_shm_host_close(struct diw_shm_host *h);
 bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, bool polled, uint64_t now);
 /* Asks to be woken. True: a port has datagrams, so that the thread must not sleep. */
 bool diw_shm_host_rest(struct diw_shm_host *h);
-void diw_shm_host_look(struct diw_shm_host *h, uint64_t now);
+/* EVENTS: reads the UNIX sockets, too. They may have a sleeper's wake-up, so the rings are to be marked again. */
+void diw_shm_host_look(struct diw_shm_host *h, bool events, uint64_t now);
 
 #endif

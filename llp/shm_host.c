@@ -45,13 +45,13 @@ static bool port_look(struct diw_shm *s, uint64_t now)
 	return pending;
 }
 
-void diw_shm_host_look(struct diw_shm_host *h, uint64_t now)
+void diw_shm_host_look(struct diw_shm_host *h, bool events, uint64_t now)
 {
 	struct epoll_event ev;
 	bool pending = false;
 
 	/* One by one: an event may end the pair of another. */
-	for (int i = 0; i < EVENTS_MOST && epoll_wait(h->epfd, &ev, 1, 0) == 1; i++) {
+	for (int i = 0; i < EVENTS_MOST && events && epoll_wait(h->epfd, &ev, 1, 0) == 1; i++) {
 		struct diw_shm_watch *w = ev.data.ptr;
 
 		if (w->pair)
@@ -99,7 +99,7 @@ static void host_mark(struct diw_shm_host *h, bool asleep)
 bool diw_shm_host_serve(struct diw_shm_host *h, bool asleep, bool polled, uint64_t now)
 {
 	if (now >= h->look_at || (h->rested && !asleep))
-		diw_shm_host_look(h, now);
+		diw_shm_host_look(h, true, now);
 	if (h->rested || asleep)
 		host_mark(h, asleep);           /* behind the look, which may have taken a sleeper's wake-up */
 	return (asleep || !polled) && host_report(h);

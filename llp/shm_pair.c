@@ -38,6 +38,7 @@
 #define PROVE_NS (2 * DIW_S)         /* the time in which both ends must have proved their addresses */
 #define RETRY_NS (100 * DIW_MS)      /* after the first failure; twice as long after each further one */
 #define RETRY_MOST 8u                /* doublings */
+#define MSGS_MOST 16                 /* of one pair in one look: a peer may write for ever */
 #define PENDING_NS (50 * DIW_US)     /* between two looks while a pair is being made */
 
 enum kind { HELLO = 0x64737031, WELCOME, PROOF };        /* the first one names the version, too */
@@ -176,7 +177,7 @@ static ssize_t pair_hear(const struct diw_shm_pair *p, struct shm_msg *msg, int 
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
 			    .msg_controllen = CMSG_LEN(sizeof(int)) };         /* no room for more than one */
 	ssize_t n = recvmsg(p->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	const struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	const struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;    /* also behind no octets */
 
 	*fd = -1;
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
@@ -307,6 +308,14 @@ void diw_shm_answer(struct diw_shm *s, uint64_t now)
 {
 	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		/* The caller would wait, and no thread could sleep. */
+		diw_log(DIW_LOG_WARN, "port %u: no descriptor for a process that calls: no more shared memory",
+			s->d.local.port);
+		epoll_ctl(s->host->epfd, EPOLL_CTL_DEL, s->listen_fd, NULL);
+		close(s->listen_fd);
+		s->listen_fd = -1;
+	}
 	if (fd >= 0 && !(!s->paused && shm_same_user(fd) && pair_new(s, fd, false, now)))
 		close(fd);
 }
@@ -399,7 +408,7 @@ void diw_shm_pair_read(struct diw_shm_pair *p, uint64_t now)
 	ssize_t n;
 	int fd;
 
-	while (ok && !p->ended && (n = pair_hear(p, &msg, &fd)) >= 0) {
+	for (int i = 0; i < MSGS_MOST && ok && !p->ended && (n = pair_hear(p, &msg, &fd)) >= 0; i++) {
 		if (n == 0)
 			p->ended = true;
 		else if (n != 1)                /* one octet: a wake-up */

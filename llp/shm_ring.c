@@ -37,6 +37,7 @@ static uint32_t record_skip(uint64_t pos, uint32_t size)
 void diw_shm_ring_make(struct diw_shm_ring *ring)
 {
 	ring->key = diw_random() | 1;           /* 0 is no mark */
+	ring->asleep = 1;                       /* until its reader says something else */
 }
 
 void diw_shm_ring_begin(struct diw_shm_ring *write, struct diw_shm_tx *tx, struct diw_shm_ring *read,

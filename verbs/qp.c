@@ -293,9 +293,11 @@ int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
 		diw_engine_flush(&qp->dev->engine);
-		rc = diw_impair_set(qp->impair, spec);
-		if (rc == 0 && qp->memory)
+		if (qp->memory)                 /* an open burst has no CRCs, and would be impaired without */
 			diw_shm_pause(qp->memory, spec, diw_engine_time(&qp->dev->engine));
+		if (qp->memory && spec)
+			qp->link->ops->flush(qp->link, diw_engine_time(&qp->dev->engine));
+		rc = diw_impair_set(qp->impair, spec);
 		diw_engine_unlock(&qp->dev->engine);
 	}
 	diw_impair_spec_free(spec);

@@ -89,6 +89,7 @@ END_TEST
 
 START_TEST(ring_wakes_once)
 {
+	ck_assert(diw_shm_wants_wake(&tx));     /* the reader of a new ring may sleep */
 	ck_assert(!diw_shm_wants_wake(&tx));
 	diw_shm_sleeps(&rx, true);
 	ck_assert(diw_shm_wants_wake(&tx));
@@ -302,6 +303,22 @@ START_TEST(pair_wakes)
 	ck_assert(diw_shm_host_rest(&side[1].host));
 	ck_assert_uint_eq(receive(&side[1]), 10);
 	ck_assert(!diw_shm_host_rest(&side[1].host));
+}
+END_TEST
+
+/* A post while a thread sleeps leaves the wake-up to it. */
+START_TEST(pair_wakes_behind_a_post)
+{
+	struct epoll_event ev;
+
+	make_pair();
+	diw_shm_host_rest(&side[1].host);
+	ck_assert_int_eq(dgram_send(&side[0], 10), 1);
+	now += 2 * DIW_MS;
+	ck_assert_int_eq(dgram_send(&side[1], 20), 1);
+	ck_assert_int_eq(epoll_wait(side[1].host.epfd, &ev, 1, 0), 1);
+	ck_assert(diw_shm_host_serve(&side[1].host, false, false, now));
+	ck_assert_uint_eq(receive(&side[1]), 10);
 }
 END_TEST
 
@@ -535,6 +552,7 @@ Suite *suite_shm(void)
 	tcase_add_checked_fixture(pairs, pair_setup, pair_teardown);
 	tcase_add_test(pairs, pair_is_made);
 	tcase_add_test(pairs, pair_wakes);
+	tcase_add_test(pairs, pair_wakes_behind_a_post);
 	tcase_add_test(pairs, pair_wakes_behind_a_poll);
 	tcase_add_test(pairs, pair_full);
 	tcase_add_test(pairs, pair_ends);
