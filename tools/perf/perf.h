@@ -212,6 +212,8 @@ struct perf_row {
 	struct perf_case pc;
 	struct perf_figures f;
 };
+/* A round has the figure that the test is about. */
+bool perf_has_figure(const struct perf_row *row);
 void perf_print_head(const struct perf_plan *p);
 void perf_print_end(void);
 /* Prints a row, compared with the NBASES rows at BASES. */

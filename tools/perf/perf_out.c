@@ -60,6 +60,11 @@ static const double *figures(const struct perf_case *pc, const struct perf_figur
 	}
 }
 
+bool perf_has_figure(const struct perf_row *row)
+{
+	return perf_stat_of(figures(&row->pc, &row->f), row->f.rounds).n > 0;
+}
+
 struct ratio { const char *to; struct perf_stat stat; };
 struct row {
 	const struct perf_plan *plan;

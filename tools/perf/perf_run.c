@@ -10,7 +10,7 @@ struct client {
 	const struct perf_plan *plan;
 	struct perf_ctl ctl;
 	struct rig *rig[PERF_SLOTS];
-	int failed;                  /* the status of a case in which nothing arrived; the others run */
+	int failed;                  /* the status of a case without a figure; the others run */
 };
 
 /* Asks the server. Returns its answer, or NULL after printing the error. */
@@ -187,6 +187,16 @@ static void free_rows(struct perf_row *row, int n)
 		hist_fini(&row[i].f.hist);
 }
 
+static int report_missing(const struct perf_row *row)
+{
+	const struct perf_case *pc = &row->pc;
+
+	if (!row->f.rx_bytes)
+		return tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[pc->qp], perf_op_name[pc->op],
+				   (unsigned long long)pc->size);
+	return tool_failed("no message of %llu bytes ended in a round; give more --secs", (unsigned long long)pc->size);
+}
+
 /* After a signal, the rows have the figures of the rounds until then. */
 static int run_case(struct client *c, const struct perf_case *pc)
 {
@@ -205,10 +215,10 @@ static int run_case(struct client *c, const struct perf_case *pc)
 		if (row[i].f.rounds)
 			perf_print(p, &row[i], &row[first], i < measured ? n - first : 0);
 	}
-	for (int i = 0; i < measured && !rc && !tool_stopped; i++)
-		if (!row[i].f.rx_bytes && !p->side.impair)   /* of a long Send under loss, nothing is a figure */
-			c->failed = tool_failed("%s %s of %llu B: nothing arrived", perf_qp_name[row[i].pc.qp],
-					 perf_op_name[pc->op], (unsigned long long)pc->size);
+	/* Under loss a row may lack its figure: a long Send needs all of its segments. */
+	for (int i = 0; i < measured && !rc && !tool_stopped && !p->side.impair; i++)
+		if (!perf_has_figure(&row[i]))
+			c->failed = report_missing(&row[i]);
 	free_rows(row, n);
 	return rc;
 }
