@@ -204,7 +204,8 @@ static void print_help(FILE *to)
 	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n\n"
 	      "  suite  all of these but group, quick (default, 4 minutes) or full (half an hour)\n"
 	      "      -o DIR              where the rows of each measurement are written, and machine.json\n"
-	      "      --secs N            time of a case (default 0.5; full 1)\n"
+	      "      --secs N            time of a case (default 0.5; full 1); setup, mr and post: time of all\n"
+	      "                          their rows (default 2)\n"
 	      "      --connect HOST, --port N, --rounds N\n\n"
 	      "  report a page of HTML with all figures of one suite, or of two side by side (draws by gnuplot)\n"
 	      "      -o FILE             (default: standard output)\n", to);

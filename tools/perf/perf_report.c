@@ -6,6 +6,8 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/perf/perf_suite.h"
 
@@ -13,19 +15,25 @@
 
 /* ---- Files of a run ---- */
 
+/* NULL, and errno, which is ENODATA if the file is empty. */
 static char *text_of_file(const char *path)
 {
 	FILE *f = fopen(path, "re");
 	char *text = NULL;
 	size_t room = 0;
-	ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
+	int err = 0;
 
-	if (f)
-		fclose(f);
-	if (n >= 0)
-		return text;
-	free(text);
-	return NULL;
+	if (!f)
+		return NULL;
+	errno = ENODATA;
+	if (getdelim(&text, &room, '\0', f) < 0) {
+		err = errno;
+		free(text);
+		text = NULL;
+	}
+	fclose(f);
+	errno = err;
+	return text;
 }
 
 static int read_about(struct report_run *run)
@@ -35,10 +43,13 @@ static int read_about(struct report_run *run)
 	snprintf(path, sizeof path, "%s/machine.json", run->dir);
 	text = text_of_file(path);
 	if (!text)
-		return tool_failed("%s: %s (is it of 'diw perf suite'?)", path, strerror(errno ? errno : ENODATA));
+		return tool_failed("%s: %s (is it of 'diw perf suite'?)", path,
+				   errno == ENODATA ? "empty" : strerror(errno));
 	run->about = cJSON_Parse(text);
 	free(text);
-	return cJSON_IsObject(run->about) ? 0 : tool_failed("%s: not JSON", path);
+	if (cJSON_IsArray(report_child(run->about, "commands")))
+		return 0;
+	return tool_failed("%s: not of 'diw perf suite'", path);
 }
 
 /* NAME is of machine.json, and names no file elsewhere. */
@@ -159,12 +170,56 @@ static int page_write(FILE *out, struct report_run *runs, int nruns)
 	report_machines(out, runs, nruns);
 	fputs("<p>A figure is the median of its rounds. The bars of a plot are its 95 % confidence interval. A "
 	      "ratio is of rows whose rounds took turns; there is none of two runs, which had different "
-	      "conditions.</p>\n", out);
+	      "conditions. RC has a row for each type that is compared with it; the plot has the first.</p>\n", out);
 	rc = page_sections(out, runs, nruns);
 	for (int i = 0; i < nruns; i++)
 		page_commands(out, &runs[i]);
 	fputs("</body></html>\n", out);
 	return rc;
+}
+
+/* ---- The file ---- */
+
+/* The page is written to TMP, which is beside PATH and takes its place once it is whole. What is no regular file (a
+ * device, a pipe, a link) is written itself: TMP is PATH. */
+static FILE *page_create(const char *path, char tmp[PATH_LEN])
+{
+	struct stat st;
+	bool replace = lstat(path, &st) || S_ISREG(st.st_mode);
+	FILE *out = NULL;
+
+	if (snprintf(tmp, PATH_LEN, "%s%s", path, replace ? ".tmp" : "") < PATH_LEN)
+		out = fopen(tmp, "we");
+	else
+		errno = ENAMETOOLONG;
+	if (!out)
+		tool_failed("%s: %s", tmp, strerror(errno));
+	return out;
+}
+
+/* RC is the status of writing the page: only a page that succeeded takes the place of the old one. */
+static int page_finish(FILE *out, const char *path, const char *tmp, int rc)
+{
+	bool bad = ferror(out), replace = strcmp(path, tmp) != 0;
+
+	if ((fclose(out) || bad) && !rc)
+		rc = tool_failed("%s: %s", tmp, strerror(errno));
+	if (!rc && replace && rename(tmp, path))
+		rc = tool_failed("%s: %s", path, strerror(errno));
+	if (rc && replace)
+		unlink(tmp);
+	return rc;
+}
+
+static int page_to(const char *path, struct report_run *runs, int nruns)
+{
+	char tmp[PATH_LEN];
+	FILE *out;
+
+	if (!path)
+		return page_write(stdout, runs, nruns);
+	out = page_create(path, tmp);
+	return out ? page_finish(out, path, tmp, page_write(out, runs, nruns)) : TOOL_FAILED;
 }
 
 int perf_report(int argc, char **argv)
@@ -173,25 +228,22 @@ int perf_report(int argc, char **argv)
 	struct report_run runs[REPORT_RUNS] = { { .dir = NULL } };
 	const char *path = NULL;
 	int opt, n = 0, rc = 0;
-	FILE *out = stdout;
 
 	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
 		if (opt != 'o')
 			return tool_bad_option(argv);
 		path = optarg;
 	}
+	if (path && !path[0])
+		return tool_usage("report: -o FILE is empty");
 	if (optind == argc || argc - optind > REPORT_RUNS)
 		return tool_usage("report: one or two directories of 'diw perf suite' are needed");
 	for (; optind + n < argc && !rc; n++) {
 		runs[n].dir = argv[optind + n];
 		rc = read_about(&runs[n]);
 	}
-	if (!rc && path && !(out = fopen(path, "we")))
-		rc = tool_failed("%s: %s", path, strerror(errno));
 	if (!rc)
-		rc = page_write(out, runs, n);
-	if (out && out != stdout && (ferror(out) | fclose(out)) && !rc)
-		rc = tool_failed("%s: %s", path, strerror(errno));
+		rc = page_to(path, runs, n);
 	for (int i = 0; i < n; i++) {
 		cJSON_Delete(runs[i].about);
 		cJSON_Delete(runs[i].rows);

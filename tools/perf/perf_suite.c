@@ -210,6 +210,8 @@ static int suite_run_one(struct suite *s, const struct suite_test *t)
 	cJSON_AddNumberToObject(o, "status", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	cJSON_AddItemToArray(s->commands, o);
 	s->failures += status != 0 && !tool_stopped;
+	if (status && s->host && !s->rows && !tool_stopped)
+		return tool_failed("no row came from %s: the suite ends", s->host);
 	return 0;
 }
 
@@ -283,8 +285,9 @@ static int suite_run(struct suite *s)
 	if (s->shown)
 		fputc('\n', stderr);
 	wrote = suite_write_machine(s, when);
-	fprintf(stderr, "%llu rows are in %s; 'diw perf report %s' makes a page of them\n", (unsigned long long)s->rows,
-		s->dir, s->dir);
+	if (s->rows)
+		fprintf(stderr, "%llu rows are in %s; 'diw perf report %s' makes a page of them\n",
+			(unsigned long long)s->rows, s->dir, s->dir);
 	if (tool_stopped)
 		return 128 + tool_signal;
 	if (!rc && s->failures)
@@ -317,9 +320,10 @@ int perf_suite(int argc, char **argv)
 	}
 	if (rc)
 		return rc;
-	if (argc - optind > 1 || (optind < argc && strcmp(argv[optind], "quick") != 0 &&
-				  strcmp(argv[optind], "full") != 0))
-		return tool_usage("suite: '%s' is not quick or full", argv[argc - 1]);
+	if (argc - optind > 1)
+		return tool_usage("suite: one of quick and full");
+	if (optind < argc && strcmp(argv[optind], "quick") != 0 && strcmp(argv[optind], "full") != 0)
+		return tool_usage("suite: '%s' is not quick or full", argv[optind]);
 	s.full = optind < argc && !strcmp(argv[optind], "full");
-	return s.dir ? suite_run(&s) : tool_usage("suite: -o DIR is missing");
+	return s.dir && s.dir[0] ? suite_run(&s) : tool_usage("suite: -o DIR is %s", s.dir ? "empty" : "missing");
 }

@@ -71,8 +71,23 @@ wait "$PID" || STATUS=$?
 check "... ends with status 130 on Ctrl-C" [ $STATUS -eq 130 ]
 check "... with one command in machine.json" jq -e '.commands | length == 1' "$TMP/three/machine.json"
 
+echo old > "$TMP/no.html"
 expect 1 "no gnuplot" env PATH=/nonexistent $DIW perf report "$ONE" -o "$TMP/no.html"
 check "... is named" matches "$OUT" "gnuplot-nox"
+check "... and the old page is there, alone" [ "$(cat "$TMP"/no.html*)" = old ]
+machine() { mkdir -p "$TMP/no" && printf '%s' "$1" > "$TMP/no/machine.json"; }
+machine ""
+expect 1 "an empty machine.json" $DIW perf report "$TMP/no"
+check "... is named so" matches "$OUT" "machine.json: empty"
+machine "{}"
+expect 1 "a machine.json without commands" $DIW perf report "$TMP/no" -o "$TMP/no.html"
+expect 1 "a suite without its other end" $DIW perf suite -o "$TMP/alone" --connect 127.0.0.1 --port 4999
+check "... tries once" [ "$(grep -c refused <<< "$OUT")" -eq 1 ]
+check "... and advises no report" [ "${OUT/perf report/}" = "$OUT" ]
+expect 2 "perf suite quick full" $DIW perf suite quick full -o "$TMP/no"
+check "... takes one" matches "$OUT" 'one of quick and full'
+expect 2 "perf suite -o ''" $DIW perf suite -o ""
+expect 2 "perf report -o ''" $DIW perf report "$ONE" -o ""
 expect 1 "no directory of a suite" $DIW perf report "$TMP"
 check "... is named" matches "$OUT" "machine.json"
 expect 2 "perf report without a directory" $DIW perf report
