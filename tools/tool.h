@@ -46,9 +46,10 @@ int tool_bad_option(char **argv);
 /* The value of option OPT, which is named in an error; 0 or TOOL_USAGE. Sizes may end in k, m, g (powers of 1024). */
 int opt_number(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int opt_size(const char *opt, const char *text, uint64_t min, uint64_t max, uint64_t *value);
-/* A comma-separated list. FROM:TO is FROM and each double of it up to TO, FROM:TO:xN each N-fold. */
+/* A comma-separated list, each value once. FROM:TO is FROM and each double of it up to TO, FROM:TO:xN each N-fold. */
 int opt_list(const char *opt, const char *text, bool size, uint64_t min, uint64_t max, uint64_t *values,
 	     int max_values, int *n);
+int opt_each_once(const char *opt, const char *text, const uint64_t *values, int n);
 int opt_seconds(const char *opt, const char *text, double min, double max, double *value);
 int opt_port(const char *text, uint16_t *port);
 int opt_host(const char *host, uint16_t port, struct diw_addr *addr);

@@ -149,6 +149,15 @@ static int opt_range(const char *opt, char *word, char *colon, bool size, uint64
 	return n;
 }
 
+int opt_each_once(const char *opt, const char *text, const uint64_t *values, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < i; k++)
+			if (values[i] == values[k])
+				return tool_usage("%s: '%s' has a value twice", opt, text);
+	return 0;
+}
+
 int opt_list(const char *opt, const char *text, bool size, uint64_t min, uint64_t max, uint64_t *values,
 	     int max_values, int *n)
 {
@@ -171,7 +180,9 @@ int opt_list(const char *opt, const char *text, bool size, uint64_t min, uint64_
 		}
 	}
 	free(copy);
-	return rc || *n ? rc : tool_usage("%s: '%s' names nothing", opt, text);
+	if (!rc)
+		rc = *n ? opt_each_once(opt, text, values, *n) : tool_usage("%s: '%s' names nothing", opt, text);
+	return rc;
 }
 
 int opt_seconds(const char *opt, const char *text, double min, double max, double *value)

@@ -15,6 +15,11 @@ static bool has_op(const struct perf_plan *p, enum perf_op op)
 	return false;
 }
 
+static bool has_dgram(const struct perf_plan *p)
+{
+	return perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RD);
+}
+
 static int find_test(const char *name)
 {
 	for (int i = 0; i < PERF_TESTS; i++)
@@ -42,11 +47,37 @@ static int check_params(const struct perf_plan *p)
 	return 0;
 }
 
+/* cpu: only the library's queue pairs compute. */
+static int check_cpu(const struct perf_plan *p)
+{
+	if (p->base.test != PERF_CPU)
+		return 0;
+	for (int i = 0; i < p->nqps; i++)
+		if (p->qps[i] >= PERF_RAW)
+			return tool_usage("--qp %s: cpu does not take it", perf_qp_name[p->qps[i]]);
+	return p->nagainst ? tool_usage("--against: cpu does not take it") : 0;
+}
+
+/* No number of A, if any was given, is above one of B. */
+static int check_above(const struct perf_plan *p, enum perf_param_id a, enum perf_param_id b)
+{
+	const struct perf_list *small = &p->list[a], *large = &p->list[b];
+
+	for (int i = 0; i < small->n; i++)
+		for (int k = 0; k < large->n; k++)
+			if (small->v[i] > large->v[k])
+				return tool_usage("--%s %llu is above --%s %llu", perf_params[a].name,
+						  (unsigned long long)small->v[i], perf_params[b].name,
+						  (unsigned long long)large->v[k]);
+	return 0;
+}
+
 /* Options that need or exclude others. */
 static int check_together(const struct perf_plan *p)
 {
 	static const struct { enum perf_param_id a, b; } never[] = { { PERF_OUTSTANDING, PERF_WINDOW },
-		{ PERF_BUFFERS, PERF_REUSE }, { PERF_LOAD, PERF_STREAMS } };
+		{ PERF_BUFFERS, PERF_REUSE }, { PERF_LOAD, PERF_STREAMS }, { PERF_CRC, PERF_NO_CRC } };
+	int rc;
 
 	for (size_t i = 0; i < TOOL_COUNT(never); i++)
 		if (p->list[never[i].a].given && p->list[never[i].b].given)
@@ -61,9 +92,15 @@ static int check_together(const struct perf_plan *p)
 		return tool_usage("--qps: rc needs --op write-imm, not write: nothing tells that a write has come");
 	if (p->list[PERF_SGE].given && (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
 		return tool_usage("--sge: an atomic has one entry");
-	if (p->base.test == PERF_CPU && p->nagainst)
-		return tool_usage("--against: cpu does not take it");
-	return 0;
+	for (int i = 0; i < p->nops; i++)
+		if (p->list[PERF_CLOSE_LAST].given && p->ops[i] != PERF_WRITE)
+			return tool_usage("--close-last needs --op write");
+	if (p->llps[0] != DIW_LLP_DEFAULT && !has_dgram(p))
+		return tool_usage("--llp: none of --qp takes it");
+	rc = check_above(p, PERF_SGE, PERF_MAX_SGE);
+	if (!rc)
+		rc = check_above(p, PERF_ACTIVE, PERF_QUEUE_PAIRS);
+	return rc ? rc : check_cpu(p);
 }
 
 /* What libibverbs has not, or has by other means. */
@@ -90,11 +127,25 @@ static int check_provider(const struct perf_plan *p)
 	return 0;
 }
 
+/* The longest messages of datagrams (diw_dev(3)). RC's are as long as --size may be. */
+static int check_lengths(const struct perf_plan *p)
+{
+	static const struct { enum perf_op op; uint64_t max; const char *what; } limits[] = {
+		{ PERF_SEND, DIW_MAX_SEND, "send" }, { PERF_READ, DIW_MAX_READ, "read" } };
+	const struct perf_list *sizes = &p->list[PERF_SIZE];
+	char max[24];
+
+	for (size_t k = 0; k < TOOL_COUNT(limits) && has_dgram(p); k++)
+		for (int i = 0; i < sizes->n && has_op(p, limits[k].op); i++)
+			if (sizes->v[i] > limits[k].max)
+				return tool_usage("--size: a %s of ud, uc and rd has at most %s, not %llu B",
+						  limits[k].what, fmt_bytes(limits[k].max, max),
+						  (unsigned long long)sizes->v[i]);
+	return 0;
+}
+
 static int check_ops(const struct perf_plan *p)
 {
-	const struct perf_list *sizes = &p->list[PERF_SIZE];
-	bool dgram = perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC) || perf_has_qp(p, PERF_RD);
-
 	for (int i = 0; i < p->nqps; i++)
 		if (has_op(p, PERF_WRITE_IMM) && !perf_is_rc(p->qps[i]) && p->qps[i] < PERF_RAW)
 			return tool_usage("--op write-imm needs --qp rc");
@@ -103,11 +154,7 @@ static int check_ops(const struct perf_plan *p)
 	if ((perf_has_qp(p, PERF_UD) || perf_has_qp(p, PERF_UC)) &&
 	    (has_op(p, PERF_FETCH_ADD) || has_op(p, PERF_CMP_SWAP)))
 		return tool_usage("--op fetch-add and cmp-swap need --qp rc or rd");
-	for (int i = 0; i < sizes->n; i++)
-		if (dgram && has_op(p, PERF_SEND) && sizes->v[i] > DIW_MAX_SEND)
-			return tool_usage("--size: a send has at most 16m bytes, not %llu",
-					  (unsigned long long)sizes->v[i]);
-	return 0;
+	return check_lengths(p);
 }
 
 static void set_shares(struct perf_plan *p)
@@ -127,14 +174,16 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 {
 	int test = optind < argc ? find_test(argv[optind]) : -1, rc;
 
+	if (optind < argc && test < 0)
+		return tool_usage("'%s' is not a test: lat, bw, bibw, rate, cpu, group, setup, mr, post, suite, report",
+				  argv[optind]);
 	if (p->place == PERF_NOWHERE)
 		return tool_usage("one of --local, --server and --connect HOST is needed");
-	if (optind < argc && test < 0)
-		return tool_usage("'%s' is not a test", argv[optind]);
 	if (argc - optind > 1)
 		return tool_usage("'%s': one test only", argv[optind + 1]);
 	if (p->place == PERF_SERVER)
-		return 0;
+		return p->of_client ? tool_usage("--server takes only --port, --bind, --dev, --impair, not --%s",
+						 p->of_client) : 0;
 	if (test < 0)
 		return tool_usage("the test is missing: lat, bw, bibw, rate, cpu");
 	p->base.test = (enum perf_test)test;
@@ -186,7 +235,7 @@ static void print_help(FILE *to)
 {
 	perf_print_options(to);
 	fputs("\n  group  goodput of one sender at each of 1 to 16 receivers, and of all together. ADDRESS is a\n"
-	      "         multicast group, a broadcast address, or, to compare, one receiver's\n"
+	      "         multicast group, a broadcast address (needs --dev), or, to compare, one receiver's\n"
 	      "      --receivers LIST    how many, like 1,2,4,8,16: a row each (default 1)\n"
 	      "      --op OP             send or write: Write-Record (default write)\n"
 	      "      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"
@@ -213,7 +262,8 @@ static void print_help(FILE *to)
 
 const struct tool_cmd cmd_perf = {
 	.name = "perf", .run = perf_command, .print_help = print_help,
-	.args = "lat|bw|bibw|rate|cpu [OPTION]... --local | --server | --connect HOST\n"
+	.args = "lat|bw|bibw|rate|cpu [OPTION]... --local | --connect HOST\n"
+		"       diw perf --server [--port N] [--bind ADDR] [--dev NAME] [--impair SPEC]\n"
 		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST\n"
 		"       diw perf setup|mr|post [OPTION]...\n"
 		"       diw perf suite [quick|full] -o DIR [OPTION]...\n"

@@ -181,6 +181,7 @@ struct perf_plan {
 	enum perf_op ops[PERF_OPS];
 	struct perf_list list[PERF_PARAMS];
 	int nqps, nagainst, nops;
+	const char *of_client;       /* an option that was given and that the server does not take; or NULL */
 	enum diw_llp llps[PERF_LLPS];
 	int nllps;
 	bool json, hist;

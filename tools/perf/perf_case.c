@@ -34,8 +34,8 @@ static const struct perf_word pins[] = { { "none", PERF_PIN_NONE }, { "rx", PERF
 const struct perf_param perf_params[PERF_PARAMS] = {
 	[PERF_SIZE] = { "size", "LIST", "of bytes, like 64,1k or 1:1m (doubled) or 1:1m:x4 (default 512k;\n"
 			"lat and rate 64)", AT(size), true, NULL, 1, DIW_MAX_RDMA, 0, 0 },
-	[PERF_DEPTH] = { "depth", "LIST", "send requests outstanding (default 64; rate 256)", AT(depth), false,
-			 NULL, 1, 65000, 0, 0 },
+	[PERF_DEPTH] = { "depth", "LIST", "send requests outstanding, not of lat (default 64; rate 256)", AT(depth),
+			 false, NULL, 1, 65000, NOT_LAT, 0 },
 	[PERF_OUTSTANDING] = { "outstanding", "LIST", "messages that the other end has not acknowledged, one by one;\n"
 			       "best: by the size (Liu and Russell, equation 1)", AT(outstanding), false, best, 1,
 			       65000, NOT_LAT, OUR_QPS },

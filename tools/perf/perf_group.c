@@ -19,6 +19,14 @@ bool group_is_multicast(const struct diw_addr *a)
 	return diw_addr_is_multicast(a) && !(diw_addr_is_v4(a) && a->ip[12] == 0xff);
 }
 
+/* The kernel does not connect a socket to a broadcast address. */
+const char *group_mode(const struct diw_addr *to)
+{
+	struct diw_addr own;
+
+	return group_is_multicast(to) ? "group" : local_addr_for(to, &own) == -EACCES ? "broadcast" : "unicast";
+}
+
 int group_end_open(struct endpoint *e, const struct group_plan *p, const struct diw_addr *to, struct diw_qp_attr *attr)
 {
 	int rc = endpoint_open(e, p->dev, p->dev ? NULL : to, 4096, false);
@@ -165,6 +173,24 @@ static int group_option(struct group_plan *p, int opt, char **argv)
 	}
 }
 
+static int group_set_address(struct group_plan *p, const char *address)
+{
+	int rc = opt_host(address, p->port, &p->to);
+	const char *mode;
+
+	if (rc)
+		return rc;
+	mode = group_mode(&p->to);
+	if (!strcmp(mode, "group"))
+		p->to.port = DIW_GROUP_PORT;
+	if (!strcmp(mode, "broadcast") && !p->dev)
+		return tool_usage("group: a broadcast address needs --dev");
+	for (int i = 0; i < p->nreceivers && !strcmp(mode, "unicast"); i++)
+		if (p->receivers[i] > 1)
+			return tool_usage("group: one receiver's address takes --receivers 1");
+	return 0;
+}
+
 static int group_options_of(struct group_plan *p, int argc, char **argv)
 {
 	static const struct option opts[] = { { "receivers", required_argument, NULL, 'r' },
@@ -180,9 +206,7 @@ static int group_options_of(struct group_plan *p, int argc, char **argv)
 	if (!rc && argc - optind != (p->host ? 0 : 1))
 		rc = tool_usage(p->host ? "--join takes no ADDRESS" : "group: one ADDRESS is needed");
 	if (!rc && !p->host)
-		rc = opt_host(argv[optind], p->port, &p->to);
-	if (!rc && !p->host && group_is_multicast(&p->to))
-		p->to.port = DIW_GROUP_PORT;
+		rc = group_set_address(p, argv[optind]);
 	return rc || !p->impair ? rc : endpoint_check_impair(p->impair);
 }
 

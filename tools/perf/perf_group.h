@@ -40,6 +40,7 @@ int group_source_run(const struct group_plan *p, struct perf_ctl *ctl, int n);
 
 /* Whether it is a multicast group; the limited broadcast address is none. */
 bool group_is_multicast(const struct diw_addr *a);
+const char *group_mode(const struct diw_addr *to);   /* "group", "broadcast" or "unicast" */
 /* Opens the queue pair of either end. */
 int group_end_open(struct endpoint *e, const struct group_plan *p, const struct diw_addr *to, struct diw_qp_attr *attr);
 

@@ -138,29 +138,30 @@ static const struct option_row {
 	const char *name, *arg;      /* ARG NULL: the option takes none */
 	const char *help;
 	int (*set)(struct perf_plan *p, const char *arg);
+	bool server;                 /* the server takes it, too */
 } rows[] = {
-	{ "local", NULL, "both ends here, each on a core of its own", set_local },
-	{ "server", NULL, "the other end, for one client after another", set_server },
-	{ "connect", "HOST", "the server's host", set_connect },
+	{ "local", NULL, "both ends here, each on a core of its own", set_local, true },
+	{ "server", NULL, "the other end, for one client after another", set_server, true },
+	{ "connect", "HOST", "the server's host", set_connect, false },
 	{ "qp", "LIST", "of ud, uc, rd, rc, rc-confirm (completions say that the peer has placed\n"
 	  "the data) and the baselines (default ud); with rc and others, the\n"
-	  "others' rows have the ratio to rc", set_qp },
+	  "others' rows have the ratio to rc", set_qp, false },
 	{ "op", "LIST", "of send, write, read (default send); a write on ud and rd is a\n"
-	  "Write-Record; on rc and rd also fetch-add, cmp-swap; on rc write-imm", set_op },
-	{ "secs", "N", "time of a case, in all rounds together (default 1)", set_secs },
+	  "Write-Record; on rc and rd also fetch-add, cmp-swap; on rc write-imm", set_op, false },
+	{ "secs", "N", "time of a case, in all rounds together (default 1)", set_secs, false },
 	{ "rounds", "N", "rounds, of which the median counts (default 7; at least 6 for the 95 %\n"
-	  "confidence interval)", set_rounds },
-	{ "events", NULL, "sleep in a completion channel (default: poll)", set_events },
-	{ "wait", NULL, "sleep in diw_cq_wait", set_wait },
-	{ "impair", "SPEC", "impairs datagrams at this command's ends (loss, ...), see diwarp(7)", set_impair },
-	{ "llp", "LIST", "of udp, uring: a row each, in alternating rounds (default DIWARP_LLP)", set_llp },
+	  "confidence interval)", set_rounds, false },
+	{ "events", NULL, "sleep in a completion channel (default: poll)", set_events, false },
+	{ "wait", NULL, "sleep in diw_cq_wait", set_wait, false },
+	{ "impair", "SPEC", "impairs datagrams at this command's ends (loss, ...), see diwarp(7)", set_impair, true },
+	{ "llp", "LIST", "of udp, uring: a row each, in alternating rounds (default DIWARP_LLP)", set_llp, false },
 	{ "against", "LIST", "of raw-udp, raw-udp-crc, raw-udp-1, raw-tcp, raw-tcp-1: bare\n"
-	  "sockets, in alternating rounds", set_against },
-	{ "dev", "NAME", "the device (default: the one that reaches the other end)", set_dev },
-	{ "bind", "ADDR", "the address of this end", set_bind },
-	{ "port", "N", "TCP port of the control connection (default 4791)", set_port },
-	{ "hist", NULL, "lat: the distribution of the latencies, too", set_hist },
-	{ "json", NULL, "one JSON object a row", set_json },
+	  "sockets, in alternating rounds", set_against, false },
+	{ "dev", "NAME", "the device (default: the one that reaches the other end)", set_dev, true },
+	{ "bind", "ADDR", "the address of this end", set_bind, true },
+	{ "port", "N", "TCP port of the control connection (default 4791)", set_port, true },
+	{ "hist", NULL, "lat: the distribution of the latencies, too", set_hist, false },
+	{ "json", NULL, "one JSON object a row", set_json, false },
 };
 
 /* A list of numbers and of the words of Q. */
@@ -185,7 +186,10 @@ static int set_words(const struct perf_param *q, const char *opt, const char *ar
 			list->n += n;
 	}
 	free(copy);
-	return rc || list->n ? rc : tool_usage("%s: '%s' names nothing", opt, arg);
+	if (!rc)
+		rc = list->n ? opt_each_once(opt, arg, list->v, list->n) :
+		     tool_usage("%s: '%s' names nothing", opt, arg);
+	return rc;
 }
 
 static int set_param(struct perf_plan *p, enum perf_param_id id, const char *arg)
@@ -215,10 +219,14 @@ int perf_parse_options(struct perf_plan *p, int argc, char **argv)
 	for (size_t i = 0; i < TOOL_COUNT(rows); i++, n++)
 		opts[n] = (struct option){ rows[i].name, rows[i].arg ? required_argument : no_argument, NULL,
 			FIRST + n };
-	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1)
-		rc = opt < FIRST ? tool_bad_option(argv) :
-		     opt < FIRST + PERF_PARAMS ? set_param(p, (enum perf_param_id)(opt - FIRST), optarg) :
-		     rows[opt - FIRST - PERF_PARAMS].set(p, optarg);
+	while (!rc && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		if (opt < FIRST)
+			return tool_bad_option(argv);
+		n = opt - FIRST - PERF_PARAMS;
+		rc = n < 0 ? set_param(p, (enum perf_param_id)(opt - FIRST), optarg) : rows[n].set(p, optarg);
+		if (n < 0 || !rows[n].server)
+			p->of_client = opts[opt - FIRST].name;
+	}
 	return rc;
 }
 

@@ -28,14 +28,6 @@ struct source {
 
 struct sink_figures { double msgs, bytes, cpu; };
 
-/* The kernel does not connect a socket to a broadcast address. */
-static const char *source_mode(const struct group_plan *p)
-{
-	struct diw_addr own;
-
-	return group_is_multicast(&p->to) ? "group" : local_addr_for(&p->to, &own) == -EACCES ? "broadcast" : "unicast";
-}
-
 static int source_open(struct source *s)
 {
 	struct diw_qp_attr attr = DIW_QP_ATTR_INIT;
@@ -203,7 +195,7 @@ static void source_print_json(const struct source *s, const struct sink_figures 
 
 	cJSON_AddStringToObject(o, "test", "group");
 	cJSON_AddStringToObject(o, "to", diw_addr_str(&s->p->to, buf));
-	cJSON_AddStringToObject(o, "mode", source_mode(s->p));
+	cJSON_AddStringToObject(o, "mode", group_mode(&s->p->to));
 	cJSON_AddStringToObject(o, "llp", s->ep.dev_info.llp);
 	cJSON_AddStringToObject(o, "op", perf_op_name[s->p->op]);
 	json_add_count(o, "size", s->p->size);

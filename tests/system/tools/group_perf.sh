@@ -44,7 +44,7 @@ check "it came" rows '.[0].mode == "unicast" and .[0].GBps_min > 0'
 run "a table" $DIW perf group $GROUP --dev diw_lo --secs 0.3
 check "it has a row" matches "$OUT" 'receivers .*write .*256 KiB'
 for wrong in "" "$GROUP --receivers 17" "$GROUP --receivers 0" "$GROUP --op read" "$GROUP $GROUP" \
-	"--join 127.0.0.1 $GROUP"; do
+	"--join 127.0.0.1 $GROUP" "127.0.0.1 --receivers 1,2" "127.255.255.255"; do
 	# shellcheck disable=SC2086  # several arguments
 	expect 2 "perf group $wrong" $DIW perf group $wrong
 done

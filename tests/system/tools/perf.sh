@@ -64,10 +64,10 @@ expect 2 "perf twice against the same" $DIW perf bw --against raw-tcp,raw-tcp --
 perf bw --op write --size 512k --mulpdu 1452 --impair loss=5%,seed=1 --local
 check "... under loss: a part of it is valid, and lost is counted" every '.lost > 0 and .bytes_valid < .bytes_sent'
 
-perf lat --size 1:1k:x32,7 --op send,write,read --qp ud,rc --depth 4,8 --local
-check "... a row for each of all combinations, in their order" jq -e -s 'map([.qp, .op, .depth, .size]) ==
-	[("send", "write", "read") as $op | (4, 8) as $depth | (1, 32, 1024, 7) as $size | ("ud", "rc") as $qp |
-		[$qp, $op, $depth, $size]]' "$TMP/rows"
+perf lat --size 1:1k:x32,7 --op send,write,read --qp ud,rc --offset 4,8 --local
+check "... a row for each of all combinations, in their order" jq -e -s 'map([.qp, .op, .offset, .size]) ==
+	[("send", "write", "read") as $op | (4, 8) as $offset | (1, 32, 1024, 7) as $size | ("ud", "rc") as $qp |
+		[$qp, $op, $offset, $size]]' "$TMP/rows"
 perf bw --size 1k --op write --qp rd,rc --no-crc --mulpdu 1k,1452 --local
 check "... and options of RC are those of its rows alone" jq -e -s 'map([.qp, .mulpdu, .no_crc]) ==
 	[["rd", 1024, false], ["rc", 1024, true], ["rd", 1452, false], ["rc", 1452, true]]' "$TMP/rows"
@@ -75,7 +75,7 @@ background "$TMP/table" $DIW perf bw --size 64k --secs 100 --depth 8 --local
 check "the head of the table comes before the first row" eventually 10 grep -q 'size  *depth  *GB/s' "$TMP/table"
 kill -INT "$PID"
 
-background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
+background "$TMP/server" $DIW perf --server --port 4801
 check "a perf server" eventually 10 listening 4801
 perf bw --op write --size 64k --connect 127.0.0.1 --port 4801
 # A target stops for 0.2 s. RC loses nothing, and the longest round trip is among those that count.

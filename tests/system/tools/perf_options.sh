@@ -61,6 +61,10 @@ check "... with --close-last, none of a record without its last segment" every \
 # Writes of 256 MiB are told in lists, and a list takes longer than a round waits.
 expect 1 "a row without a figure" $DIW perf bw --qp rc --op write --size 256m --secs 0.05 --rounds 1 --local
 check "... says what to give" matches "$OUT" 'no message of 268435456 bytes ended in a round; give more --secs'
+expect 2 "a server with an option of the client" $DIW perf lat --qp rc --server
+check "... says what it takes" matches "$OUT" '--server takes only --port, --bind, --dev, --impair, not --qp'
+expect 2 "no test" $DIW perf foo
+check "... is named, with the tests" matches "$OUT" "'foo' is not a test: lat, bw"
 
 while read -r line; do
 	# shellcheck disable=SC2086  # several arguments
@@ -94,5 +98,18 @@ bw --op write-imm
 bw --qp rc --close-last
 bw --pin left
 bw --qp raw-udp --sge 2
+lat --depth 7
+cpu --qp raw-tcp
+bw --qp rc --crc --no-crc
+lat --sge 4 --max-sge 2
+bw --qps 2 --active 3
+bw --op send --close-last
+bw --op write,send --close-last
+bw --qp rc,raw-udp --llp udp
+bw --size 64,64
+bw --size 1:4,2
+bw --outstanding best,best
+bw --op read --size 32m
+bw --qp rd,rc --op send --size 32m
 END
 end

@@ -82,7 +82,7 @@ settled() { OUT=$($STAT $LISTEN --json) && jsons "$1"; }
 check "... with what came" eventually 5 settled \
 	'.[0].counters.rx_messages == 7 and .[0].counters.tx_messages == 7 and .[0].qp == 4791'
 check "... its state as it sleeps" eventually 5 settled '.[0].gauges.rq_posted > 0 and .[0].gauges.sq_pending == 0'
-background "$TMP/server" $DIW perf bw --op write --size 64k --server --port 4801
+background "$TMP/server" $DIW perf --server --port 4801
 SERVER=$PID
 check "a perf server" eventually 10 listening 4801
 background "$TMP/client" $DIW perf bw --op write --size 64k --connect 127.0.0.1 --port 4801 --secs 600
@@ -234,7 +234,7 @@ kill "$PID"
 join "$PID" 5
 
 # The peers of an RD queue pair: a perf server and its client. Each has a row with the other as its peer.
-background "$TMP/server" $DIW perf lat --qp rd --op send --wait --server --port 4802
+background "$TMP/server" $DIW perf --server --port 4802
 SERVER=$PID
 check "a perf server for RD" eventually 10 listening 4802
 background "$TMP/client" env DIWARP_IMPAIR=loss=10%,seed=3 \
