@@ -28,7 +28,7 @@ drawn() {
 		awk -F, 'NR == 1 { next } NF != 5 || $5 !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ { print; bad = 1 }
 			END { exit bad || NR < 3 }' "$at/$id.csv" || { cat "$at/$id.csv"; return 1; }
 		python3 -c 'import sys, xml.etree.ElementTree as tree; tree.parse(sys.argv[1])' "$at/$id.svg" &&
-			[ "$(wc -c < "$at/$id.svg")" -lt 60000 ] || return
+			[ "$(wc -c < "$at/$id.svg")" -lt 200000 ] || return
 	done
 }
 # The first of each function.
