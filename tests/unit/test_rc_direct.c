@@ -80,6 +80,7 @@ static bool is_there(uint32_t n)
  * copied in the end. */
 static void first_part(void)
 {
+	wire_share_memory(&w);
 	raw_octets(&w.r, fpdu, PART);
 	for (int ms = 0; ms < KIT_LIMIT_MS; ms++) {
 		wire_share_memory(&w);
