@@ -499,7 +499,7 @@ START_TEST(stranger_unproved)
 }
 END_TEST
 
-/* Probes within bursts are removed, whoever sends them; other datagrams of that size are not. */
+/* Probes within bursts are removed, from any sender; other datagrams of that size are kept. */
 START_TEST(probes_are_removed)
 {
 	uint8_t data[4 * DIW_SHM_PROBE] = "\xff\xff" "diwarp probe 1", plain[DIW_SHM_PROBE];
