@@ -241,6 +241,9 @@ static int post_some(struct stream *s)
 	bool marks = has_marks(s);
 	int n;
 
+	/* The sink gives no credit before a list's mark: a list that fills the window would leave both ends idle. */
+	if (marks && !s->r->pc.outstanding && want > (s->r->window + 1) / 2)
+		want = (s->r->window + 1) / 2;
 	if (marks && s->marked != s->sent) {
 		n = send_credit(s, 0);
 		if (n || s->marked != s->sent)
