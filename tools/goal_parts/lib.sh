@@ -3,8 +3,9 @@
 # What the parts of tools/goals share: rows, medians, pairs of processes. tools/goals includes this file.
 port=4891
 
-# field KEY: prints its number in the first JSON line of standard input
-field() { sed -n "1s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p"; }
+# field KEY: prints its first number in the first JSON line of standard input: of a baseline the ratio, and not the
+# interval that follows
+field() { head -n 1 | grep -o "\"$1\": *[-0-9.e+][-0-9.e+]*" | sed -n '1s/.*: *//p'; }
 
 # row LABEL VALUE RELATION GOAL: prints a row; a GOAL of 0.00 means that there is no goal
 row() {
