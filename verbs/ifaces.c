@@ -134,15 +134,16 @@ int diw_iface_find(const char *name, struct diw_dev_info *info)
 	return n < 0 ? n : -ENODEV;
 }
 
-/* The address from which the kernel would send. */
+/* The address from which the kernel would send. A broadcast address is connected to only with SO_BROADCAST. */
 static int source_of(const struct diw_addr *dst, struct diw_addr *src)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = diw_addr_to_sockaddr(dst, &ss);
-	int fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+	int fd = diw_socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, rc = 0;
 
 	if (fd < 0)
 		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
 	if (connect(fd, (struct sockaddr *)&ss, len) < 0)
 		rc = -errno;
 	len = sizeof ss;

@@ -235,7 +235,7 @@ static void print_help(FILE *to)
 {
 	perf_print_options(to);
 	fputs("\n  group  goodput of one sender at each of 1 to 16 receivers, and of all together. ADDRESS is a\n"
-	      "         multicast group, a broadcast address (needs --dev), or, to compare, one receiver's\n"
+	      "         multicast group, a broadcast address, or, to compare, one receiver's\n"
 	      "      --receivers LIST    how many, like 1,2,4,8,16: a row each (default 1)\n"
 	      "      --op OP             send or write: Write-Record (default write)\n"
 	      "      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"

@@ -183,8 +183,6 @@ static int group_set_address(struct group_plan *p, const char *address)
 	mode = group_mode(&p->to);
 	if (!strcmp(mode, "group"))
 		p->to.port = DIW_GROUP_PORT;
-	if (!strcmp(mode, "broadcast") && !p->dev)
-		return tool_usage("group: a broadcast address needs --dev");
 	for (int i = 0; i < p->nreceivers && !strcmp(mode, "unicast"); i++)
 		if (p->receivers[i] > 1)
 			return tool_usage("group: one receiver's address takes --receivers 1");
