@@ -77,6 +77,13 @@ struct perf_case {
 		close_last;                          /* 0: default, no */
 };
 
+/* How long an end waits for the other one. A message whose memory is touched for the first time comes at some 100 MB/s
+ * on a busy virtual machine, and several of them are under way. */
+static inline uint64_t perf_patience_ns(const struct perf_case *pc)
+{
+	return PERF_PATIENCE_NS + pc->size * 50;
+}
+
 /* The settings of one end, from its command line and the control connection. */
 struct perf_side {
 	struct diw_addr local, peer; /* of the control connection, with port 0 */

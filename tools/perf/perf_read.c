@@ -90,7 +90,7 @@ static int reads_tick(struct reads *s, uint64_t now)
 		s->told = true;
 		reads_tell(s, "stop");
 	}
-	if (tool_stopped > client || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS)
+	if (tool_stopped > client || now - s->begin > 3 * s->m.ns + perf_patience_ns(&s->r->pc))
 		return tool_failed(tool_stopped > client ? "interrupted" : "the other end does not finish");
 	return 0;
 }

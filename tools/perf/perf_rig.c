@@ -12,6 +12,7 @@
 
 #define WINDOW_MAX 2048u
 #define RC_WINDOW_BYTES (4u << 20)
+#define RC_LARGE (32u << 20)
 #define SKB_OVERHEAD 4096u           /* the most that the kernel counts for the smallest datagram */
 #define LAT_RECORD_NS (10 * DIW_MS)
 #define READ_TIMEOUT_NS (200 * DIW_MS)       /* a target that loses its core for a while has lost nothing */
@@ -25,12 +26,13 @@ static uint32_t window_for(uint64_t rcvbuf, uint64_t size)
 	return w < 2 ? 2 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
-/* RC: the stream keeps data until it is received, so the window only has to keep it moving. */
+/* RC: the stream keeps data until it is received, so the window only has to keep it moving. Of a large message each
+ * receive is large, too. */
 static uint32_t rc_window_of(uint64_t size)
 {
-	uint64_t w = RC_WINDOW_BYTES / size;
+	uint64_t w = RC_WINDOW_BYTES / size, least = size > RC_LARGE ? 2 : 4;
 
-	return w < 4 ? 4 : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
+	return w < least ? (uint32_t)least : w > WINDOW_MAX ? WINDOW_MAX : (uint32_t)w;
 }
 
 uint32_t rig_outstanding(const struct rig *r)
@@ -38,11 +40,19 @@ uint32_t rig_outstanding(const struct rig *r)
 	return (uint32_t)(r->pc.outstanding ? r->pc.outstanding : r->pc.window ? r->pc.window : r->pc.depth);
 }
 
+/* This end receives only credits. */
+static bool rig_only_sends(const struct rig *r)
+{
+	return r->pc.test != PERF_LAT && !perf_both_ways(r->pc.test) && r->side.client;
+}
+
+/* For credits there are more receives; to the sink of RC's Sends none comes. */
 uint32_t rig_recv_depth(const struct rig *r)
 {
-	uint32_t slack = r->window < 12 ? 12 : r->window > 64 ? 64 : r->window;     /* for credits */
+	uint32_t slack = r->window < 12 ? 12 : r->window > 64 ? 64 : r->window;
+	bool none = perf_is_rc(r->pc.qp) && r->pc.op == PERF_SEND && !perf_both_ways(r->pc.test) && !r->side.client;
 
-	return r->pc.test == PERF_LAT ? 64 : r->window + slack;
+	return r->pc.test == PERF_LAT ? r->pc.size > RC_LARGE ? 2 : 64 : none ? r->window : r->window + slack;
 }
 
 int rig_mem_alloc(struct rig *r, struct rig_mem *m, size_t len, unsigned access)
@@ -86,7 +96,8 @@ static int make_receives(struct rig *r)
 	int rc;
 
 	r->nrecv = rig_recv_depth(r);
-	r->recv_size = r->pc.op == PERF_SEND && r->pc.size > RIG_CTL ? (uint32_t)r->pc.size : RIG_CTL;
+	r->recv_size = r->pc.op == PERF_SEND && r->pc.size > RIG_CTL && !rig_only_sends(r) ? (uint32_t)r->pc.size :
+		       RIG_CTL;
 	r->recv = calloc(r->nrecv, sizeof *r->recv);
 	r->recv_sge = calloc(r->nrecv, sizeof *r->recv_sge);
 	if (!r->recv || !r->recv_sge)

@@ -51,16 +51,16 @@ void ring_plan(struct rig *r)
 int ring_make_memory(struct rig *r)
 {
 	size_t len = r->slots * r->stride + (r->pc.offset ? PAGE : 0);
-	int rc = rig_mem_alloc(r, &r->tx, len, DIW_ACCESS_LOCAL_READ);
+	int rc = rig_mem_alloc(r, &r->tx, op_asks(r->pc.op) ? PAGE : len, DIW_ACCESS_LOCAL_READ);
 
 	if (!rc)
-		rc = rig_mem_alloc(r, &r->target, len,
+		rc = rig_mem_alloc(r, &r->target, r->pc.op == PERF_SEND ? PAGE : len,
 				  DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE | DIW_ACCESS_REMOTE_READ |
 				  (perf_is_rc(r->pc.qp) || r->pc.qp == PERF_RD ? DIW_ACCESS_REMOTE_ATOMIC : 0));
 	if (rc)
 		return rc;
-	memset(r->tx.addr, 0x5a, len);
-	memset(r->target.addr, 0xa5, len);
+	memset(r->tx.addr, 0x5a, r->tx.len);
+	memset(r->target.addr, 0xa5, r->target.len);
 	return 0;
 }
 

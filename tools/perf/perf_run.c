@@ -10,6 +10,7 @@ struct client {
 	const struct perf_plan *plan;
 	struct perf_ctl ctl;
 	struct rig *rig[PERF_SLOTS];
+	uint64_t patience_ns;        /* of the present case */
 	int failed;                  /* the status of a case without a figure; the others run */
 };
 
@@ -22,7 +23,7 @@ static cJSON *ask_server(struct client *c, cJSON *o, const char *what, int slot)
 	cJSON_AddStringToObject(o, "do", what);
 	cJSON_AddNumberToObject(o, "slot", slot);
 	if (ctl_send(&c->ctl, o) == 0)
-		answer = ctl_recv(&c->ctl, (int64_t)PERF_PATIENCE_NS);
+		answer = ctl_recv(&c->ctl, (int64_t)c->patience_ns);
 	if (!answer) {
 		tool_failed(tool_stopped ? "interrupted" : "the server has gone");
 		return NULL;
@@ -89,7 +90,7 @@ static int run_both(struct client *c, int slot, uint64_t ns, struct perf_figures
 	if (!asked(c, o, "run", slot))
 		return TOOL_FAILED;
 	rc = rig_run(c->rig[slot], &c->ctl, ns, f ? &f->hist : NULL, &own);
-	o = ctl_recv(&c->ctl, (int64_t)(2 * PERF_PATIENCE_NS + 3 * ns));
+	o = ctl_recv(&c->ctl, (int64_t)(2 * c->patience_ns + 3 * ns));
 	if (!o)
 		return rc ? rc : tool_failed(tool_stopped ? "interrupted" : "the server has gone");
 	error = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "error"));
@@ -204,6 +205,7 @@ static int run_case(struct client *c, const struct perf_case *pc)
 	struct perf_row row[PERF_SLOTS] = { { .f.rounds = 0 } };
 	int nown, n = fill_rows(p, pc, row, &nown), measured = n - p->nagainst, rc = 0;
 
+	c->patience_ns = perf_patience_ns(pc);
 	for (int i = 0; i < n && !rc; i++)
 		if (hist_init(&row[i].f.hist))
 			rc = tool_failed("out of memory");

@@ -349,7 +349,7 @@ static int stream_tick(struct stream *s, uint64_t now)
 		tick_rx(s, now);
 	if (client && tool_stopped && !s->ended)
 		stream_end_early(s);
-	if (!rc && (tool_stopped > client || now - s->begin > 3 * s->m.ns + PERF_PATIENCE_NS))
+	if (!rc && (tool_stopped > client || now - s->begin > 3 * s->m.ns + perf_patience_ns(&s->r->pc)))
 		rc = tool_failed(tool_stopped > client ? "interrupted" : "the other end does not finish");
 	return rc;
 }
