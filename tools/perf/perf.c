@@ -251,7 +251,7 @@ static void print_help(FILE *to)
 	      "      --qp LIST           of ud, rc, rc-confirm (default ud,rc)\n"
 	      "      --size LIST (default 64), --depth LIST (default 1024)\n"
 	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n\n"
-	      "  suite  all of these but group, quick (default, 4 minutes) or full (half an hour)\n"
+	      "  suite  all of these, quick (default, 4 minutes) or full (half an hour)\n"
 	      "      -o DIR              where the rows of each measurement are written, and machine.json\n"
 	      "      --secs N            time of a case (default 0.5; full 1); setup, mr and post: time of all\n"
 	      "                          their rows (default 2)\n"

@@ -172,6 +172,8 @@ int rig_connect(struct rig *r, const cJSON *peer);
 /* Latencies are also added to ALL, if it is not NULL. */
 int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, struct perf_part *part);
 void rig_close(struct rig *r);
+/* perf_ibv.c: --provider verbs has a device with that address, or, with NULL, any device. */
+bool ibv_rig_has_device(const char *address);
 
 /* ---- perf_opt.c ---- */
 

@@ -54,7 +54,7 @@ const struct perf_param perf_params[PERF_PARAMS] = {
 	[PERF_STREAMS] = { "streams", "LIST", "pairs of ends that run at once, each with a thread and a device",
 			   AT(streams), false, NULL, 1, PERF_MAX_STREAMS, 0, OUR_QPS & ~(1u << PERF_UC) },
 	[PERF_LOAD] = { "load", "LIST", "others that write 4 bytes after 4 bytes to the sender's device", AT(load),
-			false, NULL, 1, PERF_MAX_LOAD, 1u << PERF_BW, OUR_QPS },
+			false, NULL, 0, PERF_MAX_LOAD, 1u << PERF_BW, OUR_QPS },
 	[PERF_SIGNAL] = { "signal", "LIST", "one request in N has a completion; half: in half of those\n"
 			  "outstanding; eq2, eq2-max: Liu and Russell, equation 2", AT(signal), false, signals, 1,
 			  65000, NOT_LAT, OUR_QPS },

@@ -148,6 +148,26 @@ static int device_open(struct ibv_rig *v, const struct perf_side *side)
 				       diw_addr_str(&side->local, buf), n);
 }
 
+bool ibv_rig_has_device(const char *address)
+{
+	struct perf_side side = { .client = true };
+	struct ibv_device **list;
+	struct ibv_rig v = { 0 };
+	int n = 0;
+
+	if (lib_load() || (address && opt_host(address, 0, &side.local)))
+		return false;
+	if (address) {
+		if (device_open(&v, &side))
+			return false;
+		return lib.close_device(v.ctx) == 0;
+	}
+	list = lib.get_device_list(&n);
+	if (list)
+		lib.free_device_list(list);
+	return n > 0;
+}
+
 static int make_queues(struct rig *r, uint32_t max_sge)
 {
 	bool ud = r->pc.qp == PERF_UD;
@@ -483,6 +503,7 @@ int ibv_rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns)
 
 #else
 
+bool ibv_rig_has_device(const char *address) { (void)address; return false; }
 static int no_verbs(void)
 {
 	return tool_failed("--provider verbs: diw was built without the headers of libibverbs");

@@ -127,6 +127,7 @@ static void page_commands(FILE *out, const struct report_run *run)
 	fputs("</h2>\n<ul>\n", out);
 	cJSON_ArrayForEach(command, report_child(run->about, "commands")) {
 		double status = report_number(command, "status");
+		const char *why = cJSON_GetStringValue(report_child(command, "left_out"));
 
 		fputs("<li><code>diw", out);
 		cJSON_ArrayForEach(word, report_child(command, "command")) {
@@ -134,6 +135,10 @@ static void page_commands(FILE *out, const struct report_run *run)
 			html_text(out, cJSON_IsString(word) ? word->valuestring : "?");
 		}
 		fputs("</code>", out);
+		if (why) {
+			fputs(" <b>left out</b>: ", out);
+			html_text(out, why);
+		}
 		if (status > 0)
 			fprintf(out, " <b>failed with status %.0f</b>", status);
 		fputs("</li>\n", out);

@@ -20,7 +20,7 @@ double report_number(const cJSON *o, const char *key)
 int report_keys(struct report_key keys[REPORT_KEYS])
 {
 	static const char *const before[] = { "test", "object", "act", "qp", "llp", "op" };
-	static const char *const after[] = { "mode", "impair", "batch" };
+	static const char *const after[] = { "mode", "impair", "batch", "receivers" };
 	int n = 0;
 
 	for (size_t i = 0; i < TOOL_COUNT(before); i++, n++) {
@@ -114,13 +114,15 @@ const cJSON *report_twin(const struct report_run *run, const struct report_run *
 	return NULL;
 }
 
-/* Of a test of single calls: the median of all calls. */
+/* Of a test of single calls: the median of all calls. Of a group: the sum of its receivers. */
 struct report_figure report_figure_of(const cJSON *row)
 {
 	const cJSON *stats = report_child(row, "stats"), *ci = report_child(stats, "ci95");
 	const char *of = cJSON_GetStringValue(report_child(stats, "of"));
 	struct report_figure f = { report_number(stats, "median"), NAN, NAN, "GB/s" };
 
+	if (report_child(row, "GBps_aggregate"))
+		return (struct report_figure){ report_number(row, "GBps_aggregate"), NAN, NAN, "GB/s" };
 	if (!stats)
 		return (struct report_figure){ report_number(row, "ns_p50"), NAN, NAN, "ns" };
 	if (of && !strcmp(of, "lat_us_p50"))

@@ -42,10 +42,22 @@ static void html_number(FILE *out, double v)
 
 /* ---- Figures of a run ---- */
 
+/* The columns of a run: of rows with rounds, of the cost of calls, of a group. KEYS NULL: html_rounds() has them. */
+struct columns { int n; const char *const *heads, *const *keys; };
 static const char *const stats_heads[] = { "median", "least", "most", "95 % interval", "p99 us", "lost", "cpu s",
 	"ratio within the run (95 % interval)" };
 static const char *const cost_heads[] = { "p50 ns", "p99 ns", "mean ns", "user ns", "count" };
 static const char *const cost_keys[] = { "ns_p50", "ns_p99", "ns_mean", "user_ns", "count" };
+static const char *const group_heads[] = { "sum GB/s", "sent GB/s", "least GB/s", "x one", "stalls", "cpu s" };
+static const char *const group_keys[] = { "GBps_aggregate", "GBps_sent", "GBps_min", "scaling", "stalls", "cpu_s" };
+static const struct columns of_rounds = { TOOL_COUNT(stats_heads), stats_heads, NULL };
+static const struct columns of_cost = { TOOL_COUNT(cost_heads), cost_heads, cost_keys };
+static const struct columns of_group = { TOOL_COUNT(group_heads), group_heads, group_keys };
+
+static const struct columns *columns_of(const cJSON *row)
+{
+	return report_child(row, "stats") ? &of_rounds : report_child(row, "GBps_aggregate") ? &of_group : &of_cost;
+}
 
 static void html_interval(FILE *out, const char *before, double low, double high, const char *behind)
 {
@@ -76,17 +88,11 @@ static void html_ratios(FILE *out, const cJSON *row)
 	fputs("</td>", out);
 }
 
-/* ROW NULL: the run has not measured it. */
-static void html_figures(FILE *out, const cJSON *row, bool cost)
+static void html_rounds(FILE *out, const cJSON *row)
 {
 	struct report_figure f = report_figure_of(row);
 	const cJSON *stats = report_child(row, "stats");
 
-	if (cost) {
-		for (size_t i = 0; i < TOOL_COUNT(cost_keys); i++)
-			html_number(out, report_number(row, cost_keys[i]));
-		return;
-	}
 	html_number(out, f.median);
 	html_number(out, report_number(stats, "min"));
 	html_number(out, report_number(stats, "max"));
@@ -99,19 +105,25 @@ static void html_figures(FILE *out, const cJSON *row, bool cost)
 	html_ratios(out, row);
 }
 
+/* ROW NULL: the run has not measured it. */
+static void html_figures(FILE *out, const cJSON *row, const struct columns *c)
+{
+	if (!c->keys)
+		html_rounds(out, row);
+	for (int i = 0; i < c->n && c->keys; i++)
+		html_number(out, report_number(row, c->keys[i]));
+}
+
 /* ---- The table of a measurement ---- */
 
 static void html_heads(FILE *out, const struct report_run *runs, int nruns, const struct report_key *keys, int nkeys,
-		       bool cost)
+		       const struct columns *c)
 {
-	const char *const *heads = cost ? cost_heads : stats_heads;
-	int n = cost ? TOOL_COUNT(cost_heads) : TOOL_COUNT(stats_heads);
-
 	fputs("<thead>", out);
 	if (nruns > 1) {
 		fprintf(out, "<tr><th colspan=%d></th>", nkeys);
 		for (int i = 0; i < nruns; i++) {
-			fprintf(out, "<th class=run colspan=%d>", n);
+			fprintf(out, "<th class=run colspan=%d>", c->n);
 			html_text(out, runs[i].dir);
 			fputs("</th>", out);
 		}
@@ -120,13 +132,13 @@ static void html_heads(FILE *out, const struct report_run *runs, int nruns, cons
 	fputs("<tr>", out);
 	for (int i = 0; i < nkeys; i++)
 		html_cell(out, "th", keys[i].name);
-	for (int i = 0; i < n * nruns; i++)
-		html_cell(out, "th", heads[i % n]);
+	for (int i = 0; i < c->n * nruns; i++)
+		html_cell(out, "th", c->heads[i % c->n]);
 	fputs("</tr></thead>\n", out);
 }
 
 static void html_row(FILE *out, const cJSON *row, const struct report_key *keys, int nkeys, const cJSON *const *of_run,
-		     int nruns, bool cost)
+		     int nruns, const struct columns *c)
 {
 	char buf[REPORT_TEXT];
 
@@ -134,7 +146,7 @@ static void html_row(FILE *out, const cJSON *row, const struct report_key *keys,
 	for (int i = 0; i < nkeys; i++)
 		html_cell(out, "th", report_value(row, &keys[i], buf));
 	for (int i = 0; i < nruns; i++)
-		html_figures(out, of_run[i], cost);
+		html_figures(out, of_run[i], c);
 	fputs("</tr>\n", out);
 }
 
@@ -164,7 +176,7 @@ void report_table(FILE *out, const struct report_run *runs, int nruns)
 	const cJSON *row, *of_run[REPORT_RUNS], *first = NULL;
 	struct report_key keys[REPORT_KEYS];
 	int nkeys = report_varying(runs, nruns, keys);
-	bool cost;
+	const struct columns *c;
 
 	for (int i = 0; i < nruns && !first; i++)
 		first = cJSON_GetArrayItem(runs[i].rows, 0);
@@ -172,17 +184,17 @@ void report_table(FILE *out, const struct report_run *runs, int nruns)
 		fputs("<p>no rows</p>\n", out);
 		return;
 	}
-	cost = !report_child(first, "stats");
+	c = columns_of(first);
 	html_common(out, runs, nruns, first, report_figure_of(first).unit);
 	fputs("<table class=rows>\n", out);
-	html_heads(out, runs, nruns, keys, nkeys, cost);
+	html_heads(out, runs, nruns, keys, nkeys, c);
 	for (int i = 0; i < nruns; i++) {
 		cJSON_ArrayForEach(row, runs[i].rows) {
 			if (i && report_twin(&runs[0], &runs[i], row))
 				continue;
 			for (int k = 0; k < nruns; k++)
 				of_run[k] = k == i ? row : report_twin(&runs[k], &runs[i], row);
-			html_row(out, row, keys, nkeys, of_run, nruns, cost);
+			html_row(out, row, keys, nkeys, of_run, nruns, c);
 		}
 	}
 	fputs("</table>\n", out);

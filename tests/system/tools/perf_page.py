@@ -17,6 +17,8 @@ STATS = {"median": ("stats", "median"), "least": ("stats", "min"), "most": ("sta
          "p99 us": ("lat_us_p99",), "lost": ("lost",), "cpu s": ("cpu_s",)}
 COSTS = {"p50 ns": ("ns_p50",), "p99 ns": ("ns_p99",), "mean ns": ("ns_mean",), "user ns": ("user_ns",),
          "count": ("count",)}
+GROUPS = {"sum GB/s": ("GBps_aggregate",), "sent GB/s": ("GBps_sent",), "least GB/s": ("GBps_min",),
+          "x one": ("scaling",), "stalls": ("stalls",), "cpu s": ("cpu_s",)}
 
 
 class Page(html.parser.HTMLParser):
@@ -88,8 +90,9 @@ def rows_of(directory, name):
 def check_measurement(page, name, dirs):
 	"""Each row of a run has a row of the table: the same figures, in the run's columns."""
 	runs = [rows_of(d, name) for d in dirs]
-	columns = STATS if "stats" in runs[0][0] else COSTS
-	head = next(r for r in page.tables[name] if "median" in r or "p50 ns" in r)
+	first = runs[0][0]
+	columns = STATS if "stats" in first else GROUPS if "GBps_aggregate" in first else COSTS
+	head = next(r for r in page.tables[name] if next(iter(columns)) in r)
 	body = [r for r in page.tables[name] if len(r) == len(head) and r != head]
 	for run, rows in enumerate(runs):
 		at = [[i for i, h in enumerate(head) if h == column][run] for column in columns]
@@ -114,7 +117,7 @@ def main(dom, *dirs):
 	if sorted(page.tables) != names:
 		sys.exit(f"tables of {sorted(page.tables)}, not of {names}")
 	count = sum(check_measurement(page, name, dirs) for name in names)
-	for name in ("lat", "bw", "loss", "cpu", "sge", "qps", "outstanding", "mr"):
+	for name in ("lat", "bw", "loss", "cpu", "sge", "qps", "outstanding", "streams", "load", "group", "mr"):
 		if len(page.plots.get(name, [])) < 5:
 			sys.exit(f"{name}: no plot with its curves and axes, but {page.plots.get(name)}")
 	print(f"{count} rows and {len(page.plots)} plots")

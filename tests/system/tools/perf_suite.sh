@@ -8,9 +8,12 @@ ONE=$TMP/one TWO=$TMP/two
 suite_run() {
 	local secs=([1]=0.05 0.3 3)
 	STATUS=0
-	$DIW perf suite --secs "${secs[TRY]}" --rounds 1 -o "$ONE" > "$TMP/suite" 2>&1 || STATUS=$?
+	$VERBS $DIW perf suite --secs "${secs[TRY]}" --rounds 1 -o "$ONE" > "$TMP/suite" 2>&1 || STATUS=$?
 	check "the suite ends" [ $STATUS -le 1 ]
 }
+# diw run finds this project's libibverbs, if it was built.
+VERBS=
+[ ! -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || VERBS="$DIW run"
 # A case may get no processor.
 ends_well() {
 	! grep '^diw perf: ' "$TMP/suite" | grep -v 'nothing arrived$\|give more --secs$\|commands failed'
@@ -22,10 +25,11 @@ most() { jq -e -s "length > 0 and (map(select($2)) | length) >= 0.9 * length" "$
 	{ echo "$1: not most $2"; return 1; }; }
 has_figures() {
 	local name
-	for name in lat bw rate bibw loss cpu sge qps outstanding reuse; do
+	for name in lat bw rate bibw loss cpu sge qps outstanding reuse streams load; do
 		all $name '.bytes_valid <= .bytes_sent' || return
 	done
-	for name in lat bw rate bibw cpu sge qps outstanding reuse; do
+	most group '.GBps_min > 0' || return
+	for name in lat bw rate bibw cpu sge qps outstanding reuse streams load; do
 		most $name '.stats.median > 0 and .bytes_valid > 0' || return
 	done
 	# A long Send loses one of its segments.
@@ -53,9 +57,18 @@ check "... four rates of loss" jq -e -s '[.[].impair] | unique ==
 	[null, "loss=0.1%,seed=1", "loss=1%,seed=1", "loss=5%,seed=1"]' "$ONE/loss.jsonl"
 check "... of which the highest loses" jq -e -s 'map(select(.impair and .size == 524288 and
 	(.impair | startswith("loss=5%")))) | length == 2 and all(.lost > 0)' "$ONE/loss.jsonl"
+verbs() {
+	if [ -n "$VERBS" ]; then
+		all verbs_lat '.provider == "diw" or .llp == "verbs"' && all verbs_bw '.qp == "rc"' &&
+			most verbs_bw '.stats.median > 0'
+	else
+		jq -e '[.commands[] | select(.left_out).name] == ["verbs_lat", "verbs_bw"]' "$ONE/machine.json"
+	fi
+}
+check "... and libibverbs beside diw.h, where there is one" verbs
 names() {
 	local said
-	said=$(jq -r '.commands[] | "\(.name) \(.rows)"' "$ONE/machine.json" |
+	said=$(jq -r '.commands[] | select(.left_out | not) | "\(.name) \(.rows)"' "$ONE/machine.json" |
 		awk '{ n[$1] += $2 } END { for (i in n) print i, n[i] }' | sort)
 	[ "$said" = "$(cd "$ONE" && wc -l ./*.jsonl | sed -n 's|^ *\([0-9]*\) \./\(.*\)\.jsonl|\2 \1|p' | sort)" ]
 }
@@ -107,6 +120,9 @@ unpacked() { env PATH="$root/usr/bin:$PATH" LD_LIBRARY_PATH="$LIBRARIES" "$@"; }
 # The second run has other figures, and markup where a page could take it for its own.
 cp -r "$ONE" "$TWO"
 jq -c 'if .stats then .stats.median *= 3 else . end' "$ONE/lat.jsonl" | sed 1d > "$TWO/lat.jsonl"
+# A row without a figure has dashes, not zeros.
+jq -c -s '.[3] |= (.stats |= {of, rounds: 0, min: null, median: null, max: null, ci95: null} | .lat_us_p99 = null |
+	.ratios |= map_values(null) | .ratios_ci95 |= map_values(null)) | .[]' "$ONE/rate.jsonl" > "$TWO/rate.jsonl"
 jq '.machine.cpu = "<b>&amp;\"x\"</b><script>document.title = 1</script>"' "$ONE/machine.json" > "$TWO/machine.json"
 run "the page of one run" unpacked $DIW perf report "$ONE" -o "$TMP/one.html"
 run "the page of two runs" unpacked $DIW perf report "$ONE" "$TWO" -o "$TMP/two.html"
