@@ -54,6 +54,13 @@ by() {
 				.lat_us_p50 // .GBps]'
 	done
 }
+# contending: goodput of one pair while others write to the sender's device, and what is left of it.
+contending() {
+	perf lo bw --qp ud,rc --op send --size 64k --load 0,1,2,3,4,6 | rows lo '["GB/s", qp, .load, .GBps]'
+	awk -F, -v OFS=, '$2 == "GB/s" { if ($4 == 0) one[$3] = $5
+		print $1, "% of one pair alone", $3, $4, 100 * $5 / one[$3] }' "$CSV" > "$TMP/contending"
+	cat "$TMP/contending" >> "$CSV"
+}
 # polling or sleeping: runs of each size take turns.
 events() {
 	local size how test

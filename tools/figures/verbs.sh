@@ -6,15 +6,15 @@ PORT=4793
 
 # PLACE is lo; veth, two namespaces and MTU 1500; packets, the same where super-buffers of UDP and TCP are split before
 # they cross; or fragments, the same as veth with datagrams of up to 64 KiB, which IP cuts.
-# perf PLACE TEST OPTION...: prints diw perf's rows. But over lo, two_ends has run.
+# perf PLACE TEST OPTION...: prints diw perf's rows. But over lo, two_ends has run. RUNS: what runs diw perf.
 perf() {
 	local place=$1 more=()
 	shift
 	[ "$place" != fragments ] || more=(--mulpdu 65503)
 	if [ "$place" = lo ]; then
-		"$DIW" perf "$@" --local --secs "$SECS" --json
+		${RUNS:-} "$DIW" perf "$@" --local --secs "$SECS" --json
 	else
-		taskset -c 0 "$DIW" perf "$@" "${more[@]}" --connect 198.51.100.2 --port $PORT \
+		taskset -c 0 ${RUNS:-} "$DIW" perf "$@" "${more[@]}" --connect 198.51.100.2 --port $PORT \
 			--secs "$SECS" --json
 	fi 2>> "$TMP/perf.err" || { echo "diw perf $* over $place:"; tail -n 2 "$TMP/perf.err"; } >&2
 }
@@ -27,7 +27,7 @@ two_ends() {
 	within 5 other_namespace && ip link add va mtu 1500 type veth peer name vb mtu 1500 netns "$HOLDER" &&
 		ip addr add 198.51.100.1/24 dev va && ip link set va up && there ip addr add 198.51.100.2/24 dev vb &&
 		there ip link set vb up && there ip link set lo up || return
-	nsenter -t "$HOLDER" -n taskset -c 1 "$DIW" perf --server --port $PORT > "$TMP/server.out" 2>&1 &
+	nsenter -t "$HOLDER" -n taskset -c 1 "$DIW" run "$DIW" perf --server --port $PORT > "$TMP/server.out" 2>&1 &
 	within 5 there sh -c "ss -Htln 'sport = :$PORT' | grep -q ."
 }
 there() { nsenter -t "$HOLDER" -n "$@"; }
@@ -39,6 +39,7 @@ rows() {
 	jq -r --arg place "$1" '
 		def op: { send: "Send", write: "Write", read: "Read", "write-imm": "Write" }[.op];
 		def qp: .qp | ascii_upcase;
+		def by: if .provider == "verbs" then " by verbs" else "" end;
 		def gbits: .GBps * 8;
 		# Of one processor, both ends together.
 		def cpu($secs): 100 * .cpu_s / $secs;
@@ -47,9 +48,10 @@ rows() {
 
 # The value of a row of lat or bw, and the ratio to RC in the same rounds.
 AGAINST_RC='(.test == "lat") as $lat |
-	if $lat then ["us", qp + " " + op, .size, .lat_us_p50] else ["GB/s", qp + " " + op, .size, .GBps] end,
-	(select(.ratios.rc) | if $lat then ["% less", op, .size, 100 * (1 - .ratios.rc)]
-		else ["% more", op, .size, 100 * (.ratios.rc - 1)] end)'
+	if $lat then ["us", qp + " " + op + by, .size, .lat_us_p50]
+		else ["GB/s", qp + " " + op + by, .size, .GBps] end,
+	(select(.ratios.rc) | if $lat then ["% less", op + by, .size, 100 * (1 - .ratios.rc)]
+		else ["% more", op + by, .size, 100 * (.ratios.rc - 1)] end)'
 
 # segments PLACE: how many segments a super-buffer may have that crosses.
 segments() {
@@ -58,13 +60,33 @@ segments() {
 	ip link set va gso_max_segs $n && there ip link set vb gso_max_segs $n
 }
 
-# verbs lat|bw OPS: UD against RC, in each place.
+# verbs lat|bw OPS: UD against RC, in each place; and the same by libibverbs, whose UD has Sends of up to 4096 bytes,
+# and 1024 where the MTU is 1500.
 verbs() {
-	local place
+	local place most
 	for place in $PLACES; do
 		[ "$place" = lo ] || { two_ends && segments "$place"; } || continue
 		perf "$place" "$1" --qp ud,rc --op "$2" --size "$SIZES" | rows "$place" "$AGAINST_RC"
+		[ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] && [ "$place" != fragments ] || continue
+		most=1024
+		[ "$place" != lo ] || most=4096
+		by_libibverbs "$place" "$1" ud,rc send "$(sizes le $most)"
+		by_libibverbs "$place" "$1" rc send "$(sizes gt $most)"
+		[ "$2" = send ] || by_libibverbs "$place" "$1" rc "${2#send,}" "$SIZES"
 	done
+}
+# by_libibverbs PLACE TEST QPS OPS SIZES
+by_libibverbs() {
+	[ -n "$5" ] || return 0
+	RUNS="$DIW run" perf "$1" "$2" --qp "$3" --op "$4" --size "$5" --provider verbs | rows "$1" "$AGAINST_RC"
+}
+# sizes le|gt BYTES: those of SIZES which are so.
+sizes() {
+	local size list=
+	for size in ${SIZES//,/ }; do
+		test "$(numfmt --from=iec "${size^^}")" "-$1" "$2" && list+=,$size
+	done
+	echo "${list#,}"
 }
 
 # sockets lat|bw: a program of TCP sockets, over the interposer and without it, and RC's verbs. The runs take turns.
