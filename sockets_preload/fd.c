@@ -359,6 +359,7 @@ void diw_sock_is_new(int fd, int domain, int type, int protocol)
 		s->stream = diw_conf.streams && makes_tcp(domain, type, protocol) ? DIW_SOCK_STREAM : 0;
 		s->family = (uint8_t)domain;
 		s->bound = false;
+		s->awaited = false;
 		s->copies = diw_fd_copies();
 	}
 	set_mark(fd, diw_mark_new);

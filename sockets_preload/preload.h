@@ -165,6 +165,7 @@ struct diw_sock {
 	bool shared : 1;                     /* it was received or inherited: other processes may have it, too */
 	bool ordinary : 1;                   /* created here, without the options of diw_stream_special() */
 	bool bound : 1;                      /* of a new TCP socket: bind() was called */
+	bool awaited : 1;                    /* of a new TCP socket: an epoll has it, for what it receives */
 	bool sole : 1;                       /* a connection with one descriptor, if there are no more copies */
 	uint8_t family;
 	uint16_t segment;                    /* UDP_SEGMENT */

@@ -83,8 +83,11 @@ DIW_API int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct
 
 DIW_API int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
+	bool in = op != EPOLL_CTL_DEL && event && event->events & (EPOLLIN | EPOLLRDNORM);
+
 	diw_preload_init();
-	if (op != EPOLL_CTL_DEL && event && event->events & (EPOLLIN | EPOLLRDNORM))
+	if (in)
 		reads(fd);
+	diw_stream_awaits(fd, in);
 	return real.epoll_ctl(epoll, op, fd, event);
 }

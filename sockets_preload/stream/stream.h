@@ -66,6 +66,8 @@ bool diw_stream_is_tcp(int fd);
 /* A TCP socket that this process created and has not changed since; or NULL. */
 struct diw_sock *diw_stream_new(int fd);
 void diw_stream_binds(int fd);
+/* Whether an epoll has FD, which may not be connected yet, for what it receives. */
+void diw_stream_awaits(int fd, bool is);
 /* Whether FD is a connection whose options are known to be the initial ones. */
 bool diw_stream_is_ordinary(int fd);
 int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len);

@@ -34,6 +34,14 @@ void diw_stream_binds(int fd)
 		s->bound = true;
 }
 
+void diw_stream_awaits(int fd, bool is)
+{
+	struct diw_sock *s = diw_stream_new(fd);
+
+	if (s)
+		s->awaited = is;
+}
+
 static bool is_special(int level, int name)
 {
 	return (level == SOL_SOCKET && (name == SO_ZEROCOPY || name == SO_TIMESTAMPING || name == SO_TIMESTAMPING_NEW ||
@@ -90,6 +98,7 @@ static bool conn_describe(int fd, struct diw_sock *s)
 	s->family = new ? new->family : (uint8_t)diw_sock_option(fd, SOL_SOCKET, SO_DOMAIN);
 	s->ordinary = new && !atomic_load(&has_special);
 	s->bound = !new || new->bound;
+	s->awaited = new && new->awaited;
 	s->sole = new;
 	s->copies = new ? new->copies : 0;
 	s->born = atomic_load_explicit(&diw_forks, memory_order_relaxed);
@@ -194,6 +203,8 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 		name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
+		if (s->awaited)
+			diw_stream_reads(fd);
 	} else {
 		diw_reg_withdraw(s);
 		diw_stream_free(s->slot);

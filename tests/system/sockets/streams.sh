@@ -90,6 +90,22 @@ if ! DIWARP_CONFIG=$TMP/diwarp.ini $RUN true 2>&1 | grep -q 'cannot read configu
 fi
 export DIWARP_SOCKETS_STREAMS=on
 
+# A program may give its socket to an epoll before it connects, as nginx does, and not receive before its peer has sent.
+run "an epoll that has the socket before it connects" timeout 60 $RUN python3 -c '
+import os, select, socket
+l = socket.create_server(("127.0.0.1", 5000))
+if os.fork():
+    a, _ = l.accept()
+    a.recv(1)
+    a.sendall(b"x" * 2000)
+else:
+    c, ready = socket.socket(), select.epoll()
+    ready.register(c, select.EPOLLIN | select.EPOLLET)
+    c.connect(("127.0.0.1", 5000))
+    c.sendall(b"1")
+    assert ready.poll(30) and c.recv(2000, socket.MSG_WAITALL) == b"x" * 2000'
+check "... is sent FPDUs" [ "$(told sock_stream_tx)" -ge 2000 ]
+
 # Files of another PID namespace are removed when another process looks, and again some seconds later.
 mkdir -m 700 "$TMP/pids"
 files() { find "$TMP/pids" -name 'streams-*' | wc -l; }
