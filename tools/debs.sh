@@ -16,7 +16,11 @@ fetch_lists() {
 	say "fetching the package lists"
 	mkdir -p "$DEBS/lists/partial" "$DEBS/cache/archives/partial"
 	own_lists+=(-o "Dir::State::lists=$DEBS/lists" -o "Dir::Cache=$DEBS/cache")
-	apt_get update > "$APT_LOG" 2>&1
+	apt_get update > "$APT_LOG.lists" 2>&1
+}
+# apt_reason: prints why packages or lists could not be fetched.
+apt_reason() {
+	grep -sh '^[EW]: Failed to fetch' "$APT_LOG" "$APT_LOG.lists" | head -n 1 | grep . || tail -n 1 "$APT_LOG"
 }
 
 depends() { apt_cache depends --important "$@" | awk '$1 ~ /Depends:$/ { print $2 }'; }

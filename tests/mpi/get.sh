@@ -61,7 +61,7 @@ get_debian() {
 		command -v $tool > /dev/null || cannot "no $tool here: OpenMPI and MPICH are Debian's packages"
 	done
 	say "downloading and unpacking some 40 MB of packages, once"
-	(download) || { fetch_lists && (download); } || cannot "packages can't be downloaded: $(tail -n 1 "$APT_LOG")"
+	(download) || { fetch_lists && (download); } || cannot "packages can't be downloaded: $(apt_reason)"
 	unpack || cannot "packages can't be unpacked"
 	{ packages mpi; cksum < "$0"; } > "$MPI/made"
 }

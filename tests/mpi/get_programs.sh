@@ -38,7 +38,7 @@ get_debian() {
 	local file
 	[ ! -e "$programs/usr" ] || return 0
 	say "downloading and unpacking some 15 MB of programs, once"
-	(download) || { fetch_lists && (download); } || cannot "packages can't be downloaded: $(tail -n 1 "$APT_LOG")"
+	(download) || { fetch_lists && (download); } || cannot "packages can't be downloaded: $(apt_reason)"
 	for file in "$programs.deb"/*.deb; do
 		dpkg -x "$file" "$programs" || cannot "$file can't be unpacked"
 	done

@@ -43,6 +43,6 @@ build() {
 [ ! -x "$MPICH/bin/mpiexec.hydra" ] || exit 0
 pkg-config --exists libfabric || cannot "no libfabric-dev here"
 mkdir -p "$MPICH" && MPICH=$(readlink -f -- "$MPICH") || exit 1
-get_source || cannot "its sources can't be downloaded: $(tail -n 1 "$APT_LOG")"
+get_source || cannot "its sources can't be downloaded: $(apt_reason)"
 say "building MPICH, once: see $MPICH/log"
 (build) > "$MPICH/log" 2>&1 || cannot "not built: $(tail -n 1 "$MPICH/log")"
