@@ -6,6 +6,9 @@
 #
 # A test runs in its own network namespace, so the machine's ports, rules and interfaces neither matter nor change. It
 # also runs in its own IPC namespace, so no System V segment is left. Without root both come with a user namespace.
+#
+# There is no Internet in that namespace. A test that wants downloads sets FETCH to their command lines before it
+# sources this file. They run before the test starts itself again.
 
 set -u
 # The PATH of a Debian user lacks the folders of ldconfig, tc, nft and depmod.
@@ -16,12 +19,25 @@ MODE=${MODE:-release} CC=${CC:-gcc} MAKE=${MAKE:-make}
 BUILD=$(readlink -f -- "${BUILD:-build}")
 DIW=$BUILD/bin/diw
 JOBS=() JOINED=()
+[ -n "${FETCH:-}" ] || FETCH=()
 FAILED=0
 
 ok() { echo "ok - $*"; }
 not_ok() { echo "not ok - $*"; FAILED=$((FAILED + 1)); }
 skip() { echo "SKIP: ${0##*/}: $*"; }
 end() { echo end; exit $((FAILED > 0)); }
+
+# fetched COMMAND: COMMAND, one of FETCH, has succeeded. If not, prints why. Status 77: the files cannot be had here.
+fetched() {
+	local status said
+	IFS=$'\t' read -r _ status said < <(grep -F "$1"$'\t' <<< "${DIW_TEST_FETCHED:-}")
+	case $status in
+	0) return 0 ;;
+	77) skip "$1: $said" ;;
+	*) not_ok "$1 (exit $status): $said" ;;
+	esac
+	return 1
+}
 
 # expect STATUS WHAT COMMAND...: ok when COMMAND exits with STATUS; otherwise its output is printed. OUT is the output.
 expect() {
@@ -148,6 +164,16 @@ cleanup() {
 	end_jobs
 	rm -rf "$TMP"
 }
+
+# Each line of DIW_TEST_FETCHED has a command of FETCH, its status, and the last line of its output.
+if [ -z "${DIW_TEST_FETCHED+set}" ]; then
+	export DIW_TEST_FETCHED=
+	for command in "${FETCH[@]}"; do
+		said=$($command 2>&1 < /dev/null)
+		DIW_TEST_FETCHED+=$command$'\t'$?$'\t'${said##*$'\n'}$'\n'
+		echo "$said"
+	done
+fi
 
 # The test starts itself again in its own namespaces.
 if [ -z "${DIW_TEST_NS:-}" ] && [ -z "${DIW_TEST_NO_NS:-}" ]; then

@@ -7,6 +7,7 @@
 # A run counts when both ends succeed and the counters show that its bytes went through our queue pairs.
 # DIW_TEST_FULL=1: also the lines of the list that are marked "full".
 # CLIENTS_TABLE=FILE: writes the results to FILE, as a page of docs.
+FETCH=("tools/clients get")
 . "${0%/*}/../lib.sh"
 . tests/system/clients/lib.sh
 . tests/system/clients/pyverbs.sh

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # The job of docs/containers.md with an installed diwarp. A user without any privilege runs it.
+FETCH=("tools/clients get")
 . "${0%/*}/../lib.sh"
 case $MODE in asan | tsan) skip "programs of others cannot load a library built for a sanitizer"; end ;; esac
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "no libibverbs.so.1: built where libibverbs-dev is"; end; }
-tools/clients get > "$TMP/get" 2>&1 || { skip "$(tail -n 1 "$TMP/get")"; end; }
+fetched "tools/clients get" || end
 
 # Another user may be unable to read the tree. So the test installs diwarp below TMP.
 MAKEFLAGS='' run "make install" "$MAKE" -s BUILD="$BUILD" MODE="$MODE" PREFIX="$TMP/usr" install || end

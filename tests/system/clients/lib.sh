@@ -23,9 +23,7 @@ own_shm() {
 
 have_clients() {
 	[ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "built without libibverbs-dev"; return 1; }
-	tools/clients get > "$TMP/get" 2>&1 && return
-	skip "$(tail -n 1 "$TMP/get")"
-	return 1
+	fetched "tools/clients get"
 }
 
 wanted() { [[ $* =~ $PATTERN ]]; }

@@ -15,16 +15,6 @@ export DIWARP_SOCKETS_LOG=info
 ROWS=() ELIGIBLE=both
 declare -A BYTES=([messages]='' [bytes]=' bytes') LEAST=([messages]=99 [bytes]=25)
 
-have_programs() {
-	root=$(tools/programs get ${1:-} 2> "$TMP/programs")
-	case $? in
-	0) return 0 ;;
-	77) skip "$(tail -n 1 "$TMP/programs")" ;;
-	*) not_ok "tools/programs get"; cat "$TMP/programs" ;;
-	esac
-	return 1
-}
-
 # path NAME: the program, which runs with the libraries that came with it.
 path() {
 	local dir

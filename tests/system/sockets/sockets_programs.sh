@@ -7,6 +7,8 @@
 # bytes over TCP. A capture must show frames. An end is eligible if it sends to peers that have received before. A
 # server whose client asks once from each socket is not eligible.
 # DIW_TEST_FULL=1: also the large programs. SOCKETS_TABLE=FILE: writes the results into that page.
+GET="tools/programs get${DIW_TEST_FULL:+ media}"
+FETCH=("$GET")
 . "${0%/*}/../lib.sh"
 . tests/system/sockets/lib.sh
 . tests/system/sockets/rows.sh
@@ -15,7 +17,8 @@
 PATTERN=${1:-.}
 [ "$MODE" = release ] || [ "$MODE" = debug ] || { skip "programs of others cannot load a library built for a sanitizer";
 	end; }
-have_programs ${DIW_TEST_FULL:+media} || end
+fetched "$GET" || end
+root=$($GET)
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
 ip addr add 192.0.2.9/24 dev lo          # without any address programs do not find 127.0.0.1

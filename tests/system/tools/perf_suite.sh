@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # diw perf suite, each of its measurements for a moment: the rows that it promises, with sane figures. diw perf report:
 # Chromium opens the page of two runs, and its tables have the figures of the rows. No speed is judged.
+FETCH=("tools/programs get page")
 . "${0%/*}/../lib.sh"
 
 ONE=$TMP/one TWO=$TMP/two
@@ -107,12 +108,8 @@ expect 2 "perf report without a directory" $DIW perf report
 expect 2 "perf suite without -o" $DIW perf suite
 expect 2 "perf suite slow" $DIW perf suite slow -o "$TMP/no"
 
-root=$(tools/programs get page 2> "$TMP/programs")
-case $? in
-0) ;;
-77) skip "$(tail -n 1 "$TMP/programs")"; end ;;
-*) not_ok "tools/programs get page: $(< "$TMP/programs")"; end ;;
-esac
+fetched "tools/programs get page" || end
+root=$(tools/programs get page)
 # The programs that were unpacked run with the libraries that came with them.
 LIBRARIES=$(printf '%s:' "$root"/usr/lib/*-linux-gnu "$root"/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/pulseaudio)
 unpacked() { env PATH="$root/usr/bin:$PATH" LD_LIBRARY_PATH="$LIBRARIES" "$@"; }

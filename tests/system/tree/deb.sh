@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # make deb: the contents of the packages, the report of lintian, and a run of the unpacked packages.
+FETCH=("tools/clients get" "tools/deb lintian")
 . "${0%/*}/../lib.sh"
 . tests/system/clients/lib.sh
 [ "$MODE" = release ] || { skip "packages are of the release build"; end; }
@@ -31,10 +32,8 @@ check "none has a library of that name where the system's are" none diwarp \
 check "... nor do they conflict with it" [ -z "$(dpkg-deb -f "$(deb diwarp)" Conflicts Replaces Provides Breaks)" ]
 check "it wants the libraries that it is linked with" matches "$(dpkg-deb -f "$(deb diwarp)" Depends)" 'libc6.*zlib1g'
 
-if tools/deb lintian > "$TMP/get" 2>&1; then
+if fetched "tools/deb lintian"; then
 	run "lintian finds no error" tools/deb lintian --no-cfg --allow-root "$(deb diwarp)" "$(deb libdiwarp-dev)"
-else
-	skip "$(tail -n 1 "$TMP/get")"
 fi
 
 tree=$TMP/tree
