@@ -317,7 +317,7 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 	w.leave = show_events;
 	while (!(cq = channel_take_event(ch))) {
 		now = diw_engine_now(&dev->engine);
-		diw_engine_step(&dev->engine, now);
+		diw_waiter_step(&dev->engine, &w, now, until);
 		if ((cq = channel_take_event(ch)) || now >= until || w.interrupted)
 			break;
 		slept = true;
@@ -438,7 +438,7 @@ int diw_cq_wait(struct diw_cq *cq, struct diw_wc *wc, int n, int64_t timeout_ns)
 	cq->waiters++;
 	while (!(got = cq_take(cq, wc, n))) {
 		now = diw_engine_now(&dev->engine);
-		diw_engine_step(&dev->engine, now);
+		diw_waiter_step(&dev->engine, &w, now, until);
 		got = cq_take(cq, wc, n);
 		if (got || now >= until)
 			break;

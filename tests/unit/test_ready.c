@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
@@ -131,6 +132,30 @@ START_TEST(flooded)
 }
 END_TEST
 
+/* In front of a sleep the descriptors are not read, but what was posted is sent. */
+START_TEST(waits_unread)
+{
+	struct end *e = &to[0];
+	struct diw_wc wc;
+	int before;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(e, &k, NULL, 64);
+	ck_assert_int_eq(diw_cq_wait(e->rcq, &wc, 1, 5 * DIW_MS), 0);
+	before = kernel_receives;
+	ck_assert_int_eq(diw_cq_wait(e->rcq, &wc, 1, 5 * DIW_MS), 0);
+	ck_assert_int_eq(kernel_receives - before, 1);  /* the last look */
+	ck_assert_int_eq(diw_cq_wait(e->rcq, &wc, 1, 0), 0);
+	ck_assert_int_eq(kernel_receives - before, 2);
+	ck_assert_int_eq(end_recv(e, 0, 100, 7), 0);
+	ck_assert_int_eq(end_send(e, e, 100, 100, DIW_SEND_MORE), 0);
+	ck_assert_int_eq(diw_cq_wait(e->rcq, &wc, 1, KIT_LIMIT), 1);
+	ck_assert_uint_eq(wc.wr_id, 7);
+	end_close(e);
+	kit_close(&k);
+}
+END_TEST
+
 Suite *suite_ready(void)
 {
 	Suite *s = suite_create("ready");
@@ -140,6 +165,7 @@ Suite *suite_ready(void)
 	tcase_add_test(tc, come_and_go);
 	tcase_add_test(tc, passive);
 	tcase_add_loop_test(tc, flooded, 0, 2);
+	tcase_add_test(tc, waits_unread);
 	suite_add_tcase(s, tc);
 	return s;
 }

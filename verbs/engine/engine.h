@@ -68,7 +68,7 @@ struct diw_waiter {
 	struct diw_list link;
 	sem_t sem;
 	const void *object;          /* the completion queue, channel or device whose event the thread waits for */
-	bool woken;
+	bool woken, slept;
 	bool interrupted;            /* a signal's handler ended the last sleep */
 	void (*leave)(const void *object);   /* called by diw_waiter_fini(); or NULL */
 };
@@ -104,6 +104,7 @@ struct diw_engine {
 	const void *leader;          /* the waiter that sleeps on the descriptors, or for the progress thread the
 				      * engine */
 	uint64_t leader_until;
+	bool idle;                   /* the last leader's descriptors were not ready when it began to sleep */
 	uint64_t burst_ns, burst_gap;        /* time of the last burst; time between it and the one before */
 	atomic_ulong leader_seq;
 	atomic_bool app_leads;
@@ -179,6 +180,8 @@ void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m);
 void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m);
 /* Does all work that is due, a fair share for each member. Returns the next deadline (DIW_NEVER: none). */
 uint64_t diw_engine_step(struct diw_engine *e, uint64_t now);
+/* The same, but the descriptors of the turn are not read. */
+void diw_engine_step_unread(struct diw_engine *e, uint64_t now);
 /* The deadline of the next step, as far as it is known without asking every member of the turn. */
 uint64_t diw_engine_due(const struct diw_engine *e);
 /* The time until which the engine may sleep. WAITING: an application thread waits. */
@@ -232,6 +235,8 @@ static inline bool diw_engine_is_led(const struct diw_engine *e) { return e->lea
 /* ---- Sleep; the lock is held, and released meanwhile (sleep.c) ---- */
 
 void diw_waiter_init(struct diw_engine *e, struct diw_waiter *w, const void *object);
+/* The step of a thread that waits until UNTIL. */
+void diw_waiter_step(struct diw_engine *e, const struct diw_waiter *w, uint64_t now, uint64_t until);
 /* Sleeps until an event may have come, at the latest until UNTIL. The caller then runs a step and checks. It is a
  * cancellation point: a cancelled thread gives up W by diw_waiter_fini(), and the lock, which must be the only lock it
  * holds. */

@@ -11,6 +11,8 @@
 #include "base/trace.h"
 #include "verbs/engine/int.h"
 
+#define READY_NS (3 * DIW_US)        /* a call of ppoll(2) that takes less has found a ready descriptor */
+
 uint64_t diw_until(uint64_t now, int64_t timeout_ns)
 {
 	if (timeout_ns < 0 || (uint64_t)timeout_ns > DIW_NEVER - now)
@@ -45,12 +47,12 @@ static void nap_end(const struct nap *nap)
 		pthread_cond_broadcast(&e->all_awake);
 }
 
-static void leader_step_down(struct diw_engine *e, struct diw_waiter *w)
+static void leader_step_down(struct diw_engine *e, struct diw_waiter *w, uint64_t now)
 {
 	e->leader = NULL;
 	w->woken = false;
 	atomic_store(&e->app_leads, false);
-	diw_engine_app_polls(e, diw_engine_now(e));
+	diw_engine_app_polls(e, now);
 }
 
 /* The thread was cancelled: another thread becomes the leader. */
@@ -60,7 +62,7 @@ static void nap_abandon(void *arg)
 
 	nap_end(nap);
 	if (!nap->on_sem)
-		leader_step_down(nap->e, nap->w);
+		leader_step_down(nap->e, nap->w, diw_engine_now(nap->e));
 	diw_waiter_fini(nap->e, nap->w);
 	diw_engine_unlock(nap->e);
 }
@@ -147,21 +149,23 @@ void diw_waiter_init(struct diw_engine *e, struct diw_waiter *w, const void *obj
 	sem_init(&w->sem, 0, 0);
 	w->object = object;
 	w->leave = NULL;
-	w->woken = w->interrupted = false;
+	w->woken = w->slept = w->interrupted = false;
 	diw_list_add_tail(&e->waiters, &w->link);
 }
 
 static void waiter_lead(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
 {
-	uint64_t now = diw_engine_now(e);
+	uint64_t began = diw_engine_now(e), now;
 
 	if (e->leader)                          /* the progress thread stops leading */
 		diw_signal_fd(e->thread_fd);
 	e->leader = w;
 	atomic_store(&e->app_leads, true);
 	atomic_fetch_add(&e->leader_seq, 1);
-	w->interrupted = diw_sleep_on_fds(e, w, now, diw_min64(until, diw_engine_deadline(e, true)));
-	leader_step_down(e, w);
+	w->interrupted = diw_sleep_on_fds(e, w, began, diw_min64(until, diw_engine_deadline(e, true)));
+	now = diw_engine_now(e);
+	e->idle = now >= began + READY_NS;
+	leader_step_down(e, w, now);
 }
 
 static void waiter_follow(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
@@ -176,8 +180,19 @@ static void waiter_follow(struct diw_engine *e, struct diw_waiter *w, uint64_t u
 	w->woken = false;
 }
 
+/* In front of a sleep, ppoll(2) says whether a descriptor is ready. A read of each would find nothing, unless bursts
+ * come faster than they are received: then a read spares the ppoll(2). */
+void diw_waiter_step(struct diw_engine *e, const struct diw_waiter *w, uint64_t now, uint64_t until)
+{
+	if (w->slept || !e->idle || e->epoll_on || now >= until)
+		diw_engine_step(e, now);
+	else
+		diw_engine_step_unread(e, now);
+}
+
 void diw_engine_sleep(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
 {
+	w->slept = true;
 	if (w->woken) {                         /* the event came between the caller's check and now */
 		w->woken = false;
 		sem_trywait(&w->sem);

@@ -102,6 +102,20 @@ uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
 	return diw_engine_due(e);
 }
 
+/* Requests may have been posted with DIW_SEND_MORE, and starved members may have room. */
+void diw_engine_step_unread(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	now = diw_engine_forward(e, now);
+	e->steps++;
+	diw_engine_flush(e);
+	diw_list_for_each_safe(l, next, &e->turn)
+		member_of(l)->ops->posted(member_of(l), now);
+	fixed_serve(e, now);
+	turn_serve_due(e, now);
+}
+
 static uint64_t fixed_deadline(const struct diw_engine *e, bool waiting)
 {
 	const struct diw_list *l;
