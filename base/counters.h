@@ -37,6 +37,7 @@
 	X(rd_acks, "RD: acknowledgements that were no segment's") \
 	X(rd_ack_ignored, "RD: acknowledgements of segments that were never sent: dropped") \
 	X(rd_lost, "RD: segments that count as lost") \
+	X(rd_bare, "RD: segments sent without CRC, to a peer at the own address") \
 	X(rd_retransmits, "RD: segments sent again") \
 	X(rd_spurious, "RD: segments sent again that had only been late") \
 	X(rd_timeouts, "RD: timeouts without an acknowledgement") \

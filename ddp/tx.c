@@ -89,6 +89,7 @@ static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget
 		segs[n].off = at->off;
 		segs[n].owner = tx->owner;
 		segs[n].at = off;
+		segs[n].bare = false;
 		if (!tx->h.last)
 			cursor_advance(at, len);
 		tx->h.to += len;

@@ -63,6 +63,9 @@ struct diw_dgram_ops {
 	uint32_t (*mtu)(struct diw_dgram *d, const struct diw_addr *dst);
 	/* Whether datagrams to DST stay as they are, so that bursts to it may be bare. NULL: never. */
 	bool (*bare)(struct diw_dgram *d, const struct diw_addr *dst);
+	/* Whether ADDR is this dgram's own address, and datagrams to it and from it stay in the host's memory as they
+	 * are. NULL: never. */
+	bool (*own)(struct diw_dgram *d, const struct diw_addr *addr);
 	/* The descriptors to poll, that for sending first; returns their number (0 in the simulator). */
 	int (*fds)(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]);
 	/* Group socket: joins or leaves GROUP. NULL if there are no groups (the simulator). -ENOBUFS: the kernel allows

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "llp/impair.h"
+#include "wire/seal.h"
 
 #define RETRY_NS (100 * DIW_US)             /* when the socket is full, the next attempt is after this time */
 
@@ -231,6 +232,20 @@ static void hand_up(struct impair *im, struct diw_dgram_burst *b)
 	im->rx_next = (int)(r - im->rx.run);
 }
 
+/* A peer at the own address may have left the CRCs out before the impairment was set: impair_own() is false now. */
+static void bare_seal(struct impair *im, const struct diw_dgram_burst *b)
+{
+	uint8_t *p = b->iov->iov_base;
+
+	if (!im->lower->ops->own || !im->lower->ops->own(im->lower, &b->peer.addr))
+		return;
+	for (uint32_t at = 0, len; at < b->len; at += len) {
+		len = b->len - at < b->seg ? b->len - at : b->seg;
+		if (diw_seal_is_open(p + at, len))
+			diw_seal_put(p + at + len - DIW_SEAL_LEN, diw_crc32(0, p + at, len - DIW_SEAL_LEN));
+	}
+}
+
 /* Fills the run with datagrams that are due, else from the lower dgram. False: there are none. */
 static bool refill_run(struct impair *im, uint64_t now)
 {
@@ -240,6 +255,7 @@ static bool refill_run(struct impair *im, uint64_t now)
 			break;
 		if (im->lower->ops->recv(im->lower, &im->rx_burst, 1, now) < 1)
 			return false;
+		bare_seal(im, &im->rx_burst);
 		diw_impair_line_plan(&im->rx, &im->rx_burst, now);
 		diw_impair_line_tell(&im->rx, &im->rx_burst, true, now);
 	}
@@ -259,6 +275,8 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	}
 	if (!im->rx.nrun && diw_impair_line_idle(&im->rx)) {
 		got = im->lower->ops->recv(im->lower, b, n, now);
+		for (int i = 0; i < got && !diw_impair_line_idle(&im->tx); i++)
+			bare_seal(im, &b[i]);
 	} else if (n > 0 && refill_run(im, now)) {
 		hand_up(im, b);
 		got = 1;
@@ -300,6 +318,15 @@ static bool impair_bare(struct diw_dgram *d, const struct diw_addr *dst)
 	return diw_impair_line_idle(&im->tx) && im->lower->ops->bare && im->lower->ops->bare(im->lower, dst);
 }
 
+/* Without an impairment, for the same reason. */
+static bool impair_own(struct diw_dgram *d, const struct diw_addr *addr)
+{
+	struct impair *im = impair_of(d);
+
+	return diw_impair_line_idle(&im->tx) && diw_impair_line_idle(&im->rx) && im->lower->ops->own &&
+	       im->lower->ops->own(im->lower, addr);
+}
+
 static int impair_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	struct impair *im = impair_of(d);
@@ -319,7 +346,7 @@ static void impair_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops impair_ops = {
 	.name = "impair", .send = impair_send, .recv = impair_recv, .deadline = impair_deadline, .mtu = impair_mtu,
-	.bare = impair_bare, .fds = impair_fds, .close = impair_close,
+	.bare = impair_bare, .own = impair_own, .fds = impair_fds, .close = impair_close,
 };
 
 int diw_impair_set(struct diw_dgram *d, const struct diw_impair_spec *spec)

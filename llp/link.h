@@ -33,6 +33,7 @@ struct diw_link_seg {                /* tx; borrowed until send returns; see als
 	void *owner;                 /* reliable datagrams: up->payload() has the payload until the segment is acked,
 				      * refused or discarded; NULL: the link copies it */
 	uint32_t at;                 /* with OWNER: offset of the payload in the owner's */
+	bool bare;                   /* leaves without CRC: the peer takes such segments */
 };
 
 struct diw_link_rxseg {              /* rx; borrowed until the callback returns */
@@ -41,6 +42,7 @@ struct diw_link_rxseg {              /* rx; borrowed until the callback returns 
 	bool group;                  /* addressed to a group or broadcast address */
 	const struct diw_addr *to;   /* group: that group, and the group port; else the link's address that it came to,
 				      * if the link has several; or NULL */
+	bool bare;                   /* came without CRC */
 	uint32_t placed;             /* octets at the end that are not at `data`: they are where up->reach said */
 };
 
@@ -129,6 +131,7 @@ struct diw_link {
 	struct diw_addr local;
 	bool stays;                  /* set by the layer above: the payload of the segments that it sends now stays
 				      * valid until flush or discard */
+	bool takes_bare;             /* set by the layer above: segments from the own address may come without CRC */
 	uint32_t sure;               /* a segment of at most so many octets needs no mulpdu(): no path is known that
 				      * takes fewer; 0: always ask */
 	bool down;                   /* RELIABLE: the stream has ended or broken; no more segments will come */
@@ -157,6 +160,7 @@ struct diw_rd_cfg {
 	uint32_t held;               /* the most segments that are held because they came too early, of all peers */
 	uint32_t window;             /* segments behind the first missing one that a peer may send, at most 65,535 */
 	uint32_t max_seg;            /* octets of a segment */
+	bool bare;                   /* segments to and from the own address have no CRC if both ends agree */
 };
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
 		void *up_ctx, struct diw_link **l);

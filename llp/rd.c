@@ -196,6 +196,7 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 		p->echo = h->time;
 		p->echoes = true;
 	}
+	p->bare |= seg->bare;                   /* an end that leaves CRCs out takes such datagrams, too */
 	if (h->kind == DIW_RD_DATA && p->receiving) {
 		b->in[b->n++] = (struct rd_rx){ h->seq, { .data = seg->data + len, .len = seg->len - len,
 							  .to = seg->to } };
@@ -439,6 +440,8 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	err = rd_memory(rd);
 	if (err == 0)                           /* D is set last: it stays the caller's if this fails */
 		err = diw_seal_open(d, mulpdu, &rd_up, rd, &rd->lower);
+	if (err == 0)
+		rd->lower->takes_bare = cfg->bare;
 	if (err) {
 		diw_arena_fini(&rd->arena);
 		free(rd);

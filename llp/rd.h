@@ -82,6 +82,7 @@ struct rd_peer {
 	bool known;                  /* `tag` and `epoch` are valid, and segments may come from the peer */
 	bool answered;               /* the peer has acknowledged this association: announcements end */
 	bool receiving;              /* `expect` is valid */
+	bool bare;                   /* the peer takes segments without CRC */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
 	uint64_t met;                /* when the first datagram with `epoch` came */

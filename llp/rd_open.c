@@ -62,9 +62,16 @@ void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
 	open_send(rd, p, now);
 }
 
+/* Whether datagrams to and from ADDR need no CRC: they do not leave the memory of this host. */
+static bool open_is_bare(const struct rd *rd, const struct diw_addr *addr)
+{
+	return rd->cfg.bare && rd->l.dgram->ops->own && rd->l.dgram->ops->own(rd->l.dgram, addr);
+}
+
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now)
 {
 	const struct diw_rd_hdr grant = { .kind = DIW_RD_GRANT, .flags = DIW_RD_ECHOES, .tag = h->seq,
+		.window = open_is_bare(rd, src) ? DIW_RD_BARE : 0,
 		.time = rd_us(now), .echo = h->time, .my_tag = tag_of(rd, src, h->my_epoch, tag_slot(rd, now)),
 		.my_epoch = rd->cfg.epoch };
 
@@ -86,6 +93,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 	if (p->known && p->epoch != epoch)
 		peer_restarted(rd, p);
 	if (!p->known || p->epoch != epoch) {
+		p->bare = false;
 		p->my_tag = tag_of(rd, &p->dest.addr, epoch, tag_slot(rd, now));
 		p->met = now;
 	}
@@ -125,6 +133,7 @@ void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 		return;
 	}
 	peer_meet(rd, p, h->my_tag, h->my_epoch, now);
+	p->bare = h->window & DIW_RD_BARE && open_is_bare(rd, &p->dest.addr);
 	peer_ready(rd, p, now);
 }
 

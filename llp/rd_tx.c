@@ -114,6 +114,8 @@ static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, boo
 	struct diw_rd_hdr h = { .kind = DIW_RD_DATA, .tag = p->tag, .time = rd_us(now), .my_tag = p->my_tag,
 		.my_epoch = rd->cfg.epoch, .first = p->first_seq };
 
+	bool bare = p->bare && rd->l.dgram->ops->own(rd->l.dgram, &p->dest.addr);
+
 	diw_rd_ack_fill(rd, p, &h, now);
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
 	for (int i = 0; i < b->n; i++) {
@@ -124,7 +126,7 @@ static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, boo
 		h.seq = s->seq;
 		slot_gather(rd, s, b->iov[i]);
 		b->seg[i] = (struct diw_link_seg){ .hdr = b->hdr[i], .hdr_len = diw_rd_hdr_encode(b->hdr[i], &h),
-			.len = s->len, .iov = b->iov[i] };
+			.len = s->len, .iov = b->iov[i], .bare = bare };
 	}
 }
 
@@ -147,6 +149,7 @@ static void batch_sent(struct rd *rd, struct rd_peer *p, struct tx_batch *b, int
 		s->sent = now;
 		p->flight++;
 	}
+	rd->l.c->rd_bare += b->seg[0].bare ? (uint32_t)n : 0;
 	diw_rd_cc_sent(&p->cc, (uint32_t)n, now);
 	p->ack_at = DIW_NEVER;
 	p->ack_now = false;

@@ -45,11 +45,13 @@ struct seal {
 	uint32_t staged;             /* octets of `stage` */
 	uint32_t sealed;             /* octets of the super-buffer whose datagrams have their CRC */
 	bool later;                  /* the CRCs are computed when it leaves */
+	bool bare;                   /* its segments leave without CRC */
 
 	/* The part of the last received burst that was not taken. Its bytes are the dgram's, which is not called again
 	 * before this burst is done. */
 	struct diw_dgram_burst rest;
 	const uint8_t *rest_at;
+	bool rest_own;               /* its datagrams may have no CRC */
 	struct diw_link_rxseg kept[RX_BATCH];        /* the offered segments in front of `rest`, in order */
 	int nkept;
 
@@ -111,7 +113,8 @@ static void burst_begin(struct seal *s, const struct diw_dest *dst, const struct
 	s->open.peer = *dst;
 	s->open.seg = len;
 	s->open.niov = 0;
-	s->open.bare = s->d->ops->bare && s->d->ops->bare(s->d, &dst->addr);
+	s->open.bare = g->bare || (s->d->ops->bare && s->d->ops->bare(s->d, &dst->addr));
+	s->bare = g->bare;
 	s->open.first = s->l.taken;
 	s->open_count = 0;
 	s->staged = s->sealed = 0;
@@ -190,6 +193,7 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 	memcpy(p, g->hdr, g->hdr_len);
 	if (s->later || s->open.bare) {
 		payload_copy(p + g->hdr_len, g, NULL);
+		diw_seal_put(p + g->hdr_len + g->len, 0);
 		return;
 	}
 	crc = diw_crc32(0, g->hdr, g->hdr_len);
@@ -201,7 +205,7 @@ static void segment_gather(struct seal *s, const struct diw_link_seg *g)
 {
 	const struct iovec *v = g->iov;
 	size_t off = g->off, left = g->len;
-	uint32_t crc = diw_crc32(0, g->hdr, g->hdr_len);
+	uint32_t crc = s->open.bare ? 0 : diw_crc32(0, g->hdr, g->hdr_len);
 
 	memcpy(burst_stage(s, g->hdr_len), g->hdr, g->hdr_len);
 	for (; left > 0; v++, off = 0) {
@@ -237,7 +241,7 @@ static int segment_take(struct seal *s, const struct diw_dest *dst, const struct
 	bool gather = pieces > 0 && pieces <= GATHER_MAX;
 
 	pieces = gather ? pieces + 2 : 1;
-	if (s->open.len && !(len <= s->open.seg && burst_has_room(s, len, pieces) &&
+	if (s->open.len && !(len <= s->open.seg && burst_has_room(s, len, pieces) && g->bare == s->bare &&
 			     diw_dest_eq(&s->open.peer, dst)) && burst_send(s, now))
 		return -EAGAIN;
 	if (!s->open.len)
@@ -309,7 +313,7 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 	if (len < MIN_SEG + DIW_SEAL_LEN) {
 		s->l.c->rx_short++;
 		datagram_dropped(s, p, len, "rx_short", now);
-	} else if (!s->rest.bare && !diw_seal_is_good(p, len)) {
+	} else if (!s->rest.bare && !(s->rest_own && diw_seal_is_open(p, len)) && !diw_seal_is_good(p, len)) {
 		s->l.c->rx_crc++;
 		datagram_dropped(s, p, len, "rx_crc", now);
 	} else {
@@ -340,7 +344,8 @@ static bool rx_rest(struct seal *s, uint64_t now)
 
 		if (intact(s, p, len, now))
 			s->kept[n++] = (struct diw_link_rxseg){ .data = p, .len = len - DIW_SEAL_LEN,
-				.group = b->group, .to = b->to.port ? &b->to : NULL };
+				.group = b->group, .bare = s->rest_own && diw_seal_is_open(p, len),
+				.to = b->to.port ? &b->to : NULL };
 		s->rest_at += len;
 		b->len -= len;
 		if (n == RX_BATCH || (n && !b->len)) {
@@ -356,6 +361,7 @@ static void rx_begin(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 {
 	s->rest = *b;
 	s->rest_at = b->iov->iov_base;
+	s->rest_own = s->l.takes_bare && s->d->ops->own && s->d->ops->own(s->d, &b->peer.addr);
 	if (b->len)
 		return;
 	s->l.c->rx_short++;

@@ -99,6 +99,13 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 	return 1;
 }
 
+/* The kernel drops a packet that comes from outside with an address of the host's own as its source (ip_route_input,
+ * "martian source"). */
+bool diw_udp_own(struct diw_dgram *d, const struct diw_addr *addr)
+{
+	return diw_addr_same_host(addr, &d->local);
+}
+
 static int udp_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 {
 	struct diw_udp *u = udp_of(d);
@@ -118,7 +125,7 @@ static void udp_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops udp_ops = {
 	.name = "udp", .send = diw_udp_send, .recv = udp_recv, .deadline = diw_udp_deadline, .mtu = diw_udp_mtu,
-	.fds = udp_fds, .member = diw_udp_member, .from = diw_udp_from, .close = udp_close,
+	.own = diw_udp_own, .fds = udp_fds, .member = diw_udp_member, .from = diw_udp_from, .close = udp_close,
 };
 
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)

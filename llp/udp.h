@@ -112,6 +112,7 @@ struct diw_udp {
 int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 uint64_t diw_udp_deadline(struct diw_dgram *d);
 uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
+bool diw_udp_own(struct diw_dgram *d, const struct diw_addr *addr);
 void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local);
 int diw_udp_tx_kept(struct diw_udp *u);      /* sends the kept part of a burst; 0: sent, -EAGAIN: still kept */
 bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: the MTU became smaller */

@@ -250,7 +250,7 @@ static void uring_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops uring_ops = {
 	.name = "uring", .send = diw_udp_send, .recv = uring_recv, .deadline = uring_deadline, .mtu = diw_udp_mtu,
-	.fds = uring_fds, .member = diw_udp_member, .from = diw_udp_from, .close = uring_close,
+	.own = diw_udp_own, .fds = uring_fds, .member = diw_udp_member, .from = diw_udp_from, .close = uring_close,
 };
 
 /* A kernel without multishot receives (before Linux 6.0) refuses the first one. */

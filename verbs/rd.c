@@ -5,6 +5,8 @@
  * order.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "verbs/dgram_qp.h"
@@ -30,12 +32,14 @@ static int rd_qp_check(const struct diw_qp_attr *a)
 
 static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struct diw_dgram *d)
 {
+	const char *crc = getenv("DIWARP_CRC");
 	uint32_t mtu = qp->dev->info.mtu, seg = a->mulpdu > mtu ? a->mulpdu : mtu;
 	const struct diw_rd_cfg cfg = {
 		.dead_ns = DEAD_NS, .idle_ns = IDLE_NS, .ack_ns = ACK_NS, .peers = a->dgram.max_sources,
 		.slots = DIW_RDMAP_RD_SEGMENTS, .peer_slots = PEER_SEGMENTS, .held = HELD,
 		.window = HELD,
 		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,
+		.bare = !crc || strcmp(crc, "on") != 0,
 	};
 
 	return diw_rd_open(d, a->mulpdu ? a->mulpdu + DIW_RD_HDR_MAX : 0, &cfg, &diw_ddp_peers_up,

@@ -20,11 +20,14 @@ enum diw_rd_flags {
 	DIW_RD_FLAGS_RSVD = 0x0f,
 };
 
+#define DIW_RD_BARE 1u                   /* in `window` of GRANT: datagrams of this sender need no CRC */
+
 /* A header in host byte order. */
 struct diw_rd_hdr {
 	enum diw_rd_kind kind;
 	uint8_t flags;
-	uint16_t window;             /* segments behind `ack` that the sender of this header accepts; REFUSE: a fault */
+	uint16_t window;             /* segments behind `ack` that the sender of this header accepts; REFUSE: a fault;
+				      * GRANT: DIW_RD_BARE or 0 */
 	uint32_t tag, seq, ack, time, echo;
 	uint32_t my_tag, my_epoch, first;    /* valid with DIW_RD_NEW, and in OPEN and GRANT */
 };

@@ -20,4 +20,10 @@ static inline bool diw_seal_is_good(const uint8_t *p, size_t n)
 	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_get32le(p + n - DIW_SEAL_LEN);
 }
 
+/* Whether the datagram of N octets has no CRC: reliable datagrams within a host (docs/ud-profile.md section 18.1). */
+static inline bool diw_seal_is_open(const uint8_t *p, size_t n)
+{
+	return n >= DIW_SEAL_LEN && diw_get32le(p + n - DIW_SEAL_LEN) == 0;
+}
+
 #endif
