@@ -304,6 +304,17 @@ both "ib_write_bw of 1 MiB" "" guest:$PERFTEST "ib_write_bw -R -F -s 1048576 -n 
 both "ucmatose" "" guest:$UCMATOSE "ucmatose -b @" far "ucmatose -s @"
 both "rping, the far side serves" "" far:$RPING "rping -s -a @ -C 3" guest "rping -c -a @ -C 3"
 
+# diw perf over the guest's libibverbs, whose provider is siw: Debian's library, and a kernel device.
+perf_over_siw() {
+	siw_set peer_to_peer=Y
+	run "diw perf --provider verbs over siw" guest "LD_LIBRARY_PATH=$(printf '%s:' \
+		{,/host}{/usr,}/lib/x86_64-linux-gnu) /host$DIW perf bw --provider verbs --qp rc --local \
+		--op send,write,read --size 64k --bind $NEAR4 --secs $((TRY * 2 - 1)) --rounds 1 --json"
+}
+three() { grep '^{' <<< "$OUT" | jq -e -s 'map([.op, .llp]) == (["send", "write", "read"] | map([., "verbs"])) and
+	all(.[]; .GBps > 0)'; }
+measured perf_over_siw "... its Sends, Writes and Reads" three
+
 # Writes at full speed from near to far: ours, siw's with small FPDUs, and siw's with large FPDUs, in turns, all with
 # 128 requests outstanding. The messages are so many that a socket's buffer holds only a small part of them. The ratios
 # are printed and cannot fail: on a busy machine that emulates the guest, rounds contradict each other.

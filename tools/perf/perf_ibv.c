@@ -5,11 +5,11 @@
  * so that the tests are the same code.
  *
  * A completion of libibverbs tells neither the MSN nor whether a message is solicited. So a UD message carries its
- * number as immediate data, and so does a credit, with the highest bit set.
+ * number as immediate data, and so does a credit, with the highest bit set. RC counts, and knows credits by length.
  */
 #include <errno.h>
 
-#include "tools/perf/perf_rig.h"
+#include "tools/perf/perf_ibv.h"
 
 #ifdef HAVE_IBV
 #include <arpa/inet.h>
@@ -17,9 +17,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <infiniband/verbs.h>
 
-#define GRH_LEN 40
 #define IS_CREDIT 0x80000000u
 #define INLINE_LEN 64
 #define PSN 1
@@ -58,22 +56,6 @@ static const struct { const char *name; void *at; } lib_names[] = {
 	F(destroy_comp_channel), F(create_cq), F(destroy_cq), F(get_cq_event), F(ack_cq_events), F(create_qp),
 	F(modify_qp), F(destroy_qp), F(create_ah), F(destroy_ah),
 #undef F
-};
-
-struct ibv_rig {
-	struct ibv_context *ctx;
-	struct ibv_port_attr port;
-	union ibv_gid gid;
-	int gid_index;
-	struct ibv_pd *pd;
-	struct ibv_comp_channel *channel;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_ah *ah;
-	uint32_t peer_qpn, max_inline, seq;
-	uint8_t grh[GRH_LEN];                /* of all UD receives: nothing reads it */
-	struct ibv_mr *grh_mr;
-	struct ibv_sge sge[RIG_RING * DIW_MAX_SGE];
 };
 
 static int lib_load(void)
@@ -120,9 +102,8 @@ static bool device_has(struct ibv_rig *v, const struct diw_addr *local)
 
 /* The device of that name, or the one that has the address. InfiniBand's own GIDs are no IP addresses: there a named
  * device is addressed by its LID. */
-static int device_open(struct ibv_rig *v, const struct perf_side *side)
+static bool device_open(struct ibv_rig *v, const struct perf_side *side)
 {
-	char buf[DIW_ADDR_STRLEN];
 	struct ibv_device **list;
 	bool found = false;
 	int n = 0;
@@ -143,9 +124,7 @@ static int device_open(struct ibv_rig *v, const struct perf_side *side)
 	}
 	if (list)
 		lib.free_device_list(list);
-	return found ? 0 : tool_failed("--provider verbs: no device%s%s with the address %s among %d",
-				       side->dev ? " " : "", side->dev ? side->dev : "",
-				       diw_addr_str(&side->local, buf), n);
+	return found;
 }
 
 bool ibv_rig_has_device(const char *address)
@@ -157,15 +136,23 @@ bool ibv_rig_has_device(const char *address)
 
 	if (lib_load() || (address && opt_host(address, 0, &side.local)))
 		return false;
-	if (address) {
-		if (device_open(&v, &side))
-			return false;
-		return lib.close_device(v.ctx) == 0;
-	}
+	if (address)
+		return device_open(&v, &side) && lib.close_device(v.ctx) == 0;
 	list = lib.get_device_list(&n);
 	if (list)
 		lib.free_device_list(list);
 	return n > 0;
+}
+
+/* RC has librdmacm for devices that have no GID of the address. */
+static int device_find(struct rig *r)
+{
+	char buf[DIW_ADDR_STRLEN];
+	int rc = device_open(r->ibv, &r->side) ? 0 : r->pc.qp == PERF_RC ? ibv_link_open(r) : -1;
+
+	return rc >= 0 ? rc : tool_failed("--provider verbs: no device%s%s with the address %s",
+							  r->side.dev ? " " : "", r->side.dev ? r->side.dev : "",
+							  diw_addr_ip_str(&r->side.local, buf));
 }
 
 static int make_queues(struct rig *r, uint32_t max_sge)
@@ -185,12 +172,17 @@ static int make_queues(struct rig *r, uint32_t max_sge)
 	if (!v->cq)
 		return verbs_failed("ibv_create_cq");
 	init.send_cq = init.recv_cq = v->cq;
-	v->qp = lib.create_qp(v->pd, &init);
+	v->init = init;
+	v->grh_mr = lib.reg_mr(v->pd, v->grh, IBV_GRH_LEN, IBV_ACCESS_LOCAL_WRITE);
+	if (!v->grh_mr)
+		return verbs_failed("ibv_reg_mr");
+	if (v->link)
+		return 0;
+	v->qp = lib.create_qp(v->pd, &v->init);
 	if (!v->qp)
 		return verbs_failed("ibv_create_qp");
-	v->max_inline = init.cap.max_inline_data;
-	v->grh_mr = lib.reg_mr(v->pd, v->grh, GRH_LEN, IBV_ACCESS_LOCAL_WRITE);
-	return v->grh_mr ? 0 : verbs_failed("ibv_reg_mr");
+	v->max_inline = v->init.cap.max_inline_data;
+	return 0;
 }
 
 /* Receives may be posted from this state on. */
@@ -214,13 +206,16 @@ int ibv_rig_open(struct rig *r, uint32_t max_sge)
 	r->ibv = calloc(1, sizeof *r->ibv);
 	if (!r->ibv)
 		return tool_failed("out of memory");
-	rc = device_open(r->ibv, &r->side);
+	if (r->pc.qp == PERF_RC && r->pc.op == PERF_SEND && perf_both_ways(r->pc.test) && r->pc.size == RIG_CREDIT_LEN)
+		return tool_failed("--provider verbs: both ways, RC has no Sends of %u bytes, which credits have",
+				   RIG_CREDIT_LEN);
+	rc = device_find(r);
 	if (!rc && r->pc.qp == PERF_UD && r->pc.size > 128u << r->ibv->port.active_mtu)
 		rc = tool_failed("--provider verbs: a UD message has at most the port's MTU of %u bytes, not %llu",
 				 128u << r->ibv->port.active_mtu, (unsigned long long)r->pc.size);
 	if (!rc)
 		rc = make_queues(r, max_sge);
-	return rc ? rc : qp_init(r);
+	return rc || r->ibv->link ? rc : qp_init(r);
 }
 
 void ibv_rig_close(struct rig *r)
@@ -239,6 +234,8 @@ void ibv_rig_close(struct rig *r)
 		lib.destroy_comp_channel(v->channel);
 	if (v->pd)
 		lib.dealloc_pd(v->pd);
+	if (v->link)
+		ibv_link_close(v);
 	if (v->ctx)
 		lib.close_device(v->ctx);
 	free(v);
@@ -247,7 +244,9 @@ void ibv_rig_close(struct rig *r)
 
 void ibv_rig_end(struct rig *r)
 {
-	if (r->ibv && r->ibv->qp)
+	if (r->ibv && r->ibv->link)
+		ibv_link_end(r);
+	else if (r->ibv && r->ibv->qp)
 		lib.destroy_qp(r->ibv->qp);
 }
 
@@ -280,6 +279,8 @@ void ibv_rig_describe(const struct rig *r, cJSON *o)
 	const struct ibv_rig *v = r->ibv;
 	char gid[33];
 
+	if (v->link)
+		return;
 	for (int i = 0; i < 16; i++)
 		snprintf(gid + 2 * i, 3, "%02x", v->gid.raw[i]);
 	cJSON_AddNumberToObject(o, "qpn", v->qp->qp_num);
@@ -315,6 +316,8 @@ int ibv_rig_connect(struct rig *r, const cJSON *peer)
 	int more_rts = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	bool ud = r->pc.qp == PERF_UD;
 
+	if (v->link)
+		return r->side.client ? ibv_link_connect(r) : 0;
 	read_address(v, peer, &rtr.ah_attr);
 	v->peer_qpn = rtr.dest_qp_num;
 	if (ud && !(v->ah = lib.create_ah(v->pd, &rtr.ah_attr)))
@@ -325,12 +328,17 @@ int ibv_rig_connect(struct rig *r, const cJSON *peer)
 	return errno ? verbs_failed("state RTR or RTS") : 0;
 }
 
+int ibv_rig_establish(struct rig *r)
+{
+	return r->ibv->link ? ibv_link_establish(r) : 0;
+}
+
 /* ---- Posting ---- */
 
-static enum ibv_wr_opcode opcode_of(const struct rig *r, const struct diw_send_wr *wr, bool credit)
+static enum ibv_wr_opcode opcode_of(const struct rig *r, const struct diw_send_wr *wr)
 {
 	if (wr->opcode == DIW_WR_SEND)
-		return r->pc.qp == PERF_UD || credit ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+		return r->pc.qp == PERF_UD ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
 	if (wr->opcode == DIW_WR_READ)
 		return IBV_WR_RDMA_READ;
 	return wr->flags & DIW_SEND_IMM ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
@@ -349,7 +357,7 @@ static void translate(struct rig *r, const struct diw_send_wr *wr, struct ibv_se
 	}
 	small = wr->flags & DIW_SEND_INLINE && len <= v->max_inline;
 	*to = (struct ibv_send_wr){ .wr_id = wr->wr_id, .sg_list = sge, .num_sge = wr->num_sge,
-		.opcode = opcode_of(r, wr, credit),
+		.opcode = opcode_of(r, wr),
 		.imm_data = htonl((v->seq++ & ~IS_CREDIT) | (credit ? IS_CREDIT : 0)),
 		.send_flags = (credit || wr->flags & DIW_SEND_SIGNALED ? IBV_SEND_SIGNALED : 0) |
 			(small ? IBV_SEND_INLINE : 0) };
@@ -412,8 +420,11 @@ int ibv_rig_recv(struct rig *r, const struct diw_recv_wr *list)
 	bool ud = r->pc.qp == PERF_UD;
 	int n = 0, rc = 0;
 
+	if (!v->qp)
+		return 0;                    /* the link posts all receives as it connects */
+
 	for (; list && !rc; list = list->next) {
-		sge[n][0] = (struct ibv_sge){ (uintptr_t)v->grh, GRH_LEN, v->grh_mr->lkey };
+		sge[n][0] = (struct ibv_sge){ (uintptr_t)v->grh, IBV_GRH_LEN, v->grh_mr->lkey };
 		sge[n][1] = (struct ibv_sge){ (uintptr_t)list->sge->addr, list->sge->length, list->sge->stag };
 		wr[n] = (struct ibv_recv_wr){ .wr_id = list->wr_id, .sg_list = &sge[n][ud ? 0 : 1],
 			.num_sge = ud ? 2 : 1 };
@@ -438,6 +449,16 @@ static uint8_t wc_opcode_of(enum ibv_wc_opcode opcode)
 	}
 }
 
+/* RC: iWARP has no immediate data, so the length tells credits from the messages that come here. */
+static bool wc_is_credit(const struct rig *r, uint32_t number, uint32_t len)
+{
+	bool messages = r->pc.op == PERF_SEND && (!r->side.client || perf_both_ways(r->pc.test));
+
+	if (r->pc.qp == PERF_UD)
+		return number & IS_CREDIT;
+	return r->pc.test != PERF_LAT && (!messages || (len == RIG_CREDIT_LEN && r->pc.size != RIG_CREDIT_LEN));
+}
+
 static void wc_read(const struct rig *r, const struct ibv_wc *from, struct diw_wc *wc)
 {
 	bool imm = from->wc_flags & IBV_WC_WITH_IMM;
@@ -447,10 +468,10 @@ static void wc_read(const struct rig *r, const struct ibv_wc *from, struct diw_w
 		.opcode = wc_opcode_of(from->opcode), .msn = number & ~IS_CREDIT,
 		.status = from->status == IBV_WC_SUCCESS ? DIW_WC_SUCCESS :
 			  from->status == IBV_WC_WR_FLUSH_ERR ? DIW_WC_FLUSHED : DIW_WC_LOC_QP_OP_ERR };
-	if (wc->opcode == DIW_WC_RECV && number & IS_CREDIT)
+	if (wc->opcode == DIW_WC_RECV && wc_is_credit(r, number, from->byte_len))
 		wc->flags = DIW_WC_SOLICITED;
 	if (wc->opcode == DIW_WC_RECV && r->pc.qp == PERF_UD)
-		wc->byte_len -= GRH_LEN;
+		wc->byte_len -= IBV_GRH_LEN;
 	if (wc->opcode == DIW_WC_READ || wc->opcode == DIW_WC_RECV_WRITE_IMM)
 		wc->byte_len = (uint32_t)r->pc.size;         /* providers differ in whether they tell it */
 	wc->msg_len = wc->byte_len;
@@ -512,6 +533,7 @@ static int no_verbs(void)
 int ibv_rig_open(struct rig *r, uint32_t max_sge) { (void)r; (void)max_sge; return no_verbs(); }
 void ibv_rig_describe(const struct rig *r, cJSON *o) { (void)r; (void)o; }
 int ibv_rig_connect(struct rig *r, const cJSON *peer) { (void)r; (void)peer; return no_verbs(); }
+int ibv_rig_establish(struct rig *r) { (void)r; return no_verbs(); }
 int ibv_rig_mem_alloc(struct rig *r, struct rig_mem *m, unsigned access)
 {
 	(void)r; (void)m; (void)access;

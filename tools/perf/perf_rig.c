@@ -343,7 +343,9 @@ int rig_run(struct rig *r, struct perf_ctl *ctl, uint64_t ns, struct hist *all, 
 	memset(part, 0, sizeof *part);
 	if (r->streams)
 		return streams_run(r, ns, all, part);
-	if (perf_is_rc(r->pc.qp) && !r->ibv)
+	if (r->ibv)
+		rc = ibv_rig_establish(r);
+	else if (perf_is_rc(r->pc.qp))
 		rc = rc_rig_establish(r);
 	r->all = all;
 	r->round++;

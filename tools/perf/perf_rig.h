@@ -8,6 +8,7 @@
 
 #define RIG_RING 128u                /* work requests that are made once, and posted repeatedly as lists */
 #define RIG_CTL 32u                  /* bytes of the smallest receive */
+#define RIG_CREDIT_LEN 24u
 #define RIG_SIGNALED 16u             /* RC: the most consecutive requests without a completion */
 #define RIG_READS 16u                /* outstanding Reads of one source that a target serves */
 
@@ -130,6 +131,7 @@ void load_close(struct rig *r);              /* before the device's end */
 int ibv_rig_open(struct rig *r, uint32_t max_sge);
 void ibv_rig_describe(const struct rig *r, cJSON *o);
 int ibv_rig_connect(struct rig *r, const cJSON *peer);
+int ibv_rig_establish(struct rig *r);        /* called at both ends at the same time */
 int ibv_rig_mem_alloc(struct rig *r, struct rig_mem *m, unsigned access);   /* registers mapped memory */
 void ibv_rig_mem_free(struct rig_mem *m);
 int ibv_rig_take(struct rig *r, struct diw_wc *wc, int n, int64_t timeout_ns);

@@ -20,7 +20,7 @@
 #include "base/wire.h"
 #include "tools/perf/perf_rig.h"
 
-#define CREDIT_LEN 24u               /* consumed 8, sent 8, flags 4, round 4; a solicited Send, unlike messages */
+#define CREDIT_LEN RIG_CREDIT_LEN    /* consumed 8, sent 8, flags 4, round 4; a solicited Send, unlike messages */
 #define CREDIT_SYNC 1u
 #define STALL_NS (500 * DIW_US)
 #define QUIET_NS (130 * DIW_MS)      /* longer than the timeouts of records and reassembly */
