@@ -150,6 +150,7 @@
 	/* verbs */ \
 	X(request_failed, "RC: send requests of this end that could not be executed, which ended the connection") \
 	X(rate_limited, "times the send queue waited for the rate limit") \
+	X(weight_limited, "times the send queue waited for queue pairs of the device that its weight lets go first") \
 	X(wakeups, "times a thread slept for this device and woke")
 
 struct diw_counters {

@@ -81,6 +81,7 @@ struct diw_rdmap_rd {
 	uint32_t dest_mask, number_mask;
 	uint64_t seed;
 	struct diw_list ready;
+	uint32_t blocked;            /* destinations in that state */
 	struct diw_list asked;       /* all requests that wait for answers */
 	uint32_t askers, askers_max; /* peers that wait for answers of this end */
 	uint64_t probe_at;           /* when peers that owe answers are probed next */

@@ -148,6 +148,13 @@ struct rd_dest *diw_rdmap_rd_dest_get(struct diw_rdmap_rd *rd, const struct diw_
 	return d;
 }
 
+static void dest_rests(struct diw_rdmap_rd *rd, struct rd_dest *d, enum rd_dest_state state)
+{
+	diw_list_del(&d->turn);
+	rd->blocked += (state == RD_DEST_BLOCKED) - (d->state == RD_DEST_BLOCKED);
+	d->state = state;
+}
+
 /* Frees D if it has neither requests nor answers. */
 static void dest_settle(struct diw_rdmap_rd *rd, struct rd_dest *d)
 {
@@ -158,7 +165,7 @@ static void dest_settle(struct diw_rdmap_rd *rd, struct rd_dest *d)
 	while (*at != d)
 		at = &(*at)->hnext;
 	*at = d->hnext;
-	diw_list_del(&d->turn);
+	dest_rests(rd, d, RD_DEST_IDLE);
 	diw_pool_put(&rd->dests, d);
 }
 
@@ -166,14 +173,9 @@ void diw_rdmap_rd_dest_ready(struct diw_rdmap_rd *rd, struct rd_dest *d)
 {
 	if (d->state == RD_DEST_READY)
 		return;
+	rd->blocked -= d->state == RD_DEST_BLOCKED;
 	d->state = RD_DEST_READY;
 	diw_list_add_tail(&rd->ready, &d->turn);
-}
-
-static void dest_rests(struct rd_dest *d, enum rd_dest_state state)
-{
-	diw_list_del(&d->turn);
-	d->state = state;
 }
 
 /* ---- Requests ---- */
@@ -249,6 +251,11 @@ void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 	diw_pool_put(&r->rd->reqs, req);
 }
 
+bool diw_rdmap_rd_waits(const struct diw_rdmap *r)
+{
+	return r->rd && (r->rd->blocked || r->rd->reqs.used > r->requests / 2);
+}
+
 bool diw_rdmap_rd_busy(const struct diw_rdmap *r)
 {
 	return r->rd && r->rd->reqs.used;
@@ -260,7 +267,7 @@ static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req 
 	struct diw_list *l, *next;
 	bool last = false;
 
-	dest_rests(d, RD_DEST_IDLE);
+	dest_rests(rd, d, RD_DEST_IDLE);
 	d->next = NULL;
 	d->tx.active = false;
 	for (l = &from->msg.link; !last; l = next) {
@@ -375,7 +382,7 @@ static void dest_run(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, ui
 	if (rc == 0)
 		rc = answers ? dest_send(r, d, budget, now) : diw_rdmap_rd_answer(r, d, budget, now);
 	if (rc != -EBUSY)
-		dest_rests(d, rc == 0 ? RD_DEST_IDLE : RD_DEST_BLOCKED);
+		dest_rests(r->rd, d, rc == 0 ? RD_DEST_IDLE : RD_DEST_BLOCKED);
 	dest_settle(r->rd, d);
 }
 

@@ -393,6 +393,9 @@ void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 /* Ends all requests that are under way, as flushed. */
 void diw_rdmap_rd_flush(struct diw_rdmap *r);
 /* A request is under way, or is not released. */
+/* RD: whether the link has no room for requests or answers, or half of all requests wait for acknowledgements: then the
+ * queue pair sends more when those come. */
+bool diw_rdmap_rd_waits(const struct diw_rdmap *r);
 bool diw_rdmap_rd_busy(const struct diw_rdmap *r);
 
 /* ---- RC ---- */

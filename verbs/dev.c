@@ -142,6 +142,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 	dev->info = *info;
 	dev->event_fd = -1;
 	diw_list_init(&dev->qps);
+	diw_arbiter_init(&dev->arbiter);
 	if (diw_stag_init(&dev->stags) < 0) {
 		dev_free(dev);
 		return -ENOMEM;
@@ -207,6 +208,20 @@ int diw_dev_query(struct diw_dev *dev, struct diw_dev_info *info)
 	if (!diw_engine_alive(&dev->engine))
 		return -ENODEV;
 	*info = dev->info;
+	return 0;
+}
+
+int diw_dev_set_arbiter(struct diw_dev *dev, enum diw_arbiter_mode mode)
+{
+	struct diw_engine *e = &dev->engine;
+	int rc = mode == DIW_ARBITER_WEIGHTED || mode == DIW_ARBITER_BLOCKING ? diw_engine_lock(e) :
+		 diw_fail(-EINVAL, "diw_dev_set_arbiter: mode %d: not DIW_ARBITER_WEIGHTED or DIW_ARBITER_BLOCKING",
+			  (int)mode);
+
+	if (rc < 0)
+		return rc;
+	diw_arbiter_set_mode(dev, mode, diw_engine_time(e));
+	diw_engine_unlock(e);
 	return 0;
 }
 

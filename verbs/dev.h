@@ -10,6 +10,7 @@
 #include "ddp/stag.h"
 #include "llp/dgram.h"
 #include "llp/stream.h"
+#include "verbs/arbiter.h"
 #include "verbs/diw.h"
 #include "verbs/engine/engine.h"
 #include "verbs/stat.h"
@@ -36,6 +37,7 @@ struct diw_dev {
 	struct diw_dev_info info;
 	int npds, nqps, ncqs, nchannels;
 	struct diw_list qps;
+	struct diw_arbiter arbiter;
 	struct diw_stag_table stags;
 
 	struct diw_cm_engine *cm;    /* verbs/cm/channel.c; NULL until the first channel */

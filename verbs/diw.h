@@ -72,6 +72,7 @@ extern "C" {
 #define DIW_MAX_RC (1u << 30)        /* bytes of any message of an RC queue pair */
 #define DIW_MAX_IRD 128              /* Reads and atomics of a peer that an RC queue pair holds at a time */
 #define DIW_MAX_INLINE 512u          /* bytes of inline data of one work request */
+#define DIW_MAX_WEIGHT 255           /* of a queue pair in the send arbiter */
 #define DIW_MAX_RANGES 4096          /* ranges that one record can hold */
 
 /* ---- Addresses ------------------------------------------------------------------------------------------------ */
@@ -140,6 +141,9 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 /* Open the device whose interface the kernel's route to DST uses: lo for an address of this host. */
 int diw_dev_open_route(const struct diw_addr *dst, const struct diw_dev_attr *attr, struct diw_dev **dev);
 int diw_dev_query(struct diw_dev *dev, struct diw_dev_info *info);
+/* How queue pairs share what the device sends, unless all weights are 1: in proportion, or largest weights first. */
+enum diw_arbiter_mode { DIW_ARBITER_WEIGHTED, DIW_ARBITER_BLOCKING };
+int diw_dev_set_arbiter(struct diw_dev *dev, enum diw_arbiter_mode mode);      /* default: weighted. -EINVAL */
 /* -EBUSY while a PD, CQ, channel, SRQ or QP of it exists. */
 int diw_dev_close(struct diw_dev *dev);
 
@@ -414,6 +418,7 @@ struct diw_qp_attr {
 	struct diw_qp_dgram_attr dgram;      /* read where the type is UD, UC or RD */
 	struct diw_qp_rc_attr rc;            /* read where the type is RC */
 	struct diw_qp_rd_attr rd;            /* read where the type is RD */
+	uint32_t weight;             /* 1 .. DIW_MAX_WEIGHT; 1. See diw_dev_set_arbiter() */
 };
 /* The defaults: UD, depths 128, 4 entries, inline 128, a window of 1 ms, timeouts of 100 ms, 16384 sources and records,
  * 4 MiB, RNR 5 s. */
@@ -422,7 +427,7 @@ struct diw_qp_attr {
 	.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128, .rate_burst = 256 << 10, \
 	.dgram = { .rcvbuf = 4 << 20, .reorder_window_ns = 1000000, .record_timeout_ns = 100000000, \
 		   .reasm_timeout_ns = 100000000, .max_sources = 16384, .max_records = 16384 }, \
-	.rc = { .rnr_timeout_ns = 5000000000 }, \
+	.rc = { .rnr_timeout_ns = 5000000000 }, .weight = 1, \
 }
 /* UD, UC, RD: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
  * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
@@ -446,6 +451,7 @@ const char *diw_qp_state_str(int state);
 /* UC: requests go to PEER and segments of other sources are dropped, from now on. All state of the peer before it is
  * gone. LOCAL: the source address of a queue pair with any_addr; NULL: the address that the peer sends to. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local);
+int diw_qp_set_weight(struct diw_qp *qp, uint32_t weight);     /* 1 .. DIW_MAX_WEIGHT. -EINVAL */
 /* UD: receive also Sends and Write-Records to the multicast address GROUP and DIW_GROUP_PORT, if they reach the
  * device's interface and carry the queue pair's Q_Key. They may come from this host and this queue pair, too. Their
  * source is the queue pair that sent them. A second call for the same group has no effect; destroying the queue pair

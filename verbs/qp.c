@@ -44,7 +44,7 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 	return diw_rdmap_init(&qp->rdmap, &attr);
 }
 
-static int qp_enlist(struct diw_qp *qp)
+static int qp_enlist(struct diw_qp *qp, uint32_t weight)
 {
 	int rc = diw_engine_add(&qp->dev->engine, &qp->member);
 
@@ -57,6 +57,7 @@ static int qp_enlist(struct diw_qp *qp)
 		qp->srq->nqps++;
 	diw_list_add_tail(&qp->dev->qps, &qp->of_dev);
 	qp->dev->nqps++;
+	diw_arbiter_weigh(qp, weight, diw_engine_time(&qp->dev->engine));
 	diw_stat_show(qp, NULL);
 	return 0;
 }
@@ -129,6 +130,8 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_
 	if (!qp)
 		return -ENOMEM;
 	diw_list_init(&qp->groups);
+	diw_list_init(&qp->share.link);
+	qp->share.weight = 1;
 	qp->member.ops = &qp_member_ops;
 	qp->dev = pd->dev;
 	qp->pd = pd;
@@ -153,7 +156,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {
-		rc = qp_enlist(qp);
+		rc = qp_enlist(qp, a->weight);
 		diw_engine_unlock(&qp->dev->engine);
 	}
 	if (rc < 0) {
@@ -173,6 +176,7 @@ int diw_qp_destroy(struct diw_qp *qp)
 		diw_group_leave_all(qp);
 		diw_stag_forget_qp(&dev->stags, qp);
 		diw_list_del(&qp->of_dev);
+		diw_arbiter_weigh(qp, 1, diw_engine_time(&dev->engine));
 		dev->nqps--;
 		dev->stat.nshown -= qp->shown;
 		diw_engine_remove(&dev->engine, &qp->member);

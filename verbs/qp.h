@@ -169,6 +169,7 @@ struct diw_qp {
 	bool tell_drained;           /* with `hold`: raise an event when the begun requests are complete */
 	bool silent;                 /* diw_qp_withdraw(): no completions and no events */
 	bool grh;
+	bool metered;                /* it has a rate limit, or the arbiter is on */
 	bool burst;                  /* within a post: the super-buffer may stay open behind it */
 	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
@@ -208,6 +209,7 @@ struct diw_qp {
 	uint32_t errors_max, errors_head, errors_n;
 	bool error_event;            /* an event was raised and not fetched yet: no second one is needed */
 	bool errors_lost;            /* entries were overwritten, which was logged */
+	struct diw_share share;      /* what the arbiter knows of it */
 };
 
 static inline void diw_qp_forget_conn(struct diw_qp *qp, bool events)

@@ -47,6 +47,8 @@ static int check_sizes(const struct diw_qp_attr *a, uint32_t max_mulpdu)
 		rc = diw_qp_check_range("max_sge", a->max_sge, 1, DIW_MAX_SGE);
 	if (rc == 0)
 		rc = diw_qp_check_range("max_inline", a->max_inline, 0, DIW_MAX_INLINE);
+	if (rc == 0)
+		rc = diw_qp_check_range("weight", a->weight, 1, DIW_MAX_WEIGHT);
 	if (rc == 0 && a->mulpdu)
 		rc = diw_qp_check_range("mulpdu", a->mulpdu, MIN_MULPDU, max_mulpdu);
 	return rc;

@@ -71,41 +71,74 @@ static void qp_flush_link(struct diw_qp *qp, uint64_t now)
 		qp->blocked = true;
 }
 
+/* ---- Metered queue pairs ---- */
+
+/* The octets that the rate limit and the arbiter let the queue pair send, at most SHARE. */
+static int64_t metered_budget(struct diw_qp *qp, int64_t share, uint64_t now)
+{
+	if (qp->rate) {
+		tokens_refill(qp, now);
+		share = qp->tokens < share ? qp->tokens : share;
+	}
+	return qp->dev->arbiter.weights ? diw_arbiter_grant(qp, share, now) : share;
+}
+
+/* The queue pair has sent all but LEFT of its budget HAD. If it waits for its rate limit, it keeps no other one from
+ * sending. */
+static void metered_sent(struct diw_qp *qp, int64_t had, int64_t left, uint64_t now)
+{
+	bool more = qp->more;
+
+	if (qp->rate) {
+		qp->tokens -= had - left;
+		more &= qp->tokens > 0;
+		qp->c->rate_limited += qp->more && !more;
+	}
+	if (!qp->dev->arbiter.weights)
+		return;
+	qp->c->weight_limited += more && had <= 0 && !qp->share.waits;
+	diw_arbiter_sent(qp, had - left, more || qp->blocked || diw_rdmap_rd_waits(&qp->rdmap), now);
+}
+
+static uint64_t metered_deadline(const struct diw_qp *qp)
+{
+	if (qp->rate && qp->tokens <= 0)
+		return qp->rate_at + (uint64_t)((double)(1 - qp->tokens) * (double)DIW_S / (double)qp->rate) + 1;
+	return diw_max64(diw_rdmap_flow_deadline(&qp->rdmap), diw_arbiter_deadline(qp));
+}
+
+/* ---- Sending ---- */
+
 void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 {
 	int64_t budget = share, had;
 	int rc = 0, rc_answers = 0;
 
-	if (!qp->ops->begin(qp, now))
+	if (!qp->ops->begin(qp, now)) {
+		diw_arbiter_leave(qp, now);
 		return;
-	if (qp->rate) {
-		tokens_refill(qp, now);
-		budget = qp->tokens < share ? qp->tokens : share;
 	}
+	if (qp->metered)
+		budget = metered_budget(qp, share, now);
 	had = budget;
 	qp->answers_first = !qp->answers_first; /* each goes first in every second turn */
 	qp->ops->run(qp, &budget, &rc, &rc_answers, now);
 	qp->blocked = rc == -EAGAIN || rc_answers == -EAGAIN;
 	qp->more = rc == -EBUSY || rc_answers == -EBUSY;
-	if (qp->rate) {
-		qp->tokens -= had - budget;
-		if (qp->more && qp->tokens <= 0)
-			qp->c->rate_limited++;
-	}
 	qp_flush_link(qp, now);
+	if (qp->metered)
+		metered_sent(qp, had, budget, now);
 	qp_after_send(qp);
 	qp->ops->settle(qp, now);
 	diw_sq_tell_drained(qp);
 }
 
-/* When the send queue can continue by itself: at once, when the rate limit allows, or at no time. */
+/* When the send queue can continue by itself: at once, when the rate limit or the arbiter allows, or at no time. */
 static uint64_t sq_deadline(const struct diw_qp *qp)
 {
 	if (!qp->more || qp->blocked)
 		return DIW_NEVER;
-	if (!qp->rate || qp->tokens > 0)
-		return diw_rdmap_flow_deadline(&qp->rdmap);
-	return qp->rate_at + (uint64_t)((double)(1 - qp->tokens) * (double)DIW_S / (double)qp->rate) + 1;
+	return qp->metered ? metered_deadline(qp) : diw_rdmap_flow_deadline(&qp->rdmap);
 }
 
 uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)

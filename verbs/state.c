@@ -34,6 +34,7 @@ int diw_qp_reset(struct diw_qp *qp)
 	rc = qp->ops->reset(qp);
 	if (rc == 0) {
 		forget_requests(qp);
+		diw_arbiter_leave(qp, diw_engine_time(&qp->dev->engine));
 		qp->blocked = qp->more = qp->member.starved = qp->hold = qp->tell_drained = qp->silent = false;
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
@@ -67,6 +68,19 @@ int diw_qp_set_access(struct diw_qp *qp, unsigned access)
 	diw_rdmap_set_deny(&qp->rdmap, (all & ~access) |
 					      (access & DIW_ACCESS_REMOTE_WRITE ? 0 : DIW_ACCESS_GROUP_WRITE));
 	diw_engine_unlock(&qp->dev->engine);
+	return 0;
+}
+
+int diw_qp_set_weight(struct diw_qp *qp, uint32_t weight)
+{
+	struct diw_engine *e = &qp->dev->engine;
+	int rc = weight >= 1 && weight <= DIW_MAX_WEIGHT ? diw_engine_lock(e) :
+		 diw_fail(-EINVAL, "diw_qp_set_weight: weight %u: not 1 to %d", weight, DIW_MAX_WEIGHT);
+
+	if (rc < 0)
+		return rc;
+	diw_arbiter_weigh(qp, weight, diw_engine_time(e));
+	diw_engine_unlock(e);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/wire.h"
 
 #define BLOCKED_FOR (50 * DIW_US)
+#define LINK_QUEUE (100 * DIW_US)
 #define MAX_STEPS_AT_ONE_TIME 100000
 
 struct net_pkt {
@@ -157,7 +158,8 @@ static void transmit_to(struct net_sock *s, const struct diw_addr *dst, const st
 	while (copies--) {
 		uint64_t late = net->jitter ? diw_rng_next(&net->rng) % net->jitter : 0;
 
-		packet_add(net, &s->d.local, dst, to, data, len, net->now + net->latency + late);
+		packet_add(net, &s->d.local, dst, to, data, len, diw_max64(net->now, s->host->link_until) +
+			   net->latency + late);
 	}
 	trace(net, "sent", &s->d.local, dst, data, len);
 }
@@ -176,6 +178,8 @@ static void transmit(struct net_sock *s, const struct diw_addr *dst, const uint8
 	struct net *net = s->net;
 
 	net->sent++;
+	if (net->rate)
+		s->host->link_until = diw_max64(net->now, s->host->link_until) + len * DIW_S / net->rate;
 	if (net->tap)
 		net->tap(net->tap_ctx, &s->d.local, dst, data, len);
 	if (!diw_addr_is_multicast(dst)) {
@@ -198,6 +202,10 @@ static int sock_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 
 		if (now < s->blocked_until)
 			break;
+		if (s->net->rate && s->host->link_until > now + LINK_QUEUE) {
+			s->blocked_until = s->host->link_until - LINK_QUEUE;
+			break;
+		}
 		if (diw_rng_chance(&s->net->rng, s->net->block)) {
 			s->net->blocked++;
 			s->blocked_until = now + BLOCKED_FOR;

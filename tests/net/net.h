@@ -34,6 +34,7 @@ struct net_host {
 	struct diw_addr addr;        /* port 0 */
 	uint64_t deadline;
 	double loss;                 /* of datagrams to it */
+	uint64_t link_until;         /* when the datagrams that it has sent have left its link */
 	bool moved;                  /* a stream of its own has changed since its last check */
 };
 
@@ -43,6 +44,8 @@ struct net {
 	/* The treatment of datagrams. */
 	uint64_t latency, jitter;
 	double loss, dup;
+	uint64_t rate;               /* octets a second of each host's link; 0: no limit. Sockets are full while 100 us
+				      * of datagrams wait for the link */
 	double block;                /* probability that a send is refused, as by a full socket; a later one succeeds */
 	uint32_t mtu;                /* largest UDP payload without fragments; reported to senders */
 	uint32_t max_queue;          /* datagrams that a socket's receive buffer holds */

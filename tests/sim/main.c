@@ -29,6 +29,7 @@ int main(void)
 		sr = srunner_create(suite_records());
 		srunner_add_suite(sr, suite_stack());
 		srunner_add_suite(sr, suite_uc());
+		srunner_add_suite(sr, suite_arbiter());
 		srunner_add_suite(sr, suite_mix(0, seeds ? atoi(seeds) : 300));
 		srunner_add_suite(sr, suite_rc());
 		srunner_add_suite(sr, suite_rc_mix(0, seeds ? atoi(seeds) : 300));

@@ -174,6 +174,7 @@ Suite *suite_mix(int first, int last);
 Suite *suite_records(void);
 Suite *suite_stack(void);
 Suite *suite_uc(void);
+Suite *suite_arbiter(void);                   /* arbiter.c */
 Suite *suite_group(int first, int last);       /* group.c */
 
 #endif

@@ -71,6 +71,7 @@ static void turn_serve_due(struct diw_engine *e, uint64_t now)
 
 	if (now < e->timer_at)
 		return;
+	e->timer_at = DIW_NEVER;                /* work of one member may hasten another, which was checked before */
 	diw_list_for_each_safe(l, next, &e->turn) {
 		struct diw_member *m = member_of(l);
 
@@ -78,7 +79,7 @@ static void turn_serve_due(struct diw_engine *e, uint64_t now)
 			diw_member_serve(e, m, now);
 		t = diw_min64(t, m->deadline);
 	}
-	e->timer_at = t;
+	e->timer_at = diw_min64(e->timer_at, t);
 }
 
 uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
