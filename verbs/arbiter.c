@@ -7,7 +7,8 @@
  * (InfiniBand Architecture Specification 1.2.1, volume 1, section 7.6.9).
  *
  * A post over datagrams is sent at once, so the queue of a queue pair that sends all the time may be empty between two
- * posts. Its share is kept for it for LINGER_NS.
+ * posts. Its share is kept for it for LINGER_NS, and for LINGER_STEPS: a thread that the kernel stops for a while does
+ * not lose it.
  */
 #include "verbs/arbiter.h"
 
@@ -16,6 +17,7 @@
 #define QUANTUM 4096
 #define BURST 65536
 #define LINGER_NS (20 * DIW_US)
+#define LINGER_STEPS 4
 /* A round ends after this time, even if a full socket or window keeps a queue pair from sending its share. */
 #define ROUND_NS (100 * DIW_MS)
 #define ROUNDS_MOST 1024             /* pay for any burst */
@@ -136,18 +138,19 @@ static void round_begin(struct diw_arbiter *a, uint64_t now)
 	}
 }
 
-static bool is_idle(const struct diw_share *s, uint64_t now)
+static bool is_idle(const struct diw_engine *e, const struct diw_share *s, uint64_t now)
 {
-	return !s->waits && now >= s->sent_at + LINGER_NS;
+	return !s->waits && now >= s->sent_at + LINGER_NS && e->steps - s->sent_step > LINGER_STEPS;
 }
 
 /* Begins the next round if all that may send have sent their shares, or have stopped sending. */
-static void rounds_advance(struct diw_arbiter *a, uint64_t now)
+static void rounds_advance(struct diw_dev *dev, uint64_t now)
 {
+	struct diw_arbiter *a = &dev->arbiter;
 	struct diw_list *l;
 
 	for (;;) {
-		while ((l = diw_list_first(&a->owed)) && is_idle(share_of(l), now))
+		while ((l = diw_list_first(&a->owed)) && is_idle(&dev->engine, share_of(l), now))
 			share_remove(a, share_of(l));
 		if (diw_list_empty(&a->spent) || (l && now < a->round_at + ROUND_NS))
 			return;
@@ -174,7 +177,7 @@ int64_t diw_arbiter_grant(struct diw_qp *qp, int64_t most, uint64_t now)
 		s->round = a->round;
 	}
 	if (!s->owed)
-		rounds_advance(a, now);
+		rounds_advance(qp->dev, now);
 	if (competes(s) ? !s->owed : s->credit <= 0 || !takes_part(a, s, s->weight > a->top))
 		return 0;
 	share = s->credit > BURST ? s->credit : BURST;
@@ -223,10 +226,11 @@ void diw_arbiter_sent(struct diw_qp *qp, int64_t octets, bool waits, uint64_t no
 	if (octets || !waits) {
 		s->credit -= octets;
 		s->sent_at = now;
+		s->sent_step = qp->dev->engine.steps;
 		share_put(a, s, s->owed && s->credit > 0);
 	}
 	if (!s->owed)
-		rounds_advance(a, now);
+		rounds_advance(qp->dev, now);
 	else if (!waits)
 		watch_silent(a, now);
 }
@@ -239,17 +243,16 @@ uint64_t diw_arbiter_deadline(const struct diw_qp *qp)
 
 	if (!competes(&qp->share) || qp->share.owed || !l)
 		return 0;
-	return share_of(l)->waits ? round_end : diw_min64(round_end, share_of(l)->sent_at + LINGER_NS);
+	return share_of(l)->waits ? round_end :
+	       diw_min64(round_end, diw_max64(share_of(l)->sent_at, diw_engine_time(&qp->dev->engine)) + LINGER_NS);
 }
 
 void diw_arbiter_leave(struct diw_qp *qp, uint64_t now)
 {
-	struct diw_arbiter *a = &qp->dev->arbiter;
-
 	if (!competes(&qp->share))
 		return;
-	share_remove(a, &qp->share);
-	rounds_advance(a, now);
+	share_remove(&qp->dev->arbiter, &qp->share);
+	rounds_advance(qp->dev, now);
 }
 
 /* No queue pair competes any more; those that wait run again. */

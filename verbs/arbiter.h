@@ -23,7 +23,8 @@ struct diw_share {
 	bool waits;                  /* it has more to send, and waits for its turn, its socket or its window */
 	int64_t credit;              /* octets that it may send; less than 0: octets sent in advance */
 	uint64_t round;              /* the round in which it left */
-	uint64_t sent_at;            /* when it last sent */
+	uint64_t sent_at;            /* when it last sent, and the engine's steps before */
+	unsigned long sent_step;
 };
 
 struct diw_arbiter {
