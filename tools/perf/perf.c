@@ -5,6 +5,7 @@
 
 #include "tools/perf/perf_cost.h"
 #include "tools/perf/perf_group.h"
+#include "tools/perf/perf_qos.h"
 #include "tools/perf/perf_suite.h"
 
 static bool has_op(const struct perf_plan *p, enum perf_op op)
@@ -175,8 +176,8 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 	int test = optind < argc ? find_test(argv[optind]) : -1, rc;
 
 	if (optind < argc && test < 0)
-		return tool_usage("'%s' is not a test: lat, bw, bibw, rate, cpu, group, setup, mr, post, suite, report",
-				  argv[optind]);
+		return tool_usage("'%s' is not a test: lat, bw, bibw, rate, cpu, group, qos, setup, mr, post, suite, "
+				  "report", argv[optind]);
 	if (p->place == PERF_NOWHERE)
 		return tool_usage("one of --local, --server and --connect HOST is needed");
 	if (argc - optind > 1)
@@ -207,13 +208,13 @@ static int complete_plan(struct perf_plan *p, int argc, char **argv)
 
 /* Commands that have options of their own. */
 static const struct { const char *name; int (*run)(int argc, char **argv); } others[] = {
-	{ "group", perf_group }, { "suite", perf_suite }, { "report", perf_report },
+	{ "group", perf_group }, { "qos", perf_qos }, { "suite", perf_suite }, { "report", perf_report },
 };
 
 int perf_command(int argc, char **argv)
 {
 	struct perf_plan p = { .port = DIW_PORT, .secs = 1, .rounds = 7, .qps = { PERF_UD }, .nqps = 1,
-		.ops = { PERF_SEND }, .nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1 };
+		.ops = { PERF_SEND }, .nops = 1, .llps = { DIW_LLP_DEFAULT }, .nllps = 1, .run = perf_run_cases };
 	int rc;
 
 	for (size_t i = 0; argc > 1 && i < TOOL_COUNT(others); i++)
@@ -241,6 +242,12 @@ static void print_help(FILE *to)
 	      "      --bind ADDR         waits at ADDR for receivers with --join, and starts none itself\n"
 	      "      --join HOST         is a receiver, and joins the sender on HOST\n"
 	      "      --size LIST (default 256k), --secs N, --mulpdu N, --impair SPEC, --dev NAME, --port N, --json\n\n"
+	      "  qos    goodput of streams of one device, of which some are preferred by a weight; with --local, or\n"
+	      "         --connect to a 'diw perf --server'\n"
+	      "      --prefer QP[:N], --beside QP[:N]   types and numbers of the streams: ud, rd, rc (default ud:1)\n"
+	      "      --weight LIST       of the preferred streams, 1 to 255 (default 1,4,16,64,255)\n"
+	      "      --mode LIST         of weighted and blocking (default weighted)\n"
+	      "      --size LIST (default 64k), --secs N of a row, --bind ADDR, --dev NAME, --port N, --json\n\n"
 	      "  setup  cost of creating, changing and destroying objects, in this process\n"
 	      "      --object LIST       of cq, qp, conn: a connection (default all)\n"
 	      "      --qp LIST (default ud,rc), --depth LIST (default 128)\n"
@@ -251,7 +258,7 @@ static void print_help(FILE *to)
 	      "      --qp LIST           of ud, rc, rc-confirm (default ud,rc)\n"
 	      "      --size LIST (default 64), --depth LIST (default 1024)\n"
 	      "      all three: --secs N of all rows (default 1), --dev NAME, --json; setup, post: --bind ADDR\n\n"
-	      "  suite  all of these, quick (default, 4 minutes) or full (half an hour)\n"
+	      "  suite  all of these but qos, quick (default, 4 minutes) or full (half an hour)\n"
 	      "      -o DIR              where the rows of each measurement are written, and machine.json\n"
 	      "      --secs N            time of a case (default 0.5; full 1); setup, mr and post: time of all\n"
 	      "                          their rows (default 2)\n"
@@ -265,6 +272,7 @@ const struct tool_cmd cmd_perf = {
 	.args = "lat|bw|bibw|rate|cpu [OPTION]... --local | --connect HOST\n"
 		"       diw perf --server [--port N] [--bind ADDR] [--dev NAME] [--impair SPEC]\n"
 		"       diw perf group ADDRESS [--receivers LIST] [OPTION]... | group --join HOST\n"
+		"       diw perf qos [OPTION]... --local | --connect HOST\n"
 		"       diw perf setup|mr|post [OPTION]...\n"
 		"       diw perf suite [quick|full] -o DIR [OPTION]...\n"
 		"       diw perf report DIR [DIR2] [-o FILE]",

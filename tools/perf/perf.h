@@ -8,6 +8,7 @@
  *   peer {slot, stag, to}    -> {}
  *   run {slot, ns}           -> {}, then both run, then -> {part}: the server's counts
  *   close {slot}             -> {}
+ *   qos {...}                tools/perf/perf_qos.h
  * While both run, a sink tells {stop}, a source {sent}, and a client whose user has interrupted it {over}.
  * There are several slots, so that the measured transport, over one lower layer or over both, and its baselines
  * alternate in short rounds.
@@ -178,6 +179,7 @@ bool ibv_rig_has_device(const char *address);
 /* ---- perf_opt.c ---- */
 
 #define PERF_VALUES 64
+struct qos_plan;
 struct perf_list { uint64_t v[PERF_VALUES]; int n; bool given; };    /* n 0: the default */
 enum perf_place { PERF_NOWHERE, PERF_LOCAL, PERF_SERVER, PERF_CONNECT };
 struct perf_plan {
@@ -196,6 +198,9 @@ struct perf_plan {
 	bool json, hist;
 	double secs;
 	uint64_t rounds;
+	/* The client's end, with the server on FD. */
+	int (*run)(const struct perf_plan *p, int fd);
+	struct qos_plan *qos;        /* diw perf qos */
 };
 /* Reads a comma-separated list of NAMES into VALUES, each once. */
 int perf_opt_names(const char *opt, const char *text, const char *const *names, int n, int *values, int *count);

@@ -57,7 +57,7 @@ int perf_local(struct perf_plan *p)
 		perf_serve_client(&ctl, &p->side);
 		_exit(TOOL_OK);
 	}
-	rc = perf_run_cases(p, fd[0]);
+	rc = p->run(p, fd[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!rc && WIFSIGNALED(status))
@@ -167,7 +167,7 @@ int perf_connect(struct perf_plan *p)
 		rc = tool_failed("%s: no address of the connection", p->host);
 	p->side.client = true;
 	if (!rc)
-		return perf_run_cases(p, fd);
+		return p->run(p, fd);
 	close(fd);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* diw perf: the server's end, which does what the client asks for (perf.h describes the messages). */
-#include "tools/perf/perf.h"
+#include "tools/perf/perf_qos.h"
 
 #include <string.h>
 
@@ -52,6 +52,8 @@ static cJSON *serve_one(struct rig **rig, const cJSON *o, struct perf_ctl *ctl, 
 
 	if (!what || slot < 0 || slot >= PERF_SLOTS)
 		return problem("the server does not understand");
+	if (!strcmp(what, "qos"))
+		return qos_serve(o, ctl, side);
 	r = &rig[(int)slot];
 	if (!strcmp(what, "open"))
 		return serve_open(r, o, side);
