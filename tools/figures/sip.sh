@@ -4,7 +4,8 @@
 
 # uas HOW TRANSPORT: starts SIPp's server; SERVER is its process.
 uas() {
-	(use "$1" sipp -sn uas -t "$2" -i 127.0.0.1 -p 5070 -nostdin -buff_size 4194304 \
+	local IN=$FAR_IN
+	(use "$1" sipp -sn uas -t "$2" -i "$FAR" -p 5070 -nostdin -buff_size 4194304 \
 		-max_socket $(($(ulimit -n) - 1000)) \
 		> "$TMP/uas.out" 2> "$TMP/uas.err" < /dev/null) &
 	SERVER=$!
@@ -14,38 +15,50 @@ uas() {
 uac() {
 	local how=$1 transport=$2
 	shift 2
-	use "$how" sipp -sn uac -t "$transport" -i 127.0.0.1 -nostdin -timer_resol 1 -buff_size 4194304 "$@" \
-		127.0.0.1:5070 \
+	use "$how" sipp -sn uac -t "$transport" -i "$NEAR" -nostdin -timer_resol 1 -buff_size 4194304 "$@" \
+		"$FAR:5070" \
 		> "$TMP/uac.out" 2> "$TMP/uac.err" < /dev/null
 }
 
-# response HOW TRANSPORT FILE: sets WIRE to how the calls went.
+# response HOW TRANSPORT CALLS FILE: sets WIRE to how the calls went.
 response() {
 	uas "$1" "$2"
-	(STAMPS=$3 && uac "$1" "$2" -r 400 -m 1000 -l 1)
+	(STAMPS=$4 && uac "$1" "$2" -r 400 -m "$3" -l 1 -max_socket 1000)
 	stop_now "$SERVER"
 	WIRE=$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)")
 }
 
+# sip_response: calls one at a time, all over one socket or each over its own. With a delay a call takes longer, so
+# there are fewer.
 sip_response() {
-	local round row
+	local round at row rows sockets ms calls
 	${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE -o "$TMP/stamp.so" tools/figures/stamp.c -ldl || return
-	rm -f "$TMP"/stamps.*
-	for ((round = 0; round < ${ROUNDS:-5}; round++)); do
-		for row in "interposed u1" "plain u1" "interposed t1" "plain t1"; do
-			export STAMPS=
-			response $row "$TMP/stamps.${row/ /.}"
-			[ "$round" -gt 0 ] || echo "$WIRE" > "$TMP/wire.${row/ /.}"
+	for at in $LINKS; do
+		link "$at" || continue
+		ms=${at%/*}
+		calls=$((${CALLS:-1000} / (ms + 1) + 1))
+		for sockets in 1 n; do
+			rows=("interposed u$sockets" "record u$sockets" "plain u$sockets" "interposed t$sockets"
+				"plain t$sockets")
+			rm -f "$TMP"/stamps.*
+			for ((round = 0; round < ${ROUNDS:-5}; round++)); do
+				for row in "${rows[@]}"; do
+					export STAMPS=
+					response $row $calls "$TMP/stamps.${row/ /.}"
+					[ "$round" -gt 0 ] || echo "$WIRE" > "$TMP/wire.${row/ /.}"
+				done
+			done
+			unset STAMPS
+			sockets=$([ $sockets = 1 ] && echo "one socket" || echo "a socket each call")
+			for row in "${rows[@]/ /.}"; do
+				row "$PLACE" us "$(way "$row")" "$sockets" "$(median "$TMP/stamps.$row")"
+				row "$PLACE" "us (99th percentile)" "$(way "$row")" "$sockets" \
+					"$(quantile 0.99 "$TMP/stamps.$row")"
+			done
 		done
 	done
-	unset STAMPS
-	for row in interposed.u1 interposed.t1 plain.u1 plain.t1; do
-		row lo us "$(way "$row")" SIPp "$(median "$TMP/stamps.$row")"
-	done
-	compare us "% less" UD RC UD
+	ways us "% less"
 }
-# way NAME: how the bytes of this pair went.
-way() { case $1 in interposed*) cat "$TMP/wire.$1" ;; *) echo "$(< "$TMP/wire.$1") without" ;; esac; }
 
 # The bytes of all sockets in the kernel: the sum over the slabs of their objects.
 slabs() {
@@ -80,21 +93,33 @@ memory() {
 	stop_now "$CLIENT" "$SERVER"
 	kernel=$((after - before))
 	over=$(wire "$TMP/uac.err" "$([[ $2 = t* ]] && echo TCP || echo UDP)")
-	echo "$2,$1,$over,$3,$user,$kernel,$((user + kernel))"
+	echo "$over" > "$TMP/wire.$1.$2"
+	echo "$2,$1,$(way "$1.$2"),$3,$user,$kernel,$((user + kernel))"
 }
 
+# sip_memory: each call has a socket of its own, a UDP port or a connection. Other programs of the machine change the
+# kernel's slabs, too, so a point is the median of rounds.
 sip_memory() {
-	local calls row
+	local calls row round
 	rm -f "$TMP/memory.csv"
+	link 0/0 || return
 	for calls in ${COUNTS:-100 1000 3000 10000}; do
-		for row in "interposed un" "interposed tn" "plain un" "plain tn"; do
-			memory $row "$calls" | tee -a "$TMP/memory.csv"
-			sleep 1
+		for ((round = 0; round < ${ROUNDS:-3}; round++)); do
+			for row in "interposed un" "record un" "interposed tn" "plain un" "plain tn"; do
+				memory $row "$calls" | tee -a "$TMP/memory.csv"
+				sleep 1
+			done
 		done
 	done
-	awk -F, '{ print "lo,MB," ($2 == "plain" ? $3 " without" : $3) "," $4 "," $7 / 1e6 }' \
-		"$TMP/memory.csv" >> "$CSV"
-	compare MB "% less" UD RC UD
+	for column in "7,MB" "5,MB of the programs" "6,MB of sockets in the kernel"; do
+		awk -F, '!seen[$3 "," $4]++ { print $3 "," $4 }' "$TMP/memory.csv" | while IFS=, read -r curve calls; do
+			awk -F, -v curve="$curve" -v calls="$calls" -v c="${column%,*}" \
+				'$3 == curve && $4 == calls { print $c / 1e6 }' "$TMP/memory.csv" > "$TMP/rounds"
+			row "$PLACE" "${column#*,}" "$curve" "$calls" "$(median "$TMP/rounds")"
+		done
+	done
+	ways MB "% less"
+	compare "MB of sockets in the kernel" "% less" UD RC "UD: sockets alone"
 }
 
 # load HOW RATE: prints a line of SIPp's own statistics. A run that cannot keep the rate has three times the time.

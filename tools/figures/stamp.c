@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Preloaded before the interposer. With one SIPp call at a time, it measures how long SIPp waits between writing an
- * INVITE to its socket and reading a ringing from it. It writes the times, in us, one a line, to the file STAMPS. */
+ * INVITE to its socket and reading a ringing from it, or the answer if the ringing was lost. If SIPp makes a connection
+ * for the INVITE, the time begins with connect(). It writes the times, in us, one a line, to the file STAMPS. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static double now_us(void)
 
 static void leaves(const void *buf, size_t len)
 {
-	if (len >= 6 && memcmp(buf, "INVITE", 6) == 0)
+	if (len >= 6 && memcmp(buf, "INVITE", 6) == 0 && begun == 0)
 		begun = now_us();
 }
 
@@ -28,7 +29,7 @@ static void came(const void *buf, ssize_t len)
 {
 	static FILE *file;
 
-	if (len < 11 || memcmp(buf, "SIP/2.0 180", 11) != 0 || begun == 0)
+	if (len < 11 || begun == 0 || (memcmp(buf, "SIP/2.0 180", 11) != 0 && memcmp(buf, "SIP/2.0 200", 11) != 0))
 		return;
 	if (!file)
 		file = fopen(getenv("STAMPS"), "a");
@@ -41,6 +42,17 @@ static void came(const void *buf, ssize_t len)
 	static __typeof__(&name) next; \
 	if (!next) \
 		next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	int type = 0;
+	socklen_t size = sizeof type;
+
+	NEXT(connect);
+	if (begun == 0 && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM)
+		begun = now_us();
+	return next(fd, to, len);
+}
 
 ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {

@@ -19,19 +19,14 @@ perf() {
 	fi 2>> "$TMP/perf.err" || { echo "diw perf $* over $place:"; tail -n 2 "$TMP/perf.err"; } >&2
 }
 
-# two_ends: this namespace has interface va, the other vb and a server of diw perf. Once a run.
+# two_ends: two namespaces (link.sh), and a server of diw perf in the other one. Once a run.
 two_ends() {
-	[ -z "${HOLDER:-}" ] || return 0
-	unshare -n sleep 3600 > /dev/null &
-	HOLDER=$!
-	within 5 other_namespace && ip link add va mtu 1500 type veth peer name vb mtu 1500 netns "$HOLDER" &&
-		ip addr add 198.51.100.1/24 dev va && ip link set va up && there ip addr add 198.51.100.2/24 dev vb &&
-		there ip link set vb up && there ip link set lo up || return
+	[ -z "${SERVER_OF_PERF:-}" ] || return 0
+	two_namespaces || return
 	nsenter -t "$HOLDER" -n taskset -c 1 "$DIW" run "$DIW" perf --server --port $PORT > "$TMP/server.out" 2>&1 &
+	SERVER_OF_PERF=$!
 	within 5 there sh -c "ss -Htln 'sport = :$PORT' | grep -q ."
 }
-there() { nsenter -t "$HOLDER" -n "$@"; }
-other_namespace() { [ "$(readlink "/proc/$HOLDER/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
 
 # rows PLACE FILTER: adds to ID.csv what jq's FILTER makes of each row of diw perf on standard input, which is also
 # $row: [unit, curve, x, y].
