@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The application of the web shop (tools/figures/web.sh): TPC-W's interactions in miniature. Each page is a few
-// statements, a round trip to PostgreSQL each.
+// statements, a round trip to PostgreSQL each. The home page begins a session, with an empty cart.
 // usage: web_shop.js HOST PORT DATABASE_HOST DATABASE_PORT CONNECTIONS
 'use strict';
 const http = require('http');
@@ -70,7 +70,7 @@ const cart = (c) => 'SELECT i.id, i.title, i.cost, l.quantity FROM cart_line l J
 	`WHERE l.customer = ${c}`;
 // The statements of each interaction. C, I, S, T: a customer, an item, a subject, the begin of a title.
 const pages = {
-	home: (c, i) => [customer(c), promotions(c, i)],
+	home: (c, i) => [customer(c), `DELETE FROM cart_line WHERE customer = ${c}`, promotions(c, i)],
 	new_products: (c, i, s) => [promotions(c, i),
 		`SELECT id, title, author, cost FROM item WHERE subject = ${s} ORDER BY published DESC LIMIT 50`],
 	best_sellers: (c, i, s) => [promotions(c, i), 'SELECT i.id, i.title, i.author, sum(l.quantity) ' +
