@@ -67,7 +67,7 @@ static bool peers_forget(struct glue_av *av)
 	peers_mark(av, true);
 	for (uint32_t i = 0; i < AV_BUCKETS; i++)
 		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
-			if (p->inserts || p->connected || p->used || p->requests) {
+			if (p->inserts || p->connected || p->used || p->requests || p->holder) {
 				at = &p->next;
 				continue;
 			}
@@ -136,6 +136,7 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = av->count;
 	p->gone = 0;
+	p->holds = 0;
 	*fi_addr = av->count;
 	av->entry[av->count++] = p;
 	return 0;

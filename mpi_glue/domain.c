@@ -65,6 +65,8 @@ void diw_glue_op_put(struct glue_op *op)
 	struct glue_domain *d = op->domain;
 
 	diw_glue_op_uncount(op);
+	if (op->kept)
+		diw_glue_hold_uncount(op);
 	if (op->mr)
 		diw_mr_dereg(op->mr);
 	op->kind = GLUE_OP_FREE;

@@ -109,8 +109,8 @@ static struct glue_op *receive_match(struct match *m, struct glue_peer *from, ui
 	return op;
 }
 
-/* Stores a message without a receive. A small one is copied out of the receive's buffer if there is room; others keep
- * that buffer. */
+/* Stores an eager message without a receive. A small one is copied out of the receive's buffer if there is room; others
+ * keep that buffer. */
 static void message_store(struct glue_op *op, struct glue_buf *b, uint8_t *data, uint32_t len)
 {
 	op->len = len;
@@ -142,10 +142,14 @@ bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const str
 		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
 		return false;
 	}
-	if (h->kind == GLUE_RTS)
-		diw_glue_op_count(op, &from->rts_in);
-	message_store(op, b, data, h->kind == GLUE_RTS ? 0 : len);
 	op->peer = from;
+	if (h->kind == GLUE_RTS) {
+		op->len = 0;
+		diw_glue_op_count(op, &from->rts_in);
+	} else {
+		message_store(op, b, data, len);
+		diw_glue_hold_count(op);
+	}
 	op->hdr = *h;
 	op->key.source = from;
 	op->key.tag = h->tag;

@@ -200,8 +200,12 @@ static int ep_close(struct fid *fid)
 	for (int i = 0; i < GLUE_DROPS; i++)
 		if (ep->dropped[i])
 			ep_log_drop(ep, (enum glue_drop)i);
+	if (ep->holds)
+		GLUE_LOG("peers held, since their messages found no receive: %llu times\n",
+			 (unsigned long long)ep->holds);
 	ep->enabled = false;
 	diw_glue_inbox_forget(ep);
+	diw_glue_hold_forget(ep);
 	diw_glue_port_close(ep);
 	ep_forget_ops(ep);
 	diw_list_del(&ep->link);
@@ -357,6 +361,7 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 		diw_addr_from_sockaddr(&ep->local, info->src_addr);
 	diw_list_init(&ep->waiting);
 	diw_list_init(&ep->claimed);
+	diw_list_init(&ep->held);
 	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
 				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged,
 				   .rma = &diw_glue_ops_rma, .atomic = &diw_glue_ops_atomic };

@@ -12,6 +12,7 @@
  *   port.h port_rd.c port_rc*.c         the queue pairs below it: reliable datagrams, or RC with connections
  *   msg.c  entry.c                      sends and receives; libfabric's many entries to them
  *   inbox.c  eager.c  rendezvous.c      messages on the wire
+ *   hold.c                              peers whose messages find no receive
  *   gone.c  alive.c                     peers that do not answer; peers that are only waited for
  *   rma.c  atomic.c                     reads, writes and atomic operations on a peer's memory
  *   match.c  msg_hdr.c  greeting.c  atomic_op.c     matching; headers; arithmetic (no libfabric)
@@ -121,6 +122,11 @@ struct glue_peer {
 	uint8_t swept;                   /* number of the last sweep in which the application waited for it */
 	uint8_t silent, patience;        /* such sweeps since its last Write; after how many it gets the next */
 	uint32_t requests;               /* in the send queue that name it, and no operation */
+	uint64_t kept;                   /* octets of its eager messages that no receive has matched */
+	struct glue_ep *holder;          /* hold.c: the endpoint that holds it, or is about to; NULL: none */
+	struct diw_list hold;            /* in glue_ep.held */
+	bool held;                       /* it was told so */
+	uint32_t holds;                  /* it holds this end: HOLDs less RESUMEs */
 	uint32_t rts_out, rts_in;        /* messages that wait for clearance: to the peer, from it */
 	/* Atomic operations that wait for answers, to the peer; its atomic operations that wait. Answers to it that it
 	 * has not acknowledged: small ones, large ones. */
@@ -197,6 +203,7 @@ struct glue_op {
 	bool released;                   /* of such a receive: it takes no more messages */
 	uint32_t children;               /* of such a receive: its messages under way */
 	struct glue_op *parent;          /* of such a message: the receive */
+	uint32_t kept;                   /* hold.c: octets of its buffer, counted for its peer */
 	uint32_t *counted;               /* what this operation adds 1 to, or NULL */
 	struct fi_cq_err_entry entry;
 	struct iovec iov[GLUE_IOV];
@@ -261,6 +268,8 @@ struct glue_ep {
 	struct diw_channel *channel;     /* for completion queues that wait by descriptor */
 	struct match tagged, untagged;
 	struct diw_list waiting;         /* queues in which something waits for room to send */
+	struct diw_list held;            /* peers that are held */
+	uint64_t kept, holds;            /* octets of eager messages without a receive; how often a peer was held */
 	struct diw_list claimed;         /* messages that a peek has claimed */
 	uint32_t answers[2];             /* of atomic operations, that are not acknowledged: small ones, large ones */
 	uint8_t *scratch;                /* results of an atomic operation */
@@ -368,6 +377,16 @@ void diw_glue_inbox_run(struct glue_domain *d);
 /* Drops what waits for EP; or of this those Sends of FROM whose answers FROM would get. */
 void diw_glue_inbox_forget(struct glue_ep *ep);
 void diw_glue_inbox_lose(struct glue_ep *ep, struct glue_peer *from);
+
+/* ---- hold.c ---- */
+/* OP's buffer has an eager message that waits. The buffer's octets count for its peer until the second call. */
+void diw_glue_hold_count(struct glue_op *op);
+void diw_glue_hold_uncount(struct glue_op *op);
+/* Tells peers whether they are held, if that has changed. */
+void diw_glue_hold_run(struct glue_ep *ep);
+void diw_glue_hold_came(struct glue_peer *from, const struct glue_hdr *h);
+void diw_glue_hold_forget(struct glue_ep *ep);           /* EP closes */
+void diw_glue_hold_lost(struct glue_peer *p);            /* P has ended */
 
 /* ---- entry.c, msg.c ---- */
 extern struct fi_ops_msg diw_glue_ops_msg;

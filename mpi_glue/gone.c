@@ -63,6 +63,7 @@ void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
 	lost_receives(&ep->tagged, peer, err);
 	lost_receives(&ep->untagged, peer, err);
 	diw_glue_inbox_lose(ep, peer);
+	diw_glue_hold_lost(peer);
 	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 

@@ -19,6 +19,7 @@ static int received_take(struct glue_ep *ep, struct glue_peer *from, struct glue
 	case GLUE_CTS: diw_glue_cts_came(ep, from, &h); break;
 	case GLUE_DATA: diw_glue_data_came(ep, from, &h, data, len - n); break;
 	case GLUE_FIN: diw_glue_fin_came(ep, from, &h); break;
+	case GLUE_HOLD: diw_glue_hold_came(from, &h); break;
 	case GLUE_WRITTEN: diw_glue_written_came(ep, from, &h); break;
 	case GLUE_ATOMIC: return diw_glue_atomic_came(ep, from, &h, data, len - n);
 	case GLUE_RESULT: diw_glue_result_came(ep, from, &h, data, len - n); break;
@@ -46,6 +47,7 @@ static bool inbox_keep(struct glue_ep *ep, struct glue_peer *from, struct glue_b
 	op->peer = from;
 	op->buf = b;
 	op->len = len;
+	diw_glue_hold_count(op);
 	if (atomic)
 		diw_glue_op_count(op, &from->atomics_in);
 	if (!from->inbox.next) {

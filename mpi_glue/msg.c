@@ -108,10 +108,12 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 		rc = ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	else if (diw_glue_port_is_held(ep, to))
 		rc = -FI_EAGAIN;
-	else if (len <= ep->domain->set.eager)
+	else if (len <= ep->domain->set.eager && !to->holds)
 		rc = send_eager(ep, to, m, len, flags);
+	else if (flags & FI_INJECT)
+		rc = len <= ep->domain->set.eager ? -FI_EAGAIN : -FI_EMSGSIZE;
 	else
-		rc = flags & FI_INJECT ? -FI_EMSGSIZE : send_rts(ep, to, m, len, flags);
+		rc = send_rts(ep, to, m, len, flags);
 	if (rc == -FI_EAGAIN)
 		diw_glue_port_poll(ep);
 	glue_unlock(ep->domain);

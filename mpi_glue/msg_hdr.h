@@ -20,6 +20,7 @@ enum glue_kind {
 	GLUE_WRITTEN,                    /* the sender has written to registered memory */
 	GLUE_ATOMIC,                     /* an operation on registered memory, with its operands */
 	GLUE_RESULT,                     /* the answer to ATOMIC */
+	GLUE_HOLD,                       /* send no eager messages, or (RESUME) send them again */
 	GLUE_KINDS,
 };
 
@@ -35,7 +36,8 @@ enum glue_flags {
 struct glue_hdr {
 	enum glue_kind kind;
 	uint8_t flags;
-	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN: 0; others: id of the receiver's. */
+	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN, HOLD: 0; others: id of the
+	 * receiver's. */
 	uint32_t id;
 	uint64_t tag;                    /* EAGER, RTS */
 	uint64_t imm;                    /* EAGER, RTS, WRITTEN */
@@ -43,7 +45,7 @@ struct glue_hdr {
 	uint64_t to;                     /* CTS, ATOMIC, READABLE: tagged offset; DATA: offset in the message */
 	uint32_t stag;                   /* CTS, ATOMIC, READABLE; in CTS, 0: send by DATA */
 	uint32_t peer_id;                /* CTS: id of the receiver's operation */
-	uint32_t status;                 /* FIN, RESULT: 0, or an errno */
+	uint32_t status;                 /* FIN, RESULT: 0, or an errno; HOLD: 1; RESUME: 0 */
 	uint8_t op, type;                /* ATOMIC: enum glue_atomic, enum glue_type */
 	uint32_t count;                  /* ATOMIC: elements */
 	uint32_t offset;                 /* ATOMIC, RESULT: octets of the operation in front of this part */

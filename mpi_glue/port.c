@@ -352,6 +352,7 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 	if (n == 0)
 		diw_glue_alive_look(ep->domain);
 	diw_glue_inbox_run(ep->domain);
+	diw_glue_hold_run(ep);
 	port_resume(ep);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);

@@ -92,6 +92,7 @@ void diw_glue_rts_refuse(struct glue_op *message)
 	if (message->buf)
 		diw_glue_buf_put(message->buf);
 	message->buf = NULL;
+	diw_glue_hold_uncount(message);
 	diw_glue_op_uncount(message);
 	diw_glue_report(message, message->hdr.id);
 }

@@ -37,6 +37,7 @@ static const struct {
 	    .stag = 0xabcdef01, .to = 0x7f0012345000 }, 44,
 	  { 0x11, 0x14, 0, 0, 0x00, 0x10, 0x00, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 	    0, 0, 0, 0, 0, 0x10, 0, 0, 0xab, 0xcd, 0xef, 0x01, 0, 0, 0x7f, 0, 0x12, 0x34, 0x50, 0 } },
+	{ { .kind = GLUE_HOLD, .status = 1 }, 12, { 0x18, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 } },
 };
 #define NVECTORS ((int)(sizeof vector / sizeof *vector))
 

@@ -29,6 +29,11 @@ done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
 for mode in write-record rc; do
+	run "a peer that sends 1 GiB to an endpoint that does not receive, $mode" env FI_DIWARP_MODE=$mode \
+		FI_DIWARP_BUFFERED=16777216 FI_LOG_LEVEL=warn timeout 300 "$BUILD/tests/system/fabric_flood" diw_lo
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+	check "... it was held" matches "$OUT" 'peers held, since their messages found no receive: [1-9]'
 	run "a peer that ends while others only wait for it, $mode" env FI_DIWARP_MODE=$mode timeout 200 \
 		"$BUILD/tests/system/fabric_died" diw_lo
 	check "... to the end" matches "$OUT" '(^|

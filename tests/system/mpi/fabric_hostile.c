@@ -53,7 +53,7 @@ static void check_headers(void)
 {
 	uint8_t p[64] = { 0 };
 
-	for (uint32_t i = 0; i < 8 * 48; i++) {
+	for (uint32_t i = 0; i < GLUE_KINDS * 48; i++) {
 		for (size_t k = 1; k < sizeof p; k++)
 			p[k] = (uint8_t)(k < 4 ? 0 : rand());
 		p[0] = (uint8_t)(0x10 | i / 48);
