@@ -133,4 +133,14 @@ check "Chromium opens it" open_page "$TMP/one.html"
 check "... and reads the figures of the run" tests/system/tools/perf_page.py "$TMP/one.html.dom" "$ONE"
 check "Chromium opens that of two" open_page "$TMP/two.html"
 check "... and reads those of both" tests/system/tools/perf_page.py "$TMP/two.html.dom" "$ONE" "$TWO"
+
+# tools/figures/suite makes a page of docs/ of the same rows.
+run "docs/suite.md of a run" env TO="$TMP/docs" FIGURES_ROOT="$root" tools/figures/suite page "$ONE"
+same_rows() { diff <(cd "$ONE" && wc -l ./*.jsonl) <(cd "$TMP/docs/suite" && wc -l ./*.jsonl); }
+check "... has every row" same_rows
+check "... and pictures that are XML" python3 -c 'import sys, xml.etree.ElementTree as tree
+for name in sys.argv[1:]:
+	tree.parse(name)' "$TMP"/docs/suite/*.svg
+check "... which the page names" grep -q '^!\[lat\](suite/lat.svg)' "$TMP/docs/suite.md"
+run "... and diw perf report reads the rows" unpacked $DIW perf report "$TMP/docs/suite" -o "$TMP/docs.html"
 end
