@@ -102,7 +102,8 @@ static void post_run(struct diw_qp *qp)
 	post_ends(qp, now);
 	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
 	diw_engine_hasten(e, qp->member.deadline);
-	if (diw_engine_is_led(e) && qp->stat)   /* the leader already sleeps, so it does not write the states */
+	/* The leader already sleeps, so it does not write the states, unless it looks again soon. */
+	if (diw_engine_is_led(e) && qp->stat && !diw_engine_has_unflushed(e))
 		diw_stat_gauges(qp);
 	diw_engine_unlock(e);
 }

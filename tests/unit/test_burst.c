@@ -423,8 +423,8 @@ START_TEST(a_program_that_stops_calling)
 		uint64_t began;
 
 		be_busy(DIW_MS);
-		post_some(2);                   /* ends the sleep in which the progress thread leads */
-		be_busy(10 * DIW_MS);           /* longer than posts send at once behind that */
+		post_some(2);                   /* the progress thread leads, and looks from here on */
+		be_busy(10 * DIW_MS);           /* longer than posts send at once behind a late look */
 		arrived();
 		post_some(1);
 		began = diw_clock_ns();
@@ -435,6 +435,31 @@ START_TEST(a_program_that_stops_calling)
 		KIT_UNTIL((came += arrived()) == 3);
 	}
 	ck_assert(held || !quick);
+	end();
+}
+END_TEST
+
+/* By the real clock: beside a progress thread that leads, since the program never polls, a burst shares calls, and its
+ * last message leaves. */
+START_TEST(a_program_that_only_posts)
+{
+	bool shared = false, quick = false;
+
+	kit_open(&k, DIW_PROGRESS_THREAD);
+	end_open(&a, &k, NULL, 64);
+	sink_open();
+	for (int i = 0; i < 200; i++) {
+		uint64_t before = calls(), began;
+		unsigned came = 0;
+
+		sleep_ms(1 + (i % 16 == 0) * 10);
+		began = diw_clock_ns();
+		post_some(10);
+		quick |= diw_clock_ns() < began + 10 * DIW_US;  /* not so with a sanitizer */
+		KIT_UNTIL((came += arrived()) == 10);
+		shared |= calls() - before < 10;
+	}
+	ck_assert(shared || !quick);
 	end();
 }
 END_TEST
@@ -529,6 +554,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, the_holder_flushes);
 	tcase_add_test(tc, polls_behind_the_arming);
 	tcase_add_test(tc, a_program_that_stops_calling);
+	tcase_add_test(tc, a_program_that_only_posts);
 	tcase_add_test(tc, reliable_posts_share_a_call);
 	tcase_add_test(tc, the_end_of_a_process_flushes);
 	suite_add_tcase(s, tc);

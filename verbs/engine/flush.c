@@ -28,24 +28,13 @@
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_list engines = { &engines, &engines };
 
-/* The progress thread sleeps as the leader until a datagram comes, and so would not see that the application polls
- * again. It is woken, to be parked. */
-static void burst_wants_no_leader(struct diw_engine *e, uint64_t now)
-{
-	if (e->leader != e || atomic_load(&e->app_away) || now >= atomic_load(&e->app_ns) + BURST_PAUSE_NS)
-		return;
-	diw_engine_kick(e);
-	e->no_burst_until = now + BURST_PAUSE_NS;
-}
-
 bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint64_t now)
 {
 	if (!e->threaded || now < e->no_burst_until || m->post_step != e->steps || now >= m->posted_at + BURST_GAP_NS)
 		return false;
-	if (!e->leader)
-		return diw_list_empty(&m->unflushed) || now < e->open_at + OPEN_MOST_NS;
-	burst_wants_no_leader(e, now);
-	return false;
+	if (e->leader && e->leader != e)
+		return false;
+	return diw_list_empty(&m->unflushed) || now < e->open_at + OPEN_MOST_NS;
 }
 
 void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now)
@@ -59,6 +48,7 @@ void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t
 	if (!atomic_load_explicit(&e->watched, memory_order_relaxed)) {
 		atomic_store(&e->watched, true);
 		sem_post(&e->thread_sem);
+		diw_engine_kick(e);             /* as the leader, it sleeps on the descriptors */
 	}
 }
 
@@ -92,11 +82,12 @@ void diw_engine_flush_try(struct diw_engine *e)
 
 uint64_t diw_flush_watch(struct diw_engine *e)
 {
-	uint64_t now = diw_engine_now(e);
+	uint64_t now;
 	bool late;
 
 	if (!atomic_load(&e->watched))
 		return DIW_NEVER;
+	now = diw_engine_now(e);
 	e->watch_gap = diw_engine_has_unflushed(e) ? WATCH_NS
 						   : diw_min64(2 * diw_max64(e->watch_gap, WATCH_NS), WATCH_MOST_NS);
 	late = diw_engine_has_unflushed(e) && now >= atomic_load_explicit(&e->open_at, memory_order_relaxed) + WATCH_NS;

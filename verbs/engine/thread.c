@@ -108,9 +108,12 @@ static void grace_learn(struct diw_engine *e, uint64_t now)
 		e->grace = e->grace > 4 * GRACE_LEAST_NS ? e->grace / 4 : GRACE_LEAST_NS;
 }
 
-/* Runs a step, then sleeps unless another thread leads. The lock is held, and released on return. */
+/* Sleeps, unless another thread leads, until the next look at super-buffers that posts leave open. The lock is held,
+ * and released on return. */
 static void thread_lead(struct diw_engine *e, uint64_t now)
 {
+	uint64_t look = atomic_load(&e->watched) ? now + e->watch_gap : DIW_NEVER;
+
 	if (e->leader || atomic_load(&e->stop)) {
 		diw_engine_unlock(e);
 		return;
@@ -121,7 +124,7 @@ static void thread_lead(struct diw_engine *e, uint64_t now)
 		return;
 	}
 	e->leader = e;
-	diw_sleep_on_fds(e, NULL, now, diw_engine_deadline(e, false));
+	diw_sleep_on_fds(e, NULL, now, diw_min64(look, diw_engine_deadline(e, false)));
 	if (e->leader == e)
 		e->leader = NULL;
 	diw_engine_unlock(e);
@@ -142,6 +145,7 @@ static void *thread_main(void *arg)
 			parked = true;
 			continue;
 		}
+		diw_flush_watch(e);
 		pthread_mutex_lock(&e->lock);
 		now = diw_engine_now(e);
 		diw_engine_step(e, now);
