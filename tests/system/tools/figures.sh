@@ -23,7 +23,7 @@ moment() {
 	local secs=([1]=0.05 0.5 3)
 	STATUS=0
 	# shellcheck disable=SC2086  # several ids
-	SECS=${secs[TRY]} SIZES=64,4k SIZES_OF_LOSS=4k LARGE=64k PLACES="lo veth" \
+	SECS=${secs[TRY]} WEIGHTS=1,4 FACTORS=1,4 SIZES=64,4k SIZES_OF_LOSS=4k LARGE=64k PLACES="lo veth" \
 		$FIGURES/run $ids > "$TMP/moment" 2>&1 || STATUS=$?
 }
 ends() { [ $STATUS -eq 0 ] || { echo "exit $STATUS:"; tail -n 5 "$TMP/moment"; return 1; }; }
