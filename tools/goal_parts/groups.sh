@@ -24,14 +24,14 @@ goals_groups() {
 echo "a file of 200 MB in memory to receivers on lo, sum of their goodput / that of one receiver, 5 interleaved rounds"
 raw=${DIW%/bin/diw}/tests/system/raw_group
 [ -x "$raw" ] || { echo "  left out: needs make tests"; return; }
-tmp=$(mktemp -d -p /dev/shm) || return
+directory /dev/shm || return
 head -c 200000000 /dev/urandom > "$tmp/file"
 ratios=$(for i in 1 2 3 4 5; do
 	one=$(copies "$tmp" 0); four=$(copies "$tmp" 4); eight=$(copies "$tmp" 8)
 	raw1=$("$raw" 1 200000000 | field GBps_aggregate); raw8=$("$raw" 8 200000000 | field GBps_aggregate)
 	awk "BEGIN { print $four / $one, $eight / $one, $raw8 / $raw1, $eight / $raw8 }"
 done)
-rm -rf "$tmp"
+goals_end
 row "  diw cp, 4 receivers" "$(echo "$ratios" | column 1)" '>=' 0.00
 row "  diw cp, 8 receivers" "$(echo "$ratios" | column 2)" '>=' 4
 row "  bare multicast sockets with CRC-32 and placement, 8 receivers" "$(echo "$ratios" | column 3)" '>=' 0.00

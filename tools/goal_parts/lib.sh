@@ -32,15 +32,30 @@ paired() {
 	done | median
 }
 
+# What outlives the commands of a part: namespaces and directories. goals_end removes it, also after a signal.
+namespaces=() directories=()
+# namespace NAME: makes a network namespace with its loopback interface.
+namespace() { namespaces+=("$1"); ip netns add "$1" && ip -n "$1" link set lo up; }
+# directory WHERE: makes a directory there, and sets tmp.
+directory() { tmp=$(mktemp -d -p "$1") && directories+=("$tmp"); }
+goals_end() {
+	local name running
+	mapfile -t running < <(jobs -p; for name in "${namespaces[@]}"; do ip netns pids "$name"; done)
+	[ ${#running[@]} -eq 0 ] || kill "${running[@]}"
+	for name in "${namespaces[@]}"; do ip netns del "$name"; done
+	[ ${#directories[@]} -eq 0 ] || rm -rf "${directories[@]}"
+	namespaces=() directories=()
+} 2> /dev/null
+
 # veth TYPE BASELINE OP...: runs the rows over veth in two namespaces
 veth() {
 	local type=$1 base=$2 a=goal$$a b=goal$$b op server
 	shift 2
 	if [ "$(id -u)" != 0 ]; then echo "  left out: needs root"; return; fi
-	ip netns add $a && ip netns add $b && ip -n $a link add v0 mtu 1500 type veth peer name v0 netns $b mtu 1500 ||
+	namespace $a && namespace $b && ip -n $a link add v0 mtu 1500 type veth peer name v0 netns $b mtu 1500 ||
 		return 1
 	ip -n $a addr add 192.0.2.1/24 dev v0 && ip -n $b addr add 192.0.2.2/24 dev v0
-	ip -n $a link set v0 up && ip -n $b link set v0 up && ip -n $a link set lo up && ip -n $b link set lo up
+	ip -n $a link set v0 up && ip -n $b link set v0 up
 	for op in "$@"; do
 		ip netns exec $b taskset -c 1 "$DIW" perf --server --port $port >/dev/null 2>&1 &
 		server=$!
@@ -52,7 +67,7 @@ veth() {
 		kill $server 2>/dev/null
 		wait $server 2>/dev/null
 	done
-	ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null
+	goals_end
 }
 
 # ends SERVER CLIENT: runs two command lines, each on a core of its own, and prints the output of the client. The client
@@ -60,10 +75,10 @@ veth() {
 ends() {
 	local server i=0
 	port=$((port + 1))
-	eval "taskset -c 1 timeout 120 $1" > /dev/null 2>&1 &
+	eval "taskset -c 1 timeout --foreground 120 $1" > /dev/null 2>&1 &
 	server=$!
 	until ss -Htln "sport = :$port" | grep -q . || [ $i = 100 ]; do sleep 0.05; i=$((i + 1)); done
-	eval "taskset -c 0 timeout 120 $2" 2> /dev/null
+	eval "taskset -c 0 timeout --foreground 120 $2" 2> /dev/null
 	kill $server 2> /dev/null
 	wait $server 2> /dev/null
 }

@@ -7,7 +7,7 @@ rstream() {
 	port=$((port + 1))
 	size=$1 count=$2
 	shift 2
-	line="ip netns exec $ns timeout 120 tools/clients run rstream -p $port -S $size -C $count -I 1 $*"
+	line="ip netns exec $ns timeout --foreground 120 tools/clients run rstream -p $port -S $size -C $count -I 1 $*"
 	taskset -c 1 $line > /dev/null 2>&1 &
 	server=$!
 	i=0
@@ -21,8 +21,7 @@ echo "Debian's rstream over rsockets against itself over TCP with cubic (-T s), 
 if [ "$(id -u)" != 0 ]; then echo "  left out: needs root"; return; fi
 tools/clients get > /dev/null || { echo "  left out: no clients here"; return; }
 ns=goal$$
-ip netns add $ns && ip -n $ns link set lo up &&
-	ip -n $ns route replace table local local 127.0.0.1 dev lo congctl lock cubic || return
+namespace $ns && ip -n $ns route replace table local local 127.0.0.1 dev lo congctl lock cubic || return
 for how in b n; do
 	r=
 	for i in 1 2 3 4 5; do
@@ -34,5 +33,5 @@ for how in b n; do
 	[ $how = b ] && what=blocking || what="not blocking"
 	row "  64 KiB, $what" "$(printf %s "$r" | median)" '>=' 0.8
 done
-ip netns del $ns
+goals_end
 }

@@ -8,8 +8,8 @@ build=${DIW%/bin/diw}
 cost=$build/tests/system/sockets_cost
 [ -x "$cost" ] || { echo "  left out: needs make tests"; return; }
 turns=$(awk "BEGIN { print int($secs * 5 + 0.99) }")
-XDG_RUNTIME_DIR=$(mktemp -d) || return
-export XDG_RUNTIME_DIR                       # a registry of its own
+directory /tmp || return
+export XDG_RUNTIME_DIR=$tmp                  # a registry of its own
 echo "CPU time of a program on one processor with the socket interposer against without (ratio)"
 for work in blocking:64 blocking:172 blocking:1316 blocking:1400 epoll:64 epoll:172 epoll:1316 epoll:1400 \
 	records:8192 records:32768 records:60000 segments:12000 by-hand:12000 segments:48000 by-hand:48000 \
@@ -18,5 +18,5 @@ for work in blocking:64 blocking:172 blocking:1316 blocking:1400 epoll:64 epoll:
 		row "  $label" "$value" '<=' "$goal"
 	done < <("$cost" "$build/lib/diwarp/libdiwarp_sockets.so" "$turns" "${work%:*}" "${work#*:}")
 done
-rm -r "$XDG_RUNTIME_DIR"
+goals_end
 }
