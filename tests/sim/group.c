@@ -22,7 +22,7 @@ static struct receiver {
 	struct group_recv r;
 	struct group_options o;
 	struct net_host *host;
-	char dir[64];
+	char dir[256];
 	uint64_t begins_at, dies_at;
 	uint64_t begins_after, dies_after;   /* counted from when all that are there from the beginning have joined */
 	bool lives, saved;
@@ -128,6 +128,8 @@ static bool hash_tick(void *ctx, uint64_t done)
 
 static void world_begin(int n)
 {
+	const char *tmp = getenv("TMPDIR");  /* tests/run removes it, also when a test was killed */
+
 	memset(receiver, 0, sizeof receiver);
 	sim.groups = true;
 	receivers = n;
@@ -138,7 +140,7 @@ static void world_begin(int n)
 
 		x->host = net_host_add(sim.net);
 		x->dies_at = DIW_NEVER;
-		snprintf(x->dir, sizeof x->dir, "/dev/shm/diw-sim-group.XXXXXX");
+		snprintf(x->dir, sizeof x->dir, "%s/diw-sim-group.XXXXXX", tmp ? tmp : "/dev/shm");
 		must(mkdtemp(x->dir) != NULL, "mkdtemp: %s", strerror(errno));
 	}
 }
@@ -221,7 +223,7 @@ static void world_send(void)
 
 static void file_check(const struct receiver *x)
 {
-	char path[96];
+	char path[sizeof x->dir + 8];
 	uint8_t *got = malloc(cp.out.size + 1);
 	int fd;
 
@@ -257,7 +259,7 @@ static void members_check(void)
 /* Nothing but the file is left of a receiver. */
 static void receivers_check(void)
 {
-	char path[96];
+	char path[sizeof receiver->dir + 8];
 
 	for (int i = 0; i < receivers; i++) {
 		struct receiver *x = &receiver[i];
