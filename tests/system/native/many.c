@@ -17,7 +17,7 @@
 #include "verbs/diw_cm.h"
 
 #define S 1000000000ll
-#define WINDOW 4096                  /* connections being set up at the same time */
+#define WINDOW 512                   /* connections being set up at the same time */
 #define DEPTH 16
 #define MSG 64
 
