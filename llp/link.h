@@ -96,8 +96,8 @@ struct diw_link_ops {
 	/* Sends the staged segments. 0; -EAGAIN: they are still staged, wait until the descriptor is writable.
 	 * RELIABLE, -errno: the stream has broken, and the staged segments are lost. */
 	int (*flush)(struct diw_link *l, uint64_t now);
-	/* Datagrams: whether the staged segments are copies alone, and need not leave while payload stays valid. NULL:
-	 * they never are. */
+	/* Whether there are staged segments, and these are copies alone, so that they need not leave while payload
+	 * stays valid. */
 	bool (*staged)(const struct diw_link *l);
 	/* Datagrams: drops the staged segments. NULL on other links. */
 	void (*discard)(struct diw_link *l);

@@ -63,6 +63,15 @@ void diw_mpa_own_put(struct diw_mpa_pool *p, uint8_t **own)
 	*own = NULL;
 }
 
+/* An open write of one piece of the stage: all payload in it was copied. */
+static bool mpa_staged(const struct diw_link *l)
+{
+	const struct diw_mpa *m = (const struct diw_mpa *)l;
+	const struct diw_mpa_pool *p = m->pool;
+
+	return p->stager == m && p->open_len && p->open_len == p->staged && !m->tx_len && !m->tx_errno && !m->tx_fin;
+}
+
 static uint64_t mpa_deadline(struct diw_link *l)
 {
 	(void)l;
@@ -132,8 +141,9 @@ static bool mpa_hung_up(struct diw_link *l)
 }
 
 static const struct diw_link_ops mpa_ops = {
-	.send = diw_mpa_send, .flush = diw_mpa_flush, .poll = diw_mpa_poll, .deadline = mpa_deadline,
-	.mulpdu = mpa_mulpdu, .fds = mpa_fds, .hung_up = mpa_hung_up, .shutdown = diw_mpa_shutdown, .close = mpa_close,
+	.send = diw_mpa_send, .flush = diw_mpa_flush, .staged = mpa_staged, .poll = diw_mpa_poll,
+	.deadline = mpa_deadline, .mulpdu = mpa_mulpdu, .fds = mpa_fds, .hung_up = mpa_hung_up,
+	.shutdown = diw_mpa_shutdown, .close = mpa_close,
 };
 
 /* Keeps the octets behind the peer's frame for the first poll, as if they had been received and not taken. */

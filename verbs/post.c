@@ -63,15 +63,15 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	return 0;
 }
 
-/* Whether the super-buffer may stay open behind the post. The ring keeps room: a program that posts on must not find it
- * full of requests that have not left. */
+/* Whether the super-buffer or write may stay open behind the post. The ring keeps room: a program that posts on must
+ * not find it full of requests that have not left. */
 static bool post_continues(struct diw_qp *qp, uint64_t now)
 {
 	const struct diw_sq *sq = &qp->sq;
 	uint32_t posted = atomic_load_explicit(&sq->tail, memory_order_relaxed) -
 			  atomic_load_explicit(&sq->head, memory_order_relaxed);
 
-	return qp->link && qp->link->ops->staged && !qp->blocked && posted <= sq->depth / 2 &&
+	return qp->link && !qp->blocked && posted <= sq->depth / 2 &&
 	       diw_engine_in_burst(&qp->dev->engine, &qp->member, now);
 }
 
@@ -80,7 +80,7 @@ static void post_ends(struct diw_qp *qp, uint64_t now)
 {
 	struct diw_engine *e = &qp->dev->engine;
 
-	if (!qp->link || !qp->link->ops->staged)
+	if (!qp->link)
 		return;
 	qp->member.posted_at = qp->burst ? now : diw_engine_now(e);
 	qp->member.post_step = e->steps;
@@ -141,7 +141,7 @@ static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const stru
 	if (!diw_engine_alive(e))
 		return -ENODEV;
 	rc = slots_fill(qp, &wr, all, &run);
-	/* Requests that wait in an open super-buffer have the room that they would not have if each post sent. */
+	/* Requests that wait to leave have the room that they would not have if each post sent. */
 	if (rc == -ENOMEM && diw_engine_has_unflushed(e)) {
 		diw_engine_flush_try(e);
 		rc = slots_fill(qp, &wr, all, &run);

@@ -170,7 +170,7 @@ struct diw_qp {
 	bool silent;                 /* diw_qp_withdraw(): no completions and no events */
 	bool grh;
 	bool metered;                /* it has a rate limit, or the arbiter is on */
-	bool burst;                  /* within a post: the super-buffer may stay open behind it */
+	bool burst;                  /* within a post: the super-buffer or write may stay open behind it */
 	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
 	struct diw_cm *cm;           /* RC: the channel of its connection's events, or NULL */

@@ -68,7 +68,7 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		if (!diw_rdmap_is_sending(&qp->rdmap) && diw_rdmap_rc_tell_rnr(&qp->rdmap, now) < 0)
 			return -EAGAIN;
 		diw_confirm_begin(qp, w, next + 1 != tail ? diw_sq_slot(sq, next + 1) : NULL);
-		qp->link->stays = true;         /* until the request has left: each run flushes */
+		qp->link->stays = true;         /* until the request has left */
 		rc = diw_rdmap_rc_send(&qp->rdmap, w, budget, &status, now);
 		qp->link->stays = false;
 		if (rc < 0)
@@ -114,7 +114,7 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 
 /* ---- The end of a request ---- */
 
-/* Whether the open write of the link has memory of W, which was executed in this run: each run flushes. */
+/* Whether the open write of the link has octets of W. */
 static bool rc_is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	const struct diw_link *l = qp->link;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/unit/kernel.h"
+#include "tests/unit/rc_kit.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 #include "verbs/qp.h"
@@ -117,14 +118,14 @@ static void post_some(unsigned n)
 		ck_assert_int_eq(end_send(&a, &sink, 0, LEN, 0), 0);
 }
 
-static void begin_at_sink(enum diw_progress progress, uint32_t depth)
+/* Opens A, and takes over the clock of the device. */
+static void begin_on(enum diw_progress progress, uint32_t depth)
 {
 	uint64_t until = diw_clock_ns() + (uint64_t)KIT_LIMIT;
 	struct diw_qp_attr attr;
 	struct diw_wc wc;
 	int left;
 
-	kit_open(&k, progress);
 	end_attr(&attr);
 	attr.sq_depth = depth;
 	end_open(&a, &k, &attr, 64);
@@ -147,6 +148,12 @@ static void begin_at_sink(enum diw_progress progress, uint32_t depth)
 	atomic_store(&engine()->watched, true);         /* not woken by the first post */
 	advance(DIW_MS);
 	poll_once();
+}
+
+static void begin_at_sink(enum diw_progress progress, uint32_t depth)
+{
+	kit_open(&k, progress);
+	begin_on(progress, depth);
 }
 
 static void begin(enum diw_progress progress, uint32_t depth)
@@ -511,6 +518,35 @@ START_TEST(reliable_posts_share_a_call)
 }
 END_TEST
 
+static void write_to_peer(struct pair *p, uint32_t len)
+{
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };
+
+	ck_assert_int_eq(rc_post(p, &p->a, &wr, 0, len), 0);
+}
+
+/* Small payloads are copied, and wait; a large one stays in the program's memory, and leaves at once with them. */
+START_TEST(connected_posts_share_a_call)
+{
+	enum { N = 12, LARGE = 32768 };
+	struct pair p;
+	uint64_t before;
+
+	pair_open(&p, NULL, NULL);
+	k = p.k;
+	begin_on(DIW_PROGRESS_THREAD, DEPTH);
+	before = p.a.qp->c->tx_bursts;
+	for (int i = 0; i < N; i++)
+		write_to_peer(&p, 64);
+	ck_assert_uint_eq(p.a.qp->c->tx_bursts, before + 1);
+	write_to_peer(&p, LARGE);
+	ck_assert_uint_eq(p.a.qp->c->tx_bursts, before + 2);
+	completed(p.a.scq, N + 1);
+	end_close(&a);
+	pair_close(&p);
+}
+END_TEST
+
 /* Posts, so that all messages but the first wait, and ends without another call. */
 static void child_main(void)
 {
@@ -556,6 +592,7 @@ Suite *suite_burst(void)
 	tcase_add_test(tc, a_program_that_stops_calling);
 	tcase_add_test(tc, a_program_that_only_posts);
 	tcase_add_test(tc, reliable_posts_share_a_call);
+	tcase_add_test(tc, connected_posts_share_a_call);
 	tcase_add_test(tc, the_end_of_a_process_flushes);
 	suite_add_tcase(s, tc);
 	return s;
