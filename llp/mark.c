@@ -4,6 +4,10 @@
  * datagram socket whose abstract name contains the TCP address. The kernel keeps such names apart by network namespace
  * and frees a name with its socket, so a mark is there as long as its listener. A program that forwards connections to
  * another host has no mark.
+ *
+ * The owner of a mark is not checked: any user of the host may bind the name of an address where a program forwards.
+ * That loses CRC-32C only if the stream comes to the responder from its own host, too, by a second forwarder there. TCP
+ * then still protects the data from damage on the way. From users CRC-32C protects nothing, since it has no key.
  */
 #include <errno.h>
 #include <stddef.h>
