@@ -86,7 +86,11 @@ memory() {
 	(uac "$1" "$2" -r $((rate > 1000 ? 1000 : rate)) -l "$3" -m "$3" -d 600000 -max_socket $(($3 + 100)) \
 		-trace_stat -stf "$TMP/stat.csv" -fd 1) &
 	CLIENT=$!
-	within 90 enough_calls "$3" || echo "only $(calls_now) of $3 calls" >&2
+	if ! within 90 enough_calls "$3"; then
+		echo "only $(calls_now) of $3 calls" >&2
+		stop_now "$CLIENT" "$SERVER"
+		return
+	fi
 	after=$(slabs)
 	user=$(rss "$SERVER" "$CLIENT")
 	live "$CLIENT" >> "$TMP/uac.err"
