@@ -65,16 +65,16 @@ run "an eager limit that nothing is below of" env FI_DIWARP_EAGER=512 timeout 30
 
 for mode in rc rc,read rc,sendrecv; do
 	for program in fabric fabric_rma fabric_atomic fabric_rc; do
-		run "over RC queue pairs, $mode: $program" env FI_DIWARP_MODE=$mode timeout 120 \
+		run "over RC queue pairs, $mode: $program" env FI_DIWARP_MODE=$mode timeout 300 \
 			"$BUILD/tests/system/$program" diw_lo
 		check "... to the end" matches "$OUT" '(^|
 )done$'
 	done
 done
-run "over RC: a peer that keeps to no protocol" env FI_DIWARP_MODE=rc timeout 60 \
+run "over RC: a peer that keeps to no protocol" env FI_DIWARP_MODE=rc timeout 300 \
 	"$BUILD/tests/system/fabric_hostile" diw_lo
-run "over RC: keys of the application" env FI_DIWARP_MODE=rc timeout 60 "$BUILD/tests/system/fabric_rma" diw_lo keys
-run "over RC: automatic progress" env FI_DIWARP_MODE=rc timeout 60 "$BUILD/tests/system/fabric_auto" diw_lo
+run "over RC: keys of the application" env FI_DIWARP_MODE=rc timeout 300 "$BUILD/tests/system/fabric_rma" diw_lo keys
+run "over RC: automatic progress" env FI_DIWARP_MODE=rc timeout 300 "$BUILD/tests/system/fabric_auto" diw_lo
 
 if command -v fi_info > /dev/null; then
 	run "fi_info" fi_info -p diwarp
