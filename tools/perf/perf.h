@@ -253,6 +253,10 @@ int perf_connect(struct perf_plan *p);
  * With a single core it does nothing. */
 void perf_pin(int which);
 
+/* Forks; *pid is 0 in the child, and *fd is each process's end of a control connection. 0, or a printed error. */
+int perf_fork(pid_t *pid, int *fd);
+int perf_join(pid_t pid);            /* the status of waitpid() */
+
 double perf_cpu_now(void);           /* seconds of all threads of this process */
 
 #endif

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/addr.h"
@@ -37,47 +36,31 @@ int group_end_open(struct endpoint *e, const struct group_plan *p, const struct 
 
 /* ---- Receivers on this host ---- */
 
-static void children_end(pid_t *pid, int n)
-{
-	for (int i = 0; i < n; i++)
-		while (waitpid(pid[i], NULL, 0) < 0 && errno == EINTR)
-			;
-}
-
 /* Forks before the library has threads. A child ends with its control connection. */
 static int run_here(const struct group_plan *p, int n)
 {
 	struct perf_ctl ctl[GROUP_RECEIVERS], own;
 	pid_t pid[GROUP_RECEIVERS];
-	int fd[2], i, rc = 0;
+	int fd, i, rc = 0;
 
-	fflush(stdout);
-	for (i = 0; i < n && !rc; i++) {
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd)) {
-			rc = tool_failed("socketpair: %s", strerror(errno));
+	for (i = 0; i < n; i++) {
+		rc = perf_fork(&pid[i], &fd);
+		if (rc)
 			break;
-		}
-		pid[i] = fork();
 		if (pid[i] == 0) {
-			close(fd[0]);
 			for (int k = 0; k < i; k++)
 				ctl_close(&ctl[k]);
-			ctl_init(&own, fd[1]);
+			ctl_init(&own, fd);
 			_exit(group_sink_run(p, &own));
 		}
-		close(fd[1]);
-		if (pid[i] < 0) {
-			close(fd[0]);
-			rc = tool_failed("fork: %s", strerror(errno));
-			break;
-		}
-		ctl_init(&ctl[i], fd[0]);
+		ctl_init(&ctl[i], fd);
 	}
 	if (!rc)
 		rc = group_source_run(p, ctl, n);
 	for (int k = 0; k < i; k++)
 		ctl_close(&ctl[k]);
-	children_end(pid, i);
+	for (int k = 0; k < i; k++)
+		perf_join(pid[k]);
 	return rc;
 }
 

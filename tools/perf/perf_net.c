@@ -31,35 +31,60 @@ void perf_pin(int which)
 	sched_setaffinity(0, sizeof one, &one);
 }
 
+int perf_fork(pid_t *pid, int *fd)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		tool_failed("socketpair: %s", strerror(errno));
+		return TOOL_FAILED;
+	}
+	fflush(stdout);
+	*pid = fork();
+	if (*pid < 0) {
+		tool_failed("fork: %s", strerror(errno));
+		close(pair[0]);
+		close(pair[1]);
+		return TOOL_FAILED;
+	}
+	*fd = pair[*pid == 0];
+	close(pair[*pid > 0]);
+	return 0;
+}
+
+int perf_join(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
 int perf_local(struct perf_plan *p)
 {
 	struct perf_ctl ctl;
-	int fd[2], rc, status;
+	int fd, rc, status;
 	pid_t pid;
 
 	rc = opt_host(p->bind ? p->bind : "127.0.0.1", 0, &p->side.local);
 	if (rc)
 		return rc;
 	p->side.peer = p->side.local;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
-		return tool_failed("socketpair: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		return tool_failed("fork: %s", strerror(errno));
+	rc = perf_fork(&pid, &fd);
+	if (rc)
+		return rc;
 	p->side.client = pid > 0;
-	close(fd[pid > 0]);
 	perf_pin(pid > 0 ? 0 : 1);
 	if (!pid) {
 		signal(SIGINT, SIG_IGN);             /* the client ends the round, and then this process */
 		signal(SIGTERM, SIG_IGN);
-		ctl_init(&ctl, fd[1]);
+		ctl_init(&ctl, fd);
 		perf_serve_client(&ctl, &p->side);
 		_exit(TOOL_OK);
 	}
-	rc = p->run(p, fd[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	rc = p->run(p, fd);
+	status = perf_join(pid);
 	if (!rc && WIFSIGNALED(status))
 		rc = tool_failed("the server's process ended: %s", strsignal(WTERMSIG(status)));
 	return rc;

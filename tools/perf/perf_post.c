@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,6 +38,18 @@ struct post {
 	bool over;
 	int rc;
 };
+
+/* The queue pair ends before its connection manager and its memory. */
+static void post_end_close(struct endpoint *ep, struct diw_cm *cm, struct region *data)
+{
+	if (ep->qp)
+		diw_qp_destroy(ep->qp);
+	ep->qp = NULL;
+	if (cm)
+		diw_cm_destroy(cm);
+	region_free(data);
+	endpoint_close(ep);
+}
 
 /* ---- The peer ---- */
 
@@ -79,15 +89,9 @@ static int peer_open(struct post_peer *e, const struct cost_plan *p, enum perf_q
 
 static void peer_close(struct post_peer *e)
 {
-	if (e->ep.qp)
-		diw_qp_destroy(e->ep.qp);
-	e->ep.qp = NULL;
 	if (e->listener)
 		diw_listener_close(e->listener);
-	if (e->cm)
-		diw_cm_destroy(e->cm);
-	region_free(&e->target);
-	endpoint_close(&e->ep);
+	post_end_close(&e->ep, e->cm, &e->target);
 }
 
 static int peer_accept(struct post_peer *e)
@@ -189,15 +193,9 @@ static int post_open(struct post *s)
 
 static void post_close(struct post *s)
 {
-	if (s->ep.qp)
-		diw_qp_destroy(s->ep.qp);
-	s->ep.qp = NULL;
 	if (s->spare)
 		diw_qp_destroy(s->spare);
-	if (s->cm)
-		diw_cm_destroy(s->cm);
-	region_free(&s->data);
-	endpoint_close(&s->ep);
+	post_end_close(&s->ep, s->cm, &s->data);
 }
 
 /* ---- Turns: what each does DEPTH times; 0 or -errno ---- */
@@ -432,17 +430,13 @@ static int post_measure(struct post *s, uint64_t ns)
 /* The peer is forked before the library has threads here. */
 static int post_case(struct post *s, uint64_t ns)
 {
-	int fd[2], rc, status;
 	pid_t pid;
+	int fd, rc;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
-		return tool_failed("socketpair: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		return tool_failed("fork: %s", strerror(errno));
-	close(fd[pid > 0]);
-	ctl_init(&s->ctl, fd[pid == 0]);
+	rc = perf_fork(&pid, &fd);
+	if (rc)
+		return rc;
+	ctl_init(&s->ctl, fd);
 	perf_pin(pid > 0 ? 0 : 1);
 	if (!pid)
 		_exit(peer_serve(&s->ctl, s->plan, s->qp, s->size));
@@ -451,8 +445,7 @@ static int post_case(struct post *s, uint64_t ns)
 		rc = post_measure(s, ns);
 	post_close(s);
 	ctl_close(&s->ctl);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	perf_join(pid);
 	return rc;
 }
 
