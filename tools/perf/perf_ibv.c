@@ -468,8 +468,10 @@ static void wc_read(const struct rig *r, const struct ibv_wc *from, struct diw_w
 		.opcode = wc_opcode_of(from->opcode), .msn = number & ~IS_CREDIT,
 		.status = from->status == IBV_WC_SUCCESS ? DIW_WC_SUCCESS :
 			  from->status == IBV_WC_WR_FLUSH_ERR ? DIW_WC_FLUSHED : DIW_WC_LOC_QP_OP_ERR };
-	if (wc->opcode == DIW_WC_RECV && wc_is_credit(r, number, from->byte_len))
+	if (wc->opcode == DIW_WC_RECV && wc_is_credit(r, number, from->byte_len)) {
 		wc->flags = DIW_WC_SOLICITED;
+		wc->msn = r->pc.qp == PERF_UD ? wc->msn : ++r->ibv->credits;
+	}
 	if (wc->opcode == DIW_WC_RECV && r->pc.qp == PERF_UD)
 		wc->byte_len -= IBV_GRH_LEN;
 	if (wc->opcode == DIW_WC_READ || wc->opcode == DIW_WC_RECV_WRITE_IMM)

@@ -23,7 +23,7 @@ struct ibv_rig {
 	struct ibv_qp *qp;                   /* NULL: the link makes it as it connects */
 	struct ibv_link *link;               /* or NULL: ibv_modify_qp() connects */
 	struct ibv_ah *ah;
-	uint32_t peer_qpn, max_inline, seq;
+	uint32_t peer_qpn, max_inline, seq, credits; /* credits: RC's that have come, whose order is that of sending */
 	uint8_t grh[IBV_GRH_LEN];            /* of all UD receives: nothing reads it */
 	struct ibv_mr *grh_mr;
 	struct ibv_sge sge[RIG_RING * DIW_MAX_SGE];
