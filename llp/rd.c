@@ -254,12 +254,10 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 	if (i < n)
 		diw_rd_slot_wanted(rd, p);
 	l->left = l->taken;
-	rd->lower->stays = l->stays;
 	if (p->phase == RD_PEER_IDLE && p->first)
 		diw_rd_open_begin(rd, p, now);
 	else
 		diw_rd_tx_push(rd, p, now);
-	rd->lower->stays = false;
 	return i;
 }
 

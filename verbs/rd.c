@@ -149,9 +149,7 @@ static void rd_qp_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answe
 	(void)rc_answers;
 	rd_qp_retire(qp);                          /* their places become free */
 	rd_qp_take_requests(qp);
-	qp->link->stays = true;                    /* no acknowledgement is read before the flush of this run */
 	*rc = diw_rdmap_rd_run(&qp->rdmap, budget, now);
-	qp->link->stays = false;
 }
 
 static void rd_qp_settle(struct diw_qp *qp, uint64_t now)
