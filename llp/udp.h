@@ -80,8 +80,6 @@ struct diw_udp {
 	bool hot_other;              /* the peer has sent to another local address since */
 	bool hot_named;              /* datagrams that came to hot_fd before it was connected may still be queued */
 	uint32_t rcvbuf;             /* bytes asked for */
-	uint32_t rx_lone;            /* hot_fd: datagrams that came one by one since the last that did not */
-	bool rx_empty, rx_near;      /* hot_fd: it was empty since the last datagram; the last one was not lone */
 	bool rx_hot;                 /* the last datagram came to hot_fd */
 	bool rx_owed;                /* the other socket is the first to be read */
 	uint64_t rx_ns, rx_other_ns; /* the last read; the last one of the other socket */
@@ -137,7 +135,6 @@ void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 
 ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
 ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen);
-ssize_t diw_sys_recv(int fd, void *buf, size_t len);
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
 ssize_t diw_sys_errmsg(int fd, struct msghdr *m);        /* reads the error queue */
 
@@ -152,9 +149,6 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
 /* All datagrams that came to hot_fd before it was connected have been received. */
 void diw_udp_hot_alone(struct diw_udp *u);
-bool diw_udp_hot_is_empty(const struct diw_udp *u);
-/* Whether datagrams to hot_fd are coalesced. */
-void diw_udp_hot_gro(const struct diw_udp *u, bool on);
 /* The address in the socket's family: a dual-stack socket has the v4-mapped address of an IPv4 peer. */
 socklen_t diw_udp_name(const struct diw_udp *u, const struct diw_addr *a, struct sockaddr_storage *ss);
 

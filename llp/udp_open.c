@@ -55,19 +55,6 @@ void diw_udp_hot_alone(struct diw_udp *u)
 		tell_own(u, u->hot_fd, false);
 }
 
-bool diw_udp_hot_is_empty(const struct diw_udp *u)
-{
-	uint8_t byte;
-
-	return recv(u->hot_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
-}
-
-void diw_udp_hot_gro(const struct diw_udp *u, bool on)
-{
-	if (diw_udp_offload().gro)
-		udp_set_int(u->hot_fd, SOL_UDP, UDP_GRO, on);
-}
-
 /* Options of both sockets of a queue pair. Those that a kernel may refuse without harm are not checked. */
 static void set_common(const struct diw_udp *u, int fd)
 {
@@ -302,8 +289,6 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer)
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
 		u->hot_named = true;
-		u->rx_lone = 0;
-		diw_udp_hot_gro(u, true);
 		u->hot_other = false;
 		return true;
 	}

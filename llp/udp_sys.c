@@ -18,11 +18,6 @@ ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockadd
 	return syscall(SYS_sendto, fd, buf, len, 0, to, tolen);
 }
 
-ssize_t diw_sys_recv(int fd, void *buf, size_t len)
-{
-	return syscall(SYS_recvfrom, fd, buf, len, 0, NULL, NULL);
-}
-
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
 	return syscall(SYS_recvmsg, fd, m, 0);

@@ -19,7 +19,7 @@
 
 int (*kernel_refuse)(const struct msghdr *m, int call);
 int kernel_mtu, kernel_truncate;
-atomic_int kernel_sends, kernel_receives, kernel_plain;
+atomic_int kernel_sends, kernel_receives;
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {
@@ -64,13 +64,6 @@ ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockadd
 ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
 {
 	return recvmsg(fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);
-}
-
-ssize_t diw_sys_recv(int fd, void *buf, size_t len)
-{
-	kernel_receives++;
-	kernel_plain++;
-	return syscall(SYS_recvfrom, fd, buf, len, 0, NULL, NULL);
 }
 
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)

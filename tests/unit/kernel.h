@@ -11,7 +11,6 @@
 
 extern int (*kernel_refuse)(const struct msghdr *m, int call);  /* errno for this send, 0: let it pass */
 extern atomic_int kernel_sends, kernel_receives;     /* calls so far */
-extern atomic_int kernel_plain;                      /* of kernel_receives: recv(2) */
 extern int kernel_mtu;               /* the value of IP_MTU and IPV6_MTU; 0: the kernel's */
 extern int kernel_truncate;          /* number of receives that report MSG_TRUNC */
 

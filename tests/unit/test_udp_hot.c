@@ -238,60 +238,6 @@ START_TEST(busy_socket)
 }
 END_TEST
 
-/* Receives a burst of datagrams of LEN octets; returns their number. */
-static uint32_t receive(struct diw_dgram *d, uint32_t len, uint64_t gap)
-{
-	struct diw_dgram_burst in;
-	int tries = 0;
-
-	ck_assert(readable(d, 30000));          /* a busy kernel delivers later than it sends */
-	while (d->ops->recv(d, &in, 1, now += gap) == 0)
-		ck_assert_int_lt(tries++, 100);
-	ck_assert_uint_eq(in.seg, len);
-	ck_assert_uint_eq(in.peer.addr.port, b->local.port);
-	return in.len / len;
-}
-
-static void send_many(struct diw_dgram *from, const struct diw_dgram *to, uint32_t n)
-{
-	static uint8_t data[64 * 100];
-	struct iovec iov = { data, n * 100 };
-	struct diw_dgram_burst out = { .peer.addr = addr_of(to), .iov = &iov, .niov = 1, .len = n * 100, .seg = 100 };
-
-	ck_assert_int_eq(from->ops->send(from, &out, 1, now), 1);
-}
-
-/* Datagrams that come one by one are received by recv(2), woken or spinning. Those of a super-buffer are received
- * whole, and the next super-buffers by one call. */
-START_TEST(one_by_one)
-{
-	uint64_t gap = _i ? 100 : 10 * DIW_US;
-
-	a = open_one(0);
-	b = open_one(0);
-	exchange(a, b, MANY);
-	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < 140; i++) {
-			if (_i)
-				drain(gap);
-			send_many(b, a, 1);
-			ck_assert_uint_eq(receive(a, 100, gap), 1);
-		}
-		kernel_plain = 0;
-		send_many(b, a, 1);
-		ck_assert_uint_eq(receive(a, 100, gap), 1);
-		ck_assert_int_gt(kernel_plain, 0);
-		send_many(b, a, 64);
-		for (uint32_t got = 0; got < 64;)
-			got += receive(a, 100, 100);
-		send_many(b, a, 64);
-		ck_assert_uint_eq(receive(a, 100, 100), diw_udp_offload().gro ? 64 : 1);
-	}
-	a->ops->close(a);
-	b->ops->close(b);
-}
-END_TEST
-
 static void setup(void)
 {
 	open_dgram = diw_udp_open;
@@ -313,7 +259,6 @@ static Suite *suite_of(const char *name, void (*fixture)(void))
 	if (fixture == setup) {
 		tcase_add_test(t, lone_datagram);
 		tcase_add_test(t, busy_socket);
-		tcase_add_loop_test(t, one_by_one, 0, 2);
 	}
 	suite_add_tcase(s, t);
 	return s;
