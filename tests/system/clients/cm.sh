@@ -31,27 +31,31 @@ port_of() {
 
 # cm_pair PLACE TYPES SERVER OPTION... '|' CLIENT OPTION...: runs both ends and judges the run.
 cm_pair() {
-	local place=$1 types=$2 in=() server client sv cl=none bytes
+	local place=$1 types=$2 in=() server client sv cl bytes
 	shift 2
 	local line="$*" port
 	while [[ $1 = --dev || $1 = *=* ]]; do shift; done
 	[ "$place" = lo ] || in=(in_b)
-	PORT=$((PORT + 1))
-	port=$(port_of "$1")
-	mapfile -t server < <(with "$place" ${line%%|*})
-	mapfile -t client < <(with "$place" ${line#*|})
-	start_counting
-	client "$TMP/server" "$LIMIT" "${server[@]}"
-	sv=$PID
-	: > "$TMP/client"
-	if serves "$sv" "$port"; then
-		client "${in[@]}" "$TMP/client" "$LIMIT" "${client[@]}"
-		join "$PID" $((LIMIT + 5)); cl=$?
-	fi
-	[ "$cl" = 0 ] && [ "$1" != cmtime ] || { sleep 0.5; kill $sv; } 2> /dev/null
-	join $sv $((LIMIT + 5)); sv=$?
-	[ "$1" != cmtime ] || [ $sv != 143 ] || sv=0
-	stop_counting
+	for _ in 1 2 3; do
+		PORT=$((PORT + 1))
+		port=$(port_of "$1")
+		mapfile -t server < <(with "$place" ${line%%|*})
+		mapfile -t client < <(with "$place" ${line#*|})
+		cl=none
+		start_counting
+		client "$TMP/server" "$LIMIT" "${server[@]}"
+		sv=$PID
+		: > "$TMP/client"
+		if serves "$sv" "$port"; then
+			client "${in[@]}" "$TMP/client" "$LIMIT" "${client[@]}"
+			join "$PID" $((LIMIT + 5)); cl=$?
+		fi
+		[ "$cl" = 0 ] && [ "$1" != cmtime ] || { sleep 0.5; kill $sv; } 2> /dev/null
+		join $sv $((LIMIT + 5)); sv=$?
+		[ "$1" != cmtime ] || [ $sv != 143 ] || sv=0
+		stop_counting
+		[ "$types" != - ] && unseen "$sv" "$cl" || break
+	done
 	bytes=$'no byte is asked for\nyes'
 	[ "$types" = - ] || bytes=$(moved 2 "$types")
 	judge_pair "$line ($place, $PERSONALITY)" "$sv" "$cl" "$bytes"

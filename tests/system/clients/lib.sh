@@ -66,6 +66,14 @@ moved() {
 			($ends | map(.rx) | add) > 0 and $used == $types then "yes" else "no" end)' "$TMP/counted"
 }
 
+# unseen STATUS...: all programs succeeded, and fewer than two of them were counted. A program may end before `pages`
+# has opened its page. So the run is to be repeated.
+unseen() {
+	local status
+	for status; do [ "$status" = 0 ] || return; done
+	[ "$(jq -s 'map(.pid) | unique | length' "$TMP/counted")" -lt 2 ]
+}
+
 # serves PID PORT: waits up to 5 s until PORT has a listener. Fails if the process ends before.
 serves() {
 	eventually 5 listens_or_ended "$1" "$2"
@@ -96,7 +104,7 @@ pair() {
 		[ "$cl" = 0 ] || { sleep 0.5; kill $sv; } 2> /dev/null
 		join $sv $((LIMIT + 5)); sv=$?
 		stop_counting
-		late_flush || break
+		late_flush || unseen "$sv" "$cl" || break
 	done
 	bytes=$(moved 2 "$types")
 	judge_pair "$what" "$sv" "$cl" "$bytes"
