@@ -8,6 +8,11 @@
 
 #define MAX_DEVS 64
 
+static const char *progress_name(const struct diw_dev_info *d)
+{
+	return d->progress_spins ? "spin" : d->progress_thread ? "thread" : "inline";
+}
+
 /* The address without its port, which is 0. */
 static const char *ip_str(const struct diw_addr *a, char *buf)
 {
@@ -52,7 +57,7 @@ static void device_json(const struct diw_dev_info *d)
 	cJSON_AddBoolToObject(o, "gso", d->gso);
 	cJSON_AddBoolToObject(o, "gro", d->gro);
 	cJSON_AddStringToObject(o, "crc_engine", d->crc_engine);
-	cJSON_AddStringToObject(o, "progress", d->progress_thread ? "thread" : "inline");
+	cJSON_AddStringToObject(o, "progress", progress_name(d));
 	cJSON_AddNumberToObject(o, "rcvbuf", d->rcvbuf);
 	for (size_t i = 0; i < TOOL_COUNT(limits); i++)
 		cJSON_AddNumberToObject(o, limits[i].key, limits[i].value);
@@ -74,7 +79,8 @@ static void print_human(const struct diw_dev_info *d)
 	if (d->llp_errno)
 		printf("  %-16s not used: %s\n", "io_uring", strerror(d->llp_errno));
 	printf("  %-16s %s\n", "CRC-32 engine", d->crc_engine);
-	printf("  %-16s %s\n", "progress", d->progress_thread ? "thread, and inline while someone polls" : "inline");
+	printf("  %-16s %s%s\n", "progress", progress_name(d),
+	       d->progress_thread ? ", and inline while the program polls" : "");
 	printf("  %-16s %s\n", "receive buffer", fmt_bytes(d->rcvbuf, a));
 	printf("  %-16s Send %s, Write and Write-Record %s, Read %s\n", "largest message", fmt_bytes(d->max_send, a),
 	       fmt_bytes(d->max_rdma, b), fmt_bytes(d->max_read, c));

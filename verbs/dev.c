@@ -154,18 +154,35 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 static int open_descriptors(struct diw_dev *dev)
 {
 	dev->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	return dev->event_fd < 0 ? -EMFILE : diw_engine_open(&dev->engine, dev->info.progress_thread);
+	if (dev->event_fd < 0)
+		return -EMFILE;
+	return diw_engine_open(&dev->engine, dev->info.progress_thread, dev->info.progress_spins);
 }
 
-static bool wants_thread(const struct diw_dev_attr *attr)
+static enum diw_progress progress_by_env(void)
 {
 	const char *env = getenv("DIWARP_PROGRESS");
 
-	if (attr && attr->progress != DIW_PROGRESS_DEFAULT)
-		return attr->progress == DIW_PROGRESS_THREAD;
-	if (env && strcmp(env, "inline") != 0 && strcmp(env, "thread") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: neither thread nor inline; thread is used", env);
-	return !env || strcmp(env, "inline") != 0;
+	if (!env || strcmp(env, "thread") == 0)
+		return DIW_PROGRESS_THREAD;
+	if (strcmp(env, "spin") == 0)
+		return DIW_PROGRESS_SPIN;
+	if (strcmp(env, "inline") == 0)
+		return DIW_PROGRESS_INLINE;
+	diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: not thread, spin or inline; thread is used", env);
+	return DIW_PROGRESS_THREAD;
+}
+
+/* A program that asks for a thread needs work to be done while it makes no calls. A thread that spins does that, too.
+ */
+static void choose_progress(const struct diw_dev_attr *attr, struct diw_dev_info *info)
+{
+	enum diw_progress asked = attr ? attr->progress : DIW_PROGRESS_DEFAULT, env = progress_by_env();
+
+	if (asked == DIW_PROGRESS_DEFAULT || (asked == DIW_PROGRESS_THREAD && env == DIW_PROGRESS_SPIN))
+		asked = env;
+	info->progress_thread = asked != DIW_PROGRESS_INLINE;
+	info->progress_spins = asked == DIW_PROGRESS_SPIN;
 }
 
 int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_dev **out)
@@ -176,7 +193,7 @@ int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_d
 
 	if (rc < 0)
 		return diw_fail(rc, "diw_dev_open: \"%s\": no such interface", name ? name : "");
-	info.progress_thread = wants_thread(attr);
+	choose_progress(attr, &info);
 	rc = diw_dev_open_transport(choose_llp(attr, &info), &info, &dev);
 	if (rc < 0)
 		return rc;

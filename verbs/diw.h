@@ -119,17 +119,17 @@ struct diw_dev_info {
 	const char *crc_engine;      /* "isal" or "zlib" */
 	const char *llp;             /* "udp", or "uring": the same through io_uring */
 	int llp_errno;               /* why llp is "udp" although io_uring was asked for; else 0 */
-	bool progress_thread;
+	bool progress_thread, progress_spins;
 	uint32_t rcvbuf;             /* of a queue pair without privilege; bytes as the kernel counts them */
 	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq, max_wr, max_sge, max_inline, max_cqe;
 	uint32_t max_send, max_rdma, max_read; /* bytes of one message */
 };
 
-enum diw_progress { DIW_PROGRESS_DEFAULT, DIW_PROGRESS_THREAD, DIW_PROGRESS_INLINE };
+enum diw_progress { DIW_PROGRESS_DEFAULT, DIW_PROGRESS_THREAD, DIW_PROGRESS_INLINE, DIW_PROGRESS_SPIN };
 enum diw_llp { DIW_LLP_DEFAULT, DIW_LLP_UDP, DIW_LLP_URING };
 
 struct diw_dev_attr {
-	enum diw_progress progress;  /* default: DIWARP_PROGRESS=thread|inline, else a thread */
+	enum diw_progress progress;  /* default: DIWARP_PROGRESS=thread|inline|spin, else a thread */
 	enum diw_llp llp;            /* default: DIWARP_LLP=udp|uring, else udp; uring falls back to udp */
 };
 

@@ -155,11 +155,12 @@ static void everything(enum diw_progress progress, unsigned ms)
 
 START_TEST(everything_at_once)
 {
-	everything(_i ? DIW_PROGRESS_INLINE : DIW_PROGRESS_THREAD, 400);
+	everything((enum diw_progress)_i, 400);
 }
 END_TEST
 
-/* Two threads send a token back and forth, with each way to wait; no wake-up is lost. */
+/* Two threads send a token back and forth, with each way to wait, and a progress thread that sleeps or spins; no
+ * wake-up is lost. */
 #define ROUNDS 300
 
 static void await(struct end *e, int way)
@@ -197,10 +198,10 @@ static void *pass_back(void *arg)
 
 START_TEST(a_token_goes_round)
 {
-	struct side s = { &c, &b, _i };
+	struct side s = { &c, &b, _i % 3 };
 	pthread_t t;
 
-	open_all(DIW_PROGRESS_THREAD);
+	open_all(_i < 3 ? DIW_PROGRESS_THREAD : DIW_PROGRESS_SPIN);
 	pthread_create(&t, NULL, pass_back, &s);
 	for (int i = 0; i < ROUNDS; i++) {
 		ck_assert_int_eq(end_send(&b, &c, 0, MESSAGE, 0), 0);
@@ -221,8 +222,8 @@ Suite *suite_stress(void)
 	TCase *tc = tcase_create("stress");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, everything_at_once, 0, 2);
-	tcase_add_loop_test(tc, a_token_goes_round, 0, 3);
+	tcase_add_loop_test(tc, everything_at_once, DIW_PROGRESS_THREAD, DIW_PROGRESS_SPIN + 1);
+	tcase_add_loop_test(tc, a_token_goes_round, 0, 6);
 	suite_add_tcase(s, tc);
 	return s;
 }

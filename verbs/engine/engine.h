@@ -121,6 +121,10 @@ struct diw_engine {
 
 	/* ---- The progress thread (thread.c) ---- */
 	bool threaded;
+	bool spins;                  /* the thread does not sleep while the application does */
+	bool spinning;               /* such a thread runs; guarded by the lock */
+	atomic_uint followers;       /* threads that sleep while it runs */
+	atomic_uint lockers;         /* threads that wait for the lock: it does not take the lock again before them */
 	pthread_mutex_t thread_lock; /* guards the next two; taken before the engine's lock, or alone */
 	unsigned thread_users;
 	pthread_t thread;
@@ -132,8 +136,9 @@ struct diw_engine {
 /* ---- Begin and end, lock (lock.c) ---- */
 
 void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *clock_ctx);
-/* Opens the descriptors that sleep needs. THREADED: there may be a progress thread. -EMFILE */
-int diw_engine_open(struct diw_engine *e, bool threaded);
+/* Opens the descriptors that sleep needs. THREADED: there may be a progress thread. SPINS: which does not sleep.
+ * -EMFILE */
+int diw_engine_open(struct diw_engine *e, bool threaded, bool spins);
 void diw_engine_fini(struct diw_engine *e);
 /* Call in a child after fork(2). Every engine is dead there, since the child shares the descriptors but has none of the
  * threads. */

@@ -5,6 +5,10 @@
 
 #include "verbs/engine/engine.h"
 
+/* ---- lock.c ---- */
+/* Takes the lock, also from a progress thread that spins. */
+void diw_engine_take(struct diw_engine *e);
+
 /* ---- ready.c ---- */
 int diw_ready_add(struct diw_engine *e, struct diw_member *m);         /* call before the member is counted */
 void diw_ready_del(struct diw_engine *e, struct diw_member *m);        /* call after the member is not counted any
@@ -27,7 +31,13 @@ void diw_flush_enlist(struct diw_engine *e);
 void diw_flush_delist(struct diw_engine *e);
 void diw_flush_forked(void);
 
+/* ---- thread.c ---- */
+/* A thread is about to sleep, and relies on the progress thread, which spins. */
+void diw_thread_summon(struct diw_engine *e);
+
 /* ---- sleep.c ---- */
+/* The first waiter, if there is one, is woken to be the leader. */
+bool diw_waiter_promote(struct diw_engine *e);
 /* Releases the lock, and sleeps on the descriptors and one that others can signal. Returns whether a signal's handler
  * ran. W NULL: the progress thread. */
 bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, uint64_t until);

@@ -43,9 +43,10 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	diw_list_init(&e->enlisted);
 }
 
-int diw_engine_open(struct diw_engine *e, bool threaded)
+int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 {
 	e->threaded = threaded;
+	e->spins = threaded && spins;
 	if (threaded)
 		diw_flush_enlist(e);
 	e->epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -74,11 +75,26 @@ void diw_engine_fini(struct diw_engine *e)
 
 /* ---- Lock ---- */
 
+/* A thread that spins takes the lock again soon after each release. A thread that the mutex wakes would come too
+ * late, so it says that it waits. */
+void diw_engine_take(struct diw_engine *e)
+{
+	if (!e->spins) {
+		pthread_mutex_lock(&e->lock);
+		return;
+	}
+	if (diw_engine_trylock(e))
+		return;
+	atomic_fetch_add(&e->lockers, 1);
+	pthread_mutex_lock(&e->lock);
+	atomic_fetch_sub(&e->lockers, 1);
+}
+
 int diw_engine_lock(struct diw_engine *e)
 {
 	if (!diw_engine_alive(e))
 		return -ENODEV;
-	pthread_mutex_lock(&e->lock);
+	diw_engine_take(e);
 	diw_engine_flush(e);                    /* the call may depend on it, or end the queue pair */
 	return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * Leader and followers. A waiting thread becomes the leader if there is none. The leader sleeps on the descriptors, so
  * that one wake-up takes a datagram to its completion. The others are followers: each sleeps on its semaphore, until a
- * step of any thread produces its event, or the leader leaves.
+ * step of any thread produces its event, or the leader leaves. While a progress thread spins, all are followers.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -31,14 +31,17 @@ struct nap {
 	struct diw_waiter *w;        /* NULL: of the progress thread */
 	unsigned seen;
 	bool on_sem;
+	bool counted;                /* among the followers of a thread that spins */
 };
 
 static void nap_end(const struct nap *nap)
 {
 	struct diw_engine *e = nap->e;
 
-	pthread_mutex_lock(&e->lock);
+	diw_engine_take(e);
 	e->wakeups++;
+	if (nap->counted)
+		atomic_fetch_sub(&e->followers, 1);
 	if (nap->on_sem)
 		return;
 	if (nap->seen == e->departures)
@@ -170,9 +173,11 @@ static void waiter_lead(struct diw_engine *e, struct diw_waiter *w, uint64_t unt
 
 static void waiter_follow(struct diw_engine *e, struct diw_waiter *w, uint64_t until)
 {
-	struct nap nap = { .e = e, .w = w, .on_sem = true };
+	struct nap nap = { .e = e, .w = w, .on_sem = true, .counted = e->spinning };
 	struct timespec ts = timespec_of(until);
 
+	if (nap.counted)
+		diw_thread_summon(e);
 	diw_engine_unlock(e);
 	w->interrupted = nap_on_sem(&nap, until == DIW_NEVER ? NULL : &ts) < 0 && errno == EINTR;
 	DIW_TRACE_WAKEUP(e, -1);
@@ -196,26 +201,30 @@ void diw_engine_sleep(struct diw_engine *e, struct diw_waiter *w, uint64_t until
 	if (w->woken) {                         /* the event came between the caller's check and now */
 		w->woken = false;
 		sem_trywait(&w->sem);
-	} else if (!e->leader || e->leader == e) {
+	} else if (!e->spinning && (!e->leader || e->leader == e)) {
 		waiter_lead(e, w, until);
 	} else {
 		waiter_follow(e, w, until);
 	}
 }
 
+bool diw_waiter_promote(struct diw_engine *e)
+{
+	struct diw_list *first = diw_list_first(&e->waiters);
+
+	if (first)
+		diw_waiter_wake(e, diw_container(first, struct diw_waiter, link));
+	return first;
+}
+
 void diw_waiter_fini(struct diw_engine *e, struct diw_waiter *w)
 {
-	struct diw_list *successor;
-
 	diw_list_del(&w->link);
 	sem_destroy(&w->sem);
 	if (w->leave)
 		w->leave(w->object);
-	if (e->leader && e->leader != e)
+	if (e->spinning || (e->leader && e->leader != e))
 		return;
-	successor = diw_list_first(&e->waiters);
-	if (successor)
-		diw_waiter_wake(e, diw_container(successor, struct diw_waiter, link));
-	else if (atomic_exchange(&e->thread_deep, false))
+	if (!diw_waiter_promote(e) && atomic_exchange(&e->thread_deep, false))
 		sem_post(&e->thread_sem);
 }

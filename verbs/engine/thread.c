@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The progress thread. It leads if no application thread does, so a passive target answers although its program makes
- * no calls. It stays away while application threads poll often enough.
+ * no calls. It stays away while application threads poll often enough. A thread that spins does not sleep on the
+ * descriptors, and no other thread leads while it runs: a datagram then waits for no interrupted sleep, only the thread
+ * that waits for a completion does.
  */
 #include <errno.h>
 #include <sched.h>
@@ -33,6 +35,8 @@ static bool application_is_busy(struct diw_engine *e)
 
 	if (atomic_load(&e->app_leads))
 		return true;
+	if (atomic_load(&e->followers))
+		return false;
 	return !atomic_load(&e->app_away) && seen && diw_engine_now(e) < seen + diw_min64(e->grace, GRACE_MIN_NS);
 }
 
@@ -45,6 +49,14 @@ void diw_engine_app_stays(struct diw_engine *e, uint64_t now)
 		atomic_store_explicit(&e->away_since, now, memory_order_relaxed);
 	else if (now >= since + GRACE_MIN_NS)
 		diw_engine_app_back(e);
+}
+
+/* Pairs with thread_park(): the thread sees the follower, or this call sees that the thread is parked. */
+void diw_thread_summon(struct diw_engine *e)
+{
+	atomic_fetch_add(&e->followers, 1);
+	if (atomic_exchange(&e->thread_parked, false))
+		sem_post(&e->thread_sem);
 }
 
 void diw_engine_hand_over(struct diw_engine *e)
@@ -85,7 +97,7 @@ static void thread_park(struct diw_engine *e, uint64_t grace)
 						 * time */
 		thread_stay_parked(e, diw_engine_now(e) + grace);
 	atomic_store(&e->thread_parked, false);
-	if (!led || !atomic_load(&e->app_leads) || atomic_load(&e->leader_seq) != seq)
+	if (e->spins || !led || !atomic_load(&e->app_leads) || atomic_load(&e->leader_seq) != seq)
 		return;
 	pthread_mutex_lock(&e->lock);
 	atomic_store(&e->thread_deep, atomic_load(&e->app_leads) && !atomic_load(&e->stop));
@@ -108,12 +120,50 @@ static void grace_learn(struct diw_engine *e, uint64_t now)
 		e->grace = e->grace > 4 * GRACE_LEAST_NS ? e->grace / 4 : GRACE_LEAST_NS;
 }
 
+/* A thread that waits for one completion after the other polls in between. It is asleep again before a park would pay:
+ * waits for that. Returns whether the application sleeps, or the thread is to end. */
+static bool spin_lingers(struct diw_engine *e)
+{
+	uint64_t until = diw_engine_now(e) + LINGER_NS;
+
+	while (application_is_busy(e) && !atomic_load(&e->stop)) {
+		if (diw_engine_now(e) >= until)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+static void spin_yield(struct diw_engine *e)
+{
+	do {
+		sched_yield();
+	} while (atomic_load(&e->lockers) && !atomic_load(&e->stop));
+}
+
+/* From now on, or until now, no other thread leads. */
+static void spin_set(struct diw_engine *e, bool spinning)
+{
+	diw_engine_take(e);
+	e->spinning = spinning;
+	if (spinning)
+		diw_engine_kick(e);
+	else
+		diw_waiter_promote(e);
+	diw_engine_unlock(e);
+}
+
 /* Sleeps, unless another thread leads, until the next look at super-buffers that posts leave open. The lock is held,
  * and released on return. */
 static void thread_lead(struct diw_engine *e, uint64_t now)
 {
 	uint64_t look = atomic_load(&e->watched) ? now + e->watch_gap : DIW_NEVER;
 
+	if (e->spinning) {
+		diw_engine_unlock(e);
+		spin_yield(e);
+		return;
+	}
 	if (e->leader || atomic_load(&e->stop)) {
 		diw_engine_unlock(e);
 		return;
@@ -137,8 +187,12 @@ static void *thread_main(void *arg)
 	bool parked = false;
 
 	e->grace = GRACE_MIN_NS;
+	if (e->spins)
+		spin_set(e, true);
 	while (!atomic_load(&e->stop)) {
 		if (application_is_busy(e)) {
+			if (e->spins && spin_lingers(e))
+				continue;
 			if (parked)
 				e->grace = diw_min64(2 * e->grace, GRACE_MAX_NS);
 			thread_park(e, e->grace);
@@ -154,6 +208,8 @@ static void *thread_main(void *arg)
 		parked = false;
 		thread_lead(e, now);
 	}
+	if (e->spins)
+		spin_set(e, false);
 	return NULL;
 }
 
