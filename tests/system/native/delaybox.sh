@@ -3,6 +3,7 @@
 # Reliable datagrams, TCP cubic and TCP BBR through a link of 100 Mbit/s, 20 ms of round trip and 50 ms of queue. Each
 # runs alone with a loss of 1 %. RD also runs beside each TCP, without loss. DELAYBOX_SECONDS is the duration of each
 # run.
+# Runs alone.
 . "${0%/*}/../lib.sh"
 
 seconds=${DELAYBOX_SECONDS:-10}
