@@ -11,6 +11,7 @@
 #define BIG (300u << 10)
 #define OUTSTANDING 16u              /* Reads to one peer (RD_ASKED) */
 #define MANY 200u
+#define SENDS_BEHIND 3u
 
 static struct kit k;
 static struct end a, b, c;
@@ -444,13 +445,17 @@ static void ends_with(struct end *e, uint64_t wr_id, int status, uint16_t fault)
 	ck_assert_uint_eq(wc.fault, fault);
 }
 
-static void post_write_beyond(struct end *to)
+/* A Write beyond the region (wr_id 99), and N Sends (wr_id 2, 3...) behind it, in one list: they leave together. */
+static void post_write_beyond(struct end *to, uint32_t n)
 {
 	struct diw_sge sge = { k.mem, 64, k.mr->stag };
-	struct diw_send_wr wr = { .wr_id = 99, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE,
-				  .dst.addr = to->addr, .stag = k.mr->stag, .to = k.mr->to + KIT_SIZE };
+	struct diw_send_wr wr[SENDS_BEHIND + 1] = { { .wr_id = 99, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_WRITE,
+		.dst.addr = to->addr, .stag = k.mr->stag, .to = k.mr->to + KIT_SIZE } };
 
-	ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	for (uint32_t i = 1; i <= n; wr[i - 1].next = &wr[i], i++)
+		wr[i] = (struct diw_send_wr){ .wr_id = i + 1, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+					      .flags = DIW_SEND_SIGNALED, .dst.addr = to->addr };
+	ck_assert_int_eq(diw_post_send(a.qp, wr, NULL), 0);
 }
 
 /* Requests posted before it take effect; those posted behind it to the same peer do not; those to another peer
@@ -460,14 +465,12 @@ static void refused_by(const char *impair)
 	open_ends(impair);
 	ck_assert_int_eq(end_recv(&b, IN, 64, 1), 0);
 	ck_assert_int_eq(end_send(&a, &b, 1, 64, DIW_SEND_SIGNALED), 0);
-	post_write_beyond(&b);
-	for (uint32_t i = 2; i < 5; i++)
-		ck_assert_int_eq(end_send(&a, &b, i, 64, DIW_SEND_SIGNALED), 0);
+	post_write_beyond(&b, SENDS_BEHIND);
 	receives(&b, 64, &a);
 	is_sent(&a, 1);
 	ends_with(&a, 99, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_BOUNDS);
-	for (uint32_t i = 2; i < 5; i++)
-		ends_with(&a, i, DIW_WC_FLUSHED, 0);
+	for (uint32_t i = 0; i < SENDS_BEHIND; i++)
+		ends_with(&a, 2 + i, DIW_WC_FLUSHED, 0);
 	ck_assert_int_eq(end_send(&a, &c, 5, 64, DIW_SEND_SIGNALED), 0);
 	ck_assert_int_eq(end_recv(&c, IN, 64, 1), 0);
 	is_sent(&a, 5);
@@ -554,7 +557,7 @@ START_TEST(a_fault_ends_the_queue_pair_that_asked_for_that)
 	end_open(&a, &k, &attr, 64);
 	ck_assert_int_eq(end_recv(&a, IN, 64, 70), 0);
 	ck_assert_int_eq(end_send(&a, &c, 1, 64, DIW_SEND_SIGNALED), 0);        /* it waits for a receive */
-	post_write_beyond(&b);
+	post_write_beyond(&b, 0);
 	ends_with(&a, 99, DIW_WC_REM_ACCESS_ERR, DIW_FAULT_BOUNDS);
 	ends_with(&a, 1, DIW_WC_FLUSHED, 0);
 	ck_assert_int_eq(next_of(a.rcq).status, DIW_WC_FLUSHED);
