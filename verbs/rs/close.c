@@ -10,6 +10,7 @@
 #include "verbs/rs/int.h"
 
 #define LAST_NS (10 * DIW_S)                 /* how long a process that ends waits for its peers */
+#define EXIT_LOCK_NS (200 * DIW_MS)          /* ... and for a lock */
 
 struct diw_list rs_lingering = { &rs_lingering, &rs_lingering };
 
@@ -146,9 +147,20 @@ int diw_rs_shutdown(int fd, int how)
 
 /* ---- Exit of the process ---- */
 
+/* False: the lock is not to be had in time. A signal's handler that calls exit(3) may have interrupted the thread that
+ * holds it, in a call or in fork(2). */
+static bool exit_lock(pthread_mutex_t *lock)
+{
+	const uint64_t until = diw_clock_ns() + EXIT_LOCK_NS;
+	const struct timespec ts = { .tv_sec = (time_t)(until / DIW_S), .tv_nsec = (long)(until % DIW_S) };
+
+	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts) == 0;
+}
+
 static void say_goodbye(struct rs *s)
 {
-	pthread_mutex_lock(&s->lock);
+	if (!exit_lock(&s->lock))
+		return;
 	if (s->state == RS_CONNECTED && s->stream) {
 		rs_stream_fin(s);
 		diw_disconnect(s->qp);
@@ -162,7 +174,8 @@ static void count_open(struct rs *s)
 {
 	struct diw_qp_info info;
 
-	pthread_mutex_lock(&s->lock);
+	if (!exit_lock(&s->lock))
+		return;
 	if (s->state == RS_CONNECTED && s->stream) {
 		rs_stream_look(s, 0);
 		still += diw_qp_query(s->qp, &info) == 0 && info.state == DIW_QPS_CLOSING;
@@ -177,7 +190,8 @@ static void last_words(void)
 	uint64_t until = diw_clock_ns() + LAST_NS;
 	struct diw_list *p, *next;
 
-	pthread_mutex_lock(&rs_big);
+	if (!exit_lock(&rs_big))
+		return;
 	rs_each(say_goodbye);
 	do {
 		still = 0;
@@ -189,7 +203,8 @@ static void last_words(void)
 		pthread_mutex_unlock(&rs_big);
 		if (still)
 			nanosleep(&ms, NULL);
-		pthread_mutex_lock(&rs_big);
+		if (!exit_lock(&rs_big))
+			return;
 	} while (still && diw_clock_ns() < until);
 	pthread_mutex_unlock(&rs_big);
 }
