@@ -107,7 +107,8 @@ struct diw_listen_attr {
 	void *ctx;
 	bool v6only;                 /* ip zero: every address of IPv6 */
 	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
-	uint32_t max_halfopen;       /* connections whose request has not come yet; more wait in the kernel */
+	uint32_t max_halfopen;       /* connections whose request has not come yet, and at most a quarter of
+				      * RLIMIT_NOFILE; more wait in the kernel */
 	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
 };
 /* The defaults: 128, 1024, 10 s. */
@@ -121,6 +122,7 @@ struct diw_listener_info {
 	uint32_t halfopen, waiting;
 	uint64_t requests, refused, timeouts, malformed;  /* counts of requests that came, that
 	                              * exceeded the backlog, that were too slow, and that were no MPA request */
+	uint64_t starved;            /* times that a connection found no descriptor or no memory, and waits */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
 /* Requests that diw_cm_get() has not returned are reset. The others can still be accepted or rejected. */

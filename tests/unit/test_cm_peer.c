@@ -287,6 +287,8 @@ START_TEST(refused_limit)
 }
 END_TEST
 
+#define QUARTER 32                   /* of the descriptors that halfopen_quarter may open */
+
 /* Silent connections fill the table: the next one waits in the kernel, and after a second displaces the oldest. */
 START_TEST(halfopen_limit)
 {
@@ -308,6 +310,30 @@ START_TEST(halfopen_limit)
 	expect_frame(fd[4], true, "20010000");
 	ck_assert_uint_eq(listener_info(&m).halfopen, 3);
 	for (int i = 1; i < 5; i++)
+		close(fd[i]);
+	cm_close(&m);
+}
+END_TEST
+
+/* Silent connections take a quarter of the descriptors at most, whatever the attribute says. */
+START_TEST(halfopen_quarter)
+{
+	struct rlimit was, low;
+	int fd[QUARTER + 8];
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+	low = was;
+	low.rlim_cur = 4 * QUARTER;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	cm_open(&m, DIW_PROGRESS_INLINE, NULL);
+	for (int i = 0; i < QUARTER + 8; i++)
+		fd[i] = dial(&m.addr);
+	cm_until(m.cm, listener_info(&m).halfopen >= QUARTER);
+	cm_expect_none(m.cm, 50);
+	ck_assert_uint_eq(listener_info(&m).halfopen, QUARTER);
+	ck_assert_uint_eq(listener_info(&m).starved, 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
+	for (int i = 0; i < QUARTER + 8; i++)
 		close(fd[i]);
 	cm_close(&m);
 }
@@ -416,6 +442,8 @@ START_TEST(no_descriptors)
 	cm_expect_none(m.cm, 300);
 	ck_assert_uint_lt(end_counter(&e, "wakeups") - woken, 20);
 	ck_assert_uint_eq(listener_info(&m).halfopen, 1);
+	ck_assert_uint_ge(listener_info(&m).starved, 1);
+	ck_assert_uint_le(listener_info(&m).starved, 20);
 	raw_send(fd[0], "q Frame\0\1\0\0", 11);
 	cm_expect(m.cm, &ev, DIW_CM_CONNECT_REQUEST);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
@@ -559,6 +587,7 @@ Suite *suite_cm_peer(void)
 	tcase_add_loop_test(tc, refusal_stays, 0, 2);
 	tcase_add_test(tc, refused_limit);
 	tcase_add_test(tc, halfopen_limit);
+	tcase_add_test(tc, halfopen_quarter);
 	tcase_add_test(tc, evicted_with_event);
 	tcase_add_test(tc, backlog);
 	tcase_add_test(tc, connect_and_close);

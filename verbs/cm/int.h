@@ -200,7 +200,7 @@ struct diw_listener {
 	uint32_t nhalfopen, nwaiting, backlog, max_halfopen;
 	uint64_t request_timeout;
 	bool paused;
-	uint64_t requests, refused, timeouts, malformed;
+	uint64_t requests, refused, timeouts, malformed, starved;
 };
 
 /* The listener's connection C has received a whole request. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "verbs/attr_take.h"
@@ -112,6 +113,7 @@ static void listener_event(struct diw_cm_item *it, uint64_t now)
 			diw_cm_conn_free(old);
 		}
 		if (rc < 0 || admit_stream(l, s, now) < 0) {
+			l->starved++;
 			pause_until(l, now + RETRY_NS);
 			return;
 		}
@@ -188,6 +190,18 @@ static int open_listener(struct diw_listener *l, const struct diw_listen_attr *a
 	return 0;
 }
 
+/* Peers that never send a request must not take the descriptors that the application needs. */
+static uint32_t halfopen_bound(uint32_t asked)
+{
+	struct rlimit lim;
+	uint64_t most;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
+		return asked;
+	most = diw_max64(lim.rlim_cur / 4, 1);
+	return (uint32_t)diw_min64(asked, most);
+}
+
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **out)
 {
 	char name[DIW_ADDR_STRLEN];
@@ -209,7 +223,7 @@ int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw
 	l->cm = cm;
 	l->ctx = a.ctx;
 	l->backlog = (uint32_t)a.backlog;
-	l->max_halfopen = a.max_halfopen;
+	l->max_halfopen = halfopen_bound(a.max_halfopen);
 	l->request_timeout = diw_min64((uint64_t)a.request_timeout_ns, 1ull << 60);
 	diw_list_init(&l->halfopen);
 	diw_list_init(&l->waiting);
@@ -236,6 +250,7 @@ int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
 	*info = (struct diw_listener_info){
 		.local = l->sock->local, .halfopen = l->nhalfopen, .waiting = l->nwaiting, .requests = l->requests,
 		.refused = l->refused, .timeouts = l->timeouts, .malformed = l->malformed,
+		.starved = l->starved,
 	};
 	diw_engine_unlock(&l->cm->dev->engine);
 	return 0;
