@@ -8,9 +8,11 @@
 
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
+#include "verbs/dev.h"
 
 #define BUSY_NS (20 * DIW_MS)
 #define TRIES 20
+#define SLEEPERS 3
 
 static struct kit k;
 static struct end a, b;
@@ -169,6 +171,38 @@ START_TEST(it_comes_and_goes)
 }
 END_TEST
 
+static void *wait_for_event(void *dev)
+{
+	struct diw_event ev;
+
+	diw_event_get(dev, &ev, -1);
+	return NULL;
+}
+
+/* Threads that slept before the thread began rely on it, too: not only the one that led. */
+START_TEST(it_counts_threads_that_slept_before)
+{
+	struct diw_dev_attr attr = { .progress = DIW_PROGRESS_SPIN };
+	struct diw_dev *dev;
+	struct diw_pd *pd;
+	pthread_t t[SLEEPERS];
+
+	ck_assert_int_eq(diw_dev_open("diw_lo", &attr, &dev), 0);
+	for (int i = 0; i < SLEEPERS; i++)
+		pthread_create(&t[i], NULL, wait_for_event, dev);
+	sleep_ms(50);
+	ck_assert_int_eq(diw_pd_alloc(dev, &pd), 0);
+	KIT_UNTIL(atomic_load(&dev->engine.followers) == SLEEPERS);
+	for (int i = 0; i < SLEEPERS; i++) {
+		pthread_cancel(t[i]);
+		pthread_join(t[i], NULL);
+	}
+	ck_assert_uint_eq(atomic_load(&dev->engine.followers), 0);
+	ck_assert_int_eq(diw_pd_free(pd), 0);
+	ck_assert_int_eq(diw_dev_close(dev), 0);
+}
+END_TEST
+
 Suite *suite_spin(void)
 {
 	Suite *s = suite_create("spin");
@@ -180,6 +214,7 @@ Suite *suite_spin(void)
 	tcase_add_test(tc, it_serves_a_passive_target);
 	tcase_add_test(tc, a_follower_is_cancelled);
 	tcase_add_test(tc, it_comes_and_goes);
+	tcase_add_test(tc, it_counts_threads_that_slept_before);
 	suite_add_tcase(s, tc);
 	return s;
 }

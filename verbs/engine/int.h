@@ -21,6 +21,7 @@ void diw_member_serve(struct diw_engine *e, struct diw_member *m, uint64_t now);
 /* ---- wake.c ---- */
 void diw_signal_fd(int fd);
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w);
+void diw_waiters_wake(struct diw_engine *e);   /* the leader, too */
 
 /* ---- flush.c ---- */
 /* Called without the lock by the progress thread, which sends what is open for too long. Returns when it is to look

@@ -141,13 +141,14 @@ static void spin_yield(struct diw_engine *e)
 	} while (atomic_load(&e->lockers) && !atomic_load(&e->stop));
 }
 
-/* From now on, or until now, no other thread leads. */
+/* From now on, or until now, no other thread leads. A thread that already sleeps must say that it relies on this one:
+ * it wakes, and sleeps again. */
 static void spin_set(struct diw_engine *e, bool spinning)
 {
 	diw_engine_take(e);
 	e->spinning = spinning;
 	if (spinning)
-		diw_engine_kick(e);
+		diw_waiters_wake(e);
 	else
 		diw_waiter_promote(e);
 	diw_engine_unlock(e);

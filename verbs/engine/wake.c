@@ -23,6 +23,12 @@ void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w)
 		sem_post(&w->sem);
 }
 
+void diw_waiters_wake(struct diw_engine *e)
+{
+	for (struct diw_list *l = e->waiters.next; l != &e->waiters; l = l->next)
+		diw_waiter_wake(e, diw_container(l, struct diw_waiter, link));
+}
+
 void diw_engine_wake(struct diw_engine *e, const void *object)
 {
 	struct diw_list *l, *next;
