@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "tests/unit/unit.h"
@@ -13,6 +14,12 @@
 #define BUSY_NS (20 * DIW_MS)
 #define TRIES 20
 #define SLEEPERS 3
+/* ThreadSanitizer ignores the calls of a thread that is cancelled in sem_wait(3), so it sees none of its locks. */
+#ifdef __SANITIZE_THREAD__
+#define CANCELS false
+#else
+#define CANCELS true
+#endif
 
 static struct kit k;
 static struct end a, b;
@@ -109,6 +116,10 @@ START_TEST(a_follower_is_cancelled)
 	pthread_t t;
 	void *end;
 
+	if (!CANCELS) {
+		printf("SKIP: spin: ThreadSanitizer sees no locks of a thread that is cancelled\n");
+		return;
+	}
 	open_ends();
 	for (int i = 0; i < TRIES; i++) {
 		pthread_create(&t, NULL, wait_for_one, &k);
@@ -175,7 +186,7 @@ static void *wait_for_event(void *dev)
 {
 	struct diw_event ev;
 
-	diw_event_get(dev, &ev, -1);
+	diw_event_get(dev, &ev, 3 * (int64_t)DIW_S);
 	return NULL;
 }
 
@@ -193,10 +204,8 @@ START_TEST(it_counts_threads_that_slept_before)
 	sleep_ms(50);
 	ck_assert_int_eq(diw_pd_alloc(dev, &pd), 0);
 	KIT_UNTIL(atomic_load(&dev->engine.followers) == SLEEPERS);
-	for (int i = 0; i < SLEEPERS; i++) {
-		pthread_cancel(t[i]);
+	for (int i = 0; i < SLEEPERS; i++)
 		pthread_join(t[i], NULL);
-	}
 	ck_assert_uint_eq(atomic_load(&dev->engine.followers), 0);
 	ck_assert_int_eq(diw_pd_free(pd), 0);
 	ck_assert_int_eq(diw_dev_close(dev), 0);
