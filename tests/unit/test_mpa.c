@@ -274,6 +274,31 @@ START_TEST(payload_that_stays)
 }
 END_TEST
 
+/* Memory that is changed before flush: the FPDU has its length and a wrong CRC, and FPDUs of other links are intact. */
+START_TEST(payload_that_is_changed)
+{
+	static uint8_t changed[20000];
+	struct ref r[2];
+	struct mkit k[2];
+
+	for (int i = 0; i < 2; i++) {
+		ref_init(&r[i], false, true);
+		tx_open(&k[i], false, true);
+		k[i].l->stays = true;
+		ref_fpdu(&r[i], changed, sizeof changed);
+		ck_assert(mkit_send(&k[i], changed, sizeof changed));
+		changed[10000] ^= (uint8_t)(i ? 0 : 1);
+	}
+	ck_assert_int_eq(k[1].l->ops->flush(k[1].l, KIT_NOW), 0);
+	r[0].p[DIW_MPA_LEN + 10000] ^= 1;
+	for (int i = 0; i < 2; i++) {
+		assert_sent(&k[i], &r[i]);
+		mkit_close(&k[i]);
+		ref_fini(&r[i]);
+	}
+}
+END_TEST
+
 START_TEST(small_ones_leave_together)
 {
 	struct mkit k;
@@ -556,6 +581,7 @@ Suite *suite_mpa(void)
 	tcase_add_test(t, the_largest);
 	tcase_add_loop_test(t, blocked_at_every_byte, 0, 2);
 	tcase_add_test(t, payload_that_stays);
+	tcase_add_test(t, payload_that_is_changed);
 	tcase_add_test(t, small_ones_leave_together);
 	tcase_add_test(t, packed);
 	tcase_add_test(t, packed_mulpdu);
