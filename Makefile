@@ -262,8 +262,9 @@ $(foreach e,peer rping siw_peer pause.so,$(eval $(call interop_end,$(e))))
 check-interop: all $(INTEROP_ENDS:%=$(BUILD)/tests/interop/%) ## RC with siw in a virtual machine (downloads 250 MB)
 	@$(TEST_ENV) tests/run siw
 
-check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH, MVAPICH2 over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
+check-mpi: all $(BUILD)/tests/system/pages ## OpenMPI, MPICH, MVAPICH over it, 2 to 16 ranks (ROUNDS=, RANKS=; hours)
 	-@tests/mpi/mpich.sh
+	@tests/mpi/mvapich.sh
 	@$(TEST_ENV) tests/mpi/run.sh
 	@$(TEST_ENV) NETWORKS='loss=1% loss=5% reorder=5% dup=5% loss=1%,reorder=5%,dup=5%' RANKS='2 4' \
 		tests/mpi/run.sh 'openmpi diwarp '

@@ -3,7 +3,8 @@
 # Makes the programs of `make check-mpi`, in MPI, which is build/mpi unless set: Debian's OpenMPI and MPICH, unpacked
 # and not installed, an MPICH with libfabric from PyPI, and tests/mpi compiled with each. It is also compiled with the
 # MPICH that is installed in MPICH (~/.cache/diwarp/mpich unless set; mpich.sh makes it), and with the MVAPICH2 in
-# MVAPICH2 (~/.cache/diwarp/mvapich2 unless set).
+# MVAPICH2 (~/.cache/diwarp/mvapich2 unless set) and the MVAPICH in MVAPICH (~/.cache/diwarp/mvapich unless set), which
+# mvapich.sh makes.
 # usage: tests/mpi/get.sh      exit 0: at least Debian's are there; 77: they can't be had here
 #
 # Prints a line for each MPI that is not there, and why. What is there already is not made again, and then no network is
@@ -12,6 +13,7 @@ set -u
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
 mkdir -p "${MPI:=build/mpi}" || exit 1
 MPI=$(readlink -f -- "$MPI")
+MVAPICH=${MVAPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich}
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
 MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
 root=$MPI/root
@@ -102,5 +104,6 @@ compile openmpi "$lib/openmpi/include" "$lib/libmpi.so.40"
 compile mpich "$root/usr/include/$(${CC:-gcc} -print-multiarch)/mpich" "$lib/libmpich.so.12"
 [ ! -e "$MPI/wheel/bin/mpiexec" ] || compile mpich5 "$MPI/wheel/include" "$MPI/wheel/lib/libmpi.so.12"
 compile_installed mpich-ofi "$MPICH" "tests/mpi/mpich.sh makes one"
-compile_installed mvapich2 "$MVAPICH2" "docs/mpi.md says which is wanted"
+compile_installed mvapich2 "$MVAPICH2" "tests/mpi/mvapich.sh makes one"
+compile_installed mvapich "$MVAPICH" "tests/mpi/mvapich.sh makes one"
 exit 0

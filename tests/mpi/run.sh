@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# MPI over the software RNIC. OpenMPI, MPICH and MVAPICH2 run tests/mpi, which checks every byte, with the settings of
+# MPI over the software RNIC. OpenMPI, MPICH and MVAPICH run tests/mpi, which checks every byte, with the settings of
 # docs/mpi.md. The script prints a table. Its last line is "N passed, N failed", which counts runs of all ranks.
 # usage: [ROUNDS=20] [FIRST=0] [RANKS="2 4 8 16"] [HOSTS=1] [HANG=SECONDS] [NETWORKS="good loss=1% ..."]
 #        tests/mpi/run.sh [PATTERN]
@@ -9,6 +9,7 @@
 # network namespace. FIRST is the seed of the first round, so a later call can continue an earlier one. NETWORKS are
 # values of DIWARP_IMPAIR (diwarp(7)), or "good"; the rows of transports over connections run with "good" alone.
 # mpich-ofi is Debian's MPICH, built for Debian's libfabric; mpich5 is PyPI's, with the libfabric that it brings.
+# mvapich2 and mvapich are those that tests/mpi/mvapich.sh builds, over libibverbs and over Debian's libfabric.
 # A run is
 #   wrong      if a byte was wrong,
 #   hung       if it did not end within HANG,
@@ -25,6 +26,7 @@ SHM=4g own_shm "$@"
 PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
 NETWORKS=${NETWORKS:-good}
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
+MVAPICH=${MVAPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich}
 MPICH=${MPICH:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mpich}
 good=0 bad=0
 mkdir -p "$log"
@@ -74,6 +76,7 @@ settings() {
 	mpich) mpich "$root/bin/mpiexec.hydra" "$lib:$root/lib/libpsm1" "$3" ;;
 	mpich-ofi) mpich "$MPICH/bin/mpiexec.hydra" "$MPICH/lib" "$3" ;;
 	mpich5) mpich "$MPI/wheel/bin/mpiexec.hydra" "$MPI/wheel/lib" "$3" ;;
+	mvapich) mpich "$MVAPICH/bin/mpiexec.hydra" "$MVAPICH/lib" "$3" ;;
 	mvapich2) mvapich2 "$3"; OPTION=--renew ;;
 	esac
 	case $1/$2 in
@@ -160,7 +163,7 @@ echo "| MPI | transport | ranks | network | runs | wrong | crashed | hung | else
 echo "|---|---|---|---|---|---|---|---|---|---|"
 for ranks in $RANKS; do
 	for line in openmpi/{ucx-ud,ucx-rc,ofi,diwarp,diwarp-rc} mpich/{ucx-ud,ucx-rc} mpich-ofi/diwarp \
-		mpich5/{ofi,diwarp} mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
+		mpich5/{ofi,diwarp} mvapich/diwarp mvapich2/{rc,ud,hybrid,rdma-cm,iwarp}; do
 		[[ "${line/\// } $ranks" =~ $PATTERN ]] || continue
 		case $line in
 		*/diwarp*) [ -e "$BUILD/lib/diwarp/fi/libdiwarp-fi.so" ] || continue ;;

@@ -96,7 +96,7 @@ without_sbin() { grep -L '^PATH=$PATH:/usr/sbin:/sbin$' tests/run tests/system/l
 	$(grep -l -d skip '^#!/bin/\(ba\)\?sh' tools/* tools/figures/* | grep -v /check-); }
 check "whatever a user's PATH, no script lacks /usr/sbin" [ -z "$(without_sbin)" ]
 listed() {
-	local groups='^(build|check|lint|interop|guest|client|lintian|media|socket|plot|page|mpi|mpiapp)$'
+	local groups='^(build|check|lint|interop|guest|client|lintian|media|socket|plot|page|mpi|mpiapp|mvapich)$'
 	awk -v g="$groups" '/^[^#]/ && (NF < 3 || $1 !~ g) { print; bad = 1 } END { exit bad }' tools/packages
 }
 check "every package is listed with its reason" listed
