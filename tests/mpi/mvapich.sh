@@ -42,7 +42,7 @@ compile() {
 	printf '#!/bin/sh\n[ "$1" != --static ] || shift\nexec %s "$@"\n' "$(command -v pkg-config)" > bin/pkg-config &&
 		chmod +x bin/pkg-config && export PATH=$PWD/bin:$PATH &&
 		../src/configure CFLAGS="-O2 -fcommon -w" "${small[@]}" "$@" &&
-		make -s -j2 && make -s install
+		make -s -j2 && make -s install && [ -x "$prefix/bin/mpiexec.hydra" ]
 }
 
 # one NAME SOURCE PREFIX OPTION...
