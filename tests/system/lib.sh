@@ -109,6 +109,8 @@ matches() { [[ $1 =~ $2 ]] || { echo "no $2 in: $1"; return 1; }; }
 background() {
 	local log=$1
 	shift
+	# Before the command begins, nobody finds what an earlier one wrote.
+	[ ! -f "$log" ] || : > "$log"
 	[ "$1" != in_b ] || set -- nsenter -t "$HOLDER" -n "${@:2}"
 	# The command has its own process group: if it is a function, PID is a subshell, and killing the subshell alone
 	# would leave its children.
