@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""send PORT: sends from eight sockets in turn, until killed.
+"""send PORT: sends from 64 sockets in turn (the kernel chooses the receiver of each by a hash), until killed.
 receive PORT: receives with SO_REUSEPORT, until killed.
 join PORT ROUNDS: binds beside a receiver ROUNDS times. Prints the number of datagrams that came, the number of those
 that are not the sent message, and the longest time in ms from bind() to the arrival of one of these, by the kernel's
@@ -25,11 +25,11 @@ def bound():
 
 
 if what == "send":
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(64)]
     while True:
         for s in sockets:
             s.sendto(MESSAGE, ("127.0.0.1", port))
-        time.sleep(0.0005)
+        time.sleep(0.004)
 elif what == "receive":
     s = bound()[0]
     s.settimeout(None)
