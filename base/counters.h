@@ -151,7 +151,13 @@
 	X(request_failed, "RC: send requests of this end that could not be executed, which ended the connection") \
 	X(rate_limited, "times the send queue waited for the rate limit") \
 	X(weight_limited, "times the send queue waited for queue pairs of the device that its weight lets go first") \
-	X(wakeups, "times a thread slept for this device and woke")
+	X(wakeups, "times a thread slept for this device and woke") \
+	/* a library above, by diw_qp_count(): fabric_malformed to fabric_held, the libfabric provider */ \
+	X(fabric_malformed, "libfabric provider: messages that are none of its protocol: dropped") \
+	X(fabric_stray, "libfabric provider: messages of no operation under way: dropped") \
+	X(fabric_flood, "libfabric provider: messages over the limit of a peer: dropped") \
+	X(fabric_no_room, "libfabric provider: messages for which there was no room: dropped") \
+	X(fabric_held, "libfabric provider: times a peer was held, since its messages found no receive")
 
 struct diw_counters {
 #define X(name, text) uint64_t name;

@@ -206,7 +206,7 @@ void diw_glue_result_came(struct glue_ep *ep, const struct glue_peer *from, cons
 	if (!op)
 		return;
 	if (h->offset > op->len || len > op->len - h->offset) {
-		diw_glue_drop(ep, GLUE_DROP_MALFORMED);
+		diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_copy_in(op, h->offset, data, len);
@@ -295,7 +295,7 @@ int diw_glue_atomic_came(struct glue_ep *ep, struct glue_peer *from, const struc
 	rc = diw_glue_port_send(ep, from, &answer, &iov, 0, (uint32_t)iov.iov_len, op, false);
 	if (rc < 0) {                    /* the operation was executed; only the link's state ERROR comes here */
 		diw_glue_answer_done(op);
-		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
+		diw_glue_drop(ep, from, GLUE_DROP_NO_ROOM);
 	}
 	return 0;
 }

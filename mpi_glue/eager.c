@@ -134,12 +134,12 @@ bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const str
 		return false;
 	}
 	if (h->kind == GLUE_RTS && from->rts_in >= GLUE_RTS_MAX * ep->av->users) {
-		diw_glue_drop(ep, GLUE_DROP_FLOOD);
+		diw_glue_drop(ep, from, GLUE_DROP_FLOOD);
 		return false;
 	}
 	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
 	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
-		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
+		diw_glue_drop(ep, from, GLUE_DROP_NO_ROOM);
 		return false;
 	}
 	op->peer = from;

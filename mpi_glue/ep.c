@@ -182,10 +182,11 @@ static void ep_log_drop(const struct glue_ep *ep, enum glue_drop why)
 	GLUE_LOG("dropped messages: %s %llu\n", name[why], (unsigned long long)ep->dropped[why]);
 }
 
-void diw_glue_drop(struct glue_ep *ep, enum glue_drop why)
+void diw_glue_drop(struct glue_ep *ep, const struct glue_peer *from, enum glue_drop why)
 {
 	uint64_t n = ++ep->dropped[why];
 
+	diw_glue_port_count(ep, from, why);
 	if ((n & (n - 1)) == 0)
 		ep_log_drop(ep, why);
 }

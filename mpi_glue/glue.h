@@ -246,6 +246,8 @@ enum glue_drop {
 #undef GLUE_DROP_ENUM
 	GLUE_DROPS,
 };
+#define GLUE_HELD GLUE_DROPS             /* counted beside them: a peer was held */
+#define GLUE_COUNTS (GLUE_DROPS + 1u)
 
 struct glue_ep {
 	struct fid_ep fid;
@@ -278,6 +280,7 @@ struct glue_ep {
 	uint32_t sending;                /* send requests that are not complete */
 	uint32_t missing;                /* receives without a buffer */
 	uint64_t dropped[GLUE_DROPS];
+	int counter[GLUE_COUNTS];        /* indices of the queue pairs' counters of the same, which diw stat shows */
 };
 
 extern struct fi_provider diw_glue_provider;
@@ -320,8 +323,9 @@ void diw_glue_progress_end(struct glue_domain *d);
 int diw_glue_progress_watch(struct glue_domain *d, int fd);
 
 /* ep.c, av.c, cq.c, cntr.c, poll.c, eq.c */
-/* Counts a dropped message. Logs the 1st, 2nd, 4th, 8th ... of each reason, and all when the endpoint closes. */
-void diw_glue_drop(struct glue_ep *ep, enum glue_drop why);
+/* Counts a dropped message of a peer, or NULL. Logs the 1st, 2nd, 4th, 8th ... of each reason, and all when the
+ * endpoint closes. */
+void diw_glue_drop(struct glue_ep *ep, const struct glue_peer *from, enum glue_drop why);
 int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *ctx);
 int diw_glue_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *ctx);
 struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr);          /* NULL: not inserted */
@@ -346,6 +350,8 @@ void diw_glue_alive_look(struct glue_domain *d);
 /* ---- port.c ---- */
 int diw_glue_port_open(struct glue_ep *ep);
 void diw_glue_port_close(struct glue_ep *ep);
+/* Counts in the queue pair to PEER: a glue_drop or GLUE_HELD. */
+void diw_glue_port_count(struct glue_ep *ep, const struct glue_peer *peer, unsigned what);
 /* False: no operation is free, and nothing was done. */
 bool diw_glue_port_poll(struct glue_ep *ep);
 /* The channel tells of the next completion, or of one that is there. */

@@ -55,6 +55,8 @@ static bool hold_tell(struct glue_ep *ep, struct glue_peer *p, bool hold)
 		return false;
 	p->held = hold;
 	ep->holds += hold;
+	if (hold)
+		diw_glue_port_count(ep, p, GLUE_HELD);
 	return true;
 }
 

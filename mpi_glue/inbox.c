@@ -12,7 +12,7 @@ static int received_take(struct glue_ep *ep, struct glue_peer *from, struct glue
 	uint8_t *data = b->data + n;
 
 	if (!n) {
-		diw_glue_drop(ep, GLUE_DROP_MALFORMED);
+		diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
 		return 0;
 	}
 	switch (h.kind) {
@@ -36,12 +36,12 @@ static bool inbox_keep(struct glue_ep *ep, struct glue_peer *from, struct glue_b
 	struct glue_op *op = NULL;
 
 	if (atomic && from->atomics_in >= GLUE_ATOMICS_MAX * GLUE_IOV * ep->av->users) {
-		diw_glue_drop(ep, GLUE_DROP_FLOOD);
+		diw_glue_drop(ep, from, GLUE_DROP_FLOOD);
 		return false;
 	}
 	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
 	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
-		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
+		diw_glue_drop(ep, from, GLUE_DROP_NO_ROOM);
 		return false;
 	}
 	op->peer = from;
@@ -70,7 +70,7 @@ bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_b
 	int rc;
 
 	if (!from) {
-		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
+		diw_glue_drop(ep, NULL, GLUE_DROP_NO_ROOM);
 		return false;
 	}
 	from->heard = true;

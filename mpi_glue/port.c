@@ -377,6 +377,30 @@ static int port_pools(struct glue_ep *ep)
 	return 0;
 }
 
+/* Their indices change from version to version of the library. */
+static void counters_find(struct glue_ep *ep)
+{
+	static const char *const name[GLUE_COUNTS] = {
+#define GLUE_COUNTER(name, text) [GLUE_DROP_##name] = "fabric_" text,
+		GLUE_DROP_NAMES(GLUE_COUNTER)
+#undef GLUE_COUNTER
+		[GLUE_HELD] = "fabric_held",
+	};
+
+	for (int i = 0; i < diw_counter_count(); i++)
+		for (unsigned k = 0; k < GLUE_COUNTS; k++)
+			if (strcmp(diw_counter_name(i), name[k]) == 0)
+				ep->counter[k] = i;
+}
+
+void diw_glue_port_count(struct glue_ep *ep, const struct glue_peer *peer, unsigned what)
+{
+	struct diw_qp *qp = ep->port->ops->counts(ep, peer);
+
+	if (qp)
+		diw_qp_count(qp, ep->counter[what], 1);
+}
+
 int diw_glue_port_open(struct glue_ep *ep)
 {
 	bool automatic = ep->domain->automatic;
@@ -384,6 +408,7 @@ int diw_glue_port_open(struct glue_ep *ep)
 	struct port_recvs r;
 	int rc = port_pools(ep);
 
+	counters_find(ep);
 	if (rc == 0 && waits)
 		rc = diw_channel_create(ep->domain->dev, &ep->channel);
 	if (rc == 0 && automatic)

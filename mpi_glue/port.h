@@ -29,6 +29,8 @@ struct glue_port_ops {
 	struct glue_queue *(*queue)(struct glue_ep *ep, const struct glue_peer *peer);
 	/* The address that PEER's requests come from, to which an STag can be bound. */
 	const struct diw_addr *(*source)(struct glue_ep *ep, const struct glue_peer *peer);
+	/* The queue pair that counts what PEER, which may be NULL, sends; NULL: none. */
+	struct diw_qp *(*counts)(struct glue_ep *ep, const struct glue_peer *peer);
 	/* The peer of a received message; NULL: no room. */
 	struct glue_peer *(*sender)(struct glue_ep *ep, const struct diw_wc *wc);
 	/* A peer's Write of a rendezvous has come. */

@@ -220,6 +220,14 @@ static const struct diw_addr *port_rc_source(struct glue_ep *ep, const struct gl
 	return &c->source;
 }
 
+/* A connection that has ended has no queue pair, and none is begun for this. */
+static struct diw_qp *port_rc_counts(struct glue_ep *ep, const struct glue_peer *peer)
+{
+	const struct rc_conn *c = peer ? diw_glue_rc_port(ep)->of_peer[peer->index] : NULL;
+
+	return c ? c->qp : NULL;
+}
+
 static struct glue_peer *port_rc_sender(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	return conn_at(diw_glue_rc_port(ep), wc->qp_num)->peer;
@@ -233,7 +241,7 @@ static void port_rc_written(struct glue_ep *ep, const struct diw_wc *wc)
 	if (op && op->peer == port_rc_sender(ep, wc))
 		diw_glue_octets_came(op, op->want);
 	else
-		diw_glue_drop(ep, GLUE_DROP_STRAY);
+		diw_glue_drop(ep, port_rc_sender(ep, wc), GLUE_DROP_STRAY);
 }
 
 static void port_rc_sent(struct glue_ep *ep, const struct diw_wc *wc)
@@ -289,7 +297,7 @@ const struct glue_port_ops diw_glue_port_rc = {
 	.write = DIW_WR_WRITE, .threaded = true,
 	.begin = diw_glue_rc_begin, .end = diw_glue_rc_end,
 	.open = port_rc_open, .close = port_rc_close, .post_send = port_rc_post_send, .post_recv = port_rc_post_recv,
-	.has_room = port_rc_has_room, .queue = port_rc_queue, .source = port_rc_source, .sender = port_rc_sender,
-	.written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed, .lost = port_rc_lost,
-	.connects = port_rc_connects, .settle = port_rc_settle,
+	.has_room = port_rc_has_room, .queue = port_rc_queue, .source = port_rc_source, .counts = port_rc_counts,
+	.sender = port_rc_sender, .written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed,
+	.lost = port_rc_lost, .connects = port_rc_connects, .settle = port_rc_settle,
 };

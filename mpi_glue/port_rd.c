@@ -89,6 +89,12 @@ static const struct diw_addr *port_rd_source(struct glue_ep *ep, const struct gl
 	return &peer->addr;
 }
 
+static struct diw_qp *port_rd_counts(struct glue_ep *ep, const struct glue_peer *peer)
+{
+	(void)peer;
+	return port_rd_of(ep)->qp;
+}
+
 static struct glue_peer *port_rd_sender(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	return diw_glue_av_find(ep->av, &wc->src);
@@ -102,7 +108,7 @@ static void port_rd_written(struct glue_ep *ep, const struct diw_wc *wc)
 	if (op && op->mr->stag == wc->stag)
 		diw_glue_octets_came(op, wc->byte_len);
 	else
-		diw_glue_drop(ep, GLUE_DROP_STRAY);
+		diw_glue_drop(ep, NULL, GLUE_DROP_STRAY);
 }
 
 /* An earlier request to the same peer was refused. */
@@ -115,6 +121,6 @@ static int port_rd_flushed(struct glue_ep *ep, const struct diw_wc *wc)
 const struct glue_port_ops diw_glue_port_rd = {
 	.write = DIW_WR_WRITE_RECORD, .write_notes_each = true,
 	.open = port_rd_open, .close = port_rd_close, .post_send = port_rd_post_send, .post_recv = port_rd_post_recv,
-	.has_room = port_rd_has_room, .queue = port_rd_queue, .source = port_rd_source, .sender = port_rd_sender,
-	.written = port_rd_written, .flushed = port_rd_flushed,
+	.has_room = port_rd_has_room, .queue = port_rd_queue, .source = port_rd_source, .counts = port_rd_counts,
+	.sender = port_rd_sender, .written = port_rd_written, .flushed = port_rd_flushed,
 };

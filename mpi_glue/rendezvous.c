@@ -103,7 +103,7 @@ struct glue_op *diw_glue_op_of(struct glue_ep *ep, const struct glue_peer *from,
 
 	if (op && op->ep == ep && op->peer == from && op->kind == kind)
 		return op;
-	diw_glue_drop(ep, GLUE_DROP_STRAY);
+	diw_glue_drop(ep, from, GLUE_DROP_STRAY);
 	return NULL;
 }
 
@@ -114,7 +114,7 @@ void diw_glue_data_came(struct glue_ep *ep, const struct glue_peer *from, const 
 
 	if (!op || op->mr || op->hdr.kind != GLUE_CTS || h->to > op->want || len > op->want - h->to) {
 		if (op)
-			diw_glue_drop(ep, GLUE_DROP_MALFORMED);
+			diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_copy_in(op, h->to, data, len);
@@ -162,7 +162,7 @@ void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const s
 
 	if (!op || op->hdr.kind != GLUE_RTS || h->len == 0 || h->len > op->len) {
 		if (op)
-			diw_glue_drop(ep, GLUE_DROP_MALFORMED);
+			diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
 		return;
 	}
 	diw_glue_op_uncount(op);
@@ -201,7 +201,7 @@ void diw_glue_fin_came(struct glue_ep *ep, const struct glue_peer *from, const s
 	if (op && fin_is_due(op))
 		diw_glue_op_end(op, diw_glue_status_errno(h->status));
 	else if (op)
-		diw_glue_drop(ep, GLUE_DROP_MALFORMED);
+		diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
 }
 
 /* Whether OP is complete when all of its requests are acknowledged. */

@@ -238,12 +238,12 @@ void diw_glue_written_came(struct glue_ep *ep, struct glue_peer *from, const str
 	struct glue_op *op;
 
 	if (!ep->notified) {             /* an application without RMA expects no such completion */
-		diw_glue_drop(ep, GLUE_DROP_STRAY);
+		diw_glue_drop(ep, from, GLUE_DROP_STRAY);
 		return;
 	}
 	op = ep->rx_cq ? diw_glue_op_get(ep, GLUE_OP_NOTE) : NULL;
 	if (!op) {
-		diw_glue_drop(ep, GLUE_DROP_NO_ROOM);
+		diw_glue_drop(ep, from, GLUE_DROP_NO_ROOM);
 		return;
 	}
 	op->peer = from;

@@ -455,9 +455,8 @@ int diw_qp_set_weight(struct diw_qp *qp, uint32_t weight);     /* 1 .. DIW_MAX_W
 /* UD: receive also Sends and Write-Records to the multicast address GROUP and DIW_GROUP_PORT, if they reach the
  * device's interface and carry the queue pair's Q_Key. They may come from this host and this queue pair, too. Their
  * source is the queue pair that sent them. A second call for the same group has no effect; destroying the queue pair
- * detaches it.
- * -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS the kernel's limit (IPv4: net.ipv4.igmp_max_memberships a device), or
- * DIW_MAX_GROUPS; -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
+ * detaches it. -EINVAL no group, not UD; -EADDRINUSE; -ENOBUFS DIW_MAX_GROUPS, or the kernel's limit (IPv4:
+ * net.ipv4.igmp_max_memberships a device); -EAFNOSUPPORT; -ENODEV; -ENOMEM. */
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
 /* Puts the queue pair into the state after its creation; it keeps its address and its groups. Requests vanish without
@@ -501,10 +500,12 @@ struct diw_qp_error {
 };
 int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e);  /* -EAGAIN none */
 
-/* Counters: COUNT values by index; names are stable, indices are not. */
+/* Counters: COUNT values by index; names are stable, indices are not. diw_qp_count() adds N to a counter that a library
+ * above keeps: fabric_* (-EINVAL: another one). It takes no lock. */
 int diw_counter_count(void);
 const char *diw_counter_name(int i);
 int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max);
+int diw_qp_count(struct diw_qp *qp, int i, uint64_t n);
 
 /* Records that are still open. */
 struct diw_record_info {
@@ -540,8 +541,7 @@ enum diw_send_flags {
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* the message carries imm; not for Reads */
 	DIW_SEND_FENCE = 32,         /* RC, RD: waits until all earlier Reads and atomics (RD: to dst) are complete */
-	DIW_SEND_INVALIDATE = 64,    /* RC, RD. A Send ends the use of the peer's inv_stag, a Read of its first
-	                              * entry's */
+	DIW_SEND_INVALIDATE = 64,    /* RC, RD. A Send ends the use of the peer's inv_stag, a Read its first entry's */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once; the request may wait for it or for a poll */
 };
 struct diw_send_wr {

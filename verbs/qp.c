@@ -317,9 +317,22 @@ int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
 		return rc;
 	qp->c->wakeups = qp->dev->engine.wakeups;
 	for (int i = 0; i < n && i < max; i++)
-		values[i] = c[i];
+		values[i] = __atomic_load_n(&c[i], __ATOMIC_RELAXED);    /* diw_qp_count() takes no lock */
 	diw_engine_unlock(&qp->dev->engine);
 	return n;
+}
+
+int diw_qp_count(struct diw_qp *qp, int i, uint64_t n)
+{
+	const int first = offsetof(struct diw_counters, fabric_malformed) / sizeof(uint64_t);
+	const int last = offsetof(struct diw_counters, fabric_held) / sizeof(uint64_t);
+
+	if (!diw_engine_alive(&qp->dev->engine))
+		return -ENODEV;
+	if (i < first || i > last)
+		return diw_fail(-EINVAL, "diw_qp_count: counter %d is not fabric_*: %d to %d", i, first, last);
+	__atomic_fetch_add((uint64_t *)qp->c + i, n, __ATOMIC_RELAXED);
+	return 0;
 }
 
 int diw_qp_records(struct diw_qp *qp, struct diw_record_info *info, int max)

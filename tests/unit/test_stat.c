@@ -131,6 +131,47 @@ START_TEST(shows_what_is_counted)
 }
 END_TEST
 
+static int counter_of(const char *name)
+{
+	int i = 0;
+
+	while (i < diw_counter_count() && strcmp(diw_counter_name(i), name) != 0)
+		i++;
+	return i;
+}
+
+/* A library above counts what it drops, and nothing else. */
+START_TEST(shows_what_a_library_counts)
+{
+	static const char *const own[] = {
+		"fabric_malformed", "fabric_stray", "fabric_flood", "fabric_no_room", "fabric_held",
+	};
+	const uint64_t n = sizeof own / sizeof *own;
+	int mine = 0;
+	struct mapped m;
+	struct kit k;
+	struct end a;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(&a, &k, NULL, 16);
+	ck_assert(page_of(getpid(), &m));
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_int_eq(diw_qp_count(a.qp, counter_of(own[i]), i + 1), 0);
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_uint_eq(end_counter(&a, own[i]), i + 1);
+	for (int i = -1; i <= diw_counter_count(); i++) {
+		int rc = diw_qp_count(a.qp, i, 1);
+
+		ck_assert(rc == 0 || rc == -EINVAL);
+		mine += rc == 0;
+	}
+	ck_assert_uint_eq((unsigned)mine, n);
+	counters_are_equal(&m, &a);
+	end_close(&a);
+	kit_close(&k);
+}
+END_TEST
+
 /* The next queue pair in a slot begins at 0, and a reader can distinguish them. */
 START_TEST(slot_is_used_again)
 {
@@ -457,6 +498,7 @@ Suite *suite_stat(void)
 
 	tcase_set_timeout(shown, 30);
 	tcase_add_test(shown, shows_what_is_counted);
+	tcase_add_test(shown, shows_what_a_library_counts);
 	tcase_add_test(shown, slot_is_used_again);
 	tcase_add_test(shown, connections);
 	tcase_add_test(shown, can_be_off);

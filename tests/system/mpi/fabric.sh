@@ -8,14 +8,30 @@
 export FI_PROVIDER_PATH=$BUILD/lib/diwarp/fi
 two_namespaces 1500 || { not_ok "two network namespaces"; end; }
 
+# What diw stat shows of the program that executes this command, time after time.
+SHOW="'$DIW' stat --json \$PPID >> '$TMP/shown'"
+most() { jq -s "map(.counters.fabric_$1) | max" "$TMP/shown"; }
+# shows COUNTER...: diw stat showed more than 0 of each.
+shows() { for name; do [ "$(most "$name")" -gt 0 ] || { echo "fabric_$name: $(most "$name")"; return 1; }; done; }
+# shows_logged COUNTER...: what was logged when the endpoint was closed, too.
+shows_logged() {
+	shows "$@" || return 1
+	for name; do
+		logged=$(sed -n "s/.*dropped messages: $name \([0-9]*\)\$/\1/p" <<< "$OUT" | tail -n 1)
+		[ "$(most "$name")" = "$logged" ] || { echo "$name: $(most "$name"), logged: $logged"; return 1; }
+	done
+}
+
 for mode in write-record read sendrecv; do
 	run "messages of every kind, $mode" env FI_DIWARP_MODE=$mode timeout 300 "$BUILD/tests/system/fabric" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'
+	rm -f "$TMP/shown"
 	run "... to a peer that keeps to no protocol" env FI_DIWARP_MODE=$mode FI_LOG_LEVEL=warn timeout 300 \
-		"$BUILD/tests/system/fabric_hostile" diw_lo
+		"$BUILD/tests/system/fabric_hostile" diw_lo "$SHOW"
 	check "... the first dropped message is logged" matches "$OUT" 'dropped messages: malformed 1($|
 )'
+	check "... diw stat shows how many were dropped" shows_logged malformed stray flood
 	run "... with loss, duplicates and reordering" env FI_DIWARP_MODE=$mode \
 		DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
 		timeout 300 "$BUILD/tests/system/fabric" diw_va
@@ -29,11 +45,14 @@ done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
 for mode in write-record rc; do
+	rm -f "$TMP/shown"
 	run "a peer that sends 1 GiB to an endpoint that does not receive, $mode" env FI_DIWARP_MODE=$mode \
-		FI_DIWARP_BUFFERED=16777216 FI_LOG_LEVEL=warn timeout 300 "$BUILD/tests/system/fabric_flood" diw_lo
+		FI_DIWARP_BUFFERED=16777216 FI_LOG_LEVEL=warn timeout 300 \
+		"$BUILD/tests/system/fabric_flood" diw_lo "$SHOW"
 	check "... to the end" matches "$OUT" '(^|
 )done$'
 	check "... it was held" matches "$OUT" 'peers held, since their messages found no receive: [1-9]'
+	check "... diw stat shows it" shows held
 	run "a peer that ends while others only wait for it, $mode" env FI_DIWARP_MODE=$mode timeout 200 \
 		"$BUILD/tests/system/fabric_died" diw_lo
 	check "... to the end" matches "$OUT" '(^|
@@ -71,8 +90,10 @@ for mode in rc rc,read rc,sendrecv; do
 )done$'
 	done
 done
+rm -f "$TMP/shown"
 run "over RC: a peer that keeps to no protocol" env FI_DIWARP_MODE=rc timeout 300 \
-	"$BUILD/tests/system/fabric_hostile" diw_lo
+	"$BUILD/tests/system/fabric_hostile" diw_lo "$SHOW"
+check "... diw stat shows that its messages were dropped" shows malformed stray flood
 run "over RC: keys of the application" env FI_DIWARP_MODE=rc timeout 300 "$BUILD/tests/system/fabric_rma" diw_lo keys
 run "over RC: automatic progress" env FI_DIWARP_MODE=rc timeout 300 "$BUILD/tests/system/fabric_auto" diw_lo
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The provider against a peer that keeps to no protocol (fabric_stranger.h): every message that such a peer may send,
- * and the answers that it leaves out. The endpoints go on, and only operations with this peer suffer. */
+ * and the answers that it leaves out. The endpoints go on, and only operations with this peer suffer.
+ * usage: fabric_hostile DEVICE [COMMAND]: the shell executes COMMAND after each check, while its peer is there. */
 #include "mpi_glue/msg_hdr.h"
 #include "tests/system/mpi/fabric_stranger.h"
 
@@ -304,7 +305,7 @@ int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
 
-	REQUIRE(hints && argc == 2);
+	REQUIRE(hints && (argc == 2 || argc == 3));
 	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE;
 	ends_open(argv[1], FI_VERSION(1, 5), hints);
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
@@ -313,6 +314,7 @@ int main(int argc, char **argv)
 			continue;        /* a refused Read ends the connection: fabric_rma */
 		stranger_open(&s);
 		checks[i].run();
+		REQUIRE(argc == 2 || system(argv[2]) == 0);
 		stranger_close(&s);
 		printf("right: %s\n", doing);
 	}

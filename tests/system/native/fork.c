@@ -118,6 +118,7 @@ static int all_dead(struct node *n)
 		{ "diw_qp_impair", diw_qp_impair(n->a, NULL, NULL, 0) },
 		{ "diw_qp_error_get", diw_qp_error_get(n->a, &error) },
 		{ "diw_qp_counters", diw_qp_counters(n->a, &value, 1) },
+		{ "diw_qp_count", diw_qp_count(n->a, 0, 1) },
 		{ "diw_qp_records", diw_qp_records(n->a, &record, 1) },
 		{ "diw_post_send", post_write(n) },
 		{ "diw_post_recv", diw_post_recv(n->a, &recv, NULL) },
