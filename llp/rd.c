@@ -287,7 +287,8 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	struct rd *rd = rd_of(l);
 	int n = rd->lower->ops->poll(rd->lower, budget, now);
 
-	if (n < budget)
+	rd->drained = n < budget;
+	if (rd->drained)
 		rd->backlog = 0;
 	if (n || now >= diw_rd_timer_first(rd) || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
 		rd->blocked = false;

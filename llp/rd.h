@@ -86,7 +86,7 @@ struct rd_peer {
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
 	uint64_t met;                /* when the first datagram with `epoch` came */
-	uint32_t open_tries;
+	uint32_t open_tries;         /* OPENs sent */
 
 	/* ---- Send ---- */
 	struct rd_slot *first, *last, *unsent;
@@ -95,7 +95,7 @@ struct rd_peer {
 	uint32_t edge;               /* end of the peer's window */
 	uint32_t first_seq, queued, flight, nlost;
 	uint32_t backoff;            /* timeouts since the last acknowledgement of a segment */
-	uint32_t tries;              /* timeouts since the last sign that the peer is there */
+	uint32_t tries;              /* timeouts since the last sign that the peer is there, in parts of a try */
 	uint32_t retransmits;
 	uint64_t timer;              /* of retransmission */
 	uint64_t progress;           /* time of the last acknowledgement of a segment */
@@ -141,6 +141,7 @@ struct rd {
 	uint32_t queued;             /* slots in use */
 	uint32_t offers;             /* stalled peers that are still to be offered in this turn */
 	uint64_t offer_at;           /* when the turn goes on; DIW_NEVER: there is no turn */
+	bool drained;                /* the last poll has emptied the socket */
 	bool peers_wanted;           /* send found no place in the table of peers */
 	bool blocked;                /* the link below took fewer segments than it was given */
 	bool flush;                  /* the link below may have staged segments */

@@ -51,7 +51,7 @@ void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	p->phase = RD_PEER_OPENING;
 	p->nonce = (uint32_t)diw_rng_next(&rd->rng);
-	p->open_tries = 0;
+	p->open_tries = p->tries = 0;
 	p->progress = now;
 	open_send(rd, p, now);
 	diw_rd_timer_set(rd, p, p->open_at);

@@ -15,6 +15,7 @@
 #define RTO_FIRST (50 * DIW_MS)
 #define REORDER_MIN (50 * DIW_US)
 #define PROBES 1u                    /* timeouts that send a probe, before segments count as lost */
+#define TRY_PARTS 3u
 
 static struct rd_slot *slot_get(struct rd *rd, const struct diw_link_seg *g)
 {
@@ -369,18 +370,24 @@ static void loss_all(struct rd *rd, struct rd_peer *p)
 	diw_rd_cc_timeout(&p->cc);
 }
 
-/* Whether the peer is given up: it has not answered since SINCE, nor TRIES times. The time alone does not show that: a
+/* Whether the peer, which has not answered since SINCE, is given up. The time alone does not show that it is gone: a
  * process that gets no processor asks less often, and has answers in its socket. */
-static bool tx_gives_up(const struct rd *rd, uint64_t since, uint32_t tries, uint64_t now)
+static bool tx_gives_up(const struct rd *rd, const struct rd_peer *p, uint64_t since, uint64_t now)
 {
-	return now - since >= rd->cfg.dead_ns && tries >= RD_TRIES;
+	return now - since >= rd->cfg.dead_ns && p->tries >= RD_TRIES * TRY_PARTS;
+}
+
+/* A try counts as one of TRY_PARTS if the answer to it may be in this end's socket. */
+static void try_count(const struct rd *rd, struct rd_peer *p)
+{
+	p->tries += rd->drained ? TRY_PARTS : 1;
 }
 
 void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
-
 	if (p->phase == RD_PEER_OPENING && now >= p->open_at) {
-		if (tx_gives_up(rd, p->progress, p->open_tries, now)) {
+		try_count(rd, p);
+		if (tx_gives_up(rd, p, p->progress, now)) {
 			rd->l.c->rd_dead++;
 			p->phase = RD_PEER_IDLE;
 			diw_rd_tx_fail(rd, p, ETIMEDOUT);
@@ -391,13 +398,13 @@ void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 	if (p->phase != RD_PEER_OPEN || !p->first || now < p->timer)
 		return;
 	/* A peer that receives but takes nothing is alive: it has no receives posted, or no room. */
-	if (tx_gives_up(rd, diw_max64(p->progress, p->reached), p->tries, now)) {
+	try_count(rd, p);
+	if (tx_gives_up(rd, p, diw_max64(p->progress, p->reached), now)) {
 		rd->l.c->rd_dead++;
 		diw_rd_tx_fail(rd, p, ETIMEDOUT);
 		return;
 	}
 	rd->l.c->rd_timeouts++;
-	p->tries++;
 	if (p->backoff++ >= PROBES && p->flight) {
 		loss_all(rd, p);
 		diw_rd_tx_push(rd, p, now);

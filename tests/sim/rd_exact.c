@@ -129,6 +129,48 @@ START_TEST(starved_sender)
 }
 END_TEST
 
+/* Node 0 receives one datagram each 100 ms, and has junk in its socket at any time. */
+static void junk_read(int seconds)
+{
+	const struct diw_addr self = rdn_addr(0), other = rdn_addr(2);
+	struct diw_link *l = rda_net.node[0].l;
+
+	rda_net.service = 1;
+	rda_net.node[0].ready_at = DIW_NEVER;           /* this function polls it */
+	for (int i = 0; i <= 10 * seconds; i++)
+		rdn_inject(&rda_net, &other, &self, "junk", 4, rda_net.now);
+	rda_run(DIW_MS);
+	for (int i = 0; i < 10 * seconds; i++) {
+		ck_assert_int_eq(l->ops->poll(l, 1, rda_net.now), 1);
+		l->ops->flush(l, rda_net.now);
+		rda_run(100 * DIW_MS);
+	}
+	rda_net.node[0].ready_at = 0;
+}
+
+/* An end that receives seldom does not give up a peer whose answers are behind others in its socket, for 30 s. */
+START_TEST(full_socket)
+{
+	rda_begin(3);
+	rdn_stop(&rda_net, 2);
+	ck_assert_int_eq(rda_send(0, 1, 100), 1);
+	ck_assert_int_eq(rda_send(0, 2, 100), 1);
+	junk_read(25);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 0);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 1);
+	rda_run(12 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 2)->failed, 1);
+	ck_assert_int_eq(rda_send(0, 2, 100), 1);
+	ck_assert_int_eq(rda_send(0, 1, 100), 1);
+	junk_read(25);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 1);
+	junk_read(30);
+	ck_assert_uint_eq(rda_flow(0, 2)->failed, 2);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* Many peers that do not exist, each of which is sent as much as the link takes, leave slots for one that does. */
 START_TEST(dead_peers)
 {
@@ -326,6 +368,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
 	tcase_add_test(tc, starved_sender);
+	tcase_add_test(tc, full_socket);
 	tcase_add_test(tc, dead_peers);
 	tcase_add_test(tc, few_slots);
 	tcase_add_test(tc, slow_for_one);
