@@ -152,6 +152,7 @@
 	X(rate_limited, "times the send queue waited for the rate limit") \
 	X(weight_limited, "times the send queue waited for queue pairs of the device that its weight lets go first") \
 	X(wakeups, "times a thread slept for this device and woke") \
+	X(thread_receives, "times the device's progress thread received what no call of the program had received") \
 	/* a library above, by diw_qp_count(): fabric_malformed to fabric_held, the libfabric provider */ \
 	X(fabric_malformed, "libfabric provider: messages that are none of its protocol: dropped") \
 	X(fabric_stray, "libfabric provider: messages of no operation under way: dropped") \

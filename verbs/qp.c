@@ -315,7 +315,7 @@ int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max)
 
 	if (rc < 0)
 		return rc;
-	qp->c->wakeups = qp->dev->engine.wakeups;
+	diw_qp_count_device(qp, qp->c);
 	for (int i = 0; i < n && i < max; i++)
 		values[i] = __atomic_load_n(&c[i], __ATOMIC_RELAXED);    /* diw_qp_count() takes no lock */
 	diw_engine_unlock(&qp->dev->engine);

@@ -291,6 +291,12 @@ static inline struct diw_gauges diw_qp_gauges(const struct diw_qp *qp)
 		.crc = qp->rc.crc, .memory = s.ddp.memory,
 	};
 }
+/* Sets the counters of C that are the device's. */
+static inline void diw_qp_count_device(const struct diw_qp *qp, struct diw_counters *c)
+{
+	c->wakeups = qp->dev->engine.wakeups;
+	c->thread_receives = qp->dev->engine.thread_receives;
+}
 int diw_qp_renew(struct diw_qp *qp);     /* new protocol state; all peers are forgotten. -ENOMEM: nothing has changed */
 static inline bool diw_rc_is(const struct diw_qp *qp, enum diw_rc_trait trait)
 {

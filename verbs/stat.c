@@ -309,7 +309,7 @@ void diw_stat_give(struct diw_qp *qp)
 
 void diw_stat_gauges(struct diw_qp *qp)
 {
-	qp->stat->counters.wakeups = qp->dev->engine.wakeups;
+	diw_qp_count_device(qp, &qp->stat->counters);
 	qp->stat->gauges = diw_qp_gauges(qp);
 }
 

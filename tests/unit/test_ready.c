@@ -77,6 +77,8 @@ static uint64_t passive_reads(void)
 	for (int i = 0; i < MANY; i++)
 		end_until(&to[i], "record_complete", 1);
 	took = diw_clock_ns() - took;
+	ck_assert_uint_gt(end_counter(&to[0], "thread_receives"), 0);
+	ck_assert_uint_eq(end_counter(&from, "thread_receives"), 0);
 	for (int i = 0; i < MANY; i++)
 		end_close(&to[i]);
 	close_kits();

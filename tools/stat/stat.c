@@ -21,6 +21,7 @@ static const char *const told[] = {
 	"record_opened", "record_complete", "record_closed_window", "record_closed_timeout", "record_evicted",
 	"record_closed_dereg", "record_closed_epoch", "record_abandoned",
 	"read_requests_tx", "read_requests_rx", "read_answered", "read_timeouts", "wakeups",
+	"thread_receives",
 	"sock_tx_framed", "sock_rx_framed", "sock_rx_plain",
 };
 
@@ -165,7 +166,8 @@ static void print_qp(const struct view *v)
 	printf("    %-9s %" PRIu64 " sends waiting, %" PRIu64 " receives posted, %" PRIu64 " sources, %" PRIu64
 	       " in reassembly, %s of their state\n", "now", view_get(v, "sq_pending"), view_get(v, "rq_posted"),
 	       view_get(v, "sources"), view_get(v, "reasm_open"), fmt_bytes(view_get(v, "memory"), buf));
-	printf("    %-9s %" PRIu64 "\n", "wake-ups", view_get(v, "wakeups"));
+	printf("    %-9s %" PRIu64 "; the progress thread received %" PRIu64 " times\n", "wake-ups",
+	       view_get(v, "wakeups"), view_get(v, "thread_receives"));
 	print_peers(v->qp);
 	print_others(v);
 }

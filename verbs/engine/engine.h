@@ -122,6 +122,7 @@ struct diw_engine {
 	/* ---- The progress thread (thread.c) ---- */
 	bool threaded;
 	bool spins;                  /* the thread does not sleep while the application does */
+	uint64_t thread_receives;    /* steps of the thread that received something */
 	bool spinning;               /* such a thread runs; guarded by the lock */
 	atomic_uint followers;       /* threads that sleep while it runs */
 	atomic_uint lockers;         /* threads that wait for the lock: it does not take the lock again before them */

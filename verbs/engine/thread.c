@@ -204,6 +204,7 @@ static void *thread_main(void *arg)
 		pthread_mutex_lock(&e->lock);
 		now = diw_engine_now(e);
 		diw_engine_step(e, now);
+		e->thread_receives += e->burst_ns == now;
 		if (parked)
 			grace_learn(e, now);
 		parked = false;
