@@ -164,6 +164,7 @@ struct diw_qp {
 	bool want_write, want_read;  /* the events that the engine watches for */
 	bool more;                   /* the share of a step was used up before the queue was empty */
 	bool answers_first;          /* in the next turn, Reads are answered before requests are sent */
+	uint8_t rx_doublings;        /* the next step receives 1 << rx_doublings super-buffers */
 	bool sig_all;
 	bool hold;                   /* no send request begins */
 	bool tell_drained;           /* with `hold`: raise an event when the begun requests are complete */
