@@ -76,7 +76,7 @@ FI_SO = $(BUILD)/lib/diwarp/fi/libdiwarp-fi.so
 FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr greeting atomic_op)
 # The socket interposer brings what it needs of the library with it, and exports nothing but the C library's calls.
 SOCK_OBJ := $(call objs,sockets_preload/*.c sockets_preload/dgram/*.c sockets_preload/stream/*.c) \
-	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path) \
+	$(patsubst %.c,$(BUILD)/obj/%.o,$(patsubst %,base/%.c,addr crc log nocancel path siphash) \
 	$(wildcard wire/*.c) $(patsubst %,llp/%.c,capture pcapng impair impair_line impair_spec))
 # What its processes share in memory, which diw and tests read, too.
 SHM_OBJ := $(call objs,sockets_preload/shm/*.c)

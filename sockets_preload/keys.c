@@ -1,32 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Values made of the registry's secret: keys of sockets, and marks of frames. */
+#include <endian.h>
 #include <string.h>
 
+#include "base/siphash.h"
 #include "sockets_preload/reach.h"
 
-/* SipHash-2-4 (Aumasson, Bernstein 2012) of two words. */
 static uint64_t keyed_hash(const uint64_t secret[2], uint64_t a, uint64_t b)
 {
-	uint64_t v[4] = { secret[0] ^ 0x736f6d6570736575u, secret[1] ^ 0x646f72616e646f6du,
-			  secret[0] ^ 0x6c7967656e657261u, secret[1] ^ 0x7465646279746573u };
-	const uint64_t word[4] = { a, b, 16ull << 56, 0 };
-	const int rounds[4] = { 2, 2, 2, 4 };
+	const uint64_t in[2] = { htole64(a), htole64(b) };
 
-#define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
-	for (int i = 0; i < 4; i++) {
-		if (i == 3)
-			v[2] ^= 0xff;
-		v[3] ^= word[i];
-		for (int r = 0; r < rounds[i]; r++) {
-			v[0] += v[1], v[1] = ROTL(v[1], 13) ^ v[0], v[0] = ROTL(v[0], 32);
-			v[2] += v[3], v[3] = ROTL(v[3], 16) ^ v[2];
-			v[0] += v[3], v[3] = ROTL(v[3], 21) ^ v[0];
-			v[2] += v[1], v[1] = ROTL(v[1], 17) ^ v[2], v[2] = ROTL(v[2], 32);
-		}
-		v[0] ^= word[i];
-	}
-#undef ROTL
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
+	return diw_siphash(secret, in, sizeof in);
 }
 
 /* The keys are random for a process that cannot read the registry. They are the same for every process that gets the
