@@ -14,9 +14,6 @@
 #include "sockets_preload/dgram/route.h"
 #include "sockets_preload/reach.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 #define NONE (-1)
 
 /* Only the thread that has set `busy` may use `kept`. */
@@ -38,17 +35,6 @@ static void drop_kept(void)
 		real.close(fd);
 }
 
-static int open_one(uint64_t netns)
-{
-	int fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-
-	if (fd >= 0 && diw_sock_option64(fd, SO_NETNS_COOKIE) != netns) {
-		real.close(fd);
-		fd = NONE;
-	}
-	return fd;
-}
-
 /* The kept socket, for questions about NETNS. A socket with a number that programs may want is not kept; a confined
  * program may not be able to give it another number. */
 static int kept_one(uint64_t netns)
@@ -58,7 +44,7 @@ static int kept_one(uint64_t netns)
 	if (kept.netns == netns && is_kept(atomic_load(&kept.fd)))
 		return kept.fd;
 	drop_kept();
-	fd = open_one(netns);
+	fd = diw_sock_open(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG, netns);
 	high = fd < 0 || diw_denied ? fd : diw_raise_fd(fd);
 	if (high < DIW_HIGH_FD)
 		return high;
@@ -170,7 +156,7 @@ static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told
 static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
 {
 	bool shared = !atomic_exchange(&busy, true);
-	int fd = shared ? kept_one(netns) : open_one(netns);
+	int fd = shared ? kept_one(netns) : diw_sock_open(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG, netns);
 	bool done = fd >= 0 && ask_on(fd, q, n, told);
 
 	if (fd >= 0 && (!shared || fd != kept.fd))

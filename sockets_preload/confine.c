@@ -19,9 +19,6 @@
 #include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/stream/stream.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64

@@ -14,9 +14,6 @@
 #include "sockets_preload/shm/regfile.h"
 #include "sockets_preload/stream/stream.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 #define MOST_FDS (1u << 14)
 #define FEWEST_FDS (1u << 12)
@@ -96,6 +93,17 @@ uint64_t diw_sock_option64(int fd, int name)
 	socklen_t len = sizeof value;
 
 	return !diw_is_confined() && getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : 0;
+}
+
+int diw_sock_open(int domain, int type, int protocol, uint64_t netns)
+{
+	int fd = real.socket(domain, type | SOCK_CLOEXEC, protocol);
+
+	if (fd >= 0 && diw_sock_option64(fd, SO_NETNS_COOKIE) != netns) {
+		real.close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
 /* Whether a filter sees the whole datagram. A filter that cannot be read counts as one that does. */

@@ -17,17 +17,11 @@ static enum place ask_place(const struct diw_addr *a, uint64_t netns)
 	struct sockaddr_storage ss;
 	struct diw_addr from;
 	socklen_t len = diw_addr_to_sockaddr(a, &ss);
-	uint64_t here = 0;
-	socklen_t here_len = sizeof here;
-	int fd = real.socket(ss.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = diw_sock_open(ss.ss_family, SOCK_DGRAM, 0, netns);
 	enum place p = ELSEWHERE;
 
 	if (fd < 0)
 		return p;
-	if (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &here_len) < 0 || here != netns) {
-		real.close(fd);
-		return p;
-	}
 	if (real.connect(fd, (struct sockaddr *)&ss, len) < 0) {
 		p = errno == EACCES ? BROADCAST : ELSEWHERE;
 	} else if (len = sizeof ss, getsockname(fd, (struct sockaddr *)&ss, &len) == 0) {

@@ -24,6 +24,13 @@
 #include "sockets_preload/shm/sockcount.h"
 #include "sockets_preload/shm/sockreg.h"
 
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#define DIW_LOOPBACK 1u                      /* index of lo in every network namespace */
 #define DIW_API __attribute__((visibility("default")))
 #define DIW_ALIAS(entry) __attribute__((alias(#entry)))        /* another name of an entry of the same file */
 /* A mitigation in the kernel clears the processor's return predictions, so each function between the system call and
@@ -232,6 +239,9 @@ int diw_sock_option(int fd, int level, int name);
 /* Whether the program has asked for options in the IP header of its datagrams. */
 bool diw_sock_has_ip_options(int fd);
 uint64_t diw_sock_option64(int fd, int name);
+/* Opens a socket with these arguments of socket(2); -1: not possible, or this thread is not in the network namespace
+ * NETNS. */
+int diw_sock_open(int domain, int type, int protocol, uint64_t netns);
 /* Only if it is already known. */
 struct diw_sock *diw_sock_known(int fd);
 /* The same, if its mark is MARK; UNKNOWN: any that is in the registry. */

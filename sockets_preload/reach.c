@@ -12,10 +12,6 @@
 #include "base/clock.h"
 #include "sockets_preload/reach.h"
 
-#ifndef SO_BINDTOIFINDEX
-#define SO_BINDTOIFINDEX 62
-#endif
-#define LOOPBACK 1u                          /* index of lo in every network namespace */
 #define TRACKED "/proc/sys/net/netfilter/nf_conntrack_count"
 #define LOOK_AGAIN (100 * DIW_MS)
 
@@ -76,11 +72,10 @@ static uint32_t interface_of(const struct diw_addr *a)
 
 unsigned diw_reach_interfaces(int fd, const struct diw_addr *dst, uint32_t index[2])
 {
-	static const uint8_t one[16] = { [15] = 1 };
 	uint32_t own = (uint32_t)diw_sock_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
 
-	index[0] = own ? own : dst->scope ? dst->scope : LOOPBACK;
-	if (own || dst->scope || diw_addr_is_v4(dst) || !memcmp(dst->ip, one, sizeof one))
+	index[0] = own ? own : dst->scope ? dst->scope : DIW_LOOPBACK;
+	if (own || dst->scope || diw_addr_is_v4(dst) || diw_addr_is_loopback(dst))
 		return 1;
 	index[1] = interface_of(dst);
 	return index[1] ? 2 : 1;

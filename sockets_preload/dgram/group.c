@@ -113,7 +113,7 @@ static bool ask_family(struct query *q, int fd, uint8_t family)
 /* An IPv6 socket may receive datagrams to an IPv4 group. */
 static bool are_known(struct query *q)
 {
-	int fd = diw_netlink_open(NETLINK_SOCK_DIAG, q->s->netns);
+	int fd = diw_sock_open(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG, q->s->netns);
 	bool all = fd >= 0 && ask_family(q, fd, AF_INET6) && (!diw_addr_is_v4(q->dst) || ask_family(q, fd, AF_INET));
 
 	if (fd >= 0)

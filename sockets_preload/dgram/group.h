@@ -18,8 +18,6 @@ void diw_group_forked(void);
 
 /* ---- home.c ---- */
 
-/* Opens a netlink socket of the network namespace NETNS; -1: not possible. */
-int diw_netlink_open(int protocol, uint64_t netns);
 /* Whether the kernel sends a datagram of S to DST by lo. Control data or flags may still change that. */
 bool diw_home_has(const struct diw_sock *s, int fd, const struct diw_addr *dst);
 /* The program has set an option of FD. */

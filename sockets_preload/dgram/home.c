@@ -10,15 +10,11 @@
 
 #include "sockets_preload/dgram/group.h"
 
-#ifndef SO_BINDTOIFINDEX
-#define SO_BINDTOIFINDEX 62
-#endif
 #ifndef IP_UNICAST_IF
 #define IP_UNICAST_IF 50
 #endif
 #define TOS 0x1cu                            /* the bits by which all kernels route; newer kernels use all but the
 					      * lowest two bits */
-#define LOOPBACK 1u                          /* index of lo in every network namespace */
 
 /* ---- The program's settings ---- */
 
@@ -32,7 +28,7 @@ static unsigned way_of(const void *value, socklen_t len)
 	memcpy(&m, value, sizeof m);
 	if (!m.imr_ifindex)
 		return DIW_WAY_ASKED;
-	return m.imr_ifindex == LOOPBACK ? DIW_WAY_LO : DIW_WAY_UNKNOWN;
+	return m.imr_ifindex == DIW_LOOPBACK ? DIW_WAY_LO : DIW_WAY_UNKNOWN;
 }
 
 void diw_home_option(int fd, int level, int name, const void *value, socklen_t len)
@@ -55,7 +51,7 @@ static bool asked_for_v4(const struct diw_sock *s, int fd, const struct diw_addr
 	if (*index || (dst->ip[12] & 0xf0) != 0xe0)
 		return !diw_sock_option(fd, IPPROTO_IP, IP_UNICAST_IF);
 	if (s->way == DIW_WAY_LO || ntohl(from) >> 24 == 127)
-		*index = LOOPBACK;
+		*index = DIW_LOOPBACK;
 	return *index || (!from && !(diw_sock_option(fd, IPPROTO_IP, IP_TOS) & ~(TOS | 3)));
 }
 
@@ -72,19 +68,6 @@ static bool asked_for(const struct diw_sock *s, int fd, const struct diw_addr *d
 }
 
 /* ---- The kernel's answers ---- */
-
-int diw_netlink_open(int protocol, uint64_t netns)
-{
-	int fd = real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
-	uint64_t here = 0;
-	socklen_t len = sizeof here;
-
-	if (fd >= 0 && (getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &here, &len) < 0 || here != netns)) {
-		real.close(fd);
-		fd = -1;
-	}
-	return fd;
-}
 
 struct question { struct nlmsghdr head; struct rtmsg msg; _Alignas(4) uint8_t attr[128]; };
 
@@ -134,7 +117,7 @@ static uint32_t route_ask(const struct question *q, uint64_t netns)
 {
 	_Alignas(4) uint8_t a[1024];
 	const struct nlmsghdr *h = (const void *)a;
-	int fd = diw_netlink_open(NETLINK_ROUTE, netns);
+	int fd = diw_sock_open(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE, netns);
 	ssize_t n = -1;
 	uint32_t index = 0;
 
@@ -161,5 +144,5 @@ bool diw_home_has(const struct diw_sock *s, int fd, const struct diw_addr *dst)
 	    diw_sock_option(fd, SOL_SOCKET, SO_DONTROUTE) || !asked_for(s, fd, dst, &index))
 		return false;
 	route_put_question(&q, s, fd, dst, index);
-	return route_ask(&q, s->netns) == LOOPBACK;
+	return route_ask(&q, s->netns) == DIW_LOOPBACK;
 }

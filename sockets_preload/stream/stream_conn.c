@@ -6,9 +6,6 @@
 #include "sockets_preload/dgram/route.h"
 #include "sockets_preload/stream/stream.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 #ifndef SO_PEEK_OFF
 #define SO_PEEK_OFF 42
 #endif
