@@ -42,24 +42,33 @@ DIW_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, 
 
 /* ---- Sending ---- */
 
-/* Descriptors that a message passes may go to a program that is not interposed. */
-static void lend_passed(const struct msghdr *msg)
+/* Calls EACH for each descriptor in the control data of MSG. If the message is to be sent, the kernel has not checked
+ * its lengths. */
+static void passed_each(const struct msghdr *msg, void (*each)(int fd))
 {
-	struct msghdr m;
+	struct msghdr m = *msg;
+	const uint8_t *end = (const uint8_t *)m.msg_control + m.msg_controllen;
 
-	if (DIW_LIKELY(!msg || !msg->msg_control || !msg->msg_controllen))
-		return;
-	m = *msg;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		size_t len = c->cmsg_len, n = 0;
 
-		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n; i++) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && len >= CMSG_LEN(0) &&
+		    len <= (size_t)(end - (const uint8_t *)c))
+			n = (len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			diw_lend_passed(fd);
+			each(fd);
 		}
 	}
+}
+
+/* Descriptors that a message passes may go to a program that is not interposed. */
+static void lend_passed(const struct msghdr *msg)
+{
+	if (msg && msg->msg_control && msg->msg_controllen)
+		passed_each(msg, diw_lend_passed);
 }
 
 static int send_many_foreign(int fd, struct mmsghdr *vec, unsigned n, int flags)
@@ -121,18 +130,8 @@ DIW_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags)
 /* Descriptors that a message brings are new files: forgets what was known of their numbers. */
 static void forget_passed(const struct msghdr *msg)
 {
-	struct msghdr m = *msg;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			diw_sock_forget(fd);
-		}
-	}
+	if (msg->msg_control && msg->msg_controllen)
+		passed_each(msg, diw_sock_forget);
 }
 
 DIW_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
@@ -145,7 +144,7 @@ DIW_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	if (diw_stream_get(fd))
 		return diw_stream_recvmsg(fd, msg, flags);
 	n = real.recvmsg(fd, msg, flags);
-	if (n >= 0 && msg->msg_control && msg->msg_controllen)
+	if (n >= 0)
 		forget_passed(msg);
 	return n;
 }
@@ -155,8 +154,7 @@ static int recv_many_foreign(int fd, struct mmsghdr *vec, unsigned n, int flags,
 	int got = real.recvmmsg(fd, vec, n, flags, timeout);
 
 	for (int i = 0; i < got; i++)
-		if (vec[i].msg_hdr.msg_control && vec[i].msg_hdr.msg_controllen)
-			forget_passed(&vec[i].msg_hdr);
+		forget_passed(&vec[i].msg_hdr);
 	return got;
 }
 

@@ -44,7 +44,11 @@ static void pass(struct pair *p)
 
 	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, two))
 		abort();
-	u.c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd) };
+	u.c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	told("pass with a length of 0", sendmsg(two[0], &m, 0));
+	u.c.cmsg_len = 1u << 30;
+	told("pass with a large length", sendmsg(two[0], &m, 0));
+	u.c.cmsg_len = CMSG_LEN(sizeof fd);
 	memcpy(CMSG_DATA(&u.c), &p->a, sizeof fd);
 	told("pass", sendmsg(two[0], &m, 0));
 	give(p, 640);
