@@ -251,7 +251,7 @@ DIW_API int listen(int fd, int backlog)
 
 DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len) DIW_ALIAS(connect);
 
-/* The options that describe() reads. */
+/* Whether sock_describe() reads the option. */
 static bool matters(int level, int name)
 {
 	if (level == IPPROTO_IP)

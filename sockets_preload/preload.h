@@ -166,7 +166,7 @@ struct diw_sock {
 	bool broadcasts : 1;                 /* SO_BROADCAST */
 	unsigned char way : 2;               /* interface of group datagrams: enum below */
 	struct diw_keys keys;
-	struct diw_ref shown;              /* the entry that advertises the socket */
+	struct diw_ref shown;                /* the entry that advertises the socket */
 	uint64_t cookie, netns;
 	bool connected : 1, v6only : 1;
 	bool shared : 1;                     /* it was received or inherited: other processes may have it, too */
@@ -278,7 +278,7 @@ static inline bool diw_sock_is_shared(const struct diw_sock *s)
 
 struct diw_route {
 	uint64_t key;
-	struct diw_ref shown;              /* the entry that says so; without an entry, the configuration */
+	struct diw_ref shown;                /* the entry that says so; without an entry, the configuration */
 	uint32_t stag;                       /* a Write-Record to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: valid as long as the entry exists and the kernel finds the
 					      * socket */

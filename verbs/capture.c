@@ -2,8 +2,7 @@
 /* DIWARP_PCAP for a device: puts capture layers around its datagrams and streams. */
 #include "verbs/capture.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "base/log.h"
 
 /* The file, or NULL if there is none; and the device's clock. */
@@ -11,13 +10,11 @@ static struct diw_pcapng *capture_file(struct diw_dev *dev, struct diw_capture_c
 {
 	const char *path = diw_capture_path();
 	struct diw_pcapng *file = path ? diw_capture_file(path) : NULL;
-	struct timespec ts;
 
 	if (!file)
 		return NULL;
-	clock_gettime(CLOCK_REALTIME, &ts);
 	*clock = (struct diw_capture_clock){ .now = dev->engine.clock, .ctx = dev->engine.clock_ctx,
-		.epoch_ns = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec - diw_engine_now(&dev->engine) };
+		.epoch_ns = diw_clock_realtime_ns() - diw_engine_now(&dev->engine) };
 	return file;
 }
 

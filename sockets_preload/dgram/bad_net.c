@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "llp/capture.h"
@@ -57,14 +56,6 @@ void diw_bad_wire_unlock(void)
 
 /* ---- The capture ---- */
 
-static uint64_t since_1970(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
-}
-
 static struct diw_addr local_address_of(int fd, const struct diw_addr *peer)
 {
 	struct sockaddr_storage ss;
@@ -88,7 +79,7 @@ static void write_packet(int fd, const struct diw_addr *peer, const struct diw_p
 	local = local_address_of(fd, peer);
 	whole.src = k->outbound ? &local : peer;
 	whole.dst = k->outbound ? peer : &local;
-	whole.ns = since_1970();
+	whole.ns = diw_clock_realtime_ns();
 	diw_capture_check(diw_pcapng_write(wire.file, &whole));
 	diw_capture_check(diw_pcapng_flush(wire.file));
 }

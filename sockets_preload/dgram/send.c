@@ -179,8 +179,7 @@ static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uin
 
 /* Address and control data are those of MSG. */
 static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const struct msghdr *msg,
-						   const struct iovec *iov,
-						   size_t n)
+						   const struct iovec *iov, size_t n)
 {
 	struct iovec piece[MOST_PIECES + 2];
 	uint8_t first[DIW_FRAME_WRITE], crc[DIW_SEAL_LEN];
@@ -199,18 +198,13 @@ static bool is_refused(const struct diw_sock *s, ssize_t rc)
 	return rc < 0 && (errno == EMSGSIZE || (errno == ENOBUFS && !s->watched));
 }
 
-static void sent_uncount(enum diw_sock_counter which)
-{
-	atomic_fetch_sub_explicit(&atomic_load(&diw_sock_count)[which], 1, memory_order_relaxed);
-}
-
 /* The message was not sent in its frame: whether that is the call's result. */
 static DIW_COLD bool is_final(const struct diw_sock *s, ssize_t rc)
 {
 	if (!is_refused(s, rc))
 		return true;
 	diw_count(DIW_C_sock_plain_size);
-	sent_uncount(DIW_C_sock_tx_framed);
+	diw_add(DIW_C_sock_tx_framed, -1ull);
 	return false;
 }
 
@@ -441,7 +435,7 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 	sent = rc < 0 ? 0 : rc;
 	for (unsigned i = 0; i < b->n; i++)
 		if ((int)i >= sent && b->counted[i] != NO_REASON)
-			sent_uncount(b->counted[i]);
+			diw_add(b->counted[i], -1ull);
 		else if ((int)i < sent)
 			vec[i].msg_len = b->counted[i] == DIW_C_sock_tx_framed ? (unsigned)b->len[i] :
 										 b->vec[i].msg_len;
