@@ -36,6 +36,35 @@ struct diw_link_seg {                /* tx; borrowed until send returns; see als
 	bool bare;                   /* leaves without CRC: the peer takes such segments */
 };
 
+/* The entries of iov that hold the payload. */
+static inline int diw_link_seg_entries(const struct diw_link_seg *g)
+{
+	size_t at = 0, end = g->off + g->len;
+	int n = 0;
+
+	while (at < end)
+		at += g->iov[n++].iov_len;
+	return n;
+}
+
+/* Writes the parts of the payload to TO, except empty ones: an empty entry of a work request has no memory. Returns
+ * their number, which is at most diw_link_seg_entries(). */
+static inline int diw_link_seg_pieces(const struct diw_link_seg *g, struct iovec *to)
+{
+	size_t off = g->off, left = g->len;
+	int n = 0;
+
+	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+		size_t len = v->iov_len - off < left ? v->iov_len - off : left;
+
+		if (len == 0)
+			continue;
+		to[n++] = (struct iovec){ (uint8_t *)v->iov_base + off, len };
+		left -= len;
+	}
+	return n;
+}
+
 struct diw_link_rxseg {              /* rx; borrowed until the callback returns */
 	const uint8_t *data;
 	uint32_t len;

@@ -203,41 +203,24 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 
 static void segment_gather(struct seal *s, const struct diw_link_seg *g)
 {
-	const struct iovec *v = g->iov;
-	size_t off = g->off, left = g->len;
 	uint32_t crc = s->open.bare ? 0 : diw_crc32(0, g->hdr, g->hdr_len);
+	struct iovec *to;
+	int n;
 
 	memcpy(burst_stage(s, g->hdr_len), g->hdr, g->hdr_len);
-	for (; left > 0; v++, off = 0) {
-		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
-		uint8_t *p = (uint8_t *)v->iov_base + off;
-
-		if (n == 0)
-			continue;
-		if (!s->open.bare)
-			crc = diw_crc32(crc, p, n);
-		s->pieces[s->open.niov++] = (struct iovec){ p, n };
-		left -= n;
-	}
+	to = s->pieces + s->open.niov;
+	n = diw_link_seg_pieces(g, to);
+	for (int i = 0; i < n && !s->open.bare; i++)
+		crc = diw_crc32(crc, to[i].iov_base, to[i].iov_len);
+	s->open.niov += n;
 	diw_seal_put(burst_stage(s, DIW_SEAL_LEN), crc);
-}
-
-/* The entries that hold the payload. */
-static int segment_pieces(const struct diw_link_seg *g)
-{
-	size_t at = 0, end = g->off + g->len;
-	int n = 0;
-
-	while (at < end)
-		at += g->iov[n++].iov_len;
-	return n;
 }
 
 /* 0, or -EAGAIN: not taken. */
 static int segment_take(struct seal *s, const struct diw_dest *dst, const struct diw_link_seg *g, uint64_t now)
 {
 	uint32_t len = g->hdr_len + g->len + DIW_SEAL_LEN;
-	int pieces = len <= STAGE_MAX ? 0 : segment_pieces(g);
+	int pieces = len <= STAGE_MAX ? 0 : diw_link_seg_entries(g);
 	bool gather = pieces > 0 && pieces <= GATHER_MAX;
 
 	pieces = gather ? pieces + 2 : 1;

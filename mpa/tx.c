@@ -214,19 +214,27 @@ struct gather {
 	size_t end[DIW_MPA_EDGES];   /* end of each FPDU, as an offset in the write */
 };
 
-static int pieces(const struct diw_link_seg *g)
+/* Writes the MPA length and the header to P. Returns their CRC. */
+static uint32_t put_head(const struct diw_mpa *m, uint8_t *p, const struct diw_link_seg *g)
 {
-	size_t room = 0;
-	int n = 0;
+	diw_put16(p, (uint16_t)(g->hdr_len + g->len));
+	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
+	return m->crc ? diw_crc32c(0, p, DIW_MPA_LEN + g->hdr_len) : 0;
+}
 
-	while (room < g->off + g->len)
-		room += g->iov[n++].iov_len;
+/* Writes the pieces of the payload to TO, and continues CRC over them. Returns the number of pieces. */
+static int put_pieces(const struct diw_mpa *m, struct iovec *to, const struct diw_link_seg *g, uint32_t *crc)
+{
+	int n = diw_link_seg_pieces(g, to);
+
+	for (int i = 0; m->crc && i < n; i++)
+		*crc = diw_crc32c(*crc, to[i].iov_base, to[i].iov_len);
 	return n;
 }
 
 static bool gathers(const struct diw_mpa *m, const struct diw_link_seg *g)
 {
-	return g->len >= GATHER_MIN && !m->packed && !m->tx_markers && pieces(g) <= GATHER_IOV - 3;
+	return g->len >= GATHER_MIN && !m->packed && !m->tx_markers && diw_link_seg_entries(g) <= GATHER_IOV - 3;
 }
 
 static void piece(struct gather *w, const void *p, size_t len)
@@ -240,30 +248,18 @@ static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_li
 {
 	uint8_t (*edge)[DIW_MPA_EDGE] = m->pool->edge;
 	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_fpdu_tail(ulpdu);
-	size_t at = w->fpdus ? w->iov[w->niov - 1].iov_len : 0, off = g->off, left = g->len;
+	size_t at = w->fpdus ? w->iov[w->niov - 1].iov_len : 0;
 	uint8_t *p = edge[w->fpdus] + at;
-	uint32_t crc = 0;
+	uint32_t crc = put_head(m, p, g);
 
-	diw_put16(p, (uint16_t)ulpdu);
-	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
-	if (m->crc)
-		crc = diw_crc32c(0, p, DIW_MPA_LEN + g->hdr_len);
 	if (w->fpdus) {
 		w->iov[w->niov - 1].iov_len += DIW_MPA_LEN + g->hdr_len;
 		w->len += DIW_MPA_LEN + g->hdr_len;
 	} else {
 		piece(w, p, DIW_MPA_LEN + g->hdr_len);
 	}
-	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
-		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
-
-		if (n == 0)
-			continue;
-		if (m->crc)
-			crc = diw_crc32c(crc, (uint8_t *)v->iov_base + off, n);
-		piece(w, (uint8_t *)v->iov_base + off, n);
-		left -= n;
-	}
+	w->niov += put_pieces(m, w->iov + w->niov, g, &crc);
+	w->len += g->len;
 	p = edge[++w->fpdus];
 	diw_fpdu_put_tail(p, tail, m->crc, crc);
 	piece(w, p, tail);
@@ -318,7 +314,7 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 		piece(&w, m->pool->stage, m->pool->staged);
 	w.staged = w.len;
 	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
-	       w.niov + pieces(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
+	       w.niov + diw_link_seg_entries(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
 	       (!w.fpdus || w.len + segs[w.fpdus].len <= DIW_MPA_WRITE))
 		gather_fpdu(m, &w, &segs[w.fpdus]);
 	taken = send_gather(m, &w);
@@ -346,17 +342,15 @@ static bool open_has_room(const struct diw_mpa *m, const struct diw_link_seg *g)
 	const struct diw_mpa_pool *pool = m->pool;
 	uint32_t limit = m->crc ? pool->limit : DIW_MPA_WRITE;
 
-	return pool->npieces + pieces(g) + 2 <= DIW_MPA_PIECES && pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE &&
-	       pool->open_len + g->len + DIW_MPA_EDGE <= limit;
+	return pool->npieces + diw_link_seg_entries(g) + 2 <= DIW_MPA_PIECES &&
+	       pool->staged + DIW_MPA_EDGE <= DIW_MPA_STAGE && pool->open_len + g->len + DIW_MPA_EDGE <= limit;
 }
 
 /* Adds an FPDU to the open write. Its payload stays in the caller's memory until the write. False: not taken. */
 static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	struct diw_mpa_pool *pool = m->pool;
-	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_fpdu_tail(ulpdu), crc = 0;
-	size_t off = g->off, left = g->len;
-	uint8_t *p;
+	uint32_t ulpdu = g->hdr_len + g->len, tail = diw_fpdu_tail(ulpdu), crc;
 
 	claim_stage(m);
 	if (!open_has_room(m, g)) {
@@ -365,22 +359,9 @@ static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 			return false;
 		claim_stage(m);
 	}
-	p = stage_piece(pool, DIW_MPA_LEN + g->hdr_len);
-	diw_put16(p, (uint16_t)ulpdu);
-	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
-	if (m->crc)
-		crc = diw_crc32c(0, p, DIW_MPA_LEN + g->hdr_len);
-	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
-		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
-
-		if (n == 0)
-			continue;
-		if (m->crc)
-			crc = diw_crc32c(crc, (uint8_t *)v->iov_base + off, n);
-		pool->pieces[pool->npieces++] = (struct iovec){ (uint8_t *)v->iov_base + off, n };
-		pool->open_len += (uint32_t)n;
-		left -= n;
-	}
+	crc = put_head(m, stage_piece(pool, DIW_MPA_LEN + g->hdr_len), g);
+	pool->npieces += put_pieces(m, pool->pieces + pool->npieces, g, &crc);
+	pool->open_len += g->len;
 	diw_fpdu_put_tail(stage_piece(pool, tail), tail, m->crc, crc);
 	m->tx_pos += diw_fpdu_bare(ulpdu);
 	m->l.taken++;
