@@ -67,6 +67,12 @@ enum diw_fault {
 
 static inline int diw_fault_is_local(uint16_t fault) { return fault >> 12 == 0xf; }
 
+/* The fault as a peer is told of it. A local fault has no code on the wire. */
+static inline uint16_t diw_fault_for_peer(uint16_t fault)
+{
+	return diw_fault_is_local(fault) ? DIW_FAULT_STREAM : fault;
+}
+
 /* The name of the fault's counter; NULL for a number that is no fault. */
 const char *diw_fault_counter(uint16_t fault);
 /* Adds 1 to the fault's counter. */

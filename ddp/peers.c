@@ -181,8 +181,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 	if (h->last && imm && !(recv = diw_ddp_recv_take(d)))
 		return peer_stalls(d);
 	if (seg->len)                           /* an empty Write is not checked (RFC 5040 section 5.1) */
-		fault = diw_stag_resolve(d->stags, h->stag, &d->user, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len,
-					 &to);
+		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault == 0 && !m && !h->last && !(m = peer_msg_new(d->peers, seg, NULL)))
 		fault = peer_stalls(d);
 	if (fault) {
@@ -255,14 +254,14 @@ static uint16_t peer_segment(struct diw_ddp *d, struct diw_ddp_seg *seg, const s
 	return fault;
 }
 
-/* Refuses the peer's segment. Faults that concern only this host are reported to the peer without their cause. */
+/* Refuses the peer's segment. */
 static void peer_refuse(struct diw_ddp *d, const struct diw_addr *src, uint16_t fault)
 {
 	struct diw_peer_msg *m = peer_msg_find(d->peers, src);
 
 	if (m)
 		peer_msg_give_up(d, m);
-	d->link->ops->refuse(d->link, src, diw_fault_is_local(fault) ? DIW_FAULT_STREAM : fault);
+	d->link->ops->refuse(d->link, src, diw_fault_for_peer(fault));
 }
 
 static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)

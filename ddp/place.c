@@ -20,7 +20,7 @@ uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, u
 		}
 		if (n > len)
 			n = len;
-		fault = diw_stag_resolve(d->stags, s->stag, &d->user, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
+		fault = diw_ddp_resolve(d, s->stag, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
 		if (fault)
 			return fault;
 		memcpy(to, data, n);
@@ -44,8 +44,7 @@ uint16_t diw_ddp_scatter_part(const struct diw_ddp *d, const struct diw_ddp_buf 
 		if (part > len)
 			part = len;
 		if (part) {
-			fault = diw_stag_resolve(d->stags, s->stag, &d->user, DIW_STAG_LOCAL_WRITE, NULL, s->to + off,
-						 part, &to);
+			fault = diw_ddp_resolve(d, s->stag, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, part, &to);
 			if (fault)
 				return fault;
 			iov[(*n)++] = (struct iovec){ to, part };
@@ -64,7 +63,7 @@ uint16_t diw_ddp_gather(const struct diw_ddp *d, const struct diw_ddp_buf *buf, 
 		uint16_t fault = 0;
 
 		if (s->len)
-			fault = diw_stag_resolve(d->stags, s->stag, &d->user, 0, NULL, s->to, s->len, &from);
+			fault = diw_ddp_resolve(d, s->stag, 0, NULL, s->to, s->len, &from);
 		if (fault)
 			return fault;
 		iov[i] = (struct iovec){ from, s->len };
@@ -87,7 +86,7 @@ int diw_ddp_gather_part(const struct diw_ddp *d, const struct diw_ddp_buf *buf, 
 
 		if (skip >= s->len)
 			continue;
-		if (diw_stag_resolve(d->stags, s->stag, &d->user, 0, NULL, s->to + skip, s->len - skip, &from) != 0)
+		if (diw_ddp_resolve(d, s->stag, 0, NULL, s->to + skip, s->len - skip, &from) != 0)
 			return 0;
 		iov[n++] = (struct iovec){ from, s->len - skip };
 	}

@@ -76,9 +76,7 @@ static uint32_t refusal_put(uint8_t *body, const struct rd_answer *a)
 				       .opcode = a->of.atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
 				       .length = a->of.atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN };
 
-	diw_put16(body, diw_fault_is_local(a->fault) ? DIW_FAULT_STREAM : a->fault);
-	body[2] = DIW_TERM_M | DIW_TERM_D;
-	body[3] = 0;
+	diw_term_put(body, diw_fault_for_peer(a->fault), DIW_TERM_M | DIW_TERM_D);
 	diw_put16(body + DIW_TERM_CONTROL, (uint16_t)(DIW_DDP_UNTAGGED_LEN + h.length));
 	return DIW_TERM_FIXED + diw_ddp_hdr_encode(body + DIW_TERM_FIXED, &h);
 }

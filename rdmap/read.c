@@ -198,8 +198,8 @@ int diw_rdmap_read_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uin
 	if (r->reads->pool.used == r->reads->pool.cap)
 		return -ENOSPC;
 	read = diw_pool_get(&r->reads->pool);
-	read->stag = wr->buf.n ? wr->buf.sge[0].stag : 0;
-	read->to = wr->buf.n ? wr->buf.sge[0].to : 0;
+	read->stag = diw_rdmap_sink_stag(wr);
+	read->to = diw_rdmap_sink_to(wr);
 	read->from_stag = wr->stag;
 	read->from_to = wr->to;
 	read->qkey = wr->qkey;

@@ -92,10 +92,8 @@ void diw_rdmap_term_send(void *ctx, const struct diw_ddp_seg *seg, uint16_t faul
 		r->c->error_suppressed++;
 		return;
 	}
-	diw_put16(body, fault);
-	body[2] = DIW_TERM_M | DIW_TERM_D;
-	body[3] = 0;
-	diw_put16(body + 4, (uint16_t)(seg->hdr_len + seg->len));
+	diw_term_put(body, fault, DIW_TERM_M | DIW_TERM_D);
+	diw_put16(body + DIW_TERM_CONTROL, (uint16_t)(seg->hdr_len + seg->len));
 	memcpy(body + DIW_TERM_FIXED, seg->raw, hdr_len);
 	iov.iov_len = DIW_TERM_FIXED + hdr_len;
 	tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_TERMINATE, .qn = DIW_QN_TERMINATE,

@@ -11,21 +11,14 @@
 #define SIW_ANY 0x07u
 #define QUOTED_READ (DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN)
 
-/* Maps faults that have no code on the wire. */
-static uint16_t on_the_wire(uint16_t fault)
-{
-	return diw_fault_is_local(fault) ? DIW_FAULT_STREAM : fault;
-}
-
-/* MPA's own faults have no header to quote (RFC 5044 section 8). Neither has a fault without a segment. */
+/* Quotes SEG behind the control at P. Returns the length of both. MPA's own faults have no header to quote (RFC 5044
+ * section 8). Neither has a fault without a segment. */
 static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
 {
 	uint32_t n = DIW_TERM_FIXED;
 
-	if (!seg || seg->hdr_len == 0) {
-		p[2] = 0;
+	if (!seg || seg->hdr_len == 0)
 		return DIW_TERM_CONTROL;
-	}
 	p[2] = DIW_TERM_M | DIW_TERM_D;
 	diw_put16(p + DIW_TERM_CONTROL, (uint16_t)(seg->hdr_len + seg->len));
 	memcpy(p + n, seg->raw, seg->hdr_len);
@@ -105,8 +98,7 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 {
 	uint8_t *body = r->rc.last;
 
-	diw_put16(body, on_the_wire(fault));
-	body[3] = 0;
+	diw_term_put(body, diw_fault_for_peer(fault), 0);
 	r->rc.last_len = (uint8_t)quote(body, seg);
 	diw_ddp_end(&r->ddp);
 	if (r->rc.self)                         /* the peer will not read it */

@@ -67,6 +67,14 @@ static inline struct diw_read_request diw_read_request_get(const uint8_t *p)
 #define DIW_TERM_CONTROL 4u
 #define DIW_TERM_FIXED 6u            /* control, DDP segment length */
 
+/* Writes the control: layer, type and code of the error, which are CODE, and FLAGS. */
+static inline void diw_term_put(uint8_t *p, uint16_t code, uint8_t flags)
+{
+	diw_put16(p, code);
+	p[2] = flags;
+	p[3] = 0;
+}
+
 /* ---- Immediate Data: RFC 7306 section 6. The low-order 32 bits of its 8 octets are used ---- */
 
 #define DIW_RDMAP_IMM_LEN 8u
