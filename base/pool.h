@@ -27,6 +27,7 @@ struct diw_pool {
 
 /* The number of buckets, a power of two, for a hash table of CAP objects. */
 uint32_t diw_pool_buckets(uint32_t cap);
+/* The bytes that a pool of CAP objects takes. SIZE is rounded up to a multiple of 16. */
 size_t diw_pool_bytes(size_t size, uint32_t cap);
 void diw_pool_init(struct diw_pool *p, struct diw_arena *a, size_t size, uint32_t cap);
 void *diw_pool_get(struct diw_pool *p);                  /* not zeroed when reused; NULL at the bound */

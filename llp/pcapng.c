@@ -14,11 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/wire.h"
 
-#ifndef DIW_VERSION
-#define DIW_VERSION "0.1.0"
-#endif
 #define BUFFER (256u << 10)
 #define MAX_COMMENT 64u
 #define MAX_BLOCK (65536u + 256u)    /* the largest IPv6 packet of a dgram's burst, and a block around it */

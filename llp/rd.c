@@ -355,11 +355,6 @@ static void rd_close(struct diw_link *l)
 	free(rd);
 }
 
-static size_t pool_round(uint32_t size)
-{
-	return (size + 15u) & ~(size_t)15;
-}
-
 /* Divides the arena into pools and tables. All peers are forgotten. */
 static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 {
@@ -383,9 +378,9 @@ static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 static int rd_memory(struct rd *rd)
 {
 	const struct diw_rd_cfg *c = &rd->cfg;
-	size_t small = pool_round(sizeof(struct rd_slot) + SMALL_SEG);
-	size_t large = pool_round((uint32_t)sizeof(struct rd_slot) + rd->large_size);
-	size_t held = pool_round((uint32_t)sizeof(struct rd_held) + rd->large_size);
+	size_t small = sizeof(struct rd_slot) + SMALL_SEG;
+	size_t large = sizeof(struct rd_slot) + rd->large_size;
+	size_t held = sizeof(struct rd_held) + rd->large_size;
 	size_t bytes = diw_pool_bytes(sizeof(struct rd_peer), c->peers) + diw_pool_bytes(small, c->slots) +
 		       diw_pool_bytes(large, c->slots) + diw_pool_bytes(held, c->held);
 	int err;

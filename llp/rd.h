@@ -194,7 +194,7 @@ uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p);
 
 /* ---- rd_rx.c ---- */
 struct rd_rx { uint32_t seq; struct diw_link_rxseg seg; };
-uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now);
+void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now);
 void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p);
 void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);

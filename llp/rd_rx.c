@@ -173,7 +173,7 @@ static bool seq_is_new(struct rd *rd, struct rd_peer *p, uint32_t seq)
 	return false;
 }
 
-uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now)
+void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now)
 {
 	struct diw_link_rxseg run[RD_BATCH];
 	int nrun = 0;
@@ -202,7 +202,6 @@ uint32_t diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *i
 		run_deliver(rd, p, run, nrun, now);
 	diw_rd_rx_deliver(rd, p, now);
 	ack_later(rd, p, n, now);
-	return n;
 }
 
 /* ---- Acknowledgements ---- */

@@ -15,6 +15,7 @@
 
 #define DIW_SHM_DSTS 256u            /* a direct-mapped table */
 #define DIW_SHM_PROBE 37u            /* octets of a probe: odd, so that few datagrams have the same size */
+#define DIW_SHM_SOON_NS (50 * DIW_US)        /* between two looks at the UNIX sockets while a pair is made */
 
 /* The part of a device: its ports, and what they sleep on. */
 struct diw_shm_host {

@@ -11,7 +11,6 @@
 #include "llp/shm.h"
 
 #define LOOK_NS DIW_MS
-#define LOOK_SOON_NS (50 * DIW_US)   /* while a pair is being made */
 #define EVENTS_MOST 64               /* of one look */
 
 static struct diw_shm_pair *pair_of(struct diw_list *l)
@@ -61,7 +60,7 @@ void diw_shm_host_look(struct diw_shm_host *h, bool events, uint64_t now)
 	}
 	for (struct diw_list *l = h->ports.next; l != &h->ports; l = l->next)
 		pending |= port_look(diw_container(l, struct diw_shm, of_host), now);
-	h->look_at = now + (pending ? LOOK_SOON_NS : LOOK_NS);
+	h->look_at = now + (pending ? DIW_SHM_SOON_NS : LOOK_NS);
 }
 
 static bool port_has(const struct diw_shm *s)

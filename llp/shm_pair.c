@@ -39,7 +39,6 @@
 #define RETRY_NS (100 * DIW_MS)      /* after the first failure; twice as long after each further one */
 #define RETRY_MOST 8u                /* doublings */
 #define MSGS_MOST 16                 /* of one pair in one look: a peer may write for ever */
-#define PENDING_NS (50 * DIW_US)     /* between two looks while a pair is being made */
 
 enum kind { HELLO = 0x64737031, WELCOME, PROOF };        /* the first one names the version, too */
 
@@ -245,7 +244,7 @@ static struct diw_shm_pair *pair_new(struct diw_shm *s, int fd, bool calls, uint
 		return NULL;
 	}
 	diw_list_add_tail(&s->pairs, &p->link);
-	s->host->look_at = now + PENDING_NS;
+	s->host->look_at = now + DIW_SHM_SOON_NS;
 	return p;
 }
 

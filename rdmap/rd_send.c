@@ -13,7 +13,7 @@
 
 static size_t req_size(const struct diw_rdmap *r)
 {
-	return (offsetof(struct rd_req, wr) + r->request_size + 15) & ~(size_t)15;
+	return offsetof(struct rd_req, wr) + r->request_size;
 }
 
 int diw_rdmap_rd_send_init(struct diw_rdmap *r)

@@ -74,7 +74,7 @@ static void port_close_if_idle(struct diw_dev *dev)
 	if (!p || p->ngroups)
 		return;
 	dev->groups = NULL;
-	diw_engine_remove_fixed(&dev->engine, &p->member);
+	diw_engine_remove_fixed(&p->member);
 	diw_engine_rouse(&dev->engine);
 	p->d->ops->close(p->d);
 	free(p);

@@ -183,7 +183,7 @@ static inline void diw_engine_set_pending(struct diw_engine *e) { atomic_store(&
 int diw_engine_add(struct diw_engine *e, struct diw_member *m);        /* to the turn; -errno of epoll_ctl(2) */
 void diw_engine_remove(struct diw_engine *e, struct diw_member *m);
 void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m);
-void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m);
+void diw_engine_remove_fixed(struct diw_member *m);
 /* Does all work that is due, a fair share for each member. Returns the next deadline (DIW_NEVER: none). */
 uint64_t diw_engine_step(struct diw_engine *e, uint64_t now);
 /* The same, but the descriptors of the turn are not read. */

@@ -39,9 +39,8 @@ void diw_engine_add_fixed(struct diw_engine *e, struct diw_member *m)
 	diw_engine_kick(e);                     /* the leader does not sleep on its descriptors yet */
 }
 
-void diw_engine_remove_fixed(struct diw_engine *e, struct diw_member *m)
+void diw_engine_remove_fixed(struct diw_member *m)
 {
-	(void)e;
 	diw_list_del(&m->link);
 }
 
