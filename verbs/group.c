@@ -174,17 +174,16 @@ static void member_leave(struct member *m)
 }
 
 /* The address in the form that identifies a group, or -EINVAL. */
-static int group_name(const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
+static int group_name(const char *call, const struct diw_qp *qp, const struct diw_addr *given, struct diw_addr *addr)
 {
 	bool group = diw_addr_is_v4(given) ? (given->ip[12] & 0xf0) == 0xe0 : given->ip[0] == 0xff;
-
 	char text[DIW_ADDR_STRLEN];
 
-	if (qp->ops != &diw_qp_ops_ud)          /* only UD receives messages of any peer */
-		return diw_fail(-EINVAL, "diw_qp_attach: the queue pair is not UD");
+	if (qp->ops != &diw_qp_ops_ud)
+		return diw_fail(-EINVAL, "%s: the queue pair is not UD", call);
 	if (!group || (given->port && given->port != DIW_GROUP_PORT) ||
 	    (given->scope && given->scope != qp->dev->info.ifindex))
-		return diw_fail(-EINVAL, "diw_qp_attach: %s: no group at port %u of %s", diw_addr_str(given, text),
+		return diw_fail(-EINVAL, "%s: %s: no group at port %u of %s", call, diw_addr_str(given, text),
 				DIW_GROUP_PORT, qp->dev->info.name);
 	*addr = (struct diw_addr){ 0 };
 	memcpy(addr->ip, given->ip, sizeof addr->ip);
@@ -195,7 +194,7 @@ int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group)
 {
 	char text[DIW_ADDR_STRLEN];
 	struct diw_addr addr;
-	int rc = group_name(qp, group, &addr);
+	int rc = group_name("diw_qp_attach", qp, group, &addr);
 
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
@@ -213,7 +212,7 @@ int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group)
 {
 	struct diw_addr addr;
 	struct member *m;
-	int rc = group_name(qp, group, &addr);
+	int rc = group_name("diw_qp_detach", qp, group, &addr);
 
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);

@@ -29,7 +29,7 @@ static int rc_check(const struct diw_qp_attr *a)
 	const char *env = getenv("DIWARP_IMPAIR");
 
 	if (a->impair ? *a->impair : env && *env) {
-		diw_log(DIW_LOG_TELL, "diw_qp_create: %s=%s is for datagrams (UD, UC): an RC queue pair is refused",
+		diw_log(DIW_LOG_TELL, "diw_qp_create: %s=%s is for datagrams (UD, UC, RD): an RC queue pair is refused",
 			a->impair ? "impair" : "DIWARP_IMPAIR", a->impair ? a->impair : env);
 		return -EOPNOTSUPP;
 	}

@@ -109,6 +109,7 @@ START_TEST(other_calls_say_why)
 	struct diw_cq *cq;
 	struct diw_mr *mr, *mr2;
 	struct diw_mr_attr chosen = { .addr = &sge, .length = 8, .stag = DIW_STAG_CHOSEN_MAX + 1 };
+	const struct diw_addr none = { .port = 1 };
 
 	begin("error");
 	kit_open(&k, DIW_PROGRESS_THREAD);
@@ -116,6 +117,8 @@ START_TEST(other_calls_say_why)
 	says(diw_dev_open("diw_none", NULL, &dev), -ENODEV, "diw_dev_open: \"diw_none\"");
 	says(diw_dev_close(k.dev), -EBUSY, "diw_dev_close: 1 protection domains, 1 queue pairs");
 	says(diw_cq_create(k.dev, 0, NULL, NULL, &cq), -EINVAL, "diw_cq_create: depth 0");
+	says(diw_qp_attach(e.qp, &none), -EINVAL, "diw_qp_attach: ");
+	says(diw_qp_detach(e.qp, &none), -EINVAL, "diw_qp_detach: ");
 	says(diw_mr_reg(k.pd, &sge, 8, 1 << 20, &mr), -EINVAL, "diw_mr_reg: access 0x100000: 0x100000 is unknown");
 	says(diw_mr_reg(k.pd, &sge, 8, DIW_ACCESS_REMOTE_WRITE, &mr), -EINVAL, "needs LOCAL_WRITE");
 	says(diw_mr_reg(k.pd, &sge, 8, DIW_ACCESS_GROUP_WRITE, &mr), -EINVAL, "needs LOCAL_WRITE");
