@@ -22,7 +22,8 @@ struct diw_listener;
 struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
 
 int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -EAGAIN: no thread */
-int diw_cm_destroy(struct diw_cm *cm);          /* -EBUSY while a listener or a connected queue pair uses it */
+/* -EBUSY while a listener, a request without answer or a connected queue pair uses it. */
+int diw_cm_destroy(struct diw_cm *cm);
 /* Readable when an event is there. */
 int diw_cm_fd(const struct diw_cm *cm);
 
@@ -116,12 +117,13 @@ struct diw_listen_attr {
 	.size = sizeof(struct diw_listen_attr), .backlog = 128, .max_halfopen = 1024, \
 	.request_timeout_ns = 10000000000, \
 }
+/* -EINVAL, and the errors of socket(2) and bind(2), such as -EADDRINUSE and -EMFILE. */
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
 struct diw_listener_info {
 	struct diw_addr local;
 	uint32_t halfopen, waiting;
-	uint64_t requests, refused, timeouts, malformed;  /* counts of requests that came, that
-	                              * exceeded the backlog, that were too slow, and that were no MPA request */
+	uint64_t requests, refused;  /* requests that came; that exceeded the backlog */
+	uint64_t timeouts, malformed;        /* connections that were too slow; requests that are not MPA's */
 	uint64_t starved;            /* times that a connection found no descriptor or no memory, and waits */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
@@ -129,12 +131,13 @@ int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *
 int diw_listener_close(struct diw_listener *listener);
 
 /* Begin to connect QP, which is RC and IDLE. An event on CM tells the outcome. ATTR NULL: the defaults. -EINVAL;
- * -EISCONN; -EMSGSIZE private data; and the errors that connect(2) returns at once. */
+ * -EISCONN; -EMSGSIZE private data; -ENOENT congestion; and the errors that connect(2) returns at once. */
 int diw_connect(struct diw_qp *qp, struct diw_cm *cm, const struct diw_addr *dst, const struct diw_conn_attr *attr);
 /* Answer a request with QP, which is RC and IDLE. The events of QP come on the listener's channel. Success ends the
- * request. An error leaves it: -EINVAL, -EISCONN, -EMSGSIZE, or -ECONNRESET when its peer is gone; diw_reject() ends it
- * then. */
+ * request. An error leaves it: -EINVAL, -EISCONN, -EMSGSIZE, -ENOENT, or -ECONNRESET when its peer is gone;
+ * diw_reject() ends it then. */
 int diw_accept(struct diw_conn_req *req, struct diw_qp *qp, const struct diw_conn_attr *attr);
+/* Refuse a request. Success ends it. -EINVAL; -EMSGSIZE private data. */
 int diw_reject(struct diw_conn_req *req, const void *data, uint32_t data_len);
 /* State CLOSING, and return at once. The library executes the requests that were posted, ends its half of the stream,
  * and awaits the end of the peer's half: then come DIW_CM_DISCONNECTED and state ERROR. The event has ETIMEDOUT when
