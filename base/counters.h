@@ -99,7 +99,7 @@
 	X(record_duplicate, "bytes were there already") \
 	X(reasm_opened, "reassemblies begun") \
 	X(reasm_complete, "reassemblies that became a message") \
-	X(reasm_timeout, "reassemblies given up by the reassembly timeout") \
+	X(reasm_timeout, "reassemblies given up: nothing came in time; RD: the message is not continued") \
 	X(reasm_evicted, "reassemblies given up for a newer one of the same source") \
 	X(reasm_limit, "half of the receives, or four of this source, are already held") \
 	X(reasm_mismatch, "segment disagrees with its reassembly") \

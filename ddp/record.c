@@ -268,8 +268,7 @@ static void record_copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg
 
 /* A message of one segment needs no table: its record opens, completes and is reported in one step. */
 static uint16_t record_one_segment(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg,
-				   uint8_t *to,
-				   uint64_t now)
+				   uint8_t *to, uint64_t now)
 {
 	bool room = diw_list_empty(&d->dg->records.closed) && diw_ddp_cq_room(d, 1);
 	struct diw_record now_done, *r = &now_done;

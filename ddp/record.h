@@ -63,8 +63,9 @@ struct diw_record *diw_record_find(struct diw_ddp *d, const struct diw_addr *add
 /* The open record after PREV, or the first; NULL: there is none. */
 const struct diw_record *diw_record_next(const struct diw_ddp *d, const struct diw_record *prev);
 void diw_record_release(struct diw_ddp *d, struct diw_record *r);
-/* Closes the records on that STag. STag 0: all records of the source. */
+/* Closes the records on that STag. */
 void diw_records_dereg(struct diw_ddp *d, uint32_t stag);
+/* Closes all records of the source. */
 void diw_records_close_source(struct diw_ddp *d, struct diw_source *src);
 void diw_records_timers(struct diw_ddp *d, uint64_t now);
 uint64_t diw_records_deadline(const struct diw_ddp *d);

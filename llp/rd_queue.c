@@ -5,7 +5,7 @@
  */
 #include "llp/rd.h"
 
-#define SILENT_SHARE 8u              /* the share of that for a peer that has not answered yet, or not for several
+#define SILENT_SHARE 8u              /* the part of a peer's slots for one that has not answered yet, or not for several
 				      * timeouts */
 
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p)

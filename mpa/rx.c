@@ -341,7 +341,6 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 
 	if (m->rx_down && !l->down)
 		discard_stream(m);
-
 	if (m->rx_stalled && m->rx_direct)
 		direct_end(m, m->rx_own + DIW_MPA_HEAD, m->rx_len - DIW_MPA_HEAD, now);
 	else if (m->rx_stalled)

@@ -57,17 +57,17 @@ struct diw_rdmap_wr {
 	bool signaled, imm_valid, solicited;
 	bool fence, invalidate;      /* RC, RD */
 	bool pending;                /* RC: sent, and its response has not come */
-	bool unconfirmed;            /* RC: completes when rc.placed reaches seq */
+	bool unconfirmed;            /* RC: completes when rc.place.placed reaches seq */
 	bool ask;                    /* RC: the message asks the peer for its placement */
-	uint32_t seq;                /* RC: the value of rc.sent after it had left; datagrams: the number behind that of
-				      * its last segment */
+	uint32_t seq;                /* RC: the value of rc.place.sent after it had left; RD, Read or atomic: the
+				      * request's MSN; else: the number behind that of its last segment */
 	uint8_t status;              /* of its completion */
 	uint8_t wc_opcode;           /* the opcode of verbs */
 	uint16_t fault;              /* REFUSED: the fault that the target reports; UNSENT, PEER_GONE: the error
 				      * number */
 	uint32_t imm, qkey, stag, inv_stag;
 	union {
-		uint32_t got;        /* RC, pending: bytes of a Read's response, or an atomic's request identifier */
+		uint32_t got;        /* RC, RD: bytes of a Read's response; RC: an atomic's request identifier */
 		uint32_t first;      /* datagrams: the link's number of its first segment; RC, not pending: the number
 				      * behind that of its last segment */
 	};
@@ -361,8 +361,8 @@ static inline bool diw_rdmap_rc_after(uint32_t a, uint32_t b) { return (int32_t)
 int diw_rdmap_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now);
 
-/* UC: octets and tolls that may be sent before the next call of diw_rdmap_flow_run(). The message in progress (r->tx)
- * has been given the window, which is larger and which it does not exceed. */
+/* UC: octets and tolls that may be sent before the next call of diw_rdmap_flow_run(). Also sets
+ * r->tx.window, the limit of the message in progress, which may be larger. */
 int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now);
 /* UC: sends requests and answers of flow control. MORE: the window delays a segment. 0, or -EAGAIN: the link is
  * blocked. */
@@ -392,10 +392,10 @@ struct diw_rdmap_wr *diw_rdmap_rd_done(struct diw_rdmap *r);
 void diw_rdmap_rd_release(struct diw_rdmap *r, struct diw_rdmap_wr *wr);
 /* Ends all requests that are under way, as flushed. */
 void diw_rdmap_rd_flush(struct diw_rdmap *r);
-/* A request is under way, or is not released. */
-/* RD: whether the link has no room for requests or answers, or half of all requests wait for acknowledgements: then the
+/* Whether the link has no room for requests or answers, or half of all requests wait for acknowledgements: then the
  * queue pair sends more when those come. */
 bool diw_rdmap_rd_waits(const struct diw_rdmap *r);
+/* A request is under way, or is not released. */
 bool diw_rdmap_rd_busy(const struct diw_rdmap *r);
 
 /* ---- RC ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends over datagrams: a work request becomes a DDP message. And what types share of work requests. */
+/* Sends over datagrams: a work request becomes a DDP message. Also what all types do with work requests. */
 #include <errno.h>
 
 #include "base/clock.h"

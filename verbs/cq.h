@@ -49,8 +49,8 @@ static inline struct diw_wc *diw_cq_slot(struct diw_cq *cq)
 	return &cq->ring[atomic_load_explicit(&cq->tail, memory_order_relaxed) & cq->mask];
 }
 void diw_cq_push(struct diw_cq *cq);
-/* QP is about to be destroyed: frees the maps of its completions that were not taken. */
 void diw_wc_forget(struct diw_wc *wc);           /* frees its map, if it has one; the device's lock is held */
+/* QP is about to be destroyed, with its maps: its completions that were not taken lose them. */
 void diw_cq_forget_maps(struct diw_cq *cq, const struct diw_qp *qp);
 
 #endif

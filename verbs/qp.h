@@ -43,7 +43,7 @@ struct diw_rq {
 	uint8_t *slots;
 	struct diw_slot_ring fifo, free;
 	atomic_bool wanted;                  /* a message may be waiting for a receive */
-	bool awaited;                        /* the queue belongs to RC or UC queue pairs, so posts check `wanted` */
+	bool awaited;                        /* receives belong to RC, UC or RD: posts check `wanted` */
 	uint32_t *returned, nreturned;       /* returned slots: taken before those of the fifo, last in first out */
 };
 
@@ -209,7 +209,7 @@ struct diw_qp {
 	struct diw_qp_error *errors; /* a ring */
 	uint32_t errors_max, errors_head, errors_n;
 	bool error_event;            /* an event was raised and not fetched yet: no second one is needed */
-	bool errors_lost;            /* entries were overwritten, which was logged */
+	bool errors_lost;            /* entries were overwritten, and an event was raised */
 	struct diw_share share;      /* what the arbiter knows of it */
 };
 
@@ -260,14 +260,14 @@ void diw_sq_tell_drained(struct diw_qp *qp);
 int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr, const struct diw_qp_ops *ops);
 
 /* ---- Called with the lock held ---- */
-/* RC: flushes all posted requests, in order, as far as there is room for completions. */
+/* Flushes all posted requests, in order, as far as there is room for completions. */
 void diw_sq_flush(struct diw_qp *qp);
+void diw_qp_flush(struct diw_qp *qp);            /* the same, and the receives */
 /* Completes, in order, requests that are done; over datagrams, requests that have left. False: there was no room for a
  * completion. */
 bool diw_sq_retire(struct diw_qp *qp);
 /* The kernel refused N segments with ERRNUM. FIRST is the link's number of the first one. */
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum);
-void diw_qp_flush(struct diw_qp *qp);            /* the same, and the receives */
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)
 {
 	return qp->num || !qp->link ? qp->num : qp->ops->num_kind | qp->link->local.port;

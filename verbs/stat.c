@@ -77,7 +77,7 @@ static void sweep(void)
 		fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		/* Unfinished page of an older build, which named the file before it locked it. */
+		/* A page without magic is unfinished: the interposer names the file before it locks it. */
 		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 		    !diw_stat_is_held(fd, &pid) && pread(fd, &magic, sizeof magic, 0) >= 0 &&
 		    (magic == DIW_STAT_MAGIC ||

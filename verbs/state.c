@@ -136,4 +136,3 @@ int diw_qp_withdraw(struct diw_qp *qp)
 	diw_engine_unlock(&dev->engine);
 	return 0;
 }
-

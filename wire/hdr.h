@@ -17,7 +17,7 @@
 #define DIW_RDMAP_RV 0xc0u           /* version; 01b */
 #define DIW_RDMAP_IMM 0x20u
 #define DIW_RDMAP_SOLICITED 0x10u
-#define DIW_RDMAP_WORD 0x10u        /* plain: same bit, if the peers agreed on it */
+#define DIW_RDMAP_WORD 0x10u         /* plain: same bit, if the peers agreed on it */
 #define DIW_DDP_WORD_ASKS 0x80000000u        /* of the word; the other bits count the messages placed, modulo 2^31 */
 #define DIW_RDMAP_OP 0x0fu
 

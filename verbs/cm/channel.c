@@ -150,7 +150,7 @@ static bool wait_event(struct diw_cm *cm, struct diw_cm_event *ev, uint64_t unti
 	return got;
 }
 
-/* A thread with timeout 0 does not sleep in the library, so it does not run the device's step. */
+/* With timeout 0 the call runs the device's step, but does not sleep, so it needs no waiter. */
 int diw_cm_get(struct diw_cm *cm, struct diw_cm_event *ev, int64_t timeout_ns)
 {
 	struct diw_dev *dev = cm->dev;

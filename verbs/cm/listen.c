@@ -17,7 +17,7 @@
 #define EVICT_NS DIW_S
 #define RETRY_NS (100 * DIW_MS)      /* the pause after which descriptors or memory may be available again */
 #define REJECT_NS DIW_S              /* for a refusal to be sent, and for the initiator to end the stream */
-#define MAX_REJECTING 256             /* of a device; each holds a descriptor until REJECT_NS */
+#define MAX_REJECTING 256            /* of a device; each holds a descriptor until REJECT_NS */
 #define KERNEL_BACKLOG 65535         /* the kernel applies its own limit */
 
 static int watch_listener(struct diw_listener *l, uint32_t events)
