@@ -11,16 +11,6 @@
 #include "base/addr.h"
 #include "llp/dgram.h"
 
-#ifndef SOL_UDP
-#define SOL_UDP 17
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #define DIW_UDP_PMTU_SLOTS 64u
 
 /* Paths with a smaller MTU than the interface's. A direct-mapped table: the newest entry of a slot wins. A table of

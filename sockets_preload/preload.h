@@ -24,12 +24,6 @@
 #include "sockets_preload/shm/sockcount.h"
 #include "sockets_preload/shm/sockreg.h"
 
-#ifndef SO_BINDTOIFINDEX
-#define SO_BINDTOIFINDEX 62
-#endif
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 #define DIW_LOOPBACK 1u                      /* index of lo in every network namespace */
 #define DIW_API __attribute__((visibility("default")))
 #define DIW_ALIAS(entry) __attribute__((alias(#entry)))        /* another name of an entry of the same file */

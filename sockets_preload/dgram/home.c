@@ -10,9 +10,6 @@
 
 #include "sockets_preload/dgram/group.h"
 
-#ifndef IP_UNICAST_IF
-#define IP_UNICAST_IF 50
-#endif
 #define TOS 0x1cu                            /* the bits by which all kernels route; newer kernels use all but the
 					      * lowest two bits */
 

@@ -10,13 +10,6 @@
 #include "sockets_preload/preload.h"
 #include "sockets_preload/stage.h"
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #pragma GCC visibility push(hidden)
 
 /* ---- gso.c ---- */

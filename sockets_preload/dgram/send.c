@@ -10,10 +10,6 @@
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream/stream.h"
 
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
-
 /* Staged on the stack, which may be a signal handler's. Larger messages are gathered by the kernel. */
 #define STAGED 1536u
 #define MOST_PIECES 62u

@@ -6,13 +6,6 @@
 #include "sockets_preload/dgram/route.h"
 #include "sockets_preload/stream/stream.h"
 
-#ifndef SO_PEEK_OFF
-#define SO_PEEK_OFF 42
-#endif
-#ifndef SO_TIMESTAMPING_NEW
-#define SO_TIMESTAMPING_NEW 65
-#endif
-
 /* An option of diw_stream_special() was set on any socket. */
 static _Atomic bool has_special;
 

@@ -18,10 +18,6 @@
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
-
 #define STAGED 2048u                         /* payload that is copied beside its head: fits the stack of a signal
 					      * handler */
 #define FPDUS 8u                             /* of one system call */

@@ -19,7 +19,6 @@
 #include "verbs/diw_cm.h"
 
 #define POST_GOAL_NS 100             /* of user time, to post and poll a work request */
-#define POST_ACTORS 3
 #define SETTLE_NS (50 * DIW_US)
 
 struct post {

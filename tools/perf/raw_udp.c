@@ -13,16 +13,6 @@
 #include "base/wire.h"
 #include "tools/perf/raw_end.h"
 
-#ifndef SOL_UDP
-#define SOL_UDP 17
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #define BURST 65200u                 /* bytes, and below datagrams, of a super-buffer */
 #define BURST_SEGS 128u
 #define STAMP 8u                     /* position in the stream: in front of the payload (crc), or in its first bytes */

@@ -22,9 +22,6 @@
 #include "sockets_preload/shm/sockreg.h"
 #include "wire/hdr.h"
 
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
 #define UDP_SEGMENT 103
 #define UDP_GRO 104
 #define HEAD (entry.flags & DIW_SOCK_WRITE_RECORD ? 36 : 32)
