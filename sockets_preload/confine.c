@@ -19,7 +19,6 @@
 #include "sockets_preload/dgram/bad_net.h"
 #include "sockets_preload/stream/stream.h"
 
-
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)

@@ -14,7 +14,6 @@
 #include "sockets_preload/shm/regfile.h"
 #include "sockets_preload/stream/stream.h"
 
-
 #define MOST_FDS (1u << 14)
 #define FEWEST_FDS (1u << 12)
 /* Few programs have more descriptors. Those are in parts of this size, mapped when needed. */

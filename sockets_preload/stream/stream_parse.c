@@ -12,7 +12,6 @@
 
 #define LITTLE 1024u                         /* payload */
 
-
 /* The head is complete. False: no interposer makes such a head. */
 static bool is_good_head(struct diw_stream_rx *rx)
 {

@@ -14,7 +14,6 @@
 uint8_t mkit_bytes[1 << 18];
 struct diw_mpa_pool *mkit_pool;
 
-
 /* P, which holds USED bytes, with room for MORE. Sizes are powers of two, so P is seldom reallocated. */
 static void *grown(void *p, size_t used, size_t more)
 {

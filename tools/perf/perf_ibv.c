@@ -422,7 +422,6 @@ int ibv_rig_recv(struct rig *r, const struct diw_recv_wr *list)
 
 	if (!v->qp)
 		return 0;                    /* the link posts all receives as it connects */
-
 	for (; list && !rc; list = list->next) {
 		sge[n][0] = (struct ibv_sge){ (uintptr_t)v->grh, IBV_GRH_LEN, v->grh_mr->lkey };
 		sge[n][1] = (struct ibv_sge){ (uintptr_t)list->sge->addr, list->sge->length, list->sge->stag };
