@@ -288,12 +288,15 @@ static bool is_segment(const struct cmsghdr *c)
 static bool is_odd_control(const struct msghdr *msg, struct tx *t)
 {
 	struct msghdr m = *msg;
+	const char *end;
 
 	t->size = t->s->segment;
 	if (!msg->msg_control || !msg->msg_controllen)
 		return false;
+	end = (char *)msg->msg_control + msg->msg_controllen;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		if (is_segment(c) && c->cmsg_len != CMSG_LEN(sizeof t->size))
+		if (is_segment(c) &&
+		    (c->cmsg_len != CMSG_LEN(sizeof t->size) || c->cmsg_len > (size_t)(end - (char *)c)))
 			return true;
 		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_DONTFRAG)
 			return true;

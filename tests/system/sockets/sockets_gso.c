@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 
 #include "tests/system/sockets/sockets_kit.h"
@@ -256,6 +257,16 @@ static void receiving(int family, int gro)
 
 /* ---- Control data of the sender ---- */
 
+/* A copy of LEN octets of P at the end of the memory that may be read. */
+static void *at_the_end(const void *p, size_t len)
+{
+	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED || mprotect(page + 4096, 4096, PROT_NONE))
+		abort();
+	return memcpy(page + 4096 - len, p, len);
+}
+
 static void asking(void)
 {
 	struct pair p = pair_for(AF_INET, 1, 1);
@@ -294,6 +305,10 @@ static void asking(void)
 		tell_buffer("  got", p.a, 5000, 200, 0);
 		tell_messages(p.a);
 	}
+	put(&u, 0, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size);
+	m.msg_control = at_the_end(&u, CMSG_LEN(0));
+	m.msg_controllen = CMSG_LEN(0);
+	told("with control data shorter than their entry", sendmsg(p.b, &m, 0));
 	set(p.b, IPPROTO_UDP, UDP_SEGMENT, 700);
 	told("more", send(p.b, out, 500, MSG_MORE));
 	told("and the end", send(p.b, out + 500, 1500, 0));
