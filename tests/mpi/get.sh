@@ -87,8 +87,8 @@ compile() {
 
 # compile_installed NAME PREFIX ADVICE
 compile_installed() {
-	if [ -e "$2/lib/libmpi.so.12" ]; then
-		compile "$1" "$2/include" "$2/lib/libmpi.so.12"
+	if [ -e "$2/lib/libmpi.so" ]; then
+		compile "$1" "$2/include" "$2/lib/libmpi.so"
 	else
 		rm -f "$MPI/check.$1"
 		say "no $1: none is installed in $2 ($3)"
