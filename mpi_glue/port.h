@@ -27,7 +27,7 @@ struct glue_port_ops {
 	bool (*has_room)(struct glue_ep *ep, const struct glue_peer *to, uint32_t n);
 	/* Where operations wait that may not be posted to PEER yet. */
 	struct glue_queue *(*queue)(struct glue_ep *ep, const struct glue_peer *peer);
-	/* The address that PEER's requests come from, to which an STag can be bound. */
+	/* The address that PEER's requests come from, to which an STag can be bound; NULL: not known yet. */
 	const struct diw_addr *(*source)(struct glue_ep *ep, const struct glue_peer *peer);
 	/* The queue pair that counts what PEER, which may be NULL, sends; NULL: none. */
 	struct diw_qp *(*counts)(struct glue_ep *ep, const struct glue_peer *peer);

@@ -213,11 +213,11 @@ static const struct diw_addr *port_rc_source(struct glue_ep *ep, const struct gl
 	struct diw_qp_info info;
 
 	if (!c)
-		return &peer->addr;
+		return NULL;
 	/* a message may come before the event that the connection is up is handled */
 	if (c->state != RC_UP && c->qp && diw_qp_query(c->qp, &info) == 0)
 		c->source = info.peer;
-	return &c->source;
+	return c->source.port ? &c->source : NULL;
 }
 
 /* A connection that has ended has no queue pair, and none is begun for this. */

@@ -17,6 +17,22 @@ static bool errno_waits(int rc)
 	return rc == -FI_EAGAIN;
 }
 
+/* Registers LEN octets of the buffer for the peer alone, and names them in the header. False: not possible. An STag
+ * cannot be bound to an address that is not known yet. */
+static bool op_register(struct glue_op *op, uint64_t len, unsigned access)
+{
+	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = len, .access = access,
+				 .peer = op->ep->port->ops->source(op->ep, op->peer) };
+
+	if (op->iovs != 1 || !a.peer || diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0) {
+		op->mr = NULL;
+		return false;
+	}
+	op->hdr.stag = op->mr->stag;
+	op->hdr.to = op->mr->to;
+	return true;
+}
+
 /* ---- The receiver ---- */
 
 static void receive_end(struct glue_op *op)
@@ -37,17 +53,8 @@ void diw_glue_report(struct glue_op *op, uint32_t id)
  * Sends. */
 static void receive_expose(struct glue_op *op)
 {
-	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->want,
-				 .peer = op->ep->port->ops->source(op->ep, op->peer),
-				 .access = DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE };
-
-	if (op->iovs != 1 || op->ep->domain->set.mode == GLUE_MODE_SENDRECV ||
-	    diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0)
-		op->mr = NULL;
-	if (op->mr) {
-		op->hdr.stag = op->mr->stag;
-		op->hdr.to = op->mr->to;
-	}
+	if (op->ep->domain->set.mode != GLUE_MODE_SENDRECV)
+		op_register(op, op->want, DIW_ACCESS_LOCAL_WRITE | DIW_ACCESS_REMOTE_WRITE);
 }
 
 /* A receive whose hdr is the RTS reads. */
@@ -143,17 +150,8 @@ void diw_glue_octets_came(struct glue_op *op, uint64_t len)
 
 void diw_glue_rts_offer(struct glue_op *op)
 {
-	struct diw_mr_attr a = { .addr = op->iov[0].iov_base, .length = op->len,
-				 .peer = op->ep->port->ops->source(op->ep, op->peer),
-				 .access = DIW_ACCESS_REMOTE_READ };
-
-	if (op->iovs != 1 || diw_mr_reg_attr(op->ep->domain->pd, &a, &op->mr) < 0) {
-		op->mr = NULL;           /* the receiver sends CTS */
-		return;
-	}
-	op->hdr.flags |= GLUE_READABLE;
-	op->hdr.stag = op->mr->stag;
-	op->hdr.to = op->mr->to;
+	if (op_register(op, op->len, DIW_ACCESS_REMOTE_READ))   /* otherwise the receiver sends CTS */
+		op->hdr.flags |= GLUE_READABLE;
 }
 
 void diw_glue_cts_came(struct glue_ep *ep, const struct glue_peer *from, const struct glue_hdr *h)

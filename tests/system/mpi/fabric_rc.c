@@ -149,6 +149,26 @@ static void check_shortage(void)
 	end_close(&late);
 }
 
+/* The first message to a peer is a long one: no connection is up when it is offered. */
+static void check_first_is_long(void)
+{
+	for (int from = 0; from < 2; from++) {
+		struct end pair[2] = { 0 }, *x = &pair[from], *y = &pair[!from];
+		struct fi_cq_tagged_entry c;
+
+		end_open(&pair[0]);
+		end_open(&pair[1]);
+		fill((uint8_t)from);
+		REQUIRE(fi_tsend(x->ep, out, LARGE, NULL, y->addr, 3, x) == 0);
+		REQUIRE(fi_trecv(y->ep, in, LARGE, NULL, x->addr, 3, 0, y) == 0);
+		REQUIRE(next(y, x, &c, NULL) == 0 && c.op_context == y && c.len == LARGE);
+		expect_in(LARGE);
+		REQUIRE(next(x, y, &c, NULL) == 0 && c.op_context == x);
+		end_close(&pair[0]);
+		end_close(&pair[1]);
+	}
+}
+
 static struct stranger s;
 
 static int silent_connect(void)
@@ -261,6 +281,7 @@ int main(int argc, char **argv)
 #define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing)
 	CHECK(both_begin);
 	CHECK(both_begin_apart);
+	CHECK(first_is_long);
 	CHECK(killed);
 	CHECK(replaced);
 	CHECK(shortage);
