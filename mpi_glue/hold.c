@@ -86,10 +86,14 @@ void diw_glue_hold_came(struct glue_peer *from, const struct glue_hdr *h)
 		from->holds--;
 }
 
+/* A RESUME to an endpoint that is closed does not come. So what its peers asked for ends for all endpoints that share
+ * the address vector; these may send eager messages to a peer that still holds them. */
 void diw_glue_hold_forget(struct glue_ep *ep)
 {
 	struct diw_list *n;
 
 	while ((n = diw_list_first(&ep->held)))
 		diw_glue_hold_lost(diw_container(n, struct glue_peer, hold));
+	for (uint32_t i = 0; ep->av && i < ep->av->peers.fresh; i++)
+		((struct glue_peer *)(void *)(ep->av->peers.base + i * ep->av->peers.size))->holds = 0;
 }

@@ -164,6 +164,30 @@ static void released(void)
 	REQUIRE(fi_trecv(b.ep, in, 8, NULL, c.addr, 3, 0, NULL) == 0 && next(&b, &c, &e, NULL) == 0 && e.tag == 3);
 }
 
+/* An endpoint that is held closes. What is asked of it then does not come, and others with its address vector are not
+ * held for it. */
+static void held_closes(void)
+{
+	struct end d = { 0 };
+	double held = seconds();
+
+	doing = "an endpoint that is held closes";
+	end_open(&d);
+	while (seconds() - held < 1) {
+		if (fi_tinject(d.ep, out, SHORT, b.addr, 5) == 0)
+			held = seconds();
+		progress();
+	}
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 6) == -FI_EAGAIN);
+	end_close(&d);
+	held = seconds();
+	while (fi_tinject(a.ep, out, 8, b.addr, 6) == -FI_EAGAIN) {
+		progress();
+		REQUIRE(seconds() - held < PATIENCE);
+	}
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 6, 0, NULL) == 0 && next(&b, &a, &e, NULL) == 0 && e.tag == 6);
+}
+
 int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
@@ -176,6 +200,7 @@ int main(int argc, char **argv)
 	others_pass();
 	receive_all();
 	released();
+	held_closes();
 	REQUIRE(argc < 3 || system(argv[2]) == 0);
 	printf("done\n");
 	end_close(&c);
