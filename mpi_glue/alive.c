@@ -54,6 +54,11 @@ static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 	}
 }
 
+void diw_glue_alive_wait(struct glue_ep *ep, struct glue_peer *p)
+{
+	alive_ask(ep, p, ep->domain->sweep);
+}
+
 void diw_glue_alive_look(struct glue_domain *d)
 {
 	uint32_t end;

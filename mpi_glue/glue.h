@@ -346,6 +346,8 @@ void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err);
 void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err);
 /* Called when an application looks for completions and there are none. */
 void diw_glue_alive_look(struct glue_domain *d);
+/* The application repeats a call until P allows it, and has no operation that waits for P. */
+void diw_glue_alive_wait(struct glue_ep *ep, struct glue_peer *p);
 
 /* ---- port.c ---- */
 int diw_glue_port_open(struct glue_ep *ep);

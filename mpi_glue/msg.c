@@ -94,6 +94,19 @@ static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct g
 	return rc;
 }
 
+/* A message of LEN octets that has to be copied, to a peer that holds. */
+static ssize_t send_held(struct glue_ep *ep, struct glue_peer *to, uint64_t len)
+{
+	int lost = diw_glue_port_lost(ep, to);
+
+	if (len > ep->domain->set.eager)
+		return -FI_EMSGSIZE;
+	if (lost)
+		return -lost;
+	diw_glue_alive_wait(ep, to);
+	return -FI_EAGAIN;
+}
+
 ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
 {
 	uint64_t len = diw_glue_iov_total(m->iov, m->iovs);
@@ -111,7 +124,7 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	else if (len <= ep->domain->set.eager && !to->holds)
 		rc = send_eager(ep, to, m, len, flags);
 	else if (flags & FI_INJECT)
-		rc = len <= ep->domain->set.eager ? -FI_EAGAIN : -FI_EMSGSIZE;
+		rc = send_held(ep, to, len);
 	else
 		rc = send_rts(ep, to, m, len, flags);
 	if (rc == -FI_EAGAIN)

@@ -9,6 +9,7 @@
 #define WAITS 60                         /* seconds until everything has failed */
 #define COMPUTES 16                      /* seconds: longer than the link waits until it gives up a peer */
 
+
 enum waits { RECEIVE, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
 
 static int waiter[WAITERS];              /* the contexts */
@@ -34,6 +35,8 @@ static int peer_main(const char *role, int fd, unsigned port)
 	if (strcmp(role, "offers") == 0)
 		REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, to, 2, NULL) == 0);
 	tell(fd, &m, sizeof m);
+	while (strcmp(role, "holds") == 0)
+		progress();
 	if (strcmp(role, "computes") != 0)
 		pause();
 	sleep(COMPUTES);
@@ -136,6 +139,30 @@ static void check_lost_report(void)
 	}
 }
 
+/* A peer that holds is killed. fi_inject(), which asks for a repetition meanwhile, fails then, although no operation
+ * waits for the peer. */
+static void check_holder_fails(void)
+{
+	time_t until = time(NULL) + PATIENCE, held = time(NULL) + 3;
+	struct memory m;
+	ssize_t rc;
+
+	peer_start("holds", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	while (time(NULL) < held) {
+		rc = fi_tinject(a.ep, out, 4096, peer.addr, 3);
+		REQUIRE((rc == 0 || rc == -FI_EAGAIN) && time(NULL) < until);
+		held = rc == 0 ? time(NULL) + 3 : held;
+		progress();
+	}
+	peer_end(SIGKILL);
+	until = time(NULL) + WAITS;
+	while ((rc = fi_tinject(a.ep, out, 8, peer.addr, 3)) == -FI_EAGAIN && time(NULL) < until)
+		progress();
+	REQUIRE(is_gone((int)-rc));
+}
+
 static void check_computing_peer_stays(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -168,6 +195,7 @@ int main(int argc, char **argv)
 #define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing), fflush(stdout)
 	CHECK(waiters_fail);
 	CHECK(lost_report);
+	CHECK(holder_fails);
 	CHECK(computing_peer_stays);
 	ends_close();
 	fi_freeinfo(hints);
