@@ -133,6 +133,7 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (!p)
 		return -FI_ENOMEM;
 	p->inserts++;
+	p->numbers++;
 	if (p->fi_addr == FI_ADDR_NOTAVAIL)
 		p->fi_addr = av->count;
 	p->gone = 0;
@@ -190,6 +191,16 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, co
 	return -FI_ENOSYS;
 }
 
+/* The least number of P that is greater than AFTER. */
+static fi_addr_t av_number(const struct glue_av *av, const struct glue_peer *p, fi_addr_t after)
+{
+	fi_addr_t n = after + 1;
+
+	while (p->numbers && n < av->count && av->entry[n] != p)
+		n++;
+	return p->numbers ? n : FI_ADDR_NOTAVAIL;
+}
+
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct glue_av *av = (struct glue_av *)fid;
@@ -202,8 +213,9 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 		if (!p)
 			continue;
 		av->entry[fi_addr[i]] = NULL;
+		p->numbers--;
 		if (p->fi_addr == fi_addr[i])
-			p->fi_addr = FI_ADDR_NOTAVAIL;
+			p->fi_addr = av_number(av, p, fi_addr[i]);
 	}
 	glue_unlock(av->domain);
 	return 0;

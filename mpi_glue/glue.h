@@ -116,7 +116,8 @@ struct glue_peer {
 	uint32_t index;                  /* in the address vector */
 	uint32_t inserts;                /* how often its address was inserted; if it was, the peer stays */
 	bool connected;                  /* at some time: it stays until the vector closes */
-	fi_addr_t fi_addr;               /* FI_ADDR_NOTAVAIL: not inserted */
+	uint32_t numbers;                /* its values of fi_addr_t: one for each insertion that was not removed */
+	fi_addr_t fi_addr;               /* the least of these; FI_ADDR_NOTAVAIL: none */
 	bool used;                       /* av.c: an operation refers to it */
 	bool heard;                      /* alive.c: a message came since the last sweep */
 	uint8_t swept;                   /* number of the last sweep in which the application waited for it */

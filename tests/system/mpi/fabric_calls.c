@@ -130,6 +130,36 @@ static void check_error(void)
 	REQUIRE(e.err_data == NULL && e.err_data_size == 0 && e.prov_errno != 0);
 }
 
+/* The source of a's next message, as b knows it. */
+static fi_addr_t source_of_a(void)
+{
+	struct fi_cq_tagged_entry c;
+	fi_addr_t from = 0;
+
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 8) == 0);
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, 8, 0, NULL) == 0 && next(&b, &a, &c, &from) == 0);
+	return from;
+}
+
+/* An address that was inserted three times has three numbers. Each is valid until it is removed. */
+static void check_inserted_twice(void)
+{
+	fi_addr_t first = a.addr, second, third;
+	struct sockaddr_storage name, got;
+	size_t len = sizeof name, room = sizeof got;
+
+	REQUIRE(fi_getname(&a.ep->fid, &name, &len) == 0);
+	REQUIRE(fi_av_insert(av, &name, 1, &second, 0, NULL) == 1 && fi_av_insert(av, &name, 1, &third, 0, NULL) == 1);
+	REQUIRE(second != first && third != first && third != second && source_of_a() == first);
+	REQUIRE(fi_av_remove(av, &second, 1, 0) == 0 && source_of_a() == first);
+	REQUIRE(fi_av_remove(av, &first, 1, 0) == 0 && source_of_a() == third);
+	REQUIRE(fi_av_lookup(av, third, &got, &room) == 0 && room == len && memcmp(&got, &name, len) == 0);
+	REQUIRE(fi_av_lookup(av, first, &got, &room) == -FI_EINVAL);
+	REQUIRE(fi_tinject(b.ep, out, 8, first, 9) == -FI_EINVAL);
+	REQUIRE(fi_av_remove(av, &third, 1, 0) == 0 && source_of_a() == FI_ADDR_NOTAVAIL);
+	REQUIRE(fi_av_insert(av, &name, 1, &a.addr, 0, NULL) == 1 && source_of_a() == a.addr);
+}
+
 #define BINDERS 2
 #define BOUND 500
 
@@ -224,6 +254,7 @@ int main(int argc, char **argv)
 	CHECK(disabled);
 	CHECK(counters);
 	CHECK(error);
+	CHECK(inserted_twice);
 	CHECK(binders);
 	CHECK(closing);
 	ends_close();
