@@ -77,6 +77,8 @@ struct rd_peer {
 	enum rd_phase phase;
 	bool wants;                  /* the layer above wants to be told when the peer may have another slot */
 	uint8_t queued_in;           /* a bit for each queue that the peer is in */
+	bool given_up;               /* all that went to the process with `epoch` has failed, and nothing went to it or
+				      * came from it since */
 	uint32_t timer_at;           /* index in rd.timer; 0: no timer */
 	struct rd_peer *queue_next[RD_QUEUES];
 	bool known;                  /* `tag` and `epoch` are valid, and segments may come from the peer */

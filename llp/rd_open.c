@@ -78,14 +78,16 @@ void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct di
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &grant, NULL, 0, now);
 }
 
-/* P's process has restarted: all that was sent and received before belongs to the old process. */
+/* P's process has restarted: all that was sent and received before belongs to the old process. If that one had been
+ * given up, what waits was posted after that, and goes to the new one. */
 static void peer_restarted(struct rd *rd, struct rd_peer *p)
 {
 	rd->l.c->rd_restarts++;
 	p->epoch_before = p->epoch;
 	p->receiving = false;
 	diw_rd_rx_forget(rd, p);
-	diw_rd_tx_fail(rd, p, ECONNRESET);
+	if (!p->given_up)
+		diw_rd_tx_fail(rd, p, ECONNRESET);
 }
 
 static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t epoch, uint64_t now)
@@ -112,7 +114,7 @@ static bool tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t t
 static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	p->phase = RD_PEER_OPEN;
-	p->answered = false;
+	p->answered = p->given_up = false;
 	p->first_seq = p->una;
 	p->edge = p->una + 1;                   /* the window is one segment until the peer states its own */
 	p->flight = p->nlost = 0;
@@ -210,7 +212,9 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 		rd->l.c->rd_stray++;
 		p = NULL;
 	}
-	if (p)
+	if (p) {
 		p->heard = now;
+		p->given_up = false;
+	}
 	return p;
 }

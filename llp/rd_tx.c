@@ -425,6 +425,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 	p->backoff = p->tries = 0;
 	p->una = p->next_seq;
 	p->answered = false;
+	p->given_up = errnum == ETIMEDOUT;
 	p->first_seq = p->una;
 	if (p->phase == RD_PEER_OPEN)           /* what the peer has of these messages is useless: begin a new
 						 * association */

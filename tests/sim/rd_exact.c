@@ -270,6 +270,32 @@ START_TEST(restart_receiver)
 }
 END_TEST
 
+/* A receiver is killed, and given up. It starts again: messages that are sent after that go to it. */
+START_TEST(restart_given_up)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rda_begin(2);
+	rda_send(0, 1, 100);
+	rda_run(100 * DIW_MS);
+	rdn_stop(&rda_net, 1);
+	rda_send(0, 1, 100);
+	rda_run(15 * DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 1);
+	ck_assert_int_eq(rda_error, ETIMEDOUT);
+	rdn_start(&rda_net, 1, &cfg, &rda_up);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	for (int i = 0; i < 5; i++)
+		rda_send(0, 1, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 1);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 6);
+	ck_assert_uint_eq(rda_net.node[0].c.rd_restarts, 1);
+	ck_assert_uint_eq(rda_app[0].from[1].gone, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* A sender that is killed and starts again on its port. */
 START_TEST(restart_sender)
 {
@@ -373,6 +399,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, few_slots);
 	tcase_add_test(tc, slow_for_one);
 	tcase_add_test(tc, restart_receiver);
+	tcase_add_test(tc, restart_given_up);
 	tcase_add_test(tc, restart_sender);
 	tcase_add_test(tc, forgotten);
 	tcase_add_test(tc, given_up);
