@@ -115,6 +115,18 @@ static bool av_grow(struct glue_av *av, size_t want)
 	return true;
 }
 
+/* The link has failed all requests to a peer that is gone. Those failures that are still to be handled must not concern
+ * the peer that gets its address. */
+static void av_settle(struct glue_av *av)
+{
+	for (struct diw_list *n = av->domain->eps.next; n != &av->domain->eps; n = n->next) {
+		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
+
+		if (ep->av == av)
+			diw_glue_port_drain(ep);
+	}
+}
+
 static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_addr)
 {
 	struct diw_addr addr;
@@ -126,6 +138,10 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (!av_grow(av, av->count + 1))
 		return -FI_ENOMEM;
 	p = av_look(av, &addr);
+	if (p && p->gone) {
+		av_settle(av);
+		p = av_look(av, &addr);
+	}
 	if (p && !p->inserts)
 		av->learned--;
 	else if (!p && av->peers.used - av->learned < GLUE_PEERS)

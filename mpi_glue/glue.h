@@ -357,6 +357,8 @@ void diw_glue_port_close(struct glue_ep *ep);
 void diw_glue_port_count(struct glue_ep *ep, const struct glue_peer *peer, unsigned what);
 /* False: no operation is free, and nothing was done. */
 bool diw_glue_port_poll(struct glue_ep *ep);
+/* Handles all completions that are there. */
+void diw_glue_port_drain(struct glue_ep *ep);
 /* The channel tells of the next completion, or of one that is there. */
 bool diw_glue_port_arm(struct glue_ep *ep);
 /* Sends H and LEN octets of IOV from offset OFF, which are copied. OP: fails if the Send does, or NULL. 0, -FI_EAGAIN,

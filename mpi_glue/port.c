@@ -7,6 +7,7 @@
 #include "mpi_glue/port.h"
 
 #define PORT_BATCH 16
+#define PORT_DEPTH (2 * (GLUE_SQ + GLUE_RQ))     /* completions that wait to be handled */
 
 static uint64_t wr_of_op(const struct glue_op *op)
 {
@@ -331,7 +332,8 @@ bool diw_glue_port_arm(struct glue_ep *ep)
 	return diw_cq_arm(ep->cq, false) == 0;
 }
 
-bool diw_glue_port_poll(struct glue_ep *ep)
+/* Returns the number of completions that were handled. -1: no operation is free. */
+static int port_work(struct glue_ep *ep)
 {
 	struct diw_wc wc[PORT_BATCH];
 	struct port_recvs r;
@@ -339,7 +341,7 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 
 	/* Each message may need an operation. If there are too few, messages stay in the link. */
 	if (!ep->enabled || ep->domain->ops.cap - ep->domain->ops.used < 2 * PORT_BATCH)
-		return false;
+		return -1;
 	r.n = 0;
 	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);
 	for (int i = 0; i < n; i++) {
@@ -356,7 +358,18 @@ bool diw_glue_port_poll(struct glue_ep *ep)
 	port_resume(ep);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);
-	return true;
+	return n;
+}
+
+bool diw_glue_port_poll(struct glue_ep *ep)
+{
+	return port_work(ep) >= 0;
+}
+
+void diw_glue_port_drain(struct glue_ep *ep)
+{
+	for (uint32_t i = 0; i < PORT_DEPTH / PORT_BATCH && port_work(ep) > 0; i++)
+		;
 }
 
 static int port_pools(struct glue_ep *ep)
@@ -418,7 +431,7 @@ int diw_glue_port_open(struct glue_ep *ep)
 	if (rc == 0 && ep->rx_cq && ep->rx_cq->epoll >= 0)
 		rc = diw_glue_cq_watch(ep->rx_cq, diw_channel_fd(ep->channel));
 	if (rc == 0)
-		rc = diw_cq_create(ep->domain->dev, 2 * (GLUE_SQ + GLUE_RQ), ep->channel, ep, &ep->cq);
+		rc = diw_cq_create(ep->domain->dev, PORT_DEPTH, ep->channel, ep, &ep->cq);
 	if (rc == 0)
 		rc = ep->domain->set.port->open(ep);
 	if (rc < 0)

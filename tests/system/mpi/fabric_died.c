@@ -9,6 +9,7 @@
 #define WAITS 60                         /* seconds until everything has failed */
 #define COMPUTES 16                      /* seconds: longer than the link waits until it gives up a peer */
 
+#define SENDS 200                        /* more completions than an endpoint handles at once */
 
 enum waits { RECEIVE, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
 
@@ -163,6 +164,36 @@ static void check_holder_fails(void)
 	REQUIRE(is_gone((int)-rc));
 }
 
+/* The address of a peer that is gone is inserted again, while errors of earlier sends have not been fetched. These do
+ * not concern the new peer. */
+static void check_inserted_again(void)
+{
+	const struct iovec iov = { out, 8 };
+	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .tag = 9, .context = &waiter[DELIVERY] };
+	struct fi_cq_tagged_entry c;
+	uint64_t value = 7, got = 0;
+	struct memory m;
+
+	if (over_rc())                   /* sends fail as soon as the connection ends */
+		return;
+	peer_start("hang", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	peer_end(SIGKILL);
+	msg.addr = peer.addr;
+	for (int i = 0; i < SENDS; i++)
+		REQUIRE(fi_tsendmsg(a.ep, &msg, FI_COMPLETION | FI_TRANSMIT_COMPLETE) == 0);
+	REQUIRE(is_gone(next_late(&c)));
+	peer_start("hang", ntohs(peer.name.sin_port));
+	REQUIRE(fi_tinject(a.ep, &value, 8, peer.addr, 1) == 0);
+	REQUIRE(fi_trecv(a.ep, &got, 8, NULL, peer.addr, 1, 0, &got) == 0);
+	for (int i = 1; i < SENDS; i++)
+		REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[DELIVERY]);
+	REQUIRE(next_late(&c) == 0 && c.op_context == &got && got == 7);
+	hear(peer.fd, &m, sizeof m);
+	peer_end(SIGKILL);
+}
+
 static void check_computing_peer_stays(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -196,6 +227,7 @@ int main(int argc, char **argv)
 	CHECK(waiters_fail);
 	CHECK(lost_report);
 	CHECK(holder_fails);
+	CHECK(inserted_again);
 	CHECK(computing_peer_stays);
 	ends_close();
 	fi_freeinfo(hints);
