@@ -48,12 +48,19 @@ static bool op_waits(const struct glue_op *op)
 	       op->kind == GLUE_OP_WRITE || op->kind == GLUE_OP_ATOMIC;
 }
 
-/* An RTS that no receive has matched: its octets will not come, and its ids may be those of the peer's next instance. A
- * message that a peek has claimed is in no bucket, and stays. */
-static bool op_is_offer(const struct glue_op *op)
+/* A message that no receive has matched. Its ids may be those of the peer's next instance, which must not be told about
+ * it. The octets of an RTS will not come. An RTS that a peek has claimed, in no bucket, fails when it is received. */
+static void lost_message(struct glue_op *op, int err)
 {
-	return op->kind == GLUE_OP_MESSAGE && op->hdr.kind == GLUE_RTS && op->key.source &&
-	       !diw_list_empty(&op->key.hash);
+	op->hdr.flags &= (uint8_t)~GLUE_REPORT;
+	if (op->queue) {                 /* FIN, which waits for room */
+		diw_glue_op_end(op, err);
+	} else if (op->hdr.kind == GLUE_RTS && diw_list_empty(&op->key.hash)) {
+		op->entry.err = err;
+	} else if (op->hdr.kind == GLUE_RTS) {
+		diw_match_take(&op->key);
+		diw_glue_message_free(op);
+	}
 }
 
 void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
@@ -69,12 +76,10 @@ void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
 
 		if (op->kind == GLUE_OP_FREE || op->ended || op->ep != ep || op->peer != peer)
 			continue;
-		if (op_waits(op)) {
+		if (op_waits(op))
 			lost_op(op, err);
-		} else if (op_is_offer(op)) {
-			diw_match_take(&op->key);
-			diw_glue_message_free(op);
-		}
+		else if (op->kind == GLUE_OP_MESSAGE && op->key.source)      /* else it is in the peer's inbox */
+			lost_message(op, err);
 	}
 }
 

@@ -246,6 +246,7 @@ static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const str
 static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
 {
 	struct glue_op *message = NULL, *op;
+	int lost;
 
 	for (struct diw_list *n = ep->claimed.next; n != &ep->claimed && !message; n = n->next)
 		if (diw_container(n, struct glue_op, link)->entry.op_context == m->ctx)
@@ -257,14 +258,18 @@ static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64
 		return -FI_EAGAIN;
 	diw_list_del(&message->link);
 	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
-	if (!(flags & FI_DISCARD)) {
+	lost = message->entry.err;
+	if (!lost && !(flags & FI_DISCARD)) {
 		recv_give(op, message);
 		return 0;
 	}
 	op->len = message_len(message);
 	diw_glue_message_envelope(op, message->peer, &message->hdr, op->len);
-	message_discard(message);
-	diw_glue_op_end(op, 0);
+	if (lost)
+		diw_glue_message_free(message);
+	else
+		message_discard(message);
+	diw_glue_op_end(op, lost);
 	return 0;
 }
 

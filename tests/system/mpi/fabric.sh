@@ -53,7 +53,7 @@ for mode in write-record rc; do
 )done$'
 	check "... it was held" matches "$OUT" 'peers held, since their messages found no receive: [1-9]'
 	check "... diw stat shows it" shows held
-	run "a peer that ends while others only wait for it, $mode" env FI_DIWARP_MODE=$mode timeout 200 \
+	run "a peer that ends while others only wait for it, $mode" env FI_DIWARP_MODE=$mode timeout 400 \
 		"$BUILD/tests/system/fabric_died" diw_lo
 	check "... to the end" matches "$OUT" '(^|
 )done$'

@@ -10,6 +10,7 @@
 #define COMPUTES 16                      /* seconds: longer than the link waits until it gives up a peer */
 
 #define SENDS 200                        /* more completions than an endpoint handles at once */
+#define REPORTS 8                        /* so that the ids of some are those of another process */
 
 enum waits { RECEIVE, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
 
@@ -29,6 +30,8 @@ static struct memory memory_register(void)
 static int peer_main(const char *role, int fd, unsigned port)
 {
 	fi_addr_t to = peer_open(role, fd, port);
+	const struct iovec iov = { out, 8 };
+	const struct fi_msg_tagged report = { .msg_iov = &iov, .iov_count = 1, .addr = to, .tag = 3 };
 	struct memory m = memory_register();
 	uint64_t value = 5;
 
@@ -36,7 +39,9 @@ static int peer_main(const char *role, int fd, unsigned port)
 	if (strcmp(role, "offers") == 0)
 		REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, to, 2, NULL) == 0);
 	tell(fd, &m, sizeof m);
-	while (strcmp(role, "holds") == 0)
+	for (int i = 0; i < REPORTS && strcmp(role, "reports") == 0; i++)
+		REQUIRE(fi_tsendmsg(a.ep, &report, FI_DELIVERY_COMPLETE) == 0);
+	while (strcmp(role, "holds") == 0 || strcmp(role, "offers") == 0)
 		progress();
 	if (strcmp(role, "computes") != 0)
 		pause();
@@ -194,6 +199,73 @@ static void check_inserted_again(void)
 	peer_end(SIGKILL);
 }
 
+/* Waits for a message that no receive takes. */
+static void await_message(const struct fi_msg_tagged *peek, uint64_t flags)
+{
+	time_t until = time(NULL) + PATIENCE;
+	struct fi_cq_tagged_entry c;
+
+	do
+		REQUIRE(fi_trecvmsg(a.ep, peek, FI_PEEK | flags) == 0 && time(NULL) < until);
+	while (next_late(&c) != 0);
+}
+
+/* The peer is killed, and noticed to be gone. A process that acts as ROLE gets its address. */
+static void replace_peer(const char *role)
+{
+	struct fi_cq_tagged_entry c;
+	struct memory m;
+
+	peer_end(SIGKILL);
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 9, 0, &waiter[RECEIVE]) == 0);
+	REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[RECEIVE]);
+	peer_start(role, ntohs(peer.name.sin_port));
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+}
+
+/* A peek claims a long message, whose sender is killed then. Another process gets the address: the receive fails, and
+ * does not wait for that process. */
+static void check_claimed(void)
+{
+	struct fi_msg_tagged peek = { .addr = FI_ADDR_UNSPEC, .tag = 2, .context = &waiter[RENDEZVOUS] };
+	const struct iovec iov = { in, sizeof in };
+	struct fi_cq_tagged_entry c;
+	struct memory m;
+
+	peer_start("offers", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	await_message(&peek, FI_CLAIM);
+	replace_peer("hang");
+	peek.msg_iov = &iov;
+	peek.iov_count = 1;
+	REQUIRE(fi_trecvmsg(a.ep, &peek, FI_CLAIM) == 0);
+	REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[RENDEZVOUS]);
+	peer_end(SIGKILL);
+}
+
+/* A message of a peer that was killed is received. Its sender wanted to be told so. The process that has its address
+ * now, and operations with the same ids, is not told: the octets of its long message come. */
+static void check_reports(void)
+{
+	const struct fi_msg_tagged peek = { .addr = FI_ADDR_UNSPEC, .tag = 3 };
+	struct fi_cq_tagged_entry c;
+	struct memory m;
+
+	peer_start("reports", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	await_message(&peek, 0);
+	progress_for(1);
+	replace_peer("offers");
+	while (fi_trecvmsg(a.ep, &peek, FI_PEEK) == 0 && next_late(&c) == 0)
+		REQUIRE(fi_trecv(a.ep, in, 8, NULL, FI_ADDR_UNSPEC, 3, 0, NULL) == 0 && next_late(&c) == 0);
+	REQUIRE(fi_trecv(a.ep, in, sizeof in, NULL, peer.addr, 2, 0, NULL) == 0);
+	REQUIRE(next_late(&c) == 0 && c.len == LARGE);
+	peer_end(SIGKILL);
+}
+
 static void check_computing_peer_stays(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -228,6 +300,8 @@ int main(int argc, char **argv)
 	CHECK(lost_report);
 	CHECK(holder_fails);
 	CHECK(inserted_again);
+	CHECK(claimed);
+	CHECK(reports);
 	CHECK(computing_peer_stays);
 	ends_close();
 	fi_freeinfo(hints);
