@@ -23,13 +23,14 @@ static uint64_t alive_clock(void)
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 
-/* The peer that OP waits for without a request under way; NULL: none. A posted receive has it in its key. */
+/* The peer that OP waits for without a request under way; NULL: none. A posted receive has it in its key. A receive for
+ * many messages that takes no more waits for these alone. */
 static struct glue_peer *alive_awaited(const struct glue_op *op)
 {
 	if (op->ended || (op->requests && op->kind != GLUE_OP_ATOMIC))
 		return NULL;
 	switch ((enum glue_op_kind)op->kind) {
-	case GLUE_OP_RECV: return op->peer || op->multi ? op->peer : (struct glue_peer *)(uintptr_t)op->key.source;
+	case GLUE_OP_RECV: return op->peer || op->released ? op->peer : (struct glue_peer *)(uintptr_t)op->key.source;
 	case GLUE_OP_SEND:
 	case GLUE_OP_ATOMIC: return op->peer;
 	default: return NULL;

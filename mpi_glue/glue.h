@@ -414,6 +414,8 @@ struct glue_msg {
 ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags);
 ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags);
 ssize_t diw_glue_cancel(fid_t fid, void *ctx);
+/* Takes a posted receive back, which ends with ERR. */
+void diw_glue_recv_end(struct match *m, struct glue_op *op, int err);
 uint64_t diw_glue_iov_total(const struct iovec *iov, size_t n);
 
 /* ---- rma.c ---- */

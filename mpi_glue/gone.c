@@ -15,12 +15,9 @@ struct lost_search {
 static bool lost_receive(struct match_key *k, void *arg)
 {
 	const struct lost_search *s = arg;
-	struct glue_op *op = diw_container(k, struct glue_op, key);
 
-	if (k->source == s->peer && !op->multi) {
-		diw_match_unpost(s->match, k);
-		diw_glue_op_end(op, s->err);
-	}
+	if (k->source == s->peer)
+		diw_glue_recv_end(s->match, diw_container(k, struct glue_op, key), s->err);
 	return false;
 }
 

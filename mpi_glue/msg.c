@@ -302,22 +302,24 @@ static bool recv_has_ctx(struct match_key *k, void *ctx)
 	return diw_container(k, struct glue_op, key)->entry.op_context == ctx;
 }
 
+void diw_glue_recv_end(struct match *m, struct glue_op *op, int err)
+{
+	diw_match_unpost(m, &op->key);
+	if (op->children) {              /* the last of its messages returns the buffer */
+		op->released = true;
+		return;
+	}
+	op->entry.flags = FI_RECV | (op->multi ? FI_MULTI_RECV : 0);
+	diw_glue_op_end(op, err);
+}
+
 static bool recv_cancel(struct match *m, void *ctx)
 {
 	struct match_key *k = diw_match_each(m, recv_has_ctx, ctx);
-	struct glue_op *op;
 
-	if (!k)
-		return false;
-	op = diw_container(k, struct glue_op, key);
-	diw_match_unpost(m, k);
-	if (op->children) {              /* the last of its messages returns the buffer */
-		op->released = true;
-		return true;
-	}
-	op->entry.flags = FI_RECV | (op->multi ? FI_MULTI_RECV : 0);
-	diw_glue_op_end(op, FI_ECANCELED);
-	return true;
+	if (k)
+		diw_glue_recv_end(m, diw_container(k, struct glue_op, key), FI_ECANCELED);
+	return k;
 }
 
 ssize_t diw_glue_cancel(fid_t fid, void *ctx)

@@ -12,7 +12,7 @@
 #define SENDS 200                        /* more completions than an endpoint handles at once */
 #define REPORTS 8                        /* so that the ids of some are those of another process */
 
-enum waits { RECEIVE, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
+enum waits { RECEIVE, MANY, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
 
 static int waiter[WAITERS];              /* the contexts */
 static uint64_t number, word;
@@ -64,6 +64,7 @@ static int next_late(struct fi_cq_tagged_entry *c)
 	if (n == -FI_EAVAIL) {
 		REQUIRE(fi_cq_readerr(a.cq, &err, 0) == 1);
 		c->op_context = err.op_context;
+		c->flags = err.flags;
 		return err.err;
 	}
 	REQUIRE(n == 1);
@@ -79,9 +80,12 @@ static bool is_gone(int err)
 static void operations_begin(const struct memory *m)
 {
 	const struct iovec iov = { out, 8 };
+	const struct iovec room = { in + 4096, 4096 };
+	const struct fi_msg many = { .msg_iov = &room, .iov_count = 1, .addr = peer.addr, .context = &waiter[MANY] };
 	const struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = peer.addr, .tag = 9,
 					   .context = &waiter[DELIVERY] };
 
+	REQUIRE(fi_recvmsg(a.ep, &many, FI_MULTI_RECV) == 0);
 	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 9, 0, &waiter[RECEIVE]) == 0);
 	REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, peer.addr, 9, &waiter[RENDEZVOUS]) == 0);
 	REQUIRE(fi_tsendmsg(a.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE) == 0);
@@ -107,6 +111,7 @@ static void check_waiters_fail(void)
 	peer_end(SIGKILL);
 	for (int i = 0; i < WAITERS; i++) {
 		REQUIRE(is_gone(next_late(&c)));
+		REQUIRE(c.op_context != &waiter[MANY] || c.flags & FI_MULTI_RECV);
 		failed[(int *)c.op_context - waiter] = true;
 	}
 	for (int i = 0; i < WAITERS; i++)
@@ -286,7 +291,7 @@ int main(int argc, char **argv)
 	struct fi_info *hints = fi_allocinfo();
 
 	REQUIRE(hints && (argc == 2 || argc == 5));
-	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
 	hints->addr_format = FI_SOCKADDR_IN;
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	device = argv[1];
