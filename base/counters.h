@@ -158,6 +158,7 @@
 	X(fabric_stray, "libfabric provider: messages of no operation under way: dropped") \
 	X(fabric_flood, "libfabric provider: messages over the limit of a peer: dropped") \
 	X(fabric_no_room, "libfabric provider: messages for which there was no room: dropped") \
+	X(fabric_refused, "libfabric provider: connection requests of no endpoint of the job: refused") \
 	X(fabric_held, "libfabric provider: times a peer was held, since its messages found no receive")
 
 struct diw_counters {

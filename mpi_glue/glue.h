@@ -238,9 +238,9 @@ struct glue_queue {
 	uint32_t rma_pending;            /* reads and writes in `pending`: later operations must not overtake these */
 };
 
-/* Why a message was dropped: X(name). docs/mpi.md explains them. */
+/* Why a message was dropped, or a request for a connection refused: X(name). docs/mpi.md explains them. */
 #define GLUE_DROP_NAMES(X) \
-	X(MALFORMED, "malformed") X(STRAY, "stray") X(FLOOD, "flood") X(NO_ROOM, "no_room")
+	X(MALFORMED, "malformed") X(STRAY, "stray") X(FLOOD, "flood") X(NO_ROOM, "no_room") X(REFUSED, "refused")
 enum glue_drop {
 #define GLUE_DROP_ENUM(name, text) GLUE_DROP_##name,
 	GLUE_DROP_NAMES(GLUE_DROP_ENUM)

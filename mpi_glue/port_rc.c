@@ -223,7 +223,8 @@ static const struct diw_addr *port_rc_source(struct glue_ep *ep, const struct gl
 /* A connection that has ended has no queue pair, and none is begun for this. */
 static struct diw_qp *port_rc_counts(struct glue_ep *ep, const struct glue_peer *peer)
 {
-	const struct rc_conn *c = peer ? diw_glue_rc_port(ep)->of_peer[peer->index] : NULL;
+	struct rc_port *p = diw_glue_rc_port(ep);
+	const struct rc_conn *first = p->conns.used ? conn_at(p, 1) : NULL, *c = peer ? p->of_peer[peer->index] : first;
 
 	return c ? c->qp : NULL;
 }

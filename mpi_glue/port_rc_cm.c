@@ -128,21 +128,31 @@ static bool conn_accept(struct rc_conn *c, const struct diw_cm_event *ev, const 
 	return true;
 }
 
-/* The connection for a request; NULL: it is refused. */
-static struct rc_conn *request_conn(struct glue_ep *ep, const struct diw_cm_event *ev, const struct greeting *g,
-				    bool *fresh)
+/* Whether a request is one of the job's endpoint at NAME, which is not this one. */
+static bool request_is_valid(const struct glue_ep *ep, const struct greeting *g, const struct diw_addr *name)
 {
+	int order = diw_glue_addr_order(name, &ep->local);
+
+	return order != 0 && g->kind == (order < 0 ? GREETING_CONNECT : GREETING_CALL);
+}
+
+/* The connection for a request; NULL: it is refused. */
+static struct rc_conn *request_conn(struct glue_ep *ep, const struct diw_cm_event *ev, struct greeting *g, bool *fresh)
+{
+	bool good = greeting_of(ep, ev, g);
 	struct diw_addr name = ev->peer;
-	enum greeting_kind kind;
 	struct glue_peer *peer;
 	struct rc_conn *c;
 
 	name.port = g->port;
-	kind = diw_glue_addr_order(&name, &ep->local) < 0 ? GREETING_CONNECT : GREETING_CALL;
-	if (g->kind != kind || diw_addr_eq(&name, &ep->local))
+	if (!good || !request_is_valid(ep, g, &name)) {
+		diw_glue_drop(ep, NULL, GLUE_DROP_REFUSED);
 		return NULL;
+	}
 	peer = diw_glue_av_find(ep->av, &name);
 	c = peer ? diw_glue_rc_conn(ep, peer, fresh) : NULL;
+	if (!c)
+		diw_glue_drop(ep, NULL, GLUE_DROP_NO_ROOM);
 	if (c && !*fresh && (c->state == RC_LOST || c->state == RC_UP)) {
 		if (!conn_replace(c, g))
 			return NULL;
@@ -153,9 +163,9 @@ static struct rc_conn *request_conn(struct glue_ep *ep, const struct diw_cm_even
 
 static void event_request(struct glue_ep *ep, const struct diw_cm_event *ev)
 {
-	struct greeting g;
+	struct greeting g = { .kind = GREETING_KINDS };
 	bool fresh, taken = false;
-	struct rc_conn *c = greeting_of(ep, ev, &g) ? request_conn(ep, ev, &g, &fresh) : NULL;
+	struct rc_conn *c = request_conn(ep, ev, &g, &fresh);
 
 	if (c && g.kind == GREETING_CALL && !c->called) {
 		c->called = ev->req;

@@ -144,7 +144,8 @@ static int counter_of(const char *name)
 START_TEST(shows_what_a_library_counts)
 {
 	static const char *const own[] = {
-		"fabric_malformed", "fabric_stray", "fabric_flood", "fabric_no_room", "fabric_held",
+		"fabric_malformed", "fabric_stray", "fabric_flood", "fabric_no_room", "fabric_refused",
+		"fabric_held",
 	};
 	const uint64_t n = sizeof own / sizeof *own;
 	int mine = 0;

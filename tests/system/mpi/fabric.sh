@@ -91,6 +91,12 @@ for mode in rc rc,read rc,sendrecv; do
 	done
 done
 rm -f "$TMP/shown"
+run "over RC: strangers" env FI_DIWARP_MODE=rc FI_LOG_LEVEL=warn timeout 300 \
+	"$BUILD/tests/system/fabric_rc" diw_lo "$SHOW"
+check "... they are logged" matches "$OUT" 'dropped messages: refused 1($|
+)'
+check "... and diw stat shows it" shows refused
+rm -f "$TMP/shown"
 run "over RC: a peer that keeps to no protocol" env FI_DIWARP_MODE=rc timeout 300 \
 	"$BUILD/tests/system/fabric_hostile" diw_lo "$SHOW"
 check "... diw stat shows that its messages were dropped" shows malformed stray flood

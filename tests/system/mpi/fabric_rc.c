@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between endpoints over RC queue pairs (FI_DIWARP_MODE=rc): both ends begin at once, the peer is killed, a
- * new process has its address, and strangers connect. */
+ * new process has its address, and strangers connect.
+ * usage: fabric_rc DEVICE [COMMAND]: the shell executes COMMAND when a stranger was refused. */
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -170,6 +171,7 @@ static void check_first_is_long(void)
 }
 
 static struct stranger s;
+static const char *command;
 
 static int silent_connect(void)
 {
@@ -192,6 +194,8 @@ static void check_strangers(void)
 	uint64_t got = 0;
 	int fd[SILENT];
 
+	REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 4) == 0);
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 4, 0, NULL) == 0 && next(&b, &a, &c, NULL) == 0);
 	for (int i = 0; i < SILENT; i++) {
 		fd[i] = silent_connect();
 		if (i % 2)
@@ -200,6 +204,7 @@ static void check_strangers(void)
 	stranger_prepare(&s);
 	s.qkey++;
 	REQUIRE(stranger_connect(&s) == DIW_CM_REJECTED);
+	REQUIRE(!command || system(command) == 0);
 	REQUIRE(diw_qp_reset(s.qp) == 0);
 	s.qkey--;
 	REQUIRE(stranger_connect(&s) == DIW_CM_ESTABLISHED);
@@ -269,11 +274,12 @@ int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
 
-	REQUIRE(hints && (argc == 2 || argc == 5));
+	REQUIRE(hints && argc >= 2 && argc != 4);
 	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE;
 	hints->addr_format = FI_SOCKADDR_IN;
 	hints->tx_attr->op_flags = 0;
 	device = argv[1];
+	command = argc == 3 ? argv[2] : NULL;
 	wanted = hints;
 	if (argc == 5)
 		return peer_main(argv[2], atoi(argv[3]), (unsigned)atoi(argv[4]));
