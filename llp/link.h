@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "base/addr.h"
@@ -63,6 +64,23 @@ static inline int diw_link_seg_pieces(const struct diw_link_seg *g, struct iovec
 		left -= len;
 	}
 	return n;
+}
+
+/* Copies the payload to TO. Returns the end of the copy. */
+static inline uint8_t *diw_link_seg_copy(const struct diw_link_seg *g, uint8_t *to)
+{
+	size_t off = g->off, left = g->len;
+
+	for (const struct iovec *v = g->iov; left > 0; v++, off = 0) {
+		size_t len = v->iov_len - off < left ? v->iov_len - off : left;
+
+		if (len == 0)
+			continue;
+		memcpy(to, (uint8_t *)v->iov_base + off, len);
+		to += len;
+		left -= len;
+	}
+	return to;
 }
 
 struct diw_link_rxseg {              /* rx; borrowed until the callback returns */

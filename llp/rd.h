@@ -200,13 +200,13 @@ void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, u
 void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p);
 void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);
-void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uint64_t now);
+void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h);
 uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p);
 
 /* ---- rd_cc.c ---- */
 void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now);   /* OWN_HOST: the peer is on this host */
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now);
-void diw_rd_cc_lost(struct rd_cc *c, uint64_t now);
+void diw_rd_cc_lost(struct rd_cc *c);
 void diw_rd_cc_timeout(struct rd_cc *c);
 uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now);
 void diw_rd_cc_sent(struct rd_cc *c, uint32_t n, uint64_t now);

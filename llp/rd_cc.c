@@ -149,9 +149,8 @@ void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight,
 	c->cwnd = c->cwnd < CWND_MIN ? CWND_MIN : c->cwnd > CWND_MAX ? CWND_MAX : c->cwnd;
 }
 
-void diw_rd_cc_lost(struct rd_cc *c, uint64_t now)
+void diw_rd_cc_lost(struct rd_cc *c)
 {
-	(void)now;
 	c->lost = true;
 }
 

@@ -36,7 +36,7 @@ static bool tag_is_fresh(const struct rd *rd, const struct diw_addr *addr, uint3
 	return tag == tag_of(rd, addr, epoch, slot) || tag == tag_of(rd, addr, epoch, slot - 1);
 }
 
-static void open_send(struct rd *rd, struct rd_peer *p, uint64_t now)
+void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	const struct diw_rd_hdr h = { .kind = DIW_RD_OPEN, .seq = p->nonce, .time = rd_us(now),
 		.my_epoch = rd->cfg.epoch };
@@ -53,13 +53,8 @@ void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now)
 	p->nonce = (uint32_t)diw_rng_next(&rd->rng);
 	p->open_tries = p->tries = 0;
 	p->progress = now;
-	open_send(rd, p, now);
+	diw_rd_open_again(rd, p, now);
 	diw_rd_timer_set(rd, p, p->open_at);
-}
-
-void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
-{
-	open_send(rd, p, now);
 }
 
 /* Whether datagrams to and from ADDR need no CRC: they do not leave the memory of this host. */

@@ -206,9 +206,8 @@ void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, u
 
 /* ---- Acknowledgements ---- */
 
-void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h, uint64_t now)
+void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h)
 {
-	(void)now;
 	if (!p->receiving)
 		return;
 	h->flags |= DIW_RD_ACKS | (p->echoes ? DIW_RD_ECHOES : 0);
@@ -243,7 +242,7 @@ void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now)
 	if (!p->known)
 		return;
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
-	diw_rd_ack_fill(rd, p, &h, now);
+	diw_rd_ack_fill(rd, p, &h);
 	if (p->refused) {                       /* no segment is held: no map */
 		h.kind = DIW_RD_REFUSE;
 		h.window = p->refused;

@@ -36,9 +36,7 @@ static void slot_put(struct rd *rd, struct rd_slot *s)
 
 int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g)
 {
-	size_t off = g->off, left = g->len;
 	struct rd_slot *s;
-	uint8_t *at;
 
 	if (g->hdr_len + g->len > rd->large_size || !diw_rd_slot_allowed(rd, p))
 		return -EAGAIN;
@@ -46,16 +44,8 @@ int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *
 	if (!s)
 		return -EAGAIN;
 	memcpy(s->data, g->hdr, g->hdr_len);
-	at = s->data + g->hdr_len;
-	for (const struct iovec *v = g->iov; left > 0 && !s->owner; v++, off = 0) {
-		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
-
-		if (n == 0)                     /* an empty entry of a work request has no memory */
-			continue;
-		memcpy(at, (uint8_t *)v->iov_base + off, n);
-		at += n;
-		left -= n;
-	}
+	if (!s->owner)
+		diw_link_seg_copy(g, s->data + g->hdr_len);
 	s->seq = p->next_seq++;
 	s->number = rd->l.taken++;
 	*(p->first ? &p->last->next : &p->first) = s;
@@ -117,7 +107,7 @@ static void batch_fill(struct rd *rd, struct rd_peer *p, struct tx_batch *b, boo
 
 	bool bare = p->bare && rd->l.dgram->ops->own(rd->l.dgram, &p->dest.addr);
 
-	diw_rd_ack_fill(rd, p, &h, now);
+	diw_rd_ack_fill(rd, p, &h);
 	h.flags |= p->answered ? 0 : DIW_RD_NEW;
 	for (int i = 0; i < b->n; i++) {
 		struct rd_slot *s = b->slot[i];
@@ -251,7 +241,7 @@ static void slot_arrived(struct rd *rd, struct rd_peer *p, struct rd_slot *s, co
 }
 
 /* Segments that were sent clearly before one that has arrived are lost. */
-static void loss_detect(struct rd *rd, struct rd_peer *p, uint64_t latest, uint64_t now)
+static void loss_detect(struct rd *rd, struct rd_peer *p, uint64_t latest)
 {
 	uint64_t late = p->reorder + p->cc.srtt / 8;
 	uint32_t before = p->nlost;
@@ -265,7 +255,7 @@ static void loss_detect(struct rd *rd, struct rd_peer *p, uint64_t latest, uint6
 	}
 	if (p->nlost > before) {
 		rd->l.c->rd_lost += p->nlost - before;
-		diw_rd_cc_lost(&p->cc, now);
+		diw_rd_cc_lost(&p->cc);
 	}
 }
 
@@ -330,7 +320,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		p->timer = p->first ? now + tx_rto(rd, p) : DIW_NEVER;
 	}
 	if (p->first && p->first != p->unsent)
-		loss_detect(rd, p, latest, now);
+		loss_detect(rd, p, latest);
 	run_flush(rd, &run);
 	diw_rd_tx_push(rd, p, now);
 	if (p->queued < queued)

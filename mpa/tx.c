@@ -125,23 +125,6 @@ static void claim_stage(struct diw_mpa *m)
 
 /* ---- Staging ---- */
 
-static uint8_t *put_payload(uint8_t *to, const struct diw_link_seg *g)
-{
-	const struct iovec *v = g->iov;
-	size_t off = g->off, left = g->len;
-
-	for (; left > 0; v++, off = 0) {
-		size_t n = v->iov_len - off < left ? v->iov_len - off : left;
-
-		if (n == 0)
-			continue;
-		memcpy(to, (uint8_t *)v->iov_base + off, n);
-		to += n;
-		left -= n;
-	}
-	return to;
-}
-
 /* The next LEN octets of the open write are these of the stage, to be written by the caller. */
 static uint8_t *stage_piece(struct diw_mpa_pool *pool, uint32_t len)
 {
@@ -165,7 +148,7 @@ static void stage_copy(struct diw_mpa *m, const struct diw_link_seg *g)
 
 	diw_put16(p, (uint16_t)ulpdu);
 	memcpy(p + DIW_MPA_LEN, g->hdr, g->hdr_len);
-	end = put_payload(p + DIW_MPA_LEN + g->hdr_len, g);
+	end = diw_link_seg_copy(g, p + DIW_MPA_LEN + g->hdr_len);
 	memset(end, 0, (size_t)(p + len - end));
 	if (m->tx_markers)
 		len = diw_fpdu_insert_markers(p, len, m->tx_pos);

@@ -82,7 +82,6 @@ static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
 	qp->errors = calloc(qp->errors_max, sizeof *qp->errors);
 	if (rc == 0 && !qp->errors)
 		rc = -ENOMEM;
-
 	if (rc == 0 && !a->srq)
 		rc = diw_rq_init(&qp->own_rq, a->rq_depth, a->max_sge);
 	if (rc == 0)
