@@ -104,6 +104,37 @@ sockets() {
 	fi
 }
 
+# stream_pairs RC|TCP N SIZE: N streams of TCP's sockets at once, over the interposer or without it, each of two
+# processes. They share two processors, so the more they are, the longer is a round, which must be long beside the time
+# for which a process waits.
+stream_pairs() {
+	local i SECS
+	SECS=$(awk "BEGIN { print $SECS_OF_POINT * 2 * $2 }")
+	for ((i = 0; i < $2; i++)); do
+		if [ "$1" = TCP ]; then
+			perf lo bw --qp raw-tcp --size "$3" &
+		else
+			LD_PRELOAD=$PRELOAD DIWARP_SOCKETS_STREAMS=on perf lo bw --qp raw-tcp --size "$3" &
+		fi
+	done
+	wait
+}
+# socket_streams: goodput of all streams together. The runs take turns. A curve's peak is the most of its sizes.
+socket_streams() {
+	local size n how SECS_OF_POINT=$SECS
+	for size in ${SIZES//,/ }; do
+		for n in 1 2 4 8; do
+			for how in RC TCP; do
+				row lo GB/s "$how $n" "$(numfmt --from=iec "${size^^}")" \
+					"$(stream_pairs $how $n "$size" | jq -rs 'map(.GBps) | add // "nan"')"
+			done
+		done
+	done
+	awk -F, -v OFS=, 'NR == FNR { if ($5 > most[$3]) most[$3] = $5; next }
+		FNR > 1 { print $1, "% of its peak", $3, $4, 100 * $5 / most[$3] }' "$CSV" "$CSV" > "$TMP/compared"
+	cat "$TMP/compared" >> "$CSV"
+}
+
 # offloads lat|bw: UD with segments of MTU 1500, by the kernel's offloads, and RC. The runs take turns.
 offloads() {
 	local size offload value='if .test == "lat" then .lat_us_p50 else .GBps end'

@@ -38,7 +38,7 @@ drawn() {
 	done
 }
 # The first of each function.
-ids=$(awk -F'|' '!/^#/ && $4 ~ /^diw perf/ { split($2, call, " "); if (!n[call[1]]++) print $1 }' $FIGURES/experiments)
+ids=$(awk -F'|' '!/^#/ && $4 ~ /diw perf/ { split($2, call, " "); if (!n[call[1]]++) print $1 }' $FIGURES/experiments)
 # UD and RC in both places, and by libibverbs where it was built.
 curves=4
 [ ! -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || curves=8
