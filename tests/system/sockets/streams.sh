@@ -24,6 +24,13 @@ server() {
 	SERVER=$PID
 	check "a server" eventually 30 accepting 5000
 }
+# interposed COMMAND...: the same, a server whose clients are to send FPDUs: the kernel accepts before listen() has told
+# the interposers of clients.
+interposed() {
+	server "$@"
+	check "... that takes FPDUs" eventually 30 announced
+}
+announced() { $DIW sockets --json 2> /dev/null | jq -se 'any(.[]; .mode == "listens")' > /dev/null; }
 ends() {
 	kill "${1:--TERM}" "$SERVER" 2> /dev/null
 	wait "$SERVER" 2> /dev/null
@@ -207,7 +214,7 @@ done
 # ---- Both ends, and either alone ----
 
 MANY=50000000
-server $RUN $TCP echo 5000
+interposed $RUN $TCP echo 5000
 run "50 MB to an echo and back" timeout 300 $RUN $TCP ask 5000 $MANY
 check "... by FPDUs, and nothing else" [ "$(told sock_stream_tx)" -eq $MANY ]
 check "... in both directions" [ "$(told sock_stream_rx)" -eq $MANY ]
@@ -231,7 +238,7 @@ run "an interposed client of a plain server" timeout 300 $RUN $TCP ask 5000 3000
 check "... sends no FPDUs" [ "$(told sock_stream_tx)" -eq 0 ]
 ends
 for _ in 1 2 3; do
-	server $RUN $TCP echo 5000
+	interposed $RUN $TCP echo 5000
 	run "an interposed server" timeout 300 $RUN $TCP ask 5000 1000
 	check "... gets FPDUs" [ "$(told sock_stream_tx)" -eq 1000 ]
 	ends -KILL
@@ -243,7 +250,7 @@ done
 
 # ---- Killed in the middle ----
 
-server $RUN $TCP echo 5000
+interposed $RUN $TCP echo 5000
 mkfifo "$TMP/stdin"
 exec 3<> "$TMP/stdin"
 $RUN $TCP hold 5000 < "$TMP/stdin" > "$TMP/held" 2>&1 3>&- &
@@ -266,7 +273,7 @@ check "... as ever" grep -qE '^then (0 bytes|ECONNRESET|EPIPE)' "$TMP/held"
 
 # ---- Hostile peers ----
 
-server $RUN $TCP tell 5000
+interposed $RUN $TCP tell 5000
 run "a peer that forges, damages and cuts" timeout 120 "$BUILD/tests/system/streams_bad" 5000
 cp "$TMP/out" "$TMP/want"
 check "... is not believed" eventually 30 [ "$(wc -l < "$TMP/want")" -eq 160 ]
@@ -283,7 +290,7 @@ ends
 MOST=$(($(ulimit -n) > 2200 ? 2000 : 400))
 # The server speaks first, before its client waits to receive, so only the client's bytes go in FPDUs.
 most() { [ "$(told sock_stream_tx)" -eq $((MOST * 8)) ]; }
-server $RUN $TCP turns 5000
+interposed $RUN $TCP turns 5000
 run "$MOST connections at once" timeout 300 $RUN $TCP many 5000 $MOST
 check "... by FPDUs" most
 run "... again" timeout 300 $RUN $TCP many 5000 $MOST
@@ -304,7 +311,7 @@ same 5000000 "after they were removed"
 
 if command -v tshark dumpcap > /dev/null; then
 	export LC_ALL=C
-	server env DIWARP_SOCKETS_CRC=on $RUN $TCP echo 5000
+	interposed env DIWARP_SOCKETS_CRC=on $RUN $TCP echo 5000
 	background "$TMP/dumpcap" dumpcap -q -B 64 -i lo -f 'tcp port 5000' -w "$TMP/streams.pcapng"
 	CAP=$PID
 	seen() { tshark -r "$TMP/streams.pcapng" "$@" 2> /dev/null; }
