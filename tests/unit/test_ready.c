@@ -135,6 +135,38 @@ START_TEST(flooded)
 }
 END_TEST
 
+/* The steps in which a queue pair of this type receives N datagrams that wait in its socket. */
+static int steps_for(enum diw_qp_type type, unsigned n)
+{
+	struct diw_qp_attr a = DIW_QP_ATTR_INIT;
+	struct end *e = &to[0];
+	struct diw_wc wc;
+	int steps = 0;
+
+	a.type = type;
+	setenv("DIWARP_LLP", "udp", 1);
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(e, &k, &a, 64);
+	flood(&e->addr, (int)n);
+	sleep_ms(50);
+	for (; end_counter(e, "rx_datagrams") < n; steps++) {
+		ck_assert_int_lt(steps, 1000);
+		ck_assert_int_eq(diw_cq_poll(e->rcq, &wc, 1, 0), 0);
+	}
+	end_close(e);
+	kit_close(&k);
+	return steps;
+}
+
+/* A step that has not emptied the socket is followed by one that receives more: 1, 2, 4, 8, then 16 datagrams. UD
+ * receives one, since a message that finds no receive is dropped. */
+START_TEST(drains)
+{
+	ck_assert_int_eq(steps_for(DIW_QP_RD, 15 + 10 * 16), 14);
+	ck_assert_int_eq(steps_for(DIW_QP_UD, 165), 165);
+}
+END_TEST
+
 /* In front of a sleep the descriptors are not read, but what was posted is sent. */
 START_TEST(waits_unread)
 {
@@ -169,6 +201,7 @@ Suite *suite_ready(void)
 	tcase_add_test(tc, come_and_go);
 	tcase_add_test(tc, passive);
 	tcase_add_loop_test(tc, flooded, 0, 2);
+	tcase_add_test(tc, drains);
 	tcase_add_test(tc, waits_unread);
 	suite_add_tcase(s, tc);
 	return s;
