@@ -155,6 +155,14 @@ static void reset_send(struct rd *rd, const struct diw_addr *to, uint32_t tag, u
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *to }, &reset, NULL, 0, now);
 }
 
+/* The peer has no state of this end's segments. It may have had some, and have forgotten this end: it has taken all
+ * before `una`. */
+static void announce_again(struct rd_peer *p)
+{
+	p->answered = false;
+	p->first_seq = p->una;
+}
+
 /* Handles an announcement with a valid tag: its sender may get memory. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
@@ -193,6 +201,8 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		p->expect = h->first;
 	}
 	p->rx_first = h->first;
+	if (!(h->flags & DIW_RD_ACKS))
+		announce_again(p);
 	return p;
 }
 

@@ -408,5 +408,6 @@ Suite *suite_rd(void)
 	suite_add_tcase(s, tcase_rd_hostile());
 	suite_add_tcase(s, tcase_rd_fair());
 	suite_add_tcase(s, tcase_rd_crowd());
+	suite_add_tcase(s, tcase_rd_views());
 	return s;
 }

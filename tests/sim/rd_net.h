@@ -64,5 +64,6 @@ Suite *suite_rd(void);                         /* rd_exact.c, and the files belo
 TCase *tcase_rd_hostile(void);                 /* rd_hostile.c */
 TCase *tcase_rd_fair(void);                    /* rd_fair.c */
 TCase *tcase_rd_crowd(void);                   /* rd_crowd.c */
+TCase *tcase_rd_views(void);                    /* rd_views.c */
 
 #endif
