@@ -128,9 +128,10 @@ struct diw_link_up {
 	 * so do the peers that had no place among cfg.peers. Called within send, flush and poll, and must not call
 	 * these. NULL: no call. */
 	void (*room)(void *ctx, const struct diw_addr *peer);
-	/* Reliable datagrams: PEER has restarted (ECONNRESET), or was given up (ETIMEDOUT). Its unfinished messages
-	 * end, the requests to it get no answer, and it waits for no answers. Called after `refused`, within flush and
-	 * poll. NULL: no call. */
+	/* Reliable datagrams: PEER has restarted or has given up this end (ECONNRESET), or was given up (ETIMEDOUT).
+	 * Its unfinished messages end, the requests to it get no answer, and it waits for no answers. ERRNUM 0: PEER
+	 * had forgotten this end. Then this holds for the requests that it has acknowledged. Called after `refused`,
+	 * within flush and poll. NULL: no call. */
 	void (*gone)(void *ctx, const struct diw_addr *peer, int errnum);
 };
 

@@ -79,6 +79,7 @@ struct rd_peer {
 	uint8_t queued_in;           /* a bit for each queue that the peer is in */
 	bool given_up;               /* all that went to the process with `epoch` has failed, and nothing went to it or
 				      * came from it since */
+	bool reset;                  /* it has answered RESET, and has not announced itself since */
 	uint32_t timer_at;           /* index in rd.timer; 0: no timer */
 	struct rd_peer *queue_next[RD_QUEUES];
 	bool known;                  /* `tag` and `epoch` are valid, and segments may come from the peer */

@@ -94,6 +94,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 		p->my_tag = tag_of(rd, &p->dest.addr, epoch, tag_slot(rd, now));
 		p->met = now;
 	}
+	p->reset &= p->known && p->epoch == epoch;
 	p->known = true;
 	p->tag = tag;
 	p->epoch = epoch;
@@ -142,6 +143,7 @@ void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 		rd->l.c->rd_stray++;
 		return;
 	}
+	p->reset = true;
 	if (p->first || p->receiving)           /* acknowledgements need a good tag, too */
 		diw_rd_open_begin(rd, p, now);
 	else
@@ -161,6 +163,16 @@ static void announce_again(struct rd_peer *p)
 {
 	p->answered = false;
 	p->first_seq = p->una;
+}
+
+/* P sends none of the segments between the number expected and the first that H announces. It has given them up: those
+ * that are missing, or behind a refusal, the refused ones. Or it had forgotten this end, and counts from its clock. */
+static void numbers_missing(struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h)
+{
+	if (p->reset || !(h->flags & DIW_RD_ACKS))
+		diw_rd_peer_gone(rd, p, 0);
+	else if (!p->refused)
+		diw_rd_peer_gone(rd, p, ECONNRESET);
 }
 
 /* Handles an announcement with a valid tag: its sender may get memory. */
@@ -192,15 +204,15 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		return NULL;
 	}
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
-		/* The sender has given up the segments that are missing, or behind a refusal, the refused ones. */
-		if (p->receiving && !p->refused)
-			diw_rd_peer_gone(rd, p, ECONNRESET);
+		if (p->receiving)
+			numbers_missing(rd, p, h);
 		diw_rd_rx_forget(rd, p);
 		p->receiving = true;
 		p->refused = 0;
 		p->expect = h->first;
 	}
 	p->rx_first = h->first;
+	p->reset = false;
 	if (!(h->flags & DIW_RD_ACKS))
 		announce_again(p);
 	return p;

@@ -36,6 +36,7 @@ struct rd_msg {
 struct rd_req {
 	struct rd_msg msg;           /* must be first */
 	bool asked;                  /* a Read or atomic that waits for its answer; it is in rd->asked */
+	bool probed;                 /* its peer has acknowledged it, and was probed since */
 	struct diw_list ask;
 	uint64_t heard;              /* when it was sent, or its peer was last probed */
 	struct diw_rdmap_wr wr;      /* last member: its entries or inline data follow */
@@ -120,7 +121,7 @@ uint16_t diw_rdmap_rd_atomic_response(struct diw_rdmap *r, const struct diw_ddp_
 uint16_t diw_rdmap_rd_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 /* The peer begins its answers again. */
 void diw_rdmap_rd_asked_again(struct diw_rdmap *r, const struct diw_addr *peer);
-/* No more answers of that peer are accepted. */
+/* No more answers of that peer are accepted. ERRNUM 0: none to requests that the peer has acknowledged. */
 void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer, int errnum);
 void diw_rdmap_rd_probe(struct diw_rdmap *r, uint64_t now);
 

@@ -69,6 +69,7 @@ int diw_rdmap_rd_ask(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req,
 	r->c->atomics_tx += !rd_wr_reads(wr);
 	wr->got = 0;
 	req->asked = true;
+	req->probed = false;
 	req->heard = now;
 	diw_list_init(&req->ask);
 	diw_list_add_tail(&r->rd->asked, &req->ask);
@@ -200,9 +201,9 @@ void diw_rdmap_rd_asked_fail(struct diw_rdmap *r, const struct diw_addr *peer, i
 	diw_list_for_each_safe(l, next, &r->rd->asked) {
 		struct rd_req *req = diw_container(l, struct rd_req, ask);
 
-		if (!diw_addr_eq(&req->msg.dest->addr, peer))
+		if (!diw_addr_eq(&req->msg.dest->addr, peer) || (!errnum && req->msg.sent && !req->probed))
 			continue;
-		req->wr.fault = (uint16_t)errnum;
+		req->wr.fault = (uint16_t)(errnum ? errnum : ECONNRESET);
 		ask_end(r, req, DIW_RDMAP_PEER_GONE);
 	}
 }
@@ -235,6 +236,7 @@ void diw_rdmap_rd_probe(struct diw_rdmap *r, uint64_t now)
 		if (now - req->heard < PROBE_NS || now - d->probed < PROBE_NS || req->msg.sent || d->tx.active)
 			continue;
 		d->probed = req->heard = now;
+		req->probed = true;
 		dest_probe(r, req, now);
 	}
 	r->rd->probe_at = diw_list_empty(&r->rd->asked) ? DIW_NEVER : now + PROBE_NS;

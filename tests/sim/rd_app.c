@@ -87,8 +87,8 @@ static void app_gone(void *ctx, const struct diw_addr *peer, int errnum)
 {
 	const struct rdn_node *node = ctx;
 
-	(void)errnum;
-	rda_app[node - rda_net.node].from[peer->ip[15] - 1].gone++;
+	if (errnum)
+		rda_app[node - rda_net.node].from[peer->ip[15] - 1].gone++;
 }
 
 static void data_fill(uint8_t *data, uint32_t seq, uint32_t len)

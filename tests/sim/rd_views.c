@@ -20,10 +20,13 @@ static void talk(int first)
 	}
 }
 
+/* No message has failed, and neither end was told that the other one is gone. */
 static void nothing_was_lost(void)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		ck_assert_uint_eq(rda_flow(i, !i)->failed, 0);
+		ck_assert_uint_eq(rda_app[i].from[!i].gone, 0);
+	}
 }
 
 /* Two nodes that were silent until exactly one has forgotten the other. Returns that one. */

@@ -298,7 +298,7 @@ static void link_tells(uint32_t peer, uint32_t what)
 		way_take(peer, f.nway[peer], ECANCELED);
 	} else {
 		way_take(peer, what == 22 ? 0 : f.nway[peer], ETIMEDOUT);        /* 22: the peer gave segments up */
-		diw_ddp_peers_up.gone(ctx, &a, ETIMEDOUT);
+		diw_ddp_peers_up.gone(ctx, &a, what == 22 && below(2) ? 0 : ETIMEDOUT);  /* 0: it had forgotten */
 	}
 	if (f.full[peer])
 		diw_ddp_peers_up.room(ctx, below(8) ? &a : NULL);
