@@ -60,6 +60,11 @@ struct rd_cc {
 
 #define RD_TRIES 48u             /* a peer is given up after at least so many tries without an answer */
 
+/* Numbers that no segment gets when a peer is given up. So the peer, which may have taken all segments, notices it. A
+ * refusal leaves out at most RD_REFUSED_MOST numbers. */
+#define RD_LEFT_OUT (1u << 17)
+#define RD_REFUSED_MOST 0xffffu
+
 /* The queues of peers that wait. */
 enum rd_queue_name {
 	RD_STALLED,                  /* for the layer above, to take a segment */

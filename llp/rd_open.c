@@ -165,13 +165,13 @@ static void announce_again(struct rd_peer *p)
 	p->first_seq = p->una;
 }
 
-/* P sends none of the segments between the number expected and the first that H announces. It has given them up: those
- * that are missing, or behind a refusal, the refused ones. Or it had forgotten this end, and counts from its clock. */
+/* P sends none of the segments between the number expected and the first that H announces. It has given this end up, or
+ * it has got a refusal, or it had forgotten this end and counts from its clock. */
 static void numbers_missing(struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h)
 {
 	if (p->reset || !(h->flags & DIW_RD_ACKS))
 		diw_rd_peer_gone(rd, p, 0);
-	else if (!p->refused)
+	else if (!p->refused || h->first - p->expect > RD_REFUSED_MOST)
 		diw_rd_peer_gone(rd, p, ECONNRESET);
 }
 

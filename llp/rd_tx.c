@@ -413,6 +413,7 @@ void diw_rd_tx_fail(struct rd *rd, struct rd_peer *p, int errnum)
 	p->queued = p->flight = p->nlost = 0;
 	p->timer = DIW_NEVER;
 	p->backoff = p->tries = 0;
+	p->next_seq += errnum == ETIMEDOUT ? RD_LEFT_OUT : 0;
 	p->una = p->next_seq;
 	p->answered = false;
 	p->given_up = errnum == ETIMEDOUT;

@@ -59,12 +59,95 @@ START_TEST(an_end_that_forgot_speaks_first)
 }
 END_TEST
 
+/* ---- Given up by one end ---- */
+
+/* Node 0 does not hear node 1 any more, and gives it up. */
+static void node_0_gives_up(void)
+{
+	rda_net.node[0].deaf_from = rda_net.now;
+	rda_net.node[0].deaf_to = DIW_NEVER;
+	rda_send(0, 1, 100);
+	while (!rda_net.node[0].c.rd_dead)
+		rda_run(100 * DIW_MS);
+	rda_net.node[0].deaf_to = rda_net.now;
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 1);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 0);
+}
+
+/* Node 0 gives up node 1, which has taken all of its segments. Node 1 is told so as soon as it asks, and once. */
+START_TEST(an_end_that_was_given_up_is_told)
+{
+	rda_begin(2);
+	talk(0);
+	node_0_gives_up();
+	ck_assert_uint_eq(rda_send_all(1, 0, 3, 100), 3);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 6);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 1);
+	ck_assert_uint_eq(rda_app[0].from[1].gone, 1);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	talk(0);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+static bool refusing;
+
+/* Refuses the segments of node 0. */
+static int refusing_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	struct rdn_node *node = ctx;
+
+	if (!refusing)
+		return rda_up.rx(ctx, src, segs, n, now);
+	node->l->ops->refuse(node->l, src, 1);
+	return 0;
+}
+
+/* Node 1 refuses a segment of node 0. If node 0 hears that, it goes on behind this segment, and answers what node 1 had
+ * asked for. If it does not, and gives up node 1, node 1 is told. */
+static void refused(bool hears)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	struct diw_link_up up = rda_up;
+
+	up.rx = refusing_rx;
+	refusing = false;
+	rda_begin(2);
+	rdn_stop(&rda_net, 1);
+	rdn_start(&rda_net, 1, &cfg, &up);
+	talk(0);
+	refusing = true;
+	if (hears)
+		rda_send(0, 1, 100);
+	else
+		node_0_gives_up();
+	rda_run(DIW_S);
+	refusing = false;
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, 1);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	talk(0);
+	talk(1);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, !hears);
+	rdn_free(&rda_net);
+}
+
+START_TEST(an_end_that_refused_is_told_when_it_was_given_up)
+{
+	refused(true);
+	refused(false);
+}
+END_TEST
+
 TCase *tcase_rd_views(void)
 {
 	TCase *tc = tcase_create("views");
 
 	tcase_add_loop_test(tc, a_forgotten_end_speaks_first, 0, 10);
 	tcase_add_loop_test(tc, an_end_that_forgot_speaks_first, 0, 10);
+	tcase_add_test(tc, an_end_that_was_given_up_is_told);
+	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
 	tcase_set_timeout(tc, 60);
 	return tc;
 }
