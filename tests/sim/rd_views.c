@@ -140,6 +140,45 @@ START_TEST(an_end_that_refused_is_told_when_it_was_given_up)
 }
 END_TEST
 
+/* ---- Restarted ---- */
+
+/* The process of node 0 ends, and another one speaks first, at once or after SECONDS. The messages that node 1 had sent
+ * to the earlier one fail, and only they. */
+static void restarts_and_speaks(unsigned seconds, bool under_way)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	rda_begin(2);
+	talk(0);
+	rda_kill(0);
+	if (under_way)
+		ck_assert_uint_eq(rda_send_all(1, 0, 3, 100), 3);
+	rda_run(seconds * DIW_S);
+	rda_revive(0, &cfg);
+	rda_error = 0;
+	ck_assert_uint_eq(rda_send_all(0, 1, 3, 100), 3);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 3);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 3);
+	ck_assert_uint_eq(rda_flow(1, 0)->failed, under_way ? 3 : 0);
+	ck_assert_int_eq(rda_error, under_way ? ECONNRESET : 0);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 1);
+	rda_app[0].from[1].came = rda_flow(1, 0)->sent;
+	rda_app[0].from[1].life = 1;
+	talk(1);
+	talk(0);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_restarts, 1);
+	rdn_free(&rda_net);
+}
+
+START_TEST(a_restarted_end_speaks_first)
+{
+	restarts_and_speaks((unsigned)_i, false);
+	if (_i < 10)
+		restarts_and_speaks((unsigned)_i, true);
+}
+END_TEST
+
 TCase *tcase_rd_views(void)
 {
 	TCase *tc = tcase_create("views");
@@ -148,6 +187,7 @@ TCase *tcase_rd_views(void)
 	tcase_add_loop_test(tc, an_end_that_forgot_speaks_first, 0, 10);
 	tcase_add_test(tc, an_end_that_was_given_up_is_told);
 	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
+	tcase_add_loop_test(tc, a_restarted_end_speaks_first, 0, 25);
 	tcase_set_timeout(tc, 60);
 	return tc;
 }
