@@ -157,7 +157,8 @@ static void write_record_done(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 	const struct diw_ddp_hdr *h = &seg->h;
 	struct diw_record r = {
 		.addr = *seg->src, .to = h->to - h->mo, .stag = h->stag, .length = h->length, .msn = h->msn,
-		.imm = h->imm, .imm_valid = h->imm_valid, .solicited = h->solicited, .reason = DIW_CLOSE_COMPLETE,
+		.epoch = h->epoch, .imm = h->imm, .imm_valid = h->imm_valid, .solicited = h->solicited,
+		.reason = DIW_CLOSE_COMPLETE,
 	};
 
 	diw_range_init(&r.ranges);

@@ -167,6 +167,9 @@ struct diw_link_ops {
 	/* Reliable datagrams: describes up to MAX peers and returns how many; *ALL is the number of peers. NULL on
 	 * other links. */
 	uint32_t (*peers)(const struct diw_link *l, struct diw_stat_peer *row, uint32_t max, uint32_t *all);
+	/* Reliable datagrams: when the association with PEER was renewed, and when PEER restarted without having been
+	 * given up before, or 0. False: PEER is not known. NULL on other links. */
+	bool (*renewed)(const struct diw_link *l, const struct diw_addr *peer, uint64_t *renewed, uint64_t *restarted);
 	/* Closes the link and everything below it. A RELIABLE link whose stream has not ended in both directions is
 	 * reset. */
 	void (*close)(struct diw_link *l);

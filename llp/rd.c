@@ -20,12 +20,12 @@ static struct rd *rd_of(struct diw_link *l)
 
 /* ---- Peers ---- */
 
-static struct rd_peer **peer_bucket(struct rd *rd, const struct diw_addr *addr)
+static struct rd_peer **peer_bucket(const struct rd *rd, const struct diw_addr *addr)
 {
 	return &rd->bucket[diw_addr_hash(addr, rd->key[0]) & (rd->buckets - 1)];
 }
 
-struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr)
+struct rd_peer *diw_rd_peer_find(const struct rd *rd, const struct diw_addr *addr)
 {
 	struct rd_peer *p = *peer_bucket(rd, addr);
 
@@ -95,7 +95,7 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 	at = peer_bucket(rd, &dest->addr);
 	*p = (struct rd_peer){ .dest = *dest, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
 		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
-		.heard = now, .progress = now };
+		.heard = now, .progress = now, .renewed = now };
 	diw_rd_cc_init(&p->cc, diw_addr_same_host(&dest->addr, &rd->l.local), now);
 	rd->sweep_at = diw_min64(rd->sweep_at, now + rd->cfg.idle_ns / 4 / SWEEP_PARTS);
 	*at = p;
@@ -346,6 +346,17 @@ static uint32_t rd_peers(const struct diw_link *l, struct diw_stat_peer *row, ui
 	return n;
 }
 
+static bool rd_renewed(const struct diw_link *l, const struct diw_addr *peer, uint64_t *renewed, uint64_t *restarted)
+{
+	const struct rd_peer *p = diw_rd_peer_find((const struct rd *)l, peer);
+
+	if (!p)
+		return false;
+	*renewed = p->renewed;
+	*restarted = p->replaced ? p->met : 0;
+	return true;
+}
+
 static void rd_close(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
@@ -412,7 +423,7 @@ static void rd_discard(struct diw_link *l)
 static const struct diw_link_ops rd_ops = {
 	.send = rd_send, .flush = rd_flush, .staged = rd_staged, .discard = rd_discard, .poll = rd_poll,
 	.deadline = rd_deadline, .mulpdu = rd_mulpdu,
-	.fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .close = rd_close,
+	.fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .renewed = rd_renewed, .close = rd_close,
 };
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,

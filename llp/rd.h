@@ -91,9 +91,11 @@ struct rd_peer {
 	bool answered;               /* the peer has acknowledged this association: announcements end */
 	bool receiving;              /* `expect` is valid */
 	bool bare;                   /* the peer takes segments without CRC */
+	bool replaced;               /* the process with `epoch` followed one that had not been given up */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
 	uint64_t met;                /* when the first datagram with `epoch` came */
+	uint64_t renewed;            /* when the peer's view of this end changed last, as far as this end knows */
 	uint32_t open_tries;         /* OPENs sent */
 
 	/* ---- Send ---- */
@@ -158,7 +160,7 @@ struct rd {
 static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 
 /* ---- rd.c ---- */
-struct rd_peer *diw_rd_peer_find(struct rd *rd, const struct diw_addr *addr);
+struct rd_peer *diw_rd_peer_find(const struct rd *rd, const struct diw_addr *addr);
 /* NULL: no room. ANNOUNCED: a datagram of the peer announced it. */
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now);
 /* Tells the layer above. */

@@ -80,6 +80,7 @@ static void peer_restarted(struct rd *rd, struct rd_peer *p)
 	rd->l.c->rd_restarts++;
 	p->epoch_before = p->epoch;
 	p->receiving = false;
+	p->replaced = !p->given_up;
 	diw_rd_rx_forget(rd, p);
 	if (!p->given_up)
 		diw_rd_tx_fail(rd, p, ECONNRESET);
@@ -92,7 +93,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 	if (!p->known || p->epoch != epoch) {
 		p->bare = false;
 		p->my_tag = tag_of(rd, &p->dest.addr, epoch, tag_slot(rd, now));
-		p->met = now;
+		p->met = p->renewed = now;
 	}
 	p->reset &= p->known && p->epoch == epoch;
 	p->known = true;
@@ -144,6 +145,7 @@ void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 		return;
 	}
 	p->reset = true;
+	p->renewed = now;
 	if (p->first || p->receiving)           /* acknowledgements need a good tag, too */
 		diw_rd_open_begin(rd, p, now);
 	else
@@ -167,8 +169,9 @@ static void announce_again(struct rd_peer *p)
 
 /* P sends none of the segments between the number expected and the first that H announces. It has given this end up, or
  * it has got a refusal, or it had forgotten this end and counts from its clock. */
-static void numbers_missing(struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h)
+static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
+	p->renewed = now;
 	if (p->reset || !(h->flags & DIW_RD_ACKS))
 		diw_rd_peer_gone(rd, p, 0);
 	else if (!p->refused || h->first - p->expect > RD_REFUSED_MOST)
@@ -205,7 +208,7 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	}
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
 		if (p->receiving)
-			numbers_missing(rd, p, h);
+			numbers_missing(rd, p, h, now);
 		diw_rd_rx_forget(rd, p);
 		p->receiving = true;
 		p->refused = 0;

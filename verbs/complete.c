@@ -154,6 +154,7 @@ static void recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *s
 	*wc = (struct diw_wc){
 		.wr_id = r->wr_id, .qp = qp, .msg_len = h->length + front, .byte_len = fault ? 0 : h->length + front,
 		.nranges = !fault && h->length + front, .imm = h->imm, .msn = h->msn, .src = *seg->src,
+		.epoch = h->epoch,
 		.status = fault == DIW_FAULT_TOO_LONG ? DIW_WC_LOC_LEN_ERR :
 			  fault ? DIW_WC_LOC_PROT_ERR : DIW_WC_SUCCESS,
 		.opcode = write || h->opcode == DIW_OP_IMMEDIATE || h->opcode == DIW_OP_IMMEDIATE_SE ?
@@ -177,7 +178,7 @@ static bool record_done(void *ctx, struct diw_record *r, uint32_t lo, uint32_t h
 		.qp = qp, .to = r->to, .stag = r->stag, .msg_len = r->length,
 		.byte_len = chunk ? hi - lo : r->ranges.bytes,
 		.mo = chunk ? lo : r->ranges.n ? r->ranges.v[0].lo : 0, .nranges = chunk ? hi > lo : r->ranges.n,
-		.imm = r->imm, .msn = r->msn, .src = r->addr, .opcode = DIW_WC_RECV_WRITE_RECORD,
+		.imm = r->imm, .msn = r->msn, .src = r->addr, .epoch = r->epoch, .opcode = DIW_WC_RECV_WRITE_RECORD,
 		.flags = (end ? DIW_WC_END : 0) | (end && r->imm_valid ? DIW_WC_IMM : 0) |
 			 (end && r->solicited ? DIW_WC_SOLICITED : 0),
 		.close = end ? r->reason : 0, .waited_ns = end ? r->waited_ns : 0, .map = keep ? r : NULL,

@@ -290,6 +290,7 @@ struct diw_wc {
 	uint64_t time_ns;            /* CLOCK_MONOTONIC when the library received it, or ended the request */
 	struct diw_qp *qp;
 	uint32_t qp_num;             /* the attribute num, or the queue pair's own number (diw_qp_info.num) */
+	uint16_t epoch;              /* receive side, UD, UC and RD: the sender's epoch (diw_qp_info.epoch) */
 	void *map;                   /* private: the validity map */
 	uint64_t to;                 /* Write-Record: tagged offset of the message's first byte */
 	uint32_t stag;               /* Write-Record, Write with immediate on UC and RD: its target;
@@ -342,8 +343,7 @@ int diw_channel_create(struct diw_dev *dev, struct diw_channel **channel);
 int diw_channel_destroy(struct diw_channel *channel);  /* -EBUSY while a completion queue uses it */
 int diw_channel_fd(const struct diw_channel *channel);
 /* The completion queue of the next event. -EAGAIN: none came within the timeout. -EINTR: a signal handler ran. An event
- * costs one wake-up if a thread sleeps in this call, and a wake-up of the progress thread, too, if a thread sleeps in
- * poll(2) on the descriptor. */
+ * costs one wake-up of a thread that sleeps in this call, or one of it and one of the progress thread (poll(2)). */
 int diw_channel_get(struct diw_channel *channel, struct diw_cq **cq, int64_t timeout_ns);
 /* Raise one event at the next completion; with SOLICITED_ONLY, at the next that is solicited or failed. A completion
  * that came between the last poll and this call counts: no completion is missed. */
@@ -460,11 +460,9 @@ int diw_qp_set_weight(struct diw_qp *qp, uint32_t weight);     /* 1 .. DIW_MAX_W
 int diw_qp_attach(struct diw_qp *qp, const struct diw_addr *group);
 int diw_qp_detach(struct diw_qp *qp, const struct diw_addr *group);    /* -EINVAL: it is not attached */
 /* Puts the queue pair into the state after its creation; it keeps its address and its groups. Requests vanish without
- * completions, and so does all state of peers. RC: the stream is reset, and the state is IDLE. -EBUSY: RC in state
- * CONNECTING. */
+ * completions, and so does all state of peers. RC: the stream is reset, and the state is IDLE. -EBUSY: CONNECTING. */
 int diw_qp_reset(struct diw_qp *qp);
-/* State ERROR at once: requests are flushed. RC: the stream, or the attempt to connect, is reset. UD, UC and RD:
- * segments that arrive are dropped. */
+/* State ERROR at once: requests are flushed. RC: the stream is reset, or its setup. Others: what arrives is dropped. */
 int diw_abort(struct diw_qp *qp);
 
 struct diw_qp_info {
@@ -483,6 +481,9 @@ struct diw_qp_info {
 	size_t memory;               /* bytes of state of peers */
 };
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
+/* RD: when PEER was met, restarted, had forgotten this end or had given it up (CLOCK_MONOTONIC); and when it restarted
+ * without having been given up before, or 0. -ENOENT: PEER is not known. */
+int diw_qp_peer(struct diw_qp *qp, const struct diw_addr *peer, uint64_t *renewed_ns, uint64_t *restarted_ns);
 /* Change the impairment; NULL or "" ends it. -EINVAL: ERR, which may be NULL, has a text that says why. */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
@@ -493,8 +494,7 @@ struct diw_qp_error {
 	bool remote;                 /* the peer reported it, of a message of this queue pair */
 	int errnum;                  /* why the kernel refused to send to `peer`: ENETUNREACH, EPERM, ... With `remote`:
 	                              * the error of an ICMP message about a datagram that was sent: ECONNREFUSED (no
-	                              * socket has that port), EHOSTUNREACH, ... This is a hint, since any host can send
-	                              * ICMP. At most ten such entries a second */
+	                              * socket has that port), ... Any host can send ICMP. At most ten a second */
 	uint32_t msn;                /* the message, where known */
 	struct diw_addr peer;
 };

@@ -294,6 +294,22 @@ int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info)
 	return 0;
 }
 
+int diw_qp_peer(struct diw_qp *qp, const struct diw_addr *peer, uint64_t *renewed_ns, uint64_t *restarted_ns)
+{
+	const struct diw_link *l;
+	int rc = diw_engine_lock(&qp->dev->engine);
+
+	if (rc < 0)
+		return rc;
+	l = qp->link;
+	if (!l || !l->ops->renewed)
+		rc = diw_fail(-EOPNOTSUPP, "diw_qp_peer: only for RD queue pairs");
+	else if (!l->ops->renewed(l, peer, renewed_ns, restarted_ns))
+		rc = -ENOENT;
+	diw_engine_unlock(&qp->dev->engine);
+	return rc;
+}
+
 int diw_qp_impair(struct diw_qp *qp, const char *text, char *err, size_t errlen)
 {
 	struct diw_impair_spec *spec = NULL;

@@ -39,7 +39,7 @@ void diw_qp_fill_send_wc(struct diw_qp *qp, const struct diw_rdmap_wr *wr, uint8
 		.nranges = !status && wr->buf.len, .status = as_wc[status], .opcode = wr->wc_opcode,
 		.flags = DIW_WC_END, .src = wr->dst.addr,
 		/* all members, as in complete.c */
-		.time_ns = 0, .qp_num = 0, .map = NULL, .to = 0, .stag = 0, .mo = 0, .imm = 0, .msn = 0,
+		.time_ns = 0, .qp_num = 0, .epoch = 0, .map = NULL, .to = 0, .stag = 0, .mo = 0, .imm = 0, .msn = 0,
 		.waited_ns = 0, .fault = 0, .close = 0, .errnum = 0,
 	};
 	if (status == DIW_RDMAP_REFUSED) {
