@@ -37,6 +37,18 @@ static struct glue_peer *alive_awaited(const struct glue_op *op)
 	}
 }
 
+/* Whether another process has got P's address. Then what waited for P has failed. */
+static bool alive_replaced(struct glue_ep *ep, struct glue_peer *p)
+{
+	uint64_t renewed, restarted = 0;
+
+	if (!ep->port->ops->renewed || !ep->port->ops->renewed(ep, p, &renewed, &restarted) ||
+	    restarted <= p->restarted)
+		return false;
+	diw_glue_peer_replaced(ep, p, restarted);
+	return true;
+}
+
 /* The time between Writes to a silent peer doubles, so that peers that wait for each other send little. */
 static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 {
@@ -46,6 +58,8 @@ static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 		return;
 	p->swept = sweep;
 	p->heard = false;
+	if (alive_replaced(ep, p))
+		return;
 	if (heard) {
 		p->silent = 0;
 		p->patience = 1;

@@ -35,7 +35,7 @@ static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
 		return NULL;
 	*p = (struct glue_peer){ .next = *head, .addr = *addr,
 				 .index = (uint32_t)((size_t)((uint8_t *)p - av->peers.base) / av->peers.size),
-				 .fi_addr = FI_ADDR_NOTAVAIL, .patience = 1 };
+				 .fi_addr = FI_ADDR_NOTAVAIL, .patience = 1, .restarted = diw_clock_ns() };
 	*head = p;
 	return p;
 }
@@ -141,6 +141,10 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (p && p->gone) {
 		av_settle(av);
 		p = av_look(av, &addr);
+	}
+	if (p && p->gone) {
+		p->restarted = diw_clock_ns();
+		p->epoch = 0;
 	}
 	if (p && !p->inserts)
 		av->learned--;

@@ -135,6 +135,8 @@ struct glue_peer {
 	struct diw_list inbox;           /* its Sends that wait for room for an answer, in order */
 	struct diw_list waits;           /* in glue_domain.inboxes if there are such Sends */
 	int gone;                        /* the error with which everything with this peer fails; or 0 */
+	uint16_t epoch;                  /* of its messages; 0: not known */
+	uint64_t restarted;              /* what waited for a process that ended before this time has failed */
 };
 
 struct glue_av {
@@ -345,6 +347,8 @@ int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct 
 void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err);
 /* The same for all endpoints that know PEER, and from now on, until its address is inserted again. */
 void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err);
+/* Another process has had PEER's address since WHEN: what waits for the earlier one fails. */
+void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when);
 /* Called when an application looks for completions and there are none. */
 void diw_glue_alive_look(struct glue_domain *d);
 /* The application repeats a call until P allows it, and has no operation that waits for P. */

@@ -2,7 +2,8 @@
 /*
  * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. So
  * that no later message takes their place, everything with this peer fails, until its address is inserted again. With
- * an RC peer everything fails whose connection is lost (port_rc.c), and a new connection may follow.
+ * an RC peer everything fails whose connection is lost (port_rc.c), and a new connection may follow. So it is when
+ * another process gets an RD peer's address, and no message to the earlier one was given up.
  */
 #include "mpi_glue/glue.h"
 
@@ -80,16 +81,32 @@ void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
 	}
 }
 
-void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
+static void lost_everywhere(const struct glue_ep *ep, struct glue_peer *peer, int err)
 {
-	if (peer->gone)
-		return;
-	GLUE_LOG("a peer is gone, and messages to it are lost: error %d\n", err);
-	peer->gone = err;
 	for (struct diw_list *n = ep->domain->eps.next; n != &ep->domain->eps; n = n->next) {
 		struct glue_ep *e = diw_container(n, struct glue_ep, link);
 
 		if (e->av == ep->av && e->enabled)
 			diw_glue_peer_lost(e, peer, err);
 	}
+}
+
+void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
+{
+	if (peer->gone)
+		return;
+	GLUE_LOG("a peer is gone, and messages to it are lost: error %d\n", err);
+	peer->gone = err;
+	lost_everywhere(ep, peer, err);
+}
+
+/* Its address may be that of a process that was gone, and that the application did not know. */
+void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when)
+{
+	if (when <= peer->restarted)
+		return;
+	peer->restarted = when;
+	if (!peer->inserts)
+		peer->gone = 0;
+	lost_everywhere(ep, peer, FI_ECONNRESET);
 }

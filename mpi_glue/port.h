@@ -41,6 +41,8 @@ struct glue_port_ops {
 	int (*flushed)(struct glue_ep *ep, const struct diw_wc *wc);
 	/* The error with which requests to PEER fail, or 0; NULL: 0. */
 	int (*lost)(struct glue_ep *ep, const struct glue_peer *peer);
+	/* The times of diw_qp_peer(); false: PEER is not known. NULL: connections end instead. */
+	bool (*renewed)(struct glue_ep *ep, const struct glue_peer *peer, uint64_t *renewed, uint64_t *restarted);
 	/* Whether requests wait for a connection that is being made; NULL: there are no connections. */
 	bool (*connects)(struct glue_ep *ep);
 	/* Called if ep->unsettled, when no completion is there. */

@@ -97,7 +97,19 @@ static struct diw_qp *port_rd_counts(struct glue_ep *ep, const struct glue_peer 
 
 static struct glue_peer *port_rd_sender(struct glue_ep *ep, const struct diw_wc *wc)
 {
-	return diw_glue_av_find(ep->av, &wc->src);
+	struct glue_peer *p = diw_glue_av_find(ep->av, &wc->src);
+
+	if (p && p->epoch != wc->epoch) {
+		if (p->epoch)
+			diw_glue_peer_replaced(ep, p, wc->time_ns);
+		p->epoch = wc->epoch;
+	}
+	return p;
+}
+
+static bool port_rd_renewed(struct glue_ep *ep, const struct glue_peer *peer, uint64_t *renewed, uint64_t *restarted)
+{
+	return diw_qp_peer(port_rd_of(ep)->qp, &peer->addr, renewed, restarted) == 0;
 }
 
 /* The STag was given to one peer for one operation. */
@@ -123,4 +135,5 @@ const struct glue_port_ops diw_glue_port_rd = {
 	.open = port_rd_open, .close = port_rd_close, .post_send = port_rd_post_send, .post_recv = port_rd_post_recv,
 	.has_room = port_rd_has_room, .queue = port_rd_queue, .source = port_rd_source, .counts = port_rd_counts,
 	.sender = port_rd_sender, .written = port_rd_written, .flushed = port_rd_flushed,
+	.renewed = port_rd_renewed,
 };

@@ -44,6 +44,9 @@ for keys in "" keys; do
 done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
+run "a peer that restarts" timeout 300 "$BUILD/tests/system/fabric_apart" diw_lo
+check "... to the end" matches "$OUT" '(^|
+)done$'
 for mode in write-record rc; do
 	rm -f "$TMP/shown"
 	run "a peer that sends 1 GiB to an endpoint that does not receive, $mode" env FI_DIWARP_MODE=$mode \

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two processes of which one is killed, and followed by another one that speaks first. The other one does not wait for
+ * ever.
+ * usage: fabric_apart DEVICE
+ */
+#include "tests/system/mpi/fabric_peer.h"
+
+#define WAITS 60                         /* seconds until everything has failed */
+
+enum waits { RECEIVE, RENDEZVOUS, DELIVERY, WAITERS };
+
+static int waiter[WAITERS];              /* the contexts */
+
+/* The next completion of endpoint a, which may take WAITS seconds. */
+static int next_late(struct fi_cq_tagged_entry *c)
+{
+	time_t until = time(NULL) + WAITS;
+	struct fi_cq_err_entry err;
+	ssize_t n;
+
+	while ((n = fi_cq_sread(a.cq, c, 1, NULL, 1000)) == -FI_EAGAIN && time(NULL) < until)
+		;
+	if (n == -FI_EAVAIL) {
+		REQUIRE(fi_cq_readerr(a.cq, &err, 0) == 1);
+		c->op_context = err.op_context;
+		return err.err;
+	}
+	REQUIRE(n == 1);
+	return 0;
+}
+
+/* Operations that wait for TO, whose messages TO's link acknowledges, and nothing matches. */
+static void operations_begin(fi_addr_t to)
+{
+	const struct iovec iov = { out, 8 };
+	const struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = to, .tag = 9,
+					   .context = &waiter[DELIVERY] };
+
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, to, 8, 0, &waiter[RECEIVE]) == 0);
+	REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, to, 9, &waiter[RENDEZVOUS]) == 0);
+	REQUIRE(fi_tsendmsg(a.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE) == 0);
+	for (int i = 0; i < 300; i++) {
+		progress();
+		usleep(1000);
+	}
+	expect_none(&a);
+}
+
+static void operations_fail(int err)
+{
+	bool failed[WAITERS] = { false };
+	struct fi_cq_tagged_entry c;
+
+	for (int i = 0; i < WAITERS; i++) {
+		REQUIRE(next_late(&c) == err);
+		failed[(int *)c.op_context - waiter] = true;
+	}
+	for (int i = 0; i < WAITERS; i++)
+		REQUIRE(failed[i]);
+}
+
+static int peer_main(const char *role, int fd, unsigned port)
+{
+	fi_addr_t to = peer_open(role, fd, port);
+	uint8_t ready = 0;
+
+	if (strcmp(role, "hangs") == 0) {
+		tell(fd, &ready, 1);
+		pause();
+	} else if (strcmp(role, "meets") == 0) {
+		exchange(&a, &b, to, 7);
+		tell(fd, &ready, 1);
+		pause();
+	} else if (strcmp(role, "speaks") == 0) {
+		REQUIRE(fi_tinject(a.ep, out, 8, to, 1) == 0);
+		progress();
+		tell(fd, &ready, 1);
+		hear(fd, &ready, 1);
+		exchange(&a, &b, to, 7);
+		tell(fd, &ready, 1);
+		pause();
+	}
+	_Exit(0);
+}
+
+/* What waits for a process that was killed fails, although another process has its address and sends at once. ROLE:
+ * "meets" if the first process sends a message before. */
+static void restarted(const char *role)
+{
+	struct fi_cq_tagged_entry c;
+	uint8_t ready = 0;
+
+	peer_start(role, 0);
+	if (strcmp(role, "meets") == 0)
+		exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &ready, 1);
+	operations_begin(peer.addr);
+	peer_end(SIGKILL);
+	peer_start("speaks", ntohs(peer.name.sin_port));
+	hear(peer.fd, &ready, 1);
+	operations_fail(FI_ECONNRESET);
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 1, 0, NULL) == 0 && next_late(&c) == 0);
+	expect_in(8);
+	tell(peer.fd, &ready, 1);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &ready, 1);
+	peer_end(SIGKILL);
+}
+
+static void check_restarted(void) { restarted("hangs"); }
+static void check_restarted_known(void) { restarted("meets"); }
+
+int main(int argc, char **argv)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	REQUIRE(hints && (argc == 2 || argc == 5));
+	hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
+	hints->addr_format = FI_SOCKADDR_IN;
+	device = argv[1];
+	wanted = hints;
+	fill(3);
+	if (argc == 5)
+		return peer_main(argv[2], atoi(argv[3]), (unsigned)atoi(argv[4]));
+	ends_open(device, FI_VERSION(1, 10), hints);
+#define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing), fflush(stdout)
+	CHECK(restarted);
+	CHECK(restarted_known);
+	puts("done");
+	fflush(stdout);
+	_Exit(0);
+}
