@@ -3,7 +3,8 @@
  * Whether peers that the application waits for are alive. The link gives up a peer that does not acknowledge requests,
  * but a receive that waits, or an operation whose messages are acknowledged, has no request under way. So a peer from
  * which nothing came since the last sweep gets a Write of no octets. It consumes no receive and changes no memory, and
- * the peer's link acknowledges it while the peer's program computes (docs/ud-profile.md section 18.8).
+ * the peer's link acknowledges it while the peer's program computes (docs/ud-profile.md section 18.8). When the link
+ * has noticed that the peer may have given this end up, the peer is asked by a message.
  */
 #include <time.h>
 
@@ -37,32 +38,43 @@ static struct glue_peer *alive_awaited(const struct glue_op *op)
 	}
 }
 
-/* Whether another process has got P's address. Then what waited for P has failed. */
-static bool alive_replaced(struct glue_ep *ep, struct glue_peer *p)
+/* Looks at the association with P. If another process has got P's address, what waited for P fails. *RENEWED is when P
+ * may have given this end up last, or have met it; 0: not known. */
+static void alive_association(struct glue_ep *ep, struct glue_peer *p, uint64_t *renewed)
 {
-	uint64_t renewed, restarted = 0;
+	uint64_t restarted = 0;
 
-	if (!ep->port->ops->renewed || !ep->port->ops->renewed(ep, p, &renewed, &restarted) ||
-	    restarted <= p->restarted)
-		return false;
-	diw_glue_peer_replaced(ep, p, restarted);
-	return true;
+	*renewed = 0;
+	if (ep->port->ops->renewed && ep->port->ops->renewed(ep, p, renewed, &restarted))
+		diw_glue_peer_replaced(ep, p, restarted);
+}
+
+/* Asks P whether this end is gone for it. P's link acknowledges a Write although everything with this end fails at P.
+ * So P's program has to say so. */
+static void alive_question(struct glue_ep *ep, struct glue_peer *p, uint64_t renewed)
+{
+	const struct glue_hdr h = { .kind = GLUE_GONE };
+
+	if (diw_glue_port_send(ep, p, &h, NULL, 0, 0, NULL, false) == 0)
+		p->asked = renewed;
 }
 
 /* The time between Writes to a silent peer doubles, so that peers that wait for each other send little. */
 static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 {
 	bool heard = p->heard;
+	uint64_t renewed;
 
 	if (p->gone || p->swept == sweep)
 		return;
 	p->swept = sweep;
 	p->heard = false;
-	if (alive_replaced(ep, p))
-		return;
+	alive_association(ep, p, &renewed);
 	if (heard) {
 		p->silent = 0;
 		p->patience = 1;
+	} else if (renewed > p->asked) {
+		alive_question(ep, p, renewed);
 	} else if (++p->silent >= p->patience && diw_glue_port_probe(ep, p) == 0) {
 		p->silent = 0;
 		p->patience = p->patience < ALIVE_PATIENCE ? 2 * p->patience : ALIVE_PATIENCE;

@@ -67,7 +67,7 @@ static bool peers_forget(struct glue_av *av)
 	peers_mark(av, true);
 	for (uint32_t i = 0; i < AV_BUCKETS; i++)
 		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
-			if (p->inserts || p->connected || p->used || p->requests || p->holder) {
+			if (p->inserts || p->connected || p->used || p->requests || p->holder || p->teller) {
 				at = &p->next;
 				continue;
 			}

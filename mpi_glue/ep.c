@@ -207,6 +207,7 @@ static int ep_close(struct fid *fid)
 	ep->enabled = false;
 	diw_glue_inbox_forget(ep);
 	diw_glue_hold_forget(ep);
+	diw_glue_gone_forget(ep);
 	diw_glue_port_close(ep);
 	ep_forget_ops(ep);
 	diw_list_del(&ep->link);
@@ -363,6 +364,7 @@ int diw_glue_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid
 	diw_list_init(&ep->waiting);
 	diw_list_init(&ep->claimed);
 	diw_list_init(&ep->held);
+	diw_list_init(&ep->telling);
 	ep->fid = (struct fid_ep){ .fid = { FI_CLASS_EP, ctx, &ep_fi_ops }, .ops = &ep_ops, .cm = &ep_cm_ops,
 				   .msg = &diw_glue_ops_msg, .tagged = &diw_glue_ops_tagged,
 				   .rma = &diw_glue_ops_rma, .atomic = &diw_glue_ops_atomic };

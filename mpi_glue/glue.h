@@ -135,6 +135,9 @@ struct glue_peer {
 	struct diw_list inbox;           /* its Sends that wait for room for an answer, in order */
 	struct diw_list waits;           /* in glue_domain.inboxes if there are such Sends */
 	int gone;                        /* the error with which everything with this peer fails; or 0 */
+	struct glue_ep *teller;          /* gone.c: the endpoint that is to tell it so; NULL: none */
+	struct diw_list tell;            /* in glue_ep.telling */
+	uint64_t asked;                  /* alive.c: it was asked after the association was renewed at this time */
 	uint16_t epoch;                  /* of its messages; 0: not known */
 	uint64_t restarted;              /* what waited for a process that ended before this time has failed */
 };
@@ -274,6 +277,7 @@ struct glue_ep {
 	struct match tagged, untagged;
 	struct diw_list waiting;         /* queues in which something waits for room to send */
 	struct diw_list held;            /* peers that are held */
+	struct diw_list telling;         /* peers that are gone, and are to be told so */
 	uint64_t kept, holds;            /* octets of eager messages without a receive; how often a peer was held */
 	struct diw_list claimed;         /* messages that a peek has claimed */
 	uint32_t answers[2];             /* of atomic operations, that are not acknowledged: small ones, large ones */
@@ -349,6 +353,12 @@ void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err);
 void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err);
 /* Another process has had PEER's address since WHEN: what waits for the earlier one fails. */
 void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when);
+/* A GONE or ASK of LEN octets has come. */
+void diw_glue_gone_came(struct glue_ep *ep, struct glue_peer *from, const uint8_t *data, uint32_t len);
+/* FROM, which is gone, has sent something, and waits for an answer that it will not get. */
+void diw_glue_gone_tell(struct glue_ep *ep, struct glue_peer *from);
+void diw_glue_gone_run(struct glue_ep *ep);
+void diw_glue_gone_forget(struct glue_ep *ep);           /* EP closes */
 /* Called when an application looks for completions and there are none. */
 void diw_glue_alive_look(struct glue_domain *d);
 /* The application repeats a call until P allows it, and has no operation that waits for P. */

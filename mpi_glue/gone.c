@@ -110,3 +110,56 @@ void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t
 		peer->gone = 0;
 	lost_everywhere(ep, peer, FI_ECONNRESET);
 }
+
+/* ---- What the peer is told ---- */
+
+/* A peer that is gone may be alive: it was stopped, or could not be reached. It does not know that messages to it are
+ * lost. So it is told when it sends something. */
+void diw_glue_gone_tell(struct glue_ep *ep, struct glue_peer *from)
+{
+	if (from->teller)
+		return;
+	from->teller = ep;
+	diw_list_add_tail(&ep->telling, &from->tell);
+}
+
+static void tell_end(struct glue_peer *p)
+{
+	diw_list_del(&p->tell);
+	p->teller = NULL;
+}
+
+/* One message is under way to a peer. */
+void diw_glue_gone_run(struct glue_ep *ep)
+{
+	struct diw_list *n, *next;
+
+	diw_list_for_each_safe(n, next, &ep->telling) {
+		struct glue_peer *p = diw_container(n, struct glue_peer, tell);
+		const struct glue_hdr h = { .kind = GLUE_GONE, .status = (uint32_t)p->gone };
+
+		if (p->gone && (p->requests || diw_glue_port_send(ep, p, &h, NULL, 0, 0, NULL, false) == -FI_EAGAIN))
+			continue;
+		tell_end(p);
+	}
+}
+
+void diw_glue_gone_forget(struct glue_ep *ep)
+{
+	struct diw_list *n;
+
+	while ((n = diw_list_first(&ep->telling)))
+		tell_end(diw_container(n, struct glue_peer, tell));
+}
+
+void diw_glue_gone_came(struct glue_ep *ep, struct glue_peer *from, const uint8_t *data, uint32_t len)
+{
+	struct glue_hdr h;
+
+	if (!diw_glue_hdr_decode(&h, data, len))
+		diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
+	else if (h.status)
+		diw_glue_peer_gone(ep, from, FI_ECONNRESET);
+	else if (from->gone)
+		diw_glue_gone_tell(ep, from);
+}

@@ -74,6 +74,15 @@ bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_b
 		return false;
 	}
 	from->heard = true;
+	if (len && (b->data[0] & 15) == GLUE_GONE) {
+		diw_glue_gone_came(ep, from, b->data, len);
+		return false;
+	}
+	if (from->gone) {
+		diw_glue_drop(ep, from, GLUE_DROP_STRAY);
+		diw_glue_gone_tell(ep, from);
+		return false;
+	}
 	rc = peer_waits(from) ? -FI_EAGAIN : received_take(ep, from, b, len);
 	return rc == -FI_EAGAIN ? inbox_keep(ep, from, b, len) : rc > 0;
 }

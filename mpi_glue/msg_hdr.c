@@ -31,7 +31,7 @@ static uint32_t hdr_size(const struct glue_hdr *h)
 	case GLUE_DATA:
 	case GLUE_RESULT: return COMMON + 8;
 	case GLUE_WRITTEN: return COMMON + 16;
-	default: return COMMON + 4;      /* FIN, HOLD */
+	default: return COMMON + 4;      /* FIN, HOLD, GONE */
 	}
 }
 

@@ -21,6 +21,7 @@ enum glue_kind {
 	GLUE_ATOMIC,                     /* an operation on registered memory, with its operands */
 	GLUE_RESULT,                     /* the answer to ATOMIC */
 	GLUE_HOLD,                       /* send no eager messages, or (RESUME) send them again */
+	GLUE_GONE,                       /* the addressee is gone for the sender, or (ASK) the question whether it is */
 	GLUE_KINDS,
 };
 
@@ -36,7 +37,7 @@ enum glue_flags {
 struct glue_hdr {
 	enum glue_kind kind;
 	uint8_t flags;
-	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN, HOLD: 0; others: id of the
+	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN, HOLD, GONE: 0; others: id of the
 	 * receiver's. */
 	uint32_t id;
 	uint64_t tag;                    /* EAGER, RTS */
@@ -45,7 +46,7 @@ struct glue_hdr {
 	uint64_t to;                     /* CTS, ATOMIC, READABLE: tagged offset; DATA: offset in the message */
 	uint32_t stag;                   /* CTS, ATOMIC, READABLE; in CTS, 0: send by DATA */
 	uint32_t peer_id;                /* CTS: id of the receiver's operation */
-	uint32_t status;                 /* FIN, RESULT: 0, or an errno; HOLD: 1; RESUME: 0 */
+	uint32_t status;                 /* FIN, RESULT: 0, or an errno; HOLD: 1; RESUME, ASK: 0; GONE: an errno */
 	uint8_t op, type;                /* ATOMIC: enum glue_atomic, enum glue_type */
 	uint32_t count;                  /* ATOMIC: elements */
 	uint32_t offset;                 /* ATOMIC, RESULT: octets of the operation in front of this part */

@@ -59,11 +59,12 @@ void diw_glue_unpend(struct glue_op *op)
 	op->queue = NULL;
 }
 
-static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct glue_peer *to)
+/* EVEN_GONE: also to a peer that is gone. */
+static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct glue_peer *to, bool even_gone)
 {
 	int rc;
 
-	if (to->gone)
+	if (to->gone && !even_gone)
 		return -to->gone;
 	rc = ep->port->ops->post_send(ep, to, wr);
 	ep->sending += rc == 0;
@@ -106,7 +107,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 	n = diw_glue_hdr_encode(sge.addr, h);
 	diw_glue_copy_out((uint8_t *)sge.addr + n, iov, off, len);
 	sge.length = n + len;
-	rc = port_post(ep, &wr, to);
+	rc = port_post(ep, &wr, to, h->kind == GLUE_GONE);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
 	to->requests += rc == 0 && !b && !op;
@@ -117,7 +118,7 @@ int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED | DIW_SEND_INLINE,
 				  .wr_id = (uintptr_t)to | PORT_WR_PEER };
-	int rc = port_post(ep, &wr, to);
+	int rc = port_post(ep, &wr, to, false);
 
 	to->requests += rc == 0;
 	return rc;
@@ -161,7 +162,7 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 		.stag = op->hdr.stag, .to = op->hdr.to + off,
 	};
 
-	return port_post(op->ep, &wr, op->peer);
+	return port_post(op->ep, &wr, op->peer, false);
 }
 
 int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more)
@@ -190,7 +191,7 @@ int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const stru
 		wr.num_sge = 1;
 		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
 	}
-	rc = port_post(ep, &wr, op->peer);
+	rc = port_post(ep, &wr, op->peer, false);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
 	return rc;
@@ -355,6 +356,7 @@ static int port_work(struct glue_ep *ep)
 		diw_glue_alive_look(ep->domain);
 	diw_glue_inbox_run(ep->domain);
 	diw_glue_hold_run(ep);
+	diw_glue_gone_run(ep);
 	port_resume(ep);
 	recvs_refill(ep, &r);
 	recvs_post(ep, &r);

@@ -38,6 +38,7 @@ static const struct {
 	  { 0x11, 0x14, 0, 0, 0x00, 0x10, 0x00, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 	    0, 0, 0, 0, 0, 0x10, 0, 0, 0xab, 0xcd, 0xef, 0x01, 0, 0, 0x7f, 0, 0x12, 0x34, 0x50, 0 } },
 	{ { .kind = GLUE_HOLD, .status = 1 }, 12, { 0x18, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 } },
+	{ { .kind = GLUE_GONE, .status = 110 }, 12, { 0x19, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0, 110 } },
 };
 #define NVECTORS ((int)(sizeof vector / sizeof *vector))
 

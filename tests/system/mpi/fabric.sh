@@ -44,7 +44,7 @@ for keys in "" keys; do
 done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
-run "a peer that restarts" timeout 300 "$BUILD/tests/system/fabric_apart" diw_lo
+run "a peer that is stopped, or restarts" timeout 300 "$BUILD/tests/system/fabric_apart" diw_lo
 check "... to the end" matches "$OUT" '(^|
 )done$'
 for mode in write-record rc; do

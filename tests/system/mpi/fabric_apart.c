@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two processes of which one is killed, and followed by another one that speaks first. The other one does not wait for
- * ever.
+ * Two processes of which one is stopped until the other has given it up, or is killed and followed by another one that
+ * speaks first. Neither of them waits for ever.
  * usage: fabric_apart DEVICE
  */
 #include "tests/system/mpi/fabric_peer.h"
@@ -72,6 +72,13 @@ static int peer_main(const char *role, int fd, unsigned port)
 		exchange(&a, &b, to, 7);
 		tell(fd, &ready, 1);
 		pause();
+	} else if (strcmp(role, "waits") == 0) {
+		exchange(&a, &b, to, 7);
+		operations_begin(to);
+		tell(fd, &ready, 1);
+		operations_fail(FI_ECONNRESET);
+		tell(fd, &ready, 1);
+		REQUIRE(fi_tsend(a.ep, out, 8, NULL, to, 1, NULL) == -FI_ECONNRESET);
 	} else if (strcmp(role, "speaks") == 0) {
 		REQUIRE(fi_tinject(a.ep, out, 8, to, 1) == 0);
 		progress();
@@ -82,6 +89,27 @@ static int peer_main(const char *role, int fd, unsigned port)
 		pause();
 	}
 	_Exit(0);
+}
+
+/* The peer is stopped until this end has given it up. It waits then for operations of this end, which will not come,
+ * and is told so. */
+static void check_stopped(void)
+{
+	struct fi_cq_tagged_entry c;
+	uint8_t ready;
+
+	peer_start("waits", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &ready, 1);
+	kill(peer.pid, SIGSTOP);
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 8, 0, &waiter[RECEIVE]) == 0);
+	REQUIRE(next_late(&c) == FI_ETIMEDOUT && c.op_context == &waiter[RECEIVE]);
+	kill(peer.pid, SIGCONT);
+	for (time_t until = time(NULL) + WAITS; recv(peer.fd, &ready, 1, MSG_DONTWAIT) != 1; usleep(1000)) {
+		REQUIRE(time(NULL) < until);
+		progress();
+	}
+	peer_end(0);
 }
 
 /* What waits for a process that was killed fails, although another process has its address and sends at once. ROLE:
@@ -127,6 +155,7 @@ int main(int argc, char **argv)
 #define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing), fflush(stdout)
 	CHECK(restarted);
 	CHECK(restarted_known);
+	CHECK(stopped);
 	puts("done");
 	fflush(stdout);
 	_Exit(0);
