@@ -91,12 +91,12 @@ struct rd_peer {
 	bool answered;               /* the peer has acknowledged this association: announcements end */
 	bool receiving;              /* `expect` is valid */
 	bool bare;                   /* the peer takes segments without CRC */
-	bool replaced;               /* the process with `epoch` followed one that had not been given up */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
 	uint64_t met;                /* when the first datagram with `epoch` came */
 	uint64_t renewed;            /* when the peer's view of this end changed last, as far as this end knows */
 	uint32_t open_tries;         /* OPENs sent */
+	bool replaced;               /* the process with `epoch` followed one that had not been given up */
 
 	/* ---- Send ---- */
 	struct rd_slot *first, *last, *unsent;
