@@ -159,6 +159,15 @@ static uint16_t at_most(uint16_t n)
 	return n < DIW_MAX_IRD ? n : DIW_MAX_IRD;
 }
 
+/* N of a program; ALL (RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) is MOST. 0 is one: programs that leave the depths 0 and
+ * read all the same run on adapters whose smallest depth is one. */
+static uint16_t depth(uint8_t n, uint8_t all, uint16_t most)
+{
+	if (n == all)
+		return most;
+	return n ? n : 1;
+}
+
 static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const struct rdma_conn_param *p)
 {
 	*a = (struct diw_conn_attr)DIW_CONN_ATTR_INIT;
@@ -174,10 +183,8 @@ static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const
 	    (p->initiator_depth != RDMA_MAX_INIT_DEPTH && p->initiator_depth > DIW_MAX_IRD) ||
 	    (p->private_data_len && !p->private_data))
 		return EINVAL;
-	if (p->responder_resources != RDMA_MAX_RESP_RES)
-		a->ird = p->responder_resources;
-	if (p->initiator_depth != RDMA_MAX_INIT_DEPTH)
-		a->ord = p->initiator_depth;
+	a->ird = depth(p->responder_resources, RDMA_MAX_RESP_RES, a->ird);
+	a->ord = depth(p->initiator_depth, RDMA_MAX_INIT_DEPTH, a->ord);
 	a->data = p->private_data;
 	a->data_len = p->private_data_len;
 	return 0;

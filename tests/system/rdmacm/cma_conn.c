@@ -120,6 +120,28 @@ static void private_data(uint16_t port)
 	CHECK(destroy(a) == 0 && destroy(b) == 0, "both go");
 }
 
+/* Programs that leave the depths 0 read all the same. */
+static void depths(uint16_t port)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_RDMA_READ }, *bad;
+	struct rdma_conn_param none = { 0 };
+	struct rdma_cm_id *a = asker(cli, RDMA_PS_TCP, port), *b;
+	struct rdma_cm_event *ev;
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	int n = 0;
+
+	CHECK(rdma_connect(a, &none) == 0 && (ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST)),
+	      "a connection with depths of 0");
+	b = ev->id;
+	CHECK(make_qp(b) && rdma_accept(b, &none) == 0 && rdma_ack_cm_event(ev) == 0 &&
+	      comes(cli, RDMA_CM_EVENT_ESTABLISHED) && comes(srv, RDMA_CM_EVENT_ESTABLISHED), "it stands");
+	CHECK(ibv_post_send(a->qp, &wr, &bad) == 0, "takes a Read");
+	for (int ms = 0; ms < SOON_MS && n == 0; ms++, usleep(1000))
+		n = ibv_poll_cq(a->send_cq, 1, &wc);
+	CHECK(n == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 7, "... which succeeds");
+	CHECK(part(a, b), "both go");
+}
+
 /* ---- Channels and addresses ---- */
 
 static void channels(void)
@@ -485,6 +507,7 @@ int main(void)
 	channels();
 	addresses();
 	private_data(port);
+	depths(port);
 	timewait(port);
 	late();
 	own_event(port);
