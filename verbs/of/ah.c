@@ -191,7 +191,7 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	int rc = group_of(&group, qp, gid);
 
 	(void)lid;
-	return rc ? rc : -diw_qp_attach(of_qp(qp)->diw, &group);
+	return of_result(rc ? rc : -diw_qp_attach(of_qp(qp)->diw, &group));
 }
 
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
@@ -200,5 +200,5 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	int rc = group_of(&group, qp, gid);
 
 	(void)lid;
-	return rc ? rc : -diw_qp_detach(of_qp(qp)->diw, &group);
+	return of_result(rc ? rc : -diw_qp_detach(of_qp(qp)->diw, &group));
 }

@@ -241,7 +241,7 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 		 diw_cq_resize(cq->diw, (uint32_t)cqe);
 
 	if (rc < 0)
-		return -rc;
+		return of_result(-rc);
 	cq->cq.cqe = (int)diw_cq_depth(cq->diw);
 	return 0;
 }
@@ -255,7 +255,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	/* The call that may refuse is first: events are dropped only if the queue is certain to be destroyed. */
 	rc = diw_cq_destroy(cq->diw);
 	if (rc < 0)
-		return -rc;
+		return of_result(-rc);
 	if (ch)
 		of_channel_forget(ch, cq);
 	pthread_mutex_destroy(&cq->take);

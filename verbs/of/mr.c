@@ -154,7 +154,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	int rc = diw_mr_dereg(m->diw);
 
 	if (rc < 0)
-		return -rc;
+		return of_result(-rc);
 	of_pd_drop(mr->pd);
 	free(m);
 	return 0;
@@ -210,7 +210,7 @@ int of_dealloc_mw(struct ibv_mw *mw)
 	int rc = diw_mw_free(w->diw);
 
 	if (rc < 0)
-		return -rc;
+		return of_result(-rc);
 	of_pd_drop(mw->pd);
 	free(w);
 	return 0;

@@ -80,6 +80,14 @@ static inline void *of_null_at(const char *call, int errnum)
 	return NULL;
 }
 
+/* For calls that return an error number. The kernel's verbs leave it in errno, too, and programs print that. */
+static inline int of_result(int errnum)
+{
+	if (errnum)
+		errno = errnum;
+	return errnum;
+}
+
 bool of_is_rnic(const struct ibv_context *c);
 /* Conversions between GIDs (v4-mapped or IPv6) and addresses. */
 void of_addr_from_gid(struct diw_addr *a, const union ibv_gid *gid, const struct of_context *ctx);

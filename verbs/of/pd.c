@@ -23,7 +23,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	int rc;
 
 	if (atomic_load(&p->users))
-		return diw_fail(EBUSY, "ibv_dealloc_pd: objects of it exist");
+		return of_result(diw_fail(EBUSY, "ibv_dealloc_pd: objects of it exist"));
 	if (p->parent) {
 		of_pd_drop(&p->parent->pd);
 		if (p->td)
@@ -31,7 +31,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	} else {
 		rc = diw_pd_free(p->diw);
 		if (rc < 0)
-			return -rc;
+			return of_result(-rc);
 	}
 	free(p);
 	return 0;

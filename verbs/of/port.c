@@ -47,7 +47,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 	};
 
 	if (port != OF_PORT)
-		return diw_fail(EINVAL, "ibv_query_port: port %u: the device has only port %d", port, OF_PORT);
+		return of_result(diw_fail(EINVAL, "ibv_query_port: port %u: there is only %d", port, OF_PORT));
 	memset(attr, 0, size);
 	memcpy(attr, &a, size < sizeof a ? size : sizeof a);
 	return 0;

@@ -447,7 +447,7 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	pthread_mutex_lock(&qp->ctx->lock);
 	rc = modify_locked(qp, attr, mask);
 	pthread_mutex_unlock(&qp->ctx->lock);
-	return rc;
+	return of_result(rc);
 }
 
 int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)

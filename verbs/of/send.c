@@ -175,7 +175,7 @@ int of_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 		rc = post_chunk(qp, &wr);
 	if (rc)
 		*bad = wr;
-	return rc;
+	return of_result(rc);
 }
 
 static int recv_chunk(struct diw_qp *qp, struct diw_srq *srq, struct ibv_recv_wr **wr)
@@ -210,7 +210,7 @@ int of_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 		rc = recv_chunk(qp->diw, NULL, &wr);
 	if (rc)
 		*bad = wr;
-	return rc;
+	return of_result(rc);
 }
 
 int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -221,7 +221,7 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 		rc = recv_chunk(NULL, ((struct of_srq *)srq)->diw, &wr);
 	if (rc)
 		*bad = wr;
-	return rc;
+	return of_result(rc);
 }
 
 int of_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
@@ -234,5 +234,5 @@ int of_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		rc = -diw_post_send(qp->diw, &w, NULL);
 	if (rc == 0)
 		mw->rkey = ((struct of_mw *)mw)->diw->stag;
-	return rc;
+	return of_result(rc);
 }

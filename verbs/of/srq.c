@@ -97,10 +97,10 @@ int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	struct of_srq *srq = (struct of_srq *)ibsrq;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
-		return diw_fail(EINVAL, "ibv_modify_srq: attributes %#x", mask);
+		return of_result(diw_fail(EINVAL, "ibv_modify_srq: attributes %#x", mask));
 	if (mask & IBV_SRQ_MAX_WR)              /* resizing is not among the capabilities (IBV_DEVICE_SRQ_RESIZE) */
-		return diw_fail(EOPNOTSUPP, "ibv_modify_srq: the device cannot resize shared receive queues");
-	return mask & IBV_SRQ_LIMIT ? -diw_srq_set_limit(srq->diw, attr->srq_limit) : 0;
+		return of_result(diw_fail(EOPNOTSUPP, "ibv_modify_srq: the device cannot resize them"));
+	return mask & IBV_SRQ_LIMIT ? of_result(-diw_srq_set_limit(srq->diw, attr->srq_limit)) : 0;
 }
 
 int ibv_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
@@ -127,7 +127,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	int rc = -diw_srq_destroy(srq->diw);
 
 	if (rc)
-		return rc;
+		return of_result(rc);
 	pthread_mutex_lock(&ctx->lock);
 	for (p = &ctx->srqs; *p != srq; p = &(*p)->next)
 		;

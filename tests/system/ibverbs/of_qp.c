@@ -106,8 +106,8 @@ static void values(void)
 
 	side_open(&s, IBV_QPT_RC, 0, NULL);
 	side_open(&peer, IBV_QPT_RC, 0, NULL);
-#define BAD(set, what) do { a = attr_of(to, &gid, peer.qp->qp_num); set; \
-	CHECK(ibv_modify_qp(s.qp, &a, mask) == EINVAL, what); } while (0)
+#define BAD(set, what) do { a = attr_of(to, &gid, peer.qp->qp_num); set; errno = 0; \
+	CHECK(ibv_modify_qp(s.qp, &a, mask) == EINVAL && errno == EINVAL, what); } while (0)
 	enum ibv_qp_state to = IBV_QPS_INIT;
 	mask = init_mask(IBV_QPT_RC);
 	BAD(a.port_num = 2, "no such port");
@@ -140,7 +140,8 @@ static bool refused_send(struct side *s)
 	struct ibv_send_wr wr[2] = { { .next = &wr[1], .opcode = IBV_WR_SEND }, { .opcode = IBV_WR_SEND } };
 	struct ibv_send_wr *bad = NULL;
 
-	return ibv_post_send(s->qp, wr, &bad) == EINVAL && bad == wr;
+	errno = 0;
+	return ibv_post_send(s->qp, wr, &bad) == EINVAL && errno == EINVAL && bad == wr;
 }
 
 static void posts(void)
