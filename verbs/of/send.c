@@ -79,6 +79,8 @@ int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const 
 	w->bind.length = info->length;
 	w->bind.access = (unsigned)of_access(access);
 	w->bind.key = (uint8_t)rkey;
+	if (mw->type == IBV_MW_TYPE_2)          /* programs may read there what their request has made of the key */
+		mw->rkey = (mw->rkey & ~0xffu) | w->bind.key;
 	return 0;
 }
 

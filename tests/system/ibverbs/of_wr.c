@@ -165,6 +165,7 @@ static void windows(void)
 	begin(&b, 1);
 	ibv_wr_bind_mw(b.ex, mw, rkey, &info);
 	end(&b, 1, IBV_WC_BIND_MW, "ibv_wr_bind_mw");
+	CHECK(mw->rkey == rkey, "the window's rkey is the new one");
 	fill(0, 100, 0x55);
 	begin(&a, 2);
 	ibv_wr_rdma_write(a.ex, rkey, AT(HALF));
@@ -179,8 +180,9 @@ static void windows(void)
 	      same(0, HALF, 100), "... arrives behind the Write and says what it ended");
 	rkey = ibv_inc_rkey(rkey);
 	begin(&b, 5);
-	ibv_wr_bind_mw(b.ex, mw, rkey, &info);
+	ibv_wr_bind_mw(b.ex, mw, 0x12345600 | (rkey & 0xff), &info);
 	end(&b, 5, IBV_WC_BIND_MW, "bound again");
+	CHECK(mw->rkey == rkey, "of the rkey that is asked for, only the low byte counts");
 	begin(&b, 6);
 	ibv_wr_local_inv(b.ex, rkey);
 	end(&b, 6, IBV_WC_LOCAL_INV, "ibv_wr_local_inv");
