@@ -31,6 +31,21 @@ static inline uint16_t diw_ident_lid(const struct diw_addr *a)
 	return diw_get16(a->ip + DIW_LID_AT);
 }
 
+/* A program may have the number of its GID built in: mostly 1 or 3, where rxe and mlx5 have that of IPv4. Entries up to
+ * 3 that no address takes are therefore the first GID once more. */
+#define DIW_USUAL_GIDS 4
+
+static inline int diw_ident_gids(int addrs)
+{
+	return addrs > 0 && addrs < DIW_USUAL_GIDS ? DIW_USUAL_GIDS : addrs;
+}
+
+/* The address that is GID I. */
+static inline int diw_ident_gid(int i, int addrs)
+{
+	return i < addrs ? i : 0;
+}
+
 static inline uint32_t diw_ident_port_caps(bool rnic)
 {
 	return DIW_PORT_CM | (rnic ? 0 : DIW_PORT_IP_GIDS);

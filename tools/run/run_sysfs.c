@@ -119,6 +119,7 @@ static void put_hw_counters(struct place *p)
 static void put_gids(struct place *p, const struct diw_dev_info *info, bool rnic)
 {
 	static const uint8_t none[16];
+	const int n = diw_ident_gids(info->naddrs);
 	char line[GID_LINE];
 
 	put_dir(p, PORT "gids");
@@ -126,10 +127,10 @@ static void put_gids(struct place *p, const struct diw_dev_info *info, bool rnic
 	put_dir(p, PORT "gid_attrs/ndevs");
 	put_dir(p, PORT "gid_attrs/types");
 	for (int i = 0; i < DIW_MAX_DEV_ADDRS; i++) {
-		put_words(line, i < info->naddrs ? info->addrs[i].ip : none, 8);
+		put_words(line, i < n ? info->addrs[diw_ident_gid(i, info->naddrs)].ip : none, 8);
 		put_attribute(p, line, PORT "gids/%d", i);
 	}
-	for (int i = 0; i < info->naddrs; i++) {
+	for (int i = 0; i < n; i++) {
 		put_attribute(p, info->ifname, PORT "gid_attrs/ndevs/%d", i);
 		put_attribute(p, rnic ? "IB/RoCE v1" : "RoCE v2", PORT "gid_attrs/types/%d", i);
 	}

@@ -174,8 +174,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
 		return of_null(-rc);
 	}
 	diw_dev_query(ctx->dev, &d->info);
-	ctx->ngids = d->info.naddrs;
-	memcpy(ctx->gids, d->info.addrs, sizeof ctx->gids);
+	ctx->ngids = diw_ident_gids(d->info.naddrs);
+	for (int i = 0; i < ctx->ngids; i++)
+		ctx->gids[i] = d->info.addrs[diw_ident_gid(i, d->info.naddrs)];
 	ctx->device = d;
 	atomic_fetch_add(&d->refs, 1);
 	pthread_mutex_init(&ctx->lock, NULL);

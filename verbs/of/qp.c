@@ -96,7 +96,8 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.sq_sig_all = init->sq_sig_all;
 	a.dgram.grh = a.type == DIW_QP_UD;
 	/* A peer may address any of the device's GIDs. */
-	a.dgram.any_addr = (a.type == DIW_QP_UD || a.type == DIW_QP_UC) && qp->ctx->ngids > 1;
+	a.dgram.any_addr = (a.type == DIW_QP_UD || a.type == DIW_QP_UC) &&
+			   qp->ctx->device->info.naddrs > 1;
 	a.rc.early = true;
 	a.rc.keep_recvs = !qp->rnic;
 	/* For ever, as with rnr_retry 7; a sender of ours with a smaller value sends that (of_rc_rts()). */

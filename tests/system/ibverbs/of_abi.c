@@ -118,6 +118,8 @@ static void test_gids(struct ibv_context *c)
 	      "outside: EINVAL");
 	CHECK(ibv_query_gid_ex(c, 1, 0, &e, 1) == EOPNOTSUPP, "unknown flags: EOPNOTSUPP");
 	n = ibv_query_gid_table(c, table, 64, 0);
+	CHECK(n >= 4 && memcmp(table[3].gid.raw, lo4, 16) == 0 && table[3].gid_index == 3,
+	      "GID 3 of lo is GID 0 once more");
 	CHECK(n >= 1 && memcmp(table[0].gid.raw, lo4, 16) == 0, "the table");
 	for (ssize_t i = 0; i < n; i++)
 		if (ibv_query_gid(c, 1, (int)i, &gid) || memcmp(gid.raw, table[i].gid.raw, 16) != 0)
