@@ -38,6 +38,8 @@ enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc)
 	if (wc->status == DIW_WC_REM_OP_ERR && wc->fault == DIW_FAULT_NO_BUFFER && !of_is_rnic(cq->cq.context) &&
 	    (wc->opcode == DIW_WC_SEND || wc->opcode == DIW_WC_WRITE))
 		return failed(cq, wc, IBV_WC_RNR_RETRY_EXC_ERR);
+	if (wc->status == DIW_WC_REM_OP_ERR && wc->fault == DIW_FAULT_TOO_LONG && !of_is_rnic(cq->cq.context))
+		return failed(cq, wc, IBV_WC_REM_INV_REQ_ERR);  /* InfiniBand: the responder's NAK is Invalid Request */
 	return failed(cq, wc, wc->status < sizeof map / sizeof *map ? map[wc->status] : IBV_WC_GENERAL_ERR);
 }
 

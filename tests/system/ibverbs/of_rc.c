@@ -200,6 +200,17 @@ static void no_receive(uint8_t retry, bool late)
 	pair_close(&a, &b);
 }
 
+/* A message that is longer than the receive. */
+static void too_long(void)
+{
+	struct side a = { 0 }, b = { 0 };
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && post_recv(&b, HALF, 32, 1) == 0 && post_send(&a, 0, 64, 2) == 0 &&
+	      next_is(&b, 1, IBV_WC_LOC_LEN_ERR), "a receive is too short");
+	CHECK(next_is(&a, 2, IBV_WC_REM_INV_REQ_ERR), "... and so the request was invalid");
+	pair_close(&a, &b);
+}
+
 static int dial(uint16_t port)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port),
@@ -370,6 +381,7 @@ int main(void)
 	no_receive(0, false);
 	no_receive(6, false);
 	no_receive(6, true);
+	too_long();
 	strangers();
 	thousand();
 	CHECK(close_all() == 0, "everything is closed");
