@@ -188,7 +188,9 @@ struct diw_qp {
 		bool early, keep;    /* attributes: requests may be posted in IDLE; receives outlive the stream */
 		enum diw_rc_phase phase;     /* changed only by diw_rc_move() */
 		uint64_t retry_ns;   /* attribute: how long the send requests of a stream that ended are kept */
-		uint64_t retries;    /* with that: the time until which they are kept, or 0 */
+		uint64_t retries;    /* the time until which they are kept, or 0 */
+		bool behind;         /* the stream has ended, and receives are flushed ... */
+		uint32_t last;       /* ... when the receive completions before this one are taken */
 		uint64_t until;      /* CLOSING, DRAINING: the phase ends at this time; otherwise DIW_NEVER */
 		uint64_t progress;   /* CLOSING: bytes sent by the last check */
 	} rc;

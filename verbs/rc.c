@@ -17,6 +17,7 @@
 /* The time that the peer has to end its half, after diw_disconnect() and after a Terminate. A reset could overtake the
  * Terminate. */
 #define CLOSE_NS (10 * DIW_S)
+#define TAKE_NS DIW_MS               /* between two looks at whether the completions before a flush are taken */
 #define DRAIN_NS DIW_S
 
 #define RC_ERRORS 4                  /* one is enough: the first ends the connection */
@@ -172,6 +173,8 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 		diw_rc_move(qp, end);
 	qp->member.deadline = 0;
 	qp->rc.retries = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
+	qp->rc.behind = errnum || !told;
+	qp->rc.last = atomic_load_explicit(&qp->recv_cq->tail, memory_order_relaxed);
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
 		last_recv(qp);
 	if (qp->conn)
@@ -255,6 +258,28 @@ static int drain(struct diw_qp *qp, uint64_t now)
 	return rc == 0 ? qp->link->ops->flush(qp->link, now) : rc;
 }
 
+/* A completion that came before the end of the stream is in the receive completion queue. A program may end with its
+ * last message, and must not find flushed receives in the same poll: the peer ends with that message, too. */
+static bool receives_wait(const struct diw_qp *qp)
+{
+	uint32_t head = atomic_load_explicit(&qp->recv_cq->head, memory_order_relaxed);
+
+	return qp->rc.behind && (int32_t)(qp->rc.last - head) > 0;
+}
+
+/* Flushes what was posted, receives as soon as the completions before them are taken. */
+static void flush_requests(struct diw_qp *qp, uint64_t now)
+{
+	if (!receives_wait(qp)) {
+		qp->rc.behind = false;
+		diw_qp_flush(qp);
+		return;
+	}
+	if (qp->send_cq != qp->recv_cq)
+		diw_sq_flush(qp);
+	qp->rc.retries = now + TAKE_NS;
+}
+
 void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 {
 	if (qp->state != DIW_QPS_ERROR && diw_sq_has_executed(qp))
@@ -284,13 +309,14 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 	if (diw_rc_is(qp, DIW_RC_KEEPS))
 		diw_sq_flush(qp);
 	else
-		diw_qp_flush(qp);
+		flush_requests(qp, now);
 }
 
-/* Flushes receives and send requests at the end of the stream. */
+/* The program itself ends the queue pair: flushes receives and send requests at once. */
 static void rc_let_go(struct diw_qp *qp)
 {
 	qp->rc.retries = 0;
+	qp->rc.behind = false;
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
 		return;
 	last_recv(qp);

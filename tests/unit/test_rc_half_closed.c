@@ -295,6 +295,32 @@ START_TEST(fault_before_the_end)
 }
 END_TEST
 
+/* ---- The last message ---- */
+
+/* A program that ends with the peer's last message does not find a flushed receive in the same poll. */
+START_TEST(flush_is_behind_the_last_message)
+{
+	struct diw_wc wc[2];
+
+	wire_open(&w, &(struct wire_attr){ .receives = 2 });
+	raw_hex(&w.r, "4143 00000000 00000000 00000001 00000000 61");
+	if (_i) {
+		sleep_ms(WAIT_MS);
+		raw_reset(w.r.fd);
+		w.r.fd = -1;
+		wire_expect_down(&w, DIW_FAULT_MPA_CLOSED, ECONNRESET);
+	} else {
+		half_close();
+		wire_expect_down(&w, 0, 0);
+	}
+	sleep_ms(WAIT_MS);
+	ck_assert_int_eq(diw_cq_poll(w.e.rcq, wc, 2, 0), 1);
+	ck_assert_int_eq(wc[0].status, DIW_WC_SUCCESS);
+	wire_expect_wc(w.e.rcq, 1, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
 Suite *suite_rc_half_closed(void)
 {
 	Suite *s = suite_create("rc_half_closed");
@@ -310,6 +336,7 @@ Suite *suite_rc_half_closed(void)
 	tcase_add_test(t, disconnect_behind_the_end);
 	tcase_add_test(t, peer_resets);
 	tcase_add_test(t, fault_before_the_end);
+	tcase_add_loop_test(t, flush_is_behind_the_last_message, 0, 2);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
 	return s;
