@@ -170,14 +170,18 @@ static bool is_watched(int fd, int family)
 	       (family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR));
 }
 
-/* Whether something other than the receive calls would see frames. */
-static bool must_be_quiet(int fd)
+static bool peeks_at_offset(int fd)
 {
 	int peek_off = -1;
 	socklen_t len = sizeof peek_off;
 
-	return diw_sock_option(fd, IPPROTO_UDP, UDP_ENCAP) || is_filtered(fd) || is_bound_to_device(fd) ||
-	       (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0);
+	return getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &peek_off, &len) == 0 && peek_off >= 0;
+}
+
+/* Whether something other than the receive calls would see frames. */
+static bool must_be_quiet(int fd)
+{
+	return diw_sock_option(fd, IPPROTO_UDP, UDP_ENCAP) || is_filtered(fd) || is_bound_to_device(fd);
 }
 
 static bool sock_describe(int fd, struct diw_sock *s)
@@ -208,7 +212,9 @@ static bool sock_describe(int fd, struct diw_sock *s)
 		diw_addr_from_sockaddr(&s->peer, (struct sockaddr *)&ss);
 		memcpy(&s->peer_name, &ss, sizeof s->peer_name);
 	}
-	s->quiet = atomic_load(&diw_has_ring) || must_be_quiet(fd) || diw_conf_excludes(s->local.port, s->peer.port);
+	s->peeks_at = peeks_at_offset(fd);
+	s->quiet = s->peeks_at || atomic_load(&diw_has_ring) || must_be_quiet(fd) ||
+		   diw_conf_excludes(s->local.port, s->peer.port);
 	return true;
 }
 

@@ -168,6 +168,7 @@ struct diw_sock {
 	bool bound : 1;                      /* of a new TCP socket: bind() was called */
 	bool awaited : 1;                    /* of a new TCP socket: an epoll has it, for what it receives */
 	bool sole : 1;                       /* a connection with one descriptor, if there are no more copies */
+	bool peeks_at : 1;                   /* SO_PEEK_OFF: the kernel counts the bytes that MSG_PEEK copies */
 	uint8_t family;
 	uint16_t segment;                    /* UDP_SEGMENT */
 	uint32_t born;                       /* number of forks of this process before it */

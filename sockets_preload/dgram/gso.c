@@ -108,7 +108,7 @@ DIW_FLAT ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *ms
 	struct diw_hold h;
 	ssize_t rc;
 
-	if ((len + n * sd.extra > DIW_FRAME_MAX && (n > MOST_IN_TWO || b->marked || len > DIW_FRAME_MAX)) ||
+	if (len > DIW_FRAME_MAX || (len + n * sd.extra > DIW_FRAME_MAX && (n > MOST_IN_TWO || b->marked)) ||
 	    control > DIW_STAGE_CONTROL - OWN_CONTROL) {
 		errno = EMSGSIZE;
 		return -1;

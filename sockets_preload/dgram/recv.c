@@ -191,8 +191,10 @@ static ssize_t recv_msg(int fd, struct diw_sock *s, struct msghdr *msg, int flag
 
 	if (!msg || (msg->msg_iovlen && !msg->msg_iov))
 		return real.recvmsg(fd, msg, flags);
-	if (flags & (MSG_ERRQUEUE | MSG_OOB))
-		return (flags & MSG_ERRQUEUE) ? diw_errqueue_recvmsg(fd, s, msg, flags) : real.recvmsg(fd, msg, flags);
+	if (flags & MSG_ERRQUEUE)
+		return diw_errqueue_recvmsg(fd, s, msg, flags);
+	if (flags & MSG_PEEK && s->peeks_at)
+		return real.recvmsg(fd, msg, flags);
 	diw_sock_show(fd, s);
 	datagram_begin(&r, fd, s, msg, flags, began);
 	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
@@ -222,7 +224,7 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 
 	if (flags & MSG_ERRQUEUE && (buf || !len))
 		return diw_errqueue_recvfrom(fd, s, buf, len, flags, addr, addr_len);
-	if ((!buf && len) || (addr && !addr_len) || flags & (MSG_ERRQUEUE | MSG_OOB))
+	if ((!buf && len) || (addr && !addr_len) || flags & MSG_ERRQUEUE)
 		return diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
 	if (addr)
 		m.msg_namelen = *addr_len;
@@ -318,7 +320,7 @@ int diw_sock_next(int fd, struct diw_sock *s, int *bytes)
 	int saved = errno, rc;
 
 	datagram_begin(&r, fd, s, &m, MSG_PEEK | MSG_DONTWAIT, 0);
-	if (!diw_stage_hold(DIW_STAGE_ONE, &h))
+	if (s->peeks_at || !diw_stage_hold(DIW_STAGE_ONE, &h))
 		return real.ioctl(fd, FIONREAD, bytes);
 	rc = datagram_next(&r, &h);
 	if (rc == 0)

@@ -181,7 +181,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 
 	if (flags & MSG_ERRQUEUE)
 		return diw_errqueue_recvmmsg(fd, s, vec, n, flags, timeout);
-	if (flags & MSG_OOB)
+	if (flags & MSG_PEEK && s->peeks_at)
 		return real.recvmmsg(fd, vec, n, flags, timeout);
 	if (diw_bad_net_on)
 		return one_by_one(fd, s, vec, n, flags, timeout);

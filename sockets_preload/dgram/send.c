@@ -32,7 +32,7 @@ size_t diw_iov_len(const struct iovec *iov, size_t n)
 	size_t len = 0;
 
 	for (size_t i = 0; i < n; i++)
-		len += iov[i].iov_len;
+		len = iov[i].iov_len < SIZE_MAX - len ? len + iov[i].iov_len : SIZE_MAX;
 	return len;
 }
 
@@ -117,7 +117,7 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 		return plain_to(t, to);
 	if (t->route.home && (t->steered || t->flags & MSG_DONTROUTE))
 		return plain(t, DIW_C_sock_plain_away);
-	return t->len + diw_frame_head_len(&t->route) + DIW_SEAL_LEN <= DIW_FRAME_MAX ||
+	return t->len <= DIW_FRAME_MAX - DIW_SEAL_LEN - diw_frame_head_len(&t->route) ||
 	       plain(t, DIW_C_sock_plain_size);
 }
 
@@ -219,7 +219,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		t.s = s;
 		t.len = len;
 		t.marked = t.steered = false;
-		if ((s->plain == IS_CUT || diw_bad_net_on) && (buf || !len))
+		if ((s->plain == IS_CUT || diw_bad_net_on) && (buf || !len) && len <= DIW_FRAME_MAX)
 			return diw_sock_sendmsg(fd, s, &(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1,
 				.msg_name = (void *)addr, .msg_namelen = addr_len }, flags);
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))

@@ -110,7 +110,7 @@ static void next_is(int fd)
 
 static void flags(void)
 {
-	static const int set[] = { 0, MSG_PEEK, MSG_TRUNC, MSG_PEEK | MSG_TRUNC };
+	static const int set[] = { 0, MSG_PEEK, MSG_TRUNC, MSG_PEEK | MSG_TRUNC, MSG_OOB, MSG_OOB | MSG_PEEK };
 	struct pair p = pair(AF_INET, 0);
 	struct iovec iov = { in, 50 };
 
@@ -139,6 +139,52 @@ static void flags(void)
 	told("empty read", read(p.a, in, 0));
 	told("recv of 0 bytes", recv(p.a, in, 0, 0));
 	told("nothing", recv(p.a, in, BIG, MSG_DONTWAIT));
+	done(&p);
+}
+
+/* SIZE_MAX, and pieces whose sum is more than that. */
+static void huge(void)
+{
+	struct pair p = pair(AF_INET, 1);
+	struct iovec one = { out, SIZE_MAX }, two[2] = { { out, SIZE_MAX }, { out, 100 } };
+	struct msghdr m = { .msg_iov = &one, .msg_iovlen = 1 }, n = { .msg_iov = two, .msg_iovlen = 2 };
+	struct mmsghdr mm = { .msg_hdr = n };
+	int size = 1000;
+
+	for (int i = 0; i < 2; i++) {
+		told("huge send", send(p.b, out, SIZE_MAX, 0));
+		told("huge sendmsg", sendmsg(p.b, &m, 0));
+		told("huge pieces", sendmsg(p.b, &n, 0));
+		told("huge sendmmsg", sendmmsg(p.b, &mm, 1, 0));
+		told("huge writev", writev(p.b, two, 2));
+		setsockopt(p.b, IPPROTO_UDP, 103 /* UDP_SEGMENT */, &size, sizeof size);
+	}
+	told("nothing came", recv(p.a, in, BIG, MSG_DONTWAIT));
+	done(&p);
+}
+
+/* The kernel counts how many bytes MSG_PEEK has copied. */
+static void peek_offset(void)
+{
+	struct pair p = pair(AF_INET, 1);
+	struct iovec iov = { in, 5 };
+	struct mmsghdr mm = { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } };
+	int from = 3, n = -1, off = -1;
+
+	setsockopt(p.a, SOL_SOCKET, SO_PEEK_OFF, &from, sizeof from);
+	send(p.b, out, 40, 0);
+	send(p.b, out, 20, 0);
+	told("peek", recv(p.a, in, 5, MSG_PEEK | MSG_DONTWAIT));
+	told("peek by recvmsg", recvmsg(p.a, &mm.msg_hdr, MSG_PEEK | MSG_DONTWAIT));
+	told("peek by recvmmsg", recvmmsg(p.a, &mm, 1, MSG_PEEK | MSG_DONTWAIT, NULL));
+	ioctl(p.a, FIONREAD, &n);
+	told("peek the rest", recv(p.a, in, BIG, MSG_PEEK | MSG_DONTWAIT));
+	told("peek the next", recv(p.a, in, 5, MSG_PEEK | MSG_DONTWAIT));
+	told("take", recv(p.a, in, BIG, MSG_DONTWAIT));
+	told("peek", recv(p.a, in, 5, MSG_PEEK | MSG_DONTWAIT));
+	setsockopt(p.a, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof off);
+	told("peek from the start", recv(p.a, in, BIG, MSG_PEEK | MSG_DONTWAIT));
+	say("FIONREAD %d\n", n);
 	done(&p);
 }
 
@@ -438,6 +484,8 @@ int main(int argc, char **argv)
 	ways(AF_INET);
 	ways(AF_INET6);
 	flags();
+	huge();
+	peek_offset();
 	errors();
 	waiting();
 	readiness();
