@@ -239,7 +239,10 @@ check "... sends no FPDUs" [ "$(told sock_stream_tx)" -eq 0 ]
 ends
 for _ in 1 2 3; do
 	interposed $RUN $TCP echo 5000
-	run "an interposed server" timeout 300 $RUN $TCP ask 5000 1000
+	for _ in 1 2 3 4 5; do          # the direction of a client is plain if its server is slow to accept
+		run "an interposed server" timeout 300 $RUN $TCP ask 5000 1000
+		[ "$(told sock_stream_tx)" -eq 0 ] || break
+	done
 	check "... gets FPDUs" [ "$(told sock_stream_tx)" -eq 1000 ]
 	ends -KILL
 	server $TCP echo 5000
