@@ -21,6 +21,8 @@
 	/* llp: shared memory */ \
 	X(shm_tx_datagrams, "of the datagrams sent, those by shared memory") \
 	X(shm_rx_datagrams, "of the datagrams received, those by shared memory") \
+	X(shm_tx_bytes, "of the octets sent on a stream, those by shared memory") \
+	X(shm_rx_bytes, "of the octets received on a stream, those by shared memory") \
 	X(shm_refused, "shared memory given up: the other process did not keep to the protocol") \
 	/* llp: impair */ \
 	X(impair_lost, "lost by the impairment") \

@@ -179,6 +179,7 @@ struct diw_link {
 	const struct diw_link_ops *ops;
 	unsigned flags;
 	struct diw_dgram *dgram;     /* for its address and errors; NULL over a stream */
+	const struct diw_stream *stream;     /* NULL over a dgram */
 	struct diw_addr local;
 	bool stays;                  /* set by the layer above: the payload of the segments that it sends now stays
 				      * valid until flush or discard */

@@ -85,7 +85,7 @@ static int pair_send(struct diw_shm *s, struct diw_shm_pair *p, const struct diw
 	c->tx_bytes += b->len;
 	c->shm_tx_datagrams += n;
 	if (diw_shm_wants_wake(&p->tx))
-		diw_shm_pair_wake(p);
+		diw_shm_wake(p->fd);
 	return 0;
 }
 

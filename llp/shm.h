@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "llp/dgram.h"
 #include "llp/shm_ring.h"
+#include "llp/shm_unix.h"
 
 #define DIW_SHM_DSTS 256u            /* a direct-mapped table */
 #define DIW_SHM_PROBE 37u            /* octets of a probe: odd, so that few datagrams have the same size */
@@ -23,21 +24,30 @@ struct diw_shm_host {
 	struct diw_list ports;
 	bool rested;                 /* the readers of all rings are marked as asleep */
 	uint64_t look_at;            /* when the UNIX sockets are looked at again */
-	/* OWNER's port has datagrams. False: OWNER takes none at present. */
+	struct diw_list streams;
+	unsigned nstreams;
+	/* OWNER's port has datagrams, or its stream octets. False: OWNER takes none at present. */
 	bool (*ready)(void *owner);
+	/* OWNER's stream has changed: it is to be read and written again. */
+	void (*wakes)(void *owner);
+};
+
+/* A stream (llp/shm_stream.c), as the host knows it. */
+struct diw_shm_stream {
+	struct diw_list link;
+	struct diw_shm_host *host;
+	void *owner;
+	bool (*has)(const struct diw_shm_stream *of);        /* octets to read */
+	bool (*has_room)(const struct diw_shm_stream *of);   /* for a writer that found none */
+	void (*sleeps)(struct diw_shm_stream *of, bool asleep);
 };
 
 struct diw_shm;
 
-/* What an event of the UNIX sockets is for. */
-struct diw_shm_watch {
-	struct diw_shm *port;
-	struct diw_shm_pair *pair;   /* NULL: a process calls */
-};
-
 struct diw_shm_pair {
 	struct diw_list link;        /* in the port's list */
 	struct diw_shm_watch watch;
+	struct diw_shm *port;
 	int fd;
 	bool calls;                  /* this end has called the other one */
 	bool shown;                  /* this end has shown that datagrams to `own` reach it */
@@ -102,15 +112,10 @@ struct diw_shm_dst *diw_shm_dst(struct diw_shm *s, const struct diw_addr *addr);
 void diw_shm_listen(struct diw_shm *s);
 /* Calls the port at DST. NULL: there is none that this user may share memory with. */
 struct diw_shm_pair *diw_shm_call(struct diw_shm *s, const struct diw_addr *dst, uint64_t now);
-/* Accepts a call. */
-void diw_shm_answer(struct diw_shm *s, uint64_t now);
-/* Reads the pair's UNIX socket. P may be gone afterwards. */
-void diw_shm_pair_read(struct diw_shm_pair *p, uint64_t now);
 /* The datagram at DATA, which came from SRC to TO, is a probe. */
 void diw_shm_probed(struct diw_shm *s, const struct diw_addr *src, const struct diw_addr *to, const uint8_t *data,
 		    uint64_t now);
 bool diw_shm_is_probe(const uint8_t *data);
-void diw_shm_pair_wake(struct diw_shm_pair *p);
 /* No call to DST before some time has passed; the more, the more calls have failed. */
 void diw_shm_retry_later(struct diw_shm_dst *dst, uint64_t now);
 /* Ends the pair; its destination takes the wire. */

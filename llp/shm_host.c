@@ -53,10 +53,7 @@ void diw_shm_host_look(struct diw_shm_host *h, bool events, uint64_t now)
 	for (int i = 0; i < EVENTS_MOST && events && epoll_wait(h->epfd, &ev, 1, 0) == 1; i++) {
 		struct diw_shm_watch *w = ev.data.ptr;
 
-		if (w->pair)
-			diw_shm_pair_read(w->pair, now);
-		else
-			diw_shm_answer(w->port, now);
+		w->event(w, now);
 	}
 	for (struct diw_list *l = h->ports.next; l != &h->ports; l = l->next)
 		pending |= port_look(diw_container(l, struct diw_shm, of_host), now);
@@ -80,6 +77,15 @@ static bool host_report(struct diw_shm_host *h)
 
 		any |= port_has(s) && h->ready(s->owner);
 	}
+	for (struct diw_list *l = h->streams.next; l != &h->streams; l = l->next) {
+		const struct diw_shm_stream *of = diw_container(l, struct diw_shm_stream, link);
+
+		any |= of->has(of) && h->ready(of->owner);
+		if (!of->has_room(of))
+			continue;
+		h->wakes(of->owner);
+		any = true;
+	}
 	return any;
 }
 
@@ -91,6 +97,11 @@ static void host_mark(struct diw_shm_host *h, bool asleep)
 		for (struct diw_list *k = s->pairs.next; k != &s->pairs; k = k->next)
 			if (diw_shm_is_up(pair_of(k)))
 				diw_shm_sleeps(&pair_of(k)->rx, asleep);
+	}
+	for (struct diw_list *l = h->streams.next; l != &h->streams; l = l->next) {
+		struct diw_shm_stream *of = diw_container(l, struct diw_shm_stream, link);
+
+		of->sleeps(of, asleep);
 	}
 	h->rested = asleep;
 }
@@ -113,6 +124,7 @@ bool diw_shm_host_rest(struct diw_shm_host *h)
 int diw_shm_host_open(struct diw_shm_host *h)
 {
 	diw_list_init(&h->ports);
+	diw_list_init(&h->streams);
 	h->epfd = epoll_create1(EPOLL_CLOEXEC);
 	return h->epfd < 0 ? -errno : 0;
 }

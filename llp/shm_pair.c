@@ -16,14 +16,11 @@
  * however a process ends, is the end of the pair.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -33,8 +30,6 @@
 #include "base/wire.h"
 #include "llp/shm.h"
 
-#define TMPFS 0x01021994             /* the type of a memfd's file system, unless it has huge pages */
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define PROVE_NS (2 * DIW_S)         /* the time in which both ends must have proved their addresses */
 #define RETRY_NS (100 * DIW_MS)      /* after the first failure; twice as long after each further one */
 #define RETRY_MOST 8u                /* doublings */
@@ -50,6 +45,11 @@ struct shm_msg {
 struct diw_shm_map {
 	struct diw_shm_ring ring[2];         /* the first one is the caller's to write */
 };
+
+#define MAP_SIZE (sizeof(struct diw_shm_map))
+
+static void port_event(struct diw_shm_watch *w, uint64_t now);
+static void pair_event(struct diw_shm_watch *w, uint64_t now);
 
 static const uint8_t probe_magic[16] = { 0xff, 0xff, 'd', 'i', 'w', 'a', 'r', 'p', ' ', 'p', 'r', 'o', 'b', 'e', ' ',
 					 '1' };        /* DDP's and RD's first octet is another one */
@@ -94,37 +94,17 @@ static socklen_t shm_name(const struct diw_addr *local, bool any, struct sockadd
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static int shm_socket(void)
-{
-	return diw_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-}
-
-static bool shm_same_user(int fd)
-{
-	struct ucred cred;
-	socklen_t len = sizeof cred;
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
-}
-
-static bool shm_watch_add(struct diw_shm_host *h, int fd, struct diw_shm_watch *w)
-{
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = w };
-
-	return epoll_ctl(h->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
-}
-
 void diw_shm_listen(struct diw_shm *s)
 {
 	struct sockaddr_un un;
 	socklen_t len = shm_name(&s->d.local, s->any, &un);
-	int fd = shm_socket();
+	int fd = diw_shm_socket();
 
-	s->watch = (struct diw_shm_watch){ .port = s };
+	s->watch.event = port_event;
 	if (fd < 0)
 		return;
 	if (bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
-	    shm_watch_add(s->host, fd, &s->watch)) {
+	    diw_shm_watch_add(s->host->epfd, fd, &s->watch)) {
 		s->listen_fd = fd;
 		return;
 	}
@@ -136,14 +116,14 @@ void diw_shm_listen(struct diw_shm *s)
 static int shm_connect(const struct diw_addr *dst)
 {
 	struct sockaddr_un un;
-	int fd = shm_socket(), rc;
+	int fd = diw_shm_socket(), rc;
 
 	if (fd < 0)
 		return -errno;
 	rc = connect(fd, (struct sockaddr *)&un, shm_name(dst, false, &un));
 	if (rc < 0)
 		rc = connect(fd, (struct sockaddr *)&un, shm_name(dst, true, &un));
-	if (rc == 0 && shm_same_user(fd))
+	if (rc == 0 && diw_shm_same_user(fd))
 		return fd;
 	close(fd);
 	return -ECONNREFUSED;
@@ -152,72 +132,20 @@ static int shm_connect(const struct diw_addr *dst)
 /* PASS: a descriptor to pass, or -1. */
 static bool pair_tell(const struct diw_shm_pair *p, enum kind kind, uint64_t token, int pass)
 {
-	struct shm_msg msg = { .kind = kind, .size = sizeof(struct diw_shm_map), .id = p->id, .token = token };
-	struct iovec iov = { &msg, sizeof msg };
-	union { struct cmsghdr align; uint8_t b[CMSG_SPACE(sizeof(int))]; } control = { 0 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct shm_msg msg = { .kind = kind, .size = MAP_SIZE, .id = p->id, .token = token };
 
-	if (pass >= 0) {
-		m.msg_control = &control;
-		m.msg_controllen = sizeof control;
-		*CMSG_FIRSTHDR(&m) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
-						       .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pass, sizeof pass);
-	}
-	return sendmsg(p->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof msg;
-}
-
-/* The octets of the next message. 0: the other end is gone; -1: there is none yet. *FD: a descriptor that came with it,
- * or -1. */
-static ssize_t pair_hear(const struct diw_shm_pair *p, struct shm_msg *msg, int *fd)
-{
-	struct iovec iov = { msg, sizeof *msg };
-	union { struct cmsghdr align; uint8_t b[CMSG_LEN(sizeof(int))]; } control;
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			    .msg_controllen = CMSG_LEN(sizeof(int)) };         /* no room for more than one */
-	ssize_t n = recvmsg(p->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	const struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;    /* also behind no octets */
-
-	*fd = -1;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(fd, CMSG_DATA(c), sizeof *fd);
-	if (n >= 0)
-		return n;
-	return errno == EAGAIN || errno == EINTR ? -1 : 0;
+	return diw_shm_tell(p->fd, &msg, sizeof msg, pass);
 }
 
 /* ---- The memory ---- */
 
-/* A memory that cannot become smaller, or access to it could end this process. */
-static int memory_new(void)
-{
-	int fd = memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0)
-		return -1;
-	if (ftruncate(fd, sizeof(struct diw_shm_map)) == 0 && fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static bool memory_is_safe(int fd)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct statfs fs;
-	struct stat st;
-
-	return seals >= 0 && (seals & SEALS) == SEALS && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS &&
-	       fstat(fd, &st) == 0 && st.st_size == sizeof(struct diw_shm_map);
-}
-
 static bool pair_map(struct diw_shm_pair *p, int fd)
 {
-	void *map = mmap(NULL, sizeof(struct diw_shm_map), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *map = mmap(NULL, MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (map == MAP_FAILED)
 		return false;
-	madvise(map, sizeof(struct diw_shm_map), MADV_DONTFORK);
+	madvise(map, MAP_SIZE, MADV_DONTFORK);
 	p->map = map;
 	if (p->calls) {
 		diw_shm_ring_make(&p->map->ring[0]);
@@ -238,8 +166,9 @@ static struct diw_shm_pair *pair_new(struct diw_shm *s, int fd, bool calls, uint
 	p->fd = fd;
 	p->calls = calls;
 	p->until = now + PROVE_NS;
-	p->watch = (struct diw_shm_watch){ .port = s, .pair = p };
-	if (!shm_watch_add(s->host, fd, &p->watch)) {
+	p->port = s;
+	p->watch.event = pair_event;
+	if (!diw_shm_watch_add(s->host->epfd, fd, &p->watch)) {
 		free(p);
 		return NULL;
 	}
@@ -256,7 +185,7 @@ void diw_shm_retry_later(struct diw_shm_dst *dst, uint64_t now)
 
 void diw_shm_pair_free(struct diw_shm_pair *p, uint64_t now)
 {
-	struct diw_shm *s = p->watch.port;
+	struct diw_shm *s = p->port;
 
 	for (unsigned i = 0; i < DIW_SHM_DSTS; i++) {
 		struct diw_shm_dst *dst = &s->dst[i];
@@ -293,7 +222,7 @@ struct diw_shm_pair *diw_shm_call(struct diw_shm *s, const struct diw_addr *dst,
 	}
 	p->peer = *dst;
 	p->id = diw_random();
-	mem = memory_new();
+	mem = diw_shm_memory_new(MAP_SIZE);
 	ok = mem >= 0 && pair_map(p, mem) && pair_tell(p, HELLO, 0, mem);
 	if (mem >= 0)
 		close(mem);
@@ -303,8 +232,9 @@ struct diw_shm_pair *diw_shm_call(struct diw_shm *s, const struct diw_addr *dst,
 	return NULL;
 }
 
-void diw_shm_answer(struct diw_shm *s, uint64_t now)
+static void port_event(struct diw_shm_watch *w, uint64_t now)
 {
+	struct diw_shm *s = diw_container(w, struct diw_shm, watch);
 	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -315,7 +245,7 @@ void diw_shm_answer(struct diw_shm *s, uint64_t now)
 		close(s->listen_fd);
 		s->listen_fd = -1;
 	}
-	if (fd >= 0 && !(!s->paused && shm_same_user(fd) && pair_new(s, fd, false, now)))
+	if (fd >= 0 && !(!s->paused && diw_shm_same_user(fd) && pair_new(s, fd, false, now)))
 		close(fd);
 }
 
@@ -329,7 +259,7 @@ bool diw_shm_is_probe(const uint8_t *data)
 /* Sends the probe by a datagram, which proves the peer's address if the peer returns the token. */
 static bool probe_send(struct diw_shm_pair *p, uint64_t now)
 {
-	struct diw_dgram *lower = p->watch.port->lower;
+	struct diw_dgram *lower = p->port->lower;
 	uint8_t data[DIW_SHM_PROBE] = { 0 };
 	struct iovec iov = { data, sizeof data };
 	struct diw_dgram_burst b = { .peer.addr = p->peer, .iov = &iov, .niov = 1, .len = sizeof data,
@@ -349,7 +279,7 @@ static void pair_settle(struct diw_shm_pair *p)
 
 	if (!diw_shm_is_up(p))
 		return;
-	dst = diw_shm_dst(p->watch.port, &p->peer);
+	dst = diw_shm_dst(p->port, &p->peer);
 	dst->pair = p;
 	dst->tries = 0;
 }
@@ -388,7 +318,7 @@ static bool msg_take(struct diw_shm_pair *p, const struct shm_msg *msg, int fd, 
 {
 	if (msg->kind == HELLO && !p->calls && !p->map) {
 		p->id = msg->id;
-		return msg->size == sizeof(struct diw_shm_map) && fd >= 0 && memory_is_safe(fd) && pair_map(p, fd) &&
+		return msg->size == MAP_SIZE && fd >= 0 && diw_shm_memory_is_safe(fd, MAP_SIZE) && pair_map(p, fd) &&
 		       pair_tell(p, WELCOME, 0, -1);
 	}
 	if (msg->kind == WELCOME && p->calls && !p->token)
@@ -400,14 +330,18 @@ static bool msg_take(struct diw_shm_pair *p, const struct shm_msg *msg, int fd, 
 	return true;
 }
 
-void diw_shm_pair_read(struct diw_shm_pair *p, uint64_t now)
+static void pair_event(struct diw_shm_watch *w, uint64_t now)
 {
+	struct diw_shm_pair *p = diw_container(w, struct diw_shm_pair, watch);
 	struct shm_msg msg;
 	bool ok = true;
 	ssize_t n;
 	int fd;
 
-	for (int i = 0; i < MSGS_MOST && ok && !p->ended && (n = pair_hear(p, &msg, &fd)) >= 0; i++) {
+	for (int i = 0; i < MSGS_MOST && ok && !p->ended; i++) {
+		n = diw_shm_hear(p->fd, &msg, sizeof msg, &fd);
+		if (n < 0)
+			break;
 		if (n == 0)
 			p->ended = true;
 		else if (n != 1)                /* one octet: a wake-up */
@@ -416,14 +350,9 @@ void diw_shm_pair_read(struct diw_shm_pair *p, uint64_t now)
 			close(fd);
 	}
 	if (!ok)
-		p->watch.port->d.c->shm_refused++;
+		p->port->d.c->shm_refused++;
 	if (!ok || (p->ended && !(diw_shm_is_up(p) && diw_shm_has(&p->rx))))
 		diw_shm_pair_free(p, now);
 	else if (p->ended)                      /* the rest of its ring is still to be delivered */
-		epoll_ctl(p->watch.port->host->epfd, EPOLL_CTL_DEL, p->fd, NULL);
-}
-
-void diw_shm_pair_wake(struct diw_shm_pair *p)
-{
-	send(p->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+		epoll_ctl(p->port->host->epfd, EPOLL_CTL_DEL, p->fd, NULL);
 }

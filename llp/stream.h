@@ -49,6 +49,8 @@ struct diw_stream {
 	bool near;                   /* both ends are on this host. Connecting stream: the peer is a listener of this
 				      * library; known when it is up */
 	bool apart;                  /* set by the owner: no packet holds bytes of two sends */
+	bool wakes;                  /* a stream without room calls its owner when it has some; the descriptor does not
+				      * tell */
 };
 
 struct diw_stream_attr {

@@ -177,7 +177,7 @@ int diw_mpa_open(const struct diw_mpa_attr *a, const struct diw_link_up *up, voi
 	if (!m)
 		return -ENOMEM;
 	m->l = (struct diw_link){ .ops = &mpa_ops, .flags = DIW_LINK_RELIABLE | DIW_LINK_ORDERED, .up = up,
-				  .local = a->stream->local, .up_ctx = up_ctx, .c = a->c };
+				  .stream = a->stream, .local = a->stream->local, .up_ctx = up_ctx, .c = a->c };
 	m->s = a->stream;
 	m->pool = a->pool;
 	m->mulpdu = limit_mulpdu(a);

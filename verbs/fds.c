@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The descriptors of a queue pair, and the events for which the engine watches them. */
+#include "llp/stream.h"
 #include "verbs/qp.h"
 
 /* No POLLIN while a message waits for a receive, or after the stream has ended: the wake-up could not consume
@@ -9,10 +10,13 @@ static bool qp_wants_read(const struct diw_qp *qp)
 	return !diw_rdmap_is_waiting(&qp->rdmap) && !qp->link->down;
 }
 
-/* No POLLOUT while the send waits for a time: the socket can be written to, and no thread could sleep. */
+/* No POLLOUT while the send waits for a time, or for room in shared memory: the socket can be written to, and no thread
+ * could sleep. */
 static bool qp_wants_write(const struct diw_qp *qp)
 {
-	return qp->blocked && !(qp->link->dgram && qp->link->dgram->tx_timed);
+	const struct diw_link *l = qp->link;
+
+	return qp->blocked && !(l->dgram ? l->dgram->tx_timed : l->stream && l->stream->wakes);
 }
 
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p)

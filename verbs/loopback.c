@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "llp/capture.h"
-#include "llp/shm.h"
+#include "llp/shm_stream.h"
 #include "verbs/qp.h"
 
 struct diw_loopback {
@@ -31,6 +31,14 @@ static bool loopback_ready(void *owner)
 	qp->member.starved = true;
 	diw_engine_recheck(&qp->dev->engine);
 	return true;
+}
+
+static void loopback_wakes(void *owner)
+{
+	struct diw_qp *qp = owner;
+
+	qp->member.starved = true;
+	diw_engine_recheck(&qp->dev->engine);
 }
 
 static bool loopback_serve(struct diw_member *m, uint64_t now)
@@ -90,6 +98,7 @@ int diw_loopback_init(struct diw_dev *dev)
 		return rc;
 	}
 	l->host.ready = loopback_ready;
+	l->host.wakes = loopback_wakes;
 	l->engine = &dev->engine;
 	l->member.ops = &loopback_ops;
 	dev->loopback = l;
@@ -113,4 +122,14 @@ void diw_loopback_wrap(struct diw_qp *qp, struct diw_dgram **d)
 		qp->memory = *d;
 	else
 		diw_log(DIW_LOG_WARN, "diw_qp_create: no memory; a queue pair uses the wire alone");
+}
+
+void diw_loopback_stream(struct diw_qp *qp, bool initiator, struct diw_stream **s)
+{
+	if (!qp->dev->loopback || diw_capture_path())
+		return;
+	if (initiator)
+		diw_shm_stream_join(&qp->dev->loopback->host, qp, qp->c, s);
+	else
+		diw_shm_stream_offer(&qp->dev->loopback->host, qp, qp->c, s);
 }

@@ -252,16 +252,19 @@ int rig_free_port(const struct perf_side *side)
 	return a.port;
 }
 
-/* Most datagrams of the queue pair have left by shared memory. */
+/* Most datagrams, or octets of the stream, of the queue pair have left by shared memory. */
 static bool rig_by_memory(const struct rig *r)
 {
+	bool stream = perf_is_rc(r->pc.qp);
+	const char *all = stream ? "tx_bytes" : "tx_datagrams";
+	const char *those = stream ? "shm_tx_bytes" : "shm_tx_datagrams";
 	uint64_t v[512], sent = 0, memory = 0;
 	int n = diw_qp_counters(r->ep.qp, v, 512);
 
 	for (int i = 0; i < n && i < 512; i++) {
-		if (strcmp(diw_counter_name(i), "tx_datagrams") == 0)
+		if (strcmp(diw_counter_name(i), all) == 0)
 			sent = v[i];
-		else if (strcmp(diw_counter_name(i), "shm_tx_datagrams") == 0)
+		else if (strcmp(diw_counter_name(i), those) == 0)
 			memory = v[i];
 	}
 	return memory > sent / 2;
@@ -270,7 +273,7 @@ static bool rig_by_memory(const struct rig *r)
 const char *rig_llp(const struct rig *r)
 {
 	r = streams_first(r);
-	if (r->ep.qp && !perf_is_rc(r->pc.qp) && rig_by_memory(r))
+	if (r->ep.qp && rig_by_memory(r))
 		return "memory";
 	return r->raw ? NULL : r->ibv ? "verbs" : perf_is_rc(r->pc.qp) ? "tcp" : r->ep.dev_info.llp;
 }

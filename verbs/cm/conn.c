@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "verbs/capture.h"
+#include "verbs/loopback.h"
 
 #define AGAIN_NS (5 * DIW_MS)        /* between attempts, after one was refused */
 
@@ -249,7 +250,7 @@ static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len
 	const struct diw_cm_nego *n = c->nego;
 	const struct diw_cm_terms *t = &n->terms;
 	struct diw_rc_start s = {
-		.stream = c->stream, .early = n->frame + frame_len, .early_len = n->done - frame_len,
+		.early = n->frame + frame_len, .early_len = n->done - frame_len,
 		.initiator = initiator, .rtr = fault ? 0 : t->rtr, .crc = t->crc, .tx_markers = t->tx_markers,
 		.rx_markers = t->rx_markers, .rfc7306 = t->rfc7306, .words = t->words, .ird = t->ird,
 		.ord = t->ord,
@@ -257,6 +258,9 @@ static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len
 	int rc;
 
 	unwatch(c);
+	if (initiator && !fault && !n->sa.self)
+		diw_loopback_stream(c->qp, true, &c->stream);
+	s.stream = c->stream;
 	c->stream = NULL;
 	c->state = DIW_CM_STARTED;
 	rc = diw_rc_start(c->qp, &s, now);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "verbs/attr_take.h"
 #include "verbs/capture.h"
+#include "verbs/loopback.h"
 
 #define ACCEPT_SHARE 16              /* connections a step */
 /* A connection without a complete request after this time may be displaced by a new one. A genuine initiator has sent
@@ -328,6 +329,7 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 	depart(c);
 	diw_cm_arm(c->e, &c->item, diw_until(now, a->timeout_ns));
 	diw_cm_conn_own(c, qp, DIW_CM_REPLYING);
+	diw_loopback_stream(qp, false, &c->stream);
 	rc = diw_cm_conn_push(c, now);
 	if (rc < 0) {
 		diw_cm_conn_disown(c);

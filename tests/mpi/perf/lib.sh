@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
 # For perf.sh, memory.sh and tools/figures/mpi.sh: programs of MPI over the transports that docs/mpi.md compares, on one
-# host over the loopback interface, shared memory off.
+# host over the loopback interface, shared memory off but for those that are named for it: diwarp:memory, ucx-shm.
 set -u
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/../.." || exit 1
 MPI=${MPI:-build/mpi}
@@ -34,6 +34,7 @@ over() {
 		run=("$DIW" run --mpi --)
 		export FI_DIWARP_IFACE=lo FI_DIWARP_MODE=${transport#diwarp}
 		FI_DIWARP_MODE=${FI_DIWARP_MODE#:}
+		[ "$FI_DIWARP_MODE" != memory ] || export DIWARP_LOOPBACK=memory FI_DIWARP_MODE=
 		[ -n "$FI_DIWARP_MODE" ] || unset FI_DIWARP_MODE ;;
 	ob1-tcp) mca=(--mca pml ob1 --mca btl "self,tcp" --mca btl_tcp_if_include lo) ;;
 	*ofi_*)
@@ -42,6 +43,7 @@ over() {
 	ucx-*)
 		export UCX_TLS=tcp UCX_NET_DEVICES=lo
 		mca+=(--mca pml ucx --mca osc ucx --mca pml_ucx_tls any --mca pml_ucx_devices any) ;;&
+	ucx-shm) export UCX_TLS=posix ;;&
 	ucx-rc) export UCX_TLS="rc_verbs,ud_verbs:aux" ;;&
 	ucx-ud) export UCX_TLS=ud_verbs ;;&
 	ucx-rc | ucx-ud) run=("$DIW" run --dev --) UCX_NET_DEVICES=diw_lo:1 ;;
