@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -79,8 +80,13 @@ void diw_shm_wake(int fd)
 
 int diw_shm_memory_new(size_t size)
 {
-	int fd = memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct rlimit files;
+	int fd;
 
+	/* The limit on the size of files is also one for a memfd: ftruncate(2) would raise SIGXFSZ. */
+	if (getrlimit(RLIMIT_FSIZE, &files) < 0 || files.rlim_cur < size)
+		return -1;
+	fd = memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -1;
 	if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)

@@ -38,6 +38,9 @@ check "... by the wire" by tcp
 CLIENT=()
 moves "the other end has none" env DIWARP_LOOPBACK=wire
 check "... by the wire" by tcp
+CLIENT=(bash -c 'ulimit -f 100; exec "$@"' -)
+moves "this end may not have files of that size"
+check "... by the wire" by tcp
 CLIENT=(DIWARP_PCAP="$TMP/pcap")
 moves "captured"
 check "... by the wire" by tcp
