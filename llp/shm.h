@@ -38,7 +38,7 @@ struct diw_shm_stream {
 	struct diw_shm_host *host;
 	void *owner;
 	bool (*has)(const struct diw_shm_stream *of);        /* octets to read */
-	bool (*has_room)(const struct diw_shm_stream *of);   /* for a writer that found none */
+	bool (*has_room)(struct diw_shm_stream *of);         /* for a writer that found none; told once */
 	void (*sleeps)(struct diw_shm_stream *of, bool asleep);
 };
 

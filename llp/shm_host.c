@@ -78,7 +78,7 @@ static bool host_report(struct diw_shm_host *h)
 		any |= port_has(s) && h->ready(s->owner);
 	}
 	for (struct diw_list *l = h->streams.next; l != &h->streams; l = l->next) {
-		const struct diw_shm_stream *of = diw_container(l, struct diw_shm_stream, link);
+		struct diw_shm_stream *of = diw_container(l, struct diw_shm_stream, link);
 
 		any |= of->has(of) && h->ready(of->owner);
 		if (!of->has_room(of))

@@ -3,6 +3,7 @@
 #include "llp/shm_stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,9 +149,19 @@ static void stream_decide(struct shm_stream *n)
 		fd_drop(n, &n->listen_fd);
 }
 
+/* The host looks at this stream no more. */
+static void stream_leave(struct shm_stream *n)
+{
+	if (n->pid != getpid() || diw_list_empty(&n->of.link))
+		return;
+	diw_list_del(&n->of.link);
+	n->of.host->nstreams--;
+}
+
 static void take_wire(struct shm_stream *n)
 {
 	n->way = WAY_WIRE;
+	stream_leave(n);
 	fd_drop(n, &n->listen_fd);
 	fd_drop(n, &n->fd);
 }
@@ -195,9 +206,13 @@ static ssize_t near_send(struct diw_stream *s, const struct iovec *iov, int coun
 	struct shm_stream *n = stream_of(s);
 	ssize_t got;
 
+	if (n->way == WAY_OPEN && !n->broken)   /* a Terminate: it takes the way that the initiator reads */
+		stream_decide(n);
 	if (n->way != WAY_MEMORY)
 		return lower_send(n, iov, count);
 	got = diw_shm_write(&n->tx, iov, count);
+	if (got == -EAGAIN && n->fd < 0)        /* the other end has closed: nobody will make room */
+		got = -EPIPE;
 	write_was_short(n, got == -EAGAIN || (got > 0 && (uint64_t)got < iov_octets(iov, count)));
 	if (got == -EPROTO)
 		n->c->shm_refused++;
@@ -226,6 +241,15 @@ static ssize_t memory_read(struct shm_stream *n, const struct iovec *iov, int co
 	return got;
 }
 
+/* The other end has closed its sockets, and has left octets in the ring: TCP would reset the stream. */
+static bool left_unread(const struct shm_stream *n)
+{
+	struct pollfd p = { .fd = n->fd };
+
+	return atomic_load(&n->tx.ring->head) != n->tx.tail &&
+	       (n->fd < 0 || (poll(&p, 1, 0) == 1 && p.revents & POLLHUP));
+}
+
 /* The ring is empty. The lower stream has no octets, but it ends: behind what the other end has written meanwhile. */
 static ssize_t lower_end(struct shm_stream *n, const struct iovec *iov, int count)
 {
@@ -243,7 +267,14 @@ static ssize_t lower_end(struct shm_stream *n, const struct iovec *iov, int coun
 		return got;
 	if (end > 0)
 		n->c->shm_refused++;
-	return end > 0 ? -ECONNRESET : end;
+	return end > 0 || (end == 0 && left_unread(n)) ? -ECONNRESET : end;
+}
+
+static ssize_t near_read(struct shm_stream *n, const struct iovec *iov, int count)
+{
+	ssize_t got = memory_read(n, iov, count);
+
+	return got == -EAGAIN ? lower_end(n, iov, count) : got;
 }
 
 static ssize_t near_recv(struct diw_stream *s, const struct iovec *iov, int count)
@@ -255,14 +286,15 @@ static ssize_t near_recv(struct diw_stream *s, const struct iovec *iov, int coun
 		stream_decide(n);
 	if (n->broken)
 		return -n->broken;
-	if (n->way == WAY_MEMORY) {
-		got = memory_read(n, iov, count);
-		return got == -EAGAIN ? lower_end(n, iov, count) : got;
-	}
+	if (n->way == WAY_MEMORY)
+		return near_read(n, iov, count);
 	got = n->lower->ops->recv(n->lower, iov, count);
 	if (got > 0 && n->way == WAY_OPEN)
 		take_wire(n);
-	return got;
+	if (got > 0 || got == -EAGAIN || n->way == WAY_WIRE)
+		return got;
+	stream_decide(n);                       /* the initiator may have passed its memory since, written, and ended */
+	return n->way == WAY_MEMORY ? near_read(n, iov, count) : got;
 }
 
 static uint32_t stream_emss(struct diw_stream *s)
@@ -307,12 +339,9 @@ static void stream_close(struct diw_stream *s, bool abort)
 	n->lower->ops->close(n->lower, abort);
 	fd_drop(n, &n->listen_fd);
 	fd_drop(n, &n->fd);
-	if (n->pid == getpid()) {
-		diw_list_del(&n->of.link);
-		n->of.host->nstreams--;
-		if (n->map)
-			munmap(n->map, sizeof *n->map);
-	}
+	stream_leave(n);
+	if (n->pid == getpid() && n->map)
+		munmap(n->map, sizeof *n->map);
 	free(n);
 }
 
@@ -331,11 +360,15 @@ static bool stream_has(const struct diw_shm_stream *of)
 	return n->way == WAY_MEMORY && diw_shm_readable(&n->rx);
 }
 
-static bool stream_has_room(const struct diw_shm_stream *of)
+/* Says so once: the owner may have nothing to send any more, or may wait for a time. */
+static bool stream_has_room(struct diw_shm_stream *of)
 {
-	const struct shm_stream *n = diw_container((struct diw_shm_stream *)of, struct shm_stream, of);
+	struct shm_stream *n = diw_container(of, struct shm_stream, of);
 
-	return n->blocked && diw_shm_writable(&n->tx);
+	if (!n->blocked || !diw_shm_writable(&n->tx))
+		return false;
+	n->blocked = false;
+	return true;
 }
 
 static void stream_sleeps(struct diw_shm_stream *of, bool asleep)

@@ -336,6 +336,76 @@ START_TEST(room_wakes_a_sleeper)
 }
 END_TEST
 
+/* The room is told once: the owner may have nothing to send any more. */
+START_TEST(room_is_told_once)
+{
+	both_by_memory();
+	ck_assert_int_eq(end_send(1, BYTES), DIW_SHM_BYTES);
+	ck_assert_int_eq(end_recv(0, DIW_SHM_BYTES), DIW_SHM_BYTES);
+	ck_assert(diw_shm_host_rest(&host));
+	ck_assert(!diw_shm_host_rest(&host));
+	ck_assert_int_eq(end_send(1, BYTES), DIW_SHM_BYTES);
+	ck_assert_int_eq(end_recv(0, DIW_SHM_BYTES), DIW_SHM_BYTES);
+	ck_assert(diw_shm_host_rest(&host));
+}
+END_TEST
+
+/* The responder's Terminate may be in front of the initiator's first octet. */
+START_TEST(responder_sends_first)
+{
+	offer();
+	join();
+	ck_assert_int_eq(end_send(0, 5), 5);
+	ck_assert_uint_eq(fake[0]->ntx, 0);
+	ck_assert_int_eq(end_recv(1, 100), 5);
+	ck_assert_int_eq(end_send(1, 7), 7);
+	ck_assert_int_eq(end_recv(0, 100), 7);
+}
+END_TEST
+
+static ssize_t late_end;
+
+static ssize_t recv_late(struct diw_stream *s, const struct iovec *iov, int n)
+{
+	(void)s;
+	(void)iov;
+	(void)n;
+	if (!end[1]->wakes) {
+		join();
+		ck_assert_int_eq(end_send(1, 5), 5);
+	}
+	return late_end;
+}
+
+/* The initiator passes the memory, writes, and ends, all after the responder has looked for its call. */
+START_TEST(end_behind_a_late_call)
+{
+	struct diw_stream_ops late = *fake[0]->s.ops;
+
+	late.recv = recv_late;
+	late_end = _i ? -ECONNRESET : 0;
+	fake[0]->s.ops = &late;
+	offer();
+	ck_assert_int_eq(end_recv(0, 100), 5);
+	ck_assert_mem_eq(buf, pattern, 5);
+	ck_assert_int_eq(end_recv_at_last(0), _i ? -ECONNRESET : 0);
+	ends_teardown();
+	ends_setup();
+}
+END_TEST
+
+/* A stream that takes the wire has no share of the streams of the host. */
+START_TEST(wire_is_not_counted)
+{
+	offer();
+	ck_assert_uint_eq(host.nstreams, 1);
+	fake[0]->rx = pattern;
+	fake[0]->nrx = 7;
+	ck_assert_int_eq(end_recv(0, 100), 7);
+	ck_assert_uint_eq(host.nstreams, 0);
+}
+END_TEST
+
 /* ---- Strangers ---- */
 
 START_TEST(lower_octets_behind_the_decision)
@@ -375,6 +445,47 @@ START_TEST(stranger_ends)
 	ck_assert_int_eq(end_send(1, 5), 5);
 	ck_assert_int_eq(end_recv(0, 100), 5);
 	ck_assert_uint_eq(counters[0].shm_refused, 0);
+}
+END_TEST
+
+static int call_with_memory(void)
+{
+	uint32_t msg[2] = { MSG_MAGIC, MAP_SIZE };
+	int fd, memory = diw_shm_memory_new(MAP_SIZE);
+
+	offer();
+	fd = call();
+	ck_assert(diw_shm_tell(fd, msg, sizeof msg, memory));
+	close(memory);
+	ck_assert_int_eq(end_recv(0, 100), -EAGAIN);
+	ck_assert(end[0]->wakes);
+	return fd;
+}
+
+/* A process that ends without reading: a reset, as of TCP. One that has only ended its half may still read. */
+START_TEST(stranger_leaves_octets)
+{
+	int fd = call_with_memory();
+
+	ck_assert_int_eq(end_send(0, 10), 10);
+	fake[0]->eof = true;
+	if (_i == 0)
+		close(fd);
+	ck_assert_int_eq(end_recv_at_last(0), _i ? 0 : -ECONNRESET);
+	if (_i)
+		close(fd);
+}
+END_TEST
+
+START_TEST(nobody_makes_room)
+{
+	int fd = call_with_memory();
+
+	ck_assert_int_eq(end_send(0, BYTES), DIW_SHM_BYTES);
+	ck_assert_int_eq(end_send(0, 1), -EAGAIN);
+	close(fd);
+	diw_shm_host_look(&host, true, 1);
+	ck_assert_int_eq(end_send(0, 1), -EPIPE);
 }
 END_TEST
 
@@ -439,6 +550,12 @@ Suite *suite_shm_stream(void)
 	tcase_add_test(ends, room_wakes);
 	tcase_add_test(ends, room_wakes_a_sleeper);
 	tcase_add_test(ends, lower_octets_behind_the_decision);
+	tcase_add_test(ends, room_is_told_once);
+	tcase_add_test(ends, responder_sends_first);
+	tcase_add_loop_test(ends, end_behind_a_late_call, 0, 2);
+	tcase_add_test(ends, wire_is_not_counted);
+	tcase_add_loop_test(ends, stranger_leaves_octets, 0, 2);
+	tcase_add_test(ends, nobody_makes_room);
 	tcase_add_loop_test(ends, stranger_ends, 0, 2);
 	tcase_add_loop_test(ends, stranger_memory, 0, sizeof stranger / sizeof *stranger);
 	suite_add_tcase(s, ends);
