@@ -46,4 +46,6 @@ void diw_qp_watch(struct diw_qp *qp)
 	qp->want_write = qp_wants_write(qp);
 	qp->want_read = qp_wants_read(qp);
 	diw_ready_changed(e, &qp->member);
+	if (qp->want_read && (qp->memory || (qp->link->stream && qp->link->stream->wakes)))
+		diw_engine_kick(e);             /* the octets that waited are in shared memory: no descriptor tells */
 }

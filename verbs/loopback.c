@@ -26,7 +26,7 @@ static bool loopback_ready(void *owner)
 {
 	struct diw_qp *qp = owner;
 
-	if (diw_rdmap_is_waiting(&qp->rdmap))
+	if (diw_rdmap_is_waiting(&qp->rdmap) || !qp->link || qp->link->down)
 		return false;
 	qp->member.starved = true;
 	diw_engine_recheck(&qp->dev->engine);
@@ -39,13 +39,19 @@ static void loopback_wakes(void *owner)
 
 	qp->member.starved = true;
 	diw_engine_recheck(&qp->dev->engine);
+	diw_engine_kick(&qp->dev->engine);      /* a send of a thread that does not step may have found the room */
 }
 
+/* While another thread sleeps on the descriptors, this one may take its wake-up, and need not empty the rings. */
 static bool loopback_serve(struct diw_member *m, uint64_t now)
 {
 	struct diw_loopback *l = loopback_of(m);
+	bool led = diw_engine_is_led(l->engine);
+	bool any = diw_shm_host_serve(&l->host, led, !l->engine->epoll_on, now);
 
-	return diw_shm_host_serve(&l->host, diw_engine_is_led(l->engine), !l->engine->epoll_on, now);
+	if (any && led)
+		diw_engine_kick(l->engine);
+	return any;
 }
 
 /* A pair that a send has asked for is made at once. */
