@@ -199,6 +199,11 @@ void cma_conn_forget(struct cma_id *id);     /* ends its listening, its request 
 void cma_unmap(struct cma_id *id);
 /* The GID index of its local address. */
 uint8_t cma_gid_index(const struct cma_id *id);
+/* Without a pointer there is no private data, as in rdma-core: programs leave the length unset. */
+static inline uint8_t cma_data_len(const struct rdma_conn_param *p)
+{
+	return p && p->private_data ? p->private_data_len : 0;
+}
 /* Its queue pair may send, and knows the peer. */
 void cma_qp_connected(const struct cma_id *id);
 

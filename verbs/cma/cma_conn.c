@@ -180,13 +180,12 @@ static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const
 	if (!p)
 		return 0;
 	if ((p->responder_resources != RDMA_MAX_RESP_RES && p->responder_resources > DIW_MAX_IRD) ||
-	    (p->initiator_depth != RDMA_MAX_INIT_DEPTH && p->initiator_depth > DIW_MAX_IRD) ||
-	    (p->private_data_len && !p->private_data))
+	    (p->initiator_depth != RDMA_MAX_INIT_DEPTH && p->initiator_depth > DIW_MAX_IRD))
 		return EINVAL;
 	a->ird = depth(p->responder_resources, RDMA_MAX_RESP_RES, a->ird);
 	a->ord = depth(p->initiator_depth, RDMA_MAX_INIT_DEPTH, a->ord);
 	a->data = p->private_data;
-	a->data_len = p->private_data_len;
+	a->data_len = cma_data_len(p);
 	return 0;
 }
 

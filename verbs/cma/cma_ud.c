@@ -195,7 +195,7 @@ static int open_asker(struct cma_id *id)
 int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	struct cma_ud *u;
-	int rc = p && p->private_data_len && !p->private_data ? EINVAL : open_asker(id);
+	int rc = open_asker(id);
 
 	if (rc)
 		return rc;
@@ -204,7 +204,7 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p)
 		return ENOMEM;
 	if (getrandom(&u->number, sizeof u->number, 0) != sizeof u->number)
 		rc = EAGAIN;
-	frame_write(u, DIW_SERVICE_REQUEST, 0, own_qp(id, p), p ? p->private_data : NULL, p ? p->private_data_len : 0);
+	frame_write(u, DIW_SERVICE_REQUEST, 0, own_qp(id, p), p ? p->private_data : NULL, cma_data_len(p));
 	u->watch.ready = asker_ready;
 	if (rc == 0) {
 		u->watch.fd = id->hold;
@@ -406,9 +406,9 @@ int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p)
 {
 	uint32_t qpn = own_qp(id, p);
 
-	if (!qpn || (p && p->private_data_len && !p->private_data))
+	if (!qpn)
 		return EINVAL;
-	return reply(id, DIW_SERVICE_ACCEPTED, qpn, p ? p->private_data : NULL, p ? p->private_data_len : 0);
+	return reply(id, DIW_SERVICE_ACCEPTED, qpn, p ? p->private_data : NULL, cma_data_len(p));
 }
 
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len)

@@ -106,8 +106,11 @@ static void private_data(uint16_t port)
 	      "queue pairs tell what they are connected with");
 	CHECK(part(a, b), "both go");
 	a = asker(cli, RDMA_PS_TCP, port);
-	CHECK(rdma_connect(a, &bad) == -1 && errno == EINVAL, "private data that is nowhere: EINVAL");
 	CHECK(rdma_connect(a, &deep) == -1 && errno == EINVAL, "more Reads at a time than the device has: EINVAL");
+	CHECK(rdma_connect(a, &bad) == 0 && (ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST)) && same(ev, 0) &&
+	      rdma_reject(ev->id, NULL, 0) == 0 && rdma_destroy_id(ev->id) == 0 && rdma_ack_cm_event(ev) == 0 &&
+	      comes(cli, RDMA_CM_EVENT_REJECTED) && destroy(a) == 0, "private data that is nowhere is none");
+	a = asker(cli, RDMA_PS_TCP, port);
 	CHECK(rdma_connect(a, NULL) == 0 && (ev = expect(srv, RDMA_CM_EVENT_CONNECT_REQUEST)),
 	      "then without parameters");
 	CHECK(ev->param.conn.responder_resources == 128 && ev->param.conn.initiator_depth == 128,
