@@ -249,12 +249,14 @@ START_TEST(half_closed_peer_never_reads)
 	rc_events(&rc.host[1]);
 	must(e->over, "it is still waited for");
 	ck_assert_int_eq(e->errnum, ETIMEDOUT);
-	while (diw_cq_poll(e->scq, &wc, 1, 0) == 1)
-		if (wc.opcode != DIW_WC_RECV)
-			ck_assert(wc.wr_id == ++n && (wc.status == DIW_WC_FLUSHED || n == 1));
-		else
-			rc_received(e, &wc);
-	ck_assert_uint_eq(n, 4);
+	while (n < 4) {                         /* flushed requests come when the completions before them are taken */
+		while (diw_cq_poll(e->scq, &wc, 1, 0) == 1)
+			if (wc.opcode != DIW_WC_RECV)
+				ck_assert(wc.wr_id == ++n && (wc.status == DIW_WC_FLUSHED || n == 1));
+			else
+				rc_received(e, &wc);
+		must(n == 4 || net_step(sim.net, sim.net->now + DIW_S), "there are %lu completions", n);
+	}
 	end(c);
 }
 END_TEST

@@ -81,6 +81,7 @@ static void by_each_gid(void)
 	ibv_query_port(dev, 1, &port);
 	for (int i = 0; i < port.gid_tbl_len && ibv_query_gid(dev, 1, i, &gid) == 0; i++) {
 		static const union ibv_gid none;
+		union ibv_gid named;
 		uint64_t id = 200 + (uint64_t)i;
 		struct ibv_ah_attr answer;
 		struct ibv_ah *ah;
@@ -95,8 +96,10 @@ static void by_each_gid(void)
 		CHECK(ah && post_ud(&from, ah, to[0].qp->qp_num, id) == 0 && next_is(&from, id, IBV_WC_SUCCESS) &&
 		      next_wc(&to[0], &wc, 30) && wc.wr_id == id && wc.src_qp == from.qp->qp_num &&
 		      memcmp(mem, mem + HALF + 40, 100) == 0, "UD: by a GID");
+		/* Entries 1 to 3 repeat entry 0 on a device of one address. */
 		CHECK(ibv_init_ah_from_wc(dev, 1, &wc, (void *)(mem + HALF), &answer) == 0 &&
-		      answer.grh.sgid_index == i, "... which the header names");
+		      ibv_query_gid(dev, 1, answer.grh.sgid_index, &named) == 0 &&
+		      memcmp(&named, &gid, sizeof gid) == 0, "... which the header names");
 		ibv_destroy_ah(ah);
 		CHECK(pair_open(&a, &b, IBV_QPT_UC, 0) && post_recv(&b, HALF, 100, 1) == 0 &&
 		      post_send(&a, 0, 100, 2) == 0 && next_is(&a, 2, IBV_WC_SUCCESS) && next_is(&b, 1, IBV_WC_SUCCESS),
