@@ -156,6 +156,13 @@ static bool cap_hung_up(struct diw_stream *s)
 	return c->lower->ops->hung_up && c->lower->ops->hung_up(c->lower);
 }
 
+static bool cap_unsent(struct diw_stream *s)
+{
+	struct captured *c = captured_of(s);
+
+	return c->lower->ops->unsent && c->lower->ops->unsent(c->lower);
+}
+
 static int cap_tune(struct diw_stream *s, const struct diw_stream_attr *a)
 {
 	struct captured *c = captured_of(s);
@@ -185,7 +192,8 @@ static void cap_close(struct diw_stream *s, bool abort)
 
 static const struct diw_stream_ops captured_ops = {
 	.name = "capture", .connected = cap_connected, .send = cap_send, .recv = cap_recv, .emss = cap_emss,
-	.fd = cap_fd, .hung_up = cap_hung_up, .tune = cap_tune, .shutdown = cap_shutdown, .close = cap_close,
+	.fd = cap_fd, .hung_up = cap_hung_up, .unsent = cap_unsent, .tune = cap_tune,
+	.shutdown = cap_shutdown, .close = cap_close,
 };
 
 int diw_capture_stream(struct diw_pcapng *file, const struct diw_capture_clock *clock, bool accepted,

@@ -183,6 +183,8 @@ struct diw_link {
 	struct diw_addr local;
 	bool stays;                  /* set by the layer above: the payload of the segments that it sends now stays
 				      * valid until flush or discard */
+	bool may_lose;               /* set by the layer above: after close, segments that the peer has not confirmed
+				      * need not arrive */
 	bool takes_bare;             /* set by the layer above: segments from the own address may come without CRC */
 	uint32_t sure;               /* a segment of at most so many octets needs no mulpdu(): no path is known that
 				      * takes fewer; 0: always ask */

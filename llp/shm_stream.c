@@ -318,6 +318,13 @@ static bool stream_hung_up(struct diw_stream *s)
 	return lower->ops->hung_up && lower->ops->hung_up(lower);
 }
 
+static bool stream_unsent(struct diw_stream *s)
+{
+	struct diw_stream *lower = stream_of(s)->lower;
+
+	return lower->ops->unsent && lower->ops->unsent(lower);
+}
+
 static int stream_tune(struct diw_stream *s, const struct diw_stream_attr *a)
 {
 	struct diw_stream *lower = stream_of(s)->lower;
@@ -347,8 +354,8 @@ static void stream_close(struct diw_stream *s, bool abort)
 
 static const struct diw_stream_ops shm_stream_ops = {
 	.name = "shm", .connected = stream_connected, .send = near_send, .recv = near_recv, .emss = stream_emss,
-	.fd = stream_fd, .hung_up = stream_hung_up, .tune = stream_tune, .shutdown = stream_shutdown,
-	.close = stream_close,
+	.fd = stream_fd, .hung_up = stream_hung_up, .unsent = stream_unsent, .tune = stream_tune,
+	.shutdown = stream_shutdown, .close = stream_close,
 };
 
 /* ---- What the host asks ---- */

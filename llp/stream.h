@@ -33,6 +33,8 @@ struct diw_stream_ops {
 	/* Whether the peer has ended its half, or the stream has broken, even if received data is unread. NULL:
 	 * unknown. */
 	bool (*hung_up)(struct diw_stream *s);
+	/* Whether octets were not sent yet, since the peer does not read. NULL: unknown. */
+	bool (*unsent)(struct diw_stream *s);
 	/* Sets keepalive, user timeout, tos and congestion of A on an accepted stream. NULL: there is nothing to
 	 * set. */
 	int (*tune)(struct diw_stream *s, const struct diw_stream_attr *a);

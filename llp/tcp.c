@@ -6,9 +6,11 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -187,9 +189,16 @@ static bool tcp_hung_up(struct diw_stream *s)
 	return syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) == 1;
 }
 
+static bool tcp_unsent(struct diw_stream *s)
+{
+	int octets = 0;
+
+	return ioctl(tcp_of(s)->fd, SIOCOUTQNSD, &octets) == 0 && octets > 0;
+}
+
 static const struct diw_stream_ops tcp_ops = {
 	.name = "tcp", .connected = tcp_connected, .send = tcp_send, .recv = tcp_recv, .emss = tcp_emss, .fd = tcp_fd,
-	.hung_up = tcp_hung_up, .tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
+	.hung_up = tcp_hung_up, .unsent = tcp_unsent, .tune = tcp_tune, .shutdown = tcp_shutdown, .close = tcp_close,
 };
 
 /* Takes ownership of FD. */

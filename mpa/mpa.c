@@ -120,6 +120,12 @@ static void discard(struct diw_mpa *m)
 		;
 }
 
+/* A peer that does not read would see the end of the stream only behind what was not sent yet, so perhaps never. */
+static bool closes_by_reset(const struct diw_mpa *m)
+{
+	return !m->tx_shut || (m->l.may_lose && m->s->ops->unsent && m->s->ops->unsent(m->s));
+}
+
 static void mpa_close(struct diw_link *l)
 {
 	struct diw_mpa *m = diw_mpa_of(l);
@@ -127,7 +133,7 @@ static void mpa_close(struct diw_link *l)
 	diw_mpa_unstage(m);
 	if (m->tx_shut && !m->rx_ended)
 		discard(m);
-	m->s->ops->close(m->s, !m->tx_shut);
+	m->s->ops->close(m->s, closes_by_reset(m));
 	diw_mpa_own_put(m->pool, &m->tx_own);
 	diw_mpa_own_put(m->pool, &m->rx_own);
 	free(m);

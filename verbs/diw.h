@@ -384,13 +384,13 @@ struct diw_qp_rc_attr {
 	                              * completion queue has no limit */
 	bool packed;                 /* every FPDU fits a TCP segment (RFC 5044 section 5.1) */
 	bool confirm;                /* a signalled request completes when the peer has placed it and all before it, as
-	                              * on InfiniBand. Without `confirm`, or with ORD 0 and a peer that does not use
-	                              * this library, it completes when TCP has taken it (RFC 5040 section 5.1 promises
-	                              * no more) */
+	                              * on InfiniBand. Without `confirm`, or with ORD 0 and a peer without this library,
+	                              * it completes when TCP has taken it (RFC 5040 section 5.1) */
 	bool early;                  /* requests may be posted in state IDLE, and immediates and atomics before the
 	                              * peer has said that it takes them: all wait for the connection */
 	bool keep_recvs;             /* a stream that ends without a fault flushes send requests only; receives stay
 	                              * posted until diw_leave() or diw_abort() */
+	bool tell_end;               /* DIW_CM_DISCONNECTED does not wait for messages that wait for the program */
 	uint64_t reserved[4];        /* 0 */
 };
 struct diw_qp_rd_attr {

@@ -186,6 +186,8 @@ struct diw_qp {
 		uint32_t wanted;     /* the newest that a completion waits for */
 		uint32_t asked;      /* the newest for which the peer was asked */
 		bool early, keep;    /* attributes: requests may be posted in IDLE; receives outlive the stream */
+		bool tell_end;       /* attribute: the end is told although messages in front of it wait */
+		uint64_t looks_at;   /* with that, while a message waits: the next look at the stream's end; or 0 */
 		enum diw_rc_phase phase;     /* changed only by diw_rc_move() */
 		uint64_t retry_ns;   /* attribute: how long the send requests of a stream that ended are kept */
 		uint64_t retries;    /* the time until which they are kept, or 0 */

@@ -19,6 +19,7 @@
 #define CLOSE_NS (10 * DIW_S)
 #define TAKE_NS DIW_MS               /* between two looks at whether the completions before a flush are taken */
 #define DRAIN_NS DIW_S
+#define LOOK_NS (100 * DIW_MS)       /* between two looks at the end of a stream that waits for the program */
 
 #define RC_ERRORS 4                  /* one is enough: the first ends the connection */
 
@@ -44,6 +45,7 @@ static int rc_create(struct diw_qp *qp, const struct diw_qp_attr *a)
 	qp->rc.early = a->rc.early;
 	qp->rc.confirm = a->rc.confirm;
 	qp->rc.keep = a->rc.keep_recvs;
+	qp->rc.tell_end = a->rc.tell_end;
 	qp->rc.until = DIW_NEVER;
 	return 0;
 }
@@ -87,6 +89,7 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	if (rc < 0)
 		return rc;
 	diw_rdmap_set_link(&qp->rdmap, qp->link);
+	qp->link->may_lose = qp->rc.confirm;    /* a request that is not complete need not be executed */
 	qp->rc.crc = s->crc;
 	qp->rc.until = DIW_NEVER;
 	diw_rc_move(qp, s->initiator ? DIW_RC_OPEN : DIW_RC_HELD);
@@ -258,6 +261,27 @@ static int drain(struct diw_qp *qp, uint64_t now)
 	return rc == 0 ? qp->link->ops->flush(qp->link, now) : rc;
 }
 
+/* The end of the stream is behind a message that waits for a receive, or for room for its completion. A program that
+ * has seen enough takes no more messages, and waits for the end. */
+static void tell_hung_up(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_link *l = qp->link;
+
+	if (!l || !qp->conn || !diw_rdmap_is_waiting(&qp->rdmap)) {
+		qp->rc.looks_at = 0;
+		return;
+	}
+	if (!qp->rc.looks_at)
+		qp->rc.looks_at = now + LOOK_NS;
+	if (now < qp->rc.looks_at)
+		return;
+	qp->rc.looks_at = now + LOOK_NS;
+	if (l->ops->hung_up(l)) {
+		qp->rc.looks_at = DIW_NEVER;
+		qp->conn_up->disconnected(qp, 0, 0);
+	}
+}
+
 /* A completion that came before the end of the stream is in the receive completion queue. A program may end with its
  * last message, and must not find flushed receives in the same poll: the peer ends with that message, too. */
 static bool receives_wait(const struct diw_qp *qp)
@@ -286,6 +310,8 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		diw_sq_retire(qp);              /* requests whose memory the link has used */
 	if (qp->state == DIW_QPS_CLOSING)
 		settle_closing(qp, now);
+	if (qp->rc.tell_end)
+		tell_hung_up(qp, now);
 	if (qp->state != DIW_QPS_ERROR)
 		return;
 	if (diw_rc_is(qp, DIW_RC_DRAINS)) {
@@ -396,6 +422,8 @@ static uint64_t rc_deadline(const struct diw_qp *qp)
 {
 	uint64_t t = diw_min64(qp->rc.until, diw_confirm_deadline(qp));
 
+	if (qp->rc.looks_at)
+		t = diw_min64(t, qp->rc.looks_at);
 	return qp->rc.retries ? diw_min64(t, qp->rc.retries) : t;
 }
 
@@ -427,6 +455,8 @@ int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 	if (rc < 0)
 		return rc;
 	qp->rc.confirm = confirm;
+	if (qp->link)
+		qp->link->may_lose = confirm;
 	diw_engine_unlock(&qp->dev->engine);
 	return 0;
 }

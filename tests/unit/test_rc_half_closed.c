@@ -2,6 +2,7 @@
 /* A peer that ends its half and still reads: the answers to its requests, and messages that had begun, arrive
  * completely before the stream ends (docs/rc-wire.md section 10). */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include "tests/unit/cm_kit.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/wire_kit.h"
+#include "verbs/qp.h"
 
 #define BIG (KIT_SIZE / 2)           /* eight of them fill any socket buffer */
 #define MANY 8
@@ -321,6 +323,57 @@ START_TEST(flush_is_behind_the_last_message)
 }
 END_TEST
 
+/* With rc.tell_end the end is told although a message in front of it waits for a receive. It is still taken. */
+START_TEST(end_is_told_in_front_of_a_message)
+{
+	struct diw_wc wc;
+
+	wire_open(&w, &(struct wire_attr){ .rnr_ns = 60 * (int64_t)DIW_S });
+	ck_assert_int_eq(diw_engine_lock(&w.e.qp->dev->engine), 0);
+	w.e.qp->rc.tell_end = _i;
+	diw_engine_unlock(&w.e.qp->dev->engine);
+	raw_hex(&w.r, "4143 00000000 00000000 00000001 00000000 61");
+	sleep_ms(WAIT_MS);
+	half_close();
+	if (_i) {
+		ck_assert_int_eq(cm_event(&w.p, DIW_CM_DISCONNECTED).errnum, 0);
+		ck_assert_int_eq(rc_state(&w.e), DIW_QPS_RTS);
+	} else {
+		sleep_ms(10 * WAIT_MS);
+		ck_assert_int_eq(diw_cm_get(w.p.cm, &(struct diw_cm_event){ 0 }, 0), -EAGAIN);
+	}
+	wire_receive(&w, 5);
+	ck_assert_int_eq(diw_cq_wait(w.e.rcq, &wc, 1, KIT_LIMIT), 1);
+	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+	ck_assert_uint_eq(wc.wr_id, 5);
+	if (!_i)
+		wire_expect_down(&w, 0, 0);
+	raw_expect_end(&w.r);
+	wire_close(&w);
+}
+END_TEST
+
+/* _i: requests complete when the peer has placed them. Then what is not complete need not arrive, and a peer that does
+ * not read is told of the end by a reset. Otherwise TCP keeps what it has taken. */
+START_TEST(close_in_front_of_a_peer_that_does_not_read)
+{
+	wire_open(&w, NULL);
+	fill_memory();
+	for (int i = 0; i < MANY; i++) {
+		struct diw_send_wr wr = { .opcode = DIW_WR_WRITE };
+
+		wire_post(&w, &wr, 0, 50000);
+	}
+	ck_assert_int_eq(diw_disconnect(w.e.qp), 0);
+	sleep_ms(WAIT_MS);
+	ck_assert_int_eq(diw_qp_confirm(w.e.qp, _i), 0);
+	ck_assert_int_eq(diw_qp_reset(w.e.qp), 0);
+	sleep_ms(WAIT_MS);
+	ck_assert_int_eq(poll(&(struct pollfd){ .fd = w.r.fd }, 1, 0), _i);
+	wire_close(&w);
+}
+END_TEST
+
 Suite *suite_rc_half_closed(void)
 {
 	Suite *s = suite_create("rc_half_closed");
@@ -337,6 +390,8 @@ Suite *suite_rc_half_closed(void)
 	tcase_add_test(t, peer_resets);
 	tcase_add_test(t, fault_before_the_end);
 	tcase_add_loop_test(t, flush_is_behind_the_last_message, 0, 2);
+	tcase_add_loop_test(t, close_in_front_of_a_peer_that_does_not_read, 0, 2);
+	tcase_add_loop_test(t, end_is_told_in_front_of_a_message, 0, 2);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
 	return s;

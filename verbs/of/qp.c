@@ -100,6 +100,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 			   qp->ctx->device->info.naddrs > 1;
 	a.rc.early = true;
 	a.rc.keep_recvs = !qp->rnic;
+	a.rc.tell_end = true;                   /* an adapter's connection manager does not wait for receives */
 	/* For ever, as with rnr_retry 7; a sender of ours with a smaller value sends that (of_rc_rts()). */
 	a.rc.rnr_timeout_ns = INT64_MAX;
 	/* A UC message that makes no progress is not lost yet: its sender may have no processor for a while. */
