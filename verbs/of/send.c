@@ -203,11 +203,10 @@ static int recv_chunk(struct diw_qp *qp, struct diw_srq *srq, struct ibv_recv_wr
 	return -rc;
 }
 
-/* In each state. InfiniBand forbids receives in RESET; mlx5 and rxe take them, and programs post them there. */
 int of_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct of_qp *qp = of_qp(ibqp);
-	int rc = 0;
+	int rc = atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
 
 	while (wr && rc == 0)
 		rc = recv_chunk(qp->diw, NULL, &wr);
