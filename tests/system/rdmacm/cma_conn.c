@@ -129,7 +129,7 @@ static void depths(uint16_t port)
 	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_RDMA_READ }, *bad;
 	struct rdma_conn_param none = { 0 };
 	struct rdma_cm_id *a = asker(cli, RDMA_PS_TCP, port), *b;
-	struct rdma_cm_event *ev;
+	struct rdma_cm_event *ev = NULL;
 	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
 	int n = 0;
 
