@@ -58,13 +58,13 @@ static struct shm_stream *stream_of(struct diw_stream *s)
 
 static socklen_t stream_name(const struct diw_addr *responder, const struct diw_addr *initiator, struct sockaddr_un *un)
 {
-	char to[DIW_ADDR_IP_STRLEN], from[DIW_ADDR_IP_STRLEN];
 	int n;
 
 	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(un->sun_path + 1, sizeof un->sun_path - 1, "diwarp-rc-%u-%s-%u-%s-%u", (unsigned)geteuid(),
-		     diw_addr_ip_str(responder, to), responder->port, diw_addr_ip_str(initiator, from),
-		     initiator->port);
+	/* 98 octets at most */
+	n = snprintf(un->sun_path + 1, sizeof un->sun_path - 1, "diwarp-rc-%u-%016lx%016lx-%u-%016lx%016lx-%u",
+		     (unsigned)geteuid(), diw_get64(responder->ip), diw_get64(responder->ip + 8), responder->port,
+		     diw_get64(initiator->ip), diw_get64(initiator->ip + 8), initiator->port);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

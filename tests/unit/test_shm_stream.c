@@ -18,6 +18,7 @@
 #include "verbs/diw.h"
 
 #define BYTES (2 * DIW_SHM_BYTES)
+#define LO "00000000000000000000ffff7f000001"         /* 127.0.0.1 */
 #define MSG_MAGIC 0x64737331u
 #define MAP_SIZE (2 * sizeof(struct diw_shm_bytes))
 
@@ -253,6 +254,17 @@ START_TEST(memory_carries)
 }
 END_TEST
 
+/* Two addresses of full length have a name, too. */
+START_TEST(long_addresses)
+{
+	for (int i = 0; i < 2; i++) {
+		memset(fake[i]->s.local.ip, 0xab, sizeof fake[i]->s.local.ip);
+		memset(fake[i]->s.peer.ip, 0xab, sizeof fake[i]->s.peer.ip);
+	}
+	both_by_memory();
+}
+END_TEST
+
 /* The responder reads for the first time when the octets are there. */
 START_TEST(memory_from_the_first_octet)
 {
@@ -421,7 +433,7 @@ END_TEST
 static int call(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "diwarp-rc-%u-127.0.0.1-%u-127.0.0.1-%u",
+	int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "diwarp-rc-%u-" LO "-%u-" LO "-%u",
 			 (unsigned)geteuid(), fake[0]->s.local.port, fake[0]->s.peer.port);
 	int fd = diw_shm_socket();
 
@@ -543,6 +555,7 @@ Suite *suite_shm_stream(void)
 	suite_add_tcase(s, bytes);
 	tcase_add_checked_fixture(ends, ends_setup, ends_teardown);
 	tcase_add_test(ends, memory_carries);
+	tcase_add_test(ends, long_addresses);
 	tcase_add_test(ends, memory_from_the_first_octet);
 	tcase_add_test(ends, nothing_offered);
 	tcase_add_test(ends, apart_hosts);
