@@ -219,22 +219,22 @@ static void read_ends(struct end *e, uint64_t wr_id, uint32_t len)
 	ck_assert_int_eq(memcmp(k.mem + wr_id, k.mem + IN + wr_id, len), 0);
 }
 
-/* More Reads than may be outstanding, in both directions. */
+/* More Reads than may be outstanding, in both directions, each into memory of its own. */
 static void reads_over(const char *impair)
 {
 	const uint32_t n = 50, size = 9001;
 
 	open_ends(impair);
-	for (uint32_t i = 0; i < n * size; i++)
+	for (uint32_t i = 0; i < 2 * n * size; i++)
 		k.mem[IN + i] = (uint8_t)(i * 13 + i / 97);
 	for (uint32_t i = 0; i < n; i++) {
 		ck_assert_int_eq(end_read(&a, &b, i * size, size), 0);
-		ck_assert_int_eq(end_read(&b, &a, i * size, i % 2 ? 0 : 3), 0);
+		ck_assert_int_eq(end_read(&b, &a, (n + i) * size, i % 2 ? 0 : 3), 0);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		read_ends(&a, i * size, size);
 	for (uint32_t i = 0; i < n; i++)
-		read_ends(&b, i * size, i % 2 ? 0 : 3);
+		read_ends(&b, (n + i) * size, i % 2 ? 0 : 3);
 	close_ends();
 }
 
