@@ -4,6 +4,8 @@
 
 #ifdef HAVE_ISAL
 
+#include "base/copy.h"
+
 #include <isa-l/crc.h>
 
 /*
@@ -21,16 +23,48 @@ static inline void crc_clear_upper_halves(void)
 #endif
 }
 
+/*
+ * ISA-L reads its input as the processor delivers it. So the CRC of a long buffer is computed in parts, and the octets
+ * of the next part are prefetched meanwhile. A part takes about as long as memory needs to deliver the next one, on a
+ * CPU with the vector instructions by which ISA-L is several times faster (VPCLMULQDQ), and on others.
+ */
+static inline size_t crc_part(const uint8_t *p, size_t len)
+{
+#ifdef __x86_64__
+	size_t part = __builtin_cpu_supports("vpclmulqdq") ? 4096 : 1024;
+#else
+	size_t part = 1024;
+#endif
+
+	if (len <= 2 * part)
+		return len;
+	diw_prefetch(p + part, part);
+	return part;
+}
+
 uint32_t diw_crc32c(uint32_t crc, const void *buf, size_t len)
 {
-	crc = ~crc32_iscsi((unsigned char *)buf, (int)len, ~crc);
+	const uint8_t *p = buf;
+	size_t n;
+
+	crc = ~crc;
+	for (; len; p += n, len -= n) {
+		n = crc_part(p, len);
+		crc = crc32_iscsi((unsigned char *)p, (int)n, crc);
+	}
 	crc_clear_upper_halves();
-	return crc;
+	return ~crc;
 }
 
 uint32_t diw_crc32(uint32_t crc, const void *buf, size_t len)
 {
-	crc = crc32_gzip_refl(crc, buf, len);
+	const uint8_t *p = buf;
+	size_t n;
+
+	for (; len; p += n, len -= n) {
+		n = crc_part(p, len);
+		crc = crc32_gzip_refl(crc, p, n);
+	}
 	crc_clear_upper_halves();
 	return crc;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/trace.h"
 #include "ddp/ddp.h"
 
@@ -182,7 +183,7 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 	} else if (seg->len) {                  /* an empty Write is not checked (RFC 5040 section 5.1) */
 		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 		if (fault == 0)
-			memcpy(to, seg->payload, seg->len - seg->placed);
+			diw_copy(to, seg->payload, seg->len - seg->placed);
 	}
 	if (fault)
 		return fault;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/rng.h"
 #include "base/trace.h"
 #include "ddp/ddp.h"
@@ -191,7 +192,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 		return fault;
 	}
 	if (seg->len)
-		memcpy(to, seg->payload, seg->len);
+		diw_copy(to, seg->payload, seg->len);
 	d->c->rx_payload += seg->len;
 	if (!h->last) {
 		peer_msg_grow(d, m, seg->len, now);

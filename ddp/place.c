@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Buffers as work requests name them: every use looks their STags up. */
-#include <string.h>
-
+#include "base/copy.h"
 #include "ddp/ddp.h"
 
 /* The loop's body runs for each entry that [off, off + len) of the buffer touches. */
@@ -23,7 +22,7 @@ uint16_t diw_ddp_place(const struct diw_ddp *d, const struct diw_ddp_buf *buf, u
 		fault = diw_ddp_resolve(d, s->stag, DIW_STAG_LOCAL_WRITE, NULL, s->to + off, n, &to);
 		if (fault)
 			return fault;
-		memcpy(to, data, n);
+		diw_copy(to, data, n);
 		data += n;
 		len -= n;
 		off = 0;

@@ -3,6 +3,7 @@
 #include "ddp/record.h"
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/trace.h"
 #include "base/wire.h"
 #include "ddp/ddp.h"
@@ -262,7 +263,7 @@ static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src,
 
 static void record_copy(struct diw_ddp *d, uint8_t *to, const struct diw_ddp_seg *seg)
 {
-	memcpy(to, seg->payload, seg->len);
+	diw_copy(to, seg->payload, seg->len);
 	d->c->rx_payload += seg->len;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "ddp/ddp.h"
@@ -16,7 +17,7 @@ static uint16_t place_by_stag(struct diw_ddp *d, const struct diw_ddp_seg *seg)
 
 	fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 	if (fault == 0)
-		memcpy(to, seg->payload, seg->len);
+		diw_copy(to, seg->payload, seg->len);
 	return fault;
 }
 

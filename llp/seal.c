@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/crc.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -17,7 +18,6 @@
 #include "llp/link.h"
 #include "wire/seal.h"
 
-#define CACHE_LINE 64u
 #define MIN_SEG 2u                   /* RFC 5041: DDP control and RDMAP control */
 #ifndef STAGE_MAX                    /* docs/performance.md says how it was found */
 #define STAGE_MAX 6144u              /* datagrams of at most this many octets are staged */
@@ -156,13 +156,6 @@ static void burst_keep(struct seal *s)
 	s->staged = s->open.len;
 }
 
-/* The bytes that follow in the caller's memory are needed next: prefetch them into the cache. */
-static void prefetch(const uint8_t *p, size_t len)
-{
-	for (size_t i = 0; i < len; i += CACHE_LINE)
-		__builtin_prefetch(p + i, 0, 3);
-}
-
 /* Copies the payload to TO and continues CRC over it, unless CRC is NULL. The CRC reads the source before the copy: for
  * a source outside the cache this was faster than to copy first and read the copy. */
 static void payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t *crc)
@@ -176,7 +169,8 @@ static void payload_copy(uint8_t *to, const struct diw_link_seg *g, uint32_t *cr
 
 		if (n == 0)                     /* an empty entry of a work request has no memory */
 			continue;
-		prefetch(from + n, have - n < g->len ? have - n : g->len);
+		/* The octets that follow in the caller's memory are needed next. */
+		diw_prefetch(from + n, have - n < g->len ? have - n : g->len);
 		if (crc)
 			*crc = diw_crc32(*crc, from, n);
 		memcpy(to, from, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* base/crc.c: known vectors, pieces, and the state of vector registers after a call. */
+/* base/crc.c: known vectors, pieces, long buffers, and the state of vector registers after a call. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/copy.h"
 #include "base/crc.h"
 #include "base/rng.h"
 #include "tests/unit/unit.h"
@@ -19,6 +20,48 @@ START_TEST(known_values)
 	ck_assert_uint_eq(diw_crc32(0, "123456789", 9), 0xcbf43926u);
 	ck_assert_uint_eq(diw_crc32(0, "", 0), 0);
 	ck_assert_uint_eq(diw_crc32(0, "\0\0\0\0", 4), 0x2144df1cu);
+}
+END_TEST
+
+/* Long buffers, whose CRCs are computed in parts, against the CRC of their octets one by one. */
+START_TEST(long_buffers)
+{
+	static uint8_t buf[64 << 10];
+	const size_t len[] = { 1023, 1024, 1025, 2048, 2049, 3072, 4096, 8191, 8192, 8193, 12289, sizeof buf - 1 };
+	struct diw_rng r = { 2 };
+
+	for (size_t i = 0; i < sizeof buf; i++)
+		buf[i] = (uint8_t)diw_rng_next(&r);
+	for (size_t k = 0; k < sizeof len / sizeof *len; k++) {
+		uint32_t crc = 0, crc_c = 0;
+
+		for (size_t i = 0; i < len[k]; i++) {
+			crc = diw_crc32(crc, buf + 1 + i, 1);
+			crc_c = diw_crc32c(crc_c, buf + 1 + i, 1);
+		}
+		ck_assert_uint_eq(diw_crc32(0, buf + 1, len[k]), crc);
+		ck_assert_uint_eq(diw_crc32c(0, buf + 1, len[k]), crc_c);
+		ck_assert_uint_eq(diw_crc32(0, buf + 1, len[k]), crc32(0, buf + 1, (uInt)len[k]));
+	}
+}
+END_TEST
+
+/* base/copy.h: the octets are copied, and those in front of and behind the destination stay. */
+START_TEST(copies)
+{
+	static uint8_t from[5 * DIW_COPY_PART + 5], to[sizeof from + 2];
+
+	for (size_t i = 0; i < sizeof from; i++)
+		from[i] = (uint8_t)(i * 7 + i / 251);
+	for (size_t i = 0; i < 30; i++) {
+		size_t len = i / 5 * DIW_COPY_PART + i % 5;
+
+		memset(to, 0xee, sizeof to);
+		diw_copy(to + 1, from, len);
+		ck_assert_int_eq(memcmp(to + 1, from, len), 0);
+		ck_assert_uint_eq(to[0], 0xee);
+		ck_assert_uint_eq(to[1 + len], 0xee);
+	}
 }
 END_TEST
 
@@ -163,6 +206,8 @@ Suite *suite_crc(void)
 
 	tcase_add_test(t, known_values);
 	tcase_add_test(t, same_as_zlib);
+	tcase_add_test(t, long_buffers);
+	tcase_add_test(t, copies);
 	tcase_add_test(t, known_values_c);
 	tcase_add_test(t, same_as_slow_c);
 	tcase_add_test(t, pieces_in_order);
