@@ -126,7 +126,7 @@ void ring_make(struct rig *r)
 			.stag = r->stag, .compare_add = 1, .swap = 1 };
 		ring_set_slot(r, i, slot);
 		slot = slot + 1 < r->slots ? slot + 1 : 0;
-		if (perf_is_rc(r->pc.qp) && !lat && i % signaled == 0)
+		if ((perf_is_rc(r->pc.qp) || r->pc.qp == PERF_RD) && !lat && i % signaled == 0)
 			r->wr[i].flags |= DIW_SEND_SIGNALED;         /* wakes the thread that fills a full queue */
 	}
 }
