@@ -144,8 +144,8 @@ struct diw_link_ops {
 	/* Sends the staged segments. 0; -EAGAIN: they are still staged, wait until the descriptor is writable.
 	 * RELIABLE, -errno: the stream has broken, and the staged segments are lost. */
 	int (*flush)(struct diw_link *l, uint64_t now);
-	/* Whether there are staged segments, and these are copies alone, so that they need not leave while payload
-	 * stays valid. */
+	/* Whether there are staged segments, and these may wait for flush although the call that sent them ends: they
+	 * are copies, or their payload stays valid until the peer has acknowledged them. */
 	bool (*staged)(const struct diw_link *l);
 	/* Datagrams: drops the staged segments. NULL on other links. */
 	void (*discard)(struct diw_link *l);

@@ -254,10 +254,14 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 	if (i < n)
 		diw_rd_slot_wanted(rd, p);
 	l->left = l->taken;
-	if (p->phase == RD_PEER_IDLE && p->first)
+	if (p->phase == RD_PEER_IDLE && p->first) {
 		diw_rd_open_begin(rd, p, now);
-	else
-		diw_rd_tx_push(rd, p, now);
+		return i;
+	}
+	/* Slots and owners keep the payload until an acknowledgement, which is not looked at before flush. */
+	rd->lower->stays = true;
+	diw_rd_tx_push(rd, p, now);
+	rd->lower->stays = false;
 	return i;
 }
 
@@ -279,7 +283,7 @@ static bool rd_staged(const struct diw_link *l)
 {
 	const struct rd *rd = (const struct rd *)l;
 
-	return !rd->blocked && rd->lower->ops->staged(rd->lower);
+	return !rd->blocked && rd->lower->taken != rd->lower->left;
 }
 
 static int rd_poll(struct diw_link *l, int budget, uint64_t now)
