@@ -163,6 +163,7 @@ struct glue_cq {
 	struct diw_list ready;           /* completed operations */
 	int epoll, wake, timer;          /* watches the other two and the endpoints' channels; -1: no wait object */
 	uint64_t timer_at;               /* when the timer expires, or has expired; 0: not set */
+	uint64_t read_at;                /* when the last call read something; 0: it did not */
 	bool signalled;                  /* fi_cq_signal(): a call that sleeps, or the next one, returns */
 	uint32_t users;
 };
