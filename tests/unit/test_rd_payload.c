@@ -14,6 +14,7 @@
 
 static struct kit k;
 static struct end a, b;
+static uint32_t mulpdu = 1000;
 
 static void end_open_rd(struct end *e, const char *impair, enum diw_rd_error error)
 {
@@ -23,7 +24,7 @@ static void end_open_rd(struct end *e, const char *impair, enum diw_rd_error err
 	attr.type = DIW_QP_RD;
 	attr.impair = impair;
 	attr.rd.error = error;
-	attr.mulpdu = 1000;
+	attr.mulpdu = mulpdu;
 	attr.max_sge = PIECES;
 	attr.max_inline = INLINE;
 	end_open(e, &k, &attr, 128);
@@ -195,6 +196,49 @@ START_TEST(empty_entries_are_not_read)
 }
 END_TEST
 
+/* Posts one by one, whose long segments share super-buffers. The memory of each is inaccessible from its completion on,
+ * and each message has its own octets. */
+START_TEST(memory_is_not_read_behind_the_completion)
+{
+	enum { N = 64, AHEAD = 12, SIZE = 32768 };
+	const char *const impair[] = { "", "loss=10%,dup=10%,reorder=10%" };
+	uint8_t *mem = mmap(NULL, N * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct diw_mr *mr;
+
+	mulpdu = 0;
+	open_both(impair[_i]);
+	ck_assert_ptr_ne(mem, MAP_FAILED);
+	ck_assert_int_eq(diw_mr_reg(k.pd, mem, N * SIZE, 0, &mr), 0);
+	for (uint32_t i = 0; i < N; i++)
+		ck_assert_int_eq(end_recv(&b, HALF + i * SIZE, SIZE, i), 0);
+	for (uint32_t i = 0; i < N + AHEAD; i++) {
+		struct diw_sge sge = { mem + i * SIZE, 7000 + i * 400, mr->stag };
+		uint32_t done = i - AHEAD;
+
+		if (i < N) {
+			memset(sge.addr, (int)i + 1, SIZE);
+			send_list(&sge, 1, i, 0);
+		}
+		if (i < AHEAD)
+			continue;
+		ends(&a, done, DIW_WC_SUCCESS);
+		ck_assert_int_eq(mprotect(mem + done * SIZE, SIZE, PROT_NONE), 0);
+	}
+	for (uint32_t i = 0; i < N; i++) {
+		const uint8_t *p = k.mem + HALF + i * SIZE;
+
+		ck_assert_uint_eq(next_of(b.rcq).byte_len, 7000 + i * 400);
+		ck_assert_uint_eq(p[0], i + 1);
+		ck_assert_int_eq(memcmp(p, p + 1, 7000 + i * 400 - 1), 0);
+	}
+	ck_assert_uint_eq(end_counter(&b, "rx_crc"), 0);
+	ck_assert_uint_eq(end_counter(&a, "tx_error"), 0);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	munmap(mem, N * SIZE);
+	close_both();
+}
+END_TEST
+
 Suite *suite_rd_payload(void)
 {
 	Suite *s = suite_create("rd_payload");
@@ -205,6 +249,7 @@ Suite *suite_rd_payload(void)
 	tcase_add_test(t, inline_data_is_kept);
 	tcase_add_test(t, entries_are_gathered);
 	tcase_add_test(t, empty_entries_are_not_read);
+	tcase_add_loop_test(t, memory_is_not_read_behind_the_completion, 0, 2);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return s;
