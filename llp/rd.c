@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #define SMALL_SEG 320u               /* octets of a segment that takes a small slot */
+#define PUSH_AT 32768u               /* segments wait for flush until they have so many octets together */
+#define SEGMENT_COST 1024u           /* a segment counts as so many octets more */
 #define SWEEP_PARTS 16u              /* a search for idle peers is done in this many parts */
 #define SWEEP_FULL 64u               /* buckets that are searched for an idle peer when the table is full */
 #define OWN_SHARE 4u                 /* 1/4 of the table is reserved for peers that this end sends to */
@@ -140,14 +142,30 @@ static void stalled_offer(struct rd *rd, uint64_t now)
 	rd->offer_at = rd->offers && rd->queue[RD_STALLED].n ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 
+/* Gives the link below what peers have not sent, all segments of one peer before those of the next. */
+static void unsent_push(struct rd *rd, uint64_t now)
+{
+	for (uint32_t n = rd->queue[RD_UNSENT].n; n && !rd->blocked; n--)
+		diw_rd_tx_push(rd, diw_rd_queue_take(rd, RD_UNSENT), now);
+	rd->unpushed = 0;
+}
+
+/* The same within calls from above. Slots and owners keep the payloads until an acknowledgement, which is not looked at
+ * before the link below flushes. */
+static void unsent_push_staying(struct rd *rd, uint64_t now)
+{
+	rd->lower->stays = true;
+	unsent_push(rd, now);
+	rd->lower->stays = false;
+}
+
 /* Runs the peers whose timer has expired. */
 static void rd_run(struct rd *rd, uint64_t now)
 {
 	struct rd_peer *p;
 
 	stalled_offer(rd, now);
-	for (uint32_t n = rd->queue[RD_BLOCKED].n; n && !rd->blocked; n--)
-		diw_rd_tx_push(rd, diw_rd_queue_take(rd, RD_BLOCKED), now);
+	unsent_push(rd, now);
 	while ((p = diw_rd_timer_take(rd, now))) {
 		diw_rd_tx_timer(rd, p, now);
 		diw_rd_tx_push(rd, p, now);
@@ -249,8 +267,8 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 	p->dest = *dst;
 	if (!p->first)
 		p->progress = now;
-	while (i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0)
-		i++;
+	for (; i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0; i++)
+		rd->unpushed += SEGMENT_COST + segs[i].hdr_len + segs[i].len;
 	if (i < n)
 		diw_rd_slot_wanted(rd, p);
 	l->left = l->taken;
@@ -258,18 +276,20 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 		diw_rd_open_begin(rd, p, now);
 		return i;
 	}
-	/* Slots and owners keep the payload until an acknowledgement, which is not looked at before flush. */
-	rd->lower->stays = true;
-	diw_rd_tx_push(rd, p, now);
-	rd->lower->stays = false;
+	if (p->unsent)
+		diw_rd_queue_add(rd, RD_UNSENT, p);
+	if (rd->unpushed >= PUSH_AT)
+		unsent_push_staying(rd, now);
 	return i;
 }
 
 static int rd_flush(struct diw_link *l, uint64_t now)
 {
 	struct rd *rd = rd_of(l);
-	int rc = rd->lower->ops->flush(rd->lower, now);
+	int rc;
 
+	unsent_push_staying(rd, now);
+	rc = rd->lower->ops->flush(rd->lower, now);
 	rd->flush = rc != 0;
 	if (rc || !rd->blocked)
 		return rc;
@@ -283,7 +303,7 @@ static bool rd_staged(const struct diw_link *l)
 {
 	const struct rd *rd = (const struct rd *)l;
 
-	return !rd->blocked && rd->lower->taken != rd->lower->left;
+	return !rd->blocked && (rd->queue[RD_UNSENT].n || rd->lower->taken != rd->lower->left);
 }
 
 static int rd_poll(struct diw_link *l, int budget, uint64_t now)
@@ -385,7 +405,7 @@ static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 	diw_pool_init(&rd->held, &rd->arena, held, c->held);
 	memset(rd->queue, 0, sizeof rd->queue);
 	memset(rd->senders, 0, sizeof rd->senders);
-	rd->timers = rd->queued = rd->offers = 0;
+	rd->timers = rd->queued = rd->unpushed = rd->offers = 0;
 	rd->offer_at = rd->sweep_at = DIW_NEVER;
 	rd->peers_wanted = rd->blocked = rd->flush = false;
 }

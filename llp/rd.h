@@ -68,7 +68,7 @@ struct rd_cc {
 /* The queues of peers that wait. */
 enum rd_queue_name {
 	RD_STALLED,                  /* for the layer above, to take a segment */
-	RD_BLOCKED,                  /* for the link below, to take a segment */
+	RD_UNSENT,                   /* for flush, or for the link below, to take their segments */
 	RD_WANTING,                  /* for a first slot */
 	RD_QUEUES
 };
@@ -149,6 +149,7 @@ struct rd {
 					      * period */
 	struct rd_queue queue[RD_QUEUES];
 	uint32_t queued;             /* slots in use */
+	uint32_t unpushed;           /* octets of segments that wait for flush; each counts SEGMENT_COST more */
 	uint32_t offers;             /* stalled peers that are still to be offered in this turn */
 	uint64_t offer_at;           /* when the turn goes on; DIW_NEVER: there is no turn */
 	bool drained;                /* the last poll has emptied the socket */

@@ -175,7 +175,7 @@ void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now)
 		rd->blocked = sent < b.n;
 	}
 	if (rd->blocked && p->phase == RD_PEER_OPEN && (p->nlost || p->unsent))
-		diw_rd_queue_add(rd, RD_BLOCKED, p);
+		diw_rd_queue_add(rd, RD_UNSENT, p);
 	if (p->phase == RD_PEER_OPEN && p->first && p->timer == DIW_NEVER)
 		p->timer = now + tx_rto(rd, p);
 	diw_rd_timer_set(rd, p, diw_rd_tx_due(rd, p));

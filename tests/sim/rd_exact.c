@@ -53,6 +53,35 @@ START_TEST(bursts)
 }
 END_TEST
 
+/* Segments to two peers in turn leave as one burst to each, at flush. */
+START_TEST(turns_share_bursts)
+{
+	static uint8_t data[100];
+	const struct iovec iov = { data, sizeof data };
+	const struct diw_link_seg seg = { .hdr = data, .hdr_len = 16, .len = 84, .iov = &iov };
+	struct diw_link *l;
+	uint64_t sent;
+
+	rda_begin(3);
+	for (int to = 1; to <= 2; to++)
+		rda_send_all(0, to, 100, 1000);
+	rda_run(DIW_S);
+	l = rda_net.node[0].l;
+	sent = rda_net.node[0].bursts;
+	for (int i = 0; i < 16; i++) {
+		const struct diw_dest dst = { .addr = rdn_addr(1 + i % 2) };
+
+		ck_assert_int_eq(l->ops->send(l, &dst, &seg, 1, rda_net.now), 1);
+		ck_assert(l->ops->staged(l));
+	}
+	ck_assert_uint_eq(rda_net.node[0].bursts, sent);
+	ck_assert_int_eq(l->ops->flush(l, rda_net.now), 0);
+	ck_assert_uint_eq(rda_net.node[0].bursts, sent + 2);
+	ck_assert(!l->ops->staged(l));
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* A segment is lost with none behind it: after 0.2 ms a probe asks, and its answer shows the loss. */
 START_TEST(tail_loss)
 {
@@ -391,6 +420,7 @@ Suite *suite_rd(void)
 
 	tcase_add_test(tc, calm);
 	tcase_add_test(tc, bursts);
+	tcase_add_test(tc, turns_share_bursts);
 	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
 	tcase_add_test(tc, starved_sender);
