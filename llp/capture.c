@@ -155,17 +155,14 @@ static int wire_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n
 			break;
 		capture_burst(c, &b[i], true, d->c->tx_error - refused >= count ? "tx_error" : NULL, now);
 	}
-	diw_dgram_pull_up(d, c->lower);
 	return i ? i : rc;
 }
 
 static int wire_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct diw_capture *c = of_wire(d);
-	int got = c->lower->ops->recv(c->lower, b, n, now);
 
-	diw_dgram_pull_up(d, c->lower);
-	return got;
+	return c->lower->ops->recv(c->lower, b, n, now);
 }
 
 static uint64_t wire_deadline(struct diw_dgram *d)
@@ -214,10 +211,8 @@ static struct diw_capture *of_top(struct diw_dgram *d)
 static int top_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct diw_capture *c = of_top(d);
-	int sent = c->impair->ops->send(c->impair, b, n, now);
 
-	diw_dgram_pull_up(d, c->impair);
-	return sent;
+	return c->impair->ops->send(c->impair, b, n, now);
 }
 
 /* Receives one burst a call: the fate of datagrams is known only for the burst received last. */
@@ -226,7 +221,6 @@ static int top_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 	struct diw_capture *c = of_top(d);
 	int got = n > 0 ? c->impair->ops->recv(c->impair, b, 1, now) : 0;
 
-	diw_dgram_pull_up(d, c->impair);
 	if (got > 0) {
 		c->rx = *b;
 		c->ndropped = 0;
@@ -317,7 +311,8 @@ int diw_capture_open(struct diw_pcapng *to, uint64_t epoch_ns, struct diw_dgram 
 	c->epoch_ns = epoch_ns;
 	c->flush_at = DIW_NEVER;
 	c->lower = lower;
-	c->wire = (struct diw_dgram){ .ops = &wire_ops, .local = lower->local, .rcvbuf = lower->rcvbuf, .c = lower->c };
+	c->wire = (struct diw_dgram){ .ops = &wire_ops, .local = lower->local, .rcvbuf = lower->rcvbuf,
+				       .state = lower->state, .c = lower->c };
 	c->watch = (struct diw_dgram_watch){ .dropped = dropped, .seen = seen };
 	c->losses.lost = lost;
 	*wire = &c->wire;

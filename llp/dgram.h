@@ -86,19 +86,25 @@ struct diw_dgram_watch {
 	void (*seen)(struct diw_dgram_watch *w, uint64_t now);
 };
 
-struct diw_dgram {
-	const struct diw_dgram_ops *ops;
-	struct diw_dgram_watch *watch;   /* NULL: none */
-	struct diw_addr local;       /* the bound address */
-	uint32_t rcvbuf;             /* bytes granted, as the kernel counts them */
-	uint8_t only;                /* 4, 6: it reaches addresses of that IP version only; 0: both */
-	int tx_errno;                /* the errno of the last refusal; the code that reports it clears it */
+/* What a dgram reports. The code that handles an errno or a change clears it. */
+struct diw_dgram_state {
+	int tx_errno;                /* the errno of the last refusal, or 0 */
 	struct diw_addr tx_errpeer;  /* with tx_errno: the destination of the refused datagram */
 	bool tx_icmp;                /* with tx_errno: the kernel had sent the datagram, and an ICMP message came
 				      * later */
 	bool tx_timed;               /* what blocks a send ends by the deadline; the descriptor does not tell */
-	bool fds_changed;            /* a descriptor was added; the thread that polls them clears it */
-	bool mtu_changed;            /* a path's MTU became smaller; the code that reports it clears it */
+	bool fds_changed;            /* a descriptor was added */
+	bool mtu_changed;            /* a path's MTU became smaller */
+};
+
+struct diw_dgram {
+	const struct diw_dgram_ops *ops;
+	struct diw_dgram_state *state;   /* &own; of a dgram over another one: that of the lower one */
+	struct diw_dgram_state own;
+	struct diw_dgram_watch *watch;   /* NULL: none */
+	struct diw_addr local;       /* the bound address */
+	uint32_t rcvbuf;             /* bytes granted, as the kernel counts them */
+	uint8_t only;                /* 4, 6: it reaches addresses of that IP version only; 0: both */
 	/* A group socket's burst, which the next recv takes and returns as if this socket had received it. */
 	const struct diw_dgram_burst *given;
 	struct diw_counters *c;
@@ -108,22 +114,6 @@ static inline void diw_dgram_dropped(struct diw_dgram *d, const uint8_t *at, con
 {
 	if (d->watch)
 		d->watch->dropped(d->watch, at, reason);
-}
-
-/* Copies the state that LOWER reports into D, which is made over LOWER. */
-static inline void diw_dgram_pull_up(struct diw_dgram *d, struct diw_dgram *lower)
-{
-	if (lower->tx_errno) {
-		d->tx_errno = lower->tx_errno;
-		d->tx_errpeer = lower->tx_errpeer;
-		d->tx_icmp = lower->tx_icmp;
-		lower->tx_errno = 0;
-	}
-	d->tx_timed = lower->tx_timed;
-	d->fds_changed |= lower->fds_changed;
-	lower->fds_changed = false;
-	d->mtu_changed |= lower->mtu_changed;
-	lower->mtu_changed = false;
 }
 
 static inline bool diw_dgram_reaches(const struct diw_dgram *d, const struct diw_addr *dst)

@@ -32,6 +32,12 @@ static struct impair *impair_of(struct diw_dgram *d)
 	return (struct impair *)d;
 }
 
+/* Bursts pass unchanged, in both directions. */
+static bool impair_is_idle(const struct impair *im)
+{
+	return !im->rx.nrun && diw_impair_line_idle(&im->tx) && diw_impair_line_idle(&im->rx);
+}
+
 /* ---- Send ---- */
 
 /* Appends LEN bytes of IOV from AT to the N pieces; adjacent pieces become one. Returns the new number. */
@@ -176,18 +182,14 @@ static int impair_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int
 	struct impair *im = impair_of(d);
 	int i, err;
 
-	if (diw_impair_line_idle(&im->tx)) {
-		i = im->lower->ops->send(im->lower, b, n, now);
-		diw_dgram_pull_up(&im->d, im->lower);
-		return i;
-	}
+	if (diw_impair_line_idle(&im->tx))
+		return im->lower->ops->send(im->lower, b, n, now);
 	err = send_due(im, now);
 	for (i = 0; i < n && !err; i++) {
 		err = impair_burst(im, &b[i], now);
 		if (err)
 			break;
 	}
-	diw_dgram_pull_up(&im->d, im->lower);
 	return i ? i : err;
 }
 
@@ -267,8 +269,9 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	struct impair *im = impair_of(d);
 	int got = 0;
 
-	if (!diw_impair_line_idle(&im->tx))
-		send_due(im, now);
+	if (impair_is_idle(im))
+		return im->lower->ops->recv(im->lower, b, n, now);
+	send_due(im, now);
 	if (im->rx.nrun && im->rx_next == im->rx.nrun) {
 		diw_impair_line_end(&im->rx, &im->rx_burst, im->rx.nrun, now);
 		im->rx_next = 0;
@@ -281,7 +284,6 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 		hand_up(im, b);
 		got = 1;
 	}
-	diw_dgram_pull_up(&im->d, im->lower);
 	return got;
 }
 
@@ -292,7 +294,7 @@ static uint64_t impair_deadline(struct diw_dgram *d)
 	struct impair *im = impair_of(d);
 	uint64_t tx, t;
 
-	if (!im->rx.nrun && diw_impair_line_idle(&im->tx) && diw_impair_line_idle(&im->rx))
+	if (impair_is_idle(im))
 		return im->lower->ops->deadline(im->lower);
 	tx = diw_impair_line_deadline(&im->tx);
 	if (tx < im->tx_retry_ns)
@@ -372,7 +374,8 @@ int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec,
 	if (!im)
 		return -ENOMEM;
 	im->lower = lower;
-	im->d = (struct diw_dgram){ .ops = &impair_ops, .local = lower->local, .rcvbuf = lower->rcvbuf, .c = lower->c };
+	im->d = (struct diw_dgram){ .ops = &impair_ops, .local = lower->local, .rcvbuf = lower->rcvbuf,
+				   .state = lower->state, .c = lower->c };
 	im->tx.c = im->rx.c = lower->c;
 	if (diw_impair_set(&im->d, spec)) {
 		diw_impair_line_fini(&im->tx);

@@ -26,16 +26,16 @@ static struct diw_shm *shm_of(struct diw_dgram *d)
 	return (struct diw_shm *)d;
 }
 
+/* A socket can be written to while a ring is full. UNTIL 0: no ring is. */
+static void shm_set_blocked(struct diw_shm *s, uint64_t until)
+{
+	s->blocked_until = until;
+	s->d.state->tx_timed = until != 0;
+}
+
 static bool pair_sends(const struct diw_shm_pair *p)
 {
 	return diw_shm_is_up(p) && !p->ended;
-}
-
-/* A socket can be written to while a ring is full. */
-static void shm_pull_up(struct diw_shm *s)
-{
-	diw_dgram_pull_up(&s->d, s->lower);
-	s->d.tx_timed = s->blocked_until != 0;
 }
 
 /* ---- Send ---- */
@@ -75,7 +75,7 @@ static int pair_send(struct diw_shm *s, struct diw_shm_pair *p, const struct diw
 		if (now - p->full_since >= STALL_NS)
 			return -ETIMEDOUT;
 		c->tx_blocked++;
-		s->blocked_until = now + BLOCKED_NS;
+		shm_set_blocked(s, now + BLOCKED_NS);
 	}
 	if (rc)
 		return rc;
@@ -118,7 +118,7 @@ static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 	struct diw_shm *s = shm_of(d);
 	int i, rc = -EAGAIN;
 
-	s->blocked_until = 0;
+	shm_set_blocked(s, 0);
 	if (s->begun && now >= s->host->look_at)
 		diw_shm_host_look(s->host, !s->host->rested, now);
 	for (i = 0; i < n; i++) {
@@ -130,7 +130,6 @@ static int shm_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n,
 		if (rc)
 			break;
 	}
-	shm_pull_up(s);
 	return i ? i : rc;
 }
 
@@ -249,8 +248,8 @@ static int shm_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 
 	if (!s->begun)
 		shm_begin(s);
-	if (now >= s->blocked_until)
-		s->blocked_until = 0;
+	if (s->blocked_until && now >= s->blocked_until)
+		shm_set_blocked(s, 0);
 	if (n < 1)
 		return 0;
 	wire = s->lower->given || diw_list_empty(&s->pairs) || now >= s->wire_at || (s->wire_busy && s->turn++ % 2);
@@ -261,7 +260,6 @@ static int shm_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		if (s->wire_busy)
 			s->wire_ns = now;
 		s->wire_at = now + diw_max64(WIRE_LEAST_NS, diw_min64((now - s->wire_ns) / 8, WIRE_MOST_NS));
-		shm_pull_up(s);
 		if (s->wire_busy)
 			return 1;
 	}
@@ -351,7 +349,7 @@ int diw_shm_open(struct diw_shm_host *h, void *owner, struct diw_dgram *lower, s
 	if (!s)
 		return -ENOMEM;
 	s->d = (struct diw_dgram){ .ops = &shm_ops, .local = lower->local, .rcvbuf = lower->rcvbuf, .only = lower->only,
-				   .c = lower->c };
+				   .state = lower->state, .c = lower->c };
 	s->lower = lower;
 	s->host = h;
 	s->owner = owner;

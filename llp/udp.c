@@ -136,6 +136,7 @@ int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)
 	if (!u)
 		return -ENOMEM;
 	u->d.ops = &udp_ops;
+	u->d.state = &u->d.own;
 	u->call = udp_call;
 	u->rx_iov = (struct iovec){ u->rx_buf, sizeof u->rx_buf };
 	u->rx.msg_iov = &u->rx_iov;

@@ -29,12 +29,12 @@ static const struct sock_extended_err *error_of(struct msghdr *m)
 static void unreachable(struct diw_udp *u, const struct diw_addr *peer, int errnum)
 {
 	u->d.c->tx_error++;
-	if (u->d.tx_errno || u->now < u->icmp_at)
+	if (u->d.state->tx_errno || u->now < u->icmp_at)
 		return;
 	u->icmp_at = u->now + TELL_NS;
-	u->d.tx_errno = errnum;
-	u->d.tx_errpeer = *peer;
-	u->d.tx_icmp = true;
+	u->d.state->tx_errno = errnum;
+	u->d.state->tx_errpeer = *peer;
+	u->d.state->tx_icmp = true;
 }
 
 bool diw_udp_errors(struct diw_udp *u, int fd)

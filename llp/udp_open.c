@@ -285,7 +285,7 @@ bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer)
 		return false;
 	if (set_header(fd, peer) && connect(fd, (struct sockaddr *)&ss, len) == 0 &&
 	    (!u->any || from_asked(u, fd, &peer->addr))) {
-		u->d.fds_changed |= fd != u->hot_fd;
+		u->d.state->fds_changed |= fd != u->hot_fd;
 		u->hot_fd = fd;
 		u->hot_peer = *peer;
 		u->hot_named = true;

@@ -30,7 +30,7 @@ bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst)
 {
 	if (!diw_udp_pmtu_learn(&u->pmtu, u->any ? NULL : &u->d.local, dst, u->now))
 		return false;
-	u->d.mtu_changed = true;
+	u->d.state->mtu_changed = true;
 	u->d.c->tx_emsgsize++;
 	return true;
 }
@@ -281,9 +281,9 @@ static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint3
 	u->d.c->tx_error += n;
 	if (err == -ECONNREFUSED)
 		return;
-	u->d.tx_errno = -err;
-	u->d.tx_errpeer = b->peer.addr;
-	u->d.tx_icmp = false;
+	u->d.state->tx_errno = -err;
+	u->d.state->tx_errpeer = b->peer.addr;
+	u->d.state->tx_icmp = false;
 	if (b->sender)
 		b->sender->refused(b->sender, b->first + done / b->seg, n, -err);
 }

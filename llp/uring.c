@@ -273,6 +273,7 @@ int diw_uring_open(const struct diw_dgram_attr *attr, struct diw_dgram **d)
 	if (!r)
 		return -ENOMEM;
 	r->u.d.ops = &uring_ops;
+	r->u.d.state = &r->u.d.own;
 	r->u.call = uring_call;
 	r->rx_shape.msg_namelen = DIW_URING_NAME;
 	r->rx_shape.msg_controllen = DIW_URING_CONTROL;

@@ -16,7 +16,7 @@ static bool qp_wants_write(const struct diw_qp *qp)
 {
 	const struct diw_link *l = qp->link;
 
-	return qp->blocked && !(l->dgram ? l->dgram->tx_timed : l->stream && l->stream->wakes);
+	return qp->blocked && !(l->dgram ? l->dgram->state->tx_timed : l->stream && l->stream->wakes);
 }
 
 int diw_qp_fds(const struct diw_member *m, struct pollfd *p)
@@ -37,8 +37,8 @@ void diw_qp_watch(struct diw_qp *qp)
 {
 	struct diw_engine *e = &qp->dev->engine;
 
-	if (qp->link->dgram && qp->link->dgram->fds_changed) {
-		qp->link->dgram->fds_changed = false;
+	if (qp->link->dgram && qp->link->dgram->state->fds_changed) {
+		qp->link->dgram->state->fds_changed = false;
 		diw_ready_open(e, &qp->member);
 	}
 	if (qp_wants_write(qp) == qp->want_write && qp_wants_read(qp) == qp->want_read)

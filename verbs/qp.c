@@ -206,7 +206,7 @@ static struct diw_qp *qp_of(const struct diw_member *m)
 static bool burst_left_nothing(const struct diw_qp *qp)
 {
 	return qp->ops->rests && qp->ops->rests(qp) && qp->link->taken == qp->link->left &&
-	       !qp->link->dgram->mtu_changed && !diw_sq_has_executed(qp) && !qp->tell_drained &&
+	       !qp->link->dgram->state->mtu_changed && !diw_sq_has_executed(qp) && !qp->tell_drained &&
 	       qp->state == DIW_QPS_RTS;
 }
 
@@ -237,7 +237,7 @@ static bool qp_serve(struct diw_member *m, uint64_t now)
 		m->deadline = diw_qp_deadline(qp, true);
 		diw_engine_hasten(&qp->dev->engine, m->deadline);
 	}
-	if (run || now >= m->deadline || qp->blocked || (qp->socket && qp->link->dgram->tx_errno) || m->starved ||
+	if (run || now >= m->deadline || qp->blocked || (qp->socket && qp->socket->state->tx_errno) || m->starved ||
 	    !diw_sq_empty(&qp->sq))
 		diw_qp_run(qp, now);
 	return n;

@@ -28,30 +28,30 @@ static void tokens_refill(struct diw_qp *qp, uint64_t now)
 
 /* ---- Results of sending ---- */
 
-static void tell_unsent(struct diw_qp *qp, const struct diw_dgram *d)
+static void tell_unsent(struct diw_qp *qp, const struct diw_dgram_state *s)
 {
-	const char *why = d->tx_icmp ? "ICMP says that it is not reached" : "the kernel refuses to send";
+	const char *why = s->tx_icmp ? "ICMP says that it is not reached" : "the kernel refuses to send";
 	char peer[DIW_ADDR_STRLEN];
 
 	diw_log_often(DIW_LOG_INFO, diw_engine_time(&qp->dev->engine), "queue pair %u: to %s: %s (errno %d)",
-		      diw_qp_num(qp), diw_addr_str(&d->tx_errpeer, peer), why, d->tx_errno);
-	diw_qp_error(qp, &(struct diw_qp_error){ .errnum = d->tx_errno, .remote = d->tx_icmp, .peer = d->tx_errpeer });
+		      diw_qp_num(qp), diw_addr_str(&s->tx_errpeer, peer), why, s->tx_errno);
+	diw_qp_error(qp, &(struct diw_qp_error){ .errnum = s->tx_errno, .remote = s->tx_icmp, .peer = s->tx_errpeer });
 }
 
 static void qp_after_send(struct diw_qp *qp)
 {
-	struct diw_dgram *d = qp->link->dgram;
+	struct diw_dgram_state *s = qp->link->dgram ? qp->link->dgram->state : NULL;
 
 	diw_qp_watch(qp);
-	if (!d)
+	if (!s)
 		return;
-	if (d->tx_errno) {
-		tell_unsent(qp, d);
-		d->tx_errno = 0;
+	if (s->tx_errno) {
+		tell_unsent(qp, s);
+		s->tx_errno = 0;
 	}
-	if (d->mtu_changed) {
+	if (s->mtu_changed) {
 		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_MTU_CHANGE, .qp = qp, .ctx = qp->ctx });
-		d->mtu_changed = false;
+		s->mtu_changed = false;
 		qp->link->sure = 0;
 	}
 }

@@ -367,6 +367,7 @@ static int transport_open(struct diw_transport *t, const struct diw_dgram_attr *
 	*s = (struct net_sock){ .d = { .ops = &sock_ops, .local = attr->local, .rcvbuf = attr->rcvbuf, .c = attr->c },
 		.net = net, .host = host, .group = attr->group, .peer = attr->peer,
 		.connected = attr->peer.port != 0, .cap = net->max_queue };
+	s->d.state = &s->d.own;
 	if (diw_addr_ip_is_zero(&s->d.local))
 		memcpy(s->d.local.ip, host->addr.ip, sizeof s->d.local.ip);
 	if (s->d.local.port == 0)

@@ -158,7 +158,7 @@ static void crowd_begin(uint32_t peers)
 	net_random_seed(1);
 	memset(&crowd, 0, sizeof crowd);
 	crowd.now = DIW_S;
-	crowd.d = (struct diw_dgram){ .ops = &crowd_ops, .c = &crowd.c };
+	crowd.d = (struct diw_dgram){ .ops = &crowd_ops, .state = &crowd.d.own, .c = &crowd.c };
 	ck_assert_int_eq(diw_rd_open(&crowd.d, 0, &cfg, &crowd_up, NULL, &crowd.l), 0);
 }
 

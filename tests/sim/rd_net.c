@@ -219,7 +219,7 @@ void rdn_start(struct rdn *net, int i, const struct diw_rd_cfg *cfg, const struc
 
 	node->net = net;
 	node->d = (struct diw_dgram){ .ops = &node_ops, .local = rdn_addr(i), .c = &node->c,
-		.rcvbuf = net->rcvbuf };
+		.rcvbuf = net->rcvbuf, .state = &node->d.own };
 	node->rcvbuf = node->ready_at = 0;
 	if (diw_rd_open(&node->d, 0, cfg, up, node, &node->l))
 		abort();

@@ -87,6 +87,7 @@ struct fake *fake_new(void)
 	struct fake *f = calloc(1, sizeof *f);
 
 	f->d.ops = &fake_ops;
+	f->d.state = &f->d.own;
 	f->d.c = &f->c;
 	f->d.local = fake_addr(1, 4791);
 	f->room = -1;

@@ -24,12 +24,11 @@ START_TEST(idle_is_untouched)
 	ck_assert_uint_eq(d->ops->deadline(d), DIW_NEVER);
 	f->room = 0;
 	ck_assert_int_eq(d->ops->send(d, &b, 1, 0), -EAGAIN);
-	f->d.tx_errno = EPERM;
-	f->d.mtu_changed = true;
+	f->d.state->tx_errno = EPERM;
+	f->d.state->mtu_changed = true;
 	ck_assert_int_eq(d->ops->recv(d, &b, 1, 0), 0);
-	ck_assert_int_eq(d->tx_errno, EPERM);
-	ck_assert(d->mtu_changed);
-	ck_assert_int_eq(f->d.tx_errno, 0);
+	ck_assert_int_eq(d->state->tx_errno, EPERM);
+	ck_assert(d->state->mtu_changed);
 	done();
 }
 END_TEST

@@ -225,8 +225,8 @@ START_TEST(connected)
 		if (i & 1)
 			ck_assert_int_eq(c->ops->recv(c, &r, 1, 1), 0);
 	}
-	ck_assert_int_eq(c->tx_errno, ECONNREFUSED);
-	ck_assert(c->tx_icmp && diw_addr_eq(&c->tx_errpeer, &peer));
+	ck_assert_int_eq(c->state->tx_errno, ECONNREFUSED);
+	ck_assert(c->state->tx_icmp && diw_addr_eq(&c->state->tx_errpeer, &peer));
 	ck_assert_uint_gt(cb.tx_error, 0);
 	a = open_at(peer, false, NULL, &ca);
 	ck_assert_int_eq(c->ops->send(c, &t, 1, 1), 1);
@@ -412,8 +412,8 @@ START_TEST(super_buffers_refused)
 	ck_assert_int_eq(kernel_sends, 21);
 	arrives(&t);
 	ck_assert_uint_eq(cb.tx_error, 0);
-	ck_assert_int_eq(b->tx_errno, 0);
-	ck_assert(!b->mtu_changed);
+	ck_assert_int_eq(b->state->tx_errno, 0);
+	ck_assert(!b->state->mtu_changed);
 	close_pair();
 }
 END_TEST
@@ -451,7 +451,7 @@ START_TEST(path_mtu_shrinks)
 	arrives(&t);
 	ck_assert_uint_eq(cb.tx_emsgsize, 1);
 	ck_assert_uint_eq(cb.tx_error, 0);
-	ck_assert(b->mtu_changed);
+	ck_assert(b->state->mtu_changed);
 	ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
 	ck_assert_uint_eq(b->ops->mtu(b, &other), DIW_DGRAM_MAX);
 	/* A size that was too large is not tried again; a smaller one is sent as a super-buffer. */
@@ -484,16 +484,16 @@ START_TEST(refused_for_good)
 	t = make(&a->local, 10 * 100 + 1, 100, 100);
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	ck_assert_uint_eq(cb.tx_error, 11);
-	ck_assert_int_eq(b->tx_errno, EPERM);
+	ck_assert_int_eq(b->state->tx_errno, EPERM);
 	ck_assert_uint_eq(cb.tx_datagrams, 0);
 	kernel_refuse = NULL;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
 	arrives(&t);
 	/* There is no route: the kernel itself refuses. */
 	t.peer.addr = (struct diw_addr){ .ip = { [10] = 0xff, [11] = 0xff, [12] = 255, 255, 255, 255 }, .port = 9 };
-	b->tx_errno = 0;
+	b->state->tx_errno = 0;
 	ck_assert_int_eq(b->ops->send(b, &t, 1, 1), 1);
-	ck_assert_int_ne(b->tx_errno, 0);
+	ck_assert_int_ne(b->state->tx_errno, 0);
 	close_pair();
 }
 END_TEST
@@ -534,7 +534,7 @@ START_TEST(path_mtu_for_real)
 	ck_assert_uint_eq(cb.tx_error, 0);
 	if (diw_udp_offload().gso) {
 		ck_assert_uint_eq(cb.tx_emsgsize, 1);
-		ck_assert(b->mtu_changed);
+		ck_assert(b->state->mtu_changed);
 		ck_assert_uint_eq(b->ops->mtu(b, &a->local), 1272);
 	}
 	t = make(&a->local, 65507, 65507, 65507);

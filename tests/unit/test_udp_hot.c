@@ -105,7 +105,7 @@ START_TEST(hot_peer)
 	ck_assert_int_eq(sockets(a), 1);
 	exchange(a, b, MANY);
 	ck_assert_int_eq(sockets(a), 2);
-	ck_assert(a->fds_changed);
+	ck_assert(a->state->fds_changed);
 	exchange(a, b, MANY);
 	/* Datagrams of other peers come between. */
 	for (uint32_t i = 0; i < 50; i++) {
