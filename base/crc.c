@@ -7,6 +7,7 @@
 #include "base/copy.h"
 
 #include <isa-l/crc.h>
+#include <stdbool.h>
 
 /*
  * ISA-L 2.30 computes CRCs in 512-bit registers on a CPU with AVX-512, and leaves their upper halves in use. Each SSE
@@ -23,23 +24,26 @@ static inline void crc_clear_upper_halves(void)
 #endif
 }
 
-/*
- * ISA-L reads its input as the processor delivers it. So the CRC of a long buffer is computed in parts, and the octets
- * of the next part are prefetched meanwhile. A part takes about as long as memory needs to deliver the next one, on a
- * CPU with the vector instructions by which ISA-L is several times faster (VPCLMULQDQ), and on others.
- */
-static inline size_t crc_part(const uint8_t *p, size_t len)
+#define CRC_PART 1024u
+
+/* Whether long buffers are read in parts: where ISA-L's CRC waits for memory. Other processors that were measured read
+ * ahead by themselves, and parts cost a quarter of the rate (docs/performance.md). */
+static inline bool crc_reads_ahead(void)
 {
 #ifdef __x86_64__
-	size_t part = __builtin_cpu_supports("vpclmulqdq") ? 4096 : 1024;
+	return __builtin_cpu_is("intel") && !__builtin_cpu_supports("vpclmulqdq");
 #else
-	size_t part = 1024;
+	return false;
 #endif
+}
 
-	if (len <= 2 * part)
+/* The octets of P that the next call of ISA-L takes. Those behind them are prefetched meanwhile. */
+static inline size_t crc_part(const uint8_t *p, size_t len)
+{
+	if (len <= 2 * CRC_PART || !crc_reads_ahead())
 		return len;
-	diw_prefetch(p + part, part);
-	return part;
+	diw_prefetch(p + CRC_PART, CRC_PART);
+	return CRC_PART;
 }
 
 uint32_t diw_crc32c(uint32_t crc, const void *buf, size_t len)
