@@ -227,8 +227,10 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	struct rd *rd = ctx;
-	struct rx_batch b = { .n = 0 };
+	struct rx_batch b;
 
+	b.p = NULL;
+	b.n = 0;
 	for (int i = 0; i < n; i++) {
 		struct diw_rd_hdr h;
 		uint32_t len = diw_rd_hdr_decode(&h, segs[i].data, segs[i].len);
@@ -303,7 +305,7 @@ static bool rd_staged(const struct diw_link *l)
 {
 	const struct rd *rd = (const struct rd *)l;
 
-	return !rd->blocked && (rd->queue[RD_UNSENT].n || rd->lower->taken != rd->lower->left);
+	return rd->queue[RD_UNSENT].n || rd->lower->taken != rd->lower->left;
 }
 
 static int rd_poll(struct diw_link *l, int budget, uint64_t now)

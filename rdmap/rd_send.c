@@ -261,6 +261,11 @@ bool diw_rdmap_rd_busy(const struct diw_rdmap *r)
 	return r->rd && r->rd->reqs.used;
 }
 
+bool diw_rdmap_rd_rests(const struct diw_rdmap *r)
+{
+	return diw_list_empty(&r->rd->ready) && diw_list_empty(&r->rd->done);
+}
+
 /* Ends the requests to D, beginning with FROM. */
 static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, uint8_t status, uint16_t fault)
 {

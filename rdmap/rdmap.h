@@ -397,6 +397,8 @@ void diw_rdmap_rd_flush(struct diw_rdmap *r);
 bool diw_rdmap_rd_waits(const struct diw_rdmap *r);
 /* A request is under way, or is not released. */
 bool diw_rdmap_rd_busy(const struct diw_rdmap *r);
+/* Whether no destination has anything to send, and no request has ended. */
+bool diw_rdmap_rd_rests(const struct diw_rdmap *r);
 
 /* ---- RC ---- */
 

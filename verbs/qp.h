@@ -135,8 +135,9 @@ struct diw_qp_ops {
 	void (*run)(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now);
 	void (*settle)(struct diw_qp *qp, uint64_t now);
 	uint64_t (*deadline)(const struct diw_qp *qp);       /* of these; NULL: there is none */
-	/* Whether received segments gave these parts nothing to do. NULL: they run after each burst. */
-	bool (*rests)(const struct diw_qp *qp);
+	/* Whether received segments gave these parts nothing to do, but for the completions that it makes. NULL: they
+	 * run after each burst. */
+	bool (*rests)(struct diw_qp *qp);
 };
 
 #define X(NAME, name) extern const struct diw_qp_ops diw_qp_ops_##name;

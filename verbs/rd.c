@@ -159,6 +159,14 @@ static void rd_qp_settle(struct diw_qp *qp, uint64_t now)
 		rd_qp_abort(qp, now);
 }
 
+/* An acknowledgement may have ended requests, and made room for others. */
+static bool rd_qp_rests(struct diw_qp *qp)
+{
+	rd_qp_retire(qp);
+	return diw_rdmap_rd_rests(&qp->rdmap) && !diw_rdmap_is_waiting(&qp->rdmap) &&
+	       !qp->link->ops->staged(qp->link) && !qp->rd_failed && !qp->metered;
+}
+
 static int rd_qp_reset(struct diw_qp *qp)
 {
 	qp->rd_failed = false;
@@ -175,5 +183,5 @@ const struct diw_qp_ops diw_qp_ops_rd = {
 	.check = rd_qp_check, .open = rd_qp_open, .reset = rd_qp_reset, .abort = rd_qp_abort,
 	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = rd_qp_check_send, .fill = rd_qp_fill,
 	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,
-	.settle = rd_qp_settle,
+	.settle = rd_qp_settle, .rests = rd_qp_rests,
 };

@@ -27,7 +27,7 @@ static void ud_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers,
 		*rc_answers = diw_rdmap_answer(&qp->rdmap, budget, now);
 }
 
-static bool ud_rests(const struct diw_qp *qp)
+static bool ud_rests(struct diw_qp *qp)
 {
 	return !diw_rdmap_has_answers(&qp->rdmap);
 }
