@@ -5,7 +5,7 @@ port=4891
 
 # field KEY: prints its first number in the first JSON line of standard input: of a baseline the ratio, and not the
 # interval that follows
-field() { head -n 1 | grep -o "\"$1\": *[-0-9.e+][-0-9.e+]*" | sed -n '1s/.*: *//p'; }
+field() { sed -n 1p | grep -o "\"$1\": *[-0-9.e+][-0-9.e+]*" | sed -n '1s/.*: *//p'; }
 
 # row LABEL VALUE RELATION GOAL: prints a row; a GOAL of 0.00 means that there is no goal
 row() {
