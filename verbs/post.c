@@ -97,6 +97,7 @@ static void post_run(struct diw_qp *qp)
 	if (!diw_engine_lock_or_leave(e))
 		return;
 	now = diw_engine_forward(e, diw_engine_now(e));
+	diw_engine_take_posts(e, &qp->member);
 	qp->burst = post_continues(qp, now);
 	diw_qp_run_sends(qp, POST_SHARE, now);
 	post_ends(qp, now);
@@ -150,6 +151,8 @@ static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const stru
 		*bad = wr;
 	if (run)
 		post_run(qp);
+	else
+		diw_engine_leave_post(e, &qp->member);
 	return rc;
 }
 

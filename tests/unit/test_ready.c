@@ -167,6 +167,27 @@ START_TEST(drains)
 }
 END_TEST
 
+/* A request that waits for another post leaves at a poll, also when the descriptors are in an epoll set. */
+START_TEST(polls_send)
+{
+	struct diw_wc wc;
+
+	kit_open(&k, _i ? DIW_PROGRESS_INLINE : DIW_PROGRESS_THREAD);
+	for (int i = 0; i < MANY; i++)
+		end_open(&to[i], &k, NULL, 64);
+	for (int i = 0; i < MANY; i++) {
+		ck_assert_int_eq(end_recv(&to[0], 0, 100, (uint64_t)i), 0);
+		ck_assert_int_eq(end_send(&to[i], &to[0], 100, 100, DIW_SEND_MORE), 0);
+		ck_assert_int_eq(diw_cq_poll(to[0].rcq, &wc, 1, KIT_LIMIT), 1);
+		ck_assert_uint_eq(wc.wr_id, (uint64_t)i);
+	}
+	ck_assert_int_eq(end_send(&to[1], &to[0], 100, 100, DIW_SEND_MORE), 0);
+	for (int i = 0; i < MANY; i++)          /* one of them ends with a request that has not left */
+		end_close(&to[i]);
+	kit_close(&k);
+}
+END_TEST
+
 /* In front of a sleep the descriptors are not read, but what was posted is sent. */
 START_TEST(waits_unread)
 {
@@ -202,6 +223,7 @@ Suite *suite_ready(void)
 	tcase_add_test(tc, passive);
 	tcase_add_loop_test(tc, flooded, 0, 2);
 	tcase_add_test(tc, drains);
+	tcase_add_loop_test(tc, polls_send, 0, 2);
 	tcase_add_test(tc, waits_unread);
 	suite_add_tcase(s, tc);
 	return s;

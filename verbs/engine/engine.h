@@ -52,6 +52,7 @@ struct diw_member {
 	uint64_t deadline;           /* member of the turn: time of the next work; the member updates it */
 	bool starved;                /* member of the turn: it is served whenever deadlines are checked */
 	/* Member of the turn: */
+	atomic_bool left;            /* a post was left to the next one (DIW_SEND_MORE), or to a step */
 	struct diw_list unflushed;   /* in the engine's list while posts have left a super-buffer open */
 	uint64_t posted_at;          /* end of the last post that another one may continue, and the steps before it */
 	unsigned long post_step;
@@ -75,6 +76,7 @@ struct diw_waiter {
 
 struct diw_engine {
 	pthread_mutex_t lock;
+	atomic_uint left;            /* members with posts that were left to a step */
 	atomic_bool pending;         /* a post found the lock held: the holder runs the members when it unlocks */
 	unsigned fork_generation;
 	uint64_t (*clock)(void *ctx);
@@ -156,6 +158,10 @@ bool diw_engine_lock_or_leave(struct diw_engine *e);
 void diw_engine_unlock(struct diw_engine *e);
 /* Called without the lock: starved members are served, by this thread or by the lock's holder. */
 void diw_engine_nudge(struct diw_engine *e);
+/* Called without the lock: a post to M does not run it. A later post does, or else the next step. */
+void diw_engine_leave_post(struct diw_engine *e, struct diw_member *m);
+/* Called before the posts of M run. */
+void diw_engine_take_posts(struct diw_engine *e, struct diw_member *m);
 /* Called with the lock. D may already be deferred. */
 void diw_engine_defer(struct diw_engine *e, struct diw_deferred *d);
 

@@ -29,6 +29,7 @@ void diw_engine_remove(struct diw_engine *e, struct diw_member *m)
 {
 	diw_list_del(&m->link);
 	diw_engine_flushed(e, m);
+	diw_engine_take_posts(e, m);
 	e->nturn--;
 	diw_ready_del(e, m);
 }
@@ -44,6 +45,18 @@ void diw_engine_remove_fixed(struct diw_member *m)
 	diw_list_del(&m->link);
 }
 
+void diw_engine_leave_post(struct diw_engine *e, struct diw_member *m)
+{
+	if (!atomic_exchange(&m->left, true))
+		atomic_fetch_add(&e->left, 1);
+}
+
+void diw_engine_take_posts(struct diw_engine *e, struct diw_member *m)
+{
+	if (atomic_load_explicit(&m->left, memory_order_relaxed) && atomic_exchange(&m->left, false))
+		atomic_fetch_sub(&e->left, 1);
+}
+
 /* ---- Work ---- */
 
 static void turn_serve_all(struct diw_engine *e, uint64_t now)
@@ -52,6 +65,23 @@ static void turn_serve_all(struct diw_engine *e, uint64_t now)
 
 	diw_list_for_each_safe(l, next, &e->turn)
 		diw_member_serve(e, member_of(l), now);
+}
+
+/* The epoll set does not tell of posts that were left to a step. */
+static void turn_serve_left(struct diw_engine *e, uint64_t now)
+{
+	struct diw_list *l, *next;
+
+	if (atomic_load_explicit(&e->left, memory_order_relaxed) == 0)
+		return;
+	diw_list_for_each_safe(l, next, &e->turn) {
+		struct diw_member *m = member_of(l);
+
+		if (!atomic_load_explicit(&m->left, memory_order_relaxed))
+			continue;
+		diw_engine_take_posts(e, m);
+		m->ops->posted(m, now);
+	}
 }
 
 static void fixed_serve(struct diw_engine *e, uint64_t now)
@@ -88,10 +118,12 @@ uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
 	now = diw_engine_forward(e, now);
 	e->steps++;
 	diw_engine_flush(e);
-	if (e->epoll_on)
+	if (e->epoll_on) {
+		turn_serve_left(e, now);
 		diw_ready_serve(e, now);
-	else
+	} else {
 		turn_serve_all(e, now);
+	}
 	fixed_serve(e, now);                    /* before the deadlines: work that a fixed member starts or ends is due
 						 * at once */
 	turn_serve_due(e, now);
