@@ -5,13 +5,14 @@
 #include "base/clock.h"
 #include "mpi_glue/glue.h"
 
-static uint64_t cntr_get(struct fid_cntr *fid, bool errors)
+static uint64_t cntr_get(struct fid_cntr *fid, bool errors, bool progress)
 {
 	struct glue_cntr *c = (struct glue_cntr *)fid;
 	uint64_t v;
 
 	glue_lock(c->domain);
-	diw_glue_progress(c->domain);
+	if (progress)
+		diw_glue_progress(c->domain);
 	v = errors ? c->errors : c->value;
 	glue_unlock(c->domain);
 	return v;
@@ -19,12 +20,12 @@ static uint64_t cntr_get(struct fid_cntr *fid, bool errors)
 
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
-	return cntr_get(fid, false);
+	return cntr_get(fid, false, true);
 }
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
-	return cntr_get(fid, true);
+	return cntr_get(fid, true, true);
 }
 
 static void cntr_change(struct fid_cntr *fid, bool errors, bool add, uint64_t value)
@@ -61,10 +62,11 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return 0;
 }
 
-/* TIMEOUT in milliseconds; negative: no limit. */
+/* TIMEOUT in milliseconds; negative: no limit. An error that has come already, and is to be counted by the first look,
+ * ends the wait, too. */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
-	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS, errors = cntr_get(fid, true);
+	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS, errors = cntr_get(fid, true, false);
 
 	for (;;) {
 		if (cntr_read(fid) >= threshold)

@@ -208,6 +208,17 @@ static void check_refused(void)
 	check_order();
 }
 
+/* A refusal that came before fi_cntr_wait(), and that no call has looked for, ends the wait. */
+static void check_counted(void)
+{
+	uint64_t sent = fi_cntr_read(a.sent);
+
+	REQUIRE(fi_write(a.ep, out, 8, NULL, b.addr, base_of(out), 0x7fff, NULL) == 0);
+	nanosleep(&(struct timespec){ 0, 100000000 }, NULL);
+	REQUIRE(fi_cntr_wait(a.sent, sent + 1, PATIENCE * 1000) == -FI_EAVAIL);
+	REQUIRE(done(FI_WRITE, NULL) == FI_EACCES);
+}
+
 /* Over RC a refusal ends the connection, and later requests fail at once. */
 static void check_refused_rc(void)
 {
@@ -270,10 +281,13 @@ int main(int argc, char **argv)
 	CHECK(many);
 	if (keys)
 		CHECK(keys);
-	if (over_rc())
-		CHECK(refused_rc);
-	else
+	if (!over_rc()) {
 		CHECK(refused);
+		if (info->domain_attr->data_progress == FI_PROGRESS_MANUAL)
+			CHECK(counted);
+	} else {
+		CHECK(refused_rc);
+	}
 	REQUIRE(fi_close(&region->fid) == 0);
 	ends_close();
 	fi_freeinfo(hints);
