@@ -135,6 +135,11 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 
 /* ---- Receives ---- */
 
+static bool recv_is_many(const struct glue_msg *m, uint64_t flags)
+{
+	return flags & FI_MULTI_RECV && !(m->flags & GLUE_TAGGED);
+}
+
 static struct match *recv_match(struct glue_ep *ep, const struct glue_msg *m)
 {
 	return m->flags & GLUE_TAGGED ? &ep->tagged : &ep->untagged;
@@ -183,7 +188,7 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 		return -FI_EAGAIN;
 	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
 	op->silent = !ep->rx_cq || (ep->rx_selective && !(flags & FI_COMPLETION));
-	op->multi = flags & FI_MULTI_RECV && !(m->flags & GLUE_TAGGED);
+	op->multi = recv_is_many(m, flags);
 	op->key.source = from;
 	op->key.tag = m->tag;
 	op->key.ignore = m->ignore;
@@ -278,7 +283,7 @@ ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	const struct glue_peer *from = NULL;
 	ssize_t rc;
 
-	if (m->iovs > GLUE_IOV)
+	if (m->iovs > (recv_is_many(m, flags) ? 1 : GLUE_IOV))  /* messages lie in one buffer, one behind the other */
 		return -FI_EINVAL;
 	glue_lock(ep->domain);
 	if (ep->enabled && ep->directed && m->addr != FI_ADDR_UNSPEC)

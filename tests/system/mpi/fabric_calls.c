@@ -58,6 +58,19 @@ static void check_room(void)
 		REQUIRE(fi_cancel(&b.ep->fid, NULL) == 0 && next(&b, &a, &c, NULL) == FI_ECANCELED);
 }
 
+/* A buffer for many messages is one vector. */
+static void check_many(void)
+{
+	const struct iovec two[2] = { { in, 16 }, { in + 64, 100 } };
+	struct fi_msg m = { .msg_iov = two, .iov_count = 2, .addr = FI_ADDR_UNSPEC };
+	struct fi_cq_tagged_entry c;
+
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_MULTI_RECV) == -FI_EINVAL);
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_COMPLETION) == 0);
+	REQUIRE(fi_inject(a.ep, out, 50, b.addr) == 0 && next(&b, &a, &c, NULL) == 0 && c.len == 50);
+	REQUIRE(memcmp(in, out, 16) == 0 && memcmp(in + 64, out + 16, 34) == 0);
+}
+
 /* An endpoint needs an address vector, and a completion queue for each direction that it has. */
 static void check_enable(void)
 {
@@ -250,6 +263,7 @@ int main(int argc, char **argv)
 #define CHECK(what) doing = #what, check_##what(), puts("right: " #what)
 	CHECK(sizes);
 	CHECK(room);
+	CHECK(many);
 	CHECK(enable);
 	CHECK(disabled);
 	CHECK(counters);
