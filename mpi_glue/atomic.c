@@ -161,7 +161,7 @@ static int atomic_start(struct glue_ep *ep, const struct atomic_call *c, const s
 		return ep->enabled ? -FI_EINVAL : -FI_EOPBADSTATE;
 	/* either all parts are posted, or none */
 	op = diw_glue_port_is_held(ep, to) || to->atomics_out >= GLUE_ATOMICS_MAX ||
-	     !diw_glue_port_has_room(ep, to, (uint32_t)c->rmas) ? NULL : diw_glue_op_get(ep, GLUE_OP_ATOMIC);
+	     !diw_glue_port_has_room(ep, to, (uint32_t)c->rmas) ? NULL : diw_glue_op_new(ep, GLUE_OP_ATOMIC);
 	if (!op)
 		return -FI_EAGAIN;
 	diw_glue_op_count(op, &to->atomics_out);

@@ -47,6 +47,13 @@ struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 	return op;
 }
 
+struct glue_op *diw_glue_op_new(struct glue_ep *ep, enum glue_op_kind kind)
+{
+	const struct diw_pool *ops = &ep->domain->ops;
+
+	return ops->cap - ops->used > GLUE_OPS_KEPT ? diw_glue_op_get(ep, kind) : NULL;
+}
+
 void diw_glue_op_count(struct glue_op *op, uint32_t *counter)
 {
 	op->counted = counter;

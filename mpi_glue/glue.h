@@ -46,6 +46,8 @@
 #define GLUE_IOV 4u                      /* vectors of one operation */
 /* Operations of a domain that exist at a time, unexpected messages included. */
 #define GLUE_OPS (1u << GLUE_OP_BITS)
+/* Of these, those that no call of the application takes, but for a message that has come: what arrives needs some. */
+#define GLUE_OPS_KEPT 256u
 #define GLUE_PEERS (1u << 20)            /* addresses that an address vector takes */
 /* Addresses that an address vector knows by their messages alone: as many peers as the link knows at a time. */
 #define GLUE_LEARNED 16384u
@@ -303,6 +305,8 @@ const struct glue_settings *diw_glue_settings(void);
 /* ---- domain.c ---- */
 int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *ctx);
 struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind);     /* NULL: no room */
+/* The same for an operation that is not complete until something arrives. NULL: what is left is for what arrives. */
+struct glue_op *diw_glue_op_new(struct glue_ep *ep, enum glue_op_kind kind);
 void diw_glue_op_put(struct glue_op *op);
 struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);    /* NULL: no operation with this id is under
 									  * way */

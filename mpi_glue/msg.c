@@ -43,7 +43,7 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 	int rc;
 
 	if (waits || !silent) {
-		op = diw_glue_op_get(ep, GLUE_OP_SEND);
+		op = diw_glue_op_new(ep, GLUE_OP_SEND);
 		if (!op)
 			return -FI_EAGAIN;
 		op_describe(op, m, len);
@@ -71,7 +71,7 @@ static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct
 static ssize_t send_rts(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
 			uint64_t flags)
 {
-	struct glue_op *op = to->rts_out < GLUE_RTS_MAX ? diw_glue_op_get(ep, GLUE_OP_SEND) : NULL;
+	struct glue_op *op = to->rts_out < GLUE_RTS_MAX ? diw_glue_op_new(ep, GLUE_OP_SEND) : NULL;
 	int rc;
 
 	if (!op)
@@ -181,7 +181,8 @@ static void recv_many(struct glue_op *op, const struct glue_msg *m, const struct
 
 static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)
 {
-	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_RECV), *message;
+	struct glue_op *message = recv_find(ep, m, from);
+	struct glue_op *op = message ? diw_glue_op_get(ep, GLUE_OP_RECV) : diw_glue_op_new(ep, GLUE_OP_RECV);
 	int lost;
 
 	if (!op)
@@ -192,8 +193,7 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 	op->key.source = from;
 	op->key.tag = m->tag;
 	op->key.ignore = m->ignore;
-	message = op->multi ? NULL : recv_find(ep, m, from);
-	if (message) {
+	if (message && !op->multi) {
 		diw_match_take(&message->key);
 		recv_give(op, message);
 		return 0;

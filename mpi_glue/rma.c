@@ -95,7 +95,7 @@ static int rma_start(struct glue_ep *ep, enum glue_op_kind kind, const struct rm
 	/* an injected write copies its octets when its requests are posted, so none of them may wait */
 	op = diw_glue_port_is_held(ep, to) ||
 	     (flags & FI_INJECT && !diw_glue_port_has_room(ep, to, (uint32_t)c->rmas + 1)) ? NULL :
-		diw_glue_op_get(ep, kind);
+		diw_glue_op_new(ep, kind);
 	if (!op)
 		return -FI_EAGAIN;
 	op->peer = to;

@@ -58,6 +58,26 @@ static void check_room(void)
 		REQUIRE(fi_cancel(&b.ep->fid, NULL) == 0 && next(&b, &a, &c, NULL) == FI_ECANCELED);
 }
 
+/* When no further receive can be posted, messages come all the same. */
+static void check_full(void)
+{
+	struct fi_cq_tagged_entry c;
+	size_t posted = 0;
+	ssize_t rc;
+
+	while ((rc = fi_trecv(b.ep, in, LARGE, NULL, FI_ADDR_UNSPEC, 3, 0, NULL)) == 0)
+		posted++;
+	REQUIRE(rc == -FI_EAGAIN && posted >= info->rx_attr->size);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 3) == 0 && next(&b, &a, &c, NULL) == 0 && c.len == 8);
+		REQUIRE(fi_tsend(a.ep, out, LARGE, NULL, b.addr, 3, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == 0 && c.len == LARGE && next(&a, &b, &c, NULL) == 0);
+		posted -= 2;
+	}
+	while (posted--)
+		REQUIRE(fi_cancel(&b.ep->fid, NULL) == 0 && next(&b, &a, &c, NULL) == FI_ECANCELED);
+}
+
 /* A buffer for many messages is one vector. */
 static void check_many(void)
 {
@@ -271,6 +291,7 @@ int main(int argc, char **argv)
 	CHECK(inserted_twice);
 	CHECK(binders);
 	CHECK(closing);
+	CHECK(full);
 	ends_close();
 	fi_freeinfo(hints);
 	puts("done");
