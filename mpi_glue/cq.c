@@ -158,6 +158,15 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 	return rc;
 }
 
+int diw_glue_cq_trywait(struct glue_cq *cq)
+{
+	int rc = diw_glue_cq_arm(cq);
+
+	if (rc == -FI_EAGAIN)            /* the program looks: fi_cq_signal() has done its work */
+		__atomic_store_n(&cq->signalled, false, __ATOMIC_RELEASE);
+	return rc;
+}
+
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src, const void *cond, int timeout)
 {
 	struct glue_cq *cq = (struct glue_cq *)fid;

@@ -80,7 +80,7 @@ static int info_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 	(void)fabric;
 	for (int i = 0; i < count && rc == 0; i++)
 		if (fids[i]->fclass == FI_CLASS_CQ)
-			rc = diw_glue_cq_arm((struct glue_cq *)fids[i]);
+			rc = diw_glue_cq_trywait((struct glue_cq *)fids[i]);
 	return rc;
 }
 

@@ -58,6 +58,19 @@ static void check_room(void)
 		REQUIRE(fi_cancel(&b.ep->fid, NULL) == 0 && next(&b, &a, &c, NULL) == FI_ECANCELED);
 }
 
+/* A signal wakes a program that sleeps on the descriptor once. */
+static void check_signal(void)
+{
+	struct fid *queue = &b.cq->fid;
+	struct fi_cq_tagged_entry c;
+
+	REQUIRE(fi_trywait(fabric, &queue, 1) == 0);
+	REQUIRE(fi_cq_signal(b.cq) == 0);
+	REQUIRE(fi_trywait(fabric, &queue, 1) == -FI_EAGAIN && fi_cq_read(b.cq, &c, 1) == -FI_EAGAIN);
+	REQUIRE(fi_trywait(fabric, &queue, 1) == 0);
+	REQUIRE(fi_cq_signal(b.cq) == 0 && fi_cq_sread(b.cq, &c, 1, NULL, -1) == -FI_EAGAIN);
+}
+
 /* When no further receive can be posted, messages come all the same. */
 static void check_full(void)
 {
@@ -284,6 +297,7 @@ int main(int argc, char **argv)
 	CHECK(sizes);
 	CHECK(room);
 	CHECK(many);
+	CHECK(signal);
 	CHECK(enable);
 	CHECK(disabled);
 	CHECK(counters);
