@@ -23,6 +23,7 @@ here=${0%/*}
 . tests/system/clients/lib.sh
 SHM=4g own_shm "$@"
 . tests/mpi/lib.sh
+[ -x "$BUILD/tests/system/pages" ] || { echo "mpi: no $BUILD/tests/system/pages: run make tests" >&2; exit 1; }
 PATTERN=${1:-.} ROUNDS=${ROUNDS:-20} RANKS=${RANKS:-2 4 8 16} HOSTS=${HOSTS:-1} FIRST=${FIRST:-0}
 NETWORKS=${NETWORKS:-good}
 MVAPICH2=${MVAPICH2:-${XDG_CACHE_HOME:-$HOME/.cache}/diwarp/mvapich2}
