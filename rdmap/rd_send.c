@@ -266,32 +266,64 @@ bool diw_rdmap_rd_rests(const struct diw_rdmap *r)
 	return diw_list_empty(&r->rd->ready) && diw_list_empty(&r->rd->done);
 }
 
-/* Ends the requests to D, beginning with FROM. */
-static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, uint8_t status, uint16_t fault)
+static struct rd_req *req_of(struct diw_list *l)
+{
+	return diw_container(l, struct rd_req, msg.link);
+}
+
+/* Nothing of REQ is under way any more. */
+static void req_recall(struct diw_rdmap_rd *rd, struct rd_req *req)
+{
+	diw_rdmap_rd_unsent(rd, &req->msg);
+	if (req->asked)
+		diw_rdmap_rd_unask(req);
+	req->msg.left = false;
+}
+
+/* Ends the requests to D from FROM to the one before END. Those from END on, which have had no effect, are sent
+ * again. */
+static void dest_fail_until(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, struct diw_list *end,
+			    uint8_t status, uint16_t fault)
 {
 	struct diw_list *l, *next;
 	bool last = false;
 
 	dest_rests(rd, d, RD_DEST_IDLE);
-	d->next = NULL;
+	d->next = end == &d->reqs ? NULL : req_of(end);
 	d->tx.active = false;
+	for (l = end; l != &d->reqs; l = l->next)
+		req_recall(rd, req_of(l));
 	for (l = &from->msg.link; !last; l = next) {
-		struct rd_req *req = diw_container(l, struct rd_req, msg.link);
+		struct rd_req *req = req_of(l);
 
 		next = l->next;
-		last = next == &d->reqs;
-		diw_rdmap_rd_unsent(rd, &req->msg);
-		if (req->asked)
-			diw_rdmap_rd_unask(req);
+		last = next == end;
+		req_recall(rd, req);
 		if (req->wr.status == DIW_RDMAP_OK) {
 			req->wr.status = status;
 			req->wr.fault = fault;
 		}
 		req_end(rd, req);
 	}
-	if (d->answer)
+	if (d->answer || d->next)
 		diw_rdmap_rd_dest_ready(rd, d);
 	dest_settle(rd, d);
+}
+
+/* Ends the requests to D, beginning with FROM. */
+static void dest_fail(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, uint8_t status, uint16_t fault)
+{
+	dest_fail_until(rd, d, from, &d->reqs, status, fault);
+}
+
+/* REQ is refused, and those behind it fail with it, up to the first that is apart. */
+static void dest_refuse(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *req)
+{
+	struct diw_list *l = req->msg.link.next;
+
+	while (l != &d->reqs && !req_of(l)->wr.apart)
+		l = l->next;
+	dest_fail_until(rd, d, req, l, DIW_RDMAP_FLUSHED, 0);
 }
 
 static struct rd_req *dest_first(const struct rd_dest *d)
@@ -469,8 +501,8 @@ static void req_forget_probes(struct diw_rdmap_rd *rd, const struct rd_dest *d, 
 	}
 }
 
-/* Messages that had begun behind the rejected segment are lost with it, except answers, which are sent again. An answer
- * that is itself rejected is not: it would be rejected again. */
+/* Messages that had begun behind the rejected segment are lost with it, except requests that are apart, and answers:
+ * these are sent again. An answer that is itself rejected is not: it would be rejected again. */
 void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault)
 {
 	struct diw_rdmap *r = ctx;
@@ -492,7 +524,7 @@ void diw_rdmap_rd_rejected(void *ctx, uint32_t number, uint16_t fault)
 	if (req->wr.status == DIW_RDMAP_OK)
 		req->wr.status = DIW_RDMAP_REFUSED;
 	req_forget_probes(r->rd, d, req);
-	dest_fail(r->rd, d, req, DIW_RDMAP_FLUSHED, 0);
+	dest_refuse(r->rd, d, req);
 }
 
 void diw_rdmap_rd_room(void *ctx, const struct diw_addr *peer)

@@ -56,6 +56,7 @@ struct diw_rdmap_wr {
 	uint8_t opcode;              /* DIW_OP_READ_REQUEST for a Read */
 	bool signaled, imm_valid, solicited;
 	bool fence, invalidate;      /* RC, RD */
+	bool apart;                  /* RD: it does not fail with the request before it */
 	bool pending;                /* RC: sent, and its response has not come */
 	bool unconfirmed;            /* RC: completes when rc.place.placed reaches seq */
 	bool ask;                    /* RC: the message asks the peer for its placement */

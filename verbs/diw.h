@@ -536,12 +536,12 @@ enum diw_wr_opcode {
 	DIW_WR_BIND_MW,
 };
 enum diw_send_flags {
-	DIW_SEND_SIGNALED = 1,
-	DIW_SEND_SOLICITED = 2,
+	DIW_SEND_SIGNALED = 1, DIW_SEND_SOLICITED = 2,
 	DIW_SEND_INLINE = 4,         /* data is copied at the post; entries need no STag */
 	DIW_SEND_IMM = 8,            /* the message carries imm; not for Reads */
 	DIW_SEND_FENCE = 32,         /* RC, RD: waits until all earlier Reads and atomics (RD: to dst) are complete */
 	DIW_SEND_INVALIDATE = 64,    /* RC, RD. A Send ends the use of the peer's inv_stag, a Read its first entry's */
+	DIW_SEND_APART = 128,        /* RD: if dst refuses an earlier one, this and later requests are sent again */
 	DIW_SEND_MORE = 16,          /* hint: another post follows at once; the request may wait for it or for a poll */
 };
 struct diw_send_wr {

@@ -179,7 +179,7 @@ const struct diw_qp_ops diw_qp_ops_rd = {
 	.qkey = true, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ |
 		    1u << DIW_WR_FETCH_ADD | 1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
-	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE,
+	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE | DIW_SEND_APART,
 	.check = rd_qp_check, .open = rd_qp_open, .reset = rd_qp_reset, .abort = rd_qp_abort,
 	.leave = rd_qp_abort, .query = diw_dgram_qp_query, .check_send = rd_qp_check_send, .fill = rd_qp_fill,
 	.outstanding = rd_qp_outstanding, .give_up = rd_qp_give_up, .begin = rd_qp_begin, .run = rd_qp_run,

@@ -98,6 +98,7 @@ void diw_sq_fill_reliable(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
 	w->fence = wr->flags & DIW_SEND_FENCE;
 	w->invalidate = wr->flags & DIW_SEND_INVALIDATE;
+	w->apart = wr->flags & DIW_SEND_APART;
 	w->inv_stag = wr->inv_stag;
 	w->fault = 0;
 	if (w->opcode == DIW_OP_ATOMIC_REQUEST) {
