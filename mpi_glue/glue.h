@@ -391,8 +391,8 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len);
 int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to);
 /* The error with which everything with PEER fails, or 0. */
 int diw_glue_port_lost(struct glue_ep *ep, const struct glue_peer *peer);
-/* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. */
-int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more);
+/* Reads or writes LEN octets from offset OFF of OP; TARGET is the peer's memory from there on. FLAGS: DIW_SEND_*. */
+int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, unsigned flags);
 /* Whether N Sends of any length to TO could be posted. */
 bool diw_glue_port_has_room(struct glue_ep *ep, const struct glue_peer *to, uint32_t n);
 /* Whether reads or writes wait that an operation to TO must not overtake. */

@@ -104,6 +104,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 		wr.wr_id = op ? wr_of_op(op) : (uintptr_t)to | PORT_WR_PEER;
 	}
 	wr.flags |= more ? DIW_SEND_MORE : 0;
+	wr.flags |= h->kind == GLUE_WRITTEN && !op->queue ? 0 : DIW_SEND_APART;       /* it fails with its write */
 	n = diw_glue_hdr_encode(sge.addr, h);
 	diw_glue_copy_out((uint8_t *)sge.addr + n, iov, off, len);
 	sge.length = n + len;
@@ -116,7 +117,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 
 int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to)
 {
-	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED | DIW_SEND_INLINE,
+	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED | DIW_SEND_INLINE | DIW_SEND_APART,
 				  .wr_id = (uintptr_t)to | PORT_WR_PEER };
 	int rc = port_post(ep, &wr, to, false);
 
@@ -157,22 +158,23 @@ int diw_glue_port_write(struct glue_op *op, uint64_t off, uint32_t len)
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {
 		.opcode = ops->write, .wr_id = wr_of_op(op), .sge = sge,
-		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | (notes ? DIW_SEND_IMM : 0),
-		.imm = op->hdr.peer_id,
+		.num_sge = op_sges(op, off, len, sge),
+		.flags = DIW_SEND_SIGNALED | DIW_SEND_APART | (notes ? DIW_SEND_IMM : 0), .imm = op->hdr.peer_id,
 		.stag = op->hdr.stag, .to = op->hdr.to + off,
 	};
 
 	return port_post(op->ep, &wr, op->peer, false);
 }
 
-int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target, bool more)
+int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const struct glue_target *target,
+		      unsigned flags)
 {
 	bool read = op->kind != GLUE_OP_WRITE;
 	struct glue_ep *ep = op->ep;
 	struct diw_sge sge[GLUE_IOV];
 	struct diw_send_wr wr = {
 		.opcode = read ? DIW_WR_READ : DIW_WR_WRITE, .wr_id = wr_of_op(op), .sge = sge,
-		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | (more ? DIW_SEND_MORE : 0),
+		.num_sge = op_sges(op, off, len, sge), .flags = DIW_SEND_SIGNALED | flags,
 		.stag = target->stag, .to = target->to,
 	};
 	struct glue_buf *b = NULL;

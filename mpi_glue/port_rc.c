@@ -178,6 +178,7 @@ static int port_rc_post_send(struct glue_ep *ep, const struct glue_peer *to, str
 		return port_rc_lost(ep, to) ? -c->err : -ENOMEM;
 	if (c->sending == RC_SQ || (buffer && c->buffers == RC_BUFFERS))
 		return -ENOMEM;
+	wr->flags &= ~(unsigned)DIW_SEND_APART;         /* a refusal ends the connection */
 	rc = diw_post_send(c->qp, wr, NULL);
 	if (rc == 0) {
 		c->sending++;

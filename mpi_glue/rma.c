@@ -26,24 +26,34 @@ static struct glue_target rma_target_at(const struct glue_op *op, uint64_t off)
 	return (struct glue_target){ op->target[i].stag, op->target[i].to + off, op->target[i].len - off };
 }
 
+/* The requests of an operation fail with the one before them, so WRITTEN does not follow a Write that was refused. If
+ * some of them had to wait, there may be others in between. So WRITTEN waits for the acknowledgement of the Writes. */
 int diw_glue_rma_run(struct glue_op *op)
 {
 	uint64_t most = op->kind == GLUE_OP_WRITE ? DIW_MAX_RDMA : DIW_MAX_READ;
+	unsigned apart = DIW_SEND_APART;
+	bool resumed = op->queue;
 	int rc;
 
-	while (op->posted < op->want || (op->want == 0 && op->requests == 0)) {
+	if (op->entry.err)               /* it ends when its requests have ended */
+		return -FI_EAGAIN;
+	while (op->posted < op->want || (op->want == 0 && !resumed && op->requests == 0)) {
 		struct glue_target t = rma_target_at(op, op->posted);
 		uint64_t left = op->want - op->posted, n = left < most ? left : most;
 
 		n = n < t.len ? n : t.len;
-		rc = diw_glue_port_rma(op, op->posted, (uint32_t)n, &t, n < left || op->notes);
+		rc = diw_glue_port_rma(op, op->posted, (uint32_t)n, &t,
+				       apart | (n < left || op->notes ? DIW_SEND_MORE : 0));
 		if (rc < 0)
 			return rc;
+		apart = 0;
 		op->requests++;
 		op->posted += n;
 	}
 	if (!op->notes)
 		return 0;
+	if (resumed && op->requests)
+		return -FI_EAGAIN;
 	rc = diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, op, false);
 	if (rc < 0)
 		return rc;

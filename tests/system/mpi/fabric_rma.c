@@ -208,6 +208,42 @@ static void check_refused(void)
 	check_order();
 }
 
+/* The N next completions of E; the errors are to be as many. FLAGS: of all of them together. */
+static void expect_several(struct end *e, struct end *other, int n, int errors, uint64_t flags)
+{
+	struct fi_cq_tagged_entry c;
+
+	while (n--) {
+		int err = next(e, other, &c, NULL);
+
+		REQUIRE(err == 0 || (err == FI_EACCES && c.flags & FI_WRITE));
+		REQUIRE(!(c.flags & FI_REMOTE_WRITE) || c.data == 2);
+		errors -= err != 0;
+		flags &= ~c.flags;
+	}
+	REQUIRE(errors == 0 && flags == 0);
+}
+
+/* Messages and requests behind a refused write are not lost, and no notice tells of it. */
+static void check_refused_alone(void)
+{
+	static uint8_t small[8];
+
+	for (int i = 0; i < 20; i++) {
+		fill((uint8_t)(i + 60));
+		REQUIRE(fi_send(b.ep, out, LARGE, NULL, a.addr, NULL) == 0);
+		REQUIRE(fi_recv(a.ep, in, LARGE, NULL, b.addr, NULL) == 0);
+		REQUIRE(fi_trecv(b.ep, small, 8, NULL, a.addr, 2, 0, NULL) == 0);
+		REQUIRE(fi_writedata(a.ep, out, LARGE, NULL, 1, b.addr, base, 0x7fff, NULL) == 0);
+		REQUIRE(fi_writedata(a.ep, out, 100, NULL, 2, b.addr, base, fi_mr_key(region), NULL) == 0);
+		REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 2) == 0);
+		expect_several(&a, &b, 3, 1, FI_WRITE | FI_RECV);
+		expect_several(&b, &a, 3, 0, FI_REMOTE_WRITE | FI_TAGGED | FI_SEND);
+		REQUIRE(memcmp(small, out, 8) == 0 && memcmp(memory, out, 100) == 0);
+		expect_in(LARGE);
+	}
+}
+
 /* A refusal that came before fi_cntr_wait(), and that no call has looked for, ends the wait. */
 static void check_counted(void)
 {
@@ -283,6 +319,7 @@ int main(int argc, char **argv)
 		CHECK(keys);
 	if (!over_rc()) {
 		CHECK(refused);
+		CHECK(refused_alone);
 		if (info->domain_attr->data_progress == FI_PROGRESS_MANUAL)
 			CHECK(counted);
 	} else {
