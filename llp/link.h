@@ -215,6 +215,7 @@ struct diw_rd_cfg {
 	uint32_t window;             /* segments behind the first missing one that a peer may send, at most 65,535 */
 	uint32_t max_seg;            /* octets of a segment */
 	bool bare;                   /* segments to and from the own address have no CRC if both ends agree */
+	uint64_t (*clock)(void);     /* reads the clock of `now`; NULL: `now` is exact */
 };
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
 		void *up_ctx, struct diw_link **l);

@@ -264,6 +264,23 @@ static bool map_has(const uint8_t *map, uint32_t words, uint32_t i)
 	return i / 32 < words && (diw_get32(map + i / 32 * 4) << (i % 32) & 0x80000000u);
 }
 
+static uint64_t echo_age(uint64_t now, uint32_t echo)
+{
+	return (uint64_t)(uint32_t)(rd_us(now) - echo) * DIW_US;
+}
+
+/* The round trip that the echo shows, at least 1 us; 0: the echo is not of this end. A round trip that would be the
+ * smallest one is measured again: NOW is from before the datagram was received, and the caller may have got no
+ * processor since. */
+static uint64_t rtt_measure(const struct rd *rd, const struct rd_peer *p, uint32_t echo, uint64_t now)
+{
+	uint64_t rtt = echo_age(now, echo);
+
+	if (rd->cfg.clock && (rtt < diw_rd_cc_rtt_min(&p->cc) || rtt > rd->cfg.dead_ns))
+		rtt = echo_age(rd->cfg.clock(), echo);
+	return rtt > rd->cfg.dead_ns ? 0 : diw_max64(rtt, DIW_US);
+}
+
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
 		 uint64_t now)
 {
@@ -280,16 +297,13 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 	p->answered = true;
 	p->edge = h->ack + h->window;
 	if (h->flags & DIW_RD_ECHOES)
-		rtt = (uint64_t)(uint32_t)(rd_us(now) - h->echo) * DIW_US;
-	if (rtt > rd->cfg.dead_ns)              /* not an echo of this end */
-		rtt = 0;
-	else if (h->flags & DIW_RD_ECHOES) {    /* the datagram that was sent then has arrived, even if rtt is 0 */
-		if (now - rtt > p->reached)
-			p->tries = 0;
-		p->reached = diw_max64(p->reached, now - rtt);
-	}
-	if (rtt)
+		rtt = rtt_measure(rd, p, h->echo, now);
+	if (rtt) {
 		latest = now - rtt;
+		if (latest > p->reached)
+			p->tries = 0;
+		p->reached = diw_max64(p->reached, latest);
+	}
 	while (p->first && p->first != p->unsent && p->first->seq != h->ack) {
 		struct rd_slot *s = p->first;
 
@@ -316,7 +330,7 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 	if (n) {
 		p->progress = now;
 		p->backoff = p->tries = 0;
-		diw_rd_cc_acked(&p->cc, rtt ? rtt : DIW_US, n, p->flight, now);
+		diw_rd_cc_acked(&p->cc, rtt, n, p->flight, now);
 		p->timer = p->first ? now + tx_rto(rd, p) : DIW_NEVER;
 	}
 	if (p->first && p->first != p->unsent)

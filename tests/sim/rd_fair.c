@@ -6,8 +6,19 @@
 
 #include "tests/sim/rd_app.h"
 
-/* Flows to one receiver through 100 Mbit/s with a base round trip of 20 ms. */
-static void bottleneck(int flows, double loss, double *use, double *jain, double *queue_ms)
+static void stall_node(struct rdn_node *node, uint64_t stall)
+{
+	uint64_t now = node->net->now;
+
+	if (!stall || now < node->ready_at + DIW_S)
+		return;
+	node->clock_at = now;
+	node->ready_at = now + stall;
+}
+
+/* Flows to one receiver through 100 Mbit/s with a base round trip of 20 ms. STALL: once a second each sender gets no
+ * processor for that time, between its reading of the clock and its receiving. */
+static void bottleneck(int flows, double loss, uint64_t stall, double *use, double *jain, double *queue_ms)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
 	uint64_t begin, before[RDN_NODES] = { 0 }, qsum = 0, qn = 0;
@@ -27,6 +38,8 @@ static void bottleneck(int flows, double loss, double *use, double *jain, double
 		for (int i = 1; i <= flows; i++)
 			if (rda_net.now >= begin + (uint64_t)i * 50 * DIW_MS)
 				rda_send_all(i, 0, 64, 1400);
+		for (int i = 1; i <= flows; i++)
+			stall_node(&rda_net.node[i], stall);
 		if (rda_net.now < begin + 10 * DIW_S) {
 			for (int i = 1; i <= flows; i++)
 				before[i] = rda_app[0].from[i].bytes;
@@ -95,7 +108,7 @@ START_TEST(fair)
 {
 	double use, jain, queue;
 
-	bottleneck(flow_counts[_i], 0, &use, &jain, &queue);
+	bottleneck(flow_counts[_i], 0, 0, &use, &jain, &queue);
 	printf("rd: %d flows through 100 Mbit/s, 20 ms: use %.3f, Jain index %.3f, queue %.2f ms\n", flow_counts[_i],
 	       use, jain, queue);
 	ck_assert_double_gt(use, 0.90);
@@ -109,9 +122,22 @@ START_TEST(lossy)
 {
 	double use, jain, queue;
 
-	bottleneck(1, 0.01, &use, &jain, &queue);
+	bottleneck(1, 0.01, 0, &use, &jain, &queue);
 	printf("rd: 1 flow through 100 Mbit/s, 20 ms, loss 1 %%: use %.3f, queue %.2f ms\n", use, queue);
 	ck_assert_double_gt(use, 0.95);
+	ck_assert_double_lt(queue, 20);
+}
+END_TEST
+
+/* A round trip that seems shorter, since the sender read the clock early, does not lower the rate for seconds. */
+START_TEST(stalled)
+{
+	double use, jain, queue;
+
+	bottleneck(1, 0, 900 * DIW_US, &use, &jain, &queue);
+	printf("rd: 1 flow through 100 Mbit/s, 20 ms, sender stalled for 0.9 ms each second: use %.3f, queue %.2f ms\n",
+	       use, queue);
+	ck_assert_double_gt(use, 0.90);
 	ck_assert_double_lt(queue, 20);
 }
 END_TEST
@@ -227,6 +253,7 @@ TCase *tcase_rd_fair(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_to_one);
 	tcase_add_test(tc, lossy);
+	tcase_add_test(tc, stalled);
 	tcase_add_test(tc, beside_cubic);
 	tcase_add_loop_test(tc, fair, 0, sizeof flow_counts / sizeof *flow_counts);
 	return tc;

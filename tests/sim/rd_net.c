@@ -256,12 +256,16 @@ static void pkt_deliver(struct rdn *net, struct rdn_pkt *p)
 static void node_poll(struct rdn *net, struct rdn_node *node)
 {
 	struct diw_link *l = node->l;
+	uint64_t now = node->clock_at ? node->clock_at : net->now;
 
+	if (net->now < node->ready_at)
+		return;
+	node->clock_at = 0;
 	if (!net->service) {
-		while (l->ops->poll(l, 64, net->now) == 64)
+		while (l->ops->poll(l, 64, now) == 64)
 			;
-	} else if (net->now >= node->ready_at) {
-		node->ready_at = net->now + (l->ops->poll(l, 1, net->now) ? net->service : 0);
+	} else {
+		node->ready_at = net->now + (l->ops->poll(l, 1, now) ? net->service : 0);
 	}
 }
 

@@ -29,6 +29,7 @@ struct rdn_node {
 	uint64_t deaf_from, deaf_to; /* no datagram reaches it in this time */
 	uint64_t late;               /* extra latency of its datagrams */
 	uint64_t rcvbuf, ready_at;   /* octets that its socket holds; when its processor takes the next datagram */
+	uint64_t clock_at;           /* its next poll has read the clock then; 0: polls are without delay */
 	uint64_t overruns, bursts;   /* bursts: those it has sent; over UDP each is a system call */
 	void *app;
 };

@@ -69,7 +69,8 @@ static const struct diw_link_up bulk_up = { .rx = bulk_rx, .refused = bulk_refus
 static struct diw_link *rd_link(uint16_t port)
 {
 	const struct diw_rd_cfg cfg = { .dead_ns = 10 * DIW_S, .idle_ns = 60 * DIW_S, .ack_ns = 40 * DIW_US,
-		.peers = 64, .slots = 4096, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1500 };
+		.peers = 64, .slots = 4096, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1500,
+		.clock = diw_clock_ns };
 	const struct diw_dgram_attr attr = { .local = { .port = port }, .any = true, .mtu = 1500, .rcvbuf = 4 << 20,
 		.c = &counters };
 	struct diw_dgram *d;
