@@ -33,15 +33,7 @@ static void open_both(const char *impair, uint64_t rate)
 	kit_open(&k, DIW_PROGRESS_THREAD);
 	open_one(&a, impair, 0);
 	open_one(&b, impair, rate);
-	for (uint32_t i = 0; i < KIT_SIZE; i++)
-		k.mem[i] = (uint8_t)(i * 13 + i / 97);
-}
-
-static void close_both(void)
-{
-	end_close(&a);
-	end_close(&b);
-	kit_close(&k);
+	kit_fill(&k);
 }
 
 static struct diw_wc next_of(struct end *e)
@@ -79,7 +71,7 @@ START_TEST(a_refusal_costs_no_answer)
 			ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
 		ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, LEN), 0);
 	}
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -95,7 +87,7 @@ START_TEST(a_refusal_within_an_answer)
 	ck_assert_int_eq(next_of(&b).fault, DIW_FAULT_BOUNDS);
 	ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
 	ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, LEN), 0);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -109,7 +101,7 @@ START_TEST(a_refusal_in_front_of_a_probe)
 	ck_assert_int_eq(end_recv(&b, HALF + 4 * LEN, 8, 1), 0);
 	ck_assert_int_eq(next_of(&a).fault, DIW_FAULT_TOO_LONG);
 	ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -124,7 +116,7 @@ START_TEST(an_answer_does_not_await_the_probe)
 	ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, LEN), 0);
 	ck_assert_int_eq(end_recv(&b, HALF + 4 * LEN, 64, 1), 0);
 	ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -156,7 +148,7 @@ START_TEST(a_read_without_its_sink_is_a_local_fault)
 	for (uint32_t i = 0; i < 20; i++)
 		ck_assert_int_eq(next_of(&a).status, DIW_WC_SUCCESS);
 	ck_assert_int_eq(next_of(&b).status, DIW_WC_SUCCESS);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 

@@ -28,15 +28,7 @@ static void open_both(const char *impair)
 	kit_open(&k, DIW_PROGRESS_THREAD);
 	end_open_rd(&a, impair);
 	end_open_rd(&b, impair);
-	for (uint32_t i = 0; i < KIT_SIZE; i++)
-		k.mem[i] = (uint8_t)(i * 13 + i / 97);
-}
-
-static void close_both(void)
-{
-	end_close(&a);
-	end_close(&b);
-	kit_close(&k);
+	kit_fill(&k);
 }
 
 /* A request from the memory at I * LEN; a good one is to the memory at HALF + I * LEN. */
@@ -104,7 +96,7 @@ START_TEST(requests_behind_a_refused_one_are_sent_again)
 	expect_octets(HALF + 7 * LEN, 7);
 	for (uint32_t i = 0; i < 2; i++)
 		ck_assert_uint_eq(k.mem[HALF + i * LEN], (uint8_t)((HALF + i * LEN) * 13 + (HALF + i * LEN) / 97));
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 

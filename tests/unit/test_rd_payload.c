@@ -35,20 +35,12 @@ static void open_both_with(const char *impair, enum diw_rd_error error)
 	kit_open(&k, DIW_PROGRESS_THREAD);
 	end_open_rd(&a, impair, error);
 	end_open_rd(&b, impair, error);
-	for (uint32_t i = 0; i < KIT_SIZE; i++)
-		k.mem[i] = (uint8_t)(i * 13 + i / 97);
+	kit_fill(&k);
 }
 
 static void open_both(const char *impair)
 {
 	open_both_with(impair, DIW_RD_ERROR_PEER);
-}
-
-static void close_both(void)
-{
-	end_close(&a);
-	end_close(&b);
-	kit_close(&k);
 }
 
 static struct diw_wc next_of(struct diw_cq *cq)
@@ -105,7 +97,7 @@ START_TEST(memory_that_is_deregistered_too_early_is_not_read)
 	ck_assert_int_eq(end_send(&a, &b, 7, 8, DIW_SEND_SIGNALED), 0);
 	ends(&a, 7, DIW_WC_SUCCESS);
 	munmap(mem, LEN);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -129,7 +121,7 @@ START_TEST(memory_that_is_gone_ends_the_queue_pair)
 	ends(&a, 5, DIW_WC_LOC_PROT_ERR);
 	ck_assert_int_eq(diw_qp_query(a.qp, &info), 0);
 	ck_assert_int_eq(info.state, DIW_QPS_ERROR);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -150,7 +142,7 @@ START_TEST(inline_data_is_kept)
 	for (uint32_t i = 0; i < 100; i++)
 		ends(&a, i, DIW_WC_SUCCESS);
 	ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, 100 * INLINE), 0);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -174,7 +166,7 @@ START_TEST(entries_are_gathered)
 		ends(&a, i, DIW_WC_SUCCESS);
 		ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, at), 0);
 	}
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -192,7 +184,7 @@ START_TEST(empty_entries_are_not_read)
 		ends(&a, i, DIW_WC_SUCCESS);
 		ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, 16), 0);
 	}
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 
@@ -235,7 +227,7 @@ START_TEST(memory_is_not_read_behind_the_completion)
 	ck_assert_uint_eq(end_counter(&a, "tx_error"), 0);
 	ck_assert_int_eq(diw_mr_dereg(mr), 0);
 	munmap(mem, N * SIZE);
-	close_both();
+	kit_close_ends(&k, &a, &b);
 }
 END_TEST
 

@@ -26,6 +26,12 @@ void kit_close(struct kit *k)
 	free(k->mem);
 }
 
+void kit_fill(struct kit *k)
+{
+	for (uint32_t i = 0; i < KIT_SIZE; i++)
+		k->mem[i] = (uint8_t)(i * 13 + i / 97);
+}
+
 void end_attr(struct diw_qp_attr *attr)
 {
 	*attr = (struct diw_qp_attr)DIW_QP_ATTR_INIT;

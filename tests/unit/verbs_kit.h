@@ -35,6 +35,7 @@ struct end {
 
 void kit_open(struct kit *k, enum diw_progress progress);
 void kit_close(struct kit *k);
+void kit_fill(struct kit *k);            /* its memory, with octets that differ */
 /* Defaults with one receive entry, no rate limit. */
 void end_attr(struct diw_qp_attr *attr);
 /* ATTR NULL: end_attr(). Queues that are NULL are created. */
