@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. So
- * that no later message takes their place, everything with this peer fails, until its address is inserted again. With
- * an RC peer everything fails whose connection is lost (port_rc.c), and a new connection may follow. So it is when
- * another process gets an RD peer's address, and no message to the earlier one was given up.
+ * that no later message takes their place, everything with this peer fails, until its address is inserted again, or
+ * another process sends from it. With an RC peer everything fails whose connection is lost (port_rc.c), and a new
+ * connection may follow. So it is when another process gets an RD peer's address, and no message to the earlier one was
+ * given up.
  */
 #include "mpi_glue/glue.h"
 
@@ -100,14 +101,13 @@ void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
 	lost_everywhere(ep, peer, err);
 }
 
-/* Its address may be that of a process that was gone, and that the application did not know. */
+/* Another process has the peer's address, if WHEN is later than the last such time. It has lost no messages. */
 void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when)
 {
 	if (when <= peer->restarted)
 		return;
 	peer->restarted = when;
-	if (!peer->inserts)
-		peer->gone = 0;
+	peer->gone = 0;
 	lost_everywhere(ep, peer, FI_ECONNRESET);
 }
 

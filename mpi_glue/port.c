@@ -11,7 +11,7 @@
 
 static uint64_t wr_of_op(const struct glue_op *op)
 {
-	return (uint64_t)op->id << 2 | PORT_WR_OP;
+	return (uint64_t)op->id << PORT_WR_BITS | PORT_WR_OP;
 }
 
 struct glue_buf *diw_glue_buf_get(struct diw_pool *pool)
@@ -101,7 +101,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 		wr.wr_id = (uintptr_t)b | PORT_WR_TX;
 	} else {
 		wr.flags |= DIW_SEND_INLINE;
-		wr.wr_id = op ? wr_of_op(op) : (uintptr_t)to | PORT_WR_PEER;
+		wr.wr_id = op ? wr_of_op(op) : (uintptr_t)to | (h->kind == GLUE_GONE ? PORT_WR_QUESTION : PORT_WR_PEER);
 	}
 	wr.flags |= more ? DIW_SEND_MORE : 0;
 	wr.flags |= h->kind == GLUE_WRITTEN && !op->queue ? 0 : DIW_SEND_APART;       /* it fails with its write */
@@ -118,7 +118,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 int diw_glue_port_probe(struct glue_ep *ep, struct glue_peer *to)
 {
 	struct diw_send_wr wr = { .opcode = DIW_WR_WRITE, .flags = DIW_SEND_SIGNALED | DIW_SEND_INLINE | DIW_SEND_APART,
-				  .wr_id = (uintptr_t)to | PORT_WR_PEER };
+				  .wr_id = (uintptr_t)to | PORT_WR_QUESTION };
 	int rc = port_post(ep, &wr, to, false);
 
 	to->requests += rc == 0;
@@ -222,7 +222,7 @@ static void recvs_post(struct glue_ep *ep, struct port_recvs *r)
 
 	if (r->n && ep->port->ops->post_recv(ep, r->wr, &bad) < 0)
 		for (; bad; bad = bad->next) {
-			diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)3));
+			diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)PORT_WR_MASK));
 			ep->missing++;
 		}
 	r->n = 0;
@@ -255,6 +255,15 @@ static int port_errno(struct glue_ep *ep, const struct diw_wc *wc)
 	}
 }
 
+/* No message is lost if a question fails since another process has the peer's address. */
+static void port_peer_gone(struct glue_ep *ep, struct glue_peer *to, const struct diw_wc *wc)
+{
+	if (wc->errnum == ECONNRESET && (wc->wr_id & PORT_WR_MASK) == PORT_WR_QUESTION)
+		diw_glue_peer_replaced(ep, to, wc->time_ns);
+	else
+		diw_glue_peer_gone(ep, to, port_errno(ep, wc));
+}
+
 /* A request to the peer TO (NULL: that of its operation) was acknowledged, or has failed. An operation that has ended
  * does not wait for it. */
 static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, const struct diw_wc *wc)
@@ -269,12 +278,12 @@ static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, con
 	else if (wc->status != DIW_WC_SUCCESS)
 		GLUE_LOG("a message was not delivered: %s\n", diw_wc_status_str(wc->status));
 	if (to && wc->status == DIW_WC_PEER_GONE)
-		diw_glue_peer_gone(ep, to, port_errno(ep, wc));
+		port_peer_gone(ep, to, wc);
 }
 
 static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
 {
-	void *of = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+	void *of = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)PORT_WR_MASK);
 	struct glue_buf *b = of;
 	struct glue_peer *to = of;
 
@@ -282,12 +291,12 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 		ep->port->ops->written(ep, wc);
 		return;
 	}
-	if ((wc->wr_id & 3) != PORT_WR_RX) {
+	if ((wc->wr_id & PORT_WR_MASK) != PORT_WR_RX) {
 		ep->sending--;
 		if (ep->port->ops->sent)
 			ep->port->ops->sent(ep, wc);
 	}
-	switch ((enum port_wr)(wc->wr_id & 3)) {
+	switch ((enum port_wr)(wc->wr_id & PORT_WR_MASK)) {
 	case PORT_WR_RX:
 		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV_WRITE_IMM)
 			ep->port->ops->written(ep, wc);
@@ -302,9 +311,10 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 		diw_glue_buf_put(b);
 		return;
 	case PORT_WR_OP:
-		port_done(ep, (uint32_t)(wc->wr_id >> 2), NULL, wc);
+		port_done(ep, (uint32_t)(wc->wr_id >> PORT_WR_BITS), NULL, wc);
 		return;
 	case PORT_WR_PEER:
+	case PORT_WR_QUESTION:
 		to->requests--;
 		port_done(ep, 0, to, wc);
 	}

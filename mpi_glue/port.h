@@ -8,8 +8,11 @@
 
 #include "mpi_glue/glue.h"
 
-/* A wr_id is a pointer to a buffer or a peer, or the id of an operation; its last two bits say which. */
-enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP, PORT_WR_PEER };
+/* A wr_id is a pointer to a buffer or a peer, or the id of an operation; its last PORT_WR_BITS bits say which.
+ * PORT_WR_QUESTION: to a peer, and no message of the application (alive.c, gone.c). */
+enum port_wr { PORT_WR_RX, PORT_WR_TX, PORT_WR_OP, PORT_WR_PEER, PORT_WR_QUESTION };
+#define PORT_WR_BITS 3
+#define PORT_WR_MASK ((1u << PORT_WR_BITS) - 1)
 
 struct glue_port_ops {
 	enum diw_wr_opcode write;        /* of a rendezvous */

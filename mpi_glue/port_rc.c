@@ -169,7 +169,7 @@ static int port_rc_lost(struct glue_ep *ep, const struct glue_peer *peer)
 static int port_rc_post_send(struct glue_ep *ep, const struct glue_peer *to, struct diw_send_wr *wr)
 {
 	struct rc_conn *c = conn_use(ep, to);
-	bool buffer = (wr->wr_id & 3) == PORT_WR_TX;
+	bool buffer = (wr->wr_id & PORT_WR_MASK) == PORT_WR_TX;
 	int rc;
 
 	if (!c)
@@ -251,7 +251,7 @@ static void port_rc_sent(struct glue_ep *ep, const struct diw_wc *wc)
 	struct rc_conn *c = conn_at(diw_glue_rc_port(ep), wc->qp_num);
 
 	c->sending--;
-	c->buffers -= (wc->wr_id & 3) == PORT_WR_TX;
+	c->buffers -= (wc->wr_id & PORT_WR_MASK) == PORT_WR_TX;
 }
 
 /* The event that tells of the end may not have been handled yet. */

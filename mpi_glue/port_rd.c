@@ -95,21 +95,30 @@ static struct diw_qp *port_rd_counts(struct glue_ep *ep, const struct glue_peer 
 	return port_rd_of(ep)->qp;
 }
 
+static bool port_rd_renewed(struct glue_ep *ep, const struct glue_peer *peer, uint64_t *renewed, uint64_t *restarted)
+{
+	return diw_qp_peer(port_rd_of(ep)->qp, &peer->addr, renewed, restarted) == 0;
+}
+
+/* The link may have met the new process before its first message: then nothing fails that was posted since. */
+static void port_rd_replaced(struct glue_ep *ep, struct glue_peer *p, const struct diw_wc *wc)
+{
+	uint64_t renewed, restarted = 0;
+
+	port_rd_renewed(ep, p, &renewed, &restarted);
+	diw_glue_peer_replaced(ep, p, restarted ? restarted : wc->time_ns);
+}
+
 static struct glue_peer *port_rd_sender(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	struct glue_peer *p = diw_glue_av_find(ep->av, &wc->src);
 
 	if (p && p->epoch != wc->epoch) {
 		if (p->epoch)
-			diw_glue_peer_replaced(ep, p, wc->time_ns);
+			port_rd_replaced(ep, p, wc);
 		p->epoch = wc->epoch;
 	}
 	return p;
-}
-
-static bool port_rd_renewed(struct glue_ep *ep, const struct glue_peer *peer, uint64_t *renewed, uint64_t *restarted)
-{
-	return diw_qp_peer(port_rd_of(ep)->qp, &peer->addr, renewed, restarted) == 0;
 }
 
 /* The STag was given to one peer for one operation. */

@@ -79,9 +79,11 @@ static int peer_main(const char *role, int fd, unsigned port)
 		operations_fail(FI_ECONNRESET);
 		tell(fd, &ready, 1);
 		REQUIRE(fi_tsend(a.ep, out, 8, NULL, to, 1, NULL) == -FI_ECONNRESET);
-	} else if (strcmp(role, "speaks") == 0) {
-		REQUIRE(fi_tinject(a.ep, out, 8, to, 1) == 0);
-		progress();
+	} else if (strcmp(role, "speaks") == 0 || strcmp(role, "listens") == 0) {
+		if (strcmp(role, "speaks") == 0) {
+			REQUIRE(fi_tinject(a.ep, out, 8, to, 1) == 0);
+			progress();
+		}
 		tell(fd, &ready, 1);
 		hear(fd, &ready, 1);
 		exchange(&a, &b, to, 7);
@@ -136,6 +138,30 @@ static void restarted(const char *role)
 	peer_end(SIGKILL);
 }
 
+/* The process that has the address of one that was killed sends nothing, so the link finds out. What waits for the new
+ * process from then on does not fail when its first message comes. */
+static void check_restarted_silently(void)
+{
+	struct fi_cq_tagged_entry c;
+	uint64_t got = 0, value = 7;
+	uint8_t ready = 0;
+
+	peer_start("meets", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &ready, 1);
+	operations_begin(peer.addr);
+	peer_end(SIGKILL);
+	peer_start("listens", ntohs(peer.name.sin_port));
+	hear(peer.fd, &ready, 1);
+	operations_fail(FI_ECONNRESET);
+	REQUIRE(fi_trecv(a.ep, &got, 8, NULL, peer.addr, 1, 0, &got) == 0);
+	REQUIRE(fi_tinject(a.ep, &value, 8, peer.addr, 1) == 0);
+	tell(peer.fd, &ready, 1);
+	REQUIRE(next_late(&c) == 0 && c.op_context == &got && got == 7);
+	hear(peer.fd, &ready, 1);
+	peer_end(SIGKILL);
+}
+
 static void check_restarted(void) { restarted("hangs"); }
 static void check_restarted_known(void) { restarted("meets"); }
 
@@ -155,6 +181,7 @@ int main(int argc, char **argv)
 #define CHECK(what) doing = #what, check_##what(), printf("right: %s\n", doing), fflush(stdout)
 	CHECK(restarted);
 	CHECK(restarted_known);
+	CHECK(restarted_silently);
 	CHECK(stopped);
 	puts("done");
 	fflush(stdout);

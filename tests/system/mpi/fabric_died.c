@@ -215,15 +215,40 @@ static void await_message(const struct fi_msg_tagged *peek, uint64_t flags)
 	while (next_late(&c) != 0);
 }
 
-/* The peer is killed, and noticed to be gone. A process that acts as ROLE gets its address. */
-static void replace_peer(const char *role)
+/* The peer is killed, and noticed to be gone. */
+static void lose_peer(void)
 {
 	struct fi_cq_tagged_entry c;
-	struct memory m;
 
 	peer_end(SIGKILL);
 	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 9, 0, &waiter[RECEIVE]) == 0);
 	REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[RECEIVE]);
+}
+
+/* The process that gets the address of a peer that is gone sends a message before the address is inserted again. It is
+ * not told that this end had given it up. */
+static void check_early(void)
+{
+	struct memory m;
+
+	peer_start("hang", 0);
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	lose_peer();
+	peer_launch("hang", ntohs(peer.name.sin_port));
+	progress_for(2);
+	peer_insert();
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+	peer_end(SIGKILL);
+}
+
+/* The peer is killed, and noticed to be gone. A process that acts as ROLE gets its address. */
+static void replace_peer(const char *role)
+{
+	struct memory m;
+
+	lose_peer();
 	peer_start(role, ntohs(peer.name.sin_port));
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &m, sizeof m);
@@ -305,6 +330,7 @@ int main(int argc, char **argv)
 	CHECK(lost_report);
 	CHECK(holder_fails);
 	CHECK(inserted_again);
+	CHECK(early);
 	CHECK(claimed);
 	CHECK(reports);
 	CHECK(computing_peer_stays);

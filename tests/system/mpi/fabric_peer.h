@@ -31,8 +31,8 @@ static inline void hear(int fd, void *p, size_t len)
 	REQUIRE(recv(fd, p, len, MSG_WAITALL) == (ssize_t)len);
 }
 
-/* Starts this program as ROLE, with PORT as the port of its endpoint (0: any). */
-static inline void peer_start(const char *role, unsigned port)
+/* Starts this program as ROLE, with PORT as the port of its endpoint (0: any). It may send messages then. */
+static inline void peer_launch(const char *role, unsigned port)
 {
 	char fd[12], number[12];
 	struct sockaddr_in own;
@@ -53,7 +53,17 @@ static inline void peer_start(const char *role, unsigned port)
 	hear(peer.fd, &peer.name, sizeof peer.name);
 	REQUIRE(fi_getname(&a.ep->fid, &own, &len) == 0);
 	tell(peer.fd, &own, sizeof own);
+}
+
+static inline void peer_insert(void)
+{
 	REQUIRE(fi_av_insert(av, &peer.name, 1, &peer.addr, 0, NULL) == 1);
+}
+
+static inline void peer_start(const char *role, unsigned port)
+{
+	peer_launch(role, port);
+	peer_insert();
 }
 
 static inline void peer_end(int sig)
