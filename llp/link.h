@@ -215,7 +215,8 @@ struct diw_rd_cfg {
 	uint32_t window;             /* segments behind the first missing one that a peer may send, at most 65,535 */
 	uint32_t max_seg;            /* octets of a segment */
 	bool bare;                   /* segments to and from the own address have no CRC if both ends agree */
-	uint64_t (*clock)(void);     /* reads the clock of `now`; NULL: `now` is exact */
+	uint64_t (*clock)(void *clock_ctx);  /* reads the clock of `now`; NULL: `now` is exact */
+	void *clock_ctx;
 };
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
 		void *up_ctx, struct diw_link **l);

@@ -277,7 +277,7 @@ static uint64_t rtt_measure(const struct rd *rd, const struct rd_peer *p, uint32
 	uint64_t rtt = echo_age(now, echo);
 
 	if (rd->cfg.clock && (rtt < diw_rd_cc_rtt_min(&p->cc) || rtt > rd->cfg.dead_ns))
-		rtt = echo_age(rd->cfg.clock(), echo);
+		rtt = echo_age(rd->cfg.clock(rd->cfg.clock_ctx), echo);
 	return rtt > rd->cfg.dead_ns ? 0 : diw_max64(rtt, DIW_US);
 }
 

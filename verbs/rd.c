@@ -40,7 +40,7 @@ static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struc
 		.window = HELD,
 		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,
 		.bare = !crc || strcmp(crc, "on") != 0,
-		.clock = diw_clock_ns,
+		.clock = qp->dev->engine.clock, .clock_ctx = qp->dev->engine.clock_ctx,
 	};
 
 	return diw_rd_open(d, a->mulpdu ? a->mulpdu + DIW_RD_HDR_MAX : 0, &cfg, &diw_ddp_peers_up,

@@ -116,13 +116,13 @@ static int app_payload(void *ctx, void *owner, uint32_t at, uint32_t len, struct
 const struct diw_link_up rda_up = { .rx = app_rx, .acked = app_acked, .refused = app_refused, .payload = app_payload,
 					   .room = app_room, .gone = app_gone };
 
-static uint64_t app_clock(void) { return rda_net.now; }
+static uint64_t app_clock(void *net) { return ((struct rdn *)net)->now; }
 
 struct diw_rd_cfg rda_cfg(void)
 {
 	return (struct diw_rd_cfg){ .dead_ns = 10 * DIW_S, .idle_ns = 60 * DIW_S, .ack_ns = 40 * DIW_US, .peers = 64,
 		.slots = 4096, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1400,
-		.clock = app_clock };
+		.clock = app_clock, .clock_ctx = &rda_net };
 }
 
 int rda_send(int me, int to, uint32_t len)

@@ -66,11 +66,17 @@ static void bulk_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 
 static const struct diw_link_up bulk_up = { .rx = bulk_rx, .refused = bulk_refused };
 
+static uint64_t bulk_clock(void *ctx)
+{
+	(void)ctx;
+	return diw_clock_ns();
+}
+
 static struct diw_link *rd_link(uint16_t port)
 {
 	const struct diw_rd_cfg cfg = { .dead_ns = 10 * DIW_S, .idle_ns = 60 * DIW_S, .ack_ns = 40 * DIW_US,
 		.peers = 64, .slots = 4096, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1500,
-		.clock = diw_clock_ns };
+		.clock = bulk_clock };
 	const struct diw_dgram_attr attr = { .local = { .port = port }, .any = true, .mtu = 1500, .rcvbuf = 4 << 20,
 		.c = &counters };
 	struct diw_dgram *d;
