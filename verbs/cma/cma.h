@@ -179,7 +179,10 @@ void cma_events_forget(struct cma_id *id, const struct cma_count *more);
 int cma_events_await(const struct cma_count *events);
 /* Acknowledges the event that a sync id shows. The lock is free. */
 void cma_own_event_drop(struct cma_id *id);
-void cma_events_move(struct cma_id *id, struct rdma_event_channel *to);
+/* Makes TO its channel, SYNC its kind, and moves its queued events. The identifiers of queued requests follow. */
+void cma_events_move(struct cma_id *id, struct rdma_event_channel *to, bool sync);
+/* The errno of a call that waited and got the event; 0: it is no failure. */
+int cma_event_errno(const struct rdma_cm_event *ev);
 /* For a sync id: waits for its next event, which is then in id->event. 0, or -1 with the errno of the event. The lock
  * is free. */
 int cma_complete(struct cma_id *id);

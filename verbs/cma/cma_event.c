@@ -189,7 +189,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
-static int event_errno(const struct rdma_cm_event *ev)
+int cma_event_errno(const struct rdma_cm_event *ev)
 {
 	switch ((int)ev->event) {
 	case CMA_EVENT_ADDRINFO_ERROR:
@@ -223,7 +223,7 @@ int cma_complete(struct cma_id *id)
 	cma_own_event_drop(id);
 	if (rdma_get_cm_event(id->id.channel, &id->id.event))
 		return -1;
-	return cma_result(event_errno(id->id.event));
+	return cma_result(cma_event_errno(id->id.event));
 }
 
 /* ---- Destruction of identifiers ---- */
@@ -296,13 +296,13 @@ int cma_events_await(const struct cma_count *events)
 	return 0;
 }
 
-void cma_events_move(struct cma_id *id, struct rdma_event_channel *to)
+static void events_move(struct cma_id *id, struct rdma_event_channel *to)
 {
 	struct channel *from = (struct channel *)id->id.channel;
 	struct diw_list *l, *next;
 
 	id->id.channel = to;
-	if (!from)
+	if (!from || &from->ch == to)
 		return;
 	diw_list_for_each_safe(l, next, &from->events) {
 		struct cma_event *e = diw_container(l, struct cma_event, link);
@@ -311,6 +311,43 @@ void cma_events_move(struct cma_id *id, struct rdma_event_channel *to)
 			continue;
 		unlink_event(from, e);
 		event_put((struct channel *)to, e);
+	}
+}
+
+/* Moves the identifier of a queued request, which the program does not know yet. -1: its listener is sync, and there is
+ * no descriptor for a channel of its own. */
+static int child_move(struct cma_id *child, const struct cma_id *listener)
+{
+	struct rdma_event_channel *own = child->sync ? child->id.channel : NULL;
+	struct rdma_event_channel *to = listener->sync ? rdma_create_event_channel() : listener->id.channel;
+
+	if (!to)
+		return -1;
+	events_move(child, to);
+	child->sync = listener->sync;
+	if (own) {
+		close(own->fd);
+		free(own);
+	}
+	return 0;
+}
+
+/* A child that cannot be moved is refused: it must not stay on a channel that the program may destroy. Other events are
+ * behind those of ID, so the list can change there. */
+void cma_events_move(struct cma_id *id, struct rdma_event_channel *to, bool sync)
+{
+	struct channel *c = (struct channel *)to;
+	struct diw_list *l, *next;
+
+	events_move(id, to);
+	id->sync = sync;
+	diw_list_for_each_safe(l, next, &c->events) {
+		struct cma_event *e = diw_container(l, struct cma_event, link);
+
+		if (e->owner != id || e->ev.id == &id->id || child_move(cma_id(e->ev.id), id) == 0)
+			continue;
+		unlink_event(c, e);
+		drop(e);
 	}
 }
 

@@ -122,10 +122,8 @@ int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_channel *channel
 	cma_enter();
 	rc = cma_events_await(&id->events);
 	own = id->sync ? id->id.channel : NULL;
-	if (rc == 0) {
-		cma_events_move(id, channel);
-		id->sync = sync;
-	}
+	if (rc == 0)
+		cma_events_move(id, channel, sync);
 	cma_leave();
 	if (rc && sync)
 		rdma_destroy_event_channel(channel);
