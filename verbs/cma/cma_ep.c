@@ -87,6 +87,12 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **out)
 	}
 	if (rdma_get_cm_event(listen->channel, &ev))
 		return -1;
+	/* Of the listener itself: its device has gone, or the program wrote the event. */
+	if (ev->event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+		err = cma_event_errno(ev);
+		rdma_ack_cm_event(ev);
+		return cma_result(err ? err : EINVAL);
+	}
 	if (l->init) {
 		init = *l->init;
 		if (rdma_create_qp(ev->id, listen->pd, &init)) {

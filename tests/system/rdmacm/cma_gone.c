@@ -212,6 +212,28 @@ static void gone_meanwhile(void)
 	CHECK(destroy(id) == 0 && add(), "it goes");
 }
 
+static void *request_sync(void *l)
+{
+	struct rdma_cm_id *id;
+
+	return (void *)(intptr_t)(rdma_get_request(l, &id) ? errno : 0);
+}
+
+static void gone_below_listener(void)
+{
+	struct rdma_cm_id *l;
+	pthread_t t;
+	void *errnum;
+
+	CHECK(rdma_create_id(NULL, &l, NULL, RDMA_PS_TCP) == 0 && rdma_bind_addr(l, in(ADDRESS, 0)) == 0 &&
+	      rdma_listen(l, 0) == 0, "a listener that waits itself");
+	pthread_create(&t, NULL, request_sync, l);
+	CHECK(sh("ip link del diwgone"), "its interface goes");
+	pthread_join(t, &errnum);
+	CHECK((intptr_t)errnum == ENODEV, "that is no request: ENODEV");
+	CHECK(rdma_destroy_id(l) == 0 && add(), "it goes");
+}
+
 int main(void)
 {
 	struct rdma_cm_id *a, *l;
@@ -232,6 +254,7 @@ int main(void)
 	if (getenv("DIW_TEST_FULL"))
 		stranded();
 	gone_meanwhile();
+	gone_below_listener();
 	gone();
 	CHECK(rdma_connect(a, NULL) == 0 && (ev = expect(other, RDMA_CM_EVENT_CONNECT_REQUEST)) &&
 	      rdma_destroy_id(ev->id) == 0 && rdma_ack_cm_event(ev) == 0, "a device that stayed connects as before");
