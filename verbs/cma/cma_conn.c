@@ -275,6 +275,9 @@ int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 	if (rc == 0)
 		id->state = CMA_CONNECTING;
 	cma_leave();
+	/* No event answers it. The request's event must not hold the listener (rdma_destroy_id()). */
+	if (rc == 0 && cma_is_ud(id) && id->sync)
+		cma_own_event_drop(id);
 	return rc || cma_is_ud(id) ? cma_result(rc) : cma_complete(id);
 }
 

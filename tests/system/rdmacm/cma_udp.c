@@ -159,6 +159,22 @@ static void flood(uint16_t port)
 	close(fd);
 }
 
+/* A listener that waits itself ends while an answered request lives on. */
+static void sync_listener(void)
+{
+	struct rdma_cm_id *l, *a = NULL, *b = NULL;
+	double begin;
+
+	CHECK(rdma_create_id(NULL, &l, NULL, RDMA_PS_UDP) == 0 && rdma_bind_addr(l, lo(0)) == 0 &&
+	      rdma_listen(l, 0) == 0 && (a = asker(cli, RDMA_PS_UDP, ntohs(rdma_get_src_port(l)))) &&
+	      rdma_connect(a, NULL) == 0, "a request to a listener that waits itself");
+	CHECK(rdma_get_request(l, &b) == 0 && make_qp(b) && rdma_accept(b, NULL) == 0 && !b->event &&
+	      comes(cli, RDMA_CM_EVENT_ESTABLISHED), "it is accepted");
+	begin = seconds();
+	CHECK(rdma_destroy_id(l) == 0 && seconds() - begin < 0.9, "the listener goes at once");
+	CHECK(b && destroy(b) == 0 && destroy(a) == 0, "both others go");
+}
+
 int main(void)
 {
 	struct rdma_event_channel *slow = rdma_create_event_channel();
@@ -187,6 +203,7 @@ int main(void)
 	repeated(port);
 	nonsense(port);
 	flood(port);
+	sync_listener();
 	CHECK(rdma_destroy_id(l) == 0, "the listener goes");
 	ev = next(slow, 20000);
 	CHECK(ev && ev->event == RDMA_CM_EVENT_UNREACHABLE && ev->status == -ETIMEDOUT, "the silent one is given up");
