@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/nocancel.h"
+#include "base/restart.h"
 #include "verbs/cma/cma.h"
 
 /* A thread that destroys an identifier, and has itself fetched an event of it, waits this long for another thread to
@@ -152,7 +153,7 @@ static int get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event
 			break;
 		if (fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
 			return cma_result(EAGAIN);
-		if (diw_wait_poll(&p, 1, -1) < 0)
+		if (diw_wait_poll(&p, 1, -1) < 0 && (errno != EINTR || !diw_call_restarts()))
 			return -1;
 	}
 	*event = &e->ev;

@@ -14,6 +14,7 @@
 
 #include "base/fault.h"
 #include "base/nocancel.h"
+#include "base/restart.h"
 #include "verbs/of/of.h"
 
 #define QUEUE 256
@@ -218,7 +219,7 @@ static int get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
 			errno = EAGAIN;
 			return -1;
 		}
-		if (diw_wait_poll(&p, 1, -1) < 0)
+		if (diw_wait_poll(&p, 1, -1) < 0 && (errno != EINTR || !diw_call_restarts()))
 			return -1;
 	}
 	return 0;

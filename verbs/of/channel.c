@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion channels. Their descriptor is the native channel's. */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/nocancel.h"
+#include "base/restart.h"
 #include "verbs/of/of.h"
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
@@ -58,19 +58,6 @@ static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *di
 	return cq;
 }
 
-/* Whether read(2), which this call stands for, would be restarted after a signal's handler. The signal is unknown:
- * false if any handler has no SA_RESTART. */
-static bool read_goes_on(void)
-{
-	struct sigaction sa;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		if (sigaction(sig, NULL, &sa) == 0 && sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
-		    !(sa.sa_flags & SA_RESTART))
-			return false;
-	return true;
-}
-
 static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
 {
 	struct of_channel *ch = (struct of_channel *)ibv;
@@ -81,7 +68,7 @@ static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void 
 	while (!cq) {
 		int rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
 
-		if (rc == -EINTR && read_goes_on())
+		if (rc == -EINTR && diw_call_restarts())
 			continue;
 		if (rc < 0) {
 			errno = -rc;

@@ -7,11 +7,11 @@
  */
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/nocancel.h"
+#include "base/restart.h"
 #include "verbs/rs/int.h"
 
 #define SPIN_NS 10000                        /* as in librdmacm: the peer answers at once, or it does not */
@@ -89,19 +89,6 @@ void rs_idle(struct rs *s)
 }
 
 /* ---- Sleeping ---- */
-
-/* Whether the system call would be restarted after the handler that ran (SA_RESTART). The signal is unknown. */
-static bool calls_go_on(void)
-{
-	for (int sig = 1; sig < NSIG; sig++) {
-		struct sigaction sa;
-
-		if (sigaction(sig, NULL, &sa) == 0 && sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
-		    !(sa.sa_flags & SA_RESTART))
-			return false;
-	}
-	return true;
-}
 
 static uint64_t left(uint64_t until, uint64_t now)
 {
@@ -201,7 +188,7 @@ int rs_wait(struct rs *s, short events, uint64_t until)
 			rc = lead(s, until, now);
 		else
 			rc = follow(s, until, now);
-		if (rc == -EINTR && !calls_go_on())
+		if (rc == -EINTR && !diw_call_restarts())
 			return -EINTR;
 	}
 }

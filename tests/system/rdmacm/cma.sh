@@ -3,7 +3,8 @@
 # librdmacm.so.1: names and versions, connections (cma_conn.c), ports (cma_ports.c), threads that end (cma_threads.c),
 # the service of UD queue pairs (cma_udp.c), groups (cma_mcast.c), many connections (cma_many.c), interfaces that
 # disappear and addresses that change (cma_gone.c), the last message before a disconnect (cma_last.c), fork()
-# (cma_fork.c), exit() in a handler (cma_exit.c), listeners that change their channel (cma_migrate.c).
+# (cma_fork.c), exit() in a handler (cma_exit.c), listeners that change their channel (cma_migrate.c),
+# signals (cma_signal.c).
 # tests/system/clients runs Debian's own programs over the library.
 # DIW_TEST_FULL=1: also a connection whose address disappears, and a connection with an end that nobody can reach. Each
 # takes half a minute.
@@ -25,7 +26,7 @@ fi
 
 for who in ca rnic; do
 	for name in cma_conn cma_ports cma_threads cma_udp cma_mcast cma_many cma_gone cma_last cma_later cma_fork \
-		cma_exit cma_migrate; do
+		cma_exit cma_migrate cma_signal; do
 		[ $name$MODE != cma_forktsan ] || continue      # ThreadSanitizer cannot follow this fork
 		timeout 600 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
 		rc=$?
