@@ -51,10 +51,10 @@ static void cq_pop(struct glue_op *op)
 }
 
 /* Programs read a queue until it is empty, and then act on what they read (OpenMPI's mtl/ofi). So the call behind one
- * that read something does not look at the sockets. */
-static void cq_progress(struct glue_cq *cq)
+ * that read something does not look at the sockets. A call for no entry asks for progress alone. */
+static void cq_progress(struct glue_cq *cq, size_t count)
 {
-	if (cq->read_at && diw_clock_ns() - cq->read_at < CQ_AGAIN)
+	if (count && cq->read_at && diw_clock_ns() - cq->read_at < CQ_AGAIN)
 		cq->read_at = 0;
 	else
 		diw_glue_progress(cq->domain);
@@ -69,8 +69,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	ssize_t n = 0;
 
 	glue_lock(cq->domain);
-	if (diw_list_empty(&cq->ready))
-		cq_progress(cq);
+	if (count == 0 || diw_list_empty(&cq->ready))
+		cq_progress(cq, count);
 	while ((size_t)n < count && (op = cq_first(cq)) && !op->entry.err) {
 		memcpy(to + (size_t)n * size, &op->entry, size);
 		if (src)

@@ -247,6 +247,26 @@ static void check_wait(void)
 	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, PATIENCE * 1000) == 1 && c.tag == 10);
 }
 
+/* A read of no entry makes progress, whatever the queue contains. */
+static void check_progress(void)
+{
+	struct fi_cq_tagged_entry c;
+	time_t until = time(NULL) + PATIENCE;
+	int ctx;
+
+	fill(8);
+	REQUIRE(fi_tsend(a.ep, out, 8, NULL, a.addr, 17, NULL) == 0);
+	REQUIRE(fi_trecv(b.ep, in, sizeof in, NULL, a.addr, 18, 0, &ctx) == 0);
+	REQUIRE(fi_tsend(a.ep, out, sizeof in, NULL, b.addr, 18, NULL) == 0);
+	while (memcmp(in, out, sizeof in) != 0 && time(NULL) < until)
+		REQUIRE(fi_cq_read(a.cq, NULL, 0) == -FI_EAGAIN);
+	expect_in(sizeof in);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &ctx);
+	REQUIRE(fi_trecv(a.ep, in, 8, NULL, a.addr, 17, 0, NULL) == 0);
+	for (int i = 0; i < 3; i++)
+		REQUIRE(next(&a, &b, &c, NULL) == 0);
+}
+
 /* Many messages without a receive: all are kept, and arrive in order. */
 static void check_unexpected(void)
 {
@@ -291,6 +311,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
 	{ "discard", check_discard }, { "inject", check_inject },
+	{ "progress", check_progress },
 	{ "unexpected", check_unexpected }, { "gone", check_gone },
 };
 
