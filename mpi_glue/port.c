@@ -386,6 +386,22 @@ void diw_glue_port_drain(struct glue_ep *ep)
 		;
 }
 
+void diw_glue_port_forget(struct glue_ep *ep)
+{
+	struct diw_wc wc[PORT_BATCH];
+	int n;
+
+	while ((n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0)) > 0)
+		for (int i = 0; i < n; i++) {
+			unsigned kind = wc[i].wr_id & PORT_WR_MASK;
+
+			if (kind == PORT_WR_PEER || kind == PORT_WR_QUESTION)
+				((struct glue_peer *)(uintptr_t)(wc[i].wr_id - kind))->requests--;
+			if (wc[i].nranges > 1)
+				diw_wc_release(&wc[i]);
+		}
+}
+
 static int port_pools(struct glue_ep *ep)
 {
 	size_t eager = ep->domain->set.eager, size = sizeof(struct glue_buf) + GLUE_HDR_MAX + eager;

@@ -59,5 +59,7 @@ extern const struct glue_port_ops diw_glue_port_rd, diw_glue_port_rc;
 
 /* ---- port.c ---- */
 void diw_glue_queue_init(struct glue_queue *q);
+/* EP's requests have ended: no peer, which other endpoints may know, has them any more. */
+void diw_glue_port_forget(struct glue_ep *ep);
 
 #endif

@@ -54,8 +54,11 @@ static void port_rd_close(struct glue_ep *ep)
 {
 	struct rd_port *p = port_rd_of(ep);
 
-	if (p->qp)
+	if (p->qp) {
+		diw_abort(p->qp);
+		diw_glue_port_forget(ep);
 		diw_qp_destroy(p->qp);
+	}
 	free(p);
 }
 

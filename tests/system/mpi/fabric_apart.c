@@ -94,7 +94,7 @@ static int peer_main(const char *role, int fd, unsigned port)
 }
 
 /* The peer is stopped until this end has given it up. It waits then for operations of this end, which will not come,
- * and is told so. */
+ * and is told so, although another endpoint was closed meanwhile, with a message to the peer under way. */
 static void check_stopped(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -104,6 +104,9 @@ static void check_stopped(void)
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &ready, 1);
 	kill(peer.pid, SIGSTOP);
+	REQUIRE(fi_tinject(b.ep, out, 8, peer.addr, 9) == 0);
+	end_close(&b);
+	end_open(&b);
 	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 8, 0, &waiter[RECEIVE]) == 0);
 	REQUIRE(next_late(&c) == FI_ETIMEDOUT && c.op_context == &waiter[RECEIVE]);
 	kill(peer.pid, SIGCONT);
