@@ -108,3 +108,9 @@ void diw_glue_alive_look(struct glue_domain *d)
 			alive_ask(op->ep, p, d->sweep);
 	}
 }
+
+void diw_glue_alive_finish(struct glue_domain *d)
+{
+	while (d->sweep_at_op != d->ops.fresh)
+		diw_glue_alive_look(d);
+}

@@ -143,6 +143,7 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 		return -FI_EINVAL;
 	glue_lock(cq->domain);
 	diw_glue_progress(cq->domain);
+	diw_glue_alive_finish(cq->domain);
 	while (read(cq->wake, &count, sizeof count) > 0)
 		;
 	cq_set_timer(cq);

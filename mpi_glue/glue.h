@@ -368,6 +368,8 @@ void diw_glue_gone_run(struct glue_ep *ep);
 void diw_glue_gone_forget(struct glue_ep *ep);           /* EP closes */
 /* Called when an application looks for completions and there are none. */
 void diw_glue_alive_look(struct glue_domain *d);
+/* Ends the sweep that has begun: the application is about to sleep, and looks seldom. */
+void diw_glue_alive_finish(struct glue_domain *d);
 /* The application repeats a call until P allows it, and has no operation that waits for P. */
 void diw_glue_alive_wait(struct glue_ep *ep, struct glue_peer *p);
 

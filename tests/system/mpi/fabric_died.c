@@ -10,6 +10,7 @@
 #define COMPUTES 16                      /* seconds: longer than the link waits until it gives up a peer */
 
 #define SENDS 200                        /* more completions than an endpoint handles at once */
+#define PLACES 60000                     /* operations at a time */
 #define REPORTS 8                        /* so that the ids of some are those of another process */
 
 enum waits { RECEIVE, MANY, RENDEZVOUS, DELIVERY, ATOMIC, WAITERS };
@@ -98,12 +99,27 @@ static void operations_begin(const struct memory *m)
 	expect_none(&a);
 }
 
+/* The places of operations that were many at one time are looked at from then on. */
+static void operations_use_places(void)
+{
+	struct fi_cq_tagged_entry c;
+
+	for (int i = 0; i < PLACES; i++)
+		REQUIRE(fi_trecv(a.ep, in, 8, NULL, a.addr, 1, 0, &number) == 0);
+	for (int i = 0; i < PLACES; i++)
+		REQUIRE(fi_cancel(&a.ep->fid, &number) == 0);
+	for (int i = 0; i < PLACES; i++)
+		REQUIRE(next_late(&c) == FI_ECANCELED);
+}
+
+/* This process sleeps meanwhile. */
 static void check_waiters_fail(void)
 {
 	struct fi_cq_tagged_entry c;
 	bool failed[WAITERS] = { false };
 	struct memory m;
 
+	operations_use_places();
 	peer_start("hang", 0);
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &m, sizeof m);
