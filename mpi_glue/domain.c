@@ -115,8 +115,8 @@ static void op_leave_parent(struct glue_op *op)
 void diw_glue_op_end(struct glue_op *op, int err)
 {
 	struct glue_ep *ep = op->ep;
-	bool counts = op->kind != GLUE_OP_MESSAGE && op->kind != GLUE_OP_NOTE;
-	bool came = op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_NOTE;
+	bool counts = op->kind != GLUE_OP_MESSAGE && op->kind != GLUE_OP_NOTE && op->kind != GLUE_OP_PEEK;
+	bool came = op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_NOTE || op->kind == GLUE_OP_PEEK;
 	struct glue_cntr *cntr = counts ? ep->cntr[op_event(op)] : NULL;
 	struct glue_cq *cq = came ? ep->rx_cq : ep->tx_cq;
 

@@ -181,7 +181,7 @@ struct glue_cntr {
 enum glue_event { GLUE_EVENT_SEND, GLUE_EVENT_RECV, GLUE_EVENT_READ, GLUE_EVENT_WRITE, GLUE_EVENTS };
 
 enum glue_op_kind { GLUE_OP_FREE, GLUE_OP_SEND, GLUE_OP_RECV, GLUE_OP_MESSAGE, GLUE_OP_READ, GLUE_OP_WRITE,
-		    GLUE_OP_ATOMIC, GLUE_OP_NOTE, GLUE_OP_ANSWER };
+		    GLUE_OP_ATOMIC, GLUE_OP_NOTE, GLUE_OP_ANSWER, GLUE_OP_PEEK };
 
 /* The next message of an operation that waits for room in the send queue. */
 enum glue_todo { GLUE_TODO_NONE, GLUE_TODO_CTS, GLUE_TODO_DATA, GLUE_TODO_READ, GLUE_TODO_FIN, GLUE_TODO_RMA };
@@ -193,8 +193,8 @@ struct glue_target {
 };
 
 /* An operation of the application, from its post until its completion is fetched; or an unexpected message
- * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE); or the answer to a peer's atomic operation
- * until it is acknowledged (GLUE_OP_ANSWER). */
+ * (GLUE_OP_MESSAGE); or the completion of a peer's write (GLUE_OP_NOTE) or of a peek (GLUE_OP_PEEK); or the answer to a
+ * peer's atomic operation until it is acknowledged (GLUE_OP_ANSWER). */
 struct glue_op {
 	struct diw_list link;            /* in glue_cq.ready, glue_queue or glue_ep.claimed */
 	struct match_key key;            /* of receives and messages */

@@ -218,9 +218,10 @@ static void message_discard(struct glue_op *message)
 		diw_glue_message_free(message);
 }
 
+/* Counters count the message when it is received, and not when it is looked at. */
 static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const struct glue_peer *from, uint64_t flags)
 {
-	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_RECV), *message;
+	struct glue_op *op = diw_glue_op_get(ep, GLUE_OP_PEEK), *message;
 
 	if (!op)
 		return -FI_EAGAIN;

@@ -90,6 +90,7 @@ static void check_peek(size_t len)
 	struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = a.addr, .tag = 6 };
 	struct fi_cq_tagged_entry c;
 	time_t until = time(NULL) + PATIENCE;
+	uint64_t received = fi_cntr_read(b.received), failed = fi_cntr_readerr(b.received);
 	int ctx[2], err;
 
 	fill(3);
@@ -110,6 +111,7 @@ static void check_peek(size_t len)
 	REQUIRE(fi_trecvmsg(b.ep, &m, FI_CLAIM) == 0);
 	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &ctx[1] && c.len == len);
 	expect_in(len);
+	REQUIRE(fi_cntr_read(b.received) == received + 1 && fi_cntr_readerr(b.received) == failed);
 	REQUIRE(next(&a, &b, &c, NULL) == 0 && next(&a, &b, &c, NULL) == 0);
 }
 
