@@ -144,8 +144,8 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 	glue_lock(cq->domain);
 	diw_glue_progress(cq->domain);
 	diw_glue_alive_finish(cq->domain);
-	while (read(cq->wake, &count, sizeof count) > 0)
-		;
+	while (diw_list_empty(&cq->ready) && read(cq->wake, &count, sizeof count) > 0)
+		;                        /* otherwise another thread may still have to wake */
 	cq_set_timer(cq);
 	for (struct diw_list *n = cq->domain->eps.next; n != &cq->domain->eps; n = n->next) {
 		struct glue_ep *ep = diw_container(n, struct glue_ep, link);

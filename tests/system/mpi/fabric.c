@@ -249,6 +249,28 @@ static void check_wait(void)
 	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, PATIENCE * 1000) == 1 && c.tag == 10);
 }
 
+/* While a queue has completions, its descriptor is readable, although a thread has looked: another one may sleep. */
+static void check_sleepers(void)
+{
+	uint64_t all = fi_cntr_read(b.received) + 2;
+	struct fid *fids[] = { &b.cq->fid };
+	struct fi_cq_tagged_entry c;
+	struct pollfd p = { .events = POLLIN };
+	time_t until = time(NULL) + PATIENCE;
+
+	REQUIRE(fi_control(&b.cq->fid, FI_GETWAIT, &p.fd) == 0);
+	for (int i = 0; i < 2; i++)
+		REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 19, 0, NULL) == 0);
+	for (int i = 0; i < 2; i++)
+		REQUIRE(fi_tinject(a.ep, out, 8, b.addr, 19) == 0);
+	while (fi_cntr_read(b.received) < all && time(NULL) < until)
+		;
+	for (int i = 0; i < 2; i++) {
+		REQUIRE(fi_trywait(fabric, fids, 1) == -FI_EAGAIN && poll(&p, 1, 0) == 1);
+		REQUIRE(fi_cq_read(b.cq, &c, 1) == 1);
+	}
+}
+
 /* A read of no entry makes progress, whatever the queue contains. */
 static void check_progress(void)
 {
@@ -313,7 +335,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "cancel", check_cancel },
 	{ "multi-recv", check_multi_recv }, { "delivery", check_delivery }, { "wait", check_wait },
 	{ "discard", check_discard }, { "inject", check_inject },
-	{ "progress", check_progress },
+	{ "sleepers", check_sleepers }, { "progress", check_progress },
 	{ "unexpected", check_unexpected }, { "gone", check_gone },
 };
 
