@@ -121,8 +121,10 @@ pg_answers() {
 about_quic() { echo 'ngtcp2: gtlsclient and gtlsserver, which sends by UDP_SEGMENT, QUIC, 5 MB'; }
 row_quic() {
 	local watch
+	# The unpacked openssl does not find its own configuration.
+	printf '[req]\ndistinguished_name = name\n[name]\n' > "$TMP/quic.conf"
 	[ -e "$TMP/quic.key" ] || env LD_LIBRARY_PATH="$(LIBRARIES)" "$(path openssl)" req -x509 -newkey rsa:2048 \
-		-nodes -days 9 \
+		-config "$TMP/quic.conf" -nodes -days 9 \
 		-subj /CN=localhost -keyout "$TMP/quic.key" -out "$TMP/quic.cert" 2> /dev/null || fault "no certificate"
 	mkdir -p "$TMP/www"
 	head -c 5000000 /dev/urandom > "$TMP/www/large"
