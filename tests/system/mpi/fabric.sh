@@ -42,6 +42,16 @@ for keys in "" keys; do
 	check "... to the end" matches "$OUT" '(^|
 )done$'
 done
+by_memory() { [ "$(jq -s 'map(.counters | .shm_tx_datagrams + .shm_tx_bytes) | max' "$TMP/shown")" -gt 0 ]; }
+for mode in write-record sendrecv rc; do
+	background "$TMP/shown" sh -c "while :; do '$DIW' stat --json; sleep 0.2; done"
+	run "messages of every kind by shared memory, $mode" env DIWARP_LOOPBACK=memory FI_DIWARP_MODE=$mode \
+		timeout 300 "$BUILD/tests/system/fabric" diw_lo
+	kill "$PID"
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+	check "... diw stat shows that they went by memory" by_memory
+done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
 run "a peer that is stopped, or restarts" timeout 300 "$BUILD/tests/system/fabric_apart" diw_lo
