@@ -35,7 +35,7 @@ static size_t push_bytes(struct diw_mpa *m, const struct iovec *iov, int n, size
 	ssize_t got = m->s->ops->send(m->s, iov, n);
 
 	if (got < 0 && got != -EAGAIN) {
-		m->tx_errno = (int)-got;
+		m->tx_errno = got == -EPIPE ? ECONNRESET : (int)-got;   /* a reset that another call has reported */
 		return 0;
 	}
 	if (got > 0) {

@@ -230,8 +230,7 @@ static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 		diw_rc_error(qp, 0, false, 0, now);
 	} else if (rc < 0 && rc != -EAGAIN) {
 		diw_fault_count(qp->c, DIW_FAULT_MPA_CLOSED);
-		/* EPIPE in this place is a reset. */
-		diw_rc_error(qp, DIW_FAULT_MPA_CLOSED, false, rc == -EPIPE ? ECONNRESET : -rc, now);
+		diw_rc_error(qp, DIW_FAULT_MPA_CLOSED, false, -rc, now);
 	}
 }
 
