@@ -58,7 +58,7 @@ ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct soc
 {
 	ssize_t rc;
 
-	if (!buf || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, flags, &rc))
+	if ((!buf && !(flags & MSG_TRUNC)) || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, flags, &rc))
 		return counted(DIW_C_sock_stream_rx_plain, real.recvfrom(fd, buf, len, flags, addr, addr_len));
 	if (rc >= 0 && addr && addr_len)
 		*addr_len = 0;

@@ -102,6 +102,22 @@ static void strings(void)
 	closes();
 }
 
+/* MSG_TRUNC needs no buffer. */
+static void discards(void)
+{
+	char buf[100] = "";
+
+	connects();
+	send(a, "to be discarded", 15, 0);
+	waits_for(b, 15);
+	tell("seen without a buffer", recv(b, NULL, 6, MSG_PEEK | MSG_TRUNC));
+	tell("all of it", recv(b, NULL, sizeof buf, MSG_PEEK | MSG_TRUNC));
+	tell("discarded without a buffer", recv(b, NULL, 6, MSG_TRUNC));
+	tell("behind it", recv(b, buf, sizeof buf, 0));
+	puts(buf);
+	closes();
+}
+
 static _Atomic int goes;
 
 static void *receives(void *arg)
@@ -215,6 +231,7 @@ int main(void)
 {
 	listening();
 	strings();
+	discards();
 	cancelled(receives);
 	cancelled(sends);
 	resets();
